@@ -1,0 +1,62 @@
+// Command specschema writes what follows from the configuration types of internal/spec: the JSON schema for editors, docs/schema/stack.schema.json, and the
+// tables of keys in docs/configuration.md. It runs in the project's root.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	files, err := generate(".")
+	if err == nil {
+		err = write(files)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "specschema: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// file is a generated file.
+type file struct {
+	path    string
+	content []byte
+}
+
+// generate returns the files below the project's root as they should be.
+func generate(root string) ([]file, error) {
+	schema, err := stackSchema(root)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := encode(schema)
+	if err != nil {
+		return nil, err
+	}
+	reference, err := os.ReadFile(filepath.Join(root, referencePath))
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the configuration reference: %w; run this in the project's root", err)
+	}
+	reference, err = fillTables(reference, schema)
+	if err != nil {
+		return nil, err
+	}
+
+	return []file{{schemaPath, encoded}, {referencePath, reference}}, nil
+}
+
+func write(files []file) error {
+	for _, f := range files {
+		if err := os.MkdirAll(filepath.Dir(f.path), 0o750); err != nil {
+			return fmt.Errorf("unable to make the folder of %s: %w; check its permissions", f.path, err)
+		}
+		// The files are documentation in the repository, for everyone to read.
+		if err := os.WriteFile(f.path, f.content, 0o644); err != nil { //nolint:gosec // as said
+			return fmt.Errorf("unable to write %s: %w; check its permissions", f.path, err)
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+
+	"proxmox-talos/internal/spec"
+)
+
+const (
+	schemaPath    = "docs/schema/stack.schema.json"
+	referencePath = "docs/configuration.md"
+	specFolder    = "internal/spec"
+	module        = "proxmox-talos"
+	namespace     = "talos-proxmox:"
+	secretKey     = "sshPrivateKey"
+)
+
+// stackSchema returns the JSON schema of a Pulumi.<stack>.yaml. Keys of other namespaces are left to their owners.
+func stackSchema(root string) (*jsonschema.Schema, error) {
+	read := jsonschema.Reflector{}
+	if err := read.AddGoComments("", filepath.Join(root, specFolder), jsonschema.WithFullComment()); err != nil {
+		return nil, fmt.Errorf("unable to read the comments of %s: %w; run this in the project's root", specFolder, err)
+	}
+	reflector := jsonschema.Reflector{Anonymous: true, RequiredFromJSONSchemaTags: true, CommentMap: map[string]string{}}
+	for key, comment := range read.CommentMap {
+		reflector.CommentMap[path.Join(module, key[strings.LastIndex(key, specFolder):])] = comment
+	}
+	schema := reflector.Reflect(spec.Config{})
+	own := schema.Definitions["Config"]
+	delete(schema.Definitions, "Config")
+	for _, definition := range schema.Definitions {
+		allowSecretPatches(definition)
+	}
+
+	config := &jsonschema.Schema{Type: "object", Description: "The configuration of the stack, by namespace.", Properties: jsonschema.NewProperties()}
+	var keys []any
+	for pair := own.Properties.Oldest(); pair != nil; pair = pair.Next() {
+		config.Properties.Set(namespace+pair.Key, pair.Value)
+		keys = append(keys, namespace+pair.Key)
+	}
+	config.Properties.Set(namespace+secretKey, secret("The private key for the hosts' shells, set with `pulumi config set --secret`. Default: an SSH agent's keys."))
+	keys = append(keys, namespace+secretKey)
+	for _, key := range own.Required {
+		config.Required = append(config.Required, namespace+key)
+	}
+	config.PropertyNames = &jsonschema.Schema{If: &jsonschema.Schema{Pattern: "^" + namespace}, Then: &jsonschema.Schema{Enum: keys}}
+
+	stack := &jsonschema.Schema{
+		Version: jsonschema.Version, Title: "Stack of talos-proxmox", Description: "A Pulumi.<stack>.yaml of this project; see " + referencePath + ".",
+		Type: "object", Properties: jsonschema.NewProperties(), Required: []string{"config"}, Definitions: schema.Definitions,
+	}
+	stack.Properties.Set("config", config)
+
+	return stack, nil
+}
+
+// secret is a text that is stored encrypted.
+func secret(description string) *jsonschema.Schema {
+	encrypted := &jsonschema.Schema{Type: "object", Properties: jsonschema.NewProperties(), Required: []string{"secure"}, AdditionalProperties: jsonschema.FalseSchema}
+	encrypted.Properties.Set("secure", &jsonschema.Schema{Type: "string"})
+
+	return &jsonschema.Schema{Description: description, AnyOf: []*jsonschema.Schema{{Type: "string"}, encrypted}}
+}
+
+// allowSecretPatches lets patches be encrypted, since machine configurations can hold secrets.
+func allowSecretPatches(definition *jsonschema.Schema) {
+	if definition.Properties == nil {
+		return
+	}
+	if patches, ok := definition.Properties.Get("patches"); ok {
+		patches.Items = secret("")
+	}
+}
+
+func encode(schema *jsonschema.Schema) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(schema); err != nil {
+		return nil, fmt.Errorf("unable to encode the schema: %w; correct the tags in %s", err, specFolder)
+	}
+
+	return text.Bytes(), nil
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// service is a Talos service as a node reports it.
+type service struct {
+	ID, State      string
+	Known, Healthy bool // whether the service has a health check, and its result
+	Message        string
+}
+
+// member is an etcd member as a control plane reports it.
+type member struct {
+	Hostname string // empty until the member has started
+	PeerURLs []string
+	Learner  bool
+}
+
+// kubeNode is a Node object of the Kubernetes API.
+type kubeNode struct {
+	Name    string
+	Ready   bool
+	Kubelet string // version
+}
+
+// Services without which a node is not healthy; of the others it is only asked that those it runs are well.
+var (
+	nodeServices         = []string{"apid", "kubelet"}
+	controlPlaneServices = []string{"apid", "etcd", "kubelet", "trustd"}
+)
+
+// judgeServices returns what is wrong with a node's services, or nothing.
+func judgeServices(services []service, required []string) string {
+	var problems []string
+	found := map[string]bool{}
+	for _, s := range services {
+		found[s.ID] = true
+		if problem := s.problem(); problem != "" {
+			problems = append(problems, problem)
+		}
+	}
+	for _, id := range required {
+		if !found[id] {
+			problems = append(problems, id+" is missing")
+		}
+	}
+	slices.Sort(problems)
+
+	return strings.Join(problems, ", ")
+}
+
+func (s service) problem() string {
+	switch {
+	case s.State == "Finished" || s.State == "Skipped":
+		return ""
+	// Extensions may wait for a configuration that somebody sends later.
+	case s.State != "Running" && strings.HasPrefix(s.ID, "ext-") && s.State != "Failed":
+		return ""
+	case s.State != "Running":
+		return fmt.Sprintf("%s is %s", s.ID, strings.ToLower(cmp.Or(s.State, "unknown")))
+	case s.Known && !s.Healthy && s.Message != "":
+		return fmt.Sprintf("%s is not healthy (%s)", s.ID, s.Message)
+	case s.Known && !s.Healthy:
+		return s.ID + " is not healthy"
+	default:
+		return ""
+	}
+}
+
+// judgeMembers returns how the etcd members one control plane sees differ from the expected ones, or nothing.
+func judgeMembers(members []member, expected []node) string {
+	var problems []string
+	found := map[string]bool{}
+	for _, m := range members {
+		i := slices.IndexFunc(expected, m.is)
+		if i < 0 {
+			problems = append(problems, fmt.Sprintf("member %s is not expected", m.label()))
+
+			continue
+		}
+		name := expected[i].Name
+		if found[name] {
+			problems = append(problems, fmt.Sprintf("member %s is there twice", name))
+		}
+		found[name] = true
+		switch {
+		case m.Learner:
+			problems = append(problems, fmt.Sprintf("member %s is still a learner", name))
+		case m.Hostname == "":
+			problems = append(problems, fmt.Sprintf("member %s has not started", name))
+		}
+	}
+	for _, n := range expected {
+		if !found[n.Name] {
+			problems = append(problems, fmt.Sprintf("member %s is missing", n.Name))
+		}
+	}
+	slices.Sort(problems)
+
+	return strings.Join(problems, ", ")
+}
+
+func (m member) is(n node) bool {
+	if m.Hostname != "" {
+		return m.Hostname == n.Name
+	}
+
+	return slices.ContainsFunc(m.PeerURLs, func(peer string) bool {
+		parsed, err := url.Parse(peer)
+
+		return err == nil && parsed.Hostname() == n.Address
+	})
+}
+
+func (m member) label() string {
+	if m.Hostname != "" {
+		return m.Hostname
+	}
+
+	return "without a name at " + strings.Join(m.PeerURLs, " ")
+}
+
+// judgeNode returns what a node misses in Kubernetes, or nothing, and its readiness, which does not count.
+func judgeNode(nodes []kubeNode, name, version string) (problem, note string) {
+	i := slices.IndexFunc(nodes, func(n kubeNode) bool { return n.Name == name })
+	switch {
+	case i < 0:
+		return "is not registered", ""
+	case version != "" && nodes[i].Kubelet != version:
+		return fmt.Sprintf("runs kubelet %s instead of %s", cmp.Or(nodes[i].Kubelet, "of an unknown version"), version), ""
+	case nodes[i].Ready:
+		return "", "registered and Ready"
+	default:
+		return "", "registered, not Ready (not waited for: nodes are Ready once a CNI runs)"
+	}
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+)
+
+var errTalosconfig = errors.New("it is not a Talos client configuration with a current context, certificate and key: send the talosconfig output of the stack")
+
+// checkTalosconfig never repeats what it read: the parser's own messages quote the text.
+func checkTalosconfig(text string) error {
+	config, err := clientconfig.FromString(text)
+	if err != nil || config == nil {
+		return errTalosconfig
+	}
+	current, ok := config.Contexts[config.Context]
+	if !ok || current == nil || current.CA == "" {
+		return errTalosconfig
+	}
+	if certificate, err := client.CertificateFromConfigContext(current); err != nil || certificate == nil {
+		return errTalosconfig
+	}
+
+	return nil
+}
+
+// talosClients keeps a connection per node while it works; a failed one is closed, since gRPC's own reconnects back off for too long.
+type talosClients struct {
+	config *clientconfig.Config
+
+	mu      sync.Mutex
+	clients map[string]*client.Client
+}
+
+func newTalosAPI(talosconfig string) (*talosClients, error) {
+	config, err := clientconfig.FromString(talosconfig)
+	if err != nil {
+		return nil, errTalosconfig
+	}
+
+	return &talosClients{config: config, clients: map[string]*client.Client{}}, nil
+}
+
+func (t *talosClients) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for address, c := range t.clients {
+		_ = c.Close()
+		delete(t.clients, address)
+	}
+}
+
+func (t *talosClients) services(ctx context.Context, address string) ([]service, error) {
+	resp, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.ServiceListResponse, error) { return c.ServiceList(ctx) })
+	if err != nil {
+		return nil, err
+	}
+
+	var list []service
+	for _, message := range resp.GetMessages() {
+		for _, s := range message.GetServices() {
+			health := s.GetHealth()
+			list = append(list, service{
+				ID: s.GetId(), State: s.GetState(), Known: health != nil && !health.GetUnknown(), Healthy: health.GetHealthy(), Message: health.GetLastMessage(),
+			})
+		}
+	}
+
+	return list, nil
+}
+
+func (t *talosClients) members(ctx context.Context, address string) ([]member, error) {
+	resp, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.EtcdMemberListResponse, error) {
+		return c.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{})
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	var list []member
+	for _, message := range resp.GetMessages() {
+		for _, m := range message.GetMembers() {
+			list = append(list, member{Hostname: m.GetHostname(), PeerURLs: m.GetPeerUrls(), Learner: m.GetIsLearner()})
+		}
+	}
+
+	return list, nil
+}
+
+func (t *talosClients) version(ctx context.Context, address string) (string, error) {
+	resp, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.VersionResponse, error) { return c.Version(ctx) })
+	if err != nil {
+		return "", err
+	}
+	for _, message := range resp.GetMessages() {
+		return message.GetVersion().GetTag(), nil
+	}
+
+	return "", errors.New("the answer is empty")
+}
+
+func (t *talosClients) dial(ctx context.Context, address string) (*client.Client, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c, ok := t.clients[address]; ok {
+		return c, nil
+	}
+	// Nodes are reached directly, as everything else in this program reaches them.
+	c, err := client.New(ctx, client.WithConfig(t.config), client.WithEndpoints(address), client.WithGRPCDialOptions(grpc.WithNoProxy()))
+	if err != nil {
+		return nil, fmt.Errorf("connect to Talos on %s: %w", address, err)
+	}
+	t.clients[address] = c
+
+	return c, nil
+}
+
+func (t *talosClients) drop(address string, c *client.Client) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.clients[address] == c {
+		_ = c.Close()
+		delete(t.clients, address)
+	}
+}
+
+// ask makes one call and reduces a gRPC error to its message.
+func ask[T any](ctx context.Context, t *talosClients, address string, do func(*client.Client) (T, error)) (T, error) {
+	var zero T
+	c, err := t.dial(ctx, address)
+	if err != nil {
+		return zero, err
+	}
+	resp, err := do(c)
+	if err != nil {
+		t.drop(address, c)
+
+		return zero, errors.New(status.Convert(err).Message())
+	}
+
+	return resp, nil
+}

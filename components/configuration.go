@@ -1,0 +1,117 @@
+package components
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
+
+	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/talos"
+)
+
+// clusterConfiguration is the part of the plan that all machine configurations of a cluster follow from.
+func clusterConfiguration(c spec.Cluster) talos.ClusterConfig {
+	return talos.ClusterConfig{
+		Subnets:                        []netip.Prefix{c.Network.CIDR},
+		VIP:                            c.VIP,
+		DNS:                            c.Network.DNS,
+		NTP:                            c.Network.NTP,
+		AllowSchedulingOnControlPlanes: c.AllowSchedulingOnControlPlanes,
+		Patches:                        c.Patches,
+	}
+}
+
+// nodeConfiguration is the part of the plan that one machine's configuration follows from. VLANs are tagged by Proxmox and invisible to the machine.
+func nodeConfiguration(n spec.Node, network spec.Network, factory talos.Factory) talos.NodeConfig {
+	first := talos.Interface{MAC: n.MAC, Link: talos.Link{DHCP: network.DHCP, Address: n.Address, MTU: network.MTU}}
+	if !network.DHCP {
+		first.Gateway = network.Gateway
+	}
+	interfaces := []talos.Interface{first}
+	for _, card := range n.ExtraNICs {
+		interfaces = append(interfaces, talos.Interface{
+			MAC:  card.MAC,
+			Link: talos.Link{DHCP: !card.Address.IsValid(), Address: card.Address, MTU: card.MTU},
+		})
+	}
+
+	t := n.Template
+
+	return talos.NodeConfig{
+		Name:       n.Name,
+		Role:       string(n.Role),
+		Install:    talos.Install{Image: factory.Installer(SchematicOf(t).ID(), t.Version, t.Platform)},
+		Interfaces: interfaces,
+		Labels:     n.Labels,
+		Taints:     n.Taints,
+		Patches:    n.Patches,
+	}
+}
+
+// plannedPatches are all patches of a cluster for the contract of its Talos version: by role and by node. Computing them finds what is wrong with them before
+// anything is registered.
+type plannedPatches struct {
+	contract string
+	Roles    map[spec.Role][]string `json:"roles"`
+	Nodes    map[string][]string    `json:"nodes"`
+}
+
+func planPatches(c spec.Cluster, factory talos.Factory) (plannedPatches, error) {
+	contract, err := talos.Contract(c.TalosVersion)
+	if err != nil {
+		return plannedPatches{}, fmt.Errorf("cluster %q: %w", c.Name, err)
+	}
+
+	planned := plannedPatches{contract: contract, Roles: map[spec.Role][]string{}, Nodes: map[string][]string{}}
+	common := clusterConfiguration(c)
+	var problems []error
+	for _, role := range []spec.Role{spec.RoleControlPlane, spec.RoleWorker} {
+		if planned.Roles[role], err = talos.RolePatches(common, string(role)); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	for _, n := range c.Nodes() {
+		if planned.Nodes[n.Name], err = talos.NodePatches(common, nodeConfiguration(n, c.Network, factory), contract); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return plannedPatches{}, fmt.Errorf("cluster %q: %w", c.Name, err)
+	}
+
+	return planned, nil
+}
+
+// roleConfigurations generates a machine configuration for every role the cluster has nodes of, by the contract its secrets were made for.
+func roleConfigurations(ctx *pulumi.Context, c spec.Cluster, planned plannedPatches, secrets *machine.Secrets, parent pulumi.Resource) map[spec.Role]pulumi.StringOutput {
+	configurations := map[spec.Role]pulumi.StringOutput{}
+	for _, n := range c.Nodes() {
+		if _, done := configurations[n.Role]; done {
+			continue
+		}
+		generated := machine.GetConfigurationOutput(ctx, machine.GetConfigurationOutputArgs{
+			ClusterEndpoint:   pulumi.String(c.Endpoint),
+			ClusterName:       pulumi.String(c.Name),
+			ConfigPatches:     pulumi.ToStringArray(planned.Roles[n.Role]),
+			Docs:              pulumi.Bool(false),
+			Examples:          pulumi.Bool(false),
+			KubernetesVersion: pulumi.String(c.KubernetesVersion),
+			MachineSecrets:    secrets.MachineSecrets,
+			MachineType:       pulumi.String(string(n.Role)),
+			TalosVersion:      secrets.TalosVersion,
+		}, pulumi.Parent(parent))
+		configurations[n.Role] = pulumi.ToSecret(generated.MachineConfiguration()).(pulumi.StringOutput)
+	}
+
+	return configurations
+}
+
+// nodePatches follow the contract that the secrets recorded when they were made, which is not the installed version's after an upgrade.
+func nodePatches(c spec.Cluster, n spec.Node, factory talos.Factory, secrets *machine.Secrets) pulumi.StringArrayOutput {
+	return secrets.TalosVersion.ApplyT(func(contract string) ([]string, error) {
+		return talos.NodePatches(clusterConfiguration(c), nodeConfiguration(n, c.Network, factory), contract)
+	}).(pulumi.StringArrayOutput)
+}

@@ -1,0 +1,198 @@
+package components
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/pulumi/pulumi-command/sdk/go/command/remote"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/talos"
+)
+
+// GoldenTemplateType is the type token of [GoldenTemplate].
+const GoldenTemplateType = "talos-proxmox:template:GoldenTemplate"
+
+//go:embed scripts/build-template.sh
+var buildTemplate string
+
+// Actions of the build script.
+const (
+	actionBuild  = "build"
+	actionRemove = "remove"
+)
+
+// GoldenTemplateArgs describe the template of one class on one host.
+type GoldenTemplateArgs struct {
+	Template spec.Template
+	// Image is kept on the template's host and image datastore.
+	Image *TalosImage
+	// Shell of the template's host; unused for SourceISO.
+	Shell HostShell
+}
+
+// GoldenTemplate is what nodes of one class on one host are made from: a VM template built from a disk image, or the ISO that nodes boot (SourceISO, no VM).
+// It holds the operating system only: no configuration, no identity.
+type GoldenTemplate struct {
+	pulumi.ResourceState
+
+	// VMID of the template; 0 for SourceISO.
+	VMID pulumi.IntOutput    `pulumi:"vmid"`
+	Name pulumi.StringOutput `pulumi:"name"`
+	Host pulumi.StringOutput `pulumi:"host"`
+	// VolumeID of the downloaded file: local:iso/talos-….
+	VolumeID    pulumi.StringOutput `pulumi:"volumeId"`
+	SchematicID pulumi.StringOutput `pulumi:"schematicId"`
+	Version     pulumi.StringOutput `pulumi:"version"`
+
+	ready pulumi.Resource
+}
+
+// NewGoldenTemplate builds the template, or for SourceISO names the ISO.
+func NewGoldenTemplate(ctx *pulumi.Context, name string, args GoldenTemplateArgs, opts ...pulumi.ResourceOption) (*GoldenTemplate, error) {
+	args = args.withDefaults()
+	if err := args.validate(); err != nil {
+		return nil, fmt.Errorf("template %q: %w", name, err)
+	}
+
+	c := &GoldenTemplate{}
+	if err := ctx.RegisterComponentResource(GoldenTemplateType, name, c, opts...); err != nil {
+		return nil, fmt.Errorf("unable to register template %q: %w", name, err)
+	}
+
+	t := args.Template
+	c.ready = args.Image.File(args.store())
+	if t.Source == spec.SourceImage {
+		build, err := c.build(ctx, name, args)
+		if err != nil {
+			return nil, fmt.Errorf("unable to register the build of template %q: %w", name, err)
+		}
+		c.ready = build
+	}
+
+	c.VMID = pulumi.Int(t.VMID).ToIntOutput()
+	c.Name = pulumi.String(t.Name).ToStringOutput()
+	c.Host = pulumi.String(t.Host).ToStringOutput()
+	c.VolumeID = pulumi.String(VolumeID(t)).ToStringOutput()
+	c.SchematicID = args.Image.SchematicID
+	c.Version = pulumi.String(t.Version).ToStringOutput()
+	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
+		"vmid": c.VMID, "name": c.Name, "host": c.Host, "volumeId": c.VolumeID, "schematicId": c.SchematicID, "version": c.Version,
+	}); err != nil {
+		return nil, fmt.Errorf("unable to register the outputs of template %q: %w", name, err)
+	}
+
+	return c, nil
+}
+
+// Ready is the resource to wait for before a node is made. Nodes depend on it without taking a property from it: a property would have the engine judge
+// whether they are replaced along with it.
+func (c *GoldenTemplate) Ready() pulumi.Resource { return c.ready }
+
+// SchematicOf returns the schematic of a template's class.
+func SchematicOf(t spec.Template) talos.Schematic {
+	return talos.Schematic{Extensions: t.Extensions, KernelArgs: t.KernelArgs}
+}
+
+// VolumeName returns the name of a template's downloaded file.
+func VolumeName(t spec.Template) string {
+	return ImageFileName(SchematicOf(t).ID(), t.Version, t.Platform, t.Arch, t.Source)
+}
+
+// VolumeID returns the volume of a template's downloaded file.
+func VolumeID(t spec.Template) string { return t.ImageDatastore + ":iso/" + VolumeName(t) }
+
+func (c *GoldenTemplate) build(ctx *pulumi.Context, name string, args GoldenTemplateArgs) (*remote.Command, error) {
+	parameters := buildParameters(args.Template, ctx.Project()+"/"+ctx.Stack())
+
+	return remote.NewCommand(ctx, name+"-build", &remote.CommandArgs{
+		Create:                 pulumi.String(hostCommand(actionBuild, args.Template)),
+		Delete:                 pulumi.String(hostCommand(actionRemove, args.Template)),
+		Stdin:                  pulumi.String(assignments(parameters) + buildTemplate),
+		Connection:             args.Shell.connection(),
+		AddPreviousOutputInEnv: pulumi.Bool(false),
+		// Only the provenance: a new template takes the place of the old one, whose removal then finds nothing of its own. A change of the script or of the
+		// connection runs the script again, which finds its work done; replacing would have the removal find it too.
+		Triggers: pulumi.Array{pulumi.String(provenanceOf(parameters))},
+	}, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{args.Image.File(args.store())}))
+}
+
+// hostCommand runs the script on standard input: in the command itself it would stand in full in every error message, and sshd passes no environment on by
+// default. A killed run's script may live on; its successor waits for the lock.
+func hostCommand(action string, t spec.Template) string {
+	return fmt.Sprintf(`action=%s flock -w 1800 /run/lock/talos-proxmox-template-%d.lock bash -c 'eval "$(cat)"'`, action, t.VMID)
+}
+
+// parameter is a shell variable of the build script.
+type parameter struct{ name, value string }
+
+// buildParameters are everything that decides what the template is, then its provenance, which is a digest of them.
+func buildParameters(t spec.Template, owner string) []parameter {
+	parameters := []parameter{
+		{"owner", owner},
+		{"vmid", strconv.Itoa(t.VMID)},
+		{"name", t.Name},
+		{"image", VolumeID(t)},
+		{"datastore", t.Datastore},
+		{"bridge", t.Bridge},
+		{"cores", strconv.Itoa(t.Cores)},
+		{"memory", strconv.Itoa(t.MemoryMiB)},
+		{"disk", strconv.Itoa(t.DiskGiB)},
+		{"about", fmt.Sprintf("Talos %s, %s, schematic %s", t.Version, t.Arch, SchematicOf(t).ID())},
+	}
+	digest := sha256.Sum256([]byte(assignments(parameters)))
+
+	return append(parameters, parameter{"provenance", hex.EncodeToString(digest[:16])})
+}
+
+func provenanceOf(parameters []parameter) string { return parameters[len(parameters)-1].value }
+
+func assignments(parameters []parameter) string {
+	var text strings.Builder
+	for _, p := range parameters {
+		fmt.Fprintf(&text, "%s=%s\n", p.name, shellQuote(p.value))
+	}
+
+	return text.String()
+}
+
+func shellQuote(value string) string { return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'" }
+
+func (a GoldenTemplateArgs) store() ImageStore {
+	return ImageStore{Host: a.Template.Host, Datastore: a.Template.ImageDatastore}
+}
+
+func (a GoldenTemplateArgs) withDefaults() GoldenTemplateArgs {
+	if a.Template.Source == "" {
+		a.Template.Source = spec.SourceImage
+	}
+	if a.Template.Platform == "" {
+		a.Template.Platform = "nocloud"
+	}
+
+	return a
+}
+
+func (a GoldenTemplateArgs) validate() error {
+	t := a.Template
+	if a.Image == nil {
+		return errors.New("no image: make a TalosImage first")
+	}
+	if a.Image.File(a.store()) == nil {
+		return fmt.Errorf("its image is not kept in %s on host %s: add that store to the TalosImage", t.ImageDatastore, t.Host)
+	}
+	if t.Source == spec.SourceImage && t.VMID == 0 {
+		return errors.New("no VMID: state one, or use the source iso")
+	}
+	if t.Source == spec.SourceImage && !a.Shell.Address.IsValid() {
+		return fmt.Errorf("no address of host %s: the template is built in its shell; state it, or use the source iso", t.Host)
+	}
+
+	return nil
+}

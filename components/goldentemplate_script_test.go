@@ -1,0 +1,314 @@
+package components
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/spec"
+)
+
+// scriptHost is a Proxmox host of shell stubs, on which the build script really runs.
+type scriptHost struct {
+	t      *testing.T
+	folder string
+}
+
+func newScriptHost(t *testing.T) *scriptHost {
+	t.Helper()
+
+	return &scriptHost{t: t, folder: t.TempDir()}
+}
+
+func scriptTemplate() spec.Template {
+	return spec.Template{
+		Key: "talos", Name: "talos-v1.12.6-talos", Host: "pve1", VMID: 901, Source: spec.SourceImage, Version: "v1.12.6", Arch: "amd64", Platform: "nocloud",
+		Datastore: "local-lvm", ImageDatastore: "local", Bridge: "vmbr0", Cores: 4, MemoryMiB: 4096, DiskGiB: 20,
+	}
+}
+
+// owner is the stack that the templates belong to.
+const owner = "talos-proxmox/lab"
+
+// command runs the script as the program has it run: by the command in the host's shell, with everything else on standard input.
+func (h *scriptHost) command(action string, t spec.Template) *exec.Cmd {
+	h.t.Helper()
+	stubs, err := filepath.Abs("testdata/bin")
+	require.NoError(h.t, err)
+	cmd := exec.CommandContext(h.t.Context(), "bash", "-c", strings.ReplaceAll(hostCommand(action, t), "/run/lock", h.folder))
+	cmd.Stdin = strings.NewReader(assignments(buildParameters(t, owner)) + buildTemplate)
+	cmd.Env = append(os.Environ(), "PATH="+stubs+":"+os.Getenv("PATH"), "FAKE="+h.folder)
+
+	return cmd
+}
+
+func (h *scriptHost) run(action string, t spec.Template) (string, error) {
+	h.t.Helper()
+	output, err := h.command(action, t).CombinedOutput()
+
+	return string(output), err
+}
+
+func (h *scriptHost) write(name, text string) {
+	h.t.Helper()
+	require.NoError(h.t, os.WriteFile(filepath.Join(h.folder, name), []byte(text), 0o600))
+}
+
+func (h *scriptHost) read(name string) string {
+	h.t.Helper()
+	text, err := os.ReadFile(filepath.Join(h.folder, name))
+	if os.IsNotExist(err) {
+		return ""
+	}
+	require.NoError(h.t, err)
+
+	return string(text)
+}
+
+// changes are the calls that change something.
+func (h *scriptHost) changes() []string {
+	var changes []string
+	for line := range strings.Lines(h.read("log")) {
+		if !strings.HasPrefix(line, "config") {
+			changes = append(changes, strings.TrimSpace(line))
+		}
+	}
+
+	return changes
+}
+
+func TestBuildScriptMakesATemplate(t *testing.T) {
+	t.Parallel()
+	h := newScriptHost(t)
+
+	output, err := h.run(actionBuild, scriptTemplate())
+
+	require.NoError(t, err, output)
+	assert.Contains(t, output, "template talos-v1.12.6-talos (VM 901) is made")
+	config := h.read("901.conf")
+	for _, line := range []string{
+		"name: talos-v1.12.6-talos", "machine: q35", "bios: ovmf", "scsihw: virtio-scsi-pci", "serial0: socket", "ostype: l26", "balloon: 0", "cores: 4",
+		"memory: 4096", "size: 20G", "template: 1", "boot: order=scsi0", "net0: virtio,bridge=vmbr0",
+		"efidisk0: local-lvm:1,efitype=4m,pre-enrolled-keys=0,format=raw",
+		"scsi0: local-lvm:0,import-from=/var/lib/vz/template/iso/talos-v1.12.6-376567988ad3-nocloud-amd64.img,format=raw,discard=on,ssd=1",
+	} {
+		assert.Contains(t, config, line+"\n")
+	}
+	assert.Contains(t, config, "description: talos-proxmox-template owner=talos-proxmox/lab provenance=")
+	assert.Contains(t, config, " state=ready (Talos v1.12.6, amd64, schematic 376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba)")
+}
+
+func TestBuildScriptRunsAgain(t *testing.T) {
+	t.Parallel()
+	other := scriptTemplate()
+	other.Name, other.Version = "talos-v1.12.7-talos", "v1.12.7"
+	for name, test := range map[string]struct {
+		before   string // what is at the VMID, with PROVENANCE for the template's own; empty = a template made by an earlier run
+		template spec.Template
+		fails    bool
+		says     string
+		rebuilt  bool
+	}{
+		"a finished template is left untouched":               {template: scriptTemplate(), says: "is there already"},
+		"a finished template of another provenance gives way": {template: other, says: "replaces the former one", rebuilt: true},
+		"a foreign VM is never touched": {
+			before: "name: db\ndescription: the database\nmemory: 4096\n", template: scriptTemplate(),
+			fails: true, says: "VM 901 exists and is not a template of talos-proxmox/lab: it is left alone; state another",
+		},
+		"a VM without a description is foreign": {before: "lock: create\n", template: scriptTemplate(), fails: true, says: "is left alone"},
+		"a template of another stack is foreign": {
+			before:   "description: talos-proxmox-template owner=talos-proxmox/lab2 provenance=PROVENANCE state=ready (Talos)\ntemplate: 1\n",
+			template: scriptTemplate(), fails: true, says: "is left alone",
+		},
+		"a half-made template of a killed run is made anew": {
+			before:   "description: talos-proxmox-template owner=talos-proxmox/lab provenance=PROVENANCE state=building (Talos)\nlock: clone\n",
+			template: scriptTemplate(), says: "half-made template of an earlier run", rebuilt: true,
+		},
+		"a template whose last step is missing is made anew": {
+			before:   "description: talos-proxmox-template owner=talos-proxmox/lab provenance=PROVENANCE state=building (Talos)%0A\ntemplate: 1\n",
+			template: scriptTemplate(), says: "half-made", rebuilt: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newScriptHost(t)
+			if test.before == "" {
+				_, err := h.run(actionBuild, scriptTemplate())
+				require.NoError(t, err)
+			} else {
+				h.write("901.conf", strings.ReplaceAll(test.before, "PROVENANCE", provenanceOf(buildParameters(test.template, owner))))
+			}
+			h.write("log", "")
+			before := h.read("901.conf")
+
+			output, err := h.run(actionBuild, test.template)
+
+			assert.Contains(t, output, test.says)
+			if test.fails {
+				require.Error(t, err)
+			} else {
+				require.NoError(t, err, output)
+			}
+			if !test.rebuilt {
+				assert.Equal(t, before, h.read("901.conf"))
+				assert.Empty(t, h.changes())
+
+				return
+			}
+			assert.Contains(t, h.read("901.conf"), "provenance="+provenanceOf(buildParameters(test.template, owner))+" state=ready")
+			assert.Contains(t, h.changes(), "destroy --purge 1 --destroy-unreferenced-disks 1")
+		})
+	}
+}
+
+func TestBuildScriptLeavesNothingBehindAfterAFailure(t *testing.T) {
+	t.Parallel()
+	for _, call := range []string{"create", "set --efidisk0", "set --scsi0", "set --boot", "resize", "template", "set --description"} {
+		t.Run("the call "+call+" fails", func(t *testing.T) {
+			t.Parallel()
+			h := newScriptHost(t)
+			h.write("fail", call)
+
+			output, err := h.run(actionBuild, scriptTemplate())
+
+			require.Error(t, err)
+			assert.Contains(t, output, "the call fails as asked")
+			assert.NoFileExists(t, filepath.Join(h.folder, "901.conf"))
+
+			require.NoError(t, os.Remove(filepath.Join(h.folder, "fail")))
+			output, err = h.run(actionBuild, scriptTemplate())
+			require.NoError(t, err, output)
+			assert.Contains(t, h.read("901.conf"), "state=ready")
+		})
+	}
+
+	t.Run("the image is not there, and the former template stays", func(t *testing.T) {
+		t.Parallel()
+		h := newScriptHost(t)
+		_, err := h.run(actionBuild, scriptTemplate())
+		require.NoError(t, err)
+		before := h.read("901.conf")
+		moved := scriptTemplate()
+		moved.ImageDatastore = "nowhere"
+
+		output, err := h.run(actionBuild, moved)
+
+		require.Error(t, err)
+		assert.Contains(t, output, "unable to find the image nowhere:iso/")
+		assert.Equal(t, before, h.read("901.conf"))
+	})
+}
+
+func TestBuildScriptCleansUpWhenItIsKilled(t *testing.T) {
+	t.Parallel()
+	for name, signal := range map[string]syscall.Signal{"terminated": syscall.SIGTERM, "hung up": syscall.SIGHUP, "interrupted": syscall.SIGINT} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newScriptHost(t)
+			h.write("hang", "set --scsi0")
+			cmd := h.command(actionBuild, scriptTemplate())
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			var output bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &output, &output
+			require.NoError(t, cmd.Start())
+			h.waitFor("hanging")
+
+			require.NoError(t, syscall.Kill(-cmd.Process.Pid, signal))
+
+			require.Error(t, cmd.Wait())
+			assert.NoFileExists(t, filepath.Join(h.folder, "901.conf"), output.String())
+		})
+	}
+}
+
+func TestBuildScriptsForOneTemplateGoOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	h := newScriptHost(t)
+	h.write("hang", "set --scsi0")
+	first := h.command(actionBuild, scriptTemplate())
+	first.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, first.Start())
+	h.waitFor("hanging")
+	require.NoError(t, os.Remove(filepath.Join(h.folder, "hang")))
+	second := h.command(actionBuild, scriptTemplate())
+	var output bytes.Buffer
+	second.Stdout, second.Stderr = &output, &output
+	require.NoError(t, second.Start())
+
+	require.NoError(t, syscall.Kill(-first.Process.Pid, syscall.SIGKILL))
+
+	require.Error(t, first.Wait())
+	require.NoError(t, second.Wait(), output.String())
+	assert.Contains(t, output.String(), "half-made template of an earlier run")
+	assert.Contains(t, h.read("901.conf"), "state=ready")
+}
+
+func (h *scriptHost) waitFor(name string) {
+	h.t.Helper()
+	for range 3000 {
+		if _, err := os.Stat(filepath.Join(h.folder, name)); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	require.FailNow(h.t, "the script never came to the call that hangs")
+}
+
+func TestRemoveScript(t *testing.T) {
+	t.Parallel()
+	other := scriptTemplate()
+	other.DiskGiB = 30
+	for name, test := range map[string]struct {
+		made   *spec.Template // nil = nothing
+		config string         // instead of a template
+		says   string
+		stays  bool
+	}{
+		"its own template goes":                           {made: ptr(scriptTemplate()), says: "is removed"},
+		"nothing there is fine":                           {says: "is gone already"},
+		"a template of another provenance stays":          {made: &other, says: "it is left alone", stays: true},
+		"a foreign VM stays":                              {config: "name: db\n", says: "it is left alone", stays: true},
+		"a half-made template of the same stack goes too": {config: "description: talos-proxmox-template owner=talos-proxmox/lab provenance=1 state=building (Talos)\n", says: "is removed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newScriptHost(t)
+			if test.made != nil {
+				_, err := h.run(actionBuild, *test.made)
+				require.NoError(t, err)
+			}
+			if test.config != "" {
+				h.write("901.conf", test.config)
+			}
+
+			output, err := h.run(actionRemove, scriptTemplate())
+
+			require.NoError(t, err, output)
+			assert.Contains(t, output, test.says)
+			assert.Equal(t, test.stays, h.read("901.conf") != "")
+		})
+	}
+
+	t.Run("a template with linked clones is named in the error", func(t *testing.T) {
+		t.Parallel()
+		h := newScriptHost(t)
+		_, err := h.run(actionBuild, scriptTemplate())
+		require.NoError(t, err)
+		h.write("fail", "destroy")
+
+		output, err := h.run(actionRemove, scriptTemplate())
+
+		require.Error(t, err)
+		assert.Contains(t, output, "linked clones of it have to go first")
+	})
+}
+
+func ptr[T any](value T) *T { return &value }

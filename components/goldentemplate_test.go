@@ -1,0 +1,256 @@
+package components
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/spec"
+)
+
+const plainSchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+
+func runTemplates(t *testing.T, o recorder.Options, all ...spec.Template) (*recorder.Recorder, error) {
+	t.Helper()
+
+	return recorder.Run(o, func(ctx *pulumi.Context) error {
+		_, err := templates(ctx, all...)
+
+		return err
+	})
+}
+
+func TestTalosImageIsDownloadedToEveryStore(t *testing.T) {
+	t.Parallel()
+	r, err := runTemplates(t, recorder.Options{}, plannedTemplate("pve1"), plannedTemplate("pve2"))
+	require.NoError(t, err)
+
+	require.Equal(t, []string{"image-schematic"}, r.Names(recorder.Schematic), "one for all hosts")
+	assert.Equal(t, "image", r.Of(recorder.Schematic)["image-schematic"].Parent)
+	require.Equal(t, []string{"image-pve1-local", "image-pve2-local"}, r.Names(recorder.File))
+	file := r.Of(recorder.File)["image-pve1-local"]
+	assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
+		"contentType": "iso", "datastoreId": "local", "decompressionAlgorithm": "zst", "fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64.img", "nodeName": "pve1",
+		"overwrite": false, "overwriteUnmanaged": true, "uploadTimeout": 1800, "verify": true,
+		"url": "https://factory.talos.dev/image/" + plainSchematic + "/v1.12.6/nocloud-amd64.raw.zst",
+	}), file.Inputs)
+	assert.Equal(t, []string{"url"}, file.Request.GetIgnoreChanges())
+	assert.True(t, file.Request.GetDeleteBeforeReplace(), "the same name twice cannot be")
+	assert.Equal(t, []string{"image-schematic"}, file.DependsOn(), "the Factory has no image of a schematic it does not know")
+	assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
+		"schematicId": plainSchematic, "fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64.img",
+	}), r.Outputs("image"))
+}
+
+func TestTalosImageVariants(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*TalosImageArgs)
+		inputs map[string]any
+	}{
+		"an ISO is not compressed": {
+			func(a *TalosImageArgs) { a.Source = spec.SourceISO },
+			map[string]any{
+				"fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64.iso", "decompressionAlgorithm": nil,
+				"url": "https://factory.talos.dev/image/" + plainSchematic + "/v1.12.6/nocloud-amd64.iso",
+			},
+		},
+		"a checksum is checked": {
+			func(a *TalosImageArgs) { a.Checksum = strings.Repeat("ab", 32) },
+			map[string]any{"checksum": strings.Repeat("ab", 32), "checksumAlgorithm": "sha256"},
+		},
+		"another architecture": {
+			func(a *TalosImageArgs) { a.Arch = "arm64" }, map[string]any{"fileName": "talos-v1.12.6-376567988ad3-nocloud-arm64.img"},
+		},
+		"extensions make another schematic, another factory does not": {
+			func(a *TalosImageArgs) {
+				a.Schematic.Extensions, a.Factory.URL = []string{"siderolabs/qemu-guest-agent"}, "http://127.1.0.9:8080"
+			},
+			map[string]any{
+				"fileName": "talos-v1.12.6-ce4c980550dd-nocloud-amd64.img",
+				"url":      "http://127.1.0.9:8080/image/ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515/v1.12.6/nocloud-amd64.raw.zst",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := TalosImageArgs{Version: "v1.12.6", Stores: []ImageStore{{"pve1", "local"}, {"pve1", "local"}}}
+			test.change(&args)
+			r, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+				_, err := NewTalosImage(ctx, "image", args)
+
+				return err
+			})
+			require.NoError(t, err)
+
+			require.Equal(t, []string{"image-pve1-local"}, r.Names(recorder.File), "a store stated twice is downloaded to once")
+			for property, value := range test.inputs {
+				assert.Equal(t, resource.NewPropertyValue(value), r.Of(recorder.File)["image-pve1-local"].Input(property), property)
+			}
+		})
+	}
+}
+
+func TestTalosImageOfAnotherIDThanPlannedFails(t *testing.T) {
+	t.Parallel()
+	r, err := runTemplates(t, recorder.Options{SchematicID: "another"}, plannedTemplate("pve1"))
+
+	require.ErrorContains(t, err, "the Image Factory gave the schematic the id another, planned was "+plainSchematic)
+	assert.Empty(t, r.Of(recorder.File), "nothing is downloaded")
+}
+
+func TestTalosImageInAPreview(t *testing.T) {
+	t.Parallel()
+	r, err := runTemplates(t, recorder.Options{Preview: true}, plannedTemplate("pve1"))
+	require.NoError(t, err)
+
+	file := r.Of(recorder.File)["image-pve1-local"]
+	assert.True(t, file.Input("url").IsComputed())
+	assert.Equal(t, "talos-v1.12.6-376567988ad3-nocloud-amd64.img", file.Input("fileName").StringValue())
+	assert.Equal(t, float64(901), r.Outputs("talos-pve1")["vmid"].NumberValue())
+	assert.False(t, r.Of(recorder.RemoteCommand)["talos-pve1-build"].Input("stdin").ContainsUnknowns())
+}
+
+func TestGoldenTemplateIsBuiltOnItsHost(t *testing.T) {
+	t.Parallel()
+	r, err := runTemplates(t, recorder.Options{Stack: "lab"}, plannedTemplate("pve1"), plannedTemplate("pve2"))
+	require.NoError(t, err)
+
+	require.Equal(t, []string{"talos-pve1-build", "talos-pve2-build"}, r.Names(recorder.RemoteCommand))
+	build := r.Of(recorder.RemoteCommand)["talos-pve1-build"]
+	assert.Equal(t, "talos-pve1", build.Parent)
+	assert.Equal(t, []string{"image-pve1-local"}, build.DependsOn())
+	assert.Equal(t, hostCommand(actionBuild, plannedTemplate("pve1")), build.Input("create").StringValue())
+	assert.Equal(t, hostCommand(actionRemove, plannedTemplate("pve1")), build.Input("delete").StringValue())
+	stdin := build.Input("stdin").StringValue()
+	for _, line := range []string{"owner='talos-proxmox/lab'", "vmid='901'", "name='talos-v1.12.6-talos'", "image='local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64.img'"} {
+		assert.Contains(t, stdin, line+"\n")
+	}
+	require.True(t, build.Input("connection").IsSecret())
+	connection := build.Input("connection").SecretValue().Element.ObjectValue()
+	assert.Equal(t, "127.1.0.11", connection["host"].StringValue())
+	assert.Equal(t, "ssh-ed25519 AAAA", connection["hostKey"].StringValue())
+	assert.Equal(t, float64(perDialTimeout), connection["perDialTimeout"].NumberValue())
+	assert.NotContains(t, connection, "privateKey", "the SSH agent is asked")
+	assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
+		"vmid": 901, "name": "talos-v1.12.6-talos", "host": "pve1", "volumeId": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64.img",
+		"schematicId": plainSchematic, "version": "v1.12.6",
+	}), r.Outputs("talos-pve1"))
+}
+
+func TestGoldenTemplateIsBuiltAnewOnlyWhenItWouldBeAnother(t *testing.T) {
+	t.Parallel()
+	trigger := func(stack string, change func(*spec.Template)) string {
+		template := plannedTemplate("pve1")
+		change(&template)
+		r, err := runTemplates(t, recorder.Options{Stack: stack}, template)
+		require.NoError(t, err)
+
+		return text(r.Of(recorder.RemoteCommand)["talos-pve1-build"].Input("triggers"))
+	}
+	before := trigger("lab", func(*spec.Template) {})
+
+	assert.Equal(t, before, trigger("lab", func(*spec.Template) {}))
+	assert.Equal(t, before, trigger("lab", func(t *spec.Template) { t.Checksum = strings.Repeat("ab", 32) }), "the checksum is the download's")
+	for name, change := range map[string]func(*spec.Template){
+		"its version":    func(t *spec.Template) { t.Version = "v1.12.7" },
+		"its extensions": func(t *spec.Template) { t.Extensions = []string{"siderolabs/iscsi-tools"} },
+		"its disk":       func(t *spec.Template) { t.DiskGiB = 30 },
+		"its datastore":  func(t *spec.Template) { t.Datastore = "tank" },
+		"its VMID":       func(t *spec.Template) { t.VMID = 950 },
+	} {
+		assert.NotEqual(t, before, trigger("lab", change), name)
+	}
+	assert.NotEqual(t, before, trigger("other", func(*spec.Template) {}), "another stack's")
+}
+
+func TestGoldenTemplateFromAnISOHasNoVM(t *testing.T) {
+	t.Parallel()
+	template := plannedTemplate("pve1")
+	template.Source, template.VMID = spec.SourceISO, 0
+	r, err := runTemplates(t, recorder.Options{}, template)
+	require.NoError(t, err)
+
+	assert.Empty(t, r.Of(recorder.RemoteCommand))
+	assert.Equal(t, "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64.iso", r.Outputs("talos-pve1")["volumeId"].StringValue())
+	assert.Equal(t, float64(0), r.Outputs("talos-pve1")["vmid"].NumberValue())
+}
+
+func TestGoldenTemplateUsesThePrivateKeyAsASecret(t *testing.T) {
+	t.Parallel()
+	r, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+		template := plannedTemplate("pve1")
+		image, err := NewTalosImage(ctx, "image", TalosImageArgs{Version: "v1.12.6", Stores: []ImageStore{{"pve1", "local"}}})
+		if err != nil {
+			return err
+		}
+		_, err = NewGoldenTemplate(ctx, "talos-pve1", GoldenTemplateArgs{Template: template, Image: image, Shell: HostShell{
+			Address: netip.MustParseAddr("127.1.0.11"), SSH: spec.SSH{Port: 22, User: "root"}, PrivateKey: pulumi.String("the-private-key"),
+		}})
+
+		return err
+	})
+	require.NoError(t, err)
+
+	connection := r.Of(recorder.RemoteCommand)["talos-pve1-build"].Input("connection")
+	require.True(t, connection.IsSecret())
+	assert.Equal(t, "the-private-key", connection.SecretValue().Element.ObjectValue()["privateKey"].StringValue())
+	assert.NotContains(t, connection.SecretValue().Element.ObjectValue(), "hostKey")
+}
+
+func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+	address := netip.MustParseAddr("127.1.0.11")
+	for name, test := range map[string]struct {
+		change func(*GoldenTemplateArgs)
+		says   string
+	}{
+		"no image":                {func(a *GoldenTemplateArgs) { a.Image = nil }, "make a TalosImage first"},
+		"an image kept elsewhere": {func(a *GoldenTemplateArgs) { a.Template.ImageDatastore = "tank" }, "add that store to the TalosImage"},
+		"no VMID":                 {func(a *GoldenTemplateArgs) { a.Template.VMID = 0 }, "no VMID"},
+		"no address of its host":  {func(a *GoldenTemplateArgs) { a.Shell.Address = netip.Addr{} }, "no address of host pve1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+				image, err := NewTalosImage(ctx, "image", TalosImageArgs{Version: "v1.12.6", Stores: []ImageStore{{"pve1", "local"}}})
+				if err != nil {
+					return err
+				}
+				args := GoldenTemplateArgs{Template: plannedTemplate("pve1"), Image: image, Shell: HostShell{Address: address}}
+				test.change(&args)
+				_, err = NewGoldenTemplate(ctx, "talos-pve1", args)
+
+				return err
+			})
+
+			require.ErrorContains(t, err, test.says)
+			assert.Empty(t, r.Of(GoldenTemplateType))
+		})
+	}
+
+	for name, test := range map[string]struct {
+		args TalosImageArgs
+		says string
+	}{
+		"an image without a version": {TalosImageArgs{Stores: []ImageStore{{"pve1", "local"}}}, "no version"},
+		"an image without a store":   {TalosImageArgs{Version: "v1.12.6"}, "no store"},
+		"an unknown source":          {TalosImageArgs{Version: "v1.12.6", Source: "tape", Stores: []ImageStore{{"pve1", "local"}}}, "choose image or iso"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+				_, err := NewTalosImage(ctx, "image", test.args)
+
+				return err
+			})
+			require.ErrorContains(t, err, test.says)
+		})
+	}
+}

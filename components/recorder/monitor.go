@@ -1,0 +1,184 @@
+package recorder
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/plugin"
+	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// monitor is the engine as a program sees it.
+type monitor struct {
+	pulumirpc.UnimplementedResourceMonitorServer
+	pulumirpc.UnimplementedEngineServer
+
+	recorder *Recorder
+}
+
+func (r *Recorder) serve() (address string, stop func(), err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, fmt.Errorf("unable to listen for the program: %w", err)
+	}
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(1 << 28))
+	m := &monitor{recorder: r}
+	pulumirpc.RegisterResourceMonitorServer(server, m)
+	pulumirpc.RegisterEngineServer(server, m)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener)
+	}()
+
+	return listener.Addr().String(), func() {
+		server.Stop()
+		<-done
+	}, nil
+}
+
+func keepAll() plugin.MarshalOptions {
+	return plugin.MarshalOptions{KeepUnknowns: true, KeepSecrets: true, KeepResources: true}
+}
+
+// SupportsFeature tells the program what it may use.
+func (m *monitor) SupportsFeature(_ context.Context, request *pulumirpc.SupportsFeatureRequest) (*pulumirpc.SupportsFeatureResponse, error) {
+	known := []string{"secrets", "resourceReferences", "deletedWith", "replaceWith", "aliasSpecs"}
+
+	return &pulumirpc.SupportsFeatureResponse{HasSupport: slices.Contains(known, request.GetId())}, nil
+}
+
+// RegisterPackage is for SDKs that are generated from a parameter; the reference is never used.
+func (m *monitor) RegisterPackage(context.Context, *pulumirpc.RegisterPackageRequest) (*pulumirpc.RegisterPackageResponse, error) {
+	return &pulumirpc.RegisterPackageResponse{Ref: "package"}, nil
+}
+
+// RegisterResource keeps the registration and answers what the provider would.
+func (m *monitor) RegisterResource(_ context.Context, request *pulumirpc.RegisterResourceRequest) (*pulumirpc.RegisterResourceResponse, error) {
+	inputs, err := plugin.UnmarshalProperties(request.GetObject(), keepAll())
+	if err != nil {
+		return nil, err
+	}
+	urn := fmt.Sprintf("urn:pulumi:%s::talos-proxmox::%s::%s", m.recorder.options.Stack, request.GetType(), request.GetName())
+	if request.GetType() != string(resource.RootStackType) {
+		m.recorder.mutex.Lock()
+		m.recorder.registrations = append(m.recorder.registrations, Registration{
+			Type: request.GetType(), Name: request.GetName(), Parent: nameOf(request.GetParent()), Inputs: inputs, Request: request,
+		})
+		m.recorder.mutex.Unlock()
+	}
+
+	id, state := m.recorder.options.answer(request, inputs)
+	object, err := plugin.MarshalProperties(state, keepAll())
+	if err != nil {
+		return nil, err
+	}
+
+	return &pulumirpc.RegisterResourceResponse{Urn: urn, Id: id, Object: object}, nil
+}
+
+// answer is what the providers make of a resource.
+func (o Options) answer(request *pulumirpc.RegisterResourceRequest, inputs resource.PropertyMap) (string, resource.PropertyMap) {
+	if !request.GetCustom() {
+		return "", resource.PropertyMap{}
+	}
+	state := inputs.Copy()
+	id := request.GetName() + "-id"
+	switch request.GetType() {
+	case Schematic:
+		digest := sha256.Sum256([]byte(inputs["schematic"].StringValue()))
+		id = hex.EncodeToString(digest[:])
+		if o.SchematicID != "" {
+			id = o.SchematicID
+		}
+	case Secrets:
+		if o.Contract != "" {
+			state["talosVersion"] = resource.NewProperty(o.Contract)
+		}
+		state["machineSecrets"] = secret(resource.PropertyMap{"secrets": object("bootstrapToken", MachineSecret)})
+		state["clientConfiguration"] = secret(resource.PropertyMap{
+			"caCertificate": resource.NewProperty("ca"), "clientCertificate": resource.NewProperty("certificate"), "clientKey": resource.NewProperty(ClientKey),
+		})
+	case Kubeconfig:
+		state["kubeconfigRaw"] = secret(KubeconfigText)
+	}
+	if o.Preview { // the engine leaves out what it does not know yet
+		id = ""
+		for _, key := range []resource.PropertyKey{"machineSecrets", "clientConfiguration", "kubeconfigRaw"} {
+			delete(state, key)
+		}
+	}
+
+	return id, state
+}
+
+func secret(value any) resource.PropertyValue {
+	return resource.MakeSecret(resource.NewPropertyValue(value))
+}
+
+func object(key resource.PropertyKey, value string) resource.PropertyValue {
+	return resource.NewProperty(resource.PropertyMap{key: resource.NewProperty(value)})
+}
+
+// RegisterResourceOutputs keeps the outputs of components and of the stack.
+func (m *monitor) RegisterResourceOutputs(_ context.Context, request *pulumirpc.RegisterResourceOutputsRequest) (*emptypb.Empty, error) {
+	outputs, err := plugin.UnmarshalProperties(request.GetOutputs(), keepAll())
+	if err != nil {
+		return nil, err
+	}
+	m.recorder.mutex.Lock()
+	defer m.recorder.mutex.Unlock()
+	m.recorder.outputs[nameOf(request.GetUrn())] = outputs
+
+	return &emptypb.Empty{}, nil
+}
+
+// Invoke answers the functions that the program calls.
+func (m *monitor) Invoke(_ context.Context, request *pulumirpc.ResourceInvokeRequest) (*pulumirpc.ResourceInvokeResponse, error) {
+	arguments, err := plugin.UnmarshalProperties(request.GetArgs(), keepAll())
+	if err != nil {
+		return nil, err
+	}
+	m.recorder.mutex.Lock()
+	m.recorder.calls = append(m.recorder.calls, call{token: request.GetTok(), arguments: arguments})
+	m.recorder.mutex.Unlock()
+
+	result := arguments.Copy()
+	switch request.GetTok() {
+	case "talos:machine/getConfiguration:getConfiguration":
+		result["machineConfiguration"] = resource.NewProperty(MachineConfig + " " + arguments["machineType"].StringValue())
+	case "talos:client/getConfiguration:getConfiguration":
+		result["talosConfig"] = resource.NewProperty(TalosconfigText)
+	default:
+		return nil, fmt.Errorf("unexpected call of %s", request.GetTok())
+	}
+	returned, err := plugin.MarshalProperties(result, keepAll())
+	if err != nil {
+		return nil, err
+	}
+
+	return &pulumirpc.ResourceInvokeResponse{Return: returned}, nil
+}
+
+// SignalAndWaitForShutdown lets the program end at once.
+func (m *monitor) SignalAndWaitForShutdown(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
+	return &emptypb.Empty{}, nil
+}
+
+// Log keeps the program's warnings.
+func (m *monitor) Log(_ context.Context, request *pulumirpc.LogRequest) (*emptypb.Empty, error) {
+	if request.GetSeverity() == pulumirpc.LogSeverity_WARNING {
+		m.recorder.mutex.Lock()
+		defer m.recorder.mutex.Unlock()
+		m.recorder.warnings = append(m.recorder.warnings, request.GetMessage())
+	}
+
+	return &emptypb.Empty{}, nil
+}

@@ -1,0 +1,199 @@
+// Package recorder runs Pulumi programs against a mocked engine and keeps what they register, for tests to judge after the run. Unlike the SDK's own mocks it
+// keeps unknown secrets of previews and the outputs of components and stacks.
+package recorder
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
+)
+
+// Type tokens of the resources that the program uses.
+const (
+	VirtualMachine     = "proxmoxve:VM/virtualMachine:VirtualMachine"
+	File               = "proxmoxve:Download/file:File"
+	Schematic          = "talos:imageFactory/schematic:Schematic"
+	Secrets            = "talos:machine/secrets:Secrets" //nolint:gosec // a type token
+	ConfigurationApply = "talos:machine/configurationApply:ConfigurationApply"
+	Bootstrap          = "talos:machine/bootstrap:Bootstrap"
+	Kubeconfig         = "talos:cluster/kubeconfig:Kubeconfig"
+	LocalCommand       = "command:local:Command"
+	RemoteCommand      = "command:remote:Command"
+)
+
+// What the mocked providers answer as secrets; none of it may be registered or exported in plain text.
+const (
+	MachineSecret   = "the-machine-secret"
+	ClientKey       = "the-client-key"
+	MachineConfig   = "the-machine-configuration"
+	KubeconfigText  = "the-kubeconfig"
+	TalosconfigText = "the-talosconfig"
+)
+
+// Options are the stack a program runs for.
+type Options struct {
+	Stack string // default test
+	// Root is the project's folder.
+	Root string
+	// Config by full key: talos-proxmox:hosts.
+	Config map[string]string
+	// Secrets are keys of Config that are encrypted.
+	Secrets []string
+	// Preview leaves unknown what only an apply would know.
+	Preview bool
+	// SchematicID is what the Image Factory answers; empty = the true one.
+	SchematicID string
+	// Contract is the version the secrets recorded when they were made; empty = the one asked for.
+	Contract string
+}
+
+// Registration is one resource that was registered.
+type Registration struct {
+	Type, Name string
+	Parent     string               // name of the parent; empty = the stack
+	Inputs     resource.PropertyMap // secrets are secrets, unknown values computed
+	Request    *pulumirpc.RegisterResourceRequest
+}
+
+// Recorder holds what a run registered and called.
+type Recorder struct {
+	mutex         sync.Mutex
+	options       Options
+	registrations []Registration
+	calls         []call
+	outputs       map[string]resource.PropertyMap
+	warnings      []string
+}
+
+type call struct {
+	token     string
+	arguments resource.PropertyMap
+}
+
+// Run runs a program to its end.
+func Run(o Options, program pulumi.RunFunc) (*Recorder, error) {
+	if o.Stack == "" {
+		o.Stack = "test"
+	}
+	r := &Recorder{options: o, outputs: map[string]resource.PropertyMap{}}
+	address, stop, err := r.serve()
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+
+	err = pulumi.RunErr(program, func(info *pulumi.RunInfo) {
+		*info = pulumi.RunInfo{
+			Project: "talos-proxmox", Stack: o.Stack, RootDirectory: o.Root, Config: o.Config, ConfigSecretKeys: o.Secrets,
+			DryRun: o.Preview, MonitorAddr: address, EngineAddr: address,
+		}
+	})
+
+	return r, err
+}
+
+// Exports are the stack's outputs; a secret one is a secret, one that is not known is computed.
+func (r *Recorder) Exports() resource.PropertyMap { return r.Outputs("") }
+
+// Outputs are what a component registered as its outputs; the empty name is the stack's.
+func (r *Recorder) Outputs(component string) resource.PropertyMap {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+
+	return r.outputs[component]
+}
+
+// Warnings are what the program warned the user of.
+func (r *Recorder) Warnings() []string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+
+	return slices.Clone(r.warnings)
+}
+
+// All returns every registration, in order of type and name.
+func (r *Recorder) All() []Registration {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	sorted := slices.Clone(r.registrations)
+	slices.SortFunc(sorted, func(a, b Registration) int { return strings.Compare(a.Type+"\x00"+a.Name, b.Type+"\x00"+b.Name) })
+
+	return sorted
+}
+
+// Of returns the registrations of a type by name.
+func (r *Recorder) Of(token string) map[string]Registration {
+	found := map[string]Registration{}
+	for _, registration := range r.All() {
+		if registration.Type == token {
+			found[registration.Name] = registration
+		}
+	}
+
+	return found
+}
+
+// Names returns the names of the registrations of a type in order.
+func (r *Recorder) Names(token string) []string { return slices.Sorted(maps.Keys(r.Of(token))) }
+
+// Calls returns the arguments of the calls of a function.
+func (r *Recorder) Calls(token string) []resource.PropertyMap {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	var found []resource.PropertyMap
+	for _, call := range r.calls {
+		if call.token == token {
+			found = append(found, call.arguments)
+		}
+	}
+
+	return found
+}
+
+// DependsOn returns the names of the resources a registration waits for, in order.
+func (g Registration) DependsOn() []string { return namesOf(g.Request.GetDependencies()) }
+
+// ReplaceWith returns the names of the resources a registration is replaced with.
+func (g Registration) ReplaceWith() []string { return namesOf(g.Request.GetReplaceWith()) }
+
+// PropertyDependencies returns the names of the resources that a property's value comes from.
+func (g Registration) PropertyDependencies(property string) []string {
+	return namesOf(g.Request.GetPropertyDependencies()[property].GetUrns())
+}
+
+// Input returns the input at a path like disks[0].size, or a null value.
+func (g Registration) Input(path string) resource.PropertyValue {
+	parsed, err := resource.ParsePropertyPath(path)
+	if err != nil {
+		return resource.NewNullProperty()
+	}
+	value, ok := parsed.Get(resource.NewProperty(g.Inputs))
+	if !ok {
+		return resource.NewNullProperty()
+	}
+
+	return value
+}
+
+func namesOf(urns []string) []string {
+	names := make([]string, 0, len(urns))
+	for _, urn := range urns {
+		names = append(names, nameOf(urn))
+	}
+	slices.Sort(names)
+
+	return names
+}
+
+func nameOf(urn string) string {
+	if urn == "" || strings.Contains(urn, "::pulumi:pulumi:Stack::") {
+		return ""
+	}
+
+	return resource.URN(urn).Name()
+}

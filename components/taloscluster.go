@@ -1,0 +1,263 @@
+package components
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/pulumi/pulumi-command/sdk/go/command/local"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/client"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/cluster"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
+
+	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/talos"
+)
+
+// TalosClusterType is the type token of [TalosCluster].
+const TalosClusterType = "talos-proxmox:cluster:TalosCluster"
+
+// clonesAtOnce bounds full clones on one datastore of one host: they contend for the template's lock and for the same disks.
+const clonesAtOnce = 4
+
+// certificateRenewal is how long before its end the kubeconfig's certificate is renewed; an `up` a month keeps it valid.
+const certificateRenewal = "720h"
+
+// TalosClusterArgs describe a cluster.
+type TalosClusterArgs struct {
+	Cluster spec.Cluster
+	// Protect control-plane VMs, secrets and the bootstrap against deletion.
+	Protect bool
+	// Factory whose installer the nodes use.
+	Factory talos.Factory
+	// Template returns what to wait for before a node is made from its template.
+	Template func(spec.Template) *GoldenTemplate
+}
+
+// TalosCluster is a Talos Kubernetes cluster: secrets, configurations, nodes, bootstrap, kubeconfig, talosconfig and a health gate at the end.
+type TalosCluster struct {
+	pulumi.ResourceState
+
+	Endpoint    pulumi.StringOutput    `pulumi:"endpoint"`
+	Kubeconfig  pulumi.StringOutput    `pulumi:"kubeconfig"`  // secret
+	Talosconfig pulumi.StringOutput    `pulumi:"talosconfig"` // secret
+	Addresses   pulumi.StringMapOutput `pulumi:"addresses"`   // by node
+	VMIDs       pulumi.IntMapOutput    `pulumi:"vmids"`       // by node
+	// TalosVersion is the installed one of the control planes' template, Contract the one that secrets and configurations were generated for.
+	TalosVersion      pulumi.StringOutput `pulumi:"talosVersion"`
+	Contract          pulumi.StringOutput `pulumi:"contract"`
+	KubernetesVersion pulumi.StringOutput `pulumi:"kubernetesVersion"`
+
+	secrets   *machine.Secrets
+	nodes     []*TalosNode
+	bootstrap *machine.Bootstrap
+	gate      *local.Command
+}
+
+// NewTalosCluster makes the cluster's machines in parallel and one cluster of them.
+func NewTalosCluster(ctx *pulumi.Context, name string, args TalosClusterArgs, opts ...pulumi.ResourceOption) (*TalosCluster, error) {
+	planned, err := args.plan()
+	if err != nil {
+		return nil, err
+	}
+
+	c := &TalosCluster{}
+	if err := ctx.RegisterComponentResource(TalosClusterType, name, c, opts...); err != nil {
+		return nil, fmt.Errorf("unable to register cluster %q: %w", name, err)
+	}
+
+	for _, step := range []struct {
+		what string
+		do   func(*pulumi.Context, string, TalosClusterArgs, plannedPatches) error
+	}{
+		{"secrets", c.makeSecrets},
+		{"nodes", c.makeNodes},
+		{"bootstrap", c.makeBootstrap},
+		{"kubeconfig", c.makeKubeconfig},
+		{"talosconfig", c.makeTalosconfig},
+		{"health gate", c.makeGate},
+		{"outputs", c.makeOutputs},
+	} {
+		if err := step.do(ctx, name, args, planned); err != nil {
+			return nil, fmt.Errorf("unable to register the %s of cluster %q: %w", step.what, name, err)
+		}
+	}
+
+	return c, nil
+}
+
+// Validate finds what is wrong with the arguments, machine-configuration patches included, without registering anything.
+func (a TalosClusterArgs) Validate() error {
+	_, err := a.plan()
+
+	return err
+}
+
+func (a TalosClusterArgs) plan() (plannedPatches, error) {
+	var problems []error
+	if a.Cluster.Name == "" {
+		problems = append(problems, errors.New("cluster without a name: state one"))
+	}
+	if len(a.Cluster.ControlPlanes) == 0 {
+		problems = append(problems, fmt.Errorf("cluster %q has no control plane: plan at least one", a.Cluster.Name))
+	}
+	if a.Template == nil {
+		problems = append(problems, fmt.Errorf("cluster %q does not know its templates: pass Template", a.Cluster.Name))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return plannedPatches{}, err
+	}
+
+	return planPatches(a.Cluster, a.Factory)
+}
+
+// makeSecrets: the version is written once. Raising it would break etcd's decryption, lowering it would make a new public-key infrastructure.
+func (c *TalosCluster) makeSecrets(ctx *pulumi.Context, name string, args TalosClusterArgs, planned plannedPatches) (err error) {
+	c.secrets, err = machine.NewSecrets(ctx, name+"-secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(planned.contract)},
+		pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.IgnoreChanges([]string{"talosVersion"}))
+
+	return err
+}
+
+// makeNodes makes all VMs in parallel, as far as clones may, and configures them as they come up. Control planes are configured in order: a configuration that
+// the first one refuses does not reach the others. At first creation that costs one call's time for each, since the machines boot and install in parallel.
+func (c *TalosCluster) makeNodes(ctx *pulumi.Context, _ string, args TalosClusterArgs, planned plannedPatches) error {
+	configurations := roleConfigurations(ctx, args.Cluster, planned, c.secrets, c)
+	queue := cloneQueue{}
+	var configured []pulumi.Resource // the control plane configured last
+	for _, n := range args.Cluster.Nodes() {
+		template := args.Template(n.Template)
+		if template == nil {
+			return fmt.Errorf("node %q is made from template %s on host %s, which is not there: register it first", n.Name, n.Template.Key, n.Host)
+		}
+		isControlPlane := n.Role == spec.RoleControlPlane
+		nodeArgs := TalosNodeArgs{
+			Node:          n,
+			Network:       args.Cluster.Network,
+			Protect:       args.Protect && isControlPlane,
+			Configuration: configurations[n.Role],
+			Patches:       nodePatches(args.Cluster, n, args.Factory, c.secrets),
+			Client:        c.secrets.ClientConfiguration,
+			MadeAfter:     append([]pulumi.Resource{template.Ready()}, queue.before(n)...),
+		}
+		if isControlPlane {
+			nodeArgs.AppliedAfter = configured
+		}
+		node, err := NewTalosNode(ctx, n.Name, nodeArgs, pulumi.Parent(c))
+		if err != nil {
+			return err
+		}
+		queue.add(n, node.Made())
+		if isControlPlane {
+			configured = []pulumi.Resource{node.Applied()}
+		}
+		c.nodes = append(c.nodes, node)
+	}
+
+	return nil
+}
+
+// cloneQueue bounds the clones under way at once by having each wait for the one clonesAtOnce before it on the same datastore of the same host. It holds one
+// cluster's machines only: a wait across clusters would bind one cluster's removal to the other.
+type cloneQueue map[ImageStore][]pulumi.Resource
+
+func (q cloneQueue) before(n spec.Node) []pulumi.Resource {
+	made := q[storeOf(n)]
+	if n.Template.Source != spec.SourceImage || len(made) < clonesAtOnce {
+		return nil
+	}
+
+	return []pulumi.Resource{made[len(made)-clonesAtOnce]}
+}
+
+func (q cloneQueue) add(n spec.Node, vm pulumi.Resource) {
+	if n.Template.Source == spec.SourceImage {
+		q[storeOf(n)] = append(q[storeOf(n)], vm)
+	}
+}
+
+func storeOf(n spec.Node) ImageStore { return ImageStore{Host: n.Host, Datastore: n.Datastore} }
+
+// makeBootstrap waits for the first control plane only: the others join as soon as there is something to join.
+func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args TalosClusterArgs, _ plannedPatches) (err error) {
+	first := pulumi.String(firstAddress(args.Cluster))
+	c.bootstrap, err = machine.NewBootstrap(ctx, name+"-bootstrap", &machine.BootstrapArgs{
+		ClientConfiguration: c.secrets.ClientConfiguration,
+		Endpoint:            first,
+		Node:                first,
+		Timeouts:            machine.BootstrapTimeoutsArgs{Create: pulumi.String(applyTimeout)},
+	}, pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn([]pulumi.Resource{c.nodes[0].Applied()}))
+
+	return err
+}
+
+func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args TalosClusterArgs, _ plannedPatches) error {
+	first := pulumi.String(firstAddress(args.Cluster))
+	credentials := c.secrets.ClientConfiguration
+	kubeconfig, err := cluster.NewKubeconfig(ctx, name+"-kubeconfig", &cluster.KubeconfigArgs{
+		CertificateRenewalDuration: pulumi.String(certificateRenewal),
+		ClientConfiguration: cluster.KubeconfigClientConfigurationArgs{
+			CaCertificate:     credentials.CaCertificate(),
+			ClientCertificate: credentials.ClientCertificate(),
+			ClientKey:         credentials.ClientKey(),
+		},
+		Endpoint: first,
+		Node:     first,
+		Timeouts: cluster.KubeconfigTimeoutsArgs{Create: pulumi.String(applyTimeout), Update: pulumi.String(applyTimeout)},
+	}, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.bootstrap}))
+	if err != nil {
+		return err
+	}
+	c.Kubeconfig = pulumi.ToSecret(kubeconfig.KubeconfigRaw).(pulumi.StringOutput)
+
+	return nil
+}
+
+// makeTalosconfig names real machines, never the virtual address: it is not there when Talos is needed most.
+func (c *TalosCluster) makeTalosconfig(ctx *pulumi.Context, name string, args TalosClusterArgs, _ plannedPatches) error {
+	credentials := c.secrets.ClientConfiguration
+	talosconfig := client.GetConfigurationOutput(ctx, client.GetConfigurationOutputArgs{
+		ClientConfiguration: client.GetConfigurationClientConfigurationArgs{
+			CaCertificate:     credentials.CaCertificate(),
+			ClientCertificate: credentials.ClientCertificate(),
+			ClientKey:         credentials.ClientKey(),
+		},
+		ClusterName: pulumi.String(name),
+		Endpoints:   addressesOf(args.Cluster.ControlPlanes),
+		Nodes:       addressesOf(args.Cluster.Nodes()),
+	}, pulumi.Parent(c))
+	c.Talosconfig = pulumi.ToSecret(talosconfig.TalosConfig()).(pulumi.StringOutput)
+
+	return nil
+}
+
+func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClusterArgs, _ plannedPatches) error {
+	addresses, vmids := pulumi.StringMap{}, pulumi.IntMap{}
+	for i, n := range args.Cluster.Nodes() {
+		addresses[n.Name] = c.nodes[i].Address
+		vmids[n.Name] = c.nodes[i].VMID
+	}
+	c.Endpoint = pulumi.String(args.Cluster.Endpoint).ToStringOutput()
+	c.Addresses = addresses.ToStringMapOutput()
+	c.VMIDs = vmids.ToIntMapOutput()
+	c.TalosVersion = pulumi.String(args.Cluster.TalosVersion).ToStringOutput()
+	c.Contract = c.secrets.TalosVersion
+	c.KubernetesVersion = pulumi.String(args.Cluster.KubernetesVersion).ToStringOutput()
+
+	return ctx.RegisterResourceOutputs(c, pulumi.Map{
+		"endpoint": c.Endpoint, "kubeconfig": c.Kubeconfig, "talosconfig": c.Talosconfig, "addresses": c.Addresses, "vmids": c.VMIDs,
+		"talosVersion": c.TalosVersion, "contract": c.Contract, "kubernetesVersion": c.KubernetesVersion,
+	})
+}
+
+func firstAddress(c spec.Cluster) string { return c.ControlPlanes[0].Address.Addr().String() }
+
+func addressesOf(nodes []spec.Node) pulumi.StringArray {
+	addresses := make([]netip.Addr, 0, len(nodes))
+	for _, n := range nodes {
+		addresses = append(addresses, n.Address.Addr())
+	}
+
+	return stringsOf(addresses)
+}

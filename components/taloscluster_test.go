@@ -1,0 +1,305 @@
+package components
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/spec"
+)
+
+func TestTalosClusterRegistersItsSteps(t *testing.T) {
+	t.Parallel()
+	r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), false)
+
+	nodes := []string{"one-cp-1", "one-cp-2", "one-cp-3", "one-general-1", "one-general-2"}
+	assert.Equal(t, nodes, r.Names(TalosNodeType))
+	for _, node := range nodes {
+		assert.Equal(t, "one", r.Of(TalosNodeType)[node].Parent)
+		assert.Equal(t, node, r.Of(recorder.VirtualMachine)[node+"-vm"].Parent)
+		assert.Equal(t, node, r.Of(recorder.ConfigurationApply)[node+"-configuration"].Parent)
+	}
+	for token, name := range map[string]string{
+		recorder.Secrets: "one-secrets", recorder.Bootstrap: "one-bootstrap", recorder.Kubeconfig: "one-kubeconfig", recorder.LocalCommand: "one-healthy",
+	} {
+		require.Equal(t, []string{name}, r.Names(token))
+		assert.Equal(t, "one", r.Of(token)[name].Parent)
+	}
+
+	exports := r.Exports()
+	assert.Equal(t, `{"one-cp-1":"127.1.1.10","one-cp-2":"127.1.1.11","one-cp-3":"127.1.1.12","one-general-1":"127.1.1.20","one-general-2":"127.1.1.21"}`, text(exports["addresses"]))
+	assert.Equal(t, `{"one-cp-1":2000,"one-cp-2":2001,"one-cp-3":2002,"one-general-1":3000,"one-general-2":3001}`, text(exports["vmids"]))
+	assert.Equal(t, resource.MakeSecret(resource.NewProperty(recorder.KubeconfigText)), exports["kubeconfig"])
+	assert.Equal(t, resource.MakeSecret(resource.NewProperty(recorder.TalosconfigText)), exports["talosconfig"])
+	assert.ElementsMatch(t, []resource.PropertyKey{
+		"endpoint", "kubeconfig", "talosconfig", "addresses", "vmids", "talosVersion", "contract", "kubernetesVersion",
+	}, slices.Collect(maps.Keys(r.Outputs("one"))))
+}
+
+func TestTalosClusterOrder(t *testing.T) {
+	t.Parallel()
+	r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), false)
+	applies, vms := r.Of(recorder.ConfigurationApply), r.Of(recorder.VirtualMachine)
+
+	for name, vm := range vms {
+		assert.Equal(t, []string{templateOf(vm)}, vm.DependsOn(), "%s waits for its template only, so that machines are made in parallel", name)
+		for property := range vm.Inputs {
+			assert.Empty(t, vm.PropertyDependencies(string(property)), "%s.%s: nothing of a VM comes from another resource, or its replacement would spread", name, property)
+		}
+	}
+	for node, expected := range map[string][]string{
+		"one-cp-1":      {"one-cp-1-vm"},
+		"one-cp-2":      {"one-cp-1-configuration", "one-cp-2-vm"},
+		"one-cp-3":      {"one-cp-2-configuration", "one-cp-3-vm"},
+		"one-general-1": {"one-general-1-vm"},
+		"one-general-2": {"one-general-2-vm"},
+	} {
+		apply := applies[node+"-configuration"]
+		assert.ElementsMatch(t, append(expected, "one-secrets"), apply.DependsOn(), node)
+		assert.Equal(t, []string{node + "-vm"}, apply.ReplaceWith(), node)
+	}
+	assert.ElementsMatch(t, []string{"one-cp-1-configuration", "one-secrets"}, r.Of(recorder.Bootstrap)["one-bootstrap"].DependsOn())
+	assert.ElementsMatch(t, []string{"one-bootstrap", "one-secrets"}, r.Of(recorder.Kubeconfig)["one-kubeconfig"].DependsOn())
+	gate := r.Of(recorder.LocalCommand)["one-healthy"].DependsOn()
+	for name := range applies {
+		assert.Contains(t, gate, name)
+	}
+	assert.Contains(t, gate, "one-bootstrap")
+}
+
+func templateOf(vm recorder.Registration) string {
+	return fmt.Sprintf("talos-%s-build", vm.Input("nodeName").StringValue())
+}
+
+func TestTalosClusterBoundsClonesForEachDatastoreOfAHost(t *testing.T) {
+	t.Parallel()
+	cluster := plannedCluster(1, 10)
+	for i := range cluster.Workers {
+		cluster.Workers[i].Host, cluster.Workers[i].Template = "pve1", plannedTemplate("pve1")
+	}
+	r, _ := runCluster(t, recorder.Options{}, cluster, false)
+
+	vms := r.Of(recorder.VirtualMachine)
+	waits := func(node string) []string {
+		return slices.DeleteFunc(vms[node+"-vm"].DependsOn(), func(name string) bool { return strings.HasSuffix(name, "-build") })
+	}
+	for i, node := range cluster.Nodes() {
+		if i < clonesAtOnce {
+			assert.Empty(t, waits(node.Name), node.Name)
+
+			continue
+		}
+		assert.Equal(t, []string{cluster.Nodes()[i-clonesAtOnce].Name + "-vm"}, waits(node.Name), node.Name)
+	}
+}
+
+func TestTalosClusterProtection(t *testing.T) {
+	t.Parallel()
+	for name, protect := range map[string]bool{"a stack that says so protects control planes, secrets and bootstrap": true, "other stacks protect nothing": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), protect)
+
+			var protected []string
+			for _, registration := range r.All() {
+				if registration.Request.GetProtect() {
+					protected = append(protected, registration.Name)
+				}
+			}
+			if protect {
+				assert.ElementsMatch(t, []string{"one-bootstrap", "one-secrets", "one-cp-1-vm", "one-cp-2-vm", "one-cp-3-vm"}, protected)
+			} else {
+				assert.Empty(t, protected)
+			}
+		})
+	}
+}
+
+func TestTalosClusterContractIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	cluster := plannedCluster(1, 0)
+	cluster.TalosVersion = "v1.13.0"
+	r, _ := runCluster(t, recorder.Options{Contract: "v1.11"}, cluster, false)
+
+	secrets := r.Of(recorder.Secrets)["one-secrets"]
+	assert.Equal(t, "v1.13", secrets.Input("talosVersion").StringValue())
+	assert.Equal(t, []string{"talosVersion"}, secrets.Request.GetIgnoreChanges())
+
+	assert.Equal(t, "v1.11", r.Exports()["contract"].StringValue())
+	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
+	require.Len(t, generated, 1)
+	assert.Equal(t, "v1.11", generated[0]["talosVersion"].StringValue())
+	assert.NotContains(t, text(r.Of(recorder.ConfigurationApply)["one-cp-1-configuration"].Input("configPatches")), "HostnameConfig",
+		"a cluster of an older contract has no documents that contract does not know")
+}
+
+func TestTalosClusterConfigurations(t *testing.T) {
+	t.Parallel()
+	r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), false)
+
+	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
+	require.Len(t, generated, 2, "one for each role")
+	for _, call := range generated {
+		assert.Equal(t, "https://127.1.1.5:6443", call["clusterEndpoint"].StringValue())
+		assert.Equal(t, "v1.35.0", call["kubernetesVersion"].StringValue())
+		assert.Contains(t, text(call["configPatches"]), "kubePrism")
+	}
+	for name, apply := range r.Of(recorder.ConfigurationApply) {
+		role := "controlplane"
+		if strings.Contains(name, "general") {
+			role = "worker"
+		}
+		configuration := apply.Input("machineConfigurationInput")
+		require.True(t, configuration.IsSecret(), name)
+		assert.Equal(t, recorder.MachineConfig+" "+role, configuration.SecretValue().Element.StringValue())
+		assert.Contains(t, text(apply.Input("configPatches")), strings.TrimSuffix(name, "-configuration"))
+		assert.Contains(t, text(apply.Input("configPatches")), "/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.12.6")
+		assert.Equal(t, apply.Input("node"), apply.Input("endpoint"))
+		assert.NotEqual(t, "127.1.1.5", apply.Input("node").StringValue(), "Talos is never called at the virtual address")
+	}
+	for _, called := range []recorder.Registration{r.Of(recorder.Bootstrap)["one-bootstrap"], r.Of(recorder.Kubeconfig)["one-kubeconfig"]} {
+		assert.Equal(t, "127.1.1.10", called.Input("node").StringValue())
+		assert.Equal(t, "127.1.1.10", called.Input("endpoint").StringValue())
+	}
+	clients := r.Calls("talos:client/getConfiguration:getConfiguration")
+	require.Len(t, clients, 1)
+	assert.Equal(t, `["127.1.1.10","127.1.1.11","127.1.1.12"]`, text(clients[0]["endpoints"]))
+}
+
+func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
+	t.Parallel()
+	r, made := runCluster(t, recorder.Options{}, plannedCluster(3, 2), true)
+
+	for _, registration := range r.All() {
+		plain := text(withoutSecrets(resource.NewProperty(registration.Inputs)))
+		for _, secret := range []string{recorder.MachineSecret, recorder.ClientKey, recorder.MachineConfig, recorder.KubeconfigText, recorder.TalosconfigText} {
+			assert.NotContains(t, plain, secret, registration.Name)
+		}
+	}
+	stdin := r.Of(recorder.LocalCommand)["one-healthy"].Input("stdin")
+	require.True(t, stdin.IsSecret())
+	var request gateRequest
+	require.NoError(t, json.Unmarshal([]byte(stdin.SecretValue().Element.StringValue()), &request))
+	assert.Equal(t, recorder.TalosconfigText, request.Talosconfig)
+	assert.Equal(t, recorder.KubeconfigText, request.Kubeconfig)
+	assert.Len(t, request.ControlPlanes, 3)
+	assert.Equal(t, []gateNode{{"one-general-1", "127.1.1.20"}, {"one-general-2", "127.1.1.21"}}, request.Workers)
+	assert.True(t, pulumi.IsSecret(made.Kubeconfig))
+	assert.True(t, pulumi.IsSecret(made.Talosconfig))
+}
+
+func withoutSecrets(value resource.PropertyValue) resource.PropertyValue {
+	switch {
+	case value.IsSecret():
+		return resource.NewProperty("secret")
+	case value.IsOutput() && value.OutputValue().Secret:
+		return resource.NewProperty("secret")
+	case value.IsOutput():
+		return withoutSecrets(value.OutputValue().Element)
+	case value.IsObject():
+		fields := resource.PropertyMap{}
+		for key, field := range value.ObjectValue() {
+			fields[key] = withoutSecrets(field)
+		}
+
+		return resource.NewProperty(fields)
+	case value.IsArray():
+		elements := make([]resource.PropertyValue, 0, len(value.ArrayValue()))
+		for _, element := range value.ArrayValue() {
+			elements = append(elements, withoutSecrets(element))
+		}
+
+		return resource.NewProperty(elements)
+	}
+
+	return value
+}
+
+// text is a value as JSON.
+func text(value resource.PropertyValue) string {
+	encoded, err := json.Marshal(value.Mappable())
+	if err != nil {
+		return err.Error()
+	}
+
+	return string(encoded)
+}
+
+func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
+	t.Parallel()
+	trigger := func(change func(*spec.Cluster)) string {
+		cluster := plannedCluster(3, 2)
+		change(&cluster)
+		r, _ := runCluster(t, recorder.Options{}, cluster, false)
+
+		return text(r.Of(recorder.LocalCommand)["one-healthy"].Input("triggers"))
+	}
+	before := trigger(func(*spec.Cluster) {})
+
+	assert.Equal(t, before, trigger(func(*spec.Cluster) {}), "nothing changed")
+	assert.Equal(t, before, trigger(func(c *spec.Cluster) { c.Workers[0].Tags = []string{"new"} }), "a tag")
+	for name, change := range map[string]func(*spec.Cluster){
+		"a worker goes":      func(c *spec.Cluster) { c.Workers = c.Workers[:1] },
+		"a label comes":      func(c *spec.Cluster) { c.Workers[0].Labels = map[string]string{"a": "b"} },
+		"a new Kubernetes":   func(c *spec.Cluster) { c.KubernetesVersion = "v1.35.1" },
+		"a user's own patch": func(c *spec.Cluster) { c.Patches = []string{"machine: {sysctls: {vm.swappiness: \"1\"}}"} },
+	} {
+		assert.NotEqual(t, before, trigger(change), name)
+	}
+}
+
+func TestTalosClusterInAPreview(t *testing.T) {
+	t.Parallel()
+	r, _ := runCluster(t, recorder.Options{Preview: true}, plannedCluster(3, 2), true)
+
+	assert.Len(t, r.Of(recorder.VirtualMachine), 5)
+	assert.Len(t, r.Of(recorder.ConfigurationApply), 5)
+	assert.Empty(t, r.Calls("talos:machine/getConfiguration:getConfiguration"), "nothing is generated from unknown secrets")
+	assert.Equal(t, resource.MakeSecret(resource.MakeComputed(resource.NewProperty(""))), r.Exports()["kubeconfig"])
+	assert.Contains(t, text(r.Exports()["addresses"]), `"one-cp-1":"127.1.1.10"`, "planned values are shown before anything exists")
+	for name, apply := range r.Of(recorder.ConfigurationApply) {
+		assert.True(t, apply.Input("machineConfigurationInput").IsSecret(), name)
+	}
+	for name, vm := range r.Of(recorder.VirtualMachine) {
+		assert.False(t, resource.NewProperty(vm.Inputs).ContainsUnknowns(), name)
+	}
+}
+
+func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+	known := func(spec.Template) *GoldenTemplate { return nil }
+	for name, test := range map[string]struct {
+		change   func(*spec.Cluster)
+		template func(spec.Template) *GoldenTemplate
+		says     string
+	}{
+		"no control plane":              {func(c *spec.Cluster) { c.ControlPlanes = nil }, known, "has no control plane: plan at least one"},
+		"no name":                       {func(c *spec.Cluster) { c.Name = "" }, known, "cluster without a name"},
+		"no way to its templates":       {func(*spec.Cluster) {}, nil, "pass Template"},
+		"a version nobody knows":        {func(c *spec.Cluster) { c.TalosVersion = "1" }, known, "is not a version of Talos"},
+		"a patch that cannot be read":   {func(c *spec.Cluster) { c.Patches = []string{"machine: ["} }, known, "patch 1 of the cluster"},
+		"a node's MAC that cannot work": {func(c *spec.Cluster) { c.Workers[0].MAC = "" }, known, "one-general-1"},
+		"a template nobody registered":  {func(*spec.Cluster) {}, known, "register it first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := plannedCluster(1, 1)
+			test.change(&cluster)
+			_, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+				_, err := NewTalosCluster(ctx, "one", TalosClusterArgs{Cluster: cluster, Template: test.template})
+
+				return err
+			})
+			require.ErrorContains(t, err, test.says)
+		})
+	}
+}

@@ -1,0 +1,169 @@
+package components
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
+
+	"proxmox-talos/internal/spec"
+)
+
+// TalosNodeType is the type token of [TalosNode].
+const TalosNodeType = "talos-proxmox:node:TalosNode"
+
+// applyTimeout is how long a machine may take to boot and answer on the Talos API.
+const applyTimeout = "10m"
+
+// TalosNodeArgs describe a node, its VM and its machine configuration. Zero values of the sizes take the defaults.
+type TalosNodeArgs struct {
+	Node    spec.Node
+	Network spec.Network
+	// Protect the VM against deletion.
+	Protect bool
+	// Configuration is the generated machine configuration of the node's role, secret; Patches are the node's own.
+	Configuration pulumi.StringInput
+	Patches       pulumi.StringArrayInput
+	// Client is the Talos client configuration; a machine without configuration is reached without it.
+	Client machine.ClientConfigurationInput
+	// MadeAfter must exist before the VM: its template, and what is cloned before it. AppliedAfter must be done before its configuration is applied.
+	MadeAfter, AppliedAfter []pulumi.Resource
+}
+
+// TalosNode is a VM made from a golden template, together with its machine configuration.
+type TalosNode struct {
+	pulumi.ResourceState
+
+	VMID    pulumi.IntOutput    `pulumi:"vmid"`
+	VMName  pulumi.StringOutput `pulumi:"vmName"`
+	Host    pulumi.StringOutput `pulumi:"node"` // the Proxmox host, which Proxmox calls node
+	Address pulumi.StringOutput `pulumi:"address"`
+	MAC     pulumi.StringOutput `pulumi:"mac"`
+
+	vm      *vm.VirtualMachine
+	applied *machine.ConfigurationApply
+}
+
+// NewTalosNode makes the VM and gives it its configuration. A change of its sizes is made in place; a new template version leaves it as it is.
+func NewTalosNode(ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...pulumi.ResourceOption) (*TalosNode, error) {
+	args = args.withDefaults()
+	if err := args.validate(); err != nil {
+		return nil, fmt.Errorf("node %q: %w", name, err)
+	}
+
+	c := &TalosNode{}
+	if err := ctx.RegisterComponentResource(TalosNodeType, name, c, opts...); err != nil {
+		return nil, fmt.Errorf("unable to register node %q: %w", name, err)
+	}
+
+	var err error
+	if c.vm, err = c.machine(ctx, name, args); err != nil {
+		return nil, fmt.Errorf("unable to register the VM of node %q: %w", name, err)
+	}
+	if c.applied, err = c.apply(ctx, name, args); err != nil {
+		return nil, fmt.Errorf("unable to register the machine configuration of node %q: %w", name, err)
+	}
+
+	// From the plan where the provider could only guess: it would ask the guest agent, which Talos may not have.
+	c.VMID = c.vm.VmId
+	c.VMName = c.vm.Name
+	c.Host = c.vm.NodeName
+	c.Address = pulumi.String(args.Node.Address.Addr().String()).ToStringOutput()
+	c.MAC = pulumi.String(args.Node.MAC).ToStringOutput()
+	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
+		"vmid": c.VMID, "vmName": c.VMName, "node": c.Host, "address": c.Address, "mac": c.MAC,
+	}); err != nil {
+		return nil, fmt.Errorf("unable to register the outputs of node %q: %w", name, err)
+	}
+
+	return c, nil
+}
+
+// Made is the node's VM, Applied its applied machine configuration: what others may wait for.
+func (c *TalosNode) Made() pulumi.Resource { return c.vm }
+
+// Applied is the node's applied machine configuration: what others may wait for.
+func (c *TalosNode) Applied() pulumi.Resource { return c.applied }
+
+func (c *TalosNode) machine(ctx *pulumi.Context, name string, args TalosNodeArgs) (*vm.VirtualMachine, error) {
+	// A running machine never follows its template, and follows the plan to another host only when that host is stated. The provider sees a difference in
+	// the disks' speed for ever.
+	ignored := []string{"clone"}
+	if !args.Node.HostPinned {
+		ignored = append(ignored, "nodeName")
+	}
+	for i := range 1 + len(args.Node.ExtraDisks) {
+		ignored = append(ignored, fmt.Sprintf("disks[%d].speed", i))
+	}
+
+	return vm.NewVirtualMachine(ctx, name+"-vm", virtualMachine(args.Node, args.Network),
+		pulumi.Parent(c),
+		pulumi.DependsOn(args.MadeAfter),
+		pulumi.Protect(args.Protect),
+		pulumi.DeleteBeforeReplace(true),
+		pulumi.IgnoreChanges(ignored))
+}
+
+func (c *TalosNode) apply(ctx *pulumi.Context, name string, args TalosNodeArgs) (*machine.ConfigurationApply, error) {
+	address := pulumi.String(args.Node.Address.Addr().String())
+	after := append([]pulumi.Resource{c.vm}, args.AppliedAfter...)
+
+	return machine.NewConfigurationApply(ctx, name+"-configuration", &machine.ConfigurationApplyArgs{
+		ApplyMode:                 pulumi.String("auto"),
+		ClientConfiguration:       args.Client,
+		ConfigPatches:             args.Patches,
+		Endpoint:                  address,
+		MachineConfigurationInput: args.Configuration,
+		Node:                      address,
+		Timeouts:                  machine.TimeoutArgs{Create: pulumi.String(applyTimeout), Update: pulumi.String(applyTimeout)},
+	},
+		pulumi.Parent(c),
+		pulumi.DependsOn(after),
+		// A new VM comes without configuration.
+		pulumi.ReplaceWith([]pulumi.Resource{c.vm}))
+}
+
+func (a TalosNodeArgs) withDefaults() TalosNodeArgs {
+	n := &a.Node
+	setDefault(&n.Cores, 2)
+	setDefault(&n.MemoryMiB, 4096)
+	setDefault(&n.DiskGiB, 40)
+	setDefault(&n.Datastore, "local-lvm")
+	setDefault(&n.CPUType, "host")
+	setDefault(&a.Network.Bridge, "vmbr0")
+
+	return a
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (a TalosNodeArgs) validate() error {
+	n := a.Node
+	var problems []error
+	for _, required := range []struct {
+		missing bool
+		message string
+	}{
+		{n.Name == "", "no name: state one"},
+		{n.Host == "", "no host: state one"},
+		{n.VMID == 0, "no VMID: state one from 100 on"},
+		{n.MAC == "", "no MAC address: state one, like 02:00:00:00:00:01"},
+		{!n.Address.IsValid(), "no address: state one with its prefix length, or the one the router reserves"},
+		{a.Configuration == nil || a.Client == nil, "no machine configuration: pass Configuration and Client"},
+		{n.Template.Source == spec.SourceImage && n.Template.VMID == 0, "no template to clone: state its VMID, or use the source iso"},
+		{n.Linked && n.Datastore != n.Template.Datastore, "a linked clone stays on its template's datastore: use a full clone or the same datastore"},
+	} {
+		if required.missing {
+			problems = append(problems, errors.New(required.message))
+		}
+	}
+
+	return errors.Join(problems...)
+}

@@ -1,0 +1,324 @@
+package components
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/spec"
+)
+
+// mustBeStated are the properties of a VM whose value the provider would otherwise guess, each with the number of its trap in facts/proxmox.md, or why a guess
+// would be wrong.
+var mustBeStated = map[string]string{ //nolint:gochecknoglobals // a table
+	"name": "6", "vmId": "6", "nodeName": "6", "description": "", "tags": "", "template": "12", "protection": "7", "stopOnDestroy": "7", "started": "", "onBoot": "",
+	"reboot": "", "migrate": "10", "acpi": "", "tabletDevice": "good defaults", "keyboardLayout": "", "machine": "good defaults", "bios": "good defaults",
+	"scsiHardware": "good defaults", "bootOrders": "a clone keeps its template's otherwise", "operatingSystem.type": "good defaults",
+	"serialDevices[0].device": "good defaults", "vga.type": "", "vga.memory": "",
+	"cdrom.enabled": "1", "cdrom.fileId": "1", "cdrom.interface": "1: q35 has ide0 and ide2 only",
+	"disks[0].interface": "", "disks[0].datastoreId": "", "disks[0].size": "", "disks[0].fileFormat": "", "disks[0].aio": "", "disks[0].backup": "",
+	"disks[0].cache": "", "disks[0].discard": "good defaults", "disks[0].iothread": "", "disks[0].replicate": "", "disks[0].ssd": "good defaults",
+	"agent.enabled": "5", "agent.timeout": "5", "agent.trim": "5", "agent.type": "5",
+	"memory.dedicated": "", "memory.floating": "10", "memory.shared": "",
+	"efiDisk.type": "11", "efiDisk.datastoreId": "11", "efiDisk.fileFormat": "11", "efiDisk.preEnrolledKeys": "11",
+	"cpu.cores": "", "cpu.sockets": "", "cpu.type": "good defaults", "cpu.numa": "", "cpu.units": "", "cpu.hotplugged": "", "cpu.limit": "",
+	"networkDevices[0].bridge": "", "networkDevices[0].macAddress": "5", "networkDevices[0].model": "good defaults", "networkDevices[0].enabled": "",
+	"networkDevices[0].firewall": "", "networkDevices[0].disconnected": "",
+	"initialization.datastoreId": "", "initialization.interface": "1: q35 has ide0 and ide2 only", "initialization.ipConfigs[0].ipv4.address": "",
+	"timeoutClone": "", "timeoutCreate": "", "timeoutMigrate": "", "timeoutReboot": "", "timeoutShutdownVm": "", "timeoutStartVm": "", "timeoutStopVm": "",
+}
+
+// mustNotBeStated are properties that Proxmox or the provider refuses, or that replace a VM when they change.
+var mustNotBeStated = map[string]string{ //nolint:gochecknoglobals // a table
+	"disks[0].fileId": "3: imported over SSH", "disks[0].speed": "2", "kvmArguments": "9: root only", "cpu.affinity": "9: root only", "cpu.architecture": "9: root only",
+	"memory.hugepages": "9: root only", "initialization.type": "12: replaces", "initialization.userAccount": "D3.3: no user data", "initialization.userDataFileId": "D3.3",
+}
+
+// runNode registers one node with its template.
+func runNode(t *testing.T, o recorder.Options, n spec.Node, network spec.Network) *recorder.Recorder {
+	t.Helper()
+	r, err := recorder.Run(o, func(ctx *pulumi.Context) error {
+		template, err := templates(ctx, n.Template)
+		if err != nil {
+			return err
+		}
+		secrets, err := machine.NewSecrets(ctx, "secrets", &machine.SecretsArgs{})
+		if err != nil {
+			return err
+		}
+		_, err = NewTalosNode(ctx, n.Name, TalosNodeArgs{
+			Node: n, Network: network,
+			Configuration: pulumi.ToSecret(pulumi.String("configuration")).(pulumi.StringOutput),
+			Patches:       pulumi.StringArray{pulumi.String("patch")},
+			Client:        secrets.ClientConfiguration,
+			MadeAfter:     []pulumi.Resource{template(n.Template).Ready()},
+		})
+
+		return err
+	})
+	require.NoError(t, err)
+
+	return r
+}
+
+func isoNode() spec.Node {
+	n := plannedNode(spec.RoleWorker, 0, "pve1")
+	n.Template.Source, n.Template.VMID = spec.SourceISO, 0
+
+	return n
+}
+
+func TestTalosNodeStatesWhatTheProviderWouldGuess(t *testing.T) {
+	t.Parallel()
+	linked := plannedNode(spec.RoleWorker, 0, "pve1")
+	linked.Linked = true
+	for name, n := range map[string]spec.Node{
+		"a full clone": plannedNode(spec.RoleControlPlane, 0, "pve1"), "a linked clone": linked, "a machine that boots the ISO": isoNode(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := runNode(t, recorder.Options{}, n, plannedNetwork())
+
+			vm := r.Of(recorder.VirtualMachine)[n.Name+"-vm"]
+			for property, trap := range mustBeStated {
+				assert.False(t, vm.Input(property).IsNull(), "%s must be stated (facts/proxmox.md, trap %s)", property, trap)
+			}
+			for property, trap := range mustNotBeStated {
+				assert.True(t, vm.Input(property).IsNull(), "%s must not be stated (facts/proxmox.md, trap %s)", property, trap)
+			}
+			for property, value := range map[string]any{
+				"memory.floating": 0, "stopOnDestroy": true, "efiDisk.type": "4m", "efiDisk.preEnrolledKeys": false, "machine": "q35", "bios": "ovmf",
+				"scsiHardware": "virtio-scsi-pci", "operatingSystem.type": "l26", "tabletDevice": false, "cdrom.enabled": true, "cdrom.interface": "ide0",
+				"initialization.interface": "ide2", "disks[0].interface": "scsi0", "agent.enabled": false, "protection": false, "disks[0].iothread": false,
+			} {
+				assert.Equal(t, resource.NewPropertyValue(value), vm.Input(property), property)
+			}
+			assert.True(t, vm.Request.GetDeleteBeforeReplace())
+		})
+	}
+}
+
+// planCase is a planned node and what its VM is registered with.
+type planCase struct {
+	change  func(*spec.Node, *spec.Network)
+	inputs  map[string]any // null = not stated
+	ignored []string
+}
+
+func (test planCase) check(t *testing.T) {
+	t.Helper()
+	n, network := plannedNode(spec.RoleWorker, 0, "pve1"), plannedNetwork()
+	if test.change != nil {
+		test.change(&n, &network)
+	}
+	r := runNode(t, recorder.Options{}, n, network)
+
+	vm := r.Of(recorder.VirtualMachine)[n.Name+"-vm"]
+	for property, value := range test.inputs {
+		assert.Equal(t, resource.NewPropertyValue(value), vm.Input(property), property)
+	}
+	if test.ignored != nil {
+		assert.ElementsMatch(t, test.ignored, vm.Request.GetIgnoreChanges())
+	}
+}
+
+func TestTalosNodeFollowsThePlan(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]planCase{
+		"a full clone": {
+			inputs: map[string]any{
+				"clone.vmId": 901, "clone.full": true, "clone.nodeName": "pve1", "clone.datastoreId": "local-lvm", "cdrom.fileId": "none",
+				"bootOrders[0]": "scsi0", "bootOrders[1]": nil, "vmId": 3000, "name": "one-general-1", "nodeName": "pve1", "cpu.cores": 2, "memory.dedicated": 4096,
+				"disks[0].size": 40, "networkDevices[0].macAddress": "02:00:00:00:14:00", "networkDevices[0].vlanId": nil, "networkDevices[0].mtu": nil,
+				"initialization.ipConfigs[0].ipv4.address": "127.1.1.20/24", "initialization.ipConfigs[0].ipv4.gateway": "127.1.1.1",
+				"initialization.dns.servers[0]": "127.1.1.1", "startup": nil, "poolId": nil, "onBoot": true, "cpu.type": "host",
+			},
+			ignored: []string{"clone", "disks[0].speed", "nodeName"},
+		},
+		"a linked clone names no datastore": {
+			change: func(n *spec.Node, _ *spec.Network) { n.Linked = true },
+			inputs: map[string]any{"clone.full": false, "clone.datastoreId": nil},
+		},
+		"an ISO boots the disk first, then the medium": {
+			change: func(n *spec.Node, _ *spec.Network) { *n = isoNode() },
+			inputs: map[string]any{
+				"clone": nil, "bootOrders[0]": "scsi0", "bootOrders[1]": "ide0", "disks[0].size": 40,
+				"cdrom.fileId": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64.iso",
+			},
+			ignored: []string{"clone", "disks[0].speed", "nodeName"},
+		},
+		"a pinned host is followed": {
+			change:  func(n *spec.Node, _ *spec.Network) { n.HostPinned = true },
+			ignored: []string{"clone", "disks[0].speed"},
+		},
+		"DHCP": {
+			change: func(_ *spec.Node, network *spec.Network) { network.DHCP = true },
+			inputs: map[string]any{"initialization.ipConfigs[0].ipv4.address": "dhcp", "initialization.ipConfigs[0].ipv4.gateway": nil},
+		},
+		"no gateway and no name servers": {
+			change: func(_ *spec.Node, network *spec.Network) { network.Gateway, network.DNS = netip.Addr{}, nil },
+			inputs: map[string]any{"initialization.ipConfigs[0].ipv4.gateway": nil, "initialization.dns": nil},
+		},
+		"VLAN, MTU, further disks and cards": {
+			change: func(n *spec.Node, network *spec.Network) {
+				network.VLAN, network.MTU = 20, 9000
+				n.ExtraDisks = []spec.Disk{{Interface: "scsi1", SizeGiB: 200, Datastore: "tank"}, {Interface: "scsi5", SizeGiB: 10, Datastore: "tank"}}
+				n.ExtraNICs = []spec.NIC{
+					{Bridge: "vmbr1", VLAN: 30, MAC: "02:00:00:00:00:aa", Address: netip.MustParsePrefix("127.2.0.5/24")}, {Bridge: "vmbr2", MAC: "02:00:00:00:00:bb"},
+				}
+			},
+			inputs: map[string]any{
+				"networkDevices[0].vlanId": 20, "networkDevices[0].mtu": 9000, "networkDevices[1].bridge": "vmbr1", "networkDevices[1].vlanId": 30,
+				"networkDevices[1].macAddress": "02:00:00:00:00:AA", "networkDevices[2].bridge": "vmbr2", "disks[1].interface": "scsi1", "disks[1].size": 200,
+				"disks[2].interface": "scsi5", "disks[2].datastoreId": "tank", "initialization.ipConfigs[1].ipv4.address": "127.2.0.5/24",
+				"initialization.ipConfigs[1].ipv4.gateway": nil, "initialization.ipConfigs[2].ipv4.address": "dhcp",
+			},
+			ignored: []string{"clone", "disks[0].speed", "disks[1].speed", "disks[2].speed", "nodeName"},
+		},
+		"agent, start-up order, pool, NUMA": {
+			change: func(n *spec.Node, _ *spec.Network) {
+				n.Template.Extensions = []string{"siderolabs/qemu-guest-agent"}
+				n.StartupOrder, n.ResourcePool, n.NUMA, n.OnBoot, n.CPUType = 3, "k8s", true, false, "x86-64-v2-AES"
+			},
+			inputs: map[string]any{
+				"agent.enabled": true, "agent.timeout": "2s", "startup.order": 3, "poolId": "k8s", "cpu.numa": true, "onBoot": false, "cpu.type": "x86-64-v2-AES",
+			},
+		},
+		"defaults of what is not stated": {
+			change: func(n *spec.Node, network *spec.Network) {
+				n.Cores, n.MemoryMiB, n.DiskGiB, n.Datastore, n.CPUType, network.Bridge = 0, 0, 0, "", "", ""
+			},
+			inputs: map[string]any{
+				"cpu.cores": 2, "memory.dedicated": 4096, "disks[0].size": 40, "disks[0].datastoreId": "local-lvm", "cpu.type": "host", "networkDevices[0].bridge": "vmbr0",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.check(t)
+		})
+	}
+}
+
+func TestTalosNodeOutputs(t *testing.T) {
+	t.Parallel()
+	n := plannedNode(spec.RoleWorker, 0, "pve1")
+	for name, preview := range map[string]bool{"after an up": false, "in a preview": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := runNode(t, recorder.Options{Preview: preview}, n, plannedNetwork())
+
+			assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
+				"vmid": 3000, "vmName": "one-general-1", "node": "pve1", "address": "127.1.1.20", "mac": "02:00:00:00:14:00",
+			}), r.Outputs(n.Name))
+		})
+	}
+}
+
+func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
+	t.Parallel()
+	before := plannedCluster(3, 2)
+	for name, test := range map[string]struct {
+		change  func(*spec.Cluster)
+		changed []string // registrations whose inputs differ
+	}{
+		"one node's memory": {func(c *spec.Cluster) { c.Workers[0].MemoryMiB = 8192 }, []string{"one-general-1-vm"}},
+		"one node's cores":  {func(c *spec.Cluster) { c.ControlPlanes[1].Cores = 8 }, []string{"one-cp-2-vm"}},
+		"one node's disk":   {func(c *spec.Cluster) { c.Workers[1].DiskGiB = 80 }, []string{"one-general-2-vm"}},
+		"one node's own disk": {func(c *spec.Cluster) {
+			c.Workers[1].ExtraDisks = []spec.Disk{{Interface: "scsi1", SizeGiB: 1, Datastore: "tank"}}
+		}, []string{"one-general-2-vm"}},
+		"one node's labels": {
+			func(c *spec.Cluster) { c.Workers[0].Labels = map[string]string{"a": "b"} }, []string{"one-general-1-configuration", "one-healthy"},
+		},
+		"a worker less": {
+			func(c *spec.Cluster) { c.Workers = c.Workers[:1] }, []string{"one-general-2", "one-general-2-configuration", "one-general-2-vm", "one-healthy"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			after := plannedCluster(3, 2)
+			test.change(&after)
+			old, _ := runCluster(t, recorder.Options{}, before, false)
+			changed, _ := runCluster(t, recorder.Options{}, after, false)
+
+			assert.Equal(t, test.changed, differences(old, changed))
+		})
+	}
+}
+
+// differences are the names of the registrations that one run has and the other has not, or has with other inputs.
+func differences(a, b *recorder.Recorder) []string {
+	var names []string
+	for _, pair := range [][2]*recorder.Recorder{{a, b}, {b, a}} {
+		for _, one := range pair[0].All() {
+			other, there := pair[1].Of(one.Type)[one.Name]
+			same := there && one.Inputs.DeepEquals(other.Inputs)
+			if !same {
+				names = append(names, one.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+
+	return slices.Compact(names)
+}
+
+func TestTalosNodeOfANewTemplateVersionIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	before, after := plannedCluster(1, 1), plannedCluster(1, 1)
+	for _, nodes := range [][]spec.Node{after.ControlPlanes, after.Workers} {
+		for i := range nodes {
+			nodes[i].Template.Version, nodes[i].Template.Name = "v1.12.7", "talos-v1.12.7-talos"
+		}
+	}
+	old, _ := runCluster(t, recorder.Options{}, before, false)
+	changed, _ := runCluster(t, recorder.Options{}, after, false)
+
+	for name, vm := range old.Of(recorder.VirtualMachine) {
+		other := changed.Of(recorder.VirtualMachine)[name]
+		assert.True(t, vm.Inputs.DeepEquals(other.Inputs), name)
+		assert.Contains(t, other.Request.GetIgnoreChanges(), "clone")
+	}
+	assert.Equal(t, []string{"one-cp-1-configuration", "one-general-1-configuration", "one-healthy"}, differences(old, changed),
+		"the installer image of later upgrades is all that follows")
+}
+
+func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*spec.Node)
+		says   string
+	}{
+		"no host":                           {func(n *spec.Node) { n.Host = "" }, "no host"},
+		"no VMID":                           {func(n *spec.Node) { n.VMID = 0 }, "no VMID: state one from 100 on"},
+		"no MAC":                            {func(n *spec.Node) { n.MAC = "" }, "no MAC address"},
+		"no address":                        {func(n *spec.Node) { n.Address = netip.Prefix{} }, "no address"},
+		"no template":                       {func(n *spec.Node) { n.Template.VMID = 0 }, "no template to clone"},
+		"a linked clone on another store":   {func(n *spec.Node) { n.Linked, n.Datastore = true, "tank" }, "a linked clone stays on its template's datastore"},
+		"several problems are all reported": {func(n *spec.Node) { n.Host, n.VMID = "", 0 }, "no host: state one\nno VMID"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := plannedNode(spec.RoleWorker, 0, "pve1")
+			test.change(&n)
+			r, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+				_, err := NewTalosNode(ctx, "node", TalosNodeArgs{
+					Node: n, Network: plannedNetwork(), Configuration: pulumi.String("configuration"), Client: machine.ClientConfigurationArgs{},
+				})
+
+				return err
+			})
+
+			require.ErrorContains(t, err, test.says)
+			assert.Empty(t, r.All(), "nothing is registered")
+		})
+	}
+}

@@ -1,0 +1,242 @@
+package components
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/internal/spec"
+)
+
+// Devices of every node's VM. q35 has no other ide places than ide0 and ide2.
+const (
+	systemDisk     = "scsi0"
+	cdromDrive     = "ide0"
+	cloudInitDrive = "ide2"
+)
+
+// agentExtension is the Talos extension that answers the QEMU guest agent's calls.
+const agentExtension = "siderolabs/qemu-guest-agent"
+
+// Limits of single steps in seconds; the provider's own are half an hour, which hides a failure.
+const (
+	createTimeout = 1800
+	bootTimeout   = 600
+	stopTimeout   = 300
+)
+
+// virtualMachine states every property that the provider would otherwise guess: several of its defaults differ from what Proxmox then reports, and make each
+// later run fail or change something.
+func virtualMachine(n spec.Node, network spec.Network) *vm.VirtualMachineArgs {
+	args := &vm.VirtualMachineArgs{
+		Name:        pulumi.String(n.Name),
+		VmId:        pulumi.Int(n.VMID),
+		NodeName:    pulumi.String(n.Host),
+		Description: pulumi.String(fmt.Sprintf("Talos %s %s of cluster %s, made by talos-proxmox", n.Role, n.Name, n.Cluster)),
+		Tags:        pulumi.ToStringArray(n.Tags),
+		PoolId:      optional(n.ResourcePool),
+
+		Started:      pulumi.Bool(true),
+		OnBoot:       pulumi.Bool(n.OnBoot),
+		Reboot:       pulumi.Bool(false),
+		Template:     pulumi.Bool(false),
+		Protection:   pulumi.Bool(false), // Proxmox' own protection shuts the VM down before it refuses; Pulumi's refuses first
+		Migrate:      pulumi.Bool(true),
+		Acpi:         pulumi.Bool(true),
+		TabletDevice: pulumi.Bool(false),
+		// Talos ignores a long ACPI wait.
+		StopOnDestroy: pulumi.Bool(true),
+
+		Machine:         pulumi.String("q35"),
+		Bios:            pulumi.String("ovmf"),
+		ScsiHardware:    pulumi.String("virtio-scsi-pci"),
+		KeyboardLayout:  pulumi.String("en-us"),
+		BootOrders:      pulumi.StringArray{pulumi.String(systemDisk)},
+		OperatingSystem: vm.VirtualMachineOperatingSystemArgs{Type: pulumi.String("l26")},
+		SerialDevices:   vm.VirtualMachineSerialDeviceArray{vm.VirtualMachineSerialDeviceArgs{Device: pulumi.String("socket")}},
+		Vga:             vm.VirtualMachineVgaArgs{Type: pulumi.String("std"), Memory: pulumi.Int(16)},
+		EfiDisk: vm.VirtualMachineEfiDiskArgs{
+			DatastoreId:     pulumi.String(n.Datastore),
+			FileFormat:      pulumi.String("raw"),
+			PreEnrolledKeys: pulumi.Bool(false),
+			Type:            pulumi.String("4m"),
+		},
+		Cpu: vm.VirtualMachineCpuArgs{
+			Cores:      pulumi.Int(n.Cores),
+			Sockets:    pulumi.Int(1),
+			Type:       pulumi.String(n.CPUType),
+			Numa:       pulumi.Bool(n.NUMA),
+			Units:      pulumi.Int(100), // Proxmox' own default; the provider's outweighs all other VMs tenfold
+			Hotplugged: pulumi.Int(0),
+			Limit:      pulumi.Int(0),
+		},
+		Memory: vm.VirtualMachineMemoryArgs{
+			Dedicated: pulumi.Int(n.MemoryMiB),
+			Floating:  pulumi.Int(0),
+			Shared:    pulumi.Int(0),
+		},
+		Agent: vm.VirtualMachineAgentArgs{
+			Enabled: pulumi.Bool(slices.Contains(n.Template.Extensions, agentExtension)),
+			// Every create and refresh waits this long for an agent that does not answer; nothing here needs its answer.
+			Timeout: pulumi.String("2s"),
+			Trim:    pulumi.Bool(false),
+			Type:    pulumi.String("virtio"),
+		},
+
+		Disks:          disks(n),
+		NetworkDevices: networkDevices(n, network),
+		Initialization: initialization(n, network),
+
+		TimeoutClone:      pulumi.Int(createTimeout),
+		TimeoutCreate:     pulumi.Int(createTimeout),
+		TimeoutMigrate:    pulumi.Int(createTimeout),
+		TimeoutReboot:     pulumi.Int(bootTimeout),
+		TimeoutStartVm:    pulumi.Int(bootTimeout),
+		TimeoutShutdownVm: pulumi.Int(stopTimeout),
+		TimeoutStopVm:     pulumi.Int(stopTimeout),
+	}
+	if n.StartupOrder > 0 {
+		args.Startup = vm.VirtualMachineStartupArgs{Order: pulumi.Int(n.StartupOrder), UpDelay: pulumi.Int(-1), DownDelay: pulumi.Int(-1)}
+	}
+	origin(args, n)
+
+	return args
+}
+
+// origin says what the VM is made from: a clone of the template, or a blank disk that the ISO installs to.
+func origin(args *vm.VirtualMachineArgs, n spec.Node) {
+	medium := "none"
+	if n.Template.Source == spec.SourceISO {
+		medium = VolumeID(n.Template)
+		args.BootOrders = pulumi.StringArray{pulumi.String(systemDisk), pulumi.String(cdromDrive)}
+	} else {
+		clone := vm.VirtualMachineCloneArgs{
+			VmId:     pulumi.Int(n.Template.VMID),
+			NodeName: pulumi.String(n.Host),
+			Full:     pulumi.Bool(!n.Linked),
+			Retries:  pulumi.Int(3),
+		}
+		if !n.Linked { // Proxmox refuses a datastore for a linked clone
+			clone.DatastoreId = pulumi.String(n.Datastore)
+		}
+		args.Clone = clone
+	}
+	args.Cdrom = vm.VirtualMachineCdromArgs{
+		Enabled:   pulumi.Bool(true),
+		FileId:    pulumi.String(medium),
+		Interface: pulumi.String(cdromDrive),
+	}
+}
+
+func disks(n spec.Node) vm.VirtualMachineDiskArray {
+	list := vm.VirtualMachineDiskArray{disk(spec.Disk{Interface: systemDisk, SizeGiB: n.DiskGiB, Datastore: n.Datastore})}
+	for _, extra := range n.ExtraDisks {
+		list = append(list, disk(extra))
+	}
+
+	return list
+}
+
+// disk has no I/O thread: the virtio-scsi-pci controller has none, and Proxmox would warn at every start.
+func disk(d spec.Disk) vm.VirtualMachineDiskArgs {
+	return vm.VirtualMachineDiskArgs{
+		Interface:   pulumi.String(d.Interface),
+		DatastoreId: pulumi.String(d.Datastore),
+		Size:        pulumi.Int(d.SizeGiB),
+		FileFormat:  pulumi.String("raw"),
+		Aio:         pulumi.String("io_uring"),
+		Backup:      pulumi.Bool(true),
+		Cache:       pulumi.String("none"),
+		Discard:     pulumi.String("on"),
+		Iothread:    pulumi.Bool(false),
+		Replicate:   pulumi.Bool(true),
+		Ssd:         pulumi.Bool(true),
+	}
+}
+
+func networkDevices(n spec.Node, network spec.Network) vm.VirtualMachineNetworkDeviceArray {
+	list := vm.VirtualMachineNetworkDeviceArray{
+		networkDevice(spec.NIC{Bridge: network.Bridge, VLAN: network.VLAN, MTU: network.MTU, MAC: n.MAC}),
+	}
+	for _, extra := range n.ExtraNICs {
+		list = append(list, networkDevice(extra))
+	}
+
+	return list
+}
+
+func networkDevice(card spec.NIC) vm.VirtualMachineNetworkDeviceArgs {
+	args := vm.VirtualMachineNetworkDeviceArgs{
+		Bridge:       pulumi.String(card.Bridge),
+		MacAddress:   pulumi.String(strings.ToUpper(card.MAC)), // as Proxmox writes it
+		Model:        pulumi.String("virtio"),
+		Enabled:      pulumi.Bool(true),
+		Disconnected: pulumi.Bool(false),
+		Firewall:     pulumi.Bool(false),
+	}
+	if card.VLAN > 0 {
+		args.VlanId = pulumi.Int(card.VLAN)
+	}
+	if card.MTU > 0 {
+		args.Mtu = pulumi.Int(card.MTU)
+	}
+
+	return args
+}
+
+// initialization is the nocloud network data, by which a machine has its address before it has a configuration. There is no user data: Talos needs none.
+func initialization(n spec.Node, network spec.Network) vm.VirtualMachineInitializationArgs {
+	addresses := vm.VirtualMachineInitializationIpConfigArray{ipConfig("dhcp", "")}
+	if !network.DHCP {
+		gateway := ""
+		if network.Gateway.IsValid() {
+			gateway = network.Gateway.String()
+		}
+		addresses[0] = ipConfig(n.Address.String(), gateway)
+	}
+	for _, card := range n.ExtraNICs {
+		address := "dhcp"
+		if card.Address.IsValid() {
+			address = card.Address.String()
+		}
+		addresses = append(addresses, ipConfig(address, ""))
+	}
+
+	args := vm.VirtualMachineInitializationArgs{
+		DatastoreId: pulumi.String(n.Datastore),
+		Interface:   pulumi.String(cloudInitDrive),
+		IpConfigs:   addresses,
+	}
+	if len(network.DNS) > 0 {
+		args.Dns = vm.VirtualMachineInitializationDnsArgs{Servers: stringsOf(network.DNS)}
+	}
+
+	return args
+}
+
+func ipConfig(address, gateway string) vm.VirtualMachineInitializationIpConfigArgs {
+	return vm.VirtualMachineInitializationIpConfigArgs{
+		Ipv4: vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String(address), Gateway: optional(gateway)},
+	}
+}
+
+func stringsOf[T fmt.Stringer](values []T) pulumi.StringArray {
+	array := make(pulumi.StringArray, 0, len(values))
+	for _, value := range values {
+		array = append(array, pulumi.String(value.String()))
+	}
+
+	return array
+}
+
+// optional leaves an empty text out.
+func optional(value string) pulumi.StringPtrInput {
+	if value == "" {
+		return nil
+	}
+
+	return pulumi.String(value)
+}

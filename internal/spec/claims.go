@@ -1,0 +1,157 @@
+package spec
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// claim is what holds a VMID, an address, a MAC or a name.
+type claim struct {
+	owner string // for the reader: prod-cp-1, the gateway of prod
+	group string // the path of the pool, template or network; conflicts between the same two groups are reported once
+	path  string // where the value is stated, or could be
+	count int    // how many values the group needs in one row from here
+	kind  rangeKind
+	net   Network // where an address has to be
+	// shared says that other shared claims may hold the same: gateways of several clusters, a host that is the gateway.
+	shared bool
+}
+
+// conflict is a second claim to what is held.
+type conflict[K comparable] struct {
+	key          K
+	held, wanted claim
+}
+
+// claims finds what is claimed twice.
+type claims[K comparable] struct {
+	held      map[K]claim
+	conflicts []conflict[K]
+	seen      map[[2]string]bool
+}
+
+func newClaims[K comparable]() *claims[K] {
+	return &claims[K]{held: map[K]claim{}, seen: map[[2]string]bool{}}
+}
+
+func (c *claims[K]) take(key K, by claim) {
+	held, taken := c.held[key]
+	if !taken {
+		c.held[key] = by
+
+		return
+	}
+	if held.shared && by.shared {
+		return
+	}
+	pair := [2]string{held.group + "\n" + held.path, by.path}
+	if !c.seen[pair] {
+		c.seen[pair] = true
+		c.conflicts = append(c.conflicts, conflict[K]{key, held, by})
+	}
+}
+
+// rangeKind names a range of VMIDs by its key under vmidRanges.
+type rangeKind string
+
+const (
+	rangeTemplates     rangeKind = "templates"
+	rangeControlPlanes rangeKind = "controlPlanes"
+	rangeWorkers       rangeKind = "workers"
+)
+
+func (k rangeKind) path() string { return "vmidRanges." + string(k) }
+
+// vmidRange is a range of VMIDs, both ends included.
+type vmidRange struct{ first, last int }
+
+func (r vmidRange) String() string      { return fmt.Sprintf("%d-%d", r.first, r.last) }
+func (r vmidRange) holds(vmid int) bool { return vmid >= r.first && vmid <= r.last }
+
+// planRanges reads the ranges of VMIDs.
+func (p *planner) planRanges() {
+	texts := []struct {
+		kind rangeKind
+		text string
+	}{
+		{rangeTemplates, p.config.VMIDRanges.Templates},
+		{rangeControlPlanes, p.config.VMIDRanges.ControlPlanes},
+		{rangeWorkers, p.config.VMIDRanges.Workers},
+	}
+	for i, t := range texts {
+		r, ok := parseRange(t.text)
+		if !ok {
+			p.problems.report(t.kind.path(), t.text, "is not a range of VMIDs; write its first and last, from 100 to 999999999, as 2000-2999")
+
+			continue
+		}
+		for _, before := range texts[:i] {
+			if other, ok := p.ranges[before.kind]; ok && r.first <= other.last && other.first <= r.last {
+				p.problems.report(t.kind.path(), t.text, "overlaps %s, which is %s; choose ranges apart", before.kind.path(), other)
+			}
+		}
+		p.ranges[t.kind] = r
+	}
+}
+
+func parseRange(text string) (vmidRange, bool) {
+	first, last, found := strings.Cut(text, "-")
+	from, err1 := strconv.ParseUint(strings.TrimSpace(first), 10, 30)
+	to, err2 := strconv.ParseUint(strings.TrimSpace(last), 10, 30)
+	if err := cmp.Or(err1, err2); err != nil || !found || from < 100 || from > to || to > 999999999 {
+		return vmidRange{}, false
+	}
+
+	return vmidRange{int(from), int(to)}, true //nolint:gosec // at most 30 bits
+}
+
+// reportConflicts reports VMIDs, addresses, names and MACs that two machines would have.
+func (p *planner) reportConflicts() {
+	for _, c := range p.names.conflicts {
+		p.problems.report(c.wanted.path, nil, "makes the machine name %s, which %s makes too; choose another name", c.key, c.held.group)
+	}
+	for _, c := range p.macs.conflicts {
+		p.problems.report(c.wanted.path, c.key, "belongs to %s already; state another one for %s", c.held.owner, c.wanted.owner)
+	}
+	for _, c := range p.vmids.conflicts {
+		p.problems.report(c.wanted.path, c.key, "belongs to %s already, so %s cannot have it; %s", c.held.owner, c.wanted.owner, p.freeVMIDs(c.wanted))
+	}
+	for _, c := range p.addresses.conflicts {
+		p.problems.report(c.wanted.path, c.key.String(), "belongs to %s already, so %s cannot have it; %s", c.held.owner, c.wanted.owner, p.freeAddresses(c.wanted))
+	}
+}
+
+// freeVMIDs says where a row of VMIDs has room.
+func (p *planner) freeVMIDs(by claim) string {
+	r := p.ranges[by.kind]
+	var offsets []int
+	for i := range by.count {
+		offsets = append(offsets, i)
+	}
+	if by.kind == rangeTemplates {
+		offsets = offsets[:0]
+		for _, h := range p.hosts {
+			offsets = append(offsets, h.Number)
+		}
+	}
+	const step = 10
+	for first := r.first; first <= r.last; first += step {
+		if !slices.ContainsFunc(offsets, func(i int) bool { _, taken := p.vmids.held[first+i]; return taken || !r.holds(first+i) }) {
+			return "state another, such as " + strconv.Itoa(first)
+		}
+	}
+
+	return "state another, and a wider " + by.kind.path()
+}
+
+// freeAddresses says where a row of addresses has room.
+func (p *planner) freeAddresses(by claim) string {
+	if first, ok := p.roomFor(by.net, by.count); ok {
+		return "state another, such as " + first
+	}
+
+	return "state another, in a larger network"
+}

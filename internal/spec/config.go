@@ -1,0 +1,152 @@
+package spec
+
+// Config is the stack's configuration under the namespace talos-proxmox, as [Load] reads it. The `jsonschema` tags hold the rules a single value can be
+// judged by (required, default, minimum, maximum, enum); [Load], the JSON schema and the reference in docs/configuration.md all follow them.
+type Config struct {
+	// The Proxmox VE hosts.
+	Hosts []HostConfig `json:"hosts" jsonschema:"required,minItems=1"`
+	// The classes of machine templates by name. A pool without `template` uses the class `talos`.
+	Templates map[string]TemplateConfig `json:"templates" jsonschema:"required"`
+	// The Talos Kubernetes clusters.
+	Clusters []ClusterConfig `json:"clusters" jsonschema:"required,minItems=1"`
+	// Protect control-plane VMs, Talos secrets and the bootstrap against deletion.
+	Protect bool `json:"protect,omitempty" jsonschema:"default=false"`
+	// The VMIDs each role may use.
+	VMIDRanges VMIDRangesConfig `json:"vmidRanges,omitempty"`
+}
+
+// VMIDRangesConfig holds the VMIDs each role may use, first and last included. A VMID outside its range is refused.
+type VMIDRangesConfig struct {
+	// Of templates.
+	Templates string `json:"templates,omitempty" jsonschema:"default=900-999"`
+	// Of control planes.
+	ControlPlanes string `json:"controlPlanes,omitempty" jsonschema:"default=2000-2999"`
+	// Of workers.
+	Workers string `json:"workers,omitempty" jsonschema:"default=3000-3999"`
+}
+
+// HostConfig is a Proxmox VE host.
+type HostConfig struct {
+	// The node's name in Proxmox VE.
+	Name string `json:"name" jsonschema:"required,example=pve1"`
+	// The host's own number in the stack; VMIDs of templates follow from it. Default: the number its name ends with.
+	Number int `json:"number,omitempty" jsonschema:"minimum=0,maximum=9999"`
+	// The host's IPv4 address.
+	Address string `json:"address" jsonschema:"required,example=10.0.0.2"`
+	// How the host's shell is reached; needed for templates with `source: image` only.
+	SSH SSHConfig `json:"ssh,omitempty"`
+	// What guests may use of the host. Where it is stated, more memory planned than stated is an error, and more cores a warning.
+	Capacity CapacityConfig `json:"capacity,omitempty"`
+}
+
+// SSHConfig says how a host's shell is reached. The private key is the secret `sshPrivateKey`, or comes from an SSH agent.
+type SSHConfig struct {
+	// TCP port.
+	Port int `json:"port,omitempty" jsonschema:"default=22,minimum=1,maximum=65535"`
+	// The user that logs in; it has to be allowed to run `qm`.
+	User string `json:"user,omitempty" jsonschema:"default=root"`
+	// The host's public key, as `ssh-keyscan` prints it without the host's name.
+	HostKey string `json:"hostKey,omitempty" jsonschema:"example=ssh-ed25519 AAAAC3Nz…"`
+	// Take whatever key the host shows, instead of stating `hostKey`.
+	AcceptAnyHostKey bool `json:"acceptAnyHostKey,omitempty" jsonschema:"default=false"`
+}
+
+// CapacityConfig is what guests may use of a host. There is no further reserve: leave out what the host itself, ZFS and guests of others need.
+type CapacityConfig struct {
+	// Cores for guests; 0 = not checked.
+	Cores int `json:"cores,omitempty" jsonschema:"minimum=0,maximum=8192"`
+	// Memory for guests in MiB; 0 = not checked.
+	MemoryMiB int `json:"memoryMiB,omitempty" jsonschema:"minimum=0,maximum=67108864"`
+}
+
+// TemplateConfig is a class of templates. Every host that a machine of the class is placed on gets one template of it, and other hosts none.
+type TemplateConfig struct {
+	// The Talos version, in full. New machines get it; running machines are upgraded, never replaced.
+	Version string `json:"version" jsonschema:"required,example=v1.12.6"`
+	// The machines' processor architecture.
+	Arch string `json:"arch,omitempty" jsonschema:"default=amd64,enum=amd64,enum=arm64"`
+	// How the template is made: `image` = a VM template from a disk image, built over SSH; `iso` = no VM template, nodes boot the ISO and install themselves, through the Proxmox API only.
+	Source string `json:"source,omitempty" jsonschema:"default=image,enum=image,enum=iso"`
+	// The datastore of the template's disk.
+	Datastore string `json:"datastore,omitempty" jsonschema:"default=local-lvm"`
+	// The datastore of the downloaded file; it needs the content type `iso`.
+	ImageDatastore string `json:"imageDatastore,omitempty" jsonschema:"default=local"`
+	// Talos system extensions, by short name (`qemu-guest-agent`) or in full (`siderolabs/qemu-guest-agent`).
+	Extensions []string `json:"extensions,omitempty"`
+	// Additional kernel arguments, one per entry, in this order.
+	KernelArgs []string `json:"kernelArgs,omitempty"`
+	// The SHA-256 of the downloaded (still compressed) file in hexadecimal; empty = not checked.
+	Checksum string `json:"checksum,omitempty"`
+	// The VMID before the first: host number n has the class's template at firstVmid + n. Default: the first of `vmidRanges.templates`. Unused with `source: iso`.
+	FirstVMID int `json:"firstVmid,omitempty" jsonschema:"minimum=0,maximum=999999999"`
+	// Cores of the template's own VM; every machine states its own.
+	Cores int `json:"cores,omitempty" jsonschema:"default=4,minimum=1,maximum=512"`
+	// Memory of the template's own VM in MiB; every machine states its own.
+	MemoryMiB int `json:"memoryMiB,omitempty" jsonschema:"default=4096,minimum=512,maximum=16777216"`
+	// The template's disk in GiB, the least a machine of the class can have.
+	DiskGiB int `json:"diskGiB,omitempty" jsonschema:"default=20,minimum=5,maximum=65536"`
+	// The bridge of the template's network card.
+	Bridge string `json:"bridge,omitempty" jsonschema:"default=vmbr0"`
+}
+
+// ClusterConfig is a Talos Kubernetes cluster.
+type ClusterConfig struct {
+	// The cluster's name; the names of its machines begin with it.
+	Name string `json:"name" jsonschema:"required,example=prod"`
+	// The Kubernetes version, in full. Default: the one the control planes' Talos minor version came with.
+	KubernetesVersion string `json:"kubernetesVersion,omitempty" jsonschema:"example=v1.35.0"`
+	// Let ordinary pods run on control planes. Default: true for clusters without workers, otherwise false.
+	AllowSchedulingOnControlPlanes *bool `json:"allowSchedulingOnControlPlanes,omitempty"`
+	// How machines are made from their template: `linked` clones share the template's disk and must stay on its datastore.
+	Clone string `json:"clone,omitempty" jsonschema:"default=full,enum=full,enum=linked"`
+	// The network of the cluster's machines.
+	Network NetworkConfig `json:"network" jsonschema:"required"`
+	// The control planes.
+	ControlPlane ControlPlaneConfig `json:"controlPlane" jsonschema:"required"`
+	// Pools of workers.
+	Workers []WorkersConfig `json:"workers,omitempty"`
+	// Talos strategic-merge patches for all machines of the cluster, as YAML text.
+	Patches []string `json:"patches,omitempty"`
+}
+
+// NetworkConfig is the network of a cluster's machines.
+type NetworkConfig struct {
+	// The IPv4 network.
+	CIDR string `json:"cidr" jsonschema:"required,example=10.0.0.0/24"`
+	// The router's address; without it machines reach their own network only.
+	Gateway string `json:"gateway,omitempty" jsonschema:"example=10.0.0.1"`
+	// The Proxmox bridge.
+	Bridge string `json:"bridge,omitempty" jsonschema:"default=vmbr0"`
+	// The VLAN tag that Proxmox sets; 0 = untagged.
+	VLAN int `json:"vlan,omitempty" jsonschema:"default=0,minimum=0,maximum=4094"`
+	// The largest packet in bytes; 0 = the bridge's.
+	MTU int `json:"mtu,omitempty" jsonschema:"default=0,minimum=0,maximum=65520"`
+	// Name servers. Default: Talos' own.
+	DNS []string `json:"dns,omitempty" jsonschema:"example=1.1.1.1"`
+	// Time servers, by name or address. Default: Talos' own.
+	NTP []string `json:"ntp,omitempty" jsonschema:"example=time.cloudflare.com"`
+	// The virtual address of the Kubernetes API, shared by the control planes; needed for more than one control plane that clients should find at one address.
+	VIP string `json:"vip,omitempty" jsonschema:"example=10.0.0.5"`
+	// How machines get their address: `static`, or `dhcp` with the planned addresses as reservations for the planned MACs on the router.
+	Addressing string `json:"addressing,omitempty" jsonschema:"default=static,enum=static,enum=dhcp"`
+}
+
+// ControlPlaneConfig is the pool of a cluster's control planes, named `<cluster>-cp-<n>`.
+type ControlPlaneConfig struct {
+	// How many; odd, since an even one more tolerates no further failure.
+	Count int `json:"count,omitempty" jsonschema:"default=1,minimum=1,maximum=7"`
+	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the pool; `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
+	Placement string `json:"placement,omitempty" jsonschema:"default=spread,enum=spread,enum=roundRobin,enum=explicit"`
+	PoolConfig
+}
+
+// WorkersConfig is a pool of workers, named `<cluster>-<pool>-<n>`.
+type WorkersConfig struct {
+	// The pool's name.
+	Name string `json:"name" jsonschema:"required,example=general"`
+	// How many; 0 keeps the pool without machines.
+	Count int `json:"count,omitempty" jsonschema:"default=1,minimum=0,maximum=1000"`
+	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the pool; `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
+	Placement string `json:"placement,omitempty" jsonschema:"default=roundRobin,enum=spread,enum=roundRobin,enum=explicit"`
+	PoolConfig
+}

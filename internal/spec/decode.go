@@ -1,0 +1,235 @@
+package spec
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// secretKey is configuration of the same namespace that stacks reads.
+const secretKey = "sshPrivateKey"
+
+// decode reads the top-level values over the defaults.
+func decode(values map[string]string, problems *Problems) Config {
+	var config Config
+	d := decoder{problems}
+	parsed := make(map[string]any, len(values))
+	for key, text := range values {
+		if key == secretKey || strings.TrimSpace(text) == "" {
+			continue
+		}
+		parsed[key] = parse(text)
+	}
+	d.structure("", parsed, reflect.ValueOf(&config).Elem())
+
+	return config
+}
+
+// parse returns the JSON value of a text. What is not JSON is plain text, as Pulumi hands it over.
+func parse(text string) any {
+	reader := json.NewDecoder(strings.NewReader(text))
+	reader.UseNumber()
+	var value any
+	if err := reader.Decode(&value); err != nil {
+		return text
+	}
+	if _, err := reader.Token(); err != io.EOF {
+		return text
+	}
+
+	return value
+}
+
+type decoder struct{ problems *Problems }
+
+// value reads in into out, which holds the default already.
+func (d decoder) value(path string, in any, out reflect.Value, r rules) {
+	switch out.Kind() { //nolint:exhaustive // these are the kinds of the configuration types
+	case reflect.Struct:
+		if object, ok := in.(map[string]any); ok {
+			d.structure(path, object, out)
+
+			return
+		}
+		d.wrong(path, in, "a map of keys")
+	case reflect.Slice:
+		d.list(path, in, out, r)
+	case reflect.Map:
+		d.mapping(path, in, out)
+	case reflect.Pointer:
+		out.Set(reflect.New(out.Type().Elem()))
+		d.value(path, in, out.Elem(), r)
+	case reflect.String:
+		d.text(path, in, out, r)
+	case reflect.Int:
+		d.number(path, in, out, r)
+	case reflect.Bool:
+		if truth, ok := in.(bool); ok {
+			out.SetBool(truth)
+
+			return
+		}
+		d.wrong(path, in, "a boolean")
+	}
+}
+
+func (d decoder) structure(path string, in map[string]any, out reflect.Value) {
+	fill(out)
+	fields := fieldsOf(out.Type())
+	for _, key := range slices.Sorted(maps.Keys(in)) {
+		if !slices.ContainsFunc(fields, func(f field) bool { return f.key == key }) {
+			d.problems.report(join(path, key), nil, "is not a key of the configuration; %s", suggest(key, keysOf(fields)))
+		}
+	}
+	for _, f := range fields {
+		if value := in[f.key]; value != nil {
+			d.value(join(path, f.key), value, out.FieldByIndex(f.index), f.rules)
+		} else if f.rules.required {
+			d.problems.report(join(path, f.key), nil, "is missing; state it%s", exampleOf(f))
+		}
+	}
+}
+
+func (d decoder) list(path string, in any, out reflect.Value, r rules) {
+	items, ok := in.([]any)
+	if !ok {
+		d.wrong(path, in, "a list")
+
+		return
+	}
+	if len(items) < r.minItems {
+		d.problems.report(path, nil, "is an empty list; state at least %d entry", r.minItems)
+	}
+	out.Set(reflect.MakeSlice(out.Type(), len(items), len(items)))
+	for i, item := range items {
+		d.value(fmt.Sprintf("%s[%d]", path, i), item, out.Index(i), r)
+	}
+}
+
+func (d decoder) mapping(path string, in any, out reflect.Value) {
+	object, ok := in.(map[string]any)
+	if !ok {
+		d.wrong(path, in, "a map of names")
+
+		return
+	}
+	out.Set(reflect.MakeMapWithSize(out.Type(), len(object)))
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		item := reflect.New(out.Type().Elem()).Elem()
+		d.value(join(path, key), object[key], item, rules{})
+		out.SetMapIndex(reflect.ValueOf(key), item)
+	}
+}
+
+func (d decoder) text(path string, in any, out reflect.Value, r rules) {
+	text, ok := in.(string)
+	if !ok {
+		d.wrong(path, in, "text")
+
+		return
+	}
+	if len(r.enum) > 0 && !slices.Contains(r.enum, text) {
+		d.problems.report(path, text, "is not a choice here; %s", suggest(text, r.enum))
+
+		return
+	}
+	if text == "" && r.required {
+		d.problems.report(path, text, "is empty; state it%s", exampleOf(field{rules: r}))
+
+		return
+	}
+	if text == "" && r.fallback != "" {
+		d.problems.report(path, text, "is empty; leave it out for the default %s", r.fallback)
+
+		return
+	}
+	out.SetString(text)
+}
+
+func (d decoder) number(path string, in any, out reflect.Value, r rules) {
+	stated, ok := in.(json.Number)
+	if !ok {
+		d.wrong(path, in, "a whole number")
+
+		return
+	}
+	number, err := strconv.Atoi(stated.String())
+	if err != nil {
+		d.problems.report(path, in, "is not a whole number that fits; write it without fraction or exponent")
+
+		return
+	}
+	if r.minimum != nil && number < *r.minimum {
+		d.problems.report(path, number, "is too small; state at least %d", *r.minimum)
+
+		return
+	}
+	if r.maximum != nil && number > *r.maximum {
+		d.problems.report(path, number, "is too large; state at most %d", *r.maximum)
+
+		return
+	}
+	out.SetInt(int64(number))
+}
+
+// wrong reports a value of another type. Lists, maps and patches are not shown: they are long, and may hold secrets.
+func (d decoder) wrong(path string, in any, want string) {
+	is, shown := "nothing", in
+	switch in.(type) {
+	case string:
+		is = "text"
+	case json.Number:
+		is = "a number"
+	case bool:
+		is = "a boolean"
+	case []any:
+		is, shown = "a list", nil
+	case map[string]any:
+		is, shown = "a map", nil
+	}
+	wayOut := "write " + want
+	switch {
+	case strings.Contains(path, "patches"):
+		shown, wayOut = nil, "write each patch as YAML text, in a block that begins with |"
+	case want == "text" && shown != nil:
+		wayOut = "write it in quotes"
+	case want == "a whole number" && is == "text":
+		wayOut = "write it without quotes and without a unit"
+	case want == "a boolean":
+		wayOut = "write true or false, without quotes"
+	case want == "a list" && shown != nil:
+		wayOut = "write it as a list with - before each entry"
+	}
+	d.problems.report(path, shown, "is %s where %s belongs; %s", is, want, wayOut)
+}
+
+func exampleOf(f field) string {
+	switch {
+	case f.rules.example != "" && f.key != "":
+		return fmt.Sprintf(", such as %s: %s", f.key, f.rules.example)
+	case f.rules.example != "":
+		return ", such as " + f.rules.example
+	default:
+		return " as docs/configuration.md shows"
+	}
+}
+
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// join adds a key to a path.
+func join(path, key string) string {
+	switch {
+	case path == "" && plainKey.MatchString(key):
+		return key
+	case plainKey.MatchString(key):
+		return path + "." + key
+	default:
+		return path + "[" + show(key) + "]"
+	}
+}

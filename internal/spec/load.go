@@ -1,0 +1,37 @@
+// Package spec turns a stack's configuration into a [Plan]: load strictly, default, validate, plan. It does so without Pulumi and without a network, so that
+// what will exist is decided, and every problem known, before the first resource is registered.
+package spec
+
+// Options is what [Load] needs beside the configuration.
+type Options struct {
+	// Stack is the name of the Pulumi stack; MAC addresses follow from it.
+	Stack string
+	// Compatibility knows versions and minimum sizes. Without it every pair of versions is accepted, and Kubernetes versions have to be stated.
+	Compatibility Compatibility
+	// CheckPatch judges a user's Talos patch; optional. Its error is shown as it is, so it must not repeat the patch.
+	CheckPatch func(patch string) error
+}
+
+// Compatibility knows which versions fit each other and what Talos needs.
+type Compatibility interface {
+	// Check returns an error with a way out for Talos and Kubernetes versions that do not fit, both in full with their v.
+	Check(talosVersion, kubernetesVersion string) error
+	// DefaultKubernetes returns the Kubernetes version that comes with a supported Talos version.
+	DefaultKubernetes(talosVersion string) (string, bool)
+	// Minimum returns the smallest machine for a role.
+	Minimum(role Role) (cores, memoryMiB, diskGiB int)
+}
+
+// Load reads the configuration and plans the stack. The values are the top-level keys without their namespace (hosts, templates, clusters, protect,
+// vmidRanges) with JSON text; sshPrivateKey is left alone. The error is [Problems] with everything that is wrong.
+func Load(values map[string]string, o Options) (*Plan, error) {
+	var problems Problems
+	config := decode(values, &problems)
+	p := newPlanner(config, o, &problems)
+	plan := p.plan()
+	if len(problems) > 0 {
+		return nil, problems.sorted()
+	}
+
+	return plan, nil
+}

@@ -1,0 +1,192 @@
+package spec_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/spec"
+)
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		set  map[string]any
+		want []string
+	}{
+		"control planes on two hosts": {nil, []string{
+			"clusters[0].controlPlane: 2 of 3 control planes are on pve1, which takes the cluster's API with it when it fails; use at least three hosts",
+		}},
+		"one control plane has nothing to lose": {map[string]any{"clusters[0].controlPlane.count": 1}, nil},
+		"a Kubernetes version that follows Talos": {map[string]any{"clusters[0].controlPlane.count": 1, "clusters[0].kubernetesVersion": nil}, []string{
+			"clusters[0].kubernetesVersion is not stated and follows Talos v1.12.6: v1.35.0; state it, so that a new Talos version does not change it",
+		}},
+		"a network that services have": {map[string]any{"clusters[0].controlPlane.count": 1, "clusters[0].network": map[string]any{"cidr": "10.100.0.0/16"}}, []string{
+			"clusters[0].network.cidr: 10.100.0.0/16 overlaps 10.96.0.0/12, which Talos gives to services; choose another network, or patch cluster.network",
+		}},
+		"more cores than a host has": {map[string]any{"clusters[0].controlPlane.count": 1, "hosts[0].capacity": map[string]any{"cores": 9}, "clusters[0].workers[0].cores": 8}, []string{
+			"hosts[0].capacity.cores: 10 cores are planned on pve1, which has 9 for guests (= 1 × 8 prod-general-1 + 1 × 2 prod-cp-1); machines will wait for each other",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plan, err := spec.Load(changed(t, c.set), options())
+			require.NoError(t, err)
+			assert.Equal(t, c.want, plan.Warnings)
+		})
+	}
+}
+
+func TestHowPulumiHandsValuesOver(t *testing.T) {
+	t.Parallel()
+	good := changed(t, nil)
+	for name, c := range map[string]struct{ key, text, want string }{
+		"a text comes without quotes":      {"protect", "yes", `protect: "yes" is text where a boolean belongs; write true or false, without quotes`},
+		"broken JSON is a text":            {"hosts", `[{"name":`, `hosts: "[{\"name\":" is text where a list belongs; write it as a list with - before each entry`},
+		"two JSON values are a text":       {"clusters", `[] []`, `clusters: "[] []" is text where a list belongs; write it as a list with - before each entry`},
+		"an empty value is none":           {"protect", " ", ""},
+		"null is none":                     {"protect", "null", ""},
+		"the SSH key is someone else's":    {"sshPrivateKey", "-----BEGIN OPENSSH PRIVATE KEY-----", ""},
+		"long values are cut":              {"protect", `"` + fmt.Sprintf("%0200d", 7) + `"`, `protect: "` + fmt.Sprintf("%079d", 0) + `… is text where a boolean belongs; write true or false, without quotes`},
+		"a key of another case is unknown": {"Protect", "true", "Protect: is not a key of the configuration; did you mean protect?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := map[string]string{c.key: c.text}
+			for key, text := range good {
+				if key != c.key {
+					all[key] = text
+				}
+			}
+			plan, err := spec.Load(all, options())
+			if c.want == "" {
+				require.NoError(t, err)
+				assert.Len(t, plan.Clusters, 1)
+
+				return
+			}
+			require.EqualError(t, err, c.want)
+		})
+	}
+}
+
+func TestNothingAtAllIsAnError(t *testing.T) {
+	t.Parallel()
+	_, err := spec.Load(nil, spec.Options{})
+	var problems spec.Problems
+	require.ErrorAs(t, err, &problems)
+	var paths []string
+	for _, p := range problems {
+		paths = append(paths, p.Path)
+	}
+	assert.Equal(t, []string{"clusters", "hosts", "templates"}, paths)
+}
+
+func TestWithoutCompatibilityVersionsAreTaken(t *testing.T) {
+	t.Parallel()
+	set := map[string]any{"templates.talos.version": "v9.9.9"}
+	plan, err := spec.Load(changed(t, set), spec.Options{Stack: "test"})
+	require.NoError(t, err)
+	assert.Equal(t, "v9.9.9", plan.Clusters[0].TalosVersion)
+
+	set["clusters[0].kubernetesVersion"], set["clusters[0].workers[0].memoryMiB"], set["clusters[0].controlPlane.memoryMiB"] = nil, 600, 1200
+	_, err = spec.Load(changed(t, set), spec.Options{Stack: "test"})
+	require.EqualError(t, err, `clusters[0].controlPlane.memoryMiB: 1200 is below Talos' minimum for a control plane; state at least 2048
+clusters[0].kubernetesVersion: is missing; state it, such as kubernetesVersion: v1.35.0
+clusters[0].workers[0].memoryMiB: 600 is below Talos' minimum for a worker; state at least 1024`)
+}
+
+// unsure knows no default for a version that it does not refuse either.
+type unsure struct{ versions }
+
+func (unsure) Check(string, string) error              { return nil }
+func (unsure) DefaultKubernetes(string) (string, bool) { return "", false }
+
+func TestAVersionWithoutDefaultIsNotSupported(t *testing.T) {
+	t.Parallel()
+	_, err := spec.Load(changed(t, nil), spec.Options{Compatibility: unsure{}})
+	require.EqualError(t, err, `templates.talos.version: "v1.12.6" is not a supported Talos version; state one that docs/compatibility.md lists`)
+}
+
+func TestPatchesArriveOneDocumentEach(t *testing.T) {
+	t.Parallel()
+	plan, err := spec.Load(changed(t, map[string]any{
+		"clusters[0].patches":            []any{"---\na: 1\n--- # next\nb: 2\n"},
+		"clusters[0].workers[0].patches": []any{"c: 3\r\n---\r\nd: 4"},
+		"clusters[0].workers[0].nodes":   map[string]any{"1": map[string]any{"patches": []any{"e: 5"}}},
+	}), options())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a: 1\n", "b: 2\n"}, plan.Clusters[0].Patches)
+	assert.Equal(t, []string{"c: 3\n", "d: 4\n", "e: 5\n"}, plan.Clusters[0].Workers[0].Patches)
+	assert.Equal(t, []string{"c: 3\n", "d: 4\n"}, plan.Clusters[0].Workers[1].Patches)
+}
+
+func TestDHCPKeepsThePlannedAddresses(t *testing.T) {
+	t.Parallel()
+	plan, err := spec.Load(changed(t, map[string]any{"clusters[0].network.addressing": "dhcp"}), options())
+	require.NoError(t, err)
+	assert.True(t, plan.Clusters[0].Network.DHCP)
+	assert.Equal(t, "10.0.0.10/24", plan.Clusters[0].ControlPlanes[0].Address.String())
+}
+
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	plan, err := spec.Load(changed(t, nil), options())
+	require.NoError(t, err)
+	assert.Equal(t, "https://10.0.0.5:6443", plan.Clusters[0].Endpoint)
+	plan, err = spec.Load(changed(t, map[string]any{"clusters[0].network.vip": nil}), options())
+	require.NoError(t, err)
+	assert.Equal(t, "https://10.0.0.10:6443", plan.Clusters[0].Endpoint)
+}
+
+func TestARangeOfVMIDsMovesTheDefaults(t *testing.T) {
+	t.Parallel()
+	plan, err := spec.Load(changed(t, map[string]any{"vmidRanges": map[string]any{"templates": "9000-9099", "controlPlanes": "500-509", "workers": "510-599"}}), options())
+	require.NoError(t, err)
+	assert.Equal(t, 9001, plan.Templates[0].VMID)
+	assert.Equal(t, 502, plan.Clusters[0].ControlPlanes[2].VMID)
+	assert.Equal(t, 511, plan.Clusters[0].Workers[1].VMID)
+}
+
+func TestThePlanIsTheSameEveryTime(t *testing.T) {
+	t.Parallel()
+	text := readFile(t, "testdata", "plans", "prod.yaml")
+	first, err := spec.Load(values(t, text), options())
+	require.NoError(t, err)
+	for range 20 {
+		again, err := spec.Load(values(t, text), options())
+		require.NoError(t, err)
+		require.Equal(t, first, again)
+	}
+}
+
+func TestProblemsOfPatchesDoNotShowThem(t *testing.T) {
+	t.Parallel()
+	o := options()
+	o.CheckPatch = func(string) error { return errors.New("line 3: unknown key; remove it") }
+	_, err := spec.Load(changed(t, map[string]any{"clusters[0].patches": []any{"token: geheim"}}), o)
+	require.EqualError(t, err, "clusters[0].patches[0]: is not a patch for Talos: line 3: unknown key; remove it")
+}
+
+func TestLabelsThatAWorkerMayGiveItself(t *testing.T) {
+	t.Parallel()
+	labels := map[string]any{
+		"tier": "db", "example.org/tier": "db", "node.kubernetes.io/kind": "x", "team.node.kubernetes.io/kind": "x", "topology.kubernetes.io/zone": "pve1",
+		"kubernetes.io/arch": "amd64", "empty": "",
+	}
+	plan, err := spec.Load(changed(t, map[string]any{
+		"clusters[0].workers[0].labels":       labels,
+		"clusters[0].controlPlane.labels":     map[string]any{"node-role.kubernetes.io/etcd": ""},
+		"clusters[0].workers[0].taints":       []any{"a=b:NoSchedule", "c:NoExecute", "d=:PreferNoSchedule"},
+		"clusters[0].workers[0].nodes":        map[string]any{"2": map[string]any{"labels": map[string]any{"tier": "web"}}},
+		"clusters[0].workers[0].resourcePool": "k8s/prod",
+	}), options())
+	require.NoError(t, err)
+	workers := plan.Clusters[0].Workers
+	assert.Len(t, workers[0].Labels, len(labels))
+	assert.Equal(t, []string{"db", "web"}, []string{workers[0].Labels["tier"], workers[1].Labels["tier"]})
+	assert.Equal(t, map[string]string{"a": "b:NoSchedule", "c": "NoExecute", "d": ":PreferNoSchedule"}, workers[0].Taints)
+}

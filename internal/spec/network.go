@@ -1,0 +1,181 @@
+package spec
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+const noIPv6 = "is IPv6, which does not work yet; state an IPv4 "
+
+// address reads a stated IPv4 address.
+func (p *planner) address(path, text string) (netip.Addr, bool) {
+	if text == "" {
+		return netip.Addr{}, false
+	}
+	address, err := netip.ParseAddr(text)
+	switch {
+	case err != nil && strings.Contains(text, "/"):
+		p.problems.report(path, text, "is an address with a prefix length; write the address alone")
+	case err != nil:
+		p.problems.report(path, text, "is not an IPv4 address; write it as 10.0.0.2")
+	case address.Is6():
+		p.problems.report(path, text, noIPv6+"address")
+	case address.IsUnspecified() || address.IsMulticast() || address == lastAddress(netip.PrefixFrom(address, 0)):
+		p.problems.report(path, text, "cannot be a machine's address; state a unicast one")
+	default:
+		return address, true
+	}
+
+	return netip.Addr{}, false
+}
+
+// network reads a stated IPv4 network; invalid where it cannot be used.
+func (p *planner) network(path, text string) netip.Prefix {
+	if text == "" {
+		return netip.Prefix{}
+	}
+	prefix, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		p.problems.report(path, text, "is not an IPv4 network; write it as 10.0.0.0/24")
+	case prefix.Addr().Is6():
+		p.problems.report(path, text, noIPv6+"network")
+	case prefix.Bits() < 8 || prefix.Bits() > 30:
+		p.problems.report(path, text, "has no size for machines; state a prefix length from 8 to 30")
+	case prefix != prefix.Masked():
+		p.problems.report(path, text, "is an address inside a network; write the network as %s", prefix.Masked())
+	case prefix.Addr().IsMulticast() || prefix.Addr().As4()[0] == 0 || prefix.Addr().As4()[0] >= 240:
+		p.problems.report(path, text, "is not a network for machines; state a private one, such as 10.0.0.0/24")
+	default:
+		return prefix
+	}
+
+	return netip.Prefix{}
+}
+
+// planNetwork judges a cluster's network; its CIDR is invalid where that cannot be used.
+func (p *planner) planNetwork(path, cluster string, c NetworkConfig) (Network, netip.Addr) {
+	n := Network{Bridge: c.Bridge, VLAN: c.VLAN, MTU: c.MTU, DHCP: c.Addressing == "dhcp"}
+	n.CIDR = p.network(path+".cidr", c.CIDR)
+	p.check(path+".bridge", c.Bridge, bridgeForm)
+	p.checkMTU(path+".mtu", c.MTU)
+	for i, text := range c.DNS {
+		at := fmt.Sprintf("%s.dns[%d]", path, i)
+		p.requireText(at, text, "write it as 1.1.1.1")
+		if server, ok := p.address(at, text); ok {
+			n.DNS = append(n.DNS, server)
+		}
+	}
+	for i, text := range c.NTP {
+		at := fmt.Sprintf("%s.ntp[%d]", path, i)
+		p.requireText(at, text, "write it as time.cloudflare.com")
+		if p.check(at, text, serverForm) {
+			n.NTP = append(n.NTP, text)
+		}
+	}
+	if gateway, ok := p.address(path+".gateway", c.Gateway); ok && p.inside(path+".gateway", gateway, n.CIDR) {
+		n.Gateway = gateway
+		p.addresses.take(gateway, claim{owner: "the gateway of " + cluster, shared: true})
+	}
+	vip, ok := p.address(path+".vip", c.VIP)
+	if ok && !p.inside(path+".vip", vip, n.CIDR) {
+		vip = netip.Addr{}
+	}
+	p.warnOverlap(path+".cidr", n.CIDR)
+
+	return n, vip
+}
+
+// A Talos node needs 1280 bytes for its own tunnels, and the packets of the pod network are smaller than the node's.
+const leastMTU = 1280
+
+func (p *planner) checkMTU(path string, mtu int) {
+	if mtu != 0 && mtu < leastMTU {
+		p.problems.report(path, mtu, "is too small for Kubernetes; state at least %d, or 0 for the bridge's", leastMTU)
+	}
+}
+
+// inside reports an address that no machine of the network can have.
+func (p *planner) inside(path string, address netip.Addr, network netip.Prefix) bool {
+	why := unusable(address, network)
+	if why != "" && network.IsValid() {
+		p.problems.report(path, address.String(), "%s; state one between %s and %s", why, network.Addr().Next(), lastAddress(network).Prev())
+	}
+
+	return why == ""
+}
+
+// unusable says why no machine of a network can have an address; empty = it can.
+func unusable(address netip.Addr, network netip.Prefix) string {
+	switch {
+	case !network.Contains(address):
+		return fmt.Sprintf("is outside the network %s", network)
+	case address == network.Addr():
+		return fmt.Sprintf("is the network %s itself", network)
+	case address == lastAddress(network):
+		return fmt.Sprintf("is the broadcast address of %s", network)
+	default:
+		return ""
+	}
+}
+
+// Networks that Talos gives to pods and services unless a patch says otherwise.
+var clusterNetworks = map[string]netip.Prefix{
+	"pods":     netip.MustParsePrefix("10.244.0.0/16"),
+	"services": netip.MustParsePrefix("10.96.0.0/12"),
+}
+
+func (p *planner) warnOverlap(path string, network netip.Prefix) {
+	for _, what := range []string{"pods", "services"} {
+		if inner := clusterNetworks[what]; network.IsValid() && network.Overlaps(inner) {
+			p.warn("%s: %s overlaps %s, which Talos gives to %s; choose another network, or patch cluster.network", path, network, inner, what)
+		}
+	}
+}
+
+// offset returns the address n after the given one. Networks end below 240.0.0.0 and pools are small, so that it stays an address.
+func offset(address netip.Addr, n int) netip.Addr {
+	number := toNumber(address) + uint32(n) //nolint:gosec // n is an index
+
+	return netip.AddrFrom4([4]byte{byte(number >> 24), byte(number >> 16), byte(number >> 8), byte(number)})
+}
+
+func toNumber(address netip.Addr) uint32 {
+	b := address.As4()
+
+	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+}
+
+// lastAddress returns a network's broadcast address.
+func lastAddress(network netip.Prefix) netip.Addr {
+	return offset(network.Masked().Addr(), 1<<(32-network.Bits())-1)
+}
+
+// roomFor returns the first of a row of free addresses, on a round number where there is one.
+func (p *planner) roomFor(n Network, count int) (string, bool) {
+	if !n.CIDR.IsValid() {
+		return "", false
+	}
+	const farthest = 4096
+	for _, step := range []int{10, 1} {
+		for at := step; at < farthest; at += step {
+			if p.rowIsFree(n, at, count) {
+				return offset(n.CIDR.Addr(), at).String(), true
+			}
+		}
+	}
+
+	return "", false
+}
+
+func (p *planner) rowIsFree(n Network, at, count int) bool {
+	for i := range count {
+		address := offset(n.CIDR.Addr(), at+i)
+		if _, taken := p.addresses.held[address]; taken || unusable(address, n.CIDR) != "" {
+			return false
+		}
+	}
+
+	return true
+}

@@ -1,0 +1,95 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// place decides the hosts of a pool's machines. It looks at the pool alone, so that no neighbour moves a machine.
+func (p *planner) place(g *pool, own map[int]ownNode) {
+	hosts := p.poolHosts(g)
+	load := map[string]int{}
+	for i := range g.nodes {
+		stated := own[i].Host
+		if stated == "" {
+			continue
+		}
+		if _, known := p.hosts[stated]; !known {
+			p.unknownHost(own[i].path+".host", stated)
+
+			continue
+		}
+		g.nodes[i].Host, g.nodes[i].HostPinned = stated, true
+		load[stated]++
+	}
+	var open []string
+	for i := range g.nodes {
+		n := &g.nodes[i]
+		if n.HostPinned || own[i].Host != "" {
+			continue
+		}
+		if g.placement == "explicit" {
+			open = append(open, n.Name)
+
+			continue
+		}
+		if len(hosts) == 0 {
+			continue
+		}
+		n.Host = hosts[i%len(hosts)]
+		if g.placement == "spread" {
+			n.Host = leastLoaded(hosts, load)
+		}
+		load[n.Host]++
+	}
+	if len(open) > 0 {
+		p.problems.report(g.path+".placement", g.placement, "leaves %s without a host; state nodes.<number>.host for each, or another placement", strings.Join(open, ", "))
+	}
+	p.warnMajority(g, load)
+}
+
+// poolHosts returns the hosts a pool lists, or all in order of names.
+func (p *planner) poolHosts(g *pool) []string {
+	if len(g.Hosts) == 0 {
+		return p.hostNames
+	}
+	var hosts []string
+	for i, name := range g.Hosts {
+		at := fmt.Sprintf("%s.hosts[%d]", g.path, i)
+		switch _, known := p.hosts[name]; {
+		case !known:
+			p.unknownHost(at, name)
+		case slices.Contains(hosts, name):
+			p.problems.report(at, name, "is listed twice; remove one of the two")
+		default:
+			hosts = append(hosts, name)
+		}
+	}
+
+	return hosts
+}
+
+func (p *planner) unknownHost(path, name string) {
+	if !p.problems.has(path) && len(p.hosts) > 0 {
+		p.problems.report(path, name, "is no host; %s", suggestName(name, slices.Collect(maps.Keys(p.hosts)), "hosts"))
+	}
+}
+
+// leastLoaded returns the first of the hosts with the fewest machines.
+func leastLoaded(hosts []string, load map[string]int) string {
+	return slices.MinFunc(hosts, func(a, b string) int { return load[a] - load[b] })
+}
+
+// warnMajority warns of a host whose failure takes etcd's majority with it.
+func (p *planner) warnMajority(g *pool, load map[string]int) {
+	if g.role != RoleControlPlane || g.count < 3 {
+		return
+	}
+	for _, host := range slices.Sorted(maps.Keys(load)) {
+		if load[host] > g.count/2 {
+			p.warn("%s: %d of %d control planes are on %s, which takes the cluster's API with it when it fails; use at least three hosts", g.path, load[host], g.count, host)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package spec
+
+import "net/netip"
+
+// Plan is what a stack will consist of, decided before the first resource is registered: every name, number, address, placement and version is final.
+type Plan struct {
+	// Stack is the name of the Pulumi stack.
+	Stack string
+	// Protect says that control-plane VMs, Talos secrets and the bootstrap are protected against deletion.
+	Protect bool
+	// Hosts in order of their names.
+	Hosts []Host
+	// Templates, one for every host and class that a machine is made from, in order of VMID (then name).
+	Templates []Template
+	// Clusters in order of their names.
+	Clusters []Cluster
+	// Warnings are what the plan can be carried out with, but better were not; each with its path and a way out.
+	Warnings []string
+}
+
+// Host is a Proxmox VE host.
+type Host struct {
+	Name    string
+	Number  int // unique in the stack: stated, or the number its name ends with
+	Address netip.Addr
+	SSH     SSH
+	// Cores and MemoryMiB are the host's size for guests; 0 = not stated.
+	Cores, MemoryMiB int
+}
+
+// SSH says how the host's shell is reached.
+type SSH struct {
+	Port int    // default 22
+	User string // default root
+	// HostKey is the host's public key in authorized_keys form; empty = trusted at first use, which has to be stated (acceptAnyHostKey).
+	HostKey string
+}
+
+// Source is how a template comes to a bootable disk.
+type Source string
+
+// The sources of a template.
+const (
+	SourceImage Source = "image" // a VM template made from a disk image by a script on the host
+	SourceISO   Source = "iso"   // no VM template: the node boots the ISO and installs itself; needs the Proxmox API only
+)
+
+// Template is a golden template of one class on one host.
+type Template struct {
+	Key      string // the class: its key under talos-proxmox:templates
+	Name     string // talos-v1.12.6-<class>; also the VM's name
+	Host     string
+	VMID     int // 0 for SourceISO, which has no VM
+	Source   Source
+	Version  string // Talos, with its v
+	Arch     string // amd64 or arm64
+	Platform string // nocloud
+
+	Extensions []string // siderolabs/…, sorted
+	KernelArgs []string
+
+	Datastore      string // of the template's disk
+	ImageDatastore string // of the downloaded file; content type iso
+	// Checksum of the downloaded (still compressed) file, hex SHA-256; empty = not checked.
+	Checksum string
+	Bridge   string
+
+	Cores, MemoryMiB, DiskGiB int
+}
+
+// Cluster is a Talos Kubernetes cluster.
+type Cluster struct {
+	Name string
+	// Endpoint is the URL of the Kubernetes API: https://<VIP, or the first control plane>:6443.
+	Endpoint          string
+	VIP               netip.Addr // invalid without one
+	TalosVersion      string     // of the control planes' template
+	KubernetesVersion string
+	Network           Network
+	ControlPlanes     []Node // in order of their index
+	Workers           []Node // in order of pool name and index
+	// AllowSchedulingOnControlPlanes is true where stated, and for clusters without workers.
+	AllowSchedulingOnControlPlanes bool
+	// Patches are the user's own for all nodes, one YAML document each.
+	Patches []string
+}
+
+// Nodes returns the control planes, then the workers.
+func (c Cluster) Nodes() []Node {
+	return append(append(make([]Node, 0, len(c.ControlPlanes)+len(c.Workers)), c.ControlPlanes...), c.Workers...)
+}
+
+// Network is the network of a cluster's nodes.
+type Network struct {
+	CIDR    netip.Prefix
+	Gateway netip.Addr // invalid without one
+	Bridge  string
+	VLAN    int // 0 = untagged
+	MTU     int // 0 = the bridge's
+	DNS     []netip.Addr
+	NTP     []string
+	// DHCP says that nodes ask for their address; the planned ones are the reservations the router holds for the planned MACs.
+	DHCP bool
+}
+
+// Role is what a node does in its cluster.
+type Role string
+
+// The roles of nodes.
+const (
+	RoleControlPlane Role = "controlplane"
+	RoleWorker       Role = "worker"
+)
+
+// Node is a Kubernetes node and the VM it lives on.
+type Node struct {
+	Name    string // <cluster>-cp-<n> or <cluster>-<pool>-<n>, n from 1
+	Cluster string
+	Role    Role
+	Pool    string // "cp" for control planes
+	Index   int    // 0-based in its pool
+	Host    string
+	// HostPinned says that the stack states this host for the node; otherwise placement was calculated, and a running VM stays where it is.
+	HostPinned bool
+	VMID       int
+	MAC        string // locally administered, lower case with colons
+	Address    netip.Prefix
+
+	Template Template // the template on this host
+	Linked   bool     // linked instead of full clone
+
+	Cores, MemoryMiB, DiskGiB int
+	Datastore                 string
+	CPUType                   string // "host", "x86-64-v2-AES", …
+	NUMA                      bool
+	OnBoot                    bool
+	StartupOrder              int      // 0 = none
+	Tags                      []string // sorted
+	ResourcePool              string   // Proxmox pool; empty = none
+
+	ExtraDisks []Disk
+	ExtraNICs  []NIC
+	// Labels and Taints of the Kubernetes node; taints as key=value:Effect → Talos' map form key → value:Effect.
+	Labels, Taints map[string]string
+	// Patches are the pool's own, one YAML document each.
+	Patches []string
+}
+
+// Disk is an additional disk of a node.
+type Disk struct {
+	Interface string // scsi1, scsi2, …
+	SizeGiB   int
+	Datastore string
+}
+
+// NIC is an additional network card of a node.
+type NIC struct {
+	Bridge  string
+	VLAN    int
+	MTU     int
+	MAC     string
+	Address netip.Prefix // invalid = DHCP
+}

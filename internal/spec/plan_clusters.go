@@ -1,0 +1,181 @@
+package spec
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// planClusters judges the clusters and returns them in order of names.
+func (p *planner) planClusters() []Cluster {
+	clusters := make([]Cluster, 0, len(p.config.Clusters))
+	seen := map[string]bool{}
+	for i, c := range p.config.Clusters {
+		path := fmt.Sprintf("clusters[%d]", i)
+		p.check(path+".name", c.Name, labelForm)
+		duplicate := c.Name != "" && seen[c.Name]
+		if duplicate {
+			p.problems.report(path+".name", c.Name, "is the name of another cluster already; choose another one")
+		}
+		seen[c.Name] = true
+		clusters = append(clusters, p.planCluster(path, c, duplicate))
+	}
+	// VIPs come last, so that a machine's address is reported as the VIP's problem and not the other way round.
+	for i := range clusters {
+		at := fmt.Sprintf("clusters[%d].network.vip", i)
+		if vip := clusters[i].VIP; vip.IsValid() {
+			p.addresses.take(vip, claim{owner: "the VIP of " + clusters[i].Name, group: at, path: at, count: 1, net: clusters[i].Network})
+		}
+	}
+	slices.SortStableFunc(clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })
+
+	return clusters
+}
+
+func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Cluster {
+	cluster := Cluster{Name: c.Name, Patches: p.patches(path+".patches", c.Patches)}
+	cluster.Network, cluster.VIP = p.planNetwork(path+".network", c.Name, c.Network)
+
+	pools := []*pool{{
+		PoolConfig: c.ControlPlane.PoolConfig, path: path + ".controlPlane", cluster: c, name: "cp", role: RoleControlPlane, kind: rangeControlPlanes,
+		count: c.ControlPlane.Count, placement: c.ControlPlane.Placement,
+	}}
+	for i, w := range c.Workers {
+		pools = append(pools, &pool{
+			PoolConfig: w.PoolConfig, path: fmt.Sprintf("%s.workers[%d]", path, i), cluster: c, name: w.Name, role: RoleWorker, kind: rangeWorkers,
+			count: w.Count, placement: w.Placement,
+		})
+	}
+	p.checkCounts(pools)
+	for _, group := range pools {
+		group.network, group.duplicate = cluster.Network, group.duplicate || duplicate
+		nodes := p.planPool(group)
+		if group.role == RoleControlPlane {
+			cluster.ControlPlanes = nodes
+		} else {
+			cluster.Workers = append(cluster.Workers, nodes...)
+		}
+	}
+	p.pools = append(p.pools, pools...)
+	slices.SortStableFunc(cluster.Workers, func(a, b Node) int { return cmp.Or(strings.Compare(a.Pool, b.Pool), cmp.Compare(a.Index, b.Index)) })
+
+	p.planVersions(path, c, &cluster, pools)
+	p.planScheduling(path, c, &cluster)
+	cluster.Endpoint = endpoint(cluster)
+
+	return cluster
+}
+
+// checkCounts judges names and sizes of a cluster's pools against each other.
+func (p *planner) checkCounts(pools []*pool) {
+	if count := pools[0].count; count%2 == 0 && !p.problems.has(pools[0].path+".count") {
+		p.problems.report(pools[0].path+".count", count, "is even, and etcd then survives no more failures than with one less; state %d or %d", count-1, count+1)
+	}
+	names := map[string]bool{}
+	for _, w := range pools[1:] {
+		at := w.path + ".name"
+		switch {
+		case !p.check(at, w.name, labelForm):
+		case w.name == "cp":
+			p.problems.report(at, w.name, "is the pool of control planes; choose another name")
+			w.duplicate = true
+		case names[w.name]:
+			p.problems.report(at, w.name, "is the name of another pool of the cluster already; choose another one")
+			w.duplicate = true
+		}
+		names[w.name] = true
+	}
+}
+
+// planVersions decides the cluster's versions and judges every pool's Talos against its Kubernetes.
+func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, pools []*pool) {
+	known := p.options.Compatibility
+	at := path + ".kubernetesVersion"
+	first, ok := p.classes[pools[0].Template]
+	if ok {
+		cluster.TalosVersion = first.Version
+	}
+	cluster.KubernetesVersion = c.KubernetesVersion
+	if c.KubernetesVersion == "" {
+		if known == nil {
+			p.problems.report(at, nil, "is missing; state it, such as kubernetesVersion: v1.35.0")
+		} else if version, found := known.DefaultKubernetes(cluster.TalosVersion); found {
+			cluster.KubernetesVersion = version
+			p.warn("%s is not stated and follows Talos %s: %s; state it, so that a new Talos version does not change it", at, cluster.TalosVersion, version)
+		}
+	} else if !p.check(at, c.KubernetesVersion, versionForm) {
+		return
+	}
+	if known == nil || cluster.KubernetesVersion == "" {
+		return
+	}
+	judged := map[string]bool{}
+	for _, group := range pools {
+		version := p.classes[group.Template].Version
+		if version == "" || judged[version] || p.problems.has(p.classes[group.Template].path+".version") {
+			continue
+		}
+		judged[version] = true
+		if err := known.Check(version, cluster.KubernetesVersion); err != nil {
+			p.problems.report(at, cluster.KubernetesVersion, "does not fit template %s: %s", group.Template, err)
+		}
+	}
+}
+
+func (p *planner) planScheduling(path string, c ClusterConfig, cluster *Cluster) {
+	cluster.AllowSchedulingOnControlPlanes = len(cluster.Workers) == 0
+	if c.AllowSchedulingOnControlPlanes == nil {
+		return
+	}
+	if !*c.AllowSchedulingOnControlPlanes && len(cluster.Workers) == 0 {
+		p.problems.report(path+".allowSchedulingOnControlPlanes", false, "leaves no machine for pods in a cluster without workers; leave it out, or add workers")
+
+		return
+	}
+	cluster.AllowSchedulingOnControlPlanes = *c.AllowSchedulingOnControlPlanes
+}
+
+// endpoint returns the URL of the Kubernetes API.
+func endpoint(c Cluster) string {
+	address := c.VIP
+	if !address.IsValid() && len(c.ControlPlanes) > 0 {
+		address = c.ControlPlanes[0].Address.Addr()
+	}
+	if !address.IsValid() {
+		return ""
+	}
+
+	return "https://" + netip.AddrPortFrom(address, 6443).String()
+}
+
+var documentSeparator = regexp.MustCompile(`(?m)^---[ \t]*(?:#.*)?\r?$`)
+
+// patches returns a user's patches one YAML document each. They may hold secrets, so problems do not show them.
+func (p *planner) patches(path string, texts []string) []string {
+	var documents []string
+	for i, text := range texts {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		before := len(documents)
+		for _, document := range documentSeparator.Split(text, -1) {
+			if document = strings.Trim(document, "\r\n"); strings.TrimSpace(document) != "" {
+				documents = append(documents, document+"\n")
+			}
+		}
+		if len(documents) == before && !p.problems.has(at) {
+			p.problems.report(at, nil, "is empty; write the part of the machine configuration to change, or remove it")
+
+			continue
+		}
+		if p.options.CheckPatch == nil || len(documents) == before {
+			continue
+		}
+		if err := p.options.CheckPatch(text); err != nil {
+			p.problems.report(at, nil, "is not a patch for Talos: %s", err)
+		}
+	}
+
+	return documents
+}

@@ -1,0 +1,202 @@
+package spec
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// checkPool judges what all machines of a pool share.
+func (p *planner) checkPool(g *pool) {
+	p.check(g.path+".datastore", g.Datastore, datastoreForm)
+	p.check(g.path+".resourcePool", g.ResourcePool, resourcePoolForm)
+	if p.check(g.path+".cpuType", g.CPUType, cpuForm) && slices.Contains(oldProcessors, g.CPUType) {
+		p.problems.report(g.path+".cpuType", g.CPUType, "lacks what Talos needs (x86-64-v2); use host or x86-64-v2-AES")
+	}
+	p.checkSizes(g.path, g, g.Cores, g.MemoryMiB, g.DiskGiB)
+	template, known := p.classes[g.Template]
+	if !known && len(p.classes) > 0 {
+		p.problems.report(g.path+".template", g.Template, "is no template; %s", suggestName(g.Template, slices.Collect(maps.Keys(p.classes)), "templates"))
+	}
+	if !known || g.cluster.Clone != "linked" {
+		return
+	}
+	if template.Source == SourceISO {
+		p.problems.report(g.path+".template", g.Template, "has source: iso, so there is nothing to make linked clones of; state clone: full, or source: image")
+	} else if datastore := cmp.Or(g.Datastore, template.Datastore); datastore != template.Datastore {
+		p.problems.report(g.path+".datastore", datastore, "is not the template's (%s), on which linked clones have to stay; leave it out, or state clone: full", template.Datastore)
+	}
+}
+
+// Processor types of Proxmox below x86-64-v2.
+var oldProcessors = []string{"486", "pentium", "pentium2", "pentium3", "athlon", "coreduo", "core2duo", "kvm32", "kvm64", "qemu32", "qemu64", "phenom", "x86-64-v1"}
+
+// checkSizes judges sizes against Talos' minimum and the template; 0 = not stated there.
+func (p *planner) checkSizes(path string, g *pool, cores, memoryMiB, diskGiB int) {
+	leastCores, leastMemory, leastDisk := p.minimum(g.role)
+	for _, size := range []struct {
+		key           string
+		stated, least int
+	}{{"cores", cores, leastCores}, {"memoryMiB", memoryMiB, leastMemory}, {"diskGiB", diskGiB, leastDisk}} {
+		if at := path + "." + size.key; size.stated != 0 && size.stated < size.least && !p.problems.has(at) {
+			p.problems.report(at, size.stated, "is below Talos' minimum for a %s; state at least %d", roleNames[g.role], size.least)
+		}
+	}
+	at := path + ".diskGiB"
+	if t, known := p.classes[g.Template]; known && t.Source == SourceImage && diskGiB != 0 && diskGiB < t.DiskGiB && !p.problems.has(at) {
+		p.problems.report(at, diskGiB, "is less than the disk of template %s, and disks do not shrink; state at least %d, or a smaller %s.diskGiB", g.Template, t.DiskGiB, t.path)
+	}
+}
+
+var roleNames = map[Role]string{RoleControlPlane: "control plane", RoleWorker: "worker"}
+
+// suggestName is the way out for a name that the user gives to nothing; group is where such names are stated.
+func suggestName(name string, known []string, group string) string {
+	slices.Sort(known)
+	near := nearest(name, known)
+	switch {
+	case near != "":
+		return "did you mean " + near + "? Otherwise add it to " + group
+	case len(known) > 0:
+		return "choose from " + strings.Join(known, ", ") + ", or add it to " + group
+	default:
+		return "add it to " + group
+	}
+}
+
+// tags returns the machines' tags, sorted.
+func (p *planner) tags(g *pool) []string {
+	tags := []string{"talos", string(g.role), "cluster-" + g.cluster.Name}
+	for i, tag := range g.Tags {
+		at := fmt.Sprintf("%s.tags[%d]", g.path, i)
+		p.requireText(at, tag, "write it as gpu")
+		p.check(at, tag, tagForm)
+		tags = append(tags, tag)
+	}
+	slices.Sort(tags)
+
+	return slices.Compact(tags)
+}
+
+func (p *planner) extraDisks(g *pool, datastore string) []Disk {
+	var disks []Disk
+	for i, c := range g.ExtraDisks {
+		at := fmt.Sprintf("%s.extraDisks[%d]", g.path, i)
+		p.check(at+".datastore", c.Datastore, datastoreForm)
+		p.check(at+".interface", c.Interface, interfaceForm)
+		d := Disk{Interface: cmp.Or(c.Interface, fmt.Sprintf("scsi%d", i+1)), SizeGiB: c.SizeGiB, Datastore: cmp.Or(c.Datastore, datastore)}
+		if c.Interface == "" && !interfaceForm.pattern.MatchString(d.Interface) {
+			p.problems.report(at, nil, "is one disk more than the SCSI bus takes; remove it")
+		}
+		if j := slices.IndexFunc(disks, func(o Disk) bool { return o.Interface == d.Interface }); j >= 0 {
+			p.problems.report(at+".interface", d.Interface, "is the place of extraDisks[%d] too; state another from scsi1 to scsi30", j)
+		}
+		disks = append(disks, d)
+	}
+
+	return disks
+}
+
+// planNICs gives the pool's machines their additional network cards.
+func (p *planner) planNICs(g *pool) {
+	for j, c := range g.ExtraNICs {
+		at := fmt.Sprintf("%s.extraNICs[%d]", g.path, j)
+		p.check(at+".bridge", c.Bridge, bridgeForm)
+		p.checkMTU(at+".mtu", c.MTU)
+		n, addresses := p.nicAddresses(at, g, c)
+		for i := range g.nodes {
+			node := &g.nodes[i]
+			nic := NIC{Bridge: c.Bridge, VLAN: c.VLAN, MTU: c.MTU, MAC: mac(p.options.Stack, g.cluster.Name, node.Name, fmt.Sprintf("nic%d", j+1))}
+			if i < len(addresses) {
+				nic.Address = netip.PrefixFrom(addresses[i], n.CIDR.Bits())
+				p.addresses.take(addresses[i], claim{owner: node.Name, group: at, path: at + ".firstAddress", count: g.count, net: n})
+			}
+			if !g.duplicate {
+				p.macs.take(nic.MAC, claim{owner: node.Name, group: at, path: at})
+			}
+			node.ExtraNICs = append(node.ExtraNICs, nic)
+		}
+	}
+}
+
+// nicAddresses returns the addresses of an additional network card; none = DHCP.
+func (p *planner) nicAddresses(path string, g *pool, c NICConfig) (Network, []netip.Addr) {
+	var n Network
+	if c.CIDR == "" {
+		if c.FirstAddress != "" {
+			p.problems.report(path+".firstAddress", c.FirstAddress, "is stated without cidr; state the network, or remove the address for DHCP")
+		}
+
+		return n, nil
+	}
+	n.CIDR = p.network(path+".cidr", c.CIDR)
+	if n.CIDR.IsValid() && g.network.CIDR.IsValid() && n.CIDR.Overlaps(g.network.CIDR) {
+		p.problems.report(path+".cidr", c.CIDR, "overlaps the cluster's own network %s; state another network", g.network.CIDR)
+
+		return n, nil
+	}
+	if !n.CIDR.IsValid() {
+		return n, nil
+	}
+
+	return n, p.row(row{path + ".firstAddress", c.FirstAddress, n, g, func(int) bool { return true }})
+}
+
+// labels judges the labels of Kubernetes nodes.
+func (p *planner) labels(path string, labels map[string]string, role Role) map[string]string {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		at := join(path, key)
+		if !labelNameForm.pattern.MatchString(key) {
+			p.problems.report(at, nil, "%s", labelNameForm.wayOut)
+		} else if role == RoleWorker && reserved(key) {
+			p.problems.report(at, nil, "is a label that Kubernetes lets no worker give itself; use a prefix of your own, such as example.org/, or node.kubernetes.io/")
+		}
+		p.check(at, labels[key], labelValueForm)
+	}
+
+	return labels
+}
+
+// reserved says whether the NodeRestriction admission plugin refuses a label that a worker's kubelet sets.
+func reserved(key string) bool {
+	prefix, _, _ := strings.Cut(key, "/")
+	if prefix == key || prefix != "kubernetes.io" && prefix != "k8s.io" && !strings.HasSuffix(prefix, ".kubernetes.io") && !strings.HasSuffix(prefix, ".k8s.io") {
+		return false
+	}
+	for _, allowed := range []string{"kubelet.kubernetes.io", "node.kubernetes.io", "topology.kubernetes.io"} {
+		if prefix == allowed || strings.HasSuffix(prefix, "."+allowed) {
+			return false
+		}
+	}
+
+	return !slices.Contains([]string{"kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os"}, key)
+}
+
+// taints returns Talos' form of taints: key → value:Effect, or key → Effect.
+func (p *planner) taints(path string, taints []string) map[string]string {
+	if len(taints) == 0 {
+		return nil
+	}
+	parsed := map[string]string{}
+	for i, taint := range taints {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		head, effect, found := strings.Cut(taint, ":")
+		key, value, hasValue := strings.Cut(head, "=")
+		switch {
+		case !found || !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect) ||
+			!labelNameForm.pattern.MatchString(key) || !labelValueForm.pattern.MatchString(value):
+			p.problems.report(at, taint, "is not a taint; write it as key=value:NoSchedule or key:NoSchedule (NoSchedule, PreferNoSchedule or NoExecute)")
+		case parsed[key] != "":
+			p.problems.report(at, taint, "is a second taint with the key %s, and Talos takes one; remove one of the two", key)
+		case hasValue:
+			parsed[key] = value + ":" + effect
+		default:
+			parsed[key] = effect
+		}
+	}
+
+	return parsed
+}

@@ -1,0 +1,75 @@
+package spec
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// planner makes a plan of a configuration and notes every problem on the way. What is not fit for use is left out of the later steps, so that one mistake
+// is reported once.
+type planner struct {
+	config   Config
+	options  Options
+	problems *Problems
+	warnings []string
+
+	hosts     map[string]hostEntry
+	hostNames []string // in order
+	classes   map[string]class
+	templates map[[2]string]Template // in use, by class and host
+	ranges    map[rangeKind]vmidRange
+	pools     []*pool
+
+	vmids     *claims[int]
+	addresses *claims[netip.Addr]
+	macs      *claims[string]
+	names     *claims[string]
+}
+
+// hostEntry is a host with what was stated about it.
+type hostEntry struct {
+	Host
+	path   string
+	config HostConfig
+}
+
+func newPlanner(config Config, o Options, problems *Problems) *planner {
+	return &planner{
+		config: config, options: o, problems: problems,
+		hosts: map[string]hostEntry{}, classes: map[string]class{}, templates: map[[2]string]Template{}, ranges: map[rangeKind]vmidRange{},
+		vmids: newClaims[int](), addresses: newClaims[netip.Addr](), macs: newClaims[string](), names: newClaims[string](),
+	}
+}
+
+func (p *planner) plan() *Plan {
+	plan := &Plan{Stack: p.options.Stack, Protect: p.config.Protect}
+	p.planRanges()
+	plan.Hosts = p.planHosts()
+	for _, h := range plan.Hosts {
+		p.hostNames = append(p.hostNames, h.Name)
+	}
+	p.planClasses()
+	plan.Clusters = p.planClusters()
+	plan.Templates = p.templatesInUse()
+	p.reportConflicts()
+	p.checkCapacity()
+	plan.Warnings = p.warnings
+
+	return plan
+}
+
+func (p *planner) warn(format string, arguments ...any) {
+	p.warnings = append(p.warnings, fmt.Sprintf(format, arguments...))
+}
+
+// minimum returns the smallest machine for a role.
+func (p *planner) minimum(role Role) (cores, memoryMiB, diskGiB int) {
+	if p.options.Compatibility != nil {
+		return p.options.Compatibility.Minimum(role)
+	}
+	if role == RoleControlPlane {
+		return 2, 2048, 10
+	}
+
+	return 1, 1024, 10
+}

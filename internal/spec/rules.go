@@ -1,0 +1,159 @@
+package spec
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// rules are what a field's jsonschema tag says about a single value.
+type rules struct {
+	required         bool
+	fallback         string // the default; empty = the zero value
+	example          string
+	enum             []string
+	minimum, maximum *int
+	minItems         int
+}
+
+// field is a key of a configuration type; keys of embedded types count as the type's own.
+type field struct {
+	key   string
+	index []int
+	rules rules
+}
+
+func fieldsOf(t reflect.Type) []field {
+	var fields []field
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous {
+			for _, inner := range fieldsOf(f.Type) {
+				inner.index = append([]int{i}, inner.index...)
+				fields = append(fields, inner)
+			}
+
+			continue
+		}
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		fields = append(fields, field{key: key, index: []int{i}, rules: parseRules(f.Tag.Get("jsonschema"))})
+	}
+
+	return fields
+}
+
+func parseRules(tag string) rules {
+	var r rules
+	for part := range strings.SplitSeq(tag, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		number, err := strconv.Atoi(value)
+		switch name {
+		case "required":
+			r.required = true
+		case "default":
+			r.fallback = value
+		case "example":
+			r.example = value
+		case "enum":
+			r.enum = append(r.enum, value)
+		case "minimum":
+			if err == nil {
+				r.minimum = &number
+			}
+		case "maximum":
+			if err == nil {
+				r.maximum = &number
+			}
+		case "minItems":
+			r.minItems = number
+		}
+	}
+
+	return r
+}
+
+// fill sets the defaults of a struct and of the structs in it.
+func fill(out reflect.Value) {
+	for _, f := range fieldsOf(out.Type()) {
+		value := out.FieldByIndex(f.index)
+		switch value.Kind() { //nolint:exhaustive // the other kinds start empty
+		case reflect.Struct:
+			fill(value)
+		case reflect.String:
+			value.SetString(f.rules.fallback)
+		case reflect.Int:
+			number, _ := strconv.Atoi(f.rules.fallback)
+			value.SetInt(int64(number))
+		case reflect.Bool:
+			value.SetBool(f.rules.fallback == "true")
+		}
+	}
+}
+
+func keysOf(fields []field) []string {
+	keys := make([]string, len(fields))
+	for i, f := range fields {
+		keys[i] = f.key
+	}
+
+	return keys
+}
+
+// suggest returns the way out for a name that is none of the known ones: the nearest of them, or all.
+func suggest(name string, known []string) string {
+	if near := nearest(name, known); near != "" {
+		return "did you mean " + near + "?"
+	}
+	sorted := slices.Clone(known)
+	slices.Sort(sorted)
+
+	return "choose from " + strings.Join(sorted, ", ")
+}
+
+// nearest returns the known name that another one was probably meant to be; empty = none.
+func nearest(name string, known []string) string {
+	lower := strings.ToLower(name)
+	best, least := "", max(len(name)/3, 1)+1
+	for _, candidate := range known {
+		if d := distance(lower, strings.ToLower(candidate)); d < least {
+			best, least = candidate, d
+		}
+	}
+	if best != "" {
+		return best
+	}
+	const longEnough = 4
+	for _, candidate := range known {
+		if len(name) >= longEnough && strings.HasPrefix(strings.ToLower(candidate), lower) {
+			return candidate
+		}
+	}
+
+	return ""
+}
+
+// distance is the number of letters to insert, remove, replace or swap with their neighbour to make b of a.
+func distance(a, b string) int {
+	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			change := last[j]
+			if a[i] != b[j] {
+				change++
+			}
+			row[j+1] = min(change, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last = last, row
+	}
+
+	return last[len(b)]
+}

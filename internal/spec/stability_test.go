@@ -1,0 +1,263 @@
+package spec_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/spec"
+)
+
+// identity is what a machine keeps for as long as its own pool and cluster stay as they are.
+type identity struct {
+	VMID         int
+	MAC, Address string
+	NICs         string
+}
+
+func identities(p *spec.Plan) map[string]identity {
+	all := map[string]identity{}
+	for _, c := range p.Clusters {
+		for _, n := range c.Nodes() {
+			all[n.Name] = identity{VMID: n.VMID, MAC: n.MAC, Address: n.Address.String(), NICs: fmt.Sprint(n.ExtraNICs)}
+		}
+	}
+
+	return all
+}
+
+// world is a configuration that a seed decides and that can be changed like one in use. Every pool states its first VMID and address, as several pools have to.
+type world struct {
+	random   *rand.Rand
+	hosts    []any
+	clusters []map[string]any
+	serial   int
+}
+
+func newWorld(seed uint64) *world {
+	w := &world{random: rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // a test's own randomness
+	for range 2 + w.random.IntN(4) {
+		w.addHost()
+	}
+	for range 1 + w.random.IntN(3) {
+		w.addCluster()
+	}
+
+	return w
+}
+
+func (w *world) next() int { w.serial++; return w.serial }
+
+func (w *world) addHost() {
+	n := w.next()
+	w.hosts = append(w.hosts, map[string]any{"name": fmt.Sprintf("pve%d", n), "address": fmt.Sprintf("10.255.0.%d", n), "ssh": map[string]any{"acceptAnyHostKey": true}})
+}
+
+func (w *world) addCluster() {
+	n := w.next()
+	cluster := map[string]any{
+		"name": fmt.Sprintf("c%d", n), "kubernetesVersion": "v1.35.0",
+		"network":      map[string]any{"cidr": fmt.Sprintf("10.%d.0.0/16", n), "vip": fmt.Sprintf("10.%d.0.5", n)},
+		"controlPlane": map[string]any{"count": 1 + 2*w.random.IntN(3), "firstVmid": 2000 + 10*n},
+		"workers":      []any{},
+	}
+	w.clusters = append(w.clusters, cluster)
+	for range w.random.IntN(4) {
+		w.addPool()
+	}
+}
+
+func (w *world) addPool() {
+	n := w.next()
+	c := w.clusters[w.random.IntN(len(w.clusters))]
+	var base int
+	_, _ = fmt.Sscanf(c["network"].(map[string]any)["cidr"].(string), "10.%d.", &base)
+	c["workers"] = append(c["workers"].([]any), map[string]any{
+		"name": fmt.Sprintf("p%d", n), "count": w.random.IntN(5), "firstVmid": 3000 + 10*n, "firstAddress": fmt.Sprintf("10.%d.%d.10", base, n),
+		"extraNICs": []any{map[string]any{"bridge": "vmbr1", "cidr": fmt.Sprintf("172.16.%d.0/24", n)}},
+	})
+}
+
+func (w *world) somePools() []any {
+	return w.clusters[w.random.IntN(len(w.clusters))]["workers"].([]any)
+}
+
+func (w *world) shuffle() {
+	w.random.Shuffle(len(w.hosts), func(i, j int) { w.hosts[i], w.hosts[j] = w.hosts[j], w.hosts[i] })
+	w.random.Shuffle(len(w.clusters), func(i, j int) { w.clusters[i], w.clusters[j] = w.clusters[j], w.clusters[i] })
+	for _, c := range w.clusters {
+		pools := c["workers"].([]any)
+		w.random.Shuffle(len(pools), func(i, j int) { pools[i], pools[j] = pools[j], pools[i] })
+	}
+}
+
+func (w *world) removePool() {
+	i := w.random.IntN(len(w.clusters))
+	if pools := w.clusters[i]["workers"].([]any); len(pools) > 0 {
+		j := w.random.IntN(len(pools))
+		w.clusters[i]["workers"] = slices.Delete(slices.Clone(pools), j, j+1)
+	}
+}
+
+func (w *world) removeCluster() {
+	if len(w.clusters) > 1 {
+		i := w.random.IntN(len(w.clusters))
+		w.clusters = slices.Delete(w.clusters, i, i+1)
+	}
+}
+
+func (w *world) removeHost() {
+	if len(w.hosts) > 1 {
+		i := w.random.IntN(len(w.hosts))
+		w.hosts = slices.Delete(w.hosts, i, i+1)
+	}
+}
+
+func (w *world) scalePool() {
+	if pools := w.somePools(); len(pools) > 0 {
+		pools[w.random.IntN(len(pools))].(map[string]any)["count"] = w.random.IntN(8)
+	}
+}
+
+func (w *world) scaleControlPlanes() {
+	c := w.clusters[w.random.IntN(len(w.clusters))]
+	c["controlPlane"].(map[string]any)["count"] = 1 + 2*w.random.IntN(4)
+}
+
+func (w *world) resizePool() {
+	if pools := w.somePools(); len(pools) > 0 {
+		pools[w.random.IntN(len(pools))].(map[string]any)["memoryMiB"] = 2048 + 1024*w.random.IntN(8)
+	}
+}
+
+func (w *world) plan(t *testing.T) *spec.Plan {
+	t.Helper()
+	plan, err := spec.Load(valuesOf(t, map[string]any{
+		"hosts": w.hosts, "clusters": w.clusters, "templates": map[string]any{"talos": map[string]any{"version": "v1.12.6"}},
+	}), options())
+	require.NoError(t, err)
+
+	return plan
+}
+
+func TestNoChangeOfAnythingElseTouchesAMachinesIdentity(t *testing.T) {
+	t.Parallel()
+	const seeds, steps = 60, 25
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(seed)
+			changes := []struct {
+				name string
+				make func()
+			}{
+				{"shuffle", w.shuffle},
+				{"add host", w.addHost},
+				{"add cluster", w.addCluster},
+				{"add pool", w.addPool},
+				{"remove host", w.removeHost},
+				{"remove cluster", w.removeCluster},
+				{"remove pool", w.removePool},
+				{"scale pool", w.scalePool},
+				{"scale control planes", w.scaleControlPlanes},
+				{"resize pool", w.resizePool},
+			}
+			before, survivors := identities(w.plan(t)), 0
+			for range steps {
+				change := changes[w.random.IntN(len(changes))]
+				change.make()
+				after := identities(w.plan(t))
+				for name, was := range before {
+					if is, still := after[name]; still {
+						survivors++
+						require.Equal(t, was, is, "%s changed by %q", name, change.name)
+					}
+				}
+				before = after
+			}
+			assert.Positive(t, survivors)
+		})
+	}
+}
+
+func TestNoChangeOfAnythingElseTouchesDefaultIdentities(t *testing.T) {
+	t.Parallel()
+	before, err := spec.Load(changed(t, nil), options())
+	require.NoError(t, err)
+	for name, set := range map[string]map[string]any{
+		"a host is added in front": {"hosts": []any{
+			map[string]any{"name": "aaa0", "address": "10.0.0.9", "ssh": map[string]any{"acceptAnyHostKey": true}},
+			map[string]any{"name": "pve2", "address": "10.0.0.3", "ssh": map[string]any{"acceptAnyHostKey": true}},
+			map[string]any{"name": "pve1", "address": "10.0.0.2", "ssh": map[string]any{"acceptAnyHostKey": true}},
+		}},
+		"control planes grow":          {"clusters[0].controlPlane.count": 5},
+		"control planes shrink":        {"clusters[0].controlPlane.count": 1},
+		"workers grow":                 {"clusters[0].workers[0].count": 9},
+		"a template is newer":          {"templates.talos.version": "v1.12.7"},
+		"the VIP moves":                {"clusters[0].network.vip": "10.0.0.6"},
+		"a machine is pinned":          {"clusters[0].workers[0].nodes": map[string]any{"1": map[string]any{"host": "pve2"}}},
+		"a machine has its own memory": {"clusters[0].workers[0].nodes": map[string]any{"2": map[string]any{"memoryMiB": 8192}}},
+		"machines get another card":    {"clusters[0].network.bridge": "vmbr7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			after, err := spec.Load(changed(t, set), options())
+			require.NoError(t, err)
+			now := identities(after)
+			for machine, was := range identities(before) {
+				if is, still := now[machine]; still {
+					assert.Equal(t, was, is, machine)
+				}
+			}
+			assert.Contains(t, now, "prod-cp-1")
+			assert.Contains(t, now, "prod-general-1")
+		})
+	}
+}
+
+func TestOneMachinesOwnSettingsTouchThatMachineOnly(t *testing.T) {
+	t.Parallel()
+	before, err := spec.Load(changed(t, nil), options())
+	require.NoError(t, err)
+	after, err := spec.Load(changed(t, map[string]any{"clusters[0].controlPlane.nodes": map[string]any{"prod-cp-2": map[string]any{
+		"cores": 4, "memoryMiB": 8192, "labels": map[string]any{"a": "b"}, "patches": []any{"machine: {}"},
+	}}}), options())
+	require.NoError(t, err)
+	for i, n := range before.Clusters[0].Nodes() {
+		is := after.Clusters[0].Nodes()[i]
+		if n.Name != "prod-cp-2" {
+			assert.Equal(t, n, is)
+
+			continue
+		}
+		n.Cores, n.MemoryMiB, n.Labels, n.Patches = 4, 8192, map[string]string{"a": "b"}, []string{"machine: {}\n"}
+		assert.Equal(t, n, is)
+	}
+}
+
+func TestStacksAndNamesDecideMACs(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, stack := range []string{"dev", "prod"} {
+		o := options()
+		o.Stack = stack
+		plan, err := spec.Load(changed(t, map[string]any{"clusters[0].workers[0].count": 100, "clusters[0].workers[0].extraNICs": []any{map[string]any{"bridge": "vmbr1"}}}), o)
+		require.NoError(t, err)
+		for _, n := range plan.Clusters[0].Nodes() {
+			cards := []string{n.MAC}
+			for _, nic := range n.ExtraNICs {
+				cards = append(cards, nic.MAC)
+			}
+			for _, card := range cards {
+				assert.Regexp(t, `^02(:[0-9a-f]{2}){5}$`, card)
+				assert.Empty(t, seen[card], "%s of %s", card, n.Name)
+				seen[card] = stack + "/" + n.Name
+			}
+		}
+	}
+	assert.Len(t, seen, 2*(3+2*100))
+}

@@ -1,0 +1,44 @@
+package talos
+
+import (
+	"fmt"
+	"strings"
+)
+
+// DefaultFactoryURL is the public Image Factory.
+const DefaultFactoryURL = "https://factory.talos.dev"
+
+// Factory builds the addresses of an Image Factory's files; the zero value is the public one.
+type Factory struct {
+	// URL without a path; empty = DefaultFactoryURL.
+	URL string
+}
+
+func (f Factory) base() string {
+	if f.URL == "" {
+		return DefaultFactoryURL
+	}
+
+	return strings.TrimRight(f.URL, "/")
+}
+
+// ImageURL returns the address of a zstd-compressed raw disk image; version has its v, platform is nocloud or metal, arch amd64 or arm64.
+func (f Factory) ImageURL(id, version, platform, arch string) string {
+	return fmt.Sprintf("%s/image/%s/%s/%s-%s.raw.zst", f.base(), id, version, platform, arch)
+}
+
+// ISOURL returns the address of a bootable ISO image.
+func (f Factory) ISOURL(id, version, platform, arch string) string {
+	return fmt.Sprintf("%s/image/%s/%s/%s-%s.iso", f.base(), id, version, platform, arch)
+}
+
+// Installer returns the container image for machine.install.image and for upgrades. Only the schematic's own installer of the same platform keeps
+// extensions and nocloud network data over an upgrade.
+func (f Factory) Installer(id, version, platform string) string {
+	_, host, found := strings.Cut(f.base(), "://")
+	if !found {
+		host = f.base()
+	}
+
+	return fmt.Sprintf("%s/%s-installer/%s:%s", host, platform, id, version)
+}

@@ -1,0 +1,37 @@
+package talos
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestFactoryAddresses(t *testing.T) {
+	t.Parallel()
+
+	const id = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515"
+	for name, test := range map[string]struct {
+		factory               Factory
+		image, iso, installer string
+	}{
+		"the public factory": {
+			Factory{},
+			"https://factory.talos.dev/image/" + id + "/v1.12.6/nocloud-arm64.raw.zst",
+			"https://factory.talos.dev/image/" + id + "/v1.12.6/nocloud-arm64.iso",
+			"factory.talos.dev/nocloud-installer/" + id + ":v1.12.6",
+		},
+		"a private one with a port and a trailing slash": {
+			Factory{URL: "http://127.0.0.9:8080/"},
+			"http://127.0.0.9:8080/image/" + id + "/v1.12.6/nocloud-arm64.raw.zst",
+			"http://127.0.0.9:8080/image/" + id + "/v1.12.6/nocloud-arm64.iso",
+			"127.0.0.9:8080/nocloud-installer/" + id + ":v1.12.6",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			assert.Equal(t, test.image, test.factory.ImageURL(id, "v1.12.6", "nocloud", "arm64"))
+			assert.Equal(t, test.iso, test.factory.ISOURL(id, "v1.12.6", "nocloud", "arm64"))
+			assert.Equal(t, test.installer, test.factory.Installer(id, "v1.12.6", "nocloud"))
+		})
+	}
+}

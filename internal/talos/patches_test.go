@@ -1,0 +1,211 @@
+package talos
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var contracts = []string{"v1.11", "v1.12", "v1.13"}
+
+func guestAgentInstaller(version string) string {
+	return Factory{}.Installer(Schematic{Extensions: []string{"qemu-guest-agent"}}.ID(), version, "nocloud")
+}
+
+func testCluster() ClusterConfig {
+	return ClusterConfig{
+		Subnets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")},
+		VIP:     netip.MustParseAddr("10.0.0.20"),
+		DNS:     []netip.Addr{netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("8.8.8.8")},
+		NTP:     []string{"0.pool.ntp.org", "1.pool.ntp.org"},
+	}
+}
+
+func testNode(name, role string, last int) NodeConfig {
+	return NodeConfig{
+		Name:    name,
+		Role:    role,
+		Install: Install{Image: guestAgentInstaller("v1.12.6")},
+		Interfaces: []Interface{{
+			MAC: fmt.Sprintf("02:00:0A:00:00:%02X", last),
+			Link: Link{
+				Address: netip.MustParsePrefix(fmt.Sprintf("10.0.0.%d/24", last)),
+				Gateway: netip.MustParseAddr("10.0.0.1"),
+			},
+		}},
+	}
+}
+
+// scenarios are clusters whose whole configurations are kept as golden files.
+func scenarios() map[string]struct {
+	cluster ClusterConfig
+	nodes   []NodeConfig
+} {
+	type scenario = struct {
+		cluster ClusterConfig
+		nodes   []NodeConfig
+	}
+
+	single := testCluster()
+	single.VIP, single.AllowSchedulingOnControlPlanes = netip.Addr{}, true
+
+	withVIP := scenario{testCluster(), []NodeConfig{
+		testNode("prod-cp-1", RoleControlPlane, 10), testNode("prod-cp-2", RoleControlPlane, 11), testNode("prod-cp-3", RoleControlPlane, 12),
+		testNode("prod-general-1", RoleWorker, 30), testNode("prod-general-2", RoleWorker, 31),
+	}}
+
+	dhcp := testNode("prod-general-1", RoleWorker, 30)
+	dhcp.Interfaces[0].DHCP, dhcp.Interfaces[0].Gateway = true, netip.Addr{}
+	dhcpControlPlane := testNode("prod-cp-1", RoleControlPlane, 10)
+	dhcpControlPlane.Interfaces[0].DHCP, dhcpControlPlane.Interfaces[0].Gateway = true, netip.Addr{}
+	withDHCP := testCluster()
+	withDHCP.DNS, withDHCP.NTP = nil, nil
+
+	patched := testCluster()
+	patched.CertSANs = []string{"api.example.org"}
+	patched.Patches = []string{"machine:\n  sysctls:\n    vm.max_map_count: \"262144\"\n---\n" +
+		"apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\nurl: udp://10.0.0.5:514\n"}
+	patchedNode := testNode("prod-cp-1", RoleControlPlane, 10)
+	patchedNode.Patches = []string{
+		"machine:\n  sysctls:\n    vm.max_map_count: \"524288\"\n",
+		"cluster:\n  network:\n    cni:\n      name: flannel\n  proxy:\n    disabled: false\n",
+	}
+
+	return map[string]scenario{
+		"single-node":   {single, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10)}},
+		"vip":           withVIP,
+		"dhcp":          {withDHCP, []NodeConfig{dhcpControlPlane, dhcp}},
+		"several-nics":  {testCluster(), []NodeConfig{severalNICs("prod-cp-1", RoleControlPlane, 10), severalNICs("prod-storage-1", RoleWorker, 40)}},
+		"extra-patches": {patched, []NodeConfig{patchedNode}},
+	}
+}
+
+func severalNICs(name, role string, last int) NodeConfig {
+	node := testNode(name, role, last)
+	node.Install.Disk, node.Install.Wipe = "/dev/vda", true
+	node.Interfaces[0].MTU = 1400
+	node.Interfaces[0].VLANs = []VLAN{
+		{ID: 30, Link: Link{Address: netip.MustParsePrefix(fmt.Sprintf("10.0.30.%d/24", last)), MTU: 1380}},
+		{ID: 31, Link: Link{DHCP: true}},
+	}
+	node.Interfaces = append(node.Interfaces,
+		Interface{MAC: "02:00:0a:00:01:01", Link: Link{Address: netip.MustParsePrefix(fmt.Sprintf("10.0.40.%d/24", last)), MTU: 9000}},
+		Interface{MAC: "02:00:0a:00:01:02", Link: Link{DHCP: true}},
+	)
+	node.Labels = map[string]string{"topology.kubernetes.io/zone": "pve1", "example.org/disks": "fast"}
+	node.Taints = map[string]string{"example.org/storage": "only:NoSchedule"}
+	node.Volumes = []Volume{{Name: "longhorn", SizeGiB: 200}, {Name: "scratch", SizeGiB: 200}}
+
+	return node
+}
+
+func TestConfigurationsAreTalosOwn(t *testing.T) {
+	t.Parallel()
+
+	for name, scenario := range scenarios() {
+		for _, contract := range contracts {
+			for _, node := range scenario.nodes {
+				t.Run(name+" "+node.Name+" "+contract, func(t *testing.T) {
+					t.Parallel()
+
+					cfg := generateConfig(t, scenario.cluster, node, contract)
+					requireValid(t, cfg)
+					assert.Equal(t, node.Name, cfg.NetworkHostnameConfig().Hostname())
+					switch {
+					case contract == "v1.12":
+						requireGolden(t, path.Join(name, node.Name), cfg)
+					case name == "single-node":
+						requireGolden(t, path.Join(name, node.Name+"."+contract), cfg)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestPatchesHoldOneDocumentEach(t *testing.T) {
+	t.Parallel()
+
+	for name, scenario := range scenarios() {
+		for _, node := range scenario.nodes {
+			role, err := RolePatches(scenario.cluster, node.Role)
+			require.NoError(t, err)
+			own, err := NodePatches(scenario.cluster, node, "v1.12")
+			require.NoError(t, err)
+			for _, patch := range append(role, own...) {
+				documents, err := SplitPatch(patch)
+				require.NoError(t, err, "%s: %s", name, patch)
+				assert.Len(t, documents, 1, "%s: %s", name, patch)
+			}
+		}
+	}
+}
+
+func TestRolePatchesDoNotDependOnNodes(t *testing.T) {
+	t.Parallel()
+
+	controlPlane, err := RolePatches(testCluster(), RoleControlPlane)
+	require.NoError(t, err)
+	worker, err := RolePatches(testCluster(), RoleWorker)
+	require.NoError(t, err)
+	assert.Equal(t, controlPlane[:len(worker)], worker, "workers share the control planes' patches")
+	for _, patch := range controlPlane {
+		assert.NotContains(t, patch, "10.0.0.10")
+	}
+	for _, patch := range worker {
+		assert.NotContains(t, patch, "etcd", "Talos refuses etcd settings on workers")
+	}
+}
+
+func TestHostnameFollowsTheContract(t *testing.T) {
+	t.Parallel()
+
+	for contract, want := range map[string]string{
+		"v1.11":   "machine:\n    network:\n        hostname: prod-cp-1\n",
+		"v1.11.5": "machine:\n    network:\n        hostname: prod-cp-1\n",
+		"v1.12":   "apiVersion: v1alpha1\nauto: \"off\"\nhostname: prod-cp-1\nkind: HostnameConfig\n",
+		"v1.13.0": "apiVersion: v1alpha1\nauto: \"off\"\nhostname: prod-cp-1\nkind: HostnameConfig\n",
+	} {
+		t.Run(contract, func(t *testing.T) {
+			t.Parallel()
+
+			patches, err := NodePatches(testCluster(), testNode("prod-cp-1", RoleControlPlane, 10), contract)
+			require.NoError(t, err)
+			assert.Contains(t, patches, want)
+		})
+	}
+}
+
+func TestDiscoveryNeverUsesTheKubernetesRegistry(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change       func(*ClusterConfig)
+		enabled      bool
+		endpointHost string
+	}{
+		"public service":  {func(*ClusterConfig) {}, true, "discovery.talos.dev"},
+		"private service": {func(c *ClusterConfig) { c.DiscoveryEndpoint = "https://discovery.example.org/" }, true, "discovery.example.org"},
+		"none at all":     {func(c *ClusterConfig) { c.NoDiscoveryService = true }, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			cluster := testCluster()
+			test.change(&cluster)
+			cfg := generateConfig(t, cluster, testNode("prod-cp-1", RoleControlPlane, 10), "v1.12")
+			requireValid(t, cfg)
+			discovery := cfg.Cluster().Discovery()
+			assert.Equal(t, test.enabled, discovery.Enabled())
+			assert.False(t, discovery.Registries().Kubernetes().Enabled())
+			assert.Equal(t, test.enabled, discovery.Registries().Service().Enabled())
+			if test.enabled {
+				assert.Contains(t, discovery.Registries().Service().Endpoint(), test.endpointHost)
+			}
+		})
+	}
+}

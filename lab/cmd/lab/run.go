@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"proxmox-talos/lab/control"
+	"proxmox-talos/lab/engine"
+)
+
+// run are the flags of the engine's operations.
+type run struct {
+	*folders
+
+	stack    string
+	parallel int
+}
+
+func newOperations(f *folders) []*cobra.Command {
+	r := &run{folders: f}
+
+	operations := []struct {
+		use, short string
+		do         func(ctx context.Context, e *engine.Engine) error
+	}{
+		{"up", "Create or update the stack on the lab", r.up},
+		{"preview", "Show what up would do", func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.Preview(ctx)
+
+			return err
+		}},
+		{"refresh", "Read the lab's world into the stack's state", func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.Refresh(ctx)
+
+			return err
+		}},
+		{"destroy", "Remove what the stack made", func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.Destroy(ctx)
+
+			return err
+		}},
+	}
+
+	commands := make([]*cobra.Command, 0, len(operations))
+
+	for _, operation := range operations {
+		cmd := &cobra.Command{
+			Use:   operation.use,
+			Short: operation.short,
+			Args:  cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return r.operate(cmd, operation.do)
+			},
+		}
+		cmd.Flags().StringVar(&r.stack, "stack", "lab", "the stack: Pulumi.<stack>.yaml")
+		cmd.Flags().IntVar(&r.parallel, "parallel", engine.DefaultParallel, "steps that run at once")
+		commands = append(commands, cmd)
+	}
+
+	return commands
+}
+
+// operate runs one engine operation under the lab's run lock.
+func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engine) error) error {
+	ctx := cmd.Context()
+
+	unlock, err := lockRuns(r.dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	client := control.NewClient(r.dir)
+
+	status, err := client.Status(ctx)
+	if err != nil {
+		return err
+	}
+
+	pulumi, err := engine.FindCLI(ctx, filepath.Join(r.project, ".bin"))
+	if err != nil {
+		return err
+	}
+
+	target, err := engine.NewTarget(r.project, r.stack, status.Network, status.Connection)
+	if err != nil {
+		return err
+	}
+
+	if err := client.Reserve(ctx, target.Reservations()); err != nil {
+		return err
+	}
+
+	e, err := engine.New(ctx, engine.Options{
+		Dir: r.dir, Project: r.project, Stack: r.stack, StackFile: target.File, Config: target.Config,
+		CLI: pulumi, TalosOps: filepath.Join(r.project, ".bin", "talosops"), Parallel: r.parallel,
+		Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), RemoveOrphans: target.RemoveOrphans,
+	})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+
+	return do(ctx, e)
+}
+
+// up brings the stack up and says how to go on.
+func (r *run) up(ctx context.Context, e *engine.Engine) error {
+	result, err := e.Up(ctx)
+	if err != nil {
+		return err
+	}
+
+	return r.summarise(result.Outputs)
+}
+
+// lockRuns makes sure that one engine operation runs at a time: the backend's own lock would outlive a killed run.
+func lockRuns(dir string) (func(), error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("unable to make the lab's folder: %w", err)
+	}
+
+	lock, err := os.OpenFile(filepath.Join(dir, "run.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("unable to open the lab's run lock: %w", err)
+	}
+
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = lock.Close()
+
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errors.New("another up, preview, refresh or destroy runs on this lab: wait for it, or stop it")
+		}
+
+		return nil, fmt.Errorf("unable to take the lab's run lock: %w", err)
+	}
+
+	return func() { _ = lock.Close() }, nil
+}

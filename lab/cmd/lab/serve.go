@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"proxmox-talos/lab/control"
+	"proxmox-talos/lab/server"
+)
+
+// startTime is how long a lab may take to open its doors.
+const startTime = 30 * time.Second
+
+func serverFlags(cmd *cobra.Command, o *server.Options) {
+	cmd.Flags().Float64Var(&o.Speed, "speed", server.DefaultSpeed, "modelled seconds that pass in a real one; 1 is realistic")
+	cmd.Flags().IntVar(&o.Hosts, "hosts", server.DefaultHosts, "number of Proxmox hosts")
+	cmd.Flags().StringVar(&o.Network, "network", server.DefaultNetwork, "first half of the lab's loopback addresses")
+}
+
+func newServe(f *folders) *cobra.Command {
+	var o server.Options
+
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the lab in the foreground",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Dir = f.dir
+			o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+
+			return serve(cmd.Context(), o)
+		},
+	}
+	serverFlags(cmd, &o)
+
+	return cmd
+}
+
+func serve(ctx context.Context, o server.Options) (err error) {
+	if status, err := control.NewClient(o.Dir).Status(ctx); err == nil {
+		return fmt.Errorf("a lab already runs in %s (process %d)", o.Dir, status.PID)
+	}
+
+	lab, err := server.Open(o)
+	if err != nil {
+		return err
+	}
+
+	defer func() { err = errors.Join(err, lab.Close()) }()
+
+	connection, err := lab.Connection()
+	if err != nil {
+		return err
+	}
+
+	o.Log.Info("the lab is open", "endpoint", connection.Endpoint, "factory", connection.FactoryURL)
+
+	return control.Serve(ctx, o.Dir, lab, control.Status{
+		PID: os.Getpid(), Started: time.Now(), Network: o.Network, Speed: o.Speed, Connection: connection,
+	})
+}
+
+func newStart(f *folders) *cobra.Command {
+	var o server.Options
+
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Start the lab in the background",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client := control.NewClient(f.dir)
+
+			if status, err := client.Status(cmd.Context()); err == nil {
+				cmd.Printf("The lab already runs: process %d since %s, Proxmox at %s\n",
+					status.PID, status.Started.Format(time.TimeOnly), status.Connection.Endpoint)
+
+				return nil
+			}
+
+			status, err := start(cmd.Context(), f, o, client)
+			if err != nil {
+				return err
+			}
+
+			cmd.Printf("The lab runs: process %d, Proxmox at %s, log in %s\n", status.PID, status.Connection.Endpoint, logPath(f))
+
+			return nil
+		},
+	}
+	serverFlags(cmd, &o)
+
+	return cmd
+}
+
+func logPath(f *folders) string { return filepath.Join(f.dir, "lab.log") }
+
+// start runs `lab serve` as a process of its own session and waits until it answers.
+func start(ctx context.Context, f *folders, o server.Options, client *control.Client) (control.Status, error) {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return control.Status{}, fmt.Errorf("unable to make the lab's folder: %w", err)
+	}
+
+	log, err := os.OpenFile(logPath(f), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return control.Status{}, fmt.Errorf("unable to open the lab's log: %w", err)
+	}
+	defer log.Close()
+
+	self, err := os.Executable()
+	if err != nil {
+		return control.Status{}, fmt.Errorf("unable to find the lab's own command: %w", err)
+	}
+
+	serve := exec.Command(self, "serve", "--project", f.project, "--dir", f.dir, "--network", o.Network, //nolint:gosec // its own command
+		"--speed", fmt.Sprint(o.Speed), "--hosts", fmt.Sprint(o.Hosts))
+	serve.Stdout, serve.Stderr = log, log
+	serve.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+
+	if err := serve.Start(); err != nil {
+		return control.Status{}, fmt.Errorf("unable to start the lab: %w", err)
+	}
+
+	ended := make(chan error, 1)
+	go func() { ended <- serve.Wait() }()
+
+	deadline := time.After(startTime)
+
+	for {
+		if status, err := client.Status(ctx); err == nil {
+			return status, nil
+		}
+
+		select {
+		case <-ended:
+			return control.Status{}, fmt.Errorf("the lab did not start:\n%s", tail(logPath(f)))
+		case <-deadline:
+			_ = serve.Process.Kill()
+
+			return control.Status{}, fmt.Errorf("the lab did not answer within %s:\n%s", startTime, tail(logPath(f)))
+		case <-ctx.Done():
+			_ = serve.Process.Kill()
+
+			return control.Status{}, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// tail returns the end of a log.
+func tail(path string) string {
+	const most = 2000
+
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+
+	if len(b) > most {
+		b = b[len(b)-most:]
+	}
+
+	return string(b)
+}
+
+func newStop(f *folders) *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop",
+		Short: "End the lab; its world stays in its folder for the next start",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client := control.NewClient(f.dir)
+
+			err := client.Stop(cmd.Context())
+			if errors.Is(err, control.ErrNotRunning) {
+				cmd.Println("No lab runs.")
+
+				return nil
+			}
+
+			if err != nil {
+				return err
+			}
+
+			for range int(startTime / (50 * time.Millisecond)) {
+				if _, err := client.Status(cmd.Context()); errors.Is(err, control.ErrNotRunning) {
+					cmd.Println("The lab has stopped.")
+
+					return nil
+				}
+
+				time.Sleep(50 * time.Millisecond)
+			}
+
+			return fmt.Errorf("the lab still runs after %s; see %s", startTime, logPath(f))
+		},
+	}
+}

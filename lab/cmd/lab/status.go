@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"proxmox-talos/lab/control"
+	"proxmox-talos/lab/machine"
+)
+
+func newStatus(f *folders) *cobra.Command {
+	var quiet bool
+
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show hosts, VMs and machines",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			status, err := control.NewClient(f.dir).Status(cmd.Context())
+			if err != nil || quiet {
+				return err
+			}
+
+			return printStatus(cmd.OutOrStdout(), status)
+		},
+	}
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "print nothing; the exit code says whether a lab runs")
+
+	return cmd
+}
+
+func printStatus(w io.Writer, status control.Status) error {
+	fmt.Fprintf(w, "Lab: process %d, up %s, speed %g, Proxmox at %s, Image Factory at %s, %d tasks under way\n\n",
+		status.PID, time.Since(status.Started).Round(time.Second), status.Speed, status.Connection.Endpoint, status.Connection.FactoryURL, status.Tasks)
+
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+
+	fmt.Fprintln(table, "HOST\tADDRESS\tSTATE\tCORES USED\tMEMORY USED")
+
+	for _, host := range status.Hosts {
+		state := "online"
+		if !host.Online {
+			state = "offline"
+		}
+
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d of %d\t%d of %d MiB\n",
+			host.Name, host.Address, state, host.CoresUsed, host.Cores, host.MemoryUsedMiB, host.MemoryMiB)
+	}
+
+	if len(status.VMs) > 0 {
+		fmt.Fprintln(table, "\nVMID\tNAME\tHOST\tSTATE\tADDRESS\tROLE\tTALOS\tMACHINE\tETCD MEMBER")
+	}
+
+	machines := map[int]machine.MachineStatus{}
+	for _, m := range status.Machines {
+		machines[m.VMID] = m
+	}
+
+	var problems []string
+
+	for _, vm := range status.VMs {
+		state := "stopped"
+
+		switch {
+		case vm.Lock != "":
+			state = "locked (" + vm.Lock + ")"
+		case vm.Template:
+			state = "template"
+		case vm.Running:
+			state = "running"
+		}
+
+		m := machines[vm.ID]
+		stage := m.Stage
+
+		if m.Ready {
+			stage += ", ready"
+		}
+
+		address := ""
+		if m.Address.IsValid() {
+			address = m.Address.String()
+		}
+
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", vm.ID, vm.Name, vm.Host, state, address, m.Role, m.Version, stage, m.EtcdMember)
+
+		if m.Problem != "" {
+			problems = append(problems, fmt.Sprintf("%s (%d): %s", vm.Name, vm.ID, m.Problem))
+		}
+	}
+
+	if err := table.Flush(); err != nil {
+		return err
+	}
+
+	if len(problems) > 0 {
+		fmt.Fprintf(w, "\nProblems:\n  %s\n", strings.Join(problems, "\n  "))
+	}
+
+	return nil
+}

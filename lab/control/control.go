@@ -1,0 +1,256 @@
+// Package control is how the lab's commands speak with a running lab: HTTP over a socket in the lab's folder, which only its owner can open.
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/engine"
+	"proxmox-talos/lab/machine"
+	"proxmox-talos/lab/server"
+)
+
+// socketName is the socket's name in the lab's folder.
+const socketName = "control.sock"
+
+// ErrNotRunning is returned when no lab runs in the folder.
+var ErrNotRunning = errors.New("no lab runs here; `.bin/lab start` starts it")
+
+// Status is what a running lab tells of itself.
+type Status struct {
+	PID        int
+	Started    time.Time
+	Network    string
+	Speed      float64
+	Connection server.Connection
+	Hosts      []datacentre.Host
+	VMs        []datacentre.VM
+	Machines   []machine.MachineStatus
+	Tasks      int // under way
+}
+
+// Serve answers the lab's commands until the context ends or a command asks the lab to stop.
+func Serve(ctx context.Context, dir string, lab *server.Server, status Status) error {
+	ln, err := listen(ctx, dir)
+	if err != nil {
+		return err
+	}
+
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+
+	srv := &http.Server{Handler: handler(lab, status, stop), ReadHeaderTimeout: 10 * time.Second}
+
+	go func() {
+		<-ctx.Done()
+
+		// The answer to the stop command is still on its way.
+		grace, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+
+		_ = srv.Shutdown(grace)
+	}()
+
+	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("unable to serve the lab's socket: %w", err)
+	}
+
+	return nil
+}
+
+func listen(ctx context.Context, dir string) (net.Listener, error) {
+	if _, err := NewClient(dir).Status(ctx); err == nil {
+		return nil, fmt.Errorf("a lab already runs in %s", dir)
+	}
+
+	path := socketPath(dir)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("unable to remove the socket of a dead lab: %w", err)
+	}
+
+	old := syscall.Umask(0o077)
+	ln, err := net.Listen("unix", path)
+
+	syscall.Umask(old)
+
+	if err != nil {
+		return nil, fmt.Errorf("unable to open the lab's socket %s: %w", path, err)
+	}
+
+	return ln, nil
+}
+
+// socketPath prefers the relative path: a socket's path is limited to about 100 bytes.
+func socketPath(dir string) string {
+	path := filepath.Join(dir, socketName)
+
+	if cwd, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(cwd, path); err == nil && len(rel) < len(path) {
+			return rel
+		}
+	}
+
+	return path
+}
+
+func handler(lab *server.Server, status Status, stop func()) http.Handler {
+	mux := http.NewServeMux()
+
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		now := status
+		now.Hosts, now.VMs, now.Machines = lab.Data.Hosts(), lab.Data.VMs(), lab.Machines.Status()
+
+		for _, task := range lab.Data.Tasks() {
+			if task.Running() {
+				now.Tasks++
+			}
+		}
+
+		answer(w, now)
+	})
+	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, struct{}{})
+		stop()
+	})
+	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { answer(w, lab.Data.Faults()) })
+	mux.HandleFunc("DELETE /faults", func(w http.ResponseWriter, _ *http.Request) {
+		lab.Data.ClearFaults()
+		answer(w, struct{}{})
+	})
+	mux.HandleFunc("POST /faults", func(w http.ResponseWriter, r *http.Request) {
+		var fault datacentre.Fault
+		if err := json.NewDecoder(r.Body).Decode(&fault); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+
+			return
+		}
+
+		id, err := lab.Data.AddFault(fault)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+
+			return
+		}
+
+		answer(w, id)
+	})
+	mux.HandleFunc("POST /reservations", func(w http.ResponseWriter, r *http.Request) {
+		var list []engine.Reservation
+		if err := json.NewDecoder(r.Body).Decode(&list); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+
+			return
+		}
+
+		for _, reservation := range list {
+			lab.Data.Reserve(reservation.MAC, reservation.Address)
+		}
+
+		answer(w, struct{}{})
+	})
+
+	return mux
+}
+
+func answer(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(value)
+}
+
+// Client speaks with the lab of a folder.
+type Client struct{ http *http.Client }
+
+// NewClient returns a client of the lab in the folder, running or not.
+func NewClient(dir string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socketPath(dir))
+	}
+
+	return &Client{http: &http.Client{Transport: &http.Transport{DialContext: dial}}}
+}
+
+// Status returns the lab's status; ErrNotRunning without a running lab.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	var s Status
+
+	return s, c.call(ctx, http.MethodGet, "/status", nil, &s)
+}
+
+// Stop asks the lab to save and end.
+func (c *Client) Stop(ctx context.Context) error {
+	return c.call(ctx, http.MethodPost, "/stop", nil, nil)
+}
+
+// Faults lists the faults that are set.
+func (c *Client) Faults(ctx context.Context) ([]datacentre.Fault, error) {
+	var list []datacentre.Fault
+
+	return list, c.call(ctx, http.MethodGet, "/faults", nil, &list)
+}
+
+// AddFault sets a fault and returns its number.
+func (c *Client) AddFault(ctx context.Context, fault datacentre.Fault) (int, error) {
+	var id int
+
+	return id, c.call(ctx, http.MethodPost, "/faults", fault, &id)
+}
+
+// ClearFaults takes all faults away.
+func (c *Client) ClearFaults(ctx context.Context) error {
+	return c.call(ctx, http.MethodDelete, "/faults", nil, nil)
+}
+
+// Reserve makes the lab's DHCP server give these addresses.
+func (c *Client) Reserve(ctx context.Context, list []engine.Reservation) error {
+	return c.call(ctx, http.MethodPost, "/reservations", list, nil)
+}
+
+func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("unable to write the request: %w", err)
+	}
+
+	request, err := http.NewRequestWithContext(ctx, method, "http://lab"+path, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("unable to ask the lab: %w", err)
+	}
+
+	response, err := c.http.Do(request)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+			return ErrNotRunning
+		}
+
+		return fmt.Errorf("unable to ask the lab: %w", err)
+	}
+	defer response.Body.Close()
+
+	if response.StatusCode != http.StatusOK {
+		message, _ := io.ReadAll(io.LimitReader(response.Body, 1<<12))
+
+		return fmt.Errorf("the lab refused: %s", bytes.TrimSpace(message))
+	}
+
+	if out == nil {
+		return nil
+	}
+
+	if err := json.NewDecoder(response.Body).Decode(out); err != nil {
+		return fmt.Errorf("unable to read the lab's answer: %w", err)
+	}
+
+	return nil
+}

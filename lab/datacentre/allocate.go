@@ -1,0 +1,251 @@
+package datacentre
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"proxmox-talos/lab/image"
+)
+
+const (
+	mib = int64(1) << 20
+	// The virtual sizes of Talos' raw images: small where they are written to machines, large in clouds.
+	smallImageBytes, largeImageBytes = 1246 * mib, 8192 * mib
+	// imageUsedBytes is what a written system takes of a thin storage.
+	imageUsedBytes = smallImageBytes
+)
+
+// diskName returns the name of a VM's next disk on a storage; called with the lock held.
+func (d *Datacentre) diskName(s *storage, vmid int, format string) string {
+	for n := 0; ; n++ {
+		name := fmt.Sprintf("vm-%d-disk-%d", vmid, n)
+		if !d.nameTaken(s, name) && !d.nameTaken(s, fmt.Sprintf("base-%d-disk-%d", vmid, n)) {
+			return s.place(vmid, name, format)
+		}
+	}
+}
+
+// place is the name of a disk as the storage's type writes it.
+func (s *storage) place(vmid int, name, format string) string {
+	if s.Path != "" {
+		return fmt.Sprintf("%d/%s.%s", vmid, name, format)
+	}
+
+	return name
+}
+
+func (d *Datacentre) nameTaken(s *storage, name string) bool {
+	for _, v := range d.state.Volumes {
+		if v.Host == s.owner() && v.Storage == s.Name && bareName(v.ID) == name {
+			return true
+		}
+	}
+
+	return false
+}
+
+// bareName is the last part of a volume id without its format.
+func bareName(id string) string {
+	_, name, _ := strings.Cut(id, ":")
+	name = name[strings.LastIndexByte(name, '/')+1:]
+
+	if i := strings.LastIndexByte(name, '.'); i > 0 {
+		return name[:i]
+	}
+
+	return name
+}
+
+type newDisk struct {
+	vmid   int
+	name   string // empty: the next free one
+	format string
+	size   int64
+	base   string
+	img    image.Image
+	raw    []byte
+}
+
+// allocate makes a disk; called with the lock held.
+func (d *Datacentre) allocate(s *storage, n newDisk) (*volume, error) {
+	if err := s.need("images"); err != nil {
+		return nil, err
+	}
+
+	if n.format == "" || s.Path == "" {
+		n.format = s.defaultFormat()
+	}
+
+	used := n.size
+	if s.thin() || n.format == "qcow2" {
+		used = 0
+		if n.img.OS != "" || len(n.raw) > 0 {
+			used = min(n.size, imageUsedBytes)
+		}
+	}
+
+	if n.base != "" {
+		used = 0
+	}
+
+	if err := d.room(s, used); err != nil {
+		return nil, err
+	}
+
+	name := n.name
+	if name == "" {
+		name = d.diskName(s, n.vmid, n.format)
+	}
+
+	if n.base != "" && s.Type != "lvmthin" {
+		_, base, _ := strings.Cut(n.base, ":")
+		name = base + "/" + name
+	}
+
+	v := &volume{Volume: Volume{
+		ID: s.Name + ":" + name, Host: s.owner(), Storage: s.Name, Content: "images", Format: n.format, SizeBytes: n.size, UsedBytes: used, VMID: n.vmid,
+		Base: n.base, Created: time.Now(),
+	}, Image: n.img, Raw: n.raw}
+	d.state.Volumes[v.key()] = v
+	d.changed()
+
+	return v, nil
+}
+
+// free removes a volume; called with the lock held.
+func (d *Datacentre) free(v *volume) {
+	delete(d.state.Volumes, v.key())
+	d.changed()
+}
+
+// baseInUse says whether linked clones stand on the volume. LVM-thin does not know: there a base can go at any time.
+func (d *Datacentre) baseInUse(v *volume) bool {
+	for _, c := range d.state.Volumes {
+		if c.Base == v.ID && c.Host == v.Host && strings.Contains(c.ID, "/") {
+			return true
+		}
+	}
+
+	return false
+}
+
+// drivePlan is a drive that is to be: what its storage is, and what has to be done for it.
+type drivePlan struct {
+	drive
+	storage *storage
+	// size is set for a new blank disk, cloudInit for a new cloud-init drive, source for an import.
+	size      int64
+	cloudInit bool
+	source    string
+}
+
+// new says that the drive needs a volume.
+func (p drivePlan) new() bool { return p.storage != nil }
+
+// planDrive checks a drive's value as it arrives in a request.
+func (d *Datacentre) planDrive(user, hostName string, v drive) (drivePlan, error) {
+	p := drivePlan{drive: v}
+	file := v.file()
+
+	if file == "" {
+		return p, wrongParameter(v.key, "invalid format - format error\nfile: property is missing and it is not optional")
+	}
+
+	m := allocation.FindStringSubmatch(file)
+	if m == nil {
+		return p, d.checkExisting(user, hostName, v)
+	}
+
+	s, err := d.needStorage(hostName, m[1], "images")
+	if err != nil {
+		return p, err
+	}
+
+	p.storage = s
+
+	if m[2] == "cloudinit" {
+		p.cloudInit = true
+
+		return p, nil
+	}
+
+	if p.source = v.props.Get("import-from"); p.source != "" {
+		return p, d.checkSource(user, hostName, v.key, p.source)
+	}
+
+	gib, err := strconv.ParseFloat(m[2], 64)
+	if err != nil {
+		return p, wrongParameter(v.key, "unable to parse disk size '%s'", m[2])
+	}
+
+	p.size = int64(gib * float64(GiB))
+
+	return p, nil
+}
+
+func (d *Datacentre) checkExisting(user, hostName string, v drive) error {
+	id := v.volume()
+
+	switch {
+	case strings.HasPrefix(v.file(), "/") && user != rootUser:
+		return Forbidden("Only root can pass arbitrary filesystem paths.")
+	case id == "":
+		return nil
+	}
+
+	store, _, err := splitVolume(id)
+	if err != nil {
+		return err
+	}
+
+	if _, err := d.needStorage(hostName, store, ""); err != nil {
+		return err
+	}
+
+	if d.findVolume(hostName, id) == nil {
+		return refuse("volume '%s' does not exist", id)
+	}
+
+	return nil
+}
+
+var importable = []string{"images", "import"}
+
+func (d *Datacentre) checkSource(user, hostName, key, source string) error {
+	if strings.HasPrefix(source, "/") {
+		if user != rootUser {
+			return Forbidden("Only root can pass arbitrary filesystem paths.")
+		}
+
+		return nil
+	}
+
+	v := d.findVolume(hostName, source)
+
+	switch {
+	case v == nil:
+		return refuse("volume '%s' does not exist", source)
+	case !slices.Contains(importable, v.Content):
+		return wrongParameter(key, "%s has wrong type '%s' - not an image", source, v.Content)
+	default:
+		return nil
+	}
+}
+
+var fixedSizes = regexp.MustCompile(`^(efidisk|tpmstate)0$`)
+
+// fixedSize is what EFI variables and TPM states take on a storage.
+func fixedSize(key string, s *storage) int64 {
+	switch {
+	case key == "tpmstate0" || s.Type == "lvmthin" || s.Type == "lvm":
+		return 4 * mib
+	case s.Type == "zfspool":
+		return mib
+	default:
+		return 528 << 10
+	}
+}

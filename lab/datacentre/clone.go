@@ -1,0 +1,265 @@
+package datacentre
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+)
+
+// clonePlan is a checked clone: what is copied, and how.
+type clonePlan struct {
+	CloneRequest
+	host   string
+	source Config
+	full   bool
+}
+
+// CloneVM clones a VM or template.
+func (d *Datacentre) CloneVM(user, hostName string, vmid int, r CloneRequest) (string, error) {
+	p, err := d.planClone(hostName, vmid, r)
+	if err != nil {
+		return "", err
+	}
+
+	upid, err := d.spawn(user, hostName, "qmclone", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
+		err := d.clone(ctx, w, hostName, vmid, p)
+		if err == nil {
+			return nil
+		}
+
+		d.remove(r.NewID)
+
+		if errors.Is(err, errInterrupted) {
+			return err
+		}
+
+		return fmt.Errorf("clone failed: %w", err)
+	})
+	if err != nil {
+		d.remove(r.NewID)
+	}
+
+	return upid, err
+}
+
+// planClone checks a clone and takes its VMID with a locked configuration.
+func (d *Datacentre) planClone(hostName string, vmid int, r CloneRequest) (clonePlan, error) {
+	p := clonePlan{CloneRequest: r, host: r.Target}
+	if p.host == "" {
+		p.host = hostName
+	}
+
+	if r.NewID < 100 || r.NewID > 999999999 {
+		return p, wrongParameter("newid", "invalid format - value does not look like a valid VM ID")
+	}
+
+	if r.Name != "" && !dnsName.MatchString(r.Name) {
+		return p, wrongParameter("name", "invalid format - value does not look like a valid DNS name")
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	v, err := d.needVM(hostName, vmid)
+	if err != nil {
+		return p, err
+	}
+
+	if _, err := d.needHost(p.host); err != nil {
+		return p, err
+	}
+
+	p.full = !v.Template
+	if r.Full != nil {
+		p.full = *r.Full
+	}
+
+	if err := d.checkClone(v, p, hostName); err != nil {
+		return p, err
+	}
+
+	p.source = maps.Clone(v.Config)
+	d.state.VMs[r.NewID] = &vm{ID: r.NewID, Host: p.host, Lock: "clone", Pool: r.Pool, Config: Config{}}
+	d.changed()
+
+	return p, nil
+}
+
+func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
+	if err := v.locked(); err != nil {
+		return err
+	}
+
+	if p.Pool != "" && d.state.Pools[p.Pool] == nil {
+		return refuse("pool '%s' does not exist", p.Pool)
+	}
+
+	if !p.full && p.Storage != "" {
+		return refuse("parameter 'storage' not allowed for linked clones")
+	}
+
+	if !p.full && p.Format != "" {
+		return refuse("parameter 'format' not allowed for linked clones")
+	}
+
+	if p.Storage != "" {
+		s, err := d.needStorage(p.host, p.Storage, "images")
+		if err != nil {
+			return err
+		}
+
+		if p.host != hostName && !s.Shared {
+			return refuse("can't clone to non-shared storage '%s'", s.Name)
+		}
+	}
+
+	if d.state.VMs[p.NewID] != nil {
+		return refuse("unable to create VM %d: config file already exists", p.NewID)
+	}
+
+	for _, dr := range v.Config.drives() {
+		vol := d.findVolume(v.Host, dr.volume())
+
+		switch {
+		case dr.cdrom() || isIndexed(dr.key, "unused") || dr.volume() == "":
+		case vol == nil:
+			return refuse("volume '%s' does not exist", dr.volume())
+		case !p.full && !v.Template:
+			return refuse("Linked clone feature is not supported for drive '%s'", dr.key)
+		case p.host != hostName && vol.Host != "":
+			return refuse("can't clone VM to node '%s' (VM uses local storage)", p.host)
+		}
+	}
+
+	return nil
+}
+
+func (d *Datacentre) clone(ctx context.Context, w *worker, hostName string, vmid int, p clonePlan) (err error) {
+	unlock, err := d.lockVM(ctx, vmid, true)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	var made []*volume
+
+	defer func() {
+		if err != nil {
+			d.undo(made)
+		}
+	}()
+
+	c := p.source
+
+	for _, k := range []string{"description", "lock", "template", "parent"} {
+		delete(c, k)
+	}
+
+	for _, dr := range c.drives() {
+		if isIndexed(dr.key, "unused") {
+			delete(c, dr.key)
+
+			continue
+		}
+
+		if c[dr.key], err = d.cloneDrive(w, hostName, dr, p, &made); err != nil {
+			return err
+		}
+	}
+
+	took := d.options.Durations.LinkedClone
+	if p.full {
+		took = d.options.Durations.FullClone
+	}
+
+	if err := d.sleep(ctx, took); err != nil {
+		return err
+	}
+
+	c.identify(true)
+
+	if c["name"] = p.Name; p.Name == "" {
+		c["name"] = "Copy-of-VM-" + p.sourceName(vmid)
+	}
+
+	if p.Description != "" {
+		c["description"] = p.Description
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	v := d.state.VMs[p.NewID]
+	v.Config, v.Lock = c, ""
+	d.changed()
+
+	return nil
+}
+
+func (p clonePlan) sourceName(vmid int) string {
+	if n := p.source["name"]; n != "" {
+		return n
+	}
+
+	return strconv.Itoa(vmid)
+}
+
+// cloneDrive makes the clone's volume of a drive, with the source's content.
+func (d *Datacentre) cloneDrive(w *worker, hostName string, dr drive, p clonePlan, made *[]*volume) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	src := d.findVolume(hostName, dr.volume())
+	if src == nil || dr.cdrom() && !dr.cloudInit() {
+		return dr.String(), nil
+	}
+
+	name := src.Storage
+	if p.Storage != "" {
+		name = p.Storage
+	}
+
+	s, err := d.needStorage(p.host, name, "images")
+	if err != nil {
+		return "", err
+	}
+
+	n := newDisk{vmid: p.NewID, format: p.Format, size: src.SizeBytes, img: src.Image, raw: src.Raw}
+	if n.format == "" && s.Name == src.Storage {
+		n.format = src.Format
+	}
+
+	switch {
+	case dr.cloudInit():
+		if n.format == "" {
+			n.format = s.defaultFormat()
+		}
+
+		n.name = s.place(p.NewID, fmt.Sprintf("vm-%d-cloudinit", p.NewID), n.format)
+	case !p.full:
+		n.base = src.ID
+	}
+
+	v, err := d.allocate(s, n)
+	if err != nil {
+		return "", err
+	}
+
+	*made = append(*made, v)
+	kind := "full"
+
+	if !p.full {
+		kind = "linked"
+	}
+
+	d.state.Logs[w.upid] = append(d.state.Logs[w.upid], fmt.Sprintf("create %s clone of drive %s (%s)", kind, dr.key, src.ID))
+	props := dr.props.With("file", v.ID).With("format", "")
+
+	if dr.cloudInit() {
+		return props.Format("file"), nil
+	}
+
+	return props.With("size", FormatSize(v.SizeBytes)).Format("file"), nil
+}

@@ -1,0 +1,255 @@
+package datacentre
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// CreateVM makes a VM. c is the configuration, and may hold PVE's request parameters pool, start and storage (the default for disks without one) beside it.
+func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string, error) {
+	c = maps.Clone(c)
+	pool, start := c["pool"], Truth(c["start"])
+
+	for _, k := range []string{"pool", "start", "storage", "force", "unique", "bwlimit", "live-restore"} {
+		delete(c, k)
+	}
+
+	if vmid < 100 || vmid > 999999999 {
+		return "", wrongParameter("vmid", "invalid format - value does not look like a valid VM ID")
+	}
+
+	c, err := c.check()
+	if err != nil {
+		return "", err
+	}
+
+	if err := checkRootOnly(user, c); err != nil {
+		return "", err
+	}
+
+	plans, err := d.reserve(user, hostName, vmid, pool, c)
+	if err != nil {
+		return "", err
+	}
+
+	upid, err := d.spawn(user, hostName, "qmcreate", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
+		if err := d.create(ctx, w, hostName, vmid, c, plans); err != nil {
+			d.remove(vmid)
+
+			if errors.Is(err, errInterrupted) {
+				return err
+			}
+
+			return refuse("unable to create VM %d - %s", vmid, err)
+		}
+
+		if start {
+			_, err := d.Start(user, hostName, vmid)
+
+			return err
+		}
+
+		return nil
+	})
+	if err != nil {
+		d.remove(vmid)
+	}
+
+	return upid, err
+}
+
+// reserve checks a new VM and takes its VMID, with a configuration that is locked until the worker has made it.
+func (d *Datacentre) reserve(user, hostName string, vmid int, pool string, c Config) ([]drivePlan, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if _, err := d.needHost(hostName); err != nil {
+		return nil, err
+	}
+
+	if old := d.state.VMs[vmid]; old != nil {
+		return nil, refuse("unable to create VM %d - VM %d already exists on node '%s'", vmid, vmid, old.Host)
+	}
+
+	if pool != "" && d.state.Pools[pool] == nil {
+		return nil, refuse("pool '%s' does not exist", pool)
+	}
+
+	var plans []drivePlan
+
+	for _, v := range c.drives() {
+		p, err := d.planDrive(user, hostName, v)
+		if err != nil {
+			return nil, err
+		}
+
+		plans = append(plans, p)
+	}
+
+	d.state.VMs[vmid] = &vm{ID: vmid, Host: hostName, Lock: "create", Pool: pool, Config: Config{}}
+	d.changed()
+
+	return plans, nil
+}
+
+func (d *Datacentre) create(ctx context.Context, w *worker, hostName string, vmid int, c Config, plans []drivePlan) (err error) {
+	unlock, err := d.lockVM(ctx, vmid, false)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	var made []*volume
+
+	defer func() {
+		if err != nil {
+			d.undo(made)
+		}
+	}()
+
+	if err := d.sleep(ctx, d.options.Durations.CreateVM); err != nil {
+		return err
+	}
+
+	for _, p := range plans {
+		if c[p.key], err = d.fill(ctx, w, hostName, vmid, p, &made); err != nil {
+			return err
+		}
+	}
+
+	c.identify(false)
+
+	if c["boot"] == "" {
+		if order := c.defaultBoot(); len(order) > 0 {
+			c["boot"] = "order=" + strings.Join(order, ";")
+		}
+	}
+
+	c["meta"] = metaNow()
+	template := Truth(c["template"])
+	lock := c["lock"]
+
+	delete(c, "template")
+	delete(c, "lock")
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	v := d.state.VMs[vmid]
+	v.Config, v.Lock = c, lock
+
+	if template {
+		d.makeTemplate(v)
+	}
+
+	d.changed()
+
+	return nil
+}
+
+// undo frees volumes of something that failed.
+func (d *Datacentre) undo(made []*volume) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	for _, v := range made {
+		d.free(v)
+	}
+}
+
+// remove takes a VM's configuration away.
+func (d *Datacentre) remove(vmid int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	delete(d.state.VMs, vmid)
+	d.changed()
+}
+
+// makeTemplate turns a VM and its disks into a template; called with the lock held.
+func (d *Datacentre) makeTemplate(v *vm) {
+	v.Template = true
+
+	for _, dr := range v.Config.drives() {
+		vol := d.findVolume(v.Host, dr.volume())
+		if vol == nil || dr.cdrom() || vol.VMID != v.ID || isIndexed(dr.key, "unused") {
+			continue
+		}
+
+		d.free(vol)
+		vol.ID = strings.Replace(vol.ID, "vm-"+strconv.Itoa(v.ID)+"-", "base-"+strconv.Itoa(v.ID)+"-", 1)
+		d.state.Volumes[vol.key()] = vol
+		v.Config[dr.key] = dr.props.With("file", vol.ID).Format("file")
+	}
+
+	d.changed()
+}
+
+// ConvertToTemplate makes a template of a stopped VM.
+func (d *Datacentre) ConvertToTemplate(user, hostName string, vmid int) (string, error) {
+	check := func() (*vm, error) {
+		v, err := d.needVM(hostName, vmid)
+
+		switch {
+		case err != nil:
+			return nil, err
+		case v.Lock != "":
+			return nil, v.locked()
+		case v.Template:
+			return nil, refuse("you can't convert a template to a template")
+		case v.Running:
+			return nil, refuse("you can't convert a VM to template if VM is running")
+		default:
+			return v, nil
+		}
+	}
+
+	d.mu.Lock()
+	_, err := check()
+	d.mu.Unlock()
+
+	if err != nil {
+		return "", err
+	}
+
+	return d.spawn(user, hostName, "qmtemplate", strconv.Itoa(vmid), func(ctx context.Context, _ *worker) error {
+		unlock, err := d.lockVM(ctx, vmid, false)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+
+		if err := d.sleep(ctx, d.options.Durations.ConvertTemplate); err != nil {
+			return err
+		}
+
+		d.mu.Lock()
+		defer d.mu.Unlock()
+
+		v, err := check()
+		if err != nil {
+			return err
+		}
+
+		d.makeTemplate(v)
+
+		return nil
+	})
+}
+
+// disks are the volumes a configuration owns; called with the lock held.
+func (d *Datacentre) disks(v *vm) []*volume {
+	var list []*volume
+
+	for _, dr := range v.Config.drives() {
+		if vol := d.findVolume(v.Host, dr.volume()); vol != nil && vol.Content == "images" && vol.VMID == v.ID && !slices.Contains(list, vol) {
+			list = append(list, vol)
+		}
+	}
+
+	return list
+}

@@ -1,0 +1,147 @@
+// Package datacentre is the lab's model of a Proxmox VE data centre: hosts, storages, volumes, virtual machines and their tasks. It does no I/O of its
+// own but its state file and an injected fetcher; the front doors (REST, SSH) stand over it and speak for it.
+package datacentre
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Options says what a data centre is made of.
+type Options struct {
+	// Path is the state file; empty keeps everything in memory.
+	Path string
+	// Hosts are the Proxmox hosts, at least one. Hardware is taken from here at every Open, volumes and machines from the state file.
+	Hosts []HostOptions
+	// Cluster is the cluster's name; empty for a host that stands alone.
+	Cluster   string
+	Clock     Clock
+	Durations Durations
+	// Fetch gets a URL for downloads and imports. Without it every download fails.
+	Fetch func(ctx context.Context, url string) ([]byte, error)
+	// Networks are the subnets behind the bridges that have DHCP.
+	Networks []Network
+	// SaveDelay is how long changes are gathered before the state file is written; 200 ms by default.
+	SaveDelay time.Duration
+}
+
+// HostFiles is the file system of the hosts, where there is one (the lab's shell has a root folder per host). Files of directory storages lie in it too.
+type HostFiles interface {
+	ReadFile(host, path string) ([]byte, error)
+	WriteFile(host, path string, content []byte) error
+	RemoveFile(host, path string) error
+}
+
+// Datacentre is the model. All methods are safe for concurrent use.
+type Datacentre struct {
+	options Options
+	hosts   []*host
+	faults  faults
+	locks   *locks
+
+	mu    sync.Mutex
+	state state
+	// running is closed down by Close: it ends every worker.
+	running context.Context
+	halt    context.CancelFunc
+	workers sync.WaitGroup
+	cancels map[string]context.CancelFunc
+	ended   map[string]chan struct{}
+	guests  Guests
+	files   HostFiles
+	saver   *saver
+}
+
+// Open makes a data centre, or opens the one saved at Options.Path. Tasks that ran when its process died have ended with "unexpected status".
+func Open(o Options) (*Datacentre, error) {
+	if len(o.Hosts) == 0 {
+		return nil, errors.New("a data centre without hosts: name at least one in Options.Hosts")
+	}
+
+	if o.Clock.speed == 0 {
+		o.Clock = NewClock(1)
+	}
+
+	if o.SaveDelay == 0 {
+		o.SaveDelay = 200 * time.Millisecond
+	}
+
+	d := &Datacentre{options: o, locks: newLocks(), cancels: map[string]context.CancelFunc{}, ended: map[string]chan struct{}{}}
+	d.running, d.halt = context.WithCancel(context.Background())
+
+	if err := d.addHosts(o.Hosts); err != nil {
+		return nil, err
+	}
+
+	s, err := loadState(o.Path)
+	if err != nil {
+		return nil, err
+	}
+
+	d.state = s
+	d.endLostTasks()
+	d.saver = newSaver(o.Path, o.SaveDelay, d.encode)
+
+	if err := d.saver.flush(); err != nil {
+		return nil, fmt.Errorf("open data centre: %w", err)
+	}
+
+	return d, nil
+}
+
+// SetGuests says what runs inside the VMs, and switches on those that were running when the data centre was saved.
+func (d *Datacentre) SetGuests(g Guests) {
+	d.mu.Lock()
+	d.guests = g
+
+	var on []Hardware
+
+	for _, vm := range d.sortedVMs() {
+		if vm.Running && vm.Hardware != nil {
+			on = append(on, *vm.Hardware)
+		}
+	}
+	d.mu.Unlock()
+
+	for _, hw := range on {
+		unlock := d.locks.guest(hw.VMID)
+		g.PowerOn(hw)
+		unlock()
+	}
+}
+
+// SetHostFiles gives the hosts a file system.
+func (d *Datacentre) SetHostFiles(f HostFiles) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.files = f
+}
+
+// Close interrupts running tasks, which roll back what they had half done, and saves. Running machines stay running for the next Open.
+func (d *Datacentre) Close() error {
+	d.halt()
+	d.workers.Wait()
+
+	return d.saver.close()
+}
+
+// Clock returns the clock that modelled time follows.
+func (d *Datacentre) Clock() Clock { return d.options.Clock }
+
+// Durations returns the table of how long things take.
+func (d *Datacentre) Durations() Durations { return d.options.Durations }
+
+// ClusterName returns the cluster's name, empty for a host that stands alone.
+func (d *Datacentre) ClusterName() string { return d.options.Cluster }
+
+// sleep lets modelled time pass, unless the data centre closes or the task is interrupted.
+func (d *Datacentre) sleep(ctx context.Context, t time.Duration) error {
+	if err := d.options.Clock.Sleep(ctx, t); err != nil {
+		return errInterrupted
+	}
+
+	return nil
+}

@@ -1,0 +1,174 @@
+package datacentre
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+)
+
+// DestroyVM removes a VM and its disks.
+func (d *Datacentre) DestroyVM(user, hostName string, vmid int, o DestroyOptions) (string, error) {
+	if o.SkipLock && user != rootUser {
+		return "", wrongParameter("skiplock", "Only root may use this option.")
+	}
+
+	d.mu.Lock()
+	v, err := d.needVM(hostName, vmid)
+
+	switch {
+	case err != nil:
+	case Truth(v.Config["protection"]):
+		err = refuse("can't remove VM %d - protection mode enabled", vmid)
+	case v.Running:
+		err = refuse("VM %d is running - destroy failed", vmid)
+	}
+	d.mu.Unlock()
+
+	if err != nil {
+		return "", err
+	}
+
+	return d.spawn(user, hostName, "qmdestroy", strconv.Itoa(vmid), func(ctx context.Context, _ *worker) error {
+		unlock, err := d.lockVM(ctx, vmid, false)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+
+		if err := d.destroyable(hostName, vmid, o); err != nil {
+			return err
+		}
+
+		if err := d.sleep(ctx, d.options.Durations.DeleteVM); err != nil {
+			return err
+		}
+
+		// The world may have moved on while the storage worked.
+		if err := d.destroyable(hostName, vmid, o); err != nil {
+			return err
+		}
+
+		d.destroy(vmid, o)
+
+		return nil
+	})
+}
+
+func (d *Datacentre) destroyable(hostName string, vmid int, o DestroyOptions) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	v, err := d.needVM(hostName, vmid)
+	if err != nil {
+		return err
+	}
+
+	if err := v.locked(); err != nil && !o.SkipLock {
+		return err
+	}
+
+	if v.Running {
+		return fmt.Errorf("VM %d is running - destroy failed", vmid)
+	}
+
+	if !v.Template {
+		return nil
+	}
+
+	for _, vol := range d.disks(v) {
+		if d.baseInUse(vol) {
+			return fmt.Errorf("base volume '%s' is still in use by linked cloned", vol.ID)
+		}
+	}
+
+	return nil
+}
+
+func (d *Datacentre) destroy(vmid int, o DestroyOptions) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	v := d.state.VMs[vmid]
+	owned := d.disks(v)
+
+	if o.DestroyUnreferencedDisks {
+		for _, vol := range d.state.Volumes {
+			if vol.VMID == vmid && vol.Content == "images" && (vol.Host == v.Host || vol.Host == "") {
+				owned = append(owned, vol)
+			}
+		}
+	}
+
+	for _, vol := range owned {
+		d.free(vol)
+	}
+
+	delete(d.state.VMs, vmid)
+	d.changed()
+}
+
+// DeleteVolume removes a file or a disk that no VM uses.
+func (d *Datacentre) DeleteVolume(user, hostName, volid string) (string, error) {
+	store, _, err := splitVolume(volid)
+	if err != nil {
+		return "", err
+	}
+
+	if _, err := d.needStorage(hostName, store, ""); err != nil {
+		return "", err
+	}
+
+	id := "@" + store
+
+	d.mu.Lock()
+	v := d.findVolume(hostName, volid)
+
+	if v != nil && v.VMID != 0 {
+		id = strconv.Itoa(v.VMID) + id
+
+		if owner := d.state.VMs[v.VMID]; owner != nil && owner.Host == hostName {
+			d.mu.Unlock()
+
+			return "", refuse("Cannot remove image, a guest with VMID '%d' exists! You can delete the image from the guest's hardware pane", v.VMID)
+		}
+	}
+	d.mu.Unlock()
+
+	return d.spawn(user, hostName, "imgdel", id, func(_ context.Context, _ *worker) error {
+		return d.deleteVolume(hostName, volid)
+	})
+}
+
+func (d *Datacentre) deleteVolume(hostName, volid string) error {
+	path, err := d.VolumePath(hostName, volid)
+	if err != nil {
+		return err
+	}
+
+	d.mu.Lock()
+	v := d.findVolume(hostName, volid)
+	files := d.files
+
+	switch {
+	case v == nil:
+		err = fmt.Errorf("volume '%s' does not exist", volid)
+	case d.baseInUse(v):
+		err = fmt.Errorf("base volume '%s' is still in use by linked clones", v.ID)
+	default:
+		d.free(v)
+	}
+	d.mu.Unlock()
+
+	if err != nil || files == nil || v.Content == "images" {
+		return err
+	}
+
+	// A script of the host may have been faster.
+	if err := files.RemoveFile(hostName, path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+
+	return nil
+}

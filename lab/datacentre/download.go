@@ -1,0 +1,281 @@
+package datacentre
+
+import (
+	"bytes"
+	"compress/bzip2"
+	"compress/gzip"
+	"context"
+	"crypto/md5"  //nolint:gosec // Proxmox offers it; what to use is the caller's choice.
+	"crypto/sha1" //nolint:gosec // as above
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// extensions are the file names a content type takes.
+var extensions = map[string]*regexp.Regexp{
+	"iso":      regexp.MustCompile(`(?i)^[^/]+\.(?:iso|img)$`),
+	"vztmpl":   regexp.MustCompile(`(?i)^[^/]+\.tar\.(?:gz|xz|zst)$`),
+	"import":   regexp.MustCompile(`(?i)^[^/]+\.(?:ova|ovf|qcow2|raw|vmdk)$`),
+	"snippets": regexp.MustCompile(`^[^/]+$`),
+}
+
+// largestDownload bounds what a decompression may produce.
+const largestDownload = 256 * mib
+
+// Download fetches a URL into a file of a storage.
+func (d *Datacentre) Download(user, hostName, storageName string, r DownloadRequest) (string, error) {
+	s, err := d.checkFile(hostName, storageName, r.Content, r.Filename)
+	if err != nil {
+		return "", err
+	}
+
+	if r.Compression != "" && r.Content != "iso" {
+		return "", refuse("decompression not supported for %s", r.Content)
+	}
+
+	if (r.Checksum == "") != (r.ChecksumAlgorithm == "") {
+		return "", wrongParameter("checksum", "missing checksum or checksum-algorithm")
+	}
+
+	return d.spawn(user, hostName, "download", r.Filename, func(ctx context.Context, w *worker) error {
+		return d.download(ctx, w, s, hostName, r)
+	})
+}
+
+func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*storage, error) {
+	if _, err := d.needHost(hostName); err != nil {
+		return nil, err
+	}
+
+	s, err := d.needStorage(hostName, storageName, "")
+	if err != nil {
+		return nil, err
+	}
+
+	if s.Path == "" {
+		return nil, refuse("can't upload to storage type '%s'", s.Type)
+	}
+
+	if err := s.need(kind); err != nil {
+		return nil, err
+	}
+
+	if re := extensions[kind]; re == nil || !re.MatchString(filename) {
+		return nil, wrongParameter("filename", "wrong file extension")
+	}
+
+	return s, nil
+}
+
+func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostName string, r DownloadRequest) error {
+	id := s.Name + ":" + r.Content + "/" + r.Filename
+
+	file, err := d.VolumePath(hostName, id)
+	if err != nil {
+		return err
+	}
+
+	d.mu.Lock()
+	exists, files := d.findVolume(hostName, id) != nil, d.files
+	d.mu.Unlock()
+
+	// A file that a script of the host put there is in the way as well.
+	if !exists && files != nil {
+		_, err := files.ReadFile(hostName, file)
+		exists = err == nil
+	}
+
+	if exists {
+		return fmt.Errorf("refusing to override existing file '%s'", file)
+	}
+
+	if d.options.Fetch == nil {
+		return errors.New("download failed: this data centre reaches no network")
+	}
+
+	w.log("downloading %s to %s", r.URL, file)
+
+	b, err := d.options.Fetch(ctx, r.URL)
+	if err != nil {
+		return fmt.Errorf("download failed: %w", err)
+	}
+
+	if err := d.sleep(ctx, d.options.Durations.DownloadImage); err != nil {
+		return err
+	}
+
+	if err := verify(b, r.Checksum, r.ChecksumAlgorithm); err != nil {
+		return err
+	}
+
+	if b, err = decompress(b, r.Compression); err != nil {
+		return fmt.Errorf("decompression failed: %w", err)
+	}
+
+	w.log("download of '%s' to '%s' finished", r.URL, file)
+
+	return d.putFile(s, hostName, id, file, r.Content, b)
+}
+
+// putFile writes a file that must not exist.
+func (d *Datacentre) putFile(s *storage, hostName, id, file, kind string, b []byte) error {
+	d.mu.Lock()
+
+	if d.findVolume(hostName, id) != nil {
+		d.mu.Unlock()
+
+		return fmt.Errorf("refusing to override existing file '%s'", file)
+	}
+
+	if err := d.room(s, int64(len(b))); err != nil {
+		d.mu.Unlock()
+
+		return err
+	}
+
+	v := &volume{Volume: Volume{
+		ID: id, Host: s.owner(), Storage: s.Name, Content: kind, Format: fileFormat(kind, id), SizeBytes: int64(len(b)), UsedBytes: int64(len(b)),
+		Created: time.Now(),
+	}, Raw: b}
+	d.state.Volumes[v.key()] = v
+	files := d.files
+	d.changed()
+	d.mu.Unlock()
+
+	if files == nil {
+		return nil
+	}
+
+	if err := files.WriteFile(hostName, file, b); err != nil {
+		d.undo([]*volume{v})
+
+		return fmt.Errorf("write '%s': %w", file, err)
+	}
+
+	return nil
+}
+
+func fileFormat(kind, id string) string {
+	switch kind {
+	case "iso":
+		return "iso"
+	case "snippets":
+		return "snippet"
+	case "vztmpl":
+		return "t" + strings.TrimPrefix(path.Ext(id), ".")
+	default:
+		return strings.TrimPrefix(strings.ToLower(path.Ext(id)), ".")
+	}
+}
+
+// Upload writes a file to a storage, in the place of one of that name.
+func (d *Datacentre) Upload(user, hostName, storageName, kind, filename string, body []byte) (string, error) {
+	s, err := d.checkFile(hostName, storageName, kind, filename)
+	if err != nil {
+		return "", err
+	}
+
+	id := s.Name + ":" + kind + "/" + filename
+
+	file, err := d.VolumePath(hostName, id)
+	if err != nil {
+		return "", err
+	}
+
+	return d.spawn(user, hostName, "imgcopy", "", func(_ context.Context, _ *worker) error {
+		d.mu.Lock()
+		if old := d.findVolume(hostName, id); old != nil {
+			d.free(old)
+		}
+		d.mu.Unlock()
+
+		return d.putFile(s, hostName, id, file, kind, slices.Clone(body))
+	})
+}
+
+// URLSize fetches a URL and returns its size and file name, as PVE's query-url-metadata does.
+func (d *Datacentre) URLSize(ctx context.Context, url string) (int64, string, error) {
+	if d.options.Fetch == nil {
+		return 0, "", refuse("Can't connect to %s", url)
+	}
+
+	b, err := d.options.Fetch(ctx, url)
+	if err != nil {
+		return 0, "", refuse("invalid server response: '%s'", err)
+	}
+
+	name, _, _ := strings.Cut(path.Base(url), "?")
+
+	return int64(len(b)), name, nil
+}
+
+func verify(b []byte, want, algorithm string) error {
+	if want == "" {
+		return nil
+	}
+
+	makers := map[string]func() hash.Hash{
+		"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New,
+	}
+
+	maker := makers[algorithm]
+	if maker == nil {
+		return fmt.Errorf("unknown checksum algorithm '%s'", algorithm)
+	}
+
+	h := maker()
+	h.Write(b)
+
+	if got := hex.EncodeToString(h.Sum(nil)); !strings.EqualFold(got, want) {
+		return fmt.Errorf("checksum mismatch: got '%s' != expect '%s'", got, want)
+	}
+
+	return nil
+}
+
+func decompress(b []byte, algorithm string) ([]byte, error) {
+	var r io.Reader
+
+	switch algorithm {
+	case "":
+		return b, nil
+	case "gz":
+		z, err := gzip.NewReader(bytes.NewReader(b))
+		if err != nil {
+			return nil, err
+		}
+
+		r = z
+	case "zst":
+		z, err := zstd.NewReader(bytes.NewReader(b))
+		if err != nil {
+			return nil, err
+		}
+		defer z.Close()
+
+		r = z
+	case "bz2":
+		r = bzip2.NewReader(bytes.NewReader(b))
+	default:
+		return nil, fmt.Errorf("unknown compression format '%s'", algorithm)
+	}
+
+	out, err := io.ReadAll(io.LimitReader(r, largestDownload+1))
+	if err == nil && int64(len(out)) > largestDownload {
+		err = errors.New("the file is larger than the lab takes")
+	}
+
+	return out, err
+}

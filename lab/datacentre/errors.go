@@ -1,0 +1,47 @@
+package datacentre
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// Error is a call that Proxmox VE refuses at once.
+type Error struct {
+	// Status is the HTTP status PVE answers.
+	Status int
+	// Message is PVE's own text, which it sends as the reason phrase.
+	Message string
+	// Fields is the errors{} object of the body: parameter to complaint.
+	Fields map[string]string
+}
+
+// Error returns the message, with the complaints about parameters.
+func (e *Error) Error() string {
+	if len(e.Fields) == 0 {
+		return e.Message
+	}
+
+	return fmt.Sprintf("%s %v", e.Message, e.Fields)
+}
+
+// ParameterError is PVE's answer to a wrong parameter.
+func ParameterError(fields map[string]string) *Error {
+	return &Error{Status: http.StatusBadRequest, Message: "Parameter verification failed.", Fields: fields}
+}
+
+// Forbidden is PVE's answer to a missing permission; what is its detail, such as "/vms/100, VM.Allocate".
+func Forbidden(what string) *Error {
+	return &Error{Status: http.StatusForbidden, Message: "Permission check failed (" + what + ")"}
+}
+
+// errInterrupted is how a worker ends that was told to.
+var errInterrupted = errors.New("interrupted by signal")
+
+func refuse(format string, a ...any) *Error {
+	return &Error{Status: http.StatusInternalServerError, Message: fmt.Sprintf(format, a...)}
+}
+
+func wrongParameter(name, format string, a ...any) *Error {
+	return ParameterError(map[string]string{name: fmt.Sprintf(format, a...)})
+}

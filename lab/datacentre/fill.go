@@ -1,0 +1,185 @@
+package datacentre
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"proxmox-talos/lab/image"
+)
+
+// content is what an import brings.
+type content struct {
+	img  image.Image
+	raw  []byte
+	size int64
+}
+
+// fill makes the volume of a planned drive and returns its value in the configuration. made lists new volumes, so that a failure can undo them.
+func (d *Datacentre) fill(ctx context.Context, w *worker, hostName string, vmid int, p drivePlan, made *[]*volume) (string, error) {
+	if !p.new() {
+		return d.keepDrive(hostName, p.drive), nil
+	}
+
+	var c content
+
+	if p.source != "" {
+		var err error
+		if c, err = d.readSource(hostName, p.source); err != nil {
+			return "", err
+		}
+
+		if w != nil {
+			w.log("%s: importing disk '%s' to '%s'", p.key, p.source, p.storage.Name)
+		}
+	}
+
+	d.mu.Lock()
+	v, err := d.allocateDrive(vmid, p, c)
+	d.mu.Unlock()
+
+	if err != nil {
+		return "", err
+	}
+
+	*made = append(*made, v)
+
+	if p.source != "" {
+		if err := d.sleep(ctx, d.options.Durations.ImportDisk); err != nil {
+			return "", err
+		}
+	}
+
+	props := p.props.With("file", v.ID).With("format", "").With("import-from", "")
+	if p.cloudInit {
+		return props.With("media", "cdrom").With("size", "").Format("file"), nil
+	}
+
+	if w != nil {
+		w.log("%s: successfully created disk '%s,size=%s'", p.key, v.ID, FormatSize(v.SizeBytes))
+	}
+
+	return props.With("size", FormatSize(v.SizeBytes)).Format("file"), nil
+}
+
+func (d *Datacentre) allocateDrive(vmid int, p drivePlan, c content) (*volume, error) {
+	n := newDisk{vmid: vmid, format: p.props.Get("format"), size: p.size, img: c.img, raw: c.raw}
+
+	switch {
+	case p.cloudInit:
+		if n.format = "raw"; p.storage.Path != "" {
+			n.format = "qcow2"
+		}
+
+		n.size, n.name = 4*mib, p.storage.place(vmid, fmt.Sprintf("vm-%d-cloudinit", vmid), n.format)
+		if d.state.Volumes[volumeKey(p.storage.owner(), p.storage.Name+":"+n.name)] != nil {
+			return nil, refuse("volume '%s:%s' already exists", p.storage.Name, n.name)
+		}
+	case p.source != "":
+		n.size = c.size
+	case fixedSizes.MatchString(p.key):
+		n.size = fixedSize(p.key, p.storage)
+	}
+
+	return d.allocate(p.storage, n)
+}
+
+// keepDrive completes the value of a drive whose volume exists.
+func (d *Datacentre) keepDrive(hostName string, v drive) string {
+	id := v.volume()
+	if id == "" {
+		return v.String()
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	vol := d.findVolume(hostName, id)
+	if vol == nil || v.cloudInit() {
+		return v.props.With("size", "").Format("file")
+	}
+
+	return v.props.With("size", FormatSize(vol.SizeBytes)).Format("file")
+}
+
+// readSource reads what is imported: a volume or a file of the host. Bytes that are no image become the disk's bytes, as they would on a real disk.
+func (d *Datacentre) readSource(hostName, source string) (content, error) {
+	d.mu.Lock()
+	v := d.findVolume(hostName, source)
+
+	if v == nil {
+		v = d.volumeAt(hostName, source)
+	}
+
+	files := d.files
+	d.mu.Unlock()
+
+	if v != nil && v.Content == "images" {
+		return content{img: v.Image, raw: v.Raw, size: v.SizeBytes}, nil
+	}
+
+	path := source
+
+	if v != nil {
+		p, err := d.VolumePath(hostName, v.ID)
+		if err != nil {
+			return content{}, err
+		}
+
+		path = p
+	}
+
+	switch {
+	case files != nil:
+		b, err := files.ReadFile(hostName, path)
+		if err != nil {
+			return content{}, fmt.Errorf("qemu-img: Could not open '%s': %w", path, err)
+		}
+
+		return newContent(b), nil
+	case v != nil:
+		return newContent(v.Raw), nil
+	default:
+		return content{}, fmt.Errorf("qemu-img: Could not open '%s': No such file or directory", path)
+	}
+}
+
+func newContent(b []byte) content {
+	img, err := image.Decode(b)
+	if err != nil {
+		return content{raw: b, size: (int64(len(b))/512 + 1) * 512}
+	}
+
+	c := content{img: img, size: smallImageBytes}
+	if img.Platform != "" && img.Platform != "nocloud" && img.Platform != "metal" {
+		c.size = largeImageBytes
+	}
+
+	return c
+}
+
+// rootOnly are the keys that only root@pam itself, not a token of it, may set.
+var rootOnly = []string{"args", "affinity", "hookscript", "hugepages", "ivshmem", "keephugepages", "lock", "skiplock", "arch"}
+
+const rootUser = "root@pam"
+
+func checkRootOnly(user string, c Config) error {
+	if user == rootUser {
+		return nil
+	}
+
+	for _, k := range rootOnly {
+		if _, ok := c[k]; ok {
+			return refuse("only root can set '%s' config", k)
+		}
+	}
+
+	for i := range 16 {
+		k := "hostpci" + strconv.Itoa(i)
+		if v, ok := c[k]; ok && ParseProperties(v, "host").Get("mapping") == "" {
+			return refuse("only root can set '%s' config for non-mapped devices", k)
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,283 @@
+package datacentre
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// powerTask runs a power operation of a VM as a task, with its configuration lock.
+func (d *Datacentre) powerTask(user, hostName, kind string, vmid int, run func(ctx context.Context, w *worker) error) (string, error) {
+	if _, err := d.GuestVM(hostName, vmid); err != nil {
+		return "", err
+	}
+
+	return d.spawn(user, hostName, kind, strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
+		unlock, err := d.lockVM(ctx, vmid, false)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+
+		return run(ctx, w)
+	})
+}
+
+// Start switches a VM on.
+func (d *Datacentre) Start(user, hostName string, vmid int) (string, error) {
+	return d.powerTask(user, hostName, "qmstart", vmid, func(ctx context.Context, w *worker) error {
+		return d.start(ctx, w, hostName, vmid)
+	})
+}
+
+func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid int) error {
+	if err := d.startable(w, hostName, vmid); err != nil {
+		return err
+	}
+
+	if err := d.sleep(ctx, d.options.Durations.StartVM); err != nil {
+		return err
+	}
+
+	d.mu.Lock()
+
+	v, err := d.needVM(hostName, vmid)
+	if err != nil {
+		d.mu.Unlock()
+
+		return err
+	}
+
+	hw := d.hardware(v)
+	d.state.NextPID++
+	v.Running, v.Since, v.PID, v.Hardware = true, time.Now(), d.state.NextPID, &hw
+	guests := d.guests
+	d.changed()
+	d.mu.Unlock()
+
+	if guests != nil {
+		unlock := d.locks.guest(vmid)
+		defer unlock()
+
+		guests.PowerOn(hw)
+	}
+
+	return nil
+}
+
+// startable is what PVE and KVM check before a VM runs.
+func (d *Datacentre) startable(w *worker, hostName string, vmid int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	v, err := d.needVM(hostName, vmid)
+
+	switch {
+	case err != nil:
+		return err
+	case v.Template:
+		return errors.New("you can't start a vm if it's a template")
+	case v.Lock != "":
+		return v.locked()
+	case v.Running:
+		return fmt.Errorf("VM %d already running", vmid)
+	}
+
+	h := d.host(hostName)
+
+	for _, n := range v.Config.nics() {
+		if n.Bridge != "" && !slices.Contains(h.Bridges, n.Bridge) {
+			return fmt.Errorf("bridge '%s' does not exist", n.Bridge)
+		}
+	}
+
+	for _, dr := range v.Config.drives() {
+		if id := dr.volume(); id != "" && !isIndexed(dr.key, "unused") && d.findVolume(hostName, id) == nil {
+			return fmt.Errorf("volume '%s' does not exist", id)
+		}
+	}
+
+	if err := d.claimPCI(v); err != nil {
+		return err
+	}
+
+	if v.Config.CPUs() > h.Cores {
+		return fmt.Errorf("MAX %d vcpus allowed per VM on this node", h.Cores)
+	}
+
+	used := 0
+
+	for _, o := range d.state.VMs {
+		if o.Host == hostName && o.Running && o.Hardware != nil {
+			used += o.Hardware.MemoryMiB
+		}
+	}
+
+	if used+v.Config.MemoryMiB() > h.MemoryMiB {
+		d.state.Logs[w.upid] = append(d.state.Logs[w.upid], "kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory")
+
+		return errors.New("start failed: QEMU exited with code 1")
+	}
+
+	return nil
+}
+
+// Stop switches a VM off at once. It is no error if it is off.
+func (d *Datacentre) Stop(user, hostName string, vmid int) (string, error) {
+	return d.powerTask(user, hostName, "qmstop", vmid, func(ctx context.Context, _ *worker) error {
+		return d.stop(ctx, hostName, vmid)
+	})
+}
+
+// Shutdown asks the guest to power off. It is no error if it is off; a machine without a system does not hear the signal.
+func (d *Datacentre) Shutdown(user, hostName string, vmid int, o ShutdownOptions) (string, error) {
+	return d.powerTask(user, hostName, "qmshutdown", vmid, func(ctx context.Context, _ *worker) error {
+		return d.shutdown(ctx, hostName, vmid, o)
+	})
+}
+
+const defaultShutdownTimeout = 180 * time.Second
+
+func (d *Datacentre) shutdown(ctx context.Context, hostName string, vmid int, o ShutdownOptions) error {
+	if d.deaf(vmid) {
+		if err := d.sleep(ctx, cmp.Or(o.Timeout, defaultShutdownTimeout)); err != nil {
+			return err
+		}
+
+		if !o.ForceStop {
+			return errors.New("VM quit/powerdown failed - got timeout")
+		}
+	}
+
+	return d.stop(ctx, hostName, vmid)
+}
+
+// deaf says that a VM runs (and is not locked), but with no system in it that would hear an ACPI signal.
+func (d *Datacentre) deaf(vmid int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	v := d.state.VMs[vmid]
+	if v == nil || !v.Running || v.Lock != "" || v.Hardware == nil {
+		return false
+	}
+
+	return !slices.ContainsFunc(v.Hardware.Boot, func(disk GuestDisk) bool {
+		vol := d.findVolume(v.Host, disk.Volume)
+		if vol == nil {
+			return false
+		}
+
+		img, err := vol.image()
+
+		return err == nil && img.OS != ""
+	})
+}
+
+func (d *Datacentre) stop(ctx context.Context, hostName string, vmid int) error {
+	d.mu.Lock()
+	v, err := d.needVM(hostName, vmid)
+
+	switch {
+	case err != nil:
+	case v.Lock != "":
+		err = v.locked()
+	case !v.Running:
+		d.mu.Unlock()
+
+		return nil
+	}
+	d.mu.Unlock()
+
+	if err != nil {
+		return err
+	}
+
+	if err := d.sleep(ctx, d.options.Durations.StopVM); err != nil {
+		return err
+	}
+
+	d.powerOff(vmid)
+
+	return nil
+}
+
+// powerOff takes the guest away and marks the VM as stopped.
+func (d *Datacentre) powerOff(vmid int) {
+	d.mu.Lock()
+	guests := d.guests
+	v := d.state.VMs[vmid]
+	running := v != nil && v.Running
+	d.mu.Unlock()
+
+	if running && guests != nil {
+		unlock := d.locks.guest(vmid)
+		guests.PowerOff(vmid)
+		unlock()
+	}
+
+	d.GuestShutdown(vmid)
+}
+
+// GuestShutdown tells that the guest has powered itself off; Guests.PowerOff is not called.
+func (d *Datacentre) GuestShutdown(vmid int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if v := d.state.VMs[vmid]; v != nil && v.Running {
+		v.Running, v.Since, v.PID, v.Hardware = false, time.Time{}, 0, nil
+		d.changed()
+	}
+}
+
+// Reboot shuts down and starts again, with what has changed in the configuration.
+func (d *Datacentre) Reboot(user, hostName string, vmid int, o ShutdownOptions) (string, error) {
+	return d.restart(user, hostName, "qmreboot", vmid, func(ctx context.Context, w *worker) error {
+		if err := d.shutdown(ctx, hostName, vmid, o); err != nil {
+			return err
+		}
+
+		return d.start(ctx, w, hostName, vmid)
+	})
+}
+
+// Reset is the reset button: the machine starts anew on the hardware it was switched on with.
+func (d *Datacentre) Reset(user, hostName string, vmid int) (string, error) {
+	return d.restart(user, hostName, "qmreset", vmid, func(_ context.Context, _ *worker) error {
+		v, err := d.GuestVM(hostName, vmid)
+		if err != nil || !v.Running {
+			return err
+		}
+
+		d.mu.Lock()
+		guests := d.guests
+		d.mu.Unlock()
+
+		if guests != nil {
+			unlock := d.locks.guest(vmid)
+			defer unlock()
+
+			guests.PowerOff(vmid)
+			guests.PowerOn(*v.Hardware)
+		}
+
+		return nil
+	})
+}
+
+func (d *Datacentre) restart(user, hostName, kind string, vmid int, run func(ctx context.Context, w *worker) error) (string, error) {
+	v, err := d.GuestVM(hostName, vmid)
+	if err != nil {
+		return "", err
+	}
+
+	if !v.Running {
+		return "", refuse("VM %d not running", vmid)
+	}
+
+	return d.powerTask(user, hostName, kind, vmid, run)
+}

@@ -1,0 +1,163 @@
+package datacentre
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// state is what the state file holds.
+type state struct {
+	Secret       []byte                `json:"secret"`
+	NextPID      int                   `json:"nextPid"`
+	VMs          map[int]*vm           `json:"vms"`
+	Volumes      map[string]*volume    `json:"volumes"`
+	Tasks        []*Task               `json:"tasks"`
+	Logs         map[string][]string   `json:"logs"`
+	Users        map[string]*User      `json:"users"`
+	Tokens       map[string]*Token     `json:"tokens"`
+	Pools        map[string]*Pool      `json:"pools"`
+	Mappings     map[string]*Mapping   `json:"mappings"`
+	Leases       map[string]netip.Addr `json:"leases"`
+	Reservations map[string]netip.Addr `json:"reservations"`
+}
+
+func newState() state {
+	return state{
+		Secret: []byte(rand.Text()), NextPID: 1000, VMs: map[int]*vm{}, Volumes: map[string]*volume{}, Tasks: []*Task{}, Logs: map[string][]string{},
+		Users: map[string]*User{}, Tokens: map[string]*Token{}, Pools: map[string]*Pool{}, Mappings: map[string]*Mapping{},
+		Leases: map[string]netip.Addr{}, Reservations: map[string]netip.Addr{},
+	}
+}
+
+func loadState(path string) (state, error) {
+	s := newState()
+	if path == "" {
+		return s, nil
+	}
+
+	b, err := os.ReadFile(filepath.Clean(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+
+	if err != nil {
+		return s, fmt.Errorf("open the lab's state: %w", err)
+	}
+
+	if err := json.Unmarshal(b, &s); err != nil {
+		return s, fmt.Errorf("the lab's state file %s is damaged: %w: remove it to start with an empty data centre", path, err)
+	}
+
+	return s, nil
+}
+
+func (d *Datacentre) encode() ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	return json.Marshal(d.state)
+}
+
+// changed is called with the lock held.
+func (d *Datacentre) changed() { d.saver.mark() }
+
+// saver writes the state a little after a change, so that many changes make one file.
+type saver struct {
+	path   string
+	delay  time.Duration
+	encode func() ([]byte, error)
+
+	mu     sync.Mutex
+	timer  *time.Timer
+	closed bool
+	// writing is held while the file is written: one writer at a time, the newest state last.
+	writing sync.Mutex
+}
+
+func newSaver(path string, delay time.Duration, encode func() ([]byte, error)) *saver {
+	return &saver{path: path, delay: delay, encode: encode}
+}
+
+func (s *saver) mark() {
+	if s.path == "" {
+		return
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.timer != nil || s.closed {
+		return
+	}
+
+	s.timer = time.AfterFunc(s.delay, func() {
+		s.mu.Lock()
+		s.timer = nil
+		s.mu.Unlock()
+
+		if err := s.flush(); err != nil {
+			fmt.Fprintf(os.Stderr, "lab: %v\n", err)
+		}
+	})
+}
+
+func (s *saver) flush() error {
+	if s.path == "" {
+		return nil
+	}
+
+	s.writing.Lock()
+	defer s.writing.Unlock()
+
+	b, err := s.encode()
+	if err != nil {
+		return fmt.Errorf("save the lab's state: %w", err)
+	}
+
+	return writeAtomic(s.path, b)
+}
+
+func (s *saver) close() error {
+	s.mu.Lock()
+	s.closed = true
+
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+	s.mu.Unlock()
+
+	return s.flush()
+}
+
+func writeAtomic(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // CreateTemp makes it 0600.
+	if err != nil {
+		return fmt.Errorf("save the lab's state: %w: make its folder writable", err)
+	}
+
+	_, err = f.Write(b)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+
+	if err != nil {
+		_ = os.Remove(f.Name())
+
+		return fmt.Errorf("save the lab's state to %s: %w: is the disk full?", path, err)
+	}
+
+	return nil
+}

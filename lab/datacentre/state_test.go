@@ -1,0 +1,265 @@
+package datacentre_test
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+func TestASavedWorldIsMetAgain(t *testing.T) {
+	t.Parallel()
+
+	o := fastOptions()
+	o.Path = filepath.Join(t.TempDir(), "state.json")
+
+	first, err := datacentre.Open(o)
+	require.NoError(t, err)
+
+	do := ok(t, first)
+	first.AddUser(root, "password")
+	first.AddToken(root, "lab", "secret")
+	require.NoError(t, first.AddPool(datacentre.Pool{ID: "lab"}))
+	template(t, first, 900, "local-lvm")
+	do(first.CloneVM(root, "pve1", 900, datacentre.CloneRequest{NewID: 101, Pool: "lab"}))
+	do(first.Start(root, "pve1", 101))
+
+	lease, leased := first.Lease("vmbr0", "02:00:00:00:00:01")
+	require.True(t, leased)
+	require.NoError(t, first.Close())
+
+	info, err := os.Stat(o.Path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	second := open(t, o)
+	assert.Equal(t, first.VMs()[1].Config, second.VMs()[1].Config)
+	assert.Equal(t, first.VMs()[0].Digest, second.VMs()[0].Digest)
+	assert.Equal(t, "lab", second.VMs()[0].Pool)
+	assert.Len(t, second.Tasks(), len(first.Tasks()))
+	assert.Equal(t, first.SigningKey(), second.SigningKey())
+	assert.True(t, second.CheckPassword(root, "password"))
+	require.NoError(t, second.CheckToken(root+"!lab", "secret"))
+
+	img, err := second.ReadVolume("local-lvm:vm-101-disk-1")
+	require.NoError(t, err)
+	assert.Equal(t, talos, img)
+
+	again, _ := second.Lease("vmbr0", "02:00:00:00:00:01")
+	assert.Equal(t, lease, again)
+
+	g := newGuests()
+	second.SetGuests(g)
+
+	hw, on := g.running(101)
+	assert.True(t, on, "a running machine is switched on again")
+	assert.Equal(t, 101, hw.VMID)
+}
+
+func TestAClosedDatacentreRollsBackWhatRan(t *testing.T) {
+	t.Parallel()
+
+	o := fastOptions()
+	o.Path = filepath.Join(t.TempDir(), "state.json")
+	o.Clock = datacentre.NewClock(1)
+	o.Durations.CreateVM = time.Hour
+
+	first, err := datacentre.Open(o)
+	require.NoError(t, err)
+
+	upid, err := first.CreateVM(root, "pve1", 100, basic(nil))
+	require.NoError(t, err)
+	require.NoError(t, first.Close())
+
+	task, _ := first.Task(upid)
+	assert.Equal(t, "interrupted by signal", task.ExitStatus)
+
+	second := open(t, o)
+	assert.Empty(t, second.VMs())
+
+	_, err = first.Start(root, "pve1", 100)
+	require.Error(t, err)
+}
+
+func TestAKilledDatacentreLeavesALockedMachine(t *testing.T) {
+	t.Parallel()
+
+	o := fastOptions()
+	o.Path = filepath.Join(t.TempDir(), "state.json")
+	o.Clock = datacentre.NewClock(1)
+	o.Durations.CreateVM = time.Hour
+	o.SaveDelay = time.Millisecond
+
+	killed := open(t, o)
+	upid, err := killed.CreateVM(root, "pve1", 100, basic(nil))
+	require.NoError(t, err)
+
+	copied := o
+	copied.Path = filepath.Join(t.TempDir(), "state.json")
+
+	require.Eventually(t, func() bool {
+		b, err := os.ReadFile(o.Path)
+		if err != nil || os.WriteFile(copied.Path, b, 0o600) != nil {
+			return false
+		}
+
+		d, err := datacentre.Open(copied)
+
+		return err == nil && len(d.VMs()) == 1 && d.Close() == nil
+	}, 10*time.Second, 10*time.Millisecond)
+
+	second := open(t, copied)
+	vm, _ := second.VM(100)
+	assert.Equal(t, "create", vm.Lock)
+
+	task, _ := second.Task(upid)
+	assert.Equal(t, "unexpected status", task.ExitStatus)
+
+	killed.StopTask(upid)
+
+	task, err = killed.WaitTask(t.Context(), upid)
+	require.NoError(t, err)
+	assert.Equal(t, "interrupted by signal", task.ExitStatus)
+}
+
+func TestADamagedStateFileIsNotOverwritten(t *testing.T) {
+	t.Parallel()
+
+	o := fastOptions()
+	o.Path = filepath.Join(t.TempDir(), "state.json")
+	require.NoError(t, os.WriteFile(o.Path, []byte("{"), 0o600))
+
+	_, err := datacentre.Open(o)
+	require.ErrorContains(t, err, "is damaged")
+}
+
+func TestLeases(t *testing.T) {
+	t.Parallel()
+
+	d := open(t, fastOptions())
+	d.Reserve("02:00:00:00:00:AA", netip.MustParseAddr("127.30.1.50"))
+
+	address := func(bridge, mac string) string {
+		l, ok := d.Lease(bridge, mac)
+		if !ok {
+			return "none"
+		}
+
+		return l.Address.String()
+	}
+
+	assert.Equal(t, "127.30.1.50/24", address("vmbr0", "02:00:00:00:00:aa"), "a reservation")
+	assert.Equal(t, "127.30.1.100/24", address("vmbr0", "02:00:00:00:00:01"), "the pool's first")
+	assert.Equal(t, "127.30.1.101/24", address("vmbr0", "02:00:00:00:00:02"), "the pool's next")
+	assert.Equal(t, "127.30.1.100/24", address("vmbr0", "02:00:00:00:00:01"), "the same again")
+	assert.Equal(t, "none", address("vmbr0", "02:00:00:00:00:03"), "the pool is exhausted")
+	assert.Equal(t, "none", address("vmbr9", "02:00:00:00:00:03"), "no server there")
+}
+
+func TestFaultsOfTasks(t *testing.T) {
+	t.Parallel()
+
+	d := open(t, fastOptions())
+	do := ok(t, d)
+	do(d.CreateVM(root, "pve1", 100, basic(nil)))
+
+	_, err := d.AddFault(datacentre.Fault{Task: "qmstart", VMID: 100, Message: "start failed: lightning", Times: 1})
+	require.NoError(t, err)
+
+	upid, err := d.Start(root, "pve1", 100)
+	assert.Equal(t, "start failed: lightning", exit(t, d, upid, err))
+	assert.Empty(t, d.Faults(), "it strikes once")
+	do(d.Start(root, "pve1", 100))
+
+	id, err := d.AddFault(datacentre.Fault{Host: "pve1", Offline: true})
+	require.NoError(t, err)
+
+	h, _ := d.Host("pve1")
+	assert.False(t, h.Online)
+	d.ClearFaults(id)
+
+	h, _ = d.Host("pve1")
+	assert.True(t, h.Online)
+
+	for name, f := range map[string]datacentre.Fault{
+		"nothing to match": {Message: "x"}, "a bad expression": {Path: "("}, "an unknown host": {Host: "pve9", Offline: true},
+	} {
+		_, err := d.AddFault(f)
+		require.Error(t, err, name)
+	}
+}
+
+func TestTasksTellTheirTime(t *testing.T) {
+	t.Parallel()
+
+	d := open(t, fastOptions())
+	upid, err := d.CreateVM(root, "pve1", 100, basic(nil))
+	require.Equal(t, "OK", exit(t, d, upid, err))
+
+	task, _ := d.Task(upid)
+	assert.GreaterOrEqual(t, d.ModelledDuration(task), time.Second)
+	assert.Regexp(t, `^UPID:pve1:[0-9A-F]{8}:[0-9A-F]{8,9}:[0-9A-F]{8}:qmcreate:100:root@pam:$`, upid)
+	assert.Equal(t, []string{"scsi0: successfully created disk 'local-lvm:vm-100-disk-0,size=20G'", "TASK OK"}, d.TaskLog(upid))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	_, err = d.WaitTask(ctx, "UPID:pve1:unknown")
+	require.Error(t, err)
+}
+
+func TestConcurrentMachines(t *testing.T) {
+	t.Parallel()
+
+	d := open(t, fastOptions())
+	template(t, d, 900, "local-lvm")
+	d.SetGuests(newGuests())
+
+	const count = 12
+
+	failed := make(chan string, count)
+
+	for i := range count {
+		go func() {
+			status := "OK"
+
+			for _, call := range []func() (string, error){
+				func() (string, error) { return d.CloneVM(root, "pve1", 900, datacentre.CloneRequest{NewID: 200 + i}) },
+				func() (string, error) {
+					return d.SetConfigTask(root, "pve1", 200+i, datacentre.Config{"memory": "512", "name": "n"}, nil)
+				},
+				func() (string, error) { return d.Start(root, "pve1", 200+i) },
+				func() (string, error) { return d.Stop(root, "pve1", 200+i) },
+				func() (string, error) { return d.DestroyVM(root, "pve1", 200+i, datacentre.DestroyOptions{}) },
+			} {
+				upid, err := call()
+				if err != nil {
+					status = err.Error()
+
+					break
+				}
+
+				if task, err := d.WaitTask(t.Context(), upid); err != nil || !task.OK() {
+					status = task.ExitStatus
+
+					break
+				}
+			}
+
+			failed <- status
+		}()
+	}
+
+	for range count {
+		assert.Equal(t, "OK", <-failed)
+	}
+
+	assert.Len(t, d.VMs(), 1)
+}

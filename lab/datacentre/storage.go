@@ -1,0 +1,183 @@
+package datacentre
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// GiB is a gibibyte in bytes.
+const GiB = int64(1) << 30
+
+// StorageOptions is a storage of a host.
+type StorageOptions struct {
+	// Name is the storage's id, such as "local-lvm".
+	Name string
+	// Type is PVE's: "dir", "lvmthin", "zfspool", "nfs", …
+	Type string
+	// Content lists what may lie on it: images, rootdir, iso, vztmpl, backup, snippets, import.
+	Content []string
+	// SizeBytes is the capacity.
+	SizeBytes int64
+	// Path is the folder of a directory storage, without which its volumes have no path of their own.
+	Path string
+	// Shared storages have one content on all hosts.
+	Shared, Disabled bool
+}
+
+// DefaultStorages are those of a fresh installation on LVM, with a ZFS pool beside it.
+func DefaultStorages() []StorageOptions {
+	return []StorageOptions{
+		{Name: "local", Type: "dir", Path: "/var/lib/vz", Content: []string{"backup", "import", "iso", "snippets", "vztmpl"}, SizeBytes: 100 * GiB},
+		{Name: "local-lvm", Type: "lvmthin", Content: []string{"images", "rootdir"}, SizeBytes: 900 * GiB},
+		{Name: "local-zfs", Type: "zfspool", Content: []string{"images", "rootdir"}, SizeBytes: 900 * GiB},
+	}
+}
+
+// Storage is a storage as a host sees it.
+type Storage struct {
+	StorageOptions
+	Host      string
+	UsedBytes int64
+}
+
+type storage struct {
+	StorageOptions
+	host string
+}
+
+// owner is the host part of the storage's volume keys.
+func (s *storage) owner() string {
+	if s.Shared {
+		return ""
+	}
+
+	return s.host
+}
+
+// thin says that blank disks take no space before they are written.
+func (s *storage) thin() bool { return s.Type == "lvmthin" || s.Type == "zfspool" }
+
+func (s *storage) defaultFormat() string {
+	if s.Path != "" {
+		return "qcow2"
+	}
+
+	return "raw"
+}
+
+// need is the storage's answer to a use for which it is not made: PVE's words for each case.
+func (s *storage) need(content string) error {
+	switch {
+	case s.Disabled:
+		return refuse("storage '%s' is disabled", s.Name)
+	case content != "" && !slices.Contains(s.Content, content):
+		what := content
+		if content == "images" {
+			what = "vm images"
+		} else {
+			return refuse("storage '%s' is not configured for content-type '%s'", s.Name, content)
+		}
+
+		return wrongParameter("storage", "storage '%s' does not support %s", s.Name, what)
+	default:
+		return nil
+	}
+}
+
+// needStorage finds a storage of a host that takes the content; any with an empty content.
+func (d *Datacentre) needStorage(hostName, name, content string) (*storage, error) {
+	known := false
+
+	for _, h := range d.hosts {
+		for _, s := range h.storages {
+			if s.Name != name {
+				continue
+			}
+
+			if h.Name == hostName {
+				return s, s.need(content)
+			}
+
+			known = true
+		}
+	}
+
+	if known {
+		return nil, refuse("storage '%s' is not available on node '%s'", name, hostName)
+	}
+
+	return nil, refuse("storage '%s' does not exist", name)
+}
+
+// Storages returns the storages of a host.
+func (d *Datacentre) Storages(hostName string) []Storage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	list := []Storage{}
+
+	if h := d.host(hostName); h != nil {
+		for _, s := range h.storages {
+			list = append(list, Storage{StorageOptions: s.StorageOptions, Host: hostName, UsedBytes: d.used(s)})
+		}
+	}
+
+	return list
+}
+
+// Storage returns one storage of a host.
+func (d *Datacentre) Storage(hostName, name string) (Storage, error) {
+	if _, err := d.needHost(hostName); err != nil {
+		return Storage{}, err
+	}
+
+	for _, s := range d.Storages(hostName) {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+
+	_, err := d.needStorage(hostName, name, "")
+
+	return Storage{}, err
+}
+
+// used is called with the lock held.
+func (d *Datacentre) used(s *storage) int64 {
+	var sum int64
+
+	for _, v := range d.state.Volumes {
+		if v.Host == s.owner() && v.Storage == s.Name {
+			sum += v.UsedBytes
+		}
+	}
+
+	return sum
+}
+
+// room refuses what does not fit; called with the lock held.
+func (d *Datacentre) room(s *storage, bytes int64) error {
+	if d.used(s)+bytes <= s.SizeBytes {
+		return nil
+	}
+
+	switch {
+	case s.Type == "zfspool":
+		return refuse("zfs error: cannot create '%s': out of space", s.Name)
+	case s.Path != "":
+		return refuse("No space left on device")
+	default:
+		return refuse("volume group or thin pool of '%s': insufficient free space", s.Name)
+	}
+}
+
+// splitVolume splits "storage:name".
+func splitVolume(id string) (store, name string, err error) {
+	store, name, ok := strings.Cut(id, ":")
+	if !ok || store == "" || name == "" {
+		return "", "", &Error{Status: http.StatusInternalServerError, Message: "unable to parse volume ID '" + id + "'"}
+	}
+
+	return store, name, nil
+}

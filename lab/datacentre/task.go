@@ -1,0 +1,210 @@
+package datacentre
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Task is a worker of a host.
+type Task struct {
+	UPID string `json:"upid"`
+	Host string `json:"host"`
+	// Type is PVE's: qmcreate, qmclone, qmstart, …; ID what it works on, mostly a VMID.
+	Type string `json:"type"`
+	ID   string `json:"id"`
+	User string `json:"user"`
+	PID  int    `json:"pid"`
+	// StartTime and EndTime are real time; EndTime is zero while the task runs.
+	StartTime time.Time `json:"startTime"`
+	EndTime   time.Time `json:"endTime"`
+	// ExitStatus is "OK", "WARNINGS: n" or the error; empty while the task runs.
+	ExitStatus string `json:"exitStatus"`
+}
+
+// Running says whether the task still works.
+func (t Task) Running() bool { return t.EndTime.IsZero() }
+
+// OK says whether the task ended well.
+func (t Task) OK() bool { return t.ExitStatus == "OK" || strings.HasPrefix(t.ExitStatus, "WARNINGS: ") }
+
+// keptTasks bounds the task list of the state file.
+const keptTasks = 5000
+
+// worker is the inside of a running task.
+type worker struct {
+	d    *Datacentre
+	upid string
+}
+
+func (w *worker) log(format string, a ...any) {
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+
+	w.d.state.Logs[w.upid] = append(w.d.state.Logs[w.upid], fmt.Sprintf(format, a...))
+	w.d.changed()
+}
+
+// spawn starts a worker and returns its UPID.
+func (d *Datacentre) spawn(user, hostName, kind, id string, run func(ctx context.Context, w *worker) error) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if d.running.Err() != nil {
+		return "", refuse("got no worker upid - start worker failed")
+	}
+
+	d.state.NextPID++
+	now := time.Now()
+	t := &Task{Host: hostName, Type: kind, ID: id, User: user, PID: d.state.NextPID, StartTime: now}
+	// The pid is the lab's own count and unique, so that two tasks of one second never share an UPID.
+	t.UPID = fmt.Sprintf("UPID:%s:%08X:%08X:%08X:%s:%s:%s:", hostName, t.PID, now.UnixMilli()/10&0xffffffff, now.Unix(), kind, id, user)
+	d.state.Tasks = append(d.state.Tasks, t)
+	d.trimTasks()
+	d.changed()
+
+	ctx, cancel := context.WithCancel(d.running)
+	d.cancels[t.UPID] = cancel
+	d.ended[t.UPID] = make(chan struct{})
+	d.workers.Add(1)
+
+	go d.work(ctx, t, run)
+
+	return t.UPID, nil
+}
+
+func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Context, w *worker) error) {
+	defer d.workers.Done()
+
+	w := &worker{d: d, upid: t.UPID}
+	err := d.taskFault(ctx, t)
+
+	if err == nil {
+		err = run(ctx, w)
+	}
+
+	status := "OK"
+	if err != nil {
+		status = exitStatus(err)
+		w.log("TASK ERROR: %s", status)
+	} else {
+		w.log("TASK OK")
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	t.EndTime = time.Now()
+	t.ExitStatus = status
+	d.cancels[t.UPID]()
+	delete(d.cancels, t.UPID)
+	close(d.ended[t.UPID])
+	delete(d.ended, t.UPID)
+	d.changed()
+}
+
+// exitStatus is one line, as PVE stores it.
+func exitStatus(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+func (d *Datacentre) trimTasks() {
+	for len(d.state.Tasks) > keptTasks && !d.state.Tasks[0].Running() {
+		delete(d.state.Logs, d.state.Tasks[0].UPID)
+		d.state.Tasks = slices.Delete(d.state.Tasks, 0, 1)
+	}
+}
+
+// endLostTasks ends what ran when the process died.
+func (d *Datacentre) endLostTasks() {
+	for _, t := range d.state.Tasks {
+		if t.Running() {
+			t.EndTime = time.Now()
+			t.ExitStatus = "unexpected status"
+		}
+	}
+}
+
+func (d *Datacentre) findTask(upid string) *Task {
+	for _, t := range slices.Backward(d.state.Tasks) {
+		if t.UPID == upid {
+			return t
+		}
+	}
+
+	return nil
+}
+
+// Task returns a task by its UPID.
+func (d *Datacentre) Task(upid string) (Task, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if t := d.findTask(upid); t != nil {
+		return *t, true
+	}
+
+	return Task{}, false
+}
+
+// Tasks returns all tasks, oldest first.
+func (d *Datacentre) Tasks() []Task {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	list := make([]Task, 0, len(d.state.Tasks))
+	for _, t := range d.state.Tasks {
+		list = append(list, *t)
+	}
+
+	return list
+}
+
+// ModelledDuration is how long a task took in modelled time, zero while it runs.
+func (d *Datacentre) ModelledDuration(t Task) time.Duration {
+	if t.Running() {
+		return 0
+	}
+
+	return time.Duration(float64(t.EndTime.Sub(t.StartTime)) * d.options.Clock.Speed())
+}
+
+// TaskLog returns the lines a task has written so far.
+func (d *Datacentre) TaskLog(upid string) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	return slices.Clone(d.state.Logs[upid])
+}
+
+// WaitTask waits for the end of a task. The error is the context's or that of an unknown UPID; how the task ended is in Task.ExitStatus.
+func (d *Datacentre) WaitTask(ctx context.Context, upid string) (Task, error) {
+	d.mu.Lock()
+	ended := d.ended[upid]
+	d.mu.Unlock()
+
+	if ended != nil {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return Task{}, fmt.Errorf("wait for task %s: %w", upid, ctx.Err())
+		}
+	}
+
+	t, ok := d.Task(upid)
+	if !ok {
+		return Task{}, refuse("unable to parse worker upid '%s'", upid)
+	}
+
+	return t, nil
+}
+
+// StopTask interrupts a running task.
+func (d *Datacentre) StopTask(upid string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if cancel := d.cancels[upid]; cancel != nil {
+		cancel()
+	}
+}

@@ -1,0 +1,200 @@
+package datacentre
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"proxmox-talos/lab/image"
+)
+
+// Volume is something on a storage: a disk, an ISO, an image file.
+type Volume struct {
+	// ID is "local-lvm:vm-100-disk-0" or "local:iso/x.img".
+	ID string
+	// Host is empty on shared storages.
+	Host, Storage string
+	// Content is images, iso, import, snippets, vztmpl or backup.
+	Content string
+	// Format is raw, qcow2, iso, …
+	Format string
+	// SizeBytes is what a guest sees, UsedBytes what the storage lost.
+	SizeBytes, UsedBytes int64
+	// VMID is the owner of a disk, 0 for files.
+	VMID int
+	// Base is the template's volume a linked clone stands on.
+	Base    string
+	Created time.Time
+}
+
+type volume struct {
+	Volume
+	// Raw is the content of a file, or of a disk that holds no image; Image that of a disk.
+	Raw   []byte      `json:"raw,omitempty"`
+	Image image.Image `json:"image"`
+}
+
+func (v *volume) key() string { return volumeKey(v.Host, v.ID) }
+
+func volumeKey(owner, id string) string { return owner + "/" + id }
+
+// findVolume returns the volume a host means by an id, or nil; called with the lock held.
+func (d *Datacentre) findVolume(hostName, id string) *volume {
+	if v := d.state.Volumes[volumeKey(hostName, id)]; v != nil {
+		return v
+	}
+
+	return d.state.Volumes[volumeKey("", id)]
+}
+
+// diskVolume finds a disk or file by its id alone: of its VM's host where it belongs to one, of any host otherwise; called with the lock held.
+func (d *Datacentre) diskVolume(id string) *volume {
+	var found *volume
+
+	for _, v := range d.state.Volumes {
+		if v.ID != id {
+			continue
+		}
+
+		if vm := d.state.VMs[v.VMID]; vm != nil && (vm.Host == v.Host || v.Host == "") {
+			return v
+		}
+
+		if found == nil || v.Host < found.Host {
+			found = v
+		}
+	}
+
+	return found
+}
+
+// Volumes lists what lies on a storage of a host, by id; an empty content means all.
+func (d *Datacentre) Volumes(hostName, storageName, content string) []Volume {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	list := []Volume{}
+
+	for _, v := range d.state.Volumes {
+		if v.Storage == storageName && (v.Host == hostName || v.Host == "") && (content == "" || v.Content == content) {
+			list = append(list, v.Volume)
+		}
+	}
+
+	slices.SortFunc(list, func(a, b Volume) int { return strings.Compare(a.ID, b.ID) })
+
+	return list
+}
+
+// Volume returns one volume of a host.
+func (d *Datacentre) Volume(hostName, id string) (Volume, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	v := d.findVolume(hostName, id)
+	if v == nil {
+		return Volume{}, false
+	}
+
+	return v.Volume, true
+}
+
+// VolumePath returns where a volume lies in the host's file system, as `pvesm path` prints it.
+func (d *Datacentre) VolumePath(hostName, id string) (string, error) {
+	store, name, err := splitVolume(id)
+	if err != nil {
+		return "", err
+	}
+
+	s, err := d.needStorage(hostName, store, "")
+	if err != nil {
+		return "", err
+	}
+
+	switch {
+	case s.Path != "":
+		return path.Join(s.Path, filePath(name)), nil
+	case s.Type == "zfspool":
+		return "/dev/zvol/" + s.Name + "/" + name, nil
+	default:
+		return "/dev/pve/" + name, nil
+	}
+}
+
+// filePath turns the name of a volume on a directory storage into its path there.
+func filePath(name string) string {
+	kind, file, ok := strings.Cut(name, "/")
+	if !ok {
+		return name
+	}
+
+	switch kind {
+	case "iso":
+		return "template/iso/" + file
+	case "vztmpl":
+		return "template/cache/" + file
+	case "backup":
+		return "dump/" + file
+	case "snippets", "import":
+		return name
+	default: // "100/vm-100-disk-0.qcow2"
+		return "images/" + name
+	}
+}
+
+// volumeAt returns the volume that lies at a path of a host, or nil; called with the lock held.
+func (d *Datacentre) volumeAt(hostName, file string) *volume {
+	for _, v := range d.state.Volumes {
+		if v.Host != hostName && v.Host != "" {
+			continue
+		}
+
+		if p, err := d.VolumePath(hostName, v.ID); err == nil && p == file {
+			return v
+		}
+	}
+
+	return nil
+}
+
+// ReadVolume returns what is on a disk, an ISO or an image file. Bytes that are no image are an error; a blank disk is not.
+func (d *Datacentre) ReadVolume(id string) (image.Image, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	v := d.diskVolume(id)
+	if v == nil {
+		return image.Image{}, refuse("volume '%s' does not exist", id)
+	}
+
+	return v.image()
+}
+
+func (v *volume) image() (image.Image, error) {
+	if v.Content == "images" && len(v.Raw) == 0 {
+		return v.Image, nil
+	}
+
+	return image.Decode(v.Raw)
+}
+
+// WriteVolume replaces what is on a disk.
+func (d *Datacentre) WriteVolume(id string, img image.Image) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	v := d.diskVolume(id)
+	if v == nil {
+		return refuse("volume '%s' does not exist", id)
+	}
+
+	if v.Content != "images" {
+		return refuse("volume '%s' is read-only", id)
+	}
+
+	v.Image, v.Raw = img, nil
+	d.changed()
+
+	return nil
+}

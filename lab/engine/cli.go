@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/blang/semver"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"golang.org/x/term"
+)
+
+// minimumVersion is the oldest Pulumi CLI the program is tested with.
+var minimumVersion = semver.MustParse("3.240.0")
+
+// stopTime is how long an interrupted CLI may take to finish the steps under way and write its state.
+const stopTime = 2 * time.Minute
+
+// cli runs the Pulumi CLI for the Automation API. On a terminal it hands the terminal itself to the CLI, which then draws its live progress tree; elsewhere it does what
+// the Automation API's own runner does.
+type cli struct {
+	path    string
+	version semver.Version
+	// terminal is set for engine operations that a person watches.
+	terminal bool
+	exitCode int
+}
+
+var _ auto.PulumiCommand = (*cli)(nil)
+
+// FindCLI returns the Pulumi CLI to use: the one in dir (the project's .bin) or a fitting one on PATH.
+func FindCLI(ctx context.Context, dir string) (string, error) {
+	var tried []string
+
+	for _, candidate := range []string{filepath.Join(dir, "pulumi"), "pulumi"} {
+		path, err := exec.LookPath(candidate)
+		if err != nil {
+			tried = append(tried, fmt.Sprintf("%s: not found", candidate))
+
+			continue
+		}
+
+		version, err := cliVersion(ctx, path)
+		if err != nil || version.LT(minimumVersion) {
+			tried = append(tried, fmt.Sprintf("%s: version %s is below %s", path, version, minimumVersion))
+
+			continue
+		}
+
+		return filepath.Abs(path)
+	}
+
+	return "", fmt.Errorf("no fitting Pulumi CLI (%s); `make tools` builds one", strings.Join(tried, "; "))
+}
+
+func cliVersion(ctx context.Context, path string) (semver.Version, error) {
+	cmd := exec.CommandContext(ctx, path, "version") //nolint:gosec // the path is the user's own CLI
+	cmd.Env = append(os.Environ(), "PULUMI_SKIP_UPDATE_CHECK=true")
+
+	out, err := cmd.Output()
+	if err != nil {
+		return semver.Version{}, fmt.Errorf("unable to ask %s for its version: %w", path, err)
+	}
+
+	version, err := semver.ParseTolerant(strings.TrimPrefix(strings.TrimSpace(string(out)), "v"))
+	if err != nil {
+		return semver.Version{}, fmt.Errorf("unable to read the version of %s: %w", path, err)
+	}
+
+	return version, nil
+}
+
+func newCLI(ctx context.Context, path string) (*cli, error) {
+	version, err := cliVersion(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+
+	return &cli{path: path, version: version}, nil
+}
+
+// Version is part of auto.PulumiCommand.
+func (c *cli) Version() semver.Version { return c.version }
+
+// Run is part of auto.PulumiCommand.
+func (c *cli) Run(ctx context.Context, dir string, stdin io.Reader, out, errOut []io.Writer, env []string, args ...string) (string, string, int, error) {
+	var stdout, stderr bytes.Buffer
+
+	cmd := exec.CommandContext(ctx, c.path, args...) //nolint:gosec // see FindCLI
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), env...), "PULUMI_AUTOMATION_API=true", "PULUMI_SKIP_UPDATE_CHECK=true")
+	cmd.WaitDelay = stopTime
+
+	onTerminal := c.terminal && isOperation(args) && term.IsTerminal(int(os.Stdout.Fd()))
+	if onTerminal {
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		// The terminal signals its whole foreground group, the CLI included: a second interrupt would make it drop what is under way.
+		cmd.Cancel = func() error { return nil }
+	} else {
+		cmd.Args = append(cmd.Args, "--non-interactive")
+		cmd.Stdin = stdin
+		cmd.Stdout = io.MultiWriter(append(out, &stdout)...)
+		cmd.Stderr = io.MultiWriter(append(errOut, &stderr)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	}
+
+	err := cmd.Run()
+
+	code := cmd.ProcessState.ExitCode()
+	if isOperation(args) {
+		c.exitCode = code
+	}
+
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+		code = -1
+	}
+
+	return stdout.String(), stderr.String(), code, err
+}
+
+// isOperation tells the commands that run the engine from those that only read or write files.
+func isOperation(args []string) bool {
+	switch args[0] {
+	case "up", "preview", "refresh", "destroy":
+		return true
+	default:
+		return false
+	}
+}

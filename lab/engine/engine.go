@@ -1,0 +1,238 @@
+// Package engine runs the project's program on the real Pulumi engine against a lab: inline through the Automation API, with the stand-in providers attached, a file
+// backend of the lab's own and nothing of the user's Pulumi touched.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/lab/providers"
+	"proxmox-talos/stacks"
+)
+
+// DefaultParallel is how many steps run at once: Pulumi's own default, four times the cores, would leave most of a small machine waiting.
+const DefaultParallel = 64
+
+// projectName is the name in Pulumi.yaml.
+const projectName = "talos-proxmox"
+
+// Options say what to run and where.
+type Options struct {
+	Dir     string // the lab's folder
+	Project string // the folder of Pulumi.yaml and the stack files
+	Stack   string
+	// StackFile replaces the content of Pulumi.<stack>.yaml when it is not nil.
+	StackFile []byte
+	CLI       string // path of the Pulumi CLI, see FindCLI
+	TalosOps  string // path of the talosops command
+	Config    Config // what the lab adds to the stack's configuration
+	Parallel  int    // 0 = DefaultParallel
+	// Program is what runs; nil = stacks.Deploy.
+	Program pulumi.RunFunc
+	// Terminal lets the CLI draw on the terminal itself; otherwise its output goes to Out and Err.
+	Terminal bool
+	Out, Err io.Writer
+	// RemoveOrphans removes the VMs of the stack whose ids are not known to its state; called after a killed run only. nil = nothing is removed.
+	RemoveOrphans func(ctx context.Context, known map[string]bool) error
+	// PolicyPacks are passed to preview and up.
+	PolicyPacks []string
+}
+
+// Engine runs operations on one stack.
+type Engine struct {
+	o     Options
+	cli   *cli
+	stack auto.Stack
+	close func()
+}
+
+// ExitError is a failed engine operation with the exit code of the Pulumi CLI.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+// Error is the operation's error.
+func (e *ExitError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the operation's error.
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// New prepares the stack: folders, copied files, configuration, providers. Close it.
+func New(ctx context.Context, o Options) (*Engine, error) {
+	if o.Parallel == 0 {
+		o.Parallel = DefaultParallel
+	}
+
+	if o.Program == nil {
+		o.Program = stacks.Deploy
+	}
+
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("unable to find the lab's folder: %w", err)
+	}
+
+	o.Dir = dir
+	e := &Engine{o: o, close: func() {}}
+
+	if err := e.prepare(); err != nil {
+		return nil, err
+	}
+
+	if e.cli, err = newCLI(ctx, o.CLI); err != nil {
+		return nil, err
+	}
+
+	e.cli.terminal = o.Terminal
+
+	// Providers run the command: the stand-ins are in this process, published ones inherit its environment.
+	if err := os.Setenv("TALOSOPS", o.TalosOps); err != nil {
+		return nil, fmt.Errorf("unable to name the talosops command: %w", err)
+	}
+
+	debugProviders, closeProviders, err := providers.Attach(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("unable to start the stand-in providers: %w", err)
+	}
+
+	e.close = closeProviders
+
+	if err := e.selectStack(ctx, debugProviders); err != nil {
+		e.Close()
+
+		return nil, err
+	}
+
+	return e, nil
+}
+
+// Close stops the providers.
+func (e *Engine) Close() { e.close() }
+
+func (e *Engine) selectStack(ctx context.Context, debugProviders string) error {
+	env := map[string]string{
+		"PULUMI_BACKEND_URL":                          "file://" + filepath.Join(e.o.Dir, stateFolder),
+		"PULUMI_CONFIG_PASSPHRASE_FILE":               filepath.Join(e.o.Dir, passphraseFile),
+		"PULUMI_DEBUG_PROVIDERS":                      debugProviders,
+		"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+	}
+
+	stack, err := auto.UpsertStackInlineSource(ctx, e.o.Stack, projectName, e.o.Program,
+		auto.WorkDir(filepath.Join(e.o.Dir, workFolder)),
+		auto.PulumiHome(filepath.Join(e.o.Dir, homeFolder)),
+		auto.Pulumi(e.cli),
+		auto.EnvVars(env),
+		auto.SecretsProvider("passphrase"),
+	)
+	if err != nil {
+		return fmt.Errorf("unable to open stack %q: %w", e.o.Stack, err)
+	}
+
+	e.stack = stack
+
+	if err := e.configure(ctx); err != nil {
+		return err
+	}
+
+	return e.recover(ctx)
+}
+
+// Up creates and updates.
+func (e *Engine) Up(ctx context.Context, opts ...optup.Option) (auto.UpResult, error) {
+	opts = append(opts, optup.Parallel(e.o.Parallel), optup.PolicyPacks(e.o.PolicyPacks...))
+	opts = append(opts, optup.ProgressStreams(e.o.writers()...), optup.ErrorProgressStreams(e.o.errWriters()...))
+
+	done, err := e.running()
+	if err != nil {
+		return auto.UpResult{}, err
+	}
+	defer done()
+
+	result, err := e.stack.Up(ctx, opts...)
+
+	return result, e.exit("up", err)
+}
+
+// Preview shows what Up would do.
+func (e *Engine) Preview(ctx context.Context, opts ...optpreview.Option) (auto.PreviewResult, error) {
+	opts = append(opts, optpreview.Parallel(e.o.Parallel), optpreview.PolicyPacks(e.o.PolicyPacks...))
+	opts = append(opts, optpreview.ProgressStreams(e.o.writers()...), optpreview.ErrorProgressStreams(e.o.errWriters()...))
+
+	result, err := e.stack.Preview(ctx, opts...)
+
+	return result, e.exit("preview", err)
+}
+
+// Refresh reads the real state into Pulumi's.
+func (e *Engine) Refresh(ctx context.Context, opts ...optrefresh.Option) (auto.RefreshResult, error) {
+	opts = append(opts, optrefresh.Parallel(e.o.Parallel), optrefresh.ProgressStreams(e.o.writers()...), optrefresh.ErrorProgressStreams(e.o.errWriters()...))
+
+	done, err := e.running()
+	if err != nil {
+		return auto.RefreshResult{}, err
+	}
+	defer done()
+
+	result, err := e.stack.Refresh(ctx, opts...)
+
+	return result, e.exit("refresh", err)
+}
+
+// Destroy removes everything the stack made.
+func (e *Engine) Destroy(ctx context.Context, opts ...optdestroy.Option) (auto.DestroyResult, error) {
+	opts = append(opts, optdestroy.Parallel(e.o.Parallel), optdestroy.ProgressStreams(e.o.writers()...), optdestroy.ErrorProgressStreams(e.o.errWriters()...))
+
+	done, err := e.running()
+	if err != nil {
+		return auto.DestroyResult{}, err
+	}
+	defer done()
+
+	result, err := e.stack.Destroy(ctx, opts...)
+
+	return result, e.exit("destroy", err)
+}
+
+// Stack gives the Automation API's own handle, for outputs, export and history.
+func (e *Engine) Stack() auto.Stack { return e.stack }
+
+func (e *Engine) exit(verb string, err error) error {
+	if err == nil {
+		return nil
+	}
+
+	code := e.cli.exitCode
+	if code == 0 {
+		code = 1
+	}
+
+	if e.o.Terminal { // the CLI has told the person already
+		err = errors.New("pulumi " + verb + " failed")
+	}
+
+	return &ExitError{Code: code, Err: err}
+}
+
+func (o Options) writers() []io.Writer { return present(o.Out) }
+
+func (o Options) errWriters() []io.Writer { return present(o.Err) }
+
+func present(w io.Writer) []io.Writer {
+	if w == nil {
+		return nil
+	}
+
+	return []io.Writer{w}
+}

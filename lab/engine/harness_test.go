@@ -1,0 +1,348 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"text/template"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/engine"
+	"proxmox-talos/lab/server"
+)
+
+// testSpeed lets modelled minutes pass in seconds.
+const testSpeed = 100
+
+// project is the repository's root, where Pulumi.yaml lies.
+const project = "../.."
+
+// networks hands every lab of this package its own loopback network.
+var networks atomic.Int32
+
+// world is a lab of a test and what its engine runs have said.
+type world struct {
+	t       testing.TB
+	dir     string
+	network string
+	lab     *server.Server
+	options engine.Options
+
+	mu     sync.Mutex
+	output bytes.Buffer
+}
+
+func newWorld(t testing.TB, speed float64) *world {
+	t.Helper()
+
+	dir, err := os.MkdirTemp("", "lab") // short: the test's own temporary folder is too long a path for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+
+	w := &world{t: t, dir: dir, network: fmt.Sprintf("127.%d", 100+networks.Add(1))}
+	w.open(speed)
+	t.Cleanup(func() { require.NoError(t, w.lab.Close()) })
+
+	cli, err := engine.FindCLI(t.Context(), filepath.Join(project, ".bin"))
+	require.NoError(t, err)
+
+	talosops, err := filepath.Abs(filepath.Join(project, ".bin", "talosops"))
+	require.NoError(t, err)
+	require.FileExists(t, talosops, "`make tools` builds it")
+
+	w.options = engine.Options{Dir: dir, Project: project, Stack: "lab", CLI: cli, TalosOps: talosops, Out: w, Err: w}
+
+	return w
+}
+
+func (w *world) open(speed float64) {
+	w.t.Helper()
+
+	lab, err := server.Open(server.Options{Dir: w.dir, Network: w.network, Speed: speed, Hosts: 2})
+	require.NoError(w.t, err)
+
+	w.lab = lab
+}
+
+// Write gathers everything the CLI says.
+func (w *world) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.output.Write(p)
+}
+
+func (w *world) said() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.output.String()
+}
+
+// engine prepares a run of the stack; the caller closes it.
+func (w *world) engine(stack string) *engine.Engine {
+	w.t.Helper()
+
+	connection, err := w.lab.Connection()
+	require.NoError(w.t, err)
+
+	o := w.options
+	o.StackFile = []byte(stack)
+
+	target, err := engine.ReadTarget(o.Stack, o.StackFile, connection)
+	require.NoError(w.t, err)
+
+	for _, reservation := range target.Reservations() {
+		w.lab.Data.Reserve(reservation.MAC, reservation.Address)
+	}
+
+	o.Config, o.RemoveOrphans = target.Config, target.RemoveOrphans
+
+	e, err := engine.New(w.t.Context(), o)
+	require.NoError(w.t, err)
+
+	return e
+}
+
+// steps are what a run did: operation by resource name, without what stayed the same.
+type steps map[string]string
+
+// named returns the names of the resources with this operation, sorted.
+func (s steps) named(op string) []string {
+	var names []string
+
+	for name, o := range s {
+		if o == op {
+			names = append(names, name)
+		}
+	}
+
+	slices.Sort(names)
+
+	return names
+}
+
+// watch collects the steps of a run from the engine's events.
+func watch() (chan events.EngineEvent, func() steps) {
+	ch := make(chan events.EngineEvent, 64)
+	done := make(chan steps)
+
+	go func() {
+		collected := steps{}
+
+		for event := range ch {
+			if e := event.ResOutputsEvent; e != nil && e.Metadata.Op != "same" && e.Metadata.Op != "read" {
+				collected[urnKey(e.Metadata.URN)] = string(e.Metadata.Op)
+			}
+		}
+
+		done <- collected
+	}()
+
+	return ch, func() steps { return <-done }
+}
+
+// urnKey is the last type of a URN without its package path, and the name: VirtualMachine lab-cp-1.
+func urnKey(urn string) string {
+	parts := strings.Split(urn, "::")
+	kind := parts[len(parts)-2]
+
+	return kind[strings.LastIndex(kind, ":")+1:] + " " + parts[len(parts)-1]
+}
+
+func (w *world) up(stack string, opts ...optup.Option) (auto.UpResult, steps) {
+	w.t.Helper()
+
+	result, done, err := w.tryUp(w.t.Context(), stack, opts...)
+	require.NoError(w.t, err, w.said())
+
+	return result, done
+}
+
+func (w *world) tryUp(ctx context.Context, stack string, opts ...optup.Option) (auto.UpResult, steps, error) {
+	w.t.Helper()
+
+	e := w.engine(stack)
+	defer e.Close()
+
+	ch, collected := watch()
+	result, err := e.Up(ctx, append(opts, optup.EventStreams(ch))...)
+
+	return result, collected(), err
+}
+
+func (w *world) preview(stack string, opts ...optpreview.Option) (auto.PreviewResult, error) {
+	w.t.Helper()
+
+	e := w.engine(stack)
+	defer e.Close()
+
+	return e.Preview(w.t.Context(), opts...)
+}
+
+func (w *world) refresh(stack string) steps {
+	w.t.Helper()
+
+	e := w.engine(stack)
+	defer e.Close()
+
+	ch, collected := watch()
+	_, err := e.Refresh(w.t.Context(), optrefresh.EventStreams(ch))
+	require.NoError(w.t, err, w.said())
+
+	return collected()
+}
+
+func (w *world) destroy(stack string) {
+	w.t.Helper()
+
+	e := w.engine(stack)
+	defer e.Close()
+
+	_, err := e.Destroy(w.t.Context(), optdestroy.EventStreams())
+	require.NoError(w.t, err, w.said())
+}
+
+// state is the stack's state as it lies in the backend, secrets encrypted.
+func (w *world) state(stack string) string {
+	w.t.Helper()
+
+	e := w.engine(stack)
+	defer e.Close()
+
+	current := e.Stack()
+
+	deployment, err := current.Export(w.t.Context())
+	require.NoError(w.t, err)
+
+	b, err := json.Marshal(deployment)
+	require.NoError(w.t, err)
+
+	return string(b)
+}
+
+// vmNames are the VMs of the data centre that are not templates, by name with their VMID and power.
+func (w *world) machines() map[string]int {
+	names := map[string]int{}
+
+	for _, vm := range w.lab.Data.VMs() {
+		if !vm.Template {
+			names[vm.Name] = vm.ID
+		}
+	}
+
+	return names
+}
+
+// cluster is one cluster of a test's stack file.
+type cluster struct {
+	Name                          string
+	ControlPlanes, Workers        int
+	FirstControlPlane, FirstWork  int // VMIDs
+	FirstAddress, FirstWorkerAddr int // last byte
+	VIP                           int // last byte; 0 = none
+	Addressing                    string
+	WorkerMemory                  int
+	Pins                          string // more YAML of the worker pool
+}
+
+// stack is a test's stack file.
+type stack struct {
+	Network  string
+	Version  string
+	Source   string
+	Protect  bool
+	Wide     bool // a /16 network, for more nodes than a lab has addresses
+	Clusters []cluster
+}
+
+// yaml writes the stack file.
+func (s stack) yaml(t testing.TB) string {
+	t.Helper()
+
+	if s.Version == "" {
+		s.Version = "v1.12.6"
+	}
+
+	if s.Source == "" {
+		s.Source = "image"
+	}
+
+	for i := range s.Clusters {
+		c := &s.Clusters[i]
+		if c.Addressing == "" {
+			c.Addressing = "static"
+		}
+
+		if c.WorkerMemory == 0 {
+			c.WorkerMemory = 4096
+		}
+	}
+
+	var b bytes.Buffer
+	require.NoError(t, stackTemplate.Execute(&b, s))
+
+	return b.String()
+}
+
+var stackTemplate = template.Must(template.New("stack").Parse(`config:
+  talos-proxmox:protect: {{.Protect}}
+  talos-proxmox:hosts:
+    - {name: pve1, address: {{.Network}}.0.11}
+    - {name: pve2, address: {{.Network}}.0.12}
+  talos-proxmox:templates:
+    talos: {version: {{.Version}}, source: {{.Source}}, datastore: local-lvm, extensions: [qemu-guest-agent]}
+  talos-proxmox:clusters:
+{{- range .Clusters}}
+    - name: {{.Name}}
+      kubernetesVersion: v1.35.0
+      network:
+        cidr: {{if $.Wide}}{{$.Network}}.0.0/16{{else}}{{$.Network}}.1.0/24{{end}}
+        gateway: {{$.Network}}.1.1
+        bridge: vmbr0
+        addressing: {{.Addressing}}
+        dns: [{{$.Network}}.1.1]
+{{- if .VIP}}
+        vip: {{$.Network}}.1.{{.VIP}}
+{{- end}}
+      controlPlane: {count: {{.ControlPlanes}}, cores: 2, memoryMiB: 4096, diskGiB: 20, firstVmid: {{.FirstControlPlane}}, firstAddress: {{$.Network}}.1.{{.FirstAddress}}}
+      workers:
+        - name: general
+          count: {{.Workers}}
+          cores: 2
+          memoryMiB: {{.WorkerMemory}}
+          diskGiB: 20
+          firstVmid: {{.FirstWork}}
+          firstAddress: {{$.Network}}.1.{{.FirstWorkerAddr}}
+{{- if .Pins}}
+          {{.Pins}}
+{{- end}}
+{{- end}}
+`))
+
+// one returns the cluster that most tests begin with.
+func one(controlPlanes, workers int) cluster {
+	return cluster{
+		Name: "one", ControlPlanes: controlPlanes, Workers: workers,
+		FirstControlPlane: 2000, FirstWork: 3000, FirstAddress: 10, FirstWorkerAddr: 20, VIP: 5,
+	}
+}
+
+// within bounds what a test waits for.
+const within = 5 * time.Minute

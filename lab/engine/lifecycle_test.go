@@ -1,0 +1,177 @@
+package engine_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestLifecycle takes one stack through everything a user does with it, from the first up to destroy, for both ways to a bootable node.
+func TestLifecycle(t *testing.T) {
+	t.Parallel()
+
+	for _, source := range []string{"image", "iso"} {
+		t.Run("by "+source, func(t *testing.T) {
+			t.Parallel()
+			lifecycle(t, source)
+		})
+	}
+}
+
+func lifecycle(t *testing.T, source string) {
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Source: source, Version: "v1.12.5", Clusters: []cluster{one(1, 2)}}
+
+	_, done := w.up(s.yaml(t))
+	assert.NotEmpty(t, done.named("create"))
+	assert.Equal(t, map[string]int{"one-cp-1": 2000, "one-general-1": 3000, "one-general-2": 3001}, w.machines())
+	w.requireRunning(3)
+
+	// Unchanged: nothing to do, to preview or to refresh.
+	_, err := w.preview(s.yaml(t), optpreview.ExpectNoChanges())
+	require.NoError(t, err, w.said())
+	_, done = w.up(s.yaml(t), optup.ExpectNoChanges())
+	assert.Empty(t, done)
+	assert.Empty(t, w.refresh(s.yaml(t)))
+
+	// Workers 2 → 4: only the new ones.
+	s.Clusters[0].Workers = 4
+	_, done = w.up(s.yaml(t))
+	assert.Equal(t, []string{"VirtualMachine one-general-3-vm", "VirtualMachine one-general-4-vm"}, vms(done.named("create")))
+	assert.Empty(t, vms(done.named("update")))
+	w.requireRunning(5)
+
+	// 4 → 1: only theirs go.
+	s.Clusters[0].Workers = 1
+	_, done = w.up(s.yaml(t))
+	assert.Equal(t, []string{"VirtualMachine one-general-2-vm", "VirtualMachine one-general-3-vm", "VirtualMachine one-general-4-vm"}, vms(done.named("delete")))
+	assert.Empty(t, vms(done.named("update")))
+	assert.Equal(t, []string{"one-cp-1", "one-general-1"}, slices.Sorted(maps.Keys(w.machines())))
+
+	// Control planes 1 → 3.
+	s.Clusters[0].ControlPlanes = 3
+	_, done = w.up(s.yaml(t))
+	assert.Equal(t, []string{"VirtualMachine one-cp-2-vm", "VirtualMachine one-cp-3-vm"}, vms(done.named("create")))
+	assert.Empty(t, vms(append(done.named("update"), done.named("replace")...)))
+	w.requireRunning(4)
+	w.requireMembers(3)
+
+	// More memory for the worker: in place, that node only.
+	s.Clusters[0].WorkerMemory = 6144
+	_, done = w.up(s.yaml(t))
+	assert.Equal(t, []string{"VirtualMachine one-general-1-vm"}, vms(done.named("update")))
+	assert.Empty(t, append(done.named("replace"), done.named("create")...))
+	w.requireRunning(4)
+
+	// A new Talos version in the template: no node is replaced.
+	before := w.machines()
+	s.Version = "v1.12.6"
+	_, done = w.up(s.yaml(t))
+	assert.Empty(t, vms(slices.Concat(done.named("create"), done.named("replace"), done.named("delete"))))
+	assert.Equal(t, before, w.machines())
+	w.requireRunning(4)
+
+	// A second cluster in the same stack touches nothing of the first.
+	s.Clusters = append(s.Clusters, cluster{
+		Name: "two", ControlPlanes: 1, Workers: 1, FirstControlPlane: 2100, FirstWork: 3100, FirstAddress: 60, FirstWorkerAddr: 70,
+	})
+	_, done = w.up(s.yaml(t))
+	assert.Equal(t, []string{"VirtualMachine two-cp-1-vm", "VirtualMachine two-general-1-vm"}, vms(done.named("create")))
+
+	for name, op := range done {
+		assert.False(t, op != "create" && strings.Contains(name, "one-"), "%s %s", op, name)
+	}
+
+	w.requireRunning(6)
+
+	w.destroy(s.yaml(t))
+	w.requireEmpty()
+}
+
+// vms keeps the virtual machines of a list of resources.
+func vms(resources []string) []string {
+	var list []string
+
+	for _, resource := range resources {
+		if strings.HasPrefix(resource, "VirtualMachine ") {
+			list = append(list, resource)
+		}
+	}
+
+	return list
+}
+
+// requireRunning waits for nothing: after an up, this many machines run with every service up.
+func (w *world) requireRunning(count int) {
+	w.t.Helper()
+
+	machines := w.lab.Machines.Status()
+	require.Len(w.t, machines, count)
+
+	for _, m := range machines {
+		require.Equal(w.t, "running", m.Stage, "%s: %s %v", m.Name, m.Problem, m.Console)
+
+		for _, service := range m.Services {
+			require.Contains(w.t, []string{"Running", "Finished"}, service.State, "%s: service %s", m.Name, service.Name)
+		}
+	}
+}
+
+// requireMembers checks how many machines are members of etcd.
+func (w *world) requireMembers(count int) {
+	w.t.Helper()
+
+	members := map[string]bool{}
+
+	for _, m := range w.lab.Machines.Status() {
+		if m.EtcdMember != "" {
+			members[m.EtcdMember] = true
+		}
+	}
+
+	require.Len(w.t, members, count)
+}
+
+// requireEmpty checks that no VM, template, image or orphaned volume is left on any host.
+func (w *world) requireEmpty() {
+	w.t.Helper()
+
+	require.Empty(w.t, w.lab.Data.VMs())
+
+	for _, host := range w.lab.Data.Hosts() {
+		for _, storage := range host.Storages {
+			require.Empty(w.t, w.lab.Data.Volumes(host.Name, storage.Name, ""), "%s of %s", storage.Name, host.Name)
+		}
+	}
+}
+
+// TestConfigurationErrorsLeaveTheWorldUntouched runs up with a broken stack file, before and after a good one.
+func TestConfigurationErrorsLeaveTheWorldUntouched(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	good := stack{Network: w.network, Clusters: []cluster{one(1, 0)}}
+	bad := stack{Network: w.network, Clusters: []cluster{one(2, 1)}}
+	bad.Clusters[0].WorkerMemory = 100
+
+	_, done, err := w.tryUp(t.Context(), bad.yaml(t))
+	require.Error(t, err)
+	assert.Contains(t, w.said(), "clusters[0].controlPlane.count: 2")
+	assert.Contains(t, w.said(), "clusters[0].workers[0].memoryMiB: 100")
+	assert.Empty(t, vms(done.named("create")))
+	w.requireEmpty()
+
+	w.up(good.yaml(t))
+
+	before, volumes := w.lab.Data.VMs(), w.state(good.yaml(t))
+	_, _, err = w.tryUp(t.Context(), bad.yaml(t))
+	require.Error(t, err)
+	assert.Equal(t, before, w.lab.Data.VMs())
+	assert.Equal(t, resources(t, volumes), resources(t, w.state(good.yaml(t))))
+}

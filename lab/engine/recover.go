@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+)
+
+// runningFile is there while an operation is under way, and afterwards only if the operation was killed.
+const runningFile = "running"
+
+// vmType is the type of the resources whose remains have to be looked for.
+const vmType = "proxmoxve:VM/virtualMachine:VirtualMachine"
+
+// running notes that an operation is under way; the returned function takes the note back.
+func (e *Engine) running() (func(), error) {
+	if err := os.WriteFile(e.workPath(runningFile), nil, 0o600); err != nil {
+		return nil, fmt.Errorf("unable to note the run: %w", err)
+	}
+
+	return func() { _ = os.Remove(e.workPath(runningFile)) }, nil
+}
+
+// recover makes a stack whose last run was killed usable again. The caller holds the lab's run lock, so a lock in the backend is a dead run's. VMs that the dead run was
+// making are unknown to the state and in the way of the next one: they hold nothing yet, since a machine gets its configuration only after its VM is in the state.
+func (e *Engine) recover(ctx context.Context) error {
+	if _, err := os.Stat(e.workPath(runningFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+
+	if err := e.stack.Cancel(ctx); err != nil {
+		return fmt.Errorf("unable to clear the lock of a killed run: %w", err)
+	}
+
+	state, err := e.stack.Export(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to read the state of stack %q: %w", e.o.Stack, err)
+	}
+
+	var deployment apitype.DeploymentV3
+	if err := json.Unmarshal(state.Deployment, &deployment); err != nil {
+		return fmt.Errorf("unable to read the state of stack %q: %w", e.o.Stack, err)
+	}
+
+	if e.o.RemoveOrphans != nil {
+		known := map[string]bool{}
+
+		for _, resource := range deployment.Resources {
+			if resource.Type == vmType {
+				known[resource.ID.String()] = true
+			}
+		}
+
+		if err := e.o.RemoveOrphans(ctx, known); err != nil {
+			return fmt.Errorf("unable to remove what a killed run left: %w", err)
+		}
+	}
+
+	if len(deployment.PendingOperations) == 0 {
+		return nil
+	}
+
+	deployment.PendingOperations = nil
+
+	if state.Deployment, err = json.Marshal(deployment); err != nil {
+		return fmt.Errorf("unable to write the state of stack %q: %w", e.o.Stack, err)
+	}
+
+	if err := e.stack.Import(ctx, state); err != nil {
+		return fmt.Errorf("unable to write the state of stack %q: %w", e.o.Stack, err)
+	}
+
+	return nil
+}

@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Layout of the lab's folder as far as the engine writes it; everything is the owner's only.
+const (
+	stateFolder    = "state"      // Pulumi's file backend
+	homeFolder     = "pulumi"     // PULUMI_HOME, so that nothing of the user's own Pulumi is touched
+	workFolder     = "work"       // the copied project and stack files, which the run's configuration goes into
+	passphraseFile = "passphrase" // of the stack's secrets provider
+)
+
+// prepare makes the folders of a run and the passphrase, and lays the project and stack files in the work folder, so that the committed ones stay as they are.
+func (e *Engine) prepare() error {
+	for _, folder := range []string{stateFolder, homeFolder, workFolder} {
+		if err := os.MkdirAll(filepath.Join(e.o.Dir, folder), 0o700); err != nil {
+			return fmt.Errorf("unable to make the lab's folder: %w", err)
+		}
+	}
+
+	if err := e.makePassphrase(); err != nil {
+		return err
+	}
+
+	project, err := os.ReadFile(filepath.Join(e.o.Project, "Pulumi.yaml"))
+	if err != nil {
+		return fmt.Errorf("unable to read the project: %w", err)
+	}
+
+	if e.o.StackFile == nil {
+		if e.o.StackFile, err = os.ReadFile(filepath.Join(e.o.Project, e.stackFile())); err != nil {
+			return fmt.Errorf("unable to read stack %q: %w", e.o.Stack, err)
+		}
+	}
+
+	if err := os.WriteFile(e.workPath("Pulumi.yaml"), project, 0o600); err != nil {
+		return fmt.Errorf("unable to copy the project file: %w", err)
+	}
+
+	if e.configured() {
+		return nil
+	}
+
+	stack, err := keepSalt(e.workPath(e.stackFile()), e.o.StackFile)
+	if err != nil {
+		return err
+	}
+
+	if err := os.WriteFile(e.workPath(e.stackFile()), stack, 0o600); err != nil {
+		return fmt.Errorf("unable to copy the stack file: %w", err)
+	}
+
+	return nil
+}
+
+func (e *Engine) stackFile() string { return "Pulumi." + e.o.Stack + ".yaml" }
+
+func (e *Engine) workPath(name string) string { return filepath.Join(e.o.Dir, workFolder, name) }
+
+func (e *Engine) makePassphrase() error {
+	path := filepath.Join(e.o.Dir, passphraseFile)
+
+	_, err := os.Stat(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+
+	random := make([]byte, 32)
+	if _, err := rand.Read(random); err != nil {
+		return fmt.Errorf("unable to make a passphrase: %w", err)
+	}
+
+	if err := os.WriteFile(path, []byte(hex.EncodeToString(random)), 0o600); err != nil {
+		return fmt.Errorf("unable to write the passphrase: %w", err)
+	}
+
+	return nil
+}
+
+// keepSalt carries the encryption salt of an earlier run's stack file over, so that secrets of the state and of the configuration stay under one key.
+func keepSalt(earlier string, stack []byte) ([]byte, error) {
+	old, err := os.ReadFile(earlier)
+	if errors.Is(err, fs.ErrNotExist) {
+		return stack, nil
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the earlier run's stack file: %w", err)
+	}
+
+	var file struct {
+		Salt string `yaml:"encryptionsalt"`
+	}
+	if err := yaml.Unmarshal(old, &file); err != nil || file.Salt == "" {
+		return stack, nil //nolint:nilerr // an unreadable copy is written anew
+	}
+
+	return fmt.Appendf(stack, "\nencryptionsalt: %s\n", file.Salt), nil
+}

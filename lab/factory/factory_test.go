@@ -1,0 +1,298 @@
+package factory_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/ulikunitz/xz"
+
+	"proxmox-talos/internal/talos"
+	"proxmox-talos/lab/factory"
+	"proxmox-talos/lab/image"
+)
+
+const (
+	plainID = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+	agentID = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515"
+)
+
+func serve(t *testing.T, path string) (*factory.Factory, string) {
+	t.Helper()
+
+	f, err := factory.New(path)
+	require.NoError(t, err)
+
+	server := httptest.NewServer(f.Handler())
+	t.Cleanup(server.Close)
+
+	return f, server.URL
+}
+
+func do(t *testing.T, method, url, body string) (*http.Response, string) {
+	t.Helper()
+
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	require.NoError(t, err)
+
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+
+	defer response.Body.Close() //nolint:errcheck
+
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+
+	return response, string(text)
+}
+
+func register(t *testing.T, url, schematic string) string {
+	t.Helper()
+
+	response, body := do(t, http.MethodPost, url+"/schematics", schematic)
+	require.Equal(t, http.StatusCreated, response.StatusCode, body)
+
+	var answer struct{ ID string }
+	require.NoError(t, json.Unmarshal([]byte(body), &answer))
+
+	return answer.ID
+}
+
+func TestSchematicIDsAreThoseOfThePublicFactory(t *testing.T) {
+	t.Parallel()
+
+	extensions := talos.Schematic{Extensions: []string{"tailscale", "iscsi-tools"}, KernelArgs: []string{"console=ttyS0"}, META: []talos.MetaValue{{Key: 10, Value: "a: b\n"}}}
+
+	tests := map[string]struct{ schematic, id string }{
+		"plain Talos":                       {"customization: {}\n", plainID},
+		"a schematic without anything":      {"{}", plainID},
+		"only the guest agent":              {"customization:\n  systemExtensions:\n    officialExtensions: [siderolabs/qemu-guest-agent]\n", agentID},
+		"as the program computes it":        {extensions.YAML(), extensions.ID()},
+		"JSON, which is YAML":               {`{"customization":{"systemExtensions":{"officialExtensions":["siderolabs/qemu-guest-agent"]}}}`, agentID},
+		"the program's own empty schematic": {talos.Schematic{}.YAML(), plainID},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			_, url := serve(t, "")
+			assert.Equal(t, test.id, register(t, url, test.schematic))
+		})
+	}
+}
+
+func TestImagesAreCompressedAsTheirNamesSay(t *testing.T) {
+	t.Parallel()
+
+	readers := map[string]func(io.Reader) (io.Reader, error){
+		"nocloud-amd64.raw.zst": func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r) },
+		"nocloud-arm64.raw.gz":  func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
+		"metal-amd64.raw.xz":    func(r io.Reader) (io.Reader, error) { return xz.NewReader(r) },
+		"nocloud-amd64.iso":     func(r io.Reader) (io.Reader, error) { return r, nil },
+		"nocloud-amd64.qcow2":   func(r io.Reader) (io.Reader, error) { return r, nil },
+	}
+
+	for name, reader := range readers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			_, url := serve(t, "")
+			response, body := do(t, http.MethodGet, url+"/image/"+plainID+"/v1.12.6/"+name, "")
+			require.Equal(t, http.StatusOK, response.StatusCode, body)
+			assert.Equal(t, `attachment; filename="`+name+`"`, response.Header.Get("Content-Disposition"))
+
+			raw, err := reader(strings.NewReader(body))
+			require.NoError(t, err)
+
+			content, err := io.ReadAll(raw)
+			require.NoError(t, err)
+
+			got, err := image.Decode(content)
+			require.NoError(t, err)
+
+			stem, _, _ := strings.Cut(name, ".")
+			platform, arch, _ := strings.Cut(stem, "-")
+			want := image.Image{OS: "talos", Version: "v1.12.6", Schematic: plainID, Platform: platform, Arch: arch, Live: strings.HasSuffix(name, ".iso")}
+			assert.Equal(t, want, got)
+
+			if strings.Contains(name, "raw") {
+				_, err := image.Decode([]byte(body))
+				assert.Error(t, err, "nothing boots from a compressed image")
+			}
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+
+	tests := map[string]struct {
+		method, path, body string
+		status             int
+		text               string
+	}{
+		"an unknown schematic":              {http.MethodGet, "/image/abc/v1.12.6/nocloud-amd64.raw.zst", "", 404, "schematic abc not found"},
+		"an unknown schematic read":         {http.MethodGet, "/schematics/abc", "", 404, "schematic not found"},
+		"an unknown version":                {http.MethodGet, "/image/" + plainID + "/v1.2.3/nocloud-amd64.raw.zst", "", 404, "Talos version v1.2.3 not found"},
+		"an unknown version's extensions":   {http.MethodGet, "/version/v1.2.3/extensions/official", "", 404, "not found"},
+		"an unknown platform":               {http.MethodGet, "/image/" + plainID + "/v1.12.6/moon-amd64.raw.zst", "", 400, `invalid platform: "moon"`},
+		"an unknown architecture":           {http.MethodGet, "/image/" + plainID + "/v1.12.6/nocloud-mips.raw.zst", "", 400, `invalid architecture: "mips"`},
+		"an unknown format":                 {http.MethodGet, "/image/" + plainID + "/v1.12.6/nocloud-amd64.zip", "", 400, `invalid image format: "zip"`},
+		"no image name at all":              {http.MethodGet, "/image/" + plainID + "/v1.12.6/kernel", "", 400, "invalid profile path"},
+		"a schematic with an unknown field": {http.MethodPost, "/schematics", "customisation: {}", 400, "customisation"},
+		"a schematic that is no YAML":       {http.MethodPost, "/schematics", "\t", 400, ""},
+		"an empty schematic":                {http.MethodPost, "/schematics", "", 400, "EOF"},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			_, url := serve(t, "")
+			response, body := do(t, test.method, url+test.path, test.body)
+			assert.Equal(t, test.status, response.StatusCode)
+			assert.Contains(t, body, test.text)
+		})
+	}
+}
+
+func TestAnUnknownExtensionIsRefusedWhenAnImageIsMade(t *testing.T) {
+	t.Parallel()
+
+	f, url := serve(t, "")
+	id := register(t, url, "customization: {systemExtensions: {officialExtensions: [siderolabs/no-such-thing]}}")
+
+	response, body := do(t, http.MethodGet, url+"/image/"+id+"/v1.12.6/nocloud-amd64.raw.zst", "")
+	assert.Equal(t, http.StatusBadRequest, response.StatusCode)
+	assert.Contains(t, body, `official extension "siderolabs/no-such-thing" is not available for Talos version v1.12.6`)
+
+	_, err := f.Resolve("127.0.0.1:8080/nocloud-installer/" + id + ":v1.12.6")
+	assert.ErrorContains(t, err, "no-such-thing")
+}
+
+func TestVersionsAndExtensionsAreListed(t *testing.T) {
+	t.Parallel()
+
+	_, url := serve(t, "")
+
+	_, body := do(t, http.MethodGet, url+"/versions", "")
+
+	var versions []string
+	require.NoError(t, json.Unmarshal([]byte(body), &versions))
+	assert.Equal(t, factory.Versions(), versions)
+	assert.Contains(t, versions, "v1.11.0")
+	assert.Contains(t, versions, "v1.12.6")
+	assert.Contains(t, versions, "v1.13.0")
+
+	_, body = do(t, http.MethodGet, url+"/version/1.12.6/extensions/official", "")
+
+	var list []struct{ Name, Ref string }
+	require.NoError(t, json.Unmarshal([]byte(body), &list))
+
+	refs := map[string]string{}
+	for _, e := range list {
+		refs[e.Name] = e.Ref
+	}
+
+	assert.Equal(t, "siderolabs/qemu-guest-agent:v1.12.6", refs["siderolabs/qemu-guest-agent"])
+	assert.Equal(t, "siderolabs/nvidia-open-gpu-kernel-modules-lts:580.105.08-v1.12.6", refs["siderolabs/nvidia-open-gpu-kernel-modules-lts"])
+}
+
+func TestResolveInstallers(t *testing.T) {
+	t.Parallel()
+
+	f, url := serve(t, "")
+	register(t, url, talos.Schematic{Extensions: []string{"qemu-guest-agent"}}.YAML())
+
+	program := talos.Factory{URL: url}.Installer(agentID, "v1.12.6", "nocloud")
+
+	tests := map[string]struct {
+		reference string
+		want      image.Image
+		refusal   string
+	}{
+		"the program's own":         {program, image.Image{Schematic: agentID, Version: "v1.12.6", Platform: "nocloud"}, ""},
+		"without a platform":        {"any.example/installer/" + agentID + ":v1.11.0", image.Image{Schematic: agentID, Version: "v1.11.0", Platform: "metal"}, ""},
+		"for secure boot":           {"any.example/metal-installer-secureboot/" + agentID + ":v1.13.0", image.Image{Schematic: agentID, Version: "v1.13.0", Platform: "metal"}, ""},
+		"Talos' stock installer":    {"any.example/siderolabs/installer:v1.12.6", image.Image{Schematic: plainID, Version: "v1.12.6", Platform: "metal"}, ""},
+		"an unknown schematic":      {"any.example/nocloud-installer/abc:v1.12.6", image.Image{}, "schematic abc not found"},
+		"an unknown version":        {"any.example/nocloud-installer/" + plainID + ":v9.9.9", image.Image{}, "v9.9.9 not found"},
+		"another image":             {"any.example/library/debian:13", image.Image{}, "not an installer image"},
+		"a reference without a tag": {"any.example/nocloud-installer/" + plainID, image.Image{}, "not an installer image"},
+		"nothing":                   {"", image.Image{}, "not an installer image"},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			got, err := f.Resolve(test.reference)
+			if test.refusal != "" {
+				require.ErrorContains(t, err, test.refusal)
+
+				return
+			}
+
+			require.NoError(t, err)
+
+			test.want.OS, test.want.Arch = "talos", "amd64"
+			assert.Equal(t, test.want, got)
+		})
+	}
+}
+
+func TestSchematicsOutliveTheFactory(t *testing.T) {
+	t.Parallel()
+
+	path := filepath.Join(t.TempDir(), "state", "schematics.json")
+	_, url := serve(t, path)
+	id := register(t, url, talos.Schematic{Extensions: []string{"tailscale"}, KernelArgs: []string{"quiet"}, META: []talos.MetaValue{{Key: 10, Value: "x"}}}.YAML())
+
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	again, url := serve(t, path)
+	schematic, known := again.Schematic(id)
+	require.True(t, known)
+	assert.Equal(t, factory.Schematic{ID: id, Extensions: []string{"siderolabs/tailscale"}, KernelArgs: []string{"quiet"}, META: map[uint8]string{10: "x"}}, schematic)
+
+	_, known = again.Schematic("abc")
+	assert.False(t, known)
+
+	_, body := do(t, http.MethodGet, url+"/schematics/"+id, "")
+	assert.Equal(t, id, register(t, url, body), "what the factory gives out is what it was given")
+}
+
+func TestABrokenFileIsAnError(t *testing.T) {
+	t.Parallel()
+
+	path := filepath.Join(t.TempDir(), "schematics.json")
+	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
+
+	_, err := factory.New(path)
+	assert.ErrorContains(t, err, "delete the file")
+}
+
+func TestHeadHasASizeAndNoBody(t *testing.T) {
+	t.Parallel()
+
+	_, url := serve(t, "")
+	_, body := do(t, http.MethodGet, url+"/image/"+plainID+"/v1.12.6/nocloud-amd64.iso", "")
+	response, empty := do(t, http.MethodHead, url+"/image/"+plainID+"/v1.12.6/nocloud-amd64.iso", "")
+
+	assert.Empty(t, empty)
+	assert.Equal(t, int64(len(body)), response.ContentLength)
+	assert.True(t, bytes.HasPrefix([]byte(body), []byte("{")))
+}

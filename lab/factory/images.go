@@ -1,0 +1,86 @@
+package factory
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+
+	"proxmox-talos/lab/image"
+)
+
+// imageFile is what the name of an image file says: <platform>-<arch>.<format>.
+type imageFile struct {
+	platform, arch, format string
+}
+
+// Platforms of Talos that the lab's machines can boot.
+func platforms() []string { return []string{"nocloud", "metal"} }
+
+func parseImageFile(name string) (imageFile, error) {
+	stem, format, found := strings.Cut(name, ".")
+	platform, arch, dashed := strings.Cut(stem, "-")
+
+	switch {
+	case !found || !dashed:
+		return imageFile{}, fmt.Errorf("invalid profile path: %q", name)
+	case !slices.Contains(platforms(), platform):
+		return imageFile{}, fmt.Errorf("invalid platform: %q", platform)
+	case arch != "amd64" && arch != "arm64":
+		return imageFile{}, fmt.Errorf("invalid architecture: %q", arch)
+	}
+
+	if format != "iso" && format != "qcow2" && format != "raw" && compressor(format) == nil {
+		return imageFile{}, fmt.Errorf("invalid image format: %q", format)
+	}
+
+	return imageFile{platform: platform, arch: arch, format: format}, nil
+}
+
+// body returns the bytes of the file.
+func (f imageFile) body(version, schematic string) ([]byte, error) {
+	content := image.Image{
+		OS: "talos", Version: version, Schematic: schematic, Platform: f.platform, Arch: f.arch, Live: f.format == "iso",
+	}.Encode()
+
+	compress := compressor(f.format)
+	if compress == nil {
+		return content, nil
+	}
+
+	var b bytes.Buffer
+
+	w, err := compress(&b)
+	if err != nil {
+		return nil, fmt.Errorf("compress %s: %w", f.format, err)
+	}
+
+	if _, err := w.Write(content); err != nil {
+		return nil, fmt.Errorf("compress %s: %w", f.format, err)
+	}
+
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("compress %s: %w", f.format, err)
+	}
+
+	return b.Bytes(), nil
+}
+
+// compressor returns nil for formats that are not compressed raw images.
+func compressor(format string) func(io.Writer) (io.WriteCloser, error) {
+	switch format {
+	case "raw.zst":
+		return func(w io.Writer) (io.WriteCloser, error) { return zstd.NewWriter(w) }
+	case "raw.gz":
+		return func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil }
+	case "raw.xz":
+		return func(w io.Writer) (io.WriteCloser, error) { return xz.NewWriter(w) }
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,104 @@
+package factory
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// release is a Talos minor version: its patches from .0 on, and the versions of the extensions that changed names or tracks.
+type release struct {
+	minor   string
+	patches int
+	// lts and production are the NVIDIA driver versions of the two tracks.
+	lts, production string
+}
+
+func releases() []release {
+	return []release{
+		{minor: "v1.11", patches: 7, lts: "535.247.01", production: "570.172.08"},
+		{minor: "v1.12", patches: 7, lts: "580.105.08", production: "570.195.03"},
+		{minor: "v1.13", patches: 3, lts: "580.126.20", production: "595.58.03"},
+	}
+}
+
+// Versions returns the Talos versions the factory builds, oldest first, each with its v.
+func Versions() []string {
+	var list []string
+
+	for _, r := range releases() {
+		for patch := range r.patches {
+			list = append(list, fmt.Sprintf("%s.%d", r.minor, patch))
+		}
+	}
+
+	return list
+}
+
+func findRelease(version string) (release, bool) {
+	for _, r := range releases() {
+		if strings.HasPrefix(version, r.minor+".") && slices.Contains(Versions(), version) {
+			return r, true
+		}
+	}
+
+	return release{}, false
+}
+
+// extension is one row of the answer to /version/:version/extensions/official.
+type extension struct {
+	Name        string `json:"name"`
+	Ref         string `json:"ref"`
+	Digest      string `json:"digest"`
+	Author      string `json:"author"`
+	Description string `json:"description"`
+}
+
+const nameSpace = "siderolabs/"
+
+// plain are the extensions that every release has and whose versions no one here asks for.
+func plain() []string {
+	return []string{
+		"amd-ucode", "amdgpu", "bnx2-bnx2x", "btrfs", "cloudflared", "crun", "ctr", "drbd", "ecr-credential-provider", "fuse3", "gvisor", "hello-world-service",
+		"i915", "intel-ice-firmware", "intel-ucode", "iscsi-tools", "kata-containers", "lldpd", "mdadm", "mei", "metal-agent", "multipath-tools", "nebula", "netbird",
+		"newt", "nfsd", "nut-client", "nvme-cli", "panfrost", "qemu-guest-agent", "qlogic-firmware", "realtek-firmware", "spin", "stargz-snapshotter",
+		"tailscale", "thunderbolt", "uinput", "usb-modem-drivers", "util-linux-tools", "v4l-uvc-drivers", "vmtoolsd-guest-agent", "wasmedge", "xen-guest-agent",
+		"youki", "zerotier", "zfs",
+	}
+}
+
+// extensions returns what is available for the release, sorted by name.
+func (r release) extensions(version string) []extension {
+	tags := map[string]string{}
+	for _, name := range plain() {
+		tags[name] = version
+	}
+
+	for track, driver := range map[string]string{"lts": r.lts, "production": r.production} {
+		tags["nvidia-open-gpu-kernel-modules-"+track] = driver + "-" + version
+		tags["nonfree-kmod-nvidia-"+track] = driver + "-" + version
+		tags["nvidia-container-toolkit-"+track] = driver + "-" + version
+	}
+
+	list := make([]extension, 0, len(tags))
+	for name, tag := range tags {
+		list = append(list, extension{Name: nameSpace + name, Ref: nameSpace + name + ":" + tag, Author: "Sidero Labs"})
+	}
+
+	slices.SortFunc(list, func(a, b extension) int { return strings.Compare(a.Name, b.Name) })
+
+	return list
+}
+
+// missing returns the first of the names that the release does not have.
+func (r release) missing(version string, names []string) (string, bool) {
+	known := r.extensions(version)
+
+	for _, name := range names {
+		if !slices.ContainsFunc(known, func(e extension) bool { return e.Name == name }) {
+			return name, true
+		}
+	}
+
+	return "", false
+}

@@ -1,0 +1,51 @@
+// Package image describes what lies on a disk, an ISO or an image file of the lab: an operating system that is not there in bits, only in name, and
+// the state its machine has written.
+package image
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Image is the content of a volume. The Image Factory serves it as the body of its downloads (compressed where the name says so), the datacentre copies it
+// from file to disk and from template to clone, and the machine that boots from it reads and rewrites it.
+type Image struct {
+	// OS is "talos", or empty for a blank disk.
+	OS string `json:"os,omitempty"`
+	// Version is the release with its "v", such as "v1.12.6".
+	Version string `json:"version,omitempty"`
+	// Schematic is the id of the Image Factory schematic the image was made of.
+	Schematic string `json:"schematic,omitempty"`
+	// Platform is Talos' platform: "nocloud" or "metal".
+	Platform string `json:"platform,omitempty"`
+	// Arch is "amd64" or "arm64".
+	Arch string `json:"arch,omitempty"`
+	// Live says that the image is an ISO, which runs without being installed.
+	Live bool `json:"live,omitempty"`
+	// State is what the machine keeps on the disk (configuration, etcd, META), in the machine's own form.
+	State json.RawMessage `json:"state,omitempty"`
+}
+
+// Encode returns the bytes of the image.
+func (i Image) Encode() []byte {
+	b, err := json.Marshal(i)
+	if err != nil { // State holds invalid JSON: a programming error.
+		panic(err)
+	}
+
+	return b
+}
+
+// Decode reads an image. Bytes that are not an image (a compressed file that nobody decompressed, for one) are an error: nothing boots from them.
+func Decode(b []byte) (Image, error) {
+	var i Image
+	if len(b) == 0 {
+		return i, nil
+	}
+
+	if err := json.Unmarshal(b, &i); err != nil {
+		return Image{}, fmt.Errorf("no bootable image: %w", err)
+	}
+
+	return i, nil
+}

@@ -1,0 +1,210 @@
+package machine
+
+import (
+	"context"
+	"time"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"proxmox-talos/lab/image"
+)
+
+// action is what the machine's main sequence shall do next.
+type action struct {
+	kind  actionKind
+	actor string
+	// configuration to apply in maintenance mode, system to upgrade to, what to reset.
+	configuration []byte
+	system        image.Image
+	reset         *machineapi.ResetRequest
+}
+
+type actionKind int
+
+const (
+	actApply actionKind = iota
+	actReboot
+	actShutdown
+	actReset
+	actUpgrade
+)
+
+// sequences are Talos' names of what an action runs.
+var sequences = map[actionKind]string{actApply: "install", actReboot: "reboot", actShutdown: "shutdown", actReset: "reset", actUpgrade: "upgrade"}
+
+// request hands an action to the main sequence; one at a time, as Talos.
+func (m *machine) request(a action) error {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	return m.requestLocked(a)
+}
+
+func (m *machine) requestLocked(a action) error {
+	if m.busy {
+		return status.Error(codes.FailedPrecondition, "locked: another sequence is running; wait until it has ended")
+	}
+
+	m.busy = true
+	m.logf("[talos] %s via API received. actor id: %s", sequences[a.kind], a.actor)
+	m.actions <- a
+
+	return nil
+}
+
+// drainActions forgets what the last boot did not get to; the caller holds the lock.
+func (m *machine) drainActions() {
+	m.busy = false
+
+	select {
+	case <-m.actions:
+	default:
+	}
+}
+
+// perform runs a sequence that ends the boot; false when the machine goes on as before.
+func (m *machine) perform(ctx context.Context, a action) (outcome, bool) {
+	m.publishSequence(a.kind, machineapi.SequenceEvent_START, a.actor)
+
+	switch a.kind {
+	case actReset:
+		return m.performReset(ctx, a)
+	case actUpgrade:
+		return m.performUpgrade(ctx, a), true
+	case actShutdown:
+		m.ms.mu.Lock()
+		m.setStage(runtime.MachineStageShuttingDown)
+		m.ms.mu.Unlock()
+
+		return m.goDown(a, outcome{off: true}), true
+	case actReboot, actApply:
+		m.ms.mu.Lock()
+		m.setStage(runtime.MachineStageRebooting)
+		m.ms.mu.Unlock()
+	}
+
+	return m.goDown(a, outcome{took: m.durations().Reboot}), true
+}
+
+// goDown stops the services and lets answers that are on their way arrive.
+func (m *machine) goDown(a action, next outcome) outcome {
+	m.publishTask("stopAllServices", a.actor)
+	m.doors.gracefully()
+
+	return next
+}
+
+// performUpgrade installs the new system beside the state; the machine's API stays up for the first half of the time.
+func (m *machine) performUpgrade(ctx context.Context, a action) outcome {
+	total := m.durations().Upgrade
+
+	m.ms.mu.Lock()
+	m.setStage(runtime.MachineStageUpgrading)
+	m.ms.mu.Unlock()
+
+	if !m.sleep(ctx, total/2) {
+		return outcome{}
+	}
+
+	m.ms.mu.Lock()
+	m.logf("[talos] upgraded to %s (schematic %s)", a.system.Version, a.system.Schematic)
+	m.writeSystem(a.system)
+	m.setStage(runtime.MachineStageRebooting)
+	m.ms.mu.Unlock()
+
+	return m.goDown(a, outcome{took: total - total/2})
+}
+
+// performReset leaves etcd when the reset is graceful, wipes what was asked for, and reboots or shuts down.
+func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
+	m.ms.mu.Lock()
+	m.setStage(runtime.MachineStageResetting)
+	err := m.leaveGracefully(a.reset)
+	m.ms.mu.Unlock()
+
+	if err != nil {
+		m.ms.mu.Lock()
+		m.busy = false
+		m.logf("[talos] reset failed: %s", err)
+		m.setStage(runtime.MachineStageRunning)
+		m.ms.mu.Unlock()
+		m.publishSequence(a.kind, machineapi.SequenceEvent_STOP, a.actor)
+
+		return outcome{}, false
+	}
+
+	if !m.sleep(ctx, m.durations().Reset) {
+		return outcome{}, true
+	}
+
+	m.ms.mu.Lock()
+	m.wipe(a.reset)
+	m.ms.mu.Unlock()
+
+	next := outcome{off: !a.reset.GetReboot()}
+	if !next.off {
+		next.took = time.Duration(0)
+	}
+
+	return m.goDown(a, next), true
+}
+
+// leaveGracefully removes the machine's etcd member and its node; the caller holds the lock.
+func (m *machine) leaveGracefully(r *machineapi.ResetRequest) error {
+	if !r.GetGraceful() || m.etcd == nil {
+		return nil
+	}
+
+	e := m.etcd
+	if err := e.removeMember(m.disk.Etcd.MemberID); err != nil {
+		return err
+	}
+
+	m.services.set(m, "etcd", stateFinished, "Service finished successfully")
+
+	return nil
+}
+
+// wipe removes what a reset asks for: the whole disk, or the partitions named; the caller holds the lock.
+func (m *machine) wipe(r *machineapi.ResetRequest) {
+	if r.GetMode() == machineapi.ResetRequest_USER_DISKS || m.volume == "" {
+		return
+	}
+
+	m.stopEtcd()
+
+	if len(r.GetSystemPartitionsToWipe()) == 0 {
+		m.logf("[talos] wiped the system disk")
+
+		if err := m.ms.world.WriteVolume(m.volume, image.Image{}); err != nil {
+			m.logf("[talos] unable to wipe the disk %s: %s", m.volume, err)
+		}
+
+		// Nothing may be written to the wiped disk any more.
+		m.volume = ""
+
+		return
+	}
+
+	for _, p := range r.GetSystemPartitionsToWipe() {
+		if !p.GetWipe() {
+			continue
+		}
+
+		switch p.GetLabel() {
+		case "STATE":
+			m.disk.Configuration, m.disk.NodeID = "", ""
+		case "EPHEMERAL":
+			m.disk.Etcd, m.disk.KubeletRegistered = nil, false
+		case "META":
+			m.disk.META = nil
+		}
+
+		m.logf("[talos] wiped the partition %s", p.GetLabel())
+	}
+
+	m.save()
+}

@@ -1,0 +1,159 @@
+package machine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+)
+
+// cluster is what machines with the same cluster secrets have in common. It is only a meeting place: everything that lasts is on the members' disks.
+type cluster struct {
+	ms *Machines
+	// changed fires when something another member may wait for has changed.
+	changed signal
+	members []*machine
+	etcds   map[uint64]*etcd
+}
+
+// clusterKey identifies a cluster by what control planes and workers both know: the certificate of the Kubernetes authority.
+func clusterKey(cfg config.Provider) string {
+	sum := sha256.New()
+	for _, ca := range acceptedClusterCAs(cfg) {
+		sum.Write(ca)
+	}
+
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// join makes the machine a member of its configuration's cluster; the caller holds the lock.
+func (m *machine) join() {
+	key := clusterKey(m.config)
+
+	c := m.ms.clusters[key]
+	if c == nil {
+		c = &cluster{ms: m.ms, etcds: map[uint64]*etcd{}}
+		m.ms.clusters[key] = c
+	}
+
+	m.cluster = c
+	c.members = append(c.members, m)
+	c.changed.fire()
+}
+
+// leave ends the membership in memory; the caller holds the lock. etcd keeps counting a member that is down.
+func (m *machine) leave() {
+	c := m.cluster
+	if c == nil {
+		return
+	}
+
+	m.stopEtcd()
+
+	c.members = slices.DeleteFunc(c.members, func(o *machine) bool { return o == m })
+	m.vips = map[string]bool{}
+
+	if m.kubelet.posting {
+		m.kubelet.stopped = time.Now()
+	}
+
+	m.kubelet.running, m.kubelet.posting = false, false
+	c.changed.fire()
+}
+
+func (m *machine) isControlPlane() bool {
+	return m.config != nil && m.config.Machine().Type().IsControlPlane()
+}
+
+// controlPlanes are the running control planes of the cluster.
+func (c *cluster) controlPlanes() []*machine {
+	var found []*machine
+
+	for _, m := range c.members {
+		if m.isControlPlane() {
+			found = append(found, m)
+		}
+	}
+
+	return found
+}
+
+// discovers says that two machines find each other through the discovery service: both have it enabled, with the same cluster id and secret.
+func (m *machine) discovers(o *machine) bool {
+	a, b := m.config.Cluster(), o.config.Cluster()
+
+	return a.Discovery().Enabled() && a.Discovery().Registries().Service().Enabled() &&
+		b.Discovery().Enabled() && b.Discovery().Registries().Service().Enabled() &&
+		a.ID() != "" && a.ID() == b.ID() && a.Secret() == b.Secret()
+}
+
+// discovered are the members the machine knows of, itself included.
+func (m *machine) discovered() []*machine {
+	var found []*machine
+
+	for _, o := range m.cluster.members {
+		if o == m || o.up && m.discovers(o) {
+			found = append(found, o)
+		}
+	}
+
+	return found
+}
+
+// endpointOf says whether the cluster endpoint of the machine's configuration leads to another machine. A name that is not an address is taken for a load
+// balancer or DNS record that leads to every control plane.
+func (m *machine) endpointLeadsTo(o *machine) bool {
+	host := m.config.Cluster().Endpoint().Hostname()
+
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return true
+	}
+
+	return o.vips[host] || slices.ContainsFunc(o.net.addresses, func(p netip.Prefix) bool { return p.Addr() == address })
+}
+
+// trustd finds a control plane that would sign the machine's certificate: reachable, of the same OS authority and machine token.
+func (m *machine) trustd() *machine {
+	for _, o := range m.cluster.controlPlanes() {
+		if o.up && (m.discovers(o) || m.endpointLeadsTo(o)) && sameTrust(m.config, o.config) {
+			return o
+		}
+	}
+
+	return nil
+}
+
+// kubernetes finds a control plane whose Kubernetes API the machine's kubelet reaches: through the cluster endpoint, or with KubePrism through any member.
+func (m *machine) kubernetes() *machine {
+	prism := m.config.Machine().Features().KubePrism()
+
+	for _, o := range m.cluster.controlPlanes() {
+		if !o.apiReady() {
+			continue
+		}
+
+		if o == m || m.endpointLeadsTo(o) || prism != nil && prism.Enabled() && m.discovers(o) {
+			return o
+		}
+	}
+
+	return nil
+}
+
+// apiReady says that the Kubernetes API of this control plane answers.
+func (m *machine) apiReady() bool { return m.apiUp && m.etcd != nil && m.etcd.quorum() }
+
+// address returns the members that have an address, for what is sent to a node by address.
+func (ms *Machines) byAddress(a string) *machine {
+	for _, m := range ms.running {
+		if m.up && m.net.node.String() == a {
+			return m
+		}
+	}
+
+	return nil
+}

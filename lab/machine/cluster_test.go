@@ -1,0 +1,308 @@
+package machine_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/resources/cluster"
+	configres "github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+	"github.com/siderolabs/talos/pkg/machinery/resources/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestRoles(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.cluster(1, 0)
+
+	calls := map[string]func(c *client.Client) error{
+		"version": func(c *client.Client) error { _, err := c.Version(l.context()); return err },
+		"apply": func(c *client.Client) error {
+			_, err := c.ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{Data: l.configuration(machinetype.TypeControlPlane), DryRun: true})
+
+			return err
+		},
+		"kubeconfig":   func(c *client.Client) error { _, err := c.Kubeconfig(l.context()); return err },
+		"stop kubelet": func(c *client.Client) error { _, err := c.ServiceStart(l.context(), "kubelet"); return err },
+		"etcd members": func(c *client.Client) error {
+			_, err := c.EtcdMemberList(l.context(), &machineapi.EtcdMemberListRequest{})
+
+			return err
+		},
+		"members": func(c *client.Client) error {
+			_, err := safe.StateListAll[*cluster.Member](l.context(), c.COSI)
+			return err
+		},
+		"secrets": func(c *client.Client) error {
+			_, err := safe.StateListAll[*secrets.OSRoot](l.context(), c.COSI)
+			return err
+		},
+		"machine configuration": func(c *client.Client) error {
+			_, err := safe.StateListAll[*configres.MachineConfig](l.context(), c.COSI)
+
+			return err
+		},
+	}
+
+	for name, test := range map[string]struct {
+		role    role.Role
+		allowed []string
+	}{
+		"an administrator does everything":       {role.Admin, []string{"version", "apply", "kubeconfig", "stop kubelet", "etcd members", "members", "secrets", "machine configuration"}},
+		"an operator reads and handles services": {role.Operator, []string{"version", "stop kubelet", "etcd members", "members"}},
+		"a reader reads what is no secret":       {role.Reader, []string{"version", "etcd members", "members"}},
+		"an etcd backup sees etcd":               {role.EtcdBackup, []string{"etcd members"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			c := l.clientAs(role.MakeSet(test.role), 11)
+
+			for call, run := range calls {
+				if err := run(c); slices.Contains(test.allowed, call) {
+					assert.NoError(t, err, call)
+				} else {
+					assert.Equal(t, codes.PermissionDenied, status.Code(err), call)
+				}
+			}
+		})
+	}
+}
+
+func TestForeignCertificateIsRefused(t *testing.T) {
+	t.Parallel()
+
+	l, other := newLab(t), newLab(t)
+	l.cluster(1, 0)
+
+	foreign, err := newSecrets()
+	require.NoError(t, err)
+
+	other.prefix, other.secrets = l.prefix, foreign
+	_, err = other.client(11).Version(l.context())
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+
+	_, err = l.insecure(11).Version(l.context())
+	assert.Error(t, err, "a configured machine asks for a client certificate")
+}
+
+func TestWorkerGetsItsCertificateOnlyFromItsCluster(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.boot(21)
+	l.apply(21, l.configuration(machinetype.TypeWorker))
+	l.boot(22)
+	l.apply(22, l.configuration(machinetype.TypeWorker, "machine:\n  token: aaaaaa.bbbbbbbbbbbbbbbb\n"))
+
+	l.until("the worker waits", func() bool { return apid(l, 21) == "Waiting" })
+
+	l.boot(11)
+	l.apply(11, l.configuration(machinetype.TypeControlPlane))
+	l.answers(11)
+
+	l.until("the worker has its certificate", func() bool { return apid(l, 21) == "Running" })
+	assert.Equal(t, "Waiting", apid(l, 22), "another machine token is none of this cluster's")
+
+	reply, err := l.client(11).Version(client.WithNodes(l.context(), l.address(21)))
+	require.NoError(t, err)
+	assert.Equal(t, l.address(21), reply.GetMessages()[0].GetMetadata().GetHostname())
+
+	_, err = l.client(21).Version(client.WithNodes(l.context(), l.address(11)))
+	assert.Equal(t, codes.PermissionDenied, status.Code(err), "a worker does not forward")
+
+	err = l.client(21).Bootstrap(l.context(), &machineapi.BootstrapRequest{})
+	assert.Equal(t, codes.FailedPrecondition, status.Code(err))
+}
+
+func apid(l *lab, n int) string {
+	for _, s := range l.status(n).Services {
+		if s.Name == "apid" {
+			return s.State
+		}
+	}
+
+	return ""
+}
+
+func TestVirtualAddressMoves(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	vip := l.address(100)
+	l.patches = []string{
+		fmt.Sprintf("cluster:\n  controlPlane:\n    endpoint: https://%s:6443\n", vip),
+	}
+
+	patch := func(n int) string {
+		return fmt.Sprintf("machine:\n  network:\n    interfaces:\n      - deviceSelector:\n          hardwareAddr: 02:00:00:00:00:%02x\n        vip:\n          ip: %s\n", n, vip)
+	}
+
+	for _, n := range []int{11, 12, 13} {
+		l.boot(n)
+		l.apply(n, l.configuration(machinetype.TypeControlPlane, patch(n)))
+	}
+
+	c := l.answers(11)
+	_, err := net.Dial("tcp", vip+":6443")
+	require.Error(t, err, "the address does not exist before etcd")
+
+	require.NoError(t, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+
+	for _, n := range []int{11, 12, 13} {
+		l.until("a control plane is ready", func() bool { return l.status(n).Ready && l.status(n).Stage == "running" })
+	}
+
+	assert.Equal(t, 1, holders(l, vip))
+	require.True(t, serves(vip))
+
+	l.machines.PowerOff(11)
+	l.until("another control plane serves the address", func() bool { return holders(l, vip) == 1 && serves(vip) })
+
+	l.machines.PowerOff(12)
+	l.until("without quorum nobody serves it", func() bool { return holders(l, vip) == 0 && !serves(vip) })
+}
+
+// holders counts the machines whose agent reports the address.
+func holders(l *lab, address string) int {
+	count := 0
+
+	for _, s := range l.machines.Status() {
+		interfaces, _ := l.machines.Agent(s.VMID)
+
+		for _, i := range interfaces {
+			for _, p := range i.Addresses {
+				if p.Addr().String() == address {
+					count++
+				}
+			}
+		}
+	}
+
+	return count
+}
+
+func serves(address string) bool {
+	conn, err := tls.Dial("tcp", address+":6443", &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // only whether it answers
+	if err != nil {
+		return false
+	}
+
+	return conn.Close() == nil
+}
+
+func TestNodesWithoutANetworkPluginAreNotReady(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.patches = []string{"cluster:\n  network:\n    cni:\n      name: none\n  proxy:\n    disabled: true\n  allowSchedulingOnControlPlanes: true\n", "machine:\n  nodeLabels:\n    zone: a\n  nodeTaints:\n    gpu: \"true:NoSchedule\"\n"}
+	l.boot(11)
+	l.apply(11, l.configuration(machinetype.TypeControlPlane))
+
+	c := l.answers(11)
+	require.NoError(t, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	l.stage(11, "running")
+
+	var node *k8s.NodeStatus
+
+	l.until("the node registers", func() bool {
+		list, err := safe.StateListAll[*k8s.NodeStatus](l.context(), c.COSI)
+		if err != nil || list.Len() == 0 {
+			return false
+		}
+
+		node = list.Get(0)
+
+		return true
+	})
+
+	assert.False(t, node.TypedSpec().NodeReady)
+	assert.Equal(t, "a", node.TypedSpec().Labels["zone"])
+	assert.False(t, l.status(11).Ready)
+
+	kubectl, ok := l.tool("kubectl")
+	if !ok {
+		return
+	}
+
+	content, err := c.Kubeconfig(l.context())
+	require.NoError(t, err)
+
+	out := l.run(kubectl, "--kubeconfig", l.write("kubeconfig", content), "get", "nodes", "-o", "yaml")
+	assert.Contains(t, out, "cni plugin not initialized")
+	assert.Contains(t, out, "key: gpu")
+	assert.NotContains(t, out, "key: node-role.kubernetes.io/control-plane", "control planes take pods when the configuration says so")
+}
+
+func TestConfigurationOfARunningMachine(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.cluster(1, 0)
+
+	for _, test := range []struct {
+		name, patch string
+		mode, took  machineapi.ApplyConfigurationRequest_Mode
+		message     string
+	}{
+		{"labels are taken over at once", "machine:\n  nodeLabels:\n    zone: b\n", machineapi.ApplyConfigurationRequest_AUTO, machineapi.ApplyConfigurationRequest_NO_REBOOT, ""},
+		{"udev rules need a reboot", "machine:\n  udev:\n    rules: [a]\n", machineapi.ApplyConfigurationRequest_AUTO, machineapi.ApplyConfigurationRequest_REBOOT, ""},
+		{"udev rules are refused without a reboot", "machine:\n  udev:\n    rules: [a]\n", machineapi.ApplyConfigurationRequest_NO_REBOOT, 0, "this config change can't be applied in immediate mode"},
+	} {
+		reply, err := l.client(11).ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
+			Data: l.configuration(machinetype.TypeControlPlane, test.patch), Mode: test.mode, DryRun: true,
+		})
+
+		if test.message != "" {
+			require.ErrorContains(t, err, test.message, test.name)
+			assert.Equal(t, codes.InvalidArgument, status.Code(err), test.name)
+
+			continue
+		}
+
+		require.NoError(t, err, test.name)
+		assert.Equal(t, test.took, reply.GetMessages()[0].GetMode(), test.name)
+		assert.Contains(t, reply.GetMessages()[0].GetModeDetails(), "Config diff", test.name)
+	}
+
+	_, err := l.client(11).ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{Data: l.configuration(machinetype.TypeControlPlane, "machine:\n  udev:\n    rules: [a]\n")})
+	require.NoError(t, err)
+	l.until("the machine comes back from its reboot", func() bool {
+		return strings.Count(strings.Join(l.machines.Console(11), "\n"), "Linux Talos") == 2 && l.status(11).Stage == "running" && l.status(11).Ready
+	})
+}
+
+func TestEventsTellOfAReboot(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.cluster(1, 0)
+
+	c := l.client(11)
+	results := make(chan client.EventResult)
+
+	require.NoError(t, c.EventsWatchV2(l.context(), results, client.WithTailEvents(-1)))
+
+	for {
+		result := <-results
+		require.NoError(t, result.Error)
+
+		if s, ok := result.Event.Payload.(*machineapi.MachineStatusEvent); ok && s.GetStage() == machineapi.MachineStatusEvent_RUNNING && s.GetStatus().GetReady() {
+			break
+		}
+	}
+}

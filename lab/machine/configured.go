@@ -1,0 +1,295 @@
+package machine
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"math/big"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"proxmox-talos/lab/machine/kube"
+)
+
+// mode is the machine's platform as configuration validation sees it.
+type mode struct {
+	metal, installed bool
+}
+
+// mode returns the mode of the booted platform: nocloud is a cloud to Talos, which does not require install instructions.
+func (m *machine) mode() mode {
+	return mode{metal: m.system.Platform == "metal", installed: !m.system.Live}
+}
+
+// String implements validation.RuntimeMode.
+func (m mode) String() string {
+	if m.metal {
+		return "metal"
+	}
+
+	return "cloud"
+}
+
+// RequiresInstall implements validation.RuntimeMode.
+func (m mode) RequiresInstall() bool { return m.metal && !m.installed }
+
+// InContainer implements validation.RuntimeMode.
+func (mode) InContainer() bool { return false }
+
+// runConfigured is the life of a machine that has a configuration.
+func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome {
+	m.ms.mu.Lock()
+	configuration := m.disk.Configuration
+	m.ms.mu.Unlock()
+
+	cfg, err := configloader.NewFromBytes([]byte(configuration))
+	if err != nil || cfg.Machine() == nil || cfg.Cluster() == nil {
+		m.fail("the machine configuration on the disk is not usable (%v): reset the machine", err)
+		<-ctx.Done()
+
+		return outcome{}
+	}
+
+	m.ms.mu.Lock()
+	m.config = cfg
+	m.identity()
+	m.adoptNetwork(cfg)
+	m.save()
+	m.join()
+	m.setStage(runtime.MachineStageBooting)
+	m.startServices()
+	m.services.set(m, "apid", stateWaiting, "Waiting for api certificates")
+	m.ms.mu.Unlock()
+
+	if !m.sleep(ctx, cmp.Or(took, m.durations().BootConfigured)) || !m.startAPI(ctx) {
+		return outcome{}
+	}
+
+	m.track(func() { m.runKubelet(ctx) })
+
+	if m.isControlPlane() {
+		m.track(func() { m.runEtcd(ctx) })
+		m.track(func() { m.runKubernetes(ctx) })
+		m.track(func() { m.runVirtualIPs(ctx) })
+	}
+
+	for {
+		select {
+		case <-ctx.Done():
+			return outcome{}
+		case a := <-m.actions:
+			if next, ended := m.perform(ctx, a); ended {
+				return next
+			}
+		}
+	}
+}
+
+// startAPI opens the Talos API: at once on a control plane, on a worker as soon as a control plane signs its certificate.
+func (m *machine) startAPI(ctx context.Context) bool {
+	var (
+		creds osCredentials
+		err   error
+	)
+
+	if !m.cluster.await(ctx, func() bool {
+		authority := m
+		if !m.isControlPlane() {
+			authority = m.trustd()
+		}
+
+		if authority == nil {
+			return false
+		}
+
+		creds, err = m.issueOS(authority.config)
+
+		return true
+	}) {
+		return false
+	}
+
+	if err == nil {
+		err = m.serveAPI(creds)
+	}
+
+	if err != nil {
+		m.fail("apid: %s", err)
+		<-ctx.Done()
+
+		return false
+	}
+
+	m.ms.mu.Lock()
+	addresses := m.serveAddresses()
+	m.ms.mu.Unlock()
+
+	m.doors.openTalos(addresses)
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.up = true
+	m.services.set(m, "apid", stateRunning, "Health check successful")
+
+	if m.isControlPlane() {
+		m.services.set(m, "trustd", stateRunning, "Health check successful")
+	}
+
+	m.cluster.changed.fire()
+
+	return true
+}
+
+// serving says that the machine's etcd member votes in a cluster with quorum; the caller holds the lock.
+func (m *machine) serving() bool {
+	if m.etcd == nil || !m.services.running("etcd") || !m.etcd.quorum() {
+		return false
+	}
+
+	member := m.etcd.member(m.disk.Etcd.MemberID)
+
+	return member != nil && !member.Learner
+}
+
+// runKubernetes starts the control plane's static pods once etcd serves.
+func (m *machine) runKubernetes(ctx context.Context) {
+	if !m.cluster.await(ctx, m.serving) || !m.sleep(ctx, m.durations().KubernetesAPI) {
+		return
+	}
+
+	m.ms.mu.Lock()
+	tlsConfig, err := m.issueKubernetes()
+	addresses, port := m.serveAddresses(), uint16(m.config.Cluster().LocalAPIServerPort())
+	m.ms.mu.Unlock()
+
+	if err != nil {
+		m.fail("kube-apiserver: %s", err)
+
+		return
+	}
+
+	m.doors.setKubernetes(kube.NewServer(apiBackend{m}), tlsConfig)
+
+	m.ms.mu.Lock()
+	m.apiUp = true
+
+	for vip := range m.vips {
+		addresses = append(addresses, netip.MustParseAddr(vip))
+	}
+
+	m.logf("[talos] kube-apiserver is ready")
+	m.ms.mu.Unlock()
+
+	m.doors.openKubernetes(addresses, port)
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.cluster.changed.fire()
+	m.changed.fire()
+	m.publishStatus()
+}
+
+// runVirtualIPs holds a virtual address of the configuration while no other control plane does and etcd serves.
+func (m *machine) runVirtualIPs(ctx context.Context) {
+	for {
+		var take, drop []netip.Addr
+
+		if !m.cluster.await(ctx, func() bool {
+			take, drop = m.virtualIPChanges()
+
+			return len(take)+len(drop) > 0
+		}) {
+			return
+		}
+
+		for _, a := range drop {
+			m.doors.shut(a)
+		}
+
+		m.ms.mu.Lock()
+		port := uint16(m.config.Cluster().LocalAPIServerPort())
+
+		for _, a := range drop {
+			m.logf("[talos] removed shared IP %s", a)
+			delete(m.vips, a.String())
+		}
+
+		for _, a := range take {
+			m.logf("[talos] enabled shared IP %s", a)
+		}
+
+		m.cluster.changed.fire()
+		m.changed.fire()
+		m.ms.mu.Unlock()
+
+		m.doors.openTalos(take)
+		m.doors.openKubernetes(take, port)
+	}
+}
+
+// virtualIPChanges claims free addresses and names those to give up; the caller holds the lock.
+func (m *machine) virtualIPChanges() (take, drop []netip.Addr) {
+	wanted := map[string]bool{}
+
+	if m.serving() {
+		for _, a := range virtualIPs(m.config) {
+			wanted[a.String()] = true
+
+			if !m.cluster.held(a) {
+				m.vips[a.String()] = true
+				take = append(take, a)
+			}
+		}
+	}
+
+	for a := range m.vips {
+		if !wanted[a] {
+			drop = append(drop, netip.MustParseAddr(a))
+		}
+	}
+
+	return take, drop
+}
+
+func (c *cluster) held(a netip.Addr) bool {
+	for _, m := range c.members {
+		if m.vips[a.String()] {
+			return true
+		}
+	}
+
+	return false
+}
+
+// chooseHostname is the configuration's name, else the platform's, else Talos' stable one; the caller holds the lock.
+func (m *machine) chooseHostname(cfg config.Provider) string {
+	if cfg != nil {
+		if h := cfg.NetworkHostnameConfig(); h != nil {
+			if name, _, _ := strings.Cut(h.Hostname(), "."); name != "" {
+				return name
+			}
+
+			if h.AutoHostname() == nethelpers.AutoHostnameKindOff && m.net.hostname == "" {
+				return ""
+			}
+		}
+	}
+
+	if name, _, _ := strings.Cut(m.net.hostname, "."); name != "" {
+		return name
+	}
+
+	sum := sha256.Sum256([]byte(m.identity()))
+	text := "0000000" + new(big.Int).SetBytes(sum[:8]).Text(36)
+	text = text[len(text)-7:]
+
+	return "talos-" + text[1:4] + "-" + text[4:]
+}

@@ -1,0 +1,209 @@
+package machine
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+)
+
+// runEtcd is the etcd service of a control plane: it waits for a bootstrap or for a cluster to join, then runs the member.
+func (m *machine) runEtcd(ctx context.Context) {
+	for ctx.Err() == nil {
+		joined := false
+
+		m.set("etcd", statePreparing, "Running pre state")
+
+		if !m.cluster.await(ctx, func() bool {
+			if m.disk.Etcd == nil {
+				if e := m.joinable(); e != nil {
+					m.joinEtcd(e)
+					joined = true
+				}
+			}
+
+			return m.disk.Etcd != nil
+		}) {
+			return
+		}
+
+		if joined || m.restoreEtcd() {
+			m.serveEtcd(ctx, joined)
+		}
+
+		// A member that has left comes back when its service is started again, a removed one never.
+		m.cluster.await(ctx, func() bool { return m.disk.Etcd == nil && !m.services.stopped("etcd") })
+	}
+}
+
+// joinable finds a healthy etcd cluster of the same authority that takes a learner now; the caller holds the lock.
+func (m *machine) joinable() *etcd {
+	for _, o := range m.cluster.controlPlanes() {
+		if o == m || o.etcd == nil || !o.up || !o.etcd.quorum() || o.etcd.learning() || !sameEtcdCA(m.config, o.config) {
+			continue
+		}
+
+		if m.discovers(o) || m.endpointLeadsTo(o) {
+			return o.etcd
+		}
+	}
+
+	return nil
+}
+
+// joinEtcd adds the machine as a learner; the caller holds the lock. A former member with the same address is replaced, as Talos does it.
+func (m *machine) joinEtcd(e *etcd) {
+	address := m.etcdAddress()
+	e.members = slices.DeleteFunc(e.members, func(o etcdMember) bool { return o.Address == address })
+
+	member := etcdMember{ID: randomID(), Name: m.hostname, Address: address, Learner: true}
+	e.members = append(e.members, member)
+	m.disk.Etcd = e.copyFor(member.ID)
+	m.etcd = e
+	e.running = append(e.running, m)
+	e.committed(true)
+	m.logf("[talos] etcd: joining cluster %s as learner %s", formatMember(e.id), formatMember(member.ID))
+	m.cluster.changed.fire()
+}
+
+// etcdAddress is the address etcd advertises: of the subnets in the configuration, else the node address.
+func (m *machine) etcdAddress() netip.Addr {
+	if subnets := m.config.Cluster().Etcd().AdvertisedSubnets(); len(subnets) > 0 {
+		for _, p := range m.net.addresses {
+			if inSubnets(p.Addr(), subnets) {
+				return p.Addr()
+			}
+		}
+	}
+
+	return m.net.node
+}
+
+// newEtcd bootstraps a cluster on this machine; the caller holds the lock.
+func (m *machine) newEtcd() {
+	e := &etcd{ms: m.ms, id: randomID(), nodes: map[string]*kubeNode{}}
+	member := etcdMember{ID: randomID(), Name: m.hostname, Address: m.etcdAddress()}
+	e.members, e.revision = []etcdMember{member}, 1
+	m.cluster.etcds[e.id] = e
+	m.disk.Etcd = e.copyFor(member.ID)
+	m.save()
+	m.logf("[talos] etcd: bootstrapped cluster %s", formatMember(e.id))
+	m.cluster.changed.fire()
+}
+
+// restoreEtcd finds the cluster of the member on disk: in memory, or from the newest copy seen; false when the cluster has removed the member.
+func (m *machine) restoreEtcd() bool {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	data := m.disk.Etcd
+	if data == nil { // left the cluster meanwhile
+		return false
+	}
+
+	e := m.cluster.etcds[data.ClusterID]
+	if e == nil {
+		e = &etcd{ms: m.ms, id: data.ClusterID, nodes: map[string]*kubeNode{}}
+		m.cluster.etcds[e.id] = e
+	}
+
+	if data.Revision > e.revision {
+		e.revision, e.members = data.Revision, slices.Clone(data.Members)
+		e.nodes = map[string]*kubeNode{}
+
+		for _, n := range data.Nodes {
+			e.nodes[n.Name] = n
+		}
+	}
+
+	if e.member(data.MemberID) == nil {
+		m.services.set(m, "etcd", stateFailed, "the member has been permanently removed from the cluster")
+
+		return false
+	}
+
+	return true
+}
+
+// serveEtcd runs the member until it leaves its cluster or the machine stops.
+func (m *machine) serveEtcd(ctx context.Context, learner bool) {
+	wait := m.durations().EtcdBootstrap
+	if learner {
+		wait = m.durations().EtcdJoin
+	}
+
+	m.set("etcd", statePreparing, "Starting etcd member")
+
+	if !m.sleep(ctx, wait) {
+		return
+	}
+
+	m.ms.mu.Lock()
+
+	e := m.etcd
+	if data := m.disk.Etcd; e == nil && data != nil {
+		e = m.cluster.etcds[data.ClusterID]
+		m.etcd = e
+		e.running = append(e.running, m)
+	}
+
+	m.services.set(m, "etcd", stateRunning, "Health check successful")
+	m.changedEtcd(e)
+	m.ms.mu.Unlock()
+
+	if e == nil {
+		return
+	}
+
+	m.cluster.await(ctx, func() bool {
+		m.promote(e)
+
+		return m.etcd != e
+	})
+}
+
+// promote makes the machine's learner a voter once it runs and the others have quorum; the caller holds the lock.
+func (m *machine) promote(e *etcd) {
+	if m.etcd != e || !e.quorum() {
+		return
+	}
+
+	if member := e.member(m.disk.Etcd.MemberID); member != nil && member.Learner {
+		member.Learner = false
+		e.committed(true)
+		m.logf("[talos] etcd: learner %s promoted", formatMember(member.ID))
+		m.changedEtcd(e)
+	}
+}
+
+func (m *machine) changedEtcd(e *etcd) {
+	if e != nil {
+		e.elect()
+
+		// Quorum comes and goes for every member at once.
+		for _, o := range e.running {
+			o.settle()
+			o.changed.fire()
+		}
+	}
+
+	m.cluster.changed.fire()
+	m.changed.fire()
+}
+
+// stopEtcd takes the machine's member down without removing it; the caller holds the lock.
+func (m *machine) stopEtcd() {
+	e := m.etcd
+	if e == nil {
+		return
+	}
+
+	if e.flush != nil {
+		e.flush.Stop()
+		e.flush = nil
+		e.persist()
+	}
+
+	e.running = slices.DeleteFunc(e.running, func(o *machine) bool { return o == m })
+	m.etcd = nil
+	m.changedEtcd(e)
+}

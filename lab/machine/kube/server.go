@@ -1,0 +1,295 @@
+package kube
+
+import (
+	"crypto/x509/pkix"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Backend is the cluster that a server shows.
+type Backend interface {
+	// Version is the API server's version with its "v".
+	Version() string
+	// Health lists the checks of /readyz: name → problem, empty when fine.
+	Health() map[string]string
+	// Revision is etcd's revision.
+	Revision() uint64
+	// List returns every object of a resource, by plural name, sorted by namespace and name.
+	List(resource string) []Object
+	// DeleteNode removes a Node object; false when there is none.
+	DeleteNode(name string) bool
+	// PatchNode changes a node's labels, annotations (nil removes one) and schedulability; false when there is none.
+	PatchNode(name string, p NodePatch) bool
+	// Changed returns a channel that is closed at the next change.
+	Changed() <-chan struct{}
+}
+
+// NodePatch is what may be changed in a Node object.
+type NodePatch struct {
+	Metadata struct {
+		Labels      map[string]*string `json:"labels"`
+		Annotations map[string]*string `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		Unschedulable json.RawMessage `json:"unschedulable"`
+	} `json:"spec"`
+}
+
+// masters is the group that may do everything.
+const masters = "system:masters"
+
+// Server is the HTTP side of a Kubernetes API server. Clients authenticate with certificates, which the TLS listener must have verified.
+type Server struct{ backend Backend }
+
+// NewServer returns the handler for a backend.
+func NewServer(b Backend) *Server { return &Server{backend: b} }
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/livez", "/healthz", "/readyz":
+		s.health(w, r)
+
+		return
+	case "/version":
+		s.version(w)
+
+		return
+	}
+
+	user, allowed := identify(r)
+	if !allowed {
+		writeStatus(w, http.StatusForbidden, "Forbidden", fmt.Sprintf("forbidden: User %q cannot %s path %q", user, strings.ToLower(r.Method), r.URL.Path))
+
+		return
+	}
+
+	if problem := s.backend.Health()["etcd"]; problem != "" {
+		writeStatus(w, http.StatusInternalServerError, "InternalError", "etcdserver: "+problem)
+
+		return
+	}
+
+	if body, ok := discovery(strings.TrimSuffix(r.URL.Path, "/")); ok {
+		writeJSON(w, http.StatusOK, body)
+
+		return
+	}
+
+	s.resource(w, r)
+}
+
+// identify names the client; only members of system:masters may do anything beyond health and version.
+func identify(r *http.Request) (string, bool) {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return "system:anonymous", false
+	}
+
+	subject := r.TLS.PeerCertificates[0].Subject
+
+	return subject.CommonName, inGroup(subject, masters)
+}
+
+func inGroup(subject pkix.Name, group string) bool {
+	return slices.Contains(subject.Organization, group)
+}
+
+func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+	checks := s.backend.Health()
+	names := make([]string, 0, len(checks))
+
+	for name := range checks {
+		names = append(names, name)
+	}
+
+	slices.Sort(names)
+
+	var text strings.Builder
+
+	healthy := true
+
+	for _, name := range names {
+		// A server that only waits for its storage is alive, not ready.
+		if checks[name] == "" || r.URL.Path == "/livez" {
+			fmt.Fprintf(&text, "[+]%s ok\n", name)
+		} else {
+			healthy = false
+
+			fmt.Fprintf(&text, "[-]%s failed: %s\n", name, checks[name])
+		}
+	}
+
+	check := strings.TrimPrefix(r.URL.Path, "/")
+
+	switch {
+	case !healthy:
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, text.String()+check+" check failed\n")
+	case r.URL.Query().Has("verbose"):
+		_, _ = io.WriteString(w, text.String()+check+" check passed\n")
+	default:
+		_, _ = io.WriteString(w, "ok")
+	}
+}
+
+func (s *Server) version(w http.ResponseWriter) {
+	version := s.backend.Version()
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+
+	minor := ""
+	if len(parts) > 1 {
+		minor = parts[1]
+	}
+
+	writeJSON(w, http.StatusOK, map[string]string{
+		"major": parts[0], "minor": minor, "gitVersion": version, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+		"goVersion": "go1.25", "compiler": "gc", "platform": "linux/amd64",
+	})
+}
+
+// route is a request's path taken apart.
+type route struct {
+	kind            *kind
+	namespace, name string
+	subresource     string
+}
+
+func parse(path string) (route, bool) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+
+	group := ""
+
+	switch {
+	case len(parts) > 2 && parts[0] == "api" && parts[1] == "v1":
+		parts = parts[2:]
+	case len(parts) > 3 && parts[0] == "apis" && parts[2] == "v1":
+		group, parts = parts[1], parts[3:]
+	default:
+		return route{}, false
+	}
+
+	var r route
+
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		r.namespace, parts = parts[1], parts[2:]
+	}
+
+	i := slices.IndexFunc(kinds, func(k *kind) bool { return k.group == group && k.plural == parts[0] })
+	if i < 0 || len(parts) > 3 {
+		return route{}, false
+	}
+
+	r.kind = kinds[i]
+	if len(parts) > 1 {
+		r.name = parts[1]
+	}
+
+	if len(parts) > 2 {
+		r.subresource = parts[2]
+	}
+
+	return r, true
+}
+
+func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
+	target, ok := parse(r.URL.Path)
+	if !ok {
+		writeStatus(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource")
+
+		return
+	}
+
+	switch {
+	case r.Method == http.MethodGet && target.subresource == "":
+		s.get(w, r, target)
+	case r.Method == http.MethodDelete && target.kind.kind == "Node" && target.name != "":
+		if !s.backend.DeleteNode(target.name) {
+			target.notFound(w)
+
+			return
+		}
+
+		writeJSON(w, http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Success"})
+	case r.Method == http.MethodPatch && target.kind.kind == "Node" && target.name != "":
+		s.patch(w, r, target)
+	default:
+		writeStatus(w, http.StatusMethodNotAllowed, "MethodNotAllowed", "the lab's Kubernetes API does not serve this request: it reads, and deletes or patches nodes")
+	}
+}
+
+func (s *Server) patch(w http.ResponseWriter, r *http.Request, target route) {
+	var p NodePatch
+
+	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
+		writeStatus(w, http.StatusBadRequest, "BadRequest", "unable to read the patch as a merge patch of a node: "+err.Error())
+
+		return
+	}
+
+	if !s.backend.PatchNode(target.name, p) {
+		target.notFound(w)
+
+		return
+	}
+
+	s.get(w, r, target)
+}
+
+func (s *Server) objects(target route) []Object {
+	all := s.backend.List(target.kind.plural)
+
+	return slices.DeleteFunc(all, func(o Object) bool {
+		return target.namespace != "" && o.Metadata.Namespace != target.namespace || target.name != "" && o.Metadata.Name != target.name
+	})
+}
+
+func (s *Server) get(w http.ResponseWriter, r *http.Request, target route) {
+	if watch, _ := strconv.ParseBool(r.URL.Query().Get("watch")); watch {
+		s.watch(w, r, target)
+
+		return
+	}
+
+	revision := strconv.FormatUint(s.backend.Revision(), 10)
+	objects := selected(r.URL.Query(), s.objects(target))
+
+	if target.name != "" && len(objects) == 0 {
+		target.notFound(w)
+
+		return
+	}
+
+	switch {
+	case wantsTable(r):
+		writeJSON(w, http.StatusOK, target.kind.table(objects, revision, r.URL.Query().Get("includeObject")))
+	case target.name != "":
+		writeJSON(w, http.StatusOK, objects[0])
+	default:
+		writeJSON(w, http.StatusOK, map[string]any{
+			"kind": target.kind.kind + "List", "apiVersion": target.kind.apiVersion(), "metadata": map[string]any{"resourceVersion": revision}, "items": objects,
+		})
+	}
+}
+
+func wantsTable(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "as=Table") }
+
+func (t route) notFound(w http.ResponseWriter) {
+	writeStatus(w, http.StatusNotFound, "NotFound", fmt.Sprintf("%s %q not found", t.kind.plural, t.name))
+}
+
+func writeJSON(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(encode(body))
+}
+
+func writeStatus(w http.ResponseWriter, code int, reason, message string) {
+	writeJSON(w, code, map[string]any{
+		"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Failure", "message": message, "reason": reason, "code": code,
+	})
+}

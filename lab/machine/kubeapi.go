@@ -1,0 +1,230 @@
+package machine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"proxmox-talos/lab/machine/kube"
+)
+
+// kernelVersion is the Linux kernel of Talos 1.12.
+const kernelVersion = "6.18.18-talos"
+
+const kubeSystem = "kube-system"
+
+// apiBackend shows the cluster through the API server of one control plane. It implements kube.Backend.
+type apiBackend struct{ m *machine }
+
+var _ kube.Backend = apiBackend{}
+
+// Version implements kube.Backend.
+func (b apiBackend) Version() string {
+	b.m.ms.mu.Lock()
+	defer b.m.ms.mu.Unlock()
+
+	if b.m.config == nil {
+		return ""
+	}
+
+	return imageTag(b.m.config.Cluster().APIServer().Image())
+}
+
+// Health implements kube.Backend.
+func (b apiBackend) Health() map[string]string {
+	b.m.ms.mu.Lock()
+	defer b.m.ms.mu.Unlock()
+
+	checks := map[string]string{"ping": "", "etcd": "", "informer-sync": "", "poststarthook/rbac/bootstrap-roles": ""}
+	if !b.m.apiReady() {
+		checks["etcd"] = "no leader"
+	}
+
+	return checks
+}
+
+// Revision implements kube.Backend.
+func (b apiBackend) Revision() uint64 {
+	b.m.ms.mu.Lock()
+	defer b.m.ms.mu.Unlock()
+
+	if b.m.etcd == nil {
+		return 0
+	}
+
+	return b.m.etcd.revision
+}
+
+// Changed implements kube.Backend.
+func (b apiBackend) Changed() <-chan struct{} {
+	b.m.ms.mu.Lock()
+	defer b.m.ms.mu.Unlock()
+
+	if b.m.cluster == nil {
+		return b.m.changed.wait()
+	}
+
+	return b.m.cluster.changed.wait()
+}
+
+// DeleteNode implements kube.Backend.
+func (b apiBackend) DeleteNode(name string) bool {
+	b.m.ms.mu.Lock()
+	defer b.m.ms.mu.Unlock()
+
+	e := b.m.etcd
+	if e == nil || e.nodes[name] == nil {
+		return false
+	}
+
+	// A kubelet does not register its node again before it restarts; until then it posts into the void.
+	if m := b.m.ms.running[e.nodes[name].VMID]; m != nil && m.hostname == name {
+		m.kubelet.posting = false
+		m.changed.fire()
+	}
+
+	delete(e.nodes, name)
+	e.committed(true)
+	b.m.cluster.changed.fire()
+
+	return true
+}
+
+// PatchNode implements kube.Backend.
+func (b apiBackend) PatchNode(name string, p kube.NodePatch) bool {
+	b.m.ms.mu.Lock()
+	defer b.m.ms.mu.Unlock()
+
+	e := b.m.etcd
+	if e == nil || e.nodes[name] == nil {
+		return false
+	}
+
+	node := *e.nodes[name]
+	node.Labels = merged(node.Labels, p.Metadata.Labels)
+	node.Annotations = merged(node.Annotations, p.Metadata.Annotations)
+
+	if len(p.Spec.Unschedulable) > 0 {
+		node.Unschedulable = string(p.Spec.Unschedulable) == "true"
+	}
+
+	e.nodes[name] = &node
+	e.committed(true)
+	b.m.cluster.changed.fire()
+
+	return true
+}
+
+func merged(values map[string]string, patch map[string]*string) map[string]string {
+	result := map[string]string{}
+	for k, v := range values {
+		result[k] = v
+	}
+
+	for k, v := range patch {
+		if v == nil {
+			delete(result, k)
+		} else {
+			result[k] = *v
+		}
+	}
+
+	return result
+}
+
+// List implements kube.Backend.
+func (b apiBackend) List(resource string) []kube.Object {
+	b.m.ms.mu.Lock()
+	defer b.m.ms.mu.Unlock()
+
+	e := b.m.etcd
+	if e == nil {
+		return nil
+	}
+
+	var objects []kube.Object
+
+	switch resource {
+	case "nodes":
+		for _, n := range e.nodes {
+			objects = append(objects, e.nodeObject(n))
+		}
+	case "pods":
+		objects = b.m.podObjects(e)
+	case "namespaces":
+		for _, name := range []string{"default", "kube-node-lease", "kube-public", kubeSystem} {
+			objects = append(objects, kube.Object{
+				APIVersion: "v1", Kind: "Namespace", Metadata: kube.Meta{Name: name, CreationTimestamp: e.created(), Labels: map[string]string{"kubernetes.io/metadata.name": name}},
+				Spec: map[string]any{"finalizers": []string{"kubernetes"}}, Status: map[string]any{"phase": "Active"},
+			})
+		}
+	case "services":
+		objects = b.m.serviceObjects(e)
+	case "daemonsets":
+		objects = b.m.daemonSets(e)
+	case "deployments":
+		objects = b.m.deployments(e)
+	}
+
+	slices.SortFunc(objects, func(a, b kube.Object) int {
+		return cmp.Or(cmp.Compare(a.Metadata.Namespace, b.Metadata.Namespace), cmp.Compare(a.Metadata.Name, b.Metadata.Name))
+	})
+
+	return objects
+}
+
+// created is the age of the oldest node, which stands for the cluster's.
+func (e *etcd) created() time.Time {
+	oldest := time.Now()
+
+	for _, n := range e.nodes {
+		if n.Created.Before(oldest) {
+			oldest = n.Created
+		}
+	}
+
+	return oldest.UTC().Truncate(time.Second)
+}
+
+func (e *etcd) nodeObject(n *kubeNode) kube.Object {
+	status, reason, message := e.nodeState(n)
+	taints := slices.Clone(n.Taints)
+
+	if status != "True" {
+		taints = append(taints, kube.Taint{Key: "node.kubernetes.io/" + map[string]string{"False": "not-ready", "Unknown": "unreachable"}[status], Effect: "NoSchedule"})
+	}
+
+	if n.Unschedulable {
+		taints = append(taints, kube.Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"})
+	}
+
+	cidr := fmt.Sprintf("10.244.%d.0/24", n.PodCIDR)
+	conditions := []kube.Condition{}
+
+	for _, pressure := range []string{"MemoryPressure", "DiskPressure", "PIDPressure"} {
+		conditions = append(conditions, kube.Condition{Type: pressure, Status: map[bool]string{true: "Unknown", false: "False"}[status == "Unknown"], LastTransitionTime: n.Created})
+	}
+
+	conditions = append(conditions, kube.Condition{Type: "Ready", Status: status, Reason: reason, Message: message, LastTransitionTime: n.Created})
+	capacity := map[string]string{
+		"cpu": itoa(n.Cores), "memory": itoa(n.MemoryMiB*1024) + "Ki", "ephemeral-storage": fmt.Sprintf("%dKi", n.DiskBytes/1024), "pods": "110",
+		"hugepages-1Gi": "0", "hugepages-2Mi": "0",
+	}
+
+	return kube.Object{
+		APIVersion: "v1", Kind: "Node",
+		Metadata: kube.Meta{
+			Name: n.Name, UID: n.UID, CreationTimestamp: n.Created, Labels: n.Labels, Annotations: n.Annotations, ResourceVersion: fmt.Sprint(e.revision),
+		},
+		Spec: kube.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}, Taints: taints, Unschedulable: n.Unschedulable},
+		Status: kube.NodeStatus{
+			Capacity: capacity, Allocatable: capacity, Conditions: conditions,
+			Addresses: []kube.Address{{Type: "InternalIP", Address: n.Address.String()}, {Type: "Hostname", Address: n.Name}},
+			NodeInfo: kube.NodeInfo{
+				MachineID: n.MachineID, SystemUUID: n.MachineID, KernelVersion: kernelVersion, OSImage: "Talos (" + n.Talos + ")",
+				ContainerRuntimeVersion: "containerd://2.1.6", KubeletVersion: n.Kubelet, OperatingSystem: "linux", Architecture: n.Arch,
+			},
+		},
+	}
+}

@@ -1,0 +1,208 @@
+package machine
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+
+	"proxmox-talos/lab/machine/kube"
+)
+
+// nodeGrace is how long Kubernetes believes a silent kubelet (node-monitor-grace-period).
+const nodeGrace = 40 * time.Second
+
+// kubeletState is the kubelet since the machine was switched on.
+type kubeletState struct {
+	// running since the service is up; posting since it reaches the Kubernetes API.
+	running, posting bool
+	// stopped is when the kubelet was last heard of.
+	stopped time.Time
+}
+
+// kubeNode is a Node object as etcd keeps it.
+type kubeNode struct {
+	Name          string            `json:"name"`
+	UID           string            `json:"uid"`
+	Created       time.Time         `json:"created"`
+	VMID          int               `json:"vmid"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Annotations   map[string]string `json:"annotations,omitempty"`
+	Taints        []kube.Taint      `json:"taints,omitempty"`
+	Unschedulable bool              `json:"unschedulable,omitempty"`
+	Address       netip.Addr        `json:"address"`
+	Kubelet       string            `json:"kubelet"`
+	Talos         string            `json:"talos"`
+	Arch          string            `json:"arch"`
+	MachineID     string            `json:"machineId,omitempty"`
+	Cores         int               `json:"cores"`
+	MemoryMiB     int               `json:"memoryMiB"`
+	DiskBytes     int64             `json:"diskBytes"`
+	PodCIDR       int               `json:"podCIDR"`
+	ControlPlane  bool              `json:"controlPlane,omitempty"`
+	// CNI says that pods have a network; nodes without one are not ready.
+	CNI bool `json:"cni"`
+}
+
+// runKubelet is the kubelet of a configured machine: it starts on its own and registers the node once it reaches the Kubernetes API.
+func (m *machine) runKubelet(ctx context.Context) {
+	m.ms.mu.Lock()
+	m.kubelet.running = true
+	m.services.set(m, "kubelet", stateRunning, "Health check successful")
+	skip := m.config.Machine().Kubelet().SkipNodeRegistration()
+	m.ms.mu.Unlock()
+
+	if skip {
+		return
+	}
+
+	if !m.cluster.await(ctx, func() bool { return m.kubernetes() != nil }) || !m.sleep(ctx, m.durations().NodeRegister) {
+		return
+	}
+
+	m.cluster.await(ctx, func() bool {
+		server := m.kubernetes()
+		if server == nil {
+			return false
+		}
+
+		m.register(server.etcd)
+
+		return true
+	})
+}
+
+// register creates or updates the Node object; the caller holds the lock.
+func (m *machine) register(e *etcd) {
+	node := e.nodes[m.hostname]
+	if node == nil {
+		node = &kubeNode{Name: m.hostname, UID: uuid.NewString(), Created: time.Now().UTC().Truncate(time.Second), PodCIDR: e.freePodCIDR()}
+		e.nodes[node.Name] = node
+		m.logf("[talos] kubelet: registered node %q", node.Name)
+	}
+
+	m.describeNode(node)
+
+	m.kubelet.posting = true
+	m.disk.KubeletRegistered = true
+	m.save()
+	e.committed(false)
+	m.publishStatus()
+	m.cluster.changed.fire()
+	m.changed.fire()
+}
+
+// describeNode fills in what the kubelet and Talos say of the node, as they do at every start.
+func (m *machine) describeNode(node *kubeNode) {
+	cfg := m.config
+
+	node.VMID, node.Address = m.hw.VMID, m.net.node
+	node.Kubelet, node.Talos, node.Arch = imageTag(cfg.Machine().Kubelet().Image()), m.system.Version, m.system.Arch
+	node.MachineID = strings.ReplaceAll(m.hw.UUID, "-", "")
+	node.Cores, node.MemoryMiB, node.ControlPlane = m.hw.Cores, m.hw.MemoryMiB, m.isControlPlane()
+	node.CNI = cfg.Cluster().Network().CNI().Name() != constants.NoneCNI || node.CNI
+
+	if d, ok := m.systemDisk(); ok {
+		node.DiskBytes = d.SizeBytes
+	}
+
+	if node.Labels == nil {
+		node.Labels, node.Annotations = map[string]string{}, map[string]string{}
+	}
+
+	for k, v := range m.nodeLabels() {
+		node.Labels[k] = v
+	}
+
+	for k, v := range cfg.Machine().NodeAnnotations() {
+		node.Annotations[k] = v
+	}
+
+	node.Taints = m.nodeTaints()
+}
+
+func (m *machine) nodeLabels() map[string]string {
+	labels := map[string]string{
+		"kubernetes.io/hostname": m.hostname, "kubernetes.io/os": "linux", "kubernetes.io/arch": m.system.Arch,
+		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": m.system.Arch,
+	}
+
+	if m.isControlPlane() {
+		labels[constants.LabelNodeRoleControlPlane] = ""
+	}
+
+	for k, v := range m.config.Machine().NodeLabels() {
+		labels[k] = v
+	}
+
+	for _, e := range m.schematic.Extensions {
+		labels["extensions.talos.dev/"+e[strings.LastIndex(e, "/")+1:]] = m.system.Version
+	}
+
+	return labels
+}
+
+func (m *machine) nodeTaints() []kube.Taint {
+	var taints []kube.Taint
+
+	for key, text := range m.config.Machine().NodeTaints() {
+		value, effect, found := strings.Cut(text, ":")
+		if !found {
+			value, effect = "", text
+		}
+
+		taints = append(taints, kube.Taint{Key: key, Value: value, Effect: effect})
+	}
+
+	if m.isControlPlane() && !m.config.Cluster().ScheduleOnControlPlanes() {
+		taints = append(taints, kube.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: "NoSchedule"})
+	}
+
+	return taints
+}
+
+// freePodCIDR is the lowest index that no node has.
+func (e *etcd) freePodCIDR() int {
+	used := map[int]bool{}
+	for _, n := range e.nodes {
+		used[n.PodCIDR] = true
+	}
+
+	for i := 0; ; i++ {
+		if !used[i] {
+			return i
+		}
+	}
+}
+
+// imageTag is the tag of an image reference, without a digest: the version of what it contains.
+func imageTag(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+
+	return image[strings.LastIndex(image, ":")+1:]
+}
+
+// posts says whether the kubelet of a node is heard by the cluster's control plane; the caller holds the lock.
+func (e *etcd) posts(node *kubeNode) bool {
+	m := e.ms.running[node.VMID]
+
+	return m != nil && m.kubelet.posting && m.hostname == node.Name && m.cluster != nil && m.cluster.etcds[e.id] == e
+}
+
+// nodeState is the Ready condition of a node.
+func (e *etcd) nodeState(node *kubeNode) (status, reason, message string) {
+	if !e.posts(node) {
+		if m := e.ms.running[node.VMID]; m == nil || m.kubelet.stopped.IsZero() || time.Since(m.kubelet.stopped) > e.ms.world.Clock().Real(nodeGrace) {
+			return "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."
+		}
+	}
+
+	if !node.CNI {
+		return "False", "KubeletNotReady", "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
+	}
+
+	return "True", "KubeletReady", "kubelet is posting ready status"
+}

@@ -1,0 +1,246 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/image"
+)
+
+// failureDelay is how long Talos shows a fatal error before it reboots.
+const failureDelay = 10 * time.Second
+
+// machine is a guest from its power-on to its power-off. Its fields are guarded by the machines' lock, except those set once.
+type machine struct {
+	ms     *Machines
+	hw     datacentre.Hardware
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	console console
+	events  eventLog
+	// changed fires when anything a client of this machine can watch has changed.
+	changed signal
+
+	// The running system, new at every boot.
+	system    image.Image // what was booted
+	installed image.Image // what is on the system disk: another system after an upgrade, until the reboot
+	schematic Schematic
+	volume    string // where disk is kept; empty when the machine runs from an ISO
+	disk      diskState
+	bootID    string
+	bootedAt  time.Time
+	stage     runtime.MachineStage
+	up        bool // the Talos API is there
+	noSystem  bool
+	problem   string
+	net       netPlan
+	hostname  string
+	config    config.Provider // nil in maintenance mode
+	cluster   *cluster
+	services  services
+	etcd      *etcd // the etcd cluster whose member runs here
+	apiUp     bool  // kube-apiserver runs
+	kubelet   kubeletState
+	vips      map[string]bool // virtual addresses held
+	rollback  *time.Timer     // ends a configuration on trial
+
+	cosi    *resourceState
+	doors   *doors
+	actions chan action
+	busy    bool // a sequence has been asked for
+	tracks  sync.WaitGroup
+}
+
+func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc) *machine {
+	return &machine{ms: ms, hw: hw, cancel: cancel, done: make(chan struct{}), actions: make(chan action, 1)}
+}
+
+// outcome is how a boot ended.
+type outcome struct {
+	off bool
+	// took is how long the next boot takes until its API answers; 0 for what its mode usually takes.
+	took time.Duration
+}
+
+// run boots the machine again and again until it is switched off.
+func (m *machine) run(ctx context.Context) {
+	defer close(m.done)
+
+	next := outcome{}
+	for ctx.Err() == nil && !next.off {
+		bootCtx, stop := context.WithCancel(ctx)
+		next = m.boot(bootCtx, next.took)
+		stop()
+		m.halt()
+	}
+
+	if next.off && ctx.Err() == nil {
+		go m.ms.world.GuestShutdown(m.hw.VMID)
+	}
+}
+
+// boot runs one operating system from the firmware to its end.
+func (m *machine) boot(ctx context.Context, took time.Duration) outcome {
+	if !m.start() {
+		<-ctx.Done()
+
+		return outcome{}
+	}
+
+	m.ms.mu.Lock()
+	configured := m.disk.Configuration != ""
+	m.ms.mu.Unlock()
+
+	if configured {
+		return m.runConfigured(ctx, took)
+	}
+
+	return m.runMaintenance(ctx, took)
+}
+
+// start resets the machine and loads what the firmware finds; false when nothing can be booted.
+func (m *machine) start() bool {
+	found, volume, problem := m.findSystem()
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.drainActions()
+	m.system, m.installed, m.volume, m.problem, m.noSystem = found, found, volume, problem, problem != ""
+	m.schematic, m.disk, m.config, m.cluster = Schematic{}, diskState{}, nil, nil
+	m.bootID, m.bootedAt = uuid.NewString(), time.Now()
+	m.services, m.etcd, m.apiUp, m.vips = services{}, nil, false, map[string]bool{}
+	m.hostname, m.net = "", netPlan{}
+	m.doors = newDoors(m)
+	m.setStage(runtime.MachineStageBooting)
+
+	if problem != "" {
+		m.logf("firmware: %s", problem)
+
+		return false
+	}
+
+	m.logf("[talos] Linux Talos %s (%s, %s, schematic %s)", found.Version, found.Platform, found.Arch, found.Schematic)
+
+	if m.ms.options.Schematic != nil {
+		m.schematic, _ = m.ms.options.Schematic(found.Schematic)
+	}
+
+	if err := m.loadDisk(); err != nil {
+		m.problem = err.Error()
+		m.logf("[talos] %s", err)
+	}
+
+	if found.Live && m.installedElsewhere() {
+		m.problem = "Talos is installed on the disk, but the machine boots from an ISO: put the disk first in the VM's boot order"
+		m.logf("[talos] Talos is already installed to disk but booted from another media and talos.halt_if_installed kernel parameter is set. Please reboot from the disk.")
+
+		return false
+	}
+
+	return true
+}
+
+// findSystem looks through the boot order as firmware does: whatever holds no operating system is skipped.
+func (m *machine) findSystem() (found image.Image, volume, problem string) {
+	tried := make([]string, 0, len(m.hw.Boot))
+
+	for _, disk := range m.hw.Boot {
+		img, err := m.ms.world.ReadVolume(disk.Volume)
+
+		switch {
+		case err != nil:
+			tried = append(tried, fmt.Sprintf("%s: %s", disk.Interface, err))
+		case img.OS == "":
+			tried = append(tried, disk.Interface+": blank")
+		case img.OS != "talos":
+			return img, "", fmt.Sprintf("%s holds %s %s, which the lab keeps in name only: it boots nothing but Talos", disk.Interface, img.OS, img.Version)
+		case img.Live:
+			return img, "", ""
+		default:
+			return img, disk.Volume, ""
+		}
+	}
+
+	return image.Image{}, "", fmt.Sprintf("no bootable device (%s): give the VM a disk with an image or an ISO, and a boot order", strings.Join(tried, ", "))
+}
+
+// installedElsewhere tells whether a disk beside the booted ISO holds an installed Talos. The caller holds the lock; volumes are read without waiting for it.
+func (m *machine) installedElsewhere() bool {
+	for _, d := range m.hw.Disks {
+		if d.CDROM {
+			continue
+		}
+
+		if img, err := m.ms.world.ReadVolume(d.Volume); err == nil && img.OS == "talos" && !img.Live {
+			return true
+		}
+	}
+
+	return false
+}
+
+// halt ends everything that the last boot started. The lock is free while servers and tracks end, as they need it.
+func (m *machine) halt() {
+	m.ms.mu.Lock()
+	m.up, m.apiUp = false, false
+	doors, timer := m.doors, m.rollback
+	m.rollback = nil
+	m.ms.mu.Unlock()
+
+	if timer != nil {
+		timer.Stop()
+	}
+
+	doors.close()
+	m.tracks.Wait()
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.leave()
+	m.config, m.cosi = nil, nil
+	m.changed.fire()
+}
+
+// track runs a part of the machine beside its main sequence until the boot ends.
+func (m *machine) track(run func()) {
+	m.tracks.Add(1)
+
+	go func() {
+		defer m.tracks.Done()
+		run()
+	}()
+}
+
+// setStage is called with the lock held.
+func (m *machine) setStage(s runtime.MachineStage) {
+	if m.stage == s {
+		return
+	}
+
+	m.stage = s
+	m.publishStatus()
+	m.changed.fire()
+}
+
+func (m *machine) hasExtension(name string) bool {
+	for _, e := range m.schematic.Extensions {
+		if e == name || strings.HasSuffix(e, "/"+name) {
+			return true
+		}
+	}
+
+	return false
+}
+
+func (m *machine) durations() datacentre.Durations { return m.ms.world.Durations() }

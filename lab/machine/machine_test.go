@@ -1,0 +1,345 @@
+package machine_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/image"
+	"proxmox-talos/lab/machine"
+)
+
+func TestDiskImageBecomesAClusterOfOne(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.boot(11)
+
+	disks, err := l.insecure(11).Disks(l.context())
+	require.NoError(t, err)
+	assert.Equal(t, "/dev/sda", disks.GetMessages()[0].GetDisks()[0].GetDeviceName())
+
+	l.apply(11, l.configuration(machinetype.TypeControlPlane))
+
+	c := l.answers(11)
+	require.NoError(t, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	l.until("the machine is ready", func() bool { return l.status(11).Stage == "running" && l.status(11).Ready })
+
+	err = c.Bootstrap(l.context(), &machineapi.BootstrapRequest{})
+	assert.Equal(t, codes.AlreadyExists, status.Code(err))
+	assert.ErrorContains(t, err, "etcd data directory is not empty")
+
+	interfaces, ok := l.machines.Agent(11)
+	require.True(t, ok)
+	assert.Equal(t, l.address(11)+"/24", interfaces[1].Addresses[0].String())
+}
+
+func TestMaintenanceModeRefusesWhatTalosRefuses(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.boot(11)
+
+	for name, test := range map[string]struct {
+		request *machineapi.ApplyConfigurationRequest
+		code    codes.Code
+		message string
+	}{
+		"a document that is no configuration": {
+			&machineapi.ApplyConfigurationRequest{Data: []byte("nonsense: true\n")}, codes.Unknown, "failed to parse config",
+		},
+		"a field that does not exist": {
+			&machineapi.ApplyConfigurationRequest{Data: append(l.configuration(machinetype.TypeWorker), "---\nmachine:\n  colour: red\n"...)}, codes.Unknown, "failed to parse config",
+		},
+		"a configuration that machinery finds invalid": {
+			&machineapi.ApplyConfigurationRequest{Data: []byte(strings.ReplaceAll(string(l.configuration(machinetype.TypeWorker)), "endpoint: https://"+l.address(11)+":6443", "endpoint: nowhere"))},
+			codes.InvalidArgument, "configuration validation failed",
+		},
+		"a Kubernetes version that this Talos does not run": {
+			&machineapi.ApplyConfigurationRequest{Data: []byte(strings.ReplaceAll(string(l.configuration(machinetype.TypeWorker)), "kubelet:v1.35.2", "kubelet:v1.20.0"))},
+			codes.InvalidArgument, "kubelet image is not valid: version of Kubernetes 1.20.0 is too old",
+		},
+		"a mode that needs a configured machine": {
+			&machineapi.ApplyConfigurationRequest{Data: l.configuration(machinetype.TypeWorker), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT},
+			codes.Unimplemented, "apply configuration --mode='no-reboot' is not supported in maintenance mode",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			_, err := l.insecure(11).ApplyConfiguration(l.context(), test.request)
+			assert.Equal(t, test.code, status.Code(err))
+			assert.ErrorContains(t, err, test.message)
+			assert.Equal(t, "maintenance", l.status(11).Stage)
+		})
+	}
+}
+
+func TestDryRunChangesNothing(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.boot(11)
+
+	reply, err := l.insecure(11).ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{Data: l.configuration(machinetype.TypeWorker), DryRun: true})
+	require.NoError(t, err)
+	assert.Contains(t, reply.GetMessages()[0].GetModeDetails(), "does not have a config yet")
+	assert.Equal(t, "maintenance", l.status(11).Stage)
+
+	_, err = l.insecure(11).Version(l.context())
+	assert.Equal(t, codes.Unimplemented, status.Code(err), "Talos tells strangers nothing")
+}
+
+// liveHardware is a VM with a blank disk and the nocloud ISO behind it.
+func (l *lab) liveHardware(n int) datacentre.Hardware {
+	hw := l.hardware(n)
+	iso := datacentre.GuestDisk{Interface: "ide2", Volume: "local:iso/nocloud-amd64.iso", CDROM: true}
+	live := disk()
+	live.Live = true
+
+	l.world.mu.Lock()
+	l.volumes[iso.Volume], l.volumes[hw.Disks[0].Volume] = live, image.Image{}
+	l.world.mu.Unlock()
+
+	hw.Disks, hw.Boot = append(hw.Disks, iso), append(hw.Boot, iso)
+
+	return hw
+}
+
+func TestISOInstallsAndBootsFromTheDisk(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	hw := l.liveHardware(11)
+	l.machines.PowerOn(hw)
+	l.stage(11, "maintenance")
+	l.apply(11, l.configuration(machinetype.TypeControlPlane))
+	l.answers(11)
+
+	installed, err := l.ReadVolume(hw.Disks[0].Volume)
+	require.NoError(t, err)
+	assert.Equal(t, schematicID, installed.Schematic)
+	assert.False(t, installed.Live)
+	assert.NotEmpty(t, installed.State)
+}
+
+func TestISOWithAMissingDiskComesBackInMaintenanceMode(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.machines.PowerOn(l.liveHardware(11))
+	l.stage(11, "maintenance")
+	l.apply(11, l.configuration(machinetype.TypeControlPlane, "machine:\n  install:\n    disk: /dev/nvme0n1\n"))
+	l.until("the failure is on the console", func() bool {
+		return strings.Contains(strings.Join(l.machines.Console(11), "\n"), "install failed: lstat /dev/nvme0n1: no such file or directory")
+	})
+	l.stage(11, "maintenance")
+}
+
+func TestISOBeforeAnInstalledDiskHalts(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	hw := l.liveHardware(11)
+	hw.Boot = []datacentre.GuestDisk{hw.Boot[1], hw.Boot[0]}
+	require.NoError(t, l.WriteVolume(hw.Disks[0].Volume, disk()))
+	l.machines.PowerOn(hw)
+	l.until("the machine says so", func() bool {
+		return strings.Contains(l.status(11).Problem, "put the disk first in the VM's boot order")
+	})
+}
+
+func TestNothingToBoot(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		content image.Image
+		problem string
+	}{
+		"a blank disk":            {image.Image{}, "no bootable device (scsi0: blank)"},
+		"another system's image":  {image.Image{OS: "debian", Version: "13"}, "scsi0 holds debian 13, which the lab keeps in name only"},
+		"a disk without a volume": {image.Image{OS: "missing"}, "no bootable device (scsi0: no volume"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			l := newLab(t)
+			hw := l.hardware(11)
+
+			if test.content.OS != "missing" {
+				require.NoError(t, l.WriteVolume(hw.Disks[0].Volume, test.content))
+			}
+
+			l.machines.PowerOn(hw)
+			l.stage(11, "no system")
+
+			l.machines.PowerOff(11)
+			assert.Empty(t, l.machines.Status())
+
+			l.machines.PowerOn(hw)
+			l.until("the console says why", func() bool { return strings.Contains(strings.Join(l.machines.Console(11), "\n"), test.problem) })
+		})
+	}
+}
+
+func TestClusterContinuesAfterItsProcessWasKilled(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.cluster(3, 1)
+
+	before := map[int]string{}
+	for _, n := range []int{11, 12, 13} {
+		before[n] = l.status(n).EtcdMember
+		require.NotEmpty(t, before[n])
+	}
+
+	require.NoError(t, l.machines.Close())
+	l.machines = machine.New(l.world, l.options())
+	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
+
+	for _, n := range []int{11, 12, 13, 21} {
+		l.machines.PowerOn(l.hardware(n))
+	}
+
+	for _, n := range []int{11, 12, 13, 21} {
+		l.until("the machine is back", func() bool { return l.status(n).Stage == "running" && l.status(n).Ready })
+		assert.Equal(t, before[n], l.status(n).EtcdMember)
+	}
+
+	members, err := l.client(11).EtcdMemberList(l.context(), &machineapi.EtcdMemberListRequest{})
+	require.NoError(t, err)
+	assert.Len(t, members.GetMessages()[0].GetMembers(), 3)
+}
+
+func TestTakenAddressIsSaidOnTheConsole(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	ln, err := net.Listen("tcp", l.address(11)+":50000")
+	require.NoError(t, err)
+
+	defer func() { _ = ln.Close() }()
+
+	require.NoError(t, l.WriteVolume(l.hardware(11).Disks[0].Volume, disk()))
+	l.machines.PowerOn(l.hardware(11))
+	l.until("the status says so", func() bool {
+		return strings.Contains(l.status(11).Problem, "stop it or give this machine another address")
+	})
+}
+
+func TestStateOnDiskIsJSON(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.cluster(1, 0)
+
+	img, err := l.ReadVolume(l.hardware(11).Disks[0].Volume)
+	require.NoError(t, err)
+
+	var state struct {
+		Configuration string
+		NodeID        string
+		Etcd          struct{ MemberID uint64 }
+	}
+
+	require.NoError(t, json.Unmarshal(img.State, &state))
+	assert.Contains(t, state.Configuration, "type: controlplane")
+	assert.NotEmpty(t, state.NodeID)
+	assert.Equal(t, l.status(11).EtcdMember, fmt.Sprintf("%016x", state.Etcd.MemberID))
+}
+
+// wipe is a reset that keeps the system and reboots.
+func wipe(graceful bool) *machineapi.ResetRequest {
+	return &machineapi.ResetRequest{Graceful: graceful, Reboot: true, SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: "STATE", Wipe: true}, {Label: "EPHEMERAL", Wipe: true}}}
+}
+
+func TestReset(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.cluster(3, 1)
+
+	require.NoError(t, l.client(13).ResetGeneric(l.context(), wipe(true)))
+	l.stage(13, "maintenance")
+
+	members, err := l.client(11).EtcdMemberList(l.context(), &machineapi.EtcdMemberListRequest{})
+	require.NoError(t, err)
+	assert.Len(t, members.GetMessages()[0].GetMembers(), 2, "a graceful reset leaves etcd")
+
+	require.NoError(t, l.client(21).ResetGeneric(l.context(), &machineapi.ResetRequest{Graceful: true}))
+	assert.Equal(t, 21, <-l.off, "a reset without a reboot switches the machine off")
+
+	blank, err := l.ReadVolume(l.hardware(21).Disks[0].Volume)
+	require.NoError(t, err)
+	assert.Empty(t, blank.OS, "the whole system disk is wiped")
+
+	// A reset member joins again as a new one.
+	l.apply(13, l.configuration(machinetype.TypeControlPlane))
+	l.until("the third member votes again", func() bool { return l.status(13).Stage == "running" && l.status(13).Ready })
+}
+
+func TestLastControlPlaneCannotLeaveGracefully(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.cluster(1, 0)
+
+	require.NoError(t, l.client(11).ResetGeneric(l.context(), wipe(true)))
+	l.until("the reset fails", func() bool {
+		return strings.Contains(strings.Join(l.machines.Console(11), "\n"), "reset failed: etcdserver: re-configuration failed due to not enough started members")
+	})
+	l.stage(11, "running")
+
+	require.NoError(t, l.client(11).ResetGeneric(l.context(), wipe(false)))
+	l.stage(11, "maintenance")
+}
+
+func TestUpgradeKeepsTheMachine(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.cluster(1, 0)
+
+	member := l.status(11).EtcdMember
+	c := l.client(11)
+
+	_, err := c.UpgradeWithOptions(l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/unknown:v1.12.7"))
+	require.ErrorContains(t, err, "error validating installer image")
+
+	_, err = c.UpgradeWithOptions(l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/"+schematicID+":v1.12.7"))
+	require.NoError(t, err)
+
+	l.until("the new version runs", func() bool {
+		return l.status(11).Version == "v1.12.7" && l.status(11).Stage == "running" && l.status(11).Ready
+	})
+	assert.Equal(t, member, l.status(11).EtcdMember)
+}
+
+func TestRebootAndShutdown(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.cluster(1, 0)
+
+	c := l.client(11)
+	require.NoError(t, c.Reboot(l.context()))
+	assert.Error(t, c.Reboot(l.context()), "one sequence at a time")
+	l.until("the machine is back", func() bool {
+		return strings.Count(strings.Join(l.machines.Console(11), "\n"), "Linux Talos") == 2 && l.status(11).Ready
+	})
+
+	require.NoError(t, l.client(11).Shutdown(l.context()))
+	assert.Equal(t, 11, <-l.off)
+}

@@ -1,0 +1,143 @@
+// Package machine is what runs inside a VM that boots a Talos image: maintenance mode, installation, the configured machine with its Talos API, and the
+// cluster that machines with the same secrets form. Every API listens on the machine's own address, so that unchanged clients can use it.
+package machine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/cosi-project/runtime/pkg/state"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/image"
+)
+
+// World is what the machines need of the data centre they run in.
+type World interface {
+	ReadVolume(id string) (image.Image, error)
+	WriteVolume(id string, img image.Image) error
+	// Lease is the answer of the DHCP server behind a bridge.
+	Lease(bridge, mac string) (datacentre.Lease, bool)
+	// GuestShutdown says that a guest has switched itself off.
+	GuestShutdown(vmid int)
+	Clock() datacentre.Clock
+	Durations() datacentre.Durations
+}
+
+// Resolver finds the disk image that an installer image would write.
+type Resolver interface {
+	Resolve(installer string) (image.Image, error)
+}
+
+// Schematic is what the Image Factory baked into an image.
+type Schematic struct {
+	// Extensions are names such as "siderolabs/qemu-guest-agent".
+	Extensions []string
+	KernelArgs []string
+	// META are the initial values of the META partition; key 10 is a network configuration.
+	META map[uint8]string
+}
+
+// Options of Machines; the zero value is usable where no machine installs or upgrades.
+type Options struct {
+	// Resolver answers installations and upgrades; without one they fail as with an unknown image.
+	Resolver Resolver
+	// Schematic looks up what an image contains; without one, images contain no extensions and no META.
+	Schematic func(id string) (Schematic, bool)
+	// Log receives every machine's console; nil discards it.
+	Log *slog.Logger
+}
+
+// Machines are the running guests of a data centre. It implements datacentre.Guests.
+type Machines struct {
+	world   World
+	options Options
+
+	// mu guards everything below and the mutable fields of machines, clusters and etcds: one lock, because cluster decisions read several machines.
+	mu       sync.Mutex
+	running  map[int]*machine
+	clusters map[string]*cluster
+	closed   bool
+
+	defineOnce sync.Once
+	meta       state.CoreState
+}
+
+var _ datacentre.Guests = (*Machines)(nil)
+
+// New returns machines that live in the world; they start when the data centre switches them on.
+func New(world World, o Options) *Machines {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+
+	return &Machines{world: world, options: o, running: map[int]*machine{}, clusters: map[string]*cluster{}}
+}
+
+// PowerOn implements datacentre.Guests.
+func (ms *Machines) PowerOn(vm datacentre.Hardware) {
+	ms.PowerOff(vm.VMID)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	m := newMachine(ms, vm, cancel)
+
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+
+	if ms.closed {
+		cancel()
+
+		return
+	}
+
+	ms.running[vm.VMID] = m
+
+	go m.run(ctx)
+}
+
+// PowerOff implements datacentre.Guests. A graceful power-off differs in nothing that outlives it: what a machine keeps is always on its disk.
+func (ms *Machines) PowerOff(vmid int) {
+	ms.mu.Lock()
+	m := ms.running[vmid]
+	delete(ms.running, vmid)
+	ms.mu.Unlock()
+
+	if m != nil {
+		m.cancel()
+		<-m.done
+	}
+}
+
+// Agent implements datacentre.Guests: the QEMU guest agent is a Talos extension and runs once the machine is configured or in maintenance mode.
+func (ms *Machines) Agent(vmid int) ([]datacentre.AgentInterface, bool) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+
+	m := ms.running[vmid]
+	if m == nil || !m.hw.AgentEnabled || !m.hasExtension("qemu-guest-agent") || !m.up {
+		return nil, false
+	}
+
+	return m.agentInterfaces(), true
+}
+
+// Close switches every machine off, without a word to the data centre, and closes every listener. The machines' disks keep their state.
+func (ms *Machines) Close() error {
+	ms.mu.Lock()
+	ms.closed = true
+	all := make([]*machine, 0, len(ms.running))
+
+	for _, m := range ms.running {
+		m.cancel()
+		all = append(all, m)
+	}
+
+	ms.mu.Unlock()
+
+	for _, m := range all {
+		<-m.done
+	}
+
+	return nil
+}

@@ -1,0 +1,311 @@
+package machine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"time"
+
+	cosiapi "github.com/cosi-project/runtime/api/v1alpha1"
+	"github.com/google/uuid"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/api/storage"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/block/blockhelpers"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"proxmox-talos/lab/image"
+)
+
+// runMaintenance waits for a configuration: at the end of it the machine is installed, or runs it at once when it booted from a disk image.
+func (m *machine) runMaintenance(ctx context.Context, took time.Duration) outcome {
+	m.ms.mu.Lock()
+	m.adoptNetwork(nil)
+	m.startServices()
+	m.ms.mu.Unlock()
+
+	if !m.sleep(ctx, cmp.Or(took, m.durations().BootMaintenance)) {
+		return outcome{}
+	}
+
+	if err := m.openMaintenance(); err != nil {
+		m.fail("maintenance mode: %s", err)
+	}
+
+	for {
+		select {
+		case <-ctx.Done():
+			return outcome{}
+		case a := <-m.actions:
+			if a.kind == actApply {
+				return m.adopt(ctx, a.configuration)
+			}
+
+			if next, ended := m.perform(ctx, a); ended {
+				return next
+			}
+		}
+	}
+}
+
+// adoptNetwork plans the network and says on the console what is wrong with it; the caller holds the lock.
+func (m *machine) adoptNetwork(cfg config.Provider) {
+	if cfg == nil {
+		m.net = m.planNetwork(nil)
+	} else {
+		m.net = m.planNetwork(cfg)
+	}
+
+	m.hostname = m.chooseHostname(cfg)
+
+	for _, w := range m.net.warnings {
+		m.logf("[talos] network: %s", w)
+	}
+
+	if !m.net.node.IsValid() {
+		m.problem = "the machine has no address: give it nocloud data, a static address in its configuration, or DHCP"
+		m.logf("[talos] %s", m.problem)
+	}
+}
+
+func (m *machine) openMaintenance() error {
+	m.ms.mu.Lock()
+	addresses := m.serveAddresses()
+	m.ms.mu.Unlock()
+
+	tlsConfig, err := selfSigned(addresses)
+	if err != nil {
+		return err
+	}
+
+	server := grpc.NewServer(append(authorize(func(context.Context) role.Set { return role.MakeSet(role.Reader) }, nil),
+		grpc.Creds(credentials.NewTLS(tlsConfig)), grpc.WaitForHandlers(true))...)
+
+	machineapi.RegisterMachineServiceServer(server, &maintenanceServer{m: m})
+	storage.RegisterStorageServiceServer(server, &storageServer{m: m})
+	cosiapi.RegisterStateServer(server, m.stateServer())
+
+	m.doors.mu.Lock()
+	m.doors.talos = server
+	m.doors.mu.Unlock()
+
+	m.doors.openTalos(addresses)
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.up = true
+	m.setStage(runtime.MachineStageMaintenance)
+	m.logf("[talos] this machine is reachable at: %s", joinAddresses(addresses))
+
+	return nil
+}
+
+func joinAddresses(addresses []netip.Addr) string {
+	texts := make([]string, 0, len(addresses))
+	for _, a := range addresses {
+		texts = append(texts, a.String())
+	}
+
+	return strings.Join(texts, ", ")
+}
+
+// serveAddresses are the addresses the APIs listen on; the caller holds the lock.
+func (m *machine) serveAddresses() []netip.Addr {
+	addresses := make([]netip.Addr, 0, len(m.net.addresses))
+	for _, p := range m.net.addresses {
+		addresses = append(addresses, p.Addr())
+	}
+
+	return addresses
+}
+
+// adopt takes a configuration into use.
+func (m *machine) adopt(ctx context.Context, configuration []byte) outcome {
+	m.doors.gracefully()
+	m.doors.close()
+
+	m.ms.mu.Lock()
+	m.up, m.busy, m.cosi = false, false, nil
+	m.doors = newDoors(m)
+	live := m.system.Live
+	m.disk.Configuration = string(configuration)
+	m.save()
+	m.ms.mu.Unlock()
+
+	if !live {
+		return m.runConfigured(ctx, m.durations().ApplyConfiguration)
+	}
+
+	if err := m.install(ctx, configuration); err != nil && ctx.Err() == nil {
+		m.fail("install failed: %s", err)
+		m.say("[talos] rebooting in 10 seconds")
+		m.sleep(ctx, failureDelay)
+	}
+
+	return outcome{}
+}
+
+// install writes Talos to the disk that the configuration names.
+func (m *machine) install(ctx context.Context, configuration []byte) error {
+	cfg, err := configloader.NewFromBytes(configuration)
+	if err != nil {
+		return err
+	}
+
+	disk, err := m.installDisk(ctx, cfg)
+	if err != nil {
+		return err
+	}
+
+	if m.ms.options.Resolver == nil {
+		return fmt.Errorf("unable to pull the installer %q: there is no Image Factory", cfg.Machine().Install().Image())
+	}
+
+	system, err := m.ms.options.Resolver.Resolve(cfg.Machine().Install().Image())
+	if err != nil {
+		return fmt.Errorf("unable to pull the installer %q: %w", cfg.Machine().Install().Image(), err)
+	}
+
+	m.ms.mu.Lock()
+	m.setStage(runtime.MachineStageInstalling)
+	m.logf("[talos] installing Talos %s to disk /dev/%s", system.Version, disk.name)
+	m.ms.mu.Unlock()
+
+	if !m.sleep(ctx, m.durations().Install) {
+		return ctx.Err()
+	}
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.volume = disk.Volume
+	m.writeSystem(asInstalled(system))
+	m.logf("[talos] install successful, rebooting")
+	m.setStage(runtime.MachineStageRebooting)
+
+	return nil
+}
+
+// asInstalled is an installer's image once it is on a disk.
+func asInstalled(system image.Image) image.Image {
+	system.Live = false
+
+	return system
+}
+
+// installDisk finds the disk that the configuration selects, else the one it names.
+func (m *machine) installDisk(ctx context.Context, cfg config.Provider) (blockDevice, error) {
+	name := strings.TrimPrefix(filepath.Clean(cfg.Machine().Install().Disk()), "/dev/")
+
+	match, err := cfg.Machine().Install().DiskMatchExpression()
+	if err != nil {
+		return blockDevice{}, fmt.Errorf("failed to get disk match expression: %w", err)
+	}
+
+	if match != nil {
+		disks, err := blockhelpers.MatchDisks(ctx, m.resources(), match)
+		if err != nil {
+			return blockDevice{}, err
+		}
+
+		if len(disks) == 0 {
+			return blockDevice{}, fmt.Errorf("no disks matched the expression: %s", match)
+		}
+
+		name = disks[0].Metadata().ID()
+	}
+
+	for _, d := range m.blockDevices() {
+		if d.name == name && !d.CDROM {
+			return d, nil
+		}
+	}
+
+	return blockDevice{}, fmt.Errorf("lstat /dev/%s: no such file or directory", name)
+}
+
+// maintenanceServer is the machine service of maintenance mode: what it lacks answers Unimplemented, as Talos' does.
+type maintenanceServer struct {
+	machineapi.UnimplementedMachineServiceServer
+
+	m *machine
+}
+
+var errMaintenance = status.Error(codes.Unimplemented, "API is not implemented in maintenance mode")
+
+// Version implements the machine service: Talos tells strangers nothing.
+func (*maintenanceServer) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
+	return nil, errMaintenance
+}
+
+// Upgrade implements the machine service.
+func (*maintenanceServer) Upgrade(context.Context, *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
+	return nil, errMaintenance
+}
+
+// Reset implements the machine service.
+func (*maintenanceServer) Reset(context.Context, *machineapi.ResetRequest) (*machineapi.ResetResponse, error) {
+	return nil, errMaintenance
+}
+
+// MetaWrite implements the machine service.
+func (*maintenanceServer) MetaWrite(context.Context, *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse, error) {
+	return nil, errMaintenance
+}
+
+// MetaDelete implements the machine service.
+func (*maintenanceServer) MetaDelete(context.Context, *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
+	return nil, errMaintenance
+}
+
+// ApplyConfiguration implements the machine service: checked by Talos' own machinery, then installed or run.
+func (s *maintenanceServer) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
+	switch in.GetMode() {
+	case machineapi.ApplyConfigurationRequest_AUTO, machineapi.ApplyConfigurationRequest_REBOOT, machineapi.ApplyConfigurationRequest_TRY:
+	default:
+		return nil, status.Errorf(codes.Unimplemented, "apply configuration --mode='%s' is not supported in maintenance mode", modeName(in.GetMode()))
+	}
+
+	cfg, err := configloader.NewFromBytes(in.GetData())
+	if err != nil {
+		return nil, fmt.Errorf("failed to parse config: %w", err)
+	}
+
+	// A disk image of the metal platform still asks for install instructions here, as Talos does.
+	mode := mode{metal: s.m.mode().metal}
+
+	warnings, err := cfg.Validate(mode)
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "configuration validation failed: %s", err)
+	}
+
+	more, err := cfg.RuntimeValidate(ctx, s.m.resources(), mode)
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "runtime configuration validation failed: %s", err)
+	}
+
+	reply := &machineapi.ApplyConfiguration{Warnings: append(warnings, more...)}
+
+	if in.GetDryRun() {
+		reply.ModeDetails = "Dry run summary:\nNode is running in maintenance mode and does not have a config yet."
+	} else if err := s.m.request(action{kind: actApply, actor: uuid.NewString(), configuration: in.GetData()}); err != nil {
+		return nil, err
+	}
+
+	return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{reply}}, nil
+}
+
+func modeName(m machineapi.ApplyConfigurationRequest_Mode) string {
+	return strings.ReplaceAll(strings.ToLower(m.String()), "_", "-")
+}

@@ -1,0 +1,209 @@
+package machine
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/image"
+)
+
+// leaseWorld answers DHCP by MAC; nothing else of it is used.
+type leaseWorld struct {
+	World
+
+	leases map[string]string
+}
+
+func (w leaseWorld) Lease(_, mac string) (datacentre.Lease, bool) {
+	text, ok := w.leases[mac]
+	if !ok {
+		return datacentre.Lease{}, false
+	}
+
+	return datacentre.Lease{Address: netip.MustParsePrefix(text), Gateway: netip.MustParseAddr("127.9.0.1"), DNS: []netip.Addr{netip.MustParseAddr("127.9.0.2")}}, true
+}
+
+const (
+	firstMAC  = "02:00:00:00:00:01"
+	secondMAC = "02:00:00:00:00:02"
+)
+
+func legacy(network string) string {
+	return "machine:\n  type: worker\n  network:\n" + network + "cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n"
+}
+
+func documents(documents string) string { return legacy("    {}\n") + documents }
+
+func TestNetworkPlan(t *testing.T) {
+	t.Parallel()
+
+	nocloud := &datacentre.CloudInit{
+		Hostname: "node-1", DNS: []netip.Addr{netip.MustParseAddr("127.9.0.3")},
+		Interfaces: []datacentre.CloudInitInterface{{MAC: "02:00:00:00:00:01", Address: netip.MustParsePrefix("127.9.0.21/24"), Gateway: netip.MustParseAddr("127.9.0.1")}},
+	}
+	metaValue := "addresses:\n  - address: 127.9.0.31/24\n    linkName: ens18\n    family: inet4\n    scope: global\n    flags: permanent\n    layer: platform\n" +
+		"links:\n  - name: ens18\n    up: true\n    layer: platform\nhostnames:\n  - hostname: meta-1\n    layer: platform\n"
+
+	for name, test := range map[string]struct {
+		platform  string
+		cloudInit *datacentre.CloudInit
+		meta      string
+		leases    map[string]string
+		config    string
+		addresses []string
+		node      string
+		warning   string
+	}{
+		"nocloud data on the nocloud platform": {platform: "nocloud", cloudInit: nocloud, addresses: []string{"127.9.0.21/24"}, node: "127.9.0.21"},
+		"nocloud data means nothing to metal": {
+			platform: "metal", cloudInit: nocloud, leases: map[string]string{firstMAC: "127.9.0.101/24"}, addresses: []string{"127.9.0.101/24"}, node: "127.9.0.101",
+			warning: "no DHCP server answers ens19",
+		},
+		"META key 10 on metal":                 {platform: "metal", meta: metaValue, addresses: []string{"127.9.0.31/24"}, node: "127.9.0.31"},
+		"META key 10 means nothing to nocloud": {platform: "nocloud", meta: metaValue, warning: "no DHCP server answers ens18 (02:00:00:00:00:01)"},
+		"META key 10 for a link that is not there": {
+			platform: "metal", meta: "addresses:\n  - address: 127.9.0.31/24\n    linkName: eth0\n    family: inet4\n    scope: global\n    flags: permanent\n    layer: platform\n",
+			warning: "META key 10 gives 127.9.0.31/24 to the link eth0, which this machine does not have",
+		},
+		"DHCP on every card without any configuration": {
+			platform: "nocloud", leases: map[string]string{firstMAC: "127.9.0.101/24", secondMAC: "127.9.1.101/24"},
+			addresses: []string{"127.9.0.101/24", "127.9.1.101/24"}, node: "127.9.0.101",
+		},
+		"a static address by MAC ends DHCP on that card": {
+			platform: "nocloud", leases: map[string]string{firstMAC: "127.9.0.101/24"},
+			config:    legacy("    interfaces:\n      - deviceSelector:\n          hardwareAddr: \"02:00:00:00:00:01\"\n        addresses: [127.9.0.41/24]\n"),
+			addresses: []string{"127.9.0.41/24"}, node: "127.9.0.41",
+		},
+		"the configuration repeats the platform's address": {
+			platform: "nocloud", cloudInit: nocloud,
+			config:    legacy("    interfaces:\n      - deviceSelector:\n          hardwareAddr: \"02:00:00:00:00:01\"\n        addresses: [127.9.0.21/24]\n"),
+			addresses: []string{"127.9.0.21/24"}, node: "127.9.0.21",
+		},
+		"the configuration adds an address to the platform's": {
+			platform: "nocloud", cloudInit: nocloud,
+			config:    legacy("    interfaces:\n      - deviceSelector:\n          hardwareAddr: \"02:00:00:00:00:01\"\n        addresses: [127.9.0.41/24]\n"),
+			addresses: []string{"127.9.0.21/24", "127.9.0.41/24"}, node: "127.9.0.21",
+		},
+		"the kubelet's subnets choose the node address": {
+			platform: "nocloud", cloudInit: nocloud,
+			config: "machine:\n  type: worker\n  kubelet:\n    nodeIP:\n      validSubnets: [127.9.1.0/24]\n  network:\n    interfaces:\n      - interface: ens19\n        addresses: [127.9.1.41/24]\n" +
+				"cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n",
+			addresses: []string{"127.9.0.21/24", "127.9.1.41/24"}, node: "127.9.1.41",
+		},
+		"a VLAN on a card": {
+			platform: "nocloud", config: legacy("    interfaces:\n      - interface: ens18\n        vlans:\n          - vlanId: 100\n            addresses: [127.9.2.41/24]\n"),
+			addresses: []string{"127.9.2.41/24"}, node: "127.9.2.41",
+		},
+		"an interface by another version's name": {
+			platform: "nocloud", cloudInit: nocloud, config: legacy("    interfaces:\n      - interface: eth0\n        addresses: [127.9.0.41/24]\n"),
+			addresses: []string{"127.9.0.21/24"}, node: "127.9.0.21", warning: "no network device matches an interface of the configuration (eth0)",
+		},
+		"link documents with an alias by MAC": {
+			platform: "nocloud", leases: map[string]string{secondMAC: "127.9.1.101/24"},
+			config: documents("---\napiVersion: v1alpha1\nkind: LinkAliasConfig\nname: lan\nselector:\n  match: mac(link.permanent_addr) == \"02:00:00:00:00:01\"\n" +
+				"---\napiVersion: v1alpha1\nkind: LinkConfig\nname: lan\naddresses:\n  - address: 127.9.0.51/24\n"),
+			addresses: []string{"127.9.0.51/24"}, node: "127.9.0.51",
+		},
+		"a DHCP document": {
+			platform: "nocloud", leases: map[string]string{firstMAC: "127.9.0.101/24", secondMAC: "127.9.1.101/24"},
+			config:    documents("---\napiVersion: v1alpha1\nkind: DHCPv4Config\nname: ens19\n"),
+			addresses: []string{"127.9.1.101/24"}, node: "127.9.1.101",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			m := newMachine(New(leaseWorld{leases: test.leases}, Options{}), datacentre.Hardware{
+				NICs:      []datacentre.NIC{{Name: "net0", Model: "virtio", MAC: firstMAC, Bridge: "vmbr0"}, {Name: "net1", Model: "virtio", MAC: secondMAC, Bridge: "vmbr1"}},
+				CloudInit: test.cloudInit,
+			}, func() {})
+			m.system = image.Image{Platform: test.platform}
+
+			if test.meta != "" {
+				m.disk.META = map[uint8]string{metaNetwork: test.meta}
+			}
+
+			var cfg config.Config
+
+			if test.config != "" {
+				loaded, err := configloader.NewFromBytes([]byte(test.config))
+				require.NoError(t, err)
+
+				cfg = loaded
+			}
+
+			plan := m.planNetwork(cfg)
+
+			var addresses []string
+			for _, p := range plan.addresses {
+				addresses = append(addresses, p.String())
+			}
+
+			assert.Equal(t, test.addresses, addresses)
+
+			if test.node != "" {
+				assert.Equal(t, test.node, plan.node.String())
+			} else {
+				assert.False(t, plan.node.IsValid())
+			}
+
+			if test.warning != "" {
+				assert.Contains(t, joined(plan.warnings), test.warning)
+			}
+		})
+	}
+}
+
+func joined(lines []string) string {
+	text := ""
+	for _, l := range lines {
+		text += l + "\n"
+	}
+
+	return text
+}
+
+func TestInstallDisk(t *testing.T) {
+	t.Parallel()
+
+	m := newMachine(New(leaseWorld{}, Options{}), datacentre.Hardware{Disks: []datacentre.GuestDisk{
+		{Interface: "ide2", Volume: "iso", CDROM: true}, {Interface: "scsi1", Volume: "second", SizeBytes: 100e9}, {Interface: "scsi0", Volume: "first", SizeBytes: 40e9},
+		{Interface: "virtio0", Volume: "third", SizeBytes: 10e9},
+	}}, func() {})
+
+	for name, test := range map[string]struct {
+		install, volume, message string
+	}{
+		"scsi0 is sda":                 {"disk: /dev/sda", "first", ""},
+		"scsi1 is sdb":                 {"disk: /dev/sdb", "second", ""},
+		"virtio0 is vda":               {"disk: /dev/vda", "third", ""},
+		"a selector by size":           {"diskSelector:\n      size: '> 50GB'", "second", ""},
+		"a selector that matches none": {"diskSelector:\n      size: '> 500GB'", "", "no disks matched the expression"},
+		"a CD-ROM is no disk":          {"disk: /dev/sr0", "", "no such file or directory"},
+		"a disk that is not there":     {"disk: /dev/nvme0n1", "", "lstat /dev/nvme0n1: no such file or directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			cfg, err := configloader.NewFromBytes([]byte("machine:\n  type: worker\n  install:\n    " + test.install + "\ncluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n"))
+			require.NoError(t, err)
+
+			disk, err := m.installDisk(context.Background(), cfg)
+			if test.message != "" {
+				assert.ErrorContains(t, err, test.message)
+
+				return
+			}
+
+			require.NoError(t, err)
+			assert.Equal(t, test.volume, disk.Volume)
+		})
+	}
+}

@@ -1,0 +1,152 @@
+package machine
+
+import (
+	"context"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+var errNotAuthorized = status.Error(codes.PermissionDenied, "not authorized")
+
+// Sets of roles that methods ask for; one of a set is enough.
+var (
+	adminOnly = role.MakeSet(role.Admin)
+	operators = role.MakeSet(role.Admin, role.Operator)
+	readers   = role.MakeSet(role.Admin, role.Operator, role.Reader)
+	etcdRead  = role.MakeSet(role.Admin, role.Operator, role.Reader, role.EtcdBackup)
+	etcdSave  = role.MakeSet(role.Admin, role.Operator, role.EtcdBackup)
+)
+
+// methodRoles says who may call what; anything else is for administrators.
+var methodRoles = func() map[string]role.Set {
+	rules := map[string]role.Set{}
+
+	for set, methods := range map[*role.Set]string{
+		&readers: "CPUFreqStats CPUInfo Containers DiskStats DiskUsage Dmesg Events Hostname ImageList List LoadAvg Logs LogsContainers Memory Mounts " +
+			"NetworkDeviceStats Netstat Processes ServiceList Stats SystemStat Version",
+		&operators: "EtcdAlarmDisarm EtcdDefragment ImagePull PacketCapture Reboot Restart ServiceRestart ServiceStart ServiceStop Shutdown",
+		&etcdRead:  "EtcdAlarmList EtcdMemberList EtcdStatus",
+		&etcdSave:  "EtcdSnapshot",
+	} {
+		for method := range strings.FieldsSeq(methods) {
+			rules["/machine.MachineService/"+method] = *set
+		}
+	}
+
+	for _, method := range []string{
+		"/cluster.ClusterService/HealthCheck", "/inspect.InspectService/ControllerRuntimeDependencies", "/cosi.resource.State/Get",
+		"/cosi.resource.State/List", "/cosi.resource.State/Watch", "/storage.StorageService/Disks", "/time.TimeService/Time", "/time.TimeService/TimeCheck",
+	} {
+		rules[method] = readers
+	}
+
+	return rules
+}()
+
+type rolesKey struct{}
+
+func withRoles(ctx context.Context, roles role.Set) context.Context {
+	return context.WithValue(ctx, rolesKey{}, roles)
+}
+
+// rolesOf are the caller's roles: none unless an interceptor has put them there.
+func rolesOf(ctx context.Context) role.Set {
+	if roles, ok := ctx.Value(rolesKey{}).(role.Set); ok {
+		return roles
+	}
+
+	return role.Zero
+}
+
+// certificateRoles reads the roles from the client's certificate; another machine's apid speaks for the client it forwards.
+func certificateRoles(ctx context.Context) role.Set {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return role.Zero
+	}
+
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok || len(info.State.PeerCertificates) == 0 {
+		return role.Zero
+	}
+
+	roles, _ := role.Parse(info.State.PeerCertificates[0].Subject.Organization)
+
+	if roles.Includes(role.Impersonator) {
+		if forwarded, ok := metadataRoles(ctx); ok {
+			return forwarded
+		}
+	}
+
+	return roles
+}
+
+func metadataRoles(ctx context.Context) (role.Set, bool) {
+	md, _ := metadata.FromIncomingContext(ctx)
+
+	names := md.Get(constants.APIAuthzRoleMetadataKey)
+	if len(names) == 0 {
+		return role.Zero, false
+	}
+
+	roles, _ := role.Parse(names)
+
+	return roles, true
+}
+
+// stream is a server stream with another context.
+type stream struct {
+	grpc.ServerStream
+
+	ctx context.Context //nolint:containedctx // a stream carries its context
+}
+
+// Context implements grpc.ServerStream.
+func (s stream) Context() context.Context { return s.ctx }
+
+// authorize returns server options that find the caller's roles and refuse what they do not allow. Without a table every method is let through.
+func authorize(find func(context.Context) role.Set, table map[string]role.Set) []grpc.ServerOption {
+	check := func(ctx context.Context, method string) (context.Context, error) {
+		roles := find(ctx)
+
+		if table != nil {
+			allowed, ok := table[method]
+			if !ok {
+				allowed = adminOnly
+			}
+
+			if !allowed.IncludesAny(roles) {
+				return nil, errNotAuthorized
+			}
+		}
+
+		return withRoles(ctx, roles), nil
+	}
+
+	return []grpc.ServerOption{
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			ctx, err := check(ctx, info.FullMethod)
+			if err != nil {
+				return nil, err
+			}
+
+			return handler(ctx, req)
+		}),
+		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			ctx, err := check(ss.Context(), info.FullMethod)
+			if err != nil {
+				return err
+			}
+
+			return handler(srv, stream{ServerStream: ss, ctx: ctx})
+		}),
+	}
+}

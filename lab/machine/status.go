@@ -1,0 +1,91 @@
+package machine
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
+
+// MachineStatus is one row of the lab's table of machines.
+type MachineStatus struct {
+	VMID     int
+	Name     string // of the VM
+	Hostname string
+	// Address is the node address, invalid while there is none.
+	Address netip.Addr
+	// Stage is Talos' stage ("maintenance", "booting", "running", …); "no system" when nothing could be booted.
+	Stage string
+	// Problem says what keeps the machine from being reached, in one sentence; empty when nothing does.
+	Problem string
+	Version string
+	Role    string // "controlplane", "worker" or empty
+	// Ready is Talos' machine status: every service, static pod and the node are ready.
+	Ready bool
+	// EtcdMember is the hexadecimal member id; empty without membership.
+	EtcdMember string
+	Services   []ServiceStatus
+	// Console are the last lines of the machine's console.
+	Console []string
+}
+
+// ServiceStatus is a service as `talosctl services` shows it.
+type ServiceStatus struct {
+	Name    string
+	State   string
+	Healthy bool
+}
+
+const statusConsoleLines = 10
+
+// Status describes every machine that is switched on, in order of VMID.
+func (ms *Machines) Status() []MachineStatus {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+
+	rows := make([]MachineStatus, 0, len(ms.running))
+	for _, m := range ms.running {
+		rows = append(rows, m.statusRow())
+	}
+
+	slices.SortFunc(rows, func(a, b MachineStatus) int { return cmp.Compare(a.VMID, b.VMID) })
+
+	return rows
+}
+
+func (m *machine) statusRow() MachineStatus {
+	row := MachineStatus{
+		VMID: m.hw.VMID, Name: m.hw.Name, Hostname: m.hostname, Address: m.net.node, Stage: m.stage.String(), Problem: m.problem,
+		Version: m.system.Version, Console: m.console.tail(statusConsoleLines),
+	}
+
+	if m.noSystem {
+		row.Stage = "no system"
+	}
+
+	if m.config != nil {
+		row.Role = m.config.Machine().Type().String()
+		row.Ready = len(m.unmet()) == 0 && m.up
+	}
+
+	if m.etcd != nil {
+		row.EtcdMember = formatMember(m.disk.Etcd.MemberID)
+	}
+
+	for _, s := range m.services.list() {
+		row.Services = append(row.Services, ServiceStatus{Name: s.name, State: s.state, Healthy: m.healthy(s)})
+	}
+
+	return row
+}
+
+// Console returns the console of a machine since it was switched on; nil for one that is off.
+func (ms *Machines) Console(vmid int) []string {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+
+	if m := ms.running[vmid]; m != nil {
+		return m.console.tail(0)
+	}
+
+	return nil
+}

@@ -1,0 +1,347 @@
+package machine_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/image"
+	"proxmox-talos/lab/machine"
+)
+
+const (
+	talosVersion = "v1.12.6"
+	schematicID  = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515"
+	patience     = 30 * time.Second
+)
+
+// world is a data centre of volumes and leases. It implements machine.World.
+type world struct {
+	mu      sync.Mutex
+	volumes map[string]image.Image
+	leases  map[string]netip.Addr
+	off     chan int
+}
+
+var _ machine.World = (*datacentre.Datacentre)(nil)
+
+func newWorld() *world {
+	return &world{volumes: map[string]image.Image{}, leases: map[string]netip.Addr{}, off: make(chan int, 100)}
+}
+
+func (w *world) ReadVolume(id string) (image.Image, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	img, ok := w.volumes[id]
+	if !ok {
+		return image.Image{}, fmt.Errorf("no volume %s", id)
+	}
+
+	return img, nil
+}
+
+func (w *world) WriteVolume(id string, img image.Image) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	w.volumes[id] = img
+
+	return nil
+}
+
+func (w *world) Lease(_, mac string) (datacentre.Lease, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	a, ok := w.leases[mac]
+
+	return datacentre.Lease{Address: netip.PrefixFrom(a, 24)}, ok
+}
+
+func (w *world) GuestShutdown(vmid int)        { w.off <- vmid }
+func (w *world) Clock() datacentre.Clock       { return datacentre.NewClock(1000) }
+func (*world) Durations() datacentre.Durations { return datacentre.DefaultDurations() }
+func (*world) Resolve(ref string) (image.Image, error) {
+	id, version, found := strings.Cut(ref[strings.LastIndex(ref, "/")+1:], ":")
+	if !found || len(id) != 64 {
+		return image.Image{}, fmt.Errorf("unknown image %q", ref)
+	}
+
+	return image.Image{OS: "talos", Version: version, Schematic: id, Platform: "nocloud", Arch: "amd64"}, nil
+}
+
+// networks counts the test networks of this process, 127.<pid>.<n>.0/24.
+var networks atomic.Int32
+
+// lab is a world with machines on a network of its own.
+type lab struct {
+	*testing.T
+	*world
+
+	machines *machine.Machines
+	prefix   string
+	secrets  *secrets.Bundle
+	patches  []string
+}
+
+// sharedSecrets are the secrets of every test's cluster: making them takes seconds, and clusters of different tests never meet.
+var sharedSecrets = sync.OnceValues(newSecrets)
+
+func newSecrets() (*secrets.Bundle, error) {
+	return secrets.NewBundle(secrets.NewFixedClock(time.Now()), config.TalosVersion1_12)
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+
+	bundle, err := sharedSecrets()
+	require.NoError(t, err)
+
+	l := &lab{T: t, world: newWorld(), prefix: fmt.Sprintf("127.%d.%d.", 64+os.Getpid()%120, networks.Add(1)), secrets: bundle}
+	l.machines = machine.New(l.world, l.options())
+	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
+
+	return l
+}
+
+func (l *lab) options() machine.Options {
+	return machine.Options{Resolver: l.world, Schematic: func(id string) (machine.Schematic, bool) {
+		return machine.Schematic{Extensions: []string{"siderolabs/qemu-guest-agent"}}, id == schematicID
+	}}
+}
+
+func (l *lab) address(n int) string { return l.prefix + fmt.Sprint(n) }
+
+// disk is the nocloud disk image of a template.
+func disk() image.Image {
+	return image.Image{OS: "talos", Version: talosVersion, Schematic: schematicID, Platform: "nocloud", Arch: "amd64"}
+}
+
+// hardware is a VM whose number is its VMID, the end of its address and its name.
+func (l *lab) hardware(n int) datacentre.Hardware {
+	volume := fmt.Sprintf("local:vm-%d-disk-0", n)
+	scsi := datacentre.GuestDisk{Interface: "scsi0", Volume: volume, SizeBytes: 40 << 30}
+	mac := fmt.Sprintf("02:00:00:00:00:%02x", n)
+
+	return datacentre.Hardware{
+		Host: "pve1", VMID: n, Name: fmt.Sprintf("node-%d", n), UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Cores: 4, MemoryMiB: 8192,
+		NICs:  []datacentre.NIC{{Name: "net0", Model: "virtio", MAC: mac, Bridge: "vmbr0"}},
+		Disks: []datacentre.GuestDisk{scsi}, Boot: []datacentre.GuestDisk{scsi}, AgentEnabled: true,
+		CloudInit: &datacentre.CloudInit{Hostname: fmt.Sprintf("node-%d", n), Interfaces: []datacentre.CloudInitInterface{{
+			MAC: mac, Address: netip.MustParsePrefix(l.address(n) + "/24"), Gateway: netip.MustParseAddr(l.address(1)),
+		}}},
+	}
+}
+
+// boot switches a machine with a fresh disk image on and waits for its API.
+func (l *lab) boot(n int) {
+	l.Helper()
+
+	l.world.mu.Lock()
+	if _, ok := l.volumes[fmt.Sprintf("local:vm-%d-disk-0", n)]; !ok {
+		l.volumes[fmt.Sprintf("local:vm-%d-disk-0", n)] = disk()
+	}
+	l.world.mu.Unlock()
+
+	l.machines.PowerOn(l.hardware(n))
+	l.stage(n, "maintenance")
+}
+
+func (l *lab) status(n int) machine.MachineStatus {
+	for _, s := range l.machines.Status() {
+		if s.VMID == n {
+			return s
+		}
+	}
+
+	return machine.MachineStatus{}
+}
+
+// until waits for a condition, which must become true: nothing is asserted about time.
+func (l *lab) until(what string, condition func() bool) {
+	l.Helper()
+	require.Eventually(l.T, condition, patience, 2*time.Millisecond, what)
+}
+
+func (l *lab) stage(n int, stage string) {
+	l.Helper()
+	l.until(fmt.Sprintf("machine %d is %s", n, stage), func() bool { return l.status(n).Stage == stage })
+}
+
+// configuration generates a machine configuration with the cluster's secrets; the endpoint is the first control plane unless patched.
+func (l *lab) configuration(role machinetype.Type, patches ...string) []byte {
+	l.Helper()
+
+	input, err := generate.NewInput("test", "https://"+l.address(11)+":6443", "1.35.2",
+		generate.WithSecretsBundle(l.secrets), generate.WithVersionContract(config.TalosVersion1_12), generate.WithInstallDisk("/dev/sda"),
+		generate.WithInstallImage("factory.talos.dev/nocloud-installer/"+schematicID+":"+talosVersion))
+	require.NoError(l.T, err)
+
+	cfg, err := input.Config(role)
+	require.NoError(l.T, err)
+
+	all := append(append([]string{}, l.patches...), patches...)
+	loaded, err := configpatcher.LoadPatches(all)
+	require.NoError(l.T, err)
+
+	out, err := configpatcher.Apply(configpatcher.WithConfig(cfg), loaded)
+	require.NoError(l.T, err)
+
+	data, err := out.Bytes()
+	require.NoError(l.T, err)
+
+	return data
+}
+
+// talosconfig is a client configuration with the roles, aimed at the endpoints.
+func (l *lab) talosconfig(roles role.Set, endpoints ...string) *clientconfig.Config {
+	l.Helper()
+
+	input, err := generate.NewInput("test", "https://"+l.address(11)+":6443", "1.35.2", generate.WithSecretsBundle(l.secrets),
+		generate.WithRoles(roles), generate.WithEndpointList(endpoints))
+	require.NoError(l.T, err)
+
+	cfg, err := input.Talosconfig()
+	require.NoError(l.T, err)
+
+	return cfg
+}
+
+func (l *lab) clientAs(roles role.Set, n int) *client.Client {
+	l.Helper()
+
+	c, err := client.New(l.Context(), client.WithConfig(l.talosconfig(roles, l.address(n))))
+	require.NoError(l.T, err)
+	l.Cleanup(func() { _ = c.Close() })
+
+	return c
+}
+
+func (l *lab) client(n int) *client.Client { return l.clientAs(role.MakeSet(role.Admin), n) }
+
+// insecure is a client of maintenance mode.
+func (l *lab) insecure(n int) *client.Client {
+	l.Helper()
+
+	c, err := client.New(l.Context(), client.WithEndpoints(l.address(n)), client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true})) //nolint:gosec // maintenance mode
+	require.NoError(l.T, err)
+	l.Cleanup(func() { _ = c.Close() })
+
+	return c
+}
+
+func (l *lab) context() context.Context {
+	ctx, cancel := context.WithTimeout(l.Context(), patience)
+	l.Cleanup(cancel)
+
+	return ctx
+}
+
+// write puts a file into the test's own folder.
+func (l *lab) write(name string, content []byte) string {
+	l.Helper()
+
+	path := filepath.Join(l.TempDir(), name)
+	require.NoError(l.T, os.WriteFile(path, content, 0o600))
+
+	return path
+}
+
+// apply sends a configuration to a machine in maintenance mode.
+func (l *lab) apply(n int, configuration []byte) {
+	l.Helper()
+
+	_, err := l.insecure(n).ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{Data: configuration})
+	require.NoError(l.T, err)
+}
+
+// answers waits until a machine's configured API answers an administrator.
+func (l *lab) answers(n int) *client.Client {
+	l.Helper()
+
+	c := l.client(n)
+	l.until(fmt.Sprintf("machine %d answers", n), func() bool {
+		_, err := c.Version(l.context())
+
+		return err == nil
+	})
+
+	return c
+}
+
+// cluster brings up control planes 11, 12, … and workers 21, 22, …, bootstrapped and running.
+func (l *lab) cluster(controlPlanes, workers int) {
+	l.Helper()
+
+	for i := range controlPlanes {
+		l.boot(11 + i)
+		l.apply(11+i, l.configuration(machinetype.TypeControlPlane))
+	}
+
+	for i := range workers {
+		l.boot(21 + i)
+		l.apply(21+i, l.configuration(machinetype.TypeWorker))
+	}
+
+	c := l.answers(11)
+	require.NoError(l.T, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+
+	for i := range controlPlanes {
+		l.until("a control plane is ready", func() bool { return l.status(11+i).Ready && l.status(11+i).Stage == "running" })
+	}
+
+	for i := range workers {
+		l.until("a worker is ready", func() bool { return l.status(21+i).Ready && l.status(21+i).Stage == "running" })
+	}
+}
+
+// tool finds a client program; its absence fails a run of the CI, where the Makefile builds it first.
+func (l *lab) tool(candidates ...string) (string, bool) {
+	l.Helper()
+
+	for _, c := range candidates {
+		if path, err := exec.LookPath(c); err == nil {
+			return path, true
+		}
+	}
+
+	if os.Getenv("CI") == "true" {
+		require.Failf(l.T, "a client program is missing", "none of %q is there: run make tools first", candidates)
+	}
+
+	l.Logf("none of %q is there: this test needs `make tools`", candidates)
+
+	return "", false
+}
+
+// run runs a program and returns all it prints.
+func (l *lab) run(path string, args ...string) string {
+	l.Helper()
+
+	out, err := exec.CommandContext(l.context(), path, args...).CombinedOutput()
+	require.NoErrorf(l.T, err, "%s %s\n%s", filepath.Base(path), strings.Join(args, " "), out)
+
+	return string(out)
+}

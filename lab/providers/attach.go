@@ -1,0 +1,67 @@
+// Package providers serves the stand-ins for the published provider plugins to Pulumi engines.
+package providers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"proxmox-talos/lab/providers/command"
+	"proxmox-talos/lab/providers/internal/serve"
+	"proxmox-talos/lab/providers/proxmoxve"
+	"proxmox-talos/lab/providers/talos"
+)
+
+// Option changes what the stand-ins are started with.
+type Option func(*options)
+
+type options struct{ around command.Surroundings }
+
+// WithDir says where local commands run that state no folder: the folder an engine would have started the plugin in, the program's.
+func WithDir(dir string) Option { return func(o *options) { o.around.Dir = dir } }
+
+// WithEnv gives local commands environment variables: those the engine's process has and this one has not.
+func WithEnv(env map[string]string) Option { return func(o *options) { o.around.Env = env } }
+
+// Attach starts the stand-ins on loopback and returns the value of PULUMI_DEBUG_PROVIDERS with which an engine uses them instead of installed plugins.
+// They serve any number of engines, one after another and at once. The function it returns stops them; running calls are cancelled.
+func Attach(ctx context.Context, opts ...Option) (debugProviders string, stop func(), err error) {
+	var (
+		entries []string
+		stops   []func()
+	)
+
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+
+	stop = func() {
+		for _, s := range stops {
+			s()
+		}
+	}
+
+	for _, provider := range standIns(o) {
+		port, stopOne, err := serve.Start(ctx, provider)
+		if err != nil {
+			stop()
+
+			return "", nil, err
+		}
+
+		stops = append(stops, stopOne)
+		entries = append(entries, fmt.Sprintf("%s:%d", provider.Name, port))
+	}
+
+	return strings.Join(entries, ","), stop, nil
+}
+
+// standIns carry the versions of the SDKs that the program uses.
+func standIns(o options) []serve.Provider {
+	return []serve.Provider{
+		{Name: "proxmoxve", Version: "6.18.1", New: proxmoxve.Provider},
+		{Name: "talos", Version: "0.7.1", New: talos.Provider},
+		{Name: "command", Version: "1.2.1", New: o.around.Provider},
+	}
+}

@@ -1,0 +1,232 @@
+package command_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/blang/semver"
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi-go-provider/integration"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/providers/command"
+)
+
+const (
+	localType  tokens.Type = "command:local:Command"
+	remoteType tokens.Type = "command:remote:Command"
+	copyType   tokens.Type = "command:remote:CopyToRemote"
+)
+
+func server(ctx context.Context, t *testing.T, around command.Surroundings) integration.Server {
+	t.Helper()
+
+	provider, err := around.Provider()
+	require.NoError(t, err)
+
+	s, err := integration.NewServer(ctx, "command", semver.MustParse("1.2.1"), integration.WithProvider(provider))
+	require.NoError(t, err)
+
+	return s
+}
+
+func urn(typ tokens.Type) resource.URN { return resource.NewURN("lab", "project", "", typ, "it") }
+
+func inputs(pairs map[string]any) property.Map {
+	m := map[string]property.Value{}
+	for name, value := range pairs {
+		m[name] = toValue(value)
+	}
+
+	return property.NewMap(m)
+}
+
+func toValue(v any) property.Value {
+	switch v := v.(type) {
+	case property.Value:
+		return v
+	case map[string]any:
+		return property.New(inputs(v))
+	case []string:
+		list := make([]property.Value, len(v))
+		for i, s := range v {
+			list[i] = property.New(s)
+		}
+
+		return property.New(list)
+	case bool:
+		return property.New(v)
+	case int:
+		return property.New(float64(v))
+	default:
+		return property.New(v.(string)) //nolint:forcetypeassert // the tests' own tables
+	}
+}
+
+func check(t *testing.T, s integration.Server, typ tokens.Type, in property.Map) property.Map {
+	t.Helper()
+
+	checked, err := s.Check(p.CheckRequest{Urn: urn(typ), Inputs: in})
+	require.NoError(t, err)
+	require.Empty(t, checked.Failures)
+
+	return checked.Inputs
+}
+
+func create(t *testing.T, s integration.Server, typ tokens.Type, in property.Map) (p.CreateResponse, error) {
+	t.Helper()
+
+	return s.Create(p.CreateRequest{Urn: urn(typ), Properties: check(t, s, typ, in)})
+}
+
+func TestLocalCommands(t *testing.T) {
+	t.Parallel()
+
+	folder := t.TempDir()
+
+	tests := map[string]struct {
+		inputs         map[string]any
+		around         command.Surroundings
+		stdout, stderr string
+		refusal        string
+	}{
+		"captures both streams":             {inputs: map[string]any{"create": "echo out; echo err >&2"}, stdout: "out", stderr: "err"},
+		"keeps all but the last line feed":  {inputs: map[string]any{"create": "printf 'a\n\n'"}, stdout: "a\n"},
+		"passes standard input":             {inputs: map[string]any{"create": "cat", "stdin": "text"}, stdout: "text"},
+		"passes the environment":            {inputs: map[string]any{"create": "echo $A", "environment": map[string]any{"A": "b"}}, stdout: "b"},
+		"runs in a folder":                  {inputs: map[string]any{"create": "pwd", "dir": folder}, stdout: folder},
+		"runs with another interpreter":     {inputs: map[string]any{"create": "x", "interpreter": []string{"echo", "y"}}, stdout: "y x"},
+		"runs in the program's folder":      {inputs: map[string]any{"create": "pwd"}, around: command.Surroundings{Dir: folder}, stdout: folder},
+		"has the variables of the engine":   {inputs: map[string]any{"create": "echo $A"}, around: command.Surroundings{Env: map[string]string{"A": "c"}}, stdout: "c"},
+		"states variables over those":       {inputs: map[string]any{"create": "echo $A", "environment": map[string]any{"A": "b"}}, around: command.Surroundings{Env: map[string]string{"A": "c"}}, stdout: "b"},
+		"does nothing without a command":    {inputs: map[string]any{"update": "exit 1"}},
+		"fails with what the command said":  {inputs: map[string]any{"create": "echo why >&2; exit 3"}, refusal: "exit status 3: running \"echo why >&2; exit 3\":\nwhy\n"},
+		"fails where the folder is missing": {inputs: map[string]any{"create": "true", "dir": "/no/such"}, refusal: "/no/such"},
+		"captures what it does not show":    {inputs: map[string]any{"create": "echo out", "logging": "none"}, stdout: "out"},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			created, err := create(t, server(t.Context(), t, test.around), localType, inputs(test.inputs))
+			if test.refusal != "" {
+				require.ErrorContains(t, err, test.refusal)
+
+				return
+			}
+
+			require.NoError(t, err)
+			assert.True(t, strings.HasPrefix(created.ID, "it"), created.ID)
+			assert.Equal(t, test.stdout, created.Properties.Get("stdout").AsString())
+			assert.Equal(t, test.stderr, created.Properties.Get("stderr").AsString())
+		})
+	}
+}
+
+func TestTheLifeOfALocalCommand(t *testing.T) {
+	t.Parallel()
+
+	s := server(t.Context(), t, command.Surroundings{})
+	log := filepath.Join(t.TempDir(), "log")
+	said := func(word string) string {
+		return "echo " + word + " $PULUMI_COMMAND_STDOUT >> " + log + "; echo " + word
+	}
+
+	first := inputs(map[string]any{"create": said("create"), "delete": said("delete"), "triggers": []string{"a"}})
+	preview, err := s.Create(p.CreateRequest{Urn: urn(localType), Properties: first, DryRun: true})
+	require.NoError(t, err)
+	assert.True(t, preview.Properties.Get("stdout").IsComputed())
+	assert.NoFileExists(t, log, "a preview runs nothing")
+
+	created, err := create(t, s, localType, first)
+	require.NoError(t, err)
+
+	diff := func(in property.Map) p.DiffResponse {
+		d, err := s.Diff(p.DiffRequest{Urn: urn(localType), State: created.Properties, OldInputs: first, Inputs: check(t, s, localType, in)})
+		require.NoError(t, err)
+
+		return d
+	}
+
+	assert.False(t, diff(first).HasChanges)
+
+	changed := inputs(map[string]any{"create": said("again"), "delete": said("delete"), "triggers": []string{"a"}})
+	assert.Equal(t, p.Update, diff(changed).DetailedDiff["create"].Kind)
+
+	triggers := diff(inputs(map[string]any{"create": said("create"), "delete": said("delete")}))
+	assert.Equal(t, p.DeleteReplace, triggers.DetailedDiff["triggers"].Kind)
+
+	updated, err := s.Update(p.UpdateRequest{Urn: urn(localType), State: created.Properties, Inputs: changed})
+	require.NoError(t, err)
+	assert.Equal(t, "again", updated.Properties.Get("stdout").AsString())
+
+	own := inputs(map[string]any{"create": said("create"), "update": said("update"), "delete": said("delete"), "addPreviousOutputInEnv": false})
+	updated, err = s.Update(p.UpdateRequest{Urn: urn(localType), State: updated.Properties, Inputs: own})
+	require.NoError(t, err)
+
+	require.NoError(t, s.Delete(p.DeleteRequest{Urn: urn(localType), Properties: updated.Properties}))
+
+	text, err := os.ReadFile(log)
+	require.NoError(t, err)
+	assert.Equal(t, "create\nagain create\nupdate\ndelete\n", string(text))
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+
+	response, err := server(t.Context(), t, command.Surroundings{}).Invoke(p.InvokeRequest{
+		Token: "command:local:run", Args: inputs(map[string]any{"command": "cat", "stdin": "x"}),
+	})
+	require.NoError(t, err)
+	assert.Equal(t, "x", response.Return.Get("stdout").AsString())
+}
+
+func TestACancelledCommandTakesItsChildrenAlong(t *testing.T) {
+	t.Parallel()
+
+	folder := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	s := server(ctx, t, command.Surroundings{})
+
+	done := make(chan error, 1)
+	go func() {
+		// The child would outlive its shell, and would keep the output open.
+		_, err := s.Create(p.CreateRequest{Urn: urn(localType), Properties: inputs(map[string]any{
+			"create": "(trap 'echo cleaned > cleaned; exit' TERM; touch started; while :; do sleep 0.05; done) & wait", "dir": folder,
+		})})
+		done <- err
+	}()
+
+	exists := func(name string) func() bool {
+		return func() bool {
+			_, err := os.Stat(filepath.Join(folder, name))
+
+			return err == nil
+		}
+	}
+
+	require.Eventually(t, exists("started"), time.Minute, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	require.Eventually(t, exists("cleaned"), time.Minute, time.Millisecond)
+}
+
+func TestTheSchemaCanBeWritten(t *testing.T) {
+	t.Parallel()
+
+	schema, err := server(t.Context(), t, command.Surroundings{}).GetSchema(p.GetSchemaRequest{})
+	require.NoError(t, err)
+
+	for _, token := range []string{string(localType), string(remoteType), string(copyType), "command:local:run"} {
+		assert.Contains(t, schema.Schema, `"`+token+`"`)
+	}
+}

@@ -1,0 +1,187 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/pulumi/pulumi-go-provider/infer"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+)
+
+// killAfter is how long a cancelled command may take to end on its own.
+const killAfter = 5 * time.Second
+
+// localCommand is local:Command.
+type localCommand struct{ around Surroundings }
+
+// localBase are the inputs of everything that runs here.
+type localBase struct {
+	Stdin                  *string            `pulumi:"stdin,optional"`
+	Logging                *logging           `pulumi:"logging,optional"`
+	Interpreter            *[]string          `pulumi:"interpreter,optional"`
+	Dir                    *string            `pulumi:"dir,optional"`
+	Environment            *map[string]string `pulumi:"environment,optional"`
+	AddPreviousOutputInEnv *bool              `pulumi:"addPreviousOutputInEnv,optional"`
+}
+
+type localArgs struct {
+	lifecycle
+	localBase
+}
+
+type localState struct {
+	localArgs
+	output
+}
+
+// Annotate gives the resource its published token.
+func (c *localCommand) Annotate(a infer.Annotator) { a.SetToken("local", "Command") }
+
+// Create runs the create command.
+func (c *localCommand) Create(ctx context.Context, request infer.CreateRequest[localArgs]) (infer.CreateResponse[localState], error) {
+	response := infer.CreateResponse[localState]{Output: localState{localArgs: request.Inputs}}
+
+	id, err := resource.NewUniqueHex(request.Name, 8, 0)
+	if err != nil {
+		return response, err
+	}
+
+	response.ID = id
+	if request.DryRun || request.Inputs.Create == nil {
+		return response, nil
+	}
+
+	response.Output.output, err = request.Inputs.run(ctx, c.around, *request.Inputs.Create, output{})
+
+	return response, err
+}
+
+// Update runs the update command, or the create command where there is none.
+func (c *localCommand) Update(ctx context.Context, request infer.UpdateRequest[localArgs, localState]) (infer.UpdateResponse[localState], error) {
+	response := infer.UpdateResponse[localState]{Output: localState{localArgs: request.Inputs, output: request.State.output}}
+
+	command := request.Inputs.onUpdate()
+	if request.DryRun || command == nil {
+		return response, nil
+	}
+
+	printed, err := request.Inputs.run(ctx, c.around, *command, request.State.output)
+	if err == nil {
+		response.Output.output = printed
+	}
+
+	return response, err
+}
+
+// Delete runs the delete command.
+func (c *localCommand) Delete(ctx context.Context, request infer.DeleteRequest[localState]) (infer.DeleteResponse, error) {
+	if request.State.Delete == nil {
+		return infer.DeleteResponse{}, nil
+	}
+
+	_, err := request.State.run(ctx, c.around, *request.State.Delete, request.State.output)
+
+	return infer.DeleteResponse{}, err
+}
+
+// localRun is the function local:run, which runs its command at every call.
+type localRun struct{ around Surroundings }
+
+type localRunArgs struct {
+	localBase
+
+	Command string `pulumi:"command"`
+}
+
+type localRunResult struct {
+	localRunArgs
+	output
+}
+
+// Annotate gives the function its published token.
+func (f *localRun) Annotate(a infer.Annotator) { a.SetToken("local", "run") }
+
+// Invoke runs the command.
+func (f *localRun) Invoke(ctx context.Context, request infer.FunctionRequest[localRunArgs]) (infer.FunctionResponse[localRunResult], error) {
+	printed, err := request.Input.run(ctx, f.around, request.Input.Command, output{})
+
+	return infer.FunctionResponse[localRunResult]{Output: localRunResult{localRunArgs: request.Input, output: printed}}, err
+}
+
+func (b localBase) run(ctx context.Context, around Surroundings, command string, before output) (output, error) {
+	words := []string{"/bin/sh", "-c"}
+	if b.Interpreter != nil && len(*b.Interpreter) > 0 {
+		words = append([]string(nil), *b.Interpreter...)
+	}
+
+	words = append(words, command)
+	recorder := newRecorder(ctx, b.Logging)
+
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...) //nolint:gosec // running the user's commands is what this is for
+	cmd.Stdout, cmd.Stderr = &recorder.stdout, &recorder.stderr
+	cmd.Env = b.environment(around, before)
+	cmd.Dir = value(b.Dir, around.Dir)
+
+	// Otherwise the error would be that of a missing interpreter.
+	if _, err := os.Stat(cmd.Dir); cmd.Dir != "" && err != nil {
+		return output{}, fmt.Errorf("dir of the command: %w", err)
+	}
+
+	if b.Stdin != nil {
+		cmd.Stdin = strings.NewReader(*b.Stdin)
+	}
+
+	// The shell's children belong to the command: a cancelled one takes them along, and is given time to clean up.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return signalGroup(cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = killAfter
+
+	err := cmd.Run()
+	if ctx.Err() != nil && cmd.Process != nil {
+		_ = signalGroup(cmd.Process.Pid, syscall.SIGKILL)
+		err = errors.Join(ctx.Err(), err)
+	}
+
+	recorder.close()
+
+	if err != nil {
+		return output{}, recorder.failure(err, command)
+	}
+
+	return recorder.output(), nil
+}
+
+func signalGroup(leader int, signal syscall.Signal) error {
+	err := syscall.Kill(-leader, signal)
+	if errors.Is(err, syscall.ESRCH) {
+		return os.ErrProcessDone
+	}
+
+	return err
+}
+
+func (b localBase) environment(around Surroundings, before output) []string {
+	env := os.Environ()
+
+	for name, value := range around.Env {
+		env = append(env, name+"="+value)
+	}
+
+	if b.Environment != nil {
+		for name, value := range *b.Environment {
+			env = append(env, name+"="+value)
+		}
+	}
+
+	for name, value := range before.previous(b.AddPreviousOutputInEnv) {
+		env = append(env, name+"="+value)
+	}
+
+	return env
+}

@@ -1,0 +1,79 @@
+// Package command is a stand-in for the published Pulumi provider that runs commands, here and over SSH: the same resources, properties, defaults,
+// replace rules and errors.
+package command
+
+import (
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi-go-provider/infer"
+)
+
+// Surroundings are what a plugin's process gets from the engine that starts it, and a stand-in does not: it runs in the process of the lab.
+type Surroundings struct {
+	// Dir is where local commands run that state no dir; empty = the working folder of this process.
+	Dir string
+	// Env are environment variables of local commands beside those of this process.
+	Env map[string]string
+}
+
+// Provider makes an instance of the provider with the surroundings of this process.
+func Provider() (p.Provider, error) { return Surroundings{}.Provider() }
+
+// Provider makes an instance of the provider.
+func (s Surroundings) Provider() (p.Provider, error) {
+	return infer.Provider(infer.Options{
+		Resources: []infer.InferredResource{
+			infer.Resource(&localCommand{s}),
+			infer.Resource(&remoteCommand{}),
+			infer.Resource(&copyToRemote{}),
+		},
+		Functions: []infer.InferredFunction{infer.Function(&localRun{s})},
+	}), nil
+}
+
+// lifecycle are the inputs that say what runs when. A changed trigger replaces the resource; any other change runs update, or create where there is no
+// update.
+type lifecycle struct {
+	Triggers *[]any  `pulumi:"triggers,optional" provider:"replaceOnChanges"`
+	Create   *string `pulumi:"create,optional"`
+	Update   *string `pulumi:"update,optional"`
+	Delete   *string `pulumi:"delete,optional"`
+}
+
+// onUpdate returns what an update runs, nil for nothing.
+func (l lifecycle) onUpdate() *string {
+	if l.Update != nil {
+		return l.Update
+	}
+
+	return l.Create
+}
+
+// output is what a command printed, without its last line feed.
+type output struct {
+	Stdout string `pulumi:"stdout"`
+	Stderr string `pulumi:"stderr"`
+}
+
+// Environment variables in which a command finds what the one before it printed.
+const (
+	previousStdout = "PULUMI_COMMAND_STDOUT"
+	previousStderr = "PULUMI_COMMAND_STDERR"
+)
+
+// previous returns those variables, where they are wanted (nil = true) and not empty.
+func (o output) previous(wanted *bool) map[string]string {
+	variables := map[string]string{}
+	if wanted != nil && !*wanted {
+		return variables
+	}
+
+	if o.Stdout != "" {
+		variables[previousStdout] = o.Stdout
+	}
+
+	if o.Stderr != "" {
+		variables[previousStderr] = o.Stderr
+	}
+
+	return variables
+}

@@ -1,0 +1,355 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/archive"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/asset"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/providers/command"
+	"proxmox-talos/lab/shell"
+)
+
+// host is the lab's own SSH server.
+type host struct {
+	dc      *datacentre.Datacentre
+	root    string
+	port    int
+	hostKey string
+	private ed25519.PrivateKey
+}
+
+func newKey(t *testing.T) (ed25519.PrivateKey, ssh.Signer) {
+	t.Helper()
+
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+
+	signer, err := ssh.NewSignerFromKey(private)
+	require.NoError(t, err)
+
+	return private, signer
+}
+
+func startHost(t *testing.T) *host {
+	t.Helper()
+
+	h := &host{root: t.TempDir()}
+	_, hostKey := newKey(t)
+	private, client := newKey(t)
+	h.private, h.hostKey = private, string(bytes.TrimSpace(ssh.MarshalAuthorizedKey(hostKey.PublicKey())))
+
+	var err error
+
+	h.dc, err = datacentre.Open(datacentre.Options{
+		Hosts: []datacentre.HostOptions{{Name: "pve1"}}, Clock: datacentre.NewClock(10000), Durations: datacentre.DefaultDurations(),
+	})
+	require.NoError(t, err)
+	h.dc.AddUser("root@pam", "secret")
+	t.Cleanup(func() { assert.NoError(t, h.dc.Close()) })
+
+	s, err := shell.New(h.dc, "pve1", shell.Options{HostKey: hostKey, AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(client.PublicKey())}, Root: h.root})
+	require.NoError(t, err)
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+
+	go s.Serve(listener) //nolint:errcheck
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+
+	h.port, err = strconv.Atoi(port)
+	require.NoError(t, err)
+
+	return h
+}
+
+func (h *host) key(t *testing.T, passphrase string) string {
+	t.Helper()
+
+	block, err := ssh.MarshalPrivateKey(h.private, "")
+	if passphrase != "" {
+		block, err = ssh.MarshalPrivateKeyWithPassphrase(h.private, "", []byte(passphrase))
+	}
+
+	require.NoError(t, err)
+
+	return string(pem.EncodeToMemory(block))
+}
+
+func (h *host) connection(t *testing.T, change map[string]any) map[string]any {
+	t.Helper()
+
+	c := map[string]any{"host": "127.0.0.1", "port": h.port, "privateKey": h.key(t, ""), "hostKey": h.hostKey}
+
+	for name, value := range change {
+		if c[name] = value; value == nil {
+			delete(c, name)
+		}
+	}
+
+	return c
+}
+
+func TestRemoteCommands(t *testing.T) {
+	t.Parallel()
+
+	h := startHost(t)
+	_, stranger := newKey(t)
+	otherHost := string(ssh.MarshalAuthorizedKey(stranger.PublicKey()))
+
+	tests := map[string]struct {
+		connection     map[string]any
+		inputs         map[string]any
+		stdout, stderr string
+		refusal        string
+	}{
+		"runs on the host":               {inputs: map[string]any{"create": "hostname; echo err >&2"}, stdout: "pve1", stderr: "err"},
+		"passes standard input":          {inputs: map[string]any{"create": `eval "$(cat)"`, "stdin": "echo $((1+2))"}, stdout: "3"},
+		"passes the environment":         {inputs: map[string]any{"create": "echo $A", "environment": map[string]any{"A": "b"}}, stdout: "b"},
+		"opens an encrypted key":         {connection: map[string]any{"privateKey": h.key(t, "open"), "privateKeyPassword": "open"}, inputs: map[string]any{"create": "hostname"}, stdout: "pve1"},
+		"trusts any host without a key":  {connection: map[string]any{"hostKey": nil}, inputs: map[string]any{"create": "hostname"}, stdout: "pve1"},
+		"fails with what the host said":  {inputs: map[string]any{"create": "qm status 100"}, refusal: "running \"qm status 100\":\nConfiguration file 'nodes/pve1/qemu-server/100.conf' does not exist"},
+		"refuses another host":           {connection: map[string]any{"hostKey": otherHost, "dialErrorLimit": 0}, inputs: map[string]any{"create": "hostname"}, refusal: "after 0 failed attempts: ssh: handshake failed: ssh: host key mismatch"},
+		"refuses a host key that is not": {connection: map[string]any{"hostKey": "x"}, inputs: map[string]any{"create": "hostname"}, refusal: "failed to parse host key"},
+		"refuses a key that is not":      {connection: map[string]any{"privateKey": "x"}, inputs: map[string]any{"create": "hostname"}, refusal: "failed to read the private key"},
+		"gives up on a closed port":      {connection: map[string]any{"port": 1, "dialErrorLimit": 1}, inputs: map[string]any{"create": "hostname"}, refusal: "after 1 failed attempts"},
+		"is refused without a key":       {connection: map[string]any{"privateKey": nil, "password": "secret", "dialErrorLimit": 0}, inputs: map[string]any{"create": "hostname"}, refusal: "unable to authenticate"},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			in := map[string]any{"connection": h.connection(t, test.connection)}
+			for k, v := range test.inputs {
+				in[k] = v
+			}
+
+			created, err := create(t, server(t.Context(), t, command.Surroundings{}), remoteType, inputs(in))
+			if test.refusal != "" {
+				require.ErrorContains(t, err, test.refusal)
+
+				return
+			}
+
+			require.NoError(t, err)
+			assert.Equal(t, test.stdout, created.Properties.Get("stdout").AsString())
+			assert.Equal(t, test.stderr, created.Properties.Get("stderr").AsString())
+			assert.True(t, created.Properties.Get("connection").Secret())
+		})
+	}
+}
+
+func TestConnectionsAreSecretAndHaveDefaults(t *testing.T) {
+	t.Parallel()
+
+	s := server(t.Context(), t, command.Surroundings{})
+	checked := check(t, s, remoteType, inputs(map[string]any{"create": "x", "connection": map[string]any{
+		"host": "127.0.0.1", "proxy": map[string]any{"host": "127.0.0.2"},
+	}}))
+
+	connection := checked.Get("connection")
+	assert.True(t, connection.Secret())
+
+	for name, c := range map[string]property.Map{"connection": connection.AsMap(), "proxy": connection.AsMap().Get("proxy").AsMap()} {
+		assert.Equal(t, "root", c.Get("user").AsString(), name)
+		assert.InDelta(t, 22, c.Get("port").AsNumber(), 0, name)
+		assert.InDelta(t, 10, c.Get("dialErrorLimit").AsNumber(), 0, name)
+		assert.InDelta(t, 15, c.Get("perDialTimeout").AsNumber(), 0, name)
+	}
+}
+
+func TestTheAgentsKeys(t *testing.T) {
+	t.Parallel()
+
+	h := startHost(t)
+	keys := agent.NewKeyring()
+	require.NoError(t, keys.Add(agent.AddedKey{PrivateKey: h.private}))
+
+	socket := filepath.Join(t.TempDir(), "agent")
+	listener, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+
+			go agent.ServeAgent(keys, conn) //nolint:errcheck
+		}
+	}()
+
+	in := inputs(map[string]any{"create": "hostname", "connection": h.connection(t, map[string]any{"privateKey": nil, "agentSocketPath": socket})})
+	created, err := create(t, server(t.Context(), t, command.Surroundings{}), remoteType, in)
+	require.NoError(t, err)
+	assert.Equal(t, "pve1", created.Properties.Get("stdout").AsString())
+}
+
+func TestTheLifeOfARemoteCommand(t *testing.T) {
+	t.Parallel()
+
+	h := startHost(t)
+	s := server(t.Context(), t, command.Surroundings{})
+	connection := h.connection(t, nil)
+	in := func(create string) property.Map {
+		return check(t, s, remoteType, inputs(map[string]any{
+			"create": create, "delete": "echo \"delete $PULUMI_COMMAND_STDOUT\" >> /etc/log", "connection": connection, "triggers": []string{"a"},
+		}))
+	}
+
+	created, err := create(t, s, remoteType, in("echo one | tee -a $HOST_ROOT/etc/log"))
+	require.NoError(t, err)
+
+	second := in("echo two | tee -a $HOST_ROOT/etc/log")
+	diff, err := s.Diff(p.DiffRequest{Urn: urn(remoteType), State: created.Properties, OldInputs: in("echo one | tee -a $HOST_ROOT/etc/log"), Inputs: second})
+	require.NoError(t, err)
+	assert.Len(t, diff.DetailedDiff, 1)
+	assert.Equal(t, p.Update, diff.DetailedDiff["create"].Kind)
+
+	updated, err := s.Update(p.UpdateRequest{Urn: urn(remoteType), State: created.Properties, Inputs: second})
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(p.DeleteRequest{Urn: urn(remoteType), Properties: updated.Properties}))
+
+	text, err := os.ReadFile(filepath.Join(h.root, "etc/log"))
+	require.NoError(t, err)
+	assert.Equal(t, "one\ntwo\ndelete two\n", string(text))
+}
+
+func TestACancelledRemoteCommandEnds(t *testing.T) {
+	t.Parallel()
+
+	h := startHost(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	s := server(ctx, t, command.Surroundings{})
+
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Create(p.CreateRequest{Urn: urn(remoteType), Properties: inputs(map[string]any{
+			"create": "touch $HOST_ROOT/started; sleep 1000; touch $HOST_ROOT/went-on", "connection": h.connection(t, nil),
+		})})
+		done <- err
+	}()
+
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(h.root, "started"))
+
+		return err == nil
+	}, time.Minute, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	assert.NoFileExists(t, filepath.Join(h.root, "went-on"))
+}
+
+func TestCopies(t *testing.T) {
+	t.Parallel()
+
+	h := startHost(t)
+	s := server(t.Context(), t, command.Surroundings{})
+
+	folder := filepath.Join(t.TempDir(), "tree")
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, "sub"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "sub", "file"), []byte("in a tree"), 0o600))
+
+	text, err := asset.FromText("a text")
+	require.NoError(t, err)
+
+	file, err := asset.FromPath(filepath.Join(folder, "sub", "file"))
+	require.NoError(t, err)
+
+	tree, err := archive.FromPath(folder)
+	require.NoError(t, err)
+
+	contents, err := archive.FromPath(folder + "/")
+	require.NoError(t, err)
+
+	members, err := archive.FromAssets(map[string]any{"m": text})
+	require.NoError(t, err)
+
+	tests := map[string]struct {
+		source         property.Value
+		remote, result string
+		content        string
+	}{
+		"a text":                 {property.New(text), "/etc/new/text", "etc/new/text", "a text"},
+		"a file":                 {property.New(file), "/etc/other", "etc/other", "in a tree"},
+		"a file into a folder":   {property.New(file), "/root", "root/file", "in a tree"},
+		"a tree":                 {property.New(tree), "/srv", "srv/tree/sub/file", "in a tree"},
+		"the contents of a tree": {property.New(contents), "/opt", "opt/sub/file", "in a tree"},
+		"an archive of assets":   {property.New(members), "/var/members", "var/members/m", "a text"},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			in := inputs(map[string]any{"connection": h.connection(t, nil), "remotePath": test.remote, "source": test.source})
+			created, err := create(t, s, copyType, in)
+			require.NoError(t, err)
+
+			content, err := os.ReadFile(filepath.Join(h.root, test.result))
+			require.NoError(t, err)
+			assert.Equal(t, test.content, string(content))
+
+			require.NoError(t, os.Remove(filepath.Join(h.root, test.result)))
+
+			// Nothing changed: nothing is copied.
+			_, err = s.Update(p.UpdateRequest{Urn: urn(copyType), State: created.Properties, Inputs: check(t, s, copyType, in)})
+			require.NoError(t, err)
+			assert.NoFileExists(t, filepath.Join(h.root, test.result))
+		})
+	}
+
+	t.Run("a text needs the name of a file", func(t *testing.T) {
+		t.Parallel()
+
+		in := inputs(map[string]any{"connection": h.connection(t, nil), "remotePath": "/etc", "source": property.New(text)})
+		_, err := create(t, s, copyType, in)
+		require.ErrorContains(t, err, "the remote path is a directory")
+	})
+
+	t.Run("a source is needed", func(t *testing.T) {
+		t.Parallel()
+
+		checked, err := s.Check(p.CheckRequest{Urn: urn(copyType), Inputs: inputs(map[string]any{"connection": h.connection(t, nil), "remotePath": "/x"})})
+		require.NoError(t, err)
+		require.NotEmpty(t, checked.Failures)
+	})
+}
+
+func TestThroughAProxy(t *testing.T) {
+	t.Parallel()
+
+	// The lab's hosts forward nothing: the refusal of the second hop shows that the first one was reached and asked.
+	h := startHost(t)
+	in := inputs(map[string]any{"create": "hostname", "connection": h.connection(t, map[string]any{
+		"dialErrorLimit": 0, "proxy": h.connection(t, nil),
+	})})
+
+	_, err := create(t, server(t.Context(), t, command.Surroundings{}), remoteType, in)
+	require.ErrorContains(t, err, "proxy: ")
+	assert.True(t, strings.Contains(err.Error(), "unknown channel type") || strings.Contains(err.Error(), "prohibited"), err.Error())
+}

@@ -1,0 +1,206 @@
+package proxmoxve
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestConfigure(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		args    object
+		problem string
+	}{
+		"a token":                    {object{"endpoint": "https://127.0.0.1:8006/", "apiToken": testToken}, ""},
+		"a user with a password":     {object{"endpoint": "https://127.0.0.1:8006", "username": "root@pam", "password": "p"}, ""},
+		"an endpoint not known yet":  {object{"endpoint": unknown{}}, ""},
+		"no endpoint":                {object{"apiToken": testToken}, "set proxmoxve:endpoint"},
+		"an endpoint without TLS":    {object{"endpoint": "http://127.0.0.1:8006", "apiToken": testToken}, "secure endpoint"},
+		"no credentials":             {object{"endpoint": "https://127.0.0.1:8006"}, "set proxmoxve:apiToken"},
+		"a user without a password":  {object{"endpoint": "https://127.0.0.1:8006", "username": "root@pam"}, "set proxmoxve:apiToken"},
+		"a token without a secret":   {object{"endpoint": "https://127.0.0.1:8006", "apiToken": "root@pam!x"}, "USER@REALM!TOKENID=UUID"},
+		"a TLS version there is not": {object{"endpoint": "https://127.0.0.1:8006", "apiToken": testToken, "minTls": "2.0"}, "unsupported minimal TLS version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			err := newServer(testPoll).provider().Configure(t.Context(), p.ConfigureRequest{Args: toProperties(test.args)})
+			if test.problem == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, test.problem)
+			}
+		})
+	}
+}
+
+//nolint:paralleltest // the environment is the process's
+func TestTheEnvironmentConfigures(t *testing.T) {
+	f := newFake(t)
+	t.Setenv("PROXMOX_VE_ENDPOINT", f.URL)
+	t.Setenv("PROXMOX_VE_API_TOKEN", testToken)
+	t.Setenv("PROXMOX_VE_INSECURE", "true")
+	t.Setenv(PollVariable, "5ms")
+
+	server, err := Provider()
+	require.NoError(t, err)
+	require.NoError(t, server.Configure(t.Context(), p.ConfigureRequest{}))
+
+	_, err = rig{t, server}.create(typeDownloadFile, talosImage())
+	require.NoError(t, err)
+
+	t.Setenv(PollVariable, "often")
+
+	_, err = Provider()
+	require.ErrorContains(t, err, "state a duration")
+}
+
+func TestCheckConfig(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		args     object
+		property string
+	}{
+		"what is supported":    {object{"endpoint": "https://127.0.0.1:8006", "apiToken": "t", "insecure": true, "version": "6.18.1"}, ""},
+		"a ticket is not":      {object{"authTicket": "x"}, "authTicket"},
+		"SSH settings are not": {object{"ssh": object{"agent": true}}, "ssh"},
+		"a misspelt setting":   {object{"endpiont": "x"}, "endpiont"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			resp, err := newServer(testPoll).provider().CheckConfig(t.Context(), p.CheckRequest{Inputs: toProperties(test.args)})
+			require.NoError(t, err)
+
+			if test.property == "" {
+				assert.Empty(t, resp.Failures)
+				assert.True(t, resp.Inputs.Get("apiToken").Secret())
+			} else {
+				require.Len(t, resp.Failures, 1)
+				assert.Equal(t, test.property, resp.Failures[0].Property)
+			}
+		})
+	}
+}
+
+func TestNewCredentialsReplaceNothing(t *testing.T) {
+	t.Parallel()
+
+	resp, err := newServer(testPoll).provider().DiffConfig(t.Context(), p.DiffRequest{
+		State: toProperties(object{"apiToken": "old"}), Inputs: toProperties(object{"apiToken": "new"}),
+	})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]p.PropertyDiff{"apiToken": {Kind: p.Update, InputDiff: true}}, resp.DetailedDiff)
+}
+
+func TestAnUnconfiguredOrForeignResourceSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+
+	s := newServer(testPoll).provider()
+
+	_, err := s.Read(t.Context(), p.ReadRequest{Urn: urn(typeVirtualMachine), ID: "100"})
+	require.ErrorIs(t, err, errNotConfigured)
+
+	_, err = s.Check(t.Context(), p.CheckRequest{Urn: urn("proxmoxve:Storage/file:File")})
+	require.ErrorContains(t, err, "stand-in does not support proxmoxve:Storage/file:File")
+}
+
+func TestAPasswordGetsATicketOnce(t *testing.T) {
+	t.Parallel()
+
+	var tickets, calls atomic.Int32
+
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/access/ticket") {
+			tickets.Add(1)
+			assert.NoError(t, r.ParseForm())
+			assert.Equal(t, url.Values{"username": {"root@pam"}, "password": {"p"}}, r.PostForm)
+			_, _ = w.Write([]byte(`{"data":{"ticket":"PVE:root","CSRFPreventionToken":"csrf"}}`))
+
+			return
+		}
+
+		calls.Add(1)
+		assert.Equal(t, "PVEAuthCookie=PVE:root", r.Header.Get("Cookie"))
+		_, _ = w.Write([]byte(`{"data":"101"}`))
+	}))
+	t.Cleanup(server.Close)
+
+	a := newAPI(apiOptions{base: server.URL + "/api2/json", username: "root@pam", password: "p", insecure: true, poll: testPoll})
+
+	for range 2 {
+		id, err := a.nextID(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 101, id)
+	}
+
+	assert.Equal(t, int32(1), tickets.Load())
+	assert.Equal(t, int32(2), calls.Load())
+}
+
+func TestProxmoxIsQuoted(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		says answer
+		want string
+		gone bool
+	}{
+		"a refusal":           {answer{status: 403, reason: "Permission check failed (/vms/100, VM.Audit)"}, "received an HTTP 403 response - Reason: Permission check failed (/vms/100, VM.Audit)", false},
+		"wrong credentials":   {answer{status: 401, reason: "invalid token value!"}, "HTTP 401 response - Reason: invalid token value!", false},
+		"a host that is off":  {answer{status: 595, reason: "No route to host"}, "HTTP 595 response - Reason: No route to host", false},
+		"what does not exist": {answer{status: 500, reason: "Configuration file 'x' does not exist"}, "does not exist", true},
+		"what is not found":   {answer{status: 404, reason: "Not Found"}, "HTTP 404", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			f := newFake(t)
+			f.special = func(string, string, url.Values) (answer, bool) { return test.says, true }
+			a := newAPI(apiOptions{base: f.URL + "/api2/json", token: testToken, insecure: true, poll: testPoll})
+
+			_, err := machine{api: a, host: "pve1", id: 100}.status(t.Context())
+			require.ErrorContains(t, err, test.want)
+			assert.Equal(t, test.gone, gone(err))
+		})
+	}
+}
+
+func TestTriesOfAClone(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		retries float64
+		asks    int
+	}{"one without retries": {1, 1}, "as many as stated": {3, 3}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			f := newFake(t)
+			f.exits["qmclone"] = "can't lock file '/var/lock/qemu-server/lock-900.conf' - got timeout"
+
+			_, err := newRig(t, f.URL).create(typeVirtualMachine, with(node(), object{"clone": object{"vmId": 900.0, "retries": test.retries}}))
+			require.ErrorContains(t, err, "can't lock file")
+			assert.Len(t, f.recorded(), test.asks)
+		})
+	}
+}
+
+func TestConfiguredReadsStringsAndBooleans(t *testing.T) {
+	t.Parallel()
+
+	assert.Equal(t, "true", configured(property.New(true), nil))
+	assert.Equal(t, "x", configured(property.New("x"), nil))
+	assert.Empty(t, configured(property.New(property.Null), []string{"SURELY_NOT_SET_ANYWHERE"}))
+}

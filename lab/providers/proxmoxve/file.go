@@ -1,0 +1,254 @@
+package proxmoxve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+
+	p "github.com/pulumi/pulumi-go-provider"
+)
+
+const (
+	typeDownloadFile = "proxmoxve:Download/file:File"
+
+	// The published provider keeps these beside the state: the size at the last refresh before and what the web server says.
+	previousSizeKey = "__previousSize"
+	urlSizeKey      = "__urlSize"
+)
+
+// downloadFileType is the resource of files that a host downloads itself.
+func downloadFileType() *resourceType {
+	return &resourceType{
+		token: typeDownloadFile, attributes: downloadFile(),
+		checkMore: checkFile, suppress: keepSizes, moreChanges: fileSizeChanges,
+		create: createFile, read: readFile,
+		update: func(ctx context.Context, a *api, id string, plan, _ object) (object, error) {
+			size, err := fileSize(ctx, a, id, plan)
+			if err != nil {
+				return nil, fmt.Errorf("error when reading file from datastore: %w", err)
+			}
+
+			plan["size"] = size
+
+			return plan, nil
+		},
+		remove: removeFile,
+	}
+}
+
+// checkFile wants a checksum with its algorithm, and the other way round.
+func checkFile(c *checker, in object) {
+	for name, other := range map[string]string{"checksum": "checksumAlgorithm", "checksumAlgorithm": "checksum"} {
+		if in[name] != nil && in[other] == nil {
+			c.fail(name, "attribute %q must be specified when %q is specified", other, name)
+		}
+	}
+}
+
+// keepSizes carries the notes of the last refresh along.
+func keepSizes(plan, state object) {
+	for _, name := range []string{previousSizeKey, urlSizeKey} {
+		if v, ok := state[name]; ok {
+			plan[name] = v
+		}
+	}
+}
+
+// fileSizeChanges replaces a file that is not what it was, or not what the web server offers. With decompression the latter never fits: state overwrite: false.
+func fileSizeChanges(plan, state object, found map[string]p.DiffKind) {
+	if previous, ok := state[previousSizeKey]; ok && previous != state["size"] && flag(plan, "overwrite") {
+		found["size"] = p.Update
+
+		return
+	}
+
+	if offered, ok := state[urlSizeKey]; ok && plan["url"] == state["url"] && offered != state["size"] {
+		found["size"] = p.Update
+	}
+}
+
+// urlMetadata is what the web server says of a file; its size is that before decompression.
+type urlMetadata struct {
+	Filename string   `json:"filename"`
+	Size     *float64 `json:"size"`
+}
+
+func metadata(ctx context.Context, a *api, values object) (urlMetadata, error) {
+	var out urlMetadata
+
+	f := form{"url": str(values, "url"), "verify-certificates": bit(flag(values, "verify"))}
+	if err := a.call(ctx, http.MethodGet, "/nodes/"+str(values, "nodeName")+"/query-url-metadata", f, &out); err != nil {
+		return out, fmt.Errorf("error fetching metadata from download url, unexpected error in GetQueryURLMetadata: error retrieving URL metadata for %s: %w", f["url"], err)
+	}
+
+	return out, nil
+}
+
+func storagePath(values object) string {
+	return "/nodes/" + str(values, "nodeName") + "/storage/" + str(values, "datastoreId")
+}
+
+// createFile always asks for the metadata first, even where it is not needed: a host that cannot reach the address fails here.
+func createFile(ctx context.Context, a *api, plan object) (string, object, error) {
+	ctx, cancel := context.WithTimeout(ctx, seconds(plan, "uploadTimeout"))
+	defer cancel()
+
+	offered, err := metadata(ctx, a, plan)
+	if err != nil {
+		return "", nil, fmt.Errorf("error initiating file download: could not get file metadata, unexpected error: %w", err)
+	}
+
+	if str(plan, "fileName") == "" {
+		plan["fileName"] = offered.Filename
+	}
+
+	name := str(plan, "fileName")
+	inside := str(plan, "contentType") + "/" + name
+	id := str(plan, "datastoreId") + ":" + inside
+
+	err = fetchFile(ctx, a, plan)
+	if exists(err) && flag(plan, "overwriteUnmanaged") {
+		if err := deleteVolume(ctx, a, plan, inside); err != nil && !gone(err) {
+			return "", nil, fmt.Errorf("error deleting file from datastore: could not delete file '%s', unexpected error: %w", inside, err)
+		}
+
+		err = fetchFile(ctx, a, plan)
+	}
+
+	switch {
+	case exists(err):
+		return "", nil, fmt.Errorf("file already exists in the datastore, it was created outside of Terraform or is managed by another resource: '%s', error: %w", name, err)
+	case err != nil:
+		return "", nil, fmt.Errorf("error downloading file from url: could not download file '%s', unexpected error: %w", name, err)
+	}
+
+	if plan["size"], err = fileSize(ctx, a, id, plan); err != nil {
+		return id, plan, fmt.Errorf("error when reading file from datastore: %w", err)
+	}
+
+	return id, plan, nil
+}
+
+// exists tells by the task's words that there is a file of this name.
+func exists(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "refusing to override existing file")
+}
+
+// fetchFile has the host download, decompress and compare.
+func fetchFile(ctx context.Context, a *api, plan object) error {
+	f := form{"verify-certificates": bit(flag(plan, "verify"))}
+
+	for name, pve := range map[string]string{
+		"nodeName": "node", "datastoreId": "storage", "contentType": "content", "checksum": "checksum", "checksumAlgorithm": "checksum-algorithm",
+		"decompressionAlgorithm": "compression", "fileName": "filename", "url": "url",
+	} {
+		f.some(pve, str(plan, name))
+	}
+
+	var upid string
+	if err := a.call(ctx, http.MethodPost, storagePath(plan)+"/download-url", f, &upid); err != nil {
+		return fmt.Errorf("error download file by URL: %w", err)
+	}
+
+	err := a.wait(ctx, upid, waitOptions{undo: true})
+	if err == nil {
+		return nil
+	}
+
+	// A download whose time is up must not go on, and a failed one is cleared away.
+	path := "/nodes/" + str(plan, "nodeName") + "/tasks/" + url.PathEscape(upid)
+	if stopErr := a.call(context.WithoutCancel(ctx), http.MethodDelete, path, nil, nil); stopErr != nil && !gone(stopErr) {
+		err = errors.Join(err, stopErr)
+	}
+
+	return fmt.Errorf("error download file to datastore %s: failed waiting for url download: %w", str(plan, "datastoreId"), err)
+}
+
+// errNoFile says that a storage does not list a file.
+var errNoFile = errors.New("file does not exists in datastore")
+
+// fileSize reads the size of a volume from the list of its storage, which is asked up to ten times.
+func fileSize(ctx context.Context, a *api, id string, values object) (any, error) {
+	var found []struct {
+		Volume string  `json:"volid"`
+		Size   float64 `json:"size"`
+	}
+
+	err := a.tries(ctx, 10, 0.1, func(err error) bool { return !gone(err) }, func() error {
+		return a.call(ctx, http.MethodGet, storagePath(values)+"/content", nil, &found)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("unexpected error when listing datastore files: error listing files from datastore %s: %w", str(values, "datastoreId"), err)
+	}
+
+	for _, file := range found {
+		if file.Volume == id {
+			return file.Size, nil
+		}
+	}
+
+	return nil, errNoFile
+}
+
+// readFile takes any failure but that of the credentials for a file that is gone, as published.
+func readFile(ctx context.Context, a *api, id string, before object) (object, error) {
+	state := maps.Clone(before)
+	delete(state, previousSizeKey)
+	delete(state, urlSizeKey)
+
+	size, err := fileSize(ctx, a, id, before)
+
+	switch {
+	case err != nil && (ctx.Err() != nil || strings.Contains(err.Error(), "failed to authenticate")):
+		return nil, err
+	case err != nil:
+		return nil, nil //nolint:nilerr // see above
+	}
+
+	if size != before["size"] {
+		state[previousSizeKey] = before["size"]
+	}
+
+	state["size"] = size
+
+	if flag(before, "overwrite") {
+		offered, err := metadata(ctx, a, before)
+		if err != nil {
+			return nil, fmt.Errorf("could not get file metadata from url: %w", err)
+		}
+
+		if offered.Size != nil && *offered.Size != size {
+			state[urlSizeKey] = *offered.Size
+		}
+	}
+
+	return state, nil
+}
+
+// deleteVolume is patient with anything but absence, like the published provider.
+func deleteVolume(ctx context.Context, a *api, values object, volume string) error {
+	path := storagePath(values) + "/content/" + url.PathEscape(volume)
+
+	err := a.tries(ctx, 10, 0.1, func(err error) bool { return !gone(err) }, func() error {
+		return a.call(ctx, http.MethodDelete, path, nil, nil)
+	})
+	if err != nil {
+		return fmt.Errorf("error deleting file %s from datastore %s: %w", volume, str(values, "datastoreId"), err)
+	}
+
+	return nil
+}
+
+// removeFile takes a file that is gone for removed.
+func removeFile(ctx context.Context, a *api, id string, state object) error {
+	err := deleteVolume(ctx, a, state, id)
+	if err == nil || gone(err) || strings.Contains(err.Error(), "unable to parse") {
+		return nil
+	}
+
+	return fmt.Errorf("error deleting datastore file: could not delete datastore file '%s', unexpected error: %w", id, err)
+}

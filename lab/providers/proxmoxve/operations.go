@@ -1,0 +1,151 @@
+package proxmoxve
+
+import (
+	"context"
+	"maps"
+
+	p "github.com/pulumi/pulumi-go-provider"
+)
+
+// create keeps what a failed creation left behind, so that the next update or a destroy finds it.
+func (s *server) create(ctx context.Context, req p.CreateRequest) (p.CreateResponse, error) {
+	if req.DryRun {
+		t, err := s.typeOf(req.Urn)
+		if err != nil {
+			return p.CreateResponse{}, err
+		}
+
+		return p.CreateResponse{Properties: t.attributes.toMap(t.preview(fromMap(req.Properties)), secrets(req.Properties))}, nil
+	}
+
+	ctx, t, a, done, err := s.operation(ctx, req.Urn)
+	if err != nil {
+		return p.CreateResponse{}, err
+	}
+	defer done()
+
+	plan := t.plan(fromMap(req.Properties), object{}, nil)
+
+	id, state, err := t.create(ctx, a, plan)
+	if err != nil && id == "" {
+		return p.CreateResponse{}, err
+	}
+
+	out := p.CreateResponse{ID: id, Properties: t.attributes.toMap(state, secrets(req.Properties))}
+	if err != nil {
+		// What exists stays in the state, with the reason; the published provider does the same.
+		out.PartialState = &p.InitializationFailed{Reasons: []string{err.Error()}}
+	}
+
+	return out, err
+}
+
+// preview is a resource before it exists: what the server will choose is unknown.
+func (t *resourceType) preview(inputs object) object {
+	out := t.plan(inputs, object{}, nil)
+
+	for name, a := range t.attributes {
+		if a.output || (a.computed && out[name] == nil) {
+			out[name] = unknown{}
+		}
+	}
+
+	return out
+}
+
+// read serves refreshes and imports; an import has no inputs yet, which then follow from the state.
+func (s *server) read(ctx context.Context, req p.ReadRequest) (p.ReadResponse, error) {
+	ctx, t, a, done, err := s.operation(ctx, req.Urn)
+	if err != nil {
+		return p.ReadResponse{}, err
+	}
+	defer done()
+
+	state, err := t.read(ctx, a, req.ID, fromMap(req.Properties))
+	if err != nil || state == nil {
+		return p.ReadResponse{}, err
+	}
+
+	secret := secrets(req.Properties)
+	maps.Copy(secret, secrets(req.Inputs))
+
+	out := p.ReadResponse{ID: req.ID, Properties: t.attributes.toMap(state, secret), Inputs: req.Inputs}
+
+	if req.Inputs.Len() == 0 {
+		out.ID = t.id(req.ID, state)
+		out.Inputs = t.attributes.toMap(t.inputs(state), secret)
+	}
+
+	return out, nil
+}
+
+// inputs are the inputs that would have made a resource that is imported.
+func (t *resourceType) inputs(state object) object {
+	out := object{}
+
+	for name, a := range t.attributes {
+		if v := state[name]; v != nil && !a.output && !a.unsupported {
+			out[name] = v
+		}
+	}
+
+	return out
+}
+
+// update plans again as diff did, ignored paths included: the engine hands over the same inputs.
+func (s *server) update(ctx context.Context, req p.UpdateRequest) (p.UpdateResponse, error) {
+	t, err := s.typeOf(req.Urn)
+	if err != nil {
+		return p.UpdateResponse{}, err
+	}
+
+	state := fromMap(req.State)
+	plan := t.plan(fromMap(req.Inputs), state, req.IgnoreChanges)
+	secret := secrets(req.Inputs)
+
+	if req.DryRun {
+		if t.recomputes != nil {
+			for _, name := range t.recomputes(plan, state) {
+				plan[name] = unknown{}
+			}
+		}
+
+		return p.UpdateResponse{Properties: t.attributes.toMap(plan, secret)}, nil
+	}
+
+	found := map[string]p.DiffKind{}
+	t.attributes.changes("", plan, state, found)
+
+	if len(found) == 0 {
+		// The engine updates what failed to initialise even without a difference; the published provider then does nothing, and so "repairs" it.
+		return p.UpdateResponse{Properties: req.State}, nil
+	}
+
+	ctx, t, a, done, err := s.operation(ctx, req.Urn)
+	if err != nil {
+		return p.UpdateResponse{}, err
+	}
+	defer done()
+
+	result, err := t.update(ctx, a, req.ID, plan, state)
+	if err != nil {
+		// Terraform keeps the plan as the state after a failed update.
+		return p.UpdateResponse{
+			Properties:   t.attributes.toMap(plan, secret),
+			PartialState: &p.InitializationFailed{Reasons: []string{err.Error()}},
+		}, err
+	}
+
+	return p.UpdateResponse{Properties: t.attributes.toMap(result, secret)}, nil
+}
+
+// remove works from the state alone: the program may no longer state the resource.
+func (s *server) remove(ctx context.Context, req p.DeleteRequest) error {
+	ctx, t, a, done, err := s.operation(ctx, req.Urn)
+	if err != nil {
+		return err
+	}
+	defer done()
+
+	return t.remove(ctx, a, req.ID, fromMap(req.Properties))
+}

@@ -1,0 +1,160 @@
+// Package proxmoxve stands in for the published proxmoxve provider 6.18.1 (bpg/proxmox 0.69.1) on machines that cannot download it. It keeps the published types,
+// property names, defaults, order of requests, replace rules and errors for VM/virtualMachine:VirtualMachine and Download/file:File, and refuses what it does not support.
+package proxmoxve
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+)
+
+// PollVariable is the environment variable with the interval at which tasks are asked for their state; one second, like the published provider, without it.
+// Waiting times between tries are multiples of it.
+const PollVariable = "LAB_POLL"
+
+// resourceType is one resource: its table and the four operations on it.
+type resourceType struct {
+	token      string
+	attributes attributes
+	autoName   bool
+	checkMore  func(c *checker, inputs object)
+	// suppress takes back differences that do not count.
+	suppress func(plan, state object)
+	// keeps tells a change that replaces by the table but does not in this case.
+	keeps func(path string, plan, state object) bool
+	// moreChanges adds differences of outputs.
+	moreChanges func(plan, state object, found map[string]p.DiffKind)
+	// recomputes lists the outputs that an update makes unknown in a preview.
+	recomputes func(plan, state object) []string
+
+	// create returns an id as soon as there is something to keep in the state, even with an error.
+	create func(ctx context.Context, a *api, plan object) (string, object, error)
+	// read returns nil for what is gone.
+	read   func(ctx context.Context, a *api, id string, state object) (object, error)
+	update func(ctx context.Context, a *api, id string, plan, state object) (object, error)
+	remove func(ctx context.Context, a *api, id string, state object) error
+}
+
+// server is the provider behind its gRPC interface.
+type server struct {
+	poll  time.Duration
+	types map[string]*resourceType
+
+	mu      sync.Mutex
+	api     *api
+	running map[int]context.CancelFunc
+	next    int
+}
+
+// Provider returns the stand-in. The interval of PollVariable is read here.
+func Provider() (p.Provider, error) {
+	poll := time.Second
+
+	if text := os.Getenv(PollVariable); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return p.Provider{}, fmt.Errorf("unable to read %s=%q: state a duration such as 100ms", PollVariable, text)
+		}
+
+		poll = d
+	}
+
+	return newServer(poll).provider(), nil
+}
+
+// newServer makes an instance; engines get one each, because instances are configured.
+func newServer(poll time.Duration) *server {
+	s := &server{poll: poll, types: map[string]*resourceType{}, running: map[int]context.CancelFunc{}}
+	for _, t := range []*resourceType{virtualMachineType(), downloadFileType()} {
+		s.types[t.token] = t
+	}
+
+	return s
+}
+
+func (s *server) provider() p.Provider {
+	return p.Provider{
+		GetSchema:   s.schema,
+		Cancel:      s.cancel,
+		CheckConfig: s.checkConfig,
+		DiffConfig:  diffConfig,
+		Configure:   s.configure,
+		Check: func(ctx context.Context, req p.CheckRequest) (p.CheckResponse, error) {
+			t, err := s.typeOf(req.Urn)
+			if err != nil {
+				return p.CheckResponse{}, err
+			}
+
+			return t.check(ctx, req)
+		},
+		Diff: func(ctx context.Context, req p.DiffRequest) (p.DiffResponse, error) {
+			t, err := s.typeOf(req.Urn)
+			if err != nil {
+				return p.DiffResponse{}, err
+			}
+
+			return t.diff(ctx, req)
+		},
+		Create: s.create,
+		Read:   s.read,
+		Update: s.update,
+		Delete: s.remove,
+	}
+}
+
+// typeOf finds the resource by its token in the URN.
+func (s *server) typeOf(urn resource.URN) (*resourceType, error) {
+	if t, ok := s.types[string(urn.Type())]; ok {
+		return t, nil
+	}
+
+	return nil, fmt.Errorf("the lab's stand-in does not support %s: use one of %s, or run against the published provider", urn.Type(), strings.Join(s.tokens(), ", "))
+}
+
+func (s *server) tokens() []string { return []string{typeVirtualMachine, typeDownloadFile} }
+
+// cancel interrupts whatever runs. Unlike a middleware made for one run, the server works on: several engine runs may follow each other on it.
+func (s *server) cancel(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for _, stop := range s.running {
+		stop()
+	}
+
+	return nil
+}
+
+// operation prepares a call to Proxmox that cancel can interrupt where nothing half made is left behind; see interrupt.
+func (s *server) operation(ctx context.Context, urn resource.URN) (context.Context, *resourceType, *api, func(), error) {
+	t, err := s.typeOf(urn)
+	if err != nil {
+		return nil, nil, nil, nil, err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.api == nil {
+		return nil, nil, nil, nil, errNotConfigured
+	}
+
+	ctx, stop := context.WithCancel(ctx)
+	id := s.next
+	s.next++
+	s.running[id] = stop
+
+	return uninterrupted(ctx), t, s.api, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+
+		delete(s.running, id)
+		stop()
+	}, nil
+}

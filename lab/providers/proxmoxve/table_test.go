@@ -1,0 +1,268 @@
+package proxmoxve
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	sdk "github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+)
+
+// elementType is the plain struct behind the SDK's arguments, with its pulumi tags.
+func elementType(args interface{ ElementType() reflect.Type }) reflect.Type {
+	return args.ElementType()
+}
+
+func TestTablesAreThePublishedSDK(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		table attributes
+		sdk   reflect.Type
+		state bool
+	}{
+		"the inputs of a VM":          {virtualMachine(), elementType(vm.VirtualMachineArgs{}), false},
+		"the state of a VM":           {virtualMachine(), elementType(vm.VirtualMachineState{}), true},
+		"the inputs of a download":    {downloadFile(), elementType(download.FileArgs{}), false},
+		"the state of a download":     {downloadFile(), elementType(download.FileState{}), true},
+		"the provider's own settings": {configuration(), elementType(sdk.ProviderArgs{}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			compare(t, "", test.table, test.sdk, test.state)
+		})
+	}
+}
+
+// compare goes through both sides: every published property is in the table, every property of the table is published, with the same kind.
+func compare(t *testing.T, path string, table attributes, published reflect.Type, state bool) {
+	t.Helper()
+
+	seen := map[string]bool{}
+
+	for i := range published.NumField() {
+		field := published.Field(i)
+		name := field.Tag.Get("pulumi")
+		seen[name] = true
+
+		a, ok := table[name]
+		if !assert.True(t, ok, "%s is published and missing in the table", join(path, name)) {
+			continue
+		}
+
+		kind, many, fields := shape(field.Type)
+		assert.Equal(t, kind, a.kind, join(path, name))
+		assert.Equal(t, many, a.many, join(path, name))
+
+		// The SSH settings of the provider are refused as a whole.
+		if fields != nil && name != "ssh" {
+			compare(t, join(path, name), a.fields, fields, state)
+		}
+	}
+
+	for name, a := range table {
+		if a.output && !state {
+			assert.False(t, seen[name], "%s is an output", join(path, name))
+		} else {
+			assert.True(t, seen[name], "%s is in the table and not published", join(path, name))
+		}
+	}
+}
+
+func shape(t reflect.Type) (kind, bool, reflect.Type) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+
+	switch t.Kind() {
+	case reflect.Bool:
+		return boolean, false, nil
+	case reflect.Int:
+		return integer, false, nil
+	case reflect.Float64:
+		return number, false, nil
+	case reflect.Struct:
+		return block, false, t
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Slice {
+			return texts, true, nil
+		}
+
+		k, _, fields := shape(t.Elem())
+
+		return k, true, fields
+	default:
+		return text, false, nil
+	}
+}
+
+func TestRequiredIsRequiredInTheSDK(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		table attributes
+		sdk   reflect.Type
+	}{"a VM": {virtualMachine(), elementType(vm.VirtualMachineArgs{})}, "a download": {downloadFile(), elementType(download.FileArgs{})}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			for i := range test.sdk.NumField() {
+				field := test.sdk.Field(i)
+				optional := field.Type.Kind() == reflect.Pointer || field.Type.Kind() == reflect.Slice
+				assert.Equal(t, !optional, test.table[field.Tag.Get("pulumi")].required, field.Name)
+			}
+		})
+	}
+}
+
+func TestEffectsOfTheTable(t *testing.T) {
+	t.Parallel()
+
+	for want, paths := range map[effect][]string{
+		inPlace: {
+			"description", "tags", "onBoot", "startup.order", "protection", "name", "poolId", "smbios.family", "cdrom.fileId", "disks[0].size", "disks[1]", "disks[0].speed.read",
+			"started", "stopOnDestroy", "timeoutClone", "migrate",
+		},
+		reboot: {
+			"cpu.cores", "memory.dedicated", "networkDevices[0].bridge", "networkDevices", "hostpcis[0].mapping", "machine", "bios", "serialDevices", "vga.type",
+			"operatingSystem.type", "bootOrders", "scsiHardware", "watchdog.enabled", "agent.enabled", "acpi", "keyboardLayout", "tabletDevice", "kvmArguments",
+			"initialization.ipConfigs[0].ipv4.address", "numas", "disks[0].aio",
+		},
+		replace: {
+			"clone.vmId", "clone.full", "clone.datastoreId", "clone.nodeName", "clone.retries", "efiDisk", "efiDisk.type", "efiDisk.datastoreId", "tpmState.version", "template",
+			"vmId", "nodeName", "disks[0].fileId", "initialization.type", "initialization.userAccount.keys", "initialization.userDataFileId",
+		},
+	} {
+		for _, path := range paths {
+			_, got := virtualMachine().at(path)
+			assert.Equal(t, want, got, path)
+		}
+	}
+
+	for want, paths := range map[effect][]string{
+		inPlace: {"decompressionAlgorithm", "overwrite", "overwriteUnmanaged", "uploadTimeout", "verify"},
+		replace: {"checksum", "checksumAlgorithm", "contentType", "datastoreId", "fileName", "nodeName", "size", "url"},
+	} {
+		for _, path := range paths {
+			_, got := downloadFile().at(path)
+			assert.Equal(t, want, got, path)
+		}
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change         object
+		property, says string
+	}{
+		"an unknown property":           {object{"memry": 1.0}, "memry", "does not support memry"},
+		"an unknown property in a list": {object{"disks": []any{object{"interface": "scsi0", "siez": 1.0}}}, "disks[0].siez", "check its spelling"},
+		"a disk from a file":            {object{"disks": []any{object{"interface": "scsi0", "fileId": "local:iso/a.img"}}}, "disks[0].fileId", "stand-in does not support disks[0].fileId"},
+		"an audio device":               {object{"audioDevice": object{"enabled": true}}, "audioDevice", "stand-in does not support audioDevice"},
+		"a USB device":                  {object{"usbs": []any{object{"host": "1"}}}, "usbs", "stand-in does not support usbs"},
+		"an architecture":               {object{"cpu": object{"architecture": "aarch64"}}, "cpu.architecture", "does not support cpu.architecture"},
+		"a VM without a host":           {object{"nodeName": nil}, "nodeName", "Missing required argument"},
+		"a disk without a place":        {object{"disks": []any{object{"size": 10.0}}}, "disks[0].interface", "Missing required argument"},
+		"an output":                     {object{"ipv4Addresses": []any{}}, "ipv4Addresses", "is an output"},
+		"a wrong type":                  {object{"memory": object{"dedicated": "4096"}}, "memory.dedicated", "expected a whole number"},
+		"half a core":                   {object{"cpu": object{"cores": 0.5}}, "cpu.cores", "expected a whole number"},
+		"an object for a list":          {object{"disks": object{}}, "disks", "expected a list"},
+		"a list for an object":          {object{"cpu": []any{}}, "cpu", "expected an object"},
+		"too little memory":             {object{"memory": object{"dedicated": 16.0}}, "memory.dedicated", "range (64 - 268435456)"},
+		"an unknown BIOS":               {object{"bios": "uefi"}, "bios", `expected one of ["ovmf" "seabios"]`},
+		"a VM id below 100":             {object{"vmId": 99.0}, "vmId", "range (100 - 2147483647)"},
+		"a CD-ROM without a storage":    {object{"cdrom": object{"fileId": "talos.iso"}}, "cdrom.fileId", "a file id such as"},
+		"a timeout that is none":        {object{"agent": object{"timeout": "soon"}}, "agent.timeout", "expected a duration"},
+		"a MAC address that is none":    {object{"networkDevices": []any{object{"macAddress": "02:00"}}}, "networkDevices[0].macAddress", "expected a MAC address"},
+		"a serial device that is none":  {object{"serialDevices": []any{object{"device": "tty"}}}, "serialDevices[0].device", `expected "socket"`},
+		"a disk interface that is none": {object{"disks": []any{object{"interface": "nvme0"}}}, "disks[0].interface", "expected one of ide0..3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			resp, err := newServer(testPoll).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), test.change))})
+			require.NoError(t, err)
+			require.Len(t, resp.Failures, 1)
+			assert.Equal(t, test.property, resp.Failures[0].Property)
+			assert.Contains(t, resp.Failures[0].Reason, test.says)
+		})
+	}
+}
+
+func TestEveryUnsupportedPropertyIsRefused(t *testing.T) {
+	t.Parallel()
+
+	for name, a := range virtualMachine() {
+		if !a.unsupported {
+			continue
+		}
+
+		resp, err := newServer(testPoll).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), object{name: "x"}))})
+		require.NoError(t, err)
+		require.Len(t, resp.Failures, 1, name)
+		assert.Contains(t, resp.Failures[0].Reason, "the lab's stand-in does not support "+name)
+	}
+}
+
+func TestCheckFillsInThePublishedDefaults(t *testing.T) {
+	t.Parallel()
+
+	r := newRig(t, newFake(t).URL)
+	in := fromMap(r.check(typeVirtualMachine, object{"nodeName": "pve1", "name": "x", "disks": []any{object{"interface": "virtio0"}}}))
+
+	assert.Equal(t, object{"enabled": false, "fileId": "", "interface": "ide3"}, in["cdrom"])
+	assert.Equal(t, object{"enabled": false, "timeout": "15m", "trim": false, "type": "virtio"}, in["agent"])
+	assert.Equal(t, []any{object{"device": "socket"}}, in["serialDevices"])
+	assert.Equal(t, 8.0, in["disks"].([]any)[0].(object)["size"])
+	assert.Equal(t, 0.0, in["disks"].([]any)[0].(object)["speed"].(object)["iopsRead"])
+	assert.Equal(t, "seabios", in["bios"])
+	assert.Equal(t, 300.0, in["timeoutStopVm"])
+	assert.NotContains(t, in, "timeoutMoveDisk")
+	assert.Contains(t, words(in, defaultsKey), "bios")
+	assert.NotContains(t, words(in, defaultsKey), "name")
+}
+
+func TestPreviewLeavesTheServersChoicesUnknown(t *testing.T) {
+	t.Parallel()
+
+	s := newServer(testPoll).provider()
+	in, err := s.Check(t.Context(), p.CheckRequest{
+		Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), object{"vmId": nil, "description": unknown{}})),
+	})
+	require.NoError(t, err)
+	require.Empty(t, in.Failures)
+
+	resp, err := s.Create(t.Context(), p.CreateRequest{Urn: urn(typeVirtualMachine), Properties: in.Inputs, DryRun: true})
+	require.NoError(t, err, "a preview needs no Proxmox")
+
+	for _, name := range []string{"vmId", "ipv4Addresses", "macAddresses", "description"} {
+		assert.True(t, resp.Properties.Get(name).IsComputed(), name)
+	}
+
+	assert.Equal(t, property.New("dev-cp-1"), resp.Properties.Get("name"))
+}
+
+func TestSchemaNamesThePublishedTypes(t *testing.T) {
+	t.Parallel()
+
+	resp, err := newServer(testPoll).provider().GetSchema(t.Context(), p.GetSchemaRequest{})
+	require.NoError(t, err)
+
+	for _, token := range []string{
+		typeVirtualMachine, typeDownloadFile, "proxmoxve:VM/VirtualMachineDisk:VirtualMachineDisk", "proxmoxve:VM/VirtualMachineInitializationIpConfigIpv4:VirtualMachineInitializationIpConfigIpv4",
+		"proxmoxve:VM/VirtualMachineNetworkDevice:VirtualMachineNetworkDevice", "proxmoxve:VM/VirtualMachineHostpci:VirtualMachineHostpci",
+	} {
+		assert.Contains(t, resp.Schema, `"`+token+`"`)
+	}
+
+	assert.False(t, strings.Contains(resp.Schema, "audioDevice"), "what is not supported is not offered")
+}

@@ -1,0 +1,243 @@
+package proxmoxve
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
+)
+
+// object is a block's values: bool, float64, string, []any, object, unknown or nil.
+type object = map[string]any
+
+// unknown stands for a value that is not known before another resource exists.
+type unknown struct{}
+
+// fromMap drops what is secret about a value; see secrets for what is kept of it.
+func fromMap(m property.Map) object {
+	out := object{}
+	for name, v := range m.All {
+		out[name] = fromValue(v)
+	}
+
+	return out
+}
+
+// fromValue has no case for assets, which no resource here takes.
+func fromValue(v property.Value) any {
+	switch {
+	case v.IsComputed():
+		return unknown{}
+	case v.IsBool():
+		return v.AsBool()
+	case v.IsNumber():
+		return v.AsNumber()
+	case v.IsString():
+		return v.AsString()
+	case v.IsArray():
+		out := make([]any, 0, v.AsArray().Len())
+		for _, element := range v.AsArray().All {
+			out = append(out, fromValue(element))
+		}
+
+		return out
+	case v.IsMap():
+		return fromMap(v.AsMap())
+	default:
+		return nil
+	}
+}
+
+// secrets collects the paths of the secret values.
+func secrets(m property.Map) map[string]bool {
+	found := map[string]bool{}
+	for name, v := range m.All {
+		collectSecrets(name, v, found)
+	}
+
+	return found
+}
+
+func collectSecrets(path string, v property.Value, found map[string]bool) {
+	if v.Secret() {
+		found[path] = true
+	}
+
+	switch {
+	case v.IsMap():
+		for name, child := range v.AsMap().All {
+			collectSecrets(path+"."+name, child, found)
+		}
+	case v.IsArray():
+		for i, child := range v.AsArray().All {
+			collectSecrets(fmt.Sprintf("%s[%d]", path, i), child, found)
+		}
+	}
+}
+
+// toMap is the way back: what is secret in the schema or was secret in the inputs stays secret.
+func (as attributes) toMap(values object, secret map[string]bool) property.Map {
+	out := map[string]property.Value{}
+
+	for name, v := range values {
+		if v != nil {
+			out[name] = as.toValue(name, v, secret)
+		}
+	}
+
+	return property.NewMap(out)
+}
+
+func (as attributes) toValue(path string, v any, secret map[string]bool) property.Value {
+	a, _ := as.at(path)
+	out := property.New(property.Null)
+
+	switch v := v.(type) {
+	case unknown:
+		out = property.New(property.Computed)
+	case bool:
+		out = property.New(v)
+	case float64:
+		out = property.New(v)
+	case string:
+		out = property.New(v)
+	case []any:
+		list := make([]property.Value, 0, len(v))
+		for i, element := range v {
+			list = append(list, as.toValue(fmt.Sprintf("%s[%d]", path, i), element, secret))
+		}
+
+		out = property.New(list)
+	case object:
+		fields := map[string]property.Value{}
+
+		for name, child := range v {
+			if child != nil {
+				fields[name] = as.toValue(path+"."+name, child, secret)
+			}
+		}
+
+		out = property.New(fields)
+	}
+
+	return out.WithSecret(a.secret || secret[path])
+}
+
+func str(o object, name string) string {
+	s, _ := o[name].(string)
+
+	return s
+}
+
+func num(o object, name string) int {
+	n, _ := o[name].(float64)
+
+	return int(n)
+}
+
+func flag(o object, name string) bool {
+	b, _ := o[name].(bool)
+
+	return b
+}
+
+func child(o object, name string) object {
+	c, _ := o[name].(object)
+
+	return c
+}
+
+func list(o object, name string) []any {
+	l, _ := o[name].([]any)
+
+	return l
+}
+
+// children returns the blocks of a list; an element that is missing is an empty block.
+func children(o object, name string) []object {
+	var out []object
+
+	for _, element := range list(o, name) {
+		c, _ := element.(object)
+		out = append(out, c)
+	}
+
+	return out
+}
+
+// words returns the strings of a list.
+func words(o object, name string) []string {
+	var out []string
+
+	for _, element := range list(o, name) {
+		if s, ok := element.(string); ok {
+			out = append(out, s)
+		}
+	}
+
+	return out
+}
+
+// toList is the form of a list of strings in an object.
+func toList(values []string) []any {
+	out := make([]any, 0, len(values))
+	for _, v := range values {
+		out = append(out, v)
+	}
+
+	return out
+}
+
+// same compares two values of an attribute: an unset primitive or list equals its zero, but no block is something else than an empty one.
+func (a attribute) same(x, y any) bool {
+	switch {
+	case x == (unknown{}) || y == (unknown{}):
+		return x == y
+	case a.many:
+		xs, _ := x.([]any)
+		ys, _ := y.([]any)
+
+		if len(xs) != len(ys) {
+			return false
+		}
+
+		for i := range xs {
+			element := a
+			element.many = false
+
+			if !element.same(xs[i], ys[i]) {
+				return false
+			}
+		}
+
+		return true
+	case a.kind == block:
+		xo, xok := x.(object)
+		yo, yok := y.(object)
+
+		if xok != yok {
+			return false
+		}
+
+		for name, field := range a.fields {
+			if !field.same(xo[name], yo[name]) {
+				return false
+			}
+		}
+
+		return true
+	case a.kind == texts:
+		return reflect.DeepEqual(x, y)
+	default:
+		return a.orZero(x) == a.orZero(y)
+	}
+}
+
+// orZero makes unset and zero the same.
+func (a attribute) orZero(v any) any {
+	if v == nil {
+		return a.zero()
+	}
+
+	return v
+}

@@ -1,0 +1,352 @@
+package proxmoxve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	p "github.com/pulumi/pulumi-go-provider"
+)
+
+const typeVirtualMachine = "proxmoxve:VM/virtualMachine:VirtualMachine"
+
+// virtualMachineType is the resource of machines and templates.
+func virtualMachineType() *resourceType {
+	table := virtualMachine()
+
+	return &resourceType{
+		token: typeVirtualMachine, attributes: table, autoName: true,
+		suppress: suppressVM, keeps: keepsVM, moreChanges: nil, recomputes: recomputedOutputs,
+		create: createVM, read: readVM,
+		update: func(ctx context.Context, a *api, id string, plan, state object) (object, error) {
+			after, err := newChange(a, table, id, plan, state).run(ctx)
+			if errors.Is(err, errWarned) {
+				return plan, nil
+			}
+
+			return after, err
+		},
+		remove: removeVM,
+	}
+}
+
+// suppressVM takes back what the published provider does not count as a change.
+func suppressVM(plan, state object) {
+	if sameWords(words(plan, "tags"), words(state, "tags")) && known(plan, "tags") {
+		plan["tags"] = state["tags"]
+	}
+
+	// The published provider trims descriptions, because Proxmox does.
+	if strings.TrimSpace(str(plan, "description")) == str(state, "description") && plan["description"] != (unknown{}) {
+		plan["description"] = state["description"]
+	}
+
+	if flag(plan, "template") && flag(state, "template") {
+		plan["started"] = state["started"]
+	}
+
+	for name, key := range map[string]string{"disks": "interface", "numas": "device"} {
+		if sameBlocks(children(plan, name), children(state, name), key) {
+			plan[name] = state[name]
+		}
+	}
+
+	next, before := child(plan, "initialization"), child(state, "initialization")
+	if next == nil || before == nil {
+		return
+	}
+
+	if str(next, "interface") == "" {
+		next["interface"] = before["interface"]
+	}
+
+	// Proxmox answers passwords with asterisks.
+	account, old := child(next, "userAccount"), child(before, "userAccount")
+	if password := str(old, "password"); account != nil && password != "" && strings.Trim(password, "*") == "" {
+		account["password"] = password
+	}
+}
+
+// known tells that no element of a list is still to come.
+func known(o object, name string) bool { return !slices.Contains(list(o, name), any(unknown{})) }
+
+func sameWords(x, y []string) bool {
+	x, y = slices.Clone(x), slices.Clone(y)
+	slices.Sort(x)
+	slices.Sort(y)
+
+	return slices.Equal(x, y)
+}
+
+// sameBlocks compares lists without their order, leaving out where Proxmox put a disk.
+func sameBlocks(x, y []object, key string) bool {
+	if len(x) != len(y) || len(x) == 0 {
+		return false
+	}
+
+	byKey := map[string]object{}
+	for _, b := range x {
+		byKey[str(b, key)] = b
+	}
+
+	element := attribute{kind: block, fields: virtualMachine()[map[string]string{"interface": "disks", "device": "numas"}[key]].fields}
+	element.fields = maps.Clone(element.fields)
+	delete(element.fields, "pathInDatastore")
+
+	for _, b := range y {
+		other, ok := byKey[str(b, key)]
+		if !ok || !element.same(other, b) {
+			return false
+		}
+	}
+
+	return true
+}
+
+// keepsVM tells that a new host is a migration where the program allows it.
+func keepsVM(path string, plan, _ object) bool { return path == "nodeName" && flag(plan, "migrate") }
+
+// recomputedOutputs are unknown in a preview of what changes the guest's network.
+func recomputedOutputs(plan, state object) []string {
+	found := map[string]p.DiffKind{}
+
+	table := virtualMachine()
+	for _, name := range []string{"started", "networkDevices"} {
+		table[name].changes(name, plan[name], state[name], found)
+	}
+
+	if len(found) == 0 {
+		return nil
+	}
+
+	return []string{"ipv4Addresses", "ipv6Addresses", "networkInterfaceNames"}
+}
+
+// createVM clones or creates, as the program states.
+func createVM(ctx context.Context, a *api, plan object) (string, object, error) {
+	if num(plan, "vmId") == 0 {
+		id, err := a.nextID(ctx)
+		if err != nil {
+			return "", nil, err
+		}
+
+		plan["vmId"] = float64(id)
+	}
+
+	limit, build := "timeoutCreate", buildVM
+	if child(plan, "clone") != nil {
+		limit, build = "timeoutClone", cloneVM
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, seconds(plan, limit))
+	defer cancel()
+
+	m := machine{api: a, host: str(plan, "nodeName"), id: num(plan, "vmId")}
+
+	exists, err := build(ctx, m, plan)
+	if err == nil {
+		err = powerUp(ctx, m, plan)
+	}
+
+	if !exists {
+		return "", nil, err
+	}
+
+	id := strconv.Itoa(m.id)
+	if errors.Is(err, errWarned) {
+		return id, plan, nil
+	}
+
+	if err != nil {
+		return id, plan, err
+	}
+
+	state, err := readVM(ctx, a, id, plan)
+	if err == nil && state == nil {
+		err = fmt.Errorf("VM %d vanished while it was created: run the update again", m.id)
+	}
+
+	if err != nil {
+		return id, plan, err
+	}
+
+	return id, state, nil
+}
+
+// powerUp starts a new machine, unless it is a template or meant to stay off.
+func powerUp(ctx context.Context, m machine, plan object) error {
+	if !flag(plan, "started") || flag(plan, "template") {
+		return nil
+	}
+
+	if err := m.start(ctx, plan); err != nil {
+		return err
+	}
+
+	if flag(plan, "reboot") {
+		return m.reboot(ctx, plan)
+	}
+
+	return nil
+}
+
+// removeVM switches off and destroys; a VM that is gone is removed already.
+func removeVM(ctx context.Context, a *api, id string, state object) error {
+	ctx, cancel := context.WithTimeout(ctx, max(seconds(state, "timeoutStopVm"), seconds(state, "timeoutShutdownVm")))
+	defer cancel()
+
+	number, err := strconv.Atoi(id)
+	if err != nil {
+		return fmt.Errorf("unable to read the VM id %q: %w", id, err)
+	}
+
+	m := machine{api: a, host: str(state, "nodeName"), id: number}
+
+	status, err := m.status(ctx)
+	if err != nil {
+		return err
+	}
+
+	if status.Status != "stopped" {
+		halt := m.shutdown
+		if flag(state, "stopOnDestroy") {
+			halt = m.stop
+		}
+
+		if err := halt(ctx, state); err != nil {
+			return err
+		}
+	}
+
+	if err := m.destroy(ctx); err != nil {
+		if gone(err) {
+			return nil
+		}
+
+		return err
+	}
+
+	// Only a status that cannot be had any more shows that the VM is gone.
+	for {
+		status, err := m.status(ctx)
+		if err != nil {
+			return nil //nolint:nilerr // see above
+		}
+
+		if status.Status == "" {
+			return fmt.Errorf("failed to delete VM \"%d\"", number)
+		}
+
+		if err := sleep(ctx, a.o.poll, nil); err != nil {
+			return stopped(err, fmt.Sprintf("VM %d to disappear", number))
+		}
+	}
+}
+
+// cloneSource copies the source; the copy exists from then on.
+func cloneSource(ctx context.Context, m machine, plan object) error {
+	clone := child(plan, "clone")
+	source := machine{api: m.api, host: m.host, id: num(clone, "vmId")}
+
+	f := form{"newid": strconv.Itoa(m.id), "full": bit(flag(clone, "full"))}
+	f.some("storage", str(clone, "datastoreId"))
+	f.some("description", str(plan, "description"))
+	f.some("name", str(plan, "name"))
+	f.some("pool", str(plan, "poolId"))
+
+	elsewhere := str(clone, "nodeName") != "" && str(clone, "nodeName") != m.host
+	migrate := false
+
+	if elsewhere {
+		source.host = str(clone, "nodeName")
+
+		shared, err := source.onSharedStorage(ctx)
+		if err != nil {
+			return err
+		}
+
+		if migrate = !shared; shared {
+			f["target"] = m.host
+		}
+	}
+
+	err := m.api.tries(ctx, max(num(clone, "retries"), 1), 10, always, func() error {
+		return m.api.task(ctx, http.MethodPost, source.path("clone"), f, waitOptions{warnings: true, undo: true})
+	})
+	if err != nil {
+		return fmt.Errorf("error waiting for VM clone: %w", err)
+	}
+
+	if !migrate {
+		return nil
+	}
+
+	copied := machine{api: m.api, host: source.host, id: m.id}
+	if err := copied.unlocked(ctx); err != nil {
+		return err
+	}
+
+	params := form{"target": m.host, "with-local-disks": "1"}
+	params.some("targetstorage", str(clone, "datastoreId"))
+
+	return copied.migrate(ctx, params)
+}
+
+// migrate moves the machine with its local disks.
+func (m machine) migrate(ctx context.Context, params form) error {
+	if err := m.api.task(ctx, http.MethodPost, m.path("migrate"), params, waitOptions{}); err != nil {
+		return fmt.Errorf("error waiting for VM migration: %w", err)
+	}
+
+	return nil
+}
+
+// onSharedStorage tells whether all disks of a VM can be reached from another host.
+func (m machine) onSharedStorage(ctx context.Context) (bool, error) {
+	config, err := m.config(ctx)
+	if err != nil {
+		return false, err
+	}
+
+	for name, value := range config {
+		if !isDrive(name) && name != "efidisk0" && name != "tpmstate0" {
+			continue
+		}
+
+		storage, _, ok := strings.Cut(parseOptions(value, "file")["file"], ":")
+		if !ok {
+			continue
+		}
+
+		var status struct {
+			Shared *int `json:"shared"`
+		}
+
+		if err := m.api.call(ctx, http.MethodGet, "/nodes/"+m.host+"/storage/"+storage+"/status", nil, &status); err != nil {
+			return false, fmt.Errorf("error retrieving status for datastore %s: %w", storage, err)
+		}
+
+		if status.Shared != nil && *status.Shared == 0 {
+			return false, nil
+		}
+	}
+
+	return true, nil
+}
+
+// id is the VM's number; an import states it as host/number.
+func (t *resourceType) id(id string, state object) string {
+	if t.token == typeVirtualMachine {
+		return strconv.Itoa(num(state, "vmId"))
+	}
+
+	return id
+}
+
+var errEFIType = errors.New("the EFI disk of the template has no efitype, on which the published provider panics: " +
+	"build the template with efitype=4m in its efidisk0")

@@ -1,0 +1,347 @@
+package proxmoxve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// reading is one look at a VM, compared with what the state says: a clone takes over only what the program stated.
+type reading struct {
+	m      machine
+	table  attributes
+	clone  bool
+	before object
+	config map[string]string
+	out    object
+}
+
+// readVM returns the VM's state, or nil when the cluster does not list it.
+func readVM(ctx context.Context, a *api, id string, before object) (object, error) {
+	if _, number, ok := strings.Cut(id, "/"); ok {
+		id = number
+	}
+
+	number, err := strconv.Atoi(id)
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the VM id %q: state an import as host/id: %w", id, err)
+	}
+
+	host, err := a.locate(ctx, number)
+	if errors.Is(err, errAbsent) {
+		return nil, nil
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	r := reading{table: virtualMachine(), m: machine{api: a, host: host, id: number}, clone: child(before, "clone") != nil, before: before, out: maps.Clone(before)}
+
+	if r.config, err = r.m.config(ctx); err != nil {
+		if gone(err) {
+			return nil, nil
+		}
+
+		return nil, err
+	}
+
+	status, err := r.m.status(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	r.out["nodeName"] = host
+	r.out["vmId"] = float64(number)
+
+	if !flag(before, "template") {
+		r.out["started"] = status.Status == "running"
+	}
+
+	r.primitives()
+	r.blocks()
+
+	if err := r.drives(ctx); err != nil {
+		return nil, err
+	}
+
+	r.initialization()
+
+	r.network(ctx)
+
+	return r.out, nil
+}
+
+// primitives takes over single values; a clone's only where they are not the default.
+func (r *reading) primitives() {
+	for name, pve := range map[string]struct{ key, absent string }{
+		"acpi": {"acpi", "1"}, "kvmArguments": {"args", ""}, "bios": {"bios", "seabios"}, "description": {"description", ""},
+		"keyboardLayout": {"keyboard", ""}, "machine": {"machine", ""}, "name": {"name", ""}, "protection": {"protection", "0"},
+		"tabletDevice": {"tablet", "1"}, "template": {"template", "0"}, "scsiHardware": {"scsihw", str(r.before, "scsiHardware")},
+	} {
+		a := r.table[name]
+		if r.clone && a.same(r.before[name], a.fallback) {
+			continue
+		}
+
+		text := strings.TrimSpace(orElse(r.config, pve.key, pve.absent))
+		if a.kind == boolean {
+			r.out[name] = isTrue(text)
+		} else {
+			r.out[name] = text
+		}
+	}
+
+	if !r.clone || len(list(r.before, "tags")) > 0 {
+		r.out["tags"] = decodeTags(r.config["tags"])
+	}
+}
+
+// take sets a block: always when the program states it, and for a machine that is no clone when it is not the default either.
+func (r *reading) take(name string, value object) {
+	stated := r.before[name] != nil
+	a := r.table[name]
+
+	if stated || !r.clone && !a.same(value, a.fallback) {
+		r.out[name] = value
+	}
+}
+
+// blocks takes over what has the form of a block or of a list.
+func (r *reading) blocks() {
+	if text, ok := r.config["agent"]; ok {
+		r.take("agent", decodeAgent(text, str(child(r.before, "agent"), "timeout")))
+	} else {
+		r.out["agent"] = nil
+	}
+
+	r.take("cpu", decodeCPU(r.config))
+	r.take("memory", decodeMemory(r.config))
+	r.take("operatingSystem", object{"type": r.config["ostype"]})
+
+	vga, hasVGA := r.config["vga"]
+	r.take("vga", decodeVGA(vga, hasVGA))
+
+	watchdog, hasWatchdog := r.config["watchdog"]
+	if hasWatchdog || flag(child(r.before, "watchdog"), "enabled") || r.clone && r.before["watchdog"] != nil {
+		r.out["watchdog"] = decodeWatchdog(watchdog, hasWatchdog)
+	}
+
+	r.optional("startup", "startup", decodeStartup)
+
+	if !r.clone {
+		r.smbios()
+	}
+
+	if !r.clone || len(list(r.before, "hostpcis")) > 0 {
+		r.out["hostpcis"] = decodePCI(r.config)
+	}
+
+	if !r.clone || len(list(r.before, "numas")) > 0 {
+		r.out["numas"] = ordered(decodeNUMA(r.config), children(r.before, "numas"), "device")
+	}
+
+	if !r.clone || len(list(r.before, "serialDevices")) > 0 {
+		r.out["serialDevices"] = decodeSerial(r.config)
+	}
+}
+
+// optional takes over a block that has no default.
+func (r *reading) optional(name, key string, decode func(string) object) {
+	text, exists := r.config[key]
+
+	switch {
+	case r.clone && r.before[name] == nil:
+	case exists:
+		r.out[name] = decode(text)
+	default:
+		r.out[name] = nil
+	}
+}
+
+// smbios appears in the state only when somebody set more than the id that every VM has.
+func (r *reading) smbios() {
+	text, exists := r.config["smbios1"]
+	if !exists {
+		r.out["smbios"] = nil
+
+		return
+	}
+
+	found := decodeSMBIOS(text)
+	plain := maps.Clone(found)
+	delete(plain, "uuid")
+
+	for _, v := range plain {
+		if v != "" || r.before["smbios"] != nil {
+			r.out["smbios"] = found
+
+			return
+		}
+	}
+}
+
+// ordered lists what was found in the order of the state, and in order of name where there is none.
+func ordered(found map[string]any, before []object, key string) []any {
+	out := []any{}
+
+	if len(before) == 0 {
+		for _, name := range sortedKeys(found) {
+			out = append(out, found[name])
+		}
+
+		return out
+	}
+
+	for _, b := range before {
+		out = append(out, found[str(b, key)])
+	}
+
+	return out
+}
+
+// cloudInitDrive finds the drive with the VM's own cloud-init volume.
+func cloudInitDrive(config map[string]string, id int, absent string) string {
+	for _, name := range sortedKeys(config) {
+		if !isDrive(name) {
+			continue
+		}
+
+		o := parseOptions(config[name], "file")
+		if o["media"] == "cdrom" && strings.Contains(o["file"], fmt.Sprintf("vm-%d-cloudinit", id)) {
+			return name
+		}
+	}
+
+	return absent
+}
+
+// initialization gathers what is spread over many keys in Proxmox.
+func (r *reading) initialization() {
+	if r.clone && r.before["initialization"] == nil {
+		return
+	}
+
+	found := object{}
+
+	if drive := cloudInitDrive(r.config, r.m.id, ""); drive != "" {
+		storage, _, _ := strings.Cut(parseOptions(r.config[drive], "file")["file"], ":")
+		found["interface"], found["datastoreId"] = drive, storage
+	}
+
+	r.resolver(found)
+	r.addresses(found)
+	r.account(found)
+
+	if len(found) == 0 {
+		r.out["initialization"] = nil
+
+		return
+	}
+
+	files := parseOptions(r.config["cicustom"], "user")
+	for _, key := range cloudInitFiles {
+		found[key.property] = files[key.pve]
+	}
+
+	found["type"] = r.config["citype"]
+	r.out["initialization"] = found
+}
+
+// resolver reads DNS back into the property the program used: the list, or the deprecated single server.
+func (r *reading) resolver(found object) {
+	domain, hasDomain := r.config["searchdomain"]
+
+	servers, hasServers := r.config["nameserver"]
+	if !hasDomain && !hasServers {
+		return
+	}
+
+	dns := object{"domain": domain}
+
+	switch before := child(child(r.before, "initialization"), "dns"); {
+	case !hasServers:
+		dns["server"], dns["servers"] = "", []any{}
+	case str(before, "server") != "":
+		dns["server"] = servers
+	default:
+		dns["servers"] = toList(strings.Split(servers, " "))
+	}
+
+	found["dns"] = dns
+}
+
+// addresses keeps the position: ipconfig2 without ipconfig1 comes after an empty one.
+func (r *reading) addresses(found object) {
+	var configs []any
+
+	for i := range 32 {
+		text, ok := r.config[fmt.Sprintf("ipconfig%d", i)]
+		if !ok {
+			continue
+		}
+
+		for len(configs) < i {
+			configs = append(configs, object{})
+		}
+
+		o := parseOptions(text, "ip")
+		c := object{}
+
+		if o["ip"] != "" || o["gw"] != "" {
+			c["ipv4"] = object{"address": o["ip"], "gateway": o["gw"]}
+		}
+
+		if o["ip6"] != "" || o["gw6"] != "" {
+			c["ipv6"] = object{"address": o["ip6"], "gateway": o["gw6"]}
+		}
+
+		configs = append(configs, c)
+	}
+
+	if configs != nil {
+		found["ipConfigs"] = configs
+	}
+}
+
+// account reads the user; Proxmox shows the password as asterisks.
+func (r *reading) account(found object) {
+	keys, hasKeys := r.config["sshkeys"]
+	password, hasPassword := r.config["cipassword"]
+
+	user, hasUser := r.config["ciuser"]
+	if !hasKeys && !hasPassword && !hasUser {
+		return
+	}
+
+	account := object{"password": password, "username": user, "keys": []any{}}
+	if plain, err := url.QueryUnescape(keys); err == nil && plain != "" {
+		account["keys"] = toList(strings.Split(strings.TrimSpace(plain), "\n"))
+	}
+
+	found["userAccount"] = account
+}
+
+// volumeFormat asks the storage, because Proxmox does not state a format that is the storage's own.
+func (m machine) volumeFormat(ctx context.Context, volume string) (string, error) {
+	storage, _, ok := strings.Cut(volume, ":")
+	if !ok {
+		return "qcow2", nil
+	}
+
+	var file struct {
+		Format string `json:"format"`
+	}
+
+	path := "/nodes/" + m.host + "/storage/" + storage + "/content/" + url.PathEscape(volume)
+	if err := m.api.call(ctx, http.MethodGet, path, nil, &file); err != nil {
+		return "", fmt.Errorf("error get file %s from datastore %s: %w", volume, storage, err)
+	}
+
+	return file.Format, nil
+}

@@ -1,0 +1,118 @@
+package proxmoxve
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// disks changes the options of the disks there are and adds the new ones; where they are and how large is a later step.
+func (c *change) disks() {
+	if !c.changed("disks") {
+		return
+	}
+
+	for _, d := range children(c.plan, "disks") {
+		iface := str(d, "interface")
+
+		current, exists := c.config[iface]
+		if !exists {
+			c.form[iface] = encodeNewDisk(d)
+
+			continue
+		}
+
+		o := parseOptions(current, "file")
+		kept := options{"file=" + o["file"]}
+		kept.some("format", o["format"])
+		kept.some("media", o["media"])
+
+		if size, err := parseSize(o["size"]); err == nil && size > 0 {
+			kept.add("size", strconv.FormatInt(size, 10))
+		}
+
+		c.form[iface] = append(kept, diskOptions(d)...).String()
+	}
+}
+
+// diskSteps are the moves and growths that an update needs.
+type diskSteps struct{ moves, grows []object }
+
+// resizeDisks moves only with the VM off and grows also while it runs.
+func (c *change) resizeDisks(ctx context.Context) (bool, error) {
+	steps, err := c.diskSteps()
+	if err != nil {
+		return false, err
+	}
+
+	off := len(steps.moves) > 0
+	if off && !flag(c.plan, "template") {
+		if err := c.m.shutdown(ctx, c.plan); err != nil {
+			return false, err
+		}
+	}
+
+	for _, d := range steps.moves {
+		if err := c.m.move(ctx, str(d, "interface"), str(d, "datastoreId")); err != nil {
+			return false, err
+		}
+	}
+
+	for _, d := range steps.grows {
+		if err := c.m.resize(ctx, str(d, "interface"), num(d, "size")); err != nil {
+			return false, err
+		}
+	}
+
+	if !off || !flag(c.plan, "started") || flag(c.plan, "template") {
+		return false, nil
+	}
+
+	return true, c.m.start(ctx, c.plan)
+}
+
+// diskSteps refuses what cannot be done before anything is done.
+func (c *change) diskSteps() (diskSteps, error) {
+	var steps diskSteps
+
+	wanted := children(c.plan, "disks")
+
+	for _, old := range children(c.state, "disks") {
+		iface := str(old, "interface")
+
+		i := slices.IndexFunc(wanted, func(d object) bool { return str(d, "interface") == iface })
+		if i < 0 {
+			return steps, fmt.Errorf("deletion of disks not supported. Please delete disk by hand. Old interface was %q", iface)
+		}
+
+		d := wanted[i]
+		at := str(old, "datastoreId") + ":" + str(old, "pathInDatastore")
+		own := ownedBy(str(old, "pathInDatastore"), c.m.id)
+
+		if str(old, "datastoreId") != str(d, "datastoreId") {
+			if !own {
+				return steps, fmt.Errorf("cannot move %s to datastore %s in VM %d configuration, it is not owned by this VM", at, str(d, "datastoreId"), c.m.id)
+			}
+
+			steps.moves = append(steps.moves, d)
+		}
+
+		switch before, after := num(old, "size"), num(d, "size"); {
+		case before > after:
+			return steps, fmt.Errorf("cannot shrink %s in VM %d, it is not supported: state at least %d", at, c.m.id, before)
+		case before < after && !own:
+			return steps, fmt.Errorf("cannot resize %s in VM %d, it is not owned by this VM", at, c.m.id)
+		case before < after:
+			steps.grows = append(steps.grows, d)
+		}
+	}
+
+	return steps, nil
+}
+
+// ownedBy knows the volume names of block and of directory storages.
+func ownedBy(volume string, id int) bool {
+	return strings.HasPrefix(volume, fmt.Sprintf("vm-%d-", id)) || strings.HasPrefix(volume, fmt.Sprintf("%d/vm-%d-", id, id))
+}

@@ -1,0 +1,200 @@
+package talos
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi-go-provider/infer"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"gopkg.in/yaml.v3"
+)
+
+// kubeconfigResource is cluster/kubeconfig:Kubeconfig.
+type kubeconfigResource struct{ now func() time.Time }
+
+type kubeconfigArgs struct {
+	CertificateRenewalDuration *string             `pulumi:"certificateRenewalDuration,optional"`
+	ClientConfiguration        clientConfiguration `pulumi:"clientConfiguration"`
+	Endpoint                   *string             `pulumi:"endpoint,optional"`
+	Node                       string              `pulumi:"node"`
+	Timeouts                   *timeouts           `pulumi:"timeouts,optional"`
+}
+
+type kubeconfigState struct {
+	CertificateRenewalDuration    string              `pulumi:"certificateRenewalDuration"`
+	ClientConfiguration           clientConfiguration `pulumi:"clientConfiguration"`
+	Endpoint                      string              `pulumi:"endpoint"`
+	KubeconfigRaw                 string              `pulumi:"kubeconfigRaw"`
+	KubernetesClientConfiguration kubernetesClient    `pulumi:"kubernetesClientConfiguration"`
+	Node                          string              `pulumi:"node"`
+	Timeouts                      *timeouts           `pulumi:"timeouts,optional"`
+}
+
+// kubernetesClient is the kubeconfig taken apart; all but the host is base64 of PEM.
+type kubernetesClient struct {
+	CACertificate     string `pulumi:"caCertificate"`
+	ClientCertificate string `pulumi:"clientCertificate"`
+	ClientKey         string `pulumi:"clientKey"`
+	Host              string `pulumi:"host"`
+}
+
+// Annotate gives the resource its published token.
+func (r *kubeconfigResource) Annotate(a infer.Annotator) {
+	a.SetToken("cluster/kubeconfig", "Kubeconfig")
+}
+
+// WireDependencies marks the outputs that hold secrets, and keeps those known that an update does not change.
+func (*kubeconfigResource) WireDependencies(f infer.FieldSelector, _ *kubeconfigArgs, state *kubeconfigState) {
+	f.OutputField(&state.KubeconfigRaw).AlwaysSecret()
+	f.OutputField(&state.KubernetesClientConfiguration).AlwaysSecret()
+	f.OutputField(&state.CertificateRenewalDuration).AlwaysKnown()
+
+	if state.KubeconfigRaw != "" {
+		f.OutputField(&state.KubeconfigRaw).AlwaysKnown()
+		f.OutputField(&state.KubernetesClientConfiguration).AlwaysKnown()
+	}
+
+	if state.Endpoint != "" {
+		f.OutputField(&state.Endpoint).AlwaysKnown()
+	}
+}
+
+// Check refuses durations that are none.
+func (*kubeconfigResource) Check(ctx context.Context, request infer.CheckRequest) (infer.CheckResponse[kubeconfigArgs], error) {
+	args, failures, err := infer.DefaultCheck[kubeconfigArgs](ctx, request.NewInputs)
+	if err != nil {
+		return infer.CheckResponse[kubeconfigArgs]{Inputs: args, Failures: failures}, err
+	}
+
+	if _, err := renewalDuration(or(args.CertificateRenewalDuration, "")); err != nil {
+		failures = append(failures, p.CheckFailure{Property: "certificateRenewalDuration", Reason: err.Error()})
+	}
+
+	return infer.CheckResponse[kubeconfigArgs]{Inputs: args, Failures: append(failures, args.Timeouts.check()...)}, nil
+}
+
+func (args kubeconfigArgs) state() kubeconfigState {
+	return kubeconfigState{
+		CertificateRenewalDuration: or(args.CertificateRenewalDuration, defaultRenewal),
+		ClientConfiguration:        args.ClientConfiguration,
+		Endpoint:                   or(args.Endpoint, args.Node),
+		Node:                       args.Node,
+		Timeouts:                   args.Timeouts,
+	}
+}
+
+// Create fetches the kubeconfig as soon as the control plane has one.
+func (r *kubeconfigResource) Create(ctx context.Context, request infer.CreateRequest[kubeconfigArgs]) (infer.CreateResponse[kubeconfigState], error) {
+	response := infer.CreateResponse[kubeconfigState]{Output: request.Inputs.state()}
+	if request.DryRun {
+		return response, nil
+	}
+
+	id, err := response.Output.fetch(ctx, response.Output.Timeouts.create())
+	response.ID = id
+
+	return response, err
+}
+
+// Update keeps the kubeconfig unless its certificate runs out within the renewal duration.
+func (r *kubeconfigResource) Update(ctx context.Context, request infer.UpdateRequest[kubeconfigArgs, kubeconfigState]) (infer.UpdateResponse[kubeconfigState], error) {
+	state := request.Inputs.state()
+	state.KubeconfigRaw = request.State.KubeconfigRaw
+	state.KubernetesClientConfiguration = request.State.KubernetesClientConfiguration
+
+	before, err := renewalDuration(state.CertificateRenewalDuration)
+	if err != nil {
+		return infer.UpdateResponse[kubeconfigState]{Output: state}, err
+	}
+
+	due, err := expires(state.KubernetesClientConfiguration.ClientCertificate, r.now().Add(before))
+	if err == nil && due && !request.DryRun {
+		_, err = state.fetch(ctx, state.Timeouts.update())
+	}
+
+	return infer.UpdateResponse[kubeconfigState]{Output: state}, err
+}
+
+// kubeconfigFile is the part of a kubeconfig that is taken apart. Values are base64 already.
+type kubeconfigFile struct {
+	CurrentContext string `yaml:"current-context"`
+	Contexts       []struct {
+		Name    string `yaml:"name"`
+		Context struct {
+			Cluster string `yaml:"cluster"`
+			User    string `yaml:"user"`
+		} `yaml:"context"`
+	} `yaml:"contexts"`
+	Clusters []struct {
+		Name    string `yaml:"name"`
+		Cluster struct {
+			Server string `yaml:"server"`
+			CA     string `yaml:"certificate-authority-data"`
+		} `yaml:"cluster"`
+	} `yaml:"clusters"`
+	Users []struct {
+		Name string `yaml:"name"`
+		User struct {
+			Certificate string `yaml:"client-certificate-data"`
+			Key         string `yaml:"client-key-data"`
+		} `yaml:"user"`
+	} `yaml:"users"`
+}
+
+// fetch gets a fresh kubeconfig and returns the name of its cluster.
+func (s *kubeconfigState) fetch(ctx context.Context, timeout time.Duration) (string, error) {
+	machineTarget := target{node: s.Node, endpoint: s.Endpoint, client: s.ClientConfiguration}
+
+	err := machineTarget.retry(ctx, timeout, "fetching the kubeconfig", func(ctx context.Context, c *client.Client) error {
+		raw, err := c.Kubeconfig(ctx)
+		s.KubeconfigRaw = string(raw)
+
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+
+	cluster, parsed, err := parseKubeconfig(s.KubeconfigRaw)
+	s.KubernetesClientConfiguration = parsed
+
+	return cluster, err
+}
+
+func parseKubeconfig(raw string) (string, kubernetesClient, error) {
+	var file kubeconfigFile
+	if err := yaml.Unmarshal([]byte(raw), &file); err != nil {
+		return "", kubernetesClient{}, fmt.Errorf("failed to parse kubeconfig: %w", err)
+	}
+
+	var (
+		parsed        kubernetesClient
+		cluster, user string
+	)
+
+	for _, c := range file.Contexts {
+		if c.Name == file.CurrentContext {
+			cluster, user = c.Context.Cluster, c.Context.User
+		}
+	}
+
+	for _, c := range file.Clusters {
+		if c.Name == cluster {
+			parsed.Host, parsed.CACertificate = c.Cluster.Server, c.Cluster.CA
+		}
+	}
+
+	for _, u := range file.Users {
+		if u.Name == user {
+			parsed.ClientCertificate, parsed.ClientKey = u.User.Certificate, u.User.Key
+		}
+	}
+
+	if cluster == "" || parsed.Host == "" {
+		return "", kubernetesClient{}, fmt.Errorf("failed to parse kubeconfig: its current context %q names no cluster", file.CurrentContext)
+	}
+
+	return cluster, parsed, nil
+}

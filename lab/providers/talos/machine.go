@@ -1,0 +1,109 @@
+package talos
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Waiting between two attempts doubles from the first to the last.
+const (
+	firstWait = 100 * time.Millisecond
+	lastWait  = 2 * time.Second
+)
+
+// target is a machine and how to reach it.
+type target struct {
+	node, endpoint string
+	client         clientConfiguration
+}
+
+// call runs an operation on the machine with the client that fits its mode: in maintenance mode anyone may ask for its disks, and no certificate is
+// known there yet.
+func (t target) call(ctx context.Context, operation func(context.Context, *client.Client) error) error {
+	nodeCtx := client.WithNode(ctx, t.node)
+
+	insecure, err := t.insecure(ctx)
+	if err != nil {
+		return err
+	}
+	defer insecure.Close() //nolint:errcheck
+
+	if _, err := insecure.Disks(nodeCtx); err == nil {
+		return operation(nodeCtx, insecure)
+	}
+
+	secure, err := t.secure(ctx)
+	if err != nil {
+		return err
+	}
+	defer secure.Close() //nolint:errcheck
+
+	return operation(nodeCtx, secure)
+}
+
+func (t target) insecure(ctx context.Context) (*client.Client, error) {
+	// A machine in maintenance mode signs its own certificate: there is nothing to verify it with.
+	c, err := client.New(ctx, client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), client.WithEndpoints(t.endpoint)) //nolint:gosec
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %s: %w", t.endpoint, err)
+	}
+
+	return c, nil
+}
+
+func (t target) secure(ctx context.Context) (*client.Client, error) {
+	c, err := t.client.talosconfig("dynamic")
+	if err != nil {
+		return nil, err
+	}
+
+	secure, err := client.New(ctx, client.WithConfig(c), client.WithEndpoints(t.endpoint))
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %s: %w", t.endpoint, err)
+	}
+
+	return secure, nil
+}
+
+// retry repeats the operation until it succeeds, the machine calls the request itself wrong, the timeout has passed, or the engine cancels.
+func (t target) retry(ctx context.Context, timeout time.Duration, what string, operation func(context.Context, *client.Client) error) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+
+	var last error
+
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		err := t.call(limited, operation)
+
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s of %s: interrupted: %w", what, t.node, errors.Join(ctx.Err(), last))
+		case limited.Err() == nil || last == nil:
+			last = err
+		}
+
+		if status.Code(err) == codes.InvalidArgument {
+			return fmt.Errorf("%s of %s: %w", what, t.node, err)
+		}
+
+		p.GetLogger(ctx).InfoStatusf("%s of %s: waiting: %s", what, t.node, status.Convert(err).Message())
+
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s of %s: interrupted: %w", what, t.node, errors.Join(ctx.Err(), last))
+		case <-limited.Done():
+			return fmt.Errorf("%s of %s: gave up after %s: %w: check that the machine runs and answers on %s", what, t.node, timeout, last, t.endpoint)
+		case <-time.After(wait):
+		}
+	}
+}

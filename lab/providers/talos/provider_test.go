@@ -1,0 +1,308 @@
+package talos
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/blang/semver"
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi-go-provider/integration"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	applyType     tokens.Type = "talos:machine/configurationApply:ConfigurationApply"
+	bootstrapType tokens.Type = "talos:machine/bootstrap:Bootstrap"
+	schematicType tokens.Type = "talos:imageFactory/schematic:Schematic"
+)
+
+func server(t *testing.T, now func() time.Time) integration.Server {
+	t.Helper()
+
+	s, err := integration.NewServer(t.Context(), "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(now)))
+	require.NoError(t, err)
+
+	return s
+}
+
+func urn(typ tokens.Type) resource.URN { return resource.NewURN("lab", "project", "", typ, "it") }
+
+func inputs(pairs map[string]any) property.Map {
+	m := map[string]property.Value{}
+	for name, value := range pairs {
+		m[name] = toValue(value)
+	}
+
+	return property.NewMap(m)
+}
+
+func toValue(v any) property.Value {
+	switch v := v.(type) {
+	case property.Value:
+		return v
+	case map[string]any:
+		return property.New(inputs(v))
+	case []string:
+		list := make([]property.Value, len(v))
+		for i, s := range v {
+			list[i] = property.New(s)
+		}
+
+		return property.New(list)
+	case bool:
+		return property.New(v)
+	default:
+		return property.New(v.(string)) //nolint:forcetypeassert // the tests' own tables
+	}
+}
+
+// create checks and creates a resource, as the engine does.
+func create(t *testing.T, s integration.Server, typ tokens.Type, in property.Map) (p.CreateResponse, error) {
+	t.Helper()
+
+	checked, err := s.Check(p.CheckRequest{Urn: urn(typ), Inputs: in})
+	require.NoError(t, err)
+	require.Empty(t, checked.Failures)
+
+	return s.Create(p.CreateRequest{Urn: urn(typ), Properties: checked.Inputs})
+}
+
+// update checks, diffs and updates; the engine's part of the work between two runs.
+func update(t *testing.T, s integration.Server, typ tokens.Type, state, in property.Map, preview bool) (p.DiffResponse, p.UpdateResponse) {
+	t.Helper()
+
+	checked, err := s.Check(p.CheckRequest{Urn: urn(typ), Inputs: in})
+	require.NoError(t, err)
+	require.Empty(t, checked.Failures)
+
+	diff, err := s.Diff(p.DiffRequest{Urn: urn(typ), State: state, Inputs: checked.Inputs})
+	require.NoError(t, err)
+
+	updated, err := s.Update(p.UpdateRequest{Urn: urn(typ), State: state, Inputs: checked.Inputs, DryRun: preview})
+	require.NoError(t, err)
+
+	return diff, updated
+}
+
+// made are the secrets of all tests that need some: their RSA key takes seconds to make.
+var made = sync.OnceValues(func() (p.CreateResponse, error) {
+	s, err := integration.NewServer(context.Background(), "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now)))
+	if err != nil {
+		return p.CreateResponse{}, err
+	}
+
+	return s.Create(p.CreateRequest{Urn: urn(secretsType), Properties: inputs(map[string]any{"talosVersion": "v1.12"})})
+})
+
+func newSecrets(t *testing.T) property.Map {
+	t.Helper()
+
+	created, err := made()
+	require.NoError(t, err)
+
+	return created.Properties
+}
+
+func TestTheSchemaCanBeWritten(t *testing.T) {
+	t.Parallel()
+
+	schema, err := server(t, time.Now).GetSchema(p.GetSchemaRequest{})
+	require.NoError(t, err)
+
+	for _, token := range []tokens.Type{secretsType, applyType, bootstrapType, kubeconfigType, schematicType} {
+		assert.Contains(t, schema.Schema, `"`+string(token)+`"`)
+	}
+
+	for _, token := range []string{"talos:machine/getConfiguration:getConfiguration", "talos:client/getConfiguration:getConfiguration"} {
+		assert.Contains(t, schema.Schema, `"`+token+`"`)
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+
+	s := server(t, time.Now)
+	created, err := made()
+	require.NoError(t, err)
+	assert.Equal(t, "machine_secrets", created.ID)
+
+	state := created.Properties
+	assert.True(t, state.Get("machineSecrets").Secret())
+	assert.True(t, state.Get("clientConfiguration").Secret())
+	assert.False(t, state.Get("talosVersion").Secret())
+
+	etcd := state.Get("machineSecrets").AsMap().Get("certs").AsMap().Get("etcd")
+	assert.NotEmpty(t, member(etcd, "cert"))
+	assert.NotEmpty(t, member(etcd, "key"))
+	assert.NotEmpty(t, member(state.Get("machineSecrets").AsMap().Get("trustdinfo"), "token"))
+
+	t.Run("nothing changed is no change", func(t *testing.T) {
+		t.Parallel()
+
+		diff, _ := update(t, s, secretsType, state, inputs(map[string]any{"talosVersion": "v1.12"}), true)
+		assert.False(t, diff.HasChanges)
+	})
+
+	t.Run("a higher version keeps the secrets, and keeps them known", func(t *testing.T) {
+		t.Parallel()
+
+		diff, updated := update(t, s, secretsType, state, inputs(map[string]any{"talosVersion": "v1.13"}), true)
+		assert.Equal(t, p.Update, diff.DetailedDiff["talosVersion"].Kind)
+		assert.Equal(t, state.Get("machineSecrets"), updated.Properties.Get("machineSecrets"))
+		assert.Equal(t, state.Get("clientConfiguration"), updated.Properties.Get("clientConfiguration"))
+	})
+
+	t.Run("a lower version replaces them", func(t *testing.T) {
+		t.Parallel()
+
+		diff, _ := update(t, s, secretsType, state, inputs(map[string]any{"talosVersion": "1.11"}), true)
+		assert.Equal(t, p.UpdateReplace, diff.DetailedDiff["talosVersion"].Kind)
+	})
+
+	t.Run("a client certificate about to end is made anew", func(t *testing.T) {
+		t.Parallel()
+
+		later := server(t, func() time.Time { return time.Now().AddDate(0, 11, 5) })
+		in := inputs(map[string]any{"talosVersion": "v1.12"})
+
+		diff, preview := update(t, later, secretsType, state, in, true)
+		assert.True(t, diff.HasChanges)
+		assert.Equal(t, p.Update, diff.DetailedDiff["clientConfiguration"].Kind)
+		assert.True(t, preview.Properties.Get("clientConfiguration").IsComputed())
+
+		_, updated := update(t, later, secretsType, state, in, false)
+		assert.NotEqual(t, state.Get("clientConfiguration"), updated.Properties.Get("clientConfiguration"))
+		assert.Equal(t, state.Get("machineSecrets"), updated.Properties.Get("machineSecrets"))
+
+		diff, _ = update(t, later, secretsType, updated.Properties, in, true)
+		assert.False(t, diff.HasChanges)
+	})
+
+	t.Run("a preview leaves them unknown", func(t *testing.T) {
+		t.Parallel()
+
+		created, err := s.Create(p.CreateRequest{Urn: urn(secretsType), Properties: inputs(map[string]any{}), DryRun: true})
+		require.NoError(t, err)
+		assert.True(t, created.Properties.Get("machineSecrets").IsComputed())
+		assert.True(t, created.Properties.Get("machineSecrets").Secret())
+		assert.Equal(t, "v1.12", created.Properties.Get("talosVersion").AsString())
+	})
+
+	t.Run("an invalid version is refused", func(t *testing.T) {
+		t.Parallel()
+
+		checked, err := s.Check(p.CheckRequest{Urn: urn(secretsType), Inputs: inputs(map[string]any{"talosVersion": "new"})})
+		require.NoError(t, err)
+		require.Len(t, checked.Failures, 1)
+		assert.Equal(t, "talosVersion", checked.Failures[0].Property)
+	})
+}
+
+func TestGetConfiguration(t *testing.T) {
+	t.Parallel()
+
+	s := server(t, time.Now)
+	secrets := newSecrets(t)
+	base := map[string]any{
+		"clusterName": "prod", "clusterEndpoint": "https://10.0.0.20:6443", "machineType": "controlplane", "machineSecrets": secrets.Get("machineSecrets"),
+	}
+
+	tests := map[string]struct {
+		change            map[string]any
+		contains, refusal string
+	}{
+		"the defaults":                  {nil, "disk: /dev/sda", ""},
+		"a worker":                      {map[string]any{"machineType": "worker"}, "type: worker", ""},
+		"a stated Kubernetes version":   {map[string]any{"kubernetesVersion": "v1.34.1"}, "kubelet:v1.34.1", ""},
+		"a patch":                       {map[string]any{"configPatches": []string{"machine: {install: {disk: /dev/vda}}"}}, "disk: /dev/vda", ""},
+		"a document of its own":         {map[string]any{"configPatches": []string{"apiVersion: v1alpha1\nkind: HostnameConfig\nauto: \"off\"\nhostname: n1\n"}}, "hostname: n1", ""},
+		"an older contract":             {map[string]any{"talosVersion": "v1.11.0"}, "type: controlplane", ""},
+		"a broken patch":                {map[string]any{"configPatches": []string{"machine: ["}}, "", "config_patches are invalid"},
+		"an endpoint without a scheme":  {map[string]any{"clusterEndpoint": "10.0.0.20"}, "", "cluster_endpoint is invalid"},
+		"an endpoint over http":         {map[string]any{"clusterEndpoint": "http://10.0.0.20:6443"}, "", "scheme https"},
+		"a machine type of its own":     {map[string]any{"machineType": "etcd"}, "", `got: "etcd"`},
+		"a cluster without a name":      {map[string]any{"clusterName": ""}, "", "name the cluster"},
+		"a version that is none":        {map[string]any{"talosVersion": "latest"}, "", "invalid version"},
+		"secrets that are not base64":   {map[string]any{"machineSecrets": broken(secrets)}, "", "is not base64"},
+		"a patch of an unknown setting": {map[string]any{"configPatches": []string{"machine: {colour: red}"}}, "", "colour"},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			args := map[string]any{}
+			for _, m := range []map[string]any{base, test.change} {
+				for k, v := range m {
+					args[k] = v
+				}
+			}
+
+			response, err := s.Invoke(p.InvokeRequest{Token: "talos:machine/getConfiguration:getConfiguration", Args: inputs(args)})
+			if test.refusal != "" {
+				require.ErrorContains(t, err, test.refusal)
+
+				return
+			}
+
+			require.NoError(t, err)
+
+			configuration := response.Return.Get("machineConfiguration")
+			assert.True(t, configuration.Secret())
+			assert.Contains(t, configuration.AsString(), test.contains)
+			assert.Equal(t, "prod", response.Return.Get("id").AsString())
+
+			_, err = configloader.NewFromBytes([]byte(configuration.AsString()))
+			assert.NoError(t, err)
+		})
+	}
+}
+
+func broken(secrets property.Map) property.Value {
+	m := secrets.Get("machineSecrets").AsMap()
+	certs := m.Get("certs").AsMap()
+	osCerts := certs.Get("os").AsMap().Set("key", property.New("%"))
+
+	return property.New(m.Set("certs", property.New(certs.Set("os", property.New(osCerts)))))
+}
+
+func TestTheConfigurationOfTheSameInputsIsTheSame(t *testing.T) {
+	t.Parallel()
+
+	s := server(t, time.Now)
+	args := inputs(map[string]any{
+		"clusterName": "prod", "clusterEndpoint": "https://10.0.0.20:6443", "machineType": "controlplane", "machineSecrets": newSecrets(t).Get("machineSecrets"),
+	})
+
+	one, err := s.Invoke(p.InvokeRequest{Token: "talos:machine/getConfiguration:getConfiguration", Args: args})
+	require.NoError(t, err)
+
+	other, err := s.Invoke(p.InvokeRequest{Token: "talos:machine/getConfiguration:getConfiguration", Args: args})
+	require.NoError(t, err)
+
+	assert.Equal(t, one.Return, other.Return)
+}
+
+func TestTalosconfig(t *testing.T) {
+	t.Parallel()
+
+	s := server(t, time.Now)
+	response, err := s.Invoke(p.InvokeRequest{Token: "talos:client/getConfiguration:getConfiguration", Args: inputs(map[string]any{
+		"clusterName": "prod", "clientConfiguration": newSecrets(t).Get("clientConfiguration"),
+		"endpoints": []string{"127.0.0.1"}, "nodes": []string{"127.0.0.2"},
+	})})
+	require.NoError(t, err)
+
+	text := response.Return.Get("talosConfig")
+	assert.True(t, text.Secret())
+	assert.Contains(t, text.AsString(), "context: prod")
+	assert.Contains(t, text.AsString(), "- 127.0.0.1")
+	assert.Contains(t, text.AsString(), "- 127.0.0.2")
+}

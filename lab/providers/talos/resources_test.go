@@ -1,0 +1,402 @@
+package talos
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/blang/semver"
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi-go-provider/integration"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	known "proxmox-talos/internal/talos"
+	"proxmox-talos/lab/factory"
+)
+
+// world is a provider, a cluster's secrets and a machine.
+type world struct {
+	server  integration.Server
+	secrets property.Map
+	machine *fakeMachine
+}
+
+func newWorld(t *testing.T, maintenance bool) world {
+	t.Helper()
+
+	s := server(t, time.Now)
+	secrets := newSecrets(t)
+
+	return world{server: s, secrets: secrets, machine: startMachine(t, decoded(secrets), maintenance)}
+}
+
+// decoded reads only what a machine needs: its certificate authority.
+func decoded(secrets property.Map) machineSecrets {
+	pair := secrets.Get("machineSecrets").AsMap().Get("certs").AsMap().Get("os")
+
+	return machineSecrets{Certs: certificates{OS: certificate{Cert: member(pair, "cert"), Key: member(pair, "key")}}}
+}
+
+func (w world) inputs(extra map[string]any) property.Map {
+	m := map[string]any{"node": "127.0.0.1", "endpoint": w.machine.address, "clientConfiguration": w.secrets.Get("clientConfiguration")}
+	for k, v := range extra {
+		m[k] = v
+	}
+
+	return inputs(m)
+}
+
+const minimal = "version: v1alpha1\nmachine:\n    type: worker\ncluster: {}\n"
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+
+	unavailable := status.Error(codes.Unavailable, "starting")
+
+	tests := map[string]struct {
+		secure      bool
+		extra       map[string]any
+		refusals    []error
+		needsReboot bool
+		mode        machine.ApplyConfigurationRequest_Mode
+		resolved    string
+		refusal     string
+		calls       int
+	}{
+		"in maintenance mode":                       {mode: machine.ApplyConfigurationRequest_AUTO, resolved: "auto", calls: 1},
+		"to a configured machine, with certificate": {secure: true, mode: machine.ApplyConfigurationRequest_AUTO, resolved: "auto", calls: 1},
+		"with a mode": {
+			secure: true, extra: map[string]any{"applyMode": "no_reboot"}, mode: machine.ApplyConfigurationRequest_NO_REBOOT, resolved: "no_reboot", calls: 1,
+		},
+		"staged where it needs a reboot": {
+			secure: true, extra: map[string]any{"applyMode": "staged_if_needing_reboot"}, needsReboot: true,
+			mode: machine.ApplyConfigurationRequest_STAGED, resolved: "staged", calls: 2,
+		},
+		"at once where it needs none": {
+			secure: true, extra: map[string]any{"applyMode": "staged_if_needing_reboot"}, mode: machine.ApplyConfigurationRequest_AUTO, resolved: "auto", calls: 2,
+		},
+		"again until the machine is ready": {refusals: []error{unavailable, unavailable}, mode: machine.ApplyConfigurationRequest_AUTO, resolved: "auto", calls: 3},
+		"never again when the configuration is wrong": {
+			refusals: []error{status.Error(codes.InvalidArgument, "no such disk")}, refusal: "no such disk", calls: 1,
+		},
+		"until the timeout": {
+			extra: map[string]any{"timeouts": map[string]any{"create": "150ms"}}, refusals: []error{unavailable, unavailable, unavailable, unavailable},
+			refusal: "gave up after 150ms",
+		},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorld(t, !test.secure)
+			w.machine.refusals, w.machine.needsReboot = test.refusals, test.needsReboot
+
+			extra := map[string]any{"machineConfigurationInput": minimal, "configPatches": []string{"machine: {install: {disk: /dev/vda}}"}}
+			for k, v := range test.extra {
+				extra[k] = v
+			}
+
+			created, err := create(t, w.server, applyType, w.inputs(extra))
+			if test.calls > 0 {
+				assert.Len(t, w.machine.seen(), test.calls)
+			}
+
+			if test.refusal != "" {
+				require.ErrorContains(t, err, test.refusal)
+
+				return
+			}
+
+			require.NoError(t, err)
+			require.Len(t, w.machine.applied, 1)
+			assert.Equal(t, test.mode, w.machine.applied[0].GetMode())
+			assert.Contains(t, string(w.machine.applied[0].GetData()), "disk: /dev/vda")
+
+			assert.Equal(t, "machine_configuration_apply", created.ID)
+			assert.Equal(t, test.resolved, created.Properties.Get("resolvedApplyMode").AsString())
+			assert.True(t, created.Properties.Get("machineConfiguration").Secret())
+			assert.True(t, created.Properties.Get("machineConfigurationInput").Secret())
+			assert.Equal(t, string(w.machine.applied[0].GetData()), created.Properties.Get("machineConfiguration").AsString())
+		})
+	}
+}
+
+func TestApplyChecksItsInputs(t *testing.T) {
+	t.Parallel()
+
+	tests := map[string]struct {
+		extra    map[string]any
+		property string
+	}{
+		"an unknown mode":               {map[string]any{"applyMode": "later"}, "applyMode"},
+		"a timeout that is no duration": {map[string]any{"timeouts": map[string]any{"update": "soon"}}, "timeouts.update"},
+		"a property nobody knows":       {map[string]any{"colour": "red"}, "colour"},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			m := map[string]any{"node": "127.0.0.1", "machineConfigurationInput": minimal, "clientConfiguration": map[string]any{"caCertificate": "", "clientCertificate": "", "clientKey": ""}}
+			for k, v := range test.extra {
+				m[k] = v
+			}
+
+			checked, err := server(t, time.Now).Check(p.CheckRequest{Urn: urn(applyType), Inputs: inputs(m)})
+			require.NoError(t, err)
+			require.Len(t, checked.Failures, 1)
+			assert.Equal(t, test.property, checked.Failures[0].Property)
+		})
+	}
+}
+
+func TestApplyPreviews(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, true)
+
+	created, err := w.server.Create(p.CreateRequest{Urn: urn(applyType), Properties: w.inputs(map[string]any{"machineConfigurationInput": minimal}), DryRun: true})
+	require.NoError(t, err)
+	assert.Contains(t, created.Properties.Get("machineConfiguration").AsString(), "type: worker")
+
+	unknown := property.New(property.Computed).WithSecret(true)
+	created, err = w.server.Create(p.CreateRequest{Urn: urn(applyType), Properties: w.inputs(map[string]any{"machineConfigurationInput": unknown}), DryRun: true})
+	require.NoError(t, err)
+	assert.True(t, created.Properties.Get("machineConfiguration").IsComputed())
+
+	_, err = w.server.Create(p.CreateRequest{Urn: urn(applyType), DryRun: true, Properties: w.inputs(map[string]any{
+		"machineConfigurationInput": minimal, "configPatches": []string{"machine: ["},
+	})})
+	require.ErrorContains(t, err, "error loading config patches")
+
+	assert.Empty(t, w.machine.seen(), "a preview talks to no machine")
+}
+
+func TestApplyUpdatesAndDeletes(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, false)
+	first := map[string]any{"machineConfigurationInput": minimal}
+
+	created, err := create(t, w.server, applyType, w.inputs(first))
+	require.NoError(t, err)
+
+	changed := map[string]any{
+		"machineConfigurationInput": minimal, "configPatches": []string{"machine: {install: {disk: /dev/vdb}}"}, "onDestroy": map[string]any{"reset": true, "graceful": false, "reboot": true},
+	}
+	diff, updated := update(t, w.server, applyType, created.Properties, w.inputs(changed), false)
+	assert.True(t, diff.HasChanges)
+
+	for name, d := range diff.DetailedDiff {
+		assert.NotContains(t, []p.DiffKind{p.UpdateReplace, p.AddReplace, p.DeleteReplace}, d.Kind, name)
+	}
+
+	require.Len(t, w.machine.applied, 2)
+	assert.Contains(t, string(w.machine.applied[1].GetData()), "/dev/vdb")
+
+	require.NoError(t, w.server.Delete(p.DeleteRequest{Urn: urn(applyType), Properties: created.Properties}))
+	assert.Nil(t, w.machine.reset, "without onDestroy a delete leaves the machine alone")
+
+	require.NoError(t, w.server.Delete(p.DeleteRequest{Urn: urn(applyType), Properties: updated.Properties}))
+	require.NotNil(t, w.machine.reset)
+	assert.False(t, w.machine.reset.GetGraceful())
+	assert.True(t, w.machine.reset.GetReboot())
+	require.Len(t, w.machine.reset.GetSystemPartitionsToWipe(), 2)
+}
+
+func TestBootstrap(t *testing.T) {
+	t.Parallel()
+
+	t.Run("is retried until the machine can", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWorld(t, false)
+		w.machine.refusals = []error{status.Error(codes.FailedPrecondition, "time is not in sync")}
+
+		created, err := create(t, w.server, bootstrapType, w.inputs(nil))
+		require.NoError(t, err)
+		assert.Equal(t, "machine_bootstrap", created.ID)
+		assert.Equal(t, []string{"bootstrap", "bootstrap"}, w.machine.seen())
+
+		diff, _ := update(t, w.server, bootstrapType, created.Properties, w.inputs(map[string]any{"timeouts": map[string]any{"create": "1m"}}), false)
+		assert.True(t, diff.HasChanges)
+		assert.Equal(t, []string{"bootstrap", "bootstrap"}, w.machine.seen(), "an update never bootstraps again")
+	})
+
+	t.Run("gives up with the machine's own words", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWorld(t, false)
+		for range 20 {
+			w.machine.refusals = append(w.machine.refusals, status.Error(codes.AlreadyExists, "etcd data directory is not empty"))
+		}
+
+		_, err := create(t, w.server, bootstrapType, w.inputs(map[string]any{"timeouts": map[string]any{"create": "100ms"}}))
+		require.ErrorContains(t, err, "etcd data directory is not empty")
+		require.ErrorContains(t, err, "gave up after 100ms")
+	})
+
+	t.Run("ends when the engine cancels", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWorld(t, false)
+		for range 1000 {
+			w.machine.refusals = append(w.machine.refusals, status.Error(codes.Unavailable, "no"))
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		s, err := integration.NewServer(ctx, "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now)))
+		require.NoError(t, err)
+
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.Create(p.CreateRequest{Urn: urn(bootstrapType), Properties: w.inputs(nil)})
+			done <- err
+		}()
+
+		require.Eventually(t, func() bool { return len(w.machine.seen()) > 0 }, time.Minute, time.Millisecond)
+		cancel()
+		require.ErrorContains(t, <-done, "interrupted")
+	})
+}
+
+// kubeconfigOf makes a kubeconfig out of the cluster's own certificate, which lasts a year.
+func kubeconfigOf(secrets property.Map) string {
+	client := secrets.Get("clientConfiguration")
+
+	return strings.Join([]string{
+		"apiVersion: v1", "kind: Config", "current-context: admin@prod",
+		"clusters: [{name: prod, cluster: {server: 'https://127.0.0.1:6443', certificate-authority-data: " + member(client, "caCertificate") + "}}]",
+		"contexts: [{name: admin@prod, context: {cluster: prod, user: admin@prod}}]",
+		"users: [{name: admin@prod, user: {client-certificate-data: " + member(client, "clientCertificate") + ", client-key-data: " + member(client, "clientKey") + "}}]",
+	}, "\n")
+}
+
+func TestKubeconfig(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, false)
+	w.machine.kubeconfig = kubeconfigOf(w.secrets)
+
+	created, err := create(t, w.server, kubeconfigType, w.inputs(nil))
+	require.NoError(t, err)
+
+	state := created.Properties
+	assert.Equal(t, "prod", created.ID)
+	assert.True(t, state.Get("kubeconfigRaw").Secret())
+	assert.Equal(t, "720h", state.Get("certificateRenewalDuration").AsString())
+	assert.Equal(t, "https://127.0.0.1:6443", member(state.Get("kubernetesClientConfiguration"), "host"))
+	assert.True(t, state.Get("kubernetesClientConfiguration").Secret())
+
+	t.Run("an update keeps it, and keeps it known", func(t *testing.T) {
+		t.Parallel()
+
+		diff, preview := update(t, w.server, kubeconfigType, state, w.inputs(map[string]any{"certificateRenewalDuration": "24h"}), true)
+		assert.True(t, diff.HasChanges)
+		assert.Equal(t, state.Get("kubeconfigRaw"), preview.Properties.Get("kubeconfigRaw"))
+	})
+
+	t.Run("a certificate about to end is fetched anew", func(t *testing.T) {
+		t.Parallel()
+
+		diff, preview := update(t, w.server, kubeconfigType, state, w.inputs(map[string]any{"certificateRenewalDuration": "8770h"}), true)
+		assert.True(t, diff.HasChanges)
+		assert.True(t, preview.Properties.Get("kubeconfigRaw").IsComputed())
+
+		before := len(w.machine.seen())
+		_, updated := update(t, w.server, kubeconfigType, state, w.inputs(map[string]any{"certificateRenewalDuration": "8770h"}), false)
+		assert.Len(t, w.machine.seen(), before+1)
+		assert.Equal(t, state.Get("kubeconfigRaw"), updated.Properties.Get("kubeconfigRaw"))
+	})
+
+	t.Run("an answer that is no kubeconfig is an error", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWorld(t, false)
+		w.machine.kubeconfig = "current-context: nobody"
+		_, err := create(t, w.server, kubeconfigType, w.inputs(nil))
+		require.ErrorContains(t, err, "names no cluster")
+	})
+}
+
+func TestSchematic(t *testing.T) {
+	t.Parallel()
+
+	f, err := factory.New("")
+	require.NoError(t, err)
+
+	web := httptest.NewServer(f.Handler())
+	t.Cleanup(web.Close)
+
+	s := server(t, time.Now)
+	checked, err := s.CheckConfig(p.CheckRequest{Urn: urn("pulumi:providers:talos"), Inputs: inputs(map[string]any{"imageFactoryUrl": web.URL})})
+	require.NoError(t, err)
+	require.Empty(t, checked.Failures)
+	require.NoError(t, s.Configure(p.ConfigureRequest{Args: checked.Inputs}))
+
+	wanted := known.Schematic{Extensions: []string{"qemu-guest-agent"}}
+	created, err := create(t, s, schematicType, inputs(map[string]any{"schematic": wanted.YAML()}))
+	require.NoError(t, err)
+	assert.Equal(t, wanted.ID(), created.ID)
+
+	_, registered := f.Schematic(wanted.ID())
+	assert.True(t, registered)
+
+	plain, err := create(t, s, schematicType, inputs(map[string]any{}))
+	require.NoError(t, err)
+	assert.Equal(t, known.Schematic{}.ID(), plain.ID)
+
+	_, err = create(t, s, schematicType, inputs(map[string]any{"schematic": "customisation: {}"}))
+	require.ErrorContains(t, err, "answered 400")
+
+	other := known.Schematic{Extensions: []string{"tailscale"}}
+	diff, _ := update(t, s, schematicType, created.Properties, inputs(map[string]any{"schematic": other.YAML()}), false)
+	assert.Equal(t, p.Update, diff.DetailedDiff["schematic"].Kind)
+
+	_, registered = f.Schematic(other.ID())
+	assert.True(t, registered)
+}
+
+func TestTheClientCertificateComesFromTheClustersAuthority(t *testing.T) {
+	t.Parallel()
+
+	secrets := newSecrets(t)
+
+	var d decoder
+	block, _ := pem.Decode(d.bytes("", member(secrets.Get("clientConfiguration"), "clientCertificate")))
+	require.NoError(t, d.err)
+
+	parsed, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM(d.bytes("", decoded(secrets).Certs.OS.Cert)))
+
+	_, err = parsed.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	assert.NoError(t, err)
+}
+
+func TestTokensAreThoseOfTheSDK(t *testing.T) {
+	t.Parallel()
+
+	for _, typ := range []tokens.Type{secretsType, applyType, bootstrapType, kubeconfigType, schematicType} {
+		checked, err := server(t, time.Now).Check(p.CheckRequest{Urn: resource.NewURN("lab", "project", "", typ, "it"), Inputs: property.Map{}})
+		require.NoError(t, err, typ)
+
+		if typ == applyType || typ == bootstrapType || typ == kubeconfigType {
+			assert.NotEmpty(t, checked.Failures, "%s has required inputs", typ)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package talos
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"time"
+
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi-go-provider/infer"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/gendata"
+	"golang.org/x/mod/semver"
+)
+
+// secretsResource is machine/secrets:Secrets.
+type secretsResource struct{ now func() time.Time }
+
+type secretsArgs struct {
+	TalosVersion *string `pulumi:"talosVersion,optional"`
+}
+
+type secretsState struct {
+	TalosVersion        string              `pulumi:"talosVersion"`
+	MachineSecrets      machineSecrets      `pulumi:"machineSecrets"`
+	ClientConfiguration clientConfiguration `pulumi:"clientConfiguration"`
+}
+
+// Annotate gives the resource its published token.
+func (r *secretsResource) Annotate(a infer.Annotator) { a.SetToken("machine/secrets", "Secrets") }
+
+// WireDependencies keeps what exists known in previews: secrets never change with their inputs.
+func (*secretsResource) WireDependencies(f infer.FieldSelector, _ *secretsArgs, state *secretsState) {
+	f.OutputField(&state.MachineSecrets).AlwaysSecret()
+	f.OutputField(&state.ClientConfiguration).AlwaysSecret()
+
+	if state.MachineSecrets.Cluster.ID != "" {
+		f.OutputField(&state.MachineSecrets).AlwaysKnown()
+		f.OutputField(&state.ClientConfiguration).AlwaysKnown()
+	}
+
+	if state.TalosVersion != "" {
+		f.OutputField(&state.TalosVersion).AlwaysKnown()
+	}
+}
+
+// Check refuses versions that Talos' machinery does not know.
+func (*secretsResource) Check(ctx context.Context, request infer.CheckRequest) (infer.CheckResponse[secretsArgs], error) {
+	args, failures, err := infer.DefaultCheck[secretsArgs](ctx, request.NewInputs)
+	if err == nil {
+		failures = append(failures, checkVersion(args.TalosVersion)...)
+	}
+
+	return infer.CheckResponse[secretsArgs]{Inputs: args, Failures: failures}, err
+}
+
+func checkVersion(version *string) []p.CheckFailure {
+	if version == nil || *version == "" {
+		return nil
+	}
+
+	if _, err := config.ParseContractFromVersion(*version); err != nil {
+		return []p.CheckFailure{{Property: "talosVersion", Reason: fmt.Sprintf("invalid version: %s: write it like v1.12", err)}}
+	}
+
+	return nil
+}
+
+// defaultContract is the newest version contract the machinery generates for.
+func defaultContract() string { return semver.MajorMinor(gendata.VersionTag) }
+
+// Create makes secrets, offline.
+func (r *secretsResource) Create(_ context.Context, request infer.CreateRequest[secretsArgs]) (infer.CreateResponse[secretsState], error) {
+	state := secretsState{TalosVersion: or(request.Inputs.TalosVersion, defaultContract())}
+	response := infer.CreateResponse[secretsState]{ID: "machine_secrets", Output: state}
+
+	if request.DryRun {
+		return response, nil
+	}
+
+	contract, err := config.ParseContractFromVersion(state.TalosVersion)
+	if err != nil {
+		return response, fmt.Errorf("failed to validate talos version: %w", err)
+	}
+
+	bundle, err := secrets.NewBundle(secrets.NewFixedClock(r.now()), contract)
+	if err != nil {
+		return response, fmt.Errorf("failed to generate secrets bundle: %w", err)
+	}
+
+	state.MachineSecrets = fromBundle(bundle)
+
+	if state.ClientConfiguration, err = newClient(bundle); err != nil {
+		return response, err
+	}
+
+	response.Output = state
+
+	return response, nil
+}
+
+// Update keeps the secrets; only a client certificate that runs out within a month is made anew.
+func (r *secretsResource) Update(_ context.Context, request infer.UpdateRequest[secretsArgs, secretsState]) (infer.UpdateResponse[secretsState], error) {
+	state := request.State
+	state.TalosVersion = or(request.Inputs.TalosVersion, defaultContract())
+	response := infer.UpdateResponse[secretsState]{Output: state}
+
+	due, err := expires(state.ClientConfiguration.ClientCertificate, r.now().AddDate(0, secretsRenewalMonths, 0))
+	if err != nil || !due || request.DryRun {
+		return response, err
+	}
+
+	bundle, err := state.MachineSecrets.bundle(r.now())
+	if err != nil {
+		return response, err
+	}
+
+	response.Output.ClientConfiguration, err = newClient(bundle)
+
+	return response, err
+}
+
+// newClient signs a client certificate with the cluster's OS certificate authority.
+func newClient(bundle *secrets.Bundle) (clientConfiguration, error) {
+	input, err := generate.NewInput("", "", "", generate.WithSecretsBundle(bundle))
+	if err != nil {
+		return clientConfiguration{}, fmt.Errorf("prepare client certificate: %w", err)
+	}
+
+	talosconfig, err := input.Talosconfig()
+	if err != nil {
+		return clientConfiguration{}, fmt.Errorf("sign client certificate: %w", err)
+	}
+
+	c := talosconfig.Contexts[talosconfig.Context]
+
+	return clientConfiguration{CACertificate: c.CA, ClientCertificate: c.Crt, ClientKey: c.Key}, nil
+}
+
+func encode(b []byte) string { return base64.StdEncoding.EncodeToString(b) }

@@ -1,0 +1,191 @@
+package proxmox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+const (
+	apiPrefix = "/api2/json"
+	// badLoginDelay is how long PVE lets wait who could not say who they are.
+	badLoginDelay = 3 * time.Second
+	// statusNoRoute is what a PVE host answers for another one that it cannot reach.
+	statusNoRoute = 595
+)
+
+// request is a call on its way to its handler.
+type request struct {
+	ctx    context.Context
+	server *Server
+	dc     *datacentre.Datacentre
+	route  *route
+	// user is "root@pam" or "root@pam!token".
+	user   string
+	vars   map[string]string
+	params params
+}
+
+// answer carries out a request; the error is errReset alone.
+func (s *Server) answer(req *http.Request, body []byte) (reply, error) {
+	path := req.URL.EscapedPath()
+	if path != apiPrefix && !strings.HasPrefix(path, apiPrefix+"/") {
+		return failure(&datacentre.Error{Status: http.StatusNotFound, Message: "no such file '" + req.URL.Path + "'"}), nil
+	}
+
+	segments, err := splitPath(strings.TrimPrefix(path, apiPrefix))
+	if err != nil {
+		return failure(&datacentre.Error{Status: http.StatusBadRequest, Message: "bad request"}), nil
+	}
+
+	plain := "/" + strings.Join(segments, "/")
+	rt, vars := s.routes.match(req.Method, segments)
+	done := s.stats.begin(req.Method, rt, vars)
+
+	r := &request{ctx: s.ctx, server: s, dc: s.dc, route: rt, vars: vars}
+
+	fault, hit := s.dc.RequestFault(req.Method, plain)
+	if hit {
+		if err := s.wait(fault.Delay); err != nil || fault.Reset && !fault.After {
+			return reply{}, errReset
+		}
+
+		if fault.Status != 0 || fault.Message != "" {
+			refusal := &datacentre.Error{Status: cmp.Or(fault.Status, http.StatusInternalServerError), Message: fault.Message}
+			done(r, refusal)
+
+			return failure(refusal), nil
+		}
+	}
+
+	data, err := s.call(r, req, plain, body)
+	if done(r, err); hit && fault.Reset {
+		return reply{}, errReset
+	}
+
+	if err != nil {
+		if errors.Is(err, errReset) {
+			return reply{}, errReset
+		}
+
+		return failure(err), nil
+	}
+
+	out := reply{status: http.StatusOK, data: data}
+	if l, ok := data.(listing); ok {
+		out.data, out.total = l.rows, &l.total
+	}
+
+	return out, nil
+}
+
+// listing is an answer with a total.
+type listing struct {
+	rows  any
+	total int
+}
+
+func (s *Server) call(r *request, req *http.Request, plain string, body []byte) (any, error) {
+	if s.offline(s.host) {
+		return nil, errReset
+	}
+
+	if r.route == nil || !r.route.world {
+		user, err := s.authenticate(req)
+		if err != nil {
+			return nil, s.late(err)
+		}
+
+		r.user = user
+	}
+
+	if r.route == nil {
+		return nil, &datacentre.Error{Status: http.StatusNotImplemented, Message: "Method '" + req.Method + " " + plain + "' not implemented"}
+	}
+
+	if node := r.vars["node"]; node != "" && s.offline(node) {
+		return nil, &datacentre.Error{Status: statusNoRoute, Message: "No route to host"}
+	}
+
+	p, err := readParams(req, body)
+	if err != nil {
+		return nil, err
+	}
+
+	r.params = p
+
+	if err := r.route.check(r); err != nil {
+		return nil, err
+	}
+
+	if r.route.privilege != "" {
+		if err := s.dc.Authorise(r.user, r.fill(r.route.path2), strings.Split(r.route.privilege, "|")...); err != nil {
+			return nil, err
+		}
+	}
+
+	data, err := r.route.handle(r)
+
+	var e *datacentre.Error
+	if errors.As(err, &e) && e.Status == http.StatusUnauthorized {
+		return nil, s.late(err)
+	}
+
+	return data, err
+}
+
+// late lets modelled time pass before a refused login is answered.
+func (s *Server) late(err error) error {
+	if s.wait(badLoginDelay) != nil {
+		return errReset
+	}
+
+	return err
+}
+
+func (s *Server) wait(d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+
+	return s.dc.Clock().Sleep(s.ctx, d)
+}
+
+func (s *Server) offline(host string) bool {
+	h, ok := s.dc.Host(host)
+
+	return ok && !h.Online
+}
+
+func failure(err error) reply {
+	var e *datacentre.Error
+	if !errors.As(err, &e) {
+		e = &datacentre.Error{Status: http.StatusInternalServerError, Message: err.Error()}
+	}
+
+	return reply{status: e.Status, message: e.Message, fields: e.Fields}
+}
+
+// splitPath takes an escaped path apart; slashes at its end count for nothing.
+func splitPath(escaped string) ([]string, error) {
+	var list []string
+
+	for part := range strings.SplitSeq(strings.Trim(escaped, "/"), "/") {
+		p, err := url.PathUnescape(part)
+		if err != nil {
+			return nil, err
+		}
+
+		if p != "" {
+			list = append(list, p)
+		}
+	}
+
+	return list, nil
+}

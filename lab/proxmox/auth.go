@@ -1,0 +1,140 @@
+package proxmox
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+const ticketLife = 2 * time.Hour
+
+func denied(message string) error {
+	return &datacentre.Error{Status: http.StatusUnauthorized, Message: message}
+}
+
+// authenticate finds out who calls: by an API token, or by a ticket and, for writes, its CSRF token.
+func (s *Server) authenticate(req *http.Request) (string, error) {
+	if a := req.Header.Get("Authorization"); a != "" {
+		value, ok := strings.CutPrefix(a, "PVEAPIToken=")
+		if !ok {
+			value, ok = strings.CutPrefix(a, "PVEAPIToken ")
+		}
+
+		id, secret, found := strings.Cut(value, "=")
+		if !ok || !found {
+			return "", denied("no tokenid specified")
+		}
+
+		return id, s.dc.CheckToken(id, secret)
+	}
+
+	ticket := ""
+
+	if c, err := req.Cookie("PVEAuthCookie"); err == nil {
+		if ticket, err = url.PathUnescape(c.Value); err != nil {
+			ticket = ""
+		}
+	}
+
+	if ticket == "" {
+		return "", denied("No ticket")
+	}
+
+	user, ok := s.ticketUser(ticket)
+	if !ok {
+		return "", denied("permission denied - invalid PVE ticket")
+	}
+
+	if req.Method != http.MethodGet && req.Method != http.MethodHead && !s.checkCSRF(user, req.Header.Get("CSRFPreventionToken")) {
+		return "", denied("Permission denied - invalid csrf token")
+	}
+
+	return user, nil
+}
+
+func (s *Server) sign(text string) string {
+	m := hmac.New(sha256.New, s.dc.SigningKey())
+	m.Write([]byte(text))
+
+	return base64.StdEncoding.EncodeToString(m.Sum(nil))
+}
+
+// newTicket returns a ticket and its CSRF token.
+func (s *Server) newTicket(user string) (ticket, csrf string) {
+	now := fmt.Sprintf("%08X", time.Now().Unix())
+	text := "PVE:" + user + ":" + now
+
+	return text + "::" + s.sign(text), now + ":" + s.sign(now+":"+user)
+}
+
+func (s *Server) ticketUser(ticket string) (string, bool) {
+	text, signature, ok := strings.Cut(ticket, "::")
+	parts := strings.Split(text, ":")
+
+	if !ok || len(parts) != 3 || parts[0] != "PVE" || !hmac.Equal([]byte(signature), []byte(s.sign(text))) || !fresh(parts[2]) {
+		return "", false
+	}
+
+	_, known := s.dc.Users()[parts[1]]
+
+	return parts[1], known
+}
+
+func (s *Server) checkCSRF(user, token string) bool {
+	when, signature, ok := strings.Cut(token, ":")
+
+	return ok && fresh(when) && hmac.Equal([]byte(signature), []byte(s.sign(when+":"+user)))
+}
+
+func fresh(hexTime string) bool {
+	n, err := strconv.ParseInt(hexTime, 16, 64)
+	age := time.Since(time.Unix(n, 0))
+
+	return err == nil && age < ticketLife && age > -5*time.Minute
+}
+
+func accessRoutes() []route {
+	return []route{
+		{method: "GET", path: "/access", handle: index("domains", "ticket")},
+		{method: "GET", path: "/access/ticket", world: true, handle: func(*request) (any, error) { return nil, nil }},
+		{method: "POST", path: "/access/ticket", params: "new-format otp password* path privs realm tfa-challenge username*", world: true, handle: postTicket},
+		{method: "GET", path: "/access/domains", world: true, handle: func(*request) (any, error) {
+			return []object{{"realm": "pam", "type": "pam", "comment": "Linux PAM standard authentication"}, {"realm": "pve", "type": "pve"}}, nil
+		}},
+	}
+}
+
+func postTicket(r *request) (any, error) {
+	user, password := r.params.get("username"), r.params.get("password")
+	if realm := r.params.get("realm"); realm != "" && !strings.HasSuffix(user, "@"+realm) {
+		user += "@" + realm
+	}
+
+	// A ticket that is still good is as good as the password: so it is renewed.
+	if owner, ok := r.server.ticketUser(password); (!ok || owner != user) && !r.dc.CheckPassword(user, password) {
+		return nil, denied("authentication failure")
+	}
+
+	ticket, csrf := r.server.newTicket(user)
+	all := object{"Sys.Audit": 1, "Sys.Modify": 1, "VM.Allocate": 1, "VM.Audit": 1, "Datastore.Allocate": 1, "Datastore.Audit": 1, "Permissions.Modify": 1}
+	caps := object{}
+
+	for _, k := range []string{"access", "dc", "mapping", "nodes", "sdn", "storage", "vms"} {
+		caps[k] = all
+	}
+
+	out := object{"username": user, "ticket": ticket, "CSRFPreventionToken": csrf, "cap": caps}
+	if n := r.dc.ClusterName(); n != "" {
+		out["clustername"] = n
+	}
+
+	return out, nil
+}

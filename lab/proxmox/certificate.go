@@ -1,0 +1,70 @@
+package proxmox
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+)
+
+// newCertificate makes the certificate of a host, signed by the CA or by itself.
+func newCertificate(ca *tls.Certificate, host string, names []string) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make the key of %s: %w", host, err)
+	}
+
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, fmt.Errorf("make the certificate of %s: %w", host, err)
+	}
+
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: host, Organization: []string{"PVE Cluster Node"}}, DNSNames: []string{host, "localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(2, 0, 0),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
+	}
+
+	for _, n := range names {
+		if ip := net.ParseIP(n); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, n)
+		}
+	}
+
+	parent, signer := template, crypto.Signer(key)
+
+	if ca != nil {
+		leaf, err := x509.ParseCertificate(ca.Certificate[0])
+		if err != nil {
+			return nil, fmt.Errorf("read the lab's CA: %w: remove the lab's state to make a new one", err)
+		}
+
+		k, ok := ca.PrivateKey.(crypto.Signer)
+		if !ok {
+			return nil, fmt.Errorf("the lab's CA has a key of type %T that cannot sign: remove the lab's state to make a new one", ca.PrivateKey)
+		}
+
+		parent, signer = leaf, k
+	}
+
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		return nil, fmt.Errorf("sign the certificate of %s: %w", host, err)
+	}
+
+	cert := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	if ca != nil {
+		cert.Certificate = append(cert.Certificate, ca.Certificate...)
+	}
+
+	return cert, nil
+}

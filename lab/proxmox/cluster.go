@@ -1,0 +1,169 @@
+package proxmox
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+const (
+	pveRelease = "9.1"
+	pveVersion = "9.1.1"
+	pveRepo    = "42db4a6cf33dac83"
+)
+
+func clusterRoutes() []route {
+	return []route{
+		{method: "GET", path: "/version", handle: version},
+		{method: "GET", path: "/cluster", handle: index("mapping", "nextid", "options", "resources", "status", "tasks")},
+		{method: "GET", path: "/cluster/nextid", params: "vmid", handle: nextID},
+		{method: "GET", path: "/cluster/options", handle: func(*request) (any, error) { return object{"keyboard": "en-us", "mac_prefix": "BC:24:11"}, nil }},
+		{method: "GET", path: "/cluster/resources", params: "type", handle: resources},
+		{method: "GET", path: "/cluster/status", privilege: "Sys.Audit", path2: "/", handle: clusterStatus},
+		{method: "GET", path: "/cluster/tasks", handle: func(r *request) (any, error) { return taskRows(r.dc.Tasks()), nil }},
+		{method: "GET", path: "/cluster/ha/resources", params: "type", privilege: "Sys.Audit", path2: "/", handle: empty},
+	}
+}
+
+func empty(*request) (any, error) { return []object{}, nil }
+
+func version(*request) (any, error) {
+	return object{"version": pveVersion, "release": pveRelease, "repoid": pveRepo}, nil
+}
+
+func nextID(r *request) (any, error) {
+	if !r.params.has("vmid") {
+		return strconv.Itoa(r.dc.NextID()), nil
+	}
+
+	id := r.params.get("vmid")
+
+	n, err := strconv.Atoi(id)
+	if err != nil {
+		return nil, datacentre.ParameterError(map[string]string{"vmid": "invalid format - value does not look like a valid VM ID"})
+	}
+
+	if _, taken := r.dc.VM(n); taken {
+		return nil, &datacentre.Error{
+			Status: http.StatusBadRequest, Message: "Parameter verification failed.", Fields: map[string]string{"vmid": "VM " + id + " already exists"},
+		}
+	}
+
+	return id, nil
+}
+
+func clusterStatus(r *request) (any, error) {
+	hosts := r.dc.Hosts()
+	list := []object{}
+
+	if name := r.dc.ClusterName(); name != "" {
+		list = append(list, object{"type": "cluster", "id": "cluster", "name": name, "version": len(hosts), "nodes": len(hosts), "quorate": 1})
+	}
+
+	for _, h := range hosts {
+		id := h.ID
+		if r.dc.ClusterName() == "" {
+			id = 0
+		}
+
+		o := object{
+			"type": "node", "id": "node/" + h.Name, "name": h.Name, "nodeid": id, "online": flag(h.Online), "local": flag(h.Name == r.server.host), "level": "",
+		}
+		if h.Address.IsValid() {
+			o["ip"] = h.Address.String()
+		}
+
+		list = append(list, o)
+	}
+
+	return list, nil
+}
+
+func resources(r *request) (any, error) {
+	kind := r.params.get("type")
+	if kind != "" && !slices.Contains([]string{"vm", "storage", "node", "sdn"}, kind) {
+		return nil, datacentre.ParameterError(map[string]string{"type": "value '" + kind + "' does not have a value in the enumeration 'vm, storage, node, sdn'"})
+	}
+
+	list := []object{}
+
+	if kind == "" || kind == "node" {
+		for _, h := range r.dc.Hosts() {
+			o := hostRow(h)
+			o["id"], o["type"], o["cgroup-mode"] = "node/"+h.Name, "node", 2
+			list = append(list, o)
+		}
+	}
+
+	if kind == "" || kind == "vm" {
+		for _, vm := range r.dc.VMs() {
+			o := vmRow(r.dc, vm)
+			o["id"], o["type"], o["node"], o["maxcpu"] = fmt.Sprintf("qemu/%d", vm.ID), "qemu", vm.Host, o["cpus"]
+			delete(o, "cpus")
+			delete(o, "pid")
+			add(o, "pool", vm.Pool)
+			list = append(list, o)
+		}
+	}
+
+	if kind == "" || kind == "storage" {
+		for _, h := range r.dc.Hosts() {
+			for _, s := range r.dc.Storages(h.Name) {
+				list = append(list, storageResource(s))
+			}
+		}
+	}
+
+	return list, nil
+}
+
+// hostRow is a host as lists show it.
+func hostRow(h datacentre.Host) object {
+	o := object{"node": h.Name, "status": "offline", "level": ""}
+	if !h.Online {
+		return o
+	}
+
+	o["status"], o["maxcpu"], o["maxmem"], o["mem"] = "online", h.Cores, int64(h.MemoryMiB)<<20, int64(h.MemoryUsedMiB+1024)<<20
+	o["cpu"], o["uptime"], o["maxdisk"], o["disk"] = 0.01, 86400, 100*datacentre.GiB, 8*datacentre.GiB
+
+	return o
+}
+
+// vmRow is a VM as lists and its status show it.
+func vmRow(dc *datacentre.Datacentre, vm datacentre.VM) object {
+	o := object{
+		"vmid": vm.ID, "name": vm.Name, "status": "stopped", "template": flag(vm.Template), "cpu": 0, "mem": 0, "disk": 0, "diskread": 0, "diskwrite": 0,
+		"netin": 0, "netout": 0, "uptime": 0, "maxmem": int64(vm.Config.MemoryMiB()) << 20, "cpus": vm.Config.CPUs(), "maxdisk": bootDiskSize(dc, vm),
+	}
+
+	add(o, "tags", vm.Config["tags"])
+	add(o, "lock", vm.Lock)
+
+	if vm.Running {
+		o["status"], o["uptime"], o["pid"] = "running", int(time.Since(vm.Since).Seconds()*dc.Clock().Speed())+1, vm.PID
+		o["cpu"], o["mem"] = 0.01, int64(vm.Config.MemoryMiB())<<19
+	}
+
+	return o
+}
+
+// bootDiskSize is the size of the first disk the VM boots from.
+func bootDiskSize(dc *datacentre.Datacentre, vm datacentre.VM) int64 {
+	for _, key := range vm.Config.BootOrder() {
+		p := datacentre.ParseProperties(vm.Config[key], "file")
+		if !datacentre.IsDrive(key) || p.Get("media") == "cdrom" {
+			continue
+		}
+
+		if v, ok := dc.Volume(vm.Host, p.Get("file")); ok {
+			return v.SizeBytes
+		}
+	}
+
+	return 0
+}

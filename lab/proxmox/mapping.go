@@ -1,0 +1,110 @@
+package proxmox
+
+import (
+	"slices"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+func mappingRoutes() []route {
+	const one = "/cluster/mapping/pci/{id}"
+
+	return []route{
+		{method: "GET", path: "/cluster/mapping", handle: index("dir", "pci", "usb")},
+		{method: "GET", path: "/cluster/mapping/pci", params: "check-node", handle: func(r *request) (any, error) {
+			list := []object{}
+			for _, m := range r.dc.Mappings() {
+				list = append(list, mappingRow(m))
+			}
+
+			return list, nil
+		}},
+		{
+			method: "POST", path: "/cluster/mapping/pci", params: "id* map* description live-migration-capable mdev", privilege: "Mapping.Modify",
+			path2: "/mapping/pci", handle: func(r *request) (any, error) {
+				id := r.params.get("id")
+				if _, ok := findMapping(r, id); ok {
+					return nil, &datacentre.Error{Status: 500, Message: "create PCI mapping failed: pci ID '" + id + "' already defined"}
+				}
+
+				r.dc.SetMapping(datacentre.Mapping{
+					ID: id, Description: r.params.get("description"), MDev: r.params.bool("mdev"), Map: r.params["map"],
+				})
+
+				return nil, nil
+			},
+		},
+		{method: "GET", path: one, privilege: "Mapping.Use|Mapping.Modify|Mapping.Audit", path2: "/mapping/pci/{id}", handle: onMapping(
+			func(_ *request, m datacentre.Mapping) (any, error) { return mappingRow(m), nil })},
+		{
+			method: "PUT", path: one, params: "map description delete digest live-migration-capable mdev", privilege: "Mapping.Modify",
+			path2: "/mapping/pci/{id}", handle: onMapping(updateMapping),
+		},
+		{method: "DELETE", path: one, privilege: "Mapping.Modify", path2: "/mapping/pci", handle: onMapping(
+			func(r *request, m datacentre.Mapping) (any, error) {
+				r.dc.DeleteMapping(m.ID)
+
+				return nil, nil
+			})},
+	}
+}
+
+func findMapping(r *request, id string) (datacentre.Mapping, bool) {
+	list := r.dc.Mappings()
+	i := slices.IndexFunc(list, func(m datacentre.Mapping) bool { return m.ID == id })
+
+	if i < 0 {
+		return datacentre.Mapping{}, false
+	}
+
+	return list[i], true
+}
+
+func onMapping(h func(*request, datacentre.Mapping) (any, error)) func(*request) (any, error) {
+	return func(r *request) (any, error) {
+		m, ok := findMapping(r, r.vars["id"])
+		if !ok {
+			return nil, &datacentre.Error{Status: 500, Message: "pci mapping '" + r.vars["id"] + "' does not exist"}
+		}
+
+		return h(r, m)
+	}
+}
+
+func mappingRow(m datacentre.Mapping) object {
+	o := object{"id": m.ID, "map": append([]string{}, m.Map...), "type": "pci", "digest": "0"}
+	add(o, "description", m.Description)
+
+	if m.MDev {
+		o["mdev"] = 1
+	}
+
+	return o
+}
+
+func updateMapping(r *request, m datacentre.Mapping) (any, error) {
+	if r.params.has("map") {
+		m.Map = r.params["map"]
+	}
+
+	if r.params.has("description") {
+		m.Description = r.params.get("description")
+	}
+
+	if r.params.has("mdev") {
+		m.MDev = r.params.bool("mdev")
+	}
+
+	for _, k := range r.params.list("delete") {
+		switch k {
+		case "description":
+			m.Description = ""
+		case "mdev":
+			m.MDev = false
+		}
+	}
+
+	r.dc.SetMapping(m)
+
+	return nil, nil
+}

@@ -1,0 +1,173 @@
+package proxmox
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+// params are a call's parameters, whatever form they came in.
+type params map[string][]string
+
+func (p params) get(name string) string {
+	if v := p[name]; len(v) > 0 {
+		return v[0]
+	}
+
+	return ""
+}
+
+func (p params) has(name string) bool { _, ok := p[name]; return ok }
+
+func (p params) bool(name string) bool { return datacentre.Truth(p.get(name)) }
+
+// number returns the value, or the fallback where there is none.
+func (p params) number(name string, fallback int) (int, error) {
+	if !p.has(name) {
+		return fallback, nil
+	}
+
+	n, err := strconv.Atoi(p.get(name))
+	if err != nil {
+		return 0, datacentre.ParameterError(map[string]string{name: "type check ('integer') failed - got '" + p.get(name) + "'"})
+	}
+
+	return n, nil
+}
+
+// list splits a comma (or semicolon, or blank) separated value.
+func (p params) list(name string) []string {
+	var out []string
+
+	for _, v := range p[name] {
+		out = append(out, strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ';' || r == ' ' || r == 0 })...)
+	}
+
+	return out
+}
+
+// config returns the parameters as a VM's configuration, without the named ones.
+func (p params) config(without ...string) datacentre.Config {
+	c := datacentre.Config{}
+	for k := range p {
+		c[k] = p.get(k)
+	}
+
+	for _, k := range without {
+		delete(c, k)
+	}
+
+	return c
+}
+
+func badBody(err error) error {
+	return &datacentre.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("unable to decode request body: %v", err)}
+}
+
+func readParams(req *http.Request, body []byte) (params, error) {
+	p := params{}
+	for k, v := range req.URL.Query() {
+		p[k] = v
+	}
+
+	if len(body) == 0 || req.Method == http.MethodGet || req.Method == http.MethodDelete {
+		return p, nil
+	}
+
+	kind, attributes, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	if err != nil {
+		kind = "application/x-www-form-urlencoded"
+	}
+
+	switch kind {
+	case "application/json":
+		return p, p.addJSON(body)
+	case "multipart/form-data":
+		return p, p.addMultipart(body, attributes["boundary"])
+	case "application/x-www-form-urlencoded":
+		values, err := url.ParseQuery(string(body))
+		if err != nil {
+			return nil, badBody(err)
+		}
+
+		for k, v := range values {
+			p[k] = v
+		}
+
+		return p, nil
+	default:
+		return nil, &datacentre.Error{Status: http.StatusNotImplemented, Message: "upload '" + kind + "' not implemented"}
+	}
+}
+
+func (p params) addJSON(body []byte) error {
+	var doc map[string]any
+
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+
+	if err := d.Decode(&doc); err != nil {
+		return badBody(err)
+	}
+
+	for k, v := range doc {
+		values, isList := v.([]any)
+		if !isList {
+			values = []any{v}
+		}
+
+		for _, e := range values {
+			switch e := e.(type) {
+			case nil:
+			case bool:
+				n := "0"
+				if e {
+					n = "1"
+				}
+
+				p[k] = append(p[k], n)
+			default:
+				p[k] = append(p[k], fmt.Sprint(e))
+			}
+		}
+	}
+
+	return nil
+}
+
+// addMultipart reads an upload: its file is the parameter "filename", its bytes the parameter "file".
+func (p params) addMultipart(body []byte, boundary string) error {
+	r := multipart.NewReader(bytes.NewReader(body), boundary)
+
+	for {
+		part, err := r.NextPart()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+
+		if err != nil {
+			return badBody(err)
+		}
+
+		content, err := io.ReadAll(part)
+		if err != nil {
+			return badBody(err)
+		}
+
+		if name := part.FileName(); name != "" {
+			p["filename"], p["file"] = []string{name}, []string{string(content)}
+		} else {
+			p[part.FormName()] = []string{string(content)}
+		}
+	}
+}

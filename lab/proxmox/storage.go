@@ -1,0 +1,214 @@
+package proxmox
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+func storageRoutes() []route {
+	const one = "/nodes/{node}/storage/{storage}"
+
+	space := "Datastore.Audit|Datastore.AllocateSpace"
+
+	return []route{
+		{method: "GET", path: "/storage", params: "type", handle: listDefinitions},
+		{method: "GET", path: "/storage/{storage}", privilege: "Datastore.Allocate|Datastore.Audit", path2: "/storage/{storage}", handle: getDefinition},
+		{method: "GET", path: "/nodes/{node}/storage", params: "content enabled format storage target", handle: onNode(listStorages)},
+		{method: "GET", path: one, privilege: space, path2: "/storage/{storage}", handle: index("content", "download-url", "status", "upload")},
+		{method: "GET", path: one + "/status", privilege: space, path2: "/storage/{storage}", handle: onStorage(storageStatus)},
+		{method: "GET", path: one + "/content", params: "content vmid", privilege: space, path2: "/storage/{storage}", handle: onStorage(listContent)},
+		{method: "GET", path: one + "/content/{volume}", handle: onStorage(getVolume)},
+		{method: "DELETE", path: one + "/content/{volume}", params: "delay", privilege: "Datastore.AllocateSpace|Datastore.Allocate|Datastore.AllocateTemplate",
+			path2: "/storage/{storage}", handle: onStorage(func(r *request, _ datacentre.Storage) (any, error) {
+				return upid(r.dc.DeleteVolume(r.user, r.node(), r.volume()))
+			})},
+		{
+			method: "POST", path: one + "/download-url", privilege: "Datastore.AllocateTemplate", path2: "/storage/{storage}", handle: onStorage(download),
+			params: "checksum checksum-algorithm compression content* filename* url* verify-certificates",
+		},
+		{
+			method: "POST", path: one + "/upload", privilege: "Datastore.AllocateTemplate", path2: "/storage/{storage}", handle: onStorage(upload),
+			params: "checksum checksum-algorithm content* filename* file tmpfilename",
+		},
+	}
+}
+
+func onStorage(h func(*request, datacentre.Storage) (any, error)) func(*request) (any, error) {
+	return func(r *request) (any, error) {
+		s, err := r.dc.Storage(r.node(), r.vars["storage"])
+		if err != nil {
+			return nil, err
+		}
+
+		return h(r, s)
+	}
+}
+
+// volume is the call's volume; the storage may be left out of it.
+func (r *request) volume() string {
+	if v := r.vars["volume"]; strings.Contains(v, ":") {
+		return v
+	}
+
+	return r.vars["storage"] + ":" + r.vars["volume"]
+}
+
+func content(s datacentre.Storage) string {
+	return strings.Join(slices.Sorted(slices.Values(s.Content)), ",")
+}
+
+func storageStatus(_ *request, s datacentre.Storage) (any, error) {
+	o := object{
+		"type": s.Type, "content": content(s), "shared": flag(s.Shared), "enabled": flag(!s.Disabled), "active": flag(!s.Disabled), "total": 0, "used": 0,
+		"avail": 0,
+	}
+	if !s.Disabled {
+		o["total"], o["used"], o["avail"] = s.SizeBytes, s.UsedBytes, max(0, s.SizeBytes-s.UsedBytes)
+	}
+
+	return o, nil
+}
+
+func listStorages(r *request, h datacentre.Host) (any, error) {
+	list := []object{}
+
+	for _, s := range r.dc.Storages(h.Name) {
+		if r.params.has("storage") && s.Name != r.params.get("storage") || r.params.bool("enabled") && s.Disabled {
+			continue
+		}
+
+		if wanted := r.params.list("content"); len(wanted) > 0 && !slices.ContainsFunc(wanted, func(c string) bool { return slices.Contains(s.Content, c) }) {
+			continue
+		}
+
+		status, err := storageStatus(r, s)
+		if err != nil {
+			return nil, err
+		}
+
+		o, _ := status.(object)
+		o["storage"] = s.Name
+
+		if s.SizeBytes > 0 && !s.Disabled {
+			o["used_fraction"] = math.Round(float64(s.UsedBytes)/float64(s.SizeBytes)*1e6) / 1e6
+		}
+
+		list = append(list, o)
+	}
+
+	return list, nil
+}
+
+func storageResource(s datacentre.Storage) object {
+	status := "available"
+	if s.Disabled {
+		status = "unknown"
+	}
+
+	return object{
+		"id": "storage/" + s.Host + "/" + s.Name, "type": "storage", "node": s.Host, "storage": s.Name, "plugintype": s.Type, "content": content(s),
+		"shared": flag(s.Shared), "status": status, "maxdisk": s.SizeBytes, "disk": s.UsedBytes,
+	}
+}
+
+// definitions are the cluster's storages, each once.
+func definitions(r *request) []object {
+	list := []object{}
+	nodes := map[string][]string{}
+
+	for _, h := range r.dc.Hosts() {
+		for _, s := range r.dc.Storages(h.Name) {
+			if nodes[s.Name] = append(nodes[s.Name], h.Name); len(nodes[s.Name]) > 1 {
+				continue
+			}
+
+			o := object{"storage": s.Name, "type": s.Type, "content": content(s), "shared": flag(s.Shared), "digest": "0"}
+			add(o, "path", s.Path)
+
+			if s.Disabled {
+				o["disable"] = 1
+			}
+
+			list = append(list, o)
+		}
+	}
+
+	for _, o := range list {
+		name, _ := o["storage"].(string)
+		if len(nodes[name]) < len(r.dc.Hosts()) {
+			o["nodes"] = strings.Join(nodes[name], ",")
+		}
+	}
+
+	return list
+}
+
+func listDefinitions(r *request) (any, error) {
+	list := definitions(r)
+	if kind := r.params.get("type"); kind != "" {
+		list = slices.DeleteFunc(list, func(o object) bool { return o["type"] != kind })
+	}
+
+	return list, nil
+}
+
+func getDefinition(r *request) (any, error) {
+	for _, o := range definitions(r) {
+		if o["storage"] == r.vars["storage"] {
+			return o, nil
+		}
+	}
+
+	_, err := r.dc.Storage(r.server.host, r.vars["storage"])
+
+	return nil, err
+}
+
+func listContent(r *request, s datacentre.Storage) (any, error) {
+	list := []object{}
+
+	for _, v := range r.dc.Volumes(r.node(), s.Name, r.params.get("content")) {
+		o := object{"volid": v.ID, "content": v.Content, "format": v.Format, "size": v.SizeBytes, "used": v.UsedBytes, "ctime": v.Created.Unix()}
+		if v.VMID != 0 {
+			o["vmid"] = v.VMID
+		}
+
+		add(o, "parent", v.Base)
+
+		if want := r.params.get("vmid"); want == "" || want == r.fill("{vmid}") && v.VMID != 0 {
+			list = append(list, o)
+		}
+	}
+
+	return list, nil
+}
+
+func getVolume(r *request, _ datacentre.Storage) (any, error) {
+	id := r.volume()
+
+	v, ok := r.dc.Volume(r.node(), id)
+	if !ok {
+		return nil, &datacentre.Error{Status: 500, Message: "volume '" + id + "' does not exist"}
+	}
+
+	path, err := r.dc.VolumePath(r.node(), id)
+	if err != nil {
+		return nil, err
+	}
+
+	return object{"path": path, "size": v.SizeBytes, "used": v.UsedBytes, "format": v.Format, "protected": 0}, nil
+}
+
+func download(r *request, s datacentre.Storage) (any, error) {
+	return upid(r.dc.Download(r.user, r.node(), s.Name, datacentre.DownloadRequest{
+		URL: r.params.get("url"), Content: r.params.get("content"), Filename: r.params.get("filename"), Compression: r.params.get("compression"),
+		Checksum: r.params.get("checksum"), ChecksumAlgorithm: r.params.get("checksum-algorithm"),
+	}))
+}
+
+func upload(r *request, s datacentre.Storage) (any, error) {
+	return upid(r.dc.Upload(r.user, r.node(), s.Name, r.params.get("content"), r.params.get("filename"), []byte(r.params.get("file"))))
+}

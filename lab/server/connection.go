@@ -1,0 +1,51 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// Connection is what a user of the lab needs to reach it: the same things as for a real data centre.
+type Connection struct {
+	Endpoint   string // of the Proxmox API
+	APIToken   string // secret: user@realm!name=uuid
+	FactoryURL string
+	PrivateKey string // secret: OpenSSH PEM, accepted by every host
+	Hosts      []HostConnection
+}
+
+// HostConnection is the shell of one host.
+type HostConnection struct {
+	Name, Address string
+	Port          int
+	HostKey       string // authorized_keys form
+}
+
+// Connection returns how the lab is reached.
+func (s *Server) Connection() (Connection, error) {
+	c := Connection{
+		APIToken:   fmt.Sprintf("%s!%s=%s", rootUser, tokenName, s.id.TokenSecret),
+		PrivateKey: s.id.ClientKey,
+		FactoryURL: fmt.Sprintf("http://%s:%d", nth(s.network.hosts, 2), s.id.Ports["factory"]),
+	}
+
+	for i, host := range s.Data.Hosts() {
+		if i == 0 {
+			c.Endpoint = fmt.Sprintf("https://%s:%d/", host.Address, s.id.Ports[host.Name+"/api"])
+		}
+
+		key, err := s.id.hostKey(host.Name)
+		if err != nil {
+			return Connection{}, err
+		}
+
+		c.Hosts = append(c.Hosts, HostConnection{
+			Name: host.Name, Address: host.Address.String(), Port: s.id.Ports[host.Name+"/ssh"],
+			HostKey: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey()))),
+		})
+	}
+
+	return c, nil
+}

@@ -1,0 +1,107 @@
+package server
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/uuid"
+	"golang.org/x/crypto/ssh"
+)
+
+// identity is what a lab keeps from start to start besides its data centre: credentials, keys and the ports it was given. The file is its owner's only.
+type identity struct {
+	RootPassword string            `json:"rootPassword"`
+	TokenSecret  string            `json:"tokenSecret"`
+	ClientKey    string            `json:"clientKey"` // OpenSSH PEM
+	HostKeys     map[string]string `json:"hostKeys"`  // by host name, OpenSSH PEM
+	// Ports by front door ("pve1/api", "pve1/ssh", "factory"), so that a lab that starts again is found where it was.
+	Ports map[string]int `json:"ports"`
+
+	path string
+}
+
+func loadIdentity(dir string) (*identity, error) {
+	id := &identity{path: filepath.Join(dir, "identity.json"), HostKeys: map[string]string{}, Ports: map[string]int{}}
+
+	b, err := os.ReadFile(id.path)
+	if err == nil {
+		if err := json.Unmarshal(b, id); err != nil {
+			return nil, fmt.Errorf("unable to read the lab's identity %s: %w; remove the lab's folder to start anew", id.path, err)
+		}
+
+		return id, nil
+	}
+
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("unable to read the lab's identity: %w", err)
+	}
+
+	id.RootPassword, id.TokenSecret = rand.Text(), uuid.NewString()
+
+	if id.ClientKey, err = newKey(); err != nil {
+		return nil, err
+	}
+
+	return id, id.save()
+}
+
+func (id *identity) save() error {
+	b, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		return fmt.Errorf("unable to write the lab's identity: %w", err)
+	}
+
+	if err := os.WriteFile(id.path, b, 0o600); err != nil {
+		return fmt.Errorf("unable to write the lab's identity: %w", err)
+	}
+
+	return nil
+}
+
+func (id *identity) hostKey(host string) (ssh.Signer, error) {
+	if id.HostKeys[host] == "" {
+		key, err := newKey()
+		if err != nil {
+			return nil, err
+		}
+
+		id.HostKeys[host] = key
+	}
+
+	signer, err := ssh.ParsePrivateKey([]byte(id.HostKeys[host]))
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the host key of %s: %w", host, err)
+	}
+
+	return signer, nil
+}
+
+func (id *identity) clientPublicKey() (ssh.PublicKey, error) {
+	signer, err := ssh.ParsePrivateKey([]byte(id.ClientKey))
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the lab's client key: %w", err)
+	}
+
+	return signer.PublicKey(), nil
+}
+
+func newKey() (string, error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return "", fmt.Errorf("unable to make an SSH key: %w", err)
+	}
+
+	block, err := ssh.MarshalPrivateKey(private, "lab")
+	if err != nil {
+		return "", fmt.Errorf("unable to make an SSH key: %w", err)
+	}
+
+	return string(pem.EncodeToMemory(block)), nil
+}

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+)
+
+// Ports that the front doors take when they are free; otherwise any.
+const (
+	apiPort     = 8006
+	sshPort     = 2222
+	factoryPort = 8080
+)
+
+// Ports that Talos and Kubernetes clients expect on a machine's own address.
+const (
+	talosPort      = 50000
+	kubernetesPort = 6443
+)
+
+// listen opens a front door: at the port of the last start, else at the usual one, else at any.
+func (id *identity) listen(door string, address netip.Addr, usual int) (net.Listener, error) {
+	var failure error
+
+	for _, port := range []int{cmp.Or(id.Ports[door], usual), 0} {
+		ln, err := net.Listen("tcp", netip.AddrPortFrom(address, uint16(port)).String())
+		if err == nil {
+			id.Ports[door] = ln.Addr().(*net.TCPAddr).Port
+
+			return ln, nil
+		}
+
+		failure = err
+	}
+
+	return nil, fmt.Errorf("unable to open %s on %s: %w", door, address, failure)
+}
+
+// checkFree makes sure that the addresses of machines are free, before anything is started: a taken one would show only when its machine boots.
+func checkFree(machines netip.Prefix) error {
+	var taken []error
+
+	for address := machines.Addr().Next(); machines.Contains(address); address = address.Next() {
+		for _, port := range []int{talosPort, kubernetesPort} {
+			ln, err := net.Listen("tcp", netip.AddrPortFrom(address, uint16(port)).String())
+			if err == nil {
+				_ = ln.Close()
+
+				continue
+			}
+
+			if errors.Is(err, syscall.EADDRINUSE) {
+				taken = append(taken, fmt.Errorf("%s:%d", address, port))
+
+				continue
+			}
+
+			return fmt.Errorf("unable to listen on %s:%d: %w", address, port, err)
+		}
+	}
+
+	if len(taken) == 0 {
+		return nil
+	}
+
+	return fmt.Errorf("%d of the lab's addresses are taken, %w the first: another lab or program uses them; stop it, or choose another network with --network",
+		len(taken), taken[0])
+}

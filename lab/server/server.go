@@ -1,0 +1,291 @@
+// Package server assembles a lab: the data centre's model, its front doors (Proxmox REST and a shell per host), the Image Factory and the Talos machines, on loopback
+// addresses of one /16 network.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/factory"
+	"proxmox-talos/lab/machine"
+	"proxmox-talos/lab/proxmox"
+	"proxmox-talos/lab/shell"
+)
+
+// Defaults of Options.
+const (
+	DefaultNetwork = "127.20"
+	DefaultSpeed   = 10
+	DefaultHosts   = 2
+)
+
+// Options say what a lab consists of.
+type Options struct {
+	// Dir is the lab's folder, made if it is missing, for its owner only.
+	Dir string
+	// Network is the first half of the lab's addresses, such as "127.20": hosts are <network>.0.11 and up, machines <network>.1.0/24.
+	Network string
+	// Hosts is the number of Proxmox hosts: pve1, pve2, ….
+	Hosts int
+	// Speed is how many modelled seconds pass in a real one.
+	Speed float64
+	// Durations of the modelled work; the zero value is DefaultDurations.
+	Durations datacentre.Durations
+	Log       *slog.Logger
+}
+
+// Server is a running lab.
+type Server struct {
+	Data     *datacentre.Datacentre
+	Machines *machine.Machines
+	Factory  *factory.Factory
+	// Requests counts those to the Proxmox API, of all hosts.
+	Requests *proxmox.Stats
+
+	o       Options
+	id      *identity
+	network network
+	roots   shell.Roots // the hosts' files
+	closers []func() error
+}
+
+// network is the lab's addressing plan.
+type network struct{ hosts, machines netip.Prefix }
+
+func parseNetwork(half string) (network, error) {
+	var n network
+
+	var err error
+	if n.hosts, err = netip.ParsePrefix(half + ".0.0/24"); err != nil || !n.hosts.Addr().IsLoopback() {
+		return n, fmt.Errorf("--network %q: not the first half of a loopback address; use one such as %s", half, DefaultNetwork)
+	}
+
+	n.machines = netip.MustParsePrefix(half + ".1.0/24")
+
+	return n, nil
+}
+
+func nth(p netip.Prefix, n byte) netip.Addr {
+	a := p.Addr().As4()
+	a[3] += n
+
+	return netip.AddrFrom4(a)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Network == "" {
+		o.Network = DefaultNetwork
+	}
+
+	if o.Hosts == 0 {
+		o.Hosts = DefaultHosts
+	}
+
+	if o.Speed == 0 {
+		o.Speed = DefaultSpeed
+	}
+
+	if o.Durations == (datacentre.Durations{}) {
+		o.Durations = datacentre.DefaultDurations()
+	}
+
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+
+	return o
+}
+
+// Open starts a lab, or starts the one in Options.Dir again with everything it had. Close it.
+func Open(o Options) (_ *Server, err error) {
+	o = o.withDefaults()
+	s := &Server{o: o, Requests: proxmox.NewStats(), roots: shell.Roots{}}
+
+	if s.network, err = parseNetwork(o.Network); err != nil {
+		return nil, err
+	}
+
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("unable to make the lab's folder: %w", err)
+	}
+
+	if err := checkFree(s.network.machines); err != nil {
+		return nil, err
+	}
+
+	if s.id, err = loadIdentity(o.Dir); err != nil {
+		return nil, err
+	}
+
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+
+	if err := s.openModel(); err != nil {
+		return nil, err
+	}
+
+	if err := s.openFactory(); err != nil {
+		return nil, err
+	}
+
+	for _, host := range s.Data.Hosts() {
+		s.roots[host.Name] = filepath.Join(s.o.Dir, "hosts", host.Name)
+	}
+
+	s.Data.SetHostFiles(s.roots)
+
+	for _, host := range s.Data.Hosts() {
+		if err := s.openHost(host); err != nil {
+			return nil, err
+		}
+	}
+
+	s.Machines = machine.New(s.Data, machine.Options{Resolver: s.Factory, Schematic: s.schematic, Log: o.Log})
+	s.Data.SetGuests(s.Machines)
+	s.closers = append(s.closers, s.Machines.Close)
+
+	return s, s.id.save()
+}
+
+func (s *Server) openModel() error {
+	hosts := make([]datacentre.HostOptions, 0, s.o.Hosts)
+	for i := range s.o.Hosts {
+		hosts = append(hosts, datacentre.HostOptions{Name: fmt.Sprintf("pve%d", i+1), Address: nth(s.network.hosts, byte(11+i))})
+	}
+
+	gateway := nth(s.network.machines, 1)
+
+	data, err := datacentre.Open(datacentre.Options{
+		Path:      filepath.Join(s.o.Dir, "datacentre.json"),
+		Hosts:     hosts,
+		Cluster:   "lab",
+		Clock:     datacentre.NewClock(s.o.Speed),
+		Durations: s.o.Durations,
+		Fetch:     s.fetch,
+		Networks: []datacentre.Network{{
+			Bridge: "vmbr0", Prefix: s.network.machines, Gateway: gateway, DNS: []netip.Addr{gateway},
+			First: nth(s.network.machines, 100), Last: nth(s.network.machines, 199),
+		}},
+	})
+	if err != nil {
+		return fmt.Errorf("unable to open the data centre: %w", err)
+	}
+
+	s.Data = data
+	s.closers = append(s.closers, data.Close)
+
+	data.AddUser(rootUser, s.id.RootPassword)
+	data.AddToken(rootUser, tokenName, s.id.TokenSecret)
+
+	return nil
+}
+
+// The account that the lab's program works with.
+const (
+	rootUser  = "root@pam"
+	tokenName = "lab"
+)
+
+func (s *Server) openFactory() error {
+	f, err := factory.New(filepath.Join(s.o.Dir, "factory.json"))
+	if err != nil {
+		return fmt.Errorf("unable to open the image factory: %w", err)
+	}
+
+	s.Factory = f
+
+	ln, err := s.id.listen("factory", nth(s.network.hosts, 2), factoryPort)
+	if err != nil {
+		return err
+	}
+
+	server := &http.Server{Handler: f.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	s.serve(func() error { return server.Serve(ln) }, server.Close)
+
+	return nil
+}
+
+func (s *Server) openHost(host datacentre.Host) error {
+	api, err := s.id.listen(host.Name+"/api", host.Address, apiPort)
+	if err != nil {
+		return err
+	}
+
+	rest := proxmox.New(s.Data, proxmox.Options{Host: host.Name, Stats: s.Requests})
+	s.serve(func() error { return rest.Serve(api) }, rest.Close)
+
+	key, err := s.id.hostKey(host.Name)
+	if err != nil {
+		return err
+	}
+
+	client, err := s.id.clientPublicKey()
+	if err != nil {
+		return err
+	}
+
+	door, err := s.id.listen(host.Name+"/ssh", host.Address, sshPort)
+	if err != nil {
+		return err
+	}
+
+	sh, err := shell.New(s.Data, host.Name, shell.Options{
+		HostKey: key, AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(client)}, Root: s.roots[host.Name],
+	})
+	if err != nil {
+		return fmt.Errorf("unable to open the shell of %s: %w", host.Name, err)
+	}
+
+	s.serve(func() error { return sh.Serve(door) }, sh.Close)
+
+	return nil
+}
+
+func (s *Server) serve(run, stop func() error) {
+	s.closers = append(s.closers, stop)
+
+	go func() {
+		if err := run(); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			s.o.Log.Error("a front door closed", "error", err)
+		}
+	}()
+}
+
+// Close stops everything, in the reverse order of its start; the lab's folder keeps the world for the next Open.
+func (s *Server) Close() error {
+	var errs []error
+
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+
+	s.closers = nil
+
+	return errors.Join(errs...)
+}
+
+// fetch gets what a host downloads. The lab's hosts reach nothing but the lab's own Image Factory, which also answers for the public one's name.
+func (s *Server) fetch(ctx context.Context, address string) ([]byte, error) {
+	return fetchFrom(ctx, netip.AddrPortFrom(nth(s.network.hosts, 2), uint16(s.id.Ports["factory"])), address)
+}
+
+// schematic tells machines what their image was made of.
+func (s *Server) schematic(id string) (machine.Schematic, bool) {
+	found, ok := s.Factory.Schematic(id)
+
+	return machine.Schematic{Extensions: found.Extensions, KernelArgs: found.KernelArgs, META: found.META}, ok
+}

@@ -1,0 +1,251 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/interp"
+	"mvdan.cc/sh/v3/syntax"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+// command is one that the lab answers itself. Its error is printed and decides the exit status.
+type command func(ctx context.Context, c call) error
+
+// call is a command line and its surroundings.
+type call struct {
+	interp.HandlerContext
+
+	words []string
+	// again runs another command line in the same surroundings.
+	again func(ctx context.Context, words []string) error
+}
+
+func (c call) printf(format string, a ...any) { fmt.Fprintf(c.Stdout, format, a...) } //nolint:errcheck
+
+func (s *Server) commands() map[string]command {
+	return map[string]command{
+		"qm": s.qm, "pvesm": s.pvesm, "pvesh": s.pvesh, "pveversion": s.pveVersion, "hostname": s.hostname, "nproc": s.nproc,
+		"flock": s.flock, "sudo": s.prefix, "nohup": s.prefix, "bash": s.bash, "sh": s.bash,
+	}
+}
+
+// exec answers Proxmox' commands from the model and leaves all others to this machine's programs.
+func (s *Server) exec(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
+	var run interp.ExecHandlerFunc
+
+	run = func(ctx context.Context, words []string) error {
+		name := words[0]
+		for _, folder := range []string{"/usr/sbin/", "/usr/bin/", "/bin/", "/sbin/"} {
+			if rest, found := strings.CutPrefix(s.outside(name), folder); found {
+				name = rest
+			}
+		}
+
+		answer, known := s.commands()[name]
+		if !known {
+			return next(ctx, words)
+		}
+
+		hc := interp.HandlerCtx(ctx)
+
+		return finish(answer(ctx, call{HandlerContext: hc, words: words, again: run}), hc.Stderr)
+	}
+
+	return run
+}
+
+// statusOfPVE is what Proxmox' commands end with when they die.
+const statusOfPVE = 255
+
+// usageError is a command line that Proxmox' parser refuses.
+type usageError struct{ text string }
+
+func (e usageError) Error() string { return e.text }
+
+// finish prints an error in Proxmox' words and returns it as the interpreter wants it.
+func finish(err error, errOut io.Writer) error {
+	if err == nil {
+		return nil
+	}
+
+	var (
+		exit   interp.ExitStatus
+		refuse *datacentre.Error
+	)
+
+	if errors.As(err, &exit) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+
+	text := err.Error()
+
+	if errors.As(err, &refuse) && len(refuse.Fields) > 0 {
+		lines := []string{fmt.Sprintf("%d %s", refuse.Status, refuse.Message)}
+		for name, complaint := range refuse.Fields {
+			lines = append(lines, name+": "+complaint)
+		}
+
+		slices.Sort(lines[1:])
+		text = strings.Join(lines, "\n")
+	}
+
+	fmt.Fprintln(errOut, strings.TrimSuffix(text, "\n")) //nolint:errcheck
+
+	// Perl dies with the system's error number where there is one: "no such file" is 2.
+	if errors.As(err, &refuse) && strings.HasPrefix(refuse.Message, "Configuration file") {
+		return interp.ExitStatus(statusUsage)
+	}
+
+	return interp.ExitStatus(statusOfPVE)
+}
+
+func (s *Server) hostname(_ context.Context, c call) error {
+	c.printf("%s\n", s.host)
+
+	return nil
+}
+
+func (s *Server) nproc(_ context.Context, c call) error {
+	host, _ := s.dc.Host(s.host)
+	c.printf("%d\n", host.Cores)
+
+	return nil
+}
+
+// Versions of the Proxmox VE that the lab is.
+const (
+	pveVersion = "9.1.1"
+	pveRepo    = "42db4a6cf33dac83"
+	pveKernel  = "6.17.2-1-pve"
+)
+
+func (s *Server) pveVersion(_ context.Context, c call) error {
+	c.printf("pve-manager/%s/%s (running kernel: %s)\n", pveVersion, pveRepo, pveKernel)
+
+	return nil
+}
+
+// prefix runs what stands behind a command that changes nothing here: sudo, nohup.
+func (s *Server) prefix(ctx context.Context, c call) error {
+	words := c.words[1:]
+	for len(words) > 0 && (words[0] == "-n" || words[0] == "-E" || words[0] == "--") {
+		words = words[1:]
+	}
+
+	if len(words) == 0 {
+		fmt.Fprintf(c.Stderr, "usage: %s command\n", c.words[0]) //nolint:errcheck
+
+		return interp.ExitStatus(statusFailed)
+	}
+
+	return c.again(ctx, words)
+}
+
+// bash runs a script as the login shell does, so that Proxmox' commands are there too.
+func (s *Server) bash(ctx context.Context, c call) error {
+	var (
+		options []string
+		words   = c.words[1:]
+		text    *string
+	)
+
+	for len(words) > 0 && len(words[0]) > 1 && (words[0][0] == '-' || words[0][0] == '+') && words[0] != "--" && text == nil {
+		switch flag := words[0]; {
+		case strings.HasPrefix(flag, "--"), flag == "-s", flag == "-l":
+			words = words[1:]
+		case flag[0] == '-' && strings.HasSuffix(flag, "c") && len(words) > 1:
+			if more := strings.TrimSuffix(flag, "c"); more != "-" {
+				options = append(options, more)
+			}
+
+			text, words = &words[1], words[2:]
+		case strings.HasSuffix(flag, "o") && len(words) > 1:
+			options, words = append(options, flag, words[1]), words[2:]
+		default:
+			options, words = append(options, strings.ReplaceAll(flag, "l", "")), words[1:]
+		}
+	}
+
+	if len(words) > 0 && words[0] == "--" {
+		words = words[1:]
+	}
+
+	return s.script(ctx, c, options, words, text)
+}
+
+// script runs a text, else the file that the words begin with, else standard input.
+func (s *Server) script(ctx context.Context, c call, options, words []string, text *string) error {
+	name, stdin := "bash", c.Stdin
+	parser := syntax.NewParser(syntax.Variant(syntax.LangBash))
+
+	switch {
+	case text != nil:
+		if len(words) > 0 {
+			name, words = words[0], words[1:]
+		}
+	case len(words) > 0:
+		name, words = words[0], words[1:]
+
+		file, err := s.open(ctx, name, 0, 0)
+		if err != nil {
+			fmt.Fprintf(c.Stderr, "bash: %s: No such file or directory\n", name) //nolint:errcheck
+
+			return interp.ExitStatus(statusNotFound)
+		}
+
+		content, err := io.ReadAll(file)
+		_ = file.Close()
+
+		if err != nil {
+			return err
+		}
+
+		whole := string(content)
+		text = &whole
+	default:
+		stdin = nil
+	}
+
+	runner, err := s.runner(exported(c.Env), c.Dir, stdin, c.Stdout, c.Stderr, interp.Params(append(append(options, "--"), words...)...))
+	if err != nil {
+		fmt.Fprintf(c.Stderr, "bash: %s\n", err) //nolint:errcheck
+
+		return interp.ExitStatus(statusUsage)
+	}
+
+	if text == nil {
+		err = runStream(ctx, runner, parser, c.Stdin)
+	} else {
+		err = runText(ctx, runner, parser, *text, name)
+	}
+
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+
+	if status := statusOf(ctx, err, c.Stderr); status != 0 {
+		return interp.ExitStatus(status)
+	}
+
+	return nil
+}
+
+// exported are the variables that programs see.
+func exported(env expand.Environ) []string {
+	var list []string
+
+	for name, variable := range env.Each {
+		if variable.Exported && variable.Kind == expand.String {
+			list = append(list, name+"="+variable.Str)
+		}
+	}
+
+	return list
+}

@@ -1,0 +1,149 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"mvdan.cc/sh/v3/interp"
+)
+
+// Roots is the file system of the hosts for the model: host name to root folder. Give it to Datacentre.SetHostFiles, and images that the API downloads lie
+// in the root folders as files.
+type Roots map[string]string
+
+func (r Roots) path(host, file string) (string, error) {
+	root, known := r[host]
+	if !known {
+		return "", fmt.Errorf("host %q has no file system: name its root folder", host)
+	}
+
+	return filepath.Join(root, filepath.Clean("/"+file)), nil
+}
+
+// ReadFile reads a file of a host.
+func (r Roots) ReadFile(host, file string) ([]byte, error) {
+	name, err := r.path(host, file)
+	if err != nil {
+		return nil, err
+	}
+
+	return os.ReadFile(name)
+}
+
+// WriteFile writes a file of a host, and its folders.
+func (r Roots) WriteFile(host, file string, content []byte) error {
+	name, err := r.path(host, file)
+	if err != nil {
+		return err
+	}
+
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+
+	return os.WriteFile(name, content, 0o600)
+}
+
+// RemoveFile removes a file of a host; one that is gone already is no error.
+func (r Roots) RemoveFile(host, file string) error {
+	name, err := r.path(host, file)
+	if err != nil {
+		return err
+	}
+
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+
+	return nil
+}
+
+// inside returns where a path of the host lies on this machine. Devices and processes are this machine's own.
+func (s *Server) inside(dir, path string) string {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+
+	path = filepath.Clean(path)
+	for _, own := range []string{s.root, "/dev", "/proc"} {
+		if path == own || strings.HasPrefix(path, own+"/") {
+			return path
+		}
+	}
+
+	return filepath.Join(s.root, path)
+}
+
+// outside is the inverse: the path as the host itself knows it.
+func (s *Server) outside(path string) string {
+	if rest, found := strings.CutPrefix(path, s.root+"/"); found {
+		return "/" + rest
+	}
+
+	return path
+}
+
+func (s *Server) open(ctx context.Context, path string, flag int, perm fs.FileMode) (io.ReadWriteCloser, error) {
+	file, err := os.OpenFile(s.inside(interp.HandlerCtx(ctx).Dir, path), flag, perm)
+	if err != nil {
+		return nil, err
+	}
+
+	return file, nil
+}
+
+func (s *Server) stat(ctx context.Context, path string, follow bool) (fs.FileInfo, error) {
+	name := s.inside(interp.HandlerCtx(ctx).Dir, path)
+	if follow {
+		return os.Stat(name)
+	}
+
+	return os.Lstat(name)
+}
+
+func (s *Server) access(ctx context.Context, path string, mode interp.AccessMode) error {
+	return interp.DefaultAccessHandler()(ctx, s.inside(interp.HandlerCtx(ctx).Dir, path), mode)
+}
+
+func (s *Server) readDir(ctx context.Context, path string) ([]fs.DirEntry, error) {
+	return os.ReadDir(s.inside(interp.HandlerCtx(ctx).Dir, path))
+}
+
+// call lets the working folder stay inside the root, where programs that the script starts can be started.
+func (s *Server) call(ctx context.Context, words []string) ([]string, error) {
+	if len(words) == 2 && (words[0] == "cd" || words[0] == "pushd") && filepath.IsAbs(words[1]) {
+		return []string{words[0], s.inside("/", words[1])}, nil
+	}
+
+	return words, nil
+}
+
+// materialise makes sure that the file of a volume is there, also in a data centre whose model keeps contents to itself. Disks have no file.
+func (s *Server) materialise(volume string) error {
+	found, known := s.dc.Volume(s.host, volume)
+	if !known || found.Content == "images" {
+		return nil
+	}
+
+	path, err := s.dc.VolumePath(s.host, volume)
+	if err != nil {
+		return err
+	}
+
+	if _, err := os.Stat(s.inside("/", path)); err == nil {
+		return nil
+	}
+
+	content, err := s.dc.ReadVolume(volume)
+	if err != nil {
+		return err
+	}
+
+	return Roots{s.host: s.root}.WriteFile(s.host, path, content.Encode())
+}

@@ -1,0 +1,160 @@
+package shell_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/image"
+	"proxmox-talos/lab/shell"
+)
+
+const isoVolume = "local:iso/talos-v1.12.6-nocloud-amd64.img"
+
+var talosImage = image.Image{OS: "talos", Version: "v1.12.6", Schematic: "abc", Platform: "nocloud", Arch: "amd64"}
+
+// host is a host with a shell, and a client of root.
+type host struct {
+	dc      *datacentre.Datacentre
+	root    string
+	address string
+	key     ssh.Signer
+	client  *ssh.Client
+}
+
+func signer(t *testing.T) ssh.Signer {
+	t.Helper()
+
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+
+	s, err := ssh.NewSignerFromKey(private)
+	require.NoError(t, err)
+
+	return s
+}
+
+type hostOptions struct {
+	speed float64
+	// files gives the model the host's root folder; otherwise it keeps contents to itself.
+	files bool
+}
+
+func start(t *testing.T, o hostOptions) *host {
+	t.Helper()
+
+	h := &host{root: filepath.Join(t.TempDir(), "pve1"), key: signer(t)}
+
+	var err error
+
+	h.dc, err = datacentre.Open(datacentre.Options{
+		Hosts: []datacentre.HostOptions{{Name: "pve1", Cores: 12}, {Name: "pve2"}}, Clock: datacentre.NewClock(o.speed), Durations: datacentre.DefaultDurations(),
+		Fetch: func(context.Context, string) ([]byte, error) { return talosImage.Encode(), nil },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, h.dc.Close()) })
+
+	h.dc.AddUser("root@pam", "secret")
+
+	if o.files {
+		h.dc.SetHostFiles(shell.Roots{"pve1": h.root, "pve2": filepath.Join(t.TempDir(), "pve2")})
+	}
+
+	server, err := shell.New(h.dc, "pve1", shell.Options{
+		HostKey: signer(t), AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())}, Root: h.root,
+	})
+	require.NoError(t, err)
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+
+	h.address = listener.Addr().String()
+	h.client = h.dial(t, "root", h.key)
+
+	t.Cleanup(func() {
+		assert.NoError(t, server.Close())
+		assert.NoError(t, <-served)
+	})
+
+	upid, err := h.dc.Download("root@pam", "pve1", "local", datacentre.DownloadRequest{
+		URL: "http://127.0.0.1/x.img", Content: "iso", Filename: strings.TrimPrefix(isoVolume, "local:iso/"),
+	})
+	require.NoError(t, err)
+
+	task, err := h.dc.WaitTask(t.Context(), upid)
+	require.NoError(t, err)
+	require.Equal(t, "OK", task.ExitStatus)
+
+	return h
+}
+
+func fast(t *testing.T) *host {
+	t.Helper()
+
+	return start(t, hostOptions{speed: 10000, files: true})
+}
+
+func (h *host) config(user string, key ssh.Signer) *ssh.ClientConfig {
+	return &ssh.ClientConfig{User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.InsecureIgnoreHostKey()} //nolint:gosec // a test
+}
+
+func (h *host) dial(t *testing.T, user string, key ssh.Signer) *ssh.Client {
+	t.Helper()
+
+	client, err := ssh.Dial("tcp", h.address, h.config(user, key))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+
+	return client
+}
+
+// run runs a command and returns what it printed and its exit status.
+func (h *host) run(t *testing.T, command, stdin string, env ...string) (stdout, stderr string, status int) {
+	t.Helper()
+
+	session, err := h.client.NewSession()
+	require.NoError(t, err)
+
+	defer session.Close() //nolint:errcheck
+
+	for _, variable := range env {
+		name, value, _ := strings.Cut(variable, "=")
+		require.NoError(t, session.Setenv(name, value))
+	}
+
+	var out, errOut bytes.Buffer
+	session.Stdin, session.Stdout, session.Stderr = strings.NewReader(stdin), &out, &errOut
+
+	return result(t, session.Run(command), &out, &errOut)
+}
+
+func result(t *testing.T, err error, out, errOut *bytes.Buffer) (string, string, int) {
+	t.Helper()
+
+	var exit *ssh.ExitError
+
+	switch {
+	case err == nil:
+		return out.String(), errOut.String(), 0
+	case errors.As(err, &exit):
+		return out.String(), errOut.String(), exit.ExitStatus()
+	default:
+		require.NoError(t, err)
+
+		return "", "", -1
+	}
+}

@@ -1,0 +1,216 @@
+package shell_test
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/pkg/sftp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/shell"
+)
+
+func TestACommandEndsWithItsClient(t *testing.T) {
+	t.Parallel()
+
+	// At this speed an import takes longer than any test.
+	slow := hostOptions{speed: 0.001, files: true}
+	creating := func(h *host) func() bool {
+		return func() bool {
+			for _, task := range h.dc.Tasks() {
+				if task.Type == "qmcreate" && task.Running() {
+					return true
+				}
+			}
+
+			return false
+		}
+	}
+	command := "qm create 100 --name one --scsi0 local-lvm:1; touch /etc/went-on"
+
+	tests := map[string]struct {
+		end    func(client *ssh.Client, session *ssh.Session) error
+		status int
+	}{
+		"when the connection breaks": {func(client *ssh.Client, _ *ssh.Session) error { return client.Close() }, 0},
+		"at a signal":                {func(_ *ssh.Client, session *ssh.Session) error { return session.Signal(ssh.SIGTERM) }, 143},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			h := startSlowly(t, slow)
+			client := h.dial(t, "root", h.key)
+
+			session, err := client.NewSession()
+			require.NoError(t, err)
+			require.NoError(t, session.Start(command))
+			require.Eventually(t, creating(h), time.Minute, time.Millisecond)
+
+			require.NoError(t, test.end(client, session))
+
+			var exit *ssh.ExitError
+			if err := session.Wait(); test.status != 0 {
+				require.ErrorAs(t, err, &exit)
+				assert.Equal(t, test.status, exit.ExitStatus())
+			}
+
+			require.Eventually(t, func() bool { return !creating(h)() }, time.Minute, time.Millisecond)
+			assert.NoFileExists(t, filepath.Join(h.root, "etc/went-on"))
+
+			_, known := h.dc.VM(100)
+			assert.False(t, known, "an interrupted create leaves no machine")
+		})
+	}
+}
+
+// startSlowly is start without the download, which would take as long as everything else.
+func startSlowly(t *testing.T, o hostOptions) *host {
+	t.Helper()
+
+	h := &host{root: t.TempDir(), key: signer(t)}
+
+	var err error
+
+	h.dc, err = datacentre.Open(datacentre.Options{
+		Hosts: []datacentre.HostOptions{{Name: "pve1"}}, Clock: datacentre.NewClock(o.speed), Durations: datacentre.DefaultDurations(),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, h.dc.Close()) })
+	h.dc.AddUser("root@pam", "secret")
+
+	server, err := shell.New(h.dc, "pve1", shell.Options{
+		HostKey: signer(t), AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())}, Root: h.root,
+	})
+	require.NoError(t, err)
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+
+	go server.Serve(listener) //nolint:errcheck
+	t.Cleanup(func() { assert.NoError(t, server.Close()) })
+
+	h.address = listener.Addr().String()
+
+	return h
+}
+
+func TestOnlyRootWithItsKeyGetsIn(t *testing.T) {
+	t.Parallel()
+
+	h := fast(t)
+
+	tests := map[string]*ssh.ClientConfig{
+		"a stranger's key": h.config("root", signer(t)),
+		"another user":     h.config("admin", h.key),
+		"a password":       {User: "root", Auth: []ssh.AuthMethod{ssh.Password("secret")}, HostKeyCallback: ssh.InsecureIgnoreHostKey()}, //nolint:gosec // a test
+		"nothing":          {User: "root", HostKeyCallback: ssh.InsecureIgnoreHostKey()},                                                 //nolint:gosec // a test
+	}
+
+	for name, config := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			_, err := ssh.Dial("tcp", h.address, config)
+			assert.ErrorContains(t, err, "unable to authenticate")
+		})
+	}
+}
+
+func TestAShellReadsItsCommands(t *testing.T) {
+	t.Parallel()
+
+	h := fast(t)
+
+	session, err := h.client.NewSession()
+	require.NoError(t, err)
+
+	stdin, err := session.StdinPipe()
+	require.NoError(t, err)
+
+	stdout, err := session.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, session.Shell())
+
+	// The second command is written only after the answer to the first: a shell does not wait for the end of its input.
+	_, err = io.WriteString(stdin, "x=1; hostname\n")
+	require.NoError(t, err)
+
+	line := make([]byte, len("pve1\n"))
+	_, err = io.ReadFull(stdout, line)
+	require.NoError(t, err)
+	assert.Equal(t, "pve1\n", string(line))
+
+	_, err = io.WriteString(stdin, "exit $((x+4))\n")
+	require.NoError(t, err)
+
+	var exit *ssh.ExitError
+	require.ErrorAs(t, session.Wait(), &exit)
+	assert.Equal(t, 5, exit.ExitStatus())
+}
+
+func TestFilesOverSFTP(t *testing.T) {
+	t.Parallel()
+
+	h := fast(t)
+
+	files, err := sftp.NewClient(h.client)
+	require.NoError(t, err)
+
+	defer files.Close() //nolint:errcheck
+
+	require.NoError(t, files.MkdirAll("/etc/a/b"))
+
+	file, err := files.Create("/etc/a/b/c")
+	require.NoError(t, err)
+	_, err = file.Write([]byte("content"))
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+
+	stdout, _, _ := h.run(t, "cat < /etc/a/b/c", "")
+	assert.Equal(t, "content", stdout)
+
+	entries, err := files.ReadDir("/etc/a/b")
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+
+	require.NoError(t, files.Rename("/etc/a/b/c", "/etc/a/d"))
+	require.NoError(t, files.Remove("/etc/a/d"))
+
+	_, err = files.Stat("/../../../etc/passwd")
+	assert.ErrorIs(t, err, os.ErrNotExist, "no path leads out of the root")
+}
+
+func TestAShellNeedsItsParts(t *testing.T) {
+	t.Parallel()
+
+	h := fast(t)
+
+	tests := map[string]struct {
+		host    string
+		options shell.Options
+		refusal string
+	}{
+		"an unknown host":  {"pve9", shell.Options{HostKey: h.key, Root: t.TempDir()}, "no such host"},
+		"no host key":      {"pve1", shell.Options{Root: t.TempDir()}, "host key"},
+		"no root":          {"pve1", shell.Options{HostKey: h.key}, "root folder"},
+		"a key that is no": {"pve1", shell.Options{HostKey: h.key, Root: t.TempDir(), AuthorizedKeys: [][]byte{[]byte("x")}}, "authorized key"},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			_, err := shell.New(h.dc, test.host, test.options)
+			assert.ErrorContains(t, err, test.refusal)
+		})
+	}
+}

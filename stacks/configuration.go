@@ -1,0 +1,126 @@
+package stacks
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"gopkg.in/yaml.v3"
+
+	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/talos"
+)
+
+// namespace of the project's own configuration keys; the project's name in Pulumi.yaml.
+const namespace = "talos-proxmox"
+
+// keySSHPrivateKey is the secret key for the hosts' shells; without it the SSH agent is asked.
+const keySSHPrivateKey = "sshPrivateKey"
+
+// planKeys are the configuration keys that the plan is made from.
+func planKeys() []string { return []string{"hosts", "templates", "clusters", "protect", "vmidRanges"} }
+
+// settings are everything that a stack's configuration says.
+type settings struct {
+	plan          *spec.Plan
+	factory       talos.Factory
+	sshPrivateKey pulumi.StringPtrInput // nil = the SSH agent
+}
+
+// Plan decides what a stack with this configuration consists of; see [spec.Load] for the values and the error.
+func Plan(stack string, values map[string]string) (*spec.Plan, error) {
+	return spec.Load(values, spec.Options{Stack: stack, Compatibility: compatibility{}, CheckPatch: checkPatch})
+}
+
+// readSettings returns the settings, or every problem of the configuration at once.
+func readSettings(ctx *pulumi.Context) (settings, error) {
+	s := settings{}
+	problems := unknownKeys(ctx)
+
+	values := map[string]string{}
+	for _, key := range planKeys() {
+		if value, ok := ctx.GetConfig(namespace + ":" + key); ok {
+			values[key] = value
+		}
+	}
+	plan, err := Plan(ctx.Stack(), values)
+	var found spec.Problems
+	switch {
+	case errors.As(err, &found):
+		problems = append(problems, found...)
+	case err != nil:
+		return s, fmt.Errorf("unable to read the configuration of stack %q: %w", ctx.Stack(), err)
+	}
+	s.plan = plan
+
+	s.factory.URL, _ = ctx.GetConfig("talos:imageFactoryUrl")
+	if key, ok := ctx.GetConfig(namespace + ":" + keySSHPrivateKey); ok {
+		if !ctx.IsConfigSecret(namespace + ":" + keySSHPrivateKey) {
+			problems = append(problems, spec.Problem{
+				Path:    keySSHPrivateKey,
+				Message: fmt.Sprintf("is stored in plain text; store it encrypted: pulumi config set --secret %s:%s < key-file", namespace, keySSHPrivateKey),
+			})
+		}
+		s.sshPrivateKey = pulumi.ToSecret(pulumi.String(key)).(pulumi.StringOutput)
+	}
+	if len(problems) > 0 {
+		return s, fmt.Errorf("the configuration of stack %q has problems, nothing was changed:\n%w", ctx.Stack(), problems)
+	}
+
+	return s, nil
+}
+
+// unknownKeys finds keys of the project's namespace that nothing reads: a misspelt one would be left out in silence. The engine tells a program the value of a
+// key it asks for, not which keys there are; they are read from the stack's file where it is at hand.
+func unknownKeys(ctx *pulumi.Context) spec.Problems {
+	data, err := os.ReadFile(filepath.Join(ctx.RootDirectory(), "Pulumi."+ctx.Stack()+".yaml"))
+	if err != nil {
+		return nil
+	}
+	var file struct {
+		Config map[string]yaml.Node `yaml:"config"`
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		return nil
+	}
+
+	known := append(planKeys(), keySSHPrivateKey)
+	var problems spec.Problems
+	for full := range file.Config {
+		key, ours := strings.CutPrefix(full, namespace+":")
+		if !ours && !strings.Contains(full, ":") { // Pulumi reads a bare key as one of the project's
+			key, ours = full, true
+		}
+		if ours && !slices.Contains(known, key) {
+			problems = append(problems, spec.Problem{Path: key, Message: "is not a key of the configuration: use one of " + strings.Join(known, ", ")})
+		}
+	}
+	slices.SortFunc(problems, func(a, b spec.Problem) int { return strings.Compare(a.Path, b.Path) })
+
+	return problems
+}
+
+// compatibility lends the specification what the program knows about Talos.
+type compatibility struct{}
+
+func (compatibility) Check(talosVersion, kubernetesVersion string) error {
+	return talos.Check(talosVersion, kubernetesVersion)
+}
+
+func (compatibility) DefaultKubernetes(talosVersion string) (string, bool) {
+	return talos.DefaultKubernetes(talosVersion)
+}
+
+func (compatibility) Minimum(role spec.Role) (cores, memoryMiB, diskGiB int) {
+	return talos.Minimum(string(role))
+}
+
+func checkPatch(patch string) error {
+	_, err := talos.SplitPatch(patch)
+
+	return err
+}

@@ -1,0 +1,167 @@
+// Package stacks turns a stack's configuration into components and outputs.
+package stacks
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/components"
+	"proxmox-talos/internal/spec"
+)
+
+// deployment is what one run of the program registers.
+type deployment struct {
+	settings
+	images    map[string]*components.TalosImage // by file name
+	templates map[templateKey]*components.GoldenTemplate
+	clusters  map[string]*components.TalosCluster
+}
+
+// Deploy is the program: it reads and judges the whole configuration, then registers images, templates and clusters, then exports the outputs. A problem in the
+// configuration ends it before anything is registered.
+func Deploy(ctx *pulumi.Context) error {
+	s, err := readSettings(ctx)
+	if err != nil {
+		return err
+	}
+	d := &deployment{
+		settings:  s,
+		images:    map[string]*components.TalosImage{},
+		templates: map[templateKey]*components.GoldenTemplate{},
+		clusters:  map[string]*components.TalosCluster{},
+	}
+	images, err := planImages(s)
+	if err != nil {
+		return err
+	}
+	if err := d.checkClusters(); err != nil {
+		return err
+	}
+
+	for _, warning := range s.plan.Warnings {
+		if err := ctx.Log.Warn(warning, nil); err != nil {
+			return fmt.Errorf("unable to warn about the configuration: %w", err)
+		}
+	}
+	for _, step := range []func() error{
+		func() error { return d.makeImages(ctx, images) },
+		func() error { return d.makeTemplates(ctx) },
+		func() error { return d.makeClusters(ctx) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	d.export(ctx)
+
+	return nil
+}
+
+// planImages gathers the templates' images: classes and hosts share a file of the same name.
+func planImages(s settings) (map[string]components.TalosImageArgs, error) {
+	images := map[string]components.TalosImageArgs{}
+	var problems []error
+	for _, t := range s.plan.Templates {
+		name := components.VolumeName(t)
+		image, ok := images[name]
+		if !ok {
+			image = components.TalosImageArgs{
+				Schematic: components.SchematicOf(t),
+				Version:   t.Version,
+				Platform:  t.Platform,
+				Arch:      t.Arch,
+				Source:    t.Source,
+				Factory:   s.factory,
+			}
+		}
+		if t.Checksum != "" {
+			if image.Checksum != "" && image.Checksum != t.Checksum {
+				problems = append(problems, fmt.Errorf("templates.%s.checksum: another class with the same image states another one: state the right one for both", t.Key))
+			}
+			image.Checksum = t.Checksum
+		}
+		image.Stores = append(image.Stores, components.ImageStore{Host: t.Host, Datastore: t.ImageDatastore})
+		images[name] = image
+	}
+
+	return images, errors.Join(problems...)
+}
+
+func (d *deployment) checkClusters() error {
+	var problems []error
+	for _, cluster := range d.plan.Clusters {
+		problems = append(problems, d.clusterArgs(cluster).Validate())
+	}
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("the configuration of the clusters has problems, nothing was changed:\n%w", err)
+	}
+
+	return nil
+}
+
+func (d *deployment) makeImages(ctx *pulumi.Context, images map[string]components.TalosImageArgs) error {
+	for _, file := range slices.Sorted(maps.Keys(images)) {
+		image, err := components.NewTalosImage(ctx, file, images[file])
+		if err != nil {
+			return err
+		}
+		d.images[file] = image
+	}
+
+	return nil
+}
+
+func (d *deployment) makeTemplates(ctx *pulumi.Context) error {
+	for _, t := range d.plan.Templates {
+		host, err := d.host(t.Host)
+		if err != nil {
+			return err
+		}
+		template, err := components.NewGoldenTemplate(ctx, t.Key+"-"+t.Host, components.GoldenTemplateArgs{
+			Template: t,
+			Image:    d.images[components.VolumeName(t)],
+			Shell:    components.HostShell{Address: host.Address, SSH: host.SSH, PrivateKey: d.sshPrivateKey},
+		})
+		if err != nil {
+			return err
+		}
+		d.templates[keyOf(t)] = template
+	}
+
+	return nil
+}
+
+func (d *deployment) makeClusters(ctx *pulumi.Context) error {
+	for _, planned := range d.plan.Clusters {
+		cluster, err := components.NewTalosCluster(ctx, planned.Name, d.clusterArgs(planned))
+		if err != nil {
+			return err
+		}
+		d.clusters[planned.Name] = cluster
+	}
+
+	return nil
+}
+
+func (d *deployment) clusterArgs(cluster spec.Cluster) components.TalosClusterArgs {
+	return components.TalosClusterArgs{Cluster: cluster, Protect: d.plan.Protect, Factory: d.factory, Template: d.template}
+}
+
+func (d *deployment) host(name string) (spec.Host, error) {
+	i := slices.IndexFunc(d.plan.Hosts, func(h spec.Host) bool { return h.Name == name })
+	if i < 0 {
+		names := make([]string, 0, len(d.plan.Hosts))
+		for _, h := range d.plan.Hosts {
+			names = append(names, h.Name)
+		}
+
+		return spec.Host{}, fmt.Errorf("a template is planned on host %q, which is not one of the hosts %s: report this as a mistake in the plan", name, strings.Join(names, ", "))
+	}
+
+	return d.plan.Hosts[i], nil
+}

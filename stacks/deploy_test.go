@@ -1,0 +1,325 @@
+package stacks
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+
+	"proxmox-talos/components"
+	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/talos"
+)
+
+// stackOptions are a committed stack as the engine would hand it to the program: objects as JSON, texts as they are.
+func stackOptions(t *testing.T, stack string, more map[string]string) recorder.Options {
+	t.Helper()
+	data, err := os.ReadFile("../Pulumi." + stack + ".yaml")
+	require.NoError(t, err)
+	o := configured(t, stack, string(data))
+	maps.Copy(o.Config, more)
+
+	return o
+}
+
+func configured(t *testing.T, stack, document string) recorder.Options {
+	t.Helper()
+	var file struct {
+		Config map[string]any `yaml:"config"`
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(document), &file))
+	root := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(root, "Pulumi."+stack+".yaml"), []byte(document), 0o600))
+	o := recorder.Options{Stack: stack, Root: root, Config: map[string]string{}}
+	for key, value := range file.Config {
+		if text, ok := value.(string); ok {
+			o.Config[key] = text
+
+			continue
+		}
+		encoded, err := json.Marshal(value)
+		require.NoError(t, err)
+		o.Config[key] = string(encoded)
+	}
+
+	return o
+}
+
+// labHostKeys is what the lab adds to its stack: the keys of its hosts' shells.
+func labHostKeys(t *testing.T) map[string]string {
+	t.Helper()
+	hosts := []map[string]any{}
+	for i := 1; i <= 2; i++ {
+		hosts = append(hosts, map[string]any{"name": fmt.Sprintf("pve%d", i), "address": fmt.Sprintf("127.20.0.1%d", i), "ssh": map[string]any{"port": 2222, "acceptAnyHostKey": true}})
+	}
+	encoded, err := json.Marshal(hosts)
+	require.NoError(t, err)
+
+	return map[string]string{"talos-proxmox:hosts": string(encoded)}
+}
+
+func runStack(t *testing.T, stack string, preview bool) *recorder.Recorder {
+	t.Helper()
+	more := map[string]string{}
+	if stack == "lab" {
+		more = labHostKeys(t)
+	}
+	o := stackOptions(t, stack, more)
+	o.Preview = preview
+	r, err := recorder.Run(o, Deploy)
+	require.NoError(t, err)
+
+	return r
+}
+
+func TestCommittedStacks(t *testing.T) {
+	t.Parallel()
+	for stack, expected := range map[string]struct {
+		nodes     []string
+		templates []string
+		builds    int
+		protected int
+		endpoint  string
+	}{
+		"dev": {nodes: []string{"dev-cp-1"}, templates: []string{"talos-pve1"}, endpoint: "https://10.0.0.10:6443"},
+		"prod": {
+			nodes:     []string{"prod-cp-1", "prod-cp-2", "prod-cp-3", "prod-general-1", "prod-general-2"},
+			templates: []string{"talos-pve1", "talos-pve2", "talos-pve3"}, builds: 3, protected: 5, endpoint: "https://10.0.0.5:6443",
+		},
+		"lab": {
+			nodes:     []string{"lab-cp-1", "lab-cp-2", "lab-cp-3", "lab-general-1", "lab-general-2"},
+			templates: []string{"talos-pve1", "talos-pve2"}, builds: 2, endpoint: "https://127.20.1.5:6443",
+		},
+	} {
+		for name, preview := range map[string]bool{"up": false, "preview": true} {
+			t.Run(stack+" "+name, func(t *testing.T) {
+				t.Parallel()
+				r := runStack(t, stack, preview)
+
+				assert.Equal(t, expected.nodes, r.Names(components.TalosNodeType))
+				assert.Len(t, r.Of(recorder.VirtualMachine), len(expected.nodes))
+				assert.Equal(t, expected.templates, r.Names(components.GoldenTemplateType))
+				assert.Len(t, r.Of(recorder.File), len(expected.templates))
+				assert.Len(t, r.Of(recorder.RemoteCommand), expected.builds)
+				assert.Equal(t, []string{stack}, r.Names(components.TalosClusterType))
+				for _, token := range []string{recorder.Schematic, recorder.Secrets, recorder.Bootstrap, recorder.Kubeconfig, recorder.LocalCommand} {
+					assert.Len(t, r.Of(token), 1, token)
+				}
+				protected := 0
+				for _, registration := range r.All() {
+					if registration.Request.GetProtect() {
+						protected++
+					}
+					if strings.HasPrefix(registration.Type, namespace) {
+						assert.False(t, registration.Request.GetCustom())
+					} else {
+						assert.NotEmpty(t, registration.Parent, "%s stands alone", registration.Name)
+					}
+				}
+				assert.Equal(t, expected.protected, protected)
+				assert.Equal(t, expected.endpoint, r.Exports()[Endpoints].ObjectValue()[resource.PropertyKey(stack)].StringValue())
+			})
+		}
+	}
+}
+
+func TestCommittedStackFilesHoldNoSecretsAndNameTheirSchema(t *testing.T) {
+	t.Parallel()
+	for _, stack := range []string{"dev", "prod", "lab"} {
+		data, err := os.ReadFile("../Pulumi." + stack + ".yaml")
+		require.NoError(t, err)
+		first, _, _ := strings.Cut(string(data), "\n")
+		assert.Equal(t, "# yaml-language-server: $schema=docs/schema/stack.schema.json", first)
+		for _, word := range []string{"secure:", "encryptionsalt", "apiToken:", "sshPrivateKey:"} {
+			assert.NotContains(t, string(data), word, stack)
+		}
+	}
+}
+
+func TestOutputs(t *testing.T) {
+	t.Parallel()
+	r := runStack(t, "lab", false)
+	exports := r.Exports()
+
+	assert.ElementsMatch(t, []resource.PropertyKey{Endpoints, Addresses, VMIDs, Kubeconfigs, Talosconfigs, Versions, Templates, Schematics},
+		slices.Collect(maps.Keys(exports)))
+	assert.Equal(t, map[string]any{"lab": map[string]any{"talos": "v1.12.6", "kubernetes": "v1.35.0", "contract": "v1.12"}}, exports[Versions].Mappable())
+	assert.Equal(t, "127.20.1.10", at(exports[Addresses], "lab", "lab-cp-1"))
+	assert.Equal(t, float64(3001), at(exports[VMIDs], "lab", "lab-general-2"))
+	assert.Equal(t, float64(901), at(exports[Templates], "talos", "pve1", "vmid"))
+	assert.Equal(t, "talos-v1.12.6-talos", at(exports[Templates], "talos", "pve2", "name"))
+	assert.Len(t, at(exports[Schematics], "talos"), 64)
+	for name, secret := range map[resource.PropertyKey]string{Kubeconfigs: recorder.KubeconfigText, Talosconfigs: recorder.TalosconfigText} {
+		require.True(t, exports[name].IsSecret(), name)
+		assert.Equal(t, secret, at(exports[name].SecretValue().Element, "lab"))
+	}
+	for name, value := range exports {
+		assert.Equal(t, name == Kubeconfigs || name == Talosconfigs, value.ContainsSecrets(), name)
+	}
+}
+
+// at is the value under keys of nested maps.
+func at(value resource.PropertyValue, keys ...resource.PropertyKey) any {
+	for _, key := range keys {
+		if value.IsSecret() {
+			value = value.SecretValue().Element
+		}
+		value = value.ObjectValue()[key]
+	}
+
+	return value.V
+}
+
+const twoClusters = `config:
+  talos-proxmox:hosts:
+    - {name: pve1, address: 127.1.0.11, ssh: {acceptAnyHostKey: true}}
+  talos-proxmox:templates:
+    talos: {version: v1.12.6}
+    storage: {version: v1.12.6, firstVmid: 950, diskGiB: 30}
+    plain: {version: v1.12.6, extensions: [iscsi-tools], source: iso}
+  talos-proxmox:clusters:
+    - name: one
+      network: {cidr: 127.1.1.0/24, gateway: 127.1.1.1}
+      controlPlane: {count: 1}
+      workers: [{name: storage, template: storage, count: 1}]
+    - name: two
+      network: {cidr: 127.1.2.0/24, gateway: 127.1.2.1}
+      controlPlane: {count: 1, firstVmid: 2100, template: plain}
+`
+
+func TestClassesWithTheSameImageShareIt(t *testing.T) {
+	t.Parallel()
+	r, err := recorder.Run(configured(t, "test", twoClusters), Deploy)
+	require.NoError(t, err)
+
+	other := talos.Schematic{Extensions: []string{"iscsi-tools"}}.ID()[:12]
+	assert.ElementsMatch(t, []string{"talos-v1.12.6-376567988ad3-nocloud-amd64.img-pve1-local", "talos-v1.12.6-" + other + "-nocloud-amd64.iso-pve1-local"}, r.Names(recorder.File))
+	assert.Equal(t, []string{"plain-pve1", "storage-pve1", "talos-pve1"}, r.Names(components.GoldenTemplateType))
+	assert.Equal(t, []string{"storage-pve1-build", "talos-pve1-build"}, r.Names(recorder.RemoteCommand))
+	assert.Equal(t, []string{"one", "two"}, r.Names(components.TalosClusterType))
+	assert.Equal(t, []string{"storage-pve1-build"}, r.Of(recorder.VirtualMachine)["one-storage-1-vm"].DependsOn())
+	for _, name := range []resource.PropertyKey{"one", "two"} {
+		assert.NotEmpty(t, at(r.Exports()[Kubeconfigs], name))
+	}
+}
+
+func TestASecondClusterLeavesTheFirstAlone(t *testing.T) {
+	t.Parallel()
+	var document map[string]map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte(twoClusters), &document))
+	document["config"]["talos-proxmox:clusters"] = document["config"]["talos-proxmox:clusters"].([]any)[:1]
+	one, err := yaml.Marshal(document)
+	require.NoError(t, err)
+	before, err := recorder.Run(configured(t, "test", string(one)), Deploy)
+	require.NoError(t, err)
+	after, err := recorder.Run(configured(t, "test", twoClusters), Deploy)
+	require.NoError(t, err)
+
+	for _, registration := range before.All() {
+		other := after.Of(registration.Type)[registration.Name]
+		assert.True(t, registration.Inputs.DeepEquals(other.Inputs), registration.Name)
+		assert.Equal(t, registration.DependsOn(), other.DependsOn(), registration.Name)
+	}
+}
+
+func TestTheFactoryIsStatedOnce(t *testing.T) {
+	t.Parallel()
+	o := configured(t, "test", twoClusters)
+	o.Config["talos:imageFactoryUrl"] = "http://127.1.0.9:8080"
+	r, err := recorder.Run(o, Deploy)
+	require.NoError(t, err)
+
+	for name, file := range r.Of(recorder.File) {
+		assert.True(t, strings.HasPrefix(file.Input("url").StringValue(), "http://127.1.0.9:8080/image/"), name)
+	}
+	for name, apply := range r.Of(recorder.ConfigurationApply) {
+		patches, err := json.Marshal(apply.Input("configPatches").Mappable())
+		require.NoError(t, err)
+		assert.Contains(t, string(patches), "127.1.0.9:8080/nocloud-installer/", name)
+	}
+}
+
+func TestThePrivateKeyIsASecret(t *testing.T) {
+	t.Parallel()
+	o := configured(t, "test", twoClusters)
+	o.Config["talos-proxmox:sshPrivateKey"] = "the-private-key"
+	o.Secrets = []string{"talos-proxmox:sshPrivateKey"}
+	r, err := recorder.Run(o, Deploy)
+	require.NoError(t, err)
+
+	for name, command := range r.Of(recorder.RemoteCommand) {
+		require.True(t, command.Input("connection").IsSecret(), name)
+		assert.Equal(t, "the-private-key", command.Input("connection").SecretValue().Element.ObjectValue()["privateKey"].StringValue(), name)
+	}
+}
+
+func TestWarningsReachTheUser(t *testing.T) {
+	t.Parallel()
+	document := strings.Replace(twoClusters, "ssh: {", "capacity: {cores: 4}, ssh: {", 1)
+	r, err := recorder.Run(configured(t, "test", document), Deploy)
+	require.NoError(t, err)
+
+	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[0].capacity.cores: 6 cores are planned on pve1, which has 4")
+}
+
+func TestAWrongConfigurationRegistersNothing(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		replace, with string
+		key, value    string
+		says          []string
+	}{
+		"every problem is reported at once": {
+			replace: "cidr: 127.1.2.0/24, gateway: 127.1.2.1", with: "cidr: 127.1.2.0/24, gateway: 127.9.9.9, bogus: 1",
+			key: "talos-proxmox:protect", value: "maybe",
+			says: []string{"the configuration of stack \"test\" has problems, nothing was changed:", "clusters[1].network.gateway", "bogus", "protect"},
+		},
+		"a key that nothing reads": {
+			replace: "talos-proxmox:hosts:", with: "talos-proxmox:clutsers: []\n  talos-proxmox:hosts:",
+			says: []string{"clutsers: is not a key of the configuration: use one of hosts, templates, clusters, protect"},
+		},
+		"a key that nothing reads, without its namespace": {
+			replace: "talos-proxmox:hosts:", with: "host: []\n  talos-proxmox:hosts:", says: []string{"host: is not a key of the configuration"},
+		},
+		"a private key in plain text": {
+			key: "talos-proxmox:sshPrivateKey", value: "the-private-key", says: []string{"sshPrivateKey: is stored in plain text; store it encrypted: pulumi config set --secret"},
+		},
+		"two checksums of one image": {
+			replace: "talos: {version: v1.12.6}\n    storage: {", with: "talos: {version: v1.12.6, checksum: " + strings.Repeat("cd", 32) + "}\n    storage: {checksum: " + strings.Repeat("ab", 32) + ", ",
+			says: []string{"checksum: another class with the same image states another one"},
+		},
+		"a patch that is no YAML": {
+			replace: "      controlPlane: {count: 1}", with: "      patches: ['machine: [']\n      controlPlane: {count: 1}", says: []string{"clusters[0].patches[0]"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			document := twoClusters
+			if test.replace != "" {
+				require.Contains(t, document, test.replace)
+				document = strings.Replace(document, test.replace, test.with, 1)
+			}
+			o := configured(t, "test", document)
+			if test.key != "" {
+				o.Config[test.key] = test.value
+			}
+
+			r, err := recorder.Run(o, Deploy)
+
+			for _, text := range test.says {
+				require.ErrorContains(t, err, text)
+			}
+			assert.NotContains(t, err.Error(), "the-private-key")
+			assert.Empty(t, r.All())
+		})
+	}
+}

@@ -1,0 +1,68 @@
+package stacks
+
+import (
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/components"
+	"proxmox-talos/internal/spec"
+)
+
+// Names of the stack's outputs. Those of clusters have the clusters' names as keys.
+const (
+	Endpoints    = "endpoints"    // cluster → URL of the Kubernetes API
+	Addresses    = "addresses"    // cluster → node → address
+	VMIDs        = "vmids"        // cluster → node → VMID
+	Kubeconfigs  = "kubeconfigs"  // cluster → kubeconfig; secret
+	Talosconfigs = "talosconfigs" // cluster → talosconfig; secret
+	Versions     = "versions"     // cluster → talos, kubernetes and contract
+	Templates    = "templates"    // class → host → name, VMID (0 for an ISO) and volume of the image
+	Schematics   = "schematics"   // class → schematic id
+)
+
+func (d *deployment) export(ctx *pulumi.Context) {
+	endpoints, addresses, vmids := pulumi.StringMap{}, pulumi.Map{}, pulumi.Map{}
+	kubeconfigs, talosconfigs, versions := pulumi.StringMap{}, pulumi.StringMap{}, pulumi.Map{}
+	for name, cluster := range d.clusters {
+		endpoints[name] = cluster.Endpoint
+		addresses[name] = cluster.Addresses
+		vmids[name] = cluster.VMIDs
+		kubeconfigs[name] = cluster.Kubeconfig
+		talosconfigs[name] = cluster.Talosconfig
+		versions[name] = pulumi.StringMap{"talos": cluster.TalosVersion, "kubernetes": cluster.KubernetesVersion, "contract": cluster.Contract}
+	}
+
+	ctx.Export(Endpoints, endpoints)
+	ctx.Export(Addresses, addresses)
+	ctx.Export(VMIDs, vmids)
+	ctx.Export(Kubeconfigs, pulumi.ToSecret(kubeconfigs))
+	ctx.Export(Talosconfigs, pulumi.ToSecret(talosconfigs))
+	ctx.Export(Versions, versions)
+	d.exportTemplates(ctx)
+}
+
+func (d *deployment) exportTemplates(ctx *pulumi.Context) {
+	templates, schematics := map[string]pulumi.Map{}, pulumi.StringMap{}
+	for _, t := range d.plan.Templates {
+		made := d.templates[keyOf(t)]
+		if templates[t.Key] == nil {
+			templates[t.Key] = pulumi.Map{}
+		}
+		templates[t.Key][t.Host] = pulumi.Map{"name": made.Name, "vmid": made.VMID, "volumeId": made.VolumeID}
+		schematics[t.Key] = made.SchematicID
+	}
+	byClass := pulumi.Map{}
+	for class, hosts := range templates {
+		byClass[class] = hosts
+	}
+	ctx.Export(Templates, byClass)
+	ctx.Export(Schematics, schematics)
+}
+
+// templateKey tells templates apart: one for each class and host.
+type templateKey struct{ class, host string }
+
+func keyOf(t spec.Template) templateKey { return templateKey{class: t.Key, host: t.Host} }
+
+func (d *deployment) template(t spec.Template) *components.GoldenTemplate {
+	return d.templates[keyOf(t)]
+}
