@@ -6,7 +6,7 @@ SHELL := /bin/bash
 STACK ?= lab
 BIN := $(CURDIR)/.bin
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
-GO_FILES := $(shell git ls-files --cached --others --exclude-standard '*.go' go.mod go.sum 2>/dev/null)
+GO_FILES := $(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null))
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
 
 .PHONY: help

@@ -24,6 +24,9 @@ const clonesAtOnce = 4
 // certificateRenewal is how long before its end the kubeconfig's certificate is renewed; an `up` a month keeps it valid.
 const certificateRenewal = "720h"
 
+// bootstrapInterval is short because the whole cluster waits for etcd.
+const bootstrapInterval = "500ms"
+
 // TalosClusterArgs describe a cluster.
 type TalosClusterArgs struct {
 	Cluster spec.Cluster
@@ -35,7 +38,7 @@ type TalosClusterArgs struct {
 	Template func(spec.Template) *GoldenTemplate
 }
 
-// TalosCluster is a Talos Kubernetes cluster: secrets, configurations, nodes, bootstrap, kubeconfig, talosconfig and a health gate at the end.
+// TalosCluster is a Talos Kubernetes cluster: secrets, configurations, nodes, talosconfig, bootstrap, kubeconfig and a health gate at the end.
 type TalosCluster struct {
 	pulumi.ResourceState
 
@@ -51,7 +54,7 @@ type TalosCluster struct {
 
 	secrets   *machine.Secrets
 	nodes     []*TalosNode
-	bootstrap *machine.Bootstrap
+	bootstrap *local.Command
 	gate      *local.Command
 }
 
@@ -73,9 +76,9 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args TalosClusterArgs, op
 	}{
 		{"secrets", c.makeSecrets},
 		{"nodes", c.makeNodes},
+		{"talosconfig", c.makeTalosconfig},
 		{"bootstrap", c.makeBootstrap},
 		{"kubeconfig", c.makeKubeconfig},
-		{"talosconfig", c.makeTalosconfig},
 		{"health gate", c.makeGate},
 		{"outputs", c.makeOutputs},
 	} {
@@ -179,15 +182,18 @@ func (q cloneQueue) add(n spec.Node, vm pulumi.Resource) {
 
 func storeOf(n spec.Node) ImageStore { return ImageStore{Host: n.Host, Datastore: n.Datastore} }
 
-// makeBootstrap waits for the first control plane only: the others join as soon as there is something to join.
+// makeBootstrap runs once in a cluster's life: what talosops would be told anew, because members have changed or a certificate was renewed, is ignored, since an
+// update would run it again. It waits for all control planes, because talosops bootstraps only when none of them holds the cluster.
 func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args TalosClusterArgs, _ plannedPatches) (err error) {
-	first := pulumi.String(firstAddress(args.Cluster))
-	c.bootstrap, err = machine.NewBootstrap(ctx, name+"-bootstrap", &machine.BootstrapArgs{
-		ClientConfiguration: c.secrets.ClientConfiguration,
-		Endpoint:            first,
-		Node:                first,
-		Timeouts:            machine.BootstrapTimeoutsArgs{Create: pulumi.String(applyTimeout)},
-	}, pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn([]pulumi.Resource{c.nodes[0].Applied()}))
+	after := make([]pulumi.Resource, 0, len(args.Cluster.ControlPlanes))
+	for _, node := range c.nodes[:len(args.Cluster.ControlPlanes)] {
+		after = append(after, node.Applied())
+	}
+	c.bootstrap, err = talosops{
+		verb:        "bootstrap",
+		request:     talosopsRequest{Interval: bootstrapInterval, ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes)},
+		talosconfig: c.Talosconfig,
+	}.register(ctx, name+"-bootstrap", pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.IgnoreChanges([]string{"create", "stdin"}), pulumi.DependsOn(after))
 
 	return err
 }

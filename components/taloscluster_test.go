@@ -28,11 +28,13 @@ func TestTalosClusterRegistersItsSteps(t *testing.T) {
 		assert.Equal(t, node, r.Of(recorder.VirtualMachine)[node+"-vm"].Parent)
 		assert.Equal(t, node, r.Of(recorder.ConfigurationApply)[node+"-configuration"].Parent)
 	}
-	for token, name := range map[string]string{
-		recorder.Secrets: "one-secrets", recorder.Bootstrap: "one-bootstrap", recorder.Kubeconfig: "one-kubeconfig", recorder.LocalCommand: "one-healthy",
+	for token, names := range map[string][]string{
+		recorder.Secrets: {"one-secrets"}, recorder.Kubeconfig: {"one-kubeconfig"}, recorder.LocalCommand: {"one-bootstrap", "one-healthy"},
 	} {
-		require.Equal(t, []string{name}, r.Names(token))
-		assert.Equal(t, "one", r.Of(token)[name].Parent)
+		require.Equal(t, names, r.Names(token))
+		for _, name := range names {
+			assert.Equal(t, "one", r.Of(token)[name].Parent)
+		}
 	}
 
 	exports := r.Exports()
@@ -67,7 +69,8 @@ func TestTalosClusterOrder(t *testing.T) {
 		assert.ElementsMatch(t, append(expected, "one-secrets"), apply.DependsOn(), node)
 		assert.Equal(t, []string{node + "-vm"}, apply.ReplaceWith(), node)
 	}
-	assert.ElementsMatch(t, []string{"one-cp-1-configuration", "one-secrets"}, r.Of(recorder.Bootstrap)["one-bootstrap"].DependsOn())
+	assert.ElementsMatch(t, []string{"one-cp-1-configuration", "one-cp-2-configuration", "one-cp-3-configuration", "one-secrets"},
+		r.Of(recorder.LocalCommand)["one-bootstrap"].DependsOn(), "any control plane may hold the cluster; workers never do")
 	assert.ElementsMatch(t, []string{"one-bootstrap", "one-secrets"}, r.Of(recorder.Kubeconfig)["one-kubeconfig"].DependsOn())
 	gate := r.Of(recorder.LocalCommand)["one-healthy"].DependsOn()
 	for name := range applies {
@@ -166,10 +169,9 @@ func TestTalosClusterConfigurations(t *testing.T) {
 		assert.Equal(t, apply.Input("node"), apply.Input("endpoint"))
 		assert.NotEqual(t, "127.1.1.5", apply.Input("node").StringValue(), "Talos is never called at the virtual address")
 	}
-	for _, called := range []recorder.Registration{r.Of(recorder.Bootstrap)["one-bootstrap"], r.Of(recorder.Kubeconfig)["one-kubeconfig"]} {
-		assert.Equal(t, "127.1.1.10", called.Input("node").StringValue())
-		assert.Equal(t, "127.1.1.10", called.Input("endpoint").StringValue())
-	}
+	kubeconfig := r.Of(recorder.Kubeconfig)["one-kubeconfig"]
+	assert.Equal(t, "127.1.1.10", kubeconfig.Input("node").StringValue())
+	assert.Equal(t, "127.1.1.10", kubeconfig.Input("endpoint").StringValue())
 	clients := r.Calls("talos:client/getConfiguration:getConfiguration")
 	require.Len(t, clients, 1)
 	assert.Equal(t, `["127.1.1.10","127.1.1.11","127.1.1.12"]`, text(clients[0]["endpoints"]))
@@ -185,14 +187,9 @@ func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 			assert.NotContains(t, plain, secret, registration.Name)
 		}
 	}
-	stdin := r.Of(recorder.LocalCommand)["one-healthy"].Input("stdin")
-	require.True(t, stdin.IsSecret())
-	var request gateRequest
-	require.NoError(t, json.Unmarshal([]byte(stdin.SecretValue().Element.StringValue()), &request))
-	assert.Equal(t, recorder.TalosconfigText, request.Talosconfig)
-	assert.Equal(t, recorder.KubeconfigText, request.Kubeconfig)
-	assert.Len(t, request.ControlPlanes, 3)
-	assert.Equal(t, []gateNode{{"one-general-1", "127.1.1.20"}, {"one-general-2", "127.1.1.21"}}, request.Workers)
+	for _, command := range r.Of(recorder.LocalCommand) {
+		assert.True(t, command.Input("stdin").IsSecret(), command.Name)
+	}
 	assert.True(t, pulumi.IsSecret(made.Kubeconfig))
 	assert.True(t, pulumi.IsSecret(made.Talosconfig))
 }
@@ -232,6 +229,45 @@ func text(value resource.PropertyValue) string {
 	}
 
 	return string(encoded)
+}
+
+func TestTalosClusterCallsOfTalosops(t *testing.T) {
+	t.Parallel()
+	r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), false)
+
+	controlPlanes := `"controlPlanes":[{"name":"one-cp-1","address":"127.1.1.10"},{"name":"one-cp-2","address":"127.1.1.11"},{"name":"one-cp-3","address":"127.1.1.12"}]`
+	for name, expected := range map[string]struct {
+		create, stdin string
+		ignored       []string
+		triggered     bool
+	}{
+		"one-bootstrap": {
+			create:  "${TALOSOPS:-go run ./cmd/talosops} bootstrap",
+			stdin:   `{"interval":"500ms",` + controlPlanes + `,"talosconfig":"the-talosconfig"}`,
+			ignored: []string{"create", "stdin"},
+		},
+		"one-healthy": {
+			create: "${TALOSOPS:-go run ./cmd/talosops} wait",
+			stdin: `{` + controlPlanes + `,"workers":[{"name":"one-general-1","address":"127.1.1.20"},{"name":"one-general-2","address":"127.1.1.21"}],` +
+				`"kubernetesVersion":"v1.35.0","talosconfig":"the-talosconfig","kubeconfig":"the-kubeconfig"}`,
+			triggered: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			command := r.Of(recorder.LocalCommand)[name]
+
+			assert.Equal(t, expected.create, command.Input("create").StringValue())
+			stdin := command.Input("stdin")
+			require.True(t, stdin.IsSecret())
+			assert.JSONEq(t, expected.stdin, stdin.SecretValue().Element.StringValue())
+			assert.Equal(t, expected.ignored, command.Request.GetIgnoreChanges())
+			assert.Equal(t, expected.triggered, !command.Input("triggers").IsNull())
+			for _, property := range []string{"update", "delete"} {
+				assert.True(t, command.Input(property).IsNull(), property)
+			}
+		})
+	}
 }
 
 func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {

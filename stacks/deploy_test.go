@@ -111,9 +111,10 @@ func TestCommittedStacks(t *testing.T) {
 				assert.Len(t, r.Of(recorder.File), len(expected.templates))
 				assert.Len(t, r.Of(recorder.RemoteCommand), expected.builds)
 				assert.Equal(t, []string{stack}, r.Names(components.TalosClusterType))
-				for _, token := range []string{recorder.Schematic, recorder.Secrets, recorder.Bootstrap, recorder.Kubeconfig, recorder.LocalCommand} {
+				for _, token := range []string{recorder.Schematic, recorder.Secrets, recorder.Kubeconfig} {
 					assert.Len(t, r.Of(token), 1, token)
 				}
+				assert.Equal(t, []string{stack + "-bootstrap", stack + "-healthy"}, r.Names(recorder.LocalCommand))
 				protected := 0
 				for _, registration := range r.All() {
 					if registration.Request.GetProtect() {

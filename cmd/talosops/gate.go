@@ -2,17 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 )
-
-// callTimeout bounds one call, so that a node that swallows packets does not hide what the others say.
-const callTimeout = 10 * time.Second
 
 // talosAPI asks one node's Talos API on its own address.
 type talosAPI interface {
@@ -27,69 +21,30 @@ type kubernetesAPI interface {
 	nodes(ctx context.Context, address string) ([]kubeNode, error)
 }
 
-// gate looks at a cluster again and again until it is healthy.
+// gate waits until a cluster is healthy.
 type gate struct {
-	req        *request
+	*watch
+
+	req        *waitRequest
 	talos      talosAPI
 	kubernetes kubernetesAPI
-
-	mu       sync.Mutex
-	progress io.Writer
-	said     map[string]string
 }
 
-// finding is the result of one check. Problem has a stable wording, so that only real changes make a line; Detail may differ every time.
-type finding struct {
-	node, check           string
-	problem, detail, note string
+func newGate(req *waitRequest, talos talosAPI, kubernetes kubernetesAPI, progress io.Writer) *gate {
+	return &gate{watch: newWatch(&req.common, progress), req: req, talos: talos, kubernetes: kubernetes}
 }
 
-// report is one round of checks.
-type report []finding
-
-func newGate(req *request, talos talosAPI, kubernetes kubernetesAPI, progress io.Writer) *gate {
-	return &gate{req: req, talos: talos, kubernetes: kubernetes, progress: progress, said: map[string]string{}}
-}
-
-// wait returns nil once everything holds in one round, and an error that names every open check at the limit or at an interrupt.
+// wait returns nil once everything holds in one round.
 func (g *gate) wait(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, g.req.timeout)
-	defer cancel()
-
-	var last report
-	for {
-		current := g.round(limited)
-		if len(current.open()) == 0 {
-			return nil
-		}
-		// Calls that the limit cut off say nothing about their nodes: the round before them does.
-		if limited.Err() == nil || last == nil {
-			last = current
-		}
-		pause := time.NewTimer(g.req.interval)
-		select {
-		case <-pause.C:
-		case <-limited.Done():
-			pause.Stop()
-
-			return g.failure(ctx, last)
-		}
-	}
-}
-
-func (g *gate) failure(ctx context.Context, last report) error {
-	open := last.open()
-	lines := make([]string, 0, len(open))
-	for _, f := range open {
-		lines = append(lines, "  "+f.line())
-	}
-	missing := fmt.Sprintf("%d of %d checks are open:\n%s", len(open), len(last), strings.Join(lines, "\n"))
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return fmt.Errorf("interrupted before the cluster was healthy; %s\nrun the same again to go on waiting", missing)
+	healthy := goal{
+		before: "the cluster was healthy", missed: "the cluster is not healthy", wayOut: "look at a node with talosctl --nodes <address> dmesg",
 	}
 
-	return fmt.Errorf("the cluster is not healthy after %s; %s\nlook at a node with talosctl --nodes <address> dmesg, then run the same again",
-		g.req.timeout, missing)
+	return g.until(ctx, healthy, func(ctx context.Context) (report, bool) {
+		current := g.round(ctx)
+
+		return current, len(current.open()) == 0
+	})
 }
 
 // round asks all nodes at once.
@@ -119,7 +74,7 @@ func (g *gate) lookAt(ctx context.Context, n node, controlPlane bool) report {
 	}
 	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return g.talos.services(ctx, n.Address) })
 	if err != nil {
-		add(finding{check: "services", problem: "Talos does not answer on " + n.Address, detail: err.Error()})
+		add(silent(n, "services", err))
 	} else {
 		add(finding{check: "services", problem: judgeServices(services, required)})
 	}
@@ -161,10 +116,10 @@ func (g *gate) checkVersion(ctx context.Context, n node) finding {
 func (g *gate) checkMembers(ctx context.Context, n node) finding {
 	members, err := call(ctx, func(ctx context.Context) ([]member, error) { return g.talos.members(ctx, n.Address) })
 	if err != nil {
-		return finding{check: "etcd", problem: "cannot list the members", detail: err.Error()}
+		return finding{check: etcdCheck, problem: "cannot list the members", detail: err.Error()}
 	}
 
-	return finding{check: "etcd", problem: judgeMembers(members, g.req.ControlPlanes)}
+	return finding{check: etcdCheck, problem: judgeMembers(members, g.req.ControlPlanes)}
 }
 
 // registrations asks the first control plane whose API is ready, and then answers, for the nodes.
@@ -199,46 +154,4 @@ func (g *gate) registrations(ctx context.Context, reports []report) report {
 	}
 
 	return r
-}
-
-// say writes a line when a check's result is another one than before.
-func (g *gate) say(ctx context.Context, f finding) {
-	if ctx.Err() != nil {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-
-	key := f.node + "\x00" + f.check
-	now := f.problem + f.note
-	if before, known := g.said[key]; !known || before != now {
-		g.said[key] = now
-		// Nobody reading the progress is no reason to stop.
-		_, _ = fmt.Fprintln(g.progress, f.line())
-	}
-}
-
-func (f finding) line() string {
-	text := f.problem
-	switch {
-	case text == "" && f.note != "":
-		text = f.note
-	case text == "":
-		text = "ok"
-	case f.detail != "":
-		text += ": " + f.detail
-	}
-
-	return fmt.Sprintf("%s: %s: %s", f.node, f.check, text)
-}
-
-func (r report) open() report {
-	return slices.DeleteFunc(slices.Clone(r), func(f finding) bool { return f.problem == "" })
-}
-
-func call[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
-	bounded, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-
-	return ask(bounded)
 }

@@ -27,16 +27,19 @@ type fakeCluster struct {
 	onAsk     func(c *fakeCluster, asked int) // called before each answer of the first control plane's services
 }
 
-func testRequest() *request {
-	return &request{
+func testRequest() *waitRequest {
+	return &waitRequest{common: testControlPlanes(), Workers: []node{{"w-1", "127.0.9.4"}, {"w-2", "127.0.9.5"}}}
+}
+
+func testControlPlanes() common {
+	return common{
 		ControlPlanes: []node{{"cp-1", "127.0.9.1"}, {"cp-2", "127.0.9.2"}, {"cp-3", "127.0.9.3"}},
-		Workers:       []node{{"w-1", "127.0.9.4"}, {"w-2", "127.0.9.5"}},
 		timeout:       time.Minute,
 		interval:      time.Millisecond,
 	}
 }
 
-func healthyCluster(req *request) *fakeCluster {
+func healthyCluster(req *waitRequest) *fakeCluster {
 	c := &fakeCluster{servicesL: map[string][]service{}, talos: map[string]string{}, down: map[string]error{}, apiDown: map[string]error{}}
 	for i, n := range req.nodes() {
 		required := nodeServices
@@ -120,41 +123,41 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		change func(*request, *fakeCluster)
+		change func(*waitRequest, *fakeCluster)
 		want   []string
 	}{
 		"a learner": {
-			func(_ *request, c *fakeCluster) { c.membersL[2].Learner = true },
+			func(_ *waitRequest, c *fakeCluster) { c.membersL[2].Learner = true },
 			[]string{"3 of 16 checks", "cp-1: etcd: member cp-3 is still a learner", "cp-2: etcd: member cp-3 is still a learner"},
 		},
 		"a missing member": {
-			func(_ *request, c *fakeCluster) { c.membersL = c.membersL[:2] },
+			func(_ *waitRequest, c *fakeCluster) { c.membersL = c.membersL[:2] },
 			[]string{"3 of 16 checks", "cp-1: etcd: member cp-3 is missing"},
 		},
 		"an unexpected member": {
-			func(_ *request, c *fakeCluster) { c.membersL = append(c.membersL, member{Hostname: "old-cp-1"}) },
+			func(_ *waitRequest, c *fakeCluster) { c.membersL = append(c.membersL, member{Hostname: "old-cp-1"}) },
 			[]string{"3 of 16 checks", "cp-3: etcd: member old-cp-1 is not expected"},
 		},
 		"etcd that does not answer": {
-			func(_ *request, c *fakeCluster) { c.down["etcd 127.0.9.2"] = errors.New("etcdserver: no leader") },
+			func(_ *waitRequest, c *fakeCluster) { c.down["etcd 127.0.9.2"] = errors.New("etcdserver: no leader") },
 			[]string{"1 of 16 checks", "cp-2: etcd: cannot list the members: etcdserver: no leader"},
 		},
 		"an unhealthy service": {
-			func(_ *request, c *fakeCluster) { c.servicesL["127.0.9.4"][1].Healthy = false },
+			func(_ *waitRequest, c *fakeCluster) { c.servicesL["127.0.9.4"][1].Healthy = false },
 			[]string{"1 of 16 checks", "w-1: services: kubelet is not healthy"},
 		},
 		"a service of control planes only": {
-			func(_ *request, c *fakeCluster) { c.servicesL["127.0.9.1"] = c.servicesL["127.0.9.1"][:3] },
+			func(_ *waitRequest, c *fakeCluster) { c.servicesL["127.0.9.1"] = c.servicesL["127.0.9.1"][:3] },
 			[]string{"1 of 16 checks", "cp-1: services: trustd is missing"},
 		},
 		"one API that is not ready": {
-			func(_ *request, c *fakeCluster) {
+			func(_ *waitRequest, c *fakeCluster) {
 				c.apiDown["127.0.9.1"] = errors.New("500 Internal Server Error: etcd failed")
 			},
 			[]string{"1 of 16 checks", "cp-1: Kubernetes API: is not ready on 127.0.9.1: 500 Internal Server Error: etcd failed"},
 		},
 		"no API that is ready": {
-			func(r *request, c *fakeCluster) {
+			func(r *waitRequest, c *fakeCluster) {
 				for _, n := range r.ControlPlanes {
 					c.apiDown[n.Address] = errors.New("connection refused")
 				}
@@ -162,33 +165,33 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 			[]string{"8 of 16 checks", "w-2: node: no Kubernetes API is ready to ask"},
 		},
 		"an API that does not list nodes": {
-			func(_ *request, c *fakeCluster) { c.nodesErr = errors.New("403 Forbidden") },
+			func(_ *waitRequest, c *fakeCluster) { c.nodesErr = errors.New("403 Forbidden") },
 			[]string{"5 of 16 checks", "cp-1: node: the Kubernetes API does not list the nodes: 403 Forbidden"},
 		},
 		"a node that is not registered": {
-			func(_ *request, c *fakeCluster) { c.nodesL = c.nodesL[:4] },
+			func(_ *waitRequest, c *fakeCluster) { c.nodesL = c.nodesL[:4] },
 			[]string{"1 of 16 checks", "w-2: node: is not registered"},
 		},
 		"a node with another kubelet": {
-			func(r *request, _ *fakeCluster) { r.KubernetesVersion = "v1.36.0" },
+			func(r *waitRequest, _ *fakeCluster) { r.KubernetesVersion = "v1.36.0" },
 			[]string{"5 of 16 checks", "w-1: node: runs kubelet v1.35.0 instead of v1.36.0"},
 		},
 		"a node with another Talos": {
-			func(r *request, c *fakeCluster) { r.TalosVersion, c.talos["127.0.9.5"] = "v1.12.6", "v1.12.5" },
+			func(r *waitRequest, c *fakeCluster) { r.TalosVersion, c.talos["127.0.9.5"] = "v1.12.6", "v1.12.5" },
 			[]string{"1 of 21 checks", "w-2: version: runs Talos v1.12.5 instead of v1.12.6"},
 		},
 		"a node without a version": {
-			func(r *request, c *fakeCluster) {
+			func(r *waitRequest, c *fakeCluster) {
 				r.TalosVersion, c.down["version 127.0.9.5"] = "v1.12.6", errors.New("not implemented")
 			},
 			[]string{"1 of 21 checks", "w-2: version: Talos does not tell its version: not implemented"},
 		},
 		"an unreachable node": {
-			func(_ *request, c *fakeCluster) { c.down["127.0.9.2"] = errors.New("connection refused") },
+			func(_ *waitRequest, c *fakeCluster) { c.down["127.0.9.2"] = errors.New("connection refused") },
 			[]string{"1 of 15 checks", "cp-2: services: Talos does not answer on 127.0.9.2: connection refused"},
 		},
 		"several at once": {
-			func(_ *request, c *fakeCluster) {
+			func(_ *waitRequest, c *fakeCluster) {
 				c.membersL = c.membersL[:2]
 				c.down["127.0.9.4"] = errors.New("no route to host")
 				c.nodesL = c.nodesL[:3]

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 )
 
 const (
@@ -17,16 +19,19 @@ const (
 	defaultInterval = 2 * time.Second
 )
 
-// request says which cluster to look at; talosconfig and kubeconfig are secrets and must not appear in any message.
-type request struct {
-	Timeout           string `json:"timeout"`
-	Interval          string `json:"interval"`
-	Talosconfig       string `json:"talosconfig"`
-	Kubeconfig        string `json:"kubeconfig"`
-	ControlPlanes     []node `json:"controlPlanes"`
-	Workers           []node `json:"workers"`
-	KubernetesVersion string `json:"kubernetesVersion"`
-	TalosVersion      string `json:"talosVersion"`
+// request is what a verb reads from standard input.
+type request interface {
+	// shared returns the part that every verb's request has.
+	shared() *common
+	problems() []string
+}
+
+// common says how long to look at which control planes; talosconfig is a secret and must not appear in any message.
+type common struct {
+	Timeout       string `json:"timeout"`
+	Interval      string `json:"interval"`
+	Talosconfig   string `json:"talosconfig"`
+	ControlPlanes []node `json:"controlPlanes"`
 
 	timeout, interval time.Duration
 }
@@ -36,7 +41,13 @@ type node struct {
 	Address string `json:"address"`
 }
 
-func (r *request) nodes() []node { return slices.Concat(r.ControlPlanes, r.Workers) }
+// group is a list of nodes under its name in the request.
+type group struct {
+	field string
+	nodes []node
+}
+
+func (c *common) shared() *common { return c }
 
 // names returns the nodes' names in order.
 func names(nodes []node) []string {
@@ -49,46 +60,67 @@ func names(nodes []node) []string {
 	return list
 }
 
-// awaitRequest reads a request, or gives up at an interrupt: a read from a terminal cannot be broken off.
-func awaitRequest(ctx context.Context, in io.Reader) (*request, error) {
-	type result struct {
-		req *request
-		err error
+// withRequest makes a command one that reads a request and works within its limits, which flags override.
+func withRequest[R request](cmd *cobra.Command, empty func() R, run func(*cobra.Command, R) error) *cobra.Command {
+	var timeout, interval time.Duration
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		req := empty()
+		if err := awaitRequest(cmd.Context(), cmd.InOrStdin(), cmd.CommandPath(), req); err != nil {
+			return err
+		}
+		limits := req.shared()
+		if cmd.Flags().Changed("timeout") {
+			limits.timeout = timeout
+		}
+		if cmd.Flags().Changed("interval") {
+			limits.interval = interval
+		}
+		if err := limits.validate(); err != nil {
+			return err
+		}
+
+		return run(cmd, req)
 	}
-	read := make(chan result, 1)
-	go func() {
-		req, err := readRequest(in)
-		read <- result{req, err}
-	}()
+	cmd.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "how long to wait at most; overrides the request")
+	cmd.Flags().DurationVar(&interval, "interval", defaultInterval, "pause between two rounds of questions; overrides the request")
+
+	return cmd
+}
+
+// awaitRequest reads a request, or gives up at an interrupt: a read from a terminal cannot be broken off.
+func awaitRequest(ctx context.Context, in io.Reader, command string, req request) error {
+	read := make(chan error, 1)
+	go func() { read <- readRequest(in, command, req) }()
 	select {
-	case r := <-read:
-		return r.req, r.err
+	case err := <-read:
+		return err
 	case <-ctx.Done():
-		return nil, errors.New("interrupted before a request came on standard input: see talosops wait --help for its form")
+		return fmt.Errorf("interrupted before a request came on standard input: see %s --help for its form", command)
 	}
 }
 
-func readRequest(in io.Reader) (*request, error) {
+func readRequest(in io.Reader, command string, req request) error {
 	decoder := json.NewDecoder(in)
 	decoder.DisallowUnknownFields()
-	var req request
-	if err := decoder.Decode(&req); err != nil {
+	if err := decoder.Decode(req); err != nil {
 		if errors.Is(err, io.EOF) {
-			return nil, errors.New("there is no request on standard input: see talosops wait --help for its form")
+			return fmt.Errorf("there is no request on standard input: see %s --help for its form", command)
 		}
 
-		return nil, fmt.Errorf("the request on standard input is not what it should be: %w: see talosops wait --help for its form", err)
+		return fmt.Errorf("the request on standard input is not what it should be: %w: see %s --help for its form", err, command)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more than one request on standard input: send one")
+		return errors.New("there is more than one request on standard input: send one")
 	}
 
 	var problems []string
-	req.timeout = parseDuration("timeout", req.Timeout, defaultTimeout, &problems)
-	req.interval = parseDuration("interval", req.Interval, defaultInterval, &problems)
+	limits := req.shared()
+	limits.timeout = parseDuration("timeout", limits.Timeout, defaultTimeout, &problems)
+	limits.interval = parseDuration("interval", limits.Interval, defaultInterval, &problems)
 	problems = append(problems, req.problems()...)
 
-	return &req, requestError(problems)
+	return requestError(problems)
 }
 
 func parseDuration(field, text string, otherwise time.Duration, problems *[]string) time.Duration {
@@ -106,39 +138,42 @@ func parseDuration(field, text string, otherwise time.Duration, problems *[]stri
 }
 
 // validate repeats what flags may have changed.
-func (r *request) validate() error {
+func (c *common) validate() error {
 	var problems []string
-	if r.timeout <= 0 {
-		problems = append(problems, fmt.Sprintf("timeout: %s is no time to wait: state one above zero", r.timeout))
+	if c.timeout <= 0 {
+		problems = append(problems, fmt.Sprintf("timeout: %s is no time to wait: state one above zero", c.timeout))
 	}
-	if r.interval <= 0 {
-		problems = append(problems, fmt.Sprintf("interval: %s is no pause: state one above zero", r.interval))
+	if c.interval <= 0 {
+		problems = append(problems, fmt.Sprintf("interval: %s is no pause: state one above zero", c.interval))
 	}
 
 	return requestError(problems)
 }
 
-func (r *request) problems() []string {
+func (c *common) problems() []string {
+	return slices.Concat(c.talosconfigProblems(), c.nodeProblems())
+}
+
+func (c *common) talosconfigProblems() []string {
+	if err := checkTalosconfig(c.Talosconfig); err != nil {
+		return []string{fmt.Sprintf("talosconfig: %v", err)}
+	}
+
+	return nil
+}
+
+// nodeProblems looks at the control planes and at further groups of nodes; each node may be stated once in all of them.
+func (c *common) nodeProblems(further ...group) []string {
 	var problems []string
 	report := func(format string, values ...any) { problems = append(problems, fmt.Sprintf(format, values...)) }
-
-	if err := checkTalosconfig(r.Talosconfig); err != nil {
-		report("talosconfig: %v", err)
-	}
-	if _, err := parseKubeconfig(r.Kubeconfig); err != nil {
-		report("kubeconfig: %v", err)
-	}
-	if len(r.ControlPlanes) == 0 {
+	if len(c.ControlPlanes) == 0 {
 		report("controlPlanes: none is stated: state at least one")
 	}
 
 	seen := map[string]string{}
-	for _, group := range []struct {
-		field string
-		nodes []node
-	}{{"controlPlanes", r.ControlPlanes}, {"workers", r.Workers}} {
-		for i, n := range group.nodes {
-			path := fmt.Sprintf("%s[%d]", group.field, i)
+	for _, g := range append([]group{{"controlPlanes", c.ControlPlanes}}, further...) {
+		for i, n := range g.nodes {
+			path := fmt.Sprintf("%s[%d]", g.field, i)
 			if n.Name == "" {
 				report("%s.name: none is stated: state the node's host name", path)
 			}
@@ -171,4 +206,14 @@ func requestError(problems []string) error {
 	}
 
 	return fmt.Errorf("the request has %d problem%s:\n  %s", len(problems), plural, strings.Join(problems, "\n  "))
+}
+
+// printResult writes one line of JSON. It must hold only what the request already decided: the line is a resource's output, and must not differ from one
+// good run to the next.
+func printResult(out io.Writer, result any) error {
+	if err := json.NewEncoder(out).Encode(result); err != nil {
+		return fmt.Errorf("print the result: %w", err)
+	}
+
+	return nil
 }

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"sync"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
@@ -107,6 +111,43 @@ func (t *talosClients) version(ctx context.Context, address string) (string, err
 	return "", errors.New("the answer is empty")
 }
 
+// holdsEtcd looks into etcd's data directory, as Talos itself does before it bootstraps.
+func (t *talosClients) holdsEtcd(ctx context.Context, address string) (bool, error) {
+	holds, err := ask(ctx, t, address, func(c *client.Client) (bool, error) {
+		stream, err := c.LS(ctx, &machineapi.ListRequest{Root: constants.EtcdDataPath})
+		if err != nil {
+			return false, err
+		}
+		found := false
+		for {
+			file, err := stream.Recv()
+			switch {
+			case errors.Is(err, io.EOF):
+				return found, nil
+			case err != nil:
+				return false, err
+			case file.GetError() != "":
+				return false, errors.New(file.GetError())
+			}
+			found = found || file.GetRelativeName() != "."
+		}
+	})
+	// Talos returns the file system's own error, without a code.
+	if err != nil && (status.Code(err) == codes.NotFound || strings.Contains(err.Error(), "no such file or directory")) {
+		return false, nil
+	}
+
+	return holds, err
+}
+
+func (t *talosClients) bootstrap(ctx context.Context, address string) error {
+	_, err := ask(ctx, t, address, func(c *client.Client) (struct{}, error) {
+		return struct{}{}, c.Bootstrap(ctx, &machineapi.BootstrapRequest{})
+	})
+
+	return err
+}
+
 func (t *talosClients) dial(ctx context.Context, address string) (*client.Client, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,7 +173,15 @@ func (t *talosClients) drop(address string, c *client.Client) {
 	}
 }
 
-// ask makes one call and reduces a gRPC error to its message.
+// refusal is a gRPC error reduced to its message.
+type refusal struct{ status *status.Status }
+
+func (r refusal) Error() string { return r.status.Message() }
+
+// GRPCStatus lets status.Code find the code.
+func (r refusal) GRPCStatus() *status.Status { return r.status }
+
+// ask makes one call.
 func ask[T any](ctx context.Context, t *talosClients, address string, do func(*client.Client) (T, error)) (T, error) {
 	var zero T
 	c, err := t.dial(ctx, address)
@@ -143,7 +192,7 @@ func ask[T any](ctx context.Context, t *talosClients, address string, do func(*c
 	if err != nil {
 		t.drop(address, c)
 
-		return zero, errors.New(status.Convert(err).Message())
+		return zero, refusal{status.Convert(err)}
 	}
 
 	return resp, nil

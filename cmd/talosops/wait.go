@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"time"
+	"slices"
 
 	"github.com/spf13/cobra"
 )
@@ -33,39 +31,34 @@ const waitExample = `  talosops wait --timeout 5m < request.json
     "talosVersion": "v1.12.6"
   }`
 
-func newWait() *cobra.Command {
-	var timeout, interval time.Duration
-	cmd := &cobra.Command{
-		Use:     "wait",
-		Short:   "Wait until a cluster is healthy",
-		Long:    waitHelp,
-		Example: waitExample,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			req, err := awaitRequest(cmd.Context(), cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			if cmd.Flags().Changed("timeout") {
-				req.timeout = timeout
-			}
-			if cmd.Flags().Changed("interval") {
-				req.interval = interval
-			}
+// waitRequest says which cluster must be healthy; the kubeconfig is a secret, too.
+type waitRequest struct {
+	common
 
-			return runWait(cmd, req)
-		},
-	}
-	cmd.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "how long to wait at most; overrides the request")
-	cmd.Flags().DurationVar(&interval, "interval", defaultInterval, "pause between two rounds of checks; overrides the request")
-
-	return cmd
+	Kubeconfig        string `json:"kubeconfig"`
+	Workers           []node `json:"workers"`
+	KubernetesVersion string `json:"kubernetesVersion"`
+	TalosVersion      string `json:"talosVersion"`
 }
 
-func runWait(cmd *cobra.Command, req *request) error {
-	if err := req.validate(); err != nil {
-		return err
+func (r *waitRequest) nodes() []node { return slices.Concat(r.ControlPlanes, r.Workers) }
+
+func (r *waitRequest) problems() []string {
+	problems := r.talosconfigProblems()
+	if _, err := parseKubeconfig(r.Kubeconfig); err != nil {
+		problems = append(problems, fmt.Sprintf("kubeconfig: %v", err))
 	}
+
+	return append(problems, r.nodeProblems(group{"workers", r.Workers})...)
+}
+
+func newWait() *cobra.Command {
+	cmd := &cobra.Command{Use: "wait", Short: "Wait until a cluster is healthy", Long: waitHelp, Example: waitExample}
+
+	return withRequest(cmd, func() *waitRequest { return &waitRequest{} }, runWait)
+}
+
+func runWait(cmd *cobra.Command, req *waitRequest) error {
 	talos, err := newTalosAPI(req.Talosconfig)
 	if err != nil {
 		return err
@@ -81,12 +74,11 @@ func runWait(cmd *cobra.Command, req *request) error {
 		return err
 	}
 
-	return printSummary(cmd.OutOrStdout(), req)
+	return printResult(cmd.OutOrStdout(), waitResult(req))
 }
 
-// printSummary writes only what the request already decided: the line is a resource's output, and must not differ from one healthy run to the next.
-func printSummary(out io.Writer, req *request) error {
-	summary := struct {
+func waitResult(req *waitRequest) any {
+	return struct {
 		Healthy           bool     `json:"healthy"`
 		EtcdMembers       []string `json:"etcdMembers"`
 		Nodes             []string `json:"nodes"`
@@ -99,9 +91,4 @@ func printSummary(out io.Writer, req *request) error {
 		KubernetesVersion: req.KubernetesVersion,
 		TalosVersion:      req.TalosVersion,
 	}
-	if err := json.NewEncoder(out).Encode(summary); err != nil {
-		return fmt.Errorf("print the result: %w", err)
-	}
-
-	return nil
 }

@@ -20,7 +20,6 @@ const (
 	Schematic          = "talos:imageFactory/schematic:Schematic"
 	Secrets            = "talos:machine/secrets:Secrets" //nolint:gosec // a type token
 	ConfigurationApply = "talos:machine/configurationApply:ConfigurationApply"
-	Bootstrap          = "talos:machine/bootstrap:Bootstrap"
 	Kubeconfig         = "talos:cluster/kubeconfig:Kubeconfig"
 	LocalCommand       = "command:local:Command"
 	RemoteCommand      = "command:remote:Command"

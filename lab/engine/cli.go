@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -92,12 +93,17 @@ func (c *cli) Version() semver.Version { return c.version }
 
 // Run is part of auto.PulumiCommand.
 func (c *cli) Run(ctx context.Context, dir string, stdin io.Reader, out, errOut []io.Writer, env []string, args ...string) (string, string, int, error) {
+	// The CLI must not outlive this process, which holds its program, its providers and the lock on runs. The kernel watches the thread that starts it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
 	var stdout, stderr bytes.Buffer
 
 	cmd := exec.CommandContext(ctx, c.path, args...) //nolint:gosec // see FindCLI
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), env...), "PULUMI_AUTOMATION_API=true", "PULUMI_SKIP_UPDATE_CHECK=true")
 	cmd.WaitDelay = stopTime
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
 	onTerminal := c.terminal && isOperation(args) && term.IsTerminal(int(os.Stdout.Fd()))
 	if onTerminal {
@@ -109,7 +115,7 @@ func (c *cli) Run(ctx context.Context, dir string, stdin io.Reader, out, errOut 
 		cmd.Stdin = stdin
 		cmd.Stdout = io.MultiWriter(append(out, &stdout)...)
 		cmd.Stderr = io.MultiWriter(append(errOut, &stderr)...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.SysProcAttr.Setpgid = true
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	}
 

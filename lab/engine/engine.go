@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
@@ -18,6 +18,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"proxmox-talos/lab/providers"
+	"proxmox-talos/lab/providers/proxmoxve"
 	"proxmox-talos/stacks"
 )
 
@@ -36,8 +37,10 @@ type Options struct {
 	StackFile []byte
 	CLI       string // path of the Pulumi CLI, see FindCLI
 	TalosOps  string // path of the talosops command
-	Config    Config // what the lab adds to the stack's configuration
-	Parallel  int    // 0 = DefaultParallel
+	// Speed is the lab's: tasks are asked for their state once a modelled second, but at most fastestPoll; 0 = 1.
+	Speed    float64
+	Config   Config // what the lab adds to the stack's configuration
+	Parallel int    // 0 = DefaultParallel
 	// Program is what runs; nil = stacks.Deploy.
 	Program pulumi.RunFunc
 	// Terminal lets the CLI draw on the terminal itself; otherwise its output goes to Out and Err.
@@ -91,18 +94,18 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 
+	if err := e.restoreState(); err != nil {
+		return nil, err
+	}
+
 	if e.cli, err = newCLI(ctx, o.CLI); err != nil {
 		return nil, err
 	}
 
 	e.cli.terminal = o.Terminal
 
-	// Providers run the command: the stand-ins are in this process, published ones inherit its environment.
-	if err := os.Setenv("TALOSOPS", o.TalosOps); err != nil {
-		return nil, fmt.Errorf("unable to name the talosops command: %w", err)
-	}
-
-	debugProviders, closeProviders, err := providers.Attach(ctx)
+	debugProviders, closeProviders, err := providers.Attach(ctx, providers.WithEnv(map[string]string{"TALOSOPS": o.TalosOps}),
+		providers.WithDir(o.Project), providers.WithPoll(o.poll()))
 	if err != nil {
 		return nil, fmt.Errorf("unable to start the stand-in providers: %w", err)
 	}
@@ -170,6 +173,12 @@ func (e *Engine) Preview(ctx context.Context, opts ...optpreview.Option) (auto.P
 	opts = append(opts, optpreview.Parallel(e.o.Parallel), optpreview.PolicyPacks(e.o.PolicyPacks...))
 	opts = append(opts, optpreview.ProgressStreams(e.o.writers()...), optpreview.ErrorProgressStreams(e.o.errWriters()...))
 
+	done, err := e.running()
+	if err != nil {
+		return auto.PreviewResult{}, err
+	}
+	defer done()
+
 	result, err := e.stack.Preview(ctx, opts...)
 
 	return result, e.exit("preview", err)
@@ -223,6 +232,17 @@ func (e *Engine) exit(verb string, err error) error {
 	}
 
 	return &ExitError{Code: code, Err: err}
+}
+
+// fastestPoll keeps a fast lab from being asked more often than is of use.
+const fastestPoll = 50 * time.Millisecond
+
+func (o Options) poll() time.Duration {
+	if o.Speed == 0 {
+		return proxmoxve.DefaultPoll
+	}
+
+	return max(time.Duration(float64(proxmoxve.DefaultPoll)/o.Speed), fastestPoll)
 }
 
 func (o Options) writers() []io.Writer { return present(o.Out) }

@@ -21,6 +21,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/lab/engine"
@@ -46,6 +47,7 @@ type world struct {
 
 	mu     sync.Mutex
 	output bytes.Buffer
+	events bytes.Buffer // every event of every run, as JSON
 }
 
 func newWorld(t testing.TB, speed float64) *world {
@@ -66,7 +68,7 @@ func newWorld(t testing.TB, speed float64) *world {
 	require.NoError(t, err)
 	require.FileExists(t, talosops, "`make tools` builds it")
 
-	w.options = engine.Options{Dir: dir, Project: project, Stack: "lab", CLI: cli, TalosOps: talosops, Out: w, Err: w}
+	w.options = engine.Options{Dir: dir, Project: project, Stack: "lab", Speed: speed, CLI: cli, TalosOps: talosops, Out: w, Err: w}
 
 	return w
 }
@@ -139,7 +141,7 @@ func (s steps) named(op string) []string {
 }
 
 // watch collects the steps of a run from the engine's events.
-func watch() (chan events.EngineEvent, func() steps) {
+func (w *world) watch() (chan events.EngineEvent, func() steps) {
 	ch := make(chan events.EngineEvent, 64)
 	done := make(chan steps)
 
@@ -147,6 +149,13 @@ func watch() (chan events.EngineEvent, func() steps) {
 		collected := steps{}
 
 		for event := range ch {
+			line, err := json.Marshal(event)
+			assert.NoError(w.t, err)
+
+			w.mu.Lock()
+			w.events.Write(line)
+			w.mu.Unlock()
+
 			if e := event.ResOutputsEvent; e != nil && e.Metadata.Op != "same" && e.Metadata.Op != "read" {
 				collected[urnKey(e.Metadata.URN)] = string(e.Metadata.Op)
 			}
@@ -155,8 +164,18 @@ func watch() (chan events.EngineEvent, func() steps) {
 		done <- collected
 	}()
 
-	return ch, func() steps { return <-done }
+	return ch, func() steps {
+		select {
+		case s := <-done:
+			return s
+		case <-time.After(eventGrace): // a run that never began, or was killed, leaves its stream open
+			return steps{}
+		}
+	}
 }
+
+// eventGrace is how long a run's last events may take after its end.
+const eventGrace = 5 * time.Second
 
 // urnKey is the last type of a URN without its package path, and the name: VirtualMachine lab-cp-1.
 func urnKey(urn string) string {
@@ -181,7 +200,7 @@ func (w *world) tryUp(ctx context.Context, stack string, opts ...optup.Option) (
 	e := w.engine(stack)
 	defer e.Close()
 
-	ch, collected := watch()
+	ch, collected := w.watch()
 	result, err := e.Up(ctx, append(opts, optup.EventStreams(ch))...)
 
 	return result, collected(), err
@@ -202,7 +221,7 @@ func (w *world) refresh(stack string) steps {
 	e := w.engine(stack)
 	defer e.Close()
 
-	ch, collected := watch()
+	ch, collected := w.watch()
 	_, err := e.Refresh(w.t.Context(), optrefresh.EventStreams(ch))
 	require.NoError(w.t, err, w.said())
 

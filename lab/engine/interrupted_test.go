@@ -21,9 +21,10 @@ func TestBrokenOffRuns(t *testing.T) {
 	t.Parallel()
 
 	moments := map[string]func(w *world) bool{
-		"while templates are built": func(w *world) bool { return w.taskSeen("imgdownload") },
+		"while templates are built": func(w *world) bool { return w.taskSeen("download") },
 		"while nodes are cloned":    func(w *world) bool { return w.taskSeen("qmclone") },
 		"while machines boot":       func(w *world) bool { return len(w.lab.Machines.Status()) > 1 },
+		"after the bootstrap":       func(w *world) bool { return w.bootstrapped() },
 	}
 
 	ways := map[string]func(w *world, cancel context.CancelFunc){
@@ -91,6 +92,16 @@ func TestLabRestart(t *testing.T) {
 	}, within, 50*time.Millisecond)
 
 	w.up(s.yaml(t), optup.ExpectNoChanges())
+}
+
+func (w *world) bootstrapped() bool {
+	for _, m := range w.lab.Machines.Status() {
+		if m.EtcdMember != "" {
+			return true
+		}
+	}
+
+	return false
 }
 
 func (w *world) taskSeen(kind string) bool {

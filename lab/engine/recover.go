@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 )
@@ -17,13 +18,48 @@ const runningFile = "running"
 // vmType is the type of the resources whose remains have to be looked for.
 const vmType = "proxmoxve:VM/virtualMachine:VirtualMachine"
 
-// running notes that an operation is under way; the returned function takes the note back.
+// running notes that an operation is under way; the returned function takes the note back, unless the CLI was killed (then its exit code is negative).
 func (e *Engine) running() (func(), error) {
 	if err := os.WriteFile(e.workPath(runningFile), nil, 0o600); err != nil {
 		return nil, fmt.Errorf("unable to note the run: %w", err)
 	}
 
-	return func() { _ = os.Remove(e.workPath(runningFile)) }, nil
+	return func() {
+		if e.cli.exitCode >= 0 {
+			_ = os.Remove(e.workPath(runningFile))
+		}
+	}, nil
+}
+
+// restoreState puts the backend's own backup in the place of a state file that a kill left half-written. It has to happen before the CLI looks at the stack.
+func (e *Engine) restoreState() error {
+	if _, err := os.Stat(e.workPath(runningFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+
+	path := filepath.Join(e.o.Dir, stateFolder, ".pulumi", "stacks", projectName, e.o.Stack+".json")
+	if state, err := os.ReadFile(path); err == nil && json.Valid(state) {
+		return nil
+	}
+
+	backup, err := os.ReadFile(path + ".bak")
+	if errors.Is(err, fs.ErrNotExist) { // the stack was being made: there is no state to lose
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("unable to remove a half-written state: %w", err)
+		}
+
+		return nil
+	}
+
+	if err != nil {
+		return fmt.Errorf("unable to read the backup of the state: %w", err)
+	}
+
+	if err := os.WriteFile(path, backup, 0o600); err != nil {
+		return fmt.Errorf("unable to restore the state from its backup: %w", err)
+	}
+
+	return nil
 }
 
 // recover makes a stack whose last run was killed usable again. The caller holds the lab's run lock, so a lock in the backend is a dead run's. VMs that the dead run was
@@ -32,6 +68,8 @@ func (e *Engine) recover(ctx context.Context) error {
 	if _, err := os.Stat(e.workPath(runningFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
+	defer func() { _ = os.Remove(e.workPath(runningFile)) }()
 
 	if err := e.stack.Cancel(ctx); err != nil {
 		return fmt.Errorf("unable to clear the lock of a killed run: %w", err)

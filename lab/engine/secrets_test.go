@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/cosi-project/runtime/pkg/safe"
-	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
@@ -29,25 +27,15 @@ func TestNoSecretInPlainText(t *testing.T) {
 	w := newWorld(t, testSpeed)
 	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
 
-	stream, log := make(chan events.EngineEvent, 64), make(chan string)
-
-	go func() {
-		var b strings.Builder
-
-		for event := range stream {
-			line, _ := json.Marshal(event)
-			b.Write(line)
-		}
-
-		log <- b.String()
-	}()
-
-	result, _ := w.up(s.yaml(t), optup.Diff(), optup.EventStreams(stream))
-	places := map[string]string{"events": <-log, "output": w.said(), "exported state": w.state(s.yaml(t))}
+	result, _ := w.up(s.yaml(t), optup.Diff())
+	places := map[string]string{"events": w.events.String(), "output": w.said()}
 
 	for place, text := range w.written() {
 		places[place] = text
 	}
+
+	state := filepath.Join(w.dir, "state", ".pulumi", "stacks", "talos-proxmox", "lab.json")
+	require.Contains(t, places[state], "VM/virtualMachine:VirtualMachine", "the state is looked through")
 
 	secrets := w.secrets(output(t, result.Outputs, stacks.Talosconfigs, "one"), output(t, result.Outputs, stacks.Kubeconfigs, "one"))
 	require.Greater(t, len(secrets), 12, "too few secrets to look for")

@@ -129,6 +129,24 @@ func (t *Target) addHosts(hosts string) (string, error) {
 	return string(b), nil
 }
 
+// RequireLoopback refuses a stack that is meant for other machines than the lab's: a run on it would reach for them.
+func (t *Target) RequireLoopback() error {
+	for _, host := range t.Plan.Hosts {
+		if !host.Address.IsLoopback() {
+			return fmt.Errorf("the stack's host %s has address %s, which is not the lab's: preview it here, or run it with pulumi on its own Proxmox", host.Name, host.Address)
+		}
+	}
+
+	for _, cluster := range t.Plan.Clusters {
+		if !cluster.Network.CIDR.Addr().IsLoopback() {
+			return fmt.Errorf("the stack's cluster %s has network %s, which is not the lab's: preview it here, or run it with pulumi on its own Proxmox",
+				cluster.Name, cluster.Network.CIDR)
+		}
+	}
+
+	return nil
+}
+
 // Reservation is an address that the network's DHCP server holds for a card.
 type Reservation struct {
 	MAC     string

@@ -158,14 +158,7 @@ func (m *machine) leaveGracefully(r *machineapi.ResetRequest) error {
 		return nil
 	}
 
-	e := m.etcd
-	if err := e.removeMember(m.disk.Etcd.MemberID); err != nil {
-		return err
-	}
-
-	m.services.set(m, "etcd", stateFinished, "Service finished successfully")
-
-	return nil
+	return m.leaveEtcd()
 }
 
 // wipe removes what a reset asks for: the whole disk, or the partitions named; the caller holds the lock.

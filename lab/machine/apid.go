@@ -61,6 +61,7 @@ func (m *machine) serveAPI(creds osCredentials) error {
 
 	front := grpc.NewServer(append(authorize(certificateRoles, nil),
 		grpc.Creds(credentials.NewTLS(creds.server)),
+		grpc.StatsHandler(&m.ms.requests),
 		grpc.ForceServerCodecV2(proxy.Codec()),
 		grpc.UnknownServiceHandler(proxy.TransparentHandler(a.direct, proxy.WithStreamedDetector(streamed))),
 		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize), grpc.WaitForHandlers(true),
@@ -178,7 +179,7 @@ func (a *apid) remote(target string) (*remoteBackend, error) {
 	}
 
 	conn, err := grpc.NewClient(net.JoinHostPort(a.m.ms.resolve(target), itoa(talosPort)),
-		grpc.WithTransportCredentials(credentials.NewTLS(a.client)), grpc.WithSharedWriteBuffer(true),
+		grpc.WithTransportCredentials(credentials.NewTLS(a.client)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize), grpc.ForceCodecV2(proxy.Codec())),
 	)
 	if err != nil {

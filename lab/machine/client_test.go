@@ -1,15 +1,22 @@
 package machine_test
 
 import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
 )
-
-const talosctlPath = "../../.bin/talosctl"
 
 // expectation is a command and what must be in its output; "#" stands for the network's prefix.
 type expectation struct {
@@ -35,7 +42,7 @@ func TestTalosctlAndKubectl(t *testing.T) {
 
 	l := newLab(t)
 
-	talosctl, ok := l.tool(talosctlPath)
+	talosctl, ok := l.talosctl()
 	if !ok {
 		return
 	}
@@ -71,6 +78,9 @@ func TestTalosctlAndKubectl(t *testing.T) {
 		{all + "ls /etc", []string{"#21   hostname"}},
 		{"-n #11 dmesg", []string{"Linux Talos v1.12.6"}},
 		{"-n #11 logs etcd", []string{"etcd: bootstrapped cluster"}},
+		{"-n #11 etcd snapshot " + config + ".db", []string{"total keys 4"}},
+		{"-n #21 meta write 12 hello", nil},
+		{"-n #21 get meta", []string{"0x0c", "hello"}},
 		{"-n #11 health --wait-timeout 20s", []string{"waiting for all k8s nodes to report schedulable: OK"}},
 		{
 			"-n #11 health --server=false --wait-timeout 20s --control-plane-nodes #11,#12,#13 --worker-nodes #21",
@@ -79,8 +89,8 @@ func TestTalosctlAndKubectl(t *testing.T) {
 		{"-n #11 kubeconfig " + config + ".kube", nil},
 	})
 
-	kubectl, ok := l.tool("kubectl")
-	if !ok {
+	kubectl, err := exec.LookPath("kubectl")
+	if err != nil { // it is not one of the project's tools; TestKubernetesAPI asks the same with its own client
 		return
 	}
 
@@ -103,4 +113,138 @@ func TestTalosctlAndKubectl(t *testing.T) {
 	})
 
 	assert.NotContains(t, l.run(kubectl, append(common, "get", "nodes")...), "node-21")
+}
+
+// kubeClient is an HTTP client made of a kubeconfig; it returns answers as JSON objects, or as text below "text".
+type kubeClient struct {
+	l      *lab
+	server string
+	http   *http.Client
+}
+
+func (l *lab) kube(kubeconfig []byte) kubeClient {
+	l.Helper()
+
+	var config struct {
+		Clusters []struct {
+			Cluster struct {
+				Server string
+				CA     string `yaml:"certificate-authority-data"`
+			}
+		}
+		Users []struct {
+			User struct {
+				Certificate string `yaml:"client-certificate-data"`
+				Key         string `yaml:"client-key-data"`
+			}
+		}
+	}
+
+	require.NoError(l.T, yaml.Unmarshal(kubeconfig, &config))
+
+	decode := func(text string) []byte {
+		b, err := base64.StdEncoding.DecodeString(text)
+		require.NoError(l.T, err)
+
+		return b
+	}
+
+	pool := x509.NewCertPool()
+	require.True(l.T, pool.AppendCertsFromPEM(decode(config.Clusters[0].Cluster.CA)))
+
+	pair, err := tls.X509KeyPair(decode(config.Users[0].User.Certificate), decode(config.Users[0].User.Key))
+	require.NoError(l.T, err)
+
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}
+	l.Cleanup(transport.CloseIdleConnections)
+
+	return kubeClient{l: l, server: config.Clusters[0].Cluster.Server, http: &http.Client{Transport: transport}}
+}
+
+func (k kubeClient) open(method, path, accept, body string) *http.Response {
+	k.l.Helper()
+
+	request, err := http.NewRequestWithContext(k.l.context(), method, k.server+path, strings.NewReader(body))
+	require.NoError(k.l.T, err)
+	request.Header.Set("Accept", accept)
+
+	response, err := k.http.Do(request)
+	require.NoError(k.l.T, err)
+
+	return response
+}
+
+func (k kubeClient) do(method, path, accept, body string) (int, map[string]any) {
+	k.l.Helper()
+
+	response := k.open(method, path, accept, body)
+	defer func() { _ = response.Body.Close() }()
+
+	content, err := io.ReadAll(response.Body)
+	require.NoError(k.l.T, err)
+
+	var object map[string]any
+	if json.Unmarshal(content, &object) != nil {
+		object = map[string]any{"text": string(content)}
+	}
+
+	return response.StatusCode, object
+}
+
+func TestKubernetesAPI(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.cluster(1, 1)
+
+	kubeconfig, err := l.client(11).Kubeconfig(l.context())
+	require.NoError(t, err)
+
+	k := l.kube(kubeconfig)
+
+	code, nodes := k.do(http.MethodGet, "/api/v1/nodes", "application/json;as=Table;v=v1;g=meta.k8s.io", "")
+	assert.Equal(t, http.StatusOK, code)
+	assert.Equal(t, "Table", nodes["kind"])
+	require.Len(t, nodes["rows"], 2)
+	assert.Equal(t, []any{"node-11", "Ready", "control-plane"}, nodes["rows"].([]any)[0].(map[string]any)["cells"].([]any)[:3])
+
+	stream := k.open(http.MethodGet, "/api/v1/nodes?watch=true", "application/json", "")
+	defer func() { _ = stream.Body.Close() }()
+
+	events := bufio.NewScanner(stream.Body)
+
+	for _, want := range []string{`"type":"ADDED"`, `"type":"ADDED"`} {
+		require.True(t, events.Scan())
+		assert.Contains(t, events.Text(), want)
+	}
+
+	code, patched := k.do(http.MethodPatch, "/api/v1/nodes/node-21", "application/json", `{"spec":{"unschedulable":true},"metadata":{"labels":{"a":"b"}}}`)
+	assert.Equal(t, http.StatusOK, code)
+	assert.Equal(t, true, patched["spec"].(map[string]any)["unschedulable"])
+
+	require.True(t, events.Scan())
+	assert.Contains(t, events.Text(), `"type":"MODIFIED"`)
+
+	code, _ = k.do(http.MethodDelete, "/api/v1/nodes/node-21", "application/json", "")
+	assert.Equal(t, http.StatusOK, code)
+
+	require.True(t, events.Scan())
+	assert.Contains(t, events.Text(), `"type":"DELETED"`)
+
+	code, missing := k.do(http.MethodGet, "/api/v1/nodes/node-21", "application/json", "")
+	assert.Equal(t, http.StatusNotFound, code)
+	assert.Equal(t, `nodes "node-21" not found`, missing["message"])
+
+	code, _ = k.do(http.MethodPost, "/api/v1/namespaces/default/pods", "application/json", "{}")
+	assert.Equal(t, http.StatusMethodNotAllowed, code)
+
+	_, healthy := k.do(http.MethodGet, "/readyz", "text/plain", "")
+	assert.Equal(t, "ok", healthy["text"])
+
+	k.http.Transport.(*http.Transport).CloseIdleConnections()
+	k.http.Transport.(*http.Transport).TLSClientConfig.Certificates = nil
+
+	code, refused := k.do(http.MethodGet, "/api/v1/nodes", "application/json", "")
+	assert.Equal(t, http.StatusForbidden, code)
+	assert.Contains(t, refused["message"], "system:anonymous")
 }

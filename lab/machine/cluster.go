@@ -12,7 +12,8 @@ import (
 
 // cluster is what machines with the same cluster secrets have in common. It is only a meeting place: everything that lasts is on the members' disks.
 type cluster struct {
-	ms *Machines
+	ms  *Machines
+	key string
 	// changed fires when something another member may wait for has changed.
 	changed signal
 	members []*machine
@@ -35,7 +36,7 @@ func (m *machine) join() {
 
 	c := m.ms.clusters[key]
 	if c == nil {
-		c = &cluster{ms: m.ms, etcds: map[uint64]*etcd{}}
+		c = &cluster{ms: m.ms, key: key, etcds: map[uint64]*etcd{}}
 		m.ms.clusters[key] = c
 	}
 
@@ -61,6 +62,12 @@ func (m *machine) leave() {
 	}
 
 	m.kubelet.running, m.kubelet.posting = false, false
+
+	// Nothing of a cluster outlives its machines but what is on their disks.
+	if len(c.members) == 0 {
+		delete(c.ms.clusters, c.key)
+	}
+
 	c.changed.fire()
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -109,14 +110,14 @@ func TestWorkerGetsItsCertificateOnlyFromItsCluster(t *testing.T) {
 	l.boot(22)
 	l.apply(22, l.configuration(machinetype.TypeWorker, "machine:\n  token: aaaaaa.bbbbbbbbbbbbbbbb\n"))
 
-	l.until("the worker waits", func() bool { return apid(l, 21) == "Waiting" })
+	l.until("the worker waits", func() bool { return serviceState(l, 21, "apid") == "Waiting" })
 
 	l.boot(11)
 	l.apply(11, l.configuration(machinetype.TypeControlPlane))
 	l.answers(11)
 
-	l.until("the worker has its certificate", func() bool { return apid(l, 21) == "Running" })
-	assert.Equal(t, "Waiting", apid(l, 22), "another machine token is none of this cluster's")
+	l.until("the worker has its certificate", func() bool { return serviceState(l, 21, "apid") == "Running" })
+	assert.Equal(t, "Waiting", serviceState(l, 22, "apid"), "another machine token is none of this cluster's")
 
 	reply, err := l.client(11).Version(client.WithNodes(l.context(), l.address(21)))
 	require.NoError(t, err)
@@ -127,16 +128,6 @@ func TestWorkerGetsItsCertificateOnlyFromItsCluster(t *testing.T) {
 
 	err = l.client(21).Bootstrap(l.context(), &machineapi.BootstrapRequest{})
 	assert.Equal(t, codes.FailedPrecondition, status.Code(err))
-}
-
-func apid(l *lab, n int) string {
-	for _, s := range l.status(n).Services {
-		if s.Name == "apid" {
-			return s.State
-		}
-	}
-
-	return ""
 }
 
 func TestVirtualAddressMoves(t *testing.T) {
@@ -234,18 +225,14 @@ func TestNodesWithoutANetworkPluginAreNotReady(t *testing.T) {
 	assert.Equal(t, "a", node.TypedSpec().Labels["zone"])
 	assert.False(t, l.status(11).Ready)
 
-	kubectl, ok := l.tool("kubectl")
-	if !ok {
-		return
-	}
-
 	content, err := c.Kubeconfig(l.context())
 	require.NoError(t, err)
 
-	out := l.run(kubectl, "--kubeconfig", l.write("kubeconfig", content), "get", "nodes", "-o", "yaml")
-	assert.Contains(t, out, "cni plugin not initialized")
-	assert.Contains(t, out, "key: gpu")
-	assert.NotContains(t, out, "key: node-role.kubernetes.io/control-plane", "control planes take pods when the configuration says so")
+	_, object := l.kube(content).do(http.MethodGet, "/api/v1/nodes/node-11", "application/json", "")
+	text := fmt.Sprint(object)
+	assert.Contains(t, text, "cni plugin not initialized")
+	assert.Contains(t, text, "key:gpu value:true")
+	assert.NotContains(t, text, "key:node-role.kubernetes.io/control-plane", "control planes take pods when the configuration says so")
 }
 
 func TestConfigurationOfARunningMachine(t *testing.T) {
@@ -305,4 +292,61 @@ func TestEventsTellOfAReboot(t *testing.T) {
 			break
 		}
 	}
+}
+
+func TestEtcdMembers(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.cluster(3, 0)
+
+	c := l.client(11)
+	members := func() (names []string, ids map[string]uint64) {
+		reply, err := c.EtcdMemberList(l.context(), &machineapi.EtcdMemberListRequest{})
+		require.NoError(t, err)
+
+		ids = map[string]uint64{}
+
+		for _, m := range reply.GetMessages()[0].GetMembers() {
+			assert.False(t, m.GetIsLearner())
+			names = append(names, m.GetHostname())
+			ids[m.GetHostname()] = m.GetId()
+		}
+
+		slices.Sort(names)
+
+		return names, ids
+	}
+
+	names, ids := members()
+	assert.Equal(t, []string{"node-11", "node-12", "node-13"}, names)
+
+	err := c.EtcdRemoveMemberByID(l.context(), &machineapi.EtcdRemoveMemberByIDRequest{MemberId: 1})
+	assert.Equal(t, codes.NotFound, status.Code(err))
+
+	require.NoError(t, c.EtcdRemoveMemberByID(l.context(), &machineapi.EtcdRemoveMemberByIDRequest{MemberId: ids["node-13"]}))
+	l.until("the removed member fails", func() bool { return l.status(13).EtcdMember == "" && serviceState(l, 13, "etcd") == "Failed" })
+
+	names, _ = members()
+	assert.Equal(t, []string{"node-11", "node-12"}, names)
+
+	_, err = c.UpgradeWithOptions(l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/"+schematicID+":v1.12.7"))
+	assert.ErrorContains(t, err, "etcd member count(2) is insufficient to maintain quorum if upgrade commences")
+
+	require.NoError(t, l.client(12).EtcdLeaveCluster(l.context(), &machineapi.EtcdLeaveClusterRequest{}))
+	assert.Equal(t, "Finished", serviceState(l, 12, "etcd"))
+
+	_, err = l.client(12).ServiceStart(l.context(), "etcd")
+	require.NoError(t, err)
+	l.until("a member that left joins again", func() bool { return serviceState(l, 12, "etcd") == "Running" && l.status(12).EtcdMember != "" })
+}
+
+func serviceState(l *lab, n int, name string) string {
+	for _, s := range l.status(n).Services {
+		if s.Name == name {
+			return s.State
+		}
+	}
+
+	return ""
 }

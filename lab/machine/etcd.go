@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -166,8 +165,7 @@ func (e *etcd) removeMember(id uint64) error {
 	for _, m := range slices.Clone(e.running) {
 		if m.disk.Etcd.MemberID == id {
 			m.stopEtcd()
-			m.disk.Etcd = nil
-			m.save()
+			m.services.set(m, "etcd", stateFailed, "the member has been permanently removed from the cluster")
 		}
 	}
 
@@ -182,6 +180,19 @@ func (e *etcd) removeMember(id uint64) error {
 	return nil
 }
 
+// leaveEtcd removes the machine's member and its data, as Talos does before a graceful reset; the caller holds the lock.
+func (m *machine) leaveEtcd() error {
+	if err := m.etcd.removeMember(m.disk.Etcd.MemberID); err != nil {
+		return err
+	}
+
+	m.disk.Etcd = nil
+	m.save()
+	m.services.set(m, "etcd", stateFinished, "Service finished successfully")
+
+	return nil
+}
+
 func (e *etcd) memberNames() []string {
 	names := make([]string, 0, len(e.members))
 	for _, m := range e.members {
@@ -189,8 +200,4 @@ func (e *etcd) memberNames() []string {
 	}
 
 	return names
-}
-
-func (e *etcd) describe() string {
-	return fmt.Sprintf("%s (%s)", formatMember(e.id), strings.Join(e.memberNames(), ", "))
 }

@@ -14,12 +14,18 @@ import (
 // eventsKept is how many events a machine remembers for clients that ask for the past.
 const eventsKept = 300
 
-// eventLog are the machine's events; the boot they belong to does not matter to followers.
+// eventLog are the machine's events since it booted; positions count on over boots.
 type eventLog struct {
 	events  []*machineapi.Event
 	times   []time.Time
 	dropped int
 	status  string // the last published machine status
+}
+
+// restart forgets the events of the last boot, as a machine does that kept them in memory.
+func (l *eventLog) restart() {
+	l.dropped += len(l.events)
+	l.events, l.times, l.status = nil, nil, ""
 }
 
 // publish is called with the lock held.
@@ -51,7 +57,7 @@ func (l *eventLog) since(position int) ([]*machineapi.Event, int) {
 	return append([]*machineapi.Event(nil), l.events[from:]...), l.dropped + len(l.events)
 }
 
-// tail is the position before the events a client asked for; -1 stands for all of them.
+// tail is the position before the events a client asked for; a negative number stands for all of them.
 func (l *eventLog) tail(request *machineapi.EventsRequest) int {
 	end := l.dropped + len(l.events)
 
@@ -107,9 +113,16 @@ func (m *machine) publishService(s *service) {
 	}, "")
 }
 
+// eventStages are the event names of the stages.
+var eventStages = map[runtime.MachineStage]machineapi.MachineStatusEvent_MachineStage{
+	runtime.MachineStageBooting: machineapi.MachineStatusEvent_BOOTING, runtime.MachineStageInstalling: machineapi.MachineStatusEvent_INSTALLING,
+	runtime.MachineStageMaintenance: machineapi.MachineStatusEvent_MAINTENANCE, runtime.MachineStageRunning: machineapi.MachineStatusEvent_RUNNING,
+	runtime.MachineStageRebooting: machineapi.MachineStatusEvent_REBOOTING, runtime.MachineStageShuttingDown: machineapi.MachineStatusEvent_SHUTTING_DOWN,
+	runtime.MachineStageResetting: machineapi.MachineStatusEvent_RESETTING, runtime.MachineStageUpgrading: machineapi.MachineStatusEvent_UPGRADING,
+}
+
 // publishStatus publishes the machine's status if it differs from the last one; the caller holds the lock.
 func (m *machine) publishStatus() {
-	stage := machineapi.MachineStatusEvent_MachineStage(machineapi.MachineStatusEvent_MachineStage_value[strings.ToUpper(strings.ReplaceAll(m.stage.String(), " ", "_"))])
 	status := &machineapi.MachineStatusEvent_MachineStatus{}
 	text := m.stage.String()
 
@@ -124,7 +137,7 @@ func (m *machine) publishStatus() {
 
 	m.events.status = text
 	status.Ready = len(status.GetUnmetConditions()) == 0
-	m.publish(&machineapi.MachineStatusEvent{Stage: stage, Status: status}, "")
+	m.publish(&machineapi.MachineStatusEvent{Stage: eventStages[m.stage], Status: status}, "")
 }
 
 // unmet says what keeps the machine from being ready, in Talos' order; the caller holds the lock.

@@ -2,7 +2,6 @@ package machine
 
 import (
 	"bytes"
-	"crypto/sha256"
 	stdx509 "crypto/x509"
 	"encoding/base64"
 	"errors"
@@ -75,13 +74,4 @@ func writeAll(w io.Writer, content []byte) error {
 	}
 
 	return err
-}
-
-// withChecksum appends what talosctl verifies a snapshot by.
-func withChecksum(data []byte) []byte {
-	padding := (512 - len(data)%512) % 512
-	data = append(data, make([]byte, padding)...)
-	sum := sha256.Sum256(data)
-
-	return append(data, sum[:]...)
 }

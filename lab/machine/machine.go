@@ -115,6 +115,7 @@ func (m *machine) start() bool {
 	defer m.ms.mu.Unlock()
 
 	m.drainActions()
+	m.events.restart()
 	m.system, m.installed, m.volume, m.problem, m.noSystem = found, found, volume, problem, problem != ""
 	m.schematic, m.disk, m.config, m.cluster = Schematic{}, diskState{}, nil, nil
 	m.bootID, m.bootedAt = uuid.NewString(), time.Now()

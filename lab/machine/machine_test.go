@@ -108,9 +108,9 @@ func (l *lab) liveHardware(n int) datacentre.Hardware {
 	live := disk()
 	live.Live = true
 
-	l.world.mu.Lock()
+	l.mu.Lock()
 	l.volumes[iso.Volume], l.volumes[hw.Disks[0].Volume] = live, image.Image{}
-	l.world.mu.Unlock()
+	l.mu.Unlock()
 
 	hw.Disks, hw.Boot = append(hw.Disks, iso), append(hw.Boot, iso)
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	cosiapi "github.com/cosi-project/runtime/api/v1alpha1"
@@ -143,7 +144,7 @@ func (s *machined) control(id string, start bool) error {
 		return fmt.Errorf("service %q not defined", id)
 	}
 
-	if id != "kubelet" && !(id == "etcd" && start) && one.name[:min(4, len(one.name))] != "ext-" {
+	if allowed := id == "kubelet" || id == "etcd" && start || strings.HasPrefix(id, "ext-"); !allowed {
 		return fmt.Errorf("service %q doesn't support %s operation via API", id, map[bool]string{true: "start", false: "stop"}[start])
 	}
 

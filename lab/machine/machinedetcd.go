@@ -25,6 +25,9 @@ var (
 	errNoEtcd           = status.Error(codes.Unavailable, "etcdserver: no leader")
 )
 
+// raftTerm is the term of every election in the lab.
+const raftTerm = 2
+
 // runs says whether a member's machine runs.
 func (e *etcd) runs(id uint64) bool {
 	return slices.ContainsFunc(e.running, func(m *machine) bool { return m.disk.Etcd.MemberID == id })
@@ -117,7 +120,7 @@ func (s *machined) EtcdStatus(context.Context, *emptypb.Empty) (*machineapi.Etcd
 
 	st := &machineapi.EtcdMemberStatus{
 		StorageVersion: "3.6.0", MemberId: member.ID, ProtocolVersion: "3.6.8", DbSize: size, DbSizeInUse: size, Leader: e.leader,
-		RaftIndex: e.revision, RaftTerm: 2, RaftAppliedIndex: e.revision, IsLearner: member.Learner,
+		RaftIndex: e.revision, RaftTerm: raftTerm, RaftAppliedIndex: e.revision, IsLearner: member.Learner,
 	}
 
 	if e.leader == 0 {
@@ -167,11 +170,9 @@ func (s *machined) EtcdLeaveCluster(context.Context, *machineapi.EtcdLeaveCluste
 		return nil, fmt.Errorf("failed to create etcd client: %w", errNoEtcd)
 	}
 
-	if err := s.m.etcd.removeMember(s.m.disk.Etcd.MemberID); err != nil {
+	if err := s.m.leaveEtcd(); err != nil {
 		return nil, fmt.Errorf("failed to leave cluster: %w", err)
 	}
-
-	s.m.services.set(s.m, "etcd", stateFinished, "Service finished successfully")
 
 	return &machineapi.EtcdLeaveClusterResponse{Messages: []*machineapi.EtcdLeaveCluster{{}}}, nil
 }
@@ -225,17 +226,28 @@ func (s *machined) EtcdDefragment(context.Context, *emptypb.Empty) (*machineapi.
 	return &machineapi.EtcdDefragmentResponse{Messages: []*machineapi.EtcdDefragment{{}}}, nil
 }
 
-// EtcdSnapshot implements the machine service: the snapshot is the lab's form of the data, followed by its checksum as etcd's are.
+// EtcdSnapshot implements the machine service: a database that etcd's own tools read.
 func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.ServerStreamingServer[common.Data]) error {
 	e, unlock, err := s.lockEtcd("etcd snapshot")
 	if err != nil {
 		return err
 	}
 
-	data := mustJSON(e.copyFor(0))
+	data := e.copyFor(0)
 	unlock()
 
-	return out.Send(&common.Data{Bytes: withChecksum(data)})
+	snapshot, err := data.snapshot()
+	if err != nil {
+		return fmt.Errorf("failed reading etcd snapshot: %w", err)
+	}
+
+	for chunk := range slices.Chunk(snapshot, snapshotChunk) {
+		if err := out.Send(&common.Data{Bytes: chunk}); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // Kubeconfig implements the machine service: the administrator's kubeconfig in a .tar.gz.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -165,6 +166,11 @@ func (m *machine) files() map[string]string {
 	}
 
 	files["/etc/resolv.conf"] = resolv.String()
+
+	// Whether etcd has been here is what clients ask; its database is only told by its name.
+	if m.disk.Etcd != nil {
+		files[constants.EtcdDataPath+"/member/snap/db"] = ""
+	}
 
 	return files
 }

@@ -51,8 +51,9 @@ type Options struct {
 
 // Machines are the running guests of a data centre. It implements datacentre.Guests.
 type Machines struct {
-	world   World
-	options Options
+	world    World
+	options  Options
+	requests requestCount
 
 	// mu guards everything below and the mutable fields of machines, clusters and etcds: one lock, because cluster decisions read several machines.
 	mu       sync.Mutex

@@ -89,7 +89,7 @@ func (m *machine) openMaintenance() error {
 	}
 
 	server := grpc.NewServer(append(authorize(func(context.Context) role.Set { return role.MakeSet(role.Reader) }, nil),
-		grpc.Creds(credentials.NewTLS(tlsConfig)), grpc.WaitForHandlers(true))...)
+		grpc.Creds(credentials.NewTLS(tlsConfig)), grpc.StatsHandler(&m.ms.requests), grpc.WaitForHandlers(true))...)
 
 	machineapi.RegisterMachineServiceServer(server, &maintenanceServer{m: m})
 	storage.RegisterStorageServiceServer(server, &storageServer{m: m})

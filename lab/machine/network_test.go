@@ -41,82 +41,86 @@ func legacy(network string) string {
 
 func documents(documents string) string { return legacy("    {}\n") + documents }
 
+// nocloud and metaValue are a static address from the platform, by nocloud data and by META key 10.
+var nocloud = &datacentre.CloudInit{
+	Hostname: "node-1", DNS: []netip.Addr{netip.MustParseAddr("127.9.0.3")},
+	Interfaces: []datacentre.CloudInitInterface{{MAC: "02:00:00:00:00:01", Address: netip.MustParsePrefix("127.9.0.21/24"), Gateway: netip.MustParseAddr("127.9.0.1")}},
+}
+
+const metaValue = "addresses:\n  - address: 127.9.0.31/24\n    linkName: ens18\n    family: inet4\n    scope: global\n    flags: permanent\n    layer: platform\n" +
+	"links:\n  - name: ens18\n    up: true\n    layer: platform\nhostnames:\n  - hostname: meta-1\n    layer: platform\n"
+
+var networkCases = map[string]struct {
+	platform  string
+	cloudInit *datacentre.CloudInit
+	meta      string
+	leases    map[string]string
+	config    string
+	addresses []string
+	node      string
+	warning   string
+}{
+	"nocloud data on the nocloud platform": {platform: "nocloud", cloudInit: nocloud, addresses: []string{"127.9.0.21/24"}, node: "127.9.0.21"},
+	"nocloud data means nothing to metal": {
+		platform: "metal", cloudInit: nocloud, leases: map[string]string{firstMAC: "127.9.0.101/24"}, addresses: []string{"127.9.0.101/24"}, node: "127.9.0.101",
+		warning: "no DHCP server answers ens19",
+	},
+	"META key 10 on metal":                 {platform: "metal", meta: metaValue, addresses: []string{"127.9.0.31/24"}, node: "127.9.0.31"},
+	"META key 10 means nothing to nocloud": {platform: "nocloud", meta: metaValue, warning: "no DHCP server answers ens18 (02:00:00:00:00:01)"},
+	"META key 10 for a link that is not there": {
+		platform: "metal", meta: "addresses:\n  - address: 127.9.0.31/24\n    linkName: eth0\n    family: inet4\n    scope: global\n    flags: permanent\n    layer: platform\n",
+		warning: "META key 10 gives 127.9.0.31/24 to the link eth0, which this machine does not have",
+	},
+	"DHCP on every card without any configuration": {
+		platform: "nocloud", leases: map[string]string{firstMAC: "127.9.0.101/24", secondMAC: "127.9.1.101/24"},
+		addresses: []string{"127.9.0.101/24", "127.9.1.101/24"}, node: "127.9.0.101",
+	},
+	"a static address by MAC ends DHCP on that card": {
+		platform: "nocloud", leases: map[string]string{firstMAC: "127.9.0.101/24"},
+		config:    legacy("    interfaces:\n      - deviceSelector:\n          hardwareAddr: \"02:00:00:00:00:01\"\n        addresses: [127.9.0.41/24]\n"),
+		addresses: []string{"127.9.0.41/24"}, node: "127.9.0.41",
+	},
+	"the configuration repeats the platform's address": {
+		platform: "nocloud", cloudInit: nocloud,
+		config:    legacy("    interfaces:\n      - deviceSelector:\n          hardwareAddr: \"02:00:00:00:00:01\"\n        addresses: [127.9.0.21/24]\n"),
+		addresses: []string{"127.9.0.21/24"}, node: "127.9.0.21",
+	},
+	"the configuration adds an address to the platform's": {
+		platform: "nocloud", cloudInit: nocloud,
+		config:    legacy("    interfaces:\n      - deviceSelector:\n          hardwareAddr: \"02:00:00:00:00:01\"\n        addresses: [127.9.0.41/24]\n"),
+		addresses: []string{"127.9.0.21/24", "127.9.0.41/24"}, node: "127.9.0.21",
+	},
+	"the kubelet's subnets choose the node address": {
+		platform: "nocloud", cloudInit: nocloud,
+		config: "machine:\n  type: worker\n  kubelet:\n    nodeIP:\n      validSubnets: [127.9.1.0/24]\n  network:\n    interfaces:\n      - interface: ens19\n        addresses: [127.9.1.41/24]\n" +
+			"cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n",
+		addresses: []string{"127.9.0.21/24", "127.9.1.41/24"}, node: "127.9.1.41",
+	},
+	"a VLAN on a card": {
+		platform: "nocloud", config: legacy("    interfaces:\n      - interface: ens18\n        vlans:\n          - vlanId: 100\n            addresses: [127.9.2.41/24]\n"),
+		addresses: []string{"127.9.2.41/24"}, node: "127.9.2.41",
+	},
+	"an interface by another version's name": {
+		platform: "nocloud", cloudInit: nocloud, config: legacy("    interfaces:\n      - interface: eth0\n        addresses: [127.9.0.41/24]\n"),
+		addresses: []string{"127.9.0.21/24"}, node: "127.9.0.21", warning: "no network device matches an interface of the configuration (eth0)",
+	},
+	"link documents with an alias by MAC": {
+		platform: "nocloud", leases: map[string]string{secondMAC: "127.9.1.101/24"},
+		config: documents("---\napiVersion: v1alpha1\nkind: LinkAliasConfig\nname: lan\nselector:\n  match: mac(link.permanent_addr) == \"02:00:00:00:00:01\"\n" +
+			"---\napiVersion: v1alpha1\nkind: LinkConfig\nname: lan\naddresses:\n  - address: 127.9.0.51/24\n"),
+		addresses: []string{"127.9.0.51/24"}, node: "127.9.0.51",
+	},
+	"a DHCP document": {
+		platform: "nocloud", leases: map[string]string{firstMAC: "127.9.0.101/24", secondMAC: "127.9.1.101/24"},
+		config:    documents("---\napiVersion: v1alpha1\nkind: DHCPv4Config\nname: ens19\n"),
+		addresses: []string{"127.9.1.101/24"}, node: "127.9.1.101",
+	},
+}
+
 func TestNetworkPlan(t *testing.T) {
 	t.Parallel()
 
-	nocloud := &datacentre.CloudInit{
-		Hostname: "node-1", DNS: []netip.Addr{netip.MustParseAddr("127.9.0.3")},
-		Interfaces: []datacentre.CloudInitInterface{{MAC: "02:00:00:00:00:01", Address: netip.MustParsePrefix("127.9.0.21/24"), Gateway: netip.MustParseAddr("127.9.0.1")}},
-	}
-	metaValue := "addresses:\n  - address: 127.9.0.31/24\n    linkName: ens18\n    family: inet4\n    scope: global\n    flags: permanent\n    layer: platform\n" +
-		"links:\n  - name: ens18\n    up: true\n    layer: platform\nhostnames:\n  - hostname: meta-1\n    layer: platform\n"
-
-	for name, test := range map[string]struct {
-		platform  string
-		cloudInit *datacentre.CloudInit
-		meta      string
-		leases    map[string]string
-		config    string
-		addresses []string
-		node      string
-		warning   string
-	}{
-		"nocloud data on the nocloud platform": {platform: "nocloud", cloudInit: nocloud, addresses: []string{"127.9.0.21/24"}, node: "127.9.0.21"},
-		"nocloud data means nothing to metal": {
-			platform: "metal", cloudInit: nocloud, leases: map[string]string{firstMAC: "127.9.0.101/24"}, addresses: []string{"127.9.0.101/24"}, node: "127.9.0.101",
-			warning: "no DHCP server answers ens19",
-		},
-		"META key 10 on metal":                 {platform: "metal", meta: metaValue, addresses: []string{"127.9.0.31/24"}, node: "127.9.0.31"},
-		"META key 10 means nothing to nocloud": {platform: "nocloud", meta: metaValue, warning: "no DHCP server answers ens18 (02:00:00:00:00:01)"},
-		"META key 10 for a link that is not there": {
-			platform: "metal", meta: "addresses:\n  - address: 127.9.0.31/24\n    linkName: eth0\n    family: inet4\n    scope: global\n    flags: permanent\n    layer: platform\n",
-			warning: "META key 10 gives 127.9.0.31/24 to the link eth0, which this machine does not have",
-		},
-		"DHCP on every card without any configuration": {
-			platform: "nocloud", leases: map[string]string{firstMAC: "127.9.0.101/24", secondMAC: "127.9.1.101/24"},
-			addresses: []string{"127.9.0.101/24", "127.9.1.101/24"}, node: "127.9.0.101",
-		},
-		"a static address by MAC ends DHCP on that card": {
-			platform: "nocloud", leases: map[string]string{firstMAC: "127.9.0.101/24"},
-			config:    legacy("    interfaces:\n      - deviceSelector:\n          hardwareAddr: \"02:00:00:00:00:01\"\n        addresses: [127.9.0.41/24]\n"),
-			addresses: []string{"127.9.0.41/24"}, node: "127.9.0.41",
-		},
-		"the configuration repeats the platform's address": {
-			platform: "nocloud", cloudInit: nocloud,
-			config:    legacy("    interfaces:\n      - deviceSelector:\n          hardwareAddr: \"02:00:00:00:00:01\"\n        addresses: [127.9.0.21/24]\n"),
-			addresses: []string{"127.9.0.21/24"}, node: "127.9.0.21",
-		},
-		"the configuration adds an address to the platform's": {
-			platform: "nocloud", cloudInit: nocloud,
-			config:    legacy("    interfaces:\n      - deviceSelector:\n          hardwareAddr: \"02:00:00:00:00:01\"\n        addresses: [127.9.0.41/24]\n"),
-			addresses: []string{"127.9.0.21/24", "127.9.0.41/24"}, node: "127.9.0.21",
-		},
-		"the kubelet's subnets choose the node address": {
-			platform: "nocloud", cloudInit: nocloud,
-			config: "machine:\n  type: worker\n  kubelet:\n    nodeIP:\n      validSubnets: [127.9.1.0/24]\n  network:\n    interfaces:\n      - interface: ens19\n        addresses: [127.9.1.41/24]\n" +
-				"cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n",
-			addresses: []string{"127.9.0.21/24", "127.9.1.41/24"}, node: "127.9.1.41",
-		},
-		"a VLAN on a card": {
-			platform: "nocloud", config: legacy("    interfaces:\n      - interface: ens18\n        vlans:\n          - vlanId: 100\n            addresses: [127.9.2.41/24]\n"),
-			addresses: []string{"127.9.2.41/24"}, node: "127.9.2.41",
-		},
-		"an interface by another version's name": {
-			platform: "nocloud", cloudInit: nocloud, config: legacy("    interfaces:\n      - interface: eth0\n        addresses: [127.9.0.41/24]\n"),
-			addresses: []string{"127.9.0.21/24"}, node: "127.9.0.21", warning: "no network device matches an interface of the configuration (eth0)",
-		},
-		"link documents with an alias by MAC": {
-			platform: "nocloud", leases: map[string]string{secondMAC: "127.9.1.101/24"},
-			config: documents("---\napiVersion: v1alpha1\nkind: LinkAliasConfig\nname: lan\nselector:\n  match: mac(link.permanent_addr) == \"02:00:00:00:00:01\"\n" +
-				"---\napiVersion: v1alpha1\nkind: LinkConfig\nname: lan\naddresses:\n  - address: 127.9.0.51/24\n"),
-			addresses: []string{"127.9.0.51/24"}, node: "127.9.0.51",
-		},
-		"a DHCP document": {
-			platform: "nocloud", leases: map[string]string{firstMAC: "127.9.0.101/24", secondMAC: "127.9.1.101/24"},
-			config:    documents("---\napiVersion: v1alpha1\nkind: DHCPv4Config\nname: ens19\n"),
-			addresses: []string{"127.9.1.101/24"}, node: "127.9.1.101",
-		},
-	} {
+	for name, test := range networkCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
@@ -174,7 +178,9 @@ func TestInstallDisk(t *testing.T) {
 	t.Parallel()
 
 	m := newMachine(New(leaseWorld{}, Options{}), datacentre.Hardware{Disks: []datacentre.GuestDisk{
-		{Interface: "ide2", Volume: "iso", CDROM: true}, {Interface: "scsi1", Volume: "second", SizeBytes: 100e9}, {Interface: "scsi0", Volume: "first", SizeBytes: 40e9},
+		{Interface: "ide2", Volume: "iso", CDROM: true},
+		{Interface: "scsi1", Volume: "second", SizeBytes: 100e9},
+		{Interface: "scsi0", Volume: "first", SizeBytes: 40e9},
 		{Interface: "virtio0", Volume: "third", SizeBytes: 10e9},
 	}}, func() {})
 

@@ -30,7 +30,8 @@ func (m *machine) volumes() []partition {
 	}
 
 	list := []partition{
-		{label: "EFI", index: 1, size: 2 * 1024 * mebibyte}, {label: "META", index: 2, size: mebibyte},
+		{label: "EFI", index: 1, size: 2 * 1024 * mebibyte},
+		{label: "META", index: 2, size: mebibyte},
 		{label: "STATE", index: 3, size: 100 * mebibyte, mount: "/system/state"},
 	}
 

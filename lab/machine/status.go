@@ -7,7 +7,7 @@ import (
 )
 
 // MachineStatus is one row of the lab's table of machines.
-type MachineStatus struct {
+type MachineStatus struct { //nolint:revive // a row of Machines.Status, named apart from the statuses of VMs and tasks
 	VMID     int
 	Name     string // of the VM
 	Hostname string

@@ -5,6 +5,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
+
+	p "github.com/pulumi/pulumi-go-provider"
 
 	"proxmox-talos/lab/providers/command"
 	"proxmox-talos/lab/providers/internal/serve"
@@ -15,10 +18,16 @@ import (
 // Option changes what the stand-ins are started with.
 type Option func(*options)
 
-type options struct{ around command.Surroundings }
+type options struct {
+	around command.Surroundings
+	poll   time.Duration
+}
 
 // WithDir says where local commands run that state no folder: the folder an engine would have started the plugin in, the program's.
 func WithDir(dir string) Option { return func(o *options) { o.around.Dir = dir } }
+
+// WithPoll says how often Proxmox is asked for a task's state: proxmoxve.DefaultPoll without it.
+func WithPoll(poll time.Duration) Option { return func(o *options) { o.poll = poll } }
 
 // WithEnv gives local commands environment variables: those the engine's process has and this one has not.
 func WithEnv(env map[string]string) Option { return func(o *options) { o.around.Env = env } }
@@ -31,7 +40,7 @@ func Attach(ctx context.Context, opts ...Option) (debugProviders string, stop fu
 		stops   []func()
 	)
 
-	var o options
+	o := options{poll: proxmoxve.DefaultPoll}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -60,7 +69,7 @@ func Attach(ctx context.Context, opts ...Option) (debugProviders string, stop fu
 // standIns carry the versions of the SDKs that the program uses.
 func standIns(o options) []serve.Provider {
 	return []serve.Provider{
-		{Name: "proxmoxve", Version: "6.18.1", New: proxmoxve.Provider},
+		{Name: "proxmoxve", Version: "6.18.1", New: func() (p.Provider, error) { return proxmoxve.Provider(o.poll) }},
 		{Name: "talos", Version: "0.7.1", New: talos.Provider},
 		{Name: "command", Version: "1.2.1", New: o.around.Provider},
 	}

@@ -156,20 +156,28 @@ func (s *Server) bash(ctx context.Context, c call) error {
 		text    *string
 	)
 
-	for len(words) > 0 && len(words[0]) > 1 && (words[0][0] == '-' || words[0][0] == '+') && words[0] != "--" && text == nil {
-		switch flag := words[0]; {
-		case strings.HasPrefix(flag, "--"), flag == "-s", flag == "-l":
-			words = words[1:]
-		case flag[0] == '-' && strings.HasSuffix(flag, "c") && len(words) > 1:
-			if more := strings.TrimSuffix(flag, "c"); more != "-" {
-				options = append(options, more)
-			}
+	for len(words) > 0 && len(words[0]) > 1 && strings.ContainsAny(words[0][:1], "-+") && words[0] != "--" {
+		flag := words[0]
+		words = words[1:]
 
-			text, words = &words[1], words[2:]
-		case strings.HasSuffix(flag, "o") && len(words) > 1:
-			options, words = append(options, flag, words[1]), words[2:]
-		default:
-			options, words = append(options, strings.ReplaceAll(flag, "l", "")), words[1:]
+		if strings.HasPrefix(flag, "--") {
+			continue // --norc and the like
+		}
+
+		// What is left of "-euxc" is for the interpreter; login, interactive and standard input are how things are.
+		rest := strings.NewReplacer("c", "", "s", "", "l", "", "i", "").Replace(flag)
+		if len(rest) > 1 {
+			options = append(options, rest)
+		}
+
+		if strings.HasSuffix(rest, "o") && len(words) > 0 {
+			options, words = append(options, words[0]), words[1:]
+		}
+
+		if strings.Contains(flag, "c") && len(words) > 0 {
+			text, words = &words[0], words[1:]
+
+			break
 		}
 	}
 

@@ -93,6 +93,10 @@ func (f *folders) find() error {
 	}
 
 	var err error
+	if f.project, err = filepath.Abs(f.project); err != nil {
+		return fmt.Errorf("unable to find the project: %w", err)
+	}
+
 	if f.dir, err = filepath.Abs(f.dir); err != nil {
 		return fmt.Errorf("unable to find the lab's folder: %w", err)
 	}

@@ -88,6 +88,9 @@ func TestCommand(t *testing.T) {
 
 	assert.Contains(t, c.run("preview"), "+ 2", "nothing of a preview shown")
 
+	assert.Contains(t, c.run("preview", "--stack", "prod"), "prod-cp-3", "stacks for real hardware can be previewed")
+	assert.Contains(t, c.fails(1, "up", "--stack", "prod"), "which is not the lab's")
+
 	// A killed run (the providers die with it) and one more that finishes the job.
 	up := c.command("up")
 	require.NoError(t, up.Start())
@@ -106,7 +109,7 @@ func TestCommand(t *testing.T) {
 	assert.Contains(t, out.String(), "kubectl get nodes")
 
 	table := c.run("status")
-	assert.Equal(t, 5, strings.Count(table, "running, ready"), table)
+	assert.Equal(t, 10, strings.Count(table, " running "), table) // five VMs and their machines
 	assert.Contains(t, other.fails(1, "start", "--network", c.network), "addresses are taken", "a second lab on the same addresses")
 
 	for _, file := range []string{"kubeconfig", "talosconfig", "passphrase", "identity.json", "datacentre.json"} {

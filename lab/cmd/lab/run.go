@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -70,11 +66,11 @@ func newOperations(f *folders) []*cobra.Command {
 func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engine) error) error {
 	ctx := cmd.Context()
 
-	unlock, err := lockRuns(r.dir)
+	lock, err := lockRuns(r.dir)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer lock.Close()
 
 	client := control.NewClient(r.dir)
 
@@ -93,13 +89,19 @@ func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engin
 		return err
 	}
 
+	if cmd.Name() != "preview" {
+		if err := target.RequireLoopback(); err != nil {
+			return err
+		}
+	}
+
 	if err := client.Reserve(ctx, target.Reservations()); err != nil {
 		return err
 	}
 
 	e, err := engine.New(ctx, engine.Options{
 		Dir: r.dir, Project: r.project, Stack: r.stack, StackFile: target.File, Config: target.Config,
-		CLI: pulumi, TalosOps: filepath.Join(r.project, ".bin", "talosops"), Parallel: r.parallel,
+		CLI: pulumi, TalosOps: filepath.Join(r.project, ".bin", "talosops"), Parallel: r.parallel, Speed: status.Speed,
 		Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), RemoveOrphans: target.RemoveOrphans,
 	})
 	if err != nil {
@@ -118,28 +120,4 @@ func (r *run) up(ctx context.Context, e *engine.Engine) error {
 	}
 
 	return r.summarise(result.Outputs)
-}
-
-// lockRuns makes sure that one engine operation runs at a time: the backend's own lock would outlive a killed run.
-func lockRuns(dir string) (func(), error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("unable to make the lab's folder: %w", err)
-	}
-
-	lock, err := os.OpenFile(filepath.Join(dir, "run.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("unable to open the lab's run lock: %w", err)
-	}
-
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = lock.Close()
-
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, errors.New("another up, preview, refresh or destroy runs on this lab: wait for it, or stop it")
-		}
-
-		return nil, fmt.Errorf("unable to take the lab's run lock: %w", err)
-	}
-
-	return func() { _ = lock.Close() }, nil
 }

@@ -52,8 +52,16 @@ func NewServer(b Backend) *Server { return &Server{backend: b} }
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
-	case "/livez", "/healthz", "/readyz":
-		s.health(w, r)
+	case "/livez":
+		s.health(w, r, "livez")
+
+		return
+	case "/healthz":
+		s.health(w, r, "healthz")
+
+		return
+	case "/readyz":
+		s.health(w, r, "readyz")
 
 		return
 	case "/version":
@@ -99,7 +107,7 @@ func inGroup(subject pkix.Name, group string) bool {
 	return slices.Contains(subject.Organization, group)
 }
 
-func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+func (s *Server) health(w http.ResponseWriter, r *http.Request, check string) {
 	checks := s.backend.Health()
 	names := make([]string, 0, len(checks))
 
@@ -115,7 +123,7 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 
 	for _, name := range names {
 		// A server that only waits for its storage is alive, not ready.
-		if checks[name] == "" || r.URL.Path == "/livez" {
+		if checks[name] == "" || check == "livez" {
 			fmt.Fprintf(&text, "[+]%s ok\n", name)
 		} else {
 			healthy = false
@@ -123,8 +131,6 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(&text, "[-]%s failed: %s\n", name, checks[name])
 		}
 	}
-
-	check := strings.TrimPrefix(r.URL.Path, "/")
 
 	switch {
 	case !healthy:

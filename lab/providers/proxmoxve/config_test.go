@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
@@ -50,19 +51,16 @@ func TestTheEnvironmentConfigures(t *testing.T) {
 	t.Setenv("PROXMOX_VE_ENDPOINT", f.URL)
 	t.Setenv("PROXMOX_VE_API_TOKEN", testToken)
 	t.Setenv("PROXMOX_VE_INSECURE", "true")
-	t.Setenv(PollVariable, "5ms")
 
-	server, err := Provider()
+	server, err := Provider(5 * time.Millisecond)
 	require.NoError(t, err)
 	require.NoError(t, server.Configure(t.Context(), p.ConfigureRequest{}))
 
 	_, err = rig{t, server}.create(typeDownloadFile, talosImage())
 	require.NoError(t, err)
 
-	t.Setenv(PollVariable, "often")
-
-	_, err = Provider()
-	require.ErrorContains(t, err, "state a duration")
+	_, err = Provider(0)
+	require.ErrorContains(t, err, "state a positive one")
 }
 
 func TestCheckConfig(t *testing.T) {

@@ -5,7 +5,6 @@ package proxmoxve
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -14,9 +13,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 )
 
-// PollVariable is the environment variable with the interval at which tasks are asked for their state; one second, like the published provider, without it.
-// Waiting times between tries are multiples of it.
-const PollVariable = "LAB_POLL"
+// DefaultPoll is the interval at which the published provider asks for a task's state.
+const DefaultPoll = time.Second
 
 // resourceType is one resource: its table and the four operations on it.
 type resourceType struct {
@@ -52,17 +50,10 @@ type server struct {
 	next    int
 }
 
-// Provider returns the stand-in. The interval of PollVariable is read here.
-func Provider() (p.Provider, error) {
-	poll := time.Second
-
-	if text := os.Getenv(PollVariable); text != "" {
-		d, err := time.ParseDuration(text)
-		if err != nil || d <= 0 {
-			return p.Provider{}, fmt.Errorf("unable to read %s=%q: state a duration such as 100ms", PollVariable, text)
-		}
-
-		poll = d
+// Provider returns the stand-in. It asks for the state of tasks at the interval poll, and its waiting times between tries are multiples of it.
+func Provider(poll time.Duration) (p.Provider, error) {
+	if poll <= 0 {
+		return p.Provider{}, fmt.Errorf("a poll interval of %s: state a positive one such as %s", poll, DefaultPoll)
 	}
 
 	return newServer(poll).provider(), nil

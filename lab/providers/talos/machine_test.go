@@ -165,14 +165,6 @@ func (f *fakeMachine) ApplyConfiguration(_ context.Context, request *machine.App
 	return &machine.ApplyConfigurationResponse{Messages: []*machine.ApplyConfiguration{{Mode: mode}}}, nil
 }
 
-func (f *fakeMachine) Bootstrap(context.Context, *machine.BootstrapRequest) (*machine.BootstrapResponse, error) {
-	if err := f.call("bootstrap"); err != nil {
-		return nil, err
-	}
-
-	return &machine.BootstrapResponse{}, nil
-}
-
 func (f *fakeMachine) Reset(_ context.Context, request *machine.ResetRequest) (*machine.ResetResponse, error) {
 	if err := f.call("reset"); err != nil {
 		return nil, err

@@ -41,7 +41,6 @@ func newProvider(now func() time.Time) p.Provider {
 		Resources: []infer.InferredResource{
 			infer.Resource(&secretsResource{now: now}),
 			infer.Resource(&applyResource{}),
-			infer.Resource(&bootstrapResource{}),
 			infer.Resource(&kubeconfigResource{now: now}),
 			infer.Resource(&schematicResource{}),
 		},

@@ -2,6 +2,8 @@ package talos
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +21,6 @@ import (
 
 const (
 	applyType     tokens.Type = "talos:machine/configurationApply:ConfigurationApply"
-	bootstrapType tokens.Type = "talos:machine/bootstrap:Bootstrap"
 	schematicType tokens.Type = "talos:imageFactory/schematic:Schematic"
 )
 
@@ -116,7 +117,7 @@ func TestTheSchemaCanBeWritten(t *testing.T) {
 	schema, err := server(t, time.Now).GetSchema(p.GetSchemaRequest{})
 	require.NoError(t, err)
 
-	for _, token := range []tokens.Type{secretsType, applyType, bootstrapType, kubeconfigType, schematicType} {
+	for _, token := range []tokens.Type{secretsType, applyType, kubeconfigType, schematicType} {
 		assert.Contains(t, schema.Schema, `"`+string(token)+`"`)
 	}
 
@@ -305,4 +306,23 @@ func TestTalosconfig(t *testing.T) {
 	assert.Contains(t, text.AsString(), "context: prod")
 	assert.Contains(t, text.AsString(), "- 127.0.0.1")
 	assert.Contains(t, text.AsString(), "- 127.0.0.2")
+}
+
+func TestTheClientCertificateComesFromTheClustersAuthority(t *testing.T) {
+	t.Parallel()
+
+	secrets := newSecrets(t)
+
+	var d decoder
+	block, _ := pem.Decode(d.bytes("", member(secrets.Get("clientConfiguration"), "clientCertificate")))
+	require.NoError(t, d.err)
+
+	parsed, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM(d.bytes("", decoded(secrets).Certs.OS.Cert)))
+
+	_, err = parsed.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	assert.NoError(t, err)
 }

@@ -1,0 +1,356 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// youngCluster answers for control planes that wait for etcd to be bootstrapped, by their addresses.
+type youngCluster struct {
+	mu        sync.Mutex
+	down      map[string]error
+	noData    map[string]error // why the data directory is not told
+	state     map[string]string
+	data      map[string]bool
+	membersL  map[string][]member
+	asked     int // rounds, by the questions to the first control plane
+	onAsk     func(c *youngCluster, asked int)
+	refusals  []error // of the bootstrap, in order
+	requested []string
+	starts    bool // etcd has no data yet once its bootstrap is accepted
+}
+
+func newYoungCluster() *youngCluster {
+	c := &youngCluster{
+		down: map[string]error{}, noData: map[string]error{}, state: map[string]string{}, data: map[string]bool{}, membersL: map[string][]member{},
+	}
+	for _, n := range testControlPlanes().ControlPlanes {
+		c.state[n.Address] = "Preparing"
+	}
+
+	return c
+}
+
+func (c *youngCluster) services(_ context.Context, address string) ([]service, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if address == "127.0.9.1" {
+		c.asked++
+		if c.onAsk != nil {
+			c.onAsk(c, c.asked)
+		}
+	}
+	list := []service{{ID: "apid", State: "Running"}}
+	if c.state[address] != "" {
+		list = append(list, service{ID: "etcd", State: c.state[address]})
+	}
+
+	return list, c.down[address]
+}
+
+func (c *youngCluster) members(_ context.Context, address string) ([]member, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.membersL[address]) == 0 {
+		return nil, errors.New("etcdserver: no leader")
+	}
+
+	return c.membersL[address], nil
+}
+
+func (c *youngCluster) holdsEtcd(_ context.Context, address string) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.data[address], c.noData[address]
+}
+
+func (c *youngCluster) bootstrap(_ context.Context, address string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requested = append(c.requested, address)
+	if len(c.refusals) > 0 {
+		err := c.refusals[0]
+		c.refusals = c.refusals[1:]
+
+		return err
+	}
+	c.state[address], c.data[address] = "Running", !c.starts
+
+	return nil
+}
+
+func testBootstrap(c *youngCluster, timeout time.Duration) (*bootstrapper, *bytes.Buffer) {
+	req := &bootstrapRequest{testControlPlanes()}
+	req.timeout = timeout
+	var progress bytes.Buffer
+
+	return newBootstrapper(req, c, &progress), &progress
+}
+
+func TestBootstrapIsAskedForWhenNobodySpeaksAgainstIt(t *testing.T) {
+	t.Parallel()
+
+	for name, change := range map[string]func(*youngCluster){
+		"at once": func(*youngCluster) {},
+		"after the first one has booted": func(c *youngCluster) {
+			c.until(3, func() { c.down["127.0.9.1"] = errors.New("connection refused") }, func() { delete(c.down, "127.0.9.1") })
+		},
+		"after another one has booted": func(c *youngCluster) {
+			c.until(3, func() { c.down["127.0.9.3"] = errors.New("connection refused") }, func() { delete(c.down, "127.0.9.3") })
+		},
+		"after etcd's volume is there": func(c *youngCluster) {
+			c.until(3, func() { c.state["127.0.9.2"] = "Waiting" }, func() { c.state["127.0.9.2"] = "Preparing" })
+		},
+		"after etcd is a service": func(c *youngCluster) {
+			c.until(3, func() { c.state["127.0.9.2"] = "" }, func() { c.state["127.0.9.2"] = "Preparing" })
+		},
+		"after a directory can be listed": func(c *youngCluster) {
+			c.until(3, func() { c.noData["127.0.9.2"] = errors.New("EOF") }, func() { delete(c.noData, "127.0.9.2") })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			c := newYoungCluster()
+			change(c)
+			b, progress := testBootstrap(c, time.Minute)
+			require.NoError(t, b.wait(t.Context()))
+			assert.Equal(t, []string{"127.0.9.1"}, c.requested)
+			assert.Contains(t, progress.String(), "cp-1: etcd: is bootstrapped and starts\n")
+			assert.Contains(t, progress.String(), "cp-1: etcd: bootstrapped: has data of etcd\n")
+		})
+	}
+}
+
+// until lets a change hold until a round.
+func (c *youngCluster) until(round int, before, after func()) {
+	before()
+	c.onAsk = func(c *youngCluster, asked int) {
+		if asked == round {
+			after()
+		}
+		if asked < round && len(c.requested) > 0 {
+			panic("bootstrapped too early")
+		}
+	}
+}
+
+func TestBootstrapIsDoneWhereEtcdIs(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*youngCluster)
+		says   string
+	}{
+		"the first control plane lists members": {
+			func(c *youngCluster) { c.membersL["127.0.9.1"] = []member{{Hostname: "cp-1"}} }, "cp-1: etcd: bootstrapped: members cp-1\n",
+		},
+		"the first one has data": {func(c *youngCluster) { c.data["127.0.9.1"] = true }, "cp-1: etcd: bootstrapped: has data of etcd\n"},
+		"the first one is new, the others hold the cluster": {
+			func(c *youngCluster) { c.membersL["127.0.9.2"] = []member{{Hostname: "cp-3"}, {Hostname: "cp-2"}} }, "cp-2: etcd: bootstrapped: members cp-2, cp-3\n",
+		},
+		"the first one is new, the others have no quorum": {
+			func(c *youngCluster) { c.data["127.0.9.3"], c.state["127.0.9.3"] = true, "Running" }, "cp-3: etcd: bootstrapped: has data of etcd\n",
+		},
+		"the first one is gone": {
+			func(c *youngCluster) {
+				c.down["127.0.9.1"] = errors.New("no route to host")
+				c.data["127.0.9.2"] = true
+			}, "cp-1: etcd: Talos does not answer on 127.0.9.1: no route to host\n",
+		},
+		"a member that has not started": {
+			func(c *youngCluster) {
+				c.membersL["127.0.9.1"] = []member{{PeerURLs: []string{"https://127.0.9.2:2380"}}}
+			},
+			"cp-1: etcd: bootstrapped: members without a name at https://127.0.9.2:2380\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			c := newYoungCluster()
+			test.change(c)
+			b, progress := testBootstrap(c, time.Minute)
+			require.NoError(t, b.wait(t.Context()))
+			assert.Empty(t, c.requested)
+			assert.Equal(t, 1, c.asked)
+			assert.Contains(t, progress.String(), test.says)
+		})
+	}
+}
+
+func TestBootstrapGoesOnAfterRefusals(t *testing.T) {
+	t.Parallel()
+
+	c := newYoungCluster()
+	c.refusals = []error{status.Error(codes.FailedPrecondition, "time is not in sync yet"), status.Error(codes.AlreadyExists, "etcd data directory is not empty")}
+	b, progress := testBootstrap(c, time.Minute)
+	require.NoError(t, b.wait(t.Context()), "what exists already is what was wanted")
+	assert.Len(t, c.requested, 2)
+	assert.Contains(t, progress.String(), "cp-1: etcd: cannot be bootstrapped yet: ")
+	assert.Contains(t, progress.String(), "time is not in sync yet\n")
+}
+
+func TestBootstrapIsAskedForOnceInARun(t *testing.T) {
+	t.Parallel()
+
+	c := newYoungCluster()
+	c.starts = true
+	c.onAsk = func(c *youngCluster, asked int) {
+		switch asked {
+		case 2:
+			c.down["127.0.9.2"] = errors.New("connection refused")
+		case 5:
+			c.data["127.0.9.1"] = true
+		}
+	}
+	b, progress := testBootstrap(c, time.Minute)
+	require.NoError(t, b.wait(t.Context()))
+	assert.Equal(t, []string{"127.0.9.1"}, c.requested)
+	assert.Equal(t, 1, strings.Count(progress.String(), "is bootstrapped and starts\n"))
+}
+
+func TestBootstrapIsBounded(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*youngCluster)
+		wants  []string
+		asked  int
+	}{
+		"the first one does not answer": {
+			func(c *youngCluster) { c.down["127.0.9.1"] = errors.New("connection refused") },
+			[]string{"1 of 3 checks are open:\n  cp-1: etcd: Talos does not answer on 127.0.9.1: connection refused\n"},
+			0,
+		},
+		"another one may hold the cluster": {
+			func(c *youngCluster) { c.down["127.0.9.2"] = errors.New("no route to host") },
+			[]string{"1 of 3 checks are open:\n  cp-2: etcd: Talos does not answer on 127.0.9.2: no route to host\n", "take one that is gone for good out of the configuration"},
+			0,
+		},
+		"another one does not tell": {
+			func(c *youngCluster) { c.noData["127.0.9.2"] = errors.New("permission denied") },
+			[]string{"cp-2: etcd: does not tell whether it has data of etcd: permission denied"},
+			0,
+		},
+		"etcd runs, and nobody knows where": {
+			func(c *youngCluster) { c.state["127.0.9.3"] = "Running" }, []string{"cp-3: etcd: is running, and lists no members"}, 0,
+		},
+		"a control plane that has no etcd": {func(c *youngCluster) { c.state["127.0.9.3"] = "" }, []string{"cp-3: etcd: is not there yet"}, 0},
+		"etcd does not start": {
+			func(c *youngCluster) { c.starts = true }, []string{" checks are open:\n  cp-1: etcd: is bootstrapped and starts\n"}, 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			c := newYoungCluster()
+			test.change(c)
+			b, _ := testBootstrap(c, 30*time.Millisecond)
+			err := b.wait(t.Context())
+			require.ErrorContains(t, err, "etcd is not bootstrapped after 30ms; ")
+			for _, want := range test.wants {
+				require.ErrorContains(t, err, want)
+			}
+			assert.Len(t, c.requested, test.asked)
+		})
+	}
+}
+
+func TestBootstrapOverRealConnections(t *testing.T) {
+	t.Parallel()
+
+	talos := newAuthority(t)
+	for name, test := range map[string]struct {
+		first, second *talosNode
+		requests      int
+	}{
+		"a new cluster":                       {&talosNode{waits: true}, &talosNode{waits: true}, 1},
+		"a cluster without data directories":  {&talosNode{waits: true, missing: true}, &talosNode{waits: true, missing: true}, 1},
+		"a first control plane with data":     {&talosNode{}, &talosNode{waits: true}, 0},
+		"a first control plane that is new":   {&talosNode{waits: true}, &talosNode{}, 0},
+		"data that came between the requests": {&talosNode{waits: true, refuses: true}, &talosNode{waits: true}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			req := &bootstrapRequest{common{
+				Talosconfig:   talos.talosconfig(t),
+				ControlPlanes: []node{{"cp-2", serveTalos(t, talos, test.first)}, {"cp-1", serveTalos(t, talos, test.second)}},
+			}}
+			stdout, stderr, err := run(t, "bootstrap", req, never, "--interval", "10ms")
+			require.NoError(t, err, stderr)
+			assert.Equal(t, `{"bootstrapped":true,"controlPlanes":["cp-1","cp-2"]}`+"\n", stdout)
+			assert.Equal(t, []int{test.requests, 0}, []int{test.first.bootstrapped, test.second.bootstrapped})
+			assertNoSecrets(t, req.Talosconfig, stderr)
+		})
+	}
+}
+
+func TestBootstrapWaitsForTheOthersOverRealConnections(t *testing.T) {
+	t.Parallel()
+
+	talos := newAuthority(t)
+	first := &talosNode{waits: true}
+	address := serveTalos(t, talos, first)
+	for name, test := range map[string]struct{ second, want string }{
+		"nobody at the address":   {"127.0.0.253", "cp-2: etcd: Talos does not answer on 127.0.0.253"},
+		"another Talos authority": {serveTalos(t, newAuthority(t), &talosNode{waits: true}), "signed by unknown authority"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			req := &bootstrapRequest{common{Talosconfig: talos.talosconfig(t), ControlPlanes: []node{{"cp-1", address}, {"cp-2", test.second}}}}
+			stdout, stderr, err := run(t, "bootstrap", req, test.want, "--interval", "10ms")
+			require.ErrorContains(t, err, "interrupted before etcd was bootstrapped")
+			assert.Contains(t, stderr, test.want)
+			assert.Empty(t, stdout)
+			assert.Zero(t, first.bootstrapped)
+			assertNoSecrets(t, req.Talosconfig, stderr+err.Error())
+		})
+	}
+}
+
+func TestBootstrapReportsABadRequest(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		req   request
+		args  []string
+		wants []string
+	}{
+		"everything at once": {
+			&bootstrapRequest{common{Timeout: "soon", ControlPlanes: []node{{"cp-1", "127.0.9.1/24"}, {"cp-1", "127.0.9.2"}}}}, nil,
+			[]string{"the request has 4 problems", `timeout: "soon"`, "talosconfig: it is not", `controlPlanes[0].address: "127.0.9.1/24"`, `controlPlanes[1].name: "cp-1" is already`},
+		},
+		"no control plane":        {&bootstrapRequest{common{Talosconfig: newAuthority(t).talosconfig(t)}}, nil, []string{"controlPlanes: none is stated"}},
+		"the request of the gate": {&waitRequest{Kubeconfig: "a"}, nil, []string{`unknown field "kubeconfig"`, "see talosops bootstrap --help"}},
+		"no time": {
+			&bootstrapRequest{common{Talosconfig: newAuthority(t).talosconfig(t), ControlPlanes: []node{{"cp-1", "127.0.9.1"}}}},
+			[]string{"--timeout", "-1s"},
+			[]string{"timeout: -1s is no time"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			stdout, _, err := run(t, "bootstrap", test.req, never, test.args...)
+			require.Error(t, err)
+			for _, want := range test.wants {
+				require.ErrorContains(t, err, want)
+			}
+			assert.Empty(t, stdout)
+		})
+	}
+}

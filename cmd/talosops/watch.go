@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// callTimeout bounds one call, so that a node that swallows packets does not hide what the others say.
+const callTimeout = 10 * time.Second
+
+// watch looks at a cluster again and again, within a request's limits, and says each change.
+type watch struct {
+	timeout, interval time.Duration
+
+	mu       sync.Mutex
+	progress io.Writer
+	said     map[string]string
+}
+
+// goal is what a watch waits for, in the words of its errors.
+type goal struct {
+	before string // interrupted before …
+	missed string // … after its time
+	wayOut string
+}
+
+// finding is the result of one check. Problem has a stable wording, so that only real changes make a line; Detail may differ every time.
+type finding struct {
+	node, check           string
+	problem, detail, note string
+}
+
+// report is one round of checks.
+type report []finding
+
+func newWatch(limits *common, progress io.Writer) *watch {
+	return &watch{timeout: limits.timeout, interval: limits.interval, progress: progress, said: map[string]string{}}
+}
+
+// until returns nil once a round says it is done, and an error that names every open check at the limit or at an interrupt.
+func (w *watch) until(ctx context.Context, g goal, round func(context.Context) (current report, done bool)) error {
+	limited, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+
+	var last report
+	for {
+		current, done := round(limited)
+		if done {
+			return nil
+		}
+		// Calls that the limit cut off say nothing about their nodes: the round before them does.
+		if limited.Err() == nil || last == nil {
+			last = current
+		}
+		pause := time.NewTimer(w.interval)
+		select {
+		case <-pause.C:
+		case <-limited.Done():
+			pause.Stop()
+
+			return w.failure(ctx, g, last)
+		}
+	}
+}
+
+func (w *watch) failure(ctx context.Context, g goal, last report) error {
+	open := last.open()
+	lines := make([]string, 0, len(open))
+	for _, f := range open {
+		lines = append(lines, "  "+f.line())
+	}
+	missing := fmt.Sprintf("%d of %d checks are open:\n%s", len(open), len(last), strings.Join(lines, "\n"))
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("interrupted before %s; %s\nrun the same again to go on waiting", g.before, missing)
+	}
+
+	return fmt.Errorf("%s after %s; %s\n%s, then run the same again", g.missed, w.timeout, missing, g.wayOut)
+}
+
+// say writes a line when a check's result is another one than before.
+func (w *watch) say(ctx context.Context, f finding) {
+	if ctx.Err() != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	key := f.node + "\x00" + f.check
+	now := f.problem + f.note
+	if before, known := w.said[key]; !known || before != now {
+		w.said[key] = now
+		// Nobody reading the progress is no reason to stop.
+		_, _ = fmt.Fprintln(w.progress, f.line())
+	}
+}
+
+func (f finding) line() string {
+	text := f.problem
+	switch {
+	case text == "" && f.note != "":
+		text = f.note
+	case text == "":
+		text = "ok"
+	case f.detail != "":
+		text += ": " + f.detail
+	}
+
+	return fmt.Sprintf("%s: %s: %s", f.node, f.check, text)
+}
+
+func (r report) open() report {
+	return slices.DeleteFunc(slices.Clone(r), func(f finding) bool { return f.problem == "" })
+}
+
+// silent is the finding of a node whose Talos API does not answer.
+func silent(n node, check string, err error) finding {
+	return finding{node: n.Name, check: check, problem: "Talos does not answer on " + n.Address, detail: err.Error()}
+}
+
+func call[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
+	bounded, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+
+	return ask(bounded)
+}

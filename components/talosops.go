@@ -1,0 +1,67 @@
+package components
+
+import (
+	"encoding/json"
+
+	"github.com/pulumi/pulumi-command/sdk/go/command/local"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/internal/spec"
+)
+
+// talosopsCommand is used where TALOSOPS names no built one; no path is part of the command, so that the state is the same on every machine the program runs on.
+const talosopsCommand = `${TALOSOPS:-go run ./cmd/talosops} `
+
+// talosops is one call of cmd/talosops; its request goes to the standard input as a secret.
+type talosops struct {
+	verb     string
+	request  talosopsRequest // without its configurations
+	triggers pulumi.ArrayInput
+
+	talosconfig pulumi.StringInput
+	kubeconfig  pulumi.StringInput // optional
+}
+
+// talosopsRequest is what the verbs of talosops read; each verb knows some of the fields, and refuses the others.
+type talosopsRequest struct {
+	Interval          string         `json:"interval,omitempty"`
+	ControlPlanes     []talosopsNode `json:"controlPlanes"`
+	Workers           []talosopsNode `json:"workers,omitempty"`
+	KubernetesVersion string         `json:"kubernetesVersion,omitempty"`
+	Talosconfig       string         `json:"talosconfig"`
+	Kubeconfig        string         `json:"kubeconfig,omitempty"`
+}
+
+type talosopsNode struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+}
+
+func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.ResourceOption) (*local.Command, error) {
+	if t.kubeconfig == nil {
+		t.kubeconfig = pulumi.String("")
+	}
+	stdin := pulumi.All(t.talosconfig, t.kubeconfig).ApplyT(func(configs []any) (string, error) {
+		full := t.request
+		full.Talosconfig, full.Kubeconfig = configs[0].(string), configs[1].(string)
+		text, err := json.Marshal(full)
+
+		return string(text), err
+	}).(pulumi.StringOutput)
+
+	return local.NewCommand(ctx, name, &local.CommandArgs{
+		Create:                 pulumi.String(talosopsCommand + t.verb),
+		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
+		AddPreviousOutputInEnv: pulumi.Bool(false),
+		Triggers:               t.triggers,
+	}, opts...)
+}
+
+func talosopsNodes(nodes []spec.Node) []talosopsNode {
+	list := make([]talosopsNode, 0, len(nodes))
+	for _, n := range nodes {
+		list = append(list, talosopsNode{Name: n.Name, Address: n.Address.Addr().String()})
+	}
+
+	return list
+}

@@ -1,0 +1,97 @@
+package engine_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+// fleet is a stack of this many nodes: three control planes, the rest workers, on two hosts.
+func fleet(network string, nodes int) stack {
+	c := one(3, nodes-3)
+	c.WorkerMemory = 2048
+
+	return stack{Network: network, Wide: true, Clusters: []cluster{c}}
+}
+
+// BenchmarkPreview measures a preview of an empty world: wall time, and the peak memory of the Pulumi CLI, which all sizes of this process share.
+func BenchmarkPreview(b *testing.B) {
+	for _, nodes := range []int{5, 50, 250} {
+		b.Run(fmt.Sprintf("%d nodes", nodes), func(b *testing.B) {
+			w := newWorld(b, testSpeed)
+			e := w.engine(fleet(w.network, nodes).yaml(b))
+			b.Cleanup(e.Close)
+
+			for b.Loop() {
+				_, err := e.Preview(b.Context())
+				require.NoError(b, err, w.said())
+			}
+
+			b.ReportMetric(peakMiB(syscall.RUSAGE_CHILDREN), "MiB-cli")
+			b.ReportMetric(peakMiB(syscall.RUSAGE_SELF), "MiB-program+lab")
+		})
+	}
+}
+
+func peakMiB(who int) float64 {
+	var usage syscall.Rusage
+	if syscall.Getrusage(who, &usage) != nil {
+		return 0
+	}
+
+	return float64(usage.Maxrss) / 1024
+}
+
+// BenchmarkUp measures a whole up at realistic speed against the lab's own critical path, and the requests that up and a no-op up cost per node.
+func BenchmarkUp(b *testing.B) {
+	w := newWorld(b, 1)
+	s := stack{Network: w.network, Clusters: []cluster{one(3, 2)}}
+
+	const nodes = 5
+
+	for b.Loop() {
+		start := time.Now()
+		w.up(s.yaml(b))
+
+		wall, before := time.Since(start), w.requests()
+		b.ReportMetric(wall.Seconds(), "s-up")
+		b.ReportMetric(wall.Seconds()/criticalPath(w.lab.Data.Durations()).Seconds(), "wall/critical-path")
+		b.ReportMetric(before.proxmox/nodes, "proxmox-requests/node-up")
+		b.ReportMetric(before.talos/nodes, "talos-requests/node-up")
+
+		start = time.Now()
+		w.up(s.yaml(b))
+
+		after := w.requests()
+		b.ReportMetric(time.Since(start).Seconds(), "s-noop")
+		b.ReportMetric((after.proxmox-before.proxmox)/nodes, "proxmox-requests/node-noop")
+		b.ReportMetric((after.talos-before.talos)/nodes, "talos-requests/node-noop")
+
+		w.destroy(s.yaml(b))
+	}
+}
+
+// criticalPath is the shortest time in which the lab can bring up three control planes and two workers on two hosts: image, template, the clones of one host one after
+// the other (a template's lock admits one at a time), then boot, configuration, etcd, Kubernetes, registration.
+func criticalPath(d datacentre.Durations) time.Duration {
+	const clonesPerHost = 3
+
+	return d.DownloadImage + d.CreateVM + d.ImportDisk + d.ConvertTemplate + clonesPerHost*d.FullClone + d.ConfigVM + d.ResizeDisk + d.StartVM +
+		d.BootMaintenance + d.ApplyConfiguration + d.EtcdBootstrap + d.KubernetesAPI + d.NodeRegister
+}
+
+type requests struct{ proxmox, talos float64 }
+
+func (w *world) requests() requests {
+	var r requests
+
+	r.proxmox = float64(w.lab.Requests.Snapshot().Total.Requests)
+	r.talos = float64(w.lab.Machines.Requests())
+
+	return r
+}
