@@ -67,7 +67,7 @@ func (d *Datacentre) planClone(hostName string, vmid int, r CloneRequest) (clone
 		return p, err
 	}
 
-	if _, err := d.needHost(p.host); err != nil {
+	if err := d.needHost(p.host); err != nil {
 		return p, err
 	}
 

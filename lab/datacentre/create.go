@@ -67,7 +67,7 @@ func (d *Datacentre) reserve(user, hostName string, vmid int, pool string, c Con
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if _, err := d.needHost(hostName); err != nil {
+	if err := d.needHost(hostName); err != nil {
 		return nil, err
 	}
 

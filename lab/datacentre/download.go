@@ -55,7 +55,7 @@ func (d *Datacentre) Download(user, hostName, storageName string, r DownloadRequ
 }
 
 func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*storage, error) {
-	if _, err := d.needHost(hostName); err != nil {
+	if err := d.needHost(hostName); err != nil {
 		return nil, err
 	}
 

@@ -102,12 +102,12 @@ func (d *Datacentre) host(name string) *host {
 	return nil
 }
 
-func (d *Datacentre) needHost(name string) (*host, error) {
-	if h := d.host(name); h != nil {
-		return h, nil
+func (d *Datacentre) needHost(name string) error {
+	if d.host(name) != nil {
+		return nil
 	}
 
-	return nil, refuse("hostname lookup '%s' failed - failed to get address info for: %s: Name or service not known", name, name)
+	return refuse("hostname lookup '%s' failed - failed to get address info for: %s: Name or service not known", name, name)
 }
 
 // Hosts returns the hosts in the order they were given.

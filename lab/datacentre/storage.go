@@ -71,17 +71,12 @@ func (s *storage) need(content string) error {
 	switch {
 	case s.Disabled:
 		return refuse("storage '%s' is disabled", s.Name)
-	case content != "" && !slices.Contains(s.Content, content):
-		what := content
-		if content == "images" {
-			what = "vm images"
-		} else {
-			return refuse("storage '%s' is not configured for content-type '%s'", s.Name, content)
-		}
-
-		return wrongParameter("storage", "storage '%s' does not support %s", s.Name, what)
-	default:
+	case content == "" || slices.Contains(s.Content, content):
 		return nil
+	case content == "images":
+		return wrongParameter("storage", "storage '%s' does not support vm images", s.Name)
+	default:
+		return refuse("storage '%s' is not configured for content-type '%s'", s.Name, content)
 	}
 }
 
@@ -128,7 +123,7 @@ func (d *Datacentre) Storages(hostName string) []Storage {
 
 // Storage returns one storage of a host.
 func (d *Datacentre) Storage(hostName, name string) (Storage, error) {
-	if _, err := d.needHost(hostName); err != nil {
+	if err := d.needHost(hostName); err != nil {
 		return Storage{}, err
 	}
 

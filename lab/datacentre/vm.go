@@ -123,7 +123,7 @@ func (d *Datacentre) NextID() int {
 
 // needVM finds a VM on a host; called with the lock held.
 func (d *Datacentre) needVM(hostName string, vmid int) (*vm, error) {
-	if _, err := d.needHost(hostName); err != nil {
+	if err := d.needHost(hostName); err != nil {
 		return nil, err
 	}
 

@@ -53,7 +53,7 @@ type world struct {
 func newWorld(t testing.TB, speed float64) *world {
 	t.Helper()
 
-	dir, err := os.MkdirTemp("", "lab") // short: the test's own temporary folder is too long a path for a socket
+	dir, err := os.MkdirTemp("", "lab") //nolint:usetesting // removed after the lab has closed, which t.Cleanup's order needs
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 

@@ -52,7 +52,7 @@ func (rt *route) check(r *request) error {
 
 	for name := range r.params {
 		_, inPath := r.vars[name]
-		if !rt.allowed[name] && !inPath && !(rt.config && datacentre.TypeOf(name) != datacentre.KeyUnknown) {
+		if !rt.allowed[name] && !inPath && (!rt.config || datacentre.TypeOf(name) == datacentre.KeyUnknown) {
 			wrong[name] = "property is not defined in schema and the schema does not allow additional properties"
 		}
 	}

@@ -21,10 +21,12 @@ func storageRoutes() []route {
 		{method: "GET", path: one + "/status", privilege: space, path2: "/storage/{storage}", handle: onStorage(storageStatus)},
 		{method: "GET", path: one + "/content", params: "content vmid", privilege: space, path2: "/storage/{storage}", handle: onStorage(listContent)},
 		{method: "GET", path: one + "/content/{volume}", handle: onStorage(getVolume)},
-		{method: "DELETE", path: one + "/content/{volume}", params: "delay", privilege: "Datastore.AllocateSpace|Datastore.Allocate|Datastore.AllocateTemplate",
+		{
+			method: "DELETE", path: one + "/content/{volume}", params: "delay", privilege: "Datastore.AllocateSpace|Datastore.Allocate|Datastore.AllocateTemplate",
 			path2: "/storage/{storage}", handle: onStorage(func(r *request, _ datacentre.Storage) (any, error) {
 				return upid(r.dc.DeleteVolume(r.user, r.node(), r.volume()))
-			})},
+			}),
+		},
 		{
 			method: "POST", path: one + "/download-url", privilege: "Datastore.AllocateTemplate", path2: "/storage/{storage}", handle: onStorage(download),
 			params: "checksum checksum-algorithm compression content* filename* url* verify-certificates",

@@ -27,7 +27,7 @@ const project = "../../.."
 func build(t *testing.T, network string) *command {
 	t.Helper()
 
-	dir, err := os.MkdirTemp("", "labcmd")
+	dir, err := os.MkdirTemp("", "labcmd") //nolint:usetesting // a socket's path is limited: t.TempDir's are too long
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 
