@@ -175,3 +175,26 @@ func TestConfigurationErrorsLeaveTheWorldUntouched(t *testing.T) {
 	assert.Equal(t, before, w.lab.Data.VMs())
 	assert.Equal(t, resources(t, volumes), resources(t, w.state(good.yaml(t))))
 }
+
+// TestProtection sees a protected stack refuse to lose its control planes, secrets and bootstrap, and let go of them once the stack file says so.
+func TestProtection(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Protect: true, Clusters: []cluster{one(1, 1)}}
+	w.up(s.yaml(t))
+
+	e := w.engine(s.yaml(t))
+	_, err := e.Destroy(t.Context())
+	e.Close()
+	require.Error(t, err)
+	assert.Contains(t, w.said(), "one-cp-1-vm")
+	assert.Contains(t, w.said(), "protect")
+	assert.Contains(t, w.machines(), "one-cp-1")
+	w.requireMembers(1)
+
+	s.Protect = false
+	w.up(s.yaml(t))
+	w.destroy(s.yaml(t))
+	w.requireEmpty()
+}

@@ -89,6 +89,7 @@ func TestCommand(t *testing.T) {
 	assert.Contains(t, c.run("preview"), "+ 2", "nothing of a preview shown")
 
 	assert.Contains(t, c.run("preview", "--stack", "prod"), "prod-cp-3", "stacks for real hardware can be previewed")
+	assert.Contains(t, c.run("preview", "--stack", "dev"), "dev-cp-1")
 	assert.Contains(t, c.fails(1, "up", "--stack", "prod"), "which is not the lab's")
 
 	// A killed run (the providers die with it) and one more that finishes the job.
