@@ -76,12 +76,10 @@ func BenchmarkUp(b *testing.B) {
 	}
 }
 
-// criticalPath is the shortest time in which the lab can bring up three control planes and two workers on two hosts: image, template, the clones of one host one after
-// the other (a template's lock admits one at a time), then boot, configuration, etcd, Kubernetes, registration.
+// criticalPath is the shortest time in which the lab can bring up three control planes and two workers on two hosts: image, template, clones (three on one host, fewer
+// than the program makes at once), then boot, configuration, etcd, Kubernetes, registration.
 func criticalPath(d datacentre.Durations) time.Duration {
-	const clonesPerHost = 3
-
-	return d.DownloadImage + d.CreateVM + d.ImportDisk + d.ConvertTemplate + clonesPerHost*d.FullClone + d.ConfigVM + d.ResizeDisk + d.StartVM +
+	return d.DownloadImage + d.CreateVM + d.ImportDisk + d.ConvertTemplate + d.FullClone + d.ConfigVM + d.ResizeDisk + d.StartVM +
 		d.BootMaintenance + d.ApplyConfiguration + d.EtcdBootstrap + d.KubernetesAPI + d.NodeRegister
 }
 
