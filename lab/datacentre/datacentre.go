@@ -139,6 +139,10 @@ func (d *Datacentre) ClusterName() string { return d.options.Cluster }
 
 // sleep lets modelled time pass, unless the data centre closes or the task is interrupted.
 func (d *Datacentre) sleep(ctx context.Context, t time.Duration) error {
+	if fault, ok := ctx.Value(faultKey{}).(error); ok {
+		return fault
+	}
+
 	if err := d.options.Clock.Sleep(ctx, t); err != nil {
 		return errInterrupted
 	}

@@ -129,18 +129,21 @@ func (f *faults) offline(host string) bool {
 	return slices.ContainsFunc(f.rules, func(r *faultRule) bool { return r.Offline && r.Host == host })
 }
 
-// taskFault is the fate of a worker that a rule hits.
-func (d *Datacentre) taskFault(ctx context.Context, t *Task) error {
+// faultKey carries the error that a rule wants of a worker. The worker meets it at its next pause, halfway through, and cleans up as after any other failure.
+type faultKey struct{}
+
+// taskFault is the fate of a worker that a rule hits: the error it is to end with, or one that ends it at once.
+func (d *Datacentre) taskFault(ctx context.Context, t *Task) (fault, err error) {
 	f, ok := d.faults.take(func(r *faultRule) bool {
 		return r.Task != "" && (r.Task == "*" || r.Task == t.Type) && (r.Host == "" || r.Host == t.Host) && (r.VMID == 0 || fmt.Sprint(r.VMID) == t.ID)
 	})
 	if !ok {
-		return nil
+		return nil, nil
 	}
 
 	if err := d.sleep(ctx, f.Delay); err != nil || f.Message == "" {
-		return err
+		return nil, err
 	}
 
-	return errors.New(f.Message)
+	return errors.New(f.Message), nil
 }

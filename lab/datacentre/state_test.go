@@ -263,3 +263,26 @@ func TestConcurrentMachines(t *testing.T) {
 
 	assert.Len(t, d.VMs(), 1)
 }
+
+func TestAFailedWorkerCleansUp(t *testing.T) {
+	t.Parallel()
+
+	d := open(t, fastOptions())
+	do := ok(t, d)
+	do(d.CreateVM(root, "pve1", 100, basic(nil)))
+
+	for _, task := range []string{"qmclone", "qmcreate"} {
+		_, err := d.AddFault(datacentre.Fault{Task: task, Message: "no space left on device", Times: 1})
+		require.NoError(t, err)
+	}
+
+	upid, err := d.CloneVM(root, "pve1", 100, datacentre.CloneRequest{NewID: 101})
+	assert.Contains(t, exit(t, d, upid, err), "no space left on device")
+
+	upid, err = d.CreateVM(root, "pve1", 102, basic(nil))
+	assert.Contains(t, exit(t, d, upid, err), "no space left on device")
+
+	assert.Len(t, d.VMs(), 1, "nothing half-made is left")
+	assert.Len(t, d.Volumes("pve1", "local-lvm", ""), 1)
+	do(d.CloneVM(root, "pve1", 100, datacentre.CloneRequest{NewID: 101}))
+}

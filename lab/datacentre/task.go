@@ -79,10 +79,14 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Con
 	defer d.workers.Done()
 
 	w := &worker{d: d, upid: t.UPID}
-	err := d.taskFault(ctx, t)
+	fault, err := d.taskFault(ctx, t)
 
 	if err == nil {
-		err = run(ctx, w)
+		err = run(context.WithValue(ctx, faultKey{}, fault), w)
+	}
+
+	if err == nil { // a worker that never paused
+		err = fault
 	}
 
 	status := "OK"

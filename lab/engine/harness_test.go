@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,7 +35,7 @@ const testSpeed = 100
 // project is the repository's root, where Pulumi.yaml lies.
 const project = "../.."
 
-// networks hands every lab of this package its own loopback network.
+// networks hands every lab of this package its own loopback network; those that another test run uses are passed over.
 var networks atomic.Int32
 
 // world is a lab of a test and what its engine runs have said.
@@ -57,8 +58,14 @@ func newWorld(t testing.TB, speed float64) *world {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 
-	w := &world{t: t, dir: dir, network: fmt.Sprintf("127.%d", 100+networks.Add(1))}
-	w.open(speed)
+	w := &world{t: t, dir: dir}
+
+	for err := server.ErrTaken; errors.Is(err, server.ErrTaken); {
+		w.network = fmt.Sprintf("127.%d", 100+networks.Add(1))
+		err = w.tryOpen(speed)
+	}
+
+	require.NotNil(t, w.lab)
 	t.Cleanup(func() { require.NoError(t, w.lab.Close()) })
 
 	cli, err := engine.FindCLI(t.Context(), filepath.Join(project, ".bin"))
@@ -73,13 +80,10 @@ func newWorld(t testing.TB, speed float64) *world {
 	return w
 }
 
-func (w *world) open(speed float64) {
-	w.t.Helper()
+func (w *world) tryOpen(speed float64) (err error) {
+	w.lab, err = server.Open(server.Options{Dir: w.dir, Network: w.network, Speed: speed, Hosts: 2})
 
-	lab, err := server.Open(server.Options{Dir: w.dir, Network: w.network, Speed: speed, Hosts: 2})
-	require.NoError(w.t, err)
-
-	w.lab = lab
+	return err
 }
 
 // Write gathers everything the CLI says.

@@ -14,6 +14,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
 )
 
 // TestBrokenOffRuns breaks an up off at different moments, by an interrupt as Ctrl-C sends it and by killing the engine, and sees the next up finish the job.
@@ -77,7 +79,7 @@ func TestLabRestart(t *testing.T) {
 	w.up(s.yaml(t))
 
 	require.NoError(t, w.lab.Close())
-	w.open(testSpeed)
+	require.NoError(t, w.tryOpen(testSpeed))
 
 	require.Eventually(t, func() bool {
 		running := 0
@@ -135,5 +137,40 @@ func (w *world) killEngine() {
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	if assert.NoError(w.t, err) {
 		assert.NoError(w.t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+}
+
+// cloneTries is how often clones are tried: a fault that hits less often is not seen by anybody.
+const cloneTries = 2 * 3 // of two machines
+
+// TestFailedTasks lets tasks of Proxmox fail under an up: the message says which machine and what Proxmox said, and the next up finishes the job.
+func TestFailedTasks(t *testing.T) {
+	t.Parallel()
+
+	for task, reason := range map[string]string{
+		"qmclone":  "no space left on device",
+		"qmcreate": "unable to create VM: storage 'local-lvm' is not online",
+		"download": "download failed: 503 Service Unavailable",
+	} {
+		t.Run(task, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorld(t, testSpeed)
+			s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+
+			_, err := w.lab.Data.AddFault(datacentre.Fault{Task: task, Message: reason, Times: cloneTries})
+			require.NoError(t, err)
+
+			_, _, err = w.tryUp(t.Context(), s.yaml(t))
+			require.Error(t, err)
+			assert.Contains(t, w.said(), reason)
+
+			w.lab.Data.ClearFaults()
+			w.up(s.yaml(t))
+			w.requireRunning(2)
+			w.up(s.yaml(t), optup.ExpectNoChanges())
+			w.destroy(s.yaml(t))
+			w.requireEmpty()
+		})
 	}
 }

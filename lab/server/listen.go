@@ -40,9 +40,26 @@ func (id *identity) listen(door string, address netip.Addr, usual int) (net.List
 	return nil, fmt.Errorf("unable to open %s on %s: %w", door, address, failure)
 }
 
+// ErrTaken is returned when another lab or program uses the lab's addresses.
+var ErrTaken = errors.New("another lab or program uses them: stop it, or choose another network with --network")
+
+// claim keeps the network for this lab, as long as the listener is open: machines open their ports only when they boot.
+func claim(address netip.Addr) (net.Listener, error) {
+	ln, err := net.Listen("tcp", netip.AddrPortFrom(address, talosPort).String())
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("the lab's addresses around %s are taken: %w", address, ErrTaken)
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("unable to claim the lab's network: %w", err)
+	}
+
+	return ln, nil
+}
+
 // checkFree makes sure that the addresses of machines are free, before anything is started: a taken one would show only when its machine boots.
 func checkFree(machines netip.Prefix) error {
-	var taken []error
+	var taken []string
 
 	for address := machines.Addr().Next(); machines.Contains(address); address = address.Next() {
 		for _, port := range []int{talosPort, kubernetesPort} {
@@ -54,7 +71,7 @@ func checkFree(machines netip.Prefix) error {
 			}
 
 			if errors.Is(err, syscall.EADDRINUSE) {
-				taken = append(taken, fmt.Errorf("%s:%d", address, port))
+				taken = append(taken, fmt.Sprintf("%s:%d", address, port))
 
 				continue
 			}
@@ -67,6 +84,5 @@ func checkFree(machines netip.Prefix) error {
 		return nil
 	}
 
-	return fmt.Errorf("%d of the lab's addresses are taken, %w the first: another lab or program uses them; stop it, or choose another network with --network",
-		len(taken), taken[0])
+	return fmt.Errorf("%d of the lab's addresses are taken, %s the first: %w", len(taken), taken[0], ErrTaken)
 }

@@ -120,6 +120,19 @@ func Open(o Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("unable to make the lab's folder: %w", err)
 	}
 
+	claimed, err := claim(nth(s.network.hosts, 1))
+	if err != nil {
+		return nil, err
+	}
+
+	s.closers = append(s.closers, claimed.Close)
+
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+
 	if err := checkFree(s.network.machines); err != nil {
 		return nil, err
 	}
@@ -127,12 +140,6 @@ func Open(o Options) (_ *Server, err error) {
 	if s.id, err = loadIdentity(o.Dir); err != nil {
 		return nil, err
 	}
-
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
 
 	if err := s.openModel(); err != nil {
 		return nil, err

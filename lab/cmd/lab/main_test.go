@@ -111,7 +111,7 @@ func TestCommand(t *testing.T) {
 
 	table := c.run("status")
 	assert.Equal(t, 10, strings.Count(table, " running "), table) // five VMs and their machines
-	assert.Contains(t, other.fails(1, "start", "--network", c.network), "addresses are taken", "a second lab on the same addresses")
+	assert.Contains(t, other.fails(1, "start", "--network", c.network), "are taken: another lab or program uses them", "a second lab on the same addresses")
 
 	for _, file := range []string{"kubeconfig", "talosconfig", "passphrase", "identity.json", "datacentre.json"} {
 		info, err := os.Stat(filepath.Join(c.dir, file))
