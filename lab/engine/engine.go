@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -228,7 +227,7 @@ func (e *Engine) exit(verb string, err error) error {
 	}
 
 	if e.o.Terminal { // the CLI has told the person already
-		err = errors.New("pulumi " + verb + " failed")
+		err = fmt.Errorf("pulumi %s failed: when the cause is gone, `lab up --refresh` goes on from here", verb)
 	}
 
 	return &ExitError{Code: code, Err: err}

@@ -151,6 +151,7 @@ func TestFailedTasks(t *testing.T) {
 		"qmclone":  "no space left on device",
 		"qmcreate": "unable to create VM: storage 'local-lvm' is not online",
 		"download": "download failed: 503 Service Unavailable",
+		"qmstart":  "start failed: QEMU exited with code 1",
 	} {
 		t.Run(task, func(t *testing.T) {
 			t.Parallel()
@@ -166,7 +167,7 @@ func TestFailedTasks(t *testing.T) {
 			assert.Contains(t, w.said(), reason)
 
 			w.lab.Data.ClearFaults()
-			w.up(s.yaml(t))
+			w.up(s.yaml(t), optup.Refresh()) // without it a machine that was made but did not start passes for a running one
 			w.requireRunning(2)
 			w.up(s.yaml(t), optup.ExpectNoChanges())
 			w.destroy(s.yaml(t))

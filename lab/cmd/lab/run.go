@@ -4,6 +4,8 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/spf13/cobra"
 
 	"proxmox-talos/lab/control"
@@ -16,6 +18,7 @@ type run struct {
 
 	stack    string
 	parallel int
+	refresh  bool
 }
 
 func newOperations(f *folders) []*cobra.Command {
@@ -26,11 +29,7 @@ func newOperations(f *folders) []*cobra.Command {
 		do         func(ctx context.Context, e *engine.Engine) error
 	}{
 		{"up", "Create or update the stack on the lab", r.up},
-		{"preview", "Show what up would do", func(ctx context.Context, e *engine.Engine) error {
-			_, err := e.Preview(ctx)
-
-			return err
-		}},
+		{"preview", "Show what up would do", r.preview},
 		{"refresh", "Read the lab's world into the stack's state", func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.Refresh(ctx)
 
@@ -56,6 +55,11 @@ func newOperations(f *folders) []*cobra.Command {
 		}
 		cmd.Flags().StringVar(&r.stack, "stack", "lab", "the stack: Pulumi.<stack>.yaml")
 		cmd.Flags().IntVar(&r.parallel, "parallel", engine.DefaultParallel, "steps that run at once")
+
+		if operation.use == "up" || operation.use == "preview" {
+			cmd.Flags().BoolVar(&r.refresh, "refresh", false, "read the lab's world first, as after a failed run")
+		}
+
 		commands = append(commands, cmd)
 	}
 
@@ -112,9 +116,25 @@ func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engin
 	return do(ctx, e)
 }
 
+func (r *run) preview(ctx context.Context, e *engine.Engine) error {
+	var opts []optpreview.Option
+	if r.refresh {
+		opts = append(opts, optpreview.Refresh())
+	}
+
+	_, err := e.Preview(ctx, opts...)
+
+	return err
+}
+
 // up brings the stack up and says how to go on.
 func (r *run) up(ctx context.Context, e *engine.Engine) error {
-	result, err := e.Up(ctx)
+	var opts []optup.Option
+	if r.refresh {
+		opts = append(opts, optup.Refresh())
+	}
+
+	result, err := e.Up(ctx, opts...)
 	if err != nil {
 		return err
 	}
