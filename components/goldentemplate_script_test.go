@@ -98,7 +98,7 @@ func TestBuildScriptMakesATemplate(t *testing.T) {
 		"name: talos-v1.12.6-talos", "machine: q35", "bios: ovmf", "scsihw: virtio-scsi-pci", "serial0: socket", "ostype: l26", "balloon: 0", "cores: 4",
 		"memory: 4096", "size: 20G", "template: 1", "boot: order=scsi0", "net0: virtio,bridge=vmbr0",
 		"efidisk0: local-lvm:1,efitype=4m,pre-enrolled-keys=0,format=raw",
-		"scsi0: local-lvm:0,import-from=/var/lib/vz/template/iso/talos-v1.12.6-376567988ad3-nocloud-amd64.img,format=raw,discard=on,ssd=1",
+		"scsi0: local-lvm:0,import-from=/var/lib/vz/template/iso/talos-v1.12.6-376567988ad3-nocloud-amd64.img,format=raw,discard=on,ssd=1,aio=io_uring",
 	} {
 		assert.Contains(t, config, line+"\n")
 	}

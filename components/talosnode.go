@@ -89,10 +89,13 @@ func (c *TalosNode) Applied() pulumi.Resource { return c.applied }
 
 func (c *TalosNode) machine(ctx *pulumi.Context, name string, args TalosNodeArgs) (*vm.VirtualMachine, error) {
 	// A running machine never follows its template, and follows the plan to another host only when that host is stated. The provider sees a difference in
-	// the disks' speed for ever.
+	// the disks' speed for ever, and never takes a name server out again.
 	ignored := []string{"clone"}
 	if !args.Node.HostPinned {
 		ignored = append(ignored, "nodeName")
+	}
+	if len(args.Network.DNS) == 0 {
+		ignored = append(ignored, "initialization.dns")
 	}
 	for i := range 1 + len(args.Node.ExtraDisks) {
 		ignored = append(ignored, fmt.Sprintf("disks[%d].speed", i))

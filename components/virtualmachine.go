@@ -188,27 +188,21 @@ func networkDevice(card spec.NIC) vm.VirtualMachineNetworkDeviceArgs {
 }
 
 // initialization is the nocloud network data, by which a machine has its address before it has a configuration. There is no user data: Talos needs none.
+// Only the first card is in it: the machine configuration knows the others, and the provider cannot take one out again, which would be a change for ever.
 func initialization(n spec.Node, network spec.Network) vm.VirtualMachineInitializationArgs {
-	addresses := vm.VirtualMachineInitializationIpConfigArray{ipConfig("dhcp", "")}
+	address := ipConfig("dhcp", "")
 	if !network.DHCP {
 		gateway := ""
 		if network.Gateway.IsValid() {
 			gateway = network.Gateway.String()
 		}
-		addresses[0] = ipConfig(n.Address.String(), gateway)
-	}
-	for _, card := range n.ExtraNICs {
-		address := "dhcp"
-		if card.Address.IsValid() {
-			address = card.Address.String()
-		}
-		addresses = append(addresses, ipConfig(address, ""))
+		address = ipConfig(n.Address.String(), gateway)
 	}
 
 	args := vm.VirtualMachineInitializationArgs{
 		DatastoreId: pulumi.String(n.Datastore),
 		Interface:   pulumi.String(cloudInitDrive),
-		IpConfigs:   addresses,
+		IpConfigs:   vm.VirtualMachineInitializationIpConfigArray{address},
 	}
 	if len(network.DNS) > 0 {
 		args.Dns = vm.VirtualMachineInitializationDnsArgs{Servers: stringsOf(network.DNS)}

@@ -95,7 +95,7 @@ build() {
     fail "unable to create VM $vmid; is its number taken on another host? State another talos-proxmox:templates.<class>.firstVmid"
 
   qm set "$vmid" --efidisk0 "$datastore:1,efitype=4m,pre-enrolled-keys=0,format=raw"
-  qm set "$vmid" --scsi0 "$datastore:0,import-from=$path,format=raw,discard=on,ssd=1"
+  qm set "$vmid" --scsi0 "$datastore:0,import-from=$path,format=raw,discard=on,ssd=1,aio=io_uring"
   qm set "$vmid" --boot order=scsi0
   qm resize "$vmid" scsi0 "${disk}G"
   qm template "$vmid"

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheProvidersWay makes the calls of the published provider, in its order and spelling: create a template, clone it, change the clone, delete it.
+// TestTheProvidersWay makes the calls of the published provider, in its order and spelling: create a template, clone it, change the clone, move and delete it.
 func TestTheProvidersWay(t *testing.T) {
 	t.Parallel()
 
@@ -57,8 +57,10 @@ func TestTheProvidersWay(t *testing.T) {
 	do("POST", "/nodes/pve1/qemu/2000/status/start", "timeout", "1800")
 	assert.Contains(t, l.call(t, "GET", "/cluster/resources?type=vm", nil).raw, `"id":"qemu/2000"`)
 	assert.Contains(t, l.call(t, "GET", "/nodes/pve1/storage/local-zfs/content", nil).raw, `"volid":"`+disk+`"`)
-	do("POST", "/nodes/pve1/qemu/2000/status/shutdown", "forceStop", "1", "timeout", "60")
-	do("DELETE", "/nodes/pve1/qemu/2000/?destroy-unreferenced-disks=1&purge=1")
-	assert.Contains(t, l.call(t, "GET", "/nodes/pve1/qemu/2000/status/current", nil).reason, "does not exist")
+	do("POST", "/nodes/pve1/qemu/2000/migrate", "online", "1", "target", "pve2", "with-local-disks", "1")
 	assert.JSONEq(t, `{"data":[]}`, l.call(t, "GET", "/nodes/pve1/storage/local-zfs/content", nil).raw)
+	do("POST", "/nodes/pve2/qemu/2000/status/shutdown", "forceStop", "1", "timeout", "60")
+	do("DELETE", "/nodes/pve2/qemu/2000/?destroy-unreferenced-disks=1&purge=1")
+	assert.Contains(t, l.call(t, "GET", "/nodes/pve2/qemu/2000/status/current", nil).reason, "does not exist")
+	assert.JSONEq(t, `{"data":[]}`, l.call(t, "GET", "/nodes/pve2/storage/local-zfs/content", nil).raw)
 }

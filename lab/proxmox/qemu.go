@@ -21,7 +21,7 @@ func qemuRoutes() []route {
 			params: "vmid* config archive bwlimit force ha-managed import-working-storage live-restore pool start storage unique",
 		},
 		{method: "GET", path: vmPath, handle: onVM(func(r *request, _ datacentre.VM) (any, error) {
-			return index("agent", "clone", "config", "move_disk", "pending", "resize", "snapshot", "status", "template")(r)
+			return index("agent", "clone", "config", "migrate", "move_disk", "pending", "resize", "snapshot", "status", "template")(r)
 		})},
 		{
 			method: "DELETE", path: vmPath, params: "destroy-unreferenced-disks purge skiplock", privilege: "VM.Allocate", path2: "/vms/{vmid}",
@@ -73,6 +73,15 @@ func qemuRoutes() []route {
 			handle: func(r *request) (any, error) {
 				return upid(r.dc.MoveDisk(r.user, r.node(), r.vmid(), datacentre.MoveRequest{
 					Disk: r.params.get("disk"), Storage: r.params.get("storage"), Format: r.params.get("format"), Delete: r.params.bool("delete"),
+				}))
+			},
+		},
+		{
+			method: "POST", path: vmPath + "/migrate", privilege: "VM.Migrate", path2: "/vms/{vmid}",
+			params: "bwlimit force migration_network migration_type online target* with-conntrack-state with-local-disks",
+			handle: func(r *request) (any, error) {
+				return upid(r.dc.Migrate(r.user, r.node(), r.vmid(), datacentre.MigrateRequest{
+					Target: r.params.get("target"), Online: r.params.bool("online"), WithLocalDisks: r.params.bool("with-local-disks"),
 				}))
 			},
 		},

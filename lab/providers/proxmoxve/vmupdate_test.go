@@ -18,22 +18,29 @@ func TestUpdate(t *testing.T) {
 		change  object
 		sends   []string // beginnings of the writing requests
 		problem string
+		plain   bool // the template's disk states no aio
 	}{
 		"memory restarts the guest": {
 			object{"memory": object{"dedicated": 8192.0}},
 			[]string{"PUT /nodes/pve1/qemu/2000/config balloon=0&memory=8192&name=dev-cp-1", "POST /nodes/pve1/qemu/2000/status/reboot"},
-			"",
+			"", false,
 		},
-		"a description does not": {object{"description": "x"}, []string{"PUT /nodes/pve1/qemu/2000/config description=x&name=dev-cp-1"}, ""},
+		"a description does not": {object{"description": "x"}, []string{"PUT /nodes/pve1/qemu/2000/config description=x&name=dev-cp-1"}, "", false},
 		"a larger disk grows": {
 			object{"disks": []any{with(disk, object{"size": 50.0})}},
 			[]string{"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1&scsi0=", "PUT /nodes/pve1/qemu/2000/resize disk=scsi0&size=53687091200"},
-			"",
+			"", false,
+		},
+		"a larger disk restarts the guest where Proxmox does not know its aio": {
+			change: object{"disks": []any{with(disk, object{"size": 50.0})}}, plain: true,
+			sends: []string{
+				"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1&scsi0=", "PUT /nodes/pve1/qemu/2000/resize disk=scsi0", "POST /nodes/pve1/qemu/2000/status/reboot",
+			},
 		},
 		"a new disk is added without a restart": {
 			object{"disks": []any{disk, with(disk, object{"interface": "scsi1"})}},
 			[]string{"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1&scsi0=file%3Dlocal-lvm%3Avm-2000"},
-			"",
+			"", false,
 		},
 		"a disk that moves needs the machine off, and no other restart": {
 			object{"disks": []any{with(disk, object{"datastoreId": "local-zfs"})}, "memory": object{"dedicated": 8192.0}},
@@ -41,14 +48,14 @@ func TestUpdate(t *testing.T) {
 				"PUT /nodes/pve1/qemu/2000/config balloon=0&memory=8192&name=dev-cp-1&scsi0=", "POST /nodes/pve1/qemu/2000/status/shutdown",
 				"POST /nodes/pve1/qemu/2000/move_disk delete=1&disk=scsi0&storage=local-zfs", "POST /nodes/pve1/qemu/2000/status/start",
 			},
-			"",
+			"", false,
 		},
-		"a smaller disk is refused": {object{"disks": []any{with(disk, object{"size": 20.0})}}, nil, "cannot shrink"},
-		"a disk cannot go":          {object{"disks": []any{with(disk, object{"interface": "scsi1"})}}, nil, "deletion of disks not supported"},
+		"a smaller disk is refused": {object{"disks": []any{with(disk, object{"size": 20.0})}}, nil, "cannot shrink", false},
+		"a disk cannot go":          {object{"disks": []any{with(disk, object{"interface": "scsi1"})}}, nil, "deletion of disks not supported", false},
 		"a machine that is meant to stop is shut down": {
 			object{"started": false},
 			[]string{"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1", "POST /nodes/pve1/qemu/2000/status/shutdown forceStop=1&timeout=1800"},
-			"",
+			"", false,
 		},
 		"a moved cloud-init drive needs the machine off": {
 			object{"initialization": with(node()["initialization"].(object), object{"interface": "ide1"})},
@@ -56,7 +63,7 @@ func TestUpdate(t *testing.T) {
 				"POST /nodes/pve1/qemu/2000/status/shutdown", "PUT /nodes/pve1/qemu/2000/config delete=ide1%2Cide2",
 				"PUT /nodes/pve1/qemu/2000/config ide1=file", "POST /nodes/pve1/qemu/2000/status/start", "POST /nodes/pve1/qemu/2000/status/reboot",
 			},
-			"",
+			"", false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,6 +72,10 @@ func TestUpdate(t *testing.T) {
 			f, r, resp := created(t, node())
 			// A full clone has volumes of its own.
 			f.vms[2000]["scsi0"] = strings.Replace(f.vms[2000]["scsi0"], "base-900", "vm-2000", 1)
+			if !test.plain {
+				f.vms[2000]["scsi0"] += ",aio=io_uring"
+			}
+
 			read, err := r.p.Read(t.Context(), p.ReadRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties, Inputs: r.check(typeVirtualMachine, node())})
 			require.NoError(t, err)
 			f.recorded()

@@ -29,6 +29,11 @@ func (c *change) disks() {
 		kept.some("format", o["format"])
 		kept.some("media", o["media"])
 
+		// Compared with what Proxmox has, not with the state: a clone's disk states no aio unless its template's does.
+		if aio, stated := o["aio"]; !stated || aio != str(d, "aio") {
+			c.reboot = true
+		}
+
 		if size, err := parseSize(o["size"]); err == nil && size > 0 {
 			kept.add("size", strconv.FormatInt(size, 10))
 		}

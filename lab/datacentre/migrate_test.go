@@ -1,0 +1,104 @@
+package datacentre_test
+
+import (
+	"cmp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+// TestMigration moves a VM in the way of the published provider: as it runs, with the disks of its host's own storages.
+func TestMigration(t *testing.T) {
+	t.Parallel()
+
+	d := open(t, fastOptions())
+	g := newGuests()
+	d.SetGuests(g)
+
+	do := ok(t, d)
+	do(d.CreateVM(root, "pve1", 100, basic(datacentre.Config{"efidisk0": "local-lvm:1,efitype=4m", "ide2": "local-lvm:cloudinit", "ide0": "none,media=cdrom"})))
+	do(d.Start(root, "pve1", 100))
+	do(d.Migrate(root, "pve1", 100, datacentre.MigrateRequest{Target: "pve2", Online: true, WithLocalDisks: true}))
+
+	vm, _ := d.VM(100)
+	assert.Equal(t, "pve2", vm.Host)
+	assert.True(t, vm.Running)
+	assert.Equal(t, "pve2", vm.Hardware.Host)
+	assert.Empty(t, g.off, "the guest does not notice")
+	assert.Empty(t, d.Volumes("pve1", "local-lvm", ""))
+	assert.Len(t, d.Volumes("pve2", "local-lvm", ""), 3)
+	assert.Equal(t, "local-lvm:vm-100-disk-1,discard=on,size=20G", vm.Config["scsi0"])
+
+	// What it was told on its way, it keeps: it can be changed and removed where it is now.
+	require.NoError(t, d.SetConfig(root, "pve2", 100, datacentre.Config{"memory": "4096"}, nil))
+	do(d.Stop(root, "pve2", 100))
+	do(d.DestroyVM(root, "pve2", 100, datacentre.DestroyOptions{Purge: true, DestroyUnreferencedDisks: true}))
+	assert.Empty(t, d.Volumes("pve2", "local-lvm", ""))
+}
+
+// TestRefusedMigration keeps a VM where it is, with PVE's words for it.
+func TestRefusedMigration(t *testing.T) {
+	t.Parallel()
+
+	all := datacentre.MigrateRequest{Target: "pve2", Online: true, WithLocalDisks: true}
+
+	for name, tc := range map[string]struct {
+		vmid    int // 100 by default
+		more    datacentre.Config
+		running bool
+		request datacentre.MigrateRequest
+		refused string
+		logged  string
+	}{
+		"to where it is":           {request: datacentre.MigrateRequest{Target: "pve1"}, refused: "target is local node."},
+		"to a host nobody knows":   {request: datacentre.MigrateRequest{Target: "pve9"}, refused: "no such cluster node 'pve9'"},
+		"running, but not told so": {running: true, request: datacentre.MigrateRequest{Target: "pve2"}, refused: "can't migrate running VM without --online"},
+		"running, without its disks": {
+			running: true, request: datacentre.MigrateRequest{Target: "pve2", Online: true},
+			logged: "ERROR: can't migrate local disk 'local-lvm:vm-100-disk-0': can't live migrate attached local disks without with-local-disks option",
+		},
+		"with an ISO of its host": {
+			more: datacentre.Config{"ide0": "local:iso/talos.iso,media=cdrom"}, request: all,
+			logged: "ERROR: can't migrate local disk 'local:iso/talos.iso': local cdrom image",
+		},
+		"with a device of its host": {
+			more: datacentre.Config{"hostpci0": "0000:01:00"}, request: all, logged: "ERROR: can't migrate VM which uses local devices: hostpci0",
+		},
+		"a linked clone": {
+			vmid: 101, request: all, logged: "ERROR: can't migrate 'local-zfs:base-900-disk-0/vm-101-disk-0' as it's a clone of 'local-zfs:base-900-disk-0'",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			d := open(t, fastOptions())
+			do := ok(t, d)
+			do(d.Download(root, "pve1", "local", datacentre.DownloadRequest{URL: "https://factory.lab/talos", Content: "iso", Filename: "talos.iso"}))
+			do(d.CreateVM(root, "pve1", 100, basic(tc.more)))
+			template(t, d, 900, "local-zfs")
+			do(d.CloneVM(root, "pve1", 900, datacentre.CloneRequest{NewID: 101}))
+
+			if tc.running {
+				do(d.Start(root, "pve1", 100))
+			}
+
+			upid, err := d.Migrate(root, "pve1", cmp.Or(tc.vmid, 100), tc.request)
+			if tc.refused != "" {
+				require.ErrorContains(t, err, tc.refused)
+			} else {
+				assert.Equal(t, "migration aborted", exit(t, d, upid, err))
+				assert.Contains(t, d.TaskLog(upid), tc.logged)
+			}
+
+			for _, vm := range d.VMs() {
+				assert.Equal(t, "pve1", vm.Host)
+			}
+
+			assert.Empty(t, d.Volumes("pve2", "local-lvm", ""))
+			assert.Empty(t, d.Volumes("pve2", "local-zfs", ""))
+		})
+	}
+}
