@@ -48,7 +48,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"a VMID in use":          {"POST", "/nodes/pve1/qemu", form("vmid", "101"), 500, "unable to create VM 101 - VM 101 already exists on node 'pve1'", "", ""},
 		"a clone to one in use":  {"POST", "/nodes/pve1/qemu/900/clone", form("newid", "101"), 500, "unable to create VM 101: config file already exists", "", ""},
-		"an unknown storage":     {"POST", "/nodes/pve1/qemu", form("vmid", "200", "scsi0", "x:1"), 500, "storage 'x' does not exist", "", ""},
+		"an unknown storage":     {"POST", "/nodes/pve1/qemu", form("vmid", "200", "scsi0", "nowhere:1"), 500, "storage 'nowhere' does not exist", "", ""},
 		"no images there":        {"POST", "/nodes/pve1/qemu", form("vmid", "200", "scsi0", "local:1"), 400, "Parameter verification failed.", "storage", "storage 'local' does not support vm images"},
 		"a template missing":     {"POST", "/nodes/pve1/qemu/999/clone", form("newid", "200"), 500, "Configuration file 'nodes/pve1/qemu-server/999.conf' does not exist", "", ""},
 		"a machine elsewhere":    {"GET", "/nodes/pve2/qemu/101/config", nil, 500, "Configuration file 'nodes/pve2/qemu-server/101.conf' does not exist", "", ""},
