@@ -58,6 +58,8 @@ func (r Rule) check(name, value string) string {
 		return "value does not match the regex pattern"
 	case r.MaxLength > 0 && len(value) > r.MaxLength:
 		return "value may only be " + strconv.Itoa(r.MaxLength) + " characters long"
+	case len(value) < r.MinLength:
+		return "value must be at least " + strconv.Itoa(r.MinLength) + " characters long"
 	case r.Max != nil && err == nil && n > *r.Max:
 		return "value must have a maximum value of " + strconv.FormatFloat(*r.Max, 'f', -1, 64)
 	case r.Min != nil && err == nil && n < *r.Min:
@@ -89,9 +91,10 @@ func (r Rule) checkFormat(name, value string) string {
 	}
 
 	single, isList := strings.CutSuffix(r.Format, "-list")
+	single, isOptional := strings.CutSuffix(single, "-opt")
 
 	verify := formats[single]
-	if verify == nil {
+	if verify == nil || isOptional && value == "" {
 		return ""
 	}
 

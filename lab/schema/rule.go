@@ -22,6 +22,7 @@ type Rule struct {
 	Type      string
 	Enum      []string
 	Min, Max  *float64
+	MinLength int
 	MaxLength int
 	// Pattern is matched against the whole value.
 	Pattern string
@@ -40,7 +41,7 @@ type Rule struct {
 // parse reads the notation: the type (string if none is stated), then any of
 //
 //	1..10  1..   the range            =a,b   the enumeration     ~regex  the pattern
-//	<=40         the greatest length  @name  the format          {name}  a property string
+//	>=8  <=40    the lengths          @name  the format          {name}  a property string
 //	+name        the requirement      *      required            !       the default key       ->key/model  the alias
 func parse(text string) (Rule, error) {
 	r := Rule{Type: String}
@@ -49,19 +50,23 @@ func parse(text string) (Rule, error) {
 		switch rest := word[1:]; {
 		case types[word] != "":
 			r.Type = types[word]
-		case strings.HasPrefix(word, "<="):
+		case strings.HasPrefix(word, "<="), strings.HasPrefix(word, ">="):
 			n, err := strconv.Atoi(word[2:])
 			if err != nil {
 				return r, fmt.Errorf("length %q: %w", word, err)
 			}
 
-			r.MaxLength = n
+			if word[0] == '<' {
+				r.MaxLength = n
+			} else {
+				r.MinLength = n
+			}
 		case strings.HasPrefix(word, "->"):
 			r.Alias, r.KeyAlias, _ = strings.Cut(word[2:], "/")
 		case word[0] == '=':
 			r.Enum = enumeration(rest)
 		case word[0] == '~':
-			re, err := regexp.Compile("^(?:" + rest + ")$")
+			re, err := regexp.Compile("^(?:" + largeCount.ReplaceAllString(rest, "*") + ")$")
 			if err != nil {
 				return r, fmt.Errorf("pattern %q: %w", rest, err)
 			}
@@ -88,6 +93,9 @@ func parse(text string) (Rule, error) {
 }
 
 var types = map[string]string{"bool": Boolean, "int": Integer, "number": Number, "string": String, "list": Array}
+
+// largeCount is what Go's expressions cannot count.
+var largeCount = regexp.MustCompile(`\{0,\d{4,}\}`)
 
 func (r *Rule) parseRange(word string) error {
 	low, high, ok := strings.Cut(word, "..")
