@@ -55,8 +55,8 @@ func (d *Datacentre) planClone(hostName string, vmid int, r CloneRequest) (clone
 		return p, wrongParameter("newid", "invalid format - value does not look like a valid VM ID")
 	}
 
-	if r.Name != "" && !dnsName.MatchString(r.Name) {
-		return p, wrongParameter("name", "invalid format - value does not look like a valid DNS name")
+	if _, complaint := checkValue("name", r.Name); r.Name != "" && complaint != "" {
+		return p, wrongParameter("name", "%s", complaint)
 	}
 
 	d.mu.Lock()

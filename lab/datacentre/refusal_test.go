@@ -85,7 +85,7 @@ func TestRefusedAtOnce(t *testing.T) {
 	}{
 		"a VMID in use":                 {create(root, 101, nil), 500, "unable to create VM 101 - VM 101 already exists on node 'pve1'", ""},
 		"a clone to a VMID in use":      {clone(900, datacentre.CloneRequest{NewID: 101}), 500, "unable to create VM 101: config file already exists", ""},
-		"an unknown storage":            {create(root, 200, datacentre.Config{"scsi0": "x:1"}), 500, "storage 'x' does not exist", ""},
+		"an unknown storage":            {create(root, 200, datacentre.Config{"scsi0": "nowhere:1"}), 500, "storage 'nowhere' does not exist", ""},
 		"a disabled storage":            {create(root, 200, datacentre.Config{"scsi0": "off:1"}), 500, "storage 'off' is disabled", ""},
 		"another host's storage":        {create(root, 200, datacentre.Config{"scsi0": "far:1"}), 500, "storage 'far' is not available on node 'pve1'", ""},
 		"a storage without images":      {create(root, 200, datacentre.Config{"scsi0": "local:1"}), 400, "storage 'local' does not support vm images", "storage"},

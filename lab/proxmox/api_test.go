@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"a VMID in use":          {"POST", "/nodes/pve1/qemu", form("vmid", "101"), 500, "unable to create VM 101 - VM 101 already exists on node 'pve1'", "", ""},
 		"a clone to one in use":  {"POST", "/nodes/pve1/qemu/900/clone", form("newid", "101"), 500, "unable to create VM 101: config file already exists", "", ""},
-		"an unknown storage":     {"POST", "/nodes/pve1/qemu", form("vmid", "200", "scsi0", "x:1"), 500, "storage 'x' does not exist", "", ""},
+		"an unknown storage":     {"POST", "/nodes/pve1/qemu", form("vmid", "200", "scsi0", "nowhere:1"), 500, "storage 'nowhere' does not exist", "", ""},
 		"no images there":        {"POST", "/nodes/pve1/qemu", form("vmid", "200", "scsi0", "local:1"), 400, "Parameter verification failed.", "storage", "storage 'local' does not support vm images"},
 		"a template missing":     {"POST", "/nodes/pve1/qemu/999/clone", form("newid", "200"), 500, "Configuration file 'nodes/pve1/qemu-server/999.conf' does not exist", "", ""},
 		"a machine elsewhere":    {"GET", "/nodes/pve2/qemu/101/config", nil, 500, "Configuration file 'nodes/pve2/qemu-server/101.conf' does not exist", "", ""},
@@ -68,6 +69,16 @@ func TestRefusals(t *testing.T) {
 		"an unknown task":        {"GET", "/nodes/pve1/tasks/UPID:pve1:0:0:0:x:1:root@pam:/status", nil, 400, "Parameter verification failed.", "upid", "no such task"},
 		"a file that is gone":    {"GET", "/nodes/pve1/storage/local/content/local:iso%2Fx.img", nil, 500, "volume 'local:iso/x.img' does not exist", "", ""},
 		"a bad resource type":    {"GET", "/cluster/resources?type=cow", nil, 400, "Parameter verification failed.", "type", "value 'cow' does not have a value in the enumeration 'vm, storage, node, sdn'"},
+		"text for a number":      {"PUT", "/nodes/pve1/qemu/102/config", form("cores", "two"), 400, "Parameter verification failed.", "cores", "type check ('integer') failed - got 'two'"},
+		"too little":             {"PUT", "/nodes/pve1/qemu/102/config", form("cores", "0"), 400, "Parameter verification failed.", "cores", "value must have a minimum value of 1"},
+		"a word for a boolean":   {"POST", "/nodes/pve1/qemu/900/clone", form("newid", "200", "full", "yes"), 400, "Parameter verification failed.", "full", "type check ('boolean') failed - got 'yes'"},
+		"an unknown bus":         {"PUT", "/nodes/pve1/qemu/102/resize", form("disk", "sd0", "size", "1G"), 400, "Parameter verification failed.", "disk", "value 'sd0' does not have a value in the enumeration 'ide0, ide1, ide2, ide3, " + scsiSlots() + "'"},
+		"a size of no unit":      {"PUT", "/nodes/pve1/qemu/102/resize", form("disk", "scsi0", "size", "1 apple"), 400, "Parameter verification failed.", "size", "value does not match the regex pattern"},
+		"a typo in a card":       {"PUT", "/nodes/pve1/qemu/102/config", form("net0", "virtio,brigde=vmbr0"), 400, "Parameter verification failed.", "net0", "invalid format - invalid key in comma-separated list property: brigde"},
+		"a path contradicted":    {"POST", "/nodes/pve1/qemu/102/status/start", form("vmid", "103"), 400, "Parameter verification failed.", "vmid", "duplicate parameter (already defined in URI) with conflicting values!"},
+		"a parameter alone":      {"GET", "/pools?type=qemu", nil, 400, "Parameter verification failed.", "poolid", "missing property - 'type' requires this property"},
+		"a parameter twice":      {"POST", "/nodes/pve1/qemu/900/clone", form("newid", "200", "name", "a", "name", "b"), 400, "Parameter verification failed.", "name", "type check ('string') failed - got ARRAY"},
+		"a key PVE writes":       {"PUT", "/nodes/pve1/qemu/102/config", form("meta", "x"), 400, "Parameter verification failed.", "meta", "property is not defined in schema and the schema does not allow additional properties"},
 		"a pool that is not":     {"GET", "/pools/x", nil, 500, "pool 'x' does not exist", "", ""},
 		"a VMID that is taken":   {"GET", "/cluster/nextid?vmid=101", nil, 400, "Parameter verification failed.", "vmid", "VM 101 already exists"},
 	} {
@@ -83,6 +94,22 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
+}
+
+// scsiSlots are the slots of disks behind those of ide, as Proxmox lists them.
+func scsiSlots() string {
+	var list []string
+
+	for _, bus := range []struct {
+		name  string
+		count int
+	}{{"scsi", 31}, {"virtio", 16}, {"sata", 6}, {"efidisk", 1}, {"tpmstate", 1}} {
+		for i := range bus.count {
+			list = append(list, bus.name+strconv.Itoa(i))
+		}
+	}
+
+	return strings.Join(list, ", ")
 }
 
 func TestTaskRefusals(t *testing.T) {

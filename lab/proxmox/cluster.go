@@ -3,7 +3,6 @@ package proxmox
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -85,10 +84,6 @@ func clusterStatus(r *request) (any, error) {
 
 func resources(r *request) (any, error) {
 	kind := r.params.get("type")
-	if kind != "" && !slices.Contains([]string{"vm", "storage", "node", "sdn"}, kind) {
-		return nil, datacentre.ParameterError(map[string]string{"type": "value '" + kind + "' does not have a value in the enumeration 'vm, storage, node, sdn'"})
-	}
-
 	list := []object{}
 
 	if kind == "" || kind == "node" {

@@ -80,6 +80,9 @@ func readParams(req *http.Request, body []byte) (params, error) {
 		p[k] = v
 	}
 
+	// With it browsers keep their caches from answering; PVE drops it too.
+	delete(p, "_dc")
+
 	if len(body) == 0 || req.Method == http.MethodGet || req.Method == http.MethodDelete {
 		return p, nil
 	}
@@ -145,7 +148,7 @@ func (p params) addJSON(body []byte) error {
 	return nil
 }
 
-// addMultipart reads an upload: its file is the parameter "filename", its bytes the parameter "file".
+// addMultipart reads an upload: its file is the parameter "filename", its bytes the uploaded one.
 func (p params) addMultipart(body []byte, boundary string) error {
 	r := multipart.NewReader(bytes.NewReader(body), boundary)
 
@@ -165,7 +168,7 @@ func (p params) addMultipart(body []byte, boundary string) error {
 		}
 
 		if name := part.FileName(); name != "" {
-			p["filename"], p["file"] = []string{name}, []string{string(content)}
+			p["filename"], p[uploaded] = []string{name}, []string{string(content)}
 		} else {
 			p[part.FormName()] = []string{string(content)}
 		}

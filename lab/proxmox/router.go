@@ -1,10 +1,9 @@
 package proxmox
 
 import (
-	"strconv"
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/schema"
 )
 
 // route is a row of the API's table.
@@ -13,6 +12,7 @@ type route struct {
 	// path is PVE's own template, such as "/nodes/{node}/qemu/{vmid}/config"; a last {volume} takes the rest of the path.
 	path string
 	// params are the names of the parameters beside those of the path; required ones end in "*". "config" stands for all keys of a VM's configuration.
+	// What their values must be is in package schema.
 	params string
 	// privilege is checked on path2 (a template too), "A|B" meaning one of them; empty where being someone is enough.
 	privilege, path2 string
@@ -21,68 +21,8 @@ type route struct {
 	handle func(*request) (any, error)
 
 	segments []string
-	allowed  map[string]bool
-	required []string
+	rules    map[string]schema.Rule
 	config   bool
-}
-
-func (rt *route) prepare() {
-	rt.segments = strings.Split(strings.Trim(rt.path, "/"), "/")
-	rt.allowed = map[string]bool{}
-
-	for p := range strings.FieldsSeq(rt.params) {
-		name, required := strings.CutSuffix(p, "*")
-
-		switch {
-		case name == "config":
-			rt.config = true
-
-			continue
-		case required:
-			rt.required = append(rt.required, name)
-		}
-
-		rt.allowed[name] = true
-	}
-}
-
-// check validates a call's parameters: the one place for PVE's schema.
-func (rt *route) check(r *request) error {
-	wrong := map[string]string{}
-
-	for name := range r.params {
-		_, inPath := r.vars[name]
-		if !rt.allowed[name] && !inPath && (!rt.config || datacentre.TypeOf(name) == datacentre.KeyUnknown) {
-			wrong[name] = "property is not defined in schema and the schema does not allow additional properties"
-		}
-	}
-
-	for _, name := range rt.required {
-		if _, ok := r.params[name]; !ok {
-			wrong[name] = "property is missing and it is not optional"
-		}
-	}
-
-	for _, name := range []string{"vmid", "newid"} {
-		v, inPath := r.vars[name]
-		if !inPath {
-			v = r.params.get(name)
-		}
-
-		if v == "" || name == "vmid" && !inPath && strings.Contains(v, ",") {
-			continue
-		}
-
-		if n, err := strconv.Atoi(v); err != nil || n < 100 || n > 999999999 {
-			wrong[name] = "invalid format - value does not look like a valid VM ID"
-		}
-	}
-
-	if len(wrong) > 0 {
-		return datacentre.ParameterError(wrong)
-	}
-
-	return nil
 }
 
 // router finds routes.

@@ -33,7 +33,7 @@ func storageRoutes() []route {
 		},
 		{
 			method: "POST", path: one + "/upload", privilege: "Datastore.AllocateTemplate", path2: "/storage/{storage}", handle: onStorage(upload),
-			params: "checksum checksum-algorithm content* filename* file tmpfilename",
+			params: "checksum checksum-algorithm content* filename* tmpfilename",
 		},
 	}
 }
@@ -212,5 +212,5 @@ func download(r *request, s datacentre.Storage) (any, error) {
 }
 
 func upload(r *request, s datacentre.Storage) (any, error) {
-	return upid(r.dc.Upload(r.user, r.node(), s.Name, r.params.get("content"), r.params.get("filename"), []byte(r.params.get("file"))))
+	return upid(r.dc.Upload(r.user, r.node(), s.Name, r.params.get("content"), r.params.get("filename"), []byte(r.params.get(uploaded))))
 }

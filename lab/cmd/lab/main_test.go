@@ -74,6 +74,7 @@ func TestCommand(t *testing.T) {
 	c := build(t, "127.180")
 
 	assert.Contains(t, c.fails(1, "status"), "no lab runs here; `.bin/lab start` starts it")
+	assert.Regexp(t, `(?s)POST +/nodes/\{node\}/qemu\n.*\n\d+ methods\n`, c.run("status", "--coverage"), "needs no running lab")
 	assert.Contains(t, c.fails(1, "up"), "no lab runs here")
 	assert.Contains(t, c.run("stop"), "No lab runs.")
 	assert.Contains(t, c.fails(1, "start", "--network", "10.0"), "not the first half of a loopback address")

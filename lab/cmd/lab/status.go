@@ -11,16 +11,21 @@ import (
 
 	"proxmox-talos/lab/control"
 	"proxmox-talos/lab/machine"
+	"proxmox-talos/lab/proxmox"
 )
 
 func newStatus(f *folders) *cobra.Command {
-	var quiet bool
+	var quiet, coverage bool
 
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show hosts, VMs and machines",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if coverage {
+				return printCoverage(cmd.OutOrStdout())
+			}
+
 			status, err := control.NewClient(f.dir).Status(cmd.Context())
 			if err != nil || quiet {
 				return err
@@ -29,9 +34,23 @@ func newStatus(f *folders) *cobra.Command {
 			return printStatus(cmd.OutOrStdout(), status)
 		},
 	}
+	cmd.Flags().BoolVar(&coverage, "coverage", false, "list the calls of Proxmox's API that the lab implements; needs no running lab")
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "print nothing; the exit code says whether a lab runs")
 
 	return cmd
+}
+
+func printCoverage(w io.Writer) error {
+	methods := proxmox.Methods()
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+
+	for _, m := range methods {
+		fmt.Fprintf(table, "%s\t%s\n", m.Method, m.Path)
+	}
+
+	fmt.Fprintf(table, "\n%d methods\n", len(methods))
+
+	return table.Flush()
 }
 
 func printStatus(w io.Writer, status control.Status) error {

@@ -1,0 +1,226 @@
+package schema
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+var (
+	integer = regexp.MustCompile(`^[+-]?\d+$`)
+	number  = regexp.MustCompile(`^[+-]?(\d+\.\d+|\d+\.|\.\d+|\d+)([eE][+-]?\d+)?$`)
+)
+
+// PVE's complaints about parameters that are there, or are not.
+const (
+	Undefined = "property is not defined in schema and the schema does not allow additional properties"
+	Missing   = "property is missing and it is not optional"
+)
+
+// Needs is PVE's complaint about a parameter that is missing because the named one requires it.
+func Needs(name string) string { return "missing property - '" + name + "' requires this property" }
+
+// Check returns PVE's complaint about the values of the named parameter, or nothing. More than one value is a list.
+func (r Rule) Check(name string, values []string) string {
+	switch {
+	case r.Type == Array:
+		var complaints []string
+
+		for i, v := range values {
+			if c := r.check(name+"["+strconv.Itoa(i)+"]", v); c != "" {
+				complaints = append(complaints, c)
+			}
+		}
+
+		return strings.Join(complaints, "\n")
+	case len(values) != 1 && !strings.HasSuffix(r.Format, "-list"):
+		return "type check ('" + r.Type + "') failed - got ARRAY"
+	}
+
+	return r.check(name, strings.Join(values, ","))
+}
+
+func (r Rule) check(name, value string) string {
+	if !r.hasType(value) {
+		return "type check ('" + r.Type + "') failed - got '" + value + "'"
+	}
+
+	if complaint := r.checkFormat(name, value); complaint != "" {
+		return "invalid format - " + complaint
+	}
+
+	n, err := strconv.ParseFloat(value, 64)
+
+	switch {
+	case r.pattern != nil && !r.pattern.MatchString(value):
+		return "value does not match the regex pattern"
+	case r.MaxLength > 0 && len(value) > r.MaxLength:
+		return "value may only be " + strconv.Itoa(r.MaxLength) + " characters long"
+	case len(value) < r.MinLength:
+		return "value must be at least " + strconv.Itoa(r.MinLength) + " characters long"
+	case r.Max != nil && err == nil && n > *r.Max:
+		return "value must have a maximum value of " + strconv.FormatFloat(*r.Max, 'f', -1, 64)
+	case r.Min != nil && err == nil && n < *r.Min:
+		return "value must have a minimum value of " + strconv.FormatFloat(*r.Min, 'f', -1, 64)
+	case r.Enum != nil && !slices.Contains(r.Enum, value):
+		return "value '" + value + "' does not have a value in the enumeration '" + strings.Join(r.Enum, ", ") + "'"
+	}
+
+	return ""
+}
+
+// hasType is strict about booleans: that "on" and "true" count too is so inside property strings and on PVE's command line alone.
+func (r Rule) hasType(value string) bool {
+	switch r.Type {
+	case Boolean:
+		return value == "0" || value == "1"
+	case Integer:
+		return integer.MatchString(value)
+	case Number:
+		return number.MatchString(value)
+	default:
+		return true
+	}
+}
+
+func (r Rule) checkFormat(name, value string) string {
+	if property, ok := properties[r.Format]; ok {
+		return checkProperties(property, name, value)
+	}
+
+	single, isList := strings.CutSuffix(r.Format, "-list")
+	single, isOptional := strings.CutSuffix(single, "-opt")
+
+	verify := formats[single]
+	if verify == nil || isOptional && value == "" {
+		return ""
+	}
+
+	if !isList {
+		return verify(value)
+	}
+
+	for _, v := range SplitList(value) {
+		if complaint := verify(v); complaint != "" {
+			return complaint
+		}
+	}
+
+	return ""
+}
+
+// SplitList takes a list apart as PVE does.
+func SplitList(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(",; \t\n\x00", r) })
+}
+
+// Bool reads a boolean as PVE's command line and its property strings do.
+func Bool(text string) (value, ok bool) {
+	switch strings.ToLower(text) {
+	case "1", "on", "yes", "true":
+		return true, true
+	case "0", "off", "no", "false":
+		return false, true
+	}
+
+	return false, false
+}
+
+// checkProperties checks a property string such as "virtio,bridge=vmbr0".
+func checkProperties(format map[string]Rule, path, text string) string {
+	found, complaint := splitProperties(format, text)
+	if complaint != "" {
+		return complaint
+	}
+
+	var wrong []string
+
+	for _, key := range slices.Sorted(maps.Keys(format)) {
+		rule := format[key]
+
+		value, ok := found[key]
+		if !ok {
+			if rule.Required {
+				wrong = append(wrong, path+"."+key+": "+Missing)
+			}
+
+			continue
+		}
+
+		if _, ok := found[rule.Requires]; rule.Requires != "" && !ok {
+			wrong = append(wrong, path+"."+rule.Requires+": "+Needs(path+"."+key))
+		}
+
+		if b, ok := Bool(value); ok && rule.Type == Boolean {
+			value = map[bool]string{true: "1", false: "0"}[b]
+		}
+
+		if c := rule.check(path+"."+key, value); c != "" {
+			wrong = append(wrong, path+"."+key+": "+c)
+		}
+	}
+
+	if len(wrong) > 0 {
+		return "format error\n" + strings.Join(wrong, "\n")
+	}
+
+	return ""
+}
+
+func splitProperties(format map[string]Rule, text string) (found map[string]string, complaint string) {
+	found = map[string]string{}
+
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, hasKey := strings.Cut(part, "=")
+
+		switch {
+		case strings.TrimSpace(part) == "":
+			continue
+		case !hasKey:
+			value = part
+
+			if key = defaultKey(format); key == "" {
+				return nil, "value without key, but schema does not define a default key"
+			}
+		case key == "" || value == "":
+			return nil, "missing key in comma-separated list property"
+		}
+
+		rule, ok := format[key]
+		if !ok {
+			return nil, "invalid key in comma-separated list property: " + key
+		}
+
+		if rule.KeyAlias != "" {
+			if _, ok := found[rule.KeyAlias]; ok {
+				return nil, "key alias '" + rule.KeyAlias + "' is already defined"
+			}
+
+			found[rule.KeyAlias] = key
+		}
+
+		if rule.Alias != "" {
+			key = rule.Alias
+		}
+
+		if _, ok := found[key]; ok {
+			return nil, "duplicate key in comma-separated list property: " + key
+		}
+
+		found[key] = value
+	}
+
+	return found, ""
+}
+
+func defaultKey(format map[string]Rule) string {
+	for k, r := range format {
+		if r.Default {
+			return k
+		}
+	}
+
+	return ""
+}
