@@ -78,8 +78,14 @@ func qemuRoutes() []route {
 		},
 		{
 			method: "POST", path: vmPath + "/migrate", privilege: "VM.Migrate", path2: "/vms/{vmid}",
-			params: "bwlimit force migration_network migration_type online target* with-conntrack-state with-local-disks",
+			params: "bwlimit force migration_network migration_type online target* targetstorage with-conntrack-state with-local-disks",
 			handle: func(r *request) (any, error) {
+				if to := r.params.get("targetstorage"); to != "" && to != "1" {
+					return nil, datacentre.ParameterError(map[string]string{
+						"targetstorage": "the lab moves disks to storages of the same name only: leave it out, or state 1",
+					})
+				}
+
 				return upid(r.dc.Migrate(r.user, r.node(), r.vmid(), datacentre.MigrateRequest{
 					Target: r.params.get("target"), Online: r.params.bool("online"), WithLocalDisks: r.params.bool("with-local-disks"),
 				}))

@@ -107,6 +107,8 @@ func (s steps) machines() {
 	s.task("POST", "/nodes/pve1/qemu/101/move_disk", "disk", "scsi0", "storage", "local-zfs", "delete", "1")
 	s.ok("PUT", "/nodes/pve1/qemu/101/unlink", "idlist", "scsi1")
 	s.task("POST", "/nodes/pve1/qemu", "vmid", "102")
+	s.task("POST", "/nodes/pve1/qemu", "vmid", "103")
+	s.task("POST", "/nodes/pve1/qemu/103/migrate", "target", "pve2")
 	s.task("POST", "/nodes/pve1/qemu/101/status/start", "timeout", "30")
 	s.ok("GET", "/nodes/pve1/qemu/101/agent/network-get-interfaces")
 	s.ok("POST", "/nodes/pve1/qemu/101/agent/ping")
