@@ -393,10 +393,10 @@ func (s subject) mayClone(source Config, target string) error {
 	return s.mayConnect(source)
 }
 
-// VolumeVisible says whether a user may see a volume of a storage.
-func (d *Datacentre) VolumeVisible(user, hostName, id string) bool {
+// CheckVolume says whether a user may read a volume of a storage.
+func (d *Datacentre) CheckVolume(user, hostName, id string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	return user == rootUser || subject{d: d, user: user}.mayRead(hostName, id) == nil
+	return subject{d: d, user: user}.mayRead(hostName, id)
 }

@@ -184,7 +184,7 @@ func listContent(r *request, s datacentre.Storage) (any, error) {
 
 		add(o, "parent", v.Base)
 
-		if !r.dc.VolumeVisible(r.user, r.node(), v.ID) {
+		if r.dc.CheckVolume(r.user, r.node(), v.ID) != nil {
 			continue
 		}
 
@@ -204,8 +204,8 @@ func getVolume(r *request, _ datacentre.Storage) (any, error) {
 		return nil, &datacentre.Error{Status: 500, Message: "volume '" + id + "' does not exist"}
 	}
 
-	if !r.dc.VolumeVisible(r.user, r.node(), id) {
-		return nil, datacentre.Forbidden("/storage/" + v.Storage + ", Datastore.AllocateSpace|Datastore.Audit")
+	if err := r.dc.CheckVolume(r.user, r.node(), id); err != nil {
+		return nil, err
 	}
 
 	path, err := r.dc.VolumePath(r.node(), id)
