@@ -85,7 +85,7 @@ func (d *Datacentre) needAccount(kind, id string) error {
 	switch {
 	case kind == "group" && d.state.Groups[id] == nil:
 		return refuse("ACL update failed: group '%s' does not exist", id)
-	case kind != "group" && d.state.Users[user] == nil:
+	case kind != "group" && d.state.Users[user] == nil && user != rootUser:
 		return refuse("ACL update failed: no such user ('%s')", user)
 	case kind == "token" && d.state.Tokens[id] == nil:
 		return refuse("ACL update failed: no such token '%s' for user '%s'", token, user)
