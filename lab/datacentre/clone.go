@@ -18,7 +18,7 @@ type clonePlan struct {
 
 // CloneVM clones a VM or template.
 func (d *Datacentre) CloneVM(user, hostName string, vmid int, r CloneRequest) (string, error) {
-	p, err := d.planClone(hostName, vmid, r)
+	p, err := d.planClone(user, hostName, vmid, r)
 	if err != nil {
 		return "", err
 	}
@@ -45,7 +45,7 @@ func (d *Datacentre) CloneVM(user, hostName string, vmid int, r CloneRequest) (s
 }
 
 // planClone checks a clone and takes its VMID with a locked configuration.
-func (d *Datacentre) planClone(hostName string, vmid int, r CloneRequest) (clonePlan, error) {
+func (d *Datacentre) planClone(user, hostName string, vmid int, r CloneRequest) (clonePlan, error) {
 	p := clonePlan{CloneRequest: r, host: r.Target}
 	if p.host == "" {
 		p.host = hostName
@@ -77,6 +77,10 @@ func (d *Datacentre) planClone(hostName string, vmid int, r CloneRequest) (clone
 	}
 
 	if err := d.checkClone(v, p, hostName); err != nil {
+		return p, err
+	}
+
+	if err := (subject{d: d, user: user, vmid: r.NewID, pool: r.Pool}).mayClone(v.Config, r.Storage); err != nil {
 		return p, err
 	}
 

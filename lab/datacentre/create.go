@@ -12,7 +12,7 @@ import (
 // CreateVM makes a VM. c is the configuration, and may hold PVE's request parameters pool, start and storage (the default for disks without one) beside it.
 func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string, error) {
 	c = maps.Clone(c)
-	pool, start := c["pool"], Truth(c["start"])
+	pool, start, store := c["pool"], Truth(c["start"]), c["storage"]
 
 	for _, k := range []string{"pool", "start", "storage", "force", "unique", "bwlimit", "live-restore"} {
 		delete(c, k)
@@ -27,7 +27,7 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 		return "", err
 	}
 
-	if err := checkRootOnly(user, c); err != nil {
+	if err := d.permitCreate(user, hostName, vmid, pool, store, start, c); err != nil {
 		return "", err
 	}
 
@@ -60,6 +60,18 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 	}
 
 	return upid, err
+}
+
+// permitCreate checks the rights to a new VM.
+func (d *Datacentre) permitCreate(user, hostName string, vmid int, pool, store string, start bool, c Config) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if pool != "" && d.state.Pools[pool] == nil {
+		return Forbidden("pool '" + pool + "' does not exist")
+	}
+
+	return subject{d: d, user: user, vmid: vmid, pool: pool}.mayCreate(hostName, store, start, c)
 }
 
 // reserve checks a new VM and takes its VMID, with a configuration that is locked until the worker has made it.

@@ -101,6 +101,12 @@ func (d *Datacentre) resized(hostName string, vmid int, disk, size string) (*vm,
 
 // MoveDisk moves a disk to another storage.
 func (d *Datacentre) MoveDisk(user, hostName string, vmid int, r MoveRequest) (string, error) {
+	if r.Storage != "" {
+		if err := d.Authorise(user, "/storage/"+r.Storage, "Datastore.AllocateSpace"); err != nil {
+			return "", err
+		}
+	}
+
 	if err := d.checkMove(hostName, vmid, r); err != nil {
 		return "", err
 	}

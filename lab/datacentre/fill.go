@@ -3,7 +3,6 @@ package datacentre
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"proxmox-talos/lab/image"
 )
@@ -158,28 +157,4 @@ func newContent(b []byte) content {
 	return c
 }
 
-// rootOnly are the keys that only root@pam itself, not a token of it, may set.
-var rootOnly = []string{"args", "affinity", "hookscript", "hugepages", "ivshmem", "keephugepages", "lock", "skiplock", "arch"}
-
 const rootUser = "root@pam"
-
-func checkRootOnly(user string, c Config) error {
-	if user == rootUser {
-		return nil
-	}
-
-	for _, k := range rootOnly {
-		if _, ok := c[k]; ok {
-			return refuse("only root can set '%s' config", k)
-		}
-	}
-
-	for i := range 16 {
-		k := "hostpci" + strconv.Itoa(i)
-		if v, ok := c[k]; ok && ParseProperties(v, "host").Get("mapping") == "" {
-			return refuse("only root can set '%s' config for non-mapped devices", k)
-		}
-	}
-
-	return nil
-}

@@ -23,6 +23,9 @@ type state struct {
 	Logs         map[string][]string   `json:"logs"`
 	Users        map[string]*User      `json:"users"`
 	Tokens       map[string]*Token     `json:"tokens"`
+	Groups       map[string]*Group     `json:"groups"`
+	Roles        map[string]*Role      `json:"roles"`
+	ACL          []ACL                 `json:"acl"`
 	Pools        map[string]*Pool      `json:"pools"`
 	Mappings     map[string]*Mapping   `json:"mappings"`
 	Leases       map[string]netip.Addr `json:"leases"`
@@ -32,8 +35,9 @@ type state struct {
 func newState() state {
 	return state{
 		Secret: []byte(rand.Text()), NextPID: 1000, VMs: map[int]*vm{}, Volumes: map[string]*volume{}, Tasks: []*Task{}, Logs: map[string][]string{},
-		Users: map[string]*User{}, Tokens: map[string]*Token{}, Pools: map[string]*Pool{}, Mappings: map[string]*Mapping{},
-		Leases: map[string]netip.Addr{}, Reservations: map[string]netip.Addr{},
+		Users: map[string]*User{}, Tokens: map[string]*Token{}, Groups: map[string]*Group{}, Roles: map[string]*Role{}, Pools: map[string]*Pool{},
+		Mappings: map[string]*Mapping{},
+		Leases:   map[string]netip.Addr{}, Reservations: map[string]netip.Addr{},
 	}
 }
 

@@ -38,8 +38,8 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config, de
 		delete(set, k)
 	}
 
-	if err := checkRootOnly(user, set); err != nil {
-		return nil, err
+	if skip && user != rootUser {
+		return nil, wrongParameter("skiplock", "Only root may use this option.")
 	}
 
 	delete(set, "skiplock")
@@ -59,15 +59,15 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config, de
 		}
 	}
 
-	if err := checkRootOnly(user, removed(del)); err != nil {
-		return nil, err
-	}
-
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {
+		return nil, err
+	}
+
+	if err := (subject{d: d, user: user, vmid: vmid}).mayChange(hostName, v.Config, set, del); err != nil {
 		return nil, err
 	}
 
@@ -88,19 +88,6 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config, de
 	}
 
 	return set, nil
-}
-
-// removed is a configuration that holds the keys: removing a key needs the rights of setting it. PCI devices may always be removed.
-func removed(keys []string) Config {
-	c := Config{}
-
-	for _, k := range keys {
-		if !isIndexed(k, "hostpci") {
-			c[k] = ""
-		}
-	}
-
-	return c
 }
 
 func (d *Datacentre) applyChange(ctx context.Context, w *worker, user, hostName string, vmid int, set Config, del []string) (err error) {

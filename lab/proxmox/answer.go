@@ -120,14 +120,13 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 
 	r.params = p
 
-	if err := r.route.check(r); err != nil {
+	// As Proxmox does it: who may not, is not told what was wrong with the parameters.
+	if err := r.permit(); err != nil {
 		return nil, err
 	}
 
-	if r.route.privilege != "" {
-		if err := s.dc.Authorise(r.user, r.fill(r.route.path2), strings.Split(r.route.privilege, "|")...); err != nil {
-			return nil, err
-		}
+	if err := r.route.check(r); err != nil {
+		return nil, err
 	}
 
 	data, err := r.route.handle(r)
@@ -138,6 +137,21 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 	}
 
 	return data, err
+}
+
+// permit checks the privileges of the call.
+func (r *request) permit() error {
+	if r.route.privilege != "" {
+		if err := r.dc.Authorise(r.user, r.fill(r.route.path2), strings.Split(r.route.privilege, "|")...); err != nil {
+			return err
+		}
+	}
+
+	if r.route.allow != nil {
+		return r.route.allow(r)
+	}
+
+	return nil
 }
 
 // late lets modelled time pass before a refused login is answered.

@@ -83,9 +83,7 @@ func (s *Server) ticketUser(ticket string) (string, bool) {
 		return "", false
 	}
 
-	_, known := s.dc.Users()[parts[1]]
-
-	return parts[1], known
+	return parts[1], s.dc.CheckUser(parts[1]) == nil
 }
 
 func (s *Server) checkCSRF(user, token string) bool {
@@ -103,7 +101,7 @@ func fresh(hexTime string) bool {
 
 func accessRoutes() []route {
 	return []route{
-		{method: "GET", path: "/access", handle: index("domains", "ticket")},
+		{method: "GET", path: "/access", handle: index("acl", "domains", "groups", "password", "permissions", "roles", "ticket", "users")},
 		{method: "GET", path: "/access/ticket", world: true, handle: func(*request) (any, error) { return nil, nil }},
 		{method: "POST", path: "/access/ticket", params: "new-format otp password* path privs realm tfa-challenge username*", world: true, handle: postTicket},
 		{method: "GET", path: "/access/domains", world: true, handle: func(*request) (any, error) {
@@ -124,14 +122,7 @@ func postTicket(r *request) (any, error) {
 	}
 
 	ticket, csrf := r.server.newTicket(user)
-	all := object{"Sys.Audit": 1, "Sys.Modify": 1, "VM.Allocate": 1, "VM.Audit": 1, "Datastore.Allocate": 1, "Datastore.Audit": 1, "Permissions.Modify": 1}
-	caps := object{}
-
-	for _, k := range []string{"access", "dc", "mapping", "nodes", "sdn", "storage", "vms"} {
-		caps[k] = all
-	}
-
-	out := object{"username": user, "ticket": ticket, "CSRFPreventionToken": csrf, "cap": caps}
+	out := object{"username": user, "ticket": ticket, "CSRFPreventionToken": csrf, "cap": capabilities(r.dc, user)}
 	if n := r.dc.ClusterName(); n != "" {
 		out["clustername"] = n
 	}

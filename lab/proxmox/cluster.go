@@ -23,7 +23,7 @@ func clusterRoutes() []route {
 		{method: "GET", path: "/cluster/options", handle: func(*request) (any, error) { return object{"keyboard": "en-us", "mac_prefix": "BC:24:11"}, nil }},
 		{method: "GET", path: "/cluster/resources", params: "type", handle: resources},
 		{method: "GET", path: "/cluster/status", privilege: "Sys.Audit", path2: "/", handle: clusterStatus},
-		{method: "GET", path: "/cluster/tasks", handle: func(r *request) (any, error) { return taskRows(r.dc.Tasks()), nil }},
+		{method: "GET", path: "/cluster/tasks", handle: func(r *request) (any, error) { return taskRows(r.ownTasks()), nil }},
 		{method: "GET", path: "/cluster/ha/resources", params: "type", privilege: "Sys.Audit", path2: "/", handle: empty},
 	}
 }
@@ -88,7 +88,7 @@ func resources(r *request) (any, error) {
 
 	if kind == "" || kind == "node" {
 		for _, h := range r.dc.Hosts() {
-			o := hostRow(h)
+			o := r.hostRow(h)
 			o["id"], o["type"], o["cgroup-mode"] = "node/"+h.Name, "node", 2
 			list = append(list, o)
 		}
@@ -96,6 +96,10 @@ func resources(r *request) (any, error) {
 
 	if kind == "" || kind == "vm" {
 		for _, vm := range r.dc.VMs() {
+			if !r.seesVM(vm.ID) {
+				continue
+			}
+
 			o := vmRow(r.dc, vm)
 			o["id"], o["type"], o["node"], o["maxcpu"] = fmt.Sprintf("qemu/%d", vm.ID), "qemu", vm.Host, o["cpus"]
 			delete(o, "cpus")
@@ -108,7 +112,9 @@ func resources(r *request) (any, error) {
 	if kind == "" || kind == "storage" {
 		for _, h := range r.dc.Hosts() {
 			for _, s := range r.dc.Storages(h.Name) {
-				list = append(list, storageResource(s))
+				if r.dc.Allowed(r.user, "/storage/"+s.Name, "Datastore.Audit") {
+					list = append(list, storageResource(s))
+				}
 			}
 		}
 	}

@@ -14,6 +14,10 @@ func mappingRoutes() []route {
 		{method: "GET", path: "/cluster/mapping/pci", params: "check-node", handle: func(r *request) (any, error) {
 			list := []object{}
 			for _, m := range r.dc.Mappings() {
+				if !r.dc.Allowed(r.user, "/mapping/pci/"+m.ID, "Mapping.Modify", "Mapping.Use", "Mapping.Audit") {
+					continue
+				}
+
 				list = append(list, mappingRow(m))
 			}
 

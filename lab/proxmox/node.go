@@ -30,8 +30,7 @@ func nodeRoutes() []route {
 			handle: onNode(listPCI),
 		},
 		{
-			method: "GET", path: "/nodes/{node}/query-url-metadata", params: "url* verify-certificates", privilege: "Sys.Audit|Sys.AccessNetwork",
-			path2: "/nodes/{node}", handle: onNode(urlMetadata),
+			method: "GET", path: "/nodes/{node}/query-url-metadata", params: "url* verify-certificates", allow: mayProbe, handle: onNode(urlMetadata),
 		},
 	}
 }
@@ -58,7 +57,7 @@ func listNodes(r *request) (any, error) {
 	list := []object{}
 
 	for _, h := range r.dc.Hosts() {
-		o := hostRow(h)
+		o := r.hostRow(h)
 		o["id"], o["type"] = "node/"+h.Name, "node"
 		list = append(list, o)
 	}

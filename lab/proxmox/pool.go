@@ -37,6 +37,10 @@ func listPools(r *request) (any, error) {
 	wanted := r.params.get("poolid")
 
 	for _, p := range r.dc.Pools() {
+		if !r.dc.Allowed(r.user, "/pool/"+p.ID, "Pool.Audit") {
+			continue
+		}
+
 		o := object{"poolid": p.ID}
 		add(o, "comment", p.Comment)
 
@@ -105,6 +109,10 @@ func updatePool(r *request) (any, error) {
 		n, err := strconv.Atoi(v)
 		if err != nil {
 			return nil, datacentre.ParameterError(map[string]string{"vms": "invalid format - value does not look like a valid VM ID"})
+		}
+
+		if err := r.dc.Authorise(r.user, "/vms/"+v, modifiers("/vms/"+v)...); err != nil {
+			return nil, err
 		}
 
 		vms = append(vms, n)

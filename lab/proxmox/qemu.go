@@ -17,7 +17,7 @@ func qemuRoutes() []route {
 	return []route{
 		{method: "GET", path: "/nodes/{node}/qemu", params: "full", handle: onNode(listVMs)},
 		{
-			method: "POST", path: "/nodes/{node}/qemu", privilege: "VM.Allocate", path2: "/vms/{vmid}", handle: createVM,
+			method: "POST", path: "/nodes/{node}/qemu", handle: createVM, // the model checks it: the privileges follow from the configuration
 			params: "vmid* config archive bwlimit force ha-managed import-working-storage live-restore pool start storage unique",
 		},
 		{method: "GET", path: vmPath, handle: onVM(func(r *request, _ datacentre.VM) (any, error) {
@@ -55,7 +55,7 @@ func qemuRoutes() []route {
 		{method: "GET", path: vmPath + "/pending", privilege: "VM.Audit", path2: "/vms/{vmid}", handle: onVM(pending)},
 		{
 			method: "POST", path: vmPath + "/clone", params: "bwlimit description format full name newid* pool snapname storage target",
-			privilege: "VM.Clone", path2: "/vms/{vmid}", handle: cloneVM,
+			privilege: "VM.Clone", path2: "/vms/{vmid}", allow: mayAllocate, handle: cloneVM,
 		},
 		{
 			method: "POST", path: vmPath + "/template", params: "disk", privilege: "VM.Allocate", path2: "/vms/{vmid}",
@@ -117,7 +117,7 @@ func listVMs(r *request, h datacentre.Host) (any, error) {
 	list := []object{}
 
 	for _, vm := range r.dc.VMs() {
-		if vm.Host == h.Name {
+		if vm.Host == h.Name && r.seesVM(vm.ID) {
 			list = append(list, vmRow(r.dc, vm))
 		}
 	}

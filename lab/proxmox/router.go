@@ -16,6 +16,8 @@ type route struct {
 	params string
 	// privilege is checked on path2 (a template too), "A|B" meaning one of them; empty where being someone is enough.
 	privilege, path2 string
+	// allow is the check of a call whose privileges depend on more than its path.
+	allow func(*request) error
 	// world routes are open to everyone.
 	world  bool
 	handle func(*request) (any, error)
@@ -35,6 +37,7 @@ func newRouter() *router {
 
 	for _, group := range [][]route{
 		accessRoutes(), clusterRoutes(), nodeRoutes(), qemuRoutes(), powerRoutes(), storageRoutes(), taskRoutes(), poolRoutes(), mappingRoutes(),
+		aclRoutes(), accountRoutes(),
 	} {
 		for _, rt := range group {
 			rt.prepare()

@@ -15,20 +15,20 @@ func storageRoutes() []route {
 
 	return []route{
 		{method: "GET", path: "/storage", params: "type", handle: listDefinitions},
-		{method: "GET", path: "/storage/{storage}", privilege: "Datastore.Allocate|Datastore.Audit", path2: "/storage/{storage}", handle: getDefinition},
+		{method: "GET", path: "/storage/{storage}", privilege: "Datastore.Allocate", path2: "/storage/{storage}", handle: getDefinition},
 		{method: "GET", path: "/nodes/{node}/storage", params: "content enabled format storage target", handle: onNode(listStorages)},
 		{method: "GET", path: one, privilege: space, path2: "/storage/{storage}", handle: index("content", "download-url", "status", "upload")},
 		{method: "GET", path: one + "/status", privilege: space, path2: "/storage/{storage}", handle: onStorage(storageStatus)},
 		{method: "GET", path: one + "/content", params: "content vmid", privilege: space, path2: "/storage/{storage}", handle: onStorage(listContent)},
 		{method: "GET", path: one + "/content/{volume}", handle: onStorage(getVolume)},
 		{
-			method: "DELETE", path: one + "/content/{volume}", params: "delay", privilege: "Datastore.AllocateSpace|Datastore.Allocate|Datastore.AllocateTemplate",
-			path2: "/storage/{storage}", handle: onStorage(func(r *request, _ datacentre.Storage) (any, error) {
+			method: "DELETE", path: one + "/content/{volume}", params: "delay", privilege: "Datastore.Allocate", path2: "/storage/{storage}",
+			handle: onStorage(func(r *request, _ datacentre.Storage) (any, error) {
 				return upid(r.dc.DeleteVolume(r.user, r.node(), r.volume()))
 			}),
 		},
 		{
-			method: "POST", path: one + "/download-url", privilege: "Datastore.AllocateTemplate", path2: "/storage/{storage}", handle: onStorage(download),
+			method: "POST", path: one + "/download-url", privilege: "Datastore.AllocateTemplate", path2: "/storage/{storage}", allow: mayProbe, handle: onStorage(download),
 			params: "checksum checksum-algorithm compression content* filename* url* verify-certificates",
 		},
 		{
@@ -78,7 +78,7 @@ func listStorages(r *request, h datacentre.Host) (any, error) {
 	list := []object{}
 
 	for _, s := range r.dc.Storages(h.Name) {
-		if r.params.has("storage") && s.Name != r.params.get("storage") || r.params.bool("enabled") && s.Disabled {
+		if r.params.has("storage") && s.Name != r.params.get("storage") || r.params.bool("enabled") && s.Disabled || !r.seesStorage(s.Name) {
 			continue
 		}
 
@@ -149,7 +149,11 @@ func definitions(r *request) []object {
 }
 
 func listDefinitions(r *request) (any, error) {
-	list := definitions(r)
+	list := slices.DeleteFunc(definitions(r), func(o object) bool {
+		name, _ := o["storage"].(string)
+
+		return !r.seesStorage(name)
+	})
 	if kind := r.params.get("type"); kind != "" {
 		list = slices.DeleteFunc(list, func(o object) bool { return o["type"] != kind })
 	}
@@ -180,6 +184,10 @@ func listContent(r *request, s datacentre.Storage) (any, error) {
 
 		add(o, "parent", v.Base)
 
+		if r.dc.CheckVolume(r.user, r.node(), v.ID) != nil {
+			continue
+		}
+
 		if want := r.params.get("vmid"); want == "" || want == r.fill("{vmid}") && v.VMID != 0 {
 			list = append(list, o)
 		}
@@ -194,6 +202,10 @@ func getVolume(r *request, _ datacentre.Storage) (any, error) {
 	v, ok := r.dc.Volume(r.node(), id)
 	if !ok {
 		return nil, &datacentre.Error{Status: 500, Message: "volume '" + id + "' does not exist"}
+	}
+
+	if err := r.dc.CheckVolume(r.user, r.node(), id); err != nil {
+		return nil, err
 	}
 
 	path, err := r.dc.VolumePath(r.node(), id)

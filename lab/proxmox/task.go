@@ -13,9 +13,9 @@ func taskRoutes() []route {
 			params: "errors limit since source start statusfilter typefilter until userfilter vmid", handle: onNode(listTasks),
 		},
 		{method: "GET", path: "/nodes/{node}/tasks/{upid}", handle: index("log", "status")},
-		{method: "GET", path: "/nodes/{node}/tasks/{upid}/status", handle: onTask(taskStatus)},
-		{method: "GET", path: "/nodes/{node}/tasks/{upid}/log", params: "start limit download", handle: onTask(taskLog)},
-		{method: "DELETE", path: "/nodes/{node}/tasks/{upid}", handle: onTask(func(r *request, t datacentre.Task) (any, error) {
+		{method: "GET", path: "/nodes/{node}/tasks/{upid}/status", handle: onTask("Sys.Audit", taskStatus)},
+		{method: "GET", path: "/nodes/{node}/tasks/{upid}/log", params: "start limit download", handle: onTask("Sys.Audit", taskLog)},
+		{method: "DELETE", path: "/nodes/{node}/tasks/{upid}", handle: onTask("Sys.Modify", func(r *request, t datacentre.Task) (any, error) {
 			r.dc.StopTask(t.UPID)
 
 			return nil, nil
@@ -23,7 +23,8 @@ func taskRoutes() []route {
 	}
 }
 
-func onTask(h func(*request, datacentre.Task) (any, error)) func(*request) (any, error) {
+// onTask finds the call's task, which is its owner's; others need the privilege on the host.
+func onTask(privilege string, h func(*request, datacentre.Task) (any, error)) func(*request) (any, error) {
 	return func(r *request) (any, error) {
 		id := r.vars["upid"]
 		if !strings.HasPrefix(id, "UPID:") || strings.Count(id, ":") < 8 {
@@ -33,6 +34,12 @@ func onTask(h func(*request, datacentre.Task) (any, error)) func(*request) (any,
 		t, ok := r.dc.Task(id)
 		if !ok || t.Host != r.node() {
 			return nil, datacentre.ParameterError(map[string]string{"upid": "no such task"})
+		}
+
+		if !r.ownsTask(t) {
+			if err := r.dc.Authorise(r.user, "/nodes/"+t.Host, privilege); err != nil {
+				return nil, err
+			}
 		}
 
 		return h(r, t)
@@ -86,7 +93,7 @@ func listTasks(r *request, h datacentre.Host) (any, error) {
 	list := []datacentre.Task{}
 	source := r.params.get("source")
 
-	for _, t := range r.dc.Tasks() {
+	for _, t := range r.ownTasks() {
 		switch {
 		case t.Host != h.Name,
 			r.params.has("vmid") && t.ID != r.params.get("vmid"),

@@ -26,7 +26,7 @@ type HostConnection struct {
 // Connection returns how the lab is reached.
 func (s *Server) Connection() (Connection, error) {
 	c := Connection{
-		APIToken:   fmt.Sprintf("%s!%s=%s", rootUser, tokenName, s.id.TokenSecret),
+		APIToken:   ProgramToken + "=" + s.id.TokenSecret,
 		PrivateKey: s.id.ClientKey,
 		FactoryURL: fmt.Sprintf("http://%s:%d", nth(s.network.hosts, 2), s.id.Ports["factory"]),
 	}

@@ -196,16 +196,12 @@ func (s *Server) openModel() error {
 	s.closers = append(s.closers, data.Close)
 
 	data.AddUser(rootUser, s.id.RootPassword)
-	data.AddToken(rootUser, tokenName, s.id.TokenSecret)
+	data.DeleteToken(rootUser + "!lab") // of labs made before the program had an account of its own
 
-	return nil
+	return GrantProgram(data, s.id.TokenSecret)
 }
 
-// The account that the lab's program works with.
-const (
-	rootUser  = "root@pam"
-	tokenName = "lab"
-)
+const rootUser = "root@pam"
 
 func (s *Server) openFactory() error {
 	f, err := factory.New(filepath.Join(s.o.Dir, "factory.json"))

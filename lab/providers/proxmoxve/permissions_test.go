@@ -1,0 +1,323 @@
+package proxmoxve
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/components/recorder"
+	"proxmox-talos/lab/datacentre"
+	labserver "proxmox-talos/lab/server"
+	"proxmox-talos/stacks"
+)
+
+// programStack is what the program is run for: one node with everything that needs a privilege.
+const programStack = `{
+"talos-proxmox:hosts": [{"name": "pve1", "address": "127.94.0.11", "ssh": {"acceptAnyHostKey": true}}],
+"talos-proxmox:templates": {"talos": {"version": "v1.12.6", "datastore": "local-lvm", "extensions": ["qemu-guest-agent"], "firstVmid": 899}},
+"talos-proxmox:clusters": [{"name": "one", "kubernetesVersion": "v1.35.0",
+  "network": {"cidr": "127.94.1.0/24", "gateway": "127.94.1.1", "bridge": "vmbr0", "dns": ["127.94.1.1"]},
+  "controlPlane": {"count": 1, "cores": 2, "memoryMiB": 4096, "diskGiB": 20}}]}`
+
+// programInputs are the VM and the image of the program's own stack, as it registers them.
+func programInputs(t *testing.T) (machine, image object) {
+	t.Helper()
+
+	var config map[string]any
+	require.NoError(t, json.Unmarshal([]byte(programStack), &config))
+
+	o := recorder.Options{Stack: "lab", Root: t.TempDir(), Config: map[string]string{}}
+	document := "config:\n"
+
+	for key, value := range config {
+		b, err := json.Marshal(value)
+		require.NoError(t, err)
+
+		text := string(b)
+		o.Config[key] = text
+		document += "  " + key + ": " + text + "\n"
+	}
+
+	require.NoError(t, os.WriteFile(filepath.Join(o.Root, "Pulumi.lab.yaml"), []byte(document), 0o600))
+
+	r, err := recorder.Run(o, stacks.Deploy)
+	require.NoError(t, err)
+
+	only := func(token string) object {
+		found := r.Of(token)
+		require.Len(t, found, 1)
+
+		for _, registration := range found {
+			return fromMap(resource.FromResourcePropertyMap(registration.Inputs))
+		}
+
+		return nil
+	}
+
+	machine, image = only(recorder.VirtualMachine), only(recorder.File)
+	delete(image, "decompressionAlgorithm") // the lab's fetcher gives plain images
+
+	agent, ok := machine["agent"].(object)
+	require.True(t, ok)
+	machine["agent"] = with(agent, object{"timeout": "20ms"}) // nothing runs in this VM that could answer
+
+	return machine, image
+}
+
+// refusal is the first call that was refused.
+type refusal struct{ call, reason string }
+
+// watched stands before the lab's API and ends a run at its first refusal.
+type watched struct {
+	endpoint string
+	cancel   context.CancelFunc
+
+	mu    sync.Mutex
+	first refusal
+}
+
+func watch(t *testing.T, endpoint string, cancel context.CancelFunc) *watched {
+	t.Helper()
+
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the lab's own certificate
+	t.Cleanup(transport.CloseIdleConnections)
+
+	w := &watched{cancel: cancel}
+	front := httptest.NewTLSServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		assert.NoError(t, w.forward(out, r, transport, strings.TrimSuffix(endpoint, "/")))
+	}))
+	t.Cleanup(front.Close)
+	w.endpoint = front.URL
+
+	return w
+}
+
+// forward passes a call on, and its answer back with Proxmox' own reason phrase, which a ResponseWriter cannot write.
+func (w *watched) forward(out http.ResponseWriter, r *http.Request, transport http.RoundTripper, endpoint string) error {
+	onward, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, endpoint+r.URL.RequestURI(), r.Body)
+	if err != nil {
+		return err
+	}
+
+	onward.Header, onward.ContentLength = r.Header, r.ContentLength
+
+	answer, err := transport.RoundTrip(onward)
+	if err != nil {
+		return err
+	}
+
+	defer func() { _ = answer.Body.Close() }()
+
+	if answer.StatusCode == http.StatusForbidden {
+		w.refused(answer)
+	}
+
+	hijacker, ok := out.(http.Hijacker)
+	if !ok {
+		return http.ErrNotSupported
+	}
+
+	conn, _, err := hijacker.Hijack()
+	if err != nil {
+		return err
+	}
+
+	answer.Close = true
+	_, _ = answer.Write(conn), conn.Close() // whoever asked may have gone
+
+	return nil
+}
+
+func (w *watched) refused(r *http.Response) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	if w.first == (refusal{}) {
+		_, reason, _ := strings.Cut(r.Status, " ")
+		w.first = refusal{r.Request.Method + " " + strings.TrimPrefix(r.Request.URL.Path, "/api2/json"), reason}
+	}
+
+	w.cancel()
+}
+
+func (w *watched) seen() refusal {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+
+	return w.first
+}
+
+// program drives the provider as an up, a refresh, a second up with changes and a destroy do.
+type program struct {
+	t *testing.T
+	p p.Provider
+}
+
+func (d program) inputs(token string, in object) property.Map {
+	d.t.Helper()
+
+	resp, err := d.p.Check(d.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in), RandomSeed: []byte("0123456789abcdef")})
+	require.NoError(d.t, err)
+	require.Empty(d.t, resp.Failures)
+
+	return resp.Inputs
+}
+
+func (d program) run(ctx context.Context, machine, image, changed object) error {
+	file, err := d.p.Create(ctx, p.CreateRequest{Urn: urn(typeDownloadFile), Properties: d.inputs(typeDownloadFile, image)})
+	if err != nil {
+		return err
+	}
+
+	in := d.inputs(typeVirtualMachine, machine)
+
+	vm, err := d.p.Create(ctx, p.CreateRequest{Urn: urn(typeVirtualMachine), Properties: in})
+	if err != nil {
+		return err
+	}
+
+	read, err := d.p.Read(ctx, p.ReadRequest{ID: vm.ID, Urn: urn(typeVirtualMachine), Properties: vm.Properties, Inputs: in})
+	if err != nil {
+		return err
+	}
+
+	next, err := d.p.Update(ctx, p.UpdateRequest{
+		ID: vm.ID, Urn: urn(typeVirtualMachine), State: read.Properties, Inputs: d.inputs(typeVirtualMachine, changed), IgnoreChanges: []string{ignoredSpeed},
+	})
+	if err != nil {
+		return err
+	}
+
+	if err := d.p.Delete(ctx, p.DeleteRequest{ID: vm.ID, Urn: urn(typeVirtualMachine), Properties: next.Properties}); err != nil {
+		return err
+	}
+
+	return d.p.Delete(ctx, p.DeleteRequest{ID: file.ID, Urn: urn(typeDownloadFile), Properties: file.Properties})
+}
+
+// attempt runs the program with the roles as they are after the change, and returns the first refusal.
+func attempt(t *testing.T, change func(*datacentre.Datacentre), alter func(object) object) (refusal, error) {
+	t.Helper()
+
+	dc, endpoint := newLab(t)
+	addTemplate(t, dc)
+	dc.SetMapping(datacentre.Mapping{ID: "gpu", Map: []string{"id=10de:27b0,node=pve1,path=0000:01:00.0"}})
+	require.NoError(t, dc.AddPool(datacentre.Pool{ID: "talos"}))
+	require.NoError(t, labserver.GrantProgram(dc, "secret"))
+	change(dc)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+
+	w := watch(t, endpoint, cancel)
+	d := program{t, newServer(testPoll).provider()}
+	require.NoError(t, d.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
+		"endpoint": property.New(w.endpoint), "apiToken": property.New(labserver.ProgramToken + "=secret"), "insecure": property.New("true"),
+	})}))
+
+	machine, image := programInputs(t)
+	disk, ok := machine["disks"].([]any)[0].(object)
+	require.True(t, ok)
+
+	changed := alter(with(machine, object{
+		"memory": object{"dedicated": 8192.0, "floating": 0.0, "shared": 0.0}, "disks": []any{with(disk, object{"size": 30.0})},
+	}))
+
+	err := d.run(ctx, machine, image, changed)
+
+	return w.seen(), err
+}
+
+func unchanged(in object) object { return in }
+
+// extras are what a stack states that needs one of the roles beside the main one.
+func extras() map[string]func(object) object {
+	return map[string]func(object) object{
+		"TalosProxmoxGPU": func(in object) object {
+			return with(in, object{"hostpcis": []any{object{"device": "hostpci0", "mapping": "gpu", "pcie": true}}})
+		},
+		"TalosProxmoxPool":    func(in object) object { return with(in, object{"poolId": "talos"}) },
+		"TalosProxmoxStartup": func(in object) object { return with(in, object{"startup": object{"order": 1.0}}) },
+	}
+}
+
+// mainRoleOnly takes the other roles away.
+func mainRoleOnly(dc *datacentre.Datacentre) {
+	for _, role := range labserver.Roles()[1:] {
+		_ = dc.DeleteRole(role.ID)
+	}
+}
+
+func TestTheMainRoleIsEnough(t *testing.T) {
+	t.Parallel()
+
+	seen, err := attempt(t, mainRoleOnly, unchanged)
+	require.NoError(t, err)
+	assert.Empty(t, seen)
+}
+
+// TestNoPrivilegeIsSuperfluous takes one privilege away at a time: the call that the table names is then refused in the table's words.
+func TestNoPrivilegeIsSuperfluous(t *testing.T) {
+	t.Parallel()
+
+	for i, role := range labserver.Roles() {
+		alter := unchanged
+		if i > 0 {
+			alter = extras()[role.ID]
+			require.NotNil(t, alter, "a role that no test needs: %s", role.ID)
+		}
+
+		for _, need := range role.Needs {
+			t.Run(fmt.Sprintf("%s without %s", role.ID, need.Privilege), func(t *testing.T) {
+				t.Parallel()
+
+				rest := need.Lesser
+
+				for _, other := range role.Privileges() {
+					if other != need.Privilege {
+						rest = append(rest, other)
+					}
+				}
+
+				seen, err := attempt(t, func(dc *datacentre.Datacentre) {
+					if i == 0 {
+						mainRoleOnly(dc)
+					}
+
+					require.NoError(t, dc.SetRole(role.ID, false, rest...))
+				}, alter)
+
+				assert.Equal(t, need.Refusal, seen.reason, "%s: %v", seen.call, err)
+				assert.Regexp(t, "^"+regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(need.Call), `.+`)+"$", seen.call)
+			})
+		}
+	}
+}
+
+func TestRolesForSettingsAreEnough(t *testing.T) {
+	t.Parallel()
+
+	for _, role := range labserver.Roles()[1:] {
+		t.Run(role.ID, func(t *testing.T) {
+			t.Parallel()
+
+			seen, err := attempt(t, func(*datacentre.Datacentre) {}, extras()[role.ID])
+			assert.Empty(t, seen, "%v", err)
+		})
+	}
+}

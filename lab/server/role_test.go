@@ -1,0 +1,90 @@
+package server_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/server"
+)
+
+var update = flag.Bool("update", false, "rewrite generated documentation")
+
+const document = "../../docs/permissions.md"
+
+// TestPermissionsDocument fails when docs/permissions.md is older than the table it is made from.
+func TestPermissionsDocument(t *testing.T) {
+	t.Parallel()
+
+	want := render()
+	if *update {
+		require.NoError(t, os.WriteFile(document, []byte(want), 0o600))
+	}
+
+	got, err := os.ReadFile(document)
+	require.NoError(t, err)
+	assert.Equal(t, want, string(got), "docs/permissions.md is stale: rewrite it with: cd lab && go test ./server -update")
+}
+
+func render() string {
+	var b strings.Builder
+
+	b.WriteString(`# Permissions
+
+<!-- Generated from the table in lab/server/role.go; rewrite it with: cd lab && go test ./server -update -->
+
+What the program needs on Proxmox VE 9, and nothing else: on a host, as root, once per cluster.
+
+`)
+
+	for _, role := range server.Roles() {
+		if role.For != "" {
+			fmt.Fprintf(&b, "\nOnly for %s:\n\n", role.For)
+		}
+
+		b.WriteString("```shell\n" + role.Commands() + "\n```\n")
+	}
+
+	b.WriteString(`
+The token is separated: it may do what both it and its user may, so the rules name both. Its secret goes into the stack:
+` + "`pulumi config set --secret proxmoxve:apiToken '" + server.ProgramToken + "=<secret>'`" + `.
+
+Rules can be narrower than these. In place of ` + "`/storage`" + `: ` + "`/storage/local`" + ` and each datastore of the stack; in place of ` + "`/sdn/zones/localnetwork`" + `:
+` + "`/sdn/zones/localnetwork/vmbr0`" + ` (with a VLAN: ` + "`/sdn/zones/localnetwork/vmbr0/42`" + `); in place of ` + "`/vms`" + `: ` + "`/vms/<id>`" + ` of every template and node, or of the
+nodes their resource pool, ` + "`/pool/<name>`" + `. The most specific path wins, and rules of a user win over those of his groups; NoAccess takes everything away.
+
+`)
+
+	for _, role := range server.Roles() {
+		if role.For == "" {
+			b.WriteString("## What needs what\n\n")
+		} else {
+			fmt.Fprintf(&b, "\n## Only for %s\n\n", role.For)
+		}
+
+		b.WriteString("| privilege | on | call that needs it | what for | without it (403) |\n|---|---|---|---|---|\n")
+
+		for _, n := range role.Needs {
+			fmt.Fprintf(&b, "| %s | `%s` | `%s` | %s | `%s` |\n", n.Privilege, n.Path, n.Call, n.Why, strings.ReplaceAll(n.Refusal, "|", `\|`))
+		}
+	}
+
+	b.WriteString(`
+In the last column VM 2000 stands for a node, 900 for a template. Where Proxmox would take one of several privileges, it says no more than that the check failed.
+
+Not needed: Datastore.Audit (Datastore.Allocate shows as much; it takes its place where nothing is ever deleted), Sys.Audit, Permissions.Modify, anything on ` + "`/access`" + `. Of the fields that only root@pam with a password
+may set (raw ` + "`hostpci`, `args`, `affinity`, `arch`, `hugepages`, `hookscript`" + `) the program sets none.
+
+Templates are built, and hosts prepared, over SSH as root: Proxmox' permissions have no say there.
+
+The lab works with exactly these roles, this user and a separated token. A test removes one privilege at a time and sees the call in the table refused with these words
+(` + "`lab/providers/proxmoxve/permissions_test.go`" + `).
+`)
+
+	return b.String()
+}
