@@ -31,13 +31,22 @@ func (e *Engine) running() (func(), error) {
 	}, nil
 }
 
-// restoreState puts the backend's own backup in the place of a state file that a kill left half-written. It has to happen before the CLI looks at the stack.
+// restoreState mends what a kill left half-written in the backend, the state from its own backup. It has to happen before the CLI looks at the stack.
 func (e *Engine) restoreState() error {
 	if _, err := os.Stat(e.workPath(runningFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 
 	path := filepath.Join(e.o.Dir, stateFolder, ".pulumi", "stacks", projectName, e.o.Stack+".json")
+
+	// The backend keeps a file's attributes beside it, can do without them, and stops at half-written ones.
+	attributes := path + ".attrs"
+	if b, err := os.ReadFile(attributes); err == nil && !json.Valid(b) {
+		if err := os.Remove(attributes); err != nil {
+			return fmt.Errorf("unable to remove half-written attributes of the state: %w", err)
+		}
+	}
+
 	if state, err := os.ReadFile(path); err == nil && json.Valid(state) {
 		return nil
 	}

@@ -36,6 +36,7 @@ func scenario(t *testing.T, rec *recorder) {
 
 	s := steps{t: t, lab: l}
 	s.access()
+	s.accounts()
 	s.files()
 	s.machines()
 	s.pools()
