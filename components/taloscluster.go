@@ -201,6 +201,7 @@ func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args Talo
 func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args TalosClusterArgs, _ plannedPatches) error {
 	first := pulumi.String(firstAddress(args.Cluster))
 	credentials := c.secrets.ClientConfiguration
+	// Without timeouts, which means ten minutes: the published provider fails to save a state that has them (pulumiverse/pulumi-talos#252).
 	kubeconfig, err := cluster.NewKubeconfig(ctx, name+"-kubeconfig", &cluster.KubeconfigArgs{
 		CertificateRenewalDuration: pulumi.String(certificateRenewal),
 		ClientConfiguration: cluster.KubeconfigClientConfigurationArgs{
@@ -210,7 +211,6 @@ func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args Tal
 		},
 		Endpoint: first,
 		Node:     first,
-		Timeouts: cluster.KubeconfigTimeoutsArgs{Create: pulumi.String(applyTimeout), Update: pulumi.String(applyTimeout)},
 	}, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.bootstrap}))
 	if err != nil {
 		return err

@@ -168,10 +168,12 @@ func TestTalosClusterConfigurations(t *testing.T) {
 		assert.Contains(t, text(apply.Input("configPatches")), "/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.12.6")
 		assert.Equal(t, apply.Input("node"), apply.Input("endpoint"))
 		assert.NotEqual(t, "127.1.1.5", apply.Input("node").StringValue(), "Talos is never called at the virtual address")
+		assert.NotContains(t, apply.Inputs, resource.PropertyKey("timeouts"), "the published provider cannot save a state that has them")
 	}
 	kubeconfig := r.Of(recorder.Kubeconfig)["one-kubeconfig"]
 	assert.Equal(t, "127.1.1.10", kubeconfig.Input("node").StringValue())
 	assert.Equal(t, "127.1.1.10", kubeconfig.Input("endpoint").StringValue())
+	assert.NotContains(t, kubeconfig.Inputs, resource.PropertyKey("timeouts"), "the published provider cannot save a state that has them")
 	clients := r.Calls("talos:client/getConfiguration:getConfiguration")
 	require.Len(t, clients, 1)
 	assert.Equal(t, `["127.1.1.10","127.1.1.11","127.1.1.12"]`, text(clients[0]["endpoints"]))

@@ -14,9 +14,6 @@ import (
 // TalosNodeType is the type token of [TalosNode].
 const TalosNodeType = "talos-proxmox:node:TalosNode"
 
-// applyTimeout is how long a machine may take to boot and answer on the Talos API.
-const applyTimeout = "10m"
-
 // TalosNodeArgs describe a node, its VM and its machine configuration. Zero values of the sizes take the defaults.
 type TalosNodeArgs struct {
 	Node    spec.Node
@@ -113,6 +110,7 @@ func (c *TalosNode) apply(ctx *pulumi.Context, name string, args TalosNodeArgs) 
 	address := pulumi.String(args.Node.Address.Addr().String())
 	after := append([]pulumi.Resource{c.vm}, args.AppliedAfter...)
 
+	// Without timeouts, which means ten minutes: the published provider applies, then fails to save a state that has them (pulumiverse/pulumi-talos#208).
 	return machine.NewConfigurationApply(ctx, name+"-configuration", &machine.ConfigurationApplyArgs{
 		ApplyMode:                 pulumi.String("auto"),
 		ClientConfiguration:       args.Client,
@@ -120,7 +118,6 @@ func (c *TalosNode) apply(ctx *pulumi.Context, name string, args TalosNodeArgs) 
 		Endpoint:                  address,
 		MachineConfigurationInput: args.Configuration,
 		Node:                      address,
-		Timeouts:                  machine.TimeoutArgs{Create: pulumi.String(applyTimeout), Update: pulumi.String(applyTimeout)},
 	},
 		pulumi.Parent(c),
 		pulumi.DependsOn(after),

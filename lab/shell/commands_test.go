@@ -27,7 +27,7 @@ func TestCommands(t *testing.T) {
 		"runs exit traps of a failure":            {command: "bash -es", stdin: "trap 'echo bye $?' EXIT\nfalse\necho never\n", stdout: "bye 1\n", status: 1},
 		"runs bash -c":                            {command: `bash -euc 'echo "$0 $1"; qm status 100' name arg`, stdout: "name arg\nstatus: stopped\n"},
 		"passes a failing pipe on":                {command: "set -o pipefail; false | true", status: 1},
-		"knows the client's variables":            {command: `echo "$GREETING"`, env: []string{"GREETING=hi there"}, stdout: "hi there\n"},
+		"knows the client's variables":            {command: `echo "$LC_GREETING"`, env: []string{"LC_GREETING=hi there"}, stdout: "hi there\n"},
 		"has its home inside the root":            {command: `[ "$HOME" = "$HOST_ROOT/root" ] && pwd | sed "s#$HOST_ROOT##"`, stdout: "/root\n"},
 		"writes absolute paths inside the root":   {command: `echo x > /etc/motd; cat "$HOST_ROOT/etc/motd"; [ -f /etc/motd ]`, stdout: "x\n"},
 		"changes to folders inside the root":      {command: `cd /etc && cat hostname`, stdout: "pve1\n"},

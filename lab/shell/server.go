@@ -74,6 +74,7 @@ func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
 		},
 		PtyCallback:       func(ssh.Context, ssh.Pty) bool { return false },
 		SubsystemHandlers: map[string]ssh.SubsystemHandler{"sftp": s.sftp},
+		ChannelHandlers:   map[string]ssh.ChannelHandler{"session": strictSessions},
 	}
 	s.ssh.AddHostKey(o.HostKey)
 

@@ -102,9 +102,11 @@ func (r *applyResource) Create(ctx context.Context, request infer.CreateRequest[
 	}
 
 	response.Output.ResolvedApplyMode = state.resolveMode(ctx)
-	err = response.Output.apply(ctx, "create")
+	if err := response.Output.apply(ctx, "create"); err != nil {
+		return response, err
+	}
 
-	return response, err
+	return response, state.Timeouts.savable()
 }
 
 // Update applies the configuration again, whatever input has changed.
@@ -121,9 +123,11 @@ func (r *applyResource) Update(ctx context.Context, request infer.UpdateRequest[
 		response.Output.ResolvedApplyMode = state.resolveMode(ctx)
 	}
 
-	err = response.Output.apply(ctx, "update")
+	if err := response.Output.apply(ctx, "update"); err != nil {
+		return response, err
+	}
 
-	return response, err
+	return response, state.Timeouts.savable()
 }
 
 // state fills in what follows from the inputs alone. In a preview unknown inputs are empty, and what depends on them stays empty.

@@ -93,9 +93,13 @@ func (r *kubeconfigResource) Create(ctx context.Context, request infer.CreateReq
 	}
 
 	id, err := response.Output.fetch(ctx, response.Output.Timeouts.create())
+	if err != nil {
+		return response, err
+	}
+
 	response.ID = id
 
-	return response, err
+	return response, response.Output.Timeouts.savable()
 }
 
 // Update keeps the kubeconfig unless its certificate runs out within the renewal duration.
@@ -112,6 +116,10 @@ func (r *kubeconfigResource) Update(ctx context.Context, request infer.UpdateReq
 	due, err := expires(state.KubernetesClientConfiguration.ClientCertificate, r.now().Add(before))
 	if err == nil && due && !request.DryRun {
 		_, err = state.fetch(ctx, state.Timeouts.update())
+	}
+
+	if err == nil && !request.DryRun {
+		err = state.Timeouts.savable()
 	}
 
 	return infer.UpdateResponse[kubeconfigState]{Output: state}, err

@@ -92,6 +92,7 @@ func TestApply(t *testing.T) {
 			extra: map[string]any{"timeouts": map[string]any{"create": "150ms"}}, refusals: []error{unavailable, unavailable, unavailable, unavailable},
 			refusal: "gave up after 150ms",
 		},
+		"in vain where there are timeouts": {extra: map[string]any{"timeouts": map[string]any{"create": "1m"}}, refusal: "leave out timeouts", calls: 1},
 	}
 
 	for name, test := range tests {
@@ -229,6 +230,15 @@ func TestRetries(t *testing.T) {
 		_, err := create(t, w.server, kubeconfigType, w.inputs(map[string]any{"timeouts": map[string]any{"create": "4s"}}))
 		require.ErrorContains(t, err, "the machine is going down")
 		require.ErrorContains(t, err, "gave up after 4s")
+	})
+
+	t.Run("leave nothing that has timeouts", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWorld(t, false)
+		w.machine.kubeconfig = kubeconfigOf(w.secrets)
+		_, err := create(t, w.server, kubeconfigType, w.inputs(map[string]any{"timeouts": map[string]any{"create": "1m"}}))
+		require.ErrorContains(t, err, "leave out timeouts")
 	})
 
 	t.Run("end when the engine cancels", func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -88,6 +89,17 @@ func (t *timeouts) pick(field func() *string) time.Duration {
 	}
 
 	return d
+}
+
+// savable is what comes of timeouts after everything else has worked: the published plugin does the work, and then fails to save the resource, which the
+// engine takes for one that was not made (pulumiverse/pulumi-talos#208 and #252).
+func (t *timeouts) savable() error {
+	if t == nil {
+		return nil
+	}
+
+	return errors.New(`failed recovering value for turnaround check: Data integrity error: "__pulumi_raw_state_delta" does not apply cleanly to the resource state: ` +
+		`leave out timeouts, which the published provider cannot save; every timeout is ten minutes then`)
 }
 
 func (t *timeouts) check() []p.CheckFailure {
