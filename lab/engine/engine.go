@@ -47,8 +47,6 @@ type Options struct {
 	Out, Err io.Writer
 	// RemoveOrphans removes the VMs of the stack whose ids are not known to its state; called after a killed run only. nil = nothing is removed.
 	RemoveOrphans func(ctx context.Context, known map[string]bool) error
-	// PolicyPacks are passed to preview and up.
-	PolicyPacks []string
 }
 
 // Engine runs operations on one stack.
@@ -153,7 +151,7 @@ func (e *Engine) selectStack(ctx context.Context, debugProviders string) error {
 
 // Up creates and updates.
 func (e *Engine) Up(ctx context.Context, opts ...optup.Option) (auto.UpResult, error) {
-	opts = append(opts, optup.Parallel(e.o.Parallel), optup.PolicyPacks(e.o.PolicyPacks...))
+	opts = append(opts, optup.Parallel(e.o.Parallel))
 	opts = append(opts, optup.ProgressStreams(e.o.writers()...), optup.ErrorProgressStreams(e.o.errWriters()...))
 
 	done, err := e.running()
@@ -169,7 +167,7 @@ func (e *Engine) Up(ctx context.Context, opts ...optup.Option) (auto.UpResult, e
 
 // Preview shows what Up would do.
 func (e *Engine) Preview(ctx context.Context, opts ...optpreview.Option) (auto.PreviewResult, error) {
-	opts = append(opts, optpreview.Parallel(e.o.Parallel), optpreview.PolicyPacks(e.o.PolicyPacks...))
+	opts = append(opts, optpreview.Parallel(e.o.Parallel))
 	opts = append(opts, optpreview.ProgressStreams(e.o.writers()...), optpreview.ErrorProgressStreams(e.o.errWriters()...))
 
 	done, err := e.running()
@@ -227,7 +225,10 @@ func (e *Engine) exit(verb string, err error) error {
 	}
 
 	if e.o.Terminal { // the CLI has told the person already
-		err = fmt.Errorf("pulumi %s failed: when the cause is gone, `lab up --refresh` goes on from here", verb)
+		err = fmt.Errorf("pulumi %s failed", verb)
+		if verb == "up" {
+			err = fmt.Errorf("%w: when the cause is gone, `lab up --refresh` goes on from here", err)
+		}
 	}
 
 	return &ExitError{Code: code, Err: err}

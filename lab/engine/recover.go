@@ -12,28 +12,28 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 )
 
-// runningFile is there while an operation is under way, and afterwards only if the operation was killed.
-const runningFile = "running"
+// runningFile is there while an operation on the stack is under way, and afterwards only if the operation was killed.
+func (e *Engine) runningFile() string { return e.workPath("running-" + e.o.Stack) }
 
 // vmType is the type of the resources whose remains have to be looked for.
 const vmType = "proxmoxve:VM/virtualMachine:VirtualMachine"
 
 // running notes that an operation is under way; the returned function takes the note back, unless the CLI was killed (then its exit code is negative).
 func (e *Engine) running() (func(), error) {
-	if err := os.WriteFile(e.workPath(runningFile), nil, 0o600); err != nil {
+	if err := os.WriteFile(e.runningFile(), nil, 0o600); err != nil {
 		return nil, fmt.Errorf("unable to note the run: %w", err)
 	}
 
 	return func() {
 		if e.cli.exitCode >= 0 {
-			_ = os.Remove(e.workPath(runningFile))
+			_ = os.Remove(e.runningFile())
 		}
 	}, nil
 }
 
 // restoreState mends what a kill left half-written in the backend, the state from its own backup. It has to happen before the CLI looks at the stack.
 func (e *Engine) restoreState() error {
-	if _, err := os.Stat(e.workPath(runningFile)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(e.runningFile()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 
@@ -74,11 +74,9 @@ func (e *Engine) restoreState() error {
 // recover makes a stack whose last run was killed usable again. The caller holds the lab's run lock, so a lock in the backend is a dead run's. VMs that the dead run was
 // making are unknown to the state and in the way of the next one: they hold nothing yet, since a machine gets its configuration only after its VM is in the state.
 func (e *Engine) recover(ctx context.Context) error {
-	if _, err := os.Stat(e.workPath(runningFile)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(e.runningFile()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-
-	defer func() { _ = os.Remove(e.workPath(runningFile)) }()
 
 	if err := e.stack.Cancel(ctx); err != nil {
 		return fmt.Errorf("unable to clear the lock of a killed run: %w", err)
@@ -108,6 +106,19 @@ func (e *Engine) recover(ctx context.Context) error {
 		}
 	}
 
+	if err := e.forgetPending(ctx, state, deployment); err != nil {
+		return err
+	}
+
+	if err := os.Remove(e.runningFile()); err != nil {
+		return fmt.Errorf("unable to take back the note of the killed run: %w", err)
+	}
+
+	return nil
+}
+
+// forgetPending takes the operations that a killed run had begun off the state's list; what they left has been removed.
+func (e *Engine) forgetPending(ctx context.Context, state apitype.UntypedDeployment, deployment apitype.DeploymentV3) (err error) {
 	if len(deployment.PendingOperations) == 0 {
 		return nil
 	}
