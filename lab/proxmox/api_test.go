@@ -220,7 +220,9 @@ func TestPoolsAndMappings(t *testing.T) {
 	assert.Contains(t, l.call(t, "GET", "/cluster/mapping/pci/gpu", nil).raw, `"map":["id=10de:27b0,node=pve1,path=0000:01:00.0","id=10de:27b0,node=pve2`)
 	require.Equal(t, 200, l.call(t, "PUT", "/cluster/mapping/pci/gpu", form("description", "d")).status)
 	require.Equal(t, 200, l.call(t, "DELETE", "/cluster/mapping/pci/gpu", nil).status)
-	assert.Equal(t, "pci mapping 'gpu' does not exist", l.call(t, "GET", "/cluster/mapping/pci/gpu", nil).reason)
+	require.Equal(t, 200, l.call(t, "DELETE", "/cluster/mapping/pci/gpu", nil).status)
+	assert.Equal(t, "update hardware mapping failed: pci ID 'gpu' does not exist", l.call(t, "PUT", "/cluster/mapping/pci/gpu", form("description", "d")).reason)
+	assert.Equal(t, "mapping 'gpu' not found", l.call(t, "GET", "/cluster/mapping/pci/gpu", nil).reason)
 }
 
 func TestTokensInTaskPaths(t *testing.T) {

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"fmt"
 	"slices"
 
 	"proxmox-talos/lab/datacentre"
@@ -28,7 +29,7 @@ func mappingRoutes() []route {
 			path2: "/mapping/pci", handle: func(r *request) (any, error) {
 				id := r.params.get("id")
 				if _, ok := findMapping(r, id); ok {
-					return nil, &datacentre.Error{Status: 500, Message: "create PCI mapping failed: pci ID '" + id + "' already defined"}
+					return nil, &datacentre.Error{Status: 500, Message: "create hardware mapping failed: pci ID '" + id + "' already defined"}
 				}
 
 				r.dc.SetMapping(datacentre.Mapping{
@@ -38,18 +39,17 @@ func mappingRoutes() []route {
 				return nil, nil
 			},
 		},
-		{method: "GET", path: one, privilege: "Mapping.Use|Mapping.Modify|Mapping.Audit", path2: "/mapping/pci/{id}", handle: onMapping(
+		{method: "GET", path: one, privilege: "Mapping.Use|Mapping.Modify|Mapping.Audit", path2: "/mapping/pci/{id}", handle: onMapping("mapping '%s' not found",
 			func(_ *request, m datacentre.Mapping) (any, error) { return mappingRow(m), nil })},
 		{
 			method: "PUT", path: one, params: "map description delete digest live-migration-capable mdev", privilege: "Mapping.Modify",
-			path2: "/mapping/pci/{id}", handle: onMapping(updateMapping),
+			path2: "/mapping/pci/{id}", handle: onMapping("update hardware mapping failed: pci ID '%s' does not exist", updateMapping),
 		},
-		{method: "DELETE", path: one, privilege: "Mapping.Modify", path2: "/mapping/pci", handle: onMapping(
-			func(r *request, m datacentre.Mapping) (any, error) {
-				r.dc.DeleteMapping(m.ID)
+		{method: "DELETE", path: one, privilege: "Mapping.Modify", path2: "/mapping/pci", handle: func(r *request) (any, error) {
+			r.dc.DeleteMapping(r.vars["id"]) // one that is not there is no error
 
-				return nil, nil
-			})},
+			return nil, nil
+		}},
 	}
 }
 
@@ -64,11 +64,11 @@ func findMapping(r *request, id string) (datacentre.Mapping, bool) {
 	return list[i], true
 }
 
-func onMapping(h func(*request, datacentre.Mapping) (any, error)) func(*request) (any, error) {
+func onMapping(absent string, h func(*request, datacentre.Mapping) (any, error)) func(*request) (any, error) {
 	return func(r *request) (any, error) {
 		m, ok := findMapping(r, r.vars["id"])
 		if !ok {
-			return nil, &datacentre.Error{Status: 500, Message: "pci mapping '" + r.vars["id"] + "' does not exist"}
+			return nil, &datacentre.Error{Status: 500, Message: fmt.Sprintf(absent, r.vars["id"])}
 		}
 
 		return h(r, m)

@@ -39,8 +39,14 @@ type api struct {
 	since  time.Time
 }
 
+// parameters of a call in the form in which they are sent.
+type parameters interface{ values() url.Values }
+
 // form is the parameters of a call.
 type form map[string]string
+
+// repeated is the parameters of a call that has some of them several times.
+type repeated url.Values
 
 // newAPI connects nowhere yet: credentials are first tried by the first call, so that a preview without Proxmox works.
 func newAPI(o apiOptions) *api {
@@ -79,7 +85,7 @@ func (a *api) connect(ctx context.Context) (*proxmox.Client, error) {
 }
 
 // call makes one request. Reads are tried three times when the connection breaks.
-func (a *api) call(ctx context.Context, method, path string, params form, out any) error {
+func (a *api) call(ctx context.Context, method, path string, params parameters, out any) error {
 	client, err := a.connect(ctx)
 	if err != nil {
 		return err
@@ -89,8 +95,8 @@ func (a *api) call(ctx context.Context, method, path string, params form, out an
 
 	if params != nil {
 		if method == http.MethodGet || method == http.MethodDelete {
-			path += "?" + params.encode()
-		} else if body, err = json.Marshal(params); err != nil {
+			path += "?" + params.values().Encode()
+		} else if body, err = json.Marshal(params.values()); err != nil {
 			return fmt.Errorf("unable to encode the parameters of %s: %w", path, err)
 		}
 	}
@@ -140,15 +146,16 @@ func plain(err error) error {
 	return err
 }
 
-// encode sorts by name, which keeps requests comparable.
-func (f form) encode() string {
-	values := url.Values{}
+func (f form) values() url.Values {
+	out := url.Values{}
 	for name, v := range f {
-		values.Set(name, v)
+		out.Set(name, v)
 	}
 
-	return values.Encode()
+	return out
 }
+
+func (r repeated) values() url.Values { return url.Values(r) }
 
 // statusError is an answer of Proxmox that is not a success; its words are the HTTP reason phrase.
 type statusError struct {
@@ -158,6 +165,10 @@ type statusError struct {
 
 // Error is worded as the published provider words it.
 func (e *statusError) Error() string {
+	if e.gone() {
+		return "the requested resource does not exist"
+	}
+
 	return fmt.Sprintf("received an HTTP %d response - Reason: %s", e.code, e.reason)
 }
 
@@ -165,8 +176,11 @@ func (e *statusError) Error() string {
 func gone(err error) bool {
 	var answer *statusError
 
-	return errors.As(err, &answer) && (answer.code == http.StatusNotFound ||
-		answer.code == http.StatusInternalServerError && strings.Contains(answer.reason, "does not exist"))
+	return errors.As(err, &answer) && answer.gone()
+}
+
+func (e *statusError) gone() bool {
+	return e.code == http.StatusNotFound || e.code == http.StatusInternalServerError && strings.Contains(e.reason, "does not exist")
 }
 
 // transport makes go-proxmox speak like the published provider: forms instead of JSON, and errors with all that Proxmox said.
@@ -180,12 +194,12 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, fmt.Errorf("unable to read the request: %w", err)
 		}
 
-		params := form{}
-		if err := json.Unmarshal(body, &params); err != nil {
+		params, err := fromJSON(body)
+		if err != nil {
 			return nil, fmt.Errorf("unable to read the parameters of %s: %w", req.URL.Path, err)
 		}
 
-		encoded := []byte(params.encode())
+		encoded := []byte(params.Encode())
 		req = req.Clone(req.Context())
 		req.Body = io.NopCloser(bytes.NewReader(encoded))
 		req.ContentLength = int64(len(encoded))
@@ -215,4 +229,27 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 
 	return nil, answer
+}
+
+// fromJSON reads parameters as call writes them, lists, and as go-proxmox itself does.
+func fromJSON(body []byte) (url.Values, error) {
+	var params map[string]any
+	if err := json.Unmarshal(body, &params); err != nil {
+		return nil, err
+	}
+
+	out := url.Values{}
+
+	for name, v := range params {
+		values, many := v.([]any)
+		if !many {
+			values = []any{v}
+		}
+
+		for _, value := range values {
+			out.Add(name, fmt.Sprint(value))
+		}
+	}
+
+	return out, nil
 }

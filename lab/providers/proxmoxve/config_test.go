@@ -158,8 +158,8 @@ func TestProxmoxIsQuoted(t *testing.T) {
 		"a refusal":           {answer{status: 403, reason: "Permission check failed (/vms/100, VM.Audit)"}, "received an HTTP 403 response - Reason: Permission check failed (/vms/100, VM.Audit)", false},
 		"wrong credentials":   {answer{status: 401, reason: "invalid token value!"}, "HTTP 401 response - Reason: invalid token value!", false},
 		"a host that is off":  {answer{status: 595, reason: "No route to host"}, "HTTP 595 response - Reason: No route to host", false},
-		"what does not exist": {answer{status: 500, reason: "Configuration file 'x' does not exist"}, "does not exist", true},
-		"what is not found":   {answer{status: 404, reason: "Not Found"}, "HTTP 404", true},
+		"what does not exist": {answer{status: 500, reason: "Configuration file 'x' does not exist"}, "the requested resource does not exist", true},
+		"what is not found":   {answer{status: 404, reason: "Not Found"}, "the requested resource does not exist", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

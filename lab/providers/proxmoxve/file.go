@@ -23,7 +23,7 @@ const (
 // downloadFileType is the resource of files that a host downloads itself.
 func downloadFileType() *resourceType {
 	return &resourceType{
-		token: typeDownloadFile, attributes: downloadFile(),
+		token: typeDownloadFile, attributes: downloadFile(), framework: true,
 		checkMore: checkFile, suppress: keepSizes, moreChanges: fileSizeChanges,
 		create: createFile, read: readFile,
 		update: func(ctx context.Context, a *api, id string, plan, _ object) (object, error) {

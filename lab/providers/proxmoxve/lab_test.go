@@ -223,7 +223,7 @@ func TestRefusalsInTheLab(t *testing.T) {
 		"a template that is not there":            {object{"clone": object{"vmId": 901.0}}, "does not exist"},
 		"a VM id that is taken":                   {object{"vmId": 900.0}, "unable to create VM 900"},
 		"a disk smaller than the template's":      {object{"disks": []any{object{"interface": "scsi0", "size": 1.0}}}, "is lower than current size"},
-		"a storage that is not there":             {object{"clone": object{"vmId": 900.0, "datastoreId": "ceph"}}, "storage 'ceph' does not exist"},
+		"a storage that is not there":             {object{"clone": object{"vmId": 900.0, "datastoreId": "ceph"}}, "error waiting for VM clone: the requested resource does not exist"},
 		"an EFI disk of another type than before": {object{"efiDisk": object{"datastoreId": "local-lvm", "type": "2m"}}, "resizing of efidisks is not supported"},
 	} {
 		t.Run(name, func(t *testing.T) {

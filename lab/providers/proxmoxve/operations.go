@@ -128,7 +128,11 @@ func (s *server) update(ctx context.Context, req p.UpdateRequest) (p.UpdateRespo
 	defer done()
 
 	result, err := t.update(ctx, a, req.ID, plan, state)
-	if err != nil {
+
+	switch {
+	case err != nil && t.framework:
+		return p.UpdateResponse{}, err
+	case err != nil:
 		// Terraform keeps the plan as the state after a failed update.
 		return p.UpdateResponse{
 			Properties:   t.attributes.toMap(plan, secret),

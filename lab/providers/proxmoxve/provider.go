@@ -1,5 +1,6 @@
 // Package proxmoxve stands in for the published proxmoxve provider 6.18.1 (bpg/proxmox 0.69.1) on machines that cannot download it. It keeps the published types,
-// property names, defaults, order of requests, replace rules and errors for VM/virtualMachine:VirtualMachine and Download/file:File, and refuses what it does not support.
+// property names, defaults, order of requests, replace rules and errors for VM/virtualMachine:VirtualMachine, Download/file:File and Hardware/mapping/pci:Pci, and refuses what
+// it does not support.
 package proxmoxve
 
 import (
@@ -21,6 +22,8 @@ type resourceType struct {
 	token      string
 	attributes attributes
 	autoName   bool
+	// framework resources are of Terraform's newer kind: a failed update leaves the state as it was.
+	framework bool
 	checkMore  func(c *checker, inputs object)
 	// suppress takes back differences that do not count.
 	suppress func(plan, state object)
@@ -62,7 +65,7 @@ func Provider(poll time.Duration) (p.Provider, error) {
 // newServer makes an instance; engines get one each, because instances are configured.
 func newServer(poll time.Duration) *server {
 	s := &server{poll: poll, types: map[string]*resourceType{}, running: map[int]context.CancelFunc{}}
-	for _, t := range []*resourceType{virtualMachineType(), downloadFileType()} {
+	for _, t := range []*resourceType{virtualMachineType(), downloadFileType(), mappingType()} {
 		s.types[t.token] = t
 	}
 
@@ -108,7 +111,7 @@ func (s *server) typeOf(urn resource.URN) (*resourceType, error) {
 	return nil, fmt.Errorf("the lab's stand-in does not support %s: use one of %s, or run against the published provider", urn.Type(), strings.Join(s.tokens(), ", "))
 }
 
-func (s *server) tokens() []string { return []string{typeVirtualMachine, typeDownloadFile} }
+func (s *server) tokens() []string { return []string{typeVirtualMachine, typeDownloadFile, typeMapping} }
 
 // cancel interrupts whatever runs. Unlike a middleware made for one run, the server works on: several engine runs may follow each other on it.
 func (s *server) cancel(context.Context) error {

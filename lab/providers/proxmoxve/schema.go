@@ -40,6 +40,7 @@ type attribute struct {
 	computed bool // keeps what the server chose while the program does not state it
 	output   bool // never an input
 	secret   bool
+	exact    bool // zero is something else than nothing stated
 	// unsupported properties exist in the published SDK; stating one here is an error rather than being ignored.
 	unsupported bool
 	validate    func(any) string

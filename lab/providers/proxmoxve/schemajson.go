@@ -16,8 +16,7 @@ func (s *server) schema(context.Context, p.GetSchemaRequest) (p.GetSchemaRespons
 
 	for _, token := range s.tokens() {
 		t := s.types[token]
-		module, name, _ := strings.Cut(strings.TrimPrefix(token, "proxmoxve:"), "/")
-		_, name, _ = strings.Cut(name, ":")
+		module, name := moduleOf(token)
 
 		inputs, required := t.attributes.spec("proxmoxve:"+module+"/", name, types, false)
 		outputs, _ := t.attributes.spec("proxmoxve:"+module+"/", name, types, true)
@@ -35,6 +34,13 @@ func (s *server) schema(context.Context, p.GetSchemaRequest) (p.GetSchemaRespons
 	}
 
 	return p.GetSchemaResponse{Schema: string(out)}, nil
+}
+
+// moduleOf splits a token such as proxmoxve:Hardware/mapping/pci:Pci into its module, Hardware/mapping, and its name.
+func moduleOf(token string) (module, name string) {
+	path, name, _ := strings.Cut(strings.TrimPrefix(token, "proxmoxve:"), ":")
+
+	return path[:strings.LastIndex(path, "/")], name
 }
 
 // Version is the published provider whose place this one takes.

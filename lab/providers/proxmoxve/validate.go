@@ -36,6 +36,17 @@ func between(low, high float64) func(any) string {
 	}
 }
 
+func comment(v any) string {
+	switch s := v.(string); {
+	case s == "":
+		return "Attribute comment UTF-8 character count must be at least 1, got: 0"
+	case strings.TrimSpace(s) != s:
+		return fmt.Sprintf("must not start or end with whitespace, got %q", s)
+	default:
+		return ""
+	}
+}
+
 func vmID(v any) string { return between(100, 2147483647)(v) }
 
 func matching(pattern, meaning string) func(any) string {

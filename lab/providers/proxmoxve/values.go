@@ -228,6 +228,8 @@ func (a attribute) same(x, y any) bool {
 		return true
 	case a.kind == texts:
 		return reflect.DeepEqual(x, y)
+	case a.exact:
+		return x == y
 	default:
 		return a.orZero(x) == a.orZero(y)
 	}

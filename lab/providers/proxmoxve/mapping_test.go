@@ -1,0 +1,169 @@
+package proxmoxve
+
+import (
+	"net/url"
+	"testing"
+
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func gpuMapping() object {
+	return object{"name": "gpu", "comment": "two cards", "maps": []any{
+		object{"id": "10de:27b0", "node": "pve1", "path": "0000:01:00.0", "iommuGroup": 0.0, "subsystemId": "10de:16fa"},
+		object{"id": "10de:27b0", "node": "pve2", "path": "0000:02:00", "comment": "below the fan"},
+	}}
+}
+
+func TestTheLifeOfAMappingInTheLab(t *testing.T) {
+	t.Parallel()
+
+	dc, endpoint := newLab(t)
+	r := newRig(t, endpoint)
+
+	made, err := r.create(typeMapping, gpuMapping())
+	require.NoError(t, err)
+	assert.Equal(t, "gpu", made.ID)
+
+	found := dc.Mappings()
+	require.Len(t, found, 1)
+	assert.Equal(t, "two cards", found[0].Description)
+	assert.Equal(t, []string{
+		"id=10de:27b0,node=pve1,path=0000:01:00.0,iommugroup=0,subsystem-id=10de:16fa", "id=10de:27b0,node=pve2,path=0000:02:00,description=below the fan",
+	}, found[0].Map)
+
+	assert.Empty(t, r.diff(typeMapping, gpuMapping(), made.Properties), "a second update changes nothing")
+	assert.Equal(t, fromMap(made.Properties), fromMap(r.read(typeMapping, made.ID, gpuMapping(), made.Properties).Properties), "a refresh changes nothing")
+
+	imported, err := r.p.Read(t.Context(), p.ReadRequest{ID: "gpu", Urn: urn(typeMapping)})
+	require.NoError(t, err)
+	assert.Equal(t, fromMap(made.Properties), fromMap(imported.Properties), "an import is what was made")
+	assert.Equal(t, "gpu", imported.Inputs.Get("name").AsString())
+
+	bare := with(gpuMapping(), object{"comment": nil, "maps": gpuMapping()["maps"].([]any)[:1], "mediatedDevices": true})
+	state, err := r.change(typeMapping, made.ID, bare, made.Properties)
+	require.NoError(t, err)
+
+	found = dc.Mappings()
+	assert.Empty(t, found[0].Description)
+	assert.True(t, found[0].MDev)
+	assert.Len(t, found[0].Map, 1)
+	assert.Empty(t, r.diff(typeMapping, bare, state))
+
+	state, err = r.change(typeMapping, made.ID, with(bare, object{"mediatedDevices": nil}), state)
+	require.NoError(t, err)
+	assert.False(t, dc.Mappings()[0].MDev)
+
+	dc.DeleteMapping("gpu")
+	assert.Empty(t, r.read(typeMapping, made.ID, bare, state).ID, "a mapping deleted by hand silently leaves the state")
+	require.NoError(t, r.p.Delete(t.Context(), p.DeleteRequest{ID: made.ID, Urn: urn(typeMapping), Properties: state}), "and is no error when deleted again")
+
+	_, err = r.p.Read(t.Context(), p.ReadRequest{ID: "gpu", Urn: urn(typeMapping)})
+	require.ErrorIs(t, err, errMappingGone)
+}
+
+func TestMappingRequests(t *testing.T) {
+	t.Parallel()
+
+	f := newFake(t)
+	f.special = func(method, path string, _ url.Values) (answer, bool) {
+		if method == "GET" && path == mappingPath+"/gpu" {
+			return answer{data: map[string]any{"map": []string{"id=10de:27b0,node=pve1,path=0000:01:00"}, "description": "d", "id": "gpu"}}, true
+		}
+
+		return answer{}, path == mappingPath || path == mappingPath+"/gpu"
+	}
+	r := newRig(t, f.URL)
+	in := object{"name": "gpu", "comment": "d", "maps": []any{object{"id": "10de:27b0", "node": "pve1", "path": "0000:01:00"}}}
+
+	made, err := r.create(typeMapping, in)
+	require.NoError(t, err)
+
+	requests := f.recorded()
+	require.Len(t, requests, 2)
+	assert.Equal(t, url.Values{"id": {"gpu"}, "description": {"d"}, "map": {"id=10de:27b0,node=pve1,path=0000:01:00"}}, params(t, requests[0]))
+
+	_, err = r.change(typeMapping, made.ID, with(in, object{"comment": nil}), made.Properties)
+	require.NoError(t, err)
+	assert.Equal(t, url.Values{"map": {"id=10de:27b0,node=pve1,path=0000:01:00"}, "delete": {"description,mdev"}}, params(t, f.recorded()[0]))
+}
+
+func TestMappingDiff(t *testing.T) {
+	t.Parallel()
+
+	entries := gpuMapping()["maps"].([]any)
+
+	for name, test := range map[string]struct {
+		change object
+		want   map[string]p.DiffKind
+	}{
+		"another order is none":           {object{"maps": []any{entries[1], entries[0]}}, map[string]p.DiffKind{}},
+		"another comment is written":      {object{"comment": "spare"}, map[string]p.DiffKind{"comment": p.Update}},
+		"a device less is written":        {object{"maps": entries[:1]}, map[string]p.DiffKind{"maps[1]": p.Delete}},
+		"group 0 is not no group":         {object{"maps": []any{with(entries[0].(object), object{"iommuGroup": nil}), entries[1]}}, map[string]p.DiffKind{"maps[0].iommuGroup": p.Delete}},
+		"a new name replaces nothing":     {object{"name": "card"}, map[string]p.DiffKind{"name": p.Update}},
+		"mediated devices are a property": {object{"mediatedDevices": true}, map[string]p.DiffKind{"mediatedDevices": p.Update}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			_, endpoint := newLab(t)
+			r := newRig(t, endpoint)
+			made, err := r.create(typeMapping, gpuMapping())
+			require.NoError(t, err)
+			assert.Equal(t, test.want, r.diff(typeMapping, with(gpuMapping(), test.change), made.Properties))
+		})
+	}
+}
+
+func TestMappingFails(t *testing.T) {
+	t.Parallel()
+
+	dc, endpoint := newLab(t)
+	r := newRig(t, endpoint)
+
+	made, err := r.create(typeMapping, gpuMapping())
+	require.NoError(t, err)
+
+	again, err := r.create(typeMapping, gpuMapping())
+	require.EqualError(t, err, `Could not create PCI hardware mapping "gpu".: creating hardware mapping "gpu": `+
+		`received an HTTP 500 response - Reason: create hardware mapping failed: pci ID 'gpu' already defined`)
+	assert.Empty(t, again.ID)
+
+	state, err := r.change(typeMapping, made.ID, with(gpuMapping(), object{"name": "card"}), made.Properties)
+	require.EqualError(t, err, `Could not update PCI hardware mapping "card".: udating hardware mapping "card": the requested resource does not exist`)
+	assert.Equal(t, property.Map{}, state, "the state stays as it was")
+	assert.Len(t, dc.Mappings(), 1)
+}
+
+func TestMappingChecks(t *testing.T) {
+	t.Parallel()
+
+	entry := gpuMapping()["maps"].([]any)[0].(object)
+
+	for name, test := range map[string]struct {
+		change          object
+		property, words string
+	}{
+		"no device":                {object{"maps": []any{}}, "maps", "at least 1 elements"},
+		"a path of several":        {object{"maps": []any{with(entry, object{"path": "0000:01:00.0;0000:01:00.1"})}}, "maps[0].path", "not a valid Linux device path"},
+		"a path without a domain":  {object{"maps": []any{with(entry, object{"path": "01:00.0"})}}, "maps[0].path", "not a valid Linux device path"},
+		"an id with 0x":            {object{"maps": []any{with(entry, object{"id": "0x10de:0x27b0"})}}, "maps[0].id", "valid hardware mapping device ID"},
+		"a subsystem without card": {object{"maps": []any{with(entry, object{"subsystemId": "10de"})}}, "maps[0].subsystemId", "valid hardware mapping device ID"},
+		"no host":                  {object{"maps": []any{with(entry, object{"node": nil})}}, "maps[0].node", "Missing required argument"},
+		"an empty comment":         {object{"comment": ""}, "comment", "at least 1"},
+		"a comment with a space":   {object{"comment": "gpu "}, "comment", "whitespace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			resp, err := newServer(testPoll).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeMapping), Inputs: toProperties(with(gpuMapping(), test.change))})
+			require.NoError(t, err)
+			require.Len(t, resp.Failures, 1)
+			assert.Equal(t, test.property, resp.Failures[0].Property)
+			assert.Contains(t, resp.Failures[0].Reason, test.words)
+		})
+	}
+}
