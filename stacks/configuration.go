@@ -119,6 +119,15 @@ func (compatibility) Minimum(role spec.Role) (cores, memoryMiB, diskGiB int) {
 	return talos.Minimum(string(role))
 }
 
+func (compatibility) Driver(talosVersion, generation, flavour, track string) (spec.Driver, error) {
+	driver, err := talos.DriverFor(talosVersion, generation, flavour, track)
+	if err != nil {
+		return spec.Driver{}, err
+	}
+
+	return spec.Driver{Flavour: driver.Flavour, Track: driver.Track, Extensions: driver.Extensions()}, nil
+}
+
 func checkPatch(patch string) error {
 	_, err := talos.SplitPatch(patch)
 

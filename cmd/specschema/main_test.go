@@ -61,7 +61,9 @@ func TestTheSchemaSpeaksOfTheWholeStackFile(t *testing.T) {
 		"a patch can be a secret":             {func(c map[string]any) { cluster(c)["patches"] = []any{map[string]any{"secure": "v1:x"}, "machine: {}"} }, ""},
 		"a top-level key is unknown":          {func(c map[string]any) { c["talos-proxmox:host"] = []any{} }, "talos-proxmox:host"},
 		"a top-level key is missing":          {func(c map[string]any) { delete(c, "talos-proxmox:hosts") }, "talos-proxmox:hosts"},
-		"a key of a cluster is unknown":       {func(c map[string]any) { cluster(c)["gpuWorkers"] = []any{} }, "gpuWorkers"},
+		"a key of a cluster is unknown":       {func(c map[string]any) { cluster(c)["worker"] = []any{} }, "worker"},
+		"a host's cache has a fraction":       {func(c map[string]any) { host(c)["prep"] = map[string]any{"zfsArcMaxGiB": 9.6} }, ""},
+		"a GPU worker has no GPU":             {func(c map[string]any) { cluster(c)["gpuWorkers"] = []any{map[string]any{"name": "gpu"}} }, "gpu"},
 		"a control plane takes a pool's keys": {func(c map[string]any) { cluster(c)["controlPlane"] = map[string]any{"memoryMiB": 8192, "cores": 4} }, ""},
 		"a control plane has no name":         {func(c map[string]any) { cluster(c)["controlPlane"] = map[string]any{"name": "x"} }, "name"},
 		"a number is a text":                  {func(c map[string]any) { cluster(c)["controlPlane"] = map[string]any{"cores": "4"} }, "cores"},
@@ -133,6 +135,10 @@ func stackOf(values any) any {
 	}
 
 	return map[string]any{"config": config}
+}
+
+func host(config map[string]any) map[string]any {
+	return config[namespace+"hosts"].([]any)[0].(map[string]any)
 }
 
 func cluster(config map[string]any) map[string]any {

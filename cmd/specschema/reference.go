@@ -74,6 +74,8 @@ func valueOf(s *jsonschema.Schema) string {
 		return strings.Join(choices, ", ")
 	case s.Type == "integer":
 		return "number" + limits(s.Minimum, s.Maximum)
+	case s.Type == "number":
+		return "number with fractions" + limits(s.Minimum, s.Maximum)
 	case s.Type == "boolean":
 		return "true, false"
 	case s.Type == "array":

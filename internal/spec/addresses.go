@@ -64,9 +64,9 @@ func (p *planner) listedAddresses(g *pool, own map[int]ownNode) []netip.Addr {
 }
 
 // Addresses are counted from these places of the network unless the pool states its first.
-var firstOffsets = map[Role]int{RoleControlPlane: 10, RoleWorker: 20}
+var firstOffsets = map[rangeKind]int{rangeControlPlanes: 10, rangeWorkers: 20, rangeGPUWorkers: 40}
 
-// row is a row of addresses to give out: from the stated first one on, or from the role's place in the network.
+// row is a row of addresses to give out: from the stated first one on, or from the kind's place in the network.
 type row struct {
 	path   string // of firstAddress
 	stated string
@@ -89,7 +89,7 @@ func (p *planner) row(r row) []netip.Addr {
 	if !r.net.CIDR.IsValid() || p.problems.has(r.path) {
 		return nil
 	}
-	first, shown := offset(r.net.CIDR.Addr(), firstOffsets[r.group.role]), any(nil)
+	first, shown := offset(r.net.CIDR.Addr(), firstOffsets[r.group.kind]), any(nil)
 	if r.stated != "" {
 		var ok bool
 		if first, ok = p.address(r.path, r.stated); !ok {

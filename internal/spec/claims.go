@@ -61,6 +61,7 @@ const (
 	rangeTemplates     rangeKind = "templates"
 	rangeControlPlanes rangeKind = "controlPlanes"
 	rangeWorkers       rangeKind = "workers"
+	rangeGPUWorkers    rangeKind = "gpuWorkers"
 )
 
 func (k rangeKind) path() string { return "vmidRanges." + string(k) }
@@ -80,6 +81,7 @@ func (p *planner) planRanges() {
 		{rangeTemplates, p.config.VMIDRanges.Templates},
 		{rangeControlPlanes, p.config.VMIDRanges.ControlPlanes},
 		{rangeWorkers, p.config.VMIDRanges.Workers},
+		{rangeGPUWorkers, p.config.VMIDRanges.GPUWorkers},
 	}
 	for i, t := range texts {
 		r, ok := parseRange(t.text)

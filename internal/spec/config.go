@@ -23,6 +23,8 @@ type VMIDRangesConfig struct {
 	ControlPlanes string `json:"controlPlanes,omitempty" jsonschema:"default=2000-2999"`
 	// Of workers.
 	Workers string `json:"workers,omitempty" jsonschema:"default=3000-3999"`
+	// Of GPU workers.
+	GPUWorkers string `json:"gpuWorkers,omitempty" jsonschema:"default=4000-4999"`
 }
 
 // HostConfig is a Proxmox VE host.
@@ -33,8 +35,12 @@ type HostConfig struct {
 	Number int `json:"number,omitempty" jsonschema:"minimum=0,maximum=9999"`
 	// The host's IPv4 address.
 	Address string `json:"address" jsonschema:"required,example=10.0.0.2"`
-	// How the host's shell is reached; needed for templates with `source: image` only.
+	// How the host's shell is reached; needed for templates with `source: image`, for `prep` and for `gpus`.
 	SSH SSHConfig `json:"ssh,omitempty"`
+	// How the host is prepared, over SSH. Default: not at all; `prep: {}` prepares it with the defaults.
+	Prep *PrepConfig `json:"prep,omitempty"`
+	// The host's GPUs for machines. Without `prep` the host is looked at and judged, never changed.
+	GPUs []GPUConfig `json:"gpus,omitempty"`
 	// What guests may use of the host. Where it is stated, more memory planned than stated is an error, and more cores a warning.
 	Capacity CapacityConfig `json:"capacity,omitempty"`
 }
@@ -87,6 +93,8 @@ type TemplateConfig struct {
 	DiskGiB int `json:"diskGiB,omitempty" jsonschema:"default=20,minimum=5,maximum=65536"`
 	// The bridge of the template's network card.
 	Bridge string `json:"bridge,omitempty" jsonschema:"default=vmbr0"`
+	// What the class's templates for machines with a GPU have different.
+	GPU GPUTemplateConfig `json:"gpu,omitempty"`
 }
 
 // ClusterConfig is a Talos Kubernetes cluster.
@@ -95,7 +103,7 @@ type ClusterConfig struct {
 	Name string `json:"name" jsonschema:"required,example=prod"`
 	// The Kubernetes version, in full. Default: the one the control planes' Talos minor version came with.
 	KubernetesVersion string `json:"kubernetesVersion,omitempty" jsonschema:"example=v1.35.0"`
-	// Let ordinary pods run on control planes. Default: true for clusters without workers, otherwise false.
+	// Let ordinary pods run on control planes. Default: true for clusters without workers (dedicated GPU workers do not count), otherwise false.
 	AllowSchedulingOnControlPlanes *bool `json:"allowSchedulingOnControlPlanes,omitempty"`
 	// How machines are made from their template: `linked` clones share the template's disk and must stay on its datastore.
 	Clone string `json:"clone,omitempty" jsonschema:"default=full,enum=full,enum=linked"`
@@ -105,6 +113,10 @@ type ClusterConfig struct {
 	ControlPlane ControlPlaneConfig `json:"controlPlane" jsonschema:"required"`
 	// Pools of workers.
 	Workers []WorkersConfig `json:"workers,omitempty"`
+	// Pools of workers with GPUs.
+	GPUWorkers []GPUWorkersConfig `json:"gpuWorkers,omitempty"`
+	// Leave NVIDIA's device plugin out, because NVIDIA's GPU Operator brings it; the output `gpuOperatorValues` is what to install that with.
+	GPUOperator bool `json:"gpuOperator,omitempty" jsonschema:"default=false"`
 	// Talos strategic-merge patches for all machines of the cluster, as YAML text.
 	Patches []string `json:"patches,omitempty"`
 }
@@ -137,6 +149,9 @@ type ControlPlaneConfig struct {
 	Count int `json:"count,omitempty" jsonschema:"default=1,minimum=1,maximum=7"`
 	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the pool; `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
 	Placement string `json:"placement,omitempty" jsonschema:"default=spread,enum=spread,enum=roundRobin,enum=explicit"`
+	// Give each control plane a GPU of this name; for clusters that run GPU pods on their control planes, such as a single node.
+	GPU string `json:"gpu,omitempty" jsonschema:"example=rtx4000"`
+	GPUUseConfig
 	PoolConfig
 }
 

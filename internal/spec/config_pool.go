@@ -14,7 +14,7 @@ type PoolConfig struct {
 	Datastore string `json:"datastore,omitempty"`
 	// The VMID of the first machine; the others follow. Default: the first of the role's range in `vmidRanges`.
 	FirstVMID int `json:"firstVmid,omitempty" jsonschema:"minimum=0,maximum=999999999"`
-	// The address of the first machine; the others follow. Default: the tenth of the network for control planes (10.0.0.10), the twentieth for workers (10.0.0.20).
+	// The address of the first machine; the others follow. Default: the tenth of the network for control planes (10.0.0.10), the twentieth for workers (10.0.0.20), the fortieth for GPU workers (10.0.0.40).
 	FirstAddress string `json:"firstAddress,omitempty" jsonschema:"example=10.0.0.40"`
 	// The addresses of the machines in order of their numbers, instead of `firstAddress`; at least as many as machines.
 	Addresses []string `json:"addresses,omitempty"`
@@ -48,7 +48,7 @@ type PoolConfig struct {
 
 // NodeConfig is what a single machine has different from its pool.
 type NodeConfig struct {
-	// The host; a running machine moves when it changes, while the calculated placement never moves one.
+	// The host; a running machine moves when it changes, while the calculated placement never moves one. A machine with a GPU is replaced instead.
 	Host string `json:"host,omitempty"`
 	// The VMID.
 	VMID int `json:"vmid,omitempty" jsonschema:"minimum=0,maximum=999999999"`

@@ -69,6 +69,8 @@ func (d decoder) value(path string, in any, out reflect.Value, r rules) {
 		d.text(path, in, out, r)
 	case reflect.Int:
 		d.number(path, in, out, r)
+	case reflect.Float64:
+		d.fraction(path, in, out, r)
 	case reflect.Bool:
 		if truth, ok := in.(bool); ok {
 			out.SetBool(truth)
@@ -165,17 +167,42 @@ func (d decoder) number(path string, in any, out reflect.Value, r rules) {
 
 		return
 	}
-	if r.minimum != nil && number < *r.minimum {
-		d.problems.report(path, number, "is too small; state at least %d", *r.minimum)
+	if d.within(path, stated, float64(number), r) {
+		out.SetInt(int64(number))
+	}
+}
+
+// fraction reads a number that may have a fraction.
+func (d decoder) fraction(path string, in any, out reflect.Value, r rules) {
+	stated, ok := in.(json.Number)
+	if !ok {
+		d.wrong(path, in, "a number")
 
 		return
 	}
-	if r.maximum != nil && number > *r.maximum {
-		d.problems.report(path, number, "is too large; state at most %d", *r.maximum)
+	number, err := stated.Float64()
+	if err != nil {
+		d.problems.report(path, in, "is not a number that fits; write it as 9.6")
 
 		return
 	}
-	out.SetInt(int64(number))
+	if d.within(path, stated, number, r) {
+		out.SetFloat(number)
+	}
+}
+
+// within reports a number outside its limits.
+func (d decoder) within(path string, stated json.Number, number float64, r rules) bool {
+	switch {
+	case r.minimum != nil && number < float64(*r.minimum):
+		d.problems.report(path, stated, "is too small; state at least %d", *r.minimum)
+	case r.maximum != nil && number > float64(*r.maximum):
+		d.problems.report(path, stated, "is too large; state at most %d", *r.maximum)
+	default:
+		return true
+	}
+
+	return false
 }
 
 // wrong reports a value of another type. Lists, maps and patches are not shown: they are long, and may hold secrets.
@@ -199,7 +226,7 @@ func (d decoder) wrong(path string, in any, want string) {
 		shown, wayOut = nil, "write each patch as YAML text, in a block that begins with |"
 	case want == "text" && shown != nil:
 		wayOut = "write it in quotes"
-	case want == "a whole number" && is == "text":
+	case strings.HasSuffix(want, "number") && is == "text":
 		wayOut = "write it without quotes and without a unit"
 	case want == "a boolean":
 		wayOut = "write true or false, without quotes"

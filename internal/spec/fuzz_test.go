@@ -3,6 +3,7 @@ package spec_test
 import (
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,8 +31,10 @@ func FuzzLoad(f *testing.F) {
 			add(changed(f, c.Set))
 		}
 	}
+	o := options()
+	o.CheckRaw = nil
 	f.Fuzz(func(t *testing.T, hosts, templates, clusters, protect, ranges string) {
-		plan, err := spec.Load(map[string]string{"hosts": hosts, "templates": templates, "clusters": clusters, "protect": protect, "vmidRanges": ranges}, options())
+		plan, err := spec.Load(map[string]string{"hosts": hosts, "templates": templates, "clusters": clusters, "protect": protect, "vmidRanges": ranges}, o)
 		if err != nil {
 			require.NotEmpty(t, err.Error())
 
@@ -44,6 +47,7 @@ func FuzzLoad(f *testing.F) {
 // requireSound checks what holds for every plan.
 func requireSound(t *testing.T, plan *spec.Plan) {
 	t.Helper()
+	devices := map[string][]string{}
 	vmids, macs, addresses, names := map[int]bool{}, map[string]bool{}, map[netip.Addr]bool{}, map[string]bool{}
 	for _, template := range plan.Templates {
 		if template.VMID != 0 {
@@ -61,6 +65,14 @@ func requireSound(t *testing.T, plan *spec.Plan) {
 			require.Equal(t, n.Host, n.Template.Host, n.Name)
 			require.NotEmpty(t, n.Host)
 			require.LessOrEqual(t, 100, n.VMID)
+			require.Equal(t, len(n.GPUs) > 0, n.Template.Driver.Flavour != "", n.Name)
+			for _, gpu := range n.GPUs {
+				require.Equal(t, n.Host, gpu.Host, n.Name)
+				for _, other := range devices[n.Host] {
+					require.False(t, gpu.PCI == other || strings.HasPrefix(gpu.PCI, other+".") || strings.HasPrefix(other, gpu.PCI+"."), "%s and %s", n.Name, gpu.PCI)
+				}
+				devices[n.Host] = append(devices[n.Host], gpu.PCI)
+			}
 			vmids[n.VMID], macs[n.MAC], addresses[n.Address.Addr()], names[n.Name] = true, true, true, true
 		}
 		require.False(t, addresses[c.VIP])

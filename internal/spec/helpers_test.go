@@ -1,7 +1,9 @@
 package spec_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,9 +55,25 @@ func (versions) Minimum(role spec.Role) (cores, memoryMiB, diskGiB int) {
 	return 1, 1024, 10
 }
 
+// Driver knows open and nonfree modules, and that Pascal has no open ones.
+func (versions) Driver(talos, generation, flavour, track string) (spec.Driver, error) {
+	if generation == "pascal" && flavour == "open" {
+		return spec.Driver{}, fmt.Errorf("Talos %s has no open driver for GPUs of the generation pascal: choose nonfree", talos)
+	}
+	d := spec.Driver{Flavour: cmp.Or(flavour, "open"), Track: cmp.Or(track, "production")}
+	if generation == "pascal" {
+		d.Flavour = "nonfree"
+	}
+	d.Extensions = []string{"siderolabs/nvidia-" + d.Flavour + "-" + d.Track}
+
+	return d, nil
+}
+
 // options are what tests load with.
 func options() spec.Options {
-	return spec.Options{Stack: "test", Compatibility: versions{}, CheckPatch: func(patch string) error {
+	return spec.Options{Stack: "test", Compatibility: versions{}, CheckRaw: func() error {
+		return errors.New("the stack logs in with a token: use a mapping")
+	}, CheckPatch: func(patch string) error {
 		var document any
 		if err := yaml.Unmarshal([]byte(patch), &document); err != nil {
 			return fmt.Errorf("it is not YAML: correct it")

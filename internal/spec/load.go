@@ -10,6 +10,8 @@ type Options struct {
 	Compatibility Compatibility
 	// CheckPatch judges a user's Talos patch; optional. Its error is shown as it is, so it must not repeat the patch.
 	CheckPatch func(patch string) error
+	// CheckRaw says whether the stack's credentials let it pass devices through without a mapping; optional. Its error says what to do instead.
+	CheckRaw func() error
 }
 
 // Compatibility knows which versions fit each other and what Talos needs.
@@ -20,6 +22,8 @@ type Compatibility interface {
 	DefaultKubernetes(talosVersion string) (string, bool)
 	// Minimum returns the smallest machine for a role.
 	Minimum(role Role) (cores, memoryMiB, diskGiB int)
+	// Driver returns the NVIDIA driver for a GPU generation on a supported Talos version. Flavour and track are a wish; empty = what fits best.
+	Driver(talosVersion, generation, flavour, track string) (Driver, error)
 }
 
 // Load reads the configuration and plans the stack. The values are the top-level keys without their namespace (hosts, templates, clusters, protect,

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +11,14 @@ import (
 // place decides the hosts of a pool's machines. It looks at the pool alone, so that no neighbour moves a machine.
 func (p *planner) place(g *pool, own map[int]ownNode) {
 	hosts := p.poolHosts(g)
+	room := func(string) bool { return true }
 	load := map[string]int{}
+	if g.gpu != "" {
+		hosts = p.gpuHosts(g, hosts)
+		room = func(host string) bool { return load[host] < p.gpuRoom(g, host) }
+		p.checkPinnedGPUs(g, own)
+		p.checkGPUControlPlanes(g, hosts, own)
+	}
 	for i := range g.nodes {
 		stated := own[i].Host
 		if stated == "" {
@@ -25,6 +33,7 @@ func (p *planner) place(g *pool, own map[int]ownNode) {
 		load[stated]++
 	}
 	var open []string
+	unplaced := 0
 	for i := range g.nodes {
 		n := &g.nodes[i]
 		if n.HostPinned || own[i].Host != "" {
@@ -35,14 +44,15 @@ func (p *planner) place(g *pool, own map[int]ownNode) {
 
 			continue
 		}
-		if len(hosts) == 0 {
+		if n.Host = choose(g.placement, i, hosts, load, room); n.Host == "" {
+			unplaced++
+
 			continue
 		}
-		n.Host = hosts[i%len(hosts)]
-		if g.placement == "spread" {
-			n.Host = leastLoaded(hosts, load)
-		}
 		load[n.Host]++
+	}
+	if g.gpu != "" {
+		p.reportUnplaced(g, unplaced)
 	}
 	if len(open) > 0 {
 		p.problems.report(g.path+".placement", g.placement, "leaves %s without a host; state nodes.<number>.host for each, or another placement", strings.Join(open, ", "))
@@ -77,9 +87,25 @@ func (p *planner) unknownHost(path, name string) {
 	}
 }
 
-// leastLoaded returns the first of the hosts with the fewest machines.
-func leastLoaded(hosts []string, load map[string]int) string {
-	return slices.MinFunc(hosts, func(a, b string) int { return load[a] - load[b] })
+// choose returns the host of the machine i among those with room; empty = none has.
+func choose(placement string, i int, hosts []string, load map[string]int, room func(string) bool) string {
+	var open []string
+	for j := range hosts {
+		if host := hosts[(i+j)%len(hosts)]; room(host) {
+			open = append(open, host)
+		}
+	}
+	switch {
+	case len(open) == 0:
+		return ""
+	case placement == "spread":
+		// The first in order of the list among those with the fewest machines.
+		return slices.MinFunc(open, func(a, b string) int {
+			return cmp.Or(load[a]-load[b], slices.Index(hosts, a)-slices.Index(hosts, b))
+		})
+	default:
+		return open[0]
+	}
 }
 
 // warnMajority warns of a host whose failure takes etcd's majority with it.

@@ -26,6 +26,37 @@ type Host struct {
 	SSH     SSH
 	// Cores and MemoryMiB are the host's size for guests; 0 = not stated.
 	Cores, MemoryMiB int
+	// Prep says how the host is prepared; nil = not at all.
+	Prep *Prep
+	// GPUs in order of their PCI addresses.
+	GPUs []GPU
+}
+
+// Prep says how a host is prepared.
+type Prep struct {
+	IOMMU bool // prepare the host for PCI passthrough
+	// ZFSArcMaxBytes is the most memory for ZFS' cache; 0 = the default, below 0 = left alone.
+	ZFSArcMaxBytes int64
+	Repositories   string // keep, no-subscription or enterprise
+	Reboot         string // never or whenIdle
+}
+
+// GPU is a GPU of a host.
+type GPU struct {
+	Name string // of its PCI mapping; GPUs of one kind share it
+	Host string
+	// PCI is its address as Proxmox writes it: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
+	PCI        string
+	Generation string // maxwell to blackwell
+	Raw        bool   // passed through by address, without a mapping
+}
+
+// Driver is one of NVIDIA's drivers for Talos.
+type Driver struct {
+	Flavour string // open or nonfree
+	Track   string // lts or production
+	// Extensions of Talos that bring it.
+	Extensions []string
 }
 
 // SSH says how the host's shell is reached.
@@ -47,7 +78,7 @@ const (
 
 // Template is a golden template of one class on one host.
 type Template struct {
-	Key      string // the class: its key under talos-proxmox:templates
+	Key      string // the class: its key under talos-proxmox:templates, and -nvidia-<flavour>-<track> for machines with a GPU
 	Name     string // talos-v1.12.6-<class>; also the VM's name
 	Host     string
 	VMID     int // 0 for SourceISO, which has no VM
@@ -56,8 +87,9 @@ type Template struct {
 	Arch     string // amd64 or arm64
 	Platform string // nocloud
 
-	Extensions []string // siderolabs/…, sorted
+	Extensions []string // siderolabs/…, sorted; with the driver's
 	KernelArgs []string
+	Driver     Driver // of a template for machines with a GPU; otherwise the zero value
 
 	Datastore      string // of the template's disk
 	ImageDatastore string // of the downloaded file; content type iso
@@ -78,9 +110,11 @@ type Cluster struct {
 	KubernetesVersion string
 	Network           Network
 	ControlPlanes     []Node // in order of their index
-	Workers           []Node // in order of pool name and index
+	Workers           []Node // in order of pool name and index; GPU workers are among them
 	// AllowSchedulingOnControlPlanes is true where stated, and for clusters without workers.
 	AllowSchedulingOnControlPlanes bool
+	// GPUOperator says that NVIDIA's GPU Operator brings the device plugin.
+	GPUOperator bool
 	// Patches are the user's own for all nodes, one YAML document each.
 	Patches []string
 }
@@ -144,6 +178,13 @@ type Node struct {
 	Labels, Taints map[string]string
 	// Patches are the pool's own, one YAML document each.
 	Patches []string
+
+	// GPUs are the machine's own. Of a mapped name Proxmox chooses a free one at each start; there are as many as machines need.
+	GPUs []GPU
+	// TimeSlicing is how many pods share each GPU; 0 = one has it.
+	TimeSlicing int
+	// Dedicated says that only pods which tolerate the GPUs' taint run on the machine.
+	Dedicated bool
 }
 
 // Disk is an additional disk of a node.

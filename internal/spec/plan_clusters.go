@@ -36,19 +36,10 @@ func (p *planner) planClusters() []Cluster {
 }
 
 func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Cluster {
-	cluster := Cluster{Name: c.Name, Patches: p.patches(path+".patches", c.Patches)}
+	cluster := Cluster{Name: c.Name, GPUOperator: c.GPUOperator, Patches: p.patches(path+".patches", c.Patches)}
 	cluster.Network, cluster.VIP = p.planNetwork(path+".network", c.Name, c.Network)
 
-	pools := []*pool{{
-		PoolConfig: c.ControlPlane.PoolConfig, path: path + ".controlPlane", cluster: c, name: "cp", role: RoleControlPlane, kind: rangeControlPlanes,
-		count: c.ControlPlane.Count, placement: c.ControlPlane.Placement,
-	}}
-	for i, w := range c.Workers {
-		pools = append(pools, &pool{
-			PoolConfig: w.PoolConfig, path: fmt.Sprintf("%s.workers[%d]", path, i), cluster: c, name: w.Name, role: RoleWorker, kind: rangeWorkers,
-			count: w.Count, placement: w.Placement,
-		})
-	}
+	pools := poolsOf(path, c)
 	p.checkCounts(pools)
 	for _, group := range pools {
 		group.network, group.duplicate = cluster.Network, group.duplicate || duplicate
@@ -67,6 +58,28 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	cluster.Endpoint = endpoint(cluster)
 
 	return cluster
+}
+
+// poolsOf returns the cluster's pools, the control planes first.
+func poolsOf(path string, c ClusterConfig) []*pool {
+	pools := []*pool{{
+		PoolConfig: c.ControlPlane.PoolConfig, path: path + ".controlPlane", cluster: c, name: "cp", role: RoleControlPlane, kind: rangeControlPlanes,
+		count: c.ControlPlane.Count, placement: c.ControlPlane.Placement, gpu: c.ControlPlane.GPU, use: c.ControlPlane.GPUUseConfig,
+	}}
+	for i, w := range c.Workers {
+		pools = append(pools, &pool{
+			PoolConfig: w.PoolConfig, path: fmt.Sprintf("%s.workers[%d]", path, i), cluster: c, name: w.Name, role: RoleWorker, kind: rangeWorkers,
+			count: w.Count, placement: w.Placement,
+		})
+	}
+	for i, w := range c.GPUWorkers {
+		pools = append(pools, &pool{
+			PoolConfig: w.PoolConfig, path: fmt.Sprintf("%s.gpuWorkers[%d]", path, i), cluster: c, name: w.Name, role: RoleWorker, kind: rangeGPUWorkers,
+			count: w.Count, placement: w.Placement, gpu: w.GPU, use: w.GPUUseConfig, dedicated: w.Dedicated,
+		})
+	}
+
+	return pools
 }
 
 // checkCounts judges names and sizes of a cluster's pools against each other.
@@ -125,17 +138,26 @@ func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, p
 	}
 }
 
+// planScheduling decides whether control planes take pods. Dedicated GPU workers take only those that tolerate it, which leaves out cluster services.
 func (p *planner) planScheduling(path string, c ClusterConfig, cluster *Cluster) {
-	cluster.AllowSchedulingOnControlPlanes = len(cluster.Workers) == 0
-	if c.AllowSchedulingOnControlPlanes == nil {
+	for _, n := range cluster.Workers {
+		if len(n.GPUs) == 0 || !n.Dedicated {
+			cluster.AllowSchedulingOnControlPlanes = c.AllowSchedulingOnControlPlanes != nil && *c.AllowSchedulingOnControlPlanes
+
+			return
+		}
+	}
+	cluster.AllowSchedulingOnControlPlanes = true
+	if c.AllowSchedulingOnControlPlanes == nil || *c.AllowSchedulingOnControlPlanes {
 		return
 	}
-	if !*c.AllowSchedulingOnControlPlanes && len(cluster.Workers) == 0 {
+	if len(cluster.Workers) == 0 {
 		p.problems.report(path+".allowSchedulingOnControlPlanes", false, "leaves no machine for pods in a cluster without workers; leave it out, or add workers")
 
 		return
 	}
-	cluster.AllowSchedulingOnControlPlanes = *c.AllowSchedulingOnControlPlanes
+	p.problems.report(path+".allowSchedulingOnControlPlanes", false,
+		"leaves no machine for pods that need no GPU, since all workers are dedicated GPU workers; leave it out, add workers, or state dedicated: false for a pool")
 }
 
 // endpoint returns the URL of the Kubernetes API.

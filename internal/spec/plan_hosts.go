@@ -16,6 +16,8 @@ func (p *planner) planHosts() []Host {
 		h := Host{Name: c.Name, Cores: c.Capacity.Cores, MemoryMiB: c.Capacity.MemoryMiB}
 		h.SSH = p.ssh(path+".ssh", c.SSH)
 		h.Number = p.hostNumber(path, c, numbers)
+		h.Prep = p.planPrep(path+".prep", c.Prep)
+		h.GPUs = p.planGPUs(path+".gpus", c)
 		if address, ok := p.address(path+".address", c.Address); ok {
 			h.Address = address
 			if other, taken := addresses[c.Address]; taken {
@@ -33,6 +35,12 @@ func (p *planner) planHosts() []Host {
 			continue
 		}
 		p.hosts[c.Name] = hostEntry{Host: h, path: path, config: c}
+		switch {
+		case h.Prep != nil:
+			p.needShell(c.Name, "the host is prepared over SSH")
+		case len(c.GPUs) > 0:
+			p.needShell(c.Name, "a host with GPUs is looked at over SSH")
+		}
 		hosts = append(hosts, h)
 	}
 	slices.SortFunc(hosts, func(a, b Host) int { return strings.Compare(a.Name, b.Name) })
@@ -84,12 +92,12 @@ func (p *planner) hostNumber(path string, c HostConfig, taken map[int]string) in
 	return number
 }
 
-// needShell reports hosts whose shell a template needs but whose key is not stated.
-func (p *planner) needShell(host, class string) {
+// needShell reports a host whose shell is needed but whose key is not stated.
+func (p *planner) needShell(host, why string) {
 	h := p.hosts[host]
 	if h.config.SSH.HostKey != "" || h.config.SSH.AcceptAnyHostKey || p.problems.has(h.path+".ssh") {
 		return
 	}
 	p.problems.report(h.path+".ssh.hostKey", nil,
-		"is missing, but template %s is built over SSH; state what `ssh-keyscan -t ed25519 %s` prints after the address, or acceptAnyHostKey: true", class, h.config.Address)
+		"is missing, but %s; state what `ssh-keyscan -t ed25519 %s` prints after the address, or acceptAnyHostKey: true", why, h.config.Address)
 }

@@ -22,6 +22,10 @@ type pool struct {
 	kind      rangeKind
 	count     int
 	placement string
+	gpu       string // the name of its machines' GPUs; empty = they have none
+	use       GPUUseConfig
+	driver    Driver // empty without GPUs
+	dedicated bool
 	duplicate bool // its machines' names are another pool's, which is reported
 	nodes     []Node
 }
@@ -41,7 +45,7 @@ func (p *planner) planPool(g *pool) []Node {
 		n.Name = g.prefix() + "-" + strconv.Itoa(i+1)
 		n.Tags, n.ExtraDisks = slices.Clone(n.Tags), slices.Clone(n.ExtraDisks)
 		n.Labels, n.Taints = maps.Clone(n.Labels), maps.Clone(n.Taints)
-		n.Patches = slices.Clone(n.Patches)
+		n.Patches, n.GPUs = slices.Clone(n.Patches), slices.Clone(n.GPUs)
 		p.applyOwn(g, &n, own[i])
 		g.nodes[i] = n
 	}
@@ -51,8 +55,9 @@ func (p *planner) planPool(g *pool) []Node {
 	p.planMACs(g, own)
 	p.planNICs(g)
 	p.place(g, own)
+	from := p.classOf(g)
 	for i := range g.nodes {
-		g.nodes[i].Template = p.onHost(g.Template, g.nodes[i].Host)
+		g.nodes[i].Template = p.onHost(from, g.nodes[i].Host)
 	}
 
 	return g.nodes
@@ -68,6 +73,11 @@ func (p *planner) prototype(g *pool) Node {
 		Linked: g.cluster.Clone == "linked",
 		Labels: p.labels(g.path+".labels", g.Labels, g.role),
 		Taints: p.taints(g.path+".taints", g.Taints),
+	}
+	if g.gpu != "" {
+		// Which devices they are is decided once all machines have their hosts.
+		n.GPUs = slices.Repeat([]GPU{{Name: g.gpu}}, g.use.GPUsPerNode)
+		n.TimeSlicing, n.Dedicated = g.use.TimeSlicing, g.dedicated
 	}
 	n.Tags = p.tags(g)
 	n.ExtraDisks = p.extraDisks(g, n.Datastore)

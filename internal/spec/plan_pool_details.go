@@ -17,6 +17,7 @@ func (p *planner) checkPool(g *pool) {
 		p.problems.report(g.path+".cpuType", g.CPUType, "lacks what Talos needs (x86-64-v2); use host or x86-64-v2-AES")
 	}
 	p.checkSizes(g.path, g, g.Cores, g.MemoryMiB, g.DiskGiB)
+	p.checkGPUUse(g)
 	template, known := p.classes[g.Template]
 	if !known && len(p.classes) > 0 {
 		p.problems.report(g.path+".template", g.Template, "is no template; %s", suggestName(g.Template, slices.Collect(maps.Keys(p.classes)), "templates"))

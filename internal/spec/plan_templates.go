@@ -12,7 +12,8 @@ import (
 type class struct {
 	Template
 	path string
-	base int // the VMID before the first
+	base int    // the VMID before the first
+	at   string // where base is stated
 }
 
 // planClasses judges the classes of templates.
@@ -37,7 +38,8 @@ func (p *planner) planClasses() {
 		p.check(path+".bridge", c.Bridge, bridgeForm)
 		t.Extensions = p.extensions(path+".extensions", c.Extensions)
 		t.KernelArgs = p.kernelArgs(path+".kernelArgs", c.KernelArgs)
-		p.classes[key] = class{Template: t, path: path, base: cmp.Or(c.FirstVMID, p.ranges[rangeTemplates].first)}
+		p.check(path+".gpu.checksum", c.GPU.Checksum, checksumForm)
+		p.classes[key] = class{Template: t, path: path, base: cmp.Or(c.FirstVMID, p.ranges[rangeTemplates].first), at: path + ".firstVmid"}
 	}
 }
 
@@ -76,7 +78,7 @@ func (p *planner) extensions(path string, names []string) []string {
 		}
 		// Without its GPU the module's service never comes up, and the machine's boot waits for it.
 		if strings.Contains(name, "nvidia") {
-			p.problems.report(at, names[i], "hangs the boot of machines without a GPU, and there are no GPU workers yet; remove it")
+			p.problems.report(at, names[i], "hangs the boot of machines without a GPU; remove it, machines with one (gpuWorkers, controlPlane.gpu) get templates of their own with it")
 		}
 		full = append(full, name)
 	}
@@ -102,14 +104,44 @@ func (p *planner) requireText(path, text, wayOut string) {
 	}
 }
 
+// gpuOffset is how far from a class's own templates those for machines with a GPU are, unless the class says otherwise.
+const gpuOffset = 50
+
+// classOf returns the class a pool's machines are made from. For machines with a GPU it is the class's own with the driver: as a class of its own, since the
+// driver's services hang the boot of machines without a GPU.
+func (p *planner) classOf(g *pool) class {
+	c := p.classes[g.Template]
+	if g.driver.Flavour == "" || c.Key == "" {
+		return c
+	}
+	own := p.config.Templates[c.Key].GPU
+	if own.FirstVMID != 0 {
+		c.base = own.FirstVMID
+	} else {
+		c.base += gpuOffset
+	}
+	c.at = c.path + ".gpu.firstVmid"
+	c.Key += "-nvidia-" + g.driver.Flavour + "-" + g.driver.Track
+	if taken, ok := p.classes[c.Key]; ok && !p.problems.has(taken.path) {
+		p.problems.report(taken.path, nil, "is the name of what machines of template %s with a GPU are made from; choose another one", g.Template)
+	}
+	c.Name = "talos-" + c.Version + "-" + c.Key
+	c.Checksum = own.Checksum
+	c.Driver = g.driver
+	c.Extensions = slices.Concat(c.Extensions, g.driver.Extensions)
+	slices.Sort(c.Extensions)
+	c.Extensions = slices.Compact(c.Extensions)
+
+	return c
+}
+
 // onHost returns the template of a class on a host and notes that it is in use.
-func (p *planner) onHost(key, host string) Template {
-	c, known := p.classes[key]
+func (p *planner) onHost(c class, host string) Template {
 	h, placed := p.hosts[host]
-	if !known || !placed {
+	if c.Key == "" || !placed {
 		return Template{}
 	}
-	id := [2]string{key, host}
+	id := [2]string{c.Key, host}
 	if t, ok := p.templates[id]; ok {
 		return t
 	}
@@ -117,7 +149,7 @@ func (p *planner) onHost(key, host string) Template {
 	t.Host = host
 	if t.Source == SourceImage {
 		t.VMID = c.base + h.Number
-		p.needShell(host, key)
+		p.needShell(host, "template "+c.Key+" is built over SSH")
 		p.claimTemplate(c, h, t.VMID)
 	}
 	p.templates[id] = t
@@ -126,17 +158,22 @@ func (p *planner) onHost(key, host string) Template {
 }
 
 func (p *planner) claimTemplate(c class, h hostEntry, vmid int) {
-	at := c.path + ".firstVmid"
-	if p.problems.has(h.path+".number") || p.problems.has(at) || p.problems.has(rangeTemplates.path()) {
+	if p.problems.has(h.path+".number") || p.problems.has(c.at) || p.problems.has(rangeTemplates.path()) {
 		return
 	}
 	if r := p.ranges[rangeTemplates]; !r.holds(vmid) {
-		p.problems.report(at, c.base, "gives host %s (number %d) the VMID %d, outside the templates' range %s; state another firstVmid, a smaller %s.number, or a wider %s",
+		p.problems.report(c.at, c.base, "gives host %s (number %d) the VMID %d, outside the templates' range %s; state another firstVmid, a smaller %s.number, or a wider %s",
 			h.Name, h.Number, vmid, r, h.path, rangeTemplates.path())
 
 		return
 	}
-	p.vmids.take(vmid, claim{owner: "template " + c.Key + " on " + h.Name, group: c.path, path: at, count: 1, kind: rangeTemplates})
+	by := claim{owner: "template " + c.Key + " on " + h.Name, group: c.path, path: c.at, count: 1, kind: rangeTemplates}
+	if held, taken := p.vmids.held[vmid]; taken && held.path == c.at {
+		p.problems.report(c.at, vmid, "would be %s and %s, two drivers of one class on one host; give one of their pools a template of its own, with another gpu.firstVmid", held.owner, by.owner)
+
+		return
+	}
+	p.vmids.take(vmid, by)
 }
 
 // templatesInUse returns the templates that machines are made from, in order of VMID, then name, then host.

@@ -17,6 +17,7 @@ type planner struct {
 	hostNames []string // in order
 	classes   map[string]class
 	templates map[[2]string]Template // in use, by class and host
+	gpuKinds  map[string]gpuKind     // by name
 	ranges    map[rangeKind]vmidRange
 	pools     []*pool
 
@@ -37,7 +38,8 @@ func newPlanner(config Config, o Options, problems *Problems) *planner {
 	return &planner{
 		config: config, options: o, problems: problems,
 		hosts: map[string]hostEntry{}, classes: map[string]class{}, templates: map[[2]string]Template{}, ranges: map[rangeKind]vmidRange{},
-		vmids: newClaims[int](), addresses: newClaims[netip.Addr](), macs: newClaims[string](), names: newClaims[string](),
+		gpuKinds: map[string]gpuKind{},
+		vmids:    newClaims[int](), addresses: newClaims[netip.Addr](), macs: newClaims[string](), names: newClaims[string](),
 	}
 }
 
@@ -50,6 +52,7 @@ func (p *planner) plan() *Plan {
 	}
 	p.planClasses()
 	plan.Clusters = p.planClusters()
+	p.assignGPUs(plan.Clusters)
 	plan.Templates = p.templatesInUse()
 	p.reportConflicts()
 	p.checkCapacity()

@@ -17,17 +17,33 @@ type identity struct {
 	VMID         int
 	MAC, Address string
 	NICs         string
+	// GPUs are what the VM says of them: a mapping's name, or a raw one's address; and what it is made from.
+	GPUs string
 }
 
 func identities(p *spec.Plan) map[string]identity {
 	all := map[string]identity{}
 	for _, c := range p.Clusters {
 		for _, n := range c.Nodes() {
-			all[n.Name] = identity{VMID: n.VMID, MAC: n.MAC, Address: n.Address.String(), NICs: fmt.Sprint(n.ExtraNICs)}
+			all[n.Name] = identity{VMID: n.VMID, MAC: n.MAC, Address: n.Address.String(), NICs: fmt.Sprint(n.ExtraNICs), GPUs: gpusOf(n)}
 		}
 	}
 
 	return all
+}
+
+func gpusOf(n spec.Node) string {
+	var text []string
+	for _, gpu := range n.GPUs {
+		if gpu.Raw {
+			text = append(text, gpu.Host+" "+gpu.PCI)
+
+			continue
+		}
+		text = append(text, gpu.Name)
+	}
+
+	return fmt.Sprint(text, n.Template.Key)
 }
 
 // world is a configuration that a seed decides and that can be changed like one in use. Every pool states its first VMID and address, as several pools have to.
@@ -54,7 +70,13 @@ func (w *world) next() int { w.serial++; return w.serial }
 
 func (w *world) addHost() {
 	n := w.next()
-	w.hosts = append(w.hosts, map[string]any{"name": fmt.Sprintf("pve%d", n), "address": fmt.Sprintf("10.255.0.%d", n), "ssh": map[string]any{"acceptAnyHostKey": true}})
+	gpus := make([]any, 28) // more than all pools together ask for, since they all begin with the first host
+	for i := range gpus {
+		gpus[i] = map[string]any{"name": "rtx4000", "pci": fmt.Sprintf("%02x:00", i+1), "generation": "ada"}
+	}
+	w.hosts = append(w.hosts, map[string]any{
+		"name": fmt.Sprintf("pve%d", n), "address": fmt.Sprintf("10.255.0.%d", n), "ssh": map[string]any{"acceptAnyHostKey": true}, "gpus": gpus,
+	})
 }
 
 func (w *world) addCluster() {
@@ -64,6 +86,9 @@ func (w *world) addCluster() {
 		"network":      map[string]any{"cidr": fmt.Sprintf("10.%d.0.0/16", n), "vip": fmt.Sprintf("10.%d.0.5", n)},
 		"controlPlane": map[string]any{"count": 1 + 2*w.random.IntN(3), "firstVmid": 2000 + 10*n},
 		"workers":      []any{},
+		"gpuWorkers": []any{map[string]any{
+			"name": "gpu", "gpu": "rtx4000", "count": w.random.IntN(3), "firstVmid": 4000 + 10*n, "firstAddress": fmt.Sprintf("10.%d.0.200", n),
+		}},
 	}
 	w.clusters = append(w.clusters, cluster)
 	for range w.random.IntN(4) {
@@ -123,6 +148,11 @@ func (w *world) scalePool() {
 	}
 }
 
+func (w *world) scaleGPUWorkers() {
+	c := w.clusters[w.random.IntN(len(w.clusters))]
+	c["gpuWorkers"].([]any)[0].(map[string]any)["count"] = w.random.IntN(3)
+}
+
 func (w *world) scaleControlPlanes() {
 	c := w.clusters[w.random.IntN(len(w.clusters))]
 	c["controlPlane"].(map[string]any)["count"] = 1 + 2*w.random.IntN(4)
@@ -164,6 +194,7 @@ func TestNoChangeOfAnythingElseTouchesAMachinesIdentity(t *testing.T) {
 				{"remove pool", w.removePool},
 				{"scale pool", w.scalePool},
 				{"scale control planes", w.scaleControlPlanes},
+				{"scale GPU workers", w.scaleGPUWorkers},
 				{"resize pool", w.resizePool},
 			}
 			before, survivors := identities(w.plan(t)), 0

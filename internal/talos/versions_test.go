@@ -136,6 +136,7 @@ A cluster's configurations and secrets keep the version contract (the Talos mino
 		fmt.Fprintf(&page, "| %s | %d | %d MiB | %d GiB |\n", role, cores, memory, disk)
 	}
 	page.WriteString("\nThese are Talos' own minimum sizes; smaller nodes are refused.\n")
+	page.WriteString(driverPage())
 
 	requireFile(t, "../../docs/compatibility.md", page.String())
 }

@@ -1,0 +1,97 @@
+package talos
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDriverFor(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct{ talos, generation, flavour, track, want, fails string }{
+		"Ada gets the open modules":                {"v1.12.6", "ada", "", "", "open production", ""},
+		"Ada may have long-term support":           {"v1.12.6", "ada", "", "lts", "open lts", ""},
+		"Ada may have the nonfree modules":         {"v1.13.0", "ada", "nonfree", "", "nonfree production", ""},
+		"Pascal has no open modules":               {"v1.12.6", "pascal", "", "", "nonfree production", ""},
+		"Pascal is in long-term support from 1.13": {"v1.13.2", "pascal", "", "", "nonfree lts", ""},
+		"Blackwell has the open modules":           {"v1.11.0", "blackwell", "", "", "open production", ""},
+		"Blackwell has no nonfree modules": {
+			"v1.12.6", "blackwell", "nonfree", "", "",
+			"Talos v1.12.6 has no nonfree driver for GPUs of the generation blackwell: choose open production, or leave it out for open production",
+		},
+		"Volta is not in 1.13's production branch": {
+			"v1.13.0", "volta", "", "production", "",
+			"Talos v1.13.0 has no production driver for GPUs of the generation volta: choose nonfree lts, or leave it out for nonfree lts",
+		},
+		"Turing before its time": {
+			"v1.10.0", "turing", "", "", "",
+			`Talos v1.10.0 has no driver for GPUs of the generation "turing": choose from maxwell, pascal, volta, turing, ampere, ada, hopper, blackwell, and a supported Talos version`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			driver, err := DriverFor(test.talos, test.generation, test.flavour, test.track)
+			if test.fails != "" {
+				require.EqualError(t, err, test.fails)
+
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, test.want, driver.String())
+		})
+	}
+}
+
+func TestDriversNeverMixTracks(t *testing.T) {
+	t.Parallel()
+
+	for _, release := range Releases() {
+		for _, generation := range Generations() {
+			drivers := Drivers(release.Talos+".0", generation)
+			require.NotEmpty(t, drivers, "Talos %s and %s", release.Talos, generation)
+			for _, driver := range drivers {
+				require.Len(t, driver.Extensions(), 2)
+				for _, extension := range driver.Extensions() {
+					assert.True(t, strings.HasSuffix(extension, "-"+driver.Track), extension)
+				}
+			}
+		}
+	}
+	assert.Equal(t, []string{"siderolabs/nvidia-open-gpu-kernel-modules-production", "siderolabs/nvidia-container-toolkit-production"}, Driver{FlavourOpen, TrackProduction}.Extensions())
+	assert.Equal(t, []string{"siderolabs/nonfree-kmod-nvidia-lts", "siderolabs/nvidia-container-toolkit-lts"}, Driver{FlavourNonfree, TrackLTS}.Extensions())
+}
+
+// driverPage is the part of the documentation about drivers.
+func driverPage() string {
+	var page strings.Builder
+	page.WriteString(`
+## NVIDIA drivers
+
+Which of NVIDIA's drivers machines with a GPU get follows from the generation of the GPU and the Talos version of their template: the first one of a cell, or
+another one of it that the pool states under ` + "`driver`" + `. Anything else is refused before anything is registered. The modules are open or nonfree; the track is the
+branch of the driver. Both extensions of a machine (modules and container toolkit) are always of one track.
+
+| GPU generation |`)
+	for _, release := range Releases() {
+		fmt.Fprintf(&page, " Talos %s |", release.Talos)
+	}
+	page.WriteString("\n|---|" + strings.Repeat("---|", len(Releases())) + "\n")
+	for _, generation := range Generations() {
+		fmt.Fprintf(&page, "| %s |", generation)
+		for _, release := range Releases() {
+			var names []string
+			for _, driver := range Drivers(release.Talos+".0", generation) {
+				names = append(names, driver.String())
+			}
+			fmt.Fprintf(&page, " %s |", strings.Join(names, ", "))
+		}
+		page.WriteString("\n")
+	}
+
+	return page.String()
+}
