@@ -36,6 +36,7 @@ endif
 test: tools ## Run every test: specification, Talos knowledge, mocks, and the engine against the lab
 	go test ./...
 	cd lab && go test -timeout 20m ./...
+	cd lab/engine && go test -timeout 60m -args -providers=published
 
 .PHONY: bench
 bench: tools ## Measure and print the figures that docs/performance.md explains

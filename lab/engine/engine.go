@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optdestroy"
@@ -16,8 +15,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/lab/providers"
-	"proxmox-talos/lab/providers/proxmoxve"
 	"proxmox-talos/stacks"
 )
 
@@ -37,9 +34,13 @@ type Options struct {
 	CLI       string // path of the Pulumi CLI, see FindCLI
 	TalosOps  string // path of the talosops command
 	// Speed is the lab's: tasks are asked for their state once a modelled second, but at most fastestPoll; 0 = 1.
-	Speed    float64
-	Config   Config // what the lab adds to the stack's configuration
-	Parallel int    // 0 = DefaultParallel
+	Speed  float64
+	Config Config // what the lab adds to the stack's configuration
+	// Providers says whether published plugins or the lab's stand-ins do the work; empty = Auto. Which ones do is said on Err.
+	Providers Providers
+	// CA is a PEM file with the authority that signed the hosts' certificates, which the providers trust beside the system's.
+	CA       string
+	Parallel int // 0 = DefaultParallel
 	// Program is what runs; nil = stacks.Deploy.
 	Program pulumi.RunFunc
 	// Terminal lets the CLI draw on the terminal itself; otherwise its output goes to Out and Err.
@@ -101,15 +102,16 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 
 	e.cli.terminal = o.Terminal
 
-	debugProviders, closeProviders, err := providers.Attach(ctx, providers.WithEnv(map[string]string{"TALOSOPS": o.TalosOps}),
-		providers.WithDir(o.Project), providers.WithPoll(o.poll()))
+	env, err := e.environment()
 	if err != nil {
-		return nil, fmt.Errorf("unable to start the stand-in providers: %w", err)
+		return nil, err
 	}
 
-	e.close = closeProviders
+	if err := e.openProviders(ctx, env); err != nil {
+		return nil, err
+	}
 
-	if err := e.selectStack(ctx, debugProviders); err != nil {
+	if err := e.selectStack(ctx, env); err != nil {
 		e.Close()
 
 		return nil, err
@@ -121,14 +123,20 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 // Close stops the providers.
 func (e *Engine) Close() { e.close() }
 
-func (e *Engine) selectStack(ctx context.Context, debugProviders string) error {
-	env := map[string]string{
+// environment is what the CLI, and with it the providers, get beside the variables of this process.
+func (e *Engine) environment() (map[string]string, error) {
+	trust, err := e.trust()
+
+	return map[string]string{
 		"PULUMI_BACKEND_URL":                          "file://" + filepath.Join(e.o.Dir, stateFolder),
 		"PULUMI_CONFIG_PASSPHRASE_FILE":               filepath.Join(e.o.Dir, passphraseFile),
-		"PULUMI_DEBUG_PROVIDERS":                      debugProviders,
 		"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-	}
+		"TALOSOPS":    e.o.TalosOps,
+		trustVariable: trust,
+	}, err
+}
 
+func (e *Engine) selectStack(ctx context.Context, env map[string]string) error {
 	stack, err := auto.UpsertStackInlineSource(ctx, e.o.Stack, projectName, e.o.Program,
 		auto.WorkDir(filepath.Join(e.o.Dir, workFolder)),
 		auto.PulumiHome(filepath.Join(e.o.Dir, homeFolder)),
@@ -232,17 +240,6 @@ func (e *Engine) exit(verb string, err error) error {
 	}
 
 	return &ExitError{Code: code, Err: err}
-}
-
-// fastestPoll keeps a fast lab from being asked more often than is of use.
-const fastestPoll = 50 * time.Millisecond
-
-func (o Options) poll() time.Duration {
-	if o.Speed == 0 {
-		return proxmoxve.DefaultPoll
-	}
-
-	return max(time.Duration(float64(proxmoxve.DefaultPoll)/o.Speed), fastestPoll)
 }
 
 func (o Options) writers() []io.Writer { return present(o.Out) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,6 +27,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/lab/engine"
+	"proxmox-talos/lab/providers"
 	"proxmox-talos/lab/server"
 )
 
@@ -34,6 +36,23 @@ const testSpeed = 100
 
 // project is the repository's root, where Pulumi.yaml lies.
 const project = "../.."
+
+// who says which providers do the work in these tests.
+var who = engine.StandIn
+
+// TestMain ends at once, saying so, where the published plugins are asked for and are not there.
+func TestMain(m *testing.M) {
+	flag.Var(&who, "providers", "who does the work in engine tests")
+	flag.Parse()
+
+	if missing := providers.Missing(); who == engine.Published && len(missing) > 0 {
+		fmt.Println("engine tests with the published plugins: not run, because these are not installed:", providers.List(missing))
+
+		return
+	}
+
+	os.Exit(m.Run())
+}
 
 // networks hands every lab of this package its own loopback network; those that another test run uses are passed over.
 var networks atomic.Int32
@@ -75,7 +94,7 @@ func newWorld(t testing.TB, speed float64) *world {
 	require.NoError(t, err)
 	require.FileExists(t, talosops, "`make tools` builds it")
 
-	w.options = engine.Options{Dir: dir, Project: project, Stack: "lab", Speed: speed, CLI: cli, TalosOps: talosops, Out: w, Err: w}
+	w.options = engine.Options{Dir: dir, Project: project, Stack: "lab", Speed: speed, Providers: who, CLI: cli, TalosOps: talosops, Out: w, Err: w}
 
 	return w
 }
@@ -118,7 +137,7 @@ func (w *world) engine(stack string) *engine.Engine {
 		w.lab.Data.Reserve(reservation.MAC, reservation.Address)
 	}
 
-	o.Config, o.RemoveOrphans = target.Config, target.RemoveOrphans
+	o.Config, o.CA, o.RemoveOrphans = target.Config, connection.CA, target.RemoveOrphans
 
 	e, err := engine.New(w.t.Context(), o)
 	require.NoError(w.t, err)

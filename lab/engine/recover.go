@@ -15,6 +15,11 @@ import (
 // runningFile is there while an operation on the stack is under way, and afterwards only if the operation was killed.
 func (e *Engine) runningFile() string { return e.workPath("running-" + e.o.Stack) }
 
+// statePath is where the file backend keeps the stack's state.
+func (e *Engine) statePath() string {
+	return filepath.Join(e.o.Dir, stateFolder, ".pulumi", "stacks", projectName, e.o.Stack+".json")
+}
+
 // vmType is the type of the resources whose remains have to be looked for.
 const vmType = "proxmoxve:VM/virtualMachine:VirtualMachine"
 
@@ -37,7 +42,7 @@ func (e *Engine) restoreState() error {
 		return nil
 	}
 
-	path := filepath.Join(e.o.Dir, stateFolder, ".pulumi", "stacks", projectName, e.o.Stack+".json")
+	path := e.statePath()
 
 	// The backend keeps a file's attributes beside it, can do without them, and stops at half-written ones.
 	attributes := path + ".attrs"

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -91,7 +92,6 @@ func (t *Target) config() Config {
 	return Config{
 		Values: map[string]string{
 			"proxmoxve:endpoint":    t.connection.Endpoint,
-			"proxmoxve:insecure":    "true", // the lab's certificate is its own
 			"talos:imageFactoryUrl": t.connection.FactoryURL,
 		},
 		Secrets: map[string]string{
@@ -178,7 +178,15 @@ func (t *Target) RemoveOrphans(ctx context.Context, known map[string]bool) error
 	ctx, cancel := context.WithTimeout(ctx, orphanTime)
 	defer cancel()
 
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the lab's own certificate, on loopback
+	ca, err := os.ReadFile(t.connection.CA)
+	if err != nil {
+		return fmt.Errorf("unable to read the certificate of the lab's CA: %w", err)
+	}
+
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 	user, secret, _ := strings.Cut(t.connection.APIToken, "=")
 	client := proxmox.NewClient(t.connection.Endpoint+"api2/json", proxmox.WithAPIToken(user, secret), proxmox.WithHTTPClient(&http.Client{Transport: transport}))
 

@@ -29,7 +29,8 @@ func WithDir(dir string) Option { return func(o *options) { o.around.Dir = dir }
 // WithPoll says how often Proxmox is asked for a task's state: proxmoxve.DefaultPoll without it.
 func WithPoll(poll time.Duration) Option { return func(o *options) { o.poll = poll } }
 
-// WithEnv gives local commands environment variables: those the engine's process has and this one has not.
+// WithEnv gives the stand-ins environment variables: those the engine's process has and this one has not. Local commands get them, and the authorities in the file
+// SSL_CERT_FILE are trusted.
 func WithEnv(env map[string]string) Option { return func(o *options) { o.around.Env = env } }
 
 // Attach starts the stand-ins on loopback and returns the value of PULUMI_DEBUG_PROVIDERS with which an engine uses them instead of installed plugins.
@@ -40,7 +41,7 @@ func Attach(ctx context.Context, opts ...Option) (debugProviders string, stop fu
 		stops   []func()
 	)
 
-	o := options{poll: proxmoxve.DefaultPoll}
+	var o options
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -66,11 +67,20 @@ func Attach(ctx context.Context, opts ...Option) (debugProviders string, stop fu
 	return strings.Join(entries, ","), stop, nil
 }
 
-// standIns carry the versions of the SDKs that the program uses.
+// standIns carry the versions of the plugins that they stand in for.
 func standIns(o options) []serve.Provider {
-	return []serve.Provider{
-		{Name: "proxmoxve", Version: "6.18.1", New: func() (p.Provider, error) { return proxmoxve.Provider(o.poll) }},
-		{Name: "talos", Version: "0.7.1", New: talos.Provider},
-		{Name: "command", Version: "1.2.1", New: o.around.Provider},
+	constructors := map[string]func() (p.Provider, error){
+		"proxmoxve": func() (p.Provider, error) {
+			return proxmoxve.Provider(proxmoxve.Options{Poll: o.poll, CertFile: o.around.Env["SSL_CERT_FILE"]}), nil
+		},
+		"talos":   talos.Provider,
+		"command": o.around.Provider,
 	}
+
+	var list []serve.Provider
+	for _, plugin := range Plugins() {
+		list = append(list, serve.Provider{Name: plugin.Name, Version: plugin.Version, New: constructors[plugin.Name]})
+	}
+
+	return list
 }

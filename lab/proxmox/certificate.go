@@ -8,11 +8,42 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"math/big"
 	"net"
 	"time"
+
+	"github.com/google/uuid"
 )
+
+// NewCA makes a certificate authority as a Proxmox cluster has one: certificate (pve-root-ca.pem) and private key, both in PEM. It signs for ten years.
+func NewCA() (certificate, key []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the key of the lab's CA: %w", err)
+	}
+
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{
+			CommonName: "Proxmox Virtual Environment", OrganizationalUnit: []string{uuid.NewString()}, Organization: []string{"PVE Cluster Manager CA"},
+		},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}
+
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the lab's CA: %w", err)
+	}
+
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, nil, fmt.Errorf("write the key of the lab's CA: %w", err)
+	}
+
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), nil
+}
 
 // newCertificate makes the certificate of a host, signed by the CA or by itself.
 func newCertificate(ca *tls.Certificate, host string, names []string) (*tls.Certificate, error) {
@@ -61,10 +92,5 @@ func newCertificate(ca *tls.Certificate, host string, names []string) (*tls.Cert
 		return nil, fmt.Errorf("sign the certificate of %s: %w", host, err)
 	}
 
-	cert := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-	if ca != nil {
-		cert.Certificate = append(cert.Certificate, ca.Certificate...)
-	}
-
-	return cert, nil
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }

@@ -2,14 +2,9 @@ package proxmox_test
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -183,21 +178,17 @@ func TestFaults(t *testing.T) {
 func TestAnInjectedCASignsTheCertificate(t *testing.T) {
 	t.Parallel()
 
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	certificate, key, err := proxmox.NewCA()
 	require.NoError(t, err)
 
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lab CA"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	ca, err := tls.X509KeyPair(certificate, key)
 	require.NoError(t, err)
 
 	dc, err := datacentre.Open(datacentre.Options{Hosts: []datacentre.HostOptions{{Name: "pve1"}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, dc.Close()) })
 
-	server := proxmox.New(dc, proxmox.Options{CA: &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, Names: []string{"127.0.0.1", "pve1.lab"}})
+	server := proxmox.New(dc, proxmox.Options{CA: &ca, Names: []string{"127.0.0.1", "pve1.lab"}})
 
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -205,18 +196,15 @@ func TestAnInjectedCASignsTheCertificate(t *testing.T) {
 	go func() { _ = server.Serve(ln) }()
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
 
-	ca, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-
 	pool := x509.NewCertPool()
-	pool.AddCert(ca)
+	require.True(t, pool.AppendCertsFromPEM(certificate))
 
 	conn, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
 	require.NoError(t, err)
 	assert.Equal(t, uint16(tls.VersionTLS13), conn.ConnectionState().Version)
 	require.NoError(t, conn.Close())
 
-	unusable := proxmox.New(dc, proxmox.Options{CA: &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: "no key"}})
+	unusable := proxmox.New(dc, proxmox.Options{CA: &tls.Certificate{Certificate: ca.Certificate, PrivateKey: "no key"}})
 
 	ln, err = net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

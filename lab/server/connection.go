@@ -10,6 +10,7 @@ import (
 // Connection is what a user of the lab needs to reach it: the same things as for a real data centre.
 type Connection struct {
 	Endpoint   string // of the Proxmox API
+	CA         string // that signed the hosts' certificates: path of a PEM file
 	APIToken   string // secret: user@realm!name=uuid
 	FactoryURL string
 	PrivateKey string // secret: OpenSSH PEM, accepted by every host
@@ -26,6 +27,7 @@ type HostConnection struct {
 // Connection returns how the lab is reached.
 func (s *Server) Connection() (Connection, error) {
 	c := Connection{
+		CA:         s.id.caPath(),
 		APIToken:   ProgramToken + "=" + s.id.TokenSecret,
 		PrivateKey: s.id.ClientKey,
 		FactoryURL: fmt.Sprintf("http://%s:%d", nth(s.network.hosts, 2), s.id.Ports["factory"]),

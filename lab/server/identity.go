@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/google/uuid"
 	"golang.org/x/crypto/ssh"
+
+	"proxmox-talos/lab/proxmox"
 )
 
 // identity is what a lab keeps from start to start besides its data centre: credentials, keys and the ports it was given. The file is its owner's only.
@@ -21,6 +24,8 @@ type identity struct {
 	TokenSecret  string            `json:"tokenSecret"`
 	ClientKey    string            `json:"clientKey"` // OpenSSH PEM
 	HostKeys     map[string]string `json:"hostKeys"`  // by host name, OpenSSH PEM
+	CA           string            `json:"ca"`        // that signs the hosts' certificates, PEM
+	CAKey        string            `json:"caKey"`     // PEM
 	// Ports by front door ("pve1/api", "pve1/ssh", "factory"), so that a lab that starts again is found where it was.
 	Ports map[string]int `json:"ports"`
 
@@ -64,6 +69,34 @@ func (id *identity) save() error {
 
 	return nil
 }
+
+// caFile is where clients find the certificate of the lab's CA, in the lab's folder.
+const caFile = "ca.pem"
+
+// authority returns the lab's CA. Like a Proxmox cluster's it is made once, and what trusts it trusts every host.
+func (id *identity) authority() (*tls.Certificate, error) {
+	if id.CA == "" {
+		certificate, key, err := proxmox.NewCA()
+		if err != nil {
+			return nil, err
+		}
+
+		id.CA, id.CAKey = string(certificate), string(key)
+	}
+
+	ca, err := tls.X509KeyPair([]byte(id.CA), []byte(id.CAKey))
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the lab's CA in %s: %w; remove the lab's folder to start anew", id.path, err)
+	}
+
+	if err := os.WriteFile(id.caPath(), []byte(id.CA), 0o600); err != nil {
+		return nil, fmt.Errorf("unable to write the certificate of the lab's CA: %w", err)
+	}
+
+	return &ca, nil
+}
+
+func (id *identity) caPath() string { return filepath.Join(filepath.Dir(id.path), caFile) }
 
 func (id *identity) hostKey(host string) (ssh.Signer, error) {
 	if id.HostKeys[host] == "" {

@@ -228,7 +228,12 @@ func (s *Server) openHost(host datacentre.Host) error {
 		return err
 	}
 
-	rest := proxmox.New(s.Data, proxmox.Options{Host: host.Name, Stats: s.Requests})
+	ca, err := s.id.authority()
+	if err != nil {
+		return err
+	}
+
+	rest := proxmox.New(s.Data, proxmox.Options{Host: host.Name, CA: ca, Names: []string{host.Address.String()}, Stats: s.Requests})
 	s.serve(func() error { return rest.Serve(api) }, rest.Close)
 
 	key, err := s.id.hostKey(host.Name)

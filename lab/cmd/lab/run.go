@@ -16,13 +16,14 @@ import (
 type run struct {
 	*folders
 
-	stack    string
-	parallel int
-	refresh  bool
+	stack     string
+	parallel  int
+	providers engine.Providers
+	refresh   bool
 }
 
 func newOperations(f *folders) []*cobra.Command {
-	r := &run{folders: f}
+	r := &run{folders: f, providers: engine.Auto}
 
 	operations := []struct {
 		use, short string
@@ -55,6 +56,8 @@ func newOperations(f *folders) []*cobra.Command {
 		}
 		cmd.Flags().StringVar(&r.stack, "stack", "lab", "the stack: Pulumi.<stack>.yaml")
 		cmd.Flags().IntVar(&r.parallel, "parallel", engine.DefaultParallel, "steps that run at once")
+
+		cmd.Flags().Var(&r.providers, "providers", "who does the work: published plugins of yours (PULUMI_HOME), or the lab's stand-ins")
 
 		if operation.use == "up" || operation.use == "preview" {
 			cmd.Flags().BoolVar(&r.refresh, "refresh", false, "read the lab's world first, as after a failed run")
@@ -106,7 +109,7 @@ func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engin
 	e, err := engine.New(ctx, engine.Options{
 		Dir: r.dir, Project: r.project, Stack: r.stack, StackFile: target.File, Config: target.Config,
 		CLI: pulumi, TalosOps: filepath.Join(r.project, ".bin", "talosops"), Parallel: r.parallel, Speed: status.Speed,
-		Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), RemoveOrphans: target.RemoveOrphans,
+		Providers: r.providers, CA: status.Connection.CA, Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), RemoveOrphans: target.RemoveOrphans,
 	})
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type apiOptions struct {
 	base, token, username, password string
 	insecure                        bool
 	minTLS                          uint16
+	roots                           *x509.CertPool // trusted authorities; nil = the system's
 	poll                            time.Duration
 }
 
@@ -54,7 +56,7 @@ func newAPI(o apiOptions) *api {
 		Proxy:               http.ProxyFromEnvironment,
 		MaxIdleConnsPerHost: 64,
 		IdleConnTimeout:     time.Minute,
-		TLSClientConfig:     &tls.Config{MinVersion: o.minTLS, InsecureSkipVerify: o.insecure}, //nolint:gosec // the user's own setting, as published
+		TLSClientConfig:     &tls.Config{MinVersion: o.minTLS, RootCAs: o.roots, InsecureSkipVerify: o.insecure}, //nolint:gosec // the user's own setting, as published
 	}}}}
 }
 

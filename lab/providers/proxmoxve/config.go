@@ -3,6 +3,7 @@ package proxmoxve
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
@@ -102,7 +103,8 @@ func (s *server) configure(_ context.Context, req p.ConfigureRequest) error {
 	}
 
 	o := apiOptions{
-		base: "https://" + u.Host + "/api2/json", token: setting("apiToken"), username: setting("username"), password: setting("password"), minTLS: version, poll: s.poll,
+		base: "https://" + u.Host + "/api2/json", token: setting("apiToken"), username: setting("username"), password: setting("password"), minTLS: version, poll: s.o.Poll,
+		roots: trusted(s.o.CertFile),
 	}
 	o.insecure, _ = strconv.ParseBool(setting("insecure"))
 
@@ -149,4 +151,18 @@ func minimumTLS(text string) (uint16, error) {
 	}
 
 	return 0, fmt.Errorf("unsupported minimal TLS version %s, must be one of: 1.0, 1.1, 1.2, 1.3", text)
+}
+
+// trusted are the system's authorities and those of the file. One that cannot be read is none, as Go has it with SSL_CERT_FILE.
+func trusted(file string) *x509.CertPool {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+
+	if b, err := os.ReadFile(file); err == nil {
+		pool.AppendCertsFromPEM(b)
+	}
+
+	return pool
 }

@@ -1,9 +1,12 @@
 package proxmoxve
 
 import (
+	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -35,7 +38,7 @@ func TestConfigure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			err := newServer(testPoll).provider().Configure(t.Context(), p.ConfigureRequest{Args: toProperties(test.args)})
+			err := newServer(Options{Poll: testPoll}).provider().Configure(t.Context(), p.ConfigureRequest{Args: toProperties(test.args)})
 			if test.problem == "" {
 				require.NoError(t, err)
 			} else {
@@ -52,15 +55,11 @@ func TestTheEnvironmentConfigures(t *testing.T) {
 	t.Setenv("PROXMOX_VE_API_TOKEN", testToken)
 	t.Setenv("PROXMOX_VE_INSECURE", "true")
 
-	server, err := Provider(5 * time.Millisecond)
-	require.NoError(t, err)
+	server := Provider(Options{Poll: 5 * time.Millisecond})
 	require.NoError(t, server.Configure(t.Context(), p.ConfigureRequest{}))
 
-	_, err = rig{t, server}.create(typeDownloadFile, talosImage())
+	_, err := rig{t, server}.create(typeDownloadFile, talosImage())
 	require.NoError(t, err)
-
-	_, err = Provider(0)
-	require.ErrorContains(t, err, "state a positive one")
 }
 
 func TestCheckConfig(t *testing.T) {
@@ -78,7 +77,7 @@ func TestCheckConfig(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := newServer(testPoll).provider().CheckConfig(t.Context(), p.CheckRequest{Inputs: toProperties(test.args)})
+			resp, err := newServer(Options{Poll: testPoll}).provider().CheckConfig(t.Context(), p.CheckRequest{Inputs: toProperties(test.args)})
 			require.NoError(t, err)
 
 			if test.property == "" {
@@ -95,7 +94,7 @@ func TestCheckConfig(t *testing.T) {
 func TestNewCredentialsReplaceNothing(t *testing.T) {
 	t.Parallel()
 
-	resp, err := newServer(testPoll).provider().DiffConfig(t.Context(), p.DiffRequest{
+	resp, err := newServer(Options{Poll: testPoll}).provider().DiffConfig(t.Context(), p.DiffRequest{
 		State: toProperties(object{"apiToken": "old"}), Inputs: toProperties(object{"apiToken": "new"}),
 	})
 	require.NoError(t, err)
@@ -105,7 +104,7 @@ func TestNewCredentialsReplaceNothing(t *testing.T) {
 func TestAnUnconfiguredOrForeignResourceSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 
-	s := newServer(testPoll).provider()
+	s := newServer(Options{Poll: testPoll}).provider()
 
 	_, err := s.Read(t.Context(), p.ReadRequest{Urn: urn(typeVirtualMachine), ID: "100"})
 	require.ErrorIs(t, err, errNotConfigured)
@@ -201,4 +200,28 @@ func TestConfiguredReadsStringsAndBooleans(t *testing.T) {
 	assert.Equal(t, "true", configured(property.New(true), nil))
 	assert.Equal(t, "x", configured(property.New("x"), nil))
 	assert.Empty(t, configured(property.New(property.Null), []string{"SURELY_NOT_SET_ANYWHERE"}))
+}
+
+// TestCertificatesAreVerified reaches a Proxmox whose authority is unknown, and then known, as SSL_CERT_FILE makes it to the published provider.
+func TestCertificatesAreVerified(t *testing.T) {
+	t.Parallel()
+
+	f := newFake(t)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw}), 0o600))
+
+	create := func(certFile string) error {
+		r := rig{t, newServer(Options{Poll: testPoll, CertFile: certFile}).provider()}
+		require.NoError(t, r.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
+			"endpoint": property.New(f.URL), "apiToken": property.New(testToken),
+		})}))
+
+		_, err := r.create(typeDownloadFile, talosImage())
+
+		return err
+	}
+
+	require.ErrorContains(t, create(""), "tls: failed to verify certificate: x509: certificate signed by unknown authority")
+	require.ErrorContains(t, create(file+".gone"), "certificate signed by unknown authority")
+	require.NoError(t, create(file))
 }

@@ -147,7 +147,7 @@ func TestDownloadChecks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := newServer(testPoll).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeDownloadFile), Inputs: toProperties(with(talosImage(), test.change))})
+			resp, err := newServer(Options{Poll: testPoll}).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeDownloadFile), Inputs: toProperties(with(talosImage(), test.change))})
 			require.NoError(t, err)
 			assert.Len(t, resp.Failures, 1)
 		})

@@ -344,7 +344,7 @@ func TestAPasswordWorksInTheLab(t *testing.T) {
 	t.Parallel()
 
 	_, endpoint := newLab(t)
-	s := newServer(testPoll).provider()
+	s := newServer(Options{Poll: testPoll}).provider()
 	require.NoError(t, s.Configure(t.Context(), p.ConfigureRequest{Args: toProperties(object{
 		"endpoint": endpoint, "username": labRoot, "password": "a password", "insecure": true,
 	})}))

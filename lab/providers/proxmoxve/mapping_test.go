@@ -159,7 +159,7 @@ func TestMappingChecks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := newServer(testPoll).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeMapping), Inputs: toProperties(with(gpuMapping(), test.change))})
+			resp, err := newServer(Options{Poll: testPoll}).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeMapping), Inputs: toProperties(with(gpuMapping(), test.change))})
 			require.NoError(t, err)
 			require.Len(t, resp.Failures, 1)
 			assert.Equal(t, test.property, resp.Failures[0].Property)

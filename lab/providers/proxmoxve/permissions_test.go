@@ -225,7 +225,7 @@ func attempt(t *testing.T, change func(*datacentre.Datacentre), alter func(objec
 	defer cancel()
 
 	w := watch(t, endpoint, cancel)
-	d := program{t, newServer(testPoll).provider()}
+	d := program{t, newServer(Options{Poll: testPoll}).provider()}
 	require.NoError(t, d.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
 		"endpoint": property.New(w.endpoint), "apiToken": property.New(labserver.ProgramToken + "=secret"), "insecure": property.New("true"),
 	})}))

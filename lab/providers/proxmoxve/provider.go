@@ -24,7 +24,7 @@ type resourceType struct {
 	autoName   bool
 	// framework resources are of Terraform's newer kind: a failed update leaves the state as it was.
 	framework bool
-	checkMore  func(c *checker, inputs object)
+	checkMore func(c *checker, inputs object)
 	// suppress takes back differences that do not count.
 	suppress func(plan, state object)
 	// keeps tells a change that replaces by the table but does not in this case.
@@ -42,9 +42,17 @@ type resourceType struct {
 	remove func(ctx context.Context, a *api, id string, state object) error
 }
 
+// Options are what a plugin's process gets from its surroundings.
+type Options struct {
+	// Poll is how often the state of a task is asked for; the waiting times between tries are multiples of it. 0 = DefaultPoll.
+	Poll time.Duration
+	// CertFile is a PEM file of certificate authorities that are trusted beside the system's, like SSL_CERT_FILE; empty = none.
+	CertFile string
+}
+
 // server is the provider behind its gRPC interface.
 type server struct {
-	poll  time.Duration
+	o     Options
 	types map[string]*resourceType
 
 	mu      sync.Mutex
@@ -53,18 +61,18 @@ type server struct {
 	next    int
 }
 
-// Provider returns the stand-in. It asks for the state of tasks at the interval poll, and its waiting times between tries are multiples of it.
-func Provider(poll time.Duration) (p.Provider, error) {
-	if poll <= 0 {
-		return p.Provider{}, fmt.Errorf("a poll interval of %s: state a positive one such as %s", poll, DefaultPoll)
+// Provider returns the stand-in.
+func Provider(o Options) p.Provider {
+	if o.Poll <= 0 {
+		o.Poll = DefaultPoll
 	}
 
-	return newServer(poll).provider(), nil
+	return newServer(o).provider()
 }
 
 // newServer makes an instance; engines get one each, because instances are configured.
-func newServer(poll time.Duration) *server {
-	s := &server{poll: poll, types: map[string]*resourceType{}, running: map[int]context.CancelFunc{}}
+func newServer(o Options) *server {
+	s := &server{o: o, types: map[string]*resourceType{}, running: map[int]context.CancelFunc{}}
 	for _, t := range []*resourceType{virtualMachineType(), downloadFileType(), mappingType()} {
 		s.types[t.token] = t
 	}
@@ -111,7 +119,9 @@ func (s *server) typeOf(urn resource.URN) (*resourceType, error) {
 	return nil, fmt.Errorf("the lab's stand-in does not support %s: use one of %s, or run against the published provider", urn.Type(), strings.Join(s.tokens(), ", "))
 }
 
-func (s *server) tokens() []string { return []string{typeVirtualMachine, typeDownloadFile, typeMapping} }
+func (s *server) tokens() []string {
+	return []string{typeVirtualMachine, typeDownloadFile, typeMapping}
+}
 
 // cancel interrupts whatever runs. Unlike a middleware made for one run, the server works on: several engine runs may follow each other on it.
 func (s *server) cancel(context.Context) error {

@@ -189,7 +189,7 @@ func TestCheckRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := newServer(testPoll).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), test.change))})
+			resp, err := newServer(Options{Poll: testPoll}).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), test.change))})
 			require.NoError(t, err)
 			require.Len(t, resp.Failures, 1)
 			assert.Equal(t, test.property, resp.Failures[0].Property)
@@ -206,7 +206,7 @@ func TestEveryUnsupportedPropertyIsRefused(t *testing.T) {
 			continue
 		}
 
-		resp, err := newServer(testPoll).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), object{name: "x"}))})
+		resp, err := newServer(Options{Poll: testPoll}).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), object{name: "x"}))})
 		require.NoError(t, err)
 		require.Len(t, resp.Failures, 1, name)
 		assert.Contains(t, resp.Failures[0].Reason, "the lab's stand-in does not support "+name)
@@ -234,7 +234,7 @@ func TestCheckFillsInThePublishedDefaults(t *testing.T) {
 func TestPreviewLeavesTheServersChoicesUnknown(t *testing.T) {
 	t.Parallel()
 
-	s := newServer(testPoll).provider()
+	s := newServer(Options{Poll: testPoll}).provider()
 	in, err := s.Check(t.Context(), p.CheckRequest{
 		Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), object{"vmId": nil, "description": unknown{}})),
 	})
@@ -254,7 +254,7 @@ func TestPreviewLeavesTheServersChoicesUnknown(t *testing.T) {
 func TestSchemaNamesThePublishedTypes(t *testing.T) {
 	t.Parallel()
 
-	resp, err := newServer(testPoll).provider().GetSchema(t.Context(), p.GetSchemaRequest{})
+	resp, err := newServer(Options{Poll: testPoll}).provider().GetSchema(t.Context(), p.GetSchemaRequest{})
 	require.NoError(t, err)
 
 	for _, token := range []string{

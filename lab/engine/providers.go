@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+
+	"proxmox-talos/lab/providers"
+	"proxmox-talos/lab/providers/proxmoxve"
+)
+
+// Providers says who does the work of a run. It is a flag's value (pflag.Value).
+type Providers string
+
+// Auto takes the providers that made the stack; for a new one the published plugins when all of them are installed, and the stand-ins otherwise.
+const (
+	Auto      Providers = "auto"
+	Published Providers = "published"
+	StandIn   Providers = "standin"
+)
+
+// String is the flag's value.
+func (p *Providers) String() string { return string(*p) }
+
+// Type names the choices in the flag's help.
+func (*Providers) Type() string { return "auto|published|standin" }
+
+// Set refuses anything but the choices.
+func (p *Providers) Set(text string) error {
+	if !slices.Contains([]Providers{Auto, Published, StandIn}, Providers(text)) {
+		return fmt.Errorf("%q is none of auto, published and standin", text)
+	}
+
+	*p = Providers(text)
+
+	return nil
+}
+
+// choose takes what was asked for, or what made the stack, or what is installed: a state is read only by the kind of providers that wrote it.
+func (p Providers) choose(madeBy Providers) (Providers, error) {
+	missing := providers.Missing()
+	made := map[Providers]string{Published: "the published plugins", StandIn: "the lab's stand-ins"}[madeBy]
+
+	switch {
+	case p == "" || p == Auto:
+		if p = madeBy; p == "" {
+			p = Published
+			if len(missing) > 0 {
+				p = StandIn
+			}
+		}
+	case madeBy != "" && p != madeBy:
+		return "", fmt.Errorf("--providers=%s: %s made this stack, and only they can read its state: destroy it with --providers=%s first, or use them on", p, made, madeBy)
+	}
+
+	if p == StandIn || len(missing) == 0 {
+		return p, nil
+	}
+
+	lines := []string{"the published plugins are not installed: " + providers.List(missing) + ". Install them with"}
+	for _, plugin := range missing {
+		lines = append(lines, "  "+plugin.Install())
+	}
+
+	if madeBy == "" {
+		lines = append(lines, "or leave --providers=published away to use the lab's stand-ins")
+	}
+
+	return "", errors.New(strings.Join(lines, "\n"))
+}
+
+// said is the line that tells which providers a run uses.
+func (p Providers) said() string {
+	if p == Published {
+		return "Providers: the published plugins " + providers.List(providers.Plugins())
+	}
+
+	if missing := providers.Missing(); len(missing) > 0 {
+		return "Providers: the lab's stand-ins (published plugins not installed: " + providers.List(missing) + ")"
+	}
+
+	return "Providers: the lab's stand-ins"
+}
+
+// metaKey is in every resource of the published proxmoxve and talos providers, and in none of the stand-ins'.
+const metaKey = "__meta"
+
+// madeBy looks in the stack's state for the kind of providers that wrote it; empty = it has no resources of theirs.
+func (e *Engine) madeBy() (Providers, error) {
+	b, err := os.ReadFile(e.statePath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+
+	if err != nil {
+		return "", fmt.Errorf("unable to read the state of stack %q: %w", e.o.Stack, err)
+	}
+
+	var state struct {
+		Checkpoint apitype.CheckpointV3 `json:"checkpoint"`
+	}
+	if err := json.Unmarshal(b, &state); err != nil {
+		return "", fmt.Errorf("unable to read the state of stack %q: %w", e.o.Stack, err)
+	}
+
+	if state.Checkpoint.Latest == nil {
+		return "", nil
+	}
+
+	var found Providers
+
+	for _, resource := range state.Checkpoint.Latest.Resources {
+		if pkg := resource.Type.Package().String(); pkg != "proxmoxve" && pkg != "talos" {
+			continue
+		}
+
+		if _, ok := resource.Outputs[metaKey]; ok {
+			return Published, nil
+		}
+
+		found = StandIn
+	}
+
+	return found, nil
+}
+
+// openProviders makes ready what does the work, adds to the engine's environment what it needs for that, and says who does it.
+func (e *Engine) openProviders(ctx context.Context, env map[string]string) error {
+	made, err := e.madeBy()
+	if err != nil {
+		return err
+	}
+
+	chosen, err := e.o.Providers.choose(made)
+	if err != nil {
+		return err
+	}
+
+	if e.o.Err != nil {
+		fmt.Fprintln(e.o.Err, chosen.said())
+	}
+
+	if chosen == Published {
+		return e.linkPlugins()
+	}
+
+	env["PULUMI_DEBUG_PROVIDERS"], e.close, err = providers.Attach(ctx, providers.WithEnv(env), providers.WithDir(e.o.Project), providers.WithPoll(e.o.poll()))
+	if err != nil {
+		return fmt.Errorf("unable to start the stand-in providers: %w", err)
+	}
+
+	return nil
+}
+
+// linkPlugins lays the user's plugins into the lab's own PULUMI_HOME. Engines pass over folders that are links, but not over files.
+func (e *Engine) linkPlugins() error {
+	for _, plugin := range providers.Plugins() {
+		installed, err := plugin.Folder()
+		if err != nil {
+			return err
+		}
+
+		folder := filepath.Join(e.o.Dir, homeFolder, "plugins", filepath.Base(installed))
+		if installed == folder {
+			continue
+		}
+
+		if err := link(installed, folder); err != nil {
+			return fmt.Errorf("unable to lay plugin %s into the lab's folder: %w", plugin, err)
+		}
+	}
+
+	return nil
+}
+
+// link makes folder anew, with a link for each file of installed.
+func link(installed, folder string) error {
+	files, err := os.ReadDir(installed)
+	if err != nil {
+		return err
+	}
+
+	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(folder, 0o700)); err != nil {
+		return err
+	}
+
+	for _, file := range files {
+		if err := os.Symlink(filepath.Join(installed, file.Name()), filepath.Join(folder, file.Name())); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// trustVariable names a file of authorities for programs in Go, instead of the system's file but beside the system's folder of them.
+const trustVariable = "SSL_CERT_FILE"
+
+// trust returns the file that makes the providers trust the lab's CA: with the user's own authorities in it where the user names a file.
+func (e *Engine) trust() (string, error) {
+	own := os.Getenv(trustVariable)
+	if own == "" || e.o.CA == "" {
+		return cmp.Or(own, e.o.CA), nil
+	}
+
+	var bundle []byte
+
+	for _, file := range []string{own, e.o.CA} {
+		b, err := os.ReadFile(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("unable to read the trusted authorities: %w", err)
+		}
+
+		bundle = append(append(bundle, b...), '\n')
+	}
+
+	path := e.workPath("trust.pem")
+	if err := os.WriteFile(path, bundle, 0o600); err != nil {
+		return "", fmt.Errorf("unable to write the trusted authorities: %w", err)
+	}
+
+	return path, nil
+}
+
+// fastestPoll keeps a fast lab from being asked more often than is of use.
+const fastestPoll = 50 * time.Millisecond
+
+// poll is how often the stand-ins ask for the state of a task; the published provider does once a second.
+func (o Options) poll() time.Duration {
+	if o.Speed == 0 {
+		return proxmoxve.DefaultPoll
+	}
+
+	return max(time.Duration(float64(proxmoxve.DefaultPoll)/o.Speed), fastestPoll)
+}

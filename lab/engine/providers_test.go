@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/providers"
+)
+
+//nolint:paralleltest // the environment is the process's
+func TestProvidersAreChosen(t *testing.T) {
+	none, all, home := t.TempDir(), t.TempDir(), t.TempDir()
+
+	for _, plugin := range providers.Plugins() {
+		folder := filepath.Join(all, "plugins", "resource-"+plugin.Name+"-v"+plugin.Version)
+		require.NoError(t, os.MkdirAll(folder, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "pulumi-resource-"+plugin.Name), []byte(plugin.Name), 0o600))
+	}
+
+	const (
+		nothing     = ""
+		byStandIns  = `{"type": "proxmoxve:VM/virtualMachine:VirtualMachine", "custom": true, "outputs": {"name": "x"}}`
+		byPublished = `{"type": "talos:machine/secrets:Secrets", "custom": true, "outputs": {"__meta": "{}"}}`
+		commands    = `{"type": "command:local:Command", "custom": true, "outputs": {"stdout": "x"}}`
+	)
+
+	for name, test := range map[string]struct {
+		home      string
+		choice    Providers
+		state     string
+		published bool
+		says      string // or the problem
+	}{
+		"auto takes what is installed":               {all, Auto, nothing, true, "the published plugins proxmoxve 6.18.1, talos 0.7.1, command 1.2.1"},
+		"nothing stated is auto":                     {all, "", commands, true, "the published plugins"},
+		"auto does without":                          {none, Auto, nothing, false, "the lab's stand-ins (published plugins not installed: proxmoxve 6.18.1, talos 0.7.1, command 1.2.1)"},
+		"auto stays with what made the stack":        {all, Auto, byStandIns, false, "the lab's stand-ins"},
+		"stand-ins are taken if asked for":           {all, StandIn, nothing, false, "the lab's stand-ins"},
+		"published ones that are there are linked":   {all, Published, byPublished, true, "the published plugins"},
+		"published ones have to be there":            {none, Published, nothing, false, "\n  pulumi plugin install resource command v1.2.1\n"},
+		"published ones have to stay there":          {none, Auto, byPublished, false, "the published plugins are not installed"},
+		"stand-ins do not go on with their state":    {all, StandIn, byPublished, false, "the published plugins made this stack, and only they can read its state: destroy it with --providers=published"},
+		"published ones do not go on with stand-ins": {all, Published, byStandIns, false, "the lab's stand-ins made this stack"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("PULUMI_HOME", test.home)
+
+			var said bytes.Buffer
+
+			e := &Engine{o: Options{Dir: home, Stack: "lab", Providers: test.choice, Err: &said}, close: func() {}}
+			env := map[string]string{}
+			state := fmt.Sprintf(`{"version": 4, "checkpoint": {"latest": {"resources": [%s]}}}`, test.state)
+			require.NoError(t, os.MkdirAll(filepath.Dir(e.statePath()), 0o700))
+			require.NoError(t, os.WriteFile(e.statePath(), []byte(state), 0o600))
+
+			if err := e.openProviders(t.Context(), env); err != nil {
+				require.ErrorContains(t, err, test.says)
+				assert.Empty(t, said.String())
+
+				return
+			}
+
+			t.Cleanup(e.Close)
+			assert.Contains(t, said.String(), test.says)
+			assert.Equal(t, test.published, env["PULUMI_DEBUG_PROVIDERS"] == "")
+
+			if test.published {
+				b, err := os.ReadFile(filepath.Join(home, homeFolder, "plugins", "resource-talos-v0.7.1", "pulumi-resource-talos"))
+				require.NoError(t, err)
+				assert.Equal(t, "talos", string(b))
+			}
+		})
+	}
+}
+
+//nolint:paralleltest // the environment is the process's
+func TestTheUsersOwnAuthoritiesStayTrusted(t *testing.T) {
+	dir := t.TempDir()
+	own, ca := filepath.Join(dir, "own.pem"), filepath.Join(dir, "ca.pem")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, workFolder), 0o700))
+	require.NoError(t, os.WriteFile(own, []byte("theirs"), 0o600))
+	require.NoError(t, os.WriteFile(ca, []byte("the lab's"), 0o600))
+
+	e := &Engine{o: Options{Dir: dir, CA: ca}}
+
+	t.Setenv(trustVariable, "")
+
+	path, err := e.trust()
+	require.NoError(t, err)
+	assert.Equal(t, ca, path)
+
+	t.Setenv(trustVariable, own)
+
+	path, err = e.trust()
+	require.NoError(t, err)
+
+	bundle, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "theirs\nthe lab's\n", string(bundle))
+}

@@ -1,0 +1,78 @@
+package providers
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/blang/semver"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
+)
+
+// Plugin is a published provider plugin, in the version of the SDK that the program uses.
+type Plugin struct {
+	Name, Version string
+	// Server is where the plugin is downloaded from when it is not Pulumi's own.
+	Server string
+}
+
+// Plugins are those that the program needs, and that the stand-ins stand in for.
+func Plugins() []Plugin {
+	return []Plugin{
+		{Name: "proxmoxve", Version: "6.18.1", Server: "github://api.github.com/muhlba91/pulumi-proxmoxve"},
+		{Name: "talos", Version: "0.7.1", Server: "github://api.github.com/pulumiverse"},
+		{Name: "command", Version: "1.2.1"},
+	}
+}
+
+// String is name and version.
+func (p Plugin) String() string { return p.Name + " " + p.Version }
+
+// Install is the command that installs the plugin.
+func (p Plugin) Install() string {
+	command := fmt.Sprintf("pulumi plugin install resource %s v%s", p.Name, p.Version)
+	if p.Server != "" {
+		command += " --server " + p.Server
+	}
+
+	return command
+}
+
+// Folder is where the plugin lies when it is installed for this user: in PULUMI_HOME, by default ~/.pulumi.
+func (p Plugin) Folder() (string, error) {
+	folder, err := p.descriptor().DirPath()
+	if err != nil {
+		return "", fmt.Errorf("unable to find the folder of plugin %s: %w", p, err)
+	}
+
+	return folder, nil
+}
+
+func (p Plugin) descriptor() workspace.PluginDescriptor {
+	version := semver.MustParse(p.Version)
+
+	return workspace.PluginDescriptor{Name: p.Name, Kind: apitype.ResourcePlugin, Version: &version, PluginDownloadURL: p.Server}
+}
+
+// Missing are the plugins that are not installed in exactly the version that is needed.
+func Missing() []Plugin {
+	var missing []Plugin
+
+	for _, plugin := range Plugins() {
+		if !workspace.HasPlugin(plugin.descriptor()) {
+			missing = append(missing, plugin)
+		}
+	}
+
+	return missing
+}
+
+// List names plugins in a sentence.
+func List(plugins []Plugin) string {
+	names := make([]string, 0, len(plugins))
+	for _, plugin := range plugins {
+		names = append(names, plugin.String())
+	}
+
+	return strings.Join(names, ", ")
+}
