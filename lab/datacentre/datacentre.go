@@ -52,6 +52,7 @@ type Datacentre struct {
 	ended   map[string]chan struct{}
 	guests  Guests
 	files   HostFiles
+	system  HostSystem
 	saver   *saver
 }
 

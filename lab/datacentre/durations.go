@@ -13,6 +13,9 @@ type Durations struct {
 	EtcdBootstrap, EtcdJoin, KubernetesAPI, NodeRegister time.Duration
 	// Reboot, Upgrade, Reset are the machine's own operations.
 	Reboot, Upgrade, Reset time.Duration
+	// StopHost is what a host's services take to end, BootHost what its firmware and system take to start; Initramfs and BootLoader are update-initramfs and a
+	// refresh of the boot loader.
+	StopHost, BootHost, Initramfs, BootLoader time.Duration
 }
 
 // DefaultDurations are those of a small server with NVMe storage and a 1 Gbit/s line.
@@ -24,5 +27,6 @@ func DefaultDurations() Durations {
 		BootMaintenance: 20 * time.Second, BootConfigured: 25 * time.Second, Install: 30 * time.Second, ApplyConfiguration: 15 * time.Second,
 		EtcdBootstrap: 10 * time.Second, EtcdJoin: 8 * time.Second, KubernetesAPI: 30 * time.Second, NodeRegister: 10 * time.Second,
 		Reboot: 30 * time.Second, Upgrade: 60 * time.Second, Reset: 20 * time.Second,
+		StopHost: 10 * time.Second, BootHost: 80 * time.Second, Initramfs: 15 * time.Second, BootLoader: 3 * time.Second,
 	}
 }

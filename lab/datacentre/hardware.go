@@ -9,11 +9,11 @@ import (
 )
 
 // hardware is what a VM would be switched on with; called with the lock held.
-func (d *Datacentre) hardware(v *vm) Hardware {
+func (d *Datacentre) hardware(v *vm, pci []PCIDevice) Hardware {
 	c := v.Config
 	hw := Hardware{
 		Host: v.Host, VMID: v.ID, Name: v.name(), UUID: ParseProperties(c["smbios1"], "uuid").Get("uuid"),
-		Cores: c.CPUs(), MemoryMiB: c.MemoryMiB(), NICs: c.nics(), PCI: d.guestPCI(v),
+		Cores: c.CPUs(), MemoryMiB: c.MemoryMiB(), NICs: c.nics(), PCI: guestPCI(pci),
 		AgentEnabled: ParseProperties(c["agent"], "enabled").Bool("enabled"),
 	}
 	slots := map[string]GuestDisk{}

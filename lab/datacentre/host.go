@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // HostOptions is the hardware of a Proxmox host and its storages.
@@ -15,21 +14,20 @@ type HostOptions struct {
 	Cores     int
 	CPUModel  string
 	MemoryMiB int
-	PCI       []PCIDevice
+	// Kernel is the release that is installed and boots.
+	Kernel   string
+	Firmware Firmware
+	// Loader is what the firmware starts: LoaderSystemdBoot or LoaderGRUB; by default Proxmox' own choice for the firmware and the root file system.
+	Loader string
+	// BootTool says that proxmox-boot-tool keeps the boot loader's partition; always so with a root on ZFS.
+	BootTool bool
+	// Pools are the host's ZFS pools. The root file system lies on the one that says so, else on ext4 in LVM.
+	Pools []ZPool
+	PCI   []PCIDevice
 	// Storages are the host's storages; DefaultStorages when empty.
 	Storages []StorageOptions
 	// Bridges are the host's network bridges; vmbr0 when empty.
 	Bridges []string
-}
-
-// PCIDevice is a device in a host.
-type PCIDevice struct {
-	// Address is the full one, "0000:01:00.0".
-	Address, Vendor, Device string
-	// VendorID, DeviceID, SubsystemVendor, SubsystemDevice are with "0x"; Class is such as "0x030000".
-	VendorID, DeviceID, SubsystemVendor, SubsystemDevice, Class string
-	// IOMMUGroup is -1 where the IOMMU is off.
-	IOMMUGroup int
 }
 
 // Host is a host as the cluster sees it.
@@ -38,6 +36,10 @@ type Host struct {
 	// ID is the host's number in the cluster, from 1.
 	ID     int
 	Online bool
+	// Boot is what it runs with.
+	Boot Boot
+	// Problem is why it does not come up, empty while it runs or is on its way.
+	Problem string
 	// MemoryUsedMiB and CoresUsed are those of its running VMs.
 	MemoryUsedMiB, CoresUsed int
 }
@@ -67,30 +69,6 @@ func (d *Datacentre) addHosts(list []HostOptions) error {
 	return nil
 }
 
-func hostDefaults(o HostOptions) HostOptions {
-	if o.Cores == 0 {
-		o.Cores = 16
-	}
-
-	if o.CPUModel == "" {
-		o.CPUModel = "AMD EPYC 4464P 12-Core Processor"
-	}
-
-	if o.MemoryMiB == 0 {
-		o.MemoryMiB = 64 * 1024
-	}
-
-	if len(o.Storages) == 0 {
-		o.Storages = DefaultStorages()
-	}
-
-	if len(o.Bridges) == 0 {
-		o.Bridges = []string{"vmbr0"}
-	}
-
-	return o
-}
-
 // host returns nil for an unknown name.
 func (d *Datacentre) host(name string) *host {
 	for _, h := range d.hosts {
@@ -118,7 +96,7 @@ func (d *Datacentre) Hosts() []Host {
 	list := make([]Host, 0, len(d.hosts))
 
 	for _, h := range d.hosts {
-		v := Host{HostOptions: h.HostOptions, ID: h.id, Online: !d.faults.offline(h.Name)}
+		v := d.hostView(h)
 
 		for _, vm := range d.state.VMs {
 			if vm.Host == h.Name && vm.Running && vm.Hardware != nil {
@@ -143,21 +121,4 @@ func (d *Datacentre) Host(name string) (Host, bool) {
 	}
 
 	return list[i], true
-}
-
-// pciDevices returns the functions a PCI id such as "01:00", "0000:01:00.0" or "01:00.0" names.
-func (h *host) pciDevices(id string) []PCIDevice {
-	if strings.Count(id, ":") == 1 {
-		id = "0000:" + id
-	}
-
-	var list []PCIDevice
-
-	for _, p := range h.PCI {
-		if p.Address == id || (!strings.Contains(id, ".") && strings.HasPrefix(p.Address, id+".")) {
-			list = append(list, p)
-		}
-	}
-
-	return list
 }

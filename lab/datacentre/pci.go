@@ -7,109 +7,257 @@ import (
 	"strings"
 )
 
-// passthrough resolves a hostpci value to the devices of the host; the errors are those of a start.
-func (d *Datacentre) passthrough(hostName, value string) ([]PCIDevice, error) {
-	h := d.host(hostName)
+// alternatives resolves a hostpci value to the sets of devices of which a start takes the first that is free; the errors are those of a start.
+func (d *Datacentre) alternatives(h Host, value string) ([][]PCIDevice, error) {
 	p := ParseProperties(value, "host")
-	ids := strings.Split(p.Get("host"), ";")
-	name := p.Get("mapping")
+	paths := []string{p.Get("host")}
 
-	if name != "" {
+	if name := p.Get("mapping"); name != "" {
 		m := d.state.Mappings[name]
 		if m == nil {
 			return nil, fmt.Errorf("PCI device mapping not found for '%s'", name)
 		}
 
-		i := slices.IndexFunc(m.Map, func(s string) bool { return ParseProperties(s, "").Get("node") == hostName })
-		if i < 0 {
+		entries := m.onNode(h.Name)
+		if len(entries) == 0 {
 			return nil, fmt.Errorf("PCI device mapping not found for '%s'", name)
 		}
 
-		entry := ParseProperties(m.Map[i], "")
-		ids = strings.Split(entry.Get("path"), ";")
+		paths = nil
 
-		if err := h.checkMapping(entry, ids); err != nil {
-			return nil, fmt.Errorf("PCI device mapping invalid (hardware probably changed): %w", err)
+		for _, entry := range entries {
+			if err := m.check(h, entry); err != nil {
+				return nil, fmt.Errorf("PCI device mapping invalid (hardware probably changed): %w", err)
+			}
+
+			paths = append(paths, entry.Get("path"))
 		}
 	}
 
-	var list []PCIDevice
+	var list [][]PCIDevice
 
-	for _, id := range ids {
-		found := h.pciDevices(id)
-		if len(found) == 0 {
-			return nil, fmt.Errorf("no PCI device found for '%s'", id)
+	for _, path := range paths {
+		var devices []PCIDevice
+
+		for id := range strings.SplitSeq(path, ";") {
+			found := h.pciDevices(id)
+			if len(found) == 0 {
+				return nil, fmt.Errorf("no PCI device found for '%s'", id)
+			}
+
+			devices = append(devices, found...)
 		}
 
-		if slices.ContainsFunc(found, func(p PCIDevice) bool { return p.IOMMUGroup < 0 }) {
-			return nil, errors.New("cannot prepare PCI pass-through, IOMMU not present")
-		}
-
-		list = append(list, found...)
+		list = append(list, devices)
 	}
 
 	return list, nil
 }
 
-// checkMapping compares what a mapping says with the host's devices.
-func (h *host) checkMapping(entry Properties, ids []string) error {
-	for _, id := range ids {
-		found := h.pciDevices(id)
-		if len(found) == 0 {
-			return fmt.Errorf("no PCI device found for '%s'", id)
-		}
+// onNode are the mapping's entries of a host.
+func (m Mapping) onNode(host string) []Properties {
+	var list []Properties
 
-		dev := found[0]
-		is := strings.TrimPrefix(dev.VendorID, "0x") + ":" + strings.TrimPrefix(dev.DeviceID, "0x")
-
-		if want := entry.Get("id"); !strings.EqualFold(want, is) {
-			return fmt.Errorf("'id' does not match for '%s' (%s != %s)", id, want, is)
-		}
-
-		if want := entry.Get("iommugroup"); want != "" && want != fmt.Sprint(dev.IOMMUGroup) {
-			return fmt.Errorf("'iommugroup' does not match for '%s' (%s != %d)", id, want, dev.IOMMUGroup)
-		}
-	}
-
-	return nil
-}
-
-// guestPCI is what a VM's passed-through devices look like from inside.
-func (d *Datacentre) guestPCI(v *vm) []GuestPCI {
-	var list []GuestPCI
-
-	for _, k := range v.Config.numbered("hostpci") {
-		devices, err := d.passthrough(v.Host, v.Config[k])
-		if err != nil {
-			continue
-		}
-
-		for _, p := range devices {
-			list = append(list, GuestPCI{
-				Address: p.Address, Vendor: p.Vendor, Device: p.Device, VendorID: p.VendorID, DeviceID: p.DeviceID, Class: p.Class,
-			})
+	for _, text := range m.Map {
+		if entry := ParseProperties(text, ""); entry.Get("node") == host {
+			list = append(list, entry)
 		}
 	}
 
 	return list
 }
 
-// claimPCI checks a VM's passed-through devices before it starts; called with the lock held.
-func (d *Datacentre) claimPCI(v *vm) error {
-	for _, k := range v.Config.numbered("hostpci") {
-		devices, err := d.passthrough(v.Host, v.Config[k])
-		if err != nil {
-			return err
+// check compares what a mapping says with the host's devices, property by property in Proxmox' order.
+func (m Mapping) check(h Host, entry Properties) error {
+	for i, path := range strings.Split(entry.Get("path"), ";") {
+		if !strings.Contains(path, ".") {
+			path += ".0" // a whole device: its first function has to match
 		}
 
-		for _, p := range devices {
-			if other := d.pciUser(v, p.Address); other != 0 {
-				return fmt.Errorf("PCI device '%s' already in use by VMID '%d'", p.Address, other)
+		found := h.pciDevices(path)
+		if len(found) == 0 {
+			return fmt.Errorf("pci device '%s' not found", path)
+		}
+
+		group := ""
+		if found[0].IOMMUGroup >= 0 {
+			group = fmt.Sprint(found[0].IOMMUGroup)
+		}
+
+		// No device of the lab offers mediated devices.
+		for _, property := range []struct{ name, is, says string }{
+			{"id", found[0].IDs(), entry.Get("id")},
+			{"iommugroup", group, entry.Get("iommugroup")},
+			{"mdev", "0", map[bool]string{false: "0", true: "1"}[m.MDev]},
+			{"subsystem-id", found[0].SubsystemIDs(), entry.Get("subsystem-id")},
+		} {
+			is, says := property.is, strings.ReplaceAll(property.says, "0x", "")
+
+			switch {
+			case property.name == "iommugroup" && i > 0 || is == says:
+			case says == "":
+				return fmt.Errorf("missing expected property '%s' for device '%s'", property.name, path)
+			case is == "":
+				return fmt.Errorf("unexpected property '%s' configured for device '%s'", property.name, path)
+			default:
+				return fmt.Errorf("'%s' does not match for '%s' (%s != %s)", property.name, m.ID, is, says)
 			}
 		}
 	}
 
 	return nil
+}
+
+// MappingCheck is what Proxmox finds wrong with a mapping on a host.
+type MappingCheck struct {
+	// Severity is "warning" or "error".
+	Severity, Message string
+}
+
+// CheckMapping compares a mapping with a host's devices.
+func (d *Datacentre) CheckMapping(m Mapping, hostName string) []MappingCheck {
+	list := []MappingCheck{}
+	entries := m.onNode(hostName)
+
+	h, known := d.Host(hostName)
+	if !known || len(entries) == 0 {
+		return append(list, MappingCheck{"warning", "No mapping for node " + hostName + "."})
+	}
+
+	for _, entry := range entries {
+		if err := m.check(h, entry); err != nil {
+			list = append(list, MappingCheck{"error", "Invalid configuration: " + err.Error() + "\n"})
+		}
+	}
+
+	return list
+}
+
+// choosePCI decides which devices a VM starts with; called with the lock held. log gets what KVM prints.
+func (d *Datacentre) choosePCI(v *vm, log func(string)) ([]PCIDevice, error) {
+	h := d.hostView(d.host(v.Host))
+
+	var chosen []PCIDevice
+
+	for _, key := range v.Config.numbered("hostpci") {
+		if ParseProperties(v.Config[key], "host").Bool("pcie") && !strings.Contains(v.Config["machine"], "q35") {
+			return nil, errors.New("q35 machine model is not enabled")
+		}
+
+		sets, err := d.alternatives(h, v.Config[key])
+		if err != nil {
+			return nil, err
+		}
+
+		set, err := d.pickSet(v, key, sets, chosen)
+		if err != nil {
+			return nil, err
+		}
+
+		chosen = append(chosen, set...)
+	}
+
+	for _, p := range chosen {
+		if other := d.pciUser(v, p.Address); other != 0 {
+			return nil, fmt.Errorf("PCI device '%s' already in use by VMID '%d'", p.Address, other)
+		}
+	}
+
+	for _, p := range chosen {
+		if !h.Boot.IOMMU || p.IOMMUGroup < 0 {
+			return nil, errors.New("cannot prepare PCI pass-through, IOMMU not present")
+		}
+
+		if problem := d.groupProblem(v, h, p, chosen); problem != "" {
+			log(problem)
+
+			return nil, errors.New("start failed: QEMU exited with code 1")
+		}
+	}
+
+	return chosen, nil
+}
+
+// pickSet takes the first of several alternatives that is free. A single one is taken as it is: whether it is free shows later, in other words.
+func (d *Datacentre) pickSet(v *vm, key string, sets [][]PCIDevice, chosen []PCIDevice) ([]PCIDevice, error) {
+	for _, set := range sets {
+		twice := slices.IndexFunc(set, func(p PCIDevice) bool { return slices.Contains(chosen, p) })
+		if len(sets) == 1 && twice >= 0 {
+			return nil, fmt.Errorf("device '%s' assigned more than once", set[twice].Address)
+		}
+
+		free := !slices.ContainsFunc(set, func(p PCIDevice) bool { return d.pciUser(v, p.Address) != 0 })
+		if len(sets) == 1 || twice < 0 && free {
+			return set, nil
+		}
+	}
+
+	return nil, fmt.Errorf("could not find a free device for '%s'", key)
+}
+
+// groupProblem is why VFIO refuses a device for its group: it belongs to another VM too, or to the host. Proxmox binds a whole group to vfio-pci, bridges
+// apart; from the disk that it runs on the lab's host does not part (a real one would hang).
+func (d *Datacentre) groupProblem(v *vm, h Host, p PCIDevice, chosen []PCIDevice) string {
+	for _, other := range h.PCI {
+		if other.IOMMUGroup != p.IOMMUGroup || other.bridge() || slices.Contains(chosen, other) {
+			continue
+		}
+
+		if d.pciUser(v, other.Address) != 0 {
+			return fmt.Sprintf("kvm: -device vfio-pci,host=%s: vfio %[1]s: failed to open /dev/vfio/%d: Device or resource busy", p.Address, p.IOMMUGroup)
+		}
+
+		if other.BootDisk {
+			return fmt.Sprintf("kvm: -device vfio-pci,host=%s: vfio %[1]s: group %d is not viable\n"+
+				"Please ensure all devices within the iommu_group are bound to their vfio bus driver.", p.Address, p.IOMMUGroup)
+		}
+	}
+
+	return ""
+}
+
+// takePCI binds the groups of the devices to vfio-pci, whatever served them; called with the lock held. They stay there when the VM stops.
+func (d *Datacentre) takePCI(hostName string, devices []PCIDevice) (changed bool) {
+	s := d.hostState(hostName)
+	if len(devices) == 0 || s.Boot == nil {
+		return false
+	}
+
+	drivers := map[string]string{}
+
+	for _, p := range d.hardwareOf(d.host(hostName)).PCI {
+		drivers[p.Address] = s.Boot.Drivers[p.Address]
+
+		inGroup := slices.ContainsFunc(devices, func(c PCIDevice) bool { return c.IOMMUGroup == p.IOMMUGroup })
+		if inGroup && !p.bridge() && drivers[p.Address] != "vfio-pci" {
+			drivers[p.Address], changed = "vfio-pci", true
+		}
+
+		if drivers[p.Address] == "" {
+			delete(drivers, p.Address)
+		}
+	}
+
+	if changed && !slices.Contains(s.Boot.Modules, vfio) {
+		s.Boot.Modules = append(slices.Clone(s.Boot.Modules), vfio)
+	}
+
+	s.Boot.Drivers = drivers
+
+	return changed
+}
+
+// guestPCI is what passed-through devices look like from inside.
+func guestPCI(devices []PCIDevice) []GuestPCI {
+	var list []GuestPCI
+
+	for _, p := range devices {
+		list = append(list, GuestPCI{
+			Address: p.Address, Vendor: p.Vendor, Device: p.Device, VendorID: p.VendorID, DeviceID: p.DeviceID, Class: p.Class,
+		})
+	}
+
+	return list
 }
 
 func (d *Datacentre) pciUser(v *vm, address string) int {

@@ -46,18 +46,32 @@ func (d *Datacentre) start(ctx context.Context, w *worker, hostName string, vmid
 	d.mu.Lock()
 
 	v, err := d.needVM(hostName, vmid)
+
+	var pci []PCIDevice
+	if err == nil {
+		// Once more: another VM may have taken a device meanwhile.
+		pci, err = d.choosePCI(v, w.logLocked)
+	}
+
 	if err != nil {
 		d.mu.Unlock()
 
 		return err
 	}
 
-	hw := d.hardware(v)
+	hw := d.hardware(v, pci)
+	rebound := d.takePCI(hostName, pci)
 	d.state.NextPID++
 	v.Running, v.Since, v.PID, v.Hardware = true, time.Now(), d.state.NextPID, &hw
 	guests := d.guests
 	d.changed()
 	d.mu.Unlock()
+
+	if rebound {
+		if err := d.show(hostName); err != nil {
+			return err
+		}
+	}
 
 	if guests != nil {
 		unlock := d.locks.guest(vmid)
@@ -101,7 +115,7 @@ func (d *Datacentre) startable(w *worker, hostName string, vmid int) error {
 		}
 	}
 
-	if err := d.claimPCI(v); err != nil {
+	if _, err := d.choosePCI(v, w.logLocked); err != nil {
 		return err
 	}
 
@@ -118,7 +132,7 @@ func (d *Datacentre) startable(w *worker, hostName string, vmid int) error {
 	}
 
 	if used+v.Config.MemoryMiB() > h.MemoryMiB {
-		d.state.Logs[w.upid] = append(d.state.Logs[w.upid], "kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory")
+		w.logLocked("kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory")
 
 		return errors.New("start failed: QEMU exited with code 1")
 	}

@@ -223,31 +223,3 @@ func TestTasksThatFail(t *testing.T) {
 		})
 	}
 }
-
-func TestPassthrough(t *testing.T) {
-	t.Parallel()
-
-	d := open(t, fastOptions())
-	do, g := ok(t, d), newGuests()
-	d.SetGuests(g)
-	d.SetMapping(datacentre.Mapping{ID: "gpu", Map: []string{"id=10de:27b0,node=pve1,path=0000:01:00.0,iommugroup=14"}})
-	d.AddToken(root, "lab", "secret")
-
-	for _, vmid := range []int{100, 101} {
-		do(d.CreateVM(root+"!lab", "pve1", vmid, basic(datacentre.Config{"hostpci0": "mapping=gpu,pcie=1"})))
-	}
-
-	do(d.Start(root, "pve1", 100))
-
-	hw, _ := g.running(100)
-	require.Len(t, hw.PCI, 1)
-	assert.Equal(t, "0x10de", hw.PCI[0].VendorID)
-
-	upid, err := d.Start(root, "pve1", 101)
-	assert.Equal(t, "PCI device '0000:01:00.0' already in use by VMID '100'", exit(t, d, upid, err))
-
-	d.SetMapping(datacentre.Mapping{ID: "gpu", Map: []string{"id=10de:2230,node=pve1,path=0000:01:00.0"}})
-
-	upid, err = d.Start(root, "pve1", 101)
-	assert.Contains(t, exit(t, d, upid, err), "PCI device mapping invalid (hardware probably changed): 'id' does not match")
-}

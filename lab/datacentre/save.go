@@ -28,6 +28,7 @@ type state struct {
 	ACL          []ACL                 `json:"acl"`
 	Pools        map[string]*Pool      `json:"pools"`
 	Mappings     map[string]*Mapping   `json:"mappings"`
+	Hosts        map[string]*hostState `json:"hosts"`
 	Leases       map[string]netip.Addr `json:"leases"`
 	Reservations map[string]netip.Addr `json:"reservations"`
 }
@@ -36,7 +37,7 @@ func newState() state {
 	return state{
 		Secret: []byte(rand.Text()), NextPID: 1000, VMs: map[int]*vm{}, Volumes: map[string]*volume{}, Tasks: []*Task{}, Logs: map[string][]string{},
 		Users: map[string]*User{}, Tokens: map[string]*Token{}, Groups: map[string]*Group{}, Roles: map[string]*Role{}, Pools: map[string]*Pool{},
-		Mappings: map[string]*Mapping{},
+		Mappings: map[string]*Mapping{}, Hosts: map[string]*hostState{},
 		Leases:   map[string]netip.Addr{}, Reservations: map[string]netip.Addr{},
 	}
 }

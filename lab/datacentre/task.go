@@ -43,7 +43,12 @@ func (w *worker) log(format string, a ...any) {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
 
-	w.d.state.Logs[w.upid] = append(w.d.state.Logs[w.upid], fmt.Sprintf(format, a...))
+	w.logLocked(fmt.Sprintf(format, a...))
+}
+
+// logLocked is log with the lock held.
+func (w *worker) logLocked(text string) {
+	w.d.state.Logs[w.upid] = append(w.d.state.Logs[w.upid], strings.Split(text, "\n")...)
 	w.d.changed()
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"proxmox-talos/lab/datacentre"
 	"proxmox-talos/lab/factory"
+	"proxmox-talos/lab/hostos"
 	"proxmox-talos/lab/machine"
 	"proxmox-talos/lab/proxmox"
 	"proxmox-talos/lab/shell"
@@ -57,6 +58,7 @@ type Server struct {
 	id      *identity
 	network network
 	roots   shell.Roots // the hosts' files
+	system  *hostos.System
 	closers []func() error
 }
 
@@ -149,11 +151,9 @@ func Open(o Options) (_ *Server, err error) {
 		return nil, err
 	}
 
-	for _, host := range s.Data.Hosts() {
-		s.roots[host.Name] = filepath.Join(s.o.Dir, "hosts", host.Name)
+	if err := s.installHosts(); err != nil {
+		return nil, err
 	}
-
-	s.Data.SetHostFiles(s.roots)
 
 	for _, host := range s.Data.Hosts() {
 		if err := s.openHost(host); err != nil {
@@ -165,20 +165,20 @@ func Open(o Options) (_ *Server, err error) {
 	s.Data.SetGuests(s.Machines)
 	s.closers = append(s.closers, s.Machines.Close)
 
+	// Only now may hosts come up that were rebooting: their VMs start.
+	if err := s.Data.SetHostSystem(s.system); err != nil {
+		return nil, err
+	}
+
 	return s, s.id.save()
 }
 
 func (s *Server) openModel() error {
-	hosts := make([]datacentre.HostOptions, 0, s.o.Hosts)
-	for i := range s.o.Hosts {
-		hosts = append(hosts, datacentre.HostOptions{Name: fmt.Sprintf("pve%d", i+1), Address: nth(s.network.hosts, byte(11+i))})
-	}
-
 	gateway := nth(s.network.machines, 1)
 
 	data, err := datacentre.Open(datacentre.Options{
 		Path:      filepath.Join(s.o.Dir, "datacentre.json"),
-		Hosts:     hosts,
+		Hosts:     hostOptions(s.network, s.o.Hosts),
 		Cluster:   "lab",
 		Clock:     datacentre.NewClock(s.o.Speed),
 		Durations: s.o.Durations,
@@ -202,6 +202,24 @@ func (s *Server) openModel() error {
 }
 
 const rootUser = "root@pam"
+
+// installHosts gives the hosts their disks, and boots those that never ran.
+func (s *Server) installHosts() error {
+	for _, host := range s.Data.Hosts() {
+		s.roots[host.Name] = filepath.Join(s.o.Dir, "hosts", host.Name)
+	}
+
+	s.Data.SetHostFiles(s.roots)
+	s.system = hostos.New(s.roots)
+
+	for _, host := range s.Data.Hosts() {
+		if err := s.system.Furnish(host); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
 
 func (s *Server) openFactory() error {
 	f, err := factory.New(filepath.Join(s.o.Dir, "factory.json"))

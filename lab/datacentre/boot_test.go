@@ -1,0 +1,101 @@
+package datacentre_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+func TestTheIOMMUFollowsFirmwareProcessorKernelAndWords(t *testing.T) {
+	t.Parallel()
+
+	const oldKernel, newKernel = "6.5.13-5-pve", "6.8.4-2-pve"
+
+	for name, tc := range map[string]struct {
+		cpu, kernel, words string
+		firmware           datacentre.Firmware
+		active             bool
+	}{
+		"AMD has it by itself":              {cpu: "AMD EPYC", kernel: oldKernel, active: true},
+		"AMD can be told not to":            {cpu: "AMD EPYC", kernel: newKernel, words: "quiet amd_iommu=off"},
+		"Intel has to be told before 6.8":   {cpu: "Intel Xeon", kernel: oldKernel, words: "iommu=pt"},
+		"Intel is told":                     {cpu: "Intel Xeon", kernel: oldKernel, words: "quiet intel_iommu=on iommu=pt", active: true},
+		"Intel is told with more":           {cpu: "Intel Xeon", kernel: "5.15.158-2-pve", words: "intel_iommu=on,sm_on", active: true},
+		"Intel has it by itself since 6.8":  {cpu: "Intel Xeon", kernel: newKernel, active: true},
+		"Intel can be told not to":          {cpu: "Intel Xeon", kernel: datacentre.DefaultKernel, words: "intel_iommu=off"},
+		"AMD's word means nothing to Intel": {cpu: "Intel Xeon", kernel: oldKernel, words: "amd_iommu=on"},
+		"the kernel can be told not to":     {cpu: "AMD EPYC", kernel: newKernel, words: "iommu=off"},
+		"no word helps without firmware": {
+			cpu: "Intel Xeon", kernel: newKernel, words: "intel_iommu=on iommu=pt", firmware: datacentre.Firmware{IOMMUOff: true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			boot := datacentre.NewBoot(datacentre.HostOptions{CPUModel: tc.cpu, Firmware: tc.firmware}, datacentre.BootFiles{Kernel: tc.kernel, CommandLine: tc.words})
+			assert.Equal(t, tc.active, boot.IOMMU)
+		})
+	}
+}
+
+func TestDriversFollowTheFiles(t *testing.T) {
+	t.Parallel()
+
+	const (
+		gpu, audio, disk = "0000:01:00.0", "0000:01:00.1", "0000:09:00.0"
+		ids              = "options vfio-pci ids=10de:27b0,10de:22bc disable_vga=1\n"
+		softdeps         = "softdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n"
+	)
+
+	for name, tc := range map[string]struct {
+		modprobe, words string
+		early, late     []string
+		off             bool
+		gpu, audio      string
+	}{
+		"by themselves they are the kernel's": {gpu: "nouveau", audio: "snd_hda_intel"},
+		"a blacklist leaves the GPU without":  {modprobe: "blacklist nouveau\n", audio: "snd_hda_intel"},
+		"ids alone come too late":             {modprobe: ids, late: []string{"vfio_pci"}, gpu: "nouveau", audio: "snd_hda_intel"},
+		"ids and softdeps bind both":          {modprobe: ids + softdeps, gpu: "vfio-pci", audio: "vfio-pci"},
+		"a softdep of one module is enough":   {modprobe: ids + "softdep nouveau pre: vfio-pci\n", gpu: "vfio-pci", audio: "vfio-pci"},
+		"ids, a blacklist and a late module":  {modprobe: ids + "blacklist nouveau\n", late: []string{"vfio_pci"}, gpu: "vfio-pci", audio: "snd_hda_intel"},
+		"the initramfs' own list is early":    {modprobe: ids, early: []string{"vfio-pci"}, gpu: "vfio-pci", audio: "vfio-pci"},
+		"nothing loads vfio":                  {modprobe: ids + "blacklist nouveau\nblacklist snd_hda_intel\n"},
+		"install forbids":                     {modprobe: "install nouveau /bin/false\n", audio: "snd_hda_intel"},
+		"the command line forbids":            {words: "modprobe.blacklist=nouveau,snd_hda_intel"},
+		"the command line names ids":          {words: "vfio-pci.ids=10de:27b0", modprobe: softdeps, gpu: "vfio-pci", audio: "snd_hda_intel"},
+		"comments are none":                   {modprobe: "# blacklist nouveau\n#softdep nouveau pre: vfio-pci\n" + ids, gpu: "nouveau", audio: "snd_hda_intel"},
+		"without IOMMU vfio takes nothing":    {modprobe: ids + softdeps, off: true, gpu: "nouveau", audio: "snd_hda_intel"},
+		"the subsystem may be named too":      {modprobe: "options vfio-pci ids=10de:27b0:10de:16fa\n" + softdeps, gpu: "vfio-pci", audio: "snd_hda_intel"},
+		"another subsystem is another device": {modprobe: "options vfio-pci ids=10de:27b0:1043:16fa\n" + softdeps, gpu: "nouveau", audio: "snd_hda_intel"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			h := gpuHost()
+			h.Firmware.IOMMUOff = tc.off
+			boot := datacentre.NewBoot(h, datacentre.BootFiles{
+				Kernel: datacentre.DefaultKernel, CommandLine: tc.words, Modprobe: tc.modprobe, Early: tc.early, Late: tc.late,
+			})
+
+			assert.Equal(t, tc.gpu, boot.Drivers[gpu])
+			assert.Equal(t, tc.audio, boot.Drivers[audio])
+			assert.Equal(t, "nvme", boot.Drivers[disk])
+		})
+	}
+}
+
+func TestZFSLimitsAreThoseOfTheImage(t *testing.T) {
+	t.Parallel()
+
+	h := datacentre.HostOptions{Pools: []datacentre.ZPool{{Name: "rpool"}}}
+	boot := datacentre.NewBoot(h, datacentre.BootFiles{Modprobe: "options zfs zfs_arc_max=10307921510 zfs_arc_min=1073741824\n"})
+	assert.Equal(t, int64(10307921510), boot.ARCMax)
+	assert.Equal(t, int64(1)<<30, boot.ARCMin)
+	assert.Contains(t, boot.Modules, "zfs")
+
+	boot = datacentre.NewBoot(h, datacentre.BootFiles{Modprobe: "options zfs zfs_arc_max=much\n"})
+	assert.Zero(t, boot.ARCMax)
+}

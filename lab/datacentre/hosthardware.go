@@ -1,0 +1,197 @@
+package datacentre
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// DefaultKernel is the kernel of Proxmox VE 9.1.
+const DefaultKernel = "6.17.2-1-pve"
+
+// Boot loaders.
+const (
+	LoaderSystemdBoot = "systemd-boot"
+	LoaderGRUB        = "grub"
+)
+
+// Firmware is a host's firmware and its settings. The zero value is EFI without Secure Boot, with the IOMMU switched on.
+type Firmware struct {
+	BIOS       bool `json:"bios,omitempty"`
+	SecureBoot bool `json:"secureBoot,omitempty"`
+	IOMMUOff   bool `json:"iommuOff,omitempty"`
+}
+
+// ZPool is a ZFS pool of a host.
+type ZPool struct {
+	Name      string
+	SizeBytes int64
+	// Mirror says that its disks mirror each other; else data is spread over them.
+	Mirror bool
+	// Disks are the names of its disks below /dev/disk/by-id.
+	Disks []string
+	// Ashift is the exponent of the sector size; 12 by default.
+	Ashift int
+	// Health is ONLINE by default.
+	Health string
+	// Root says that the root file system is on the pool.
+	Root bool
+}
+
+// PCIDevice is a device in a host.
+type PCIDevice struct {
+	// Address is the full one, "0000:01:00.0"; Bus that of the bridge above it, empty on the root bus.
+	Address, Bus string
+	// Vendor and Device are the names of the PCI ID database.
+	Vendor, Device string
+	// VendorID, DeviceID, SubsystemVendor, SubsystemDevice are with "0x"; Class is such as "0x030000".
+	VendorID, DeviceID, SubsystemVendor, SubsystemDevice, Class string
+	// Driver is the kernel module that serves the device unless somebody interferes.
+	Driver string
+	// IOMMUGroup is the group with an active IOMMU; a Host's devices have -1 while it is not active.
+	IOMMUGroup int
+	// BootVGA is the display that the firmware uses.
+	BootVGA bool
+	// BootDisk is the controller of the disk with the root file system, which the host cannot give away.
+	BootDisk bool
+}
+
+// bridge says that the device is a bridge, which VFIO leaves alone.
+func (p PCIDevice) bridge() bool { return strings.HasPrefix(p.Class, "0x06") }
+
+// GPU says that the device is a display or 3D controller of a vendor of GPUs, not a server's console.
+func (p PCIDevice) GPU() bool {
+	return strings.HasPrefix(p.Class, "0x03") && slices.Contains([]string{"0x10de", "0x1002", "0x8086"}, p.VendorID)
+}
+
+// IDs are vendor and device as "10de:27b0".
+func (p PCIDevice) IDs() string { return pair(p.VendorID, p.DeviceID) }
+
+// SubsystemIDs are the subsystem's vendor and device; a device without one has zeros, which Proxmox compares too.
+func (p PCIDevice) SubsystemIDs() string {
+	return pair(cmp.Or(p.SubsystemVendor, "0x0000"), cmp.Or(p.SubsystemDevice, "0x0000"))
+}
+
+func pair(vendor, device string) string {
+	return strings.ToLower(strings.TrimPrefix(vendor, "0x") + ":" + strings.TrimPrefix(device, "0x"))
+}
+
+func hostDefaults(o HostOptions) HostOptions {
+	if o.Cores == 0 {
+		o.Cores = 16
+	}
+
+	if o.CPUModel == "" {
+		o.CPUModel = "AMD EPYC 4564P 16-Core Processor"
+	}
+
+	if o.MemoryMiB == 0 {
+		o.MemoryMiB = 64 * 1024
+	}
+
+	if o.Kernel == "" {
+		o.Kernel = DefaultKernel
+	}
+
+	o.Pools = slices.Clone(o.Pools)
+	for i := range o.Pools {
+		if o.Pools[i].Ashift == 0 {
+			o.Pools[i].Ashift = 12
+		}
+
+		if o.Pools[i].Health == "" {
+			o.Pools[i].Health = "ONLINE"
+		}
+	}
+
+	o.PCI = slices.Clone(o.PCI)
+	sortPCI(o.PCI)
+
+	if o.ZFSRoot() != "" {
+		o.BootTool = true
+	}
+
+	if o.Loader == "" {
+		o.Loader = LoaderGRUB
+		if o.ZFSRoot() != "" && !o.Firmware.BIOS && !o.Firmware.SecureBoot {
+			o.Loader = LoaderSystemdBoot
+		}
+	}
+
+	if len(o.Storages) == 0 {
+		o.Storages = DefaultStorages()
+	}
+
+	if len(o.Bridges) == 0 {
+		o.Bridges = []string{"vmbr0"}
+	}
+
+	return o
+}
+
+// Intel says that the host's CPU is one of Intel's; all others are AMD's.
+func (o HostOptions) Intel() bool { return strings.Contains(o.CPUModel, "Intel") }
+
+// ZFSRoot is the pool of the root file system, empty where that is ext4.
+func (o HostOptions) ZFSRoot() string {
+	for _, p := range o.Pools {
+		if p.Root {
+			return p.Name
+		}
+	}
+
+	return ""
+}
+
+// pciDevices returns the functions a PCI id such as "01:00", "0000:01:00.0" or "01:00.0" names.
+func (o HostOptions) pciDevices(id string) []PCIDevice {
+	if strings.Count(id, ":") == 1 {
+		id = "0000:" + id
+	}
+
+	var list []PCIDevice
+
+	for _, p := range o.PCI {
+		if p.Address == id || (!strings.Contains(id, ".") && strings.HasPrefix(p.Address, id+".")) {
+			list = append(list, p)
+		}
+	}
+
+	return list
+}
+
+var slotForm = regexp.MustCompile(`^([0-9a-f]{4,}):([0-9a-f]{2}):([0-9a-f]{2})$`)
+
+// moveSlot moves all functions of a device to another slot, with the bus that it is on.
+func moveSlot(list []PCIDevice, from, to string) ([]PCIDevice, error) {
+	if !slotForm.MatchString(from) || !slotForm.MatchString(to) {
+		return nil, fmt.Errorf("slots %q and %q: write them as 0000:01:00", from, to)
+	}
+
+	moved, next := 0, slices.Clone(list)
+
+	for i, p := range next {
+		if strings.HasPrefix(p.Address, to+".") {
+			return nil, fmt.Errorf("slot %s is taken by %s %s", to, p.Vendor, p.Device)
+		}
+
+		if rest, found := strings.CutPrefix(p.Address, from+"."); found {
+			next[i].Address = to + "." + rest
+			moved++
+		}
+	}
+
+	if moved == 0 {
+		return nil, fmt.Errorf("slot %s is empty", from)
+	}
+
+	sortPCI(next)
+
+	return next, nil
+}
+
+func sortPCI(list []PCIDevice) {
+	slices.SortFunc(list, func(a, b PCIDevice) int { return strings.Compare(a.Address, b.Address) })
+}

@@ -1,0 +1,263 @@
+package datacentre
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// HostSystem is the operating system on the hosts' disks. Its methods are called without a lock.
+type HostSystem interface {
+	// Files is what a boot of the host would run with, by the files on its disk; an error is why it does not boot.
+	Files(h Host) (BootFiles, error)
+	// Show writes what the kernel shows of the host below /proc and /sys.
+	Show(h Host) error
+}
+
+// hostState is what a host keeps from start to start of the lab.
+type hostState struct {
+	Boot *Boot `json:"boot,omitempty"`
+	// DownUntil is when a host that reboots is back; zero for one that runs.
+	DownUntil time.Time `json:"downUntil,omitzero"`
+	Problem   string    `json:"problem,omitempty"`
+	// Hardware is what differs from the host's options; Pending will at its next boot.
+	Hardware hardwareChange  `json:"hardware,omitzero"`
+	Pending  *hardwareChange `json:"pending,omitempty"`
+}
+
+// hardwareChange holds nil where nothing was changed.
+type hardwareChange struct {
+	PCI      []PCIDevice `json:"pci,omitempty"`
+	Firmware *Firmware   `json:"firmware,omitempty"`
+}
+
+func (c hardwareChange) of(o HostOptions) HostOptions {
+	o.PCI = slices.Clone(o.PCI)
+
+	if c.PCI != nil {
+		o.PCI = slices.Clone(c.PCI)
+	}
+
+	if c.Firmware != nil {
+		o.Firmware = *c.Firmware
+	}
+
+	return o
+}
+
+// hostState is called with the lock held.
+func (d *Datacentre) hostState(name string) *hostState {
+	if d.state.Hosts[name] == nil {
+		d.state.Hosts[name] = &hostState{}
+	}
+
+	return d.state.Hosts[name]
+}
+
+// hardwareOf is the host's hardware as it is now; called with the lock held.
+func (d *Datacentre) hardwareOf(h *host) HostOptions {
+	return d.hostState(h.Name).Hardware.of(h.HostOptions)
+}
+
+// hostView is called with the lock held.
+func (d *Datacentre) hostView(h *host) Host {
+	s := d.hostState(h.Name)
+	v := Host{HostOptions: d.hardwareOf(h), ID: h.id, Online: !d.faults.offline(h.Name) && s.DownUntil.IsZero(), Problem: s.Problem, Boot: d.bootOf(h)}
+	v.Boot.Drivers = maps.Clone(v.Boot.Drivers)
+
+	for i := range v.PCI {
+		if !v.Boot.IOMMU {
+			v.PCI[i].IOMMUGroup = -1
+		}
+	}
+
+	return v
+}
+
+// bootOf is what the host runs with: without an operating system, what a fresh installation would.
+func (d *Datacentre) bootOf(h *host) Boot {
+	if b := d.hostState(h.Name).Boot; b != nil {
+		return *b
+	}
+
+	o := d.hardwareOf(h)
+
+	return NewBoot(o, BootFiles{Kernel: o.Kernel, CommandLine: o.DefaultCommandLine()})
+}
+
+// SetHostSystem gives the hosts an operating system. Those that never ran boot at once, those that were rebooting when the lab ended come up.
+func (d *Datacentre) SetHostSystem(system HostSystem) error {
+	d.mu.Lock()
+	d.system = system
+	d.mu.Unlock()
+
+	for _, h := range d.Hosts() {
+		d.mu.Lock()
+		s := d.hostState(h.Name)
+		fresh, down := s.Boot == nil, s.DownUntil
+		d.mu.Unlock()
+
+		switch {
+		case fresh:
+			if err := d.boot(h.Name); err != nil {
+				return fmt.Errorf("boot host %s: %w", h.Name, err)
+			}
+		case !down.IsZero():
+			d.workers.Add(1)
+
+			go d.comeUp(h.Name, time.Until(down))
+		default:
+			if err := system.Show(h); err != nil {
+				return fmt.Errorf("show host %s: %w", h.Name, err)
+			}
+		}
+	}
+
+	return nil
+}
+
+// boot starts a host with the hardware that it has by now, from its files.
+func (d *Datacentre) boot(name string) error {
+	d.mu.Lock()
+
+	s := d.hostState(name)
+	if s.Pending != nil {
+		s.Hardware, s.Pending = *s.Pending, nil
+		d.changed()
+	}
+
+	system, o := d.system, d.hardwareOf(d.host(name))
+	d.mu.Unlock()
+
+	files := BootFiles{Kernel: o.Kernel, CommandLine: o.DefaultCommandLine()}
+
+	if system != nil {
+		var err error
+		if files, err = system.Files(Host{HostOptions: o}); err != nil {
+			return err
+		}
+	}
+
+	boot := NewBoot(o, files)
+
+	d.mu.Lock()
+	d.hostState(name).Boot = &boot
+	d.changed()
+	d.mu.Unlock()
+
+	return d.show(name)
+}
+
+// show brings /proc and /sys up to date.
+func (d *Datacentre) show(name string) error {
+	h, _ := d.Host(name)
+
+	d.mu.Lock()
+	system := d.system
+	d.mu.Unlock()
+
+	if system == nil {
+		return nil
+	}
+
+	return system.Show(h)
+}
+
+// SetARC tells that ZFS' limits were written while the host runs, in bytes.
+func (d *Datacentre) SetARC(name string, highest, lowest int64) error {
+	d.mu.Lock()
+
+	s := d.hostState(name)
+	if s.Boot == nil || (s.Boot.ARCMax == highest && s.Boot.ARCMin == lowest) {
+		d.mu.Unlock()
+
+		return nil
+	}
+
+	s.Boot.ARCMax, s.Boot.ARCMin = highest, lowest
+	d.changed()
+	d.mu.Unlock()
+
+	return d.show(name)
+}
+
+// HostChange is a change of a host's hardware.
+type HostChange struct {
+	// MovePCI moves a device from one slot to another, both such as "0000:01:00".
+	MovePCI [2]string `json:"movePci,omitzero"`
+	// GroupWith puts all functions of the first slot into the IOMMU group of the device with the second address.
+	GroupWith [2]string `json:"groupWith,omitzero"`
+	// RemovePCI takes all functions of a slot out of the host.
+	RemovePCI string    `json:"removePci,omitempty"`
+	Firmware  *Firmware `json:"firmware,omitempty"`
+}
+
+// ChangeHost changes a host's hardware: from its next boot on, as hardware is changed while a host is off.
+func (d *Datacentre) ChangeHost(name string, c HostChange) error {
+	if err := d.needHost(name); err != nil {
+		return err
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	s := d.hostState(name)
+	next := s.Hardware
+
+	if s.Pending != nil {
+		next = *s.Pending
+	}
+
+	list := next.of(d.host(name).HostOptions).PCI
+
+	var err error
+
+	if c.MovePCI[0] != "" {
+		if list, err = moveSlot(list, c.MovePCI[0], c.MovePCI[1]); err != nil {
+			return fmt.Errorf("host %s: %w", name, err)
+		}
+	}
+
+	if c.GroupWith[0] != "" {
+		if err = joinGroup(list, c.GroupWith[0], c.GroupWith[1]); err != nil {
+			return fmt.Errorf("host %s: %w", name, err)
+		}
+	}
+
+	if slot := c.RemovePCI; slot != "" {
+		gone := HostOptions{PCI: list}.pciDevices(slot)
+		if len(gone) == 0 {
+			return fmt.Errorf("host %s: slot %s is empty", name, slot)
+		}
+
+		list = slices.DeleteFunc(list, func(p PCIDevice) bool { return slices.Contains(gone, p) })
+	}
+
+	if next.PCI = list; c.Firmware != nil {
+		next.Firmware = c.Firmware
+	}
+
+	s.Pending = &next
+	d.changed()
+
+	return nil
+}
+
+func joinGroup(list []PCIDevice, slot, with string) error {
+	host := HostOptions{PCI: list}
+	members, target := host.pciDevices(slot), host.pciDevices(with)
+
+	if len(members) == 0 || len(target) == 0 {
+		return errors.New("no such devices: name a slot such as 0000:01:00 and a device such as 0000:02:00.0")
+	}
+
+	for i := range list {
+		if slices.Contains(members, list[i]) {
+			list[i].IOMMUGroup = target[0].IOMMUGroup
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,152 @@
+// Package hostos is the operating system on the disks of the lab's Proxmox hosts: Debian 13 with Proxmox VE 9.1, as far as scripts look at it. It furnishes a root
+// folder once, reads from it what a boot would run with, and shows below its /proc and /sys what the kernel would.
+package hostos
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+// Versions of the Proxmox VE that the lab is.
+const (
+	Version = "9.1.1"
+	RepoID  = "42db4a6cf33dac83"
+)
+
+// System is the operating system of all hosts: host name to root folder.
+type System struct {
+	roots map[string]string
+	// showing is held while /proc and /sys are written.
+	showing sync.Mutex
+}
+
+// New returns the system on these root folders.
+func New(roots map[string]string) *System { return &System{roots: roots} }
+
+func (s *System) disk(host string) (disk, error) {
+	root, known := s.roots[host]
+	if !known {
+		return "", fmt.Errorf("host %q has no root folder", host)
+	}
+
+	return disk(root), nil
+}
+
+// disk is a root folder.
+type disk string
+
+func (d disk) path(name string) string { return filepath.Join(string(d), filepath.FromSlash(name)) }
+
+func (d disk) read(name string) (string, error) {
+	b, err := os.ReadFile(d.path(name))
+
+	return string(b), err
+}
+
+// text is the content of a file, empty where there is none.
+func (d disk) text(name string) string {
+	text, err := d.read(name)
+	if err != nil {
+		return ""
+	}
+
+	return text
+}
+
+func (d disk) exists(name string) bool {
+	_, err := os.Lstat(d.path(name))
+
+	return err == nil
+}
+
+// write replaces a file at once, so that nobody reads half of it.
+func (d disk) write(name, content string) error {
+	path := d.path(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+
+	temporary := path + ".lab-new"
+	if err := os.WriteFile(temporary, []byte(content), 0o600); err != nil {
+		return err
+	}
+
+	return os.Rename(temporary, path)
+}
+
+// plain are the lines of a configuration file without comments and blanks.
+func plain(text string) []string {
+	var list []string
+
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line != "" {
+			list = append(list, line)
+		}
+	}
+
+	return list
+}
+
+// Furnish installs what is not there yet, and makes the boot images of a new disk.
+func (s *System) Furnish(h datacentre.Host) error {
+	d, err := s.disk(h.Name)
+	if err != nil {
+		return err
+	}
+
+	if err := d.install(h); err != nil {
+		return fmt.Errorf("furnish host %s: %w", h.Name, err)
+	}
+
+	return nil
+}
+
+// install is done once; what scripts do to the files afterwards stays. The mark is written last.
+func (d disk) install(h datacentre.Host) error {
+	const mark = "var/lib/lab/installed"
+	if d.exists(mark) {
+		return nil
+	}
+
+	for _, name := range folders() {
+		if err := os.MkdirAll(d.path(name), 0o700); err != nil {
+			return err
+		}
+	}
+
+	for name, content := range files(h) {
+		if d.exists(name) {
+			continue
+		}
+
+		if err := d.write(name, content); err != nil {
+			return err
+		}
+	}
+
+	if err := os.Symlink("../modules", d.path("etc/modules-load.d/modules.conf")); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+
+	if err := d.UpdateInitramfs(h.Kernel); err != nil {
+		return err
+	}
+
+	if h.Loader == datacentre.LoaderGRUB && !h.BootTool {
+		if err := d.UpdateGRUB(h); err != nil {
+			return err
+		}
+	} else if err := d.RefreshESP(h); err != nil {
+		return err
+	}
+
+	return d.write(mark, Version+"\n")
+}

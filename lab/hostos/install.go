@@ -1,0 +1,89 @@
+package hostos
+
+import (
+	"fmt"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+// espID is the file system of the boot loader's partition.
+const espID = "C0D5-3F6A"
+
+func folders() []string {
+	return []string{
+		"boot/efi", "boot/grub", "dev", "etc/apt/sources.list.d", "etc/default/grub.d", "etc/initramfs-tools/conf.d", "etc/kernel", "etc/modprobe.d",
+		"etc/modules-load.d", "etc/pve", "proc", "root", "run/lock", "sys", "tmp", "usr/share/keyrings", "usr/sbin", "var/lib/lab", "var/tmp",
+	}
+}
+
+// files are those of a fresh installation of Proxmox VE 9.1 that scripts read or change.
+func files(h datacentre.Host) map[string]string {
+	list := map[string]string{
+		"boot/vmlinuz-" + h.Kernel:    "Linux " + h.Kernel + "\n",
+		"boot/config-" + h.Kernel:     "CONFIG_INTEL_IOMMU_DEFAULT_ON=y\nCONFIG_AMD_IOMMU=y\nCONFIG_VFIO_PCI=m\n",
+		"etc/debian_version":          "13.2\n",
+		"etc/os-release":              "PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"13\"\nVERSION=\"13 (trixie)\"\nVERSION_CODENAME=trixie\nID=debian\n",
+		"etc/hostname":                h.Name + "\n",
+		"etc/hosts":                   fmt.Sprintf("127.0.0.1 localhost.localdomain localhost\n%s %s.lab.internal %[2]s\n", h.Address, h.Name),
+		"etc/modules":                 "# /etc/modules is obsolete and has been replaced by /etc/modules-load.d/.\n# Please see modules-load.d(5) and modprobe.d(5) for details.\n",
+		"etc/initramfs-tools/modules": "# List of modules that you want to include in your initramfs.\n# They will be loaded at boot time in the order below.\n",
+		"etc/modprobe.d/pve-blacklist.conf": "# This file contains a list of modules which are not supported by Proxmox VE\n\n" +
+			"# nvidiafb see bugreport https://bugzilla.proxmox.com/show_bug.cgi?id=701\nblacklist nvidiafb\n",
+		"etc/apt/sources.list.d/pve-enterprise.sources": source("https://enterprise.proxmox.com/debian/pve", "pve-enterprise"),
+		"etc/apt/sources.list.d/ceph.sources":           source("https://enterprise.proxmox.com/debian/ceph-squid", "enterprise"),
+		"etc/apt/sources.list.d/debian.sources": "Types: deb\nURIs: mirror+file:/etc/apt/mirrors/debian.list\nSuites: trixie trixie-updates\n" +
+			"Components: main contrib non-free-firmware\nSigned-By: /usr/share/keyrings/debian-archive-keyring.gpg\n",
+		"etc/default/grub": grubDefaults(h),
+		"etc/fstab":        fstab(h),
+		"usr/share/keyrings/proxmox-archive-keyring.gpg": "",
+	}
+
+	if h.BootTool {
+		list["etc/kernel/proxmox-boot-uuids"] = espID + "\n"
+	}
+
+	if pool := h.ZFSRoot(); pool != "" {
+		list["etc/kernel/cmdline"] = "root=ZFS=" + pool + "/ROOT/pve-1 boot=zfs\n"
+	}
+
+	return list
+}
+
+func source(uri, component string) string {
+	return "Types: deb\nURIs: " + uri + "\nSuites: trixie\nComponents: " + component + "\nSigned-By: /usr/share/keyrings/proxmox-archive-keyring.gpg\n"
+}
+
+func grubDefaults(h datacentre.Host) string {
+	words := ""
+	if pool := h.ZFSRoot(); pool != "" {
+		words = "root=ZFS=" + pool + "/ROOT/pve-1 boot=zfs"
+	}
+
+	return `# If you change this file or any /etc/default/grub.d/*.cfg file,
+# run 'update-grub' afterwards to update /boot/grub/grub.cfg.
+# For full documentation of the options in these files, see:
+#   info -f grub -n 'Simple configuration'
+
+GRUB_DEFAULT=0
+GRUB_TIMEOUT=5
+GRUB_DISTRIBUTOR="Proxmox Virtual Environment"
+GRUB_CMDLINE_LINUX_DEFAULT="quiet"
+GRUB_CMDLINE_LINUX="` + words + `"
+
+# Uncomment to disable graphical terminal
+#GRUB_TERMINAL=console
+`
+}
+
+func fstab(h datacentre.Host) string {
+	root := ""
+	if h.ZFSRoot() == "" {
+		root = "/dev/pve/root / ext4 errors=remount-ro 0 1\n"
+	}
+
+	if !h.BootTool && !h.Firmware.BIOS {
+		root += "UUID=" + espID + " /boot/efi vfat defaults 0 1\n"
+	}
+
+	return "# <file system> <mount point> <type> <options> <dump> <pass>\n" + root + "proc /proc proc defaults 0 0\n"
+}

@@ -1,0 +1,237 @@
+package hostos
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+// shown are the folders that belong to the kernel: what is not in the tree is removed from them.
+var shown = []string{"proc", "sys"}
+
+// tree is what the kernel shows: path to content, of symbolic links after an arrow.
+type tree map[string]string
+
+const arrow = "-> "
+
+func (t tree) link(name, to string) {
+	rel, err := filepath.Rel(filepath.Dir(name), to)
+	if err != nil {
+		panic(err) // both are relative to the root
+	}
+
+	t[name] = arrow + rel
+}
+
+// Show writes /proc and /sys. Only what differs is touched, so that a script that reads meanwhile sees a whole tree.
+func (s *System) Show(h datacentre.Host) error {
+	d, err := s.disk(h.Name)
+	if err != nil {
+		return err
+	}
+
+	s.showing.Lock()
+	defer s.showing.Unlock()
+
+	t := tree{}
+	t.addProc(h)
+	t.addFirmware(h)
+	t.addPCI(h)
+	t.addModules(h)
+
+	return d.apply(t)
+}
+
+func (d disk) apply(t tree) error {
+	for name, content := range t {
+		target, isLink := strings.CutPrefix(content, arrow)
+
+		switch {
+		case isLink:
+			if now, err := os.Readlink(d.path(name)); err == nil && now == target {
+				continue
+			}
+
+			if err := d.replaceLink(name, target); err != nil {
+				return err
+			}
+		case !d.exists(name) || d.text(name) != content:
+			if err := d.write(name, content); err != nil {
+				return err
+			}
+		}
+	}
+
+	for _, folder := range shown {
+		if err := d.prune(t, folder); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func (d disk) replaceLink(name, target string) error {
+	if err := os.MkdirAll(filepath.Dir(d.path(name)), 0o700); err != nil {
+		return err
+	}
+
+	temporary := d.path(name) + ".lab-new"
+	if err := os.Symlink(target, temporary); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+
+	return os.Rename(temporary, d.path(name))
+}
+
+// prune removes what is no longer there, and folders that are empty by that.
+func (d disk) prune(t tree, folder string) error {
+	entries, err := os.ReadDir(d.path(folder))
+	if err != nil {
+		return err
+	}
+
+	for _, e := range entries {
+		name := folder + "/" + e.Name()
+
+		switch _, wanted := t[name]; {
+		case wanted:
+		case e.IsDir():
+			if err := d.prune(t, name); err != nil {
+				return err
+			}
+
+			_ = os.Remove(d.path(name)) // fails where something is left in it
+		default:
+			if err := os.Remove(d.path(name)); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+func (t tree) addProc(h datacentre.Host) {
+	t["proc/cmdline"] = h.Boot.CommandLine + "\n"
+	t["proc/version"] = "Linux version " + h.Boot.Kernel + " (build@proxmox) (gcc (Debian 14.2.0-19) 14.2.0, GNU ld (GNU Binutils for Debian) 2.44) " + KernelBuild(h) + "\n"
+	t["proc/sys/kernel/osrelease"] = h.Boot.Kernel + "\n"
+	t["proc/sys/kernel/hostname"] = h.Name + "\n"
+
+	total, used := int64(h.MemoryMiB)<<10, int64(h.MemoryUsedMiB+hostMemoryMiB)<<10
+	t["proc/meminfo"] = fmt.Sprintf("MemTotal:       %8d kB\nMemFree:        %8d kB\nMemAvailable:   %8d kB\nSwapTotal:      %8d kB\nSwapFree:       %8d kB\n",
+		total, total-used, total-used, 0, 0)
+
+	vendor, flags := "AuthenticAMD", "fpu vme svm aes avx2 avx512f"
+	if h.Intel() {
+		vendor, flags = "GenuineIntel", "fpu vme vmx aes avx2 avx512f"
+	}
+
+	var cpus strings.Builder
+	for i := range h.Cores {
+		fmt.Fprintf(&cpus, "processor\t: %d\nvendor_id\t: %s\nmodel name\t: %s\nphysical id\t: 0\nsiblings\t: %d\ncore id\t\t: %[1]d\ncpu cores\t: %[4]d\nflags\t\t: %s\n\n",
+			i, vendor, h.CPUModel, h.Cores, flags)
+	}
+
+	t["proc/cpuinfo"] = cpus.String()
+
+	mounts := "/dev/mapper/pve-root / ext4 rw,relatime,errors=remount-ro 0 0\n"
+	if pool := h.ZFSRoot(); pool != "" {
+		mounts = pool + "/ROOT/pve-1 / zfs rw,relatime,xattr,posixacl,casesensitive 0 0\n"
+	}
+
+	t["proc/mounts"] = mounts + "proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\nsysfs /sys sysfs rw,nosuid,nodev,noexec,relatime 0 0\n"
+}
+
+// hostMemoryMiB is what Proxmox itself uses.
+const hostMemoryMiB = 1024
+
+// KernelBuild is the version that uname -v prints.
+func KernelBuild(h datacentre.Host) string {
+	return "#1 SMP PREEMPT_DYNAMIC PMX " + strings.TrimSuffix(h.Boot.Kernel, "-pve") + " (2025-10-21T11:55Z)"
+}
+
+// secureBootVariable is what firmware calls its Secure Boot state: four bytes of attributes, then 1 or 0.
+const secureBootVariable = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+func (t tree) addFirmware(h datacentre.Host) {
+	if !h.Firmware.BIOS {
+		t["sys/firmware/efi/fw_platform_size"] = "64\n"
+		t[secureBootVariable] = "\x06\x00\x00\x00\x00"
+
+		if h.Firmware.SecureBoot {
+			t[secureBootVariable] = "\x06\x00\x00\x00\x01"
+		}
+	}
+
+	t["sys/firmware/acpi/tables/FACP"] = "FACP"
+
+	if !h.Firmware.IOMMUOff {
+		table := map[bool]string{false: "IVRS", true: "DMAR"}[h.Intel()]
+		t["sys/firmware/acpi/tables/"+table] = table
+	}
+}
+
+func (t tree) addModules(h datacentre.Host) {
+	lines := make([]string, 0, len(h.Boot.Modules))
+
+	for _, name := range h.Boot.Modules {
+		lines = append(lines, name+" 16384 0 - Live 0x0000000000000000\n")
+		t["sys/module/"+name+"/initstate"] = "live\n"
+	}
+
+	t["proc/modules"] = strings.Join(lines, "")
+
+	if !slices.Contains(h.Boot.Modules, "zfs") {
+		return
+	}
+
+	highest, lowest := arcLimits(h)
+	t[arcParameter("max")], t[arcParameter("min")] = fmt.Sprintln(h.Boot.ARCMax), fmt.Sprintln(h.Boot.ARCMin)
+	t["sys/module/zfs/version"] = "2.3.4-pve1\n"
+	t["proc/spl/kstat/zfs/arcstats"] = fmt.Sprintf("9 1 0x01 147 39984 3216518241 4321\nname                            type data\n"+
+		"size                            4    %d\nc                               4    %d\nc_min                           4    %d\nc_max                           4    %d\n",
+		min(highest, 4*datacentre.GiB), highest, lowest, highest)
+}
+
+func arcParameter(name string) string { return "sys/module/zfs/parameters/zfs_arc_" + name }
+
+// arcLimits are what ZFS makes of its parameters: without any, all memory but a GiB, and a 32th of it.
+func arcLimits(h datacentre.Host) (highest, lowest int64) {
+	memory := int64(h.MemoryMiB) << 20
+	if highest, lowest = memory-datacentre.GiB, memory/32; h.Boot.ARCMin > 0 {
+		lowest = h.Boot.ARCMin
+	}
+
+	// A maximum that is not above the minimum is ignored.
+	if h.Boot.ARCMax > lowest {
+		highest = h.Boot.ARCMax
+	}
+
+	return highest, lowest
+}
+
+// ReadARC returns ZFS' limits as scripts have written them below /sys; false where the host has no ZFS.
+func (s *System) ReadARC(host string) (highest, lowest int64, ok bool) {
+	d, err := s.disk(host)
+	if err != nil {
+		return 0, 0, false
+	}
+
+	text, err := d.read(arcParameter("max"))
+	if err != nil {
+		return 0, 0, false
+	}
+
+	highest, err = strconv.ParseInt(strings.TrimSpace(text), 0, 64)
+	lowest, errMin := strconv.ParseInt(strings.TrimSpace(d.text(arcParameter("min"))), 0, 64)
+
+	return highest, lowest, err == nil && errMin == nil && highest >= 0 && lowest >= 0
+}
