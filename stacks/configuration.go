@@ -31,8 +31,15 @@ type settings struct {
 	sshPrivateKey pulumi.StringPtrInput // nil = the SSH agent
 }
 
-// Plan decides what a stack with this configuration consists of; see [spec.Load] for the values and the error.
-func Plan(stack string, values map[string]string) (*spec.Plan, error) {
+// Plan decides what a stack with this configuration consists of; see [spec.Load] for the values and the error. Values that no plan is made from are passed over.
+func Plan(stack string, configuration map[string]string) (*spec.Plan, error) {
+	values := map[string]string{}
+	for _, key := range planKeys() {
+		if value, ok := configuration[key]; ok {
+			values[key] = value
+		}
+	}
+
 	return spec.Load(values, spec.Options{Stack: stack, Compatibility: compatibility{}, CheckPatch: checkPatch})
 }
 

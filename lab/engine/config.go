@@ -15,7 +15,7 @@ import (
 
 // Config is what a user sets by `pulumi config set`: addresses that the lab chose, and its credentials.
 type Config struct {
-	// Values and Secrets by full key; paths such as talos-proxmox:hosts[0].ssh.port are understood.
+	// Values and Secrets by full key; paths such as talos-proxmox:clusters[0].name are understood.
 	Values, Secrets map[string]string
 }
 
@@ -45,7 +45,7 @@ func (e *Engine) configure(ctx context.Context) error {
 		}
 
 		_, stderr, _, err := e.cli.Run(ctx, workspace.WorkDir(), strings.NewReader(e.o.Config.Secrets[key]), nil, nil, env,
-			"config", "set", "--secret", "--stack", e.o.Stack, key)
+			"config", "set", "--secret", "--path", "--stack", e.o.Stack, key)
 		if err != nil {
 			return fmt.Errorf("unable to set the lab's secret %s: %w: %s", key, err, stderr)
 		}

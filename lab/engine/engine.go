@@ -26,11 +26,10 @@ const projectName = "talos-proxmox"
 
 // Options say what to run and where.
 type Options struct {
-	Dir     string // the lab's folder
-	Project string // the folder of Pulumi.yaml and the stack files
-	Stack   string
-	// StackFile replaces the content of Pulumi.<stack>.yaml when it is not nil.
-	StackFile []byte
+	Dir       string // the lab's folder
+	Project   string // the folder of Pulumi.yaml and the stack files
+	Stack     string
+	StackFile []byte // the content of Pulumi.<stack>.yaml for the lab: Target.File
 	CLI       string // path of the Pulumi CLI, see FindCLI
 	TalosOps  string // path of the talosops command
 	// Speed is the lab's: tasks are asked for their state once a modelled second, but at most fastestPoll; 0 = 1.

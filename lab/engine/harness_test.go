@@ -128,16 +128,15 @@ func (w *world) engine(stack string) *engine.Engine {
 	require.NoError(w.t, err)
 
 	o := w.options
-	o.StackFile = []byte(stack)
 
-	target, err := engine.ReadTarget(o.Stack, o.StackFile, connection)
+	target, err := engine.NewTarget(o.Stack, []byte(stack), w.network, connection)
 	require.NoError(w.t, err)
 
 	for _, reservation := range target.Reservations() {
 		w.lab.Data.Reserve(reservation.MAC, reservation.Address)
 	}
 
-	o.Config, o.CA, o.RemoveOrphans = target.Config, connection.CA, target.RemoveOrphans
+	o.StackFile, o.Config, o.CA, o.RemoveOrphans = target.File, target.Config, connection.CA, target.RemoveOrphans
 
 	e, err := engine.New(w.t.Context(), o)
 	require.NoError(w.t, err)

@@ -4,19 +4,18 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/luthermonson/go-proxmox"
-	"gopkg.in/yaml.v3"
 
 	"proxmox-talos/internal/spec"
+	"proxmox-talos/lab/loopback"
 	"proxmox-talos/lab/server"
 	"proxmox-talos/stacks"
 )
@@ -26,65 +25,62 @@ const namespace = projectName + ":"
 
 // Target is a stack as it is run on a lab.
 type Target struct {
-	File   []byte // the stack file's content
+	File   []byte // the stack file's content, with the lab's addresses
 	Config Config // what the lab adds to it
 	Plan   *spec.Plan
 
 	connection server.Connection
 }
 
-// NewTarget reads a stack of the project for a lab. A stack written for the default network follows the lab to the one it has.
-func NewTarget(project, stack, network string, connection server.Connection) (*Target, error) {
-	file, err := os.ReadFile(filepath.Join(project, "Pulumi."+stack+".yaml"))
+// NewTarget plans the stack of a stack file's content for the lab with this network and connection: hosts, endpoint and networks become the lab's. A stack file that
+// cannot be planned is no error and keeps its addresses: the program refuses it, with every problem, before anything is registered.
+func NewTarget(stack string, content []byte, network string, connection server.Connection) (*Target, error) {
+	file, err := parseStackFile(content)
 	if err != nil {
-		return nil, fmt.Errorf("unable to read stack %q: %w", stack, err)
-	}
-
-	if network != server.DefaultNetwork {
-		file = []byte(strings.ReplaceAll(string(file), server.DefaultNetwork+".", network+"."))
-	}
-
-	return ReadTarget(stack, file, connection)
-}
-
-// ReadTarget plans the stack of a stack file's content for a lab. A stack file that cannot be planned is no error: the program itself reports every problem.
-func ReadTarget(stack string, file []byte, connection server.Connection) (*Target, error) {
-	var document struct {
-		Config map[string]any `yaml:"config"`
-	}
-	if err := yaml.Unmarshal(file, &document); err != nil {
 		return nil, fmt.Errorf("unable to read the file of stack %q: %w", stack, err)
 	}
 
-	values := map[string]string{}
-
-	for key, value := range document.Config {
-		name, ok := strings.CutPrefix(key, namespace)
-		if !ok {
-			continue
-		}
-
-		b, err := json.Marshal(value)
-		if err != nil {
-			return nil, fmt.Errorf("unable to read %s of stack %q: %w", key, stack, err)
-		}
-
-		values[name] = string(b)
-	}
-
-	t := &Target{File: file, connection: connection, Plan: &spec.Plan{}}
+	t := &Target{connection: connection, Plan: &spec.Plan{}}
 	t.Config = t.config()
+	file.takeSecrets(t.Config.Secrets)
 
-	var err error
-	if values["hosts"], err = t.addHosts(values["hosts"]); err != nil {
-		return nil, err
+	if err := t.plan(stack, file, network); err != nil {
+		return nil, fmt.Errorf("unable to bring stack %q onto the lab: %w", stack, err)
 	}
 
-	if plan, err := stacks.Plan(stack, values); err == nil {
-		t.Plan = plan
+	if t.File, err = file.bytes(); err != nil {
+		return nil, fmt.Errorf("unable to write the file of stack %q: %w", stack, err)
 	}
 
-	return t, nil
+	return t, t.requireLoopback()
+}
+
+func (t *Target) plan(stack string, file *stackFile, network string) error {
+	hosts, err := file.useShells(t.connection)
+	if err != nil {
+		return err
+	}
+
+	values, err := file.values()
+	if err != nil {
+		return err
+	}
+
+	if _, err := stacks.Plan(stack, values); err != nil {
+		return nil //nolint:nilerr // see NewTarget
+	}
+
+	if err := file.mapAddresses(network, hosts); err != nil {
+		return err
+	}
+
+	if values, err = file.values(); err != nil {
+		return err
+	}
+
+	t.Plan, err = stacks.Plan(stack, values)
+
+	return err
 }
 
 // config is what a user would set for a data centre of his own.
@@ -101,50 +97,36 @@ func (t *Target) config() Config {
 	}
 }
 
-// addHosts states the port and the key of each of the lab's shells at the host of the same name and address, and returns the hosts with them.
-func (t *Target) addHosts(hosts string) (string, error) {
-	var configured []map[string]any
-	if json.Unmarshal([]byte(hosts), &configured) != nil {
-		return hosts, nil // the program says what is wrong with them
-	}
-
-	for i, c := range configured {
-		for _, host := range t.connection.Hosts {
-			if c["name"] != host.Name || c["address"] != host.Address {
-				continue
-			}
-
-			c["ssh"] = map[string]any{"port": host.Port, "hostKey": host.HostKey}
-			path := fmt.Sprintf("%shosts[%d].ssh.", namespace, i)
-			t.Config.Values[path+"port"] = fmt.Sprint(host.Port)
-			t.Config.Values[path+"hostKey"] = host.HostKey
+// requireLoopback is the last look at a plan before it is run: an address that is not this computer's would be somebody's machine.
+func (t *Target) requireLoopback() error {
+	refuse := func(what string, address netip.Addr) error {
+		if !address.IsValid() || address.IsLoopback() {
+			return nil
 		}
+
+		return fmt.Errorf("%s has address %s, which is not the lab's: run this stack with pulumi on its own Proxmox", what, address)
 	}
 
-	b, err := json.Marshal(configured)
-	if err != nil {
-		return "", fmt.Errorf("unable to write the stack's hosts: %w", err)
-	}
+	var problems []error
 
-	return string(b), nil
-}
-
-// RequireLoopback refuses a stack that is meant for other machines than the lab's: a run on it would reach for them.
-func (t *Target) RequireLoopback() error {
 	for _, host := range t.Plan.Hosts {
-		if !host.Address.IsLoopback() {
-			return fmt.Errorf("the stack's host %s has address %s, which is not the lab's: preview it here, or run it with pulumi on its own Proxmox", host.Name, host.Address)
-		}
+		problems = append(problems, refuse("host "+host.Name, host.Address))
 	}
 
 	for _, cluster := range t.Plan.Clusters {
-		if !cluster.Network.CIDR.Addr().IsLoopback() {
-			return fmt.Errorf("the stack's cluster %s has network %s, which is not the lab's: preview it here, or run it with pulumi on its own Proxmox",
-				cluster.Name, cluster.Network.CIDR)
+		problems = append(problems, refuse("the network of cluster "+cluster.Name, cluster.Network.CIDR.Addr()),
+			refuse("the gateway of cluster "+cluster.Name, cluster.Network.Gateway), refuse("the virtual IP of cluster "+cluster.Name, cluster.VIP))
+
+		for _, node := range cluster.Nodes() {
+			problems = append(problems, refuse("node "+node.Name, node.Address.Addr()))
+
+			for _, nic := range node.ExtraNICs {
+				problems = append(problems, refuse("a card of node "+node.Name, nic.Address.Addr()))
+			}
 		}
 	}
 
-	return nil
+	return errors.Join(problems...)
 }
 
 // Reservation is an address that the network's DHCP server holds for a card.
@@ -186,7 +168,8 @@ func (t *Target) RemoveOrphans(ctx context.Context, known map[string]bool) error
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
 
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	transport := loopback.Transport()
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	user, secret, _ := strings.Cut(t.connection.APIToken, "=")
 	client := proxmox.NewClient(t.connection.Endpoint+"api2/json", proxmox.WithAPIToken(user, secret), proxmox.WithHTTPClient(&http.Client{Transport: transport}))
 

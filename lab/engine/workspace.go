@@ -37,12 +37,6 @@ func (e *Engine) prepare() error {
 		return fmt.Errorf("unable to read the project: %w", err)
 	}
 
-	if e.o.StackFile == nil {
-		if e.o.StackFile, err = os.ReadFile(filepath.Join(e.o.Project, e.stackFile())); err != nil {
-			return fmt.Errorf("unable to read stack %q: %w", e.o.Stack, err)
-		}
-	}
-
 	if err := os.WriteFile(e.workPath("Pulumi.yaml"), project, 0o600); err != nil {
 		return fmt.Errorf("unable to copy the project file: %w", err)
 	}

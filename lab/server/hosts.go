@@ -1,18 +1,18 @@
 package server
 
 import (
-	"fmt"
+	"slices"
 
 	"proxmox-talos/lab/datacentre"
 )
 
 // hostOptions are the lab's hosts: pve1 is the GPU machine with ZFS, pve2 an Intel one without either, further ones are like pve1 on ext4.
-func hostOptions(n network, count int) []datacentre.HostOptions {
-	list := make([]datacentre.HostOptions, 0, count)
+func hostOptions(n network, names, datastores []string) []datacentre.HostOptions {
+	list := make([]datacentre.HostOptions, 0, len(names))
 
-	for i := range count {
+	for i, name := range names {
 		o := datacentre.HostOptions{
-			Name: fmt.Sprintf("pve%d", i+1), Address: nth(n.hosts, byte(11+i)), Cores: 16, CPUModel: "AMD EPYC 4564P 16-Core Processor", MemoryMiB: 96 * 1024,
+			Name: name, Address: nth(n.hosts, byte(firstHost+i)), Cores: 16, CPUModel: "AMD EPYC 4564P 16-Core Processor", MemoryMiB: 96 * 1024,
 			PCI: append(amdBoard(), gpu()...), Storages: datacentre.DefaultStorages()[:2],
 		}
 
@@ -25,6 +25,14 @@ func hostOptions(n network, count int) []datacentre.HostOptions {
 			o.Storages = datacentre.DefaultStorages()
 		case 1:
 			o.CPUModel, o.MemoryMiB, o.PCI = "Intel(R) Xeon(R) E-2388G CPU @ 3.20GHz", 64*1024, intelBoard()
+		}
+
+		for _, datastore := range datastores {
+			if !slices.ContainsFunc(o.Storages, func(s datacentre.StorageOptions) bool { return s.Name == datastore }) {
+				o.Storages = append(o.Storages, datacentre.StorageOptions{
+					Name: datastore, Type: "lvmthin", Content: []string{"images", "rootdir"}, SizeBytes: 900 * datacentre.GiB,
+				})
+			}
 		}
 
 		list = append(list, o)

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/uuid"
 	"golang.org/x/crypto/ssh"
@@ -26,6 +27,8 @@ type identity struct {
 	HostKeys     map[string]string `json:"hostKeys"`  // by host name, OpenSSH PEM
 	CA           string            `json:"ca"`        // that signs the hosts' certificates, PEM
 	CAKey        string            `json:"caKey"`     // PEM
+	// Hosts are the names of the hosts in the order of their addresses.
+	Hosts []string `json:"hosts"`
 	// Ports by front door ("pve1/api", "pve1/ssh", "factory"), so that a lab that starts again is found where it was.
 	Ports map[string]int `json:"ports"`
 
@@ -97,6 +100,23 @@ func (id *identity) authority() (*tls.Certificate, error) {
 }
 
 func (id *identity) caPath() string { return filepath.Join(filepath.Dir(id.path), caFile) }
+
+// hosts notes and returns the names of the lab's hosts: those it had, then those that the options add.
+func (id *identity) hosts(o Options) []string {
+	var names []string
+
+	for i := range o.Hosts {
+		names = append(names, fmt.Sprintf("pve%d", i+1))
+	}
+
+	for _, name := range append(names, o.HostNames...) {
+		if !slices.Contains(id.Hosts, name) {
+			id.Hosts = append(id.Hosts, name)
+		}
+	}
+
+	return id.Hosts
+}
 
 func (id *identity) hostKey(host string) (ssh.Signer, error) {
 	if id.HostKeys[host] == "" {

@@ -37,8 +37,12 @@ type Options struct {
 	Dir string
 	// Network is the first half of the lab's addresses, such as "127.20": hosts are <network>.0.11 and up, machines <network>.1.0/24.
 	Network string
-	// Hosts is the number of Proxmox hosts: pve1, pve2, ….
+	// Hosts is the least number of Proxmox hosts: pve1, pve2, ….
 	Hosts int
+	// HostNames are hosts that there are as well. A host that the lab once had stays, with its address.
+	HostNames []string
+	// Datastores are storages that every host has; what is not there by itself is made of LVM thin.
+	Datastores []string
 	// Speed is how many modelled seconds pass in a real one.
 	Speed float64
 	// Durations of the modelled work; the zero value is DefaultDurations.
@@ -174,11 +178,16 @@ func Open(o Options) (_ *Server, err error) {
 }
 
 func (s *Server) openModel() error {
+	names := s.id.hosts(s.o)
+	if len(names) > mostHosts {
+		return fmt.Errorf("%d hosts: the lab has addresses for %d", len(names), mostHosts)
+	}
+
 	gateway := nth(s.network.machines, 1)
 
 	data, err := datacentre.Open(datacentre.Options{
 		Path:      filepath.Join(s.o.Dir, "datacentre.json"),
-		Hosts:     hostOptions(s.network, s.o.Hosts),
+		Hosts:     hostOptions(s.network, names, s.o.Datastores),
 		Cluster:   "lab",
 		Clock:     datacentre.NewClock(s.o.Speed),
 		Durations: s.o.Durations,
@@ -200,6 +209,12 @@ func (s *Server) openModel() error {
 
 	return GrantProgram(data, s.id.TokenSecret)
 }
+
+// Last bytes of the hosts' addresses.
+const (
+	firstHost = 11
+	mostHosts = 254 - firstHost + 1
+)
 
 const rootUser = "root@pam"
 

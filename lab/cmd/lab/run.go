@@ -91,15 +91,14 @@ func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engin
 		return err
 	}
 
-	target, err := engine.NewTarget(r.project, r.stack, status.Network, status.Connection)
+	file, err := engine.ReadStack(r.project, r.stack)
 	if err != nil {
 		return err
 	}
 
-	if cmd.Name() != "preview" {
-		if err := target.RequireLoopback(); err != nil {
-			return err
-		}
+	target, err := engine.NewTarget(r.stack, file, status.Network, status.Connection)
+	if err != nil {
+		return err
 	}
 
 	if err := client.Reserve(ctx, target.Reservations()); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"proxmox-talos/lab/control"
+	"proxmox-talos/lab/engine"
 	"proxmox-talos/lab/server"
 )
 
@@ -22,7 +23,7 @@ const startTime = 30 * time.Second
 
 func serverFlags(cmd *cobra.Command, o *server.Options) {
 	cmd.Flags().Float64Var(&o.Speed, "speed", server.DefaultSpeed, "modelled seconds that pass in a real one; 1 is realistic")
-	cmd.Flags().IntVar(&o.Hosts, "hosts", server.DefaultHosts, "number of Proxmox hosts")
+	cmd.Flags().IntVar(&o.Hosts, "hosts", server.DefaultHosts, "least number of Proxmox hosts; those that the project's stacks name are there in any case")
 	cmd.Flags().StringVar(&o.Network, "network", server.DefaultNetwork, "first half of the lab's loopback addresses")
 }
 
@@ -34,7 +35,12 @@ func newServe(f *folders) *cobra.Command {
 		Short: "Run the lab in the foreground",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.Dir = f.dir
+			needs, err := engine.ReadNeeds(f.project)
+			if err != nil {
+				return err
+			}
+
+			o.Dir, o.HostNames, o.Datastores = f.dir, needs.Hosts, needs.Datastores
 			o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 
 			return serve(cmd.Context(), o)

@@ -13,6 +13,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/util/retry"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
+
+	"proxmox-talos/lab/loopback"
 )
 
 const (
@@ -228,9 +230,8 @@ func limitText(limit int) string {
 
 // dial connects, through the proxy where there is one. The function it returns ends every connection it made.
 func (c *connection) dial(ctx context.Context) (client *ssh.Client, closing func(), err error) {
-	direct := (&net.Dialer{}).DialContext
 	if c.Proxy == nil {
-		client, err := c.persist(ctx, "Dial", direct)
+		client, err := c.persist(ctx, "Dial", loopback.Dial)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -238,7 +239,7 @@ func (c *connection) dial(ctx context.Context) (client *ssh.Client, closing func
 		return client, func() { _ = client.Close() }, nil
 	}
 
-	through, err := c.Proxy.persist(ctx, "Dial proxy", direct)
+	through, err := c.Proxy.persist(ctx, "Dial proxy", loopback.Dial)
 	if err != nil {
 		return nil, nil, fmt.Errorf("proxy: %w", err)
 	}

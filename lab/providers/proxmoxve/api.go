@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/luthermonson/go-proxmox"
+
+	"proxmox-talos/lab/loopback"
 )
 
 // sessionLife is how long a ticket is used; Proxmox honours it for two hours.
@@ -52,12 +54,11 @@ type repeated url.Values
 
 // newAPI connects nowhere yet: credentials are first tried by the first call, so that a preview without Proxmox works.
 func newAPI(o apiOptions) *api {
-	return &api{o: o, http: &http.Client{Transport: transport{&http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		MaxIdleConnsPerHost: 64,
-		IdleConnTimeout:     time.Minute,
-		TLSClientConfig:     &tls.Config{MinVersion: o.minTLS, RootCAs: o.roots, InsecureSkipVerify: o.insecure}, //nolint:gosec // the user's own setting, as published
-	}}}}
+	t := loopback.Transport()
+	t.MaxIdleConnsPerHost = 64
+	t.TLSClientConfig = &tls.Config{MinVersion: o.minTLS, RootCAs: o.roots, InsecureSkipVerify: o.insecure} //nolint:gosec // the user's own setting, as published
+
+	return &api{o: o, http: &http.Client{Transport: transport{t}}}
 }
 
 // connect returns a client with valid credentials.

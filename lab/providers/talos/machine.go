@@ -5,12 +5,16 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"proxmox-talos/lab/loopback"
 )
 
 // Waiting between two attempts doubles from the first to the last.
@@ -18,6 +22,11 @@ const (
 	firstWait = 100 * time.Millisecond
 	lastWait  = 2 * time.Second
 )
+
+// onLoopback keeps clients on this computer.
+var onLoopback = client.WithGRPCDialOptions(grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+	return loopback.Dial(ctx, "tcp", address)
+}))
 
 // target is a machine and how to reach it.
 type target struct {
@@ -51,7 +60,7 @@ func (t target) call(ctx context.Context, operation func(context.Context, *clien
 
 func (t target) insecure(ctx context.Context) (*client.Client, error) {
 	// A machine in maintenance mode signs its own certificate: there is nothing to verify it with.
-	c, err := client.New(ctx, client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), client.WithEndpoints(t.endpoint)) //nolint:gosec
+	c, err := client.New(ctx, client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), client.WithEndpoints(t.endpoint), onLoopback) //nolint:gosec
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", t.endpoint, err)
 	}
@@ -65,7 +74,7 @@ func (t target) secure(ctx context.Context) (*client.Client, error) {
 		return nil, err
 	}
 
-	secure, err := client.New(ctx, client.WithConfig(c), client.WithEndpoints(t.endpoint))
+	secure, err := client.New(ctx, client.WithConfig(c), client.WithEndpoints(t.endpoint), onLoopback)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", t.endpoint, err)
 	}

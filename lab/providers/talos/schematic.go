@@ -12,12 +12,15 @@ import (
 	"github.com/pulumi/pulumi-go-provider/infer"
 
 	known "proxmox-talos/internal/talos"
+	"proxmox-talos/lab/loopback"
 )
 
 const (
 	factoryTimeout = time.Minute
 	maxAnswer      = 8192
 )
+
+var factoryClient = &http.Client{Transport: loopback.Transport()}
 
 // schematicResource is imageFactory/schematic:Schematic.
 type schematicResource struct{}
@@ -75,7 +78,7 @@ func register(ctx context.Context, factory string, schematic *string) (string, e
 
 	request.Header.Set("Content-Type", "application/yaml")
 
-	response, err := http.DefaultClient.Do(request)
+	response, err := factoryClient.Do(request)
 	if err != nil {
 		return "", fmt.Errorf("failed to create schematic: %w: check talos:imageFactoryUrl", err)
 	}
