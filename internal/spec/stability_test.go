@@ -70,7 +70,7 @@ func (w *world) next() int { w.serial++; return w.serial }
 
 func (w *world) addHost() {
 	n := w.next()
-	gpus := make([]any, 28) // more than all pools together ask for, since they all begin with the first host
+	gpus := make([]any, 16) // more than all pools together ask for, since they all begin with the first host
 	for i := range gpus {
 		gpus[i] = map[string]any{"name": "rtx4000", "pci": fmt.Sprintf("%02x:00", i+1), "generation": "ada"}
 	}

@@ -20,6 +20,8 @@ type ClusterConfig struct {
 	NoDiscoveryService bool
 	// DiscoveryEndpoint is the discovery service's URL; empty = the public one.
 	DiscoveryEndpoint string
+	// GPUs are what the nodes with GPUs share; nil = there are none.
+	GPUs *ClusterGPUs
 	// Patches are the user's strategic-merge patches for every node; they are applied after the program's own.
 	Patches []string
 }
@@ -39,6 +41,8 @@ type NodeConfig struct {
 	Labels map[string]string
 	// Taints of the Kubernetes node: key → value:Effect, or key → Effect.
 	Taints map[string]string
+	// GPUs are the node's; nil = it has none. Labels and Taints come after theirs.
+	GPUs *GPUs
 	// Patches are the user's strategic-merge patches for this node; they are applied last.
 	Patches []string
 }

@@ -40,6 +40,13 @@ func RolePatches(c ClusterConfig, role string) ([]string, error) {
 	}
 	if role == RoleControlPlane {
 		docs = append(docs, object{"cluster": controlPlane(c)})
+		if c.GPUs != nil {
+			manifests, err := inlineManifests(c.GPUs)
+			if err != nil {
+				return nil, err
+			}
+			docs = append(docs, manifests)
+		}
 	}
 
 	return encode(docs)
@@ -62,6 +69,7 @@ func NodePatches(c ClusterConfig, n NodeConfig, contract string) ([]string, erro
 	if own := n.Interfaces[0].Address; n.Role == RoleControlPlane && own.IsValid() {
 		docs = append(docs, object{"cluster": object{"apiServer": object{"certSANs": []string{own.Addr().String()}}}})
 	}
+	docs = append(docs, gpuPatches(n)...)
 	if node := labelsAndTaints(n); len(node) > 0 {
 		docs = append(docs, object{"machine": node})
 	}

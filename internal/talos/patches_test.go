@@ -75,7 +75,22 @@ func scenarios() map[string]struct {
 		"cluster:\n  network:\n    cni:\n      name: flannel\n  proxy:\n    disabled: false\n",
 	}
 
+	gpus := testCluster()
+	gpus.GPUs = &ClusterGPUs{TimeSlicing: []int{4, 0}}
+	gpuWorker := testNode("prod-gpu-1", RoleWorker, 40)
+	gpuWorker.Install.Image = Factory{}.Installer(Schematic{Extensions: Driver{FlavourOpen, TrackProduction}.Extensions()}.ID(), "v1.12.6", "nocloud")
+	gpuWorker.GPUs = &GPUs{Dedicated: true}
+	gpuWorker.Labels = map[string]string{"example.org/gpu": "rtx4000"}
+	sharedWorker := gpuWorker
+	sharedWorker.Name, sharedWorker.GPUs = "prod-shared-1", &GPUs{TimeSlicing: 4}
+	singleGPU := single
+	singleGPU.GPUs = &ClusterGPUs{TimeSlicing: []int{0}, Operator: true}
+	gpuControlPlane := testNode("prod-cp-1", RoleControlPlane, 10)
+	gpuControlPlane.GPUs = &GPUs{}
+
 	return map[string]scenario{
+		"gpu":           {gpus, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10), gpuWorker, sharedWorker}},
+		"gpu-single":    {singleGPU, []NodeConfig{gpuControlPlane}},
 		"single-node":   {single, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10)}},
 		"vip":           withVIP,
 		"dhcp":          {withDHCP, []NodeConfig{dhcpControlPlane, dhcp}},
@@ -118,7 +133,7 @@ func TestConfigurationsAreTalosOwn(t *testing.T) {
 					switch {
 					case contract == "v1.12":
 						requireGolden(t, path.Join(name, node.Name), cfg)
-					case name == "single-node":
+					case name == "single-node", name == "gpu" && node.GPUs != nil:
 						requireGolden(t, path.Join(name, node.Name+"."+contract), cfg)
 					}
 				})
