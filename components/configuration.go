@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
@@ -20,8 +21,27 @@ func clusterConfiguration(c spec.Cluster) talos.ClusterConfig {
 		DNS:                            c.Network.DNS,
 		NTP:                            c.Network.NTP,
 		AllowSchedulingOnControlPlanes: c.AllowSchedulingOnControlPlanes,
+		GPUs:                           clusterGPUs(c),
 		Patches:                        c.Patches,
 	}
+}
+
+// clusterGPUs are what the cluster's GPU nodes have in common; nil = it has none.
+func clusterGPUs(c spec.Cluster) *talos.ClusterGPUs {
+	var gpus *talos.ClusterGPUs
+	for _, n := range c.Nodes() {
+		if len(n.GPUs) == 0 {
+			continue
+		}
+		if gpus == nil {
+			gpus = &talos.ClusterGPUs{Operator: c.GPUOperator}
+		}
+		if !slices.Contains(gpus.TimeSlicing, n.TimeSlicing) {
+			gpus.TimeSlicing = append(gpus.TimeSlicing, n.TimeSlicing)
+		}
+	}
+
+	return gpus
 }
 
 // nodeConfiguration is the part of the plan that one machine's configuration follows from. VLANs are tagged by Proxmox and invisible to the machine.
@@ -39,6 +59,10 @@ func nodeConfiguration(n spec.Node, network spec.Network, factory talos.Factory)
 	}
 
 	t := n.Template
+	var gpus *talos.GPUs
+	if len(n.GPUs) > 0 {
+		gpus = &talos.GPUs{TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated}
+	}
 
 	return talos.NodeConfig{
 		Name:       n.Name,
@@ -47,6 +71,7 @@ func nodeConfiguration(n spec.Node, network spec.Network, factory talos.Factory)
 		Interfaces: interfaces,
 		Labels:     n.Labels,
 		Taints:     n.Taints,
+		GPUs:       gpus,
 		Patches:    n.Patches,
 	}
 }

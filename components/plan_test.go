@@ -77,6 +77,17 @@ func templates(ctx *pulumi.Context, all ...spec.Template) (func(spec.Template) *
 	return func(t spec.Template) *GoldenTemplate { return made[t.Host] }, nil
 }
 
+// withGPUs gives a node GPUs and the template that has their driver.
+func withGPUs(n spec.Node, gpus ...spec.GPU) spec.Node {
+	for i := range gpus {
+		gpus[i].Host = n.Host
+	}
+	n.GPUs = gpus
+	n.Template.Driver = spec.Driver{Flavour: "open", Track: "production", Extensions: []string{"siderolabs/nvidia-open-gpu-kernel-modules-production"}}
+
+	return n
+}
+
 // runCluster registers a cluster with its templates.
 func runCluster(t *testing.T, o recorder.Options, cluster spec.Cluster, protect bool) (*recorder.Recorder, *TalosCluster) {
 	t.Helper()
@@ -86,7 +97,10 @@ func runCluster(t *testing.T, o recorder.Options, cluster spec.Cluster, protect 
 		if err != nil {
 			return err
 		}
-		made, err = NewTalosCluster(ctx, cluster.Name, TalosClusterArgs{Cluster: cluster, Protect: protect, Template: template})
+		made, err = NewTalosCluster(ctx, cluster.Name, TalosClusterArgs{
+			Cluster: cluster, Protect: protect, Template: template,
+			GPUsReady: func(n spec.Node) []pulumi.Resource { return []pulumi.Resource{template(n.Template).Ready()} },
+		})
 		if err != nil {
 			return err
 		}

@@ -36,6 +36,8 @@ type TalosClusterArgs struct {
 	Factory talos.Factory
 	// Template returns what to wait for before a node is made from its template.
 	Template func(spec.Template) *GoldenTemplate
+	// GPUsReady returns what to wait for before a machine with GPUs is made: its hosts' preparation and its mappings. Unused without GPUs.
+	GPUsReady func(spec.Node) []pulumi.Resource
 }
 
 // TalosCluster is a Talos Kubernetes cluster: secrets, configurations, nodes, talosconfig, bootstrap, kubeconfig and a health gate at the end.
@@ -108,6 +110,9 @@ func (a TalosClusterArgs) plan() (plannedPatches, error) {
 	if a.Template == nil {
 		problems = append(problems, fmt.Errorf("cluster %q does not know its templates: pass Template", a.Cluster.Name))
 	}
+	if a.GPUsReady == nil && clusterGPUs(a.Cluster) != nil {
+		problems = append(problems, fmt.Errorf("cluster %q does not know when its GPUs are ready: pass GPUsReady", a.Cluster.Name))
+	}
 	if err := errors.Join(problems...); err != nil {
 		return plannedPatches{}, err
 	}
@@ -147,7 +152,7 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, _ string, args TalosCluste
 		if isControlPlane {
 			nodeArgs.AppliedAfter = configured
 		}
-		node, err := NewTalosNode(ctx, n.Name, nodeArgs, pulumi.Parent(c))
+		node, err := c.makeNode(ctx, nodeArgs, args.GPUsReady)
 		if err != nil {
 			return err
 		}
@@ -159,6 +164,27 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, _ string, args TalosCluste
 	}
 
 	return nil
+}
+
+// makeNode makes a node, as a GPU worker where it has GPUs. A control plane that gains or loses its GPUs stays the same machine.
+func (c *TalosCluster) makeNode(ctx *pulumi.Context, args TalosNodeArgs, ready func(spec.Node) []pulumi.Resource) (*TalosNode, error) {
+	name := args.Node.Name
+	opts := []pulumi.ResourceOption{pulumi.Parent(c)}
+	if len(args.Node.GPUs) > 0 {
+		args.MadeAfter = append(args.MadeAfter, ready(args.Node)...)
+		worker, err := NewGPUWorker(ctx, name, args, opts...)
+		if err != nil {
+			return nil, err
+		}
+
+		return worker.Node, nil
+	}
+	if args.Node.Role == spec.RoleControlPlane {
+		worker := pulumi.CreateURN(pulumi.String(name), pulumi.String(GPUWorkerType), c.URN(), pulumi.String(ctx.Project()), pulumi.String(ctx.Stack()))
+		opts = append(opts, pulumi.Aliases([]pulumi.Alias{{ParentURN: worker}}))
+	}
+
+	return NewTalosNode(ctx, name, args, opts...)
 }
 
 // cloneQueue bounds the clones under way at once by having each wait for the one clonesAtOnce before it on the same datastore of the same host. It holds one

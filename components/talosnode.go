@@ -85,10 +85,10 @@ func (c *TalosNode) Made() pulumi.Resource { return c.vm }
 func (c *TalosNode) Applied() pulumi.Resource { return c.applied }
 
 func (c *TalosNode) machine(ctx *pulumi.Context, name string, args TalosNodeArgs) (*vm.VirtualMachine, error) {
-	// A running machine never follows its template, and follows the plan to another host only when that host is stated. The provider sees a difference in
-	// the disks' speed for ever, and never takes a name server out again.
+	// A running machine never follows its template, and follows the plan to another host only when that host is stated, or when its GPU is there: since it
+	// cannot migrate then, it is replaced. The provider sees a difference in the disks' speed for ever, and never takes a name server out again.
 	ignored := []string{"clone"}
-	if !args.Node.HostPinned {
+	if !args.Node.HostPinned && len(args.Node.GPUs) == 0 {
 		ignored = append(ignored, "nodeName")
 	}
 	if len(args.Network.DNS) == 0 {

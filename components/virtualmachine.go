@@ -43,8 +43,8 @@ func virtualMachine(n spec.Node, network spec.Network) *vm.VirtualMachineArgs {
 		OnBoot:       pulumi.Bool(n.OnBoot),
 		Reboot:       pulumi.Bool(false),
 		Template:     pulumi.Bool(false),
-		Protection:   pulumi.Bool(false), // Proxmox' own protection shuts the VM down before it refuses; Pulumi's refuses first
-		Migrate:      pulumi.Bool(true),
+		Protection:   pulumi.Bool(false),            // Proxmox' own protection shuts the VM down before it refuses; Pulumi's refuses first
+		Migrate:      pulumi.Bool(len(n.GPUs) == 0), // a device stays where it is
 		Acpi:         pulumi.Bool(true),
 		TabletDevice: pulumi.Bool(false),
 		// Talos ignores a long ACPI wait.
@@ -89,6 +89,7 @@ func virtualMachine(n spec.Node, network spec.Network) *vm.VirtualMachineArgs {
 		Disks:          disks(n),
 		NetworkDevices: networkDevices(n, network),
 		Initialization: initialization(n, network),
+		Hostpcis:       hostPCIs(n.GPUs),
 
 		TimeoutClone:      pulumi.Int(createTimeout),
 		TimeoutCreate:     pulumi.Int(createTimeout),
@@ -155,6 +156,22 @@ func disk(d spec.Disk) vm.VirtualMachineDiskArgs {
 		Replicate:   pulumi.Bool(true),
 		Ssd:         pulumi.Bool(true),
 	}
+}
+
+// hostPCIs passes GPUs through by their mapping, or by address. Proxmox' own PCIe and ROM are stated: the provider would switch the ROM off.
+func hostPCIs(gpus []spec.GPU) vm.VirtualMachineHostpciArray {
+	var list vm.VirtualMachineHostpciArray
+	for i, gpu := range gpus {
+		device := vm.VirtualMachineHostpciArgs{Device: pulumi.String(fmt.Sprintf("hostpci%d", i)), Pcie: pulumi.Bool(true), Rombar: pulumi.Bool(true), Xvga: pulumi.Bool(false)}
+		if gpu.Raw {
+			device.Id = pulumi.String(gpu.PCI)
+		} else {
+			device.Mapping = pulumi.String(gpu.Name)
+		}
+		list = append(list, device)
+	}
+
+	return list
 }
 
 func networkDevices(n spec.Node, network spec.Network) vm.VirtualMachineNetworkDeviceArray {

@@ -16,6 +16,7 @@ import (
 // Type tokens of the resources that the program uses.
 const (
 	VirtualMachine     = "proxmoxve:VM/virtualMachine:VirtualMachine"
+	PCIMapping         = "proxmoxve:Hardware/mapping/pci:Pci"
 	File               = "proxmoxve:Download/file:File"
 	Schematic          = "talos:imageFactory/schematic:Schematic"
 	Secrets            = "talos:machine/secrets:Secrets" //nolint:gosec // a type token

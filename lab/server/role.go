@@ -78,6 +78,7 @@ func Roles() []Role {
 			on("/nodes", "Sys.AccessNetwork", "GET /nodes/{node}/query-url-metadata", "have hosts download from the Image Factory", ""),
 		}},
 		{ID: "TalosProxmoxGPU", For: "GPU workers", Needs: []Need{
+			on("/mapping/pci", "Mapping.Modify", "POST /cluster/mapping/pci", "make, change and delete the mappings of GPUs", " (/mapping/pci, Mapping.Modify)"),
 			on("/mapping/pci", "Mapping.Use", configure, "pass mapped GPUs through", " (/mapping/pci/gpu, Mapping.Use)"),
 		}},
 		{ID: "TalosProxmoxPool", For: "`resourcePool` of a node pool, when it changes", Needs: []Need{

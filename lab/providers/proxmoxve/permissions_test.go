@@ -179,6 +179,19 @@ func (d program) inputs(token string, in object) property.Map {
 }
 
 func (d program) run(ctx context.Context, machine, image, changed object) error {
+	mapped := func() error { return nil }
+
+	if _, gpu := changed["hostpcis"]; gpu {
+		made, err := d.mapGPU(ctx)
+		if err != nil {
+			return err
+		}
+
+		mapped = func() error {
+			return d.p.Delete(ctx, p.DeleteRequest{ID: made.ID, Urn: urn(typeMapping), Properties: made.Properties})
+		}
+	}
+
 	file, err := d.p.Create(ctx, p.CreateRequest{Urn: urn(typeDownloadFile), Properties: d.inputs(typeDownloadFile, image)})
 	if err != nil {
 		return err
@@ -207,7 +220,25 @@ func (d program) run(ctx context.Context, machine, image, changed object) error 
 		return err
 	}
 
-	return d.p.Delete(ctx, p.DeleteRequest{ID: file.ID, Urn: urn(typeDownloadFile), Properties: file.Properties})
+	if err := d.p.Delete(ctx, p.DeleteRequest{ID: file.ID, Urn: urn(typeDownloadFile), Properties: file.Properties}); err != nil {
+		return err
+	}
+
+	return mapped()
+}
+
+// mapGPU makes the mapping of the host's GPU, as the program does before a machine that has it.
+func (d program) mapGPU(ctx context.Context) (p.CreateResponse, error) {
+	in := d.inputs(typeMapping, object{"name": "gpu", "maps": []any{object{"id": "10de:27b0", "node": "pve1", "path": "0000:01:00.0"}}})
+
+	made, err := d.p.Create(ctx, p.CreateRequest{Urn: urn(typeMapping), Properties: in})
+	if err != nil {
+		return made, err
+	}
+
+	_, err = d.p.Read(ctx, p.ReadRequest{ID: made.ID, Urn: urn(typeMapping), Properties: made.Properties, Inputs: in})
+
+	return made, err
 }
 
 // attempt runs the program with the roles as they are after the change, and returns the first refusal.
@@ -216,7 +247,6 @@ func attempt(t *testing.T, change func(*datacentre.Datacentre), alter func(objec
 
 	dc, endpoint := newLab(t)
 	addTemplate(t, dc)
-	dc.SetMapping(datacentre.Mapping{ID: "gpu", Map: []string{"id=10de:27b0,node=pve1,path=0000:01:00.0"}})
 	require.NoError(t, dc.AddPool(datacentre.Pool{ID: "talos"}))
 	require.NoError(t, labserver.GrantProgram(dc, "secret"))
 	change(dc)

@@ -1,0 +1,150 @@
+package components
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/spec"
+)
+
+func rtx4000() spec.GPU { return spec.GPU{Name: "rtx4000", PCI: "0000:01:00", Generation: "ada"} }
+
+func TestGPUWorkersVMStatesWhatTheProviderWouldGuess(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]planCase{
+		"no GPU": {inputs: map[string]any{"hostpcis[0]": nil, "migrate": true}, ignored: []string{"clone", "nodeName", "disks[0].speed"}},
+		"a mapped GPU": {
+			change: func(n *spec.Node, _ *spec.Network) { *n = withGPUs(*n, rtx4000()) },
+			inputs: map[string]any{
+				"hostpcis[0].device": "hostpci0", "hostpcis[0].mapping": "rtx4000", "hostpcis[0].id": nil, "hostpcis[0].pcie": true, "hostpcis[0].rombar": true,
+				"hostpcis[0].xvga": false, "hostpcis[1]": nil, "migrate": false, "memory.floating": 0, "machine": "q35", "bios": "ovmf", "vga.type": "std",
+			},
+			ignored: []string{"clone", "disks[0].speed"}, // where the plan has its GPU it has to be
+		},
+		"two raw GPUs": {
+			change: func(n *spec.Node, _ *spec.Network) {
+				*n = withGPUs(*n, spec.GPU{Name: "b40", PCI: "0000:c1:00", Raw: true}, spec.GPU{Name: "b40", PCI: "0000:c2:00.0", Raw: true})
+			},
+			inputs: map[string]any{
+				"hostpcis[0].id": "0000:c1:00", "hostpcis[0].mapping": nil, "hostpcis[1].device": "hostpci1", "hostpcis[1].id": "0000:c2:00.0", "hostpcis[1].rombar": true,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.check(t)
+		})
+	}
+}
+
+func TestAClusterWithGPUs(t *testing.T) {
+	t.Parallel()
+	for name, operator := range map[string]bool{"with the device plugin": false, "with the GPU Operator": true} {
+		for way, preview := range map[string]bool{"up": false, "preview": true} {
+			t.Run(name+" "+way, func(t *testing.T) {
+				t.Parallel()
+				cluster := plannedCluster(1, 2)
+				cluster.GPUOperator = operator
+				cluster.Workers[1] = withGPUs(cluster.Workers[1], rtx4000(), rtx4000())
+				cluster.Workers[1].TimeSlicing = 4
+				r, _ := runCluster(t, recorder.Options{Preview: preview}, cluster, false)
+
+				assert.Equal(t, []string{"one-general-2"}, r.Names(GPUWorkerType))
+				assert.Equal(t, []string{"one-cp-1", "one-general-1", "one-general-2"}, r.Names(TalosNodeType))
+				assert.Contains(t, r.Of(recorder.VirtualMachine)["one-general-2-vm"].DependsOn(), "talos-pve2-build")
+				if preview {
+					return
+				}
+				var request talosopsRequest
+				require.NoError(t, json.Unmarshal([]byte(r.Of(recorder.LocalCommand)["one-healthy"].Input("stdin").SecretValue().Element.StringValue()), &request))
+				if operator {
+					assert.Empty(t, request.GPUs, "nothing offers GPUs before the operator is installed")
+				} else {
+					assert.Equal(t, []talosopsGPUs{{Node: "one-general-2", Count: 8}}, request.GPUs)
+				}
+				patches := text(r.Of(recorder.ConfigurationApply)["one-general-2-configuration"].Input("configPatches"))
+				assert.Contains(t, patches, "nvidia_uvm")
+				assert.NotContains(t, text(r.Of(recorder.ConfigurationApply)["one-general-1-configuration"].Input("configPatches")), "nvidia")
+			})
+		}
+	}
+}
+
+func TestAControlPlaneThatGainsOrLosesItsGPUStaysTheSameMachine(t *testing.T) {
+	t.Parallel()
+	parents := map[bool]string{}
+	for _, gpu := range []bool{false, true} {
+		cluster := plannedCluster(1, 0)
+		if gpu {
+			cluster.ControlPlanes[0] = withGPUs(cluster.ControlPlanes[0], rtx4000())
+		}
+		r, _ := runCluster(t, recorder.Options{}, cluster, false)
+		node := r.Of(TalosNodeType)["one-cp-1"].Request
+		require.Len(t, node.GetAliases(), 1)
+		alias := node.GetAliases()[0].GetSpec().GetParentUrn()
+		parents[gpu] = node.GetParent()
+		assert.Equal(t, map[bool]string{false: GPUWorkerType, true: TalosClusterType}[gpu], string(urn.URN(alias).Type()), "its parent before")
+		assert.Equal(t, map[bool]string{false: TalosClusterType, true: GPUWorkerType}[gpu], string(urn.URN(node.GetParent()).Type()), "its parent now")
+	}
+	assert.NotEqual(t, parents[true], parents[false])
+}
+
+func TestGPUWorkersAreRefusedWithTheirProblems(t *testing.T) {
+	t.Parallel()
+	elsewhere := withGPUs(plannedNode(spec.RoleWorker, 0, "pve1"), rtx4000())
+	elsewhere.Host, elsewhere.Template.Driver = "pve2", spec.Driver{}
+	for want, n := range map[string]spec.Node{
+		"0 GPUs: state from 1 to 16": plannedNode(spec.RoleWorker, 0, "pve1"),
+		"its template has no NVIDIA driver: make it from one that has\nits GPU rtx4000 is on host \"pve1\", and the machine on \"pve2\": place it where its GPU is": elsewhere,
+	} {
+		_, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+			_, err := NewGPUWorker(ctx, n.Name, TalosNodeArgs{Node: n})
+
+			return err
+		})
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+func TestPCIMappingIsComplete(t *testing.T) {
+	t.Parallel()
+	r, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+		_, err := NewPCIMapping(ctx, "rtx4000", PCIMappingArgs{Devices: []MappedDevice{
+			{Host: "pve1", PCI: "0000:01:00", ID: pulumi.String("10de:27b0"), Subsystem: pulumi.String("10de:16fa"), Group: pulumi.Int(12)},
+			{Host: "pve3", PCI: "0000:c1:00.0", ID: pulumi.String("10de:27b0"), Subsystem: pulumi.String("10de:16fa"), Group: pulumi.Int(0)},
+		}})
+
+		return err
+	})
+	require.NoError(t, err)
+	made := r.Of(recorder.PCIMapping)["rtx4000-mapping"]
+	assert.Equal(t, "rtx4000", made.Parent)
+	for property, value := range map[string]any{
+		"name": "rtx4000", "mediatedDevices": false, "maps[0].id": "10de:27b0", "maps[0].node": "pve1", "maps[0].path": "0000:01:00", "maps[0].iommuGroup": 12,
+		"maps[0].subsystemId": "10de:16fa", "maps[1].node": "pve3", "maps[1].path": "0000:c1:00.0", "maps[1].iommuGroup": 0,
+	} {
+		assert.Equal(t, resource.NewPropertyValue(value), made.Input(property), property)
+	}
+}
+
+func TestPCIMappingRefusesHalfADescription(t *testing.T) {
+	t.Parallel()
+	for want, devices := range map[string][]MappedDevice{
+		"no devices: state at least one": nil,
+		`its device 0000:01:00 of host "pve1" is not described in full: state ID, Subsystem and Group`: {{Host: "pve1", PCI: "0000:01:00", ID: pulumi.String("10de:27b0")}},
+	} {
+		_, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+			_, err := NewPCIMapping(ctx, "rtx4000", PCIMappingArgs{Devices: devices})
+
+			return err
+		})
+		assert.ErrorContains(t, err, want)
+	}
+}
