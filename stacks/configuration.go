@@ -40,7 +40,11 @@ func Plan(stack string, configuration map[string]string) (*spec.Plan, error) {
 		}
 	}
 
-	return spec.Load(values, spec.Options{Stack: stack, Compatibility: compatibility{}, CheckPatch: checkPatch})
+	return spec.Load(values, planOptions(stack))
+}
+
+func planOptions(stack string) spec.Options {
+	return spec.Options{Stack: stack, Compatibility: compatibility{}, CheckPatch: checkPatch}
 }
 
 // readSettings returns the settings, or every problem of the configuration at once.
@@ -54,7 +58,9 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 			values[key] = value
 		}
 	}
-	plan, err := Plan(ctx.Stack(), values)
+	options := planOptions(ctx.Stack())
+	options.CheckRaw = func() error { return checkRaw(ctx, os.Getenv) }
+	plan, err := spec.Load(values, options)
 	var found spec.Problems
 	switch {
 	case errors.As(err, &found):
@@ -133,6 +139,24 @@ func (compatibility) Driver(talosVersion, generation, flavour, track string) (sp
 	}
 
 	return spec.Driver{Flavour: driver.Flavour, Track: driver.Track, Extensions: driver.Extensions()}, nil
+}
+
+// checkRaw says whether Proxmox lets this stack pass a device through by its address: it checks for root@pam itself, whom no token stands for. The published
+// provider takes its settings from the configuration, then from the environment, and a token before a password.
+func checkRaw(ctx *pulumi.Context, environment func(string) string) error {
+	setting := func(key, variable string) string {
+		if value, ok := ctx.GetConfig("proxmoxve:" + key); ok {
+			return value
+		}
+
+		return environment(variable)
+	}
+	if setting("apiToken", "PROXMOX_VE_API_TOKEN") == "" && setting("username", "PROXMOX_VE_USERNAME") == "root@pam" && setting("password", "PROXMOX_VE_PASSWORD") != "" {
+		return nil
+	}
+
+	return errors.New("only root@pam may do that in Proxmox, logged in with a password, and this stack logs in otherwise: state passthrough: mapping, " +
+		"or log in with proxmoxve:username root@pam and proxmoxve:password, without proxmoxve:apiToken")
 }
 
 func checkPatch(patch string) error {

@@ -272,6 +272,38 @@ func TestWarningsReachTheUser(t *testing.T) {
 	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[0].capacity.cores: 6 cores are planned on pve1, which has 4")
 }
 
+func TestRawPassthroughNeedsAPassword(t *testing.T) {
+	t.Parallel()
+	raw := strings.Replace(twoClusters, "ssh: {acceptAnyHostKey: true}", "ssh: {acceptAnyHostKey: true}, gpus: [{name: p4, pci: '01:00', generation: pascal, passthrough: raw}]", 1)
+	for name, test := range map[string]struct {
+		settings map[string]string
+		fails    bool
+	}{
+		"root with a password":                    {map[string]string{"username": "root@pam", "password": "secret"}, false},
+		"root's token":                            {map[string]string{"apiToken": "root@pam!pulumi=uuid"}, true},
+		"a token beside root's password":          {map[string]string{"username": "root@pam", "password": "secret", "apiToken": "root@pam!pulumi=uuid"}, true},
+		"another administrator with a password":   {map[string]string{"username": "admin@pve", "password": "secret"}, true},
+		"nothing that the configuration tells of": {nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := configured(t, "test", raw)
+			for key, value := range test.settings {
+				o.Config["proxmoxve:"+key] = value
+			}
+			_, err := recorder.Run(o, Deploy)
+			if !test.fails {
+				require.NoError(t, err)
+
+				return
+			}
+			require.ErrorContains(t, err, `hosts[0].gpus[0].passthrough: "raw" cannot be used: only root@pam may do that in Proxmox, logged in with a password, and this stack logs in otherwise: `+
+				"state passthrough: mapping, or log in with proxmoxve:username root@pam and proxmoxve:password, without proxmoxve:apiToken")
+			assert.NotContains(t, err.Error(), "secret")
+		})
+	}
+}
+
 func TestAWrongConfigurationRegistersNothing(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -58,7 +58,7 @@ func (versions) Minimum(role spec.Role) (cores, memoryMiB, diskGiB int) {
 // Driver knows open and nonfree modules, and that Pascal has no open ones.
 func (versions) Driver(talos, generation, flavour, track string) (spec.Driver, error) {
 	if generation == "pascal" && flavour == "open" {
-		return spec.Driver{}, fmt.Errorf("Talos %s has no open driver for GPUs of the generation pascal: choose nonfree", talos)
+		return spec.Driver{}, fmt.Errorf("version %s of Talos has no open driver for GPUs of the generation pascal: choose nonfree", talos)
 	}
 	d := spec.Driver{Flavour: cmp.Or(flavour, "open"), Track: cmp.Or(track, "production")}
 	if generation == "pascal" {

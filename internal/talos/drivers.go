@@ -76,7 +76,7 @@ func Drivers(talos, generation string) []Driver {
 func DriverFor(talos, generation, flavour, track string) (Driver, error) {
 	drivers := Drivers(talos, generation)
 	if len(drivers) == 0 {
-		return Driver{}, fmt.Errorf("Talos %s has no driver for GPUs of the generation %q: choose from %s, and a supported Talos version", talos, generation, strings.Join(Generations(), ", "))
+		return Driver{}, fmt.Errorf("version %s of Talos has no driver for GPUs of the generation %q: choose from %s, and a supported Talos version", talos, generation, strings.Join(Generations(), ", "))
 	}
 	i := slices.IndexFunc(drivers, func(d Driver) bool {
 		return (flavour == "" || d.Flavour == flavour) && (track == "" || d.Track == track)
@@ -87,7 +87,7 @@ func DriverFor(talos, generation, flavour, track string) (Driver, error) {
 			names = append(names, d.String())
 		}
 
-		return Driver{}, fmt.Errorf("Talos %s has no %s driver for GPUs of the generation %s: choose %s, or leave it out for %[5]s",
+		return Driver{}, fmt.Errorf("version %s of Talos has no %s driver for GPUs of the generation %s: choose %s, or leave it out for %[5]s",
 			talos, strings.TrimSpace(flavour+" "+track), generation, strings.Join(names, " or "), drivers[0])
 	}
 

@@ -21,15 +21,15 @@ func TestDriverFor(t *testing.T) {
 		"Blackwell has the open modules":           {"v1.11.0", "blackwell", "", "", "open production", ""},
 		"Blackwell has no nonfree modules": {
 			"v1.12.6", "blackwell", "nonfree", "", "",
-			"Talos v1.12.6 has no nonfree driver for GPUs of the generation blackwell: choose open production, or leave it out for open production",
+			"version v1.12.6 of Talos has no nonfree driver for GPUs of the generation blackwell: choose open production, or leave it out for open production",
 		},
 		"Volta is not in 1.13's production branch": {
 			"v1.13.0", "volta", "", "production", "",
-			"Talos v1.13.0 has no production driver for GPUs of the generation volta: choose nonfree lts, or leave it out for nonfree lts",
+			"version v1.13.0 of Talos has no production driver for GPUs of the generation volta: choose nonfree lts, or leave it out for nonfree lts",
 		},
 		"Turing before its time": {
 			"v1.10.0", "turing", "", "", "",
-			`Talos v1.10.0 has no driver for GPUs of the generation "turing": choose from maxwell, pascal, volta, turing, ampere, ada, hopper, blackwell, and a supported Talos version`,
+			`version v1.10.0 of Talos has no driver for GPUs of the generation "turing": choose from maxwell, pascal, volta, turing, ampere, ada, hopper, blackwell, and a supported Talos version`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
