@@ -6,10 +6,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Boot is what a host runs with since it was last switched on.
 type Boot struct {
+	// ID is new at every boot, a UUID.
+	ID          string    `json:"id"`
 	Since       time.Time `json:"since"`
 	Kernel      string    `json:"kernel"`
 	CommandLine string    `json:"commandLine"`
@@ -42,7 +46,7 @@ func NewBoot(h HostOptions, f BootFiles) Boot {
 	rules := parseModprobe(f.Modprobe)
 	rules.addWords(words)
 
-	b := Boot{Since: time.Now(), Kernel: f.Kernel, CommandLine: f.CommandLine, IOMMU: iommuActive(h, f.Kernel, words)}
+	b := Boot{ID: uuid.NewString(), Since: time.Now(), Kernel: f.Kernel, CommandLine: f.CommandLine, IOMMU: iommuActive(h, f.Kernel, words)}
 	b.Drivers, b.Modules = bind(h, b.IOMMU, rules, f.Early, f.Late)
 
 	if len(h.Pools) > 0 {

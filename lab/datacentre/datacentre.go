@@ -53,6 +53,7 @@ type Datacentre struct {
 	guests  Guests
 	files   HostFiles
 	system  HostSystem
+	onDown  map[string][]func()
 	saver   *saver
 }
 
@@ -70,7 +71,7 @@ func Open(o Options) (*Datacentre, error) {
 		o.SaveDelay = 200 * time.Millisecond
 	}
 
-	d := &Datacentre{options: o, locks: newLocks(), cancels: map[string]context.CancelFunc{}, ended: map[string]chan struct{}{}}
+	d := &Datacentre{options: o, locks: newLocks(), onDown: map[string][]func(){}, cancels: map[string]context.CancelFunc{}, ended: map[string]chan struct{}{}}
 	d.running, d.halt = context.WithCancel(context.Background())
 
 	if err := d.addHosts(o.Hosts); err != nil {

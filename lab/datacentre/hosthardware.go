@@ -40,6 +40,28 @@ type ZPool struct {
 	Root bool
 }
 
+// The root file system's size, and what Proxmox VE takes of it.
+const (
+	RootBytes     = 100 * GiB
+	RootUsedBytes = 8 * GiB
+)
+
+// PoolUsed is what is used of a pool: its storages' volumes, and the system where the root file system is on it.
+func (d *Datacentre) PoolUsed(hostName string, p ZPool) int64 {
+	var used int64
+	if p.Root {
+		used = RootUsedBytes
+	}
+
+	for _, s := range d.Storages(hostName) {
+		if s.Type == "zfspool" {
+			used += s.UsedBytes
+		}
+	}
+
+	return used
+}
+
 // PCIDevice is a device in a host.
 type PCIDevice struct {
 	// Address is the full one, "0000:01:00.0"; Bus that of the bridge above it, empty on the root bus.

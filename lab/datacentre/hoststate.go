@@ -183,6 +183,27 @@ func (d *Datacentre) SetARC(name string, highest, lowest int64) error {
 	return d.show(name)
 }
 
+// LoadModule loads a kernel module until the host's next boot.
+func (d *Datacentre) LoadModule(name, module string) error {
+	module = moduleName(module)
+
+	d.mu.Lock()
+
+	s := d.hostState(name)
+	if s.Boot == nil || slices.Contains(s.Boot.Modules, module) {
+		d.mu.Unlock()
+
+		return nil
+	}
+
+	s.Boot.Modules = append(slices.Clone(s.Boot.Modules), module)
+	slices.Sort(s.Boot.Modules)
+	d.changed()
+	d.mu.Unlock()
+
+	return d.show(name)
+}
+
 // HostChange is a change of a host's hardware.
 type HostChange struct {
 	// MovePCI moves a device from one slot to another, both such as "0000:01:00".

@@ -12,15 +12,6 @@ type Pool struct {
 	Storages []string `json:"storages,omitempty"`
 }
 
-// Mapping is a PCI hardware mapping of the cluster.
-type Mapping struct {
-	ID          string `json:"id"`
-	Description string `json:"description,omitempty"`
-	MDev        bool   `json:"mdev,omitempty"`
-	// Map are property strings: id=10de:1b80,node=pve1,path=0000:01:00.0,iommugroup=1,subsystem-id=…
-	Map []string `json:"map"`
-}
-
 // AddPool makes a pool.
 func (d *Datacentre) AddPool(p Pool) error {
 	d.mu.Lock()
@@ -113,37 +104,6 @@ func (d *Datacentre) Pools() []Pool {
 	list := make([]Pool, 0, len(d.state.Pools))
 	for _, id := range slices.Sorted(maps.Keys(d.state.Pools)) {
 		list = append(list, *d.state.Pools[id])
-	}
-
-	return list
-}
-
-// SetMapping adds or replaces a PCI mapping.
-func (d *Datacentre) SetMapping(m Mapping) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	d.state.Mappings[m.ID] = &m
-	d.changed()
-}
-
-// DeleteMapping removes a PCI mapping.
-func (d *Datacentre) DeleteMapping(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	delete(d.state.Mappings, id)
-	d.changed()
-}
-
-// Mappings returns the PCI mappings by id.
-func (d *Datacentre) Mappings() []Mapping {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	list := make([]Mapping, 0, len(d.state.Mappings))
-	for _, id := range slices.Sorted(maps.Keys(d.state.Mappings)) {
-		list = append(list, *d.state.Mappings[id])
 	}
 
 	return list

@@ -29,6 +29,10 @@ func (d *Datacentre) RebootHost(name string) error {
 	d.changed()
 	d.workers.Add(1)
 
+	for _, tell := range d.onDown[name] {
+		go tell()
+	}
+
 	go func() {
 		// Running workers end with the host.
 		d.mu.Lock()
@@ -44,6 +48,13 @@ func (d *Datacentre) RebootHost(name string) error {
 	}()
 
 	return nil
+}
+
+// OnHostDown has a function called whenever a host goes down.
+func (d *Datacentre) OnHostDown(name string, tell func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.onDown[name] = append(d.onDown[name], tell)
 }
 
 // powerOffAll ends a host's VMs, those last that started first.

@@ -38,7 +38,7 @@ func newState() state {
 		Secret: []byte(rand.Text()), NextPID: 1000, VMs: map[int]*vm{}, Volumes: map[string]*volume{}, Tasks: []*Task{}, Logs: map[string][]string{},
 		Users: map[string]*User{}, Tokens: map[string]*Token{}, Groups: map[string]*Group{}, Roles: map[string]*Role{}, Pools: map[string]*Pool{},
 		Mappings: map[string]*Mapping{}, Hosts: map[string]*hostState{},
-		Leases:   map[string]netip.Addr{}, Reservations: map[string]netip.Addr{},
+		Leases: map[string]netip.Addr{}, Reservations: map[string]netip.Addr{},
 	}
 }
 

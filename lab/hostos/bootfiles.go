@@ -33,8 +33,8 @@ type initramfs struct {
 	Modules  []string `json:"modules"`
 }
 
-// Kernels are the releases that are installed, oldest first.
-func (d disk) Kernels() []string {
+// kernels are the releases that are installed, oldest first.
+func (d disk) kernels() []string {
 	list, _ := filepath.Glob(d.path("boot/vmlinuz-*"))
 	for i, name := range list {
 		list[i] = strings.TrimPrefix(filepath.Base(name), "vmlinuz-")
@@ -45,8 +45,8 @@ func (d disk) Kernels() []string {
 	return list
 }
 
-// UpdateInitramfs makes the image of a kernel from the files as they are now.
-func (d disk) UpdateInitramfs(kernel string) error {
+// updateInitramfs makes the image of a kernel from the files as they are now.
+func (d disk) updateInitramfs(kernel string) error {
 	modprobe, err := d.confs("etc/modprobe.d")
 	if err != nil {
 		return err
@@ -81,14 +81,14 @@ func (d disk) confs(folder string) (string, error) {
 	return text.String(), nil
 }
 
-// UpdateGRUB writes GRUB's configuration from /etc/default/grub: the disk's own, or where proxmox-boot-tool keeps the loader, that of its partition.
-func (d disk) UpdateGRUB(h datacentre.Host) error {
+// updateGRUB writes GRUB's configuration from /etc/default/grub: the disk's own, or where proxmox-boot-tool keeps the loader, that of its partition.
+func (d disk) updateGRUB(h datacentre.Host) error {
 	words, err := d.grubWords()
 	if err != nil {
 		return err
 	}
 
-	kernels := d.Kernels()
+	kernels := d.kernels()
 	if len(kernels) == 0 {
 		return errors.New("no kernel in /boot")
 	}
@@ -146,9 +146,9 @@ func (d disk) grubWords() (string, error) {
 	return strings.Join(strings.Fields(runner.Vars["GRUB_CMDLINE_LINUX"].Str+" "+runner.Vars["GRUB_CMDLINE_LINUX_DEFAULT"].Str), " "), nil
 }
 
-// RefreshESP is what proxmox-boot-tool refresh does: kernels, images and configuration go to the boot loader's partition.
-func (d disk) RefreshESP(h datacentre.Host) error {
-	for _, kernel := range d.Kernels() {
+// refreshESP is what proxmox-boot-tool refresh does: kernels, images and configuration go to the boot loader's partition.
+func (d disk) refreshESP(h datacentre.Host) error {
+	for _, kernel := range d.kernels() {
 		image, err := d.read(initrd(kernel))
 		if err != nil {
 			return err
@@ -173,7 +173,7 @@ func (d disk) RefreshESP(h datacentre.Host) error {
 	}
 
 	if h.Loader != datacentre.LoaderSystemdBoot {
-		return d.UpdateGRUB(h)
+		return d.updateGRUB(h)
 	}
 
 	return nil
@@ -186,7 +186,7 @@ func (s *System) Files(h datacentre.Host) (datacentre.BootFiles, error) {
 		return datacentre.BootFiles{}, err
 	}
 
-	kernels := d.Kernels()
+	kernels := d.kernels()
 	if len(kernels) == 0 {
 		return datacentre.BootFiles{}, errors.New("no kernel in /boot")
 	}

@@ -136,17 +136,67 @@ func (d disk) install(h datacentre.Host) error {
 		return err
 	}
 
-	if err := d.UpdateInitramfs(h.Kernel); err != nil {
+	if err := d.updateInitramfs(h.Kernel); err != nil {
 		return err
 	}
 
 	if h.Loader == datacentre.LoaderGRUB && !h.BootTool {
-		if err := d.UpdateGRUB(h); err != nil {
+		if err := d.updateGRUB(h); err != nil {
 			return err
 		}
-	} else if err := d.RefreshESP(h); err != nil {
+	} else if err := d.refreshESP(h); err != nil {
 		return err
 	}
 
 	return d.write(mark, Version+"\n")
+}
+
+// Kernels are the releases that a host has installed, oldest first.
+func (s *System) Kernels(host string) []string {
+	d, err := s.disk(host)
+	if err != nil {
+		return nil
+	}
+
+	return d.kernels()
+}
+
+// UpdateInitramfs makes the boot image of a kernel from the files as they are now.
+func (s *System) UpdateInitramfs(host, kernel string) error {
+	d, err := s.disk(host)
+	if err != nil {
+		return err
+	}
+
+	return d.updateInitramfs(kernel)
+}
+
+// UpdateGRUB writes GRUB's configuration.
+func (s *System) UpdateGRUB(h datacentre.Host) error {
+	d, err := s.disk(h.Name)
+	if err != nil {
+		return err
+	}
+
+	return d.updateGRUB(h)
+}
+
+// RefreshESP is what proxmox-boot-tool refresh does.
+func (s *System) RefreshESP(h datacentre.Host) error {
+	d, err := s.disk(h.Name)
+	if err != nil {
+		return err
+	}
+
+	return d.refreshESP(h)
+}
+
+// BootPartitions are those that proxmox-boot-tool keeps: none where its list is missing.
+func (s *System) BootPartitions(host string) []string {
+	d, err := s.disk(host)
+	if err != nil {
+		return nil
+	}
+
+	return plain(d.text("etc/kernel/proxmox-boot-uuids"))
 }

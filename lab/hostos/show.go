@@ -123,6 +123,7 @@ func (t tree) addProc(h datacentre.Host) {
 	t["proc/cmdline"] = h.Boot.CommandLine + "\n"
 	t["proc/version"] = "Linux version " + h.Boot.Kernel + " (build@proxmox) (gcc (Debian 14.2.0-19) 14.2.0, GNU ld (GNU Binutils for Debian) 2.44) " + KernelBuild(h) + "\n"
 	t["proc/sys/kernel/osrelease"] = h.Boot.Kernel + "\n"
+	t["proc/sys/kernel/random/boot_id"] = h.Boot.ID + "\n"
 	t["proc/sys/kernel/hostname"] = h.Name + "\n"
 
 	total, used := int64(h.MemoryMiB)<<10, int64(h.MemoryUsedMiB+hostMemoryMiB)<<10

@@ -89,4 +89,6 @@ func orZero(id string) string {
 	return id
 }
 
-func long(id string) string { return strings.ToUpper(fmt.Sprintf("%08s", strings.TrimPrefix(id, "0x"))) }
+func long(id string) string {
+	return strings.ToUpper(fmt.Sprintf("%08s", strings.TrimPrefix(id, "0x")))
+}

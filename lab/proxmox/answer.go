@@ -119,7 +119,18 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 	}
 
 	r.params = p
+	data, err := s.carryOut(r)
 
+	var e *datacentre.Error
+	if errors.As(err, &e) && e.Status == http.StatusUnauthorized {
+		return nil, s.late(err)
+	}
+
+	return data, err
+}
+
+// carryOut does what the call asks for, if its caller may and its parameters are right.
+func (s *Server) carryOut(r *request) (any, error) {
 	// As Proxmox does it: who may not, is not told what was wrong with the parameters.
 	if err := r.permit(); err != nil {
 		return nil, err
@@ -129,14 +140,7 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 		return nil, err
 	}
 
-	data, err := r.route.handle(r)
-
-	var e *datacentre.Error
-	if errors.As(err, &e) && e.Status == http.StatusUnauthorized {
-		return nil, s.late(err)
-	}
-
-	return data, err
+	return r.route.handle(r)
 }
 
 // permit checks the privileges of the call.

@@ -130,7 +130,7 @@ func hostRow(h datacentre.Host) object {
 	}
 
 	o["status"], o["maxcpu"], o["maxmem"], o["mem"] = "online", h.Cores, int64(h.MemoryMiB)<<20, int64(h.MemoryUsedMiB+1024)<<20
-	o["cpu"], o["uptime"], o["maxdisk"], o["disk"] = 0.01, 86400, 100*datacentre.GiB, 8*datacentre.GiB
+	o["cpu"], o["uptime"], o["maxdisk"], o["disk"] = 0.01, 86400, datacentre.RootBytes, datacentre.RootUsedBytes
 
 	return o
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,11 +36,25 @@ type lab struct {
 func newLab(t *testing.T) *lab {
 	t.Helper()
 
+	durations := datacentre.DefaultDurations()
+	durations.BootHost = time.Hour // long enough to be noticed at this speed
+
 	dc, err := datacentre.Open(datacentre.Options{
 		Hosts: []datacentre.HostOptions{
-			{Name: "pve1", Cores: 8, MemoryMiB: 16384, Address: netip.MustParseAddr("127.30.0.11")}, {Name: "pve2", Cores: 8, MemoryMiB: 16384},
+			{
+				Name: "pve1", Cores: 8, MemoryMiB: 16384, Address: netip.MustParseAddr("127.30.0.11"),
+				Pools: []datacentre.ZPool{{Name: "rpool", SizeBytes: 900 * datacentre.GiB, Root: true}},
+				PCI: []datacentre.PCIDevice{
+					{Address: "0000:00:01.1", VendorID: "0x1022", DeviceID: "0x14db", Class: "0x060400", IOMMUGroup: 2},
+					{
+						Address: "0000:01:00.0", VendorID: "0x10de", DeviceID: "0x27b0", SubsystemVendor: "0x10de", SubsystemDevice: "0x16fa", Class: "0x030000",
+						Vendor: "NVIDIA Corporation", Device: "AD104GL [RTX 4000 SFF Ada Generation]", Driver: "nouveau", IOMMUGroup: 13,
+					},
+				},
+			},
+			{Name: "pve2", Cores: 8, MemoryMiB: 16384},
 		},
-		Cluster: "lab", Clock: datacentre.NewClock(10000), Durations: datacentre.DefaultDurations(),
+		Cluster: "lab", Clock: datacentre.NewClock(10000), Durations: durations,
 		Fetch: func(context.Context, string) ([]byte, error) { return image.Image{OS: "talos"}.Encode(), nil },
 	})
 	require.NoError(t, err)

@@ -19,7 +19,14 @@ func mappingRoutes() []route {
 					continue
 				}
 
-				list = append(list, mappingRow(m))
+				o := mappingRow(r.dc, m)
+				o["id"] = m.ID
+
+				if node := r.params.get("check-node"); node != "" {
+					o["checks"] = mappingChecks(r, m, node)
+				}
+
+				list = append(list, o)
 			}
 
 			return list, nil
@@ -34,13 +41,14 @@ func mappingRoutes() []route {
 
 				r.dc.SetMapping(datacentre.Mapping{
 					ID: id, Description: r.params.get("description"), MDev: r.params.bool("mdev"), Map: r.params["map"],
+					LiveMigration: r.params.bool("live-migration-capable"),
 				})
 
 				return nil, nil
 			},
 		},
 		{method: "GET", path: one, privilege: "Mapping.Use|Mapping.Modify|Mapping.Audit", path2: "/mapping/pci/{id}", handle: onMapping("mapping '%s' not found",
-			func(_ *request, m datacentre.Mapping) (any, error) { return mappingRow(m), nil })},
+			func(r *request, m datacentre.Mapping) (any, error) { return mappingRow(r.dc, m), nil })},
 		{
 			method: "PUT", path: one, params: "map description delete digest live-migration-capable mdev", privilege: "Mapping.Modify",
 			path2: "/mapping/pci/{id}", handle: onMapping("update hardware mapping failed: pci ID '%s' does not exist", updateMapping),
@@ -75,18 +83,42 @@ func onMapping(absent string, h func(*request, datacentre.Mapping) (any, error))
 	}
 }
 
-func mappingRow(m datacentre.Mapping) object {
-	o := object{"id": m.ID, "map": append([]string{}, m.Map...), "type": "pci", "digest": "0"}
+// mappingRow is a mapping as its file has it; true values alone are written.
+func mappingRow(dc *datacentre.Datacentre, m datacentre.Mapping) object {
+	o := object{"map": append([]string{}, m.Map...), "type": "pci", "digest": dc.MappingDigest()}
 	add(o, "description", m.Description)
 
 	if m.MDev {
 		o["mdev"] = 1
 	}
 
+	if m.LiveMigration {
+		o["live-migration-capable"] = 1
+	}
+
 	return o
 }
 
+func mappingChecks(r *request, m datacentre.Mapping, node string) []object {
+	if node == "localhost" {
+		node = r.server.host
+	}
+
+	list := []object{}
+	for _, c := range r.dc.CheckMapping(m, node) {
+		list = append(list, object{"severity": c.Severity, "message": c.Message})
+	}
+
+	return list
+}
+
 func updateMapping(r *request, m datacentre.Mapping) (any, error) {
+	if r.params.has("digest") && r.params.get("digest") != r.dc.MappingDigest() {
+		return nil, &datacentre.Error{
+			Status: 500, Message: "update hardware mapping failed: detected modified configuration - file changed by other user? Try again.",
+		}
+	}
+
 	if r.params.has("map") {
 		m.Map = r.params["map"]
 	}
@@ -99,12 +131,18 @@ func updateMapping(r *request, m datacentre.Mapping) (any, error) {
 		m.MDev = r.params.bool("mdev")
 	}
 
+	if r.params.has("live-migration-capable") {
+		m.LiveMigration = r.params.bool("live-migration-capable")
+	}
+
 	for _, k := range r.params.list("delete") {
 		switch k {
 		case "description":
 			m.Description = ""
 		case "mdev":
 			m.MDev = false
+		case "live-migration-capable":
+			m.LiveMigration = false
 		}
 	}
 

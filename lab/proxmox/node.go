@@ -4,8 +4,6 @@ import (
 	"proxmox-talos/lab/datacentre"
 )
 
-const kernel = "Linux 6.17.2-1-pve #1 SMP PREEMPT_DYNAMIC PMX 6.17.2-1"
-
 func nodeRoutes() []route {
 	audit := route{method: "GET", privilege: "Sys.Audit", path2: "/nodes/{node}"}
 	with := func(path, params string, h func(*request) (any, error)) route {
@@ -17,9 +15,12 @@ func nodeRoutes() []route {
 
 	return []route{
 		{method: "GET", path: "/nodes", handle: listNodes},
-		{method: "GET", path: "/nodes/{node}", handle: index("qemu", "lxc", "storage", "status", "tasks", "network", "hardware", "version", "dns")},
+		{method: "GET", path: "/nodes/{node}", handle: index("qemu", "lxc", "storage", "status", "tasks", "network", "hardware", "version", "dns", "disks")},
 		{method: "GET", path: "/nodes/{node}/version", handle: onNode(func(r *request, _ datacentre.Host) (any, error) { return version(r) })},
 		with("/nodes/{node}/status", "", onNode(nodeStatus)),
+		{
+			method: "POST", path: "/nodes/{node}/status", params: "command*", privilege: "Sys.PowerMgmt", path2: "/nodes/{node}", handle: onNode(powerNode),
+		},
 		with("/nodes/{node}/dns", "", onNode(func(*request, datacentre.Host) (any, error) {
 			return object{"search": "lab.internal", "dns1": "127.0.0.1"}, nil
 		})),
@@ -29,6 +30,7 @@ func nodeRoutes() []route {
 			method: "GET", path: "/nodes/{node}/hardware/pci", params: "pci-class-blacklist verbose", privilege: "Sys.Audit|Sys.Modify", path2: "/",
 			handle: onNode(listPCI),
 		},
+		{method: "GET", path: "/nodes/{node}/disks/zfs", privilege: "Sys.Audit", path2: "/", handle: onNode(listZFS)},
 		{
 			method: "GET", path: "/nodes/{node}/query-url-metadata", params: "url* verify-certificates", allow: mayProbe, handle: onNode(urlMetadata),
 		},
@@ -65,23 +67,6 @@ func listNodes(r *request) (any, error) {
 	return list, nil
 }
 
-func nodeStatus(_ *request, h datacentre.Host) (any, error) {
-	total, used := int64(h.MemoryMiB)<<20, int64(h.MemoryUsedMiB+1024)<<20
-
-	return object{
-		"cpu": 0.01, "wait": 0, "idle": 0, "uptime": 86400, "loadavg": []string{"0.10", "0.10", "0.10"},
-		"pveversion": "pve-manager/" + pveVersion + "/" + pveRepo, "kversion": kernel,
-		"cpuinfo": object{
-			"model": h.CPUModel, "cpus": h.Cores, "cores": h.Cores, "sockets": 1, "mhz": "3600.000", "hvm": "1", "flags": "svm aes", "user_hz": 100,
-		},
-		"memory": object{"total": total, "used": used, "free": total - used, "available": total - used},
-		"swap":   object{"total": 0, "used": 0, "free": 0},
-		"rootfs": object{"total": 100 * datacentre.GiB, "used": 8 * datacentre.GiB, "free": 92 * datacentre.GiB, "avail": 92 * datacentre.GiB},
-		"ksm":    object{"shared": 0}, "boot-info": object{"mode": "efi", "secureboot": 0},
-		"current-kernel": object{"sysname": "Linux", "machine": "x86_64", "release": "6.17.2-1-pve", "version": "#1 SMP PREEMPT_DYNAMIC PMX 6.17.2-1"},
-	}, nil
-}
-
 func listNetwork(r *request, h datacentre.Host) (any, error) {
 	list := []object{}
 
@@ -103,22 +88,6 @@ func listNetwork(r *request, h datacentre.Host) (any, error) {
 			o["bridge_ports"], o["method"], o["address"], o["cidr"], o["netmask"] = "eno1", "static", h.Address.String(), h.Address.String()+"/24", "24"
 		}
 
-		list = append(list, o)
-	}
-
-	return list, nil
-}
-
-func listPCI(_ *request, h datacentre.Host) (any, error) {
-	list := []object{}
-
-	for _, p := range h.PCI {
-		o := object{
-			"id": p.Address, "class": p.Class, "vendor": p.VendorID, "device": p.DeviceID, "iommugroup": p.IOMMUGroup, "vendor_name": p.Vendor,
-			"device_name": p.Device,
-		}
-		add(o, "subsystem_vendor", p.SubsystemVendor)
-		add(o, "subsystem_device", p.SubsystemDevice)
 		list = append(list, o)
 	}
 

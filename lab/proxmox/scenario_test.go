@@ -137,7 +137,7 @@ func (s steps) mappings() {
 	s.ok("POST", "/cluster/mapping/pci", "id", "gpu", "map", "id=10de:27b0,node=pve1,path=0000:01:00.0", "map", "id=10de:27b0,node=pve2,path=0000:02:00.0")
 	s.ok("PUT", "/cluster/mapping/pci/gpu", "description", "d", "mdev", "1")
 	s.ok("GET", "/cluster/mapping/pci/gpu")
-	s.ok("GET", "/cluster/mapping/pci")
+	s.ok("GET", "/cluster/mapping/pci?check-node=pve1")
 	s.ok("PUT", "/cluster/mapping/pci/gpu", "delete", "description,mdev")
 	s.ok("GET", "/cluster/mapping/pci")
 }
@@ -147,7 +147,7 @@ func (s steps) reads() {
 	for _, path := range []string{
 		"/version", "/cluster", "/cluster/nextid", "/cluster/nextid?vmid=555", "/cluster/options", "/cluster/resources", "/cluster/resources?type=vm", "/cluster/status",
 		"/cluster/tasks", "/cluster/ha/resources", "/cluster/mapping", "/nodes", "/nodes/pve1", "/nodes/pve1/version", "/nodes/pve1/status", "/nodes/pve1/dns",
-		"/nodes/pve1/network", "/nodes/pve1/network?type=any_bridge", "/nodes/pve1/lxc", "/nodes/pve1/hardware/pci", "/nodes/pve1/qemu", "/nodes/pve1/qemu?full=1",
+		"/nodes/pve1/network", "/nodes/pve1/network?type=any_bridge", "/nodes/pve1/lxc", "/nodes/pve1/hardware/pci", "/nodes/pve1/disks/zfs", "/nodes/pve1/qemu", "/nodes/pve1/qemu?full=1",
 		"/nodes/pve1/qemu/101", "/nodes/pve1/qemu/101/pending", "/nodes/pve1/qemu/101/snapshot", "/nodes/pve1/qemu/101/status", "/storage", "/storage/local",
 		"/nodes/pve1/storage", "/nodes/pve1/storage?content=images&enabled=1", "/nodes/pve1/storage/local", "/nodes/pve1/storage/local/status",
 		"/nodes/pve1/storage/local-lvm/content", "/nodes/pve1/storage/local-zfs/content?vmid=101", "/pools",
@@ -221,4 +221,5 @@ func (s steps) deletes() {
 	s.ok("PUT", "/pools/lab", "vms", "102", "storage", "local", "delete", "1")
 	s.ok("DELETE", "/pools/lab")
 	s.ok("DELETE", "/cluster/mapping/pci/gpu")
+	s.ok("POST", "/nodes/pve2/status", "command", "reboot")
 }

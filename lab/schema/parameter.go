@@ -79,6 +79,7 @@ var ofCalls = parseTable(map[string]string{ //nolint:gosec // names of parameter
 	"GET /pools type":                                     "=qemu,lxc,storage +poolid",
 	"GET /pools/{poolid} type":                            "=qemu,lxc,storage",
 	"GET /storage type":                                   "=btrfs,cephfs,cifs,dir,esxi,iscsi,iscsidirect,lvm,lvmthin,nfs,pbs,rbd,zfs,zfspool",
+	"POST /nodes/{node}/status command":                   "=reboot,shutdown",
 	"POST /nodes/{node}/qemu force":                       "bool +archive",
 	"PUT /nodes/{node}/qemu/{vmid}/unlink force":          "bool",
 	"POST /nodes/{node}/qemu/{vmid}/migrate force":        "bool",

@@ -285,7 +285,7 @@ func (s *Server) openHost(host datacentre.Host) error {
 	}
 
 	sh, err := shell.New(s.Data, host.Name, shell.Options{
-		HostKey: key, AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(client)}, Root: s.roots[host.Name],
+		HostKey: key, AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(client)}, Root: s.roots[host.Name], System: s.system,
 	})
 	if err != nil {
 		return fmt.Errorf("unable to open the shell of %s: %w", host.Name, err)

@@ -31,8 +31,11 @@ func (c call) printf(format string, a ...any) { fmt.Fprintf(c.Stdout, format, a.
 
 func (s *Server) commands() map[string]command {
 	return map[string]command{
-		"qm": s.qm, "pvesm": s.pvesm, "pvesh": s.pvesh, "pveversion": s.pveVersion, "hostname": s.hostname, "nproc": s.nproc,
+		"qm": s.qm, "pct": s.nothing, "pvesm": s.pvesm, "pvesh": s.pvesh, "pveversion": s.pveVersion,
 		"flock": s.flock, "sudo": s.prefix, "nohup": s.prefix, "bash": s.bash, "sh": s.bash,
+		"hostname": s.hostname, "nproc": s.nproc, "uname": s.uname, "lspci": s.lspci, "lsblk": s.lsblk, "df": s.df, "dmesg": s.dmesg, "lsmod": s.lsmod,
+		"modprobe": s.modprobe, "systemctl": s.systemctl, "reboot": s.reboot, "shutdown": s.shutdown, "zpool": s.zpool, "zfs": s.zfs,
+		"update-initramfs": s.updateInitramfs, "update-grub": s.updateGRUB, "proxmox-boot-tool": s.bootTool, "efibootmgr": s.efibootmgr, "mokutil": s.mokutil,
 	}
 }
 
@@ -50,7 +53,10 @@ func (s *Server) exec(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 
 		answer, known := s.commands()[name]
 		if !known {
-			return next(ctx, words)
+			err := next(ctx, words)
+			s.settle()
+
+			return err
 		}
 
 		hc := interp.HandlerCtx(ctx)
@@ -104,32 +110,6 @@ func finish(err error, errOut io.Writer) error {
 	}
 
 	return interp.ExitStatus(statusOfPVE)
-}
-
-func (s *Server) hostname(_ context.Context, c call) error {
-	c.printf("%s\n", s.host)
-
-	return nil
-}
-
-func (s *Server) nproc(_ context.Context, c call) error {
-	host, _ := s.dc.Host(s.host)
-	c.printf("%d\n", host.Cores)
-
-	return nil
-}
-
-// Versions of the Proxmox VE that the lab is.
-const (
-	pveVersion = "9.1.1"
-	pveRepo    = "42db4a6cf33dac83"
-	pveKernel  = "6.17.2-1-pve"
-)
-
-func (s *Server) pveVersion(_ context.Context, c call) error {
-	c.printf("pve-manager/%s/%s (running kernel: %s)\n", pveVersion, pveRepo, pveKernel)
-
-	return nil
 }
 
 // prefix runs what stands behind a command that changes nothing here: sudo, nohup.

@@ -90,12 +90,39 @@ func (s *Server) outside(path string) string {
 }
 
 func (s *Server) open(ctx context.Context, path string, flag int, perm fs.FileMode) (io.ReadWriteCloser, error) {
-	file, err := os.OpenFile(s.inside(interp.HandlerCtx(ctx).Dir, path), flag, perm)
+	name := s.inside(interp.HandlerCtx(ctx).Dir, path)
+
+	file, err := os.OpenFile(name, flag, perm)
 	if err != nil {
 		return nil, err
 	}
 
+	if strings.HasPrefix(name, s.inside("/", "/sys")+"/") && flag&(os.O_WRONLY|os.O_RDWR) != 0 {
+		return parameter{file, s}, nil
+	}
+
 	return file, nil
+}
+
+// parameter is a file of the kernel: what is written takes effect when it is closed.
+type parameter struct {
+	*os.File
+
+	s *Server
+}
+
+func (p parameter) Close() error {
+	err := p.File.Close()
+	p.s.settle()
+
+	return err
+}
+
+// settle tells the model of kernel parameters that were written.
+func (s *Server) settle() {
+	if highest, lowest, ok := s.system.ReadARC(s.host); ok {
+		_ = s.dc.SetARC(s.host, highest, lowest)
+	}
 }
 
 func (s *Server) stat(ctx context.Context, path string, follow bool) (fs.FileInfo, error) {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/hostos"
 	"proxmox-talos/lab/image"
 	"proxmox-talos/lab/shell"
 )
@@ -49,6 +50,9 @@ type hostOptions struct {
 	speed float64
 	// files gives the model the host's root folder; otherwise it keeps contents to itself.
 	files bool
+	// hardware changes the hosts before they are made.
+	hardware  func(*datacentre.HostOptions)
+	durations func(*datacentre.Durations)
 }
 
 func start(t *testing.T, o hostOptions) *host {
@@ -56,10 +60,19 @@ func start(t *testing.T, o hostOptions) *host {
 
 	h := &host{root: filepath.Join(t.TempDir(), "pve1"), key: signer(t)}
 
+	hardware, durations := datacentre.HostOptions{Name: "pve1", Cores: 12}, datacentre.DefaultDurations()
+	if o.hardware != nil {
+		o.hardware(&hardware)
+	}
+
+	if o.durations != nil {
+		o.durations(&durations)
+	}
+
 	var err error
 
 	h.dc, err = datacentre.Open(datacentre.Options{
-		Hosts: []datacentre.HostOptions{{Name: "pve1", Cores: 12}, {Name: "pve2"}}, Clock: datacentre.NewClock(o.speed), Durations: datacentre.DefaultDurations(),
+		Hosts: []datacentre.HostOptions{hardware, {Name: "pve2"}}, Clock: datacentre.NewClock(o.speed), Durations: durations,
 		Fetch: func(context.Context, string) ([]byte, error) { return talosImage.Encode(), nil },
 	})
 	require.NoError(t, err)
@@ -71,10 +84,17 @@ func start(t *testing.T, o hostOptions) *host {
 		h.dc.SetHostFiles(shell.Roots{"pve1": h.root, "pve2": filepath.Join(t.TempDir(), "pve2")})
 	}
 
+	system := hostos.New(map[string]string{"pve1": h.root, "pve2": h.root + "-other"})
+
 	server, err := shell.New(h.dc, "pve1", shell.Options{
-		HostKey: signer(t), AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())}, Root: h.root,
+		HostKey: signer(t), AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())}, Root: h.root, System: system,
 	})
 	require.NoError(t, err)
+
+	other, known := h.dc.Host("pve2")
+	require.True(t, known)
+	require.NoError(t, system.Furnish(other))
+	require.NoError(t, h.dc.SetHostSystem(system))
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

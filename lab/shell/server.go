@@ -8,11 +8,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
+	"time"
 
 	"github.com/gliderlabs/ssh"
 	gossh "golang.org/x/crypto/ssh"
 
 	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/hostos"
+	"proxmox-talos/lab/proxmox"
 )
 
 // Options says who gets in and where scripts run.
@@ -24,6 +28,8 @@ type Options struct {
 	// Root is the folder that stands for the host's file system: absolute paths that scripts open lie in it, and their HOME and TMPDIR. It is made if it is not
 	// there. Programs that a script starts get paths as the script writes them; it finds the folder in the variable HOST_ROOT.
 	Root string
+	// System is the operating system in that folder; made if it is nil.
+	System *hostos.System
 }
 
 // Server is the SSH server of one host.
@@ -32,6 +38,12 @@ type Server struct {
 	host string
 	root string
 	ssh  *ssh.Server
+	// system is what is installed in the root, api what pvesh calls.
+	system *hostos.System
+	api    *proxmox.Local
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
 }
 
 const rootUser = "root"
@@ -62,7 +74,11 @@ func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
 		keys = append(keys, key)
 	}
 
-	s := &Server{dc: dc, host: host, root: root}
+	s := &Server{dc: dc, host: host, root: root, system: o.System, api: proxmox.NewLocal(dc, host), conns: map[net.Conn]bool{}}
+	if s.system == nil {
+		s.system = hostos.New(map[string]string{host: root})
+	}
+
 	if err := s.furnish(); err != nil {
 		return nil, fmt.Errorf("the shell of host %q: %w", host, err)
 	}
@@ -72,13 +88,69 @@ func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
 		PublicKeyHandler: func(ctx ssh.Context, key ssh.PublicKey) bool {
 			return ctx.User() == rootUser && contains(keys, key)
 		},
+		ConnCallback:      s.connect,
 		PtyCallback:       func(ssh.Context, ssh.Pty) bool { return false },
 		SubsystemHandlers: map[string]ssh.SubsystemHandler{"sftp": s.sftp},
 		ChannelHandlers:   map[string]ssh.ChannelHandler{"session": strictSessions},
 	}
 	s.ssh.AddHostKey(o.HostKey)
+	dc.OnHostDown(host, s.hangUp)
 
 	return s, nil
+}
+
+// connect lets nobody in while the host is away.
+func (s *Server) connect(_ ssh.Context, conn net.Conn) net.Conn {
+	if !s.this().Online {
+		reset(conn)
+
+		return nil
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns[conn] = true
+
+	return leaving{conn, s}
+}
+
+// leaving is a connection that is forgotten when it is closed.
+type leaving struct {
+	net.Conn
+
+	s *Server
+}
+
+func (l leaving) Close() error {
+	l.s.mu.Lock()
+	delete(l.s.conns, l.Conn)
+	l.s.mu.Unlock()
+
+	return l.Conn.Close()
+}
+
+// lastWords is how long a session goes on after the host was told to reboot, so that whoever told it gets an answer.
+const lastWords = 100 * time.Millisecond
+
+// hangUp breaks all connections when the host goes down.
+func (s *Server) hangUp() {
+	time.Sleep(lastWords)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for conn := range s.conns {
+		reset(conn)
+	}
+}
+
+// reset makes the client see a reset rather than an end.
+func reset(conn net.Conn) {
+	if t, ok := conn.(*net.TCPConn); ok {
+		_ = t.SetLinger(0)
+	}
+
+	_ = conn.Close()
 }
 
 func contains(keys []gossh.PublicKey, key gossh.PublicKey) bool {
@@ -111,17 +183,16 @@ func (s *Server) Close() error {
 	return err
 }
 
-// furnish makes the folders every Debian has, and commands for `command -v` to find.
+// furnish installs the operating system, and commands for `command -v` to find.
 func (s *Server) furnish() error {
-	folders := []string{"root", "tmp", "etc", "run/lock", "usr/sbin", "var/lib/vz/template/iso", "var/lib/vz/template/cache", "var/lib/vz/snippets", "var/lib/vz/import"}
-	for _, name := range folders {
+	if err := s.system.Furnish(s.this()); err != nil {
+		return err
+	}
+
+	for _, name := range []string{"var/lib/vz/template/iso", "var/lib/vz/template/cache", "var/lib/vz/snippets", "var/lib/vz/import"} {
 		if err := os.MkdirAll(filepath.Join(s.root, name), 0o700); err != nil {
 			return err
 		}
-	}
-
-	if err := os.WriteFile(filepath.Join(s.root, "etc/hostname"), []byte(s.host+"\n"), 0o600); err != nil {
-		return err
 	}
 
 	for name := range s.commands() {
