@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/remote"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"proxmox-talos/components/scripts"
 	"proxmox-talos/internal/spec"
 	"proxmox-talos/internal/talos"
 )
@@ -109,12 +109,12 @@ func VolumeName(t spec.Template) string {
 func VolumeID(t spec.Template) string { return t.ImageDatastore + ":iso/" + VolumeName(t) }
 
 func (c *GoldenTemplate) build(ctx *pulumi.Context, name string, args GoldenTemplateArgs) (*remote.Command, error) {
-	parameters := buildParameters(args.Template, ctx.Project()+"/"+ctx.Stack())
+	parameters := buildParameters(args.Template, stackOwner(ctx))
 
 	return remote.NewCommand(ctx, name+"-build", &remote.CommandArgs{
 		Create:                 pulumi.String(hostCommand(actionBuild, args.Template)),
 		Delete:                 pulumi.String(hostCommand(actionRemove, args.Template)),
-		Stdin:                  pulumi.String(assignments(parameters) + buildTemplate),
+		Stdin:                  pulumi.String(scripts.Assignments(parameters) + buildTemplate),
 		Connection:             args.Shell.connection(),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 		// Only the provenance: a new template takes the place of the old one, whose removal then finds nothing of its own. A change of the script or of the
@@ -129,40 +129,26 @@ func hostCommand(action string, t spec.Template) string {
 	return fmt.Sprintf(`action=%s flock -w 1800 /run/lock/talos-proxmox-template-%d.lock bash -c 'eval "$(cat)"'`, action, t.VMID)
 }
 
-// parameter is a shell variable of the build script.
-type parameter struct{ name, value string }
-
 // buildParameters are everything that decides what the template is, then its provenance, which is a digest of them.
-func buildParameters(t spec.Template, owner string) []parameter {
-	parameters := []parameter{
-		{"owner", owner},
-		{"vmid", strconv.Itoa(t.VMID)},
-		{"name", t.Name},
-		{"image", VolumeID(t)},
-		{"datastore", t.Datastore},
-		{"bridge", t.Bridge},
-		{"cores", strconv.Itoa(t.Cores)},
-		{"memory", strconv.Itoa(t.MemoryMiB)},
-		{"disk", strconv.Itoa(t.DiskGiB)},
-		{"about", fmt.Sprintf("Talos %s, %s, schematic %s", t.Version, t.Arch, SchematicOf(t).ID())},
+func buildParameters(t spec.Template, owner string) []scripts.Parameter {
+	parameters := []scripts.Parameter{
+		{Name: "owner", Value: owner},
+		{Name: "vmid", Value: strconv.Itoa(t.VMID)},
+		{Name: "name", Value: t.Name},
+		{Name: "image", Value: VolumeID(t)},
+		{Name: "datastore", Value: t.Datastore},
+		{Name: "bridge", Value: t.Bridge},
+		{Name: "cores", Value: strconv.Itoa(t.Cores)},
+		{Name: "memory", Value: strconv.Itoa(t.MemoryMiB)},
+		{Name: "disk", Value: strconv.Itoa(t.DiskGiB)},
+		{Name: "about", Value: fmt.Sprintf("Talos %s, %s, schematic %s", t.Version, t.Arch, SchematicOf(t).ID())},
 	}
-	digest := sha256.Sum256([]byte(assignments(parameters)))
+	digest := sha256.Sum256([]byte(scripts.Assignments(parameters)))
 
-	return append(parameters, parameter{"provenance", hex.EncodeToString(digest[:16])})
+	return append(parameters, scripts.Parameter{Name: "provenance", Value: hex.EncodeToString(digest[:16])})
 }
 
-func provenanceOf(parameters []parameter) string { return parameters[len(parameters)-1].value }
-
-func assignments(parameters []parameter) string {
-	var text strings.Builder
-	for _, p := range parameters {
-		fmt.Fprintf(&text, "%s=%s\n", p.name, shellQuote(p.value))
-	}
-
-	return text.String()
-}
-
-func shellQuote(value string) string { return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'" }
+func provenanceOf(parameters []scripts.Parameter) string { return parameters[len(parameters)-1].Value }
 
 func (a GoldenTemplateArgs) store() ImageStore {
 	return ImageStore{Host: a.Template.Host, Datastore: a.Template.ImageDatastore}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"proxmox-talos/components/scripts"
 	"proxmox-talos/internal/spec"
 )
 
@@ -44,7 +45,7 @@ func (h *scriptHost) command(action string, t spec.Template) *exec.Cmd {
 	stubs, err := filepath.Abs("testdata/bin")
 	require.NoError(h.t, err)
 	cmd := exec.CommandContext(h.t.Context(), "bash", "-c", strings.ReplaceAll(hostCommand(action, t), "/run/lock", h.folder))
-	cmd.Stdin = strings.NewReader(assignments(buildParameters(t, owner)) + buildTemplate)
+	cmd.Stdin = strings.NewReader(scripts.Assignments(buildParameters(t, owner)) + buildTemplate)
 	cmd.Env = append(os.Environ(), "PATH="+stubs+":"+os.Getenv("PATH"), "FAKE="+h.folder)
 
 	return cmd

@@ -32,6 +32,8 @@ type TalosImageArgs struct {
 	Checksum string
 	// Stores are where the image is needed; each is downloaded to once.
 	Stores []ImageStore
+	// After is what a host's downloads wait for, by host: a reboot of the host would break them off.
+	After map[string][]pulumi.Resource
 }
 
 // ImageStore is a datastore of a host with the content type iso.

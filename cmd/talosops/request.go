@@ -66,7 +66,8 @@ func withRequest[R request](cmd *cobra.Command, empty func() R, run func(*cobra.
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		req := empty()
-		if err := awaitRequest(cmd.Context(), cmd.InOrStdin(), cmd.CommandPath(), req); err != nil {
+		reading := func() error { return readRequest(cmd.InOrStdin(), cmd.CommandPath(), req) }
+		if err := awaitInput(cmd.Context(), cmd.CommandPath(), reading); err != nil {
 			return err
 		}
 		limits := req.shared()
@@ -88,10 +89,10 @@ func withRequest[R request](cmd *cobra.Command, empty func() R, run func(*cobra.
 	return cmd
 }
 
-// awaitRequest reads a request, or gives up at an interrupt: a read from a terminal cannot be broken off.
-func awaitRequest(ctx context.Context, in io.Reader, command string, req request) error {
+// awaitInput reads a request, or gives up at an interrupt: a read from a terminal cannot be broken off.
+func awaitInput(ctx context.Context, command string, reading func() error) error {
 	read := make(chan error, 1)
-	go func() { read <- readRequest(in, command, req) }()
+	go func() { read <- reading() }()
 	select {
 	case err := <-read:
 		return err
@@ -100,10 +101,11 @@ func awaitRequest(ctx context.Context, in io.Reader, command string, req request
 	}
 }
 
-func readRequest(in io.Reader, command string, req request) error {
+// decodeRequest reads exactly one request.
+func decodeRequest(in io.Reader, command string, into any) error {
 	decoder := json.NewDecoder(in)
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(req); err != nil {
+	if err := decoder.Decode(into); err != nil {
 		if errors.Is(err, io.EOF) {
 			return fmt.Errorf("there is no request on standard input: see %s --help for its form", command)
 		}
@@ -112,6 +114,14 @@ func readRequest(in io.Reader, command string, req request) error {
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is more than one request on standard input: send one")
+	}
+
+	return nil
+}
+
+func readRequest(in io.Reader, command string, req request) error {
+	if err := decodeRequest(in, command, req); err != nil {
+		return err
 	}
 
 	var problems []string

@@ -205,7 +205,7 @@ func TestInterruptWhileNoRequestComes(t *testing.T) {
 	defer out.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := awaitRequest(ctx, in, "talosops wait", &waitRequest{})
+	err := awaitInput(ctx, "talosops wait", func() error { return readRequest(in, "talosops wait", &waitRequest{}) })
 	require.ErrorContains(t, err, "interrupted before a request came on standard input: see talosops wait --help")
 }
 

@@ -24,12 +24,24 @@ type Host struct {
 	Number  int // unique in the stack: stated, or the number its name ends with
 	Address netip.Addr
 	SSH     SSH
+	// Path leads to the host in the configuration, for errors that come later than the plan: hosts[0].
+	Path string `json:"-"`
 	// Cores and MemoryMiB are the host's size for guests; 0 = not stated.
 	Cores, MemoryMiB int
 	// Prep says how the host is prepared; nil = not at all.
 	Prep *Prep
 	// GPUs in order of their PCI addresses.
-	GPUs []GPU
+	GPUs     []GPU
+	gpuPaths map[string]string // by PCI address
+}
+
+// GPUPath leads to a GPU of the host in the configuration: hosts[0].gpus[1].
+func (h Host) GPUPath(gpu GPU) string {
+	if path, ok := h.gpuPaths[gpu.PCI]; ok {
+		return path
+	}
+
+	return h.Path + ".gpus"
 }
 
 // Prep says how a host is prepared.

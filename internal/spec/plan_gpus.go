@@ -42,8 +42,8 @@ func (p *planner) planPrep(path string, c *PrepConfig) *Prep {
 	return prep
 }
 
-// planGPUs judges the GPUs of a host and returns those that can be given to machines, in order of their addresses.
-func (p *planner) planGPUs(path string, c HostConfig) []GPU {
+// planGPUs judges the GPUs of a host and returns those that can be given to machines, in order of their addresses, and where they are stated.
+func (p *planner) planGPUs(path string, c HostConfig) ([]GPU, map[string]string) {
 	var gpus []GPU
 	at := map[string]string{}
 	for i, g := range c.GPUs {
@@ -74,7 +74,7 @@ func (p *planner) planGPUs(path string, c HostConfig) []GPU {
 	}
 	slices.SortFunc(gpus, func(a, b GPU) int { return strings.Compare(a.PCI, b.PCI) })
 
-	return gpus
+	return gpus, at
 }
 
 // checkRaw judges whether the stack may pass devices through by their addresses.

@@ -13,11 +13,11 @@ func (p *planner) planHosts() []Host {
 	numbers, addresses := map[int]string{}, map[string]string{}
 	for i, c := range p.config.Hosts {
 		path := fmt.Sprintf("hosts[%d]", i)
-		h := Host{Name: c.Name, Cores: c.Capacity.Cores, MemoryMiB: c.Capacity.MemoryMiB}
+		h := Host{Name: c.Name, Path: path, Cores: c.Capacity.Cores, MemoryMiB: c.Capacity.MemoryMiB}
 		h.SSH = p.ssh(path+".ssh", c.SSH)
 		h.Number = p.hostNumber(path, c, numbers)
 		h.Prep = p.planPrep(path+".prep", c.Prep)
-		h.GPUs = p.planGPUs(path+".gpus", c)
+		h.GPUs, h.gpuPaths = p.planGPUs(path+".gpus", c)
 		if address, ok := p.address(path+".address", c.Address); ok {
 			h.Address = address
 			if other, taken := addresses[c.Address]; taken {

@@ -1,0 +1,95 @@
+package components
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/pulumi/pulumi-command/sdk/go/command/local"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/components/scripts"
+	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/spec"
+)
+
+// hostLimits bound each host's part in talosops' verbs that reach hosts.
+const (
+	hostDialTimeout   = "15s"
+	hostStepTimeout   = "2m"
+	hostRebootTimeout = "15m"
+)
+
+// hostQuestion is a host in a request to talosops.
+type hostQuestion struct {
+	Name             string `json:"name"`
+	Address          string `json:"address"`
+	Port             int    `json:"port"`
+	User             string `json:"user"`
+	HostKey          string `json:"hostKey,omitempty"`
+	AcceptAnyHostKey bool   `json:"acceptAnyHostKey,omitempty"`
+	Script           string `json:"script"`
+}
+
+func questionFor(ctx *pulumi.Context, h spec.Host, needs host.Needs) hostQuestion {
+	return hostQuestion{
+		Name: h.Name, Address: h.Address.String(), Port: h.SSH.Port, User: h.SSH.User, HostKey: h.SSH.HostKey, AcceptAnyHostKey: h.SSH.HostKey == "",
+		Script: scripts.Host(scripts.HostParameters(h, stackOwner(ctx), needs.MustRun(h))),
+	}
+}
+
+// stackOwner is who prepared a host or made a template: project/stack.
+func stackOwner(ctx *pulumi.Context) string { return ctx.Project() + "/" + ctx.Stack() }
+
+// HostAnswer is what came of asking a host.
+type HostAnswer struct {
+	Facts    *host.Facts // nil where there is an error
+	Document string      // the facts as the host printed them
+	Err      error
+}
+
+// AskHosts asks hosts what they are, all at once and with one round trip each, while the program runs: in previews, too. Without a private key the SSH agent's
+// are used. The answers are by host name; the error is for asking at all.
+func AskHosts(ctx *pulumi.Context, plan *spec.Plan, hosts []spec.Host, privateKey string) (map[string]HostAnswer, error) {
+	questions := make([]hostQuestion, 0, len(hosts))
+	for _, h := range hosts {
+		questions = append(questions, questionFor(ctx, h, host.NeedsOf(plan, h.Name)))
+	}
+	request, err := json.Marshal(map[string]any{"privateKey": privateKey, "dialTimeout": hostDialTimeout, "stepTimeout": hostStepTimeout, "hosts": questions})
+	if err != nil {
+		return nil, fmt.Errorf("unable to write the request to the hosts: %w", err)
+	}
+	logging, again := local.LoggingNone, false
+	result, err := local.Run(ctx, &local.RunArgs{
+		Command: talosopsCommand + "facts", Stdin: pulumi.StringRef(string(request)), Logging: &logging, AddPreviousOutputInEnv: &again,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("unable to ask the hosts what they are: %w", err)
+	}
+
+	return readAnswers(result.Stdout)
+}
+
+func readAnswers(printed string) (map[string]HostAnswer, error) {
+	var document struct {
+		Hosts []struct {
+			Name  string          `json:"name"`
+			Facts json.RawMessage `json:"facts"`
+			Error string          `json:"error"`
+		} `json:"hosts"`
+	}
+	if err := json.Unmarshal([]byte(printed), &document); err != nil {
+		return nil, fmt.Errorf("unable to read the hosts' answers: %w: use the talosops of this program's version", err)
+	}
+	answers := map[string]HostAnswer{}
+	for _, h := range document.Hosts {
+		answer := HostAnswer{Document: string(h.Facts)}
+		if h.Error != "" {
+			answer.Err = fmt.Errorf("%s", h.Error)
+		} else {
+			answer.Facts, answer.Err = host.Parse(h.Facts)
+		}
+		answers[h.Name] = answer
+	}
+
+	return answers, nil
+}

@@ -1,0 +1,248 @@
+package host
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"proxmox-talos/internal/spec"
+)
+
+// Needs are what a plan puts on a host.
+type Needs struct {
+	Nodes     []spec.Node
+	Templates []spec.Template
+}
+
+// NeedsOf returns what a plan puts on a host.
+func NeedsOf(plan *spec.Plan, name string) Needs {
+	needs := Needs{}
+	for _, cluster := range plan.Clusters {
+		for _, node := range cluster.Nodes() {
+			if node.Host == name {
+				needs.Nodes = append(needs.Nodes, node)
+			}
+		}
+	}
+	for _, template := range plan.Templates {
+		if template.Host == name {
+			needs.Templates = append(needs.Templates, template)
+		}
+	}
+
+	return needs
+}
+
+// UsesGPUs says whether a machine of the plan has a GPU of the host.
+func (n Needs) UsesGPUs() bool {
+	return slices.ContainsFunc(n.Nodes, func(node spec.Node) bool { return len(node.GPUs) > 0 })
+}
+
+// Reboots of a host that is prepared: never, or while no machine runs on it.
+const rebootWhenIdle = "whenIdle"
+
+// WhenIdle says whether a host may be rebooted.
+func WhenIdle(h spec.Host) bool { return h.Prep != nil && h.Prep.Reboot == rebootWhenIdle }
+
+// MustRun says whether the host's running system has to be as its files say: machines use its GPUs, or it may be rebooted.
+func (n Needs) MustRun(h spec.Host) bool { return n.UsesGPUs() || WhenIdle(h) }
+
+// Judgement is what a host's facts mean for a plan.
+type Judgement struct {
+	// Problems stand in the way, and no preparation mends them; each ends with the command or the setting that does.
+	Problems spec.Problems
+	// Warnings are what the plan can be carried out with, but better were not.
+	Warnings spec.Problems
+	// Changes are what the preparation is going to change on the host.
+	Changes []string
+	// Pending are what a reboot of the host has to complete, after the changes.
+	Pending []string
+	// Advice is about ZFS pools.
+	Advice []string
+}
+
+// judge gathers a judgement.
+type judge struct {
+	Judgement
+
+	facts *Facts
+	host  spec.Host
+	needs Needs
+}
+
+// Judge says whether a host can bear what is planned for it.
+func Judge(facts *Facts, h spec.Host, needs Needs) Judgement {
+	j := &judge{facts: facts, host: h, needs: needs}
+	j.Changes = facts.Prep.Changes
+	j.Pending = facts.Prep.Pending
+	j.version()
+	j.preparation()
+	j.gpus()
+	j.storages()
+	j.capacity()
+	j.pools()
+
+	return j.Judgement
+}
+
+// Owner says who a host belongs to when the stack is not the one that prepared it: nil, or the problem.
+func Owner(facts *Facts, h spec.Host, owner string) spec.Problems {
+	if h.Prep == nil || facts.Prep.Owner == "" || facts.Prep.Owner == owner {
+		return nil
+	}
+
+	return spec.Problems{{
+		Path:    h.Path + ".prep",
+		Message: fmt.Sprintf("is stated, but %s is prepared by stack %s; take prep away in one of the two, or remove /var/lib/talos-proxmox/owner on the host if that stack is gone", h.Name, facts.Prep.Owner),
+	}}
+}
+
+func (j *judge) problem(path, format string, arguments ...any) {
+	j.Problems = append(j.Problems, spec.Problem{Path: path, Message: fmt.Sprintf(format, arguments...)})
+}
+
+func (j *judge) warning(path, format string, arguments ...any) {
+	j.Warnings = append(j.Warnings, spec.Problem{Path: path, Message: fmt.Sprintf(format, arguments...)})
+}
+
+func (j *judge) version() {
+	pve := j.facts.System.PVE
+	major, _, _ := strings.Cut(pve, ".")
+	number, err := strconv.Atoi(major)
+	switch {
+	case err != nil:
+		j.problem(j.host.Path, "%s does not say which Proxmox VE it runs: is it a Proxmox host? `pveversion` tells", j.host.Name)
+	case number < leastPVE:
+		j.problem(j.host.Path, "%s runs Proxmox VE %s; upgrade it to %d or later: pve%dto%d --full shows what is in the way", j.host.Name, pve, leastPVE, number, number+1)
+	}
+}
+
+func (j *judge) preparation() {
+	for _, problem := range j.facts.Prep.Problems {
+		// A GPU that is not there is told with its path.
+		if !strings.HasPrefix(problem, "there is no PCI device at ") {
+			j.problem(j.host.Path+".prep", "cannot be carried out on %s: %s", j.host.Name, problem)
+		}
+	}
+	if !j.needs.UsesGPUs() && len(j.host.GPUs) == 0 && j.host.Prep != nil && j.host.Prep.IOMMU && j.iommuOff() {
+		j.warning(j.host.Path+".prep.iommu", "prepares %s for passthrough, but %s; or state false", j.host.Name, j.firmwareSetting())
+	}
+}
+
+// iommuOff says whether the firmware offers no IOMMU.
+func (j *judge) iommuOff() bool { return len(j.facts.IOMMU.Firmware) == 0 && j.facts.IOMMU.Groups == 0 }
+
+func (j *judge) firmwareSetting() string {
+	setting := "IOMMU (AMD-Vi) or VT-d"
+	switch j.facts.System.CPUVendor {
+	case "amd":
+		setting = "IOMMU (AMD-Vi, often beside SVM)"
+	case "intel":
+		setting = "VT-d"
+	}
+
+	return fmt.Sprintf("its IOMMU is switched off in the firmware (neither /sys/firmware/acpi/tables/IVRS nor DMAR is there): switch on %s in the BIOS setup", setting)
+}
+
+func (j *judge) gpus() {
+	off := j.iommuOff()
+	if off && len(j.host.GPUs) > 0 {
+		j.problem(j.host.Path+".gpus", "cannot be passed through on %s: %s", j.host.Name, j.firmwareSetting())
+	}
+	prepared := j.host.Prep != nil && j.host.Prep.IOMMU
+	if !off && !prepared && j.facts.IOMMU.Groups == 0 && len(j.host.GPUs) > 0 {
+		words := "iommu=pt"
+		if j.facts.System.CPUVendor == "intel" {
+			words = "intel_iommu=on iommu=pt"
+		}
+		j.problem(j.host.Path+".gpus", "cannot be passed through: %s runs without its IOMMU; state prep: {} to have it prepared, or add %s to %s and reboot",
+			j.host.Name, words, cmp.Or(j.facts.System.CommandLineFile, "the kernel command line"))
+	}
+	for _, gpu := range j.host.GPUs {
+		j.gpu(gpu, prepared)
+	}
+}
+
+func (j *judge) gpu(gpu spec.GPU, prepared bool) {
+	path := j.host.GPUPath(gpu) + ".pci"
+	functions := j.facts.Functions(gpu.PCI)
+	main := slices.IndexFunc(functions, func(d Device) bool { return d.Vendor == vendorNVIDIA && strings.HasPrefix(d.Class, classDisplay) })
+	switch {
+	case len(functions) == 0:
+		j.problem(path, "%s is not there on %s: %s", gpu.PCI, j.host.Name, j.whereNVIDIA())
+
+		return
+	case main < 0:
+		j.problem(path, "%s on %s is no NVIDIA GPU but %s: %s", gpu.PCI, j.host.Name, labels(functions), j.whereNVIDIA())
+
+		return
+	}
+	slot := j.facts.Functions(functions[0].slot())
+	if shared := j.shared(gpu, slot); len(shared) > 0 {
+		j.problem(path, "%s on %s shares IOMMU group %s with %s, which the host would lose; use another slot, or switch on ACS in the BIOS setup",
+			gpu.PCI, j.host.Name, functions[main].Group, labels(shared))
+	}
+	for _, d := range slot {
+		if !prepared && d.Driver != "" && d.Driver != driverVFIO {
+			j.problem(path, "%s on %s is bound to %s; state prep: {} to have it bound to vfio-pci, or do so by hand and reboot", d.Address, j.host.Name, d.Driver)
+		}
+	}
+	if twin := j.twin(functions[main]); prepared && twin != "" {
+		j.warning(path, "%s on %s has the same ids as %s, which is bound to vfio-pci along with it; state it among the gpus, too", gpu.PCI, j.host.Name, twin)
+	}
+}
+
+// shared returns the devices that share a group with a GPU and can be given away with it by nobody: neither its own functions, nor bridges, nor GPUs of the
+// same machine.
+func (j *judge) shared(gpu spec.GPU, slot []Device) []Device {
+	together := []string{gpu.PCI}
+	for _, node := range j.needs.Nodes {
+		if slices.ContainsFunc(node.GPUs, func(g spec.GPU) bool { return g.PCI == gpu.PCI }) {
+			for _, g := range node.GPUs {
+				together = append(together, g.PCI)
+			}
+		}
+	}
+	var shared []Device
+	for _, d := range j.facts.Devices {
+		sameGroup := d.Group != "" && slices.ContainsFunc(slot, func(own Device) bool { return own.Group == d.Group })
+		own := slices.ContainsFunc(together, func(pci string) bool {
+			device, _, _ := strings.Cut(pci, ".")
+
+			return d.slot() == device
+		})
+		if sameGroup && !own && !strings.HasPrefix(d.Class, classBridge) {
+			shared = append(shared, d)
+		}
+	}
+
+	return shared
+}
+
+// twin returns another device of the same kind that is not among the host's GPUs; ids bind them all.
+func (j *judge) twin(gpu Device) string {
+	for _, d := range j.facts.Devices {
+		listed := slices.ContainsFunc(j.host.GPUs, func(g spec.GPU) bool { return slices.Contains(j.facts.Functions(g.PCI), d) })
+		if d.Vendor == gpu.Vendor && d.Device == gpu.Device && !listed {
+			return d.Address
+		}
+	}
+
+	return ""
+}
+
+func (j *judge) whereNVIDIA() string {
+	var found []string
+	for _, d := range j.facts.Devices {
+		if d.Vendor == vendorNVIDIA && strings.HasPrefix(d.Class, classDisplay) {
+			found = append(found, d.label())
+		}
+	}
+	if len(found) == 0 {
+		return "it has no NVIDIA GPU; `lspci -nn` lists its devices: is the card seated and powered?"
+	}
+
+	return "its NVIDIA GPUs are " + strings.Join(found, ", ") + "; state where it is now"
+}
