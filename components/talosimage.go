@@ -133,6 +133,7 @@ func (c *TalosImage) download(ctx *pulumi.Context, name string, args TalosImageA
 
 	resource, err := download.NewFile(ctx, fmt.Sprintf("%s-%s-%s", name, store.Host, store.Datastore), file,
 		pulumi.Parent(c),
+		pulumi.DependsOn(args.After[store.Host]),
 		// The name says what is in the file; where it came from may move.
 		pulumi.IgnoreChanges([]string{"url"}),
 		pulumi.DeleteBeforeReplace(true))

@@ -29,6 +29,8 @@ type settings struct {
 	plan          *spec.Plan
 	factory       talos.Factory
 	sshPrivateKey pulumi.StringPtrInput // nil = the SSH agent
+	// sshPrivateKeyText is the same for the questions that the program asks hosts while it runs; empty = the SSH agent.
+	sshPrivateKeyText string
 }
 
 // Plan decides what a stack with this configuration consists of; see [spec.Load] for the values and the error. Values that no plan is made from are passed over.
@@ -78,6 +80,7 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 				Message: fmt.Sprintf("is stored in plain text; store it encrypted: pulumi config set --secret %s:%s < key-file", namespace, keySSHPrivateKey),
 			})
 		}
+		s.sshPrivateKeyText = key
 		s.sshPrivateKey = pulumi.ToSecret(pulumi.String(key)).(pulumi.StringOutput)
 	}
 	if len(problems) > 0 {

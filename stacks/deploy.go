@@ -17,13 +17,14 @@ import (
 // deployment is what one run of the program registers.
 type deployment struct {
 	settings
+	hosts     map[string]*hostState             // those with prep or gpus, by name
 	images    map[string]*components.TalosImage // by file name
 	templates map[templateKey]*components.GoldenTemplate
 	clusters  map[string]*components.TalosCluster
 }
 
-// Deploy is the program: it reads and judges the whole configuration, then registers images, templates and clusters, then exports the outputs. A problem in the
-// configuration ends it before anything is registered.
+// Deploy is the program: it reads and judges the whole configuration and the hosts that it prepares or takes GPUs of, then registers preparations, images, templates
+// and clusters, then exports the outputs. A problem in the configuration or of a host ends it before anything is registered.
 func Deploy(ctx *pulumi.Context) error {
 	s, err := readSettings(ctx)
 	if err != nil {
@@ -42,13 +43,17 @@ func Deploy(ctx *pulumi.Context) error {
 	if err := d.checkClusters(); err != nil {
 		return err
 	}
-
 	for _, warning := range s.plan.Warnings {
-		if err := ctx.Log.Warn(warning, nil); err != nil {
-			return fmt.Errorf("unable to warn about the configuration: %w", err)
+		if err := warn(ctx, warning); err != nil {
+			return err
 		}
 	}
+	if d.hosts, err = readHosts(ctx, s); err != nil {
+		return err
+	}
+
 	for _, step := range []func() error{
+		func() error { return d.makeHosts(ctx) },
 		func() error { return d.makeImages(ctx, images) },
 		func() error { return d.makeTemplates(ctx) },
 		func() error { return d.makeClusters(ctx) },
@@ -106,7 +111,9 @@ func (d *deployment) checkClusters() error {
 
 func (d *deployment) makeImages(ctx *pulumi.Context, images map[string]components.TalosImageArgs) error {
 	for _, file := range slices.Sorted(maps.Keys(images)) {
-		image, err := components.NewTalosImage(ctx, file, images[file])
+		args := images[file]
+		args.After = d.settled()
+		image, err := components.NewTalosImage(ctx, file, args)
 		if err != nil {
 			return err
 		}
@@ -125,7 +132,7 @@ func (d *deployment) makeTemplates(ctx *pulumi.Context) error {
 		template, err := components.NewGoldenTemplate(ctx, t.Key+"-"+t.Host, components.GoldenTemplateArgs{
 			Template: t,
 			Image:    d.images[components.VolumeName(t)],
-			Shell:    components.HostShell{Address: host.Address, SSH: host.SSH, PrivateKey: d.sshPrivateKey},
+			Shell:    d.shell(host),
 		})
 		if err != nil {
 			return err

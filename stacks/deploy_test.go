@@ -151,7 +151,7 @@ func TestOutputs(t *testing.T) {
 	r := runStack(t, "lab", false)
 	exports := r.Exports()
 
-	assert.ElementsMatch(t, []resource.PropertyKey{Endpoints, Addresses, VMIDs, Kubeconfigs, Talosconfigs, Versions, Templates, Schematics},
+	assert.ElementsMatch(t, []resource.PropertyKey{Endpoints, Addresses, VMIDs, Kubeconfigs, Talosconfigs, Versions, Templates, Schematics, Hosts},
 		slices.Collect(maps.Keys(exports)))
 	assert.Equal(t, map[string]any{"lab": map[string]any{"talos": "v1.12.6", "kubernetes": "v1.35.0", "contract": "v1.12"}}, exports[Versions].Mappable())
 	assert.Equal(t, "127.20.1.10", at(exports[Addresses], "lab", "lab-cp-1"))

@@ -17,6 +17,7 @@ const (
 	Versions     = "versions"     // cluster → talos, kubernetes and contract
 	Templates    = "templates"    // class → host → name, VMID (0 for an ISO) and volume of the image
 	Schematics   = "schematics"   // class → schematic id
+	Hosts        = "hosts"        // host with prep or gpus → report, and with prep rebootRequired and changedFiles
 )
 
 func (d *deployment) export(ctx *pulumi.Context) {
@@ -38,6 +39,7 @@ func (d *deployment) export(ctx *pulumi.Context) {
 	ctx.Export(Talosconfigs, pulumi.ToSecret(talosconfigs))
 	ctx.Export(Versions, versions)
 	d.exportTemplates(ctx)
+	d.exportHosts(ctx)
 }
 
 func (d *deployment) exportTemplates(ctx *pulumi.Context) {

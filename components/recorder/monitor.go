@@ -108,10 +108,14 @@ func (o Options) answer(request *pulumirpc.RegisterResourceRequest, inputs resou
 		})
 	case Kubeconfig:
 		state["kubeconfigRaw"] = secret(KubeconfigText)
+	case RemoteCommand, LocalCommand:
+		if facts, ok := o.commandFacts(request.GetName(), inputs); ok {
+			state["stdout"] = resource.NewProperty(facts)
+		}
 	}
 	if o.Preview { // the engine leaves out what it does not know yet
 		id = ""
-		for _, key := range []resource.PropertyKey{"machineSecrets", "clientConfiguration", "kubeconfigRaw"} {
+		for _, key := range []resource.PropertyKey{"machineSecrets", "clientConfiguration", "kubeconfigRaw", "stdout"} {
 			delete(state, key)
 		}
 	}
@@ -156,6 +160,12 @@ func (m *monitor) Invoke(_ context.Context, request *pulumirpc.ResourceInvokeReq
 		result["machineConfiguration"] = resource.NewProperty(MachineConfig + " " + arguments["machineType"].StringValue())
 	case "talos:client/getConfiguration:getConfiguration":
 		result["talosConfig"] = resource.NewProperty(TalosconfigText)
+	case LocalRun:
+		answers, err := m.recorder.options.askHosts(arguments["stdin"].StringValue())
+		if err != nil {
+			return nil, err
+		}
+		result["stdout"] = resource.NewProperty(answers)
 	default:
 		return nil, fmt.Errorf("unexpected call of %s", request.GetTok())
 	}

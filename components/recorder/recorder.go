@@ -11,6 +11,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
+
+	"proxmox-talos/internal/host"
 )
 
 // Type tokens of the resources that the program uses.
@@ -24,6 +26,7 @@ const (
 	Kubeconfig         = "talos:cluster/kubeconfig:Kubeconfig"
 	LocalCommand       = "command:local:Command"
 	RemoteCommand      = "command:remote:Command"
+	LocalRun           = "command:local:run"
 )
 
 // What the mocked providers answer as secrets; none of it may be registered or exported in plain text.
@@ -48,6 +51,8 @@ type Options struct {
 	Preview bool
 	// SchematicID is what the Image Factory answers; empty = the true one.
 	SchematicID string
+	// Facts are what hosts say when they are asked, by name; nil = no answer. Hosts that are not in it are as [Prepared] has them.
+	Facts map[string]*host.Facts
 	// Contract is the version the secrets recorded when they were made; empty = the one asked for.
 	Contract string
 }

@@ -1,29 +1,186 @@
 package scripts
 
 import (
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/spec"
 )
 
-func TestSmoke(t *testing.T) {
+func TestHostScriptIsShellcheckClean(t *testing.T) {
 	t.Parallel()
-	tr := newTree(t, machine{gpu: true, zfs: true})
-	before := tr.snapshot(false)
-	r := tr.run(ActionFacts, hostOf(withGPU))
-	require.NoError(t, r.err, r.stderr)
-	t.Log(r.stdout, r.stderr)
-	tr.unchanged(before, false, "facts")
-	t.Log(tr.apply(hostOf(withGPU)))
-	for _, f := range []string{kernelFile, vfioFile, zfsFile, "etc/modules-load.d/vfio.conf", "etc/modprobe.d/blacklist-gpu.conf", arcMax} {
-		t.Log(f, "\n", tr.read(f))
+	if _, err := exec.LookPath("shellcheck"); err != nil {
+		t.Skip("shellcheck is not installed; make lint needs it, too")
 	}
-	t.Log(tr.calls())
-	again := tr.snapshot(true)
-	t.Log(tr.apply(hostOf(withGPU)))
-	tr.unchanged(again, true, "second")
-	tr.restore(hostOf(withGPU))
-	tr.unchanged(before, false, "restore")
-	assert.NotEmpty(t, "")
+	parts, err := filepath.Glob("host/*.sh")
+	require.NoError(t, err)
+	output, err := exec.CommandContext(t.Context(), "shellcheck", parts...).CombinedOutput()
+	require.NoError(t, err, string(output))
+}
+
+// machines are the hosts that every property is tested on.
+func machines() map[string]machine {
+	return map[string]machine{
+		"AMD, systemd-boot on ZFS, a GPU":                {gpu: true, zfs: true},
+		"AMD, GRUB on ext4":                              {loader: "grub"},
+		"Intel, GRUB on ext4, a GPU":                     {vendor: "intel", loader: "grub", gpu: true},
+		"Intel with a kernel before 6.8":                 {vendor: "intel", kernel: "6.5.13-6-pve", pve: "8.1.4", loader: "grub", gpu: true},
+		"Secure Boot on ZFS: GRUB by proxmox-boot-tool":  {loader: "grub-by-tool", secure: true, zfs: true, gpu: true},
+		"a BIOS machine with PVE 8":                      {loader: "grub", bios: true, pve: "8.4.1"},
+		"files without a final newline":                  {zfs: true, gpu: true, cmdline: zfsRoot, files: map[string]string{vfioFile: "# mine", zfsFile: "options zfs zfs_prefetch_disable=1"}},
+		"files with Windows line ends":                   {zfs: true, gpu: true, cmdline: zfsRoot + "\r\n", files: map[string]string{vfioFile: "# mine\r\n", zfsFile: "# mine\r\n"}},
+		"GRUB's file with Windows line ends":             {loader: "grub", gpu: true, cmdline: "GRUB_DEFAULT=0\r\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\r\n"},
+		"empty files that were there":                    {zfs: true, gpu: true, files: map[string]string{vfioFile: "", zfsFile: "", "etc/modprobe.d/blacklist-gpu.conf": ""}},
+		"GRUB without a line for the kernel":             {loader: "grub", gpu: true, cmdline: "GRUB_DEFAULT=0"},
+		"half of it was done by hand":                    {gpu: true, zfs: true, cmdline: zfsRoot + " iommu=pt\n", files: map[string]string{"etc/modules-load.d/vfio.conf": "vfio\n"}},
+		"another device is bound by hand":                {gpu: true, files: map[string]string{vfioFile: "options vfio-pci ids=8086:1521\n"}},
+		"little memory: the ARC's minimum is in the way": {zfs: true, memory: 600},
+	}
+}
+
+// wishes are the preparations that every property is tested with.
+func wishes() map[string]func(*spec.Host) {
+	return map[string]func(*spec.Host){
+		"the defaults":    func(*spec.Host) {},
+		"everything":      func(h *spec.Host) { h.Prep.Repositories = "no-subscription"; h.Prep.ZFSArcMaxBytes = 5 << 30 },
+		"the cache alone": func(h *spec.Host) { h.Prep.IOMMU = false },
+		"the enterprise repository, and the cache left alone": func(h *spec.Host) { h.Prep.Repositories = "enterprise"; h.Prep.ZFSArcMaxBytes = -1 },
+	}
+}
+
+func (m machine) host(wish func(*spec.Host)) spec.Host {
+	h := hostOf(wish)
+	if m.gpu {
+		withGPU(&h)
+	}
+
+	return h
+}
+
+func TestHostScriptChangesOnlyOnceAndGivesEverythingBack(t *testing.T) {
+	t.Parallel()
+	for name, m := range machines() {
+		for wish, change := range wishes() {
+			if usual := "AMD, systemd-boot on ZFS, a GPU"; wish != "everything" && name != usual && !strings.HasPrefix(name, "files") {
+				continue
+			}
+			t.Run(name+": "+wish, func(t *testing.T) {
+				t.Parallel()
+				tr, h := newTree(t, m), m.host(change)
+				before := tr.snapshot(true)
+
+				planned := tr.facts(h)
+				tr.unchanged(before, true, "asking for facts changes nothing")
+				original := tr.snapshot(false)
+				done := tr.apply(h)
+				assert.Equal(t, planned.Changes, done.Applied, "what was announced is what was done")
+				assert.Empty(t, done.Changes)
+
+				applied, calls := tr.snapshot(true), tr.calls()
+				again := tr.apply(h)
+				assert.Empty(t, again.Applied)
+				assert.Equal(t, done.Revision, again.Revision)
+				tr.unchanged(applied, true, "a second run writes nothing")
+				assert.Equal(t, calls, tr.calls(), "and calls nothing")
+				assert.Empty(t, tr.facts(h).Changes)
+
+				tr.restore(h)
+				tr.unchanged(original, false, "removal gives every file back, with mode and owner")
+			})
+		}
+	}
+}
+
+func TestHostScriptWritesWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	const block, end = "# talos-proxmox begin: managed, edits between these lines are undone\n", "# talos-proxmox end\n"
+	binding := block + "options vfio-pci ids=10de:27b0,10de:22bc disable_vga=1\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n" + end
+	for name, test := range map[string]struct {
+		machine machine
+		wish    func(*spec.Host)
+		files   map[string]string
+		calls   []string
+	}{
+		"systemd-boot on ZFS": {
+			machine: machine{gpu: true, zfs: true},
+			files: map[string]string{
+				kernelFile: zfsRoot + " iommu=pt\n", grubFile: grubText, vfioFile: binding,
+				"etc/modules-load.d/vfio.conf":      block + "vfio\nvfio_iommu_type1\nvfio_pci\n" + end,
+				"etc/modprobe.d/blacklist-gpu.conf": block + "blacklist nouveau\nblacklist nvidia\nblacklist nvidiafb\nblacklist nvidia_drm\nblacklist nova_core\n" + end,
+				zfsFile:                             block + "options zfs zfs_arc_max=10307502080\n" + end, arcMax: "10307502080\n",
+			},
+			calls: []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
+		},
+		"GRUB": {
+			machine: machine{loader: "grub"},
+			files: map[string]string{
+				grubFile: "# If you change this file, run 'update-grub' afterwards to update\nGRUB_DEFAULT=0\nGRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet iommu=pt\"\nGRUB_CMDLINE_LINUX=\"\"\n",
+				vfioFile: "", zfsFile: "",
+			},
+			calls: []string{"update-grub", "update-initramfs -u -k all"},
+		},
+		"GRUB that proxmox-boot-tool manages": {
+			machine: machine{loader: "grub-by-tool", secure: true},
+			files:   map[string]string{kernelFile: zfsRoot + "\n"},
+			calls:   []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
+		},
+		"Intel with a kernel before 6.8": {
+			machine: machine{vendor: "intel", kernel: "6.5.13-6-pve", cmdline: zfsRoot + "\n"},
+			files:   map[string]string{kernelFile: zfsRoot + " iommu=pt intel_iommu=on\n"},
+			calls:   []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
+		},
+		"Intel with a kernel from 6.8 on": {
+			machine: machine{vendor: "intel", kernel: "6.8.12-1-pve"},
+			files:   map[string]string{kernelFile: zfsRoot + " iommu=pt\n"},
+			calls:   []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
+		},
+		"the ARC alone, live and persistent, without a reboot's files": {
+			machine: machine{zfs: true}, wish: func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.ZFSArcMaxBytes = 8 << 30 },
+			files: map[string]string{zfsFile: block + "options zfs zfs_arc_max=8589934592\n" + end, arcMax: "8589934592\n", kernelFile: zfsRoot + "\n", "etc/modules-load.d/vfio.conf": ""},
+			calls: []string{"update-initramfs -u -k all"},
+		},
+		"at most 16 GiB by default, and the minimum below the maximum": {
+			machine: machine{zfs: true, memory: 1024},
+			files: map[string]string{
+				zfsFile: block + "options zfs zfs_arc_max=17179869184\noptions zfs zfs_arc_min=17179869183\n" + end,
+				arcMax:  "17179869184\n", "sys/module/zfs/parameters/zfs_arc_min": "17179869183\n",
+			},
+			calls: []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
+		},
+		"ids that are bound by hand are bound with ours": {
+			machine: machine{gpu: true, files: map[string]string{"etc/modprobe.d/nic.conf": "options vfio-pci ids=8086:1521\n"}},
+			files: map[string]string{
+				vfioFile:                  block + "options vfio-pci ids=8086:1521,10de:27b0,10de:22bc disable_vga=1\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n" + end,
+				"etc/modprobe.d/nic.conf": "options vfio-pci ids=8086:1521\n",
+			},
+			calls: []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
+		},
+		"what was done by hand is left alone": {
+			machine: machine{gpu: true, cmdline: zfsRoot + " iommu=pt\n", files: map[string]string{
+				vfioFile:                            "options  vfio_pci ids=10de:27b0,10de:22bc\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n",
+				"etc/modules-load.d/vfio.conf":      "vfio\nvfio_iommu_type1\nvfio-pci\n",
+				"etc/modprobe.d/blacklist-gpu.conf": "blacklist nouveau\nblacklist nvidia\nblacklist nvidiafb\nblacklist nvidia-drm\nblacklist nova_core\n",
+			}},
+			files: map[string]string{kernelFile: zfsRoot + " iommu=pt\n", "var/lib/talos-proxmox/revision": ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if test.wish == nil {
+				test.wish = func(*spec.Host) {}
+			}
+			tr := newTree(t, test.machine)
+			tr.apply(test.machine.host(test.wish))
+
+			for file, content := range test.files {
+				assert.Equal(t, content, tr.read(file), file)
+			}
+			assert.Equal(t, test.calls, tr.calls())
+		})
+	}
 }

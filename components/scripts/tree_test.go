@@ -196,7 +196,7 @@ func (tr *tree) path(name string) string { return filepath.Join(tr.root, name) }
 
 func (tr *tree) write(name, content string) {
 	tr.t.Helper()
-	require.NoError(tr.t, os.MkdirAll(filepath.Dir(tr.path(name)), 0o755)) //nolint:gosec // a host's
+	require.NoError(tr.t, os.MkdirAll(filepath.Dir(tr.path(name)), 0o755))     //nolint:gosec // a host's
 	require.NoError(tr.t, os.WriteFile(tr.path(name), []byte(content), 0o644)) //nolint:gosec // a host's
 }
 

@@ -132,6 +132,9 @@ func Parse(document []byte) (*Facts, error) {
 	return facts, nil
 }
 
+// ChangeReboot stands among the changes where the running system is not as wanted and has to be.
+const ChangeReboot = "reboot"
+
 // NextRevision is the revision that the host has after the next apply; the same as now while there is nothing to change.
 func (f *Facts) NextRevision() int {
 	if len(f.Prep.Changes) > 0 {

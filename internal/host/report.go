@@ -80,7 +80,7 @@ func Unready(facts *Facts, h spec.Host, needs Needs) []string {
 			}
 		}
 	}
-	if len(facts.Prep.Changes) > 0 && !slices.Equal(facts.Prep.Changes, []string{"reboot"}) {
+	if len(facts.Prep.Changes) > 0 && !slices.Equal(facts.Prep.Changes, []string{ChangeReboot}) {
 		reasons = append(reasons, "the host is not as it was prepared: "+strings.Join(facts.Prep.Changes, ", "))
 	}
 	reasons = append(reasons, facts.Prep.Pending...)

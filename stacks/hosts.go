@@ -1,0 +1,142 @@
+package stacks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/components"
+	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/spec"
+)
+
+// hostState is what is known of a host while the program runs. Hosts with neither prep nor gpus are not asked.
+type hostState struct {
+	spec.Host
+
+	needs  host.Needs
+	answer components.HostAnswer
+	prep   *components.ProxmoxHostPrep // nil without prep
+}
+
+// readHosts asks the hosts what they are and judges the plan by it, before anything is registered: all problems of all hosts at once.
+func readHosts(ctx *pulumi.Context, s settings) (map[string]*hostState, error) {
+	states := map[string]*hostState{}
+	var asked []spec.Host
+	for _, h := range s.plan.Hosts {
+		if h.Prep != nil || len(h.GPUs) > 0 {
+			states[h.Name] = &hostState{Host: h, needs: host.NeedsOf(s.plan, h.Name)}
+			asked = append(asked, h)
+		}
+	}
+	if len(asked) == 0 {
+		return states, nil
+	}
+	answers, err := components.AskHosts(ctx, s.plan, asked, s.sshPrivateKeyText)
+	if err != nil {
+		return nil, err
+	}
+
+	var problems spec.Problems
+	for _, h := range asked {
+		states[h.Name].answer = answers[h.Name]
+		found, err := states[h.Name].judge(ctx)
+		if err != nil {
+			return nil, err
+		}
+		problems = append(problems, found...)
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("the hosts cannot bear what is planned for them, nothing was changed:\n%w", problems)
+	}
+
+	return states, nil
+}
+
+// judge returns what stands in the way of the plan on a host, and tells what does not. A preview goes on without a host that does not answer.
+func (h *hostState) judge(ctx *pulumi.Context) (spec.Problems, error) {
+	if h.answer.Facts == nil {
+		reason := "it gave no answer: use the talosops of this program's version"
+		if h.answer.Err != nil {
+			reason = h.answer.Err.Error()
+		}
+		if ctx.DryRun() {
+			return nil, warn(ctx, fmt.Sprintf("%s: %s cannot be asked what it is, so that this preview does not know what will change on it: %s", h.Path, h.Name, reason))
+		}
+
+		return spec.Problems{{Path: h.Path, Message: fmt.Sprintf("%s cannot be asked what it is: %s", h.Name, reason)}}, nil
+	}
+	judgement := host.Judge(h.answer.Facts, h.Host, h.needs)
+	for _, warning := range judgement.Warnings {
+		if err := warn(ctx, warning.String()); err != nil {
+			return nil, err
+		}
+	}
+	if files := slices.DeleteFunc(slices.Clone(judgement.Changes), func(c string) bool { return c == host.ChangeReboot }); len(files) > 0 {
+		text := fmt.Sprintf("%s.prep: %s is not as wanted, up changes %s", h.Path, h.Name, strings.Join(files, ", "))
+		if err := ctx.Log.Info(text, nil); err != nil {
+			return nil, fmt.Errorf("unable to tell of a host's changes: %w", err)
+		}
+	}
+
+	return append(host.Owner(h.answer.Facts, h.Host, ctx.Project()+"/"+ctx.Stack()), judgement.Problems...), nil
+}
+
+func warn(ctx *pulumi.Context, text string) error {
+	if err := ctx.Log.Warn(text, nil); err != nil {
+		return fmt.Errorf("unable to warn about the configuration: %w", err)
+	}
+
+	return nil
+}
+
+// makeHosts prepares the hosts for which that is stated.
+func (d *deployment) makeHosts(ctx *pulumi.Context) error {
+	for _, planned := range d.plan.Hosts {
+		h, known := d.hosts[planned.Name]
+		if !known || h.Prep == nil {
+			continue
+		}
+		var err error
+		h.prep, err = components.NewProxmoxHostPrep(ctx, h.Name, components.ProxmoxHostPrepArgs{
+			Host: h.Host, Needs: h.needs, Answer: h.answer, Shell: d.shell(h.Host),
+		})
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// settled is what everything on a host waits for: its reboot, where it may be rebooted.
+func (d *deployment) settled() map[string][]pulumi.Resource {
+	after := map[string][]pulumi.Resource{}
+	for name, h := range d.hosts {
+		if h.prep != nil && host.WhenIdle(h.Host) {
+			after[name] = []pulumi.Resource{h.prep.Settled()}
+		}
+	}
+
+	return after
+}
+
+func (d *deployment) shell(h spec.Host) components.HostShell {
+	return components.HostShell{Address: h.Address, SSH: h.SSH, PrivateKey: d.sshPrivateKey}
+}
+
+// exportHosts are reports for people, by host.
+func (d *deployment) exportHosts(ctx *pulumi.Context) {
+	hosts := pulumi.Map{}
+	for name, h := range d.hosts {
+		switch {
+		case h.prep != nil:
+			hosts[name] = pulumi.Map{"rebootRequired": h.prep.RebootRequired, "changedFiles": h.prep.ChangedFiles, "report": h.prep.Report}
+		case h.answer.Facts != nil:
+			hosts[name] = pulumi.Map{"report": pulumi.ToStringArray(host.Report(h.answer.Facts, h.Host, h.needs))}
+		}
+	}
+	ctx.Export(Hosts, hosts)
+}
