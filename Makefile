@@ -32,6 +32,10 @@ else
 	@$(BIN)/pulumi preview --stack $(STACK) --parallel 64
 endif
 
+.PHONY: report
+report: ## Write what a stack will consist of, as Markdown and as a page: STACK=lab (default), into .report/
+	@go run ./cmd/stackreport $(STACK)
+
 .PHONY: test
 test: tools ## Run every test: specification, Talos knowledge, mocks, and the engine against the lab
 	go test ./...

@@ -151,7 +151,7 @@ func TestOutputs(t *testing.T) {
 	r := runStack(t, "lab", false)
 	exports := r.Exports()
 
-	assert.ElementsMatch(t, []resource.PropertyKey{Endpoints, Addresses, VMIDs, Kubeconfigs, Talosconfigs, Versions, Templates, Schematics, Hosts},
+	assert.ElementsMatch(t, []resource.PropertyKey{Endpoints, Addresses, VMIDs, Kubeconfigs, Talosconfigs, Versions, Templates, Schematics, Hosts, Readme},
 		slices.Collect(maps.Keys(exports)))
 	assert.Equal(t, map[string]any{"lab": map[string]any{"talos": "v1.12.6", "kubernetes": "v1.35.0", "contract": "v1.12"}}, exports[Versions].Mappable())
 	assert.Equal(t, "127.20.1.10", at(exports[Addresses], "lab", "lab-cp-1"))
@@ -159,6 +159,7 @@ func TestOutputs(t *testing.T) {
 	assert.Equal(t, float64(901), at(exports[Templates], "talos", "pve1", "vmid"))
 	assert.Equal(t, "talos-v1.12.6-talos", at(exports[Templates], "talos", "pve2", "name"))
 	assert.Len(t, at(exports[Schematics], "talos"), 64)
+	assert.Contains(t, exports[Readme].StringValue(), "| lab-cp-1 | control plane | pve1 | 2000 | 127.20.1.10 |")
 	for name, secret := range map[resource.PropertyKey]string{Kubeconfigs: recorder.KubeconfigText, Talosconfigs: recorder.TalosconfigText} {
 		require.True(t, exports[name].IsSecret(), name)
 		assert.Equal(t, secret, at(exports[name].SecretValue().Element, "lab"))

@@ -4,6 +4,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"proxmox-talos/components"
+	"proxmox-talos/internal/report"
 	"proxmox-talos/internal/spec"
 )
 
@@ -18,6 +19,7 @@ const (
 	Templates    = "templates"    // class → host → name, VMID (0 for an ISO) and volume of the image
 	Schematics   = "schematics"   // class → schematic id
 	Hosts        = "hosts"        // host with prep or gpus → report, and with prep rebootRequired and changedFiles
+	Readme       = "readme"       // what the stack consists of, as Markdown; Pulumi Cloud shows the output of this name
 )
 
 func (d *deployment) export(ctx *pulumi.Context) {
@@ -38,6 +40,7 @@ func (d *deployment) export(ctx *pulumi.Context) {
 	ctx.Export(Kubeconfigs, pulumi.ToSecret(kubeconfigs))
 	ctx.Export(Talosconfigs, pulumi.ToSecret(talosconfigs))
 	ctx.Export(Versions, versions)
+	ctx.Export(Readme, pulumi.String(report.Markdown(d.plan)))
 	d.exportTemplates(ctx)
 	d.exportHosts(ctx)
 }

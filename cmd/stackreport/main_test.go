@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestReportOfACommittedStack(t *testing.T) {
+	t.Parallel()
+
+	out := filepath.Join(t.TempDir(), "report")
+	said, err := run(t, "--project", "../..", "--out", out, "prod")
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Join(out, "prod.md")+"\n"+filepath.Join(out, "prod.html")+"\n", said)
+	for _, name := range []string{"prod.md", "prod.html"} {
+		content, err := os.ReadFile(filepath.Join(out, name))
+		require.NoError(t, err)
+		assert.Contains(t, string(content), "prod-cp-3")
+		assert.Contains(t, string(content), "10.0.0.5")
+	}
+}
+
+func TestWhatIsRefused(t *testing.T) {
+	t.Parallel()
+
+	project := t.TempDir()
+	for name, content := range map[string]string{
+		"broken":  "config: [",
+		"invalid": "config:\n  talos-proxmox:hosts: [{name: pve1}]\n  talos-proxmox:templates: {}\n  talos-proxmox:clusters: []\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi."+name+".yaml"), []byte(content), 0o600))
+	}
+	for name, test := range map[string]struct {
+		args []string
+		says string
+	}{
+		"no stack":                       {nil, "accepts 1 arg(s), received 0"},
+		"a stack without a file":         {[]string{"none"}, "name a stack that has a file Pulumi.<stack>.yaml"},
+		"a file that is not YAML":        {[]string{"broken"}, `unable to read the file of stack "broken"`},
+		"a stack with problems, all now": {[]string{"invalid"}, "clusters: is an empty list; state at least 1 entry\nhosts[0].address: is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := filepath.Join(t.TempDir(), "report")
+			_, err := run(t, append([]string{"--project", project, "--out", out}, test.args...)...)
+			require.ErrorContains(t, err, test.says)
+			assert.NoDirExists(t, out)
+		})
+	}
+}
+
+func run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+
+	var said bytes.Buffer
+	cmd := newRoot()
+	cmd.SetArgs(args)
+	cmd.SetOut(&said)
+	err := cmd.ExecuteContext(t.Context())
+
+	return said.String(), err
+}

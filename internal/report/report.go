@@ -1,0 +1,181 @@
+// Package report writes what a stack will consist of for people: as Markdown, which Pulumi Cloud shows as a stack's readme, and as a page with a picture. Everything
+// follows from the plan; nothing secret is in it.
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"proxmox-talos/internal/spec"
+)
+
+// view is a plan arranged by hosts, as both forms show it.
+type view struct {
+	Stack    string
+	Protect  bool
+	Hosts    []host
+	Clusters []cluster
+	Machines []machine // of all clusters, control planes first
+	Warnings []string
+}
+
+type host struct {
+	Name, Address string
+	Prepared      bool
+	Machines      []machine
+	Cores, Memory usage // GiB
+	Disks         []disk
+	GPUs          []gpu
+}
+
+// usage is what machines take of something the host has; Of is 0 where the stack does not say.
+type usage struct{ Planned, Of int }
+
+// Percent is 0 where the host's size is not stated.
+func (u usage) Percent() int {
+	if u.Of == 0 {
+		return 0
+	}
+
+	return u.Planned * 100 / u.Of
+}
+
+// Short writes 12 of 32, or 12.
+func (u usage) Short() string {
+	if u.Of == 0 {
+		return fmt.Sprint(u.Planned)
+	}
+
+	return fmt.Sprintf("%d of %d", u.Planned, u.Of)
+}
+
+// String writes 12 of 32 (37 %), or 12.
+func (u usage) String() string {
+	if u.Of == 0 {
+		return u.Short()
+	}
+
+	return fmt.Sprintf("%s (%d %%)", u.Short(), u.Percent())
+}
+
+type disk struct {
+	Datastore string
+	GiB       int
+}
+
+type gpu struct {
+	Name, PCI, Generation, Machine string
+}
+
+type cluster struct {
+	Name, Endpoint, Talos, Kubernetes, VIP, CIDR string
+	ControlPlanes, Workers                       int
+	GPUOperator                                  bool
+}
+
+type machine struct {
+	Name, Cluster, Kind, Host, Address, Talos string
+	VMID, Cores, MemoryMiB, DiskGiB           int
+	GPUs                                      []string
+}
+
+// Kinds of machines; they are also the classes of the page's style.
+const (
+	kindControlPlane = "control plane"
+	kindWorker       = "worker"
+	kindGPUWorker    = "GPU worker"
+)
+
+// Class is the machine's class in the page's style.
+func (m machine) Class() string { return strings.ReplaceAll(strings.ToLower(m.Kind), " ", "-") }
+
+// MemoryGiB is the memory without needless decimals.
+func (m machine) MemoryGiB() string {
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(m.MemoryMiB)/1024), ".0")
+}
+
+func arrange(p *spec.Plan) view {
+	v := view{Stack: p.Stack, Protect: p.Protect, Warnings: p.Warnings}
+	for _, c := range p.Clusters {
+		v.Clusters = append(v.Clusters, arrangeCluster(c))
+		for _, n := range c.Nodes() {
+			v.Machines = append(v.Machines, arrangeMachine(n))
+		}
+	}
+	for _, h := range p.Hosts {
+		v.Hosts = append(v.Hosts, arrangeHost(p, h))
+	}
+
+	return v
+}
+
+func arrangeCluster(c spec.Cluster) cluster {
+	arranged := cluster{
+		Name: c.Name, Endpoint: c.Endpoint, Talos: c.TalosVersion, Kubernetes: c.KubernetesVersion, CIDR: c.Network.CIDR.String(),
+		ControlPlanes: len(c.ControlPlanes), Workers: len(c.Workers), GPUOperator: c.GPUOperator,
+	}
+	if c.VIP.IsValid() {
+		arranged.VIP = c.VIP.String()
+	}
+
+	return arranged
+}
+
+func arrangeMachine(n spec.Node) machine {
+	m := machine{
+		Name: n.Name, Cluster: n.Cluster, Kind: kindWorker, Host: n.Host, Address: n.Address.Addr().String(), Talos: n.Template.Version,
+		VMID: n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB, DiskGiB: n.DiskGiB,
+	}
+	for _, extra := range n.ExtraDisks {
+		m.DiskGiB += extra.SizeGiB
+	}
+	for _, g := range n.GPUs {
+		m.GPUs = append(m.GPUs, g.Name)
+	}
+	switch {
+	case n.Role == spec.RoleControlPlane:
+		m.Kind = kindControlPlane
+	case len(n.GPUs) > 0:
+		m.Kind = kindGPUWorker
+	}
+
+	return m
+}
+
+func arrangeHost(p *spec.Plan, h spec.Host) host {
+	arranged := host{
+		Name: h.Name, Address: h.Address.String(), Prepared: h.Prep != nil,
+		Cores: usage{Of: h.Cores}, Memory: usage{Of: h.MemoryMiB / 1024},
+	}
+	memory, disks, users := 0, map[string]int{}, map[string]string{}
+	for _, c := range p.Clusters {
+		for _, n := range c.Nodes() {
+			if n.Host != h.Name {
+				continue
+			}
+			arranged.Machines = append(arranged.Machines, arrangeMachine(n))
+			arranged.Cores.Planned += n.Cores
+			memory += n.MemoryMiB
+			disks[n.Datastore] += n.DiskGiB
+			for _, extra := range n.ExtraDisks {
+				disks[extra.Datastore] += extra.SizeGiB
+			}
+			for _, g := range n.GPUs {
+				users[g.PCI] = n.Name
+			}
+		}
+	}
+	arranged.Memory.Planned = (memory + 1023) / 1024
+	for _, datastore := range slices.Sorted(maps.Keys(disks)) {
+		arranged.Disks = append(arranged.Disks, disk{Datastore: datastore, GiB: disks[datastore]})
+	}
+	for _, g := range h.GPUs {
+		arranged.GPUs = append(arranged.GPUs, gpu{Name: g.Name, PCI: g.PCI, Generation: g.Generation, Machine: users[g.PCI]})
+	}
+	slices.SortStableFunc(arranged.Machines, func(a, b machine) int { return cmp.Compare(a.VMID, b.VMID) })
+
+	return arranged
+}

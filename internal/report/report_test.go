@@ -1,0 +1,152 @@
+package report_test
+
+import (
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/report"
+	"proxmox-talos/internal/spec"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// plan has a machine of every kind, a host without machines, a size that is stated and one that is not, and names as long as they can be.
+func plan() *spec.Plan {
+	node := func(name, host string, role spec.Role, vmid int, address string, gpus ...spec.GPU) spec.Node {
+		return spec.Node{
+			Name: name, Cluster: "prod", Role: role, Host: host, VMID: vmid, Address: netip.MustParsePrefix(address), Template: spec.Template{Version: "v1.12.6"},
+			Cores: 4, MemoryMiB: 8704, DiskGiB: 40, Datastore: "local-zfs", GPUs: gpus,
+		}
+	}
+	used := spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00", Generation: "ada"}
+	free := spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:02:00", Generation: "ada"}
+	worker := node("prod-"+strings.Repeat("general-", 7)+"1", "pve1", spec.RoleWorker, 3000, "10.0.0.20/24")
+	worker.ExtraDisks = []spec.Disk{{Interface: "scsi1", SizeGiB: 100, Datastore: "tank"}}
+
+	return &spec.Plan{
+		Stack: "prod", Protect: true, Warnings: []string{"hosts[0].capacity.cores: a | in a text"},
+		Hosts: []spec.Host{
+			{Name: "pve1", Address: netip.MustParseAddr("10.0.0.2"), Cores: 10, MemoryMiB: 32768, Prep: &spec.Prep{}, GPUs: []spec.GPU{used, free}},
+			{Name: "pve2", Address: netip.MustParseAddr("10.0.0.3")},
+			{Name: "pve3", Address: netip.MustParseAddr("10.0.0.4")},
+		},
+		Clusters: []spec.Cluster{{
+			Name: "prod", Endpoint: "https://10.0.0.5:6443", VIP: netip.MustParseAddr("10.0.0.5"), TalosVersion: "v1.12.6", KubernetesVersion: "v1.35.0",
+			Network:       spec.Network{CIDR: netip.MustParsePrefix("10.0.0.0/24")},
+			ControlPlanes: []spec.Node{node("prod-cp-1", "pve1", spec.RoleControlPlane, 2000, "10.0.0.10/24")},
+			Workers:       []spec.Node{worker, node("prod-gpu-1", "pve1", spec.RoleWorker, 4000, "10.0.0.40/24", used), node("prod-general-2", "pve2", spec.RoleWorker, 3001, "10.0.0.21/24")},
+		}},
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	t.Parallel()
+
+	golden(t, "prod.golden.md", report.Markdown(plan()))
+}
+
+func TestPage(t *testing.T) {
+	t.Parallel()
+
+	page, err := report.HTML(plan())
+	require.NoError(t, err)
+	golden(t, "prod.golden.html", string(page))
+	assert.NotContains(t, string(page), "http://", "the page needs nothing from elsewhere")
+
+	_, picture, found := strings.Cut(string(page), "<svg")
+	require.True(t, found)
+	picture, _, _ = strings.Cut(picture, "</svg>")
+	decoder := xml.NewDecoder(strings.NewReader("<svg" + picture + "</svg>"))
+	for {
+		if _, err = decoder.Token(); err != nil {
+			break
+		}
+	}
+	require.ErrorIs(t, err, io.EOF, "the picture is well-formed")
+}
+
+func TestCapacityIsTheTableAlone(t *testing.T) {
+	t.Parallel()
+
+	table := report.Capacity(plan())
+	assert.Contains(t, report.Markdown(plan()), table)
+	assert.Contains(t, table, "| pve1 | 3 | 12 of 10 (120 %) | 26 of 32 (81 %) | local-zfs 120, tank 100 |")
+	assert.Contains(t, table, "| pve3 | 0 | 0 | 0 |  |")
+}
+
+func TestNamesOfAStackCannotWriteMarkup(t *testing.T) {
+	t.Parallel()
+
+	p := plan()
+	p.Stack, p.Warnings = "<script>alert(1)</script>", []string{"<img src=x onerror=alert(1)>"}
+	page, err := report.HTML(p)
+	require.NoError(t, err)
+	assert.NotContains(t, string(page), "<script>")
+	assert.NotContains(t, string(page), "<img")
+}
+
+// measure is run in the page: what of the picture leaves its box, and what of the page cannot be reached.
+const measure = `<script>
+const out = [];
+for (const g of document.querySelectorAll('svg g')) {
+  const frame = g.querySelector(':scope > rect').getBoundingClientRect();
+  for (const text of g.querySelectorAll(':scope > text')) {
+    const b = text.getBoundingClientRect();
+    if (b.left < frame.left || b.right > frame.right || b.bottom > frame.bottom) out.push('overflows: ' + text.textContent);
+  }
+}
+if (document.documentElement.scrollWidth > window.innerWidth) out.push('the page is wider than its window');
+out.push(document.querySelectorAll('#machines tr').length - 1 + ' machines', document.querySelectorAll('svg rect.machine').length + ' drawn');
+document.body.setAttribute('data-found', out.join('; '));
+</script>`
+
+func TestPageInABrowser(t *testing.T) {
+	t.Parallel()
+
+	browser, err := exec.LookPath("chromium")
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("chromium is not installed (apt-get install chromium): the page is not looked at in a browser")
+	}
+	require.NoError(t, err)
+
+	page, err := report.HTML(plan())
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "page.html")
+	require.NoError(t, os.WriteFile(file, append(page, measure...), 0o600))
+
+	for name, size := range map[string]string{"a desk": "1280,900", "a narrow window": "520,900"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+				"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(), "--window-size="+size,
+				"--dump-dom", "file://"+file).Output()
+			require.NoError(t, err)
+			_, found, _ := strings.Cut(string(out), `data-found="`)
+			found, _, _ = strings.Cut(found, `"`)
+			assert.Equal(t, "4 machines; 4 drawn", found)
+		})
+	}
+}
+
+func golden(t *testing.T, name, text string) {
+	t.Helper()
+
+	file := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	expected, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(expected), text, "go test ./internal/report -update writes it anew")
+}
