@@ -32,7 +32,7 @@ type applyArgs struct {
 	MachineConfigurationInput string              `pulumi:"machineConfigurationInput" provider:"secret"`
 	Node                      string              `pulumi:"node"`
 	OnDestroy                 *onDestroy          `pulumi:"onDestroy,optional"`
-	Timeouts                  *timeouts           `pulumi:"timeouts,optional"`
+	Timeouts                  *applyTimeouts      `pulumi:"timeouts,optional"`
 }
 
 // onDestroy says what a delete does to the machine; without reset, nothing. Graceful is true by default, the others false.
@@ -52,7 +52,7 @@ type applyState struct {
 	Node                      string              `pulumi:"node"`
 	OnDestroy                 *onDestroy          `pulumi:"onDestroy,optional"`
 	ResolvedApplyMode         string              `pulumi:"resolvedApplyMode"`
-	Timeouts                  *timeouts           `pulumi:"timeouts,optional"`
+	Timeouts                  *applyTimeouts      `pulumi:"timeouts,optional"`
 }
 
 // Annotate gives the resource its published token.
@@ -106,7 +106,7 @@ func (r *applyResource) Create(ctx context.Context, request infer.CreateRequest[
 		return response, err
 	}
 
-	return response, state.Timeouts.savable()
+	return response, state.Timeouts.common().savable()
 }
 
 // Update applies the configuration again, whatever input has changed.
@@ -127,7 +127,7 @@ func (r *applyResource) Update(ctx context.Context, request infer.UpdateRequest[
 		return response, err
 	}
 
-	return response, state.Timeouts.savable()
+	return response, state.Timeouts.common().savable()
 }
 
 // state fills in what follows from the inputs alone. In a preview unknown inputs are empty, and what depends on them stays empty.
@@ -195,9 +195,9 @@ func (s applyState) target() target {
 }
 
 func (s applyState) apply(ctx context.Context, operation string) error {
-	timeout := s.Timeouts.create()
+	timeout := s.Timeouts.common().create()
 	if operation == "update" {
-		timeout = s.Timeouts.update()
+		timeout = s.Timeouts.common().update()
 	}
 
 	mode := machine.ApplyConfigurationRequest_Mode(machine.ApplyConfigurationRequest_Mode_value[strings.ToUpper(s.ResolvedApplyMode)])

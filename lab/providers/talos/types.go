@@ -71,20 +71,51 @@ type privateKey struct {
 type timeouts struct {
 	Create *string `pulumi:"create,optional"`
 	Update *string `pulumi:"update,optional"`
+}
+
+func (t *timeouts) create() time.Duration {
+	return duration(t != nil, func() *string { return t.Create })
+}
+func (t *timeouts) update() time.Duration {
+	return duration(t != nil, func() *string { return t.Update })
+}
+
+// applyTimeouts are those of a resource whose deletion does something.
+type applyTimeouts struct {
+	timeouts
+
 	Delete *string `pulumi:"delete,optional"`
 }
 
-func (t *timeouts) create() time.Duration { return t.pick(func() *string { return t.Create }) }
-func (t *timeouts) update() time.Duration { return t.pick(func() *string { return t.Update }) }
-func (t *timeouts) delete() time.Duration { return t.pick(func() *string { return t.Delete }) }
+func (t *applyTimeouts) delete() time.Duration {
+	return duration(t != nil, func() *string { return t.Delete })
+}
 
-func (t *timeouts) pick(field func() *string) time.Duration {
-	if t == nil || field() == nil {
+// common are the timeouts that other resources have as well.
+func (t *applyTimeouts) common() *timeouts {
+	if t == nil {
+		return nil
+	}
+
+	return &t.timeouts
+}
+
+func (t *applyTimeouts) check() []p.CheckFailure {
+	if t == nil {
+		return nil
+	}
+
+	return append(t.timeouts.check(), checkDuration("delete", t.Delete)...)
+}
+
+// duration reads a timeout. One that is no duration was unknown when Check refused such ones.
+func duration(stated bool, field func() *string) time.Duration {
+	if !stated || field() == nil {
 		return defaultTimeout
 	}
 
 	d, err := time.ParseDuration(*field())
-	if err != nil || d <= 0 { // Check refused it, unless it was unknown then.
+	if err != nil || d <= 0 {
 		return defaultTimeout
 	}
 
@@ -107,19 +138,19 @@ func (t *timeouts) check() []p.CheckFailure {
 		return nil
 	}
 
-	var failures []p.CheckFailure
+	return append(checkDuration("create", t.Create), checkDuration("update", t.Update)...)
+}
 
-	for name, value := range map[string]*string{"create": t.Create, "update": t.Update, "delete": t.Delete} {
-		if value == nil || *value == "" {
-			continue
-		}
-
-		if _, err := time.ParseDuration(*value); err != nil {
-			failures = append(failures, p.CheckFailure{Property: "timeouts." + name, Reason: fmt.Sprintf("%q is not a duration: write it like 10m", *value)})
-		}
+func checkDuration(name string, value *string) []p.CheckFailure {
+	if value == nil || *value == "" {
+		return nil
 	}
 
-	return failures
+	if _, err := time.ParseDuration(*value); err != nil {
+		return []p.CheckFailure{{Property: "timeouts." + name, Reason: fmt.Sprintf("%q is not a duration: write it like 10m", *value)}}
+	}
+
+	return nil
 }
 
 // or returns the value of an optional input, or its default.

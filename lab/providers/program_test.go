@@ -1,0 +1,186 @@
+package providers_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+
+	"proxmox-talos/components/recorder"
+	"proxmox-talos/stacks"
+)
+
+// recorded runs the program for a stack's configuration, at an apply and at a preview.
+func recorded(t *testing.T, name string, config map[string]any) []*recorder.Recorder {
+	t.Helper()
+
+	o := recorder.Options{Stack: name, Root: t.TempDir(), Config: map[string]string{}}
+
+	for key, value := range config {
+		encoded, err := json.Marshal(value)
+		require.NoError(t, err)
+
+		text := string(encoded)
+		if s, ok := value.(string); ok {
+			text = s
+		}
+
+		o.Config[key] = text
+	}
+
+	document, err := yaml.Marshal(map[string]any{"config": config})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(o.Root, "Pulumi."+name+".yaml"), document, 0o600))
+
+	var runs []*recorder.Recorder
+
+	for _, preview := range []bool{false, true} {
+		o.Preview = preview
+		r, err := recorder.Run(o, stacks.Deploy)
+		require.NoError(t, err, name)
+
+		runs = append(runs, r)
+	}
+
+	return runs
+}
+
+// program runs the committed stacks and those with which the specification is tested, which use everything a stack file can say.
+func program(t *testing.T) []*recorder.Recorder {
+	t.Helper()
+
+	var runs []*recorder.Recorder
+
+	for _, pattern := range []string{"../../Pulumi.*.yaml", "../../internal/spec/testdata/plans/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, len(files), 3, pattern)
+
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			require.NoError(t, err)
+
+			var document map[string]any
+			require.NoError(t, yaml.Unmarshal(b, &document))
+
+			config, ok := document["config"].(map[string]any)
+			if !ok {
+				config = map[string]any{}
+				for key, value := range document {
+					config["talos-proxmox:"+key] = value
+				}
+			}
+
+			if hosts, ok := config["talos-proxmox:hosts"].([]any); ok {
+				reachable(hosts)
+			}
+
+			runs = append(runs, recorded(t, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "Pulumi."), ".yaml"), config)...)
+		}
+	}
+
+	return runs
+}
+
+// reachable lets hosts without a stated key be reached, as the lab does by stating it.
+func reachable(hosts []any) {
+	for _, h := range hosts {
+		if host, ok := h.(map[string]any); ok && host["ssh"] == nil {
+			host["ssh"] = map[string]any{"acceptAnyHostKey": true}
+		}
+	}
+}
+
+// TestTheProgramUsesOnlyWhatIsKnown looks up every property of every registration and call on both sides.
+func TestTheProgramUsesOnlyWhatIsKnown(t *testing.T) {
+	t.Parallel()
+
+	published, offered := sdkTypes(), standInTypes(t)
+	seen := map[string]bool{}
+	problems := map[string]bool{}
+
+	judge := func(token string, inputs resource.PropertyMap) {
+		sdk, known := published[token]
+		if !known {
+			problems[token+" is used and not compared: add it to sdkTypes"] = true
+
+			return
+		}
+
+		seen[token] = true
+		value := resource.NewProperty(inputs)
+
+		for side, fields := range map[string]map[string]shape{"the published SDK": sdkFields(sdk.inputs), "the stand-in": offered[token][0]} {
+			for _, path := range unknownTo(value, shape{kind: "object", fields: fields}, token+" ") {
+				problems[path+" for "+side] = true
+			}
+		}
+	}
+
+	for _, run := range program(t) {
+		for _, registration := range run.All() {
+			if registration.Request.GetCustom() {
+				judge(registration.Type, registration.Inputs)
+			}
+		}
+
+		for token := range published {
+			for _, arguments := range run.Calls(token) {
+				judge(token, arguments)
+			}
+		}
+	}
+
+	assert.Empty(t, problems)
+
+	for _, token := range []string{recorder.VirtualMachine, recorder.File, recorder.Schematic, recorder.Secrets, recorder.ConfigurationApply, recorder.Kubeconfig,
+		recorder.LocalCommand, recorder.RemoteCommand, "talos:machine/getConfiguration:getConfiguration"} {
+		assert.True(t, seen[token], "%s was not seen", token)
+	}
+}
+
+// unknownTo lists the paths of a value that a shape does not have in this form.
+func unknownTo(value resource.PropertyValue, known shape, path string) []string {
+	var problems []string
+
+	switch {
+	case value.IsSecret():
+		return unknownTo(value.SecretValue().Element, known, path)
+	case value.IsOutput():
+		return unknownTo(value.OutputValue().Element, known, path)
+	case value.IsNull(), value.IsComputed(), known.kind == "any":
+		return nil
+	case value.IsObject() && known.kind == "map":
+		for _, v := range value.ObjectValue() {
+			problems = append(problems, unknownTo(v, *known.element, path+"[]")...)
+		}
+	case value.IsObject() && known.kind == "object":
+		for name, v := range value.ObjectValue() {
+			field, ok := known.fields[string(name)]
+			if !ok {
+				problems = append(problems, path+"."+string(name)+" is unknown")
+
+				continue
+			}
+
+			problems = append(problems, unknownTo(v, field, path+"."+string(name))...)
+		}
+	case value.IsArray() && known.kind == "array":
+		for _, v := range value.ArrayValue() {
+			problems = append(problems, unknownTo(v, *known.element, path+"[]")...)
+		}
+	case value.IsString() && known.kind == "string", value.IsBool() && known.kind == "boolean", value.IsNumber() && slices.Contains([]string{"integer", "number"}, known.kind):
+	default:
+		problems = append(problems, fmt.Sprintf("%s is %s, not %s", path, value.TypeString(), known.kind))
+	}
+
+	return problems
+}

@@ -1,0 +1,243 @@
+package providers_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi-command/sdk/go/command/local"
+	"github.com/pulumi/pulumi-command/sdk/go/command/remote"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/client"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/cluster"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/imagefactory"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/components/recorder"
+)
+
+// sdkType is what the published SDK has for a resource or a function: structs whose fields carry the properties' names.
+type sdkType struct{ inputs, outputs reflect.Type }
+
+func sdkResource[Args interface{ ElementType() reflect.Type }, Resource any]() sdkType {
+	var args Args
+
+	return sdkType{args.ElementType(), reflect.TypeFor[Resource]()}
+}
+
+// sdkTypes are everything the stand-ins offer, by token.
+func sdkTypes() map[string]sdkType {
+	return map[string]sdkType{
+		recorder.VirtualMachine:              sdkResource[vm.VirtualMachineArgs, vm.VirtualMachine](),
+		recorder.File:                        sdkResource[download.FileArgs, download.File](),
+		"proxmoxve:Hardware/mapping/pci:Pci": sdkResource[mapping.PciArgs, mapping.Pci](),
+		recorder.Schematic:                   sdkResource[imagefactory.SchematicArgs, imagefactory.Schematic](),
+		recorder.Secrets:                     sdkResource[machine.SecretsArgs, machine.Secrets](),
+		recorder.ConfigurationApply:          sdkResource[machine.ConfigurationApplyArgs, machine.ConfigurationApply](),
+		recorder.Kubeconfig:                  sdkResource[cluster.KubeconfigArgs, cluster.Kubeconfig](),
+		recorder.LocalCommand:                sdkResource[local.CommandArgs, local.Command](),
+		recorder.RemoteCommand:               sdkResource[remote.CommandArgs, remote.Command](),
+		"command:remote:CopyToRemote":        sdkResource[remote.CopyToRemoteArgs, remote.CopyToRemote](),
+
+		"command:local:run": {reflect.TypeFor[local.RunArgs](), reflect.TypeFor[local.RunResult]()},
+		"talos:machine/getConfiguration:getConfiguration": {reflect.TypeFor[machine.GetConfigurationArgs](), reflect.TypeFor[machine.GetConfigurationResult]()},
+		"talos:client/getConfiguration:getConfiguration":  {reflect.TypeFor[client.GetConfigurationArgs](), reflect.TypeFor[client.GetConfigurationResult]()},
+	}
+}
+
+// shape is a property's type as both sides can state it: string, boolean, integer, number, any, array, map, object.
+type shape struct {
+	kind    string
+	element *shape
+	fields  map[string]shape
+}
+
+// sdkShape reads a type of the SDK.
+func sdkShape(t reflect.Type) shape {
+	if output, ok := reflect.Zero(t).Interface().(pulumi.Output); ok && t.Kind() == reflect.Struct {
+		return sdkShape(output.ElementType())
+	}
+
+	switch t.Kind() { //nolint:exhaustive // the rest is no property's
+	case reflect.Pointer:
+		return sdkShape(t.Elem())
+	case reflect.String:
+		return shape{kind: "string"}
+	case reflect.Bool:
+		return shape{kind: "boolean"}
+	case reflect.Int:
+		return shape{kind: "integer"}
+	case reflect.Float64:
+		return shape{kind: "number"}
+	case reflect.Slice:
+		element := sdkShape(t.Elem())
+
+		return shape{kind: "array", element: &element}
+	case reflect.Map:
+		element := sdkShape(t.Elem())
+
+		return shape{kind: "map", element: &element}
+	case reflect.Struct:
+		return shape{kind: "object", fields: sdkFields(t)}
+	default:
+		return shape{kind: "any"}
+	}
+}
+
+func sdkFields(t reflect.Type) map[string]shape {
+	fields := map[string]shape{}
+
+	for i := range t.NumField() {
+		if name := t.Field(i).Tag.Get("pulumi"); name != "" {
+			fields[name] = sdkShape(t.Field(i).Type)
+		}
+	}
+
+	return fields
+}
+
+// packageSchema is a stand-in's own description, as far as it is compared.
+type packageSchema struct {
+	Types     map[string]property
+	Resources map[string]struct {
+		InputProperties, Properties map[string]property
+	}
+	Functions map[string]struct{ Inputs, Outputs property }
+}
+
+type property struct {
+	Type, Ref            string
+	Items                *property
+	AdditionalProperties *property
+	Properties           map[string]property
+}
+
+// UnmarshalJSON knows $ref, which is no name of a field.
+func (p *property) UnmarshalJSON(b []byte) error {
+	type plain property
+
+	reference := struct {
+		Ref string `json:"$ref"`
+		*plain
+	}{plain: (*plain)(p)}
+	err := json.Unmarshal(b, &reference)
+	p.Ref = reference.Ref
+
+	return err
+}
+
+func (s packageSchema) shape(p property) shape {
+	if name, ok := strings.CutPrefix(p.Ref, "#/types/"); ok {
+		return s.shape(s.Types[name])
+	}
+
+	switch {
+	case p.Ref != "":
+		return shape{kind: "any"}
+	case p.Type == "array":
+		element := s.shape(*p.Items)
+
+		return shape{kind: "array", element: &element}
+	case p.AdditionalProperties != nil:
+		element := s.shape(*p.AdditionalProperties)
+
+		return shape{kind: "map", element: &element}
+	case p.Type == "object":
+		return shape{kind: "object", fields: s.fields(p.Properties)}
+	default:
+		return shape{kind: p.Type}
+	}
+}
+
+func (s packageSchema) fields(properties map[string]property) map[string]shape {
+	fields := map[string]shape{}
+	for name, p := range properties {
+		fields[name] = s.shape(p)
+	}
+
+	return fields
+}
+
+// standInTypes reads the schemas of all stand-ins as an engine does.
+func standInTypes(t *testing.T) map[string][2]map[string]shape {
+	t.Helper()
+
+	types := map[string][2]map[string]shape{}
+
+	for _, port := range attach(t) {
+		response, err := load(t, port).GetSchema(t.Context(), &pulumirpc.GetSchemaRequest{})
+		require.NoError(t, err)
+
+		var s packageSchema
+		require.NoError(t, json.Unmarshal([]byte(response.GetSchema()), &s))
+
+		for token, r := range s.Resources {
+			types[token] = [2]map[string]shape{s.fields(r.InputProperties), s.fields(r.Properties)}
+		}
+
+		for token, f := range s.Functions {
+			types[token] = [2]map[string]shape{s.fields(f.Inputs.Properties), s.fields(f.Outputs.Properties)}
+		}
+	}
+
+	return types
+}
+
+// differences lists what of one side the other does not have in the same form.
+func differences(path string, have, known shape) []string {
+	if have.kind != known.kind {
+		return []string{fmt.Sprintf("%s is %s, in the published SDK %s", path, have.kind, known.kind)}
+	}
+
+	if have.element != nil {
+		return differences(path+"[]", *have.element, *known.element)
+	}
+
+	return missing(path, have.fields, known.fields)
+}
+
+func missing(path string, have, known map[string]shape) []string {
+	var list []string
+
+	for name, h := range have {
+		k, ok := known[name]
+		if !ok {
+			list = append(list, fmt.Sprintf("%s.%s is unknown to the published SDK", path, name))
+
+			continue
+		}
+
+		list = append(list, differences(path+"."+name, h, k)...)
+	}
+
+	return list
+}
+
+// TestStandInsOfferOnlyWhatIsPublished compares names and types of all properties with the SDK's structs.
+func TestStandInsOfferOnlyWhatIsPublished(t *testing.T) {
+	t.Parallel()
+
+	published, offered := sdkTypes(), standInTypes(t)
+
+	for token, standIn := range offered {
+		sdk, ok := published[token]
+		if !assert.True(t, ok, "%s is not compared: add it to sdkTypes", token) {
+			continue
+		}
+
+		assert.Empty(t, missing(token+" input ", standIn[0], sdkFields(sdk.inputs)))
+		assert.Empty(t, missing(token+" output ", standIn[1], sdkFields(sdk.outputs)))
+	}
+
+	for token := range published {
+		assert.Contains(t, offered, token, "no stand-in offers it")
+	}
+}
