@@ -92,8 +92,8 @@ func (p Providers) said() string {
 	return "Providers: the lab's stand-ins"
 }
 
-// metaKey is in every resource of the published proxmoxve and talos providers, and in none of the stand-ins'.
-const metaKey = "__meta"
+// standInKey is in the state of the stand-ins themselves, which are made with pulumi-go-provider; the published proxmoxve and talos are bridges to Terraform's.
+const standInKey = "__pulumi-go-provider-version"
 
 // madeBy looks in the stack's state for the kind of providers that wrote it; empty = it has no resources of theirs.
 func (e *Engine) madeBy() (Providers, error) {
@@ -117,21 +117,24 @@ func (e *Engine) madeBy() (Providers, error) {
 		return "", nil
 	}
 
-	var found Providers
+	kind, used := Published, false
 
 	for _, resource := range state.Checkpoint.Latest.Resources {
-		if pkg := resource.Type.Package().String(); pkg != "proxmoxve" && pkg != "talos" {
-			continue
+		switch name := resource.Type.String(); {
+		case name == "pulumi:providers:proxmoxve" || name == "pulumi:providers:talos":
+			if _, ok := resource.Outputs[standInKey]; ok {
+				kind = StandIn
+			}
+		case strings.HasPrefix(name, "proxmoxve:") || strings.HasPrefix(name, "talos:"):
+			used = true
 		}
-
-		if _, ok := resource.Outputs[metaKey]; ok {
-			return Published, nil
-		}
-
-		found = StandIn
 	}
 
-	return found, nil
+	if !used {
+		return "", nil
+	}
+
+	return kind, nil
 }
 
 // openProviders makes ready what does the work, adds to the engine's environment what it needs for that, and says who does it.

@@ -25,9 +25,10 @@ func TestProvidersAreChosen(t *testing.T) {
 
 	const (
 		nothing     = ""
-		byStandIns  = `{"type": "proxmoxve:VM/virtualMachine:VirtualMachine", "custom": true, "outputs": {"name": "x"}}`
-		byPublished = `{"type": "talos:machine/secrets:Secrets", "custom": true, "outputs": {"__meta": "{}"}}`
-		commands    = `{"type": "command:local:Command", "custom": true, "outputs": {"stdout": "x"}}`
+		standIn     = `{"type": "pulumi:providers:proxmoxve", "outputs": {"__pulumi-go-provider-version": "v1.5.0"}}`
+		byStandIns  = standIn + `, {"type": "proxmoxve:VM/virtualMachine:VirtualMachine", "outputs": {"name": "x"}}`
+		byPublished = `{"type": "pulumi:providers:talos", "outputs": {}}, {"type": "talos:imageFactory/schematic:Schematic", "outputs": {}}`
+		commands    = standIn + `, {"type": "command:local:Command", "outputs": {"stdout": "x"}}`
 	)
 
 	for name, test := range map[string]struct {
