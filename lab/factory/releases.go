@@ -90,6 +90,23 @@ func (r release) extensions(version string) []extension {
 	return list
 }
 
+// ExtensionVersion is the version of an extension in the images of a Talos version: Talos' own, for NVIDIA's with the driver's before it; empty when the
+// factory does not build it.
+func ExtensionVersion(talos, name string) string {
+	r, known := findRelease(talos)
+	if !known {
+		return ""
+	}
+
+	for _, e := range r.extensions(talos) {
+		if e.Name == name {
+			return e.Ref[strings.LastIndex(e.Ref, ":")+1:]
+		}
+	}
+
+	return ""
+}
+
 // missing returns the first of the names that the release does not have.
 func (r release) missing(version string, names []string) (string, bool) {
 	known := r.extensions(version)

@@ -111,11 +111,19 @@ func (m *machine) performUpgrade(ctx context.Context, a action) outcome {
 
 	m.ms.mu.Lock()
 	m.logf("[talos] upgraded to %s (schematic %s)", a.system.Version, a.system.Schematic)
-	m.writeSystem(a.system)
+	m.replaceSystem(a.system)
 	m.setStage(runtime.MachineStageRebooting)
 	m.ms.mu.Unlock()
 
 	return m.goDown(a, outcome{took: total - total/2})
+}
+
+// replaceSystem makes the next boot start another system, and keeps the present one for a rollback; the caller holds the lock.
+func (m *machine) replaceSystem(system image.Image) {
+	previous := m.installed
+	previous.State = nil
+	m.disk.Previous = &previous
+	m.writeSystem(system)
 }
 
 // performReset leaves etcd when the reset is graceful, wipes what was asked for, and reboots or shuts down.

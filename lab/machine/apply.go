@@ -256,6 +256,9 @@ func (m *machine) reconfigure(cfg config.Provider) {
 		m.register(e)
 	}
 
+	m.checkVolumes()
+	m.loadModules()
+
 	for _, e := range m.services.list() {
 		if strings.HasPrefix(e.name, "ext-") {
 			m.startExtension(e.name)

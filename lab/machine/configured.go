@@ -63,6 +63,8 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 	m.save()
 	m.join()
 	m.setStage(runtime.MachineStageBooting)
+	m.checkVolumes()
+	m.loadModules()
 	m.startServices()
 	m.services.set(m, "apid", stateWaiting, "Waiting for api certificates")
 	m.ms.mu.Unlock()
@@ -72,11 +74,13 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 	}
 
 	m.track(func() { m.runKubelet(ctx) })
+	m.track(func() { m.awaitServices(ctx) })
 
 	if m.isControlPlane() {
 		m.track(func() { m.runEtcd(ctx) })
 		m.track(func() { m.runKubernetes(ctx) })
 		m.track(func() { m.runVirtualIPs(ctx) })
+		m.track(func() { m.runManifests(ctx) })
 	}
 
 	for {

@@ -25,6 +25,8 @@ type diskState struct {
 	META map[uint8]string `json:"meta,omitempty"`
 	// Etcd is the etcd data directory (EPHEMERAL).
 	Etcd *etcdData `json:"etcd,omitempty"`
+	// Previous is the system before the last upgrade, which a rollback boots.
+	Previous *image.Image `json:"previous,omitempty"`
 	// KubeletRegistered says that the kubelet has its client certificate (EPHEMERAL).
 	KubeletRegistered bool `json:"kubeletRegistered,omitempty"`
 }

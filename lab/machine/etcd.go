@@ -22,6 +22,7 @@ type etcd struct {
 	members  []etcdMember
 	leader   uint64
 	nodes    map[string]*kubeNode
+	objects  map[string]*kubeObject // by objectKey
 	// running are the machines whose member is up.
 	running []*machine
 	flush   *time.Timer
@@ -42,6 +43,7 @@ type etcdData struct {
 	Revision  uint64       `json:"revision"`
 	Members   []etcdMember `json:"members"`
 	Nodes     []*kubeNode  `json:"nodes,omitempty"`
+	Objects   []*kubeObject `json:"objects,omitempty"`
 }
 
 func formatMember(id uint64) string { return fmt.Sprintf("%016x", id) }
@@ -122,7 +124,12 @@ func (e *etcd) copyFor(member uint64) *etcdData {
 		nodes = append(nodes, e.nodes[name])
 	}
 
-	return &etcdData{ClusterID: e.id, MemberID: member, Revision: e.revision, Members: slices.Clone(e.members), Nodes: nodes}
+	data := &etcdData{ClusterID: e.id, MemberID: member, Revision: e.revision, Members: slices.Clone(e.members), Nodes: nodes}
+	for _, key := range slices.Sorted(maps.Keys(e.objects)) {
+		data.Objects = append(data.Objects, e.objects[key])
+	}
+
+	return data
 }
 
 // elect keeps the leader while it runs.

@@ -8,6 +8,10 @@ import (
 
 // runEtcd is the etcd service of a control plane: it waits for a bootstrap or for a cluster to join, then runs the member.
 func (m *machine) runEtcd(ctx context.Context) {
+	if !m.awaitEtcdAddress(ctx) {
+		return
+	}
+
 	for ctx.Err() == nil {
 		joined := false
 
@@ -65,22 +69,37 @@ func (m *machine) joinEtcd(e *etcd) {
 	m.cluster.changed.fire()
 }
 
-// etcdAddress is the address etcd advertises: of the subnets in the configuration, else the node address.
+// etcdAddress is the address etcd advertises: of the subnets in the configuration, or the node address where it states none; invalid when there is none.
 func (m *machine) etcdAddress() netip.Addr {
-	if subnets := m.config.Cluster().Etcd().AdvertisedSubnets(); len(subnets) > 0 {
-		for _, p := range m.net.addresses {
-			if inSubnets(p.Addr(), subnets) {
-				return p.Addr()
-			}
+	subnets := m.config.Cluster().Etcd().AdvertisedSubnets()
+	if len(subnets) == 0 {
+		return m.net.node
+	}
+
+	for _, p := range m.net.addresses {
+		if inSubnets(p.Addr(), subnets) {
+			return p.Addr()
 		}
 	}
 
-	return m.net.node
+	return netip.Addr{}
+}
+
+// awaitEtcdAddress waits until the machine has an address that etcd may advertise; Talos starts etcd no earlier.
+func (m *machine) awaitEtcdAddress(ctx context.Context) bool {
+	m.ms.mu.Lock()
+	if !m.etcdAddress().IsValid() {
+		m.services.set(m, "etcd", stateWaiting, "Waiting for etcd spec")
+		m.logf("[talos] etcd: no address of this machine is in cluster.etcd.advertisedSubnets")
+	}
+	m.ms.mu.Unlock()
+
+	return m.cluster.await(ctx, func() bool { return m.config != nil && m.etcdAddress().IsValid() })
 }
 
 // newEtcd bootstraps a cluster on this machine; the caller holds the lock.
 func (m *machine) newEtcd() {
-	e := &etcd{ms: m.ms, id: randomID(), nodes: map[string]*kubeNode{}}
+	e := &etcd{ms: m.ms, id: randomID(), nodes: map[string]*kubeNode{}, objects: map[string]*kubeObject{}}
 	member := etcdMember{ID: randomID(), Name: m.hostname, Address: m.etcdAddress()}
 	e.members, e.revision = []etcdMember{member}, 1
 	m.cluster.etcds[e.id] = e
@@ -102,16 +121,20 @@ func (m *machine) restoreEtcd() bool {
 
 	e := m.cluster.etcds[data.ClusterID]
 	if e == nil {
-		e = &etcd{ms: m.ms, id: data.ClusterID, nodes: map[string]*kubeNode{}}
+		e = &etcd{ms: m.ms, id: data.ClusterID, nodes: map[string]*kubeNode{}, objects: map[string]*kubeObject{}}
 		m.cluster.etcds[e.id] = e
 	}
 
 	if data.Revision > e.revision {
 		e.revision, e.members = data.Revision, slices.Clone(data.Members)
-		e.nodes = map[string]*kubeNode{}
+		e.nodes, e.objects = map[string]*kubeNode{}, map[string]*kubeObject{}
 
 		for _, n := range data.Nodes {
 			e.nodes[n.Name] = n
+		}
+
+		for _, o := range data.Objects {
+			e.objects[objectKey(o.Plural, o.Namespace, o.Name)] = o
 		}
 	}
 

@@ -210,7 +210,7 @@ func (m *machine) nodeProblem() string {
 
 // settle ends the boot once the services run; the caller holds the lock.
 func (m *machine) settle() {
-	if m.stage == runtime.MachineStageBooting && m.up && m.config != nil && len(m.serviceProblems()) == 0 {
+	if m.stage == runtime.MachineStageBooting && m.up && m.config != nil && len(m.serviceProblems()) == 0 && len(m.services.waiting()) == 0 {
 		m.setStage(runtime.MachineStageRunning)
 	}
 

@@ -145,26 +145,34 @@ func (b apiBackend) List(resource string) []kube.Object {
 
 	var objects []kube.Object
 
+	for _, o := range e.stored(resource) {
+		if resource != "daemonsets" {
+			objects = append(objects, o.object(e.revision))
+		}
+	}
+
 	switch resource {
 	case "nodes":
 		for _, n := range e.nodes {
 			objects = append(objects, e.nodeObject(n))
 		}
 	case "pods":
-		objects = b.m.podObjects(e)
+		objects = append(objects, b.m.podObjects(e)...)
+	case "events":
+		objects = append(objects, e.eventObjects()...)
 	case "namespaces":
-		for _, name := range []string{"default", "kube-node-lease", "kube-public", kubeSystem} {
+		for _, name := range builtinNamespaces {
 			objects = append(objects, kube.Object{
 				APIVersion: "v1", Kind: "Namespace", Metadata: kube.Meta{Name: name, CreationTimestamp: e.created(), Labels: map[string]string{"kubernetes.io/metadata.name": name}},
 				Spec: map[string]any{"finalizers": []string{"kubernetes"}}, Status: map[string]any{"phase": "Active"},
 			})
 		}
 	case "services":
-		objects = b.m.serviceObjects(e)
+		objects = append(objects, b.m.serviceObjects(e)...)
 	case "daemonsets":
-		objects = b.m.daemonSets(e)
+		objects = append(objects, b.m.daemonSets(e)...)
 	case "deployments":
-		objects = b.m.deployments(e)
+		objects = append(objects, b.m.deployments(e)...)
 	}
 
 	slices.SortFunc(objects, func(a, b kube.Object) int {
@@ -187,18 +195,25 @@ func (e *etcd) created() time.Time {
 	return oldest.UTC().Truncate(time.Second)
 }
 
-func (e *etcd) nodeObject(n *kubeNode) kube.Object {
-	status, reason, message := e.nodeState(n)
+// taints are a node's own and those of its condition; the caller holds the lock.
+func (e *etcd) taints(n *kubeNode) []kube.Taint {
 	taints := slices.Clone(n.Taints)
 
-	if status != "True" {
-		taints = append(taints, kube.Taint{Key: "node.kubernetes.io/" + map[string]string{"False": "not-ready", "Unknown": "unreachable"}[status], Effect: "NoSchedule"})
+	if status, _, _ := e.nodeState(n); status != "True" {
+		key := "node.kubernetes.io/" + map[string]string{"False": "not-ready", "Unknown": "unreachable"}[status]
+		taints = append(taints, kube.Taint{Key: key, Effect: "NoSchedule"}, kube.Taint{Key: key, Effect: "NoExecute"})
 	}
 
 	if n.Unschedulable {
 		taints = append(taints, kube.Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"})
 	}
 
+	return taints
+}
+
+func (e *etcd) nodeObject(n *kubeNode) kube.Object {
+	status, reason, message := e.nodeState(n)
+	taints := e.taints(n)
 	cidr := fmt.Sprintf("10.244.%d.0/24", n.PodCIDR)
 	conditions := []kube.Condition{}
 
@@ -210,6 +225,12 @@ func (e *etcd) nodeObject(n *kubeNode) kube.Object {
 	capacity := map[string]string{
 		"cpu": itoa(n.Cores), "memory": itoa(n.MemoryMiB*1024) + "Ki", "ephemeral-storage": fmt.Sprintf("%dKi", n.DiskBytes/1024), "pods": "110",
 		"hugepages-1Gi": "0", "hugepages-2Mi": "0",
+	}
+
+	for _, p := range e.daemonPodsOn(n) {
+		for name, count := range p.state.offers {
+			capacity[name] = itoa(count)
+		}
 	}
 
 	return kube.Object{

@@ -49,6 +49,10 @@ type kubeNode struct {
 
 // runKubelet is the kubelet of a configured machine: it starts on its own and registers the node once it reaches the Kubernetes API.
 func (m *machine) runKubelet(ctx context.Context) {
+	if !m.awaitNodeIP(ctx) {
+		return
+	}
+
 	m.ms.mu.Lock()
 	m.kubelet.running = true
 	m.services.set(m, "kubelet", stateRunning, "Health check successful")
@@ -73,6 +77,17 @@ func (m *machine) runKubelet(ctx context.Context) {
 
 		return true
 	})
+}
+
+// awaitNodeIP waits until the machine has an address for its node; Talos starts the kubelet no earlier.
+func (m *machine) awaitNodeIP(ctx context.Context) bool {
+	m.ms.mu.Lock()
+	if !m.net.node.IsValid() {
+		m.logf("[talos] no suitable node IP found, please make sure .machine.kubelet.nodeIP filters and pod/service subnets are set up correctly")
+	}
+	m.ms.mu.Unlock()
+
+	return m.cluster.await(ctx, func() bool { return m.net.node.IsValid() })
 }
 
 // register creates or updates the Node object; the caller holds the lock.
@@ -139,7 +154,7 @@ func (m *machine) nodeLabels() map[string]string {
 	}
 
 	for _, e := range m.schematic.Extensions {
-		labels["extensions.talos.dev/"+e[strings.LastIndex(e, "/")+1:]] = m.system.Version
+		labels["extensions.talos.dev/"+baseName(e)] = m.extensionVersion(e)
 	}
 
 	return labels

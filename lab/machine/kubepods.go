@@ -123,6 +123,12 @@ func (m *machine) podObjects(e *etcd) []kube.Object {
 		}
 	}
 
+	for _, p := range e.daemonPods() {
+		if p.refusal == "" {
+			pods = append(pods, p.object(e))
+		}
+	}
+
 	return pods
 }
 
@@ -168,6 +174,11 @@ func (m *machine) daemonSets(e *etcd) []kube.Object {
 		sets = append(sets, w.object("DaemonSet", e.created(), nil, kube.DaemonSetStatus{
 			CurrentNumberScheduled: len(e.nodes), DesiredNumberScheduled: len(e.nodes), NumberAvailable: ready, NumberReady: ready, UpdatedNumberScheduled: len(e.nodes),
 		}))
+	}
+
+	pods := e.daemonPods()
+	for _, o := range e.stored("daemonsets") {
+		sets = append(sets, e.daemonSetObject(o, pods))
 	}
 
 	return sets

@@ -3,11 +3,13 @@ package machine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
@@ -52,6 +54,9 @@ type machine struct {
 	kubelet   kubeletState
 	vips      map[string]bool // virtual addresses held
 	rollback  *time.Timer     // ends a configuration on trial
+	modules   []string        // loaded kernel modules, in order
+	applied   []string        // ids of the manifests that this control plane has applied
+	pulled    map[common.ContainerdNamespace][]string
 
 	cosi    *resourceState
 	doors   *doors
@@ -120,7 +125,7 @@ func (m *machine) start() bool {
 	m.schematic, m.disk, m.config, m.cluster = Schematic{}, diskState{}, nil, nil
 	m.bootID, m.bootedAt = uuid.NewString(), time.Now()
 	m.services, m.etcd, m.apiUp, m.vips = services{}, nil, false, map[string]bool{}
-	m.hostname, m.net = "", netPlan{}
+	m.hostname, m.net, m.applied, m.modules = "", netPlan{}, nil, slices.Clone(hardwareModules)
 	m.doors = newDoors(m)
 	m.setStage(runtime.MachineStageBooting)
 

@@ -10,6 +10,7 @@ import (
 	cosiapi "github.com/cosi-project/runtime/api/v1alpha1"
 	"github.com/google/uuid"
 	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
+	"github.com/siderolabs/talos/pkg/machinery/api/inspect"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/api/storage"
 	timeapi "github.com/siderolabs/talos/pkg/machinery/api/time"
@@ -32,6 +33,7 @@ func (m *machine) registerMachined(server *grpc.Server) {
 	clusterapi.RegisterClusterServiceServer(server, &healthServer{m: m})
 	storage.RegisterStorageServiceServer(server, &storageServer{m: m})
 	timeapi.RegisterTimeServiceServer(server, timeServer{})
+	inspect.RegisterInspectServiceServer(server, inspectServer{})
 	cosiapi.RegisterStateServer(server, m.stateServer())
 }
 
@@ -217,7 +219,7 @@ func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*m
 
 	system, err := s.m.ms.options.Resolver.Resolve(in.GetImage())
 	if err != nil {
-		return nil, fmt.Errorf("error validating installer image %q: %w", in.GetImage(), err)
+		return nil, fmt.Errorf("error validating installer image %q: failed to pull image %q: failed to resolve reference %q: %w", in.GetImage(), in.GetImage(), in.GetImage(), err)
 	}
 
 	unlock, err := s.lock()
@@ -247,6 +249,33 @@ func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*m
 	}
 
 	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received", ActorId: actor}}}, nil
+}
+
+// Rollback implements the machine service: the system before the last upgrade boots again.
+func (s *machined) Rollback(context.Context, *machineapi.RollbackRequest) (*machineapi.RollbackResponse, error) {
+	unlock, err := s.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	if s.m.volume == "" {
+		return nil, status.Error(codes.FailedPrecondition, "system disk not found")
+	}
+
+	if s.m.disk.Previous == nil {
+		return nil, errors.New("previous UKI not found")
+	}
+
+	s.m.logf("[talos] rollback via API received")
+
+	if err := s.m.requestLocked(action{kind: actReboot, actor: uuid.NewString()}); err != nil {
+		return nil, err
+	}
+
+	s.m.replaceSystem(*s.m.disk.Previous)
+
+	return &machineapi.RollbackResponse{Messages: []*machineapi.Rollback{{}}}, nil
 }
 
 // upgradeable checks etcd as Talos does before it takes a member down; the caller holds the lock.

@@ -46,6 +46,8 @@ func (s *machined) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest)
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap can only be performed on a control plane node")
 	case s.m.disk.Etcd != nil:
 		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
+	case !s.m.etcdAddress().IsValid():
+		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
 	case in.GetRecoverEtcd():
 		return nil, status.Error(codes.Unimplemented, "the lab keeps no etcd snapshots to recover from")
 	}
@@ -213,6 +215,17 @@ func (s *machined) EtcdAlarmList(context.Context, *emptypb.Empty) (*machineapi.E
 	defer unlock()
 
 	return &machineapi.EtcdAlarmListResponse{Messages: []*machineapi.EtcdAlarm{{}}}, nil
+}
+
+// EtcdAlarmDisarm implements the machine service.
+func (s *machined) EtcdAlarmDisarm(context.Context, *emptypb.Empty) (*machineapi.EtcdAlarmDisarmResponse, error) {
+	_, unlock, err := s.lockEtcd("etcd alarm list")
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	return &machineapi.EtcdAlarmDisarmResponse{Messages: []*machineapi.EtcdAlarmDisarm{{}}}, nil
 }
 
 // EtcdDefragment implements the machine service.

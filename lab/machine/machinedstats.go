@@ -2,16 +2,23 @@ package machine
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"proxmox-talos/lab/machine/kube"
 )
 
 // Figures of an idle machine: the lab models no load, so that they are the same for every machine of a size.
 const (
 	idleLoad       = 0.1
 	systemMemoryKB = 600 * 1024
+	// firstServicePID is where the process ids of services begin.
+	firstServicePID = 100
 )
 
 // uptime is modelled time since boot.
@@ -151,7 +158,7 @@ func (s *machined) Processes(context.Context, *emptypb.Empty) (*machineapi.Proce
 	defer unlock()
 
 	list := &machineapi.Process{Processes: []*machineapi.ProcessInfo{process(1, 0, "init", "/sbin/init")}}
-	pid := int32(100)
+	pid := int32(firstServicePID)
 
 	for _, one := range s.m.services.list() {
 		if one.state == stateRunning {
@@ -189,15 +196,67 @@ func (s *machined) Containers(_ context.Context, in *machineapi.ContainersReques
 		return &machineapi.ContainersResponse{Messages: []*machineapi.Container{containers}}, nil
 	}
 
-	for _, pod := range s.m.staticPods() {
-		name := pod.Metadata.Labels["component"]
-		containers.Containers = append(containers.Containers, &machineapi.ContainerInfo{
-			Namespace: in.GetNamespace(), Id: kubeSystem + "/" + pod.Metadata.Name + ":" + name, PodId: kubeSystem + "/" + pod.Metadata.Name, Name: name,
-			Image: s.m.staticPodImage(name), Status: "CONTAINER_RUNNING",
-		})
-	}
+	containers.Containers = s.m.podContainers()
 
 	return &machineapi.ContainersResponse{Messages: []*machineapi.Container{containers}}, nil
+}
+
+// podContainers are the containers of the pods on this machine that run; the caller holds the lock.
+func (m *machine) podContainers() []*machineapi.ContainerInfo {
+	var list []*machineapi.ContainerInfo
+
+	for _, pod := range m.podsHere() {
+		id := pod.Metadata.Namespace + "/" + pod.Metadata.Name
+
+		for _, c := range pod.Containers() {
+			if _, running := c.State["running"]; running {
+				list = append(list, &machineapi.ContainerInfo{
+					Namespace: constants.K8sContainerdNamespace, Id: id + ":" + c.Name, PodId: id, Name: c.Name, Image: c.Image, Status: "CONTAINER_RUNNING",
+				})
+			}
+		}
+	}
+
+	return list
+}
+
+// podsHere are the pods of this machine's node; the caller holds the lock.
+func (m *machine) podsHere() []kube.Object {
+	pods := m.staticPods()
+
+	e, server := m.etcdOfNode(), m.kubernetes()
+	if e == nil || server == nil {
+		return pods
+	}
+
+	for _, pod := range server.podObjects(e) {
+		if pod.Node() == m.hostname && pod.Metadata.Labels["tier"] != "control-plane" {
+			pods = append(pods, pod)
+		}
+	}
+
+	return pods
+}
+
+// Restart implements the machine service: the container is gone and back before anybody looks.
+func (s *machined) Restart(_ context.Context, in *machineapi.RestartRequest) (*machineapi.RestartResponse, error) {
+	unlock, err := s.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	if !s.m.hasContainer(in.GetId()) {
+		return nil, fmt.Errorf("container %q not found", in.GetId())
+	}
+
+	s.m.logf("[talos] container %s: killed with SIGTERM, started again", in.GetId())
+
+	return &machineapi.RestartResponse{Messages: []*machineapi.Restart{{}}}, nil
+}
+
+func (m *machine) hasContainer(id string) bool {
+	return slices.ContainsFunc(m.podContainers(), func(c *machineapi.ContainerInfo) bool { return c.GetId() == id })
 }
 
 // Stats implements the machine service for the same containers.

@@ -3,9 +3,6 @@ package machine
 import (
 	"context"
 	"fmt"
-	"io/fs"
-	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -119,14 +116,22 @@ func (s *machined) lines(out grpc.ServerStreamingServer[common.Data], follow, on
 func (s *machined) Logs(in *machineapi.LogsRequest, out grpc.ServerStreamingServer[common.Data]) error {
 	s.m.ms.mu.Lock()
 	known := s.m.services[in.GetId()] != nil
+	container := s.m.config != nil && s.m.hasContainer(in.GetId())
 	s.m.ms.mu.Unlock()
 
-	if !known {
-		return fmt.Errorf("log %q was not registered", in.GetId())
+	name := in.GetId()
+
+	switch ofPods := in.GetNamespace() == constants.K8sContainerdNamespace && name != "kubelet"; {
+	case ofPods && !container:
+		return fmt.Errorf("container %q not found", name)
+	case ofPods:
+		name = name[strings.LastIndex(name, ":")+1:]
+	case !known:
+		return fmt.Errorf("log %q was not registered", name)
 	}
 
 	return s.lines(out, in.GetFollow(), false, in.GetTailLines(), func(l line) (string, bool) {
-		return l.at.Format(time.RFC3339) + " " + l.text, strings.Contains(l.text, "service["+in.GetId()+"]") || strings.Contains(l.text, " "+in.GetId()+": ")
+		return l.at.Format(time.RFC3339) + " " + l.text, strings.Contains(l.text, "service["+name+"]") || strings.Contains(l.text, " "+name+": ") || strings.Contains(l.text, ":"+name+": ")
 	})
 }
 
@@ -144,119 +149,6 @@ func (s *machined) LogsContainers(context.Context, *emptypb.Empty) (*machineapi.
 	}
 
 	return &machineapi.LogsContainersResponse{Messages: []*machineapi.LogsContainer{names}}, nil
-}
-
-// files are the machine's readable files; the caller holds the lock.
-func (m *machine) files() map[string]string {
-	files := map[string]string{
-		"/proc/sys/kernel/random/boot_id": m.bootID + "\n",
-		"/proc/cmdline":                   m.cmdline() + "\n",
-		"/proc/version":                   "Linux version " + kernelVersion + "\n",
-		"/proc/uptime":                    fmt.Sprintf("%.2f 0.00\n", m.uptime().Seconds()),
-		"/proc/loadavg":                   "0.10 0.10 0.10 1/200 1000\n",
-		"/etc/hostname":                   m.hostname + "\n",
-		"/etc/os-release":                 fmt.Sprintf("NAME=\"Talos\"\nID=talos\nVERSION_ID=%s\nPRETTY_NAME=\"Talos (%s)\"\n", m.system.Version, m.system.Version),
-		"/system/state/config.yaml":       m.disk.Configuration,
-		"/sys/class/dmi/id/product_uuid":  m.hw.UUID + "\n",
-	}
-
-	var resolv strings.Builder
-	for _, a := range m.net.dns {
-		fmt.Fprintf(&resolv, "nameserver %s\n", a)
-	}
-
-	files["/etc/resolv.conf"] = resolv.String()
-
-	// Whether etcd has been here is what clients ask; its database is only told by its name.
-	if m.disk.Etcd != nil {
-		files[constants.EtcdDataPath+"/member/snap/db"] = ""
-	}
-
-	return files
-}
-
-func (m *machine) cmdline() string {
-	return strings.Join(append([]string{"talos.platform=" + m.system.Platform, "console=tty1", "init_on_alloc=1", "slab_nomerge", "pti=on"}, m.schematic.KernelArgs...), " ")
-}
-
-// Read implements the machine service.
-func (s *machined) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingServer[common.Data]) error {
-	unlock, err := s.lock()
-	if err != nil {
-		return err
-	}
-
-	content, ok := s.m.files()[path.Clean(in.GetPath())]
-	unlock()
-
-	if !ok {
-		return status.Errorf(codes.NotFound, "stat %s: no such file or directory", in.GetPath())
-	}
-
-	return out.Send(&common.Data{Bytes: []byte(content)})
-}
-
-// List implements the machine service over the readable files.
-func (s *machined) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[machineapi.FileInfo]) error {
-	unlock, err := s.lock()
-	if err != nil {
-		return err
-	}
-
-	files, modified := s.m.files(), s.m.bootedAt.Unix()
-	unlock()
-
-	root := path.Clean("/" + in.GetRoot())
-	found := map[string]*machineapi.FileInfo{root: {Name: root, RelativeName: ".", IsDir: true, Mode: uint32(fs.ModeDir | 0o755), Modified: modified}}
-
-	for name, content := range files {
-		if name == root {
-			found[root] = &machineapi.FileInfo{Name: root, RelativeName: path.Base(root), Size: int64(len(content)), Mode: 0o644, Modified: modified}
-
-			continue
-		}
-
-		relative, inside := strings.CutPrefix(name, strings.TrimSuffix(root, "/")+"/")
-		if !inside {
-			continue
-		}
-
-		parts := strings.Split(relative, "/")
-
-		for i := range parts {
-			if i > 0 && !in.GetRecurse() {
-				break
-			}
-
-			below := strings.Join(parts[:i+1], "/")
-			info := &machineapi.FileInfo{Name: path.Join(root, below), RelativeName: below, IsDir: true, Mode: uint32(fs.ModeDir | 0o755), Modified: modified}
-
-			if i == len(parts)-1 {
-				info.IsDir, info.Mode, info.Size = false, 0o644, int64(len(content))
-			}
-
-			found[info.Name] = info
-		}
-	}
-
-	if len(found) == 1 && found[root].GetIsDir() && root != "/" {
-		return status.Errorf(codes.NotFound, "lstat %s: no such file or directory", root)
-	}
-
-	names := make([]string, 0, len(found))
-	for name := range found {
-		names = append(names, name)
-	}
-
-	slices.Sort(names)
-
-	for _, name := range names {
-		if err := out.Send(found[name]); err != nil {
-			return err
-		}
-	}
-
-	return nil
 }
 
 // MetaWrite implements the machine service.

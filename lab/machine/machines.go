@@ -45,6 +45,8 @@ type Options struct {
 	Resolver Resolver
 	// Schematic looks up what an image contains; without one, images contain no extensions and no META.
 	Schematic func(id string) (Schematic, bool)
+	// ExtensionVersion is the version of an extension in images of a Talos version, such as "570.195.03-v1.12.6"; without one it is Talos' own.
+	ExtensionVersion func(talos, extension string) string
 	// Log receives every machine's console; nil discards it.
 	Log *slog.Logger
 }

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"net/netip"
 	"path"
 	"strconv"
@@ -77,7 +78,7 @@ func (n *netPlan) configure(cfg config.Config) {
 	for _, d := range cfg.Machine().Network().Devices() {
 		links := n.selected(d)
 		if len(links) == 0 {
-			n.warnings = append(n.warnings, "no network device matches an interface of the configuration ("+describeDevice(d)+")")
+			n.warnings = append(n.warnings, missingDevice(d))
 		}
 
 		for _, l := range links {
@@ -135,12 +136,14 @@ func (n *netPlan) alias(cfg config.Config) {
 	}
 }
 
-func describeDevice(d config.Device) string {
+// missingDevice says that the machine has no card for an interface of the configuration: Talos fails on a selector, and waits for a name.
+func missingDevice(d config.Device) string {
 	if s := d.Selector(); s != nil {
-		return "hardware address " + s.HardwareAddress()
+		return fmt.Sprintf(`controller failed {"component": "controller-runtime", "controller": "network.DeviceConfigController", `+
+			`"error": "no matching network device for defined selector: {hardwareAddr: %s, bus: %s, driver: %s}"}`, s.HardwareAddress(), s.Bus(), s.KernelDriver())
 	}
 
-	return d.Interface()
+	return "no network device matches an interface of the configuration (" + d.Interface() + ")"
 }
 
 // selected are the links that an entry of machine.network.interfaces means.

@@ -1,18 +1,13 @@
 package machine
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/cosi-project/runtime/pkg/resource"
-	"github.com/cosi-project/runtime/pkg/resource/meta"
 	"github.com/siderolabs/talos/pkg/machinery/extensions"
-	"github.com/siderolabs/talos/pkg/machinery/resources/block"
-	clusterres "github.com/siderolabs/talos/pkg/machinery/resources/cluster"
 	configres "github.com/siderolabs/talos/pkg/machinery/resources/config"
-	etcdres "github.com/siderolabs/talos/pkg/machinery/resources/etcd"
-	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
-	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/siderolabs/talos/pkg/machinery/resources/secrets"
 	timeres "github.com/siderolabs/talos/pkg/machinery/resources/time"
@@ -20,28 +15,6 @@ import (
 
 	"proxmox-talos/lab/machine/kube"
 )
-
-// shownNamespaces are the namespaces a client may name.
-var shownNamespaces = []resource.Namespace{
-	v1alpha1.NamespaceName, clusterres.NamespaceName, clusterres.RawNamespaceName, configres.NamespaceName, etcdres.NamespaceName, hardware.NamespaceName,
-	k8s.NamespaceName, k8s.ControlPlaneNamespaceName, network.NamespaceName, network.ConfigNamespaceName, secrets.NamespaceName,
-}
-
-// shownTypes are the types a client may ask for; some of them are empty on the lab's machines.
-var shownTypes = []meta.ResourceWithRD{
-	&block.Device{}, &block.DiscoveredVolume{}, &block.Disk{}, &block.MountStatus{}, &block.SystemDisk{}, &block.VolumeStatus{},
-	&clusterres.Affiliate{}, &clusterres.Config{}, &clusterres.Identity{}, &clusterres.Info{}, &clusterres.Member{},
-	&configres.MachineConfig{}, &configres.MachineType{},
-	&etcdres.Member{}, &etcdres.Spec{},
-	&hardware.MemoryModule{}, &hardware.PCIDevice{}, &hardware.Processor{}, &hardware.SystemInformation{},
-	&k8s.KubeletSpec{}, &k8s.NodeIP{}, &k8s.Nodename{}, &k8s.NodeStatus{}, &k8s.StaticPodStatus{},
-	&network.AddressStatus{}, &network.HardwareAddr{}, &network.HostnameStatus{}, &network.LinkStatus{}, &network.NodeAddress{}, &network.ResolverStatus{},
-	&network.RouteStatus{}, &network.Status{}, &network.TimeServerStatus{}, &network.OperatorSpec{}, &network.ProbeStatus{},
-	&runtime.Diagnostic{}, &runtime.ExtensionStatus{}, &runtime.KernelCmdline{}, &runtime.LoadedKernelModule{}, &runtime.MachineStatus{}, &runtime.MetaKey{},
-	&runtime.MountStatus{}, &runtime.PlatformMetadata{}, &runtime.SecurityState{}, &runtime.Version{},
-	&secrets.OSRoot{}, &secrets.KubernetesRoot{}, &secrets.EtcdRoot{},
-	&timeres.Status{}, &v1alpha1.Service{},
-}
 
 // filled sets the spec of a new resource.
 func filled[R any](r R, set func(R)) R {
@@ -88,12 +61,14 @@ func (m *machine) describeSystem() []resource.Resource {
 	}
 
 	for i, e := range m.schematic.Extensions {
-		list = append(list, m.extensionStatus(i, baseName(e), m.system.Version))
+		list = append(list, m.extensionStatus(i, baseName(e), m.extensionVersion(e)))
 	}
 
 	if m.system.Schematic != "" {
 		list = append(list, m.extensionStatus(len(m.schematic.Extensions), "schematic", m.system.Schematic))
 	}
+
+	list = append(list, m.describeModules()...)
 
 	for _, s := range m.services.list() {
 		list = append(list, filled(v1alpha1.NewService(s.name), func(r *v1alpha1.Service) {
@@ -102,6 +77,16 @@ func (m *machine) describeSystem() []resource.Resource {
 	}
 
 	if m.config != nil {
+		for _, c := range m.config.ExtensionServiceConfigs() {
+			list = append(list, filled(runtime.NewExtensionServiceConfigSpec(runtime.NamespaceName, c.Name()), func(r *runtime.ExtensionServiceConfig) {
+				r.TypedSpec().Environment = c.Environment()
+
+				for _, f := range c.ConfigFiles() {
+					r.TypedSpec().Files = append(r.TypedSpec().Files, runtime.ExtensionServiceConfigFile{Content: f.Content(), MountPath: f.MountPath()})
+				}
+			}))
+		}
+
 		list = append(list, configres.NewMachineConfigWithID(m.config, configres.ActiveID))
 		machineType := configres.NewMachineType()
 		machineType.SetMachineType(m.config.Machine().Type())
@@ -109,6 +94,15 @@ func (m *machine) describeSystem() []resource.Resource {
 	}
 
 	return list
+}
+
+// extensionVersion is the version of an extension of the machine's image.
+func (m *machine) extensionVersion(extension string) string {
+	if m.ms.options.ExtensionVersion == nil {
+		return m.system.Version
+	}
+
+	return cmp.Or(m.ms.options.ExtensionVersion(m.system.Version, extension), m.system.Version)
 }
 
 // extensionStatus shows an extension as Talos lists it: by its place, with its short name. The pseudo extension "schematic" has the schematic's id as version.
@@ -166,6 +160,9 @@ func (m *machine) describeKubernetes() []resource.Resource {
 			s.Nodename, s.NodeReady, s.Unschedulable, s.Labels, s.Annotations = node.Name, ready == "True", node.Unschedulable, node.Labels, node.Annotations
 		}))
 	}
+
+	list = append(list, m.describeManifests()...)
+	list = append(list, m.describeNodeSpecs()...)
 
 	for _, pod := range m.staticPods() {
 		list = append(list, filled(k8s.NewStaticPodStatus(k8s.NamespaceName, pod.Metadata.Namespace+"/"+pod.Metadata.Name), func(r *k8s.StaticPodStatus) {

@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/cosi-project/runtime/pkg/resource"
@@ -66,18 +67,25 @@ func (m *machine) describeHardware() []resource.Resource {
 	}
 
 	for _, p := range m.hw.PCI {
-		list = append(list, pciDevice(p))
+		list = append(list, m.pciDevice(p))
 	}
 
 	for _, d := range m.blockDevices() {
-		list = append(list, filled(block.NewDisk(block.NamespaceName, d.name), func(r *block.Disk) {
-			s := r.TypedSpec()
-			s.DevPath, s.Size, s.PrettySize, s.IOSize, s.SectorSize = "/dev/"+d.name, uint64(d.SizeBytes), prettySize(uint64(d.SizeBytes)), 512, 512
-			s.CDROM, s.Readonly, s.Model, s.BusPath, s.SubSystem, s.Transport = d.CDROM, d.CDROM, d.model(), d.busPath(), "/sys/class/block", d.transport()
+		list = append(list, d.resource(), filled(block.NewDevice(block.NamespaceName, d.name), func(r *block.Device) {
+			r.TypedSpec().Type, r.TypedSpec().DevicePath = block.DeviceTypeDisk, "/dev/"+d.name
 		}))
 	}
 
-	return append(list, m.describeVolumes()...)
+	return slices.Concat(list, m.describeVolumes(), m.describeUserVolumes())
+}
+
+// resource is the disk as a resource.
+func (d blockDevice) resource() *block.Disk {
+	return filled(block.NewDisk(block.NamespaceName, d.name), func(r *block.Disk) {
+		s := r.TypedSpec()
+		s.DevPath, s.Size, s.PrettySize, s.IOSize, s.SectorSize = "/dev/"+d.name, uint64(d.SizeBytes), prettySize(uint64(d.SizeBytes)), 512, 512
+		s.CDROM, s.Readonly, s.Model, s.BusPath, s.SubSystem, s.Transport = d.CDROM, d.CDROM, d.model(), d.busPath(), "/sys/class/block", d.transport()
+	})
 }
 
 func (m *machine) describeVolumes() []resource.Resource {
@@ -91,6 +99,23 @@ func (m *machine) describeVolumes() []resource.Resource {
 	})}
 
 	for _, v := range m.volumes() {
+		list = append(list, filled(block.NewDiscoveredVolume(block.NamespaceName, strings.TrimPrefix(v.device, "/dev/")), func(r *block.DiscoveredVolume) {
+			s := r.TypedSpec()
+			s.DevPath, s.Type, s.Parent, s.ParentDevPath, s.Size, s.PrettySize = v.device, "partition", d.name, "/dev/"+d.name, v.size, prettySize(v.size)
+			s.PartitionLabel, s.PartitionIndex, s.SectorSize, s.IOSize = v.label, uint(v.index), 512, 512
+
+			if v.mount != "" {
+				s.Name, s.Label = "xfs", v.label
+			}
+		}))
+
+		if v.mount != "" {
+			list = append(list, filled(block.NewMountStatus(block.NamespaceName, v.label), func(r *block.MountStatus) {
+				s := r.TypedSpec()
+				s.Spec.VolumeID, s.Source, s.Target, s.Filesystem = v.label, v.device, v.mount, block.FilesystemTypeXFS
+			}))
+		}
+
 		list = append(list, filled(block.NewVolumeStatus(block.NamespaceName, v.label), func(r *block.VolumeStatus) {
 			s := r.TypedSpec()
 			s.Phase, s.Type, s.Location, s.ParentLocation, s.PartitionIndex = block.VolumePhaseReady, block.VolumeTypePartition, v.device, "/dev/"+d.name, v.index
@@ -113,15 +138,36 @@ func prettySize(bytes uint64) string {
 	return fmt.Sprintf("%.0f MB", float64(bytes)/1e6)
 }
 
-func pciDevice(p datacentre.GuestPCI) resource.Resource {
-	address := p.Address
+// fullAddress is a PCI address with its domain.
+func fullAddress(address string) string {
 	if strings.Count(address, ":") == 1 {
-		address = "0000:" + address
+		return "0000:" + address
 	}
 
-	return filled(hardware.NewPCIDeviceInfo(address), func(r *hardware.PCIDevice) {
+	return address
+}
+
+// pciClasses name the classes and subclasses of devices that are passed through, by their codes.
+var pciClasses = map[string][2]string{
+	"0x0100": {"Mass storage controller", "SCSI storage controller"}, "0x0106": {"Mass storage controller", "SATA controller"},
+	"0x0108": {"Mass storage controller", "Non-Volatile memory controller"}, "0x0200": {"Network controller", "Ethernet controller"},
+	"0x0300": {"Display controller", "VGA compatible controller"}, "0x0302": {"Display controller", "3D controller"},
+	"0x0403": {"Multimedia controller", "Audio device"}, "0x0c03": {"Serial bus controller", "USB controller"}, "0x0c80": {"Serial bus controller", "Serial bus controller"},
+}
+
+// pciDevice is a passed-through device; a GPU has the NVIDIA driver once it is loaded. The caller holds the lock.
+func (m *machine) pciDevice(p datacentre.GuestPCI) resource.Resource {
+	code := (hexID(p.Class) + "0000")[:len("0x0000")]
+	names := pciClasses[code]
+
+	return filled(hardware.NewPCIDeviceInfo(fullAddress(p.Address)), func(r *hardware.PCIDevice) {
 		s := r.TypedSpec()
-		s.Class, s.Vendor, s.Product, s.ClassID, s.VendorID, s.ProductID = p.Class, p.Vendor, p.Device, p.Class, hexID(p.VendorID), hexID(p.DeviceID)
+		s.Class, s.Subclass, s.ClassID, s.SubclassID = names[0], names[1], code[:4], "0x"+code[4:]
+		s.Vendor, s.Product, s.VendorID, s.ProductID = p.Vendor, p.Device, hexID(p.VendorID), hexID(p.DeviceID)
+
+		if slices.ContainsFunc(m.drivenGPUs(), func(gpu datacentre.GuestPCI) bool { return gpu.Address == p.Address }) {
+			s.Driver = "nvidia"
+		}
 	})
 }
 

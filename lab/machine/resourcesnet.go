@@ -42,6 +42,12 @@ func (l *link) status() *network.LinkStatus {
 		s.Type, s.OperationalState, s.LinkState = nethelpers.LinkEther, nethelpers.OperStateUp, true
 		s.Flags = nethelpers.LinkFlags(nethelpers.LinkUp | nethelpers.LinkBroadcast | nethelpers.LinkRunning | nethelpers.LinkMulticast)
 
+		if l.index == 1 {
+			s.Type, s.Flags, s.OperationalState = nethelpers.LinkLoopbck, nethelpers.LinkFlags(nethelpers.LinkUp|nethelpers.LinkLoopback|nethelpers.LinkRunning), nethelpers.OperStateUnknown
+
+			return
+		}
+
 		if l.parent != "" {
 			s.Kind, s.VLAN.VID = network.LinkKindVLAN, uint16(l.vlan)
 		} else {
@@ -51,7 +57,8 @@ func (l *link) status() *network.LinkStatus {
 }
 
 func (m *machine) describeNetwork() []resource.Resource {
-	var list []resource.Resource
+	loopback := &link{name: "lo", index: 1, mac: "00:00:00:00:00:00", mtu: 65536}
+	list := []resource.Resource{loopback.status(), addressStatus(loopback, netip.MustParsePrefix("127.0.0.1/8"))}
 
 	for _, l := range m.net.links {
 		list = append(list, l.status())
@@ -128,5 +135,9 @@ func addressStatus(l *link, p netip.Prefix) resource.Resource {
 	return filled(network.NewAddressStatus(network.NamespaceName, network.AddressID(l.name, p)), func(r *network.AddressStatus) {
 		s := r.TypedSpec()
 		s.Address, s.LinkName, s.LinkIndex, s.Family, s.Scope = p, l.name, uint32(l.index), family(p.Addr()), nethelpers.ScopeGlobal
+
+		if l.index == 1 {
+			s.Scope = nethelpers.ScopeHost
+		}
 	})
 }

@@ -121,7 +121,14 @@ var extensionServices = map[string]string{
 // configuredExtensions run only with an ExtensionServiceConfig document.
 var configuredExtensions = map[string]bool{"ext-tailscale": true, "ext-cloudflared": true, "ext-nut-client": true}
 
+// startExtension starts the service of an extension, or says what it waits for; the caller holds the lock.
 func (m *machine) startExtension(name string) {
+	if name == "ext-nvidia-persistenced" {
+		m.startPersistenced()
+
+		return
+	}
+
 	if configuredExtensions[name] && !m.extensionConfigured(strings.TrimPrefix(name, "ext-")) {
 		m.services.set(m, name, stateWaiting, fmt.Sprintf("Waiting for extension service config %q", strings.TrimPrefix(name, "ext-")))
 

@@ -42,12 +42,13 @@ type world struct {
 	volumes map[string]image.Image
 	leases  map[string]netip.Addr
 	off     chan int
+	speed   float64
 }
 
 var _ machine.World = (*datacentre.Datacentre)(nil)
 
 func newWorld() *world {
-	return &world{volumes: map[string]image.Image{}, leases: map[string]netip.Addr{}, off: make(chan int, 100)}
+	return &world{volumes: map[string]image.Image{}, leases: map[string]netip.Addr{}, off: make(chan int, 100), speed: 1000}
 }
 
 func (w *world) ReadVolume(id string) (image.Image, error) {
@@ -81,7 +82,7 @@ func (w *world) Lease(_, mac string) (datacentre.Lease, bool) {
 }
 
 func (w *world) GuestShutdown(vmid int)        { w.off <- vmid }
-func (w *world) Clock() datacentre.Clock       { return datacentre.NewClock(1000) }
+func (w *world) Clock() datacentre.Clock       { return datacentre.NewClock(w.speed) }
 func (*world) Durations() datacentre.Durations { return datacentre.DefaultDurations() }
 func (*world) Resolve(ref string) (image.Image, error) {
 	id, version, found := strings.Cut(ref[strings.LastIndex(ref, "/")+1:], ":")
@@ -337,4 +338,14 @@ func (l *lab) run(path string, args ...string) string {
 	require.NoErrorf(l.T, err, "%s %s\n%s", filepath.Base(path), strings.Join(args, " "), out)
 
 	return string(out)
+}
+
+// bootstrapped brings up a control plane without waiting for its node to be ready.
+func (l *lab) bootstrapped() {
+	l.Helper()
+
+	l.boot(11)
+	l.apply(11, l.configuration(machinetype.TypeControlPlane))
+	require.NoError(l.T, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	l.stage(11, "running")
 }

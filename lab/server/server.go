@@ -165,7 +165,7 @@ func Open(o Options) (_ *Server, err error) {
 		}
 	}
 
-	s.Machines = machine.New(s.Data, machine.Options{Resolver: s.Factory, Schematic: s.schematic, Log: o.Log})
+	s.Machines = machine.New(s.Data, machine.Options{Resolver: s.Factory, Schematic: s.schematic, ExtensionVersion: factory.ExtensionVersion, Log: o.Log})
 	s.Data.SetGuests(s.Machines)
 	s.closers = append(s.closers, s.Machines.Close)
 

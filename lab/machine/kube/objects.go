@@ -2,7 +2,11 @@
 // writes that node maintenance needs.
 package kube
 
-import "time"
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
 
 // Meta is the metadata of an object.
 type Meta struct {
@@ -32,6 +36,64 @@ type Object struct {
 	Metadata   Meta   `json:"metadata"`
 	Spec       any    `json:"spec,omitempty"`
 	Status     any    `json:"status,omitempty"`
+	// Fields are further fields beside these, such as a ConfigMap's data.
+	Fields map[string]any `json:"-"`
+}
+
+// MarshalJSON implements json.Marshaler: the further fields stand beside the others.
+func (o Object) MarshalJSON() ([]byte, error) {
+	type plain Object
+
+	body, err := json.Marshal(plain(o))
+	if err != nil || len(o.Fields) == 0 {
+		return body, err
+	}
+
+	further, err := json.Marshal(o.Fields)
+	if err != nil {
+		return nil, err
+	}
+
+	return slices.Concat(body[:len(body)-1], []byte(","), further[1:]), nil
+}
+
+// field returns a nested text of the further fields.
+func (o Object) field(path ...string) string {
+	var value any = o.Fields
+
+	for _, key := range path {
+		values, ok := value.(map[string]any)
+		if !ok {
+			return ""
+		}
+
+		value = values[key]
+	}
+
+	text, _ := value.(string)
+
+	return text
+}
+
+// Containers are the statuses of a pod's containers.
+func (o Object) Containers() []ContainerStatus {
+	s, _ := o.Status.(PodStatus)
+
+	return s.ContainerStatuses
+}
+
+// Node is the node of a pod.
+func (o Object) Node() string {
+	switch s := o.Spec.(type) {
+	case PodSpec:
+		return s.NodeName
+	case map[string]any:
+		name, _ := s["nodeName"].(string)
+
+		return name
+	default:
+		return ""
+	}
 }
 
 // Taint of a node.
@@ -120,6 +182,15 @@ type ContainerStatus struct {
 	RestartCount int            `json:"restartCount"`
 	Started      bool           `json:"started"`
 	State        map[string]any `json:"state"`
+	LastState    map[string]any `json:"lastState,omitempty"`
+}
+
+// reason is why a container waits; empty when it does not.
+func (s ContainerStatus) reason() string {
+	waiting, _ := s.State["waiting"].(map[string]any)
+	text, _ := waiting["reason"].(string)
+
+	return text
 }
 
 // WorkloadSpec is the spec of a Deployment or DaemonSet.

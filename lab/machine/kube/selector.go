@@ -95,9 +95,7 @@ func matchesFields(selector string, o Object) bool {
 		case "metadata.namespace":
 			have = o.Metadata.Namespace
 		case "spec.nodeName":
-			if s, ok := o.Spec.(PodSpec); ok {
-				have = s.NodeName
-			}
+			have = o.Node()
 		case "status.phase":
 			if s, ok := o.Status.(PodStatus); ok {
 				have = s.Phase
@@ -107,6 +105,10 @@ func matchesFields(selector string, o Object) bool {
 			if s, ok := o.Spec.(NodeSpec); ok && s.Unschedulable {
 				have = "true"
 			}
+		}
+
+		if path, found := strings.CutPrefix(key, "involvedObject."); found {
+			have = o.field("involvedObject", path)
 		}
 
 		if (have == value) == negated {

@@ -25,6 +25,12 @@ type Backend interface {
 	DeleteNode(name string) bool
 	// PatchNode changes a node's labels, annotations (nil removes one) and schedulability; false when there is none.
 	PatchNode(name string, p NodePatch) bool
+	// Put creates a stored object, or replaces one, and returns its name.
+	Put(k *Kind, namespace string, content map[string]any, replace bool) (string, *StatusError)
+	// Delete removes a stored object; false when there is none.
+	Delete(k *Kind, namespace, name string) bool
+	// Log is what a pod has printed; false when there is no such pod.
+	Log(namespace, name string) (string, bool)
 	// Changed returns a channel that is closed at the next change.
 	Changed() <-chan struct{}
 }
@@ -160,7 +166,7 @@ func (s *Server) version(w http.ResponseWriter) {
 
 // route is a request's path taken apart.
 type route struct {
-	kind            *kind
+	kind            *Kind
 	namespace, name string
 	subresource     string
 }
@@ -185,7 +191,7 @@ func parse(path string) (route, bool) {
 		r.namespace, parts = parts[1], parts[2:]
 	}
 
-	i := slices.IndexFunc(kinds, func(k *kind) bool { return k.group == group && k.plural == parts[0] })
+	i := slices.IndexFunc(kinds, func(k *Kind) bool { return k.Group == group && k.Plural == parts[0] })
 	if i < 0 || len(parts) > 3 {
 		return route{}, false
 	}
@@ -213,7 +219,7 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodGet && target.subresource == "":
 		s.get(w, r, target)
-	case r.Method == http.MethodDelete && target.kind.kind == "Node" && target.name != "":
+	case r.Method == http.MethodDelete && target.kind.Kind == "Node" && target.name != "":
 		if !s.backend.DeleteNode(target.name) {
 			target.notFound(w)
 
@@ -221,10 +227,16 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 		}
 
 		writeJSON(w, http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Success"})
-	case r.Method == http.MethodPatch && target.kind.kind == "Node" && target.name != "":
+	case r.Method == http.MethodPatch && target.kind.Kind == "Node" && target.name != "":
 		s.patch(w, r, target)
+	case r.Method == http.MethodGet && target.subresource == "log" && target.kind.Kind == "Pod":
+		s.log(w, target)
+	case target.kind.Stored && (r.Method == http.MethodPost && target.name == "" || r.Method == http.MethodPut && target.name != "") && target.subresource == "":
+		s.write(w, r, target)
+	case target.kind.Stored && r.Method == http.MethodDelete && target.name != "":
+		s.remove(w, target)
 	default:
-		writeStatus(w, http.StatusMethodNotAllowed, "MethodNotAllowed", "the lab's Kubernetes API does not serve this request: it reads, and deletes or patches nodes")
+		writeStatus(w, http.StatusMethodNotAllowed, "MethodNotAllowed", "the lab's Kubernetes API does not serve this request: it reads, patches nodes, and creates, replaces and deletes what it stores")
 	}
 }
 
@@ -247,7 +259,7 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, target route) {
 }
 
 func (s *Server) objects(target route) []Object {
-	all := s.backend.List(target.kind.plural)
+	all := s.backend.List(target.kind.Plural)
 
 	return slices.DeleteFunc(all, func(o Object) bool {
 		return target.namespace != "" && o.Metadata.Namespace != target.namespace || target.name != "" && o.Metadata.Name != target.name
@@ -277,7 +289,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, target route) {
 		writeJSON(w, http.StatusOK, objects[0])
 	default:
 		writeJSON(w, http.StatusOK, map[string]any{
-			"kind": target.kind.kind + "List", "apiVersion": target.kind.apiVersion(), "metadata": map[string]any{"resourceVersion": revision}, "items": objects,
+			"kind": target.kind.Kind + "List", "apiVersion": target.kind.APIVersion(), "metadata": map[string]any{"resourceVersion": revision}, "items": objects,
 		})
 	}
 }
@@ -285,7 +297,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, target route) {
 func wantsTable(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "as=Table") }
 
 func (t route) notFound(w http.ResponseWriter) {
-	writeStatus(w, http.StatusNotFound, "NotFound", fmt.Sprintf("%s %q not found", t.kind.plural, t.name))
+	writeStatus(w, http.StatusNotFound, "NotFound", fmt.Sprintf("%s %q not found", t.kind.Plural, t.name))
 }
 
 func writeJSON(w http.ResponseWriter, code int, body any) {

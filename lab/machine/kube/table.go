@@ -107,16 +107,54 @@ var podColumns = []column{
 
 		return fmt.Sprintf("%d/%d", count, max(1, len(s.ContainerStatuses)))
 	})},
-	{"Status", 0, status(func(_ Object, s PodStatus) any { return s.Phase })},
-	{"Restarts", 0, func(Object) any { return "0" }},
+	{"Status", 0, status(func(_ Object, s PodStatus) any {
+		for _, c := range s.ContainerStatuses {
+			if reason := c.reason(); reason != "" {
+				return reason
+			}
+		}
+
+		return s.Phase
+	})},
+	{"Restarts", 0, status(func(_ Object, s PodStatus) any {
+		count := 0
+
+		for _, c := range s.ContainerStatuses {
+			count += c.RestartCount
+		}
+
+		return count
+	})},
 	{"Age", 0, age},
 	{"IP", 1, status(func(_ Object, s PodStatus) any { return cmp.Or(s.PodIP, "<none>") })},
-	{"Node", 1, spec(func(_ Object, s PodSpec) any { return cmp.Or(s.NodeName, "<none>") })},
+	{"Node", 1, func(o Object) any { return cmp.Or(o.Node(), "<none>") }},
 }
 
 var namespaceColumns = []column{{"Name", 0, name}, {"Status", 0, func(Object) any { return "Active" }}, {"Age", 0, age}}
 
-var eventColumns = []column{{"Name", 0, name}, {"Age", 0, age}}
+var eventColumns = []column{
+	{"Last Seen", 0, age},
+	{"Type", 0, func(o Object) any { return o.field("type") }},
+	{"Reason", 0, func(o Object) any { return o.field("reason") }},
+	{"Object", 0, func(o Object) any {
+		return strings.ToLower(o.field("involvedObject", "kind")) + "/" + o.field("involvedObject", "name")
+	}},
+	{"Message", 0, func(o Object) any { return o.field("message") }},
+}
+
+var plainColumns = []column{{"Name", 0, name}, {"Age", 0, age}}
+
+var dataColumns = []column{
+	{"Name", 0, name},
+	{"Data", 0, func(o Object) any {
+		data, _ := o.Fields["data"].(map[string]any)
+
+		return len(data)
+	}},
+	{"Age", 0, age},
+}
+
+var runtimeClassColumns = []column{{"Name", 0, name}, {"Handler", 0, func(o Object) any { return o.field("handler") }}, {"Age", 0, age}}
 
 var serviceColumns = []column{
 	{"Name", 0, name},
@@ -143,7 +181,7 @@ var deploymentColumns = []column{
 }
 
 // table renders objects as kubectl shows them; each row carries the object's metadata, which kubectl sorts and filters by.
-func (k *kind) table(objects []Object, revision string, includeObject string) map[string]any {
+func (k *Kind) table(objects []Object, revision string, includeObject string) map[string]any {
 	definitions := make([]any, 0, len(k.columns))
 	for _, c := range k.columns {
 		definitions = append(definitions, map[string]any{"name": c.name, "type": "string", "format": "", "description": "", "priority": c.priority})

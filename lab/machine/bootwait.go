@@ -1,0 +1,61 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// bootTimeout is how long Talos waits for all services of a boot; then it reboots.
+	bootTimeout = 70 * time.Minute
+	// bootReminder is the pause between two lines about the services that a boot waits for.
+	bootReminder = 15 * time.Second
+)
+
+// waiting are the services of extensions that have not come up: Talos does not finish its boot before they have.
+func (s services) waiting() []string {
+	var names []string
+
+	for _, one := range s {
+		if strings.HasPrefix(one.name, "ext-") && one.state == stateWaiting {
+			names = append(names, one.name)
+		}
+	}
+
+	slices.Sort(names)
+
+	return names
+}
+
+// awaitServices says what the boot waits for, and reboots the machine when it has waited too long.
+func (m *machine) awaitServices(ctx context.Context) {
+	for waited := time.Duration(0); waited < bootTimeout; waited += bootReminder {
+		m.ms.mu.Lock()
+		names := m.services.waiting()
+
+		if len(names) > 0 {
+			texts := make([]string, 0, len(names))
+			for _, name := range names {
+				texts = append(texts, fmt.Sprintf("service %q to be \"up\"", name))
+			}
+
+			m.logf("[talos] task startAllServices (1/1): %s", strings.Join(texts, ", "))
+		}
+
+		m.ms.mu.Unlock()
+
+		if len(names) == 0 || !m.sleep(ctx, bootReminder) {
+			return
+		}
+	}
+
+	m.say("[talos] task startAllServices (1/1): failed: context deadline exceeded")
+	m.say("[talos] boot sequence: failed")
+
+	_ = m.request(action{kind: actReboot, actor: uuid.NewString()}) // a sequence that runs already ends this boot as well
+}

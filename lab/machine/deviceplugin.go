@@ -1,0 +1,184 @@
+package machine
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	gpuResource = "nvidia.com/gpu"
+	// pluginSockets is where device plugins find the kubelet.
+	pluginSockets = "/var/lib/kubelet/device-plugins"
+)
+
+func isDevicePlugin(image string) bool {
+	return strings.Contains(image, "nvidia/k8s-device-plugin:") || strings.Contains(image, "nvidia/k8s-device-plugin@")
+}
+
+// pluginConfig is what the lab reads of the NVIDIA device plugin's configuration file.
+type pluginConfig struct {
+	Version string
+	Flags   struct{ FailOnInitError *bool }
+	Sharing struct {
+		TimeSlicing struct {
+			RenameByDefault bool
+			Resources       []struct {
+				Name, Rename string
+				Replicas     int
+			}
+		}
+	}
+}
+
+// runDevicePlugin is the container of NVIDIA's device plugin: it registers the node's GPUs with the kubelet, or ends with what keeps it from them. The caller
+// holds the lock.
+func (e *etcd) runDevicePlugin(m *machine, p daemonPod, c corev1.Container, nvidiaRuntime bool) podState {
+	config, err := e.pluginConfig(p, c)
+	if err != nil {
+		return p.crashing(c, crash{reason: "Error", code: 1}, fmt.Sprintf("E main.go:173] unable to load config: %s\n", err))
+	}
+
+	driver, _ := m.nvidiaDriver()
+	toolkit, _ := m.nvidiaToolkit()
+
+	switch {
+	case !nvidiaRuntime:
+		log := "I factory.go] Detected non-NVML platform: could not load NVML library: libnvidia-ml.so.1: cannot open shared object file: No such file or directory\n" +
+			"E factory.go] Incompatible strategy detected auto\nE factory.go] If this is a GPU node, did you configure the NVIDIA Container Toolkit?\n"
+		if fails := config.Flags.FailOnInitError; fails != nil && !*fails || env(c, "FAIL_ON_INIT_ERROR") == "false" {
+			return podState{running: true, log: log + "I main.go] No devices found. Waiting indefinitely.\n"}
+		}
+
+		return p.crashing(c, crash{reason: "Error", code: 1}, log+"E main.go] error starting plugins: error getting plugins: unable to create plugins: failed to construct resource managers: invalid device discovery strategy\n")
+	case !m.moduleLoaded("nvidia"):
+		return p.crashing(c, crash{reason: "StartError", code: 128, message: hookFailure + "nvml error: driver not loaded: unknown"}, "")
+	case driver.version != toolkit.version:
+		return p.crashing(c, crash{reason: "StartError", code: 128, message: hookFailure + "nvml error: driver/library version mismatch: unknown"}, "")
+	case !mountsHostPath(p.spec, c, pluginSockets):
+		return p.crashing(c, crash{reason: "Error", code: 1}, "E main.go] failed to create FS watcher for /var/lib/kubelet/device-plugins/: no such file or directory\n")
+	}
+
+	name, replicas := config.sharing()
+
+	return podState{running: true, offers: map[string]int{name: len(m.drivenGPUs()) * replicas}, log: fmt.Sprintf("I server.go] Registered device plugin for '%s' with Kubelet\n", name)}
+}
+
+// hookFailure is how containerd says that NVIDIA's hook has failed, up to the hook's own reason.
+const hookFailure = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: " +
+	"error during container init: error running prestart hook #0: exit status 1, stdout: , stderr: Auto-detected mode as 'legacy'\nnvidia-container-cli: initialization error: "
+
+// sharing is the name of the GPU resource and how often each GPU is offered.
+func (c pluginConfig) sharing() (name string, replicas int) {
+	for _, r := range c.Sharing.TimeSlicing.Resources {
+		if r.Name != gpuResource {
+			continue
+		}
+
+		name = r.Rename
+		if name == "" && c.Sharing.TimeSlicing.RenameByDefault {
+			name = gpuResource + ".shared"
+		}
+
+		return cmp.Or(name, gpuResource), r.Replicas
+	}
+
+	return gpuResource, 1
+}
+
+// pluginConfig reads the configuration file that the container is started with; none is a default one.
+func (e *etcd) pluginConfig(p daemonPod, c corev1.Container) (pluginConfig, error) {
+	file := env(c, "CONFIG_FILE")
+
+	for i, arg := range slices.Concat(c.Command, c.Args) {
+		if value, found := strings.CutPrefix(arg, "--config-file="); found {
+			file = value
+		} else if all := slices.Concat(c.Command, c.Args); arg == "--config-file" && i+1 < len(all) {
+			file = all[i+1]
+		}
+	}
+
+	var config pluginConfig
+	if file == "" {
+		return config, nil
+	}
+
+	text, found := e.mountedFile(p, c, file)
+	if !found {
+		return config, fmt.Errorf("unable to finalize config: unable to parse config file: error opening config file: open %s: no such file or directory", file)
+	}
+
+	if err := yaml.Unmarshal([]byte(text), &config); err != nil {
+		return config, fmt.Errorf("unable to finalize config: unable to parse config file: unmarshal error: %w", err)
+	}
+
+	if config.Version != "v1" {
+		return config, fmt.Errorf("unable to finalize config: unable to parse config file: unknown version: %s", config.Version)
+	}
+
+	for _, r := range config.Sharing.TimeSlicing.Resources {
+		if r.Replicas < 2 {
+			return config, fmt.Errorf("unable to finalize config: unable to parse config file: unmarshal error: number of replicas must be >= 2, got: %d", r.Replicas)
+		}
+	}
+
+	return config, nil
+}
+
+// mountedFile reads a file of a ConfigMap that the container mounts.
+func (e *etcd) mountedFile(p daemonPod, c corev1.Container, file string) (string, bool) {
+	for _, mount := range c.VolumeMounts {
+		relative, inside := strings.CutPrefix(path.Clean(file), path.Clean(mount.MountPath)+"/")
+		if !inside {
+			continue
+		}
+
+		i := slices.IndexFunc(p.spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.ConfigMap != nil })
+		if i < 0 {
+			continue
+		}
+
+		source := p.spec.Volumes[i].ConfigMap
+		key := relative
+
+		for _, item := range source.Items {
+			if item.Path == relative {
+				key = item.Key
+			}
+		}
+
+		var stored corev1.ConfigMap
+
+		if o := e.objects[objectKey("configmaps", p.set.Namespace, source.Name)]; o != nil && recode(o.Content, &stored) == nil {
+			text, found := stored.Data[key]
+
+			return text, found
+		}
+	}
+
+	return "", false
+}
+
+func env(c corev1.Container, name string) string {
+	for _, v := range c.Env {
+		if v.Name == name {
+			return v.Value
+		}
+	}
+
+	return ""
+}
+
+// mountsHostPath says whether a container sees a folder of its node.
+func mountsHostPath(spec corev1.PodSpec, c corev1.Container, folder string) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(mount corev1.VolumeMount) bool {
+		return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
+			return v.Name == mount.Name && v.HostPath != nil && path.Clean(v.HostPath.Path) == folder && path.Clean(mount.MountPath) == folder
+		})
+	})
+}

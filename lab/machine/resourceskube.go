@@ -1,0 +1,79 @@
+package machine
+
+import (
+	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+)
+
+// describeManifests are the manifests of the configuration and those that this control plane has applied; the caller holds the lock.
+func (m *machine) describeManifests() []resource.Resource {
+	if !m.isControlPlane() {
+		return nil
+	}
+
+	var list []resource.Resource
+
+	for _, one := range m.manifests() {
+		list = append(list, filled(k8s.NewManifest(k8s.ControlPlaneNamespaceName, one.id), func(r *k8s.Manifest) {
+			for _, object := range one.objects() {
+				r.TypedSpec().Items = append(r.TypedSpec().Items, k8s.SingleManifest{Object: object})
+			}
+		}))
+	}
+
+	if len(m.applied) > 0 {
+		list = append(list, filled(k8s.NewManifestStatus(k8s.ControlPlaneNamespaceName), func(r *k8s.ManifestStatus) { r.TypedSpec().ManifestsApplied = m.applied }))
+	}
+
+	return list
+}
+
+// describeNodeSpecs are what Talos wants of its node, and KubePrism; the caller holds the lock.
+func (m *machine) describeNodeSpecs() []resource.Resource {
+	var list []resource.Resource
+
+	for key, value := range m.config.Machine().NodeLabels() {
+		list = append(list, filled(k8s.NewNodeLabelSpec(key), func(r *k8s.NodeLabelSpec) { r.TypedSpec().Key, r.TypedSpec().Value = key, value }))
+	}
+
+	for _, t := range m.nodeTaints() {
+		list = append(list, filled(k8s.NewNodeTaintSpec(t.Key), func(r *k8s.NodeTaintSpec) {
+			r.TypedSpec().Key, r.TypedSpec().Value, r.TypedSpec().Effect = t.Key, t.Value, t.Effect
+		}))
+	}
+
+	prism := m.config.Machine().Features().KubePrism()
+	if !prism.Enabled() {
+		return list
+	}
+
+	list = append(list, filled(k8s.NewKubePrismConfig(k8s.NamespaceName, k8s.KubePrismConfigID), func(r *k8s.KubePrismConfig) {
+		s := r.TypedSpec()
+		s.Host, s.Port = "127.0.0.1", prism.Port()
+
+		for _, o := range m.kubePrismEndpoints() {
+			s.Endpoints = append(s.Endpoints, k8s.KubePrismEndpoint{Host: o.net.node.String(), Port: uint32(o.config.Cluster().LocalAPIServerPort())})
+		}
+	}))
+
+	for _, o := range m.kubePrismEndpoints() {
+		list = append(list, filled(k8s.NewKubePrismStatuses(k8s.NamespaceName, o.net.node.String()), func(r *k8s.KubePrismStatuses) {
+			r.TypedSpec().Host, r.TypedSpec().Healthy = o.net.node.String(), o.apiReady()
+		}))
+	}
+
+	return list
+}
+
+// kubePrismEndpoints are the control planes that the machine knows of.
+func (m *machine) kubePrismEndpoints() []*machine {
+	var found []*machine
+
+	for _, o := range m.cluster.controlPlanes() {
+		if o.net.node.IsValid() && (o == m || m.discovers(o)) {
+			found = append(found, o)
+		}
+	}
+
+	return found
+}
