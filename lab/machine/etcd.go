@@ -38,11 +38,11 @@ type etcdMember struct {
 
 // etcdData is a member's copy on disk.
 type etcdData struct {
-	ClusterID uint64       `json:"clusterId"`
-	MemberID  uint64       `json:"memberId"`
-	Revision  uint64       `json:"revision"`
-	Members   []etcdMember `json:"members"`
-	Nodes     []*kubeNode  `json:"nodes,omitempty"`
+	ClusterID uint64        `json:"clusterId"`
+	MemberID  uint64        `json:"memberId"`
+	Revision  uint64        `json:"revision"`
+	Members   []etcdMember  `json:"members"`
+	Nodes     []*kubeNode   `json:"nodes,omitempty"`
 	Objects   []*kubeObject `json:"objects,omitempty"`
 }
 

@@ -147,7 +147,9 @@ func (e *etcd) stored(plural string) []*kubeObject {
 		}
 	}
 
-	slices.SortFunc(list, func(a, b *kubeObject) int { return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(list, func(a, b *kubeObject) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 
 	return list
 }

@@ -17,18 +17,18 @@ type listener struct {
 func (m *machine) listeners() []listener {
 	var list []listener
 
-	add := func(service, address string, ports ...int) {
+	add := func(service string, ports ...int) {
 		if m.services.running(service) {
 			for _, port := range ports {
-				list = append(list, listener{process: service, address: address, port: port})
+				list = append(list, listener{process: service, address: "::", port: port})
 			}
 		}
 	}
 
-	add("apid", "::", talosPort)
-	add("trustd", "::", constants.TrustdPort)
-	add("kubelet", "::", constants.KubeletPort)
-	add("etcd", "::", constants.EtcdClientPort, constants.EtcdPeerPort)
+	add("apid", talosPort)
+	add("trustd", constants.TrustdPort)
+	add("kubelet", constants.KubeletPort)
+	add("etcd", constants.EtcdClientPort, constants.EtcdPeerPort)
 
 	if m.apiUp {
 		list = append(list, listener{"kube-apiserver", "::", m.config.Cluster().LocalAPIServerPort()})

@@ -15,7 +15,7 @@ type StatusError struct {
 // Error implements error.
 func (e *StatusError) Error() string { return e.Message }
 
-// NotFound, AlreadyExists and BadRequest are the usual refusals.
+// NotFound refuses what concerns an object that is not there.
 func NotFound(plural, name string) *StatusError {
 	return &StatusError{http.StatusNotFound, "NotFound", fmt.Sprintf("%s %q not found", plural, name)}
 }

@@ -1,0 +1,322 @@
+package machine_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/factory"
+	"proxmox-talos/lab/machine"
+)
+
+const (
+	gpuModules = "  kernel:\n    modules: [{name: nvidia}, {name: nvidia_uvm}, {name: nvidia_drm}, {name: nvidia_modeset}]\n  sysctls:\n    net.core.bpf_jit_harden: \"1\"\n"
+	noCNI      = "cluster:\n  network:\n    cni:\n      name: none\n"
+)
+
+// gpuManifests are what a cluster with GPUs gets: each part can be left out.
+var gpuManifests = map[string]string{
+	"namespace": "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: gpu\n  labels: {pod-security.kubernetes.io/enforce: privileged}\n",
+	"class":     "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: nvidia}\nhandler: nvidia\n",
+	"config": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: plugin, namespace: gpu}\ndata:\n  config.yaml: |\n" +
+		"    version: v1\n    sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n",
+	"plugin": `apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: plugin, namespace: gpu}
+spec:
+  selector: {matchLabels: {app: plugin}}
+  template:
+    metadata: {labels: {app: plugin}}
+    spec:
+      runtimeClassName: nvidia
+      hostNetwork: true
+      nodeSelector: {nvidia.com/gpu.present: "true"}
+      tolerations: [{operator: Exists}]
+      containers:
+        - name: plugin
+          image: nvcr.io/nvidia/k8s-device-plugin:v0.18.2
+          env: [{name: CONFIG_FILE, value: /config/config.yaml}, {name: FAIL_ON_INIT_ERROR, value: "true"}]
+          volumeMounts: [{name: sockets, mountPath: /var/lib/kubelet/device-plugins}, {name: config, mountPath: /config}]
+      volumes:
+        - {name: sockets, hostPath: {path: /var/lib/kubelet/device-plugins}}
+        - {name: config, configMap: {name: plugin}}
+`,
+}
+
+// inline is a patch with one inline manifest.
+func inline(documents ...string) string {
+	text := strings.ReplaceAll(strings.Join(documents, "---\n"), "\n", "\n        ")
+
+	return "cluster:\n  inlineManifests:\n    - name: gpu\n      contents: |\n        " + text
+}
+
+// gpuCase is a cluster of a control plane and a worker with GPUs, in which something may be broken.
+type gpuCase struct {
+	devices    []string // PCI device ids
+	extensions []string
+	patch      string // of the worker
+	without    string // the manifest that is left out
+	manifests  []string
+}
+
+func wholeChain() gpuCase {
+	return gpuCase{
+		devices: []string{"0x27b2"}, patch: gpuModules,
+		extensions: []string{"siderolabs/nvidia-open-gpu-kernel-modules-production", "siderolabs/nvidia-container-toolkit-production"},
+	}
+}
+
+// start brings up the cluster until the worker's node is registered.
+func (c gpuCase) start(t *testing.T) *lab {
+	t.Helper()
+
+	l := newLab(t)
+	l.machines = machine.New(l.world, machine.Options{
+		Resolver: l.world, ExtensionVersion: factory.ExtensionVersion,
+		Schematic: func(id string) (machine.Schematic, bool) {
+			if id == otherSchematic {
+				return machine.Schematic{Extensions: c.extensions}, true
+			}
+
+			return machine.Schematic{}, true
+		},
+	})
+	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
+
+	l.patches = []string{noCNI}
+
+	manifests := c.manifests
+	for _, name := range []string{"namespace", "class", "config", "plugin"} {
+		if name != c.without {
+			manifests = append(manifests, gpuManifests[name])
+		}
+	}
+
+	l.boot(11)
+	l.apply(11, l.configuration(machinetype.TypeControlPlane, inline(manifests...)))
+
+	hw := l.hardware(21)
+	for i, id := range c.devices {
+		hw.PCI = append(hw.PCI, datacentre.GuestPCI{
+			Address: fmt.Sprintf("0000:%02d:00.0", i+1), Vendor: "NVIDIA Corporation", Device: "GPU", VendorID: "0x10de", DeviceID: id, Class: "0x030000",
+		})
+	}
+
+	system := disk()
+	system.Schematic = otherSchematic
+	require.NoError(t, l.WriteVolume(hw.Disks[0].Volume, system))
+	l.machines.PowerOn(hw)
+	l.stage(21, "maintenance")
+	l.apply(21, l.configuration(machinetype.TypeWorker, "machine:\n  nodeLabels: {nvidia.com/gpu.present: \"true\"}\n"+c.patch))
+
+	require.NoError(t, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	l.answers(21)
+
+	return l
+}
+
+// gpuNode asks the Kubernetes API for what the worker offers, and for its plugin's pod.
+func (l *lab) gpuNode(k kubeClient) (offered any, pods, events string) {
+	code, node := k.do(http.MethodGet, "/api/v1/nodes/node-21", "application/json", "")
+	if code == http.StatusOK {
+		offered = node["status"].(map[string]any)["allocatable"].(map[string]any)["nvidia.com/gpu"]
+	}
+
+	_, list := k.do(http.MethodGet, "/api/v1/namespaces/gpu/pods", "application/json;as=Table", "")
+	_, said := k.do(http.MethodGet, "/api/v1/namespaces/gpu/events", "application/json", "")
+
+	return offered, fmt.Sprint(list["rows"]), fmt.Sprint(said["items"])
+}
+
+func TestGPUChain(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change  func(c *gpuCase)
+		offered any    // what the node has of nvidia.com/gpu; nil for nothing
+		pods    string // what the list of pods contains
+		events  string
+		console string // what the worker's console contains
+		service string // the state of ext-nvidia-persistenced
+	}{
+		"a whole chain offers what time slicing makes of the GPU": {
+			func(*gpuCase) {}, "4", "Running", "", "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.195.03", "Running",
+		},
+		"two GPUs": {func(c *gpuCase) { c.devices = []string{"0x27b2", "0x2684"} }, "8", "Running", "", "enabling device", "Running"},
+		"nonfree modules drive Pascal": {
+			func(c *gpuCase) {
+				c.devices[0] = "0x1b80"
+				c.extensions[0] = "siderolabs/nonfree-kmod-nvidia-production"
+			},
+			"4", "Running", "", "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.195.03", "Running",
+		},
+		"without a GPU": {
+			func(c *gpuCase) { c.devices = nil }, nil, "CrashLoopBackOff", "", `error loading module \"nvidia\": load nvidia failed: no such device`, "Waiting",
+		},
+		"without the modules' extension": {
+			func(c *gpuCase) { c.extensions = c.extensions[1:] }, nil, "CrashLoopBackOff", "", `error loading module \"nvidia\": module not found`, "Waiting",
+		},
+		"with open modules for Pascal": {
+			func(c *gpuCase) { c.devices[0] = "0x1b80" }, nil, "CrashLoopBackOff", "", "System Processor (GSP)", "Waiting",
+		},
+		"with nonfree modules for Blackwell": {
+			func(c *gpuCase) {
+				c.devices[0] = "0x2b85"
+				c.extensions[0] = "siderolabs/nonfree-kmod-nvidia-production"
+			},
+			nil, "CrashLoopBackOff", "", "requires use of the NVIDIA open kernel modules", "Waiting",
+		},
+		"without the modules in the configuration": {func(c *gpuCase) { c.patch = "" }, nil, "CrashLoopBackOff", "", `file "/sys/bus/pci/drivers/nvidia" to exist`, "Waiting"},
+		"with a toolkit of the other track": {
+			func(c *gpuCase) { c.extensions[1] = "siderolabs/nvidia-container-toolkit-lts" }, nil, "CrashLoopBackOff", "",
+			"NVRM: API mismatch: the client has the version 580.105.08", "Waiting",
+		},
+		"without a toolkit": {
+			func(c *gpuCase) { c.extensions = c.extensions[:1] }, nil, "ContainerCreating", `no runtime for "nvidia" is configured`, "", "",
+		},
+		"without a RuntimeClass":  {func(c *gpuCase) { c.without = "class" }, nil, "[]", `pod rejected: RuntimeClass "nvidia" not found`, "", "Running"},
+		"without a device plugin": {func(c *gpuCase) { c.without = "plugin" }, nil, "[]", "", "", "Running"},
+		"without the plugin's configuration": {
+			func(c *gpuCase) { c.without = "config" }, nil, "ContainerCreating", `configmap "plugin" not found`, "", "Running",
+		},
+		"in a namespace that Pod Security guards": {
+			func(c *gpuCase) {
+				c.without, c.manifests = "namespace", []string{"apiVersion: v1\nkind: Namespace\nmetadata: {name: gpu}\n"}
+			},
+			nil, "[]", `violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true), hostPath volumes (volume "sockets")`, "", "Running",
+		},
+		"without the host's network, on a node without a CNI": {
+			func(c *gpuCase) {
+				c.without, c.manifests = "plugin", []string{gpuManifests["namespace"], strings.Replace(gpuManifests["plugin"], "hostNetwork: true", "hostNetwork: false", 1)}
+			},
+			nil, "ContainerCreating", "network is not ready", "", "Running",
+		},
+		"without tolerations, on a node without a CNI": {
+			func(c *gpuCase) {
+				c.without, c.manifests = "plugin", []string{gpuManifests["namespace"], strings.Replace(gpuManifests["plugin"], "tolerations: [{operator: Exists}]", "tolerations: []", 1)}
+			},
+			nil, "[]", "", "", "Running",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			c := wholeChain()
+			test.change(&c)
+			l := c.start(t)
+
+			l.until("the Kubernetes API answers", func() bool {
+				return strings.Contains(strings.Join(l.machines.Console(11), "\n"), "created /v1/Namespace/gpu")
+			})
+
+			kubeconfig, err := l.client(11).Kubeconfig(l.context())
+			require.NoError(t, err)
+
+			k := l.kube(kubeconfig)
+
+			l.until(name, func() bool {
+				code, _ := k.do(http.MethodGet, "/api/v1/nodes/node-21", "application/json", "")
+				_, manifests := k.do(http.MethodGet, "/api/v1/namespaces/gpu", "application/json", "")
+				offered, pods, events := l.gpuNode(k)
+
+				return code == http.StatusOK && manifests["kind"] == "Namespace" && offered == test.offered && strings.Contains(pods, test.pods) && strings.Contains(events, test.events) &&
+					strings.Contains(strings.Join(l.machines.Console(21), "\n"), test.console) && l.serviceState(21, "ext-nvidia-persistenced") == test.service
+			})
+		})
+	}
+}
+
+func (l *lab) serviceState(n int, name string) string {
+	for _, s := range l.status(n).Services {
+		if s.Name == name {
+			return s.State
+		}
+	}
+
+	return ""
+}
+
+// TestGPUWorkerOverTalosctl looks at a GPU worker with Talos' own client.
+func TestGPUWorkerOverTalosctl(t *testing.T) {
+	t.Parallel()
+
+	l := wholeChain().start(t)
+	program, common := l.talosctlAs(role.MakeSet(role.Admin))
+	l.stage(21, "running")
+
+	l.check(program, common, []expectation{
+		{command: "-n #21 get pcidevices", contain: []string{"0000:01:00.0", "Display controller", "VGA compatible controller", "NVIDIA Corporation"}},
+		{command: "-n #21 get pcidevices -o yaml", contain: []string{`vendor_id: "0x10de"`, `product_id: "0x27b2"`, "driver: nvidia"}},
+		{command: "-n #21 get extensions", contain: []string{"nvidia-open-gpu-kernel-modules-production", "570.195.03-v1.12.6"}},
+		{command: "-n #21 get modules", contain: []string{"nvidia_uvm", "nvidia_drm", "Live"}},
+		{command: "-n #21 get kernelmodulespecs", contain: []string{"nvidia_modeset"}},
+		{command: "-n #21 read /proc/modules", contain: []string{"nvidia 65536 2 nvidia_uvm,nvidia_modeset, Live"}},
+		{command: "-n #21 read /proc/driver/nvidia/version", contain: []string{"570.195.03"}},
+		{command: "-n #21 read /proc/sys/net/core/bpf_jit_harden", contain: []string{"1"}},
+		{command: "-n #21 service ext-nvidia-persistenced", contain: []string{"STATE    Running"}},
+		{command: "-n #21 dmesg", contain: []string{"NVRM: loading NVIDIA UNIX Open Kernel Module", "nvidia-uvm: Loaded the UVM driver"}},
+		{command: "-n #11 get manifeststatuses -o yaml", contain: []string{"99-gpu"}},
+	})
+}
+
+func TestNVIDIAExtensionsWithoutAGPUHangTheBoot(t *testing.T) {
+	t.Parallel()
+
+	c := wholeChain()
+	c.devices = nil
+	l := c.start(t)
+	console := func() string { return strings.Join(l.machines.Console(21), "\n") }
+
+	l.until("the boot waits for the service", func() bool {
+		return strings.Contains(console(), `task startAllServices (1/1): service "ext-nvidia-persistenced" to be "up"`)
+	})
+	assert.Equal(t, "booting", l.status(21).Stage)
+	l.until("the boot is given up", func() bool {
+		return strings.Contains(console(), "boot sequence: failed") && strings.Count(console(), "Linux Talos") >= 3
+	})
+}
+
+func TestManifestsAreCreatedOnce(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.boot(11)
+	l.apply(11, l.configuration(machinetype.TypeControlPlane, inline(gpuManifests["class"], "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: pool}\n")))
+
+	c := l.answers(11)
+	require.NoError(t, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+
+	console := func() string { return strings.Join(l.machines.Console(11), "\n") }
+	l.until("the class is made, and the unknown kind named", func() bool {
+		return strings.Contains(console(), "created node.k8s.io/v1/RuntimeClass/nvidia") && strings.Contains(console(), `no matches for kind \"CiliumLoadBalancerIPPool\" in version \"cilium.io/v2\"`)
+	})
+
+	other := strings.Replace(gpuManifests["class"], "handler: nvidia", "handler: other", 1)
+	_, err := c.ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
+		Data: l.configuration(machinetype.TypeControlPlane, inline(other, gpuManifests["namespace"])), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
+	})
+	require.NoError(t, err)
+	l.until("what is new is made", func() bool { return strings.Contains(console(), "created /v1/Namespace/gpu") })
+
+	kubeconfig, err := c.Kubeconfig(l.context())
+	require.NoError(t, err)
+
+	k := l.kube(kubeconfig)
+	_, class := k.do(http.MethodGet, "/apis/node.k8s.io/v1/runtimeclasses/nvidia", "application/json", "")
+	assert.Equal(t, "nvidia", class["handler"], "Talos leaves what exists as it is")
+
+	code, _ := k.do(http.MethodDelete, "/apis/node.k8s.io/v1/runtimeclasses/nvidia", "application/json", "")
+	assert.Equal(t, http.StatusOK, code)
+
+	code, created := k.do(http.MethodPost, "/apis/node.k8s.io/v1/runtimeclasses", "application/json", `{"apiVersion":"node.k8s.io/v1","kind":"RuntimeClass","metadata":{"name":"mine"},"handler":"runc"}`)
+	assert.Equal(t, http.StatusOK, code)
+	assert.Equal(t, "runc", created["handler"])
+}
