@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -146,6 +147,19 @@ func handler(lab *server.Server, status Status, stop func()) http.Handler {
 
 		answer(w, id)
 	})
+	mux.HandleFunc("POST /hosts/{name}/reboot", func(w http.ResponseWriter, r *http.Request) {
+		reply(w, lab.Data.RebootHost(r.PathValue("name")))
+	})
+	mux.HandleFunc("POST /hosts/{name}/change", func(w http.ResponseWriter, r *http.Request) {
+		var change datacentre.HostChange
+		if err := json.NewDecoder(r.Body).Decode(&change); err != nil {
+			reply(w, err)
+
+			return
+		}
+
+		reply(w, lab.Data.ChangeHost(r.PathValue("name"), change))
+	})
 	mux.HandleFunc("POST /reservations", func(w http.ResponseWriter, r *http.Request) {
 		var list []engine.Reservation
 		if err := json.NewDecoder(r.Body).Decode(&list); err != nil {
@@ -162,6 +176,17 @@ func handler(lab *server.Server, status Status, stop func()) http.Handler {
 	})
 
 	return mux
+}
+
+// reply answers what has no result.
+func reply(w http.ResponseWriter, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+
+		return
+	}
+
+	answer(w, struct{}{})
 }
 
 func answer(w http.ResponseWriter, value any) {
@@ -210,6 +235,16 @@ func (c *Client) AddFault(ctx context.Context, fault datacentre.Fault) (int, err
 // ClearFaults takes all faults away.
 func (c *Client) ClearFaults(ctx context.Context) error {
 	return c.call(ctx, http.MethodDelete, "/faults", nil, nil)
+}
+
+// RebootHost reboots a host; it returns at once.
+func (c *Client) RebootHost(ctx context.Context, host string) error {
+	return c.call(ctx, http.MethodPost, "/hosts/"+url.PathEscape(host)+"/reboot", nil, nil)
+}
+
+// ChangeHost changes a host's hardware from its next boot on.
+func (c *Client) ChangeHost(ctx context.Context, host string, change datacentre.HostChange) error {
+	return c.call(ctx, http.MethodPost, "/hosts/"+url.PathEscape(host)+"/change", change, nil)
 }
 
 // Reserve makes the lab's DHCP server give these addresses.

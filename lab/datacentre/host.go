@@ -36,6 +36,8 @@ type Host struct {
 	// ID is the host's number in the cluster, from 1.
 	ID     int
 	Online bool
+	// Rebooting says that it is on its way down or up, or does not come up: see Problem.
+	Rebooting bool
 	// Boot is what it runs with.
 	Boot Boot
 	// Problem is why it does not come up, empty while it runs or is on its way.

@@ -64,7 +64,7 @@ func (d *Datacentre) hardwareOf(h *host) HostOptions {
 // hostView is called with the lock held.
 func (d *Datacentre) hostView(h *host) Host {
 	s := d.hostState(h.Name)
-	v := Host{HostOptions: d.hardwareOf(h), ID: h.id, Online: !d.faults.offline(h.Name) && s.DownUntil.IsZero(), Problem: s.Problem, Boot: d.bootOf(h)}
+	v := Host{HostOptions: d.hardwareOf(h), ID: h.id, Online: !d.faults.offline(h.Name) && s.DownUntil.IsZero(), Rebooting: !s.DownUntil.IsZero(), Problem: s.Problem, Boot: d.bootOf(h)}
 	v.Boot.Drivers = maps.Clone(v.Boot.Drivers)
 
 	for i := range v.PCI {
@@ -211,8 +211,9 @@ type HostChange struct {
 	// GroupWith puts all functions of the first slot into the IOMMU group of the device with the second address.
 	GroupWith [2]string `json:"groupWith,omitzero"`
 	// RemovePCI takes all functions of a slot out of the host.
-	RemovePCI string    `json:"removePci,omitempty"`
-	Firmware  *Firmware `json:"firmware,omitempty"`
+	RemovePCI string `json:"removePci,omitempty"`
+	// IOMMU switches the IOMMU on or off in the firmware.
+	IOMMU *bool `json:"iommu,omitempty"`
 }
 
 // ChangeHost changes a host's hardware: from its next boot on, as hardware is changed while a host is off.
@@ -256,8 +257,10 @@ func (d *Datacentre) ChangeHost(name string, c HostChange) error {
 		list = slices.DeleteFunc(list, func(p PCIDevice) bool { return slices.Contains(gone, p) })
 	}
 
-	if next.PCI = list; c.Firmware != nil {
-		next.Firmware = c.Firmware
+	if next.PCI = list; c.IOMMU != nil {
+		firmware := next.of(d.host(name).HostOptions).Firmware
+		firmware.IOMMUOff = !*c.IOMMU
+		next.Firmware = &firmware
 	}
 
 	s.Pending = &next

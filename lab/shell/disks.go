@@ -14,7 +14,7 @@ import (
 
 // df knows the root file system, on which everything of the host lies: df [-P|-k|-h|-T|-B1|-BM|-BG] [--output=…] [file…].
 func (s *Server) df(_ context.Context, c call) error {
-	h, unit, head, columns := s.this(), int64(1<<10), "1K-blocks", []string{"source", "size", "used", "avail", "pcent", "target"}
+	unit, head, share, columns := int64(1<<10), "1K-blocks", "Use%", []string{"source", "size", "used", "avail", "pcent", "target"}
 
 	for _, word := range c.words[1:] {
 		size, isSize := strings.CutPrefix(word, "-B")
@@ -37,6 +37,10 @@ func (s *Server) df(_ context.Context, c call) error {
 
 			head = size + "-blocks"
 		case strings.HasPrefix(word, "-"):
+			if strings.Contains(word, "P") {
+				head, share = "1024-blocks", "Capacity"
+			}
+
 			if strings.Contains(word, "h") {
 				unit, head = 1<<30, "Size"
 			}
@@ -52,13 +56,13 @@ func (s *Server) df(_ context.Context, c call) error {
 	}
 
 	source, kind := "/dev/mapper/pve-root", "ext4"
-	if pool := h.ZFSRoot(); pool != "" {
+	if pool := s.this().ZFSRoot(); pool != "" {
 		source, kind = pool+"/ROOT/pve-1", "zfs"
 	}
 
 	suffix := map[bool]string{true: "G"}[head == "Size"]
 	size, used := datacentre.RootBytes, datacentre.RootUsedBytes
-	heads := map[string]string{"source": "Filesystem", "fstype": "Type", "size": head, "used": "Used", "avail": "Available", "pcent": "Use%", "target": "Mounted on"}
+	heads := map[string]string{"source": "Filesystem", "fstype": "Type", "size": head, "used": "Used", "avail": "Available", "pcent": share, "target": "Mounted on"}
 	values := map[string]string{
 		"source": source, "fstype": kind, "size": fmt.Sprint(size/unit, suffix), "used": fmt.Sprint(used/unit, suffix), "avail": fmt.Sprint((size-used)/unit, suffix),
 		"pcent": fmt.Sprintf("%d%%", used*100/size), "target": "/",
@@ -67,7 +71,12 @@ func (s *Server) df(_ context.Context, c call) error {
 	for _, row := range []map[string]string{heads, values} {
 		line := make([]string, 0, len(columns))
 		for _, column := range columns {
-			line = append(line, fmt.Sprintf("%-*s", max(len(heads[column]), len(values[column])), row[column]))
+			width := max(len(heads[column]), len(values[column]))
+			if slices.Contains([]string{"source", "fstype", "target"}, column) {
+				width = -width // these stand left
+			}
+
+			line = append(line, fmt.Sprintf("%*s", width, row[column]))
 		}
 
 		c.printf("%s\n", strings.TrimRight(strings.Join(line, " "), " "))

@@ -138,8 +138,15 @@ func (s *Server) access(ctx context.Context, path string, mode interp.AccessMode
 	return interp.DefaultAccessHandler()(ctx, s.inside(interp.HandlerCtx(ctx).Dir, path), mode)
 }
 
+// readDir lists folders of the host. The interpreter walks a pattern from the top, so that the folders above the root have to be there, too, if it begins with
+// HOST_ROOT; what is in them is nobody's business.
 func (s *Server) readDir(ctx context.Context, path string) ([]fs.DirEntry, error) {
-	return os.ReadDir(s.inside(interp.HandlerCtx(ctx).Dir, path))
+	list, err := os.ReadDir(s.inside(interp.HandlerCtx(ctx).Dir, path))
+	if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(s.root, filepath.Clean(path)+"/") {
+		return nil, nil
+	}
+
+	return list, err
 }
 
 // call lets the working folder stay inside the root, where programs that the script starts can be started.

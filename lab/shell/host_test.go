@@ -109,7 +109,7 @@ func TestCommandsOfAHost(t *testing.T) {
 		"a pool nobody has":     {h: zfs, command: "zpool status tank", status: 1, stderr: "cannot open 'tank': no such pool\n"},
 		"no pools":              {h: intel, command: "zpool list", stderr: "no pools available\n"},
 		"datasets":              {h: zfs, command: "zfs list -H -o name", stdout: "rpool\nrpool/ROOT\nrpool/ROOT/pve-1\nrpool/data\n"},
-		"the disk":              {h: intel, command: "df -P / | tail -n 1; df -B1 --output=avail /etc | tail -n 1", stdout: "/dev/mapper/pve-root 104857600 8388608 96468992   8% /\n98784247808\n"},
+		"the disk":              {h: intel, command: "df -P / | tail -n 1; df -B1 --output=avail /etc | tail -n 1", stdout: "/dev/mapper/pve-root   104857600 8388608  96468992       8% /\n98784247808\n"},
 		"no disk":               {h: intel, command: "df /nothing", status: 1, stderr: "df: /nothing: No such file or directory\n"},
 		"block devices":         {h: zfs, command: "lsblk -dno NAME,SIZE", stdout: "nvme0n1\t953.9G\n"},
 		"modules":               {h: zfs, command: "modprobe vfio-pci && lsmod | grep -c vfio_pci; ls -d $HOST_ROOT/sys/bus/pci/drivers/vfio-pci >/dev/null", stdout: "1\n"},

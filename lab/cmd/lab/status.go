@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -53,22 +54,28 @@ func printCoverage(w io.Writer) error {
 	return table.Flush()
 }
 
+// kernelWords is a command line without what the boot loader and the installation put there.
+func kernelWords(line string) string {
+	words := slices.DeleteFunc(strings.Fields(line), func(w string) bool {
+		name, _, _ := strings.Cut(w, "=")
+
+		return slices.Contains([]string{"BOOT_IMAGE", "initrd", "root", "boot", "ro"}, name)
+	})
+
+	return strings.Join(words, " ")
+}
+
 func printStatus(w io.Writer, status control.Status) error {
 	fmt.Fprintf(w, "Lab: process %d, up %s, speed %g, Proxmox at %s, Image Factory at %s, %d tasks under way\n\n",
 		status.PID, time.Since(status.Started).Round(time.Second), status.Speed, status.Connection.Endpoint, status.Connection.FactoryURL, status.Tasks)
 
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 
-	fmt.Fprintln(table, "HOST\tADDRESS\tSTATE\tCORES USED\tMEMORY USED")
+	fmt.Fprintln(table, "HOST\tADDRESS\tSTATE\tCORES USED\tMEMORY USED\tKERNEL WORDS\tGPUS")
 
 	for _, host := range status.Hosts {
-		state := "online"
-		if !host.Online {
-			state = "offline"
-		}
-
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d of %d\t%d of %d MiB\n",
-			host.Name, host.Address, state, host.CoresUsed, host.Cores, host.MemoryUsedMiB, host.MemoryMiB)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d of %d\t%d of %d MiB\t%s\t%s\n",
+			host.Name, host.Address, hostState(host), host.CoresUsed, host.Cores, host.MemoryUsedMiB, host.MemoryMiB, kernelWords(host.Boot.CommandLine), gpus(host))
 	}
 
 	if len(status.VMs) > 0 {

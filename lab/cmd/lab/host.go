@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"proxmox-talos/lab/control"
+	"proxmox-talos/lab/datacentre"
+)
+
+func newHost(f *folders) *cobra.Command {
+	host := &cobra.Command{Use: "host", Short: "Look at Proxmox hosts, reboot them, change their hardware", Args: cobra.NoArgs}
+	host.AddCommand(newHostList(f), newHostReboot(f), newHostChange(f))
+
+	return host
+}
+
+func newHostList(f *folders) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "Show what hosts run with: kernel, command line, IOMMU, GPUs and their drivers",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			status, err := control.NewClient(f.dir).Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+
+			for _, h := range status.Hosts {
+				printHost(cmd.OutOrStdout(), h)
+			}
+
+			return nil
+		},
+	}
+}
+
+func printHost(w io.Writer, h datacentre.Host) {
+	firmware := "EFI"
+
+	switch {
+	case h.Firmware.BIOS:
+		firmware = "BIOS"
+	case h.Firmware.SecureBoot:
+		firmware = "EFI with Secure Boot"
+	}
+
+	root := "ext4"
+	if pool := h.ZFSRoot(); pool != "" {
+		root = "ZFS pool " + pool
+	}
+
+	fmt.Fprintf(w, "%s (%s): %s\n  %s, %d cores, %d MiB, %s, %s, root on %s\n  %s: %s\n  IOMMU %s\n",
+		h.Name, h.Address, hostState(h), h.CPUModel, h.Cores, h.MemoryMiB, firmware, h.Loader, root, h.Boot.Kernel, h.Boot.CommandLine, onOff(h.Boot.IOMMU))
+
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+
+	for _, p := range h.PCI {
+		if strings.HasPrefix(p.Class, "0x06") || strings.HasPrefix(p.Class, "0x08") {
+			continue
+		}
+
+		group := "no group"
+		if p.IOMMUGroup >= 0 {
+			group = fmt.Sprintf("group %d", p.IOMMUGroup)
+		}
+
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", p.Address, p.IDs(), group, driver(h, p), p.Device)
+	}
+
+	_ = table.Flush()
+}
+
+func hostState(h datacentre.Host) string {
+	switch {
+	case h.Problem != "":
+		return "does not boot: " + h.Problem
+	case h.Rebooting:
+		return "rebooting"
+	case !h.Online:
+		return "offline"
+	default:
+		return "up"
+	}
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+
+	return "off"
+}
+
+func driver(h datacentre.Host, p datacentre.PCIDevice) string {
+	if d := h.Boot.Drivers[p.Address]; d != "" {
+		return d
+	}
+
+	return "no driver"
+}
+
+// gpus are a host's GPUs with their drivers, for a table.
+func gpus(h datacentre.Host) string {
+	var list []string
+
+	for _, p := range h.PCI {
+		if p.GPU() {
+			list = append(list, strings.TrimPrefix(p.Address, "0000:")+" "+driver(h, p))
+		}
+	}
+
+	return strings.Join(list, ", ")
+}
+
+func newHostReboot(f *folders) *cobra.Command {
+	var wait bool
+
+	cmd := &cobra.Command{
+		Use:   "reboot NAME",
+		Short: "Reboot a host: its VMs stop, and those with onboot start again",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client := control.NewClient(f.dir)
+			if err := client.RebootHost(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+
+			if !wait {
+				cmd.Printf("%s is rebooting. `lab host list` shows when it is back.\n", args[0])
+
+				return nil
+			}
+
+			return awaitHost(cmd.Context(), cmd, client, args[0])
+		},
+	}
+	cmd.Flags().BoolVar(&wait, "wait", true, "wait until it is back")
+
+	return cmd
+}
+
+// awaitHost waits until a host is up, or stays down for a reason.
+func awaitHost(ctx context.Context, cmd *cobra.Command, client *control.Client, name string) error {
+	for {
+		status, err := client.Status(ctx)
+		if err != nil {
+			return err
+		}
+
+		i := slices.IndexFunc(status.Hosts, func(h datacentre.Host) bool { return h.Name == name })
+		if i < 0 {
+			return fmt.Errorf("the lab has no host %q", name)
+		}
+
+		switch h := status.Hosts[i]; {
+		case h.Problem != "":
+			return errors.New(name + " " + hostState(h))
+		case !h.Rebooting:
+			cmd.Printf("%s is up with %s\n", name, h.Boot.CommandLine)
+
+			return nil
+		}
+
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func newHostChange(f *folders) *cobra.Command {
+	var move, group, remove, iommu string
+
+	cmd := &cobra.Command{
+		Use:   "change NAME",
+		Short: "Change a host's hardware or firmware from its next boot on",
+		Example: `  lab host change pve1 --move 0000:01:00=0000:41:00       # the card is in another slot
+  lab host change pve1 --group 0000:01:00=0000:02:00.0    # the card shares its IOMMU group with the boot disk's controller
+  lab host change pve1 --remove 0000:01:00
+  lab host change pve1 --iommu=off                        # in the firmware
+  lab host reboot pve1                                    # makes it so`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			change, err := parseChange(move, group, remove, iommu)
+			if err != nil {
+				return err
+			}
+
+			if err := control.NewClient(f.dir).ChangeHost(cmd.Context(), args[0], change); err != nil {
+				return err
+			}
+
+			cmd.Printf("%s has it after its next boot: `lab host reboot %[1]s`\n", args[0])
+
+			return nil
+		},
+	}
+
+	flags := cmd.Flags()
+	flags.StringVar(&move, "move", "", "move a PCI device to another slot: FROM=TO")
+	flags.StringVar(&group, "group", "", "put a PCI device into the IOMMU group of another: SLOT=DEVICE")
+	flags.StringVar(&remove, "remove", "", "take the PCI device of this slot out")
+	flags.StringVar(&iommu, "iommu", "", "on or off, in the firmware")
+
+	return cmd
+}
+
+func parseChange(move, group, remove, iommu string) (datacentre.HostChange, error) {
+	change := datacentre.HostChange{RemovePCI: remove}
+
+	for _, flag := range []struct {
+		name, text string
+		to         *[2]string
+	}{{"move", move, &change.MovePCI}, {"group", group, &change.GroupWith}} {
+		from, to, found := strings.Cut(flag.text, "=")
+		if flag.text != "" && (!found || to == "") {
+			return change, fmt.Errorf("--%s %q: write a pair, such as 0000:01:00=0000:41:00", flag.name, flag.text)
+		}
+
+		*flag.to = [2]string{from, to}
+	}
+
+	switch iommu {
+	case "":
+	case "on", "off":
+		on := iommu == "on"
+		change.IOMMU = &on
+	default:
+		return change, fmt.Errorf("--iommu %q: write on or off", iommu)
+	}
+
+	if (change == datacentre.HostChange{}) {
+		return change, errors.New("nothing to change: state --move, --group, --remove or --iommu")
+	}
+
+	return change, nil
+}
