@@ -44,6 +44,16 @@ func clusterGPUs(c spec.Cluster) *talos.ClusterGPUs {
 	return gpus
 }
 
+// GPUOperatorValues returns the values of NVIDIA's GPU Operator for a cluster that uses it; empty for others.
+func GPUOperatorValues(c spec.Cluster) (string, error) {
+	gpus := clusterGPUs(c)
+	if gpus == nil || !c.GPUOperator {
+		return "", nil
+	}
+
+	return talos.GPUOperatorValues(*gpus)
+}
+
 // nodeConfiguration is the part of the plan that one machine's configuration follows from. VLANs are tagged by Proxmox and invisible to the machine.
 func nodeConfiguration(n spec.Node, network spec.Network, factory talos.Factory) talos.NodeConfig {
 	first := talos.Interface{MAC: n.MAC, Link: talos.Link{DHCP: network.DHCP, Address: n.Address, MTU: network.MTU}}

@@ -20,6 +20,7 @@ type deployment struct {
 	hosts     map[string]*hostState             // those with prep or gpus, by name
 	images    map[string]*components.TalosImage // by file name
 	templates map[templateKey]*components.GoldenTemplate
+	mappings  map[string]*components.PCIMapping // by GPU name
 	clusters  map[string]*components.TalosCluster
 }
 
@@ -34,6 +35,7 @@ func Deploy(ctx *pulumi.Context) error {
 		settings:  s,
 		images:    map[string]*components.TalosImage{},
 		templates: map[templateKey]*components.GoldenTemplate{},
+		mappings:  map[string]*components.PCIMapping{},
 		clusters:  map[string]*components.TalosCluster{},
 	}
 	images, err := planImages(s)
@@ -48,6 +50,9 @@ func Deploy(ctx *pulumi.Context) error {
 			return err
 		}
 	}
+	if err := d.warnOperators(ctx); err != nil {
+		return err
+	}
 	if d.hosts, err = readHosts(ctx, s); err != nil {
 		return err
 	}
@@ -56,13 +61,14 @@ func Deploy(ctx *pulumi.Context) error {
 		func() error { return d.makeHosts(ctx) },
 		func() error { return d.makeImages(ctx, images) },
 		func() error { return d.makeTemplates(ctx) },
+		func() error { return d.makeMappings(ctx) },
 		func() error { return d.makeClusters(ctx) },
+		func() error { return d.export(ctx) },
 	} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
-	d.export(ctx)
 
 	return nil
 }
@@ -156,7 +162,7 @@ func (d *deployment) makeClusters(ctx *pulumi.Context) error {
 }
 
 func (d *deployment) clusterArgs(cluster spec.Cluster) components.TalosClusterArgs {
-	return components.TalosClusterArgs{Cluster: cluster, Protect: d.plan.Protect, Factory: d.factory, Template: d.template}
+	return components.TalosClusterArgs{Cluster: cluster, Protect: d.plan.Protect, Factory: d.factory, Template: d.template, GPUsReady: d.gpusReady}
 }
 
 func (d *deployment) host(name string) (spec.Host, error) {

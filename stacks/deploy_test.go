@@ -2,7 +2,6 @@ package stacks
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -57,9 +56,10 @@ func configured(t *testing.T, stack, document string) recorder.Options {
 // labHostKeys is what the lab adds to its stack: the keys of its hosts' shells.
 func labHostKeys(t *testing.T) map[string]string {
 	t.Helper()
-	hosts := []map[string]any{}
-	for i := 1; i <= 2; i++ {
-		hosts = append(hosts, map[string]any{"name": fmt.Sprintf("pve%d", i), "address": fmt.Sprintf("127.20.0.1%d", i), "ssh": map[string]any{"port": 2222, "acceptAnyHostKey": true}})
+	var hosts []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(stackOptions(t, "lab", nil).Config["talos-proxmox:hosts"]), &hosts))
+	for _, host := range hosts {
+		host["ssh"] = map[string]any{"port": 2222, "acceptAnyHostKey": true}
 	}
 	encoded, err := json.Marshal(hosts)
 	require.NoError(t, err)
@@ -85,19 +85,26 @@ func TestCommittedStacks(t *testing.T) {
 	t.Parallel()
 	for stack, expected := range map[string]struct {
 		nodes     []string
+		gpus      []string
 		templates []string
-		builds    int
+		builds    int // of templates, and preparations of hosts
+		commands  []string
 		protected int
 		endpoint  string
 	}{
-		"dev": {nodes: []string{"dev-cp-1"}, templates: []string{"talos-pve1"}, endpoint: "https://10.0.0.10:6443"},
+		"dev": {
+			nodes: []string{"dev-cp-1"}, gpus: []string{"dev-cp-1"}, templates: []string{"talos-nvidia-open-production-pve1"}, builds: 2,
+			commands: []string{"dev-bootstrap", "dev-healthy", "pve1-reboot", "pve1-verify"}, endpoint: "https://10.0.0.10:6443",
+		},
 		"prod": {
-			nodes:     []string{"prod-cp-1", "prod-cp-2", "prod-cp-3", "prod-general-1", "prod-general-2"},
-			templates: []string{"talos-pve1", "talos-pve2", "talos-pve3"}, builds: 3, protected: 5, endpoint: "https://10.0.0.5:6443",
+			nodes: []string{"prod-cp-1", "prod-cp-2", "prod-cp-3", "prod-general-1", "prod-general-2", "prod-gpu-1"}, gpus: []string{"prod-gpu-1"},
+			templates: []string{"talos-nvidia-open-production-pve3", "talos-pve1", "talos-pve2", "talos-pve3"}, builds: 5, protected: 5,
+			commands: []string{"prod-bootstrap", "prod-healthy", "pve3-verify"}, endpoint: "https://10.0.0.5:6443",
 		},
 		"lab": {
-			nodes:     []string{"lab-cp-1", "lab-cp-2", "lab-cp-3", "lab-general-1", "lab-general-2"},
-			templates: []string{"talos-pve1", "talos-pve2"}, builds: 2, endpoint: "https://127.20.1.5:6443",
+			nodes: []string{"lab-cp-1", "lab-cp-2", "lab-cp-3", "lab-general-1", "lab-general-2", "lab-gpu-1"}, gpus: []string{"lab-gpu-1"},
+			templates: []string{"talos-nvidia-open-production-pve1", "talos-pve1", "talos-pve2"}, builds: 4,
+			commands: []string{"lab-bootstrap", "lab-healthy", "pve1-reboot", "pve1-verify"}, endpoint: "https://127.20.1.5:6443",
 		},
 	} {
 		for name, preview := range map[string]bool{"up": false, "preview": true} {
@@ -111,10 +118,13 @@ func TestCommittedStacks(t *testing.T) {
 				assert.Len(t, r.Of(recorder.File), len(expected.templates))
 				assert.Len(t, r.Of(recorder.RemoteCommand), expected.builds)
 				assert.Equal(t, []string{stack}, r.Names(components.TalosClusterType))
-				for _, token := range []string{recorder.Schematic, recorder.Secrets, recorder.Kubeconfig} {
+				assert.Equal(t, expected.gpus, r.Names(components.GPUWorkerType))
+				assert.Equal(t, []string{"rtx4000-mapping"}, r.Names(recorder.PCIMapping))
+				assert.NotEmpty(t, r.Of(recorder.Schematic))
+				for _, token := range []string{recorder.Secrets, recorder.Kubeconfig} {
 					assert.Len(t, r.Of(token), 1, token)
 				}
-				assert.Equal(t, []string{stack + "-bootstrap", stack + "-healthy"}, r.Names(recorder.LocalCommand))
+				assert.Equal(t, expected.commands, r.Names(recorder.LocalCommand))
 				protected := 0
 				for _, registration := range r.All() {
 					if registration.Request.GetProtect() {
@@ -151,7 +161,7 @@ func TestOutputs(t *testing.T) {
 	r := runStack(t, "lab", false)
 	exports := r.Exports()
 
-	assert.ElementsMatch(t, []resource.PropertyKey{Endpoints, Addresses, VMIDs, Kubeconfigs, Talosconfigs, Versions, Templates, Schematics, Hosts, Readme},
+	assert.ElementsMatch(t, []resource.PropertyKey{Endpoints, Addresses, VMIDs, Kubeconfigs, Talosconfigs, Versions, Templates, Schematics, Hosts, Readme, PCIMappings, GPUOperatorValues},
 		slices.Collect(maps.Keys(exports)))
 	assert.Equal(t, map[string]any{"lab": map[string]any{"talos": "v1.12.6", "kubernetes": "v1.35.0", "contract": "v1.12"}}, exports[Versions].Mappable())
 	assert.Equal(t, "127.20.1.10", at(exports[Addresses], "lab", "lab-cp-1"))

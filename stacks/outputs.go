@@ -18,11 +18,14 @@ const (
 	Versions     = "versions"     // cluster → talos, kubernetes and contract
 	Templates    = "templates"    // class → host → name, VMID (0 for an ISO) and volume of the image
 	Schematics   = "schematics"   // class → schematic id
+	PCIMappings  = "pciMappings"  // GPU name → its mapping's devices, as host and address
 	Hosts        = "hosts"        // host with prep or gpus → report, and with prep rebootRequired and changedFiles
 	Readme       = "readme"       // what the stack consists of, as Markdown; Pulumi Cloud shows the output of this name
+
+	GPUOperatorValues = "gpuOperatorValues" // cluster with gpuOperator → values of NVIDIA's chart, as YAML
 )
 
-func (d *deployment) export(ctx *pulumi.Context) {
+func (d *deployment) export(ctx *pulumi.Context) error {
 	endpoints, addresses, vmids := pulumi.StringMap{}, pulumi.Map{}, pulumi.Map{}
 	kubeconfigs, talosconfigs, versions := pulumi.StringMap{}, pulumi.StringMap{}, pulumi.Map{}
 	for name, cluster := range d.clusters {
@@ -43,6 +46,8 @@ func (d *deployment) export(ctx *pulumi.Context) {
 	ctx.Export(Readme, pulumi.String(report.Markdown(d.plan)))
 	d.exportTemplates(ctx)
 	d.exportHosts(ctx)
+
+	return d.exportGPUs(ctx)
 }
 
 func (d *deployment) exportTemplates(ctx *pulumi.Context) {

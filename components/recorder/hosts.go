@@ -79,6 +79,9 @@ func (o Options) commandFacts(name string, inputs resource.PropertyMap) (string,
 				return "", false
 			}
 			changed := *facts
+			if o.Rebooted && end == "-verify" {
+				changed = *Prepared(prepared)
+			}
 			changed.Prep.Applied, changed.Prep.Changes = facts.Prep.Changes, nil
 			document, err := json.Marshal(&changed)
 			if err != nil {

@@ -53,6 +53,8 @@ type Options struct {
 	SchematicID string
 	// Facts are what hosts say when they are asked, by name; nil = no answer. Hosts that are not in it are as [Prepared] has them.
 	Facts map[string]*host.Facts
+	// Rebooted says that the verification at the end of a host's preparation finds it as [Prepared] has it, whatever it said before.
+	Rebooted bool
 	// Contract is the version the secrets recorded when they were made; empty = the one asked for.
 	Contract string
 }

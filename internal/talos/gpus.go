@@ -161,6 +161,16 @@ func inlineManifests(g *ClusterGPUs) (object, error) {
 	return object{"cluster": object{"inlineManifests": []object{{"name": gpuManifests, "contents": text.String()}}}}, nil
 }
 
+// OldestWithGPUOperator is the first Talos version whose driver the GPU Operator finds, by CDI.
+const OldestWithGPUOperator = "v1.13"
+
+// RunsGPUOperator says whether NVIDIA's GPU Operator works on a Talos version: on older ones its validator looks for the driver where Talos does not keep it.
+func RunsGPUOperator(version string) bool {
+	parsed, err := parseVersion("Talos", version)
+
+	return err == nil && !parsed.before(minorVersion(OldestWithGPUOperator))
+}
+
 // GPUOperatorValues returns the values of NVIDIA's GPU Operator chart (26.3.1 or later) for the namespace gpu-operator, which the cluster then has: driver and
 // toolkit are Talos' own. The time slicing of nodes follows from their label.
 func GPUOperatorValues(g ClusterGPUs) (string, error) {

@@ -1,0 +1,170 @@
+package stacks
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/components"
+	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/talos"
+)
+
+// makeMappings makes a PCI mapping for each GPU name that machines use, with the devices of the hosts they are on.
+func (d *deployment) makeMappings(ctx *pulumi.Context) error {
+	used := d.usedGPUs()
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		args := components.PCIMappingArgs{}
+		for _, h := range d.plan.Hosts {
+			if !used[name][h.Name] {
+				continue
+			}
+			for _, gpu := range h.GPUs {
+				if gpu.Name != name {
+					continue
+				}
+				device, err := d.device(gpu)
+				if err != nil {
+					return err
+				}
+				args.Devices = append(args.Devices, device)
+			}
+			args.After = append(args.After, d.ready(h.Name)...)
+		}
+		mapping, err := components.NewPCIMapping(ctx, name, args)
+		if err != nil {
+			return err
+		}
+		d.mappings[name] = mapping
+	}
+
+	return nil
+}
+
+// usedGPUs are the mapped names that machines use, with their hosts.
+func (d *deployment) usedGPUs() map[string]map[string]bool {
+	used := map[string]map[string]bool{}
+	for _, cluster := range d.plan.Clusters {
+		for _, n := range cluster.Nodes() {
+			for _, gpu := range n.GPUs {
+				if gpu.Raw {
+					continue
+				}
+				if used[gpu.Name] == nil {
+					used[gpu.Name] = map[string]bool{}
+				}
+				used[gpu.Name][n.Host] = true
+			}
+		}
+	}
+
+	return used
+}
+
+// device describes a GPU by its host's facts: by those of now where no reboot can change them, so that a run that changes nothing knows everything; otherwise by
+// those that the host's preparation ends with.
+func (d *deployment) device(gpu spec.GPU) (components.MappedDevice, error) {
+	h := d.hosts[gpu.Host]
+	device := components.MappedDevice{Host: gpu.Host, PCI: gpu.PCI}
+	if facts := h.answer.Facts; facts != nil && (h.prep == nil || !facts.RebootRequired()) {
+		identity, err := facts.Identity(gpu.PCI)
+		if err == nil {
+			device.ID, device.Subsystem, device.Group = pulumi.String(identity.ID), pulumi.String(identity.Subsystem), pulumi.Int(identity.Group)
+
+			return device, nil
+		}
+		if h.prep == nil {
+			return device, fmt.Errorf("%s: %w", h.GPUPath(gpu), err)
+		}
+	}
+	document := pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
+	if h.prep != nil {
+		document = h.prep.Facts
+	}
+	identity := document.ApplyT(func(document string) (host.Identity, error) {
+		facts, err := host.Parse([]byte(document))
+		if err != nil {
+			return host.Identity{}, err
+		}
+
+		return facts.Identity(gpu.PCI)
+	})
+	device.ID = identity.ApplyT(func(i any) string { return i.(host.Identity).ID }).(pulumi.StringOutput)
+	device.Subsystem = identity.ApplyT(func(i any) string { return i.(host.Identity).Subsystem }).(pulumi.StringOutput)
+	device.Group = identity.ApplyT(func(i any) int { return i.(host.Identity).Group }).(pulumi.IntOutput)
+
+	return device, nil
+}
+
+// ready is what machines with a host's GPUs wait for; nothing where the host is not prepared.
+func (d *deployment) ready(name string) []pulumi.Resource {
+	if h, known := d.hosts[name]; known && h.prep != nil {
+		return []pulumi.Resource{h.prep.Ready()}
+	}
+
+	return nil
+}
+
+// gpusReady is what a machine with GPUs waits for: its host, and the mappings that it asks for them by.
+func (d *deployment) gpusReady(n spec.Node) []pulumi.Resource {
+	after := d.ready(n.Host)
+	seen := map[string]bool{}
+	for _, gpu := range n.GPUs {
+		if mapping := d.mappings[gpu.Name]; mapping != nil && !seen[gpu.Name] {
+			seen[gpu.Name] = true
+			after = append(after, mapping.Made())
+		}
+	}
+
+	return after
+}
+
+// warnOperators warns of clusters whose Talos the GPU Operator cannot validate.
+func (d *deployment) warnOperators(ctx *pulumi.Context) error {
+	for _, cluster := range d.plan.Clusters {
+		if !cluster.GPUOperator || talos.RunsGPUOperator(cluster.TalosVersion) {
+			continue
+		}
+		text := fmt.Sprintf("cluster %s: NVIDIA's GPU Operator fails to validate the driver on Talos %s; use %s or later, or state gpuOperator: false for the device plugin",
+			cluster.Name, cluster.TalosVersion, talos.OldestWithGPUOperator)
+		if err := warn(ctx, text); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// exportGPUs are the mappings' devices, and the GPU Operator's values of clusters that use it.
+func (d *deployment) exportGPUs(ctx *pulumi.Context) error {
+	mappings := pulumi.Map{}
+	for name := range d.mappings {
+		devices := pulumi.StringArray{}
+		for _, h := range d.plan.Hosts {
+			for _, gpu := range h.GPUs {
+				if gpu.Name == name && d.usedGPUs()[name][h.Name] {
+					devices = append(devices, pulumi.String(h.Name+" "+gpu.PCI))
+				}
+			}
+		}
+		mappings[name] = devices
+	}
+	ctx.Export(PCIMappings, mappings)
+
+	values := pulumi.StringMap{}
+	for _, cluster := range d.plan.Clusters {
+		text, err := components.GPUOperatorValues(cluster)
+		if err != nil {
+			return err
+		}
+		if text != "" {
+			values[cluster.Name] = pulumi.String(text)
+		}
+	}
+	ctx.Export(GPUOperatorValues, values)
+
+	return nil
+}

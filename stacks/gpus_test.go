@@ -1,0 +1,134 @@
+package stacks
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/host"
+)
+
+const gpuStack = `config:
+  talos-proxmox:hosts:
+    - {name: pve1, address: 127.1.0.11, ssh: {acceptAnyHostKey: true}, prep: {}, gpus: [{name: rtx4000, pci: "01:00", generation: ada}]}
+    - {name: pve2, address: 127.1.0.12, ssh: {acceptAnyHostKey: true}, gpus: [{name: rtx4000, pci: "01:00", generation: ada}]}
+    - {name: pve3, address: 127.1.0.13, ssh: {acceptAnyHostKey: true}, gpus: [{name: rtx4000, pci: "01:00", generation: ada}]}
+  talos-proxmox:templates:
+    talos: {version: v1.13.0}
+  talos-proxmox:clusters:
+    - name: one
+      kubernetesVersion: v1.36.0
+      network: {cidr: 127.1.1.0/24, gateway: 127.1.1.1}
+      controlPlane: {count: 1, hosts: [pve3]}
+      gpuWorkers: [{name: gpu, gpu: rtx4000, count: 2, timeSlicing: 4}]
+`
+
+// rebootPending is a host whose preparation waits for a reboot: it has no IOMMU groups yet.
+func rebootPending() *host.Facts {
+	facts := recorder.Prepared("pve1")
+	facts.Prep.Changes = []string{host.ChangeReboot}
+	facts.Prep.Pending = []string{"the kernel runs without iommu=pt"}
+	for i := range facts.Devices {
+		facts.Devices[i].Group = ""
+	}
+
+	return facts
+}
+
+func TestMappingsHoldTheDevicesOfHostsThatMachinesUse(t *testing.T) {
+	t.Parallel()
+	for name, preview := range map[string]bool{"up": false, "preview": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := configured(t, "test", gpuStack)
+			o.Preview = preview
+			r, err := recorder.Run(o, Deploy)
+			require.NoError(t, err)
+
+			mapping := r.Of(recorder.PCIMapping)["rtx4000-mapping"]
+			assert.Equal(t, []string{"pve1-verify"}, mapping.DependsOn(), "the host that is prepared is ready first")
+			require.Len(t, mapping.Input("maps").ArrayValue(), 2, "no machine uses the GPU of pve3")
+			for i, on := range []string{"pve1", "pve2"} {
+				assert.Equal(t, resource.PropertyMap{
+					"id": resource.NewProperty("10de:27b0"), "subsystemId": resource.NewProperty("10de:16fa"), "iommuGroup": resource.NewProperty(12.0),
+					"node": resource.NewProperty(on), "path": resource.NewProperty("0000:01:00"),
+				}, mapping.Input("maps").ArrayValue()[i].ObjectValue(), "known in a preview, too")
+			}
+			vms := r.Of(recorder.VirtualMachine)
+			assert.ElementsMatch(t, []string{"rtx4000-mapping", "pve1-verify", "talos-nvidia-open-production-pve1-build"}, vms["one-gpu-1-vm"].DependsOn())
+			assert.ElementsMatch(t, []string{"rtx4000-mapping", "talos-nvidia-open-production-pve2-build"}, vms["one-gpu-2-vm"].DependsOn())
+			assert.Equal(t, []string{"talos-pve3-build"}, vms["one-cp-1-vm"].DependsOn(), "other machines never wait for GPUs")
+			assert.Equal(t, map[string]any{"rtx4000": []any{"pve1 0000:01:00", "pve2 0000:01:00"}}, r.Exports()[PCIMappings].Mappable())
+		})
+	}
+}
+
+func TestAMappingOfAHostBeforeItsRebootIsKnownAfterIt(t *testing.T) {
+	t.Parallel()
+	for name, preview := range map[string]bool{"up": false, "preview": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := configured(t, "test", gpuStack)
+			o.Preview = preview
+			o.Facts, o.Rebooted = map[string]*host.Facts{"pve1": rebootPending()}, true
+			r, err := recorder.Run(o, Deploy)
+			require.NoError(t, err)
+
+			entry := r.Of(recorder.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[0].ObjectValue()
+			assert.Equal(t, preview, entry["iommuGroup"].ContainsUnknowns())
+			if !preview {
+				assert.Equal(t, resource.NewProperty(12.0), entry["iommuGroup"], "as the verified host says")
+			}
+		})
+	}
+}
+
+func TestAHostThatDoesNotAnswerAPreviewLeavesItsMappingUnknown(t *testing.T) {
+	t.Parallel()
+	o := configured(t, "test", gpuStack)
+	o.Preview = true
+	o.Facts = map[string]*host.Facts{"pve2": nil}
+	r, err := recorder.Run(o, Deploy)
+	require.NoError(t, err)
+
+	entry := r.Of(recorder.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[1].ObjectValue()
+	assert.True(t, entry["id"].ContainsUnknowns())
+	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[1]: pve2 cannot be asked what it is")
+}
+
+func TestRawGPUsHaveNoMapping(t *testing.T) {
+	t.Parallel()
+	o := configured(t, "test", strings.ReplaceAll(gpuStack, "generation: ada}", "generation: ada, passthrough: raw}"))
+	o.Config["proxmoxve:username"], o.Config["proxmoxve:password"] = "root@pam", "secret"
+	r, err := recorder.Run(o, Deploy)
+	require.NoError(t, err)
+
+	assert.Empty(t, r.Of(recorder.PCIMapping))
+	assert.Equal(t, resource.NewProperty("0000:01:00"), r.Of(recorder.VirtualMachine)["one-gpu-2-vm"].Input("hostpcis[0].id"))
+	assert.Contains(t, r.Of(recorder.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
+}
+
+func TestGPUOperatorValuesAreAnOutput(t *testing.T) {
+	t.Parallel()
+	for version, warns := range map[string]bool{"v1.13.0": false, "v1.12.6": true} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			document := strings.Replace(gpuStack, "v1.13.0", version, 1)
+			document = strings.Replace(document, "v1.36.0", "v1.35.0\n      gpuOperator: true", 1)
+			r, err := recorder.Run(configured(t, "test", document), Deploy)
+			require.NoError(t, err)
+
+			values := at(r.Exports()[GPUOperatorValues], "one").(string)
+			assert.Contains(t, values, "replicas: 4")
+			assert.Contains(t, values, "driverInstallDir: /usr/local")
+			assert.Equal(t, warns, slices.ContainsFunc(r.Warnings(), func(w string) bool {
+				return strings.HasPrefix(w, "cluster one: NVIDIA's GPU Operator fails to validate the driver on Talos v1.12.6; use v1.13 or later")
+			}))
+		})
+	}
+}
