@@ -32,8 +32,8 @@ type TalosImageArgs struct {
 	Checksum string
 	// Stores are where the image is needed; each is downloaded to once.
 	Stores []ImageStore
-	// After is what a host's downloads wait for, by host: a reboot of the host would break them off.
-	After map[string][]pulumi.Resource
+	// After is what downloads wait for: a reboot of a host would break them off.
+	After []pulumi.Resource
 }
 
 // ImageStore is a datastore of a host with the content type iso.
@@ -133,7 +133,7 @@ func (c *TalosImage) download(ctx *pulumi.Context, name string, args TalosImageA
 
 	resource, err := download.NewFile(ctx, fmt.Sprintf("%s-%s-%s", name, store.Host, store.Datastore), file,
 		pulumi.Parent(c),
-		pulumi.DependsOn(args.After[store.Host]),
+		pulumi.DependsOn(args.After),
 		// The name says what is in the file; where it came from may move.
 		pulumi.IgnoreChanges([]string{"url"}),
 		pulumi.DeleteBeforeReplace(true))

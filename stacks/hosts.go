@@ -111,12 +111,13 @@ func (d *deployment) makeHosts(ctx *pulumi.Context) error {
 	return nil
 }
 
-// settled is what everything on a host waits for: its reboot, where it may be rebooted.
-func (d *deployment) settled() map[string][]pulumi.Resource {
-	after := map[string][]pulumi.Resource{}
-	for name, h := range d.hosts {
-		if h.prep != nil && host.WhenIdle(h.Host) {
-			after[name] = []pulumi.Resource{h.prep.Settled()}
+// settled is what everything that Proxmox does waits for: every reboot of this run. A host's reboot breaks off what is under way on it, and on the other hosts too
+// where it answers the API for them.
+func (d *deployment) settled() []pulumi.Resource {
+	var after []pulumi.Resource
+	for _, planned := range d.plan.Hosts {
+		if h, known := d.hosts[planned.Name]; known && h.prep != nil && host.WhenIdle(planned) {
+			after = append(after, h.prep.Settled())
 		}
 	}
 
