@@ -27,6 +27,8 @@ type kubeNode struct {
 	Name    string
 	Ready   bool
 	Kubelet string // version
+	// Allocatable is what pods can ask for, as quantities by resource.
+	Allocatable map[string]string
 }
 
 // Services without which a node is not healthy; of the others it is only asked that those it runs are well.

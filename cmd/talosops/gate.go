@@ -13,12 +13,14 @@ type talosAPI interface {
 	services(ctx context.Context, address string) ([]service, error)
 	members(ctx context.Context, address string) ([]member, error)
 	version(ctx context.Context, address string) (string, error)
+	gpuMachine(ctx context.Context, address string) (gpuMachine, error)
 }
 
 // kubernetesAPI asks the Kubernetes API on one control plane's own address.
 type kubernetesAPI interface {
 	ready(ctx context.Context, address string) error
 	nodes(ctx context.Context, address string) ([]kubeNode, error)
+	gpuCluster(ctx context.Context, address, node string) (gpuCluster, error)
 }
 
 // gate waits until a cluster is healthy.
@@ -125,14 +127,17 @@ func (g *gate) checkMembers(ctx context.Context, n node) finding {
 // registrations asks the first control plane whose API is ready, and then answers, for the nodes.
 func (g *gate) registrations(ctx context.Context, reports []report) report {
 	var (
-		nodes  []kubeNode
-		err    error
-		answer bool
+		nodes   []kubeNode
+		err     error
+		answer  bool
+		address string
 	)
 	for i, n := range g.req.ControlPlanes {
 		if slices.ContainsFunc(reports[i], func(f finding) bool { return f.check == apiCheck && f.problem == "" }) {
 			nodes, err = call(ctx, func(ctx context.Context) ([]kubeNode, error) { return g.kubernetes.nodes(ctx, n.Address) })
 			if answer = err == nil; answer {
+				address = n.Address
+
 				break
 			}
 		}
@@ -151,6 +156,9 @@ func (g *gate) registrations(ctx context.Context, reports []report) report {
 		}
 		r = append(r, f)
 		g.say(ctx, f)
+	}
+	if answer {
+		r = append(r, g.checkGPUs(ctx, nodes, address)...)
 	}
 
 	return r

@@ -23,6 +23,9 @@ type fakeCluster struct {
 	apiDown   map[string]error
 	nodesL    []kubeNode
 	nodesErr  error
+	machines  map[string]gpuMachine // by address
+	gpus      gpuCluster
+	gpusErr   error
 	asked     int
 	onAsk     func(c *fakeCluster, asked int) // called before each answer of the first control plane's services
 }
@@ -82,6 +85,20 @@ func (c *fakeCluster) version(_ context.Context, address string) (string, error)
 	defer c.mu.Unlock()
 
 	return c.talos[address], c.down["version "+address]
+}
+
+func (c *fakeCluster) gpuMachine(_ context.Context, address string) (gpuMachine, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.machines[address], c.down["gpu "+address]
+}
+
+func (c *fakeCluster) gpuCluster(context.Context, string, string) (gpuCluster, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.gpus, c.gpusErr
 }
 
 func (c *fakeCluster) ready(_ context.Context, address string) error {

@@ -21,7 +21,7 @@ import (
 var errKubeconfig = errors.New("it is not a kubeconfig with a current context, an https server, its authority and a client certificate: " +
 	"send the kubeconfig output of the stack")
 
-// kubeconfig is what two read-only calls need; a whole Kubernetes client would be this program's largest dependency.
+// kubeconfig is what a few read-only calls need; a whole Kubernetes client would be this program's largest dependency.
 type kubeconfig struct {
 	server *url.URL
 	tls    *tls.Config
@@ -153,7 +153,10 @@ func (k *kubernetesClients) client(address string) *http.Client {
 }
 
 func (k *kubernetesClients) get(ctx context.Context, address, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.config.server.JoinPath(path).String(), nil)
+	path, query, _ := strings.Cut(path, "?")
+	target := k.config.server.JoinPath(path)
+	target.RawQuery = query
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask the Kubernetes API: %w", err)
 	}
@@ -215,7 +218,8 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 					Type   string `json:"type"`
 					Status string `json:"status"`
 				} `json:"conditions"`
-				NodeInfo struct {
+				Allocatable map[string]string `json:"allocatable"`
+				NodeInfo    struct {
 					KubeletVersion string `json:"kubeletVersion"`
 				} `json:"nodeInfo"`
 			} `json:"status"`
@@ -227,7 +231,7 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 
 	nodes := make([]kubeNode, 0, len(list.Items))
 	for _, item := range list.Items {
-		n := kubeNode{Name: item.Metadata.Name, Kubelet: item.Status.NodeInfo.KubeletVersion}
+		n := kubeNode{Name: item.Metadata.Name, Kubelet: item.Status.NodeInfo.KubeletVersion, Allocatable: item.Status.Allocatable}
 		for _, condition := range item.Status.Conditions {
 			n.Ready = n.Ready || condition.Type == "Ready" && condition.Status == "True"
 		}

@@ -13,8 +13,12 @@ Healthy means: etcd has exactly the control planes as members and no learners, t
 ready on every control plane, and every node is registered in Kubernetes, with the stated versions. Nodes need not be Ready: without a CNI they never
 are, and the CNI comes later.
 
-Every node is asked on its own address. The request comes as JSON on standard input; kubernetesVersion, talosVersion, timeout (default 15m) and
-interval (default 2s) may be left out. Each change is a line on standard error; the result is one line of JSON on standard output. At its limit the
+Nodes under gpus have to offer that many GPUs to pods (resource, default nvidia.com/gpu), time slicing counted in. Of one that does not, the first missing
+link is named, with the way out: the PCI device in the machine, the extension with the kernel modules and its flavour, the loaded modules, the container
+toolkit, the RuntimeClass nvidia, the device plugin and what its pod says.
+
+Every node is asked on its own address. The request comes as JSON on standard input; kubernetesVersion, talosVersion, gpus, timeout (default 15m)
+and interval (default 2s) may be left out. Each change is a line on standard error; the result is one line of JSON on standard output. At its limit the
 command names what each node misses and ends with status 1.`
 
 const waitExample = `  talosops wait --timeout 5m < request.json
@@ -27,6 +31,7 @@ const waitExample = `  talosops wait --timeout 5m < request.json
     "kubeconfig": "apiVersion: v1\nkind: Config\n…",
     "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
     "workers": [{"name": "prod-general-1", "address": "10.0.0.30"}],
+    "gpus": [{"node": "prod-general-1", "count": 1}],
     "kubernetesVersion": "v1.35.0",
     "talosVersion": "v1.12.6"
   }`
@@ -35,10 +40,11 @@ const waitExample = `  talosops wait --timeout 5m < request.json
 type waitRequest struct {
 	common
 
-	Kubeconfig        string `json:"kubeconfig"`
-	Workers           []node `json:"workers"`
-	KubernetesVersion string `json:"kubernetesVersion"`
-	TalosVersion      string `json:"talosVersion"`
+	Kubeconfig        string           `json:"kubeconfig"`
+	Workers           []node           `json:"workers"`
+	GPUs              []gpuExpectation `json:"gpus,omitempty"`
+	KubernetesVersion string           `json:"kubernetesVersion"`
+	TalosVersion      string           `json:"talosVersion"`
 }
 
 func (r *waitRequest) nodes() []node { return slices.Concat(r.ControlPlanes, r.Workers) }
@@ -49,7 +55,9 @@ func (r *waitRequest) problems() []string {
 		problems = append(problems, fmt.Sprintf("kubeconfig: %v", err))
 	}
 
-	return append(problems, r.nodeProblems(group{"workers", r.Workers})...)
+	problems = append(problems, r.nodeProblems(group{"workers", r.Workers})...)
+
+	return append(problems, r.gpuProblems()...)
 }
 
 func newWait() *cobra.Command {
@@ -79,15 +87,17 @@ func runWait(cmd *cobra.Command, req *waitRequest) error {
 
 func waitResult(req *waitRequest) any {
 	return struct {
-		Healthy           bool     `json:"healthy"`
-		EtcdMembers       []string `json:"etcdMembers"`
-		Nodes             []string `json:"nodes"`
-		KubernetesVersion string   `json:"kubernetesVersion,omitempty"`
-		TalosVersion      string   `json:"talosVersion,omitempty"`
+		Healthy           bool             `json:"healthy"`
+		EtcdMembers       []string         `json:"etcdMembers"`
+		Nodes             []string         `json:"nodes"`
+		GPUs              []gpuExpectation `json:"gpus,omitempty"`
+		KubernetesVersion string           `json:"kubernetesVersion,omitempty"`
+		TalosVersion      string           `json:"talosVersion,omitempty"`
 	}{
 		Healthy:           true,
 		EtcdMembers:       names(req.ControlPlanes),
 		Nodes:             names(req.nodes()),
+		GPUs:              req.GPUs,
 		KubernetesVersion: req.KubernetesVersion,
 		TalosVersion:      req.TalosVersion,
 	}

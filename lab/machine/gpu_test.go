@@ -3,6 +3,7 @@ package machine_test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -139,6 +140,8 @@ func (l *lab) gpuNode(k kubeClient) (offered any, pods, events string) {
 func TestGPUChain(t *testing.T) {
 	t.Parallel()
 
+	talosops := buildTalosops(t)
+
 	for name, test := range map[string]struct {
 		change  func(c *gpuCase)
 		offered any    // what the node has of nvidia.com/gpu; nil for nothing
@@ -146,64 +149,65 @@ func TestGPUChain(t *testing.T) {
 		events  string
 		console string // what the worker's console contains
 		service string // the state of ext-nvidia-persistenced
+		gate    string // what `talosops wait` names; empty when it is content
 	}{
 		"a whole chain offers what time slicing makes of the GPU": {
-			func(*gpuCase) {}, "4", "Running", "", "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.195.03", "Running",
+			func(*gpuCase) {}, "4", "Running", "", "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.195.03", "Running", "",
 		},
-		"two GPUs": {func(c *gpuCase) { c.devices = []string{"0x27b2", "0x2684"} }, "8", "Running", "", "enabling device", "Running"},
+		"two GPUs": {func(c *gpuCase) { c.devices = []string{"0x27b2", "0x2684"} }, "8", "Running", "", "enabling device", "Running", ""},
 		"nonfree modules drive Pascal": {
 			func(c *gpuCase) {
 				c.devices[0] = "0x1b80"
 				c.extensions[0] = "siderolabs/nonfree-kmod-nvidia-production"
 			},
-			"4", "Running", "", "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.195.03", "Running",
+			"4", "Running", "", "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.195.03", "Running", "",
 		},
 		"without a GPU": {
-			func(c *gpuCase) { c.devices = nil }, nil, "CrashLoopBackOff", "", `error loading module \"nvidia\": load nvidia failed: no such device`, "Waiting",
+			func(c *gpuCase) { c.devices = nil }, nil, "CrashLoopBackOff", "", `error loading module \"nvidia\": load nvidia failed: no such device`, "Waiting", "the machine has no NVIDIA PCI device",
 		},
 		"without the modules' extension": {
-			func(c *gpuCase) { c.extensions = c.extensions[1:] }, nil, "CrashLoopBackOff", "", `error loading module \"nvidia\": module not found`, "Waiting",
+			func(c *gpuCase) { c.extensions = c.extensions[1:] }, nil, "CrashLoopBackOff", "", `error loading module \"nvidia\": module not found`, "Waiting", "the machine's image has no NVIDIA kernel modules",
 		},
 		"with open modules for Pascal": {
-			func(c *gpuCase) { c.devices[0] = "0x1b80" }, nil, "CrashLoopBackOff", "", "System Processor (GSP)", "Waiting",
+			func(c *gpuCase) { c.devices[0] = "0x1b80" }, nil, "CrashLoopBackOff", "", "System Processor (GSP)", "Waiting", "refuses the GPU (installed in this system is not supported by open nvidia.ko because it does not include the required GPU System Processor (GSP).): take the flavour",
 		},
 		"with nonfree modules for Blackwell": {
 			func(c *gpuCase) {
 				c.devices[0] = "0x2b85"
 				c.extensions[0] = "siderolabs/nonfree-kmod-nvidia-production"
 			},
-			nil, "CrashLoopBackOff", "", "requires use of the NVIDIA open kernel modules", "Waiting",
+			nil, "CrashLoopBackOff", "", "requires use of the NVIDIA open kernel modules", "Waiting", "refuses the GPU (installed in this system requires use of the NVIDIA open kernel modules.): take the flavour",
 		},
-		"without the modules in the configuration": {func(c *gpuCase) { c.patch = "" }, nil, "CrashLoopBackOff", "", `file "/sys/bus/pci/drivers/nvidia" to exist`, "Waiting"},
+		"without the modules in the configuration": {func(c *gpuCase) { c.patch = "" }, nil, "CrashLoopBackOff", "", `file "/sys/bus/pci/drivers/nvidia" to exist`, "Waiting", "the kernel module nvidia is not loaded: list nvidia, nvidia_uvm"},
 		"with a toolkit of the other track": {
 			func(c *gpuCase) { c.extensions[1] = "siderolabs/nvidia-container-toolkit-lts" }, nil, "CrashLoopBackOff", "",
-			"NVRM: API mismatch: the client has the version 580.105.08", "Waiting",
+			"NVRM: API mismatch: the client has the version 580.105.08", "Waiting", "is of driver 570.195.03 and nvidia-container-toolkit-lts of driver 580.105.08: take both from the same track",
 		},
 		"without a toolkit": {
-			func(c *gpuCase) { c.extensions = c.extensions[:1] }, nil, "ContainerCreating", `no runtime for "nvidia" is configured`, "", "",
+			func(c *gpuCase) { c.extensions = c.extensions[:1] }, nil, "ContainerCreating", `no runtime for "nvidia" is configured`, "", "", "the machine's image has no NVIDIA container toolkit",
 		},
-		"without a RuntimeClass":  {func(c *gpuCase) { c.without = "class" }, nil, "[]", `pod rejected: RuntimeClass "nvidia" not found`, "", "Running"},
-		"without a device plugin": {func(c *gpuCase) { c.without = "plugin" }, nil, "[]", "", "", "Running"},
+		"without a RuntimeClass":  {func(c *gpuCase) { c.without = "class" }, nil, "[]", `pod rejected: RuntimeClass "nvidia" not found`, "", "Running", "the cluster has no RuntimeClass \"nvidia\": create it"},
+		"without a device plugin": {func(c *gpuCase) { c.without = "plugin" }, nil, "[]", "", "", "Running", "the cluster has no NVIDIA device plugin: create its DaemonSet"},
 		"without the plugin's configuration": {
-			func(c *gpuCase) { c.without = "config" }, nil, "ContainerCreating", `configmap "plugin" not found`, "", "Running",
+			func(c *gpuCase) { c.without = "config" }, nil, "ContainerCreating", `configmap "plugin" not found`, "", "Running", "does not run: ContainerCreating: MountVolume.SetUp failed for volume \"config\" : configmap \"plugin\" not found",
 		},
 		"in a namespace that Pod Security guards": {
 			func(c *gpuCase) {
 				c.without, c.manifests = "namespace", []string{"apiVersion: v1\nkind: Namespace\nmetadata: {name: gpu}\n"}
 			},
-			nil, "[]", `violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true), hostPath volumes (volume "sockets")`, "", "Running",
+			nil, "[]", `violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true), hostPath volumes (volume "sockets")`, "", "Running", "has no pod on the node: Error creating: pods",
 		},
 		"without the host's network, on a node without a CNI": {
 			func(c *gpuCase) {
 				c.without, c.manifests = "plugin", []string{gpuManifests["namespace"], strings.Replace(gpuManifests["plugin"], "hostNetwork: true", "hostNetwork: false", 1)}
 			},
-			nil, "ContainerCreating", "network is not ready", "", "Running",
+			nil, "ContainerCreating", "network is not ready", "", "Running", "does not run: ContainerCreating: network is not ready",
 		},
 		"without tolerations, on a node without a CNI": {
 			func(c *gpuCase) {
 				c.without, c.manifests = "plugin", []string{gpuManifests["namespace"], strings.Replace(gpuManifests["plugin"], "tolerations: [{operator: Exists}]", "tolerations: []", 1)}
 			},
-			nil, "[]", "", "", "Running",
+			nil, "[]", "", "", "Running", "without a CNI it has to tolerate node.kubernetes.io/not-ready",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -230,6 +234,18 @@ func TestGPUChain(t *testing.T) {
 				return code == http.StatusOK && manifests["kind"] == "Namespace" && offered == test.offered && strings.Contains(pods, test.pods) && strings.Contains(events, test.events) &&
 					strings.Contains(strings.Join(l.machines.Console(21), "\n"), test.console) && l.serviceState(21, "ext-nvidia-persistenced") == test.service
 			})
+
+			count, _ := strconv.Atoi(fmt.Sprint(test.offered))
+			said, err := l.gate(talosops, kubeconfig, max(count, 1))
+
+			if test.gate == "" {
+				require.NoError(t, err, said)
+				assert.Contains(t, said, fmt.Sprintf(`"gpus":[{"node":"node-21","count":%d}]`, count))
+			} else {
+				require.Error(t, err)
+				assert.Contains(t, said, "node-21: GPU: ")
+				assert.Contains(t, said, test.gate)
+			}
 		})
 	}
 }

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	gpuCheck           = "GPU"
+	defaultGPUResource = "nvidia.com/gpu"
+	gpuRuntime         = "nvidia" // the RuntimeClass and its handler
+)
+
+// gpuExpectation is what a node has to offer to pods.
+type gpuExpectation struct {
+	Node string `json:"node"`
+	// Count is how many GPUs can be asked for, time slicing included.
+	Count int `json:"count"`
+	// Resource is the name that pods ask for; default nvidia.com/gpu.
+	Resource string `json:"resource,omitempty"`
+}
+
+func (e gpuExpectation) resource() string { return cmp.Or(e.Resource, defaultGPUResource) }
+
+// gpuMachine is what a machine says of its GPUs through the Talos API.
+type gpuMachine struct {
+	// Devices are NVIDIA's display and 3D controllers, by PCI address.
+	Devices []string
+	// Extensions are the versions of NVIDIA's extensions by name.
+	Extensions map[string]string
+	// Modules are the loaded kernel modules of NVIDIA's driver.
+	Modules []string
+	// Driver is what the kernel log has from the driver when it refuses GPUs.
+	Driver []string
+}
+
+// gpuCluster is what the Kubernetes API says of the GPUs of a node.
+type gpuCluster struct {
+	// Handler is that of the RuntimeClass nvidia; HasClass says whether there is one.
+	Handler  string
+	HasClass bool
+	// Plugins are the DaemonSets of the device plugin, as namespace/name.
+	Plugins []string
+	// Pods are the device plugin's on the node.
+	Pods []gpuPod
+	// Warnings are what Kubernetes says of these DaemonSets and pods.
+	Warnings []string
+}
+
+// gpuPod is a pod of the device plugin.
+type gpuPod struct {
+	Name    string // namespace/name
+	Running bool
+	Reason  string // why it does not run
+}
+
+// gpuProblems returns what is wrong with the expectations of a request.
+func (r *waitRequest) gpuProblems() []string {
+	var problems []string
+	seen := map[string]int{}
+	for i, e := range r.GPUs {
+		path := fmt.Sprintf("gpus[%d]", i)
+		if !slices.ContainsFunc(r.nodes(), func(n node) bool { return n.Name == e.Node }) {
+			problems = append(problems, fmt.Sprintf("%s.node: %q is none of controlPlanes and workers: state the name of one", path, e.Node))
+		}
+		if e.Count < 1 {
+			problems = append(problems, fmt.Sprintf("%s.count: %d GPUs are nothing to wait for: state at least 1", path, e.Count))
+		}
+		key := e.Node + " " + e.resource()
+		if first, taken := seen[key]; taken {
+			problems = append(problems, fmt.Sprintf("%s: %s of %q is already at gpus[%d]: state it once", path, e.resource(), e.Node, first))
+
+			continue
+		}
+		seen[key] = i
+	}
+
+	return problems
+}
+
+// checkGPUs looks at the nodes that have to offer GPUs; nodes are those that the control plane at the address lists.
+func (g *gate) checkGPUs(ctx context.Context, nodes []kubeNode, address string) report {
+	var r report
+	for _, e := range g.req.GPUs {
+		f := g.checkGPU(ctx, e, nodes, address)
+		f.node, f.check = e.Node, gpuCheck
+		r = append(r, f)
+		g.say(ctx, f)
+	}
+
+	return r
+}
+
+func (g *gate) checkGPU(ctx context.Context, e gpuExpectation, nodes []kubeNode, address string) finding {
+	registered := slices.IndexFunc(nodes, func(n kubeNode) bool { return n.Name == e.Node })
+	if registered < 0 {
+		return finding{problem: "waits for its node to be registered"}
+	}
+	offered := nodes[registered].offers(e.resource())
+
+	n := g.req.nodes()[slices.IndexFunc(g.req.nodes(), func(n node) bool { return n.Name == e.Node })]
+	machine, err := call(ctx, func(ctx context.Context) (gpuMachine, error) { return g.talos.gpuMachine(ctx, n.Address) })
+	if err != nil {
+		return silent(n, gpuCheck, err)
+	}
+	if offered >= e.Count {
+		if problem := machine.missingModule(n.Address); problem != "" {
+			return finding{problem: problem}
+		}
+
+		return finding{note: fmt.Sprintf("offers %d of %s", offered, e.resource())}
+	}
+
+	cluster, err := call(ctx, func(ctx context.Context) (gpuCluster, error) { return g.kubernetes.gpuCluster(ctx, address, e.Node) })
+	if err != nil {
+		return finding{problem: "the Kubernetes API does not tell what its device plugin does", detail: err.Error()}
+	}
+
+	return finding{problem: judgeGPU(e, offered, n.Address, machine, cluster)}
+}
+
+// offers is how many of a resource pods can ask a node for.
+func (n kubeNode) offers(resource string) int {
+	count, _ := strconv.Atoi(n.Allocatable[resource])
+
+	return count
+}
+
+// judgeGPU names the first missing link between a card in a host and a resource of a node, and what to do about it.
+func judgeGPU(e gpuExpectation, offered int, address string, m gpuMachine, c gpuCluster) string {
+	links := []string{m.missingDevice(address), m.missingExtension(address), m.missingModule(address), m.missingToolkit(), c.missingClass(), c.missingPlugin(e.Node)}
+	for _, problem := range links {
+		if problem != "" {
+			return problem
+		}
+	}
+
+	return fmt.Sprintf("offers %d instead of %d of %s, although its device plugin %s runs: the machine has %d NVIDIA devices, and the plugin's configuration says how often "+
+		"each is offered; `kubectl logs` of the pod shows what it has registered", offered, e.Count, e.resource(), c.Pods[0].Name, len(m.Devices))
+}
+
+func (m gpuMachine) missingDevice(address string) string {
+	if len(m.Devices) > 0 {
+		return ""
+	}
+
+	return "the machine has no NVIDIA PCI device: see that its VM has the card's PCI mapping (hostpci0) and was stopped and started since, that the mapping leads to the card " +
+		"on the VM's host, and that `lspci -nnk` there names vfio-pci as its driver; `talosctl -n " + address + " get pcidevices` shows what the machine has"
+}
+
+// Names of NVIDIA's extensions, before the track.
+const (
+	openModules      = "nvidia-open-gpu-kernel-modules-"
+	nonfreeModules   = "nonfree-kmod-nvidia-"
+	containerToolkit = "nvidia-container-toolkit-"
+)
+
+// extension returns the machine's extension with one of the prefixes, and its driver's version; both are empty when there is none.
+func (m gpuMachine) extension(prefixes ...string) (name, driver string) {
+	for have, version := range m.Extensions {
+		for _, prefix := range prefixes {
+			if strings.HasPrefix(have, prefix) {
+				driver, _, _ := strings.Cut(version, "-v")
+
+				return have, driver
+			}
+		}
+	}
+
+	return "", ""
+}
+
+func (m gpuMachine) missingExtension(address string) string {
+	name, driver := m.extension(openModules, nonfreeModules)
+	toolkit, userland := m.extension(containerToolkit)
+	switch {
+	case name == "":
+		return "the machine's image has no NVIDIA kernel modules: make its template from a schematic with siderolabs/" + openModules + "<track> or siderolabs/" + nonfreeModules +
+			"<track>, and upgrade the machine to that image; `talosctl -n " + address + " get extensions` shows what it has"
+	case !slices.Contains(m.Modules, gpuRuntime) && len(m.Driver) > 0:
+		return fmt.Sprintf("the driver of the extension %s refuses the GPU (%s): take the flavour and track that drive its generation, see docs/compatibility.md",
+			name, strings.Join(m.Driver, " "))
+	case toolkit != "" && userland != driver:
+		return fmt.Sprintf("%s is of driver %s and %s of driver %s: take both from the same track", name, driver, toolkit, userland)
+	default:
+		return ""
+	}
+}
+
+// missingModule looks for what pods cannot do without: nvidia drives the card, nvidia_uvm is CUDA's memory.
+func (m gpuMachine) missingModule(address string) string {
+	for _, module := range []string{gpuRuntime, "nvidia_uvm"} {
+		if !slices.Contains(m.Modules, module) {
+			return fmt.Sprintf("the kernel module %s is not loaded: list nvidia, nvidia_uvm, nvidia_drm and nvidia_modeset in machine.kernel.modules; `talosctl -n %s dmesg` says why "+
+				"one of them does not load", module, address)
+		}
+	}
+
+	return ""
+}
+
+func (m gpuMachine) missingToolkit() string {
+	if name, _ := m.extension(containerToolkit); name != "" {
+		return ""
+	}
+
+	return "the machine's image has no NVIDIA container toolkit, so that containerd has no runtime \"nvidia\": add siderolabs/" + containerToolkit +
+		"<track>, of the kernel modules' track, to its schematic"
+}
+
+func (c gpuCluster) missingClass() string {
+	switch {
+	case !c.HasClass:
+		return "the cluster has no RuntimeClass \"nvidia\": create it with handler nvidia; Talos makes it of cluster.inlineManifests, see `talosctl dmesg` of a control plane"
+	case c.Handler != gpuRuntime:
+		return fmt.Sprintf("the RuntimeClass \"nvidia\" has the handler %q: delete it and create it with handler nvidia", c.Handler)
+	default:
+		return ""
+	}
+}
+
+func (c gpuCluster) missingPlugin(node string) string {
+	warnings := ""
+	if len(c.Warnings) > 0 {
+		warnings = ": " + strings.Join(c.Warnings, "; ")
+	}
+	switch {
+	case len(c.Plugins) == 0:
+		return "the cluster has no NVIDIA device plugin: create its DaemonSet (image nvcr.io/nvidia/k8s-device-plugin), or install the GPU Operator"
+	case len(c.Pods) == 0 && warnings != "":
+		return fmt.Sprintf("the device plugin %s has no pod on the node%s", strings.Join(c.Plugins, ", "), warnings)
+	case len(c.Pods) == 0:
+		return fmt.Sprintf("the device plugin %s has no pod on the node: compare its nodeSelector, affinity and tolerations with the node's labels and taints (`kubectl describe node %s`); "+
+			"without a CNI it has to tolerate node.kubernetes.io/not-ready", strings.Join(c.Plugins, ", "), node)
+	}
+	for _, p := range c.Pods {
+		if p.Running {
+			return ""
+		}
+	}
+
+	return fmt.Sprintf("the device plugin's pod %s does not run: %s%s", c.Pods[0].Name, cmp.Or(c.Pods[0].Reason, "Pending"), warnings)
+}

@@ -1,0 +1,46 @@
+package machine_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"github.com/stretchr/testify/require"
+)
+
+// buildTalosops builds the program's own command, so that its gate is tested against the lab's machines.
+func buildTalosops(t *testing.T) string {
+	t.Helper()
+
+	path := filepath.Join(t.TempDir(), "talosops")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../..", "-o", path, "./cmd/talosops").CombinedOutput() //nolint:gosec // a path of its own
+	require.NoError(t, err, string(out))
+
+	return path
+}
+
+// gate runs `talosops wait` for the cluster and the GPUs of its worker, and returns all it says.
+func (l *lab) gate(talosops string, kubeconfig []byte, gpus int) (string, error) {
+	l.Helper()
+
+	talosconfig, err := l.talosconfig(role.MakeSet(role.Admin), l.address(11)).Bytes()
+	require.NoError(l.T, err)
+
+	request, err := json.Marshal(map[string]any{
+		"talosconfig": string(talosconfig), "kubeconfig": string(kubeconfig), "timeout": "2s", "interval": "100ms",
+		"controlPlanes": []any{map[string]string{"name": "node-11", "address": l.address(11)}},
+		"workers":       []any{map[string]string{"name": "node-21", "address": l.address(21)}},
+		"gpus":          []any{map[string]any{"node": "node-21", "count": gpus}},
+	})
+	require.NoError(l.T, err)
+
+	command := exec.CommandContext(l.context(), talosops, "wait")
+	command.Stdin = bytes.NewReader(request)
+	out, err := command.CombinedOutput()
+
+	return string(out), err
+}
+
