@@ -12,7 +12,7 @@ import (
 type HostSystem interface {
 	// Files is what a boot of the host would run with, by the files on its disk; an error is why it does not boot.
 	Files(h Host) (BootFiles, error)
-	// Show writes what the kernel shows of the host below /proc and /sys.
+	// Show writes what the kernel shows of the host below /proc and /sys; never called twice at once.
 	Show(h Host) error
 }
 
@@ -109,7 +109,7 @@ func (d *Datacentre) SetHostSystem(system HostSystem) error {
 
 			go d.comeUp(h.Name, time.Until(down))
 		default:
-			if err := system.Show(h); err != nil {
+			if err := d.show(h.Name); err != nil {
 				return fmt.Errorf("show host %s: %w", h.Name, err)
 			}
 		}
@@ -152,6 +152,10 @@ func (d *Datacentre) boot(name string) error {
 
 // show brings /proc and /sys up to date.
 func (d *Datacentre) show(name string) error {
+	// One at a time, each with the newest view: an older one must not come last.
+	d.showing.Lock()
+	defer d.showing.Unlock()
+
 	h, _ := d.Host(name)
 
 	d.mu.Lock()
@@ -164,6 +168,9 @@ func (d *Datacentre) show(name string) error {
 
 	return system.Show(h)
 }
+
+// ShowHost brings a host's /proc and /sys up to date with what changes by itself, such as the memory that is free.
+func (d *Datacentre) ShowHost(name string) error { return d.show(name) }
 
 // SetARC tells that ZFS' limits were written while the host runs, in bytes.
 func (d *Datacentre) SetARC(name string, highest, lowest int64) error {
