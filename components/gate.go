@@ -16,6 +16,7 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 		ControlPlanes:     talosopsNodes(args.Cluster.ControlPlanes),
 		Workers:           talosopsNodes(args.Cluster.Workers),
 		KubernetesVersion: args.Cluster.KubernetesVersion,
+		GPUs:              offeredGPUs(args.Cluster),
 	}
 	after := []pulumi.Resource{c.bootstrap}
 	for _, node := range c.nodes {

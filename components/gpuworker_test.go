@@ -1,6 +1,7 @@
 package components
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -60,6 +61,13 @@ func TestAClusterWithGPUs(t *testing.T) {
 				assert.Contains(t, r.Of(recorder.VirtualMachine)["one-general-2-vm"].DependsOn(), "talos-pve2-build")
 				if preview {
 					return
+				}
+				var request talosopsRequest
+				require.NoError(t, json.Unmarshal([]byte(r.Of(recorder.LocalCommand)["one-healthy"].Input("stdin").SecretValue().Element.StringValue()), &request))
+				if operator {
+					assert.Empty(t, request.GPUs, "nothing offers GPUs before the operator is installed")
+				} else {
+					assert.Equal(t, []talosopsGPUs{{Node: "one-general-2", Count: 8}}, request.GPUs)
 				}
 				patches := text(r.Of(recorder.ConfigurationApply)["one-general-2-configuration"].Input("configPatches"))
 				assert.Contains(t, patches, "nvidia_uvm")

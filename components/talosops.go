@@ -28,6 +28,7 @@ type talosopsRequest struct {
 	ControlPlanes     []talosopsNode `json:"controlPlanes"`
 	Workers           []talosopsNode `json:"workers,omitempty"`
 	KubernetesVersion string         `json:"kubernetesVersion,omitempty"`
+	GPUs              []talosopsGPUs `json:"gpus,omitempty"`
 	Talosconfig       string         `json:"talosconfig"`
 	Kubeconfig        string         `json:"kubeconfig,omitempty"`
 }
@@ -35,6 +36,12 @@ type talosopsRequest struct {
 type talosopsNode struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
+}
+
+// talosopsGPUs are the GPUs that a node has to offer to pods.
+type talosopsGPUs struct {
+	Node  string `json:"node"`
+	Count int    `json:"count"`
 }
 
 func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.ResourceOption) (*local.Command, error) {
@@ -61,6 +68,18 @@ func talosopsNodes(nodes []spec.Node) []talosopsNode {
 	list := make([]talosopsNode, 0, len(nodes))
 	for _, n := range nodes {
 		list = append(list, talosopsNode{Name: n.Name, Address: n.Address.Addr().String()})
+	}
+
+	return list
+}
+
+// offeredGPUs are what the cluster's nodes have to offer: each GPU, as often as it is shared. With the GPU Operator nothing is offered before it is installed.
+func offeredGPUs(c spec.Cluster) []talosopsGPUs {
+	var list []talosopsGPUs
+	for _, n := range c.Nodes() {
+		if len(n.GPUs) > 0 && !c.GPUOperator {
+			list = append(list, talosopsGPUs{Node: n.Name, Count: len(n.GPUs) * max(n.TimeSlicing, 1)})
+		}
 	}
 
 	return list
