@@ -4,6 +4,14 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 STACK ?= lab
+# Where a stack is planned: on the lab's stand-ins, or on its own Proxmox.
+ON ?= $(if $(filter lab,$(STACK)),lab,own)
+# What the guard may let go: names of resources, and labels of a pull request.
+APPROVE ?=
+PUSH ?= $(if $(filter dev,$(STACK)),true,false)
+LABELS ?=
+export APPROVE LABELS
+BACKUPS ?= $(HOME)/.pulumi-backups
 BIN := $(CURDIR)/.bin
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
 GO_FILES := $(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null))
@@ -11,7 +19,7 @@ SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' 
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: up
 up: tools ## Bring up stack `lab` on the embedded lab: three control planes, two workers, no hardware needed
@@ -32,12 +40,51 @@ else
 	@$(BIN)/pulumi preview --stack $(STACK) --parallel 64
 endif
 
+.PHONY: plan
+plan: tools $(BIN)/planreview ## Write what `up` would do to .plan/STACK.json, for guard and comment; ON=lab plans any stack on the lab's stand-ins
+	@mkdir -p .plan
+ifeq ($(ON),lab)
+	@$(BIN)/lab start
+	@$(BIN)/lab preview --stack $(STACK) --json $(PLAN_FLAGS) > .plan/$(STACK).json || echo 'the preview failed; guard and comment say why' >&2
+else
+	@PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true $(BIN)/pulumi preview --stack $(STACK) --non-interactive --json --show-sames --parallel 64 $(PLAN_FLAGS) > .plan/$(STACK).json \
+	  || echo 'the preview failed; guard and comment say why' >&2
+endif
+
+.PHONY: guard
+guard: plan ## Fail when `up` would lose a control plane, secrets, the bootstrap, data or a template's clones; APPROVE=name,name lets those go
+	@$(BIN)/planreview guard --approve "$$APPROVE" --labels "$$LABELS" .plan/$(STACK).json
+
+.PHONY: comment
+comment: $(BIN)/planreview ## Write all plans of .plan/ as Markdown; PULL=number posts it on that pull request
+	@$(BIN)/planreview comment --approve "$$APPROVE" --labels "$$LABELS" $(if $(PULL),--post --pull '$(PULL)') .plan/*.json
+
+.PHONY: drift
+drift: PLAN_FLAGS := --refresh
+drift: plan ## Fail when machines are not what the state and the stack file say
+	@$(BIN)/planreview guard --expect-no-changes .plan/$(STACK).json
+
+.PHONY: deployments
+deployments: $(BIN)/pulumi ## Set up Pulumi Deployments for STACK: REPO=owner/name POOL=id of a runner pool of yours; PUSH=true brings it up on every push
+	@$(BIN)/pulumi deployment settings edit --stack '$(STACK)' --github-repo '$(REPO)' --branch main --folder . --runner-pool '$(POOL)' --preview-prs \
+	  --push-to-deploy=$(PUSH) --pre-run-command 'make guard STACK=$(STACK) PLAN_FLAGS=--refresh' --env PULUMI_PARALLEL=64
+
+.PHONY: hooks
+hooks: $(BIN)/golangci-lint $(BIN)/gitleaks $(BIN)/actionlint ## Install the hooks of .pre-commit-config.yaml
+	@command -v pre-commit >/dev/null || { echo 'pre-commit is missing: apt-get install pre-commit, or pipx install pre-commit' >&2; exit 1; }
+	pre-commit install
+
+.PHONY: backup
+backup: tools ## Export the state of STACK to BACKUPS (default ~/.pulumi-backups); its secrets stay encrypted
+	@umask 077; mkdir -p '$(BACKUPS)'; file='$(BACKUPS)/$(STACK)-'$$(date -u +%Y%m%dT%H%M%SZ).json; \
+	$(BIN)/pulumi stack export --stack $(STACK) --file "$$file"; echo "$$file"
+
 .PHONY: report
 report: ## Write what a stack will consist of, as Markdown and as a page: STACK=lab (default), into .report/
 	@go run ./cmd/stackreport $(STACK)
 
 .PHONY: test
-test: tools ## Run every test: specification, Talos knowledge, mocks, and the engine against the lab
+test: tools ## Run every test but those of secrets-import: specification, Talos knowledge, mocks, and the engine against the lab
 	go test ./...
 	cd lab && go test -timeout 20m ./...
 	cd lab/engine && go test -timeout 60m -args -providers=published
@@ -48,11 +95,35 @@ bench: tools ## Measure and print the figures that docs/performance.md explains
 	cd lab && go test -timeout 60m -run '^$$' -bench . -benchtime 1x ./engine
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## Check format, code and scripts
+lint: $(BIN)/golangci-lint $(BIN)/actionlint ## Check format, code, scripts and workflows
 	$(BIN)/golangci-lint run ./...
 	cd lab && $(BIN)/golangci-lint run --config ../.golangci.yaml ./...
 	@command -v shellcheck >/dev/null || { echo 'shellcheck is missing: apt-get install shellcheck' >&2; exit 1; }
 	shellcheck $(SHELL_FILES)
+	$(BIN)/actionlint
+
+.PHONY: scan
+scan: $(BIN)/govulncheck $(BIN)/gitleaks $(BIN)/go-licenses ## Look for known vulnerabilities, for secrets in the files and their history, and for licences that forbid the use
+	$(BIN)/govulncheck ./...
+	$(BIN)/gitleaks git --no-banner --redact .
+	$(BIN)/go-licenses check --include_tests=false --disallowed_types=forbidden,restricted ./...
+
+.PHONY: sbom
+sbom: $(BIN)/cyclonedx-gomod ## Write the bill of materials of the program to .report/sbom.json
+	@mkdir -p .report
+	$(BIN)/cyclonedx-gomod mod -json -licenses -output .report/sbom.json .
+
+.PHONY: secrets-import
+secrets-import: $(BIN)/pulumi $(BIN)/secretsimport ## Store the secrets of a SOPS file in STACK: FILE=secrets.enc.yaml, FLAGS='--map path=key'
+	@$(BIN)/secretsimport --pulumi $(BIN)/pulumi --stack $(STACK) $(FLAGS) '$(FILE)'
+
+.PHONY: test-secrets
+test-secrets: $(BIN)/pulumi ## Run the tests of secrets-import, which build the SOPS library with all its key services
+	cd tools/secretsimport && go test ./...
+
+.PHONY: update
+update: ## Bring all dependencies to their newest patch versions
+	@for module in . lab tools tools/ci tools/secretsimport; do (cd $$module && go get -u=patch all && go mod tidy); done
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint ## Format the Go code
@@ -79,6 +150,15 @@ $(BIN)/talosops: $(GO_FILES)
 	@mkdir -p $(BIN)
 	go build -o $@ ./cmd/talosops
 
+$(BIN)/planreview: $(GO_FILES)
+	@mkdir -p $(BIN)
+	go build -o $@ ./cmd/planreview
+
+$(BIN)/secretsimport: tools/secretsimport/go.mod tools/secretsimport/main.go
+	@mkdir -p $(BIN)
+	@echo 'building secretsimport with the SOPS library (a few minutes, once)'
+	cd tools/secretsimport && go build -ldflags '-s -w' -o $@ .
+
 $(BIN)/talosctl: tools/go.mod
 	@mkdir -p $(BIN)
 	@echo 'building talosctl (a few minutes, once)'
@@ -98,3 +178,8 @@ $(BIN)/pulumi: tools/go.mod
 $(BIN)/golangci-lint: tools/go.mod
 	@mkdir -p $(BIN)
 	cd tools && go build -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+# Tools of the pipeline are a module of their own: a new one of them does not rebuild the Pulumi CLI.
+$(BIN)/actionlint $(BIN)/govulncheck $(BIN)/gitleaks $(BIN)/go-licenses $(BIN)/cyclonedx-gomod: tools/ci/go.mod
+	@mkdir -p $(BIN)
+	cd tools/ci && go build -ldflags '-s -w' -o $@ $$(go list -f '{{.ImportPath}}' tool | grep -E '/$(notdir $@)(/v[0-9]+)?$$')

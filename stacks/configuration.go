@@ -49,6 +49,18 @@ func planOptions(stack string) spec.Options {
 	return spec.Options{Stack: stack, Compatibility: compatibility{}, CheckPatch: checkPatch}
 }
 
+// PlanOfConfig is [Plan] for values by full key, as the engine shows them.
+func PlanOfConfig(stack string, config map[string]string) (*spec.Plan, error) {
+	values := map[string]string{}
+	for key, value := range config {
+		if name, ok := strings.CutPrefix(key, namespace+":"); ok {
+			values[name] = value
+		}
+	}
+
+	return Plan(stack, values)
+}
+
 // readSettings returns the settings, or every problem of the configuration at once.
 func readSettings(ctx *pulumi.Context) (settings, error) {
 	s := settings{}

@@ -54,8 +54,6 @@ type Datacentre struct {
 	files   HostFiles
 	system  HostSystem
 	onDown  map[string][]func()
-	// showing is held while the system shows a host.
-	showing sync.Mutex
 	saver   *saver
 }
 

@@ -33,6 +33,8 @@ type cli struct {
 	// terminal is set for engine operations that a person watches.
 	terminal bool
 	exitCode int
+	// format is how a preview writes its standard output.
+	format Format
 }
 
 var _ auto.PulumiCommand = (*cli)(nil)
@@ -105,7 +107,11 @@ func (c *cli) Run(ctx context.Context, dir string, stdin io.Reader, out, errOut 
 	cmd.WaitDelay = stopTime
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
-	onTerminal := c.terminal && isOperation(args) && term.IsTerminal(int(os.Stdout.Fd()))
+	if args[0] == "preview" {
+		cmd.Args, cmd.Env = append(cmd.Args, c.format.arguments()...), append(cmd.Env, c.format.environment()...)
+	}
+
+	onTerminal := c.terminal && c.format == Text && isOperation(args) && term.IsTerminal(int(os.Stdout.Fd()))
 	if onTerminal {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 		// The terminal signals its whole foreground group, the CLI included: a second interrupt would make it drop what is under way.
@@ -131,6 +137,32 @@ func (c *cli) Run(ctx context.Context, dir string, stdin io.Reader, out, errOut 
 	}
 
 	return stdout.String(), stderr.String(), code, err
+}
+
+// Format is what a preview writes to its standard output.
+type Format int
+
+// The formats of a preview.
+const (
+	Text   Format = iota // for people
+	Digest               // what `pulumi preview --json` writes: one document at the end
+	Events               // the engine's events, one JSON object a line, policy results among them: PULUMI_ENABLE_STREAMING_JSON_PREVIEW
+)
+
+func (f Format) arguments() []string {
+	if f == Text {
+		return nil
+	}
+
+	return []string{"--json", "--show-sames"}
+}
+
+func (f Format) environment() []string {
+	if f != Events {
+		return nil
+	}
+
+	return []string{"PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true"}
 }
 
 // isOperation tells the commands that run the engine from those that only read or write files.

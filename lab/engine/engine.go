@@ -42,6 +42,8 @@ type Options struct {
 	Parallel int // 0 = DefaultParallel
 	// Program is what runs; nil = stacks.Deploy.
 	Program pulumi.RunFunc
+	// Format is what a preview writes to Out; Text for everything else.
+	Format Format
 	// Terminal lets the CLI draw on the terminal itself; otherwise its output goes to Out and Err.
 	Terminal bool
 	Out, Err io.Writer
@@ -99,7 +101,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 
-	e.cli.terminal = o.Terminal
+	e.cli.terminal, e.cli.format = o.Terminal, o.Format
 
 	env, err := e.environment()
 	if err != nil {

@@ -20,6 +20,7 @@ type run struct {
 	parallel  int
 	providers engine.Providers
 	refresh   bool
+	json      bool
 }
 
 func newOperations(f *folders) []*cobra.Command {
@@ -61,6 +62,10 @@ func newOperations(f *folders) []*cobra.Command {
 
 		if operation.use == "up" || operation.use == "preview" {
 			cmd.Flags().BoolVar(&r.refresh, "refresh", false, "read the lab's world first, as after a failed run")
+		}
+
+		if operation.use == "preview" {
+			cmd.Flags().BoolVar(&r.json, "json", false, "write the engine's events as JSON, one a line, for planreview")
 		}
 
 		commands = append(commands, cmd)
@@ -105,10 +110,15 @@ func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engin
 		return err
 	}
 
+	format := engine.Text
+	if r.json {
+		format = engine.Events
+	}
+
 	e, err := engine.New(ctx, engine.Options{
 		Dir: r.dir, Project: r.project, Stack: r.stack, StackFile: target.File, Config: target.Config,
 		CLI: pulumi, TalosOps: filepath.Join(r.project, ".bin", "talosops"), Parallel: r.parallel, Speed: status.Speed,
-		Providers: r.providers, CA: status.Connection.CA, Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), RemoveOrphans: target.RemoveOrphans,
+		Providers: r.providers, CA: status.Connection.CA, Format: format, Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), RemoveOrphans: target.RemoveOrphans,
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"proxmox-talos/internal/preview"
+	"proxmox-talos/internal/report"
+	"proxmox-talos/stacks"
+)
+
+// Limits keep the comment within what GitHub takes (65,536 characters).
+const (
+	mostRows    = 100
+	mostMessage = 500
+	mostComment = 60_000
+)
+
+// marker is how the comment is found again.
+const marker = "<!-- talos-proxmox: plan -->"
+
+func newComment() *cobra.Command {
+	var (
+		approved approval
+		post     bool
+		pull     int
+	)
+	cmd := &cobra.Command{
+		Use:   "comment FILE…",
+		Short: "Write plans, capacity and policy results as Markdown, or post them on a pull request",
+		Long: `One section for each preview: what would change, what the guard says, what is planned on each host, what the policies say.
+With --post the text becomes a comment on a pull request, in place of the one that an earlier run left there. GITHUB_API_URL, GITHUB_REPOSITORY
+and GITHUB_TOKEN say where; GitHub Actions and Gitea Actions set the first two.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := compose(args, approved.list())
+			if err != nil {
+				return err
+			}
+			if !post {
+				_, err := fmt.Fprint(cmd.OutOrStdout(), text)
+
+				return err
+			}
+			where, err := postOf(os.Getenv, pull)
+			if err != nil {
+				return err
+			}
+
+			return where.put(cmd.Context(), text)
+		},
+	}
+	approved.flags(cmd)
+	cmd.Flags().BoolVar(&post, "post", false, "post the comment instead of printing it")
+	cmd.Flags().IntVar(&pull, "pull", 0, "with --post: the pull request's number")
+
+	return cmd
+}
+
+// compose writes the whole comment. A preview that cannot be read is reported in it: the comment is where people look.
+func compose(files, approved []string) (string, error) {
+	sections := make([]string, 0, len(files))
+	for _, file := range files {
+		if file == "-" {
+			return "", fmt.Errorf("the comment needs files, one for each stack")
+		}
+		r, err := read(file, nil, approved)
+		if err != nil {
+			sections = append(sections, fmt.Sprintf("## %s\n\n❌ %s\n", escape(file), escape(err.Error())))
+
+			continue
+		}
+		sections = append(sections, r.section())
+	}
+	text := marker + "\n" + strings.Join(sections, "\n")
+	if len(text) > mostComment {
+		text = strings.ToValidUTF8(text[:mostComment], "") + "\n\n… the rest is left out; the job's log has it all.\n"
+	}
+
+	return text, nil
+}
+
+func (r review) section() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "## Plan of stack `%s`\n\n", r.Stack)
+	if r.Finished {
+		fmt.Fprintf(&b, "**%s**\n\n", r.summary())
+	} else {
+		b.WriteString("❌ **The preview failed; what follows may not be all.**\n\n")
+	}
+	r.writeMessages(&b, "Errors", r.Errors)
+	r.writeFindings(&b)
+	r.writeSteps(&b)
+	r.writePolicies(&b)
+	r.writeCapacity(&b)
+	r.writeMessages(&b, "Warnings", r.Warnings)
+
+	return b.String()
+}
+
+func (r review) writeMessages(b *strings.Builder, title string, messages []preview.Message) {
+	if len(messages) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "### %s\n\n", title)
+	for _, m := range messages {
+		text := escape(shorten(m.Text))
+		if m.Resource != "" {
+			text = "`" + m.Resource + "`: " + text
+		}
+		b.WriteString("- " + text + "\n")
+	}
+	b.WriteString("\n")
+}
+
+func shorten(text string) string {
+	if runes := []rune(text); len(runes) > mostMessage {
+		return string(runes[:mostMessage]) + "…"
+	}
+
+	return text
+}
+
+func (r review) writeFindings(b *strings.Builder) {
+	if len(r.findings) == 0 {
+		if r.Finished {
+			b.WriteString("✅ The guard lets it through.\n\n")
+		}
+
+		return
+	}
+	b.WriteString("⛔ **The guard does not let it through** unless each of these is approved by its name:\n\n")
+	for _, f := range r.findings {
+		fmt.Fprintf(b, "- %s **`%s`**: %s\n", f.Operation, f.Resource, escape(strings.Join(f.Why, "; ")))
+	}
+	b.WriteString("\n")
+}
+
+func (r review) writeSteps(b *strings.Builder) {
+	rows := [][]string{{"", "resource", "type", "changes"}}
+	left := 0
+	for _, o := range []preview.Operation{preview.Replace, preview.Delete, preview.Update, preview.Import, preview.Create} {
+		for _, s := range r.with(o) {
+			if len(rows) > mostRows {
+				left++
+
+				continue
+			}
+			rows = append(rows, []string{string(o), s.Name(), shortType(string(s.URN.Type())), shorten(strings.Join(s.Properties, ", "))})
+		}
+	}
+	if len(rows) == 1 {
+		return
+	}
+	fmt.Fprintf(b, "<details><summary>Steps</summary>\n\n%s\n", table(rows))
+	if left > 0 {
+		fmt.Fprintf(b, "… and %d more.\n", left)
+	}
+	b.WriteString("</details>\n\n")
+}
+
+// shortType is a type without the module's file: proxmoxve:VirtualMachine.
+func shortType(full string) string {
+	return full[:strings.Index(full, ":")+1] + full[strings.LastIndex(full, ":")+1:]
+}
+
+func (r review) writePolicies(b *strings.Builder) {
+	if !r.Finished && len(r.Policies) == 0 {
+		return
+	}
+	b.WriteString("### Policies\n\n")
+	switch {
+	case !r.Streamed:
+		b.WriteString("Not known: this form of the preview does not tell; set PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true.\n\n")
+	case len(r.Policies) > 0:
+		rows := [][]string{{"level", "policy", "resource", "says"}}
+		for _, p := range r.Policies {
+			rows = append(rows, []string{p.Level, p.Name, p.Resource, shorten(p.Text)})
+		}
+		b.WriteString(table(rows) + "\n")
+	case len(r.Packs) > 0:
+		b.WriteString("No violations.\n\n")
+	default:
+		b.WriteString("No policy pack ran.\n\n")
+	}
+}
+
+// writeCapacity plans the stack anew from the configuration that the preview shows.
+func (r review) writeCapacity(b *strings.Builder) {
+	plan, err := stacks.PlanOfConfig(r.Stack, r.Config)
+	if err != nil {
+		return // the preview's errors say why
+	}
+	b.WriteString("### Capacity\n\n" + report.Capacity(plan) + "\n")
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// post is where a comment goes: GitHub's API, which Gitea speaks too as far as comments go.
+type post struct {
+	api, repository, token string
+	pull                   int
+	client                 *http.Client
+}
+
+// postOf reads the environment of a workflow's step.
+func postOf(getenv func(string) string, pull int) (post, error) {
+	p := post{
+		api: strings.TrimSuffix(getenv("GITHUB_API_URL"), "/"), repository: getenv("GITHUB_REPOSITORY"), token: getenv("GITHUB_TOKEN"), pull: pull,
+		client: &http.Client{Timeout: time.Minute},
+	}
+	var problems []error
+	for _, required := range []struct {
+		missing bool
+		message string
+	}{
+		{p.api == "", "GITHUB_API_URL is not set: state the API's address, such as https://git.example.org/api/v1 for Gitea"},
+		{strings.Count(p.repository, "/") != 1, "GITHUB_REPOSITORY is not set: state it as owner/name"},
+		{p.token == "", "GITHUB_TOKEN is not set: give the step a token that may write comments"},
+		{p.pull <= 0, "--pull is missing: state the pull request's number"},
+	} {
+		if required.missing {
+			problems = append(problems, errors.New(required.message))
+		}
+	}
+
+	return p, errors.Join(problems...)
+}
+
+// found is a comment that is there.
+type found struct {
+	ID   int64  `json:"id"`
+	Body string `json:"body"`
+}
+
+// pageSize is how many comments are asked for at once; a server may give fewer.
+const pageSize = 50
+
+// put writes the comment in place of the one with the marker, or anew.
+func (p post) put(ctx context.Context, text string) error {
+	comments := "/repos/" + p.repository + "/issues"
+	for page, last := 1, int64(0); ; page++ {
+		var list []found
+		if err := p.call(ctx, http.MethodGet, fmt.Sprintf("%s/%d/comments?limit=%d&per_page=%d&page=%d", comments, p.pull, pageSize, pageSize, page), nil, &list); err != nil {
+			return fmt.Errorf("unable to list the comments of pull request %d: %w", p.pull, err)
+		}
+		for _, c := range list {
+			if strings.HasPrefix(c.Body, marker) {
+				if err := p.call(ctx, http.MethodPatch, fmt.Sprintf("%s/comments/%d", comments, c.ID), map[string]string{"body": text}, nil); err != nil {
+					return fmt.Errorf("unable to update comment %d of pull request %d: %w", c.ID, p.pull, err)
+				}
+
+				return nil
+			}
+		}
+		// Gitea gives all comments at once, whatever the page.
+		if len(list) < pageSize || list[len(list)-1].ID == last {
+			break
+		}
+		last = list[len(list)-1].ID
+	}
+	if err := p.call(ctx, http.MethodPost, fmt.Sprintf("%s/%d/comments", comments, p.pull), map[string]string{"body": text}, nil); err != nil {
+		return fmt.Errorf("unable to comment on pull request %d: %w", p.pull, err)
+	}
+
+	return nil
+}
+
+func (p post) call(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		encoded, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(encoded)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, p.api+path, body)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "token "+p.token)
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Content-Type", "application/json")
+	response, err := p.client.Do(request)
+	if err != nil {
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, 16<<20))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return fmt.Errorf("%s answered %s: %s", p.api, response.Status, bytes.TrimSpace(answer[:min(len(answer), 300)]))
+	}
+	if out == nil {
+		return nil
+	}
+
+	return json.Unmarshal(answer, out)
+}

@@ -1,0 +1,212 @@
+package preview
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
+)
+
+// Types of resources that the guard knows.
+const (
+	typeStack     = "pulumi:pulumi:Stack"
+	typeMachine   = "proxmoxve:VM/virtualMachine:VirtualMachine"
+	typeSecrets   = "talos:machine/secrets:Secrets" //nolint:gosec // a type
+	typeLocal     = "command:local:Command"
+	typeRemote    = "command:remote:Command"
+	typeTemplate  = "talos-proxmox:template:GoldenTemplate"
+	typeCluster   = "talos-proxmox:cluster:TalosCluster"
+	tagController = "controlplane"
+	tagCluster    = "cluster-"
+	systemDisk    = "scsi0"
+)
+
+// Finding is a step that nobody should take without having said so.
+type Finding struct {
+	Resource  string // its name, which is what is approved
+	URN       urn.URN
+	Operation Operation
+	Why       []string // what would be lost
+}
+
+// String is the finding as one sentence.
+func (f Finding) String() string {
+	return fmt.Sprintf("%s %s: %s", f.Operation, f.Resource, strings.Join(f.Why, "; "))
+}
+
+// Judge finds the steps of a plan that lose what cannot be had again, or that put a cluster at risk: a control plane, Talos secrets, the bootstrap or a data disk
+// deleted or replaced, a template taken from linked clones, more than one control plane's VM of a cluster touched at once. Steps on resources approved by name (or
+// URN), or by the name of the node a VM belongs to, are left out; unused are the approvals that fitted no finding.
+func Judge(p *Preview, approved []string) (findings []Finding, unused []string) {
+	g := guard{preview: p, byURN: map[urn.URN]Step{}}
+	for _, s := range p.Steps {
+		g.byURN[s.URN] = s
+	}
+	for _, s := range p.Steps {
+		if why := g.judge(s); len(why) > 0 {
+			g.findings = append(g.findings, Finding{Resource: s.Name(), URN: s.URN, Operation: s.Operation, Why: why})
+		}
+	}
+	slices.SortFunc(g.findings, func(a, b Finding) int { return strings.Compare(a.Resource, b.Resource) })
+	used := map[string]bool{}
+	for _, f := range g.findings {
+		names := []string{f.Resource, string(f.URN)}
+		if f.URN.Type() == typeMachine {
+			names = append(names, strings.TrimSuffix(f.Resource, "-vm"))
+		}
+		ok := false
+		for _, name := range names {
+			if slices.Contains(approved, name) {
+				used[name], ok = true, true
+			}
+		}
+		if !ok {
+			findings = append(findings, f)
+		}
+	}
+	for _, name := range approved {
+		if !used[name] {
+			unused = append(unused, name)
+		}
+	}
+
+	return findings, unused
+}
+
+type guard struct {
+	preview  *Preview
+	byURN    map[urn.URN]Step
+	findings []Finding
+}
+
+func (g *guard) judge(s Step) []string {
+	loses := s.Operation == Delete || s.Operation == Replace
+	switch {
+	case s.URN.Type() == typeMachine:
+		return g.judgeMachine(s)
+	case !loses:
+		return nil
+	case s.URN.Type() == typeSecrets:
+		return []string{"the cluster's certificate authorities and tokens are gone with it; no node and no client of the cluster can be reached any more"}
+	case s.URN.Type() == typeLocal && strings.HasSuffix(s.Name(), "-bootstrap") && under(s.URN, typeCluster):
+		return []string{"etcd is bootstrapped once in a cluster's life"}
+	case s.URN.Type() == typeRemote && under(s.URN, typeTemplate):
+		return g.judgeTemplate(s)
+	default:
+		return nil
+	}
+}
+
+// under tells whether a resource has a component of the type right above it.
+func under(u urn.URN, component string) bool {
+	return strings.HasSuffix(string(u.QualifiedType()), component+"$"+string(u.Type()))
+}
+
+func (g *guard) judgeMachine(s Step) []string {
+	if s.Old == nil || s.Operation == Same {
+		return nil
+	}
+	var why []string
+	loses := s.Operation == Delete || s.Operation == Replace
+	if cluster, ok := controlPlaneOf(s); ok {
+		if loses {
+			why = append(why, fmt.Sprintf("it is a control plane of cluster %s and a member of its etcd", cluster))
+		}
+		if touched := g.touched(cluster); len(touched) > 1 {
+			why = append(why, fmt.Sprintf("the plan touches %d control planes of cluster %s at once (%s), which can lose etcd's majority", len(touched), cluster, strings.Join(touched, ", ")))
+		}
+	}
+	kept := map[string]bool{}
+	if !loses && s.New != nil {
+		for _, d := range disksOf(s.New) {
+			kept[d.name] = true
+		}
+	}
+	for _, d := range disksOf(s.Old) {
+		if d.name != systemDisk && !kept[d.name] {
+			why = append(why, fmt.Sprintf("data disk %s (%v GiB on %s) is deleted with all that is on it", d.name, d.size, d.datastore))
+		}
+	}
+
+	return why
+}
+
+// touched are the control planes of a cluster whose VMs the plan changes, deletes or replaces.
+func (g *guard) touched(cluster string) []string {
+	names := map[string]bool{}
+	for _, s := range g.preview.Steps {
+		if s.URN.Type() != typeMachine || s.Old == nil || s.Operation == Same || s.Operation == Read || s.Operation == Refresh {
+			continue
+		}
+		if of, ok := controlPlaneOf(s); ok && of == cluster {
+			names[s.Name()] = true
+		}
+	}
+
+	return slices.Sorted(maps.Keys(names))
+}
+
+// controlPlaneOf returns the cluster of a control plane's VM, by the tags that every machine of the program has.
+func controlPlaneOf(s Step) (cluster string, ok bool) {
+	tags, _ := s.Old.Inputs["tags"].([]any)
+	for _, tag := range tags {
+		text, _ := tag.(string)
+		if name, found := strings.CutPrefix(text, tagCluster); found {
+			cluster = name
+		}
+		ok = ok || text == tagController
+	}
+
+	return cluster, ok
+}
+
+type disk struct {
+	name, datastore string
+	size            any // GiB
+}
+
+func disksOf(state *State) []disk {
+	var disks []disk
+	list, _ := state.Inputs["disks"].([]any)
+	for _, item := range list {
+		fields, _ := item.(map[string]any)
+		name, _ := fields["interface"].(string)
+		datastore, _ := fields["datastoreId"].(string)
+		disks = append(disks, disk{name, datastore, fields["size"]})
+	}
+
+	return disks
+}
+
+// judgeTemplate finds the linked clones that live on the template's disk and outlive this plan.
+func (g *guard) judgeTemplate(s Step) []string {
+	var vmid any
+	if s.Old != nil {
+		if parent := g.byURN[s.Old.Parent]; parent.Old != nil {
+			vmid = parent.Old.Outputs["vmid"]
+		}
+	}
+	var clones []string
+	unchanged := false
+	for _, vm := range g.preview.Steps {
+		unchanged = unchanged || vm.Operation == Same && vm.URN.Type() != typeStack
+		if vm.URN.Type() != typeMachine || vm.Old == nil || vm.Operation == Delete {
+			continue
+		}
+		clone, _ := vm.Old.Inputs["clone"].(map[string]any)
+		if full, _ := clone["full"].(bool); clone != nil && !full && (vmid == nil || clone["vmId"] == vmid) {
+			clones = append(clones, vm.Name())
+		}
+	}
+	slices.Sort(clones)
+	switch {
+	case len(clones) > 0:
+		return []string{"linked clones live on its disk: " + strings.Join(clones, ", ")}
+	case !unchanged:
+		return []string{"whether it has linked clones cannot be told: preview with --show-sames"}
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,184 @@
+package engine_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/preview"
+	"proxmox-talos/lab/engine"
+)
+
+var updatePreviews = flag.Bool("update", false, "rewrite the previews that the root module's tests read")
+
+// previewsFolder holds previews of the real engine for the tests of internal/preview, which have none.
+const previewsFolder = project + "/internal/preview/testdata"
+
+// previewJSON is what `pulumi preview --json` writes of a stack.
+func (w *world) previewJSON(stack string, format engine.Format) []byte {
+	w.t.Helper()
+
+	o := w.options
+	defer func() { w.options = o }()
+
+	var out bytes.Buffer
+	w.options.Format, w.options.Out = format, &out
+
+	e := w.engine(stack)
+	defer e.Close()
+
+	_, err := e.Preview(w.t.Context())
+	w.Write([]byte(errorText(err))) //nolint:errcheck // never fails
+
+	return out.Bytes()
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+
+	return err.Error()
+}
+
+// TestPlanGuard judges what the real engine plans for changes of a running stack, in both forms of its JSON.
+func TestPlanGuard(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Version: "v1.12.5", Clusters: []cluster{one(3, 2)}}
+	s.Clusters[0].Pins = "extraDisks: [{sizeGiB: 50}]"
+	linked := func(yaml string) string {
+		return strings.Replace(yaml, "- name: one", "- name: one\n      clone: linked", 1)
+	}
+	before := linked(s.yaml(t))
+	w.up(before)
+
+	changed := func(change func(s *stack)) string {
+		copied := s
+		copied.Clusters = append([]cluster(nil), s.Clusters...)
+		change(&copied)
+
+		return linked(copied.yaml(t))
+	}
+
+	for _, test := range []struct {
+		name, file string
+		stack      string
+		findings   []string // beginnings of sentences
+		failed     bool
+	}{
+		{name: "nothing changes", stack: before},
+		{
+			name: "control planes are taken out", file: "fewer-control-planes",
+			stack: changed(func(s *stack) { s.Clusters[0].ControlPlanes = 1 }),
+			findings: []string{
+				"delete one-cp-2-vm: it is a control plane of cluster one and a member of its etcd; the plan touches 2 control planes of cluster one at once (one-cp-2-vm, one-cp-3-vm)",
+				"delete one-cp-3-vm: it is a control plane",
+			},
+		},
+		{
+			name: "control planes get other VMIDs",
+			stack: changed(func(s *stack) { s.Clusters[0].FirstControlPlane = 2050 }),
+			findings: []string{
+				"replace one-cp-1-vm: it is a control plane", "replace one-cp-2-vm: it is a control plane", "replace one-cp-3-vm: it is a control plane",
+			},
+		},
+		{
+			name:  "control planes get more cores",
+			stack: strings.Replace(before, "cores: 2, memoryMiB: 4096, diskGiB: 20, firstVmid: 2000", "cores: 3, memoryMiB: 4096, diskGiB: 20, firstVmid: 2000", 1),
+			findings: []string{
+				"update one-cp-1-vm: the plan touches 3 control planes of cluster one at once", "update one-cp-2-vm: the plan touches 3", "update one-cp-3-vm: the plan touches 3",
+			},
+		},
+		{name: "workers get more memory", stack: changed(func(s *stack) { s.Clusters[0].WorkerMemory = 6144 })},
+		{
+			name: "a worker goes with its data disk", stack: changed(func(s *stack) { s.Clusters[0].Workers = 1 }),
+			findings: []string{"delete one-general-2-vm: data disk scsi1 (50 GiB on local-lvm) is deleted with all that is on it"},
+		},
+		{
+			name: "workers lose their data disks", file: "without-data-disks", stack: changed(func(s *stack) { s.Clusters[0].Pins = "" }),
+			findings: []string{"update one-general-1-vm: data disk scsi1", "update one-general-2-vm: data disk scsi1"},
+		},
+		{
+			name: "a template is rebuilt below its linked clones", file: "template", stack: changed(func(s *stack) { s.Version = "v1.12.6" }),
+			findings: []string{
+				"replace talos-pve1-build: linked clones live on its disk: one-cp-1-vm, one-cp-3-vm, one-general-1-vm", "replace talos-pve2-build: linked clones live on its disk: one-cp-2-vm, one-general-2-vm",
+			},
+		},
+		{
+			name: "another cluster takes the place of this one", stack: strings.Replace(before, "- name: one", "- name: other", 1),
+			findings: []string{
+				"delete one-bootstrap: etcd is bootstrapped once", "delete one-cp-1-vm: ", "delete one-cp-2-vm: ", "delete one-cp-3-vm: ", "delete one-general-1-vm: data disk",
+				"delete one-general-2-vm: data disk", "delete one-secrets: the cluster's certificate authorities",
+			},
+		},
+		{name: "a broken stack file", file: "broken", stack: changed(func(s *stack) { s.Clusters[0].WorkerMemory = 100 }), failed: true},
+	} {
+		for form, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {
+			output := w.previewJSON(test.stack, format)
+			parsed, err := preview.Parse(bytes.NewReader(output))
+			require.NoError(t, err, "%s (%s): %s", test.name, form, output)
+			assert.Equal(t, !test.failed, parsed.Finished, "%s (%s)", test.name, form)
+			assert.Equal(t, test.failed, len(parsed.Errors) > 0, "%s (%s)", test.name, form)
+			assert.Equal(t, format == engine.Events, parsed.Streamed)
+
+			findings, _ := preview.Judge(parsed, nil)
+			requireFindings(t, test.name+" ("+form+")", test.findings, findings)
+
+			if *updatePreviews && test.file != "" {
+				write(t, filepath.Join(previewsFolder, test.file+"."+form+".json.gz"), settled(output, w.network))
+			}
+		}
+	}
+}
+
+func requireFindings(t *testing.T, name string, want []string, findings []preview.Finding) {
+	t.Helper()
+
+	var got []string
+	for _, f := range findings {
+		got = append(got, f.String())
+	}
+
+	if !assert.Len(t, got, len(want), name+": %s", strings.Join(got, "\n")) {
+		return
+	}
+
+	for _, beginning := range want {
+		found := false
+		for _, sentence := range got {
+			found = found || strings.HasPrefix(sentence, beginning)
+		}
+
+		assert.True(t, found, "%s: %q in\n%s", name, beginning, strings.Join(got, "\n"))
+	}
+}
+
+func write(t *testing.T, path string, content []byte) {
+	t.Helper()
+
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, err := zip.Write(content)
+	require.NoError(t, err)
+	require.NoError(t, zip.Close())
+	require.NoError(t, os.WriteFile(path, packed.Bytes(), 0o600))
+}
+
+// settled takes out what differs from lab to lab: its network and the keys of its hosts.
+func settled(output []byte, network string) []byte {
+	output = bytes.ReplaceAll(output, []byte(network+"."), []byte("127.20."))
+
+	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILlByXKFwQc6EoBa6IxHEFoDJoHnTHBqM2c9mLxLUO/U" // of stack prod
+
+	return regexp.MustCompile(`ssh-ed25519 [A-Za-z0-9+/=]+`).ReplaceAll(output, []byte(key))
+}
