@@ -111,6 +111,7 @@ func (m *machine) performUpgrade(ctx context.Context, a action) outcome {
 
 	m.ms.mu.Lock()
 	m.logf("[talos] upgraded to %s (schematic %s)", a.system.Version, a.system.Schematic)
+	m.disk.Upgraded = true
 	m.replaceSystem(a.system)
 	m.setStage(runtime.MachineStageRebooting)
 	m.ms.mu.Unlock()

@@ -32,6 +32,18 @@ func (s services) waiting() []string {
 	return names
 }
 
+// fallBack makes the next boot start the system before an upgrade whose first boot has failed.
+func (m *machine) fallBack() {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.disk.Upgraded && m.disk.Previous != nil {
+		m.disk.Upgraded = false
+		m.logf("[talos] the upgrade has failed: reverting to the previous installation (%s)", m.disk.Previous.Version)
+		m.replaceSystem(*m.disk.Previous)
+	}
+}
+
 // awaitServices says what the boot waits for, and reboots the machine when it has waited too long.
 func (m *machine) awaitServices(ctx context.Context) {
 	for waited := time.Duration(0); waited < bootTimeout; waited += bootReminder {
@@ -56,6 +68,7 @@ func (m *machine) awaitServices(ctx context.Context) {
 
 	m.say("[talos] task startAllServices (1/1): failed: context deadline exceeded")
 	m.say("[talos] boot sequence: failed")
+	m.fallBack()
 
 	_ = m.request(action{kind: actReboot, actor: uuid.NewString()}) // a sequence that runs already ends this boot as well
 }

@@ -27,6 +27,8 @@ type diskState struct {
 	Etcd *etcdData `json:"etcd,omitempty"`
 	// Previous is the system before the last upgrade, which a rollback boots.
 	Previous *image.Image `json:"previous,omitempty"`
+	// Upgraded says that the system has not finished a boot since it was installed by an upgrade: when it fails to, Talos boots the one before.
+	Upgraded bool `json:"upgraded,omitempty"`
 	// KubeletRegistered says that the kubelet has its client certificate (EPHEMERAL).
 	KubeletRegistered bool `json:"kubeletRegistered,omitempty"`
 }

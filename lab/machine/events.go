@@ -212,6 +212,11 @@ func (m *machine) nodeProblem() string {
 func (m *machine) settle() {
 	if m.stage == runtime.MachineStageBooting && m.up && m.config != nil && len(m.serviceProblems()) == 0 && len(m.services.waiting()) == 0 {
 		m.setStage(runtime.MachineStageRunning)
+
+		if m.disk.Upgraded {
+			m.disk.Upgraded = false
+			m.save()
+		}
 	}
 
 	m.publishStatus()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/assert"
@@ -297,6 +298,26 @@ func TestNVIDIAExtensionsWithoutAGPUHangTheBoot(t *testing.T) {
 	assert.Equal(t, "booting", l.status(21).Stage)
 	l.until("the boot is given up", func() bool {
 		return strings.Contains(console(), "boot sequence: failed") && strings.Count(console(), "Linux Talos") >= 3
+	})
+}
+
+func TestFailedFirstBootOfAnUpgradeFallsBack(t *testing.T) {
+	t.Parallel()
+
+	c := wholeChain()
+	c.devices = nil
+	l := newLab(t)
+	l.machines = machine.New(l.world, machine.Options{Resolver: l.world, Schematic: func(id string) (machine.Schematic, bool) {
+		return machine.Schematic{Extensions: map[string][]string{otherSchematic: c.extensions}[id]}, true
+	}})
+	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
+	l.cluster(1, 0)
+
+	_, err := l.client(11).UpgradeWithOptions(l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/"+otherSchematic+":v1.12.7"), client.WithUpgradeForce(true))
+	require.NoError(t, err)
+	l.until("the machine runs the system before the upgrade again", func() bool {
+		return strings.Contains(strings.Join(l.machines.Console(11), "\n"), "reverting to the previous installation (v1.12.6)") &&
+			l.status(11).Version == "v1.12.6" && l.status(11).Stage == "running"
 	})
 }
 

@@ -43,4 +43,3 @@ func (l *lab) gate(talosops string, kubeconfig []byte, gpus int) (string, error)
 
 	return string(out), err
 }
-

@@ -66,6 +66,8 @@ type machine struct {
 }
 
 func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc) *machine {
+	hw.PCI = guestAddresses(hw.PCI)
+
 	return &machine{ms: ms, hw: hw, cancel: cancel, done: make(chan struct{}), actions: make(chan action, 1)}
 }
 

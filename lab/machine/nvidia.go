@@ -112,7 +112,7 @@ func (m *machine) nvidiaToolkit() (nvidiaExtension, bool) { return m.nvidiaExten
 // refuses returns the driver's kernel messages about a GPU that it does not drive; none when it does.
 func (e nvidiaExtension) refuses(gpu datacentre.GuestPCI) []string {
 	g, known := generationOf(gpu.DeviceID)
-	head := fmt.Sprintf("NVRM: The NVIDIA GPU %s (PCI ID: 10de:%s)", fullAddress(gpu.Address), strings.TrimPrefix(hexID(gpu.DeviceID), "0x"))
+	head := fmt.Sprintf("NVRM: The NVIDIA GPU %s (PCI ID: 10de:%s)", gpu.Address, strings.TrimPrefix(hexID(gpu.DeviceID), "0x"))
 
 	switch {
 	case !known || e.branch() < g.since:
@@ -157,7 +157,7 @@ func (m *machine) probeNVIDIA(driver nvidiaExtension) error {
 		if messages == nil {
 			driven++
 
-			m.logf("nvidia %s: enabling device (0000 -> 0003)", fullAddress(gpu.Address))
+			m.logf("nvidia %s: enabling device (0000 -> 0003)", gpu.Address)
 
 			continue
 		}
@@ -166,7 +166,7 @@ func (m *machine) probeNVIDIA(driver nvidiaExtension) error {
 			m.logf("%s", text)
 		}
 
-		m.logf("nvidia %s: probe with driver nvidia failed with error -1", fullAddress(gpu.Address))
+		m.logf("nvidia %s: probe with driver nvidia failed with error -1", gpu.Address)
 	}
 
 	if driven == 0 {
@@ -202,7 +202,7 @@ func (m *machine) nvidiaFiles() map[string]string {
 	files["/proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX Kernel Module  " + driver.version + "\n"
 
 	for i, gpu := range m.drivenGPUs() {
-		files["/proc/driver/nvidia/gpus/"+fullAddress(gpu.Address)+"/information"] = fmt.Sprintf("Model: \t\t %s\nBus Location: \t %s\nDevice Minor: \t %d\n", gpu.Device, fullAddress(gpu.Address), i)
+		files["/proc/driver/nvidia/gpus/"+gpu.Address+"/information"] = fmt.Sprintf("Model: \t\t %s\nBus Location: \t %s\nDevice Minor: \t %d\n", gpu.Device, gpu.Address, i)
 	}
 
 	return files

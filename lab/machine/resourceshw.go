@@ -66,7 +66,7 @@ func (m *machine) describeHardware() []resource.Resource {
 		}),
 	}
 
-	for _, p := range m.hw.PCI {
+	for _, p := range slices.Concat(m.virtualPCI(), m.hw.PCI) {
 		list = append(list, m.pciDevice(p))
 	}
 
@@ -137,41 +137,6 @@ func prettySize(bytes uint64) string {
 
 	return fmt.Sprintf("%.0f MB", float64(bytes)/1e6)
 }
-
-// fullAddress is a PCI address with its domain.
-func fullAddress(address string) string {
-	if strings.Count(address, ":") == 1 {
-		return "0000:" + address
-	}
-
-	return address
-}
-
-// pciClasses name the classes and subclasses of devices that are passed through, by their codes.
-var pciClasses = map[string][2]string{
-	"0x0100": {"Mass storage controller", "SCSI storage controller"}, "0x0106": {"Mass storage controller", "SATA controller"},
-	"0x0108": {"Mass storage controller", "Non-Volatile memory controller"}, "0x0200": {"Network controller", "Ethernet controller"},
-	"0x0300": {"Display controller", "VGA compatible controller"}, "0x0302": {"Display controller", "3D controller"},
-	"0x0403": {"Multimedia controller", "Audio device"}, "0x0c03": {"Serial bus controller", "USB controller"}, "0x0c80": {"Serial bus controller", "Serial bus controller"},
-}
-
-// pciDevice is a passed-through device; a GPU has the NVIDIA driver once it is loaded. The caller holds the lock.
-func (m *machine) pciDevice(p datacentre.GuestPCI) resource.Resource {
-	code := (hexID(p.Class) + "0000")[:len("0x0000")]
-	names := pciClasses[code]
-
-	return filled(hardware.NewPCIDeviceInfo(fullAddress(p.Address)), func(r *hardware.PCIDevice) {
-		s := r.TypedSpec()
-		s.Class, s.Subclass, s.ClassID, s.SubclassID = names[0], names[1], code[:4], "0x"+code[4:]
-		s.Vendor, s.Product, s.VendorID, s.ProductID = p.Vendor, p.Device, hexID(p.VendorID), hexID(p.DeviceID)
-
-		if slices.ContainsFunc(m.drivenGPUs(), func(gpu datacentre.GuestPCI) bool { return gpu.Address == p.Address }) {
-			s.Driver = "nvidia"
-		}
-	})
-}
-
-func hexID(id string) string { return "0x" + strings.TrimPrefix(strings.ToLower(id), "0x") }
 
 // agentInterfaces are what the QEMU guest agent reports; the caller holds the lock.
 func (m *machine) agentInterfaces() []datacentre.AgentInterface {
