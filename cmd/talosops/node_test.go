@@ -142,7 +142,7 @@ func (w *watcher) Write(data []byte) (int, error) {
 }
 
 // run executes the command with a request as the program sends it, and interrupts it once its progress contains until.
-func run(t *testing.T, verb string, req request, until string, args ...string) (stdout, stderr string, err error) {
+func run(t *testing.T, verb string, req any, until string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 
 	in, err := json.Marshal(req)

@@ -3,9 +3,11 @@ package scripts
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -364,5 +366,11 @@ func (tr *tree) snapshot(times bool) map[string]string {
 
 func (tr *tree) unchanged(before map[string]string, times bool, why string) {
 	tr.t.Helper()
-	assert.Equal(tr.t, before, tr.snapshot(times), why)
+	now := tr.snapshot(times)
+	for name, was := range before {
+		assert.Equal(tr.t, was, now[name], "%s: %s", why, name)
+	}
+	for name := range now {
+		assert.Contains(tr.t, slices.Collect(maps.Keys(before)), name, why)
+	}
 }

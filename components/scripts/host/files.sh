@@ -51,8 +51,19 @@ unblocked() {
   REPLY=${REPLY%x}
 }
 
-# block CONTENT LINES: the content with the lines as our block at its end.
+# block CONTENT LINES: the content with the lines as our block, where it stands already, else at the end.
 block() {
+  case $1 in
+    *"$begin"*)
+      REPLY=$(printf '%s' "$1" | awk -v begin="$begin" -v end="$end" -v lines="$2" '
+        { bare = $0; sub(/\r$/, "", bare) }
+        bare == begin { inside = 1; if (!done++) print begin "\n" lines "\n" end; next }
+        inside && bare == end { inside = 0; next }
+        !inside { print }' && printf x)
+      REPLY=${REPLY%x}
+      return 0
+      ;;
+  esac
   REPLY=$1
   case $1 in '' | *$'\n') ;; *) REPLY+=$'\n' ;; esac
   REPLY+=$begin$'\n'$2$'\n'$end$'\n'
@@ -78,7 +89,6 @@ staged=()
 stage() {
   local new=${1%/*}/.${1##*/}.talos-proxmox
   staged+=("$new")
-  rm -f -- "$new" || fail "unable to write in ${1%/*}: is the file system read-only?"
   if [ -n "${3:-}" ]; then
     cp -p -- "$3" "$new" || fail "unable to write ${new#"$root"}: is the file system read-only or full? Nothing of ${1#"$root"} was changed"
   fi
@@ -95,6 +105,14 @@ commit() {
 put() {
   stage "$@"
   commit "$1"
+}
+
+# clean_up: what a killed run has staged.
+clean_up() {
+  local left
+  for left in "$root"/etc/{default,kernel,modprobe.d,modules-load.d,apt,apt/sources.list.d}/.*.talos-proxmox; do
+    if [ -f "$left" ]; then rm -f -- "$left" || fail "unable to remove ${left#"$root"}: is the file system read-only?"; fi
+  done
 }
 
 unstage() {

@@ -73,7 +73,7 @@ change_files() {
     if [ "${operation[$path]}" = write ]; then
       memory "$path"
       place=$REPLY
-      put "$place/words" "${added[$path]}"$'\n'
+      if [ -n "${added[$path]}" ] || [ -e "$place/words" ]; then put "$place/words" "${added[$path]}"$'\n'; fi
       put "$place/written" "${new[$path]}"
       commit "$path"
     else
@@ -113,6 +113,7 @@ apply() {
     follow_up
     number_in "$state/revision"
     revision=$((REPLY + 1))
+    clean_up
     folder "$state"
     line "$state/owner"
     if [ "$REPLY" != "$owner" ]; then put "$state/owner" "$owner"$'\n'; fi
@@ -135,6 +136,7 @@ apply() {
 # restore: as apply with nothing wanted; then the state goes, too.
 restore() {
   check_owner
+  clean_up
   if [ ! -d "$state" ]; then
     say 'nothing to restore'
     return 0
@@ -152,8 +154,14 @@ restore() {
 
 # reboot: only while nothing runs here; asked and done in one go.
 reboot() {
-  local busy
-  busy=$({ qm list; pct list; } 2>/dev/null | awk '$3 == "running" || $2 == "running" { printf "%s ", $1 }')
+  local busy list
+  # A list that cannot be had is no empty one.
+  list=$(qm list) || fail 'qm list failed; whether machines run is not known, and the host is not rebooted'
+  busy=$(printf '%s\n' "$list" | awk '$3 == "running" { printf "%s ", $1 }')
+  if command -v pct >/dev/null 2>&1; then
+    list=$(pct list) || fail 'pct list failed; whether containers run is not known, and the host is not rebooted'
+    busy+=$(printf '%s\n' "$list" | awk '$2 == "running" { printf "%s ", $1 }')
+  fi
   if [ -n "$busy" ]; then
     printf 'busy %s\n' "$busy"
     return 0

@@ -43,7 +43,7 @@ want_lines() {
   for one in "$@"; do
     if ! holds "$base" "$one"; then missing+=${missing:+$'\n'}$one; fi
   done
-  if [ -n "$missing" ]; then block "$base" "$missing"; fi
+  if [ -n "$missing" ]; then block "$content" "$missing"; fi
   decide "$path" "$REPLY" "$base"
 }
 
@@ -82,7 +82,8 @@ want_words() {
   done
   if [ "$status" -eq 3 ]; then
     base=$content
-    words_of add "$path" "$content"$'\n''GRUB_CMDLINE_LINUX_DEFAULT=""'$'\n' "$missing"
+    case $content in '' | *$'\n') ;; *) content+=$'\n' ;; esac
+    words_of add "$path" "$content"'GRUB_CMDLINE_LINUX_DEFAULT=""'$'\n' "$missing"
   else
     words_of take "$path" "$content" "$known"
     base=$REPLY

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/pem"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
+
+	"proxmox-talos/components/recorder"
+	"proxmox-talos/components/scripts"
+	"proxmox-talos/internal/host"
+)
+
+// document is what a host prints as its facts.
+func document(t *testing.T, change func(*host.Facts)) string {
+	t.Helper()
+	facts := recorder.Prepared("pve1")
+	change(facts)
+	text, err := json.Marshal(facts)
+	require.NoError(t, err)
+
+	return string(text)
+}
+
+func asIs(*host.Facts) {}
+
+func question(h *sshHost) factsHost { return factsHost{hostShell: h.hostShell, Script: "the-script\n"} }
+
+func factsOf(t *testing.T, stdout string) map[string]factsAnswer {
+	t.Helper()
+	var result struct {
+		Hosts []factsAnswer `json:"hosts"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(stdout), &result), stdout)
+	answers := map[string]factsAnswer{}
+	for _, answer := range result.Hosts {
+		answers[answer.Name] = answer
+	}
+
+	return answers
+}
+
+func TestFactsAsksAllHostsAtOnce(t *testing.T) {
+	t.Parallel()
+	private, public, _ := newKey(t)
+	both := make(chan struct{}, 2)
+	// Each answers only after both were asked.
+	together := func(command, stdin string) (string, string, int) {
+		both <- struct{}{}
+		for deadline := time.Now().Add(10 * time.Second); len(both) < 2 && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		assert.Equal(t, scripts.HostCommand("facts"), command)
+		assert.Equal(t, "the-script\n", stdin)
+
+		return document(t, asIs), "", 0
+	}
+	one, two := startHost(t, "pve1", public, together), startHost(t, "pve2", public, together)
+
+	stdout, stderr, err := run(t, "facts", &factsRequest{PrivateKey: private, Hosts: []factsHost{question(one), question(two)}}, never)
+	require.NoError(t, err)
+	assert.Empty(t, stderr)
+	answers := factsOf(t, stdout)
+	for _, name := range []string{"pve1", "pve2"} {
+		require.Empty(t, answers[name].Error)
+		facts, err := host.Parse(answers[name].Facts)
+		require.NoError(t, err)
+		assert.Equal(t, recorder.Prepared("pve1"), facts)
+	}
+	assert.Equal(t, 1, one.dials, "one round trip")
+	assert.NotContains(t, stdout, private[40:80])
+}
+
+func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
+	t.Parallel()
+	private, public, _ := newKey(t)
+	_, otherKey, _ := newKey(t)
+	for name, test := range map[string]struct {
+		answer exchange
+		change func(*sshHost)
+		says   string
+	}{
+		"another host key": {prints("{}"), func(h *sshHost) { h.HostKey = otherKey }, "shows another host key than the stated one"},
+		"any host key, as stated": {prints("{}"), func(h *sshHost) {
+			h.HostKey, h.AcceptAnyHostKey = "", true
+		}, ""},
+		"the wrong private key": {prints("{}"), func(h *sshHost) { *h = *startHost(t, "pve1", otherKey, prints("{}")) }, "does not let root in with this key: add its public half to ~/.ssh/authorized_keys"},
+		"nothing listens":       {prints("{}"), func(h *sshHost) { h.Port = 1 }, "does not answer at 127.0.0.1:1"},
+		"a handshake that breaks off": {prints("{}"), func(h *sshHost) {
+			h.mutex.Lock()
+			defer h.mutex.Unlock()
+			h.refuses = true
+		}, "log in to pve1 at 127.0.0.1"},
+		"a command that hangs":     {hangs(t), func(*sshHost) {}, "pve1 did not answer within 300ms"},
+		"a connection that breaks": {func(string, string) (string, string, int) { return "", "", -1 }, func(*sshHost) {}, "the connection broke off"},
+		"a script that fails": {func(string, string) (string, string, int) {
+			return "", "some noise\nerror: one thing\nerror: another\nmore noise\n", 1
+		}, func(*sshHost) {}, "pve1 says: one thing; another"},
+		"a shell that greets": {prints("Welcome!\n{}"), func(*sshHost) {}, "pve1 printed no facts but something else: does its login shell print text of its own?"},
+		"no flock":            {func(string, string) (string, string, int) { return "", "bash: flock: command not found\n", 127 }, func(*sshHost) {}, "pve1 says: bash: flock: command not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, good := startHost(t, "pve1", public, test.answer), startHost(t, "pve2", public, prints("{}"))
+			test.change(h)
+			stdout, _, err := run(t, "facts", &factsRequest{PrivateKey: private, StepTimeout: "300ms", Hosts: []factsHost{question(h), question(good)}}, never)
+			require.NoError(t, err, "the program decides what that means")
+			answers := factsOf(t, stdout)
+			if test.says == "" {
+				assert.Empty(t, answers["pve1"].Error)
+			} else {
+				assert.Contains(t, answers["pve1"].Error, test.says)
+				assert.Empty(t, answers["pve1"].Facts)
+			}
+			assert.Empty(t, answers["pve2"].Error, "the other host's answer is there")
+			assert.NotContains(t, stdout, private[40:80])
+		})
+	}
+}
+
+func TestFactsDialLimit(t *testing.T) {
+	t.Parallel()
+	private, public, _ := newKey(t)
+	listener := deafHost(t)
+	h := startHost(t, "pve1", public, prints("{}"))
+	h.Address, h.Port = listener.IP.String(), listener.Port
+	before := time.Now()
+	stdout, _, err := run(t, "facts", &factsRequest{PrivateKey: private, DialTimeout: "200ms", Hosts: []factsHost{question(h)}}, never)
+	require.NoError(t, err)
+	assert.Contains(t, factsOf(t, stdout)["pve1"].Error, "did not finish the handshake in time")
+	assert.Less(t, time.Since(before), 10*time.Second)
+}
+
+func TestFactsRequestsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	_, key, _ := newKey(t)
+	good := factsHost{hostShell: hostShell{Name: "pve1", Address: "127.0.0.1", HostKey: key}, Script: "x"}
+	for name, test := range map[string]struct {
+		change func(*factsRequest)
+		says   string
+	}{
+		"no host":            {func(r *factsRequest) { r.Hosts = nil }, "hosts: none is stated: state at least one"},
+		"no name":            {func(r *factsRequest) { r.Hosts[0].Name = "" }, "hosts[0].name: none is stated"},
+		"no address":         {func(r *factsRequest) { r.Hosts[0].Address = "pve1" }, `hosts[0].address: "pve1" is not an IP address`},
+		"a wrong port":       {func(r *factsRequest) { r.Hosts[0].Port = 70000 }, "hosts[0].port: 70000 is not a TCP port"},
+		"no host key":        {func(r *factsRequest) { r.Hosts[0].HostKey = "" }, "hosts[0].hostKey: none is stated: state what `ssh-keyscan -t ed25519 127.0.0.1` prints"},
+		"no key at all":      {func(r *factsRequest) { r.Hosts[0].HostKey = "AAAA" }, "hosts[0].hostKey: is not a public key"},
+		"no script":          {func(r *factsRequest) { r.Hosts[0].Script = "" }, "hosts[0].script: none is stated"},
+		"no time":            {func(r *factsRequest) { r.DialTimeout = "0s" }, "dialTimeout: 0s is no time to wait"},
+		"no duration":        {func(r *factsRequest) { r.StepTimeout = "soon" }, `stepTimeout: "soon" is not a duration`},
+		"a key that is none": {func(r *factsRequest) { r.PrivateKey = "secret-text" }, "the private key cannot be read: state it in PEM form"},
+		"an encrypted key":   {func(r *factsRequest) { r.PrivateKey = encrypted(t) }, "the private key is encrypted: state one without a passphrase, or add it to the SSH agent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := &factsRequest{PrivateKey: "", Hosts: []factsHost{good}}
+			test.change(req)
+			stdout, _, err := run(t, "facts", req, never)
+			require.ErrorContains(t, err, test.says)
+			assert.Empty(t, stdout)
+			assert.NotContains(t, err.Error(), "secret-text")
+		})
+	}
+}
+
+func encrypted(t *testing.T) string {
+	t.Helper()
+	private, _, _ := newKey(t)
+	key, err := ssh.ParseRawPrivateKey([]byte(private))
+	require.NoError(t, err)
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte("passphrase"))
+	require.NoError(t, err)
+	var text bytes.Buffer
+	require.NoError(t, pem.Encode(&text, block))
+
+	return text.String()
+}

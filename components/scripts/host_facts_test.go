@@ -1,0 +1,196 @@
+package scripts
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/host"
+)
+
+func (tr *tree) allFacts() *host.Facts {
+	tr.t.Helper()
+	r := tr.run(ActionFacts, hostOf(withGPU))
+	require.NoError(tr.t, r.err, r.stderr)
+	require.True(tr.t, json.Valid([]byte(r.stdout)), r.stdout)
+	facts, err := host.Parse([]byte(r.stdout))
+	require.NoError(tr.t, err)
+
+	return facts
+}
+
+func TestFacts(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t, machine{gpu: true, zfs: true})
+	tr.say("pvesh get /nodes/pve1/qemu", `[{"vmid":101,"name":"db","status":"running","maxmem":4294967296}]`+"\n")
+	facts := tr.allFacts()
+
+	assert.Equal(t, host.System{
+		Hostname: "pve1", PVE: "9.1.1", Kernel: "6.17.2-1-pve", CPUVendor: "amd", CPUModel: `A "fast" CPU`, Cores: 16, MemoryKiB: 96 << 20, AvailableKiB: 48 << 20,
+		UEFI: true, BootLoader: "systemd-boot", BootLoaderEvidence: "the firmware started entry 0001, systemd-boot", CommandLineFile: "/etc/kernel/cmdline",
+		CommandLine: `initrd=\EFI\proxmox\6.17.2-1-pve\initrd.img-6.17.2-1-pve ` + zfsRoot, BootID: "6fd5bd1a-0f0f-4c0c-8a8a-000000000001",
+	}, facts.System)
+	assert.Equal(t, host.IOMMU{Firmware: []string{"IVRS"}, Groups: 2}, facts.IOMMU)
+	assert.Equal(t, []host.Device{{
+		Address: "0000:01:00.0", Vendor: "10de", Device: "27b0", Class: "030000", SubsystemVendor: "10de", SubsystemDevice: "16fa", Group: "12", Driver: "nouveau",
+		Name: "VGA compatible controller [0300]: NVIDIA Corporation AD104GL [RTX 4000 SFF Ada Generation] [10de:27b0] (rev a1)",
+	}}, facts.Functions("0000:01:00.0"))
+	assert.Len(t, facts.Functions("0000:01:00"), 2)
+	assert.Equal(t, []host.Pool{{
+		Name: "rpool", Size: 1992864825344, Free: 1500000000000, Health: "ONLINE", Ashift: 12, Compression: "on", Xattr: "on", Vdevs: []string{"mirror-0"},
+	}}, facts.ZFS.Pools)
+	assert.Equal(t, int64(10307502080), facts.ZFS.ARCWanted)
+	assert.Equal(t, []host.Storage{{Name: "local", Content: "iso,vztmpl", Type: "dir", Active: 1}}, facts.Storages)
+	assert.Equal(t, []string{"101"}, facts.Running())
+	assert.Equal(t, []string{"the kernel runs without iommu=pt", "0000:01:00.0 is bound to nouveau", "0000:01:00.1 is bound to snd_hda_intel"}, facts.Prep.Pending)
+	assert.True(t, facts.RebootRequired())
+	assert.Equal(t, 1, facts.NextRevision())
+}
+
+func TestFactsOfHostsWithLittleToSay(t *testing.T) {
+	t.Parallel()
+	t.Run("without Proxmox' commands", func(t *testing.T) {
+		t.Parallel()
+		tr := newTree(t, machine{gpu: true})
+		for _, command := range []string{"pvesh", "lspci", "efibootmgr", "proxmox-boot-tool", "mokutil", "qm", "pct", "zpool", "zfs"} {
+			require.NoError(t, os.RemoveAll(tr.fake+"/"+command))
+		}
+		facts := tr.allFacts()
+		assert.Nil(t, facts.Storages)
+		assert.Nil(t, facts.Machines)
+		assert.Empty(t, facts.ZFS.Pools)
+		assert.Equal(t, "systemd-boot", facts.System.BootLoader, "by the running command line")
+	})
+	t.Run("an API that answers with an error", func(t *testing.T) {
+		t.Parallel()
+		tr := newTree(t, machine{gpu: true})
+		tr.say("pvesh get /nodes/pve1/storage", "hostname lookup 'pve1' failed\n")
+		assert.Nil(t, tr.allFacts().Storages)
+	})
+	t.Run("no IOMMU in the firmware, no groups", func(t *testing.T) {
+		t.Parallel()
+		tr := newTree(t, machine{gpu: true})
+		require.NoError(t, os.RemoveAll(tr.path("sys/kernel/iommu_groups")))
+		require.NoError(t, os.RemoveAll(tr.path("sys/firmware/acpi")))
+		facts := tr.allFacts()
+		assert.Equal(t, host.IOMMU{Firmware: []string{}}, facts.IOMMU)
+		assert.Empty(t, facts.Functions("0000:01:00.0")[0].Group)
+	})
+	t.Run("Secure Boot by mokutil where the variable is hidden", func(t *testing.T) {
+		t.Parallel()
+		tr := newTree(t, machine{gpu: true})
+		require.NoError(t, os.RemoveAll(tr.path("sys/firmware/efi/efivars")))
+		tr.say("mokutil --sb-state", "SecureBoot enabled\n")
+		assert.True(t, tr.allFacts().System.SecureBoot)
+	})
+	t.Run("Secure Boot by the firmware's variable", func(t *testing.T) {
+		t.Parallel()
+		assert.True(t, newTree(t, machine{gpu: true, loader: "grub-by-tool", secure: true}).allFacts().System.SecureBoot)
+	})
+	t.Run("raidz and a single disk, beside logs and spares", func(t *testing.T) {
+		t.Parallel()
+		tr := newTree(t, machine{gpu: true, zfs: true})
+		tr.say("zpool status", "  pool: rpool\n state: ONLINE\n  scan: none\nconfig:\n\n\tNAME        STATE     READ WRITE CKSUM\n\trpool       ONLINE       0     0     0\n"+
+			"\t  raidz1-0  ONLINE       0     0     0\n\t    sda     ONLINE       0     0     0\n\t  sdd       ONLINE       0     0     0\n\tlogs\t\n\t  nvme0n1   ONLINE       0     0     0\n\nerrors: none\n")
+		assert.Equal(t, []string{"raidz1-0", "sdd"}, tr.allFacts().ZFS.Pools[0].Vdevs)
+	})
+}
+
+// TestHostileTexts puts every byte a file can hold, and what shells and JSON trip over, where the facts repeat it.
+func TestHostileTexts(t *testing.T) {
+	t.Parallel()
+	every := make([]byte, 0, 255)
+	for b := 1; b < 256; b++ {
+		if b != '\n' {
+			every = append(every, byte(b))
+		}
+	}
+	for name, text := range map[string]string{
+		"every byte":              string(every),
+		"quotes and escapes":      `a"b\c\"d\\`,
+		"a shell's own":           "$(touch /tmp/never) `id` ${HOME} $0 !! * ? [a-z] ~ ; & | < > ( ) { } #",
+		"JSON's own":              `","prep":{"owner":"x"},"a":["`,
+		"a format":                `%s %d %n \n \u0041 %%`,
+		"letters beyond ASCII":    "größe 大きい 🖥",
+		"a trailing backslash":    `a\`,
+		"only control characters": "\x01\x02\x1f\x7f",
+		"a very long line":        string(bytes.Repeat([]byte(`x"\`), 20000)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTree(t, machine{gpu: true})
+			tr.write("proc/cmdline", text+"\n")
+			tr.write("var/lib/talos-proxmox/owner", text+"\n")
+			facts := tr.allFacts()
+			expected := string(bytes.ToValidUTF8([]byte(text), []byte("\uFFFD")))
+			if name == "every byte" {
+				assert.Len(t, []rune(facts.System.CommandLine), len([]rune(text)), "each byte that is no character is told as one")
+				assert.Equal(t, string(every[:126]), facts.System.CommandLine[:126])
+
+				return
+			}
+			assert.Equal(t, expected, facts.System.CommandLine)
+			assert.Equal(t, expected, facts.Prep.Owner)
+		})
+	}
+}
+
+// TestTheEscapeByItself compares the shell's escape with JSON's own for texts of several lines, which files' first lines cannot be.
+func TestTheEscapeByItself(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "\n", "a\nb\r\n\tc", "\n\n\"\n", "\\n"} {
+		cmd := exec.CommandContext(t.Context(), "bash", "-s")
+		lib, err := hostParts.ReadFile("host/lib.sh")
+		require.NoError(t, err)
+		script := Assignments([]Parameter{{"action", "facts"}, {"owner", "x"}, {"text", text}}) + string(lib) + "\njson \"$text\"\nprintf '%s' \"$REPLY\"\n"
+		cmd.Stdin = bytes.NewReader([]byte(script))
+		output, err := cmd.Output()
+		require.NoError(t, err)
+		var back string
+		require.NoError(t, json.Unmarshal(output, &back), string(output))
+		assert.Equal(t, text, back)
+	}
+}
+
+func TestNoRebootWhileItIsNotKnownWhatRuns(t *testing.T) {
+	t.Parallel()
+	tr := newTree(t, machine{})
+	require.NoError(t, os.WriteFile(tr.fake+"/fail qm", nil, 0o600))
+	r := tr.run(ActionReboot, hostOf())
+	require.Error(t, r.err)
+	assert.Contains(t, r.stderr, "whether machines run is not known, and the host is not rebooted")
+	assert.Empty(t, tr.calls())
+}
+
+func TestRebootOnlyWhileNothingRuns(t *testing.T) {
+	t.Parallel()
+	const header = "      VMID NAME                 STATUS     MEM(MB)    BOOTDISK(GB) PID\n"
+	for name, test := range map[string]struct {
+		qm, pct string
+		says    string
+		reboots bool
+	}{
+		"nothing there":         {header, "", "rebooting\n", true},
+		"stopped machines":      {header + "       101 db                   stopped    4096              32.00 0\n", "VMID       Status     Lock         Name\n200        stopped                 ct\n", "rebooting\n", true},
+		"a machine runs":        {header + "       101 db                   running    4096              32.00 4711\n", "", "busy 101 \n", false},
+		"a container runs":      {header, "VMID       Status     Lock         Name\n200        running                 ct\n", "busy 200 \n", false},
+		"two run, one is off":   {header + "       101 a                    running    4096              32.00 1\n       102 b                    stopped    1 1 0\n       103 c                    running    1 1 2\n", "", "busy 101 103 \n", false},
+		"a machine is so named": {header + "       101 running              stopped    4096              32.00 0\n", "", "rebooting\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTree(t, machine{})
+			tr.say("qm list", test.qm)
+			tr.say("pct list", test.pct)
+			r := tr.run(ActionReboot, hostOf())
+			require.NoError(t, r.err, r.stderr)
+			assert.Equal(t, test.says, r.stdout)
+			assert.Equal(t, test.reboots, len(tr.calls()) == 1)
+		})
+	}
+}

@@ -1,0 +1,339 @@
+package host_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/spec"
+)
+
+var gpu = spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00", Generation: "ada"}
+
+// planned is a prepared host with a GPU that a machine has, and what the plan puts on it.
+func planned() (spec.Host, host.Needs) {
+	h := spec.Host{Name: "pve1", Path: "hosts[0]", Prep: &spec.Prep{IOMMU: true, Repositories: "keep", Reboot: "never"}, GPUs: []spec.GPU{gpu}}
+	needs := host.Needs{
+		Nodes:     []spec.Node{{Name: "one-gpu-1", Host: "pve1", VMID: 4000, Cores: 8, MemoryMiB: 32768, DiskGiB: 100, Datastore: "local-zfs", GPUs: []spec.GPU{gpu}}},
+		Templates: []spec.Template{{Key: "talos", Host: "pve1", Source: spec.SourceImage, Datastore: "local-zfs", ImageDatastore: "local"}},
+	}
+
+	return h, needs
+}
+
+// situation changes the facts, the host and the plan.
+type situation func(*host.Facts, *spec.Host, *host.Needs)
+
+func edit(f *host.Facts, address string, change func(*host.Device)) {
+	i := slices.IndexFunc(f.Devices, func(d host.Device) bool { return d.Address == address })
+	change(&f.Devices[i])
+}
+
+func storage(f *host.Facts, name string) *host.Storage {
+	i := slices.IndexFunc(f.Storages, func(s host.Storage) bool { return s.Name == name })
+
+	return &f.Storages[i]
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	unprepared := func(_ *host.Facts, h *spec.Host, _ *host.Needs) { h.Prep = nil }
+	for name, test := range map[string]struct {
+		change   []situation
+		problems []string
+		warnings []string
+	}{
+		"all is well": {},
+		"a GPU that is bound to the host's driver is what the preparation mends": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				edit(f, "0000:01:00.0", func(d *host.Device) { d.Driver = "nouveau" })
+			}},
+		},
+		"and is a problem where the host is not prepared": {
+			change: []situation{unprepared, func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				edit(f, "0000:01:00.0", func(d *host.Device) { d.Driver = "nouveau" })
+			}},
+			problems: []string{"hosts[0].gpus.pci: 0000:01:00.0 on pve1 is bound to nouveau; state prep: {} to have it bound to vfio-pci, or do so by hand and reboot"},
+		},
+		"another slot": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				edit(f, "0000:01:00.0", func(d *host.Device) { d.Address = "0000:41:00.0" })
+				edit(f, "0000:01:00.1", func(d *host.Device) { d.Address = "0000:41:00.1" })
+			}},
+			problems: []string{"hosts[0].gpus.pci: 0000:01:00 is not there on pve1: its NVIDIA GPUs are 0000:41:00.0 VGA compatible controller: NVIDIA Corporation AD104GL " +
+				"[RTX 4000 SFF Ada Generation] (driver vfio-pci); state where it is now"},
+		},
+		"no GPU at all": {
+			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.Devices = f.Devices[:1] }},
+			problems: []string{"hosts[0].gpus.pci: 0000:01:00 is not there on pve1: it has no NVIDIA GPU; `lspci -nn` lists its devices: is the card seated and powered?"},
+		},
+		"another device": {
+			change: []situation{func(_ *host.Facts, h *spec.Host, n *host.Needs) {
+				h.GPUs = []spec.GPU{{Name: "x", PCI: "0000:00:17.0"}}
+				n.Nodes[0].GPUs = h.GPUs
+			}},
+			problems: []string{"hosts[0].gpus.pci: 0000:00:17.0 on pve1 is no NVIDIA GPU but 0000:00:17.0 SATA controller: AMD FCH (driver ahci): its NVIDIA GPUs are 0000:01:00.0"},
+		},
+		"the audio function alone": {
+			change: []situation{func(_ *host.Facts, h *spec.Host, _ *host.Needs) {
+				h.GPUs = []spec.GPU{{Name: "x", PCI: "0000:01:00.1"}}
+			}},
+			problems: []string{"hosts[0].gpus.pci: 0000:01:00.1 on pve1 is no NVIDIA GPU but 0000:01:00.1 Audio device"},
+		},
+		"a group shared with the boot disk's controller": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				edit(f, "0000:00:17.0", func(d *host.Device) { d.Group = "12" })
+			}},
+			problems: []string{"hosts[0].gpus.pci: 0000:01:00 on pve1 shares IOMMU group 12 with 0000:00:17.0 SATA controller: AMD FCH (driver ahci), which the host would lose; use another slot"},
+		},
+		"a group shared with bridges": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				edit(f, "0000:00:17.0", func(d *host.Device) { d.Group, d.Class = "12", "060400" })
+			}},
+		},
+		"functions of one GPU in two groups": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				edit(f, "0000:01:00.1", func(d *host.Device) { d.Group = "13" })
+			}},
+		},
+		"the second function's group is shared": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				edit(f, "0000:01:00.1", func(d *host.Device) { d.Group = "3" })
+			}},
+			problems: []string{"hosts[0].gpus.pci: 0000:01:00 on pve1 shares IOMMU group"},
+		},
+		"two GPUs of one machine in one group": {change: []situation{twoGPUs(true)}},
+		"two GPUs of two machines in one group": {
+			change:   []situation{twoGPUs(false)},
+			problems: []string{"hosts[0].gpus.pci: 0000:01:00 on pve1 shares IOMMU group 12 with 0000:02:00.0", "hosts[0].gpus.pci: 0000:02:00 on pve1 shares IOMMU group 12 with 0000:01:00.0"},
+		},
+		"a twin that is not for machines": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				f.Devices = append(f.Devices, host.Device{Address: "0000:02:00.0", Vendor: "10de", Device: "27b0", Class: "030000", Group: "15"})
+			}},
+			warnings: []string{"hosts[0].gpus.pci: 0000:01:00 on pve1 has the same ids as 0000:02:00.0, which is bound to vfio-pci along with it"},
+		},
+		"the IOMMU is off in the firmware": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				f.IOMMU = host.IOMMU{}
+				edit(f, "0000:01:00.0", func(d *host.Device) { d.Group = "" })
+			}},
+			problems: []string{"hosts[0].gpus: cannot be passed through on pve1: its IOMMU is switched off in the firmware (neither /sys/firmware/acpi/tables/IVRS nor DMAR is there): switch on IOMMU (AMD-Vi"},
+		},
+		"the same without GPUs is a warning": {
+			change: []situation{func(f *host.Facts, h *spec.Host, n *host.Needs) {
+				f.IOMMU, f.System.CPUVendor = host.IOMMU{}, "intel"
+				h.GPUs, n.Nodes[0].GPUs = nil, nil
+			}},
+			warnings: []string{"hosts[0].prep.iommu: prepares pve1 for passthrough, but its IOMMU is switched off in the firmware (neither /sys/firmware/acpi/tables/IVRS nor DMAR is there): switch on VT-d"},
+		},
+		"the kernel does not use the IOMMU, and the preparation mends it": {change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.IOMMU.Groups = 0 }}},
+		"the kernel does not use the IOMMU of a host that is not prepared": {
+			change: []situation{unprepared, func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				f.IOMMU, f.System.CPUVendor = host.IOMMU{Firmware: []string{"DMAR"}}, "intel"
+			}},
+			problems: []string{"hosts[0].gpus: cannot be passed through: pve1 runs without its IOMMU; state prep: {} to have it prepared, or add intel_iommu=on iommu=pt to /etc/kernel/cmdline and reboot"},
+		},
+		"an old Proxmox VE": {
+			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "7.4-3" }},
+			problems: []string{"hosts[0]: pve1 runs Proxmox VE 7.4-3; upgrade it to 8 or later: pve7to8 --full"},
+		},
+		"no Proxmox VE": {
+			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "" }},
+			problems: []string{"hosts[0]: pve1 does not say which Proxmox VE it runs"},
+		},
+		"what the host's script cannot do": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				f.Prep.Problems = []string{"/etc/kernel/cmdline has two lines"}
+			}},
+			problems: []string{"hosts[0].prep: cannot be carried out on pve1: /etc/kernel/cmdline has two lines"},
+		},
+		"a pool that is not healthy": {
+			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.ZFS.Pools[0].Health = "DEGRADED" }},
+			problems: []string{"hosts[0]: the ZFS pool rpool of pve1 is DEGRADED: zpool status -x rpool says why"},
+		},
+		"a cache below the recommended size": {
+			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.ZFS.ARCWanted = 1 << 30 }},
+			warnings: []string{"hosts[0].prep.zfsArcMaxGiB: gives ZFS' cache 1.0 GiB on pve1; 2 GiB and 1 more for each TiB of its pools are recommended (4 GiB)"},
+		},
+		"a storage that is not there": {
+			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.Storages = f.Storages[:2] }},
+			problems: []string{`hosts[0]: pve1 has no storage "local-zfs", which the plan uses (there are local, local-lvm)`},
+		},
+		"a storage that takes no images": {
+			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { storage(f, "local").Content = "backup,vztmpl" }},
+			problems: []string{"hosts[0]: the storage local of pve1 takes no content of type iso: pvesm set local --content backup,vztmpl,iso"},
+		},
+		"a storage that is not active": {
+			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { storage(f, "local").Active = 0 }},
+			problems: []string{"hosts[0]: the storage local of pve1 is not active: pvesm status"},
+		},
+		"a full thick storage": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				storage(f, "local-zfs").Type, storage(f, "local-zfs").Free = "lvm", 10<<30
+			}},
+			problems: []string{"hosts[0]: the storage local-zfs of pve1 has 10 GiB free, and 100 GiB of new disks are planned on it"},
+		},
+		"a full thin storage": {
+			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { storage(f, "local-zfs").Free = 10 << 30 }},
+			warnings: []string{"hosts[0]: the storage local-zfs of pve1 has 10 GiB free, and 100 GiB of new disks are planned on it"},
+		},
+		"a machine that is there already needs no room": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				storage(f, "local-zfs").Type, storage(f, "local-zfs").Free = "lvm", 10<<30
+				f.Machines = []host.Guest{{VMID: "4000", Status: "running", Memory: 32 << 30}}
+			}},
+		},
+		"storages that the API did not tell": {change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.Storages = nil }}},
+		"a machine with more cores than the host": {
+			change:   []situation{func(_ *host.Facts, _ *spec.Host, n *host.Needs) { n.Nodes[0].Cores = 65 }},
+			problems: []string{"hosts[0]: pve1 has 64 cores, and one-gpu-1 is planned with 65, which Proxmox does not start"},
+			warnings: []string{"hosts[0]: 65 cores are planned on pve1, which has 64"},
+		},
+		"more memory than there is": {
+			change:   []situation{func(_ *host.Facts, _ *spec.Host, n *host.Needs) { n.Nodes[0].MemoryMiB = 300 << 10 }},
+			problems: []string{"hosts[0]: pve1 has 262144 MiB of memory, and 307200 MiB are planned on it beside 0 MiB of guests that run there"},
+		},
+		"more memory than there is beside others' guests": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, n *host.Needs) {
+				n.Nodes[0].MemoryMiB = 200 << 10
+				f.Containers = []host.Guest{{VMID: "500", Status: "running", Memory: 100 << 30}, {VMID: "501", Status: "stopped", Memory: 100 << 30}}
+			}},
+			problems: []string{"204800 MiB are planned on it beside 102400 MiB of guests that run there"},
+		},
+		"memory that only just suffices beside ZFS' cache": {
+			change:   []situation{func(_ *host.Facts, _ *spec.Host, n *host.Needs) { n.Nodes[0].MemoryMiB = 250 << 10 }},
+			warnings: []string{"and ZFS' cache may take 16384 MiB; lower hosts[].prep.zfsArcMaxGiB"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			facts := recorder.Prepared("pve1")
+			h, needs := planned()
+			for _, change := range test.change {
+				change(facts, &h, &needs)
+			}
+			judgement := host.Judge(facts, h, needs)
+			matches(t, test.problems, judgement.Problems)
+			matches(t, test.warnings, judgement.Warnings)
+		})
+	}
+}
+
+func twoGPUs(together bool) situation {
+	return func(f *host.Facts, h *spec.Host, n *host.Needs) {
+		second := spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:02:00"}
+		f.Devices = append(f.Devices, host.Device{Address: "0000:02:00.0", Vendor: "10de", Device: "27b0", Class: "030000", Group: "12", Driver: "vfio-pci"})
+		h.GPUs = append(h.GPUs, second)
+		if together {
+			n.Nodes[0].GPUs = append(n.Nodes[0].GPUs, second)
+		} else {
+			n.Nodes = append(n.Nodes, spec.Node{Name: "two", Host: "pve1", GPUs: []spec.GPU{second}})
+		}
+	}
+}
+
+// matches expects exactly these problems, each by a part of its text, in any order.
+func matches(t *testing.T, expected []string, problems spec.Problems) {
+	t.Helper()
+	require.Len(t, problems, len(expected), problems.Error())
+	for _, text := range expected {
+		assert.Contains(t, problems.Error(), text)
+	}
+}
+
+func TestOwner(t *testing.T) {
+	t.Parallel()
+	facts := recorder.Prepared("pve1")
+	h, _ := planned()
+	assert.Empty(t, host.Owner(facts, h, "talos-proxmox/lab"), "nobody's")
+	facts.Prep.Owner = "talos-proxmox/lab"
+	assert.Empty(t, host.Owner(facts, h, "talos-proxmox/lab"))
+	assert.Contains(t, host.Owner(facts, h, "talos-proxmox/prod").Error(), "hosts[0].prep: is stated, but pve1 is prepared by stack talos-proxmox/lab; take prep away in one of the two")
+	h.Prep = nil
+	assert.Empty(t, host.Owner(facts, h, "talos-proxmox/prod"), "a host that is only looked at")
+}
+
+func TestAdvice(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		pve  string
+		pool host.Pool
+		says []string
+	}{
+		"nothing to improve":    {"9.1.1", host.Pool{Name: "tank", Ashift: 12, Compression: "lz4", Xattr: "sa", Vdevs: []string{"mirror-0", "mirror-1"}}, nil},
+		"on is sa from 9 on":    {"9.1.1", host.Pool{Name: "tank", Ashift: 0, Compression: "on", Xattr: "on", Vdevs: []string{"mirror-0"}}, nil},
+		"on is not sa before 9": {"8.4.1", host.Pool{Name: "tank", Ashift: 13, Compression: "zstd", Xattr: "on", Vdevs: []string{"mirror-0"}}, []string{"pool tank: xattr is on; attributes kept with the file save a read each: zfs set xattr=sa tank"}},
+		"everything": {"9.1.1", host.Pool{Name: "tank", Ashift: 9, Compression: "off", Xattr: "dir", Vdevs: []string{"raidz1-0", "sdd"}}, []string{
+			"pool tank: ashift is 9", "pool tank: compression is off; it saves room and is faster than the disks: zfs set compression=lz4 tank", "pool tank: xattr is dir",
+			"pool tank: raidz1-0 is no mirror", "pool tank: sdd stands alone, and its data is lost with it: zpool attach tank sdd <second disk>",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			facts := recorder.Prepared("pve1")
+			test.pool.Health = "ONLINE"
+			facts.System.PVE, facts.ZFS.Pools = test.pve, []host.Pool{test.pool}
+			h, needs := planned()
+			advice := host.Judge(facts, h, needs).Advice
+			require.Len(t, advice, len(test.says), advice)
+			for i, text := range test.says {
+				assert.Contains(t, advice[i], text)
+			}
+		})
+	}
+}
+
+func TestUnready(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*host.Facts)
+		says   []string
+	}{
+		"ready": {func(*host.Facts) {}, nil},
+		"a reboot is pending": {func(f *host.Facts) {
+			f.Prep.Pending, f.Prep.Changes, f.Prep.ChangedInBoot = []string{"the kernel runs without iommu=pt"}, []string{"reboot"}, "boot-2"
+		}, []string{"the kernel runs without iommu=pt"}},
+		"a reboot did not help":         {func(f *host.Facts) { f.Prep.Pending = []string{"the kernel runs without iommu=pt"} }, []string{"the kernel runs without iommu=pt", "the host was rebooted since its last change, and that did not help"}},
+		"a file was changed by hand":    {func(f *host.Facts) { f.Prep.Changes = []string{"/etc/modprobe.d/vfio.conf"} }, []string{"the host is not as it was prepared: /etc/modprobe.d/vfio.conf"}},
+		"the kernel has no groups":      {func(f *host.Facts) { edit(f, "0000:01:00.0", func(d *host.Device) { d.Group = "" }) }, []string{"0000:01:00.0 has no IOMMU group"}},
+		"the group is shared since":     {func(f *host.Facts) { edit(f, "0000:00:17.0", func(d *host.Device) { d.Group = "12" }) }, []string{"shares IOMMU group 12"}},
+		"the GPU is no longer where it": {func(f *host.Facts) { f.Devices = f.Devices[:1] }, []string{"0000:01:00 is not there"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			facts := recorder.Prepared("pve1")
+			test.change(facts)
+			h, needs := planned()
+			reasons := host.Unready(facts, h, needs)
+			require.Len(t, reasons, len(test.says), reasons)
+			for i, text := range test.says {
+				assert.Contains(t, reasons[i], text)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	t.Parallel()
+	good, err := json.Marshal(recorder.Prepared("pve1"))
+	require.NoError(t, err)
+	facts, err := host.Parse(good)
+	require.NoError(t, err)
+	assert.Equal(t, recorder.Prepared("pve1"), facts)
+	for document, says := range map[string]string{
+		"Welcome to pve1":            "are not what they should be",
+		"{}":                         "have format 0 and not 1",
+		`{"format":2}`:               "have format 2 and not 1: use the talosops and the program of one version",
+		`{"format":1,"system":{}}`:   "name neither memory nor cores",
+		`{"format":1,"devices":"x"}`: "are not what they should be",
+	} {
+		_, err := host.Parse([]byte(document))
+		require.ErrorContains(t, err, says)
+	}
+}
