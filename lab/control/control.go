@@ -160,6 +160,9 @@ func handler(lab *server.Server, status Status, stop func()) http.Handler {
 
 		reply(w, lab.Data.ChangeHost(r.PathValue("name"), change))
 	})
+	mux.HandleFunc("POST /hosts/{name}/disk", func(w http.ResponseWriter, r *http.Request) {
+		reply(w, lab.Data.SetHostDisk(r.PathValue("name"), r.URL.Query().Get("state")))
+	})
 	mux.HandleFunc("POST /reservations", func(w http.ResponseWriter, r *http.Request) {
 		var list []engine.Reservation
 		if err := json.NewDecoder(r.Body).Decode(&list); err != nil {
@@ -245,6 +248,11 @@ func (c *Client) RebootHost(ctx context.Context, host string) error {
 // ChangeHost changes a host's hardware from its next boot on.
 func (c *Client) ChangeHost(ctx context.Context, host string, change datacentre.HostChange) error {
 	return c.call(ctx, http.MethodPost, "/hosts/"+url.PathEscape(host)+"/change", change, nil)
+}
+
+// SetHostDisk makes a host's root file system "full" or "read-only", or with an empty state well again.
+func (c *Client) SetHostDisk(ctx context.Context, host, state string) error {
+	return c.call(ctx, http.MethodPost, "/hosts/"+url.PathEscape(host)+"/disk?state="+url.QueryEscape(state), nil, nil)
 }
 
 // Reserve makes the lab's DHCP server give these addresses.

@@ -53,7 +53,9 @@ type Datacentre struct {
 	guests  Guests
 	files   HostFiles
 	system  HostSystem
-	onDown  map[string][]func()
+	onPower map[string][]func(on bool)
+	// showing is held while the system shows a host.
+	showing sync.Mutex
 	saver   *saver
 }
 
@@ -71,7 +73,7 @@ func Open(o Options) (*Datacentre, error) {
 		o.SaveDelay = 200 * time.Millisecond
 	}
 
-	d := &Datacentre{options: o, locks: newLocks(), onDown: map[string][]func(){}, cancels: map[string]context.CancelFunc{}, ended: map[string]chan struct{}{}}
+	d := &Datacentre{options: o, locks: newLocks(), onPower: map[string][]func(on bool){}, cancels: map[string]context.CancelFunc{}, ended: map[string]chan struct{}{}}
 	d.running, d.halt = context.WithCancel(context.Background())
 
 	if err := d.addHosts(o.Hosts); err != nil {

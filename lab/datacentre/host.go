@@ -42,6 +42,8 @@ type Host struct {
 	Boot Boot
 	// Problem is why it does not come up, empty while it runs or is on its way.
 	Problem string
+	// Disk is what is wrong with its root file system: DiskFull, DiskReadOnly or nothing.
+	Disk string
 	// MemoryUsedMiB and CoresUsed are those of its running VMs.
 	MemoryUsedMiB, CoresUsed int
 }

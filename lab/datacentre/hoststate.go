@@ -1,7 +1,6 @@
 package datacentre
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +11,7 @@ import (
 type HostSystem interface {
 	// Files is what a boot of the host would run with, by the files on its disk; an error is why it does not boot.
 	Files(h Host) (BootFiles, error)
-	// Show writes what the kernel shows of the host below /proc and /sys.
+	// Show writes what the kernel shows of the host below /proc and /sys; never called twice at once.
 	Show(h Host) error
 }
 
@@ -22,29 +21,10 @@ type hostState struct {
 	// DownUntil is when a host that reboots is back; zero for one that runs.
 	DownUntil time.Time `json:"downUntil,omitzero"`
 	Problem   string    `json:"problem,omitempty"`
+	Disk      string    `json:"disk,omitempty"`
 	// Hardware is what differs from the host's options; Pending will at its next boot.
 	Hardware hardwareChange  `json:"hardware,omitzero"`
 	Pending  *hardwareChange `json:"pending,omitempty"`
-}
-
-// hardwareChange holds nil where nothing was changed.
-type hardwareChange struct {
-	PCI      []PCIDevice `json:"pci,omitempty"`
-	Firmware *Firmware   `json:"firmware,omitempty"`
-}
-
-func (c hardwareChange) of(o HostOptions) HostOptions {
-	o.PCI = slices.Clone(o.PCI)
-
-	if c.PCI != nil {
-		o.PCI = slices.Clone(c.PCI)
-	}
-
-	if c.Firmware != nil {
-		o.Firmware = *c.Firmware
-	}
-
-	return o
 }
 
 // hostState is called with the lock held.
@@ -64,7 +44,7 @@ func (d *Datacentre) hardwareOf(h *host) HostOptions {
 // hostView is called with the lock held.
 func (d *Datacentre) hostView(h *host) Host {
 	s := d.hostState(h.Name)
-	v := Host{HostOptions: d.hardwareOf(h), ID: h.id, Online: !d.faults.offline(h.Name) && s.DownUntil.IsZero(), Rebooting: !s.DownUntil.IsZero(), Problem: s.Problem, Boot: d.bootOf(h)}
+	v := Host{HostOptions: d.hardwareOf(h), ID: h.id, Online: !d.faults.offline(h.Name) && s.DownUntil.IsZero(), Rebooting: !s.DownUntil.IsZero(), Problem: s.Problem, Disk: s.Disk, Boot: d.bootOf(h)}
 	v.Boot.Drivers = maps.Clone(v.Boot.Drivers)
 
 	for i := range v.PCI {
@@ -109,7 +89,7 @@ func (d *Datacentre) SetHostSystem(system HostSystem) error {
 
 			go d.comeUp(h.Name, time.Until(down))
 		default:
-			if err := system.Show(h); err != nil {
+			if err := d.show(h.Name); err != nil {
 				return fmt.Errorf("show host %s: %w", h.Name, err)
 			}
 		}
@@ -152,6 +132,10 @@ func (d *Datacentre) boot(name string) error {
 
 // show brings /proc and /sys up to date.
 func (d *Datacentre) show(name string) error {
+	// One at a time, each with the newest view: an older one must not come last.
+	d.showing.Lock()
+	defer d.showing.Unlock()
+
 	h, _ := d.Host(name)
 
 	d.mu.Lock()
@@ -164,6 +148,9 @@ func (d *Datacentre) show(name string) error {
 
 	return system.Show(h)
 }
+
+// ShowHost brings a host's /proc and /sys up to date with what changes by itself, such as the memory that is free.
+func (d *Datacentre) ShowHost(name string) error { return d.show(name) }
 
 // SetARC tells that ZFS' limits were written while the host runs, in bytes.
 func (d *Datacentre) SetARC(name string, highest, lowest int64) error {
@@ -181,6 +168,30 @@ func (d *Datacentre) SetARC(name string, highest, lowest int64) error {
 	d.mu.Unlock()
 
 	return d.show(name)
+}
+
+// What may be wrong with the disk of a host's root file system.
+const (
+	DiskFull     = "full"
+	DiskReadOnly = "read-only"
+)
+
+// SetHostDisk makes a host's root file system full or read-only, or with an empty state well again. It is the host's shell that notices.
+func (d *Datacentre) SetHostDisk(name, state string) error {
+	if err := d.needHost(name); err != nil {
+		return err
+	}
+
+	if !slices.Contains([]string{"", DiskFull, DiskReadOnly}, state) {
+		return fmt.Errorf("a disk that is %q: state %s, %s or nothing", state, DiskFull, DiskReadOnly)
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hostState(name).Disk = state
+	d.changed()
+
+	return nil
 }
 
 // LoadModule loads a kernel module until the host's next boot.
@@ -202,86 +213,4 @@ func (d *Datacentre) LoadModule(name, module string) error {
 	d.mu.Unlock()
 
 	return d.show(name)
-}
-
-// HostChange is a change of a host's hardware.
-type HostChange struct {
-	// MovePCI moves a device from one slot to another, both such as "0000:01:00".
-	MovePCI [2]string `json:"movePci,omitzero"`
-	// GroupWith puts all functions of the first slot into the IOMMU group of the device with the second address.
-	GroupWith [2]string `json:"groupWith,omitzero"`
-	// RemovePCI takes all functions of a slot out of the host.
-	RemovePCI string `json:"removePci,omitempty"`
-	// IOMMU switches the IOMMU on or off in the firmware.
-	IOMMU *bool `json:"iommu,omitempty"`
-}
-
-// ChangeHost changes a host's hardware: from its next boot on, as hardware is changed while a host is off.
-func (d *Datacentre) ChangeHost(name string, c HostChange) error {
-	if err := d.needHost(name); err != nil {
-		return err
-	}
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	s := d.hostState(name)
-	next := s.Hardware
-
-	if s.Pending != nil {
-		next = *s.Pending
-	}
-
-	list := next.of(d.host(name).HostOptions).PCI
-
-	var err error
-
-	if c.MovePCI[0] != "" {
-		if list, err = moveSlot(list, c.MovePCI[0], c.MovePCI[1]); err != nil {
-			return fmt.Errorf("host %s: %w", name, err)
-		}
-	}
-
-	if c.GroupWith[0] != "" {
-		if err = joinGroup(list, c.GroupWith[0], c.GroupWith[1]); err != nil {
-			return fmt.Errorf("host %s: %w", name, err)
-		}
-	}
-
-	if slot := c.RemovePCI; slot != "" {
-		gone := HostOptions{PCI: list}.pciDevices(slot)
-		if len(gone) == 0 {
-			return fmt.Errorf("host %s: slot %s is empty", name, slot)
-		}
-
-		list = slices.DeleteFunc(list, func(p PCIDevice) bool { return slices.Contains(gone, p) })
-	}
-
-	if next.PCI = list; c.IOMMU != nil {
-		firmware := next.of(d.host(name).HostOptions).Firmware
-		firmware.IOMMUOff = !*c.IOMMU
-		next.Firmware = &firmware
-	}
-
-	s.Pending = &next
-	d.changed()
-
-	return nil
-}
-
-func joinGroup(list []PCIDevice, slot, with string) error {
-	host := HostOptions{PCI: list}
-	members, target := host.pciDevices(slot), host.pciDevices(with)
-
-	if len(members) == 0 || len(target) == 0 {
-		return errors.New("no such devices: name a slot such as 0000:01:00 and a device such as 0000:02:00.0")
-	}
-
-	for i := range list {
-		if slices.Contains(members, list[i]) {
-			list[i].IOMMUGroup = target[0].IOMMUGroup
-		}
-	}
-
-	return nil
 }

@@ -29,11 +29,13 @@ func (d *Datacentre) RebootHost(name string) error {
 	d.changed()
 	d.workers.Add(1)
 
-	for _, tell := range d.onDown[name] {
-		go tell()
-	}
+	tell := d.onPower[name]
 
 	go func() {
+		for _, f := range tell {
+			f(false)
+		}
+
 		// Running workers end with the host.
 		d.mu.Lock()
 		for _, t := range d.state.Tasks {
@@ -50,11 +52,16 @@ func (d *Datacentre) RebootHost(name string) error {
 	return nil
 }
 
-// OnHostDown has a function called whenever a host goes down.
-func (d *Datacentre) OnHostDown(name string, tell func()) {
+// OnHostPower has a function called whenever a host goes down (false) or is up again, and at once if it is down.
+func (d *Datacentre) OnHostPower(name string, tell func(on bool)) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.onDown[name] = append(d.onDown[name], tell)
+	d.onPower[name] = append(d.onPower[name], tell)
+	down := !d.hostState(name).DownUntil.IsZero()
+	d.mu.Unlock()
+
+	if down {
+		tell(false)
+	}
 }
 
 // powerOffAll ends a host's VMs, those last that started first.
@@ -96,8 +103,13 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 	}
 
 	s.DownUntil = time.Time{}
+	tell := d.onPower[name]
 	d.changed()
 	d.mu.Unlock()
+
+	for _, f := range tell {
+		f(true)
+	}
 
 	_, _ = d.spawn(rootUser, name, "startall", "", func(ctx context.Context, w *worker) error { return d.startAll(ctx, w, name) })
 }

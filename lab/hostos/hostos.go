@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"proxmox-talos/lab/datacentre"
 )
@@ -23,8 +22,6 @@ const (
 // System is the operating system of all hosts: host name to root folder.
 type System struct {
 	roots map[string]string
-	// showing is held while /proc and /sys are written.
-	showing sync.Mutex
 }
 
 // New returns the system on these root folders.

@@ -19,7 +19,11 @@ var shown = []string{"proc", "sys"}
 // tree is what the kernel shows: path to content, of symbolic links after an arrow.
 type tree map[string]string
 
-const arrow = "-> "
+const (
+	arrow = "-> "
+	// kept is the content of a file that stays as it is.
+	kept = "\x00"
+)
 
 func (t tree) link(name, to string) {
 	rel, err := filepath.Rel(filepath.Dir(name), to)
@@ -37,14 +41,20 @@ func (s *System) Show(h datacentre.Host) error {
 		return err
 	}
 
-	s.showing.Lock()
-	defer s.showing.Unlock()
-
 	t := tree{}
 	t.addProc(h)
 	t.addFirmware(h)
 	t.addPCI(h)
 	t.addModules(h)
+
+	// Parameters are set at a boot; afterwards whoever writes them is right.
+	if d.text(bootID) == t[bootID] {
+		for _, name := range []string{arcParameter("max"), arcParameter("min")} {
+			if _, known := t[name]; known && d.exists(name) {
+				t[name] = kept
+			}
+		}
+	}
 
 	return d.apply(t)
 }
@@ -54,6 +64,7 @@ func (d disk) apply(t tree) error {
 		target, isLink := strings.CutPrefix(content, arrow)
 
 		switch {
+		case content == kept:
 		case isLink:
 			if now, err := os.Readlink(d.path(name)); err == nil && now == target {
 				continue
@@ -123,7 +134,7 @@ func (t tree) addProc(h datacentre.Host) {
 	t["proc/cmdline"] = h.Boot.CommandLine + "\n"
 	t["proc/version"] = "Linux version " + h.Boot.Kernel + " (build@proxmox) (gcc (Debian 14.2.0-19) 14.2.0, GNU ld (GNU Binutils for Debian) 2.44) " + KernelBuild(h) + "\n"
 	t["proc/sys/kernel/osrelease"] = h.Boot.Kernel + "\n"
-	t["proc/sys/kernel/random/boot_id"] = h.Boot.ID + "\n"
+	t[bootID] = h.Boot.ID + "\n"
 	t["proc/sys/kernel/hostname"] = h.Name + "\n"
 
 	total, used := int64(h.MemoryMiB)<<10, int64(h.MemoryUsedMiB+hostMemoryMiB)<<10
@@ -150,6 +161,8 @@ func (t tree) addProc(h datacentre.Host) {
 
 	t["proc/mounts"] = mounts + "proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\nsysfs /sys sysfs rw,nosuid,nodev,noexec,relatime 0 0\n"
 }
+
+const bootID = "proc/sys/kernel/random/boot_id"
 
 // hostMemoryMiB is what Proxmox itself uses.
 const hostMemoryMiB = 1024

@@ -267,7 +267,7 @@ func (s *Server) openHost(host datacentre.Host) error {
 	}
 
 	rest := proxmox.New(s.Data, proxmox.Options{Host: host.Name, CA: ca, Names: []string{host.Address.String()}, Stats: s.Requests})
-	s.serve(func() error { return rest.Serve(api) }, rest.Close)
+	s.serveHost(host.Name, api, rest)
 
 	key, err := s.id.hostKey(host.Name)
 	if err != nil {
@@ -291,9 +291,19 @@ func (s *Server) openHost(host datacentre.Host) error {
 		return fmt.Errorf("unable to open the shell of %s: %w", host.Name, err)
 	}
 
-	s.serve(func() error { return sh.Serve(door) }, sh.Close)
+	s.serveHost(host.Name, door, sh)
 
 	return nil
+}
+
+// serveHost serves at a door that is shut while the host is off.
+func (s *Server) serveHost(host string, ln net.Listener, server interface {
+	Serve(ln net.Listener) error
+	Close() error
+}) {
+	d := newDoor(ln)
+	s.serve(func() error { return server.Serve(d) }, func() error { return errors.Join(d.Close(), server.Close()) })
+	s.Data.OnHostPower(host, d.power)
 }
 
 func (s *Server) serve(run, stop func() error) {

@@ -92,7 +92,7 @@ func (s *Server) updateInitramfs(ctx context.Context, c call) error {
 			return err
 		}
 
-		if err := s.system.UpdateInitramfs(s.host, kernel); err != nil {
+		if err := s.write(func() error { return s.system.UpdateInitramfs(s.host, kernel) }); err != nil {
 			c.errorf("E: mkinitramfs failure: %s\nupdate-initramfs: failed for /boot/initrd.img-%s with 1.\n", reason(err), kernel)
 
 			return interp.ExitStatus(statusFailed)
@@ -178,7 +178,7 @@ func (s *Server) updateGRUB(ctx context.Context, c call) error {
 		return err
 	}
 
-	if err := s.system.UpdateGRUB(s.this()); err != nil {
+	if err := s.write(func() error { return s.system.UpdateGRUB(s.this()) }); err != nil {
 		c.errorf("Generating grub configuration file ...\n/usr/sbin/grub-mkconfig: %s\n", reason(err))
 
 		return interp.ExitStatus(statusFailed)

@@ -53,6 +53,10 @@ func (s *Server) exec(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 
 		answer, known := s.commands()[name]
 		if !known {
+			if err := s.commandFault(interp.HandlerCtx(ctx), words); err != nil {
+				return err
+			}
+
 			err := next(ctx, words)
 			s.settle()
 

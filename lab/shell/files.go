@@ -91,6 +91,9 @@ func (s *Server) outside(path string) string {
 
 func (s *Server) open(ctx context.Context, path string, flag int, perm fs.FileMode) (io.ReadWriteCloser, error) {
 	name := s.inside(interp.HandlerCtx(ctx).Dir, path)
+	if err := s.openFault(name, flag); err != nil {
+		return nil, err
+	}
 
 	file, err := os.OpenFile(name, flag, perm)
 	if err != nil {

@@ -94,7 +94,11 @@ func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
 		ChannelHandlers:   map[string]ssh.ChannelHandler{"session": strictSessions},
 	}
 	s.ssh.AddHostKey(o.HostKey)
-	dc.OnHostDown(host, s.hangUp)
+	dc.OnHostPower(host, func(on bool) {
+		if !on {
+			go s.hangUp()
+		}
+	})
 
 	return s, nil
 }

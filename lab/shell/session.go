@@ -103,7 +103,7 @@ func (s *Server) environment(sent []string) []string {
 // run interprets a command as bash would and returns its exit status.
 func (s *Server) run(ctx context.Context, command string, environ []string, in io.Reader, out, errOut io.Writer) int {
 	// What /proc says changes with the VMs.
-	if err := s.system.Show(s.this()); err != nil {
+	if err := s.dc.ShowHost(s.host); err != nil {
 		fmt.Fprintf(errOut, "lab: %s\n", err) //nolint:errcheck
 	}
 

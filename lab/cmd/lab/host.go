@@ -18,7 +18,7 @@ import (
 
 func newHost(f *folders) *cobra.Command {
 	host := &cobra.Command{Use: "host", Short: "Look at Proxmox hosts, reboot them, change their hardware", Args: cobra.NoArgs}
-	host.AddCommand(newHostList(f), newHostReboot(f), newHostChange(f))
+	host.AddCommand(newHostList(f), newHostReboot(f), newHostChange(f), newHostDisk(f))
 
 	return host
 }
@@ -87,6 +87,8 @@ func hostState(h datacentre.Host) string {
 		return "rebooting"
 	case !h.Online:
 		return "offline"
+	case h.Disk != "":
+		return "up, disk " + h.Disk
 	default:
 		return "up"
 	}
@@ -175,6 +177,29 @@ func awaitHost(ctx context.Context, cmd *cobra.Command, client *control.Client, 
 			return ctx.Err()
 		case <-time.After(100 * time.Millisecond):
 		}
+	}
+}
+
+func newHostDisk(f *folders) *cobra.Command {
+	return &cobra.Command{
+		Use:       "disk NAME full|read-only|ok",
+		Short:     "Make a host's root file system full, read-only, or well again; its shell notices at once",
+		Args:      cobra.ExactArgs(2),
+		ValidArgs: []string{datacentre.DiskFull, datacentre.DiskReadOnly, "ok"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			state := args[1]
+			if state == "ok" {
+				state = ""
+			}
+
+			if err := control.NewClient(f.dir).SetHostDisk(cmd.Context(), args[0], state); err != nil {
+				return err
+			}
+
+			cmd.Printf("The disk of %s is %s.\n", args[0], args[1])
+
+			return nil
+		},
 	}
 }
 

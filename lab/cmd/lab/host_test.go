@@ -35,6 +35,12 @@ func TestHostCommands(t *testing.T) {
 	c.run("start", "--network", c.network, "--speed", "1000", "--hosts", "3")
 	assert.Contains(t, c.run("status"), "41:00.0 nouveau")
 
+	c.run("host", "disk", "pve2", "full")
+	assert.Regexp(t, `pve2 +127\.181\.0\.12 +up, disk full`, c.run("status"))
+	c.run("host", "disk", "pve2", "ok")
+	assert.NotContains(t, c.run("status"), "disk full")
+	assert.Contains(t, c.fails(1, "host", "disk", "pve2", "wet"), `a disk that is "wet": state full, read-only or nothing`)
+
 	assert.Contains(t, c.fails(1, "host", "change", "pve1", "--move", "0000:01:00=0000:41:00"), "slot 0000:41:00 is taken by NVIDIA")
 	assert.Contains(t, c.fails(1, "host", "change", "pve1", "--remove", "0000:77:00"), "slot 0000:77:00 is empty")
 	assert.Contains(t, c.fails(1, "host", "reboot", "pve9"), "hostname lookup 'pve9' failed")

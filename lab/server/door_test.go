@@ -1,0 +1,100 @@
+package server
+
+import (
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+func dial(t *testing.T, address string) error {
+	t.Helper()
+
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err == nil {
+		require.NoError(t, conn.Close())
+	}
+
+	return err
+}
+
+func TestADoorIsShutAndOpened(t *testing.T) {
+	t.Parallel()
+
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+
+	d := newDoor(ln)
+	accepted := make(chan error, 100)
+
+	go func() {
+		for {
+			conn, err := d.Accept()
+			accepted <- err
+
+			if err != nil {
+				return
+			}
+
+			_ = conn.Close()
+		}
+	}()
+
+	require.NoError(t, dial(t, d.Addr().String()))
+	require.NoError(t, <-accepted)
+
+	d.power(false)
+	require.ErrorIs(t, dial(t, d.Addr().String()), syscall.ECONNREFUSED)
+
+	d.power(true)
+	d.power(true)
+	require.NoError(t, dial(t, d.Addr().String()))
+	require.NoError(t, <-accepted)
+
+	d.power(false)
+	require.NoError(t, d.Close())
+	require.NoError(t, d.Close())
+	require.ErrorIs(t, <-accepted, net.ErrClosed)
+	d.open()
+	assert.ErrorIs(t, dial(t, d.Addr().String()), syscall.ECONNREFUSED, "what is closed stays closed")
+}
+
+func TestAHostRebootsWithItsDoors(t *testing.T) {
+	t.Parallel()
+
+	o := Options{Dir: t.TempDir(), Network: "127.183", Speed: 10000, Durations: datacentre.DefaultDurations()}
+	o.Durations.BootHost = 8 * time.Hour
+
+	lab, err := Open(o)
+	require.NoError(t, err)
+
+	connection, err := lab.Connection()
+	require.NoError(t, err)
+
+	shell := net.JoinHostPort(connection.Hosts[0].Address, "2222")
+	require.Equal(t, 2222, connection.Hosts[0].Port)
+	require.NoError(t, dial(t, shell))
+	require.NoError(t, lab.Data.RebootHost("pve1"))
+
+	for _, address := range []string{shell, "127.183.0.11:8006"} {
+		require.Eventually(t, func() bool { return dial(t, address) != nil }, time.Second, time.Millisecond)
+		require.ErrorIs(t, dial(t, address), syscall.ECONNREFUSED)
+	}
+
+	require.NoError(t, dial(t, "127.183.0.12:8006"), "the other host goes on")
+	require.NoError(t, lab.Close())
+
+	// The lab starts again with the host on its way up.
+	lab, err = Open(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, lab.Close()) })
+	require.Eventually(t, func() bool { return dial(t, shell) == nil }, 20*time.Second, 5*time.Millisecond)
+
+	h, _ := lab.Data.Host("pve1")
+	assert.False(t, h.Rebooting)
+}
