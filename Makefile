@@ -13,6 +13,10 @@ LABELS ?=
 export APPROVE LABELS
 BACKUPS ?= $(HOME)/.pulumi-backups
 BIN := $(CURDIR)/.bin
+# The policy pack, by the name under which Pulumi finds it without its language host for Go.
+POLICY := $(BIN)/pulumi-analyzer-policy-go
+POLICY_CONFIG := $(wildcard policy/policy-config.$(STACK).json)
+POLICY_FLAGS := --policy-pack $(POLICY) $(addprefix --policy-pack-config ,$(POLICY_CONFIG))
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
 GO_FILES := $(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null))
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
@@ -24,7 +28,7 @@ help: ## Show this list
 .PHONY: up
 up: tools ## Bring up stack `lab` on the embedded lab: three control planes, two workers, no hardware needed
 	@$(BIN)/lab start
-	@$(BIN)/lab up
+	@$(BIN)/lab up --policy
 
 .PHONY: down
 down: tools ## Destroy stack `lab` and stop the lab
@@ -35,9 +39,9 @@ down: tools ## Destroy stack `lab` and stop the lab
 preview: tools ## Show what `up` would do: STACK=lab (default) on the lab, any other on its own Proxmox
 ifeq ($(STACK),lab)
 	@$(BIN)/lab start
-	@$(BIN)/lab preview
+	@$(BIN)/lab preview --policy $(addprefix --policy-config ,$(POLICY_CONFIG))
 else
-	@$(BIN)/pulumi preview --stack $(STACK) --parallel 64
+	@$(BIN)/pulumi preview --stack $(STACK) --parallel 64 $(POLICY_FLAGS)
 endif
 
 .PHONY: plan
@@ -45,9 +49,9 @@ plan: tools $(BIN)/planreview ## Write what `up` would do to .plan/STACK.json, f
 	@mkdir -p .plan
 ifeq ($(ON),lab)
 	@$(BIN)/lab start
-	@$(BIN)/lab preview --stack $(STACK) --json $(PLAN_FLAGS) > .plan/$(STACK).json || echo 'the preview failed; guard and comment say why' >&2
+	@$(BIN)/lab preview --stack $(STACK) --json --policy $(addprefix --policy-config ,$(POLICY_CONFIG)) $(PLAN_FLAGS) > .plan/$(STACK).json || echo 'the preview failed; guard and comment say why' >&2
 else
-	@PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true $(BIN)/pulumi preview --stack $(STACK) --non-interactive --json --show-sames --parallel 64 $(PLAN_FLAGS) > .plan/$(STACK).json \
+	@PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true $(BIN)/pulumi preview --stack $(STACK) --non-interactive --json --show-sames --parallel 64 $(POLICY_FLAGS) $(PLAN_FLAGS) > .plan/$(STACK).json \
 	  || echo 'the preview failed; guard and comment say why' >&2
 endif
 
@@ -135,7 +139,7 @@ schema: ## Write the JSON schema of the stack configuration anew
 	go run ./cmd/specschema
 
 .PHONY: tools
-tools: $(BIN)/lab $(BIN)/talosops $(BIN)/talosctl $(BIN)/pulumi ## Build what is missing into .bin/
+tools: $(BIN)/lab $(BIN)/talosops $(POLICY) $(BIN)/talosctl $(BIN)/pulumi ## Build what is missing into .bin/
 
 .PHONY: clean
 clean: ## Remove what was built (.bin/); stops a running lab, keeps its data
@@ -158,6 +162,10 @@ $(BIN)/secretsimport: tools/secretsimport/go.mod tools/secretsimport/main.go
 	@mkdir -p $(BIN)
 	@echo 'building secretsimport with the SOPS library (a few minutes, once)'
 	cd tools/secretsimport && go build -ldflags '-s -w' -o $@ .
+
+$(POLICY): $(GO_FILES)
+	@mkdir -p $(BIN)
+	go build -o $@ ./policy
 
 $(BIN)/talosctl: tools/go.mod
 	@mkdir -p $(BIN)

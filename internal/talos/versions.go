@@ -45,9 +45,7 @@ func Check(talos, kubernetes string) error {
 
 	release, ok := find(talosVersion)
 	if !ok {
-		all := Releases()
-
-		return fmt.Errorf("version %s of Talos is not supported: choose a version from %s to %s", talos, all[0].Talos, all[len(all)-1].Talos)
+		return unsupported(talos)
 	}
 	if kubernetesVersion.within(release) {
 		return nil
@@ -55,6 +53,25 @@ func Check(talos, kubernetes string) error {
 
 	return fmt.Errorf("version %s of Kubernetes does not run on Talos %s: choose a version from %s to %s%s",
 		kubernetes, talos, release.OldestKubernetes, release.NewestKubernetes, runnersOf(kubernetesVersion))
+}
+
+// CheckTalos says whether a full Talos version is supported. The error names a way out.
+func CheckTalos(talos string) error {
+	version, err := parseVersion("Talos", talos)
+	if err != nil {
+		return err
+	}
+	if _, ok := find(version); !ok {
+		return unsupported(talos)
+	}
+
+	return nil
+}
+
+func unsupported(talos string) error {
+	all := Releases()
+
+	return fmt.Errorf("version %s of Talos is not supported: choose a version from %s to %s", talos, all[0].Talos, all[len(all)-1].Talos)
 }
 
 // DefaultKubernetes returns the Kubernetes version for a supported Talos version.

@@ -39,6 +39,8 @@ type Options struct {
 	Providers Providers
 	// CA is a PEM file with the authority that signed the hosts' certificates, which the providers trust beside the system's.
 	CA       string
+	// Policy judges every preview and update.
+	Policy   Policy
 	Parallel int // 0 = DefaultParallel
 	// Program is what runs; nil = stacks.Deploy.
 	Program pulumi.RunFunc
@@ -158,9 +160,13 @@ func (e *Engine) selectStack(ctx context.Context, env map[string]string) error {
 	return e.recover(ctx)
 }
 
-// Up creates and updates.
+// Up creates and updates. With policies, it previews first: a plan that they refuse changes nothing.
 func (e *Engine) Up(ctx context.Context, opts ...optup.Option) (auto.UpResult, error) {
-	opts = append(opts, optup.Parallel(e.o.Parallel))
+	if err := e.judge(ctx, opts); err != nil {
+		return auto.UpResult{}, err
+	}
+
+	opts = append(append(opts, optup.Parallel(e.o.Parallel)), e.o.Policy.up()...)
 	opts = append(opts, optup.ProgressStreams(e.o.writers()...), optup.ErrorProgressStreams(e.o.errWriters()...))
 
 	done, err := e.running()
@@ -176,7 +182,7 @@ func (e *Engine) Up(ctx context.Context, opts ...optup.Option) (auto.UpResult, e
 
 // Preview shows what Up would do.
 func (e *Engine) Preview(ctx context.Context, opts ...optpreview.Option) (auto.PreviewResult, error) {
-	opts = append(opts, optpreview.Parallel(e.o.Parallel))
+	opts = append(append(opts, optpreview.Parallel(e.o.Parallel)), e.o.Policy.preview()...)
 	opts = append(opts, optpreview.ProgressStreams(e.o.writers()...), optpreview.ErrorProgressStreams(e.o.errWriters()...))
 
 	done, err := e.running()

@@ -21,6 +21,9 @@ type run struct {
 	providers engine.Providers
 	refresh   bool
 	json      bool
+
+	policy       bool
+	policyConfig string
 }
 
 func newOperations(f *folders) []*cobra.Command {
@@ -62,6 +65,8 @@ func newOperations(f *folders) []*cobra.Command {
 
 		if operation.use == "up" || operation.use == "preview" {
 			cmd.Flags().BoolVar(&r.refresh, "refresh", false, "read the lab's world first, as after a failed run")
+			cmd.Flags().BoolVar(&r.policy, "policy", false, "judge the plan by the project's policies (docs/policies.md); up then previews first")
+			cmd.Flags().StringVar(&r.policyConfig, "policy-config", "", "JSON file with the policies' configuration, as policy/policy-config.prod.json")
 		}
 
 		if operation.use == "preview" {
@@ -115,10 +120,17 @@ func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engin
 		format = engine.Events
 	}
 
+	var policy engine.Policy
+	if r.policy {
+		if policy, err = engine.FindPolicy(filepath.Join(r.project, ".bin"), r.policyConfig); err != nil {
+			return err
+		}
+	}
+
 	e, err := engine.New(ctx, engine.Options{
 		Dir: r.dir, Project: r.project, Stack: r.stack, StackFile: target.File, Config: target.Config,
 		CLI: pulumi, TalosOps: filepath.Join(r.project, ".bin", "talosops"), Parallel: r.parallel, Speed: status.Speed,
-		Providers: r.providers, CA: status.Connection.CA, Format: format, Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), RemoveOrphans: target.RemoveOrphans,
+		Policy: policy, Providers: r.providers, CA: status.Connection.CA, Format: format, Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), RemoveOrphans: target.RemoveOrphans,
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+)
+
+// Policy is a policy pack that judges previews and updates; the zero value is none.
+type Policy struct {
+	// Pack is the path of a built pack, or of a folder with a PulumiPolicy.yaml.
+	Pack string
+	// Config is the path of the pack's configuration; empty = the defaults.
+	Config string
+}
+
+// policyBinary is the project's pack as `make tools` builds it. By this name Pulumi also finds it on PATH for the pack's folder, where it has no language host for Go.
+const policyBinary = "pulumi-analyzer-policy-go"
+
+// FindPolicy returns the project's pack built in dir, with the configuration of that file.
+func FindPolicy(dir, config string) (Policy, error) {
+	policy := Policy{Pack: filepath.Join(dir, policyBinary), Config: config}
+
+	if _, err := os.Stat(policy.Pack); errors.Is(err, fs.ErrNotExist) {
+		return Policy{}, fmt.Errorf("no policy pack at %s: `make tools` builds it, --policy=false goes without", policy.Pack)
+	}
+
+	if config == "" {
+		return policy, nil
+	}
+
+	var err error
+	if policy.Config, err = filepath.Abs(config); err != nil {
+		return Policy{}, fmt.Errorf("unable to find the configuration of the policies: %w", err)
+	}
+
+	if _, err := os.Stat(policy.Config); err != nil {
+		return Policy{}, fmt.Errorf("unable to read the configuration of the policies: %w", err)
+	}
+
+	return policy, nil
+}
+
+func (p Policy) preview() []optpreview.Option {
+	opts := []optpreview.Option{optpreview.PolicyPacks(p.packs()...)}
+	if p.Config != "" {
+		opts = append(opts, optpreview.PolicyPackConfigs(p.Config))
+	}
+
+	return opts
+}
+
+func (p Policy) up() []optup.Option {
+	opts := []optup.Option{optup.PolicyPacks(p.packs()...)}
+	if p.Config != "" {
+		opts = append(opts, optup.PolicyPackConfigs(p.Config))
+	}
+
+	return opts
+}
+
+func (p Policy) packs() []string {
+	if p.Pack == "" {
+		return nil
+	}
+
+	return []string{p.Pack}
+}
+
+// judge previews an update. The Automation API leaves that out, and policies about the whole stack judge at the end of a run only: after the update they would come too
+// late to keep anything from being made.
+func (e *Engine) judge(ctx context.Context, opts []optup.Option) error {
+	if e.o.Policy.Pack == "" {
+		return nil
+	}
+
+	update := optup.Options{}
+	for _, opt := range opts {
+		opt.ApplyOption(&update)
+	}
+
+	var same []optpreview.Option
+	if update.Refresh {
+		same = append(same, optpreview.Refresh())
+	}
+
+	_, err := e.Preview(ctx, same...)
+
+	return err
+}

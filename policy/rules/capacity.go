@@ -1,0 +1,160 @@
+package rules
+
+import (
+	"fmt"
+	"sync"
+)
+
+func capacityPolicies() []policy {
+	return []policy{{
+		Name:        "host-capacity",
+		Description: "The machines of a host fit it: memory, cores and storage.",
+		Reason: "Memory that is given out twice ends with the host killing machines; a full storage stops all of them. Sizes come from " +
+			"`talos-proxmox:hosts[].capacity`; `hosts` here adds to them or takes their place, and is the only place for storage. What is not stated is not judged.",
+		Options: []option{
+			ratio("memoryRatio", 1, "How much of a host's memory may be planned: 1 = all of it."),
+			ratio("coreRatio", 4, "How many virtual cores may be planned for each core of a host."),
+			ratio("storageRatio", 1, "How much of a datastore may be planned; more than 1 counts on thin provisioning."),
+			{
+				Key: "hosts",
+				Doc: "Sizes by host: `{\"pve1\": {\"memoryMiB\": 98304, \"cores\": 32, \"storageGiB\": {\"local-zfs\": 900}}}`. A storage that several hosts share counts on each of them.",
+				Schema: map[string]any{
+					"type": "object", "default": map[string]any{},
+					"additionalProperties": map[string]any{
+						"type": "object", "additionalProperties": false,
+						"properties": map[string]any{
+							"memoryMiB":  map[string]any{"type": "number", "minimum": 0},
+							"cores":      map[string]any{"type": "number", "minimum": 0},
+							"storageGiB": map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "number", "minimum": 0}},
+						},
+					},
+				},
+			},
+		},
+		Resource: func() func(settings, options, resource) []violation {
+			seen := &ledger{loads: map[string]load{}}
+
+			return func(s settings, o options, r resource) []violation {
+				if r.Type != typeVM {
+					return nil
+				}
+
+				m := readMachine(r)
+				if !m.Host.Known || is(m.Template, true) {
+					return nil
+				}
+
+				return overcommitted(m, seen.add(m), limitsOf(s, o, m.Host.Value))
+			}
+		},
+	}}
+}
+
+func ratio(key string, value float64, doc string) option {
+	return option{Key: key, Doc: doc, Schema: map[string]any{"type": "number", "minimum": 0.1, "default": value}}
+}
+
+// load is what a machine takes of its host; what is not known counts nothing.
+type load struct {
+	host             string
+	memoryMiB, cores int
+	storageGiB       map[string]int // by datastore
+}
+
+func (m machine) load() load {
+	l := load{host: m.Host.Value, memoryMiB: m.MemoryMiB.Value, cores: m.Cores.Value, storageGiB: map[string]int{}}
+
+	for _, d := range m.Disks {
+		if d.Datastore.Known {
+			l.storageGiB[d.Datastore.Value] += d.SizeGiB.Value
+		}
+	}
+
+	return l
+}
+
+// ledger remembers the machines of a run; the engine asks about several resources at once.
+type ledger struct {
+	mu    sync.Mutex
+	loads map[string]load // by URN
+}
+
+// add notes a machine and returns the sum on its host.
+func (l *ledger) add(m machine) load {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.loads[m.URN] = m.load()
+	sum := load{host: m.Host.Value, storageGiB: map[string]int{}}
+
+	for _, other := range l.loads {
+		if other.host != sum.host {
+			continue
+		}
+
+		sum.memoryMiB += other.memoryMiB
+		sum.cores += other.cores
+
+		for datastore, size := range other.storageGiB {
+			sum.storageGiB[datastore] += size
+		}
+	}
+
+	return sum
+}
+
+// limits are a host's size and how much of it may be planned; a size of 0 is not judged.
+type limits struct {
+	memoryMiB, cores                     float64
+	memoryRatio, coreRatio, storageRatio float64
+	storageGiB                           map[string]float64
+}
+
+func limitsOf(s settings, o options, host string) limits {
+	stated := s.Hosts[host]
+	l := limits{
+		memoryMiB: float64(stated.MemoryMiB), cores: float64(stated.Cores), storageGiB: map[string]float64{},
+		memoryRatio: o.number("memoryRatio"), coreRatio: o.number("coreRatio"), storageRatio: o.number("storageRatio"),
+	}
+
+	hosts, _ := o["hosts"].(map[string]any)
+	of, _ := hosts[host].(map[string]any)
+
+	if n := options(of).number("memoryMiB"); n > 0 {
+		l.memoryMiB = n
+	}
+
+	if n := options(of).number("cores"); n > 0 {
+		l.cores = n
+	}
+
+	storages, _ := of["storageGiB"].(map[string]any)
+	for datastore := range storages {
+		l.storageGiB[datastore] = options(storages).number(datastore)
+	}
+
+	return l
+}
+
+// overcommitted judges the host of a machine with that machine on it.
+func overcommitted(m machine, sum load, l limits) []violation {
+	var found []violation
+
+	judge := func(what, unit string, planned int, size, ratio float64, way string) {
+		if size > 0 && float64(planned) > size*ratio {
+			found = append(found, refuse(m.URN, m.Name, fmt.Sprintf("with it host %s has %d%s of %s planned, and %g%s for guests (times %g): place it on another host, %s, or state more if the host has it",
+				sum.host, planned, unit, what, size, unit, ratio, way)))
+		}
+	}
+
+	own := m.load()
+
+	judge("memory", " MiB", sum.memoryMiB, l.memoryMiB, l.memoryRatio, "make machines smaller")
+	judge("cores", "", sum.cores, l.cores, l.coreRatio, "make machines smaller")
+
+	for datastore := range own.storageGiB {
+		judge("datastore "+datastore, " GiB", sum.storageGiB[datastore], l.storageGiB[datastore], l.storageRatio, "make disks smaller")
+	}
+
+	return found
+}

@@ -1,0 +1,141 @@
+package rules
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "rewrite generated documentation")
+
+const page = "../../docs/policies.md"
+
+// TestPage keeps docs/policies.md as the policies are.
+func TestPage(t *testing.T) {
+	t.Parallel()
+
+	want := renderPage(t)
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
+	}
+
+	have, err := os.ReadFile(page)
+	require.NoError(t, err, "write it with: go test ./policy/rules -update")
+	require.Equal(t, want, string(have), "docs/policies.md is stale; rewrite it with: go test ./policy/rules -update")
+}
+
+const intro = `# Policies
+
+<!-- Generated from policy/rules; rewrite it with: go test ./policy/rules -update -->
+
+` + "`policy/`" + ` is a [CrossGuard](https://www.pulumi.com/docs/iac/using-pulumi/crossguard/) pack that refuses bad plans in ` + "`pulumi preview`" + ` and ` + "`pulumi up`" + `:
+
+` + "```console" + `
+$ pulumi preview --policy-pack policy --policy-pack-config policy/policy-config.prod.json
+$ pulumi up      --policy-pack policy --policy-pack-config policy/policy-config.prod.json
+$ .bin/lab preview --policy            # on the lab; ` + "`make up`" + ` and ` + "`make preview`" + ` do so by themselves
+` + "```" + `
+
+With an ordinary Pulumi installation the folder is enough: Pulumi's language host for Go builds the pack at every run. ` + "`make tools`" + ` builds it once, as
+` + "`.bin/pulumi-analyzer-policy-go`" + `: Pulumi 3.255 and later take that path in the folder's place (` + "`--policy-pack .bin/pulumi-analyzer-policy-go`" + `), and where there is no
+language host the folder is enough again if ` + "`.bin`" + ` is on PATH.
+
+**Levels.** A *mandatory* policy ends the preview or the update with an error, an *advisory* one warns, a *remediation* changes the plan. ` + "`--policy-pack-config`" + ` names a JSON
+file that changes levels and options: ` + "`{\"production-talos-firewall\": \"mandatory\", \"host-capacity\": {\"memoryRatio\": 0.9}}`" + `, and ` + "`\"disabled\"`" + ` turns a policy off.
+[policy/policy-config.dev.json](../policy/policy-config.dev.json) and [policy/policy-config.prod.json](../policy/policy-config.prod.json) are examples.
+
+**Production.** A stack is a production stack if ` + "`prod`" + ` or ` + "`production`" + ` is a word of its name (` + "`prod`, `eu-prod`, `prod-2`" + `). The stack's configuration overrules its name:
+` + "`pulumi config set talos-proxmox-policy:production true`" + ` (or ` + "`false`" + `).
+
+**What the plan does not know yet** is no reason to refuse it. Policies about the *stack* look at the whole plan at the end of a preview and again at the end of an update; what
+only the update knows they can then report, no longer prevent. Policies about a *resource* look at each one before it is made, in the preview and in the update. An update without
+a preview (` + "`--skip-preview`" + `, and the Automation API) therefore goes without the stack policies' veto; ` + "`lab up --policy`" + ` previews first.
+
+**What policies see of a host's size** is ` + "`talos-proxmox:hosts[].capacity`" + ` of the stack's configuration and the options of ` + "`host-capacity`" + `; nothing is asked of Proxmox.
+
+Messages name the resource, the value, the rule and the way out. Values marked secret are struck out of them, and a secret found in plain text is named by its path.
+
+| policy | level | judges | rule |
+|---|---|---|---|
+`
+
+func renderPage(t *testing.T) string {
+	t.Helper()
+
+	var text strings.Builder
+
+	text.WriteString(intro)
+
+	for _, p := range policies() {
+		fmt.Fprintf(&text, "| [%s](#%s) | %s | %s | %s |\n", p.Name, p.Name, levelName(p), scope(p), p.Description)
+	}
+
+	for _, p := range policies() {
+		fmt.Fprintf(&text, "\n## %s\n\n%s %s\n", p.Name, p.Description, p.Reason)
+
+		if len(p.Options) == 0 {
+			continue
+		}
+
+		text.WriteString("\n| option | default | meaning |\n|---|---|---|\n")
+
+		for _, o := range p.Options {
+			value, err := json.Marshal(o.Schema["default"])
+			require.NoError(t, err)
+			fmt.Fprintf(&text, "| `%s` | `%s` | %s |\n", o.Key, value, o.Doc)
+		}
+	}
+
+	return text.String()
+}
+
+func levelName(p policy) string {
+	switch {
+	case p.Remedy != nil:
+		return "remediation"
+	case p.Advisory:
+		return "advisory"
+	default:
+		return "mandatory"
+	}
+}
+
+func scope(p policy) string {
+	if p.Stack != nil {
+		return "stack"
+	}
+
+	return "resource"
+}
+
+// TestExampleConfigurations keeps the examples understandable: every policy and option in them exists. The engine judges their values (lab/engine).
+func TestExampleConfigurations(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range []string{"dev", "prod"} {
+		data, err := os.ReadFile("../policy-config." + name + ".json")
+		require.NoError(t, err)
+
+		var file map[string]any
+		require.NoError(t, json.Unmarshal(data, &file))
+
+		for policyName, given := range file {
+			i := slices.IndexFunc(policies(), func(p policy) bool { return p.Name == policyName })
+			require.NotEqual(t, -1, i, "%s: %s", name, policyName)
+
+			settings, _ := given.(map[string]any)
+			for key := range maps.Keys(settings) {
+				known := key == "enforcementLevel" || slices.ContainsFunc(policies()[i].Options, func(o option) bool { return o.Key == key })
+				assert.True(t, known, "%s: %s.%s", name, policyName, key)
+			}
+		}
+	}
+}

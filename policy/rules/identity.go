@@ -1,0 +1,173 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func identityPolicies() []policy {
+	return []policy{
+		{
+			Name:        "vmid-ranges",
+			Description: "Every VMID is in the range of its role.",
+			Reason: "Ranges keep stacks, templates and machines of others on one Proxmox apart. They are the stack's own (`talos-proxmox:vmidRanges`), which are " +
+				"900-999 for templates, 2000-2999 for control planes, 3000-3999 for workers and 4000-4999 for GPU workers unless it states others.",
+			Stack: vmidRanges,
+		},
+		{
+			Name:        "unique-vmids",
+			Description: "No two machines or templates have the same VMID.",
+			Reason:      "Proxmox refuses the second one in the middle of the run.",
+			Stack:       uniqueVMIDs,
+		},
+		{
+			Name:        "unique-macs",
+			Description: "No two network cards have the same MAC address.",
+			Reason:      "Two machines with one MAC address take each other's packets and leases, and nothing reports it.",
+			Stack:       uniqueMACs,
+		},
+		{
+			Name:        "unique-addresses",
+			Description: "No two machines have the same address.",
+			Reason:      "Two machines at one address take turns in answering; the second one's configuration may go to the first.",
+			Stack:       uniqueAddresses,
+		},
+	}
+}
+
+func vmidRanges(p plan) []violation {
+	var found []violation
+
+	judge := func(urn, name, role string, id int) {
+		if r := p.Ranges[role]; id != 0 && (id < r.First || id > r.Last) {
+			found = append(found, refuse(urn, name, fmt.Sprintf("VMID %d is outside %s, the range of %s: choose one inside it, or change talos-proxmox:vmidRanges.%s",
+				id, r, role, role)))
+		}
+	}
+
+	for _, m := range p.machines() {
+		if role := m.role(); role != "" && m.VMID.Known {
+			judge(m.URN, m.Name, role, m.VMID.Value)
+		}
+	}
+
+	for _, t := range p.templates() {
+		judge(t.urn, t.name, roleTemplate, t.id)
+	}
+
+	return found
+}
+
+// role is what range the machine's VMID belongs to, empty while its tags are not known, and for machines that are no nodes.
+func (m machine) role() string {
+	switch {
+	case m.tagged(tagControlPlane):
+		return roleControlPlane
+	case !m.tagged(tagWorker) || !m.DevicesKnown:
+		return ""
+	case len(m.Devices) > 0:
+		return roleGPUWorker
+	default:
+		return roleWorker
+	}
+}
+
+// template is a golden template: one that the program's component builds, or a VM registered as one.
+type template struct {
+	urn, name string
+	id        int
+}
+
+func (p plan) templates() []template {
+	var list []template
+
+	for _, r := range p.of(typeTemplate) {
+		list = append(list, template{r.URN, r.Name, r.at("vmid").number().Value})
+	}
+
+	for _, r := range p.of(typeVM) {
+		if m := readMachine(r); is(m.Template, true) {
+			list = append(list, template{m.URN, m.Name, m.VMID.Value})
+		}
+	}
+
+	return list
+}
+
+// claim is something that only one resource may have.
+type claim struct{ urn, name, value string }
+
+// doubles finds what is claimed more than once; the report goes to the later one and names the earlier.
+func doubles(what, way string, claims []claim) []violation {
+	first := map[string]claim{}
+
+	var found []violation
+
+	// Resources come in the order in which they were registered, which differs from run to run.
+	slices.SortStableFunc(claims, func(a, b claim) int { return strings.Compare(a.name, b.name) })
+
+	for _, c := range claims {
+		if earlier, taken := first[c.value]; taken {
+			found = append(found, refuse(c.urn, c.name, fmt.Sprintf("%s %s is that of %s too: %s", what, c.value, earlier.name, way)))
+		} else {
+			first[c.value] = c
+		}
+	}
+
+	return found
+}
+
+func uniqueVMIDs(p plan) []violation {
+	var claims []claim
+
+	for _, m := range p.machines() {
+		if m.VMID.Value != 0 {
+			claims = append(claims, claim{m.URN, m.Name, strconv.Itoa(m.VMID.Value)})
+		}
+	}
+
+	for _, t := range p.templates() {
+		if t.id != 0 {
+			claims = append(claims, claim{t.urn, t.name, strconv.Itoa(t.id)})
+		}
+	}
+
+	return doubles("VMID", "give one of them another", claims)
+}
+
+func uniqueMACs(p plan) []violation {
+	var claims []claim
+
+	for _, m := range p.machines() {
+		for _, mac := range m.MACs {
+			claims = append(claims, claim{m.URN, m.Name, mac})
+		}
+	}
+
+	return doubles("MAC address", "state another, like 02:00:00:00:00:01, or none", claims)
+}
+
+func uniqueAddresses(p plan) []violation {
+	var claims []claim
+
+	for _, m := range p.machines() {
+		for _, address := range m.Addresses {
+			claims = append(claims, claim{m.URN, m.Name, address})
+		}
+	}
+
+	// A machine and its own configuration have one address; two configurations must not.
+	var nodes []claim
+
+	for _, r := range p.of(typeConfiguration) {
+		if address, ok := parseAddress(r.at("node").text().Value); ok {
+			nodes = append(nodes, claim{r.URN, r.Name, address})
+		}
+	}
+
+	const way = "give one of them another"
+
+	return append(doubles("address", way, claims), doubles("address", way, nodes)...)
+}

@@ -1,0 +1,100 @@
+package rules
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+func imagePolicies() []policy {
+	return []policy{
+		{
+			Name:        "versioned-images",
+			Description: "A downloaded image's file name says its version.",
+			Reason: "An image is never replaced under its name: under one without a version an old image looks like the new one. A version is one with a dot " +
+				"(1.12.6, 24.04) or a date (20260101); `latest` and `current` are none.",
+			Stack: versionedImages,
+		},
+		{
+			Name:        "image-checksum",
+			Description: "A downloaded image has a checksum, or comes from the stack's Image Factory.",
+			Reason: "Whoever can change what is downloaded owns the machines made from it. The Image Factory publishes no checksums; its images are named by a " +
+				"digest of what they are built from, and are taken over HTTPS.",
+			Options: []option{{
+				Key:    "trusted",
+				Doc:    "Beginnings of further URLs whose files need no checksum.",
+				Schema: map[string]any{"type": "array", "items": map[string]any{"type": "string"}, "default": []any{}},
+			}},
+			Resource: func() func(settings, options, resource) []violation { return imageChecksum },
+		},
+	}
+}
+
+var (
+	imageVersion = regexp.MustCompile(`\d+\.\d+|(19|20)\d{6}|(19|20)\d{2}-\d{2}`)
+	imageMoving  = regexp.MustCompile(`(?i)(^|[^a-z])(latest|current|daily|nightly)([^a-z]|$)`)
+)
+
+func versionedImages(p plan) []violation {
+	var found []violation
+
+	for _, r := range p.of(typeDownload) {
+		name := r.at("fileName").text()
+		if name.Value == "" { // the provider takes the URL's
+			address, err := url.Parse(r.at("url").text().Value)
+			if !name.Known || err != nil || address.Path == "" {
+				continue
+			}
+
+			name.Value = address.Path[strings.LastIndex(address.Path, "/")+1:]
+		}
+
+		if !imageVersion.MatchString(name.Value) || imageMoving.MatchString(name.Value) {
+			found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("the file name %q says no version: put it in fileName, and choose the URL of that version", name.Value)))
+		}
+	}
+
+	return found
+}
+
+func imageChecksum(s settings, o options, r resource) []violation {
+	address := r.at("url").text()
+	if r.Type != typeDownload || !address.Known || r.at("checksum").unknown() || r.at("checksum").given() {
+		return nil
+	}
+
+	for _, trusted := range append(o.strings("trusted"), s.FactoryURL+"/image/") {
+		if strings.HasPrefix(address.Value, trusted) && private(trusted) {
+			return nil
+		}
+	}
+
+	return []violation{refuse(r.URN, r.Name, fmt.Sprintf("the download from %s has no checksum: state checksum and checksumAlgorithm (or, over HTTPS, the place as trusted)",
+		withoutSecrets(address.Value)))}
+}
+
+// private tells a way that nobody else can change what comes along: HTTPS, or this computer itself.
+func private(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+
+	ip := net.ParseIP(u.Hostname())
+
+	return u.Scheme == "https" || (ip != nil && ip.IsLoopback())
+}
+
+// withoutSecrets leaves out what a URL may hold of them.
+func withoutSecrets(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "an address that is no URL"
+	}
+
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+
+	return u.String()
+}

@@ -1,0 +1,197 @@
+package rules
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Tags that the program gives its machines.
+const (
+	tagTalos        = "talos"
+	tagControlPlane = "controlplane"
+	tagWorker       = "worker"
+	tagCluster      = "cluster-" // and the cluster's name
+)
+
+// machine is a VM as the judgements see it.
+type machine struct {
+	resource
+
+	VMID, Cores, MemoryMiB, BalloonMiB maybe[int]
+	Host                               maybe[string]
+	Tags                               maybe[[]string]
+	Template, Agent                    maybe[bool]
+	MACs, Addresses                    []string // those that are known
+	Disks                              []disk
+	Devices                            []device
+	DevicesKnown                       bool
+}
+
+type disk struct {
+	Datastore maybe[string]
+	SizeGiB   maybe[int]
+}
+
+// device is a PCI device that the VM gets.
+type device struct {
+	Name        string // hostpci0
+	ID, Mapping maybe[string]
+}
+
+func readMachine(r resource) machine {
+	sockets := r.at("cpu", "sockets").number()
+	cores := r.at("cpu", "cores").number()
+	cores.Value *= max(sockets.Value, 1)
+	cores.Known = cores.Known && sockets.Known
+
+	m := machine{
+		resource: r,
+		VMID:     r.at("vmId").number(), Cores: cores,
+		MemoryMiB: r.at("memory", "dedicated").number(), BalloonMiB: r.at("memory", "floating").number(),
+		Host: r.at("nodeName").text(), Tags: r.at("tags").texts(),
+		Template: r.at("template").flag(), Agent: r.at("agent", "enabled").flag(),
+	}
+
+	disks, _ := r.at("disks").items()
+	for _, d := range disks {
+		m.Disks = append(m.Disks, disk{d.at("datastoreId").text(), d.at("size").number()})
+	}
+
+	var devices []value
+
+	devices, m.DevicesKnown = r.at("hostpcis").items()
+	for _, d := range devices {
+		m.Devices = append(m.Devices, device{d.at("device").text().Value, d.at("id").text(), d.at("mapping").text()})
+	}
+
+	cards, _ := r.at("networkDevices").items()
+	for _, card := range cards {
+		if mac := card.at("macAddress").text(); mac.Value != "" {
+			m.MACs = append(m.MACs, strings.ToLower(mac.Value))
+		}
+	}
+
+	configs, _ := r.at("initialization", "ipConfigs").items()
+	for _, config := range configs {
+		for _, family := range []string{"ipv4", "ipv6"} {
+			if address, ok := parseAddress(config.at(family, "address").text().Value); ok {
+				m.Addresses = append(m.Addresses, address)
+			}
+		}
+	}
+
+	return m
+}
+
+// parseAddress reads an address with or without its prefix length; "dhcp" and the like are none.
+func parseAddress(text string) (string, bool) {
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		return prefix.Addr().Unmap().String(), true
+	}
+
+	address, err := netip.ParseAddr(text)
+
+	return address.Unmap().String(), err == nil
+}
+
+func (m machine) tagged(tag string) bool { return m.Tags.Known && slices.Contains(m.Tags.Value, tag) }
+
+// talos tells a Talos node: one made by the program's components, or one that says so by its tag.
+func (m machine) talos() bool { return m.below(nodeTypes) || m.tagged(tagTalos) }
+
+// machines are the VMs of the plan, templates left out.
+func (p plan) machines() []machine {
+	var list []machine
+
+	for _, r := range p.Resources {
+		if r.Type != typeVM {
+			continue
+		}
+
+		if m := readMachine(r); !m.Template.Value {
+			list = append(list, m)
+		}
+	}
+
+	return list
+}
+
+// controlPlanes are a cluster's control planes. Complete is false while the role of a machine of the cluster is not known.
+type controlPlanes struct {
+	Cluster, URN string
+	Machines     []machine
+	Complete     bool
+}
+
+// controlPlanes finds the clusters of the plan: by the component that the machines are made in, otherwise by their tag.
+func (p plan) controlPlanes() []controlPlanes {
+	var list []controlPlanes
+
+	index := map[string]int{}
+
+	for _, m := range p.machines() {
+		if !m.talos() {
+			continue
+		}
+
+		name, urn := p.clusterOf(m)
+
+		i, ok := index[name]
+		if !ok {
+			i, index[name] = len(list), len(list)
+			list = append(list, controlPlanes{Cluster: name, URN: urn, Complete: true})
+		}
+
+		list[i].Complete = list[i].Complete && m.Tags.Known
+
+		if m.tagged(tagControlPlane) {
+			list[i].Machines = append(list[i].Machines, m)
+		}
+	}
+
+	return list
+}
+
+// clusterOf names a machine's cluster and what to report about the whole of it.
+func (p plan) clusterOf(m machine) (name, urn string) {
+	for parent := m.Parent; parent != ""; {
+		r, ok := p.byURN[parent]
+		if !ok {
+			break
+		}
+
+		if r.Type == typeCluster {
+			return r.Name, r.URN
+		}
+
+		parent = r.Parent
+	}
+
+	for _, tag := range m.Tags.Value {
+		if name, ok := strings.CutPrefix(tag, tagCluster); ok {
+			return name, m.URN
+		}
+	}
+
+	return "", m.URN
+}
+
+func names(machines []machine) string {
+	list := make([]string, len(machines))
+	for i, m := range machines {
+		list[i] = m.Name
+	}
+
+	return strings.Join(list, ", ")
+}
+
+// describe gives a count its noun.
+func describe(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+
+	return fmt.Sprintf("%d %ss", n, noun)
+}

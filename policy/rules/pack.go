@@ -1,0 +1,170 @@
+// Package rules holds the policies of the pack: every one a name, a description, a level and a judgement, which is a pure function of the plan. docs/policies.md is
+// generated from them.
+package rules
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/blang/semver"
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/policyx"
+)
+
+// PackName is the pack's name.
+const PackName = "talos-proxmox-policy"
+
+// version of the pack.
+const version = "1.0.0"
+
+// policy is one rule. Exactly one of Stack, Resource and Remedy judges.
+type policy struct {
+	Name        string
+	Description string // one sentence, shown with every violation
+	Reason      string // why, for docs/policies.md
+	Advisory    bool   // reports instead of refusing
+	Options     []option
+
+	// Stack judges the whole plan, at the end of a preview and of an update.
+	Stack func(plan) []violation
+	// Resource judges one resource before it is made; what it remembers of those before it lives as long as one run. It is for what only the update knows, and
+	// for judgements with options.
+	Resource func() func(settings, options, resource) []violation
+	// Remedy changes a resource's properties, nil = nothing to change.
+	Remedy func(options, resource) *property.Map
+}
+
+// option is one key of a policy's configuration.
+type option struct {
+	Key, Doc string
+	Schema   map[string]any // JSON schema, with its default
+}
+
+// options are what policy-config.json says, defaults filled in by the engine.
+type options map[string]any
+
+// policies are all rules, in the order of docs/policies.md.
+func policies() []policy {
+	var all []policy
+	for _, topic := range [][]policy{
+		topologyPolicies(), identityPolicies(), passthroughPolicies(), capacityPolicies(), guestPolicies(), versionPolicies(), imagePolicies(),
+		secretPolicies(), privilegePolicies(), productionPolicies(), tagPolicies(),
+	} {
+		all = append(all, topic...)
+	}
+
+	return all
+}
+
+// NewPack makes the pack for a stack.
+func NewPack(ctx *pulumi.Context) (policyx.PolicyPack, error) {
+	s, err := readSettings(ctx.Stack(), ctx.GetConfig)
+	if err != nil {
+		return nil, err
+	}
+
+	var list []policyx.Policy
+	for _, p := range policies() {
+		list = append(list, p.register(s))
+	}
+
+	pack, err := policyx.NewPolicyPack(PackName, semver.MustParse(version), policyx.EnforcementLevelMandatory, list)
+	if err != nil {
+		return nil, fmt.Errorf("unable to make the policy pack: %w", err)
+	}
+
+	return pack, nil
+}
+
+func (p policy) level() policyx.EnforcementLevel {
+	switch {
+	case p.Remedy != nil:
+		return policyx.EnforcementLevelRemediate
+	case p.Advisory:
+		return policyx.EnforcementLevelAdvisory
+	default:
+		return policyx.EnforcementLevelMandatory
+	}
+}
+
+func (p policy) schema() *policyx.ConfigSchema {
+	if len(p.Options) == 0 {
+		return nil
+	}
+
+	schema := &policyx.ConfigSchema{Properties: map[string]map[string]any{}}
+	for _, o := range p.Options {
+		schema.Properties[o.Key] = o.Schema
+	}
+
+	return schema
+}
+
+func (p policy) register(s settings) policyx.Policy {
+	switch {
+	case p.Remedy != nil:
+		return policyx.NewResourceRemediationPolicy(p.Name, policyx.ResourceRemediationPolicyArgs{
+			Description: p.Description, ConfigSchema: p.schema(),
+			RemediateResource: func(_ context.Context, args policyx.ResourceRemediationArgs) (*property.Map, error) {
+				return p.Remedy(args.Config, readResource(args.Resource)), nil
+			},
+		})
+	case p.Resource != nil:
+		judge := p.Resource()
+
+		return policyx.NewResourceValidationPolicy(p.Name, policyx.ResourceValidationPolicyArgs{
+			Description: p.Description, EnforcementLevel: p.level(), ConfigSchema: p.schema(),
+			ValidateResource: func(_ context.Context, args policyx.ResourceValidationArgs) error {
+				r := readResource(args.Resource)
+				report(args.Manager, judge(s, args.Config, r), map[string]resource{r.URN: r})
+
+				return nil
+			},
+		})
+	default:
+		return policyx.NewStackValidationPolicy(p.Name, policyx.StackValidationPolicyArgs{
+			Description: p.Description, EnforcementLevel: p.level(), ConfigSchema: p.schema(),
+			ValidateStack: func(_ context.Context, args policyx.StackValidationArgs) error {
+				resources := make([]resource, len(args.Resources))
+				for i, r := range args.Resources {
+					resources[i] = readResource(r)
+				}
+
+				whole := newPlan(s, resources)
+				report(args.Manager, p.Stack(whole), whole.byURN)
+
+				return nil
+			},
+		})
+	}
+}
+
+// report tells the engine, without what is secret in the resource.
+func report(manager policyx.PolicyManager, violations []violation, resources map[string]resource) {
+	for _, v := range violations {
+		manager.ReportViolation(v.withoutSecrets(resources[v.URN]), v.URN)
+	}
+}
+
+// number reads an option that the schema says is a number.
+func (o options) number(key string) float64 {
+	n, _ := o[key].(float64)
+
+	return n
+}
+
+// strings reads an option that the schema says is a list of strings.
+func (o options) strings(key string) []string {
+	list, _ := o[key].([]any)
+
+	var texts []string
+
+	for _, item := range list {
+		if text, ok := item.(string); ok {
+			texts = append(texts, text)
+		}
+	}
+
+	return texts
+}

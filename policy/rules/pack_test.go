@@ -1,0 +1,165 @@
+package rules
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/property"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/policyx"
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+func TestPoliciesAreWholeAndUnmistakable(t *testing.T) {
+	t.Parallel()
+
+	var names []string
+
+	for _, p := range policies() {
+		names = append(names, p.Name)
+
+		assert.NotEmpty(t, p.Description, p.Name)
+		assert.NotEmpty(t, p.Reason, p.Name)
+
+		judges := 0
+		for _, given := range []bool{p.Stack != nil, p.Resource != nil, p.Remedy != nil} {
+			if given {
+				judges++
+			}
+		}
+
+		assert.Equal(t, 1, judges, p.Name)
+		assert.True(t, p.Stack == nil || len(p.Options) == 0, "%s: policies about the whole stack get no configuration from policyx", p.Name)
+
+		registered := p.register(testSettings)
+		assert.Equal(t, p.level(), registered.EnforcementLevel(), p.Name)
+
+		if schema := registered.ConfigSchema(); schema != nil {
+			for key, of := range schema.Properties {
+				_, err := structpb.NewStruct(of)
+				assert.NoError(t, err, "%s.%s goes to the engine", p.Name, key)
+			}
+		}
+	}
+
+	slices.Sort(names)
+	assert.Len(t, slices.Compact(slices.Clone(names)), len(names), "no name twice")
+}
+
+// goodPlan has something of everything that is judged, and nothing wrong.
+func goodPlan() []resource {
+	cluster := res(typeCluster, "one", props{"talosVersion": "v1.12.6", "kubernetesVersion": "v1.35.0"})
+	component := res("talos-proxmox:node:TalosNode", "one-cp-1", nil).in(cluster)
+	provider := props{"apiToken": secret{"pulumi@pve!talos=x"}, "endpoint": "https://10.0.0.2:8006/", "insecure": false}
+
+	return []resource{
+		cluster, component,
+		cp("one-cp-1-vm", "pve1", 2000).with(card("02:00:00:00:00:01")).with(props{"initialization": props{"ipConfigs": []any{props{"ipv4": props{"address": "10.0.0.10/24"}}}}}).
+			in(component).from(provider).protected(),
+		worker("one-gpu-1", "pve1", 4000).with(gpuOf("gpu")).with(card("02:00:00:00:00:02")).from(provider),
+		res(typeMapping, "gpu", props{"name": "gpu", "maps": []any{props{"node": "pve1", "path": "0000:01:00"}}}),
+		res(typeTemplate, "t", props{"vmid": 901, "version": "v1.12.6"}),
+		res(typeSecrets, "one-secrets", props{"talosVersion": "v1.12"}).protected(),
+		res(typeCommand, "one-bootstrap", props{"create": "talosops bootstrap", "stdin": secret{"{}"}}).protected(),
+		res(typeDownload, "f", props{"fileName": "talos-v1.12.6.iso", "url": "https://factory.talos.dev/image/ab", "verify": true}),
+		res(typeSchematic, "s", props{"schematic": plainSchematic}),
+		res(typeProvider, "p", provider),
+		res(typeRole, "r", props{"privileges": []string{"VM.Audit"}}), res(typeACL, "a", props{"roleId": "TalosProxmox", "path": "/vms"}), res(typeToken, "u", props{"privilegesSeparation": true}),
+		configured("kind: NetworkDefaultActionConfig\ningress: block\n", "kind: VolumeConfig\nname: STATE\nencryption: {}\n", "kind: VolumeConfig\nname: EPHEMERAL\nencryption: {}\n",
+			"machine: {install: {image: \"factory.talos.dev/nocloud-installer/ab:v1.12.6\"}}").in(component).with(props{"node": "10.0.0.10"}),
+	}
+}
+
+func judgeAll(t *testing.T, resources []resource) map[string][]string {
+	t.Helper()
+
+	found := map[string][]string{}
+
+	for _, p := range policies() {
+		if p.Remedy != nil {
+			for _, r := range resources {
+				p.Remedy(defaults(p), r)
+			}
+
+			continue
+		}
+
+		if messages := judge(t, p.Name, *productionSettings(), nil, resources...); len(messages) > 0 {
+			found[p.Name] = messages
+		}
+	}
+
+	return found
+}
+
+// mutate calls with every value of the plan replaced in turn.
+func mutate(resources []resource, with property.Value, call func(path string, changed []resource)) {
+	for i, r := range resources {
+		each(r.Properties.property, func(path string, replaced property.Value) {
+			if path == "" { // the engine always hands a map
+				return
+			}
+
+			changed := slices.Clone(resources)
+			changed[i].Properties = value{replaced}
+			call(r.Name+" "+path, changed)
+		}, with)
+	}
+}
+
+// each calls with v itself and every value in it replaced in turn.
+func each(v property.Value, call func(path string, replaced property.Value), with property.Value) {
+	call("", with)
+
+	switch {
+	case v.IsMap():
+		for key, element := range v.AsMap().AllStable {
+			each(element, func(path string, replaced property.Value) {
+				call("."+key+path, property.New(v.AsMap().Set(key, replaced)).WithSecret(v.Secret()))
+			}, with)
+		}
+	case v.IsArray():
+		list := v.AsArray().AsSlice()
+		for i, element := range list {
+			each(element, func(path string, replaced property.Value) {
+				changed := slices.Clone(list)
+				changed[i] = replaced
+				call("[]"+path, property.New(changed).WithSecret(v.Secret()))
+			}, with)
+		}
+	}
+}
+
+func TestWhatIsNotKnownYetIsNoReasonToRefuse(t *testing.T) {
+	t.Parallel()
+
+	assert.Empty(t, judgeAll(t, goodPlan()), "the good plan is good")
+
+	for name, with := range map[string]property.Value{
+		"unknown": property.New(property.Computed), "unknown and secret": property.New(property.Computed).WithSecret(true), "a secret that a provider emptied": property.New("").WithSecret(true),
+	} {
+		mutate(goodPlan(), with, func(path string, changed []resource) {
+			found := judgeAll(t, changed)
+			// A control plane whose tags are not known may be missing; nothing else may be said.
+			assert.Empty(t, found, "%s: %s", name, path)
+		})
+	}
+}
+
+func TestNoShapeOfAValueEndsAJudgement(t *testing.T) {
+	t.Parallel()
+
+	for _, with := range []any{nil, "", "x", "::/%zz", -1, 1e300, true, []any{}, []any{[]any{}}, props{}, props{"": nil}, secret{"x"}, secret{props{"a": secret{1}}}} {
+		mutate(goodPlan(), toProperty(with), func(path string, changed []resource) {
+			assert.NotPanics(t, func() { judgeAll(t, changed) }, "%v at %s", with, path)
+		})
+	}
+}
+
+func TestLevels(t *testing.T) {
+	t.Parallel()
+
+	assert.Equal(t, policyx.EnforcementLevelMandatory, policy{}.level())
+	assert.Equal(t, policyx.EnforcementLevelAdvisory, policy{Advisory: true}.level())
+	assert.Equal(t, policyx.EnforcementLevelRemediate, policy{Remedy: addTags}.level())
+}

@@ -1,0 +1,162 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+func passthroughPolicies() []policy {
+	return []policy{
+		{
+			Name:        "no-root-only-fields",
+			Description: "Machines made with an API token have no field that only root@pam with a password may set.",
+			Reason: "Proxmox refuses raw PCI ids, ROM files, KVM arguments, CPU affinity and architecture, hugepages and hook scripts from every token, even " +
+				"root's, in the middle of the run.",
+			Stack: rootOnlyFields,
+		},
+		{
+			Name:        "no-ballooning-with-passthrough",
+			Description: "A machine with a PCI device has fixed memory.",
+			Reason:      "The device may write to any of the machine's memory, so that all of it is pinned; a balloon then takes memory away that the device uses.",
+			Stack:       ballooning,
+		},
+		{
+			Name:        "pci-mapping-once",
+			Description: "No PCI device is given to two machines.",
+			Reason: "The second machine does not start. A mapping has as many devices on a host as the plan maps there, and one where the mapping is not part of " +
+				"the plan.",
+			Stack: mappingOnce,
+		},
+	}
+}
+
+func rootOnlyFields(p plan) []violation {
+	var found []violation
+
+	for _, r := range p.of(typeVM) {
+		if !usesToken(r.Provider) {
+			continue
+		}
+
+		for _, field := range rootFields(r) {
+			found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("%s; Proxmox takes that from root@pam with a password only, and the provider has an API token", field)))
+		}
+	}
+
+	return found
+}
+
+// usesToken tells a provider that is known to work with a token.
+func usesToken(provider value) bool { return provider.at("apiToken").given() }
+
+// rootFields are the fields of a VM that only root may set, each with the way out.
+func rootFields(r resource) []string {
+	var fields []string
+
+	devices, _ := r.at("hostpcis").items()
+	for i, d := range devices {
+		if d.at("id").given() {
+			fields = append(fields, fmt.Sprintf("hostpcis[%d].id is the raw PCI id %q: use a mapping, which a token may (hostpcis[%d].mapping)", i, d.at("id").text().Value, i))
+		}
+
+		if d.at("romFile").given() {
+			fields = append(fields, fmt.Sprintf("hostpcis[%d].romFile is %q: leave it out", i, d.at("romFile").text().Value))
+		}
+	}
+
+	for _, path := range [][]string{{"kvmArguments"}, {"cpu", "affinity"}, {"cpu", "architecture"}, {"memory", "hugepages"}, {"hookScriptFileId"}} {
+		if field := r.at(path...); field.given() {
+			fields = append(fields, fmt.Sprintf("%s is %q: leave it out", strings.Join(path, "."), field.text().Value))
+		}
+	}
+
+	return fields
+}
+
+func ballooning(p plan) []violation {
+	var found []violation
+
+	for _, m := range p.machines() {
+		if len(m.Devices) > 0 && m.BalloonMiB.Known && m.BalloonMiB.Value > 0 {
+			found = append(found, refuse(m.URN, m.Name, fmt.Sprintf("memory.floating is %d MiB, and %s is passed through: set memory.floating to 0",
+				m.BalloonMiB.Value, m.Devices[0].Name)))
+		}
+	}
+
+	return found
+}
+
+func mappingOnce(p plan) []violation {
+	type place struct{ device, host string }
+
+	users := map[place][]machine{}
+
+	var places []place
+
+	for _, m := range p.machines() {
+		for _, d := range m.Devices {
+			name := d.ID.Value
+			if d.Mapping.Value != "" {
+				name = d.Mapping.Value
+			}
+
+			if at := (place{name, m.Host.Value}); name != "" && m.Host.Known {
+				users[at] = append(users[at], m)
+				if len(users[at]) == 1 {
+					places = append(places, at)
+				}
+			}
+		}
+	}
+
+	var found []violation
+
+	for _, at := range places {
+		machines := users[at]
+
+		n, ok := p.mapped(at.device, at.host)
+		if !ok || len(machines) <= n {
+			continue
+		}
+
+		slices.SortFunc(machines, func(a, b machine) int { return strings.Compare(a.Name, b.Name) })
+
+		last := machines[len(machines)-1]
+		found = append(found, refuse(last.URN, last.Name, fmt.Sprintf("device %s of host %s is given to %s, and there %s: give one machine another device, or place it on another host",
+			at.device, at.host, names(machines), map[bool]string{true: "is one", false: fmt.Sprintf("are %d", n)}[n == 1])))
+	}
+
+	return found
+}
+
+// mapped counts the devices of a mapping on a host; not ok = the plan does not know yet.
+func (p plan) mapped(mapping, host string) (int, bool) {
+	for _, r := range p.of(typeMapping) {
+		if name := r.at("name").text(); !name.Known || name.Value != mapping {
+			continue
+		}
+
+		maps, ok := r.at("maps").items()
+		if !ok {
+			return 0, false
+		}
+
+		n := 0
+
+		for _, m := range maps {
+			node := m.at("node").text()
+			if !node.Known {
+				return 0, false
+			}
+
+			if node.Value == host {
+				n++
+			}
+		}
+
+		return n, true
+	}
+
+	return 1, true
+}

@@ -1,0 +1,134 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// settings are what the stack itself says about how it is to be judged.
+type settings struct {
+	Stack string
+	// Production says that the stack is one; see isProduction.
+	Production bool
+	// Hosts of the stack's configuration by name.
+	Hosts map[string]capacity
+	// Ranges of VMIDs by role.
+	Ranges map[string]vmidRange
+	// FactoryURL is the stack's Image Factory.
+	FactoryURL string
+}
+
+// capacity is what a host has for guests; 0 = not stated.
+type capacity struct{ Cores, MemoryMiB int }
+
+// Roles of machines that have a range of VMIDs.
+const (
+	roleTemplate     = "templates"
+	roleControlPlane = "controlPlanes"
+	roleWorker       = "workers"
+	roleGPUWorker    = "gpuWorkers"
+)
+
+// vmidRange is the first and the last VMID of a role.
+type vmidRange struct{ First, Last int }
+
+func (r vmidRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
+
+// defaultRanges are those of internal/spec.
+func defaultRanges() map[string]vmidRange {
+	return map[string]vmidRange{
+		roleTemplate: {900, 999}, roleControlPlane: {2000, 2999}, roleWorker: {3000, 3999}, roleGPUWorker: {4000, 4999},
+	}
+}
+
+// Keys of the stack's configuration that the pack reads.
+const (
+	// KeyProduction overrules what the stack's name says.
+	KeyProduction = "talos-proxmox-policy:production"
+
+	keyHosts   = "talos-proxmox:hosts"
+	keyRanges  = "talos-proxmox:vmidRanges"
+	keyFactory = "talos:imageFactoryUrl"
+)
+
+// defaultFactory is the public Image Factory.
+const defaultFactory = "https://factory.talos.dev"
+
+// readSettings reads them from the stack's name and configuration. What the program's own validation refuses is left out here.
+func readSettings(stack string, config func(key string) (string, bool)) (settings, error) {
+	s := settings{Stack: stack, Production: isProduction(stack), Hosts: map[string]capacity{}, Ranges: defaultRanges(), FactoryURL: defaultFactory}
+
+	if text, ok := config(KeyProduction); ok {
+		production, err := strconv.ParseBool(text)
+		if err != nil {
+			return s, fmt.Errorf("%s: %q is neither true nor false: pulumi config set %s true", KeyProduction, text, KeyProduction)
+		}
+
+		s.Production = production
+	}
+
+	if url, ok := config(keyFactory); ok && url != "" {
+		s.FactoryURL = strings.TrimRight(url, "/")
+	}
+
+	var hosts []struct {
+		Name     string
+		Capacity capacity
+	}
+
+	if text, ok := config(keyHosts); ok && json.Unmarshal([]byte(text), &hosts) == nil {
+		for _, h := range hosts {
+			s.Hosts[h.Name] = h.Capacity
+		}
+	}
+
+	var ranges map[string]string
+
+	if text, ok := config(keyRanges); ok && json.Unmarshal([]byte(text), &ranges) == nil {
+		for role, text := range ranges {
+			var r vmidRange
+			if n, _ := fmt.Sscanf(text, "%d-%d", &r.First, &r.Last); n == 2 {
+				s.Ranges[role] = r
+			}
+		}
+	}
+
+	return s, nil
+}
+
+var productionName = regexp.MustCompile(`(?i)(^|[^a-z0-9])prod(uction)?([^a-z]|$)`)
+
+// isProduction tells a production stack by its name: prod or production is a word of it.
+func isProduction(stack string) bool { return productionName.MatchString(stack) }
+
+// plan is the whole stack.
+type plan struct {
+	settings
+	Resources []resource
+	byURN     map[string]resource
+}
+
+func newPlan(s settings, resources []resource) plan {
+	p := plan{settings: s, Resources: resources, byURN: make(map[string]resource, len(resources))}
+	for _, r := range resources {
+		p.byURN[r.URN] = r
+	}
+
+	return p
+}
+
+// of returns the resources of a type.
+func (p plan) of(token string) []resource {
+	var list []resource
+
+	for _, r := range p.Resources {
+		if r.Type == token {
+			list = append(list, r)
+		}
+	}
+
+	return list
+}

@@ -1,0 +1,69 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+func privilegePolicies() []policy {
+	return []policy{{
+		Name:        "least-privilege",
+		Description: "API tokens have the documented roles, and no more.",
+		Reason: "A token that leaks is worth what it may do. docs/permissions.md has the roles that the program needs; the Proxmox cloud controller manager and " +
+			"CSI driver need VM.Audit, Sys.Audit, Datastore.Audit and what is in them.",
+		Stack: leastPrivilege,
+	}}
+}
+
+// Privileges are those that a role of the plan may have: the documented ones of the program, of the cloud controller manager and of the CSI driver.
+func Privileges() []string {
+	return []string{
+		"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit", "Mapping.Use", "Pool.Allocate", "SDN.Use", "Sys.AccessNetwork",
+		"Sys.Audit", "Sys.Modify", "VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit", "VM.Config.Disk", "VM.Config.HWType",
+		"VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.GuestAgent.Audit", "VM.PowerMgmt",
+	}
+}
+
+// administrators are Proxmox' own roles that may more than any program needs.
+func administrators() []string {
+	return []string{"Administrator", "PVEAdmin", "PVESysAdmin", "PVEUserAdmin", "PVEVMAdmin", "PVEDatastoreAdmin", "PVEPoolAdmin", "PVESDNAdmin", "PVEMappingAdmin"}
+}
+
+func leastPrivilege(p plan) []violation {
+	var found []violation
+
+	for _, r := range p.of(typeProvider) {
+		if token := r.at("apiToken").text(); strings.HasPrefix(token.Value, "root@pam!") {
+			found = append(found, refuse(r.URN, "provider "+r.Name, "apiToken is one of root@pam, which may do everything: make a user, a role and a token of its own (docs/permissions.md)"))
+		}
+	}
+
+	for _, r := range p.of(typeRole) {
+		var more []string
+
+		for _, privilege := range r.at("privileges").texts().Value {
+			if !slices.Contains(Privileges(), privilege) {
+				more = append(more, privilege)
+			}
+		}
+
+		if len(more) > 0 {
+			found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("privileges has %s, which nothing here needs: leave it out (docs/permissions.md)", strings.Join(more, ", "))))
+		}
+	}
+
+	for _, r := range p.of(typeACL) {
+		if role := r.at("roleId").text(); slices.Contains(administrators(), role.Value) {
+			found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("roleId is %s on %q: give a role with the documented privileges (docs/permissions.md)", role.Value, r.at("path").text().Value)))
+		}
+	}
+
+	for _, r := range p.of(typeToken) {
+		if separated := r.at("privilegesSeparation"); !separated.absent() && is(separated.flag(), false) {
+			found = append(found, refuse(r.URN, r.Name, "privilegesSeparation is false, so that the token may do whatever its user may: set it to true, and give the token its own role"))
+		}
+	}
+
+	return found
+}

@@ -1,0 +1,166 @@
+package rules
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+func productionPolicies() []policy {
+	return []policy{
+		{
+			Name:        "production-protection",
+			Description: "In production, control planes, Talos secrets and the bootstrap are protected.",
+			Reason:      "Their deletion is the end of the cluster. `talos-proxmox:protect: true` protects all of them.",
+			Stack:       production(protection),
+		},
+		{
+			Name:        "production-tls",
+			Description: "In production, the Proxmox API and downloads are verified.",
+			Reason:      "Without verification anyone between here and the host has the API token.",
+			Stack:       production(tlsVerified),
+		},
+		{
+			Name:        "production-disk-encryption",
+			Description: "In production, disks of Talos nodes are encrypted.",
+			Reason: "STATE holds the machine's keys, EPHEMERAL everything that runs on it. Advisory until the program can do it by itself: for now it takes a patch " +
+				"with a VolumeConfig for each.",
+			Advisory: true,
+			Stack:    production(diskEncryption),
+		},
+		{
+			Name:        "production-talos-firewall",
+			Description: "In production, Talos' firewall blocks what no rule lets in.",
+			Reason: "Talos' API and etcd are open to the whole network otherwise. Advisory until the program can do it by itself: for now it takes a patch with a " +
+				"NetworkDefaultActionConfig.",
+			Advisory: true,
+			Stack:    production(talosFirewall),
+		},
+	}
+}
+
+func production(judge func(plan) []violation) func(plan) []violation {
+	return func(p plan) []violation {
+		if !p.Production {
+			return nil
+		}
+
+		return judge(p)
+	}
+}
+
+// bootstraps is how commands bring etcd up: talosops here, talosctl elsewhere.
+var bootstraps = regexp.MustCompile(`talos(ops|ctl)\S*(\s.*)?\sbootstrap(\s|$)`)
+
+func protection(p plan) []violation {
+	var found []violation
+
+	judge := func(r resource, what string) {
+		if !r.Protect {
+			found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("%s of stack %s, a production one, is not protected: set talos-proxmox:protect to true (or the resource option protect)",
+				what, p.Stack)))
+		}
+	}
+
+	for _, c := range p.controlPlanes() {
+		for _, m := range c.Machines {
+			judge(m.resource, "control plane")
+		}
+	}
+
+	for _, r := range p.of(typeSecrets) {
+		judge(r, "Talos secrets")
+	}
+
+	for _, r := range p.of(typeBootstrap) {
+		judge(r, "bootstrap")
+	}
+
+	for _, r := range p.of(typeCommand) {
+		if bootstraps.MatchString(r.at("create").text().Value) {
+			judge(r, "bootstrap")
+		}
+	}
+
+	return found
+}
+
+func tlsVerified(p plan) []violation {
+	var found []violation
+
+	for _, r := range p.of(typeProvider) {
+		if is(r.at("insecure").flag(), true) {
+			found = append(found, refuse(r.URN, "provider "+r.Name, "insecure is true: remove proxmoxve:insecure, and give the host a certificate of a CA that this computer trusts"))
+		}
+
+		if endpoint := r.at("endpoint").text(); strings.HasPrefix(endpoint.Value, "http://") {
+			found = append(found, refuse(r.URN, "provider "+r.Name, fmt.Sprintf("endpoint is %s, without TLS: use https", withoutSecrets(endpoint.Value))))
+		}
+	}
+
+	for _, r := range p.of(typeDownload) {
+		if verify := r.at("verify"); !verify.absent() && is(verify.flag(), false) {
+			found = append(found, refuse(r.URN, r.Name, "verify is false, so that the host downloads from anyone: leave it out"))
+		}
+	}
+
+	return found
+}
+
+// configurationKnown tells whether the update has nothing more to say about a node's machine configuration.
+func configurationKnown(r resource) bool {
+	return r.at("configPatches").texts().Known && r.at("machineConfigurationInput").text().Known
+}
+
+// lacking finds nodes whose whole configuration is known and has no document that satisfies.
+func lacking(p plan, message string, satisfies func([]yaml.Node) bool) []violation {
+	var found []violation
+
+	for _, r := range p.of(typeConfiguration) {
+		if documents := configuration(r); configurationKnown(r) && !satisfies(documents) {
+			found = append(found, refuse(r.URN, r.Name, message))
+		}
+	}
+
+	return found
+}
+
+func diskEncryption(p plan) []violation {
+	return lacking(p, "STATE or EPHEMERAL is not encrypted: add a patch with a VolumeConfig for each that has `encryption`", func(documents []yaml.Node) bool {
+		encrypted := map[string]bool{}
+
+		for _, document := range documents {
+			var config struct {
+				Kind, Name string
+				Encryption *yaml.Node
+				Machine    struct {
+					SystemDiskEncryption struct{ State, Ephemeral *yaml.Node } `yaml:"systemDiskEncryption"`
+				}
+			}
+			if document.Decode(&config) != nil {
+				continue
+			}
+
+			encrypted[config.Name] = encrypted[config.Name] || config.Kind == "VolumeConfig" && config.Encryption != nil
+			encrypted["STATE"] = encrypted["STATE"] || config.Machine.SystemDiskEncryption.State != nil
+			encrypted["EPHEMERAL"] = encrypted["EPHEMERAL"] || config.Machine.SystemDiskEncryption.Ephemeral != nil
+		}
+
+		return encrypted["STATE"] && encrypted["EPHEMERAL"]
+	})
+}
+
+func talosFirewall(p plan) []violation {
+	return lacking(p, "Talos' firewall lets everything in: add a patch with a NetworkDefaultActionConfig (`ingress: block`) and rules for what may come in", func(documents []yaml.Node) bool {
+		for _, document := range documents {
+			var config struct{ Kind, Ingress string }
+			if document.Decode(&config) == nil && config.Kind == "NetworkDefaultActionConfig" && config.Ingress == "block" {
+				return true
+			}
+		}
+
+		return false
+	})
+}

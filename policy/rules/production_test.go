@@ -1,0 +1,150 @@
+package rules
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func productionSettings() *settings {
+	s := testSettings
+	s.Stack, s.Production = "prod", true
+
+	return &s
+}
+
+// inProduction has every case judged in a production stack; in another nothing is said about any of them.
+func inProduction(t *testing.T, policy string, cases map[string]ruling) {
+	t.Helper()
+
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			assert.Empty(t, judge(t, policy, testSettings, c.options, c.plan...))
+
+			c.settings = productionSettings()
+			c.check(t, policy)
+		})
+	}
+}
+
+func TestProductionProtection(t *testing.T) {
+	t.Parallel()
+
+	secrets := res(typeSecrets, "s", props{"talosVersion": "v1.12"})
+	ours := res(typeCommand, "b", props{"create": "${TALOSOPS:-go run ./cmd/talosops} bootstrap"})
+
+	inProduction(t, "production-protection", map[string]ruling{
+		"all protected":                    {plan: []resource{cp("a", "p", 1).protected(), secrets.protected(), ours.protected(), res(typeBootstrap, "t", nil).protected()}},
+		"an unprotected control plane":     {plan: []resource{cp("a", "p", 1)}, want: []string{"a: control plane of stack prod, a production one, is not protected: set talos-proxmox:protect to true"}},
+		"unprotected secrets":              {plan: []resource{secrets}, want: []string{"s: Talos secrets of stack prod"}},
+		"an unprotected bootstrap":         {plan: []resource{ours, res(typeBootstrap, "t", nil), res(typeCommand, "c", props{"create": "talosctl -n 10.0.0.1 bootstrap"})}, want: []string{"t: bootstrap", "b: bootstrap", "c: bootstrap"}},
+		"what may go":                      {plan: []resource{worker("w", "p", 1), res(typeCommand, "c", props{"create": "talosops wait"}), res(typeCommand, "d", props{"create": "echo bootstrap"})}},
+		"roles and commands not known yet": {plan: []resource{cp("a", "p", 1).with(props{"tags": unknown}), res(typeCommand, "c", props{"create": unknown})}},
+		"of another kind":                  {plan: []resource{cp("a", "p", 1).with(props{"tags": 3}), res(typeCommand, "c", props{"create": []any{"talosctl bootstrap"}})}},
+		"a secret command":                 {plan: []resource{res(typeCommand, "c", props{"create": secret{"talosctl bootstrap"}})}, want: []string{"c: bootstrap"}},
+	})
+}
+
+func TestProductionTLS(t *testing.T) {
+	t.Parallel()
+
+	provider := func(p props) resource { return res(typeProvider, "p", p) }
+
+	inProduction(t, "production-tls", map[string]ruling{
+		"verified":                  {plan: []resource{provider(props{"endpoint": "https://10.0.0.2:8006/", "insecure": false}), provider(props{"insecure": "false"}), file(props{"verify": true}), file(nil)}},
+		"not verified":              {plan: []resource{provider(props{"insecure": true})}, want: []string{"provider p: insecure is true: remove proxmoxve:insecure"}},
+		"in the words of a default": {plan: []resource{provider(props{"insecure": "true"})}, want: []string{"insecure is true"}},
+		"without TLS":               {plan: []resource{provider(props{"endpoint": "http://root:x@10.0.0.2:8006/"})}, want: []string{"provider p: endpoint is http://10.0.0.2:8006/, without TLS: use https"}},
+		"a download from anyone":    {plan: []resource{file(props{"verify": false})}, want: []string{"f: verify is false"}},
+		"not known yet":             {plan: []resource{provider(props{"insecure": unknown, "endpoint": unknown}), file(props{"verify": unknown})}},
+		"of another kind":           {plan: []resource{provider(props{"insecure": "perhaps", "endpoint": 4}), file(props{"verify": []any{}})}},
+		"secret":                    {plan: []resource{provider(props{"insecure": secret{true}, "endpoint": secret{"http://x"}})}, want: []string{"insecure is true", "endpoint is [secret], without TLS"}},
+	})
+}
+
+// configured is a node's configuration whose patches are these.
+func configured(patches ...any) resource {
+	return res(typeConfiguration, "n", props{"configPatches": patches, "machineConfigurationInput": secret{"machine: {type: worker}"}})
+}
+
+func TestProductionDiskEncryption(t *testing.T) {
+	t.Parallel()
+
+	const (
+		state     = "apiVersion: v1alpha1\nkind: VolumeConfig\nname: STATE\nencryption: {provider: luks2, keys: [{slot: 0, nodeID: {}}]}\n"
+		ephemeral = "apiVersion: v1alpha1\nkind: VolumeConfig\nname: EPHEMERAL\nencryption: {provider: luks2, keys: [{slot: 0, nodeID: {}}]}\n"
+		old       = "machine: {systemDiskEncryption: {state: {provider: luks2}, ephemeral: {provider: luks2}}}"
+	)
+
+	inProduction(t, "production-disk-encryption", map[string]ruling{
+		"both":                  {plan: []resource{configured(state, ephemeral), configured(state + "---\n" + ephemeral), configured(old)}},
+		"in the configuration":  {plan: []resource{res(typeConfiguration, "n", props{"machineConfigurationInput": secret{state + "---\n" + ephemeral}})}},
+		"one of them":           {plan: []resource{configured(state)}, want: []string{"n: STATE or EPHEMERAL is not encrypted: add a patch with a VolumeConfig"}},
+		"none":                  {plan: []resource{configured()}, want: []string{"n: "}},
+		"a volume without it":   {plan: []resource{configured("kind: VolumeConfig\nname: STATE\n", ephemeral)}, want: []string{"n: "}},
+		"not known yet":         {plan: []resource{configured(unknown), res(typeConfiguration, "m", props{"configPatches": []any{state}, "machineConfigurationInput": secret{""}}), res(typeConfiguration, "o", props{"machineConfigurationInput": unknown})}},
+		"patches that are none": {plan: []resource{configured("{{{", "- x", "kind: [1]")}, want: []string{"n: "}},
+		"of another kind":       {plan: []resource{res(typeConfiguration, "n", props{"configPatches": 4, "machineConfigurationInput": []any{}})}},
+	})
+}
+
+func TestProductionTalosFirewall(t *testing.T) {
+	t.Parallel()
+
+	const block = "apiVersion: v1alpha1\nkind: NetworkDefaultActionConfig\ningress: block\n"
+
+	inProduction(t, "production-talos-firewall", map[string]ruling{
+		"blocked":            {plan: []resource{configured(block)}},
+		"blocked, in secret": {plan: []resource{configured(secret{block})}},
+		"accepted":           {plan: []resource{configured("kind: NetworkDefaultActionConfig\ningress: accept\n")}, want: []string{"n: Talos' firewall lets everything in: add a patch with a NetworkDefaultActionConfig"}},
+		"nothing said":       {plan: []resource{configured()}, want: []string{"n: "}},
+		"not known yet":      {plan: []resource{configured(unknown), configured(props{})}},
+		"of another kind":    {plan: []resource{res(typeConfiguration, "n", props{"configPatches": true})}},
+	})
+}
+
+func TestIsProduction(t *testing.T) {
+	t.Parallel()
+
+	for stack, want := range map[string]bool{
+		"prod": true, "production": true, "eu-prod": true, "prod-2": true, "Prod": true, "acme/talos/prod": true, "prod1": true,
+		"dev": false, "lab": false, "product": false, "nonprod": false, "reproduction": false, "prodigy": false,
+	} {
+		assert.Equal(t, want, isProduction(stack), stack)
+	}
+}
+
+func TestReadSettings(t *testing.T) {
+	t.Parallel()
+
+	config := func(values map[string]string) func(string) (string, bool) {
+		return func(key string) (string, bool) {
+			value, ok := values[key]
+
+			return value, ok
+		}
+	}
+
+	s, err := readSettings("prod", config(map[string]string{
+		KeyProduction: "false", keyFactory: "https://factory.example.org/",
+		keyHosts:  `[{"name": "pve1", "capacity": {"cores": 8, "memoryMiB": 4096}}, {"name": "pve2"}]`,
+		keyRanges: `{"workers": "5000-5999"}`,
+	}))
+	require.NoError(t, err)
+	assert.Equal(t, settings{
+		Stack: "prod", FactoryURL: "https://factory.example.org",
+		Hosts:  map[string]capacity{"pve1": {8, 4096}, "pve2": {}},
+		Ranges: map[string]vmidRange{roleTemplate: {900, 999}, roleControlPlane: {2000, 2999}, roleWorker: {5000, 5999}, roleGPUWorker: {4000, 4999}},
+	}, s)
+
+	s, err = readSettings("lab", config(map[string]string{keyHosts: "{{", keyRanges: `{"workers": "many"}`}))
+	require.NoError(t, err)
+	assert.Equal(t, defaultRanges(), s.Ranges)
+	assert.False(t, s.Production)
+
+	_, err = readSettings("lab", config(map[string]string{KeyProduction: "yes"}))
+	require.ErrorContains(t, err, `talos-proxmox-policy:production: "yes" is neither true nor false: pulumi config set`)
+}

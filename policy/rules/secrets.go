@@ -1,0 +1,163 @@
+package rules
+
+import (
+	"encoding/base64"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+func secretPolicies() []policy {
+	return []policy{{
+		Name:        "no-plaintext-secrets",
+		Description: "What looks like a secret is marked as one.",
+		Reason: "What is not marked lies readable in the state, in previews and in logs. Suspicious are properties with the names of secrets, private keys, Proxmox " +
+			"tokens, and long random words. The value is never shown.",
+		Options: []option{
+			{
+				Key: "entropy", Doc: "Bits per character from which a word of letters of both cases and digits is random; Base64 has up to 6.",
+				Schema: map[string]any{"type": "number", "minimum": 3, "maximum": 6, "default": 4.2},
+			},
+			{
+				Key: "minimumLength", Doc: "Length from which a word can be random.",
+				Schema: map[string]any{"type": "number", "minimum": 12, "default": 24},
+			},
+			{
+				Key: "allowed", Doc: "Properties that hold no secret, whatever they look like, as `<type>.<path>`: `command:remote:Command.stdin`. Indexes are written `[*]`.",
+				Schema: map[string]any{"type": "array", "items": map[string]any{"type": "string"}, "default": []any{}},
+			},
+		},
+		Resource: func() func(settings, options, resource) []violation {
+			return func(_ settings, o options, r resource) []violation { return plaintextSecrets(o, r) }
+		},
+	}}
+}
+
+func plaintextSecrets(o options, r resource) []violation {
+	allowed := o.strings("allowed")
+	test := randomness{entropy: o.number("entropy"), length: int(o.number("minimumLength"))}
+
+	var found []violation
+
+	walk(r.Properties, "", "", func(path, key, text string) {
+		why := test.suspect(key, text)
+		if why == "" || slices.Contains(allowed, r.Type+"."+indexes.ReplaceAllString(path, "[*]")) {
+			return
+		}
+
+		found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("%s %s and is not marked secret: wrap it (pulumi.ToSecret), or set it with pulumi config set --secret", path, why)))
+	})
+
+	return found
+}
+
+var indexes = regexp.MustCompile(`\[\d+\]`)
+
+// walk visits all strings of a value that are not secret, in a stable order.
+func walk(v value, path, key string, visit func(path, key, text string)) {
+	switch {
+	case v.property.Secret():
+	case v.property.IsString():
+		visit(path, key, v.property.AsString())
+	case v.property.IsArray():
+		for i, element := range v.property.AsArray().AsSlice() {
+			walk(value{element}, fmt.Sprintf("%s[%d]", path, i), key, visit)
+		}
+	case v.property.IsMap():
+		for name, element := range v.property.AsMap().AllStable {
+			below := name
+			if path != "" {
+				below = path + "." + name
+			}
+
+			walk(value{element}, below, name, visit)
+		}
+	}
+}
+
+var (
+	secretNames = regexp.MustCompile(`(?i)(password|passwd|passphrase|secret|apitoken|auth_?ticket|csrfpreventiontoken|private_?key|client_?key|auth_?key|secret_?key|access_?key|` +
+		`kubeconfig|kubeconfigraw|talosconfig|machineconfiguration(input)?)$|^(otp|token)$`)
+	privateKey   = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)
+	proxmoxToken = regexp.MustCompile(`[\w.+-]+@[\w.-]+![\w.-]+=[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
+	words        = regexp.MustCompile(`[A-Za-z0-9+/_=-]+`)
+	publicKey    = regexp.MustCompile(`^AAAA[BCE]3NzaC1|^AAAAE2Vj|^AAAAGn|^AAAAIn`)
+	fingerprint  = regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}`)
+	reference    = regexp.MustCompile(`^\$\{?\w+\}?$`)
+)
+
+// randomness says what a random word is.
+type randomness struct {
+	entropy float64 // bits per character
+	length  int
+}
+
+// suspect says why a string looks like a secret, empty = it does not.
+func (t randomness) suspect(key, text string) string {
+	if strings.TrimSpace(text) == "" || reference.MatchString(text) {
+		return ""
+	}
+
+	switch {
+	case secretNames.MatchString(key):
+		return "has the name of a secret"
+	case strings.Contains(text, "PRIVATE KEY") && privateKey.MatchString(text):
+		return "holds a private key"
+	case strings.Contains(text, "!") && proxmoxToken.MatchString(text):
+		return "holds a Proxmox API token"
+	case len(text) < t.length:
+		return ""
+	}
+
+	for _, word := range words.FindAllString(fingerprint.ReplaceAllString(text, ""), -1) {
+		if len(word) < t.length {
+			continue
+		}
+
+		if decoded, err := base64.StdEncoding.DecodeString(word); err == nil && privateKey.Match(decoded) {
+			return "holds an encoded private key"
+		}
+
+		if !publicKey.MatchString(word) && t.random(word) {
+			return "holds a long random word"
+		}
+	}
+
+	return ""
+}
+
+// random tells a word that no person chose. Paths and names are judged by their parts, unless they can only be Base64.
+func (t randomness) random(word string) bool {
+	parts := strings.FieldsFunc(word, func(c rune) bool { return c == '/' || c == '-' || c == '_' })
+	if strings.ContainsAny(word, "+=") {
+		parts = []string{word}
+	}
+
+	for _, part := range parts {
+		lower, upper, digit := strings.ContainsAny(part, lowerCase), strings.ContainsAny(part, strings.ToUpper(lowerCase)), strings.ContainsAny(part, "0123456789")
+		if len(part) >= t.length && lower && upper && digit && entropy(part) >= t.entropy {
+			return true
+		}
+	}
+
+	return false
+}
+
+const lowerCase = "abcdefghijklmnopqrstuvwxyz"
+
+// entropy is Shannon's, in bits per character.
+func entropy(text string) float64 {
+	counts := map[rune]float64{}
+	for _, c := range text {
+		counts[c]++
+	}
+
+	sum := 0.0
+	for _, n := range counts {
+		sum -= n / float64(len(text)) * math.Log2(n/float64(len(text)))
+	}
+
+	return sum
+}

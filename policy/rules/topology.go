@@ -1,0 +1,93 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+func topologyPolicies() []policy {
+	return []policy{
+		{
+			Name:        "control-plane-count",
+			Description: "A cluster has 1, 3 or 5 control planes.",
+			Reason:      "etcd needs a majority: an even number fails as early as one machine less, and more than five slow every write down.",
+			Stack:       controlPlaneCount,
+		},
+		{
+			Name:        "control-plane-spread",
+			Description: "Control planes of a cluster are spread over the hosts as evenly as the number of hosts allows.",
+			Reason: "A host that fails must not take etcd's majority with it where that can be helped. Hosts are those of `talos-proxmox:hosts` and those that a " +
+				"machine of the plan is on.",
+			Stack: controlPlaneSpread,
+		},
+	}
+}
+
+func controlPlaneCount(p plan) []violation {
+	var found []violation
+
+	for _, c := range p.controlPlanes() {
+		n := len(c.Machines)
+		if !c.Complete || n == 1 || n == 3 || n == 5 {
+			continue
+		}
+
+		way := fmt.Sprintf("plan %d", n+1)
+		if n > 5 {
+			way = "plan 5"
+		}
+
+		if n == 0 {
+			way = "give it one, or the tag " + tagControlPlane + " to the machines that are"
+		}
+
+		found = append(found, refuse(c.URN, "cluster "+c.Cluster, fmt.Sprintf("%s (%s) can be no etcd quorum: %s", describe(n, "control plane"), names(c.Machines), way)))
+	}
+
+	return found
+}
+
+func controlPlaneSpread(p plan) []violation {
+	hosts := p.hostNames()
+
+	var found []violation
+
+	for _, c := range p.controlPlanes() {
+		on := map[string][]machine{}
+
+		for _, m := range c.Machines {
+			if m.Host.Known {
+				on[m.Host.Value] = append(on[m.Host.Value], m)
+			}
+		}
+
+		most := (len(c.Machines) + len(hosts) - 1) / max(len(hosts), 1)
+
+		for _, host := range slices.Sorted(maps.Keys(on)) {
+			if machines := on[host]; len(machines) > most {
+				found = append(found, refuse(c.URN, "cluster "+c.Cluster, fmt.Sprintf("%s (%s) on host %s, where %d would do with the %s of the stack (%s): place them on other hosts",
+					describe(len(machines), "control plane"), names(machines), host, most, describe(len(hosts), "host"), strings.Join(hosts, ", "))))
+			}
+		}
+	}
+
+	return found
+}
+
+// hostNames are all hosts that the plan knows of.
+func (p plan) hostNames() []string {
+	hosts := map[string]bool{}
+	for name := range p.Hosts {
+		hosts[name] = true
+	}
+
+	for _, m := range p.machines() {
+		if m.Host.Known && m.Host.Value != "" {
+			hosts[m.Host.Value] = true
+		}
+	}
+
+	return slices.Sorted(maps.Keys(hosts))
+}

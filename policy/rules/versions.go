@@ -1,0 +1,141 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"proxmox-talos/internal/talos"
+)
+
+func versionPolicies() []policy {
+	return []policy{{
+		Name:        "supported-versions",
+		Description: "Talos and Kubernetes are pinned to full versions that are supported and go together.",
+		Reason: "A version that is not pinned differs from run to run; one that is not in the table (docs/compatibility.md) was never tried here. Judged are the " +
+			"versions of clusters and templates, the contract of Talos secrets, and the installer image of every machine configuration.",
+		Stack: supportedVersions,
+	}}
+}
+
+func supportedVersions(p plan) []violation {
+	var found []violation
+
+	for _, r := range p.of(typeCluster) {
+		talosVersion, kubernetes := r.at("talosVersion").text(), r.at("kubernetesVersion").text()
+		if !talosVersion.Known || !kubernetes.Known {
+			continue
+		}
+
+		if err := talos.Check(talosVersion.Value, kubernetes.Value); err != nil {
+			found = append(found, refuse(r.URN, "cluster "+r.Name, err.Error()))
+		}
+	}
+
+	for _, r := range p.of(typeTemplate) {
+		if version := r.at("version").text(); version.Known && version.Value != "" {
+			if err := talos.CheckTalos(version.Value); err != nil {
+				found = append(found, refuse(r.URN, "template "+r.Name, err.Error()))
+			}
+		}
+	}
+
+	for _, r := range p.of(typeSecrets) {
+		if contract := r.at("talosVersion").text(); contract.Known && !supportedContract(contract.Value) {
+			found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("talosVersion %q is no contract of a supported version: state one of %s",
+				contract.Value, strings.Join(contracts(), ", "))))
+		}
+	}
+
+	for _, r := range p.of(typeConfiguration) {
+		for _, image := range installers(r) {
+			if err := checkInstaller(image); err != nil {
+				found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("machine.install.image is %q: %v", image, err)))
+			}
+		}
+	}
+
+	return found
+}
+
+func checkInstaller(image string) error {
+	name, tag, ok := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	if !ok && !strings.Contains(name, "@") {
+		return errors.New("it has no version: append one, like :v1.12.6")
+	}
+
+	tag, _, _ = strings.Cut(tag, "@")
+	if strings.Contains(name, "@") { // pinned by digest alone
+		return nil
+	}
+
+	return talos.CheckTalos(tag)
+}
+
+// supportedContract tells a contract of a supported version; secrets may also state a full version.
+func supportedContract(version string) bool {
+	return slices.Contains(contracts(), version) || talos.CheckTalos(version) == nil
+}
+
+func contracts() []string {
+	var list []string
+	for _, release := range talos.Releases() {
+		list = append(list, release.Talos)
+	}
+
+	return list
+}
+
+// installers are the installer images that the patches of a machine configuration, or the configuration itself, state.
+func installers(r resource) []string {
+	var images []string
+
+	for _, document := range configuration(r) {
+		var config struct {
+			Machine struct {
+				Install struct{ Image string }
+			}
+		}
+
+		if document.Decode(&config) == nil && config.Machine.Install.Image != "" {
+			images = append(images, config.Machine.Install.Image)
+		}
+	}
+
+	slices.Sort(images)
+
+	return slices.Compact(images)
+}
+
+// configuration is every YAML document of a node's machine configuration and patches that the plan knows.
+func configuration(r resource) []yaml.Node {
+	var documents []yaml.Node
+
+	patches, _ := r.at("configPatches").items()
+	for _, text := range append(patches, r.at("machineConfigurationInput")) {
+		decoder := yaml.NewDecoder(strings.NewReader(text.text().Value))
+
+		for {
+			var document yaml.Node
+			if err := decoder.Decode(&document); errors.Is(err, io.EOF) || err != nil {
+				break
+			}
+
+			documents = append(documents, document)
+		}
+	}
+
+	return documents
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+
+	return hex.EncodeToString(sum[:])
+}
