@@ -38,7 +38,7 @@ type Options struct {
 	// Providers says whether published plugins or the lab's stand-ins do the work; empty = Auto. Which ones do is said on Err.
 	Providers Providers
 	// CA is a PEM file with the authority that signed the hosts' certificates, which the providers trust beside the system's.
-	CA       string
+	CA string
 	// Policy judges every preview and update.
 	Policy   Policy
 	Parallel int // 0 = DefaultParallel

@@ -2,9 +2,7 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -23,28 +21,33 @@ type Policy struct {
 // policyBinary is the project's pack as `make tools` builds it. By this name Pulumi also finds it on PATH for the pack's folder, where it has no language host for Go.
 const policyBinary = "pulumi-analyzer-policy-go"
 
-// FindPolicy returns the project's pack built in dir, with the configuration of that file.
+// FindPolicy returns the project's pack built in dir, with the configuration of a file, empty = the defaults.
 func FindPolicy(dir, config string) (Policy, error) {
-	policy := Policy{Pack: filepath.Join(dir, policyBinary), Config: config}
+	policy := Policy{}
 
-	if _, err := os.Stat(policy.Pack); errors.Is(err, fs.ErrNotExist) {
-		return Policy{}, fmt.Errorf("no policy pack at %s: `make tools` builds it, --policy=false goes without", policy.Pack)
+	var err error
+	if policy.Pack, err = existing(filepath.Join(dir, policyBinary)); err != nil {
+		return Policy{}, fmt.Errorf("unable to find the policy pack: %w; `make tools` builds it, --policy=false goes without", err)
 	}
 
 	if config == "" {
 		return policy, nil
 	}
 
-	var err error
-	if policy.Config, err = filepath.Abs(config); err != nil {
+	if policy.Config, err = existing(config); err != nil {
 		return Policy{}, fmt.Errorf("unable to find the configuration of the policies: %w", err)
 	}
 
-	if _, err := os.Stat(policy.Config); err != nil {
-		return Policy{}, fmt.Errorf("unable to read the configuration of the policies: %w", err)
+	return policy, nil
+}
+
+// existing is the absolute path of a file that is there.
+func existing(path string) (string, error) {
+	if _, err := os.Stat(path); err != nil {
+		return "", err
 	}
 
-	return policy, nil
+	return filepath.Abs(path)
 }
 
 func (p Policy) preview() []optpreview.Option {

@@ -101,7 +101,7 @@ func (m machine) tagged(tag string) bool { return m.Tags.Known && slices.Contain
 // talos tells a Talos node: one made by the program's components, or one that says so by its tag.
 func (m machine) talos() bool { return m.below(nodeTypes) || m.tagged(tagTalos) }
 
-// machines are the VMs of the plan, templates left out.
+// machines are the VMs of the plan by name, templates left out.
 func (p plan) machines() []machine {
 	var list []machine
 
@@ -114,6 +114,9 @@ func (p plan) machines() []machine {
 			list = append(list, m)
 		}
 	}
+
+	// Resources come in an order that differs from run to run.
+	slices.SortStableFunc(list, func(a, b machine) int { return strings.Compare(a.Name, b.Name) })
 
 	return list
 }

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -119,8 +118,6 @@ func mappingOnce(p plan) []violation {
 		if !ok || len(machines) <= n {
 			continue
 		}
-
-		slices.SortFunc(machines, func(a, b machine) int { return strings.Compare(a.Name, b.Name) })
 
 		last := machines[len(machines)-1]
 		found = append(found, refuse(last.URN, last.Name, fmt.Sprintf("device %s of host %s is given to %s, and there %s: give one machine another device, or place it on another host",

@@ -38,7 +38,7 @@ func TestNoPlaintextSecrets(t *testing.T) {
 		"digests, ids and names": refused(props{
 			"a": "366c37182793626d4d6bb4c17118ae9eb2be899c688e89bc4885b04397dc9284", "b": "947e717a-ab18-4ee2-8123-6adba4f62f9a", "c": "talos-v1.12.6-ce4c980550dd-nocloud-amd64.img",
 			"d": "https://factory.talos.dev/image/ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515/v1.12.6/nocloud-amd64.raw.zst", "e": "SHA256:nThbg6kXUpJWGl7E1IGOCspRomTxdCARLviKw6E5SY8",
-			"f": "theVeryLongCamelCaseNameOfASetting", "g": "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+			"f": "theVeryLongCamelCaseNameOfASetting", "h": "/tmp/TestWhatOnlyTheUpdateKnowsIsJudgedThere2435435001/made", "g": "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
 		}),
 		"not known yet":              refused(props{"password": unknown, "a": []any{unknown, props{"token": unknown}}}),
 		"of another kind":            refused(props{"password": 5, "token": true, "secret": nil, "kubeconfig": []any{}}),

@@ -1,0 +1,301 @@
+package engine_test
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pulumi/pulumi-command/sdk/go/command/local"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/components"
+	"proxmox-talos/lab/engine"
+)
+
+// judged runs plans one after the other on one stack.
+type judged struct {
+	mu     sync.Mutex
+	engine *engine.Engine
+	draft  func(*draft)
+}
+
+// newJudged prepares a stack for plans; name decides whether it is a production stack.
+func newJudged(t *testing.T, w *world, name string, policy engine.Policy) *judged {
+	t.Helper()
+
+	connection, err := w.lab.Connection()
+	require.NoError(t, err)
+
+	target, err := engine.NewTarget(name, []byte(stack{Network: w.network, Clusters: []cluster{one(1, 0)}}.yaml(t)), w.network, connection)
+	require.NoError(t, err)
+
+	j := &judged{}
+	o := w.options
+	o.Dir, o.Stack, o.StackFile, o.Config, o.Policy = t.TempDir(), name, target.File, target.Config, policy
+	o.Program = func(ctx *pulumi.Context) error {
+		d := &draft{ctx: ctx}
+		j.draft(d)
+
+		return d.err
+	}
+
+	j.engine, err = engine.New(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(j.engine.Close)
+
+	return j
+}
+
+// policyPack is the built pack.
+func policyPack(t testing.TB) string {
+	t.Helper()
+
+	policy, err := engine.FindPolicy(filepath.Join(project, ".bin"), "")
+	require.NoError(t, err)
+
+	return policy.Pack
+}
+
+// ruling is what the policies said of a plan.
+type ruling struct {
+	mandatory, advisory []string // names, sorted
+	messages            string
+	remediated          []events.EngineEvent
+	err                 error
+}
+
+// preview has a plan judged.
+func (j *judged) preview(ctx context.Context, draft func(*draft), opts ...optpreview.Option) ruling {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+
+	j.draft = draft
+	ch, done := make(chan events.EngineEvent), make(chan ruling)
+
+	go func() {
+		var r ruling
+
+		for event := range ch {
+			if event.PolicyRemediationEvent != nil {
+				r.remediated = append(r.remediated, event)
+			}
+
+			e := event.PolicyEvent
+			if e == nil {
+				continue
+			}
+
+			r.messages += e.Message + "\n"
+			if e.EnforcementLevel == "mandatory" {
+				r.mandatory = append(r.mandatory, e.PolicyName)
+			} else {
+				r.advisory = append(r.advisory, e.PolicyName)
+			}
+		}
+
+		done <- r
+	}()
+
+	_, err := j.engine.Preview(ctx, append(opts, optpreview.EventStreams(ch))...)
+	r := <-done
+	r.err = err
+
+	for _, names := range []*[]string{&r.mandatory, &r.advisory} {
+		slices.Sort(*names)
+		*names = slices.Compact(*names)
+	}
+
+	return r
+}
+
+func TestEveryBadPlanIsRefusedByThePoliciesThatShould(t *testing.T) {
+	t.Parallel()
+
+	require.GreaterOrEqual(t, len(badPlans()), 40)
+
+	w := newWorld(t, testSpeed)
+	pack := engine.Policy{Pack: policyPack(t)}
+	stacks := map[bool][]*judged{
+		false: {newJudged(t, w, "lab", pack), newJudged(t, w, "test", pack)},
+		true:  {newJudged(t, w, "prod", pack)},
+	}
+
+	t.Run("plans", func(t *testing.T) {
+		for i, name := range slices.Sorted(maps.Keys(badPlans())) {
+			plan := badPlans()[name]
+			j := stacks[plan.production][i%len(stacks[plan.production])]
+
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+
+				var opts []optpreview.Option
+
+				if plan.config != "" {
+					file := filepath.Join(t.TempDir(), "config.json")
+					require.NoError(t, os.WriteFile(file, []byte(plan.config), 0o600))
+
+					opts = append(opts, optpreview.PolicyPackConfigs(file))
+				}
+
+				r := j.preview(t.Context(), plan.draft, opts...)
+				slices.Sort(plan.want)
+				assert.Equal(t, plan.want, r.mandatory, r.messages)
+				require.ErrorContains(t, r.err, "exit status", "the engine ends the preview")
+				assert.Contains(t, r.messages, plan.says)
+
+				for _, secret := range []string{planToken, planWord, "hunter2", "947e717a-ab18-4ee2-8123-6adba4f62f9a"} {
+					assert.NotContains(t, r.messages, secret)
+				}
+			})
+		}
+	})
+
+	fired := map[string]bool{}
+	for _, plan := range badPlans() {
+		for _, name := range plan.want {
+			fired[name] = true
+		}
+	}
+
+	page, err := os.ReadFile(filepath.Join(project, "docs", "policies.md"))
+	require.NoError(t, err)
+
+	for line := range strings.Lines(string(page)) {
+		if name, ok := strings.CutPrefix(line, "## "); ok && strings.TrimSpace(name) != "required-tags" {
+			assert.True(t, fired[strings.TrimSpace(name)], "no plan of the catalogue is refused by %s", name)
+		}
+	}
+}
+
+func TestAGoodPlanPassesEveryPolicy(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	j := newJudged(t, w, "lab", engine.Policy{Pack: policyPack(t)})
+
+	r := j.preview(t.Context(), func(d *draft) {
+		d.cp("pve1")
+		d.cp("pve2")
+		d.cp("pve1")
+		d.worker("pve2")
+		d.mapping("gpu", "pve1", "pve2")
+		d.gpu("pve1", "gpu")
+		d.gpu("pve2", "gpu")
+		d.other("pve1", asTemplate, vmid(901))
+		d.cluster("v1.12.6", "v1.35.0")
+		d.secrets("v1.12")
+		d.configuration("c", "10.0.0.1", installer("factory.talos.dev/nocloud-installer/ab:v1.12.6"))
+		d.download("debian-13.1.img", "https://example.org/debian.img", checksum)
+		d.command(&local.CommandArgs{Create: pulumi.String("true"), Environment: pulumi.StringMap{"DB_PASSWORD": pulumi.ToSecret(pulumi.String("hunter2")).(pulumi.StringOutput)}})
+	})
+	require.NoError(t, r.err, w.said())
+	assert.Empty(t, r.messages)
+	assert.Empty(t, r.remediated)
+
+	r = j.preview(t.Context(), func(d *draft) {
+		d.machine(2000, "pve1", nil, []pulumi.ResourceOption{pulumi.Parent(d.component(components.TalosNodeType, "node", pulumi.Map{}))}, nil)
+	})
+	require.Len(t, r.remediated, 1, "missing tags are added")
+	assert.Equal(t, []any{"talos"}, r.remediated[0].PolicyRemediationEvent.After["tags"])
+}
+
+// TestStacksOfTheProjectPassEveryPolicy previews them on the lab, with the configuration that goes with them and the pack in the form that its folder has on a machine
+// without Pulumi's language host for Go.
+func TestStacksOfTheProjectPassEveryPolicy(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	folder, err := filepath.Abs(filepath.Join(project, "policy"))
+	require.NoError(t, err)
+
+	for name, policy := range map[string]engine.Policy{
+		"lab":  {Pack: policyPack(t)},
+		"dev":  {Pack: policyPack(t), Config: filepath.Join(folder, "policy-config.dev.json")},
+		"prod": {Pack: policyPack(t), Config: filepath.Join(folder, "policy-config.prod.json")},
+	} {
+		file, err := engine.ReadStack(project, name)
+		require.NoError(t, err)
+
+		connection, err := w.lab.Connection()
+		require.NoError(t, err)
+
+		target, err := engine.NewTarget(name, file, w.network, connection)
+		require.NoError(t, err)
+
+		o := w.options
+		o.Dir, o.Stack, o.StackFile, o.Config, o.Policy, o.Program = t.TempDir(), name, target.File, target.Config, policy, nil
+
+		e, err := engine.New(t.Context(), o)
+		require.NoError(t, err)
+		t.Cleanup(e.Close)
+
+		r := (&judged{engine: e}).preview(t.Context(), nil)
+		require.NoError(t, r.err, w.said())
+		assert.Empty(t, r.messages, name)
+		assert.Empty(t, r.remediated, name)
+	}
+}
+
+// TestThePackIsFoundByItsFolder judges by `--policy-pack policy`, as on a machine that has the built pack on PATH and no language host.
+func TestThePackIsFoundByItsFolder(t *testing.T) {
+	pack := policyPack(t)
+	t.Setenv("PATH", filepath.Dir(pack)+string(os.PathListSeparator)+os.Getenv("PATH"))
+
+	w := newWorld(t, testSpeed)
+
+	folder, err := filepath.Abs(filepath.Join(project, "policy"))
+	require.NoError(t, err)
+
+	j := newJudged(t, w, "lab", engine.Policy{Pack: folder})
+	r := j.preview(t.Context(), func(d *draft) { d.cp("pve1"); d.cp("pve2") })
+	require.Error(t, r.err)
+	assert.Equal(t, []string{"control-plane-count"}, r.mandatory, w.said())
+}
+
+// TestWhatOnlyTheUpdateKnowsIsJudgedThere has a command print what another command gets as its password.
+func TestWhatOnlyTheUpdateKnowsIsJudgedThere(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	j := newJudged(t, w, "lab", engine.Policy{Pack: policyPack(t)})
+	made := filepath.Join(t.TempDir(), "made")
+
+	leak := func(d *draft) {
+		first, err := local.NewCommand(d.ctx, "first", &local.CommandArgs{Create: pulumi.String("printf hunter2")})
+		d.note(err)
+
+		if d.err == nil {
+			d.command(&local.CommandArgs{Create: pulumi.String("touch '" + made + "'"), Environment: pulumi.StringMap{"DB_PASSWORD": first.Stdout}})
+		}
+	}
+
+	r := j.preview(t.Context(), leak)
+	require.NoError(t, r.err, w.said())
+	assert.Empty(t, r.messages, "the preview does not know")
+
+	_, err := j.engine.Up(t.Context())
+	require.Error(t, err)
+	assert.Contains(t, w.said(), "command: environment.DB_PASSWORD has the name of a secret and is not marked secret")
+	assert.NotContains(t, w.said(), "hunter2")
+	assert.NoFileExists(t, made, "refused before it is made")
+
+	// The preview of an update refuses what the whole plan shows, before anything is made.
+	j.draft = func(d *draft) {
+		d.command(&local.CommandArgs{Create: pulumi.String("touch '" + made + "'")})
+		d.cp("pve1")
+		d.cp("pve2")
+	}
+	_, err = j.engine.Up(t.Context())
+	require.Error(t, err)
+	assert.Contains(t, w.said(), "control-plane-count")
+	assert.NoFileExists(t, made)
+}

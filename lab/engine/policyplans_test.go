@@ -1,0 +1,213 @@
+package engine_test
+
+import (
+	"fmt"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi-command/sdk/go/command/local"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/imagefactory"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
+
+	"proxmox-talos/components"
+)
+
+// draft is a plan under way, of the published resource types. What it makes is good unless it is changed.
+type draft struct {
+	ctx *pulumi.Context
+	n   int // machines so far, which their numbers follow from
+	err error
+}
+
+type change = func(*vm.VirtualMachineArgs)
+
+// cp, worker and other are machines on a host: a control plane and a worker of cluster one, and one that is no Talos node.
+func (d *draft) cp(host string, changes ...change) {
+	d.machine(2000, host, []string{"cluster-one", "controlplane", "talos"}, nil, changes)
+}
+
+func (d *draft) worker(host string, changes ...change) {
+	d.machine(3000, host, []string{"cluster-one", "talos", "worker"}, nil, changes)
+}
+
+func (d *draft) gpu(host, device string, changes ...change) {
+	d.machine(4000, host, []string{"cluster-one", "talos", "worker"}, nil, append([]change{func(a *vm.VirtualMachineArgs) {
+		a.Hostpcis = vm.VirtualMachineHostpciArray{vm.VirtualMachineHostpciArgs{Device: pulumi.String("hostpci0"), Mapping: pulumi.String(device), Pcie: pulumi.Bool(true), Rombar: pulumi.Bool(true)}}
+	}}, changes...))
+}
+
+func (d *draft) other(host string, changes ...change) {
+	d.machine(200, host, []string{"debian"}, nil, changes)
+}
+
+func (d *draft) machine(first int, host string, tags []string, opts []pulumi.ResourceOption, changes []change) {
+	d.n++
+	args := &vm.VirtualMachineArgs{
+		Name: pulumi.Sprintf("m-%d", d.n), VmId: pulumi.Int(first + d.n), NodeName: pulumi.String(host), Tags: pulumi.ToStringArray(tags), Started: pulumi.Bool(false),
+		Cpu:            vm.VirtualMachineCpuArgs{Cores: pulumi.Int(2), Sockets: pulumi.Int(1)},
+		Memory:         vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(4096), Floating: pulumi.Int(0)},
+		Disks:          vm.VirtualMachineDiskArray{vm.VirtualMachineDiskArgs{Interface: pulumi.String("scsi0"), DatastoreId: pulumi.String("local-lvm"), Size: pulumi.Int(20)}},
+		NetworkDevices: vm.VirtualMachineNetworkDeviceArray{card(fmt.Sprintf("02:00:00:00:00:%02X", d.n))},
+		Initialization: cloudInit(fmt.Sprintf("10.0.0.%d/24", d.n)),
+	}
+
+	for _, change := range changes {
+		change(args)
+	}
+
+	_, err := vm.NewVirtualMachine(d.ctx, fmt.Sprintf("m-%d-vm", d.n), args, opts...)
+	d.note(err)
+}
+
+func (d *draft) note(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+}
+
+func card(mac string) vm.VirtualMachineNetworkDeviceArgs {
+	return vm.VirtualMachineNetworkDeviceArgs{Bridge: pulumi.String("vmbr0"), MacAddress: pulumi.String(mac), Model: pulumi.String("virtio")}
+}
+
+func cloudInit(address string) vm.VirtualMachineInitializationArgs {
+	return vm.VirtualMachineInitializationArgs{
+		DatastoreId: pulumi.String("local-lvm"),
+		IpConfigs: vm.VirtualMachineInitializationIpConfigArray{vm.VirtualMachineInitializationIpConfigArgs{
+			Ipv4: vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String(address)},
+		}},
+	}
+}
+
+// Changes of a machine.
+
+func vmid(id int) change { return func(a *vm.VirtualMachineArgs) { a.VmId = pulumi.Int(id) } }
+
+func macs(macs ...string) change {
+	return func(a *vm.VirtualMachineArgs) {
+		cards := vm.VirtualMachineNetworkDeviceArray{}
+		for _, mac := range macs {
+			cards = append(cards, card(mac))
+		}
+
+		a.NetworkDevices = cards
+	}
+}
+
+func address(text string) change {
+	return func(a *vm.VirtualMachineArgs) { a.Initialization = cloudInit(text) }
+}
+
+func initialization(set func(*vm.VirtualMachineInitializationArgs)) change {
+	return func(a *vm.VirtualMachineArgs) {
+		i := a.Initialization.(vm.VirtualMachineInitializationArgs)
+		set(&i)
+		a.Initialization = i
+	}
+}
+
+func account(args vm.VirtualMachineInitializationUserAccountArgs) change {
+	return initialization(func(i *vm.VirtualMachineInitializationArgs) { i.UserAccount = args })
+}
+
+func device(args vm.VirtualMachineHostpciArgs) change {
+	return func(a *vm.VirtualMachineArgs) {
+		args.Device = pulumi.String("hostpci0")
+		a.Hostpcis = vm.VirtualMachineHostpciArray{args}
+	}
+}
+
+func asTemplate(a *vm.VirtualMachineArgs) { a.Template = pulumi.Bool(true) }
+
+// download is an image of a URL, under a name.
+func (d *draft) download(name, url string, change func(*download.FileArgs)) {
+	args := &download.FileArgs{
+		ContentType: pulumi.String("iso"), DatastoreId: pulumi.String("local"), NodeName: pulumi.String("pve1"), FileName: pulumi.String(name), Url: pulumi.String(url),
+		Overwrite: pulumi.Bool(false),
+	}
+	if change != nil {
+		change(args)
+	}
+
+	_, err := download.NewFile(d.ctx, name, args)
+	d.note(err)
+}
+
+func checksum(a *download.FileArgs) {
+	a.Checksum, a.ChecksumAlgorithm = pulumi.String("9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"), pulumi.String("sha256")
+}
+
+// command is a local command that would run at update.
+func (d *draft) command(args *local.CommandArgs, opts ...pulumi.ResourceOption) {
+	_, err := local.NewCommand(d.ctx, "command", args, opts...)
+	d.note(err)
+}
+
+// secrets are Talos secrets of a contract.
+func (d *draft) secrets(contract string, opts ...pulumi.ResourceOption) {
+	_, err := machine.NewSecrets(d.ctx, "secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(contract)}, opts...)
+	d.note(err)
+}
+
+// configuration is a node's configuration with a patch.
+func (d *draft) configuration(name, address, patch string, opts ...pulumi.ResourceOption) {
+	text := pulumi.ToSecret(pulumi.String("x")).(pulumi.StringOutput)
+	_, err := machine.NewConfigurationApply(d.ctx, name, &machine.ConfigurationApplyArgs{
+		ClientConfiguration:       machine.ClientConfigurationArgs{CaCertificate: text, ClientCertificate: text, ClientKey: text},
+		MachineConfigurationInput: pulumi.ToSecret(pulumi.String("machine: {type: worker}\n")).(pulumi.StringOutput),
+		ConfigPatches:             pulumi.StringArray{pulumi.String(patch)},
+		Node:                      pulumi.String(address),
+	}, opts...)
+	d.note(err)
+}
+
+func installer(image string) string { return "machine: {install: {image: \"" + image + "\"}}\n" }
+
+// component registers one of the program's components by its type, with outputs as it has them.
+func (d *draft) component(token, name string, outputs pulumi.Map) pulumi.Resource {
+	c := &pulumi.ResourceState{}
+	d.note(d.ctx.RegisterComponentResource(token, name, c))
+	d.note(d.ctx.RegisterResourceOutputs(c, outputs))
+
+	return c
+}
+
+func (d *draft) cluster(talos, kubernetes string) {
+	d.component(components.TalosClusterType, "one", pulumi.Map{"talosVersion": pulumi.String(talos), "kubernetesVersion": pulumi.String(kubernetes)})
+}
+
+// node is a Talos node whose image has no extensions.
+func (d *draft) node(changes ...change) {
+	const plain = "customization: {}\n"
+
+	_, err := imagefactory.NewSchematic(d.ctx, "schematic", &imagefactory.SchematicArgs{Schematic: pulumi.String(plain)})
+	d.note(err)
+
+	in := pulumi.Parent(d.component(components.TalosNodeType, "node", pulumi.Map{}))
+	d.machine(2000, "pve1", []string{"cluster-one", "controlplane", "talos"}, []pulumi.ResourceOption{in}, changes)
+	// The digest of the text above.
+	d.configuration("configuration", "10.0.0.1", installer("factory.talos.dev/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.12.6"), in)
+}
+
+// mapping maps as many devices on hosts.
+func (d *draft) mapping(name string, hosts ...string) {
+	maps := mapping.PciMapTypeArray{}
+	for i, host := range hosts {
+		maps = append(maps, mapping.PciMapTypeArgs{Node: pulumi.String(host), Id: pulumi.String("10de:2204"), Path: pulumi.Sprintf("0000:0%d:00.0", i+1), IommuGroup: pulumi.Int(i)})
+	}
+
+	_, err := mapping.NewPci(d.ctx, name, &mapping.PciArgs{Name: pulumi.String(name), Maps: maps})
+	d.note(err)
+}
+
+// provider makes a worker through a Proxmox provider of its own.
+func (d *draft) provider(args *proxmoxve.ProviderArgs, changes ...change) {
+	p, err := proxmoxve.NewProvider(d.ctx, "provider", args)
+	d.note(err)
+
+	if d.err == nil {
+		d.machine(3000, "pve1", []string{"debian"}, []pulumi.ResourceOption{pulumi.Provider(p)}, changes)
+	}
+}
