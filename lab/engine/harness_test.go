@@ -73,6 +73,13 @@ type world struct {
 func newWorld(t testing.TB, speed float64) *world {
 	t.Helper()
 
+	return openWorld(t, server.Options{Speed: speed, Hosts: 2})
+}
+
+// openWorld opens a lab with these options on a network of its own.
+func openWorld(t testing.TB, o server.Options) *world {
+	t.Helper()
+
 	dir, err := os.MkdirTemp("", "lab") //nolint:usetesting // removed after the lab has closed, which t.Cleanup's order needs
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -81,7 +88,7 @@ func newWorld(t testing.TB, speed float64) *world {
 
 	for err := server.ErrTaken; errors.Is(err, server.ErrTaken); {
 		w.network = fmt.Sprintf("127.%d", 100+networks.Add(1))
-		err = w.tryOpen(speed)
+		err = w.tryOpen(o)
 	}
 
 	require.NotNil(t, w.lab)
@@ -94,13 +101,14 @@ func newWorld(t testing.TB, speed float64) *world {
 	require.NoError(t, err)
 	require.FileExists(t, talosops, "`make tools` builds it")
 
-	w.options = engine.Options{Dir: dir, Project: project, Stack: "lab", Speed: speed, Providers: who, CLI: cli, TalosOps: talosops, Out: w, Err: w}
+	w.options = engine.Options{Dir: dir, Project: project, Stack: "lab", Speed: o.Speed, Providers: who, CLI: cli, TalosOps: talosops, Out: w, Err: w}
 
 	return w
 }
 
-func (w *world) tryOpen(speed float64) (err error) {
-	w.lab, err = server.Open(server.Options{Dir: w.dir, Network: w.network, Speed: speed, Hosts: 2})
+func (w *world) tryOpen(o server.Options) (err error) {
+	o.Dir, o.Network = w.dir, w.network
+	w.lab, err = server.Open(o)
 
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/server"
 )
 
 // TestBrokenOffRuns breaks an up off at different moments, by an interrupt as Ctrl-C sends it and by killing the engine, and sees the next up finish the job.
@@ -79,7 +80,7 @@ func TestLabRestart(t *testing.T) {
 	w.up(s.yaml(t))
 
 	require.NoError(t, w.lab.Close())
-	require.NoError(t, w.tryOpen(testSpeed))
+	require.NoError(t, w.tryOpen(server.Options{Speed: testSpeed, Hosts: 2}))
 
 	require.Eventually(t, func() bool {
 		running := 0

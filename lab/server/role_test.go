@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/lab/server"
+	"proxmox-talos/policy/rules"
 )
 
 var update = flag.Bool("update", false, "rewrite generated documentation")
@@ -87,4 +89,17 @@ The lab works with exactly these roles, this user and a separated token. A test 
 `)
 
 	return b.String()
+}
+
+// TestPoliciesAllowTheDocumentedPrivileges: the policy least-privilege allows the roles of the program, and those of the cloud controller manager and the CSI driver.
+func TestPoliciesAllowTheDocumentedPrivileges(t *testing.T) {
+	t.Parallel()
+
+	want := []string{"VM.Audit", "Sys.Audit", "VM.Config.Disk", "Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.Audit"}
+	for _, role := range server.Roles() {
+		want = append(want, role.Privileges()...)
+	}
+
+	slices.Sort(want)
+	assert.Equal(t, slices.Compact(want), rules.Privileges())
 }

@@ -19,7 +19,7 @@ func privilegePolicies() []policy {
 // Privileges are those that a role of the plan may have: the documented ones of the program, of the cloud controller manager and of the CSI driver.
 func Privileges() []string {
 	return []string{
-		"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit", "Mapping.Use", "Pool.Allocate", "SDN.Use", "Sys.AccessNetwork",
+		"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit", "Mapping.Modify", "Mapping.Use", "Pool.Allocate", "SDN.Use", "Sys.AccessNetwork",
 		"Sys.Audit", "Sys.Modify", "VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit", "VM.Config.Disk", "VM.Config.HWType",
 		"VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.GuestAgent.Audit", "VM.PowerMgmt",
 	}
