@@ -7,13 +7,10 @@ import (
 	"time"
 
 	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/hostos"
 )
 
-const (
-	pveRelease = "9.1"
-	pveVersion = "9.1.1"
-	pveRepo    = "42db4a6cf33dac83"
-)
+const pveRelease = "9.1"
 
 func clusterRoutes() []route {
 	return []route{
@@ -31,7 +28,7 @@ func clusterRoutes() []route {
 func empty(*request) (any, error) { return []object{}, nil }
 
 func version(*request) (any, error) {
-	return object{"version": pveVersion, "release": pveRelease, "repoid": pveRepo}, nil
+	return object{"version": hostos.Version, "release": pveRelease, "repoid": hostos.RepoID}, nil
 }
 
 func nextID(r *request) (any, error) {
@@ -130,7 +127,7 @@ func hostRow(h datacentre.Host) object {
 	}
 
 	o["status"], o["maxcpu"], o["maxmem"], o["mem"] = "online", h.Cores, int64(h.MemoryMiB)<<20, int64(h.MemoryUsedMiB+1024)<<20
-	o["cpu"], o["uptime"], o["maxdisk"], o["disk"] = 0.01, 86400, datacentre.RootBytes, datacentre.RootUsedBytes
+	o["cpu"], o["maxdisk"], o["disk"] = 0.01, datacentre.RootBytes, datacentre.RootUsedBytes
 
 	return o
 }

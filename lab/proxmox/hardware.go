@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/hostos"
 )
 
 func nodeStatus(r *request, h datacentre.Host) (any, error) {
 	total, used := int64(h.MemoryMiB)<<20, int64(h.MemoryUsedMiB+1024)<<20
-	build := "#1 SMP PREEMPT_DYNAMIC PMX " + strings.TrimSuffix(h.Boot.Kernel, "-pve")
+	build := hostos.KernelBuild(h)
 	flags := "svm aes"
 	boot := object{"mode": "efi", "secureboot": flag(h.Firmware.SecureBoot)}
 
@@ -23,7 +24,7 @@ func nodeStatus(r *request, h datacentre.Host) (any, error) {
 
 	return object{
 		"cpu": 0.01, "wait": 0, "idle": 0, "uptime": uptime(r.dc, h), "loadavg": []string{"0.10", "0.10", "0.10"},
-		"pveversion": "pve-manager/" + pveVersion + "/" + pveRepo, "kversion": "Linux " + h.Boot.Kernel + " " + build,
+		"pveversion": "pve-manager/" + hostos.Version + "/" + hostos.RepoID, "kversion": "Linux " + h.Boot.Kernel + " " + build,
 		"cpuinfo": object{
 			"model": h.CPUModel, "cpus": h.Cores, "cores": h.Cores, "sockets": 1, "mhz": "3600.000", "hvm": "1", "flags": flags, "user_hz": 100,
 		},

@@ -37,6 +37,10 @@ func (r *request) seesStorage(name string) bool {
 // hostRow is a host as lists show it: without its figures to those who may not audit it.
 func (r *request) hostRow(h datacentre.Host) object {
 	o := hostRow(h)
+	if h.Online {
+		o["uptime"] = uptime(r.dc, h)
+	}
+
 	if r.dc.Allowed(r.user, "/nodes/"+h.Name, "Sys.Audit") {
 		return o
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -125,4 +126,14 @@ func (d *door) power(on bool) {
 	} else {
 		d.shut()
 	}
+}
+
+// serveHost serves at a door that is shut while the host is off.
+func (s *Server) serveHost(host string, ln net.Listener, server interface {
+	Serve(ln net.Listener) error
+	Close() error
+}) {
+	d := newDoor(ln)
+	s.serve(func() error { return server.Serve(d) }, func() error { return errors.Join(d.Close(), server.Close()) })
+	s.Data.OnHostPower(host, d.power)
 }

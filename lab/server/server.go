@@ -296,16 +296,6 @@ func (s *Server) openHost(host datacentre.Host) error {
 	return nil
 }
 
-// serveHost serves at a door that is shut while the host is off.
-func (s *Server) serveHost(host string, ln net.Listener, server interface {
-	Serve(ln net.Listener) error
-	Close() error
-}) {
-	d := newDoor(ln)
-	s.serve(func() error { return server.Serve(d) }, func() error { return errors.Join(d.Close(), server.Close()) })
-	s.Data.OnHostPower(host, d.power)
-}
-
 func (s *Server) serve(run, stop func() error) {
 	s.closers = append(s.closers, stop)
 
