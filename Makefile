@@ -188,6 +188,11 @@ $(BIN)/golangci-lint: tools/go.mod
 	cd tools && go build -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 # Tools of the pipeline are a module of their own: a new one of them does not rebuild the Pulumi CLI.
-$(BIN)/actionlint $(BIN)/govulncheck $(BIN)/gitleaks $(BIN)/go-licenses $(BIN)/cyclonedx-gomod: tools/ci/go.mod
+$(BIN)/actionlint: TOOL := github.com/rhysd/actionlint/cmd/actionlint
+$(BIN)/cyclonedx-gomod: TOOL := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+$(BIN)/gitleaks: TOOL := github.com/zricethezav/gitleaks/v8
+$(BIN)/go-licenses: TOOL := github.com/google/go-licenses
+$(BIN)/govulncheck: TOOL := golang.org/x/vuln/cmd/govulncheck
+$(BIN)/actionlint $(BIN)/cyclonedx-gomod $(BIN)/gitleaks $(BIN)/go-licenses $(BIN)/govulncheck: tools/ci/go.mod
 	@mkdir -p $(BIN)
-	cd tools/ci && go build -ldflags '-s -w' -o $@ $$(go list -f '{{.ImportPath}}' tool | grep -E '/$(notdir $@)(/v[0-9]+)?$$')
+	cd tools/ci && go build -ldflags '-s -w' -o $@ $(TOOL)
