@@ -180,6 +180,11 @@ func (f *stackFile) bytes() ([]byte, error) {
 // standInSecret takes the place of a secret that only the stack's own secrets provider can read.
 const standInSecret = "stand-in"
 
+// standInPatch does so for a patch, which has to be one.
+const standInPatch = "machine: {}"
+
+var patchPath = regexp.MustCompile(`\.patches\[\d+\]$`)
+
 var plainKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
 // takeSecrets replaces encrypted values, and adds a stand-in for each to the secrets that are set anew.
@@ -188,10 +193,15 @@ func (f *stackFile) takeSecrets(secrets map[string]string) {
 
 	walk = func(path string, node *yaml.Node) {
 		if node.Kind == yaml.MappingNode && len(node.Content) == 2 && node.Content[0].Value == "secure" {
-			*node = yaml.Node{Kind: yaml.ScalarNode, Value: standInSecret}
+			standIn := standInSecret
+			if patchPath.MatchString(path) {
+				standIn = standInPatch
+			}
+
+			*node = yaml.Node{Kind: yaml.ScalarNode, Value: standIn}
 
 			if secrets[path] == "" {
-				secrets[path] = standInSecret
+				secrets[path] = standIn
 			}
 		}
 

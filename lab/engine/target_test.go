@@ -44,6 +44,7 @@ config:
       patches:
         - "machine: {registries: {mirrors: {docker.io: {endpoints: ['http://192.0.2.3:5000', 'http://127.0.0.1:5000']}}}}"
         - "cluster: {network: {podSubnets: [10.42.0.0/16]}}"
+        - {secure: v1:cccc}
     - name: two
       network: {cidr: 203.0.113.0/24, gateway: 203.0.113.1}
       controlPlane: {count: 1, firstVmid: 2100}
@@ -71,6 +72,7 @@ func TestEveryAddressOfAStackBecomesTheLabs(t *testing.T) {
 	assert.Equal(t, "https://127.77.0.11:8006/", target.Config.Values["proxmoxve:endpoint"])
 	assert.Equal(t, map[string]string{
 		"proxmoxve:apiToken": "talos@pve!lab=secret", "talos-proxmox:sshPrivateKey": "key", "talos-proxmox:other": standInSecret,
+		"talos-proxmox:clusters[0].patches[2]": standInPatch,
 	}, target.Config.Secrets)
 	assert.NotContains(t, string(target.File), "encryptionsalt")
 	assert.NotContains(t, string(target.File), "secure")
