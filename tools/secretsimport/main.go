@@ -90,7 +90,8 @@ func (r request) run(ctx context.Context, out io.Writer) error {
 	for _, key := range slices.Sorted(maps.Keys(secrets)) {
 		held, there := known[key]
 		switch {
-		case there && held.Secret && held.Value != nil && *held.Value == secrets[key]:
+		// The CLI takes a last line break off what it reads.
+		case there && held.Secret && held.Value != nil && strings.TrimRight(*held.Value, "\n") == strings.TrimRight(secrets[key], "\n"):
 			fmt.Fprintf(out, "%s: is stored already\n", key)
 		case r.dryRun:
 			fmt.Fprintf(out, "%s: would be stored\n", key)
