@@ -26,7 +26,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: up
-up: tools ## Bring up stack `lab` on the embedded lab: three control planes, two workers, no hardware needed
+up: tools ## Bring up stack `lab` on the embedded lab: three control planes, two workers and a GPU worker, no hardware needed
 	@$(BIN)/lab start
 	@$(BIN)/lab up --policy
 

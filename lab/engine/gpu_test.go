@@ -1,0 +1,235 @@
+package engine_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"text/template"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/stacks"
+)
+
+// gpuStack is a stack of one host with a GPU and one control plane.
+type gpuStack struct {
+	Network      string
+	Workers      int
+	TimeSlicing  int
+	PCI          string
+	Labels       string // of the GPU workers, as YAML
+	Driver       string // as YAML
+	ControlPlane string // more of the control plane, as YAML
+	Generation   string
+}
+
+var gpuTemplate = template.Must(template.New("gpu").Parse(`config:
+  talos-proxmox:hosts:
+    - name: pve1
+      address: {{.Network}}.0.11
+      prep: {reboot: whenIdle}
+      gpus: [{name: rtx4000, pci: "{{.PCI}}", generation: {{.Generation}}}]
+    - {name: pve2, address: {{.Network}}.0.12}
+  talos-proxmox:templates:
+    talos: {version: v1.12.6, datastore: local-lvm}
+  talos-proxmox:clusters:
+    - name: one
+      kubernetesVersion: v1.35.0
+      network: {cidr: {{.Network}}.1.0/24, gateway: {{.Network}}.1.1, dns: [{{.Network}}.1.1]}
+      controlPlane: {cores: 2, memoryMiB: 4096, diskGiB: 20{{.ControlPlane}}}
+{{- if ge .Workers 0}}
+      gpuWorkers:
+        - {name: gpu, count: {{.Workers}}, gpu: rtx4000, timeSlicing: {{.TimeSlicing}}, memoryMiB: 8192, diskGiB: 20, labels: {{.Labels}}, driver: {{.Driver}}}
+{{- end}}
+`))
+
+func (s gpuStack) yaml(t *testing.T) string {
+	t.Helper()
+
+	for field, value := range map[*string]string{&s.PCI: "01:00", &s.Labels: "{}", &s.Driver: "{}", &s.ControlPlane: ", hosts: [pve2]", &s.Generation: "ada"} {
+		if *field == "" {
+			*field = value
+		}
+	}
+
+	var text bytes.Buffer
+
+	require.NoError(t, gpuTemplate.Execute(&text, s))
+
+	return text.String()
+}
+
+// gateWithin bounds the health gate, which otherwise waits for a quarter of an hour.
+func (w *world) gateWithin(limit string) {
+	w.t.Helper()
+
+	talosops, err := filepath.Abs(filepath.Join(project, ".bin", "talosops"))
+	require.NoError(w.t, err)
+
+	path := filepath.Join(w.dir, "talosops-"+limit)
+	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = wait ] || exec %[1]q \"$@\"\nexec %[1]q \"$@\" --timeout %s\n", talosops, limit)
+	require.NoError(w.t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // to be run
+
+	w.options.TalosOps = path
+}
+
+// requireOffers checks by the exported kubeconfig how many GPUs a node offers to pods.
+func requireOffers(t *testing.T, outputs auto.OutputMap, node string, want int64) {
+	t.Helper()
+
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(output(t, outputs, stacks.Kubeconfigs, "one")))
+	require.NoError(t, err)
+
+	client, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+
+	found, err := client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	require.NoError(t, err)
+
+	offered := found.Status.Allocatable["nvidia.com/gpu"]
+	require.Equal(t, want, offered.Value())
+}
+
+// fails runs an up that has to fail, and returns what it said.
+func (w *world) fails(stack string) string {
+	w.t.Helper()
+
+	before := len(w.said())
+	_, _, err := w.tryUp(w.t.Context(), stack)
+	require.Error(w.t, err)
+
+	return w.said()[before:]
+}
+
+// task waits for a task of the data centre to end well.
+func (w *world) task(upid string, err error) {
+	w.t.Helper()
+	require.NoError(w.t, err)
+
+	task, err := w.lab.Data.WaitTask(w.t.Context(), upid)
+	require.NoError(w.t, err)
+	require.Equal(w.t, "OK", task.ExitStatus)
+}
+
+// TestGPUWorker takes a bare host with a card to a node that offers it, and through what happens to both afterwards.
+func TestGPUWorker(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	w.gateWithin("60s")
+
+	s := gpuStack{Network: w.network, Workers: 1}
+
+	result, done := w.up(s.yaml(t))
+	assert.Contains(t, done.named("create"), "Pci rtx4000-mapping")
+	requireOffers(t, result.Outputs, "one-gpu-1", 1)
+	require.Equal(t, []datacentre.Mapping{{
+		ID: "rtx4000", Description: "GPUs for talos-proxmox",
+		Map: []string{"id=10de:27b0,node=pve1,path=0000:01:00,iommugroup=13,subsystem-id=10de:16fa"},
+	}}, w.lab.Data.Mappings())
+
+	// Unchanged: nothing to do, to preview or to refresh.
+	_, err := w.preview(s.yaml(t), optpreview.ExpectNoChanges())
+	require.NoError(t, err, w.said())
+	_, done = w.up(s.yaml(t), optup.ExpectNoChanges())
+	assert.Empty(t, done)
+	assert.Empty(t, w.refresh(s.yaml(t)))
+
+	// Shared by four pods: no machine is touched but for its configuration.
+	s.TimeSlicing = 4
+	result, done = w.up(s.yaml(t))
+	assert.Empty(t, vms(append(done.named("update"), done.named("replace")...)))
+	requireOffers(t, result.Outputs, "one-gpu-1", 4)
+
+	// A label of the user's own keeps the device plugin away; the gate says so.
+	w.gateWithin("6s")
+
+	s.Labels = "{nvidia.com/device-plugin.config: mine}"
+	said := w.fails(s.yaml(t))
+	assert.Contains(t, said, "one-gpu-1")
+	assert.Contains(t, said, "has no pod on the node: compare its nodeSelector")
+
+	w.gateWithin("60s")
+
+	s.Labels, s.TimeSlicing = "", 0
+	result, _ = w.up(s.yaml(t))
+	requireOffers(t, result.Outputs, "one-gpu-1", 1)
+
+	// A mapping that somebody changed is put right, one that somebody deleted is made again.
+	w.lab.Data.SetMapping(datacentre.Mapping{ID: "rtx4000", Map: []string{"id=10de:1111,node=pve1,path=0000:01:00"}})
+	_, done = w.up(s.yaml(t), optup.Refresh())
+	assert.Equal(t, []string{"Pci rtx4000-mapping"}, done.named("update"))
+	w.lab.Data.DeleteMapping("rtx4000")
+	assert.Equal(t, []string{"Pci rtx4000-mapping"}, w.refresh(s.yaml(t)).named("delete"))
+	_, done = w.up(s.yaml(t))
+	assert.Equal(t, []string{"Pci rtx4000-mapping"}, done.named("create"))
+	assert.Empty(t, vms(append(done.named("update"), done.named("replace")...)))
+
+	// No GPU worker, no mapping; the host stays prepared.
+	s.Workers = 0
+	_, done = w.up(s.yaml(t))
+	assert.Contains(t, done.named("delete"), "VirtualMachine one-gpu-1-vm")
+	assert.Empty(t, w.lab.Data.Mappings())
+
+	// Meanwhile a machine of somebody else's takes the card: the one that does not start is named, with Proxmox' reason.
+	const foreign = 9000
+
+	w.task(w.lab.Data.CreateVM("root@pam", "pve1", foreign, datacentre.Config{"name": "foreign", "memory": "512", "machine": "q35", "hostpci0": "0000:01:00,pcie=1"}))
+	w.task(w.lab.Data.Start("root@pam", "pve1", foreign))
+
+	s.Workers = 1
+	said = w.fails(s.yaml(t))
+	assert.Contains(t, said, "one-gpu-1-vm")
+	assert.Contains(t, said, "PCI device '0000:01:00.0' already in use by VMID '9000'")
+
+	w.task(w.lab.Data.Stop("root@pam", "pve1", foreign))
+	w.task(w.lab.Data.DestroyVM("root@pam", "pve1", foreign, datacentre.DestroyOptions{}))
+
+	result, _ = w.up(s.yaml(t), optup.Refresh())
+	requireOffers(t, result.Outputs, "one-gpu-1", 1)
+
+	w.destroy(s.yaml(t))
+	assert.Empty(t, w.lab.Data.Mappings())
+	assert.Empty(t, w.machines())
+}
+
+// TestGPUControlPlane is a cluster of one node that has the card, and what is said where a link between them is missing.
+func TestGPUControlPlane(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	w.gateWithin("60s")
+
+	s := gpuStack{Network: w.network, Workers: -1, ControlPlane: ", gpu: rtx4000"}
+
+	result, _ := w.up(s.yaml(t))
+	requireOffers(t, result.Outputs, "one-cp-1", 1)
+	assert.Equal(t, map[string]int{"one-cp-1": 2000}, w.machines())
+
+	// The card is in another slot than the stack says: the plan is refused, and the machine, which its host could not start, is left alone.
+	require.NoError(t, w.lab.Data.ChangeHost("pve1", datacentre.HostChange{MovePCI: [2]string{"0000:01:00", "0000:08:00"}}))
+	require.NoError(t, w.lab.Data.RebootHost("pve1"))
+	require.Eventually(t, func() bool { return w.lab.Data.Hosts()[0].Online && !w.lab.Data.Hosts()[0].Rebooting }, within, 100*time.Millisecond)
+
+	said := w.fails(s.yaml(t))
+	assert.Contains(t, said, "hosts[0].gpus[0].pci: 0000:01:00 is not there on pve1: its NVIDIA GPUs are 0000:08:00.0")
+	assert.Contains(t, said, "nothing was changed")
+
+	// Where it is stated, the mapping follows and the same machine has it.
+	s.PCI = "08:00"
+	result, done := w.up(s.yaml(t), optup.Refresh())
+	assert.Contains(t, done.named("update"), "Pci rtx4000-mapping")
+	assert.Empty(t, vms(append(done.named("replace"), done.named("create")...)))
+	requireOffers(t, result.Outputs, "one-cp-1", 1)
+}
