@@ -17,6 +17,8 @@ import (
 type Config struct {
 	// Values and Secrets by full key; paths such as talos-proxmox:clusters[0].name are understood.
 	Values, Secrets map[string]string
+	// Published are secrets that only the published providers take: the stand-ins refuse what would have no effect.
+	Published map[string]string
 }
 
 // configure sets the lab's configuration on the stack. Secrets go to the CLI's standard input: an argument list can be read by every process of the machine.

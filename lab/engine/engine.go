@@ -91,11 +91,15 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	o.Dir = dir
 	e := &Engine{o: o, close: func() {}}
 
-	if err := e.prepare(); err != nil {
+	if err := e.restoreState(); err != nil {
 		return nil, err
 	}
 
-	if err := e.restoreState(); err != nil {
+	if err := e.chooseProviders(); err != nil { // what the stack's configuration is follows from it
+		return nil, err
+	}
+
+	if err := e.prepare(); err != nil {
 		return nil, err
 	}
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,7 +26,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/lab/engine"
-	"proxmox-talos/lab/providers"
 	"proxmox-talos/lab/server"
 )
 
@@ -36,23 +34,6 @@ const testSpeed = 100
 
 // project is the repository's root, where Pulumi.yaml lies.
 const project = "../.."
-
-// who says which providers do the work in these tests.
-var who = engine.StandIn
-
-// TestMain ends at once, saying so, where the published plugins are asked for and are not there.
-func TestMain(m *testing.M) {
-	flag.Var(&who, "providers", "who does the work in engine tests")
-	flag.Parse()
-
-	if missing := providers.Missing(); who == engine.Published && len(missing) > 0 {
-		fmt.Println("engine tests with the published plugins: not run, because these are not installed:", providers.List(missing))
-
-		return
-	}
-
-	os.Exit(m.Run())
-}
 
 // networks hands every lab of this package its own loopback network; those that another test run uses are passed over.
 var networks atomic.Int32
@@ -64,6 +45,8 @@ type world struct {
 	network string
 	lab     *server.Server
 	options engine.Options
+	// configure changes what the lab adds to the stack's configuration.
+	configure func(c *engine.Config)
 
 	mu     sync.Mutex
 	output bytes.Buffer
@@ -145,6 +128,9 @@ func (w *world) engine(stack string) *engine.Engine {
 	}
 
 	o.StackFile, o.Config, o.CA, o.RemoveOrphans = target.File, target.Config, connection.CA, target.RemoveOrphans
+	if w.configure != nil {
+		w.configure(&o.Config)
+	}
 
 	e, err := engine.New(w.t.Context(), o)
 	require.NoError(w.t, err)
@@ -154,6 +140,9 @@ func (w *world) engine(stack string) *engine.Engine {
 
 // steps are what a run did: operation by resource name, without what stayed the same.
 type steps map[string]string
+
+// opFailed is the operation of a step that failed.
+const opFailed = "failed"
 
 // named returns the names of the resources with this operation, sorted.
 func (s steps) named(op string) []string {
@@ -188,6 +177,10 @@ func (w *world) watch() (chan events.EngineEvent, func() steps) {
 
 			if e := event.ResOutputsEvent; e != nil && e.Metadata.Op != "same" && e.Metadata.Op != "read" {
 				collected[urnKey(e.Metadata.URN)] = string(e.Metadata.Op)
+			}
+
+			if e := event.ResOpFailedEvent; e != nil {
+				collected[urnKey(e.Metadata.URN)] = opFailed
 			}
 		}
 

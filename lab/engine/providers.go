@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -137,23 +138,32 @@ func (e *Engine) madeBy() (Providers, error) {
 	return kind, nil
 }
 
-// openProviders makes ready what does the work, adds to the engine's environment what it needs for that, and says who does it.
-func (e *Engine) openProviders(ctx context.Context, env map[string]string) error {
+// chooseProviders settles what does the work, and says so.
+func (e *Engine) chooseProviders() error {
 	made, err := e.madeBy()
 	if err != nil {
 		return err
 	}
 
-	chosen, err := e.o.Providers.choose(made)
-	if err != nil {
+	if e.o.Providers, err = e.o.Providers.choose(made); err != nil {
 		return err
 	}
 
-	if e.o.Err != nil {
-		fmt.Fprintln(e.o.Err, chosen.said())
+	if e.o.Providers == Published {
+		e.o.Config.Secrets = maps.Clone(e.o.Config.Secrets)
+		maps.Copy(e.o.Config.Secrets, e.o.Config.Published)
 	}
 
-	if chosen == Published {
+	if e.o.Err != nil {
+		fmt.Fprintln(e.o.Err, e.o.Providers.said())
+	}
+
+	return nil
+}
+
+// openProviders makes ready what was chosen, and adds to the engine's environment what it needs for that.
+func (e *Engine) openProviders(ctx context.Context, env map[string]string) (err error) {
+	if e.o.Providers == Published {
 		return e.linkPlugins()
 	}
 

@@ -60,13 +60,14 @@ func TestProvidersAreChosen(t *testing.T) {
 			require.NoError(t, os.MkdirAll(filepath.Dir(e.statePath()), 0o700))
 			require.NoError(t, os.WriteFile(e.statePath(), []byte(state), 0o600))
 
-			if err := e.openProviders(t.Context(), env); err != nil {
+			if err := e.chooseProviders(); err != nil {
 				require.ErrorContains(t, err, test.says)
 				assert.Empty(t, said.String())
 
 				return
 			}
 
+			require.NoError(t, e.openProviders(t.Context(), env))
 			t.Cleanup(e.Close)
 			assert.Contains(t, said.String(), test.says)
 			assert.Equal(t, test.published, env["PULUMI_DEBUG_PROVIDERS"] == "")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -94,7 +95,23 @@ func (t *Target) config() Config {
 			"proxmoxve:apiToken":        t.connection.APIToken,
 			namespace + "sshPrivateKey": t.connection.PrivateKey,
 		},
+		Published: map[string]string{"proxmoxve:ssh": t.providerSSH()},
 	}
+}
+
+// providerSSH is how the published provider reaches the hosts' shells, for what Proxmox' API cannot do: disks from files, snippets. The program needs neither.
+func (t *Target) providerSSH() string {
+	nodes := make([]map[string]any, 0, len(t.connection.Hosts))
+	for _, host := range t.connection.Hosts {
+		nodes = append(nodes, map[string]any{"name": host.Name, "address": host.Address, "port": host.Port})
+	}
+
+	b, err := json.Marshal(map[string]any{"username": "root", "privateKey": t.connection.PrivateKey, "nodes": nodes})
+	if err != nil { // strings and numbers always marshal
+		panic(err)
+	}
+
+	return string(b)
 }
 
 // requireLoopback is the last look at a plan before it is run: an address that is not this computer's would be somebody's machine.

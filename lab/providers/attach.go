@@ -70,7 +70,7 @@ func Attach(ctx context.Context, opts ...Option) (debugProviders string, stop fu
 // standIns carry the versions of the plugins that they stand in for.
 func standIns(o options) []serve.Provider {
 	constructors := map[string]func() (p.Provider, error){
-		"proxmoxve": func() (p.Provider, error) {
+		"proxmoxve": func() (p.Provider, error) { //nolint:unparam // one of three kinds
 			return proxmoxve.Provider(proxmoxve.Options{Poll: o.poll, CertFile: o.around.Env["SSL_CERT_FILE"]}), nil
 		},
 		"talos":   talos.Provider,

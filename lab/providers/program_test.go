@@ -149,8 +149,10 @@ func TestTheProgramUsesOnlyWhatIsKnown(t *testing.T) {
 
 	assert.Empty(t, problems)
 
-	for _, token := range []string{recorder.VirtualMachine, recorder.File, recorder.Schematic, recorder.Secrets, recorder.ConfigurationApply, recorder.Kubeconfig,
-		recorder.LocalCommand, recorder.RemoteCommand, "talos:machine/getConfiguration:getConfiguration"} {
+	for _, token := range []string{
+		recorder.VirtualMachine, recorder.File, recorder.Schematic, recorder.Secrets, recorder.ConfigurationApply, recorder.Kubeconfig,
+		recorder.LocalCommand, recorder.RemoteCommand, "talos:machine/getConfiguration:getConfiguration",
+	} {
 		assert.True(t, seen[token], "%s was not seen", token)
 	}
 }

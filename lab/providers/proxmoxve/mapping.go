@@ -124,7 +124,7 @@ func createMapping(ctx context.Context, a *api, plan object) (string, object, er
 }
 
 // errMappingGone is what a mapping that cannot be read is after it was written or when it is imported.
-var errMappingGone = errors.New("PCI hardware mapping resource not found after update: " +
+var errMappingGone = errors.New("PCI hardware mapping resource not found after update: " + //nolint:staticcheck // published words
 	"Failed to find the resource when trying to read back the updated PCI hardware mapping's data.")
 
 func mappingBack(ctx context.Context, a *api, name string) (object, error) {

@@ -2,9 +2,11 @@ package proxmoxve
 
 import (
 	"context"
+	"fmt"
 	"maps"
 
 	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 )
 
 // create keeps what a failed creation left behind, so that the next update or a destroy finds it.
@@ -12,6 +14,10 @@ func (s *server) create(ctx context.Context, req p.CreateRequest) (p.CreateRespo
 	if req.DryRun {
 		t, err := s.typeOf(req.Urn)
 		if err != nil {
+			return p.CreateResponse{}, err
+		}
+
+		if err := t.plannable(req.Urn, fromMap(req.Properties)); err != nil {
 			return p.CreateResponse{}, err
 		}
 
@@ -25,6 +31,9 @@ func (s *server) create(ctx context.Context, req p.CreateRequest) (p.CreateRespo
 	defer done()
 
 	plan := t.plan(fromMap(req.Properties), object{}, nil)
+	if err := t.plannable(req.Urn, plan); err != nil {
+		return p.CreateResponse{}, err
+	}
 
 	id, state, err := t.create(ctx, a, plan)
 	if err != nil && id == "" {
@@ -38,6 +47,19 @@ func (s *server) create(ctx context.Context, req p.CreateRequest) (p.CreateRespo
 	}
 
 	return out, err
+}
+
+// plannable words what cannot be planned as the bridge to Terraform does.
+func (t *resourceType) plannable(urn resource.URN, plan object) error {
+	if t.planFails == nil {
+		return nil
+	}
+
+	if err := t.planFails(plan); err != nil {
+		return fmt.Errorf("diffing %s: 1 error occurred:\n\t* %w", urn, err)
+	}
+
+	return nil
 }
 
 // preview is a resource before it exists: what the server will choose is unknown.

@@ -25,6 +25,8 @@ type resourceType struct {
 	// framework resources are of Terraform's newer kind: a failed update leaves the state as it was.
 	framework bool
 	checkMore func(c *checker, inputs object)
+	// planFails is what the published provider cannot plan, for whatever reason; nil = nothing.
+	planFails func(plan object) error
 	// suppress takes back differences that do not count.
 	suppress func(plan, state object)
 	// keeps tells a change that replaces by the table but does not in this case.

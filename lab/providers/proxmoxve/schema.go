@@ -26,6 +26,7 @@ const (
 	inPlace
 	reboot
 	replace
+	refused
 )
 
 // attribute is one property of a resource: its shape, what it is taken as when it is not stated, and what changing it does.
@@ -63,7 +64,7 @@ func (as attributes) at(path string) (attribute, effect) {
 		found = as[name]
 		as = found.fields
 
-		if found.effect != inherited && result != replace {
+		if found.effect != inherited && result != replace && result != refused {
 			result = found.effect
 		}
 	}

@@ -21,7 +21,8 @@ func virtualMachineType() *resourceType {
 
 	return &resourceType{
 		token: typeVirtualMachine, attributes: table, autoName: true,
-		suppress: suppressVM, keeps: keepsVM, moreChanges: nil, recomputes: recomputedOutputs,
+		planFails: withoutCards,
+		suppress:  suppressVM, keeps: keepsVM, moreChanges: nil, recomputes: recomputedOutputs,
 		create: createVM, read: readVM,
 		update: func(ctx context.Context, a *api, id string, plan, state object) (object, error) {
 			after, err := newChange(a, table, id, plan, state).run(ctx)
@@ -33,6 +34,15 @@ func virtualMachineType() *resourceType {
 		},
 		remove: removeVM,
 	}
+}
+
+// withoutCards is the published provider's answer to a machine that states no network devices: its default, one empty device, does not pass the bridge.
+func withoutCards(plan object) error {
+	if plan["networkDevices"] != nil {
+		return nil
+	}
+
+	return errors.New("[network_device[0]] Null value found in list: Null values are not allowed for this attribute value")
 }
 
 // suppressVM takes back what the published provider does not count as a change.

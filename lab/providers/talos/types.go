@@ -76,6 +76,7 @@ type timeouts struct {
 func (t *timeouts) create() time.Duration {
 	return duration(t != nil, func() *string { return t.Create })
 }
+
 func (t *timeouts) update() time.Duration {
 	return duration(t != nil, func() *string { return t.Update })
 }

@@ -1,0 +1,146 @@
+package engine_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/providers/proxmoxve"
+	"proxmox-talos/lab/server"
+)
+
+// update is a change of one property of a VM, from one value to another; nil is none.
+type update struct {
+	from, to any
+	with     object // what else the VM states
+	want     proxmoxve.Effect
+}
+
+// TestUpdatesDoWhatTheTableSays changes every property of a VM, each on a VM of its own, and compares what became of it with the stand-in's table: the published
+// provider, where this test runs with it, follows the same table.
+func TestUpdatesDoWhatTheTableSays(t *testing.T) {
+	t.Parallel()
+
+	cases, table := updates(), proxmoxve.Effects()
+
+	for path, effect := range table {
+		_, covered := cases[path]
+		if reason := untried[path]; reason == "" {
+			require.True(t, covered, "%s (%s) is changed by no case", path, effect)
+		}
+	}
+
+	for path := range cases {
+		require.Contains(t, table, path, "the table does not know it")
+	}
+
+	const hosts = 2 + gpuCases
+
+	w := openWorld(t, server.Options{Speed: 1000, Hosts: hosts})
+	w.asRoot()
+	require.NoError(t, w.lab.Data.AddPool(datacentre.Pool{ID: "lab"}))
+
+	paths := slices.Sorted(maps.Keys(cases))
+	program := map[string]declared{}
+
+	var entries []string
+
+	for i := range hosts {
+		host := fmt.Sprintf("pve%d", i+1)
+		program["image of "+host] = image(host)
+		entries = append(entries, "id=10de:27b0,node="+host+",path=0000:01:00,iommugroup=13,subsystem-id=10de:16fa")
+	}
+
+	for _, name := range []string{"gpu", "card"} {
+		w.lab.Data.SetMapping(datacentre.Mapping{ID: name, Map: entries})
+	}
+
+	for _, vmid := range []int{900, 901} {
+		source := merged(bootable(vmid), object{"template": true, "started": false, "cdrom": object{"enabled": true, "fileId": "none", "interface": "ide0"}})
+		program[fmt.Sprint("template ", vmid)] = declared{token: vmToken, inputs: source, ignore: []string{"disks[0].speed"}}
+	}
+
+	for i, path := range paths {
+		inputs := changed(merged(bootable(2000+i), cases[path].with), path, cases[path].from)
+		after := []string{"template 900", "template 901", "image of " + inputs["nodeName"].(string)}
+		program[path] = declared{token: vmToken, inputs: inputs, after: after, ignore: ignored(path)}
+	}
+
+	_, err := w.run(program)
+	require.NoError(t, err, w.said())
+
+	before := map[string]int{}
+
+	for i, path := range paths {
+		before[path] = len(w.tasksOf(2000 + i))
+		d := program[path]
+		d.inputs = changed(d.inputs, path, cases[path].to)
+		program[path] = d
+	}
+
+	done, _ := w.run(program, optup.ContinueOnError())
+
+	for i, path := range paths {
+		got := observed(done["VirtualMachine "+path], w.tasksOf(2000 + i)[before[path]:])
+		want := cases[path].want
+
+		if want == "" {
+			want = table[path]
+		}
+
+		assert.Equal(t, want, got, "%s: %s, tasks %v", path, done["VirtualMachine "+path], w.tasksOf(2000 + i)[before[path]:])
+	}
+
+	if t.Failed() {
+		t.Log(w.said())
+	}
+}
+
+// ignored are the changes that a VM without a stated speed has to ignore, unless they are what is tried.
+func ignored(path string) []string {
+	if len(path) > 13 && path[:13] == "disks[].speed" {
+		return nil
+	}
+
+	return []string{"disks[0].speed"}
+}
+
+// observed is what became of a VM: by the engine's step and Proxmox' tasks.
+func observed(step string, tasks []string) proxmoxve.Effect {
+	switch {
+	case step == opFailed:
+		return proxmoxve.Refused
+	case step == "replace" || step == "create-replacement" || step == "delete-replaced":
+		return proxmoxve.Replace
+	case slices.Contains(tasks, "qmreboot") || slices.Contains(tasks, "qmstart"):
+		return proxmoxve.Restart
+	case step == "update":
+		return proxmoxve.InPlace
+	default:
+		return proxmoxve.Effect("nothing: " + step)
+	}
+}
+
+// gpuCases is how many hosts with a GPU the cases need, from pve3 on.
+const gpuCases = 4
+
+// untried are the properties that no case changes, and why.
+var untried = map[string]string{
+	"disks[].pathInDatastore":   "chosen by Proxmox",
+	"macAddresses":              "read from the network devices",
+	"hostpcis[].device":         "the number of a slot: changing it is another device",
+	"hostpcis[].mdev":           "the lab's GPUs have no mediated devices",
+	"hostpcis[].romFile":        "needs a file on the host",
+	"hostpcis[].id":             "as mapping",
+	"memory.hugepages":          "needs huge pages on the host",
+	"memory.keepHugepages":      "needs huge pages on the host",
+	"networkDevices[].bridge":   "the lab's hosts have one bridge",
+	"numas[].device":            "the number of a slot",
+	"initialization.dns.server": "deprecated for servers",
+}

@@ -1,0 +1,43 @@
+package proxmoxve
+
+// Effect is what a change of a property does to a machine.
+type Effect string
+
+// What a change can do. A restart is a reboot, or switching off and on where the machine must be off for the change.
+const (
+	InPlace Effect = "in place"
+	Restart Effect = "in place, with a restart"
+	Replace Effect = "replace"
+	Refused Effect = "refused"
+)
+
+// Effects lists what a change of each property of a VM does, by its path: disks[].size. It is the table that updates and plans follow.
+// A property of the published provider that the stand-in refuses is not in it.
+func Effects() map[string]Effect {
+	out := map[string]Effect{}
+	virtualMachine().effects("", "", out)
+
+	return out
+}
+
+// effects walks down; at is the path as the table is asked for it, without list indexes.
+func (as attributes) effects(path, at string, out map[string]Effect) {
+	table := virtualMachine()
+
+	for name, a := range as {
+		here, there := join(path, name), join(at, name)
+
+		switch {
+		case a.unsupported, a.output:
+		case a.kind == block:
+			if a.many {
+				here += "[]"
+			}
+
+			a.fields.effects(here, there, out)
+		default:
+			_, e := table.at(there)
+			out[here] = map[effect]Effect{inPlace: InPlace, reboot: Restart, replace: Replace, refused: Refused}[e]
+		}
+	}
+}
