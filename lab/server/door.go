@@ -128,11 +128,14 @@ func (d *door) power(on bool) {
 	}
 }
 
-// serveHost serves at a door that is shut while the host is off.
-func (s *Server) serveHost(host string, ln net.Listener, server interface {
+// front is what answers at a door.
+type front interface {
 	Serve(ln net.Listener) error
 	Close() error
-}) {
+}
+
+// serveHost serves at a door that is shut while the host is off.
+func (s *Server) serveHost(host string, ln net.Listener, server front) {
 	d := newDoor(ln)
 	s.serve(func() error { return server.Serve(d) }, func() error { return errors.Join(d.Close(), server.Close()) })
 	s.Data.OnHostPower(host, d.power)
