@@ -143,7 +143,7 @@ func (r review) requireUnchanged(w io.Writer) error {
 		}
 	}
 	if count > 0 {
-		return fmt.Errorf("stack %q has %d differences", r.Stack, count)
+		return fmt.Errorf("stack %q is not what it should be; differences: %d", r.Stack, count)
 	}
 
 	return nil

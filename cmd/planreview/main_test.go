@@ -108,6 +108,19 @@ func TestWhatIsNoPreviewDoesNotPass(t *testing.T) {
 	assert.ErrorContains(t, err, `the preview of stack "prod" did not come to its end`, "a stream that broke off")
 }
 
+// TestDrift reads a preview with refresh, its unchanged resources taken out, after `qm set 3000 --memory 12288` on a lab's host.
+func TestDrift(t *testing.T) {
+	t.Parallel()
+	drift := unpacked(t, "drift.events")
+	out, err := output("guard", drift)
+	require.NoError(t, err, "drift of a worker's memory endangers nothing")
+	assert.Contains(t, out, "(1 to update)")
+
+	out, err = output("guard", "--expect-no-changes", drift)
+	require.ErrorContains(t, err, `stack "prod" is not what it should be; differences: 1`)
+	assert.Contains(t, out, "update prod-general-1-vm: memory")
+}
+
 func TestComment(t *testing.T) {
 	t.Parallel()
 	out, err := output("comment", unpacked(t, "fewer-control-planes.events"), unpacked(t, "broken.events"), "/nowhere.json")

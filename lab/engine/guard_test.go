@@ -86,7 +86,7 @@ func TestPlanGuard(t *testing.T) {
 			},
 		},
 		{
-			name: "control planes get other VMIDs",
+			name:  "control planes get other VMIDs",
 			stack: changed(func(s *stack) { s.Clusters[0].FirstControlPlane = 2050 }),
 			findings: []string{
 				"replace one-cp-1-vm: it is a control plane", "replace one-cp-2-vm: it is a control plane", "replace one-cp-3-vm: it is a control plane",
