@@ -28,6 +28,10 @@ func (e *Engine) prepare() error {
 		}
 	}
 
+	if err := e.stopLogging(); err != nil {
+		return err
+	}
+
 	if err := e.makePassphrase(); err != nil {
 		return err
 	}
@@ -52,6 +56,22 @@ func (e *Engine) prepare() error {
 
 	if err := os.WriteFile(e.workPath(e.stackFile()), stack, 0o600); err != nil {
 		return fmt.Errorf("unable to copy the stack file: %w", err)
+	}
+
+	return nil
+}
+
+// stopLogging puts a file where the CLI would make the folder of its logs. It would write every property that passes through it to a log of each run, which takes two
+// fifths of a preview's processor time (3.259) and has no switch; where the folder cannot be made it goes without.
+func (e *Engine) stopLogging() error {
+	path := filepath.Join(e.o.Dir, homeFolder, "logs")
+
+	if err := os.RemoveAll(path); err != nil {
+		return fmt.Errorf("unable to remove the Pulumi CLI's logs: %w", err)
+	}
+
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		return fmt.Errorf("unable to keep the Pulumi CLI from logging: %w", err)
 	}
 
 	return nil

@@ -17,7 +17,7 @@ const (
 	typeToken         = "proxmoxve:User/token:Token" //nolint:gosec // the type's name
 	typeProvider      = "pulumi:providers:proxmoxve"
 	typeCommand       = "command:local:Command"
-	typeSecrets       = "talos:machine/secrets:Secrets"
+	typeSecrets       = "talos:machine/secrets:Secrets" //nolint:gosec // the type's name
 	typeBootstrap     = "talos:machine/bootstrap:Bootstrap"
 	typeConfiguration = "talos:machine/configurationApply:ConfigurationApply"
 	typeSchematic     = "talos:imageFactory/schematic:Schematic"
