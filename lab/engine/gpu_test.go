@@ -31,7 +31,7 @@ type gpuStack struct {
 	Labels       string // of the GPU workers, as YAML
 	Driver       string // as YAML
 	ControlPlane string // more of the control plane, as YAML
-	Generation   string
+	Patches      string // of the cluster, as YAML
 }
 
 var gpuTemplate = template.Must(template.New("gpu").Parse(`config:
@@ -39,7 +39,7 @@ var gpuTemplate = template.Must(template.New("gpu").Parse(`config:
     - name: pve1
       address: {{.Network}}.0.11
       prep: {reboot: whenIdle}
-      gpus: [{name: rtx4000, pci: "{{.PCI}}", generation: {{.Generation}}}]
+      gpus: [{name: rtx4000, pci: "{{.PCI}}", generation: ada}]
     - {name: pve2, address: {{.Network}}.0.12}
   talos-proxmox:templates:
     talos: {version: v1.12.6, datastore: local-lvm}
@@ -47,6 +47,7 @@ var gpuTemplate = template.Must(template.New("gpu").Parse(`config:
     - name: one
       kubernetesVersion: v1.35.0
       network: {cidr: {{.Network}}.1.0/24, gateway: {{.Network}}.1.1, dns: [{{.Network}}.1.1]}
+      patches: {{.Patches}}
       controlPlane: {cores: 2, memoryMiB: 4096, diskGiB: 20{{.ControlPlane}}}
 {{- if ge .Workers 0}}
       gpuWorkers:
@@ -57,7 +58,7 @@ var gpuTemplate = template.Must(template.New("gpu").Parse(`config:
 func (s gpuStack) yaml(t *testing.T) string {
 	t.Helper()
 
-	for field, value := range map[*string]string{&s.PCI: "01:00", &s.Labels: "{}", &s.Driver: "{}", &s.ControlPlane: ", hosts: [pve2]", &s.Generation: "ada"} {
+	for field, value := range map[*string]string{&s.PCI: "01:00", &s.Labels: "{}", &s.Driver: "{}", &s.ControlPlane: ", hosts: [pve2]", &s.Patches: "[]"} {
 		if *field == "" {
 			*field = value
 		}
@@ -204,6 +205,9 @@ func TestGPUWorker(t *testing.T) {
 	assert.Empty(t, w.machines())
 }
 
+// firstControlPlane is the VMID of the first control plane.
+const firstControlPlane = 2000
+
 // TestGPUControlPlane is a cluster of one node that has the card, and what is said where a link between them is missing.
 func TestGPUControlPlane(t *testing.T) {
 	t.Parallel()
@@ -211,18 +215,42 @@ func TestGPUControlPlane(t *testing.T) {
 	w := newWorld(t, testSpeed)
 	w.gateWithin("60s")
 
-	s := gpuStack{Network: w.network, Workers: -1, ControlPlane: ", gpu: rtx4000"}
+	// A node that gets the card later is the same machine, and what its image lacks is named.
+	s := gpuStack{Network: w.network, Workers: -1, ControlPlane: ", hosts: [pve1]"}
+	w.up(s.yaml(t))
 
+	w.gateWithin("30s") // the machine starts again first
+
+	s.ControlPlane = ", gpu: rtx4000"
+	made, _ := w.lab.Data.VM(firstControlPlane)
+	said := w.fails(s.yaml(t))
+	assert.Contains(t, said, "one-cp-1: GPU: the machine's image has no NVIDIA kernel modules")
+
+	vm, _ := w.lab.Data.VM(firstControlPlane)
+	assert.Equal(t, made.Config["smbios1"], vm.Config["smbios1"])
+	assert.Contains(t, vm.Config["hostpci0"], "mapping=rtx4000")
+	w.destroy(s.yaml(t))
+
+	// One that had it from the beginning, without the device plugin that a patch of the user's has taken away, and with it.
+	w.gateWithin("30s")
+
+	s.Patches = `["cluster: {inlineManifests: [{name: nvidia-gpu, $patch: delete}]}"]`
+	said = w.fails(s.yaml(t))
+	assert.Contains(t, said, `one-cp-1: GPU: the cluster has no RuntimeClass "nvidia"`)
+
+	w.gateWithin("60s")
+
+	s.Patches = ""
 	result, _ := w.up(s.yaml(t))
 	requireOffers(t, result.Outputs, "one-cp-1", 1)
-	assert.Equal(t, map[string]int{"one-cp-1": 2000}, w.machines())
+	assert.Equal(t, map[string]int{"one-cp-1": firstControlPlane}, w.machines())
 
 	// The card is in another slot than the stack says: the plan is refused, and the machine, which its host could not start, is left alone.
 	require.NoError(t, w.lab.Data.ChangeHost("pve1", datacentre.HostChange{MovePCI: [2]string{"0000:01:00", "0000:08:00"}}))
 	require.NoError(t, w.lab.Data.RebootHost("pve1"))
 	require.Eventually(t, func() bool { return w.lab.Data.Hosts()[0].Online && !w.lab.Data.Hosts()[0].Rebooting }, within, 100*time.Millisecond)
 
-	said := w.fails(s.yaml(t))
+	said = w.fails(s.yaml(t))
 	assert.Contains(t, said, "hosts[0].gpus[0].pci: 0000:01:00 is not there on pve1: its NVIDIA GPUs are 0000:08:00.0")
 	assert.Contains(t, said, "nothing was changed")
 
