@@ -58,6 +58,7 @@ func Deploy(ctx *pulumi.Context) error {
 	}
 
 	for _, step := range []func() error{
+		func() error { return adviseOnFailure(ctx) },
 		func() error { return d.makeHosts(ctx) },
 		func() error { return d.makeImages(ctx, images) },
 		func() error { return d.makeTemplates(ctx) },

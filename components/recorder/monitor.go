@@ -50,9 +50,14 @@ func keepAll() plugin.MarshalOptions {
 
 // SupportsFeature tells the program what it may use.
 func (m *monitor) SupportsFeature(_ context.Context, request *pulumirpc.SupportsFeatureRequest) (*pulumirpc.SupportsFeatureResponse, error) {
-	known := []string{"secrets", "resourceReferences", "deletedWith", "replaceWith", "aliasSpecs"}
+	known := []string{"secrets", "resourceReferences", "deletedWith", "replaceWith", "aliasSpecs", "errorHooks"}
 
 	return &pulumirpc.SupportsFeatureResponse{HasSupport: slices.Contains(known, request.GetId())}, nil
+}
+
+// RegisterErrorHook answers that it is registered; nothing fails here, so it is never called.
+func (m *monitor) RegisterErrorHook(context.Context, *pulumirpc.RegisterErrorHookRequest) (*emptypb.Empty, error) {
+	return &emptypb.Empty{}, nil
 }
 
 // RegisterPackage is for SDKs that are generated from a parameter; the reference is never used.

@@ -126,8 +126,20 @@ func handler(lab *server.Server, status Status, stop func()) http.Handler {
 		stop()
 	})
 	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) { answer(w, lab.Data.Faults()) })
-	mux.HandleFunc("DELETE /faults", func(w http.ResponseWriter, _ *http.Request) {
-		lab.Data.ClearFaults()
+	mux.HandleFunc("DELETE /faults", func(w http.ResponseWriter, r *http.Request) {
+		var ids []int
+
+		err := json.NewDecoder(r.Body).Decode(&ids)
+		if err == nil {
+			err = lab.Data.ClearFaults(ids...)
+		}
+
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+
+			return
+		}
+
 		answer(w, struct{}{})
 	})
 	mux.HandleFunc("POST /faults", func(w http.ResponseWriter, r *http.Request) {
@@ -235,9 +247,9 @@ func (c *Client) AddFault(ctx context.Context, fault datacentre.Fault) (int, err
 	return id, c.call(ctx, http.MethodPost, "/faults", fault, &id)
 }
 
-// ClearFaults takes all faults away.
-func (c *Client) ClearFaults(ctx context.Context) error {
-	return c.call(ctx, http.MethodDelete, "/faults", nil, nil)
+// ClearFaults takes the faults with these numbers away, or all without any.
+func (c *Client) ClearFaults(ctx context.Context, ids ...int) error {
+	return c.call(ctx, http.MethodDelete, "/faults", ids, nil)
 }
 
 // RebootHost reboots a host; it returns at once.

@@ -1,6 +1,7 @@
 package datacentre
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -70,8 +71,26 @@ type newDisk struct {
 	raw    []byte
 }
 
-// allocate makes a disk; called with the lock held.
-func (d *Datacentre) allocate(s *storage, n newDisk) (*volume, error) {
+// allocate makes a disk, empty as yet: write brings its content. A storage makes one at a time.
+func (d *Datacentre) allocate(ctx context.Context, s *storage, n newDisk) (*volume, error) {
+	unlock, err := d.lockStorage(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	if err := d.sleep(ctx, d.options.Durations.AllocateVolume); err != nil {
+		return nil, err
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	return d.addVolume(s, n)
+}
+
+// addVolume is called with the lock held.
+func (d *Datacentre) addVolume(s *storage, n newDisk) (*volume, error) {
 	if err := s.need("images"); err != nil {
 		return nil, err
 	}
@@ -80,40 +99,74 @@ func (d *Datacentre) allocate(s *storage, n newDisk) (*volume, error) {
 		n.format = s.defaultFormat()
 	}
 
-	used := n.size
-	if s.thin() || n.format == "qcow2" {
-		used = 0
-		if n.img.OS != "" || len(n.raw) > 0 {
-			used = min(n.size, imageUsedBytes)
-		}
-	}
-
-	if n.base != "" {
-		used = 0
-	}
-
-	if err := d.room(s, used); err != nil {
-		return nil, err
-	}
-
 	name := n.name
 	if name == "" {
 		name = d.diskName(s, n.vmid, n.format)
 	}
 
-	if n.base != "" && s.Type != "lvmthin" {
-		_, base, _ := strings.Cut(n.base, ":")
-		name = base + "/" + name
+	if d.state.Volumes[volumeKey(s.owner(), s.Name+":"+name)] != nil {
+		return nil, refuse("volume '%s:%s' already exists", s.Name, name)
 	}
 
-	v := &volume{Volume: Volume{
-		ID: s.Name + ":" + name, Host: s.owner(), Storage: s.Name, Content: "images", Format: n.format, SizeBytes: n.size, UsedBytes: used, VMID: n.vmid,
-		Base: n.base, Created: time.Now(),
-	}, Image: n.img, Raw: n.raw}
+	v := &volume{Volume: Volume{Format: n.format, Storage: s.Name, Host: s.owner(), Content: "images", SizeBytes: n.size, VMID: n.vmid, Base: n.base, Created: time.Now()}}
+
+	if n.base != "" {
+		// A linked clone takes nothing by itself, and is a system at once.
+		v.Image, v.Raw = n.img, n.raw
+
+		if s.Type != "lvmthin" {
+			_, base, _ := strings.Cut(n.base, ":")
+			name = base + "/" + name
+		}
+	} else if !s.thin() {
+		v.UsedBytes = n.size
+	}
+
+	if err := d.roomForDisk(s, name, v.UsedBytes); err != nil {
+		return nil, err
+	}
+
+	v.ID = s.Name + ":" + name
 	d.state.Volumes[v.key()] = v
 	d.changed()
 
 	return v, nil
+}
+
+// write copies an image or bytes to a disk, from a storage where it comes from one. What does not fit ends it halfway, as qemu-img ends.
+func (d *Datacentre) write(ctx context.Context, w *worker, v *volume, n newDisk, from, to *storage) error {
+	if n.img.OS == "" && len(n.raw) == 0 || n.base != "" {
+		return nil
+	}
+
+	bytes, over := min(n.size, imageUsedBytes), []*storage{to}
+	if from != nil {
+		over = []*storage{from, to}
+	}
+
+	if err := d.copyBytes(ctx, bytes, over...); err != nil {
+		return err
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if to.thin() {
+		if free := to.SizeBytes - d.used(to); free < bytes {
+			if w != nil {
+				d.state.Logs[w.upid] = append(d.state.Logs[w.upid], fmt.Sprintf("qemu-img: error while writing at byte %d: No space left on device", max(free, 0)))
+			}
+
+			return fmt.Errorf("copy failed: command '/usr/bin/qemu-img convert -p -n -O %s %s' failed: exit code 1", v.Format, to.pathOf(strings.TrimPrefix(v.ID, to.Name+":")))
+		}
+
+		v.UsedBytes = bytes
+	}
+
+	v.Image, v.Raw = n.img, n.raw
+	d.changed()
+
+	return nil
 }
 
 // free removes a volume; called with the lock held.

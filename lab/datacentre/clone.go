@@ -13,54 +13,95 @@ type clonePlan struct {
 	CloneRequest
 	host   string
 	source Config
-	full   bool
+	// running is the source's state, full a copy rather than a linked clone.
+	running, full bool
 }
 
-// CloneVM clones a VM or template.
+// CloneVM clones a VM or template. The new VM begins to exist in the task.
 func (d *Datacentre) CloneVM(user, hostName string, vmid int, r CloneRequest) (string, error) {
-	p, err := d.planClone(user, hostName, vmid, r)
+	if r.NewID < 100 || r.NewID > 999999999 {
+		return "", wrongParameter("newid", "invalid format - value does not look like a valid VM ID")
+	}
+
+	if _, complaint := checkValue("name", r.Name); r.Name != "" && complaint != "" {
+		return "", wrongParameter("name", "%s", complaint)
+	}
+
+	running, err := d.cloneable(user, hostName, vmid, r)
 	if err != nil {
 		return "", err
 	}
 
-	upid, err := d.spawn(user, hostName, "qmclone", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
-		err := d.clone(ctx, w, hostName, vmid, p)
-		if err == nil {
-			return nil
+	return d.spawn(user, hostName, "qmclone", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
+		// Clones of a template or a stopped VM share its lock; only the copy of a running one wants it alone.
+		weight := int64(1)
+		if running {
+			weight = exclusive
 		}
 
-		d.remove(r.NewID)
+		unlockSource, err := d.lockConfig(ctx, vmid, weight, quickLockTimeout)
+		if err != nil {
+			return err
+		}
+		defer unlockSource()
 
-		if errors.Is(err, errInterrupted) {
+		unlock, err := d.lockConfig(ctx, r.NewID, exclusive, quickLockTimeout)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+
+		p, err := d.beginClone(user, hostName, vmid, r)
+		if err != nil {
 			return err
 		}
 
-		return fmt.Errorf("clone failed: %w", err)
-	})
-	if err != nil {
-		d.remove(r.NewID)
-	}
+		if err := d.clone(ctx, w, hostName, vmid, p); err != nil {
+			d.remove(r.NewID)
 
-	return upid, err
+			if errors.Is(err, errInterrupted) {
+				return err
+			}
+
+			return fmt.Errorf("clone failed: %w", err)
+		}
+
+		return nil
+	})
 }
 
-// planClone checks a clone and takes its VMID with a locked configuration.
+// cloneable checks a clone before there is a task, and tells whether the source runs.
+func (d *Datacentre) cloneable(user, hostName string, vmid int, r CloneRequest) (running bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	p, err := d.planClone(user, hostName, vmid, r)
+
+	return p.running, err
+}
+
+// beginClone checks a clone again and takes its VMID with a locked configuration.
+func (d *Datacentre) beginClone(user, hostName string, vmid int, r CloneRequest) (clonePlan, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	p, err := d.planClone(user, hostName, vmid, r)
+	if err != nil {
+		return p, err
+	}
+
+	d.state.VMs[r.NewID] = &vm{ID: r.NewID, Host: p.host, Lock: "clone", Pool: r.Pool, Config: Config{}}
+	d.changed()
+
+	return p, nil
+}
+
+// planClone is called with the lock held.
 func (d *Datacentre) planClone(user, hostName string, vmid int, r CloneRequest) (clonePlan, error) {
 	p := clonePlan{CloneRequest: r, host: r.Target}
 	if p.host == "" {
 		p.host = hostName
 	}
-
-	if r.NewID < 100 || r.NewID > 999999999 {
-		return p, wrongParameter("newid", "invalid format - value does not look like a valid VM ID")
-	}
-
-	if _, complaint := checkValue("name", r.Name); r.Name != "" && complaint != "" {
-		return p, wrongParameter("name", "%s", complaint)
-	}
-
-	d.mu.Lock()
-	defer d.mu.Unlock()
 
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {
@@ -71,7 +112,7 @@ func (d *Datacentre) planClone(user, hostName string, vmid int, r CloneRequest) 
 		return p, err
 	}
 
-	p.full = !v.Template
+	p.full, p.running = !v.Template, v.Running
 	if r.Full != nil {
 		p.full = *r.Full
 	}
@@ -85,13 +126,15 @@ func (d *Datacentre) planClone(user, hostName string, vmid int, r CloneRequest) 
 	}
 
 	p.source = maps.Clone(v.Config)
-	d.state.VMs[r.NewID] = &vm{ID: r.NewID, Host: p.host, Lock: "clone", Pool: r.Pool, Config: Config{}}
-	d.changed()
 
 	return p, nil
 }
 
 func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
+	if err := d.needQuorum(); err != nil {
+		return err
+	}
+
 	if err := v.locked(); err != nil {
 		return err
 	}
@@ -141,12 +184,6 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 }
 
 func (d *Datacentre) clone(ctx context.Context, w *worker, hostName string, vmid int, p clonePlan) (err error) {
-	unlock, err := d.lockVM(ctx, vmid, true)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-
 	var made []*volume
 
 	defer func() {
@@ -168,18 +205,9 @@ func (d *Datacentre) clone(ctx context.Context, w *worker, hostName string, vmid
 			continue
 		}
 
-		if c[dr.key], err = d.cloneDrive(w, hostName, dr, p, &made); err != nil {
+		if c[dr.key], err = d.cloneDrive(ctx, w, hostName, dr, p, &made); err != nil {
 			return err
 		}
-	}
-
-	took := d.options.Durations.LinkedClone
-	if p.full {
-		took = d.options.Durations.FullClone
-	}
-
-	if err := d.sleep(ctx, took); err != nil {
-		return err
 	}
 
 	c.identify(true)
@@ -211,13 +239,50 @@ func (p clonePlan) sourceName(vmid int) string {
 }
 
 // cloneDrive makes the clone's volume of a drive, with the source's content.
-func (d *Datacentre) cloneDrive(w *worker, hostName string, dr drive, p clonePlan, made *[]*volume) (string, error) {
+func (d *Datacentre) cloneDrive(ctx context.Context, w *worker, hostName string, dr drive, p clonePlan, made *[]*volume) (string, error) {
+	n, from, to, err := d.clonedDisk(hostName, dr, p)
+	if err != nil {
+		return "", err
+	}
+
+	if to == nil {
+		return dr.String(), nil
+	}
+
+	kind := "full"
+	if n.base != "" {
+		kind = "linked"
+	}
+
+	w.log("create %s clone of drive %s (%s)", kind, dr.key, dr.volume())
+
+	v, err := d.allocate(ctx, to, n)
+	if err != nil {
+		return "", err
+	}
+
+	*made = append(*made, v)
+
+	if err := d.write(ctx, w, v, n, from, to); err != nil {
+		return "", err
+	}
+
+	props := dr.props.With("file", v.ID).With("format", "")
+	if dr.cloudInit() {
+		return props.Format("file"), nil
+	}
+
+	return props.With("size", FormatSize(v.SizeBytes)).Format("file"), nil
+}
+
+// clonedDisk is the copy of a drive, with the storages it is copied between; none for a drive that needs no copy.
+func (d *Datacentre) clonedDisk(hostName string, dr drive, p clonePlan) (n newDisk, from, to *storage, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
 	src := d.findVolume(hostName, dr.volume())
 	if src == nil || dr.cdrom() && !dr.cloudInit() {
-		return dr.String(), nil
+		return n, nil, nil, nil
 	}
 
 	name := src.Storage
@@ -225,45 +290,29 @@ func (d *Datacentre) cloneDrive(w *worker, hostName string, dr drive, p clonePla
 		name = p.Storage
 	}
 
-	s, err := d.needStorage(p.host, name, "images")
-	if err != nil {
-		return "", err
+	if from, err = d.needStorage(hostName, src.Storage, ""); err != nil {
+		return n, nil, nil, err
 	}
 
-	n := newDisk{vmid: p.NewID, format: p.Format, size: src.SizeBytes, img: src.Image, raw: src.Raw}
-	if n.format == "" && s.Name == src.Storage {
+	if to, err = d.needStorage(p.host, name, "images"); err != nil {
+		return n, nil, nil, err
+	}
+
+	n = newDisk{vmid: p.NewID, format: p.Format, size: src.SizeBytes, img: src.Image, raw: src.Raw}
+	if n.format == "" && to.Name == src.Storage {
 		n.format = src.Format
 	}
 
 	switch {
 	case dr.cloudInit():
 		if n.format == "" {
-			n.format = s.defaultFormat()
+			n.format = to.defaultFormat()
 		}
 
-		n.name = s.place(p.NewID, fmt.Sprintf("vm-%d-cloudinit", p.NewID), n.format)
+		n.name = to.place(p.NewID, fmt.Sprintf("vm-%d-cloudinit", p.NewID), n.format)
 	case !p.full:
 		n.base = src.ID
 	}
 
-	v, err := d.allocate(s, n)
-	if err != nil {
-		return "", err
-	}
-
-	*made = append(*made, v)
-	kind := "full"
-
-	if !p.full {
-		kind = "linked"
-	}
-
-	d.state.Logs[w.upid] = append(d.state.Logs[w.upid], fmt.Sprintf("create %s clone of drive %s (%s)", kind, dr.key, src.ID))
-	props := dr.props.With("file", v.ID).With("format", "")
-
-	if dr.cloudInit() {
-		return props.Format("file"), nil
-	}
-
-	return props.With("size", FormatSize(v.SizeBytes)).Format("file"), nil
+	return n, from, to, nil
 }

@@ -83,6 +83,10 @@ func (d *Datacentre) reserve(user, hostName string, vmid int, pool string, c Con
 		return nil, err
 	}
 
+	if err := d.needQuorum(); err != nil {
+		return nil, err
+	}
+
 	if old := d.state.VMs[vmid]; old != nil {
 		return nil, refuse("unable to create VM %d - VM %d already exists on node '%s'", vmid, vmid, old.Host)
 	}
@@ -109,7 +113,7 @@ func (d *Datacentre) reserve(user, hostName string, vmid int, pool string, c Con
 }
 
 func (d *Datacentre) create(ctx context.Context, w *worker, hostName string, vmid int, c Config, plans []drivePlan) (err error) {
-	unlock, err := d.lockVM(ctx, vmid, false)
+	unlock, err := d.lockConfig(ctx, vmid, exclusive, quickLockTimeout)
 	if err != nil {
 		return err
 	}
@@ -229,13 +233,17 @@ func (d *Datacentre) ConvertToTemplate(user, hostName string, vmid int) (string,
 	}
 
 	return d.spawn(user, hostName, "qmtemplate", strconv.Itoa(vmid), func(ctx context.Context, _ *worker) error {
-		unlock, err := d.lockVM(ctx, vmid, false)
+		unlock, err := d.lockVM(ctx, vmid)
 		if err != nil {
 			return err
 		}
 		defer unlock()
 
 		if err := d.sleep(ctx, d.options.Durations.ConvertTemplate); err != nil {
+			return err
+		}
+
+		if err := d.writable(configFile(hostName, vmid)); err != nil {
 			return err
 		}
 

@@ -37,10 +37,10 @@ type HostFiles interface {
 
 // Datacentre is the model. All methods are safe for concurrent use.
 type Datacentre struct {
-	options Options
-	hosts   []*host
-	faults  faults
-	locks   *locks
+	options   Options
+	hosts     []*host
+	locks     *locks
+	transfers *transfers
 
 	mu    sync.Mutex
 	state state
@@ -73,7 +73,7 @@ func Open(o Options) (*Datacentre, error) {
 		o.SaveDelay = 200 * time.Millisecond
 	}
 
-	d := &Datacentre{options: o, locks: newLocks(), onPower: map[string][]func(on bool){}, cancels: map[string]context.CancelFunc{}, ended: map[string]chan struct{}{}}
+	d := &Datacentre{options: o, locks: newLocks(), transfers: newTransfers(), onPower: map[string][]func(on bool){}, cancels: map[string]context.CancelFunc{}, ended: map[string]chan struct{}{}}
 	d.running, d.halt = context.WithCancel(context.Background())
 
 	if err := d.addHosts(o.Hosts); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 )
 
@@ -31,7 +32,7 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, o DestroyOptions
 	}
 
 	return d.spawn(user, hostName, "qmdestroy", strconv.Itoa(vmid), func(ctx context.Context, _ *worker) error {
-		unlock, err := d.lockVM(ctx, vmid, false)
+		unlock, err := d.lockVM(ctx, vmid)
 		if err != nil {
 			return err
 		}
@@ -45,14 +46,11 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, o DestroyOptions
 			return err
 		}
 
-		// The world may have moved on while the storage worked.
-		if err := d.destroyable(hostName, vmid, o); err != nil {
+		if err := d.writable(configFile(hostName, vmid)); err != nil {
 			return err
 		}
 
-		d.destroy(vmid, o)
-
-		return nil
+		return d.destroy(ctx, vmid, o)
 	})
 }
 
@@ -86,27 +84,55 @@ func (d *Datacentre) destroyable(hostName string, vmid int, o DestroyOptions) er
 	return nil
 }
 
-func (d *Datacentre) destroy(vmid int, o DestroyOptions) {
+// destroy removes a VM's disks one by one, then its configuration, which nobody else changes meanwhile.
+func (d *Datacentre) destroy(ctx context.Context, vmid int, o DestroyOptions) error {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	v := d.state.VMs[vmid]
 	owned := d.disks(v)
 
 	if o.DestroyUnreferencedDisks {
 		for _, vol := range d.state.Volumes {
-			if vol.VMID == vmid && vol.Content == "images" && (vol.Host == v.Host || vol.Host == "") {
+			if vol.VMID == vmid && vol.Content == "images" && (vol.Host == v.Host || vol.Host == "") && !slices.Contains(owned, vol) {
 				owned = append(owned, vol)
 			}
 		}
 	}
+	d.mu.Unlock()
 
 	for _, vol := range owned {
-		d.free(vol)
+		if err := d.freeDisk(ctx, v.Host, vol); err != nil {
+			return err
+		}
 	}
 
-	delete(d.state.VMs, vmid)
-	d.changed()
+	d.remove(vmid)
+
+	return nil
+}
+
+// freeDisk removes a volume as its storage does, one at a time.
+func (d *Datacentre) freeDisk(ctx context.Context, hostName string, vol *volume) error {
+	d.mu.Lock()
+	s, err := d.needStorage(hostName, vol.Storage, "")
+	d.mu.Unlock()
+
+	if err != nil {
+		return err
+	}
+
+	unlock, err := d.lockStorage(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	if err := d.sleep(ctx, d.options.Durations.FreeVolume); err != nil {
+		return err
+	}
+
+	d.undo([]*volume{vol})
+
+	return nil
 }
 
 // DeleteVolume removes a file or a disk that no VM uses.

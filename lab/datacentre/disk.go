@@ -27,6 +27,10 @@ func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, disk, size stri
 			return err
 		}
 
+		if err := d.writable(configFile(hostName, vmid)); err != nil {
+			return err
+		}
+
 		d.mu.Lock()
 		defer d.mu.Unlock()
 
@@ -112,17 +116,21 @@ func (d *Datacentre) MoveDisk(user, hostName string, vmid int, r MoveRequest) (s
 	}
 
 	return d.spawn(user, hostName, "qmmove", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
-		unlock, err := d.lockVM(ctx, vmid, false)
+		unlock, err := d.lockVM(ctx, vmid)
 		if err != nil {
 			return err
 		}
 		defer unlock()
 
-		if err := d.sleep(ctx, d.options.Durations.FullClone); err != nil {
+		if err := d.writable(configFile(hostName, vmid)); err != nil {
 			return err
 		}
 
-		if err := d.move(hostName, vmid, r); err != nil {
+		if err := d.move(ctx, w, hostName, vmid, r); err != nil {
+			if errors.Is(err, errInterrupted) {
+				return err
+			}
+
 			return fmt.Errorf("storage migration failed: %w", err)
 		}
 
@@ -167,31 +175,47 @@ func (d *Datacentre) checkMove(hostName string, vmid int, r MoveRequest) error {
 	return err
 }
 
-func (d *Datacentre) move(hostName string, vmid int, r MoveRequest) error {
+func (d *Datacentre) move(ctx context.Context, w *worker, hostName string, vmid int, r MoveRequest) error {
 	if err := d.checkMove(hostName, vmid, r); err != nil {
 		return err
 	}
 
 	d.mu.Lock()
-	defer d.mu.Unlock()
-
 	v, err := d.needVM(hostName, vmid)
+
+	var (
+		dr       drive
+		old      *volume
+		from, to *storage
+	)
+
+	if err == nil {
+		dr = parseDrive(r.Disk, v.Config[r.Disk])
+		old = d.findVolume(hostName, dr.volume())
+		from, _ = d.needStorage(hostName, old.Storage, "") // checked above
+		to, err = d.needStorage(hostName, r.Storage, "images")
+	}
+	d.mu.Unlock()
+
 	if err != nil {
 		return err
 	}
 
-	s, err := d.needStorage(hostName, r.Storage, "images")
+	n := newDisk{vmid: vmid, format: r.Format, size: old.SizeBytes, img: old.Image, raw: old.Raw}
+
+	moved, err := d.allocate(ctx, to, n)
 	if err != nil {
 		return err
 	}
 
-	dr := parseDrive(r.Disk, v.Config[r.Disk])
-	old := d.findVolume(hostName, dr.volume())
+	if err := d.write(ctx, w, moved, n, from, to); err != nil {
+		d.undo([]*volume{moved})
 
-	moved, err := d.allocate(s, newDisk{vmid: vmid, format: r.Format, size: old.SizeBytes, img: old.Image, raw: old.Raw})
-	if err != nil {
 		return err
 	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
 
 	v.Config[r.Disk] = dr.props.With("file", moved.ID).With("format", "").With("size", FormatSize(moved.SizeBytes)).Format("file")
 
@@ -243,7 +267,7 @@ func (d *Datacentre) ImportDisk(user, hostName string, vmid int, source, storage
 	}
 
 	return d.spawn(user, hostName, "importdisk", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
-		unlock, err := d.lockVM(ctx, vmid, false)
+		unlock, err := d.lockVM(ctx, vmid)
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,11 @@ import "time"
 
 // Durations is the one table of how long things take, in modelled time: see Clock.
 type Durations struct {
-	DownloadImage, CreateVM, ImportDisk, ConvertTemplate, FullClone, LinkedClone, ConfigVM, ResizeDisk, StartVM, StopVM, DeleteVM time.Duration
+	DownloadImage, CreateVM, ConvertTemplate, ConfigVM, ResizeDisk, StartVM, StopVM, DeleteVM time.Duration
+	// AllocateVolume and FreeVolume are what a storage needs for making (a linked clone too) or removing a volume; it is locked meanwhile, as PVE locks it.
+	AllocateVolume, FreeVolume time.Duration
+	// StorageThroughput is how many bytes a storage copies in a second, all copies on it together: full clones, imports, moves. A storage may state its own.
+	StorageThroughput int64
 	// BootMaintenance is from power-on to the Talos API of maintenance mode; BootConfigured to the API of a configured machine.
 	BootMaintenance, BootConfigured time.Duration
 	// Install is what an ISO boot needs to write the disk; ApplyConfiguration what a machine booted from a disk image needs between the configuration and a running API.
@@ -21,9 +25,9 @@ type Durations struct {
 // DefaultDurations are those of a small server with NVMe storage and a 1 Gbit/s line.
 func DefaultDurations() Durations {
 	return Durations{
-		DownloadImage: 15 * time.Second, CreateVM: time.Second, ImportDisk: 8 * time.Second, ConvertTemplate: time.Second,
-		FullClone: 12 * time.Second, LinkedClone: 2 * time.Second, ConfigVM: 100 * time.Millisecond, ResizeDisk: time.Second,
-		StartVM: 2 * time.Second, StopVM: 2 * time.Second, DeleteVM: 2 * time.Second,
+		DownloadImage: 15 * time.Second, CreateVM: time.Second, ConvertTemplate: time.Second, ConfigVM: 100 * time.Millisecond, ResizeDisk: time.Second,
+		StartVM: 2 * time.Second, StopVM: 2 * time.Second, DeleteVM: time.Second,
+		AllocateVolume: 500 * time.Millisecond, FreeVolume: 300 * time.Millisecond, StorageThroughput: 250 * mib,
 		BootMaintenance: 20 * time.Second, BootConfigured: 25 * time.Second, Install: 30 * time.Second, ApplyConfiguration: 15 * time.Second,
 		EtcdBootstrap: 10 * time.Second, EtcdJoin: 8 * time.Second, KubernetesAPI: 30 * time.Second, NodeRegister: 10 * time.Second,
 		Reboot: 30 * time.Second, Upgrade: 60 * time.Second, Reset: 20 * time.Second,

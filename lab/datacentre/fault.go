@@ -7,12 +7,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
-// Fault is a rule that makes something go wrong. A rule with Method or Path hits requests at the front door; one with Task hits workers; one with
-// Offline takes a whole host away.
+// Fault is something that goes wrong. It is one of a rule over requests (Method, Path), a rule over tasks (Task), or a state of the data centre (Offline, NoQuorum,
+// Full, Lock, ExpireTickets), which lasts until it is cleared. All of them are saved with the data centre.
 type Fault struct {
 	ID int `json:"id"`
 	// Method and Path (a regular expression over "/nodes/pve1/qemu/101/…", without /api2/json) choose requests; empty ones match any.
@@ -20,130 +19,197 @@ type Fault struct {
 	Path   string `json:"path,omitempty"`
 	// Task chooses workers by their type ("qmclone"; "*" for all).
 	Task string `json:"task,omitempty"`
-	// Host limits the rule to a host.
+	// Host limits the fault to a host.
 	Host string `json:"host,omitempty"`
-	// VMID limits a rule for workers to a VM.
+	// VMID is the VM that Lock locks, or limits a rule over tasks to a VM.
 	VMID int `json:"vmid,omitempty"`
 	// Delay is modelled time that passes first.
 	Delay time.Duration `json:"delay,omitempty"`
 	// Status and Message answer the request; Message alone is how a worker ends.
 	Status  int    `json:"status,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Warnings lets a worker do its work and end with "WARNINGS: n".
+	Warnings int `json:"warnings,omitempty"`
 	// Reset breaks the connection instead of answering: before the request is carried out, or with After when it has been.
 	Reset bool `json:"reset,omitempty"`
 	After bool `json:"after,omitempty"`
-	// Offline makes Host unreachable.
-	Offline bool `json:"offline,omitempty"`
 	// Times is how often the rule still hits; 0 means for ever.
 	Times int `json:"times,omitempty"`
-}
 
-type faults struct {
-	mu    sync.Mutex
-	next  int
-	rules []*faultRule
-}
+	// Offline makes Host unreachable.
+	Offline bool `json:"offline,omitempty"`
+	// NoQuorum takes the cluster's quorum: what would write the cluster's configuration is refused, reads and running machines go on.
+	NoQuorum bool `json:"noQuorum,omitempty"`
+	// Full is a storage, of Host or of all hosts, on which nothing is free.
+	Full string `json:"full,omitempty"`
+	// Lock is the reason for which VMID is locked, such as "backup".
+	Lock string `json:"lock,omitempty"`
+	// ExpireTickets makes all tickets given out until Since invalid; logging in gives new ones.
+	ExpireTickets bool      `json:"expireTickets,omitempty"`
+	Since         time.Time `json:"since,omitzero"`
 
-type faultRule struct {
-	Fault
 	path *regexp.Regexp
 }
 
-// AddFault adds a rule and returns its id.
+// AddFault adds a fault and returns its id. Its errors name the options of `lab fault add`.
 func (d *Datacentre) AddFault(f Fault) (int, error) {
-	if f.Method == "" && f.Path == "" && f.Task == "" && !f.Offline {
-		return 0, errors.New("a fault that matches nothing: state a path, a method, a task type, or a host that is offline")
+	if err := f.validate(); err != nil {
+		return 0, err
 	}
 
-	if f.Offline && d.host(f.Host) == nil {
-		return 0, fmt.Errorf("a fault that takes host %q away: name one of the data centre's hosts", f.Host)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if err := d.checkFault(f); err != nil {
+		return 0, err
 	}
 
-	re, err := regexp.Compile(f.Path)
-	if err != nil {
-		return 0, fmt.Errorf("a fault's path: %w: state a regular expression over the path", err)
+	f.path = regexp.MustCompile(f.Path)
+
+	if f.Lock != "" {
+		d.state.VMs[f.VMID].Lock = f.Lock
 	}
 
-	d.faults.mu.Lock()
-	defer d.faults.mu.Unlock()
+	if f.ExpireTickets {
+		f.Since = time.Now()
+	}
 
-	d.faults.next++
-	f.ID = d.faults.next
-	d.faults.rules = append(d.faults.rules, &faultRule{Fault: f, path: re})
+	d.state.NextFault++
+	f.ID = d.state.NextFault
+	d.state.Faults = append(d.state.Faults, &f)
+	d.changed()
 
 	return f.ID, nil
 }
 
-// Faults lists the rules that still hit.
+// Faults lists the faults that are set.
 func (d *Datacentre) Faults() []Fault {
-	d.faults.mu.Lock()
-	defer d.faults.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 
-	list := make([]Fault, 0, len(d.faults.rules))
-	for _, r := range d.faults.rules {
-		list = append(list, r.Fault)
+	d.forgetUnlocked()
+
+	list := make([]Fault, 0, len(d.state.Faults))
+	for _, f := range d.state.Faults {
+		list = append(list, *f)
 	}
 
 	return list
 }
 
-// ClearFaults removes the rules with these ids, or all without any.
-func (d *Datacentre) ClearFaults(ids ...int) {
-	d.faults.mu.Lock()
-	defer d.faults.mu.Unlock()
+// ClearFaults removes the faults with these ids, or all without any. An unknown id is an error, and nothing is removed then.
+func (d *Datacentre) ClearFaults(ids ...int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 
-	d.faults.rules = slices.DeleteFunc(d.faults.rules, func(r *faultRule) bool { return len(ids) == 0 || slices.Contains(ids, r.ID) })
+	d.forgetUnlocked()
+
+	for _, id := range ids {
+		if !slices.ContainsFunc(d.state.Faults, func(f *Fault) bool { return f.ID == id }) {
+			return fmt.Errorf("fault %d is not set: `lab fault list` shows those that are", id)
+		}
+	}
+
+	d.state.Faults = slices.DeleteFunc(d.state.Faults, func(f *Fault) bool {
+		gone := len(ids) == 0 || slices.Contains(ids, f.ID)
+		if gone && f.Lock != "" {
+			d.state.VMs[f.VMID].Lock = ""
+		}
+
+		return gone
+	})
+	d.changed()
+
+	return nil
+}
+
+// forgetUnlocked drops locks that something else has taken away, or whose VM is gone; called with the lock held.
+func (d *Datacentre) forgetUnlocked() {
+	d.state.Faults = slices.DeleteFunc(d.state.Faults, func(f *Fault) bool {
+		v := d.state.VMs[f.VMID]
+
+		return f.Lock != "" && (v == nil || v.Lock != f.Lock)
+	})
 }
 
 // RequestFault returns the rule that hits a request, and counts the hit.
 func (d *Datacentre) RequestFault(method, path string) (Fault, bool) {
-	return d.faults.take(func(r *faultRule) bool {
-		return r.Task == "" && !r.Offline && (r.Method == "" || strings.EqualFold(r.Method, method)) && r.path.MatchString(path) &&
-			(r.Host == "" || strings.HasPrefix(path+"/", "/nodes/"+r.Host+"/"))
+	return d.takeFault(func(f *Fault) bool {
+		return f.kind() == faultRequest && (f.Method == "" || strings.EqualFold(f.Method, method)) && f.path.MatchString(path) &&
+			(f.Host == "" || strings.HasPrefix(path+"/", "/nodes/"+f.Host+"/"))
 	})
 }
 
-func (f *faults) take(hits func(*faultRule) bool) (Fault, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (d *Datacentre) takeFault(hits func(*Fault) bool) (Fault, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 
-	i := slices.IndexFunc(f.rules, hits)
+	i := slices.IndexFunc(d.state.Faults, hits)
 	if i < 0 {
 		return Fault{}, false
 	}
 
-	r := f.rules[i]
-	if r.Times == 1 {
-		f.rules = slices.Delete(f.rules, i, i+1)
-	} else if r.Times > 1 {
-		r.Times--
+	f := *d.state.Faults[i]
+
+	switch f.Times {
+	case 0:
+	case 1:
+		d.state.Faults = slices.Delete(d.state.Faults, i, i+1)
+		d.changed()
+	default:
+		d.state.Faults[i].Times--
+		d.changed()
 	}
 
-	return r.Fault, true
+	return f, true
 }
 
-func (f *faults) offline(host string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// anyFault is called with the lock held.
+func (d *Datacentre) anyFault(hits func(*Fault) bool) bool {
+	return slices.ContainsFunc(d.state.Faults, hits)
+}
 
-	return slices.ContainsFunc(f.rules, func(r *faultRule) bool { return r.Offline && r.Host == host })
+// offline is called with the lock held.
+func (d *Datacentre) offline(host string) bool {
+	return d.anyFault(func(f *Fault) bool { return f.Offline && f.Host == host })
+}
+
+// filled is called with the lock held.
+func (d *Datacentre) filled(s *storage) bool {
+	return d.anyFault(func(f *Fault) bool { return f.Full == s.Name && (f.Host == "" || f.Host == s.host || s.Shared) })
+}
+
+// TicketsSince returns the moment until which all tickets have become invalid; zero if none have.
+func (d *Datacentre) TicketsSince() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	var since time.Time
+
+	for _, f := range d.state.Faults {
+		if f.Since.After(since) {
+			since = f.Since
+		}
+	}
+
+	return since
 }
 
 // faultKey carries the error that a rule wants of a worker. The worker meets it at its next pause, halfway through, and cleans up as after any other failure.
 type faultKey struct{}
 
-// taskFault is the fate of a worker that a rule hits: the error it is to end with, or one that ends it at once.
-func (d *Datacentre) taskFault(ctx context.Context, t *Task) (fault, err error) {
-	f, ok := d.faults.take(func(r *faultRule) bool {
-		return r.Task != "" && (r.Task == "*" || r.Task == t.Type) && (r.Host == "" || r.Host == t.Host) && (r.VMID == 0 || fmt.Sprint(r.VMID) == t.ID)
+// taskFault is the fate of a worker that a rule hits: the error or the warnings it is to end with, or an error that ends it at once.
+func (d *Datacentre) taskFault(ctx context.Context, t *Task) (fault error, warnings int, err error) {
+	f, ok := d.takeFault(func(f *Fault) bool {
+		return f.kind() == faultTask && (f.Task == "*" || f.Task == t.Type) && (f.Host == "" || f.Host == t.Host) && (f.VMID == 0 || fmt.Sprint(f.VMID) == t.ID)
 	})
 	if !ok {
-		return nil, nil
+		return nil, 0, nil
 	}
 
 	if err := d.sleep(ctx, f.Delay); err != nil || f.Message == "" {
-		return nil, err
+		return nil, f.Warnings, err
 	}
 
-	return errors.New(f.Message), nil
+	return errors.New(f.Message), 0, nil
 }

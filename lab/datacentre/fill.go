@@ -12,6 +12,8 @@ type content struct {
 	img  image.Image
 	raw  []byte
 	size int64
+	// from is the storage it comes from, nil for a file that is on none.
+	from *storage
 }
 
 // fill makes the volume of a planned drive and returns its value in the configuration. made lists new volumes, so that a failure can undo them.
@@ -33,20 +35,17 @@ func (d *Datacentre) fill(ctx context.Context, w *worker, hostName string, vmid 
 		}
 	}
 
-	d.mu.Lock()
-	v, err := d.allocateDrive(vmid, p, c)
-	d.mu.Unlock()
+	n := driveDisk(vmid, p, c)
 
+	v, err := d.allocate(ctx, p.storage, n)
 	if err != nil {
 		return "", err
 	}
 
 	*made = append(*made, v)
 
-	if p.source != "" {
-		if err := d.sleep(ctx, d.options.Durations.ImportDisk); err != nil {
-			return "", err
-		}
+	if err := d.write(ctx, w, v, n, c.from, p.storage); err != nil {
+		return "", err
 	}
 
 	props := p.props.With("file", v.ID).With("format", "").With("import-from", "")
@@ -61,7 +60,8 @@ func (d *Datacentre) fill(ctx context.Context, w *worker, hostName string, vmid 
 	return props.With("size", FormatSize(v.SizeBytes)).Format("file"), nil
 }
 
-func (d *Datacentre) allocateDrive(vmid int, p drivePlan, c content) (*volume, error) {
+// driveDisk is the disk of a planned drive.
+func driveDisk(vmid int, p drivePlan, c content) newDisk {
 	n := newDisk{vmid: vmid, format: p.props.Get("format"), size: p.size, img: c.img, raw: c.raw}
 
 	switch {
@@ -71,16 +71,13 @@ func (d *Datacentre) allocateDrive(vmid int, p drivePlan, c content) (*volume, e
 		}
 
 		n.size, n.name = 4*mib, p.storage.place(vmid, fmt.Sprintf("vm-%d-cloudinit", vmid), n.format)
-		if d.state.Volumes[volumeKey(p.storage.owner(), p.storage.Name+":"+n.name)] != nil {
-			return nil, refuse("volume '%s:%s' already exists", p.storage.Name, n.name)
-		}
 	case p.source != "":
 		n.size = c.size
 	case fixedSizes.MatchString(p.key):
 		n.size = fixedSize(p.key, p.storage)
 	}
 
-	return d.allocate(p.storage, n)
+	return n
 }
 
 // keepDrive completes the value of a drive whose volume exists.
@@ -110,11 +107,16 @@ func (d *Datacentre) readSource(hostName, source string) (content, error) {
 		v = d.volumeAt(hostName, source)
 	}
 
+	var from *storage
+	if v != nil {
+		from, _ = d.needStorage(hostName, v.Storage, "") // one that is disabled still has its files
+	}
+
 	files := d.files
 	d.mu.Unlock()
 
 	if v != nil && v.Content == "images" {
-		return content{img: v.Image, raw: v.Raw, size: v.SizeBytes}, nil
+		return content{img: v.Image, raw: v.Raw, size: v.SizeBytes, from: from}, nil
 	}
 
 	path := source
@@ -135,21 +137,21 @@ func (d *Datacentre) readSource(hostName, source string) (content, error) {
 			return content{}, fmt.Errorf("qemu-img: Could not open '%s': %w", path, err)
 		}
 
-		return newContent(b), nil
+		return newContent(b, from), nil
 	case v != nil:
-		return newContent(v.Raw), nil
+		return newContent(v.Raw, from), nil
 	default:
 		return content{}, fmt.Errorf("qemu-img: Could not open '%s': No such file or directory", path)
 	}
 }
 
-func newContent(b []byte) content {
+func newContent(b []byte, from *storage) content {
 	img, err := image.Decode(b)
 	if err != nil {
-		return content{raw: b, size: (int64(len(b))/512 + 1) * 512}
+		return content{raw: b, size: (int64(len(b))/512 + 1) * 512, from: from}
 	}
 
-	c := content{img: img, size: smallImageBytes}
+	c := content{img: img, size: smallImageBytes, from: from}
 	if img.Platform != "" && img.Platform != "nocloud" && img.Platform != "metal" {
 		c.size = largeImageBytes
 	}

@@ -2,6 +2,7 @@ package datacentre
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -9,23 +10,28 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// lockTimeout is how long a worker of PVE waits for a VM's configuration.
-const lockTimeout = 10 * time.Second
+// How long workers of PVE wait for a lock: most of them lockTimeout, those that make a VM only quickLockTimeout for its configuration and the source's.
+const (
+	lockTimeout      = 10 * time.Second
+	quickLockTimeout = time.Second
+)
 
 // shortestLockTimeout is real time: a fast clock must not turn a busy machine into a timeout.
-const shortestLockTimeout = 2 * time.Second
+const shortestLockTimeout = time.Second
 
-const exclusive = 1 << 20
+const exclusive = 1 << 20 // readers at once
 
-// locks are the locks of VMs' configuration files, and those that keep calls to one guest apart.
+var errTimeout = errors.New("got timeout")
+
+// locks are PVE's lock files, of VMs' configurations and of storages, and those that keep calls to one guest apart.
 type locks struct {
 	mu     sync.Mutex
-	files  map[int]*semaphore.Weighted
+	files  map[string]*semaphore.Weighted
 	guests map[int]*sync.Mutex
 }
 
 func newLocks() *locks {
-	return &locks{files: map[int]*semaphore.Weighted{}, guests: map[int]*sync.Mutex{}}
+	return &locks{files: map[string]*semaphore.Weighted{}, guests: map[int]*sync.Mutex{}}
 }
 
 func (l *locks) guest(vmid int) func() {
@@ -43,35 +49,59 @@ func (l *locks) guest(vmid int) func() {
 	return m.Unlock
 }
 
-func (l *locks) file(vmid int) *semaphore.Weighted {
+func (l *locks) file(key string) *semaphore.Weighted {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	if l.files[vmid] == nil {
-		l.files[vmid] = semaphore.NewWeighted(exclusive)
+	if l.files[key] == nil {
+		l.files[key] = semaphore.NewWeighted(exclusive)
 	}
 
-	return l.files[vmid]
+	return l.files[key]
 }
 
-// lockVM takes a VM's configuration lock, shared with other readers where said so.
-func (d *Datacentre) lockVM(ctx context.Context, vmid int, shared bool) (func(), error) {
-	weight := int64(exclusive)
-	if shared {
-		weight = 1
-	}
-
-	limited, cancel := context.WithTimeout(ctx, max(d.options.Clock.Real(lockTimeout), shortestLockTimeout))
+// acquire takes a lock file; errTimeout after so long in modelled time.
+func (d *Datacentre) acquire(ctx context.Context, key string, weight int64, patience time.Duration) (func(), error) {
+	limited, cancel := context.WithTimeout(ctx, max(d.options.Clock.Real(patience), shortestLockTimeout))
 	defer cancel()
 
-	file := d.locks.file(vmid)
-	if err := file.Acquire(limited, weight); err != nil {
-		if ctx.Err() != nil {
-			return nil, errInterrupted
-		}
+	file := d.locks.file(key)
 
-		return nil, fmt.Errorf("can't lock file '/var/lock/qemu-server/lock-%d.conf' - got timeout", vmid)
+	switch err := file.Acquire(limited, weight); {
+	case err == nil:
+		return func() { file.Release(weight) }, nil
+	case ctx.Err() != nil:
+		return nil, errInterrupted
+	default:
+		return nil, errTimeout
+	}
+}
+
+// lockVM takes a VM's configuration lock.
+func (d *Datacentre) lockVM(ctx context.Context, vmid int) (func(), error) {
+	return d.lockConfig(ctx, vmid, exclusive, lockTimeout)
+}
+
+// lockConfig takes a VM's configuration lock with a weight: 1 shares it with others of that weight, exclusive with nobody.
+func (d *Datacentre) lockConfig(ctx context.Context, vmid int, weight int64, patience time.Duration) (func(), error) {
+	unlock, err := d.acquire(ctx, fmt.Sprintf("vm/%d", vmid), weight, patience)
+	if errors.Is(err, errTimeout) {
+		return nil, fmt.Errorf("can't lock file '/var/lock/qemu-server/lock-%d.conf' - %w", vmid, err)
 	}
 
-	return func() { file.Release(weight) }, nil
+	return unlock, err
+}
+
+// lockStorage takes the lock under which a storage makes and removes volumes: of the host, or of the cluster for shared ones.
+func (d *Datacentre) lockStorage(ctx context.Context, s *storage) (func(), error) {
+	unlock, err := d.acquire(ctx, "storage/"+s.key(), exclusive, lockTimeout)
+
+	switch {
+	case !errors.Is(err, errTimeout):
+		return unlock, err
+	case s.Shared:
+		return nil, fmt.Errorf("cfs-lock 'storage-%s' error: got lock request timeout", s.Name)
+	default:
+		return nil, fmt.Errorf("can't lock file '/var/lock/pve-manager/pve-storage-%s' - %w", s.Name, err)
+	}
 }

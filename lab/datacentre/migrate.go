@@ -27,13 +27,13 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r MigrateRequest) 
 	}
 
 	return d.spawn(user, hostName, "qmigrate", strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
-		unlock, err := d.lockVM(ctx, vmid, false)
+		unlock, err := d.lockVM(ctx, vmid)
 		if err != nil {
 			return err
 		}
 		defer unlock()
 
-		if err := d.sleep(ctx, d.options.Durations.FullClone); err != nil {
+		if err := d.copyDisks(ctx, hostName, vmid, r); err != nil {
 			return err
 		}
 
@@ -49,6 +49,39 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r MigrateRequest) 
 	})
 }
 
+// copyDisks lets the time pass in which the disks that go along are copied. What keeps the VM where it is, is migrate's to say.
+func (d *Datacentre) copyDisks(ctx context.Context, hostName string, vmid int, r MigrateRequest) error {
+	type disk struct {
+		bytes    int64
+		from, to *storage
+	}
+
+	var disks []disk
+
+	d.mu.Lock()
+	list, _ := d.travelling(hostName, vmid, r)
+
+	for _, vol := range list {
+		from, err := d.needStorage(hostName, vol.Storage, "")
+		if err != nil {
+			continue
+		}
+
+		if to, err := d.needStorage(r.Target, vol.Storage, ""); err == nil {
+			disks = append(disks, disk{vol.UsedBytes, from, to})
+		}
+	}
+	d.mu.Unlock()
+
+	for _, c := range disks {
+		if err := d.copyBytes(ctx, c.bytes, c.from, c.to); err != nil {
+			return err
+		}
+	}
+
+	return d.sleep(ctx, d.options.Durations.ConfigVM)
+}
+
 // checkMigration is what PVE refuses before there is a task.
 func (d *Datacentre) checkMigration(hostName string, vmid int, r MigrateRequest) error {
 	d.mu.Lock()
@@ -61,6 +94,10 @@ func (d *Datacentre) checkMigration(hostName string, vmid int, r MigrateRequest)
 
 	if r.Target == hostName {
 		return wrongParameter("target", "target is local node.")
+	}
+
+	if err := d.needQuorum(); err != nil {
+		return err
 	}
 
 	if d.host(r.Target) == nil {

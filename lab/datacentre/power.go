@@ -17,7 +17,7 @@ func (d *Datacentre) powerTask(user, hostName, kind string, vmid int, run func(c
 	}
 
 	return d.spawn(user, hostName, kind, strconv.Itoa(vmid), func(ctx context.Context, w *worker) error {
-		unlock, err := d.lockVM(ctx, vmid, false)
+		unlock, err := d.lockVM(ctx, vmid)
 		if err != nil {
 			return err
 		}
@@ -29,6 +29,14 @@ func (d *Datacentre) powerTask(user, hostName, kind string, vmid int, run func(c
 
 // Start switches a VM on.
 func (d *Datacentre) Start(user, hostName string, vmid int) (string, error) {
+	d.mu.Lock()
+	err := d.needQuorum()
+	d.mu.Unlock()
+
+	if err != nil {
+		return "", err
+	}
+
 	return d.powerTask(user, hostName, "qmstart", vmid, func(ctx context.Context, w *worker) error {
 		return d.start(ctx, w, hostName, vmid)
 	})

@@ -173,7 +173,7 @@ func TestTasksThatFail(t *testing.T) {
 	}{
 		"a full storage": {func(d *datacentre.Datacentre) (string, error) {
 			return d.CreateVM(root, "pve1", 200, datacentre.Config{"scsi0": "small:2"})
-		}, "unable to create VM 200 - volume group or thin pool of 'small': insufficient free space"},
+		}, "unable to create VM 200 - not enough free space (1073741824 < 2147483648)"},
 		"a start of a template": {start(900), "you can't start a vm if it's a template"},
 		"a start of a running":  {start(101), "VM 101 already running"},
 		"a start of a locked":   {start(103), "VM is locked (backup)"},

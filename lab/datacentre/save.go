@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"time"
 )
@@ -31,6 +32,8 @@ type state struct {
 	Hosts        map[string]*hostState `json:"hosts"`
 	Leases       map[string]netip.Addr `json:"leases"`
 	Reservations map[string]netip.Addr `json:"reservations"`
+	Faults       []*Fault              `json:"faults"`
+	NextFault    int                   `json:"nextFault"`
 }
 
 func newState() state {
@@ -59,6 +62,12 @@ func loadState(path string) (state, error) {
 
 	if err := json.Unmarshal(b, &s); err != nil {
 		return s, fmt.Errorf("the lab's state file %s is damaged: %w: remove it to start with an empty data centre", path, err)
+	}
+
+	for _, f := range s.Faults {
+		if f.path, err = regexp.Compile(f.Path); err != nil {
+			return s, fmt.Errorf("the lab's state file %s is damaged: fault %d: %w: remove it to start with an empty data centre", path, f.ID, err)
+		}
 	}
 
 	return s, nil

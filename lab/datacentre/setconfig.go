@@ -91,7 +91,7 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config, de
 }
 
 func (d *Datacentre) applyChange(ctx context.Context, w *worker, user, hostName string, vmid int, set Config, del []string) (err error) {
-	unlock, err := d.lockVM(ctx, vmid, false)
+	unlock, err := d.lockVM(ctx, vmid)
 	if err != nil {
 		return refuse("%s", err)
 	}
@@ -99,6 +99,10 @@ func (d *Datacentre) applyChange(ctx context.Context, w *worker, user, hostName 
 
 	if err := d.sleep(ctx, d.options.Durations.ConfigVM); err != nil {
 		return refuse("%s", err)
+	}
+
+	if err := d.writable(configFile(hostName, vmid)); err != nil {
+		return err
 	}
 
 	set = maps.Clone(set)

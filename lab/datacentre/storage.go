@@ -23,6 +23,10 @@ type StorageOptions struct {
 	Path string
 	// Shared storages have one content on all hosts.
 	Shared, Disabled bool
+	// Thick disks of a zfspool reserve their whole size at once; thin ones, which PVE's installer sets up, take what is written.
+	Thick bool
+	// Throughput is in bytes a modelled second for all copies together; Durations.StorageThroughput by default.
+	Throughput int64
 }
 
 // DefaultStorages are those of a fresh installation on LVM, with a ZFS pool beside it.
@@ -55,8 +59,11 @@ func (s *storage) owner() string {
 	return s.host
 }
 
-// thin says that blank disks take no space before they are written.
-func (s *storage) thin() bool { return s.Type == "lvmthin" || s.Type == "zfspool" }
+// key tells storages apart: a shared one is the same on all hosts.
+func (s *storage) key() string { return s.owner() + "/" + s.Name }
+
+// thin says that blank disks take no space before they are written, as all types of PVE have it but LVM, and ZFS without "sparse".
+func (s *storage) thin() bool { return s.Type != "lvm" && !s.Thick }
 
 func (s *storage) defaultFormat() string {
 	if s.Path != "" {
@@ -138,8 +145,12 @@ func (d *Datacentre) Storage(hostName, name string) (Storage, error) {
 	return Storage{}, err
 }
 
-// used is called with the lock held.
+// used is what a storage has given away; called with the lock held.
 func (d *Datacentre) used(s *storage) int64 {
+	if d.filled(s) {
+		return s.SizeBytes
+	}
+
 	var sum int64
 
 	for _, v := range d.state.Volumes {
@@ -151,19 +162,35 @@ func (d *Datacentre) used(s *storage) int64 {
 	return sum
 }
 
-// room refuses what does not fit; called with the lock held.
+// room refuses a file that does not fit; called with the lock held.
 func (d *Datacentre) room(s *storage, bytes int64) error {
 	if d.used(s)+bytes <= s.SizeBytes {
 		return nil
 	}
 
-	switch {
-	case s.Type == "zfspool":
-		return refuse("zfs error: cannot create '%s': out of space", s.Name)
-	case s.Path != "":
-		return refuse("No space left on device")
+	return errNoSpace
+}
+
+var errNoSpace = refuse("No space left on device")
+
+// roomForDisk refuses a disk that does not fit, in the words of the storage's own tool: a thick one by its size, a thin one only where nothing is left; called with
+// the lock held.
+func (d *Datacentre) roomForDisk(s *storage, name string, size int64) error {
+	used := d.used(s)
+
+	if s.thin() && used < s.SizeBytes || !s.thin() && used+size <= s.SizeBytes {
+		return nil
+	}
+
+	switch s.Type {
+	case "lvmthin":
+		return refuse("lvcreate 'pve/%s' error:   Cannot create new thin volume, free space in thin pool pve/data reached threshold.", name)
+	case "zfspool":
+		return refuse("zfs error: cannot create '%s/%s': out of space", s.Name, name)
+	case "lvm":
+		return refuse("not enough free space (%d < %d)", s.SizeBytes-used, size)
 	default:
-		return refuse("volume group or thin pool of '%s': insufficient free space", s.Name)
+		return refuse("unable to create image: qemu-img: %s/images/%s: No space left on device", s.Path, name)
 	}
 }
 

@@ -84,7 +84,7 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Con
 	defer d.workers.Done()
 
 	w := &worker{d: d, upid: t.UPID}
-	fault, err := d.taskFault(ctx, t)
+	fault, warnings, err := d.taskFault(ctx, t)
 
 	if err == nil {
 		err = run(context.WithValue(ctx, faultKey{}, fault), w)
@@ -94,11 +94,20 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Con
 		err = fault
 	}
 
+	for n := range warnings {
+		w.log("WARN: warning %d of the lab's fault", n+1)
+	}
+
 	status := "OK"
-	if err != nil {
+
+	switch {
+	case err != nil:
 		status = exitStatus(err)
 		w.log("TASK ERROR: %s", status)
-	} else {
+	case warnings > 0:
+		status = fmt.Sprintf("WARNINGS: %d", warnings)
+		w.log("TASK %s", status)
+	default:
 		w.log("TASK OK")
 	}
 

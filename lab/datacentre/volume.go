@@ -112,13 +112,17 @@ func (d *Datacentre) VolumePath(hostName, id string) (string, error) {
 		return "", err
 	}
 
+	return s.pathOf(name), nil
+}
+
+func (s *storage) pathOf(name string) string {
 	switch {
 	case s.Path != "":
-		return path.Join(s.Path, filePath(name)), nil
+		return path.Join(s.Path, filePath(name))
 	case s.Type == "zfspool":
-		return "/dev/zvol/" + s.Name + "/" + name, nil
+		return "/dev/zvol/" + s.Name + "/" + name
 	default:
-		return "/dev/pve/" + name, nil
+		return "/dev/pve/" + name
 	}
 }
 

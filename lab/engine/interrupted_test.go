@@ -167,7 +167,7 @@ func TestFailedTasks(t *testing.T) {
 			require.Error(t, err)
 			assert.Contains(t, w.said(), reason)
 
-			w.lab.Data.ClearFaults()
+			require.NoError(t, w.lab.Data.ClearFaults())
 			w.up(s.yaml(t), optup.Refresh()) // without it a machine that was made but did not start passes for a running one
 			w.requireRunning(2)
 			w.up(s.yaml(t), optup.ExpectNoChanges())

@@ -140,7 +140,29 @@ func (s *Server) carryOut(r *request) (any, error) {
 		return nil, err
 	}
 
+	if err := r.lockCluster(); err != nil {
+		return nil, err
+	}
+
 	return r.route.handle(r)
+}
+
+// clusterFiles are the files below /etc/pve that calls below a path change, by their locks.
+var clusterFiles = map[string]string{"/access/": "user_cfg", "/pools": "user_cfg", "/cluster/mapping/pci": "mapping_pci_cfg"}
+
+// lockCluster refuses what changes a file of the whole cluster where the cluster has no quorum.
+func (r *request) lockCluster() error {
+	if r.route.method == http.MethodGet || r.route.path == "/access/ticket" {
+		return nil
+	}
+
+	for prefix, file := range clusterFiles {
+		if strings.HasPrefix(r.route.path, prefix) {
+			return r.dc.NeedClusterLock(file)
+		}
+	}
+
+	return nil
 }
 
 // permit checks the privileges of the call.

@@ -67,9 +67,9 @@ func (s *Server) sign(text string) string {
 	return base64.StdEncoding.EncodeToString(m.Sum(nil))
 }
 
-// newTicket returns a ticket and its CSRF token.
+// newTicket returns a ticket and its CSRF token. Tickets count in seconds, so that one given out in the second in which all others expired is dated later.
 func (s *Server) newTicket(user string) (ticket, csrf string) {
-	now := fmt.Sprintf("%08X", time.Now().Unix())
+	now := fmt.Sprintf("%08X", max(time.Now().Unix(), s.dc.TicketsSince().Unix()+1))
 	text := "PVE:" + user + ":" + now
 
 	return text + "::" + s.sign(text), now + ":" + s.sign(now+":"+user)
@@ -79,7 +79,7 @@ func (s *Server) ticketUser(ticket string) (string, bool) {
 	text, signature, ok := strings.Cut(ticket, "::")
 	parts := strings.Split(text, ":")
 
-	if !ok || len(parts) != 3 || parts[0] != "PVE" || !hmac.Equal([]byte(signature), []byte(s.sign(text))) || !fresh(parts[2]) {
+	if !ok || len(parts) != 3 || parts[0] != "PVE" || !hmac.Equal([]byte(signature), []byte(s.sign(text))) || !s.fresh(parts[2]) {
 		return "", false
 	}
 
@@ -89,14 +89,14 @@ func (s *Server) ticketUser(ticket string) (string, bool) {
 func (s *Server) checkCSRF(user, token string) bool {
 	when, signature, ok := strings.Cut(token, ":")
 
-	return ok && fresh(when) && hmac.Equal([]byte(signature), []byte(s.sign(when+":"+user)))
+	return ok && s.fresh(when) && hmac.Equal([]byte(signature), []byte(s.sign(when+":"+user)))
 }
 
-func fresh(hexTime string) bool {
+func (s *Server) fresh(hexTime string) bool {
 	n, err := strconv.ParseInt(hexTime, 16, 64)
 	age := time.Since(time.Unix(n, 0))
 
-	return err == nil && age < ticketLife && age > -5*time.Minute
+	return err == nil && age < ticketLife && age > -5*time.Minute && n > s.dc.TicketsSince().Unix()
 }
 
 func accessRoutes() []route {

@@ -57,7 +57,7 @@ func clusterStatus(r *request) (any, error) {
 	list := []object{}
 
 	if name := r.dc.ClusterName(); name != "" {
-		list = append(list, object{"type": "cluster", "id": "cluster", "name": name, "version": len(hosts), "nodes": len(hosts), "quorate": 1})
+		list = append(list, object{"type": "cluster", "id": "cluster", "name": name, "version": len(hosts), "nodes": len(hosts), "quorate": flag(r.dc.Quorate())})
 	}
 
 	for _, h := range hosts {

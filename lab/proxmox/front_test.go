@@ -166,12 +166,12 @@ func TestFaults(t *testing.T) {
 	assert.Equal(t, 595, a.status)
 	assert.Equal(t, "No route to host", a.reason)
 	assert.Contains(t, l.call(t, "GET", "/nodes", nil).raw, `"status":"offline"`)
-	l.dc.ClearFaults(id)
+	require.NoError(t, l.dc.ClearFaults(id))
 	assert.Equal(t, 200, l.call(t, "GET", "/nodes/pve2/status", nil).status)
 
 	add(datacentre.Fault{Host: "pve1", Offline: true})
 	require.Error(t, post(), "the host that serves is away itself")
-	l.dc.ClearFaults()
+	require.NoError(t, l.dc.ClearFaults())
 	assert.Equal(t, 200, l.call(t, "GET", "/nodes/pve1/status", nil).status)
 }
 

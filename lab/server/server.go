@@ -47,7 +47,9 @@ type Options struct {
 	Speed float64
 	// Durations of the modelled work; the zero value is DefaultDurations.
 	Durations datacentre.Durations
-	Log       *slog.Logger
+	// Storages are what a host has beside its own ones; nil = nothing.
+	Storages func(host string) []datacentre.StorageOptions
+	Log      *slog.Logger
 }
 
 // Server is a running lab.
@@ -183,11 +185,19 @@ func (s *Server) openModel() error {
 		return fmt.Errorf("%d hosts: the lab has addresses for %d", len(names), mostHosts)
 	}
 
+	hosts := hostOptions(s.network, names, s.o.Datastores)
+
+	for i := range hosts {
+		if s.o.Storages != nil {
+			hosts[i].Storages = append(hosts[i].Storages, s.o.Storages(hosts[i].Name)...)
+		}
+	}
+
 	gateway := nth(s.network.machines, 1)
 
 	data, err := datacentre.Open(datacentre.Options{
 		Path:      filepath.Join(s.o.Dir, "datacentre.json"),
-		Hosts:     hostOptions(s.network, names, s.o.Datastores),
+		Hosts:     hosts,
 		Cluster:   "lab",
 		Clock:     datacentre.NewClock(s.o.Speed),
 		Durations: s.o.Durations,

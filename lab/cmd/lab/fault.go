@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -12,51 +15,92 @@ import (
 )
 
 func newFault(f *folders) *cobra.Command {
-	fault := &cobra.Command{Use: "fault", Short: "Make calls slow, refused or broken, tasks fail, hosts vanish", Args: cobra.NoArgs}
+	fault := &cobra.Command{
+		Use: "fault", Args: cobra.NoArgs,
+		Short: "Make things go wrong: calls, tasks, hosts, the quorum, storages, locks, sessions",
+		Long: `Make things go wrong, as they do in data centres, and see what the program does.
+
+A fault is a state of the data centre (--offline, --no-quorum, --full, --lock, --expire-tickets), or a rule: over tasks (--task, --start-fails) or over requests to
+Proxmox's API (--method, --path). Rules hit for ever, or --times often. All faults last until they are cleared, a restart of the lab included.`,
+	}
 	fault.AddCommand(newFaultAdd(f), newFaultList(f), newFaultClear(f))
 
 	return fault
 }
 
+// startFailure is what PVE says when the process of a VM ends at once.
+const startFailure = "start failed: QEMU exited with code 1"
+
 func newFaultAdd(f *folders) *cobra.Command {
-	var rule datacentre.Fault
+	var (
+		rule       datacentre.Fault
+		startFails bool
+	)
 
 	cmd := &cobra.Command{
 		Use:   "add",
 		Short: "Set a fault",
-		Example: `  lab fault add --task qmclone --message "storage 'local-lvm' is full" --times 1
-  lab fault add --method POST --path '/nodes/pve1/qemu/.*/clone' --status 500 --message "VM is locked (backup)"
-  lab fault add --path '/nodes/.*/tasks/.*' --delay 30s
-  lab fault add --path '/nodes/pve2/.*' --reset
-  lab fault add --host pve2 --offline`,
+		Example: `  lab fault add --offline --host pve2                              # 595 No route to host, and a dead shell
+  lab fault add --no-quorum                                        # reads go on, writes are refused
+  lab fault add --full local-lvm --host pve1                       # nothing free on a storage
+  lab fault add --lock backup --vmid 3000                          # VM is locked (backup)
+  lab fault add --expire-tickets                                   # password sessions end with 401, tokens do not
+  lab fault add --start-fails --vmid 3000 --times 1                # start failed: QEMU exited with code 1
+  lab fault add --task qmclone --delay 5m                          # slow tasks
+  lab fault add --task qmcreate --warnings 1                       # tasks that end with WARNINGS: 1
+  lab fault add --task qmclone --message "no space left on device" # tasks that fail
+  lab fault add --path '/nodes/pve2/.*' --reset                    # connections that break off before the request is carried out
+  lab fault add --method POST --path '/clone$' --reset --after     # … or when it has been
+  lab fault add --path '/tasks/' --delay 30s                       # slow answers
+  lab fault add --method PUT --path '/qemu/.*/config' --status 500 --message "got timeout"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if startFails {
+				if rule.Task != "" || rule.Message != "" {
+					return fmt.Errorf("--start-fails: is --task qmstart with the --message %q: state one or the other", startFailure)
+				}
+
+				rule.Task, rule.Message = "qmstart", startFailure
+			}
+
 			id, err := control.NewClient(f.dir).AddFault(cmd.Context(), rule)
 			if err != nil {
 				return err
 			}
 
-			cmd.Printf("Fault %d is set. `lab fault clear` takes all away.\n", id)
+			cmd.Printf("Fault %d is set. `lab fault clear %d` takes it away.\n", id, id)
 
 			return nil
 		},
 	}
 
-	flags := cmd.Flags()
-	flags.StringVar(&rule.Method, "method", "", "requests of this method")
-	flags.StringVar(&rule.Path, "path", "", "requests whose path (without /api2/json) matches this regular expression")
-	flags.StringVar(&rule.Task, "task", "", "tasks of this type, such as qmclone; * for all")
-	flags.StringVar(&rule.Host, "host", "", "only on this host")
-	flags.IntVar(&rule.VMID, "vmid", 0, "only tasks of this VM")
-	flags.DurationVar(&rule.Delay, "delay", time.Duration(0), "modelled time that passes first")
-	flags.IntVar(&rule.Status, "status", 0, "HTTP status of the answer")
-	flags.StringVar(&rule.Message, "message", "", "the answer's reason, or what the task ends with")
-	flags.BoolVar(&rule.Reset, "reset", false, "break the connection instead of answering")
-	flags.BoolVar(&rule.After, "after", false, "with --reset: only after the request was carried out")
-	flags.BoolVar(&rule.Offline, "offline", false, "with --host: the whole host is unreachable")
-	flags.IntVar(&rule.Times, "times", 0, "how often the fault hits; 0 = always")
+	faultFlags(cmd, &rule)
+	cmd.Flags().BoolVar(&startFails, "start-fails", false, "VMs do not start")
 
 	return cmd
+}
+
+func faultFlags(cmd *cobra.Command, rule *datacentre.Fault) {
+	flags := cmd.Flags()
+	flags.BoolVar(&rule.Offline, "offline", false, "the --host is unreachable")
+	flags.BoolVar(&rule.NoQuorum, "no-quorum", false, "the cluster has no quorum")
+	flags.StringVar(&rule.Full, "full", "", "the storage of this name, of --host or of all hosts, is full")
+	flags.StringVar(&rule.Lock, "lock", "", "--vmid is locked for this reason, such as backup")
+	flags.BoolVar(&rule.ExpireTickets, "expire-tickets", false, "sessions begun with a password before now have expired")
+
+	flags.StringVar(&rule.Task, "task", "", "tasks of this type, such as qmclone; * for all")
+	flags.StringVar(&rule.Method, "method", "", "requests of this method")
+	flags.StringVar(&rule.Path, "path", "", "requests whose path (without /api2/json) matches this regular expression")
+	flags.StringVar(&rule.Host, "host", "", "only on this host")
+	flags.IntVar(&rule.VMID, "vmid", 0, "with --task: only tasks of this VM")
+
+	flags.DurationVar(&rule.Delay, "delay", time.Duration(0), "modelled time that passes first")
+	flags.IntVar(&rule.Status, "status", 0, "HTTP status of the answer (default 500)")
+	flags.StringVar(&rule.Message, "message", "", "the answer's reason, or what the task ends with")
+	flags.IntVar(&rule.Warnings, "warnings", 0, "with --task: the work is done, and the task ends with so many warnings")
+	flags.BoolVar(&rule.Reset, "reset", false, "break the connection instead of answering")
+	flags.BoolVar(&rule.After, "after", false, "with --reset: only after the request was carried out")
+	flags.IntVar(&rule.Times, "times", 0, "how often the fault hits; 0 = always")
 }
 
 func newFaultList(f *folders) *cobra.Command {
@@ -77,7 +121,7 @@ func newFaultList(f *folders) *cobra.Command {
 			}
 
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(table, "FAULT\tHITS\tEFFECT\tTIMES LEFT")
+			fmt.Fprintln(table, "FAULT\tWHAT\tEFFECT\tHITS LEFT")
 
 			for _, fault := range list {
 				fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", fault.ID, faultTarget(fault), faultEffect(fault), faultTimes(fault))
@@ -89,40 +133,70 @@ func newFaultList(f *folders) *cobra.Command {
 }
 
 func faultTarget(fault datacentre.Fault) string {
+	var target string
+
 	switch {
+	case fault.NoQuorum:
+		return "cluster"
+	case fault.ExpireTickets:
+		return "sessions"
+	case fault.Lock != "":
+		return fmt.Sprintf("VM %d", fault.VMID)
 	case fault.Offline:
 		return "host " + fault.Host
+	case fault.Full != "":
+		target = "storage " + fault.Full
 	case fault.Task != "":
-		target := "task " + fault.Task
+		target = "task " + fault.Task
 		if fault.VMID != 0 {
 			target += fmt.Sprintf(" of VM %d", fault.VMID)
 		}
-
-		return target
 	default:
-		return fmt.Sprintf("request %s %s", orAny(fault.Method), orAny(fault.Path))
-	}
-}
-
-func orAny(s string) string {
-	if s == "" {
-		return "*"
+		target = strings.Join(strings.Fields("request "+fault.Method+" "+fault.Path), " ")
 	}
 
-	return s
+	if fault.Host != "" {
+		target += " on " + fault.Host
+	}
+
+	return target
 }
 
 func faultEffect(fault datacentre.Fault) string {
 	switch {
+	case fault.NoQuorum:
+		return "no quorum"
+	case fault.ExpireTickets:
+		return "those begun before " + fault.Since.Format(time.TimeOnly) + " have expired"
+	case fault.Lock != "":
+		return "locked (" + fault.Lock + ")"
 	case fault.Offline:
 		return "offline"
-	case fault.Reset:
-		return "connection reset"
-	case fault.Message != "":
-		return fmt.Sprintf("%d %s", fault.Status, fault.Message)
-	default:
-		return "delay " + fault.Delay.String()
+	case fault.Full != "":
+		return "full"
 	}
+
+	var effects []string
+	if fault.Delay > 0 {
+		effects = append(effects, "after "+fault.Delay.String())
+	}
+
+	switch {
+	case fault.Reset && fault.After:
+		effects = append(effects, "connection reset when it is carried out")
+	case fault.Reset:
+		effects = append(effects, "connection reset before it is carried out")
+	case fault.Warnings > 0:
+		effects = append(effects, fmt.Sprintf("ends with WARNINGS: %d", fault.Warnings))
+	case fault.Task != "" && fault.Message != "":
+		effects = append(effects, "fails: "+fault.Message)
+	case fault.Status != 0 || fault.Message != "":
+		effects = append(effects, strings.TrimSpace(fmt.Sprintf("answers %d %s", cmp.Or(fault.Status, 500), fault.Message)))
+	default:
+		effects = append(effects, "goes on as usual")
+	}
+
+	return strings.Join(effects, ", ")
 }
 
 func faultTimes(fault datacentre.Fault) string {
@@ -130,20 +204,34 @@ func faultTimes(fault datacentre.Fault) string {
 		return "always"
 	}
 
-	return fmt.Sprint(fault.Times)
+	return strconv.Itoa(fault.Times)
 }
 
 func newFaultClear(f *folders) *cobra.Command {
 	return &cobra.Command{
-		Use:   "clear",
-		Short: "Take all faults away",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := control.NewClient(f.dir).ClearFaults(cmd.Context()); err != nil {
+		Use:   "clear [FAULT…]",
+		Short: "Take faults away, all of them unless some are named by their numbers",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids := make([]int, 0, len(args))
+
+			for _, arg := range args {
+				id, err := strconv.Atoi(arg)
+				if err != nil {
+					return fmt.Errorf("%q is not the number of a fault: `lab fault list` shows them", arg)
+				}
+
+				ids = append(ids, id)
+			}
+
+			if err := control.NewClient(f.dir).ClearFaults(cmd.Context(), ids...); err != nil {
 				return err
 			}
 
-			cmd.Println("All faults are gone.")
+			if len(ids) == 0 {
+				cmd.Println("All faults are gone.")
+			} else {
+				cmd.Printf("Gone: %s.\n", strings.Join(args, ", "))
+			}
 
 			return nil
 		},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,9 +121,7 @@ func TestCommand(t *testing.T) {
 		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), file)
 	}
 
-	assert.Contains(t, c.run("fault", "add", "--task", "qmstart", "--message", "no luck", "--times", "1"), "Fault 1 is set")
-	assert.Contains(t, c.run("fault", "list"), "no luck")
-	assert.Contains(t, c.run("fault", "clear"), "All faults are gone")
+	c.faults()
 
 	c.run("refresh")
 	c.run("destroy")
@@ -149,6 +148,38 @@ func (c *command) previewsAll() {
 
 	assert.Contains(c.t, c.run("preview", "--stack", "prod"), "prod-cp-3")
 	assert.Regexp(c.t, `pve3 +`+c.network+`\.0\.13`, c.run("status"), "as many hosts as the stacks name")
+}
+
+// faults sets one fault of each kind, reads them in the list and clears one, then all.
+func (c *command) faults() {
+	t := c.t
+	t.Helper()
+
+	for i, form := range []struct{ add, listed string }{
+		{"--offline --host pve2", `1 +host pve2 +offline +always`},
+		{"--no-quorum", `2 +cluster +no quorum +always`},
+		{"--full local-lvm --host pve1", `3 +storage local-lvm on pve1 +full +always`},
+		{"--lock backup --vmid 3000", `4 +VM 3000 +locked \(backup\) +always`},
+		{"--expire-tickets", `5 +sessions +those begun before \d\d:\d\d:\d\d have expired +always`},
+		{"--start-fails --vmid 3000 --times 1", `6 +task qmstart of VM 3000 +fails: start failed: QEMU exited with code 1 +1`},
+		{"--task qmclone --delay 5m", `7 +task qmclone +after 5m0s, goes on as usual +always`},
+		{"--task qmcreate --warnings 2 --host pve1", `8 +task qmcreate on pve1 +ends with WARNINGS: 2 +always`},
+		{"--path /nodes/pve2/.* --reset", `9 +request /nodes/pve2/\.\* +connection reset before it is carried out +always`},
+		{"--method POST --path /clone$ --reset --after", `10 +request POST /clone\$ +connection reset when it is carried out +always`},
+		{"--method PUT --path /nowhere --message busy --delay 1s", `11 +request PUT /nowhere +after 1s, answers 500 busy +always`},
+	} {
+		assert.Contains(t, c.run(append([]string{"fault", "add"}, strings.Fields(form.add)...)...), fmt.Sprintf("Fault %d is set", i+1))
+		assert.Regexp(t, form.listed, c.run("fault", "list"))
+	}
+
+	assert.Contains(t, c.run("status"), "locked (backup)")
+	assert.Contains(t, c.fails(1, "fault", "add", "--start-fails", "--message", "x"), "--start-fails: is --task qmstart")
+	assert.Contains(t, c.fails(1, "fault", "add", "--lock", "backup"), "--lock: of which VM? Name it with --vmid")
+	assert.Contains(t, c.fails(1, "fault", "clear", "77"), "fault 77 is not set")
+	assert.Contains(t, c.run("fault", "clear", "4"), "Gone: 4.")
+	assert.NotContains(t, c.run("status"), "locked (backup)")
+	assert.Contains(t, c.run("fault", "clear"), "All faults are gone")
+	assert.Contains(t, c.run("fault", "list"), "No faults are set")
 }
 
 func status(t *testing.T) string {

@@ -21,9 +21,6 @@ import (
 	"proxmox-talos/lab/loopback"
 )
 
-// sessionLife is how long a ticket is used; Proxmox honours it for two hours.
-const sessionLife = time.Hour
-
 // apiOptions are where Proxmox is, who asks, and how often.
 type apiOptions struct {
 	base, token, username, password string
@@ -40,7 +37,6 @@ type api struct {
 
 	mu     sync.Mutex
 	client *proxmox.Client
-	since  time.Time
 }
 
 // parameters of a call in the form in which they are sent.
@@ -61,12 +57,12 @@ func newAPI(o apiOptions) *api {
 	return &api{o: o, http: &http.Client{Transport: transport{t}}}
 }
 
-// connect returns a client with valid credentials.
+// connect returns a client with credentials. As the published provider does, it logs in once and keeps the ticket, which Proxmox honours for two hours.
 func (a *api) connect(ctx context.Context) (*proxmox.Client, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	if a.client != nil && (a.o.token != "" || time.Since(a.since) < sessionLife) {
+	if a.client != nil {
 		return a.client, nil
 	}
 
@@ -82,7 +78,7 @@ func (a *api) connect(ctx context.Context) (*proxmox.Client, error) {
 		return nil, fmt.Errorf("failed to authenticate as %s: %w", a.o.username, plain(err))
 	}
 
-	a.client, a.since = client, time.Now()
+	a.client = client
 
 	return client, nil
 }

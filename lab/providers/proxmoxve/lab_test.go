@@ -301,8 +301,12 @@ func TestAPasswordForTheGuestIsNoDifferenceInTheLab(t *testing.T) {
 func TestAnInterruptedCloneLeavesNothingInTheLab(t *testing.T) {
 	t.Parallel()
 
-	dc, endpoint := newLab(t, func(d *datacentre.Durations) { d.FullClone = 1000 * time.Hour })
+	dc, endpoint := newLab(t)
 	addTemplate(t, dc)
+
+	_, err := dc.AddFault(datacentre.Fault{Task: "qmclone", Delay: 1000 * time.Hour})
+	require.NoError(t, err)
+
 	r := newRig(t, endpoint)
 	in := r.check(typeVirtualMachine, node())
 	done := make(chan error, 1)
@@ -312,7 +316,11 @@ func TestAnInterruptedCloneLeavesNothingInTheLab(t *testing.T) {
 		done <- err
 	}()
 
-	require.Eventually(t, func() bool { _, begun := dc.VM(2000); return begun }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		tasks := dc.Tasks()
+
+		return tasks[len(tasks)-1].Type == "qmclone"
+	}, time.Minute, time.Millisecond)
 	require.NoError(t, r.p.Cancel(t.Context()))
 	require.ErrorIs(t, <-done, context.Canceled)
 

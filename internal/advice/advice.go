@@ -1,0 +1,157 @@
+// Package advice knows what a person can do about what Proxmox VE refuses. No Pulumi, no network.
+package advice
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Subject is what an operation failed on. Empty fields are not known.
+type Subject struct {
+	// Name is the machine's or file's, VMID the machine's, Host the Proxmox host.
+	Name string
+	VMID int
+	Host string
+	// Template is the VMID that the machine is cloned from, 0 for none; Datastores are where its disks go.
+	Template   int
+	Datastores []string
+}
+
+// String names the subject: one-general-1 (VM 3000 on host pve1).
+func (s Subject) String() string {
+	var details []string
+	if s.VMID != 0 {
+		details = append(details, fmt.Sprintf("VM %d", s.VMID))
+	}
+	if s.Host != "" {
+		details = append(details, "on host "+s.Host)
+	}
+	if len(details) == 0 {
+		return s.Name
+	}
+
+	return fmt.Sprintf("%s (%s)", s.Name, strings.Join(details, " "))
+}
+
+// host is how a sentence speaks of the host.
+func (s Subject) host() string {
+	if s.Host == "" {
+		return "its host"
+	}
+
+	return s.Host
+}
+
+// locked is the VM that a lock is about: a clone fails on its template's.
+func (s Subject) locked(operation string) int {
+	if operation == "create" && s.Template != 0 {
+		return s.Template
+	}
+
+	return s.VMID
+}
+
+// missing names everything that the machine needs and Proxmox may not have.
+func (s Subject) missing() string {
+	var things []string
+	if s.Template != 0 {
+		things = append(things, fmt.Sprintf("its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or state another "+
+			"talos-proxmox:templates.<class>.firstVmid, under which it is built anew)", s.Template, s.Template))
+	}
+	if len(s.Datastores) > 0 {
+		things = append(things, fmt.Sprintf("its datastore %s (`pvesm status` lists those that there are; state one of them)", strings.Join(s.Datastores, ", ")))
+	}
+	if len(things) == 0 {
+		return fmt.Sprintf("Proxmox does not have what it names: compare it with what %s has", s.host())
+	}
+
+	return fmt.Sprintf("%s lacks something that it needs: %s", s.host(), strings.Join(things, ", or "))
+}
+
+// row is a refusal by Proxmox' own words, and the way out.
+type row struct {
+	words *regexp.Regexp
+	way   func(s Subject, operation string, match []string) string
+}
+
+func says(words string) *regexp.Regexp { return regexp.MustCompile(words) }
+
+// text is a way out that depends on nothing.
+func text(way string) func(Subject, string, []string) string {
+	return func(Subject, string, []string) string { return way }
+}
+
+// rows are tried in order.
+var rows = []row{
+	{says(`unable to create VM \d+(: config file| - VM \d+) already exists`), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf("VMID %d is another machine's: state another firstVmid for the pool. If it is what a broken-off run left behind (`qm config %d` on %s), "+
+			"remove it with `qm destroy %d --purge`", s.VMID, s.VMID, s.host(), s.VMID)
+	}},
+	{says(`failed to complete with exit code: WARNINGS: \d+`), func(s Subject, operation string, _ []string) string {
+		if operation != "create" {
+			return fmt.Sprintf("the work was done; read the warnings in the task's log on %s", s.host())
+		}
+
+		return fmt.Sprintf("the machine was made, but Pulumi does not know it: read the warnings in the task's log, then remove it with `qm destroy %d --purge` on %s",
+			s.VMID, s.host())
+	}},
+	{
+		says(`storage '([^']+)' (is disabled|is not available on node|does not support vm images|is not configured for content-type)`),
+		func(s Subject, _ string, match []string) string {
+			return fmt.Sprintf("state a datastore that %s has (`pvesm status --content images` lists them), or enable %s there for disk images", s.host(), match[1])
+		},
+	},
+	{says(`out of space|No space left on device|reached threshold|not enough free space|copy failed`), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf("the storage on %s is full: `pvesm status` shows how full; make room, or state another datastore", s.host())
+	}},
+	{says(`VM is locked \(([^)]+)\)`), func(s Subject, operation string, match []string) string {
+		return fmt.Sprintf("wait for the end of the %s of VM %d; if no such task runs any more, `qm unlock %d` on %s", match[1], s.locked(operation), s.locked(operation), s.host())
+	}},
+	// The provider keeps Proxmox' own words to itself where something "does not exist".
+	{says(`the requested resource does not exist`), func(s Subject, _ string, _ []string) string { return s.missing() }},
+	{says(`protection mode enabled`), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf("somebody protected it in Proxmox: if it may go, `qm set %d --protection 0` on %s", s.VMID, s.host())
+	}},
+	{says(`Permission check failed( \(([^)]+)\))?`), func(_ Subject, _ string, match []string) string {
+		if match[2] == "" {
+			return "give the program's role what docs/permissions.md lists"
+		}
+
+		return fmt.Sprintf("give the program's role this privilege on this path (%s); docs/permissions.md has the whole role", match[2])
+	}},
+	{says(`HTTP 401 response`), text("check proxmoxve:apiToken (its id, its secret, its expiry); a password's session lasts two hours, a token has no such end")},
+	{says(`no quorum|/etc/pve/.* - Permission denied`), text("the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines go on meanwhile")},
+	{says(`No route to host|HTTP 59[5-9] response|connection refused|i/o timeout`), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf("%s cannot be reached: bring it back (power, network, pveproxy)", s.host())
+	}},
+	{says(`refusing to override existing file '([^']+)'`), func(s Subject, _ string, match []string) string {
+		return fmt.Sprintf("a file that Pulumi did not make is in the way: remove %s on %s", match[1], s.host())
+	}},
+	{says(`shrink|is lower than current size`), text("disks only grow: state at least the size that it has")},
+	{says(`PCI device mapping (not found for|invalid)`), text("the PCI mapping does not fit the host's hardware: compare it with `lspci` there, and mend it under Datacenter, Resource Mappings")},
+	{says(`got timeout|got lock request timeout`), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf("%s was too busy: look for long tasks there", s.host())
+	}},
+	{says(`connection reset|EOF|broken pipe`), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf("the connection broke off, and what was asked for may have been done or not; `qm list` on %s shows it", s.host())
+	}},
+	{says(`start failed`), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf("the task's log on %s says why (mostly memory, a device or a bridge)", s.host())
+	}},
+}
+
+// For returns what to do about an error of an operation (create, update or delete) on a subject, and that the next run finishes the job; known is false for words that
+// are in no row, for which there is only general advice.
+func For(s Subject, operation, message string) (said string, known bool) {
+	way := fmt.Sprintf("the task's log on %s may say more", s.host())
+	for _, r := range rows {
+		if match := r.words.FindStringSubmatch(message); match != nil {
+			way, known = r.way(s, operation, match), true
+
+			break
+		}
+	}
+
+	return fmt.Sprintf("%s: %s failed. What to do: %s. Then `pulumi up --refresh` goes on from here.", s, operation, way), known
+}

@@ -1,0 +1,250 @@
+package datacentre_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+// modelled is how long a task took in modelled time.
+func modelled(t *testing.T, d *datacentre.Datacentre, upid string) time.Duration {
+	t.Helper()
+
+	task, err := d.WaitTask(t.Context(), upid)
+	require.NoError(t, err)
+	require.Equal(t, "OK", task.ExitStatus)
+
+	return d.ModelledDuration(task)
+}
+
+func cloneOf(t *testing.T, d *datacentre.Datacentre, r datacentre.CloneRequest) string {
+	t.Helper()
+
+	upid, err := d.CloneVM(root, "pve1", 900, r)
+	require.NoError(t, err)
+
+	return upid
+}
+
+// TestCopiesShareTheirStorage clones a template to one storage, to two, and to one that is faster.
+func TestCopiesShareTheirStorage(t *testing.T) {
+	t.Parallel()
+
+	o := fastOptions()
+	o.Clock = datacentre.NewClock(20)
+	o.Durations.AllocateVolume = 0
+	o.Durations.StorageThroughput = 125 << 20 // ten seconds a clone
+	o.Hosts[0].Storages = append(datacentre.DefaultStorages(), datacentre.StorageOptions{
+		Name: "fast", Type: "lvmthin", Content: []string{"images"}, SizeBytes: 900 * datacentre.GiB, Throughput: 1250 << 20,
+	})
+	d := open(t, o)
+	template(t, d, 900, "fast")
+
+	full := true
+	seconds := func(requests ...datacentre.CloneRequest) []float64 {
+		var upids []string
+
+		for i, r := range requests {
+			r.NewID, r.Full = d.NextID()+i, &full
+			upids = append(upids, cloneOf(t, d, r))
+		}
+
+		var list []float64
+		for _, upid := range upids {
+			list = append(list, modelled(t, d, upid).Seconds())
+		}
+
+		return list
+	}
+
+	slow, fast, other := datacentre.CloneRequest{Storage: "local-lvm"}, datacentre.CloneRequest{Storage: "fast"}, datacentre.CloneRequest{Storage: "local-zfs"}
+
+	// A busy machine makes everything slower, never faster: half a real second is ten modelled ones.
+	about := func(want float64, all ...float64) {
+		t.Helper()
+
+		for _, took := range all {
+			assert.Greater(t, took, want-1)
+			assert.Less(t, took, want+10)
+		}
+	}
+
+	about(10, seconds(slow)...)
+	about(1, seconds(fast)...)
+	about(40, seconds(slow, slow, slow, slow)...)
+	about(10, seconds(slow, other)...)
+
+	linked := false
+	about(0, modelled(t, d, cloneOf(t, d, datacentre.CloneRequest{NewID: d.NextID(), Full: &linked})).Seconds())
+}
+
+// TestAStorageMakesOneVolumeAtATime lets more clones begin at once than a storage can make volumes for within the patience of PVE's workers.
+func TestAStorageMakesOneVolumeAtATime(t *testing.T) {
+	t.Parallel()
+
+	o := fastOptions()
+	o.Clock = datacentre.NewClock(10)
+	o.Durations.AllocateVolume = 900 * time.Millisecond
+	d := open(t, o)
+	template(t, d, 900, "local-lvm")
+
+	const many = 16 // of two volumes each: the last one waits longer than ten seconds
+
+	var upids []string
+	for i := range many {
+		upids = append(upids, cloneOf(t, d, datacentre.CloneRequest{NewID: 200 + i}))
+	}
+
+	failed := 0
+
+	for _, upid := range upids {
+		task, err := d.WaitTask(t.Context(), upid)
+		require.NoError(t, err)
+
+		if task.ExitStatus != "OK" {
+			assert.Equal(t, "clone failed: can't lock file '/var/lock/pve-manager/pve-storage-local-lvm' - got timeout", task.ExitStatus)
+
+			failed++
+		}
+	}
+
+	assert.NotZero(t, failed, "nobody lost patience")
+	assert.Less(t, failed, many, "nobody was served")
+	assert.Len(t, d.VMs(), 1+many-failed, "what failed left nothing")
+	assert.Len(t, d.Volumes("pve1", "local-lvm", ""), 2*(1+many-failed))
+}
+
+// TestLocksOfConfigurations holds a VM's lock by a slow task and asks for it.
+func TestLocksOfConfigurations(t *testing.T) {
+	t.Parallel()
+
+	o := fastOptions()
+	o.Clock = datacentre.NewClock(10)
+	o.Durations.StorageThroughput = 1 // copies do not end
+	d := open(t, o)
+	do := ok(t, d)
+	do(d.CreateVM(root, "pve1", 100, basic(nil)))
+	template900(t, d)
+
+	full := true
+	first := cloneOf(t, d, datacentre.CloneRequest{NewID: 200, Full: &full})
+
+	require.Eventually(t, func() bool { vm, there := d.VM(200); return there && vm.Lock == "clone" }, time.Minute, time.Millisecond)
+
+	// The template's lock is shared, the new VM's is not.
+	second := cloneOf(t, d, datacentre.CloneRequest{NewID: 201, Full: &full})
+
+	require.Eventually(t, func() bool { _, there := d.VM(201); return there }, time.Minute, time.Millisecond)
+
+	var refused *datacentre.Error
+
+	_, err := d.CloneVM(root, "pve1", 900, datacentre.CloneRequest{NewID: 200})
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, "unable to create VM 200: config file already exists", refused.Message)
+
+	// Who wants the template for himself waits in vain.
+	err = d.SetConfig(root, "pve1", 900, datacentre.Config{"name": "other"}, nil)
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, "can't lock file '/var/lock/qemu-server/lock-900.conf' - got timeout", refused.Message)
+
+	for _, running := range []string{first, second} {
+		d.StopTask(running)
+		assert.Equal(t, "interrupted by signal", exit(t, d, running, nil))
+	}
+
+	assert.Len(t, d.VMs(), 2, "what was interrupted left nothing")
+	require.NoError(t, d.SetConfig(root, "pve1", 900, datacentre.Config{"name": "other"}, nil))
+}
+
+// template900 is a template with a disk that holds an image, made without a copy.
+func template900(t *testing.T, d *datacentre.Datacentre) {
+	t.Helper()
+
+	do := ok(t, d)
+	do(d.CreateVM(root, "pve1", 900, basic(nil)))
+	require.NoError(t, d.WriteVolume("local-lvm:vm-900-disk-0", talos))
+	do(d.ConvertToTemplate(root, "pve1", 900))
+}
+
+// TestFullStorages sees what each type of storage says when there is no room, and that what failed leaves nothing.
+func TestFullStorages(t *testing.T) {
+	t.Parallel()
+
+	const gib = datacentre.GiB
+
+	o := fastOptions()
+	o.Hosts[0].Storages = append(datacentre.DefaultStorages(),
+		datacentre.StorageOptions{Name: "thick-zfs", Type: "zfspool", Content: []string{"images"}, SizeBytes: 10 * gib, Thick: true},
+		datacentre.StorageOptions{Name: "vg", Type: "lvm", Content: []string{"images"}, SizeBytes: 10 * gib},
+		datacentre.StorageOptions{Name: "small", Type: "lvmthin", Content: []string{"images"}, SizeBytes: gib},
+		datacentre.StorageOptions{Name: "folder", Type: "dir", Path: "/mnt/folder", Content: []string{"images"}, SizeBytes: gib},
+	)
+
+	for name, tc := range map[string]struct {
+		storage string
+		size    string
+		full    bool
+		want    string
+	}{
+		"thick disks need their size on ZFS":    {"thick-zfs", "20", false, "unable to create VM 100 - zfs error: cannot create 'thick-zfs/vm-100-disk-0': out of space"},
+		"thick disks need their size on LVM":    {"vg", "20", false, "unable to create VM 100 - not enough free space (10737418240 < 21474836480)"},
+		"thick disks fit on LVM":                {"vg", "10", false, "OK"},
+		"thin disks need nothing at first":      {"small", "500", false, "OK"},
+		"sparse files need nothing at first":    {"folder", "500", false, "OK"},
+		"a full thin pool gives nothing":        {"small", "1", true, "unable to create VM 100 - lvcreate 'pve/vm-100-disk-0' error: Cannot create new thin volume, free space in thin pool pve/data reached threshold."},
+		"a full pool gives no thin disk either": {"local-zfs", "1", true, "unable to create VM 100 - zfs error: cannot create 'local-zfs/vm-100-disk-0': out of space"},
+		"a full folder gives nothing":           {"folder", "1", true, "unable to create VM 100 - unable to create image: qemu-img: /mnt/folder/images/100/vm-100-disk-0.qcow2: No space left on device"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			d := open(t, o)
+
+			if tc.full {
+				_, err := d.AddFault(datacentre.Fault{Full: tc.storage, Host: "pve1"})
+				require.NoError(t, err)
+			}
+
+			upid, err := d.CreateVM(root, "pve1", 100, basic(datacentre.Config{"scsi0": tc.storage + ":" + tc.size}))
+			assert.Equal(t, tc.want, exit(t, d, upid, err))
+
+			if tc.want != "OK" {
+				assert.Empty(t, d.VMs())
+				require.NoError(t, d.ClearFaults())
+				assert.Empty(t, d.Volumes("pve1", tc.storage, ""))
+			}
+		})
+	}
+}
+
+// TestAFullCloneThatDoesNotFit runs out of space halfway, where a linked clone still fits.
+func TestAFullCloneThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+
+	o := fastOptions()
+	o.Hosts[0].Storages = append(datacentre.DefaultStorages(), datacentre.StorageOptions{
+		Name: "small", Type: "lvmthin", Content: []string{"images"}, SizeBytes: 2 * datacentre.GiB,
+	})
+	d := open(t, o)
+	template(t, d, 900, "small")
+
+	full, linked := true, false
+	upid := cloneOf(t, d, datacentre.CloneRequest{NewID: 200, Full: &full})
+	assert.Equal(t, "clone failed: copy failed: command '/usr/bin/qemu-img convert -p -n -O raw /dev/pve/vm-200-disk-1' failed: exit code 1", exit(t, d, upid, nil))
+	assert.Contains(t, strings.Join(d.TaskLog(upid), "\n"), "qemu-img: error while writing at byte 840957952: No space left on device")
+
+	_, made := d.VM(200)
+	assert.False(t, made)
+	assert.Len(t, d.Volumes("pve1", "small", ""), 2, "the template's own")
+
+	assert.Equal(t, "OK", exit(t, d, cloneOf(t, d, datacentre.CloneRequest{NewID: 201, Full: &linked}), nil))
+
+	s, err := d.Storage("pve1", "small")
+	require.NoError(t, err)
+	assert.Equal(t, int64(1246<<20), s.UsedBytes, "only the template takes space")
+}

@@ -1,0 +1,183 @@
+package datacentre_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+// TestFaultsAreChecked names the option of `lab fault add` that is wrong.
+func TestFaultsAreChecked(t *testing.T) {
+	t.Parallel()
+
+	d := open(t, fastOptions())
+	ok(t, d)(d.CreateVM(root, "pve1", 100, basic(nil)))
+	require.NoError(t, d.SetLock(100, "snapshot"))
+
+	for name, tc := range map[string]struct {
+		fault datacentre.Fault
+		want  string
+	}{
+		"nothing":                 {datacentre.Fault{}, "nothing that goes wrong: state --task, --method or --path"},
+		"a host alone":            {datacentre.Fault{Host: "pve1", Message: "x"}, "nothing that goes wrong"},
+		"two states":              {datacentre.Fault{Offline: true, Host: "pve1", NoQuorum: true}, "--offline, --no-quorum: one fault is one thing"},
+		"a state and a rule":      {datacentre.Fault{NoQuorum: true, Task: "qmclone"}, "--no-quorum, --task: one fault is one thing"},
+		"a state with an effect":  {datacentre.Fault{Full: "local-lvm", Message: "x", Times: 1}, "--message, --times: has no meaning with --full"},
+		"an unknown host":         {datacentre.Fault{Host: "pve9", Offline: true}, `--host "pve9": no such host: use one of pve1, pve2`},
+		"no host":                 {datacentre.Fault{Offline: true}, "--offline: of which host?"},
+		"a host of a quorum":      {datacentre.Fault{NoQuorum: true, Host: "pve1"}, "--host: goes with --offline"},
+		"an unknown storage":      {datacentre.Fault{Full: "nfs"}, `--full "nfs": no such storage on pve1, pve2`},
+		"a lock without a VM":     {datacentre.Fault{Lock: "backup"}, "--lock: of which VM?"},
+		"a lock of no VM":         {datacentre.Fault{Lock: "backup", VMID: 999}, "--vmid 999: no such VM"},
+		"a lock of a locked":      {datacentre.Fault{Lock: "backup", VMID: 100}, "--vmid 100: it is locked already (snapshot)"},
+		"an unknown lock":         {datacentre.Fault{Lock: "lunch", VMID: 100}, `--lock "lunch": not a reason that Proxmox knows: use one of backup,`},
+		"a VM of an offline host": {datacentre.Fault{Offline: true, Host: "pve1", VMID: 100}, "--vmid: goes with --lock or --task"},
+		"an unknown task":         {datacentre.Fault{Task: "clone", Message: "x"}, `--task "clone": no such type of task: use one of *, download`},
+		"a task without effect":   {datacentre.Fault{Task: "qmclone"}, "--task: what happens to it? State --message, --warnings or --delay"},
+		"a task of a request":     {datacentre.Fault{Task: "qmclone", Path: "/x", Message: "x"}, "--task: a task has no --method, --path"},
+		"failure and warnings":    {datacentre.Fault{Task: "qmclone", Message: "x", Warnings: 1}, "--warnings: a task that ends with --message has not done its work"},
+		"fewer than no warnings":  {datacentre.Fault{Task: "qmclone", Warnings: -1}, "--warnings -1: state how many"},
+		"a request with warnings": {datacentre.Fault{Path: "/x", Warnings: 1}, "--warnings: goes with --task"},
+		"a request of a VM":       {datacentre.Fault{Path: "/x", Reset: true, VMID: 100}, "--vmid: goes with --lock or --task; for requests state it in --path"},
+		"a bad expression":        {datacentre.Fault{Path: "(", Reset: true}, `--path "(": not a regular expression`},
+		"a bad method":            {datacentre.Fault{Method: "FETCH", Reset: true}, `--method "FETCH": use one of GET, POST, PUT, DELETE`},
+		"a bad status":            {datacentre.Fault{Path: "/x", Status: 200}, "--status 200: use one from 400 to 599"},
+		"after what":              {datacentre.Fault{Path: "/x", Delay: time.Second, After: true}, "--after: goes with --reset"},
+		"a reset that answers":    {datacentre.Fault{Path: "/x", Reset: true, Status: 500}, "--reset: a connection that breaks off has no --status"},
+		"a rule without effect":   {datacentre.Fault{Path: "/x"}, "--path: what happens to the requests?"},
+		"a time that goes back":   {datacentre.Fault{Path: "/x", Delay: -time.Second}, "--delay -1s: a time does not run backwards"},
+		"fewer times than none":   {datacentre.Fault{Path: "/x", Reset: true, Times: -1}, "--times -1: state how often"},
+	} {
+		_, err := d.AddFault(tc.fault)
+		assert.ErrorContains(t, err, tc.want, name)
+	}
+
+	assert.Empty(t, d.Faults())
+}
+
+// TestFaultsThatAreStates sets each, sees it in the model, restarts the data centre, and clears it.
+func TestFaultsThatAreStates(t *testing.T) {
+	t.Parallel()
+
+	o := fastOptions()
+	o.Path = filepath.Join(t.TempDir(), "state.json")
+	d, err := datacentre.Open(o)
+	require.NoError(t, err)
+	ok(t, d)(d.CreateVM(root, "pve1", 100, basic(nil)))
+
+	for _, f := range []datacentre.Fault{
+		{Offline: true, Host: "pve2"}, {NoQuorum: true}, {Full: "local-lvm"}, {Lock: "backup", VMID: 100}, {ExpireTickets: true}, {Path: "/x$", Reset: true, Times: 2},
+	} {
+		_, err := d.AddFault(f)
+		require.NoError(t, err)
+	}
+
+	require.NoError(t, d.Close())
+	d = open(t, o)
+	require.Len(t, d.Faults(), 6, "a restart heals nothing")
+
+	h, _ := d.Host("pve2")
+	assert.False(t, h.Online)
+	assert.False(t, d.Quorate())
+	assert.False(t, d.TicketsSince().IsZero())
+
+	s, err := d.Storage("pve1", "local-lvm")
+	require.NoError(t, err)
+	assert.Equal(t, s.SizeBytes, s.UsedBytes)
+
+	_, hit := d.RequestFault("GET", "/x")
+	assert.True(t, hit)
+
+	// What `qm unlock` takes away is no fault any more.
+	require.NoError(t, d.SetLock(100, ""))
+	assert.Len(t, d.Faults(), 5)
+
+	require.ErrorContains(t, d.ClearFaults(1, 99), "fault 99 is not set")
+	assert.Len(t, d.Faults(), 5, "all or nothing")
+	require.NoError(t, d.ClearFaults(1))
+	require.NoError(t, d.ClearFaults())
+	assert.Empty(t, d.Faults())
+	assert.True(t, d.Quorate())
+	assert.True(t, d.TicketsSince().IsZero())
+
+	id, err := d.AddFault(datacentre.Fault{Lock: "backup", VMID: 100})
+	require.NoError(t, err)
+	assert.Equal(t, 7, id, "numbers are not used twice")
+	require.NoError(t, d.ClearFaults(id))
+
+	vm, _ := d.VM(100)
+	assert.Empty(t, vm.Lock)
+}
+
+// TestNoQuorum tries what PVE refuses without quorum, in its words, and what it does not.
+func TestNoQuorum(t *testing.T) {
+	t.Parallel()
+
+	d := open(t, fastOptions())
+	do := ok(t, d)
+	do(d.CreateVM(root, "pve1", 100, basic(nil)))
+	do(d.CreateVM(root, "pve1", 101, basic(nil)))
+	do(d.Start(root, "pve1", 101))
+
+	_, err := d.AddFault(datacentre.Fault{NoQuorum: true})
+	require.NoError(t, err)
+
+	const notReady = "cluster not ready - no quorum?"
+
+	call := func(_ string, err error) error { return err }
+
+	require.EqualError(t, call(d.CreateVM(root, "pve1", 102, basic(nil))), notReady)
+	require.EqualError(t, call(d.CloneVM(root, "pve1", 100, datacentre.CloneRequest{NewID: 102})), notReady)
+	require.EqualError(t, call(d.Start(root, "pve1", 100)), notReady)
+	require.EqualError(t, call(d.Migrate(root, "pve1", 100, datacentre.MigrateRequest{Target: "pve2"})), notReady)
+	require.ErrorContains(t, d.SetConfig(root, "pve1", 100, datacentre.Config{"name": "x"}, nil), "unable to open file '/etc/pve/nodes/pve1/qemu-server/100.conf.tmp.")
+	require.EqualError(t, d.NeedClusterLock("user_cfg"), "cfs-lock 'file-user_cfg' error: no quorum!")
+
+	for name, begin := range map[string]func() (string, error){
+		"resize":  func() (string, error) { return d.ResizeDisk(root, "pve1", 100, "scsi0", "30G") },
+		"delete":  func() (string, error) { return d.DestroyVM(root, "pve1", 100, datacentre.DestroyOptions{}) },
+		"convert": func() (string, error) { return d.ConvertToTemplate(root, "pve1", 100) },
+	} {
+		upid, err := begin()
+		assert.Regexp(t, `^unable to open file '/etc/pve/nodes/pve1/qemu-server/100\.conf\.tmp\.\d+' - Permission denied$`, exit(t, d, upid, err), name)
+	}
+
+	do(d.Stop(root, "pve1", 101))
+
+	require.NoError(t, d.ClearFaults())
+	do(d.Start(root, "pve1", 100))
+}
+
+// TestTasksWithWarnings do their work.
+func TestTasksWithWarnings(t *testing.T) {
+	t.Parallel()
+
+	d := open(t, fastOptions())
+
+	_, err := d.AddFault(datacentre.Fault{Task: "qmcreate", Warnings: 2, Times: 1})
+	require.NoError(t, err)
+
+	upid, err := d.CreateVM(root, "pve1", 100, basic(nil))
+	assert.Equal(t, "WARNINGS: 2", exit(t, d, upid, err))
+
+	log := d.TaskLog(upid)
+	assert.Equal(t, []string{"WARN: warning 1 of the lab's fault", "WARN: warning 2 of the lab's fault", "TASK WARNINGS: 2"}, log[len(log)-3:])
+
+	vm, there := d.VM(100)
+	assert.True(t, there)
+	assert.Empty(t, vm.Lock)
+
+	_, err = d.AddFault(datacentre.Fault{Task: "*", Delay: time.Hour, Times: 1})
+	require.NoError(t, err)
+
+	upid, err = d.Start(root, "pve1", 100)
+	require.Equal(t, "OK", exit(t, d, upid, err))
+
+	task, _ := d.Task(upid)
+	assert.Greater(t, d.ModelledDuration(task), time.Hour, "a slow task")
+}

@@ -1,0 +1,96 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/spec"
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/engine"
+)
+
+// noAdvice is what the program says to a removal here: it has ended by then, unless pulumi runs it as a process of its own, which waits for the engine.
+const noAdvice = ""
+
+// TestErrorsOfChanges meets what Proxmox refuses to machines that exist, in a session with a password.
+func TestErrorsOfChanges(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	w.lab.Data.AddUser(labRoot, "a password")
+	w.configure = func(c *engine.Config) {
+		delete(c.Secrets, "proxmoxve:apiToken")
+		c.Values["proxmoxve:username"] = labRoot
+		c.Secrets["proxmoxve:password"] = "a password"
+	}
+
+	s := &stack{Network: w.network, Clusters: []cluster{one(1, 3)}}
+	s.Clusters[0].WorkerMemory = 2048
+
+	lock := fault(func(n spec.Node) datacentre.Fault { return datacentre.Fault{Lock: "backup", VMID: n.VMID} })
+	more := func(s *stack) { s.Clusters[0].WorkerMemory += 512 }
+
+	errorsOf(t, w, s, []failure{
+		{
+			row: "locked, for a change", cause: lock, asked: more,
+			says: "received an HTTP 500 response - Reason: VM is locked (backup)", advice: "{name} (VM {vmid} on host {host}): update failed. What to do: wait for the end of the backup of VM {vmid}",
+			refresh: true,
+		},
+		{
+			row: "locked, for a larger disk", cause: lock, asked: func(s *stack) { s.Clusters[0].WorkerDisk = 30 },
+			says: "VM is locked (backup)", advice: "`qm unlock {vmid}` on {host}", refresh: true,
+		},
+		{
+			row: "no quorum, for a change", cause: fault(always(datacentre.Fault{NoQuorum: true})), asked: more,
+			says: "/etc/pve/nodes/{host}/qemu-server/{vmid}.conf.tmp.", advice: "the cluster has no quorum", refresh: true,
+		},
+		{
+			row: "shrink", cause: func(_ *world, s *stack, _ spec.Node) func() {
+				s.Clusters[0].WorkerDisk = 25
+
+				return func() { s.Clusters[0].WorkerDisk = 30 }
+			},
+			asked: func(*stack) {},
+			says:  "shrink", advice: "disks only grow", refresh: true,
+		},
+		{
+			row: "protected", asked: oneWorkerLess, subject: leaving,
+			cause: func(w *world, _ *stack, n spec.Node) func() {
+				require.NoError(t, w.lab.Data.SetConfig(labRoot, n.Host, n.VMID, datacentre.Config{"protection": "1"}, nil))
+
+				return func() {
+					require.NoError(t, w.lab.Data.SetConfig(labRoot, n.Host, n.VMID, datacentre.Config{"protection": "0"}, nil))
+				}
+			},
+			says: "error deleting VM: received an HTTP 500 response - Reason: can't remove VM {vmid} - protection mode enabled", advice: noAdvice,
+		},
+		{
+			row: "locked, for a removal", cause: lock, asked: oneWorkerLess, subject: leaving,
+			says: "error waiting for VM stop: task \"UPID:{host}:", advice: noAdvice,
+		},
+		{
+			row: "a ticket that expires", asked: oneWorkerLess, subject: leaving,
+			cause: func(w *world, _ *stack, n spec.Node) func() {
+				_, err := w.lab.Data.AddFault(datacentre.Fault{Task: "qmstop", VMID: n.VMID, Delay: 10 * time.Minute, Times: 1})
+				require.NoError(t, err)
+
+				known := len(w.lab.Data.Tasks())
+
+				go func() {
+					for t.Context().Err() == nil && len(w.lab.Data.Tasks()) == known {
+						time.Sleep(time.Millisecond)
+					}
+
+					_, err := w.lab.Data.AddFault(datacentre.Fault{ExpireTickets: true})
+					assert.NoError(t, err)
+				}()
+
+				return nil
+			},
+			says: "received an HTTP 401 response - Reason: permission denied - invalid PVE ticket", advice: noAdvice,
+		},
+	})
+}

@@ -1,0 +1,130 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/spec"
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/server"
+)
+
+// TestErrorsOfClones meets everything that Proxmox refuses while a machine is cloned and started for the first time.
+func TestErrorsOfClones(t *testing.T) {
+	t.Parallel()
+
+	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 2, Storages: oddStorages})
+	s := &stack{Network: w.network, Clusters: []cluster{one(1, 0)}}
+	s.Clusters[0].WorkerMemory = 2048
+	s.Clusters[0].ControlPlaneOn, s.Clusters[0].Pins = "pve2", onlyPve1
+
+	errorsOf(t, w, s, slices.Concat(storageRows(), refusedClones(t, w), brokenClones()))
+}
+
+// refusedClones are what Proxmox answers to the call, and to the task before it has copied anything.
+func refusedClones(t *testing.T, w *world) []failure {
+	t.Helper()
+
+	connection, err := w.lab.Connection()
+	require.NoError(t, err)
+
+	_, secret, _ := strings.Cut(connection.APIToken, "=")
+	grant := func() { require.NoError(t, server.GrantProgram(w.lab.Data, secret)) }
+
+	return []failure{
+		{
+			row: "VMID used", cause: foreign,
+			says:   "unable to create VM {vmid}: config file already exists",
+			advice: "{name} (VM {vmid} on host {host}): create failed. What to do: VMID {vmid} is another machine's: state another firstVmid",
+		},
+		{
+			row: "storage full", cause: fault(always(datacentre.Fault{Full: "local-lvm"})),
+			says:   "failed to complete with exit code: clone failed: lvcreate 'pve/vm-{vmid}-disk-0' error: Cannot create new thin volume, free space in thin pool pve/data reached threshold.",
+			advice: "the storage on {host} is full",
+		},
+		{
+			row: "template locked", cause: fault(func(n spec.Node) datacentre.Fault { return datacentre.Fault{Lock: "backup", VMID: n.Template.VMID} }),
+			says:   "received an HTTP 500 response - Reason: VM is locked (backup)",
+			advice: "wait for the end of the backup of VM {template}; if no such task runs any more, `qm unlock {template}` on {host}",
+		},
+		{
+			row: "permission", cause: func(w *world, _ *stack, _ spec.Node) func() {
+				var rest []string
+
+				for _, privilege := range server.Roles()[0].Privileges() {
+					if privilege != "VM.Clone" {
+						rest = append(rest, privilege)
+					}
+				}
+
+				require.NoError(t, w.lab.Data.SetRole(server.Roles()[0].ID, false, rest...))
+
+				return grant
+			},
+			says:   "received an HTTP 403 response - Reason: Permission check failed (/vms/{template}, VM.Clone)",
+			advice: "give the program's role this privilege on this path (/vms/{template}, VM.Clone)",
+		},
+		{
+			row: "credentials", cause: func(w *world, _ *stack, _ spec.Node) func() {
+				require.NoError(t, server.GrantProgram(w.lab.Data, "another"))
+
+				return grant
+			},
+			says: "received an HTTP 401 response - Reason: invalid token value!", advice: "check proxmoxve:apiToken",
+		},
+		{
+			row: "no quorum", cause: fault(always(datacentre.Fault{NoQuorum: true})),
+			says: "received an HTTP 500 response - Reason: cluster not ready - no quorum?", advice: "`pvecm status` on a host shows who is missing",
+		},
+	}
+}
+
+// brokenClones are what goes wrong on the way, and what is not there.
+func brokenClones() []failure {
+	return []failure{
+		{
+			row: "a start that fails",
+			cause: fault(func(n spec.Node) datacentre.Fault {
+				return datacentre.Fault{Task: "qmstart", VMID: n.VMID, Message: "start failed: QEMU exited with code 1"}
+			}),
+			says:   "failed to complete with exit code: start failed: QEMU exited with code 1",
+			advice: "the task's log on {host} says why", refresh: true,
+		},
+		{
+			row: "a connection that breaks off before", cause: fault(always(datacentre.Fault{Method: "POST", Path: "/clone$", Reset: true})),
+			says:   "failed to perform HTTP POST request (path: /nodes/{host}/qemu/{template}/clone) - Reason: ",
+			advice: "may have been done or not; `qm list` on {host} shows it",
+		},
+		{
+			row: "a connection that breaks off after", cause: func(w *world, s *stack, n spec.Node) func() {
+				clear := fault(always(datacentre.Fault{Method: "POST", Path: "/clone$", Reset: true, After: true, Times: 1}))(w, s, n)
+
+				return func() { clear(); w.remove(n.Host, n.VMID) }
+			},
+			says:   "unable to create VM {vmid}: config file already exists",
+			advice: "If it is what a broken-off run left behind (`qm config {vmid}` on {host}), remove it with `qm destroy {vmid} --purge`",
+		},
+		{
+			row: "template missing", cause: func(w *world, s *stack, n spec.Node) func() {
+				w.remove(n.Host, n.Template.VMID)
+
+				return func() { s.Template = 950 }
+			},
+			says: "the requested resource does not exist", // the provider keeps Proxmox' words to itself
+			advice: "{host} lacks something that it needs: its template, VM {template} (`qm config {template}`; if it was removed behind Pulumi's back, restore it, or state " +
+				"another talos-proxmox:templates.<class>.firstVmid, under which it is built anew)",
+		},
+		{
+			row: "node offline", cause: fault(always(datacentre.Fault{Offline: true, Host: "pve2"})),
+			asked: func(s *stack) {
+				oneWorkerMore(s)
+				s.Clusters[0].Pins = fmt.Sprintf("%s\n          nodes: {\"%d\": {host: pve2}}", onlyPve1, s.Clusters[0].Workers)
+			},
+			says: "No route to host", advice: "{host} cannot be reached",
+		},
+	}
+}
