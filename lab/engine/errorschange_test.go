@@ -12,8 +12,9 @@ import (
 	"proxmox-talos/lab/engine"
 )
 
-// noAdvice is what the program says to a removal here: it has ended by then, unless pulumi runs it as a process of its own, which waits for the engine.
-const noAdvice = ""
+// removal is what is seen instead of advice where a machine is removed: this program, inline in the test, has ended by then. One that pulumi runs as a process of its own
+// waits for the engine, and advises.
+const removal = "VirtualMachine {name}-vm deleting (0s) error: "
 
 // TestErrorsOfChanges meets what Proxmox refuses to machines that exist, in a session with a password.
 func TestErrorsOfChanges(t *testing.T) {
@@ -65,11 +66,11 @@ func TestErrorsOfChanges(t *testing.T) {
 					require.NoError(t, w.lab.Data.SetConfig(labRoot, n.Host, n.VMID, datacentre.Config{"protection": "0"}, nil))
 				}
 			},
-			says: "error deleting VM: received an HTTP 500 response - Reason: can't remove VM {vmid} - protection mode enabled", advice: noAdvice,
+			says: "received an HTTP 500 response - Reason: can't remove VM {vmid} - protection mode enabled", advice: removal + "error deleting VM",
 		},
 		{
 			row: "locked, for a removal", cause: lock, asked: oneWorkerLess, subject: leaving,
-			says: "error waiting for VM stop: task \"UPID:{host}:", advice: noAdvice,
+			says: "failed to complete with exit code: VM is locked (backup)", advice: removal + "error waiting for VM stop",
 		},
 		{
 			row: "a ticket that expires", asked: oneWorkerLess, subject: leaving,
@@ -90,7 +91,7 @@ func TestErrorsOfChanges(t *testing.T) {
 
 				return nil
 			},
-			says: "received an HTTP 401 response - Reason: permission denied - invalid PVE ticket", advice: noAdvice,
+			says: "received an HTTP 401 response - Reason: permission denied - invalid PVE ticket", advice: removal + "error waiting for VM stop",
 		},
 	})
 }
