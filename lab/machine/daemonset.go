@@ -2,11 +2,10 @@ package machine
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -135,12 +134,12 @@ func inTerms(s *corev1.NodeSelector, node *kubeNode) bool {
 	})
 }
 
-// name is the pod's: the same as long as its set and node are.
-func (p daemonPod) name() string {
-	sum := sha256.Sum256([]byte(p.set.UID + p.node.UID))
-
-	return p.set.Name + "-" + hex.EncodeToString(sum[:])[:5]
+// uid is the pod's: the same as long as its set and node are.
+func (p daemonPod) uid() string {
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(p.set.UID+p.node.UID)).String()
 }
+
+func (p daemonPod) name() string { return p.set.Name + "-" + p.uid()[:5] }
 
 // daemonSetObject is a stored DaemonSet with its status.
 func (e *etcd) daemonSetObject(o *kubeObject, pods []daemonPod) kube.Object {

@@ -237,7 +237,7 @@ func TestGPUChain(t *testing.T) {
 			})
 
 			count, _ := strconv.Atoi(fmt.Sprint(test.offered))
-			said, err := l.gate(talosops, kubeconfig, max(count, 1))
+			said, err := l.gate(talosops, kubeconfig, max(count, 1), test.gate)
 
 			if test.gate == "" {
 				require.NoError(t, err, said)

@@ -3,6 +3,7 @@ package machine_test
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -22,24 +23,43 @@ func buildTalosops(t *testing.T) string {
 	return path
 }
 
-// gate runs `talosops wait` for the cluster and the GPUs of its worker, and returns all it says.
-func (l *lab) gate(talosops string, kubeconfig []byte, gpus int) (string, error) {
+// interruptedBy interrupts a command once it has printed a text.
+type interruptedBy struct {
+	bytes.Buffer
+
+	command *exec.Cmd
+	text    []byte
+}
+
+// Write implements io.Writer.
+func (w *interruptedBy) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	if len(w.text) > 0 && bytes.Contains(w.Bytes(), w.text) {
+		_ = w.command.Process.Signal(os.Interrupt)
+	}
+
+	return n, err
+}
+
+// gate runs `talosops wait` for the cluster and the GPUs of its worker, and returns all it says. It is interrupted at the text that is waited for, if any.
+func (l *lab) gate(talosops string, kubeconfig []byte, gpus int, until string) (string, error) {
 	l.Helper()
 
 	talosconfig, err := l.talosconfig(role.MakeSet(role.Admin), l.address(11)).Bytes()
 	require.NoError(l.T, err)
 
 	request, err := json.Marshal(map[string]any{
-		"talosconfig": string(talosconfig), "kubeconfig": string(kubeconfig), "timeout": "2s", "interval": "100ms",
+		"talosconfig": string(talosconfig), "kubeconfig": string(kubeconfig), "timeout": patience.String(), "interval": "100ms",
 		"controlPlanes": []any{map[string]string{"name": "node-11", "address": l.address(11)}},
 		"workers":       []any{map[string]string{"name": "node-21", "address": l.address(21)}},
 		"gpus":          []any{map[string]any{"node": "node-21", "count": gpus}},
 	})
 	require.NoError(l.T, err)
 
-	command := exec.CommandContext(l.context(), talosops, "wait")
-	command.Stdin = bytes.NewReader(request)
-	out, err := command.CombinedOutput()
+	command := exec.CommandContext(l.Context(), talosops, "wait")
+	said := &interruptedBy{command: command, text: []byte(until)}
+	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(request), said, said
+	err = command.Run()
 
-	return string(out), err
+	return said.String(), err
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"strings"
 	"time"
@@ -124,19 +125,18 @@ func (m *machine) describeNode(node *kubeNode) {
 		node.DiskBytes = d.SizeBytes
 	}
 
-	if node.Labels == nil {
-		node.Labels, node.Annotations = map[string]string{}, map[string]string{}
-	}
-
-	for k, v := range m.nodeLabels() {
-		node.Labels[k] = v
-	}
-
-	for k, v := range cfg.Machine().NodeAnnotations() {
-		node.Annotations[k] = v
-	}
-
+	// The maps of before may be on their way to a client.
+	node.Labels, node.Annotations = extended(node.Labels, m.nodeLabels()), extended(node.Annotations, cfg.Machine().NodeAnnotations())
 	node.Taints = m.nodeTaints()
+}
+
+// extended is a copy of values with others over them.
+func extended(values, others map[string]string) map[string]string {
+	result := map[string]string{}
+	maps.Copy(result, values)
+	maps.Copy(result, others)
+
+	return result
 }
 
 func (m *machine) nodeLabels() map[string]string {

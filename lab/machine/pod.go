@@ -101,8 +101,8 @@ func isTrue(b *bool) bool { return b != nil && *b }
 func (p daemonPod) crashing(c corev1.Container, end crash, log string) podState {
 	return podState{
 		reason: "CrashLoopBackOff", crash: &end, log: log, warning: "BackOff",
-		message: fmt.Sprintf("back-off 5m0s restarting failed container=%s pod=%s_%s(%s)", c.Name, p.name(), p.set.Namespace, p.set.UID),
-		details: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.name(), p.set.Namespace, p.set.UID),
+		message: fmt.Sprintf("back-off 5m0s restarting failed container=%s pod=%s_%s(%s)", c.Name, p.name(), p.set.Namespace, p.uid()),
+		details: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.name(), p.set.Namespace, p.uid()),
 	}
 }
 
@@ -145,7 +145,7 @@ func (p daemonPod) object(e *etcd) kube.Object {
 	return kube.Object{
 		APIVersion: "v1", Kind: "Pod", Spec: spec, Status: status,
 		Metadata: kube.Meta{
-			Name: p.name(), Namespace: p.set.Namespace, UID: p.set.UID, CreationTimestamp: started, Labels: p.labels,
+			Name: p.name(), Namespace: p.set.Namespace, UID: p.uid(), CreationTimestamp: started, Labels: p.labels,
 			OwnerReferences: []kube.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: p.set.Name, UID: p.set.UID, Controller: true}},
 		},
 	}
@@ -176,9 +176,9 @@ func (e *etcd) eventObjects() []kube.Object {
 	var events []kube.Object
 
 	for _, p := range e.daemonPods() {
-		kind, name, reason, message := "Pod", p.name(), p.state.warning, p.state.details
+		kind, name, uid, reason, message := "Pod", p.name(), p.uid(), p.state.warning, p.state.details
 		if p.refusal != "" {
-			kind, name, reason, message = "DaemonSet", p.set.Name, "FailedCreate", "Error creating: "+p.refusal
+			kind, name, uid, reason, message = "DaemonSet", p.set.Name, p.set.UID, "FailedCreate", "Error creating: "+p.refusal
 		}
 
 		if reason == "" {
@@ -190,7 +190,7 @@ func (e *etcd) eventObjects() []kube.Object {
 			Metadata: kube.Meta{Name: strings.ToLower(name + "." + p.node.Name + "." + reason), Namespace: p.set.Namespace, CreationTimestamp: p.started.UTC().Truncate(time.Second)},
 			Fields: map[string]any{
 				"type": "Warning", "reason": reason, "message": message, "count": 1, "lastTimestamp": p.started.UTC().Truncate(time.Second),
-				"involvedObject": map[string]any{"kind": kind, "namespace": p.set.Namespace, "name": name, "uid": p.set.UID},
+				"involvedObject": map[string]any{"kind": kind, "namespace": p.set.Namespace, "name": name, "uid": uid},
 			},
 		})
 	}

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 
@@ -17,7 +18,7 @@ func (l *link) busPath() string {
 		return ""
 	}
 
-	return "0000:06:" + itoa(l.index+16) + ".0"
+	return fmt.Sprintf("0000:06:%02x.0", l.index+16)
 }
 
 func family(a netip.Addr) nethelpers.Family {
