@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
@@ -104,7 +105,7 @@ func TestUpdatesDoWhatTheTableSays(t *testing.T) {
 
 // ignored are the changes that a VM without a stated speed has to ignore, unless they are what is tried.
 func ignored(path string) []string {
-	if len(path) > 13 && path[:13] == "disks[].speed" {
+	if strings.HasPrefix(path, "disks[].speed") {
 		return nil
 	}
 
@@ -122,6 +123,8 @@ func observed(step string, tasks []string) proxmoxve.Effect {
 		return proxmoxve.Restart
 	case step == "update":
 		return proxmoxve.InPlace
+	case step == "":
+		return proxmoxve.Ignored
 	default:
 		return proxmoxve.Effect("nothing: " + step)
 	}

@@ -9,6 +9,7 @@ const (
 	Restart Effect = "in place, with a restart"
 	Replace Effect = "replace"
 	Refused Effect = "refused"
+	Ignored Effect = "nothing"
 )
 
 // Effects lists what a change of each property of a VM does, by its path: disks[].size. It is the table that updates and plans follow.
@@ -37,7 +38,7 @@ func (as attributes) effects(path, at string, out map[string]Effect) {
 			a.fields.effects(here, there, out)
 		default:
 			_, e := table.at(there)
-			out[here] = map[effect]Effect{inPlace: InPlace, reboot: Restart, replace: Replace, refused: Refused}[e]
+			out[here] = map[effect]Effect{inPlace: InPlace, reboot: Restart, replace: Replace, refused: Refused, ignored: Ignored}[e]
 		}
 	}
 }

@@ -194,7 +194,7 @@ func TestTrapsInTheLab(t *testing.T) {
 	}{
 		"an unstated CD-ROM makes the second update fail": {with(isoNode(), object{"cdrom": nil, "bootOrders": []any{"scsi0"}}), object{}, "HTTP 400"},
 		"a smaller disk is refused": {
-			node(), object{"disks": []any{object{"interface": "scsi0", "datastoreId": "local-lvm", "size": 30.0}}}, "cannot shrink local-lvm:vm-2000-disk",
+			node(), object{"disks": []any{object{"interface": "scsi0", "datastoreId": "local-lvm", "size": 30.0}}}, "Cannot shrink local-lvm:vm-2000-disk",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,6 +27,7 @@ const (
 	reboot
 	replace
 	refused
+	ignored // a change is not seen
 )
 
 // attribute is one property of a resource: its shape, what it is taken as when it is not stated, and what changing it does.

@@ -127,16 +127,16 @@ func TestEffectsOfTheTable(t *testing.T) {
 
 	for want, paths := range map[effect][]string{
 		inPlace: {
-			"description", "tags", "onBoot", "startup.order", "protection", "name", "poolId", "smbios.family", "cdrom.fileId", "disks[0].size", "disks[1]", "disks[0].speed.read",
+			"description", "tags", "onBoot", "startup.order", "protection", "name", "poolId", "smbios.family", "cdrom.fileId", "disks[0].size", "disks[1]",
 			"started", "stopOnDestroy", "timeoutClone", "migrate",
 		},
 		reboot: {
 			"cpu.cores", "memory.dedicated", "networkDevices[0].bridge", "networkDevices", "hostpcis[0].mapping", "machine", "bios", "serialDevices", "vga.type",
 			"operatingSystem.type", "bootOrders", "scsiHardware", "watchdog.enabled", "agent.enabled", "acpi", "keyboardLayout", "tabletDevice", "kvmArguments",
-			"initialization.ipConfigs[0].ipv4.address", "numas", "disks[0].aio",
+			"initialization.ipConfigs[0].ipv4.address", "numas", "disks[0].aio", "efiDisk.datastoreId", "tpmState.datastoreId",
 		},
 		replace: {
-			"clone.vmId", "clone.full", "clone.datastoreId", "clone.nodeName", "clone.retries", "efiDisk", "efiDisk.type", "efiDisk.datastoreId", "tpmState.version", "template",
+			"clone.vmId", "clone.full", "clone.datastoreId", "clone.nodeName", "clone.retries", "efiDisk.type", "tpmState.version", "template",
 			"vmId", "nodeName", "disks[0].fileId", "initialization.type", "initialization.userAccount.keys", "initialization.userDataFileId",
 		},
 	} {

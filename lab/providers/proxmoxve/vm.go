@@ -66,6 +66,8 @@ func suppressVM(plan, state object) {
 		}
 	}
 
+	suppressDisks(plan, state)
+
 	next, before := child(plan, "initialization"), child(state, "initialization")
 	if next == nil || before == nil {
 		return
@@ -79,6 +81,20 @@ func suppressVM(plan, state object) {
 	account, old := child(next, "userAccount"), child(before, "userAccount")
 	if password := str(old, "password"); account != nil && password != "" && strings.Trim(password, "*") == "" {
 		account["password"] = password
+	}
+}
+
+// suppressDisks takes back what the published provider does not see: a list of no disks, and other limits where a disk has and had some.
+func suppressDisks(plan, state object) {
+	if stated, ok := plan["disks"].([]any); ok && len(stated) == 0 {
+		plan["disks"] = state["disks"]
+	}
+
+	before := children(state, "disks")
+	for i, disk := range children(plan, "disks") {
+		if i < len(before) && child(disk, "speed") != nil && child(before[i], "speed") != nil {
+			disk["speed"] = before[i]["speed"]
+		}
 	}
 }
 

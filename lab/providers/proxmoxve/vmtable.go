@@ -127,15 +127,15 @@ func vmDevices() attributes {
 	return attributes{
 		"cdrom": {kind: block, fields: cdrom, fallback: cdrom.defaults(), effect: inPlace},
 		"disks": {kind: block, many: true, fields: disk, fallback: []any{defaultDisk}, effect: inPlace},
-		"efiDisk": {kind: block, effect: replace, fields: attributes{
-			"datastoreId":     {fallback: "local-lvm"},
-			"fileFormat":      {computed: true, validate: fileFormat},
-			"preEnrolledKeys": {kind: boolean, fallback: false},
-			"type":            {fallback: "2m", validate: oneOf("2m", "4m")},
+		"efiDisk": {kind: block, fields: attributes{
+			"datastoreId":     {fallback: "local-lvm", effect: reboot},
+			"fileFormat":      {computed: true, effect: replace, validate: fileFormat},
+			"preEnrolledKeys": {kind: boolean, fallback: false, effect: replace},
+			"type":            {effect: replace, fallback: "2m", validate: oneOf("2m", "4m")},
 		}},
-		"tpmState": {kind: block, effect: replace, fields: attributes{
-			"datastoreId": {fallback: "local-lvm"},
-			"version":     {fallback: "v2.0", validate: oneOf("v1.2", "v2.0")},
+		"tpmState": {kind: block, fields: attributes{
+			"datastoreId": {fallback: "local-lvm", effect: reboot},
+			"version":     {effect: replace, fallback: "v2.0", validate: oneOf("v1.2", "v2.0")},
 		}},
 		"hostpcis": {kind: block, many: true, effect: reboot, fields: attributes{
 			"device": {required: true}, "id": {}, "mapping": {}, "mdev": {}, "pcie": {kind: boolean}, "romFile": {}, "rombar": {kind: boolean}, "xvga": {kind: boolean},
@@ -172,7 +172,7 @@ func vmDevices() attributes {
 func diskTable() attributes {
 	speed := attributes{}
 	for _, name := range speedKeys {
-		speed[name.property] = attribute{kind: integer, fallback: 0.0}
+		speed[name.property] = attribute{kind: integer, fallback: 0.0, effect: ignored}
 	}
 
 	return attributes{

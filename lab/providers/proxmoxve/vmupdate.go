@@ -59,6 +59,7 @@ func (c *change) run(ctx context.Context) (object, error) {
 	}
 
 	c.disks()
+	c.firmware()
 
 	if err := c.cloudInit(ctx); err != nil {
 		return nil, err

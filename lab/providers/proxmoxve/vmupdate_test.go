@@ -50,7 +50,7 @@ func TestUpdate(t *testing.T) {
 			},
 			"", false,
 		},
-		"a smaller disk is refused": {object{"disks": []any{with(disk, object{"size": 20.0})}}, nil, "cannot shrink", false},
+		"a smaller disk is refused": {object{"disks": []any{with(disk, object{"size": 20.0})}}, nil, "Cannot shrink", false},
 		"a disk cannot go":          {object{"disks": []any{with(disk, object{"interface": "scsi1"})}}, nil, "deletion of disks not supported", false},
 		"a machine that is meant to stop is shut down": {
 			object{"started": false},

@@ -42,6 +42,17 @@ func (c *change) disks() {
 	}
 }
 
+// firmware has a new EFI disk or TPM made on another storage, as published: nothing moves the old one's contents.
+func (c *change) firmware() {
+	if efi := child(c.plan, "efiDisk"); efi != nil && c.changed("efiDisk") {
+		c.form["efidisk0"] = encodeEFI(efi, str(efi, "fileFormat"))
+	}
+
+	if tpm := child(c.plan, "tpmState"); tpm != nil && c.changed("tpmState") {
+		c.form["tpmstate0"] = encodeTPM(tpm)
+	}
+}
+
 // diskSteps are the moves and growths that an update needs.
 type diskSteps struct{ moves, grows []object }
 
@@ -106,7 +117,7 @@ func (c *change) diskSteps() (diskSteps, error) {
 
 		switch before, after := num(old, "size"), num(d, "size"); {
 		case before > after:
-			return steps, fmt.Errorf("cannot shrink %s in VM %d, it is not supported: state at least %d", at, c.m.id, before)
+			return steps, fmt.Errorf("Cannot shrink %s in VM %d, it is not supported!", at, c.m.id) //nolint:revive,staticcheck // published words
 		case before < after && !own:
 			return steps, fmt.Errorf("cannot resize %s in VM %d, it is not owned by this VM", at, c.m.id)
 		case before < after:
