@@ -83,6 +83,15 @@ backup: tools ## Export the state of STACK to BACKUPS (default ~/.pulumi-backups
 	@umask 077; mkdir -p '$(BACKUPS)'; file='$(BACKUPS)/$(STACK)-'$$(date -u +%Y%m%dT%H%M%SZ).json; \
 	$(BIN)/pulumi stack export --stack $(STACK) --file "$$file"; echo "$$file"
 
+.PHONY: facts
+facts: tools ## Ask hosts what they are and whether they can bear the plan: HOST=pve1 (default: all), STACK=lab (default), KEY=file of a private key (default: the SSH agent)
+ifeq ($(STACK),lab)
+	@$(BIN)/lab start
+	@$(BIN)/lab host facts $(HOST)
+else
+	@go run ./cmd/hostreport --talosops $(BIN)/talosops $(if $(KEY),--private-key-file $(KEY)) $(STACK) $(HOST)
+endif
+
 .PHONY: report
 report: ## Write what a stack will consist of, as Markdown and as a page: STACK=lab (default), into .report/
 	@go run ./cmd/stackreport $(STACK)

@@ -30,10 +30,10 @@ type hostQuestion struct {
 	Script           string `json:"script"`
 }
 
-func questionFor(ctx *pulumi.Context, h spec.Host, needs host.Needs) hostQuestion {
+func questionFor(owner string, h spec.Host, needs host.Needs) hostQuestion {
 	return hostQuestion{
 		Name: h.Name, Address: h.Address.String(), Port: h.SSH.Port, User: h.SSH.User, HostKey: h.SSH.HostKey, AcceptAnyHostKey: h.SSH.HostKey == "",
-		Script: scripts.Host(scripts.HostParameters(h, stackOwner(ctx), needs.MustRun(h))),
+		Script: scripts.Host(scripts.HostParameters(h, owner, needs.MustRun(h))),
 	}
 }
 
@@ -50,26 +50,37 @@ type HostAnswer struct {
 // AskHosts asks hosts what they are, all at once and with one round trip each, while the program runs: in previews, too. Without a private key the SSH agent's
 // are used. The answers are by host name; the error is for asking at all.
 func AskHosts(ctx *pulumi.Context, plan *spec.Plan, hosts []spec.Host, privateKey string) (map[string]HostAnswer, error) {
-	questions := make([]hostQuestion, 0, len(hosts))
-	for _, h := range hosts {
-		questions = append(questions, questionFor(ctx, h, host.NeedsOf(plan, h.Name)))
-	}
-	request, err := json.Marshal(map[string]any{"privateKey": privateKey, "dialTimeout": hostDialTimeout, "stepTimeout": hostStepTimeout, "hosts": questions})
+	request, err := FactsRequest(stackOwner(ctx), plan, hosts, privateKey)
 	if err != nil {
-		return nil, fmt.Errorf("unable to write the request to the hosts: %w", err)
+		return nil, err
 	}
 	logging, again := local.LoggingNone, false
 	result, err := local.Run(ctx, &local.RunArgs{
-		Command: talosopsCommand + "facts", Stdin: pulumi.StringRef(string(request)), Logging: &logging, AddPreviousOutputInEnv: &again,
+		Command: talosopsCommand + "facts", Stdin: pulumi.StringRef(request), Logging: &logging, AddPreviousOutputInEnv: &again,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("unable to ask the hosts what they are: %w", err)
 	}
 
-	return readAnswers(result.Stdout)
+	return ReadFacts(result.Stdout)
 }
 
-func readAnswers(printed string) (map[string]HostAnswer, error) {
+// FactsRequest is what `talosops facts` reads to ask these hosts. It holds the private key.
+func FactsRequest(owner string, plan *spec.Plan, hosts []spec.Host, privateKey string) (string, error) {
+	questions := make([]hostQuestion, 0, len(hosts))
+	for _, h := range hosts {
+		questions = append(questions, questionFor(owner, h, host.NeedsOf(plan, h.Name)))
+	}
+	request, err := json.Marshal(map[string]any{"privateKey": privateKey, "dialTimeout": hostDialTimeout, "stepTimeout": hostStepTimeout, "hosts": questions})
+	if err != nil {
+		return "", fmt.Errorf("unable to write the request to the hosts: %w", err)
+	}
+
+	return string(request), nil
+}
+
+// ReadFacts reads what `talosops facts` printed, by host name.
+func ReadFacts(printed string) (map[string]HostAnswer, error) {
 	var document struct {
 		Hosts []struct {
 			Name  string          `json:"name"`

@@ -152,7 +152,7 @@ type settleRequest struct {
 
 func (a ProxmoxHostPrepArgs) settle(ctx *pulumi.Context, name string, request settleRequest, opts ...pulumi.ResourceOption) (*local.Command, error) {
 	request.DialTimeout, request.StepTimeout, request.RebootTimeout = hostDialTimeout, hostStepTimeout, hostRebootTimeout
-	request.Host = questionFor(ctx, a.Host, a.Needs)
+	request.Host = questionFor(stackOwner(ctx), a.Host, a.Needs)
 	key := a.Shell.PrivateKey
 	if key == nil {
 		key = pulumi.StringPtr("")

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"proxmox-talos/lab/control"
+	"proxmox-talos/lab/engine"
+	"proxmox-talos/stacks"
+)
+
+func newHostFacts(f *folders) *cobra.Command {
+	var stack string
+
+	cmd := &cobra.Command{
+		Use:   "facts [NAME…]",
+		Short: "Ask hosts over SSH what they are, and report what stands in the way of the stack's plan",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			status, err := control.NewClient(f.dir).Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+
+			file, err := engine.ReadStack(f.project, stack)
+			if err != nil {
+				return err
+			}
+
+			target, err := engine.NewTarget(stack, file, status.Network, status.Connection)
+			if err != nil {
+				return err
+			}
+
+			report, err := stacks.HostReport(cmd.Context(), stack, target.Plan, names, status.Connection.PrivateKey, filepath.Join(f.project, ".bin", "talosops"))
+			fmt.Fprint(cmd.OutOrStdout(), report) //nolint:errcheck // to the terminal
+
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&stack, "stack", "lab", "the stack: Pulumi.<stack>.yaml")
+
+	return cmd
+}

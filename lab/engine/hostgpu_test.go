@@ -1,0 +1,166 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+// gpuMachine is a stack file with a GPU worker on pve1, whose preparation reboots as stated, and one control plane on pve2.
+func (w *world) gpuMachine(t *testing.T, reboot string) string {
+	t.Helper()
+
+	text := w.prepared(t, ", prep: {reboot: "+reboot+"}, gpus: [{name: rtx4000, pci: '01:00', generation: ada}]", "")
+
+	return text + "      gpuWorkers:\n        - {name: gpu, count: 1, gpu: rtx4000, cores: 2, memoryMiB: 4096, diskGiB: 20}\n"
+}
+
+// refused runs an up that has to fail before any of these machines is touched, and returns what it said.
+func (w *world) refused(stack string) string {
+	w.t.Helper()
+
+	before, said := w.lab.Data.VMs(), len(w.said())
+	_, done, err := w.tryUp(w.t.Context(), stack)
+	require.Error(w.t, err)
+	assert.Empty(w.t, vms(append(done.named("create"), done.named("update")...)))
+	assert.Equal(w.t, before, w.lab.Data.VMs())
+
+	return w.said()[said:]
+}
+
+// TestAGPUMachineWaitsForTheHostsReboot has a fresh host prepared and not rebooted: everything but the GPU machine is made, and the same up completes afterwards.
+// Then the hardware changes.
+func TestAGPUMachineWaitsForTheHostsReboot(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	text := w.gpuMachine(t, "never")
+
+	_, _, err := w.tryUp(t.Context(), text)
+	require.Error(t, err)
+	assert.Contains(t, w.said(), "pve1 cannot give its GPUs to machines yet:")
+	assert.Contains(t, w.said(), "the kernel runs without iommu=pt")
+	assert.Contains(t, w.said(), "0000:01:00.0 is bound to nouveau")
+	assert.Contains(t, w.said(), "reboot it when it suits, then run this again")
+	assert.Contains(t, w.machines(), "one-cp-1")
+	assert.NotContains(t, w.machines(), "one-gpu-1")
+
+	w.reboot("pve1")
+	w.up(text)
+	assert.Contains(t, w.machines(), "one-gpu-1")
+	_, done := w.up(text, optup.ExpectNoChanges())
+	assert.Empty(t, done)
+
+	// The card moves to another slot.
+	require.NoError(t, w.lab.Data.ChangeHost("pve1", datacentre.HostChange{MovePCI: [2]string{"0000:01:00", "0000:41:00"}}))
+	w.reboot("pve1")
+
+	said := w.refused(text)
+	assert.Contains(t, said, "hosts[0].gpus[0].pci: 0000:01:00 is not there on pve1: its NVIDIA GPUs are 0000:41:00.0")
+	assert.NotContains(t, said, "cannot be carried out", "one problem is told once")
+
+	// It is put back, beside the boot disk's controller.
+	require.NoError(t, w.lab.Data.ChangeHost("pve1", datacentre.HostChange{
+		MovePCI: [2]string{"0000:41:00", "0000:01:00"}, GroupWith: [2]string{"0000:01:00", "0000:02:00.0"},
+	}))
+	w.reboot("pve1")
+
+	said = w.refused(text)
+	assert.Contains(t, said, "hosts[0].gpus[0].pci: 0000:01:00 on pve1 shares IOMMU group")
+	assert.Contains(t, said, "NVMe SSD Controller")
+	assert.Contains(t, said, "which the host would lose; use another slot")
+}
+
+// TestRebootWhenIdle reboots a host on which nothing runs, and leaves one alone on which something does.
+func TestRebootWhenIdle(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	text := w.gpuMachine(t, "whenIdle")
+	before := w.readHost("pve1", "proc/sys/kernel/random/boot_id")
+
+	// Idle: prepared, rebooted, verified, and the machine made, in one up.
+	result, _ := w.up(text)
+	assert.NotEqual(t, before, w.readHost("pve1", "proc/sys/kernel/random/boot_id"))
+	assert.Contains(t, w.said(), "pve1 reboots: the kernel runs without iommu=pt")
+	assert.Equal(t, false, hostOutput(t, result.Outputs, "pve1")["rebootRequired"])
+	assert.Contains(t, w.machines(), "one-gpu-1")
+
+	_, done := w.up(text, optup.ExpectNoChanges())
+	assert.Empty(t, done)
+}
+
+// TestAHostInUseIsNotRebooted prepares a host on which a machine runs: it is told, and nothing but the GPU machine waits. Once the host is idle, the same up goes on.
+func TestAHostInUseIsNotRebooted(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	plain := strings.Replace(w.prepared(t, "", ""), "hosts: [pve2]", "hosts: [pve1]", 1)
+	w.up(plain)
+
+	text := strings.Replace(w.gpuMachine(t, "whenIdle"), "hosts: [pve2]", "hosts: [pve1]", 1)
+	boot := w.readHost("pve1", "proc/sys/kernel/random/boot_id")
+
+	_, _, err := w.tryUp(t.Context(), text)
+	require.Error(t, err)
+	assert.Contains(t, w.said(), "pve1 is not rebooted: 2000 run on it; shut them down and run this again, or reboot it yourself")
+	assert.Contains(t, w.said(), "reboot it when it suits (2000 run on it), then run this again")
+	assert.Equal(t, boot, w.readHost("pve1", "proc/sys/kernel/random/boot_id"))
+	assert.NotContains(t, w.machines(), "one-gpu-1")
+	w.requireRunning(1)
+
+	upid, err := w.lab.Data.Stop("root@pam", "pve1", 2000)
+	require.NoError(t, err)
+
+	task, err := w.lab.Data.WaitTask(t.Context(), upid)
+	require.NoError(t, err)
+	require.Equal(t, "OK", task.ExitStatus)
+
+	w.up(text)
+	assert.NotEqual(t, boot, w.readHost("pve1", "proc/sys/kernel/random/boot_id"))
+	assert.Contains(t, w.machines(), "one-gpu-1")
+	w.requireRunning(2)
+}
+
+// TestABrokenConnectionInTheMiddleOfAnApply takes the host away while its preparation runs; the next up completes it.
+func TestABrokenConnectionInTheMiddleOfAnApply(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, 2)
+	text := w.prepared(t, wholePrep, "")
+	gone := make(chan error, 1)
+
+	go func() {
+		// The files are in place, and the boot loader is not yet told.
+		for deadline := time.Now().Add(within); w.readHost("pve1", "var/lib/talos-proxmox/todo") == "" && time.Now().Before(deadline); {
+			time.Sleep(5 * time.Millisecond)
+		}
+
+		gone <- w.lab.Data.RebootHost("pve1")
+	}()
+
+	_, _, err := w.tryUp(t.Context(), text)
+	require.NoError(t, <-gone)
+	require.Error(t, err, "the host went away with the script")
+	assert.NotEmpty(t, w.readHost("pve1", "var/lib/talos-proxmox/todo"))
+
+	require.Eventually(t, func() bool {
+		h, _ := w.lab.Data.Host("pve1")
+
+		return h.Online
+	}, within, 50*time.Millisecond)
+
+	w.up(text)
+	assert.Empty(t, w.readHost("pve1", "var/lib/talos-proxmox/todo"))
+	assert.Equal(t, "1\n", w.readHost("pve1", "var/lib/talos-proxmox/revision"))
+	_, done := w.up(text, optup.ExpectNoChanges())
+	assert.Empty(t, done)
+	w.reboot("pve1")
+	assert.Contains(t, w.readHost("pve1", "proc/cmdline"), "iommu=pt")
+}

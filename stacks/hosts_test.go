@@ -1,0 +1,164 @@
+package stacks
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/components"
+	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/host"
+)
+
+const hostsStack = `config:
+  talos-proxmox:hosts:
+    - {name: pve2, address: 127.20.0.12, ssh: {acceptAnyHostKey: true}, prep: {}}
+    - {name: pve1, address: 127.20.0.11, ssh: {acceptAnyHostKey: true}, prep: {reboot: REBOOT}, gpus: [{name: rtx4000, pci: "01:00", generation: ada}]}
+    - {name: pve3, address: 127.20.0.13, ssh: {acceptAnyHostKey: true}}
+  talos-proxmox:templates:
+    talos: {version: v1.12.6, datastore: local-lvm}
+  talos-proxmox:clusters:
+    - name: one
+      kubernetesVersion: v1.35.0
+      network: {cidr: 127.20.1.0/24, gateway: 127.20.1.1}
+      controlPlane: {count: 1, memoryMiB: 4096, hosts: [pve3]}
+      workers: [{name: general, count: 1, memoryMiB: 4096, hosts: [pve1]}]
+      gpuWorkers: [{name: gpu, count: 1, gpu: rtx4000, memoryMiB: 8192}]
+`
+
+func runHosts(t *testing.T, reboot string, preview bool, facts map[string]*host.Facts) (*recorder.Recorder, error) {
+	t.Helper()
+	o := configured(t, "test", strings.ReplaceAll(hostsStack, "REBOOT", reboot))
+	o.Preview, o.Facts = preview, facts
+
+	return recorder.Run(o, Deploy)
+}
+
+func TestHostsAreAskedOnceAndPrepared(t *testing.T) {
+	t.Parallel()
+	r, err := runHosts(t, "never", false, nil)
+	require.NoError(t, err)
+
+	calls := r.Calls(recorder.LocalRun)
+	require.Len(t, calls, 1, "one question for all hosts")
+	assert.Equal(t, "none", calls[0]["logging"].StringValue())
+	var request struct {
+		Hosts []struct{ Name, Script string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(calls[0]["stdin"].StringValue()), &request))
+	require.Len(t, request.Hosts, 2, "pve3 has neither prep nor gpus")
+	assert.Contains(t, request.Hosts[0].Script, "owner='talos-proxmox/test'\ngpus='0000:01:00'\nprepared='1'\nrunning='1'\n")
+	assert.Contains(t, request.Hosts[1].Script, "gpus=''\nprepared='1'\nrunning=''\n")
+
+	assert.Equal(t, []string{"pve1", "pve2"}, r.Names(components.ProxmoxHostPrepType))
+	assert.Equal(t, []string{"pve1-apply", "pve1-verify", "pve2-apply"}, preparations(r))
+	assert.Contains(t, r.Of(recorder.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
+	assert.NotContains(t, r.Of(recorder.VirtualMachine)["one-general-1-vm"].DependsOn(), "pve1-verify", "machines without a GPU do not wait")
+	for name, file := range r.Of(recorder.File) {
+		assert.NotContains(t, strings.Join(file.DependsOn(), " "), "pve", name)
+	}
+	assert.Equal(t, false, at(r.Exports()[Hosts], "pve1", "rebootRequired"))
+}
+
+// preparations are the commands of the hosts' preparations.
+func preparations(r *recorder.Recorder) []string {
+	var names []string
+	for _, g := range r.All() {
+		if g.Type == recorder.RemoteCommand || g.Type == recorder.LocalCommand {
+			if strings.HasPrefix(g.Name, "pve") {
+				names = append(names, g.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+
+	return names
+}
+
+func TestEverythingThatProxmoxDoesWaitsForReboots(t *testing.T) {
+	t.Parallel()
+	r, err := runHosts(t, "whenIdle", false, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"pve1-apply", "pve1-reboot", "pve1-verify", "pve2-apply"}, preparations(r))
+	for name, file := range r.Of(recorder.File) {
+		assert.Contains(t, file.DependsOn(), "pve1-reboot", name)
+	}
+}
+
+func TestHostsStopAPlanBeforeAnythingIsRegistered(t *testing.T) {
+	t.Parallel()
+	moved, old := recorder.Prepared("pve1"), recorder.Prepared("pve2")
+	for i := range moved.Devices[1:] {
+		moved.Devices[i+1].Address = strings.Replace(moved.Devices[i+1].Address, "0000:01", "0000:41", 1)
+	}
+	old.System.PVE, old.Prep.Owner = "7.4-3", "talos-proxmox/prod"
+	for name, preview := range map[string]bool{"up": false, "preview": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := runHosts(t, "never", preview, map[string]*host.Facts{"pve1": moved, "pve2": old})
+			require.Error(t, err)
+			for _, text := range []string{
+				"the hosts cannot bear what is planned for them, nothing was changed",
+				"hosts[1].gpus[0].pci: 0000:01:00 is not there on pve1: its NVIDIA GPUs are 0000:41:00.0",
+				"hosts[0]: pve2 runs Proxmox VE 7.4-3",
+				"hosts[0].prep: is stated, but pve2 is prepared by stack talos-proxmox/prod",
+			} {
+				require.ErrorContains(t, err, text)
+			}
+			assert.Empty(t, r.All(), "nothing is registered")
+		})
+	}
+}
+
+func TestHostsThatDoNotAnswer(t *testing.T) {
+	t.Parallel()
+	silent := map[string]*host.Facts{"pve1": nil}
+	r, err := runHosts(t, "never", false, silent)
+	require.ErrorContains(t, err, "hosts[1]: pve1 cannot be asked what it is: pve1 does not answer at 127.0.0.1:22: connection refused")
+	assert.Empty(t, r.All())
+
+	r, err = runHosts(t, "never", true, silent)
+	require.NoError(t, err, "a preview goes on")
+	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[1]: pve1 cannot be asked what it is, so that this preview does not know what will change on it")
+	assert.True(t, r.Of(recorder.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
+	assert.False(t, r.Of(recorder.RemoteCommand)["pve2-apply"].Input("stdin").IsComputed())
+}
+
+func TestHostReport(t *testing.T) {
+	t.Parallel()
+	o := strings.ReplaceAll(hostsStack, "REBOOT", "never")
+	plan, err := PlanFile("test", []byte(o))
+	require.NoError(t, err)
+	facts := recorder.Prepared("pve1")
+	facts.ZFS.Pools[0].Compression = "off"
+	good, err := json.Marshal(facts)
+	require.NoError(t, err)
+	talosops := []string{"sh", "-c", `cat >/dev/null; printf '%s\n' "$0"`}
+
+	text, err := HostReport(t.Context(), "test", plan, []string{"pve1"}, "", append(talosops, `{"hosts":[{"name":"pve1","facts":`+string(good)+`}]}`)...)
+	require.NoError(t, err)
+	for _, line := range []string{
+		"pve1: Proxmox VE 9.1.1, kernel 6.17.2-1-pve\n", "  boot        systemd-boot (the firmware started entry 0001, systemd-boot); command line in /etc/kernel/cmdline\n",
+		"  GPU rtx4000 at 0000:01:00: VGA compatible controller: NVIDIA Corporation AD104GL [RTX 4000 SFF Ada Generation], IOMMU group 12, alone in it, bound to vfio-pci\n",
+		"  Advice on pools:\n    - pool rpool: compression is off", "  Nothing stands in the way of the plan (2 machines).\n",
+	} {
+		assert.Contains(t, text, line)
+	}
+
+	facts.System.PVE = "7.4"
+	bad, err := json.Marshal(facts)
+	require.NoError(t, err)
+	text, err = HostReport(t.Context(), "test", plan, nil, "", append(talosops, `{"hosts":[{"name":"pve1","facts":`+string(bad)+`},{"name":"pve2","error":"pve2 sleeps"},{"name":"pve3","error":"pve3 sleeps"}]}`)...)
+	require.ErrorIs(t, err, ErrHosts)
+	assert.Contains(t, text, "  In the way:\n    - hosts[1]: pve1 runs Proxmox VE 7.4; upgrade it to 8 or later")
+	assert.Contains(t, text, "pve2: no answer: pve2 sleeps\n")
+
+	_, err = HostReport(t.Context(), "test", plan, []string{"pve9"}, "", talosops...)
+	require.ErrorContains(t, err, "not every one of pve9 is a host of the stack: name some of pve1, pve2, pve3")
+	_, err = HostReport(t.Context(), "test", plan, nil, "", "sh", "-c", "echo no agent >&2; exit 1")
+	require.ErrorContains(t, err, "unable to ask the hosts: exit status 1: no agent")
+}
