@@ -61,8 +61,10 @@ func TestSettleWithoutAReboot(t *testing.T) {
 			f.Machines = []host.Guest{{VMID: "101", Status: "running"}}
 		}, func(*settleRequest) {}, "reboot it when it suits (101 run on it), then run this again"},
 		"a reboot is pending that nothing needs": {pendingReboot, func(r *settleRequest) { r.Required = false }, ""},
-		"a reboot that came did not help": {func(f *host.Facts) { pendingReboot(f); f.Prep.ChangedInBoot = "boot-1" }, func(*settleRequest) {},
-			"the host was rebooted since its last change, and that did not help: was another kernel or boot entry started?"},
+		"a reboot that came did not help": {
+			func(f *host.Facts) { pendingReboot(f); f.Prep.ChangedInBoot = "boot-1" }, func(*settleRequest) {},
+			"the host was rebooted since its last change, and that did not help: was another kernel or boot entry started?",
+		},
 		"a group that is shared":                        {func(f *host.Facts) { f.Devices[0].Group = "12" }, func(*settleRequest) {}, "shares IOMMU group 12 with 0000:00:17.0 SATA controller: AMD FCH (driver ahci)"},
 		"a GPU that is bound by the host, not prepared": {func(f *host.Facts) { f.Devices[1].Driver = "nouveau" }, func(r *settleRequest) { r.Prepared = false }, "0000:01:00.0 on pve1 is bound to nouveau"},
 	} {

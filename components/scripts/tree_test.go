@@ -27,18 +27,17 @@ type tree struct {
 
 // machine is what a tree is made from.
 type machine struct {
-	vendor   string // amd (default) or intel
-	kernel   string // default 6.17.2-1-pve
-	pve      string // default 9.1.1
-	loader   string // systemd-boot (default), grub or grub-by-tool (GRUB that proxmox-boot-tool manages)
-	secure   bool   // Secure Boot
-	bios     bool   // no EFI
-	zfs      bool
-	memory   int    // GiB; default 96
-	cmdline  string // the loader's file; default a usual one
-	gpu      bool   // an RTX 4000 SFF Ada at 01:00
-	files    map[string]string
-	noFolder []string // folders that are not there
+	vendor  string // amd (default) or intel
+	kernel  string // default 6.17.2-1-pve
+	pve     string // default 9.1.1
+	loader  string // systemd-boot (default), grub or grub-by-tool (GRUB that proxmox-boot-tool manages)
+	secure  bool   // Secure Boot
+	bios    bool   // no EFI
+	zfs     bool
+	memory  int    // GiB; default 96
+	cmdline string // the loader's file; default a usual one
+	gpu     bool   // an RTX 4000 SFF Ada at 01:00
+	files   map[string]string
 }
 
 const (
