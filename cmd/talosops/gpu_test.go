@@ -77,7 +77,9 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 			func(_ *waitRequest, c *fakeCluster) { c.gpus.Pods = nil }, "gpu/plugin has no pod on the node: compare its nodeSelector, affinity and tolerations", false,
 		},
 		"a device plugin whose pod is refused": {
-			func(_ *waitRequest, c *fakeCluster) { c.gpus.Pods, c.gpus.Warnings = nil, []string{"violates PodSecurity"} },
+			func(_ *waitRequest, c *fakeCluster) {
+				c.gpus.Pods, c.gpus.Warnings = nil, []string{"violates PodSecurity"}
+			},
 			"gpu/plugin has no pod on the node: violates PodSecurity", false,
 		},
 		"a device plugin's pod that crashes": {
