@@ -78,14 +78,7 @@ func newFacts() *cobra.Command {
 		Use: "facts", Short: "Ask Proxmox hosts what they are", Long: factsHelp, Example: factsExample, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req := &factsRequest{}
-			err := awaitInput(cmd.Context(), cmd.CommandPath(), func() error {
-				if err := decodeRequest(cmd.InOrStdin(), cmd.CommandPath(), req); err != nil {
-					return err
-				}
-
-				return req.check()
-			})
-			if err != nil {
+			if err := readChecked(cmd, req); err != nil {
 				return err
 			}
 			answers, err := askHosts(cmd.Context(), req)

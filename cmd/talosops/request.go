@@ -101,6 +101,20 @@ func awaitInput(ctx context.Context, command string, reading func() error) error
 	}
 }
 
+// checked is a request that judges itself.
+type checked interface{ check() error }
+
+// readChecked reads a command's request and has it judged.
+func readChecked(cmd *cobra.Command, req checked) error {
+	return awaitInput(cmd.Context(), cmd.CommandPath(), func() error {
+		if err := decodeRequest(cmd.InOrStdin(), cmd.CommandPath(), req); err != nil {
+			return err
+		}
+
+		return req.check()
+	})
+}
+
 // decodeRequest reads exactly one request.
 func decodeRequest(in io.Reader, command string, into any) error {
 	decoder := json.NewDecoder(in)

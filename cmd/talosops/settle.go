@@ -81,14 +81,7 @@ func newSettle() *cobra.Command {
 		Use: "settle", Short: "Have a prepared Proxmox host run as it was prepared", Long: settleHelp, Example: settleExample, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req := &settleRequest{}
-			err := awaitInput(cmd.Context(), cmd.CommandPath(), func() error {
-				if err := decodeRequest(cmd.InOrStdin(), cmd.CommandPath(), req); err != nil {
-					return err
-				}
-
-				return req.check()
-			})
-			if err != nil {
+			if err := readChecked(cmd, req); err != nil {
 				return err
 			}
 			login, err := newHostLogin(req.PrivateKey)

@@ -53,13 +53,13 @@ kernel_before() {
   [ "$major" -lt "$1" ] || { [ "$major" -eq "$1" ] && [ "$minor" -lt "$2" ]; }
 }
 
-# wanted_words: sets words, those that the kernel command line needs.
+# wanted_words: sets running_words, those that the kernel command line needs.
 wanted_words() {
-  words=()
+  running_words=()
   [ -n "$iommu" ] || return 0
-  words=(iommu=pt)
+  running_words=(iommu=pt)
   # From 6.8 on Intel's is on by itself; AMD's always was.
-  if [ "$vendor" = intel ] && kernel_before 6 8; then words+=(intel_iommu=on); fi
+  if [ "$vendor" = intel ] && kernel_before 6 8; then running_words+=(intel_iommu=on); fi
 }
 
 # says WORDS WORD: whether the words of a command line do what the word does: iommu=pt is in iommu=pt,nomerge, too.

@@ -234,23 +234,20 @@ want_repository() {
 
 # plan_changes: everything at once; problems say what stands in the way.
 plan_changes() {
-  local modules=() words=()
+  local modules=()
   look
+  wanted_words
   if [ -n "$iommu" ]; then
     modules=(vfio vfio_iommu_type1 vfio_pci)
-    words=(iommu=pt)
-    # From 6.8 on Intel's is on by itself; AMD's always was.
-    if [ "$vendor" = intel ] && kernel_before 6 8; then words+=(intel_iommu=on); fi
     if [ -z "$loader" ]; then
       problem 'the boot loader could not be found out: neither the firmware, /proc/cmdline nor proxmox-boot-tool names GRUB or systemd-boot'
     fi
   fi
-  running_words=("${words[@]}")
   want_repositories
   # The other boot loader's file loses what was added while it was in charge.
   local path
   for path in "$root/etc/default/grub" "$root/etc/kernel/cmdline"; do
-    if [ "$path" = "$cmdline_file" ]; then want_words "$path" "${words[@]}"; else want_words "$path"; fi
+    if [ "$path" = "$cmdline_file" ]; then want_words "$path" "${running_words[@]}"; else want_words "$path"; fi
   done
   want_lines "$root/etc/modules-load.d/vfio.conf" "${modules[@]}"
   want_binding
