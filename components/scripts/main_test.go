@@ -1,0 +1,9 @@
+package scripts
+
+import (
+	"testing"
+
+	"proxmox-talos/internal/scripttest"
+)
+
+func TestMain(m *testing.M) { scripttest.Main(m) }
