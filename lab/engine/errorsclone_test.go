@@ -96,7 +96,7 @@ func brokenClones() []failure {
 		},
 		{
 			row: "a connection that breaks off before", cause: fault(always(datacentre.Fault{Method: "POST", Path: "/clone$", Reset: true})),
-			says:   "failed to perform HTTP POST request (path: /nodes/{host}/qemu/{template}/clone) - Reason: ",
+			says:   "failed to perform HTTP POST request (path: nodes/{host}/qemu/{template}/clone) - Reason: ",
 			advice: "may have been done or not; `qm list` on {host} shows it",
 		},
 		{

@@ -132,7 +132,7 @@ func failed(method, path string, err error) error {
 		return answer
 	}
 
-	return fmt.Errorf("failed to perform HTTP %s request (path: %s) - Reason: %w", method, path, err)
+	return fmt.Errorf("failed to perform HTTP %s request (path: %s) - Reason: %w", method, strings.TrimPrefix(path, "/"), err)
 }
 
 // plain removes net/http's wrapping around an answer.
