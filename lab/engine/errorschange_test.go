@@ -14,7 +14,7 @@ import (
 
 // removal is what is seen instead of advice where a machine is removed: this program, inline in the test, has ended by then. One that pulumi runs as a process of its own
 // waits for the engine, and advises.
-const removal = "VirtualMachine {name}-vm deleting (0s) error: "
+const removal = "VirtualMachine::{name}-vm: 1 error occurred:\n    \t* "
 
 // TestErrorsOfChanges meets what Proxmox refuses to machines that exist, in a session with a password.
 func TestErrorsOfChanges(t *testing.T) {

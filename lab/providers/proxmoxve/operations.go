@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/hashicorp/go-multierror"
 	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 )
@@ -37,8 +38,10 @@ func (s *server) create(ctx context.Context, req p.CreateRequest) (p.CreateRespo
 
 	id, state, err := t.create(ctx, a, plan)
 	if err != nil && id == "" {
-		return p.CreateResponse{}, err
+		return p.CreateResponse{}, t.worded("", "", err)
 	}
+
+	err = t.worded("creating", req.Urn, err)
 
 	out := p.CreateResponse{ID: id, Properties: t.attributes.toMap(state, secrets(req.Properties))}
 	if err != nil {
@@ -49,17 +52,27 @@ func (s *server) create(ctx context.Context, req p.CreateRequest) (p.CreateRespo
 	return out, err
 }
 
-// plannable words what cannot be planned as the bridge to Terraform does.
+// plannable refuses what the published provider cannot plan.
 func (t *resourceType) plannable(urn resource.URN, plan object) error {
 	if t.planFails == nil {
 		return nil
 	}
 
-	if err := t.planFails(plan); err != nil {
-		return fmt.Errorf("diffing %s: 1 error occurred:\n\t* %w", urn, err)
+	return t.worded("diffing", urn, t.planFails(plan))
+}
+
+// worded puts in front of an error what the bridge to Terraform does, which leaves those of the newer kind alone; doing is empty where nothing was made.
+func (t *resourceType) worded(doing string, urn resource.URN, err error) error {
+	if err == nil || t.framework {
+		return err
 	}
 
-	return nil
+	err = multierror.Append(nil, err)
+	if doing == "" {
+		return err
+	}
+
+	return fmt.Errorf("%s %s: %w", doing, urn, err)
 }
 
 // preview is a resource before it exists: what the server will choose is unknown.
@@ -138,8 +151,12 @@ func (s *server) update(ctx context.Context, req p.UpdateRequest) (p.UpdateRespo
 	found := map[string]p.DiffKind{}
 	t.attributes.changes("", plan, state, found)
 
+	if t.moreChanges != nil {
+		t.moreChanges(plan, state, found)
+	}
+
 	if len(found) == 0 {
-		// The engine updates what failed to initialise even without a difference; the published provider then does nothing, and so "repairs" it.
+		// The engine updates what failed to initialise even without a difference; the published provider then does nothing.
 		return p.UpdateResponse{Properties: req.State}, nil
 	}
 
@@ -150,6 +167,7 @@ func (s *server) update(ctx context.Context, req p.UpdateRequest) (p.UpdateRespo
 	defer done()
 
 	result, err := t.update(ctx, a, req.ID, plan, state)
+	err = t.worded("updating", req.Urn, err)
 
 	switch {
 	case err != nil && t.framework:
@@ -173,5 +191,5 @@ func (s *server) remove(ctx context.Context, req p.DeleteRequest) error {
 	}
 	defer done()
 
-	return t.remove(ctx, a, req.ID, fromMap(req.Properties))
+	return t.worded("deleting", req.Urn, t.remove(ctx, a, req.ID, fromMap(req.Properties)))
 }

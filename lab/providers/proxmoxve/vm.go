@@ -22,11 +22,15 @@ func virtualMachineType() *resourceType {
 	return &resourceType{
 		token: typeVirtualMachine, attributes: table, autoName: true,
 		planFails: withoutCards,
-		suppress:  suppressVM, keeps: keepsVM, moreChanges: nil, recomputes: recomputedOutputs,
+		suppress:  suppressVM, keeps: keepsVM, moreChanges: unread, recomputes: recomputedOutputs,
 		create: createVM, read: readVM,
 		update: func(ctx context.Context, a *api, id string, plan, state object) (object, error) {
 			after, err := newChange(a, table, id, plan, state).run(ctx)
 			if errors.Is(err, errWarned) {
+				for _, name := range recomputedOutputs(plan, state) {
+					delete(plan, name)
+				}
+
 				return plan, nil
 			}
 
@@ -151,6 +155,15 @@ func recomputedOutputs(plan, state object) []string {
 	}
 
 	return []string{"ipv4Addresses", "ipv6Addresses", "networkInterfaceNames"}
+}
+
+// unread are the lists that only a look at the machine fills. Where an operation ended without one, the next update comes back for them and does nothing else.
+func unread(_, state object, found map[string]p.DiffKind) {
+	for _, name := range []string{"ipv4Addresses", "ipv6Addresses", "networkInterfaceNames", "macAddresses"} {
+		if state[name] == nil {
+			found[name] = p.Add
+		}
+	}
 }
 
 // createVM clones or creates, as the program states.

@@ -1,6 +1,8 @@
 package proxmoxve
 
 import (
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -128,16 +130,7 @@ func TestDelete(t *testing.T) {
 			f.recorded()
 
 			require.NoError(t, r.p.Delete(t.Context(), p.DeleteRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties}))
-
-			var writes []string
-
-			for _, request := range f.recorded() {
-				if !strings.HasPrefix(request, "GET") {
-					writes = append(writes, request)
-				}
-			}
-
-			assert.Equal(t, test.want, writes)
+			assert.Equal(t, test.want, writes(f.recorded()))
 
 			gone, err := r.p.Read(t.Context(), p.ReadRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties})
 			require.NoError(t, err)
@@ -186,16 +179,44 @@ func TestWarnings(t *testing.T) {
 			f := newFake(t)
 			f.exits[test.task] = "WARNINGS: 1"
 
-			resp, err := newRig(t, f.URL).create(typeVirtualMachine, test.in)
-			if test.problem == "" {
-				require.NoError(t, err)
-				assert.Equal(t, test.task == "qmclone", resp.Properties.Get("macAddresses").IsArray(), "a start with warnings ends without a look at the machine")
+			r := newRig(t, f.URL)
+
+			resp, err := r.create(typeVirtualMachine, test.in)
+			if test.problem != "" {
+				require.ErrorContains(t, err, test.problem)
+				assert.Empty(t, resp.ID)
 
 				return
 			}
 
-			require.ErrorContains(t, err, test.problem)
-			assert.Empty(t, resp.ID)
+			require.NoError(t, err)
+
+			if test.task != "qmstart" {
+				assert.Empty(t, r.diff(typeVirtualMachine, test.in, resp.Properties, "disks[0].speed", "machine"))
+
+				return
+			}
+
+			assert.Equal(t, unseen, r.diff(typeVirtualMachine, test.in, resp.Properties), "a start with warnings ends without a look at the machine")
+			f.recorded()
+
+			next, err := r.p.Update(t.Context(), p.UpdateRequest{ID: "2000", Urn: urn(typeVirtualMachine), State: resp.Properties, Inputs: r.check(typeVirtualMachine, test.in)})
+			require.NoError(t, err)
+			assert.Equal(t, []string{"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1"}, writes(f.recorded()), "no restart")
+			assert.Empty(t, r.diff(typeVirtualMachine, test.in, next.Properties, "disks[0].speed", "machine"))
 		})
 	}
+}
+
+func TestARefusedRemovalIsWordedAsTheBridgeDoes(t *testing.T) {
+	t.Parallel()
+
+	f, r, resp := created(t, node())
+	f.special = func(method, _ string, _ url.Values) (answer, bool) {
+		return answer{status: 500, reason: "can't remove VM 2000 - protection mode enabled"}, method == http.MethodDelete
+	}
+
+	err := r.p.Delete(t.Context(), p.DeleteRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties})
+	require.EqualError(t, err, "deleting "+string(urn(typeVirtualMachine))+": 1 error occurred:\n\t* error deleting VM: received an HTTP 500 response - "+
+		"Reason: can't remove VM 2000 - protection mode enabled\n\n")
 }
