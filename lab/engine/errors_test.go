@@ -116,6 +116,12 @@ func newestWorker(w *world, s stack) spec.Node {
 	return nodes[len(nodes)-1]
 }
 
+// firstWorker is for what concerns all machines: the engine starts no further step after a failure, so that only one machine is asked to change.
+func firstWorker(w *world, s stack) spec.Node { return w.plan(s).Clusters[0].Workers[0] }
+
+// pinned gives single workers what they have for themselves.
+func pinned(nodes string) func(*stack) { return func(s *stack) { s.Clusters[0].Pins = nodes } }
+
 // leaving is the worker that goes where there is to be one less.
 func leaving(w *world, s stack) spec.Node {
 	s.Clusters = []cluster{s.Clusters[0]}

@@ -45,17 +45,17 @@ func TestErrorsOfChanges(t *testing.T) {
 			says: "VM is locked (backup)", advice: "`qm unlock {vmid}` on {host}", refresh: true,
 		},
 		{
-			row: "no quorum, for a change", cause: fault(always(datacentre.Fault{NoQuorum: true})), asked: more,
+			row: "no quorum, for a change", cause: fault(always(datacentre.Fault{NoQuorum: true})), asked: pinned(`nodes: {"1": {memoryMiB: 3072}}`), subject: firstWorker,
 			says: "/etc/pve/nodes/{host}/qemu-server/{vmid}.conf.tmp.", advice: "the cluster has no quorum", refresh: true,
 		},
 		{
 			row: "shrink", cause: func(_ *world, s *stack, _ spec.Node) func() {
-				s.Clusters[0].WorkerDisk = 25
+				pinned(`nodes: {"1": {memoryMiB: 3072, diskGiB: 25}}`)(s)
 
-				return func() { s.Clusters[0].WorkerDisk = 30 }
+				return func() { pinned(`nodes: {"1": {memoryMiB: 3072}}`)(s) }
 			},
-			asked: func(*stack) {},
-			says:  "shrink", advice: "disks only grow", refresh: true,
+			asked: func(*stack) {}, subject: firstWorker,
+			says: "shrink", advice: "disks only grow", refresh: true,
 		},
 		{
 			row: "protected", asked: oneWorkerLess, subject: leaving,
@@ -73,7 +73,11 @@ func TestErrorsOfChanges(t *testing.T) {
 			says: "failed to complete with exit code: VM is locked (backup)", advice: removal + "error waiting for VM stop",
 		},
 		{
-			row: "a ticket that expires", asked: oneWorkerLess, subject: leaving,
+			row: "a ticket that expires", subject: leaving,
+			asked: func(s *stack) { // the last one
+				oneWorkerLess(s)
+				pinned("")(s)
+			},
 			cause: func(w *world, _ *stack, n spec.Node) func() {
 				_, err := w.lab.Data.AddFault(datacentre.Fault{Task: "qmstop", VMID: n.VMID, Delay: 10 * time.Minute, Times: 1})
 				require.NoError(t, err)
