@@ -36,7 +36,7 @@ down: tools ## Destroy stack `lab` and stop the lab
 	@$(BIN)/lab stop
 
 .PHONY: preview
-preview: tools ## Show what `up` would do: STACK=lab (default) on the lab, any other on its own Proxmox
+preview: tools policy-config ## Show what `up` would do: STACK=lab (default) on the lab, any other on its own Proxmox
 ifeq ($(STACK),lab)
 	@$(BIN)/lab start
 	@$(BIN)/lab preview --policy $(addprefix --policy-config ,$(POLICY_CONFIG))
@@ -44,8 +44,18 @@ else
 	@$(BIN)/pulumi preview --stack $(STACK) --parallel 64 $(POLICY_FLAGS)
 endif
 
+.PHONY: deploy
+deploy: tools policy-config ## Bring up STACK on its own Proxmox without asking, judged by the policies: what the pipeline does after `guard`
+	@if [ '$(STACK)' = lab ]; then echo 'stack lab has no Proxmox of its own: make up brings it up; say STACK=' >&2; exit 1; fi
+	@$(BIN)/pulumi up --stack $(STACK) --yes --non-interactive --refresh --parallel 64 $(POLICY_FLAGS)
+
+# Pulumi passes over what a misspelt name in the policies' configuration was to change.
+.PHONY: policy-config
+policy-config: $(POLICY)
+	@$(POLICY) check $(POLICY_CONFIG)
+
 .PHONY: plan
-plan: tools $(BIN)/planreview ## Write what `up` would do to .plan/STACK.json, for guard and comment; ON=lab plans any stack on the lab's stand-ins
+plan: tools policy-config $(BIN)/planreview ## Write what `up` would do to .plan/STACK.json, for guard and comment; ON=lab plans any stack on the lab's stand-ins
 	@mkdir -p .plan
 ifeq ($(ON),lab)
 	@$(BIN)/lab start

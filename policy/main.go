@@ -1,18 +1,43 @@
-// Command policy is the CrossGuard policy pack of talos-proxmox: `pulumi preview --policy-pack policy`, and `pulumi up` likewise.
+// Command policy is the CrossGuard policy pack of talos-proxmox: `pulumi preview --policy-pack policy`, and `pulumi up` likewise. Pulumi starts it with the address of its
+// engine; `check FILE…` instead says what in a policy-config.json the pack does not have.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/policyx"
 
 	"proxmox-talos/policy/rules"
 )
 
+// growth in percent of the memory in use before garbage is collected. The pack lives as long as one run, and the engine waits for each of its answers.
+const growth = 1000
+
 func main() {
-	if err := policyx.Main(rules.NewPack); err != nil {
-		fmt.Fprintln(os.Stderr, "policy:", err)
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+func run(args []string) error {
+	if len(args) > 0 && args[0] == "check" {
+		var problems []error
+		for _, path := range args[1:] {
+			problems = append(problems, rules.CheckConfigFile(path))
+		}
+
+		return errors.Join(problems...)
+	}
+
+	debug.SetGCPercent(growth)
+
+	if err := policyx.Main(rules.NewPack); err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+
+	return nil
 }

@@ -86,7 +86,7 @@ func (d decoder) structure(path string, in map[string]any, out reflect.Value) {
 	fields := fieldsOf(out.Type())
 	for _, key := range slices.Sorted(maps.Keys(in)) {
 		if !slices.ContainsFunc(fields, func(f field) bool { return f.key == key }) {
-			d.problems.report(join(path, key), nil, "is not a key of the configuration; %s", suggest(key, keysOf(fields)))
+			d.problems.report(join(path, key), nil, "is not a key of the configuration; %s", Suggest(key, keysOf(fields)))
 		}
 	}
 	for _, f := range fields {
@@ -137,7 +137,7 @@ func (d decoder) text(path string, in any, out reflect.Value, r rules) {
 		return
 	}
 	if len(r.enum) > 0 && !slices.Contains(r.enum, text) {
-		d.problems.report(path, text, "is not a choice here; %s", suggest(text, r.enum))
+		d.problems.report(path, text, "is not a choice here; %s", Suggest(text, r.enum))
 
 		return
 	}

@@ -100,8 +100,8 @@ func keysOf(fields []field) []string {
 	return keys
 }
 
-// suggest returns the way out for a name that is none of the known ones: the nearest of them, or all.
-func suggest(name string, known []string) string {
+// Suggest returns the way out for a name that is none of the known ones: the nearest of them, or all.
+func Suggest(name string, known []string) string {
 	if near := nearest(name, known); near != "" {
 		return "did you mean " + near + "?"
 	}

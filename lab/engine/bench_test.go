@@ -2,8 +2,6 @@ package engine_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -11,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/engine"
 )
 
 // fleet is a stack of this many nodes: three control planes, the rest workers, on two hosts.
@@ -39,80 +36,6 @@ func BenchmarkPreview(b *testing.B) {
 			b.ReportMetric(peakMiB(syscall.RUSAGE_SELF), "MiB-program+lab")
 		})
 	}
-}
-
-// BenchmarkPolicy measures what policies add to the preview of 50 nodes: previews without a pack, with the project's pack switched off policy by policy, and with it as it
-// is take turns. The second is what the engine spends on any pack. Processor time of everything that takes part is measured beside wall time, which is worth something on
-// an idle machine only.
-func BenchmarkPolicy(b *testing.B) {
-	w := newWorld(b, testSpeed)
-	file := fleet(w.network, 50).yaml(b)
-	off := filepath.Join(w.dir, "off.json")
-	require.NoError(b, os.WriteFile(off, []byte(`{"all": "disabled"}`), 0o600))
-
-	ways := []struct {
-		name   string
-		policy engine.Policy
-	}{
-		{"without", engine.Policy{}},
-		{"switched-off", engine.Policy{Pack: policyPack(b), Config: off}},
-		{"with", engine.Policy{Pack: policyPack(b)}},
-	}
-
-	var engines []*engine.Engine
-
-	for _, way := range ways {
-		w.options.Policy = way.policy
-		e := w.engine(file)
-		b.Cleanup(e.Close)
-
-		_, err := e.Preview(b.Context())
-		require.NoError(b, err, w.said())
-
-		engines = append(engines, e)
-	}
-
-	for b.Loop() {
-		const rounds = 10
-
-		wall, cpu := make([]float64, len(ways)), make([]float64, len(ways))
-
-		for round := range rounds {
-			for i, e := range engines {
-				begin, used := time.Now(), cpuSeconds()
-				_, err := e.Preview(b.Context())
-				require.NoError(b, err, w.said())
-
-				thisWall, thisCPU := time.Since(begin).Seconds(), cpuSeconds()-used
-				if round == 0 || thisWall < wall[i] {
-					wall[i] = thisWall
-				}
-
-				if round == 0 || thisCPU < cpu[i] {
-					cpu[i] = thisCPU
-				}
-			}
-		}
-
-		for i, way := range ways {
-			b.ReportMetric(wall[i], "s-"+way.name)
-			b.ReportMetric(cpu[i], "cpu-s-"+way.name)
-		}
-	}
-}
-
-// cpuSeconds is the processor time of this process and of its children that have ended.
-func cpuSeconds() float64 {
-	total := time.Duration(0)
-
-	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
-		var usage syscall.Rusage
-		if syscall.Getrusage(who, &usage) == nil {
-			total += time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-		}
-	}
-
-	return total.Seconds()
 }
 
 func peakMiB(who int) float64 {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+
+	"proxmox-talos/policy/rules"
 )
 
 // Policy is a policy pack that judges previews and updates; the zero value is none.
@@ -34,11 +36,11 @@ func FindPolicy(dir, config string) (Policy, error) {
 		return policy, nil
 	}
 
-	if policy.Config, err = existing(config); err != nil {
+	if policy.Config, err = filepath.Abs(config); err != nil {
 		return Policy{}, fmt.Errorf("unable to find the configuration of the policies: %w", err)
 	}
 
-	return policy, nil
+	return policy, rules.CheckConfigFile(policy.Config)
 }
 
 // existing is the absolute path of a file that is there.

@@ -265,6 +265,20 @@ func TestThePackIsFoundByItsFolder(t *testing.T) {
 	assert.Equal(t, []string{"control-plane-count"}, r.mandatory, w.said())
 }
 
+func TestMisspeltNamesInTheConfigurationOfPoliciesAreRefused(t *testing.T) {
+	t.Parallel()
+
+	file := filepath.Join(t.TempDir(), "config.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"host-capcity": "disabled", "host-capacity": {"ratio": 1}}`), 0o600))
+
+	_, err := engine.FindPolicy(filepath.Join(project, ".bin"), file)
+	require.EqualError(t, err, file+": host-capacity.ratio: the policy has no such option; choose from coreRatio, enforcementLevel, hosts, memoryRatio, storageRatio\n"+
+		file+": host-capcity: there is no such policy; did you mean host-capacity?")
+
+	_, err = engine.FindPolicy(filepath.Join(project, ".bin"), file+"x")
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
 // TestWhatOnlyTheUpdateKnowsIsJudgedThere has a command print what another command gets as its password.
 func TestWhatOnlyTheUpdateKnowsIsJudgedThere(t *testing.T) {
 	t.Parallel()

@@ -82,7 +82,7 @@ func agentExtension(p plan) []violation {
 				continue
 			}
 
-			for _, image := range installers(r) {
+			for _, image := range p.installers(r) {
 				extensions, ok := schematics[schematicOf(image)]
 				if ok && !slices.Contains(extensions, extension) {
 					found = append(found, refuse(m.URN, m.Name, fmt.Sprintf("agent.enabled is true, and its image has no %s (extensions: %s): add the extension to the template, or set agent.enabled to false",

@@ -65,8 +65,10 @@ func NewPack(ctx *pulumi.Context) (policyx.PolicyPack, error) {
 	}
 
 	var list []policyx.Policy
+
+	whole := &reading{settings: s}
 	for _, p := range policies() {
-		list = append(list, p.register(s))
+		list = append(list, p.register(whole))
 	}
 
 	pack, err := policyx.NewPolicyPack(PackName, semver.MustParse(version), policyx.EnforcementLevelMandatory, list)
@@ -101,7 +103,7 @@ func (p policy) schema() *policyx.ConfigSchema {
 	return schema
 }
 
-func (p policy) register(s settings) policyx.Policy {
+func (p policy) register(whole *reading) policyx.Policy {
 	switch {
 	case p.Remedy != nil:
 		return policyx.NewResourceRemediationPolicy(p.Name, policyx.ResourceRemediationPolicyArgs{
@@ -117,7 +119,7 @@ func (p policy) register(s settings) policyx.Policy {
 			Description: p.Description, EnforcementLevel: p.level(), ConfigSchema: p.schema(),
 			ValidateResource: func(_ context.Context, args policyx.ResourceValidationArgs) error {
 				r := readResource(args.Resource)
-				report(args.Manager, judge(s, args.Config, r), map[string]resource{r.URN: r})
+				report(args.Manager, judge(whole.settings, args.Config, r), map[string]resource{r.URN: r})
 
 				return nil
 			},
@@ -126,18 +128,33 @@ func (p policy) register(s settings) policyx.Policy {
 		return policyx.NewStackValidationPolicy(p.Name, policyx.StackValidationPolicyArgs{
 			Description: p.Description, EnforcementLevel: p.level(), ConfigSchema: p.schema(),
 			ValidateStack: func(_ context.Context, args policyx.StackValidationArgs) error {
-				resources := make([]resource, len(args.Resources))
-				for i, r := range args.Resources {
-					resources[i] = readResource(r)
-				}
-
-				whole := newPlan(s, resources)
-				report(args.Manager, p.Stack(whole), whole.byURN)
+				plan := whole.of(args.Resources)
+				report(args.Manager, p.Stack(plan), plan.byURN)
 
 				return nil
 			},
 		})
 	}
+}
+
+// reading is the whole stack as policyx handed it on last: it gives each policy the same list, one policy after the other.
+type reading struct {
+	settings settings
+	list     []policyx.AnalyzerResource
+	plan     plan
+}
+
+func (w *reading) of(list []policyx.AnalyzerResource) plan {
+	if len(list) == 0 || len(list) != len(w.list) || &list[0] != &w.list[0] {
+		resources := make([]resource, len(list))
+		for i, r := range list {
+			resources[i] = readResource(r)
+		}
+
+		w.list, w.plan = list, newPlan(w.settings, resources)
+	}
+
+	return w.plan
 }
 
 // report tells the engine, without what is secret in the resource.

@@ -31,7 +31,7 @@ func TestPoliciesAreWholeAndUnmistakable(t *testing.T) {
 		assert.Equal(t, 1, judges, p.Name)
 		assert.True(t, p.Stack == nil || len(p.Options) == 0, "%s: policies about the whole stack get no configuration from policyx", p.Name)
 
-		registered := p.register(testSettings)
+		registered := p.register(&reading{settings: testSettings})
 		assert.Equal(t, p.level(), registered.EnforcementLevel(), p.Name)
 
 		if schema := registered.ConfigSchema(); schema != nil {

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"go.yaml.in/yaml/v4"
 )
 
 // settings are what the stack itself says about how it is to be judged.
@@ -109,12 +111,17 @@ type plan struct {
 	settings
 	Resources []resource
 	byURN     map[string]resource
+	documents map[string][]yaml.Node // of the nodes' configurations, by URN
 }
 
 func newPlan(s settings, resources []resource) plan {
-	p := plan{settings: s, Resources: resources, byURN: make(map[string]resource, len(resources))}
+	p := plan{settings: s, Resources: resources, byURN: make(map[string]resource, len(resources)), documents: map[string][]yaml.Node{}}
 	for _, r := range resources {
 		p.byURN[r.URN] = r
+
+		if r.Type == typeConfiguration {
+			p.documents[r.URN] = configuration(r)
+		}
 	}
 
 	return p

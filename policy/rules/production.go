@@ -119,7 +119,7 @@ func lacking(p plan, message string, satisfies func([]yaml.Node) bool) []violati
 	var found []violation
 
 	for _, r := range p.of(typeConfiguration) {
-		if documents := configuration(r); configurationKnown(r) && !satisfies(documents) {
+		if configurationKnown(r) && !satisfies(p.documents[r.URN]) {
 			found = append(found, refuse(r.URN, r.Name, message))
 		}
 	}

@@ -78,8 +78,6 @@ func walk(v value, path, key string, visit func(path, key, text string)) {
 }
 
 var (
-	secretNames = regexp.MustCompile(`(?i)(password|passwd|passphrase|secret|apitoken|auth_?ticket|csrfpreventiontoken|private_?key|client_?key|auth_?key|secret_?key|access_?key|` +
-		`kubeconfig|kubeconfigraw|talosconfig|machineconfiguration(input)?)$|^(otp|token)$`)
 	privateKey   = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)
 	proxmoxToken = regexp.MustCompile(`[\w.+-]+@[\w.-]+![\w.-]+=[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 	words        = regexp.MustCompile(`[A-Za-z0-9+/_=-]+`)
@@ -87,6 +85,19 @@ var (
 	fingerprint  = regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}`)
 	reference    = regexp.MustCompile(`^\$\{?\w+\}?$`)
 )
+
+// secretEndings are how the names of secrets end, as namesSecret compares them.
+var secretEndings = []string{
+	"password", "passwd", "passphrase", "secret", "apitoken", "authticket", "csrfpreventiontoken", "privatekey", "clientkey", "authkey", "secretkey", "accesskey",
+	"kubeconfig", "kubeconfigraw", "talosconfig", "machineconfiguration", "machineconfigurationinput",
+}
+
+// namesSecret tells the name of a secret, in camelCase or with underscores.
+func namesSecret(name string) bool {
+	name = strings.ToLower(strings.ReplaceAll(name, "_", ""))
+
+	return name == "otp" || name == "token" || slices.ContainsFunc(secretEndings, func(ending string) bool { return strings.HasSuffix(name, ending) })
+}
 
 // randomness says what a random word is.
 type randomness struct {
@@ -96,12 +107,12 @@ type randomness struct {
 
 // suspect says why a string looks like a secret, empty = it does not.
 func (t randomness) suspect(key, text string) string {
-	if strings.TrimSpace(text) == "" || reference.MatchString(text) {
+	if strings.TrimSpace(text) == "" || strings.HasPrefix(text, "$") && reference.MatchString(text) {
 		return ""
 	}
 
 	switch {
-	case secretNames.MatchString(key):
+	case namesSecret(key):
 		return "has the name of a secret"
 	case strings.Contains(text, "PRIVATE KEY") && privateKey.MatchString(text):
 		return "holds a private key"

@@ -54,7 +54,7 @@ func supportedVersions(p plan) []violation {
 	}
 
 	for _, r := range p.of(typeConfiguration) {
-		for _, image := range installers(r) {
+		for _, image := range p.installers(r) {
 			if err := checkInstaller(image); err != nil {
 				found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("machine.install.image is %q: %v", image, err)))
 			}
@@ -93,10 +93,10 @@ func contracts() []string {
 }
 
 // installers are the installer images that the patches of a machine configuration, or the configuration itself, state.
-func installers(r resource) []string {
+func (p plan) installers(r resource) []string {
 	var images []string
 
-	for _, document := range configuration(r) {
+	for _, document := range p.documents[r.URN] {
 		var config struct {
 			Machine struct {
 				Install struct{ Image string }

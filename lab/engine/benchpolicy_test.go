@@ -1,0 +1,148 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/engine"
+	"proxmox-talos/lab/providers"
+)
+
+// BenchmarkPolicy measures what policies add to the preview of 50 nodes: previews without a pack, with the project's pack switched off policy by policy, and with it as it
+// is take turns. The second is what the engine spends on any pack. Processor time of everything that takes part is measured beside wall time, which is worth something on
+// an idle machine only.
+func BenchmarkPolicy(b *testing.B) {
+	b.Run("in the lab", func(b *testing.B) {
+		w := newWorld(b, testSpeed)
+		file := fleet(w.network, 50).yaml(b)
+		engines := map[engine.Policy]*engine.Engine{}
+
+		comparePolicies(b, w, func(policy engine.Policy) error {
+			e, ok := engines[policy]
+			if !ok {
+				w.options.Policy = policy
+				e = w.engine(file)
+				b.Cleanup(e.Close)
+
+				engines[policy] = e
+			}
+
+			_, err := e.Preview(b.Context())
+
+			return err
+		})
+	})
+	b.Run("as a user", previewAsUser)
+}
+
+// previewAsUser has the CLI run the program by Pulumi's own language host, with the published providers as processes of their own, against the lab's hosts.
+func previewAsUser(b *testing.B) {
+	if _, err := exec.LookPath("pulumi-language-go"); err != nil || len(providers.Missing()) > 0 {
+		b.Skip("needs the published plugins, and pulumi-language-go on PATH: the release of the Pulumi CLI has it")
+	}
+
+	w := newWorld(b, testSpeed)
+	w.options.Providers = engine.Published
+	e := w.engine(fleet(w.network, 50).yaml(b))
+	b.Cleanup(e.Close)
+
+	stack := e.Stack()
+	workspace := stack.Workspace()
+	env := append(os.Environ(), "PULUMI_SKIP_UPDATE_CHECK=true", "PULUMI_HOME="+workspace.PulumiHome())
+
+	for name, value := range workspace.GetEnvVars() {
+		env = append(env, name+"="+value)
+	}
+
+	comparePolicies(b, w, func(policy engine.Policy) error {
+		args := []string{"preview", "--stack", w.options.Stack, "--config-file", filepath.Join(workspace.WorkDir(), "Pulumi."+w.options.Stack+".yaml"), "--parallel", "64", "--non-interactive"}
+		if policy.Pack != "" {
+			args = append(args, "--policy-pack", policy.Pack)
+		}
+
+		if policy.Config != "" {
+			args = append(args, "--policy-pack-config", policy.Config)
+		}
+
+		cmd := exec.CommandContext(context.WithoutCancel(b.Context()), w.options.CLI, args...)
+		cmd.Dir, cmd.Env = project, env
+		output, err := cmd.CombinedOutput()
+
+		if err == nil && !strings.Contains(string(output), " to create") {
+			err = fmt.Errorf("no plan: %s", output)
+		}
+
+		return err
+	})
+}
+
+// comparePolicies reports the shortest of some previews each way.
+func comparePolicies(b *testing.B, w *world, preview func(engine.Policy) error) {
+	b.Helper()
+
+	off := filepath.Join(w.dir, "off.json")
+	require.NoError(b, os.WriteFile(off, []byte(`{"all": "disabled"}`), 0o600))
+
+	ways := []struct {
+		name   string
+		policy engine.Policy
+	}{
+		{"without", engine.Policy{}},
+		{"switched-off", engine.Policy{Pack: policyPack(b), Config: off}},
+		{"with", engine.Policy{Pack: policyPack(b)}},
+	}
+
+	for _, way := range ways {
+		require.NoError(b, preview(way.policy), w.said()) // what only the first run does is not measured
+	}
+
+	for b.Loop() {
+		const rounds = 10
+
+		wall, cpu := make([]float64, len(ways)), make([]float64, len(ways))
+
+		for round := range rounds {
+			for i, way := range ways {
+				begin, used := time.Now(), cpuSeconds()
+				require.NoError(b, preview(way.policy), w.said())
+
+				thisWall, thisCPU := time.Since(begin).Seconds(), cpuSeconds()-used
+				if round == 0 || thisWall < wall[i] {
+					wall[i] = thisWall
+				}
+
+				if round == 0 || thisCPU < cpu[i] {
+					cpu[i] = thisCPU
+				}
+			}
+		}
+
+		for i, way := range ways {
+			b.ReportMetric(wall[i], "s-"+way.name)
+			b.ReportMetric(cpu[i], "cpu-s-"+way.name)
+		}
+	}
+}
+
+// cpuSeconds is the processor time of this process and of its children that have ended.
+func cpuSeconds() float64 {
+	total := time.Duration(0)
+
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var usage syscall.Rusage
+		if syscall.Getrusage(who, &usage) == nil {
+			total += time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+		}
+	}
+
+	return total.Seconds()
+}
