@@ -106,10 +106,11 @@ endif
 report: ## Write what a stack will consist of, as Markdown and as a page: STACK=lab (default), into .report/
 	@go run ./cmd/stackreport $(STACK)
 
+# The engine's tests wait more than they work.
 .PHONY: test
 test: tools ## Run every test but those of secrets-import: specification, Talos knowledge, mocks, and the engine against the lab
 	go test ./...
-	cd lab && go test -timeout 20m ./...
+	cd lab && go test -timeout 20m -parallel 4 ./...
 	cd lab/engine && go test -timeout 60m -args -providers=published
 
 .PHONY: bench

@@ -10,7 +10,8 @@ import (
 	"proxmox-talos/internal/spec"
 )
 
-// makeGate ends an `up` only when the cluster works. It runs again when machines come or go or their configuration changes.
+// makeGate ends an `up` only when the cluster works. It runs again when machines come or go, or when their configuration or the place of their
+// GPUs changes.
 func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClusterArgs, planned plannedPatches) error {
 	request := talosopsRequest{
 		ControlPlanes:     talosopsNodes(args.Cluster.ControlPlanes),
@@ -22,7 +23,7 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 	for _, node := range c.nodes {
 		after = append(after, node.Applied())
 	}
-	digest, err := contentHash(request, planned, vmidsOf(args.Cluster))
+	digest, err := contentHash(request, planned, hardwareOf(args.Cluster))
 	if err != nil {
 		return err
 	}
@@ -34,13 +35,19 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 	return err
 }
 
-func vmidsOf(c spec.Cluster) []int {
-	vmids := make([]int, 0, len(c.ControlPlanes)+len(c.Workers))
+// hardware is what a node runs on.
+type hardware struct {
+	VMID int
+	GPUs []spec.GPU
+}
+
+func hardwareOf(c spec.Cluster) []hardware {
+	list := make([]hardware, 0, len(c.ControlPlanes)+len(c.Workers))
 	for _, n := range c.Nodes() {
-		vmids = append(vmids, n.VMID)
+		list = append(list, hardware{VMID: n.VMID, GPUs: n.GPUs})
 	}
 
-	return vmids
+	return list
 }
 
 func contentHash(contents ...any) (string, error) {

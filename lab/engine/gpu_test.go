@@ -258,6 +258,7 @@ func TestGPUControlPlane(t *testing.T) {
 	s.PCI = "08:00"
 	result, done := w.up(s.yaml(t), optup.Refresh())
 	assert.Contains(t, done.named("update"), "Pci rtx4000-mapping")
+	assert.Contains(t, done, "Command one-healthy", "the node is asked for its GPU again")
 	assert.Empty(t, vms(append(done.named("replace"), done.named("create")...)))
 	requireOffers(t, result.Outputs, "one-cp-1", 1)
 }
