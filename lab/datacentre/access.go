@@ -17,6 +17,7 @@ type User struct {
 	Email    string `json:"email,omitempty"`
 	First    string `json:"firstname,omitempty"`
 	Last     string `json:"lastname,omitempty"`
+	Keys     string `json:"keys,omitempty"` // of a second factor
 	Disabled bool   `json:"disabled,omitempty"`
 	// Expire is a Unix time, 0 for never.
 	Expire int64 `json:"expire,omitempty"`

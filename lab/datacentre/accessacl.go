@@ -61,11 +61,7 @@ func (d *Datacentre) SetACL(a ACL) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	if d.rolePrivileges(a.Role) == nil {
-		return refuse("ACL update failed: role '%s' does not exist", a.Role)
-	}
-
-	if err := d.needAccount(a.Kind, a.ID); err != nil {
+	if err := d.needParties(a); err != nil {
 		return err
 	}
 
@@ -79,29 +75,41 @@ func (d *Datacentre) SetACL(a ACL) error {
 	return nil
 }
 
-func (d *Datacentre) needAccount(kind, id string) error {
-	user, token, _ := strings.Cut(id, "!")
+// needParties wants a rule's role and holder to exist.
+func (d *Datacentre) needParties(a ACL) error {
+	user, token, _ := strings.Cut(a.ID, "!")
+	known := d.state.Users[user] != nil || user == rootUser
 
 	switch {
-	case kind == "group" && d.state.Groups[id] == nil:
-		return refuse("ACL update failed: group '%s' does not exist", id)
-	case kind != "group" && d.state.Users[user] == nil && user != rootUser:
+	case d.rolePrivileges(a.Role) == nil:
+		return refuse("ACL update failed: role '%s' does not exist", a.Role)
+	case a.Kind == "group" && d.state.Groups[a.ID] == nil:
+		return refuse("ACL update failed: group '%s' does not exist", a.ID)
+	case a.Kind == "user" && !known:
+		return refuse("ACL update failed: user '%s' does not exist", user)
+	case a.Kind == "token" && !known:
 		return refuse("ACL update failed: no such user ('%s')", user)
-	case kind == "token" && d.state.Tokens[id] == nil:
+	case a.Kind == "token" && d.state.Tokens[a.ID] == nil:
 		return refuse("ACL update failed: no such token '%s' for user '%s'", token, user)
 	default:
 		return nil
 	}
 }
 
-// DeleteACL removes a rule; one that does not exist is no error.
-func (d *Datacentre) DeleteACL(a ACL) {
+// DeleteACL removes a rule; one that does not exist is no error, unless its role or its holder does not either.
+func (d *Datacentre) DeleteACL(a ACL) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
+	if err := d.needParties(a); err != nil {
+		return err
+	}
 
 	a.Path = NormalPath(a.Path)
 	d.state.ACL = slices.DeleteFunc(d.state.ACL, a.sameTarget)
 	d.changed()
+
+	return nil
 }
 
 // Authorise is the one place that decides whether a user or token may use one of the privileges on the path.

@@ -15,9 +15,7 @@ func aclRoutes() []route {
 		{method: "GET", path: "/access/roles/{roleid}", handle: getRole},
 		{
 			method: "POST", path: "/access/roles", params: "roleid* privs", privilege: "Sys.Modify", path2: "/access",
-			handle: func(r *request) (any, error) {
-				return done(r.dc.AddRole(r.params.get("roleid"), r.params.list("privs")...))
-			},
+			handle: postRole,
 		},
 		{
 			method: "PUT", path: "/access/roles/{roleid}", params: "privs append", privilege: "Sys.Modify", path2: "/access",
@@ -33,6 +31,16 @@ func aclRoutes() []route {
 		{method: "PUT", path: "/access/acl", params: "path* roles* users groups tokens propagate delete", allow: mayModify, handle: putACL},
 		{method: "GET", path: "/access/permissions", params: "path userid", allow: mayDump, handle: getPermissions},
 	}
+}
+
+// postRole keeps the names that begin with PVE for Proxmox itself.
+func postRole(r *request) (any, error) {
+	id := r.params.get("roleid")
+	if strings.HasPrefix(strings.ToUpper(id), "PVE") {
+		return nil, datacentre.ParameterError(map[string]string{"roleid": "cannot use role ID starting with the (case-insensitive) 'PVE' namespace"})
+	}
+
+	return done(r.dc.AddRole(id, r.params.list("privs")...))
 }
 
 func listRoles(r *request) (any, error) {
@@ -120,13 +128,12 @@ func putACL(r *request) (any, error) {
 			for _, id := range r.params.list(param) {
 				a := datacentre.ACL{Path: path, Kind: kind, ID: id, Role: role, Propagate: propagate}
 
+				set := r.dc.SetACL
 				if r.params.bool("delete") {
-					r.dc.DeleteACL(a)
-
-					continue
+					set = r.dc.DeleteACL
 				}
 
-				if err := r.dc.SetACL(a); err != nil {
+				if err := set(a); err != nil {
 					return nil, err
 				}
 			}

@@ -2,6 +2,7 @@ package proxmox_test
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,6 +22,22 @@ func (l *lab) as(t *testing.T, token, method, path string, form url.Values) answ
 	req, err := http.NewRequestWithContext(t.Context(), method, l.url+path, strings.NewReader(form.Encode()))
 	require.NoError(t, err)
 	req.Header.Set("Authorization", "PVEAPIToken="+token)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+
+	return l.do(t, req)
+}
+
+// asRoot makes a request with a ticket of root's, for what no token may do.
+func (l *lab) asRoot(t *testing.T, method, path string, form url.Values) answer {
+	t.Helper()
+
+	session, ok := l.call(t, "POST", "/access/ticket", url.Values{"username": {"root@pam"}, "password": {password}}).data.(map[string]any)
+	require.True(t, ok)
+
+	req, err := http.NewRequestWithContext(t.Context(), method, l.url+path, strings.NewReader(form.Encode()))
+	require.NoError(t, err)
+	req.Header.Set("Cookie", fmt.Sprint("PVEAuthCookie=", session["ticket"]))
+	req.Header.Set("CSRFPreventionToken", fmt.Sprint(session["CSRFPreventionToken"]))
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 
 	return l.do(t, req)
@@ -80,6 +97,45 @@ func TestAnAdministratorAtWork(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, acl, 1, "a token takes its rules along")
 	assert.Equal(t, "ops", acl[0].UGID)
+}
+
+// TestAccountsAreRefused asks as root for what Proxmox does not do with users, roles and rules.
+func TestAccountsAreRefused(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.dc.AddUser("ann@pve", "password")
+	l.dc.AddToken("ann@pve", "hers", "s")
+	require.NoError(t, l.dc.AddRole("Reader", "VM.Audit"))
+
+	rule := func(role string, pairs ...string) url.Values { return form(append(pairs, "path", "/vms", "roles", role)...) }
+
+	for name, test := range map[string]struct {
+		method, path string
+		params       url.Values
+		says         string
+	}{
+		"a password by a token":      {"PUT", "/access/password", form("userid", "ann@pve", "password", "a longer one"), "Permission check failed (URI '/access/password' not available with API token, need proper ticket.)"},
+		"a role of Proxmox' own":     {"POST", "/access/roles", form("roleid", "pveReader", "privs", "VM.Audit"), "cannot use role ID starting with the (case-insensitive) 'PVE' namespace"},
+		"a rule of no role":          {"PUT", "/access/acl", rule("None", "users", "ann@pve"), "ACL update failed: role 'None' does not exist"},
+		"a rule of nobody":           {"PUT", "/access/acl", rule("Reader", "users", "bob@pve"), "ACL update failed: user 'bob@pve' does not exist"},
+		"a rule of no token":         {"PUT", "/access/acl", rule("Reader", "tokens", "ann@pve!his"), "ACL update failed: no such token 'his' for user 'ann@pve'"},
+		"a rule of nobody's token":   {"PUT", "/access/acl", rule("Reader", "tokens", "bob@pve!his"), "ACL update failed: no such user ('bob@pve')"},
+		"a rule of no group":         {"PUT", "/access/acl", rule("Reader", "groups", "ops"), "ACL update failed: group 'ops' does not exist"},
+		"no more rule of no role":    {"PUT", "/access/acl", rule("None", "users", "ann@pve", "delete", "1"), "ACL update failed: role 'None' does not exist"},
+		"no more rule of no group":   {"PUT", "/access/acl", rule("Reader", "groups", "ops", "delete", "1"), "ACL update failed: group 'ops' does not exist"},
+		"a rule that is no more yet": {"PUT", "/access/acl", rule("Reader", "users", "ann@pve", "delete", "1"), "OK"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			got := l.call(t, test.method, test.path, test.params)
+			assert.Contains(t, got.reason+" "+fmt.Sprint(got.errors), test.says)
+		})
+	}
+
+	assert.Equal(t, 200, l.asRoot(t, "PUT", "/access/password", form("userid", "ann@pve", "password", "a longer one")).status)
+	assert.True(t, l.dc.CheckPassword("ann@pve", "a longer one"))
 }
 
 // TestForbidden asks for everything with a token that may do nothing, or little.

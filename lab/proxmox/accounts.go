@@ -27,7 +27,7 @@ func accountRoutes() []route {
 
 			return nil, nil
 		})},
-		{method: "PUT", path: "/access/password", params: "userid* password* confirmation-password", allow: ownAccount, handle: onUser(putPassword)},
+		{method: "PUT", path: "/access/password", params: "userid* password* confirmation-password", allow: ownPassword, handle: onUser(putPassword)},
 		{method: "GET", path: "/access/users/{userid}/token", allow: ownAccount, handle: onUser(listTokens)},
 		{method: "GET", path: token, allow: ownAccount, handle: onToken(func(_ *request, t datacentre.Token) (any, error) { return tokenInfo(t), nil })},
 		{method: "POST", path: token, params: "comment expire privsep", allow: ownAccount, handle: onUser(postToken)},
@@ -110,6 +110,15 @@ func ownAccount(r *request) error {
 	return onAccount("User.Modify")(r)
 }
 
+// ownPassword is not for tokens: who finds one must not take the account over.
+func ownPassword(r *request) error {
+	if strings.Contains(r.user, "!") {
+		return datacentre.Forbidden("URI '/access/password' not available with API token, need proper ticket.")
+	}
+
+	return ownAccount(r)
+}
+
 func onUser(h func(*request, datacentre.User) (any, error)) func(*request) (any, error) {
 	return func(r *request) (any, error) {
 		id := r.fill("{userid}")
@@ -154,6 +163,7 @@ func userInfo(u datacentre.User) object {
 	add(o, "email", u.Email)
 	add(o, "firstname", u.First)
 	add(o, "lastname", u.Last)
+	add(o, "keys", u.Keys)
 
 	return o
 }
@@ -214,7 +224,9 @@ func getUser(r *request, u datacentre.User) (any, error) {
 
 // fillUser takes the request's fields over, and puts the user into the groups.
 func fillUser(r *request, u datacentre.User) error {
-	for name, to := range map[string]*string{"comment": &u.Comment, "email": &u.Email, "firstname": &u.First, "lastname": &u.Last, "password": &u.Password} {
+	for name, to := range map[string]*string{
+		"comment": &u.Comment, "email": &u.Email, "firstname": &u.First, "keys": &u.Keys, "lastname": &u.Last, "password": &u.Password,
+	} {
 		if r.params.has(name) {
 			*to = r.params.get(name)
 		}

@@ -1,5 +1,7 @@
 package proxmox_test
 
+import "github.com/stretchr/testify/require"
+
 // accounts are users, groups, roles, tokens and rules through their lives.
 func (s steps) accounts() {
 	const (
@@ -13,9 +15,9 @@ func (s steps) accounts() {
 	s.ok("PUT", role, "append", "1", "privs", "VM.PowerMgmt")
 	s.ok("POST", "/access/groups", "groupid", "admins", "comment", "c")
 	s.ok("PUT", group, "comment", "d")
-	s.ok("POST", "/access/users", "userid", "ops@pve", "password", "long enough", "email", "ops@example.org", "groups", "admins", "enable", "1", "expire", "0")
+	s.ok("POST", "/access/users", "userid", "ops@pve", "password", "long enough", "email", "ops@example.org", "groups", "admins", "enable", "1", "expire", "0", "keys", "x!yubico")
 	s.ok("PUT", user, "comment", "c", "firstname", "O")
-	s.ok("PUT", "/access/password", "userid", "ops@pve", "password", "longer than that")
+	require.Equal(s.t, 200, s.lab.asRoot(s.t, "PUT", "/access/password", form("userid", "ops@pve", "password", "longer than that")).status)
 	s.ok("POST", tok, "privsep", "1", "comment", "c")
 	s.ok("PUT", tok, "expire", "0")
 	s.ok("PUT", "/access/acl", "path", "/vms", "roles", "Lab", "users", "ops@pve", "tokens", "ops@pve!ci", "groups", "admins", "propagate", "1")
