@@ -28,7 +28,7 @@ type update struct {
 func TestUpdatesDoWhatTheTableSays(t *testing.T) {
 	t.Parallel()
 
-	cases, table := updates(), proxmoxve.Effects()
+	cases, table := updates(), proxmoxve.Effects(vmToken)
 
 	for path, effect := range table {
 		_, covered := cases[path]

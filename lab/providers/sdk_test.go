@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/permission"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/user"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi-command/sdk/go/command/remote"
@@ -39,6 +42,11 @@ func sdkTypes() map[string]sdkType {
 		recorder.VirtualMachine:              sdkResource[vm.VirtualMachineArgs, vm.VirtualMachine](),
 		recorder.File:                        sdkResource[download.FileArgs, download.File](),
 		"proxmoxve:Hardware/mapping/pci:Pci": sdkResource[mapping.PciArgs, mapping.Pci](),
+		"proxmoxve:Permission/role:Role":     sdkResource[permission.RoleArgs, permission.Role](),
+		"proxmoxve:Permission/group:Group":   sdkResource[permission.GroupArgs, permission.Group](),
+		"proxmoxve:Permission/user:User":     sdkResource[permission.UserArgs, permission.User](),
+		"proxmoxve:User/token:Token":         sdkResource[user.TokenArgs, user.Token](),
+		"proxmoxve:index/acl:Acl":            sdkResource[proxmoxve.AclArgs, proxmoxve.Acl](),
 		recorder.Schematic:                   sdkResource[imagefactory.SchematicArgs, imagefactory.Schematic](),
 		recorder.Secrets:                     sdkResource[machine.SecretsArgs, machine.Secrets](),
 		recorder.ConfigurationApply:          sdkResource[machine.ConfigurationApplyArgs, machine.ConfigurationApply](),

@@ -3,6 +3,7 @@ package proxmoxve
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	p "github.com/pulumi/pulumi-go-provider"
@@ -11,6 +12,7 @@ import (
 // plan returns what the resource is to become: the inputs, with the state where the program leaves the choice to the server or ignores changes.
 func (r *resourceType) plan(inputs, state object, ignore []string) object {
 	out := r.attributes.planned("", inputs, state, ignore)
+	r.attributes.keepSets(out, state)
 
 	if r.suppress != nil {
 		r.suppress(out, state)
@@ -82,6 +84,35 @@ func (a attribute) planned(path string, in, state any, ignore []string) any {
 	default:
 		return in
 	}
+}
+
+// keepSets takes back differences in the order of sets.
+func (as attributes) keepSets(plan, state object) {
+	for name, a := range as {
+		if a.set && plan[name] != (unknown{}) && slices.Equal(members(plan, name), members(state, name)) {
+			plan[name] = state[name]
+		}
+	}
+}
+
+// members are the elements of a set as texts, each once and in order. What is not stated in an element is not in its text.
+func members(o object, name string) []string {
+	var out []string
+
+	for _, element := range list(o, name) {
+		fields, ok := element.(object)
+		if ok {
+			fields = maps.Clone(fields)
+			maps.DeleteFunc(fields, func(_ string, v any) bool { return v == nil })
+			element = fields
+		}
+
+		out = append(out, fmt.Sprintf("%#v", element))
+	}
+
+	slices.Sort(out)
+
+	return slices.Compact(out)
 }
 
 // changes lists the paths at which the plan differs from the state.

@@ -20,8 +20,8 @@ const (
 func mappingType() *resourceType {
 	return &resourceType{
 		token: typeMapping, attributes: mapping(), autoName: true, framework: true,
-		checkMore: checkMapping, suppress: mappingOrder,
-		create: createMapping, read: readMapping, update: updateMapping, remove: removeMapping,
+		checkMore: checkMapping,
+		create:    createMapping, read: readMapping, update: updateMapping, remove: removeMapping,
 	}
 }
 
@@ -35,7 +35,7 @@ func mapping() attributes {
 		"comment":         {effect: inPlace, validate: comment},
 		"mediatedDevices": {kind: boolean, fallback: false, effect: inPlace},
 		"name":            {effect: inPlace},
-		"maps": {kind: block, many: true, required: true, effect: inPlace, fields: attributes{
+		"maps": {kind: block, many: true, set: true, required: true, effect: inPlace, fields: attributes{
 			"comment":     {validate: comment},
 			"id":          {required: true, validate: id},
 			"iommuGroup":  {kind: integer, exact: true},
@@ -54,14 +54,6 @@ var mappingKeys = []struct{ property, pve string }{
 func checkMapping(c *checker, in object) {
 	if entries, stated := in["maps"].([]any); stated && len(entries) == 0 {
 		c.fail("maps", "Attribute map set must contain at least 1 elements, got: 0")
-	}
-}
-
-// mappingOrder takes back differences in the order of the entries, which are a set.
-func mappingOrder(plan, state object) {
-	next, before := words(encodeMapping(plan), "map"), words(encodeMapping(state), "map")
-	if known(plan, "maps") && sameWords(next, before) {
-		plan["maps"] = state["maps"]
 	}
 }
 
@@ -203,7 +195,7 @@ func readMapping(ctx context.Context, a *api, id string, before object) (object,
 		delete(state, "comment")
 	}
 
-	mappingOrder(state, before)
+	mapping().keepSets(state, before)
 
 	return state, nil
 }

@@ -98,7 +98,7 @@ func (s *server) read(ctx context.Context, req p.ReadRequest) (p.ReadResponse, e
 
 	state, err := t.read(ctx, a, req.ID, fromMap(req.Properties))
 	if err != nil || state == nil {
-		return p.ReadResponse{}, err
+		return p.ReadResponse{}, t.worded("refreshing", req.Urn, err)
 	}
 
 	secret := secrets(req.Properties)

@@ -1,6 +1,6 @@
 // Package proxmoxve stands in for the published proxmoxve provider 6.18.1 (bpg/proxmox 0.69.1) on machines that cannot download it. It keeps the published types,
-// property names, defaults, order of requests, replace rules and errors for VM/virtualMachine:VirtualMachine, Download/file:File and Hardware/mapping/pci:Pci, and refuses what
-// it does not support.
+// property names, defaults, order of requests, replace rules and errors for VMs, downloaded files, PCI mappings, and for roles, groups, users, their tokens and access rules,
+// and refuses what it does not support.
 package proxmoxve
 
 import (
@@ -75,7 +75,7 @@ func Provider(o Options) p.Provider {
 // newServer makes an instance; engines get one each, because instances are configured.
 func newServer(o Options) *server {
 	s := &server{o: o, types: map[string]*resourceType{}, running: map[int]context.CancelFunc{}}
-	for _, t := range []*resourceType{virtualMachineType(), downloadFileType(), mappingType()} {
+	for _, t := range []*resourceType{virtualMachineType(), downloadFileType(), mappingType(), roleType(), groupType(), userType(), tokenType(), aclType()} {
 		s.types[t.token] = t
 	}
 
@@ -122,7 +122,7 @@ func (s *server) typeOf(urn resource.URN) (*resourceType, error) {
 }
 
 func (s *server) tokens() []string {
-	return []string{typeVirtualMachine, typeDownloadFile, typeMapping}
+	return []string{typeVirtualMachine, typeDownloadFile, typeMapping, typeRole, typeGroup, typeUser, typeToken, typeACL}
 }
 
 // cancel interrupts whatever runs. Unlike a middleware made for one run, the server works on: several engine runs may follow each other on it.

@@ -34,6 +34,7 @@ const (
 type attribute struct {
 	kind   kind
 	many   bool       // a list
+	set    bool       // a list whose order and repetitions do not count
 	fields attributes // of a block
 	// fallback is the published default. Lists and blocks have defaults too: the bridge to Terraform fills them in, which Terraform itself does not.
 	fallback any

@@ -2,6 +2,7 @@ package proxmoxve
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,9 @@ import (
 
 	sdk "github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
+	pci "github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/permission"
+	sdkuser "github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/user"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 )
 
@@ -32,6 +36,18 @@ func TestTablesAreThePublishedSDK(t *testing.T) {
 		"the state of a VM":           {virtualMachine(), elementType(vm.VirtualMachineState{}), true},
 		"the inputs of a download":    {downloadFile(), elementType(download.FileArgs{}), false},
 		"the state of a download":     {downloadFile(), elementType(download.FileState{}), true},
+		"the inputs of a mapping":     {mapping(), elementType(pci.PciArgs{}), false},
+		"the state of a mapping":      {mapping(), elementType(pci.PciState{}), true},
+		"the inputs of a role":        {role(), elementType(permission.RoleArgs{}), false},
+		"the state of a role":         {role(), elementType(permission.RoleState{}), true},
+		"the inputs of a group":       {group(), elementType(permission.GroupArgs{}), false},
+		"the state of a group":        {group(), elementType(permission.GroupState{}), true},
+		"the inputs of a user":        {user(), elementType(permission.UserArgs{}), false},
+		"the state of a user":         {user(), elementType(permission.UserState{}), true},
+		"the inputs of a token":       {token(), elementType(sdkuser.TokenArgs{}), false},
+		"the state of a token":        {token(), elementType(sdkuser.TokenState{}), true},
+		"the inputs of an ACL":        {acl(), elementType(sdk.AclArgs{}), false},
+		"the state of an ACL":         {acl(), elementType(sdk.AclState{}), true},
 		"the provider's own settings": {configuration(), elementType(sdk.ProviderArgs{}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,16 +122,24 @@ func shape(t reflect.Type) (kind, bool, reflect.Type) {
 func TestRequiredIsRequiredInTheSDK(t *testing.T) {
 	t.Parallel()
 
+	// Of lists the SDK's types do not tell.
+	lists := []string{"a role: Privileges", "a mapping: Maps"}
+
 	for name, test := range map[string]struct {
 		table attributes
 		sdk   reflect.Type
-	}{"a VM": {virtualMachine(), elementType(vm.VirtualMachineArgs{})}, "a download": {downloadFile(), elementType(download.FileArgs{})}} {
+	}{
+		"a VM": {virtualMachine(), elementType(vm.VirtualMachineArgs{})}, "a download": {downloadFile(), elementType(download.FileArgs{})},
+		"a mapping": {mapping(), elementType(pci.PciArgs{})}, "a role": {role(), elementType(permission.RoleArgs{})},
+		"a group": {group(), elementType(permission.GroupArgs{})}, "a user": {user(), elementType(permission.UserArgs{})},
+		"a token": {token(), elementType(sdkuser.TokenArgs{})}, "an ACL": {acl(), elementType(sdk.AclArgs{})},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			for i := range test.sdk.NumField() {
 				field := test.sdk.Field(i)
-				optional := field.Type.Kind() == reflect.Pointer || field.Type.Kind() == reflect.Slice
+				optional := field.Type.Kind() == reflect.Pointer || field.Type.Kind() == reflect.Slice && !slices.Contains(lists, name+": "+field.Name)
 				assert.Equal(t, !optional, test.table[field.Tag.Get("pulumi")].required, field.Name)
 			}
 		})
@@ -153,6 +177,14 @@ func TestEffectsOfTheTable(t *testing.T) {
 		for _, path := range paths {
 			_, got := downloadFile().at(path)
 			assert.Equal(t, want, got, path)
+		}
+	}
+
+	for token, replaced := range map[string][]string{
+		typeRole: {"roleId"}, typeGroup: {"groupId"}, typeUser: {"userId"}, typeToken: {"tokenName", "userId"}, typeACL: {"groupId", "path", "roleId", "tokenId", "userId"},
+	} {
+		for path, got := range Effects(token) {
+			assert.Equal(t, map[bool]Effect{true: Replace, false: InPlace}[slices.Contains(replaced, path)], got, "%s %s", token, path)
 		}
 	}
 }

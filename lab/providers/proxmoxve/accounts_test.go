@@ -1,0 +1,345 @@
+package proxmoxve
+
+import (
+	"testing"
+
+	p "github.com/pulumi/pulumi-go-provider"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+func reader() object {
+	return object{"roleId": "Reader", "privileges": []any{"VM.Audit", "Datastore.Audit", "VM.Audit"}}
+}
+
+func readerOn(path string) object { return object{"path": path, "roleId": "Reader"} }
+
+// newAccounts is a lab with a role Reader, a user ci@pve and his token one, and a provider that may set passwords.
+func newAccounts(t *testing.T) (*datacentre.Datacentre, rig) {
+	t.Helper()
+
+	dc, endpoint := newLab(t)
+	require.NoError(t, dc.AddRole("Reader", "VM.Audit"))
+	dc.AddUser("ci@pve", "a password")
+	dc.AddToken("ci@pve", "one", "x")
+
+	s := newServer(Options{Poll: testPoll}).provider()
+	require.NoError(t, s.Configure(t.Context(), p.ConfigureRequest{Args: toProperties(object{
+		"endpoint": endpoint, "username": labRoot, "password": "a password", "insecure": true,
+	})}))
+
+	return dc, rig{t, s}
+}
+
+// TestTheLivesOfAccountsInTheLab makes, sees, imports, changes and removes one of each type.
+func TestTheLivesOfAccountsInTheLab(t *testing.T) {
+	t.Parallel()
+
+	const day = "2034-01-01T22:00:00Z"
+
+	for name, test := range map[string]struct {
+		token, id string
+		in        object
+		change    object
+		lost      []string // what an import does not find
+		exists    func(*datacentre.Datacentre) bool
+	}{
+		"a role": {
+			token: typeRole, id: "New", in: with(reader(), object{"roleId": "New"}), change: object{"privileges": []any{"Sys.Audit"}},
+			exists: func(dc *datacentre.Datacentre) bool {
+				for _, r := range dc.Roles() {
+					if r.ID == "New" {
+						return true
+					}
+				}
+
+				return false
+			},
+		},
+		"a group": {
+			token: typeGroup, id: "ops", in: object{"groupId": "ops", "comment": "people", "acls": []any{readerOn("/vms"), readerOn("/nodes")}},
+			change: object{"comment": nil, "acls": []any{with(readerOn("/vms"), object{"propagate": true})}}, lost: []string{"groupId"},
+			exists: func(dc *datacentre.Datacentre) bool { return len(dc.Groups()) > 0 },
+		},
+		"a user": {
+			token: typeUser, id: "ann@pve", in: object{"userId": "ann@pve", "password": "a password", "acls": []any{readerOn("/vms")}},
+			change: object{
+				"comment": "c", "email": "a@b.example", "enabled": false, "expirationDate": day, "firstName": "A", "keys": "k", "lastName": "N", "acls": nil,
+				"password": "another password",
+			},
+			lost:   []string{"password"},
+			exists: func(dc *datacentre.Datacentre) bool { _, ok := dc.Users()["ann@pve"]; return ok },
+		},
+		"a token": {
+			token: typeToken, id: "ci@pve!two", in: object{"userId": "ci@pve", "tokenName": "two", "comment": "c", "expirationDate": day},
+			change: object{"comment": "d", "expirationDate": nil, "privilegesSeparation": false}, lost: []string{"value"},
+			exists: func(dc *datacentre.Datacentre) bool { _, ok := dc.Tokens()["ci@pve!two"]; return ok },
+		},
+		"a rule": {
+			token: typeACL, id: "/vms?ci@pve!one?Reader", in: with(readerOn("/vms"), object{"tokenId": "ci@pve!one"}), change: object{"propagate": false},
+			exists: func(dc *datacentre.Datacentre) bool { return len(dc.ACLs()) > 0 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			dc, r := newAccounts(t)
+
+			made, err := r.create(test.token, test.in)
+			require.NoError(t, err)
+			assert.Equal(t, test.id, made.ID)
+			assert.True(t, test.exists(dc))
+			assert.Empty(t, r.diff(test.token, test.in, made.Properties), "a second update changes nothing")
+			assert.Equal(t, fromMap(made.Properties), fromMap(r.read(test.token, made.ID, test.in, made.Properties).Properties), "a refresh changes nothing")
+
+			imported, err := r.p.Read(t.Context(), p.ReadRequest{ID: test.id, Urn: urn(test.token)})
+			require.NoError(t, err)
+
+			want := fromMap(made.Properties)
+			for _, property := range test.lost {
+				delete(want, property)
+			}
+
+			assert.Equal(t, want, fromMap(imported.Properties), "an import is what was made")
+
+			changed := with(test.in, test.change)
+			assert.NotEmpty(t, r.diff(test.token, changed, made.Properties))
+			state, err := r.change(test.token, made.ID, changed, made.Properties)
+			require.NoError(t, err)
+			assert.Empty(t, r.diff(test.token, changed, state))
+
+			before := fromMap(state)
+			delete(before, "expirationDate") // a token keeps the old one, as published
+
+			seen := fromMap(r.read(test.token, made.ID, changed, state).Properties)
+			delete(seen, "expirationDate")
+			assert.Equal(t, before, seen, "what was changed is what is")
+
+			require.NoError(t, r.p.Delete(t.Context(), p.DeleteRequest{ID: made.ID, Urn: urn(test.token), Properties: state}))
+			assert.False(t, test.exists(dc))
+		})
+	}
+}
+
+// TestMistakesOfThePublishedAccounts are kept: a program that works around them must do so on the lab too.
+func TestMistakesOfThePublishedAccounts(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a changed token loses its value, which was secret", func(t *testing.T) {
+		t.Parallel()
+
+		dc, r := newAccounts(t)
+		in := object{"userId": "ci@pve", "tokenName": "two", "comment": "c"}
+
+		made, err := r.create(typeToken, in)
+		require.NoError(t, err)
+		assert.True(t, made.Properties.Get("value").Secret())
+		assert.Regexp(t, `^ci@pve!two=[0-9a-f-]{36}$`, made.Properties.Get("value").AsString())
+
+		changed := with(in, object{"comment": nil, "privilegesSeparation": false})
+		assert.Contains(t, r.diff(typeToken, changed, made.Properties), "value")
+
+		state, err := r.change(typeToken, made.ID, changed, made.Properties)
+		require.NoError(t, err)
+		assert.NotContains(t, fromMap(state), "value")
+		assert.Equal(t, "c", dc.Tokens()["ci@pve!two"].Comment, "a comment cannot be taken away")
+		assert.Contains(t, r.diff(typeToken, changed, r.read(typeToken, made.ID, changed, state).Properties), "comment")
+	})
+
+	t.Run("a user never leaves the last group", func(t *testing.T) {
+		t.Parallel()
+
+		dc, r := newAccounts(t)
+		dc.PutGroup(datacentre.Group{ID: "ops"})
+
+		user := object{"userId": "ann@pve"}
+
+		made, err := r.create(typeUser, with(user, object{"groups": []any{"ops"}}))
+		require.NoError(t, err)
+
+		state, err := r.change(typeUser, made.ID, user, made.Properties)
+		require.NoError(t, err)
+		assert.Empty(t, fromMap(state)["groups"], "the state says that he did")
+		assert.Equal(t, []string{"ann@pve"}, dc.Groups()[0].Users)
+		assert.Equal(t, []any{"ops"}, fromMap(r.read(typeUser, made.ID, user, state).Properties)["groups"])
+	})
+
+	t.Run("a rule of its own is one of its user's too", func(t *testing.T) {
+		t.Parallel()
+
+		_, r := newAccounts(t)
+		user := object{"userId": "ann@pve"}
+
+		made, err := r.create(typeUser, user)
+		require.NoError(t, err)
+		_, err = r.create(typeACL, with(readerOn("/vms"), object{"userId": "ann@pve"}))
+		require.NoError(t, err)
+		assert.Equal(t, map[string]p.DiffKind{"acls[0]": p.Delete}, r.diff(typeUser, user, r.read(typeUser, made.ID, user, made.Properties).Properties))
+	})
+
+	t.Run("a path that Proxmox writes in another way is gone", func(t *testing.T) {
+		t.Parallel()
+
+		_, r := newAccounts(t)
+		in := with(readerOn("vms/"), object{"userId": "ci@pve"})
+
+		made, err := r.create(typeACL, in)
+		require.NoError(t, err)
+		assert.Empty(t, r.read(typeACL, made.ID, in, made.Properties).ID)
+	})
+}
+
+func TestWhatIsGoneIsSeenWhereItIsPublished(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		token string
+		in    object
+		says  string // empty = it leaves the state
+	}{
+		"a role":  {typeRole, with(reader(), object{"roleId": "New"}), ""},
+		"a group": {typeGroup, object{"groupId": "ops"}, ""},
+		"a rule":  {typeACL, with(readerOn("/vms"), object{"userId": "ci@pve"}), ""},
+		"a user": {
+			typeUser, object{"userId": "ann@pve"},
+			"refreshing " + string(urn(typeUser)) + ": 1 error occurred:\n\t* error retrieving user: received an HTTP 500 response - Reason: no such user ('ann@pve')\n\n",
+		},
+		"a token": {
+			typeToken, object{"userId": "ci@pve", "tokenName": "two"},
+			"Error reading user token: error retrieving user token: received an HTTP 500 response - Reason: no such token 'two' for user 'ci@pve'",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			dc, r := newAccounts(t)
+			made, err := r.create(test.token, test.in)
+			require.NoError(t, err)
+
+			_ = dc.DeleteRole("New")
+			dc.DeleteGroup("ops")
+			dc.DeleteUser("ann@pve")
+			dc.DeleteToken("ci@pve!two")
+
+			for _, a := range dc.ACLs() {
+				require.NoError(t, dc.DeleteACL(a))
+			}
+
+			seen, err := r.p.Read(t.Context(), p.ReadRequest{ID: made.ID, Urn: urn(test.token), Inputs: r.check(test.token, test.in), Properties: made.Properties})
+			removal := r.p.Delete(t.Context(), p.DeleteRequest{ID: made.ID, Urn: urn(test.token), Properties: made.Properties})
+
+			if test.says == "" {
+				require.NoError(t, err)
+				assert.Empty(t, seen.ID)
+				require.NoError(t, removal)
+
+				return
+			}
+
+			require.EqualError(t, err, test.says)
+			require.Error(t, removal)
+		})
+	}
+}
+
+func TestAccountsFail(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		token string
+		in    object
+		says  string
+		keeps bool // it is there by then
+	}{
+		"a role that is there":      {typeRole, reader(), "1 error occurred:\n\t* error creating role: received an HTTP 500 response - Reason: create role failed: role 'Reader' already exists\n\n", false},
+		"a privilege of none":       {typeRole, object{"roleId": "r", "privileges": []any{"VM.Fly"}}, "error creating role: received an HTTP 400 response - Reason: Parameter verification failed. (privs: invalid format - invalid privilege 'VM.Fly')", false},
+		"a user who is there":       {typeUser, object{"userId": "ci@pve"}, "error creating user: received an HTTP 500 response - Reason: create user failed: user 'ci@pve' already exists", false},
+		"a user with half a rule":   {typeUser, object{"userId": "ann@pve", "acls": []any{object{"path": "/", "roleId": "Nope"}}}, "failed to update access control list: the requested resource does not exist", true},
+		"a group with half a rule":  {typeGroup, object{"groupId": "ops", "acls": []any{readerOn("/nowhere")}}, "(path: invalid ACL path '/nowhere')", true},
+		"a token that is there":     {typeToken, object{"userId": "ci@pve", "tokenName": "one"}, "Error creating user token: error creating user token: received an HTTP 400 response - Reason: Parameter verification failed. (tokenid: Token already exists.)", false},
+		"a token of nobody":         {typeToken, object{"userId": "ann@pve", "tokenName": "one"}, "Reason: no such user ('ann@pve')", false},
+		"a rule of nobody":          {typeACL, readerOn("/vms"), "Unable to create ACL: API call failed: failed to update access control list: received an HTTP 400 response - Reason: Parameter verification failed. (groups: either", false},
+		"a rule of a group of none": {typeACL, with(readerOn("/vms"), object{"groupId": "ops"}), "Unable to create ACL: API call failed: failed to update access control list: the requested resource does not exist", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			_, r := newAccounts(t)
+			made, err := r.create(test.token, test.in)
+			require.ErrorContains(t, err, test.says)
+			assert.Equal(t, test.keeps, made.ID != "")
+		})
+	}
+
+	_, r := newAccounts(t)
+
+	for id, says := range map[string]string{
+		"ci@pve": "Unexpected Import Identifier: Expected import identifier with format: 'user_id!token_name'. Got: \"ci@pve\"",
+		"a!b!c":  "Unexpected Import Identifier", "ann@pve!xy": "no such user ('ann@pve')",
+	} {
+		_, err := r.p.Read(t.Context(), p.ReadRequest{ID: id, Urn: urn(typeToken)})
+		require.ErrorContains(t, err, says)
+	}
+
+	_, err := r.p.Read(t.Context(), p.ReadRequest{ID: "/vms", Urn: urn(typeACL)})
+	require.EqualError(t, err, `Unable to import ACL: failed to parse ID: invalid ACL resource ID format "/vms", expected {path}?{group|user@realm|user@realm!token}?{role}`)
+}
+
+func TestAccountChecks(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		token           string
+		in              object
+		property, words string // no property = nothing is wrong
+	}{
+		"a role without privileges":     {typeRole, object{"roleId": "r"}, "privileges", "Missing required argument"},
+		"a user's rule without a role":  {typeUser, object{"userId": "a@pve", "acls": []any{object{"path": "/"}}}, "acls[0].roleId", "Missing required argument"},
+		"a user until tomorrow":         {typeUser, object{"userId": "a@pve", "expirationDate": "tomorrow"}, "expirationDate", `expected "expiration_date" to be a valid RFC3339 date, got "tomorrow"`},
+		"a token until tomorrow":        {typeToken, object{"userId": "a@pve", "tokenName": "ab", "expirationDate": "tomorrow"}, "expirationDate", `must be a valid RFC3339 date, got: "tomorrow"`},
+		"a token's name":                {typeToken, object{"userId": "a@pve", "tokenName": "1"}, "tokenName", "must be a valid token identifier, got: 1"},
+		"a token's value":               {typeToken, object{"userId": "a@pve", "tokenName": "ab", "value": "x"}, "value", "is an output"},
+		"a group's members":             {typeGroup, object{"groupId": "g", "members": []any{"a"}}, "members", "is an output"},
+		"a rule of two":                 {typeACL, with(readerOn("/"), object{"userId": "a@pve", "tokenId": "a@pve!b"}), "tokenId", "These attributes cannot be configured together: [group_id,token_id,user_id]"},
+		"a rule of one and perhaps two": {typeACL, with(readerOn("/"), object{"userId": "a@pve", "tokenId": unknown{}}), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			resp, err := newServer(Options{Poll: testPoll}).provider().Check(t.Context(), p.CheckRequest{Urn: urn(test.token), Inputs: toProperties(test.in)})
+			require.NoError(t, err)
+
+			if test.property == "" {
+				assert.Empty(t, resp.Failures)
+
+				return
+			}
+
+			require.Len(t, resp.Failures, 1)
+			assert.Equal(t, test.property, resp.Failures[0].Property)
+			assert.Contains(t, resp.Failures[0].Reason, test.words)
+		})
+	}
+}
+
+func TestAccountSetsHaveNoOrder(t *testing.T) {
+	t.Parallel()
+
+	_, r := newAccounts(t)
+	role := with(reader(), object{"roleId": "New"})
+
+	made, err := r.create(typeRole, role)
+	require.NoError(t, err)
+	assert.Empty(t, r.diff(typeRole, with(role, object{"privileges": []any{"VM.Audit", "Datastore.Audit"}}), made.Properties))
+	assert.Equal(t, map[string]p.DiffKind{"privileges": p.Update}, r.diff(typeRole, with(role, object{"privileges": []any{"VM.Audit", "VM.Clone"}}), made.Properties))
+	assert.Equal(t, map[string]p.DiffKind{"roleId": p.UpdateReplace}, r.diff(typeRole, with(role, object{"roleId": "Newer"}), made.Properties))
+
+	user := object{"userId": "ann@pve", "acls": []any{readerOn("/vms"), readerOn("/nodes")}}
+
+	made, err = r.create(typeUser, user)
+	require.NoError(t, err)
+	assert.Empty(t, r.diff(typeUser, with(user, object{"acls": []any{readerOn("/nodes"), readerOn("/vms")}}), made.Properties))
+	assert.NotEmpty(t, r.diff(typeUser, with(user, object{"acls": []any{readerOn("/nodes"), readerOn("/storage")}}), made.Properties))
+}
