@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
@@ -149,7 +150,7 @@ func TestEveryBadPlanIsRefusedByThePoliciesThatShould(t *testing.T) {
 
 				r := j.preview(t.Context(), plan.draft, opts...)
 				slices.Sort(plan.want)
-				assert.Equal(t, plan.want, r.mandatory, r.messages)
+				assert.Equal(t, plan.want, r.mandatory, "%s %v", r.messages, r.err)
 				require.ErrorContains(t, r.err, "exit status", "the engine ends the preview")
 				assert.Contains(t, r.messages, plan.says)
 
@@ -196,6 +197,10 @@ func TestAGoodPlanPassesEveryPolicy(t *testing.T) {
 		d.secrets("v1.12")
 		d.configuration("c", "10.0.0.1", installer("factory.talos.dev/nocloud-installer/ab:v1.12.6"))
 		d.download("debian-13.1.img", "https://example.org/debian.img", checksum)
+		d.role(server.Roles()[0].Privileges()...)
+		d.token(nil)
+		d.rule("TalosProxmox", "/vms", &proxmoxve.AclArgs{UserId: pulumi.String("pulumi@pve")})
+		d.rule("PVEAuditor", "/", &proxmoxve.AclArgs{TokenId: pulumi.String("pulumi@pve!talos")})
 		d.command(&local.CommandArgs{Create: pulumi.String("true"), Environment: pulumi.StringMap{"DB_PASSWORD": pulumi.ToSecret(pulumi.String("hunter2")).(pulumi.StringOutput)}})
 	})
 	require.NoError(t, r.err, w.said())

@@ -25,7 +25,7 @@ type badPlan struct {
 // badPlans is the catalogue: each of them is refused by the real engine, by exactly the policies that should.
 func badPlans() map[string]badPlan {
 	all := map[string]badPlan{}
-	for _, topic := range []map[string]badPlan{badClusters(), badIdentities(), badDevices(), badMachines(), badVersions(), badSecrets(), badProduction()} {
+	for _, topic := range []map[string]badPlan{badClusters(), badIdentities(), badDevices(), badMachines(), badVersions(), badSecrets(), badPrivileges(), badProduction()} {
 		maps.Copy(all, topic)
 	}
 
@@ -87,8 +87,10 @@ func badDevices() map[string]badPlan {
 			a.Cpu = vm.VirtualMachineCpuArgs{Cores: pulumi.Int(2), Affinity: pulumi.String("0-1")}
 		}), want: root},
 		"hugepages with a token": {draft: one(func(a *vm.VirtualMachineArgs) {
+			a.Cpu = vm.VirtualMachineCpuArgs{Cores: pulumi.Int(2), Numa: pulumi.Bool(true)} // the provider wants it with hugepages
 			a.Memory = vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(4096), Hugepages: pulumi.String("2")}
 		}), want: root},
+		"a hook script with a token": {draft: one(func(a *vm.VirtualMachineArgs) { a.HookScriptFileId = pulumi.String("local:snippets/hook.pl") }), want: root, says: `hookScriptFileId is "local:snippets/hook.pl"`},
 		"a balloon with a device": {draft: one(device(vm.VirtualMachineHostpciArgs{Mapping: pulumi.String("gpu")}), func(a *vm.VirtualMachineArgs) {
 			a.Memory = vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(4096), Floating: pulumi.Int(2048)}
 		}), want: []string{"no-ballooning-with-passthrough"}},
@@ -176,12 +178,27 @@ func badSecrets() map[string]badPlan {
 				d.configuration("c", "10.0.0.1", "machine: {registries: {config: {x: {auth: {password: "+planWord+"}}}}}")
 			}, want: plain,
 		},
+	}
+}
+
+func badPrivileges() map[string]badPlan {
+	least := []string{"least-privilege"}
+
+	return map[string]badPlan{
 		"a token of root": {
 			draft: func(d *draft) {
 				d.provider(&proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://127.0.0.1:8006/"), ApiToken: pulumi.String("root@pam!all=947e717a-ab18-4ee2-8123-6adba4f62f9a")}, vmid(210))
 			},
-			want: []string{"least-privilege"},
+			want: least,
 		},
+		"a role that may do more":  {draft: func(d *draft) { d.role("VM.Audit", "Permissions.Modify", "Sys.PowerMgmt") }, want: least, says: "privileges has Permissions.Modify, Sys.PowerMgmt, which nothing here needs"},
+		"a user who administrates": {draft: func(d *draft) { d.rule("Administrator", "/", &proxmoxve.AclArgs{UserId: pulumi.String("pulumi@pve")}) }, want: least, says: `roleId is Administrator on "/"`},
+		"a token that administrates": {draft: func(d *draft) {
+			d.rule("PVEVMAdmin", "/vms", &proxmoxve.AclArgs{TokenId: pulumi.String("pulumi@pve!talos")})
+		}, want: least},
+		"a group that administrates":  {draft: func(d *draft) { d.rule("PVEAdmin", "/", &proxmoxve.AclArgs{GroupId: pulumi.String("ops")}) }, want: least},
+		"a token that is its user":    {draft: func(d *draft) { d.token(pulumi.Bool(false)) }, want: least, says: "privilegesSeparation is false"},
+		"a token that wants too much": {draft: func(d *draft) { d.role("Realm.Allocate"); d.token(pulumi.Bool(false)) }, want: least},
 	}
 }
 
@@ -206,6 +223,10 @@ func badProduction() map[string]badPlan {
 			d.command(&local.CommandArgs{Create: pulumi.String("${TALOSOPS:-go run ./cmd/talosops} bootstrap")})
 		}, want: protect},
 		"a host's certificate unseen": {production: true, draft: through(&proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://127.0.0.1:8006/"), Insecure: pulumi.Bool(true)}), want: []string{"production-tls"}},
+		"an API without TLS": {production: true, draft: func(d *draft) { // nothing uses it, since the provider refuses that by itself
+			_, err := proxmoxve.NewProvider(d.ctx, "provider", &proxmoxve.ProviderArgs{Endpoint: pulumi.String("http://127.0.0.1:8006/"), ApiToken: pulumi.String(planToken)})
+			d.note(err)
+		}, want: []string{"production-tls"}, says: "endpoint is http://127.0.0.1:8006/, without TLS"},
 		"a download from anyone": {production: true, draft: func(d *draft) {
 			d.download("debian-13.1.img", "https://example.org/debian.img", func(a *download.FileArgs) { checksum(a); a.Verify = pulumi.Bool(false) })
 		}, want: []string{"production-tls"}},

@@ -6,6 +6,8 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/permission"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/user"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -151,13 +153,19 @@ func (d *draft) secrets(contract string, opts ...pulumi.ResourceOption) {
 	d.note(err)
 }
 
-// configuration is a node's configuration with a patch.
+// configuration is a node's configuration with a patch; empty = none.
 func (d *draft) configuration(name, address, patch string, opts ...pulumi.ResourceOption) {
 	text := pulumi.ToSecret(pulumi.String("x")).(pulumi.StringOutput)
+	patches := pulumi.StringArray{}
+
+	if patch != "" {
+		patches = append(patches, pulumi.String(patch))
+	}
+
 	_, err := machine.NewConfigurationApply(d.ctx, name, &machine.ConfigurationApplyArgs{
 		ClientConfiguration:       machine.ClientConfigurationArgs{CaCertificate: text, ClientCertificate: text, ClientKey: text},
 		MachineConfigurationInput: pulumi.ToSecret(pulumi.String("machine: {type: worker}\n")).(pulumi.StringOutput),
-		ConfigPatches:             pulumi.StringArray{pulumi.String(patch)},
+		ConfigPatches:             patches,
 		Node:                      pulumi.String(address),
 	}, opts...)
 	d.note(err)
@@ -209,5 +217,29 @@ func (d *draft) provider(args *proxmoxve.ProviderArgs, changes ...change) {
 
 	if d.err == nil {
 		d.machine(3000, "pve1", []string{"debian"}, []pulumi.ResourceOption{pulumi.Provider(p)}, changes)
+	}
+}
+
+// role makes a role of these privileges.
+func (d *draft) role(privileges ...string) {
+	_, err := permission.NewRole(d.ctx, "role", &permission.RoleArgs{RoleId: pulumi.String("TalosProxmox"), Privileges: pulumi.ToStringArray(privileges)})
+	d.note(err)
+}
+
+// rule gives a role on a path to whom the arguments name.
+func (d *draft) rule(role, path string, args *proxmoxve.AclArgs) {
+	args.RoleId, args.Path = pulumi.String(role), pulumi.String(path)
+	_, err := proxmoxve.NewAcl(d.ctx, "rule of "+role, args)
+	d.note(err)
+}
+
+// token makes a token of its user, who is made too; separated is nil where it is not stated.
+func (d *draft) token(separated pulumi.BoolPtrInput) {
+	owner, err := permission.NewUser(d.ctx, "user", &permission.UserArgs{UserId: pulumi.String("pulumi@pve")})
+	d.note(err)
+
+	if d.err == nil {
+		_, err = user.NewToken(d.ctx, "token", &user.TokenArgs{UserId: owner.UserId, TokenName: pulumi.String("talos"), PrivilegesSeparation: separated})
+		d.note(err)
 	}
 }

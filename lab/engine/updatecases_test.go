@@ -22,7 +22,7 @@ func updates() map[string]update {
 func identityUpdates() map[string]update {
 	out := map[string]update{
 		"description": {from: "a", to: "b"}, "migrate": {from: false, to: true}, "name": {from: "before", to: "after"}, "nodeName": {from: "pve1", to: "pve2"},
-		"onBoot": {from: true, to: false}, "poolId": {from: nil, to: "lab"}, "protection": {from: false, to: true}, "reboot": {from: false, to: true},
+		"onBoot": {from: true, to: false}, "poolId": {from: nil, to: "lab"}, "protection": {from: false, to: true}, "reboot": {from: false, to: true}, "hookScriptFileId": {from: nil, to: "local:snippets/hook.pl"},
 		"started": {from: true, to: false}, "stopOnDestroy": {from: true, to: false}, "tags": {from: []any{"a"}, to: []any{"b"}}, "template": {from: false, to: true},
 		"vmId":       {from: 2900, to: 2901},
 		"clone.vmId": {from: 900, to: 901}, "clone.full": {from: true, to: false, with: cloned()}, "clone.retries": {from: 1, to: 2, with: cloned()},

@@ -71,7 +71,9 @@ func cloneForm(ctx context.Context, m machine, plan object, before map[string]st
 		del = append(del, numbered("serial", serials, 4)...)
 	}
 
-	if _, ok := before["hookscript"]; ok {
+	if script := str(plan, "hookScriptFileId"); script != "" {
+		f["hookscript"] = script
+	} else if _, ok := before["hookscript"]; ok {
 		del = append(del, "hookscript")
 	}
 

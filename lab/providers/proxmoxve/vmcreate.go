@@ -24,7 +24,7 @@ func buildVM(ctx context.Context, m machine, plan object) (bool, error) {
 	encodeMany(f, plan)
 
 	for _, name := range []struct{ property, pve string }{
-		{"description", "description"}, {"name", "name"}, {"poolId", "pool"}, {"kvmArguments", "args"}, {"machine", "machine"},
+		{"description", "description"}, {"name", "name"}, {"poolId", "pool"}, {"kvmArguments", "args"}, {"machine", "machine"}, {"hookScriptFileId", "hookscript"},
 	} {
 		f.some(name.pve, str(plan, name.property))
 	}

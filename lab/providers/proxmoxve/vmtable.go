@@ -42,7 +42,7 @@ func vmIdentity() attributes {
 		"startup": {kind: block, effect: inPlace, fields: attributes{
 			"downDelay": {kind: integer, fallback: -1.0}, "order": {kind: integer, fallback: -1.0}, "upDelay": {kind: integer, fallback: -1.0},
 		}},
-		"hookScriptFileId":      {unsupported: true, effect: inPlace},
+		"hookScriptFileId":      {fallback: "", effect: inPlace},
 		"ipv4Addresses":         {kind: texts, many: true, output: true},
 		"ipv6Addresses":         {kind: texts, many: true, output: true},
 		"networkInterfaceNames": {many: true, output: true},

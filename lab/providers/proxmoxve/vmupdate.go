@@ -154,6 +154,14 @@ func (c *change) values() {
 		c.del = append(c.del, "name")
 	}
 
+	if c.changed("hookScriptFileId") {
+		if script := str(c.plan, "hookScriptFileId"); script != "" {
+			c.form["hookscript"] = script
+		} else {
+			c.del = append(c.del, "hookscript")
+		}
+	}
+
 	if c.changed("tags") {
 		c.form["tags"] = encodeTags(words(c.plan, "tags"))
 	}

@@ -1,0 +1,309 @@
+package engine_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/permission"
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/user"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+	standin "proxmox-talos/lab/providers/proxmoxve"
+)
+
+// access is a program of the published types: a user and a token of hers, who may do on a path what a role says.
+type access struct {
+	privileges    []string
+	token, path   string
+	comment       string
+	below, joined bool // whether the token's rule holds below the path, and whether the token has all that its user has
+}
+
+func (a access) run(ctx *pulumi.Context) error {
+	role, err := permission.NewRole(ctx, "role", &permission.RoleArgs{RoleId: pulumi.String("Operator"), Privileges: pulumi.ToStringArray(a.privileges)})
+	if err != nil {
+		return err
+	}
+
+	owner, err := permission.NewUser(ctx, "user", &permission.UserArgs{
+		UserId: pulumi.String("ops@pve"), Password: pulumi.ToSecret(pulumi.String(accessPassword)).(pulumi.StringOutput),
+		Acls: permission.UserAclArray{permission.UserAclArgs{Path: pulumi.String("/"), RoleId: role.RoleId, Propagate: pulumi.Bool(true)}},
+	})
+	if err != nil {
+		return err
+	}
+
+	token, err := user.NewToken(ctx, "token", &user.TokenArgs{
+		UserId: owner.UserId, TokenName: pulumi.String(a.token), Comment: pulumi.String(a.comment), PrivilegesSeparation: pulumi.Bool(!a.joined),
+	})
+	if err != nil {
+		return err
+	}
+
+	_, err = proxmoxve.NewAcl(ctx, "rule", &proxmoxve.AclArgs{
+		Path: pulumi.String(a.path), RoleId: role.RoleId, TokenId: token.ID().ToStringOutput(), Propagate: pulumi.Bool(a.below),
+	})
+	ctx.Export("token", token.Value)
+
+	return err
+}
+
+const accessPassword = "correct horse battery"
+
+// ask calls the lab's API with a token, over TLS, and returns the status.
+func (w *world) ask(token, method, path string) int {
+	w.t.Helper()
+
+	connection, err := w.lab.Connection()
+	require.NoError(w.t, err)
+
+	authority, err := os.ReadFile(connection.CA)
+	require.NoError(w.t, err)
+
+	roots := x509.NewCertPool()
+	require.True(w.t, roots.AppendCertsFromPEM(authority))
+
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+
+	request, err := http.NewRequestWithContext(w.t.Context(), method, strings.TrimSuffix(connection.Endpoint, "/")+"/api2/json"+path, nil)
+	require.NoError(w.t, err)
+	request.Header.Set("Authorization", "PVEAPIToken="+token)
+
+	response, err := transport.RoundTrip(request)
+	require.NoError(w.t, err)
+	require.NoError(w.t, response.Body.Close())
+
+	return response.StatusCode
+}
+
+// TestAccountsThroughTheirLives makes a user, a role, a token and a rule with the engine, uses the token, changes each of them, mends what is changed by hand, and removes all.
+func TestAccountsThroughTheirLives(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	before := w.accounts()
+	w.do(w.lab.Data.CreateVM(labRoot, "pve1", 100, datacentre.Config{"name": "one"}))
+
+	const config, start = "/nodes/pve1/qemu/100/config", "/nodes/pve1/qemu/100/status/start"
+
+	w.asRoot()
+
+	a := access{privileges: []string{"VM.Audit"}, token: "ci", path: "/vms", comment: "of the pipeline", below: true}
+	up := func(opts ...optup.Option) (string, steps) {
+		t.Helper()
+
+		w.options.Program = a.run
+		result, done := w.up(programStack, opts...)
+		output := result.Outputs["token"]
+		value, _ := output.Value.(string)
+		assert.True(t, value == "" || output.Secret, "a token's value is a secret")
+
+		return value, done
+	}
+
+	first, done := up()
+	assert.Equal(t, []string{"Acl rule", "Role role", "Token token", "User user"}, accountsOf(done.named("create")))
+	assert.True(t, strings.HasPrefix(first, "ops@pve!ci="))
+	assert.Equal(t, 200, w.ask(first, http.MethodGet, config))
+	assert.Equal(t, 403, w.ask(first, http.MethodPost, start))
+	assert.Equal(t, 401, w.ask(first+"x", http.MethodGet, config))
+
+	again, _ := up(optup.ExpectNoChanges(), optup.Refresh())
+	assert.Equal(t, first, again)
+
+	a.privileges = []string{"VM.PowerMgmt", "VM.Audit"}
+	_, done = up()
+	assert.Equal(t, steps{"Role role": "update"}, done)
+	assert.Equal(t, 200, w.ask(first, http.MethodPost, start))
+
+	a.below = false
+	_, done = up()
+	assert.Equal(t, steps{"Acl rule": "update"}, done)
+	assert.Equal(t, 403, w.ask(first, http.MethodGet, config), "the rule does not hold for the machine any more")
+
+	a.below, a.path = true, "/vms/100"
+	_, done = up()
+	assert.Equal(t, "delete-replaced", done["Acl rule"])
+	assert.Equal(t, 200, w.ask(first, http.MethodGet, config))
+
+	a.comment, a.joined = "of a pipeline", true
+	lost, done := up()
+	assert.Equal(t, steps{"Token token": "update"}, done)
+	assert.Empty(t, lost, "the published provider forgets the value of a token that it changes")
+	assert.Equal(t, 200, w.ask(first, http.MethodGet, "/nodes/pve1/qemu/100/status/current"), "the token itself works on, with all that its user may do")
+
+	a.token, a.joined = "cd", false
+	second, done := up()
+	assert.Equal(t, "delete-replaced", done["Token token"])
+	assert.Equal(t, "delete-replaced", done["Acl rule"])
+	assert.Equal(t, 401, w.ask(first, http.MethodGet, config))
+	assert.Equal(t, 200, w.ask(second, http.MethodGet, config))
+
+	w.mendAccounts(up, second, config)
+
+	places := w.written()
+	places["events"], places["output"] = w.events.String(), w.said()
+
+	for place, text := range places {
+		for _, secret := range []string{first, second, accessPassword} {
+			assert.False(t, strings.Contains(text, secret[strings.LastIndex(secret, "=")+1:]), "a secret is in %s", place)
+		}
+	}
+
+	w.destroy(programStack)
+	assert.Equal(t, before, w.accounts())
+}
+
+// mendAccounts changes by hand what the program made: a refresh sees it, and the next update makes it good.
+func (w *world) mendAccounts(up func(...optup.Option) (string, steps), token, path string) {
+	w.t.Helper()
+
+	require.NoError(w.t, w.lab.Data.SetRole("Operator", false, "VM.Audit", "Sys.Modify"))
+
+	for _, rule := range w.lab.Data.ACLs() {
+		if rule.Kind == "token" && rule.ID == "ops@pve!cd" {
+			require.NoError(w.t, w.lab.Data.DeleteACL(rule))
+		}
+	}
+
+	owner := w.lab.Data.Users()["ops@pve"]
+	owner.Email = "ops@example.org"
+	w.lab.Data.PutUser(owner)
+
+	assert.Equal(w.t, 403, w.ask(token, http.MethodGet, path))
+	assert.Equal(w.t, steps{"Role role": "update", "User user": "update", "Acl rule": "delete"}, w.refresh(programStack))
+
+	_, done := up()
+	assert.Equal(w.t, steps{"Role role": "update", "User user": "update", "Acl rule": "create"}, done)
+	assert.Equal(w.t, 200, w.ask(token, http.MethodGet, path))
+	assert.NotContains(w.t, w.lab.Data.Permissions("ops@pve", "/"), "Sys.Modify")
+	assert.Empty(w.t, w.lab.Data.Users()["ops@pve"].Email)
+}
+
+// accounts are all there is to know of accounts in the lab, but secrets.
+func (w *world) accounts() string {
+	d := w.lab.Data
+
+	b, err := json.Marshal([]any{d.Users(), d.Tokens(), d.Groups(), d.Roles(), d.ACLs()})
+	require.NoError(w.t, err)
+
+	return string(b)
+}
+
+// accountsOf leaves out the stack and its provider.
+func accountsOf(resources []string) []string {
+	return slices.DeleteFunc(resources, func(name string) bool {
+		return strings.HasPrefix(name, "Stack ") || strings.HasPrefix(name, "proxmoxve ")
+	})
+}
+
+const (
+	roleToken, groupToken, userToken = "proxmoxve:Permission/role:Role", "proxmoxve:Permission/group:Group", "proxmoxve:Permission/user:User"
+	tokenToken, aclToken             = "proxmoxve:User/token:Token", "proxmoxve:index/acl:Acl" //nolint:gosec // the type's name
+)
+
+// accountUpdates are changes of every property by type and path.
+func accountUpdates() map[string]map[string]update {
+	entries := object{"acls": []any{object{"path": "/vms", "roleId": "Reader"}}}
+	rules := map[string]update{
+		"acls[].path": {from: "/vms", to: "/nodes", with: entries}, "acls[].propagate": {from: false, to: true, with: entries}, "acls[].roleId": {from: "Reader", to: "Writer", with: entries},
+	}
+
+	group := map[string]update{"comment": {from: "a", to: "b"}, "groupId": {from: "before", to: "after"}}
+	maps.Copy(group, rules)
+
+	user := map[string]update{
+		"comment": {from: "a", to: "b"}, "email": {from: "a@b.example", to: "b@b.example"}, "enabled": {from: true, to: false},
+		"expirationDate": {from: "2034-01-01T22:00:00Z", to: "2035-01-01T22:00:00Z"}, "firstName": {from: "a", to: "b"}, "groups": {from: []any{"one"}, to: []any{"two"}},
+		"keys": {from: "a", to: "b"}, "lastName": {from: "a", to: "b"}, "password": {from: "first-password", to: "second-password"}, "userId": {from: "before@pve", to: "after@pve"},
+	}
+	maps.Copy(user, rules)
+
+	return map[string]map[string]update{
+		roleToken:  {"privileges": {from: []any{"VM.Audit"}, to: []any{"VM.Clone"}}, "roleId": {from: "Before", to: "After"}},
+		groupToken: group,
+		userToken:  user,
+		tokenToken: {
+			"comment": {from: "a", to: "b"}, "expirationDate": {from: "2034-01-01T22:00:00Z", to: "2035-01-01T22:00:00Z"}, "privilegesSeparation": {from: true, to: false},
+			"tokenName": {from: "before", to: "after"}, "userId": {from: "one@pve", to: "two@pve"},
+		},
+		aclToken: {
+			"groupId": {from: "one", to: "two"}, "path": {from: "/vms/101", to: "/vms/102", with: object{"userId": "one@pve"}}, "propagate": {from: true, to: false, with: object{"userId": "one@pve"}},
+			"roleId":  {from: "Reader", to: "Writer", with: object{"userId": "two@pve"}},
+			"tokenId": {from: "one@pve!own", to: "two@pve!own"}, "userId": {from: "one@pve", to: "two@pve", with: object{"path": "/nodes"}},
+		},
+	}
+}
+
+// holder is what a resource of a type states beside what is tried, with names of its own.
+func holder(token string, n int) object {
+	switch token {
+	case roleToken:
+		return object{"roleId": fmt.Sprint("R", n), "privileges": []any{"VM.Audit"}}
+	case groupToken:
+		return object{"groupId": fmt.Sprint("g", n)}
+	case userToken:
+		return object{"userId": fmt.Sprintf("u%d@pve", n)}
+	case tokenToken:
+		return object{"userId": "one@pve", "tokenName": fmt.Sprint("t", n)}
+	default:
+		return object{"path": "/vms", "roleId": "Reader"}
+	}
+}
+
+// TestAccountUpdatesDoWhatTheTablesSay changes every property of accounts, each on a resource of its own, and compares what became of it with the stand-in's tables.
+func TestAccountUpdatesDoWhatTheTablesSay(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	w.asRoot()
+
+	for _, name := range []string{"one", "two"} {
+		w.lab.Data.PutGroup(datacentre.Group{ID: name})
+		w.lab.Data.AddUser(name+"@pve", "a password")
+		w.lab.Data.PutToken(datacentre.Token{ID: name + "@pve!own", Secret: "x", Separated: true})
+	}
+
+	require.NoError(t, w.lab.Data.AddRole("Reader", "VM.Audit"))
+	require.NoError(t, w.lab.Data.AddRole("Writer", "VM.Audit", "VM.Config.Options"))
+
+	program, next, want := map[string]declared{}, map[string]declared{}, map[string]standin.Effect{}
+
+	for token, cases := range accountUpdates() {
+		table := standin.Effects(token)
+		assert.Equal(t, slices.Sorted(maps.Keys(table)), slices.Sorted(maps.Keys(cases)), "every property of %s is tried", token)
+
+		for path, c := range cases {
+			name := token[strings.LastIndex(token, ":")+1:] + " " + path
+			inputs := changed(merged(holder(token, len(program)), c.with), path, c.from)
+			program[name] = declared{token: token, inputs: inputs}
+			next[name] = declared{token: token, inputs: changed(inputs, path, c.to)}
+			want[name] = table[path]
+		}
+	}
+
+	_, err := w.run(program)
+	require.NoError(t, err, w.said())
+
+	done, err := w.run(next)
+	require.NoError(t, err, w.said())
+
+	for name, effect := range want {
+		kind, _, _ := strings.Cut(name, " ")
+		assert.Equal(t, effect, observed(done[kind+" "+name], nil), "%s: %s", name, done[kind+" "+name])
+	}
+}
