@@ -108,7 +108,9 @@ func TestAccountsAreRefused(t *testing.T) {
 	l.dc.AddToken("ann@pve", "hers", "s")
 	require.NoError(t, l.dc.AddRole("Reader", "VM.Audit"))
 
-	rule := func(role string, pairs ...string) url.Values { return form(append(pairs, "path", "/vms", "roles", role)...) }
+	rule := func(role string, pairs ...string) url.Values {
+		return form(append(pairs, "path", "/vms", "roles", role)...)
+	}
 
 	for name, test := range map[string]struct {
 		method, path string

@@ -203,11 +203,13 @@ func TestWhatIsGoneIsSeenWhereItIsPublished(t *testing.T) {
 		"a group": {typeGroup, object{"groupId": "ops"}, ""},
 		"a rule":  {typeACL, with(readerOn("/vms"), object{"userId": "ci@pve"}), ""},
 		"a user": {
-			typeUser, object{"userId": "ann@pve"},
+			typeUser,
+			object{"userId": "ann@pve"},
 			"refreshing " + string(urn(typeUser)) + ": 1 error occurred:\n\t* error retrieving user: received an HTTP 500 response - Reason: no such user ('ann@pve')\n\n",
 		},
 		"a token": {
-			typeToken, object{"userId": "ci@pve", "tokenName": "two"},
+			typeToken,
+			object{"userId": "ci@pve", "tokenName": "two"},
 			"Error reading user token: error retrieving user token: received an HTTP 500 response - Reason: no such token 'two' for user 'ci@pve'",
 		},
 	} {
