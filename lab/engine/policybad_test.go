@@ -197,6 +197,7 @@ func badPrivileges() map[string]badPlan {
 			d.rule("PVEVMAdmin", "/vms", &proxmoxve.AclArgs{TokenId: pulumi.String("pulumi@pve!talos")})
 		}, want: least},
 		"a group that administrates":  {draft: func(d *draft) { d.rule("PVEAdmin", "/", &proxmoxve.AclArgs{GroupId: pulumi.String("ops")}) }, want: least},
+		"an administrator's account":  {draft: func(d *draft) { d.account("pulumi@pve", "PVEAdmin") }, want: least, says: `acls[0].roleId is PVEAdmin on "/"`},
 		"a token that is its user":    {draft: func(d *draft) { d.token(pulumi.Bool(false)) }, want: least, says: "privilegesSeparation is false"},
 		"a token that wants too much": {draft: func(d *draft) { d.role("Realm.Allocate"); d.token(pulumi.Bool(false)) }, want: least},
 	}

@@ -233,13 +233,25 @@ func (d *draft) rule(role, path string, args *proxmoxve.AclArgs) {
 	d.note(err)
 }
 
-// token makes a token of its user, who is made too; separated is nil where it is not stated.
-func (d *draft) token(separated pulumi.BoolPtrInput) {
-	owner, err := permission.NewUser(d.ctx, "user", &permission.UserArgs{UserId: pulumi.String("pulumi@pve")})
+// account makes a user with roles on /.
+func (d *draft) account(id string, roles ...string) *permission.User {
+	acls := permission.UserAclArray{}
+	for _, role := range roles {
+		acls = append(acls, permission.UserAclArgs{Path: pulumi.String("/"), RoleId: pulumi.String(role)})
+	}
+
+	u, err := permission.NewUser(d.ctx, "user", &permission.UserArgs{UserId: pulumi.String(id), Acls: acls})
 	d.note(err)
 
+	return u
+}
+
+// token makes a token of its user, who is made too; separated is nil where it is not stated.
+func (d *draft) token(separated pulumi.BoolPtrInput) {
+	owner := d.account("pulumi@pve", "PVEAuditor")
+
 	if d.err == nil {
-		_, err = user.NewToken(d.ctx, "token", &user.TokenArgs{UserId: owner.UserId, TokenName: pulumi.String("talos"), PrivilegesSeparation: separated})
+		_, err := user.NewToken(d.ctx, "token", &user.TokenArgs{UserId: owner.UserId, TokenName: pulumi.String("talos"), PrivilegesSeparation: separated})
 		d.note(err)
 	}
 }

@@ -65,6 +65,7 @@ func goodPlan() []resource {
 		res(typeSchematic, "s", props{"schematic": plainSchematic}),
 		res(typeProvider, "p", provider),
 		res(typeRole, "r", props{"privileges": []string{"VM.Audit"}}), res(typeACL, "a", props{"roleId": "TalosProxmox", "path": "/vms"}), res(typeToken, "u", props{"privilegesSeparation": true}),
+		res(typeUser, "v", props{"acls": []any{props{"roleId": "TalosProxmox", "path": "/vms"}}}), res(typeGroup, "g", props{"acls": []any{}}),
 		configured("kind: NetworkDefaultActionConfig\ningress: block\n", "kind: VolumeConfig\nname: STATE\nencryption: {}\n", "kind: VolumeConfig\nname: EPHEMERAL\nencryption: {}\n",
 			"machine: {install: {image: \"factory.talos.dev/nocloud-installer/ab:v1.12.6\"}}").in(component).with(props{"node": "10.0.0.10"}),
 	}

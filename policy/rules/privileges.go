@@ -54,8 +54,13 @@ func leastPrivilege(p plan) []violation {
 	}
 
 	for _, r := range p.of(typeACL) {
-		if role := r.at("roleId").text(); slices.Contains(administrators(), role.Value) {
-			found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("roleId is %s on %q: give a role with the documented privileges (docs/permissions.md)", role.Value, r.at("path").text().Value)))
+		found = append(found, administrates(r, "", r.Properties)...)
+	}
+
+	for _, r := range slices.Concat(p.of(typeUser), p.of(typeGroup)) {
+		rules, _ := r.at("acls").items()
+		for i, rule := range rules {
+			found = append(found, administrates(r, fmt.Sprintf("acls[%d].", i), rule)...)
 		}
 	}
 
@@ -66,4 +71,15 @@ func leastPrivilege(p plan) []violation {
 	}
 
 	return found
+}
+
+// administrates judges an access rule, which is the resource itself or one of its properties.
+func administrates(r resource, prefix string, rule value) []violation {
+	role := rule.at("roleId").text().Value
+	if !slices.Contains(administrators(), role) {
+		return nil
+	}
+
+	return []violation{refuse(r.URN, r.Name,
+		fmt.Sprintf("%sroleId is %s on %q: give a role with the documented privileges (docs/permissions.md)", prefix, role, rule.at("path").text().Value))}
 }

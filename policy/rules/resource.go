@@ -14,6 +14,8 @@ const (
 	typeMapping       = "proxmoxve:Hardware/mapping/pci:Pci"
 	typeRole          = "proxmoxve:Permission/role:Role"
 	typeACL           = "proxmoxve:index/acl:Acl"
+	typeUser          = "proxmoxve:Permission/user:User"
+	typeGroup         = "proxmoxve:Permission/group:Group"
 	typeToken         = "proxmoxve:User/token:Token" //nolint:gosec // the type's name
 	typeProvider      = "pulumi:providers:proxmoxve"
 	typeCommand       = "command:local:Command"

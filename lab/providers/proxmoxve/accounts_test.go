@@ -285,7 +285,10 @@ func TestAccountsFail(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	}
 
-	_, err := r.p.Read(t.Context(), p.ReadRequest{ID: "/vms", Urn: urn(typeACL)})
+	_, err := r.p.Read(t.Context(), p.ReadRequest{ID: "Nope", Urn: urn(typeRole)})
+	require.EqualError(t, err, "resource 'Nope' does not exist")
+
+	_, err = r.p.Read(t.Context(), p.ReadRequest{ID: "/vms", Urn: urn(typeACL)})
 	require.EqualError(t, err, `Unable to import ACL: failed to parse ID: invalid ACL resource ID format "/vms", expected {path}?{group|user@realm|user@realm!token}?{role}`)
 }
 

@@ -98,6 +98,10 @@ func (s *server) read(ctx context.Context, req p.ReadRequest) (p.ReadResponse, e
 
 	state, err := t.read(ctx, a, req.ID, fromMap(req.Properties))
 	if err != nil || state == nil {
+		if err == nil && req.Properties.Len() == 0 && !t.framework {
+			return p.ReadResponse{}, fmt.Errorf("resource '%s' does not exist", req.ID) // the engine's words for an import
+		}
+
 		return p.ReadResponse{}, t.worded("refreshing", req.Urn, err)
 	}
 
