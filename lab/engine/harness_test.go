@@ -260,7 +260,7 @@ func (w *world) destroy(stack string) {
 	require.NoError(w.t, err, w.said())
 }
 
-// state is the stack's state as it lies in the backend, secrets encrypted.
+// state is the stack's state as the Automation API exports it, with secrets in plain text: what lies in the backend is in written.
 func (w *world) state(stack string) string {
 	w.t.Helper()
 

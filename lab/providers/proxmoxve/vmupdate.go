@@ -155,11 +155,7 @@ func (c *change) values() {
 	}
 
 	if c.changed("hookScriptFileId") {
-		if script := str(c.plan, "hookScriptFileId"); script != "" {
-			c.form["hookscript"] = script
-		} else {
-			c.del = append(c.del, "hookscript")
-		}
+		c.orDelete("hookscript", str(c.plan, "hookScriptFileId"))
 	}
 
 	if c.changed("tags") {

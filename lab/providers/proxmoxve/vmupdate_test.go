@@ -28,6 +28,9 @@ func TestUpdate(t *testing.T) {
 			"", false,
 		},
 		"a description does not": {object{"description": "x"}, []string{"PUT /nodes/pve1/qemu/2000/config description=x&name=dev-cp-1"}, "", false},
+		"a hook script does not": {
+			object{"hookScriptFileId": "local:snippets/hook.pl"}, []string{"PUT /nodes/pve1/qemu/2000/config hookscript=local%3Asnippets%2Fhook.pl&name=dev-cp-1"}, "", false,
+		},
 		"a larger disk grows": {
 			object{"disks": []any{with(disk, object{"size": 50.0})}},
 			[]string{"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1&scsi0=", "PUT /nodes/pve1/qemu/2000/resize disk=scsi0&size=53687091200"},
