@@ -14,16 +14,35 @@ import (
 const defaultsKey = "__defaults"
 
 // checker collects the problems of one resource's inputs.
-type checker struct{ failures []p.CheckFailure }
+type checker struct {
+	stated   object // by the program, before any default
+	failures []p.CheckFailure
+}
 
 func (c *checker) fail(path, format string, args ...any) {
 	c.failures = append(c.failures, p.CheckFailure{Property: path, Reason: fmt.Sprintf(format, args...)})
 }
 
+// states tells whether the program states a property, or may do so: what holds it can be unknown.
+func (c *checker) states(path string) bool {
+	var v any = c.stated
+
+	for name := range splitPath(path) {
+		fields, ok := v.(object)
+		if !ok {
+			return v == (unknown{})
+		}
+
+		v = fields[name]
+	}
+
+	return v != nil
+}
+
 // check validates inputs and fills in defaults, in lists and blocks too.
 func (r *resourceType) check(_ context.Context, req p.CheckRequest) (p.CheckResponse, error) {
-	c := &checker{}
 	in := fromMap(req.Inputs)
+	c := &checker{stated: in}
 	delete(in, defaultsKey)
 
 	out := c.fields("", r.attributes, in)
@@ -115,6 +134,10 @@ func (c *checker) fields(path string, as attributes, in object) object {
 			}
 
 			continue
+		}
+
+		if a.with != "" && !c.states(a.with) {
+			c.fail(at, "%q: all of `%s,%s` must be specified", at, a.with, at)
 		}
 
 		switch {

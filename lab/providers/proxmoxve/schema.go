@@ -44,6 +44,8 @@ type attribute struct {
 	output   bool // never an input
 	secret   bool
 	exact    bool // zero is something else than nothing stated
+	// with is the path of another property that must be stated too, whatever its value.
+	with string
 	// unsupported properties exist in the published SDK; stating one here is an error rather than being ignored.
 	unsupported bool
 	validate    func(any) string

@@ -216,6 +216,7 @@ func TestCheckRefuses(t *testing.T) {
 		"a timeout that is none":        {object{"agent": object{"timeout": "soon"}}, "agent.timeout", "expected a duration"},
 		"a MAC address that is none":    {object{"networkDevices": []any{object{"macAddress": "02:00"}}}, "networkDevices[0].macAddress", "expected a MAC address"},
 		"a serial device that is none":  {object{"serialDevices": []any{object{"device": "tty"}}}, "serialDevices[0].device", `expected "socket"`},
+		"hugepages without NUMA":        {object{"cpu": object{"cores": 2.0}, "memory": object{"hugepages": "2"}}, "memory.hugepages", `"memory.hugepages": all of ` + "`cpu.numa,memory.hugepages` must be specified"},
 		"a disk interface that is none": {object{"disks": []any{object{"interface": "nvme0"}}}, "disks[0].interface", "expected one of ide0..3"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,4 +298,16 @@ func TestSchemaNamesThePublishedTypes(t *testing.T) {
 	}
 
 	assert.False(t, strings.Contains(resp.Schema, "audioDevice"), "what is not supported is not offered")
+}
+
+func TestWhatNeedsAnotherPropertyIsContentWithAnyValue(t *testing.T) {
+	t.Parallel()
+
+	for name, cpu := range map[string]any{"no": object{"numa": false}, "yes": object{"numa": true}, "not known": object{"numa": unknown{}}, "nothing known": unknown{}} {
+		resp, err := newServer(Options{Poll: testPoll}).provider().Check(t.Context(), p.CheckRequest{
+			Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), object{"cpu": cpu, "memory": object{"keepHugepages": true}})),
+		})
+		require.NoError(t, err)
+		assert.Empty(t, resp.Failures, name)
+	}
 }

@@ -73,8 +73,8 @@ func vmHardware() attributes {
 	memory := attributes{
 		"dedicated":     {kind: integer, fallback: 512.0, validate: between(64, 268435456)},
 		"floating":      {kind: integer, fallback: 0.0, validate: between(0, 268435456)},
-		"hugepages":     {fallback: "", validate: oneOf("", "1024", "2", "any")},
-		"keepHugepages": {kind: boolean, fallback: false},
+		"hugepages":     {fallback: "", validate: oneOf("", "1024", "2", "any"), with: "cpu.numa"},
+		"keepHugepages": {kind: boolean, fallback: false, with: "cpu.numa"},
 		"shared":        {kind: integer, fallback: 0.0, validate: between(0, 268435456)},
 	}
 	system := attributes{"type": {fallback: "other"}}
@@ -155,7 +155,8 @@ func vmDevices() attributes {
 			"vlanId":       {kind: integer, fallback: 0.0},
 		}},
 		"numas": {kind: block, many: true, effect: reboot, fields: attributes{
-			"cpus": {required: true}, "device": {required: true, validate: numaDevice}, "hostnodes": {}, "memory": {kind: integer, required: true},
+			"cpus": {required: true, with: "cpu.numa"}, "device": {required: true, validate: numaDevice, with: "cpu.numa"}, "hostnodes": {with: "cpu.numa"},
+			"memory": {kind: integer, required: true, with: "cpu.numa"},
 			"policy": {fallback: "preferred", validate: oneOf("bind", "interleave", "preferred")},
 		}},
 		"serialDevices": {kind: block, many: true, fields: serial, fallback: []any{serial.defaults()}, effect: reboot},

@@ -223,3 +223,24 @@ func TestARefusedRemovalIsWordedAsTheBridgeDoes(t *testing.T) {
 	require.EqualError(t, err, "deleting "+string(urn(typeVirtualMachine))+": 1 error occurred:\n\t* error deleting VM: received an HTTP 500 response - "+
 		"Reason: can't remove VM 2000 - protection mode enabled\n\n")
 }
+
+func TestHookScriptsAreSent(t *testing.T) {
+	t.Parallel()
+
+	const script = "local:snippets/hook.pl"
+
+	f, _, _ := created(t, with(node(), object{"hookScriptFileId": script}))
+	assert.Equal(t, script, params(t, f.recorded()[4]).Get("hookscript"), "to a clone")
+
+	f, _, _ = created(t, with(isoNode(), object{"hookScriptFileId": script}))
+
+	for _, request := range f.recorded() {
+		if strings.HasPrefix(request, "POST /nodes/pve1/qemu ") {
+			assert.Equal(t, script, params(t, request).Get("hookscript"), "to a new machine")
+
+			return
+		}
+	}
+
+	t.Error("no machine was made")
+}
