@@ -41,11 +41,15 @@ func BenchmarkPolicy(b *testing.B) {
 			return err
 		})
 	})
-	b.Run("as a user", previewAsUser)
+	b.Run("as a user", func(b *testing.B) { previewAsUser(b, false) })
+	b.Run("as a user with the CLI's log", func(b *testing.B) { previewAsUser(b, true) })
 }
 
-// previewAsUser has the CLI run the program by Pulumi's own language host, with the published providers as processes of their own, against the lab's hosts.
-func previewAsUser(b *testing.B) {
+// previewAsUser has the CLI run the program by Pulumi's own language host, with the published providers as processes of their own, against the lab's hosts. The log is
+// the one of every property that the CLI writes for itself.
+func previewAsUser(b *testing.B, log bool) {
+	b.Helper()
+
 	if _, err := exec.LookPath("pulumi-language-go"); err != nil || len(providers.Missing()) > 0 {
 		b.Skip("needs the published plugins, and pulumi-language-go on PATH: the release of the Pulumi CLI has it")
 	}
@@ -57,6 +61,11 @@ func previewAsUser(b *testing.B) {
 
 	stack := e.Stack()
 	workspace := stack.Workspace()
+
+	if log {
+		require.NoError(b, os.Remove(filepath.Join(workspace.PulumiHome(), "logs")), "the file that keeps the CLI from logging")
+	}
+
 	env := append(os.Environ(), "PULUMI_SKIP_UPDATE_CHECK=true", "PULUMI_HOME="+workspace.PulumiHome())
 
 	for name, value := range workspace.GetEnvVars() {
