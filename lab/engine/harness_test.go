@@ -34,7 +34,7 @@ const testSpeed = 100
 // project is the repository's root, where Pulumi.yaml lies.
 const project = "../.."
 
-// networks hands every lab of this package its own loopback network; those that another test run uses are passed over.
+// networks hands every lab of this package a loopback network, from 127.100 to 127.179; those that another lab uses are passed over.
 var networks atomic.Int32
 
 // world is a lab of a test and what its engine runs have said.
@@ -69,7 +69,7 @@ func openWorld(t testing.TB, o server.Options) *world {
 	w := &world{t: t, dir: dir}
 
 	for err := server.ErrTaken; errors.Is(err, server.ErrTaken); {
-		w.network = fmt.Sprintf("127.%d", 100+networks.Add(1))
+		w.network = fmt.Sprintf("127.%d", 100+networks.Add(1)%80)
 		err = w.tryOpen(o)
 	}
 

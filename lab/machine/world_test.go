@@ -120,7 +120,7 @@ func newLab(t *testing.T) *lab {
 	bundle, err := sharedSecrets()
 	require.NoError(t, err)
 
-	l := &lab{T: t, world: newWorld(), prefix: fmt.Sprintf("127.%d.%d.", 64+os.Getpid()%120, networks.Add(1)), secrets: bundle}
+	l := &lab{T: t, world: newWorld(), prefix: fmt.Sprintf("127.%d.%d.", 64+os.Getpid()%30, networks.Add(1)), secrets: bundle}
 	l.machines = machine.New(l.world, l.options())
 	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
 
