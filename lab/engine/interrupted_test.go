@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -128,16 +129,30 @@ func (w *world) traceable() {
 
 func (w *world) pidFile() string { return filepath.Join(w.dir, "pid") }
 
-// killEngine kills the Pulumi CLI at once, as a power cut would.
+// killEngine kills the Pulumi CLI and the plugins that it has started at once, as a power cut would.
 func (w *world) killEngine() {
 	b, err := os.ReadFile(w.pidFile())
 	if !assert.NoError(w.t, err) {
 		return
 	}
 
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if assert.NoError(w.t, err) {
-		assert.NoError(w.t, syscall.Kill(pid, syscall.SIGKILL))
+	pid := strings.TrimSpace(string(b))
+	running := []string{pid}
+
+	threads, err := filepath.Glob("/proc/" + pid + "/task/*/children")
+	assert.NoError(w.t, err)
+
+	for _, thread := range threads {
+		plugins, _ := os.ReadFile(thread) // a thread that has ended has none
+		running = append(running, strings.Fields(string(plugins))...)
+	}
+
+	for _, process := range running {
+		if id, err := strconv.Atoi(process); assert.NoError(w.t, err) {
+			if err := syscall.Kill(id, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) { // it may have ended by itself
+				assert.NoError(w.t, err)
+			}
+		}
 	}
 }
 
