@@ -16,6 +16,8 @@ BIN := $(CURDIR)/.bin
 # The policy pack, by the name under which Pulumi finds it without its language host for Go.
 POLICY := $(BIN)/pulumi-analyzer-policy-go
 POLICY_CONFIG := $(wildcard policy/policy-config.$(STACK).json)
+# Pulumi passes over what a misspelt name in the configuration was to change; the lab checks by itself.
+POLICY_CHECK := $(POLICY) check $(POLICY_CONFIG)
 POLICY_FLAGS := --policy-pack $(POLICY) $(addprefix --policy-pack-config ,$(POLICY_CONFIG))
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
 GO_FILES := $(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null))
@@ -36,31 +38,29 @@ down: tools ## Destroy stack `lab` and stop the lab
 	@$(BIN)/lab stop
 
 .PHONY: preview
-preview: tools policy-config ## Show what `up` would do: STACK=lab (default) on the lab, any other on its own Proxmox
+preview: tools ## Show what `up` would do: STACK=lab (default) on the lab, any other on its own Proxmox
 ifeq ($(STACK),lab)
 	@$(BIN)/lab start
 	@$(BIN)/lab preview --policy $(addprefix --policy-config ,$(POLICY_CONFIG))
 else
+	@$(POLICY_CHECK)
 	@$(BIN)/pulumi preview --stack $(STACK) --parallel 64 $(POLICY_FLAGS)
 endif
 
 .PHONY: deploy
-deploy: tools policy-config ## Bring up STACK on its own Proxmox without asking, judged by the policies: what the pipeline does after `guard`
+deploy: tools ## Bring up STACK on its own Proxmox without asking, judged by the policies: what the pipeline does after `guard`
 	@if [ '$(STACK)' = lab ]; then echo 'stack lab has no Proxmox of its own: make up brings it up; say STACK=' >&2; exit 1; fi
+	@$(POLICY_CHECK)
 	@$(BIN)/pulumi up --stack $(STACK) --yes --non-interactive --refresh --parallel 64 $(POLICY_FLAGS)
 
-# Pulumi passes over what a misspelt name in the policies' configuration was to change.
-.PHONY: policy-config
-policy-config: $(POLICY)
-	@$(POLICY) check $(POLICY_CONFIG)
-
 .PHONY: plan
-plan: tools policy-config $(BIN)/planreview ## Write what `up` would do to .plan/STACK.json, for guard and comment; ON=lab plans any stack on the lab's stand-ins
+plan: tools $(BIN)/planreview ## Write what `up` would do to .plan/STACK.json, for guard and comment; ON=lab plans any stack on the lab's stand-ins
 	@mkdir -p .plan
 ifeq ($(ON),lab)
 	@$(BIN)/lab start
 	@$(BIN)/lab preview --stack $(STACK) --json --policy $(addprefix --policy-config ,$(POLICY_CONFIG)) $(PLAN_FLAGS) > .plan/$(STACK).json || echo 'the preview failed; guard and comment say why' >&2
 else
+	@$(POLICY_CHECK)
 	@PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true $(BIN)/pulumi preview --stack $(STACK) --non-interactive --json --show-sames --parallel 64 $(POLICY_FLAGS) $(PLAN_FLAGS) > .plan/$(STACK).json \
 	  || echo 'the preview failed; guard and comment say why' >&2
 endif

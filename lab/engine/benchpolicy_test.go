@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -82,7 +81,7 @@ func previewAsUser(b *testing.B, log bool) {
 			args = append(args, "--policy-pack-config", policy.Config)
 		}
 
-		cmd := exec.CommandContext(context.WithoutCancel(b.Context()), w.options.CLI, args...)
+		cmd := exec.CommandContext(b.Context(), w.options.CLI, args...)
 		cmd.Dir, cmd.Env = project, env
 		output, err := cmd.CombinedOutput()
 

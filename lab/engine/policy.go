@@ -25,31 +25,24 @@ const policyBinary = "pulumi-analyzer-policy-go"
 
 // FindPolicy returns the project's pack built in dir, with the configuration of a file, empty = the defaults.
 func FindPolicy(dir, config string) (Policy, error) {
-	policy := Policy{}
+	pack, err := filepath.Abs(filepath.Join(dir, policyBinary))
+	if err == nil {
+		_, err = os.Stat(pack)
+	}
 
-	var err error
-	if policy.Pack, err = existing(filepath.Join(dir, policyBinary)); err != nil {
+	if err != nil {
 		return Policy{}, fmt.Errorf("unable to find the policy pack: %w; `make tools` builds it, --policy=false goes without", err)
 	}
 
 	if config == "" {
-		return policy, nil
+		return Policy{Pack: pack}, nil
 	}
 
-	if policy.Config, err = filepath.Abs(config); err != nil {
+	if config, err = filepath.Abs(config); err != nil {
 		return Policy{}, fmt.Errorf("unable to find the configuration of the policies: %w", err)
 	}
 
-	return policy, rules.CheckConfigFile(policy.Config)
-}
-
-// existing is the absolute path of a file that is there.
-func existing(path string) (string, error) {
-	if _, err := os.Stat(path); err != nil {
-		return "", err
-	}
-
-	return filepath.Abs(path)
+	return Policy{Pack: pack, Config: config}, rules.CheckConfigFile(config)
 }
 
 func (p Policy) preview() []optpreview.Option {

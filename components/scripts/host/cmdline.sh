@@ -151,7 +151,7 @@ words_program='
     for (i = 1; i <= NR; i++) print lines[i]
   }'
 
-# words_of TODO PATH CONTENT [WORDS]: show prints the words; add and take print the content with the words added to or taken out of the line.
+# words_of ACTION PATH CONTENT [WORDS]: show prints the words; add and take print the content with the words added to or taken out of the line.
 words_of() {
   local form=plain status=0
   if [ "$2" = "$root/etc/default/grub" ]; then form=grub; fi

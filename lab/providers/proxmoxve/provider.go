@@ -6,6 +6,8 @@ package proxmoxve
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -122,7 +124,7 @@ func (s *server) typeOf(urn resource.URN) (*resourceType, error) {
 }
 
 func (s *server) tokens() []string {
-	return []string{typeVirtualMachine, typeDownloadFile, typeMapping, typeRole, typeGroup, typeUser, typeToken, typeACL}
+	return slices.Sorted(maps.Keys(s.types))
 }
 
 // cancel interrupts whatever runs. Unlike a middleware made for one run, the server works on: several engine runs may follow each other on it.
