@@ -62,7 +62,7 @@ func TestARebootStopsMachinesAndStartsThoseForBoot(t *testing.T) {
 	assert.False(t, h.Online, "it is away at once")
 	assert.True(t, h.Rebooting)
 	require.NoError(t, d.RebootHost("pve1"), "once more is no second reboot")
-	require.Eventually(t, online(d, "pve1"), 10*time.Second, time.Millisecond)
+	require.Eventually(t, online(d, "pve1"), time.Minute, time.Millisecond)
 
 	var order []string
 
@@ -76,7 +76,7 @@ func TestARebootStopsMachinesAndStartsThoseForBoot(t *testing.T) {
 		}
 
 		return len(order) > 0
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	assert.Equal(t, []string{"Starting VM 102", "Starting VM 101", "Starting VM 100", "Starting VM 104", "TASK OK"}, order)
 
 	for vmid, running := range map[int]bool{100: true, 101: true, 102: true, 103: false, 104: true, 200: true} {
@@ -107,7 +107,7 @@ func TestAHostThatDoesNotBootSaysWhy(t *testing.T) {
 		h, _ = d.Host("pve1")
 
 		return h.Problem != ""
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	assert.Equal(t, assert.AnError.Error(), h.Problem)
 	assert.False(t, h.Online)
 }
@@ -136,7 +136,7 @@ func TestARebootOutlivesTheLab(t *testing.T) {
 	assert.Equal(t, "0000:01:00.0", h.PCI[0].Address, "hardware changes while the host is off")
 
 	require.NoError(t, d.SetHostSystem(&diskless{words: "quiet"}))
-	require.Eventually(t, func() bool { _, on := g.running(100); return on }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { _, on := g.running(100); return on }, time.Minute, 5*time.Millisecond)
 
 	h, _ = d.Host("pve1")
 	assert.False(t, h.Rebooting)
@@ -194,7 +194,7 @@ func TestHardwareChanges(t *testing.T) {
 
 			require.NoError(t, err)
 			require.NoError(t, d.RebootHost("pve1"))
-			require.Eventually(t, online(d, "pve1"), 10*time.Second, time.Millisecond)
+			require.Eventually(t, online(d, "pve1"), time.Minute, time.Millisecond)
 
 			h, _ := d.Host("pve1")
 			tc.check(t, h)

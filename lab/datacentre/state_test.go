@@ -113,7 +113,7 @@ func TestAKilledDatacentreLeavesALockedMachine(t *testing.T) {
 		d, err := datacentre.Open(copied)
 
 		return err == nil && len(d.VMs()) == 1 && d.Close() == nil
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 
 	second := open(t, copied)
 	vm, _ := second.VM(100)

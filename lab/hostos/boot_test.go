@@ -16,7 +16,7 @@ import (
 func (h *host) reboot(t *testing.T) datacentre.Host {
 	t.Helper()
 	require.NoError(t, h.dc.RebootHost("pve1"))
-	require.Eventually(t, func() bool { v := h.view(t); return !v.Rebooting || v.Problem != "" }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { v := h.view(t); return !v.Rebooting || v.Problem != "" }, time.Minute, time.Millisecond)
 
 	return h.view(t)
 }

@@ -170,7 +170,7 @@ func TestTalosctlChanges(t *testing.T) {
 			command: "-n #21 upgrade --image " + installer + "unknown:v1.12.7", refused: true,
 			contain: []string{"error validating installer image \"" + installer + "unknown:v1.12.7\": failed to pull image", "failed to resolve reference"},
 		},
-		{command: "-n #21 upgrade --timeout 25s --image " + installer + otherSchematic + ":v1.12.7", contain: []string{"post check passed"}},
+		{command: "-n #21 upgrade --timeout 2m --image " + installer + otherSchematic + ":v1.12.7", contain: []string{"post check passed"}},
 		{command: "-n #21 version", contain: []string{"Tag:         v1.12.7"}},
 		{command: "-n #21 get extensions", contain: []string{otherSchematic}},
 		{command: "-n #21 rollback"},
@@ -180,8 +180,8 @@ func TestTalosctlChanges(t *testing.T) {
 
 	l.check(program, common, []expectation{
 		{command: "-n #21 get extensions", contain: []string{schematicID}},
-		{command: "-n #21 reboot --timeout 25s", contain: []string{"post check passed"}},
-		{command: "-n #21 reset --timeout 25s --reboot --system-labels-to-wipe STATE --system-labels-to-wipe EPHEMERAL"},
+		{command: "-n #21 reboot --timeout 2m", contain: []string{"post check passed"}},
+		{command: "-n #21 reset --timeout 2m --reboot --system-labels-to-wipe STATE --system-labels-to-wipe EPHEMERAL"},
 	})
 
 	l.stage(21, "maintenance")

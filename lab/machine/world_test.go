@@ -33,7 +33,7 @@ import (
 const (
 	talosVersion = "v1.12.6"
 	schematicID  = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515"
-	patience     = 30 * time.Second
+	patience     = 2 * time.Minute
 )
 
 // world is a data centre of volumes and leases. It implements machine.World.

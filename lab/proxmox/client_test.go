@@ -26,7 +26,7 @@ func TestGoProxmox(t *testing.T) {
 			wait := func(task *client.Task, err error) {
 				t.Helper()
 				require.NoError(t, err)
-				require.NoError(t, task.Wait(ctx, 5*time.Millisecond, 10*time.Second))
+				require.NoError(t, task.Wait(ctx, 5*time.Millisecond, time.Minute))
 				require.True(t, task.IsSuccessful, task.ExitStatus)
 			}
 

@@ -180,7 +180,7 @@ func (s steps) goProxmox() {
 	wait := func(task *client.Task, err error) {
 		t.Helper()
 		require.NoError(t, err)
-		require.NoError(t, task.Wait(ctx, 5*time.Millisecond, 10*time.Second))
+		require.NoError(t, task.Wait(ctx, 5*time.Millisecond, time.Minute))
 		require.True(t, task.IsSuccessful, task.ExitStatus)
 	}
 

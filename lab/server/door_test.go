@@ -82,7 +82,7 @@ func TestAHostRebootsWithItsDoors(t *testing.T) {
 	require.NoError(t, lab.Data.RebootHost("pve1"))
 
 	for _, address := range []string{shell, "127.183.0.11:8006"} {
-		require.Eventually(t, func() bool { return dial(t, address) != nil }, time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return dial(t, address) != nil }, time.Minute, time.Millisecond)
 		require.ErrorIs(t, dial(t, address), syscall.ECONNREFUSED)
 	}
 
@@ -93,7 +93,7 @@ func TestAHostRebootsWithItsDoors(t *testing.T) {
 	lab, err = Open(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, lab.Close()) })
-	require.Eventually(t, func() bool { return dial(t, shell) == nil }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return dial(t, shell) == nil }, time.Minute, 5*time.Millisecond)
 
 	h, _ := lab.Data.Host("pve1")
 	assert.False(t, h.Rebooting)

@@ -160,7 +160,7 @@ func (h *host) reboot(t *testing.T, command string) {
 		h.client = client
 
 		return true
-	}, 20*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	t.Cleanup(func() { _ = h.client.Close() })
 
 	after, _, _ := h.run(t, "cat $HOST_ROOT/proc/sys/kernel/random/boot_id", "")
