@@ -48,13 +48,13 @@ else
 endif
 
 .PHONY: deploy
-deploy: tools ## Bring up STACK on its own Proxmox without asking, judged by the policies: what the pipeline does after `guard`
+deploy: stack-tools ## Bring up STACK on its own Proxmox without asking, judged by the policies: what the pipeline does after `guard`
 	@if [ '$(STACK)' = lab ]; then echo 'stack lab has no Proxmox of its own: make up brings it up; say STACK=' >&2; exit 1; fi
 	@$(POLICY_CHECK)
 	@$(BIN)/pulumi up --stack $(STACK) --yes --non-interactive --refresh --parallel 64 $(POLICY_FLAGS)
 
 .PHONY: plan
-plan: tools $(BIN)/planreview ## Write what `up` would do to .plan/STACK.json, for guard and comment; ON=lab plans any stack on the lab's stand-ins
+plan: $(if $(filter lab,$(ON)),tools,stack-tools) $(BIN)/planreview ## Write what `up` would do to .plan/STACK.json, for guard and comment; ON=lab plans any stack on the lab's stand-ins
 	@mkdir -p .plan
 ifeq ($(ON),lab)
 	@$(BIN)/lab start
@@ -89,7 +89,7 @@ hooks: $(BIN)/golangci-lint $(BIN)/gitleaks $(BIN)/actionlint ## Install the hoo
 	pre-commit install
 
 .PHONY: backup
-backup: tools ## Export the state of STACK to BACKUPS (default ~/.pulumi-backups); its secrets stay encrypted
+backup: stack-tools ## Export the state of STACK to BACKUPS (default ~/.pulumi-backups); its secrets stay encrypted
 	@umask 077; mkdir -p '$(BACKUPS)'; file='$(BACKUPS)/$(STACK)-'$$(date -u +%Y%m%dT%H%M%SZ).json; \
 	$(BIN)/pulumi stack export --stack $(STACK) --file "$$file"; echo "$$file"
 
@@ -160,6 +160,9 @@ schema: ## Write the JSON schema of the stack configuration anew
 
 .PHONY: tools
 tools: $(BIN)/lab $(BIN)/talosops $(POLICY) $(BIN)/talosctl $(BIN)/pulumi ## Build what is missing into .bin/
+
+.PHONY: stack-tools
+stack-tools: $(BIN)/talosops $(POLICY) $(BIN)/planreview $(BIN)/pulumi ## Build what a stack on its own Proxmox needs: tools without the lab and talosctl
 
 .PHONY: clean
 clean: ## Remove what was built (.bin/); stops a running lab, keeps its data

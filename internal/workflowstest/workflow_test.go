@@ -1,0 +1,236 @@
+package workflowstest
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// workflow is a workflow file as far as the rules look at it.
+type workflow struct {
+	On          yaml.Node         `yaml:"on"`
+	Permissions *permissions      `yaml:"permissions"`
+	Concurrency *concurrency      `yaml:"concurrency"`
+	Env         map[string]string `yaml:"env"`
+	Jobs        map[string]job    `yaml:"jobs"`
+}
+
+type concurrency struct {
+	Group  string `yaml:"group"`
+	Cancel bool   `yaml:"cancel-in-progress"`
+}
+
+type job struct {
+	If          string            `yaml:"if"`
+	Needs       names             `yaml:"needs"`
+	RunsOn      string            `yaml:"runs-on"`
+	Environment string            `yaml:"environment"`
+	Permissions *permissions      `yaml:"permissions"`
+	Env         map[string]string `yaml:"env"`
+	Steps       []step            `yaml:"steps"`
+}
+
+type step struct {
+	Uses string               `yaml:"uses"`
+	Run  string               `yaml:"run"`
+	Env  map[string]string    `yaml:"env"`
+	With map[string]yaml.Node `yaml:"with"`
+}
+
+// names is one name or a list of them.
+type names []string
+
+func (n *names) UnmarshalYAML(value *yaml.Node) error {
+	if value.Kind == yaml.ScalarNode {
+		*n = names{value.Value}
+
+		return nil
+	}
+
+	return value.Decode((*[]string)(n))
+}
+
+// permissions are scope → access; a single word stands under the empty scope.
+type permissions map[string]string
+
+func (p *permissions) UnmarshalYAML(value *yaml.Node) error {
+	if value.Kind == yaml.ScalarNode {
+		*p = permissions{"": value.Value}
+
+		return nil
+	}
+
+	return value.Decode((*map[string]string)(p))
+}
+
+var (
+	pinned   = regexp.MustCompile(`^[\w.-]+/[\w./-]+@[0-9a-f]{40}$`)
+	secret   = regexp.MustCompile(`\bsecrets\.(\w+)`)
+	toolMake = regexp.MustCompile(`\bmake\b|\bgo (run|build|test)\b|\.bin/`)
+	// outside are values that whoever opens a pull request or starts a run chooses.
+	outside = regexp.MustCompile(`\$\{\{[^}]*(inputs\.|github\.(ref|head_ref)|event\.(pull_request\.(title|body|head|labels)|inputs)|needs\.)[^}]*\}\}`)
+)
+
+func parse(text []byte) (workflow, error) {
+	var w workflow
+	err := yaml.Unmarshal(text, &w)
+
+	return w, err
+}
+
+// triggers are the events of a workflow.
+func (w workflow) triggers() []string {
+	switch w.On.Kind {
+	case yaml.MappingNode:
+		var events map[string]yaml.Node
+		if err := w.On.Decode(&events); err != nil {
+			return nil
+		}
+
+		return slices.Sorted(maps.Keys(events))
+	case yaml.SequenceNode:
+		var events []string
+		if err := w.On.Decode(&events); err != nil {
+			return nil
+		}
+
+		return events
+	default:
+		return []string{w.On.Value}
+	}
+}
+
+// judge says what is wrong with a workflow.
+func judge(w workflow) []string {
+	var found []string
+	report := func(format string, values ...any) { found = append(found, fmt.Sprintf(format, values...)) }
+
+	if w.Concurrency == nil || w.Concurrency.Group == "" {
+		report("no concurrency group: two runs meet")
+	}
+	for scope, access := range stated(w.Permissions) {
+		if access == "write" || access == "write-all" || w.Permissions == nil {
+			report("the workflow has the permission %s %s: state it for the job that needs it", scope, access)
+		}
+	}
+	if slices.Contains(w.triggers(), "pull_request_target") {
+		report("pull_request_target runs with the base's secrets beside a pull request's code")
+	}
+	for name, value := range w.Env {
+		if secret.MatchString(value) {
+			report("env.%s is a secret in the environment of every job", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Jobs)) {
+		for _, problem := range w.judgeJob(w.Jobs[name]) {
+			report("%s: %s", name, problem)
+		}
+	}
+
+	return found
+}
+
+// stated are permissions; GitHub's own, which may be all, where none are stated.
+func stated(p *permissions) permissions {
+	if p == nil {
+		return permissions{"": "of the repository's settings"}
+	}
+
+	return *p
+}
+
+func (w workflow) judgeJob(j job) []string {
+	var found []string
+	report := func(format string, values ...any) { found = append(found, fmt.Sprintf(format, values...)) }
+	pull := slices.Contains(w.triggers(), "pull_request")
+
+	for name, value := range j.Env {
+		if secret.MatchString(value) || strings.Contains(value, "github.token") {
+			report("env.%s is a secret in the environment of every step: state it in the step that needs it", name)
+		}
+	}
+	for i, s := range j.Steps {
+		if s.Uses != "" && !pinned.MatchString(s.Uses) {
+			report("step %d uses %s, which is not pinned by a digest", i+1, s.Uses)
+		}
+		if outside.MatchString(s.Run) {
+			report("step %d has a value from outside in its script: pass it in the step's environment", i+1)
+		}
+		for name, value := range s.Env {
+			if s.Uses != "" && secret.MatchString(value) {
+				report("step %d gives env.%s to an action", i+1, name)
+			}
+			for _, match := range secret.FindAllStringSubmatch(value, -1) {
+				if pull && !strings.HasPrefix(match[1], "PREVIEW_") {
+					report("step %d shows the secret %s to a pull request's code", i+1, match[1])
+				}
+			}
+		}
+		if strings.HasPrefix(s.Uses, "actions/checkout@") && s.with("persist-credentials") != "false" {
+			report("step %d leaves the token in the work tree: persist-credentials: false", i+1)
+		}
+	}
+	found = append(found, j.judgeTrust(w.writes(j), pull)...)
+
+	return found
+}
+
+// writes tells whether a job's token may write.
+func (w workflow) writes(j job) bool {
+	p := j.Permissions
+	if p == nil {
+		p = w.Permissions
+	}
+	for _, access := range stated(p) {
+		if access != "read" && access != "none" {
+			return true
+		}
+	}
+
+	return false
+}
+
+// judgeTrust looks at what a job that may write, or that has secrets, restores and runs.
+func (j job) judgeTrust(writes, pull bool) []string {
+	var found []string
+	holds := writes || !pull && j.hasSecrets()
+	for i, s := range j.Steps {
+		if holds && strings.HasPrefix(s.Uses, "actions/cache@") ||
+			holds && strings.HasPrefix(s.Uses, "actions/setup-go@") && s.with("cache") != "false" {
+			found = append(found, fmt.Sprintf("step %d restores what a less trusted job may have written to the cache", i+1))
+		}
+		if writes && pull && strings.HasPrefix(s.Uses, "actions/checkout@") && !strings.Contains(s.with("ref"), "pull_request.base.sha") {
+			found = append(found, fmt.Sprintf("step %d checks the pull request out, and the token may write", i+1))
+		}
+		if writes && !pull && toolMake.MatchString(strings.ReplaceAll(s.Run, "make update", "")) {
+			found = append(found, fmt.Sprintf("step %d runs the project's code, and the token may write", i+1))
+		}
+	}
+	if !pull && j.hasSecrets() && j.Environment == "" {
+		found = append(found, "has secrets and no environment, which could limit them to the default branch")
+	}
+	if pull && j.hasSecrets() && j.Environment == "" {
+		found = append(found, "shows secrets to a pull request's code without an environment, which could ask for a reviewer")
+	}
+	if pull && strings.Contains(j.RunsOn, "PROXMOX_RUNNER") {
+		found = append(found, "runs a pull request's code on the runner that reaches the hosts")
+	}
+
+	return found
+}
+
+func (j job) hasSecrets() bool {
+	return slices.ContainsFunc(j.Steps, func(s step) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(s.Env)), secret.MatchString)
+	})
+}
+
+func (s step) with(name string) string {
+	value := s.With[name]
+
+	return value.Value
+}
