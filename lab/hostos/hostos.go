@@ -106,6 +106,20 @@ func (s *System) Furnish(h datacentre.Host) error {
 	return nil
 }
 
+// Trust writes the certificate of the cluster's authority, which Proxmox has at this place on every host.
+func (s *System) Trust(host, authority string) error {
+	d, err := s.disk(host)
+	if err != nil {
+		return err
+	}
+
+	if err := d.write("etc/pve/pve-root-ca.pem", authority); err != nil {
+		return fmt.Errorf("write the certificate of the authority on host %s: %w", host, err)
+	}
+
+	return nil
+}
+
 // install is done once; what scripts do to the files afterwards stays. The mark is written last.
 func (d disk) install(h datacentre.Host) error {
 	const mark = "var/lib/lab/installed"

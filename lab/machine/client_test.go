@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os/exec"
@@ -127,6 +128,29 @@ func (k kubeClient) do(method, path, accept, body string) (int, map[string]any) 
 	}
 
 	return response.StatusCode, object
+}
+
+// TestANodeObjectOutlivesItsMachine removes a worker: nobody takes its Node out of Kubernetes, on the lab as on a real cluster.
+func TestANodeObjectOutlivesItsMachine(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.cluster(1, 1)
+
+	kubeconfig, err := l.client(11).Kubeconfig(l.context())
+	require.NoError(t, err)
+
+	_, before := l.kube(kubeconfig).do(http.MethodGet, "/api/v1/nodes/node-21", "application/json", "")
+
+	l.machines.PowerOff(21)
+	l.mu.Lock()
+	delete(l.volumes, "local:vm-21-disk-0")
+	l.mu.Unlock()
+
+	code, after := l.kube(kubeconfig).do(http.MethodGet, "/api/v1/nodes/node-21", "application/json", "")
+	require.Equal(t, http.StatusOK, code)
+	assert.Equal(t, before["metadata"].(map[string]any)["uid"], after["metadata"].(map[string]any)["uid"])
+	assert.Contains(t, fmt.Sprint(after), "Kubelet stopped posting node status.")
 }
 
 func TestKubernetesAPI(t *testing.T) {

@@ -5,13 +5,18 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
+	"github.com/pkg/sftp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/ssh"
 
 	"proxmox-talos/lab/server"
 )
@@ -39,9 +44,10 @@ func TestOneAuthorityForAllHosts(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, filepath.Join(dir, "ca.pem"), connection.CA)
 
+		ca, err := os.ReadFile(connection.CA)
+		require.NoError(t, err)
+
 		if start == 0 {
-			ca, err := os.ReadFile(connection.CA)
-			require.NoError(t, err)
 			require.True(t, roots.AppendCertsFromPEM(ca))
 		}
 
@@ -57,8 +63,40 @@ func TestOneAuthorityForAllHosts(t *testing.T) {
 			}
 		}
 
+		// README has its reader copy it from a host.
+		for _, host := range connection.Hosts {
+			assert.Equal(t, string(ca), onHost(t, connection, host, "/etc/pve/pve-root-ca.pem"))
+		}
+
 		_, err = tls.Dial("tcp", endpoint.Host, &tls.Config{MinVersion: tls.VersionTLS13})
 		require.ErrorContains(t, err, "certificate signed by unknown authority")
 		require.NoError(t, lab.Close())
 	}
+}
+
+// onHost copies a file from a host over SSH, as scp does.
+func onHost(t *testing.T, connection server.Connection, host server.HostConnection, path string) string {
+	t.Helper()
+
+	key, err := ssh.ParsePrivateKey([]byte(connection.PrivateKey))
+	require.NoError(t, err)
+	hostKey, _, _, _, err := ssh.ParseAuthorizedKey([]byte(host.HostKey))
+	require.NoError(t, err)
+	client, err := ssh.Dial("tcp", net.JoinHostPort(host.Address, strconv.Itoa(host.Port)), &ssh.ClientConfig{
+		User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.FixedHostKey(hostKey),
+	})
+	require.NoError(t, err)
+
+	defer client.Close() //nolint:errcheck
+
+	files, err := sftp.NewClient(client)
+	require.NoError(t, err)
+
+	file, err := files.Open(path)
+	require.NoError(t, err)
+
+	content, err := io.ReadAll(file)
+	require.NoError(t, err)
+
+	return string(content)
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -76,8 +77,7 @@ func TestAHostRebootsWithItsDoors(t *testing.T) {
 	connection, err := lab.Connection()
 	require.NoError(t, err)
 
-	shell := net.JoinHostPort(connection.Hosts[0].Address, "2222")
-	require.Equal(t, 2222, connection.Hosts[0].Port)
+	shell := net.JoinHostPort(connection.Hosts[0].Address, strconv.Itoa(connection.Hosts[0].Port))
 	require.NoError(t, dial(t, shell))
 	require.NoError(t, lab.Data.RebootHost("pve1"))
 
@@ -97,4 +97,41 @@ func TestAHostRebootsWithItsDoors(t *testing.T) {
 
 	h, _ := lab.Data.Host("pve1")
 	assert.False(t, h.Rebooting)
+}
+
+func TestTheShellTakesPort22WhereItIsFree(t *testing.T) {
+	t.Parallel()
+
+	const network, first, second = "127.184", "127.184.0.11", "127.184.0.12"
+
+	// Another program's server on one of the hosts' addresses.
+	taken, err := net.Listen("tcp", net.JoinHostPort(second, "22"))
+	if err != nil {
+		t.Skipf("nobody here may listen on port 22: %v", err)
+	}
+
+	t.Cleanup(func() { _ = taken.Close() })
+
+	o := Options{Dir: t.TempDir(), Network: network}
+	lab, err := Open(o)
+	require.NoError(t, err)
+
+	before, err := lab.Connection()
+	require.NoError(t, err)
+	assert.Equal(t, first, before.Hosts[0].Address)
+	assert.Equal(t, 22, before.Hosts[0].Port)
+	assert.Equal(t, second, before.Hosts[1].Address)
+	assert.NotEqual(t, 22, before.Hosts[1].Port)
+	require.NoError(t, lab.Close())
+
+	// It is found where it was, although the port is free now.
+	require.NoError(t, taken.Close())
+
+	lab, err = Open(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, lab.Close()) })
+
+	after, err := lab.Connection()
+	require.NoError(t, err)
+	assert.Equal(t, before.Hosts, after.Hosts)
 }

@@ -12,7 +12,7 @@ import (
 // Ports that the front doors take when they are free; otherwise any.
 const (
 	apiPort     = 8006
-	sshPort     = 2222
+	sshPort     = 22
 	factoryPort = 8080
 )
 

@@ -237,8 +237,16 @@ func (s *Server) installHosts() error {
 	s.Data.SetHostFiles(s.roots)
 	s.system = hostos.New(s.roots)
 
+	if _, err := s.id.authority(); err != nil {
+		return err
+	}
+
 	for _, host := range s.Data.Hosts() {
 		if err := s.system.Furnish(host); err != nil {
+			return err
+		}
+
+		if err := s.system.Trust(host.Name, s.id.CA); err != nil {
 			return err
 		}
 	}
