@@ -95,13 +95,15 @@ func TestTalosClusterBoundsClonesForEachDatastoreOfAHost(t *testing.T) {
 	waits := func(node string) []string {
 		return slices.DeleteFunc(vms[node+"-vm"].DependsOn(), func(name string) bool { return strings.HasSuffix(name, "-build") })
 	}
+	// Not the constant itself: a fifth clone waits longer for its volumes than Proxmox' ten seconds where each takes a second.
+	const atOnce = 4
 	for i, node := range cluster.Nodes() {
-		if i < clonesAtOnce {
+		if i < atOnce {
 			assert.Empty(t, waits(node.Name), node.Name)
 
 			continue
 		}
-		assert.Equal(t, []string{cluster.Nodes()[i-clonesAtOnce].Name + "-vm"}, waits(node.Name), node.Name)
+		assert.Equal(t, []string{cluster.Nodes()[i-atOnce].Name + "-vm"}, waits(node.Name), node.Name)
 	}
 }
 

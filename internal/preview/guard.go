@@ -52,12 +52,8 @@ func Judge(p *Preview, approved []string) (findings []Finding, unused []string) 
 	slices.SortFunc(g.findings, func(a, b Finding) int { return strings.Compare(a.Resource, b.Resource) })
 	used := map[string]bool{}
 	for _, f := range g.findings {
-		names := []string{f.Resource, string(f.URN)}
-		if f.URN.Type() == typeMachine {
-			names = append(names, strings.TrimSuffix(f.Resource, "-vm"))
-		}
 		ok := false
-		for _, name := range names {
+		for _, name := range []string{f.Resource, string(f.URN), strings.TrimSuffix(f.Resource, "-vm")} {
 			if slices.Contains(approved, name) {
 				used[name], ok = true, true
 			}

@@ -1,0 +1,251 @@
+package preview_test
+
+import (
+	"compress/gzip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/preview"
+)
+
+// edit changes a recorded preview, so that one recording serves both sides of a limit.
+type edit func(p *preview.Preview)
+
+// recorded reads a preview that the real engine wrote (lab/engine/guard_test.go), in one of its two forms.
+func recorded(t *testing.T, name, form string) *preview.Preview {
+	t.Helper()
+	file, err := os.Open(filepath.Join("testdata", name+"."+form+".json.gz"))
+	require.NoError(t, err)
+	defer file.Close()
+	content, err := gzip.NewReader(file)
+	require.NoError(t, err)
+	p, err := preview.Parse(content)
+	require.NoError(t, err)
+
+	return p
+}
+
+// step changes the step of the resource of that name.
+func step(name string, change func(s *preview.Step)) edit {
+	return func(p *preview.Preview) {
+		i := slices.IndexFunc(p.Steps, func(s preview.Step) bool { return s.Name() == name && s.URN.Type() != typeNode })
+		change(&p.Steps[i])
+	}
+}
+
+// typeNode is the component that a template's or machine's name belongs to as well.
+const typeNode = "talos-proxmox:node:TalosNode"
+
+func operation(name string, o preview.Operation) edit {
+	return step(name, func(s *preview.Step) { s.Operation = o })
+}
+
+func input(name, key string, value any) edit {
+	return step(name, func(s *preview.Step) {
+		for _, state := range []*preview.State{s.Old, s.New} {
+			if state != nil {
+				state.Inputs[key] = value
+			}
+		}
+	})
+}
+
+// unshown takes the steps out that leave a resource as it is, the stack apart, as a preview without --show-sames does.
+func unshown(p *preview.Preview) {
+	p.Steps = slices.DeleteFunc(p.Steps, func(s preview.Step) bool {
+		return s.Operation == preview.Same && s.URN.Type() != "pulumi:pulumi:Stack"
+	})
+}
+
+const (
+	member = "it is a control plane of cluster one and a member of its etcd"
+	many   = "which can lose etcd's majority"
+	two    = "the plan touches 2 control planes of cluster one at once (one-cp-2-vm, one-cp-3-vm), " + many
+	gone   = "data disk scsi1 (50 GiB on local-lvm) is deleted with all that is on it"
+	clones = "linked clones live on its disk: "
+)
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	both := []string{"delete one-cp-2-vm: " + member + "; " + two, "delete one-cp-3-vm: " + member + "; " + two}
+	dataDisks := []string{"update one-general-1-vm: " + gone, "update one-general-2-vm: " + gone}
+	template := []string{
+		"replace talos-pve1-build: " + clones + "one-cp-1-vm, one-cp-3-vm, one-general-1-vm",
+		"replace talos-pve2-build: " + clones + "one-cp-2-vm, one-general-2-vm",
+	}
+	for name, test := range map[string]struct {
+		preview  string
+		edits    []edit
+		approved []string
+		findings []string
+		unused   []string
+	}{
+		"two control planes go at once": {preview: "fewer-control-planes", findings: both},
+		"one control plane goes": {
+			preview: "fewer-control-planes", edits: []edit{operation("one-cp-3-vm", preview.Same)}, findings: []string{"delete one-cp-2-vm: " + member},
+		},
+		"a control plane is replaced while another changes": {
+			preview: "fewer-control-planes",
+			edits:   []edit{operation("one-cp-2-vm", preview.Replace), operation("one-cp-3-vm", preview.Update)},
+			findings: []string{
+				"replace one-cp-2-vm: " + member + "; " + two, "update one-cp-3-vm: " + two,
+			},
+		},
+		"one control plane changes": {
+			preview: "fewer-control-planes", edits: []edit{operation("one-cp-2-vm", preview.Update), operation("one-cp-3-vm", preview.Same)},
+		},
+		"a control plane that is read or refreshed is not touched": {
+			preview:  "fewer-control-planes",
+			edits:    []edit{operation("one-cp-1-vm", preview.Refresh), operation("one-cp-3-vm", preview.Read)},
+			findings: []string{"delete one-cp-2-vm: " + member},
+		},
+		"a control plane that is new is not touched": {
+			preview:  "fewer-control-planes",
+			edits:    []edit{step("one-cp-3-vm", func(s *preview.Step) { s.Operation, s.Old, s.New = preview.Create, nil, s.Old })},
+			findings: []string{"delete one-cp-2-vm: " + member},
+		},
+		"control planes of two clusters": {
+			preview:  "fewer-control-planes",
+			edits:    []edit{input("one-cp-3-vm", "tags", []any{"cluster-other", "controlplane", "talos"})},
+			findings: []string{"delete one-cp-2-vm: " + member, "delete one-cp-3-vm: it is a control plane of cluster other and a member of its etcd"},
+		},
+		"a worker without data disks goes": {
+			preview: "fewer-control-planes",
+			edits: []edit{
+				operation("one-cp-2-vm", preview.Same), input("one-cp-3-vm", "tags", []any{"cluster-one", "talos", "worker"}),
+			},
+		},
+		"data disks are taken out": {preview: "without-data-disks", findings: dataDisks},
+		"data disks stay": {
+			preview: "without-data-disks",
+			edits: []edit{
+				step("one-general-1-vm", func(s *preview.Step) { s.New = s.Old }), step("one-general-2-vm", func(s *preview.Step) { s.New = s.Old }),
+			},
+		},
+		"machines go with their data disks": {
+			preview: "without-data-disks",
+			edits: []edit{
+				operation("one-general-1-vm", preview.Delete),
+				step("one-general-2-vm", func(s *preview.Step) { s.Operation, s.New = preview.Replace, s.Old }),
+			},
+			findings: []string{"delete one-general-1-vm: " + gone, "replace one-general-2-vm: " + gone},
+		},
+		"unchanged machines are not looked at": {
+			preview: "without-data-disks", edits: []edit{operation("one-general-1-vm", preview.Same), operation("one-general-2-vm", preview.Same)},
+		},
+		"templates go from below their linked clones": {preview: "template", findings: template},
+		"a template changes in place":                 {preview: "template", edits: []edit{operation("talos-pve1-build", preview.Update)}, findings: template[1:]},
+		"a template goes with its clones, but for one": {
+			preview: "template",
+			edits: []edit{
+				operation("one-general-1-vm", preview.Delete), operation("one-cp-1-vm", preview.Delete), operation("talos-pve2-build", preview.Same),
+				operation("talos-pve1-build", preview.Delete),
+			},
+			findings: []string{
+				"delete one-cp-1-vm: " + member, "delete one-general-1-vm: " + gone, "delete talos-pve1-build: " + clones + "one-cp-3-vm",
+			},
+		},
+		"the clones are full": {
+			preview: "template",
+			edits: []edit{
+				input("one-cp-2-vm", "clone", map[string]any{"full": true, "vmId": 902.0}), input("one-general-2-vm", "clone", nil),
+			},
+			findings: template[:1],
+		},
+		"whose clones they are cannot be told": {
+			preview: "template", edits: []edit{unshown},
+			findings: []string{
+				"replace talos-pve1-build: whether it has linked clones cannot be told: preview with --show-sames",
+				"replace talos-pve2-build: whether it has linked clones cannot be told: preview with --show-sames",
+			},
+		},
+		"a template whose VMID is not known has all clones": {
+			preview: "template",
+			edits: []edit{
+				operation("talos-pve2-build", preview.Same), step("talos-pve1-build", func(s *preview.Step) { s.Old.Parent = "" }),
+				input("one-general-2-vm", "clone", nil),
+			},
+			findings: []string{"replace talos-pve1-build: " + clones + "one-cp-1-vm, one-cp-2-vm, one-cp-3-vm, one-general-1-vm"},
+		},
+		"secrets and the bootstrap are replaced": {
+			preview: "template",
+			edits: []edit{
+				operation("talos-pve1-build", preview.Same), operation("talos-pve2-build", preview.Same),
+				operation("one-secrets", preview.Replace), operation("one-bootstrap", preview.Replace),
+			},
+			findings: []string{
+				"replace one-bootstrap: etcd is bootstrapped once in a cluster's life",
+				"replace one-secrets: the cluster's certificate authorities and tokens are gone with it; " +
+					"no node and no client of the cluster can be reached any more",
+			},
+		},
+		"secrets and the bootstrap change in place": {
+			preview: "template",
+			edits: []edit{
+				operation("talos-pve1-build", preview.Same), operation("talos-pve2-build", preview.Same),
+				operation("one-secrets", preview.Update), operation("one-bootstrap", preview.Update),
+			},
+		},
+		"commands of other components go": {
+			preview: "template",
+			edits: []edit{
+				operation("one-healthy", preview.Delete),
+				func(p *preview.Preview) {
+					for i, s := range p.Steps {
+						p.Steps[i].URN = s.URN.Rename(strings.Replace(s.Name(), "-build", "-bootstrap", 1))
+					}
+				},
+				step("talos-pve1-bootstrap", elsewhere), step("talos-pve2-bootstrap", elsewhere), operation("one-bootstrap", preview.Delete),
+				step("one-bootstrap", elsewhere),
+			},
+		},
+		"what is approved is left out": {preview: "fewer-control-planes", approved: []string{"one-cp-2-vm"}, findings: both[1:]},
+		"a machine is approved by its node": {
+			preview: "fewer-control-planes", approved: []string{"one-cp-2", "one-cp-3", "one-cp-1"}, unused: []string{"one-cp-1"},
+		},
+		"a template is not approved by another's name": {
+			preview: "template", approved: []string{"talos-pve1-build", "talos-pve2"}, findings: template[1:], unused: []string{"talos-pve2"},
+		},
+		"a resource is approved by its URN": {
+			preview: "without-data-disks", findings: dataDisks[1:],
+			approved: []string{
+				"urn:pulumi:lab::talos-proxmox::talos-proxmox:cluster:TalosCluster$talos-proxmox:node:TalosNode$" +
+					"proxmoxve:VM/virtualMachine:VirtualMachine::one-general-1-vm",
+			},
+		},
+	} {
+		for _, form := range []string{"digest", "events"} {
+			t.Run(name+"/"+form, func(t *testing.T) {
+				t.Parallel()
+				p := recorded(t, test.preview, form)
+				for _, change := range test.edits {
+					change(p)
+				}
+				findings, unused := preview.Judge(p, test.approved)
+				var said []string
+				for _, f := range findings {
+					said = append(said, f.String())
+				}
+				assert.Equal(t, test.findings, said)
+				assert.Equal(t, test.unused, unused)
+			})
+		}
+	}
+}
+
+// elsewhere puts a resource under another component.
+func elsewhere(s *preview.Step) {
+	s.Operation = preview.Delete
+	name := string(s.URN)
+	for _, component := range []string{"template:GoldenTemplate", "cluster:TalosCluster"} {
+		name = strings.Replace(name, component, "other:Component", 1)
+	}
+	s.URN = urn.URN(name)
+}
