@@ -102,7 +102,7 @@ func SchematicOf(t spec.Template) talos.Schematic {
 
 // VolumeName returns the name of a template's downloaded file.
 func VolumeName(t spec.Template) string {
-	return ImageFileName(SchematicOf(t).ID(), t.Version, t.Platform, t.Arch, t.Source)
+	return ImageFileName(SchematicOf(t).ID(), t.Version, t.Platform, t.Source)
 }
 
 // VolumeID returns the volume of a template's downloaded file.
@@ -141,7 +141,7 @@ func buildParameters(t spec.Template, owner string) []scripts.Parameter {
 		{Name: "cores", Value: strconv.Itoa(t.Cores)},
 		{Name: "memory", Value: strconv.Itoa(t.MemoryMiB)},
 		{Name: "disk", Value: strconv.Itoa(t.DiskGiB)},
-		{Name: "about", Value: fmt.Sprintf("Talos %s, %s, schematic %s", t.Version, t.Arch, SchematicOf(t).ID())},
+		{Name: "about", Value: fmt.Sprintf("Talos %s, %s, schematic %s", t.Version, talos.Arch, SchematicOf(t).ID())},
 	}
 	digest := sha256.Sum256([]byte(scripts.Assignments(parameters)))
 

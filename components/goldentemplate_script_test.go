@@ -31,7 +31,7 @@ func newScriptHost(t *testing.T) *scriptHost {
 
 func scriptTemplate() spec.Template {
 	return spec.Template{
-		Key: "talos", Name: "talos-v1.12.6-talos", Host: "pve1", VMID: 901, Source: spec.SourceImage, Version: "v1.12.6", Arch: "amd64", Platform: "nocloud",
+		Key: "talos", Name: "talos-v1.12.6-talos", Host: "pve1", VMID: 901, Source: spec.SourceImage, Version: "v1.12.6", Platform: "nocloud",
 		Datastore: "local-lvm", ImageDatastore: "local", Bridge: "vmbr0", Cores: 4, MemoryMiB: 4096, DiskGiB: 20,
 	}
 }

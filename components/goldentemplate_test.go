@@ -65,9 +65,6 @@ func TestTalosImageVariants(t *testing.T) {
 			func(a *TalosImageArgs) { a.Checksum = strings.Repeat("ab", 32) },
 			map[string]any{"checksum": strings.Repeat("ab", 32), "checksumAlgorithm": "sha256"},
 		},
-		"another architecture": {
-			func(a *TalosImageArgs) { a.Arch = "arm64" }, map[string]any{"fileName": "talos-v1.12.6-376567988ad3-nocloud-arm64.img"},
-		},
 		"extensions make another schematic, another factory does not": {
 			func(a *TalosImageArgs) {
 				a.Schematic.Extensions, a.Factory.URL = []string{"siderolabs/qemu-guest-agent"}, "http://127.1.0.9:8080"

@@ -25,7 +25,6 @@ type TalosImageArgs struct {
 	Schematic talos.Schematic
 	Version   string // Talos, with its v
 	Platform  string // default nocloud
-	Arch      string // default amd64
 	Source    spec.Source
 	Factory   talos.Factory
 	// Checksum of the downloaded file, hex SHA-256; empty = not checked.
@@ -51,13 +50,13 @@ type TalosImage struct {
 }
 
 // ImageFileName returns the name a host keeps an image under; PVE accepts only .iso and .img as content type iso.
-func ImageFileName(schematicID, version, platform, arch string, source spec.Source) string {
+func ImageFileName(schematicID, version, platform string, source spec.Source) string {
 	extension := "img"
 	if source == spec.SourceISO {
 		extension = "iso"
 	}
 
-	return fmt.Sprintf("talos-%s-%.12s-%s-%s.%s", version, schematicID, platform, arch, extension)
+	return fmt.Sprintf("talos-%s-%.12s-%s-%s.%s", version, schematicID, platform, talos.Arch, extension)
 }
 
 // NewTalosImage registers the schematic with the Image Factory and downloads the image to every store.
@@ -149,23 +148,20 @@ func (c *TalosImage) download(ctx *pulumi.Context, name string, args TalosImageA
 func (c *TalosImage) url(args TalosImageArgs) pulumi.StringOutput {
 	return c.SchematicID.ApplyT(func(id string) string {
 		if args.Source == spec.SourceISO {
-			return args.Factory.ISOURL(id, args.Version, args.Platform, args.Arch)
+			return args.Factory.ISOURL(id, args.Version, args.Platform)
 		}
 
-		return args.Factory.ImageURL(id, args.Version, args.Platform, args.Arch)
+		return args.Factory.ImageURL(id, args.Version, args.Platform)
 	}).(pulumi.StringOutput)
 }
 
 func (a TalosImageArgs) fileName() string {
-	return ImageFileName(a.Schematic.ID(), a.Version, a.Platform, a.Arch, a.Source)
+	return ImageFileName(a.Schematic.ID(), a.Version, a.Platform, a.Source)
 }
 
 func (a TalosImageArgs) withDefaults() TalosImageArgs {
 	if a.Platform == "" {
 		a.Platform = "nocloud"
-	}
-	if a.Arch == "" {
-		a.Arch = "amd64"
 	}
 	if a.Source == "" {
 		a.Source = spec.SourceImage

@@ -86,7 +86,6 @@ func planImages(s settings) (map[string]components.TalosImageArgs, error) {
 				Schematic: components.SchematicOf(t),
 				Version:   t.Version,
 				Platform:  t.Platform,
-				Arch:      t.Arch,
 				Source:    t.Source,
 				Factory:   s.factory,
 			}

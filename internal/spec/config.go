@@ -69,8 +69,8 @@ type CapacityConfig struct {
 type TemplateConfig struct {
 	// The Talos version, in full. New machines get it; running machines are upgraded, never replaced.
 	Version string `json:"version" jsonschema:"required,example=v1.12.6"`
-	// The machines' processor architecture.
-	Arch string `json:"arch,omitempty" jsonschema:"default=amd64,enum=amd64,enum=arm64"`
+	// The machines' processor architecture, which is that of every host: Proxmox VE is released for amd64.
+	Arch string `json:"arch,omitempty" jsonschema:"default=amd64,enum=amd64,because=Proxmox VE is released for amd64 and its machines are x86"`
 	// How the template is made: `image` = a VM template from a disk image, built over SSH; `iso` = no VM template, nodes boot the ISO and install themselves, through the Proxmox API only.
 	Source string `json:"source,omitempty" jsonschema:"default=image,enum=image,enum=iso"`
 	// The datastore of the template's disk.

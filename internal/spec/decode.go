@@ -137,7 +137,7 @@ func (d decoder) text(path string, in any, out reflect.Value, r rules) {
 		return
 	}
 	if len(r.enum) > 0 && !slices.Contains(r.enum, text) {
-		d.problems.report(path, text, "is not a choice here; %s", Suggest(text, r.enum))
+		d.problems.report(path, text, "is not a choice here%s; %s", r.because, Suggest(text, r.enum))
 
 		return
 	}

@@ -66,15 +66,15 @@ func TestOnlyTemplatesInUseArePlanned(t *testing.T) {
 	t.Parallel()
 	text := `{count: 1, hosts: [pve2]}
     workers:
-      - {name: w, count: 1, hosts: [pve3], template: arm}
+      - {name: w, count: 1, hosts: [pve3], template: other}
       - {name: none, count: 0, template: idle}
 `
 	all := values(t, threeHosts+text)
-	all["templates"] = `{"talos":{"version":"v1.12.6"},"arm":{"version":"v1.12.6","arch":"arm64","source":"iso"},"idle":{"version":"v1.12.6"}}`
+	all["templates"] = `{"talos":{"version":"v1.12.6"},"other":{"version":"v1.12.6","arch":"amd64","source":"iso"},"idle":{"version":"v1.12.6"}}`
 	plan, err := spec.Load(all, options())
 	require.NoError(t, err)
 	require.Len(t, plan.Templates, 2)
-	assert.Equal(t, []any{"arm", "pve3", 0}, []any{plan.Templates[0].Key, plan.Templates[0].Host, plan.Templates[0].VMID}, "an ISO has no VM")
+	assert.Equal(t, []any{"other", "pve3", 0}, []any{plan.Templates[0].Key, plan.Templates[0].Host, plan.Templates[0].VMID}, "an ISO has no VM")
 	assert.Equal(t, []any{"talos", "pve2", 902}, []any{plan.Templates[1].Key, plan.Templates[1].Host, plan.Templates[1].VMID})
 }
 

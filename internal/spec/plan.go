@@ -96,7 +96,6 @@ type Template struct {
 	VMID     int // 0 for SourceISO, which has no VM
 	Source   Source
 	Version  string // Talos, with its v
-	Arch     string // amd64 or arm64
 	Platform string // nocloud
 
 	Extensions []string // siderolabs/…, sorted; with the driver's

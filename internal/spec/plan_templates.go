@@ -22,7 +22,7 @@ func (p *planner) planClasses() {
 		c := p.config.Templates[key]
 		path := join("templates", key)
 		t := Template{
-			Key: key, Name: "talos-" + c.Version + "-" + key, Source: Source(c.Source), Version: c.Version, Arch: c.Arch, Platform: "nocloud",
+			Key: key, Name: "talos-" + c.Version + "-" + key, Source: Source(c.Source), Version: c.Version, Platform: "nocloud",
 			Datastore: c.Datastore, ImageDatastore: c.ImageDatastore, Checksum: c.Checksum, Bridge: c.Bridge,
 			Cores: c.Cores, MemoryMiB: c.MemoryMiB, DiskGiB: c.DiskGiB,
 		}

@@ -13,6 +13,7 @@ type rules struct {
 	fallback         string // the default; empty = the zero value
 	example          string
 	enum             []string
+	because          string // why there is no other choice: ", because …"
 	minimum, maximum *int
 	minItems         int
 }
@@ -57,6 +58,8 @@ func parseRules(tag string) rules {
 			r.example = value
 		case "enum":
 			r.enum = append(r.enum, value)
+		case "because":
+			r.because = ", because " + value
 		case "minimum":
 			if err == nil {
 				r.minimum = &number

@@ -8,6 +8,9 @@ import (
 // DefaultFactoryURL is the public Image Factory.
 const DefaultFactoryURL = "https://factory.talos.dev"
 
+// Arch is the architecture of every machine: Proxmox VE is released for amd64, and runs machines of another one in emulation only.
+const Arch = "amd64"
+
 // Factory builds the addresses of an Image Factory's files; the zero value is the public one.
 type Factory struct {
 	// URL without a path; empty = DefaultFactoryURL.
@@ -22,14 +25,14 @@ func (f Factory) base() string {
 	return strings.TrimRight(f.URL, "/")
 }
 
-// ImageURL returns the address of a zstd-compressed raw disk image; version has its v, platform is nocloud or metal, arch amd64 or arm64.
-func (f Factory) ImageURL(id, version, platform, arch string) string {
-	return fmt.Sprintf("%s/image/%s/%s/%s-%s.raw.zst", f.base(), id, version, platform, arch)
+// ImageURL returns the address of a zstd-compressed raw disk image; version has its v, platform is nocloud or metal.
+func (f Factory) ImageURL(id, version, platform string) string {
+	return fmt.Sprintf("%s/image/%s/%s/%s-%s.raw.zst", f.base(), id, version, platform, Arch)
 }
 
 // ISOURL returns the address of a bootable ISO image.
-func (f Factory) ISOURL(id, version, platform, arch string) string {
-	return fmt.Sprintf("%s/image/%s/%s/%s-%s.iso", f.base(), id, version, platform, arch)
+func (f Factory) ISOURL(id, version, platform string) string {
+	return fmt.Sprintf("%s/image/%s/%s/%s-%s.iso", f.base(), id, version, platform, Arch)
 }
 
 // Installer returns the container image for machine.install.image and for upgrades. Only the schematic's own installer of the same platform keeps

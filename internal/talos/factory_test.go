@@ -16,21 +16,21 @@ func TestFactoryAddresses(t *testing.T) {
 	}{
 		"the public factory": {
 			Factory{},
-			"https://factory.talos.dev/image/" + id + "/v1.12.6/nocloud-arm64.raw.zst",
-			"https://factory.talos.dev/image/" + id + "/v1.12.6/nocloud-arm64.iso",
+			"https://factory.talos.dev/image/" + id + "/v1.12.6/nocloud-amd64.raw.zst",
+			"https://factory.talos.dev/image/" + id + "/v1.12.6/nocloud-amd64.iso",
 			"factory.talos.dev/nocloud-installer/" + id + ":v1.12.6",
 		},
 		"a private one with a port and a trailing slash": {
 			Factory{URL: "http://127.0.0.9:8080/"},
-			"http://127.0.0.9:8080/image/" + id + "/v1.12.6/nocloud-arm64.raw.zst",
-			"http://127.0.0.9:8080/image/" + id + "/v1.12.6/nocloud-arm64.iso",
+			"http://127.0.0.9:8080/image/" + id + "/v1.12.6/nocloud-amd64.raw.zst",
+			"http://127.0.0.9:8080/image/" + id + "/v1.12.6/nocloud-amd64.iso",
 			"127.0.0.9:8080/nocloud-installer/" + id + ":v1.12.6",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, test.image, test.factory.ImageURL(id, "v1.12.6", "nocloud", "arm64"))
-			assert.Equal(t, test.iso, test.factory.ISOURL(id, "v1.12.6", "nocloud", "arm64"))
+			assert.Equal(t, test.image, test.factory.ImageURL(id, "v1.12.6", "nocloud"))
+			assert.Equal(t, test.iso, test.factory.ISOURL(id, "v1.12.6", "nocloud"))
 			assert.Equal(t, test.installer, test.factory.Installer(id, "v1.12.6", "nocloud"))
 		})
 	}

@@ -168,6 +168,7 @@ func TestNothingToBoot(t *testing.T) {
 		problem string
 	}{
 		"a blank disk":            {image.Image{}, "no bootable device (scsi0: blank)"},
+		"another architecture":    {image.Image{OS: "talos", Version: "v1.12.6", Arch: "arm64"}, "no bootable device (scsi0: Talos for arm64, and the machine's processor is x86)"},
 		"another system's image":  {image.Image{OS: "debian", Version: "13"}, "scsi0 holds debian 13, which the lab keeps in name only"},
 		"a disk without a volume": {image.Image{OS: "missing"}, "no bootable device (scsi0: no volume"},
 	} {
