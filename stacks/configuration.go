@@ -3,6 +3,7 @@ package stacks
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -145,6 +146,15 @@ func (compatibility) DefaultKubernetes(talosVersion string) (string, bool) {
 
 func (compatibility) Minimum(role spec.Role) (cores, memoryMiB, diskGiB int) {
 	return talos.Minimum(string(role))
+}
+
+func (compatibility) Extensions(talosVersion string) []string {
+	official := talos.Extensions(talosVersion)
+	if len(official) == 0 {
+		return nil
+	}
+
+	return slices.AppendSeq(official, maps.Keys(talos.RenamedExtensions()))
 }
 
 func (compatibility) Driver(talosVersion, generation, flavour, track string) (spec.Driver, error) {

@@ -79,6 +79,8 @@ type TemplateConfig struct {
 	ImageDatastore string `json:"imageDatastore,omitempty" jsonschema:"default=local"`
 	// Talos system extensions, by short name (`qemu-guest-agent`) or in full (`siderolabs/qemu-guest-agent`).
 	Extensions []string `json:"extensions,omitempty"`
+	// Take extensions that are not official ones of the stated version, as an Image Factory of your own (`talos:imageFactoryUrl`) may have.
+	AcceptAnyExtension bool `json:"acceptAnyExtension,omitempty" jsonschema:"default=false"`
 	// Additional kernel arguments, one per entry, in this order.
 	KernelArgs []string `json:"kernelArgs,omitempty"`
 	// The SHA-256 of the downloaded (still compressed) file in hexadecimal; empty = not checked.

@@ -55,6 +55,14 @@ func (versions) Minimum(role spec.Role) (cores, memoryMiB, diskGiB int) {
 	return 1, 1024, 10
 }
 
+func (versions) Extensions(talos string) []string {
+	if !strings.HasPrefix(talos, "v1.12.") {
+		return nil
+	}
+
+	return []string{"siderolabs/iscsi-tools", "siderolabs/qemu-guest-agent", "siderolabs/util-linux-tools"}
+}
+
 // Driver knows open and nonfree modules, and that Pascal has no open ones.
 func (versions) Driver(talos, generation, flavour, track string) (spec.Driver, error) {
 	if generation == "pascal" && flavour == "open" {

@@ -22,6 +22,8 @@ type Compatibility interface {
 	DefaultKubernetes(talosVersion string) (string, bool)
 	// Minimum returns the smallest machine for a role.
 	Minimum(role Role) (cores, memoryMiB, diskGiB int)
+	// Extensions returns the official extensions that there are for a supported Talos version, in full (siderolabs/qemu-guest-agent), and none for others.
+	Extensions(talosVersion string) []string
 	// Driver returns the NVIDIA driver for a GPU generation on a supported Talos version. Flavour and track are a wish; empty = what fits best.
 	Driver(talosVersion, generation, flavour, track string) (Driver, error)
 }

@@ -111,6 +111,15 @@ func TestAVersionWithoutDefaultIsNotSupported(t *testing.T) {
 	require.EqualError(t, err, `templates.talos.version: "v1.12.6" is not a supported Talos version; state one that docs/compatibility.md lists`)
 }
 
+func TestAnExtensionOfOnesOwnFactoryPassesWhereThatIsStated(t *testing.T) {
+	t.Parallel()
+	plan, err := spec.Load(changed(t, map[string]any{
+		"templates.talos.extensions": []any{"example/own-driver", "not-listed"}, "templates.talos.acceptAnyExtension": true,
+	}), options())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"example/own-driver", "siderolabs/not-listed"}, plan.Templates[0].Extensions)
+}
+
 func TestPatchesArriveOneDocumentEach(t *testing.T) {
 	t.Parallel()
 	plan, err := spec.Load(changed(t, map[string]any{

@@ -36,7 +36,7 @@ func (p *planner) planClasses() {
 		p.check(path+".imageDatastore", c.ImageDatastore, datastoreForm)
 		p.check(path+".checksum", c.Checksum, checksumForm)
 		p.check(path+".bridge", c.Bridge, bridgeForm)
-		t.Extensions = p.extensions(path+".extensions", c.Extensions)
+		t.Extensions = p.extensions(path+".extensions", c)
 		t.KernelArgs = p.kernelArgs(path+".kernelArgs", c.KernelArgs)
 		p.check(path+".gpu.checksum", c.GPU.Checksum, checksumForm)
 		p.classes[key] = class{Template: t, path: path, base: cmp.Or(c.FirstVMID, p.ranges[rangeTemplates].first), at: path + ".firstVmid"}
@@ -60,10 +60,17 @@ func (p *planner) checkTalos(path, version string) {
 	p.problems.report(path, version, "is not a supported Talos version; state one that docs/compatibility.md lists")
 }
 
+// officialExtensions is the name space of Talos' own system extensions.
+const officialExtensions = "siderolabs/"
+
 // extensions returns the full names, sorted.
-func (p *planner) extensions(path string, names []string) []string {
+func (p *planner) extensions(path string, c TemplateConfig) []string {
+	var official []string
+	if p.options.Compatibility != nil && !c.AcceptAnyExtension {
+		official = p.options.Compatibility.Extensions(c.Version)
+	}
 	var full []string
-	for i, name := range names {
+	for i, name := range c.Extensions {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if name == "" || !p.check(at, name, extensionForm) {
 			p.requireText(at, name, "write it as qemu-guest-agent")
@@ -71,20 +78,36 @@ func (p *planner) extensions(path string, names []string) []string {
 			continue
 		}
 		if !strings.Contains(name, "/") {
-			name = "siderolabs/" + name
+			name = officialExtensions + name
 		}
 		if slices.Contains(full, name) {
-			p.problems.report(at, names[i], "is listed twice; remove one of the two")
+			p.problems.report(at, c.Extensions[i], "is listed twice; remove one of the two")
 		}
 		// Without its GPU the module's service never comes up, and the machine's boot waits for it.
 		if strings.Contains(name, "nvidia") {
-			p.problems.report(at, names[i], "hangs the boot of machines without a GPU; remove it, machines with one (gpuWorkers, controlPlane.gpu) get templates of their own with it")
+			p.problems.report(at, c.Extensions[i], "hangs the boot of machines without a GPU; remove it, machines with one (gpuWorkers, controlPlane.gpu) get templates of their own with it")
+		} else if len(official) > 0 && !slices.Contains(official, name) {
+			p.problems.report(at, c.Extensions[i], "is not an official extension of Talos %s; %s", c.Version, otherExtension(name, official))
 		}
 		full = append(full, name)
 	}
 	slices.Sort(full)
 
 	return full
+}
+
+// otherExtension is the way out for a name that is not official.
+func otherExtension(name string, official []string) string {
+	const wayOut = "state acceptAnyExtension: true if your own Image Factory has it"
+	short := make([]string, len(official))
+	for i := range official {
+		short[i] = strings.TrimPrefix(official[i], officialExtensions)
+	}
+	if near := nearest(strings.TrimPrefix(name, officialExtensions), short); near != "" {
+		return "did you mean " + near + "? Otherwise " + wayOut
+	}
+
+	return wayOut + ", or remove it"
 }
 
 func (p *planner) kernelArgs(path string, arguments []string) []string {

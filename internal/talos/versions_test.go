@@ -137,6 +137,7 @@ A cluster's configurations and secrets keep the version contract (the Talos mino
 	}
 	page.WriteString("\nThese are Talos' own minimum sizes; smaller nodes are refused.\n")
 	page.WriteString(driverPage())
+	page.WriteString(extensionPage())
 
 	requireFile(t, "../../docs/compatibility.md", page.String())
 }

@@ -170,15 +170,37 @@ func TestRefusals(t *testing.T) {
 func TestAnUnknownExtensionIsRefusedWhenAnImageIsMade(t *testing.T) {
 	t.Parallel()
 
-	f, url := serve(t, "")
-	id := register(t, url, "customization: {systemExtensions: {officialExtensions: [siderolabs/no-such-thing]}}")
+	for name, test := range map[string]struct {
+		extension, version string
+		refused            bool
+	}{
+		"one that there is":             {"siderolabs/qemu-guest-agent", "v1.12.6", false},
+		"by its former name":            {"siderolabs/i915-ucode", "v1.12.6", false},
+		"misspelt":                      {"siderolabs/qemu-gest-agent", "v1.12.6", true},
+		"without its name space":        {"qemu-guest-agent", "v1.12.6", true},
+		"of a later Talos":              {"siderolabs/netbird", "v1.11.0", true},
+		"of a later Talos, once it has": {"siderolabs/netbird", "v1.12.0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 
-	response, body := do(t, http.MethodGet, url+"/image/"+id+"/v1.12.6/nocloud-amd64.raw.zst", "")
-	assert.Equal(t, http.StatusBadRequest, response.StatusCode)
-	assert.Contains(t, body, `official extension "siderolabs/no-such-thing" is not available for Talos version v1.12.6`)
+			f, url := serve(t, "")
+			id := register(t, url, "customization: {systemExtensions: {officialExtensions: ["+test.extension+"]}}")
+			response, body := do(t, http.MethodGet, url+"/image/"+id+"/"+test.version+"/nocloud-amd64.raw.zst", "")
+			_, err := f.Resolve("127.0.0.1:8080/nocloud-installer/" + id + ":" + test.version)
 
-	_, err := f.Resolve("127.0.0.1:8080/nocloud-installer/" + id + ":v1.12.6")
-	assert.ErrorContains(t, err, "no-such-thing")
+			if !test.refused {
+				assert.Equal(t, http.StatusOK, response.StatusCode, body)
+				assert.NoError(t, err)
+
+				return
+			}
+
+			assert.Equal(t, http.StatusBadRequest, response.StatusCode)
+			assert.Contains(t, body, `official extension "`+test.extension+`" is not available for Talos version `+test.version)
+			assert.ErrorContains(t, err, test.extension)
+		})
+	}
 }
 
 func TestVersionsAndExtensionsAreListed(t *testing.T) {

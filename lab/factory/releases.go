@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"proxmox-talos/internal/talos"
 )
 
 // release is a Talos minor version: its patches from .0 on, and the versions of the extensions that changed names or tracks.
@@ -54,38 +56,24 @@ type extension struct {
 	Description string `json:"description"`
 }
 
-const nameSpace = "siderolabs/"
-
-// plain are the extensions that every release has and whose versions no one here asks for.
-func plain() []string {
-	return []string{
-		"amd-ucode", "amdgpu", "bnx2-bnx2x", "btrfs", "cloudflared", "crun", "ctr", "drbd", "ecr-credential-provider", "fuse3", "gvisor", "hello-world-service",
-		"i915", "intel-ice-firmware", "intel-ucode", "iscsi-tools", "kata-containers", "lldpd", "mdadm", "mei", "metal-agent", "multipath-tools", "nebula", "netbird",
-		"newt", "nfsd", "nut-client", "nvme-cli", "panfrost", "qemu-guest-agent", "qlogic-firmware", "realtek-firmware", "spin", "stargz-snapshotter",
-		"tailscale", "thunderbolt", "uinput", "usb-modem-drivers", "util-linux-tools", "v4l-uvc-drivers", "vmtoolsd-guest-agent", "wasmedge", "xen-guest-agent",
-		"youki", "zerotier", "zfs",
-	}
-}
-
 // extensions returns what is available for the release, sorted by name.
 func (r release) extensions(version string) []extension {
-	tags := map[string]string{}
-	for _, name := range plain() {
-		tags[name] = version
-	}
+	names := talos.Extensions(version)
+	list := make([]extension, 0, len(names))
 
-	for track, driver := range map[string]string{"lts": r.lts, "production": r.production} {
-		tags["nvidia-open-gpu-kernel-modules-"+track] = driver + "-" + version
-		tags["nonfree-kmod-nvidia-"+track] = driver + "-" + version
-		tags["nvidia-container-toolkit-"+track] = driver + "-" + version
-	}
+	for _, name := range names {
+		tag := version
 
-	list := make([]extension, 0, len(tags))
-	for name, tag := range tags {
-		list = append(list, extension{Name: nameSpace + name, Ref: nameSpace + name + ":" + tag, Author: "Sidero Labs"})
-	}
+		switch {
+		case !strings.Contains(name, "nvidia"):
+		case strings.HasSuffix(name, "-lts"):
+			tag = r.lts + "-" + version
+		case strings.HasSuffix(name, "-production"):
+			tag = r.production + "-" + version
+		}
 
-	slices.SortFunc(list, func(a, b extension) int { return strings.Compare(a.Name, b.Name) })
+		list = append(list, extension{Name: name, Ref: name + ":" + tag, Author: "Sidero Labs"})
+	}
 
 	return list
 }
@@ -109,10 +97,10 @@ func ExtensionVersion(talos, name string) string {
 
 // missing returns the first of the names that the release does not have.
 func (r release) missing(version string, names []string) (string, bool) {
-	known := r.extensions(version)
+	known, renamed := r.extensions(version), talos.RenamedExtensions()
 
 	for _, name := range names {
-		if !slices.ContainsFunc(known, func(e extension) bool { return e.Name == name }) {
+		if !slices.ContainsFunc(known, func(e extension) bool { return e.Name == name || e.Name == renamed[name] }) {
 			return name, true
 		}
 	}

@@ -1,0 +1,63 @@
+package talos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEveryReleaseHasItsExtensions(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, Releases()[0].Talos, officialReleases()[0].talos, "every supported version needs its extensions")
+	for version, count := range map[string]int{"v1.11.6": 67, "v1.12.0-beta.1": 78, "v1.12.11": 78, "v1.13.9": 83, "v1.14.0": 0, "v1.10.0": 0, "latest": 0} {
+		names := Extensions(version)
+		assert.Len(t, names, count, version)
+		assert.True(t, slices.IsSorted(names), version)
+		assert.Len(t, slices.Compact(slices.Clone(names)), count, "%s has a name twice", version)
+	}
+	for name, oldest := range map[string]string{"qemu-guest-agent": "v1.11.0", "netbird": "v1.12.0", "uhid": "v1.13.0"} {
+		for _, version := range []string{"v1.11.0", "v1.12.0", "v1.13.0"} {
+			assert.Equal(t, version >= oldest, slices.Contains(Extensions(version), "siderolabs/"+name), "%s in %s", name, version)
+		}
+	}
+}
+
+func TestDriversAndFormerNamesAreOfficialExtensions(t *testing.T) {
+	t.Parallel()
+	for _, release := range Releases() {
+		official := Extensions(release.Talos + ".0")
+		for _, generation := range Generations() {
+			for _, driver := range Drivers(release.Talos+".0", generation) {
+				assert.Subset(t, official, driver.Extensions(), release.Talos)
+			}
+		}
+		for former, now := range RenamedExtensions() {
+			assert.NotContains(t, official, former)
+			assert.Contains(t, official, now)
+			assert.True(t, strings.HasPrefix(former, officialExtensions))
+		}
+	}
+}
+
+// extensionPage is the part of docs/compatibility.md on extensions.
+func extensionPage() string {
+	var page strings.Builder
+	page.WriteString(`
+## System extensions
+
+A template's ` + "`extensions`" + ` have to be official ones of its Talos version; a misspelt name is refused with the nearest one. An Image Factory of your own may have others:
+` + "`acceptAnyExtension: true`" + ` of the template lets them pass. What NVIDIA's GPUs need is chosen by the program and never listed there.
+
+| since | extensions |
+|---|---|
+`)
+	for _, release := range officialReleases() {
+		fmt.Fprintf(&page, "| %s | %s |\n", release.talos, strings.Join(strings.Fields(release.names), ", "))
+	}
+
+	return page.String()
+}
