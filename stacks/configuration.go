@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -65,7 +66,8 @@ func PlanOfConfig(stack string, config map[string]string) (*spec.Plan, error) {
 // readSettings returns the settings, or every problem of the configuration at once.
 func readSettings(ctx *pulumi.Context) (settings, error) {
 	s := settings{}
-	problems := unknownKeys(ctx)
+	get := proxmoxSetting(ctx, os.Getenv)
+	problems := slices.Concat(unknownKeys(statedKeys(ctx, os.Getenv)), checkEndpoint(get), checkCredentials(get))
 
 	values := map[string]string{}
 	for _, key := range planKeys() {
@@ -74,16 +76,11 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 		}
 	}
 	options := planOptions(ctx.Stack())
-	options.CheckRaw = func() error { return checkRaw(ctx, os.Getenv) }
-	plan, err := spec.Load(values, options)
-	var found spec.Problems
-	switch {
-	case errors.As(err, &found):
-		problems = append(problems, found...)
-	case err != nil:
-		return s, fmt.Errorf("unable to read the configuration of stack %q: %w", ctx.Stack(), err)
+	options.CheckRaw = func() error { return checkRaw(get) }
+	var err error
+	if s.plan, err = spec.Load(values, options); err != nil {
+		problems = append(problems, problemsOf(err)...)
 	}
-	s.plan = plan
 
 	s.factory.URL, _ = ctx.GetConfig("talos:imageFactoryUrl")
 	if key, ok := ctx.GetConfig(namespace + ":" + keySSHPrivateKey); ok {
@@ -103,34 +100,47 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 	return s, nil
 }
 
-// unknownKeys finds keys of the project's namespace that nothing reads: a misspelt one would be left out in silence. The engine tells a program the value of a
-// key it asks for, not which keys there are; they are read from the stack's file where it is at hand.
-func unknownKeys(ctx *pulumi.Context) spec.Problems {
-	data, err := os.ReadFile(filepath.Join(ctx.RootDirectory(), "Pulumi."+ctx.Stack()+".yaml"))
-	if err != nil {
-		return nil
-	}
-	var file struct {
-		Config map[string]yaml.Node `yaml:"config"`
-	}
-	if err := yaml.Unmarshal(data, &file); err != nil {
-		return nil
-	}
+// problemsOf are the problems of [spec.Load]'s error, which has no other form.
+func problemsOf(err error) spec.Problems {
+	var problems spec.Problems
+	errors.As(err, &problems)
 
+	return problems
+}
+
+// unknownKeys finds keys of the project's namespace, among full ones, that nothing reads: a misspelt one would be left out in silence.
+func unknownKeys(stated []string) spec.Problems {
 	known := append(planKeys(), keySSHPrivateKey)
 	var problems spec.Problems
-	for full := range file.Config {
+	for _, full := range stated {
 		key, ours := strings.CutPrefix(full, namespace+":")
 		if !ours && !strings.Contains(full, ":") { // Pulumi reads a bare key as one of the project's
 			key, ours = full, true
 		}
 		if ours && !slices.Contains(known, key) {
-			problems = append(problems, spec.Problem{Path: key, Message: "is not a key of the configuration: use one of " + strings.Join(known, ", ")})
+			problems = append(problems, spec.Problem{Path: key, Message: "is not a key of the configuration; " + spec.Suggest(key, known)})
 		}
 	}
+
 	slices.SortFunc(problems, func(a, b spec.Problem) int { return strings.Compare(a.Path, b.Path) })
 
-	return problems
+	return slices.Compact(problems)
+}
+
+// statedKeys are the full keys of the configuration. A program is asked for single keys only; all of them are in the environment that the language host gives
+// it, and in the stack's file where that is at hand, which is what a program inside another one has.
+func statedKeys(ctx *pulumi.Context, environment func(string) string) []string {
+	keys := map[string]json.RawMessage{}
+	_ = json.Unmarshal([]byte(environment(pulumi.EnvConfig)), &keys) // empty where there is no language host
+
+	var file struct {
+		Config map[string]yaml.Node `yaml:"config"`
+	}
+	if data, err := os.ReadFile(filepath.Join(ctx.RootDirectory(), "Pulumi."+ctx.Stack()+".yaml")); err == nil {
+		_ = yaml.Unmarshal(data, &file) // the engine has read it before
+	}
+
+	return slices.AppendSeq(slices.Collect(maps.Keys(keys)), maps.Keys(file.Config))
 }
 
 // compatibility lends the specification what the program knows about Talos.
@@ -167,16 +177,9 @@ func (compatibility) Driver(talosVersion, generation, flavour, track string) (sp
 }
 
 // checkRaw says whether Proxmox lets this stack pass a device through by its address: it checks for root@pam itself, whom no token stands for. The published
-// provider takes its settings from the configuration, then from the environment, and a token before a password.
-func checkRaw(ctx *pulumi.Context, environment func(string) string) error {
-	setting := func(key, variable string) string {
-		if value, ok := ctx.GetConfig("proxmoxve:" + key); ok {
-			return value
-		}
-
-		return environment(variable)
-	}
-	if setting("apiToken", "PROXMOX_VE_API_TOKEN") == "" && setting("username", "PROXMOX_VE_USERNAME") == "root@pam" && setting("password", "PROXMOX_VE_PASSWORD") != "" {
+// provider takes a token before a password.
+func checkRaw(get setting) error {
+	if get("apiToken") == "" && get("username") == "root@pam" && get("password") != "" {
 		return nil
 	}
 

@@ -3,6 +3,9 @@ package stacks
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"os"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -10,7 +13,8 @@ import (
 	"proxmox-talos/internal/spec"
 )
 
-// PlanFile decides what the stack with this stack file's content consists of, without an engine.
+// PlanFile decides what the stack with this stack file's content consists of, without an engine. It needs no credentials. The error is [spec.Problems] with
+// everything that is wrong.
 func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 	var file struct {
 		Config map[string]any `yaml:"config"`
@@ -19,6 +23,14 @@ func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 		return nil, fmt.Errorf("unable to read the file of stack %q: %w", stack, err)
 	}
 
+	stated := func(key string) string {
+		if text, ok := file.Config["proxmoxve:"+key].(string); ok {
+			return text
+		}
+
+		return os.Getenv(environmentOf[key])
+	}
+	problems := append(unknownKeys(slices.Collect(maps.Keys(file.Config))), checkEndpoint(stated)...)
 	configuration := map[string]string{}
 	for key, value := range file.Config {
 		name, ours := strings.CutPrefix(key, namespace+":")
@@ -32,5 +44,13 @@ func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 		configuration[name] = string(text)
 	}
 
-	return Plan(stack, configuration)
+	plan, err := Plan(stack, configuration)
+	if err != nil {
+		problems = append(problems, problemsOf(err)...)
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+
+	return plan, nil
 }

@@ -104,6 +104,7 @@ func TestAHostThatDoesNotAnswerAPreviewLeavesItsMappingUnknown(t *testing.T) {
 func TestRawGPUsHaveNoMapping(t *testing.T) {
 	t.Parallel()
 	o := configured(t, "test", strings.ReplaceAll(gpuStack, "generation: ada}", "generation: ada, passthrough: raw}"))
+	delete(o.Config, "proxmoxve:apiToken")
 	o.Config["proxmoxve:username"], o.Config["proxmoxve:password"] = "root@pam", "secret"
 	r, err := recorder.Run(o, Deploy)
 	require.NoError(t, err)

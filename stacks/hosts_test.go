@@ -130,7 +130,7 @@ func TestHostsThatDoNotAnswer(t *testing.T) {
 
 func TestHostReport(t *testing.T) {
 	t.Parallel()
-	o := strings.ReplaceAll(hostsStack, "REBOOT", "never")
+	o := strings.ReplaceAll(hostsStack, "REBOOT", "never") + "  proxmoxve:endpoint: https://127.20.0.11:8006/\n"
 	plan, err := PlanFile("test", []byte(o))
 	require.NoError(t, err)
 	facts := recorder.Prepared("pve1")

@@ -84,7 +84,11 @@ func program(t *testing.T) []*recorder.Recorder {
 				for key, value := range document {
 					config["talos-proxmox:"+key] = value
 				}
+			} else {
+				config["proxmoxve:apiToken"] = "talos@pve!pulumi=uuid"
 			}
+
+			config["proxmoxve:endpoint"] = "https://127.1.0.11:8006/"
 
 			if hosts, ok := config["talos-proxmox:hosts"].([]any); ok {
 				reachable(hosts)

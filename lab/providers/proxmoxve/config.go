@@ -27,11 +27,10 @@ func configuration() attributes {
 	}
 }
 
-// environment lists the published environment variables.
-var environment = map[string][]string{
-	"endpoint": {"PROXMOX_VE_ENDPOINT", "PM_VE_ENDPOINT"}, "apiToken": {"PROXMOX_VE_API_TOKEN", "PM_VE_API_TOKEN"},
-	"username": {"PROXMOX_VE_USERNAME", "PM_VE_USERNAME"}, "password": {"PROXMOX_VE_PASSWORD", "PM_VE_PASSWORD"},
-	"insecure": {"PROXMOX_VE_INSECURE", "PM_VE_INSECURE"}, "minTls": {"PROXMOX_VE_MIN_TLS", "PM_VE_MIN_TLS"},
+// environment has the published environment variables. The older names (PM_VE_…) do not do: half of the published provider does not read them.
+var environment = map[string]string{
+	"endpoint": "PROXMOX_VE_ENDPOINT", "apiToken": "PROXMOX_VE_API_TOKEN", "username": "PROXMOX_VE_USERNAME", "password": "PROXMOX_VE_PASSWORD",
+	"insecure": "PROXMOX_VE_INSECURE", "minTls": "PROXMOX_VE_MIN_TLS",
 }
 
 // checkConfig refuses settings without effect here. Keys that the engine adds itself are let through.
@@ -125,7 +124,7 @@ func (s *server) configure(_ context.Context, req p.ConfigureRequest) error {
 }
 
 // configured returns a setting of the stack (a string, or a value of an explicit provider) or of the environment.
-func configured(v property.Value, variables []string) string {
+func configured(v property.Value, variable string) string {
 	switch {
 	case v.IsString() && v.AsString() != "":
 		return v.AsString()
@@ -133,13 +132,7 @@ func configured(v property.Value, variables []string) string {
 		return strconv.FormatBool(v.AsBool())
 	}
 
-	for _, name := range variables {
-		if text := os.Getenv(name); text != "" {
-			return text
-		}
-	}
-
-	return ""
+	return os.Getenv(variable)
 }
 
 // minimumTLS is 1.3 unless stated, which Proxmox VE 8 and 9 speak.

@@ -197,9 +197,9 @@ func TestTriesOfAClone(t *testing.T) {
 func TestConfiguredReadsStringsAndBooleans(t *testing.T) {
 	t.Parallel()
 
-	assert.Equal(t, "true", configured(property.New(true), nil))
-	assert.Equal(t, "x", configured(property.New("x"), nil))
-	assert.Empty(t, configured(property.New(property.Null), []string{"SURELY_NOT_SET_ANYWHERE"}))
+	assert.Equal(t, "true", configured(property.New(true), ""))
+	assert.Equal(t, "x", configured(property.New("x"), ""))
+	assert.Empty(t, configured(property.New(property.Null), "SURELY_NOT_SET_ANYWHERE"))
 }
 
 // TestCertificatesAreVerified reaches a Proxmox whose authority is unknown, and then known, as SSL_CERT_FILE makes it to the published provider.

@@ -28,6 +28,7 @@ import (
 
 // programStack is what the program is run for: one node with everything that needs a privilege.
 const programStack = `{
+"proxmoxve:endpoint": "https://127.94.0.11:8006/", "proxmoxve:apiToken": "talos@pve!pulumi=uuid",
 "talos-proxmox:hosts": [{"name": "pve1", "address": "127.94.0.11", "ssh": {"acceptAnyHostKey": true}}],
 "talos-proxmox:templates": {"talos": {"version": "v1.12.6", "datastore": "local-lvm", "extensions": ["qemu-guest-agent"], "firstVmid": 899}},
 "talos-proxmox:clusters": [{"name": "one", "kubernetesVersion": "v1.35.0",
@@ -48,7 +49,7 @@ func programInputs(t *testing.T) (machine, image object) {
 		b, err := json.Marshal(value)
 		require.NoError(t, err)
 
-		text := string(b)
+		text := strings.Trim(string(b), `"`)
 		o.Config[key] = text
 		document += "  " + key + ": " + text + "\n"
 	}

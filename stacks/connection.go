@@ -1,0 +1,71 @@
+package stacks
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/internal/spec"
+)
+
+// setting reads a setting of the proxmoxve provider by its key; empty = not stated.
+type setting func(key string) string
+
+// environmentOf are the variables that the published provider reads where its configuration says nothing. All parts of it read these; PM_VE_… only some.
+var environmentOf = map[string]string{
+	"endpoint": "PROXMOX_VE_ENDPOINT", "apiToken": "PROXMOX_VE_API_TOKEN", "username": "PROXMOX_VE_USERNAME", "password": "PROXMOX_VE_PASSWORD",
+	"authTicket": "PROXMOX_VE_AUTH_TICKET", "csrfPreventionToken": "PROXMOX_VE_CSRF_PREVENTION_TOKEN",
+}
+
+// proxmoxSetting reads the settings as the published provider does: of the configuration, then of the environment.
+func proxmoxSetting(ctx *pulumi.Context, environment func(string) string) setting {
+	return func(key string) string {
+		if value, ok := ctx.GetConfig("proxmoxve:" + key); ok {
+			return value
+		}
+
+		return environment(environmentOf[key])
+	}
+}
+
+// checkEndpoint judges where the Proxmox API is said to be.
+func checkEndpoint(get setting) spec.Problems {
+	const example = "such as https://10.0.0.2:8006/"
+	stated := get("endpoint")
+	address, err := url.ParseRequestURI(stated)
+	switch {
+	case stated == "":
+		return spec.Problems{{Path: "proxmoxve:endpoint", Message: "is missing; state a Proxmox host's API, " + example + ", or set PROXMOX_VE_ENDPOINT"}}
+	case err != nil || address.Scheme != "https" || address.Host == "":
+		return spec.Problems{{Path: "proxmoxve:endpoint", Message: "is not the address of a Proxmox API; write it with https:// and the port, " + example}}
+	default:
+		return nil
+	}
+}
+
+// tokenForm is the published provider's; it passes over a token of another form without a word.
+var tokenForm = regexp.MustCompile(`^\S+@\S+!\S+=[a-zA-Z0-9-]+$`)
+
+// checkCredentials judges whether the provider can log in; it never shows a value.
+func checkCredentials(get setting) spec.Problems {
+	token, user := get("apiToken"), get("username")
+	problem := func(key, message string) spec.Problems {
+		return spec.Problems{{Path: "proxmoxve:" + key, Message: message}}
+	}
+	switch {
+	case token != "" && !tokenForm.MatchString(token):
+		return problem("apiToken", "is not an API token; write it in full, as user@realm!name=secret")
+	case token != "" || get("authTicket") != "" && get("csrfPreventionToken") != "":
+		return nil
+	case user == "":
+		return problem("apiToken", "is missing; set it with pulumi config set --secret proxmoxve:apiToken 'user@realm!name=secret', or set PROXMOX_VE_API_TOKEN")
+	case !strings.Contains(user, "@"):
+		return problem("username", "has no realm; write it as root@pam or user@pve")
+	case get("password") == "":
+		return problem("password", "is missing beside proxmoxve:username; set it with pulumi config set --secret proxmoxve:password, or set PROXMOX_VE_PASSWORD")
+	default:
+		return nil
+	}
+}
