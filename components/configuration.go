@@ -110,7 +110,7 @@ func planPatches(c spec.Cluster, factory talos.Factory) (plannedPatches, error) 
 	}
 	for _, n := range c.Nodes() {
 		if planned.Nodes[n.Name], err = talos.NodePatches(common, nodeConfiguration(n, c.Network, factory), contract); err != nil {
-			problems = append(problems, err)
+			problems = append(problems, withoutDetails(n, err))
 		}
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -145,8 +145,12 @@ func roleConfigurations(ctx *pulumi.Context, c spec.Cluster, planned plannedPatc
 }
 
 // nodePatches follow the contract that the secrets recorded when they were made, which is not the installed version's after an upgrade.
-func nodePatches(c spec.Cluster, n spec.Node, factory talos.Factory, secrets *machine.Secrets) pulumi.StringArrayOutput {
-	return secrets.TalosVersion.ApplyT(func(contract string) ([]string, error) {
-		return talos.NodePatches(clusterConfiguration(c), nodeConfiguration(n, c.Network, factory), contract)
+func nodePatches(c spec.Cluster, n spec.Node, factory talos.Factory, secrets *machine.Secrets) pulumi.StringArrayInput {
+	patches := secrets.TalosVersion.ApplyT(func(contract string) ([]string, error) {
+		patches, err := talos.NodePatches(clusterConfiguration(c), nodeConfiguration(n, c.Network, factory), contract)
+
+		return patches, withoutDetails(n, err)
 	}).(pulumi.StringArrayOutput)
+
+	return secretTexts(n.Secret, patches)
 }

@@ -29,7 +29,8 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 	}
 
 	c.gate, err = talosops{
-		verb: "wait", request: request, triggers: pulumi.Array{pulumi.String(digest)}, talosconfig: c.Talosconfig, kubeconfig: c.Kubeconfig,
+		// A digest of little that is secret could be guessed.
+		verb: "wait", request: request, triggers: pulumi.Array{secretText(holdsSecrets(args.Cluster), digest)}, talosconfig: c.Talosconfig, kubeconfig: c.Kubeconfig,
 	}.register(ctx, name+"-healthy", pulumi.Parent(c), pulumi.DependsOn(after))
 
 	return err

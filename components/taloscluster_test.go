@@ -183,46 +183,36 @@ func TestTalosClusterConfigurations(t *testing.T) {
 
 func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 	t.Parallel()
-	r, made := runCluster(t, recorder.Options{}, plannedCluster(3, 2), true)
-
-	for _, registration := range r.All() {
-		plain := text(withoutSecrets(resource.NewProperty(registration.Inputs)))
-		for _, secret := range []string{recorder.MachineSecret, recorder.ClientKey, recorder.MachineConfig, recorder.KubeconfigText, recorder.TalosconfigText} {
-			assert.NotContains(t, plain, secret, registration.Name)
-		}
+	cluster := plannedCluster(3, 2)
+	cluster.Secret, cluster.Patches = true, []string{"machine: {sysctls: {a: the-cluster-patch}}"}
+	cluster.Workers[0].Secret, cluster.Workers[0].Labels = true, map[string]string{"a": "the-label"}
+	cluster.Workers[0].Taints, cluster.Workers[0].Patches = map[string]string{"b": "the-taint:NoSchedule"}, []string{"machine: {sysctls: {a: the-node-patch}}"}
+	for i := range cluster.ControlPlanes {
+		cluster.ControlPlanes[i].Secret = true
 	}
+	cluster.Workers[1].Secret = true
+	r, made := runCluster(t, recorder.Options{}, cluster, true)
+
+	configured := []string{"the-cluster-patch", "the-label", "the-taint", "the-node-patch"}
+	var all strings.Builder
+	for place, value := range r.Everything() {
+		plain := text(recorder.Plain(value))
+		for _, secret := range append(
+			[]string{recorder.MachineSecret, recorder.ClientKey, recorder.MachineConfig, recorder.KubeconfigText, recorder.TalosconfigText}, configured...,
+		) {
+			assert.NotContains(t, plain, secret, place)
+		}
+		all.WriteString(text(value))
+	}
+	for _, secret := range configured {
+		assert.Contains(t, all.String(), secret, "it is not looked for in vain")
+	}
+	assert.True(t, r.Of(recorder.LocalCommand)["one-healthy"].Input("triggers[0]").IsSecret(), "a digest of little that is secret can be guessed")
 	for _, command := range r.Of(recorder.LocalCommand) {
 		assert.True(t, command.Input("stdin").IsSecret(), command.Name)
 	}
 	assert.True(t, pulumi.IsSecret(made.Kubeconfig))
 	assert.True(t, pulumi.IsSecret(made.Talosconfig))
-}
-
-func withoutSecrets(value resource.PropertyValue) resource.PropertyValue {
-	switch {
-	case value.IsSecret():
-		return resource.NewProperty("secret")
-	case value.IsOutput() && value.OutputValue().Secret:
-		return resource.NewProperty("secret")
-	case value.IsOutput():
-		return withoutSecrets(value.OutputValue().Element)
-	case value.IsObject():
-		fields := resource.PropertyMap{}
-		for key, field := range value.ObjectValue() {
-			fields[key] = withoutSecrets(field)
-		}
-
-		return resource.NewProperty(fields)
-	case value.IsArray():
-		elements := make([]resource.PropertyValue, 0, len(value.ArrayValue()))
-		for _, element := range value.ArrayValue() {
-			elements = append(elements, withoutSecrets(element))
-		}
-
-		return resource.NewProperty(elements)
-	}
-
-	return value
 }
 
 // text is a value as JSON.

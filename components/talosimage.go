@@ -23,10 +23,13 @@ const downloadTimeout = 1800
 // TalosImageArgs describe one image and where it is kept.
 type TalosImageArgs struct {
 	Schematic talos.Schematic
-	Version   string // Talos, with its v
-	Platform  string // default nocloud
-	Source    spec.Source
-	Factory   talos.Factory
+	// Secret says that the schematic's kernel arguments are kept out of the state and previews. The Factory shows them to everybody who knows the
+	// schematic's id.
+	Secret   bool
+	Version  string // Talos, with its v
+	Platform string // default nocloud
+	Source   spec.Source
+	Factory  talos.Factory
 	// Checksum of the downloaded file, hex SHA-256; empty = not checked.
 	Checksum string
 	// Stores are where the image is needed; each is downloaded to once.
@@ -72,7 +75,7 @@ func NewTalosImage(ctx *pulumi.Context, name string, args TalosImageArgs, opts .
 	}
 
 	schematic, err := imagefactory.NewSchematic(ctx, name+"-schematic", &imagefactory.SchematicArgs{
-		Schematic: pulumi.String(args.Schematic.YAML()),
+		Schematic: secretText(args.Secret, args.Schematic.YAML()),
 	}, pulumi.Parent(c))
 	if err != nil {
 		return nil, fmt.Errorf("unable to register the schematic of image %q: %w", name, err)

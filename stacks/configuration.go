@@ -37,6 +37,10 @@ type settings struct {
 
 // Plan decides what a stack with this configuration consists of; see [spec.Load] for the values and the error. Values that no plan is made from are passed over.
 func Plan(stack string, configuration map[string]string) (*spec.Plan, error) {
+	return load(configuration, planOptions(stack))
+}
+
+func load(configuration map[string]string, options spec.Options) (*spec.Plan, error) {
 	values := map[string]string{}
 	for _, key := range planKeys() {
 		if value, ok := configuration[key]; ok {
@@ -44,14 +48,14 @@ func Plan(stack string, configuration map[string]string) (*spec.Plan, error) {
 		}
 	}
 
-	return spec.Load(values, planOptions(stack))
+	return spec.Load(values, options)
 }
 
 func planOptions(stack string) spec.Options {
 	return spec.Options{Stack: stack, Compatibility: compatibility{}, CheckPatch: checkPatch}
 }
 
-// PlanOfConfig is [Plan] for values by full key, as the engine shows them.
+// PlanOfConfig is [Plan] for values by full key, as the engine shows them: encrypted ones blinded.
 func PlanOfConfig(stack string, config map[string]string) (*spec.Plan, error) {
 	values := map[string]string{}
 	for key, value := range config {
@@ -60,7 +64,15 @@ func PlanOfConfig(stack string, config map[string]string) (*spec.Plan, error) {
 		}
 	}
 
-	return Plan(stack, values)
+	return load(values, blinded(stack))
+}
+
+// blinded are the options for a configuration whose encrypted values are not decrypted.
+func blinded(stack string) spec.Options {
+	options := planOptions(stack)
+	options.Blinded = true
+
+	return options
 }
 
 // readSettings returns the settings, or every problem of the configuration at once.
@@ -76,6 +88,7 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 		}
 	}
 	options := planOptions(ctx.Stack())
+	options.Encrypted = encrypted(ctx)
 	options.CheckRaw = func() error { return checkRaw(get) }
 	var err error
 	if s.plan, err = spec.Load(values, options); err != nil {

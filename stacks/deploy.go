@@ -90,6 +90,7 @@ func planImages(s settings) (map[string]components.TalosImageArgs, error) {
 				Factory:   s.factory,
 			}
 		}
+		image.Secret = image.Secret || t.Secret
 		if t.Checksum != "" {
 			if image.Checksum != "" && image.Checksum != t.Checksum {
 				problems = append(problems, fmt.Errorf("templates.%s.checksum: another class with the same image states another one: state the right one for both", t.Key))

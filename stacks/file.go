@@ -13,7 +13,7 @@ import (
 	"proxmox-talos/internal/spec"
 )
 
-// PlanFile decides what the stack with this stack file's content consists of, without an engine. It needs no credentials. The error is [spec.Problems] with
+// PlanFile decides what the stack with this stack file's content consists of, without an engine: nothing is decrypted. It needs no credentials. The error is [spec.Problems] with
 // everything that is wrong.
 func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 	var file struct {
@@ -44,7 +44,7 @@ func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 		configuration[name] = string(text)
 	}
 
-	plan, err := Plan(stack, configuration)
+	plan, err := load(configuration, blinded(stack))
 	if err != nil {
 		problems = append(problems, problemsOf(err)...)
 	}

@@ -192,7 +192,11 @@ func (r review) writePolicies(b *strings.Builder) {
 func (r review) writeCapacity(b *strings.Builder) {
 	plan, err := stacks.PlanOfConfig(r.Stack, r.Config)
 	if err != nil {
-		return // the preview's errors say why
+		if r.Finished { // otherwise the preview's errors say why
+			fmt.Fprintf(b, "### Capacity\n\nNot known: %s\n\n", escape(shorten(err.Error())))
+		}
+
+		return
 	}
 	b.WriteString("### Capacity\n\n" + report.Capacity(plan) + "\n")
 }

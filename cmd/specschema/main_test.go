@@ -56,9 +56,22 @@ func TestTheSchemaSpeaksOfTheWholeStackFile(t *testing.T) {
 		change func(config map[string]any)
 		fails  string // part of the refusal; empty = taken
 	}{
-		"other namespaces are free":           {func(c map[string]any) { c["proxmoxve:endpoint"] = "https://10.0.0.2:8006/" }, ""},
-		"the SSH key is a secret":             {func(c map[string]any) { c["talos-proxmox:sshPrivateKey"] = map[string]any{"secure": "v1:x"} }, ""},
-		"a patch can be a secret":             {func(c map[string]any) { cluster(c)["patches"] = []any{map[string]any{"secure": "v1:x"}, "machine: {}"} }, ""},
+		"other namespaces are free": {func(c map[string]any) { c["proxmoxve:endpoint"] = "https://10.0.0.2:8006/" }, ""},
+		"the SSH key is a secret":   {func(c map[string]any) { c["talos-proxmox:sshPrivateKey"] = map[string]any{"secure": "v1:x"} }, ""},
+		"a patch can be a secret":   {func(c map[string]any) { cluster(c)["patches"] = []any{map[string]any{"secure": "v1:x"}, "machine: {}"} }, ""},
+		"a kernel argument can be a secret": {
+			func(c map[string]any) {
+				class := c["talos-proxmox:templates"].(map[string]any)["talos"].(map[string]any)
+				class["kernelArgs"] = []any{map[string]any{"secure": "v1:x"}}
+			}, "",
+		},
+		"labels and taints can be secrets": {
+			func(c map[string]any) {
+				secret := map[string]any{"secure": "v1:x"}
+				cluster(c)["controlPlane"] = map[string]any{"labels": map[string]any{"a": secret}, "taints": []any{secret}}
+			}, "",
+		},
+		"a name cannot be a secret":           {func(c map[string]any) { cluster(c)["name"] = map[string]any{"secure": "v1:x"} }, "name"},
 		"a top-level key is unknown":          {func(c map[string]any) { c["talos-proxmox:host"] = []any{} }, "talos-proxmox:host"},
 		"a top-level key is missing":          {func(c map[string]any) { delete(c, "talos-proxmox:hosts") }, "talos-proxmox:hosts"},
 		"a key of a cluster is unknown":       {func(c map[string]any) { cluster(c)["worker"] = []any{} }, "worker"},

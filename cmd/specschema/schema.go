@@ -36,7 +36,7 @@ func stackSchema(root string) (*jsonschema.Schema, error) {
 	own := schema.Definitions["Config"]
 	delete(schema.Definitions, "Config")
 	for _, definition := range schema.Definitions {
-		allowSecretPatches(definition)
+		allowSecrets(definition)
 	}
 
 	config := &jsonschema.Schema{Type: "object", Description: "The configuration of the stack, by namespace.", Properties: jsonschema.NewProperties()}
@@ -69,13 +69,19 @@ func secret(description string) *jsonschema.Schema {
 	return &jsonschema.Schema{Description: description, AnyOf: []*jsonschema.Schema{{Type: "string"}, encrypted}}
 }
 
-// allowSecretPatches lets patches be encrypted, since machine configurations can hold secrets.
-func allowSecretPatches(definition *jsonschema.Schema) {
+// allowSecrets lets texts be encrypted one by one that are kept secret then.
+func allowSecrets(definition *jsonschema.Schema) {
 	if definition.Properties == nil {
 		return
 	}
-	if patches, ok := definition.Properties.Get("patches"); ok {
-		patches.Items = secret("")
+	for pair := definition.Properties.Oldest(); pair != nil; pair = pair.Next() {
+		switch {
+		case !spec.CanBeSecret(pair.Key):
+		case pair.Value.Items != nil:
+			pair.Value.Items = secret("")
+		default:
+			pair.Value.AdditionalProperties = secret("")
+		}
 	}
 }
 

@@ -98,7 +98,11 @@ func (o Options) answer(request *pulumirpc.RegisterResourceRequest, inputs resou
 	id := request.GetName() + "-id"
 	switch request.GetType() {
 	case Schematic:
-		digest := sha256.Sum256([]byte(inputs["schematic"].StringValue()))
+		schematic := inputs["schematic"]
+		if schematic.IsSecret() {
+			schematic = schematic.SecretValue().Element
+		}
+		digest := sha256.Sum256([]byte(schematic.StringValue()))
 		id = hex.EncodeToString(digest[:])
 		if o.SchematicID != "" {
 			id = o.SchematicID
@@ -187,11 +191,12 @@ func (m *monitor) SignalAndWaitForShutdown(context.Context, *emptypb.Empty) (*em
 	return &emptypb.Empty{}, nil
 }
 
-// Log keeps the program's warnings.
+// Log keeps what the program says.
 func (m *monitor) Log(_ context.Context, request *pulumirpc.LogRequest) (*emptypb.Empty, error) {
+	m.recorder.mutex.Lock()
+	defer m.recorder.mutex.Unlock()
+	m.recorder.logged = append(m.recorder.logged, request.GetMessage())
 	if request.GetSeverity() == pulumirpc.LogSeverity_WARNING {
-		m.recorder.mutex.Lock()
-		defer m.recorder.mutex.Unlock()
 		m.recorder.warnings = append(m.recorder.warnings, request.GetMessage())
 	}
 

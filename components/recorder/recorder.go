@@ -3,6 +3,7 @@
 package recorder
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -75,6 +76,7 @@ type Recorder struct {
 	calls         []call
 	outputs       map[string]resource.PropertyMap
 	warnings      []string
+	logged        []string
 }
 
 type call struct {
@@ -121,6 +123,59 @@ func (r *Recorder) Warnings() []string {
 	defer r.mutex.Unlock()
 
 	return slices.Clone(r.warnings)
+}
+
+// Logged is everything that the program said, warnings included.
+func (r *Recorder) Logged() []string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+
+	return slices.Clone(r.logged)
+}
+
+// Everything is all that the program gives to be kept or shown, by place: inputs of resources, outputs of components and of the stack, and what was said. Arguments
+// of calls are not in it: the engine keeps none, and the SDK marks no secret in them.
+func (r *Recorder) Everything() map[string]resource.PropertyValue {
+	places := map[string]resource.PropertyValue{}
+	for _, g := range r.All() {
+		places["inputs of "+g.Type+" "+g.Name] = resource.NewProperty(g.Inputs)
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for name, outputs := range r.outputs {
+		places["outputs of "+name] = resource.NewProperty(outputs)
+	}
+	for i, text := range r.logged {
+		places[fmt.Sprintf("message %d", i+1)] = resource.NewProperty(text)
+	}
+
+	return places
+}
+
+// Plain is a value as everybody can read it: without secrets.
+func Plain(value resource.PropertyValue) resource.PropertyValue {
+	switch {
+	case value.IsSecret(), value.IsOutput() && value.OutputValue().Secret:
+		return resource.NewProperty("[secret]")
+	case value.IsOutput():
+		return Plain(value.OutputValue().Element)
+	case value.IsObject():
+		fields := resource.PropertyMap{}
+		for key, field := range value.ObjectValue() {
+			fields[key] = Plain(field)
+		}
+
+		return resource.NewProperty(fields)
+	case value.IsArray():
+		elements := make([]resource.PropertyValue, 0, len(value.ArrayValue()))
+		for _, element := range value.ArrayValue() {
+			elements = append(elements, Plain(element))
+		}
+
+		return resource.NewProperty(elements)
+	}
+
+	return value
 }
 
 // All returns every registration, in order of type and name.

@@ -15,10 +15,8 @@ import (
 // secretKey is configuration of the same namespace that stacks reads.
 const secretKey = "sshPrivateKey"
 
-// decode reads the top-level values over the defaults.
-func decode(values map[string]string, problems *Problems) Config {
-	var config Config
-	d := decoder{problems}
+// parseAll returns the top-level values.
+func parseAll(values map[string]string) map[string]any {
 	parsed := make(map[string]any, len(values))
 	for key, text := range values {
 		if key == secretKey || strings.TrimSpace(text) == "" {
@@ -26,6 +24,14 @@ func decode(values map[string]string, problems *Problems) Config {
 		}
 		parsed[key] = parse(text)
 	}
+
+	return parsed
+}
+
+// decode reads the top-level values over the defaults.
+func decode(parsed map[string]any, found secrets, problems *Problems) Config {
+	var config Config
+	d := decoder{problems, found}
 	d.structure("", parsed, reflect.ValueOf(&config).Elem())
 
 	return config
@@ -46,10 +52,18 @@ func parse(text string) any {
 	return value
 }
 
-type decoder struct{ problems *Problems }
+type decoder struct {
+	problems *Problems
+	secrets  secrets
+}
 
 // value reads in into out, which holds the default already.
 func (d decoder) value(path string, in any, out reflect.Value, r rules) {
+	if !r.secret && d.secrets.single(path) {
+		d.problems.report(path, nil, "is stored encrypted, and would be shown all the same: only %s are kept secret; store it in plain text, without --secret", secretTexts())
+
+		return
+	}
 	switch out.Kind() { //nolint:exhaustive // these are the kinds of the configuration types
 	case reflect.Struct:
 		if object, ok := in.(map[string]any); ok {
@@ -61,7 +75,7 @@ func (d decoder) value(path string, in any, out reflect.Value, r rules) {
 	case reflect.Slice:
 		d.list(path, in, out, r)
 	case reflect.Map:
-		d.mapping(path, in, out)
+		d.mapping(path, in, out, r)
 	case reflect.Pointer:
 		out.Set(reflect.New(out.Type().Elem()))
 		d.value(path, in, out.Elem(), r)
@@ -114,7 +128,7 @@ func (d decoder) list(path string, in any, out reflect.Value, r rules) {
 	}
 }
 
-func (d decoder) mapping(path string, in any, out reflect.Value) {
+func (d decoder) mapping(path string, in any, out reflect.Value, r rules) {
 	object, ok := in.(map[string]any)
 	if !ok {
 		d.wrong(path, in, "a map of names")
@@ -124,7 +138,7 @@ func (d decoder) mapping(path string, in any, out reflect.Value) {
 	out.Set(reflect.MakeMapWithSize(out.Type(), len(object)))
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		item := reflect.New(out.Type().Elem()).Elem()
-		d.value(join(path, key), object[key], item, rules{})
+		d.value(join(path, key), object[key], item, rules{secret: r.secret})
 		out.SetMapIndex(reflect.ValueOf(key), item)
 	}
 }

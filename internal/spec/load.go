@@ -10,6 +10,11 @@ type Options struct {
 	Compatibility Compatibility
 	// CheckPatch judges a user's Talos patch; optional. Its error is shown as it is, so it must not repeat the patch.
 	CheckPatch func(patch string) error
+	// Encrypted are the keys that hold something encrypted, each with the JSON of what the stack's file has for it, where encrypted values are {"secure": …}; empty =
+	// the file is not at hand. No problem and no warning shows an encrypted value.
+	Encrypted map[string]string
+	// Blinded says that encrypted values are not known: in their places are [Blinded], or what the stack's file has.
+	Blinded bool
 	// CheckRaw says whether the stack's credentials let it pass devices through without a mapping; optional. Its error says what to do instead.
 	CheckRaw func() error
 }
@@ -32,11 +37,12 @@ type Compatibility interface {
 // vmidRanges) with JSON text; sshPrivateKey is left alone. The error is [Problems] with everything that is wrong.
 func Load(values map[string]string, o Options) (*Plan, error) {
 	var problems Problems
-	config := decode(values, &problems)
-	p := newPlanner(config, o, &problems)
+	parsed := parseAll(values)
+	found := findSecrets(parsed, o)
+	p := newPlanner(decode(parsed, found, &problems), o, found, &problems)
 	plan := p.plan()
 	if len(problems) > 0 {
-		return nil, problems.sorted()
+		return nil, problems.without(found).sorted()
 	}
 
 	return plan, nil

@@ -100,6 +100,7 @@ type Template struct {
 
 	Extensions []string // siderolabs/…, sorted; with the driver's
 	KernelArgs []string
+	Secret     bool   `json:",omitempty"` // the kernel arguments are stored encrypted
 	Driver     Driver // of a template for machines with a GPU; otherwise the zero value
 
 	Datastore      string // of the template's disk
@@ -128,6 +129,8 @@ type Cluster struct {
 	GPUOperator bool
 	// Patches are the user's own for all nodes, one YAML document each.
 	Patches []string
+	// Secret says that patches or time servers are stored encrypted.
+	Secret bool `json:",omitempty"`
 }
 
 // Nodes returns the control planes, then the workers.
@@ -189,6 +192,8 @@ type Node struct {
 	Labels, Taints map[string]string
 	// Patches are the pool's own, one YAML document each.
 	Patches []string
+	// Secret says that the cluster's or the node's patches, labels or taints are stored encrypted.
+	Secret bool `json:",omitempty"`
 
 	// GPUs are the machine's own. Of a mapped name Proxmox chooses a free one at each start; there are as many as machines need.
 	GPUs []GPU

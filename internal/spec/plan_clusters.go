@@ -37,6 +37,8 @@ func (p *planner) planClusters() []Cluster {
 
 func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Cluster {
 	cluster := Cluster{Name: c.Name, GPUOperator: c.GPUOperator, Patches: p.patches(path+".patches", c.Patches)}
+	secretPatches := len(c.Patches) > 0 && p.secrets.touch(path+".patches")
+	cluster.Secret = secretPatches || len(c.Network.NTP) > 0 && p.secrets.touch(path+".network.ntp")
 	cluster.Network, cluster.VIP = p.planNetwork(path+".network", c.Name, c.Network)
 
 	pools := poolsOf(path, c)
@@ -44,6 +46,9 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	for _, group := range pools {
 		group.network, group.duplicate = cluster.Network, group.duplicate || duplicate
 		nodes := p.planPool(group)
+		for i := range nodes {
+			nodes[i].Secret = nodes[i].Secret || secretPatches
+		}
 		if group.role == RoleControlPlane {
 			cluster.ControlPlanes = nodes
 		} else {
@@ -191,10 +196,12 @@ func (p *planner) patches(path string, texts []string) []string {
 
 			continue
 		}
-		if p.options.CheckPatch == nil || len(documents) == before {
+		if p.options.CheckPatch == nil || len(documents) == before || p.unknown(at) {
 			continue
 		}
-		if err := p.options.CheckPatch(text); err != nil {
+		if err := p.options.CheckPatch(text); err != nil && p.secrets.hold(at) {
+			p.problems.report(at, nil, "is not a patch for Talos, and why is not said of an encrypted one; `talosctl machineconfig patch` says it")
+		} else if err != nil {
 			p.problems.report(at, nil, "is not a patch for Talos: %s", err)
 		}
 	}

@@ -77,7 +77,8 @@ func (p *planner) hostNumber(path string, c HostConfig, taken map[int]string) in
 		stated, err := strconv.Atoi(digits)
 		if err != nil || stated > largestNumber {
 			if c.Name != "" && !p.problems.has(path+".number") {
-				p.problems.report(path+".number", nil, "does not follow from the name %q, which does not end with a small number; state one that no other host has", c.Name)
+				p.problems.report(path+".number", nil, "does not follow from the name %q, which does not end with a small number; state one that no other host has",
+					p.shown(path+".name", c.Name))
 			}
 
 			return 0

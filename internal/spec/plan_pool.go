@@ -79,6 +79,7 @@ func (p *planner) prototype(g *pool) Node {
 		n.GPUs = slices.Repeat([]GPU{{Name: g.gpu}}, g.use.GPUsPerNode)
 		n.TimeSlicing, n.Dedicated = g.use.TimeSlicing, g.dedicated
 	}
+	n.Secret = p.secretTexts(g.path, g.Labels, g.Taints, g.Patches)
 	n.Tags = p.tags(g)
 	n.ExtraDisks = p.extraDisks(g, n.Datastore)
 	n.Patches = p.patches(g.path+".patches", g.Patches)
@@ -136,6 +137,13 @@ func (p *planner) applyOwn(g *pool, n *Node, own ownNode) {
 		maps.Copy(n.Labels, labels)
 	}
 	n.Patches = append(n.Patches, p.patches(own.path+".patches", own.Patches)...)
+	n.Secret = n.Secret || p.secretTexts(own.path, own.Labels, nil, own.Patches)
+}
+
+// secretTexts says whether a machine configuration gets a text from below a path that is stored encrypted.
+func (p *planner) secretTexts(path string, labels map[string]string, taints, patches []string) bool {
+	return len(labels) > 0 && p.secrets.touch(path+".labels") || len(taints) > 0 && p.secrets.touch(path+".taints") ||
+		len(patches) > 0 && p.secrets.touch(path+".patches")
 }
 
 // planNames claims the names, which have to be unique in the stack.

@@ -149,7 +149,7 @@ func (p *planner) nicAddresses(path string, g *pool, c NICConfig) (Network, []ne
 // labels judges the labels of Kubernetes nodes.
 func (p *planner) labels(path string, labels map[string]string, role Role) map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		at := join(path, key)
+		at := join(path, p.shown(path, key))
 		if !labelNameForm.pattern.MatchString(key) {
 			p.problems.report(at, nil, "%s", labelNameForm.wayOut)
 		} else if role == RoleWorker && reserved(key) {
@@ -184,6 +184,9 @@ func (p *planner) taints(path string, taints []string) map[string]string {
 	parsed := map[string]string{}
 	for i, taint := range taints {
 		at := fmt.Sprintf("%s[%d]", path, i)
+		if p.unknown(at) {
+			continue
+		}
 		head, effect, found := strings.Cut(taint, ":")
 		key, value, hasValue := strings.Cut(head, "=")
 		switch {
@@ -191,7 +194,7 @@ func (p *planner) taints(path string, taints []string) map[string]string {
 			!labelNameForm.pattern.MatchString(key) || !labelValueForm.pattern.MatchString(value):
 			p.problems.report(at, taint, "is not a taint; write it as key=value:NoSchedule or key:NoSchedule (NoSchedule, PreferNoSchedule or NoExecute)")
 		case parsed[key] != "":
-			p.problems.report(at, taint, "is a second taint with the key %s, and Talos takes one; remove one of the two", key)
+			p.problems.report(at, taint, "is a second taint with the key %s, and Talos takes one; remove one of the two", p.shown(at, key))
 		case hasValue:
 			parsed[key] = value + ":" + effect
 		default:

@@ -38,6 +38,7 @@ func (p *planner) planClasses() {
 		p.check(path+".bridge", c.Bridge, bridgeForm)
 		t.Extensions = p.extensions(path+".extensions", c)
 		t.KernelArgs = p.kernelArgs(path+".kernelArgs", c.KernelArgs)
+		t.Secret = len(c.KernelArgs) > 0 && p.secrets.touch(path+".kernelArgs")
 		p.check(path+".gpu.checksum", c.GPU.Checksum, checksumForm)
 		p.classes[key] = class{Template: t, path: path, base: cmp.Or(c.FirstVMID, p.ranges[rangeTemplates].first), at: path + ".firstVmid"}
 	}

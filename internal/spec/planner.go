@@ -10,6 +10,7 @@ import (
 type planner struct {
 	config   Config
 	options  Options
+	secrets  secrets
 	problems *Problems
 	warnings []string
 
@@ -34,9 +35,9 @@ type hostEntry struct {
 	config HostConfig
 }
 
-func newPlanner(config Config, o Options, problems *Problems) *planner {
+func newPlanner(config Config, o Options, found secrets, problems *Problems) *planner {
 	return &planner{
-		config: config, options: o, problems: problems,
+		config: config, options: o, secrets: found, problems: problems,
 		hosts: map[string]hostEntry{}, classes: map[string]class{}, templates: map[[2]string]Template{}, ranges: map[rangeKind]vmidRange{},
 		gpuKinds: map[string]gpuKind{},
 		vmids:    newClaims[int](), addresses: newClaims[netip.Addr](), macs: newClaims[string](), names: newClaims[string](),
@@ -45,6 +46,7 @@ func newPlanner(config Config, o Options, problems *Problems) *planner {
 
 func (p *planner) plan() *Plan {
 	plan := &Plan{Stack: p.options.Stack, Protect: p.config.Protect}
+	p.judgeWholeKeys()
 	p.planRanges()
 	plan.Hosts = p.planHosts()
 	for _, h := range plan.Hosts {

@@ -44,13 +44,27 @@ func (p *Problems) report(path string, value any, format string, arguments ...an
 	*p = append(*p, Problem{Path: path, Value: show(value), Message: fmt.Sprintf(format, arguments...)})
 }
 
+// without takes values that are stored encrypted out of the problems.
+func (p Problems) without(found secrets) Problems {
+	for i := range p {
+		if found.touch(p[i].Path) {
+			p[i].Value = ""
+		}
+	}
+
+	return p
+}
+
+// under says whether a path is another one, or leads below it.
+func under(path, above string) bool {
+	rest, below := strings.CutPrefix(path, above)
+
+	return below && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
 // has says whether a path, or something below it, is reported already.
 func (p *Problems) has(path string) bool {
-	return slices.ContainsFunc(*p, func(problem Problem) bool {
-		rest, below := strings.CutPrefix(problem.Path, path)
-
-		return below && (rest == "" || rest[0] == '.' || rest[0] == '[')
-	})
+	return slices.ContainsFunc(*p, func(problem Problem) bool { return under(problem.Path, path) })
 }
 
 // sorted returns the problems in order of their paths, numbers by value, each once.

@@ -16,6 +16,7 @@ type rules struct {
 	because          string // why there is no other choice: ", because …"
 	minimum, maximum *int
 	minItems         int
+	secret           bool // kept secret where it is stored encrypted
 }
 
 // field is a key of a configuration type; keys of embedded types count as the type's own.
@@ -38,7 +39,9 @@ func fieldsOf(t reflect.Type) []field {
 			continue
 		}
 		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		fields = append(fields, field{key: key, index: []int{i}, rules: parseRules(f.Tag.Get("jsonschema"))})
+		r := parseRules(f.Tag.Get("jsonschema"))
+		r.secret = CanBeSecret(key)
+		fields = append(fields, field{key: key, index: []int{i}, rules: r})
 	}
 
 	return fields

@@ -1,6 +1,11 @@
 package rules
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
 
 func TestSupportedVersions(t *testing.T) {
 	t.Parallel()
@@ -32,8 +37,15 @@ func TestSupportedVersions(t *testing.T) {
 			plan: []resource{res(typeConfiguration, "c", props{"machineConfigurationInput": secret{"machine: {install: {image: \"x/installer:v1.4.0\"}}"}})},
 			want: []string{"version v1.4.0 of Talos is not supported"},
 		},
+		"an installer in an encrypted patch": {
+			plan: []resource{res(typeConfiguration, "c", props{"configPatches": secret{[]any{"machine: {install: {image: 'marker/installer:v1.4.0'}}"}}})},
+			want: []string{"c: machine.install.image, in an encrypted patch, is of no supported version"},
+		},
 		"a template of an ISO of nothing": {plan: []resource{template("")}},
 		"not known yet":                   {plan: []resource{cluster(unknown, "v1.35.0"), cluster("v1.12.6", unknown), template(unknown), secrets(unknown), res(typeConfiguration, "c", props{"configPatches": unknown, "machineConfigurationInput": secret{""}})}},
 		"of another kind":                 {plan: []resource{cluster(1, "v1.35.0"), template([]any{}), secrets(1.12), res(typeConfiguration, "c", props{"configPatches": []any{5, "{{{", "- a"}, "machineConfigurationInput": 7})}},
 	})
+
+	encrypted := res(typeConfiguration, "c", props{"configPatches": secret{[]any{"machine: {install: {image: 'marker/installer:v1.4.0'}}"}}})
+	assert.NotContains(t, strings.Join(judge(t, "supported-versions", testSettings, nil, encrypted), "\n"), "marker")
 }

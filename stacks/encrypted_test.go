@@ -1,0 +1,221 @@
+package stacks
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+
+	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/report"
+)
+
+// encryptedStack has each text that can be kept secret, encrypted by itself. Pulumi's own encryption is left out: what would be decrypted is marked.
+const encryptedStack = `config:
+  talos-proxmox:hosts:
+    - {name: pve1, address: 127.1.0.11, ssh: {acceptAnyHostKey: true}}
+  talos-proxmox:templates:
+    talos: {version: v1.12.6, kernelArgs: [{secure: marker-argument}, net.ifnames=0]}
+  talos-proxmox:clusters:
+    - name: one
+      kubernetesVersion: v1.35.0
+      network: {cidr: 127.1.1.0/24, gateway: 127.1.1.1, ntp: [{secure: marker-server}]}
+      controlPlane: {count: 1}
+      workers:
+        - name: general
+          count: 2
+          labels: {example.org/plain: visible-label, example.org/hidden: {secure: marker-label}}
+          taints: [{secure: "marker-taint=a:NoSchedule"}]
+          patches: [{secure: "machine: {sysctls: {a: marker-pool}}"}]
+          nodes: {"1": {labels: {example.org/own: {secure: marker-own-label}}, patches: [{secure: "machine: {sysctls: {b: marker-node}}"}]}}
+      patches:
+        - "machine: {sysctls: {c: visible-patch}}"
+        - {secure: "machine: {sysctls: {d: marker-cluster}}"}
+`
+
+// decrypted is a stack as the engine hands it to the program, and its file as it lies in the project: without what is decrypted.
+func decrypted(t *testing.T, document string) recorder.Options {
+	t.Helper()
+	var file struct {
+		Config map[string]any `yaml:"config"`
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(document), &file))
+	o := recorder.Options{Stack: "test", Root: t.TempDir(), Config: map[string]string{}}
+	file.Config["proxmoxve:endpoint"], file.Config["proxmoxve:apiToken"] = "https://127.1.0.11:8006/", "talos@pve!pulumi=uuid"
+	stored := map[string]any{}
+	for key, value := range file.Config {
+		secret := false
+		plain, kept := split(value, &secret)
+		text, ok := plain.(string)
+		if !ok {
+			encoded, err := json.Marshal(plain)
+			require.NoError(t, err)
+			text = string(encoded)
+		}
+		o.Config[key], stored[key] = text, kept
+		if secret {
+			o.Secrets = append(o.Secrets, key)
+		}
+	}
+	text, err := yaml.Marshal(map[string]any{"config": stored})
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "marker")
+	require.NoError(t, os.WriteFile(filepath.Join(o.Root, "Pulumi.test.yaml"), text, 0o600))
+
+	return o
+}
+
+// split returns a value as it is and as the stack's file has it.
+func split(value any, secret *bool) (plain, kept any) {
+	switch value := value.(type) {
+	case map[string]any:
+		if text, ok := value["secure"]; ok {
+			*secret = true
+
+			return text, map[string]any{"secure": "v1:cipher"}
+		}
+		plain, kept := map[string]any{}, map[string]any{}
+		for key, inner := range value {
+			plain[key], kept[key] = split(inner, secret)
+		}
+
+		return plain, kept
+	case []any:
+		var plain, kept []any
+		for _, inner := range value {
+			p, k := split(inner, secret)
+			plain, kept = append(plain, p), append(kept, k)
+		}
+
+		return plain, kept
+	default:
+		return value, value
+	}
+}
+
+// markers are what encryptedStack has encrypted.
+var markers = []string{
+	"marker-argument", "marker-server", "marker-label", "marker-taint", "marker-pool", "marker-own-label", "marker-node", "marker-cluster",
+}
+
+func requireHidden(t *testing.T, r *recorder.Recorder, texts ...string) {
+	t.Helper()
+	for place, value := range r.Everything() {
+		plain, err := json.Marshal(recorder.Plain(value).Mappable())
+		require.NoError(t, err)
+		for _, text := range texts {
+			assert.False(t, strings.Contains(string(plain), text), "%s is in %s", text, place)
+		}
+	}
+}
+
+func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(t *testing.T, o *recorder.Options){
+		"single texts": func(*testing.T, *recorder.Options) {},
+		"without the stack's file": func(t *testing.T, o *recorder.Options) {
+			t.Helper()
+			o.Root = t.TempDir()
+		},
+		"whole keys": func(t *testing.T, o *recorder.Options) {
+			t.Helper()
+			whole := "config:\n"
+			for _, key := range o.Secrets {
+				whole += "  " + key + ": {secure: v1:cipher}\n"
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(o.Root, "Pulumi.test.yaml"), []byte(whole), 0o600))
+		},
+	} {
+		for _, preview := range []bool{false, true} {
+			t.Run(name+map[bool]string{false: ", up", true: ", preview"}[preview], func(t *testing.T) {
+				t.Parallel()
+				o := decrypted(t, encryptedStack)
+				o.Preview = preview
+				change(t, &o)
+				r, err := recorder.Run(o, Deploy)
+				require.NoError(t, err)
+
+				requireHidden(t, r, markers...)
+				assert.Equal(t, "general", strings.Split(r.Names(recorder.VirtualMachine)[1], "-")[1], "names are names of resources")
+				if preview {
+					return
+				}
+				all, err := json.Marshal(resource.NewProperty(r.Of(recorder.ConfigurationApply)["one-general-1-configuration"].Inputs).Mappable())
+				require.NoError(t, err)
+				for _, marker := range []string{"marker-label", "marker-taint", "marker-pool", "marker-own-label", "marker-node", "marker-cluster"} {
+					assert.Contains(t, string(all), marker, "it reaches the machine")
+				}
+				warned := strings.Contains(strings.Join(r.Warnings(), "\n"), "clusters: is stored encrypted as a whole")
+				assert.Equal(t, name == "whole keys", warned)
+			})
+		}
+	}
+}
+
+// TestOneEncryptedPatchHidesOnlyWhatItReaches keeps previews readable: a patch of one pool leaves the other machines as they are.
+func TestOneEncryptedPatchHidesOnlyWhatItReaches(t *testing.T) {
+	t.Parallel()
+	o := decrypted(t, strings.Replace(twoClusters, "workers: [{name: storage,", `workers: [{patches: [{secure: "machine: {sysctls: {a: marker-pool}}"}], name: storage,`, 1))
+	r, err := recorder.Run(o, Deploy)
+	require.NoError(t, err)
+
+	requireHidden(t, r, "marker-pool")
+	for name, apply := range r.Of(recorder.ConfigurationApply) {
+		assert.Equal(t, name == "one-storage-1-configuration", apply.Input("configPatches").ContainsSecrets(), name)
+	}
+	for _, name := range r.Names(recorder.VirtualMachine) {
+		assert.False(t, resource.NewProperty(r.Of(recorder.VirtualMachine)[name].Inputs).ContainsSecrets(), name)
+	}
+}
+
+func TestProblemsAndReportsOfAnEncryptedStack(t *testing.T) {
+	t.Parallel()
+	o := decrypted(t, strings.NewReplacer("d: marker-cluster}}", "d: [marker-cluster}}", "marker-label", "marker-label!", "marker-taint=a", "marker-taint=a b").Replace(encryptedStack))
+	_, err := recorder.Run(o, Deploy)
+	require.ErrorContains(t, err, "clusters[0].patches[1]: is not a patch for Talos, and why is not said of an encrypted one")
+	require.ErrorContains(t, err, `clusters[0].workers[0].labels["example.org/hidden"]: is not a value of Kubernetes labels`)
+	require.ErrorContains(t, err, "clusters[0].workers[0].taints[0]: is not a taint")
+	assert.NotContains(t, err.Error(), "marker")
+
+	o = decrypted(t, encryptedStack)
+	file, err := os.ReadFile(filepath.Join(o.Root, "Pulumi.test.yaml"))
+	require.NoError(t, err)
+	plan, err := PlanFile("test", file)
+	require.NoError(t, err, "a report needs no secret")
+	page, err := report.HTML(plan)
+	require.NoError(t, err)
+	for _, text := range []string{report.Markdown(plan), string(page)} {
+		assert.Contains(t, text, "one-general-2")
+		assert.NotContains(t, text, "cipher")
+	}
+
+	shown := maps.Clone(o.Config)
+	for key, text := range shown { // as the engine's events have them
+		for _, marker := range slices.Backward(markers) {
+			text = blindText(text, marker)
+		}
+		shown[key] = text
+	}
+	plan, err = PlanOfConfig("test", shown)
+	require.NoError(t, err, "the comment on a pull request needs none either")
+	assert.Len(t, plan.Clusters[0].Nodes(), 3)
+}
+
+// blindText replaces the JSON string that holds a text.
+func blindText(document, text string) string {
+	at := strings.Index(document, text)
+	if at < 0 {
+		return document
+	}
+	first := strings.LastIndex(document[:at], `"`)
+
+	return document[:first] + `"[secret]` + document[at+strings.Index(document[at:], `"`):]
+}
