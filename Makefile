@@ -11,6 +11,8 @@ APPROVE ?=
 PUSH ?= $(if $(filter dev,$(STACK)),true,false)
 LABELS ?=
 export APPROVE LABELS
+# The Pulumi CLI writes every property to a log at each run and cannot be told not to; by default the logs may take 500 MB.
+export PULUMI_LOG_ROTATION_MAX_TOTAL_MB ?= 50
 BACKUPS ?= $(HOME)/.pulumi-backups
 BIN := $(CURDIR)/.bin
 # The policy pack, by the name under which Pulumi finds it without its language host for Go.
@@ -53,16 +55,19 @@ deploy: stack-tools ## Bring up STACK on its own Proxmox without asking, judged 
 	@$(POLICY_CHECK)
 	@$(BIN)/pulumi up --stack $(STACK) --yes --non-interactive --refresh --parallel 64 $(POLICY_FLAGS)
 
+# The exit status goes into the plan, as its events do not have it.
+PLAN_FAILED = { echo "{\"exitStatus\": $$?}" >> .plan/$(STACK).json; echo 'the preview failed; guard and comment say why' >&2; }
+
 .PHONY: plan
 plan: $(if $(filter lab,$(ON)),tools,stack-tools) $(BIN)/planreview ## Write what `up` would do to .plan/STACK.json, for guard and comment; ON=lab plans any stack on the lab's stand-ins
 	@mkdir -p .plan
 ifeq ($(ON),lab)
 	@$(BIN)/lab start
-	@$(BIN)/lab preview --stack $(STACK) --json --policy $(addprefix --policy-config ,$(POLICY_CONFIG)) $(PLAN_FLAGS) > .plan/$(STACK).json || echo 'the preview failed; guard and comment say why' >&2
+	@$(BIN)/lab preview --stack $(STACK) --json --policy $(addprefix --policy-config ,$(POLICY_CONFIG)) $(PLAN_FLAGS) > .plan/$(STACK).json || $(PLAN_FAILED)
 else
 	@$(POLICY_CHECK)
 	@PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true $(BIN)/pulumi preview --stack $(STACK) --non-interactive --json --show-sames --parallel 64 $(POLICY_FLAGS) $(PLAN_FLAGS) > .plan/$(STACK).json \
-	  || echo 'the preview failed; guard and comment say why' >&2
+	  || $(PLAN_FAILED)
 endif
 
 .PHONY: guard

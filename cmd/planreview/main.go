@@ -153,11 +153,10 @@ func (r review) guard(w io.Writer) error {
 	for _, name := range r.unused {
 		fmt.Fprintf(w, "note: the plan does nothing to %s that needs an approval\n", name)
 	}
+	for _, m := range r.Errors {
+		fmt.Fprintln(w, "error:", strings.TrimSpace(m.Resource+" "+m.Text))
+	}
 	if !r.Finished {
-		for _, m := range r.Errors {
-			fmt.Fprintln(w, "error:", strings.TrimSpace(m.Resource+" "+m.Text))
-		}
-
 		return fmt.Errorf("the preview of stack %q did not come to its end, so it does not show everything: %w", r.Stack, errFindings)
 	}
 	if len(r.findings) == 0 {

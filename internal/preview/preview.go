@@ -30,9 +30,24 @@ type Preview struct {
 	Packs    map[string]string
 	// Streamed says that the engine's events were read, with policies, instead of a digest.
 	Streamed bool
-	// Finished says that the preview came to its end without an error.
+	// Finished says that the preview came to its end. The engine's summary and the CLI's exit status say so; a digest tells neither, so that an error in it says
+	// the opposite.
 	Finished bool
+
+	result result
+	// closing are complaints about plugins that the CLI closed itself, see isClosing.
+	closing []Message
 }
+
+// result is what the engine, or the exit status of its CLI, says of the whole preview.
+type result int
+
+const (
+	unfinished result = iota // no summary
+	ended                    // it came to its end, one way or the other
+	succeeded
+	failed
+)
 
 // Operation is what a step does to its resource, the parts of a replacement taken together.
 type Operation string
@@ -84,7 +99,8 @@ type Policy struct {
 // ErrFormat is returned for input that `pulumi preview --json` did not write to its end.
 var ErrFormat = errors.New("not the output of `pulumi preview --json`")
 
-// Parse reads either form of `pulumi preview --json`: the digest, or with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true the engine's events.
+// Parse reads either form of `pulumi preview --json`: the digest, or with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true the engine's events. Whoever ran it may append
+// the CLI's exit status, {"exitStatus": 255}, which neither form has.
 func Parse(r io.Reader) (*Preview, error) {
 	decoder := json.NewDecoder(bufio.NewReader(r))
 	p := &Preview{}
@@ -97,26 +113,60 @@ func Parse(r io.Reader) (*Preview, error) {
 				return nil, fmt.Errorf("%w: it is empty; did the preview fail?", ErrFormat)
 			}
 
+			p.judge()
+
 			return p, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 		}
-		if first {
-			var keys map[string]json.RawMessage
-			if err := json.Unmarshal(raw, &keys); err != nil {
-				return nil, fmt.Errorf("%w: %w", ErrFormat, err)
-			}
-			_, p.Streamed = keys["sequence"]
+		var keys struct {
+			Sequence   *int
+			ExitStatus *int
+		}
+		if err := json.Unmarshal(raw, &keys); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 		}
 		read := p.digest
-		if p.Streamed {
-			read = p.event
+		switch {
+		case keys.ExitStatus != nil && first:
+			return nil, fmt.Errorf("%w: it is empty, and the preview failed with exit status %d", ErrFormat, *keys.ExitStatus)
+		case keys.ExitStatus != nil:
+			read = p.exit
+		case first && keys.Sequence != nil, p.Streamed:
+			p.Streamed, read = true, p.event
 		}
 		if err := read(raw); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// exit takes what the CLI's exit status adds: a failure that the engine's summary does not show.
+func (p *Preview) exit(raw json.RawMessage) error {
+	var e struct{ ExitStatus int }
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	if e.ExitStatus != 0 {
+		p.result = failed
+	}
+
+	return nil
+}
+
+// judge says at the end whether the preview is whole. What the CLI complains of while it closes plugins matters only where it may be why the preview failed.
+func (p *Preview) judge() {
+	p.Finished = p.result == succeeded || p.result == ended && len(p.Errors) == 0
+	if !p.Finished {
+		p.Errors = append(p.Errors, p.closing...)
+	}
+}
+
+// isClosing recognises the CLI's error about a plugin that it gave too little time: it asks all of them to leave within five seconds together, and calls those it has
+// no time left for crashed (3.259). One that does crash during the preview leaves an error of the call that it did not answer as well.
+func isClosing(m Message) bool {
+	return m.Resource == "" && strings.HasPrefix(m.Text, "Detected that ") && strings.Contains(m.Text, " exited prematurely.")
 }
 
 // step is a step in either form.
@@ -152,7 +202,10 @@ func (p *Preview) event(raw json.RawMessage) error {
 		p.Policies = append(p.Policies, Policy{v.PolicyPackName, v.PolicyName, v.EnforcementLevel, message(v.ResourceURN, v.Message)})
 	case e.SummaryEvent != nil:
 		p.Packs = e.SummaryEvent.PolicyPacks
-		p.Finished = e.SummaryEvent.Result == apitype.OperationResultSucceeded && len(p.Errors) == 0
+		p.result = failed
+		if e.SummaryEvent.Result == apitype.OperationResultSucceeded {
+			p.result = succeeded
+		}
 	}
 
 	return nil
@@ -187,7 +240,9 @@ func (p *Preview) digest(raw json.RawMessage) error {
 	for _, s := range d.Steps {
 		p.add(step{s.Op, s.URN, s.OldState, s.NewState, s.DiffReasons, s.ReplaceReasons})
 	}
-	p.Finished = d.ChangeSummary != nil && len(p.Errors) == 0
+	if d.ChangeSummary != nil {
+		p.result = ended
+	}
 
 	return nil
 }
@@ -248,8 +303,12 @@ func rank(o Operation) int {
 func (p *Preview) say(severity, resource, text string) {
 	switch severity {
 	case "error":
-		p.Errors = append(p.Errors, message(resource, strings.TrimPrefix(text, "error: ")))
-		p.Finished = false
+		m := message(resource, strings.TrimPrefix(text, "error: "))
+		if isClosing(m) {
+			p.closing = append(p.closing, m)
+		} else {
+			p.Errors = append(p.Errors, m)
+		}
 	case "warning":
 		p.Warnings = append(p.Warnings, message(resource, strings.TrimPrefix(text, "warning: ")))
 	}

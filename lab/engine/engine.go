@@ -37,6 +37,8 @@ type Options struct {
 	Config Config // what the lab adds to the stack's configuration
 	// Providers says whether published plugins or the lab's stand-ins do the work; empty = Auto. Which ones do is said on Err.
 	Providers Providers
+	// HastyClose has stand-ins leave an engine as published plugins do that get no time for it: with an error after the work is done.
+	HastyClose bool
 	// CA is a PEM file with the authority that signed the hosts' certificates, which the providers trust beside the system's.
 	CA string
 	// Policy judges every preview and update.

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/internal/preview"
+	"proxmox-talos/lab/datacentre"
 	"proxmox-talos/lab/engine"
 )
 
@@ -23,19 +25,19 @@ var updatePreviews = flag.Bool("update", false, "rewrite the previews that the r
 const previewsFolder = project + "/internal/preview/testdata"
 
 // previewJSON is what `pulumi preview --json` writes of a stack.
-func (w *world) previewJSON(stack string, format engine.Format) []byte {
+func (w *world) previewJSON(stack string, format engine.Format, opts ...optpreview.Option) []byte {
 	w.t.Helper()
 
 	o := w.options
 	defer func() { w.options = o }()
 
 	var out bytes.Buffer
-	w.options.Format, w.options.Out = format, &out
+	w.options.Format, w.options.Out, w.options.HastyClose = format, &out, true
 
 	e := w.engine(stack)
 	defer e.Close()
 
-	_, err := e.Preview(w.t.Context())
+	_, err := e.Preview(w.t.Context(), opts...)
 	w.Write([]byte(errorText(err))) //nolint:errcheck // never fails
 
 	return out.Bytes()
@@ -137,6 +139,47 @@ func TestPlanGuard(t *testing.T) {
 			if *updatePreviews && test.file != "" {
 				write(t, filepath.Join(previewsFolder, test.file+"."+form+".json.gz"), settled(output, w.network))
 			}
+		}
+	}
+}
+
+// TestDriftIsToldFromAHastyClose previews with a refresh, as `make drift` does: what the CLI says of plugins that it closed too early is no difference and no failure.
+func TestDriftIsToldFromAHastyClose(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	w.up(s.yaml(t))
+
+	worker := w.machines()["one-general-1"]
+	require.NotZero(t, worker)
+
+	vm, _ := w.lab.Data.VM(worker)
+
+	for _, drifted := range []bool{false, true} {
+		if drifted {
+			require.NoError(t, w.lab.Data.SetConfig(labRoot, vm.Host, worker, datacentre.Config{"memory": "6144"}, nil))
+		}
+
+		for form, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {
+			output := w.previewJSON(s.yaml(t), format, optpreview.Refresh())
+			if who == engine.StandIn {
+				require.Contains(t, string(output), "exited prematurely", "the stand-ins are to be taken for crashed")
+			}
+
+			parsed, err := preview.Parse(bytes.NewReader(output))
+			require.NoError(t, err, "%s: %s", form, output)
+			assert.True(t, parsed.Finished, "%s: %v", form, parsed.Errors)
+			assert.Empty(t, parsed.Errors, form)
+
+			var updated []string
+			for _, step := range parsed.Steps {
+				if step.Operation == preview.Update {
+					updated = append(updated, step.Name())
+				}
+			}
+
+			assert.Equal(t, map[bool][]string{true: {"one-general-1-vm"}}[drifted], updated, form)
 		}
 	}
 }

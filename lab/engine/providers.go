@@ -167,7 +167,12 @@ func (e *Engine) openProviders(ctx context.Context, env map[string]string) (err 
 		return e.linkPlugins()
 	}
 
-	env["PULUMI_DEBUG_PROVIDERS"], e.close, err = providers.Attach(ctx, providers.WithEnv(env), providers.WithDir(e.o.Project), providers.WithPoll(e.o.poll()))
+	options := []providers.Option{providers.WithEnv(env), providers.WithDir(e.o.Project), providers.WithPoll(e.o.poll())}
+	if e.o.HastyClose {
+		options = append(options, providers.WithHastyClose())
+	}
+
+	env["PULUMI_DEBUG_PROVIDERS"], e.close, err = providers.Attach(ctx, options...)
 	if err != nil {
 		return fmt.Errorf("unable to start the stand-in providers: %w", err)
 	}
