@@ -129,6 +129,10 @@ func TestBuildScriptRunsAgain(t *testing.T) {
 			before:   "description: talos-proxmox-template owner=talos-proxmox/lab2 provenance=PROVENANCE state=ready (Talos)\ntemplate: 1\n",
 			template: scriptTemplate(), fails: true, says: "is left alone",
 		},
+		"a clone of the template carries its description and is foreign": {
+			before:   "description: talos-proxmox-template owner=talos-proxmox/lab provenance=PROVENANCE state=ready (Talos)\nmemory: 4096\n",
+			template: scriptTemplate(), fails: true, says: "is left alone",
+		},
 		"a half-made template of a killed run is made anew": {
 			before:   "description: talos-proxmox-template owner=talos-proxmox/lab provenance=PROVENANCE state=building (Talos)\nlock: clone\n",
 			template: scriptTemplate(), says: "half-made template of an earlier run", rebuilt: true,

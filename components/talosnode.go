@@ -8,6 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
+	"proxmox-talos/internal/marker"
 	"proxmox-talos/internal/spec"
 )
 
@@ -98,7 +99,7 @@ func (c *TalosNode) machine(ctx *pulumi.Context, name string, args TalosNodeArgs
 		ignored = append(ignored, fmt.Sprintf("disks[%d].speed", i))
 	}
 
-	return vm.NewVirtualMachine(ctx, name+"-vm", virtualMachine(args.Node, args.Network),
+	return vm.NewVirtualMachine(ctx, name+"-vm", virtualMachine(args.Node, args.Network, marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack())),
 		pulumi.Parent(c),
 		pulumi.DependsOn(args.MadeAfter),
 		pulumi.Protect(args.Protect),

@@ -8,6 +8,7 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"proxmox-talos/internal/marker"
 	"proxmox-talos/internal/spec"
 )
 
@@ -30,12 +31,13 @@ const (
 
 // virtualMachine states every property that the provider would otherwise guess: several of its defaults differ from what Proxmox then reports, and make each
 // later run fail or change something.
-func virtualMachine(n spec.Node, network spec.Network) *vm.VirtualMachineArgs {
+func virtualMachine(n spec.Node, network spec.Network, owner marker.Owner) *vm.VirtualMachineArgs {
 	args := &vm.VirtualMachineArgs{
-		Name:        pulumi.String(n.Name),
-		VmId:        pulumi.Int(n.VMID),
-		NodeName:    pulumi.String(n.Host),
-		Description: pulumi.String(fmt.Sprintf("Talos %s %s of cluster %s, made by talos-proxmox", n.Role, n.Name, n.Cluster)),
+		Name:     pulumi.String(n.Name),
+		VmId:     pulumi.Int(n.VMID),
+		NodeName: pulumi.String(n.Host),
+		// The provider sends name and description with the very call that clones, so that a half-made VM says whose it is.
+		Description: pulumi.String(marker.Node(owner, fmt.Sprintf("Talos %s %s of cluster %s", n.Role, n.Name, n.Cluster))),
 		Tags:        pulumi.ToStringArray(n.Tags),
 		PoolId:      optional(n.ResourcePool),
 

@@ -42,6 +42,8 @@ inspect() {
   case "$template $description " in
     "1 "*"provenance=$provenance state=ready "*) say same ;;
     "1 "*"state=ready "*) say other ;;
+    # A clone made by hand carries the description of its template.
+    *" state=ready "*) say foreign ;;
     *) say half ;;
   esac
 }

@@ -101,7 +101,7 @@ func under(u urn.URN, component string) bool {
 }
 
 func (g *guard) judgeMachine(s Step) []string {
-	if s.Old == nil || s.Operation == Same {
+	if s.Old == nil || s.Operation == Same || describes(s) {
 		return nil
 	}
 	var why []string
@@ -133,7 +133,7 @@ func (g *guard) judgeMachine(s Step) []string {
 func (g *guard) touched(cluster string) []string {
 	names := map[string]bool{}
 	for _, s := range g.preview.Steps {
-		if s.URN.Type() != typeMachine || s.Old == nil || s.Operation == Same || s.Operation == Read || s.Operation == Refresh {
+		if s.URN.Type() != typeMachine || s.Old == nil || s.Operation == Same || s.Operation == Read || s.Operation == Refresh || describes(s) {
 			continue
 		}
 		if of, ok := controlPlaneOf(s); ok && of == cluster {
@@ -142,6 +142,11 @@ func (g *guard) touched(cluster string) []string {
 	}
 
 	return slices.Sorted(maps.Keys(names))
+}
+
+// describes tells a step that changes nothing but a VM's description, which the machine itself does not see.
+func describes(s Step) bool {
+	return s.Operation == Update && len(s.Properties) > 0 && !slices.ContainsFunc(s.Properties, func(p string) bool { return p != "description" })
 }
 
 // controlPlaneOf returns the cluster of a control plane's VM, by the tags that every machine of the program has.

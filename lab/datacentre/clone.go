@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 )
 
@@ -192,42 +193,54 @@ func (d *Datacentre) clone(ctx context.Context, w *worker, hostName string, vmid
 		}
 	}()
 
-	c := p.source
+	c, drives := p.copied(vmid)
 
-	for _, k := range []string{"description", "lock", "template", "parent"} {
-		delete(c, k)
-	}
-
-	for _, dr := range c.drives() {
-		if isIndexed(dr.key, "unused") {
-			delete(c, dr.key)
-
-			continue
-		}
-
+	for _, dr := range drives {
 		if c[dr.key], err = d.cloneDrive(ctx, w, hostName, dr, p, &made); err != nil {
 			return err
 		}
+
+		d.saveClone(p.NewID, c, "clone")
+	}
+
+	d.saveClone(p.NewID, c, "")
+
+	return nil
+}
+
+// copied is the source's configuration as the clone has it before its drives are there, the source's description included where none is stated, and the drives.
+func (p clonePlan) copied(vmid int) (Config, []drive) {
+	c, drives, name := p.source, p.source.drives(), p.Name
+	if name == "" {
+		name = "Copy-of-VM-" + p.sourceName(vmid)
+	}
+
+	for _, k := range []string{"lock", "template", "parent"} {
+		delete(c, k)
+	}
+
+	for _, dr := range drives {
+		delete(c, dr.key)
 	}
 
 	c.identify(true)
 
-	if c["name"] = p.Name; p.Name == "" {
-		c["name"] = "Copy-of-VM-" + p.sourceName(vmid)
-	}
-
+	c["name"] = name
 	if p.Description != "" {
 		c["description"] = p.Description
 	}
 
+	return c, slices.DeleteFunc(drives, func(dr drive) bool { return isIndexed(dr.key, "unused") })
+}
+
+// saveClone writes what there is of a clone: until its first drive is copied, it has neither name nor description.
+func (d *Datacentre) saveClone(vmid int, c Config, lock string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	v := d.state.VMs[p.NewID]
-	v.Config, v.Lock = c, ""
+	v := d.state.VMs[vmid]
+	v.Config, v.Lock = maps.Clone(c), lock
 	d.changed()
-
-	return nil
 }
 
 func (p clonePlan) sourceName(vmid int) string {

@@ -115,6 +115,27 @@ func TestClones(t *testing.T) {
 	}
 }
 
+// TestClonesSayWhatTheirSourceSays clones with and without a name and a description of their own.
+func TestClonesSayWhatTheirSourceSays(t *testing.T) {
+	t.Parallel()
+
+	d := open(t, fastOptions())
+	template(t, d, 900, "local-lvm")
+	require.NoError(t, d.SetConfig(root, "pve1", 900, datacentre.Config{"description": "a template"}, nil))
+
+	do := ok(t, d)
+	do(d.CloneVM(root, "pve1", 900, datacentre.CloneRequest{NewID: 101}))
+	do(d.CloneVM(root, "pve1", 900, datacentre.CloneRequest{NewID: 102, Name: "node", Description: "a node"}))
+
+	same, _ := d.VM(101)
+	assert.Equal(t, "Copy-of-VM-talos-template", same.Name)
+	assert.Equal(t, "a template", same.Config["description"])
+
+	own, _ := d.VM(102)
+	assert.Equal(t, "node", own.Name)
+	assert.Equal(t, "a node", own.Config["description"])
+}
+
 func TestHardwareIsWhatTheMachineWasSwitchedOnWith(t *testing.T) {
 	t.Parallel()
 

@@ -1,0 +1,42 @@
+package preview_test
+
+import (
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
+	"github.com/stretchr/testify/assert"
+
+	"proxmox-talos/internal/preview"
+)
+
+// controlPlaneStep is an update of a control plane's VM.
+func controlPlaneStep(name string, properties ...string) preview.Step {
+	state := &preview.State{Inputs: map[string]any{"tags": []any{"controlplane", "cluster-prod"}}}
+
+	return preview.Step{
+		URN:       urn.URN("urn:pulumi:prod::talos-proxmox::talos-proxmox:node:TalosNode$proxmoxve:VM/virtualMachine:VirtualMachine::" + name),
+		Operation: preview.Update, Old: state, New: state, Properties: properties,
+	}
+}
+
+func TestGuardLetsDescriptionsChange(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		steps    []preview.Step
+		findings int
+	}{
+		"descriptions of all control planes": {steps: []preview.Step{controlPlaneStep("prod-cp-1-vm", "description"), controlPlaneStep("prod-cp-2-vm", "description")}},
+		"one of them gets memory as well":    {steps: []preview.Step{controlPlaneStep("prod-cp-1-vm", "description", "memory"), controlPlaneStep("prod-cp-2-vm", "description")}},
+		"two of them get memory as well": {
+			steps:    []preview.Step{controlPlaneStep("prod-cp-1-vm", "description", "memory"), controlPlaneStep("prod-cp-2-vm", "memory")},
+			findings: 2,
+		},
+		"what changes is not said": {steps: []preview.Step{controlPlaneStep("prod-cp-1-vm"), controlPlaneStep("prod-cp-2-vm")}, findings: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			findings, _ := preview.Judge(&preview.Preview{Steps: test.steps}, nil)
+			assert.Len(t, findings, test.findings)
+		})
+	}
+}
