@@ -13,6 +13,9 @@ LABELS ?=
 export APPROVE LABELS
 # The Pulumi CLI writes every property to a log at each run and cannot be told not to; by default the logs may take 500 MB.
 export PULUMI_LOG_ROTATION_MAX_TOTAL_MB ?= 50
+# What `recover` removes although no creation of it is pending, and whether it asks.
+VMID ?=
+YES ?=
 BACKUPS ?= $(HOME)/.pulumi-backups
 BIN := $(CURDIR)/.bin
 # The policy pack, by the name under which Pulumi finds it without its language host for Go.
@@ -53,7 +56,17 @@ endif
 deploy: stack-tools ## Bring up STACK on its own Proxmox without asking, judged by the policies: what the pipeline does after `guard`
 	@if [ '$(STACK)' = lab ]; then echo 'stack lab has no Proxmox of its own: make up brings it up; say STACK=' >&2; exit 1; fi
 	@$(POLICY_CHECK)
-	@$(BIN)/pulumi up --stack $(STACK) --yes --non-interactive --refresh --parallel 64 $(POLICY_FLAGS)
+	@$(BIN)/pulumi up --stack $(STACK) --yes --non-interactive --refresh --parallel 64 $(POLICY_FLAGS) || \
+	  { echo 'Was this run, or one before it, killed? make recover STACK=$(STACK) removes what it left; then make deploy STACK=$(STACK) resumes.' >&2; exit 1; }
+
+.PHONY: recover
+recover: $(if $(filter lab,$(STACK)),tools,stack-tools) ## Make STACK usable after a killed run: unlock it, remove what the run left, clear pending operations; VMID=3000 after a create that failed; YES=1 does not ask
+ifeq ($(STACK),lab)
+	@$(BIN)/lab start
+	@$(BIN)/lab recover $(addprefix --vmid ,$(VMID))
+else
+	@$(BIN)/recover $(if $(YES),--yes) $(addprefix --vmid ,$(VMID)) $(STACK)
+endif
 
 # The exit status goes into the plan, as its events do not have it.
 PLAN_FAILED = { echo "{\"exitStatus\": $$?}" >> .plan/$(STACK).json; echo 'the preview failed; guard and comment say why' >&2; }
@@ -164,10 +177,10 @@ schema: ## Write the JSON schema of the stack configuration anew
 	go run ./cmd/specschema
 
 .PHONY: tools
-tools: $(BIN)/lab $(BIN)/talosops $(POLICY) $(BIN)/talosctl $(BIN)/pulumi ## Build what is missing into .bin/
+tools: $(BIN)/lab $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/talosctl $(BIN)/pulumi ## Build what is missing into .bin/
 
 .PHONY: stack-tools
-stack-tools: $(BIN)/talosops $(POLICY) $(BIN)/planreview $(BIN)/pulumi ## Build what a stack on its own Proxmox needs: tools without the lab and talosctl
+stack-tools: $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/planreview $(BIN)/pulumi ## Build what a stack on its own Proxmox needs: tools without the lab and talosctl
 
 .PHONY: clean
 clean: ## Remove what was built (.bin/); stops a running lab, keeps its data
@@ -181,6 +194,10 @@ $(BIN)/lab: $(GO_FILES)
 $(BIN)/talosops: $(GO_FILES)
 	@mkdir -p $(BIN)
 	go build -o $@ ./cmd/talosops
+
+$(BIN)/recover: $(GO_FILES)
+	@mkdir -p $(BIN)
+	go build -o $@ ./cmd/recover
 
 $(BIN)/planreview: $(GO_FILES)
 	@mkdir -p $(BIN)

@@ -25,7 +25,7 @@ func adviseOnFailure(ctx *pulumi.Context) error {
 			return false, nil
 		}
 
-		said, known := advice.For(subjectOf(args), args.FailedOperation, args.Errors[0])
+		said, known := advice.For(subjectOf(ctx.Stack(), args), args.FailedOperation, args.Errors[0])
 		if !known && args.Type == remoteCommand {
 			return false, nil
 		}
@@ -47,12 +47,12 @@ func adviseOnFailure(ctx *pulumi.Context) error {
 }
 
 // subjectOf reads what failed from its properties, the newest that there are.
-func subjectOf(args *pulumi.ErrorHookArgs) advice.Subject {
+func subjectOf(stack string, args *pulumi.ErrorHookArgs) advice.Subject {
 	properties := args.OldInputs
 	if len(args.NewInputs) > 0 {
 		properties = args.NewInputs
 	}
-	s := advice.Subject{Name: args.Name, Host: stringAt(properties, "nodeName"), VMID: intAt(properties, "vmId")}
+	s := advice.Subject{Stack: stack, Name: args.Name, Host: stringAt(properties, "nodeName"), VMID: intAt(properties, "vmId")}
 	if name := stringAt(properties, "name"); name != "" {
 		s.Name = name
 	}

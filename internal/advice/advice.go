@@ -13,6 +13,8 @@ type Subject struct {
 	Name string
 	VMID int
 	Host string
+	// Stack is the stack's name.
+	Stack string
 	// Template is the VMID that the machine is cloned from, 0 for none; Datastores are where its disks go.
 	Template   int
 	Datastores []string
@@ -84,9 +86,15 @@ func text(way string) func(Subject, string, []string) string {
 
 // rows are tried in order.
 var rows = []row{
-	{says(`unable to create VM \d+(: config file| - VM \d+) already exists`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf("VMID %d is another machine's: state another firstVmid for the pool. If it is what a broken-off run left behind (`qm config %d` on %s), "+
-			"remove it with `qm destroy %d --purge`", s.VMID, s.VMID, s.host(), s.VMID)
+	{says(`unable to create VM \d+(?:: config file| - VM \d+) already exists(?: on node '([^']+)')?`), func(s Subject, _ string, match []string) string {
+		host := s.host()
+		if match[1] != "" {
+			host = match[1]
+		}
+
+		return fmt.Sprintf("a machine on %s has VMID %d, and its description there says whose it is. If it names this stack, an interrupted run left it, "+
+			"and `make recover STACK=%s VMID=%d` removes it. Anybody else's stays: state a free VMID for %s alone, nodes.<n>.vmid of its pool",
+			host, s.VMID, s.Stack, s.VMID, s.Name)
 	}},
 	{says(`failed to complete with exit code: WARNINGS: \d+`), func(s Subject, operation string, _ []string) string {
 		if operation != "create" {

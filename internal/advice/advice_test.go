@@ -11,12 +11,12 @@ import (
 func TestFor(t *testing.T) {
 	t.Parallel()
 
-	node := advice.Subject{Name: "one-general-1", VMID: 3000, Host: "pve1", Template: 998, Datastores: []string{"fast"}}
+	node := advice.Subject{Name: "one-general-1", VMID: 3000, Host: "pve1", Stack: "prod", Template: 998, Datastores: []string{"fast"}}
 	for name, tc := range map[string]struct {
 		operation, message, want string
 	}{
-		"a VMID that a clone finds taken":    {"create", "unable to create VM 3000: config file already exists", "VMID 3000 is another machine's: state another firstVmid"},
-		"a VMID that a creation finds taken": {"create", "unable to create VM 3000 - VM 3000 already exists on node 'pve2'", "`qm destroy 3000 --purge`"},
+		"a VMID that a clone finds taken":    {"create", "unable to create VM 3000: config file already exists", "`make recover STACK=prod VMID=3000` removes it"},
+		"a VMID that a creation finds taken": {"create", "unable to create VM 3000 - VM 3000 already exists on node 'pve2'", "a machine on pve2 has VMID 3000"},
 		"warnings of a creation":             {"create", `task "UPID:…" failed to complete with exit code: WARNINGS: 1`, "was made, but Pulumi does not know it"},
 		"warnings of a change":               {"update", `task "UPID:…" failed to complete with exit code: WARNINGS: 1`, "the work was done"},
 		"something that is not there":        {"create", "the requested resource does not exist", "pve1 lacks something that it needs: its template, VM 998 (`qm config 998`;"},
@@ -50,6 +50,13 @@ func TestFor(t *testing.T) {
 			assert.Contains(t, said, "one-general-1 (VM 3000 on host pve1): "+tc.operation+" failed. What to do: ")
 			assert.Contains(t, said, "Then `pulumi up --refresh` goes on from here.")
 		})
+	}
+
+	for _, message := range []string{"unable to create VM 3000: config file already exists", "unable to create VM 3000 - VM 3000 already exists on node 'pve2'"} {
+		said, _ := advice.For(node, "create", message)
+		assert.Contains(t, said, "state a free VMID for one-general-1 alone, nodes.<n>.vmid of its pool")
+		assert.NotContains(t, said, "qm destroy", "the machine may be somebody's")
+		assert.NotContains(t, said, "firstVmid", "which would replace the whole pool")
 	}
 
 	said, _ := advice.For(advice.Subject{Name: "gpu"}, "update", "the requested resource does not exist")

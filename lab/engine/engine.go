@@ -51,8 +51,9 @@ type Options struct {
 	// Terminal lets the CLI draw on the terminal itself; otherwise its output goes to Out and Err.
 	Terminal bool
 	Out, Err io.Writer
-	// RemoveOrphans removes the VMs of the stack whose ids are not known to its state; called after a killed run only. nil = nothing is removed.
-	RemoveOrphans func(ctx context.Context, known map[string]bool) error
+	// StandInPlugin is a program that calls providers.RunAsPlugin: engines start the stand-ins from it as they start published plugins. Empty = the stand-ins are
+	// attached, and end with this process.
+	StandInPlugin string
 }
 
 // Engine runs operations on one stack.
@@ -93,14 +94,6 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	o.Dir = dir
 	e := &Engine{o: o, close: func() {}}
 
-	if err := e.restoreState(); err != nil {
-		return nil, err
-	}
-
-	if err := e.chooseProviders(); err != nil { // what the stack's configuration is follows from it
-		return nil, err
-	}
-
 	if err := e.prepare(); err != nil {
 		return nil, err
 	}
@@ -113,6 +106,18 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 
 	env, err := e.environment()
 	if err != nil {
+		return nil, err
+	}
+
+	if err := e.recover(ctx, env); err != nil {
+		return nil, err
+	}
+
+	if err := e.chooseProviders(); err != nil { // what the stack's configuration is follows from it
+		return nil, err
+	}
+
+	if err := e.layStackFile(); err != nil {
 		return nil, err
 	}
 
@@ -159,11 +164,7 @@ func (e *Engine) selectStack(ctx context.Context, env map[string]string) error {
 
 	e.stack = stack
 
-	if err := e.configure(ctx); err != nil {
-		return err
-	}
-
-	return e.recover(ctx)
+	return e.configure(ctx)
 }
 
 // Up creates and updates. With policies, it previews first: a plan that they refuse changes nothing.

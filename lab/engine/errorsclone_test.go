@@ -39,7 +39,7 @@ func refusedClones(t *testing.T, w *world) []failure {
 		{
 			row: "VMID used", cause: foreign,
 			says:   "unable to create VM {vmid}: config file already exists",
-			advice: "{name} (VM {vmid} on host {host}): create failed. What to do: VMID {vmid} is another machine's: state another firstVmid",
+			advice: "{name} (VM {vmid} on host {host}): create failed. What to do: a machine on {host} has VMID {vmid}, and its description there says whose it is",
 		},
 		{
 			row: "storage full", cause: fault(always(datacentre.Fault{Full: "local-lvm"})),
@@ -106,7 +106,7 @@ func brokenClones() []failure {
 				return func() { clear(); w.remove(n.Host, n.VMID) }
 			},
 			says:   "unable to create VM {vmid}: config file already exists",
-			advice: "If it is what a broken-off run left behind (`qm config {vmid}` on {host}), remove it with `qm destroy {vmid} --purge`",
+			advice: "a machine on {host} has VMID {vmid}, and its description there says whose it is. If it names this stack, an interrupted run left it, and `make recover STACK=lab VMID={vmid}` removes it",
 		},
 		{
 			row: "template missing", cause: func(w *world, s *stack, n spec.Node) func() {

@@ -26,7 +26,7 @@ func TestErrorsOfCreations(t *testing.T) {
 	errorsOf(t, w, s, append(storageRows(), []failure{
 		{
 			row: "VMID used", cause: foreign,
-			says: "unable to create VM {vmid} - VM {vmid} already exists on node 'pve1'", advice: "VMID {vmid} is another machine's",
+			says: "unable to create VM {vmid} - VM {vmid} already exists on node 'pve1'", advice: "a machine on pve1 has VMID {vmid}",
 		},
 		{
 			row: "storage full", cause: fault(always(datacentre.Fault{Full: "local-lvm"})),

@@ -126,7 +126,7 @@ func (w *world) engine(stack string) *engine.Engine {
 		w.lab.Data.Reserve(reservation.MAC, reservation.Address)
 	}
 
-	o.StackFile, o.Config, o.CA, o.RemoveOrphans = target.File, target.Config, connection.CA, target.RemoveOrphans
+	o.StackFile, o.Config, o.CA = target.File, target.Config, connection.CA
 	if w.configure != nil {
 		w.configure(&o.Config)
 	}

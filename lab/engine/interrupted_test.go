@@ -2,13 +2,7 @@ package engine_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,52 +14,95 @@ import (
 	"proxmox-talos/lab/server"
 )
 
-// TestBrokenOffRuns breaks an up off at different moments, by an interrupt as Ctrl-C sends it and by killing the engine, and sees the next up finish the job.
-func TestBrokenOffRuns(t *testing.T) {
+// moments are points of an up at which it is interrupted.
+func moments() map[string]func(w *world) bool {
+	return map[string]func(w *world) bool{
+		"while images are downloaded": func(w *world) bool { return w.taskSeen("download") },
+		"while templates are built":   func(w *world) bool { return w.described(" state=building ") },
+		"while nodes are cloned":      func(w *world) bool { return w.taskSeen("qmclone") },
+		"while machines boot":         func(w *world) bool { return len(w.lab.Machines.Status()) > 1 },
+		"after the bootstrap":         func(w *world) bool { return w.bootstrapped() },
+	}
+}
+
+// TestInterruptedRuns interrupts an up at different moments, as Ctrl-C does, and sees the next up finish the job.
+func TestInterruptedRuns(t *testing.T) {
 	t.Parallel()
 
-	moments := map[string]func(w *world) bool{
-		"while templates are built": func(w *world) bool { return w.taskSeen("download") },
-		"while nodes are cloned":    func(w *world) bool { return w.taskSeen("qmclone") },
-		"while machines boot":       func(w *world) bool { return len(w.lab.Machines.Status()) > 1 },
-		"after the bootstrap":       func(w *world) bool { return w.bootstrapped() },
-	}
+	for moment, reached := range moments() {
+		t.Run(moment, func(t *testing.T) {
+			t.Parallel()
 
-	ways := map[string]func(w *world, cancel context.CancelFunc){
-		"interrupted": func(_ *world, cancel context.CancelFunc) { cancel() },
-		"killed":      func(w *world, _ context.CancelFunc) { w.killEngine() },
-	}
+			w := newWorld(t, testSpeed/4)
+			s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
 
-	for moment, reached := range moments {
-		for way, breakOff := range ways {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+
+			w.when(ctx, reached, cancel)
+
+			_, _, err := w.tryUp(ctx, s.yaml(t))
+			require.Error(t, err, "the run ended before it was interrupted")
+
+			w.up(s.yaml(t))
+			w.requireWhole(s.yaml(t))
+		})
+	}
+}
+
+// TestKilledRuns kills an up at different moments, with its plugins as a power cut does, and without them as `kill -9` does. Then it does what a user does: `make recover`
+// and `up --refresh`.
+func TestKilledRuns(t *testing.T) {
+	t.Parallel()
+
+	for moment, reached := range moments() {
+		for way, plugins := range map[string]bool{"alone": false, "with its plugins": true} {
 			t.Run(way+" "+moment, func(t *testing.T) {
 				t.Parallel()
 
 				w := newWorld(t, testSpeed/4)
-				w.traceable()
-
 				s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
 
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
+				w.killed(s.yaml(t), reached, plugins)
+				w.recover()
+				w.requireRecovered(s.yaml(t))
 
-				go func() {
-					for !reached(w) && ctx.Err() == nil {
-						time.Sleep(5 * time.Millisecond)
-					}
+				w.up(s.yaml(t), optup.Refresh())
+				w.requireWhole(s.yaml(t))
+			})
+		}
+	}
+}
 
-					breakOff(w, cancel)
-				}()
+// TestKilledRunsOfPreparation kills an up while a host is prepared, and while it reboots.
+func TestKilledRunsOfPreparation(t *testing.T) {
+	t.Parallel()
 
-				_, _, err := w.tryUp(ctx, s.yaml(t))
-				require.Error(t, err, "the run ended before it was broken off")
+	for moment, reached := range map[string]func(w *world) bool{
+		"while a host is prepared": func(w *world) bool { return w.readHost("pve1", "etc/modprobe.d/vfio.conf") != "" },
+		"while a host reboots": func(w *world) bool {
+			h, _ := w.lab.Data.Host("pve1")
 
-				w.up(s.yaml(t))
-				assert.Equal(t, map[string]int{"one-cp-1": 2000, "one-general-1": 3000, "one-general-2": 3001}, w.machines())
-				w.requireRunning(3)
+			return !h.Online
+		},
+	} {
+		for way, plugins := range map[string]bool{"alone": false, "with its plugins": true} {
+			t.Run(way+" "+moment, func(t *testing.T) {
+				t.Parallel()
 
-				w.up(s.yaml(t), optup.ExpectNoChanges())
-				w.destroy(s.yaml(t))
+				w := newWorld(t, testSpeed/4)
+				text := w.gpuMachine(t, "whenIdle")
+
+				w.killed(text, reached, plugins)
+				w.recover()
+				w.requireRecovered(text)
+
+				result, _ := w.up(text, optup.Refresh())
+				assert.Equal(t, false, hostOutput(t, result.Outputs, "pve1")["rebootRequired"])
+				assert.Equal(t, map[string]int{"one-cp-1": firstControlPlane, "one-gpu-1": 4000}, w.machines())
+
+				w.up(text, optup.ExpectNoChanges())
+				w.destroy(text)
 				w.requireEmpty()
 			})
 		}
@@ -108,6 +145,17 @@ func (w *world) bootstrapped() bool {
 	return false
 }
 
+// described tells whether a VM's description has these words.
+func (w *world) described(words string) bool {
+	for _, vm := range w.lab.Data.VMs() {
+		if strings.Contains(vm.Config["description"], words) {
+			return true
+		}
+	}
+
+	return false
+}
+
 func (w *world) taskSeen(kind string) bool {
 	for _, task := range w.lab.Data.Tasks() {
 		if strings.Contains(task.Type, kind) {
@@ -116,44 +164,6 @@ func (w *world) taskSeen(kind string) bool {
 	}
 
 	return false
-}
-
-// traceable makes the engine's runs leave their process ids in the world's folder, for killEngine.
-func (w *world) traceable() {
-	script := fmt.Sprintf("#!/bin/sh\necho $$ > %s\nexec %s \"$@\"\n", w.pidFile(), w.options.CLI)
-	path := filepath.Join(w.dir, "pulumi.sh")
-	require.NoError(w.t, os.WriteFile(path, []byte(script), 0o700))
-
-	w.options.CLI = path
-}
-
-func (w *world) pidFile() string { return filepath.Join(w.dir, "pid") }
-
-// killEngine kills the Pulumi CLI and the plugins that it has started at once, as a power cut would.
-func (w *world) killEngine() {
-	b, err := os.ReadFile(w.pidFile())
-	if !assert.NoError(w.t, err) {
-		return
-	}
-
-	pid := strings.TrimSpace(string(b))
-	running := []string{pid}
-
-	threads, err := filepath.Glob("/proc/" + pid + "/task/*/children")
-	assert.NoError(w.t, err)
-
-	for _, thread := range threads {
-		plugins, _ := os.ReadFile(thread) // a thread that has ended has none
-		running = append(running, strings.Fields(string(plugins))...)
-	}
-
-	for _, process := range running {
-		if id, err := strconv.Atoi(process); assert.NoError(w.t, err) {
-			if err := syscall.Kill(id, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) { // it may have ended by itself
-				assert.NoError(w.t, err)
-			}
-		}
-	}
 }
 
 // cloneTries is how often clones are tried: a fault that hits less often is not seen by anybody.

@@ -15,6 +15,8 @@ var who = engine.StandIn
 
 // TestMain ends at once, saying so, where the published plugins are asked for and are not there.
 func TestMain(m *testing.M) {
+	providers.RunAsPlugin()
+
 	flag.Var(&who, "providers", "who does the work in engine tests")
 	flag.Parse()
 

@@ -167,6 +167,13 @@ func (e *Engine) openProviders(ctx context.Context, env map[string]string) (err 
 		return e.linkPlugins()
 	}
 
+	if e.o.StandInPlugin != "" {
+		more, err := providers.Install(filepath.Join(e.o.Dir, homeFolder), e.o.StandInPlugin, e.o.poll())
+		maps.Copy(env, more)
+
+		return err
+	}
+
 	options := []providers.Option{providers.WithEnv(env), providers.WithDir(e.o.Project), providers.WithPoll(e.o.poll())}
 	if e.o.HastyClose {
 		options = append(options, providers.WithHastyClose())

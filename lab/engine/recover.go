@@ -1,15 +1,22 @@
 package engine
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"proxmox-talos/internal/recovery"
+	"proxmox-talos/internal/spec"
+	"proxmox-talos/lab/loopback"
+	"proxmox-talos/stacks"
 )
 
 // runningFile is there while an operation on the stack is under way, and afterwards only if the operation was killed.
@@ -19,9 +26,6 @@ func (e *Engine) runningFile() string { return e.workPath("running-" + e.o.Stack
 func (e *Engine) statePath() string {
 	return filepath.Join(e.o.Dir, stateFolder, ".pulumi", "stacks", projectName, e.o.Stack+".json")
 }
-
-// vmType is the type of the resources whose remains have to be looked for.
-const vmType = "proxmoxve:VM/virtualMachine:VirtualMachine"
 
 // running notes that an operation is under way; the returned function takes the note back, unless the CLI was killed (then its exit code is negative).
 func (e *Engine) running() (func(), error) {
@@ -36,83 +40,17 @@ func (e *Engine) running() (func(), error) {
 	}, nil
 }
 
-// restoreState mends what a kill left half-written in the backend, the state from its own backup. It has to happen before the CLI looks at the stack.
-func (e *Engine) restoreState() error {
+// recover makes a stack whose last run was killed usable again, as `make recover` does for stacks of one's own. The caller holds the lab's run lock, so that nobody has
+// to be asked whether the run is dead.
+func (e *Engine) recover(ctx context.Context, env map[string]string) error {
 	if _, err := os.Stat(e.runningFile()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 
-	path := e.statePath()
-
-	// The backend keeps a file's attributes beside it, can do without them, and stops at half-written ones.
-	attributes := path + ".attrs"
-	if b, err := os.ReadFile(attributes); err == nil && !json.Valid(b) {
-		if err := os.Remove(attributes); err != nil {
-			return fmt.Errorf("unable to remove half-written attributes of the state: %w", err)
+	if _, err := os.Stat(e.statePath()); err == nil { // else the stack was being made: there is nothing to recover
+		if err := e.runRecovery(ctx, env, nil); err != nil {
+			return err
 		}
-	}
-
-	if state, err := os.ReadFile(path); err == nil && json.Valid(state) {
-		return nil
-	}
-
-	backup, err := os.ReadFile(path + ".bak")
-	if errors.Is(err, fs.ErrNotExist) { // the stack was being made: there is no state to lose
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("unable to remove a half-written state: %w", err)
-		}
-
-		return nil
-	}
-
-	if err != nil {
-		return fmt.Errorf("unable to read the backup of the state: %w", err)
-	}
-
-	if err := os.WriteFile(path, backup, 0o600); err != nil {
-		return fmt.Errorf("unable to restore the state from its backup: %w", err)
-	}
-
-	return nil
-}
-
-// recover makes a stack whose last run was killed usable again. The caller holds the lab's run lock, so a lock in the backend is a dead run's. VMs that the dead run was
-// making are unknown to the state and in the way of the next one: they hold nothing yet, since a machine gets its configuration only after its VM is in the state.
-func (e *Engine) recover(ctx context.Context) error {
-	if _, err := os.Stat(e.runningFile()); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-
-	if err := e.stack.Cancel(ctx); err != nil {
-		return fmt.Errorf("unable to clear the lock of a killed run: %w", err)
-	}
-
-	state, err := e.stack.Export(ctx)
-	if err != nil {
-		return fmt.Errorf("unable to read the state of stack %q: %w", e.o.Stack, err)
-	}
-
-	var deployment apitype.DeploymentV3
-	if err := json.Unmarshal(state.Deployment, &deployment); err != nil {
-		return fmt.Errorf("unable to read the state of stack %q: %w", e.o.Stack, err)
-	}
-
-	if e.o.RemoveOrphans != nil {
-		known := map[string]bool{}
-
-		for _, resource := range deployment.Resources {
-			if resource.Type == vmType {
-				known[resource.ID.String()] = true
-			}
-		}
-
-		if err := e.o.RemoveOrphans(ctx, known); err != nil {
-			return fmt.Errorf("unable to remove what a killed run left: %w", err)
-		}
-	}
-
-	if err := e.forgetPending(ctx, state, deployment); err != nil {
-		return err
 	}
 
 	if err := os.Remove(e.runningFile()); err != nil {
@@ -122,21 +60,75 @@ func (e *Engine) recover(ctx context.Context) error {
 	return nil
 }
 
-// forgetPending takes the operations that a killed run had begun off the state's list; what they left has been removed.
-func (e *Engine) forgetPending(ctx context.Context, state apitype.UntypedDeployment, deployment apitype.DeploymentV3) (err error) {
-	if len(deployment.PendingOperations) == 0 {
-		return nil
+// Recover does it without a sign of a killed run, for machines that a failed creation left, too.
+func (e *Engine) Recover(ctx context.Context, vmids ...int) error {
+	env, err := e.environment()
+	if err != nil {
+		return err
 	}
 
-	deployment.PendingOperations = nil
+	return e.runRecovery(ctx, env, vmids)
+}
 
-	if state.Deployment, err = json.Marshal(deployment); err != nil {
-		return fmt.Errorf("unable to write the state of stack %q: %w", e.o.Stack, err)
+func (e *Engine) runRecovery(ctx context.Context, env map[string]string, vmids []int) error {
+	transport, err := e.transport()
+	if err != nil {
+		return err
 	}
 
-	if err := e.stack.Import(ctx, state); err != nil {
-		return fmt.Errorf("unable to write the state of stack %q: %w", e.o.Stack, err)
+	if err := recovery.Run(ctx, recovery.Options{
+		Project: filepath.Join(e.o.Dir, workFolder), Stack: e.o.Stack, Pulumi: e.pulumi(env), Shell: recovery.TalosOps(e.o.TalosOps), VMIDs: vmids,
+		Plan:        func(config map[string]string) (*spec.Plan, error) { return stacks.PlanOfConfig(e.o.Stack, config) },
+		Environment: func(string) string { return "" }, Transport: transport, Out: e.o.out(), Poll: recoverPolls * e.o.poll(),
+	}); err != nil {
+		return fmt.Errorf("unable to recover stack %q: %w", e.o.Stack, err)
 	}
 
 	return nil
+}
+
+// recoverPolls is how many times slower than a provider a recovery looks at tasks.
+const recoverPolls = 3
+
+// pulumi runs the CLI for a recovery.
+func (e *Engine) pulumi(env map[string]string) recovery.Pulumi {
+	environment := []string{"PULUMI_HOME=" + filepath.Join(e.o.Dir, homeFolder)}
+	for name, value := range env {
+		environment = append(environment, name+"="+value)
+	}
+
+	return func(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
+		var stdout bytes.Buffer
+
+		_, stderr, _, err := e.cli.Run(ctx, filepath.Join(e.o.Dir, workFolder), stdin, []io.Writer{&stdout}, nil, environment, args...)
+		if err != nil {
+			return nil, fmt.Errorf("pulumi %s: %w: %s", args[0], err, stderr)
+		}
+
+		return stdout.Bytes(), nil
+	}
+}
+
+// transport reaches the lab's Proxmox, and trusts it.
+func (e *Engine) transport() (*http.Transport, error) {
+	ca, err := os.ReadFile(e.o.CA)
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the certificate of the lab's CA: %w", err)
+	}
+
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+
+	transport := loopback.Transport()
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+
+	return transport, nil
+}
+
+func (o Options) out() io.Writer {
+	if o.Out == nil {
+		return io.Discard
+	}
+
+	return o.Out
 }

@@ -1,22 +1,12 @@
 package engine
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
-	"os"
-	"strings"
-	"time"
-
-	"github.com/luthermonson/go-proxmox"
 
 	"proxmox-talos/internal/spec"
-	"proxmox-talos/lab/loopback"
 	"proxmox-talos/lab/server"
 	"proxmox-talos/stacks"
 )
@@ -167,99 +157,4 @@ func (t *Target) Reservations() []Reservation {
 	}
 
 	return list
-}
-
-// orphanTime bounds how long a task of a killed run is waited for.
-const orphanTime = 10 * time.Minute
-
-// RemoveOrphans removes the stack's VMs whose ids are not known: Options.RemoveOrphans.
-func (t *Target) RemoveOrphans(ctx context.Context, known map[string]bool) error {
-	ctx, cancel := context.WithTimeout(ctx, orphanTime)
-	defer cancel()
-
-	ca, err := os.ReadFile(t.connection.CA)
-	if err != nil {
-		return fmt.Errorf("unable to read the certificate of the lab's CA: %w", err)
-	}
-
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-
-	transport := loopback.Transport()
-	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	user, secret, _ := strings.Cut(t.connection.APIToken, "=")
-	client := proxmox.NewClient(t.connection.Endpoint+"api2/json", proxmox.WithAPIToken(user, secret), proxmox.WithHTTPClient(&http.Client{Transport: transport}))
-
-	cluster, err := client.Cluster(ctx)
-	if err != nil {
-		return fmt.Errorf("unable to reach the lab: %w", err)
-	}
-
-	resources, err := cluster.Resources(ctx, "vm")
-	if err != nil {
-		return fmt.Errorf("unable to list the lab's VMs: %w", err)
-	}
-
-	planned := map[uint64]string{}
-
-	for _, c := range t.Plan.Clusters {
-		for _, node := range c.Nodes() {
-			planned[uint64(node.VMID)] = node.Name
-		}
-	}
-
-	for _, resource := range resources {
-		if planned[resource.VMID] != resource.Name || resource.Template == 1 || known[fmt.Sprint(resource.VMID)] {
-			continue
-		}
-
-		if err := removeVM(ctx, client, resource.Node, int(resource.VMID)); err != nil {
-			return fmt.Errorf("unable to remove VM %d: %w", resource.VMID, err)
-		}
-	}
-
-	return nil
-}
-
-// removeVM stops and deletes a VM, after the task that may still be making it has ended.
-func removeVM(ctx context.Context, client *proxmox.Client, host string, vmid int) error {
-	node, err := client.Node(ctx, host)
-	if err != nil {
-		return err
-	}
-
-	vm, err := node.VirtualMachine(ctx, vmid)
-	if err != nil {
-		return err
-	}
-
-	for vm.Lock != "" {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("it stays locked (%s): %w", vm.Lock, ctx.Err())
-		case <-time.After(time.Second):
-		}
-
-		if err := vm.Ping(ctx); err != nil {
-			return err
-		}
-	}
-
-	if vm.IsRunning() {
-		task, err := vm.Stop(ctx)
-		if err != nil {
-			return err
-		}
-
-		if err := task.Wait(ctx, time.Second, orphanTime); err != nil {
-			return err
-		}
-	}
-
-	task, err := vm.Delete(ctx)
-	if err != nil {
-		return err
-	}
-
-	return task.Wait(ctx, time.Second, orphanTime)
 }

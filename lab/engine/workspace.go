@@ -20,7 +20,7 @@ const (
 	passphraseFile = "passphrase" // of the stack's secrets provider
 )
 
-// prepare makes the folders of a run and the passphrase, and lays the project and stack files in the work folder, so that the committed ones stay as they are.
+// prepare makes the folders of a run and the passphrase, and lays the project file in the work folder, so that the committed ones stay as they are.
 func (e *Engine) prepare() error {
 	for _, folder := range []string{stateFolder, homeFolder, workFolder} {
 		if err := os.MkdirAll(filepath.Join(e.o.Dir, folder), 0o700); err != nil {
@@ -45,6 +45,11 @@ func (e *Engine) prepare() error {
 		return fmt.Errorf("unable to copy the project file: %w", err)
 	}
 
+	return nil
+}
+
+// layStackFile lays the stack file in the work folder, for the run's configuration to go into.
+func (e *Engine) layStackFile() error {
 	if e.configured() {
 		return nil
 	}

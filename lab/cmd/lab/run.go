@@ -24,6 +24,8 @@ type run struct {
 
 	policy       bool
 	policyConfig string
+
+	vmids []int
 }
 
 func newOperations(f *folders) []*cobra.Command {
@@ -33,6 +35,7 @@ func newOperations(f *folders) []*cobra.Command {
 		use, short string
 		do         func(ctx context.Context, e *engine.Engine) error
 	}{
+		{"recover", "Remove what a killed run left, and clear pending operations; the other commands do it by themselves after a killed run", r.recover},
 		{"up", "Create or update the stack on the lab", r.up},
 		{"preview", "Show what up would do", r.preview},
 		{"refresh", "Read the lab's world into the stack's state", func(ctx context.Context, e *engine.Engine) error {
@@ -67,6 +70,10 @@ func newOperations(f *folders) []*cobra.Command {
 			cmd.Flags().BoolVar(&r.refresh, "refresh", false, "read the lab's world first, as after a failed run")
 			cmd.Flags().BoolVar(&r.policy, "policy", false, "judge the plan by the project's policies (docs/policies.md); up then previews first")
 			cmd.Flags().StringVar(&r.policyConfig, "policy-config", "", "JSON file with the policies' configuration, as policy/policy-config.prod.json")
+		}
+
+		if operation.use == "recover" {
+			cmd.Flags().IntSliceVar(&r.vmids, "vmid", nil, "remove this machine of the stack, too, although no creation of it is pending")
 		}
 
 		if operation.use == "preview" {
@@ -130,7 +137,7 @@ func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engin
 	e, err := engine.New(ctx, engine.Options{
 		Dir: r.dir, Project: r.project, Stack: r.stack, StackFile: target.File, Config: target.Config,
 		CLI: pulumi, TalosOps: filepath.Join(r.project, ".bin", "talosops"), Parallel: r.parallel, Speed: status.Speed,
-		Policy: policy, Providers: r.providers, CA: status.Connection.CA, Format: format, Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), RemoveOrphans: target.RemoveOrphans,
+		Policy: policy, Providers: r.providers, CA: status.Connection.CA, Format: format, Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
 	})
 	if err != nil {
 		return err
@@ -139,6 +146,8 @@ func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engin
 
 	return do(ctx, e)
 }
+
+func (r *run) recover(ctx context.Context, e *engine.Engine) error { return e.Recover(ctx, r.vmids...) }
 
 func (r *run) preview(ctx context.Context, e *engine.Engine) error {
 	var opts []optpreview.Option

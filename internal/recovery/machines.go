@@ -1,0 +1,195 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"proxmox-talos/internal/marker"
+)
+
+// machine is a VM as Proxmox has it.
+type machine struct {
+	vmid        int
+	name, host  string
+	description string
+	lock        string
+	status      string
+	template    bool
+}
+
+// String names the machine: VM 3000 prod-general-1 on pve1 (running).
+func (m machine) String() string {
+	return fmt.Sprintf("VM %d %s on %s (%s)", m.vmid, m.name, m.host, m.status)
+}
+
+// foreign says why a machine is not provably the one that the killed run was making; empty = it is.
+func (r *recovery) foreign(made creation, m machine) string {
+	owner, marked := marker.OwnerOf(m.description)
+	switch {
+	case m.name != made.name:
+		return fmt.Sprintf("it is not %s", made.name)
+	case !marked:
+		return "its description does not say that this stack made it"
+	case !owner.Is(r.name, r.stackName()):
+		return fmt.Sprintf("stack %s made it", owner)
+	case made.build == nil && (m.template || made.description != "" && m.description != strings.TrimSpace(made.description)):
+		return "its description is not the one that this stack gives it"
+	case made.build != nil && !strings.Contains(m.description+" ", " provenance="+made.build.provenance+" "):
+		return "it is a template that was built from something else"
+	default:
+		return ""
+	}
+}
+
+// machines are the VMs that there are under the VMIDs of the pending creations.
+func (r *recovery) machines(ctx context.Context) (map[int]machine, error) {
+	if len(r.ours) == 0 {
+		return nil, nil //nolint:nilnil // none
+	}
+	all, err := r.api.machines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := map[int]machine{}
+	for _, made := range r.ours {
+		m, there := all[made.vmid]
+		if !there {
+			continue
+		}
+		if err := r.api.describe(ctx, &m); err != nil {
+			return nil, err
+		}
+		found[m.vmid] = m
+	}
+
+	return found, nil
+}
+
+// running names the tasks that Proxmox still works on for the pending creations, or that hold their machines.
+func (r *recovery) running(ctx context.Context) ([]string, error) {
+	hosts := map[string]bool{}
+	wanted := map[int]bool{}
+	for _, made := range r.ours {
+		wanted[made.vmid] = true
+		for _, host := range []string{made.host, made.sourceHost} {
+			if host != "" {
+				hosts[host] = true
+			}
+		}
+		if made.source != 0 {
+			wanted[made.source] = true
+		}
+	}
+	all, err := r.api.machines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for vmid := range wanted {
+		if m, there := all[vmid]; there {
+			hosts[m.host] = true
+		}
+	}
+
+	var running []string
+	for _, host := range slices.Sorted(maps.Keys(hosts)) {
+		tasks, err := r.api.tasks(ctx, host)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range tasks {
+			if vmid, err := strconv.Atoi(t.ID); err == nil && wanted[vmid] {
+				running = append(running, fmt.Sprintf("%s of VM %d on %s", t.Type, vmid, host))
+			}
+		}
+	}
+
+	return running, nil
+}
+
+// removersAtOnce bounds how many machines are removed at the same time.
+const removersAtOnce = 4
+
+// removeMachines stops and destroys what the pending creations made, and names what it leaves alone.
+func (r *recovery) removeMachines(ctx context.Context) error {
+	machines, err := r.machines(ctx)
+	if err != nil {
+		return err
+	}
+	var (
+		mu       sync.Mutex
+		problems []error
+		all      sync.WaitGroup
+		places   = make(chan struct{}, removersAtOnce)
+	)
+	report := func(err error, format string, values ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			problems = append(problems, err)
+
+			return
+		}
+		r.say(format, values...)
+	}
+	for _, made := range r.ours {
+		m, there := machines[made.vmid]
+		if !there || made.build != nil {
+			continue
+		}
+		if why := r.foreign(made, m); why != "" {
+			report(nil, "%s is left alone: %s", m, why)
+
+			continue
+		}
+		all.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			report(r.remove(ctx, m), "%s is removed", m)
+		})
+	}
+	all.Wait()
+
+	return errors.Join(problems...)
+}
+
+func (r *recovery) remove(ctx context.Context, m machine) error {
+	if m.lock != "" {
+		return fmt.Errorf("%s is locked (%s) and no task runs for it: `qm unlock %d` on %s, then recover again", m, m.lock, m.vmid, m.host)
+	}
+	if m.status != stopped {
+		if err := r.api.stop(ctx, m, r.Poll); err != nil {
+			return fmt.Errorf("unable to stop %s: %w", m, err)
+		}
+	}
+	if err := r.api.destroy(ctx, m, r.Poll); err != nil {
+		return fmt.Errorf("unable to remove %s: %w", m, err)
+	}
+
+	return nil
+}
+
+// removeTemplates runs the templates' own removal in their hosts' shells. It waits for a build that still runs there, and leaves alone what is not of this build.
+func (r *recovery) removeTemplates(ctx context.Context) error {
+	var problems []error
+	for _, made := range r.ours {
+		if made.build == nil {
+			continue
+		}
+		r.say("template %s (VM %d): its host is asked to remove it, which waits for a build that still runs", made.name, made.vmid)
+		printed, err := r.Shell(ctx, made.build.connection, made.build.remove, made.build.script)
+		for line := range strings.Lines(printed) {
+			r.say("%s", strings.TrimSpace(line))
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("unable to remove template %s, VM %d: %w", made.name, made.vmid, err))
+		}
+	}
+
+	return errors.Join(problems...)
+}

@@ -1,0 +1,163 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is one of this machine, as Linux shows it under /proc. Elsewhere none is found, and what a dead run left has to end by itself.
+type process struct {
+	pid  int
+	name string
+	args []string
+}
+
+// processes are those that were started in the project's folder.
+func (r *recovery) processes() []process {
+	folder, err := filepath.EvalSymlinks(r.Project)
+	if err != nil {
+		return nil
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var list []process
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		in, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd"))
+		if err != nil || in != folder {
+			continue // ended, somebody else's, or of another project
+		}
+		line, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
+		if err != nil || len(line) == 0 {
+			continue
+		}
+		args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+		list = append(list, process{pid: pid, name: filepath.Base(args[0]), args: args[1:]})
+	}
+
+	return list
+}
+
+// operations are the commands of the CLI that change a stack.
+func operations() []string {
+	return []string{"up", "update", "destroy", "refresh", "import", "watch"}
+}
+
+// refuseLiveRuns finds a run of the stack that has not ended, as far as this machine knows: to unlock the stack under it would have two runs at once.
+func (r *recovery) refuseLiveRuns(_ context.Context) error {
+	for _, p := range r.processes() {
+		if p.name != "pulumi" || !slices.ContainsFunc(p.args, func(arg string) bool { return slices.Contains(operations(), arg) }) {
+			continue
+		}
+		if stack := stackOf(p.args); stack == "" || stack[strings.LastIndex(stack, "/")+1:] == r.stackName() {
+			return fmt.Errorf("%w: process %d, pulumi %s; wait for its end, or end it", ErrUnderWay, p.pid, strings.Join(p.args, " "))
+		}
+	}
+
+	return nil
+}
+
+// stackOf is the stack that a command of the CLI names; empty = the selected one.
+func stackOf(args []string) string {
+	for i, arg := range args {
+		for _, flag := range []string{"--stack", "-s"} {
+			if arg == flag && i+1 < len(args) {
+				return args[i+1]
+			}
+			if stack, found := strings.CutPrefix(arg, flag+"="); found {
+				return stack
+			}
+		}
+	}
+
+	return ""
+}
+
+// leftPlugins are plugins of the project whose engine has gone: an engine gives each its address as the last argument.
+func (r *recovery) leftPlugins() []process {
+	return slices.DeleteFunc(r.processes(), func(p process) bool {
+		if !strings.HasPrefix(p.name, "pulumi-resource-") || len(p.args) == 0 {
+			return true
+		}
+		_, _, err := net.SplitHostPort(p.args[len(p.args)-1])
+
+		return err != nil || answers(p.args[len(p.args)-1])
+	})
+}
+
+// answers tells whether something listens at an address of this machine.
+func answers(address string) bool {
+	conn, err := net.DialTimeout("tcp", address, time.Second) //nolint:noctx // bounded
+	if err == nil {
+		_ = conn.Close()
+	}
+
+	return err == nil || !errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// Limits of ending a plugin.
+const (
+	endGrace = 5 * time.Second
+	endPoll  = 50 * time.Millisecond
+)
+
+// endPlugins ends what works on without its engine, with the commands that it runs: nobody would learn what it makes.
+func (r *recovery) endPlugins(ctx context.Context) error {
+	for _, p := range r.leftPlugins() {
+		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+			if err := p.signal(signal); err != nil {
+				return fmt.Errorf("unable to end %s (process %d): %w", p.name, p.pid, err)
+			}
+			for end := time.Now().Add(endGrace); p.runs() && time.Now().Before(end); {
+				if err := sleep(ctx, endPoll); err != nil {
+					return err
+				}
+			}
+		}
+		if p.runs() {
+			return fmt.Errorf("%s (process %d) does not end: end it by hand, then recover again", p.name, p.pid)
+		}
+		r.say("%s (process %d) is ended", p.name, p.pid)
+	}
+
+	return nil
+}
+
+// signal reaches the plugin and what it has started: an engine makes each plugin the leader of a process group.
+func (p process) signal(signal syscall.Signal) error {
+	to := p.pid
+	if group, err := syscall.Getpgid(p.pid); err == nil && group == p.pid {
+		to = -p.pid
+	}
+	if err := syscall.Kill(to, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+
+	return nil
+}
+
+// runs tells whether the process has not ended; one that nobody has waited for yet has.
+func (p process) runs() bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.pid), "stat"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+
+	return err == nil && !strings.HasPrefix(state, "Z")
+}

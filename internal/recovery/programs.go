@@ -1,0 +1,54 @@
+package recovery
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// CLI runs the Pulumi CLI at a path in a folder, with variables beside those of this process.
+func CLI(path, folder string, environment ...string) Pulumi {
+	return func(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
+		cmd := exec.CommandContext(ctx, path, append(args, "--non-interactive")...) //nolint:gosec // the user's own CLI
+		var stdout, stderr bytes.Buffer
+		cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = folder, stdin, &stdout, &stderr
+		cmd.Env = append(append(os.Environ(), environment...), "PULUMI_SKIP_UPDATE_CHECK=true")
+		if err := cmd.Run(); err != nil {
+			return nil, fmt.Errorf("pulumi %s: %w: %s", args[0], err, strings.TrimSpace(stderr.String()))
+		}
+
+		return stdout.Bytes(), nil
+	}
+}
+
+// buildTime is how long a template's build that still runs is waited for: as long as the build itself waits for another one.
+const buildTime = 35 * time.Minute
+
+// TalosOps reaches hosts' shells with the talosops command at a path.
+func TalosOps(path string) Shell {
+	return func(ctx context.Context, c Connection, command, script string) (string, error) {
+		request, err := json.Marshal(map[string]any{
+			"privateKey": c.PrivateKey, "stepTimeout": buildTime.String(), "command": command, "script": script,
+			"host": map[string]any{
+				"name": c.Host, "address": c.Host, "port": int(c.Port), "user": c.User, "hostKey": c.HostKey, "acceptAnyHostKey": c.HostKey == "",
+			},
+		})
+		if err != nil {
+			return "", fmt.Errorf("unable to write the request: %w", err)
+		}
+		cmd := exec.CommandContext(ctx, path, "run") //nolint:gosec // the project's own program
+		var stdout, stderr bytes.Buffer
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), &stdout, &stderr
+		if err := cmd.Run(); err != nil {
+			return stdout.String(), fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+		}
+
+		return stdout.String(), nil
+	}
+}

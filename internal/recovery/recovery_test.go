@@ -1,0 +1,318 @@
+package recovery_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/recovery"
+	"proxmox-talos/internal/spec"
+)
+
+const (
+	token    = "root@pam!t=the-secret"
+	ours     = "talos-proxmox-node owner=organization/talos-proxmox/prod (Talos worker prod-general-1 of cluster prod)"
+	anothers = "talos-proxmox-node owner=organization/talos-proxmox/dev (Talos worker prod-general-1 of cluster prod)"
+)
+
+// world is a stack whose run was killed while it made VM 3000 prod-general-1, and a Proxmox.
+type world struct {
+	t       *testing.T
+	project string
+
+	mu    sync.Mutex
+	state map[string]any // as the CLI exports it
+	calls []string       // changes, at the CLI and at Proxmox, in order
+	vm    map[string]any // the configuration of VM 3000; nil = there is none
+	power string
+	task  int    // looks at which a task of the template still runs
+	fails string // path of a call that Proxmox refuses
+	out   bytes.Buffer
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, project: t.TempDir(), power: "running", vm: map[string]any{"name": "prod-general-1", "description": ours + "\n"}}
+	require.NoError(t, os.WriteFile(filepath.Join(w.project, "Pulumi.yaml"), []byte("name: talos-proxmox\nruntime: go\n"), 0o600))
+	w.state = w.deployment([]any{w.machine("")}, nil)
+
+	return w
+}
+
+// machine is the VM's resource in the state.
+func (w *world) machine(id string) map[string]any {
+	return map[string]any{
+		"urn":  "urn:pulumi:prod::talos-proxmox::talos-proxmox:node:TalosNode$proxmoxve:VM/virtualMachine:VirtualMachine::prod-general-1-vm",
+		"type": "proxmoxve:VM/virtualMachine:VirtualMachine", "custom": true, "id": id,
+		"inputs": map[string]any{
+			"vmId": 3000, "name": "prod-general-1", "nodeName": "pve1", "description": ours, "clone": map[string]any{"vmId": 900, "nodeName": "pve1"},
+		},
+	}
+}
+
+func (w *world) deployment(creating, resources []any) map[string]any {
+	pending := []any{}
+	for _, resource := range creating {
+		pending = append(pending, map[string]any{"type": "creating", "resource": resource})
+	}
+
+	return map[string]any{"version": 3, "deployment": map[string]any{"manifest": map[string]any{}, "resources": resources, "pending_operations": pending, "later": "kept"}}
+}
+
+func (w *world) did(format string, values ...any) {
+	w.calls = append(w.calls, fmt.Sprintf(format, values...))
+}
+
+// pulumi is the CLI.
+func (w *world) pulumi(_ context.Context, stdin io.Reader, args ...string) ([]byte, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch line := strings.Join(args, " "); line {
+	case "whoami --json":
+		return []byte(`{"user": "me", "url": "s3://states"}`), nil
+	case "stack export --stack prod", "stack export --stack prod --show-secrets":
+		return json.Marshal(w.state)
+	case "config --stack prod --show-secrets --json":
+		return []byte(`{"proxmoxve:endpoint": {"value": "https://pve.test:8006/"}, "proxmoxve:apiToken": {"value": "` + token + `", "secret": true}}`), nil
+	case "stack import --stack prod":
+		w.state = nil
+		require.NoError(w.t, json.NewDecoder(stdin).Decode(&w.state))
+		w.did("import")
+	default:
+		w.did("%s", line)
+	}
+
+	return nil, nil
+}
+
+// ServeHTTP is Proxmox.
+func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	assert.Equal(w.t, "PVEAPIToken="+token, request.Header.Get("Authorization"))
+	path := strings.TrimPrefix(request.URL.Path, "/api2/json")
+	if request.Method != http.MethodGet {
+		w.did("%s %s", request.Method, path)
+	}
+	if w.fails != "" && strings.HasSuffix(path, w.fails) {
+		http.Error(response, "no", http.StatusForbidden)
+
+		return
+	}
+	var data any
+	switch request.Method + " " + path {
+	case "GET /cluster/resources":
+		list := []any{map[string]any{"vmid": 900, "name": "t", "node": "pve1", "status": "stopped", "template": 1}}
+		if w.vm != nil {
+			list = append(list, map[string]any{"vmid": 3000, "name": w.vm["name"], "node": "pve2", "status": w.power})
+		}
+		data = list
+	case "GET /nodes/pve2/qemu/3000/config":
+		data = w.vm
+	case "GET /nodes/pve1/tasks":
+		list := []any{map[string]any{"type": "qmclone", "id": "4711"}}
+		if w.task--; w.task >= 0 {
+			list = append(list, map[string]any{"type": "qmclone", "id": "900"})
+		}
+		data = list
+	case "GET /nodes/pve2/tasks":
+		data = []any{}
+	case "POST /nodes/pve2/qemu/3000/status/stop":
+		w.power, data = "stopped", "UPID:pve2:0:0:0:qmstop:3000:root@pam:"
+	case "DELETE /nodes/pve2/qemu/3000":
+		assert.Equal(w.t, "stopped", w.power, "a running machine is not destroyed")
+		w.vm, data = nil, "UPID:pve2:0:0:0:qmdestroy:3000:root@pam:"
+	default:
+		data = map[string]any{"status": "stopped", "exitstatus": "OK"}
+	}
+	assert.NoError(w.t, json.NewEncoder(response).Encode(map[string]any{"data": data}))
+}
+
+func (w *world) run(change func(*recovery.Options)) error {
+	w.t.Helper()
+	server := httptest.NewTLSServer(w)
+	defer server.Close()
+	transport := server.Client().Transport.(*http.Transport).Clone()
+	dial := transport.DialContext
+	transport.TLSClientConfig.InsecureSkipVerify = true
+	transport.DialContext = func(ctx context.Context, network, _ string) (conn net.Conn, err error) {
+		return dial(ctx, network, server.Listener.Addr().String())
+	}
+	o := recovery.Options{
+		Project: w.project, Stack: "prod", Pulumi: w.pulumi, Environment: func(string) string { return "" }, Transport: transport, Out: &w.out, Poll: time.Millisecond,
+		Shell: func(_ context.Context, c recovery.Connection, command, script string) (string, error) {
+			w.did("shell %s@%s: %s < %s", c.User, c.Host, command, strings.SplitN(script, "\n", 2)[0])
+			assert.Equal(w.t, "the-key", c.PrivateKey)
+
+			return "template talos (VM 900) is removed\n", nil
+		},
+	}
+	if change != nil {
+		change(&o)
+	}
+	err := recovery.Run(w.t.Context(), o)
+	assert.NotContains(w.t, w.out.String(), "secret", "secrets are in nothing that it says")
+
+	return err
+}
+
+// named has machines removed that the stack plans and no creation is pending for.
+func named(vmids ...int) func(o *recovery.Options) {
+	return func(o *recovery.Options) {
+		o.VMIDs = vmids
+		o.Plan = func(map[string]string) (*spec.Plan, error) {
+			node := spec.Node{VMID: 3000, Name: "prod-general-1", Host: "pve1", Template: spec.Template{VMID: 900}}
+
+			return &spec.Plan{Clusters: []spec.Cluster{{Workers: []spec.Node{node}}}}, nil
+		}
+	}
+}
+
+func (w *world) pending() any { return w.state["deployment"].(map[string]any)["pending_operations"] }
+
+var removal = []string{"POST /nodes/pve2/qemu/3000/status/stop", "DELETE /nodes/pve2/qemu/3000"}
+
+func TestRunRemovesWhatIsTheStacksOwn(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(w *world)
+		calls  []string
+		says   string
+	}{
+		"a machine that runs": {calls: append([]string{"cancel --yes --stack prod"}, append(removal, "import")...), says: "VM 3000 prod-general-1 on pve2 (running) is removed"},
+		"a machine that is off": {
+			change: func(w *world) { w.power = "stopped" },
+			calls:  []string{"cancel --yes --stack prod", removal[1], "import"}, says: "(stopped) is removed",
+		},
+		"after the task that makes it": {
+			change: func(w *world) { w.task = 3 },
+			calls:  append([]string{"cancel --yes --stack prod"}, append(removal, "import")...), says: "waiting for what Proxmox still does: qmclone of VM 900 on pve1\n",
+		},
+		"nothing there": {change: func(w *world) { w.vm = nil }, calls: []string{"cancel --yes --stack prod", "import"}, says: "VM 3000 prod-general-1 is not there, or not yet"},
+		"a machine of another name": {
+			change: func(w *world) { w.vm["name"] = "db" }, calls: []string{"cancel --yes --stack prod", "import"},
+			says: "VM 3000 db on pve2 (running) is left alone: it is not prod-general-1",
+		},
+		"another stack's machine": {
+			change: func(w *world) { w.vm["description"] = anothers }, calls: []string{"cancel --yes --stack prod", "import"},
+			says: "is left alone: stack organization/talos-proxmox/dev made it",
+		},
+		"a machine without a description": {
+			change: func(w *world) { w.vm["description"] = "" }, calls: []string{"cancel --yes --stack prod", "import"},
+			says: "is left alone: its description does not say that this stack made it",
+		},
+		"a machine with another description of this stack": {
+			change: func(w *world) { w.vm["description"] = ours + " notes" }, calls: []string{"cancel --yes --stack prod", "import"},
+			says: "is left alone: its description is not the one that this stack gives it",
+		},
+		"a template in its place": {
+			change: func(w *world) { w.vm["template"] = 1 }, calls: []string{"cancel --yes --stack prod", "import"},
+			says: "is left alone: its description is not the one",
+		},
+		"a machine that the state knows": {
+			change: func(w *world) { w.state = w.deployment([]any{w.machine("")}, []any{w.machine("3000")}) },
+			calls:  []string{"cancel --yes --stack prod", "import"}, says: "1 pending operation.\n  creating prod-general-1-vm\n",
+		},
+		"no pending operations": {
+			change: func(w *world) { w.state = w.deployment(nil, nil) }, calls: []string{"cancel --yes --stack prod", "import"}, says: "Stack prod has 0 pending operations.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			if test.change != nil {
+				test.change(w)
+			}
+			require.NoError(t, w.run(nil))
+			assert.Equal(t, test.calls, w.calls)
+			assert.Contains(t, w.out.String(), test.says)
+			assert.Nil(t, w.pending())
+			assert.Equal(t, "kept", w.state["deployment"].(map[string]any)["later"], "what this program does not know stays in the state")
+		})
+	}
+}
+
+func TestRunStopsWhereItCannotGoOn(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change  func(w *world)
+		options func(o *recovery.Options)
+		calls   []string
+		says    string
+	}{
+		"the user says no": {
+			options: func(o *recovery.Options) { o.Confirm = func(string) (bool, error) { return false, nil } }, says: "nothing was unlocked, ended or removed",
+		},
+		"a machine that Proxmox does not let go": {
+			change: func(w *world) { w.fails = "/status/stop" }, calls: []string{"cancel --yes --stack prod", removal[0]},
+			says: "unable to stop VM 3000 prod-general-1 on pve2 (running): Proxmox answers 403 Forbidden",
+		},
+		"a machine that stays locked": {
+			change: func(w *world) { w.vm["lock"] = "clone" }, calls: []string{"cancel --yes --stack prod"},
+			says: "VM 3000 prod-general-1 on pve2 (running) is locked (clone) and no task runs for it: `qm unlock 3000` on pve2, then recover again",
+		},
+		"a list that cannot be had": {change: func(w *world) { w.fails = "/cluster/resources" }, says: "unable to list Proxmox's machines: Proxmox answers 403 Forbidden"},
+		"a named machine that the state knows": {
+			change:  func(w *world) { w.state = w.deployment(nil, []any{w.machine("3000")}) },
+			options: named(3000),
+			says:    "VM 3000 prod-general-1 is in the state of stack \"prod\"",
+		},
+		"a named machine that the stack does not plan": {options: named(3001), says: "stack \"prod\" plans no machine with VMID 3001"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			if test.change != nil {
+				test.change(w)
+			}
+			require.ErrorContains(t, w.run(test.options), test.says)
+			assert.Equal(t, test.calls, w.calls)
+			assert.NotNil(t, w.pending(), "what is not recovered stays pending")
+		})
+	}
+}
+
+func TestRunRemovesAMachineThatIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.state = w.deployment(nil, nil)
+
+	require.NoError(t, w.run(named(3000)))
+	assert.Subset(t, w.calls, removal)
+}
+
+func TestRunHasTemplatesRemovedByTheirHosts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	secret := func(plain string) map[string]any {
+		return map[string]any{"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": plain}
+	}
+	w.state = w.deployment([]any{map[string]any{
+		"urn":  "urn:pulumi:prod::talos-proxmox::talos-proxmox:template:GoldenTemplate$command:remote:Command::talos-pve1-build",
+		"type": "command:remote:Command", "custom": true,
+		"inputs": map[string]any{
+			"create": "build", "delete": "remove", "stdin": "owner='talos-proxmox/prod'\nvmid='900'\nname='talos'\nprovenance='1'\n#!/bin/bash\n",
+			"connection": secret(`{"host": "10.0.0.2", "port": 22, "user": "root", "privateKey": "the-key"}`),
+		},
+	}}, nil)
+
+	require.NoError(t, w.run(nil))
+	assert.Equal(t, []string{"cancel --yes --stack prod", "shell root@10.0.0.2: remove < owner='talos-proxmox/prod'", "import"}, w.calls)
+	assert.Contains(t, w.out.String(), "template talos (VM 900) is removed\n")
+	assert.False(t, slices.ContainsFunc(w.calls, func(call string) bool { return strings.Contains(call, "the-key") }))
+}

@@ -1,0 +1,190 @@
+package recovery_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/recovery"
+)
+
+// TestMain lets this program stand in for plugins and for the CLI: under their names it runs until it is killed; `stubborn` has it ignore polite signals.
+func TestMain(m *testing.M) {
+	switch name := filepath.Base(os.Args[0]); {
+	case strings.HasPrefix(name, "pulumi"):
+		if os.Getenv("STUBBORN") != "" {
+			signal.Ignore(syscall.SIGTERM)
+		}
+		fmt.Println("ready")
+		select {}
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// start runs this program under another name in a folder.
+func start(t *testing.T, folder, name string, environment []string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	link := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.Symlink(self, link))
+	cmd := exec.CommandContext(t.Context(), link, args...)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = folder, append(os.Environ(), environment...), &syscall.SysProcAttr{Setpgid: true}
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	_, err = bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+
+	return cmd
+}
+
+func ended(cmd *exec.Cmd) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+// engine returns the addresses of an engine that lives, and of one that has died.
+func engines(t *testing.T) (alive, dead string) {
+	t.Helper()
+	listen := func() net.Listener {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+
+		return listener
+	}
+	one, other := listen(), listen()
+	t.Cleanup(func() { _ = one.Close() })
+	require.NoError(t, other.Close())
+
+	return one.Addr().String(), other.Addr().String()
+}
+
+func TestRunEndsPluginsWithoutAnEngine(t *testing.T) {
+	t.Parallel()
+	alive, dead := engines(t)
+	w := newWorld(t)
+	left := start(t, w.project, "pulumi-resource-proxmoxve", nil, "-v=3", dead)
+	stubborn := start(t, w.project, "pulumi-resource-command", []string{"STUBBORN=1"}, dead)
+	busy := start(t, w.project, "pulumi-resource-talos", nil, alive)
+	elsewhere := start(t, t.TempDir(), "pulumi-resource-proxmoxve", nil, dead)
+
+	require.NoError(t, w.run(nil))
+	assert.True(t, ended(left))
+	assert.True(t, ended(stubborn))
+	assert.False(t, ended(busy), "its engine lives")
+	assert.False(t, ended(elsewhere), "it is of another project")
+	assert.Contains(t, w.out.String(), fmt.Sprintf("pulumi-resource-proxmoxve (process %d) is ended", left.Process.Pid))
+}
+
+func TestRunRefusesWhileARunIsUnderWay(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args    []string
+		refuses bool
+	}{
+		"an up of the stack":            {args: []string{"up", "--yes", "--stack", "prod"}, refuses: true},
+		"of the stack by its full name": {args: []string{"destroy", "--stack=acme/talos-proxmox/prod"}, refuses: true},
+		"of the selected stack":         {args: []string{"refresh"}, refuses: true},
+		"an up of another stack":        {args: []string{"up", "-s", "dev"}},
+		"a command that changes nothing": {
+			args: []string{"stack", "output", "--stack", "prod"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			run := start(t, w.project, "pulumi", nil, test.args...)
+
+			err := w.run(nil)
+			if !test.refuses {
+				require.NoError(t, err)
+
+				return
+			}
+			require.ErrorIs(t, err, recovery.ErrUnderWay)
+			assert.ErrorContains(t, err, fmt.Sprintf("process %d", run.Process.Pid))
+			assert.Empty(t, w.calls)
+		})
+	}
+}
+
+func TestRunMendsAFileBackend(t *testing.T) {
+	t.Parallel()
+	const whole, half = `{"version": 3}`, `{"vers`
+	for name, test := range map[string]struct {
+		files map[string]string // before
+		after map[string]string // "" = is gone
+		says  string
+		fails string
+	}{
+		"a whole state stays": {files: map[string]string{"": whole, ".bak": `{"version": 2}`, ".attrs": "{}"}, after: map[string]string{"": whole, ".attrs": "{}"}},
+		"a half-written state": {
+			files: map[string]string{"": half, ".bak": whole}, after: map[string]string{"": whole, ".bak": whole}, says: "the state was half-written and is restored from its backup",
+		},
+		"an empty state": {files: map[string]string{"": "", ".bak": whole}, after: map[string]string{"": whole}, says: "is restored from its backup"},
+		"half-written attributes": {
+			files: map[string]string{"": whole, ".attrs": ""}, after: map[string]string{"": whole, ".attrs": ""}, says: "half-written attributes of the state were removed",
+		},
+		"the first state there was": {files: map[string]string{"": half}, after: map[string]string{"": ""}, says: "pulumi stack init prod begins anew"},
+		"a backup that is half-written, too": {
+			files: map[string]string{"": half, ".bak": half}, after: map[string]string{"": half}, fails: "is whole: restore one of `make backup`",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			folder := filepath.Join(t.TempDir(), ".pulumi", "stacks", "talos-proxmox")
+			require.NoError(t, os.MkdirAll(folder, 0o700))
+			state := filepath.Join(folder, "prod.json")
+			for suffix, content := range test.files {
+				require.NoError(t, os.WriteFile(state+suffix, []byte(content), 0o600))
+			}
+
+			err := w.run(func(o *recovery.Options) {
+				pulumi := o.Pulumi
+				o.Pulumi = func(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
+					if args[0] == "whoami" {
+						return fmt.Appendf(nil, `{"url": "file://%s"}`, strings.TrimSuffix(folder, "/.pulumi/stacks/talos-proxmox")), nil
+					}
+
+					return pulumi(ctx, stdin, args...)
+				}
+			})
+			if test.fails != "" {
+				require.ErrorContains(t, err, test.fails)
+			} else {
+				require.NoError(t, err)
+			}
+			assert.Contains(t, w.out.String(), test.says)
+			for suffix, content := range test.after {
+				b, err := os.ReadFile(state + suffix)
+				if content == "" {
+					require.ErrorIs(t, err, os.ErrNotExist)
+
+					continue
+				}
+				require.NoError(t, err)
+				assert.Equal(t, content, string(b))
+			}
+		})
+	}
+}

@@ -1,0 +1,156 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/stacks"
+)
+
+// TestWhatAKilledRunLeaves lets the plugins of a killed run finish their machines, which the state does not know: the next up cannot make them, and says what to do. Then
+// `make recover` removes what is the stack's own, and nothing else.
+func TestWhatAKilledRunLeaves(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed/4)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
+
+	const made = 3
+
+	w.killed(s.yaml(t), func(w *world) bool { return len(w.machines()) == made }, false)
+	require.Eventually(t, func() bool { return len(w.lab.Machines.Status()) == made }, within, 50*time.Millisecond, "the plugins finish their machines")
+	assert.NotEmpty(t, w.plugins())
+
+	// What a user tries first.
+	e := w.engine(s.yaml(t))
+	current := e.Stack()
+	require.NoError(t, current.Cancel(t.Context()))
+	e.Close()
+
+	_, _, err := w.tryUp(t.Context(), s.yaml(t), optup.Refresh())
+	require.Error(t, err)
+	assert.Contains(t, w.state(s.yaml(t)), "pending_operations", "they survive every run")
+	assert.Contains(t, w.said(), "unable to create VM 3000: config file already exists")
+	assert.Contains(t, w.said(), "an interrupted run left it, and `make recover STACK=lab VMID=3000` removes it")
+	assert.NotContains(t, w.said(), "qm destroy")
+
+	// One of the VMIDs is somebody else's by now.
+	host := w.hostOf(3001)
+	require.NoError(t, w.lab.Data.SetConfig("root@pam", host, 3001, datacentre.Config{"name": "db"}, nil))
+
+	said, err := w.tryRecover()
+	require.Error(t, err)
+	assert.Contains(t, said, "there is nobody to ask: say --yes")
+	assert.Len(t, w.machines(), made)
+
+	said = w.recover()
+	assert.Contains(t, said, "VM 3001 db on "+host+" (running) is left alone: it is not one-general-2")
+	assert.Contains(t, said, "VM 3000 one-general-1 on "+w.plan(s).Clusters[0].Nodes()[1].Host+" (running) is removed")
+	assert.Equal(t, map[string]int{"db": 3001}, w.machines())
+	assert.NotContains(t, w.state(s.yaml(t)), "pending_operations")
+	assert.Empty(t, w.plugins())
+
+	// It is not pending any more: only its VMID stated has it removed, and only with the name that is planned for it.
+	assert.Contains(t, w.recover(), "Stack lab has 0 pending operations.")
+	said, err = w.tryRecover("--yes", "--vmid", "3001")
+	require.NoError(t, err, said)
+	assert.Contains(t, said, "is left alone: it is not one-general-2")
+	assert.Equal(t, map[string]int{"db": 3001}, w.machines())
+
+	require.NoError(t, w.lab.Data.SetConfig("root@pam", host, 3001, datacentre.Config{"name": "one-general-2"}, nil))
+	said, err = w.tryRecover("--yes", "--vmid", "3001")
+	require.NoError(t, err, said)
+	w.requireRecovered(s.yaml(t))
+
+	w.up(s.yaml(t), optup.Refresh())
+	w.requireWhole(s.yaml(t))
+}
+
+// hostOf is the host of a VM.
+func (w *world) hostOf(vmid int) string {
+	w.t.Helper()
+
+	vm, ok := w.lab.Data.VM(vmid)
+	require.True(w.t, ok)
+
+	return vm.Host
+}
+
+// TestAHalfBuiltTemplate ends a template's build script with its run: the template is removed, and nothing of it is left when the stack is destroyed instead of resumed.
+func TestAHalfBuiltTemplate(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed/4)
+	s := stack{Network: w.network, OneHost: true, Clusters: []cluster{one(1, 0)}}
+
+	w.killed(s.yaml(t), func(w *world) bool { return w.described(" state=building ") }, true)
+	w.reboot("pve1")
+	require.True(t, w.described(" state=building "), "the script is gone, and what it made is half-made")
+
+	said := w.recover()
+	assert.Regexp(t, `template talos-v1\.12\.6-talos \(VM \d+\) is removed`, said)
+	assert.Empty(t, w.lab.Data.VMs())
+	w.requireRecovered(s.yaml(t))
+
+	w.destroy(s.yaml(t))
+	assert.Empty(t, w.lab.Data.VMs())
+}
+
+// TestMachinesOfAnOlderVersionGetTheirMarker brings up machines with the description of former versions: the marker is one change in place, of nothing but the description.
+func TestMachinesOfAnOlderVersionGetTheirMarker(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+
+	w.options.Program = func(ctx *pulumi.Context) error {
+		if err := ctx.RegisterStackTransformation(describedAsBefore); err != nil {
+			return err
+		}
+
+		return stacks.Deploy(ctx)
+	}
+	w.up(s.yaml(t))
+	require.True(t, w.described("made by talos-proxmox"))
+
+	w.options.Program = nil
+	tasks, boots := len(w.lab.Data.Tasks()), w.boots()
+
+	_, done := w.up(s.yaml(t))
+	assert.Equal(t, []string{"VirtualMachine one-cp-1-vm", "VirtualMachine one-general-1-vm"}, done.named("update"))
+	assert.Len(t, done, 2, "%v", done)
+	assert.True(t, w.described("talos-proxmox-node owner=organization/talos-proxmox/lab (Talos worker one-general-1 of cluster one)"))
+	assert.Len(t, w.lab.Data.Tasks(), tasks, "no task: nothing is stopped, started or moved")
+	assert.Equal(t, boots, w.boots(), "no machine reboots")
+
+	w.up(s.yaml(t), optup.ExpectNoChanges())
+}
+
+// describedAsBefore gives VMs the description that they had before it named their stack.
+func describedAsBefore(args *pulumi.ResourceTransformationArgs) *pulumi.ResourceTransformationResult {
+	if machine, ok := args.Props.(*vm.VirtualMachineArgs); ok {
+		machine.Description = pulumi.String("Talos worker of a cluster, made by talos-proxmox")
+	}
+
+	return &pulumi.ResourceTransformationResult{Props: args.Props, Opts: args.Opts}
+}
+
+// boots are when the VMs that run were switched on.
+func (w *world) boots() map[string]time.Time {
+	list := map[string]time.Time{}
+
+	for _, vm := range w.lab.Data.VMs() {
+		if vm.Running {
+			list[vm.Name] = vm.Since
+		}
+	}
+
+	return list
+}
