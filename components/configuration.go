@@ -18,6 +18,8 @@ func clusterConfiguration(c spec.Cluster) talos.ClusterConfig {
 	return talos.ClusterConfig{
 		Subnets:                        []netip.Prefix{c.Network.CIDR},
 		VIP:                            c.VIP,
+		PodCIDR:                        c.PodCIDR,
+		ServiceCIDR:                    c.ServiceCIDR,
 		DNS:                            c.Network.DNS,
 		NTP:                            c.Network.NTP,
 		AllowSchedulingOnControlPlanes: c.AllowSchedulingOnControlPlanes,

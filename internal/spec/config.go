@@ -111,6 +111,10 @@ type ClusterConfig struct {
 	Clone string `json:"clone,omitempty" jsonschema:"default=full,enum=full,enum=linked"`
 	// The network of the cluster's machines.
 	Network NetworkConfig `json:"network" jsonschema:"required"`
+	// The IPv4 network of pods, for the cluster's life; every machine gets 256 addresses of it.
+	PodCIDR string `json:"podCidr,omitempty" jsonschema:"default=10.244.0.0/16"`
+	// The IPv4 network of services, for the cluster's life; the cluster's DNS has its tenth address.
+	ServiceCIDR string `json:"serviceCidr,omitempty" jsonschema:"default=10.96.0.0/12"`
 	// The control planes.
 	ControlPlane ControlPlaneConfig `json:"controlPlane" jsonschema:"required"`
 	// Pools of workers.

@@ -24,9 +24,6 @@ func TestWarnings(t *testing.T) {
 		"a Kubernetes version that follows Talos": {map[string]any{"clusters[0].controlPlane.count": 1, "clusters[0].kubernetesVersion": nil}, []string{
 			"clusters[0].kubernetesVersion is not stated and follows Talos v1.12.6: v1.35.0; state it, so that a new Talos version does not change it",
 		}},
-		"a network that services have": {map[string]any{"clusters[0].controlPlane.count": 1, "clusters[0].network": map[string]any{"cidr": "10.100.0.0/16"}}, []string{
-			"clusters[0].network.cidr: 10.100.0.0/16 overlaps 10.96.0.0/12, which Talos gives to services; choose another network, or patch cluster.network",
-		}},
 		"more cores than a host has": {map[string]any{"clusters[0].controlPlane.count": 1, "hosts[0].capacity": map[string]any{"cores": 9}, "clusters[0].workers[0].cores": 8}, []string{
 			"hosts[0].capacity.cores: 10 cores are planned on pve1, which has 9 for guests (= 1 × 8 prod-general-1 + 1 × 2 prod-cp-1); machines will wait for each other",
 		}},
@@ -118,6 +115,36 @@ func TestAnExtensionOfOnesOwnFactoryPassesWhereThatIsStated(t *testing.T) {
 	}), options())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"example/own-driver", "siderolabs/not-listed"}, plan.Templates[0].Extensions)
+}
+
+func TestKubernetesOwnNetworks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		set            map[string]any
+		pods, services string
+	}{
+		"as Talos has them": {nil, "10.244.0.0/16", "10.96.0.0/12"},
+		"where the machines are in the network of services": {
+			map[string]any{"clusters[0].network": map[string]any{"cidr": "10.100.0.0/16"}, "clusters[0].serviceCidr": "10.43.0.0/16"}, "10.244.0.0/16", "10.43.0.0/16",
+		},
+		"the smallest": {map[string]any{"clusters[0].podCidr": "10.42.0.0/21", "clusters[0].serviceCidr": "10.42.8.0/28"}, "10.42.0.0/21", "10.42.8.0/28"},
+		"smaller, with smaller parts": {
+			map[string]any{
+				"clusters[0].podCidr": "10.42.0.0/23", "clusters[0].patches": []any{"cluster: {controllerManager: {extraArgs: {node-cidr-mask-size-ipv4: \"26\"}}}"},
+			}, "10.42.0.0/23", "10.96.0.0/12",
+		},
+		"a card that asks by DHCP": {
+			map[string]any{"clusters[0].workers[0].extraNICs": []any{map[string]any{"bridge": "vmbr1"}}}, "10.244.0.0/16", "10.96.0.0/12",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plan, err := spec.Load(changed(t, c.set), options())
+			require.NoError(t, err)
+			assert.Equal(t, c.pods, plan.Clusters[0].PodCIDR.String())
+			assert.Equal(t, c.services, plan.Clusters[0].ServiceCIDR.String())
+		})
+	}
 }
 
 func TestPatchesArriveOneDocumentEach(t *testing.T) {

@@ -30,8 +30,13 @@ func (p *planner) address(path, text string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// network reads a stated IPv4 network; invalid where it cannot be used.
+// network reads a stated IPv4 network of machines; invalid where it cannot be used.
 func (p *planner) network(path, text string) netip.Prefix {
+	return p.networkFor("machines", path, text, 8, 30)
+}
+
+// networkFor reads a stated IPv4 network with the prefix lengths that what it is for allows.
+func (p *planner) networkFor(what, path, text string, shortest, longest int) netip.Prefix {
 	if text == "" {
 		return netip.Prefix{}
 	}
@@ -41,12 +46,12 @@ func (p *planner) network(path, text string) netip.Prefix {
 		p.problems.report(path, text, "is not an IPv4 network; write it as 10.0.0.0/24")
 	case prefix.Addr().Is6():
 		p.problems.report(path, text, noIPv6+"network")
-	case prefix.Bits() < 8 || prefix.Bits() > 30:
-		p.problems.report(path, text, "has no size for machines; state a prefix length from 8 to 30")
+	case prefix.Bits() < shortest || prefix.Bits() > longest:
+		p.problems.report(path, text, "has no size for %s; state a prefix length from %d to %d", what, shortest, longest)
 	case prefix != prefix.Masked():
 		p.problems.report(path, text, "is an address inside a network; write the network as %s", prefix.Masked())
 	case prefix.Addr().IsMulticast() || prefix.Addr().As4()[0] == 0 || prefix.Addr().As4()[0] >= 240:
-		p.problems.report(path, text, "is not a network for machines; state a private one, such as 10.0.0.0/24")
+		p.problems.report(path, text, "is not a network for %s; state a private one, such as 10.0.0.0/24", what)
 	default:
 		return prefix
 	}
@@ -82,8 +87,6 @@ func (p *planner) planNetwork(path, cluster string, c NetworkConfig) (Network, n
 	if ok && !p.inside(path+".vip", vip, n.CIDR) {
 		vip = netip.Addr{}
 	}
-	p.warnOverlap(path+".cidr", n.CIDR)
-
 	return n, vip
 }
 
@@ -117,20 +120,6 @@ func unusable(address netip.Addr, network netip.Prefix) string {
 		return fmt.Sprintf("is the broadcast address of %s", network)
 	default:
 		return ""
-	}
-}
-
-// Networks that Talos gives to pods and services unless a patch says otherwise.
-var clusterNetworks = map[string]netip.Prefix{
-	"pods":     netip.MustParsePrefix("10.244.0.0/16"),
-	"services": netip.MustParsePrefix("10.96.0.0/12"),
-}
-
-func (p *planner) warnOverlap(path string, network netip.Prefix) {
-	for _, what := range []string{"pods", "services"} {
-		if inner := clusterNetworks[what]; network.IsValid() && network.Overlaps(inner) {
-			p.warn("%s: %s overlaps %s, which Talos gives to %s; choose another network, or patch cluster.network", path, network, inner, what)
-		}
 	}
 }
 

@@ -121,8 +121,10 @@ type Cluster struct {
 	TalosVersion      string     // of the control planes' template
 	KubernetesVersion string
 	Network           Network
-	ControlPlanes     []Node // in order of their index
-	Workers           []Node // in order of pool name and index; GPU workers are among them
+	// PodCIDR and ServiceCIDR are Kubernetes' own networks, which overlap no other network of the stack.
+	PodCIDR, ServiceCIDR netip.Prefix
+	ControlPlanes        []Node // in order of their index
+	Workers              []Node // in order of pool name and index; GPU workers are among them
 	// AllowSchedulingOnControlPlanes is true where stated, and for clusters without workers.
 	AllowSchedulingOnControlPlanes bool
 	// GPUOperator says that NVIDIA's GPU Operator brings the device plugin.

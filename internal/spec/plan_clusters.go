@@ -30,6 +30,7 @@ func (p *planner) planClusters() []Cluster {
 			p.addresses.take(vip, claim{owner: "the VIP of " + clusters[i].Name, group: at, path: at, count: 1, net: clusters[i].Network})
 		}
 	}
+	p.checkKubernetesNetworks(clusters)
 	slices.SortStableFunc(clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })
 
 	return clusters
@@ -40,6 +41,8 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	secretPatches := len(c.Patches) > 0 && p.secrets.touch(path+".patches")
 	cluster.Secret = secretPatches || len(c.Network.NTP) > 0 && p.secrets.touch(path+".network.ntp")
 	cluster.Network, cluster.VIP = p.planNetwork(path+".network", c.Name, c.Network)
+	cluster.PodCIDR = p.networkFor("pods", path+".podCidr", c.PodCIDR, shortestPods, longestPods)
+	cluster.ServiceCIDR = p.networkFor("services", path+".serviceCidr", c.ServiceCIDR, shortestServices, longestServices)
 
 	pools := poolsOf(path, c)
 	p.checkCounts(pools)

@@ -10,6 +10,8 @@ type ClusterConfig struct {
 	VIP netip.Addr
 	// CertSANs are further names and addresses of the Kubernetes API, beside the VIP and the control planes' own addresses.
 	CertSANs []string
+	// PodCIDR and ServiceCIDR are Kubernetes' own networks; invalid = Talos' defaults. Both stay for the cluster's life.
+	PodCIDR, ServiceCIDR netip.Prefix
 	// DNS and NTP servers; empty = what DHCP or Talos' defaults say.
 	DNS []netip.Addr
 	NTP []string

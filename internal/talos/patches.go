@@ -31,7 +31,7 @@ func RolePatches(c ClusterConfig, role string) ([]string, error) {
 			"kubelet":  object{"nodeIP": object{"validSubnets": ownSubnets(c)}},
 		}},
 		{"cluster": object{
-			"network":   object{"cni": object{"name": "none"}},
+			"network":   kubernetesNetwork(c),
 			"discovery": discovery(c),
 		}},
 	}
@@ -121,6 +121,18 @@ func ownSubnets(c ClusterConfig) []string {
 	}
 
 	return subnets
+}
+
+// kubernetesNetwork leaves the CNI to whoever installs one. The lists of subnets take the place of the generated ones.
+func kubernetesNetwork(c ClusterConfig) object {
+	network := object{"cni": object{"name": "none"}}
+	for key, subnet := range map[string]netip.Prefix{"podSubnets": c.PodCIDR, "serviceSubnets": c.ServiceCIDR} {
+		if subnet.IsValid() {
+			network[key] = []string{subnet.String()}
+		}
+	}
+
+	return network
 }
 
 func servers(c ClusterConfig) object {

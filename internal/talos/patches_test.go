@@ -224,3 +224,31 @@ func TestDiscoveryNeverUsesTheKubernetesRegistry(t *testing.T) {
 		})
 	}
 }
+
+// TestKubernetesNetworks has the defaults make the configuration that there is without them: stating them changes nothing on a running machine.
+func TestKubernetesNetworks(t *testing.T) {
+	t.Parallel()
+	for _, contract := range contracts {
+		for _, role := range []string{RoleControlPlane, RoleWorker} {
+			node := testNode("prod-x-1", role, 10)
+			stated, other := testCluster(), testCluster()
+			stated.PodCIDR, stated.ServiceCIDR = netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("10.96.0.0/12")
+			other.PodCIDR, other.ServiceCIDR = netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("10.43.0.0/16")
+
+			before, err := generateConfig(t, testCluster(), node, contract).Bytes()
+			require.NoError(t, err)
+			after, err := generateConfig(t, stated, node, contract).Bytes()
+			require.NoError(t, err)
+			assert.Equal(t, string(before), string(after), "%s of %s", role, contract)
+
+			configured := generateConfig(t, other, node, contract)
+			requireValid(t, configured)
+			network := configured.Cluster().Network()
+			assert.Equal(t, []string{"10.42.0.0/16"}, network.PodCIDRs())
+			assert.Equal(t, []string{"10.43.0.0/16"}, network.ServiceCIDRs())
+			dns, err := network.DNSServiceIPs()
+			require.NoError(t, err)
+			assert.Equal(t, []netip.Addr{netip.MustParseAddr("10.43.0.10")}, dns)
+		}
+	}
+}

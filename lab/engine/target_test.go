@@ -43,7 +43,7 @@ config:
       controlPlane: {count: 1, extraNICs: [{bridge: vmbr1, cidr: 198.51.100.0/24}], nodes: {"1": {address: 192.0.2.99}}}
       patches:
         - "machine: {registries: {mirrors: {docker.io: {endpoints: ['http://192.0.2.3:5000', 'http://127.0.0.1:5000']}}}}"
-        - "cluster: {network: {podSubnets: [10.42.0.0/16]}}"
+        - "cluster: {network: {dnsDomain: cluster.example}}"
         - {secure: v1:cccc}
     - name: two
       network: {cidr: 203.0.113.0/24, gateway: 203.0.113.1}

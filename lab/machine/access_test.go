@@ -117,6 +117,12 @@ func TestConfiguredForWhatIsNotThere(t *testing.T) {
 			machinetype.TypeControlPlane, "machine:\n  kubelet:\n    nodeIP:\n      validSubnets: [10.99.0.0/24]\n",
 			"no suitable node IP found, please make sure .machine.kubelet.nodeIP filters and pod/service subnets are set up correctly", "kubelet",
 		},
+		"an address outside the pods' for the node": {
+			machinetype.TypeControlPlane, "cluster:\n  network:\n    podSubnets: [127.0.0.0/8]\n", "no address is outside cluster.network.podSubnets and serviceSubnets", "kubelet",
+		},
+		"an address outside the services' for etcd": {
+			machinetype.TypeControlPlane, "cluster:\n  network:\n    serviceSubnets: [127.0.0.0/8]\n", "service[etcd](Waiting): Waiting for etcd spec", "etcd",
+		},
 		"an address for etcd": {
 			machinetype.TypeControlPlane, "cluster:\n  etcd:\n    advertisedSubnets: [10.99.0.0/24]\n", "service[etcd](Waiting): Waiting for etcd spec", "etcd",
 		},

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
@@ -52,6 +54,55 @@ func TestKubectl(t *testing.T) {
 	})
 
 	assert.NotContains(t, l.run(kubectl, append(common, "get", "nodes")...), "node-21")
+}
+
+// TestNetworksOfPodsAndServices: the pod network has 256 addresses for each node and none for one more, and DNS has the tenth address of the services'.
+func TestNetworksOfPodsAndServices(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.patches = append(l.patches, "cluster:\n  network:\n    podSubnets: [10.42.6.0/23]\n    serviceSubnets: [10.43.0.0/24]\n")
+	l.cluster(1, 1)
+
+	kubeconfig, err := l.client(11).Kubeconfig(l.context())
+	require.NoError(t, err)
+
+	k := l.kube(kubeconfig)
+	given := func() map[string]string {
+		ready := map[string]string{}
+		_, nodes := k.do(http.MethodGet, "/api/v1/nodes", "application/json", "")
+
+		for _, item := range nodes["items"].([]any) {
+			node := item.(map[string]any)
+			cidr, _ := node["spec"].(map[string]any)["podCIDR"].(string)
+			conditions := node["status"].(map[string]any)["conditions"].([]any)
+			ready[cidr], _ = conditions[len(conditions)-1].(map[string]any)["status"].(string)
+		}
+
+		return ready
+	}
+	assert.Equal(t, map[string]string{"10.42.6.0/24": "True", "10.42.7.0/24": "True"}, given())
+
+	l.boot(22)
+	l.apply(22, l.configuration(machinetype.TypeWorker))
+	l.until("a third node is registered", func() bool { return len(given()) == 3 })
+	assert.Equal(t, map[string]string{"10.42.6.0/24": "True", "10.42.7.0/24": "True", "": "False"}, given())
+
+	_, dns := k.do(http.MethodGet, "/api/v1/namespaces/kube-system/services/kube-dns", "application/json", "")
+	assert.Equal(t, "10.43.0.10", dns["spec"].(map[string]any)["clusterIP"])
+}
+
+// TestTooManyServices: the API server ends with its own words.
+func TestTooManyServices(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.boot(11)
+	l.apply(11, l.configuration(machinetype.TypeControlPlane, "cluster:\n  network:\n    serviceSubnets: [10.0.0.0/8]\n"))
+	require.NoError(t, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	l.until("the console says so", func() bool {
+		return strings.Contains(strings.Join(l.machines.Console(11), "\n"), "specified --service-cluster-ip-range is too large; for 32-bit addresses, the mask must be >= 12")
+	})
 }
 
 // kubeClient is an HTTP client made of a kubeconfig; it returns answers as JSON objects, or as text below "text".

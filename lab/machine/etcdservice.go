@@ -76,7 +76,7 @@ func (m *machine) etcdAddress() netip.Addr {
 		return m.net.node
 	}
 
-	for _, p := range m.net.addresses {
+	for _, p := range outsideKubernetes(m.net.addresses, m.config) {
 		if inSubnets(p.Addr(), subnets) {
 			return p.Addr()
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"proxmox-talos/lab/machine/kube"
@@ -214,7 +215,6 @@ func (e *etcd) taints(n *kubeNode) []kube.Taint {
 func (e *etcd) nodeObject(n *kubeNode) kube.Object {
 	status, reason, message := e.nodeState(n)
 	taints := e.taints(n)
-	cidr := fmt.Sprintf("10.244.%d.0/24", n.PodCIDR)
 	conditions := []kube.Condition{}
 
 	for _, pressure := range []string{"MemoryPressure", "DiskPressure", "PIDPressure"} {
@@ -238,7 +238,7 @@ func (e *etcd) nodeObject(n *kubeNode) kube.Object {
 		Metadata: kube.Meta{
 			Name: n.Name, UID: n.UID, CreationTimestamp: n.Created, Labels: n.Labels, Annotations: n.Annotations, ResourceVersion: fmt.Sprint(e.revision),
 		},
-		Spec: kube.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}, Taints: taints, Unschedulable: n.Unschedulable},
+		Spec: kube.NodeSpec{PodCIDR: e.podCIDR(n), PodCIDRs: strings.Fields(e.podCIDR(n)), Taints: taints, Unschedulable: n.Unschedulable},
 		Status: kube.NodeStatus{
 			Capacity: capacity, Allocatable: capacity, Conditions: conditions,
 			Addresses: []kube.Address{{Type: "InternalIP", Address: n.Address.String()}, {Type: "Hostname", Address: n.Name}},

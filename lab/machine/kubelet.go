@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"encoding/binary"
 	"maps"
 	"net/netip"
 	"strings"
@@ -193,6 +194,32 @@ func (e *etcd) freePodCIDR() int {
 	}
 }
 
+// podCIDR is the part of the cluster's pod network that the controller manager gives a node, 256 addresses each; empty when the network has no more.
+func (e *etcd) podCIDR(n *kubeNode) string {
+	const size = 24
+
+	network := netip.MustParsePrefix(constants.DefaultIPv4PodNet)
+
+	for _, m := range e.running {
+		if m.config == nil {
+			continue
+		}
+
+		if stated, err := netip.ParsePrefix(m.config.Cluster().Network().PodCIDRs()[0]); err == nil {
+			network = stated.Masked()
+		}
+	}
+
+	if !network.Addr().Is4() || network.Bits() > size || n.PodCIDR >= 1<<(size-network.Bits()) {
+		return ""
+	}
+
+	first := network.Addr().As4()
+	part := binary.BigEndian.Uint32(first[:]) + uint32(n.PodCIDR)<<(32-size) //nolint:gosec // an index below 2^24
+
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, part))), size).String()
+}
+
 // imageTag is the tag of an image reference, without a digest: the version of what it contains.
 func imageTag(image string) string {
 	image, _, _ = strings.Cut(image, "@")
@@ -213,6 +240,10 @@ func (e *etcd) nodeState(node *kubeNode) (status, reason, message string) {
 		if m := e.ms.running[node.VMID]; m == nil || m.kubelet.stopped.IsZero() || time.Since(m.kubelet.stopped) > e.ms.world.Clock().Real(nodeGrace) {
 			return "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."
 		}
+	}
+
+	if node.CNI && e.podCIDR(node) == "" {
+		return "False", "KubeletNotReady", "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:no CIDR is left in the cluster's pod network"
 	}
 
 	if !node.CNI {

@@ -172,7 +172,7 @@ func (l *link) addAddress(p netip.Prefix) {
 	}
 }
 
-// finish collects the addresses and chooses the node address: the first that kubelet.nodeIP allows.
+// finish collects the addresses and chooses the node address: the first that kubelet.nodeIP allows and that is none of Kubernetes' own networks.
 func (n *netPlan) finish(cfg config.Config) {
 	for _, l := range n.links {
 		n.addresses = append(n.addresses, l.addresses...)
@@ -189,7 +189,8 @@ func (n *netPlan) finish(cfg config.Config) {
 		subnets = cfg.Machine().Kubelet().NodeIP().ValidSubnets()
 	}
 
-	for _, p := range n.addresses {
+	own := outsideKubernetes(n.addresses, cfg)
+	for _, p := range own {
 		if inSubnets(p.Addr(), subnets) {
 			n.node = p.Addr()
 
@@ -197,9 +198,31 @@ func (n *netPlan) finish(cfg config.Config) {
 		}
 	}
 
-	if len(n.addresses) > 0 {
+	switch {
+	case len(own) < len(n.addresses):
+		n.warnings = append(n.warnings, "no address is outside cluster.network.podSubnets and serviceSubnets")
+	case len(n.addresses) > 0:
 		n.warnings = append(n.warnings, "no address is in machine.kubelet.nodeIP.validSubnets "+strings.Join(subnets, ", "))
 	}
+}
+
+// outsideKubernetes leaves out the addresses of pods and services, which Talos never takes for a node's own: neither its kubelet nor its etcd use one.
+func outsideKubernetes(addresses []netip.Prefix, cfg config.Config) []netip.Prefix {
+	if cfg == nil || cfg.Cluster() == nil {
+		return addresses
+	}
+
+	networks := slices.Concat(cfg.Cluster().Network().PodCIDRs(), cfg.Cluster().Network().ServiceCIDRs())
+
+	return slices.DeleteFunc(slices.Clone(addresses), func(p netip.Prefix) bool { return inAny(p.Addr(), networks) })
+}
+
+func inAny(a netip.Addr, networks []string) bool {
+	return slices.ContainsFunc(networks, func(text string) bool {
+		network, err := netip.ParsePrefix(text)
+
+		return err == nil && network.Contains(a)
+	})
 }
 
 // inSubnets applies Talos' subnet filters: "!" excludes, an empty list allows everything.

@@ -96,6 +96,17 @@ var networkCases = map[string]struct {
 			"cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n",
 		addresses: []string{"127.9.0.21/24", "127.9.1.41/24"}, node: "127.9.1.41",
 	},
+	"no address outside the networks of pods and services": {
+		platform: "nocloud", cloudInit: nocloud,
+		config:    "machine:\n  type: worker\ncluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n  network:\n    podSubnets: [127.8.0.0/15]\n",
+		addresses: []string{"127.9.0.21/24"}, warning: "no address is outside cluster.network.podSubnets and serviceSubnets",
+	},
+	"an address in the network of services is passed over": {
+		platform: "nocloud", cloudInit: nocloud,
+		config: "machine:\n  type: worker\n  network:\n    interfaces:\n      - interface: ens19\n        addresses: [127.9.1.41/24]\n" +
+			"cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n  network:\n    serviceSubnets: [127.9.0.0/24]\n",
+		addresses: []string{"127.9.0.21/24", "127.9.1.41/24"}, node: "127.9.1.41",
+	},
 	"a VLAN on a card": {
 		platform: "nocloud", config: legacy("    interfaces:\n      - interface: ens18\n        vlans:\n          - vlanId: 100\n            addresses: [127.9.2.41/24]\n"),
 		addresses: []string{"127.9.2.41/24"}, node: "127.9.2.41",
