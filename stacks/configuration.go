@@ -202,6 +202,10 @@ func checkRaw(get setting) error {
 
 func checkPatch(patch string) error {
 	_, err := talos.SplitPatch(patch)
+	var owned *talos.OwnedError
+	if errors.As(err, &owned) {
+		return spec.PatchRefusal(owned.Error())
+	}
 
 	return err
 }

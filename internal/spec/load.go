@@ -19,6 +19,12 @@ type Options struct {
 	CheckRaw func() error
 }
 
+// PatchRefusal is an error of CheckPatch that tells nothing of what stands in the patch, so that it is shown of an encrypted one, too.
+type PatchRefusal string
+
+// Error returns the reason and the way out.
+func (r PatchRefusal) Error() string { return string(r) }
+
 // Compatibility knows which versions fit each other and what Talos needs.
 type Compatibility interface {
 	// Check returns an error with a way out for Talos and Kubernetes versions that do not fit, both in full with their v.

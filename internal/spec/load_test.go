@@ -207,6 +207,16 @@ func TestProblemsOfPatchesDoNotShowThem(t *testing.T) {
 	require.EqualError(t, err, "clusters[0].patches[0]: is not a patch for Talos: line 3: unknown key; remove it")
 }
 
+func TestARefusedPatchSaysWhyEvenIfItIsEncrypted(t *testing.T) {
+	t.Parallel()
+	o := options()
+	o.CheckPatch = func(string) error {
+		return fmt.Errorf("wrapped: %w", spec.PatchRefusal("it changes cluster.ca: remove it"))
+	}
+	_, err := spec.Load(changed(t, map[string]any{"clusters[0].patches": []any{"cluster: {ca: geheim}"}}), o)
+	require.EqualError(t, err, "clusters[0].patches[0]: cannot be used: it changes cluster.ca: remove it")
+}
+
 func TestLabelsThatAWorkerMayGiveItself(t *testing.T) {
 	t.Parallel()
 	labels := map[string]any{

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -202,9 +203,14 @@ func (p *planner) patches(path string, texts []string) []string {
 		if p.options.CheckPatch == nil || len(documents) == before || p.unknown(at) {
 			continue
 		}
-		if err := p.options.CheckPatch(text); err != nil && p.secrets.hold(at) {
+		var refusal PatchRefusal
+		switch err := p.options.CheckPatch(text); {
+		case err == nil:
+		case errors.As(err, &refusal):
+			p.problems.report(at, nil, "cannot be used: %s", refusal)
+		case p.secrets.hold(at):
 			p.problems.report(at, nil, "is not a patch for Talos, and why is not said of an encrypted one; `talosctl machineconfig patch` says it")
-		} else if err != nil {
+		default:
 			p.problems.report(at, nil, "is not a patch for Talos: %s", err)
 		}
 	}

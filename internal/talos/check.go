@@ -31,7 +31,7 @@ func SplitPatch(text string) ([]string, error) {
 		}
 		document += "\n"
 		documents = append(documents, document)
-		problems = append(problems, checkDocument(document))
+		problems = append(problems, checkDocument(document), checkOwned(document))
 	}
 	if len(documents) == 0 {
 		problems = append(problems, errors.New("the patch is empty: write the part of the machine configuration to change, or leave it out"))

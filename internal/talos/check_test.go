@@ -19,8 +19,8 @@ func TestSplitPatch(t *testing.T) {
 	}{
 		"one document": {"machine:\n  sysctls:\n    a: b", []string{"machine:\n  sysctls:\n    a: b\n"}, ""},
 		"two documents with empty ones around": {
-			"---\nmachine:\n  sysctls: {a: b}\n--- # the second\r\ncluster:\n  clusterName: x\n---\n",
-			[]string{"machine:\n  sysctls: {a: b}\n", "cluster:\n  clusterName: x\n"},
+			"---\nmachine:\n  sysctls: {a: b}\n--- # the second\r\ncluster:\n  proxy: {disabled: true}\n---\n",
+			[]string{"machine:\n  sysctls: {a: b}\n", "cluster:\n  proxy: {disabled: true}\n"},
 			"",
 		},
 		"a rule inside a text is no separator": {

@@ -152,9 +152,8 @@ func TestPatchesHoldOneDocumentEach(t *testing.T) {
 			own, err := NodePatches(scenario.cluster, node, "v1.12")
 			require.NoError(t, err)
 			for _, patch := range append(role, own...) {
-				documents, err := SplitPatch(patch)
-				require.NoError(t, err, "%s: %s", name, patch)
-				assert.Len(t, documents, 1, "%s: %s", name, patch)
+				require.NoError(t, checkDocument(patch), "%s: %s", name, patch)
+				assert.NotRegexp(t, separator, patch, name)
 			}
 		}
 	}

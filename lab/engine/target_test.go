@@ -39,6 +39,7 @@ config:
     talos: {version: v1.12.6}
   talos-proxmox:clusters:
     - name: one
+      podCidr: 10.42.0.0/16
       network: {cidr: 192.0.2.64/26, gateway: 192.0.2.65, vip: 192.0.2.70, dns: [192.0.2.65, 203.0.113.53], ntp: [198.51.100.7]}
       controlPlane: {count: 1, extraNICs: [{bridge: vmbr1, cidr: 198.51.100.0/24}], nodes: {"1": {address: 192.0.2.99}}}
       patches:
@@ -66,7 +67,7 @@ func TestEveryAddressOfAStackBecomesTheLabs(t *testing.T) {
 	assert.Equal(t, "127.77.1.99/26", one.ControlPlanes[0].Address.String())
 	assert.Equal(t, "127.77.3.10/24", one.ControlPlanes[0].ExtraNICs[0].Address.String())
 	assert.Contains(t, one.Patches[0], "'http://127.77.0.13:5000', 'http://127.0.0.1:5000'")
-	assert.Contains(t, one.Patches[1], "10.42.0.0/16", "the pods' network is the cluster's own")
+	assert.Equal(t, "10.42.0.0/16", one.PodCIDR.String(), "the pods' network is the cluster's own")
 	assert.Equal(t, "127.77.2.0/24 127.77.2.1", fmt.Sprint(two.Network.CIDR, " ", two.Network.Gateway))
 
 	assert.Equal(t, "https://127.77.0.11:8006/", target.Config.Values["proxmoxve:endpoint"])
