@@ -2,7 +2,6 @@ package components
 
 import (
 	"crypto/sha256"
-	_ "embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -18,9 +17,6 @@ import (
 
 // GoldenTemplateType is the type token of [GoldenTemplate].
 const GoldenTemplateType = "talos-proxmox:template:GoldenTemplate"
-
-//go:embed scripts/build-template.sh
-var buildTemplate string
 
 // Actions of the build script.
 const (
@@ -114,7 +110,7 @@ func (c *GoldenTemplate) build(ctx *pulumi.Context, name string, args GoldenTemp
 	return remote.NewCommand(ctx, name+"-build", &remote.CommandArgs{
 		Create:                 pulumi.String(hostCommand(actionBuild, args.Template)),
 		Delete:                 pulumi.String(hostCommand(actionRemove, args.Template)),
-		Stdin:                  pulumi.String(scripts.Assignments(parameters) + buildTemplate),
+		Stdin:                  pulumi.String(buildScript(parameters, args.Template)),
 		Connection:             args.Shell.connection(),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 		// Only the provenance: a new template takes the place of the old one, whose removal then finds nothing of its own. A change of the script or of the
@@ -127,6 +123,11 @@ func (c *GoldenTemplate) build(ctx *pulumi.Context, name string, args GoldenTemp
 // default. A killed run's script may live on; its successor waits for the lock.
 func hostCommand(action string, t spec.Template) string {
 	return fmt.Sprintf(`action=%s flock -w 1800 /run/lock/talos-proxmox-template-%d.lock bash -c 'eval "$(cat)"'`, action, t.VMID)
+}
+
+// buildScript also names the host it is meant for, which is no part of what the template is.
+func buildScript(parameters []scripts.Parameter, t spec.Template) string {
+	return scripts.Template(append([]scripts.Parameter{{Name: "host", Value: t.Host}}, parameters...))
 }
 
 // buildParameters are everything that decides what the template is, then its provenance, which is a digest of them.

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/scripts"
 	"proxmox-talos/internal/spec"
 )
 
@@ -25,8 +24,22 @@ type scriptHost struct {
 
 func newScriptHost(t *testing.T) *scriptHost {
 	t.Helper()
+	h := &scriptHost{t: t, folder: t.TempDir()}
+	h.is("pve1", "pve1")
 
-	return &scriptHost{t: t, folder: t.TempDir()}
+	return h
+}
+
+// is gives the host its own name and the one that Proxmox knows it by.
+func (h *scriptHost) is(own, node string) {
+	h.t.Helper()
+	h.write("hostname", own+"\n")
+	local := filepath.Join(h.folder, "etc/pve/local")
+	require.NoError(h.t, os.MkdirAll(filepath.Dir(local), 0o750))
+	require.NoError(h.t, os.RemoveAll(local))
+	if node != "" {
+		require.NoError(h.t, os.Symlink("nodes/"+node, local))
+	}
 }
 
 func scriptTemplate() spec.Template {
@@ -45,8 +58,8 @@ func (h *scriptHost) command(action string, t spec.Template) *exec.Cmd {
 	stubs, err := filepath.Abs("testdata/bin")
 	require.NoError(h.t, err)
 	cmd := exec.CommandContext(h.t.Context(), "bash", "-c", strings.ReplaceAll(hostCommand(action, t), "/run/lock", h.folder))
-	cmd.Stdin = strings.NewReader(scripts.Assignments(buildParameters(t, owner)) + buildTemplate)
-	cmd.Env = append(os.Environ(), "PATH="+stubs+":"+os.Getenv("PATH"), "FAKE="+h.folder)
+	cmd.Stdin = strings.NewReader(buildScript(buildParameters(t, owner), t))
+	cmd.Env = append(os.Environ(), "PATH="+stubs+":"+os.Getenv("PATH"), "FAKE="+h.folder, "HOST_ROOT="+h.folder)
 
 	return cmd
 }
@@ -313,6 +326,43 @@ func TestRemoveScript(t *testing.T) {
 
 		require.Error(t, err)
 		assert.Contains(t, output, "linked clones of it have to go first")
+	})
+}
+
+func TestBuildScriptRefusesAnotherHost(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ own, node, says string }{
+		"another host":                   {"pve2", "pve2", "this is not pve1: the host's own name is pve2, and Proxmox VE knows it as pve2; nothing was changed on it"},
+		"a host that was renamed":        {"pve1", "old", "this is not pve1: the host's own name is pve1, and Proxmox VE knows it as old"},
+		"a host of the same node name":   {"spare", "pve1", "this is not pve1: the host's own name is spare, and Proxmox VE knows it as pve1"},
+		"a host without a node's name":   {"pve1", "", "this host, pve1, is no node of Proxmox VE now"},
+		"a host whose name begins alike": {"pve11", "pve11", "this is not pve1: the host's own name is pve11"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newScriptHost(t)
+			_, err := h.run(actionBuild, scriptTemplate())
+			require.NoError(t, err)
+			before := h.read("901.conf")
+			h.write("log", "")
+			h.is(test.own, test.node)
+			other := scriptTemplate()
+			other.DiskGiB = 30
+			for _, action := range []string{actionBuild, actionRemove} {
+				output, err := h.run(action, other)
+				require.Error(t, err)
+				assert.Contains(t, output, test.says)
+			}
+			assert.Empty(t, h.read("log"), "nothing was even asked")
+			assert.Equal(t, before, h.read("901.conf"))
+		})
+	}
+	t.Run("a host with its domain is the same host", func(t *testing.T) {
+		t.Parallel()
+		h := newScriptHost(t)
+		h.is("pve1.example.org", "pve1")
+		output, err := h.run(actionBuild, scriptTemplate())
+		require.NoError(t, err, output)
 	})
 }
 

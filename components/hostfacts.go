@@ -3,6 +3,7 @@ package components
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -16,6 +17,7 @@ import (
 const (
 	hostDialTimeout   = "15s"
 	hostStepTimeout   = "2m"
+	hostWaitTimeout   = "15m"
 	hostRebootTimeout = "15m"
 )
 
@@ -31,9 +33,14 @@ type hostQuestion struct {
 }
 
 func questionFor(owner string, h spec.Host, needs host.Needs) hostQuestion {
+	parameters := scripts.HostParameters(h, owner, needs.MustRun(h))
+	if host.WhenIdle(h) {
+		parameters = append(parameters, scripts.Parameter{Name: "clusters", Value: strings.Join(needs.Clusters, " ")})
+	}
+
 	return hostQuestion{
 		Name: h.Name, Address: h.Address.String(), Port: h.SSH.Port, User: h.SSH.User, HostKey: h.SSH.HostKey, AcceptAnyHostKey: h.SSH.HostKey == "",
-		Script: scripts.Host(scripts.HostParameters(h, owner, needs.MustRun(h))),
+		Script: scripts.Host(parameters),
 	}
 }
 

@@ -25,6 +25,8 @@ type ProxmoxHostPrepArgs struct {
 	// Needs are what the plan puts on the host.
 	Needs host.Needs
 	Shell HostShell
+	// RebootAfter is the preparation of the host whose reboot comes before; nil = none. Hosts of a Proxmox cluster reboot one after the other.
+	RebootAfter *ProxmoxHostPrep
 	// Answer is what the host said while the program ran; without facts, which only a preview can be, it is not known what will change.
 	Answer HostAnswer
 }
@@ -106,12 +108,16 @@ func (c *ProxmoxHostPrep) makeApply(ctx *pulumi.Context, name string, args Proxm
 	return err
 }
 
-// makeReboot registers the step that reboots the host while no machine runs on it, and waits for its return.
+// makeReboot registers the step that reboots the host while nothing is in the way, and waits for its return.
 func (c *ProxmoxHostPrep) makeReboot(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
 	if !host.WhenIdle(args.Host) {
 		return nil
 	}
-	c.reboot, err = args.settle(ctx, name+"-reboot", settleRequest{Reboot: true}, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.apply}))
+	after := []pulumi.Resource{c.apply}
+	if args.RebootAfter != nil {
+		after = append(after, args.RebootAfter.Settled())
+	}
+	c.reboot, err = args.settle(ctx, name+"-reboot", settleRequest{Reboot: true}, pulumi.Parent(c), pulumi.DependsOn(after))
 
 	return err
 }
@@ -141,6 +147,7 @@ type settleRequest struct {
 	PrivateKey    string       `json:"privateKey,omitempty"`
 	DialTimeout   string       `json:"dialTimeout"`
 	StepTimeout   string       `json:"stepTimeout"`
+	WaitTimeout   string       `json:"waitTimeout"`
 	RebootTimeout string       `json:"rebootTimeout"`
 	Revision      string       `json:"revision"` // has the command run again when the host was changed
 	Host          hostQuestion `json:"host"`
@@ -151,7 +158,7 @@ type settleRequest struct {
 }
 
 func (a ProxmoxHostPrepArgs) settle(ctx *pulumi.Context, name string, request settleRequest, opts ...pulumi.ResourceOption) (*local.Command, error) {
-	request.DialTimeout, request.StepTimeout, request.RebootTimeout = hostDialTimeout, hostStepTimeout, hostRebootTimeout
+	request.DialTimeout, request.StepTimeout, request.WaitTimeout, request.RebootTimeout = hostDialTimeout, hostStepTimeout, hostWaitTimeout, hostRebootTimeout
 	request.Host = questionFor(stackOwner(ctx), a.Host, a.Needs)
 	key := a.Shell.PrivateKey
 	if key == nil {

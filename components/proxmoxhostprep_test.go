@@ -70,10 +70,11 @@ func TestProxmoxHostPrep(t *testing.T) {
 	assert.Equal(t, scripts.HostCommand("apply"), apply.Input("create").StringValue())
 	assert.Equal(t, scripts.HostCommand("restore"), apply.Input("delete").StringValue())
 	assert.True(t, apply.Input("triggers").IsNull(), "a trigger would restore the host before it is prepared again")
-	for _, line := range []string{"revision='1'", "owner='talos-proxmox/lab'", "gpus='0000:01:00'", "iommu='1'", "arc='default'", "running='1'"} {
+	for _, line := range []string{"revision='1'", "host='pve1'", "owner='talos-proxmox/lab'", "gpus='0000:01:00'", "iommu='1'", "arc='default'", "running='1'"} {
 		assert.Contains(t, apply.Input("stdin").StringValue(), line+"\n")
 	}
 	assert.True(t, apply.Input("connection").IsSecret())
+	assertPatience(t, apply.Input("connection").SecretValue().Element.ObjectValue())
 
 	require.Equal(t, []string{"pve1-verify"}, r.Names(recorder.LocalCommand))
 	verify := r.Of(recorder.LocalCommand)["pve1-verify"]
@@ -122,6 +123,42 @@ func TestProxmoxHostPrepRebootsWhereThatIsStated(t *testing.T) {
 	args.Needs = host.Needs{}
 	r = runPrep(t, recorder.Options{}, args)
 	assert.Equal(t, []string{"pve1-reboot"}, r.Names(recorder.LocalCommand), "no machine has its GPUs")
+}
+
+// TestHostsRebootOneAfterTheOther has three hosts, of which the second is never rebooted: only the reboots are in a row.
+func TestHostsRebootOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	r, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+		var rebooted *ProxmoxHostPrep
+		for _, name := range []string{"pve1", "pve2", "pve3"} {
+			args := prepArgs(fresh())
+			args.Host.Name, args.RebootAfter, args.Needs = name, rebooted, host.Needs{Clusters: []string{"one", "two"}}
+			if name != "pve2" {
+				args.Host.Prep = &spec.Prep{IOMMU: true, Repositories: "keep", Reboot: "whenIdle"}
+			}
+			prep, err := NewProxmoxHostPrep(ctx, name, args)
+			if err != nil {
+				return err
+			}
+			if name != "pve2" {
+				rebooted = prep
+			}
+		}
+
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"pve1-reboot", "pve3-reboot"}, r.Names(recorder.LocalCommand))
+	assert.Equal(t, []string{"pve1-apply"}, r.Of(recorder.LocalCommand)["pve1-reboot"].DependsOn())
+	assert.ElementsMatch(t, []string{"pve3-apply", "pve1-reboot"}, r.Of(recorder.LocalCommand)["pve3-reboot"].DependsOn())
+	assert.Empty(t, r.Of(recorder.RemoteCommand)["pve3-apply"].DependsOn(), "files are changed at the same time")
+
+	var request settleRequest
+	require.NoError(t, json.Unmarshal([]byte(r.Of(recorder.LocalCommand)["pve3-reboot"].Input("stdin").SecretValue().Element.StringValue()), &request))
+	assert.Contains(t, request.Host.Script, "host='pve3'\n")
+	assert.Contains(t, request.Host.Script, "clusters='one two'\n")
+	assert.Equal(t, "15m", request.WaitTimeout)
+	assert.NotContains(t, r.Of(recorder.RemoteCommand)["pve3-apply"].Input("stdin").StringValue(), "clusters=", "a cluster more changes nothing on a host")
 }
 
 func TestProxmoxHostPrepInAPreviewOfAHostThatDoesNotAnswer(t *testing.T) {

@@ -92,8 +92,9 @@ func warn(ctx *pulumi.Context, text string) error {
 	return nil
 }
 
-// makeHosts prepares the hosts for which that is stated.
+// makeHosts prepares the hosts for which that is stated: all at the same time, but for their reboots.
 func (d *deployment) makeHosts(ctx *pulumi.Context) error {
+	var rebooted *components.ProxmoxHostPrep
 	for _, planned := range d.plan.Hosts {
 		h, known := d.hosts[planned.Name]
 		if !known || h.Prep == nil {
@@ -101,10 +102,13 @@ func (d *deployment) makeHosts(ctx *pulumi.Context) error {
 		}
 		var err error
 		h.prep, err = components.NewProxmoxHostPrep(ctx, h.Name, components.ProxmoxHostPrepArgs{
-			Host: h.Host, Needs: h.needs, Answer: h.answer, Shell: d.shell(h.Host),
+			Host: h.Host, Needs: h.needs, Answer: h.answer, Shell: d.shell(h.Host), RebootAfter: rebooted,
 		})
 		if err != nil {
 			return err
+		}
+		if host.WhenIdle(planned) {
+			rebooted = h.prep
 		}
 	}
 

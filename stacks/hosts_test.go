@@ -51,7 +51,7 @@ func TestHostsAreAskedOnceAndPrepared(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(calls[0]["stdin"].StringValue()), &request))
 	require.Len(t, request.Hosts, 2, "pve3 has neither prep nor gpus")
-	assert.Contains(t, request.Hosts[0].Script, "owner='talos-proxmox/test'\ngpus='0000:01:00'\nprepared='1'\nrunning='1'\n")
+	assert.Contains(t, request.Hosts[0].Script, "host='pve1'\nowner='talos-proxmox/test'\ngpus='0000:01:00'\nprepared='1'\nrunning='1'\n")
 	assert.Contains(t, request.Hosts[1].Script, "gpus=''\nprepared='1'\nrunning=''\n")
 
 	assert.Equal(t, []string{"pve1", "pve2"}, r.Names(components.ProxmoxHostPrepType))
@@ -112,6 +112,31 @@ func TestHostsStopAPlanBeforeAnythingIsRegistered(t *testing.T) {
 			assert.Empty(t, r.All(), "nothing is registered")
 		})
 	}
+}
+
+// TestSwappedAddresses has two hosts answer at each other's address.
+func TestSwappedAddresses(t *testing.T) {
+	t.Parallel()
+	for name, preview := range map[string]bool{"up": false, "preview": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := runHosts(t, "never", preview, map[string]*host.Facts{"pve1": recorder.Prepared("pve2"), "pve2": recorder.Prepared("pve1")})
+			require.ErrorContains(t, err, "hosts[0].address: 127.20.0.12 is not pve2: the own name of the host that answers there is pve1")
+			require.ErrorContains(t, err, "hosts[1].address: 127.20.0.11 is not pve1: the own name of the host that answers there is pve2")
+			assert.Empty(t, r.All(), "nothing is registered")
+		})
+	}
+}
+
+func TestRebootsAreInARow(t *testing.T) {
+	t.Parallel()
+	o := configured(t, "test", strings.Replace(strings.ReplaceAll(hostsStack, "REBOOT", "whenIdle"), "prep: {}", "prep: {reboot: whenIdle}", 1))
+	r, err := recorder.Run(o, Deploy)
+	require.NoError(t, err)
+	reboots := r.Of(recorder.LocalCommand)
+	assert.Equal(t, []string{"pve1-apply"}, reboots["pve1-reboot"].DependsOn(), "the first by name")
+	assert.ElementsMatch(t, []string{"pve2-apply", "pve1-reboot"}, reboots["pve2-reboot"].DependsOn())
+	assert.Empty(t, r.Of(recorder.RemoteCommand)["pve2-apply"].DependsOn())
 }
 
 func TestHostsThatDoNotAnswer(t *testing.T) {

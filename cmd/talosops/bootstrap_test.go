@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -255,15 +256,17 @@ func TestBootstrapIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			c := newYoungCluster()
-			test.change(c)
-			b, _ := testBootstrap(c, 30*time.Millisecond)
-			err := b.wait(t.Context())
-			require.ErrorContains(t, err, "etcd is not bootstrapped after 30ms; ")
-			for _, want := range test.wants {
-				require.ErrorContains(t, err, want)
-			}
-			assert.Len(t, c.requested, test.asked)
+			synctest.Test(t, func(t *testing.T) {
+				c := newYoungCluster()
+				test.change(c)
+				b, _ := testBootstrap(c, 30*time.Millisecond)
+				err := b.wait(t.Context())
+				require.ErrorContains(t, err, "etcd is not bootstrapped after 30ms; ")
+				for _, want := range test.wants {
+					require.ErrorContains(t, err, want)
+				}
+				assert.Len(t, c.requested, test.asked)
+			})
 		})
 	}
 }

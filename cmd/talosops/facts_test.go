@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/pem"
+	"net"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -48,13 +52,12 @@ func factsOf(t *testing.T, stdout string) map[string]factsAnswer {
 func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
-	both := make(chan struct{}, 2)
+	var both sync.WaitGroup
+	both.Add(2)
 	// Each answers only after both were asked.
 	together := func(command, stdin string) (string, string, int) {
-		both <- struct{}{}
-		for deadline := time.Now().Add(10 * time.Second); len(both) < 2 && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
-		}
+		both.Done()
+		both.Wait()
 		assert.Equal(t, scripts.HostCommand("facts"), command)
 		assert.Equal(t, "the-script\n", stdin)
 
@@ -96,7 +99,6 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 			defer h.mutex.Unlock()
 			h.refuses = true
 		}, "log in to pve1 at 127.0.0.1"},
-		"a command that hangs":     {hangs(t), func(*sshHost) {}, "pve1 did not answer within 300ms"},
 		"a connection that breaks": {func(string, string) (string, string, int) { return "", "", -1 }, func(*sshHost) {}, "the connection broke off"},
 		"a script that fails": {func(string, string) (string, string, int) {
 			return "", "some noise\nerror: one thing\nerror: another\nmore noise\n", 1
@@ -108,7 +110,7 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 			t.Parallel()
 			h, good := startHost(t, "pve1", public, test.answer), startHost(t, "pve2", public, prints("{}"))
 			test.change(h)
-			stdout, _, err := run(t, "facts", &factsRequest{PrivateKey: private, StepTimeout: "300ms", Hosts: []factsHost{question(h), question(good)}}, never)
+			stdout, _, err := run(t, "facts", &factsRequest{PrivateKey: private, Hosts: []factsHost{question(h), question(good)}}, never)
 			require.NoError(t, err, "the program decides what that means")
 			answers := factsOf(t, stdout)
 			if test.says == "" {
@@ -123,17 +125,30 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 	}
 }
 
-func TestFactsDialLimit(t *testing.T) {
+// TestFactsOfAHostThatHangs has a host that never answers: whichever step the limit finds it in, the message is the same.
+func TestFactsOfAHostThatHangs(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
-	listener := deafHost(t)
-	h := startHost(t, "pve1", public, prints("{}"))
-	h.Address, h.Port = listener.IP.String(), listener.Port
-	before := time.Now()
-	stdout, _, err := run(t, "facts", &factsRequest{PrivateKey: private, DialTimeout: "200ms", Hosts: []factsHost{question(h)}}, never)
+	h := startHost(t, "pve1", public, hangs(t))
+	stdout, _, err := run(t, "facts", &factsRequest{PrivateKey: private, StepTimeout: "100ms", Hosts: []factsHost{question(h)}}, never)
 	require.NoError(t, err)
-	assert.Contains(t, factsOf(t, stdout)["pve1"].Error, "did not finish the handshake in time")
-	assert.Less(t, time.Since(before), 10*time.Second)
+	assert.Contains(t, factsOf(t, stdout)["pve1"].Error, "pve1 did not answer within 100ms")
+}
+
+// TestTheHandshakeHasALimit has a host that takes connections and says nothing.
+func TestTheHandshakeHasALimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn, deaf := net.Pipe()
+		defer deaf.Close() //nolint:errcheck // a test's
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		before := time.Now()
+		config := &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()} //nolint:gosec // a test's
+		_, err := hostShell{Name: "pve1"}.handshake(ctx, conn, "10.0.0.2:22", config)
+		require.ErrorContains(t, err, "pve1 at 10.0.0.2:22 did not finish the handshake in time")
+		assert.Equal(t, 15*time.Second, time.Since(before))
+	})
 }
 
 func TestFactsRequestsThatCannotBe(t *testing.T) {

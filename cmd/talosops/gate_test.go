@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -222,17 +223,19 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			req := testRequest()
-			req.timeout = 30 * time.Millisecond
-			cluster := healthyCluster(req)
-			test.change(req, cluster)
-			var progress bytes.Buffer
-			err := newGate(req, cluster, cluster, &progress).wait(t.Context())
-			require.ErrorContains(t, err, "the cluster is not healthy after 30ms; ")
-			for _, want := range test.want {
-				require.ErrorContains(t, err, want)
-			}
-			assert.NotContains(t, err.Error(), ": ok", "only what is missing is named")
+			synctest.Test(t, func(t *testing.T) {
+				req := testRequest()
+				req.timeout = 30 * time.Millisecond
+				cluster := healthyCluster(req)
+				test.change(req, cluster)
+				var progress bytes.Buffer
+				err := newGate(req, cluster, cluster, &progress).wait(t.Context())
+				require.ErrorContains(t, err, "the cluster is not healthy after 30ms; ")
+				for _, want := range test.want {
+					require.ErrorContains(t, err, want)
+				}
+				assert.NotContains(t, err.Error(), ": ok", "only what is missing is named")
+			})
 		})
 	}
 }
@@ -298,11 +301,13 @@ func (h hangingTalos) services(ctx context.Context, address string) ([]service, 
 func TestGateIsBoundedWhenANodeHangs(t *testing.T) {
 	t.Parallel()
 
-	req := testRequest()
-	req.timeout = 30 * time.Millisecond
-	cluster := healthyCluster(req)
-	err := newGate(req, hangingTalos{cluster, "127.0.9.5"}, cluster, &bytes.Buffer{}).wait(t.Context())
-	require.ErrorContains(t, err, "1 of 16 checks are open:\n  w-2: services: Talos does not answer on 127.0.9.5")
+	synctest.Test(t, func(t *testing.T) {
+		req := testRequest()
+		req.timeout = 30 * time.Millisecond
+		cluster := healthyCluster(req)
+		err := newGate(req, hangingTalos{cluster, "127.0.9.5"}, cluster, &bytes.Buffer{}).wait(t.Context())
+		require.ErrorContains(t, err, "1 of 16 checks are open:\n  w-2: services: Talos does not answer on 127.0.9.5")
+	})
 }
 
 func TestLimitWithinARoundKeepsTheRoundBefore(t *testing.T) {

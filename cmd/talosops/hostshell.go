@@ -127,7 +127,13 @@ func (h hostShell) dial(ctx context.Context, login hostLogin, limit time.Duratio
 	if err != nil {
 		return nil, fmt.Errorf("%s does not answer at %s: %w: is it switched on, and does its SSH server run?", h.Name, address, err)
 	}
-	// The handshake knows no context: closing the connection under it ends it.
+
+	return h.handshake(ctx, conn, address, config)
+}
+
+// handshake logs in over a connection, which it closes where that fails.
+func (h hostShell) handshake(ctx context.Context, conn net.Conn, address string, config *ssh.ClientConfig) (*ssh.Client, error) {
+	// It knows no context: closing the connection under it ends it.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	secure, channels, requests, err := ssh.NewClientConn(conn, address, config)
 	if !stop() && err == nil {
@@ -177,7 +183,11 @@ func (h hostShell) run(ctx context.Context, login hostLogin, limits hostLimits, 
 	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
 	defer stop()
 
+	late := func() error { return fmt.Errorf("%s did not answer within %s: %w", h.Name, limits.step, ctx.Err()) }
 	session, err := client.NewSession()
+	if ctx.Err() != nil {
+		return "", late()
+	}
 	if err != nil {
 		return "", fmt.Errorf("open a session on %s: %w", h.Name, err)
 	}
@@ -186,7 +196,7 @@ func (h hostShell) run(ctx context.Context, login hostLogin, limits hostLimits, 
 	session.Stdin, session.Stdout, session.Stderr = strings.NewReader(script), stdout, stderr
 	if err := session.Run(command); err != nil {
 		if ctx.Err() != nil {
-			return "", fmt.Errorf("%s did not answer within %s: %w", h.Name, limits.step, ctx.Err())
+			return "", late()
 		}
 		if missing := new(ssh.ExitMissingError); errors.As(err, &missing) {
 			return stdout.String(), fmt.Errorf("%s: %w", h.Name, errBrokenOff)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -17,12 +18,13 @@ import (
 
 const settleHelp = `Brings a prepared Proxmox host to run as it was prepared, or says why it does not.
 
-With reboot the host is rebooted where that completes its preparation, only while no VM and no container runs on it, and its return is waited for. With required
-the command fails while machines that are given the host's GPUs would not start: a reboot is pending, a GPU is bound to a driver of the host's, or shares its
+With reboot the host is rebooted where that completes its preparation, and its return is waited for: only while no VM and no container runs on it, the Proxmox
+cluster keeps its quorum without it, no task such as a migration or a backup runs on it, and no machine of the stack is down on another host. While one of the
+latter is in the way, the command waits for it, and fails when waitTimeout is over. With required it fails while machines that are given the host's GPUs would not start: a reboot is pending, a GPU is bound to a driver of the host's, or shares its
 IOMMU group with a device that the host needs.
 
-The request comes as JSON on standard input; dialTimeout (default 15s), stepTimeout (default 2m) and rebootTimeout (default 15m) may be left out. Without
-privateKey the SSH agent is asked. The host's facts go to standard output, what is done to standard error.`
+The request comes as JSON on standard input; dialTimeout (default 15s), stepTimeout (default 2m), waitTimeout and rebootTimeout (default 15m) may be left
+out. Without privateKey the SSH agent is asked. The host's facts go to standard output, what is done to standard error.`
 
 const settleExample = `  talosops settle < request.json
 
@@ -37,9 +39,12 @@ const settleExample = `  talosops settle < request.json
   }`
 
 const (
+	defaultWaitTimeout   = 15 * time.Minute
 	defaultRebootTimeout = 15 * time.Minute
-	// rebootPoll is how often a host that reboots is asked whether it is back.
+	// rebootPoll is how often a host is asked whether it may reboot, and whether it is back.
 	rebootPoll = 5 * time.Second
+	// waitReport is how often a wait that goes on for the same reason is told of.
+	waitReport = time.Minute
 )
 
 // settleRequest says which host, and what has to be true of it; the private key is a secret and must not appear in any message.
@@ -47,6 +52,7 @@ type settleRequest struct {
 	PrivateKey    string    `json:"privateKey"`
 	DialTimeout   string    `json:"dialTimeout"`
 	StepTimeout   string    `json:"stepTimeout"`
+	WaitTimeout   string    `json:"waitTimeout"`
 	RebootTimeout string    `json:"rebootTimeout"`
 	Revision      string    `json:"revision"` // of the host's preparation; not read
 	Host          factsHost `json:"host"`
@@ -57,17 +63,16 @@ type settleRequest struct {
 	// Machines are the PCI addresses of the GPUs of each machine.
 	Machines [][]string `json:"machines"`
 
-	limits hostLimits
-	reboot time.Duration
-	poll   time.Duration
+	limits       hostLimits
+	wait, reboot time.Duration
 }
 
 func (r *settleRequest) check() error {
 	var problems []string
 	r.limits.dial = parseDuration("dialTimeout", r.DialTimeout, defaultDialTimeout, &problems)
 	r.limits.step = parseDuration("stepTimeout", r.StepTimeout, defaultStepTimeout, &problems)
+	r.wait = parseDuration("waitTimeout", r.WaitTimeout, defaultWaitTimeout, &problems)
 	r.reboot = parseDuration("rebootTimeout", r.RebootTimeout, defaultRebootTimeout, &problems)
-	r.poll = rebootPoll
 	problems = append(problems, r.Host.problems("host")...)
 	if r.Host.Script == "" {
 		problems = append(problems, "host.script: none is stated: state the script of the host's preparation")
@@ -89,11 +94,14 @@ func newSettle() *cobra.Command {
 				return err
 			}
 			defer login.close()
-			answer, err := (&settler{settleRequest: req, login: login, progress: cmd.ErrOrStderr()}).settle(cmd.Context())
+			run := func(ctx context.Context, action string) (string, error) {
+				return req.Host.run(ctx, login, req.limits, scripts.HostCommand(action), req.Host.Script)
+			}
+			document, err := (&settler{settleRequest: req, run: run, progress: cmd.ErrOrStderr()}).settle(cmd.Context())
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), answer)
+			_, err = fmt.Fprint(cmd.OutOrStdout(), document)
 
 			return err
 		},
@@ -104,87 +112,151 @@ func newSettle() *cobra.Command {
 type settler struct {
 	*settleRequest
 
-	login    hostLogin
+	run      func(ctx context.Context, action string) (string, error) // runs an action of the host script on the host
 	progress io.Writer
 }
 
 // settle returns the host's facts as it printed them.
 func (s *settler) settle(ctx context.Context) (string, error) {
-	document, facts, err := s.ask(ctx)
+	said, err := s.ask(ctx)
 	if err != nil {
 		return "", err
 	}
-	if s.Reboot && facts.RebootRequired() {
-		rebooted, err := s.tryReboot(ctx, facts)
+	if s.Reboot && said.facts.RebootRequired() {
+		after, err := s.tryReboot(ctx, said.facts)
 		if err != nil {
 			return "", err
 		}
-		if rebooted {
-			if document, facts, err = s.ask(ctx); err != nil {
-				return "", err
-			}
-			s.say("is back, and runs kernel %s", facts.System.Kernel)
+		if after != nil {
+			said = after
+			s.say("is back, and runs kernel %s", said.facts.System.Kernel)
 		}
 	}
 	if s.Required {
-		return document, s.judge(facts)
+		return said.document, s.judge(said.facts)
 	}
 
-	return document, nil
+	return said.document, nil
 }
 
 func (s *settler) say(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(s.progress, s.Host.Name+" "+format+"\n", arguments...)
 }
 
-func (s *settler) ask(ctx context.Context) (string, *host.Facts, error) {
-	document, err := s.Host.run(ctx, s.login, s.limits, scripts.HostCommand(scripts.ActionFacts), s.Host.Script)
-	if err != nil {
-		return "", nil, err
-	}
-	facts, err := host.Parse([]byte(document))
-
-	return document, facts, err
+// answer is what a host said of itself: its facts, as it printed them and read.
+type answer struct {
+	document string
+	facts    *host.Facts
 }
 
-// tryReboot reboots the host if nothing runs on it and a reboot can help, and waits until it is back.
-func (s *settler) tryReboot(ctx context.Context, facts *host.Facts) (bool, error) {
+// ask fails where another host answers than the one that was meant.
+func (s *settler) ask(ctx context.Context) (*answer, error) {
+	document, err := s.run(ctx, scripts.ActionFacts)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := host.Parse([]byte(document))
+	if err != nil {
+		return nil, err
+	}
+	address, _ := netip.ParseAddr(s.Host.Address)
+	if problems := host.Mistaken(facts, spec.Host{Name: s.Host.Name, Path: s.Host.Name, Address: address}); len(problems) > 0 {
+		return nil, problems
+	}
+
+	return &answer{document, facts}, nil
+}
+
+// tryReboot reboots the host if nothing runs on it and a reboot can help, waits until it is back, and returns what it then says; nil = not rebooted.
+func (s *settler) tryReboot(ctx context.Context, facts *host.Facts) (*answer, error) {
 	if !facts.RebootHelps() {
 		s.say("was rebooted since its last change, which did not help: %s", strings.Join(facts.Prep.Pending, "; "))
 
-		return false, nil
+		return nil, nil //nolint:nilnil // as the comment says
 	}
-	printed, err := s.Host.run(ctx, s.login, s.limits, scripts.HostCommand(scripts.ActionReboot), s.Host.Script)
-	if busy, found := strings.CutPrefix(strings.TrimSpace(printed), "busy "); found {
-		s.say("is not rebooted: %s run on it; shut them down and run this again, or reboot it yourself", strings.Join(strings.Fields(busy), ", "))
-
-		return false, nil
-	}
-	// A host that goes down breaks the connection off; whether it does, the next questions tell.
-	if err != nil && !errors.Is(err, errBrokenOff) {
-		return false, err
+	rebooting, err := s.requestReboot(ctx)
+	if err != nil || !rebooting {
+		return nil, err
 	}
 	s.say("reboots: %s", strings.Join(facts.Prep.Pending, "; "))
 
-	return true, s.awaitReturn(ctx, facts.System.BootID)
+	return s.awaitReturn(ctx, facts.System.BootID)
+}
+
+// requestReboot has the host reboot as soon as nothing is in the way. A host on which machines run is left alone.
+func (s *settler) requestReboot(ctx context.Context) (bool, error) {
+	began := time.Now()
+	told, toldAt := "", began
+	for {
+		printed, err := s.run(ctx, scripts.ActionReboot)
+		// A host that goes down breaks the connection off; whether it does, the next questions tell.
+		if err != nil && !errors.Is(err, errBrokenOff) {
+			return false, err
+		}
+		if busy, found := strings.CutPrefix(strings.TrimSpace(printed), "busy "); found {
+			s.say("is not rebooted: %s run on it; shut them down and run this again, or reboot it yourself", strings.Join(strings.Fields(busy), ", "))
+
+			return false, nil
+		}
+		reasons := waitReasons(printed)
+		if reasons == "" {
+			return true, nil
+		}
+		if waited := time.Since(began); waited >= s.wait {
+			return false, fmt.Errorf("%s was not rebooted, although its preparation needs it; for %s this was in the way: %s: run this again when it is over, or reboot the host yourself",
+				s.Host.Name, s.wait, reasons)
+		}
+		if reasons != told || time.Since(toldAt) >= waitReport {
+			s.say("waits to be rebooted: %s", reasons)
+			told, toldAt = reasons, time.Now()
+		}
+		if err := sleep(ctx, rebootPoll); err != nil {
+			return false, fmt.Errorf("%s was not rebooted: stopped while it waited: %s", s.Host.Name, reasons)
+		}
+	}
+}
+
+// waitReasons are those that the host gave for not rebooting now, empty where it reboots.
+func waitReasons(printed string) string {
+	var reasons []string
+	for line := range strings.Lines(printed) {
+		if reason, found := strings.CutPrefix(strings.TrimSpace(line), "wait "); found {
+			reasons = append(reasons, reason)
+		}
+	}
+
+	return strings.Join(reasons, "; ")
 }
 
 // awaitReturn asks the host again and again until it was started anew.
-func (s *settler) awaitReturn(ctx context.Context, before string) error {
+func (s *settler) awaitReturn(ctx context.Context, before string) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.reboot)
 	defer cancel()
-	last := "it still runs"
+	last := "it gave no answer"
 	for {
-		if _, facts, err := s.ask(ctx); err != nil {
+		said, err := s.ask(ctx)
+		switch {
+		case err == nil && said.facts.System.BootID == before:
+			last = "it still runs"
+		case err == nil && said.facts.System.Quorate:
+			return said, nil
+		case err == nil:
+			last = "it runs again, and its Proxmox cluster has no quorum"
+		case ctx.Err() == nil: // what the end of the time did to the last question says nothing about the host
 			last = err.Error()
-		} else if facts.System.BootID != before {
-			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s did not come back within %s of its reboot (%s): look at its console", s.Host.Name, s.reboot, last)
-		case <-time.After(s.poll):
+		if err := sleep(ctx, rebootPoll); err != nil {
+			return nil, fmt.Errorf("%s did not come back within %s of its reboot (%s): look at its console", s.Host.Name, s.reboot, last)
 		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }
 

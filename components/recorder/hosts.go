@@ -18,7 +18,7 @@ func Prepared(name string) *host.Facts {
 	return &host.Facts{
 		Format: host.Format,
 		System: host.System{
-			Hostname: name, PVE: "9.1.1", Kernel: "6.17.2-1-pve", CPUVendor: "amd", CPUModel: "AMD EPYC 4464P", Cores: 64, MemoryKiB: 256 << 20, AvailableKiB: 250 << 20,
+			Hostname: name, Node: name, Quorate: true, PVE: "9.1.1", Kernel: "6.17.2-1-pve", CPUVendor: "amd", CPUModel: "AMD EPYC 4464P", Cores: 64, MemoryKiB: 256 << 20, AvailableKiB: 250 << 20,
 			UEFI: true, BootLoader: "systemd-boot", BootLoaderEvidence: "the firmware started entry 0001, systemd-boot", CommandLineFile: "/etc/kernel/cmdline",
 			CommandLine: "root=ZFS=rpool/ROOT/pve-1 boot=zfs iommu=pt", BootID: "boot-2",
 		},

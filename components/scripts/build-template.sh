@@ -4,7 +4,7 @@
 # All or nothing: after a failure there is no VM, and only a template with state=ready in its description is finished.
 set -euo pipefail
 
-: "${action:?build or remove}" "${owner:?}" "${provenance:?}" "${about:?}" "${vmid:?}" "${name:?}" "${image:?}" \
+: "${action:?build or remove}" "${host:?}" "${owner:?}" "${provenance:?}" "${about:?}" "${vmid:?}" "${name:?}" "${image:?}" \
   "${datastore:?}" "${bridge:?}" "${cores:?}" "${memory:?MiB}" "${disk:?GiB}"
 
 marker="talos-proxmox-template owner=$owner"
@@ -118,7 +118,9 @@ remove() {
 }
 
 case "$action" in
-  build) build ;;
-  remove) remove ;;
+  build | remove)
+    check_host
+    "$action"
+    ;;
   *) fail "unknown action $action: build or remove" ;;
 esac

@@ -31,7 +31,7 @@ func TestFacts(t *testing.T) {
 	facts := tr.allFacts()
 
 	assert.Equal(t, host.System{
-		Hostname: "pve1", PVE: "9.1.1", Kernel: "6.17.2-1-pve", CPUVendor: "amd", CPUModel: `A "fast" CPU`, Cores: 16, MemoryKiB: 96 << 20, AvailableKiB: 48 << 20,
+		Hostname: "pve1", Node: "pve1", Quorate: true, PVE: "9.1.1", Kernel: "6.17.2-1-pve", CPUVendor: "amd", CPUModel: `A "fast" CPU`, Cores: 16, MemoryKiB: 96 << 20, AvailableKiB: 48 << 20,
 		UEFI: true, BootLoader: "systemd-boot", BootLoaderEvidence: "the firmware started entry 0001, systemd-boot", CommandLineFile: "/etc/kernel/cmdline",
 		CommandLine: `initrd=\EFI\proxmox\6.17.2-1-pve\initrd.img-6.17.2-1-pve ` + zfsRoot, BootID: "6fd5bd1a-0f0f-4c0c-8a8a-000000000001",
 	}, facts.System)
@@ -65,6 +65,16 @@ func TestFactsOfHostsWithLittleToSay(t *testing.T) {
 		assert.Nil(t, facts.Machines)
 		assert.Empty(t, facts.ZFS.Pools)
 		assert.Equal(t, "systemd-boot", facts.System.BootLoader, "by the running command line")
+	})
+	t.Run("another host is told, not refused", func(t *testing.T) {
+		t.Parallel()
+		tr := newTree(t, machine{gpu: true})
+		tr.is("pve2.example.org", "pve3")
+		tr.say("pvesh get /nodes/pve3/qemu", `[{"vmid":101,"status":"running"}]`+"\n")
+		facts := tr.allFacts()
+		assert.Equal(t, "pve2", facts.System.Hostname)
+		assert.Equal(t, "pve3", facts.System.Node)
+		assert.Equal(t, []string{"101"}, facts.Running(), "by the name that Proxmox knows")
 	})
 	t.Run("an API that answers with an error", func(t *testing.T) {
 		t.Parallel()
@@ -145,52 +155,14 @@ func TestTheEscapeByItself(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "\n", "a\nb\r\n\tc", "\n\n\"\n", "\\n"} {
 		cmd := exec.CommandContext(t.Context(), "bash", "-s")
-		lib, err := hostParts.ReadFile("host/lib.sh")
+		lib, err := parts.ReadFile("host/lib.sh")
 		require.NoError(t, err)
-		script := Assignments([]Parameter{{"action", "facts"}, {"owner", "x"}, {"text", text}}) + string(lib) + "\njson \"$text\"\nprintf '%s' \"$REPLY\"\n"
+		script := Assignments([]Parameter{{"action", "facts"}, {"host", "pve1"}, {"owner", "x"}, {"root", ""}, {"text", text}}) + string(lib) + "\njson \"$text\"\nprintf '%s' \"$REPLY\"\n"
 		cmd.Stdin = bytes.NewReader([]byte(script))
 		output, err := cmd.Output()
 		require.NoError(t, err)
 		var back string
 		require.NoError(t, json.Unmarshal(output, &back), string(output))
 		assert.Equal(t, text, back)
-	}
-}
-
-func TestNoRebootWhileItIsNotKnownWhatRuns(t *testing.T) {
-	t.Parallel()
-	tr := newTree(t, machine{})
-	require.NoError(t, os.WriteFile(tr.fake+"/fail qm", nil, 0o600))
-	r := tr.run(ActionReboot, hostOf())
-	require.Error(t, r.err)
-	assert.Contains(t, r.stderr, "whether machines run is not known, and the host is not rebooted")
-	assert.Empty(t, tr.calls())
-}
-
-func TestRebootOnlyWhileNothingRuns(t *testing.T) {
-	t.Parallel()
-	const header = "      VMID NAME                 STATUS     MEM(MB)    BOOTDISK(GB) PID\n"
-	for name, test := range map[string]struct {
-		qm, pct string
-		says    string
-		reboots bool
-	}{
-		"nothing there":         {header, "", "rebooting\n", true},
-		"stopped machines":      {header + "       101 db                   stopped    4096              32.00 0\n", "VMID       Status     Lock         Name\n200        stopped                 ct\n", "rebooting\n", true},
-		"a machine runs":        {header + "       101 db                   running    4096              32.00 4711\n", "", "busy 101 \n", false},
-		"a container runs":      {header, "VMID       Status     Lock         Name\n200        running                 ct\n", "busy 200 \n", false},
-		"two run, one is off":   {header + "       101 a                    running    4096              32.00 1\n       102 b                    stopped    1 1 0\n       103 c                    running    1 1 2\n", "", "busy 101 103 \n", false},
-		"a machine is so named": {header + "       101 running              stopped    4096              32.00 0\n", "", "rebooting\n", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tr := newTree(t, machine{})
-			tr.say("qm list", test.qm)
-			tr.say("pct list", test.pct)
-			r := tr.run(ActionReboot, hostOf())
-			require.NoError(t, r.err, r.stderr)
-			assert.Equal(t, test.says, r.stdout)
-			assert.Equal(t, test.reboots, len(tr.calls()) == 1)
-		})
 	}
 }

@@ -14,7 +14,7 @@ func HostParameters(h spec.Host, owner string, running bool) []Parameter {
 	for _, gpu := range h.GPUs {
 		addresses = append(addresses, gpu.PCI)
 	}
-	parameters := []Parameter{{"owner", owner}, {"gpus", strings.Join(addresses, " ")}}
+	parameters := []Parameter{{"host", h.Name}, {"owner", owner}, {"gpus", strings.Join(addresses, " ")}}
 	if h.Prep == nil {
 		return parameters
 	}

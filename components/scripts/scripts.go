@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-//go:embed host/*.sh
-var hostParts embed.FS
+//go:embed identity.sh build-template.sh host/*.sh
+var parts embed.FS
 
 // The actions of the host script.
 const (
 	ActionFacts   = "facts"   // prints what the host is, and what an apply would change; writes nothing
 	ActionApply   = "apply"   // makes the host as wanted, then prints the facts
 	ActionRestore = "restore" // gives back every file as it was
-	ActionReboot  = "reboot"  // reboots while no machine runs; prints "rebooting" or "busy <VMIDs>"
+	ActionReboot  = "reboot"  // reboots where nothing is in the way; prints "rebooting", "busy <VMIDs>", or "wait <reason>" in each line
 )
 
 // Parameter is a shell variable of a script.
@@ -24,12 +24,19 @@ type Parameter struct{ Name, Value string }
 
 // Host is the host script: the parts share the parameters that [HostParameters] makes.
 func Host(parameters []Parameter) string {
+	return script(parameters, "identity", "host/lib", "host/files", "host/cmdline", "host/repositories", "host/wanted", "host/facts", "host/reboot", "host/main")
+}
+
+// Template is the script that makes and removes templates.
+func Template(parameters []Parameter) string { return script(parameters, "identity", "build-template") }
+
+func script(parameters []Parameter, names ...string) string {
 	var text strings.Builder
 	text.WriteString(Assignments(parameters))
-	for _, part := range []string{"lib", "files", "cmdline", "repositories", "wanted", "facts", "main"} {
-		content, err := hostParts.ReadFile("host/" + part + ".sh")
+	for _, name := range names {
+		content, err := parts.ReadFile(name + ".sh")
 		if err != nil {
-			panic(fmt.Sprintf("the part %s of the host script is not embedded: %v", part, err))
+			panic(fmt.Sprintf("the part %s of a script is not embedded: %v", name, err))
 		}
 		text.Write(content)
 	}

@@ -77,6 +77,7 @@ func newTree(t *testing.T, m machine) *tree {
 	for _, folder := range []string{"etc/default", "etc/kernel", "etc/modprobe.d", "etc/modules-load.d", "etc/apt/sources.list.d", "var/lib", "run/lock", "sys/kernel/iommu_groups"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(tr.root, folder), 0o755)) //nolint:gosec // a host's
 	}
+	tr.is("pve1", "pve1")
 	tr.system(m)
 	tr.boot(m)
 	tr.repositories(m)
@@ -110,15 +111,31 @@ func (tr *tree) system(m machine) {
 	tr.write("sys/firmware/acpi/tables/"+table, "")
 	tr.say("uname -r", m.kernel+"\n")
 	tr.say("pveversion", "pve-manager/"+m.pve+"/42db4a6cf33dac83 (running kernel: "+m.kernel+")\n")
-	tr.say("hostname", "pve1\n")
 	tr.say("qm list", "      VMID NAME                 STATUS     MEM(MB)    BOOTDISK(GB) PID\n")
 	tr.say("pct list", "")
+	tr.say("pvecm status", "Error: Corosync config '/etc/pve/corosync.conf' does not exist - is this node part of a cluster?\n")
+	tr.say("ha-manager status", "quorum OK\n")
+	tr.say("pvesh get /nodes/pve1/tasks", "[]\n")
+	tr.say("pvesh get /cluster/tasks", "[]\n")
+	tr.say("pvesh get /cluster/resources", "[]\n")
 	tr.say("lspci -Dnnk", "0000:01:00.0 VGA compatible controller [0300]: NVIDIA Corporation AD104GL [RTX 4000 SFF Ada Generation] [10de:27b0] (rev a1)\n\tSubsystem: NVIDIA Corporation Device [10de:16fa]\n")
 	tr.say("pvesh get /nodes/pve1/storage", `[{"storage":"local","content":"iso,vztmpl","type":"dir","active":1}]`+"\n")
 	tr.say("pvesh get /nodes/pve1/qemu", "[]\n")
 	tr.say("pvesh get /nodes/pve1/lxc", "[]\n")
 	for _, command := range []string{"update-grub", "update-initramfs", "proxmox-boot-tool", "efibootmgr", "mokutil", "systemctl", "zpool", "zfs"} {
 		tr.command(command)
+	}
+}
+
+// is gives the host its own name and the one that Proxmox knows it by.
+func (tr *tree) is(own, node string) {
+	tr.t.Helper()
+	tr.say("hostname", own+"\n")
+	local := tr.path("etc/pve/local")
+	require.NoError(tr.t, os.MkdirAll(filepath.Dir(local), 0o755)) //nolint:gosec // a host's
+	require.NoError(tr.t, os.RemoveAll(local))
+	if node != "" {
+		require.NoError(tr.t, os.Symlink("nodes/"+node, local))
 	}
 }
 

@@ -28,7 +28,9 @@ type Facts struct {
 
 // System is the host itself.
 type System struct {
-	Hostname     string `json:"hostname"`
+	Hostname     string `json:"hostname"`  // without its domain
+	Node         string `json:"node"`      // what Proxmox' API calls it; empty where Proxmox does not run
+	Quorate      bool   `json:"quorate"`   // what has to be written for the whole Proxmox cluster can be; true for a host that stands alone
 	PVE          string `json:"pve"`       // 9.1.1
 	Kernel       string `json:"kernel"`    // of the running system
 	CPUVendor    string `json:"cpuVendor"` // amd, intel, or empty for others

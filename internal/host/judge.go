@@ -14,12 +14,15 @@ import (
 type Needs struct {
 	Nodes     []spec.Node
 	Templates []spec.Template
+	// Clusters are the names of all the plan's clusters, sorted: a host reboots only while their machines run elsewhere.
+	Clusters []string
 }
 
 // NeedsOf returns what a plan puts on a host.
 func NeedsOf(plan *spec.Plan, name string) Needs {
 	needs := Needs{}
 	for _, cluster := range plan.Clusters {
+		needs.Clusters = append(needs.Clusters, cluster.Name)
 		for _, node := range cluster.Nodes() {
 			if node.Host == name {
 				needs.Nodes = append(needs.Nodes, node)
@@ -31,6 +34,7 @@ func NeedsOf(plan *spec.Plan, name string) Needs {
 			needs.Templates = append(needs.Templates, template)
 		}
 	}
+	slices.Sort(needs.Clusters)
 
 	return needs
 }
@@ -74,6 +78,9 @@ type judge struct {
 
 // Judge says whether a host can bear what is planned for it.
 func Judge(facts *Facts, h spec.Host, needs Needs) Judgement {
+	if problems := Mistaken(facts, h); len(problems) > 0 {
+		return Judgement{Problems: problems}
+	}
 	j := &judge{facts: facts, host: h, needs: needs}
 	j.Changes = facts.Prep.Changes
 	j.Pending = facts.Prep.Pending
@@ -87,9 +94,27 @@ func Judge(facts *Facts, h spec.Host, needs Needs) Judgement {
 	return j.Judgement
 }
 
+// Mistaken says that the host that answered is not the one that was meant: nil, or the problem. What else it says then means nothing for the plan.
+func Mistaken(facts *Facts, h spec.Host) spec.Problems {
+	own, node := facts.System.Hostname, facts.System.Node
+	if own == h.Name && node == h.Name {
+		return nil
+	}
+	known := "it is no node of Proxmox VE now (does pve-cluster run there?)"
+	if node != "" {
+		known = "Proxmox VE knows it as " + node
+	}
+
+	return spec.Problems{{
+		Path: h.Path + ".address",
+		Message: fmt.Sprintf("%s is not %s: the own name of the host that answers there is %s, and %s; state the address of %s, or the host that answers",
+			h.Address, h.Name, orUnknown(own), known, h.Name),
+	}}
+}
+
 // Owner says who a host belongs to when the stack is not the one that prepared it: nil, or the problem.
 func Owner(facts *Facts, h spec.Host, owner string) spec.Problems {
-	if h.Prep == nil || facts.Prep.Owner == "" || facts.Prep.Owner == owner {
+	if h.Prep == nil || facts.Prep.Owner == "" || facts.Prep.Owner == owner || len(Mistaken(facts, h)) > 0 {
 		return nil
 	}
 

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"encoding/json"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -223,6 +224,43 @@ func TestJudge(t *testing.T) {
 			matches(t, test.warnings, judgement.Warnings)
 		})
 	}
+}
+
+// TestMistaken has another host answer: that is all that is said, at the address.
+func TestMistaken(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ own, node, says string }{
+		"the host that is meant":  {"pve1", "pve1", ""},
+		"another host":            {"pve2", "pve2", "hosts[0].address: 10.0.0.2 is not pve1: the own name of the host that answers there is pve2, and Proxmox VE knows it as pve2; state the address of pve1, or the host that answers"},
+		"a host that was renamed": {"pve1", "pve9", "the own name of the host that answers there is pve1, and Proxmox VE knows it as pve9"},
+		"another name of its own": {"spare", "pve1", "the own name of the host that answers there is spare, and Proxmox VE knows it as pve1"},
+		"no node of Proxmox":      {"pve1", "", "and it is no node of Proxmox VE now (does pve-cluster run there?)"},
+		"a host without a name":   {"", "pve1", "the own name of the host that answers there is unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			facts := recorder.Prepared("pve1")
+			facts.System.Hostname, facts.System.Node = test.own, test.node
+			h, needs := planned()
+			h.Address = netip.MustParseAddr("10.0.0.2")
+			if test.says == "" {
+				assert.Empty(t, host.Mistaken(facts, h))
+
+				return
+			}
+			facts.Prep.Owner, facts.Prep.Changes, facts.System.PVE = "talos-proxmox/prod", []string{"/etc/kernel/cmdline"}, "7.4"
+			judgement := host.Judge(facts, h, needs)
+			matches(t, []string{test.says}, judgement.Problems)
+			assert.Empty(t, judgement.Changes, "they are another host's")
+			assert.Empty(t, host.Owner(facts, h, "talos-proxmox/lab"), "one problem is told once")
+		})
+	}
+}
+
+func TestNeedsNameAllClusters(t *testing.T) {
+	t.Parallel()
+	plan := &spec.Plan{Clusters: []spec.Cluster{{Name: "two"}, {Name: "one"}}}
+	assert.Equal(t, []string{"one", "two"}, host.NeedsOf(plan, "pve1").Clusters)
 }
 
 func twoGPUs(together bool) situation {

@@ -54,6 +54,8 @@ type Datacentre struct {
 	files   HostFiles
 	system  HostSystem
 	onPower map[string][]func(on bool)
+	// clusterLocks are the locks of the cluster file system, and since when they are held.
+	clusterLocks map[string]time.Time
 	// showing is held while the system shows a host.
 	showing sync.Mutex
 	saver   *saver
@@ -73,7 +75,7 @@ func Open(o Options) (*Datacentre, error) {
 		o.SaveDelay = 200 * time.Millisecond
 	}
 
-	d := &Datacentre{options: o, locks: newLocks(), transfers: newTransfers(), onPower: map[string][]func(on bool){}, cancels: map[string]context.CancelFunc{}, ended: map[string]chan struct{}{}}
+	d := &Datacentre{options: o, locks: newLocks(), transfers: newTransfers(), onPower: map[string][]func(on bool){}, cancels: map[string]context.CancelFunc{}, ended: map[string]chan struct{}{}, clusterLocks: map[string]time.Time{}}
 	d.running, d.halt = context.WithCancel(context.Background())
 
 	if err := d.addHosts(o.Hosts); err != nil {

@@ -44,7 +44,7 @@ func (d *Datacentre) hardwareOf(h *host) HostOptions {
 // hostView is called with the lock held.
 func (d *Datacentre) hostView(h *host) Host {
 	s := d.hostState(h.Name)
-	v := Host{HostOptions: d.hardwareOf(h), ID: h.id, Online: !d.offline(h.Name) && s.DownUntil.IsZero(), Rebooting: !s.DownUntil.IsZero(), Problem: s.Problem, Disk: s.Disk, Boot: d.bootOf(h)}
+	v := Host{HostOptions: d.hardwareOf(h), ID: h.id, Online: d.online(h.Name), Rebooting: !s.DownUntil.IsZero(), Problem: s.Problem, Disk: s.Disk, Boot: d.bootOf(h)}
 	v.Boot.Drivers = maps.Clone(v.Boot.Drivers)
 
 	for i := range v.PCI {

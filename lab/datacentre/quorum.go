@@ -1,8 +1,56 @@
 package datacentre
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
-// Quorate says whether the cluster has a majority. The lab's cluster has a QDevice: a single host that is away does not cost it the quorum, only the fault does.
+// Votes are corosync's: each host has one, and beside an even number of hosts a QDevice has another, as Proxmox recommends.
+type Votes struct {
+	// Expected are those of the whole cluster, Total those that are there, Needed those of a quorum.
+	Expected, Total, Needed int
+	QDevice                 bool
+}
+
+// Votes returns the cluster's votes, none for a host that stands alone.
+func (d *Datacentre) Votes() Votes {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	return d.votes()
+}
+
+// votes is called with the lock held.
+func (d *Datacentre) votes() Votes {
+	if d.options.Cluster == "" {
+		return Votes{}
+	}
+
+	v := Votes{Expected: len(d.hosts), QDevice: len(d.hosts)%2 == 0}
+
+	for _, h := range d.hosts {
+		if d.online(h.Name) {
+			v.Total++
+		}
+	}
+
+	if v.QDevice {
+		v.Expected++
+		v.Total++
+	}
+
+	v.Needed = v.Expected/2 + 1
+	if d.anyFault(func(f *Fault) bool { return f.NoQuorum }) {
+		v.Total = min(v.Total, v.Needed-1)
+	}
+
+	return v
+}
+
+// online is called with the lock held.
+func (d *Datacentre) online(host string) bool { return !d.offline(host) && d.hostState(host).DownUntil.IsZero() }
+
+// Quorate says whether the cluster has a majority.
 func (d *Datacentre) Quorate() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -11,7 +59,11 @@ func (d *Datacentre) Quorate() bool {
 }
 
 // quorate is called with the lock held.
-func (d *Datacentre) quorate() bool { return !d.anyFault(func(f *Fault) bool { return f.NoQuorum }) }
+func (d *Datacentre) quorate() bool {
+	v := d.votes()
+
+	return v.Total >= v.Needed
+}
 
 // needQuorum is the check with which PVE begins what makes, starts and moves guests; called with the lock held.
 func (d *Datacentre) needQuorum() error {
@@ -45,4 +97,44 @@ func (d *Datacentre) NeedClusterLock(file string) error {
 
 func configFile(hostName string, vmid int) string {
 	return fmt.Sprintf("nodes/%s/qemu-server/%d.conf", hostName, vmid)
+}
+
+// clusterLockExpires is how long a lock of the cluster file system is kept for a holder that is gone.
+const clusterLockExpires = 2 * time.Minute
+
+// LockCluster takes a lock of the cluster file system, a folder below /etc/pve/priv/lock; refused is why not, in the system's words.
+func (d *Datacentre) LockCluster(name string) (refused string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if !d.quorate() {
+		return "Permission denied"
+	}
+
+	if _, held := d.clusterLocks[name]; held {
+		return "File exists"
+	}
+
+	d.clusterLocks[name] = time.Now()
+
+	return ""
+}
+
+// UnlockCluster gives a lock back.
+func (d *Datacentre) UnlockCluster(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	delete(d.clusterLocks, name)
+}
+
+// RequestUnlock releases a lock that is old enough; anybody may ask for that.
+func (d *Datacentre) RequestUnlock(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	taken, held := d.clusterLocks[name]
+	if held && time.Duration(float64(time.Since(taken))*d.options.Clock.Speed()) > clusterLockExpires {
+		delete(d.clusterLocks, name)
+	}
 }

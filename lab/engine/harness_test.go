@@ -46,6 +46,8 @@ type world struct {
 	options engine.Options
 	// configure changes what the lab adds to the stack's configuration.
 	configure func(c *engine.Config)
+	// swapped gives the first two hosts each other's address and host key, as somebody does who took one for the other.
+	swapped bool
 
 	mu     sync.Mutex
 	output bytes.Buffer
@@ -116,6 +118,10 @@ func (w *world) engine(stack string) *engine.Engine {
 
 	connection, err := w.lab.Connection()
 	require.NoError(w.t, err)
+
+	if hosts := connection.Hosts; w.swapped {
+		hosts[0].Name, hosts[1].Name = hosts[1].Name, hosts[0].Name
+	}
 
 	o := w.options
 

@@ -103,6 +103,10 @@ func (s *System) Furnish(h datacentre.Host) error {
 		return fmt.Errorf("furnish host %s: %w", h.Name, err)
 	}
 
+	if err := d.mountCluster(h.Name); err != nil {
+		return fmt.Errorf("mount /etc/pve of host %s: %w", h.Name, err)
+	}
+
 	return nil
 }
 
@@ -118,6 +122,15 @@ func (s *System) Trust(host, authority string) error {
 	}
 
 	return nil
+}
+
+// mountCluster shows what of Proxmox' cluster file system scripts look at: which node the host is.
+func (d disk) mountCluster(host string) error {
+	if err := os.MkdirAll(d.path("etc/pve/nodes/"+host), 0o700); err != nil {
+		return err
+	}
+
+	return d.replaceLink("etc/pve/local", "nodes/"+host)
 }
 
 // install is done once; what scripts do to the files afterwards stays. The mark is written last.

@@ -108,7 +108,14 @@ func listTasks(r *request, h datacentre.Host) (any, error) {
 		list = append(list, t)
 	}
 
-	return taskPage(r, taskRows(list))
+	rows := taskRows(list)
+	for _, o := range rows {
+		if _, ended := o["status"]; !ended {
+			o["status"] = "RUNNING"
+		}
+	}
+
+	return taskPage(r, rows)
 }
 
 func taskPage(r *request, rows []object) (any, error) {

@@ -31,7 +31,7 @@ func (c call) printf(format string, a ...any) { fmt.Fprintf(c.Stdout, format, a.
 
 func (s *Server) commands() map[string]command {
 	return map[string]command{
-		"qm": s.qm, "pct": s.nothing, "pvesm": s.pvesm, "pvesh": s.pvesh, "pveversion": s.pveVersion,
+		"qm": s.qm, "pct": s.nothing, "pvesm": s.pvesm, "pvesh": s.pvesh, "pvecm": s.pvecm, "ha-manager": s.haManager, "pveversion": s.pveVersion,
 		"flock": s.flock, "sudo": s.prefix, "nohup": s.prefix, "bash": s.bash, "sh": s.bash,
 		"hostname": s.hostname, "nproc": s.nproc, "uname": s.uname, "lspci": s.lspci, "lsblk": s.lsblk, "df": s.df, "dmesg": s.dmesg, "lsmod": s.lsmod,
 		"modprobe": s.modprobe, "systemctl": s.systemctl, "reboot": s.reboot, "shutdown": s.shutdown, "zpool": s.zpool, "zfs": s.zfs,
@@ -49,6 +49,10 @@ func (s *Server) exec(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 			if rest, found := strings.CutPrefix(s.outside(name), folder); found {
 				name = rest
 			}
+		}
+
+		if handled, err := s.clusterLock(interp.HandlerCtx(ctx), name, words); handled {
+			return err
 		}
 
 		answer, known := s.commands()[name]

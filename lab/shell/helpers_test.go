@@ -53,6 +53,10 @@ type hostOptions struct {
 	// hardware changes the hosts before they are made.
 	hardware  func(*datacentre.HostOptions)
 	durations func(*datacentre.Durations)
+	// cluster is the name of the hosts' cluster; empty = the host stands alone.
+	cluster string
+	// more hosts beside pve1 and pve2, without shells.
+	more []string
 }
 
 func start(t *testing.T, o hostOptions) *host {
@@ -71,8 +75,14 @@ func start(t *testing.T, o hostOptions) *host {
 
 	var err error
 
+	hosts, roots := []datacentre.HostOptions{hardware, {Name: "pve2"}}, map[string]string{"pve1": h.root, "pve2": h.root + "-other"}
+	for _, name := range o.more {
+		hosts = append(hosts, datacentre.HostOptions{Name: name})
+		roots[name] = h.root + "-" + name
+	}
+
 	h.dc, err = datacentre.Open(datacentre.Options{
-		Hosts: []datacentre.HostOptions{hardware, {Name: "pve2"}}, Clock: datacentre.NewClock(o.speed), Durations: durations,
+		Hosts: hosts, Cluster: o.cluster, Clock: datacentre.NewClock(o.speed), Durations: durations,
 		Fetch: func(context.Context, string) ([]byte, error) { return talosImage.Encode(), nil },
 	})
 	require.NoError(t, err)
@@ -84,16 +94,17 @@ func start(t *testing.T, o hostOptions) *host {
 		h.dc.SetHostFiles(shell.Roots{"pve1": h.root, "pve2": filepath.Join(t.TempDir(), "pve2")})
 	}
 
-	system := hostos.New(map[string]string{"pve1": h.root, "pve2": h.root + "-other"})
+	system := hostos.New(roots)
 
 	server, err := shell.New(h.dc, "pve1", shell.Options{
 		HostKey: signer(t), AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())}, Root: h.root, System: system,
 	})
 	require.NoError(t, err)
 
-	other, known := h.dc.Host("pve2")
-	require.True(t, known)
-	require.NoError(t, system.Furnish(other))
+	for _, other := range h.dc.Hosts()[1:] {
+		require.NoError(t, system.Furnish(other))
+	}
+
 	require.NoError(t, h.dc.SetHostSystem(system))
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -2,14 +2,13 @@ package shell_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"proxmox-talos/components/scripts"
 	"proxmox-talos/lab/datacentre"
 )
 
@@ -148,15 +147,13 @@ func TestPvesh(t *testing.T) {
 func TestTheProjectsOwnBuildScript(t *testing.T) {
 	t.Parallel()
 
-	text, err := os.ReadFile(filepath.Join("..", "..", "components", "scripts", "build-template.sh"))
-	require.NoError(t, err)
-
-	h := fast(t)
+	h, on := fast(t), "pve1"
 	build := func(action, provenance string) (string, string, int) {
-		assignments := "owner=o provenance=" + provenance + " about='Talos v1.12.6' vmid=900 name=talos-v1.12.6-talos image=" + isoVolume +
-			" datastore=local-lvm bridge=vmbr0 cores=2 memory=2048 disk=10\n"
-
-		return h.run(t, "action="+action+`; eval "$(cat)"`, assignments+string(text))
+		return h.run(t, "action="+action+`; eval "$(cat)"`, scripts.Template([]scripts.Parameter{
+			{Name: "host", Value: on}, {Name: "owner", Value: "o"}, {Name: "provenance", Value: provenance}, {Name: "about", Value: "Talos v1.12.6"}, {Name: "vmid", Value: "900"},
+			{Name: "name", Value: "talos-v1.12.6-talos"}, {Name: "image", Value: isoVolume}, {Name: "datastore", Value: "local-lvm"}, {Name: "bridge", Value: "vmbr0"},
+			{Name: "cores", Value: "2"}, {Name: "memory", Value: "2048"}, {Name: "disk", Value: "10"},
+		}))
 	}
 
 	stdout, stderr, status := build("build", "p1")
@@ -176,6 +173,12 @@ func TestTheProjectsOwnBuildScript(t *testing.T) {
 	require.Zero(t, status, stderr)
 	assert.Contains(t, stdout, "is there already")
 
+	on = "pve2"
+	_, stderr, status = build("build", "p2")
+	assert.NotZero(t, status)
+	assert.Contains(t, stderr, "this is not pve2: the host's own name is pve1, and Proxmox VE knows it as pve1")
+
+	on = "pve1"
 	stdout, stderr, status = build("build", "p2")
 	require.Zero(t, status, stderr)
 	assert.Contains(t, stdout, "replaces the former one")

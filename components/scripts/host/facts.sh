@@ -29,15 +29,23 @@ secure_boot() {
 # look: everything that is known of the host before anything is decided.
 look() {
   vendor='' kernel='' pve=''
+  find_names
   identify
   find_loader
   find_devices
 }
 
+# quorate: as Proxmox finds it out itself; for root everything looks writable.
+quorate() {
+  called stat -c %A -- "$root/etc/pve/local"
+  case $REPLY in ??w*) return 0 ;; *) return 1 ;; esac
+}
+
 system_facts() {
   local object=''
-  called hostname
-  text hostname "$REPLY"
+  text hostname "$host_name"
+  text node "$node_name"
+  truth quorate quorate
   text pve "$pve"
   text kernel "$kernel"
   text cpuVendor "$vendor"
@@ -227,13 +235,11 @@ facts() {
   raw devices "$REPLY"
   zfs_facts
   raw zfs "$REPLY"
-  called hostname
-  local name=$REPLY
-  answer "/nodes/$name/storage"
+  answer "/nodes/$node_name/storage"
   raw storages "$REPLY"
-  answer "/nodes/$name/qemu"
+  answer "/nodes/$node_name/qemu"
   raw machines "$REPLY"
-  answer "/nodes/$name/lxc"
+  answer "/nodes/$node_name/lxc"
   raw containers "$REPLY"
   prep_facts
   raw prep "$REPLY"

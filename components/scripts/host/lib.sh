@@ -5,7 +5,7 @@
 set -euo pipefail
 export LC_ALL=C
 
-: "${action:?facts, apply, reboot or restore}" "${owner:?project/stack}"
+: "${action:?facts, apply, reboot or restore}" "${host:?its name in Proxmox}" "${owner:?project/stack}"
 prepared=${prepared:-} # 1 = the host is prepared; otherwise it is only looked at
 running=${running:-}   # 1 = the running system has to be as wanted, too: machines need it, or the host is rebooted where that helps
 iommu=${iommu:-}       # 1 = for PCI passthrough
@@ -13,7 +13,6 @@ gpus=${gpus:-}         # PCI addresses of the GPUs for machines, between blanks:
 arc=${arc:-}           # most bytes of ZFS' cache; default = a tenth of the memory; empty = left alone
 repositories=${repositories:-keep}
 
-root=${HOST_ROOT:-} # prefix of every path; empty on real hosts
 state=$root/var/lib/talos-proxmox
 
 problems=() # why the host cannot be prepared

@@ -9,7 +9,7 @@ applied=() pending=() running_words=()
 # A broken connection must not leave half of the work: it goes on to its end, and the next run finds it done.
 trap '' PIPE 2>/dev/null || true
 trap 'exit 143' HUP INT TERM 2>/dev/null || true
-trap unstage EXIT
+trap 'unstage; unlock' EXIT
 
 number_in() {
   line "$1"
@@ -152,24 +152,6 @@ restore() {
   say 'the host is as it was; what the running kernel was started with stays until the next reboot'
 }
 
-# reboot: only while nothing runs here; asked and done in one go.
-reboot() {
-  local busy list
-  # A list that cannot be had is no empty one.
-  list=$(qm list) || fail 'qm list failed; whether machines run is not known, and the host is not rebooted'
-  busy=$(printf '%s\n' "$list" | awk '$3 == "running" { printf "%s ", $1 }')
-  if command -v pct >/dev/null 2>&1; then
-    list=$(pct list) || fail 'pct list failed; whether containers run is not known, and the host is not rebooted'
-    busy+=$(printf '%s\n' "$list" | awk '$2 == "running" { printf "%s ", $1 }')
-  fi
-  if [ -n "$busy" ]; then
-    printf 'busy %s\n' "$busy"
-    return 0
-  fi
-  printf 'rebooting\n'
-  systemctl reboot
-}
-
 case $action in
   facts)
     if [ -n "$prepared" ]; then
@@ -179,8 +161,9 @@ case $action in
     fi
     facts
     ;;
-  apply) apply ;;
-  restore) restore ;;
-  reboot) reboot ;;
+  apply | restore | reboot)
+    check_host
+    "$action"
+    ;;
   *) fail "unknown action $action: facts, apply, reboot or restore" ;;
 esac

@@ -1,0 +1,115 @@
+package shell
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"mvdan.cc/sh/v3/interp"
+)
+
+// pvecm shows the cluster as corosync sees it.
+func (s *Server) pvecm(_ context.Context, c call) error {
+	switch {
+	case len(c.words) != 2 || c.words[1] != "status":
+		return usageError{"ERROR: the lab's pvecm has no such command\nUSAGE: pvecm status"}
+	case s.dc.ClusterName() == "":
+		return usageError{"Error: Corosync config '/etc/pve/corosync.conf' does not exist - is this node part of a cluster?"}
+	}
+
+	votes, hosts, online := s.dc.Votes(), s.dc.Hosts(), 0
+
+	var members strings.Builder
+
+	for _, h := range hosts {
+		if !h.Online {
+			continue
+		}
+
+		online++
+
+		name := h.Name
+		if h.Address.IsValid() {
+			name = h.Address.String()
+		}
+
+		if h.Name == s.host {
+			name += " (local)"
+		}
+
+		device := ""
+		if votes.QDevice {
+			device = "   A,V,NMW"
+		}
+
+		fmt.Fprintf(&members, "0x%08x          1%s %s\n", h.ID, device, name)
+	}
+
+	state, flags, blocked, column := "Yes", "Quorate ", "  ", ""
+	if votes.Total < votes.Needed {
+		state, flags, blocked = "No", "", " Activity blocked"
+	}
+
+	if votes.QDevice {
+		flags, column = flags+"Qdevice ", "    Qdevice"
+		members.WriteString("0x00000000          1            Qdevice\n")
+	}
+
+	c.printf("Cluster information\n-------------------\nName:             %s\nConfig Version:   %d\nTransport:        knet\nSecure auth:      on\n\n", s.dc.ClusterName(), len(hosts))
+	c.printf("Quorum information\n------------------\nQuorum provider:  corosync_votequorum\nNodes:            %d\nNode ID:          0x%08x\nQuorate:          %s\n\n", online, s.this().ID, state)
+	c.printf("Votequorum information\n----------------------\nExpected votes:   %d\nHighest expected: %[1]d\nTotal votes:      %d\nQuorum:           %d%s\nFlags:            %s\n\n",
+		votes.Expected, votes.Total, votes.Needed, blocked, flags)
+	c.printf("Membership information\n----------------------\n    Nodeid      Votes%s Name\n%s", column, members.String())
+
+	return nil
+}
+
+// haManager shows HA, which nothing is managed by here.
+func (s *Server) haManager(_ context.Context, c call) error {
+	if len(c.words) != 2 || c.words[1] != "status" {
+		return usageError{"ERROR: the lab's ha-manager has no such command\nUSAGE: ha-manager status"}
+	}
+
+	if !s.dc.Quorate() {
+		c.printf("quorum No quorum on node '%s'!\n", s.host)
+
+		return nil
+	}
+
+	c.printf("quorum OK\nfencing standby (CRM watchdog standby)\n")
+
+	return nil
+}
+
+// clusterLock is mkdir, rmdir and touch of a lock of the cluster file system: a folder that can be made once in the whole cluster, and whose release anybody
+// may ask for by setting its time to 0.
+func (s *Server) clusterLock(c interp.HandlerContext, name string, words []string) (bool, error) {
+	const folder = "/etc/pve/priv/lock"
+
+	if name != "mkdir" && name != "rmdir" && name != "touch" {
+		return false, nil
+	}
+
+	last := s.outside(s.inside(c.Dir, words[len(words)-1]))
+	if path.Dir(last) != folder {
+		return false, nil
+	}
+
+	lock := path.Base(last)
+
+	switch name {
+	case "mkdir":
+		if refused := s.dc.LockCluster(lock); refused != "" {
+			fmt.Fprintf(c.Stderr, "mkdir: cannot create directory '%s': %s\n", last, refused) //nolint:errcheck
+
+			return true, interp.ExitStatus(statusFailed)
+		}
+	case "rmdir":
+		s.dc.UnlockCluster(lock)
+	case "touch":
+		s.dc.RequestUnlock(lock)
+	}
+
+	return true, nil
+}

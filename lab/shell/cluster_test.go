@@ -1,0 +1,114 @@
+package shell_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/components/scripts"
+	"proxmox-talos/internal/spec"
+	"proxmox-talos/lab/datacentre"
+)
+
+// rebootScript asks for a reboot as the program does.
+func (h *host) rebootScript(t *testing.T) string {
+	t.Helper()
+
+	plan := spec.Host{Name: "pve1", Prep: &spec.Prep{IOMMU: true, Repositories: "keep", Reboot: "whenIdle"}}
+	parameters := append(scripts.HostParameters(plan, "talos-proxmox/test", true), scripts.Parameter{Name: "clusters", Value: "one"})
+	stdout, stderr, status := h.run(t, scripts.HostCommand(scripts.ActionReboot), scripts.Host(parameters))
+
+	return strings.TrimSpace(stdout + strings.Repeat(stderr, min(status, 1)))
+}
+
+// TestVotesOfACluster looks at a cluster of three hosts, of which one after the other goes.
+func TestVotesOfACluster(t *testing.T) {
+	t.Parallel()
+
+	h := start(t, hostOptions{speed: 100, files: true, cluster: "lab", more: []string{"pve3"}})
+	stdout, _, status := h.run(t, "pvecm status", "")
+	assert.Zero(t, status)
+	assert.Contains(t, stdout, "Expected votes:   3\nHighest expected: 3\nTotal votes:      3\nQuorum:           2  \nFlags:            Quorate \n")
+	assert.Contains(t, stdout, "0x00000001          1 pve1 (local)\n0x00000002          1 pve2\n0x00000003          1 pve3\n")
+
+	_, err := h.dc.AddFault(datacentre.Fault{Offline: true, Host: "pve2"})
+	require.NoError(t, err)
+	assert.Equal(t, "wait without it, the Proxmox cluster has 1 of the 2 votes of a quorum", h.rebootScript(t))
+	assert.True(t, h.dc.Quorate())
+
+	_, err = h.dc.AddFault(datacentre.Fault{Offline: true, Host: "pve3"})
+	require.NoError(t, err)
+	assert.False(t, h.dc.Quorate())
+
+	stdout, _, _ = h.run(t, "pvecm status; ha-manager status", "")
+	assert.Contains(t, stdout, "Total votes:      1\nQuorum:           2 Activity blocked\n")
+	assert.Contains(t, stdout, "No quorum on node 'pve1'!")
+	_, stderr, status := h.run(t, "mkdir -p $HOST_ROOT/etc/pve/priv/lock; mkdir $HOST_ROOT/etc/pve/priv/lock/x", "")
+	assert.Equal(t, 1, status)
+	assert.Contains(t, stderr, "cannot create directory '/etc/pve/priv/lock/x': Permission denied")
+	_, err = h.dc.CreateVM("root@pam", "pve1", 100, datacentre.Config{"name": "x"})
+	require.ErrorContains(t, err, "cluster not ready - no quorum?")
+}
+
+func TestVotesOfAnEvenCluster(t *testing.T) {
+	t.Parallel()
+
+	h := start(t, hostOptions{speed: 100, files: true, cluster: "lab"})
+	stdout, _, _ := h.run(t, "pvecm status", "")
+	assert.Contains(t, stdout, "Expected votes:   3\nHighest expected: 3\nTotal votes:      3\nQuorum:           2  \nFlags:            Quorate Qdevice \n")
+	assert.Contains(t, stdout, "0x00000001          1   A,V,NMW pve1 (local)\n0x00000002          1   A,V,NMW pve2\n0x00000000          1            Qdevice\n")
+
+	alone := fast(t)
+	_, stderr, status := alone.run(t, "pvecm status", "")
+	assert.NotZero(t, status)
+	assert.Contains(t, stderr, "is this node part of a cluster?")
+}
+
+// TestALockOfTheCluster is held once in the cluster, and released on request when it is two minutes old.
+func TestALockOfTheCluster(t *testing.T) {
+	t.Parallel()
+
+	const lock = "$HOST_ROOT/etc/pve/priv/lock/x"
+
+	for name, test := range map[string]struct {
+		speed    float64
+		released bool
+	}{"young": {1, false}, "old": {1e9, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			h := start(t, hostOptions{speed: test.speed, files: true, cluster: "lab"})
+			_, stderr, status := h.run(t, "mkdir "+lock, "")
+			require.Zero(t, status, stderr)
+			_, stderr, _ = h.run(t, "mkdir "+lock, "")
+			assert.Contains(t, stderr, "File exists")
+			_, stderr, status = h.run(t, "touch -d @0 "+lock+"; mkdir "+lock, "")
+			assert.Equal(t, test.released, status == 0, stderr)
+			_, stderr, status = h.run(t, "rmdir "+lock+"; mkdir "+lock, "")
+			assert.Zero(t, status, stderr)
+		})
+	}
+}
+
+// TestAHostWithATaskIsNotRebooted has an import under way, which a reboot would break off.
+func TestAHostWithATaskIsNotRebooted(t *testing.T) {
+	t.Parallel()
+
+	h := start(t, hostOptions{speed: 1000, files: true, cluster: "lab"})
+	_, err := h.dc.AddFault(datacentre.Fault{Task: "qmcreate", Delay: 10 * time.Hour})
+	require.NoError(t, err)
+	upid, err := h.dc.CreateVM("root@pam", "pve1", 100, datacentre.Config{"name": "x", "memory": "512"})
+	require.NoError(t, err)
+
+	stdout, _, _ := h.run(t, "pvesh get /nodes/pve1/tasks --source active --output-format json", "")
+	assert.Contains(t, stdout, `"status":"RUNNING"`)
+	assert.Equal(t, "wait the task qmcreate 100 runs on it", h.rebootScript(t))
+
+	h.dc.StopTask(upid)
+	_, err = h.dc.WaitTask(t.Context(), upid)
+	require.NoError(t, err)
+	assert.Equal(t, "rebooting", h.rebootScript(t))
+}
