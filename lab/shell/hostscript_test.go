@@ -46,6 +46,9 @@ func TestTheProjectsOwnHostScript(t *testing.T) {
 				return stdout
 			}
 
+			_, stderr, status := h.run(t, `mkdir -p $HOST_ROOT/usr/bin && touch $HOST_ROOT/usr/bin/ceph-mon`, "")
+			require.Zero(t, status, stderr)
+
 			before := etc()
 			changes, pending, problems := run(scripts.ActionFacts)
 			assert.NotEmpty(t, changes)
@@ -56,6 +59,10 @@ func TestTheProjectsOwnHostScript(t *testing.T) {
 			_, pending, _ = run(scripts.ActionFacts)
 			assert.NotEmpty(t, pending, "a reboot is due")
 
+			stdout, _, _ := h.run(t, `grep -hE '^(URIs|Components|Enabled):' $HOST_ROOT/etc/apt/sources.list.d/ceph.sources`, "")
+			assert.Equal(t, "URIs: https://enterprise.proxmox.com/debian/ceph-squid\nComponents: enterprise\nEnabled: no\n"+
+				"URIs: http://download.proxmox.com/debian/ceph-squid\nComponents: no-subscription\n", stdout, "Ceph keeps a repository")
+
 			prepared := etc()
 			h.reboot(t, "systemctl reboot")
 
@@ -64,7 +71,7 @@ func TestTheProjectsOwnHostScript(t *testing.T) {
 			assert.Empty(t, pending)
 			assert.Equal(t, prepared, etc())
 
-			stdout, _, _ := h.run(t, "lspci -nnk -d 10de: | grep -c 'in use: vfio-pci'", "")
+			stdout, _, _ = h.run(t, "lspci -nnk -d 10de: | grep -c 'in use: vfio-pci'", "")
 			assert.Equal(t, "2\n", stdout)
 
 			run(scripts.ActionRestore)

@@ -211,27 +211,6 @@ want_arc() {
   want_lines "$root/etc/modprobe.d/zfs.conf" "${wanted[@]}"
 }
 
-want_repositories() {
-  local path lines file base wanted has_repository=''
-  if [ "$repositories" != keep ]; then new_repository; else path=''; fi
-  for file in "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d/*.list "$root"/etc/apt/sources.list.d/*.sources; do
-    if [ -e "$file" ] && [ "$file" != "$path" ]; then want_repository "$file" ''; fi
-  done
-  if [ -n "$path" ]; then want_repository "$path" "$lines"; fi
-}
-
-# want_repository FILE LINES: switches its entries, and adds the lines where the repository is in no file.
-want_repository() {
-  foreign "$1" || return 0
-  base=$REPLY wanted=$REPLY
-  if [ "$repositories" != keep ]; then repository_file "$1" "$base"; fi
-  if [ -n "$2" ] && [ -z "$has_repository" ]; then
-    block "$wanted" "${wanted:+$'\n'}$2"
-    wanted=$REPLY
-  fi
-  decide "$1" "$wanted" "$base"
-}
-
 # plan_changes: everything at once; problems say what stands in the way.
 plan_changes() {
   local modules=()
