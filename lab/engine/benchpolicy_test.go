@@ -3,7 +3,6 @@ package engine_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -49,8 +48,10 @@ func BenchmarkPolicy(b *testing.B) {
 func previewAsUser(b *testing.B, log bool) {
 	b.Helper()
 
-	if _, err := exec.LookPath("pulumi-language-go"); err != nil || len(providers.Missing()) > 0 {
-		b.Skip("needs the published plugins, and pulumi-language-go on PATH: the release of the Pulumi CLI has it")
+	needsLanguageHost(b)
+
+	if len(providers.Missing()) > 0 {
+		b.Skip("needs the published plugins")
 	}
 
 	w := newWorld(b, testSpeed)
@@ -58,21 +59,13 @@ func previewAsUser(b *testing.B, log bool) {
 	e := w.engine(fleet(w.network, 50).yaml(b))
 	b.Cleanup(e.Close)
 
-	stack := e.Stack()
-	workspace := stack.Workspace()
-
 	if log {
-		require.NoError(b, os.Remove(filepath.Join(workspace.PulumiHome(), "logs")), "the file that keeps the CLI from logging")
-	}
-
-	env := append(os.Environ(), "PULUMI_SKIP_UPDATE_CHECK=true", "PULUMI_HOME="+workspace.PulumiHome())
-
-	for name, value := range workspace.GetEnvVars() {
-		env = append(env, name+"="+value)
+		stack := e.Stack()
+		require.NoError(b, os.Remove(filepath.Join(stack.Workspace().PulumiHome(), "logs")), "the file that keeps the CLI from logging")
 	}
 
 	comparePolicies(b, w, func(policy engine.Policy) error {
-		args := []string{"preview", "--stack", w.options.Stack, "--config-file", filepath.Join(workspace.WorkDir(), "Pulumi."+w.options.Stack+".yaml"), "--parallel", "64", "--non-interactive"}
+		args := []string{"preview"}
 		if policy.Pack != "" {
 			args = append(args, "--policy-pack", policy.Pack)
 		}
@@ -81,11 +74,8 @@ func previewAsUser(b *testing.B, log bool) {
 			args = append(args, "--policy-pack-config", policy.Config)
 		}
 
-		cmd := exec.CommandContext(b.Context(), w.options.CLI, args...)
-		cmd.Dir, cmd.Env = project, env
-		output, err := cmd.CombinedOutput()
-
-		if err == nil && !strings.Contains(string(output), " to create") {
+		output, err := w.asUser(e, args...)
+		if err == nil && !strings.Contains(output, " to create") {
 			err = fmt.Errorf("no plan: %s", output)
 		}
 
