@@ -98,6 +98,12 @@ func (c *TalosNode) machine(ctx *pulumi.Context, name string, args TalosNodeArgs
 	for i := range 1 + len(args.Node.ExtraDisks) {
 		ignored = append(ignored, fmt.Sprintf("disks[%d].speed", i))
 	}
+	for i, d := range args.Node.ExtraDisks {
+		// A disk stays where it is attached: nothing re-attaches it, and earlier versions of this program used scsiN.
+		if !d.InterfacePinned {
+			ignored = append(ignored, fmt.Sprintf("disks[%d].interface", 1+i), fmt.Sprintf("disks[%d].ssd", 1+i))
+		}
+	}
 
 	return vm.NewVirtualMachine(ctx, name+"-vm", virtualMachine(args.Node, args.Network, marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack())),
 		pulumi.Parent(c),

@@ -171,18 +171,21 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 		"VLAN, MTU, further disks and cards": {
 			change: func(n *spec.Node, network *spec.Network) {
 				network.VLAN, network.MTU = 20, 9000
-				n.ExtraDisks = []spec.Disk{{Interface: "scsi1", SizeGiB: 200, Datastore: "tank"}, {Interface: "scsi5", SizeGiB: 10, Datastore: "tank"}}
+				n.ExtraDisks = []spec.Disk{
+					{Interface: "virtio1", SizeGiB: 200, Datastore: "tank"},
+					{Interface: "scsi5", InterfacePinned: true, SizeGiB: 10, Datastore: "tank"},
+				}
 				n.ExtraNICs = []spec.NIC{
 					{Bridge: "vmbr1", VLAN: 30, MAC: "02:00:00:00:00:aa", Address: netip.MustParsePrefix("127.2.0.5/24")}, {Bridge: "vmbr2", MAC: "02:00:00:00:00:bb"},
 				}
 			},
 			inputs: map[string]any{
 				"networkDevices[0].vlanId": 20, "networkDevices[0].mtu": 9000, "networkDevices[1].bridge": "vmbr1", "networkDevices[1].vlanId": 30,
-				"networkDevices[1].macAddress": "02:00:00:00:00:AA", "networkDevices[2].bridge": "vmbr2", "disks[1].interface": "scsi1", "disks[1].size": 200,
-				"disks[2].interface": "scsi5", "disks[2].datastoreId": "tank", "initialization.ipConfigs[0].ipv4.address": "127.1.1.20/24",
+				"networkDevices[1].macAddress": "02:00:00:00:00:AA", "networkDevices[2].bridge": "vmbr2", "disks[1].interface": "virtio1", "disks[1].size": 200,
+				"disks[0].ssd": true, "disks[1].ssd": false, "disks[2].ssd": true, "disks[2].interface": "scsi5", "disks[2].datastoreId": "tank", "initialization.ipConfigs[0].ipv4.address": "127.1.1.20/24",
 				"initialization.ipConfigs[1]": nil,
 			},
-			ignored: []string{"clone", "disks[0].speed", "disks[1].speed", "disks[2].speed", "nodeName"},
+			ignored: []string{"clone", "disks[0].speed", "disks[1].interface", "disks[1].speed", "disks[1].ssd", "disks[2].speed", "nodeName"},
 		},
 		"agent, start-up order, pool, NUMA": {
 			change: func(n *spec.Node, _ *spec.Network) {

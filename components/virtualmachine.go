@@ -143,7 +143,7 @@ func disks(n spec.Node) vm.VirtualMachineDiskArray {
 	return list
 }
 
-// disk has no I/O thread: the virtio-scsi-pci controller has none, and Proxmox would warn at every start.
+// disk has no I/O thread: the virtio-scsi-pci controller has none, and Proxmox would warn at every start. Disks at virtioN have no ssd in Proxmox.
 func disk(d spec.Disk) vm.VirtualMachineDiskArgs {
 	return vm.VirtualMachineDiskArgs{
 		Interface:   pulumi.String(d.Interface),
@@ -156,7 +156,7 @@ func disk(d spec.Disk) vm.VirtualMachineDiskArgs {
 		Discard:     pulumi.String("on"),
 		Iothread:    pulumi.Bool(false),
 		Replicate:   pulumi.Bool(true),
-		Ssd:         pulumi.Bool(true),
+		Ssd:         pulumi.Bool(!strings.HasPrefix(d.Interface, "virtio")),
 	}
 }
 

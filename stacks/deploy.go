@@ -26,7 +26,13 @@ type deployment struct {
 
 // Deploy is the program: it reads and judges the whole configuration and the hosts that it prepares or takes GPUs of, then registers preparations, images, templates
 // and clusters, then exports the outputs. A problem in the configuration or of a host ends it before anything is registered.
-func Deploy(ctx *pulumi.Context) error {
+func Deploy(ctx *pulumi.Context) (err error) {
+	last, unread := readLastRun(ctx)
+	defer func() {
+		if err != nil {
+			last.keepOutputs(ctx)
+		}
+	}()
 	s, err := readSettings(ctx)
 	if err != nil {
 		return err
@@ -43,6 +49,9 @@ func Deploy(ctx *pulumi.Context) error {
 		return err
 	}
 	if err := d.checkClusters(); err != nil {
+		return err
+	}
+	if err := d.judgeRunning(ctx, last, unread); err != nil {
 		return err
 	}
 	for _, warning := range s.plan.Warnings {

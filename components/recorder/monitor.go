@@ -169,6 +169,14 @@ func (m *monitor) Invoke(_ context.Context, request *pulumirpc.ResourceInvokeReq
 		result["machineConfiguration"] = resource.NewProperty(MachineConfig + " " + arguments["machineType"].StringValue())
 	case "talos:client/getConfiguration:getConfiguration":
 		result["talosConfig"] = resource.NewProperty(TalosconfigText)
+	case "pulumi:pulumi:readStackOutputs":
+		outputs := resource.PropertyMap{}
+		if len(m.recorder.options.Running) > 0 {
+			outputs["kubeconfigs"] = secret(KubeconfigText)
+		}
+		result["outputs"], result["secretOutputNames"] = resource.NewProperty(outputs), resource.NewPropertyValue([]any{"kubeconfigs"})
+	case "pulumi:pulumi:readStackResourceOutputs":
+		result["outputs"] = resource.NewProperty(m.recorder.options.lastRun())
 	case LocalRun:
 		answers, err := m.recorder.options.askHosts(arguments["stdin"].StringValue())
 		if err != nil {
@@ -184,6 +192,18 @@ func (m *monitor) Invoke(_ context.Context, request *pulumirpc.ResourceInvokeReq
 	}
 
 	return &pulumirpc.ResourceInvokeResponse{Return: returned}, nil
+}
+
+// lastRun are the resources that the engine's state has of the stack's last run.
+func (o Options) lastRun() resource.PropertyMap {
+	resources := resource.PropertyMap{}
+	for _, outputs := range o.Running {
+		resources[resource.PropertyKey(outputs["name"].StringValue())] = resource.NewProperty(resource.PropertyMap{
+			"type": resource.NewProperty(VirtualMachine), "outputs": resource.NewProperty(outputs),
+		})
+	}
+
+	return resources
 }
 
 // SignalAndWaitForShutdown lets the program end at once.

@@ -56,6 +56,8 @@ type Options struct {
 	Facts map[string]*host.Facts
 	// Rebooted says that the verification at the end of a host's preparation finds it as [Prepared] has it, whatever it said before.
 	Rebooted bool
+	// Running are the outputs of the VMs that the stack's last run left.
+	Running []resource.PropertyMap
 	// Contract is the version the secrets recorded when they were made; empty = the one asked for.
 	Contract string
 }

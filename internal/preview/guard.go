@@ -114,6 +114,9 @@ func (g *guard) judgeMachine(s Step) []string {
 			why = append(why, fmt.Sprintf("the plan touches %d control planes of cluster %s at once (%s), which can lose etcd's majority", len(touched), cluster, strings.Join(touched, ", ")))
 		}
 	}
+	if devices, _ := s.Old.Inputs["hostpcis"].([]any); s.Operation == Replace && len(devices) > 0 {
+		why = append(why, "it has GPUs and is made anew: what runs on it ends, and what is on its disks is gone")
+	}
 	kept := map[string]bool{}
 	if !loses && s.New != nil {
 		for _, d := range disksOf(s.New) {

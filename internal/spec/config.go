@@ -101,7 +101,7 @@ type TemplateConfig struct {
 
 // ClusterConfig is a Talos Kubernetes cluster.
 type ClusterConfig struct {
-	// The cluster's name; the names of its machines begin with it.
+	// The cluster's name; the names of its machines begin with it. It cannot change while they run.
 	Name string `json:"name" jsonschema:"required,example=prod"`
 	// The Kubernetes version, in full. Default: the one the control planes' Talos minor version came with.
 	KubernetesVersion string `json:"kubernetesVersion,omitempty" jsonschema:"example=v1.35.0"`
@@ -163,7 +163,7 @@ type ControlPlaneConfig struct {
 
 // WorkersConfig is a pool of workers, named `<cluster>-<pool>-<n>`.
 type WorkersConfig struct {
-	// The pool's name.
+	// The pool's name. It cannot change while its machines run.
 	Name string `json:"name" jsonschema:"required,example=general"`
 	// How many; 0 keeps the pool without machines.
 	Count int `json:"count,omitempty" jsonschema:"default=1,minimum=0,maximum=1000"`

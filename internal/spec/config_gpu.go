@@ -53,7 +53,7 @@ type DriverConfig struct {
 
 // GPUWorkersConfig is a pool of workers with GPUs, named `<cluster>-<pool>-<n>`.
 type GPUWorkersConfig struct {
-	// The pool's name.
+	// The pool's name. It cannot change while its machines run.
 	Name string `json:"name" jsonschema:"required,example=gpu"`
 	// How many; 0 keeps the pool without machines.
 	Count int `json:"count,omitempty" jsonschema:"default=1,minimum=0,maximum=1000"`

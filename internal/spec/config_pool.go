@@ -74,8 +74,8 @@ type DiskConfig struct {
 	SizeGiB int `json:"sizeGiB" jsonschema:"required,minimum=1,maximum=65536,example=100"`
 	// The datastore. Default: the pool's.
 	Datastore string `json:"datastore,omitempty"`
-	// The place on the SCSI bus. Default: `scsi1` for the first additional disk, `scsi2` for the second and so on; state it before removing a disk from the middle of the list.
-	Interface string `json:"interface,omitempty" jsonschema:"example=scsi1"`
+	// Where the disk is attached: `virtio0` to `virtio15`, or `scsi1` to `scsi30`. Default: `virtio1` for the first additional disk, `virtio2` for the second and so on; a disk that a machine has already stays where it is. The Proxmox CSI plugin attaches volumes to `scsi1` to `scsi29`, so leave these to it.
+	Interface string `json:"interface,omitempty" jsonschema:"example=virtio1"`
 }
 
 // NICConfig is an additional network card of every machine of a pool.

@@ -67,8 +67,8 @@ var (
 		"is not the name of a Proxmox resource pool; use letters, digits, ., _ and -",
 	}
 	interfaceForm = form{
-		regexp.MustCompile(`^scsi([1-9]|[12][0-9]|30)$`),
-		"is not a place for an additional disk; choose one from scsi1 to scsi30 (scsi0 is the system disk)",
+		regexp.MustCompile(`^(virtio([0-9]|1[0-5])|scsi([1-9]|[12][0-9]|30))$`),
+		"is not a place for an additional disk; choose one from virtio0 to virtio15, or from scsi1 to scsi30 (scsi0 is the system disk)",
 	}
 	serverForm = form{
 		regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`),

@@ -164,7 +164,9 @@ const (
 
 // Node is a Kubernetes node and the VM it lives on.
 type Node struct {
-	Name    string // <cluster>-cp-<n> or <cluster>-<pool>-<n>, n from 1
+	Name string // <cluster>-cp-<n> or <cluster>-<pool>-<n>, n from 1
+	// Path leads to the node's pool in the configuration, for errors that come later than the plan: clusters[0].workers[1].
+	Path    string `json:"-"`
 	Cluster string
 	Role    Role
 	Pool    string // "cp" for control planes
@@ -207,9 +209,12 @@ type Node struct {
 
 // Disk is an additional disk of a node.
 type Disk struct {
-	Interface string // scsi1, scsi2, …
-	SizeGiB   int
-	Datastore string
+	// Interface is where a new machine gets it: virtio1, virtio2, …
+	Interface string
+	// InterfacePinned says that it is the place for sure: stated, or where a running machine has it. Otherwise a machine that has the disk already keeps its place.
+	InterfacePinned bool
+	SizeGiB         int
+	Datastore       string
 }
 
 // NIC is an additional network card of a node.

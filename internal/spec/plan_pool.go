@@ -67,7 +67,7 @@ func (p *planner) planPool(g *pool) []Node {
 func (p *planner) prototype(g *pool) Node {
 	template := p.classes[g.Template]
 	n := Node{
-		Cluster: g.cluster.Name, Role: g.role, Pool: g.name,
+		Path: g.path, Cluster: g.cluster.Name, Role: g.role, Pool: g.name,
 		Cores: g.Cores, MemoryMiB: g.MemoryMiB, DiskGiB: g.DiskGiB, Datastore: cmp.Or(g.Datastore, template.Datastore),
 		CPUType: g.CPUType, NUMA: g.NUMA, OnBoot: g.OnBoot, StartupOrder: g.StartupOrder, ResourcePool: g.ResourcePool,
 		Linked: g.cluster.Clone == "linked",

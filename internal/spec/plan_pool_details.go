@@ -82,18 +82,24 @@ func (p *planner) tags(g *pool) []string {
 	return slices.Compact(tags)
 }
 
+// mostDisks is how many additional disks have a place by default, from virtio1 to virtio15.
+const mostDisks = 15
+
 func (p *planner) extraDisks(g *pool, datastore string) []Disk {
 	var disks []Disk
 	for i, c := range g.ExtraDisks {
 		at := fmt.Sprintf("%s.extraDisks[%d]", g.path, i)
 		p.check(at+".datastore", c.Datastore, datastoreForm)
 		p.check(at+".interface", c.Interface, interfaceForm)
-		d := Disk{Interface: cmp.Or(c.Interface, fmt.Sprintf("scsi%d", i+1)), SizeGiB: c.SizeGiB, Datastore: cmp.Or(c.Datastore, datastore)}
-		if c.Interface == "" && !interfaceForm.pattern.MatchString(d.Interface) {
-			p.problems.report(at, nil, "is one disk more than the SCSI bus takes; remove it")
+		d := Disk{
+			Interface: cmp.Or(c.Interface, fmt.Sprintf("virtio%d", i+1)), InterfacePinned: c.Interface != "",
+			SizeGiB: c.SizeGiB, Datastore: cmp.Or(c.Datastore, datastore),
+		}
+		if c.Interface == "" && i == mostDisks {
+			p.problems.report(at, nil, "is one disk more than virtio1 to virtio15 take; remove it, or state its interface")
 		}
 		if j := slices.IndexFunc(disks, func(o Disk) bool { return o.Interface == d.Interface }); j >= 0 {
-			p.problems.report(at+".interface", d.Interface, "is the place of extraDisks[%d] too; state another from scsi1 to scsi30", j)
+			p.problems.report(at+".interface", d.Interface, "is the place of extraDisks[%d] too; state another from virtio0 to virtio15", j)
 		}
 		disks = append(disks, d)
 	}

@@ -59,7 +59,7 @@ func TestPlanGuard(t *testing.T) {
 	s := stack{Network: w.network, Version: "v1.12.5", Clusters: []cluster{one(3, 2)}}
 	s.Clusters[0].Pins = "extraDisks: [{sizeGiB: 50}]"
 	linked := func(yaml string) string {
-		return strings.Replace(yaml, "- name: one", "- name: one\n      clone: linked", 1)
+		return strings.Replace(yaml, "      kubernetesVersion:", "      clone: linked\n      kubernetesVersion:", 1)
 	}
 	before := linked(s.yaml(t))
 	w.up(before)
@@ -104,11 +104,11 @@ func TestPlanGuard(t *testing.T) {
 		{name: "workers get more memory", stack: changed(func(s *stack) { s.Clusters[0].WorkerMemory = 6144 })},
 		{
 			name: "a worker goes with its data disk", stack: changed(func(s *stack) { s.Clusters[0].Workers = 1 }),
-			findings: []string{"delete one-general-2-vm: data disk scsi1 (50 GiB on local-lvm) is deleted with all that is on it"},
+			findings: []string{"delete one-general-2-vm: data disk virtio1 (50 GiB on local-lvm) is deleted with all that is on it"},
 		},
 		{
 			name: "workers lose their data disks", file: "without-data-disks", stack: changed(func(s *stack) { s.Clusters[0].Pins = "" }),
-			findings: []string{"update one-general-1-vm: data disk scsi1", "update one-general-2-vm: data disk scsi1"},
+			findings: []string{"update one-general-1-vm: data disk virtio1", "update one-general-2-vm: data disk virtio1"},
 		},
 		{
 			name: "a template is rebuilt below its linked clones", file: "template", stack: changed(func(s *stack) { s.Version = "v1.12.6" }),
@@ -117,12 +117,17 @@ func TestPlanGuard(t *testing.T) {
 			},
 		},
 		{
-			name: "another cluster takes the place of this one", stack: strings.Replace(before, "- name: one", "- name: other", 1),
+			name: "another cluster takes the place of this one",
+			stack: changed(func(s *stack) {
+				s.Clusters[0].Name, s.Clusters[0].FirstControlPlane, s.Clusters[0].FirstWork = "other", 2050, 3050
+				s.Clusters[0].FirstAddress, s.Clusters[0].FirstWorkerAddr, s.Clusters[0].VIP = 60, 70, 6
+			}),
 			findings: []string{
 				"delete one-bootstrap: etcd is bootstrapped once", "delete one-cp-1-vm: ", "delete one-cp-2-vm: ", "delete one-cp-3-vm: ", "delete one-general-1-vm: data disk",
 				"delete one-general-2-vm: data disk", "delete one-secrets: the cluster's certificate authorities",
 			},
 		},
+		{name: "a cluster is renamed", stack: changed(func(s *stack) { s.Clusters[0].Name = "other" }), failed: true},
 		{name: "a broken stack file", file: "broken", stack: changed(func(s *stack) { s.Clusters[0].WorkerMemory = 100 }), failed: true},
 	} {
 		for form, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {

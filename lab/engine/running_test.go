@@ -1,0 +1,51 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/server"
+)
+
+// TestANewGPUHostMovesNoMachine adds a host with a GPU that sorts before the one that a GPU worker runs on.
+func TestANewGPUHostMovesNoMachine(t *testing.T) {
+	t.Parallel()
+
+	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 3})
+	w.gateWithin("60s")
+
+	withBoth := gpuStack{Network: w.network, Workers: 2}.yaml(t)
+	before := strings.NewReplacer("name: pve1\n", "name: pve3\n", w.network+".0.11", w.network+".0.13", "count: 2", "count: 1").Replace(withBoth)
+	pve3 := before[strings.Index(before, "    - name: pve3"):strings.Index(before, "    - {name: pve2")]
+	withBoth = strings.Replace(withBoth, "    - {name: pve2", pve3+"    - {name: pve2", 1)
+
+	w.up(before)
+	made, _ := w.lab.Data.VM(w.machines()["one-gpu-1"])
+	require.Equal(t, "pve3", made.Host)
+
+	const refused = "clusters[0].gpuWorkers[0].nodes: one-gpu-1 has its GPU on pve3, and would be made anew on pve1. " +
+		`State where the machines are, beside what is stated there: nodes: {"1": {host: pve3}}`
+	// Twice: a run that is refused leaves what the next one is judged by.
+	assert.Contains(t, w.fails(withBoth), refused)
+	assert.Contains(t, w.fails(withBoth), refused)
+
+	pinned := strings.Replace(withBoth, "name: gpu,", `name: gpu, nodes: {"1": {host: pve3}},`, 1)
+	result, done := w.up(pinned)
+	assert.Equal(t, []string{"VirtualMachine one-gpu-2-vm"}, vms(done.named("create")))
+	assert.Empty(t, vms(done.named("replace")))
+	requireOffers(t, result.Outputs, "one-gpu-2", 1)
+
+	after, _ := w.lab.Data.VM(made.ID)
+	assert.Equal(t, made.Config["smbios1"], after.Config["smbios1"], "the same machine")
+
+	_, err := w.preview(pinned, optpreview.ExpectNoChanges())
+	require.NoError(t, err, w.said())
+
+	// A pool cannot be renamed: other machines would need the VMIDs of these.
+	assert.Contains(t, w.fails(strings.Replace(pinned, "name: gpu,", "name: ai,", 1)),
+		`clusters[0].gpuWorkers[0].name: "ai" makes one-ai-1 with the VMID 4000 of one-gpu-1, which runs. Running machines cannot be renamed`)
+}

@@ -1,0 +1,73 @@
+package stacks
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/components/recorder"
+)
+
+// lastMachines are the VMs of a run of the stack, as the state has them.
+func lastMachines(t *testing.T, document string) []resource.PropertyMap {
+	t.Helper()
+	r, err := recorder.Run(configured(t, "test", document), Deploy)
+	require.NoError(t, err)
+	var machines []resource.PropertyMap
+	for _, vm := range r.Of(recorder.VirtualMachine) {
+		machines = append(machines, vm.Inputs)
+	}
+
+	return machines
+}
+
+func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
+	t.Parallel()
+	last := lastMachines(t, gpuStack)
+	for name, preview := range map[string]bool{"up": false, "preview": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := configured(t, "test", strings.Replace(gpuStack, "name: gpu,", "name: ai,", 1))
+			o.Running, o.Preview = last, preview
+			r, err := recorder.Run(o, Deploy)
+			require.ErrorContains(t, err, "the plan does not fit the machines that run, nothing was changed:\nclusters[0].gpuWorkers[0].name: \"ai\" makes one-ai-1")
+			assert.Empty(t, r.All())
+			kept := r.Exports()["kubeconfigs"]
+			require.True(t, kept.IsSecret(), "the outputs of the last run stay, by which the next one knows that machines run")
+			assert.Equal(t, recorder.KubeconfigText, kept.SecretValue().Element.StringValue())
+
+			o = configured(t, "test", gpuStack)
+			o.Running, o.Preview = last, preview
+			_, err = recorder.Run(o, Deploy)
+			require.NoError(t, err)
+		})
+	}
+}
+
+// TestDisksOfRunningMachinesKeepTheirPlaces registers them where the state has them, and what is new elsewhere.
+func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
+	t.Parallel()
+	with := func(disks string) string {
+		return strings.Replace(gpuStack, "timeSlicing: 4", "extraDisks: ["+disks+"]", 1)
+	}
+	o := configured(t, "test", with("{sizeGiB: 10}, {sizeGiB: 10}"))
+	o.Running = lastMachines(t, with("{sizeGiB: 10, interface: scsi1}"))
+	r, err := recorder.Run(o, Deploy)
+	require.NoError(t, err)
+
+	vm := r.Of(recorder.VirtualMachine)["one-gpu-1-vm"]
+	for path, want := range map[string]any{"disks[1].interface": "scsi1", "disks[1].ssd": true, "disks[2].interface": "virtio2", "disks[2].ssd": false} {
+		assert.Equal(t, resource.NewPropertyValue(want), vm.Input(path), path)
+	}
+	// The provider would take what is ignored from a disk that is added as well.
+	assert.NotContains(t, vm.Request.GetIgnoreChanges(), "disks[2].interface")
+
+	// Where the state is not known, nothing is re-attached by guess.
+	o.Running = nil
+	r, err = recorder.Run(o, Deploy)
+	require.NoError(t, err)
+	assert.Contains(t, r.Of(recorder.VirtualMachine)["one-gpu-1-vm"].Request.GetIgnoreChanges(), "disks[1].interface")
+}
