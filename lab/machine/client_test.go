@@ -158,6 +158,10 @@ func (k kubeClient) open(method, path, accept, body string) *http.Response {
 	require.NoError(k.l.T, err)
 	request.Header.Set("Accept", accept)
 
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", "application/merge-patch+json")
+	}
+
 	response, err := k.http.Do(request)
 	require.NoError(k.l.T, err)
 

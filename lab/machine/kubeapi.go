@@ -93,28 +93,53 @@ func (b apiBackend) DeleteNode(name string) bool {
 }
 
 // PatchNode implements kube.Backend.
-func (b apiBackend) PatchNode(name string, p kube.NodePatch) bool {
+func (b apiBackend) PatchNode(u kube.User, name string, p kube.NodePatch) *kube.StatusError {
 	b.m.ms.mu.Lock()
 	defer b.m.ms.mu.Unlock()
 
 	e := b.m.etcd
 	if e == nil || e.nodes[name] == nil {
-		return false
+		return kube.NotFound("nodes", name)
 	}
 
-	node := *e.nodes[name]
-	node.Labels = merged(node.Labels, p.Metadata.Labels)
-	node.Annotations = merged(node.Annotations, p.Metadata.Annotations)
+	current := e.nodes[name]
+	if version := p.Metadata.ResourceVersion; version != "" && version != fmt.Sprint(current.Revision) {
+		return kube.Conflict("nodes", name)
+	}
+
+	taints, stated, err := p.NewTaints()
+	if err != nil {
+		return err
+	}
+
+	// The controllers' own taints follow from the node's condition: a change of them is judged, and undone.
+	before, after := *current, *current
+	before.Taints = e.taints(current)
+	after.Labels = merged(current.Labels, p.Metadata.Labels)
+	after.Annotations = merged(current.Annotations, p.Metadata.Annotations)
+
+	if after.Taints = before.Taints; stated {
+		after.Taints = taints
+	}
 
 	if len(p.Spec.Unschedulable) > 0 {
-		node.Unschedulable = string(p.Spec.Unschedulable) == "true"
+		after.Unschedulable = string(p.Spec.Unschedulable) == "true"
 	}
 
-	e.nodes[name] = &node
-	e.committed(true)
+	if err := e.updateNode(u, &before, &after); err != nil {
+		return err
+	}
+
+	after.Taints = slices.DeleteFunc(slices.Clone(after.Taints), func(t kube.Taint) bool { return slices.Contains(conditionTaints, t.Key) })
+
+	if m := b.m.ms.running[after.VMID]; m != nil && m.hostname == name && m.cluster == b.m.cluster {
+		m.applyNode(e)
+	}
+
+	e.persist()
 	b.m.cluster.changed.fire()
 
-	return true
+	return nil
 }
 
 func merged(values map[string]string, patch map[string]*string) map[string]string {
@@ -196,6 +221,9 @@ func (e *etcd) created() time.Time {
 	return oldest.UTC().Truncate(time.Second)
 }
 
+// conditionTaints are the keys of the taints that controllers set and remove by a node's condition.
+var conditionTaints = []string{"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable"}
+
 // taints are a node's own and those of its condition; the caller holds the lock.
 func (e *etcd) taints(n *kubeNode) []kube.Taint {
 	taints := slices.Clone(n.Taints)
@@ -236,7 +264,7 @@ func (e *etcd) nodeObject(n *kubeNode) kube.Object {
 	return kube.Object{
 		APIVersion: "v1", Kind: "Node",
 		Metadata: kube.Meta{
-			Name: n.Name, UID: n.UID, CreationTimestamp: n.Created, Labels: n.Labels, Annotations: n.Annotations, ResourceVersion: fmt.Sprint(e.revision),
+			Name: n.Name, UID: n.UID, CreationTimestamp: n.Created, Labels: n.Labels, Annotations: n.Annotations, ResourceVersion: fmt.Sprint(n.Revision),
 		},
 		Spec: kube.NodeSpec{PodCIDR: e.podCIDR(n), PodCIDRs: strings.Fields(e.podCIDR(n)), Taints: taints, Unschedulable: n.Unschedulable},
 		Status: kube.NodeStatus{

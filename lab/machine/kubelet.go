@@ -23,12 +23,15 @@ type kubeletState struct {
 	running, posting bool
 	// stopped is when the kubelet was last heard of.
 	stopped time.Time
+	// refused is what the API server said to Talos' last change of the node; empty when it took it.
+	refused string
 }
 
 // kubeNode is a Node object as etcd keeps it.
 type kubeNode struct {
 	Name          string            `json:"name"`
 	UID           string            `json:"uid"`
+	Revision      uint64            `json:"revision,omitempty"` // of its last change
 	Created       time.Time         `json:"created"`
 	VMID          int               `json:"vmid"`
 	Labels        map[string]string `json:"labels,omitempty"`
@@ -75,9 +78,7 @@ func (m *machine) runKubelet(ctx context.Context) {
 			return false
 		}
 
-		m.register(server.etcd)
-
-		return true
+		return m.register(server.etcd)
 	})
 }
 
@@ -92,27 +93,60 @@ func (m *machine) awaitNodeIP(ctx context.Context) bool {
 	return m.cluster.await(ctx, func() bool { return m.net.node.IsValid() })
 }
 
-// register creates or updates the Node object; the caller holds the lock.
-func (m *machine) register(e *etcd) {
-	node := e.nodes[m.hostname]
-	if node == nil {
-		node = &kubeNode{Name: m.hostname, UID: uuid.NewString(), Created: time.Now().UTC().Truncate(time.Second), PodCIDR: e.freePodCIDR()}
-		e.nodes[node.Name] = node
+// register creates or updates the Node object; false when the kubelet cannot. The caller holds the lock.
+func (m *machine) register(e *etcd) bool {
+	taints, err := m.registrationTaints()
+	if err != nil {
+		m.refuseKubelet(err.Error())
+
+		return false
+	}
+
+	node := kubeNode{Name: m.hostname, UID: uuid.NewString(), Created: time.Now().UTC().Truncate(time.Second), PodCIDR: e.freePodCIDR(), Taints: taints}
+	if known := e.nodes[m.hostname]; known != nil {
+		node = *known
+	}
+
+	m.describeNode(&node)
+
+	if e.nodes[m.hostname] == nil {
+		fields := kube.NodeFields{Labels: node.Labels, Taints: node.Taints}
+
+		refusal := kube.AdmitNode(kube.NodeUser(m.hostname), node.Name, nil, fields)
+		if refusal == nil {
+			refusal = kube.ValidateNode(node.Name, fields)
+		}
+
+		if refusal != nil {
+			m.refuseKubelet("kubelet: Unable to register node with API server: " + refusal.Message)
+
+			return false
+		}
+
 		m.logf("[talos] kubelet: registered node %q", node.Name)
 	}
 
-	m.describeNode(node)
-
+	e.store(&node)
 	m.kubelet.posting = true
 	m.disk.KubeletRegistered = true
 	m.save()
-	e.committed(false)
+	m.applyNode(e)
 	m.publishStatus()
 	m.cluster.changed.fire()
 	m.changed.fire()
+
+	return true
 }
 
-// describeNode fills in what the kubelet and Talos say of the node, as they do at every start.
+// refuseKubelet tells once why the kubelet does not register its node.
+func (m *machine) refuseKubelet(message string) {
+	if m.problem != message {
+		m.problem = message
+		m.logf("[talos] %s", message)
+	}
+}
+
+// describeNode fills in what the kubelet says of its machine at every start.
 func (m *machine) describeNode(node *kubeNode) {
 	cfg := m.config
 
@@ -127,8 +161,7 @@ func (m *machine) describeNode(node *kubeNode) {
 	}
 
 	// The maps of before may be on their way to a client.
-	node.Labels, node.Annotations = extended(node.Labels, m.nodeLabels()), extended(node.Annotations, cfg.Machine().NodeAnnotations())
-	node.Taints = m.nodeTaints()
+	node.Labels = extended(node.Labels, m.kubeletLabels())
 }
 
 // extended is a copy of values with others over them.
@@ -138,46 +171,6 @@ func extended(values, others map[string]string) map[string]string {
 	maps.Copy(result, others)
 
 	return result
-}
-
-func (m *machine) nodeLabels() map[string]string {
-	labels := map[string]string{
-		"kubernetes.io/hostname": m.hostname, "kubernetes.io/os": "linux", "kubernetes.io/arch": m.system.Arch,
-		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": m.system.Arch,
-	}
-
-	if m.isControlPlane() {
-		labels[constants.LabelNodeRoleControlPlane] = ""
-	}
-
-	for k, v := range m.config.Machine().NodeLabels() {
-		labels[k] = v
-	}
-
-	for _, e := range m.schematic.Extensions {
-		labels["extensions.talos.dev/"+baseName(e)] = m.extensionVersion(e)
-	}
-
-	return labels
-}
-
-func (m *machine) nodeTaints() []kube.Taint {
-	var taints []kube.Taint
-
-	for key, text := range m.config.Machine().NodeTaints() {
-		value, effect, found := strings.Cut(text, ":")
-		if !found {
-			value, effect = "", text
-		}
-
-		taints = append(taints, kube.Taint{Key: key, Value: value, Effect: effect})
-	}
-
-	if m.isControlPlane() && !m.config.Cluster().ScheduleOnControlPlanes() {
-		taints = append(taints, kube.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: "NoSchedule"})
-	}
-
-	return taints
 }
 
 // freePodCIDR is the lowest index that no node has.

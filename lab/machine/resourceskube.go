@@ -32,11 +32,11 @@ func (m *machine) describeManifests() []resource.Resource {
 func (m *machine) describeNodeSpecs() []resource.Resource {
 	var list []resource.Resource
 
-	for key, value := range m.config.Machine().NodeLabels() {
+	for key, value := range m.talosLabels() {
 		list = append(list, filled(k8s.NewNodeLabelSpec(key), func(r *k8s.NodeLabelSpec) { r.TypedSpec().Key, r.TypedSpec().Value = key, value }))
 	}
 
-	for _, t := range m.nodeTaints() {
+	for _, t := range m.talosTaints() {
 		list = append(list, filled(k8s.NewNodeTaintSpec(t.Key), func(r *k8s.NodeTaintSpec) {
 			r.TypedSpec().Key, r.TypedSpec().Value, r.TypedSpec().Effect = t.Key, t.Value, t.Effect
 		}))

@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"crypto/x509/pkix"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,8 +21,8 @@ type Backend interface {
 	List(resource string) []Object
 	// DeleteNode removes a Node object; false when there is none.
 	DeleteNode(name string) bool
-	// PatchNode changes a node's labels, annotations (nil removes one) and schedulability; false when there is none.
-	PatchNode(name string, p NodePatch) bool
+	// PatchNode changes a node's labels, annotations (nil removes one), taints and schedulability as far as the user may.
+	PatchNode(u User, name string, p NodePatch) *StatusError
 	// Put creates a stored object, or replaces one, and returns its name.
 	Put(k *Kind, namespace string, content map[string]any, replace bool) (string, *StatusError)
 	// Delete removes a stored object; false when there is none.
@@ -34,20 +32,6 @@ type Backend interface {
 	// Changed returns a channel that is closed at the next change.
 	Changed() <-chan struct{}
 }
-
-// NodePatch is what may be changed in a Node object.
-type NodePatch struct {
-	Metadata struct {
-		Labels      map[string]*string `json:"labels"`
-		Annotations map[string]*string `json:"annotations"`
-	} `json:"metadata"`
-	Spec struct {
-		Unschedulable json.RawMessage `json:"unschedulable"`
-	} `json:"spec"`
-}
-
-// masters is the group that may do everything.
-const masters = "system:masters"
 
 // Server is the HTTP side of a Kubernetes API server. Clients authenticate with certificates, which the TLS listener must have verified.
 type Server struct{ backend Backend }
@@ -76,9 +60,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	user, allowed := identify(r)
-	if !allowed {
-		writeStatus(w, http.StatusForbidden, "Forbidden", fmt.Sprintf("forbidden: User %q cannot %s path %q", user, strings.ToLower(r.Method), r.URL.Path))
+	user := identify(r.TLS)
+	if err := authorize(user, r); err != nil {
+		writeError(w, err)
 
 		return
 	}
@@ -95,22 +79,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	s.resource(w, r)
-}
-
-// identify names the client; only members of system:masters may do anything beyond health and version.
-func identify(r *http.Request) (string, bool) {
-	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-		return "system:anonymous", false
-	}
-
-	subject := r.TLS.PeerCertificates[0].Subject
-
-	return subject.CommonName, inGroup(subject, masters)
-}
-
-func inGroup(subject pkix.Name, group string) bool {
-	return slices.Contains(subject.Organization, group)
+	s.resource(w, r, user)
 }
 
 func (s *Server) health(w http.ResponseWriter, r *http.Request, check string) {
@@ -208,7 +177,7 @@ func parse(path string) (route, bool) {
 	return r, true
 }
 
-func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
+func (s *Server) resource(w http.ResponseWriter, r *http.Request, user User) {
 	target, ok := parse(r.URL.Path)
 	if !ok {
 		writeStatus(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource")
@@ -228,7 +197,7 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 
 		writeJSON(w, http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Success"})
 	case r.Method == http.MethodPatch && target.kind.Kind == "Node" && target.name != "":
-		s.patch(w, r, target)
+		s.patch(w, r, target, user)
 	case r.Method == http.MethodGet && target.subresource == "log" && target.kind.Kind == "Pod":
 		s.log(w, target)
 	case target.kind.Stored && (r.Method == http.MethodPost && target.name == "" || r.Method == http.MethodPut && target.name != "") && target.subresource == "":
@@ -238,24 +207,6 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeStatus(w, http.StatusMethodNotAllowed, "MethodNotAllowed", "the lab's Kubernetes API does not serve this request: it reads, patches nodes, and creates, replaces and deletes what it stores")
 	}
-}
-
-func (s *Server) patch(w http.ResponseWriter, r *http.Request, target route) {
-	var p NodePatch
-
-	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
-		writeStatus(w, http.StatusBadRequest, "BadRequest", "unable to read the patch as a merge patch of a node: "+err.Error())
-
-		return
-	}
-
-	if !s.backend.PatchNode(target.name, p) {
-		target.notFound(w)
-
-		return
-	}
-
-	s.get(w, r, target)
 }
 
 func (s *Server) objects(target route) []Object {

@@ -1,0 +1,252 @@
+package machine
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/kubelet"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"proxmox-talos/lab/machine/kube"
+)
+
+// uninitialized is the taint of a node that waits for the cloud controller manager.
+const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+
+// registrationTaints are what the kubelet registers its node with: those of its configuration, and the control plane's, so that no pod is faster than Talos.
+func (m *machine) registrationTaints() ([]kube.Taint, error) {
+	extra := m.config.Machine().Kubelet().ExtraConfig()
+
+	for _, field := range kubelet.ProtectedConfigurationFields {
+		if _, stated := extra[field]; stated {
+			return nil, fmt.Errorf("error creating kubelet configuration: field %q can't be overridden", field)
+		}
+	}
+
+	var configuration kubeletconfig.KubeletConfiguration
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(extra, &configuration, true); err != nil {
+		return nil, fmt.Errorf("error creating kubelet configuration: error unmarshalling extra kubelet configuration: %w", err)
+	}
+
+	taints := make([]kube.Taint, 0, len(configuration.RegisterWithTaints))
+	for _, t := range configuration.RegisterWithTaints {
+		taints = append(taints, kube.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+
+	controlPlane := func(t kube.Taint) bool { return t.Key == constants.LabelNodeRoleControlPlane }
+	if m.isControlPlane() && !m.config.Cluster().ScheduleOnControlPlanes() && !slices.ContainsFunc(taints, controlPlane) {
+		taints = append(taints, kube.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: string(corev1.TaintEffectNoSchedule)})
+	}
+
+	if m.config.Cluster().ExternalCloudProvider().Enabled() {
+		taints = append(taints, kube.Taint{Key: uninitialized, Value: "true", Effect: string(corev1.TaintEffectNoSchedule)})
+	}
+
+	return taints, nil
+}
+
+// kubeletLabels are what the kubelet says of its machine, at registration and at every later start.
+func (m *machine) kubeletLabels() map[string]string {
+	return map[string]string{
+		"kubernetes.io/hostname": m.hostname, "kubernetes.io/os": "linux", "kubernetes.io/arch": m.system.Arch,
+		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": m.system.Arch,
+	}
+}
+
+// talosLabels are those that Talos wants its node to have.
+func (m *machine) talosLabels() map[string]string {
+	labels := maps.Clone(m.config.Machine().NodeLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+
+	if m.isControlPlane() {
+		labels[constants.LabelNodeRoleControlPlane] = ""
+	}
+
+	for _, e := range m.schematic.Extensions {
+		labels[constants.K8sExtensionPrefix+baseName(e)] = m.extensionVersion(e)
+	}
+
+	return labels
+}
+
+// talosTaints are those that Talos wants its node to have, by key: one for each.
+func (m *machine) talosTaints() []kube.Taint {
+	taints := map[string]kube.Taint{}
+
+	if m.isControlPlane() && !m.config.Cluster().ScheduleOnControlPlanes() {
+		taints[constants.LabelNodeRoleControlPlane] = kube.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: string(corev1.TaintEffectNoSchedule)}
+	}
+
+	for key, text := range m.config.Machine().NodeTaints() {
+		value, effect, found := strings.Cut(text, ":")
+		if !found {
+			value, effect = "", text
+		}
+
+		taints[key] = kube.Taint{Key: key, Value: value, Effect: effect}
+	}
+
+	list := make([]kube.Taint, 0, len(taints))
+	for _, key := range slices.Sorted(maps.Keys(taints)) {
+		list = append(list, taints[key])
+	}
+
+	return list
+}
+
+// user is the identity with which Talos changes its node: the administrator's on control planes, the kubelet's on workers.
+func (m *machine) user() kube.User {
+	if m.isControlPlane() {
+		return kube.Administrator()
+	}
+
+	return kube.NodeUser(m.hostname)
+}
+
+// applyNode makes labels, annotations and taints of the Node object those of the machine's configuration, as Talos does: all in one update, so that a refusal loses all
+// of them, and again at every change of the two. Talos takes over what is not there yet or has its value already, and removes what it owns; anything else it leaves.
+// The caller holds the lock.
+func (m *machine) applyNode(e *etcd) {
+	current := e.nodes[m.hostname]
+	if current == nil || m.config == nil {
+		return
+	}
+
+	next := *current
+	next.Labels, next.Annotations, next.Taints = extended(current.Labels, nil), extended(current.Annotations, nil), slices.Clone(current.Taints)
+
+	labels := owned(next.Annotations, constants.AnnotationOwnedLabels)
+	annotations := owned(next.Annotations, constants.AnnotationOwnedAnnotations)
+	taints := owned(next.Annotations, constants.AnnotationOwnedTaints)
+
+	takeOver(next.Labels, labels, m.talosLabels())
+	takeOver(next.Annotations, annotations, m.config.Machine().NodeAnnotations())
+	next.Taints = takeOverTaints(next.Taints, taints, m.talosTaints())
+
+	remember(next.Annotations, constants.AnnotationOwnedLabels, labels)
+	remember(next.Annotations, constants.AnnotationOwnedAnnotations, annotations)
+	remember(next.Annotations, constants.AnnotationOwnedTaints, taints)
+
+	if maps.Equal(next.Labels, current.Labels) && maps.Equal(next.Annotations, current.Annotations) && slices.Equal(next.Taints, current.Taints) {
+		m.kubelet.refused = ""
+
+		return
+	}
+
+	if err := e.updateNode(m.user(), current, &next); err != nil {
+		// Talos tries again and again; the console tells it once.
+		if m.kubelet.refused != err.Message {
+			m.kubelet.refused = err.Message
+			m.logf("[talos] controller failed {\"controller\": \"k8s.NodeApplyController\", \"error\": \"%d error(s) occurred:\\n\\ttimeout\\n\\t%s\"}", 2, err.Message)
+		}
+
+		return
+	}
+
+	m.kubelet.refused = ""
+}
+
+// updateNode stores a changed Node as the API server does; the caller holds the lock.
+func (e *etcd) updateNode(u kube.User, before, after *kubeNode) *kube.StatusError {
+	fields := func(n *kubeNode) kube.NodeFields { return kube.NodeFields{Labels: n.Labels, Taints: n.Taints} }
+	old := fields(before)
+
+	if err := kube.AdmitNode(u, after.Name, &old, fields(after)); err != nil {
+		return err
+	}
+
+	if err := kube.ValidateNode(after.Name, fields(after)); err != nil {
+		return err
+	}
+
+	e.store(after)
+
+	return nil
+}
+
+// store keeps a Node; the caller holds the lock.
+func (e *etcd) store(n *kubeNode) {
+	e.committed(false)
+	n.Revision = e.revision
+	e.nodes[n.Name] = n
+}
+
+// owned reads what Talos has noted as its own in an annotation of the node.
+func owned(annotations map[string]string, key string) map[string]bool {
+	var list []string
+
+	_ = json.Unmarshal([]byte(annotations[key]), &list) // only Talos writes it
+
+	set := map[string]bool{}
+	for _, name := range list {
+		set[name] = true
+	}
+
+	return set
+}
+
+func remember(annotations map[string]string, key string, set map[string]bool) {
+	if len(set) == 0 {
+		delete(annotations, key)
+
+		return
+	}
+
+	annotations[key] = string(mustJSON(slices.Sorted(maps.Keys(set))))
+}
+
+// takeOver sets the wanted values but those that are somebody else's, and removes the owned ones that are not wanted any more.
+func takeOver(values map[string]string, own map[string]bool, wanted map[string]string) {
+	for key, value := range wanted {
+		have, exists := values[key]
+		if exists && have != value && !own[key] {
+			continue
+		}
+
+		values[key], own[key] = value, true
+	}
+
+	for key := range own {
+		if _, stays := wanted[key]; !stays {
+			delete(values, key)
+			delete(own, key)
+		}
+	}
+}
+
+// takeOverTaints does the same for taints, which Talos knows by their key.
+func takeOverTaints(taints []kube.Taint, own map[string]bool, wanted []kube.Taint) []kube.Taint {
+	byKey := func(key string) func(kube.Taint) bool { return func(t kube.Taint) bool { return t.Key == key } }
+
+	for _, t := range wanted {
+		i := slices.IndexFunc(taints, byKey(t.Key))
+
+		switch {
+		case i < 0:
+			taints = append(taints, t)
+		case taints[i] != t && !own[t.Key]:
+			continue
+		default:
+			taints[i] = t
+		}
+
+		own[t.Key] = true
+	}
+
+	return slices.DeleteFunc(taints, func(t kube.Taint) bool {
+		gone := own[t.Key] && !slices.ContainsFunc(wanted, byKey(t.Key))
+		if gone {
+			delete(own, t.Key)
+		}
+
+		return gone
+	})
+}

@@ -1,0 +1,288 @@
+package machine_test
+
+import (
+	stdx509 "crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/siderolabs/crypto/x509"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
+)
+
+// admin is a Kubernetes client of the cluster's administrator.
+func (l *lab) admin() kubeClient {
+	l.Helper()
+
+	kubeconfig, err := l.client(11).Kubeconfig(l.context())
+	require.NoError(l.T, err)
+
+	return l.kube(kubeconfig)
+}
+
+// kubelet is a Kubernetes client with a certificate of the cluster's authority.
+func (l *lab) kubelet(name string, groups ...string) kubeClient {
+	l.Helper()
+
+	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(l.secrets.Certs.K8s)
+	require.NoError(l.T, err)
+
+	pair, err := x509.NewKeyPair(ca, x509.CommonName(name), x509.Organization(groups...), x509.NotBefore(time.Now().Add(-time.Minute)), x509.NotAfter(time.Now().Add(time.Hour)),
+		x509.KeyUsage(stdx509.KeyUsageDigitalSignature), x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}))
+	require.NoError(l.T, err)
+
+	encode := base64.StdEncoding.EncodeToString
+	encoded := x509.NewCertificateAndKeyFromKeyPair(pair)
+	kubeconfig, err := yaml.Marshal(map[string]any{
+		"clusters": []any{map[string]any{"cluster": map[string]any{"server": "https://" + l.address(11) + ":6443", "certificate-authority-data": encode(l.secrets.Certs.K8s.Crt)}}},
+		"users":    []any{map[string]any{"user": map[string]any{"client-certificate-data": encode(encoded.Crt), "client-key-data": encode(encoded.Key)}}},
+	})
+	require.NoError(l.T, err)
+
+	return l.kube(kubeconfig)
+}
+
+// node is what the API shows of a node: labels and taints, these as text.
+func (k kubeClient) node(name string) (labels, annotations map[string]any, taints string) {
+	k.l.Helper()
+
+	code, o := k.do(http.MethodGet, "/api/v1/nodes/"+name, "application/json", "")
+	require.Equal(k.l.T, http.StatusOK, code, o)
+
+	metadata := o["metadata"].(map[string]any)
+	labels, _ = metadata["labels"].(map[string]any)
+	annotations, _ = metadata["annotations"].(map[string]any)
+
+	text, err := json.Marshal(o["spec"].(map[string]any)["taints"])
+	require.NoError(k.l.T, err)
+
+	return labels, annotations, string(text)
+}
+
+func (k kubeClient) patch(node, body string) (int, string) {
+	k.l.Helper()
+
+	code, o := k.do(http.MethodPatch, "/api/v1/nodes/"+node, "application/json", body)
+	message, _ := o["message"].(string)
+
+	return code, message
+}
+
+// TestNodeRestriction: what a kubelet's identity may do to nodes, in the API server's words.
+func TestNodeRestriction(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.cluster(1, 2)
+
+	const own = `nodes "node-21" is forbidden: `
+
+	kubelet := l.kubelet("system:node:node-21", "system:nodes")
+	tainted := `{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}`
+	labelled := func(key string) string { return fmt.Sprintf(`{"metadata":{"labels":{%q:"b"}}}`, key) }
+
+	for name, test := range map[string]struct{ node, patch, refusal string }{
+		"its own labels":                       {"node-21", labelled("example.org/a"), ""},
+		"a label meant for kubelets":           {"node-21", labelled("node.kubernetes.io/a"), ""},
+		"a label below one meant for kubelets": {"node-21", labelled("x.kubelet.kubernetes.io/a"), ""},
+		"its zone":                             {"node-21", labelled("topology.kubernetes.io/zone"), ""},
+		"a role":                               {"node-21", labelled("node-role.kubernetes.io/a"), own + "is not allowed to modify labels: node-role.kubernetes.io/a"},
+		"another label of the topology":        {"node-21", labelled("topology.kubernetes.io/rack"), own + "is not allowed to modify labels: topology.kubernetes.io/rack"},
+		"a label of k8s.io":                    {"node-21", labelled("x.k8s.io/a"), own + "is not allowed to modify labels: x.k8s.io/a"},
+		"what isolates nodes":                  {"node-21", labelled("x.node-restriction.kubernetes.io/a"), own + "is not allowed to modify labels: x.node-restriction.kubernetes.io/a"},
+		"a taint":                              {"node-21", tainted, own + `node "node-21" is not allowed to modify taints`},
+		"another node":                         {"node-22", labelled("example.org/a"), `nodes "node-22" is forbidden: node "node-21" is not allowed to modify node "node-22"`},
+	} {
+		code, message := kubelet.patch(test.node, test.patch)
+		assert.Equal(t, test.refusal, message, name)
+		assert.Equal(t, map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[test.refusal == ""], code, name)
+	}
+
+	code, refused := kubelet.do(http.MethodGet, "/api/v1/nodes", "application/json", "")
+	assert.Equal(t, http.StatusForbidden, code)
+	assert.Contains(t, refused["message"], "cannot read all nodes, only its own Node object")
+
+	code, _ = kubelet.do(http.MethodGet, "/api/v1/nodes/node-21", "application/json", "")
+	assert.Equal(t, http.StatusOK, code)
+
+	for name, other := range map[string]kubeClient{
+		"a node's name without its group": l.kubelet("system:node:node-21"),
+		"the group without a node's name": l.kubelet("node-21", "system:nodes"),
+	} {
+		code, _ := other.patch("node-21", labelled("example.org/a"))
+		assert.Equal(t, http.StatusForbidden, code, name)
+	}
+
+	_, _, taints := l.admin().node("node-21")
+	assert.NotContains(t, taints, `"a"`)
+}
+
+func TestPatchesOfNodes(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.cluster(1, 1)
+	k := l.admin()
+
+	taint := func(effect string) string {
+		return fmt.Sprintf(`{"spec":{"taints":[{"key":"a","value":"b","effect":%q}]}}`, effect)
+	}
+
+	for name, test := range map[string]struct {
+		patch   string
+		code    int
+		message string
+	}{
+		"an effect that does not exist": {taint("Never"), http.StatusUnprocessableEntity, `metadata.taints[0].effect`},
+		"a label that is none":          {`{"metadata":{"labels":{"a b":"c"}}}`, http.StatusUnprocessableEntity, "metadata.labels"},
+		"an older version":              {`{"metadata":{"resourceVersion":"1"},"spec":{"taints":[]}}`, http.StatusConflict, "the object has been modified"},
+		"a node that is not there":      {"{}", http.StatusNotFound, "not found"},
+	} {
+		node := "node-21"
+		if test.code == http.StatusNotFound {
+			node = "node-29"
+		}
+
+		code, message := k.patch(node, test.patch)
+		assert.Equal(t, test.code, code, name)
+		assert.Contains(t, message, test.message, name)
+	}
+
+	code, _ := k.patch("node-21", taint("NoExecute"))
+	assert.Equal(t, http.StatusOK, code)
+
+	_, _, taints := k.node("node-21")
+	assert.JSONEq(t, `[{"key":"a","value":"b","effect":"NoExecute"}]`, taints)
+
+	code, _ = k.patch("node-21", `{"spec":{"taints":null}}`)
+	assert.Equal(t, http.StatusOK, code)
+
+	_, _, taints = k.node("node-21")
+	assert.Equal(t, "null", taints)
+}
+
+// reapply gives a running machine another configuration.
+func (l *lab) reapply(n int, role machinetype.Type, patches ...string) {
+	l.Helper()
+
+	_, err := l.client(n).ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
+		Data: l.configuration(role, patches...), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
+	})
+	require.NoError(l.T, err)
+}
+
+const (
+	labelled   = "machine:\n  nodeLabels: {example.org/a: b}\n"
+	tainted    = "machine:\n  nodeTaints: {dedicated: \"db:NoSchedule\"}\n"
+	registered = "machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{key: dedicated, value: db, effect: NoSchedule}]\n"
+)
+
+// TestTaintsOfWorkersCostTheirLabels: Talos changes its node with the kubelet's identity there, in one update.
+func TestTaintsOfWorkersCostTheirLabels(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.patches = []string{noCNI}
+	l.bootstrapped()
+	l.boot(21)
+	l.apply(21, l.configuration(machinetype.TypeWorker, labelled, tainted))
+
+	l.until("Talos is refused", func() bool {
+		return strings.Contains(strings.Join(l.machines.Console(21), "\n"), `nodes "node-21" is forbidden: node "node-21" is not allowed to modify taints`)
+	})
+
+	labels, annotations, taints := l.admin().node("node-21")
+	assert.NotContains(t, labels, "example.org/a")
+	assert.NotContains(t, annotations, "talos.dev/owned-labels")
+	assert.NotContains(t, taints, "dedicated")
+
+	// Without the taint the labels come, and what the kubelet would register with comes too late.
+	l.reapply(21, machinetype.TypeWorker, labelled, registered)
+
+	labels, annotations, taints = l.admin().node("node-21")
+	assert.Equal(t, "b", labels["example.org/a"])
+	assert.Contains(t, annotations["talos.dev/owned-labels"], "example.org/a")
+	assert.NotContains(t, taints, "dedicated")
+
+	// Talos removes what it owns, and leaves what is somebody else's.
+	code, _ := l.admin().patch("node-21", `{"metadata":{"labels":{"mine":"1"}}}`)
+	require.Equal(t, http.StatusOK, code)
+	l.reapply(21, machinetype.TypeWorker, "machine:\n  nodeLabels: {mine: \"2\"}\n")
+
+	labels, _, _ = l.admin().node("node-21")
+	assert.NotContains(t, labels, "example.org/a")
+	assert.Equal(t, "1", labels["mine"])
+
+	// A label that no kubelet may set costs the others, too.
+	l.reapply(21, machinetype.TypeWorker, labelled, "machine:\n  nodeLabels: {node-role.kubernetes.io/worker: \"\"}\n")
+
+	labels, _, _ = l.admin().node("node-21")
+	assert.NotContains(t, labels, "example.org/a")
+	assert.NotContains(t, labels, "node-role.kubernetes.io/worker")
+}
+
+func TestKubeletsRegisterTheirTaints(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.patches = []string{noCNI}
+	l.boot(11)
+	l.apply(11, l.configuration(machinetype.TypeControlPlane, labelled, tainted, "machine:\n  nodeLabels: {node-role.kubernetes.io/etcd: \"\"}\n"))
+	require.NoError(t, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+	l.stage(11, "running")
+	l.boot(21)
+	l.apply(21, l.configuration(machinetype.TypeWorker, labelled, registered))
+
+	k := l.admin()
+	l.until("the worker is registered", func() bool {
+		code, _ := k.do(http.MethodGet, "/api/v1/nodes/node-21", "application/json", "")
+
+		return code == http.StatusOK
+	})
+
+	labels, _, taints := k.node("node-21")
+	assert.Equal(t, "b", labels["example.org/a"])
+	assert.Contains(t, taints, `{"effect":"NoSchedule","key":"dedicated","value":"db"}`)
+
+	// On control planes Talos has the administrator's rights: it adds taints, owns the one that the kubelet registered with, and removes both.
+	labels, annotations, taints := k.node("node-11")
+	assert.Contains(t, labels, "node-role.kubernetes.io/etcd")
+	assert.Contains(t, taints, `"key":"dedicated"`)
+	assert.Contains(t, taints, `"key":"node-role.kubernetes.io/control-plane"`)
+	assert.Equal(t, `["dedicated","node-role.kubernetes.io/control-plane"]`, annotations["talos.dev/owned-taints"])
+
+	l.reapply(11, machinetype.TypeControlPlane, "cluster:\n  allowSchedulingOnControlPlanes: true\n")
+
+	_, annotations, taints = k.node("node-11")
+	assert.NotContains(t, taints, "dedicated")
+	assert.NotContains(t, taints, "control-plane")
+	assert.NotContains(t, annotations, "talos.dev/owned-taints")
+}
+
+func TestAKubeletWithAConfigurationItCannotReadRegistersNoNode(t *testing.T) {
+	t.Parallel()
+
+	l := newLab(t)
+	l.patches = []string{noCNI}
+	l.bootstrapped()
+	l.boot(21)
+	l.apply(21, l.configuration(machinetype.TypeWorker, "machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{name: dedicated, effect: NoSchedule}]\n"))
+	l.until("the kubelet is refused", func() bool {
+		return strings.Contains(strings.Join(l.machines.Console(21), "\n"), `unknown field "registerWithTaints[0].name"`)
+	})
+
+	l.reapply(21, machinetype.TypeWorker, registered)
+	l.until("the kubelet registers its node", func() bool {
+		code, _ := l.admin().do(http.MethodGet, "/api/v1/nodes/node-21", "application/json", "")
+
+		return code == http.StatusOK
+	})
+}
