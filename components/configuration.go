@@ -92,6 +92,7 @@ func nodeConfiguration(n spec.Node, network spec.Network, factory talos.Factory)
 // anything is registered.
 type plannedPatches struct {
 	contract string
+	marks    []talosopsMarks
 	Roles    map[spec.Role][]string `json:"roles"`
 	Nodes    map[string][]string    `json:"nodes"`
 }
@@ -111,9 +112,17 @@ func planPatches(c spec.Cluster, factory talos.Factory) (plannedPatches, error) 
 		}
 	}
 	for _, n := range c.Nodes() {
-		if planned.Nodes[n.Name], err = talos.NodePatches(common, nodeConfiguration(n, c.Network, factory), contract); err != nil {
+		node := nodeConfiguration(n, c.Network, factory)
+		if planned.Nodes[n.Name], err = talos.NodePatches(common, node, contract); err != nil {
+			problems = append(problems, withoutDetails(n, err))
+
+			continue
+		}
+		marks, err := planMarks(common, node)
+		if err != nil {
 			problems = append(problems, withoutDetails(n, err))
 		}
+		planned.marks = append(planned.marks, marks)
 	}
 	if err := errors.Join(problems...); err != nil {
 		return plannedPatches{}, fmt.Errorf("cluster %q: %w", c.Name, err)

@@ -12,6 +12,7 @@ import (
 
 	"proxmox-talos/components/recorder"
 	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/talos"
 )
 
 func rtx4000() spec.GPU { return spec.GPU{Name: "rtx4000", PCI: "0000:01:00", Generation: "ada"} }
@@ -53,7 +54,7 @@ func TestAClusterWithGPUs(t *testing.T) {
 				cluster := plannedCluster(1, 2)
 				cluster.GPUOperator = operator
 				cluster.Workers[1] = withGPUs(cluster.Workers[1], rtx4000(), rtx4000())
-				cluster.Workers[1].TimeSlicing = 4
+				cluster.Workers[1].TimeSlicing, cluster.Workers[1].Dedicated = 4, true
 				r, _ := runCluster(t, recorder.Options{Preview: preview}, cluster, false)
 
 				assert.Equal(t, []string{"one-general-2"}, r.Names(GPUWorkerType))
@@ -69,7 +70,19 @@ func TestAClusterWithGPUs(t *testing.T) {
 				} else {
 					assert.Equal(t, []talosopsGPUs{{Node: "one-general-2", Count: 8}}, request.GPUs)
 				}
+				var marked talosopsRequest
+				require.NoError(t, json.Unmarshal([]byte(r.Of(recorder.LocalCommand)["one-marked"].Input("stdin").SecretValue().Element.StringValue()), &marked))
+				assert.Equal(t, []talosopsMarks{
+					{Node: "one-cp-1"},
+					{Node: "one-general-1"},
+					{
+						Node: "one-general-2", Labels: map[string]string{"nvidia.com/gpu.present": "true", "nvidia.com/device-plugin.config": "time-slicing-4"},
+						Taints: []talos.Taint{{Key: "nvidia.com/gpu", Value: "present", Effect: "NoSchedule"}},
+					},
+				}, marked.Marks)
 				patches := text(r.Of(recorder.ConfigurationApply)["one-general-2-configuration"].Input("configPatches"))
+				assert.Contains(t, patches, "registerWithTaints")
+				assert.NotContains(t, patches, "nodeTaints", "a worker that Talos were to taint would lose its labels")
 				assert.Contains(t, patches, "nvidia_uvm")
 				assert.NotContains(t, text(r.Of(recorder.ConfigurationApply)["one-general-1-configuration"].Input("configPatches")), "nvidia")
 			})

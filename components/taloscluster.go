@@ -41,7 +41,8 @@ type TalosClusterArgs struct {
 	GPUsReady func(spec.Node) []pulumi.Resource
 }
 
-// TalosCluster is a Talos Kubernetes cluster: secrets, configurations, nodes, talosconfig, bootstrap, kubeconfig and a health gate at the end.
+// TalosCluster is a Talos Kubernetes cluster: secrets, configurations, nodes, talosconfig, bootstrap, kubeconfig, the nodes' labels and
+// taints, and a health gate at the end.
 type TalosCluster struct {
 	pulumi.ResourceState
 
@@ -82,6 +83,7 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args TalosClusterArgs, op
 		{"talosconfig", c.makeTalosconfig},
 		{"bootstrap", c.makeBootstrap},
 		{"kubeconfig", c.makeKubeconfig},
+		{"labels and taints", c.makeMarks},
 		{"health gate", c.makeGate},
 		{"outputs", c.makeOutputs},
 	} {

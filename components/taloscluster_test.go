@@ -29,7 +29,7 @@ func TestTalosClusterRegistersItsSteps(t *testing.T) {
 		assert.Equal(t, node, r.Of(recorder.ConfigurationApply)[node+"-configuration"].Parent)
 	}
 	for token, names := range map[string][]string{
-		recorder.Secrets: {"one-secrets"}, recorder.Kubeconfig: {"one-kubeconfig"}, recorder.LocalCommand: {"one-bootstrap", "one-healthy"},
+		recorder.Secrets: {"one-secrets"}, recorder.Kubeconfig: {"one-kubeconfig"}, recorder.LocalCommand: {"one-bootstrap", "one-healthy", "one-marked"},
 	} {
 		require.Equal(t, names, r.Names(token))
 		for _, name := range names {
@@ -72,11 +72,15 @@ func TestTalosClusterOrder(t *testing.T) {
 	assert.ElementsMatch(t, []string{"one-cp-1-configuration", "one-cp-2-configuration", "one-cp-3-configuration", "one-secrets"},
 		r.Of(recorder.LocalCommand)["one-bootstrap"].DependsOn(), "any control plane may hold the cluster; workers never do")
 	assert.ElementsMatch(t, []string{"one-bootstrap", "one-secrets"}, r.Of(recorder.Kubeconfig)["one-kubeconfig"].DependsOn())
-	gate := r.Of(recorder.LocalCommand)["one-healthy"].DependsOn()
-	for name := range applies {
-		assert.Contains(t, gate, name)
+	for _, command := range []string{"one-healthy", "one-marked"} {
+		after := r.Of(recorder.LocalCommand)[command].DependsOn()
+		for name := range applies {
+			assert.Contains(t, after, name, command)
+		}
+		assert.Contains(t, after, "one-bootstrap", command)
+		assert.NotContains(t, after, "one-healthy", "the two run side by side, so that the gate names what keeps a node away")
+		assert.NotContains(t, after, "one-marked")
 	}
-	assert.Contains(t, gate, "one-bootstrap")
 }
 
 func templateOf(vm recorder.Registration) string {
@@ -246,6 +250,11 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 				`"kubernetesVersion":"v1.35.0","talosconfig":"the-talosconfig","kubeconfig":"the-kubeconfig"}`,
 			triggered: true,
 		},
+		"one-marked": {
+			create: "${TALOSOPS:-go run ./cmd/talosops} mark",
+			stdin: `{` + controlPlanes + `,"marks":[{"node":"one-cp-1"},{"node":"one-cp-2"},{"node":"one-cp-3"},{"node":"one-general-1"},{"node":"one-general-2"}],` +
+				`"kubeconfig":"the-kubeconfig"}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -319,6 +328,16 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 		"a patch that cannot be read":   {func(c *spec.Cluster) { c.Patches = []string{"machine: ["} }, known, "patch 1 of the cluster"},
 		"a node's MAC that cannot work": {func(c *spec.Cluster) { c.Workers[0].MAC = "" }, known, "one-general-1"},
 		"a template nobody registered":  {func(*spec.Cluster) {}, known, "register it first"},
+		"a patch that taints workers": {
+			func(c *spec.Cluster) { c.Patches = []string{"machine: {nodeTaints: {a: \"b:NoSchedule\"}}"} }, known,
+			"machine configuration of \"one-general-1\": machine.nodeTaints: Kubernetes lets no worker change its taints",
+		},
+		"a patch with a label that costs the others": {
+			func(c *spec.Cluster) {
+				c.Workers[0].Patches = []string{"machine: {nodeLabels: {node-role.kubernetes.io/worker: \"\"}}"}
+			}, known,
+			"machine.nodeLabels: a patch sets a label that Kubernetes lets no worker give itself",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

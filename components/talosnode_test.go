@@ -241,10 +241,10 @@ func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
 			c.Workers[1].ExtraDisks = []spec.Disk{{Interface: "scsi1", SizeGiB: 1, Datastore: "tank"}}
 		}, []string{"one-general-2-vm"}},
 		"one node's labels": {
-			func(c *spec.Cluster) { c.Workers[0].Labels = map[string]string{"a": "b"} }, []string{"one-general-1-configuration", "one-healthy"},
+			func(c *spec.Cluster) { c.Workers[0].Labels = map[string]string{"a": "b"} }, []string{"one-general-1-configuration", "one-healthy", "one-marked"},
 		},
 		"a worker less": {
-			func(c *spec.Cluster) { c.Workers = c.Workers[:1] }, []string{"one-general-2", "one-general-2-configuration", "one-general-2-vm", "one-healthy"},
+			func(c *spec.Cluster) { c.Workers = c.Workers[:1] }, []string{"one-general-2", "one-general-2-configuration", "one-general-2-vm", "one-healthy", "one-marked"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,19 +18,19 @@ type talosops struct {
 	request  talosopsRequest // without its configurations
 	triggers pulumi.ArrayInput
 
-	talosconfig pulumi.StringInput
-	kubeconfig  pulumi.StringInput // optional
+	talosconfig, kubeconfig pulumi.StringInput // those that the verb needs
 }
 
 // talosopsRequest is what the verbs of talosops read; each verb knows some of the fields, and refuses the others.
 type talosopsRequest struct {
-	Interval          string         `json:"interval,omitempty"`
-	ControlPlanes     []talosopsNode `json:"controlPlanes"`
-	Workers           []talosopsNode `json:"workers,omitempty"`
-	KubernetesVersion string         `json:"kubernetesVersion,omitempty"`
-	GPUs              []talosopsGPUs `json:"gpus,omitempty"`
-	Talosconfig       string         `json:"talosconfig"`
-	Kubeconfig        string         `json:"kubeconfig,omitempty"`
+	Interval          string          `json:"interval,omitempty"`
+	ControlPlanes     []talosopsNode  `json:"controlPlanes"`
+	Workers           []talosopsNode  `json:"workers,omitempty"`
+	KubernetesVersion string          `json:"kubernetesVersion,omitempty"`
+	GPUs              []talosopsGPUs  `json:"gpus,omitempty"`
+	Marks             []talosopsMarks `json:"marks,omitempty"`
+	Talosconfig       string          `json:"talosconfig,omitempty"`
+	Kubeconfig        string          `json:"kubeconfig,omitempty"`
 }
 
 type talosopsNode struct {
@@ -45,6 +45,9 @@ type talosopsGPUs struct {
 }
 
 func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.ResourceOption) (*local.Command, error) {
+	if t.talosconfig == nil {
+		t.talosconfig = pulumi.String("")
+	}
 	if t.kubeconfig == nil {
 		t.kubeconfig = pulumi.String("")
 	}

@@ -95,17 +95,17 @@ func TestCommittedStacks(t *testing.T) {
 	}{
 		"dev": {
 			nodes: []string{"dev-cp-1"}, gpus: []string{"dev-cp-1"}, templates: []string{"talos-nvidia-open-production-pve1"}, builds: 2,
-			commands: []string{"dev-bootstrap", "dev-healthy", "pve1-reboot", "pve1-verify"}, endpoint: "https://10.0.0.10:6443",
+			commands: []string{"dev-bootstrap", "dev-healthy", "dev-marked", "pve1-reboot", "pve1-verify"}, endpoint: "https://10.0.0.10:6443",
 		},
 		"prod": {
 			nodes: []string{"prod-cp-1", "prod-cp-2", "prod-cp-3", "prod-general-1", "prod-general-2", "prod-gpu-1"}, gpus: []string{"prod-gpu-1"},
 			templates: []string{"talos-nvidia-open-production-pve3", "talos-pve1", "talos-pve2", "talos-pve3"}, builds: 5, protected: 5,
-			commands: []string{"prod-bootstrap", "prod-healthy", "pve3-verify"}, endpoint: "https://10.0.0.5:6443",
+			commands: []string{"prod-bootstrap", "prod-healthy", "prod-marked", "pve3-verify"}, endpoint: "https://10.0.0.5:6443",
 		},
 		"lab": {
 			nodes: []string{"lab-cp-1", "lab-cp-2", "lab-cp-3", "lab-general-1", "lab-general-2", "lab-gpu-1"}, gpus: []string{"lab-gpu-1"},
 			templates: []string{"talos-nvidia-open-production-pve1", "talos-pve1", "talos-pve2"}, builds: 4,
-			commands: []string{"lab-bootstrap", "lab-healthy", "pve1-reboot", "pve1-verify"}, endpoint: "https://127.20.1.5:6443",
+			commands: []string{"lab-bootstrap", "lab-healthy", "lab-marked", "pve1-reboot", "pve1-verify"}, endpoint: "https://127.20.1.5:6443",
 		},
 	} {
 		for name, preview := range map[string]bool{"up": false, "preview": true} {

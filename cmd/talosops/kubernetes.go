@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,7 +22,7 @@ import (
 var errKubeconfig = errors.New("it is not a kubeconfig with a current context, an https server, its authority and a client certificate: " +
 	"send the kubeconfig output of the stack")
 
-// kubeconfig is what a few read-only calls need; a whole Kubernetes client would be this program's largest dependency.
+// kubeconfig is what a few calls need; a whole Kubernetes client would be this program's largest dependency.
 type kubeconfig struct {
 	server *url.URL
 	tls    *tls.Config
@@ -153,12 +154,34 @@ func (k *kubernetesClients) client(address string) *http.Client {
 }
 
 func (k *kubernetesClients) get(ctx context.Context, address, path string) ([]byte, error) {
+	answer, err := k.send(ctx, address, http.MethodGet, path, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	if answer.code != http.StatusOK {
+		return nil, fmt.Errorf("%s%s", answer.status, failedChecks(answer.body))
+	}
+
+	return answer.body, nil
+}
+
+// kubeAnswer is what the Kubernetes API said, a refusal included.
+type kubeAnswer struct {
+	code   int
+	status string
+	body   []byte
+}
+
+func (k *kubernetesClients) send(ctx context.Context, address, method, path, form string, content []byte) (kubeAnswer, error) {
 	path, query, _ := strings.Cut(path, "?")
 	target := k.config.server.JoinPath(path)
 	target.RawQuery = query
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(content))
 	if err != nil {
-		return nil, fmt.Errorf("ask the Kubernetes API: %w", err)
+		return kubeAnswer{}, fmt.Errorf("ask the Kubernetes API: %w", err)
+	}
+	if form != "" {
+		req.Header.Set("Content-Type", form)
 	}
 	resp, err := k.client(address).Do(req)
 	if err != nil {
@@ -168,18 +191,15 @@ func (k *kubernetesClients) get(ctx context.Context, address, path string) ([]by
 			err = wrapped.Err
 		}
 
-		return nil, err
+		return kubeAnswer{}, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s%s", resp.Status, failedChecks(body))
+		return kubeAnswer{}, fmt.Errorf("read the answer: %w", err)
 	}
 
-	return body, nil
+	return kubeAnswer{resp.StatusCode, resp.Status, body}, nil
 }
 
 // failedChecks picks the lines of /readyz that say what is not ready.

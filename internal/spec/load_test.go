@@ -221,7 +221,7 @@ func TestLabelsThatAWorkerMayGiveItself(t *testing.T) {
 	t.Parallel()
 	labels := map[string]any{
 		"tier": "db", "example.org/tier": "db", "node.kubernetes.io/kind": "x", "team.node.kubernetes.io/kind": "x", "topology.kubernetes.io/zone": "pve1",
-		"kubernetes.io/arch": "amd64", "empty": "",
+		"topology.kubernetes.io/region": "home", "kubelet.kubernetes.io/kind": "x", "node.kubernetes.io/instance-type": "big", "k8s.example.org/a": "b", "empty": "",
 	}
 	plan, err := spec.Load(changed(t, map[string]any{
 		"clusters[0].workers[0].labels":       labels,

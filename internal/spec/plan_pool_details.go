@@ -158,8 +158,11 @@ func (p *planner) labels(path string, labels map[string]string, role Role) map[s
 		at := join(path, p.shown(path, key))
 		if !labelNameForm.pattern.MatchString(key) {
 			p.problems.report(at, nil, "%s", labelNameForm.wayOut)
-		} else if role == RoleWorker && reserved(key) {
-			p.problems.report(at, nil, "is a label that Kubernetes lets no worker give itself; use a prefix of your own, such as example.org/, or node.kubernetes.io/")
+		} else if ownLabel(key, role) {
+			p.problems.report(at, nil, "is a label that Kubernetes or Talos gives every node itself; remove it")
+		} else if role == RoleWorker && RestrictedLabel(key) {
+			p.problems.report(at, nil, "is a label that Kubernetes lets no worker give itself; use a prefix of your own, such as example.org/, "+
+				"or node.kubernetes.io/, or set it with kubectl: labels of others stay")
 		}
 		p.check(at, labels[key], labelValueForm)
 	}
@@ -167,19 +170,38 @@ func (p *planner) labels(path string, labels map[string]string, role Role) map[s
 	return labels
 }
 
-// reserved says whether the NodeRestriction admission plugin refuses a label that a worker's kubelet sets.
-func reserved(key string) bool {
-	prefix, _, _ := strings.Cut(key, "/")
-	if prefix == key || prefix != "kubernetes.io" && prefix != "k8s.io" && !strings.HasSuffix(prefix, ".kubernetes.io") && !strings.HasSuffix(prefix, ".k8s.io") {
+// RestrictedLabel says whether Kubernetes' NodeRestriction admission plugin refuses a label that a worker's kubelet sets. Talos sets a worker's labels with the kubelet's
+// rights, all at once: one of these would cost the others (k8s.io/kubernetes plugin/pkg/admission/noderestriction, k8s.io/kubelet/pkg/apis).
+func RestrictedLabel(key string) bool {
+	prefix, _, found := strings.Cut(key, "/")
+	within := func(domains ...string) bool {
+		return slices.ContainsFunc(domains, func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) })
+	}
+	if !found || !within("kubernetes.io", "k8s.io") || within("kubelet.kubernetes.io", "node.kubernetes.io") {
 		return false
 	}
-	for _, allowed := range []string{"kubelet.kubernetes.io", "node.kubernetes.io", "topology.kubernetes.io"} {
-		if prefix == allowed || strings.HasSuffix(prefix, "."+allowed) {
-			return false
-		}
-	}
 
-	return !slices.Contains([]string{"kubernetes.io/hostname", "kubernetes.io/arch", "kubernetes.io/os"}, key)
+	return !slices.Contains([]string{
+		"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone",
+		"beta.kubernetes.io/instance-type", "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+	}, key)
+}
+
+// ownLabel says whether kubelet or Talos sets a label themselves: what was stated beside them would be removed with its statement.
+func ownLabel(key string, role Role) bool {
+	switch key {
+	case "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch":
+		return true
+	case "node-role.kubernetes.io/control-plane":
+		return role == RoleControlPlane
+	default:
+		return strings.HasPrefix(key, "extensions.talos.dev/")
+	}
+}
+
+// ownTaint says whether Kubernetes' controllers set and remove a taint by the node's condition.
+func ownTaint(key string) bool {
+	return strings.HasPrefix(key, "node.kubernetes.io/") || strings.HasPrefix(key, "node.cloudprovider.kubernetes.io/")
 }
 
 // taints returns Talos' form of taints: key → value:Effect, or key → Effect.
@@ -199,6 +221,8 @@ func (p *planner) taints(path string, taints []string) map[string]string {
 		case !found || !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect) ||
 			!labelNameForm.pattern.MatchString(key) || !labelValueForm.pattern.MatchString(value):
 			p.problems.report(at, taint, "is not a taint; write it as key=value:NoSchedule or key:NoSchedule (NoSchedule, PreferNoSchedule or NoExecute)")
+		case ownTaint(key):
+			p.problems.report(at, taint, "has a key of Kubernetes' own, which follows the node's condition; use one of your own, such as example.org/dedicated")
 		case parsed[key] != "":
 			p.problems.report(at, taint, "is a second taint with the key %s, and Talos takes one; remove one of the two", p.shown(at, key))
 		case hasValue:

@@ -46,18 +46,14 @@ func gpuPatches(n NodeConfig) []object {
 		return nil
 	}
 	labels := object{gpuLabel: "true", pluginLabel: pluginConfig(n.GPUs.TimeSlicing)}
-	docs := []object{
+
+	return []object{
 		{"machine": object{
 			"kernel":  object{"modules": []object{{"name": "nvidia"}, {"name": "nvidia_uvm"}, {"name": "nvidia_drm"}, {"name": "nvidia_modeset"}}},
 			"sysctls": object{"net.core.bpf_jit_harden": "1"},
 		}},
 		{"machine": object{"nodeLabels": labels}},
 	}
-	if n.GPUs.Dedicated {
-		docs = append(docs, object{"machine": object{"nodeTaints": object{gpuTaint: gpuEffect}}})
-	}
-
-	return docs
 }
 
 // pluginConfig names the device plugin's configuration for a node.

@@ -19,13 +19,13 @@ func TestGPUNodesLoadTheDriverAndSayWhatTheyAre(t *testing.T) {
 		gpus   *GPUs
 		own    map[string]string
 		labels map[string]string
-		taints map[string]string
+		taints []Taint
 	}{
-		"no GPU":              {nil, nil, map[string]string{}, nil},
-		"one pod for each":    {&GPUs{}, nil, map[string]string{gpuLabel: "true", pluginLabel: "exclusive"}, nil},
-		"pods take turns":     {&GPUs{TimeSlicing: 4}, nil, map[string]string{gpuLabel: "true", pluginLabel: "time-slicing-4"}, nil},
-		"dedicated":           {&GPUs{Dedicated: true}, nil, map[string]string{gpuLabel: "true", pluginLabel: "exclusive"}, map[string]string{"nvidia.com/gpu": "present:NoSchedule"}},
-		"the user's own wins": {&GPUs{}, map[string]string{pluginLabel: "mine"}, map[string]string{gpuLabel: "true", pluginLabel: "mine"}, nil},
+		"no GPU":              {nil, nil, map[string]string{}, []Taint{}},
+		"one pod for each":    {&GPUs{}, nil, map[string]string{gpuLabel: "true", pluginLabel: "exclusive"}, []Taint{}},
+		"pods take turns":     {&GPUs{TimeSlicing: 4}, nil, map[string]string{gpuLabel: "true", pluginLabel: "time-slicing-4"}, []Taint{}},
+		"dedicated":           {&GPUs{Dedicated: true}, nil, map[string]string{gpuLabel: "true", pluginLabel: "exclusive"}, []Taint{{"nvidia.com/gpu", "present", "NoSchedule"}}},
+		"the user's own wins": {&GPUs{}, map[string]string{pluginLabel: "mine"}, map[string]string{gpuLabel: "true", pluginLabel: "mine"}, []Taint{}},
 	} {
 		for _, contract := range contracts {
 			t.Run(name+" "+contract, func(t *testing.T) {
@@ -46,7 +46,8 @@ func TestGPUNodesLoadTheDriverAndSayWhatTheyAre(t *testing.T) {
 					}
 				}
 				assert.Equal(t, test.labels, labels)
-				assert.Equal(t, test.taints, map[string]string(cfg.Machine().NodeTaints()))
+				assert.Equal(t, test.taints, registered(t, cfg))
+				assert.Empty(t, cfg.Machine().NodeTaints(), "a worker that Talos were to taint would lose its labels")
 				if test.gpus == nil {
 					assert.Empty(t, modules)
 

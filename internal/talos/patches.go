@@ -70,8 +70,8 @@ func NodePatches(c ClusterConfig, n NodeConfig, contract string) ([]string, erro
 		docs = append(docs, object{"cluster": object{"apiServer": object{"certSANs": []string{own.Addr().String()}}}})
 	}
 	docs = append(docs, gpuPatches(n)...)
-	if node := labelsAndTaints(n); len(node) > 0 {
-		docs = append(docs, object{"machine": node})
+	if marks := nodeMarks(n); len(marks) > 0 {
+		docs = append(docs, object{"machine": marks})
 	}
 	for _, volume := range n.Volumes {
 		docs = append(docs, userVolume(volume))
@@ -242,18 +242,6 @@ func link(l Link) object {
 	}
 
 	return fields
-}
-
-func labelsAndTaints(n NodeConfig) object {
-	machine := object{}
-	if len(n.Labels) > 0 {
-		machine["nodeLabels"] = n.Labels
-	}
-	if len(n.Taints) > 0 {
-		machine["nodeTaints"] = n.Taints
-	}
-
-	return machine
 }
 
 // userVolume takes the whole of a disk of exactly its size. Two disks of one size serve two volumes: the second does not fit beside the first.

@@ -29,6 +29,7 @@ type gpuStack struct {
 	TimeSlicing  int
 	PCI          string
 	Labels       string // of the GPU workers, as YAML
+	Taints       string // of the GPU workers, as YAML
 	Driver       string // as YAML
 	ControlPlane string // more of the control plane, as YAML
 	Patches      string // of the cluster, as YAML
@@ -51,14 +52,14 @@ var gpuTemplate = template.Must(template.New("gpu").Parse(`config:
       controlPlane: {cores: 2, memoryMiB: 4096, diskGiB: 20{{.ControlPlane}}}
 {{- if ge .Workers 0}}
       gpuWorkers:
-        - {name: gpu, count: {{.Workers}}, gpu: rtx4000, timeSlicing: {{.TimeSlicing}}, memoryMiB: 8192, diskGiB: 20, labels: {{.Labels}}, driver: {{.Driver}}}
+        - {name: gpu, count: {{.Workers}}, gpu: rtx4000, timeSlicing: {{.TimeSlicing}}, memoryMiB: 8192, diskGiB: 20, labels: {{.Labels}}, taints: {{.Taints}}, driver: {{.Driver}}}
 {{- end}}
 `))
 
 func (s gpuStack) yaml(t *testing.T) string {
 	t.Helper()
 
-	for field, value := range map[*string]string{&s.PCI: "01:00", &s.Labels: "{}", &s.Driver: "{}", &s.ControlPlane: ", hosts: [pve2]", &s.Patches: "[]"} {
+	for field, value := range map[*string]string{&s.PCI: "01:00", &s.Labels: "{}", &s.Taints: "[]", &s.Driver: "{}", &s.ControlPlane: ", hosts: [pve2]", &s.Patches: "[]"} {
 		if *field == "" {
 			*field = value
 		}
@@ -89,17 +90,24 @@ func (w *world) gateWithin(limit string) {
 func requireOffers(t *testing.T, outputs auto.OutputMap, node string, want int64) {
 	t.Helper()
 
+	found, err := kubernetesOf(t, outputs).CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	require.NoError(t, err)
+
+	offered := found.Status.Allocatable["nvidia.com/gpu"]
+	require.Equal(t, want, offered.Value())
+}
+
+// kubernetesOf is a client of cluster one by its exported kubeconfig.
+func kubernetesOf(t *testing.T, outputs auto.OutputMap) kubernetes.Interface {
+	t.Helper()
+
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(output(t, outputs, stacks.Kubeconfigs, "one")))
 	require.NoError(t, err)
 
 	client, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 
-	found, err := client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
-	require.NoError(t, err)
-
-	offered := found.Status.Allocatable["nvidia.com/gpu"]
-	require.Equal(t, want, offered.Value())
+	return client
 }
 
 // fails runs an up that has to fail, and returns what it said.

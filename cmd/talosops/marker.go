@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// nodesAPI reads and changes Node objects through one control plane.
+type nodesAPI interface {
+	markedNodes(ctx context.Context, address string) ([]markedNode, error)
+	patchNode(ctx context.Context, address, node string, patch nodePatch) error
+}
+
+// errChanged says that a node was changed since it was read.
+var errChanged = errors.New("the node was changed meanwhile")
+
+// marker gives nodes their labels and taints.
+type marker struct {
+	*watch
+
+	req        *markRequest
+	kubernetes nodesAPI
+}
+
+func (m *marker) mark(ctx context.Context) error {
+	marked := goal{
+		before: "all nodes had their labels and taints", missed: "not all nodes have their labels and taints",
+		wayOut: "see what keeps a node from its cluster, with talosctl --nodes <address> dmesg",
+	}
+	done := map[string]bool{}
+
+	return m.until(ctx, marked, func(ctx context.Context) (report, bool) {
+		current := m.round(ctx, done)
+
+		return current, len(current.open()) == 0
+	})
+}
+
+const markCheck = "labels and taints"
+
+// round marks all nodes that are registered and not done yet, at once.
+func (m *marker) round(ctx context.Context, done map[string]bool) report {
+	nodes, address, err := m.nodes(ctx)
+	reports := make(report, len(m.req.Marks))
+	var wg sync.WaitGroup
+	for i, stated := range m.req.Marks {
+		wg.Go(func() {
+			f := finding{}
+			switch {
+			case done[stated.Node]:
+			case err != nil:
+				f = finding{problem: "no Kubernetes API lists the nodes", detail: err.Error()}
+			default:
+				f = m.markNode(ctx, address, stated, nodes)
+			}
+			f.node, f.check = stated.Node, markCheck
+			reports[i] = f
+			if !done[stated.Node] {
+				m.say(ctx, f)
+			}
+		})
+	}
+	wg.Wait()
+	for _, f := range reports {
+		done[f.node] = f.problem == ""
+	}
+
+	return reports
+}
+
+// nodes asks the first control plane that answers, and returns its address.
+func (m *marker) nodes(ctx context.Context) (nodes []markedNode, address string, err error) {
+	for _, n := range m.req.ControlPlanes {
+		nodes, err = call(ctx, func(ctx context.Context) ([]markedNode, error) { return m.kubernetes.markedNodes(ctx, n.Address) })
+		if err == nil {
+			return nodes, n.Address, nil
+		}
+	}
+
+	return nil, "", err
+}
+
+func (m *marker) markNode(ctx context.Context, address string, stated marks, nodes []markedNode) finding {
+	i := slices.IndexFunc(nodes, func(n markedNode) bool { return n.Name == stated.Node })
+	if i < 0 {
+		return finding{problem: "waits for its node to be registered"}
+	}
+	patch, note := compareMarks(nodes[i], stated)
+	if patch == nil {
+		return finding{note: note}
+	}
+	_, err := call(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, m.kubernetes.patchNode(ctx, address, stated.Node, *patch)
+	})
+	switch {
+	case errors.Is(err, errChanged):
+		return finding{problem: err.Error()}
+	case err != nil:
+		return finding{problem: "the Kubernetes API does not take the change", detail: err.Error()}
+	default:
+		return finding{note: note}
+	}
+}
+
+// markedNodes lists the cluster's nodes.
+func (k *kubernetesClients) markedNodes(ctx context.Context, address string) ([]markedNode, error) {
+	var list struct {
+		Items []struct {
+			Metadata struct {
+				Name            string            `json:"name"`
+				ResourceVersion string            `json:"resourceVersion"`
+				Labels          map[string]string `json:"labels"`
+				Annotations     map[string]string `json:"annotations"`
+			} `json:"metadata"`
+			Spec struct {
+				Taints []json.RawMessage `json:"taints"`
+			} `json:"spec"`
+		} `json:"items"`
+	}
+	if err := k.list(ctx, address, "/api/v1/nodes", "", &list); err != nil {
+		return nil, err
+	}
+	nodes := make([]markedNode, 0, len(list.Items))
+	for _, item := range list.Items {
+		n := markedNode{Name: item.Metadata.Name, Version: item.Metadata.ResourceVersion, Labels: item.Metadata.Labels, Annotations: item.Metadata.Annotations}
+		for _, text := range item.Spec.Taints {
+			t := heldTaint{whole: text}
+			if err := json.Unmarshal(text, &t.taint); err != nil {
+				return nil, fmt.Errorf("read the taints of node %s: %w", n.Name, err)
+			}
+			n.Taints = append(n.Taints, t)
+		}
+		nodes = append(nodes, n)
+	}
+
+	return nodes, nil
+}
+
+// patchNode changes a node; errChanged says that it is not the one that was compared any more.
+func (k *kubernetesClients) patchNode(ctx context.Context, address, node string, patch nodePatch) error {
+	content, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encode the change of node %s: %w", node, err)
+	}
+	answer, err := k.send(ctx, address, http.MethodPatch, "/api/v1/nodes/"+url.PathEscape(node), "application/merge-patch+json", content)
+	switch {
+	case err != nil:
+		return err
+	case answer.code == http.StatusOK:
+		return nil
+	case answer.code == http.StatusConflict:
+		return errChanged
+	case answer.code == http.StatusUnprocessableEntity:
+		// What it says quotes labels, which may come from a secret configuration.
+		return errors.New(answer.status)
+	default:
+		return fmt.Errorf("%s: %s", answer.status, answer.message())
+	}
+}
+
+// message is what a refusal says.
+func (a kubeAnswer) message() string {
+	var status struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(a.body, &status) != nil {
+		return strings.TrimSpace(string(a.body))
+	}
+
+	return status.Message
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Annotations of a node: the keys of the labels, and the taints as key:Effect, that were stated last. Kubernetes' own bookkeeping, by field managers, knows the list of
+// taints only as a whole, and Talos keeps its own in annotations, too.
+const (
+	labelsAnnotation = "talos-proxmox/labels"
+	taintsAnnotation = "talos-proxmox/taints"
+)
+
+// markedNode is a Node object as far as labels and taints go.
+type markedNode struct {
+	Name, Version string
+	Labels        map[string]string
+	Annotations   map[string]string
+	Taints        []heldTaint
+}
+
+// heldTaint is a taint with all that Kubernetes keeps of it.
+type heldTaint struct {
+	taint
+
+	whole json.RawMessage
+}
+
+// nodePatch is a merge patch of a Node; nil removes a label or an annotation. The list of taints is replaced as a whole, so that the version must be the one it was
+// read from: controllers change the list, too.
+type nodePatch struct {
+	Metadata struct {
+		ResourceVersion string             `json:"resourceVersion"`
+		Labels          map[string]*string `json:"labels,omitempty"`
+		Annotations     map[string]*string `json:"annotations,omitempty"`
+	} `json:"metadata"`
+	Spec *taintsPatch `json:"spec,omitempty"`
+}
+
+type taintsPatch struct {
+	Taints []json.RawMessage `json:"taints"`
+}
+
+// compareMarks returns what has to change in a node, nil if nothing, and says how much that is. It names nothing: a configuration may be secret.
+func compareMarks(n markedNode, stated marks) (*nodePatch, string) {
+	var patch nodePatch
+	var set, removed counts
+	patch.Metadata.ResourceVersion = n.Version
+	patch.Metadata.Labels = map[string]*string{}
+	for key, value := range stated.Labels {
+		if have, ok := n.Labels[key]; !ok || have != value {
+			patch.Metadata.Labels[key] = &value
+			set.labels++
+		}
+	}
+	for _, key := range n.stated(labelsAnnotation) {
+		_, stays := stated.Labels[key]
+		if _, there := n.Labels[key]; there && !stays {
+			patch.Metadata.Labels[key] = nil
+			removed.labels++
+		}
+	}
+
+	taints := n.compareTaints(stated.Taints, &set, &removed)
+	if set.taints+removed.taints > 0 {
+		patch.Spec = &taintsPatch{taints}
+	}
+
+	ids := make([]string, 0, len(stated.Taints))
+	for _, t := range stated.Taints {
+		ids = append(ids, t.id())
+	}
+	patch.Metadata.Annotations = map[string]*string{}
+	for annotation, list := range map[string][]string{labelsAnnotation: slices.Collect(maps.Keys(stated.Labels)), taintsAnnotation: ids} {
+		slices.Sort(list)
+		if !slices.Equal(list, n.stated(annotation)) {
+			patch.Metadata.Annotations[annotation] = annotationOf(list)
+		}
+	}
+	if len(patch.Metadata.Annotations)+len(patch.Metadata.Labels) == 0 && patch.Spec == nil {
+		return nil, "as stated"
+	}
+
+	return &patch, changeNote(set, removed)
+}
+
+// compareTaints returns the node's taints as they should be.
+func (n markedNode) compareTaints(stated []taint, set, removed *counts) []json.RawMessage {
+	before := n.stated(taintsAnnotation)
+	list := []json.RawMessage{}
+	missing := slices.Clone(stated)
+	for _, have := range n.Taints {
+		i := slices.IndexFunc(missing, func(t taint) bool { return t.id() == have.id() })
+		switch {
+		case i < 0 && slices.Contains(before, have.id()):
+			removed.taints++
+
+			continue
+		case i < 0 || missing[i].Value == have.Value:
+			list = append(list, have.whole)
+		default:
+			list = append(list, missing[i].encode())
+			set.taints++
+		}
+		if i >= 0 {
+			missing = slices.Delete(missing, i, i+1)
+		}
+	}
+	for _, t := range missing {
+		list = append(list, t.encode())
+		set.taints++
+	}
+
+	return list
+}
+
+func (t taint) encode() json.RawMessage {
+	text, _ := json.Marshal(t) // three texts always encode
+
+	return text
+}
+
+// stated is what an annotation says was stated last; anything but a list counts as nothing.
+func (n markedNode) stated(annotation string) []string {
+	var list []string
+	if json.Unmarshal([]byte(n.Annotations[annotation]), &list) != nil {
+		return nil
+	}
+
+	return list
+}
+
+func annotationOf(list []string) *string {
+	if len(list) == 0 {
+		return nil
+	}
+	encoded, _ := json.Marshal(list) // texts always encode
+	text := string(encoded)
+
+	return &text
+}
+
+type counts struct{ labels, taints int }
+
+// changeNote says how much was changed.
+func changeNote(set, removed counts) string {
+	var parts []string
+	for _, c := range []struct {
+		count int
+		what  string
+	}{{set.labels, "label%s set"}, {removed.labels, "label%s removed"}, {set.taints, "taint%s set"}, {removed.taints, "taint%s removed"}} {
+		if c.count > 0 {
+			plural := "s"
+			if c.count == 1 {
+				plural = ""
+			}
+			parts = append(parts, fmt.Sprintf("%d "+c.what, c.count, plural))
+		}
+	}
+	if len(parts) == 0 {
+		return "as stated"
+	}
+
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,52 @@
+package components
+
+import (
+	"fmt"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/talos"
+)
+
+// talosopsMarks are the labels and taints that a node has to have.
+type talosopsMarks struct {
+	Node   string            `json:"node"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Taints []talos.Taint     `json:"taints,omitempty"`
+}
+
+// makeMarks gives nodes that run the labels and taints of their configuration: a kubelet registers its node with them and may not change the taints later. It runs
+// again when nodes come or go or their labels or taints change, beside the health gate, which names better what keeps a node from being registered.
+func (c *TalosCluster) makeMarks(ctx *pulumi.Context, name string, args TalosClusterArgs, planned plannedPatches) error {
+	// Before a machine has its new configuration, Talos would set the labels of the old one again.
+	after := []pulumi.Resource{c.bootstrap}
+	for _, node := range c.nodes {
+		after = append(after, node.Applied())
+	}
+	_, err := talosops{
+		verb:       "mark",
+		request:    talosopsRequest{ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes), Marks: planned.marks},
+		kubeconfig: c.Kubeconfig,
+	}.register(ctx, name+"-marked", pulumi.Parent(c), pulumi.DependsOn(after))
+
+	return err
+}
+
+// planMarks finds what the configuration of a node says about its labels and taints, the user's patches included.
+func planMarks(c talos.ClusterConfig, n talos.NodeConfig) (talosopsMarks, error) {
+	marks, err := talos.MarksOf(c, n)
+	if err != nil {
+		return talosopsMarks{}, fmt.Errorf("machine configuration of %q: %w", n.Name, err)
+	}
+	if n.Role == string(spec.RoleWorker) {
+		for key := range marks.Labels {
+			if spec.RestrictedLabel(key) {
+				return talosopsMarks{}, fmt.Errorf("machine configuration of %q: machine.nodeLabels: a patch sets a label that Kubernetes lets no worker give itself, "+
+					"and the node would lose its other labels with it: use a prefix of your own, such as example.org/, or set it with kubectl", n.Name)
+			}
+		}
+	}
+
+	return talosopsMarks{Node: n.Name, Labels: marks.Labels, Taints: marks.Taints}, nil
+}

@@ -1,0 +1,111 @@
+package talos
+
+import (
+	"testing"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
+)
+
+// registered are the taints that a configuration's kubelet registers its node with.
+func registered(t *testing.T, cfg config.Provider) []Taint {
+	t.Helper()
+
+	text, err := yaml.Marshal(cfg.Machine().Kubelet().ExtraConfig())
+	require.NoError(t, err)
+	var kubelet struct {
+		RegisterWithTaints []Taint `yaml:"registerWithTaints"`
+	}
+	require.NoError(t, yaml.Unmarshal(text, &kubelet))
+	if kubelet.RegisterWithTaints == nil {
+		return []Taint{}
+	}
+
+	return kubelet.RegisterWithTaints
+}
+
+// TestMarksAreWhatTheConfigurationSays: what is stated of a node beside its configuration must never contradict it.
+func TestMarksAreWhatTheConfigurationSays(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change  func(c *ClusterConfig, n *NodeConfig)
+		control bool
+		labels  map[string]string
+		taints  []Taint
+		// owned are the taints that Talos itself keeps.
+		owned map[string]string
+	}{
+		"nothing": {func(*ClusterConfig, *NodeConfig) {}, false, map[string]string{}, []Taint{}, nil},
+		"a worker's own": {func(_ *ClusterConfig, n *NodeConfig) {
+			n.Labels, n.Taints = map[string]string{"tier": "db"}, map[string]string{"dedicated": "db:NoSchedule", "b": "NoExecute"}
+		}, false, map[string]string{"tier": "db"}, []Taint{{"b", "", "NoExecute"}, {"dedicated", "db", "NoSchedule"}}, nil},
+		"a control plane's own": {func(_ *ClusterConfig, n *NodeConfig) {
+			n.Taints = map[string]string{"dedicated": "etcd:NoExecute"}
+		}, true, map[string]string{}, []Taint{{"dedicated", "etcd", "NoExecute"}}, map[string]string{"dedicated": "etcd:NoExecute"}},
+		"GPUs and its own, which wins": {func(_ *ClusterConfig, n *NodeConfig) {
+			n.GPUs, n.Taints = &GPUs{Dedicated: true}, map[string]string{"nvidia.com/gpu": "mine:NoExecute", "a": "NoSchedule"}
+		}, false, map[string]string{gpuLabel: "true", pluginLabel: "exclusive"}, []Taint{{"a", "", "NoSchedule"}, {"nvidia.com/gpu", "mine", "NoExecute"}}, nil},
+		"patches of the cluster and the node": {func(c *ClusterConfig, n *NodeConfig) {
+			n.GPUs, n.Labels = &GPUs{Dedicated: true}, map[string]string{"tier": "db", "zone": "a"}
+			c.Patches = []string{"machine:\n  nodeLabels:\n    tier: web\n    zone:\n      $patch: delete\n", "machine:\n  sysctls:\n    a: b\n"}
+			n.Patches = []string{"machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{key: more, effect: NoSchedule}]\n"}
+		}, false, map[string]string{gpuLabel: "true", pluginLabel: "exclusive", "tier": "web"}, []Taint{{"more", "", "NoSchedule"}, {"nvidia.com/gpu", "present", "NoSchedule"}}, nil},
+		"a patch of a control plane": {func(_ *ClusterConfig, n *NodeConfig) {
+			n.Patches = []string{"machine:\n  nodeTaints: {dedicated: \"etcd:NoSchedule\"}\n"}
+		}, true, map[string]string{}, []Taint{{"dedicated", "etcd", "NoSchedule"}}, map[string]string{"dedicated": "etcd:NoSchedule"}},
+	} {
+		for _, contract := range contracts {
+			t.Run(name+" "+contract, func(t *testing.T) {
+				t.Parallel()
+
+				cluster, node := testCluster(), testNode("prod-general-1", RoleWorker, 40)
+				if test.control {
+					node = testNode("prod-cp-1", RoleControlPlane, 10)
+				}
+				test.change(&cluster, &node)
+				marks, err := MarksOf(cluster, node)
+				require.NoError(t, err)
+				assert.Equal(t, test.labels, marks.Labels)
+				assert.Equal(t, test.taints, marks.Taints)
+
+				cfg := generateConfig(t, cluster, node, contract)
+				requireValid(t, cfg)
+				for key, value := range test.labels {
+					assert.Equal(t, value, cfg.Machine().NodeLabels()[key])
+				}
+				assert.Equal(t, test.owned, map[string]string(cfg.Machine().NodeTaints()))
+				if name != "a patch of a control plane" {
+					assert.ElementsMatch(t, test.taints, registered(t, cfg))
+				}
+			})
+		}
+	}
+}
+
+func TestMarksThatWouldCostAWorkerItsLabels(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct{ patch, problem string }{
+		"Talos' taints": {
+			"machine:\n  nodeTaints: {a: \"b:NoSchedule\"}\n",
+			"machine.nodeTaints: Kubernetes lets no worker change its taints, and the node would lose its labels with them: " +
+				"state taints of the pool, or machine.kubelet.extraConfig.registerWithTaints",
+		},
+		"a taint of another form": {
+			"machine: {kubelet: {extraConfig: {registerWithTaints: [{name: a, effect: NoSchedule}]}}}\n",
+			"machine.kubelet.extraConfig.registerWithTaints[0]: is no taint: state its key, effect and, if any, value",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			node := testNode("prod-general-1", RoleWorker, 40)
+			node.Patches = []string{test.patch}
+			_, err := MarksOf(testCluster(), node)
+			require.EqualError(t, err, test.problem)
+		})
+	}
+}
