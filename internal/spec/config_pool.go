@@ -38,9 +38,9 @@ type PoolConfig struct {
 	ExtraDisks []DiskConfig `json:"extraDisks,omitempty"`
 	// Additional network cards.
 	ExtraNICs []NICConfig `json:"extraNICs,omitempty"`
-	// Labels of the Kubernetes nodes.
+	// Labels of the Kubernetes nodes; running nodes follow. Not those that Kubernetes lets no worker set (`node-role.kubernetes.io/…` and others of `kubernetes.io` and `k8s.io`), nor those of every node.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Taints of the Kubernetes nodes, as `key=value:Effect` or `key:Effect`.
+	// Taints of the Kubernetes nodes, as `key=value:Effect` or `key:Effect`; nodes register with them, and running nodes follow.
 	Taints []string `json:"taints,omitempty" jsonschema:"example=dedicated=db:NoSchedule"`
 	// Talos strategic-merge patches for the machines of the pool, as YAML text; applied after the cluster's.
 	Patches []string `json:"patches,omitempty"`
