@@ -139,6 +139,21 @@ func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 			files:   map[string]string{kernelFile: zfsRoot + " iommu=pt\n"},
 			calls:   []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
 		},
+		"Intel with the last kernel before 6.8": {
+			machine: machine{vendor: "intel", kernel: "6.7.0-1-pve"},
+			files:   map[string]string{kernelFile: zfsRoot + " iommu=pt intel_iommu=on\n"},
+			calls:   []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
+		},
+		"Intel with an older major": {
+			machine: machine{vendor: "intel", kernel: "5.15.158-2-pve"},
+			files:   map[string]string{kernelFile: zfsRoot + " iommu=pt intel_iommu=on\n"},
+			calls:   []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
+		},
+		"Intel with a later major and a small minor": {
+			machine: machine{vendor: "intel", kernel: "7.0.1-1-pve"},
+			files:   map[string]string{kernelFile: zfsRoot + " iommu=pt\n"},
+			calls:   []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
+		},
 		"the ARC alone, live and persistent, without a reboot's files": {
 			machine: machine{zfs: true}, wish: func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.ZFSArcMaxBytes = 8 << 30 },
 			files: map[string]string{zfsFile: block + "options zfs zfs_arc_max=8589934592\n" + end, arcMax: "8589934592\n", kernelFile: zfsRoot + "\n", "etc/modules-load.d/vfio.conf": ""},
