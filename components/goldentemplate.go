@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/remote"
@@ -64,6 +65,7 @@ func NewGoldenTemplate(ctx *pulumi.Context, name string, args GoldenTemplateArgs
 
 	t := args.Template
 	c.ready = args.Image.File(args.store())
+	c.VolumeID = args.Image.volume(args.store())
 	if t.Source == spec.SourceImage {
 		build, err := c.build(ctx, name, args)
 		if err != nil {
@@ -75,7 +77,6 @@ func NewGoldenTemplate(ctx *pulumi.Context, name string, args GoldenTemplateArgs
 	c.VMID = pulumi.Int(t.VMID).ToIntOutput()
 	c.Name = pulumi.String(t.Name).ToStringOutput()
 	c.Host = pulumi.String(t.Host).ToStringOutput()
-	c.VolumeID = pulumi.String(VolumeID(t)).ToStringOutput()
 	c.SchematicID = args.Image.SchematicID
 	c.Version = pulumi.String(t.Version).ToStringOutput()
 	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
@@ -96,21 +97,21 @@ func SchematicOf(t spec.Template) talos.Schematic {
 	return talos.Schematic{Extensions: t.Extensions, KernelArgs: t.KernelArgs}
 }
 
-// VolumeName returns the name of a template's downloaded file.
-func VolumeName(t spec.Template) string {
-	return ImageFileName(SchematicOf(t).ID(), t.Version, t.Platform, t.Source)
+// ImageOf returns the name of a template's image, which says what is in it.
+func ImageOf(t spec.Template) string {
+	return ImageName(SchematicOf(t).ID(), t.Version, t.Platform, t.Source)
 }
-
-// VolumeID returns the volume of a template's downloaded file.
-func VolumeID(t spec.Template) string { return t.ImageDatastore + ":iso/" + VolumeName(t) }
 
 func (c *GoldenTemplate) build(ctx *pulumi.Context, name string, args GoldenTemplateArgs) (*remote.Command, error) {
 	parameters := buildParameters(args.Template, stackOwner(ctx))
+	script := c.VolumeID.ApplyT(func(volume string) string {
+		return buildScript(withImage(parameters, volume), args.Template)
+	}).(pulumi.StringOutput)
 
 	return remote.NewCommand(ctx, name+"-build", &remote.CommandArgs{
 		Create:                 pulumi.String(hostCommand(actionBuild, args.Template)),
 		Delete:                 pulumi.String(hostCommand(actionRemove, args.Template)),
-		Stdin:                  pulumi.String(buildScript(parameters, args.Template)),
+		Stdin:                  script,
 		Connection:             args.Shell.connection(),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 		// Only the provenance: a new template takes the place of the old one, whose removal then finds nothing of its own. A change of the script or of the
@@ -136,7 +137,7 @@ func buildParameters(t spec.Template, owner string) []scripts.Parameter {
 		{Name: "owner", Value: owner},
 		{Name: "vmid", Value: strconv.Itoa(t.VMID)},
 		{Name: "name", Value: t.Name},
-		{Name: "image", Value: VolumeID(t)},
+		{Name: "image", Value: t.ImageDatastore + ":iso/" + ImageOf(t)},
 		{Name: "datastore", Value: t.Datastore},
 		{Name: "bridge", Value: t.Bridge},
 		{Name: "cores", Value: strconv.Itoa(t.Cores)},
@@ -147,6 +148,14 @@ func buildParameters(t spec.Template, owner string) []scripts.Parameter {
 	digest := sha256.Sum256([]byte(scripts.Assignments(parameters)))
 
 	return append(parameters, scripts.Parameter{Name: "provenance", Value: hex.EncodeToString(digest[:16])})
+}
+
+// withImage names the stack's own file of the image. The provenance leaves it out: it says what the template is made of, not where that is kept.
+func withImage(parameters []scripts.Parameter, volume string) []scripts.Parameter {
+	own := slices.Clone(parameters)
+	own[slices.IndexFunc(own, func(p scripts.Parameter) bool { return p.Name == "image" })].Value = volume
+
+	return own
 }
 
 func provenanceOf(parameters []scripts.Parameter) string { return parameters[len(parameters)-1].Value }

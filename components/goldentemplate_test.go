@@ -36,15 +36,15 @@ func TestTalosImageIsDownloadedToEveryStore(t *testing.T) {
 	require.Equal(t, []string{"image-pve1-local", "image-pve2-local"}, r.Names(recorder.File))
 	file := r.Of(recorder.File)["image-pve1-local"]
 	assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
-		"contentType": "iso", "datastoreId": "local", "decompressionAlgorithm": "zst", "fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64.img", "nodeName": "pve1",
+		"contentType": "iso", "datastoreId": "local", "decompressionAlgorithm": "zst", "fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img", "nodeName": "pve1",
 		"overwrite": false, "overwriteUnmanaged": true, "uploadTimeout": 1800, "verify": true,
 		"url": "https://factory.talos.dev/image/" + plainSchematic + "/v1.12.6/nocloud-amd64.raw.zst",
 	}), file.Inputs)
-	assert.Equal(t, []string{"url"}, file.Request.GetIgnoreChanges())
+	assert.Equal(t, []string{"url", "fileName"}, file.Request.GetIgnoreChanges())
 	assert.True(t, file.Request.GetDeleteBeforeReplace(), "the same name twice cannot be")
 	assert.Equal(t, []string{"image-schematic"}, file.DependsOn(), "the Factory has no image of a schematic it does not know")
 	assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
-		"schematicId": plainSchematic, "fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64.img",
+		"schematicId": plainSchematic, "fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img",
 	}), r.Outputs("image"))
 }
 
@@ -57,7 +57,7 @@ func TestTalosImageVariants(t *testing.T) {
 		"an ISO is not compressed": {
 			func(a *TalosImageArgs) { a.Source = spec.SourceISO },
 			map[string]any{
-				"fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64.iso", "decompressionAlgorithm": nil,
+				"fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.iso", "decompressionAlgorithm": nil,
 				"url": "https://factory.talos.dev/image/" + plainSchematic + "/v1.12.6/nocloud-amd64.iso",
 			},
 		},
@@ -70,7 +70,7 @@ func TestTalosImageVariants(t *testing.T) {
 				a.Schematic.Extensions, a.Factory.URL = []string{"siderolabs/qemu-guest-agent"}, "http://127.1.0.9:8080"
 			},
 			map[string]any{
-				"fileName": "talos-v1.12.6-ce4c980550dd-nocloud-amd64.img",
+				"fileName": "talos-v1.12.6-ce4c980550dd-nocloud-amd64-abdd2fa7.img",
 				"url":      "http://127.1.0.9:8080/image/ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515/v1.12.6/nocloud-amd64.raw.zst",
 			},
 		},
@@ -109,7 +109,7 @@ func TestTalosImageInAPreview(t *testing.T) {
 
 	file := r.Of(recorder.File)["image-pve1-local"]
 	assert.True(t, file.Input("url").IsComputed())
-	assert.Equal(t, "talos-v1.12.6-376567988ad3-nocloud-amd64.img", file.Input("fileName").StringValue())
+	assert.Equal(t, "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img", file.Input("fileName").StringValue())
 	assert.Equal(t, float64(901), r.Outputs("talos-pve1")["vmid"].NumberValue())
 	assert.False(t, r.Of(recorder.RemoteCommand)["talos-pve1-build"].Input("stdin").ContainsUnknowns())
 }
@@ -126,7 +126,7 @@ func TestGoldenTemplateIsBuiltOnItsHost(t *testing.T) {
 	assert.Equal(t, hostCommand(actionBuild, plannedTemplate("pve1")), build.Input("create").StringValue())
 	assert.Equal(t, hostCommand(actionRemove, plannedTemplate("pve1")), build.Input("delete").StringValue())
 	stdin := build.Input("stdin").StringValue()
-	for _, line := range []string{"owner='talos-proxmox/lab'", "vmid='901'", "name='talos-v1.12.6-talos'", "image='local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64.img'"} {
+	for _, line := range []string{"owner='talos-proxmox/lab'", "vmid='901'", "name='talos-v1.12.6-talos'", "image='local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-f181a7a2.img'"} {
 		assert.Contains(t, stdin, line+"\n")
 	}
 	require.True(t, build.Input("connection").IsSecret())
@@ -136,7 +136,7 @@ func TestGoldenTemplateIsBuiltOnItsHost(t *testing.T) {
 	assertPatience(t, connection)
 	assert.NotContains(t, connection, "privateKey", "the SSH agent is asked")
 	assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
-		"vmid": 901, "name": "talos-v1.12.6-talos", "host": "pve1", "volumeId": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64.img",
+		"vmid": 901, "name": "talos-v1.12.6-talos", "host": "pve1", "volumeId": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-f181a7a2.img",
 		"schematicId": plainSchematic, "version": "v1.12.6",
 	}), r.Outputs("talos-pve1"))
 }
@@ -175,7 +175,7 @@ func TestGoldenTemplateFromAnISOHasNoVM(t *testing.T) {
 	require.NoError(t, err)
 
 	assert.Empty(t, r.Of(recorder.RemoteCommand))
-	assert.Equal(t, "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64.iso", r.Outputs("talos-pve1")["volumeId"].StringValue())
+	assert.Equal(t, "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.iso", r.Outputs("talos-pve1")["volumeId"].StringValue())
 	assert.Equal(t, float64(0), r.Outputs("talos-pve1")["vmid"].NumberValue())
 }
 

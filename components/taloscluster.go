@@ -152,6 +152,9 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, _ string, args TalosCluste
 			Client:        c.secrets.ClientConfiguration,
 			MadeAfter:     append([]pulumi.Resource{template.Ready()}, queue.before(n)...),
 		}
+		if n.Template.Source == spec.SourceISO {
+			nodeArgs.ISO = template.VolumeID
+		}
 		if isControlPlane {
 			nodeArgs.AppliedAfter = configured
 		}

@@ -1,8 +1,10 @@
 package components
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -41,25 +43,35 @@ type TalosImageArgs struct {
 // ImageStore is a datastore of a host with the content type iso.
 type ImageStore struct{ Host, Datastore string }
 
-// TalosImage is a Talos disk image or ISO of the Image Factory, kept on hosts under an immutable name. Classes with the same schematic and version share it.
+// TalosImage is a Talos disk image or ISO of the Image Factory, kept on hosts under an immutable name of the stack's own. Classes with the same schematic and version share it.
 type TalosImage struct {
 	pulumi.ResourceState
 
 	// SchematicID is the id the Image Factory gave, which is the one computed offline.
 	SchematicID pulumi.StringOutput `pulumi:"schematicId"`
-	FileName    pulumi.StringOutput `pulumi:"fileName"`
+	// FileName on the first store.
+	FileName pulumi.StringOutput `pulumi:"fileName"`
 
 	files map[ImageStore]*download.File
 }
 
-// ImageFileName returns the name a host keeps an image under; PVE accepts only .iso and .img as content type iso.
-func ImageFileName(schematicID, version, platform string, source spec.Source) string {
+// ImageName says what is in an image. It is the image's name in the state; on a host, the name of a stack's file has the stack in it, see [ImageFileName].
+func ImageName(schematicID, version, platform string, source spec.Source) string {
 	extension := "img"
 	if source == spec.SourceISO {
 		extension = "iso"
 	}
 
 	return fmt.Sprintf("talos-%s-%.12s-%s-%s.%s", version, schematicID, platform, talos.Arch, extension)
+}
+
+// ImageFileName returns the name under which a host keeps a stack's file of an image; PVE accepts only .iso and .img as content type iso. Stacks that share a host
+// share no file: what one of them deletes or downloads again is its own.
+func ImageFileName(image, owner string) string {
+	digest := sha256.Sum256([]byte(owner))
+	extension := path.Ext(image)
+
+	return fmt.Sprintf("%s-%x%s", strings.TrimSuffix(image, extension), digest[:4], extension)
 }
 
 // NewTalosImage registers the schematic with the Image Factory and downloads the image to every store.
@@ -88,12 +100,17 @@ func NewTalosImage(ctx *pulumi.Context, name string, args TalosImageArgs, opts .
 		}
 	}
 
-	c.FileName = pulumi.String(args.fileName()).ToStringOutput()
+	c.FileName = c.files[args.Stores[0]].FileName
 	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{"schematicId": c.SchematicID, "fileName": c.FileName}); err != nil {
 		return nil, fmt.Errorf("unable to register the outputs of image %q: %w", name, err)
 	}
 
 	return c, nil
+}
+
+// volume is the volume of a store's file: local:iso/talos-….
+func (c *TalosImage) volume(store ImageStore) pulumi.StringOutput {
+	return pulumi.Sprintf("%s:iso/%s", store.Datastore, c.files[store].FileName)
 }
 
 // File returns the download to a store, nil for a store the image was not asked for.
@@ -117,7 +134,7 @@ func (c *TalosImage) download(ctx *pulumi.Context, name string, args TalosImageA
 	file := &download.FileArgs{
 		ContentType:        pulumi.String("iso"),
 		DatastoreId:        pulumi.String(store.Datastore),
-		FileName:           pulumi.String(args.fileName()),
+		FileName:           pulumi.String(ImageFileName(args.image(), stackOwner(ctx))),
 		NodeName:           pulumi.String(store.Host),
 		Overwrite:          pulumi.Bool(false),
 		OverwriteUnmanaged: pulumi.Bool(true), // what a killed run downloaded: the name says it is the same file
@@ -136,11 +153,11 @@ func (c *TalosImage) download(ctx *pulumi.Context, name string, args TalosImageA
 	resource, err := download.NewFile(ctx, fmt.Sprintf("%s-%s-%s", name, store.Host, store.Datastore), file,
 		pulumi.Parent(c),
 		pulumi.DependsOn(args.After),
-		// The name says what is in the file; where it came from may move.
-		pulumi.IgnoreChanges([]string{"url"}),
+		// The name says what is in the file; where it came from may move. A file that was downloaded before stacks had their own keeps its name.
+		pulumi.IgnoreChanges([]string{"url", "fileName"}),
 		pulumi.DeleteBeforeReplace(true))
 	if err != nil {
-		return fmt.Errorf("unable to register the download of %s to %s on %s: %w", args.fileName(), store.Datastore, store.Host, err)
+		return fmt.Errorf("unable to register the download of %s to %s on %s: %w", args.image(), store.Datastore, store.Host, err)
 	}
 	c.files[store] = resource
 
@@ -158,8 +175,8 @@ func (c *TalosImage) url(args TalosImageArgs) pulumi.StringOutput {
 	}).(pulumi.StringOutput)
 }
 
-func (a TalosImageArgs) fileName() string {
-	return ImageFileName(a.Schematic.ID(), a.Version, a.Platform, a.Source)
+func (a TalosImageArgs) image() string {
+	return ImageName(a.Schematic.ID(), a.Version, a.Platform, a.Source)
 }
 
 func (a TalosImageArgs) withDefaults() TalosImageArgs {

@@ -26,6 +26,8 @@ type TalosNodeArgs struct {
 	Patches       pulumi.StringArrayInput
 	// Client is the Talos client configuration; a machine without configuration is reached without it.
 	Client machine.ClientConfigurationInput
+	// ISO is the volume that a machine with SourceISO boots and installs itself from: its template's VolumeID.
+	ISO pulumi.StringInput
 	// MadeAfter must exist before the VM: its template, and what is cloned before it. AppliedAfter must be done before its configuration is applied.
 	MadeAfter, AppliedAfter []pulumi.Resource
 }
@@ -105,7 +107,7 @@ func (c *TalosNode) machine(ctx *pulumi.Context, name string, args TalosNodeArgs
 		}
 	}
 
-	return vm.NewVirtualMachine(ctx, name+"-vm", virtualMachine(args.Node, args.Network, marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack())),
+	return vm.NewVirtualMachine(ctx, name+"-vm", virtualMachine(args.Node, args.Network, args.ISO, marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack())),
 		pulumi.Parent(c),
 		pulumi.DependsOn(args.MadeAfter),
 		pulumi.Protect(args.Protect),
@@ -165,6 +167,7 @@ func (a TalosNodeArgs) validate() error {
 		{!n.Address.IsValid(), "no address: state one with its prefix length, or the one the router reserves"},
 		{a.Configuration == nil || a.Client == nil, "no machine configuration: pass Configuration and Client"},
 		{n.Template.Source == spec.SourceImage && n.Template.VMID == 0, "no template to clone: state its VMID, or use the source iso"},
+		{n.Template.Source == spec.SourceISO && a.ISO == nil, "no ISO to boot: pass the VolumeID of its template"},
 		{n.Linked && n.Datastore != n.Template.Datastore, "a linked clone stays on its template's datastore: use a full clone or the same datastore"},
 	} {
 		if required.missing {

@@ -59,6 +59,7 @@ func runNode(t *testing.T, o recorder.Options, n spec.Node, network spec.Network
 			Configuration: pulumi.ToSecret(pulumi.String("configuration")).(pulumi.StringOutput),
 			Patches:       pulumi.StringArray{pulumi.String("patch")},
 			Client:        secrets.ClientConfiguration,
+			ISO:           template(n.Template).VolumeID,
 			MadeAfter:     []pulumi.Resource{template(n.Template).Ready()},
 		})
 
@@ -151,7 +152,7 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 			change: func(n *spec.Node, _ *spec.Network) { *n = isoNode() },
 			inputs: map[string]any{
 				"clone": nil, "bootOrders[0]": "scsi0", "bootOrders[1]": "ide0", "disks[0].size": 40,
-				"cdrom.fileId": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64.iso",
+				"cdrom.fileId": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.iso",
 			},
 			ignored: []string{"clone", "disks[0].speed", "nodeName"},
 		},

@@ -31,7 +31,7 @@ const (
 
 // virtualMachine states every property that the provider would otherwise guess: several of its defaults differ from what Proxmox then reports, and make each
 // later run fail or change something.
-func virtualMachine(n spec.Node, network spec.Network, owner marker.Owner) *vm.VirtualMachineArgs {
+func virtualMachine(n spec.Node, network spec.Network, iso pulumi.StringInput, owner marker.Owner) *vm.VirtualMachineArgs {
 	args := &vm.VirtualMachineArgs{
 		Name:     pulumi.String(n.Name),
 		VmId:     pulumi.Int(n.VMID),
@@ -104,16 +104,16 @@ func virtualMachine(n spec.Node, network spec.Network, owner marker.Owner) *vm.V
 	if n.StartupOrder > 0 {
 		args.Startup = vm.VirtualMachineStartupArgs{Order: pulumi.Int(n.StartupOrder), UpDelay: pulumi.Int(-1), DownDelay: pulumi.Int(-1)}
 	}
-	origin(args, n)
+	origin(args, n, iso)
 
 	return args
 }
 
 // origin says what the VM is made from: a clone of the template, or a blank disk that the ISO installs to.
-func origin(args *vm.VirtualMachineArgs, n spec.Node) {
-	medium := "none"
+func origin(args *vm.VirtualMachineArgs, n spec.Node, iso pulumi.StringInput) {
+	var medium pulumi.StringInput = pulumi.String("none")
 	if n.Template.Source == spec.SourceISO {
-		medium = VolumeID(n.Template)
+		medium = iso
 		args.BootOrders = pulumi.StringArray{pulumi.String(systemDisk), pulumi.String(cdromDrive)}
 	} else {
 		clone := vm.VirtualMachineCloneArgs{
@@ -129,7 +129,7 @@ func origin(args *vm.VirtualMachineArgs, n spec.Node) {
 	}
 	args.Cdrom = vm.VirtualMachineCdromArgs{
 		Enabled:   pulumi.Bool(true),
-		FileId:    pulumi.String(medium),
+		FileId:    medium,
 		Interface: pulumi.String(cdromDrive),
 	}
 }

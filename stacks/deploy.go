@@ -88,7 +88,7 @@ func planImages(s settings) (map[string]components.TalosImageArgs, error) {
 	images := map[string]components.TalosImageArgs{}
 	var problems []error
 	for _, t := range s.plan.Templates {
-		name := components.VolumeName(t)
+		name := components.ImageOf(t)
 		image, ok := images[name]
 		if !ok {
 			image = components.TalosImageArgs{
@@ -147,7 +147,7 @@ func (d *deployment) makeTemplates(ctx *pulumi.Context) error {
 		}
 		template, err := components.NewGoldenTemplate(ctx, t.Key+"-"+t.Host, components.GoldenTemplateArgs{
 			Template: t,
-			Image:    d.images[components.VolumeName(t)],
+			Image:    d.images[components.ImageOf(t)],
 			Shell:    d.shell(host),
 		})
 		if err != nil {

@@ -62,11 +62,11 @@ func TestRefusalsThatAreNoErrors(t *testing.T) {
 	}
 
 	n := newestWorker(w, s)
-	w.do(w.lab.Data.Upload(labRoot, n.Host, "local", "iso", components.VolumeName(n.Template), []byte("something else")))
+	w.do(w.lab.Data.Upload(labRoot, n.Host, "local", "iso", components.ImageFileName(components.ImageOf(n.Template), "talos-proxmox/lab"), []byte("something else")))
 
 	w.up(s.yaml(t))
 	w.requirePlanned(s, "no errors")
-	assert.True(t, w.taskEnded("download", "refusing to override existing file '/var/lib/vz/template/iso/"+components.VolumeName(n.Template)+"'"))
+	assert.True(t, w.taskEnded("download", "refusing to override existing file '/var/lib/vz/template/iso/"+components.ImageFileName(components.ImageOf(n.Template), "talos-proxmox/lab")+"'"))
 	assert.True(t, w.taskEnded("qmclone", "WARNINGS: 1"))
 	assert.True(t, w.taskEnded("qmstart", "WARNINGS: 1"))
 

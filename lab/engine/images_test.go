@@ -1,0 +1,76 @@
+package engine_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+
+	"proxmox-talos/stacks"
+)
+
+// TestStacksOfOneHostShareNoImage has two stacks with the same image on one host: neither deletes or downloads what the other's machines boot from.
+func TestStacksOfOneHostShareNoImage(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	as := func(name string, of cluster) string {
+		w.options.Stack = name
+
+		return stack{Network: w.network, Source: "iso", OneHost: true, Clusters: []cluster{of}}.yaml(t)
+	}
+	other := cluster{Name: "two", ControlPlanes: 1, FirstControlPlane: 2100, FirstWork: 3100, FirstAddress: 60, FirstWorkerAddr: 70}
+
+	w.up(as("lab", one(1, 0)))
+	w.up(as("other", other))
+	assert.False(t, w.taskEnded("download", "refusing to override existing file"), "the second stack downloads its own file")
+
+	w.destroy(as("other", other))
+
+	first := as("lab", one(1, 0))
+	assert.Empty(t, w.refresh(first), "the first stack's file is still there")
+	w.up(first, optup.ExpectNoChanges())
+	w.requireRunning(1)
+}
+
+// TestAnImageKeepsTheNameItWasDownloadedBy: a stack whose file was downloaded when files had no stack in their names sees no change.
+func TestAnImageKeepsTheNameItWasDownloadedBy(t *testing.T) {
+	t.Parallel()
+
+	for _, source := range []string{"image", "iso"} {
+		t.Run("by "+source, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorld(t, testSpeed)
+			s := stack{Network: w.network, Source: source, OneHost: true, Clusters: []cluster{one(1, 0)}}
+
+			w.options.Program = formerNames
+			w.up(s.yaml(t))
+			assert.True(t, strings.Contains(w.state(s.yaml(t)), "nocloud-amd64.i"), "the former name")
+
+			w.options.Program = nil
+			w.up(s.yaml(t), optup.ExpectNoChanges())
+			assert.Empty(t, w.refresh(s.yaml(t)))
+		})
+	}
+}
+
+// formerNames is the program with the names that images had.
+func formerNames(ctx *pulumi.Context) error {
+	err := ctx.RegisterStackTransformation(func(args *pulumi.ResourceTransformationArgs) *pulumi.ResourceTransformationResult {
+		if file, ok := args.Props.(*download.FileArgs); ok {
+			file.FileName = pulumi.String(strings.TrimSuffix(args.Name, "-pve1-local"))
+		}
+
+		return &pulumi.ResourceTransformationResult{Props: args.Props, Opts: args.Opts}
+	})
+	if err != nil {
+		return fmt.Errorf("unable to give images their former names: %w", err)
+	}
+
+	return stacks.Deploy(ctx)
+}
