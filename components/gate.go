@@ -30,7 +30,8 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 
 	c.gate, err = talosops{
 		// A digest of little that is secret could be guessed.
-		verb: "wait", request: request, triggers: pulumi.Array{secretText(holdsSecrets(args.Cluster), digest)}, talosconfig: c.Talosconfig, kubeconfig: c.Kubeconfig,
+		verb: "wait", request: request, triggers: pulumi.Array{secretText(holdsSecrets(args.Cluster), digest)},
+		talosconfig: c.Talosconfig, kubeconfig: c.Kubeconfig,
 	}.register(ctx, name+"-healthy", pulumi.Parent(c), pulumi.DependsOn(after))
 
 	return err

@@ -18,8 +18,8 @@ func secretText(secret bool, text string) pulumi.StringInput {
 	return pulumi.String(text)
 }
 
-// secretTexts marks a list of which some follow from something stored encrypted. All of it is marked, since the engine does so with every list that goes through a
-// provider without secrets of its own, as bridged ones are.
+// secretTexts marks a list of which some follow from something stored encrypted. All of it is marked, since the engine
+// does so with every list that goes through a provider without secrets of its own, as bridged ones are.
 func secretTexts(secret bool, texts pulumi.StringArrayInput) pulumi.StringArrayInput {
 	if secret {
 		return pulumi.ToSecret(texts).(pulumi.StringArrayOutput)
@@ -39,6 +39,6 @@ func withoutDetails(n spec.Node, err error) error {
 		return err
 	}
 
-	return fmt.Errorf("machine configuration of %q: cannot be made of its patches, labels and taints, and why is not said of encrypted ones: "+
-		"try them in plain text on the lab", n.Name)
+	return fmt.Errorf("machine configuration of %q: cannot be made of its patches, labels and taints, "+
+		"and why is not said of encrypted ones: try them in plain text on the lab", n.Name)
 }

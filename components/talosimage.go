@@ -25,8 +25,8 @@ const downloadTimeout = 1800
 // TalosImageArgs describe one image and where it is kept.
 type TalosImageArgs struct {
 	Schematic talos.Schematic
-	// Secret says that the schematic's kernel arguments are kept out of the state and previews. The Factory shows them to everybody who knows the
-	// schematic's id.
+	// Secret says that the schematic's kernel arguments are kept out of the state and previews. The Factory shows them
+	// to everybody who knows the schematic's id.
 	Secret   bool
 	Version  string // Talos, with its v
 	Platform string // default nocloud

@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 
@@ -9,8 +8,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// encrypted returns the keys of the plan that hold something encrypted, each with the JSON of what the stack's file has for it: the engine hands a program decrypted
-// values and the names of such keys, not what in them is encrypted.
+// encrypted returns the keys of the plan that hold something encrypted, each with the JSON of what the stack's file
+// has for it: the engine hands a program decrypted values and the names of such keys, not what in them is encrypted.
 func encrypted(ctx *pulumi.Context) map[string]string {
 	keys := map[string]string{}
 	for _, key := range planKeys() {
@@ -22,7 +21,8 @@ func encrypted(ctx *pulumi.Context) map[string]string {
 	return keys
 }
 
-// storedIn returns the JSON of what a stack's file has under the first of these keys that it has; empty where there is none.
+// storedIn returns the JSON of what a stack's file has under the first of these keys that it has; empty where there is
+// none.
 func storedIn(path string, keys ...string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -36,12 +36,12 @@ func storedIn(path string, keys ...string) string {
 	}
 	for _, key := range keys {
 		if value, ok := file.Config[key]; ok {
-			text, err := json.Marshal(value)
+			text, err := handedOver(value)
 			if err != nil {
 				return ""
 			}
 
-			return string(text)
+			return text
 		}
 	}
 

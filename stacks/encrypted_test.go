@@ -190,6 +190,10 @@ func TestProblemsAndReportsOfAnEncryptedStack(t *testing.T) {
 	require.NoError(t, err)
 	plan, err := PlanFile("test", file)
 	require.NoError(t, err, "a report needs no secret")
+	quoted := strings.Replace(string(file), "config:\n", "config:\n    talos-proxmox:protect: \"true\"\n", 1) // as Pulumi writes it
+	protected, err := PlanFile("test", []byte(quoted))
+	require.NoError(t, err)
+	assert.True(t, protected.Protect)
 	page, err := report.HTML(plan)
 	require.NoError(t, err)
 	for _, text := range []string{report.Markdown(plan), string(page)} {

@@ -13,8 +13,8 @@ import (
 	"proxmox-talos/internal/spec"
 )
 
-// PlanFile decides what the stack with this stack file's content consists of, without an engine: nothing is decrypted. It needs no credentials. The error is [spec.Problems] with
-// everything that is wrong.
+// PlanFile decides what the stack with this stack file's content consists of, without an engine: nothing is decrypted.
+// It needs no credentials. The error is [spec.Problems] with everything that is wrong.
 func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 	var file struct {
 		Config map[string]any `yaml:"config"`
@@ -37,11 +37,11 @@ func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 		if !ours && strings.Contains(name, ":") {
 			continue // a provider's
 		}
-		text, err := json.Marshal(value)
+		text, err := handedOver(value)
 		if err != nil {
 			return nil, fmt.Errorf("unable to read %s of stack %q: %w", key, stack, err)
 		}
-		configuration[name] = string(text)
+		configuration[name] = text
 	}
 
 	plan, err := load(configuration, blinded(stack))
@@ -53,4 +53,15 @@ func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 	}
 
 	return plan, nil
+}
+
+// handedOver is a value of a stack's file as the engine hands it over: text as it is, since Pulumi writes "false" for
+// false, and everything else as JSON.
+func handedOver(value any) (string, error) {
+	if text, ok := value.(string); ok {
+		return text, nil
+	}
+	text, err := json.Marshal(value)
+
+	return string(text), err
 }

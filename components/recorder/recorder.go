@@ -135,8 +135,9 @@ func (r *Recorder) Logged() []string {
 	return slices.Clone(r.logged)
 }
 
-// Everything is all that the program gives to be kept or shown, by place: inputs of resources, outputs of components and of the stack, and what was said. Arguments
-// of calls are not in it: the engine keeps none, and the SDK marks no secret in them.
+// Everything is all that the program gives to be kept or shown, by place: inputs of resources, outputs of components
+// and of the stack, and what was said. Arguments of calls are not in it: the engine keeps none, and the SDK marks no
+// secret in them.
 func (r *Recorder) Everything() map[string]resource.PropertyValue {
 	places := map[string]resource.PropertyValue{}
 	for _, g := range r.All() {

@@ -60,7 +60,8 @@ type decoder struct {
 // value reads in into out, which holds the default already.
 func (d decoder) value(path string, in any, out reflect.Value, r rules) {
 	if !r.secret && d.secrets.single(path) {
-		d.problems.report(path, nil, "is stored encrypted, and would be shown all the same: only %s are kept secret; store it in plain text, without --secret", secretTexts())
+		d.problems.report(path, nil, "is stored encrypted, and would be shown all the same: only %s are kept secret; "+
+			"store it in plain text, without --secret", secretTexts())
 
 		return
 	}

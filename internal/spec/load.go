@@ -10,8 +10,9 @@ type Options struct {
 	Compatibility Compatibility
 	// CheckPatch judges a user's Talos patch; optional. Its error is shown as it is, so it must not repeat the patch.
 	CheckPatch func(patch string) error
-	// Encrypted are the keys that hold something encrypted, each with the JSON of what the stack's file has for it, where encrypted values are {"secure": …}; empty =
-	// the file is not at hand. No problem and no warning shows an encrypted value.
+	// Encrypted are the keys that hold something encrypted, each with the JSON of what the stack's file has for it,
+	// where encrypted values are {"secure": …}; empty = the file is not at hand. No problem and no warning shows an
+	// encrypted value.
 	Encrypted map[string]string
 	// Blinded says that encrypted values are not known: in their places are [Blinded], or what the stack's file has.
 	Blinded bool

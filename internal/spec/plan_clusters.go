@@ -209,7 +209,8 @@ func (p *planner) patches(path string, texts []string) []string {
 		case errors.As(err, &refusal):
 			p.problems.report(at, nil, "cannot be used: %s", refusal)
 		case p.secrets.hold(at):
-			p.problems.report(at, nil, "is not a patch for Talos, and why is not said of an encrypted one; `talosctl machineconfig patch` says it")
+			p.problems.report(at, nil, "is not a patch for Talos, and why is not said of an encrypted one; "+
+				"`talosctl machineconfig patch` says it")
 		default:
 			p.problems.report(at, nil, "is not a patch for Talos: %s", err)
 		}

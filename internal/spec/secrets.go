@@ -10,8 +10,9 @@ import (
 // Blinded stands in the place of an encrypted value that is not known, as Pulumi shows one.
 const Blinded = "[secret]"
 
-// secrets are the paths of what is stored encrypted: whole keys (clusters), or single values (clusters[0].patches[1]). The keys tagged `secret` keep what they hold
-// secret, see [CanBeSecret]; all others become names of resources or are judged by people and policies, and stay visible.
+// secrets are the paths of what is stored encrypted: whole keys (clusters), or single values (clusters[0].patches[1]).
+// Texts under the keys of [CanBeSecret] are kept secret. All else names resources, or is judged by people and policies,
+// and stays visible.
 type secrets []string
 
 // hold says whether a path is that of a secret, or below one.
@@ -29,8 +30,9 @@ func (s secrets) single(path string) bool {
 	return strings.ContainsAny(path, ".[") && slices.Contains(s, path)
 }
 
-// findSecrets finds the secrets of the configuration. The engine tells of whole keys only: one encrypted patch makes all of clusters a secret. What the stack's file
-// has in plain text is none; so where that file holds the rest of the key as it is, only its encrypted values are.
+// findSecrets finds the secrets of the configuration. The engine tells of whole keys only: one encrypted patch makes
+// all of clusters a secret. What the stack's file has in plain text is none; so where that file holds the rest of the
+// key as it is, only its encrypted values are.
 func findSecrets(parsed map[string]any, o Options) secrets {
 	var found secrets
 	for _, key := range slices.Sorted(maps.Keys(parsed)) {
@@ -50,7 +52,8 @@ func findSecrets(parsed map[string]any, o Options) secrets {
 	return found
 }
 
-// encryptedIn returns the paths of the encrypted values in what is stored; same says that it is the value, but for them.
+// encryptedIn returns the paths of the encrypted values in what is stored; same says that it is the value, but for
+// them.
 func encryptedIn(path string, stored, value any) (paths []string, same bool) {
 	if isCiphertext(stored) {
 		_, same = value.(string)
@@ -129,10 +132,11 @@ func (p *planner) judgeWholeKeys() {
 		switch {
 		case p.secrets.single(key):
 		case p.options.Blinded:
-			p.problems.report(key, nil, "is stored encrypted as a whole, so that nothing is known of it here; encrypt single texts in it instead: %s", howToEncrypt(key))
+			p.problems.report(key, nil, "is stored encrypted as a whole, so that nothing is known of it here; "+
+				"encrypt single texts in it instead: %s", howToEncrypt(key))
 		case isCiphertext(parse(p.options.Encrypted[key])):
-			p.warn("%s: is stored encrypted as a whole, and names, addresses and sizes in it are shown all the same; its %s are not. Encrypt single texts instead: %s",
-				key, secretTexts(), howToEncrypt(key))
+			p.warn("%s: is stored encrypted as a whole, and names, addresses and sizes in it are shown all the same; "+
+				"its %s are not. Encrypt single texts instead: %s", key, secretTexts(), howToEncrypt(key))
 		}
 	}
 }

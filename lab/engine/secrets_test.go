@@ -1,14 +1,17 @@
 package engine_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
@@ -17,6 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
+	"proxmox-talos/internal/preview"
+	"proxmox-talos/internal/report"
+	"proxmox-talos/lab/engine"
 	"proxmox-talos/stacks"
 )
 
@@ -151,4 +157,103 @@ func middleLine(pem string) string {
 	lines := strings.Split(strings.TrimSpace(pem), "\n")
 
 	return lines[len(lines)/2]
+}
+
+// encryptedTexts are the values of a stack file's encrypted texts, by path: one of each kind.
+var encryptedTexts = map[string]string{
+	"templates.talos.kernelArgs[0]":                       "marker.argument=a4f1",
+	"clusters[0].network.ntp[0]":                          "marker-server-a4f1.example.org",
+	"clusters[0].patches[0]":                              "machine:\n  sysctls:\n    kernel.domainname: marker-cluster-a4f1\n",
+	"clusters[0].workers[0].patches[0]":                   "machine:\n  sysctls:\n    kernel.hostname: marker-pool-a4f1\n",
+	`clusters[0].workers[0].labels["example.org/hidden"]`: "marker-label-a4f1",
+	"clusters[0].workers[0].taints[0]":                    "marker-taint-a4f1=a:PreferNoSchedule",
+}
+
+// marker is in all of them.
+const marker = "a4f1"
+
+// encryptedStack is a stack file with encryptedTexts.
+func encryptedStack(t testing.TB, network string) string {
+	t.Helper()
+
+	c := one(1, 1)
+	c.Pins = "labels: {example.org/hidden: {secure: x}}\n          taints: [{secure: x}]\n          patches: [{secure: x}]"
+	text := stack{Network: network, Clusters: []cluster{c}}.yaml(t)
+
+	for from, to := range map[string]string{
+		"extensions: [qemu-guest-agent]": "extensions: [qemu-guest-agent], kernelArgs: [{secure: x}]",
+		"        dns: [":                 "        ntp: [{secure: x}]\n        dns: [",
+		"    - name: one\n":              "    - name: one\n      patches: [{secure: x}]\n",
+	} {
+		require.Contains(t, text, from)
+		text = strings.Replace(text, from, to, 1)
+	}
+
+	return text
+}
+
+// TestEncryptedTextsAreNowhereInPlainText runs a stack whose file holds encrypted texts, and looks for them in all that the runs wrote and said, reports included.
+func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	texts := maps.Clone(encryptedTexts)
+	w.configure = func(c *engine.Config) {
+		for path, text := range texts {
+			require.Contains(t, c.Secrets, "talos-proxmox:"+path, "the stack file has it encrypted")
+			c.Secrets["talos-proxmox:"+path] = text
+		}
+	}
+	s := encryptedStack(t, w.network)
+
+	w.up(s, optup.Diff())
+	require.Contains(t, w.state(s), "marker-pool-a4f1", "it is in the state, encrypted")
+
+	places := map[string]string{}
+	for place, text := range w.written() {
+		places[place] = text
+	}
+
+	changed := strings.Replace(s, "count: 1, cores: 2", "count: 1, cores: 3", 1)
+	require.NotEqual(t, s, changed)
+
+	for name, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {
+		output := w.previewJSON(changed, format)
+		places["preview, "+name] = string(output)
+
+		parsed, err := preview.Parse(bytes.NewReader(output))
+		require.NoError(t, err)
+		require.True(t, parsed.Finished, w.said())
+
+		plan, err := stacks.PlanOfConfig(parsed.Stack, parsed.Config)
+		require.NoError(t, err, "the comment needs no secret")
+		require.Len(t, plan.Clusters[0].Nodes(), 2)
+	}
+
+	_, err := w.preview(changed, optpreview.Diff())
+	require.NoError(t, err)
+
+	w.refresh(s)
+
+	file := places[filepath.Join(w.dir, "work", "Pulumi.lab.yaml")]
+	require.Equal(t, len(texts)+2, strings.Count(file, "secure:"), "they, the token and the SSH key")
+
+	plan, err := stacks.PlanFile("lab", []byte(file))
+	require.NoError(t, err, "a report needs no secret")
+
+	page, err := report.HTML(plan)
+	require.NoError(t, err)
+
+	places["report"], places["page"] = report.Markdown(plan), string(page)
+
+	texts["clusters[0].patches[0]"] = "machine:\n  sysctls: [marker-wrong-a4f1\n"
+	_, err = w.preview(s)
+	require.ErrorContains(t, err, "clusters[0].patches[0]: is not a patch for Talos, and why is not said of an encrypted one")
+
+	places["error"], places["events of up"], places["output"] = err.Error(), w.events.String(), w.said()
+
+	for place, text := range places {
+		require.NotEmpty(t, text, place)
+		assert.False(t, strings.Contains(text, marker), "an encrypted text is in %s", place)
+	}
 }

@@ -183,7 +183,13 @@ const standInSecret = "stand-in"
 // standInPatch does so for a patch, which has to be one.
 const standInPatch = "machine: {}"
 
-var patchPath = regexp.MustCompile(`\.patches\[\d+\]$`)
+// standInTaint does so for a taint.
+const standInTaint = "example.org/stand-in:PreferNoSchedule"
+
+var (
+	patchPath = regexp.MustCompile(`\.patches\[\d+\]$`)
+	taintPath = regexp.MustCompile(`\.taints\[\d+\]$`)
+)
 
 var plainKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
@@ -194,8 +200,12 @@ func (f *stackFile) takeSecrets(secrets map[string]string) {
 	walk = func(path string, node *yaml.Node) {
 		if node.Kind == yaml.MappingNode && len(node.Content) == 2 && node.Content[0].Value == "secure" {
 			standIn := standInSecret
-			if patchPath.MatchString(path) {
+
+			switch {
+			case patchPath.MatchString(path):
 				standIn = standInPatch
+			case taintPath.MatchString(path):
+				standIn = standInTaint
 			}
 
 			*node = yaml.Node{Kind: yaml.ScalarNode, Value: standIn}

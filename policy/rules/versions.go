@@ -58,7 +58,8 @@ func supportedVersions(p plan) []violation {
 			switch err := checkInstaller(image); {
 			case err == nil:
 			case r.at("configPatches").property.HasSecrets():
-				found = append(found, refuse(r.URN, r.Name, "machine.install.image, in an encrypted patch, is of no supported version: state none, or one that docs/compatibility.md lists"))
+				found = append(found, refuse(r.URN, r.Name, "machine.install.image, in an encrypted patch, is of no supported version: "+
+					"state none, or one that docs/compatibility.md lists"))
 			default:
 				found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("machine.install.image is %q: %v", image, err)))
 			}
