@@ -10,14 +10,15 @@ import (
 	"proxmox-talos/internal/spec"
 )
 
-// makeGate ends an `up` only when the cluster works. It runs again when machines come or go, or when their configuration or the place of their
-// GPUs changes.
+// makeGate ends an `up` only when the cluster works. It runs again when machines come or go, or when their configuration, the versions planned for them or the
+// place of their GPUs changes.
 func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClusterArgs, planned plannedPatches) error {
 	request := talosopsRequest{
 		ControlPlanes:     talosopsNodes(args.Cluster.ControlPlanes),
 		Workers:           talosopsNodes(args.Cluster.Workers),
 		KubernetesVersion: args.Cluster.KubernetesVersion,
 		GPUs:              offeredGPUs(args.Cluster),
+		Versions:          talosopsPlanned(args.Cluster.Nodes()),
 	}
 	after := []pulumi.Resource{c.bootstrap}
 	for _, node := range c.nodes {
@@ -33,6 +34,7 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 		verb: "wait", request: request, triggers: pulumi.Array{secretText(holdsSecrets(args.Cluster), digest)},
 		talosconfig: c.Talosconfig, kubeconfig: c.Kubeconfig,
 	}.register(ctx, name+"-healthy", pulumi.Parent(c), pulumi.DependsOn(after))
+	c.running = c.runs(ctx, name, request)
 
 	return err
 }

@@ -51,15 +51,21 @@ type TalosCluster struct {
 	Talosconfig pulumi.StringOutput    `pulumi:"talosconfig"` // secret
 	Addresses   pulumi.StringMapOutput `pulumi:"addresses"`   // by node
 	VMIDs       pulumi.IntMapOutput    `pulumi:"vmids"`       // by node
-	// TalosVersion is the installed one of the control planes' template, Contract the one that secrets and configurations were generated for.
+	// TalosVersion and KubernetesVersion are what the nodes and the API servers said that they run, "unknown" where they did not; several have commas between them.
 	TalosVersion      pulumi.StringOutput `pulumi:"talosVersion"`
-	Contract          pulumi.StringOutput `pulumi:"contract"`
 	KubernetesVersion pulumi.StringOutput `pulumi:"kubernetesVersion"`
+	// VersionsAsked is when they were asked, Differences where a node runs something else than planned, by node.
+	VersionsAsked pulumi.StringOutput    `pulumi:"versionsAsked"`
+	Differences   pulumi.StringMapOutput `pulumi:"differences"`
+	// Contract is the version that secrets and configurations were generated for.
+	Contract pulumi.StringOutput `pulumi:"contract"`
 
 	secrets   *machine.Secrets
 	nodes     []*TalosNode
 	bootstrap *local.Command
 	gate      *local.Command
+	running   pulumi.StringOutput // of talos.Running, as JSON
+	planned   map[string]talos.NodeVersions
 }
 
 // NewTalosCluster makes the cluster's machines in parallel and one cluster of them.
@@ -279,13 +285,12 @@ func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClus
 	c.Endpoint = pulumi.String(args.Cluster.Endpoint).ToStringOutput()
 	c.Addresses = addresses.ToStringMapOutput()
 	c.VMIDs = vmids.ToIntMapOutput()
-	c.TalosVersion = pulumi.String(args.Cluster.TalosVersion).ToStringOutput()
 	c.Contract = c.secrets.TalosVersion
-	c.KubernetesVersion = pulumi.String(args.Cluster.KubernetesVersion).ToStringOutput()
+	c.makeVersions(args.Cluster)
 
 	return ctx.RegisterResourceOutputs(c, pulumi.Map{
 		"endpoint": c.Endpoint, "kubeconfig": c.Kubeconfig, "talosconfig": c.Talosconfig, "addresses": c.Addresses, "vmids": c.VMIDs,
-		"talosVersion": c.TalosVersion, "contract": c.Contract, "kubernetesVersion": c.KubernetesVersion,
+		"talosVersion": c.TalosVersion, "kubernetesVersion": c.KubernetesVersion, "versionsAsked": c.VersionsAsked, "differences": c.Differences, "contract": c.Contract,
 	})
 }
 

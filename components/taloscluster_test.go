@@ -43,7 +43,7 @@ func TestTalosClusterRegistersItsSteps(t *testing.T) {
 	assert.Equal(t, resource.MakeSecret(resource.NewProperty(recorder.KubeconfigText)), exports["kubeconfig"])
 	assert.Equal(t, resource.MakeSecret(resource.NewProperty(recorder.TalosconfigText)), exports["talosconfig"])
 	assert.ElementsMatch(t, []resource.PropertyKey{
-		"endpoint", "kubeconfig", "talosconfig", "addresses", "vmids", "talosVersion", "contract", "kubernetesVersion",
+		"endpoint", "kubeconfig", "talosconfig", "addresses", "vmids", "talosVersion", "kubernetesVersion", "versionsAsked", "differences", "contract",
 	}, slices.Collect(maps.Keys(r.Outputs("one"))))
 }
 
@@ -233,6 +233,10 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 	t.Parallel()
 	r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), false)
 
+	var versions []string
+	for _, node := range plannedCluster(3, 2).Nodes() {
+		versions = append(versions, `{"node":"`+node.Name+`","talosVersion":"v1.12.6","schematic":"376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"}`)
+	}
 	controlPlanes := `"controlPlanes":[{"name":"one-cp-1","address":"127.1.1.10"},{"name":"one-cp-2","address":"127.1.1.11"},{"name":"one-cp-3","address":"127.1.1.12"}]`
 	for name, expected := range map[string]struct {
 		create, stdin string
@@ -247,7 +251,7 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 		"one-healthy": {
 			create: "${TALOSOPS:-go run ./cmd/talosops} wait",
 			stdin: `{` + controlPlanes + `,"workers":[{"name":"one-general-1","address":"127.1.1.20"},{"name":"one-general-2","address":"127.1.1.21"}],` +
-				`"kubernetesVersion":"v1.35.0","talosconfig":"the-talosconfig","kubeconfig":"the-kubeconfig"}`,
+				`"kubernetesVersion":"v1.35.0","versions":[` + strings.Join(versions, ",") + `],"talosconfig":"the-talosconfig","kubeconfig":"the-kubeconfig"}`,
 			triggered: true,
 		},
 		"one-marked": {
@@ -290,6 +294,8 @@ func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
 		"a worker goes":      func(c *spec.Cluster) { c.Workers = c.Workers[:1] },
 		"a label comes":      func(c *spec.Cluster) { c.Workers[0].Labels = map[string]string{"a": "b"} },
 		"a new Kubernetes":   func(c *spec.Cluster) { c.KubernetesVersion = "v1.35.1" },
+		"a new Talos":        func(c *spec.Cluster) { c.Workers[0].Template.Version = "v1.12.7" },
+		"a new extension":    func(c *spec.Cluster) { c.Workers[0].Template.Extensions = []string{"siderolabs/iscsi-tools"} },
 		"a user's own patch": func(c *spec.Cluster) { c.Patches = []string{"machine: {sysctls: {vm.swappiness: \"1\"}}"} },
 	} {
 		assert.NotEqual(t, before, trigger(change), name)

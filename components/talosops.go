@@ -23,14 +23,15 @@ type talosops struct {
 
 // talosopsRequest is what the verbs of talosops read; each verb knows some of the fields, and refuses the others.
 type talosopsRequest struct {
-	Interval          string          `json:"interval,omitempty"`
-	ControlPlanes     []talosopsNode  `json:"controlPlanes"`
-	Workers           []talosopsNode  `json:"workers,omitempty"`
-	KubernetesVersion string          `json:"kubernetesVersion,omitempty"`
-	GPUs              []talosopsGPUs  `json:"gpus,omitempty"`
-	Marks             []talosopsMarks `json:"marks,omitempty"`
-	Talosconfig       string          `json:"talosconfig,omitempty"`
-	Kubeconfig        string          `json:"kubeconfig,omitempty"`
+	Interval          string             `json:"interval,omitempty"`
+	ControlPlanes     []talosopsNode     `json:"controlPlanes"`
+	Workers           []talosopsNode     `json:"workers,omitempty"`
+	KubernetesVersion string             `json:"kubernetesVersion,omitempty"`
+	GPUs              []talosopsGPUs     `json:"gpus,omitempty"`
+	Marks             []talosopsMarks    `json:"marks,omitempty"`
+	Versions          []talosopsVersions `json:"versions,omitempty"`
+	Talosconfig       string             `json:"talosconfig,omitempty"`
+	Kubeconfig        string             `json:"kubeconfig,omitempty"`
 }
 
 type talosopsNode struct {
@@ -44,6 +45,21 @@ type talosopsGPUs struct {
 	Count int    `json:"count"`
 }
 
+// talosopsVersions is what is planned for a node.
+type talosopsVersions struct {
+	Node      string `json:"node"`
+	Talos     string `json:"talosVersion"`
+	Schematic string `json:"schematic"`
+}
+
+// with is the request with the configurations that it needs, as JSON.
+func (r talosopsRequest) with(talosconfig, kubeconfig string) (string, error) {
+	r.Talosconfig, r.Kubeconfig = talosconfig, kubeconfig
+	text, err := json.Marshal(r)
+
+	return string(text), err
+}
+
 func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.ResourceOption) (*local.Command, error) {
 	if t.talosconfig == nil {
 		t.talosconfig = pulumi.String("")
@@ -52,11 +68,7 @@ func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.Reso
 		t.kubeconfig = pulumi.String("")
 	}
 	stdin := pulumi.All(t.talosconfig, t.kubeconfig).ApplyT(func(configs []any) (string, error) {
-		full := t.request
-		full.Talosconfig, full.Kubeconfig = configs[0].(string), configs[1].(string)
-		text, err := json.Marshal(full)
-
-		return string(text), err
+		return t.request.with(configs[0].(string), configs[1].(string))
 	}).(pulumi.StringOutput)
 
 	return local.NewCommand(ctx, name, &local.CommandArgs{
@@ -71,6 +83,15 @@ func talosopsNodes(nodes []spec.Node) []talosopsNode {
 	list := make([]talosopsNode, 0, len(nodes))
 	for _, n := range nodes {
 		list = append(list, talosopsNode{Name: n.Name, Address: n.Address.Addr().String()})
+	}
+
+	return list
+}
+
+func talosopsPlanned(nodes []spec.Node) []talosopsVersions {
+	list := make([]talosopsVersions, 0, len(nodes))
+	for _, n := range nodes {
+		list = append(list, talosopsVersions{Node: n.Name, Talos: n.Template.Version, Schematic: SchematicOf(n.Template).ID()})
 	}
 
 	return list

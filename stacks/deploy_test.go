@@ -170,7 +170,9 @@ func TestOutputs(t *testing.T) {
 
 	assert.ElementsMatch(t, []resource.PropertyKey{Endpoints, Addresses, VMIDs, Kubeconfigs, Talosconfigs, Versions, Templates, Schematics, Hosts, Readme, PCIMappings, GPUOperatorValues},
 		slices.Collect(maps.Keys(exports)))
-	assert.Equal(t, map[string]any{"lab": map[string]any{"talos": "v1.12.6", "kubernetes": "v1.35.0", "contract": "v1.12"}}, exports[Versions].Mappable())
+	assert.Equal(t, map[string]any{"lab": map[string]any{
+		"talos": "v1.12.6", "kubernetes": "v1.35.0", "asked": recorder.GateAsked, "differences": map[string]any{}, "contract": "v1.12",
+	}}, exports[Versions].Mappable())
 	assert.Equal(t, "127.20.1.10", at(exports[Addresses], "lab", "lab-cp-1"))
 	assert.Equal(t, float64(3001), at(exports[VMIDs], "lab", "lab-general-2"))
 	assert.Equal(t, float64(901), at(exports[Templates], "talos", "pve1", "vmid"))

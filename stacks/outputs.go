@@ -15,7 +15,7 @@ const (
 	VMIDs        = "vmids"        // cluster → node → VMID
 	Kubeconfigs  = "kubeconfigs"  // cluster → kubeconfig; secret
 	Talosconfigs = "talosconfigs" // cluster → talosconfig; secret
-	Versions     = "versions"     // cluster → talos, kubernetes and contract
+	Versions     = "versions"     // cluster → talos and kubernetes that run, when that was asked, differences from the plan by node, and contract
 	Templates    = "templates"    // class → host → name, VMID (0 for an ISO) and volume of the image
 	Schematics   = "schematics"   // class → schematic id
 	PCIMappings  = "pciMappings"  // GPU name → its mapping's devices, as host and address
@@ -34,7 +34,10 @@ func (d *deployment) export(ctx *pulumi.Context) error {
 		vmids[name] = cluster.VMIDs
 		kubeconfigs[name] = cluster.Kubeconfig
 		talosconfigs[name] = cluster.Talosconfig
-		versions[name] = pulumi.StringMap{"talos": cluster.TalosVersion, "kubernetes": cluster.KubernetesVersion, "contract": cluster.Contract}
+		versions[name] = pulumi.Map{
+			"talos": cluster.TalosVersion, "kubernetes": cluster.KubernetesVersion, "asked": cluster.VersionsAsked, "differences": cluster.Differences,
+			"contract": cluster.Contract,
+		}
 	}
 
 	ctx.Export(Endpoints, endpoints)

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"slices"
 	"sync"
@@ -13,12 +13,14 @@ type talosAPI interface {
 	services(ctx context.Context, address string) ([]service, error)
 	members(ctx context.Context, address string) ([]member, error)
 	version(ctx context.Context, address string) (string, error)
+	schematic(ctx context.Context, address string) (string, error)
 	gpuMachine(ctx context.Context, address string) (gpuMachine, error)
 }
 
 // kubernetesAPI asks the Kubernetes API on one control plane's own address.
 type kubernetesAPI interface {
 	ready(ctx context.Context, address string) error
+	apiVersion(ctx context.Context, address string) (string, error)
 	nodes(ctx context.Context, address string) ([]kubeNode, error)
 	gpuCluster(ctx context.Context, address, node string) (gpuCluster, error)
 }
@@ -30,6 +32,7 @@ type gate struct {
 	req        *waitRequest
 	talos      talosAPI
 	kubernetes kubernetesAPI
+	listed     []kubeNode // of the last round
 }
 
 func newGate(req *waitRequest, talos talosAPI, kubernetes kubernetesAPI, progress io.Writer) *gate {
@@ -80,15 +83,11 @@ func (g *gate) lookAt(ctx context.Context, n node, controlPlane bool) report {
 	} else {
 		add(finding{check: "services", problem: judgeServices(services, required)})
 	}
-	reachable := err == nil
-	if reachable && g.req.TalosVersion != "" {
-		add(g.checkVersion(ctx, n))
-	}
 	if !controlPlane {
 		return r
 	}
 
-	if reachable {
+	if err == nil {
 		add(g.checkMembers(ctx, n))
 	}
 	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, g.kubernetes.ready(ctx, n.Address) }); err != nil {
@@ -103,18 +102,6 @@ func (g *gate) lookAt(ctx context.Context, n node, controlPlane bool) report {
 // apiCheck is the name of the check that says whether a control plane can be asked for the nodes.
 const apiCheck = "Kubernetes API"
 
-func (g *gate) checkVersion(ctx context.Context, n node) finding {
-	version, err := call(ctx, func(ctx context.Context) (string, error) { return g.talos.version(ctx, n.Address) })
-	switch {
-	case err != nil:
-		return finding{check: "version", problem: "Talos does not tell its version", detail: err.Error()}
-	case version != g.req.TalosVersion:
-		return finding{check: "version", problem: fmt.Sprintf("runs Talos %s instead of %s", version, g.req.TalosVersion)}
-	default:
-		return finding{check: "version"}
-	}
-}
-
 func (g *gate) checkMembers(ctx context.Context, n node) finding {
 	members, err := call(ctx, func(ctx context.Context) ([]member, error) { return g.talos.members(ctx, n.Address) })
 	if err != nil {
@@ -124,40 +111,45 @@ func (g *gate) checkMembers(ctx context.Context, n node) finding {
 	return finding{check: etcdCheck, problem: judgeMembers(members, g.req.ControlPlanes)}
 }
 
-// registrations asks the first control plane whose API is ready, and then answers, for the nodes.
-func (g *gate) registrations(ctx context.Context, reports []report) report {
-	var (
-		nodes   []kubeNode
-		err     error
-		answer  bool
-		address string
-	)
-	for i, n := range g.req.ControlPlanes {
-		if slices.ContainsFunc(reports[i], func(f finding) bool { return f.check == apiCheck && f.problem == "" }) {
-			nodes, err = call(ctx, func(ctx context.Context) ([]kubeNode, error) { return g.kubernetes.nodes(ctx, n.Address) })
-			if answer = err == nil; answer {
-				address = n.Address
-
-				break
-			}
+// listNodes asks the first of these control planes that answers for the nodes, and returns its address, too.
+func (g *gate) listNodes(ctx context.Context, controlPlanes []node) (nodes []kubeNode, address string, err error) {
+	err = errors.New("no Kubernetes API is ready to ask")
+	for _, n := range controlPlanes {
+		nodes, err = call(ctx, func(ctx context.Context) ([]kubeNode, error) { return g.kubernetes.nodes(ctx, n.Address) })
+		if err == nil {
+			return nodes, n.Address, nil
 		}
 	}
+
+	return nil, "", err
+}
+
+// registrations asks a control plane whose API is ready for the nodes.
+func (g *gate) registrations(ctx context.Context, reports []report) report {
+	var ready []node
+	for i, n := range g.req.ControlPlanes {
+		if slices.ContainsFunc(reports[i], func(f finding) bool { return f.check == apiCheck && f.problem == "" }) {
+			ready = append(ready, n)
+		}
+	}
+	nodes, address, err := g.listNodes(ctx, ready)
+	g.listed = nodes
 
 	var r report
 	for _, n := range g.req.nodes() {
 		f := finding{node: n.Name, check: "node"}
 		switch {
-		case answer:
+		case err == nil:
 			f.problem, f.note = judgeNode(nodes, n.Name, g.req.KubernetesVersion)
-		case err != nil:
+		case len(ready) > 0:
 			f.problem, f.detail = "the Kubernetes API does not list the nodes", err.Error()
 		default:
-			f.problem = "no Kubernetes API is ready to ask"
+			f.problem = err.Error()
 		}
 		r = append(r, f)
 		g.say(ctx, f)
 	}
-	if answer {
+	if err == nil {
 		r = append(r, g.checkGPUs(ctx, nodes, address)...)
 	}
 

@@ -20,7 +20,8 @@ type fakeCluster struct {
 	servicesL map[string][]service
 	membersL  []member
 	talos     map[string]string
-	down      map[string]error // Talos API by address
+	images    map[string]string // schematic by address
+	down      map[string]error  // Talos API by address
 	apiDown   map[string]error
 	nodesL    []kubeNode
 	nodesErr  error
@@ -44,7 +45,7 @@ func testControlPlanes() common {
 }
 
 func healthyCluster(req *waitRequest) *fakeCluster {
-	c := &fakeCluster{servicesL: map[string][]service{}, talos: map[string]string{}, down: map[string]error{}, apiDown: map[string]error{}}
+	c := &fakeCluster{servicesL: map[string][]service{}, talos: map[string]string{}, images: map[string]string{}, down: map[string]error{}, apiDown: map[string]error{}}
 	for i, n := range req.nodes() {
 		required := nodeServices
 		if i < len(req.ControlPlanes) {
@@ -54,7 +55,7 @@ func healthyCluster(req *waitRequest) *fakeCluster {
 		for _, id := range required {
 			c.servicesL[n.Address] = append(c.servicesL[n.Address], service{ID: id, State: "Running", Known: true, Healthy: true})
 		}
-		c.talos[n.Address] = "v1.12.6"
+		c.talos[n.Address], c.images[n.Address] = "v1.12.6", "376567"
 		c.nodesL = append(c.nodesL, kubeNode{Name: n.Name, Kubelet: "v1.35.0"})
 	}
 
@@ -86,6 +87,20 @@ func (c *fakeCluster) version(_ context.Context, address string) (string, error)
 	defer c.mu.Unlock()
 
 	return c.talos[address], c.down["version "+address]
+}
+
+func (c *fakeCluster) schematic(_ context.Context, address string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.images[address], c.down["schematic "+address]
+}
+
+func (c *fakeCluster) apiVersion(_ context.Context, address string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return "v1.35.0", c.apiDown[address]
 }
 
 func (c *fakeCluster) gpuMachine(_ context.Context, address string) (gpuMachine, error) {
@@ -123,13 +138,13 @@ func TestGateOpensForAHealthyCluster(t *testing.T) {
 	t.Parallel()
 
 	req := testRequest()
-	req.KubernetesVersion, req.TalosVersion = "v1.35.0", "v1.12.6"
+	req.KubernetesVersion = "v1.35.0"
 	cluster := healthyCluster(req)
 	var progress bytes.Buffer
 	require.NoError(t, newGate(req, cluster, cluster, &progress).wait(t.Context()))
 	assert.Equal(t, 1, cluster.asked, "one round is enough")
 	for _, line := range []string{
-		"cp-1: services: ok\n", "cp-1: version: ok\n", "cp-2: etcd: ok\n", "cp-3: Kubernetes API: ok\n", "w-2: services: ok\n",
+		"cp-1: services: ok\n", "cp-2: etcd: ok\n", "cp-3: Kubernetes API: ok\n", "w-2: services: ok\n",
 		"w-1: node: registered, not Ready (not waited for: nodes are Ready once a CNI runs)\n",
 	} {
 		assert.Contains(t, progress.String(), line)
@@ -193,16 +208,6 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 		"a node with another kubelet": {
 			func(r *waitRequest, _ *fakeCluster) { r.KubernetesVersion = "v1.36.0" },
 			[]string{"5 of 16 checks", "w-1: node: runs kubelet v1.35.0 instead of v1.36.0"},
-		},
-		"a node with another Talos": {
-			func(r *waitRequest, c *fakeCluster) { r.TalosVersion, c.talos["127.0.9.5"] = "v1.12.6", "v1.12.5" },
-			[]string{"1 of 21 checks", "w-2: version: runs Talos v1.12.5 instead of v1.12.6"},
-		},
-		"a node without a version": {
-			func(r *waitRequest, c *fakeCluster) {
-				r.TalosVersion, c.down["version 127.0.9.5"] = "v1.12.6", errors.New("not implemented")
-			},
-			[]string{"1 of 21 checks", "w-2: version: Talos does not tell its version: not implemented"},
 		},
 		"an unreachable node": {
 			func(_ *waitRequest, c *fakeCluster) { c.down["127.0.9.2"] = errors.New("connection refused") },

@@ -64,8 +64,8 @@ func (r *waitRequest) gpuProblems() []string {
 	seen := map[string]int{}
 	for i, e := range r.GPUs {
 		path := fmt.Sprintf("gpus[%d]", i)
-		if !slices.ContainsFunc(r.nodes(), func(n node) bool { return n.Name == e.Node }) {
-			problems = append(problems, fmt.Sprintf("%s.node: %q is none of controlPlanes and workers: state the name of one", path, e.Node))
+		if problem := r.unknownNode(e.Node); problem != "" {
+			problems = append(problems, fmt.Sprintf("%s.node: %s", path, problem))
 		}
 		if e.Count < 1 {
 			problems = append(problems, fmt.Sprintf("%s.count: %d GPUs are nothing to wait for: state at least 1", path, e.Count))

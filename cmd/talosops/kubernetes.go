@@ -223,6 +223,21 @@ func (k *kubernetesClients) ready(ctx context.Context, address string) error {
 	return err
 }
 
+func (k *kubernetesClients) apiVersion(ctx context.Context, address string) (string, error) {
+	body, err := k.get(ctx, address, "/version")
+	if err != nil {
+		return "", err
+	}
+	var info struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := json.Unmarshal(body, &info); err != nil {
+		return "", fmt.Errorf("read the version: %w", err)
+	}
+
+	return info.GitVersion, nil
+}
+
 func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNode, error) {
 	body, err := k.get(ctx, address, "/api/v1/nodes")
 	if err != nil {

@@ -31,7 +31,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(newBootstrap(), newMark(), newWait(), newFacts(), newSettle(), newRun())
+	root.AddCommand(newBootstrap(), newMark(), newWait(), newVersions(), newFacts(), newSettle(), newRun())
 
 	return root
 }

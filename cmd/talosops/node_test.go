@@ -12,7 +12,12 @@ import (
 	"sync"
 	"testing"
 
+	cosiapi "github.com/cosi-project/runtime/api/v1alpha1"
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/cosi-project/runtime/pkg/state/impl/inmem"
+	cosi "github.com/cosi-project/runtime/pkg/state/protobuf/server"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -119,10 +124,25 @@ func serveTalos(t *testing.T, talos *authority, n *talosNode) (address string) {
 	require.NotNil(t, ln, "no loopback address is free on port 50000")
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(talos.serverTLS(t, address))))
 	machineapi.RegisterMachineServiceServer(server, n)
+	cosiapi.RegisterStateServer(server, cosi.NewState(factoryImage(t)))
 	go func() { _ = server.Serve(ln) }()
 	t.Cleanup(server.Stop)
 
 	return address
+}
+
+// factoryImage are the resources of a machine that runs an image of the Image Factory.
+func factoryImage(t *testing.T) state.CoreState {
+	t.Helper()
+
+	resources := inmem.NewState(runtime.NamespaceName)
+	for i, name := range []string{"qemu-guest-agent", "schematic"} {
+		extension := runtime.NewExtensionStatus(runtime.NamespaceName, fmt.Sprint(i))
+		extension.TypedSpec().Metadata.Name, extension.TypedSpec().Metadata.Version = name, "376567"
+		require.NoError(t, resources.Create(t.Context(), extension))
+	}
+
+	return resources
 }
 
 // watcher keeps what is written and calls found once a text is in it.

@@ -232,8 +232,7 @@ func requestError(problems []string) error {
 	return fmt.Errorf("the request has %d problem%s:\n  %s", len(problems), plural, strings.Join(problems, "\n  "))
 }
 
-// printResult writes one line of JSON. It must hold only what the request already decided: the line is a resource's output, and must not differ from one
-// good run to the next.
+// printResult writes one line of JSON, which is a resource's output: nothing in it may be secret.
 func printResult(out io.Writer, result any) error {
 	if err := json.NewEncoder(out).Encode(result); err != nil {
 		return fmt.Errorf("print the result: %w", err)

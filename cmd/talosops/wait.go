@@ -5,19 +5,24 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"proxmox-talos/internal/talos"
 )
 
 const waitHelp = `Waits until a cluster is healthy, and no longer than its limit.
 
 Healthy means: etcd has exactly the control planes as members and no learners, the Talos services of every node are healthy, the Kubernetes API is
-ready on every control plane, and every node is registered in Kubernetes, with the stated versions. Nodes need not be Ready: without a CNI they never
-are, and the CNI comes later.
+ready on every control plane, and every node is registered in Kubernetes, with the stated kubernetesVersion. Nodes need not be Ready: without a CNI they
+never are, and the CNI comes later.
+
+Then every node is asked what it runs, which is part of the result. Where Talos or the schematic is another than under versions, a line says so, and the command
+succeeds: machines are upgraded with talosctl, not by this.
 
 Nodes under gpus have to offer that many GPUs to pods (resource, default nvidia.com/gpu), time slicing counted in. Of one that does not, the first missing
 link is named, with the way out: the PCI device in the machine, the extension with the kernel modules and its flavour, the loaded modules, the container
 toolkit, the RuntimeClass nvidia, the device plugin and what its pod says.
 
-Every node is asked on its own address. The request comes as JSON on standard input; kubernetesVersion, talosVersion, gpus, timeout (default 15m)
+Every node is asked on its own address. The request comes as JSON on standard input; kubernetesVersion, versions, gpus, timeout (default 15m)
 and interval (default 2s) may be left out. Each change is a line on standard error; the result is one line of JSON on standard output. At its limit the
 command names what each node misses and ends with status 1.`
 
@@ -33,7 +38,7 @@ const waitExample = `  talosops wait --timeout 5m < request.json
     "workers": [{"name": "prod-general-1", "address": "10.0.0.30"}],
     "gpus": [{"node": "prod-general-1", "count": 1}],
     "kubernetesVersion": "v1.35.0",
-    "talosVersion": "v1.12.6"
+    "versions": [{"node": "prod-cp-1", "talosVersion": "v1.12.6", "schematic": "376567988ad3…"}]
   }`
 
 // waitRequest says which cluster must be healthy; the kubeconfig is a secret, too.
@@ -44,7 +49,8 @@ type waitRequest struct {
 	Workers           []node           `json:"workers"`
 	GPUs              []gpuExpectation `json:"gpus,omitempty"`
 	KubernetesVersion string           `json:"kubernetesVersion"`
-	TalosVersion      string           `json:"talosVersion"`
+	// Versions are what is planned for the nodes; one that runs something else is said to.
+	Versions []plannedVersions `json:"versions,omitempty"`
 }
 
 func (r *waitRequest) nodes() []node { return slices.Concat(r.ControlPlanes, r.Workers) }
@@ -57,7 +63,15 @@ func (r *waitRequest) problems() []string {
 
 	problems = append(problems, r.nodeProblems(group{"workers", r.Workers})...)
 
-	return append(problems, r.gpuProblems()...)
+	return append(append(problems, r.gpuProblems()...), r.versionProblems()...)
+}
+
+func (r *waitRequest) unknownNode(name string) (problem string) {
+	if slices.ContainsFunc(r.nodes(), func(n node) bool { return n.Name == name }) {
+		return ""
+	}
+
+	return fmt.Sprintf("%q is none of controlPlanes and workers: state the name of one", name)
 }
 
 func newWait() *cobra.Command {
@@ -67,38 +81,34 @@ func newWait() *cobra.Command {
 }
 
 func runWait(cmd *cobra.Command, req *waitRequest) error {
-	talos, err := newTalosAPI(req.Talosconfig)
+	return withGate(cmd, req, func(g *gate) error {
+		if err := g.wait(cmd.Context()); err != nil {
+			return err
+		}
+
+		return printResult(cmd.OutOrStdout(), waitResult(req, g.running(cmd.Context(), g.listed)))
+	})
+}
+
+func withGate(cmd *cobra.Command, req *waitRequest, do func(*gate) error) error {
+	machines, err := newTalosAPI(req.Talosconfig)
 	if err != nil {
 		return err
 	}
-	defer talos.close()
+	defer machines.close()
 	kubernetes, err := newKubernetesAPI(req.Kubeconfig)
 	if err != nil {
 		return err
 	}
 
-	g := newGate(req, talos, kubernetes, cmd.ErrOrStderr())
-	if err := g.wait(cmd.Context()); err != nil {
-		return err
-	}
-
-	return printResult(cmd.OutOrStdout(), waitResult(req))
+	return do(newGate(req, machines, kubernetes, cmd.ErrOrStderr()))
 }
 
-func waitResult(req *waitRequest) any {
+func waitResult(req *waitRequest, running talos.Running) any {
 	return struct {
-		Healthy           bool             `json:"healthy"`
-		EtcdMembers       []string         `json:"etcdMembers"`
-		Nodes             []string         `json:"nodes"`
-		GPUs              []gpuExpectation `json:"gpus,omitempty"`
-		KubernetesVersion string           `json:"kubernetesVersion,omitempty"`
-		TalosVersion      string           `json:"talosVersion,omitempty"`
-	}{
-		Healthy:           true,
-		EtcdMembers:       names(req.ControlPlanes),
-		Nodes:             names(req.nodes()),
-		GPUs:              req.GPUs,
-		KubernetesVersion: req.KubernetesVersion,
-		TalosVersion:      req.TalosVersion,
-	}
+		Healthy     bool             `json:"healthy"`
+		EtcdMembers []string         `json:"etcdMembers"`
+		GPUs        []gpuExpectation `json:"gpus,omitempty"`
+		talos.Running
+	}{Healthy: true, EtcdMembers: names(req.ControlPlanes), GPUs: req.GPUs, Running: running}
 }

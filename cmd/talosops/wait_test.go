@@ -8,11 +8,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/talos"
 )
 
 // testVIP is in certificates and the kubeconfig; nothing listens there, as before the VIP is up.
@@ -39,6 +42,9 @@ func startNode(t *testing.T, talos, kubernetes *authority, handler http.Handler)
 func healthyAPI() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "ok") })
+	mux.HandleFunc("/version", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `{"major":"1","gitVersion":"v1.35.1"}`)
+	})
 	mux.HandleFunc("/api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, `{"kind":"NodeList","items":[{"metadata":{"name":"cp-1"},"status":{
 			"conditions":[{"type":"MemoryPressure","status":"False"},{"type":"Ready","status":"True"}],"nodeInfo":{"kubeletVersion":"v1.35.0"}}}]}`)
@@ -55,12 +61,20 @@ func TestWaitOverRealConnections(t *testing.T) {
 	req := &waitRequest{
 		common:            common{Talosconfig: talos.talosconfig(t), ControlPlanes: []node{{"cp-1", address}}},
 		Kubeconfig:        kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)),
-		KubernetesVersion: "v1.35.0", TalosVersion: "v1.12.6",
+		KubernetesVersion: "v1.35.0", Versions: []plannedVersions{{"cp-1", "v1.12.7", "376567"}},
 	}
 	stdout, stderr, err := run(t, "wait", req, never, "--interval", "10ms")
 	require.NoError(t, err, stderr)
-	assert.Equal(t, `{"healthy":true,"etcdMembers":["cp-1"],"nodes":["cp-1"],"kubernetesVersion":"v1.35.0","talosVersion":"v1.12.6"}`+"\n", stdout)
+	asked := regexp.MustCompile(`"asked":"20[^"]+Z"`)
+	assert.Regexp(t, asked, stdout)
+	const versions = `"nodes":{"cp-1":{"talos":"v1.12.6","schematic":"376567","kubelet":"v1.35.0","apiServer":"v1.35.1"}}}` + "\n"
+	assert.Equal(t, `{"healthy":true,"etcdMembers":["cp-1"],"asked":"…",`+versions, asked.ReplaceAllString(stdout, `"asked":"…"`))
 	assert.Contains(t, stderr, "cp-1: node: registered and Ready\n")
+	assert.Contains(t, stderr, "cp-1: versions: runs Talos v1.12.6 (planned: v1.12.7)\n")
+
+	stdout, stderr, err = run(t, "versions", req, never)
+	require.NoError(t, err, stderr)
+	assert.Equal(t, `{"asked":"…",`+versions, asked.ReplaceAllString(stdout, `"asked":"…"`))
 }
 
 func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
@@ -126,11 +140,12 @@ func TestWaitReportsABadRequest(t *testing.T) {
 					common:     common{Timeout: "soon", Interval: "2", Talosconfig: "contexts: " + secret},
 					Kubeconfig: "clusters: " + secret,
 					Workers:    []node{{"w-1", "127.0.9.4/24"}, {"", "127.0.9.5"}, {"w-1", "127.0.9.5"}},
+					Versions:   []plannedVersions{{Node: "w-2"}},
 				}
 			},
 			nil,
 			[]string{
-				"the request has 9 problems", `timeout: "soon"`, `interval: "2"`, "talosconfig: it is not", "kubeconfig: it is not", "controlPlanes: none is stated",
+				"the request has 10 problems", `versions[0].node: "w-2" is none of`, `timeout: "soon"`, `interval: "2"`, "talosconfig: it is not", "kubeconfig: it is not", "controlPlanes: none is stated",
 				`workers[0].address: "127.0.9.4/24"`, "workers[1].name: none", `workers[2].name: "w-1" is already at workers[0]`, `workers[2].address: "127.0.9.5" is already at workers[1]`,
 			},
 		},
@@ -209,11 +224,27 @@ func TestInterruptWhileNoRequestComes(t *testing.T) {
 	require.ErrorContains(t, err, "interrupted before a request came on standard input: see talosops wait --help")
 }
 
+func TestVersionsLeavesOutWhoDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+
+	talos, kubernetes := newAuthority(t), newAuthority(t)
+	address, port := startNode(t, talos, kubernetes, http.NewServeMux())
+	stdout, stderr, err := run(t, "versions", &waitRequest{
+		common:     common{Talosconfig: talos.talosconfig(t), ControlPlanes: []node{{"cp-1", address}}},
+		Kubeconfig: kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)),
+		Workers:    []node{{"w-1", "127.0.0.253"}},
+	}, never)
+	require.NoError(t, err)
+	assert.Contains(t, stdout, `"nodes":{"cp-1":{"talos":"v1.12.6","schematic":"376567"}}}`)
+	assert.Contains(t, stderr, "cp-1: versions: does not tell its version of the Kubernetes API: 404 Not Found\n")
+	assert.Contains(t, stderr, "w-1: versions: does not tell its version of Talos: ")
+}
+
 func TestResultIsInOrder(t *testing.T) {
 	t.Parallel()
 
 	var out bytes.Buffer
-	req := &waitRequest{common: common{ControlPlanes: []node{{"cp-2", ""}, {"cp-1", ""}}}, Workers: []node{{"a-1", ""}}}
-	require.NoError(t, printResult(&out, waitResult(req)))
-	assert.JSONEq(t, `{"healthy":true,"etcdMembers":["cp-1","cp-2"],"nodes":["a-1","cp-1","cp-2"]}`, out.String())
+	req := &waitRequest{common: common{ControlPlanes: []node{{"cp-2", ""}, {"cp-1", ""}}}}
+	require.NoError(t, printResult(&out, waitResult(req, talos.Running{})))
+	assert.JSONEq(t, `{"healthy":true,"etcdMembers":["cp-1","cp-2"]}`, out.String())
 }

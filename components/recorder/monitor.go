@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/plugin"
@@ -121,6 +122,9 @@ func (o Options) answer(request *pulumirpc.RegisterResourceRequest, inputs resou
 		if facts, ok := o.commandFacts(request.GetName(), inputs); ok {
 			state["stdout"] = resource.NewProperty(facts)
 		}
+		if strings.HasSuffix(inputs["create"].StringValue(), " wait") {
+			state["stdout"] = secret(o.gate(inputs["stdin"]))
+		}
 	}
 	if o.Preview { // the engine leaves out what it does not know yet
 		id = ""
@@ -178,6 +182,11 @@ func (m *monitor) Invoke(_ context.Context, request *pulumirpc.ResourceInvokeReq
 	case "pulumi:pulumi:readStackResourceOutputs":
 		result["outputs"] = resource.NewProperty(m.recorder.options.lastRun())
 	case LocalRun:
+		if strings.Contains(arguments["command"].StringValue(), " versions ") {
+			result["stdout"] = resource.NewProperty(m.recorder.options.Versions)
+
+			break
+		}
 		answers, err := m.recorder.options.askHosts(arguments["stdin"].StringValue())
 		if err != nil {
 			return nil, err

@@ -60,6 +60,10 @@ type Options struct {
 	Running []resource.PropertyMap
 	// Contract is the version the secrets recorded when they were made; empty = the one asked for.
 	Contract string
+	// Gate is what the health gate printed when it ran last; empty = that every node runs what is planned for it.
+	Gate string
+	// Versions is what nodes say that they run when they are asked while the program runs.
+	Versions string
 }
 
 // Registration is one resource that was registered.

@@ -1,0 +1,77 @@
+package components
+
+import (
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/stretchr/testify/assert"
+
+	"proxmox-talos/components/recorder"
+)
+
+const (
+	plannedSchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
+
+	gateOfOldWorker = `{"healthy":true,"etcdMembers":["one-cp-1"],"asked":"2026-11-21T12:00:00Z","nodes":{
+		"one-cp-1":{"talos":"v1.12.6","schematic":"` + plannedSchematic + `","kubelet":"v1.35.0","apiServer":"v1.35.0"},
+		"one-general-1":{"talos":"v1.12.5","schematic":"` + plannedSchematic + `","kubelet":"v1.35.0"}}}`
+	upgradedWorker = `{"asked":"2026-11-21T13:00:00Z","nodes":{"one-general-1":{"talos":"v1.12.6","schematic":"` + plannedSchematic + `","kubelet":"v1.35.0"}}}`
+)
+
+func TestTalosClusterSaysWhatRuns(t *testing.T) {
+	t.Parallel()
+
+	behind := map[string]any{"one-general-1": "runs Talos v1.12.5 (planned: v1.12.6)"}
+	for name, test := range map[string]struct {
+		gate, now         string
+		talos, kubernetes string
+		asked             string
+		differences       map[string]any
+		questions         int
+	}{
+		"what is planned, and nobody is asked again": {
+			"", "not asked", "v1.12.6", "v1.35.0", recorder.GateAsked, map[string]any{}, 0,
+		},
+		"a worker that was not upgraded": {
+			gateOfOldWorker, `{"asked":"2026-11-21T13:00:00Z","nodes":{"one-general-1":{"talos":"v1.12.5"}}}`,
+			"v1.12.5, v1.12.6", "v1.35.0", "2026-11-21T13:00:00Z", behind, 1,
+		},
+		"a worker that was upgraded since the gate ran": {
+			gateOfOldWorker, upgradedWorker, "v1.12.6", "v1.35.0", "2026-11-21T13:00:00Z", map[string]any{}, 1,
+		},
+		"nodes that cannot be reached now": {
+			gateOfOldWorker, `{"asked":"2026-11-21T13:00:00Z"}`, "v1.12.5, v1.12.6", "v1.35.0", "2026-11-21T12:00:00Z", behind, 1,
+		},
+		"a gate of an older version of the program": {
+			`{"healthy":true,"etcdMembers":["one-cp-1"],"nodes":["one-cp-1","one-general-1"]}`, "not asked", "unknown", "unknown", "unknown", map[string]any{}, 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			r, _ := runCluster(t, recorder.Options{Gate: test.gate, Versions: test.now}, plannedCluster(1, 1), false)
+			outputs := r.Outputs("one")
+			assert.False(t, outputs["talosVersion"].IsSecret(), "what runs is no secret")
+			assert.Equal(t, test.talos, outputs["talosVersion"].StringValue())
+			assert.Equal(t, test.kubernetes, outputs["kubernetesVersion"].StringValue())
+			assert.Equal(t, test.asked, outputs["versionsAsked"].StringValue())
+			assert.Equal(t, test.differences, resource.NewProperty(outputs["differences"].ObjectValue()).Mappable())
+
+			assert.Len(t, r.Calls(recorder.LocalRun), test.questions)
+			if len(test.differences) == 0 {
+				assert.Empty(t, r.Warnings())
+			} else {
+				assert.Equal(t, []string{"not every node of cluster one runs what is planned for it:\n  one-general-1 runs Talos v1.12.5 (planned: v1.12.6)\n" +
+					"upgrade them with talosctl when it suits (docs/upgrades.md); nothing else waits for it"}, r.Warnings())
+			}
+		})
+	}
+}
+
+func TestTalosClusterOfAPreviewDoesNotGuessWhatRuns(t *testing.T) {
+	t.Parallel()
+	r, _ := runCluster(t, recorder.Options{Preview: true}, plannedCluster(1, 1), false)
+
+	assert.True(t, r.Outputs("one")["talosVersion"].IsComputed() || r.Outputs("one")["talosVersion"].IsOutput(), text(r.Outputs("one")["talosVersion"]))
+	assert.Empty(t, r.Calls(recorder.LocalRun))
+}
