@@ -3,6 +3,7 @@ package components
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -30,6 +31,8 @@ type TalosNodeArgs struct {
 	ISO pulumi.StringInput
 	// MadeAfter must exist before the VM: its template, and what is cloned before it. AppliedAfter must be done before its configuration is applied.
 	MadeAfter, AppliedAfter []pulumi.Resource
+	// AnswersWithin is how long the machine may take until it answers and its configuration is applied; default ten minutes.
+	AnswersWithin time.Duration
 }
 
 // TalosNode is a VM made from a golden template, together with its machine configuration.
@@ -118,6 +121,10 @@ func (c *TalosNode) machine(ctx *pulumi.Context, name string, args TalosNodeArgs
 func (c *TalosNode) apply(ctx *pulumi.Context, name string, args TalosNodeArgs) (*machine.ConfigurationApply, error) {
 	address := pulumi.String(args.Node.Address.Addr().String())
 	after := append([]pulumi.Resource{c.vm}, args.AppliedAfter...)
+	answers, err := c.answers(ctx, name, args)
+	if err != nil {
+		return nil, err
+	}
 
 	// Without timeouts, which means ten minutes: the published provider applies, then fails to save a state that has them (pulumiverse/pulumi-talos#208).
 	return machine.NewConfigurationApply(ctx, name+"-configuration", &machine.ConfigurationApplyArgs{
@@ -130,6 +137,7 @@ func (c *TalosNode) apply(ctx *pulumi.Context, name string, args TalosNodeArgs) 
 	},
 		pulumi.Parent(c),
 		pulumi.DependsOn(after),
+		answers,
 		// A new VM comes without configuration.
 		pulumi.ReplaceWith([]pulumi.Resource{c.vm}))
 }
@@ -142,6 +150,7 @@ func (a TalosNodeArgs) withDefaults() TalosNodeArgs {
 	setDefault(&n.Datastore, "local-lvm")
 	setDefault(&n.CPUType, "host")
 	setDefault(&a.Network.Bridge, "vmbr0")
+	setDefault(&a.AnswersWithin, answersWithin)
 
 	return a
 }

@@ -1,9 +1,18 @@
 package components
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"math/big"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -327,4 +336,68 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 			assert.Empty(t, r.All(), "nothing is registered")
 		})
 	}
+}
+
+// TestTalosNodeWaitsForItsMachine runs the hook before a configuration is applied, as the engine does.
+func TestTalosNodeWaitsForItsMachine(t *testing.T) {
+	t.Parallel()
+	register := func(address string, within time.Duration) (*recorder.Recorder, error) {
+		n := isoNode()
+		n.Address = netip.MustParsePrefix(address + "/24")
+
+		return recorder.Run(recorder.Options{Hooks: true}, func(ctx *pulumi.Context) error {
+			secrets, err := machine.NewSecrets(ctx, "secrets", &machine.SecretsArgs{})
+			if err != nil {
+				return err
+			}
+			_, err = NewTalosNode(ctx, n.Name, TalosNodeArgs{
+				Node: n, Network: plannedNetwork(), Configuration: pulumi.String("configuration"), Client: secrets.ClientConfiguration, AnswersWithin: within,
+			})
+
+			return err
+		})
+	}
+
+	r, err := register(serveMaintenance(t), time.Hour)
+	require.NoError(t, err)
+	hooks := r.Of(recorder.ConfigurationApply)["one-general-1-configuration"].Request.GetHooks()
+	assert.Equal(t, []string{"one-general-1-answers"}, hooks.GetBeforeCreate())
+	assert.Equal(t, []string{"one-general-1-answers"}, hooks.GetBeforeUpdate(), "a machine may be down when its configuration changes")
+	assert.Empty(t, slices.Concat(hooks.GetBeforeDelete(), hooks.GetAfterDelete()), "with those, pulumi destroy would need the program")
+
+	// Nobody is at this address.
+	_, err = register("127.99.99.99", 10*time.Millisecond)
+	require.ErrorContains(t, err, `before hook "one-general-1-answers" failed: one-general-1 (VM 3000 on pve1) on 127.99.99.99:50000 did not answer within 10ms`)
+	require.ErrorContains(t, err, "check bridge vmbr0, gateway 127.1.1.1, and that no other machine has 127.99.99.99")
+}
+
+// serveMaintenance answers as a machine without configuration, on a loopback address of its own.
+func serveMaintenance(t *testing.T) (address string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	certificate := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	signed, err := x509.CreateCertificate(rand.Reader, certificate, certificate, key.Public(), key)
+	require.NoError(t, err)
+	config := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{signed}, PrivateKey: key}}, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}
+
+	var listener net.Listener
+	for last := 1; listener == nil; last++ { // the port is Talos' own, so the address has to be free
+		require.Less(t, last, 255)
+		address = fmt.Sprintf("127.99.98.%d", last)
+		listener, _ = tls.Listen("tcp", net.JoinHostPort(address, "50000"), config)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.(*tls.Conn).Handshake()
+			_ = conn.Close()
+		}
+	}()
+
+	return address
 }

@@ -51,7 +51,7 @@ func keepAll() plugin.MarshalOptions {
 
 // SupportsFeature tells the program what it may use.
 func (m *monitor) SupportsFeature(_ context.Context, request *pulumirpc.SupportsFeatureRequest) (*pulumirpc.SupportsFeatureResponse, error) {
-	known := []string{"secrets", "resourceReferences", "deletedWith", "replaceWith", "aliasSpecs", "errorHooks"}
+	known := []string{"secrets", "resourceReferences", "deletedWith", "replaceWith", "aliasSpecs", "errorHooks", "resourceHooks"}
 
 	return &pulumirpc.SupportsFeatureResponse{HasSupport: slices.Contains(known, request.GetId())}, nil
 }
@@ -67,7 +67,7 @@ func (m *monitor) RegisterPackage(context.Context, *pulumirpc.RegisterPackageReq
 }
 
 // RegisterResource keeps the registration and answers what the provider would.
-func (m *monitor) RegisterResource(_ context.Context, request *pulumirpc.RegisterResourceRequest) (*pulumirpc.RegisterResourceResponse, error) {
+func (m *monitor) RegisterResource(ctx context.Context, request *pulumirpc.RegisterResourceRequest) (*pulumirpc.RegisterResourceResponse, error) {
 	inputs, err := plugin.UnmarshalProperties(request.GetObject(), keepAll())
 	if err != nil {
 		return nil, err
@@ -79,6 +79,9 @@ func (m *monitor) RegisterResource(_ context.Context, request *pulumirpc.Registe
 			Type: request.GetType(), Name: request.GetName(), Parent: nameOf(request.GetParent()), Inputs: inputs, Request: request,
 		})
 		m.recorder.mutex.Unlock()
+	}
+	if err := m.runHooks(ctx, urn, request); err != nil {
+		return nil, err
 	}
 
 	id, state := m.recorder.options.answer(request, inputs)
@@ -114,7 +117,7 @@ func (o Options) answer(request *pulumirpc.RegisterResourceRequest, inputs resou
 		}
 		state["machineSecrets"] = secret(resource.PropertyMap{"secrets": object("bootstrapToken", MachineSecret)})
 		state["clientConfiguration"] = secret(resource.PropertyMap{
-			"caCertificate": resource.NewProperty("ca"), "clientCertificate": resource.NewProperty("certificate"), "clientKey": resource.NewProperty(ClientKey),
+			"caCertificate": resource.NewProperty("Y2E="), "clientCertificate": resource.NewProperty("certificate"), "clientKey": resource.NewProperty(ClientKey),
 		})
 	case Kubeconfig:
 		state["kubeconfigRaw"] = secret(KubeconfigText)

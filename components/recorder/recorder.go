@@ -62,6 +62,8 @@ type Options struct {
 	Contract string
 	// Gate is what the health gate printed when it ran last; empty = that every node runs what is planned for it.
 	Gate string
+	// Hooks says that resources' hooks are run before they are made, as the engine does.
+	Hooks bool
 	// Versions is what nodes say that they run when they are asked while the program runs.
 	Versions string
 }
@@ -83,6 +85,7 @@ type Recorder struct {
 	outputs       map[string]resource.PropertyMap
 	warnings      []string
 	logged        []string
+	hooks         map[string]*pulumirpc.Callback
 }
 
 type call struct {
@@ -95,7 +98,7 @@ func Run(o Options, program pulumi.RunFunc) (*Recorder, error) {
 	if o.Stack == "" {
 		o.Stack = "test"
 	}
-	r := &Recorder{options: o, outputs: map[string]resource.PropertyMap{}}
+	r := &Recorder{options: o, outputs: map[string]resource.PropertyMap{}, hooks: map[string]*pulumirpc.Callback{}}
 	address, stop, err := r.serve()
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 )
 
 // Fault is something that goes wrong. It is one of a rule over requests (Method, Path), a rule over tasks (Task), or a state of the data centre (Offline, NoQuorum,
-// Full, Lock, ExpireTickets), which lasts until it is cleared. All of them are saved with the data centre.
+// Full, Lock, Hangs, ExpireTickets), which lasts until it is cleared. All of them are saved with the data centre.
 type Fault struct {
 	ID int `json:"id"`
 	// Method and Path (a regular expression over "/nodes/pve1/qemu/101/…", without /api2/json) choose requests; empty ones match any.
@@ -21,7 +21,7 @@ type Fault struct {
 	Task string `json:"task,omitempty"`
 	// Host limits the fault to a host.
 	Host string `json:"host,omitempty"`
-	// VMID is the VM that Lock locks, or limits a rule over tasks to a VM.
+	// VMID is the VM that Lock locks or that Hangs, or limits a rule over tasks to a VM.
 	VMID int `json:"vmid,omitempty"`
 	// Delay is modelled time that passes first.
 	Delay time.Duration `json:"delay,omitempty"`
@@ -44,6 +44,8 @@ type Fault struct {
 	Full string `json:"full,omitempty"`
 	// Lock is the reason for which VMID is locked, such as "backup".
 	Lock string `json:"lock,omitempty"`
+	// Hangs stops VMID, which need not be there yet, in its boot, before its network is up.
+	Hangs bool `json:"hangs,omitempty"`
 	// ExpireTickets makes all tickets given out until Since invalid; logging in gives new ones.
 	ExpireTickets bool      `json:"expireTickets,omitempty"`
 	Since         time.Time `json:"since,omitzero"`
@@ -172,6 +174,14 @@ func (d *Datacentre) anyFault(hits func(*Fault) bool) bool {
 // offline is called with the lock held.
 func (d *Datacentre) offline(host string) bool {
 	return d.anyFault(func(f *Fault) bool { return f.Offline && f.Host == host })
+}
+
+// Hangs says whether a VM's guest hangs in its boot.
+func (d *Datacentre) Hangs(vmid int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	return d.anyFault(func(f *Fault) bool { return f.Hangs && f.VMID == vmid })
 }
 
 // filled is called with the lock held.

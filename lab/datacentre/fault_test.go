@@ -33,6 +33,7 @@ func TestFaultsAreChecked(t *testing.T) {
 		"a host of a quorum":      {datacentre.Fault{NoQuorum: true, Host: "pve1"}, "--host: goes with --offline"},
 		"an unknown storage":      {datacentre.Fault{Full: "nfs"}, `--full "nfs": no such storage on pve1, pve2`},
 		"a lock without a VM":     {datacentre.Fault{Lock: "backup"}, "--lock: of which VM?"},
+		"a hang of no VM":         {datacentre.Fault{Hangs: true}, "--hangs: which VM?"},
 		"a lock of no VM":         {datacentre.Fault{Lock: "backup", VMID: 999}, "--vmid 999: no such VM"},
 		"a lock of a locked":      {datacentre.Fault{Lock: "backup", VMID: 100}, "--vmid 100: it is locked already (snapshot)"},
 		"an unknown lock":         {datacentre.Fault{Lock: "lunch", VMID: 100}, `--lock "lunch": not a reason that Proxmox knows: use one of backup,`},

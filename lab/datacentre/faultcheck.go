@@ -35,7 +35,7 @@ func (f Fault) kind() faultKind {
 func (f Fault) states() int {
 	n := 0
 
-	for _, set := range []bool{f.Offline, f.NoQuorum, f.Full != "", f.Lock != "", f.ExpireTickets} {
+	for _, set := range []bool{f.Offline, f.NoQuorum, f.Full != "", f.Lock != "", f.Hangs, f.ExpireTickets} {
 		if set {
 			n++
 		}
@@ -68,6 +68,7 @@ func (f Fault) validate() error {
 		{"--no-quorum", f.NoQuorum},
 		{"--full", f.Full != ""},
 		{"--lock", f.Lock != ""},
+		{"--hangs", f.Hangs},
 		{"--expire-tickets", f.ExpireTickets},
 		{"--task", f.Task != ""},
 		{"--method", f.Method != ""},
@@ -85,7 +86,7 @@ func (f Fault) validate() error {
 
 	switch f.kind() {
 	case faultNothing:
-		return errors.New("nothing that goes wrong: state --task, --method or --path, or one of --offline, --no-quorum, --full, --lock, --expire-tickets")
+		return errors.New("nothing that goes wrong: state --task, --method or --path, or one of --offline, --no-quorum, --full, --lock, --hangs, --expire-tickets")
 	case faultState:
 		if f.states() > 1 || f.Task+f.Method+f.Path != "" {
 			return fmt.Errorf("%s: one fault is one thing: add one after the other", names(what))
@@ -123,8 +124,10 @@ func (f Fault) validateState() error {
 		return fmt.Errorf("--lock %q: not a reason that Proxmox knows: use one of %s", f.Lock, strings.Join(lockReasons, ", "))
 	case f.Lock != "" && f.VMID == 0:
 		return errors.New("--lock: of which VM? Name it with --vmid")
-	case f.Lock == "" && f.VMID != 0:
-		return errors.New("--vmid: goes with --lock or --task: leave it out")
+	case f.Hangs && f.VMID == 0:
+		return errors.New("--hangs: which VM? Name it with --vmid")
+	case f.Lock == "" && !f.Hangs && f.VMID != 0:
+		return errors.New("--vmid: goes with --lock, --hangs or --task: leave it out")
 	case f.Host != "" && !f.Offline && f.Full == "":
 		return errors.New("--host: goes with --offline, --full, --task or --path: leave it out")
 	default:
@@ -158,7 +161,7 @@ func (f Fault) validateRequest() error {
 	case f.Method != "" && !slices.Contains(methods, strings.ToUpper(f.Method)):
 		return fmt.Errorf("--method %q: use one of %s", f.Method, strings.Join(methods, ", "))
 	case f.VMID != 0:
-		return errors.New("--vmid: goes with --lock or --task; for requests state it in --path, such as /qemu/2000/")
+		return errors.New("--vmid: goes with --lock, --hangs or --task; for requests state it in --path, such as /qemu/2000/")
 	case f.Warnings != 0:
 		return errors.New("--warnings: goes with --task")
 	case f.After && !f.Reset:

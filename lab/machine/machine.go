@@ -103,6 +103,10 @@ func (m *machine) boot(ctx context.Context, took time.Duration) outcome {
 		return outcome{}
 	}
 
+	if !m.hang(ctx) {
+		return outcome{}
+	}
+
 	m.ms.mu.Lock()
 	configured := m.disk.Configuration != ""
 	m.ms.mu.Unlock()
@@ -153,6 +157,26 @@ func (m *machine) start() bool {
 		m.logf("[talos] Talos is already installed to disk but booted from another media and talos.halt_if_installed kernel parameter is set. Please reboot from the disk.")
 
 		return false
+	}
+
+	return true
+}
+
+// hangPoll is how often a machine that hangs looks whether it still does.
+const hangPoll = 20 * time.Millisecond
+
+// hang keeps the machine where it is while a fault says so; false when it was switched off meanwhile.
+func (m *machine) hang(ctx context.Context) bool {
+	for said := false; m.ms.world.Hangs(m.hw.VMID); said = true {
+		if !said {
+			m.say("[    0.412] rcu: INFO: rcu_sched detected stalls on CPUs/tasks")
+		}
+
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(hangPoll):
+		}
 	}
 
 	return true

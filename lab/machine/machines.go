@@ -19,6 +19,8 @@ type World interface {
 	WriteVolume(id string, img image.Image) error
 	// Lease is the answer of the DHCP server behind a bridge.
 	Lease(bridge, mac string) (datacentre.Lease, bool)
+	// Hangs says whether a guest hangs in its boot.
+	Hangs(vmid int) bool
 	// GuestShutdown says that a guest has switched itself off.
 	GuestShutdown(vmid int)
 	Clock() datacentre.Clock

@@ -20,7 +20,7 @@ func newFault(f *folders) *cobra.Command {
 		Short: "Make things go wrong: calls, tasks, hosts, the quorum, storages, locks, sessions",
 		Long: `Make things go wrong, as they do in data centres, and see what the program does.
 
-A fault is a state of the data centre (--offline, --no-quorum, --full, --lock, --expire-tickets), or a rule: over tasks (--task, --start-fails) or over requests to
+A fault is a state of the data centre (--offline, --no-quorum, --full, --lock, --hangs, --expire-tickets), or a rule: over tasks (--task, --start-fails) or over requests to
 Proxmox's API (--method, --path). Rules hit for ever, or --times often. All faults last until they are cleared, a restart of the lab included.`,
 	}
 	fault.AddCommand(newFaultAdd(f), newFaultList(f), newFaultClear(f))
@@ -44,6 +44,7 @@ func newFaultAdd(f *folders) *cobra.Command {
   lab fault add --no-quorum                                        # reads go on, writes are refused
   lab fault add --full local-lvm --host pve1                       # nothing free on a storage
   lab fault add --lock backup --vmid 3000                          # VM is locked (backup)
+  lab fault add --hangs --vmid 3000                                # the machine never gets to its network
   lab fault add --expire-tickets                                   # password sessions end with 401, tokens do not
   lab fault add --start-fails --vmid 3000 --times 1                # start failed: QEMU exited with code 1
   lab fault add --task qmclone --delay 5m                          # slow tasks
@@ -86,13 +87,14 @@ func faultFlags(cmd *cobra.Command, rule *datacentre.Fault) {
 	flags.BoolVar(&rule.NoQuorum, "no-quorum", false, "the cluster has no quorum")
 	flags.StringVar(&rule.Full, "full", "", "the storage of this name, of --host or of all hosts, is full")
 	flags.StringVar(&rule.Lock, "lock", "", "--vmid is locked for this reason, such as backup")
+	flags.BoolVar(&rule.Hangs, "hangs", false, "the machine of --vmid hangs in its boot")
 	flags.BoolVar(&rule.ExpireTickets, "expire-tickets", false, "sessions begun with a password before now have expired")
 
 	flags.StringVar(&rule.Task, "task", "", "tasks of this type, such as qmclone; * for all")
 	flags.StringVar(&rule.Method, "method", "", "requests of this method")
 	flags.StringVar(&rule.Path, "path", "", "requests whose path (without /api2/json) matches this regular expression")
 	flags.StringVar(&rule.Host, "host", "", "only on this host")
-	flags.IntVar(&rule.VMID, "vmid", 0, "with --task: only tasks of this VM")
+	flags.IntVar(&rule.VMID, "vmid", 0, "the VM of --lock and --hangs; with --task: only tasks of this VM")
 
 	flags.DurationVar(&rule.Delay, "delay", time.Duration(0), "modelled time that passes first")
 	flags.IntVar(&rule.Status, "status", 0, "HTTP status of the answer (default 500)")
@@ -140,7 +142,7 @@ func faultTarget(fault datacentre.Fault) string {
 		return "cluster"
 	case fault.ExpireTickets:
 		return "sessions"
-	case fault.Lock != "":
+	case fault.Lock != "" || fault.Hangs:
 		return fmt.Sprintf("VM %d", fault.VMID)
 	case fault.Offline:
 		return "host " + fault.Host
@@ -168,6 +170,8 @@ func faultEffect(fault datacentre.Fault) string {
 		return "no quorum"
 	case fault.ExpireTickets:
 		return "those begun before " + fault.Since.Format(time.TimeOnly) + " have expired"
+	case fault.Hangs:
+		return "hangs in its boot"
 	case fault.Lock != "":
 		return "locked (" + fault.Lock + ")"
 	case fault.Offline:

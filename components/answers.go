@@ -1,0 +1,63 @@
+package components
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/internal/reach"
+)
+
+// answersWithin is how long a machine may take until it answers at its address; the provider of Talos would wait as long, and say nothing meanwhile.
+const answersWithin = 10 * time.Minute
+
+// answers is a hook that runs before the machine configuration is applied: it waits for the machine, says what it waits for, and fails with what to do where the
+// machine does not come up. A hook is no resource: it costs nothing where nothing is applied.
+func (c *TalosNode) answers(ctx *pulumi.Context, name string, args TalosNodeArgs) (pulumi.ResourceOption, error) {
+	n := args.Node
+	m := reach.Machine{
+		Name: n.Name, Host: n.Host, VMID: n.VMID, Address: n.Address.Addr(), MAC: n.MAC,
+		DHCP: args.Network.DHCP, Bridge: args.Network.Bridge, VLAN: args.Network.VLAN, Gateway: args.Network.Gateway,
+	}
+	hook, err := ctx.RegisterResourceHook(name+"-answers", func(called *pulumi.ResourceHookArgs) error {
+		authority, err := authorityOf(called.NewInputs)
+		if err != nil {
+			return fmt.Errorf("the Talos authority of node %q: %w", name, err)
+		}
+		look := func(ctx context.Context) reach.Answer { return reach.Look(ctx, m.Address, authority) }
+		line := pulumi.LogArgs{Resource: &row{urn: called.URN}, Ephemeral: true}
+
+		// Nobody reading the progress is no reason to stop.
+		return reach.Await(ctx.Context(), m, args.AnswersWithin, look, func(text string) { _ = ctx.Log.Info(text, &line) })
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	hooks := []*pulumi.ResourceHook{hook}
+
+	return pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: hooks, BeforeUpdate: hooks}), nil
+}
+
+// authorityOf is the certificate of the cluster's Talos authority in the inputs of an applied configuration.
+func authorityOf(inputs resource.PropertyMap) ([]byte, error) {
+	client := resource.FromResourcePropertyMap(inputs).Get("clientConfiguration")
+	if !client.IsMap() || !client.AsMap().Get("caCertificate").IsString() {
+		return nil, fmt.Errorf("clientConfiguration has no caCertificate: pass the client configuration of the cluster's secrets")
+	}
+
+	return base64.StdEncoding.DecodeString(client.AsMap().Get("caCertificate").AsString())
+}
+
+// row is the line of a resource in the engine's progress, by its URN: the resource itself has none before it is made.
+type row struct {
+	pulumi.ResourceState
+
+	urn pulumi.URN
+}
+
+// URN implements [pulumi.Resource].
+func (r *row) URN() pulumi.URNOutput { return r.urn.ToURNOutput() }

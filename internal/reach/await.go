@@ -1,0 +1,90 @@
+package reach
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+const (
+	// pause is between two looks.
+	pause = 500 * time.Millisecond
+	// reminder is between two lines about a machine that does not answer yet.
+	reminder = 15 * time.Second
+)
+
+// Machine is what somebody has to know who looks why a machine does not answer.
+type Machine struct {
+	Name, Host string // Host is the Proxmox host
+	VMID       int
+	Address    netip.Addr
+	MAC        string
+	DHCP       bool
+	Bridge     string
+	VLAN       int // 0 = none
+	Gateway    netip.Addr
+}
+
+// Await looks at a machine again and again until it is ready. It is quiet while all is well, says what it waits for when that takes a while, and ends within the
+// time with an error that names what to look at.
+func Await(ctx context.Context, m Machine, within time.Duration, look func(context.Context) Answer, say func(line string)) error {
+	limited, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+
+	begin := time.Now()
+	next := reminder
+	last := Answer{Text: "not asked yet"}
+	for {
+		answer := look(limited)
+		if answer.Ready {
+			return nil
+		}
+		// A look that the limit cut off says nothing.
+		if limited.Err() == nil {
+			last = answer
+		}
+		if waited := time.Since(begin); waited >= next && limited.Err() == nil {
+			say(fmt.Sprintf("waiting for %s to answer, %s so far; last: %s; its console in Proxmox shows what it does",
+				m, waited.Truncate(time.Second), last.Text))
+			next += reminder
+		}
+		select {
+		case <-time.After(pause):
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return fmt.Errorf("interrupted while waiting for %s to answer (last: %s): pulumi up resumes here", m, last.Text)
+			}
+
+			return fmt.Errorf("%s did not answer within %s (last: %s)\n%s", m, within, last.Text, m.wayOut())
+		}
+	}
+}
+
+func (m Machine) String() string {
+	return fmt.Sprintf("%s (VM %d on %s) on %s", m.Name, m.VMID, m.Host, netip.AddrPortFrom(m.Address, talosPort))
+}
+
+// wayOut says where to look, in the order of what the console shows.
+func (m Machine) wayOut() string {
+	network := "bridge " + m.Bridge
+	if m.VLAN != 0 {
+		network += fmt.Sprintf(", VLAN %d", m.VLAN)
+	}
+	if m.Gateway.IsValid() && !m.DHCP {
+		network += fmt.Sprintf(", gateway %s", m.Gateway)
+	}
+	address := fmt.Sprintf("that no other machine has %s", m.Address)
+	if m.DHCP {
+		address = fmt.Sprintf("that the router reserves %s for %s", m.Address, m.MAC)
+	}
+
+	return strings.Join([]string{
+		fmt.Sprintf("look at the console of VM %d in Proxmox:", m.VMID),
+		"  it is off, or boots nothing: start it; its image and boot order come from its template",
+		fmt.Sprintf("  it shows no address, or another one: check %s, and %s", network, address),
+		fmt.Sprintf("  it shows this address: check routes and firewalls between here and port %d", talosPort),
+		"then run pulumi up again: it resumes with this machine",
+	}, "\n")
+}

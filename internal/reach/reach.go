@@ -1,0 +1,96 @@
+// Package reach finds out whether a Talos machine answers at its address, and as what, by nothing more than a TLS handshake: a machine without configuration asks
+// for no client certificate; a configured one does, and shows a certificate of its cluster's authority.
+package reach
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+const (
+	talosPort = 50000
+	// lookTimeout bounds one look; an address that nobody has is silent for longer than the pause between two looks.
+	lookTimeout = 5 * time.Second
+)
+
+// Answer is what came of a look at a machine.
+type Answer struct {
+	// Text says what answered, or why nothing did.
+	Text string
+	// Ready says that the machine takes a configuration: in maintenance mode from anyone, configured from the owner of its cluster's certificates.
+	Ready bool
+}
+
+// Look asks the Talos API at the address who it is. The authority is the certificate of the cluster's Talos authority, as PEM.
+func Look(ctx context.Context, address netip.Addr, authority []byte) Answer {
+	return look(ctx, netip.AddrPortFrom(address, talosPort), authority)
+}
+
+func look(ctx context.Context, address netip.AddrPort, authority []byte) Answer {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+
+	asked := false
+	var shown []*x509.Certificate
+	dialer := tls.Dialer{Config: &tls.Config{
+		// A machine in maintenance mode signs its own certificate; nothing is sent, and what is shown is judged below.
+		InsecureSkipVerify: true, //nolint:gosec
+		MinVersion:         tls.VersionTLS12,
+		NextProtos:         []string{"h2"},
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			asked = true
+
+			return &tls.Certificate{}, nil
+		},
+		VerifyConnection: func(state tls.ConnectionState) error {
+			shown = state.PeerCertificates
+
+			return nil
+		},
+	}}
+	conn, err := dialer.DialContext(ctx, "tcp", address.String())
+	if err == nil {
+		_ = conn.Close()
+	}
+	switch {
+	case len(shown) == 0:
+		return Answer{Text: silence(err)}
+	case !asked:
+		return Answer{Text: "it answers in maintenance mode", Ready: true}
+	case signedBy(shown[0], authority):
+		return Answer{Text: "it answers with its cluster's certificate", Ready: true}
+	default:
+		return Answer{Text: "a machine that is configured already answers, with a certificate of another cluster"}
+	}
+}
+
+func silence(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "no route to host"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "no answer"
+	default:
+		return fmt.Sprintf("something that is not Talos answers (%v)", err)
+	}
+}
+
+func signedBy(certificate *x509.Certificate, authority []byte) bool {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority) {
+		return false
+	}
+	_, err := certificate.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+
+	return err == nil
+}
