@@ -98,20 +98,20 @@ func (g *gate) running(ctx context.Context, listed []kubeNode) talos.Running {
 
 func (g *gate) versionsOf(ctx context.Context, n node, controlPlane bool) talos.NodeVersions {
 	var versions talos.NodeVersions
-	silent := func(what string, err error) {
-		g.say(ctx, finding{node: n.Name, check: "versions", problem: "does not tell " + what, detail: err.Error()})
+	silent := func(problem string, err error) {
+		g.say(ctx, finding{node: n.Name, check: "versions", problem: problem, detail: err.Error()})
 	}
 	var err error
 	if versions.Talos, err = call(ctx, func(ctx context.Context) (string, error) { return g.talos.version(ctx, n.Address) }); err != nil {
-		silent("its version of Talos", err)
+		silent("does not tell its version of Talos", err)
 	} else if versions.Schematic, err = call(ctx, func(ctx context.Context) (string, error) { return g.talos.schematic(ctx, n.Address) }); err != nil {
-		silent("its schematic", err)
+		silent("does not tell its schematic", err)
 	}
 	if !controlPlane {
 		return versions
 	}
 	if versions.APIServer, err = call(ctx, func(ctx context.Context) (string, error) { return g.kubernetes.apiVersion(ctx, n.Address) }); err != nil {
-		silent("its version of the Kubernetes API", err)
+		silent("does not tell its version of the Kubernetes API", err)
 	}
 
 	return versions
