@@ -34,7 +34,7 @@ func TestTalosClusterSaysWhatRuns(t *testing.T) {
 		},
 		"a worker that was not upgraded": {
 			gateOfOldWorker, `{"asked":"2026-11-21T13:00:00Z","nodes":{"one-general-1":{"talos":"v1.12.5"}}}`,
-			"v1.12.5, v1.12.6", "v1.35.0", "2026-11-21T13:00:00Z", behind, 1,
+			"v1.12.5, v1.12.6", "v1.35.0", "2026-11-21T12:00:00Z", behind, 1,
 		},
 		"a worker that was upgraded since the gate ran": {
 			gateOfOldWorker, upgradedWorker, "v1.12.6", "v1.35.0", "2026-11-21T13:00:00Z", map[string]any{}, 1,

@@ -10,7 +10,7 @@ import (
 
 const (
 	// pause is between two looks.
-	pause = 500 * time.Millisecond
+	pause = 250 * time.Millisecond
 	// reminder is between two lines about a machine that does not answer yet.
 	reminder = 15 * time.Second
 )

@@ -57,25 +57,26 @@ func (r Running) Differences(planned map[string]NodeVersions) map[string]string 
 	return found
 }
 
-// Updated is r with what newer says; a node that says nothing now keeps what it said before.
+// Updated is r with what newer says; a node that says nothing now keeps what it said before. Where newer says nothing new it is r itself, time included, so that
+// asking again makes no difference.
 func (r Running) Updated(newer Running) Running {
-	if len(newer.Nodes) == 0 {
-		return r
-	}
 	nodes := maps.Clone(r.Nodes)
-	if nodes == nil {
-		nodes = map[string]NodeVersions{}
-	}
 	for name, now := range newer.Nodes {
-		before := nodes[name]
+		node := nodes[name]
 		for _, field := range []struct{ to, from *string }{
-			{&before.Talos, &now.Talos}, {&before.Schematic, &now.Schematic}, {&before.Kubelet, &now.Kubelet}, {&before.APIServer, &now.APIServer},
+			{&node.Talos, &now.Talos}, {&node.Schematic, &now.Schematic}, {&node.Kubelet, &now.Kubelet}, {&node.APIServer, &now.APIServer},
 		} {
 			if *field.from != "" {
 				*field.to = *field.from
 			}
 		}
-		nodes[name] = before
+		if nodes == nil {
+			nodes = map[string]NodeVersions{}
+		}
+		nodes[name] = node
+	}
+	if maps.Equal(nodes, r.Nodes) {
+		return r
 	}
 
 	return Running{Asked: newer.Asked, Nodes: nodes}

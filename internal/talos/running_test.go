@@ -45,6 +45,9 @@ func TestUpdatedKeepsWhatASilentNodeSaidBefore(t *testing.T) {
 	now := then.Add(time.Hour)
 
 	assert.Equal(t, before, before.Updated(Running{Asked: now}), "nobody was reached")
+	assert.Equal(t, before, before.Updated(Running{Asked: now, Nodes: map[string]NodeVersions{"w-1": {Talos: "v1.12.5"}}}), "nothing is new")
+	first := Running{Asked: now, Nodes: map[string]NodeVersions{"w-1": {Talos: "v1.12.5"}}}
+	assert.Equal(t, first, Running{}.Updated(first))
 	after := before.Updated(Running{Asked: now, Nodes: map[string]NodeVersions{"cp-1": {Talos: "v1.12.6", Schematic: "b"}}})
 	assert.Equal(t, Running{Asked: now, Nodes: map[string]NodeVersions{
 		"cp-1": {Talos: "v1.12.6", Schematic: "b", Kubelet: "v1.35.0", APIServer: "v1.35.0"}, "w-1": {Talos: "v1.12.5"},
