@@ -31,7 +31,7 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 
 	c.gate, err = talosops{
 		// A digest of little that is secret could be guessed.
-		verb: "wait", request: request, triggers: pulumi.Array{secretText(holdsSecrets(args.Cluster), digest)},
+		verb: "wait", request: request, triggers: pulumi.Array{secretText(holdsSecrets(args.Cluster), digest)}, resultHidden: true,
 		talosconfig: c.Talosconfig, kubeconfig: c.Kubeconfig,
 	}.register(ctx, name+"-healthy", pulumi.Parent(c), pulumi.DependsOn(after))
 	c.running = c.runs(ctx, name, request)

@@ -17,6 +17,8 @@ type talosops struct {
 	verb     string
 	request  talosopsRequest // without its configurations
 	triggers pulumi.ArrayInput
+	// resultHidden leaves the result, which is long, out of the progress.
+	resultHidden bool
 
 	talosconfig, kubeconfig pulumi.StringInput // those that the verb needs
 }
@@ -71,12 +73,17 @@ func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.Reso
 		return t.request.with(configs[0].(string), configs[1].(string))
 	}).(pulumi.StringOutput)
 
-	return local.NewCommand(ctx, name, &local.CommandArgs{
+	args := &local.CommandArgs{
 		Create:                 pulumi.String(talosopsCommand + t.verb),
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 		Triggers:               t.triggers,
-	}, opts...)
+	}
+	if t.resultHidden {
+		args.Logging = local.LoggingStderr
+	}
+
+	return local.NewCommand(ctx, name, args, opts...)
 }
 
 func talosopsNodes(nodes []spec.Node) []talosopsNode {

@@ -38,7 +38,8 @@ func TestVersionsAreWhatRuns(t *testing.T) {
 	versions = versionsOf(t, result.Outputs, "one")
 	assert.Equal(t, "v1.12.5", versions["talos"])
 	assert.Equal(t, behind, versions["differences"])
-	assert.Contains(t, w.said(), "not every node of cluster one runs what is planned for it:\n  one-cp-1 runs Talos v1.12.5 (planned: v1.12.6)")
+	assert.Contains(t, w.said(), "warning: not every node of cluster one runs what is planned for it:\n")
+	assert.Contains(t, w.said(), " one-cp-1 runs Talos v1.12.5 (planned: v1.12.6)\n")
 
 	// One machine at a time.
 	talosconfig := output(t, result.Outputs, stacks.Talosconfigs, "one")
