@@ -351,7 +351,8 @@ func TestTalosNodeWaitsForItsMachine(t *testing.T) {
 				return err
 			}
 			_, err = NewTalosNode(ctx, n.Name, TalosNodeArgs{
-				Node: n, Network: plannedNetwork(), Configuration: pulumi.String("configuration"), Client: secrets.ClientConfiguration, AnswersWithin: within,
+				Node: n, Network: plannedNetwork(), ISO: pulumi.String("local:iso/talos.iso"),
+				Configuration: pulumi.String("configuration"), Client: secrets.ClientConfiguration, AnswersWithin: within,
 			})
 
 			return err

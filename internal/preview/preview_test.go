@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the Pulumi CLI 3.259 writes of a plugin that it closed too early, in both forms; recorded with the published plugins, their paths shortened.
+// What the Pulumi CLI 3.259 writes of a plugin that it closed too early, in both forms, after its source (sdk/go/common/resource/plugin).
 const (
 	closedDigest = `{"message": "error: Detected that /p/pulumi-resource-command exited prematurely. \n       This is *always* a bug in the provider.\n", "severity": "error"}`
 	closedEvent  = `{"sequence": 9, "diagnosticEvent": {"prefix": "error: ", "message": "Detected that /p/pulumi-resource-command exited prematurely. \n       This is *always* a bug in the provider.\n", "color": "never", "severity": "error", "streamID": 1}}`
