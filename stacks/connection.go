@@ -14,7 +14,7 @@ import (
 type setting func(key string) string
 
 // environmentOf are the variables that the published provider reads where its configuration says nothing. All parts of it read these; PM_VE_… only some.
-var environmentOf = map[string]string{
+var environmentOf = map[string]string{ //nolint:gosec // names of variables
 	"endpoint": "PROXMOX_VE_ENDPOINT", "apiToken": "PROXMOX_VE_API_TOKEN", "username": "PROXMOX_VE_USERNAME", "password": "PROXMOX_VE_PASSWORD",
 	"authTicket": "PROXMOX_VE_AUTH_TICKET", "csrfPreventionToken": "PROXMOX_VE_CSRF_PREVENTION_TOKEN",
 }

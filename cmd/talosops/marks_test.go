@@ -47,25 +47,30 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 			nodeObject(t, tier, remembered, notReady, dedicated), marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}}, "", "as stated",
 		},
 		"a node that registered with all of it": {
-			nodeObject(t, tier, nil, dedicated), marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
+			nodeObject(t, tier, nil, dedicated),
+			marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
 			`{"metadata":{"annotations":{"talos-proxmox/labels":"[\"tier\"]","talos-proxmox/taints":"[\"dedicated:NoSchedule\"]"}}}`, "as stated",
 		},
 		"a node that runs and lacks it": {
-			nodeObject(t, nil, nil, notReady), marks{Labels: map[string]string{"tier": "db", "empty": ""}, Taints: []taint{db, {"a", "", "NoExecute"}}},
+			nodeObject(t, nil, nil, notReady),
+			marks{Labels: map[string]string{"tier": "db", "empty": ""}, Taints: []taint{db, {"a", "", "NoExecute"}}},
 			`{"metadata":{"labels":{"tier":"db","empty":""},"annotations":{"talos-proxmox/labels":"[\"empty\",\"tier\"]","talos-proxmox/taints":"[\"a:NoExecute\",\"dedicated:NoSchedule\"]"}},` +
 				`"spec":{"taints":[` + notReady + `,` + dedicated + `,{"key":"a","effect":"NoExecute"}]}}`, "2 labels set, 2 taints set",
 		},
 		"other values": {
-			nodeObject(t, tier, remembered, dedicated, theirs), marks{Labels: map[string]string{"tier": "web"}, Taints: []taint{{"dedicated", "web", "NoSchedule"}}},
+			nodeObject(t, tier, remembered, dedicated, theirs),
+			marks{Labels: map[string]string{"tier": "web"}, Taints: []taint{{"dedicated", "web", "NoSchedule"}}},
 			`{"metadata":{"labels":{"tier":"web"}},"spec":{"taints":[{"key":"dedicated","value":"web","effect":"NoSchedule"},` + theirs + `]}}`, "1 label set, 1 taint set",
 		},
 		"another effect is another taint": {
-			nodeObject(t, tier, remembered, dedicated), marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{{"dedicated", "db", "NoExecute"}}},
+			nodeObject(t, tier, remembered, dedicated),
+			marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{{"dedicated", "db", "NoExecute"}}},
 			`{"metadata":{"annotations":{"talos-proxmox/taints":"[\"dedicated:NoExecute\"]"}},"spec":{"taints":[{"key":"dedicated","value":"db","effect":"NoExecute"}]}}`,
 			"1 taint set, 1 taint removed",
 		},
 		"no longer stated": {
-			nodeObject(t, tier, remembered, theirs, dedicated, notReady), marks{},
+			nodeObject(t, tier, remembered, theirs, dedicated, notReady),
+			marks{},
 			`{"metadata":{"labels":{"tier":null},"annotations":{"talos-proxmox/labels":null,"talos-proxmox/taints":null}},"spec":{"taints":[` + theirs + `,` + notReady + `]}}`,
 			"1 label removed, 1 taint removed",
 		},

@@ -245,7 +245,7 @@ func decode(inputs map[string]any, into any) error {
 }
 
 // secretKey marks a secret in an exported state.
-const secretKey = "4dabf18193072939515e22adb298388d"
+const secretKey = "4dabf18193072939515e22adb298388d" //nolint:gosec // the same in every state of Pulumi
 
 // reveal puts the plain text in the place of secrets; one that stays encrypted becomes null.
 func reveal(value any) any {

@@ -124,8 +124,10 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"the GPU of a host is gone": {
-			after: []string{`address: 10.0.0.3, ssh: {acceptAnyHostKey: true}, gpus: [{name: rtx4000, pci: "01:00", generation: ada}]`, `address: 10.0.0.3`, "hosts:", newHost,
-				"gpu: rtx4000, count: 2", `gpu: rtx4000, count: 2, nodes: {"1": {host: pve2}}`},
+			after: []string{
+				`address: 10.0.0.3, ssh: {acceptAnyHostKey: true}, gpus: [{name: rtx4000, pci: "01:00", generation: ada}]`, `address: 10.0.0.3`, "hosts:", newHost,
+				"gpu: rtx4000, count: 2", `gpu: rtx4000, count: 2, nodes: {"1": {host: pve2}}`,
+			},
 		},
 		"a pool takes the GPUs of another one": {
 			after: []string{"name: gpu, gpu", "name: ai, firstVmid: 4100, firstAddress: 10.0.1.60, gpu"},

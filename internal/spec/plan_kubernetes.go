@@ -90,7 +90,7 @@ func freeNetwork(others []network) string {
 	for _, text := range []string{"10.244.0.0/16", "10.96.0.0/12", "10.42.0.0/16", "10.43.0.0/16", "172.20.0.0/16", "172.21.0.0/16", "192.168.128.0/18", "192.168.192.0/18"} {
 		candidate, free := netip.MustParsePrefix(text), true
 		for _, other := range others {
-			free = free && !(other.IsValid() && other.Overlaps(candidate))
+			free = free && (!other.IsValid() || !other.Overlaps(candidate))
 		}
 		if free {
 			return "state another, such as " + text
