@@ -48,7 +48,9 @@ func (d *Datacentre) votes() Votes {
 }
 
 // online is called with the lock held.
-func (d *Datacentre) online(host string) bool { return !d.offline(host) && d.hostState(host).DownUntil.IsZero() }
+func (d *Datacentre) online(host string) bool {
+	return !d.offline(host) && d.hostState(host).DownUntil.IsZero()
+}
 
 // Quorate says whether the cluster has a majority.
 func (d *Datacentre) Quorate() bool {

@@ -50,62 +50,67 @@ func TestInterruptedRuns(t *testing.T) {
 	}
 }
 
-// TestKilledRuns kills an up at different moments, with its plugins as a power cut does, and without them as `kill -9` does. Then it does what a user does: `make recover`
-// and `up --refresh`.
+// TestKilledRuns kills an up at different moments as `kill -9` does, which its plugins outlive, and once with them, as a power cut does. Then it does what a user does:
+// `make recover` and `up --refresh`.
 func TestKilledRuns(t *testing.T) {
 	t.Parallel()
 
-	for moment, reached := range moments() {
-		for way, plugins := range map[string]bool{"alone": false, "with its plugins": true} {
-			t.Run(way+" "+moment, func(t *testing.T) {
-				t.Parallel()
+	kill := func(name, moment string, plugins bool) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 
-				w := newWorld(t, testSpeed/4)
-				s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
+			w := newWorld(t, testSpeed/4)
+			s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
 
-				w.killed(s.yaml(t), reached, plugins)
-				w.recover()
-				w.requireRecovered(s.yaml(t))
+			w.killed(s.yaml(t), moments()[moment], plugins)
+			w.recover()
+			w.requireRecovered(s.yaml(t))
 
-				w.up(s.yaml(t), optup.Refresh())
-				w.requireWhole(s.yaml(t))
-			})
-		}
+			w.up(s.yaml(t), optup.Refresh())
+			w.requireWhole(s.yaml(t))
+		})
 	}
+
+	for moment := range moments() {
+		kill("alone "+moment, moment, false)
+	}
+
+	kill("with its plugins while nodes are cloned", "while nodes are cloned", true)
 }
 
-// TestKilledRunsOfPreparation kills an up while a host is prepared, and while it reboots.
+// TestKilledRunsOfPreparation kills an up while a host is prepared, and with its plugins while the host reboots.
 func TestKilledRunsOfPreparation(t *testing.T) {
 	t.Parallel()
 
-	for moment, reached := range map[string]func(w *world) bool{
-		"while a host is prepared": func(w *world) bool { return w.readHost("pve1", "etc/modprobe.d/vfio.conf") != "" },
-		"while a host reboots": func(w *world) bool {
+	for moment, kill := range map[string]struct {
+		reached func(w *world) bool
+		plugins bool
+	}{
+		"while a host is prepared": {func(w *world) bool { return w.readHost("pve1", "etc/modprobe.d/vfio.conf") != "" }, false},
+		"while a host reboots": {func(w *world) bool {
 			h, _ := w.lab.Data.Host("pve1")
 
 			return !h.Online
-		},
+		}, true},
 	} {
-		for way, plugins := range map[string]bool{"alone": false, "with its plugins": true} {
-			t.Run(way+" "+moment, func(t *testing.T) {
-				t.Parallel()
+		t.Run(moment, func(t *testing.T) {
+			t.Parallel()
 
-				w := newWorld(t, testSpeed/4)
-				text := w.gpuMachine(t, "whenIdle")
+			w := newWorld(t, testSpeed/4)
+			text := w.gpuMachine(t, "whenIdle")
 
-				w.killed(text, reached, plugins)
-				w.recover()
-				w.requireRecovered(text)
+			w.killed(text, kill.reached, kill.plugins)
+			w.recover()
+			w.requireRecovered(text)
 
-				result, _ := w.up(text, optup.Refresh())
-				assert.Equal(t, false, hostOutput(t, result.Outputs, "pve1")["rebootRequired"])
-				assert.Equal(t, map[string]int{"one-cp-1": firstControlPlane, "one-gpu-1": 4000}, w.machines())
+			result, _ := w.up(text, optup.Refresh())
+			assert.Equal(t, false, hostOutput(t, result.Outputs, "pve1")["rebootRequired"])
+			assert.Equal(t, map[string]int{"one-cp-1": firstControlPlane, "one-gpu-1": 4000}, w.machines())
 
-				w.up(text, optup.ExpectNoChanges())
-				w.destroy(text)
-				w.requireEmpty()
-			})
-		}
+			w.up(text, optup.ExpectNoChanges())
+			w.destroy(text)
+			w.requireEmpty()
+		})
 	}
 }
 

@@ -150,9 +150,18 @@ func TestTheProjectsOwnBuildScript(t *testing.T) {
 	h, on := fast(t), "pve1"
 	build := func(action, provenance string) (string, string, int) {
 		return h.run(t, "action="+action+`; eval "$(cat)"`, scripts.Template([]scripts.Parameter{
-			{Name: "host", Value: on}, {Name: "owner", Value: "o"}, {Name: "provenance", Value: provenance}, {Name: "about", Value: "Talos v1.12.6"}, {Name: "vmid", Value: "900"},
-			{Name: "name", Value: "talos-v1.12.6-talos"}, {Name: "image", Value: isoVolume}, {Name: "datastore", Value: "local-lvm"}, {Name: "bridge", Value: "vmbr0"},
-			{Name: "cores", Value: "2"}, {Name: "memory", Value: "2048"}, {Name: "disk", Value: "10"},
+			{Name: "host", Value: on},
+			{Name: "owner", Value: "o"},
+			{Name: "provenance", Value: provenance},
+			{Name: "about", Value: "Talos v1.12.6"},
+			{Name: "vmid", Value: "900"},
+			{Name: "name", Value: "talos-v1.12.6-talos"},
+			{Name: "image", Value: isoVolume},
+			{Name: "datastore", Value: "local-lvm"},
+			{Name: "bridge", Value: "vmbr0"},
+			{Name: "cores", Value: "2"},
+			{Name: "memory", Value: "2048"},
+			{Name: "disk", Value: "10"},
 		}))
 	}
 

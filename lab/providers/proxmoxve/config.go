@@ -28,7 +28,7 @@ func configuration() attributes {
 }
 
 // environment has the published environment variables. The older names (PM_VE_…) do not do: half of the published provider does not read them.
-var environment = map[string]string{
+var environment = map[string]string{ //nolint:gosec // names of variables
 	"endpoint": "PROXMOX_VE_ENDPOINT", "apiToken": "PROXMOX_VE_API_TOKEN", "username": "PROXMOX_VE_USERNAME", "password": "PROXMOX_VE_PASSWORD",
 	"insecure": "PROXMOX_VE_INSECURE", "minTls": "PROXMOX_VE_MIN_TLS",
 }
