@@ -107,8 +107,8 @@ func TestAccountsThroughTheirLives(t *testing.T) {
 		t.Helper()
 
 		w.options.Program = a.run
-		result, done := w.up(programStack, opts...)
-		output := result.Outputs["token"]
+		done := w.up(programStack, opts...)
+		output := w.outputs()["token"]
 		value, _ := output.Value.(string)
 		assert.True(t, value == "" || output.Secret, "a token's value is a secret")
 

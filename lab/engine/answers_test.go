@@ -24,7 +24,7 @@ func TestAMachineThatDoesNotComeUpIsNamed(t *testing.T) {
 	ended := make(chan error, 1)
 
 	go func() {
-		_, _, err := w.tryUp(t.Context(), s.yaml(t))
+		_, err := w.tryUp(t.Context(), s.yaml(t))
 		ended <- err
 	}()
 
@@ -42,6 +42,6 @@ func TestAMachineThatDoesNotComeUpIsNamed(t *testing.T) {
 	w.requireRunning(3)
 
 	// What waited is no resource: nothing of it is left to compare.
-	_, done := w.up(s.yaml(t), optup.ExpectNoChanges())
+	done := w.up(s.yaml(t), optup.ExpectNoChanges())
 	assert.Empty(t, done)
 }

@@ -39,7 +39,7 @@ func (w *world) asUser(e *engine.Engine, command ...string) (string, error) {
 
 	args := append(command, "--stack", w.options.Stack, "--config-file", filepath.Join(workspace.WorkDir(), "Pulumi."+w.options.Stack+".yaml"),
 		"--parallel", "64", "--non-interactive")
-	cmd := exec.CommandContext(w.t.Context(), w.options.CLI, args...)
+	cmd := exec.CommandContext(w.t.Context(), w.options.CLI.Path, args...)
 	cmd.Dir, cmd.Env = project, env
 	output, err := cmd.CombinedOutput()
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,22 +26,32 @@ var minimumVersion = semver.MustParse("3.240.0")
 // stopTime is how long an interrupted CLI may take to finish the steps under way and write its state.
 const stopTime = 2 * time.Minute
 
+// CLI is a Pulumi CLI of this machine.
+type CLI struct {
+	Path    string
+	version semver.Version
+}
+
 // cli runs the Pulumi CLI for the Automation API. On a terminal it hands the terminal itself to the CLI, which then draws its live progress tree; elsewhere it does what
 // the Automation API's own runner does.
 type cli struct {
-	path    string
-	version semver.Version
+	CLI
 	// terminal is set for engine operations that a person watches.
 	terminal bool
 	exitCode int
 	// format is how a preview writes its standard output.
 	format Format
+	// judges makes an update preview first, as it does for a user: the Automation API leaves that out, and policies about the whole stack judge at the end of a run
+	// only. After the update they would come too late to keep anything from being made.
+	judges bool
+	// updating is set while the Automation API updates.
+	updating bool
 }
 
 var _ auto.PulumiCommand = (*cli)(nil)
 
 // FindCLI returns the Pulumi CLI to use: the one in dir (the project's .bin) or a fitting one on PATH.
-func FindCLI(ctx context.Context, dir string) (string, error) {
+func FindCLI(ctx context.Context, dir string) (CLI, error) {
 	var tried []string
 
 	for _, candidate := range []string{filepath.Join(dir, "pulumi"), "pulumi"} {
@@ -58,10 +69,12 @@ func FindCLI(ctx context.Context, dir string) (string, error) {
 			continue
 		}
 
-		return filepath.Abs(path)
+		path, err = filepath.Abs(path)
+
+		return CLI{Path: path, version: version}, err
 	}
 
-	return "", fmt.Errorf("no fitting Pulumi CLI (%s); `make tools` builds one", strings.Join(tried, "; "))
+	return CLI{}, fmt.Errorf("no fitting Pulumi CLI (%s); `make tools` builds one", strings.Join(tried, "; "))
 }
 
 func cliVersion(ctx context.Context, path string) (semver.Version, error) {
@@ -81,27 +94,22 @@ func cliVersion(ctx context.Context, path string) (semver.Version, error) {
 	return version, nil
 }
 
-func newCLI(ctx context.Context, path string) (*cli, error) {
-	version, err := cliVersion(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-
-	return &cli{path: path, version: version}, nil
-}
-
 // Version is part of auto.PulumiCommand.
 func (c *cli) Version() semver.Version { return c.version }
 
 // Run is part of auto.PulumiCommand.
 func (c *cli) Run(ctx context.Context, dir string, stdin io.Reader, out, errOut []io.Writer, env []string, args ...string) (string, string, int, error) {
+	if answer, spared := c.spares(args); spared {
+		return answer, "", 0, nil
+	}
+
 	// The CLI must not outlive this process, which holds its program, its providers and the lock on runs. The kernel watches the thread that starts it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
 	var stdout, stderr bytes.Buffer
 
-	cmd := exec.CommandContext(ctx, c.path, args...) //nolint:gosec // see FindCLI
+	cmd := exec.CommandContext(ctx, c.Path, args...) //nolint:gosec // see FindCLI
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), env...), "PULUMI_AUTOMATION_API=true", "PULUMI_SKIP_UPDATE_CHECK=true")
 	cmd.WaitDelay = stopTime
@@ -109,6 +117,10 @@ func (c *cli) Run(ctx context.Context, dir string, stdin io.Reader, out, errOut 
 
 	if args[0] == "preview" {
 		cmd.Args, cmd.Env = append(cmd.Args, c.format.arguments()...), append(cmd.Env, c.format.environment()...)
+	}
+
+	if args[0] == "up" && c.judges {
+		cmd.Args = slices.DeleteFunc(cmd.Args, func(arg string) bool { return arg == "--skip-preview" })
 	}
 
 	onTerminal := c.terminal && c.format == Text && isOperation(args) && term.IsTerminal(int(os.Stdout.Fd()))
@@ -137,6 +149,21 @@ func (c *cli) Run(ctx context.Context, dir string, stdin io.Reader, out, errOut 
 	}
 
 	return stdout.String(), stderr.String(), code, err
+}
+
+// spares answers what the Automation API would start the CLI for although nobody here needs to know. Every command names its stack, so that none has to be selected; the
+// outputs and the summary of an update are not what Up returns.
+func (c *cli) spares(args []string) (answer string, spared bool) {
+	switch strings.Join(args[:min(2, len(args))], " ") {
+	case "stack select":
+		return "", true
+	case "stack output":
+		return "{}", c.updating
+	case "stack history":
+		return "[]", c.updating
+	default:
+		return "", false
+	}
 }
 
 // Format is what a preview writes to its standard output.

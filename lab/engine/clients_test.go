@@ -57,10 +57,10 @@ func TestClients(t *testing.T) {
 
 	w := newWorld(t, testSpeed)
 	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
-	result, _ := w.up(s.yaml(t))
+	w.up(s.yaml(t))
 
-	require.True(t, result.Outputs[stacks.Kubeconfigs].Secret)
-	require.True(t, result.Outputs[stacks.Talosconfigs].Secret)
+	require.True(t, w.outputs()[stacks.Kubeconfigs].Secret)
+	require.True(t, w.outputs()[stacks.Talosconfigs].Secret)
 
 	t.Run("talosctl", func(t *testing.T) {
 		t.Parallel()
@@ -69,7 +69,7 @@ func TestClients(t *testing.T) {
 		require.NoError(t, err)
 
 		config := filepath.Join(t.TempDir(), "talosconfig")
-		require.NoError(t, os.WriteFile(config, []byte(output(t, result.Outputs, stacks.Talosconfigs, "one")), 0o600))
+		require.NoError(t, os.WriteFile(config, []byte(output(t, w.outputs(), stacks.Talosconfigs, "one")), 0o600))
 
 		node := w.network + ".1.10"
 
@@ -94,7 +94,7 @@ func TestClients(t *testing.T) {
 	t.Run("client-go", func(t *testing.T) {
 		t.Parallel()
 
-		config, err := clientcmd.RESTConfigFromKubeConfig([]byte(output(t, result.Outputs, stacks.Kubeconfigs, "one")))
+		config, err := clientcmd.RESTConfigFromKubeConfig([]byte(output(t, w.outputs(), stacks.Kubeconfigs, "one")))
 		require.NoError(t, err)
 		assert.Equal(t, "https://"+w.network+".1.5:6443", config.Host, "the kubeconfig names the virtual IP")
 

@@ -2,15 +2,21 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/pulumi/pulumi/sdk/v3/go/auto"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/encoding"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/config"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/workspace"
 )
 
 // Config is what a user sets by `pulumi config set`: addresses that the lab chose, and its credentials.
@@ -21,36 +27,35 @@ type Config struct {
 	Published map[string]string
 }
 
-// configure sets the lab's configuration on the stack. Secrets go to the CLI's standard input: an argument list can be read by every process of the machine.
-func (e *Engine) configure(ctx context.Context) error {
+// layStackFile lays the stack file in the work folder, with the lab's configuration in it. Secrets are encrypted here, as `pulumi config set --secret` does, which would
+// take a start of the CLI each.
+func (e *Engine) layStackFile(ctx context.Context) error {
 	if e.configured() {
 		return nil
 	}
 
-	values := auto.ConfigMap{}
-	for key, value := range e.o.Config.Values {
-		values[key] = auto.ConfigValue{Value: value}
+	path := e.workPath(e.stackFile())
+
+	stack, err := workspace.LoadProjectStackBytes(nil, nil, e.o.StackFile, e.stackFile(), encoding.YAML)
+	if err != nil {
+		return fmt.Errorf("unable to read stack %q: %w", e.o.Stack, err)
 	}
 
-	if len(values) > 0 {
-		if err := e.stack.SetAllConfigWithOptions(ctx, values, &auto.ConfigOptions{Path: true}); err != nil {
-			return fmt.Errorf("unable to set the lab's configuration: %w", err)
-		}
+	// Secrets of the state and of the configuration stay under one key; an unreadable copy is written anew.
+	if earlier, err := workspace.LoadProjectStack(nil, nil, path); err == nil {
+		stack.EncryptionSalt = earlier.EncryptionSalt
 	}
 
-	for _, key := range sortedKeys(e.o.Config.Secrets) {
-		workspace := e.stack.Workspace()
-		env := []string{"PULUMI_HOME=" + workspace.PulumiHome()}
+	if err := e.setConfig(ctx, stack); err != nil {
+		return err
+	}
 
-		for name, value := range workspace.GetEnvVars() {
-			env = append(env, name+"="+value)
-		}
+	if err := stack.Save(path); err != nil {
+		return fmt.Errorf("unable to write the lab's configuration: %w", err)
+	}
 
-		_, stderr, _, err := e.cli.Run(ctx, workspace.WorkDir(), strings.NewReader(e.o.Config.Secrets[key]), nil, nil, env,
-			"config", "set", "--secret", "--path", "--stack", e.o.Stack, key)
-		if err != nil {
-			return fmt.Errorf("unable to set the lab's secret %s: %w: %s", key, err, stderr)
-		}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return fmt.Errorf("unable to keep the lab's configuration to its owner: %w", err)
 	}
 
 	if err := os.WriteFile(e.workPath(configuredFile), []byte(e.configDigest()), 0o600); err != nil {
@@ -58,6 +63,77 @@ func (e *Engine) configure(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// setConfig sets the lab's configuration on the stack.
+func (e *Engine) setConfig(ctx context.Context, stack *workspace.ProjectStack) error {
+	crypter, err := e.crypter(ctx, stack)
+	if err != nil {
+		return err
+	}
+
+	set := func(name string, value config.Value) error {
+		key, err := config.ParseKey(name)
+		if err == nil {
+			err = stack.Config.Set(key, value, true)
+		}
+
+		if err != nil {
+			return fmt.Errorf("unable to set %s: %w", name, err)
+		}
+
+		return nil
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(e.o.Config.Values)) {
+		if err := set(name, config.NewValue(e.o.Config.Values[name])); err != nil {
+			return err
+		}
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(e.o.Config.Secrets)) {
+		encrypted, err := crypter.EncryptValue(ctx, e.o.Config.Secrets[name])
+		if err != nil {
+			return fmt.Errorf("unable to encrypt %s: %w", name, err)
+		}
+
+		if err := set(name, config.NewSecureValue(encrypted)); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// crypter is that of Pulumi's provider of secrets by passphrase, which notes its salt in the stack file, beside a word by which it knows its passphrase again.
+func (e *Engine) crypter(ctx context.Context, stack *workspace.ProjectStack) (config.Crypter, error) {
+	passphrase, err := os.ReadFile(filepath.Join(e.o.Dir, passphraseFile))
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the lab's passphrase: %w", err)
+	}
+
+	if version, rest, _ := strings.Cut(stack.EncryptionSalt, ":"); version == "v1" {
+		encoded, _, _ := strings.Cut(rest, ":")
+		if salt, err := base64.StdEncoding.DecodeString(encoded); err == nil {
+			return config.NewSymmetricCrypterFromPassphrase(string(passphrase), salt), nil
+		}
+	}
+
+	salt := make([]byte, 8)
+	if _, err := rand.Read(salt); err != nil {
+		return nil, fmt.Errorf("unable to make a salt: %w", err)
+	}
+
+	crypter := config.NewSymmetricCrypterFromPassphrase(string(passphrase), salt)
+
+	word, err := crypter.EncryptValue(ctx, "pulumi")
+	if err != nil {
+		return nil, fmt.Errorf("unable to encrypt: %w", err)
+	}
+
+	stack.EncryptionSalt = "v1:" + base64.StdEncoding.EncodeToString(salt) + ":" + word
+
+	return crypter, nil
 }
 
 // configuredFile holds the digest of the configuration that the work folder's stack file has, so that an unchanged one is not set again.
@@ -82,15 +158,4 @@ func (e *Engine) configDigest() string {
 	sum := sha256.Sum256(b)
 
 	return hex.EncodeToString(sum[:])
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-
-	slices.Sort(keys)
-
-	return keys
 }

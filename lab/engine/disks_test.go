@@ -44,7 +44,7 @@ func TestExtraDisks(t *testing.T) {
 	require.NoError(t, w.lab.Data.SetConfig("root@pam", vm.Host, vm.ID, attached, nil))
 	volume := machine("one-general-1").Config["scsi2"]
 
-	_, done := w.up(file("{sizeGiB: 50}, {sizeGiB: 30}"))
+	done := w.up(file("{sizeGiB: 50}, {sizeGiB: 30}"))
 	after := machine("one-general-1").Config
 	assert.Equal(t, volume, after["scsi2"], "the plugin's volume is not touched")
 	assert.Equal(t, before["scsi1"], after["scsi1"])

@@ -4,8 +4,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
@@ -30,7 +33,7 @@ type Options struct {
 	Project   string // the folder of Pulumi.yaml and the stack files
 	Stack     string
 	StackFile []byte // the content of Pulumi.<stack>.yaml for the lab: Target.File
-	CLI       string // path of the Pulumi CLI, see FindCLI
+	CLI       CLI    // see FindCLI
 	TalosOps  string // path of the talosops command
 	// Speed is the lab's: tasks are asked for their state once a modelled second, but at most fastestPoll; 0 = 1.
 	Speed  float64
@@ -98,11 +101,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 
-	if e.cli, err = newCLI(ctx, o.CLI); err != nil {
-		return nil, err
-	}
-
-	e.cli.terminal, e.cli.format = o.Terminal, o.Format
+	e.cli = &cli{CLI: o.CLI, terminal: o.Terminal, format: o.Format, judges: o.Policy.Pack != ""}
 
 	env, err := e.environment()
 	if err != nil {
@@ -117,7 +116,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 
-	if err := e.layStackFile(); err != nil {
+	if err := e.layStackFile(ctx); err != nil {
 		return nil, err
 	}
 
@@ -125,7 +124,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 
-	if err := e.selectStack(ctx, env); err != nil {
+	if err := e.openStack(ctx, env); err != nil {
 		e.Close()
 
 		return nil, err
@@ -150,8 +149,14 @@ func (e *Engine) environment() (map[string]string, error) {
 	}, err
 }
 
-func (e *Engine) selectStack(ctx context.Context, env map[string]string) error {
-	stack, err := auto.UpsertStackInlineSource(ctx, e.o.Stack, projectName, e.o.Program,
+// openStack makes the stack unless it is there.
+func (e *Engine) openStack(ctx context.Context, env map[string]string) error {
+	open := auto.SelectStackInlineSource
+	if _, err := os.Stat(e.statePath()); errors.Is(err, fs.ErrNotExist) {
+		open = auto.NewStackInlineSource
+	}
+
+	stack, err := open(ctx, e.o.Stack, projectName, e.o.Program,
 		auto.WorkDir(filepath.Join(e.o.Dir, workFolder)),
 		auto.PulumiHome(filepath.Join(e.o.Dir, homeFolder)),
 		auto.Pulumi(e.cli),
@@ -164,28 +169,29 @@ func (e *Engine) selectStack(ctx context.Context, env map[string]string) error {
 
 	e.stack = stack
 
-	return e.configure(ctx)
+	return nil
 }
 
 // Up creates and updates. With policies, it previews first: a plan that they refuse changes nothing.
-func (e *Engine) Up(ctx context.Context, opts ...optup.Option) (auto.UpResult, error) {
-	if err := e.judge(ctx, opts); err != nil {
-		return auto.UpResult{}, err
-	}
-
+func (e *Engine) Up(ctx context.Context, opts ...optup.Option) error {
 	opts = append(append(opts, optup.Parallel(e.o.Parallel)), e.o.Policy.up()...)
 	opts = append(opts, optup.ProgressStreams(e.o.writers()...), optup.ErrorProgressStreams(e.o.errWriters()...))
 
 	done, err := e.running()
 	if err != nil {
-		return auto.UpResult{}, err
+		return err
 	}
 	defer done()
 
-	result, err := e.stack.Up(ctx, opts...)
+	e.cli.updating = true
+	_, err = e.stack.Up(ctx, opts...)
+	e.cli.updating = false
 
-	return result, e.exit("up", err)
+	return e.exit("up", err)
 }
+
+// Outputs are the stack's, with secrets in plain text.
+func (e *Engine) Outputs(ctx context.Context) (auto.OutputMap, error) { return e.stack.Outputs(ctx) }
 
 // Preview shows what Up would do.
 func (e *Engine) Preview(ctx context.Context, opts ...optpreview.Option) (auto.PreviewResult, error) {

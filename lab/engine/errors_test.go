@@ -56,7 +56,7 @@ func errorsOf(t *testing.T, w *world, s *stack, rows []failure) {
 		filled := strings.NewReplacer("{vmid}", strconv.Itoa(node.VMID), "{name}", node.Name, "{host}", node.Host, "{template}", strconv.Itoa(node.Template.VMID)).Replace
 		before := len(w.said())
 
-		_, _, err := w.tryUp(t.Context(), next.yaml(t))
+		_, err := w.tryUp(t.Context(), next.yaml(t))
 		require.Error(t, err, row.row)
 
 		said := w.said()[before:]
@@ -83,7 +83,7 @@ func errorsOf(t *testing.T, w *world, s *stack, rows []failure) {
 			options = append(options, optup.Refresh())
 		}
 
-		_, _, err = w.tryUp(t.Context(), s.yaml(t), options...)
+		_, err = w.tryUp(t.Context(), s.yaml(t), options...)
 		require.NoError(t, err, "%s: %s", row.row, w.said()[before:])
 		w.requirePlanned(*s, row.row)
 	}

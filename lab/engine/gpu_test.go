@@ -115,7 +115,7 @@ func (w *world) fails(stack string) string {
 	w.t.Helper()
 
 	before := len(w.said())
-	_, _, err := w.tryUp(w.t.Context(), stack)
+	_, err := w.tryUp(w.t.Context(), stack)
 	require.Error(w.t, err)
 
 	return w.said()[before:]
@@ -140,9 +140,9 @@ func TestGPUWorker(t *testing.T) {
 
 	s := gpuStack{Network: w.network, Workers: 1}
 
-	result, done := w.up(s.yaml(t))
+	done := w.up(s.yaml(t))
 	assert.Contains(t, done.named("create"), "Pci rtx4000-mapping")
-	requireOffers(t, result.Outputs, "one-gpu-1", 1)
+	requireOffers(t, w.outputs(), "one-gpu-1", 1)
 	require.Equal(t, []datacentre.Mapping{{
 		ID: "rtx4000", Description: "GPUs for talos-proxmox",
 		Map: []string{"id=10de:27b0,node=pve1,path=0000:01:00,iommugroup=13,subsystem-id=10de:16fa"},
@@ -151,15 +151,15 @@ func TestGPUWorker(t *testing.T) {
 	// Unchanged: nothing to do, to preview or to refresh.
 	_, err := w.preview(s.yaml(t), optpreview.ExpectNoChanges())
 	require.NoError(t, err, w.said())
-	_, done = w.up(s.yaml(t), optup.ExpectNoChanges())
+	done = w.up(s.yaml(t), optup.ExpectNoChanges())
 	assert.Empty(t, done)
 	assert.Empty(t, w.refresh(s.yaml(t)))
 
 	// Shared by four pods: no machine is touched but for its configuration.
 	s.TimeSlicing = 4
-	result, done = w.up(s.yaml(t))
+	done = w.up(s.yaml(t))
 	assert.Empty(t, vms(append(done.named("update"), done.named("replace")...)))
-	requireOffers(t, result.Outputs, "one-gpu-1", 4)
+	requireOffers(t, w.outputs(), "one-gpu-1", 4)
 
 	// A label of the user's own keeps the device plugin away; the gate says so.
 	w.gateWithin("6s")
@@ -172,22 +172,22 @@ func TestGPUWorker(t *testing.T) {
 	w.gateWithin("60s")
 
 	s.Labels, s.TimeSlicing = "", 0
-	result, _ = w.up(s.yaml(t))
-	requireOffers(t, result.Outputs, "one-gpu-1", 1)
+	w.up(s.yaml(t))
+	requireOffers(t, w.outputs(), "one-gpu-1", 1)
 
 	// A mapping that somebody changed is put right, one that somebody deleted is made again.
 	w.lab.Data.SetMapping(datacentre.Mapping{ID: "rtx4000", Map: []string{"id=10de:1111,node=pve1,path=0000:01:00"}})
-	_, done = w.up(s.yaml(t), optup.Refresh())
+	done = w.up(s.yaml(t), optup.Refresh())
 	assert.Equal(t, []string{"Pci rtx4000-mapping"}, done.named("update"))
 	w.lab.Data.DeleteMapping("rtx4000")
 	assert.Equal(t, []string{"Pci rtx4000-mapping"}, w.refresh(s.yaml(t)).named("delete"))
-	_, done = w.up(s.yaml(t))
+	done = w.up(s.yaml(t))
 	assert.Equal(t, []string{"Pci rtx4000-mapping"}, done.named("create"))
 	assert.Empty(t, vms(append(done.named("update"), done.named("replace")...)))
 
 	// No GPU worker, no mapping; the host stays prepared.
 	s.Workers = 0
-	_, done = w.up(s.yaml(t))
+	done = w.up(s.yaml(t))
 	assert.Contains(t, done.named("delete"), "VirtualMachine one-gpu-1-vm")
 	assert.Empty(t, w.lab.Data.Mappings())
 
@@ -205,8 +205,8 @@ func TestGPUWorker(t *testing.T) {
 	w.task(w.lab.Data.Stop("root@pam", "pve1", foreign))
 	w.task(w.lab.Data.DestroyVM("root@pam", "pve1", foreign, datacentre.DestroyOptions{}))
 
-	result, _ = w.up(s.yaml(t), optup.Refresh())
-	requireOffers(t, result.Outputs, "one-gpu-1", 1)
+	w.up(s.yaml(t), optup.Refresh())
+	requireOffers(t, w.outputs(), "one-gpu-1", 1)
 
 	w.destroy(s.yaml(t))
 	assert.Empty(t, w.lab.Data.Mappings())
@@ -249,8 +249,8 @@ func TestGPUControlPlane(t *testing.T) {
 	w.gateWithin("60s")
 
 	s.Patches = ""
-	result, _ := w.up(s.yaml(t))
-	requireOffers(t, result.Outputs, "one-cp-1", 1)
+	w.up(s.yaml(t))
+	requireOffers(t, w.outputs(), "one-cp-1", 1)
 	assert.Equal(t, map[string]int{"one-cp-1": firstControlPlane}, w.machines())
 
 	// The card is in another slot than the stack says: the plan is refused, and the machine, which its host could not start, is left alone.
@@ -264,9 +264,9 @@ func TestGPUControlPlane(t *testing.T) {
 
 	// Where it is stated, the mapping follows and the same machine has it.
 	s.PCI = "08:00"
-	result, done := w.up(s.yaml(t), optup.Refresh())
+	done := w.up(s.yaml(t), optup.Refresh())
 	assert.Contains(t, done.named("update"), "Pci rtx4000-mapping")
 	assert.Contains(t, done, "Command one-healthy", "the node is asked for its GPU again")
 	assert.Empty(t, vms(append(done.named("replace"), done.named("create")...)))
-	requireOffers(t, result.Outputs, "one-cp-1", 1)
+	requireOffers(t, w.outputs(), "one-cp-1", 1)
 }

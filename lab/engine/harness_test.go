@@ -13,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/events"
@@ -49,6 +48,9 @@ type world struct {
 	// swapped gives the first two hosts each other's address and host key, as somebody does who took one for the other.
 	swapped bool
 
+	// last is the engine of the last up, for its outputs.
+	last *engine.Engine
+
 	mu     sync.Mutex
 	output bytes.Buffer
 	events bytes.Buffer // every event of every run, as JSON
@@ -78,7 +80,7 @@ func openWorld(t testing.TB, o server.Options) *world {
 	require.NotNil(t, w.lab)
 	t.Cleanup(func() { require.NoError(t, w.lab.Close()) })
 
-	cli, err := engine.FindCLI(t.Context(), filepath.Join(project, ".bin"))
+	cli, err := findCLI()
 	require.NoError(t, err)
 
 	talosops, err := filepath.Abs(filepath.Join(project, ".bin", "talosops"))
@@ -89,6 +91,11 @@ func openWorld(t testing.TB, o server.Options) *world {
 
 	return w
 }
+
+// findCLI asks the CLI for its version once for all tests.
+var findCLI = sync.OnceValues(func() (engine.CLI, error) {
+	return engine.FindCLI(context.Background(), filepath.Join(project, ".bin"))
+})
 
 func (w *world) tryOpen(o server.Options) (err error) {
 	o.Dir, o.Network = w.dir, w.network
@@ -164,46 +171,56 @@ func (s steps) named(op string) []string {
 	return names
 }
 
-// watch collects the steps of a run from the engine's events.
+// watch collects the steps of a run from the engine's events, until the returned function is called after the run's end. Then no event is under way: the stream takes
+// one at a time, and the Automation API returns when its receiver has ended. A run that never began leaves the stream open.
 func (w *world) watch() (chan events.EngineEvent, func() steps) {
-	ch := make(chan events.EngineEvent, 64)
-	done := make(chan steps)
+	ch, ended, done := make(chan events.EngineEvent), make(chan struct{}), make(chan steps)
 
 	go func() {
 		collected := steps{}
 
-		for event := range ch {
-			line, err := json.Marshal(event)
-			assert.NoError(w.t, err)
+		for {
+			select {
+			case event, open := <-ch:
+				if !open {
+					done <- collected
 
-			w.mu.Lock()
-			w.events.Write(line)
-			w.mu.Unlock()
+					return
+				}
 
-			if e := event.ResOutputsEvent; e != nil && e.Metadata.Op != "same" && e.Metadata.Op != "read" {
-				collected[urnKey(e.Metadata.URN)] = string(e.Metadata.Op)
-			}
+				w.collect(collected, event)
+			case <-ended:
+				done <- collected
 
-			if e := event.ResOpFailedEvent; e != nil {
-				collected[urnKey(e.Metadata.URN)] = opFailed
+				return
 			}
 		}
-
-		done <- collected
 	}()
 
 	return ch, func() steps {
-		select {
-		case s := <-done:
-			return s
-		case <-time.After(eventGrace): // a run that never began, or was killed, leaves its stream open
-			return steps{}
-		}
+		close(ended)
+
+		return <-done
 	}
 }
 
-// eventGrace is how long a run's last events may take after its end.
-const eventGrace = 5 * time.Second
+// collect notes an event, and its step.
+func (w *world) collect(collected steps, event events.EngineEvent) {
+	line, err := json.Marshal(event)
+	assert.NoError(w.t, err)
+
+	w.mu.Lock()
+	w.events.Write(line)
+	w.mu.Unlock()
+
+	if e := event.ResOutputsEvent; e != nil && e.Metadata.Op != "same" && e.Metadata.Op != "read" {
+		collected[urnKey(e.Metadata.URN)] = string(e.Metadata.Op)
+	}
+
+	if e := event.ResOpFailedEvent; e != nil {
+		collected[urnKey(e.Metadata.URN)] = opFailed
+	}
+}
 
 // urnKey is the last type of a URN without its package path, and the name: VirtualMachine lab-cp-1.
 func urnKey(urn string) string {
@@ -213,25 +230,37 @@ func urnKey(urn string) string {
 	return kind[strings.LastIndex(kind, ":")+1:] + " " + parts[len(parts)-1]
 }
 
-func (w *world) up(stack string, opts ...optup.Option) (auto.UpResult, steps) {
+func (w *world) up(stack string, opts ...optup.Option) steps {
 	w.t.Helper()
 
-	result, done, err := w.tryUp(w.t.Context(), stack, opts...)
+	done, err := w.tryUp(w.t.Context(), stack, opts...)
 	require.NoError(w.t, err, w.said())
 
-	return result, done
+	return done
 }
 
-func (w *world) tryUp(ctx context.Context, stack string, opts ...optup.Option) (auto.UpResult, steps, error) {
+func (w *world) tryUp(ctx context.Context, stack string, opts ...optup.Option) (steps, error) {
 	w.t.Helper()
 
 	e := w.engine(stack)
 	defer e.Close()
 
-	ch, collected := w.watch()
-	result, err := e.Up(ctx, append(opts, optup.EventStreams(ch))...)
+	w.last = e
 
-	return result, collected(), err
+	ch, collected := w.watch()
+	err := e.Up(ctx, append(opts, optup.EventStreams(ch))...)
+
+	return collected(), err
+}
+
+// outputs are the stack's after the last up.
+func (w *world) outputs() auto.OutputMap {
+	w.t.Helper()
+
+	outputs, err := w.last.Outputs(w.t.Context())
+	require.NoError(w.t, err)
+
+	return outputs
 }
 
 func (w *world) preview(stack string, opts ...optpreview.Option) (auto.PreviewResult, error) {

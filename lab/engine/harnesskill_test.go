@@ -55,18 +55,18 @@ func (w *world) killed(stack string, reached func(w *world) bool, plugins bool) 
 
 	w.when(ctx, reached, func() { w.kill(plugins) })
 
-	_, _, err := w.tryUp(ctx, stack)
+	_, err := w.tryUp(ctx, stack)
 	require.Error(w.t, err, "the run ended before it was killed")
 	require.NoError(w.t, os.Remove(filepath.Join(w.dir, "work", "running-"+w.options.Stack)))
 }
 
 // traceable makes the engine's runs leave their process ids in the world's folder, for kill.
 func (w *world) traceable() {
-	script := fmt.Sprintf("#!/bin/sh\necho $$ > %s\nexec %s \"$@\"\n", w.pidFile(), w.options.CLI)
+	script := fmt.Sprintf("#!/bin/sh\necho $$ > %s\nexec %s \"$@\"\n", w.pidFile(), w.options.CLI.Path)
 	path := filepath.Join(w.dir, "pulumi.sh")
 	require.NoError(w.t, os.WriteFile(path, []byte(script), 0o700))
 
-	w.options.CLI = path
+	w.options.CLI.Path = path
 }
 
 func (w *world) pidFile() string { return filepath.Join(w.dir, "pid") }
@@ -128,7 +128,7 @@ func (w *world) tryRecover(flags ...string) (string, error) {
 	require.NoError(w.t, err)
 	require.FileExists(w.t, program, "`make tools` builds it")
 
-	cmd := exec.CommandContext(w.t.Context(), program, append(flags, "--project", filepath.Join(w.dir, "work"), "--pulumi", w.options.CLI,
+	cmd := exec.CommandContext(w.t.Context(), program, append(flags, "--project", filepath.Join(w.dir, "work"), "--pulumi", w.options.CLI.Path,
 		"--talosops", w.options.TalosOps, w.options.Stack)...)
 	cmd.Env = w.environment()
 

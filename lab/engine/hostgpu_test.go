@@ -26,7 +26,7 @@ func (w *world) refused(stack string) string {
 	w.t.Helper()
 
 	before, said := w.lab.Data.VMs(), len(w.said())
-	_, done, err := w.tryUp(w.t.Context(), stack)
+	done, err := w.tryUp(w.t.Context(), stack)
 	require.Error(w.t, err)
 	assert.Empty(w.t, vms(append(done.named("create"), done.named("update")...)))
 	assert.Equal(w.t, before, w.lab.Data.VMs())
@@ -43,7 +43,7 @@ func TestAGPUMachineWaitsForTheHostsReboot(t *testing.T) {
 	w := newWorld(t, testSpeed)
 	text := w.gpuMachine(t, "never")
 
-	_, _, err := w.tryUp(t.Context(), text)
+	_, err := w.tryUp(t.Context(), text)
 	require.Error(t, err)
 	assert.Contains(t, w.said(), "pve1 cannot give its GPUs to machines yet:")
 	assert.Contains(t, w.said(), "the kernel runs without iommu=pt")
@@ -54,7 +54,7 @@ func TestAGPUMachineWaitsForTheHostsReboot(t *testing.T) {
 	w.reboot("pve1")
 	w.up(text)
 	assert.Equal(t, map[string]int{"one-cp-1": firstControlPlane, "one-gpu-1": 4000}, w.machines())
-	_, done := w.up(text, optup.ExpectNoChanges())
+	done := w.up(text, optup.ExpectNoChanges())
 	assert.Empty(t, done)
 
 	// The card moves to another slot.
@@ -86,13 +86,13 @@ func TestRebootWhenIdle(t *testing.T) {
 	before := w.readHost("pve1", "proc/sys/kernel/random/boot_id")
 
 	// Idle: prepared, rebooted, verified, and the machine made, in one up.
-	result, _ := w.up(text)
+	w.up(text)
 	assert.NotEqual(t, before, w.readHost("pve1", "proc/sys/kernel/random/boot_id"))
 	assert.Contains(t, w.said(), "pve1 reboots: the kernel runs without iommu=pt")
-	assert.Equal(t, false, hostOutput(t, result.Outputs, "pve1")["rebootRequired"])
+	assert.Equal(t, false, hostOutput(t, w.outputs(), "pve1")["rebootRequired"])
 	assert.Contains(t, w.machines(), "one-gpu-1")
 
-	_, done := w.up(text, optup.ExpectNoChanges())
+	done := w.up(text, optup.ExpectNoChanges())
 	assert.Empty(t, done)
 }
 
@@ -107,7 +107,7 @@ func TestAHostInUseIsNotRebooted(t *testing.T) {
 	text := strings.Replace(w.gpuMachine(t, "whenIdle"), "hosts: [pve2]", "hosts: [pve1]", 1)
 	boot := w.readHost("pve1", "proc/sys/kernel/random/boot_id")
 
-	_, _, err := w.tryUp(t.Context(), text)
+	_, err := w.tryUp(t.Context(), text)
 	require.Error(t, err)
 	assert.Contains(t, w.said(), "pve1 is not rebooted: 2000 run on it; shut them down and run this again, or reboot it yourself")
 	assert.Contains(t, w.said(), "reboot it when it suits (2000 run on it), then run this again")
@@ -145,7 +145,7 @@ func TestABrokenConnectionInTheMiddleOfAnApply(t *testing.T) {
 		gone <- w.lab.Data.RebootHost("pve1")
 	}()
 
-	_, _, err := w.tryUp(t.Context(), text)
+	_, err := w.tryUp(t.Context(), text)
 	require.NoError(t, <-gone)
 	require.Error(t, err, "the host went away with the script")
 	assert.NotEmpty(t, w.readHost("pve1", "var/lib/talos-proxmox/todo"))
@@ -159,7 +159,7 @@ func TestABrokenConnectionInTheMiddleOfAnApply(t *testing.T) {
 	w.up(text)
 	assert.Empty(t, w.readHost("pve1", "var/lib/talos-proxmox/todo"))
 	assert.Equal(t, "1\n", w.readHost("pve1", "var/lib/talos-proxmox/revision"))
-	_, done := w.up(text, optup.ExpectNoChanges())
+	done := w.up(text, optup.ExpectNoChanges())
 	assert.Empty(t, done)
 	w.reboot("pve1")
 	assert.Contains(t, w.readHost("pve1", "proc/cmdline"), "iommu=pt")

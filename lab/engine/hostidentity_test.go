@@ -32,7 +32,7 @@ func TestSwappedAddressesChangeNothing(t *testing.T) {
 	asked := w.prepared(t, ", prep: {}", ", prep: {}")
 	for _, run := range []func() error{
 		func() error { _, err := w.preview(asked); return err },
-		func() error { _, _, err := w.tryUp(t.Context(), asked); return err },
+		func() error { _, err := w.tryUp(t.Context(), asked); return err },
 	} {
 		said := len(w.said())
 		require.Error(t, run())
@@ -42,7 +42,7 @@ func TestSwappedAddressesChangeNothing(t *testing.T) {
 
 	plain := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t)
 
-	_, _, err := w.tryUp(t.Context(), plain)
+	_, err := w.tryUp(t.Context(), plain)
 	require.Error(t, err)
 	assert.Contains(t, w.said(), "this is not pve1: the host's own name is pve2, and Proxmox VE knows it as pve2; nothing was changed on it")
 	assert.Empty(t, w.lab.Data.VMs(), "neither templates nor machines")

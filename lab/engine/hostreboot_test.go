@@ -80,6 +80,6 @@ func TestHostsRebootOneAfterTheOther(t *testing.T) {
 	assert.Contains(t, w.said(), waits)
 	w.requireRunning(1)
 
-	_, done := w.up(text, optup.ExpectNoChanges())
+	done := w.up(text, optup.ExpectNoChanges())
 	assert.Empty(t, done)
 }

@@ -95,12 +95,12 @@ func TestHostPreparation(t *testing.T) {
 	}
 
 	// Fresh: prepared, and what a reboot has to complete is reported. No machine uses the GPU, so that nothing fails.
-	result, done := w.up(prepared)
+	done := w.up(prepared)
 	assert.Equal(t, []string{"Command pve1-apply", "Command pve2-apply", "ProxmoxHostPrep pve1", "ProxmoxHostPrep pve2"}, done.named("create"))
 	assert.Contains(t, w.readHost("pve1", "etc/kernel/cmdline"), " iommu=pt\n")
 	assert.Contains(t, w.readHost("pve2", "etc/default/grub"), `GRUB_CMDLINE_LINUX_DEFAULT="quiet iommu=pt"`)
 	assert.Equal(t, "8589934592\n", w.readHost("pve1", "sys/module/zfs/parameters/zfs_arc_max"))
-	of := hostOutput(t, result.Outputs, "pve1")
+	of := hostOutput(t, w.outputs(), "pve1")
 	assert.Equal(t, true, of["rebootRequired"])
 	assert.Contains(t, of["report"], "a reboot has to complete: 0000:01:00.0 is bound to nouveau")
 	assert.Contains(t, of["changedFiles"], "/etc/kernel/cmdline")
@@ -108,14 +108,14 @@ func TestHostPreparation(t *testing.T) {
 	// Unchanged, although the reboot is still to come.
 	_, err := w.preview(prepared, optpreview.ExpectNoChanges())
 	require.NoError(t, err, w.said())
-	_, done = w.up(prepared, optup.ExpectNoChanges())
+	done = w.up(prepared, optup.ExpectNoChanges())
 	assert.Empty(t, done)
 
 	w.reboot("pve1")
 
-	result, done = w.up(prepared, optup.ExpectNoChanges())
+	done = w.up(prepared, optup.ExpectNoChanges())
 	assert.Empty(t, done)
-	of = hostOutput(t, result.Outputs, "pve1")
+	of = hostOutput(t, w.outputs(), "pve1")
 	assert.Equal(t, false, of["rebootRequired"])
 	assert.Contains(t, fmt.Sprint(of["report"]), "IOMMU group 13, alone in it, bound to vfio-pci")
 
@@ -127,14 +127,14 @@ func TestHostPreparation(t *testing.T) {
 	assert.Equal(t, 1, shown.ChangeSummary["update"])
 	assert.Contains(t, w.said(), "hosts[0].prep: pve1 is not as wanted, up changes /etc/modprobe.d/zfs.conf")
 
-	_, done = w.up(prepared)
+	done = w.up(prepared)
 	assert.Equal(t, []string{"Command pve1-apply"}, done.named("update"))
 	assert.Contains(t, w.readHost("pve1", "etc/modprobe.d/zfs.conf"), "\noptions zfs zfs_arc_max=8589934592\n")
-	_, done = w.up(prepared, optup.ExpectNoChanges())
+	done = w.up(prepared, optup.ExpectNoChanges())
 	assert.Empty(t, done)
 
 	// Taken away: every file as it was, the hand edit included.
-	_, done = w.up(plain)
+	done = w.up(plain)
 	assert.Equal(t, []string{"Command pve1-apply", "Command pve2-apply", "ProxmoxHostPrep pve1", "ProxmoxHostPrep pve2"}, done.named("delete"))
 
 	before["pve1 etc/modprobe.d/zfs.conf"] = "options zfs zfs_arc_max=1\n"

@@ -41,7 +41,7 @@ func TestInterruptedRuns(t *testing.T) {
 
 			w.when(ctx, reached, cancel)
 
-			_, _, err := w.tryUp(ctx, s.yaml(t))
+			_, err := w.tryUp(ctx, s.yaml(t))
 			require.Error(t, err, "the run ended before it was interrupted")
 
 			w.up(s.yaml(t))
@@ -103,8 +103,8 @@ func TestKilledRunsOfPreparation(t *testing.T) {
 			w.recover()
 			w.requireRecovered(text)
 
-			result, _ := w.up(text, optup.Refresh())
-			assert.Equal(t, false, hostOutput(t, result.Outputs, "pve1")["rebootRequired"])
+			w.up(text, optup.Refresh())
+			assert.Equal(t, false, hostOutput(t, w.outputs(), "pve1")["rebootRequired"])
 			assert.Equal(t, map[string]int{"one-cp-1": firstControlPlane, "one-gpu-1": 4000}, w.machines())
 
 			w.up(text, optup.ExpectNoChanges())
@@ -193,7 +193,7 @@ func TestFailedTasks(t *testing.T) {
 			_, err := w.lab.Data.AddFault(datacentre.Fault{Task: task, Message: reason, Times: cloneTries})
 			require.NoError(t, err)
 
-			_, _, err = w.tryUp(t.Context(), s.yaml(t))
+			_, err = w.tryUp(t.Context(), s.yaml(t))
 			require.Error(t, err)
 			assert.Contains(t, w.said(), reason)
 

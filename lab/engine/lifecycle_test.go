@@ -28,7 +28,7 @@ func lifecycle(t *testing.T, source string) {
 	w := newWorld(t, testSpeed)
 	s := stack{Network: w.network, Source: source, Version: "v1.12.5", Clusters: []cluster{one(1, 2)}}
 
-	_, done := w.up(s.yaml(t))
+	done := w.up(s.yaml(t))
 	assert.NotEmpty(t, done.named("create"))
 	assert.Equal(t, map[string]int{"one-cp-1": 2000, "one-general-1": 3000, "one-general-2": 3001}, w.machines())
 	w.requireRunning(3)
@@ -36,27 +36,27 @@ func lifecycle(t *testing.T, source string) {
 	// Unchanged: nothing to do, to preview or to refresh.
 	_, err := w.preview(s.yaml(t), optpreview.ExpectNoChanges())
 	require.NoError(t, err, w.said())
-	_, done = w.up(s.yaml(t), optup.ExpectNoChanges())
+	done = w.up(s.yaml(t), optup.ExpectNoChanges())
 	assert.Empty(t, done)
 	assert.Empty(t, w.refresh(s.yaml(t)))
 
 	// Workers 2 → 4: only the new ones.
 	s.Clusters[0].Workers = 4
-	_, done = w.up(s.yaml(t))
+	done = w.up(s.yaml(t))
 	assert.Equal(t, []string{"VirtualMachine one-general-3-vm", "VirtualMachine one-general-4-vm"}, vms(done.named("create")))
 	assert.Empty(t, vms(done.named("update")))
 	w.requireRunning(5)
 
 	// 4 → 1: only theirs go.
 	s.Clusters[0].Workers = 1
-	_, done = w.up(s.yaml(t))
+	done = w.up(s.yaml(t))
 	assert.Equal(t, []string{"VirtualMachine one-general-2-vm", "VirtualMachine one-general-3-vm", "VirtualMachine one-general-4-vm"}, vms(done.named("delete")))
 	assert.Empty(t, vms(done.named("update")))
 	assert.Equal(t, []string{"one-cp-1", "one-general-1"}, slices.Sorted(maps.Keys(w.machines())))
 
 	// Control planes 1 → 3.
 	s.Clusters[0].ControlPlanes = 3
-	_, done = w.up(s.yaml(t))
+	done = w.up(s.yaml(t))
 	assert.Equal(t, []string{"VirtualMachine one-cp-2-vm", "VirtualMachine one-cp-3-vm"}, vms(done.named("create")))
 	assert.Empty(t, vms(append(done.named("update"), done.named("replace")...)))
 	w.requireRunning(4)
@@ -64,7 +64,7 @@ func lifecycle(t *testing.T, source string) {
 
 	// More memory for the worker: in place, that node only.
 	s.Clusters[0].WorkerMemory = 6144
-	_, done = w.up(s.yaml(t))
+	done = w.up(s.yaml(t))
 	assert.Equal(t, []string{"VirtualMachine one-general-1-vm"}, vms(done.named("update")))
 	assert.Empty(t, append(done.named("replace"), done.named("create")...))
 	w.requireRunning(4)
@@ -72,7 +72,7 @@ func lifecycle(t *testing.T, source string) {
 	// A new Talos version in the template: no node is replaced.
 	before := w.machines()
 	s.Version = "v1.12.6"
-	_, done = w.up(s.yaml(t))
+	done = w.up(s.yaml(t))
 	assert.Empty(t, vms(slices.Concat(done.named("create"), done.named("replace"), done.named("delete"))))
 	assert.Equal(t, before, w.machines())
 	w.requireRunning(4)
@@ -81,7 +81,7 @@ func lifecycle(t *testing.T, source string) {
 	s.Clusters = append(s.Clusters, cluster{
 		Name: "two", ControlPlanes: 1, Workers: 1, FirstControlPlane: 2100, FirstWork: 3100, FirstAddress: 60, FirstWorkerAddr: 70,
 	})
-	_, done = w.up(s.yaml(t))
+	done = w.up(s.yaml(t))
 	assert.Equal(t, []string{"VirtualMachine two-cp-1-vm", "VirtualMachine two-general-1-vm"}, vms(done.named("create")))
 
 	for name, op := range done {
@@ -160,7 +160,7 @@ func TestConfigurationErrorsLeaveTheWorldUntouched(t *testing.T) {
 	bad := stack{Network: w.network, Clusters: []cluster{one(2, 1)}}
 	bad.Clusters[0].WorkerMemory = 100
 
-	_, done, err := w.tryUp(t.Context(), bad.yaml(t))
+	done, err := w.tryUp(t.Context(), bad.yaml(t))
 	require.Error(t, err)
 	assert.Contains(t, w.said(), "clusters[0].controlPlane.count: 2")
 	assert.Contains(t, w.said(), "clusters[0].workers[0].memoryMiB: 100")
@@ -170,7 +170,7 @@ func TestConfigurationErrorsLeaveTheWorldUntouched(t *testing.T) {
 	w.up(good.yaml(t))
 
 	before, volumes := w.lab.Data.VMs(), w.state(good.yaml(t))
-	_, _, err = w.tryUp(t.Context(), bad.yaml(t))
+	_, err = w.tryUp(t.Context(), bad.yaml(t))
 	require.Error(t, err)
 	assert.Equal(t, before, w.lab.Data.VMs())
 	assert.Equal(t, resources(t, volumes), resources(t, w.state(good.yaml(t))))

@@ -12,15 +12,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"proxmox-talos/lab/engine"
 )
 
 // TestLogsOfTheCLIStaySmall lets the CLI find more logs of earlier runs than the Makefile allows, with the environment that the Makefile gives to its commands.
 func TestLogsOfTheCLIStaySmall(t *testing.T) {
 	t.Parallel()
 
-	cli, err := engine.FindCLI(t.Context(), filepath.Join(project, ".bin"))
+	cli, err := findCLI()
 	require.NoError(t, err)
 
 	show := exec.CommandContext(t.Context(), "make", "--silent", "--eval", "environment: ; @env", "environment")
@@ -47,7 +45,7 @@ func TestLogsOfTheCLIStaySmall(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(logs, name), make([]byte, each), 0o600))
 	}
 
-	command := exec.CommandContext(t.Context(), cli, "plugin", "ls")
+	command := exec.CommandContext(t.Context(), cli.Path, "plugin", "ls")
 	command.Env = env
 	said, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", said)

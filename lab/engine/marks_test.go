@@ -56,8 +56,8 @@ func TestLabelsAndTaints(t *testing.T) {
 	w.gateWithin("60s")
 
 	s := gpuStack{Network: w.network, Workers: 1, ControlPlane: ", hosts: [pve2], taints: [\"etcd=only:NoSchedule\"], labels: {node-role.kubernetes.io/etcd: \"\"}"}
-	result, _ := w.up(s.yaml(t))
-	client := kubernetesOf(t, result.Outputs)
+	w.up(s.yaml(t))
+	client := kubernetesOf(t, w.outputs())
 	gpu := map[string]string{"nvidia.com/gpu.present": "true", "nvidia.com/device-plugin.config": "exclusive"}
 
 	assert.Contains(t, w.said(), "one-gpu-1: labels and taints: as stated", "it registered with them")
@@ -76,7 +76,7 @@ func TestLabelsAndTaints(t *testing.T) {
 	require.NoError(t, err)
 
 	s.Labels, s.Taints = "{tier: a}", `["dedicated=ai:NoSchedule"]`
-	_, done := w.up(s.yaml(t))
+	done := w.up(s.yaml(t))
 	assert.Equal(t, []string{"Command one-marked", "ConfigurationApply one-gpu-1-configuration"}, done.named("update"))
 	assert.Empty(t, vms(append(done.named("create"), done.named("replace")...)))
 	assert.Contains(t, w.said(), "one-gpu-1: labels and taints: 1 label set, 2 taints set")
@@ -85,7 +85,7 @@ func TestLabelsAndTaints(t *testing.T) {
 		"nvidia.com/gpu.present": "true", "nvidia.com/device-plugin.config": "exclusive", "tier": "a", "theirs": "1",
 	}, labelsOf(t, client, "one-gpu-1"), "Talos leaves tier, which it does not own")
 
-	_, done = w.up(s.yaml(t), optup.ExpectNoChanges())
+	done = w.up(s.yaml(t), optup.ExpectNoChanges())
 	assert.Empty(t, done)
 
 	// Another value and another effect.
@@ -102,7 +102,7 @@ func TestLabelsAndTaints(t *testing.T) {
 	assert.Equal(t, gpu, labelsOf(t, client, "one-gpu-1"))
 	assert.Empty(t, taintsOf(t, client, "one-cp-1"))
 
-	_, done = w.up(s.yaml(t), optup.ExpectNoChanges())
+	done = w.up(s.yaml(t), optup.ExpectNoChanges())
 	assert.Empty(t, done)
 
 	w.destroy(s.yaml(t))

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,26 +68,4 @@ func (p Policy) packs() []string {
 	}
 
 	return []string{p.Pack}
-}
-
-// judge previews an update. The Automation API leaves that out, and policies about the whole stack judge at the end of a run only: after the update they would come too
-// late to keep anything from being made.
-func (e *Engine) judge(ctx context.Context, opts []optup.Option) error {
-	if e.o.Policy.Pack == "" {
-		return nil
-	}
-
-	update := optup.Options{}
-	for _, opt := range opts {
-		opt.ApplyOption(&update)
-	}
-
-	var same []optpreview.Option
-	if update.Refresh {
-		same = append(same, optpreview.Refresh())
-	}
-
-	_, err := e.Preview(ctx, same...)
-
-	return err
 }

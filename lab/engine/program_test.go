@@ -90,7 +90,7 @@ func (w *world) run(list map[string]declared, opts ...optup.Option) (steps, erro
 	w.t.Helper()
 	w.options.Program = programOf(list)
 
-	_, done, err := w.tryUp(w.t.Context(), programStack, opts...)
+	done, err := w.tryUp(w.t.Context(), programStack, opts...)
 
 	return done, err
 }

@@ -34,7 +34,7 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 	require.NoError(t, current.Cancel(t.Context()))
 	e.Close()
 
-	_, _, err := w.tryUp(t.Context(), s.yaml(t), optup.Refresh())
+	_, err := w.tryUp(t.Context(), s.yaml(t), optup.Refresh())
 	require.Error(t, err)
 	assert.Contains(t, w.state(s.yaml(t)), "pending_operations", "they survive every run")
 	assert.Contains(t, w.said(), "unable to create VM 3000: config file already exists")
@@ -123,7 +123,7 @@ func TestMachinesOfAnOlderVersionGetTheirMarker(t *testing.T) {
 	w.options.Program = nil
 	tasks, boots := len(w.lab.Data.Tasks()), w.boots()
 
-	_, done := w.up(s.yaml(t))
+	done := w.up(s.yaml(t))
 	assert.Equal(t, []string{"VirtualMachine one-cp-1-vm", "VirtualMachine one-general-1-vm"}, done.named("update"))
 	assert.Len(t, done, 2, "%v", done)
 	assert.True(t, w.described("talos-proxmox-node owner=organization/talos-proxmox/lab (Talos worker one-general-1 of cluster one)"))

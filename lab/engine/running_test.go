@@ -34,10 +34,10 @@ func TestANewGPUHostMovesNoMachine(t *testing.T) {
 	assert.Contains(t, w.fails(withBoth), refused)
 
 	pinned := strings.Replace(withBoth, "name: gpu,", `name: gpu, nodes: {"1": {host: pve3}},`, 1)
-	result, done := w.up(pinned)
+	done := w.up(pinned)
 	assert.Equal(t, []string{"VirtualMachine one-gpu-2-vm"}, vms(done.named("create")))
 	assert.Empty(t, vms(done.named("replace")))
-	requireOffers(t, result.Outputs, "one-gpu-2", 1)
+	requireOffers(t, w.outputs(), "one-gpu-2", 1)
 
 	after, _ := w.lab.Data.VM(made.ID)
 	assert.Equal(t, made.Config["smbios1"], after.Config["smbios1"], "the same machine")

@@ -33,7 +33,7 @@ func TestNoSecretInPlainText(t *testing.T) {
 	w := newWorld(t, testSpeed)
 	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
 
-	result, _ := w.up(s.yaml(t), optup.Diff())
+	w.up(s.yaml(t), optup.Diff())
 	places := map[string]string{"events": w.events.String(), "output": w.said()}
 
 	for place, text := range w.written() {
@@ -43,7 +43,7 @@ func TestNoSecretInPlainText(t *testing.T) {
 	state := filepath.Join(w.dir, "state", ".pulumi", "stacks", "talos-proxmox", "lab.json")
 	require.Contains(t, places[state], "VM/virtualMachine:VirtualMachine", "the state is looked through")
 
-	secrets := w.secrets(output(t, result.Outputs, stacks.Talosconfigs, "one"), output(t, result.Outputs, stacks.Kubeconfigs, "one"))
+	secrets := w.secrets(output(t, w.outputs(), stacks.Talosconfigs, "one"), output(t, w.outputs(), stacks.Kubeconfigs, "one"))
 	require.Greater(t, len(secrets), 12, "too few secrets to look for")
 
 	for place, text := range places {

@@ -24,36 +24,36 @@ func TestVersionsAreWhatRuns(t *testing.T) {
 	w := newWorld(t, testSpeed)
 	s := stack{Network: w.network, Version: "v1.12.5", Clusters: []cluster{one(1, 1)}}
 
-	result, _ := w.up(s.yaml(t))
-	versions := versionsOf(t, result.Outputs, "one")
+	w.up(s.yaml(t))
+	versions := versionsOf(t, w.outputs(), "one")
 	assert.Equal(t, "v1.12.5", versions["talos"])
 	assert.Equal(t, "v1.35.0", versions["kubernetes"])
 	assert.Empty(t, versions["differences"])
 
 	// Planned is not what runs: that is said, and no run fails for it.
 	s.Version = "v1.12.6"
-	result, done := w.up(s.yaml(t))
+	done := w.up(s.yaml(t))
 	assert.Contains(t, done, "Command one-healthy", "the gate runs again when other versions are planned")
 	behind := map[string]any{"one-cp-1": "runs Talos v1.12.5 (planned: v1.12.6)", "one-general-1": "runs Talos v1.12.5 (planned: v1.12.6)"}
-	versions = versionsOf(t, result.Outputs, "one")
+	versions = versionsOf(t, w.outputs(), "one")
 	assert.Equal(t, "v1.12.5", versions["talos"])
 	assert.Equal(t, behind, versions["differences"])
 	assert.Contains(t, w.said(), "warning: not every node of cluster one runs what is planned for it:\n")
 	assert.Contains(t, w.said(), " one-cp-1 runs Talos v1.12.5 (planned: v1.12.6)\n")
 
 	// One machine at a time.
-	talosconfig := output(t, result.Outputs, stacks.Talosconfigs, "one")
+	talosconfig := output(t, w.outputs(), stacks.Talosconfigs, "one")
 	w.upgrade(talosconfig, w.network+".1.10", "v1.12.6")
-	result, done = w.up(s.yaml(t), optup.ExpectNoChanges())
+	done = w.up(s.yaml(t), optup.ExpectNoChanges())
 	assert.Empty(t, done)
-	versions = versionsOf(t, result.Outputs, "one")
+	versions = versionsOf(t, w.outputs(), "one")
 	assert.Equal(t, "v1.12.5, v1.12.6", versions["talos"])
 	assert.Equal(t, map[string]any{"one-general-1": behind["one-general-1"]}, versions["differences"])
 
 	w.upgrade(talosconfig, w.network+".1.20", "v1.12.6")
-	result, done = w.up(s.yaml(t), optup.ExpectNoChanges())
+	done = w.up(s.yaml(t), optup.ExpectNoChanges())
 	assert.Empty(t, done)
-	versions = versionsOf(t, result.Outputs, "one")
+	versions = versionsOf(t, w.outputs(), "one")
 	assert.Equal(t, "v1.12.6", versions["talos"])
 	assert.Empty(t, versions["differences"])
 }

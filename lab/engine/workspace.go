@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"gopkg.in/yaml.v3"
 )
 
 // Layout of the lab's folder as far as the engine writes it; everything is the owner's only.
@@ -43,24 +41,6 @@ func (e *Engine) prepare() error {
 
 	if err := os.WriteFile(e.workPath("Pulumi.yaml"), project, 0o600); err != nil {
 		return fmt.Errorf("unable to copy the project file: %w", err)
-	}
-
-	return nil
-}
-
-// layStackFile lays the stack file in the work folder, for the run's configuration to go into.
-func (e *Engine) layStackFile() error {
-	if e.configured() {
-		return nil
-	}
-
-	stack, err := keepSalt(e.workPath(e.stackFile()), e.o.StackFile)
-	if err != nil {
-		return err
-	}
-
-	if err := os.WriteFile(e.workPath(e.stackFile()), stack, 0o600); err != nil {
-		return fmt.Errorf("unable to copy the stack file: %w", err)
 	}
 
 	return nil
@@ -104,25 +84,4 @@ func (e *Engine) makePassphrase() error {
 	}
 
 	return nil
-}
-
-// keepSalt carries the encryption salt of an earlier run's stack file over, so that secrets of the state and of the configuration stay under one key.
-func keepSalt(earlier string, stack []byte) ([]byte, error) {
-	old, err := os.ReadFile(earlier)
-	if errors.Is(err, fs.ErrNotExist) {
-		return stack, nil
-	}
-
-	if err != nil {
-		return nil, fmt.Errorf("unable to read the earlier run's stack file: %w", err)
-	}
-
-	var file struct {
-		Salt string `yaml:"encryptionsalt"`
-	}
-	if err := yaml.Unmarshal(old, &file); err != nil || file.Salt == "" {
-		return stack, nil //nolint:nilerr // an unreadable copy is written anew
-	}
-
-	return fmt.Appendf(stack, "\nencryptionsalt: %s\n", file.Salt), nil
 }

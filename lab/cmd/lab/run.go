@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
@@ -167,10 +168,14 @@ func (r *run) up(ctx context.Context, e *engine.Engine) error {
 		opts = append(opts, optup.Refresh())
 	}
 
-	result, err := e.Up(ctx, opts...)
-	if err != nil {
+	if err := e.Up(ctx, opts...); err != nil {
 		return err
 	}
 
-	return r.summarise(result.Outputs)
+	outputs, err := e.Outputs(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to read the outputs of stack %q: %w", r.stack, err)
+	}
+
+	return r.summarise(outputs)
 }
