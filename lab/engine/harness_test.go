@@ -48,8 +48,9 @@ type world struct {
 	// swapped gives the first two hosts each other's address and host key, as somebody does who took one for the other.
 	swapped bool
 
-	// last is the engine of the last up, for its outputs.
-	last *engine.Engine
+	// last is the engine of the last up, and known are its outputs once somebody has asked.
+	last  *engine.Engine
+	known auto.OutputMap
 
 	mu     sync.Mutex
 	output bytes.Buffer
@@ -245,7 +246,7 @@ func (w *world) tryUp(ctx context.Context, stack string, opts ...optup.Option) (
 	e := w.engine(stack)
 	defer e.Close()
 
-	w.last = e
+	w.last, w.known = e, nil
 
 	ch, collected := w.watch()
 	err := e.Up(ctx, append(opts, optup.EventStreams(ch))...)
@@ -257,10 +258,14 @@ func (w *world) tryUp(ctx context.Context, stack string, opts ...optup.Option) (
 func (w *world) outputs() auto.OutputMap {
 	w.t.Helper()
 
-	outputs, err := w.last.Outputs(w.t.Context())
-	require.NoError(w.t, err)
+	if w.known == nil {
+		outputs, err := w.last.Outputs(w.t.Context())
+		require.NoError(w.t, err)
 
-	return outputs
+		w.known = outputs
+	}
+
+	return w.known
 }
 
 func (w *world) preview(stack string, opts ...optpreview.Option) (auto.PreviewResult, error) {

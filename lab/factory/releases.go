@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"proxmox-talos/internal/talos"
 )
@@ -62,38 +63,44 @@ func (r release) extensions(version string) []extension {
 	list := make([]extension, 0, len(names))
 
 	for _, name := range names {
-		tag := version
-
-		switch {
-		case !strings.Contains(name, "nvidia"):
-		case strings.HasSuffix(name, "-lts"):
-			tag = r.lts + "-" + version
-		case strings.HasSuffix(name, "-production"):
-			tag = r.production + "-" + version
-		}
-
-		list = append(list, extension{Name: name, Ref: name + ":" + tag, Author: "Sidero Labs"})
+		list = append(list, extension{Name: name, Ref: name + ":" + r.tag(version, name), Author: "Sidero Labs"})
 	}
 
 	return list
 }
 
-// ExtensionVersion is the version of an extension in the images of a Talos version: Talos' own, for NVIDIA's with the driver's before it; empty when the
-// factory does not build it.
-func ExtensionVersion(talos, name string) string {
-	r, known := findRelease(talos)
-	if !known {
-		return ""
+// tag is the version of an extension in the images of a Talos version.
+func (r release) tag(version, name string) string {
+	switch {
+	case !strings.Contains(name, "nvidia"):
+	case strings.HasSuffix(name, "-lts"):
+		return r.lts + "-" + version
+	case strings.HasSuffix(name, "-production"):
+		return r.production + "-" + version
 	}
 
-	for _, e := range r.extensions(talos) {
-		if e.Name == name {
-			return e.Ref[strings.LastIndex(e.Ref, ":")+1:]
+	return version
+}
+
+// tags are the versions of all extensions by Talos version and name: machines ask for theirs at each reading of their resources.
+var tags = sync.OnceValue(func() map[string]map[string]string {
+	all := map[string]map[string]string{}
+
+	for _, version := range Versions() {
+		r, _ := findRelease(version)
+		all[version] = map[string]string{}
+
+		for _, name := range talos.Extensions(version) {
+			all[version][name] = r.tag(version, name)
 		}
 	}
 
-	return ""
-}
+	return all
+})
+
+// ExtensionVersion is the version of an extension in the images of a Talos version: Talos' own, for NVIDIA's with the driver's before it; empty when the
+// factory does not build it.
+func ExtensionVersion(talos, name string) string { return tags()[talos][name] }
 
 // missing returns the first of the names that the release does not have.
 func (r release) missing(version string, names []string) (string, bool) {
