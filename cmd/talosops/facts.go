@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,11 +53,6 @@ func (r *factsRequest) check() error {
 	var problems []string
 	r.limits.dial = parseDuration("dialTimeout", r.DialTimeout, defaultDialTimeout, &problems)
 	r.limits.step = parseDuration("stepTimeout", r.StepTimeout, defaultStepTimeout, &problems)
-	for field, limit := range map[string]time.Duration{"dialTimeout": r.limits.dial, "stepTimeout": r.limits.step} {
-		if limit <= 0 {
-			problems = append(problems, fmt.Sprintf("%s: %s is no time to wait: state one above zero", field, limit))
-		}
-	}
 	if len(r.Hosts) == 0 {
 		problems = append(problems, "hosts: none is stated: state at least one")
 	}

@@ -166,8 +166,8 @@ func TestFactsRequestsThatCannotBe(t *testing.T) {
 		"no host key":        {func(r *factsRequest) { r.Hosts[0].HostKey = "" }, "hosts[0].hostKey: none is stated: state what `ssh-keyscan -t ed25519 127.0.0.1` prints"},
 		"no key at all":      {func(r *factsRequest) { r.Hosts[0].HostKey = "AAAA" }, "hosts[0].hostKey: is not a public key"},
 		"no script":          {func(r *factsRequest) { r.Hosts[0].Script = "" }, "hosts[0].script: none is stated"},
-		"no time":            {func(r *factsRequest) { r.DialTimeout = "0s" }, "dialTimeout: 0s is no time to wait"},
-		"no duration":        {func(r *factsRequest) { r.StepTimeout = "soon" }, `stepTimeout: "soon" is not a duration`},
+		"no time":            {func(r *factsRequest) { r.DialTimeout = "0s" }, `dialTimeout: "0s" is not a duration above zero`},
+		"no duration":        {func(r *factsRequest) { r.StepTimeout = "soon" }, `stepTimeout: "soon" is not a duration above zero`},
 		"a key that is none": {func(r *factsRequest) { r.PrivateKey = "secret-text" }, "the private key cannot be read: state it in PEM form"},
 		"an encrypted key":   {func(r *factsRequest) { r.PrivateKey = encrypted(t) }, "the private key is encrypted: state one without a passphrase, or add it to the SSH agent"},
 	} {

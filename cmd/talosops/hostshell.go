@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 )
@@ -104,6 +105,25 @@ func newHostLogin(privateKey string) (hostLogin, error) {
 	}
 
 	return hostLogin{method: ssh.PublicKeysCallback(agent.NewClient(conn).Signers), close: func() { _ = conn.Close() }}, nil
+}
+
+// inShell is what the verbs on one host's shell have in common: it reads the request, logs in with its key, and prints what the work returns.
+func inShell(cmd *cobra.Command, req checked, privateKey *string, work func(hostLogin) (string, error)) error {
+	if err := readChecked(cmd, req); err != nil {
+		return err
+	}
+	login, err := newHostLogin(*privateKey)
+	if err != nil {
+		return err
+	}
+	defer login.close()
+	printed, err := work(login)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(cmd.OutOrStdout(), printed)
+
+	return err
 }
 
 // hostLimits bound the two steps of a call.

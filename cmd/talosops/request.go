@@ -152,8 +152,8 @@ func parseDuration(field, text string, otherwise time.Duration, problems *[]stri
 		return otherwise
 	}
 	duration, err := time.ParseDuration(text)
-	if err != nil {
-		*problems = append(*problems, fmt.Sprintf("%s: %q is not a duration: state it like 15m or 2s", field, text))
+	if err != nil || duration <= 0 {
+		*problems = append(*problems, fmt.Sprintf("%s: %q is not a duration above zero: state it like 15m or 2s", field, text))
 
 		return otherwise
 	}

@@ -1,10 +1,6 @@
 package main
 
-import (
-	"fmt"
-
-	"github.com/spf13/cobra"
-)
+import "github.com/spf13/cobra"
 
 const runHelp = `Runs a command in a Proxmox host's shell, with a script on its standard input, and prints what the command prints.
 
@@ -51,21 +47,10 @@ func newRun() *cobra.Command {
 		Use: "run", Short: "Run a script in a Proxmox host's shell", Long: runHelp, Example: runExample, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req := &runRequest{}
-			if err := readChecked(cmd, req); err != nil {
-				return err
-			}
-			login, err := newHostLogin(req.PrivateKey)
-			if err != nil {
-				return err
-			}
-			defer login.close()
-			printed, err := req.Host.run(cmd.Context(), login, req.limits, req.Command, req.Script)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), printed)
 
-			return err
+			return inShell(cmd, req, &req.PrivateKey, func(login hostLogin) (string, error) {
+				return req.Host.run(cmd.Context(), login, req.limits, req.Command, req.Script)
+			})
 		},
 	}
 }

@@ -86,24 +86,14 @@ func newSettle() *cobra.Command {
 		Use: "settle", Short: "Have a prepared Proxmox host run as it was prepared", Long: settleHelp, Example: settleExample, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req := &settleRequest{}
-			if err := readChecked(cmd, req); err != nil {
-				return err
-			}
-			login, err := newHostLogin(req.PrivateKey)
-			if err != nil {
-				return err
-			}
-			defer login.close()
-			run := func(ctx context.Context, action string) (string, error) {
-				return req.Host.run(ctx, login, req.limits, scripts.HostCommand(action), req.Host.Script)
-			}
-			document, err := (&settler{settleRequest: req, run: run, progress: cmd.ErrOrStderr()}).settle(cmd.Context())
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), document)
 
-			return err
+			return inShell(cmd, req, &req.PrivateKey, func(login hostLogin) (string, error) {
+				run := func(ctx context.Context, action string) (string, error) {
+					return req.Host.run(ctx, login, req.limits, scripts.HostCommand(action), req.Host.Script)
+				}
+
+				return (&settler{settleRequest: req, run: run, progress: cmd.ErrOrStderr()}).settle(cmd.Context())
+			})
 		},
 	}
 }
