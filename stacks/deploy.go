@@ -25,14 +25,8 @@ type deployment struct {
 }
 
 // Deploy is the program: it reads and judges the whole configuration and the hosts that it prepares or takes GPUs of, then registers preparations, images, templates
-// and clusters, then exports the outputs. A problem in the configuration or of a host ends it before anything is registered.
-func Deploy(ctx *pulumi.Context) (err error) {
-	last, unread := readLastRun(ctx)
-	defer func() {
-		if err != nil {
-			last.keepOutputs(ctx)
-		}
-	}()
+// and clusters, then exports the outputs. A problem in the configuration, of running machines or of a host ends it before anything but the record of the run is registered.
+func Deploy(ctx *pulumi.Context) error {
 	s, err := readSettings(ctx)
 	if err != nil {
 		return err
@@ -51,7 +45,7 @@ func Deploy(ctx *pulumi.Context) (err error) {
 	if err := d.checkClusters(); err != nil {
 		return err
 	}
-	if err := d.judgeRunning(ctx, last, unread); err != nil {
+	if err := d.judgeRunning(ctx); err != nil {
 		return err
 	}
 	for _, warning := range s.plan.Warnings {

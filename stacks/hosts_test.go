@@ -109,7 +109,7 @@ func TestHostsStopAPlanBeforeAnythingIsRegistered(t *testing.T) {
 			} {
 				require.ErrorContains(t, err, text)
 			}
-			assert.Empty(t, r.All(), "nothing is registered")
+			assert.Empty(t, things(r), "nothing is registered")
 		})
 	}
 }
@@ -123,7 +123,7 @@ func TestSwappedAddresses(t *testing.T) {
 			r, err := runHosts(t, "never", preview, map[string]*host.Facts{"pve1": recorder.Prepared("pve2"), "pve2": recorder.Prepared("pve1")})
 			require.ErrorContains(t, err, "hosts[0].address: 127.20.0.12 is not pve2: the own name of the host that answers there is pve1")
 			require.ErrorContains(t, err, "hosts[1].address: 127.20.0.11 is not pve1: the own name of the host that answers there is pve2")
-			assert.Empty(t, r.All(), "nothing is registered")
+			assert.Empty(t, things(r), "nothing is registered")
 		})
 	}
 }
@@ -144,10 +144,10 @@ func TestHostsThatDoNotAnswer(t *testing.T) {
 	silent := map[string]*host.Facts{"pve1": nil}
 	r, err := runHosts(t, "never", false, silent)
 	require.ErrorContains(t, err, "hosts[1]: pve1 cannot be asked what it is: pve1 does not answer at 127.0.0.1:22: connection refused")
-	assert.Empty(t, r.All())
+	assert.Empty(t, things(r))
 
 	r, err = runHosts(t, "never", true, silent)
-	require.NoError(t, err, "a preview goes on")
+	require.NoError(t, err, "a preview continues")
 	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[1]: pve1 cannot be asked what it is, so that this preview does not know what will change on it")
 	assert.True(t, r.Of(recorder.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
 	assert.False(t, r.Of(recorder.RemoteCommand)["pve2-apply"].Input("stdin").IsComputed())

@@ -6,38 +6,68 @@ import (
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 
 	"proxmox-talos/internal/running"
 )
 
 // Functions of the engine itself, and the type of what is looked for.
 const (
+	getResource   = "pulumi:pulumi:getResource"
 	readOutputs   = "pulumi:pulumi:readStackOutputs"
 	readResources = "pulumi:pulumi:readStackResourceOutputs"
 	typeMachine   = "proxmoxve:VM/virtualMachine:VirtualMachine"
 )
 
-// lastRun is what the stack's last run left in its state.
-type lastRun struct {
-	machines []running.Machine
-	outputs  map[string]any
-	secret   []string // names of secret outputs
+// RecordType is the type token of the record; it must not change.
+const RecordType = "talos-proxmox:stack:Record"
+
+// record says in the state that the stack was deployed, from the first moment of its first run. The stack's outputs say so as well, but only once a run has made
+// everything.
+type record struct{ pulumi.ResourceState }
+
+// recordRun registers the record and returns whether an earlier run left it.
+func recordRun(ctx *pulumi.Context) (bool, error) {
+	r := &record{}
+	if err := ctx.RegisterComponentResource(RecordType, "record", r); err != nil {
+		return false, fmt.Errorf("unable to register the record of this run: %w", err)
+	}
+	urn, err := internals.UnsafeAwaitOutput(ctx.Context(), r.URN())
+	if err != nil {
+		return false, fmt.Errorf("unable to register the record of this run: %w", err)
+	}
+	// Until this run states its own, the engine has the outputs of an earlier run, and none in the first.
+	var earlier struct {
+		State struct {
+			Deployed bool `pulumi:"deployed"`
+		} `pulumi:"state"`
+	}
+	if _, err := ctx.InvokePackageRaw(getResource, struct {
+		URN string `pulumi:"urn"`
+	}{fmt.Sprint(urn.Value)}, &earlier, ""); err != nil {
+		return false, fmt.Errorf("unable to read the record of an earlier run: %w", err)
+	}
+
+	return earlier.State.Deployed, ctx.RegisterResourceOutputs(r, pulumi.Map{"deployed": pulumi.Bool(true)})
 }
 
-// readLastRun reads the state that this run begins with. A stack whose outputs are empty is not asked for its resources: where nothing was ever deployed, the engine
-// would end with a panic (Pulumi 3.259, backendClient.GetStackResourceOutputs).
-func readLastRun(ctx *pulumi.Context) (lastRun, error) {
-	name := strings.Join([]string{ctx.Organization(), ctx.Project(), ctx.Stack()}, "/")
-	var stack struct {
-		Outputs map[string]any `pulumi:"outputs"`
-		Secret  []string       `pulumi:"secretOutputNames"`
+// runningMachines are those in the state that this run begins with. Where nothing was ever deployed the engine must not be asked for them: it would end with a panic
+// (Pulumi 3.259, backendClient.GetStackResourceOutputs). Stacks of earlier versions of this program have outputs and no record.
+func runningMachines(ctx *pulumi.Context) ([]running.Machine, error) {
+	deployed, err := recordRun(ctx)
+	if err != nil {
+		return nil, err
 	}
-	_, err := ctx.InvokePackageRaw(readOutputs, struct {
-		Name string `pulumi:"name"`
-	}{name}, &stack, "")
-	last := lastRun{outputs: stack.Outputs, secret: stack.Secret}
-	if err != nil || len(stack.Outputs) == 0 {
-		return last, err
+	name := strings.Join([]string{ctx.Organization(), ctx.Project(), ctx.Stack()}, "/")
+	if !deployed {
+		var stack struct {
+			Outputs map[string]any `pulumi:"outputs"`
+		}
+		if _, err := ctx.InvokePackageRaw(readOutputs, struct {
+			Name string `pulumi:"name"`
+		}{name}, &stack, ""); err != nil || len(stack.Outputs) == 0 {
+			return nil, err
+		}
 	}
 
 	var resources struct {
@@ -49,43 +79,33 @@ func readLastRun(ctx *pulumi.Context) (lastRun, error) {
 	if _, err := ctx.InvokePackageRaw(readResources, struct {
 		Name string `pulumi:"stackName"`
 	}{name}, &resources, ""); err != nil {
-		return last, err
+		return nil, err
 	}
+	var machines []running.Machine
 	for _, r := range resources.Outputs {
 		if r.Type != typeMachine {
 			continue
 		}
 		machine, err := running.Read(r.Outputs)
 		if err != nil {
-			return last, err
+			return nil, err
 		}
-		last.machines = append(last.machines, machine)
+		machines = append(machines, machine)
 	}
-	slices.SortFunc(last.machines, func(a, b running.Machine) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(machines, func(a, b running.Machine) int { return strings.Compare(a.Name, b.Name) })
 
-	return last, nil
+	return machines, nil
 }
 
 // judgeRunning refuses a plan that running machines stand in the way of. A state that cannot be read is no reason to stop.
-func (d *deployment) judgeRunning(ctx *pulumi.Context, last lastRun, err error) error {
+func (d *deployment) judgeRunning(ctx *pulumi.Context) error {
+	machines, err := runningMachines(ctx)
 	if err != nil {
 		return warn(ctx, fmt.Sprintf("unable to read what runs, so that a plan which moves or renames running machines is not noticed: %s", err))
 	}
-	if problems := running.Judge(d.plan, last.machines); len(problems) > 0 {
+	if problems := running.Judge(d.plan, machines); len(problems) > 0 {
 		return fmt.Errorf("the plan does not fit the machines that run, nothing was changed:\n%w", problems)
 	}
 
 	return nil
-}
-
-// keepOutputs has a run that ends before it made anything leave the stack's outputs as they were: the engine would take them away, and with them what the next run
-// knows that machines run by.
-func (l lastRun) keepOutputs(ctx *pulumi.Context) {
-	for name, value := range l.outputs {
-		output := pulumi.Input(pulumi.Any(value))
-		if slices.Contains(l.secret, name) {
-			output = pulumi.ToSecret(output)
-		}
-		ctx.Export(name, output)
-	}
 }

@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,24 +28,42 @@ func lastMachines(t *testing.T, document string) []resource.PropertyMap {
 func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
 	t.Parallel()
 	last := lastMachines(t, gpuStack)
-	for name, preview := range map[string]bool{"up": false, "preview": true} {
+	for name, o := range map[string]recorder.Options{
+		"up": {}, "preview": {Preview: true}, "up of what an earlier version deployed": {Unrecorded: true}, "preview of it": {Unrecorded: true, Preview: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := configured(t, "test", strings.Replace(gpuStack, "name: gpu,", "name: ai,", 1))
-			o.Running, o.Preview = last, preview
-			r, err := recorder.Run(o, Deploy)
-			require.ErrorContains(t, err, "the plan does not fit the machines that run, nothing was changed:\nclusters[0].gpuWorkers[0].name: \"ai\" makes one-ai-1")
-			assert.Empty(t, r.All())
-			kept := r.Exports()["kubeconfigs"]
-			require.True(t, kept.IsSecret(), "the outputs of the last run stay, by which the next one knows that machines run")
-			assert.Equal(t, recorder.KubeconfigText, kept.SecretValue().Element.StringValue())
+			run := func(document string) (*recorder.Recorder, error) {
+				stack := configured(t, "test", document)
+				stack.Running, stack.Preview, stack.Unrecorded = last, o.Preview, o.Unrecorded
 
-			o = configured(t, "test", gpuStack)
-			o.Running, o.Preview = last, preview
-			_, err = recorder.Run(o, Deploy)
+				return recorder.Run(stack, Deploy)
+			}
+			r, err := run(strings.Replace(gpuStack, "name: gpu,", "name: ai,", 1))
+			require.ErrorContains(t, err, "the plan does not fit the machines that run, nothing was changed:\nclusters[0].gpuWorkers[0].name: \"ai\" makes one-ai-1")
+			assert.Empty(t, things(r))
+			assert.Equal(t, resource.PropertyMap{"deployed": resource.NewProperty(true)}, r.Outputs("record"))
+
+			r, err = run(gpuStack)
 			require.NoError(t, err)
+			assert.Empty(t, r.Warnings())
 		})
 	}
+}
+
+// TestAStackThatWasNeverDeployedIsNotAskedForItsMachines, which would end the engine.
+func TestAStackThatWasNeverDeployedIsNotAskedForItsMachines(t *testing.T) {
+	t.Parallel()
+	r, err := recorder.Run(configured(t, "test", gpuStack), Deploy)
+	require.NoError(t, err)
+	assert.Empty(t, r.Warnings())
+	assert.Equal(t, []string{"record"}, r.Names(RecordType))
+	assert.Equal(t, recorder.Record, RecordType)
+}
+
+// things are the registered resources but for the record of the run.
+func things(r *recorder.Recorder) []recorder.Registration {
+	return slices.DeleteFunc(r.All(), func(registered recorder.Registration) bool { return registered.Type == RecordType })
 }
 
 // TestDisksOfRunningMachinesKeepTheirPlaces registers them where the state has them, and what is new elsewhere.

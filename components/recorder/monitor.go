@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -96,7 +97,7 @@ func (m *monitor) RegisterResource(ctx context.Context, request *pulumirpc.Regis
 // answer is what the providers make of a resource.
 func (o Options) answer(request *pulumirpc.RegisterResourceRequest, inputs resource.PropertyMap) (string, resource.PropertyMap) {
 	if !request.GetCustom() {
-		return "", resource.PropertyMap{}
+		return "", resource.PropertyMap{} // the engine keeps those of local components to itself
 	}
 	state := inputs.Copy()
 	id := request.GetName() + "-id"
@@ -176,13 +177,22 @@ func (m *monitor) Invoke(_ context.Context, request *pulumirpc.ResourceInvokeReq
 		result["machineConfiguration"] = resource.NewProperty(MachineConfig + " " + arguments["machineType"].StringValue())
 	case "talos:client/getConfiguration:getConfiguration":
 		result["talosConfig"] = resource.NewProperty(TalosconfigText)
+	case "pulumi:pulumi:getResource":
+		state := resource.PropertyMap{}
+		if o := m.recorder.options; len(o.Running) > 0 && !o.Unrecorded && strings.Contains(arguments["urn"].StringValue(), "::"+Record+"::") {
+			state["deployed"] = resource.NewProperty(true)
+		}
+		result["state"] = resource.NewProperty(state)
 	case "pulumi:pulumi:readStackOutputs":
 		outputs := resource.PropertyMap{}
-		if len(m.recorder.options.Running) > 0 {
+		if m.recorder.options.Unrecorded {
 			outputs["kubeconfigs"] = secret(KubeconfigText)
 		}
 		result["outputs"], result["secretOutputNames"] = resource.NewProperty(outputs), resource.NewPropertyValue([]any{"kubeconfigs"})
 	case "pulumi:pulumi:readStackResourceOutputs":
+		if len(m.recorder.options.Running) == 0 {
+			return nil, errors.New("the engine panics where nothing was ever deployed")
+		}
 		result["outputs"] = resource.NewProperty(m.recorder.options.lastRun())
 	case LocalRun:
 		if strings.Contains(arguments["command"].StringValue(), " versions ") {

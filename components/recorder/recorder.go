@@ -19,6 +19,7 @@ import (
 // Type tokens of the resources that the program uses.
 const (
 	VirtualMachine     = "proxmoxve:VM/virtualMachine:VirtualMachine"
+	Record             = "talos-proxmox:stack:Record"
 	PCIMapping         = "proxmoxve:Hardware/mapping/pci:Pci"
 	File               = "proxmoxve:Download/file:File"
 	Schematic          = "talos:imageFactory/schematic:Schematic"
@@ -58,6 +59,8 @@ type Options struct {
 	Rebooted bool
 	// Running are the outputs of the VMs that the stack's last run left.
 	Running []resource.PropertyMap
+	// Unrecorded says that a version of the program without the record made them, whose runs left outputs.
+	Unrecorded bool
 	// Contract is the version the secrets recorded when they were made; empty = the one asked for.
 	Contract string
 	// Gate is what the health gate printed when it ran last; empty = that every node runs what is planned for it.

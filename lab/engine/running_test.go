@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"proxmox-talos/lab/datacentre"
 	"proxmox-talos/lab/server"
 )
 
@@ -27,7 +28,7 @@ func TestANewGPUHostMovesNoMachine(t *testing.T) {
 	made, _ := w.lab.Data.VM(w.machines()["one-gpu-1"])
 	require.Equal(t, "pve3", made.Host)
 
-	const refused = "clusters[0].gpuWorkers[0].nodes: one-gpu-1 has its GPU on pve3, and would be made anew on pve1. " +
+	const refused = "clusters[0].gpuWorkers[0].nodes: one-gpu-1 has its GPU on pve3, and would be recreated on pve1. " +
 		`State where the machines are, beside what is stated there: nodes: {"1": {host: pve3}}`
 	// Twice: a run that is refused leaves what the next one is judged by.
 	assert.Contains(t, w.fails(withBoth), refused)
@@ -48,4 +49,32 @@ func TestANewGPUHostMovesNoMachine(t *testing.T) {
 	// A pool cannot be renamed: other machines would need the VMIDs of these.
 	assert.Contains(t, w.fails(strings.Replace(pinned, "name: gpu,", "name: ai,", 1)),
 		`clusters[0].gpuWorkers[0].name: "ai" makes one-ai-1 with the VMID 4000 of one-gpu-1, which runs. Running machines cannot be renamed`)
+}
+
+// TestAFirstRunThatFailedIsJudgedByItsMachines: a first up that failed at a machine leaves no outputs, and machines all the same.
+func TestAFirstRunThatFailedIsJudgedByItsMachines(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, OneHost: true, Clusters: []cluster{one(1, 1)}}.yaml(t)
+
+	_, err := w.preview(s)
+	require.NoError(t, err, "a stack that was never deployed: %s", w.said())
+
+	_, err = w.lab.Data.AddFault(datacentre.Fault{Task: "qmstart", Message: "start failed: QEMU exited with code 1", Times: cloneTries})
+	require.NoError(t, err)
+
+	_, _, err = w.tryUp(t.Context(), s)
+	require.Error(t, err)
+	require.NoError(t, w.lab.Data.ClearFaults())
+
+	renamed := strings.Replace(s, "name: general", "name: batch", 1)
+
+	const refused = `clusters[0].workers[0].name: "batch" makes one-batch-1 with the VMID 3000 of one-general-1, which runs. Running machines cannot be renamed`
+
+	_, err = w.preview(renamed)
+	require.Error(t, err)
+	assert.Contains(t, w.said(), refused)
+	assert.Contains(t, w.fails(renamed), refused)
+	assert.Equal(t, map[string]int{"one-cp-1": 2000, "one-general-1": 3000}, w.machines())
 }
