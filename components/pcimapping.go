@@ -6,6 +6,8 @@ import (
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/internal/marker"
 )
 
 // PCIMappingType is the type token of [PCIMapping].
@@ -36,7 +38,7 @@ type PCIMapping struct {
 	mapping *mapping.Pci
 }
 
-// NewPCIMapping makes the mapping through the API, and changes it in place when devices come or go.
+// NewPCIMapping makes the mapping through the API, and changes it in place when devices come or go. Its comment says which stack made it.
 func NewPCIMapping(ctx *pulumi.Context, name string, args PCIMappingArgs, opts ...pulumi.ResourceOption) (*PCIMapping, error) {
 	if err := args.validate(); err != nil {
 		return nil, fmt.Errorf("PCI mapping %q: %w", name, err)
@@ -60,7 +62,7 @@ func NewPCIMapping(ctx *pulumi.Context, name string, args PCIMappingArgs, opts .
 	var err error
 	c.mapping, err = mapping.NewPci(ctx, name+"-mapping", &mapping.PciArgs{
 		Name:            pulumi.String(name),
-		Comment:         pulumi.String("GPUs for talos-proxmox"),
+		Comment:         pulumi.String(marker.Mapping(marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack()))),
 		MediatedDevices: pulumi.Bool(false),
 		Maps:            maps,
 	}, pulumi.Parent(c), pulumi.DependsOn(args.After))

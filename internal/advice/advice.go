@@ -59,7 +59,7 @@ func (s Subject) missing() string {
 	var things []string
 	if s.Template != 0 {
 		things = append(things, fmt.Sprintf("its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or state another "+
-			"talos-proxmox:templates.<class>.firstVmid, under which it is built anew)", s.Template, s.Template))
+			"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt)", s.Template, s.Template))
 	}
 	if len(s.Datastores) > 0 {
 		things = append(things, fmt.Sprintf("its datastore %s (`pvesm status` lists those that there are; state one of them)", strings.Join(s.Datastores, ", ")))
@@ -71,7 +71,7 @@ func (s Subject) missing() string {
 	return fmt.Sprintf("%s lacks something that it needs: %s", s.host(), strings.Join(things, ", or "))
 }
 
-// row is a refusal by Proxmox' own words, and the way out.
+// row is a refusal by Proxmox' own words, and what to do about it.
 type row struct {
 	words *regexp.Regexp
 	way   func(s Subject, operation string, match []string) string
@@ -79,7 +79,7 @@ type row struct {
 
 func says(words string) *regexp.Regexp { return regexp.MustCompile(words) }
 
-// text is a way out that depends on nothing.
+// text is advice that depends on nothing.
 func text(way string) func(Subject, string, []string) string {
 	return func(Subject, string, []string) string { return way }
 }
@@ -95,6 +95,10 @@ var rows = []row{
 		return fmt.Sprintf("a machine on %s has VMID %d, and its description there says whose it is. If it names this stack, an interrupted run left it, "+
 			"and `make recover STACK=%s VMID=%d` removes it. Anybody else's stays: state a free VMID for %s alone, nodes.<n>.vmid of its pool",
 			host, s.VMID, s.Stack, s.VMID, s.Name)
+	}},
+	{says(`pci ID '([^']+)' already defined`), func(s Subject, _ string, match []string) string {
+		return fmt.Sprintf("there is a PCI mapping %s, and its comment under Datacenter, Resource Mappings says whose it is. If it names this stack, an interrupted run left it, "+
+			"and `make recover STACK=%s` removes it. Anybody else's stays: give the GPU another name in hosts[…].gpus and in the pools that use it", match[1], s.Stack)
 	}},
 	{says(`failed to complete with exit code: WARNINGS: \d+`), func(s Subject, operation string, _ []string) string {
 		if operation != "create" {
@@ -129,7 +133,7 @@ var rows = []row{
 		return fmt.Sprintf("give the program's role this privilege on this path (%s); docs/permissions.md has the whole role", match[2])
 	}},
 	{says(`HTTP 401 response`), text("check proxmoxve:apiToken (its id, its secret, its expiry); a password's session lasts two hours, a token has no such end")},
-	{says(`no quorum|/etc/pve/.* - Permission denied`), text("the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines go on meanwhile")},
+	{says(`no quorum|/etc/pve/.* - Permission denied`), text("the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines keep running meanwhile")},
 	{says(`No route to host|HTTP 59[5-9] response|connection refused|i/o timeout`), func(s Subject, _ string, _ []string) string {
 		return fmt.Sprintf("%s cannot be reached: bring it back (power, network, pveproxy)", s.host())
 	}},
@@ -142,7 +146,7 @@ var rows = []row{
 		return fmt.Sprintf("%s was too busy: look for long tasks there", s.host())
 	}},
 	{says(`connection reset|EOF|broken pipe`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf("the connection broke off, and what was asked for may have been done or not; `qm list` on %s shows it", s.host())
+		return fmt.Sprintf("the connection was lost, and what was asked for may have been done or not; `qm list` on %s shows it", s.host())
 	}},
 	{says(`start failed`), func(s Subject, _ string, _ []string) string {
 		return fmt.Sprintf("the task's log on %s says why (mostly memory, a device or a bridge)", s.host())
@@ -161,5 +165,5 @@ func For(s Subject, operation, message string) (said string, known bool) {
 		}
 	}
 
-	return fmt.Sprintf("%s: %s failed. What to do: %s. Then `pulumi up --refresh` goes on from here.", s, operation, way), known
+	return fmt.Sprintf("%s: %s failed. What to do: %s. Then `pulumi up --refresh` resumes.", s, operation, way), known
 }

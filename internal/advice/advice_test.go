@@ -17,6 +17,7 @@ func TestFor(t *testing.T) {
 	}{
 		"a VMID that a clone finds taken":    {"create", "unable to create VM 3000: config file already exists", "`make recover STACK=prod VMID=3000` removes it"},
 		"a VMID that a creation finds taken": {"create", "unable to create VM 3000 - VM 3000 already exists on node 'pve2'", "a machine on pve2 has VMID 3000"},
+		"a mapping that is there":            {"create", "create hardware mapping failed: pci ID 'rtx4000' already defined", "and `make recover STACK=prod` removes it. Anybody else's stays"},
 		"warnings of a creation":             {"create", `task "UPID:…" failed to complete with exit code: WARNINGS: 1`, "was made, but Pulumi does not know it"},
 		"warnings of a change":               {"update", `task "UPID:…" failed to complete with exit code: WARNINGS: 1`, "the work was done"},
 		"something that is not there":        {"create", "the requested resource does not exist", "pve1 lacks something that it needs: its template, VM 998 (`qm config 998`;"},
@@ -48,7 +49,7 @@ func TestFor(t *testing.T) {
 			assert.Equal(t, name != "anything else", known)
 			assert.Contains(t, said, tc.want)
 			assert.Contains(t, said, "one-general-1 (VM 3000 on host pve1): "+tc.operation+" failed. What to do: ")
-			assert.Contains(t, said, "Then `pulumi up --refresh` goes on from here.")
+			assert.Contains(t, said, "Then `pulumi up --refresh` resumes.")
 		})
 	}
 

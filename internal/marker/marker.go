@@ -1,4 +1,5 @@
-// Package marker says on Proxmox whose a machine is: in the first words of its description. The words must not change, since machines that exist carry them.
+// Package marker says on Proxmox whose a machine or a PCI mapping is: in the first words of its description. The words must not change, since machines that exist carry
+// them.
 package marker
 
 import (
@@ -10,6 +11,7 @@ import (
 const (
 	node     = "talos-proxmox-node"
 	template = "talos-proxmox-template"
+	mapping  = "talos-proxmox-mapping"
 )
 
 // Owner names a stack: organization/project/stack. A template's leaves the organization out.
@@ -32,10 +34,15 @@ func Node(owner Owner, about string) string {
 	return fmt.Sprintf("%s owner=%s (%s)", node, owner, about)
 }
 
-// OwnerOf reads the owner from the description of a node's VM or of a template; ok is false for any other machine.
+// Mapping returns the comment of a PCI mapping: talos-proxmox-mapping owner=organization/talos-proxmox/prod (GPUs).
+func Mapping(owner Owner) string {
+	return fmt.Sprintf("%s owner=%s (GPUs)", mapping, owner)
+}
+
+// OwnerOf reads the owner from the description of a node's VM, of a template or of a PCI mapping; ok is false for anything else.
 func OwnerOf(description string) (owner Owner, ok bool) {
 	words := strings.Fields(description)
-	if len(words) < 2 || words[0] != node && words[0] != template {
+	if len(words) < 2 || words[0] != node && words[0] != template && words[0] != mapping {
 		return "", false
 	}
 	name, found := strings.CutPrefix(words[1], "owner=")

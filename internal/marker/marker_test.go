@@ -17,6 +17,7 @@ func TestOwnerOf(t *testing.T) {
 		"a node":                       {marker.Node(marker.Of("acme", "talos-proxmox", "prod"), "Talos worker prod-general-1 of cluster prod"), "acme/talos-proxmox/prod"},
 		"as Proxmox gives it back":     {"talos-proxmox-node owner=organization/talos-proxmox/prod (Talos)\n", "organization/talos-proxmox/prod"},
 		"a template":                   {"talos-proxmox-template owner=talos-proxmox/prod provenance=1 state=building (Talos)", "talos-proxmox/prod"},
+		"a PCI mapping":                {marker.Mapping(marker.Of("acme", "talos-proxmox", "prod")), "acme/talos-proxmox/prod"},
 		"no description":               {"", ""},
 		"a machine of an older form":   {"Talos worker prod-general-1 of cluster prod, made by talos-proxmox", ""},
 		"a mention further on":         {"cloned from talos-proxmox-node owner=a/b/c", ""},

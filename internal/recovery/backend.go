@@ -96,7 +96,7 @@ func (r *recovery) mendState(path string) error {
 			return fmt.Errorf("unable to remove a half-written state: %w", err)
 		}
 		r.gone = true
-		r.say("the state was being written for the first time, and nothing was made: pulumi stack init %s begins anew", r.Stack)
+		r.say("the state was being written for the first time, and nothing was made: pulumi stack init %s starts over", r.Stack)
 
 		return nil
 	case err == nil && !json.Valid(backup):

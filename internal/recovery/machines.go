@@ -21,6 +21,8 @@ type machine struct {
 	lock        string
 	status      string
 	template    bool
+	// begun is a clone that has no name and no marker yet; proven says that a task of this stack's credentials began it from the template that it is to be made of.
+	begun, proven bool
 }
 
 // String names the machine: VM 3000 prod-general-1 on pve1 (running).
@@ -32,6 +34,11 @@ func (m machine) String() string {
 func (r *recovery) foreign(made creation, m machine) string {
 	owner, marked := marker.OwnerOf(m.description)
 	switch {
+	case m.begun && m.proven:
+		return ""
+	case m.begun:
+		return fmt.Sprintf("it is a clone that ended before it had a name, and no task of %s on %s says that it is %s. If it is, this removes it: "+
+			"`qm unlock %d && qm destroy %d` on %s", r.identity, made.sourceHost, made.name, m.vmid, m.vmid, m.host)
 	case m.name != made.name:
 		return fmt.Sprintf("it is not %s", made.name)
 	case !marked:
@@ -64,6 +71,15 @@ func (r *recovery) machines(ctx context.Context) (map[int]machine, error) {
 		}
 		if err := r.api.describe(ctx, &m); err != nil {
 			return nil, err
+		}
+		if m.begun = m.name == "" && m.description == begunClone && made.source != 0; m.begun {
+			if m.proven, err = r.api.cloned(ctx, r.identity, made.sourceHost, made.source, m.vmid); err != nil {
+				return nil, err
+			}
+			m.name = "without a name"
+			if m.proven {
+				m.name = made.name
+			}
 		}
 		found[m.vmid] = m
 	}

@@ -25,7 +25,7 @@ type api struct{ client *proxmox.Client }
 
 // readConfig reads the stack's configuration, in plain text, where it is needed.
 func (r *recovery) readConfig(ctx context.Context) error {
-	if len(r.ours) == 0 && len(r.VMIDs) == 0 {
+	if len(r.ours) == 0 && len(r.mappings) == 0 && len(r.VMIDs) == 0 {
 		return nil
 	}
 	out, err := r.Pulumi(ctx, nil, "config", "--stack", r.Stack, "--show-secrets", "--json")
@@ -53,7 +53,7 @@ func (r *recovery) setting(key, variable string) string {
 
 // connect makes a client with the stack's own endpoint and credentials.
 func (r *recovery) connect(ctx context.Context) error {
-	if len(r.ours) == 0 {
+	if len(r.ours) == 0 && len(r.mappings) == 0 {
 		return nil // nothing is to be removed
 	}
 	value := r.setting
@@ -80,10 +80,13 @@ func (r *recovery) connect(ctx context.Context) error {
 	switch {
 	case token != "":
 		id, secret, _ := strings.Cut(token, "=")
+		r.identity = id
 		options = append(options, proxmox.WithAPIToken(id, secret))
 	case ticket != "":
+		r.identity = userOf(ticket)
 		options = append(options, proxmox.WithSession(ticket, value("csrfPreventionToken", "CSRF_PREVENTION_TOKEN")))
 	case username != "" && password != "":
+		r.identity = username
 		options = append(options, proxmox.WithCredentials(&proxmox.Credentials{Username: username, Password: password, Otp: value("otp", "OTP")}))
 	default:
 		return fmt.Errorf("stack %q has no credentials for Proxmox: state proxmoxve:apiToken, or set PROXMOX_VE_API_TOKEN", r.Stack)
@@ -96,6 +99,16 @@ func (r *recovery) connect(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// userOf reads the user from a ticket: PVE:root@pam:66F2….
+func userOf(ticket string) string {
+	words := strings.SplitN(ticket, ":", 3)
+	if len(words) < 3 {
+		return ""
+	}
+
+	return words[1]
 }
 
 // refusals makes errors of answers that refuse, in Proxmox's own words: the client keeps some of them to itself.
@@ -175,6 +188,42 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 
 	return nil
 }
+
+// begunClone is the description of a clone before its first drive is copied: Proxmox writes its name and its own description after that.
+const begunClone = "qmclone temporary file"
+
+// cloned tells whether these credentials had Proxmox clone one VM to another VMID on a host, by the first words of the task's log. Its list says what was cloned, but
+// not to where.
+func (a *api) cloned(ctx context.Context, identity, host string, from, to int) (bool, error) {
+	var list []struct {
+		UPID string `json:"upid"`
+	}
+	if err := a.client.Get(ctx, fmt.Sprintf("/nodes/%s/tasks?source=all&typefilter=qmclone&vmid=%d&limit=%d", url.PathEscape(host), from, mostClones), &list); err != nil {
+		return false, fmt.Errorf("unable to list the tasks of %s: %w", host, said(err))
+	}
+	for _, t := range list {
+		// UPID:host:pid:pstart:starttime:type:id:user:
+		if words := strings.Split(t.UPID, ":"); len(words) < 8 || identity == "" || words[7] != identity {
+			continue
+		}
+		var log []struct {
+			Text string `json:"t"`
+		}
+		if err := a.client.Get(ctx, fmt.Sprintf("/nodes/%s/tasks/%s/log?limit=5", url.PathEscape(host), url.PathEscape(t.UPID)), &log); err != nil {
+			return false, fmt.Errorf("unable to read the task %s: %w", t.UPID, said(err))
+		}
+		for _, line := range log {
+			if line.Text == fmt.Sprintf("creating a clone of VM %d with ID %d", from, to) {
+				return true, nil
+			}
+		}
+	}
+
+	return false, nil
+}
+
+// mostClones bounds how many clones of a template are looked through, the newest first.
+const mostClones = 500
 
 // task is one that runs.
 type task struct{ Type, ID string }

@@ -61,8 +61,11 @@ type recovery struct {
 	pending []operation
 	known   map[string]bool // ids of the VMs in the state
 	ours    []creation      // what the pending creations make, or may have made
-	api     *api
-	gone    bool // there is no state, since it was being written for the first time
+	// mappings are PCI mappings among them.
+	mappings []mapping
+	identity string // of the credentials: a user, or a token with its user
+	api      *api
+	gone     bool // there is no state, since it was being written for the first time
 }
 
 // Run recovers the stack: it mends a half-written state of a file backend, ends plugins that the dead run left on this machine, unlocks the stack, waits until Proxmox
@@ -79,7 +82,8 @@ func Run(ctx context.Context, o Options) error {
 	r := &recovery{Options: o}
 
 	for _, step := range []func(context.Context) error{
-		r.readProject, r.refuseLiveRuns, r.mendBackend, r.readState, r.readConfig, r.addNamed, r.connect, r.confirm, r.endPlugins, r.unlock, r.settle, r.removeMachines, r.removeTemplates, r.forgetPending,
+		r.readProject, r.refuseLiveRuns, r.mendBackend, r.readState, r.readConfig, r.addNamed, r.connect, r.confirm, r.endPlugins, r.unlock, r.settle, r.removeMachines, r.removeMappings,
+		r.removeTemplates, r.forgetPending,
 	} {
 		if err := step(ctx); err != nil || r.gone {
 			return err
@@ -105,20 +109,27 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// confirm shows what is pending and what would be removed, and asks whether to go on.
+// confirm shows what is pending and what would be removed, and asks whether to do it.
 func (r *recovery) confirm(ctx context.Context) error {
 	r.say("Stack %s has %s.", r.Stack, count(len(r.pending), "pending operation"))
 	machines, err := r.machines(ctx)
 	if err != nil {
 		return err
 	}
+	mappings, err := r.foundMappings(ctx)
+	if err != nil {
+		return err
+	}
 	for _, p := range r.pending {
-		if p.made == nil {
+		if !p.made {
 			r.say("  %s %s", p.verb, p.resource)
 		}
 	}
 	for _, made := range r.ours {
 		r.say("  creating %s: %s", made.resource, r.prospect(made, machines))
+	}
+	for _, made := range r.mappings {
+		r.say("  creating %s: %s", made.resource, r.prospectOf(made, mappings))
 	}
 	for _, p := range r.leftPlugins() {
 		r.say("  %s works on without its engine (process %d): is ended", p.name, p.pid)

@@ -41,8 +41,11 @@ type world struct {
 	vm    map[string]any // the configuration of VM 3000; nil = there is none
 	power string
 	task  int    // looks at which a task of the template still runs
-	fails string // path of a call that Proxmox refuses
-	out   bytes.Buffer
+	clone string // the UPID of a task that cloned the template to VM 3000
+	// mappings are the comments of PCI mappings.
+	mappings map[string]string
+	fails    string // path of a call that Proxmox refuses
+	out      bytes.Buffer
 }
 
 func newWorld(t *testing.T) *world {
@@ -124,7 +127,26 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 		data = list
 	case "GET /nodes/pve2/qemu/3000/config":
 		data = w.vm
+	case "GET /cluster/mapping/pci":
+		list := []any{}
+		for id, comment := range w.mappings {
+			list = append(list, map[string]any{"id": id, "description": comment, "map": []any{}})
+		}
+		data = list
+	case "DELETE /cluster/mapping/pci/rtx4000":
+		delete(w.mappings, "rtx4000")
+	case "GET /nodes/pve1/tasks/" + w.clone + "/log":
+		data = []any{map[string]any{"n": 1, "t": "creating a clone of VM 900 with ID 3000"}}
+	case "GET /nodes/pve1/tasks/" + otherClone + "/log":
+		data = []any{map[string]any{"n": 1, "t": "creating a clone of VM 900 with ID 3007"}}
 	case "GET /nodes/pve1/tasks":
+		if query := request.URL.Query(); query.Get("source") == "all" {
+			assert.Equal(w.t, "900", query.Get("vmid"))
+			assert.Equal(w.t, "qmclone", query.Get("typefilter"))
+			data = []any{map[string]any{"upid": otherClone}, map[string]any{"upid": w.clone}}
+
+			break
+		}
 		list := []any{map[string]any{"type": "qmclone", "id": "4711"}}
 		if w.task--; w.task >= 0 {
 			list = append(list, map[string]any{"type": "qmclone", "id": "900"})
@@ -183,6 +205,62 @@ func named(vmids ...int) func(o *recovery.Options) {
 	}
 }
 
+// otherClone is the UPID of a task that cloned the template to another VM.
+const otherClone = "UPID:pve1:0:0:0:qmclone:900:root@pam!t:"
+
+// half leaves VM 3000 as Proxmox has a clone whose host goes down before its first drive is copied.
+func half(w *world, lock string) {
+	w.vm, w.power = map[string]any{"description": " qmclone temporary file", "lock": lock}, "stopped"
+	w.clone = "UPID:pve1:1:0:0:qmclone:900:root@pam!t:"
+}
+
+// mapping is the resource of a PCI mapping in the state.
+func mappingResource(name string) map[string]any {
+	return map[string]any{
+		"urn":  "urn:pulumi:prod::talos-proxmox::talos-proxmox:host:PCIMapping$proxmoxve:Hardware/mapping/pci:Pci::" + name + "-mapping",
+		"type": "proxmoxve:Hardware/mapping/pci:Pci", "custom": true, "inputs": map[string]any{"name": name, "comment": gpus},
+	}
+}
+
+const gpus = "talos-proxmox-mapping owner=organization/talos-proxmox/prod (GPUs)"
+
+func TestRunRemovesMappingsThatAreTheStacksOwn(t *testing.T) {
+	t.Parallel()
+	const unlock, remove = "cancel --yes --stack prod", "DELETE /cluster/mapping/pci/rtx4000"
+	for name, test := range map[string]struct {
+		comment string // "" = there is none
+		known   bool   // to the state
+		calls   []string
+		says    string
+	}{
+		"its own":           {comment: gpus + "\n", calls: []string{unlock, remove, "import"}, says: "PCI mapping rtx4000 is removed"},
+		"nothing there":     {calls: []string{unlock, "import"}, says: "creating rtx4000-mapping: PCI mapping rtx4000 is not there, or not yet"},
+		"one in the state":  {comment: gpus, known: true, calls: []string{unlock, "import"}, says: "  creating rtx4000-mapping\n"},
+		"another stack's":   {comment: strings.Replace(gpus, "prod", "dev", 1), calls: []string{unlock, "import"}, says: "PCI mapping rtx4000 is left alone: stack organization/talos-proxmox/dev made it"},
+		"somebody else's":   {comment: "GPUs of the office", calls: []string{unlock, "import"}, says: "is left alone: its comment does not say that this stack made it"},
+		"one with a remark": {comment: gpus + " mine", calls: []string{unlock, "import"}, says: "is left alone: its comment is not the one that this stack gives it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			var resources []any
+			if test.known {
+				resources = append(resources, mappingResource("rtx4000"))
+			}
+			w.state = w.deployment([]any{mappingResource("rtx4000")}, resources)
+			w.mappings = map[string]string{"other": gpus}
+			if test.comment != "" {
+				w.mappings["rtx4000"] = test.comment
+			}
+			require.NoError(t, w.run(nil))
+			assert.Equal(t, test.calls, w.calls)
+			assert.Contains(t, w.out.String(), test.says)
+			assert.Contains(t, w.mappings, "other")
+			assert.Nil(t, w.pending())
+		})
+	}
+}
+
 func (w *world) pending() any { return w.state["deployment"].(map[string]any)["pending_operations"] }
 
 var removal = []string{"POST /nodes/pve2/qemu/3000/status/stop", "DELETE /nodes/pve2/qemu/3000"}
@@ -202,6 +280,18 @@ func TestRunRemovesWhatIsTheStacksOwn(t *testing.T) {
 		"after the task that makes it": {
 			change: func(w *world) { w.task = 3 },
 			calls:  append([]string{"cancel --yes --stack prod"}, append(removal, "import")...), says: "waiting for what Proxmox still does: qmclone of VM 900 on pve1\n",
+		},
+		"a clone without a name, unlocked": {
+			change: func(w *world) { half(w, "") }, calls: []string{"cancel --yes --stack prod", removal[1], "import"}, says: "VM 3000 prod-general-1 on pve2 (stopped) is removed",
+		},
+		"a clone without a name that no task is known of": {
+			change: func(w *world) { half(w, ""); w.clone = "" }, calls: []string{"cancel --yes --stack prod", "import"},
+			says: "VM 3000 without a name on pve2 (stopped) is left alone: it is a clone that ended before it had a name, and no task of root@pam!t on pve1 says that it is " +
+				"prod-general-1. If it is, this removes it: `qm unlock 3000 && qm destroy 3000` on pve2",
+		},
+		"a clone without a name that somebody else began": {
+			change: func(w *world) { half(w, ""); w.clone = "UPID:pve1:1:0:0:qmclone:900:me@pam:" }, calls: []string{"cancel --yes --stack prod", "import"},
+			says: "is left alone: it is a clone that ended before it had a name",
 		},
 		"nothing there": {change: func(w *world) { w.vm = nil }, calls: []string{"cancel --yes --stack prod", "import"}, says: "VM 3000 prod-general-1 is not there, or not yet"},
 		"a machine of another name": {
@@ -265,6 +355,10 @@ func TestRunStopsWhereItCannotGoOn(t *testing.T) {
 		"a machine that stays locked": {
 			change: func(w *world) { w.vm["lock"] = "clone" }, calls: []string{"cancel --yes --stack prod"},
 			says: "VM 3000 prod-general-1 on pve2 (running) is locked (clone) and no task runs for it: `qm unlock 3000` on pve2, then recover again",
+		},
+		"a clone without a name": {
+			change: func(w *world) { half(w, "clone") }, calls: []string{"cancel --yes --stack prod"},
+			says: "VM 3000 prod-general-1 on pve2 (stopped) is locked (clone) and no task runs for it: `qm unlock 3000` on pve2, then recover again",
 		},
 		"a list that cannot be had": {change: func(w *world) { w.fails = "/cluster/resources" }, says: "unable to list Proxmox's machines: Proxmox answers 403 Forbidden"},
 		"a named machine that the state knows": {

@@ -144,7 +144,7 @@ func TestRunMendsAFileBackend(t *testing.T) {
 		"half-written attributes": {
 			files: map[string]string{"": whole, ".attrs": ""}, after: map[string]string{"": whole, ".attrs": ""}, says: "half-written attributes of the state were removed",
 		},
-		"the first state there was": {files: map[string]string{"": half}, after: map[string]string{"": ""}, says: "pulumi stack init prod begins anew"},
+		"the first state there was": {files: map[string]string{"": half}, after: map[string]string{"": ""}, says: "pulumi stack init prod starts over"},
 		"a backup that is half-written, too": {
 			files: map[string]string{"": half, ".bak": half}, after: map[string]string{"": half}, fails: "is whole: restore one of `make backup`",
 		},

@@ -15,17 +15,18 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Types of resources whose creation can leave a machine.
+// Types of resources whose creation can leave something that stands in the way of the next one. A file is overwritten, and anything else is not on Proxmox.
 const (
 	typeMachine  = "proxmoxve:VM/virtualMachine:VirtualMachine"
 	typeTemplate = "talos-proxmox:template:GoldenTemplate$command:remote:Command"
+	typeMapping  = "proxmoxve:Hardware/mapping/pci:Pci"
 )
 
 // operation is one that the killed run had begun.
 type operation struct {
 	verb     string // creating, updating, deleting, …
 	resource string
-	made     *creation // nil where none makes a machine
+	made     bool // one makes a machine, a template or a mapping, of which more is said
 }
 
 // creation is a machine that the killed run was making, by the inputs that it was made from.
@@ -112,17 +113,27 @@ func (r *recovery) readState(ctx context.Context) error {
 	}
 
 	r.known = map[string]bool{}
+	mappings := map[string]bool{}
 	for _, resource := range deployment.Resources {
-		if string(resource.Type) == typeMachine {
+		switch string(resource.Type) {
+		case typeMachine:
 			r.known[resource.ID.String()] = true
+		case typeMapping:
+			if known, ok := mappingOf(resource); ok {
+				mappings[known.name] = true
+			}
 		}
 	}
 	for _, p := range deployment.PendingOperations {
 		o := operation{verb: string(p.Type), resource: p.Resource.URN.Name()}
 		if p.Type == apitype.OperationTypeCreating {
 			if made, ok := creationOf(p.Resource); ok && !r.known[strconv.Itoa(made.vmid)] {
-				o.made = &made
+				o.made = true
 				r.ours = append(r.ours, made)
+			}
+			if made, ok := mappingOf(p.Resource); ok && !mappings[made.name] {
+				o.made = true
+				r.mappings = append(r.mappings, made)
 			}
 		}
 		r.pending = append(r.pending, o)

@@ -57,6 +57,8 @@ func (d *Datacentre) CloneVM(user, hostName string, vmid int, r CloneRequest) (s
 			return err
 		}
 
+		w.log("creating a clone of VM %d with ID %d", vmid, r.NewID)
+
 		if err := d.clone(ctx, w, hostName, vmid, p); err != nil {
 			d.remove(r.NewID)
 
@@ -91,7 +93,7 @@ func (d *Datacentre) beginClone(user, hostName string, vmid int, r CloneRequest)
 		return p, err
 	}
 
-	d.state.VMs[r.NewID] = &vm{ID: r.NewID, Host: p.host, Lock: "clone", Pool: r.Pool, Config: Config{}}
+	d.state.VMs[r.NewID] = &vm{ID: r.NewID, Host: p.host, Lock: "clone", Pool: r.Pool, Config: Config{"description": " qmclone temporary file"}}
 	d.changed()
 
 	return p, nil
@@ -233,7 +235,7 @@ func (p clonePlan) copied(vmid int) (Config, []drive) {
 	return c, slices.DeleteFunc(drives, func(dr drive) bool { return isIndexed(dr.key, "unused") })
 }
 
-// saveClone writes what there is of a clone: until its first drive is copied, it has neither name nor description.
+// saveClone writes what there is of a clone: until its first drive is copied, it has no name, and the description of Proxmox' temporary file.
 func (d *Datacentre) saveClone(vmid int, c Config, lock string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

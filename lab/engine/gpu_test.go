@@ -144,7 +144,7 @@ func TestGPUWorker(t *testing.T) {
 	assert.Contains(t, done.named("create"), "Pci rtx4000-mapping")
 	requireOffers(t, w.outputs(), "one-gpu-1", 1)
 	require.Equal(t, []datacentre.Mapping{{
-		ID: "rtx4000", Description: "GPUs for talos-proxmox",
+		ID: "rtx4000", Description: "talos-proxmox-mapping owner=organization/talos-proxmox/lab (GPUs)",
 		Map: []string{"id=10de:27b0,node=pve1,path=0000:01:00,iommugroup=13,subsystem-id=10de:16fa"},
 	}}, w.lab.Data.Mappings())
 

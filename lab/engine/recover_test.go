@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,51 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 
 	w.up(s.yaml(t), optup.Refresh())
 	w.requireWhole(s.yaml(t))
+}
+
+// TestAMappingThatAKilledRunMade kills a run between the creation of its PCI mapping and the answer: the state does not know it, and Proxmox refuses another one. Then
+// `make recover` removes it, unless it is another stack's.
+func TestAMappingThatAKilledRunMade(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed/4)
+	text := w.gpuMachine(t, "whenIdle")
+
+	_, err := w.lab.Data.AddFault(datacentre.Fault{Method: "GET", Path: "/cluster/mapping/pci/rtx4000$", Delay: 1000 * time.Hour})
+	require.NoError(t, err)
+	w.killed(text, func(w *world) bool { return len(w.lab.Data.Mappings()) == 1 }, true)
+	require.NoError(t, w.lab.Data.ClearFaults())
+
+	// What a user tries first.
+	e := w.engine(text)
+	current := e.Stack()
+	require.NoError(t, current.Cancel(t.Context()))
+	e.Close()
+
+	_, _, err = w.tryUp(t.Context(), text, optup.Refresh())
+	require.Error(t, err)
+	assert.Contains(t, w.said(), "pci ID 'rtx4000' already defined")
+	assert.Contains(t, w.said(), "If it names this stack, an interrupted run left it, and `make recover STACK=lab` removes it")
+
+	made := w.lab.Data.Mappings()[0]
+	others := made
+	others.Description = strings.Replace(made.Description, "/lab ", "/other ", 1)
+	require.NotEqual(t, made.Description, others.Description)
+
+	// Only asked: nothing is changed.
+	w.lab.Data.SetMapping(others)
+	said, err := w.tryRecover()
+	require.Error(t, err)
+	assert.Contains(t, said, "PCI mapping rtx4000 is left alone: stack organization/talos-proxmox/other made it")
+
+	w.lab.Data.SetMapping(made)
+	assert.Contains(t, w.recover(), "PCI mapping rtx4000 is removed")
+	assert.Empty(t, w.lab.Data.Mappings())
+	w.requireRecovered(text)
+
+	w.up(text, optup.Refresh())
+	assert.Equal(t, []datacentre.Mapping{made}, w.lab.Data.Mappings())
+	w.up(text, optup.ExpectNoChanges())
 }
 
 // hostOf is the host of a VM.
