@@ -146,11 +146,11 @@ func TestBuildScriptRunsAgain(t *testing.T) {
 			before:   "description: talos-proxmox-template owner=talos-proxmox/lab provenance=PROVENANCE state=ready (Talos)\nmemory: 4096\n",
 			template: scriptTemplate(), fails: true, says: "is left alone",
 		},
-		"a half-made template of a killed run is made anew": {
+		"a half-made template of a killed run is recreated": {
 			before:   "description: talos-proxmox-template owner=talos-proxmox/lab provenance=PROVENANCE state=building (Talos)\nlock: clone\n",
 			template: scriptTemplate(), says: "half-made template of an earlier run", rebuilt: true,
 		},
-		"a template whose last step is missing is made anew": {
+		"a template whose last step is missing is recreated": {
 			before:   "description: talos-proxmox-template owner=talos-proxmox/lab provenance=PROVENANCE state=building (Talos)%0A\ntemplate: 1\n",
 			template: scriptTemplate(), says: "half-made", rebuilt: true,
 		},
@@ -271,7 +271,7 @@ func TestBuildScriptsForOneTemplateGoOneAfterTheOther(t *testing.T) {
 
 func (h *scriptHost) waitFor(name string) {
 	h.t.Helper()
-	for range 3000 {
+	for range 30000 { // five minutes: a safety net
 		if _, err := os.Stat(filepath.Join(h.folder, name)); err == nil {
 			return
 		}

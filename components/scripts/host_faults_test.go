@@ -252,13 +252,19 @@ func errorsOf(stderr string) string {
 func TestRunsOnOneHostGoOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	tr, h := newTree(t, machine{gpu: true}), hostOf(withGPU)
-	slow := filepath.Join(tr.fake, "update-initramfs")
-	require.NoError(t, os.WriteFile(slow, fmt.Appendf(nil, "#!/usr/bin/env bash\n: >%q\nsleep 1\n", filepath.Join(tr.fake, "slow")), 0o755)) //nolint:gosec // a command
+	slow, released := filepath.Join(tr.fake, "update-initramfs"), filepath.Join(tr.fake, "released")
+	require.NoError(t, os.WriteFile(slow, fmt.Appendf(nil, "#!/usr/bin/env bash\n: >%q\nuntil [ -e %q ]; do sleep 0.05; done\n", filepath.Join(tr.fake, "slow"), released), 0o755)) //nolint:gosec // a command
 	first := tr.exec(ActionApply, h, "talos-proxmox/lab")
 	require.NoError(t, first.Start())
-	require.Eventually(t, func() bool { return tr.said("slow") != "" || fileExists(filepath.Join(tr.fake, "slow")) }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return fileExists(filepath.Join(tr.fake, "slow")) }, 5*time.Minute, 5*time.Millisecond)
 
-	assert.Empty(t, tr.facts(h).Changes, "the second run waits and finds everything done")
+	second := tr.exec(ActionFacts, h, "talos-proxmox/lab")
+	var stdout, stderr strings.Builder
+	second.Stdout, second.Stderr = &stdout, &stderr
+	require.NoError(t, second.Start())
+	require.NoError(t, os.WriteFile(released, nil, 0o600))
+	require.NoError(t, second.Wait(), stderr.String())
+	assert.Empty(t, prepOf(t, result{stdout: stdout.String()}).Changes, "the second run waits and finds everything done")
 	require.NoError(t, first.Wait())
 }
 
@@ -271,12 +277,13 @@ func fileExists(name string) bool {
 func TestAHangupEndsNothingHalfWay(t *testing.T) {
 	t.Parallel()
 	tr, h := newTree(t, machine{gpu: true}), hostOf(withGPU)
-	slow := filepath.Join(tr.fake, "proxmox-boot-tool")
-	require.NoError(t, os.WriteFile(slow, fmt.Appendf(nil, "#!/usr/bin/env bash\nif [ \"$1\" = refresh ]; then : >%q; sleep 5; fi\n", filepath.Join(tr.fake, "slow")), 0o755)) //nolint:gosec // a command
+	slow, released := filepath.Join(tr.fake, "proxmox-boot-tool"), filepath.Join(tr.fake, "released")
+	require.NoError(t, os.WriteFile(slow, fmt.Appendf(nil, "#!/usr/bin/env bash\nif [ \"$1\" = refresh ]; then : >%q; until [ -e %q ]; do sleep 0.05; done; fi\n", filepath.Join(tr.fake, "slow"), released), 0o755)) //nolint:gosec // a command
 	cmd := tr.exec(ActionApply, h, "talos-proxmox/lab")
 	require.NoError(t, cmd.Start())
-	require.Eventually(t, func() bool { return fileExists(filepath.Join(tr.fake, "slow")) }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return fileExists(filepath.Join(tr.fake, "slow")) }, 5*time.Minute, 5*time.Millisecond)
 	require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGHUP))
+	require.NoError(t, os.WriteFile(released, nil, 0o600))
 	require.Error(t, cmd.Wait())
 
 	tr.command("proxmox-boot-tool")

@@ -3,6 +3,7 @@ package datacentre_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -35,88 +36,90 @@ func cloneOf(t *testing.T, d *datacentre.Datacentre, r datacentre.CloneRequest) 
 func TestCopiesShareTheirStorage(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
-	o.Clock = datacentre.NewClock(20)
-	o.Durations.AllocateVolume = 0
-	o.Durations.StorageThroughput = 125 << 20 // ten seconds a clone
-	o.Hosts[0].Storages = append(datacentre.DefaultStorages(), datacentre.StorageOptions{
-		Name: "fast", Type: "lvmthin", Content: []string{"images"}, SizeBytes: 900 * datacentre.GiB, Throughput: 1250 << 20,
+	synctest.Test(t, func(t *testing.T) {
+		o := fastOptions()
+		o.Clock = datacentre.NewClock(20)
+		o.Durations.AllocateVolume = 0
+		o.Durations.StorageThroughput = 125 << 20 // ten seconds a clone
+		o.Hosts[0].Storages = append(datacentre.DefaultStorages(), datacentre.StorageOptions{
+			Name: "fast", Type: "lvmthin", Content: []string{"images"}, SizeBytes: 900 * datacentre.GiB, Throughput: 1250 << 20,
+		})
+		d := open(t, o)
+		template(t, d, 900, "fast")
+
+		full := true
+		seconds := func(requests ...datacentre.CloneRequest) []float64 {
+			var upids []string
+
+			for i, r := range requests {
+				r.NewID, r.Full = d.NextID()+i, &full
+				upids = append(upids, cloneOf(t, d, r))
+			}
+
+			var list []float64
+			for _, upid := range upids {
+				list = append(list, modelled(t, d, upid).Seconds())
+			}
+
+			return list
+		}
+
+		slow, fast, other := datacentre.CloneRequest{Storage: "local-lvm"}, datacentre.CloneRequest{Storage: "fast"}, datacentre.CloneRequest{Storage: "local-zfs"}
+
+		about := func(want float64, all ...float64) {
+			t.Helper()
+
+			for _, took := range all {
+				assert.InDelta(t, want, took, 1)
+			}
+		}
+
+		about(10, seconds(slow)...)
+		about(1, seconds(fast)...)
+		about(40, seconds(slow, slow, slow, slow)...)
+		about(10, seconds(slow, other)...)
+
+		linked := false
+		about(0, modelled(t, d, cloneOf(t, d, datacentre.CloneRequest{NewID: d.NextID(), Full: &linked})).Seconds())
 	})
-	d := open(t, o)
-	template(t, d, 900, "fast")
-
-	full := true
-	seconds := func(requests ...datacentre.CloneRequest) []float64 {
-		var upids []string
-
-		for i, r := range requests {
-			r.NewID, r.Full = d.NextID()+i, &full
-			upids = append(upids, cloneOf(t, d, r))
-		}
-
-		var list []float64
-		for _, upid := range upids {
-			list = append(list, modelled(t, d, upid).Seconds())
-		}
-
-		return list
-	}
-
-	slow, fast, other := datacentre.CloneRequest{Storage: "local-lvm"}, datacentre.CloneRequest{Storage: "fast"}, datacentre.CloneRequest{Storage: "local-zfs"}
-
-	// A busy machine makes everything slower, never faster: half a real second is ten modelled ones.
-	about := func(want float64, all ...float64) {
-		t.Helper()
-
-		for _, took := range all {
-			assert.Greater(t, took, want-1)
-			assert.Less(t, took, want+10)
-		}
-	}
-
-	about(10, seconds(slow)...)
-	about(1, seconds(fast)...)
-	about(40, seconds(slow, slow, slow, slow)...)
-	about(10, seconds(slow, other)...)
-
-	linked := false
-	about(0, modelled(t, d, cloneOf(t, d, datacentre.CloneRequest{NewID: d.NextID(), Full: &linked})).Seconds())
 }
 
 // TestAStorageMakesOneVolumeAtATime lets more clones begin at once than a storage can make volumes for within the patience of PVE's workers.
 func TestAStorageMakesOneVolumeAtATime(t *testing.T) {
 	t.Parallel()
 
-	o := fastOptions()
-	o.Clock = datacentre.NewClock(10)
-	o.Durations.AllocateVolume = 900 * time.Millisecond
-	d := open(t, o)
-	template(t, d, 900, "local-lvm")
+	synctest.Test(t, func(t *testing.T) {
+		o := fastOptions()
+		o.Clock = datacentre.NewClock(10)
+		o.Durations.AllocateVolume = 900 * time.Millisecond
+		d := open(t, o)
+		template(t, d, 900, "local-lvm")
 
-	const many = 16 // of two volumes each: the last one waits longer than ten seconds
+		const many = 16 // of two volumes each: the last one waits longer than ten seconds
 
-	var upids []string
-	for i := range many {
-		upids = append(upids, cloneOf(t, d, datacentre.CloneRequest{NewID: 200 + i}))
-	}
-
-	failed := 0
-
-	for _, upid := range upids {
-		task, err := d.WaitTask(t.Context(), upid)
-		require.NoError(t, err)
-
-		if task.ExitStatus != "OK" {
-			assert.Equal(t, "clone failed: can't lock file '/var/lock/pve-manager/pve-storage-local-lvm' - got timeout", task.ExitStatus)
-
-			failed++
+		var upids []string
+		for i := range many {
+			upids = append(upids, cloneOf(t, d, datacentre.CloneRequest{NewID: 200 + i}))
 		}
-	}
 
-	assert.NotZero(t, failed, "nobody lost patience")
-	assert.Less(t, failed, many, "nobody was served")
-	assert.Len(t, d.VMs(), 1+many-failed, "what failed left nothing")
-	assert.Len(t, d.Volumes("pve1", "local-lvm", ""), 2*(1+many-failed))
+		failed := 0
+
+		for _, upid := range upids {
+			task, err := d.WaitTask(t.Context(), upid)
+			require.NoError(t, err)
+
+			if task.ExitStatus != "OK" {
+				assert.Equal(t, "clone failed: can't lock file '/var/lock/pve-manager/pve-storage-local-lvm' - got timeout", task.ExitStatus)
+
+				failed++
+			}
+		}
+
+		assert.NotZero(t, failed, "nobody lost patience")
+		assert.Less(t, failed, many, "nobody was served")
+		assert.Len(t, d.VMs(), 1+many-failed, "what failed left nothing")
+		assert.Len(t, d.Volumes("pve1", "local-lvm", ""), 2*(1+many-failed))
+	})
 }
 
 // TestLocksOfConfigurations holds a VM's lock by a slow task and asks for it.
@@ -135,6 +138,10 @@ func TestLocksOfConfigurations(t *testing.T) {
 	first := cloneOf(t, d, datacentre.CloneRequest{NewID: 200, Full: &full})
 
 	require.Eventually(t, func() bool { vm, there := d.VM(200); return there && vm.Lock == "clone" }, time.Minute, time.Millisecond)
+
+	begun, _ := d.VM(200)
+	assert.Equal(t, datacentre.Config{"description": " qmclone temporary file", "lock": "clone"}, begun.Config, "nothing else before its first drive is copied")
+	assert.Contains(t, d.TaskLog(first), "creating a clone of VM 900 with ID 200")
 
 	// The template's lock is shared, the new VM's is not.
 	second := cloneOf(t, d, datacentre.CloneRequest{NewID: 201, Full: &full})

@@ -16,7 +16,7 @@ import (
 func dial(t *testing.T, address string) error {
 	t.Helper()
 
-	conn, err := net.DialTimeout("tcp", address, time.Second)
+	conn, err := net.DialTimeout("tcp", address, time.Minute)
 	if err == nil {
 		require.NoError(t, conn.Close())
 	}
