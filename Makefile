@@ -173,7 +173,7 @@ fmt: $(BIN)/golangci-lint ## Format the Go code
 	cd lab && $(BIN)/golangci-lint fmt --config ../.golangci.yaml ./...
 
 .PHONY: schema
-schema: ## Write the JSON schema of the stack configuration anew
+schema: ## Write the JSON schema of the stack configuration again
 	go run ./cmd/specschema
 
 .PHONY: tools

@@ -188,7 +188,7 @@ func (r review) writePolicies(b *strings.Builder) {
 	}
 }
 
-// writeCapacity plans the stack anew from the configuration that the preview shows.
+// writeCapacity plans the stack again from the configuration that the preview shows.
 func (r review) writeCapacity(b *strings.Builder) {
 	plan, err := stacks.PlanOfConfig(r.Stack, r.Config)
 	if err != nil {

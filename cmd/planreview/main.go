@@ -111,7 +111,7 @@ func newGuard() *cobra.Command {
 		Short: "Fail when a plan would lose what cannot be had again",
 		Long: `The guard fails, naming each, when the plan would delete or replace a control plane, Talos secrets, the bootstrap, a data disk or a template with
 linked clones, or touch more than one control plane's VM of a cluster at once; unless that very resource is approved by its name. A preview that
-failed or broke off fails too: it does not show everything. Without FILE, or with -, standard input is read.`,
+failed or was cut short fails too: it does not show everything. Without FILE, or with -, standard input is read.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := read(append(args, "-")[0], cmd.InOrStdin(), approved.list())

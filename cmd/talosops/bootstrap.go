@@ -14,11 +14,11 @@ import (
 
 const bootstrapHelp = `Bootstraps etcd on the first control plane, once in a cluster's life, and waits until it is there.
 
-A second bootstrap would make a second cluster: it is possible on a first control plane that was made anew while the others hold the cluster. Therefore
+A second bootstrap would make a second cluster: it is possible on a first control plane that was recreated while the others hold the cluster. Therefore
 every control plane is asked first. One that lists etcd members, or has data of etcd, is enough: etcd is bootstrapped, and the command is done,
 whatever the others say. Etcd is bootstrapped only when every control plane answers with the client certificate, has no data of etcd and waits to
 join a cluster. One that still boots, or does not answer, is waited for up to the limit, since the cluster may live there. "Already exists" is success.
-A run that was broken off at any moment may be repeated.
+A run that was interrupted at any moment may be repeated.
 
 Every control plane is asked on its own address. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be
 left out. Each change is a line on standard error; the result is one line of JSON on standard output. At its limit the command names what it
@@ -89,7 +89,7 @@ func newBootstrapper(req *bootstrapRequest, talos etcdAPI, progress io.Writer) *
 func (b *bootstrapper) wait(ctx context.Context) error {
 	there := goal{
 		before: "etcd was bootstrapped", missed: "etcd is not bootstrapped",
-		wayOut: "start or repair these control planes, or take one that is gone for good out of the configuration",
+		remedy: "start or repair these control planes, or take one that is gone for good out of the configuration",
 	}
 
 	return b.until(ctx, there, b.round)
@@ -165,7 +165,7 @@ func judgeWaiting(services []service) string {
 	}
 }
 
-// bootstrapOn asks a control plane to bootstrap. Once it has accepted, it is not asked again: a request before there is data begins the start of etcd anew.
+// bootstrapOn asks a control plane to bootstrap. Once it has accepted, it is not asked again: a request before there is data begins the start of etcd again.
 func (b *bootstrapper) bootstrapOn(ctx context.Context, n node) (f finding, there bool) {
 	_, err := call(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.talos.bootstrap(ctx, n.Address) })
 	b.accepted = err == nil

@@ -99,7 +99,7 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 			defer h.mutex.Unlock()
 			h.refuses = true
 		}, "log in to pve1 at 127.0.0.1"},
-		"a connection that breaks": {func(string, string) (string, string, int) { return "", "", -1 }, func(*sshHost) {}, "the connection broke off"},
+		"a connection that breaks": {func(string, string) (string, string, int) { return "", "", -1 }, func(*sshHost) {}, "the connection was lost"},
 		"a script that fails": {func(string, string) (string, string, int) {
 			return "", "some noise\nerror: one thing\nerror: another\nmore noise\n", 1
 		}, func(*sshHost) {}, "pve1 says: one thing; another"},

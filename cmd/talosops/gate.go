@@ -42,7 +42,7 @@ func newGate(req *waitRequest, talos talosAPI, kubernetes kubernetesAPI, progres
 // wait returns nil once everything holds in one round.
 func (g *gate) wait(ctx context.Context) error {
 	healthy := goal{
-		before: "the cluster was healthy", missed: "the cluster is not healthy", wayOut: "look at a node with talosctl --nodes <address> dmesg",
+		before: "the cluster was healthy", missed: "the cluster is not healthy", remedy: "look at a node with talosctl --nodes <address> dmesg",
 	}
 
 	return g.until(ctx, healthy, func(ctx context.Context) (report, bool) {

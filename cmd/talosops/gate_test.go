@@ -284,7 +284,7 @@ func TestGateEndsCleanlyAtAnInterrupt(t *testing.T) {
 	}
 	err := newGate(req, cluster, cluster, &bytes.Buffer{}).wait(ctx)
 	require.ErrorContains(t, err, "interrupted before the cluster was healthy; 5 of 16 checks are open")
-	require.ErrorContains(t, err, "run the same again to go on waiting")
+	require.ErrorContains(t, err, "run the same again to keep waiting")
 }
 
 // hangingTalos never answers for one node, like one behind a firewall.

@@ -219,7 +219,7 @@ func (h hostShell) run(ctx context.Context, login hostLogin, limits hostLimits, 
 			return "", late()
 		}
 		if missing := new(ssh.ExitMissingError); errors.As(err, &missing) {
-			return stdout.String(), fmt.Errorf("%s: %w", h.Name, errBrokenOff)
+			return stdout.String(), fmt.Errorf("%s: %w", h.Name, errConnectionLost)
 		}
 		if said := lastLines(stderr.String()); said != "" {
 			return "", fmt.Errorf("%s says: %s", h.Name, said)
@@ -231,8 +231,8 @@ func (h hostShell) run(ctx context.Context, login hostLogin, limits hostLimits, 
 	return stdout.String(), nil
 }
 
-// errBrokenOff is a connection that ended before its command did.
-var errBrokenOff = errors.New("the connection broke off")
+// errConnectionLost is a connection that ended before its command did.
+var errConnectionLost = errors.New("the connection was lost")
 
 // limitedBuffer keeps what fits.
 type limitedBuffer struct{ bytes.Buffer }

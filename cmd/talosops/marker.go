@@ -32,7 +32,7 @@ type marker struct {
 func (m *marker) mark(ctx context.Context) error {
 	marked := goal{
 		before: "all nodes had their labels and taints", missed: "not all nodes have their labels and taints",
-		wayOut: "see what keeps a node from its cluster, with talosctl --nodes <address> dmesg",
+		remedy: "see what keeps a node from its cluster, with talosctl --nodes <address> dmesg",
 	}
 	done := map[string]bool{}
 

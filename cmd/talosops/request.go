@@ -89,7 +89,7 @@ func withRequest[R request](cmd *cobra.Command, empty func() R, run func(*cobra.
 	return cmd
 }
 
-// awaitInput reads a request, or gives up at an interrupt: a read from a terminal cannot be broken off.
+// awaitInput reads a request, or gives up at an interrupt: a read from a terminal cannot be interrupted.
 func awaitInput(ctx context.Context, command string, reading func() error) error {
 	read := make(chan error, 1)
 	go func() { read <- reading() }()

@@ -31,7 +31,7 @@ func TestRunAsAVerb(t *testing.T) {
 			answer: func(string, string) (string, string, int) { return "", "", 3 }, fails: "the command on pve1 ended early: Process exited with status 3",
 		},
 		"a connection that ends before the command does": {
-			answer: func(string, string) (string, string, int) { return "begun\n", "", -1 }, fails: "pve1: the connection broke off",
+			answer: func(string, string) (string, string, int) { return "begun\n", "", -1 }, fails: "pve1: the connection was lost",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

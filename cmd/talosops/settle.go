@@ -43,7 +43,7 @@ const (
 	defaultRebootTimeout = 15 * time.Minute
 	// rebootPoll is how often a host is asked whether it may reboot, and whether it is back.
 	rebootPoll = 5 * time.Second
-	// waitReport is how often a wait that goes on for the same reason is told of.
+	// waitReport is how often a wait with an unchanged reason is reported.
 	waitReport = time.Minute
 )
 
@@ -180,7 +180,7 @@ func (s *settler) requestReboot(ctx context.Context) (bool, error) {
 	for {
 		printed, err := s.run(ctx, scripts.ActionReboot)
 		// A host that goes down breaks the connection off; whether it does, the next questions tell.
-		if err != nil && !errors.Is(err, errBrokenOff) {
+		if err != nil && !errors.Is(err, errConnectionLost) {
 			return false, err
 		}
 		if busy, found := strings.CutPrefix(strings.TrimSpace(printed), "busy "); found {
@@ -218,7 +218,7 @@ func waitReasons(printed string) string {
 	return strings.Join(reasons, "; ")
 }
 
-// awaitReturn asks the host again and again until it was started anew.
+// awaitReturn asks the host again and again until it was restarted.
 func (s *settler) awaitReturn(ctx context.Context, before string) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.reboot)
 	defer cancel()
@@ -267,12 +267,12 @@ func (s *settler) judge(facts *host.Facts) error {
 	if len(reasons) == 0 {
 		return nil
 	}
-	wayOut := "reboot it when it suits, then run this again"
+	remedy := "reboot it when it suits, then run this again"
 	if !facts.RebootHelps() {
-		wayOut = "mend that, then run this again"
+		remedy = "mend that, then run this again"
 	} else if running := facts.Running(); len(running) > 0 {
-		wayOut = fmt.Sprintf("reboot it when it suits (%s run on it), then run this again", strings.Join(running, ", "))
+		remedy = fmt.Sprintf("reboot it when it suits (%s run on it), then run this again", strings.Join(running, ", "))
 	}
 
-	return fmt.Errorf("%s cannot give its GPUs to machines yet:\n  %s\n%s", s.Host.Name, strings.Join(reasons, "\n  "), wayOut)
+	return fmt.Errorf("%s cannot give its GPUs to machines yet:\n  %s\n%s", s.Host.Name, strings.Join(reasons, "\n  "), remedy)
 }

@@ -114,7 +114,7 @@ func TestSettleReboots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &scriptedHost{replies: map[string][]reply{
 			"facts":  {{printed: before}, {printed: before}, {err: errors.New("pve1 does not answer"), took: 3 * time.Minute}, {printed: alone}, {printed: after}},
-			"reboot": {{printed: "rebooting\n", err: fmt.Errorf("pve1: %w", errBrokenOff)}},
+			"reboot": {{printed: "rebooting\n", err: fmt.Errorf("pve1: %w", errConnectionLost)}},
 		}}
 		began := time.Now()
 		printed, progress, err := settleOn(t, h, func(r *settleRequest) { r.Reboot = true })

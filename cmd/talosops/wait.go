@@ -19,7 +19,7 @@ Then every node is asked what it runs, which is part of the result. Where Talos 
 succeeds: machines are upgraded with talosctl, not by this.
 
 Nodes under gpus have to offer that many GPUs to pods (resource, default nvidia.com/gpu), time slicing counted in. Of one that does not, the first missing
-link is named, with the way out: the PCI device in the machine, the extension with the kernel modules and its flavour, the loaded modules, the container
+link is named, with what to do about it: the PCI device in the machine, the extension with the kernel modules and its flavour, the loaded modules, the container
 toolkit, the RuntimeClass nvidia, the device plugin and what its pod says.
 
 Every node is asked on its own address. The request comes as JSON on standard input; kubernetesVersion, versions, gpus, timeout (default 15m)

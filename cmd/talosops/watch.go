@@ -27,7 +27,7 @@ type watch struct {
 type goal struct {
 	before string // interrupted before …
 	missed string // … after its time
-	wayOut string
+	remedy string
 }
 
 // finding is the result of one check. Problem has a stable wording, so that only real changes make a line; Detail may differ every time.
@@ -77,10 +77,10 @@ func (w *watch) failure(ctx context.Context, g goal, last report) error {
 	}
 	missing := fmt.Sprintf("%d of %d checks are open:\n%s", len(open), len(last), strings.Join(lines, "\n"))
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return fmt.Errorf("interrupted before %s; %s\nrun the same again to go on waiting", g.before, missing)
+		return fmt.Errorf("interrupted before %s; %s\nrun the same again to keep waiting", g.before, missing)
 	}
 
-	return fmt.Errorf("%s after %s; %s\n%s, then run the same again", g.missed, w.timeout, missing, g.wayOut)
+	return fmt.Errorf("%s after %s; %s\n%s, then run the same again", g.missed, w.timeout, missing, g.remedy)
 }
 
 // say writes a line when a check's result is another one than before.

@@ -115,7 +115,7 @@ func (g *guard) judgeMachine(s Step) []string {
 		}
 	}
 	if devices, _ := s.Old.Inputs["hostpcis"].([]any); s.Operation == Replace && len(devices) > 0 {
-		why = append(why, "it has GPUs and is made anew: what runs on it ends, and what is on its disks is gone")
+		why = append(why, "it has GPUs and is recreated: what runs on it ends, and what is on its disks is gone")
 	}
 	kept := map[string]bool{}
 	if !loses && s.New != nil {

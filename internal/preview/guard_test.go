@@ -137,14 +137,14 @@ func TestJudge(t *testing.T) {
 			},
 			findings: []string{"delete one-general-1-vm: " + gone, "replace one-general-2-vm: " + gone},
 		},
-		"a machine with a GPU is made anew": {
+		"a machine with a GPU is recreated": {
 			preview: "drift", edits: []edit{operation("prod-general-1-vm", preview.Replace), input("prod-general-1-vm", "hostpcis", []any{map[string]any{"mapping": "rtx4000"}})},
-			findings: []string{"replace prod-general-1-vm: it has GPUs and is made anew: what runs on it ends, and what is on its disks is gone"},
+			findings: []string{"replace prod-general-1-vm: it has GPUs and is recreated: what runs on it ends, and what is on its disks is gone"},
 		},
 		"a machine with a GPU changes in place": {
 			preview: "drift", edits: []edit{input("prod-general-1-vm", "hostpcis", []any{map[string]any{"mapping": "rtx4000"}})},
 		},
-		"a machine without a GPU is made anew": {preview: "drift", edits: []edit{operation("prod-general-1-vm", preview.Replace), input("prod-general-1-vm", "hostpcis", []any{})}},
+		"a machine without a GPU is recreated": {preview: "drift", edits: []edit{operation("prod-general-1-vm", preview.Replace), input("prod-general-1-vm", "hostpcis", []any{})}},
 		"unchanged machines are not looked at": {
 			preview: "without-data-disks", edits: []edit{operation("one-general-1-vm", preview.Same), operation("one-general-2-vm", preview.Same)},
 		},

@@ -57,7 +57,7 @@ func Await(ctx context.Context, m Machine, within time.Duration, look func(conte
 				return fmt.Errorf("interrupted while waiting for %s to answer (last: %s): pulumi up resumes here", m, last.Text)
 			}
 
-			return fmt.Errorf("%s did not answer within %s (last: %s)\n%s", m, within, last.Text, m.wayOut())
+			return fmt.Errorf("%s did not answer within %s (last: %s)\n%s", m, within, last.Text, m.remedy())
 		}
 	}
 }
@@ -66,8 +66,8 @@ func (m Machine) String() string {
 	return fmt.Sprintf("%s (VM %d on %s) on %s", m.Name, m.VMID, m.Host, netip.AddrPortFrom(m.Address, talosPort))
 }
 
-// wayOut says where to look, in the order of what the console shows.
-func (m Machine) wayOut() string {
+// remedy says where to look, in the order of what the console shows.
+func (m Machine) remedy() string {
 	network := "bridge " + m.Bridge
 	if m.VLAN != 0 {
 		network += fmt.Sprintf(", VLAN %d", m.VLAN)

@@ -19,7 +19,7 @@ import (
 	"proxmox-talos/internal/spec"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // plan has a machine of every kind, a host without machines, a size that is stated and one that is not, and names as long as they can be.
 func plan() *spec.Plan {
@@ -148,5 +148,5 @@ func golden(t *testing.T, name, text string) {
 	}
 	expected, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Equal(t, string(expected), text, "go test ./internal/report -update writes it anew")
+	assert.Equal(t, string(expected), text, "go test ./internal/report -update writes it again")
 }

@@ -92,7 +92,7 @@ func (j *judgement) identities(path string, nodes []spec.Node) bool {
 	return false
 }
 
-// placement finds machines with devices that the plan has on another host than they are on: they cannot migrate, and would be made anew there.
+// placement finds machines with devices that the plan has on another host than they are on: they cannot migrate, and would be recreated there.
 func (j *judgement) placement(path string, nodes []spec.Node) bool {
 	moved := ""
 	var pins []string
@@ -103,7 +103,7 @@ func (j *judgement) placement(path string, nodes []spec.Node) bool {
 		}
 		pins = append(pins, fmt.Sprintf(`"%d": {host: %s}`, n.Index+1, m.Host))
 		if m.Host != n.Host && moved == "" {
-			moved = fmt.Sprintf("%s has its GPU on %s, and would be made anew on %s", n.Name, m.Host, n.Host)
+			moved = fmt.Sprintf("%s has its GPU on %s, and would be recreated on %s", n.Name, m.Host, n.Host)
 		}
 	}
 	if moved != "" {
@@ -138,11 +138,11 @@ func (j *judgement) devices(path string, nodes []spec.Node) {
 		if !held {
 			continue
 		}
-		wayOut := fmt.Sprintf("take it from %s in a run of its own first", holder.Name)
+		remedy := fmt.Sprintf("take it from %s in a run of its own first", holder.Name)
 		if _, stays := j.planned[holder.Name]; stays && n.GPUs[0].Raw {
-			wayOut = "give a new GPU a name of its own, for a pool of its own"
+			remedy = "give a new GPU a name of its own, for a pool of its own"
 		}
-		j.report(path+".gpu", fmt.Sprintf("%q", n.GPUs[0].Name), "of %s would go to %s, and %s has it until the end of the run; %s", n.Host, n.Name, holder.Name, wayOut)
+		j.report(path+".gpu", fmt.Sprintf("%q", n.GPUs[0].Name), "of %s would go to %s, and %s has it until the end of the run; %s", n.Host, n.Name, holder.Name, remedy)
 
 		return
 	}

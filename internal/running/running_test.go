@@ -106,7 +106,7 @@ func TestJudge(t *testing.T) {
 		"a GPU host is added before the others": {
 			after: []string{"hosts:", newHost},
 			want: []string{
-				"clusters[0].gpuWorkers[0].nodes: one-gpu-1 has its GPU on pve2, and would be made anew on pve1. State where the machines are, " +
+				"clusters[0].gpuWorkers[0].nodes: one-gpu-1 has its GPU on pve2, and would be recreated on pve1. State where the machines are, " +
 					`beside what is stated there: nodes: {"1": {host: pve2}, "2": {host: pve3}}`,
 			},
 		},

@@ -235,20 +235,20 @@ func (d decoder) wrong(path string, in any, want string) {
 	case map[string]any:
 		is, shown = "a map", nil
 	}
-	wayOut := "write " + want
+	remedy := "write " + want
 	switch {
 	case strings.Contains(path, "patches"):
-		shown, wayOut = nil, "write each patch as YAML text, in a block that begins with |"
+		shown, remedy = nil, "write each patch as YAML text, in a block that begins with |"
 	case want == "text" && shown != nil:
-		wayOut = "write it in quotes"
+		remedy = "write it in quotes"
 	case strings.HasSuffix(want, "number") && is == "text":
-		wayOut = "write it without quotes and without a unit"
+		remedy = "write it without quotes and without a unit"
 	case want == "a boolean":
-		wayOut = "write true or false, without quotes"
+		remedy = "write true or false, without quotes"
 	case want == "a list" && shown != nil:
-		wayOut = "write it as a list with - before each entry"
+		remedy = "write it as a list with - before each entry"
 	}
-	d.problems.report(path, shown, "is %s where %s belongs; %s", is, want, wayOut)
+	d.problems.report(path, shown, "is %s where %s belongs; %s", is, want, remedy)
 }
 
 func exampleOf(f field) string {

@@ -9,7 +9,7 @@ import (
 // form is how a text has to look.
 type form struct {
 	pattern *regexp.Regexp
-	wayOut  string
+	remedy  string
 }
 
 // The forms follow Proxmox VE's own patterns where a value ends there, and RFC 1123 where it becomes a host name.
@@ -93,7 +93,7 @@ func (p *planner) check(path, text string, f form) bool {
 		return true
 	}
 	if !f.pattern.MatchString(text) {
-		p.problems.report(path, text, "%s", f.wayOut)
+		p.problems.report(path, text, "%s", f.remedy)
 
 		return false
 	}

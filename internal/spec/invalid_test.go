@@ -41,7 +41,7 @@ func TestEveryInvalidConfigurationIsRefusedInItsOwnWords(t *testing.T) {
 				require.Error(t, err)
 				assert.Equal(t, c.Want, strings.Split(err.Error(), "\n"))
 				for _, line := range c.Want {
-					assert.Regexp(t, wayOut, line, "the message has to end with a way out")
+					assert.Regexp(t, remedy, line, "the message has to end with what to do")
 				}
 			})
 		}
@@ -49,8 +49,8 @@ func TestEveryInvalidConfigurationIsRefusedInItsOwnWords(t *testing.T) {
 	assert.GreaterOrEqual(t, count, enoughCases)
 }
 
-// wayOut is what messages tell the reader to do.
-var wayOut = regexp.MustCompile(`(; |: )(state|write|choose|use|remove|leave|did you mean|add|put|give|place|shorten|correct|it has)\b`)
+// remedy is what messages tell the reader to do.
+var remedy = regexp.MustCompile(`(; |: )(state|write|choose|use|remove|leave|did you mean|add|put|give|place|shorten|correct|it has)\b`)
 
 // changed returns the base configuration with changes.
 func changed(t testing.TB, set map[string]any) map[string]string {

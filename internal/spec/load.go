@@ -23,12 +23,12 @@ type Options struct {
 // PatchRefusal is an error of CheckPatch that tells nothing of what stands in the patch, so that it is shown of an encrypted one, too.
 type PatchRefusal string
 
-// Error returns the reason and the way out.
+// Error returns the reason and what to do about it.
 func (r PatchRefusal) Error() string { return string(r) }
 
 // Compatibility knows which versions fit each other and what Talos needs.
 type Compatibility interface {
-	// Check returns an error with a way out for Talos and Kubernetes versions that do not fit, both in full with their v.
+	// Check returns an error with advice for Talos and Kubernetes versions that do not fit, both in full with their v.
 	Check(talosVersion, kubernetesVersion string) error
 	// DefaultKubernetes returns the Kubernetes version that comes with a supported Talos version.
 	DefaultKubernetes(talosVersion string) (string, bool)

@@ -96,11 +96,11 @@ func (p *planner) reportUnplaced(g *pool, unplaced int) {
 
 		return
 	}
-	wayOut := fmt.Sprintf("state at most %d", g.count-unplaced)
+	remedy := fmt.Sprintf("state at most %d", g.count-unplaced)
 	if g.role == RoleControlPlane {
-		wayOut = "state fewer control planes"
+		remedy = "state fewer control planes"
 	}
-	p.problems.report(g.path+".count", g.count, "is more machines than there are GPUs %q for (%s); %s, or add GPUs to hosts[].gpus", g.gpu, strings.Join(have, ", "), wayOut)
+	p.problems.report(g.path+".count", g.count, "is more machines than there are GPUs %q for (%s); %s, or add GPUs to hosts[].gpus", g.gpu, strings.Join(have, ", "), remedy)
 }
 
 // checkGPUControlPlanes keeps a GPU that is added elsewhere from moving a control plane: where its GPU is it has to be, and it would be replaced there.
@@ -179,9 +179,9 @@ func (p *planner) reportTaken(reported map[string]bool, prefix, host, name, why 
 			others = append(others, other)
 		}
 	}
-	wayOut := "state fewer machines, or add a GPU to hosts[].gpus"
+	remedy := "state fewer machines, or add a GPU to hosts[].gpus"
 	if len(others) > 0 {
-		wayOut = "state hosts with a free one: " + strings.Join(others, ", ")
+		remedy = "state hosts with a free one: " + strings.Join(others, ", ")
 	}
-	p.problems.report(g.path+".gpu", name, "of %s %s; %s", host, why, wayOut)
+	p.problems.report(g.path+".gpu", name, "of %s %s; %s", host, why, remedy)
 }

@@ -14,7 +14,7 @@ type Plan struct {
 	Templates []Template
 	// Clusters in order of their names.
 	Clusters []Cluster
-	// Warnings are what the plan can be carried out with, but better were not; each with its path and a way out.
+	// Warnings are what the plan can be carried out with, but better were not; each with its path and what to do about it.
 	Warnings []string
 }
 

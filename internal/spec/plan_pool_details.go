@@ -54,7 +54,7 @@ func (p *planner) checkSizes(path string, g *pool, cores, memoryMiB, diskGiB int
 
 var roleNames = map[Role]string{RoleControlPlane: "control plane", RoleWorker: "worker"}
 
-// suggestName is the way out for a name that the user gives to nothing; group is where such names are stated.
+// suggestName is the advice for a name that the user gives to nothing; group is where such names are stated.
 func suggestName(name string, known []string, group string) string {
 	slices.Sort(known)
 	near := nearest(name, known)
@@ -157,7 +157,7 @@ func (p *planner) labels(path string, labels map[string]string, role Role) map[s
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		at := join(path, p.shown(path, key))
 		if !labelNameForm.pattern.MatchString(key) {
-			p.problems.report(at, nil, "%s", labelNameForm.wayOut)
+			p.problems.report(at, nil, "%s", labelNameForm.remedy)
 		} else if ownLabel(key, role) {
 			p.problems.report(at, nil, "is a label that Kubernetes or Talos gives every node itself; remove it")
 		} else if role == RoleWorker && RestrictedLabel(key) {

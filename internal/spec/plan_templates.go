@@ -27,7 +27,7 @@ func (p *planner) planClasses() {
 			Cores: c.Cores, MemoryMiB: c.MemoryMiB, DiskGiB: c.DiskGiB,
 		}
 		if !classForm.pattern.MatchString(key) {
-			p.problems.report(path, nil, "%s", classForm.wayOut)
+			p.problems.report(path, nil, "%s", classForm.remedy)
 		}
 		if p.check(path+".version", c.Version, versionForm) {
 			p.checkTalos(path+".version", c.Version)
@@ -97,18 +97,18 @@ func (p *planner) extensions(path string, c TemplateConfig) []string {
 	return full
 }
 
-// otherExtension is the way out for a name that is not official.
+// otherExtension is the advice for a name that is not official.
 func otherExtension(name string, official []string) string {
-	const wayOut = "state acceptAnyExtension: true if your own Image Factory has it"
+	const remedy = "state acceptAnyExtension: true if your own Image Factory has it"
 	short := make([]string, len(official))
 	for i := range official {
 		short[i] = strings.TrimPrefix(official[i], officialExtensions)
 	}
 	if near := nearest(strings.TrimPrefix(name, officialExtensions), short); near != "" {
-		return "did you mean " + near + "? Otherwise " + wayOut
+		return "did you mean " + near + "? Otherwise " + remedy
 	}
 
-	return wayOut + ", or remove it"
+	return remedy + ", or remove it"
 }
 
 func (p *planner) kernelArgs(path string, arguments []string) []string {
@@ -122,9 +122,9 @@ func (p *planner) kernelArgs(path string, arguments []string) []string {
 }
 
 // requireText reports an entry of a list without text.
-func (p *planner) requireText(path, text, wayOut string) {
+func (p *planner) requireText(path, text, remedy string) {
 	if text == "" && !p.problems.has(path) {
-		p.problems.report(path, text, "is empty; %s, or remove it", wayOut)
+		p.problems.report(path, text, "is empty; %s, or remove it", remedy)
 	}
 }
 

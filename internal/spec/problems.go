@@ -13,7 +13,7 @@ type Problem struct {
 	Path string
 	// Value is what is stated there, as JSON; empty where nothing is, or where it must not be shown.
 	Value string
-	// Message says what is wrong and ends with the way out.
+	// Message says what is wrong and ends with what to do about it.
 	Message string
 }
 

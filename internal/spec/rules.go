@@ -106,7 +106,7 @@ func keysOf(fields []field) []string {
 	return keys
 }
 
-// Suggest returns the way out for a name that is none of the known ones: the nearest of them, or all.
+// Suggest returns the advice for a name that is none of the known ones: the nearest of them, or all.
 func Suggest(name string, known []string) string {
 	if near := nearest(name, known); near != "" {
 		return "did you mean " + near + "?"

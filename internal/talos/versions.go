@@ -32,7 +32,7 @@ func Releases() []Release {
 	}
 }
 
-// Check says whether a Talos version is supported and runs a Kubernetes version; both are full versions with their v. The error names a way out.
+// Check says whether a Talos version is supported and runs a Kubernetes version; both are full versions with their v. The error says what to do.
 func Check(talos, kubernetes string) error {
 	talosVersion, err := parseVersion("Talos", talos)
 	if err != nil {
@@ -55,7 +55,7 @@ func Check(talos, kubernetes string) error {
 		kubernetes, talos, release.OldestKubernetes, release.NewestKubernetes, runnersOf(kubernetesVersion))
 }
 
-// CheckTalos says whether a full Talos version is supported. The error names a way out.
+// CheckTalos says whether a full Talos version is supported. The error says what to do.
 func CheckTalos(talos string) error {
 	version, err := parseVersion("Talos", talos)
 	if err != nil {

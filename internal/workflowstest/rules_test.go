@@ -62,7 +62,7 @@ func TestUpRunsOnTheDefaultBranchAlone(t *testing.T) {
 	assert.Contains(t, check.Steps[0].Env["WANTED"], "github.event.repository.default_branch")
 	assert.Contains(t, check.Steps[0].Run, "exit 1")
 	assert.Contains(t, w.Concurrency.Group, "inputs.stack", "stacks do not wait for each other")
-	assert.False(t, w.Concurrency.Cancel, "a run that changes machines is not broken off")
+	assert.False(t, w.Concurrency.Cancel, "a run that changes machines is not interrupted")
 
 	var scripts []string
 	for _, s := range up.Steps {

@@ -49,7 +49,7 @@ func TestFaultsAreChecked(t *testing.T) {
 		"a bad method":            {datacentre.Fault{Method: "FETCH", Reset: true}, `--method "FETCH": use one of GET, POST, PUT, DELETE`},
 		"a bad status":            {datacentre.Fault{Path: "/x", Status: 200}, "--status 200: use one from 400 to 599"},
 		"after what":              {datacentre.Fault{Path: "/x", Delay: time.Second, After: true}, "--after: goes with --reset"},
-		"a reset that answers":    {datacentre.Fault{Path: "/x", Reset: true, Status: 500}, "--reset: a connection that breaks off has no --status"},
+		"a reset that answers":    {datacentre.Fault{Path: "/x", Reset: true, Status: 500}, "--reset: a connection that is reset has no --status"},
 		"a rule without effect":   {datacentre.Fault{Path: "/x"}, "--path: what happens to the requests?"},
 		"a time that goes back":   {datacentre.Fault{Path: "/x", Delay: -time.Second}, "--delay -1s: a time does not run backwards"},
 		"fewer times than none":   {datacentre.Fault{Path: "/x", Reset: true, Times: -1}, "--times -1: state how often"},

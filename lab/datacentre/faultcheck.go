@@ -167,7 +167,7 @@ func (f Fault) validateRequest() error {
 	case f.After && !f.Reset:
 		return errors.New("--after: goes with --reset")
 	case f.Reset && (f.Status != 0 || f.Message != ""):
-		return errors.New("--reset: a connection that breaks off has no --status and no --message: state one or the other")
+		return errors.New("--reset: a connection that is reset has no --status and no --message: state one or the other")
 	case f.Status != 0 && (f.Status < 400 || f.Status > 599):
 		return fmt.Errorf("--status %d: use one from 400 to 599", f.Status)
 	case f.Delay == 0 && f.Message == "" && f.Status == 0 && !f.Reset:

@@ -267,7 +267,7 @@ func (d *Datacentre) Reboot(user, hostName string, vmid int, o ShutdownOptions) 
 	})
 }
 
-// Reset is the reset button: the machine starts anew on the hardware it was switched on with.
+// Reset is the reset button: the machine restarts on the hardware it was switched on with.
 func (d *Datacentre) Reset(user, hostName string, vmid int) (string, error) {
 	return d.restart(user, hostName, "qmreset", vmid, func(_ context.Context, _ *worker) error {
 		v, err := d.GuestVM(hostName, vmid)

@@ -86,7 +86,7 @@ func (d *Datacentre) settle(t *transfer) time.Duration {
 	return time.Duration(min(t.left/t.speed, longestWait.Seconds()) * float64(time.Second))
 }
 
-// pace gives every copy its speed anew; called with the transfers' lock held.
+// pace gives every copy its speed again; called with the transfers' lock held.
 func (d *Datacentre) pace() {
 	all := d.transfers
 	users := map[string]int{}

@@ -73,7 +73,7 @@ func TestTheProgramIsLinkedOnce(t *testing.T) {
 
 	after, err := os.Stat(program)
 	require.NoError(t, err)
-	require.True(t, os.SameFile(before, after), "the second run has linked the program anew")
+	require.True(t, os.SameFile(before, after), "the second run has linked the program again")
 }
 
 // BenchmarkAsUser measures what a user waits for who starts the CLI on a stack of 3 + 47 nodes that is as it should be: wall time, which is worth something on an idle

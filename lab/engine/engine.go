@@ -255,7 +255,7 @@ func (e *Engine) exit(verb string, err error) error {
 	if e.o.Terminal { // the CLI has told the person already
 		err = fmt.Errorf("pulumi %s failed", verb)
 		if verb == "up" {
-			err = fmt.Errorf("%w: when the cause is gone, `lab up --refresh` goes on from here", err)
+			err = fmt.Errorf("%w: when the cause is gone, `lab up --refresh` resumes", err)
 		}
 	}
 

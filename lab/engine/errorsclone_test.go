@@ -116,7 +116,7 @@ func brokenClones() []failure {
 			},
 			says: "the requested resource does not exist", // the provider keeps Proxmox' words to itself
 			advice: "{host} lacks something that it needs: its template, VM {template} (`qm config {template}`; if it was removed behind Pulumi's back, restore it, or state " +
-				"another talos-proxmox:templates.<class>.firstVmid, under which it is built anew)",
+				"another talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt)",
 		},
 		{
 			row: "node offline", cause: fault(always(datacentre.Fault{Offline: true, Host: "pve2"})),

@@ -208,7 +208,7 @@ func (e *Engine) linkPlugins() error {
 	return nil
 }
 
-// link makes folder anew, with a link for each file of installed.
+// link makes folder again, with a link for each file of installed.
 func link(installed, folder string) error {
 	files, err := os.ReadDir(installed)
 	if err != nil {

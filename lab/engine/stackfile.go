@@ -193,7 +193,7 @@ var (
 
 var plainKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// takeSecrets replaces encrypted values, and adds a stand-in for each to the secrets that are set anew.
+// takeSecrets replaces encrypted values, and adds a stand-in for each to the secrets that are set again.
 func (f *stackFile) takeSecrets(secrets map[string]string) {
 	var walk func(path string, node *yaml.Node)
 

@@ -65,7 +65,7 @@ func (m *machine) drainActions() {
 	}
 }
 
-// perform runs a sequence that ends the boot; false when the machine goes on as before.
+// perform runs a sequence that ends the boot; false when the machine continues as before.
 func (m *machine) perform(ctx context.Context, a action) (outcome, bool) {
 	m.publishSequence(a.kind, machineapi.SequenceEvent_START, a.actor)
 

@@ -8,7 +8,7 @@ import (
 	"proxmox-talos/lab/datacentre"
 )
 
-// aclRoutes are roles, rules and what comes of them; users, tokens and groups are in accounts.go.
+// aclRoutes are roles, rules and the permissions that follow from them; users, tokens and groups are in accounts.go.
 func aclRoutes() []route {
 	return []route{
 		{method: "GET", path: "/access/roles", handle: listRoles},

@@ -21,7 +21,7 @@ const (
 	serverHeader = "pve-api-daemon/3.0"
 )
 
-// errReset says that the connection is broken off instead of answered.
+// errReset says that the connection is reset instead of answered.
 var errReset = errors.New("connection reset")
 
 // serveConn speaks HTTP/1.1 itself: net/http cannot write the reason phrases in which PVE puts its errors.

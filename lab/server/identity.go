@@ -41,7 +41,7 @@ func loadIdentity(dir string) (*identity, error) {
 	b, err := os.ReadFile(id.path)
 	if err == nil {
 		if err := json.Unmarshal(b, id); err != nil {
-			return nil, fmt.Errorf("unable to read the lab's identity %s: %w; remove the lab's folder to start anew", id.path, err)
+			return nil, fmt.Errorf("unable to read the lab's identity %s: %w; remove the lab's folder to start over", id.path, err)
 		}
 
 		return id, nil
@@ -89,7 +89,7 @@ func (id *identity) authority() (*tls.Certificate, error) {
 
 	ca, err := tls.X509KeyPair([]byte(id.CA), []byte(id.CAKey))
 	if err != nil {
-		return nil, fmt.Errorf("unable to read the lab's CA in %s: %w; remove the lab's folder to start anew", id.path, err)
+		return nil, fmt.Errorf("unable to read the lab's CA in %s: %w; remove the lab's folder to start over", id.path, err)
 	}
 
 	if err := os.WriteFile(id.caPath(), []byte(id.CA), 0o600); err != nil {

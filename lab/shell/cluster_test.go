@@ -93,7 +93,7 @@ func TestALockOfTheCluster(t *testing.T) {
 	}
 }
 
-// TestAHostWithATaskIsNotRebooted has an import under way, which a reboot would break off.
+// TestAHostWithATaskIsNotRebooted has an import under way, which a reboot would end.
 func TestAHostWithATaskIsNotRebooted(t *testing.T) {
 	t.Parallel()
 

@@ -60,7 +60,7 @@ a preview (` + "`--skip-preview`" + `, and the Automation API) therefore goes wi
 
 **What policies see of a host's size** is ` + "`talos-proxmox:hosts[].capacity`" + ` of the stack's configuration and the options of ` + "`host-capacity`" + `; nothing is asked of Proxmox.
 
-Messages name the resource, the value, the rule and the way out. Values marked secret are struck out of them, and a secret found in plain text is named by its path.
+Messages name the resource, the value, the rule and what to do. Values marked secret are struck out of them, and a secret found in plain text is named by its path.
 
 | policy | level | judges | rule |
 |---|---|---|---|

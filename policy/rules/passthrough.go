@@ -49,7 +49,7 @@ func rootOnlyFields(p plan) []violation {
 // usesToken tells a provider that is known to work with a token.
 func usesToken(provider value) bool { return provider.at("apiToken").given() }
 
-// rootFields are the fields of a VM that only root may set, each with the way out.
+// rootFields are the fields of a VM that only root may set, each with what to do instead.
 func rootFields(r resource) []string {
 	var fields []string
 

@@ -41,7 +41,7 @@ func newFaultAdd(f *folders) *cobra.Command {
 		Use:   "add",
 		Short: "Set a fault",
 		Example: `  lab fault add --offline --host pve2                              # 595 No route to host, and a dead shell
-  lab fault add --no-quorum                                        # reads go on, writes are refused
+  lab fault add --no-quorum                                        # reads work, writes are refused
   lab fault add --full local-lvm --host pve1                       # nothing free on a storage
   lab fault add --lock backup --vmid 3000                          # VM is locked (backup)
   lab fault add --hangs --vmid 3000                                # the machine never gets to its network
@@ -50,7 +50,7 @@ func newFaultAdd(f *folders) *cobra.Command {
   lab fault add --task qmclone --delay 5m                          # slow tasks
   lab fault add --task qmcreate --warnings 1                       # tasks that end with WARNINGS: 1
   lab fault add --task qmclone --message "no space left on device" # tasks that fail
-  lab fault add --path '/nodes/pve2/.*' --reset                    # connections that break off before the request is carried out
+  lab fault add --path '/nodes/pve2/.*' --reset                    # connections that are reset before the request is carried out
   lab fault add --method POST --path '/clone$' --reset --after     # … or when it has been
   lab fault add --path '/tasks/' --delay 30s                       # slow answers
   lab fault add --method PUT --path '/qemu/.*/config' --status 500 --message "got timeout"`,
@@ -197,7 +197,7 @@ func faultEffect(fault datacentre.Fault) string {
 	case fault.Status != 0 || fault.Message != "":
 		effects = append(effects, strings.TrimSpace(fmt.Sprintf("answers %d %s", cmp.Or(fault.Status, 500), fault.Message)))
 	default:
-		effects = append(effects, "goes on as usual")
+		effects = append(effects, "continues as usual")
 	}
 
 	return strings.Join(effects, ", ")

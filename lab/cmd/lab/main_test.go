@@ -162,7 +162,7 @@ func (c *command) faults() {
 		{"--lock backup --vmid 3000", `4 +VM 3000 +locked \(backup\) +always`},
 		{"--expire-tickets", `5 +sessions +those begun before \d\d:\d\d:\d\d have expired +always`},
 		{"--start-fails --vmid 3000 --times 1", `6 +task qmstart of VM 3000 +fails: start failed: QEMU exited with code 1 +1`},
-		{"--task qmclone --delay 5m", `7 +task qmclone +after 5m0s, goes on as usual +always`},
+		{"--task qmclone --delay 5m", `7 +task qmclone +after 5m0s, continues as usual +always`},
 		{"--task qmcreate --warnings 2 --host pve1", `8 +task qmcreate on pve1 +ends with WARNINGS: 2 +always`},
 		{"--path /nodes/pve2/.* --reset", `9 +request /nodes/pve2/\.\* +connection reset before it is carried out +always`},
 		{"--method POST --path /clone$ --reset --after", `10 +request POST /clone\$ +connection reset when it is carried out +always`},

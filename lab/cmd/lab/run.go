@@ -161,7 +161,7 @@ func (r *run) preview(ctx context.Context, e *engine.Engine) error {
 	return err
 }
 
-// up brings the stack up and says how to go on.
+// up brings the stack up and says what to do next.
 func (r *run) up(ctx context.Context, e *engine.Engine) error {
 	var opts []optup.Option
 	if r.refresh {

@@ -12,7 +12,7 @@ import (
 	"proxmox-talos/stacks"
 )
 
-// summarise writes the clients' configurations into the lab's folder and says how to go on.
+// summarise writes the clients' configurations into the lab's folder and says what to do next.
 func (r *run) summarise(outputs auto.OutputMap) error {
 	talosconfigs, kubeconfigs := texts(outputs[stacks.Talosconfigs]), texts(outputs[stacks.Kubeconfigs])
 
@@ -64,7 +64,7 @@ func (r *run) summarise(outputs auto.OutputMap) error {
 	}
 
 	fmt.Printf(`
-The stack is up and the lab goes on running. Next:
+The stack is up and the lab keeps running. Next:
 
   %[1]s/lab status
   export TALOSCONFIG=%[2]s/talosconfig KUBECONFIG=%[2]s/kubeconfig

@@ -81,7 +81,7 @@ func (h hop) timeout() time.Duration {
 	return time.Duration(value(h.PerDialTimeout, defaultPerDialTimeout)) * time.Second
 }
 
-// config is made anew for every dial: agents hand out their signers over a connection of their own, which closing ends.
+// config is recreated for every dial: agents hand out their signers over a connection of their own, which closing ends.
 func (h hop) config() (config *ssh.ClientConfig, closing func(), err error) {
 	config = &ssh.ClientConfig{User: value(h.User, "root"), Timeout: h.timeout(), HostKeyCallback: ssh.InsecureIgnoreHostKey()} //nolint:gosec // as published, without a hostKey
 	closing = func() {}

@@ -159,7 +159,7 @@ func fetchFile(ctx context.Context, a *api, plan object) error {
 		return nil
 	}
 
-	// A download whose time is up must not go on, and a failed one is cleared away.
+	// A download whose time is up must not continue, and a failed one is cleared away.
 	path := "/nodes/" + str(plan, "nodeName") + "/tasks/" + url.PathEscape(upid)
 	if stopErr := a.call(context.WithoutCancel(ctx), http.MethodDelete, path, nil, nil); stopErr != nil && !gone(stopErr) {
 		err = errors.Join(err, stopErr)

@@ -118,7 +118,7 @@ func (r rules) update(next func(context.Context, p.UpdateRequest) (p.UpdateRespo
 	}
 }
 
-// renewed names the outputs of a resource that an update makes anew because a certificate in them runs out.
+// renewed names the outputs of a resource that an update makes again because a certificate in them runs out.
 func (r rules) renewed(typ tokens.Type, state, inputs property.Map) ([]string, error) {
 	switch typ {
 	case secretsType:

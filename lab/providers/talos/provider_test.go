@@ -167,7 +167,7 @@ func TestSecrets(t *testing.T) {
 		assert.Equal(t, p.UpdateReplace, diff.DetailedDiff["talosVersion"].Kind)
 	})
 
-	t.Run("a client certificate about to end is made anew", func(t *testing.T) {
+	t.Run("a client certificate about to end is recreated", func(t *testing.T) {
 		t.Parallel()
 
 		later := server(t, func() time.Time { return time.Now().AddDate(0, 11, 5) })

@@ -301,7 +301,7 @@ func TestKubeconfig(t *testing.T) {
 		assert.Equal(t, state.Get("kubeconfigRaw"), preview.Properties.Get("kubeconfigRaw"))
 	})
 
-	t.Run("a certificate about to end is fetched anew", func(t *testing.T) {
+	t.Run("a certificate about to end is fetched again", func(t *testing.T) {
 		t.Parallel()
 
 		diff, preview := update(t, w.server, kubeconfigType, state, w.inputs(map[string]any{"certificateRenewalDuration": "8770h"}), true)

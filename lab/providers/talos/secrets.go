@@ -101,7 +101,7 @@ func (r *secretsResource) Create(_ context.Context, request infer.CreateRequest[
 	return response, nil
 }
 
-// Update keeps the secrets; only a client certificate that runs out within a month is made anew.
+// Update keeps the secrets; only a client certificate that runs out within a month is recreated.
 func (r *secretsResource) Update(_ context.Context, request infer.UpdateRequest[secretsArgs, secretsState]) (infer.UpdateResponse[secretsState], error) {
 	state := request.State
 	state.TalosVersion = or(request.Inputs.TalosVersion, defaultContract())

@@ -123,7 +123,7 @@ func duration(stated bool, field func() *string) time.Duration {
 	return d
 }
 
-// savable is what comes of timeouts after everything else has worked: the published plugin does the work, and then fails to save the resource, which the
+// savable judges timeouts after everything else has worked: the published plugin does the work, and then fails to save the resource, which the
 // engine takes for one that was not made (pulumiverse/pulumi-talos#208 and #252).
 func (t *timeouts) savable() error {
 	if t == nil {
