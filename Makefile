@@ -173,7 +173,7 @@ fmt: $(BIN)/golangci-lint ## Format the Go code
 	cd lab && $(BIN)/golangci-lint fmt --config ../.golangci.yaml ./...
 
 .PHONY: schema
-schema: ## Write the JSON schema of the stack configuration again
+schema: ## Generate the JSON schema and the reference of the stack configuration
 	go run ./cmd/specschema
 
 .PHONY: tools

@@ -53,7 +53,7 @@ type found struct {
 // pageSize is how many comments are asked for at once; a server may give fewer.
 const pageSize = 50
 
-// put writes the comment in place of the one with the marker, or again.
+// put writes the comment in place of the one with the marker, or a new one.
 func (p post) put(ctx context.Context, text string) error {
 	comments := "/repos/" + p.repository + "/issues"
 	for page, last := 1, int64(0); ; page++ {
