@@ -93,7 +93,7 @@ func TestAMappingThatAKilledRunMade(t *testing.T) {
 	require.NoError(t, current.Cancel(t.Context()))
 	e.Close()
 
-	_, _, err = w.tryUp(t.Context(), text, optup.Refresh())
+	_, err = w.tryUp(t.Context(), text, optup.Refresh())
 	require.Error(t, err)
 	assert.Contains(t, w.said(), "pci ID 'rtx4000' already defined")
 	assert.Contains(t, w.said(), "If it names this stack, an interrupted run left it, and `make recover STACK=lab` removes it")

@@ -64,7 +64,7 @@ func TestAFirstRunThatFailedIsJudgedByItsMachines(t *testing.T) {
 	_, err = w.lab.Data.AddFault(datacentre.Fault{Task: "qmstart", Message: "start failed: QEMU exited with code 1", Times: cloneTries})
 	require.NoError(t, err)
 
-	_, _, err = w.tryUp(t.Context(), s)
+	_, err = w.tryUp(t.Context(), s)
 	require.Error(t, err)
 	require.NoError(t, w.lab.Data.ClearFaults())
 
