@@ -27,7 +27,7 @@ func (c *TalosCluster) makeMarks(ctx *pulumi.Context, name string, args TalosClu
 	_, err := talosops{
 		verb:       "mark",
 		request:    talosopsRequest{ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes), Marks: planned.marks},
-		kubeconfig: c.Kubeconfig,
+		kubeconfig: c.Kubeconfig, resultHidden: true,
 	}.register(ctx, name+"-marked", pulumi.Parent(c), pulumi.DependsOn(after))
 
 	return err

@@ -21,7 +21,7 @@ join a cluster. One that still boots, or does not answer, is waited for up to th
 A run that was interrupted at any moment may be repeated.
 
 Every control plane is asked on its own address. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be
-left out. Each change is a line on standard error; the result is one line of JSON on standard output. At its limit the command names what it
+left out. What it does, and every 15 seconds what it waits for, is a line on standard error; the result is one line of JSON on standard output. At its limit the command names what it
 waited for and ends with status 1.`
 
 const bootstrapExample = `  talosops bootstrap --timeout 5m < request.json
@@ -113,8 +113,10 @@ func (b *bootstrapper) round(ctx context.Context) (report, bool) {
 	case len(current.open()) == 0:
 		current[0], there[0] = b.bootstrapOn(ctx, first)
 	}
-	for _, f := range current {
-		b.say(ctx, f)
+	for i, f := range current {
+		if there[i] {
+			b.say(ctx, f)
+		}
 	}
 
 	return current, slices.Contains(there, true)
@@ -171,6 +173,8 @@ func (b *bootstrapper) bootstrapOn(ctx context.Context, n node) (f finding, ther
 	b.accepted = err == nil
 	switch {
 	case b.accepted:
+		b.say(ctx, finding{node: n.Name, check: etcdCheck, note: "is bootstrapped"})
+
 		return starting(n), false
 	case status.Code(err) == codes.AlreadyExists:
 		return finding{node: n.Name, check: etcdCheck, note: hasData}, true

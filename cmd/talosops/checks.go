@@ -128,17 +128,15 @@ func (m member) label() string {
 	return "without a name at " + strings.Join(m.PeerURLs, " ")
 }
 
-// judgeNode returns what a node misses in Kubernetes, or nothing, and its readiness, which does not count.
-func judgeNode(nodes []kubeNode, name, version string) (problem, note string) {
+// judgeNode returns what a node misses in Kubernetes, or nothing; its readiness does not count.
+func judgeNode(nodes []kubeNode, name, version string) string {
 	i := slices.IndexFunc(nodes, func(n kubeNode) bool { return n.Name == name })
 	switch {
 	case i < 0:
-		return "is not registered", ""
+		return "is not registered"
 	case version != "" && nodes[i].Kubelet != version:
-		return fmt.Sprintf("runs kubelet %s instead of %s", cmp.Or(nodes[i].Kubelet, "of an unknown version"), version), ""
-	case nodes[i].Ready:
-		return "", "registered and Ready"
+		return fmt.Sprintf("runs kubelet %s instead of %s", cmp.Or(nodes[i].Kubelet, "of an unknown version"), version)
 	default:
-		return "", "registered, not Ready (not waited for: nodes are Ready once a CNI runs)"
+		return ""
 	}
 }

@@ -68,19 +68,17 @@ func TestJudgeNode(t *testing.T) {
 	t.Parallel()
 
 	nodes := []kubeNode{{Name: "cp-1", Ready: true, Kubelet: "v1.35.0"}, {Name: "cp-2", Kubelet: "v1.34.0"}, {Name: "cp-3"}}
-	for name, test := range map[string]struct{ node, version, problem, note string }{
-		"registered and Ready":       {"cp-1", "v1.35.0", "", "registered and Ready"},
-		"registered without a CNI":   {"cp-2", "", "", "registered, not Ready (not waited for: nodes are Ready once a CNI runs)"},
-		"another version of kubelet": {"cp-2", "v1.35.0", "runs kubelet v1.34.0 instead of v1.35.0", ""},
-		"no version of kubelet":      {"cp-3", "v1.35.0", "runs kubelet of an unknown version instead of v1.35.0", ""},
-		"not registered":             {"w-1", "v1.35.0", "is not registered", ""},
+	for name, test := range map[string]struct{ node, version, want string }{
+		"registered and Ready":       {"cp-1", "v1.35.0", ""},
+		"registered without a CNI":   {"cp-2", "", ""},
+		"another version of kubelet": {"cp-2", "v1.35.0", "runs kubelet v1.34.0 instead of v1.35.0"},
+		"no version of kubelet":      {"cp-3", "v1.35.0", "runs kubelet of an unknown version instead of v1.35.0"},
+		"not registered":             {"w-1", "v1.35.0", "is not registered"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			problem, note := judgeNode(nodes, test.node, test.version)
-			assert.Equal(t, test.problem, problem)
-			assert.Equal(t, test.note, note)
+			assert.Equal(t, test.want, judgeNode(nodes, test.node, test.version))
 		})
 	}
 }

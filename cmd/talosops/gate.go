@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -52,6 +53,29 @@ func (g *gate) wait(ctx context.Context) error {
 	})
 }
 
+// summary says in a line what a healthy cluster has.
+func (g *gate) summary() string {
+	line := fmt.Sprintf("healthy: etcd members: %d; nodes: %d", len(g.req.ControlPlanes), len(g.req.nodes()))
+	waiting := 0
+	for _, n := range g.listed {
+		if !n.Ready && g.req.unknownNode(n.Name) == "" {
+			waiting++
+		}
+	}
+	if waiting > 0 {
+		line += fmt.Sprintf(", of which %d are not Ready (not waited for: nodes are Ready once a CNI runs)", waiting)
+	}
+	for _, e := range g.req.GPUs {
+		for _, n := range g.listed {
+			if n.Name == e.Node {
+				line += fmt.Sprintf("; %s offers %d of %s", n.Name, n.offers(e.resource()), e.resource())
+			}
+		}
+	}
+
+	return line
+}
+
 // round asks all nodes at once.
 func (g *gate) round(ctx context.Context) report {
 	nodes := g.req.nodes()
@@ -70,7 +94,6 @@ func (g *gate) lookAt(ctx context.Context, n node, controlPlane bool) report {
 	add := func(f finding) {
 		f.node = n.Name
 		r = append(r, f)
-		g.say(ctx, f)
 	}
 
 	required := nodeServices
@@ -140,14 +163,13 @@ func (g *gate) registrations(ctx context.Context, reports []report) report {
 		f := finding{node: n.Name, check: "node"}
 		switch {
 		case err == nil:
-			f.problem, f.note = judgeNode(nodes, n.Name, g.req.KubernetesVersion)
+			f.problem = judgeNode(nodes, n.Name, g.req.KubernetesVersion)
 		case len(ready) > 0:
 			f.problem, f.detail = "the Kubernetes API does not list the nodes", err.Error()
 		default:
 			f.problem = err.Error()
 		}
 		r = append(r, f)
-		g.say(ctx, f)
 	}
 	if err == nil {
 		r = append(r, g.checkGPUs(ctx, nodes, address)...)

@@ -89,7 +89,6 @@ func (g *gate) checkGPUs(ctx context.Context, nodes []kubeNode, address string) 
 		f := g.checkGPU(ctx, e, nodes, address)
 		f.node, f.check = e.Node, gpuCheck
 		r = append(r, f)
-		g.say(ctx, f)
 	}
 
 	return r
@@ -98,7 +97,7 @@ func (g *gate) checkGPUs(ctx context.Context, nodes []kubeNode, address string) 
 func (g *gate) checkGPU(ctx context.Context, e gpuExpectation, nodes []kubeNode, address string) finding {
 	registered := slices.IndexFunc(nodes, func(n kubeNode) bool { return n.Name == e.Node })
 	if registered < 0 {
-		return finding{problem: "waits for its node to be registered"}
+		return finding{problem: "its node is not registered"}
 	}
 	offered := nodes[registered].offers(e.resource())
 
@@ -112,7 +111,7 @@ func (g *gate) checkGPU(ctx context.Context, e gpuExpectation, nodes []kubeNode,
 			return finding{problem: problem}
 		}
 
-		return finding{note: fmt.Sprintf("offers %d of %s", offered, e.resource())}
+		return finding{}
 	}
 
 	cluster, err := call(ctx, func(ctx context.Context) (gpuCluster, error) { return g.kubernetes.gpuCluster(ctx, address, e.Node) })

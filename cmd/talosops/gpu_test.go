@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -134,9 +135,9 @@ func TestGateWaitsForGPUs(t *testing.T) {
 			c.nodesL[3].Allocatable = map[string]string{defaultGPUResource: "2"}
 		}
 	}
-	var progress bytes.Buffer
-	require.NoError(t, newGate(req, cluster, cluster, &progress).wait(t.Context()))
-	assert.Contains(t, progress.String(), "w-1: GPU: offers 2 of nvidia.com/gpu\n")
+	g := newGate(req, cluster, cluster, io.Discard)
+	require.NoError(t, g.wait(t.Context()))
+	assert.Contains(t, g.summary(), "; w-1 offers 2 of nvidia.com/gpu")
 }
 
 func TestGPUExpectationsOfARequest(t *testing.T) {

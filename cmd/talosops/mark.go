@@ -16,7 +16,7 @@ What is stated is set. What was stated before and is not any more is removed: th
 what that was. Labels and taints of others stay. A node that has everything already is not written to.
 
 A node that is not registered yet is waited for. Control planes are asked on their own addresses, one that answers is enough. The request comes as JSON on
-standard input; timeout (default 15m) and interval (default 2s) may be left out. Each change is a line on standard error; the result is one line of JSON on
+standard input; timeout (default 15m) and interval (default 2s) may be left out. What it does, and every 15 seconds what it waits for, is a line on standard error; the result is one line of JSON on
 standard output.`
 
 const markExample = `  talosops mark --timeout 5m < request.json

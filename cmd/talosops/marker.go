@@ -62,7 +62,7 @@ func (m *marker) round(ctx context.Context, done map[string]bool) report {
 			}
 			f.node, f.check = stated.Node, markCheck
 			reports[i] = f
-			if !done[stated.Node] {
+			if f.note != "" {
 				m.say(ctx, f)
 			}
 		})
@@ -90,11 +90,11 @@ func (m *marker) nodes(ctx context.Context) (nodes []markedNode, address string,
 func (m *marker) markNode(ctx context.Context, address string, stated marks, nodes []markedNode) finding {
 	i := slices.IndexFunc(nodes, func(n markedNode) bool { return n.Name == stated.Node })
 	if i < 0 {
-		return finding{problem: "waits for its node to be registered"}
+		return finding{problem: "its node is not registered"}
 	}
 	patch, note := compareMarks(nodes[i], stated)
 	if patch == nil {
-		return finding{note: note}
+		return finding{}
 	}
 	_, err := call(ctx, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, m.kubernetes.patchNode(ctx, address, stated.Node, *patch)

@@ -82,7 +82,7 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 		assert.Equal(t, map[string]int{"w-1": 1, "w-2": 1}, api.patched, "each node once, and nobody else's")
 		assert.ElementsMatch(t, []string{
 			"w-1: labels and taints: 1 label set",
-			"w-2: labels and taints: waits for its node to be registered",
+			"waits: w-2: labels and taints: its node is not registered",
 			"w-2: labels and taints: 1 label set",
 		}, strings.Split(strings.TrimSpace(said), "\n"))
 	})
@@ -112,7 +112,7 @@ func TestMarkingEndsAtItsLimit(t *testing.T) {
 	}{
 		"a node that never comes": {
 			&fakeNodes{nodes: []markedNode{{Name: "w-1"}}},
-			"not all nodes have their labels and taints after 1m0s; 1 of 2 checks are open:\n  w-2: labels and taints: waits for its node to be registered\n",
+			"not all nodes have their labels and taints after 1m0s; 1 of 2 checks are open:\n  w-2: labels and taints: its node is not registered\n",
 		},
 		"no API that answers": {
 			&fakeNodes{listErr: map[string]error{"127.0.9.1": errors.New("one"), "127.0.9.2": errors.New("two"), "127.0.9.3": errors.New("three")}},
@@ -176,7 +176,7 @@ func TestMarkTalksToTheKubernetesAPI(t *testing.T) {
 	}, never, "--interval", "1ms")
 	require.NoError(t, err, stderr)
 	assert.Equal(t, `{"marked":["w-1"]}`+"\n", stdout)
-	assert.Equal(t, "w-1: labels and taints: the node was changed meanwhile\nw-1: labels and taints: 1 taint set\n", stderr)
+	assert.Equal(t, "waits: w-1: labels and taints: the node was changed meanwhile\nw-1: labels and taints: 1 taint set\n", stderr)
 	want := `/api/v1/nodes/w-1 application/merge-patch+json {"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/taints":"[\"dedicated:NoSchedule\"]"}},` +
 		`"spec":{"taints":[{"key":"a","effect":"NoExecute","timeAdded":"2026-11-21T00:00:00Z"},{"key":"dedicated","value":"db","effect":"NoSchedule"}]}}`
 	assert.Equal(t, []string{want, want}, patches)

@@ -23,7 +23,7 @@ link is named, with what to do about it: the PCI device in the machine, the exte
 toolkit, the RuntimeClass nvidia, the device plugin and what its pod says.
 
 Every node is asked on its own address. The request comes as JSON on standard input; kubernetesVersion, versions, gpus, timeout (default 15m)
-and interval (default 2s) may be left out. Each change is a line on standard error; the result is one line of JSON on standard output. At its limit the
+and interval (default 2s) may be left out. What it does, and every 15 seconds what it waits for, is a line on standard error; the result is one line of JSON on standard output. At its limit the
 command names what each node misses and ends with status 1.`
 
 const waitExample = `  talosops wait --timeout 5m < request.json
@@ -85,6 +85,7 @@ func runWait(cmd *cobra.Command, req *waitRequest) error {
 		if err := g.wait(cmd.Context()); err != nil {
 			return err
 		}
+		g.print(g.summary())
 
 		return printResult(cmd.OutOrStdout(), waitResult(req, g.running(cmd.Context(), g.listed)))
 	})

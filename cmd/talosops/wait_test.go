@@ -69,7 +69,7 @@ func TestWaitOverRealConnections(t *testing.T) {
 	assert.Regexp(t, asked, stdout)
 	const versions = `"nodes":{"cp-1":{"talos":"v1.12.6","schematic":"376567","kubelet":"v1.35.0","apiServer":"v1.35.1"}}}` + "\n"
 	assert.Equal(t, `{"healthy":true,"etcdMembers":["cp-1"],"asked":"…",`+versions, asked.ReplaceAllString(stdout, `"asked":"…"`))
-	assert.Contains(t, stderr, "cp-1: node: registered and Ready\n")
+	assert.Contains(t, stderr, "healthy: etcd members: 1; nodes: 1\n")
 	assert.Contains(t, stderr, "cp-1: versions: runs Talos v1.12.6 (planned: v1.12.7)\n")
 
 	stdout, stderr, err = run(t, "versions", req, never)

@@ -14,13 +14,18 @@ import (
 // callTimeout bounds one call, so that a node that swallows packets does not hide what the others say.
 const callTimeout = 10 * time.Second
 
-// watch looks at a cluster again and again, within a request's limits, and says each change.
+// reminder is between two lines about what is waited for, and named is how many checks such a line names.
+const (
+	reminder = 15 * time.Second
+	named    = 3
+)
+
+// watch looks at a cluster again and again, within a request's limits, and says what it waits for.
 type watch struct {
 	timeout, interval time.Duration
 
 	mu       sync.Mutex
 	progress io.Writer
-	said     map[string]string
 }
 
 // goal is what a watch waits for, in the words of its errors.
@@ -30,7 +35,7 @@ type goal struct {
 	remedy string
 }
 
-// finding is the result of one check. Problem has a stable wording, so that only real changes make a line; Detail may differ every time.
+// finding is the result of one check.
 type finding struct {
 	node, check           string
 	problem, detail, note string
@@ -40,7 +45,7 @@ type finding struct {
 type report []finding
 
 func newWatch(limits *common, progress io.Writer) *watch {
-	return &watch{timeout: limits.timeout, interval: limits.interval, progress: progress, said: map[string]string{}}
+	return &watch{timeout: limits.timeout, interval: limits.interval, progress: progress}
 }
 
 // until returns nil once a round says it is done, and an error that names every open check at the limit or at an interrupt.
@@ -49,6 +54,8 @@ func (w *watch) until(ctx context.Context, g goal, round func(context.Context) (
 	defer cancel()
 
 	var last report
+	started := time.Now()
+	next := started // when to say again what is waited for
 	for {
 		current, done := round(limited)
 		if done {
@@ -57,6 +64,10 @@ func (w *watch) until(ctx context.Context, g goal, round func(context.Context) (
 		// Calls that the limit cut off say nothing about their nodes: the round before them does.
 		if limited.Err() == nil || last == nil {
 			last = current
+		}
+		if now := time.Now(); limited.Err() == nil && !now.Before(next) {
+			w.print(waiting(last.open(), now.Sub(started)))
+			next = now.Add(reminder)
 		}
 		pause := time.NewTimer(w.interval)
 		select {
@@ -83,30 +94,43 @@ func (w *watch) failure(ctx context.Context, g goal, last report) error {
 	return fmt.Errorf("%s after %s; %s\n%s, then run the same again", g.missed, w.timeout, missing, g.remedy)
 }
 
-// say writes a line when a check's result is another one than before.
-func (w *watch) say(ctx context.Context, f finding) {
-	if ctx.Err() != nil {
-		return
+// waiting is the line about checks that are open.
+func waiting(open report, since time.Duration) string {
+	line := "waits"
+	if since >= time.Second {
+		line += " for " + since.Round(time.Second).String()
 	}
+	texts := make([]string, 0, named)
+	for _, f := range open[:min(named, len(open))] {
+		texts = append(texts, f.line())
+	}
+	line += ": " + strings.Join(texts, "; ")
+	if more := len(open) - named; more > 0 {
+		line += fmt.Sprintf("; and %d more", more)
+	}
+
+	return line
+}
+
+// say writes what has happened to a node.
+func (w *watch) say(ctx context.Context, f finding) {
+	if ctx.Err() == nil {
+		w.print(f.line())
+	}
+}
+
+func (w *watch) print(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-
-	key := f.node + "\x00" + f.check
-	now := f.problem + f.note
-	if before, known := w.said[key]; !known || before != now {
-		w.said[key] = now
-		// Nobody reading the progress is no reason to stop.
-		_, _ = fmt.Fprintln(w.progress, f.line())
-	}
+	// Nobody reading the progress is no reason to stop.
+	_, _ = fmt.Fprintln(w.progress, line)
 }
 
 func (f finding) line() string {
 	text := f.problem
 	switch {
-	case text == "" && f.note != "":
-		text = f.note
 	case text == "":
-		text = "ok"
+		text = f.note
 	case f.detail != "":
 		text += ": " + f.detail
 	}

@@ -131,7 +131,11 @@ func (c *cli) Run(ctx context.Context, dir string, stdin io.Reader, out, errOut 
 	} else {
 		cmd.Args = append(cmd.Args, "--non-interactive")
 		cmd.Stdin = stdin
-		cmd.Stdout = io.MultiWriter(append(out, &stdout)...)
+		one := &onePlan{to: io.MultiWriter(append(out, &stdout)...), held: c.judges && args[0] == "up"}
+
+		defer one.close()
+
+		cmd.Stdout = one
 		cmd.Stderr = io.MultiWriter(append(errOut, &stderr)...)
 		cmd.SysProcAttr.Setpgid = true
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

@@ -111,6 +111,12 @@ func TestCommand(t *testing.T) {
 	require.NoError(t, again.Run(), out.String())
 	assert.Contains(t, out.String(), "kubectl get nodes")
 
+	assert.Regexp(t, `lab +https://\S+:6443 +\S+/kubeconfig, \S+/talosconfig`, out.String())
+	assert.Contains(t, c.run("output"), `"kubeconfigs": "[secret]"`)
+	assert.Contains(t, c.run("output", "kubeconfigs"), "client-key-data")
+	assert.Contains(t, c.run("output", "readme"), "# Stack lab\n")
+	assert.Contains(t, c.fails(1, "output", "kubeconfig"), `stack "lab" has no output "kubeconfig", but addresses, endpoints, `)
+
 	table := c.run("status")
 	assert.Equal(t, 12, strings.Count(table, " running "), table) // six VMs and their machines
 	assert.Contains(t, other.fails(1, "start", "--network", c.network), "are taken: another lab or program uses them", "a second lab on the same addresses")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
@@ -23,6 +24,8 @@ type run struct {
 	refresh   bool
 	json      bool
 
+	name string // of an output
+
 	policy       bool
 	policyConfig string
 
@@ -39,6 +42,7 @@ func newOperations(f *folders) []*cobra.Command {
 		{"recover", "Remove what a killed run left, and clear pending operations; the other commands do it by themselves after a killed run", r.recover},
 		{"up", "Create or update the stack on the lab", r.up},
 		{"preview", "Show what up would do", r.preview},
+		{"output [name]", "Show the stack's outputs as JSON, without the secret ones, or the named one, secret or not", r.output},
 		{"refresh", "Read the lab's world into the stack's state", func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.Refresh(ctx)
 
@@ -57,8 +61,12 @@ func newOperations(f *folders) []*cobra.Command {
 		cmd := &cobra.Command{
 			Use:   operation.use,
 			Short: operation.short,
-			Args:  cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
+			Args:  cobra.MaximumNArgs(strings.Count(operation.use, " ")),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				if len(args) > 0 {
+					r.name = args[0]
+				}
+
 				return r.operate(cmd, operation.do)
 			},
 		}
@@ -168,7 +176,7 @@ func (r *run) up(ctx context.Context, e *engine.Engine) error {
 		opts = append(opts, optup.Refresh())
 	}
 
-	if err := e.Up(ctx, opts...); err != nil {
+	if err := e.Up(ctx, append(opts, optup.SuppressOutputs())...); err != nil {
 		return err
 	}
 

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 
+	"proxmox-talos/lab/engine"
 	"proxmox-talos/stacks"
 )
 
@@ -24,12 +29,8 @@ func (r *run) summarise(outputs auto.OutputMap) error {
 	slices.Sort(clusters)
 
 	for i, name := range clusters {
-		suffix := "-" + name
-		if i == 0 {
-			suffix = ""
-		}
-
-		for file, text := range map[string]string{"talosconfig" + suffix: talosconfigs[name], "kubeconfig" + suffix: kubeconfigs[name]} {
+		for file, text := range map[string]string{"talosconfig": talosconfigs[name], "kubeconfig": kubeconfigs[name]} {
+			file = clientFile(file, name, i)
 			if err := os.WriteFile(filepath.Join(r.dir, file), []byte(text), 0o600); err != nil {
 				return fmt.Errorf("unable to write %s: %w", file, err)
 			}
@@ -39,34 +40,33 @@ func (r *run) summarise(outputs auto.OutputMap) error {
 	endpoints, _ := outputs[stacks.Endpoints].Value.(map[string]any)
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 
-	fmt.Fprintln(table, "\nCLUSTER\tKUBERNETES API")
+	shown, bin := r.dir, filepath.Join(r.project, ".bin")
 
-	for _, name := range clusters {
-		fmt.Fprintf(table, "%s\t%v\n", name, endpoints[name])
+	if cwd, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(cwd, r.dir); err == nil {
+			shown = "$PWD/" + rel
+		}
+
+		if rel, err := filepath.Rel(cwd, bin); err == nil {
+			bin = rel
+		}
+	}
+
+	fmt.Fprintln(table, "\nCLUSTER\tKUBERNETES API\tKUBECONFIG, TALOSCONFIG")
+
+	for i, name := range clusters {
+		fmt.Fprintf(table, "%s\t%v\t%s, %s\n", name, endpoints[name], filepath.Join(shown, clientFile("kubeconfig", name, i)), filepath.Join(shown, clientFile("talosconfig", name, i)))
 	}
 
 	if err := table.Flush(); err != nil {
 		return err
 	}
 
-	shown := r.dir
-	if cwd, err := os.Getwd(); err == nil {
-		if rel, err := filepath.Rel(cwd, r.dir); err == nil {
-			shown = "$PWD/" + rel
-		}
-	}
-
-	bin := filepath.Join(r.project, ".bin")
-	if cwd, err := os.Getwd(); err == nil {
-		if rel, err := filepath.Rel(cwd, bin); err == nil {
-			bin = rel
-		}
-	}
-
 	fmt.Printf(`
 The stack is up and the lab keeps running. Next:
 
   %[1]s/lab status
+  %[1]s/lab output            # what the stack says of itself; lab output readme: as a document
   export TALOSCONFIG=%[2]s/talosconfig KUBECONFIG=%[2]s/kubeconfig
   %[1]s/talosctl get members
   %[1]s/talosctl version
@@ -76,6 +76,57 @@ Change Pulumi.%[3]s.yaml and run this again; 'make down' removes everything.
 `, bin, shown, r.stack)
 
 	return nil
+}
+
+// clientFile names the file with a cluster's configuration of a client; that of the first cluster is the one that the shell is told to use.
+func clientFile(kind, cluster string, place int) string {
+	if place == 0 {
+		return kind
+	}
+
+	return kind + "-" + cluster
+}
+
+// output prints the stack's outputs as JSON, without the secret ones, or the named one as it is.
+func (r *run) output(ctx context.Context, e *engine.Engine) error {
+	outputs, err := e.Outputs(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to read the outputs of stack %q: %w", r.stack, err)
+	}
+
+	var shown any
+
+	if r.name == "" {
+		all := map[string]any{}
+
+		for name, output := range outputs {
+			all[name] = output.Value
+			if output.Secret {
+				all[name] = "[secret]"
+			}
+		}
+
+		shown = all
+	} else {
+		output, known := outputs[r.name]
+		if !known {
+			return fmt.Errorf("stack %q has no output %q, but %s", r.stack, r.name, strings.Join(slices.Sorted(maps.Keys(outputs)), ", "))
+		}
+
+		shown = output.Value
+	}
+
+	if text, ok := shown.(string); ok {
+		_, err = fmt.Fprintln(os.Stdout, text)
+
+		return err
+	}
+
+	encoder := json.NewEncoder(os.Stdout)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+
+	return encoder.Encode(shown)
 }
 
 // texts reads an output that is a map of strings.
