@@ -244,6 +244,7 @@ func TestGPUChain(t *testing.T) {
 				assert.Contains(t, said, fmt.Sprintf(`"gpus":[{"node":"node-21","count":%d}]`, count))
 			} else {
 				require.Error(t, err)
+				assert.Contains(t, said, "interrupted before the cluster was healthy")
 				assert.Contains(t, said, "node-21: GPU: ")
 				assert.Contains(t, said, test.gate)
 			}

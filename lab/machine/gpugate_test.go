@@ -25,16 +25,15 @@ func buildTalosops(t *testing.T) string {
 
 // interruptedBy interrupts a command once it has printed a text.
 type interruptedBy struct {
-	bytes.Buffer
-
+	said    bytes.Buffer // not embedded: a copy would read into it, past Write
 	command *exec.Cmd
 	text    []byte
 }
 
 // Write implements io.Writer.
 func (w *interruptedBy) Write(p []byte) (int, error) {
-	n, err := w.Buffer.Write(p)
-	if len(w.text) > 0 && bytes.Contains(w.Bytes(), w.text) {
+	n, err := w.said.Write(p)
+	if len(w.text) > 0 && bytes.Contains(w.said.Bytes(), w.text) {
 		_ = w.command.Process.Signal(os.Interrupt)
 	}
 
@@ -61,5 +60,5 @@ func (l *lab) gate(talosops string, kubeconfig []byte, gpus int, until string) (
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(request), said, said
 	err = command.Run()
 
-	return said.String(), err
+	return said.said.String(), err
 }
