@@ -16,6 +16,8 @@ export PULUMI_LOG_ROTATION_MAX_TOTAL_MB ?= 50
 # What `recover` removes although no creation of it is pending, and whether it asks.
 VMID ?=
 YES ?=
+# What the lab's clusters run on: model (default), or real.
+KUBERNETES ?=
 BACKUPS ?= $(HOME)/.pulumi-backups
 BIN := $(CURDIR)/.bin
 # The policy pack, by the name under which Pulumi finds it without its language host for Go.
@@ -25,7 +27,8 @@ POLICY_CONFIG := $(wildcard policy/policy-config.$(STACK).json)
 POLICY_CHECK := $(POLICY) check $(POLICY_CONFIG)
 POLICY_FLAGS := --policy-pack $(POLICY) $(addprefix --policy-pack-config ,$(POLICY_CONFIG))
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
-GO_FILES := $(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null))
+GO_FILES := $(filter-out lab/kubernetes/%,$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
+LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
 
 .PHONY: help
@@ -33,8 +36,8 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: up
-up: tools ## Bring up stack `lab` on the embedded lab: three control planes, two workers and a GPU worker, no hardware needed
-	@$(BIN)/lab start
+up: tools $(if $(filter real,$(KUBERNETES)),$(BIN)/labkube) ## Bring up stack `lab` on the embedded lab: three control planes, two workers and a GPU worker, no hardware needed; KUBERNETES=real on real etcd and Kubernetes
+	@$(BIN)/lab start $(if $(KUBERNETES),--kubernetes=$(KUBERNETES))
 	@$(BIN)/lab up --policy
 
 .PHONY: down
@@ -163,8 +166,16 @@ secrets-import: $(BIN)/pulumi $(BIN)/secretsimport ## Store the secrets of a SOP
 test-secrets: $(BIN)/pulumi ## Run the tests of secrets-import, which build the SOPS library with all its key services
 	cd tools/secretsimport && go test ./...
 
+.PHONY: labkube
+labkube: $(BIN)/labkube ## Build the lab's etcd, Kubernetes control plane and kubectl into .bin/labkube (some five minutes, once); .bin/kubectl is a part of it
+
+.PHONY: test-kubernetes
+test-kubernetes: $(BIN)/labkube ## Run the tests of labkube and those of the lab's machines on real etcd and Kubernetes
+	cd lab/kubernetes && go test ./...
+	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 20m -run 'TestScenario/real' ./machine
+
 .PHONY: update
-update: ## Bring all dependencies to their newest patch versions
+update: ## Bring all dependencies to their newest patch versions, but those of lab/kubernetes, which are pinned
 	@for module in . lab tools tools/ci tools/secretsimport; do (cd $$module && go get -u=patch all && go mod tidy); done
 
 .PHONY: fmt
@@ -190,6 +201,12 @@ clean: ## Remove what was built (.bin/); stops a running lab, keeps its data
 $(BIN)/lab: $(GO_FILES)
 	@mkdir -p $(BIN)
 	cd lab && go build -o $@ ./cmd/lab
+
+$(BIN)/labkube: $(LABKUBE_FILES)
+	@mkdir -p $(BIN)
+	@echo 'building labkube: etcd and Kubernetes (some five minutes, once)'
+	cd lab/kubernetes && go build -ldflags '-s -w' -o $@ .
+	@ln -sf labkube $(BIN)/kubectl
 
 $(BIN)/talosops: $(GO_FILES)
 	@mkdir -p $(BIN)

@@ -35,6 +35,7 @@ type Status struct {
 	Started    time.Time
 	Network    string
 	Speed      float64
+	Kubernetes string
 	Connection server.Connection
 	Hosts      []datacentre.Host
 	VMs        []datacentre.VM

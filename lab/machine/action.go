@@ -131,8 +131,13 @@ func (m *machine) replaceSystem(system image.Image) {
 func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
 	m.ms.mu.Lock()
 	m.setStage(runtime.MachineStageResetting)
-	err := m.leaveGracefully(a.reset)
+	graceful := a.reset.GetGraceful() && m.etcd != nil
 	m.ms.mu.Unlock()
+
+	var err error
+	if graceful {
+		err = m.kube.leaveEtcd(ctx)
+	}
 
 	if err != nil {
 		m.ms.mu.Lock()
@@ -159,15 +164,6 @@ func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
 	}
 
 	return m.goDown(a, next), true
-}
-
-// leaveGracefully removes the machine's etcd member and its node; the caller holds the lock.
-func (m *machine) leaveGracefully(r *machineapi.ResetRequest) error {
-	if !r.GetGraceful() || m.etcd == nil {
-		return nil
-	}
-
-	return m.leaveEtcd()
 }
 
 // wipe removes what a reset asks for: the whole disk, or the partitions named; the caller holds the lock.
@@ -200,7 +196,7 @@ func (m *machine) wipe(r *machineapi.ResetRequest) {
 		case "STATE":
 			m.disk.Configuration, m.disk.NodeID = "", ""
 		case "EPHEMERAL":
-			m.disk.Etcd, m.disk.KubeletRegistered = nil, false
+			m.disk.Etcd, m.disk.Data, m.disk.KubeletRegistered = nil, "", false
 		case "META":
 			m.disk.META = nil
 		}

@@ -73,12 +73,12 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 		return outcome{}
 	}
 
-	m.track(func() { m.runKubelet(ctx) })
+	m.track(func() { m.kube.runKubelet(ctx) })
 	m.track(func() { m.awaitServices(ctx) })
 
 	if m.isControlPlane() {
-		m.track(func() { m.runEtcd(ctx) })
-		m.track(func() { m.runKubernetes(ctx) })
+		m.track(func() { m.kube.runEtcd(ctx) })
+		m.track(func() { m.kube.runServers(ctx) })
 		m.track(func() { m.runVirtualIPs(ctx) })
 		m.track(func() { m.runManifests(ctx) })
 	}
@@ -162,8 +162,8 @@ func (m *machine) serving() bool {
 	return member != nil && !member.Learner
 }
 
-// runKubernetes starts the control plane's static pods once etcd serves.
-func (m *machine) runKubernetes(ctx context.Context) {
+// runServers implements kubernetes: the static pods of the model's control plane.
+func (m modelKubernetes) runServers(ctx context.Context) {
 	if !m.cluster.await(ctx, m.serving) || !m.sleep(ctx, m.durations().KubernetesAPI) {
 		return
 	}
@@ -179,7 +179,7 @@ func (m *machine) runKubernetes(ctx context.Context) {
 		return
 	}
 
-	m.doors.setKubernetes(kube.NewServer(apiBackend{m}), tlsConfig)
+	m.doors.setKubernetes(newModelDoor(kube.NewServer(apiBackend{m.machine}), tlsConfig))
 
 	m.ms.mu.Lock()
 	m.apiUp = true

@@ -38,8 +38,8 @@ type pluginConfig struct {
 
 // runDevicePlugin is the container of NVIDIA's device plugin: it registers the node's GPUs with the kubelet, or ends with what keeps it from them. The caller
 // holds the lock.
-func (e *etcd) runDevicePlugin(m *machine, p daemonPod, c corev1.Container, nvidiaRuntime bool) podState {
-	config, err := e.pluginConfig(p, c)
+func (p podRun) runDevicePlugin(m *machine, c corev1.Container, nvidiaRuntime bool) podState {
+	config, err := p.pluginConfig(c)
 	if err != nil {
 		return p.crashing(c, crash{reason: "Error", code: 1}, fmt.Sprintf("E main.go:173] unable to load config: %s\n", err))
 	}
@@ -92,7 +92,7 @@ func (c pluginConfig) sharing() (name string, replicas int) {
 }
 
 // pluginConfig reads the configuration file that the container is started with; none is a default one.
-func (e *etcd) pluginConfig(p daemonPod, c corev1.Container) (pluginConfig, error) {
+func (p podRun) pluginConfig(c corev1.Container) (pluginConfig, error) {
 	file := env(c, "CONFIG_FILE")
 
 	for i, arg := range slices.Concat(c.Command, c.Args) {
@@ -108,7 +108,7 @@ func (e *etcd) pluginConfig(p daemonPod, c corev1.Container) (pluginConfig, erro
 		return config, nil
 	}
 
-	text, found := e.mountedFile(p, c, file)
+	text, found := p.mountedFile(c, file)
 	if !found {
 		return config, fmt.Errorf("unable to finalize config: unable to parse config file: error opening config file: open %s: no such file or directory", file)
 	}
@@ -131,7 +131,7 @@ func (e *etcd) pluginConfig(p daemonPod, c corev1.Container) (pluginConfig, erro
 }
 
 // mountedFile reads a file of a ConfigMap that the container mounts.
-func (e *etcd) mountedFile(p daemonPod, c corev1.Container, file string) (string, bool) {
+func (p podRun) mountedFile(c corev1.Container, file string) (string, bool) {
 	for _, mount := range c.VolumeMounts {
 		relative, inside := strings.CutPrefix(path.Clean(file), path.Clean(mount.MountPath)+"/")
 		if !inside {
@@ -154,7 +154,7 @@ func (e *etcd) mountedFile(p daemonPod, c corev1.Container, file string) (string
 
 		var stored corev1.ConfigMap
 
-		if o := e.objects[objectKey("configmaps", p.set.Namespace, source.Name)]; o != nil && recode(o.Content, &stored) == nil {
+		if o := p.objects.object("configmaps", p.namespace, source.Name); o != nil && recode(o.Content, &stored) == nil {
 			text, found := stored.Data[key]
 
 			return text, found

@@ -25,6 +25,8 @@ type diskState struct {
 	META map[uint8]string `json:"meta,omitempty"`
 	// Etcd is the etcd data directory (EPHEMERAL).
 	Etcd *etcdData `json:"etcd,omitempty"`
+	// Data names the folder in which real etcd and Kubernetes keep their files (EPHEMERAL); a new one after every wipe.
+	Data string `json:"data,omitempty"`
 	// Previous is the system before the last upgrade, which a rollback boots.
 	Previous *image.Image `json:"previous,omitempty"`
 	// Upgraded says that the system has not finished a boot since it was installed by an upgrade: when it fails to, Talos boots the one before.

@@ -30,12 +30,34 @@ type doors struct {
 	talos     *grpc.Server
 	machined  *grpc.Server
 	loopback  *grpc.ClientConn
-	kube      *http.Server
-	kubeTLS   *tls.Config
+	kube      kubeDoor
 	listeners map[netip.AddrPort]net.Listener
 	serving   sync.WaitGroup
 	drain     bool
 }
+
+// kubeDoor is what answers for the Kubernetes API at the machine's addresses.
+type kubeDoor interface {
+	Serve(listener net.Listener) error
+	Close() error
+	// has says whether the API server itself listens on an address.
+	has(address netip.Addr) bool
+}
+
+// modelDoor is the model's API server.
+type modelDoor struct {
+	*http.Server
+	config *tls.Config
+}
+
+func newModelDoor(handler http.Handler, config *tls.Config) modelDoor {
+	return modelDoor{&http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: discardLog}, config}
+}
+
+// Serve implements kubeDoor.
+func (d modelDoor) Serve(ln net.Listener) error { return d.Server.Serve(tls.NewListener(ln, d.config)) }
+
+func (modelDoor) has(netip.Addr) bool { return false }
 
 func newDoors(m *machine) *doors { return &doors{m: m, listeners: map[netip.AddrPort]net.Listener{}} }
 
@@ -99,7 +121,7 @@ func (d *doors) openTalos(addresses []netip.Addr) {
 // openKubernetes serves the Kubernetes API on the addresses, if the API server runs.
 func (d *doors) openKubernetes(addresses []netip.Addr, port uint16) {
 	d.mu.Lock()
-	server, config := d.kube, d.kubeTLS
+	server := d.kube
 	d.mu.Unlock()
 
 	if server == nil {
@@ -107,17 +129,18 @@ func (d *doors) openKubernetes(addresses []netip.Addr, port uint16) {
 	}
 
 	for _, a := range addresses {
-		d.open(netip.AddrPortFrom(a, port), func(ln net.Listener) error { return server.Serve(tls.NewListener(ln, config)) })
+		if !server.has(a) {
+			d.open(netip.AddrPortFrom(a, port), server.Serve)
+		}
 	}
 }
 
 // setKubernetes installs the API server.
-func (d *doors) setKubernetes(handler http.Handler, config *tls.Config) {
+func (d *doors) setKubernetes(door kubeDoor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	d.kubeTLS = config
-	d.kube = &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: discardLog}
+	d.kube = door
 }
 
 // gracefully lets answers that are on their way arrive when the doors close.

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -26,6 +27,8 @@ type etcd struct {
 	// running are the machines whose member is up.
 	running []*machine
 	flush   *time.Timer
+	// real says that this is only what is known of a real cluster, which keeps its data itself.
+	real bool
 }
 
 // etcdMember is a member as etcd lists it.
@@ -44,6 +47,9 @@ type etcdData struct {
 	Members   []etcdMember  `json:"members"`
 	Nodes     []*kubeNode   `json:"nodes,omitempty"`
 	Objects   []*kubeObject `json:"objects,omitempty"`
+	// Initial is how a real member finds the others at its first start, New that it begins a cluster; neither counts once it has data.
+	Initial string `json:"initial,omitempty"`
+	New     bool   `json:"new,omitempty"`
 }
 
 func formatMember(id uint64) string { return fmt.Sprintf("%016x", id) }
@@ -110,6 +116,10 @@ func (e *etcd) committed(now bool) {
 }
 
 func (e *etcd) persist() {
+	if e.real {
+		return
+	}
+
 	for _, m := range e.running {
 		m.disk.Etcd = e.copyFor(m.disk.Etcd.MemberID)
 		m.save()
@@ -187,15 +197,35 @@ func (e *etcd) removeMember(id uint64) error {
 	return nil
 }
 
-// leaveEtcd removes the machine's member and its data, as Talos does before a graceful reset; the caller holds the lock.
-func (m *machine) leaveEtcd() error {
+// object is an object of the cluster; nil where there is none.
+func (e *etcd) object(plural, namespace, name string) *kubeObject {
+	return e.objects[objectKey(plural, namespace, name)]
+}
+
+// removeMember implements kubernetes.
+func (m modelKubernetes) removeMember(_ context.Context, e *etcd, id uint64) error {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	return e.removeMember(id)
+}
+
+// leaveEtcd implements kubernetes: it removes the machine's member and its data, as Talos does before a graceful reset.
+func (m modelKubernetes) leaveEtcd(context.Context) error {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.etcd == nil {
+		return errNoEtcd
+	}
+
 	if err := m.etcd.removeMember(m.disk.Etcd.MemberID); err != nil {
 		return err
 	}
 
 	m.disk.Etcd = nil
 	m.save()
-	m.services.set(m, "etcd", stateFinished, "Service finished successfully")
+	m.services.set(m.machine, "etcd", stateFinished, "Service finished successfully")
 
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// runEtcd is the etcd service of a control plane: it waits for a bootstrap or for a cluster to join, then runs the member.
-func (m *machine) runEtcd(ctx context.Context) {
+// runEtcd implements kubernetes.
+func (m modelKubernetes) runEtcd(ctx context.Context) {
 	if !m.awaitEtcdAddress(ctx) {
 		return
 	}
@@ -19,8 +19,8 @@ func (m *machine) runEtcd(ctx context.Context) {
 
 		if !m.cluster.await(ctx, func() bool {
 			if m.disk.Etcd == nil {
-				if e := m.joinable(); e != nil {
-					m.joinEtcd(e)
+				if o := m.joinable(); o != nil {
+					m.joinEtcd(o.etcd)
 					joined = true
 				}
 			}
@@ -39,15 +39,15 @@ func (m *machine) runEtcd(ctx context.Context) {
 	}
 }
 
-// joinable finds a healthy etcd cluster of the same authority that takes a learner now; the caller holds the lock.
-func (m *machine) joinable() *etcd {
+// joinable finds a control plane whose healthy etcd cluster of the same authority takes a learner now; the caller holds the lock.
+func (m *machine) joinable() *machine {
 	for _, o := range m.cluster.controlPlanes() {
 		if o == m || o.etcd == nil || !o.up || !o.etcd.quorum() || o.etcd.learning() || !sameEtcdCA(m.config, o.config) {
 			continue
 		}
 
 		if m.discovers(o) || m.endpointLeadsTo(o) {
-			return o.etcd
+			return o
 		}
 	}
 
@@ -97,8 +97,8 @@ func (m *machine) awaitEtcdAddress(ctx context.Context) bool {
 	return m.cluster.await(ctx, func() bool { return m.config != nil && m.etcdAddress().IsValid() })
 }
 
-// newEtcd bootstraps a cluster on this machine; the caller holds the lock.
-func (m *machine) newEtcd() {
+// bootstrap implements kubernetes: a new cluster on this machine.
+func (m modelKubernetes) bootstrap() {
 	e := &etcd{ms: m.ms, id: randomID(), nodes: map[string]*kubeNode{}, objects: map[string]*kubeObject{}}
 	member := etcdMember{ID: randomID(), Name: m.hostname, Address: m.etcdAddress()}
 	e.members, e.revision = []etcdMember{member}, 1

@@ -355,6 +355,6 @@ func TestManifestsAreCreatedOnce(t *testing.T) {
 	assert.Equal(t, http.StatusOK, code)
 
 	code, created := k.do(http.MethodPost, "/apis/node.k8s.io/v1/runtimeclasses", "application/json", `{"apiVersion":"node.k8s.io/v1","kind":"RuntimeClass","metadata":{"name":"mine"},"handler":"runc"}`)
-	assert.Equal(t, http.StatusOK, code)
+	assert.Equal(t, http.StatusCreated, code)
 	assert.Equal(t, "runc", created["handler"])
 }

@@ -10,12 +10,16 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	corev1 "k8s.io/api/core/v1"
 
 	"proxmox-talos/lab/machine/kube"
 )
 
 // nodeGrace is how long Kubernetes believes a silent kubelet (node-monitor-grace-period).
 const nodeGrace = 40 * time.Second
+
+// noCNI is why a node without a CNI is not ready.
+const noCNI = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
 
 // kubeletState is the kubelet since the machine was switched on.
 type kubeletState struct {
@@ -50,17 +54,21 @@ type kubeNode struct {
 	ControlPlane  bool              `json:"controlPlane,omitempty"`
 	// CNI says that pods have a network; nodes without one are not ready.
 	CNI bool `json:"cni"`
+	// ready is what a real API server says of the node; the model finds it out.
+	ready *corev1.NodeCondition
+	// podNetwork is what a real controller manager has given the node.
+	podNetwork string
 }
 
-// runKubelet is the kubelet of a configured machine: it starts on its own and registers the node once it reaches the Kubernetes API.
-func (m *machine) runKubelet(ctx context.Context) {
+// runKubelet implements kubernetes: the kubelet starts on its own and registers the node once it reaches the Kubernetes API.
+func (m modelKubernetes) runKubelet(ctx context.Context) {
 	if !m.awaitNodeIP(ctx) {
 		return
 	}
 
 	m.ms.mu.Lock()
 	m.kubelet.running = true
-	m.services.set(m, "kubelet", stateRunning, "Health check successful")
+	m.services.set(m.machine, "kubelet", stateRunning, "Health check successful")
 	skip := m.config.Machine().Kubelet().SkipNodeRegistration()
 	m.ms.mu.Unlock()
 
@@ -229,6 +237,10 @@ func (e *etcd) posts(node *kubeNode) bool {
 
 // nodeState is the Ready condition of a node.
 func (e *etcd) nodeState(node *kubeNode) (status, reason, message string) {
+	if node.ready != nil {
+		return string(node.ready.Status), node.ready.Reason, node.ready.Message
+	}
+
 	if !e.posts(node) {
 		if m := e.ms.running[node.VMID]; m == nil || m.kubelet.stopped.IsZero() || time.Since(m.kubelet.stopped) > e.ms.world.Clock().Real(nodeGrace) {
 			return "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."
@@ -240,7 +252,7 @@ func (e *etcd) nodeState(node *kubeNode) (status, reason, message string) {
 	}
 
 	if !node.CNI {
-		return "False", "KubeletNotReady", "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
+		return "False", "KubeletNotReady", noCNI
 	}
 
 	return "True", "KubeletReady", "kubelet is posting ready status"

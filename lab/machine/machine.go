@@ -52,6 +52,7 @@ type machine struct {
 	etcd      *etcd // the etcd cluster whose member runs here
 	apiUp     bool  // kube-apiserver runs
 	kubelet   kubeletState
+	kube      kubernetes      // how etcd and Kubernetes run here
 	vips      map[string]bool // virtual addresses held
 	rollback  *time.Timer     // ends a configuration on trial
 	modules   []string        // loaded kernel modules, in order
@@ -68,7 +69,14 @@ type machine struct {
 func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc) *machine {
 	hw.PCI = guestAddresses(hw.PCI)
 
-	return &machine{ms: ms, hw: hw, cancel: cancel, done: make(chan struct{}), actions: make(chan action, 1)}
+	m := &machine{ms: ms, hw: hw, cancel: cancel, done: make(chan struct{}), actions: make(chan action, 1)}
+	m.kube = modelKubernetes{m}
+
+	if ms.options.Labkube != nil {
+		m.kube = &realKubernetes{m: m}
+	}
+
+	return m
 }
 
 // outcome is how a boot ended.

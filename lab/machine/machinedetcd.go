@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
@@ -17,6 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"proxmox-talos/lab/machine/controlplane"
 )
 
 var (
@@ -52,7 +55,7 @@ func (s *machined) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest)
 		return nil, status.Error(codes.Unimplemented, "the lab keeps no etcd snapshots to recover from")
 	}
 
-	s.m.newEtcd()
+	s.m.kube.bootstrap()
 
 	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
 }
@@ -105,31 +108,48 @@ func (s *machined) EtcdMemberList(context.Context, *machineapi.EtcdMemberListReq
 }
 
 // EtcdStatus implements the machine service.
-func (s *machined) EtcdStatus(context.Context, *emptypb.Empty) (*machineapi.EtcdStatusResponse, error) {
+func (s *machined) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdStatusResponse, error) {
 	unlock, err := s.lockControlPlane("etcd status")
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
 
-	e := s.m.etcd
-	if e == nil {
-		return nil, errNoEtcd
+	unlock()
+
+	st, err := s.m.kube.etcdStatus(ctx)
+	if err != nil {
+		return nil, err
 	}
 
-	member := e.member(s.m.disk.Etcd.MemberID)
+	return &machineapi.EtcdStatusResponse{Messages: []*machineapi.EtcdStatus{{MemberStatus: &machineapi.EtcdMemberStatus{
+		StorageVersion: st.Storage, MemberId: st.Member, ProtocolVersion: st.Version, DbSize: st.Size, DbSizeInUse: st.Used, Leader: st.Leader,
+		RaftIndex: st.Index, RaftTerm: st.Term, RaftAppliedIndex: st.Applied, IsLearner: st.Learner, Errors: st.Errors,
+	}}}}, nil
+}
+
+// etcdStatus implements kubernetes.
+func (m modelKubernetes) etcdStatus(context.Context) (controlplane.EtcdStatus, error) {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	e := m.etcd
+	if e == nil {
+		return controlplane.EtcdStatus{}, errNoEtcd
+	}
+
+	member := e.member(m.disk.Etcd.MemberID)
 	size := int64(len(mustJSON(e.copyFor(member.ID))))
 
-	st := &machineapi.EtcdMemberStatus{
-		StorageVersion: "3.6.0", MemberId: member.ID, ProtocolVersion: "3.6.8", DbSize: size, DbSizeInUse: size, Leader: e.leader,
-		RaftIndex: e.revision, RaftTerm: raftTerm, RaftAppliedIndex: e.revision, IsLearner: member.Learner,
+	st := controlplane.EtcdStatus{
+		Storage: "3.6.0", Member: member.ID, Version: "3.6.8", Size: size, Used: size, Leader: e.leader, Index: e.revision, Applied: e.revision, Term: raftTerm,
+		Learner: member.Learner,
 	}
 
 	if e.leader == 0 {
 		st.Errors = []string{"etcdserver: no leader"}
 	}
 
-	return &machineapi.EtcdStatusResponse{Messages: []*machineapi.EtcdStatus{{MemberStatus: st}}}, nil
+	return st, nil
 }
 
 func mustJSON(v any) []byte {
@@ -142,15 +162,16 @@ func mustJSON(v any) []byte {
 }
 
 // EtcdRemoveMemberByID implements the machine service.
-func (s *machined) EtcdRemoveMemberByID(_ context.Context, in *machineapi.EtcdRemoveMemberByIDRequest) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
+func (s *machined) EtcdRemoveMemberByID(ctx context.Context, in *machineapi.EtcdRemoveMemberByIDRequest) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
 	e, unlock, err := s.lockEtcd("etcd remove member")
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
 
-	if err := e.removeMember(in.GetMemberId()); err != nil {
-		if errors.Is(err, errMemberNotFound) {
+	unlock()
+
+	if err := s.m.kube.removeMember(ctx, e, in.GetMemberId()); err != nil {
+		if strings.Contains(err.Error(), errMemberNotFound.Error()) {
 			return nil, status.Errorf(codes.NotFound, "failed to remove member %d: %s", in.GetMemberId(), err)
 		}
 
@@ -161,18 +182,20 @@ func (s *machined) EtcdRemoveMemberByID(_ context.Context, in *machineapi.EtcdRe
 }
 
 // EtcdLeaveCluster implements the machine service.
-func (s *machined) EtcdLeaveCluster(context.Context, *machineapi.EtcdLeaveClusterRequest) (*machineapi.EtcdLeaveClusterResponse, error) {
+func (s *machined) EtcdLeaveCluster(ctx context.Context, _ *machineapi.EtcdLeaveClusterRequest) (*machineapi.EtcdLeaveClusterResponse, error) {
 	unlock, err := s.lockControlPlane("etcd leave")
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
 
-	if s.m.etcd == nil {
+	member := s.m.etcd != nil
+	unlock()
+
+	if !member {
 		return nil, fmt.Errorf("failed to create etcd client: %w", errNoEtcd)
 	}
 
-	if err := s.m.leaveEtcd(); err != nil {
+	if err := s.m.kube.leaveEtcd(ctx); err != nil {
 		return nil, fmt.Errorf("failed to leave cluster: %w", err)
 	}
 
@@ -180,61 +203,95 @@ func (s *machined) EtcdLeaveCluster(context.Context, *machineapi.EtcdLeaveCluste
 }
 
 // EtcdForfeitLeadership implements the machine service.
-func (s *machined) EtcdForfeitLeadership(context.Context, *machineapi.EtcdForfeitLeadershipRequest) (*machineapi.EtcdForfeitLeadershipResponse, error) {
+func (s *machined) EtcdForfeitLeadership(ctx context.Context, _ *machineapi.EtcdForfeitLeadershipRequest) (*machineapi.EtcdForfeitLeadershipResponse, error) {
 	e, unlock, err := s.lockEtcd("etcd forfeit leadership")
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
 
-	if len(e.members) == 1 {
+	alone := len(e.members) == 1
+	unlock()
+
+	if alone {
 		return nil, errors.New("failed to forfeit leadership: cannot forfeit leadership, only one member")
 	}
 
-	reply := &machineapi.EtcdForfeitLeadership{}
+	name, err := s.m.kube.moveLeader(ctx, e)
+	if err != nil {
+		return nil, fmt.Errorf("failed to forfeit leadership: %w", err)
+	}
 
-	if s.m.etcd == e && e.leader == s.m.disk.Etcd.MemberID {
-		for _, member := range e.members {
-			if member.ID != e.leader && !member.Learner && e.runs(member.ID) {
-				e.leader, reply.Member = member.ID, member.Name
+	return &machineapi.EtcdForfeitLeadershipResponse{Messages: []*machineapi.EtcdForfeitLeadership{{Member: name}}}, nil
+}
 
-				break
-			}
+// moveLeader implements kubernetes.
+func (m modelKubernetes) moveLeader(_ context.Context, e *etcd) (string, error) {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	to := m.successor(e)
+	if to == nil {
+		return "", nil
+	}
+
+	e.leader = to.ID
+
+	return to.Name, nil
+}
+
+// successor is the member that may lead instead of the machine's own; nil where that does not lead. The caller holds the lock.
+func (m *machine) successor(e *etcd) *etcdMember {
+	if m.etcd != e || e.leader != m.disk.Etcd.MemberID {
+		return nil
+	}
+
+	for i, member := range e.members {
+		if member.ID != e.leader && !member.Learner && e.runs(member.ID) {
+			return &e.members[i]
 		}
 	}
 
-	return &machineapi.EtcdForfeitLeadershipResponse{Messages: []*machineapi.EtcdForfeitLeadership{reply}}, nil
+	return nil
+}
+
+// modelOnly checks a call about an etcd cluster that the lab does not pass on to real etcd.
+func (s *machined) modelOnly(what string) error {
+	e, unlock, err := s.lockEtcd(what)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	if e.real {
+		return status.Errorf(codes.Unimplemented, "%s: the lab does not pass this on to real etcd", what)
+	}
+
+	return nil
 }
 
 // EtcdAlarmList implements the machine service: the lab's etcd has no alarms.
 func (s *machined) EtcdAlarmList(context.Context, *emptypb.Empty) (*machineapi.EtcdAlarmListResponse, error) {
-	_, unlock, err := s.lockEtcd("etcd alarm list")
-	if err != nil {
+	if err := s.modelOnly("etcd alarm list"); err != nil {
 		return nil, err
 	}
-	defer unlock()
 
 	return &machineapi.EtcdAlarmListResponse{Messages: []*machineapi.EtcdAlarm{{}}}, nil
 }
 
 // EtcdAlarmDisarm implements the machine service.
 func (s *machined) EtcdAlarmDisarm(context.Context, *emptypb.Empty) (*machineapi.EtcdAlarmDisarmResponse, error) {
-	_, unlock, err := s.lockEtcd("etcd alarm list")
-	if err != nil {
+	if err := s.modelOnly("etcd alarm list"); err != nil {
 		return nil, err
 	}
-	defer unlock()
 
 	return &machineapi.EtcdAlarmDisarmResponse{Messages: []*machineapi.EtcdAlarmDisarm{{}}}, nil
 }
 
 // EtcdDefragment implements the machine service.
 func (s *machined) EtcdDefragment(context.Context, *emptypb.Empty) (*machineapi.EtcdDefragmentResponse, error) {
-	_, unlock, err := s.lockEtcd("etcd defragment")
-	if err != nil {
+	if err := s.modelOnly("etcd defragment"); err != nil {
 		return nil, err
 	}
-	defer unlock()
 
 	return &machineapi.EtcdDefragmentResponse{Messages: []*machineapi.EtcdDefragment{{}}}, nil
 }
@@ -246,16 +303,28 @@ func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.Serv
 		return err
 	}
 
-	data := e.copyFor(0)
 	unlock()
 
-	snapshot, err := data.snapshot()
-	if err != nil {
+	if err := s.m.kube.snapshot(out.Context(), e, func(chunk []byte) error { return out.Send(&common.Data{Bytes: chunk}) }); err != nil {
 		return fmt.Errorf("failed reading etcd snapshot: %w", err)
 	}
 
+	return nil
+}
+
+// snapshot implements kubernetes.
+func (m modelKubernetes) snapshot(_ context.Context, e *etcd, send func([]byte) error) error {
+	m.ms.mu.Lock()
+	data := e.copyFor(0)
+	m.ms.mu.Unlock()
+
+	snapshot, err := data.snapshot()
+	if err != nil {
+		return err
+	}
+
 	for chunk := range slices.Chunk(snapshot, snapshotChunk) {
-		if err := out.Send(&common.Data{Bytes: chunk}); err != nil {
+		if err := send(chunk); err != nil {
 			return err
 		}
 	}

@@ -229,6 +229,13 @@ func (m *machine) podsHere() []kube.Object {
 		return pods
 	}
 
+	return append(pods, m.kube.nodePods(e, server)...)
+}
+
+// nodePods implements kubernetes.
+func (m modelKubernetes) nodePods(e *etcd, server *machine) []kube.Object {
+	var pods []kube.Object
+
 	for _, pod := range server.podObjects(e) {
 		if pod.Node() == m.hostname && pod.Metadata.Labels["tier"] != "control-plane" {
 			pods = append(pods, pod)

@@ -49,8 +49,16 @@ type Options struct {
 	Schematic func(id string) (Schematic, bool)
 	// ExtensionVersion is the version of an extension in images of a Talos version, such as "570.195.03-v1.12.6"; without one it is Talos' own.
 	ExtensionVersion func(talos, extension string) string
+	// Labkube runs etcd and Kubernetes for real; nil runs their model.
+	Labkube *Labkube
 	// Log receives every machine's console; nil discards it.
 	Log *slog.Logger
+}
+
+// Labkube says where real etcd and Kubernetes come from, and where they keep what is on their machines' disks.
+type Labkube struct {
+	// Binary is the built labkube, Dir a folder that only its owner reads.
+	Binary, Dir string
 }
 
 // Machines are the running guests of a data centre. It implements datacentre.Guests.

@@ -32,11 +32,10 @@ type manifest struct {
 	id, url, inline string
 }
 
-// manifests are what the configuration adds to Talos' own: of the CNI, of the cloud provider, extra and inline ones; the caller holds the lock.
+// manifests are Talos' own and what the configuration adds to them: of the CNI, of the cloud provider, extra and inline ones; the caller holds the lock.
 func (m *machine) manifests() []manifest {
 	c := m.config.Cluster()
-
-	var list []manifest
+	list := m.kube.ownManifests()
 
 	for _, part := range []struct {
 		priority string
@@ -115,6 +114,31 @@ func (m *machine) applyManifests(ctx context.Context, list []manifest) error {
 
 	slices.SortStableFunc(objects, func(a, b map[string]any) int { return cmp.Compare(manifestRank(a), manifestRank(b)) })
 
+	var failures []error
+
+	for _, content := range objects {
+		if err := m.kube.createObject(ctx, content); err != nil {
+			failures = append(failures, err)
+		}
+	}
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.applied = nil
+	for _, one := range list {
+		m.applied = append(m.applied, one.id)
+	}
+
+	if m.cluster != nil {
+		m.cluster.changed.fire()
+	}
+
+	return errors.Join(failures...)
+}
+
+// createObject implements kubernetes.
+func (m modelKubernetes) createObject(_ context.Context, content map[string]any) error {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
@@ -122,26 +146,6 @@ func (m *machine) applyManifests(ctx context.Context, list []manifest) error {
 		return errNoEtcd
 	}
 
-	var failures []error
-
-	for _, content := range objects {
-		if err := m.createObject(content); err != nil {
-			failures = append(failures, err)
-		}
-	}
-
-	m.applied = nil
-	for _, one := range list {
-		m.applied = append(m.applied, one.id)
-	}
-
-	m.cluster.changed.fire()
-
-	return errors.Join(failures...)
-}
-
-// createObject creates an object of a manifest unless it exists; the caller holds the lock.
-func (m *machine) createObject(content map[string]any) error {
 	apiVersion, _ := content["apiVersion"].(string)
 	name, _ := content["kind"].(string)
 	metadata, _ := content["metadata"].(map[string]any)

@@ -120,6 +120,37 @@ func (m *machine) applyNode(e *etcd) {
 		return
 	}
 
+	next := m.wantedNode(current)
+	if sameNode(current, &next) {
+		m.kubelet.refused = ""
+
+		return
+	}
+
+	if err := e.updateNode(m.user(), current, &next); err != nil {
+		m.refuseNode(err.Message)
+
+		return
+	}
+
+	m.kubelet.refused = ""
+}
+
+// refuseNode tells once why the API server does not take a change of the node, which Talos tries again and again; the caller holds the lock.
+func (m *machine) refuseNode(message string) {
+	if m.kubelet.refused != message {
+		m.kubelet.refused = message
+		m.logf("[talos] controller failed {\"controller\": \"k8s.NodeApplyController\", \"error\": \"%d error(s) occurred:\\n\\ttimeout\\n\\t%s\"}", 2, message)
+	}
+}
+
+// sameNode says whether two states of a node differ in nothing that Talos applies.
+func sameNode(a, b *kubeNode) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.Taints, b.Taints)
+}
+
+// wantedNode is the node as Talos wants it; the caller holds the lock.
+func (m *machine) wantedNode(current *kubeNode) kubeNode {
 	next := *current
 	next.Labels, next.Annotations, next.Taints = extended(current.Labels, nil), extended(current.Annotations, nil), slices.Clone(current.Taints)
 
@@ -135,23 +166,7 @@ func (m *machine) applyNode(e *etcd) {
 	remember(next.Annotations, constants.AnnotationOwnedAnnotations, annotations)
 	remember(next.Annotations, constants.AnnotationOwnedTaints, taints)
 
-	if maps.Equal(next.Labels, current.Labels) && maps.Equal(next.Annotations, current.Annotations) && slices.Equal(next.Taints, current.Taints) {
-		m.kubelet.refused = ""
-
-		return
-	}
-
-	if err := e.updateNode(m.user(), current, &next); err != nil {
-		// Talos tries again and again; the console tells it once.
-		if m.kubelet.refused != err.Message {
-			m.kubelet.refused = err.Message
-			m.logf("[talos] controller failed {\"controller\": \"k8s.NodeApplyController\", \"error\": \"%d error(s) occurred:\\n\\ttimeout\\n\\t%s\"}", 2, err.Message)
-		}
-
-		return
-	}
-
-	m.kubelet.refused = ""
+	return next
 }
 
 // updateNode stores a changed Node as the API server does; the caller holds the lock.

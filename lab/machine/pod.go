@@ -34,26 +34,43 @@ func creating(warning, details string) podState {
 	return podState{reason: "ContainerCreating", warning: warning, details: details}
 }
 
-// runPod follows a pod from its node's kubelet to its container; the caller holds the lock.
+// objects are what a kubelet reads of the cluster for its pods.
+type objects interface {
+	object(plural, namespace, name string) *kubeObject
+}
+
+// podRun is a pod on its way to its containers.
+type podRun struct {
+	namespace, name, uid string
+	spec                 corev1.PodSpec
+	objects              objects
+}
+
+// runPod is what has become of a DaemonSet's pod; the caller holds the lock.
 func (e *etcd) runPod(p daemonPod) podState {
 	m := e.ms.running[p.node.VMID]
 	if m == nil || !e.posts(p.node) {
 		return podState{}
 	}
 
-	if !p.node.CNI && !p.spec.HostNetwork {
-		return creating("NetworkNotReady", "network is not ready: container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized")
+	return podRun{p.set.Namespace, p.name(), p.uid(), p.spec, e}.on(m, p.node.CNI)
+}
+
+// on follows the pod from its node's kubelet to its container, cni says that pods have a network there; the caller holds the lock.
+func (p podRun) on(m *machine, cni bool) podState {
+	if !cni && !p.spec.HostNetwork {
+		return creating("NetworkNotReady", "network is not ready: "+noCNI)
 	}
 
 	for _, v := range p.spec.Volumes {
-		if problem := e.mountProblem(p.set.Namespace, v); problem != "" {
+		if problem := p.mountProblem(v); problem != "" {
 			return creating("FailedMount", fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", v.Name, problem))
 		}
 	}
 
 	handler := ""
 	if p.spec.RuntimeClassName != nil {
-		handler = e.runtimeHandler(*p.spec.RuntimeClassName)
+		handler = p.runtimeHandler(*p.spec.RuntimeClassName)
 	}
 
 	_, toolkit := m.nvidiaToolkit()
@@ -66,17 +83,17 @@ func (e *etcd) runPod(p daemonPod) podState {
 
 	for _, c := range p.spec.Containers {
 		if isDevicePlugin(c.Image) {
-			return e.runDevicePlugin(m, p, c, handler == "nvidia")
+			return p.runDevicePlugin(m, c, handler == "nvidia")
 		}
 	}
 
 	return podState{running: true}
 }
 
-func (e *etcd) runtimeHandler(class string) string {
+func (p podRun) runtimeHandler(class string) string {
 	var found nodev1.RuntimeClass
 
-	if o := e.objects[objectKey("runtimeclasses", "", class)]; o != nil {
+	if o := p.objects.object("runtimeclasses", "", class); o != nil {
 		_ = recode(o.Content, &found) // it was checked when it was stored
 	}
 
@@ -84,11 +101,11 @@ func (e *etcd) runtimeHandler(class string) string {
 }
 
 // mountProblem says why a volume cannot be mounted; empty when it can. Only ConfigMaps and Secrets may be missing in the lab.
-func (e *etcd) mountProblem(namespace string, v corev1.Volume) string {
+func (p podRun) mountProblem(v corev1.Volume) string {
 	switch {
-	case v.ConfigMap != nil && !isTrue(v.ConfigMap.Optional) && e.objects[objectKey("configmaps", namespace, v.ConfigMap.Name)] == nil:
+	case v.ConfigMap != nil && !isTrue(v.ConfigMap.Optional) && p.objects.object("configmaps", p.namespace, v.ConfigMap.Name) == nil:
 		return fmt.Sprintf("configmap %q not found", v.ConfigMap.Name)
-	case v.Secret != nil && !isTrue(v.Secret.Optional) && e.objects[objectKey("secrets", namespace, v.Secret.SecretName)] == nil:
+	case v.Secret != nil && !isTrue(v.Secret.Optional) && p.objects.object("secrets", p.namespace, v.Secret.SecretName) == nil:
 		return fmt.Sprintf("secret %q not found", v.Secret.SecretName)
 	default:
 		return ""
@@ -98,11 +115,11 @@ func (e *etcd) mountProblem(namespace string, v corev1.Volume) string {
 func isTrue(b *bool) bool { return b != nil && *b }
 
 // crashing is a container that ends at every start and is started again with growing pauses.
-func (p daemonPod) crashing(c corev1.Container, end crash, log string) podState {
+func (p podRun) crashing(c corev1.Container, end crash, log string) podState {
 	return podState{
 		reason: "CrashLoopBackOff", crash: &end, log: log, warning: "BackOff",
-		message: fmt.Sprintf("back-off 5m0s restarting failed container=%s pod=%s_%s(%s)", c.Name, p.name(), p.set.Namespace, p.uid()),
-		details: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.name(), p.set.Namespace, p.uid()),
+		message: fmt.Sprintf("back-off 5m0s restarting failed container=%s pod=%s_%s(%s)", c.Name, p.name, p.namespace, p.uid),
+		details: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.name, p.namespace, p.uid),
 	}
 }
 

@@ -48,3 +48,11 @@ func (c *cluster) await(ctx context.Context, condition func() bool) bool {
 func (m *machine) sleep(ctx context.Context, d time.Duration) bool {
 	return m.ms.world.Clock().Sleep(ctx, d) == nil
 }
+
+// fireLocked is fire for callers without the lock.
+func (s *signal) fireLocked(ms *Machines) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+
+	s.fire()
+}

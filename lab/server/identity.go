@@ -29,6 +29,8 @@ type identity struct {
 	CAKey        string            `json:"caKey"`     // PEM
 	// Hosts are the names of the hosts in the order of their addresses.
 	Hosts []string `json:"hosts"`
+	// Kubernetes is what the machines' clusters run on: KubernetesModel or KubernetesReal.
+	Kubernetes string `json:"kubernetes,omitempty"`
 	// Ports by front door ("pve1/api", "pve1/ssh", "factory"), so that a lab that starts again is found where it was.
 	Ports map[string]int `json:"ports"`
 

@@ -47,6 +47,10 @@ type Options struct {
 	Speed float64
 	// Durations of the modelled work; the zero value is DefaultDurations.
 	Durations datacentre.Durations
+	// Kubernetes is KubernetesModel or KubernetesReal; empty is what the lab had, and the model for a new one.
+	Kubernetes string
+	// Labkube is the binary that real etcd and Kubernetes run from.
+	Labkube string
 	// Storages are what a host has beside its own ones; nil = nothing.
 	Storages func(host string) []datacentre.StorageOptions
 	Log      *slog.Logger
@@ -167,7 +171,14 @@ func Open(o Options) (_ *Server, err error) {
 		}
 	}
 
-	s.Machines = machine.New(s.Data, machine.Options{Resolver: s.Factory, Schematic: s.schematic, ExtensionVersion: factory.ExtensionVersion, Log: o.Log})
+	labkube, err := s.chooseKubernetes()
+	if err != nil {
+		return nil, err
+	}
+
+	s.Machines = machine.New(s.Data, machine.Options{
+		Resolver: s.Factory, Schematic: s.schematic, ExtensionVersion: factory.ExtensionVersion, Labkube: labkube, Log: o.Log,
+	})
 	s.Data.SetGuests(s.Machines)
 	s.closers = append(s.closers, s.Machines.Close)
 

@@ -11,7 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"proxmox-talos/lab/control"
 	"proxmox-talos/lab/engine"
@@ -24,6 +26,8 @@ const startTime = 30 * time.Second
 func serverFlags(cmd *cobra.Command, o *server.Options) {
 	cmd.Flags().Float64Var(&o.Speed, "speed", server.DefaultSpeed, "modelled seconds that pass in a real one; 1 is realistic")
 	cmd.Flags().IntVar(&o.Hosts, "hosts", server.DefaultHosts, "least number of Proxmox hosts; those that the project's stacks name are there in any case")
+	cmd.Flags().StringVar(&o.Kubernetes, "kubernetes", "",
+		"what clusters run on: model, or real, which is etcd and Kubernetes themselves (needs make labkube); a lab keeps the kind that its machines have (default model)")
 	cmd.Flags().StringVar(&o.Network, "network", server.DefaultNetwork, "first half of the lab's loopback addresses")
 }
 
@@ -41,7 +45,15 @@ func newServe(f *folders) *cobra.Command {
 			}
 
 			o.Dir, o.HostNames, o.Datastores = f.dir, needs.Hosts, needs.Datastores
+
+			if o.Labkube, err = labkube(); err != nil {
+				return err
+			}
+
 			o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+
+			// Clients of a cluster whose machines come and go would fill the log with broken connections.
+			klog.SetLogger(logr.Discard())
 
 			return serve(cmd.Context(), o)
 		},
@@ -71,8 +83,18 @@ func serve(ctx context.Context, o server.Options) (err error) {
 	o.Log.Info("the lab is open", "endpoint", connection.Endpoint, "factory", connection.FactoryURL)
 
 	return control.Serve(ctx, o.Dir, lab, control.Status{
-		PID: os.Getpid(), Started: time.Now(), Network: o.Network, Speed: o.Speed, Connection: connection,
+		PID: os.Getpid(), Started: time.Now(), Network: o.Network, Speed: o.Speed, Kubernetes: lab.Kubernetes(), Connection: connection,
 	})
+}
+
+// labkube is the binary beside the lab's own.
+func labkube() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("unable to find the lab's own command: %w", err)
+	}
+
+	return filepath.Join(filepath.Dir(self), "labkube"), nil
 }
 
 func newStart(f *folders) *cobra.Command {
@@ -86,6 +108,10 @@ func newStart(f *folders) *cobra.Command {
 			client := control.NewClient(f.dir)
 
 			if status, err := client.Status(cmd.Context()); err == nil {
+				if o.Kubernetes != "" && o.Kubernetes != status.Kubernetes {
+					return fmt.Errorf("a lab with --kubernetes %s already runs (process %d): lab stop ends it", status.Kubernetes, status.PID)
+				}
+
 				cmd.Printf("The lab already runs: process %d since %s, Proxmox at %s\n",
 					status.PID, status.Started.Format(time.TimeOnly), status.Connection.Endpoint)
 
@@ -127,7 +153,7 @@ func start(ctx context.Context, f *folders, o server.Options, client *control.Cl
 	}
 
 	serve := exec.Command(self, "serve", "--project", f.project, "--dir", f.dir, "--network", o.Network, //nolint:gosec // its own command
-		"--speed", fmt.Sprint(o.Speed), "--hosts", fmt.Sprint(o.Hosts))
+		"--speed", fmt.Sprint(o.Speed), "--hosts", fmt.Sprint(o.Hosts), "--kubernetes", o.Kubernetes)
 	serve.Stdout, serve.Stderr = log, log
 	serve.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 

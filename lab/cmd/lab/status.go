@@ -66,8 +66,8 @@ func kernelWords(line string) string {
 }
 
 func printStatus(w io.Writer, status control.Status) error {
-	fmt.Fprintf(w, "Lab: process %d, up %s, speed %g, Proxmox at %s, Image Factory at %s, %d tasks under way\n\n",
-		status.PID, time.Since(status.Started).Round(time.Second), status.Speed, status.Connection.Endpoint, status.Connection.FactoryURL, status.Tasks)
+	fmt.Fprintf(w, "Lab: process %d, up %s, speed %g, Kubernetes %s, Proxmox at %s, Image Factory at %s, %d tasks under way\n\n",
+		status.PID, time.Since(status.Started).Round(time.Second), status.Speed, status.Kubernetes, status.Connection.Endpoint, status.Connection.FactoryURL, status.Tasks)
 
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 

@@ -233,11 +233,16 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, target route) {
 		return
 	}
 
+	code := http.StatusOK
+	if r.Method == http.MethodPost {
+		code = http.StatusCreated
+	}
+
 	switch {
 	case wantsTable(r):
-		writeJSON(w, http.StatusOK, target.kind.table(objects, revision, r.URL.Query().Get("includeObject")))
+		writeJSON(w, code, target.kind.table(objects, revision, r.URL.Query().Get("includeObject")))
 	case target.name != "":
-		writeJSON(w, http.StatusOK, objects[0])
+		writeJSON(w, code, objects[0])
 	default:
 		writeJSON(w, http.StatusOK, map[string]any{
 			"kind": target.kind.Kind + "List", "apiVersion": target.kind.APIVersion(), "metadata": map[string]any{"resourceVersion": revision}, "items": objects,

@@ -1,0 +1,229 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	stdx509 "crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+)
+
+// EtcdPart is the machine's member. initial names the members that it finds, as name=URL; a member whose data is there
+// does without.
+func (h Host) EtcdPart(initial string, bootstrap bool) (Part, error) {
+	if err := h.writeEtcdPKI(); err != nil {
+		return Part{}, err
+	}
+
+	args := arguments{
+		"name": h.Name, "data-dir": h.path("etcd"), "listen-peer-urls": peerURL(h.Etcd),
+		"listen-client-urls":          clientURL(h.Etcd),
+		"initial-advertise-peer-urls": peerURL(h.Etcd), "advertise-client-urls": clientURL(h.Etcd),
+		"initial-cluster": initial, "initial-cluster-state": map[bool]string{true: "new", false: "existing"}[bootstrap],
+		"client-cert-auth": "true", "cert-file": h.path("pki/etcd/server.crt"), "key-file": h.path("pki/etcd/server.key"),
+		"trusted-ca-file":       h.path("pki/etcd/ca.crt"),
+		"peer-client-cert-auth": "true", "peer-cert-file": h.path("pki/etcd/server.crt"),
+		"peer-key-file":        h.path("pki/etcd/server.key"),
+		"peer-trusted-ca-file": h.path("pki/etcd/ca.crt"), "watch-progress-notify-interval": "5s",
+		// A member's data is as safe as a file of its user is: what a power cut of the host itself takes is not worth a
+		// disk's pace for every write.
+		"unsafe-no-fsync": "true", "log-level": "warn",
+	}
+
+	etcd := h.Config.Cluster().Etcd()
+
+	// What names, places and secures the member is Talos' own.
+	denied := []string{"name", "data-dir", "client-cert-auth", "cert-file", "key-file", "trusted-ca-file",
+		"peer-client-cert-auth", "peer-cert-file", "peer-key-file", "peer-trusted-ca-file"}
+	if err := args.merge(etcd.ExtraArgs(), nil, denied); err != nil {
+		return Part{}, fmt.Errorf("cluster.etcd.extraArgs: %w", err)
+	}
+
+	return Part{Name: "etcd", Version: tag(etcd.Image()), Args: args.list()}, nil
+}
+
+// Initial is how a member is named to others that start.
+func Initial(name string, address netip.Addr) string { return name + "=" + peerURL(address) }
+
+// Member is a member of an etcd cluster.
+type Member struct {
+	ID      uint64
+	Name    string
+	Address netip.Addr
+	Learner bool
+}
+
+// EtcdStatus is what a member says of itself and its cluster.
+type EtcdStatus struct {
+	Cluster, Member, Leader uint64
+	Revision, Term          uint64
+	Index, Applied          uint64
+	Size, Used              int64
+	Version, Storage        string
+	Learner                 bool
+	Errors                  []string
+}
+
+// EtcdClient asks one member.
+type EtcdClient struct {
+	conn    *grpc.ClientConn
+	cluster etcdserverpb.ClusterClient
+	care    etcdserverpb.MaintenanceClient
+}
+
+// Etcd returns a client of the member at an address, with the machine's right to it. Close it.
+func (h Host) EtcdClient(address netip.Addr) (*EtcdClient, error) {
+	ca, err := authority(h.Config.Cluster().Etcd().CA(), "cluster.etcd.ca")
+	if err != nil {
+		return nil, err
+	}
+
+	pair, err := issue(ca, subject{name: h.Name}, stdx509.ExtKeyUsageClientAuth)
+	if err != nil {
+		return nil, err
+	}
+
+	certificate, err := tls.X509KeyPair(pair.Crt, pair.Key)
+	if err != nil {
+		return nil, fmt.Errorf("unable to load the certificate for etcd: %w", err)
+	}
+
+	pool := stdx509.NewCertPool()
+	pool.AppendCertsFromPEM(h.Config.Cluster().Etcd().CA().Crt)
+
+	conn, err := grpc.NewClient(hostPort(address, etcdClientPort),
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+			Certificates: []tls.Certificate{certificate}, RootCAs: pool, MinVersion: tls.VersionTLS12,
+		})))
+	if err != nil {
+		return nil, fmt.Errorf("unable to reach etcd: %w", err)
+	}
+
+	return &EtcdClient{conn: conn, cluster: etcdserverpb.NewClusterClient(conn),
+		care: etcdserverpb.NewMaintenanceClient(conn)}, nil
+}
+
+// Close ends the client.
+func (c *EtcdClient) Close() { _ = c.conn.Close() }
+
+// Status asks the member itself, which answers without a quorum.
+func (c *EtcdClient) Status(ctx context.Context) (EtcdStatus, error) {
+	r, err := c.care.Status(ctx, &etcdserverpb.StatusRequest{})
+	if err != nil {
+		return EtcdStatus{}, err
+	}
+
+	return EtcdStatus{
+		Cluster: r.GetHeader().GetClusterId(), Member: r.GetHeader().GetMemberId(), Leader: r.GetLeader(),
+		Revision: uint64(max(r.GetHeader().GetRevision(), 0)),
+		Index:    r.GetRaftIndex(), Applied: r.GetRaftAppliedIndex(), Term: r.GetRaftTerm(), Size: r.GetDbSize(),
+		Used: r.GetDbSizeInUse(), Version: r.GetVersion(), Storage: r.GetStorageVersion(),
+		Learner: r.GetIsLearner(), Errors: r.GetErrors(),
+	}, nil
+}
+
+// Members are the members that this one knows; agreed asks for those that a quorum has agreed on.
+func (c *EtcdClient) Members(ctx context.Context, agreed bool) ([]Member, error) {
+	r, err := c.cluster.MemberList(ctx, &etcdserverpb.MemberListRequest{Linearizable: agreed})
+	if err != nil {
+		return nil, err
+	}
+
+	members := make([]Member, 0, len(r.GetMembers()))
+
+	for _, m := range r.GetMembers() {
+		one := Member{ID: m.GetID(), Name: m.GetName(), Learner: m.GetIsLearner()}
+
+		if len(m.GetPeerURLs()) > 0 {
+			if at, err := netip.ParseAddrPort(strings.TrimPrefix(m.GetPeerURLs()[0], "https://")); err == nil {
+				one.Address = at.Addr()
+			}
+		}
+
+		members = append(members, one)
+	}
+
+	return members, nil
+}
+
+// Join adds the machine as a learner and returns its id and how it finds the others. A former member of its name goes
+// first, as Talos does it.
+func (c *EtcdClient) Join(ctx context.Context, name string, address netip.Addr) (id uint64, initial string, err error) {
+	members, err := c.Members(ctx, true)
+	if err != nil {
+		return 0, "", fmt.Errorf("error getting etcd member list: %w", err)
+	}
+
+	var all []string
+
+	for _, m := range members {
+		if m.Name == name || m.Address == address {
+			if err := c.Remove(ctx, m.ID); err != nil {
+				return 0, "", fmt.Errorf("error removing self from the member list: %w", err)
+			}
+
+			continue
+		}
+
+		all = append(all, Initial(m.Name, m.Address))
+	}
+
+	added, err := c.cluster.MemberAdd(ctx,
+		&etcdserverpb.MemberAddRequest{PeerURLs: []string{peerURL(address)}, IsLearner: true})
+	if err != nil {
+		return 0, "", fmt.Errorf("error adding member: %w", err)
+	}
+
+	return added.GetMember().GetID(), strings.Join(append(all, Initial(name, address)), ","), nil
+}
+
+// Promote makes a learner a voter; etcd refuses until it has caught up.
+func (c *EtcdClient) Promote(ctx context.Context, id uint64) error {
+	_, err := c.cluster.MemberPromote(ctx, &etcdserverpb.MemberPromoteRequest{ID: id})
+
+	return err
+}
+
+// Remove takes a member out of its cluster for good.
+func (c *EtcdClient) Remove(ctx context.Context, id uint64) error {
+	_, err := c.cluster.MemberRemove(ctx, &etcdserverpb.MemberRemoveRequest{ID: id})
+
+	return err
+}
+
+// MoveLeader hands the leadership over; only the leader can.
+func (c *EtcdClient) MoveLeader(ctx context.Context, to uint64) error {
+	_, err := c.care.MoveLeader(ctx, &etcdserverpb.MoveLeaderRequest{TargetID: to})
+
+	return err
+}
+
+// Snapshot streams the member's database with its checksum.
+func (c *EtcdClient) Snapshot(ctx context.Context, chunk func([]byte) error) error {
+	stream, err := c.care.Snapshot(ctx, &etcdserverpb.SnapshotRequest{})
+	if err != nil {
+		return err
+	}
+
+	for {
+		r, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+
+		if err != nil {
+			return err
+		}
+
+		if err := chunk(r.GetBlob()); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// restartFirst and restartMost bound the pause before a part that ended is started again. A kubelet's are 10 s and 5
+	// min, which nobody waits for in a lab.
+	restartFirst = time.Second
+	restartMost  = 10 * time.Second
+	// settled is how long a part runs before its next pause is the first again.
+	settled = time.Minute
+	// logMost is the size at which a log begins anew at the part's next start; the one before is kept.
+	logMost = 20 << 20
+)
+
+// Part is one program of labkube with its arguments.
+type Part struct {
+	Name string
+	// Version is what the part reports.
+	Version string
+	Args    []string
+}
+
+// Run keeps a part running until the context ends: it is started again after growing pauses, as a kubelet does it, and
+// killed at the end, since a machine that is switched off asks nobody. state hears nil when the part has started, and
+// why a start failed or the part ended, with its last words.
+func (h Host) Run(ctx context.Context, p Part, state func(error)) {
+	pause := restartFirst
+
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := h.run(ctx, p, state)
+
+		if ctx.Err() != nil {
+			return
+		}
+
+		state(err)
+
+		if time.Since(began) > settled {
+			pause = restartFirst
+		}
+
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+
+		pause = min(2*pause, restartMost)
+	}
+}
+
+// run runs a part once.
+func (h Host) run(ctx context.Context, p Part, state func(error)) error {
+	path := h.LogFile(p.Name)
+
+	log, err := openLog(path)
+	if err != nil {
+		return err
+	}
+
+	defer func() { _ = log.Close() }()
+
+	// The kernel kills the process with the thread that started it: the thread must live as long, and is not given to
+	// anybody else meanwhile.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	c := exec.Command(h.Binary, append([]string{"--as", p.Version, p.Name},
+		p.Args...)...) //nolint:gosec // the lab's own binary
+	c.Dir, c.Stdout, c.Stderr = h.Dir, log, log
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	// A part that cleans up often instead of late takes half the memory; there is nothing of a host's environment that a
+	// machine should see.
+	c.Env = []string{"GOGC=50", "PATH=" + os.Getenv("PATH")}
+
+	from, _ := log.Seek(0, 2)
+
+	if err := c.Start(); err != nil {
+		return fmt.Errorf("unable to start %s: %w", p.Name, err)
+	}
+
+	state(nil)
+
+	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) })
+	defer stop()
+
+	if err := c.Wait(); err != nil {
+		return fmt.Errorf("%s: %w: %s (%s)", p.Name, err, lastWords(path, from), path)
+	}
+
+	return fmt.Errorf("%s has ended (%s)", p.Name, path)
+}
+
+func openLog(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("unable to make the folder of logs: %w", err)
+	}
+
+	if info, err := os.Stat(path); err == nil && info.Size() > logMost {
+		if err := os.Rename(path, path+".1"); err != nil {
+			return nil, fmt.Errorf("unable to begin a new log: %w", err)
+		}
+	}
+
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("unable to open the log: %w", err)
+	}
+
+	return log, nil
+}
+
+// lastWords is what a part said in the end: its last line that is an error, else the last one.
+func lastWords(path string, from int64) string {
+	const most, longest = 64 << 10, 400
+
+	file, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+
+	defer func() { _ = file.Close() }()
+
+	info, err := file.Stat()
+	if err != nil {
+		return err.Error()
+	}
+
+	text := make([]byte, min(info.Size()-from, most))
+	if _, err := file.ReadAt(text, info.Size()-int64(len(text))); err != nil && !errors.Is(err, os.ErrClosed) {
+		return err.Error()
+	}
+
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	words := lines[len(lines)-1]
+
+	for _, line := range lines {
+		if isError(string(line)) {
+			words = line
+		}
+	}
+
+	if len(words) > longest {
+		words = append(words[:longest:longest], "…"...)
+	}
+
+	return string(words)
+}
+
+// isError tells errors in the logs of Kubernetes ("E1122 …", "F1122 …", "Error: …"), etcd (`"level":"fatal"`) and
+// labkube.
+func isError(line string) bool {
+	klog := len(line) > 4 && strings.ContainsAny(line[:1], "EF") && strings.IndexFunc(line[1:5],
+		func(r rune) bool { return r < '0' || r > '9' }) < 0
+
+	return klog || strings.HasPrefix(line, "Error: ") || strings.HasPrefix(line, "labkube: ") ||
+		strings.Contains(line, `"level":"fatal"`) || strings.Contains(line, `"level":"panic"`)
+}

@@ -1,0 +1,42 @@
+package machine
+
+import (
+	"context"
+
+	"proxmox-talos/lab/machine/controlplane"
+	"proxmox-talos/lab/machine/kube"
+)
+
+// kubernetes is how etcd and Kubernetes run on a machine: their model in this process, or the real ones as processes of
+// labkube. What is known of a cluster is kept in [etcd] by both, for everything else that a machine does.
+type kubernetes interface {
+	// runEtcd is the etcd service of a control plane: it waits for a bootstrap or for a cluster to join, then runs the
+	// member until the context ends.
+	runEtcd(ctx context.Context)
+	// runServers runs a control plane's static pods once etcd serves.
+	runServers(ctx context.Context)
+	// runKubelet registers the machine's node and speaks for it.
+	runKubelet(ctx context.Context)
+	// bootstrap lets the etcd service begin a cluster; the caller holds the lock.
+	bootstrap()
+	// removeMember takes a member out of a cluster for good, leaveEtcd the machine's own, with its data.
+	removeMember(ctx context.Context, e *etcd, id uint64) error
+	leaveEtcd(ctx context.Context) error
+	// moveLeader lets another member lead where the machine's own does, and returns its name; empty where it does not.
+	moveLeader(ctx context.Context, e *etcd) (string, error)
+	// etcdStatus is what the machine's member says of itself.
+	etcdStatus(ctx context.Context) (controlplane.EtcdStatus, error)
+	// snapshot streams etcd's database.
+	snapshot(ctx context.Context, e *etcd, chunk func([]byte) error) error
+	// nodePods are the pods of the machine's node but its static ones, as an API server tells; the caller holds the lock.
+	nodePods(e *etcd, server *machine) []kube.Object
+	// ownManifests are those that Talos adds to the configuration's; the caller holds the lock.
+	ownManifests() []manifest
+	// createObject creates an object of a manifest; what exists stays as it is.
+	createObject(ctx context.Context, content map[string]any) error
+}
+
+// modelKubernetes runs the model.
+type modelKubernetes struct{ *machine }
+
+var _ kubernetes = modelKubernetes{}

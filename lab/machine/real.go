@@ -1,0 +1,166 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"proxmox-talos/lab/machine/controlplane"
+)
+
+// realKubernetes runs a machine's part of real etcd and Kubernetes, as processes of labkube on the machine's address.
+// It implements kubernetes.
+type realKubernetes struct {
+	m *machine
+
+	mu sync.Mutex
+	// down says why a part does not run, by its name.
+	down map[string]error
+	// pods are what the node's kubelet runs, by UID.
+	pods map[string]*realPod
+}
+
+var _ kubernetes = (*realKubernetes)(nil)
+
+// state notes that a part runs, or why it ended.
+func (k *realKubernetes) state(part string) func(error) {
+	return func(err error) {
+		k.mu.Lock()
+		if k.down == nil {
+			k.down = map[string]error{}
+		}
+
+		k.down[part] = err
+		k.mu.Unlock()
+
+		if err != nil {
+			k.m.say("[talos] %s", err)
+		}
+
+		k.m.changed.fireLocked(k.m.ms)
+	}
+}
+
+// runs says whether a part runs at this moment.
+func (k *realKubernetes) runs(part string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	err, started := k.down[part]
+
+	return started && err == nil
+}
+
+// host describes the machine to its parts.
+func (k *realKubernetes) host() (controlplane.Host, error) {
+	m := k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.config == nil {
+		return controlplane.Host{}, errors.New("the machine is going down")
+	}
+
+	dir, err := k.folder()
+	if err != nil {
+		return controlplane.Host{}, err
+	}
+
+	addresses, names := m.subjects(append(m.config.Cluster().CertSANs(), m.config.Cluster().Endpoint().Hostname()))
+
+	return controlplane.Host{
+		Binary: m.ms.options.Labkube.Binary, Dir: dir, Name: m.hostname, Address: m.net.node, Etcd: m.etcdAddress(),
+		Addresses: addresses, Names: names, Config: m.config,
+	}, nil
+}
+
+// folder is where the machine's parts keep their files: that of its volume, and of what the volume holds since it was
+// written or wiped. What earlier machines of the same volume have left is removed. The caller holds the lock.
+func (k *realKubernetes) folder() (string, error) {
+	m := k.m
+
+	volume := m.volume
+	if volume == "" {
+		volume = fmt.Sprintf("iso-%d", m.hw.VMID)
+	}
+
+	if m.disk.Data == "" {
+		m.disk.Data = uuid.NewString()
+		m.save()
+	}
+
+	parent := filepath.Join(m.ms.options.Labkube.Dir, url.PathEscape(volume))
+
+	entries, err := os.ReadDir(parent)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("unable to read the machine's folder: %w", err)
+	}
+
+	for _, e := range entries {
+		if e.Name() != m.disk.Data {
+			if err := os.RemoveAll(filepath.Join(parent, e.Name())); err != nil {
+				return "", fmt.Errorf("unable to remove what an earlier machine has left: %w", err)
+			}
+		}
+	}
+
+	dir := filepath.Join(parent, m.disk.Data)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		k.sweep()
+	}
+
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("unable to make the machine's folder: %w", err)
+	}
+
+	return dir, nil
+}
+
+// sweep removes what machines have left whose volumes are gone; the caller holds the lock.
+func (k *realKubernetes) sweep() {
+	root := k.m.ms.options.Labkube.Dir
+
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return // the folder that is made next says why
+	}
+
+	for _, e := range entries {
+		volume, err := url.PathUnescape(e.Name())
+		if err != nil || strings.HasPrefix(volume, "iso-") {
+			continue
+		}
+
+		if _, err := k.m.ms.world.ReadVolume(volume); err != nil {
+			_ = os.RemoveAll(filepath.Join(root, e.Name())) // what stays is tried again with the next machine
+		}
+	}
+}
+
+// hasEtcdData says whether the etcd member has begun to keep data; the caller holds the lock.
+func (k *realKubernetes) hasEtcdData() bool {
+	dir, err := k.folder()
+	if err != nil {
+		return false
+	}
+
+	_, err = os.Stat(filepath.Join(dir, "etcd", "member"))
+
+	return err == nil
+}
+
+// apiServerOf is where the API server of a control plane answers; the caller holds the lock.
+func apiServerOf(m *machine) string {
+	port := uint16(m.config.Cluster().LocalAPIServerPort()) //nolint:gosec // a port
+
+	return "https://" + netip.AddrPortFrom(m.net.node, port).String()
+}

@@ -1,0 +1,486 @@
+package machine
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"proxmox-talos/lab/machine/controlplane"
+)
+
+const (
+	// etcdPoll is how often a member that comes up is asked, etcdLook how often one that runs.
+	etcdPoll = 200 * time.Millisecond
+	etcdLook = time.Second
+	// etcdPatience bounds one question to a member.
+	etcdPatience = 5 * time.Second
+)
+
+// bootstrap implements kubernetes.
+func (k *realKubernetes) bootstrap() {
+	m := k.m
+	m.disk.Etcd = &etcdData{Initial: controlplane.Initial(m.hostname, m.etcdAddress()), New: true}
+	m.save()
+	m.logf("[talos] etcd: bootstrapping a cluster")
+	m.cluster.changed.fire()
+}
+
+// runEtcd implements kubernetes.
+func (k *realKubernetes) runEtcd(ctx context.Context) {
+	m := k.m
+	if !m.awaitEtcdAddress(ctx) {
+		return
+	}
+
+	for ctx.Err() == nil {
+		m.set("etcd", statePreparing, "Running pre state")
+
+		if !k.awaitMember(ctx) {
+			return
+		}
+
+		if err := k.serveEtcd(ctx); err != nil {
+			m.set("etcd", stateFailed, err.Error())
+		}
+
+		// A member that has left comes back when its service is started again, a removed one never.
+		m.cluster.await(ctx, func() bool { return m.disk.Etcd == nil && !m.services.stopped("etcd") })
+	}
+}
+
+// awaitMember waits until the machine has a member: data of one, a bootstrap, or a cluster that it has joined.
+func (k *realKubernetes) awaitMember(ctx context.Context) bool {
+	m := k.m
+
+	for {
+		var peer *machine
+
+		if !m.cluster.await(ctx, func() bool {
+			// A member whose data is lost joins again, as on Talos.
+			if m.disk.Etcd != nil && m.disk.Etcd.Initial == "" && !k.hasEtcdData() {
+				m.disk.Etcd = nil
+			}
+
+			if m.disk.Etcd == nil {
+				peer = m.joinable()
+			}
+
+			return m.disk.Etcd != nil || peer != nil
+		}) {
+			return false
+		}
+
+		if peer == nil {
+			return true
+		}
+
+		if err := k.join(ctx, peer); err == nil {
+			return true
+		}
+
+		// Right after a change of its members etcd refuses another one for some seconds.
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(etcdLook):
+		}
+	}
+}
+
+// join adds the machine to the cluster of a peer, as a learner.
+func (k *realKubernetes) join(ctx context.Context, peer *machine) error {
+	m := k.m
+
+	host, err := k.host()
+	if err != nil {
+		return err
+	}
+
+	m.ms.mu.Lock()
+	if peer.config == nil {
+		m.ms.mu.Unlock()
+
+		return errNoEtcd
+	}
+
+	address := peer.etcdAddress()
+	m.ms.mu.Unlock()
+
+	client, err := host.EtcdClient(address)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
+	defer cancel()
+
+	id, initial, err := client.Join(ctx, host.Name, host.Etcd)
+	if err != nil {
+		return err
+	}
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.disk.Etcd = &etcdData{MemberID: id, Initial: initial}
+	m.save()
+	m.logf("[talos] etcd: joining as learner %s", formatMember(id))
+
+	return nil
+}
+
+// serveEtcd runs the member until it leaves its cluster, is removed from it, or the machine stops.
+func (k *realKubernetes) serveEtcd(ctx context.Context) error {
+	m := k.m
+
+	host, err := k.host()
+	if err != nil {
+		return err
+	}
+
+	m.ms.mu.Lock()
+	data := m.disk.Etcd
+	m.ms.mu.Unlock()
+
+	if data == nil { // left meanwhile
+		return nil
+	}
+
+	part, err := host.EtcdPart(data.Initial, data.New)
+	if err != nil {
+		return err
+	}
+
+	client, err := host.EtcdClient(host.Etcd)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	m.set("etcd", statePreparing, "Starting etcd member")
+
+	run, stop := context.WithCancel(ctx)
+
+	var process sync.WaitGroup
+
+	process.Go(func() { host.Run(run, part, k.state(part.Name)) })
+	k.followEtcd(ctx, host, client)
+	stop()
+	process.Wait()
+
+	m.ms.mu.Lock()
+	left := m.disk.Etcd == nil
+	m.stopEtcd()
+	m.ms.mu.Unlock()
+
+	if left {
+		return os.RemoveAll(filepath.Join(host.Dir, "etcd"))
+	}
+
+	return nil
+}
+
+// followEtcd keeps what is known of the cluster up to date until the member has no place in it any more.
+func (k *realKubernetes) followEtcd(ctx context.Context, host controlplane.Host, client *controlplane.EtcdClient) {
+	for pause := etcdPoll; ; {
+		st, members, err := k.ask(ctx, host, client)
+		if k.sawEtcd(st, members, err) {
+			return
+		}
+
+		if pause = etcdLook; err != nil || st.Learner {
+			pause = etcdPoll
+		}
+
+		if err == nil && st.Learner {
+			promote(ctx, host, st.Member, members)
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// ask returns what a member says of itself and its cluster. A learner answers for nothing but itself: the others tell
+// who they are.
+func (k *realKubernetes) ask(
+	ctx context.Context, host controlplane.Host, client *controlplane.EtcdClient,
+) (controlplane.EtcdStatus, []controlplane.Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
+	defer cancel()
+
+	st, err := client.Status(ctx)
+	if err != nil {
+		return st, nil, err
+	}
+
+	if !st.Learner {
+		members, err := client.Members(ctx, false)
+
+		return st, members, err
+	}
+
+	var members []controlplane.Member
+
+	err = asking(ctx, host, k.voter(st.Cluster), func(ctx context.Context, c *controlplane.EtcdClient) error {
+		members, err = c.Members(ctx, false)
+
+		return err
+	})
+
+	return st, members, err
+}
+
+// voter is the address of a running member of a cluster, the machine's own where no other is known.
+func (k *realKubernetes) voter(id uint64) netip.Addr {
+	m := k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if e := m.cluster.etcds[id]; e != nil {
+		for _, o := range e.running {
+			if o != m && o.config != nil {
+				return o.etcdAddress()
+			}
+		}
+	}
+
+	return m.etcdAddress()
+}
+
+// promote asks the voters to make a learner one of them; they refuse until it has caught up.
+func promote(ctx context.Context, host controlplane.Host, learner uint64, members []controlplane.Member) {
+	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
+	defer cancel()
+
+	for _, voter := range members {
+		if voter.Learner {
+			continue
+		}
+
+		client, err := host.EtcdClient(voter.Address)
+		if err != nil {
+			continue
+		}
+
+		err = client.Promote(ctx, learner)
+		client.Close()
+
+		if err == nil {
+			return
+		}
+	}
+}
+
+// sawEtcd takes over what the member has answered, and says whether it has no place in its cluster any more.
+func (k *realKubernetes) sawEtcd(st controlplane.EtcdStatus, members []controlplane.Member, err error) (gone bool) {
+	m := k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.disk.Etcd == nil || m.services["etcd"].state == stateFailed {
+		return true
+	}
+
+	if err != nil {
+		m.stopEtcd() // its process is down, or starting
+
+		return false
+	}
+
+	// A learner that has not started yet has another answer than those that count.
+	if m.cluster == nil || st.Cluster == 0 {
+		return false
+	}
+
+	if m.disk.Etcd.ClusterID != st.Cluster || m.disk.Etcd.MemberID != st.Member || m.disk.Etcd.Initial != "" {
+		m.disk.Etcd = &etcdData{ClusterID: st.Cluster, MemberID: st.Member}
+		m.save()
+	}
+
+	e := m.cluster.etcds[st.Cluster]
+	if e == nil {
+		e = &etcd{ms: m.ms, id: st.Cluster, real: true, nodes: map[string]*kubeNode{}, objects: map[string]*kubeObject{}}
+		m.cluster.etcds[e.id] = e
+	}
+
+	known := make([]etcdMember, 0, len(members))
+	for _, one := range members {
+		known = append(known, etcdMember{ID: one.ID, Name: one.Name, Address: one.Address, Learner: one.Learner})
+	}
+
+	slices.SortFunc(known, func(a, b etcdMember) int { return a.Address.Compare(b.Address) })
+
+	changed := m.etcd != e || !slices.Equal(known, e.members) || e.leader != st.Leader
+	e.members, e.leader, e.revision = known, st.Leader, max(e.revision, st.Revision)
+
+	if m.etcd != e {
+		m.etcd = e
+		e.running = append(e.running, m)
+		m.services.set(m, "etcd", stateRunning, "Health check successful")
+	}
+
+	if changed {
+		m.changedEtcd(e)
+	}
+
+	return false
+}
+
+// removeMember implements kubernetes.
+func (k *realKubernetes) removeMember(ctx context.Context, e *etcd, id uint64) error {
+	if err := k.withMember(ctx, e, func(ctx context.Context,
+		c *controlplane.EtcdClient) error {
+		return c.Remove(ctx, id)
+	}); err != nil {
+		return err
+	}
+
+	k.m.ms.mu.Lock()
+	defer k.m.ms.mu.Unlock()
+
+	e.members = slices.DeleteFunc(slices.Clone(e.members), func(o etcdMember) bool { return o.ID == id })
+
+	for _, o := range slices.Clone(e.running) {
+		if o.disk.Etcd != nil && o.disk.Etcd.MemberID == id {
+			o.stopEtcd()
+			o.services.set(o, "etcd", stateFailed, "the member has been permanently removed from the cluster")
+		}
+	}
+
+	return nil
+}
+
+// leaveEtcd implements kubernetes: another member leads, the machine's own is removed, and its data with it.
+func (k *realKubernetes) leaveEtcd(ctx context.Context) error {
+	m := k.m
+
+	m.ms.mu.Lock()
+	e := m.etcd
+
+	if e == nil {
+		m.ms.mu.Unlock()
+
+		return errNoEtcd
+	}
+
+	id := m.disk.Etcd.MemberID
+	m.ms.mu.Unlock()
+
+	if _, err := k.moveLeader(ctx, e); err != nil {
+		return err
+	}
+
+	if err := k.withMember(ctx, e, func(ctx context.Context,
+		c *controlplane.EtcdClient) error {
+		return c.Remove(ctx, id)
+	}); err != nil {
+		return err
+	}
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.disk.Etcd = nil
+	m.save()
+	m.stopEtcd()
+	m.services.set(m, "etcd", stateFinished, "Service finished successfully")
+
+	return nil
+}
+
+// moveLeader implements kubernetes.
+func (k *realKubernetes) moveLeader(ctx context.Context, e *etcd) (string, error) {
+	m := k.m
+
+	m.ms.mu.Lock()
+	to := m.successor(e)
+
+	var next etcdMember
+	if to != nil {
+		next = *to
+	}
+	m.ms.mu.Unlock()
+
+	if to == nil {
+		return "", nil
+	}
+
+	err := k.withOwn(ctx, func(ctx context.Context,
+		c *controlplane.EtcdClient) error {
+		return c.MoveLeader(ctx, next.ID)
+	})
+
+	return next.Name, err
+}
+
+// etcdStatus implements kubernetes.
+func (k *realKubernetes) etcdStatus(ctx context.Context) (st controlplane.EtcdStatus, err error) {
+	err = k.withOwn(ctx, func(ctx context.Context, c *controlplane.EtcdClient) error {
+		st, err = c.Status(ctx)
+
+		return err
+	})
+
+	return st, err
+}
+
+// snapshot implements kubernetes.
+func (k *realKubernetes) snapshot(ctx context.Context, e *etcd, send func([]byte) error) error {
+	return k.withMember(ctx, e, func(ctx context.Context,
+		c *controlplane.EtcdClient) error {
+		return c.Snapshot(ctx, send)
+	})
+}
+
+// withOwn asks the machine's own member.
+func (k *realKubernetes) withOwn(ctx context.Context, ask func(context.Context, *controlplane.EtcdClient) error) error {
+	host, err := k.host()
+	if err != nil {
+		return err
+	}
+
+	return asking(ctx, host, host.Etcd, ask)
+}
+
+// withMember asks the machine's own member of a cluster, or another one where it has none.
+func (k *realKubernetes) withMember(ctx context.Context, e *etcd,
+	ask func(context.Context, *controlplane.EtcdClient) error) error {
+	host, err := k.host()
+	if err != nil {
+		return err
+	}
+
+	m := k.m
+
+	m.ms.mu.Lock()
+	address := host.Etcd
+
+	if m.etcd != e && len(e.running) > 0 {
+		address = e.running[0].etcdAddress()
+	}
+	m.ms.mu.Unlock()
+
+	return asking(ctx, host, address, ask)
+}
+
+func asking(ctx context.Context, host controlplane.Host, address netip.Addr,
+	ask func(context.Context, *controlplane.EtcdClient) error) error {
+	client, err := host.EtcdClient(address)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	return ask(ctx, client)
+}

@@ -1,0 +1,411 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"proxmox-talos/lab/machine/controlplane"
+	"proxmox-talos/lab/machine/kube"
+)
+
+const (
+	// kubeletRound is how often a kubelet looks after its node; every leaseRounds it renews the lease.
+	kubeletRound = time.Second
+	leaseRounds  = 3
+	// kubeletPatience is how many failures in a row make a kubelet look for another API server.
+	kubeletPatience = 3
+	leaseNamespace  = "kube-node-lease"
+)
+
+// realKubelet is the kubelet of a machine while it speaks to one API server.
+type realKubelet struct {
+	k *realKubernetes
+	m *machine
+	// client has the rights of the node; talos those with which Talos changes its node, the administrator's on control
+	// planes.
+	client, talos *rest.RESTClient
+	name          string
+}
+
+// runKubelet implements kubernetes.
+func (k *realKubernetes) runKubelet(ctx context.Context) {
+	m := k.m
+	if !m.awaitNodeIP(ctx) {
+		return
+	}
+
+	m.ms.mu.Lock()
+	m.kubelet.running = true
+	m.services.set(m, "kubelet", stateRunning, "Health check successful")
+	skip := m.config.Machine().Kubelet().SkipNodeRegistration()
+	m.ms.mu.Unlock()
+
+	if skip {
+		return
+	}
+
+	for ctx.Err() == nil {
+		kubelet, err := k.connect(ctx)
+		if err != nil {
+			m.say("[talos] kubelet: %s", err)
+		} else if kubelet != nil {
+			kubelet.run(ctx)
+		}
+
+		select {
+		case <-ctx.Done():
+		case <-time.After(kubeletRound):
+		}
+	}
+}
+
+// connect waits for an API server that the machine reaches; nil when the context ended first.
+func (k *realKubernetes) connect(ctx context.Context) (*realKubelet, error) {
+	m := k.m
+
+	var (
+		kubelet *realKubelet
+		err     error
+	)
+
+	if !m.cluster.await(ctx, func() bool {
+		server := m.kubernetes()
+		if server == nil || m.services.stopped("kubelet") {
+			return false
+		}
+
+		// A control plane signs the kubelet's certificate, as its controller manager does for real ones.
+		kubelet = &realKubelet{k: k, m: m, name: m.hostname}
+		kubelet.client, err = controlplane.AsKubelet(server.config, apiServerOf(server), m.hostname)
+		kubelet.talos = kubelet.client
+
+		if err == nil && m.isControlPlane() {
+			kubelet.talos, err = controlplane.AsAdministrator(server.config, apiServerOf(server))
+		}
+
+		return true
+	}) {
+		return nil, nil //nolint:nilnil // see above
+	}
+
+	return kubelet, err
+}
+
+// run registers the node and looks after it until the kubelet is stopped or its API server is lost.
+func (r *realKubelet) run(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+
+	failures := 0
+
+	if err := r.register(ctx); err != nil {
+		return
+	}
+
+	pods := make(chan struct{})
+
+	go func() {
+		defer close(pods)
+		r.runPods(ctx)
+	}()
+
+	defer func() { stop(); <-pods }()
+
+	for round := 0; ctx.Err() == nil && failures < kubeletPatience && !r.stopped(); round++ {
+		var err error
+		if round%leaseRounds == 0 {
+			err = r.renew(ctx)
+		}
+
+		if err == nil {
+			err = r.lookAfterNode(ctx)
+		}
+
+		if failures++; err == nil {
+			failures = 0
+		}
+
+		select {
+		case <-ctx.Done():
+		case <-time.After(kubeletRound):
+		}
+	}
+}
+
+// stopped says that somebody has stopped the kubelet's service.
+func (r *realKubelet) stopped() bool {
+	r.m.ms.mu.Lock()
+	defer r.m.ms.mu.Unlock()
+
+	return r.m.services.stopped("kubelet")
+}
+
+// register creates the Node, or takes over the one that is there.
+func (r *realKubelet) register(ctx context.Context) error {
+	m := r.m
+
+	m.ms.mu.Lock()
+	taints, err := m.registrationTaints()
+	labels := m.kubeletLabels()
+	m.ms.mu.Unlock()
+
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.name, Labels: labels}}
+	for _, t := range taints {
+		node.Spec.Taints = append(node.Spec.Taints,
+			corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
+
+	if err == nil {
+		err = r.client.Post().Resource("nodes").Body(node).Do(ctx).Error()
+	}
+
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		m.ms.mu.Lock()
+		defer m.ms.mu.Unlock()
+
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+			err = fmt.Errorf("kubelet: Unable to register node with API server: %w", err)
+		}
+
+		m.refuseKubelet(err.Error())
+
+		return err
+	}
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if err == nil {
+		m.logf("[talos] kubelet: registered node %q", r.name)
+	}
+
+	m.kubelet.posting, m.disk.KubeletRegistered = true, true
+	m.save()
+	m.cluster.changed.fire()
+	m.changed.fire()
+
+	return nil
+}
+
+// renew says that the kubelet is alive.
+func (r *realKubelet) renew(ctx context.Context) error {
+	now, seconds := metav1.NowMicro(), int32(40)
+	path := "/apis/coordination.k8s.io/v1/namespaces/" + leaseNamespace + "/leases"
+
+	var lease coordinationv1.Lease
+
+	err := r.client.Get().AbsPath(path, r.name).Do(ctx).Into(&lease)
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &r.name, &seconds, &now
+
+	switch {
+	case apierrors.IsNotFound(err):
+		lease.ObjectMeta = metav1.ObjectMeta{Name: r.name, Namespace: leaseNamespace}
+
+		return r.client.Post().AbsPath(path).Body(&lease).Do(ctx).Error()
+	case err != nil:
+		return err
+	default:
+		return r.client.Put().AbsPath(path, r.name).Body(&lease).Do(ctx).Error()
+	}
+}
+
+// lookAfterNode posts the node's status where it has changed, lets Talos apply its labels, annotations and taints, and
+// keeps the static pods' mirrors.
+func (r *realKubelet) lookAfterNode(ctx context.Context) error {
+	var node corev1.Node
+
+	err := r.client.Get().Resource("nodes").Name(r.name).VersionedParams(&metav1.GetOptions{ResourceVersion: "0"},
+		metav1.ParameterCodec).Do(ctx).Into(&node)
+	if apierrors.IsNotFound(err) {
+		return nil // somebody has deleted it; it comes back when the kubelet restarts
+	}
+
+	if err != nil {
+		return err
+	}
+
+	status := node.Status.DeepCopy()
+	r.describe(&node)
+
+	if !sameStatus(status, &node.Status) {
+		put := r.client.Put().Resource("nodes").Name(r.name).SubResource("status").Body(&node)
+		if err := put.Do(ctx).Into(&node); err != nil {
+			return ignoreConflict(err)
+		}
+	}
+
+	if err := r.applyNode(ctx, &node); err != nil {
+		return err
+	}
+
+	return r.mirror(ctx, &node)
+}
+
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil // the next round sees what was changed
+	}
+
+	return err
+}
+
+// sameStatus compares all that a kubelet says but when it said so.
+func sameStatus(a, b *corev1.NodeStatus) bool {
+	plain := func(s *corev1.NodeStatus) *corev1.NodeStatus {
+		s = s.DeepCopy()
+		for i := range s.Conditions {
+			s.Conditions[i].LastHeartbeatTime = metav1.Time{}
+		}
+
+		return s
+	}
+
+	return equality.Semantic.DeepEqual(plain(a), plain(b))
+}
+
+// describe fills in what the kubelet says of its machine.
+func (r *realKubelet) describe(n *corev1.Node) {
+	m := r.m
+
+	m.ms.mu.Lock()
+
+	if m.config == nil {
+		m.ms.mu.Unlock()
+
+		return
+	}
+
+	var about kubeNode
+
+	m.describeNode(&about)
+	m.ms.mu.Unlock()
+
+	quantity := func(v int64) resource.Quantity { return *resource.NewQuantity(v, resource.BinarySI) }
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU:              *resource.NewQuantity(int64(about.Cores), resource.DecimalSI),
+		corev1.ResourceMemory:           quantity(int64(about.MemoryMiB) << 20),
+		corev1.ResourceEphemeralStorage: quantity(about.DiskBytes),
+		corev1.ResourcePods:             *resource.NewQuantity(110, resource.DecimalSI),
+	}
+
+	for name, count := range r.k.offers() {
+		capacity[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
+	}
+
+	s := &n.Status
+	s.Capacity, s.Allocatable = capacity, capacity
+	s.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: about.Address.String()},
+		{Type: corev1.NodeHostName, Address: n.Name}}
+	s.NodeInfo = corev1.NodeSystemInfo{
+		MachineID: about.MachineID, SystemUUID: about.MachineID, KernelVersion: kernelVersion,
+		OSImage:                 "Talos (" + about.Talos + ")",
+		ContainerRuntimeVersion: "containerd://2.1.6", KubeletVersion: about.Kubelet, OperatingSystem: "linux",
+		Architecture: about.Arch,
+	}
+	s.DaemonEndpoints.KubeletEndpoint.Port = constants.KubeletPort
+
+	for _, pressure := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
+		corev1.NodePIDPressure} {
+		setCondition(s, corev1.NodeCondition{Type: pressure, Status: corev1.ConditionFalse,
+			Reason: "KubeletHasSufficient" + string(pressure[:len(pressure)-len("Pressure")])})
+	}
+
+	if about.CNI {
+		setCondition(s, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
+			Message: "kubelet is posting ready status"})
+	} else {
+		setCondition(s, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse,
+			Reason: "KubeletNotReady", Message: noCNI})
+	}
+}
+
+func setCondition(s *corev1.NodeStatus, c corev1.NodeCondition) {
+	c.LastHeartbeatTime = metav1.Now()
+	c.LastTransitionTime = c.LastHeartbeatTime
+
+	i := slices.IndexFunc(s.Conditions, func(o corev1.NodeCondition) bool { return o.Type == c.Type })
+	if i < 0 {
+		s.Conditions = append(s.Conditions, c)
+
+		return
+	}
+
+	if s.Conditions[i].Status == c.Status {
+		c.LastTransitionTime = s.Conditions[i].LastTransitionTime
+	}
+
+	s.Conditions[i] = c
+}
+
+// applyNode lets Talos make labels, annotations and taints of the node those of its configuration.
+func (r *realKubelet) applyNode(ctx context.Context, n *corev1.Node) error {
+	m := r.m
+
+	m.ms.mu.Lock()
+
+	if m.config == nil {
+		m.ms.mu.Unlock()
+
+		return nil
+	}
+
+	current := observed(n)
+	next := m.wantedNode(current)
+	m.ms.mu.Unlock()
+
+	refused := ""
+
+	if !sameNode(current, &next) {
+		n.Labels, n.Annotations, n.Spec.Taints = next.Labels, next.Annotations, keepTimes(n.Spec.Taints, next.Taints)
+
+		err := r.talos.Put().Resource("nodes").Name(r.name).Body(n).Do(ctx).Into(n)
+		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+			return ignoreConflict(err)
+		}
+
+		if err != nil {
+			refused = err.Error()
+		}
+	}
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if refused != "" {
+		m.refuseNode(refused)
+	}
+
+	m.kubelet.refused = refused
+
+	return nil
+}
+
+// keepTimes are the wanted taints; those that were there keep the time at which they were added.
+func keepTimes(before []corev1.Taint, wanted []kube.Taint) []corev1.Taint {
+	taints := make([]corev1.Taint, 0, len(wanted))
+
+	for _, t := range wanted {
+		taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)}
+
+		for _, o := range before {
+			if o.Key == t.Key && string(o.Effect) == t.Effect {
+				taint.TimeAdded = o.TimeAdded
+			}
+		}
+
+		taints = append(taints, taint)
+	}
+
+	return taints
+}

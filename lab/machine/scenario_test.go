@@ -1,0 +1,243 @@
+package machine_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"proxmox-talos/lab/machine"
+)
+
+// TestScenario is a cluster's life, the same on the model and on real etcd and Kubernetes, so that the two do not drift
+// apart.
+func TestScenario(t *testing.T) {
+	t.Parallel()
+
+	t.Run("model", func(t *testing.T) {
+		t.Parallel()
+		scenario(newLab(t))
+	})
+
+	t.Run("real", func(t *testing.T) {
+		t.Parallel()
+
+		binary := os.Getenv("LABKUBE")
+		if binary == "" {
+			t.Skip("real etcd and Kubernetes: make test-kubernetes runs this (LABKUBE names the built labkube)")
+		}
+
+		l := newLab(t)
+		o := l.options()
+		o.Labkube = &machine.Labkube{Binary: binary, Dir: t.TempDir()}
+		l.machines = machine.New(l.world, o)
+		t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
+		scenario(l)
+	})
+}
+
+// scenario brings up three control planes behind a virtual address and a worker, cuts power, removes a member, and
+// switches everything off and on.
+func scenario(l *lab) {
+	vip := l.address(100)
+	l.patches = []string{fmt.Sprintf("cluster:\n  controlPlane:\n    endpoint: https://%s:6443\n", vip)}
+
+	for _, n := range []int{11, 12, 13} {
+		l.boot(n)
+		l.apply(n, l.configuration(machinetype.TypeControlPlane, fmt.Sprintf(
+			"machine:\n  network:\n    interfaces:\n      - {deviceSelector: {hardwareAddr: \"02:00:00:00:00:%02x\"}, vip: {ip: %s}}\n", n, vip)))
+	}
+
+	l.boot(21)
+	l.apply(21, l.configuration(machinetype.TypeWorker,
+		"machine:\n  nodeLabels: {zone: a}\n  kubelet:\n    extraConfig:\n"+
+			"      registerWithTaints: [{key: gpu, value: \"true\", effect: NoSchedule}]\n"))
+
+	c := l.answers(11)
+	require.NoError(l.T, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+
+	nodes := []int{11, 12, 13, 21}
+	for _, n := range nodes {
+		l.ready(n)
+	}
+
+	l.soon("three members vote", func() bool { return len(l.voters(11)) == 3 })
+	assert.Equal(l.T, 1, holders(l, vip))
+
+	content, err := c.Kubeconfig(l.context())
+	require.NoError(l.T, err)
+
+	k := l.kube(content)
+	uids := map[int]string{}
+
+	for _, n := range nodes {
+		uids[n] = k.uid(n)
+	}
+
+	labels, _, taints := k.node("node-21")
+	assert.Equal(l.T, "a", labels["zone"])
+	assert.Contains(l.T, taints, "gpu")
+
+	labels, _, taints = k.node("node-11")
+	assert.Contains(l.T, labels, "node-role.kubernetes.io/control-plane")
+	assert.Contains(l.T, taints, "node-role.kubernetes.io/control-plane")
+
+	l.soon("every control plane has its static pods", func() bool {
+		_, pods := k.do(http.MethodGet, "/api/v1/namespaces/kube-system/pods", "application/json", "")
+		text := fmt.Sprint(pods)
+
+		return !slices.ContainsFunc([]string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"},
+			func(name string) bool {
+				return !strings.Contains(text, name+"-node-11") || !strings.Contains(text, name+"-node-13")
+			})
+	})
+
+	code, answer := l.kubelet("system:node:node-21", "system:nodes").do(http.MethodPatch, "/api/v1/nodes/node-21",
+		"application/json", `{"spec":{"taints":[]}}`)
+	assert.Equal(l.T, http.StatusForbidden, code)
+	assert.Contains(l.T, answer["message"], `node "node-21" is not allowed to modify taints`)
+
+	code, _ = k.do(http.MethodPost, "/api/v1/namespaces", "application/json",
+		`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kept"}}`)
+	assert.Equal(l.T, http.StatusCreated, code)
+
+	l.cutPower(k, vip)
+	l.removeMember(13)
+
+	for _, n := range nodes {
+		l.machines.PowerOff(n)
+	}
+
+	for _, n := range []int{11, 12, 21} {
+		l.machines.PowerOn(l.hardware(n))
+	}
+
+	for _, n := range []int{11, 12, 21} {
+		l.ready(n)
+		assert.Equal(l.T, uids[n], k.uid(n), "the node is the one that was there")
+	}
+
+	code, _ = k.do(http.MethodGet, "/api/v1/namespaces/kept", "application/json", "")
+	assert.Equal(l.T, http.StatusOK, code)
+}
+
+// cutPower switches a control plane off: the others serve the address, and its node is missed until it is back.
+func (l *lab) cutPower(k kubeClient, vip string) {
+	l.Helper()
+
+	l.machines.PowerOff(13)
+	l.soon("the others serve the address", func() bool { return holders(l, vip) == 1 && serves(vip) })
+	l.soon("the node is missed", func() bool { return k.condition(13) == "Unknown" })
+
+	l.machines.PowerOn(l.hardware(13))
+	l.ready(13)
+	l.soon("the node is back", func() bool { return k.condition(13) == "True" })
+	l.soon("three members vote", func() bool { return len(l.voters(11)) == 3 })
+}
+
+// removeMember takes a control plane's member out of etcd for good.
+func (l *lab) removeMember(n int) {
+	l.Helper()
+
+	for _, m := range l.members(11) {
+		if m.GetHostname() != fmt.Sprintf("node-%d", n) {
+			continue
+		}
+
+		l.soon("etcd lets the member go", func() bool { // it waits some seconds after another change of its members
+			return l.client(11).EtcdRemoveMemberByID(l.context(),
+				&machineapi.EtcdRemoveMemberByIDRequest{MemberId: m.GetId()}) == nil
+		})
+	}
+
+	l.soon("two members vote", func() bool { return len(l.voters(11)) == 2 })
+	l.soon("the member's service has ended", func() bool { return serviceState(l, n, "etcd") == "Failed" })
+}
+
+// soon waits for what takes real time where etcd and Kubernetes are real: nothing is asserted about how much.
+func (l *lab) soon(what string, condition func() bool) {
+	l.Helper()
+	require.Eventually(l.T, condition, 5*time.Minute, 100*time.Millisecond, what)
+}
+
+// ready waits until a machine has booted and its node is ready.
+func (l *lab) ready(n int) {
+	l.Helper()
+	l.soon(fmt.Sprintf("machine %d is ready", n),
+		func() bool { return l.status(n).Ready && l.status(n).Stage == "running" })
+}
+
+func (l *lab) members(n int) []*machineapi.EtcdMember {
+	l.Helper()
+
+	list, err := l.client(n).EtcdMemberList(l.context(), &machineapi.EtcdMemberListRequest{})
+	require.NoError(l.T, err)
+
+	return list.GetMessages()[0].GetMembers()
+}
+
+// voters are the names of the members that vote.
+func (l *lab) voters(n int) []string {
+	l.Helper()
+
+	var names []string
+
+	for _, m := range l.members(n) {
+		if !m.GetIsLearner() {
+			names = append(names, m.GetHostname())
+		}
+	}
+
+	return names
+}
+
+// object is a machine's Node object; none while nobody answers, as where a virtual address moves.
+func (k kubeClient) object(n int) (node corev1.Node, ok bool) {
+	response, err := k.http.Get(fmt.Sprintf("%s/api/v1/nodes/node-%d", k.server, n))
+	if err != nil {
+		return node, false
+	}
+
+	defer func() { _ = response.Body.Close() }()
+
+	return node, response.StatusCode == http.StatusOK && json.NewDecoder(response.Body).Decode(&node) == nil
+}
+
+// uid is that of a machine's Node object.
+func (k kubeClient) uid(n int) string {
+	k.l.Helper()
+
+	uid := ""
+
+	k.l.soon(fmt.Sprintf("the API shows node %d", n), func() bool {
+		node, ok := k.object(n)
+		uid = string(node.UID)
+
+		return ok
+	})
+
+	return uid
+}
+
+// condition is the status of the Ready condition of a machine's Node object.
+func (k kubeClient) condition(n int) string {
+	node, _ := k.object(n)
+
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return string(c.Status)
+		}
+	}
+
+	return ""
+}
