@@ -203,7 +203,7 @@ func (a *api) cloned(ctx context.Context, identity, host string, from, to int) (
 	}
 	for _, t := range list {
 		// UPID:host:pid:pstart:starttime:type:id:user:
-		if words := strings.Split(t.UPID, ":"); len(words) < 8 || identity == "" || words[7] != identity {
+		if words := strings.Split(t.UPID, ":"); len(words) < 8 || words[7] != identity {
 			continue
 		}
 		var log []struct {

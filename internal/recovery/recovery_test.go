@@ -2,6 +2,7 @@ package recovery_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,6 +42,9 @@ type world struct {
 	vm    map[string]any // the configuration of VM 3000; nil = there is none
 	power string
 	task  int    // looks at which a task of the template still runs
+	pause int    // looks before them at which none runs, as between two calls of a plugin
+	ended int    // looks that show a task that has ended
+	exit  string // how Proxmox' tasks end; empty = OK
 	clone string // the UPID of a task that cloned the template to VM 3000
 	// mappings are the comments of PCI mappings.
 	mappings map[string]string
@@ -148,6 +152,14 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 			break
 		}
 		list := []any{map[string]any{"type": "qmclone", "id": "4711"}}
+		if w.ended--; w.ended >= 0 {
+			list = append(list, map[string]any{"type": "qmclone", "id": "900", "endtime": 1})
+		}
+		if w.pause--; w.pause >= 0 {
+			data = list
+
+			break
+		}
 		if w.task--; w.task >= 0 {
 			list = append(list, map[string]any{"type": "qmclone", "id": "900"})
 		}
@@ -160,7 +172,7 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 		assert.Equal(w.t, "stopped", w.power, "a running machine is not destroyed")
 		w.vm, data = nil, "UPID:pve2:0:0:0:qmdestroy:3000:root@pam:"
 	default:
-		data = map[string]any{"status": "stopped", "exitstatus": "OK"}
+		data = map[string]any{"status": "stopped", "exitstatus": cmp.Or(w.exit, "OK")}
 	}
 	assert.NoError(w.t, json.NewEncoder(response).Encode(map[string]any{"data": data}))
 }
@@ -289,9 +301,25 @@ func TestRunRemovesWhatIsTheStacksOwn(t *testing.T) {
 			says: "VM 3000 without a name on pve2 (stopped) is left alone: it is a clone that ended before it had a name, and no task of root@pam!t on pve1 says that it is " +
 				"prod-general-1. If it is, this removes it: `qm unlock 3000 && qm destroy 3000` on pve2",
 		},
+		"a machine without a name that is cloned from nothing": {
+			change: func(w *world) {
+				half(w, "")
+				made := w.machine("")
+				delete(made["inputs"].(map[string]any), "clone")
+				w.state = w.deployment([]any{made}, nil)
+			},
+			calls: []string{"cancel --yes --stack prod", "import"}, says: "is left alone: it is not prod-general-1",
+		},
 		"a clone without a name that somebody else began": {
 			change: func(w *world) { half(w, ""); w.clone = "UPID:pve1:1:0:0:qmclone:900:me@pam:" }, calls: []string{"cancel --yes --stack prod", "import"},
 			says: "is left alone: it is a clone that ended before it had a name",
+		},
+		"after a task that begins a moment later": {
+			change: func(w *world) { w.pause, w.task = 1, 1 },
+			calls:  append([]string{"cancel --yes --stack prod"}, append(removal, "import")...), says: "waiting for what Proxmox still does: qmclone of VM 900 on pve1\n",
+		},
+		"a removal with warnings": {
+			change: func(w *world) { w.exit = "WARNINGS: 1" }, calls: append([]string{"cancel --yes --stack prod"}, append(removal, "import")...), says: "(running) is removed",
 		},
 		"nothing there": {change: func(w *world) { w.vm = nil }, calls: []string{"cancel --yes --stack prod", "import"}, says: "VM 3000 prod-general-1 is not there, or not yet"},
 		"a machine of another name": {
@@ -352,6 +380,10 @@ func TestRunStopsWhereItCannotGoOn(t *testing.T) {
 			change: func(w *world) { w.fails = "/status/stop" }, calls: []string{"cancel --yes --stack prod", removal[0]},
 			says: "unable to stop VM 3000 prod-general-1 on pve2 (running): Proxmox answers 403 Forbidden",
 		},
+		"a machine that does not stop": {
+			change: func(w *world) { w.exit = "VM quit/powerdown failed" }, calls: []string{"cancel --yes --stack prod", removal[0]},
+			says: `unable to stop VM 3000 prod-general-1 on pve2 (running): its task ended with "VM quit/powerdown failed"`,
+		},
 		"a machine that stays locked": {
 			change: func(w *world) { w.vm["lock"] = "clone" }, calls: []string{"cancel --yes --stack prod"},
 			says: "VM 3000 prod-general-1 on pve2 (running) is locked (clone) and no task runs for it: `qm unlock 3000` on pve2, then recover again",
@@ -379,6 +411,14 @@ func TestRunStopsWhereItCannotGoOn(t *testing.T) {
 			assert.NotNil(t, w.pending(), "what is not recovered stays pending")
 		})
 	}
+}
+
+func TestRunDoesNotWaitForTasksThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ended = 3
+	require.NoError(t, w.run(nil))
+	assert.NotContains(t, w.out.String(), "waiting for")
 }
 
 func TestRunRemovesAMachineThatIsNamed(t *testing.T) {

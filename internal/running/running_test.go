@@ -72,6 +72,9 @@ func TestJudge(t *testing.T) {
 		"Keep the name; or put new machines beside them, with firstVmid and firstAddress of their own, and remove the old ones in a later run"
 	oneHost := strings.NewReplacer("    - {name: pve3, address: 10.0.0.3, ssh: {acceptAnyHostKey: true}, gpus: [{name: rtx4000, pci: \"01:00\", generation: ada}]}\n", "",
 		"gpu: rtx4000, count: 2", "gpu: rtx4000, count: 1")
+	twoGPUs := strings.NewReplacer("    - {name: pve3, address: 10.0.0.3, ssh: {acceptAnyHostKey: true}, gpus: [{name: rtx4000, pci: \"01:00\", generation: ada}]}\n", "",
+		`gpus: [{name: rtx4000, pci: "01:00", generation: ada}]`,
+		`gpus: [{name: rtx4000, pci: "01:00", generation: ada}, {name: rtx4000, pci: "02:00", generation: ada}]`, "gpu: rtx4000, count: 2", "gpu: rtx4000, count: 1")
 	raw := strings.NewReplacer(`pci: "01:00", generation: ada`, `pci: "05:00", generation: ada, passthrough: raw`)
 	for name, test := range map[string]struct {
 		before *strings.Replacer // what ran before; nil = the stack file
@@ -95,6 +98,10 @@ func TestJudge(t *testing.T) {
 		"a cluster is renamed": {
 			after: []string{"name: one", "name: two"},
 			want:  []string{`clusters[0].name: "two" makes two-cp-1 with the VMID 2000 of one-cp-1` + renamed},
+		},
+		"a control plane gets the address of a worker that leaves": {
+			after: []string{"controlPlane: {count: 1}", "controlPlane: {count: 1, firstAddress: 10.0.1.20}", "name: general", "name: batch, firstVmid: 3100, firstAddress: 10.0.1.60"},
+			want:  []string{`clusters[0].name: "one" makes one-cp-1 with the address 10.0.1.20 of one-general-1` + renamed},
 		},
 		"machines exchange their VMIDs": {
 			after: []string{"count: 2, extraDisks", `count: 2, nodes: {"1": {vmid: 3001}, "2": {vmid: 3000}}, extraDisks`},
@@ -136,12 +143,19 @@ func TestJudge(t *testing.T) {
 					"take it from one-gpu-1 in a run of its own first",
 			},
 		},
+		"a pool takes the free GPU of a host while another pool leaves the other one": {
+			before: twoGPUs, after: []string{"name: gpu, gpu", "name: ai, firstVmid: 4100, firstAddress: 10.0.1.60, gpu"},
+		},
 		"one machine more takes the second GPU of a host": {
 			before: oneHost,
 			after: []string{
 				`[{name: rtx4000, pci: "01:00", generation: ada}]`, `[{name: rtx4000, pci: "01:00", generation: ada}, {name: rtx4000, pci: "02:00", generation: ada}]`,
 				"gpu: rtx4000, count: 1", "gpu: rtx4000, count: 2",
 			},
+		},
+		"one machine more takes the raw GPU in the same slot of another host": {
+			before: strings.NewReplacer(`pci: "01:00", generation: ada`, `pci: "05:00", generation: ada, passthrough: raw`, "gpu: rtx4000, count: 2", "gpu: rtx4000, count: 1"),
+			after:  []string{"gpu: rtx4000, count: 1", "gpu: rtx4000, count: 2"},
 		},
 		"a raw GPU is added before that of a machine": {
 			before: raw,

@@ -27,6 +27,20 @@ func TestWarnings(t *testing.T) {
 		"more cores than a host has": {map[string]any{"clusters[0].controlPlane.count": 1, "hosts[0].capacity": map[string]any{"cores": 9}, "clusters[0].workers[0].cores": 8}, []string{
 			"hosts[0].capacity.cores: 10 cores are planned on pve1, which has 9 for guests (= 1 × 8 prod-general-1 + 1 × 2 prod-cp-1); machines will wait for each other",
 		}},
+		"one machine with all the cores of its host": {
+			map[string]any{"clusters[0].controlPlane.count": 1, "hosts[0].capacity": map[string]any{"cores": 8}, "clusters[0].workers[0].cores": 8}, []string{
+				"hosts[0].capacity.cores: 10 cores are planned on pve1, which has 8 for guests (= 1 × 8 prod-general-1 + 1 × 2 prod-cp-1); machines will wait for each other",
+			},
+		},
+		"as much memory as a host has": {
+			map[string]any{
+				"clusters[0].controlPlane.count": 1, "clusters[0].controlPlane.memoryMiB": 4096, "clusters[0].workers[0].memoryMiB": 8192,
+				"hosts[0].capacity": map[string]any{"memoryMiB": 12288},
+			}, nil,
+		},
+		"as many cores as a host has": {
+			map[string]any{"clusters[0].controlPlane.count": 1, "hosts[0].capacity": map[string]any{"cores": 10}, "clusters[0].workers[0].cores": 8}, nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
