@@ -59,7 +59,7 @@ type recovery struct {
 	name    string // the project's
 	config  map[string]string
 	pending []operation
-	known   map[string]bool // ids of the VMs in the state
+	known   map[string]bool // VMIDs of the machines and templates in the state
 	ours    []creation      // what the pending creations make, or may have made
 	// mappings are PCI mappings among them.
 	mappings []mapping

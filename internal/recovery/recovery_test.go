@@ -436,17 +436,24 @@ func TestRunHasTemplatesRemovedByTheirHosts(t *testing.T) {
 	secret := func(plain string) map[string]any {
 		return map[string]any{"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": plain}
 	}
-	w.state = w.deployment([]any{map[string]any{
+	template := map[string]any{
 		"urn":  "urn:pulumi:prod::talos-proxmox::talos-proxmox:template:GoldenTemplate$command:remote:Command::talos-pve1-build",
 		"type": "command:remote:Command", "custom": true,
 		"inputs": map[string]any{
 			"create": "build", "delete": "remove", "stdin": "owner='talos-proxmox/prod'\nvmid='900'\nname='talos'\nprovenance='1'\n#!/bin/bash\n",
 			"connection": secret(`{"host": "10.0.0.2", "port": 22, "user": "root", "privateKey": "the-key"}`),
 		},
-	}}, nil)
+	}
+	w.state = w.deployment([]any{template}, nil)
 
 	require.NoError(t, w.run(nil))
 	assert.Equal(t, []string{"cancel --yes --stack prod", "shell root@10.0.0.2: remove < owner='talos-proxmox/prod'", "import"}, w.calls)
 	assert.Contains(t, w.out.String(), "template talos (VM 900) is removed\n")
 	assert.False(t, slices.ContainsFunc(w.calls, func(call string) bool { return strings.Contains(call, "the-key") }))
+
+	// A later run has built it, and the operation of the killed one is still pending.
+	w = newWorld(t)
+	w.state = w.deployment([]any{template}, []any{template})
+	require.NoError(t, w.run(nil))
+	assert.Equal(t, []string{"cancel --yes --stack prod", "import"}, w.calls)
 }

@@ -123,6 +123,11 @@ func (r *recovery) readState(ctx context.Context) error {
 				mappings[known.name] = true
 			}
 		}
+		if strings.HasSuffix(string(resource.URN.QualifiedType()), typeTemplate) {
+			if known, ok := templateOf(resource); ok {
+				r.known[strconv.Itoa(known.vmid)] = true
+			}
+		}
 	}
 	for _, p := range deployment.PendingOperations {
 		o := operation{verb: string(p.Type), resource: p.Resource.URN.Name()}
