@@ -35,12 +35,16 @@ func (m *marker) mark(ctx context.Context) error {
 		remedy: "see what keeps a node from its cluster, with talosctl --nodes <address> dmesg",
 	}
 	done := map[string]bool{}
-
-	return m.until(ctx, marked, func(ctx context.Context) (report, bool) {
+	err := m.until(ctx, marked, func(ctx context.Context) (report, bool) {
 		current := m.round(ctx, done)
 
 		return current, len(current.open()) == 0
 	})
+	if err == nil {
+		m.print(fmt.Sprintf("labels and taints of nodes as stated: %d", len(m.req.Marks)))
+	}
+
+	return err
 }
 
 const markCheck = "labels and taints"

@@ -97,7 +97,7 @@ func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
 		want   string
 	}{
 		"the API server's own words": {func(*waitRequest) {}, "cp-1: Kubernetes API: is not ready on " + address + ": 500 Internal Server Error: etcd failed: reason withheld"},
-		"nobody at the address":      {func(r *waitRequest) { r.Workers = []node{{"w-1", "127.0.0.253"}} }, "w-1: services: Talos does not answer on 127.0.0.253"},
+		"nobody at the address":      {func(r *waitRequest) { r.Workers = []node{{"w-1", "127.0.0.253"}} }, "w-1: services: Talos does not answer on 127.0.0.253: dial tcp 127.0.0.253:50000: connect: connection refused"},
 		"another Talos authority":    {func(r *waitRequest) { r.Talosconfig = newAuthority(t).talosconfig(t) }, "signed by unknown authority"},
 		"another Kubernetes authority": {func(r *waitRequest) {
 			r.Kubeconfig = newAuthority(t).kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port))

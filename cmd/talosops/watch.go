@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/status"
 )
 
 // callTimeout bounds one call, so that a node that swallows packets does not hide what the others say.
@@ -144,7 +146,17 @@ func (r report) open() report {
 
 // silent is the finding of a node whose Talos API does not answer.
 func silent(n node, check string, err error) finding {
-	return finding{node: n.Name, check: check, problem: "Talos does not answer on " + n.Address, detail: err.Error()}
+	return finding{node: n.Name, check: check, problem: "Talos does not answer on " + n.Address, detail: cause(err)}
+}
+
+// cause is an error of a call without the words that gRPC puts around it.
+func cause(err error) string {
+	text := status.Convert(err).Message()
+	if _, dialled, found := strings.Cut(text, "transport: Error while dialing: "); found {
+		return strings.TrimSuffix(dialled, `"`)
+	}
+
+	return text
 }
 
 func call[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
