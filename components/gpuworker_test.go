@@ -7,6 +7,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -129,7 +130,11 @@ func TestGPUWorkersAreRefusedWithTheirProblems(t *testing.T) {
 func TestPCIMappingIsComplete(t *testing.T) {
 	t.Parallel()
 	r, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
-		_, err := NewPCIMapping(ctx, "rtx4000", PCIMappingArgs{Devices: []MappedDevice{
+		prepared, err := machine.NewSecrets(ctx, "prepared", &machine.SecretsArgs{})
+		if err != nil {
+			return err
+		}
+		_, err = NewPCIMapping(ctx, "rtx4000", PCIMappingArgs{After: []pulumi.Resource{prepared}, Devices: []MappedDevice{
 			{Host: "pve1", PCI: "0000:01:00", ID: pulumi.String("10de:27b0"), Subsystem: pulumi.String("10de:16fa"), Group: pulumi.Int(12)},
 			{Host: "pve3", PCI: "0000:c1:00.0", ID: pulumi.String("10de:27b0"), Subsystem: pulumi.String("10de:16fa"), Group: pulumi.Int(0)},
 		}})
@@ -139,6 +144,8 @@ func TestPCIMappingIsComplete(t *testing.T) {
 	require.NoError(t, err)
 	made := r.Of(recorder.PCIMapping)["rtx4000-mapping"]
 	assert.Equal(t, "rtx4000", made.Parent)
+	require.Len(t, made.Request.GetDependencies(), 1)
+	assert.Contains(t, made.Request.GetDependencies()[0], "::prepared")
 	for property, value := range map[string]any{
 		"name": "rtx4000", "mediatedDevices": false, "maps[0].id": "10de:27b0", "maps[0].node": "pve1", "maps[0].path": "0000:01:00", "maps[0].iommuGroup": 12,
 		"maps[0].subsystemId": "10de:16fa", "maps[1].node": "pve3", "maps[1].path": "0000:c1:00.0", "maps[1].iommuGroup": 0,
@@ -152,6 +159,9 @@ func TestPCIMappingRefusesHalfADescription(t *testing.T) {
 	for want, devices := range map[string][]MappedDevice{
 		"no devices: state at least one": nil,
 		`its device 0000:01:00 of host "pve1" is not described in full: state ID, Subsystem and Group`: {{Host: "pve1", PCI: "0000:01:00", ID: pulumi.String("10de:27b0")}},
+		`its device 0000:01:00 of host "" is not described in full`: {
+			{PCI: "0000:01:00", ID: pulumi.String("10de:27b0"), Subsystem: pulumi.String("10de:16fa"), Group: pulumi.Int(12)},
+		},
 	} {
 		_, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
 			_, err := NewPCIMapping(ctx, "rtx4000", PCIMappingArgs{Devices: devices})

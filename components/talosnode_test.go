@@ -203,7 +203,7 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 				n.StartupOrder, n.ResourcePool, n.NUMA, n.OnBoot, n.CPUType = 3, "k8s", true, false, "x86-64-v2-AES"
 			},
 			inputs: map[string]any{
-				"agent.enabled": true, "agent.timeout": "2s", "startup.order": 3, "poolId": "k8s", "cpu.numa": true, "onBoot": false, "cpu.type": "x86-64-v2-AES",
+				"agent.enabled": true, "agent.timeout": "2s", "startup.order": 3, "startup.upDelay": -1, "startup.downDelay": -1, "poolId": "k8s", "cpu.numa": true, "onBoot": false, "cpu.type": "x86-64-v2-AES",
 			},
 		},
 		"defaults of what is not stated": {

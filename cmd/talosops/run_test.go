@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
 	"strconv"
 	"sync/atomic"
@@ -115,4 +116,16 @@ func TestAHandshakeThatSucceedsTooLateFails(t *testing.T) {
 	require.EqualError(t, err, "pve1 at "+address+" did not finish the handshake in time: context canceled")
 	assert.Nil(t, client)
 	assert.NotZero(t, conn.closed.Load())
+}
+
+func TestAHostMayAnswerOnlySoMuch(t *testing.T) {
+	t.Parallel()
+	b := &limitedBuffer{}
+	_, err := b.Write(make([]byte, mostOutput+1))
+	require.ErrorIs(t, err, io.ErrShortBuffer)
+	_, err = b.Write(make([]byte, mostOutput))
+	require.NoError(t, err)
+	_, err = b.Write([]byte{0})
+	require.ErrorIs(t, err, io.ErrShortBuffer)
+	assert.Equal(t, mostOutput, b.Len())
 }

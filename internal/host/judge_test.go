@@ -119,6 +119,11 @@ func TestJudge(t *testing.T) {
 			}},
 			warnings: []string{"hosts[0].gpus.pci: 0000:01:00 on pve1 has the same ids as 0000:02:00.0, which is bound to vfio-pci along with it"},
 		},
+		"a twin on a host that is not prepared by ids": {
+			change: []situation{unprepared, func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				f.Devices = append(f.Devices, host.Device{Address: "0000:02:00.0", Vendor: "10de", Device: "27b0", Class: "030000", Group: "15"})
+			}},
+		},
 		"the IOMMU is off in the firmware": {
 			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
 				f.IOMMU = host.IOMMU{}
@@ -144,6 +149,7 @@ func TestJudge(t *testing.T) {
 			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "7.4-3" }},
 			problems: []string{"hosts[0]: pve1 runs Proxmox VE 7.4-3; upgrade it to 8 or later: pve7to8 --full"},
 		},
+		"the oldest Proxmox VE that is supported": {change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "8.0.2" }}},
 		"no Proxmox VE": {
 			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "" }},
 			problems: []string{"hosts[0]: pve1 does not say which Proxmox VE it runs"},
@@ -179,6 +185,11 @@ func TestJudge(t *testing.T) {
 				storage(f, "local-zfs").Type, storage(f, "local-zfs").Free = "lvm", 10<<30
 			}},
 			problems: []string{"hosts[0]: the storage local-zfs of pve1 has 10 GiB free, and 100 GiB of new disks are planned on it"},
+		},
+		"a storage that does not tell its size": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
+				storage(f, "local-zfs").Type, storage(f, "local-zfs").Free, storage(f, "local-zfs").Total = "lvm", 0, 0
+			}},
 		},
 		"a full thin storage": {
 			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { storage(f, "local-zfs").Free = 10 << 30 }},
