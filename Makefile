@@ -34,21 +34,23 @@ LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
 
 .PHONY: help
-help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help: ## start: Show this list
+	@awk -F ':.*## ' -v groups='start,deploy,look,day 2,develop' ' \
+	  /^[a-z0-9-]+:.*## / { split($$2, said, ": "); list[said[1]] = list[said[1]] sprintf("  %-14s %s\n", $$1, substr($$2, length(said[1]) + 3)) } \
+	  END { count = split(groups, order, ","); for (i = 1; i <= count; i++) printf "%s%s\n%s", (i > 1 ? "\n" : ""), order[i], list[order[i]] }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: up
-up: tools $(if $(filter real,$(KUBERNETES)),$(BIN)/labkube) ## Bring up stack `lab` on the embedded lab: three control planes, two workers and a GPU worker, no hardware needed; KUBERNETES=real on real etcd and Kubernetes
+up: tools $(if $(filter real,$(KUBERNETES)),$(BIN)/labkube) ## start: Bring up stack `lab` on the embedded lab: three control planes, two workers and a GPU worker, no hardware needed; KUBERNETES=real on real etcd and Kubernetes
 	@$(BIN)/lab start $(if $(KUBERNETES),--kubernetes=$(KUBERNETES))
 	@$(BIN)/lab up --policy
 
 .PHONY: down
-down: tools ## Destroy stack `lab` and stop the lab
+down: tools ## start: Destroy stack `lab` and stop the lab
 	@if $(BIN)/lab status --quiet; then $(BIN)/lab destroy; fi
 	@$(BIN)/lab stop
 
 .PHONY: preview
-preview: tools ## Show what `up` would do: STACK=lab (default) on the lab, any other on its own Proxmox
+preview: tools ## start: Show what `up` would do: STACK=lab (default) on the lab, any other on its own Proxmox
 ifeq ($(STACK),lab)
 	@$(BIN)/lab start
 	@$(BIN)/lab preview --policy $(addprefix --policy-config ,$(POLICY_CONFIG))
@@ -58,14 +60,14 @@ else
 endif
 
 .PHONY: deploy
-deploy: stack-tools ## Bring up STACK on its own Proxmox without asking, judged by the policies: what the pipeline does after `guard`
+deploy: stack-tools ## deploy: Bring up STACK on its own Proxmox without asking, judged by the policies: what the pipeline does after `guard`
 	@if [ '$(STACK)' = lab ]; then echo 'stack lab has no Proxmox of its own: make up brings it up; say STACK=' >&2; exit 1; fi
 	@$(POLICY_CHECK)
 	@$(PULUMI) up --stack $(STACK) --yes --non-interactive --refresh --parallel 64 $(POLICY_FLAGS) || \
 	  { echo 'Was this run, or one before it, killed? make recover STACK=$(STACK) removes what it left; then make deploy STACK=$(STACK) resumes.' >&2; exit 1; }
 
 .PHONY: recover
-recover: $(if $(filter lab,$(STACK)),tools,stack-tools) ## Make STACK usable after a killed run: unlock it, remove what the run left, clear pending operations; VMID=3000 after a create that failed; YES=1 does not ask
+recover: $(if $(filter lab,$(STACK)),tools,stack-tools) ## day 2: Make STACK usable after a killed run: unlock it, remove what the run left, clear pending operations; VMID=3000 after a create that failed; YES=1 does not ask
 ifeq ($(STACK),lab)
 	@$(BIN)/lab start
 	@$(BIN)/lab recover $(addprefix --vmid ,$(VMID))
@@ -77,7 +79,7 @@ endif
 PLAN_FAILED = { echo "{\"exitStatus\": $$?}" >> .plan/$(STACK).json; echo 'the preview failed; guard and comment say why' >&2; }
 
 .PHONY: plan
-plan: $(if $(filter lab,$(ON)),tools,stack-tools) $(BIN)/planreview ## Write what `up` would do to .plan/STACK.json, for guard and comment; ON=lab plans any stack on the lab's stand-ins
+plan: $(if $(filter lab,$(ON)),tools,stack-tools) $(BIN)/planreview ## deploy: Write what `up` would do to .plan/STACK.json, for guard and comment; ON=lab plans any stack on the lab's stand-ins
 	@mkdir -p .plan
 ifeq ($(ON),lab)
 	@$(BIN)/lab start
@@ -89,35 +91,35 @@ else
 endif
 
 .PHONY: guard
-guard: plan ## Fail when `up` would lose a control plane, secrets, the bootstrap, data or a template's clones; APPROVE=name,name lets those go
+guard: plan ## deploy: Fail when `up` would lose a control plane, secrets, the bootstrap, data or a template's clones; APPROVE=name,name lets those go
 	@$(BIN)/planreview guard --approve "$$APPROVE" --labels "$$LABELS" .plan/$(STACK).json
 
 .PHONY: comment
-comment: $(BIN)/planreview ## Write all plans of .plan/ as Markdown; PULL=number posts it on that pull request
+comment: $(BIN)/planreview ## deploy: Write all plans of .plan/ as Markdown; PULL=number posts it on that pull request
 	@$(BIN)/planreview comment --approve "$$APPROVE" --labels "$$LABELS" $(if $(PULL),--post --pull '$(PULL)') .plan/*.json
 
 .PHONY: drift
 drift: PLAN_FLAGS := --refresh
-drift: plan ## Fail when machines are not what the state and the stack file say
+drift: plan ## look: Fail when machines are not what the state and the stack file say
 	@$(BIN)/planreview guard --expect-no-changes .plan/$(STACK).json
 
 .PHONY: deployments
-deployments: $(BIN)/pulumi ## Set up Pulumi Deployments for STACK: REPO=owner/name POOL=id of a runner pool of yours; PUSH=true brings it up on every push
+deployments: $(BIN)/pulumi ## deploy: Set up Pulumi Deployments for STACK: REPO=owner/name POOL=id of a runner pool of yours; PUSH=true brings it up on every push
 	@$(BIN)/pulumi deployment settings edit --stack '$(STACK)' --github-repo '$(REPO)' --branch main --folder . --runner-pool '$(POOL)' --preview-prs \
 	  --push-to-deploy=$(PUSH) --pre-run-command 'make guard STACK=$(STACK) PLAN_FLAGS=--refresh' --env PULUMI_PARALLEL=64
 
 .PHONY: hooks
-hooks: $(BIN)/golangci-lint $(BIN)/gitleaks $(BIN)/actionlint ## Install the hooks of .pre-commit-config.yaml
+hooks: $(BIN)/golangci-lint $(BIN)/gitleaks $(BIN)/actionlint ## develop: Install the hooks of .pre-commit-config.yaml
 	@command -v pre-commit >/dev/null || { echo 'pre-commit is missing: apt-get install pre-commit, or pipx install pre-commit' >&2; exit 1; }
 	pre-commit install
 
 .PHONY: backup
-backup: stack-tools ## Export the state of STACK to BACKUPS (default ~/.pulumi-backups); its secrets stay encrypted
+backup: stack-tools ## day 2: Export the state of STACK to BACKUPS (default ~/.pulumi-backups); its secrets stay encrypted
 	@umask 077; mkdir -p '$(BACKUPS)'; file='$(BACKUPS)/$(STACK)-'$$(date -u +%Y%m%dT%H%M%SZ).json; \
 	$(BIN)/pulumi stack export --stack $(STACK) --file "$$file"; echo "$$file"
 
 .PHONY: facts
-facts: tools ## Ask hosts what they are and whether they can bear the plan: HOST=pve1 (default: all), STACK=lab (default), KEY=file of a private key (default: the SSH agent)
+facts: tools ## look: Ask hosts what they are and whether they can bear the plan: HOST=pve1 (default: all), STACK=lab (default), KEY=file of a private key (default: the SSH agent)
 ifeq ($(STACK),lab)
 	@$(BIN)/lab start
 	@$(BIN)/lab host facts $(HOST)
@@ -126,23 +128,23 @@ else
 endif
 
 .PHONY: report
-report: ## Write what a stack will consist of, as Markdown and as a page: STACK=lab (default), into .report/
+report: ## look: Write what a stack will consist of, as Markdown and as a page: STACK=lab (default), into .report/
 	@go run ./cmd/stackreport $(STACK)
 
 # The engine's tests wait more than they work.
 .PHONY: test
-test: tools ## Run every test but those of secrets-import: specification, Talos knowledge, mocks, and the engine against the lab
+test: tools ## develop: Run every test but those of secrets-import: specification, Talos knowledge, mocks, and the engine against the lab
 	go test ./...
 	cd lab && go test -timeout 45m -parallel 4 ./...
 	cd lab/engine && go test -timeout 60m -args -providers=published
 
 .PHONY: bench
-bench: tools ## Measure and print the figures that docs/performance.md explains
+bench: tools ## develop: Measure and print the figures that docs/performance.md explains
 	go test -run '^$$' -bench . -benchtime 1x ./internal/...
 	cd lab && go test -timeout 60m -run '^$$' -bench . -benchtime 1x ./engine
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint $(BIN)/actionlint ## Check format, code, scripts and workflows
+lint: $(BIN)/golangci-lint $(BIN)/actionlint ## develop: Check format, code, scripts and workflows
 	$(BIN)/golangci-lint run ./...
 	cd lab && $(BIN)/golangci-lint run --config ../.golangci.yaml ./...
 	@command -v shellcheck >/dev/null || { echo 'shellcheck is missing: apt-get install shellcheck' >&2; exit 1; }
@@ -150,53 +152,53 @@ lint: $(BIN)/golangci-lint $(BIN)/actionlint ## Check format, code, scripts and 
 	$(BIN)/actionlint
 
 .PHONY: scan
-scan: $(BIN)/govulncheck $(BIN)/gitleaks $(BIN)/go-licenses ## Look for known vulnerabilities, for secrets in the files and their history, and for licences that forbid the use
+scan: $(BIN)/govulncheck $(BIN)/gitleaks $(BIN)/go-licenses ## develop: Look for known vulnerabilities, for secrets in the files and their history, and for licences that forbid the use
 	$(BIN)/govulncheck ./...
 	$(BIN)/gitleaks git --no-banner --redact .
 	$(BIN)/go-licenses check --include_tests=false --disallowed_types=forbidden,restricted ./...
 
 .PHONY: sbom
-sbom: $(BIN)/cyclonedx-gomod ## Write the bill of materials of the program to .report/sbom.json
+sbom: $(BIN)/cyclonedx-gomod ## develop: Write the bill of materials of the program to .report/sbom.json
 	@mkdir -p .report
 	$(BIN)/cyclonedx-gomod mod -json -licenses -output .report/sbom.json .
 
 .PHONY: secrets-import
-secrets-import: $(BIN)/pulumi $(BIN)/secretsimport ## Store the secrets of a SOPS file in STACK: FILE=secrets.enc.yaml, FLAGS='--map path=key'
+secrets-import: $(BIN)/pulumi $(BIN)/secretsimport ## day 2: Store the secrets of a SOPS file in STACK: FILE=secrets.enc.yaml, FLAGS='--map path=key'
 	@$(BIN)/secretsimport --pulumi $(BIN)/pulumi --stack $(STACK) $(FLAGS) '$(FILE)'
 
 .PHONY: test-secrets
-test-secrets: $(BIN)/pulumi ## Run the tests of secrets-import, which build the SOPS library with all its key services
+test-secrets: $(BIN)/pulumi ## develop: Run the tests of secrets-import, which build the SOPS library with all its key services
 	cd tools/secretsimport && go test ./...
 
 .PHONY: labkube
-labkube: $(BIN)/labkube ## Build the lab's etcd, Kubernetes control plane and kubectl into .bin/labkube (some five minutes, once); .bin/kubectl is a part of it
+labkube: $(BIN)/labkube ## develop: Build the lab's etcd, Kubernetes control plane and kubectl into .bin/labkube (some five minutes, once); .bin/kubectl is a part of it
 
 .PHONY: test-kubernetes
-test-kubernetes: $(BIN)/labkube ## Run the tests of labkube and those of the lab's machines on real etcd and Kubernetes
+test-kubernetes: $(BIN)/labkube ## develop: Run the tests of labkube and those of the lab's machines on real etcd and Kubernetes
 	cd lab/kubernetes && go test ./...
 	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 20m -run 'TestScenario/real' ./machine
 
 .PHONY: update
-update: ## Bring all dependencies to their newest patch versions, but those of lab/kubernetes, which are pinned
+update: ## develop: Bring all dependencies to their newest patch versions, but those of lab/kubernetes, which are pinned
 	@for module in . lab tools tools/ci tools/secretsimport; do (cd $$module && go get -u=patch all && go mod tidy); done
 
 .PHONY: fmt
-fmt: $(BIN)/golangci-lint ## Format the Go code
+fmt: $(BIN)/golangci-lint ## develop: Format the Go code
 	$(BIN)/golangci-lint fmt ./...
 	cd lab && $(BIN)/golangci-lint fmt --config ../.golangci.yaml ./...
 
 .PHONY: schema
-schema: ## Generate the JSON schema and the reference of the stack configuration
+schema: ## develop: Generate the JSON schema and the reference of the stack configuration
 	go run ./cmd/specschema
 
 .PHONY: tools
-tools: $(BIN)/lab $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/talosctl $(BIN)/pulumi ## Build what is missing into .bin/
+tools: $(BIN)/lab $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/talosctl $(BIN)/pulumi ## start: Build what is missing into .bin/
 
 .PHONY: stack-tools
-stack-tools: $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/planreview $(BIN)/pulumi ## Build what a stack on its own Proxmox needs: tools without the lab and talosctl
+stack-tools: $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/planreview $(BIN)/pulumi ## deploy: Build what a stack on its own Proxmox needs: tools without the lab and talosctl
 
 .PHONY: clean
-clean: ## Remove what was built (.bin/); stops a running lab, keeps its data
+clean: ## develop: Remove what was built (.bin/); stops a running lab, keeps its data
 	@if [ -x $(BIN)/lab ]; then $(BIN)/lab stop; fi
 	rm -rf $(BIN)
 

@@ -10,8 +10,8 @@ import (
 	"proxmox-talos/internal/spec"
 )
 
-// makeGate ends an `up` only when the cluster works. It runs again when machines come or go, or when their configuration, the versions planned for them or the
-// place of their GPUs changes.
+// makeGate ends an `up` only when the cluster works. It runs again when machines come or go or are not the ones that they were, or when their configuration, the
+// versions planned for them or the place of their GPUs changes.
 func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClusterArgs, planned plannedPatches) error {
 	request := talosopsRequest{
 		ControlPlanes:     talosopsNodes(args.Cluster.ControlPlanes),
@@ -33,7 +33,7 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 		// A digest of little that is secret could be guessed.
 		verb: "wait", request: request, triggers: pulumi.Array{secretText(holdsSecrets(args.Cluster), digest)}, resultHidden: true,
 		talosconfig: c.Talosconfig, kubeconfig: c.Kubeconfig,
-	}.register(ctx, name+"-healthy", pulumi.Parent(c), pulumi.DependsOn(after))
+	}.register(ctx, name+"-healthy", pulumi.Parent(c), pulumi.DependsOn(after), pulumi.ReplaceWith(after[1:]))
 	c.running = c.runs(ctx, name, request)
 
 	return err

@@ -39,6 +39,8 @@ type TalosClusterArgs struct {
 	Template func(spec.Template) *GoldenTemplate
 	// GPUsReady returns what to wait for before a machine with GPUs is made: its hosts' preparation and its mappings. Unused without GPUs.
 	GPUsReady func(spec.Node) []pulumi.Resource
+	// Look is the nodes' own: see [TalosNodeArgs].
+	Look LookAtVM
 }
 
 // TalosCluster is a Talos Kubernetes cluster: secrets, configurations, nodes, talosconfig, bootstrap, kubeconfig, the nodes' labels and
@@ -51,6 +53,8 @@ type TalosCluster struct {
 	Talosconfig pulumi.StringOutput    `pulumi:"talosconfig"` // secret
 	Addresses   pulumi.StringMapOutput `pulumi:"addresses"`   // by node
 	VMIDs       pulumi.IntMapOutput    `pulumi:"vmids"`       // by node
+	MACs        pulumi.StringMapOutput `pulumi:"macs"`        // by node
+	Hosts       pulumi.StringMapOutput `pulumi:"hosts"`       // Proxmox hosts by node
 	// TalosVersion and KubernetesVersion are what the nodes and the API servers said that they run, "unknown" where they did not; several have commas between them.
 	TalosVersion      pulumi.StringOutput `pulumi:"talosVersion"`
 	KubernetesVersion pulumi.StringOutput `pulumi:"kubernetesVersion"`
@@ -157,6 +161,7 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, _ string, args TalosCluste
 			Patches:       nodePatches(args.Cluster, n, args.Factory, c.secrets),
 			Client:        c.secrets.ClientConfiguration,
 			MadeAfter:     append([]pulumi.Resource{template.Ready()}, queue.before(n)...),
+			Look:          args.Look,
 		}
 		if n.Template.Source == spec.SourceISO {
 			nodeArgs.ISO = template.VolumeID
@@ -277,19 +282,24 @@ func (c *TalosCluster) makeTalosconfig(ctx *pulumi.Context, name string, args Ta
 }
 
 func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClusterArgs, _ plannedPatches) error {
-	addresses, vmids := pulumi.StringMap{}, pulumi.IntMap{}
+	addresses, vmids, macs, hosts := pulumi.StringMap{}, pulumi.IntMap{}, pulumi.StringMap{}, pulumi.StringMap{}
 	for i, n := range args.Cluster.Nodes() {
 		addresses[n.Name] = c.nodes[i].Address
 		vmids[n.Name] = c.nodes[i].VMID
+		macs[n.Name] = c.nodes[i].MAC
+		hosts[n.Name] = c.nodes[i].Host
 	}
 	c.Endpoint = pulumi.String(args.Cluster.Endpoint).ToStringOutput()
 	c.Addresses = addresses.ToStringMapOutput()
 	c.VMIDs = vmids.ToIntMapOutput()
+	c.MACs = macs.ToStringMapOutput()
+	c.Hosts = hosts.ToStringMapOutput()
 	c.Contract = c.secrets.TalosVersion
 	c.makeVersions(args.Cluster)
 
 	return ctx.RegisterResourceOutputs(c, pulumi.Map{
 		"endpoint": c.Endpoint, "kubeconfig": c.Kubeconfig, "talosconfig": c.Talosconfig, "addresses": c.Addresses, "vmids": c.VMIDs,
+		"macs": c.MACs, "hosts": c.Hosts,
 		"talosVersion": c.TalosVersion, "kubernetesVersion": c.KubernetesVersion, "versionsAsked": c.VersionsAsked, "differences": c.Differences, "contract": c.Contract,
 	})
 }

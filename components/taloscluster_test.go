@@ -43,7 +43,7 @@ func TestTalosClusterRegistersItsSteps(t *testing.T) {
 	assert.Equal(t, resource.MakeSecret(resource.NewProperty(recorder.KubeconfigText)), exports["kubeconfig"])
 	assert.Equal(t, resource.MakeSecret(resource.NewProperty(recorder.TalosconfigText)), exports["talosconfig"])
 	assert.ElementsMatch(t, []resource.PropertyKey{
-		"endpoint", "kubeconfig", "talosconfig", "addresses", "vmids", "talosVersion", "kubernetesVersion", "versionsAsked", "differences", "contract",
+		"endpoint", "kubeconfig", "talosconfig", "addresses", "vmids", "macs", "hosts", "talosVersion", "kubernetesVersion", "versionsAsked", "differences", "contract",
 	}, slices.Collect(maps.Keys(r.Outputs("one"))))
 }
 

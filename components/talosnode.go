@@ -1,6 +1,7 @@
 package components
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -33,6 +34,19 @@ type TalosNodeArgs struct {
 	MadeAfter, AppliedAfter []pulumi.Resource
 	// AnswersWithin is how long the machine may take until it answers and its configuration is applied; default ten minutes.
 	AnswersWithin time.Duration
+	// Look asks Proxmox for the VM once it is there; nil = nobody asks.
+	Look LookAtVM
+}
+
+// LookAtVM says which machine a VM is: another one after it was recreated, restored or rolled back, whose configuration is then applied again; empty = not known. The
+// error is what the VM lacks of what the state says.
+type LookAtVM func(ctx context.Context, vm VM) (generation string, err error)
+
+// VM is a node's VM as the state has it.
+type VM struct {
+	Name, Host             string
+	VMID, Cores, MemoryMiB int
+	DisksGiB               map[string]int // by interface
 }
 
 // TalosNode is a VM made from a golden template, together with its machine configuration.
@@ -44,6 +58,8 @@ type TalosNode struct {
 	Host    pulumi.StringOutput `pulumi:"node"` // the Proxmox host, which Proxmox calls node
 	Address pulumi.StringOutput `pulumi:"address"`
 	MAC     pulumi.StringOutput `pulumi:"mac"`
+	// Generation is the machine's own, as [LookAtVM] says; nil = not known.
+	Generation pulumi.StringPtrOutput `pulumi:"generation"`
 
 	vm      *vm.VirtualMachine
 	applied *machine.ConfigurationApply
@@ -65,6 +81,7 @@ func NewTalosNode(ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...
 	if c.vm, err = c.machine(ctx, name, args); err != nil {
 		return nil, fmt.Errorf("unable to register the VM of node %q: %w", name, err)
 	}
+	c.Generation = c.generationOf(ctx, args)
 	if c.applied, err = c.apply(ctx, name, args); err != nil {
 		return nil, fmt.Errorf("unable to register the machine configuration of node %q: %w", name, err)
 	}
@@ -76,7 +93,7 @@ func NewTalosNode(ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...
 	c.Address = pulumi.String(args.Node.Address.Addr().String()).ToStringOutput()
 	c.MAC = pulumi.String(args.Node.MAC).ToStringOutput()
 	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"vmid": c.VMID, "vmName": c.VMName, "node": c.Host, "address": c.Address, "mac": c.MAC,
+		"vmid": c.VMID, "vmName": c.VMName, "node": c.Host, "address": c.Address, "mac": c.MAC, "generation": c.Generation,
 	}); err != nil {
 		return nil, fmt.Errorf("unable to register the outputs of node %q: %w", name, err)
 	}
@@ -138,8 +155,43 @@ func (c *TalosNode) apply(ctx *pulumi.Context, name string, args TalosNodeArgs) 
 		pulumi.Parent(c),
 		pulumi.DependsOn(after),
 		answers,
-		// A new VM comes without configuration.
-		pulumi.ReplaceWith([]pulumi.Resource{c.vm}))
+		// A new VM comes without configuration. One that Pulumi creates because somebody removed the former one is not replaced, and one that was restored or
+		// rolled back has the configuration of that time.
+		pulumi.ReplaceWith([]pulumi.Resource{c.vm}),
+		pulumi.ReplacementTrigger(c.Generation))
+}
+
+// generationOf is known once the VM is made.
+func (c *TalosNode) generationOf(ctx *pulumi.Context, args TalosNodeArgs) pulumi.StringPtrOutput {
+	return pulumi.All(c.vm.ID(), c.vm.NodeName, c.vm.Cpu, c.vm.Memory, c.vm.Disks).ApplyT(func(made []any) (*string, error) {
+		if args.Look == nil {
+			return nil, nil //nolint:nilnil // not known
+		}
+		state := VM{Name: args.Node.Name, Host: made[1].(string), VMID: args.Node.VMID, DisksGiB: map[string]int{}}
+		if cpu := made[2].(*vm.VirtualMachineCpu); cpu != nil {
+			state.Cores = zeroOf(cpu.Cores)
+		}
+		if memory := made[3].(*vm.VirtualMachineMemory); memory != nil {
+			state.MemoryMiB = zeroOf(memory.Dedicated)
+		}
+		for _, disk := range made[4].([]vm.VirtualMachineDisk) {
+			state.DisksGiB[disk.Interface] = zeroOf(disk.Size)
+		}
+		generation, err := args.Look(ctx.Context(), state)
+		if err != nil || generation == "" {
+			return nil, err
+		}
+
+		return &generation, nil
+	}).(pulumi.StringPtrOutput)
+}
+
+func zeroOf(number *int) int {
+	if number == nil {
+		return 0
+	}
+
+	return *number
 }
 
 func (a TalosNodeArgs) withDefaults() TalosNodeArgs {

@@ -19,13 +19,17 @@ const remoteCommand = "command:remote:Command"
 
 // adviseOnFailure has every resource on Proxmox say, after its provider's error, which machine it is and what to do. The hook never asks for a retry: the provider has
 // tried as often as it makes sense.
-func adviseOnFailure(ctx *pulumi.Context) error {
+func (d *deployment) adviseOnFailure(ctx *pulumi.Context) error {
 	hook, err := ctx.RegisterErrorHook(adviceHook, func(args *pulumi.ErrorHookArgs) (bool, error) {
 		if len(args.Errors) == 0 {
 			return false, nil
 		}
 
-		said, known := advice.For(subjectOf(ctx.Stack(), args), args.FailedOperation, args.Errors[0])
+		subject := subjectOf(ctx.Stack(), args)
+		if advice.Taken(args.Errors[0]) {
+			subject.Holder = d.machines.holder(ctx, subject.VMID)
+		}
+		said, known := advice.For(subject, args.FailedOperation, args.Errors[0])
 		if !known && args.Type == remoteCommand {
 			return false, nil
 		}

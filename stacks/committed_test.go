@@ -68,3 +68,18 @@ func TestSecretsAreRecognised(t *testing.T) {
 	}
 	assert.Len(t, secretForms, 6)
 }
+
+// TestMakeHelpShowsEveryCommand finds each command of the Makefile that has a description in a group that `make help` shows.
+func TestMakeHelpShowsEveryCommand(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile("../Makefile")
+	require.NoError(t, err)
+	groups := regexp.MustCompile(`groups='([^']+)'`).FindSubmatch(content)
+	require.Len(t, groups, 2)
+	commands := regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## (.*)$`).FindAllStringSubmatch(string(content), -1)
+	require.Greater(t, len(commands), 20)
+	for _, command := range commands {
+		group, _, _ := strings.Cut(command[2], ": ")
+		assert.Contains(t, strings.Split(string(groups[1]), ","), group, command[1])
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"gopkg.in/yaml.v3"
 
+	"proxmox-talos/internal/proxmoxapi"
 	"proxmox-talos/internal/spec"
 	"proxmox-talos/internal/talos"
 )
@@ -191,7 +192,7 @@ func (compatibility) Driver(talosVersion, generation, flavour, track string) (sp
 
 // checkRaw says whether Proxmox lets this stack pass a device through by its address: it checks for root@pam itself, whom no token stands for. The published
 // provider takes a token before a password.
-func checkRaw(get setting) error {
+func checkRaw(get proxmoxapi.Setting) error {
 	if get("apiToken") == "" && get("username") == "root@pam" && get("password") != "" {
 		return nil
 	}

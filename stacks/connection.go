@@ -7,31 +7,21 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"proxmox-talos/internal/proxmoxapi"
 	"proxmox-talos/internal/spec"
 )
 
-// setting reads a setting of the proxmoxve provider by its key; empty = not stated.
-type setting func(key string) string
+// proxmoxSetting reads the settings of the provider that the stack states.
+func proxmoxSetting(ctx *pulumi.Context, environment func(string) string) proxmoxapi.Setting {
+	return proxmoxapi.Settings(func(key string) string {
+		value, _ := ctx.GetConfig("proxmoxve:" + key)
 
-// environmentOf are the variables that the published provider reads where its configuration says nothing. All parts of it read these; PM_VE_… only some.
-var environmentOf = map[string]string{ //nolint:gosec // names of variables
-	"endpoint": "PROXMOX_VE_ENDPOINT", "apiToken": "PROXMOX_VE_API_TOKEN", "username": "PROXMOX_VE_USERNAME", "password": "PROXMOX_VE_PASSWORD",
-	"authTicket": "PROXMOX_VE_AUTH_TICKET", "csrfPreventionToken": "PROXMOX_VE_CSRF_PREVENTION_TOKEN",
-}
-
-// proxmoxSetting reads the settings as the published provider does: of the configuration, then of the environment.
-func proxmoxSetting(ctx *pulumi.Context, environment func(string) string) setting {
-	return func(key string) string {
-		if value, ok := ctx.GetConfig("proxmoxve:" + key); ok {
-			return value
-		}
-
-		return environment(environmentOf[key])
-	}
+		return value
+	}, environment)
 }
 
 // checkEndpoint judges where the Proxmox API is said to be.
-func checkEndpoint(get setting) spec.Problems {
+func checkEndpoint(get proxmoxapi.Setting) spec.Problems {
 	const example = "such as https://10.0.0.2:8006/"
 	stated := get("endpoint")
 	address, err := url.ParseRequestURI(stated)
@@ -49,7 +39,7 @@ func checkEndpoint(get setting) spec.Problems {
 var tokenForm = regexp.MustCompile(`^\S+@\S+!\S+=[a-zA-Z0-9-]+$`)
 
 // checkCredentials judges whether the provider can log in; it never shows a value.
-func checkCredentials(get setting) spec.Problems {
+func checkCredentials(get proxmoxapi.Setting) spec.Problems {
 	token, user := get("apiToken"), get("username")
 	problem := func(key, message string) spec.Problems {
 		return spec.Problems{{Path: "proxmoxve:" + key, Message: message}}

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"proxmox-talos/components"
+	"proxmox-talos/internal/proxmoxapi"
 	"proxmox-talos/internal/spec"
 )
 
@@ -22,11 +25,19 @@ type deployment struct {
 	templates map[templateKey]*components.GoldenTemplate
 	mappings  map[string]*components.PCIMapping // by GPU name
 	clusters  map[string]*components.TalosCluster
+	machines  *machines
+	last      lastRun
 }
+
+// Program is the program, and how it reaches Proxmox; nil is HTTP's default.
+type Program struct{ Transport http.RoundTripper }
 
 // Deploy is the program: it reads and judges the whole configuration and the hosts that it prepares or takes GPUs of, then registers preparations, images, templates
 // and clusters, then exports the outputs. A problem in the configuration, of running machines or of a host ends it before anything but the record of the run is registered.
-func Deploy(ctx *pulumi.Context) error {
+func Deploy(ctx *pulumi.Context) error { return Program{}.Deploy(ctx) }
+
+// Deploy is [Deploy].
+func (p Program) Deploy(ctx *pulumi.Context) error {
 	s, err := readSettings(ctx)
 	if err != nil {
 		return err
@@ -37,6 +48,7 @@ func Deploy(ctx *pulumi.Context) error {
 		templates: map[templateKey]*components.GoldenTemplate{},
 		mappings:  map[string]*components.PCIMapping{},
 		clusters:  map[string]*components.TalosCluster{},
+		machines:  &machines{asked: proxmoxapi.NewMachines(proxmoxSetting(ctx, os.Getenv), p.Transport), warn: ctx.Log.Warn, preview: ctx.DryRun()},
 	}
 	images, err := planImages(s)
 	if err != nil {
@@ -61,7 +73,7 @@ func Deploy(ctx *pulumi.Context) error {
 	}
 
 	for _, step := range []func() error{
-		func() error { return adviseOnFailure(ctx) },
+		func() error { return d.adviseOnFailure(ctx) },
 		func() error { return d.makeHosts(ctx) },
 		func() error { return d.makeImages(ctx, images) },
 		func() error { return d.makeTemplates(ctx) },
@@ -166,7 +178,9 @@ func (d *deployment) makeClusters(ctx *pulumi.Context) error {
 }
 
 func (d *deployment) clusterArgs(cluster spec.Cluster) components.TalosClusterArgs {
-	return components.TalosClusterArgs{Cluster: cluster, Protect: d.plan.Protect, Factory: d.factory, Template: d.template, GPUsReady: d.gpusReady}
+	return components.TalosClusterArgs{
+		Cluster: cluster, Protect: d.plan.Protect, Factory: d.factory, Template: d.template, GPUsReady: d.gpusReady, Look: d.machines.look,
+	}
 }
 
 func (d *deployment) host(name string) (spec.Host, error) {

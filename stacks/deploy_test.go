@@ -76,7 +76,7 @@ func runStack(t *testing.T, stack string, preview bool) *recorder.Recorder {
 	}
 	o := stackOptions(t, stack, more)
 	o.Preview = preview
-	r, err := recorder.Run(o, Deploy)
+	r, err := recorder.Run(o, deploy)
 	require.NoError(t, err)
 
 	return r
@@ -168,13 +168,16 @@ func TestOutputs(t *testing.T) {
 	r := runStack(t, "lab", false)
 	exports := r.Exports()
 
-	assert.ElementsMatch(t, []resource.PropertyKey{Endpoints, Addresses, VMIDs, Kubeconfigs, Talosconfigs, Versions, Templates, Schematics, Hosts, Readme, PCIMappings, GPUOperatorValues},
-		slices.Collect(maps.Keys(exports)))
+	assert.ElementsMatch(t, []resource.PropertyKey{
+		Endpoints, Addresses, VMIDs, MACs, Placement, Kubeconfigs, Talosconfigs, Versions, Templates, Schematics, Hosts, Readme, PCIMappings, GPUOperatorValues,
+	}, slices.Collect(maps.Keys(exports)))
 	assert.Equal(t, map[string]any{"lab": map[string]any{
 		"talos": "v1.12.6", "kubernetes": "v1.35.0", "asked": recorder.GateAsked, "differences": map[string]any{}, "contract": "v1.12",
 	}}, exports[Versions].Mappable())
 	assert.Equal(t, "127.20.1.10", at(exports[Addresses], "lab", "lab-cp-1"))
 	assert.Equal(t, float64(3001), at(exports[VMIDs], "lab", "lab-general-2"))
+	assert.Regexp(t, "^02(:[0-9a-f]{2}){5}$", at(exports[MACs], "lab", "lab-general-2"))
+	assert.Equal(t, "pve1", at(exports[Placement], "lab", "lab-cp-1"))
 	assert.Equal(t, float64(901), at(exports[Templates], "talos", "pve1", "vmid"))
 	assert.Equal(t, "talos-v1.12.6-talos", at(exports[Templates], "talos", "pve2", "name"))
 	assert.Len(t, at(exports[Schematics], "talos"), 64)
@@ -219,7 +222,7 @@ const twoClusters = `config:
 
 func TestClassesWithTheSameImageShareIt(t *testing.T) {
 	t.Parallel()
-	r, err := recorder.Run(configured(t, "test", twoClusters), Deploy)
+	r, err := recorder.Run(configured(t, "test", twoClusters), deploy)
 	require.NoError(t, err)
 
 	other := talos.Schematic{Extensions: []string{"iscsi-tools"}}.ID()[:12]
@@ -240,9 +243,9 @@ func TestASecondClusterLeavesTheFirstAlone(t *testing.T) {
 	document["config"]["talos-proxmox:clusters"] = document["config"]["talos-proxmox:clusters"].([]any)[:1]
 	one, err := yaml.Marshal(document)
 	require.NoError(t, err)
-	before, err := recorder.Run(configured(t, "test", string(one)), Deploy)
+	before, err := recorder.Run(configured(t, "test", string(one)), deploy)
 	require.NoError(t, err)
-	after, err := recorder.Run(configured(t, "test", twoClusters), Deploy)
+	after, err := recorder.Run(configured(t, "test", twoClusters), deploy)
 	require.NoError(t, err)
 
 	for _, registration := range before.All() {
@@ -256,7 +259,7 @@ func TestTheFactoryIsStatedOnce(t *testing.T) {
 	t.Parallel()
 	o := configured(t, "test", twoClusters)
 	o.Config["talos:imageFactoryUrl"] = "http://127.1.0.9:8080"
-	r, err := recorder.Run(o, Deploy)
+	r, err := recorder.Run(o, deploy)
 	require.NoError(t, err)
 
 	for name, file := range r.Of(recorder.File) {
@@ -274,7 +277,7 @@ func TestThePrivateKeyIsASecret(t *testing.T) {
 	o := configured(t, "test", twoClusters)
 	o.Config["talos-proxmox:sshPrivateKey"] = "the-private-key"
 	o.Secrets = []string{"talos-proxmox:sshPrivateKey"}
-	r, err := recorder.Run(o, Deploy)
+	r, err := recorder.Run(o, deploy)
 	require.NoError(t, err)
 
 	for name, command := range r.Of(recorder.RemoteCommand) {
@@ -286,7 +289,7 @@ func TestThePrivateKeyIsASecret(t *testing.T) {
 func TestWarningsReachTheUser(t *testing.T) {
 	t.Parallel()
 	document := strings.Replace(twoClusters, "ssh: {", "capacity: {cores: 4}, ssh: {", 1)
-	r, err := recorder.Run(configured(t, "test", document), Deploy)
+	r, err := recorder.Run(configured(t, "test", document), deploy)
 	require.NoError(t, err)
 
 	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[0].capacity.cores: 6 cores are planned on pve1, which has 4")
@@ -312,7 +315,7 @@ func TestRawPassthroughNeedsAPassword(t *testing.T) {
 			for key, value := range test.settings {
 				o.Config["proxmoxve:"+key] = value
 			}
-			_, err := recorder.Run(o, Deploy)
+			_, err := recorder.Run(o, deploy)
 			if !test.fails {
 				require.NoError(t, err)
 
@@ -374,7 +377,7 @@ func TestAWrongConfigurationRegistersNothing(t *testing.T) {
 				o.Config[test.key] = test.value
 			}
 
-			r, err := recorder.Run(o, Deploy)
+			r, err := recorder.Run(o, deploy)
 
 			for _, text := range test.says {
 				require.ErrorContains(t, err, text)

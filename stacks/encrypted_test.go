@@ -140,7 +140,7 @@ func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 				o := decrypted(t, encryptedStack)
 				o.Preview = preview
 				change(t, &o)
-				r, err := recorder.Run(o, Deploy)
+				r, err := recorder.Run(o, deploy)
 				require.NoError(t, err)
 
 				requireHidden(t, r, markers...)
@@ -164,7 +164,7 @@ func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 func TestOneEncryptedPatchHidesOnlyWhatItReaches(t *testing.T) {
 	t.Parallel()
 	o := decrypted(t, strings.Replace(twoClusters, "workers: [{name: storage,", `workers: [{patches: [{secure: "machine: {sysctls: {a: marker-pool}}"}], name: storage,`, 1))
-	r, err := recorder.Run(o, Deploy)
+	r, err := recorder.Run(o, deploy)
 	require.NoError(t, err)
 
 	requireHidden(t, r, "marker-pool")
@@ -179,7 +179,7 @@ func TestOneEncryptedPatchHidesOnlyWhatItReaches(t *testing.T) {
 func TestProblemsAndReportsOfAnEncryptedStack(t *testing.T) {
 	t.Parallel()
 	o := decrypted(t, strings.NewReplacer("d: marker-cluster}}", "d: [marker-cluster}}", "marker-label", "marker-label!", "marker-taint=a", "marker-taint=a b").Replace(encryptedStack))
-	_, err := recorder.Run(o, Deploy)
+	_, err := recorder.Run(o, deploy)
 	require.ErrorContains(t, err, "clusters[0].patches[1]: is not a patch for Talos, and why is not said of an encrypted one")
 	require.ErrorContains(t, err, `clusters[0].workers[0].labels["example.org/hidden"]: is not a value of Kubernetes labels`)
 	require.ErrorContains(t, err, "clusters[0].workers[0].taints[0]: is not a taint")
@@ -196,7 +196,7 @@ func TestProblemsAndReportsOfAnEncryptedStack(t *testing.T) {
 	assert.True(t, protected.Protect)
 	page, err := report.HTML(plan)
 	require.NoError(t, err)
-	for _, text := range []string{report.Markdown(plan), string(page)} {
+	for _, text := range []string{report.Markdown(plan, nil), string(page)} {
 		assert.Contains(t, text, "one-general-2")
 		assert.NotContains(t, text, "cipher")
 	}

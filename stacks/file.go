@@ -10,12 +10,22 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"proxmox-talos/internal/proxmoxapi"
 	"proxmox-talos/internal/spec"
 )
 
 // PlanFile decides what the stack with this stack file's content consists of, without an engine: nothing is decrypted.
 // It needs no credentials. The error is [spec.Problems] with everything that is wrong.
 func PlanFile(stack string, content []byte) (*spec.Plan, error) {
+	return planFile(stack, content, false)
+}
+
+// PlanUnconnected is [PlanFile] where nobody is asked anything: neither the endpoint nor how hosts are reached has to be stated, as in the lab's own stack.
+func PlanUnconnected(stack string, content []byte) (*spec.Plan, error) {
+	return planFile(stack, content, true)
+}
+
+func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error) {
 	var file struct {
 		Config map[string]any `yaml:"config"`
 	}
@@ -23,14 +33,15 @@ func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 		return nil, fmt.Errorf("unable to read the file of stack %q: %w", stack, err)
 	}
 
-	stated := func(key string) string {
-		if text, ok := file.Config["proxmoxve:"+key].(string); ok {
-			return text
-		}
+	stated := proxmoxapi.Settings(func(key string) string {
+		text, _ := file.Config["proxmoxve:"+key].(string)
 
-		return os.Getenv(environmentOf[key])
+		return text
+	}, os.Getenv)
+	problems := unknownKeys(slices.Collect(maps.Keys(file.Config)))
+	if !unconnected {
+		problems = append(problems, checkEndpoint(stated)...)
 	}
-	problems := append(unknownKeys(slices.Collect(maps.Keys(file.Config))), checkEndpoint(stated)...)
 	configuration := map[string]string{}
 	for key, value := range file.Config {
 		name, ours := strings.CutPrefix(key, namespace+":")
@@ -44,7 +55,9 @@ func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 		configuration[name] = text
 	}
 
-	plan, err := load(configuration, blinded(stack))
+	options := blinded(stack)
+	options.Unconnected = unconnected
+	plan, err := load(configuration, options)
 	if err != nil {
 		problems = append(problems, problemsOf(err)...)
 	}

@@ -47,7 +47,7 @@ func TestMappingsHoldTheDevicesOfHostsThatMachinesUse(t *testing.T) {
 			t.Parallel()
 			o := configured(t, "test", gpuStack)
 			o.Preview = preview
-			r, err := recorder.Run(o, Deploy)
+			r, err := recorder.Run(o, deploy)
 			require.NoError(t, err)
 
 			mapping := r.Of(recorder.PCIMapping)["rtx4000-mapping"]
@@ -76,7 +76,7 @@ func TestAMappingOfAHostBeforeItsRebootIsKnownAfterIt(t *testing.T) {
 			o := configured(t, "test", gpuStack)
 			o.Preview = preview
 			o.Facts, o.Rebooted = map[string]*host.Facts{"pve1": rebootPending()}, true
-			r, err := recorder.Run(o, Deploy)
+			r, err := recorder.Run(o, deploy)
 			require.NoError(t, err)
 
 			entry := r.Of(recorder.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[0].ObjectValue()
@@ -93,7 +93,7 @@ func TestAHostThatDoesNotAnswerAPreviewLeavesItsMappingUnknown(t *testing.T) {
 	o := configured(t, "test", gpuStack)
 	o.Preview = true
 	o.Facts = map[string]*host.Facts{"pve2": nil}
-	r, err := recorder.Run(o, Deploy)
+	r, err := recorder.Run(o, deploy)
 	require.NoError(t, err)
 
 	entry := r.Of(recorder.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[1].ObjectValue()
@@ -106,7 +106,7 @@ func TestRawGPUsHaveNoMapping(t *testing.T) {
 	o := configured(t, "test", strings.ReplaceAll(gpuStack, "generation: ada}", "generation: ada, passthrough: raw}"))
 	delete(o.Config, "proxmoxve:apiToken")
 	o.Config["proxmoxve:username"], o.Config["proxmoxve:password"] = "root@pam", "secret"
-	r, err := recorder.Run(o, Deploy)
+	r, err := recorder.Run(o, deploy)
 	require.NoError(t, err)
 
 	assert.Empty(t, r.Of(recorder.PCIMapping))
@@ -121,7 +121,7 @@ func TestGPUOperatorValuesAreAnOutput(t *testing.T) {
 			t.Parallel()
 			document := strings.Replace(gpuStack, "v1.13.0", version, 1)
 			document = strings.Replace(document, "v1.36.0", "v1.35.0\n      gpuOperator: true", 1)
-			r, err := recorder.Run(configured(t, "test", document), Deploy)
+			r, err := recorder.Run(configured(t, "test", document), deploy)
 			require.NoError(t, err)
 
 			values := at(r.Exports()[GPUOperatorValues], "one").(string)

@@ -35,7 +35,7 @@ func runHosts(t *testing.T, reboot string, preview bool, facts map[string]*host.
 	o := configured(t, "test", strings.ReplaceAll(hostsStack, "REBOOT", reboot))
 	o.Preview, o.Facts = preview, facts
 
-	return recorder.Run(o, Deploy)
+	return recorder.Run(o, deploy)
 }
 
 func TestHostsAreAskedOnceAndPrepared(t *testing.T) {
@@ -131,7 +131,7 @@ func TestSwappedAddresses(t *testing.T) {
 func TestRebootsAreInARow(t *testing.T) {
 	t.Parallel()
 	o := configured(t, "test", strings.Replace(strings.ReplaceAll(hostsStack, "REBOOT", "whenIdle"), "prep: {}", "prep: {reboot: whenIdle}", 1))
-	r, err := recorder.Run(o, Deploy)
+	r, err := recorder.Run(o, deploy)
 	require.NoError(t, err)
 	reboots := r.Of(recorder.LocalCommand)
 	assert.Equal(t, []string{"pve1-apply"}, reboots["pve1-reboot"].DependsOn(), "the first by name")

@@ -5,6 +5,7 @@ import (
 
 	"proxmox-talos/components"
 	"proxmox-talos/internal/report"
+	"proxmox-talos/internal/running"
 	"proxmox-talos/internal/spec"
 )
 
@@ -13,6 +14,8 @@ const (
 	Endpoints    = "endpoints"    // cluster → URL of the Kubernetes API
 	Addresses    = "addresses"    // cluster → node → address
 	VMIDs        = "vmids"        // cluster → node → VMID
+	MACs         = "macs"         // cluster → node → MAC address of its first card
+	Placement    = "placement"    // cluster → node → Proxmox host that it is on
 	Kubeconfigs  = "kubeconfigs"  // cluster → kubeconfig; secret
 	Talosconfigs = "talosconfigs" // cluster → talosconfig; secret
 	Versions     = "versions"     // cluster → talos and kubernetes that run, when that was asked, differences from the plan by node, and contract
@@ -27,11 +30,14 @@ const (
 
 func (d *deployment) export(ctx *pulumi.Context) error {
 	endpoints, addresses, vmids := pulumi.StringMap{}, pulumi.Map{}, pulumi.Map{}
+	macs, placement := pulumi.Map{}, pulumi.Map{}
 	kubeconfigs, talosconfigs, versions := pulumi.StringMap{}, pulumi.StringMap{}, pulumi.Map{}
 	for name, cluster := range d.clusters {
 		endpoints[name] = cluster.Endpoint
 		addresses[name] = cluster.Addresses
 		vmids[name] = cluster.VMIDs
+		macs[name] = cluster.MACs
+		placement[name] = cluster.Hosts
 		kubeconfigs[name] = cluster.Kubeconfig
 		talosconfigs[name] = cluster.Talosconfig
 		versions[name] = pulumi.Map{
@@ -43,10 +49,13 @@ func (d *deployment) export(ctx *pulumi.Context) error {
 	ctx.Export(Endpoints, endpoints)
 	ctx.Export(Addresses, addresses)
 	ctx.Export(VMIDs, vmids)
+	ctx.Export(MACs, macs)
+	ctx.Export(Placement, placement)
 	ctx.Export(Kubeconfigs, pulumi.ToSecret(kubeconfigs))
 	ctx.Export(Talosconfigs, pulumi.ToSecret(talosconfigs))
 	ctx.Export(Versions, versions)
-	ctx.Export(Readme, pulumi.String(report.Markdown(d.plan)))
+	placed, stays := running.Placed(d.plan, d.last.machines)
+	ctx.Export(Readme, pulumi.String(report.Markdown(placed, stays)))
 	d.exportTemplates(ctx)
 	d.exportHosts(ctx)
 

@@ -8,6 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 
+	"proxmox-talos/components"
 	"proxmox-talos/internal/running"
 )
 
@@ -18,6 +19,12 @@ const (
 	readResources = "pulumi:pulumi:readStackResourceOutputs"
 	typeMachine   = "proxmoxve:VM/virtualMachine:VirtualMachine"
 )
+
+// lastRun is what the stack's last run left in its state.
+type lastRun struct {
+	machines    []running.Machine
+	generations map[int]string // of machines by VMID
+}
 
 // RecordType is the type token of the record; it must not change.
 const RecordType = "talos-proxmox:stack:Record"
@@ -51,12 +58,12 @@ func recordRun(ctx *pulumi.Context) (bool, error) {
 	return earlier.State.Deployed, ctx.RegisterResourceOutputs(r, pulumi.Map{"deployed": pulumi.Bool(true)})
 }
 
-// runningMachines are those in the state that this run begins with. Where nothing was ever deployed the engine must not be asked for them: it would end with a panic
+// readLastRun reads the state that this run begins with. Where nothing was ever deployed the engine must not be asked for its resources: it would end with a panic
 // (Pulumi 3.259, backendClient.GetStackResourceOutputs). Stacks of earlier versions of this program have outputs and no record.
-func runningMachines(ctx *pulumi.Context) ([]running.Machine, error) {
+func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	deployed, err := recordRun(ctx)
 	if err != nil {
-		return nil, err
+		return last, err
 	}
 	name := strings.Join([]string{ctx.Organization(), ctx.Project(), ctx.Stack()}, "/")
 	if !deployed {
@@ -66,7 +73,7 @@ func runningMachines(ctx *pulumi.Context) ([]running.Machine, error) {
 		if _, err := ctx.InvokePackageRaw(readOutputs, struct {
 			Name string `pulumi:"name"`
 		}{name}, &stack, ""); err != nil || len(stack.Outputs) == 0 {
-			return nil, err
+			return last, err
 		}
 	}
 
@@ -79,31 +86,36 @@ func runningMachines(ctx *pulumi.Context) ([]running.Machine, error) {
 	if _, err := ctx.InvokePackageRaw(readResources, struct {
 		Name string `pulumi:"stackName"`
 	}{name}, &resources, ""); err != nil {
-		return nil, err
+		return last, err
 	}
-	var machines []running.Machine
+	last.generations = map[int]string{}
 	for _, r := range resources.Outputs {
+		if r.Type == components.TalosNodeType {
+			vmid, _ := r.Outputs["vmid"].(float64)
+			last.generations[int(vmid)], _ = r.Outputs["generation"].(string)
+		}
 		if r.Type != typeMachine {
 			continue
 		}
 		machine, err := running.Read(r.Outputs)
 		if err != nil {
-			return nil, err
+			return last, err
 		}
-		machines = append(machines, machine)
+		last.machines = append(last.machines, machine)
 	}
-	slices.SortFunc(machines, func(a, b running.Machine) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(last.machines, func(a, b running.Machine) int { return strings.Compare(a.Name, b.Name) })
 
-	return machines, nil
+	return last, nil
 }
 
 // judgeRunning refuses a plan that running machines stand in the way of. A state that cannot be read is no reason to stop.
 func (d *deployment) judgeRunning(ctx *pulumi.Context) error {
-	machines, err := runningMachines(ctx)
+	last, err := readLastRun(ctx)
+	d.last, d.machines.last = last, last.generations
 	if err != nil {
 		return warn(ctx, fmt.Sprintf("unable to read what runs, so that a plan which moves or renames running machines is not noticed: %s", err))
 	}
-	if problems := running.Judge(d.plan, machines); len(problems) > 0 {
+	if problems := running.Judge(d.plan, last.machines); len(problems) > 0 {
 		return fmt.Errorf("the plan does not fit the machines that run, nothing was changed:\n%w", problems)
 	}
 

@@ -15,7 +15,7 @@ import (
 // lastMachines are the VMs of a run of the stack, as the state has them.
 func lastMachines(t *testing.T, document string) []resource.PropertyMap {
 	t.Helper()
-	r, err := recorder.Run(configured(t, "test", document), Deploy)
+	r, err := recorder.Run(configured(t, "test", document), deploy)
 	require.NoError(t, err)
 	var machines []resource.PropertyMap
 	for _, vm := range r.Of(recorder.VirtualMachine) {
@@ -37,7 +37,7 @@ func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
 				stack := configured(t, "test", document)
 				stack.Running, stack.Preview, stack.Unrecorded = last, o.Preview, o.Unrecorded
 
-				return recorder.Run(stack, Deploy)
+				return recorder.Run(stack, deploy)
 			}
 			r, err := run(strings.Replace(gpuStack, "name: gpu,", "name: ai,", 1))
 			require.ErrorContains(t, err, "the plan does not fit the machines that run, nothing was changed:\nclusters[0].gpuWorkers[0].name: \"ai\" makes one-ai-1")
@@ -54,7 +54,7 @@ func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
 // TestAStackThatWasNeverDeployedIsNotAskedForItsMachines, which would end the engine.
 func TestAStackThatWasNeverDeployedIsNotAskedForItsMachines(t *testing.T) {
 	t.Parallel()
-	r, err := recorder.Run(configured(t, "test", gpuStack), Deploy)
+	r, err := recorder.Run(configured(t, "test", gpuStack), deploy)
 	require.NoError(t, err)
 	assert.Empty(t, r.Warnings())
 	assert.Equal(t, []string{"record"}, r.Names(RecordType))
@@ -74,7 +74,7 @@ func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
 	}
 	o := configured(t, "test", with("{sizeGiB: 10}, {sizeGiB: 10}"))
 	o.Running = lastMachines(t, with("{sizeGiB: 10, interface: scsi1}"))
-	r, err := recorder.Run(o, Deploy)
+	r, err := recorder.Run(o, deploy)
 	require.NoError(t, err)
 
 	vm := r.Of(recorder.VirtualMachine)["one-gpu-1-vm"]
@@ -86,7 +86,7 @@ func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
 
 	// Where the state is not known, nothing is re-attached by guess.
 	o.Running = nil
-	r, err = recorder.Run(o, Deploy)
+	r, err = recorder.Run(o, deploy)
 	require.NoError(t, err)
 	assert.Contains(t, r.Of(recorder.VirtualMachine)["one-gpu-1-vm"].Request.GetIgnoreChanges(), "disks[1].interface")
 }

@@ -56,9 +56,22 @@ func TestTheSchemaSpeaksOfTheWholeStackFile(t *testing.T) {
 		change func(config map[string]any)
 		fails  string // part of the refusal; empty = taken
 	}{
-		"other namespaces are free": {func(c map[string]any) { c["proxmoxve:endpoint"] = "https://10.0.0.2:8006/" }, ""},
-		"the SSH key is a secret":   {func(c map[string]any) { c["talos-proxmox:sshPrivateKey"] = map[string]any{"secure": "v1:x"} }, ""},
-		"a patch can be a secret":   {func(c map[string]any) { cluster(c)["patches"] = []any{map[string]any{"secure": "v1:x"}, "machine: {}"} }, ""},
+		"other namespaces are free": {func(c map[string]any) { c["proxmoxve:tmpDir"] = "/tmp" }, ""},
+		"an endpoint":               {func(c map[string]any) { c["proxmoxve:endpoint"] = "https://10.0.0.2:8006/" }, ""},
+		"an endpoint without TLS":   {func(c map[string]any) { c["proxmoxve:endpoint"] = "10.0.0.2" }, "proxmoxve:endpoint"},
+		"a token is encrypted":      {func(c map[string]any) { c["proxmoxve:apiToken"] = map[string]any{"secure": "v1:x"} }, ""},
+		"a token is a number":       {func(c map[string]any) { c["proxmoxve:apiToken"] = 1 }, "proxmoxve:apiToken"},
+		"any certificate":           {func(c map[string]any) { c["proxmoxve:insecure"] = true }, ""},
+		"a Factory of one's own":    {func(c map[string]any) { c["talos:imageFactoryUrl"] = "https://factory.example.org" }, ""},
+		"a Factory that is no URL":  {func(c map[string]any) { c["talos:imageFactoryUrl"] = "factory" }, "talos:imageFactoryUrl"},
+		"a Talos version without v": {
+			func(c map[string]any) {
+				c["talos-proxmox:templates"].(map[string]any)["talos"].(map[string]any)["version"] = "1.12.6"
+			}, "version",
+		},
+		"a Kubernetes version that is not whole": {func(c map[string]any) { cluster(c)["kubernetesVersion"] = "v1.35" }, "kubernetesVersion"},
+		"the SSH key is a secret":                {func(c map[string]any) { c["talos-proxmox:sshPrivateKey"] = map[string]any{"secure": "v1:x"} }, ""},
+		"a patch can be a secret":                {func(c map[string]any) { cluster(c)["patches"] = []any{map[string]any{"secure": "v1:x"}, "machine: {}"} }, ""},
 		"a kernel argument can be a secret": {
 			func(c map[string]any) {
 				class := c["talos-proxmox:templates"].(map[string]any)["talos"].(map[string]any)

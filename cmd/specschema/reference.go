@@ -71,7 +71,7 @@ func valueOf(s *jsonschema.Schema) string {
 			choices[i] = fmt.Sprintf("`%v`", choice)
 		}
 
-		return strings.Join(choices, ", ")
+		return strings.Join(slices.Compact(choices), ", ") // a choice can be a text as well
 	case s.Type == "integer":
 		return "number" + limits(s.Minimum, s.Maximum)
 	case s.Type == "number":

@@ -22,7 +22,7 @@ const (
 	secretKey     = "sshPrivateKey"
 )
 
-// stackSchema returns the JSON schema of a Pulumi.<stack>.yaml. Keys of other namespaces are left to their owners.
+// stackSchema returns the JSON schema of a Pulumi.<stack>.yaml. Of other namespaces it knows the keys that the program reads; it leaves them to their owners.
 func stackSchema(root string) (*jsonschema.Schema, error) {
 	read := jsonschema.Reflector{}
 	if err := read.AddGoComments("", filepath.Join(root, specFolder), jsonschema.WithFullComment()); err != nil {
@@ -50,6 +50,9 @@ func stackSchema(root string) (*jsonschema.Schema, error) {
 	for _, key := range own.Required {
 		config.Required = append(config.Required, namespace+key)
 	}
+	for _, connection := range connections() {
+		config.Properties.Set(connection.key, connection.schema)
+	}
 	config.PropertyNames = &jsonschema.Schema{If: &jsonschema.Schema{Pattern: "^" + namespace}, Then: &jsonschema.Schema{Enum: keys}}
 
 	stack := &jsonschema.Schema{
@@ -59,6 +62,29 @@ func stackSchema(root string) (*jsonschema.Schema, error) {
 	stack.Properties.Set("config", config)
 
 	return stack, nil
+}
+
+// connection is a key of a provider.
+type connection struct {
+	key    string
+	schema *jsonschema.Schema
+}
+
+// connections are how Proxmox and the Image Factory are reached.
+func connections() []connection {
+	text := func(description, pattern string) *jsonschema.Schema {
+		return &jsonschema.Schema{Type: "string", Description: description, Pattern: pattern}
+	}
+	set := "Set with `pulumi config set --secret`, or in "
+
+	return []connection{
+		{"proxmoxve:endpoint", text("The API of a Proxmox host, such as https://10.0.0.2:8006/; or PROXMOX_VE_ENDPOINT.", "^https://")},
+		{"proxmoxve:insecure", &jsonschema.Schema{Description: "Take any certificate of the API. Default: false.", Enum: []any{true, "true", false, "false"}}},
+		{"proxmoxve:apiToken", secret("The API token in full, as user@realm!name=secret. " + set + "PROXMOX_VE_API_TOKEN.")},
+		{"proxmoxve:username", text("The user with its realm, as root@pam, where there is no token; or PROXMOX_VE_USERNAME.", "@")},
+		{"proxmoxve:password", secret("The user's password. " + set + "PROXMOX_VE_PASSWORD.")},
+		{"talos:imageFactoryUrl", text("The Image Factory. Default: https://factory.talos.dev.", "^https?://")},
+	}
 }
 
 // secret is a text that is stored encrypted.

@@ -40,12 +40,15 @@ func newRoot() *cobra.Command {
 	return cmd
 }
 
+// planned is what a stack file alone does not say.
+var planned = []string{"Hosts are those of new machines: a machine that runs stays on its host, unless `nodes.<n>.host` states another."}
+
 func write(say io.Writer, project, out, stack string) error {
 	content, err := os.ReadFile(filepath.Join(project, "Pulumi."+stack+".yaml"))
 	if err != nil {
 		return fmt.Errorf("unable to read stack %q: %w; name a stack that has a file Pulumi.<stack>.yaml in %s", stack, err, project)
 	}
-	plan, err := stacks.PlanFile(stack, content)
+	plan, err := stacks.PlanUnconnected(stack, content)
 	if err != nil {
 		return fmt.Errorf("the configuration of stack %q has problems:\n%w", stack, err)
 	}
@@ -57,7 +60,7 @@ func write(say io.Writer, project, out, stack string) error {
 	if err := os.MkdirAll(out, 0o700); err != nil {
 		return fmt.Errorf("unable to make the report's folder: %w", err)
 	}
-	for name, text := range map[string][]byte{stack + ".md": []byte(report.Markdown(plan)), stack + ".html": page} {
+	for name, text := range map[string][]byte{stack + ".md": []byte(report.Markdown(plan, planned)), stack + ".html": page} {
 		if err := os.WriteFile(filepath.Join(out, name), text, 0o600); err != nil {
 			return fmt.Errorf("unable to write the report: %w", err)
 		}

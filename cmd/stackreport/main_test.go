@@ -65,3 +65,17 @@ func run(t *testing.T, args ...string) (string, error) {
 
 	return said.String(), err
 }
+
+// TestReportOfTheLab has MAC addresses, which reservations on a router need before the first up; nobody is asked, so that nothing about connections has to be stated.
+func TestReportOfTheLab(t *testing.T) {
+	t.Parallel()
+
+	out := t.TempDir()
+	_, err := run(t, "--project", "../..", "--out", out, "lab")
+	require.NoError(t, err)
+	for _, name := range []string{"lab.md", "lab.html"} {
+		content, err := os.ReadFile(filepath.Join(out, name))
+		require.NoError(t, err)
+		assert.Regexp(t, `lab-cp-1.*127\.20\.1\.10.*02:[0-9a-f:]{14}`, string(content))
+	}
+}

@@ -225,6 +225,12 @@ func (o Options) lastRun() resource.PropertyMap {
 		})
 	}
 
+	for i, outputs := range o.Nodes {
+		resources[resource.PropertyKey(fmt.Sprintf("node %d", i))] = resource.NewProperty(resource.PropertyMap{
+			"type": resource.NewProperty("talos-proxmox:node:TalosNode"), "outputs": resource.NewProperty(outputs),
+		})
+	}
+
 	return resources
 }
 

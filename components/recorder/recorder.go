@@ -61,6 +61,8 @@ type Options struct {
 	Running []resource.PropertyMap
 	// Unrecorded says that a version of the program without the record made them, whose runs left outputs.
 	Unrecorded bool
+	// Nodes are the outputs of the nodes that it left.
+	Nodes []resource.PropertyMap
 	// Contract is the version the secrets recorded when they were made; empty = the one asked for.
 	Contract string
 	// Gate is what the health gate printed when it ran last; empty = that every node runs what is planned for it.

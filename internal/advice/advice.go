@@ -18,6 +18,16 @@ type Subject struct {
 	// Template is the VMID that the machine is cloned from, 0 for none; Datastores are where its disks go.
 	Template   int
 	Datastores []string
+	// Holder has the VMID that another machine was to get; nil = not known.
+	Holder *Holder
+}
+
+// Holder is a machine that has a VMID.
+type Holder struct {
+	Name, Host string
+	// Owner is the stack that made it, empty for a machine that no stack made; Ours says that it is the subject's.
+	Owner string
+	Ours  bool
 }
 
 // String names the subject: one-general-1 (VM 3000 on host pve1).
@@ -55,20 +65,40 @@ func (s Subject) locked(operation string) int {
 }
 
 // missing names everything that the machine needs and Proxmox may not have.
-func (s Subject) missing() string {
+func (s Subject) missing(operation string) string {
 	var things []string
-	if s.Template != 0 {
+	if s.Template != 0 && operation == "create" {
 		things = append(things, fmt.Sprintf("its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or state another "+
-			"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt)", s.Template, s.Template))
+			"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: machines that run stay, unless they are linked clones)", s.Template, s.Template))
 	}
 	if len(s.Datastores) > 0 {
-		things = append(things, fmt.Sprintf("its datastore %s (`pvesm status` lists those that there are; state one of them)", strings.Join(s.Datastores, ", ")))
+		things = append(things, fmt.Sprintf("its datastore %s (`pvesm status` lists those that there are; bring it back, or %s)", strings.Join(s.Datastores, ", "), otherDatastore))
 	}
 	if len(things) == 0 {
 		return fmt.Sprintf("Proxmox does not have what it names: compare it with what %s has", s.host())
 	}
 
 	return fmt.Sprintf("%s lacks something that it needs: %s", s.host(), strings.Join(things, ", or "))
+}
+
+// otherDatastore is a way out that costs something: a datastore is a pool's.
+const otherDatastore = "state another datastore, which moves the disks of all machines that the pool has"
+
+// taken is what to do about a VMID that another machine has.
+func (s Subject) taken() string {
+	alone := fmt.Sprintf("state a free VMID for %s alone, nodes.<n>.vmid of its pool", s.Name)
+	recover := fmt.Sprintf("`make recover STACK=%s VMID=%d` removes it", s.Stack, s.VMID)
+	switch h := s.Holder; {
+	case h == nil:
+		return fmt.Sprintf("a machine of this Proxmox cluster has VMID %d, and its description there says whose it is. If it is %s and names this stack, an interrupted "+
+			"run left it, and %s. Any other stays: %s", s.VMID, s.Name, recover, alone)
+	case h.Ours && h.Name == s.Name:
+		return fmt.Sprintf("an interrupted run of this stack left VM %d on %s: %s", s.VMID, h.Host, recover)
+	case h.Owner != "":
+		return fmt.Sprintf("VM %d is %s on %s, and belongs to the stack %s: leave it, and %s", s.VMID, h.Name, h.Host, h.Owner, alone)
+	default:
+		return fmt.Sprintf("VM %d is %s on %s, and no stack made it: leave it, and %s", s.VMID, h.Name, h.Host, alone)
+	}
 }
 
 // row is a refusal by Proxmox' own words, and what to do about it.
@@ -84,18 +114,15 @@ func text(way string) func(Subject, string, []string) string {
 	return func(Subject, string, []string) string { return way }
 }
 
-// rows are tried in order.
-var rows = []row{
-	{says(`unable to create VM \d+(?:: config file| - VM \d+) already exists(?: on node '([^']+)')?`), func(s Subject, _ string, match []string) string {
-		host := s.host()
-		if match[1] != "" {
-			host = match[1]
-		}
+// takenWords are Proxmox' where another machine has the VMID; only a creation says the machine's host.
+var takenWords = says(`unable to create VM \d+(?:: config file| - VM \d+) already exists`)
 
-		return fmt.Sprintf("a machine on %s has VMID %d, and its description there says whose it is. If it names this stack, an interrupted run left it, "+
-			"and `make recover STACK=%s VMID=%d` removes it. Anybody else's stays: state a free VMID for %s alone, nodes.<n>.vmid of its pool",
-			host, s.VMID, s.Stack, s.VMID, s.Name)
-	}},
+// Taken says whether an error is about a VMID that another machine has.
+func Taken(message string) bool { return takenWords.MatchString(message) }
+
+// rows are tried in order. Whoever does what they say on a cluster that runs must not lose anything by it.
+var rows = []row{
+	{takenWords, func(s Subject, _ string, _ []string) string { return s.taken() }},
 	{says(`pci ID '([^']+)' already defined`), func(s Subject, _ string, match []string) string {
 		return fmt.Sprintf("there is a PCI mapping %s, and its comment under Datacenter, Resource Mappings says whose it is. If it names this stack, an interrupted run left it, "+
 			"and `make recover STACK=%s` removes it. Anybody else's stays: give the GPU another name in hosts[…].gpus and in the pools that use it", match[1], s.Stack)
@@ -105,27 +132,30 @@ var rows = []row{
 			return fmt.Sprintf("the work was done; read the warnings in the task's log on %s", s.host())
 		}
 
-		return fmt.Sprintf("the machine was made, but Pulumi does not know it: read the warnings in the task's log, then remove it with `qm destroy %d --purge` on %s",
-			s.VMID, s.host())
+		return fmt.Sprintf("the machine was made, but Pulumi does not know it: read the warnings in the task's log on %s, then `make recover STACK=%s VMID=%d` removes it",
+			s.host(), s.Stack, s.VMID)
 	}},
 	{
 		says(`storage '([^']+)' (is disabled|is not available on node|does not support vm images|is not configured for content-type)`),
 		func(s Subject, _ string, match []string) string {
-			return fmt.Sprintf("state a datastore that %s has (`pvesm status --content images` lists them), or enable %s there for disk images", s.host(), match[1])
+			return fmt.Sprintf("enable %s on %s for disk images (`pvesm status --content images` lists those that are), or %s", match[1], s.host(), otherDatastore)
 		},
 	},
 	{says(`out of space|No space left on device|reached threshold|not enough free space|copy failed`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf("the storage on %s is full: `pvesm status` shows how full; make room, or state another datastore", s.host())
+		return fmt.Sprintf("the storage on %s is full: make room (`pvesm status` shows how full it is), or %s", s.host(), otherDatastore)
 	}},
 	{says(`VM is locked \(([^)]+)\)`), func(s Subject, operation string, match []string) string {
 		return fmt.Sprintf("wait for the end of the %s of VM %d; if no such task runs any more, `qm unlock %d` on %s", match[1], s.locked(operation), s.locked(operation), s.host())
 	}},
 	// The provider keeps Proxmox' own words to itself where something "does not exist".
-	{says(`the requested resource does not exist`), func(s Subject, _ string, _ []string) string { return s.missing() }},
+	{says(`the requested resource does not exist`), func(s Subject, operation string, _ []string) string { return s.missing(operation) }},
 	{says(`protection mode enabled`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf("somebody protected it in Proxmox: if it may go, `qm set %d --protection 0` on %s", s.VMID, s.host())
+		return fmt.Sprintf("somebody protected it in Proxmox: ask who. If it may go with its data, `qm set %d --protection 0` on %s", s.VMID, s.host())
 	}},
 	{says(`Permission check failed( \(([^)]+)\))?`), func(_ Subject, _ string, match []string) string {
+		if strings.Contains(match[2], "root@pam") {
+			return "Proxmox lets only root@pam do this, whatever the role: take what needs it out of the stack file"
+		}
 		if match[2] == "" {
 			return "give the program's role what docs/permissions.md lists"
 		}
@@ -134,14 +164,21 @@ var rows = []row{
 	}},
 	{says(`HTTP 401 response`), text("check proxmoxve:apiToken (its id, its secret, its expiry); a password's session lasts two hours, a token has no such end")},
 	{says(`no quorum|/etc/pve/.* - Permission denied`), text("the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines keep running meanwhile")},
+	// A connection that nobody takes is to the host of the endpoint, or of a shell; one that Proxmox itself cannot make is to the machine's host.
+	{says(`dial tcp ([^ ]+:\d+): .*(?:connection refused|i/o timeout|no route to host)`), func(_ Subject, _ string, match []string) string {
+		return fmt.Sprintf("nobody answers at %s: look at its network and services first (`systemctl status pveproxy ssh`); a restart of the host stops the machines on it", match[1])
+	}},
 	{says(`No route to host|HTTP 59[5-9] response|connection refused|i/o timeout`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf("%s cannot be reached: bring it back (power, network, pveproxy)", s.host())
+		return fmt.Sprintf("%s cannot be reached: look at its network and pveproxy first; a restart of the host stops the machines on it", s.host())
 	}},
 	{says(`refusing to override existing file '([^']+)'`), func(s Subject, _ string, match []string) string {
-		return fmt.Sprintf("a file that Pulumi did not make is in the way: remove %s on %s", match[1], s.host())
+		return fmt.Sprintf("a file that this stack did not make is in the way. Where no machine uses it (`grep -r %s /etc/pve/nodes` says nothing), remove %s on %s",
+			match[1][strings.LastIndex(match[1], "/")+1:], match[1], s.host())
 	}},
 	{says(`shrink|is lower than current size`), text("disks only grow: state at least the size that it has")},
-	{says(`PCI device mapping (not found for|invalid)`), text("the PCI mapping does not fit the host's hardware: compare it with `lspci` there, and mend it under Datacenter, Resource Mappings")},
+	{says(`PCI device mapping (not found for|invalid)`), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf("the GPU is not where the stack file says: compare hosts[].gpus[].pci with `lspci -Dnn` on %s and correct it there; the PCI mapping follows", s.host())
+	}},
 	{says(`got timeout|got lock request timeout`), func(s Subject, _ string, _ []string) string {
 		return fmt.Sprintf("%s was too busy: look for long tasks there", s.host())
 	}},
@@ -165,5 +202,10 @@ func For(s Subject, operation, message string) (said string, known bool) {
 		}
 	}
 
-	return fmt.Sprintf("%s: %s failed. What to do: %s. Then `pulumi up --refresh` resumes.", s, operation, way), known
+	then := "`pulumi up --refresh` resumes"
+	if operation == "delete" { // in a destroy, an up would make everything again
+		then = "run the same command again, with --refresh"
+	}
+
+	return fmt.Sprintf("%s: %s failed. What to do: %s. Then %s.", s, operation, way, then), known
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
 	"proxmox-talos/internal/marker"
+	"proxmox-talos/internal/proxmoxapi"
 )
 
 // mapping is a PCI mapping that the killed run was making.
@@ -35,7 +36,7 @@ func (r *recovery) foundMappings(ctx context.Context) (map[string]string, error)
 		Description string `json:"description"`
 	}
 	if err := r.api.client.Get(ctx, "/cluster/mapping/pci", &list); err != nil {
-		return nil, fmt.Errorf("unable to list Proxmox's PCI mappings: %w", said(err))
+		return nil, fmt.Errorf("unable to list Proxmox's PCI mappings: %w", proxmoxapi.Said(err))
 	}
 	found := make(map[string]string, len(list))
 	for _, m := range list {
@@ -87,7 +88,7 @@ func (r *recovery) removeMappings(ctx context.Context) error {
 		}
 		if r.foreignMapping(made, comment) == "" {
 			if err := r.api.client.Delete(ctx, "/cluster/mapping/pci/"+url.PathEscape(made.name), nil); err != nil {
-				problems = append(problems, fmt.Errorf("unable to remove PCI mapping %s: %w", made.name, said(err)))
+				problems = append(problems, fmt.Errorf("unable to remove PCI mapping %s: %w", made.name, proxmoxapi.Said(err)))
 
 				continue
 			}

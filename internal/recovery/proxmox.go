@@ -1,20 +1,18 @@
 package recovery
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/luthermonson/go-proxmox"
+
+	"proxmox-talos/internal/proxmoxapi"
 )
 
 // stopped is the status of a VM that is off.
@@ -46,107 +44,24 @@ func (r *recovery) readConfig(ctx context.Context) error {
 	return nil
 }
 
-// setting reads a setting of the provider as it does itself: from the configuration, then from the environment.
-func (r *recovery) setting(key, variable string) string {
-	return cmp.Or(r.config["proxmoxve:"+key], r.Environment("PROXMOX_VE_"+variable))
-}
-
 // connect makes a client with the stack's own endpoint and credentials.
 func (r *recovery) connect(ctx context.Context) error {
 	if len(r.ours) == 0 && len(r.mappings) == 0 {
 		return nil // nothing is to be removed
 	}
-	value := r.setting
-	endpoint, err := url.Parse(value("endpoint", "ENDPOINT"))
-	if err != nil || endpoint.Scheme != "https" || endpoint.Host == "" {
-		return fmt.Errorf("proxmoxve:endpoint of stack %q is not of the form https://host:8006/", r.Stack)
+	stated := func(key string) string { return r.config["proxmoxve:"+key] }
+	var transport http.RoundTripper
+	if r.Transport != nil {
+		transport = r.Transport
 	}
-
-	transport := r.Transport
-	if transport == nil {
-		transport = http.DefaultTransport.(*http.Transport).Clone()
+	setting := proxmoxapi.Settings(stated, r.Environment)
+	client, err := proxmoxapi.Connect(ctx, setting, transport)
+	if err != nil {
+		return fmt.Errorf("stack %q: %w", r.Stack, err)
 	}
-	if insecure, _ := strconv.ParseBool(value("insecure", "INSECURE")); insecure {
-		transport = transport.Clone()
-		if transport.TLSClientConfig == nil {
-			transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-		transport.TLSClientConfig.InsecureSkipVerify = true //nolint:gosec // the user's explicit choice, as for the provider
-	}
-	options := []proxmox.Option{proxmox.WithHTTPClient(&http.Client{Transport: refusals{transport}})}
-
-	token, ticket := value("apiToken", "API_TOKEN"), value("authTicket", "AUTH_TICKET")
-	username, password := value("username", "USERNAME"), value("password", "PASSWORD")
-	switch {
-	case token != "":
-		id, secret, _ := strings.Cut(token, "=")
-		r.identity = id
-		options = append(options, proxmox.WithAPIToken(id, secret))
-	case ticket != "":
-		r.identity = userOf(ticket)
-		options = append(options, proxmox.WithSession(ticket, value("csrfPreventionToken", "CSRF_PREVENTION_TOKEN")))
-	case username != "" && password != "":
-		r.identity = username
-		options = append(options, proxmox.WithCredentials(&proxmox.Credentials{Username: username, Password: password, Otp: value("otp", "OTP")}))
-	default:
-		return fmt.Errorf("stack %q has no credentials for Proxmox: state proxmoxve:apiToken, or set PROXMOX_VE_API_TOKEN", r.Stack)
-	}
-	r.api = &api{proxmox.NewClient("https://"+endpoint.Host+"/api2/json", options...)}
-	if token == "" && ticket == "" {
-		if err := r.api.client.CreateSession(ctx); err != nil {
-			return fmt.Errorf("unable to log in to Proxmox: %w", said(err))
-		}
-	}
+	r.api, r.identity = &api{client}, proxmoxapi.Identity(setting)
 
 	return nil
-}
-
-// userOf reads the user from a ticket: PVE:root@pam:66F2….
-func userOf(ticket string) string {
-	words := strings.SplitN(ticket, ":", 3)
-	if len(words) < 3 {
-		return ""
-	}
-
-	return words[1]
-}
-
-// refusals makes errors of answers that refuse, in Proxmox's own words: the client keeps some of them to itself.
-type refusals struct{ next http.RoundTripper }
-
-// refusal is what Proxmox answered instead.
-type refusal struct{ status, body string }
-
-func (r *refusal) Error() string {
-	return strings.TrimSpace("Proxmox answers " + r.status + " " + r.body)
-}
-
-// RoundTrip is part of http.RoundTripper.
-func (t refusals) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := t.next.RoundTrip(request)
-	if err != nil || response.StatusCode < http.StatusBadRequest {
-		return response, err
-	}
-	defer response.Body.Close() //nolint:errcheck // it is read
-	var answer struct {
-		Errors map[string]string `json:"errors"`
-	}
-	body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10)) //nolint:errcheck // the status says enough
-	r := &refusal{status: response.Status}
-	if json.Unmarshal(body, &answer) == nil && len(answer.Errors) > 0 {
-		r.body = fmt.Sprint(answer.Errors)
-	}
-
-	return nil, r
-}
-
-// said takes the request from around a refusal.
-func said(err error) error {
-	if r := new(refusal); errors.As(err, &r) {
-		return r
-	}
-
-	return err
 }
 
 // machines lists the VMs of the cluster that the credentials may see; what they say of themselves is left to describe.
@@ -159,7 +74,7 @@ func (a *api) machines(ctx context.Context) (map[int]machine, error) {
 		Template int    `json:"template"`
 	}
 	if err := a.client.Get(ctx, "/cluster/resources?type=vm", &list); err != nil {
-		return nil, fmt.Errorf("unable to list Proxmox's machines: %w", said(err))
+		return nil, fmt.Errorf("unable to list Proxmox's machines: %w", proxmoxapi.Said(err))
 	}
 	machines := make(map[int]machine, len(list))
 	for _, m := range list {
@@ -182,7 +97,7 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 			return nil
 		}
 
-		return fmt.Errorf("unable to read %s: %w", m, said(err))
+		return fmt.Errorf("unable to read %s: %w", m, proxmoxapi.Said(err))
 	}
 	m.name, m.description, m.lock, m.template = config.Name, strings.TrimSpace(config.Description), config.Lock, config.Template == 1
 
@@ -199,7 +114,7 @@ func (a *api) cloned(ctx context.Context, identity, host string, from, to int) (
 		UPID string `json:"upid"`
 	}
 	if err := a.client.Get(ctx, fmt.Sprintf("/nodes/%s/tasks?source=all&typefilter=qmclone&vmid=%d&limit=%d", url.PathEscape(host), from, mostClones), &list); err != nil {
-		return false, fmt.Errorf("unable to list the tasks of %s: %w", host, said(err))
+		return false, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.Said(err))
 	}
 	for _, t := range list {
 		// UPID:host:pid:pstart:starttime:type:id:user:
@@ -210,7 +125,7 @@ func (a *api) cloned(ctx context.Context, identity, host string, from, to int) (
 			Text string `json:"t"`
 		}
 		if err := a.client.Get(ctx, fmt.Sprintf("/nodes/%s/tasks/%s/log?limit=5", url.PathEscape(host), url.PathEscape(t.UPID)), &log); err != nil {
-			return false, fmt.Errorf("unable to read the task %s: %w", t.UPID, said(err))
+			return false, fmt.Errorf("unable to read the task %s: %w", t.UPID, proxmoxapi.Said(err))
 		}
 		for _, line := range log {
 			if line.Text == fmt.Sprintf("creating a clone of VM %d with ID %d", from, to) {
@@ -235,7 +150,7 @@ func (a *api) tasks(ctx context.Context, host string) ([]task, error) {
 		End  int64  `json:"endtime"`
 	}
 	if err := a.client.Get(ctx, "/nodes/"+url.PathEscape(host)+"/tasks?source=active", &list); err != nil {
-		return nil, fmt.Errorf("unable to list the tasks of %s: %w", host, said(err))
+		return nil, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.Said(err))
 	}
 	var running []task
 	for _, t := range list {
@@ -254,7 +169,7 @@ func (a *api) path(m machine, rest string) string {
 func (a *api) stop(ctx context.Context, m machine, poll time.Duration) error {
 	var id proxmox.UPID
 	if err := a.client.Post(ctx, a.path(m, "/status/stop"), nil, &id); err != nil {
-		return said(err)
+		return proxmoxapi.Said(err)
 	}
 
 	return a.wait(ctx, id, poll)
@@ -264,7 +179,7 @@ func (a *api) stop(ctx context.Context, m machine, poll time.Duration) error {
 func (a *api) destroy(ctx context.Context, m machine, poll time.Duration) error {
 	var id proxmox.UPID
 	if err := a.client.Delete(ctx, a.path(m, "?purge=1&destroy-unreferenced-disks=1"), &id); err != nil {
-		return said(err)
+		return proxmoxapi.Said(err)
 	}
 
 	return a.wait(ctx, id, poll)
@@ -278,7 +193,7 @@ func (a *api) wait(ctx context.Context, id proxmox.UPID, poll time.Duration) err
 	}
 	for {
 		if err := t.Ping(ctx); err != nil {
-			return said(err)
+			return proxmoxapi.Said(err)
 		}
 		if t.IsCompleted {
 			break

@@ -7,14 +7,16 @@ import (
 	"proxmox-talos/internal/spec"
 )
 
-// Markdown returns the stack's readme: clusters with their versions, a Mermaid picture of hosts and machines, the machines, the capacity of each host, and what to do next.
-func Markdown(p *spec.Plan) string {
+// Markdown returns the stack's readme: clusters with their versions, a Mermaid picture of hosts and machines, the machines, the capacity of each host, and what to do
+// next. Placement is what there is to say of the machines' hosts.
+func Markdown(p *spec.Plan, placement []string) string {
 	v := arrange(p)
 	w := &writer{}
 	w.line("# Stack %s", v.Stack)
 	w.clusters(v)
 	w.topology(v)
 	w.machines(v)
+	w.list("Placement", placement)
 	w.capacity(v)
 	w.gpus(v)
 	w.list("Warnings", v.Warnings)
@@ -113,10 +115,10 @@ func (w *writer) machines(v view) {
 			kind += " (" + strings.Join(m.GPUs, ", ") + ")"
 		}
 		rows = append(rows, []string{
-			m.Name, kind, m.Host, fmt.Sprint(m.VMID), m.Address, fmt.Sprint(m.Cores), m.MemoryGiB() + " GiB", fmt.Sprintf("%d GiB", m.DiskGiB), m.Talos,
+			m.Name, kind, m.Host, fmt.Sprint(m.VMID), m.Address, m.MAC, fmt.Sprint(m.Cores), m.MemoryGiB() + " GiB", fmt.Sprintf("%d GiB", m.DiskGiB), m.Talos,
 		})
 	}
-	w.table([]string{"machine", "kind", "host", "VMID", "address", "cores", "memory", "disks", "Talos"}, rows)
+	w.table([]string{"machine", "kind", "host", "VMID", "address", "MAC", "cores", "memory", "disks", "Talos"}, rows)
 }
 
 func (w *writer) capacity(v view) {

@@ -77,9 +77,9 @@ type cluster struct {
 }
 
 type machine struct {
-	Name, Cluster, Kind, Host, Address, Talos string
-	VMID, Cores, MemoryMiB, DiskGiB           int
-	GPUs                                      []string
+	Name, Cluster, Kind, Host, Address, MAC, Talos string
+	VMID, Cores, MemoryMiB, DiskGiB                int
+	GPUs                                           []string
 }
 
 // Kinds of machines; they are also the classes of the page's style.
@@ -126,7 +126,7 @@ func arrangeCluster(c spec.Cluster) cluster {
 
 func arrangeMachine(n spec.Node) machine {
 	m := machine{
-		Name: n.Name, Cluster: n.Cluster, Kind: kindWorker, Host: n.Host, Address: n.Address.Addr().String(), Talos: n.Template.Version,
+		Name: n.Name, Cluster: n.Cluster, Kind: kindWorker, Host: n.Host, Address: n.Address.Addr().String(), MAC: n.MAC, Talos: n.Template.Version,
 		VMID: n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB, DiskGiB: n.DiskGiB,
 	}
 	for _, extra := range n.ExtraDisks {

@@ -53,7 +53,7 @@ func plan() *spec.Plan {
 func TestMarkdown(t *testing.T) {
 	t.Parallel()
 
-	golden(t, "prod.golden.md", report.Markdown(plan()))
+	golden(t, "prod.golden.md", report.Markdown(plan(), nil))
 }
 
 func TestPage(t *testing.T) {
@@ -80,7 +80,7 @@ func TestCapacityIsTheTableAlone(t *testing.T) {
 	t.Parallel()
 
 	table := report.Capacity(plan())
-	assert.Contains(t, report.Markdown(plan()), table)
+	assert.Contains(t, report.Markdown(plan(), nil), table)
 	assert.Contains(t, table, "| pve1 | 3 | 12 of 10 (120 %) | 26 of 32 (81 %) | local-zfs 120, tank 100 |")
 	assert.Contains(t, table, "| pve3 | 0 | 0 | 0 |  |")
 }

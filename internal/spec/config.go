@@ -68,7 +68,7 @@ type CapacityConfig struct {
 // TemplateConfig is a class of templates. Every host that a machine of the class is placed on gets one template of it, and other hosts none.
 type TemplateConfig struct {
 	// The Talos version, in full. New machines get it; running machines are upgraded, never replaced.
-	Version string `json:"version" jsonschema:"required,example=v1.12.6"`
+	Version string `json:"version" jsonschema:"required,example=v1.12.6,pattern=^v[0-9]+\\.[0-9]+\\.[0-9]+(-[0-9A-Za-z.]+)?$"`
 	// The machines' processor architecture, which is that of every host: Proxmox VE is released for amd64.
 	Arch string `json:"arch,omitempty" jsonschema:"default=amd64,enum=amd64,because=Proxmox VE is released for amd64 and its machines are x86"`
 	// How the template is made: `image` = a VM template from a disk image, built over SSH; `iso` = no VM template, nodes boot the ISO and install themselves, through the Proxmox API only.
@@ -104,7 +104,7 @@ type ClusterConfig struct {
 	// The cluster's name; the names of its machines begin with it. It cannot change while they run.
 	Name string `json:"name" jsonschema:"required,example=prod"`
 	// The Kubernetes version, in full. Default: the one the control planes' Talos minor version came with.
-	KubernetesVersion string `json:"kubernetesVersion,omitempty" jsonschema:"example=v1.35.0"`
+	KubernetesVersion string `json:"kubernetesVersion,omitempty" jsonschema:"example=v1.35.0,pattern=^v[0-9]+\\.[0-9]+\\.[0-9]+(-[0-9A-Za-z.]+)?$"`
 	// Let ordinary pods run on control planes. Default: true for clusters without workers (dedicated GPU workers do not count), otherwise false.
 	AllowSchedulingOnControlPlanes *bool `json:"allowSchedulingOnControlPlanes,omitempty"`
 	// How machines are made from their template: `linked` clones share the template's disk and must stay on its datastore.

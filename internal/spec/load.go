@@ -16,6 +16,8 @@ type Options struct {
 	Encrypted map[string]string
 	// Blinded says that encrypted values are not known: in their places are [Blinded], or what the stack's file has.
 	Blinded bool
+	// Unconnected says that nobody is asked anything: how hosts are reached may be left out.
+	Unconnected bool
 	// CheckRaw says whether the stack's credentials let it pass devices through without a mapping; optional. Its error says what to do instead.
 	CheckRaw func() error
 }

@@ -96,7 +96,7 @@ func (p *planner) hostNumber(path string, c HostConfig, taken map[int]string) in
 // needShell reports a host whose shell is needed but whose key is not stated.
 func (p *planner) needShell(host, why string) {
 	h := p.hosts[host]
-	if h.config.SSH.HostKey != "" || h.config.SSH.AcceptAnyHostKey || p.problems.has(h.path+".ssh") {
+	if p.options.Unconnected || h.config.SSH.HostKey != "" || h.config.SSH.AcceptAnyHostKey || p.problems.has(h.path+".ssh") {
 		return
 	}
 	p.problems.report(h.path+".ssh.hostKey", nil,

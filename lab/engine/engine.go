@@ -85,10 +85,6 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		o.Parallel = DefaultParallel
 	}
 
-	if o.Program == nil {
-		o.Program = stacks.Deploy
-	}
-
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("unable to find the lab's folder: %w", err)
@@ -96,6 +92,12 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 
 	o.Dir = dir
 	e := &Engine{o: o, close: func() {}}
+
+	if o.Program == nil {
+		if e.o.Program, err = e.program(); err != nil {
+			return nil, err
+		}
+	}
 
 	if err := e.prepare(); err != nil {
 		return nil, err
@@ -131,6 +133,17 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	}
 
 	return e, nil
+}
+
+// program is the project's, which reaches the lab's Proxmox.
+func (e *Engine) program() (pulumi.RunFunc, error) {
+	if e.o.CA == "" {
+		return stacks.Deploy, nil
+	}
+
+	transport, err := e.transport()
+
+	return stacks.Program{Transport: transport}.Deploy, err
 }
 
 // Close stops the providers.

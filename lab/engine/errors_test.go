@@ -201,7 +201,7 @@ func oddStorages(host string) []datacentre.StorageOptions {
 // onlyPve1 keeps all workers on the first host.
 const onlyPve1 = "hosts: [pve1]"
 
-const storageAdvice = "What to do: state a datastore that {host} has (`pvesm status --content images` lists them)"
+const storageAdvice = "on {host} for disk images (`pvesm status --content images` lists those that are)"
 
 // storageRows are the refusals of datastores, by the stack file's own fault; each finds the machine of the row before still unmade.
 func storageRows() []failure {
@@ -217,7 +217,7 @@ func storageRows() []failure {
 	return []failure{
 		{
 			row: "an unknown storage", cause: on("nowhere"), unhealed: true, // the provider keeps Proxmox' words to itself
-			says: "the requested resource does not exist", advice: "its datastore nowhere (`pvesm status` lists those that there are; state one of them)",
+			says: "the requested resource does not exist", advice: "its datastore nowhere (`pvesm status` lists those that there are; bring it back, or state another",
 		},
 		{row: "a disabled storage", cause: on("retired"), asked: none, says: "storage 'retired' is disabled", advice: storageAdvice, unhealed: true},
 		{row: "another host's storage", cause: on("fast"), asked: none, says: "storage 'fast' is not available on node 'pve1'", advice: storageAdvice, unhealed: true},

@@ -39,7 +39,7 @@ func refusedClones(t *testing.T, w *world) []failure {
 		{
 			row: "VMID used", cause: foreign,
 			says:   "unable to create VM {vmid}: config file already exists",
-			advice: "{name} (VM {vmid} on host {host}): create failed. What to do: a machine on {host} has VMID {vmid}, and its description there says whose it is",
+			advice: "{name} (VM {vmid} on host {host}): create failed. What to do: VM {vmid} is foreign on pve1, and no stack made it: leave it, and state a free VMID for {name} alone, nodes.<n>.vmid of its pool",
 		},
 		{
 			row: "storage full", cause: fault(always(datacentre.Fault{Full: "local-lvm"})),
@@ -106,7 +106,7 @@ func brokenClones() []failure {
 				return func() { clear(); w.remove(n.Host, n.VMID) }
 			},
 			says:   "unable to create VM {vmid}: config file already exists",
-			advice: "a machine on {host} has VMID {vmid}, and its description there says whose it is. If it names this stack, an interrupted run left it, and `make recover STACK=lab VMID={vmid}` removes it",
+			advice: "an interrupted run of this stack left VM {vmid} on {host}: `make recover STACK=lab VMID={vmid}` removes it",
 		},
 		{
 			row: "template missing", cause: func(w *world, s *stack, n spec.Node) func() {
@@ -116,7 +116,7 @@ func brokenClones() []failure {
 			},
 			says: "the requested resource does not exist", // the provider keeps Proxmox' words to itself
 			advice: "{host} lacks something that it needs: its template, VM {template} (`qm config {template}`; if it was removed behind Pulumi's back, restore it, or state " +
-				"another talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt)",
+				"another talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: machines that run stay",
 		},
 		{
 			row: "node offline", cause: fault(always(datacentre.Fault{Offline: true, Host: "pve2"})),

@@ -26,7 +26,7 @@ func TestErrorsOfCreations(t *testing.T) {
 	errorsOf(t, w, s, append(storageRows(), []failure{
 		{
 			row: "VMID used", cause: foreign,
-			says: "unable to create VM {vmid} - VM {vmid} already exists on node 'pve1'", advice: "a machine on pve1 has VMID {vmid}",
+			says: "unable to create VM {vmid} - VM {vmid} already exists on node 'pve1'", advice: "VM {vmid} is foreign on pve1, and no stack made it",
 		},
 		{
 			row: "storage full", cause: fault(always(datacentre.Fault{Full: "local-lvm"})),
@@ -43,7 +43,7 @@ func TestErrorsOfCreations(t *testing.T) {
 
 				return func() { clear(); w.remove(n.Host, n.VMID) }
 			},
-			says: "failed to complete with exit code: WARNINGS: 1", advice: "the machine was made, but Pulumi does not know it",
+			says: "failed to complete with exit code: WARNINGS: 1", advice: "`make recover STACK=lab VMID={vmid}` removes it",
 		},
 	}...))
 }

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+
 	"proxmox-talos/internal/recovery"
 	"proxmox-talos/internal/spec"
 	"proxmox-talos/lab/loopback"
@@ -58,6 +60,26 @@ func (e *Engine) recover(ctx context.Context, env map[string]string) error {
 	}
 
 	return nil
+}
+
+// Resume is Up, and reads the machines first where the last one did not come to its end: of a change that failed, the state has what was asked for, not what is there.
+func (e *Engine) Resume(ctx context.Context, opts ...optup.Option) error {
+	unfinished := e.workPath("unfinished-" + e.o.Stack)
+	if _, err := os.Stat(unfinished); err == nil {
+		fmt.Fprintln(e.o.out(), "The last up failed: the machines are read first (--refresh).") //nolint:errcheck // to the terminal
+
+		opts = append(opts, optup.Refresh())
+	}
+
+	if err := os.WriteFile(unfinished, nil, 0o600); err != nil {
+		return fmt.Errorf("unable to note the run: %w", err)
+	}
+
+	if err := e.Up(ctx, opts...); err != nil {
+		return err
+	}
+
+	return os.Remove(unfinished)
 }
 
 // Recover does it without a sign of a killed run, for machines that a failed creation left, too.

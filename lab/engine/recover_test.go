@@ -39,7 +39,7 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, w.state(s.yaml(t)), "pending_operations", "they survive every run")
 	assert.Contains(t, w.said(), "unable to create VM 3000: config file already exists")
-	assert.Contains(t, w.said(), "an interrupted run left it, and `make recover STACK=lab VMID=3000` removes it")
+	assert.Contains(t, w.said(), "an interrupted run of this stack left VM 3000 on "+w.hostOf(3000)+": `make recover STACK=lab VMID=3000` removes it")
 	assert.NotContains(t, w.said(), "qm destroy")
 
 	// One of the VMIDs is somebody else's by now.

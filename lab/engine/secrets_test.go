@@ -249,7 +249,7 @@ func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 	page, err := report.HTML(plan)
 	require.NoError(t, err)
 
-	places["report"], places["page"] = report.Markdown(plan), string(page)
+	places["report"], places["page"] = report.Markdown(plan, nil), string(page)
 
 	texts["clusters[0].patches[0]"] = "machine:\n  sysctls: [marker-wrong-a4f1\n"
 	_, err = w.preview(s)

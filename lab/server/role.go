@@ -81,6 +81,9 @@ func Roles() []Role {
 			on("/mapping/pci", "Mapping.Modify", "POST /cluster/mapping/pci", "make, change and delete the mappings of GPUs", " (/mapping/pci, Mapping.Modify)"),
 			on("/mapping/pci", "Mapping.Use", configure, "pass mapped GPUs through", " (/mapping/pci/gpu, Mapping.Use)"),
 		}},
+		{ID: "TalosProxmoxMove", For: "`nodes.<n>.host` of a machine that runs, which moves it", Needs: []Need{
+			vm("VM.Migrate", "POST /nodes/{node}/qemu/{vmid}/migrate", "move a VM to the host that is stated for it"),
+		}},
 		{ID: "TalosProxmoxPool", For: "`resourcePool` of a node pool, when it changes", Needs: []Need{
 			on("/pool", "Pool.Allocate", "PUT /pools/{poolid}", "move VMs between resource pools", " (/pool/talos, Pool.Allocate)"),
 		}},

@@ -53,6 +53,9 @@ What the program needs on Proxmox VE 9, and nothing else: on a host, as root, on
 	}
 
 	b.WriteString(`
+Proxmox VE 8 knows no VM.GuestAgent.Audit: state VM.Monitor in its place there, and change it with the upgrade to 9, which knows no VM.Monitor
+(` + "`pveum role modify TalosProxmox --privs …`" + `).
+
 The token is separated: it may do what both it and its user may, so the rules name both. Its secret goes into the stack:
 ` + "`pulumi config set --secret proxmoxve:apiToken '" + server.ProgramToken + "=<secret>'`" + `.
 

@@ -176,7 +176,7 @@ func (r *run) up(ctx context.Context, e *engine.Engine) error {
 		opts = append(opts, optup.Refresh())
 	}
 
-	if err := e.Up(ctx, append(opts, optup.SuppressOutputs())...); err != nil {
+	if err := e.Resume(ctx, append(opts, optup.SuppressOutputs())...); err != nil {
 		return err
 	}
 

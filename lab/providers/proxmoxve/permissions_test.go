@@ -282,6 +282,7 @@ func extras() map[string]func(object) object {
 		"TalosProxmoxGPU": func(in object) object {
 			return with(in, object{"hostpcis": []any{object{"device": "hostpci0", "mapping": "gpu", "pcie": true}}})
 		},
+		"TalosProxmoxMove":    func(in object) object { return with(in, object{"nodeName": "pve2", "migrate": true}) },
 		"TalosProxmoxPool":    func(in object) object { return with(in, object{"poolId": "talos"}) },
 		"TalosProxmoxStartup": func(in object) object { return with(in, object{"startup": object{"order": 1.0}}) },
 	}

@@ -1,0 +1,139 @@
+// Package proxmoxapi reaches the API of Proxmox VE with a stack's own endpoint and credentials, as the provider proxmoxve does.
+package proxmoxapi
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/luthermonson/go-proxmox"
+)
+
+// Setting reads a setting of the provider by its key, such as apiToken; empty = not stated.
+type Setting func(key string) string
+
+// variables are those that the published provider reads where its configuration says nothing. All parts of it read these; PM_VE_… only some.
+var variables = map[string]string{ //nolint:gosec // names of variables
+	"endpoint": "PROXMOX_VE_ENDPOINT", "insecure": "PROXMOX_VE_INSECURE", "apiToken": "PROXMOX_VE_API_TOKEN", "username": "PROXMOX_VE_USERNAME",
+	"password": "PROXMOX_VE_PASSWORD", "otp": "PROXMOX_VE_OTP", "authTicket": "PROXMOX_VE_AUTH_TICKET", "csrfPreventionToken": "PROXMOX_VE_CSRF_PREVENTION_TOKEN",
+}
+
+// Settings reads settings as the published provider does: as they are stated, then from the environment.
+func Settings(stated, environment func(string) string) Setting {
+	return func(key string) string { return cmp.Or(stated(key), environment(variables[key])) }
+}
+
+// Connect makes a client; a nil transport is HTTP's default. It calls Proxmox only where it has to log in with a password.
+func Connect(ctx context.Context, value Setting, transport http.RoundTripper) (*proxmox.Client, error) {
+	endpoint, err := url.Parse(value("endpoint"))
+	if err != nil || endpoint.Scheme != "https" || endpoint.Host == "" {
+		return nil, errors.New("proxmoxve:endpoint is not of the form https://host:8006/")
+	}
+	options := []proxmox.Option{proxmox.WithHTTPClient(&http.Client{Transport: refusals{trusting(value, transport)}})}
+
+	token, ticket := value("apiToken"), value("authTicket")
+	username, password := value("username"), value("password")
+	switch {
+	case token != "":
+		id, secret, _ := strings.Cut(token, "=")
+		options = append(options, proxmox.WithAPIToken(id, secret))
+	case ticket != "":
+		options = append(options, proxmox.WithSession(ticket, value("csrfPreventionToken")))
+	case username != "" && password != "":
+		options = append(options, proxmox.WithCredentials(&proxmox.Credentials{Username: username, Password: password, Otp: value("otp")}))
+	default:
+		return nil, errors.New("there are no credentials for Proxmox: state proxmoxve:apiToken, or set PROXMOX_VE_API_TOKEN")
+	}
+	client := proxmox.NewClient("https://"+endpoint.Host+"/api2/json", options...)
+	if token == "" && ticket == "" {
+		if err := client.CreateSession(ctx); err != nil {
+			return nil, fmt.Errorf("unable to log in to Proxmox: %w", Said(err))
+		}
+	}
+
+	return client, nil
+}
+
+// Identity is whom Proxmox takes the credentials for: a user, or a token with its user.
+func Identity(value Setting) string {
+	token, ticket := value("apiToken"), value("authTicket")
+	switch {
+	case token != "":
+		id, _, _ := strings.Cut(token, "=")
+
+		return id
+	case ticket != "": // PVE:root@pam:66F2…
+		words := strings.SplitN(ticket, ":", 3)
+		if len(words) < 3 {
+			return ""
+		}
+
+		return words[1]
+	default:
+		return value("username")
+	}
+}
+
+// trusting is the transport, which trusts any certificate where the user says so.
+func trusting(value Setting, transport http.RoundTripper) http.RoundTripper {
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	plain, ok := transport.(*http.Transport)
+	if insecure, _ := strconv.ParseBool(value("insecure")); !insecure || !ok {
+		return transport
+	}
+	plain = plain.Clone()
+	if plain.TLSClientConfig == nil {
+		plain.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	plain.TLSClientConfig.InsecureSkipVerify = true //nolint:gosec // the user's explicit choice, as for the provider
+
+	return plain
+}
+
+// refusals makes errors of answers that refuse, in Proxmox's own words: the client keeps some of them to itself.
+type refusals struct{ next http.RoundTripper }
+
+// refusal is what Proxmox answered instead.
+type refusal struct{ status, body string }
+
+func (r *refusal) Error() string {
+	return strings.TrimSpace("Proxmox answers " + r.status + " " + r.body)
+}
+
+// RoundTrip is part of http.RoundTripper.
+func (t refusals) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(request)
+	if err != nil || response.StatusCode < http.StatusBadRequest {
+		return response, err
+	}
+	defer response.Body.Close() //nolint:errcheck // it is read
+	var answer struct {
+		Errors map[string]string `json:"errors"`
+	}
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10)) //nolint:errcheck // the status says enough
+	r := &refusal{status: response.Status}
+	if json.Unmarshal(body, &answer) == nil && len(answer.Errors) > 0 {
+		r.body = fmt.Sprint(answer.Errors)
+	}
+
+	return nil, r
+}
+
+// Said takes the request from around a refusal.
+func Said(err error) error {
+	if r := new(refusal); errors.As(err, &r) {
+		return r
+	}
+
+	return err
+}

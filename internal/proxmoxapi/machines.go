@@ -1,0 +1,215 @@
+package proxmoxapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/luthermonson/go-proxmox"
+)
+
+// Limits of asking: a host's API is served by three processes.
+const (
+	askedAtOnce  = 6
+	answerWithin = 10 * time.Second
+)
+
+// ErrGone is a VM that is on no host.
+var ErrGone = errors.New("there is no such VM")
+
+// Machines knows which machines have which VMIDs.
+type Machines struct {
+	value     Setting
+	transport http.RoundTripper
+	turns     chan struct{}
+
+	mutex   sync.Mutex // guards what follows
+	client  *proxmox.Client
+	failed  error        // nobody answers
+	running map[int]bool // by VMID, when the first was asked for; nil = not asked
+}
+
+// NewMachines asks nobody yet; a nil transport is HTTP's default.
+func NewMachines(value Setting, transport http.RoundTripper) *Machines {
+	return &Machines{value: value, transport: transport, turns: make(chan struct{}, askedAtOnce)}
+}
+
+// Machine is a VM as Proxmox has it.
+type Machine struct {
+	Host   string
+	Config Config
+	// Stopped machines do not run.
+	Stopped bool
+}
+
+// Config is a VM's configuration by Proxmox' own names, such as memory and scsi0.
+type Config map[string]value
+
+// value is a text or a number.
+type value string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *value) UnmarshalJSON(text []byte) error {
+	var plain string
+	if json.Unmarshal(text, &plain) != nil {
+		plain = string(text)
+	}
+	*v = value(plain)
+
+	return nil
+}
+
+// Generation tells a machine from others that had its VMID before: Proxmox gives a VM a new one when it is made, cloned, restored from a backup or rolled back to a
+// snapshot, and keeps it when the VM is moved. Where somebody switched it off, a machine that was recreated has another identity still.
+func (m Machine) Generation() string {
+	if generation := m.Config["vmgenid"]; generation != "" && generation != "0" {
+		return string(generation)
+	}
+
+	return string(m.Config["smbios1"])
+}
+
+// Number is a number of the configuration; 0 = it is none.
+func (m Machine) Number(key string) int {
+	number, _ := strconv.Atoi(string(m.Config[key])) // 0 with an error
+
+	return number
+}
+
+// DiskGiB is the size of a disk, rounded up; ok is false for one that is not there.
+func (m Machine) DiskGiB(place string) (size int, ok bool) {
+	drive, ok := m.Config[place]
+	for option := range strings.SplitSeq(string(drive), ",") {
+		text, found := strings.CutPrefix(option, "size=")
+		if !found || text == "" {
+			continue
+		}
+		number, unit := text[:len(text)-1], text[len(text)-1]
+		mebibytes := map[byte]float64{'K': 1.0 / 1024, 'M': 1, 'G': 1024, 'T': 1024 * 1024}[unit]
+		if parsed, err := strconv.ParseFloat(number, 64); err == nil {
+			return int(math.Ceil(parsed * mebibytes / 1024)), ok
+		}
+	}
+
+	return math.MaxInt, ok // without a size that is known
+}
+
+// Find returns the machine with a VMID, which is looked for on the host first; an empty host is any. Once the API did not answer it is not asked again.
+func (g *Machines) Find(ctx context.Context, host string, vmid int) (Machine, error) {
+	g.turns <- struct{}{}
+	defer func() { <-g.turns }()
+
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	client, err := g.connect(ctx)
+	if err != nil {
+		return Machine{}, err
+	}
+	m, err := Machine{}, error(ErrGone)
+	if host != "" {
+		m, err = read(ctx, client, host, vmid)
+	}
+	if err != nil && (errors.Is(err, ErrGone) || strings.Contains(err.Error(), "does not exist")) {
+		if host, err = hostOf(ctx, client, vmid); err == nil {
+			m, err = read(ctx, client, host, vmid)
+		}
+	}
+	if err == nil {
+		m.Stopped, err = g.stopped(ctx, client, m.Host, vmid)
+	}
+	if r := new(refusal); err != nil && !errors.As(err, &r) && !errors.Is(err, ErrGone) {
+		g.fail(err)
+	}
+
+	return m, err
+}
+
+// stopped asks for a machine that did not run when the list was made: the list is seconds old, and machines start meanwhile.
+func (g *Machines) stopped(ctx context.Context, client *proxmox.Client, host string, vmid int) (bool, error) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if g.running == nil {
+		list, err := list(ctx, client)
+		if err != nil {
+			return false, err
+		}
+		g.running = map[int]bool{}
+		for _, vm := range list {
+			g.running[vm.VMID] = vm.Status == "running"
+		}
+	}
+	if g.running[vmid] {
+		return false, nil
+	}
+	var now struct {
+		Status string `json:"status"`
+	}
+	if err := client.Get(ctx, fmt.Sprintf("/nodes/%s/qemu/%d/status/current", url.PathEscape(host), vmid), &now); err != nil {
+		return false, fmt.Errorf("unable to read the status of VM %d on host %s: %w", vmid, host, Said(err))
+	}
+
+	return now.Status == "stopped", nil
+}
+
+func read(ctx context.Context, client *proxmox.Client, host string, vmid int) (Machine, error) {
+	m := Machine{Host: host}
+	if err := client.Get(ctx, fmt.Sprintf("/nodes/%s/qemu/%d/config", url.PathEscape(host), vmid), &m.Config); err != nil {
+		return m, fmt.Errorf("unable to read VM %d on host %s: %w", vmid, host, Said(err))
+	}
+
+	return m, nil
+}
+
+// listed is a machine in the list of all hosts' machines.
+type listed struct {
+	VMID   int    `json:"vmid"`
+	Host   string `json:"node"`
+	Status string `json:"status"`
+}
+
+func list(ctx context.Context, client *proxmox.Client) ([]listed, error) {
+	var all []listed
+	if err := client.Get(ctx, "/cluster/resources?type=vm", &all); err != nil {
+		return nil, fmt.Errorf("unable to list Proxmox' machines: %w", Said(err))
+	}
+
+	return all, nil
+}
+
+func hostOf(ctx context.Context, client *proxmox.Client, vmid int) (string, error) {
+	all, err := list(ctx, client)
+	if err != nil {
+		return "", err
+	}
+	for _, vm := range all {
+		if vm.VMID == vmid {
+			return vm.Host, nil
+		}
+	}
+
+	return "", ErrGone
+}
+
+func (g *Machines) connect(ctx context.Context) (*proxmox.Client, error) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if g.failed == nil && g.client == nil {
+		g.client, g.failed = Connect(ctx, g.value, g.transport)
+	}
+
+	return g.client, g.failed
+}
+
+func (g *Machines) fail(err error) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	g.failed = err
+}

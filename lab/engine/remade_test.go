@@ -1,0 +1,95 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/spec"
+	"proxmox-talos/lab/datacentre"
+)
+
+// TestMachinesThatAreNotWhatTheyWere deletes machines by hand, and rolls one back: what comes back gets its configuration again, and the cluster is judged by it.
+func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	w.gateWithin("60s")
+
+	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
+	w.up(s.yaml(t))
+	_, err := w.preview(s.yaml(t), optpreview.ExpectNoChanges())
+	require.NoError(t, err, w.said())
+
+	for _, name := range []string{"one-cp-2", "one-general-1"} {
+		vm, _ := w.lab.Data.VM(w.machines()[name])
+		w.remove(vm.Host, vm.ID)
+	}
+
+	_, done := w.up(s.yaml(t), optup.Refresh())
+	assert.Equal(t, []string{"VirtualMachine one-cp-2-vm", "VirtualMachine one-general-1-vm"}, vms(done.named("create")))
+	assert.Equal(t, []string{"Command one-healthy", "ConfigurationApply one-cp-2-configuration", "ConfigurationApply one-general-1-configuration"}, replaced(done))
+	w.requireRunning(4)
+	w.requireMembers(3)
+	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
+
+	// A roll back to a snapshot, like a restored backup, gives the machine a new generation; a preview shows what follows.
+	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
+	require.NoError(t, w.lab.Data.SetConfig(labRoot, worker.Host, worker.ID, datacentre.Config{"vmgenid": "1"}, nil))
+
+	again := []string{"Command one-healthy", "ConfigurationApply one-general-1-configuration"}
+	_, err = w.preview(s.yaml(t), optpreview.ExpectNoChanges())
+	require.Error(t, err)
+
+	_, done = w.up(s.yaml(t))
+	assert.Equal(t, again, replaced(done))
+	assert.Empty(t, vms(done.named("update")))
+
+	// A machine that was moved is the same machine.
+	target := map[string]string{"pve1": "pve2", "pve2": "pve1"}[worker.Host]
+	w.do(w.lab.Data.Migrate(labRoot, worker.Host, worker.ID, datacentre.MigrateRequest{Target: target, Online: true, WithLocalDisks: true}))
+	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
+	w.requireRunning(4)
+}
+
+// replaced are the resources that a run replaced: the last that is heard of one is that its former self is deleted.
+func replaced(done steps) []string { return done.named("delete-replaced") }
+
+// TestAnUpAfterOneThatFailed never says that all is done while it is not: the state has what was asked for. What a user of the lab calls reads the machines by itself.
+func TestAnUpAfterOneThatFailed(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	s.Clusters[0].WorkerMemory = 2048
+	w.up(s.yaml(t))
+
+	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
+	s.Clusters[0].WorkerMemory = 3072
+	clear := fault(func(n spec.Node) datacentre.Fault { return datacentre.Fault{Lock: "backup", VMID: n.VMID} })(w, &s, newestWorker(w, s))
+
+	e := w.engine(s.yaml(t))
+	defer e.Close()
+
+	require.Error(t, e.Resume(t.Context()))
+	clear()
+
+	said := w.fails(s.yaml(t))
+	assert.Contains(t, said, "one-general-1 (VM 3000 on host "+worker.Host+") is not what the state says: it has 2048 MiB of memory, not 3072.")
+	assert.Contains(t, said, "`pulumi up --refresh` mends it")
+
+	require.NoError(t, e.Resume(t.Context()), w.said())
+
+	worker, _ = w.lab.Data.VM(worker.ID)
+	assert.Equal(t, "3072", worker.Config["memory"])
+	assert.Contains(t, w.said(), "The last up failed")
+
+	w.do(w.lab.Data.Stop(labRoot, worker.Host, worker.ID))
+	assert.Contains(t, w.fails(s.yaml(t)), "is not what the state says: it is stopped.")
+	w.up(s.yaml(t), optup.Refresh())
+	w.requireRunning(2)
+	w.up(s.yaml(t), optup.ExpectNoChanges())
+}

@@ -1,0 +1,86 @@
+package stacks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/components"
+	"proxmox-talos/internal/advice"
+	"proxmox-talos/internal/marker"
+	"proxmox-talos/internal/proxmoxapi"
+)
+
+// machines knows which machine has a VMID, and what it lacks.
+type machines struct {
+	asked   *proxmoxapi.Machines
+	last    map[int]string // generations that the last run was told, by VMID
+	warn    func(text string, args *pulumi.LogArgs) error
+	warned  sync.Once
+	preview bool
+}
+
+// look asks Proxmox. What the last run was told counts where there is no answer, so that a run without one forgets nothing. In a preview the VM is not yet what the
+// plan makes of it.
+func (m *machines) look(ctx context.Context, vm components.VM) (generation string, err error) {
+	machine, err := m.asked.Find(ctx, vm.Host, vm.VMID)
+	switch {
+	case err == nil && m.preview:
+		return machine.Generation(), nil
+	case err == nil:
+		return machine.Generation(), undone(vm, machine)
+	case errors.Is(err, proxmoxapi.ErrGone):
+		_ = m.warn(fmt.Sprintf("VM %d, which the last run left on host %s, is not there any more: `pulumi up --refresh` recreates it", vm.VMID, vm.Host), nil)
+	default:
+		m.warned.Do(func() {
+			_ = m.warn(fmt.Sprintf("this run does not notice machines that were recreated, restored or rolled back by hand: %s", err), nil)
+		})
+	}
+
+	return m.last[vm.VMID], nil
+}
+
+// undone finds what the state says of a VM and Proxmox does not: where a change of a VM fails, the state has what was asked for, and the next run finds nothing to do.
+func undone(vm components.VM, machine proxmoxapi.Machine) error {
+	var lacks []string
+	if machine.Stopped {
+		lacks = append(lacks, "it is stopped")
+	}
+	if cores := machine.Number("cores"); cores*vm.Cores != 0 && cores != vm.Cores {
+		lacks = append(lacks, fmt.Sprintf("it has %d cores, not %d", cores, vm.Cores))
+	}
+	if memory := machine.Number("memory"); memory*vm.MemoryMiB != 0 && memory != vm.MemoryMiB {
+		lacks = append(lacks, fmt.Sprintf("it has %d MiB of memory, not %d", memory, vm.MemoryMiB))
+	}
+	for _, place := range slices.Sorted(maps.Keys(vm.DisksGiB)) {
+		switch size, found := machine.DiskGiB(place); {
+		case !found:
+			lacks = append(lacks, "its disk "+place+" is not there")
+		case size < vm.DisksGiB[place]:
+			lacks = append(lacks, fmt.Sprintf("its disk %s has %d GiB, not %d", place, size, vm.DisksGiB[place]))
+		}
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+
+	return fmt.Errorf("%s (VM %d on host %s) is not what the state says: %s. A run that failed left it so, or somebody changed it: `pulumi up --refresh` mends it",
+		vm.Name, vm.VMID, machine.Host, strings.Join(lacks, ", "))
+}
+
+// holder is the machine that has a VMID; nil = Proxmox does not say.
+func (m *machines) holder(ctx *pulumi.Context, vmid int) *advice.Holder {
+	machine, err := m.asked.Find(ctx.Context(), "", vmid)
+	if err != nil {
+		return nil
+	}
+	owner, _ := marker.OwnerOf(string(machine.Config["description"]))
+
+	return &advice.Holder{Name: string(machine.Config["name"]), Host: machine.Host, Owner: string(owner), Ours: owner.Is(ctx.Project(), ctx.Stack())}
+}

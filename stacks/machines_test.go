@@ -1,0 +1,170 @@
+package stacks
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/components"
+	"proxmox-talos/components/recorder"
+)
+
+// deploy is the program, with a Proxmox where each VM has its VMID as generation.
+func deploy(ctx *pulumi.Context) error { return Program{Transport: &proxmoxAPI{}}.Deploy(ctx) }
+
+// proxmoxAPI answers as Proxmox' API does where a VM's configuration is asked for.
+type proxmoxAPI struct {
+	status int               // of refusals; 0 = it answers
+	reason string            // of refusals
+	away   map[string]string // VMIDs that are not on the host that is asked → the host; empty = on none
+	config string            // more of every VM's configuration, as JSON; the last of a key counts
+	lacks  string            // a disk that no VM has
+	power  string            // of every VM; empty = running
+	mutex  sync.Mutex
+	asked  []string
+}
+
+func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.asked = append(p.asked, request.URL.Path)
+	answer := func(status int, reason, body string) (*http.Response, error) {
+		return &http.Response{
+			StatusCode: status, Status: fmt.Sprintf("%d %s", status, reason), Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(body)), Request: request,
+		}, nil
+	}
+	if p.status != 0 {
+		return answer(p.status, p.reason, "{}")
+	}
+	parts := strings.Split(request.URL.Path, "/") // /api2/json/nodes/pve1/qemu/3000/config
+	if len(parts) < 7 {
+		var list []string
+		for vmid, host := range p.away {
+			if host != "" {
+				list = append(list, fmt.Sprintf(`{"vmid": %s, "node": %q}`, vmid, host))
+			}
+		}
+
+		return answer(http.StatusOK, "OK", `{"data": [`+strings.Join(list, ",")+`]}`)
+	}
+	if host, away := p.away[parts[6]]; away && parts[4] != host {
+		return answer(http.StatusInternalServerError, "Configuration file 'nodes/"+parts[4]+"/qemu-server/"+parts[6]+".conf' does not exist", "{}")
+	}
+
+	if parts[7] == "status" {
+		return answer(http.StatusOK, "OK", fmt.Sprintf(`{"data": {"status": %q}}`, cmp.Or(p.power, "running")))
+	}
+	config := fmt.Sprintf(`"vmgenid": "generation of %s"`, parts[6])
+	for i := range 16 {
+		if fmt.Sprintf("scsi%d", i) == p.lacks {
+			continue
+		}
+		config += fmt.Sprintf(`, "scsi%[1]d": "local-lvm:vm-disk-%[1]d,ssd=1,size=4T", "virtio%[1]d": "local-lvm:vm-disk-%[1]d,size=4194304M"`, i)
+	}
+
+	return answer(http.StatusOK, "OK", `{"data": {`+config+p.config+`}}`)
+}
+
+// triggers are what has the nodes' configurations applied again, by node; "" = nothing.
+func triggers(r *recorder.Recorder) map[string]string {
+	found := map[string]string{}
+	for name, applied := range r.Of(recorder.ConfigurationApply) {
+		found[strings.TrimSuffix(name, "-configuration")] = applied.Request.GetReplacementTrigger().GetStringValue()
+	}
+
+	return found
+}
+
+func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
+	t.Parallel()
+	known := map[string]string{"one-cp-1": "generation of 2000", "one-gpu-1": "generation of 4000", "one-gpu-2": "generation of 4001"}
+	for name, tc := range map[string]struct {
+		api     *proxmoxAPI
+		last    string // what the last run was told of one-gpu-1
+		want    map[string]string
+		warning string
+	}{
+		"machines that are there":  {api: &proxmoxAPI{}, want: known},
+		"a machine that was moved": {api: &proxmoxAPI{away: map[string]string{"4000": "pve9"}}, want: known},
+		"a machine that was removed": {
+			api: &proxmoxAPI{away: map[string]string{"4000": ""}}, last: "former", want: map[string]string{"one-cp-1": "generation of 2000", "one-gpu-1": "former", "one-gpu-2": "generation of 4001"},
+			warning: "VM 4000, which the last run left on host pve1, is not there any more: `pulumi up --refresh` recreates it",
+		},
+		"no answer": {
+			api: &proxmoxAPI{status: http.StatusForbidden, reason: "Permission check failed (/vms/2000, VM.Audit)"}, last: "former",
+			want: map[string]string{"one-cp-1": "", "one-gpu-1": "former", "one-gpu-2": ""}, warning: "this run does not notice machines that were recreated, restored or rolled back by hand: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := configured(t, "test", gpuStack)
+			if tc.last != "" {
+				o.Running = lastMachines(t, gpuStack)
+				o.Nodes = []resource.PropertyMap{{"vmid": resource.NewProperty(4000.0), "generation": resource.NewProperty(tc.last)}}
+			}
+			r, err := recorder.Run(o, Program{Transport: tc.api}.Deploy)
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, triggers(r))
+			assert.Subset(t, r.Of(recorder.LocalCommand)["one-healthy"].ReplaceWith(), []string{"one-cp-1-configuration", "one-gpu-1-configuration"})
+			warnings := strings.Join(r.Warnings(), "\n")
+			assert.Equal(t, tc.warning != "", strings.Contains(warnings, tc.warning) && tc.warning != "", warnings)
+			assert.LessOrEqual(t, strings.Count(warnings, "does not notice"), 1)
+		})
+	}
+}
+
+// TestAPreviewAsksForMachinesThatThereAreOnly has a preview of a new stack reach nobody.
+func TestAPreviewAsksForMachinesThatThereAreOnly(t *testing.T) {
+	t.Parallel()
+	o := configured(t, "test", gpuStack)
+	o.Preview = true
+	api := &proxmoxAPI{}
+	r, err := recorder.Run(o, Program{Transport: api}.Deploy)
+	require.NoError(t, err)
+	require.Len(t, r.Names(components.TalosNodeType), 3)
+	assert.Empty(t, api.asked)
+}
+
+// TestAnUpThatTheMachinesBelie ends with an error where the state says of a machine what is not so: a run that failed leaves it like that, and there is nothing to do.
+func TestAnUpThatTheMachinesBelie(t *testing.T) {
+	t.Parallel()
+	const wayOut = ". A run that failed left it so, or somebody changed it: `pulumi up --refresh` mends it"
+	for name, tc := range map[string]struct {
+		api  *proxmoxAPI
+		want string // empty = no error
+	}{
+		"as it is said":          {&proxmoxAPI{config: `, "memory": "4096", "cores": 2`}, ""},
+		"larger disks":           {&proxmoxAPI{config: `, "scsi0": "local-lvm:vm-disk-0,size=41G"`}, ""},
+		"a machine that is off":  {&proxmoxAPI{power: "stopped"}, "it is stopped"},
+		"fewer cores and memory": {&proxmoxAPI{config: `, "memory": 512, "cores": 1`}, "it has 1 cores, not 2, it has 512 MiB of memory, not 4096"},
+		"a smaller disk":         {&proxmoxAPI{config: `, "scsi0": "local-lvm:vm-disk-0,size=20G"`}, "its disk scsi0 has 20 GiB, not 40"},
+		"no disk":                {&proxmoxAPI{lacks: "scsi0"}, "its disk scsi0 is not there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			document := gpuStack[:strings.Index(gpuStack, "      gpuWorkers")]
+			_, err := recorder.Run(configured(t, "test", document), Program{Transport: tc.api}.Deploy)
+			if tc.want == "" {
+				require.NoError(t, err)
+
+				return
+			}
+			require.ErrorContains(t, err, "one-cp-1 (VM 2000 on host pve3) is not what the state says: "+tc.want+wayOut)
+
+			o := configured(t, "test", document)
+			o.Preview = true
+			_, err = recorder.Run(o, Program{Transport: tc.api}.Deploy)
+			require.NoError(t, err, "what a preview plans is not there yet")
+		})
+	}
+}
