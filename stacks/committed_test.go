@@ -83,3 +83,17 @@ func TestMakeHelpShowsEveryCommand(t *testing.T) {
 		assert.Contains(t, strings.Split(string(groups[1]), ","), group, command[1])
 	}
 }
+
+// TestStackFilesOfTheProjectAreSound plans what the stack files say, whatever a user has made of them.
+func TestStackFilesOfTheProjectAreSound(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("../Pulumi.*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		_, err = PlanUnconnected("test", content)
+		require.NoError(t, err, path)
+	}
+}

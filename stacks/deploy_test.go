@@ -19,10 +19,11 @@ import (
 	"proxmox-talos/internal/talos"
 )
 
-// stackOptions are a committed stack as the engine would hand it to the program: objects as JSON, texts as they are.
+// stackOptions are a stack as the project is delivered with it, and as the engine would hand it to the program: objects as JSON, texts as they are. The stack files in
+// the project's folder are the user's to edit.
 func stackOptions(t *testing.T, stack string, more map[string]string) recorder.Options {
 	t.Helper()
-	data, err := os.ReadFile("../Pulumi." + stack + ".yaml")
+	data, err := os.ReadFile("testdata/Pulumi." + stack + ".yaml")
 	require.NoError(t, err)
 	o := configured(t, stack, string(data))
 	maps.Copy(o.Config, more)
@@ -147,7 +148,7 @@ func TestCommittedStacks(t *testing.T) {
 func TestCommittedStackFilesHoldNoPlainSecretsAndNameTheirSchema(t *testing.T) {
 	t.Parallel()
 	for _, stack := range []string{"dev", "prod", "lab"} {
-		data, err := os.ReadFile("../Pulumi." + stack + ".yaml")
+		data, err := os.ReadFile("testdata/Pulumi." + stack + ".yaml")
 		require.NoError(t, err)
 		first, _, _ := strings.Cut(string(data), "\n")
 		assert.Equal(t, "# yaml-language-server: $schema=docs/schema/stack.schema.json", first)

@@ -10,11 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// delivered holds the stacks that the project is delivered with, whatever its user has made of them.
+const delivered = "../../stacks/testdata"
+
 func TestReportOfACommittedStack(t *testing.T) {
 	t.Parallel()
 
 	out := filepath.Join(t.TempDir(), "report")
-	said, err := run(t, "--project", "../..", "--out", out, "prod")
+	said, err := run(t, "--project", delivered, "--out", out, "prod")
 	require.NoError(t, err)
 	assert.Equal(t, filepath.Join(out, "prod.md")+"\n"+filepath.Join(out, "prod.html")+"\n", said)
 	for _, name := range []string{"prod.md", "prod.html"} {
@@ -71,7 +74,7 @@ func TestReportOfTheLab(t *testing.T) {
 	t.Parallel()
 
 	out := t.TempDir()
-	_, err := run(t, "--project", "../..", "--out", out, "lab")
+	_, err := run(t, "--project", delivered, "--out", out, "lab")
 	require.NoError(t, err)
 	for _, name := range []string{"lab.md", "lab.html"} {
 		content, err := os.ReadFile(filepath.Join(out, name))

@@ -218,7 +218,10 @@ func TestAGoodPlanPassesEveryPolicy(t *testing.T) {
 func TestStacksOfTheProjectPassEveryPolicy(t *testing.T) {
 	t.Parallel()
 
-	needs, err := engine.ReadNeeds(project)
+	// The stacks that the project is delivered with; those in its folder are the user's to edit.
+	delivered := filepath.Join(project, "stacks", "testdata")
+
+	needs, err := engine.ReadNeeds(delivered)
 	require.NoError(t, err)
 
 	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 2, HostNames: needs.Hosts, Datastores: needs.Datastores})
@@ -231,7 +234,7 @@ func TestStacksOfTheProjectPassEveryPolicy(t *testing.T) {
 		"dev":  {Pack: policyPack(t), Config: filepath.Join(folder, "policy-config.dev.json")},
 		"prod": {Pack: policyPack(t), Config: filepath.Join(folder, "policy-config.prod.json")},
 	} {
-		file, err := engine.ReadStack(project, name)
+		file, err := engine.ReadStack(delivered, name)
 		require.NoError(t, err)
 
 		connection, err := w.lab.Connection()

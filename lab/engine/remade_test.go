@@ -29,7 +29,7 @@ func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 		w.remove(vm.Host, vm.ID)
 	}
 
-	_, done := w.up(s.yaml(t), optup.Refresh())
+	done := w.up(s.yaml(t), optup.Refresh())
 	assert.Equal(t, []string{"VirtualMachine one-cp-2-vm", "VirtualMachine one-general-1-vm"}, vms(done.named("create")))
 	assert.Equal(t, []string{"Command one-healthy", "ConfigurationApply one-cp-2-configuration", "ConfigurationApply one-general-1-configuration"}, replaced(done))
 	w.requireRunning(4)
@@ -44,7 +44,7 @@ func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 	_, err = w.preview(s.yaml(t), optpreview.ExpectNoChanges())
 	require.Error(t, err)
 
-	_, done = w.up(s.yaml(t))
+	done = w.up(s.yaml(t))
 	assert.Equal(t, again, replaced(done))
 	assert.Empty(t, vms(done.named("update")))
 
