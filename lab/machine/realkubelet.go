@@ -96,7 +96,7 @@ func (k *realKubernetes) connect(ctx context.Context) (*realKubelet, error) {
 
 		return true
 	}) {
-		return nil, nil //nolint:nilnil // see above
+		return nil, nil
 	}
 
 	return kubelet, err

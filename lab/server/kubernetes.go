@@ -42,7 +42,7 @@ func (s *Server) chooseKubernetes() (*machine.Labkube, error) {
 
 	s.id.Kubernetes = wanted
 	if wanted == KubernetesModel {
-		return nil, nil //nolint:nilnil // see above
+		return nil, nil
 	}
 
 	if _, err := os.Stat(s.o.Labkube); errors.Is(err, fs.ErrNotExist) {

@@ -78,7 +78,7 @@ type EtcdClient struct {
 	care    etcdserverpb.MaintenanceClient
 }
 
-// Etcd returns a client of the member at an address, with the machine's right to it. Close it.
+// EtcdClient returns a client of the member at an address, with the machine's right to it. Close it.
 func (h Host) EtcdClient(address netip.Addr) (*EtcdClient, error) {
 	ca, err := authority(h.Config.Cluster().Etcd().CA(), "cluster.etcd.ca")
 	if err != nil {

@@ -1,0 +1,61 @@
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+// TestALabKeepsItsKubernetes opens one lab again and again: what its machines have data of stays what they run on.
+func TestALabKeepsItsKubernetes(t *testing.T) {
+	t.Parallel()
+
+	o := Options{Dir: t.TempDir(), Network: "127.186", Speed: 1000, Labkube: filepath.Join(t.TempDir(), "labkube")}
+
+	open := func(kind string) (*Server, error) {
+		o := o
+		o.Kubernetes = kind
+
+		return Open(o)
+	}
+
+	kind := func(stated string) string {
+		t.Helper()
+
+		lab, err := open(stated)
+		require.NoError(t, err)
+		require.NoError(t, lab.Close())
+
+		return lab.Kubernetes()
+	}
+
+	_, err := open("other")
+	require.EqualError(t, err, `--kubernetes "other": state model or real`)
+
+	_, err = open(KubernetesReal)
+	require.EqualError(t, err, "--kubernetes real needs "+o.Labkube+", which is not there: make labkube builds it (some five minutes, once)")
+
+	require.NoError(t, os.WriteFile(o.Labkube, nil, 0o700)) //nolint:gosec // it is run
+
+	assert.Equal(t, KubernetesModel, kind(""))
+	assert.Equal(t, KubernetesReal, kind(KubernetesReal), "without machines another kind is chosen freely")
+	assert.Equal(t, KubernetesReal, kind(""), "what is not stated is as it was")
+
+	lab, err := open("")
+	require.NoError(t, err)
+
+	_, err = lab.Data.CreateVM(rootUser, "pve1", 100, datacentre.Config{"name": "a"})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(lab.Data.VMs()) == 1 && lab.Data.VMs()[0].Lock == "" }, time.Minute, time.Millisecond)
+	require.NoError(t, lab.Close())
+
+	_, err = open(KubernetesModel)
+	require.ErrorContains(t, err, `the machines of this lab have data of the kind "real", which the other cannot read`)
+	assert.Equal(t, KubernetesReal, kind(""))
+}
