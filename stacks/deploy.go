@@ -37,7 +37,12 @@ type Program struct{ Transport http.RoundTripper }
 func Deploy(ctx *pulumi.Context) error { return Program{}.Deploy(ctx) }
 
 // Deploy is [Deploy].
-func (p Program) Deploy(ctx *pulumi.Context) error {
+func (p Program) Deploy(ctx *pulumi.Context) (err error) {
+	defer func() {
+		if err != nil {
+			keepOutputs(ctx)
+		}
+	}()
 	s, err := readSettings(ctx)
 	if err != nil {
 		return err

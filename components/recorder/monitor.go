@@ -185,7 +185,7 @@ func (m *monitor) Invoke(_ context.Context, request *pulumirpc.ResourceInvokeReq
 		result["state"] = resource.NewProperty(state)
 	case "pulumi:pulumi:readStackOutputs":
 		outputs := resource.PropertyMap{}
-		if m.recorder.options.Unrecorded {
+		if len(m.recorder.options.Running) > 0 {
 			outputs["kubeconfigs"] = secret(KubeconfigText)
 		}
 		result["outputs"], result["secretOutputNames"] = resource.NewProperty(outputs), resource.NewPropertyValue([]any{"kubeconfigs"})
