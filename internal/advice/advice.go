@@ -87,13 +87,13 @@ const otherDatastore = "state another datastore, which moves the disks of all ma
 // taken is what to do about a VMID that another machine has.
 func (s Subject) taken() string {
 	alone := fmt.Sprintf("state a free VMID for %s alone, nodes.<n>.vmid of its pool", s.Name)
-	recover := fmt.Sprintf("`make recover STACK=%s VMID=%d` removes it", s.Stack, s.VMID)
+	removed := fmt.Sprintf("`make recover STACK=%s VMID=%d` removes it", s.Stack, s.VMID)
 	switch h := s.Holder; {
 	case h == nil:
 		return fmt.Sprintf("a machine of this Proxmox cluster has VMID %d, and its description there says whose it is. If it is %s and names this stack, an interrupted "+
-			"run left it, and %s. Any other stays: %s", s.VMID, s.Name, recover, alone)
+			"run left it, and %s. Any other stays: %s", s.VMID, s.Name, removed, alone)
 	case h.Ours && h.Name == s.Name:
-		return fmt.Sprintf("an interrupted run of this stack left VM %d on %s: %s", s.VMID, h.Host, recover)
+		return fmt.Sprintf("an interrupted run of this stack left VM %d on %s: %s", s.VMID, h.Host, removed)
 	case h.Owner != "":
 		return fmt.Sprintf("VM %d is %s on %s, and belongs to the stack %s: leave it, and %s", s.VMID, h.Name, h.Host, h.Owner, alone)
 	default:

@@ -137,12 +137,12 @@ func (g *Machines) stopped(ctx context.Context, client *proxmox.Client, host str
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	if g.running == nil {
-		list, err := list(ctx, client)
+		all, err := list(ctx, client)
 		if err != nil {
 			return false, err
 		}
 		g.running = map[int]bool{}
-		for _, vm := range list {
+		for _, vm := range all {
 			g.running[vm.VMID] = vm.Status == "running"
 		}
 	}
