@@ -37,12 +37,7 @@ type Program struct{ Transport http.RoundTripper }
 func Deploy(ctx *pulumi.Context) error { return Program{}.Deploy(ctx) }
 
 // Deploy is [Deploy].
-func (p Program) Deploy(ctx *pulumi.Context) (err error) {
-	defer func() {
-		if err != nil {
-			keepOutputs(ctx)
-		}
-	}()
+func (p Program) Deploy(ctx *pulumi.Context) error {
 	s, err := readSettings(ctx)
 	if err != nil {
 		return err

@@ -65,8 +65,14 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	if err != nil {
 		return last, err
 	}
+	name := strings.Join([]string{ctx.Organization(), ctx.Project(), ctx.Stack()}, "/")
 	if !deployed {
-		if outputs, err := readLastOutputs(ctx); err != nil || len(outputs.Values) == 0 {
+		var stack struct {
+			Outputs map[string]any `pulumi:"outputs"`
+		}
+		if _, err := ctx.InvokePackageRaw(readOutputs, struct {
+			Name string `pulumi:"name"`
+		}{name}, &stack, ""); err != nil || len(stack.Outputs) == 0 {
 			return last, err
 		}
 	}
@@ -79,7 +85,7 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	}
 	if _, err := ctx.InvokePackageRaw(readResources, struct {
 		Name string `pulumi:"stackName"`
-	}{fullName(ctx)}, &resources, ""); err != nil {
+	}{name}, &resources, ""); err != nil {
 		return last, err
 	}
 	last.generations = map[int]string{}
@@ -100,38 +106,6 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	slices.SortFunc(last.machines, func(a, b running.Machine) int { return strings.Compare(a.Name, b.Name) })
 
 	return last, nil
-}
-
-// fullName is how the engine names the stack of this run.
-func fullName(ctx *pulumi.Context) string {
-	return strings.Join([]string{ctx.Organization(), ctx.Project(), ctx.Stack()}, "/")
-}
-
-// lastOutputs are the stack's outputs that an earlier run left, and which of them are secret.
-type lastOutputs struct {
-	Values map[string]any `pulumi:"outputs"`
-	Secret []string       `pulumi:"secretOutputNames"`
-}
-
-func readLastOutputs(ctx *pulumi.Context) (last lastOutputs, err error) {
-	_, err = ctx.InvokePackageRaw(readOutputs, struct {
-		Name string `pulumi:"name"`
-	}{fullName(ctx)}, &last, "")
-
-	return last, err
-}
-
-// keepOutputs has a run whose program ends with an error leave the stack's outputs as they were, kubeconfigs among them: the SDK registers what the program has exported,
-// also then, and the engine would take the others away. Where they cannot be read, the run's own error is what counts.
-func keepOutputs(ctx *pulumi.Context) {
-	last, _ := readLastOutputs(ctx)
-	for name, value := range last.Values {
-		output := pulumi.Input(pulumi.Any(value))
-		if slices.Contains(last.Secret, name) {
-			output = pulumi.ToSecret(output)
-		}
-		ctx.Export(name, output)
-	}
 }
 
 // judgeRunning refuses a plan that running machines stand in the way of. A state that cannot be read is no reason to stop.

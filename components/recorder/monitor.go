@@ -185,7 +185,7 @@ func (m *monitor) Invoke(_ context.Context, request *pulumirpc.ResourceInvokeReq
 		result["state"] = resource.NewProperty(state)
 	case "pulumi:pulumi:readStackOutputs":
 		outputs := resource.PropertyMap{}
-		if len(m.recorder.options.Running) > 0 {
+		if m.recorder.options.Unrecorded {
 			outputs["kubeconfigs"] = secret(KubeconfigText)
 		}
 		result["outputs"], result["secretOutputNames"] = resource.NewProperty(outputs), resource.NewPropertyValue([]any{"kubeconfigs"})

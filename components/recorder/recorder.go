@@ -59,7 +59,7 @@ type Options struct {
 	Rebooted bool
 	// Running are the outputs of the VMs that the stack's last run left.
 	Running []resource.PropertyMap
-	// Unrecorded says that a version of the program without the record made them.
+	// Unrecorded says that a version of the program without the record made them, whose runs left outputs.
 	Unrecorded bool
 	// Nodes are the outputs of the nodes that it left.
 	Nodes []resource.PropertyMap
