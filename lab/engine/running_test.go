@@ -10,6 +10,7 @@ import (
 
 	"proxmox-talos/lab/datacentre"
 	"proxmox-talos/lab/server"
+	"proxmox-talos/stacks"
 )
 
 // TestANewGPUHostMovesNoMachine adds a host with a GPU that sorts before the one that a GPU worker runs on.
@@ -33,6 +34,7 @@ func TestANewGPUHostMovesNoMachine(t *testing.T) {
 	// Twice: a run that is refused leaves what the next one is judged by.
 	assert.Contains(t, w.fails(withBoth), refused)
 	assert.Contains(t, w.fails(withBoth), refused)
+	assert.NotEmpty(t, output(t, w.outputs(), stacks.Kubeconfigs, "one"), "and the outputs of the last one")
 
 	pinned := strings.Replace(withBoth, "name: gpu,", `name: gpu, nodes: {"1": {host: pve3}},`, 1)
 	done := w.up(pinned)
