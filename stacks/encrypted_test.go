@@ -160,6 +160,31 @@ func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 	}
 }
 
+// TestAnImageIsSecretForAllItsClasses: of two classes that share an image, the first states its kernel argument encrypted and the other in plain text, and the other way round.
+func TestAnImageIsSecretForAllItsClasses(t *testing.T) {
+	t.Parallel()
+	for name, arguments := range map[string][2]string{"the first": {"{secure: hidden=1}", "hidden=1"}, "the last": {"hidden=1", "{secure: hidden=1}"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := decrypted(t, strings.NewReplacer(
+				"storage: {version: v1.12.6,", "storage: {version: v1.12.6, kernelArgs: ["+arguments[0]+"],",
+				"talos: {version: v1.12.6}", "talos: {version: v1.12.6, kernelArgs: ["+arguments[1]+"]}",
+			).Replace(twoClusters))
+			r, err := recorder.Run(o, deploy)
+			require.NoError(t, err)
+
+			hidden := 0
+			for _, schematic := range r.Of(recorder.Schematic) {
+				if schematic.Input("schematic").IsSecret() {
+					hidden++
+				}
+			}
+			assert.Len(t, r.Of(recorder.Schematic), 2)
+			assert.Equal(t, 1, hidden, "that of plain has no arguments")
+		})
+	}
+}
+
 // TestOneEncryptedPatchHidesOnlyWhatItReaches keeps previews readable: a patch of one pool leaves the other machines as they are.
 func TestOneEncryptedPatchHidesOnlyWhatItReaches(t *testing.T) {
 	t.Parallel()

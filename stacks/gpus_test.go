@@ -28,13 +28,16 @@ const gpuStack = `config:
       gpuWorkers: [{name: gpu, gpu: rtx4000, count: 2, timeSlicing: 4}]
 `
 
-// rebootPending is a host whose preparation waits for a reboot: it has no IOMMU groups yet.
-func rebootPending() *host.Facts {
+// rebootPending is a host whose preparation waits for a reboot: its devices have other IOMMU groups than afterwards, or none. The GPU gets this one.
+func rebootPending(group string) *host.Facts {
 	facts := recorder.Prepared("pve1")
 	facts.Prep.Changes = []string{host.ChangeReboot}
 	facts.Prep.Pending = []string{"the kernel runs without iommu=pt"}
 	for i := range facts.Devices {
 		facts.Devices[i].Group = ""
+		if strings.HasPrefix(facts.Devices[i].Address, "0000:01:00.") {
+			facts.Devices[i].Group = group
+		}
 	}
 
 	return facts
@@ -71,20 +74,22 @@ func TestMappingsHoldTheDevicesOfHostsThatMachinesUse(t *testing.T) {
 func TestAMappingOfAHostBeforeItsRebootIsKnownAfterIt(t *testing.T) {
 	t.Parallel()
 	for name, preview := range map[string]bool{"up": false, "preview": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := configured(t, "test", gpuStack)
-			o.Preview = preview
-			o.Facts, o.Rebooted = map[string]*host.Facts{"pve1": rebootPending()}, true
-			r, err := recorder.Run(o, deploy)
-			require.NoError(t, err)
+		for _, group := range []string{"", "7"} {
+			t.Run(name+", group "+group, func(t *testing.T) {
+				t.Parallel()
+				o := configured(t, "test", gpuStack)
+				o.Preview = preview
+				o.Facts, o.Rebooted = map[string]*host.Facts{"pve1": rebootPending(group)}, true
+				r, err := recorder.Run(o, deploy)
+				require.NoError(t, err)
 
-			entry := r.Of(recorder.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[0].ObjectValue()
-			assert.Equal(t, preview, entry["iommuGroup"].ContainsUnknowns())
-			if !preview {
-				assert.Equal(t, resource.NewProperty(12.0), entry["iommuGroup"], "as the verified host says")
-			}
-		})
+				entry := r.Of(recorder.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[0].ObjectValue()
+				assert.Equal(t, preview, entry["iommuGroup"].ContainsUnknowns())
+				if !preview {
+					assert.Equal(t, resource.NewProperty(12.0), entry["iommuGroup"], "as the verified host says")
+				}
+			})
+		}
 	}
 }
 
