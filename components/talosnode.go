@@ -42,7 +42,7 @@ type TalosNodeArgs struct {
 // error is what the VM lacks of what the state says.
 type LookAtVM func(ctx context.Context, vm VM) (generation string, err error)
 
-// VM is a node's VM as the state has it.
+// VM is a node's VM as it is planned, on the host that its resource says it is on.
 type VM struct {
 	Name, Host             string
 	VMID, Cores, MemoryMiB int
@@ -161,37 +161,28 @@ func (c *TalosNode) apply(ctx *pulumi.Context, name string, args TalosNodeArgs) 
 		pulumi.ReplacementTrigger(c.Generation))
 }
 
-// generationOf is known once the VM is made.
+// generationOf is known once the VM is made. The VM is looked at for what is planned, not for what its resource says: where a change failed, the provider may read
+// what is there in the next run, and call it done.
 func (c *TalosNode) generationOf(ctx *pulumi.Context, args TalosNodeArgs) pulumi.StringPtrOutput {
+	n := args.Node
+	planned := VM{Name: n.Name, VMID: n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB, DisksGiB: map[string]int{systemDisk: n.DiskGiB}}
+	for _, disk := range n.ExtraDisks {
+		planned.DisksGiB[disk.Interface] = disk.SizeGiB
+	}
+
 	return pulumi.All(c.vm.ID(), c.vm.NodeName, c.vm.Cpu, c.vm.Memory, c.vm.Disks).ApplyT(func(made []any) (*string, error) {
 		if args.Look == nil {
 			return nil, nil //nolint:nilnil // not known
 		}
-		state := VM{Name: args.Node.Name, Host: made[1].(string), VMID: args.Node.VMID, DisksGiB: map[string]int{}}
-		if cpu := made[2].(*vm.VirtualMachineCpu); cpu != nil {
-			state.Cores = zeroOf(cpu.Cores)
-		}
-		if memory := made[3].(*vm.VirtualMachineMemory); memory != nil {
-			state.MemoryMiB = zeroOf(memory.Dedicated)
-		}
-		for _, disk := range made[4].([]vm.VirtualMachineDisk) {
-			state.DisksGiB[disk.Interface] = zeroOf(disk.Size)
-		}
-		generation, err := args.Look(ctx.Context(), state)
+		at := planned
+		at.Host = made[1].(string)
+		generation, err := args.Look(ctx.Context(), at)
 		if err != nil || generation == "" {
 			return nil, err
 		}
 
 		return &generation, nil
 	}).(pulumi.StringPtrOutput)
-}
-
-func zeroOf(number *int) int {
-	if number == nil {
-		return 0
-	}
-
-	return *number
 }
 
 func (a TalosNodeArgs) withDefaults() TalosNodeArgs {

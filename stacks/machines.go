@@ -46,7 +46,8 @@ func (m *machines) look(ctx context.Context, vm components.VM) (generation strin
 	return m.last[vm.VMID], nil
 }
 
-// undone finds what the state says of a VM and Proxmox does not: where a change of a VM fails, the state has what was asked for, and the next run finds nothing to do.
+// undone finds what is planned for a VM and Proxmox does not have, once the run has done what it found to do: where a change of a VM failed, the state has what was asked
+// for, and the next run finds nothing to do.
 func undone(vm components.VM, machine proxmoxapi.Machine) error {
 	var lacks []string
 	if machine.Stopped {
@@ -70,7 +71,7 @@ func undone(vm components.VM, machine proxmoxapi.Machine) error {
 		return nil
 	}
 
-	return fmt.Errorf("%s (VM %d on host %s) is not what the state says: %s. A run that failed left it so, or somebody changed it: `pulumi up --refresh` mends it",
+	return fmt.Errorf("%s (VM %d on host %s) is not as planned: %s. A run that failed left it so, or somebody changed it: `pulumi up --refresh` mends it",
 		vm.Name, vm.VMID, machine.Host, strings.Join(lacks, ", "))
 }
 

@@ -159,7 +159,7 @@ func TestAnUpThatTheMachinesBelie(t *testing.T) {
 
 				return
 			}
-			require.ErrorContains(t, err, "one-cp-1 (VM 2000 on host pve3) is not what the state says: "+tc.want+wayOut)
+			require.ErrorContains(t, err, "one-cp-1 (VM 2000 on host pve3) is not as planned: "+tc.want+wayOut)
 
 			o := configured(t, "test", document)
 			o.Preview = true

@@ -10,7 +10,6 @@ import (
 
 	"proxmox-talos/internal/spec"
 	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/engine"
 )
 
 // TestMachinesThatAreNotWhatTheyWere deletes machines by hand, and rolls one back: what comes back gets its configuration again, and the cluster is judged by it.
@@ -63,10 +62,6 @@ func replaced(done steps) []string { return done.named("delete-replaced") }
 func TestAnUpAfterOneThatFailed(t *testing.T) {
 	t.Parallel()
 
-	if who == engine.Published {
-		t.Skip("with the published provider the plain up was seen to succeed with the old memory: open")
-	}
-
 	w := newWorld(t, testSpeed)
 	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
 	s.Clusters[0].WorkerMemory = 2048
@@ -83,7 +78,7 @@ func TestAnUpAfterOneThatFailed(t *testing.T) {
 	clear()
 
 	said := w.fails(s.yaml(t))
-	assert.Contains(t, said, "one-general-1 (VM 3000 on host "+worker.Host+") is not what the state says: it has 2048 MiB of memory, not 3072.")
+	assert.Contains(t, said, "one-general-1 (VM 3000 on host "+worker.Host+") is not as planned: it has 2048 MiB of memory, not 3072.")
 	assert.Contains(t, said, "`pulumi up --refresh` mends it")
 
 	require.NoError(t, e.Resume(t.Context()), w.said())
@@ -93,7 +88,7 @@ func TestAnUpAfterOneThatFailed(t *testing.T) {
 	assert.Contains(t, w.said(), "The last up failed")
 
 	w.do(w.lab.Data.Stop(labRoot, worker.Host, worker.ID))
-	assert.Contains(t, w.fails(s.yaml(t)), "is not what the state says: it is stopped.")
+	assert.Contains(t, w.fails(s.yaml(t)), "is not as planned: it is stopped.")
 	w.up(s.yaml(t), optup.Refresh())
 	w.requireRunning(2)
 	w.up(s.yaml(t), optup.ExpectNoChanges())

@@ -99,8 +99,8 @@ func TestCommand(t *testing.T) {
 	require.NoError(t, up.Start())
 
 	require.Eventually(t, func() bool {
-		return strings.Contains(c.run("status"), "locked (clone)")
-	}, time.Minute, 50*time.Millisecond, "no clone seen")
+		return strings.Contains(c.run("status"), "lab-cp-1")
+	}, 5*time.Minute, 50*time.Millisecond, "no machine seen")
 	require.NoError(t, up.Process.Signal(syscall.SIGKILL))
 	_ = up.Wait()
 
