@@ -102,6 +102,9 @@ func (r *recovery) running(ctx context.Context) ([]string, error) {
 			wanted[made.source] = true
 		}
 	}
+	for _, made := range r.files {
+		hosts[made.host] = true
+	}
 	all, err := r.api.machines(ctx)
 	if err != nil {
 		return nil, err
@@ -121,6 +124,9 @@ func (r *recovery) running(ctx context.Context) ([]string, error) {
 		for _, t := range tasks {
 			if vmid, err := strconv.Atoi(t.ID); err == nil && wanted[vmid] {
 				running = append(running, fmt.Sprintf("%s of VM %d on %s", t.Type, vmid, host))
+			}
+			if t.Type == "download" && slices.Contains(r.files, download{host, t.ID}) {
+				running = append(running, fmt.Sprintf("download of %s on %s", t.ID, host))
 			}
 		}
 	}

@@ -23,7 +23,7 @@ type api struct{ client *proxmox.Client }
 
 // readConfig reads the stack's configuration, in plain text, where it is needed.
 func (r *recovery) readConfig(ctx context.Context) error {
-	if len(r.ours) == 0 && len(r.mappings) == 0 && len(r.VMIDs) == 0 {
+	if len(r.ours)+len(r.mappings)+len(r.files) == 0 && len(r.VMIDs) == 0 {
 		return nil
 	}
 	out, err := r.Pulumi(ctx, nil, "config", "--stack", r.Stack, "--show-secrets", "--json")
@@ -46,8 +46,8 @@ func (r *recovery) readConfig(ctx context.Context) error {
 
 // connect makes a client with the stack's own endpoint and credentials.
 func (r *recovery) connect(ctx context.Context) error {
-	if len(r.ours) == 0 && len(r.mappings) == 0 {
-		return nil // nothing is to be removed
+	if len(r.ours)+len(r.mappings)+len(r.files) == 0 {
+		return nil // nothing is to be removed or waited for
 	}
 	stated := func(key string) string { return r.config["proxmoxve:"+key] }
 	var transport http.RoundTripper

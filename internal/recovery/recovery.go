@@ -63,6 +63,7 @@ type recovery struct {
 	ours    []creation      // what the pending creations make, or may have made
 	// mappings are PCI mappings among them.
 	mappings []mapping
+	files    []download
 	identity string // of the credentials: a user, or a token with its user
 	api      *api
 	gone     bool // there is no state, since it was being written for the first time
@@ -177,7 +178,7 @@ func (r *recovery) unlock(ctx context.Context) error {
 // A plugin pauses between its calls, so that one quiet look is not enough.
 func (r *recovery) settle(ctx context.Context) error {
 	said := ""
-	for quiet := 0; len(r.ours) > 0 && quiet < 2; {
+	for quiet := 0; len(r.ours)+len(r.files) > 0 && quiet < 2; {
 		running, err := r.running(ctx)
 		if err != nil {
 			return err

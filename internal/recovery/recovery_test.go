@@ -44,6 +44,7 @@ type world struct {
 	task  int    // looks at which a task of the template still runs
 	pause int    // looks before them at which none runs, as between two calls of a plugin
 	ended int    // looks that show a task that has ended
+	loads int    // looks at which the download of an image still runs
 	exit  string // how Proxmox' tasks end; empty = OK
 	clone string // the UPID of a task that cloned the template to VM 3000
 	// mappings are the comments of PCI mappings.
@@ -151,7 +152,10 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 
 			break
 		}
-		list := []any{map[string]any{"type": "qmclone", "id": "4711"}}
+		list := []any{map[string]any{"type": "qmclone", "id": "4711"}, map[string]any{"type": "download", "id": "anothers.img"}}
+		if w.loads--; w.loads >= 0 {
+			list = append(list, map[string]any{"type": "download", "id": "talos.img"})
+		}
 		if w.ended--; w.ended >= 0 {
 			list = append(list, map[string]any{"type": "qmclone", "id": "900", "endtime": 1})
 		}
@@ -419,6 +423,21 @@ func TestRunDoesNotWaitForTasksThatHaveEnded(t *testing.T) {
 	w.ended = 3
 	require.NoError(t, w.run(nil))
 	assert.NotContains(t, w.out.String(), "waiting for")
+}
+
+// TestRunWaitsForDownloads: a download outlives the plugin that asked for it, and the next one of the same file would find the file there.
+func TestRunWaitsForDownloads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.state = w.deployment([]any{map[string]any{
+		"urn":  "urn:pulumi:prod::talos-proxmox::talos-proxmox:image:TalosImage$proxmoxve:Download/file:File::talos.img-pve1-local",
+		"type": "proxmoxve:Download/file:File", "custom": true, "inputs": map[string]any{"nodeName": "pve1", "fileName": "talos.img"},
+	}}, nil)
+	w.loads = 3
+	require.NoError(t, w.run(nil))
+	assert.Contains(t, w.out.String(), "waiting for what Proxmox still does: download of talos.img on pve1\n")
+	assert.Negative(t, w.loads, "it is seen to its end")
+	assert.Equal(t, []string{"cancel --yes --stack prod", "import"}, w.calls)
 }
 
 func TestRunRemovesAMachineThatIsNamed(t *testing.T) {

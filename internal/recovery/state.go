@@ -15,11 +15,13 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Types of resources whose creation can leave something that stands in the way of the next one. A file is overwritten, and anything else is not on Proxmox.
+// Types of resources whose creation can leave something that stands in the way of the next one; a file does so only while it is downloaded, and is overwritten then.
+// Anything else is not on Proxmox.
 const (
 	typeMachine  = "proxmoxve:VM/virtualMachine:VirtualMachine"
 	typeTemplate = "talos-proxmox:template:GoldenTemplate$command:remote:Command"
 	typeMapping  = "proxmoxve:Hardware/mapping/pci:Pci"
+	typeFile     = "proxmoxve:Download/file:File"
 )
 
 // operation is one that the killed run had begun.
@@ -140,6 +142,9 @@ func (r *recovery) readState(ctx context.Context) error {
 				o.made = true
 				r.mappings = append(r.mappings, made)
 			}
+			if made, ok := downloadOf(p.Resource); ok {
+				r.files = append(r.files, made)
+			}
 		}
 		r.pending = append(r.pending, o)
 	}
@@ -212,6 +217,19 @@ func machineOf(resource apitype.ResourceV3) (creation, bool) {
 	}
 
 	return made, true
+}
+
+// download is a file that a host was downloading. The task goes on without its plugin; a second download of the file would meet the file in the end.
+type download struct{ host, file string }
+
+func downloadOf(resource apitype.ResourceV3) (download, bool) {
+	var inputs struct {
+		Host string `json:"nodeName"`
+		File string `json:"fileName"`
+	}
+	ok := string(resource.Type) == typeFile && decode(resource.Inputs, &inputs) == nil && inputs.Host != "" && inputs.File != ""
+
+	return download{inputs.Host, inputs.File}, ok
 }
 
 // templateOf reads the parameters that the build script gets in front of it.
