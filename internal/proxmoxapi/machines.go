@@ -113,7 +113,8 @@ func (g *Machines) Find(ctx context.Context, host string, vmid int) (Machine, er
 	if err != nil {
 		return Machine{}, err
 	}
-	m, err := Machine{}, error(ErrGone)
+	m := Machine{}
+	err = ErrGone
 	if host != "" {
 		m, err = read(ctx, client, host, vmid)
 	}

@@ -15,7 +15,7 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 	for ctx.Err() == nil {
 		joined := false
 
-		m.set("etcd", statePreparing, "Running pre state")
+		m.setEtcd(statePreparing, "Running pre state")
 
 		if !m.cluster.await(ctx, func() bool {
 			if m.disk.Etcd == nil {
@@ -154,7 +154,7 @@ func (m *machine) serveEtcd(ctx context.Context, learner bool) {
 		wait = m.durations().EtcdJoin
 	}
 
-	m.set("etcd", statePreparing, "Starting etcd member")
+	m.setEtcd(statePreparing, "Starting etcd member")
 
 	if !m.sleep(ctx, wait) {
 		return

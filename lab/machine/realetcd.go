@@ -37,14 +37,14 @@ func (k *realKubernetes) runEtcd(ctx context.Context) {
 	}
 
 	for ctx.Err() == nil {
-		m.set("etcd", statePreparing, "Running pre state")
+		m.setEtcd(statePreparing, "Running pre state")
 
 		if !k.awaitMember(ctx) {
 			return
 		}
 
 		if err := k.serveEtcd(ctx); err != nil {
-			m.set("etcd", stateFailed, err.Error())
+			m.setEtcd(stateFailed, err.Error())
 		}
 
 		// A member that has left comes back when its service is started again, a removed one never.
@@ -162,7 +162,7 @@ func (k *realKubernetes) serveEtcd(ctx context.Context) error {
 	}
 	defer client.Close()
 
-	m.set("etcd", statePreparing, "Starting etcd member")
+	m.setEtcd(statePreparing, "Starting etcd member")
 
 	run, stop := context.WithCancel(ctx)
 
@@ -187,13 +187,14 @@ func (k *realKubernetes) serveEtcd(ctx context.Context) error {
 
 // followEtcd keeps what is known of the cluster up to date until the member has no place in it any more.
 func (k *realKubernetes) followEtcd(ctx context.Context, host controlplane.Host, client *controlplane.EtcdClient) {
-	for pause := etcdPoll; ; {
+	for {
 		st, members, err := k.ask(ctx, host, client)
 		if k.sawEtcd(st, members, err) {
 			return
 		}
 
-		if pause = etcdLook; err != nil || st.Learner {
+		pause := etcdLook
+		if err != nil || st.Learner {
 			pause = etcdPoll
 		}
 
@@ -340,7 +341,8 @@ func (k *realKubernetes) sawEtcd(st controlplane.EtcdStatus, members []controlpl
 // removeMember implements kubernetes.
 func (k *realKubernetes) removeMember(ctx context.Context, e *etcd, id uint64) error {
 	if err := k.withMember(ctx, e, func(ctx context.Context,
-		c *controlplane.EtcdClient) error {
+		c *controlplane.EtcdClient,
+	) error {
 		return c.Remove(ctx, id)
 	}); err != nil {
 		return err
@@ -382,7 +384,8 @@ func (k *realKubernetes) leaveEtcd(ctx context.Context) error {
 	}
 
 	if err := k.withMember(ctx, e, func(ctx context.Context,
-		c *controlplane.EtcdClient) error {
+		c *controlplane.EtcdClient,
+	) error {
 		return c.Remove(ctx, id)
 	}); err != nil {
 		return err
@@ -417,7 +420,8 @@ func (k *realKubernetes) moveLeader(ctx context.Context, e *etcd) (string, error
 	}
 
 	err := k.withOwn(ctx, func(ctx context.Context,
-		c *controlplane.EtcdClient) error {
+		c *controlplane.EtcdClient,
+	) error {
 		return c.MoveLeader(ctx, next.ID)
 	})
 
@@ -438,7 +442,8 @@ func (k *realKubernetes) etcdStatus(ctx context.Context) (st controlplane.EtcdSt
 // snapshot implements kubernetes.
 func (k *realKubernetes) snapshot(ctx context.Context, e *etcd, send func([]byte) error) error {
 	return k.withMember(ctx, e, func(ctx context.Context,
-		c *controlplane.EtcdClient) error {
+		c *controlplane.EtcdClient,
+	) error {
 		return c.Snapshot(ctx, send)
 	})
 }
@@ -455,7 +460,8 @@ func (k *realKubernetes) withOwn(ctx context.Context, ask func(context.Context, 
 
 // withMember asks the machine's own member of a cluster, or another one where it has none.
 func (k *realKubernetes) withMember(ctx context.Context, e *etcd,
-	ask func(context.Context, *controlplane.EtcdClient) error) error {
+	ask func(context.Context, *controlplane.EtcdClient) error,
+) error {
 	host, err := k.host()
 	if err != nil {
 		return err
@@ -475,7 +481,8 @@ func (k *realKubernetes) withMember(ctx context.Context, e *etcd,
 }
 
 func asking(ctx context.Context, host controlplane.Host, address netip.Addr,
-	ask func(context.Context, *controlplane.EtcdClient) error) error {
+	ask func(context.Context, *controlplane.EtcdClient) error,
+) error {
 	client, err := host.EtcdClient(address)
 	if err != nil {
 		return err

@@ -305,8 +305,10 @@ func (r *realKubelet) describe(n *corev1.Node) {
 
 	s := &n.Status
 	s.Capacity, s.Allocatable = capacity, capacity
-	s.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: about.Address.String()},
-		{Type: corev1.NodeHostName, Address: n.Name}}
+	s.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: about.Address.String()},
+		{Type: corev1.NodeHostName, Address: n.Name},
+	}
 	s.NodeInfo = corev1.NodeSystemInfo{
 		MachineID: about.MachineID, SystemUUID: about.MachineID, KernelVersion: kernelVersion,
 		OSImage:                 "Talos (" + about.Talos + ")",
@@ -315,18 +317,26 @@ func (r *realKubelet) describe(n *corev1.Node) {
 	}
 	s.DaemonEndpoints.KubeletEndpoint.Port = constants.KubeletPort
 
-	for _, pressure := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
-		corev1.NodePIDPressure} {
-		setCondition(s, corev1.NodeCondition{Type: pressure, Status: corev1.ConditionFalse,
-			Reason: "KubeletHasSufficient" + string(pressure[:len(pressure)-len("Pressure")])})
+	for _, pressure := range []corev1.NodeConditionType{
+		corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
+		corev1.NodePIDPressure,
+	} {
+		setCondition(s, corev1.NodeCondition{
+			Type: pressure, Status: corev1.ConditionFalse,
+			Reason: "KubeletHasSufficient" + string(pressure[:len(pressure)-len("Pressure")]),
+		})
 	}
 
 	if about.CNI {
-		setCondition(s, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
-			Message: "kubelet is posting ready status"})
+		setCondition(s, corev1.NodeCondition{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
+			Message: "kubelet is posting ready status",
+		})
 	} else {
-		setCondition(s, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse,
-			Reason: "KubeletNotReady", Message: noCNI})
+		setCondition(s, corev1.NodeCondition{
+			Type: corev1.NodeReady, Status: corev1.ConditionFalse,
+			Reason: "KubeletNotReady", Message: noCNI,
+		})
 	}
 }
 

@@ -31,8 +31,10 @@ func (k *realKubernetes) observeNodes(ctx context.Context, client *rest.RESTClie
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.NewListWatchFromClient(client, "nodes", metav1.NamespaceAll, fields.Everything()),
 		ObjectType:    &corev1.Node{},
-		Handler: cache.ResourceEventHandlerFuncs{AddFunc: saw(false), UpdateFunc: func(_, o any) { saw(false)(o) },
-			DeleteFunc: saw(true)},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: saw(false), UpdateFunc: func(_, o any) { saw(false)(o) },
+			DeleteFunc: saw(true),
+		},
 	})
 	informer.RunWithContext(ctx)
 }

@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"proxmox-talos/lab/machine/kube"
@@ -54,8 +53,10 @@ func (r *realKubelet) runPods(ctx context.Context) {
 		ListerWatcher: cache.NewListWatchFromClient(r.client, "pods", metav1.NamespaceAll,
 			fields.OneTermEqualSelector("spec.nodeName", r.name)),
 		ObjectType: &corev1.Pod{}, ResyncPeriod: podRound,
-		Handler: cache.ResourceEventHandlerFuncs{AddFunc: sync, UpdateFunc: func(_, o any) { sync(o) },
-			DeleteFunc: r.forgetPod},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: sync, UpdateFunc: func(_, o any) { sync(o) },
+			DeleteFunc: r.forgetPod,
+		},
 	})
 	informer.RunWithContext(ctx)
 }
@@ -251,8 +252,10 @@ func (r *realKubelet) warn(ctx context.Context, p *corev1.Pod, state podState) {
 	now := metav1.Now()
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", p.Name, now.UnixNano()), Namespace: p.Namespace},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name,
-			UID: p.UID},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name,
+			UID: p.UID,
+		},
 		Type: corev1.EventTypeWarning, Reason: state.warning, Message: state.details, Count: 1,
 		FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: "kubelet", Host: r.name},
@@ -287,8 +290,10 @@ func (r *realKubelet) podStatus(p *corev1.Pod, state podState) corev1.PodStatus 
 		ready = corev1.ConditionTrue
 	}
 
-	for _, c := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady,
-		corev1.ContainersReady} {
+	for _, c := range []corev1.PodConditionType{
+		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady,
+		corev1.ContainersReady,
+	} {
 		setPodCondition(&s, c, ready)
 	}
 
@@ -327,8 +332,10 @@ func (r *realKubelet) containerStatus(c corev1.Container, state podState, starte
 	}
 
 	if end := state.crash; end != nil {
-		s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: end.reason, Message: end.message,
-			ExitCode: int32(end.code), StartedAt: started} //nolint:gosec // an exit code
+		s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+			Reason: end.reason, Message: end.message,
+			ExitCode: int32(end.code), StartedAt: started,
+		} //nolint:gosec // an exit code
 		elapsed := time.Duration(float64(time.Since(started.Time)) * r.m.ms.world.Clock().Speed())
 		s.RestartCount = int32(restarts(elapsed)) //nolint:gosec // a few
 	}
@@ -436,16 +443,22 @@ func mirrorPod(component, image string, node *corev1.Node) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: component + "-" + node.Name, Namespace: kubeSystem,
 			Labels: map[string]string{"k8s-app": component, "tier": "control-plane", "component": component},
-			Annotations: map[string]string{"kubernetes.io/config.source": "file", corev1.MirrorPodAnnotationKey: hash,
-				"kubernetes.io/config.hash": hash},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: types.UID(node.UID),
-				Controller: &controller}},
+			Annotations: map[string]string{
+				"kubernetes.io/config.source": "file", corev1.MirrorPodAnnotationKey: hash,
+				"kubernetes.io/config.hash": hash,
+			},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID,
+				Controller: &controller,
+			}},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: node.Name, HostNetwork: true, PriorityClassName: "system-cluster-critical",
 			TerminationGracePeriodSeconds: &grace,
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists,
-				Effect: corev1.TaintEffectNoExecute}},
+			Tolerations: []corev1.Toleration{{
+				Operator: corev1.TolerationOpExists,
+				Effect:   corev1.TaintEffectNoExecute,
+			}},
 			Containers: []corev1.Container{{Name: component, Image: image}},
 		},
 	}

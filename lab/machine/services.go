@@ -78,12 +78,12 @@ func (s services) set(m *machine, name, state, message string) {
 	m.settle()
 }
 
-// set is services.set for callers without the lock.
-func (m *machine) set(name, state, message string) {
+// setEtcd is services.set for etcd, by callers without the lock.
+func (m *machine) setEtcd(state, message string) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	m.services.set(m, name, state, message)
+	m.services.set(m, "etcd", state, message)
 }
 
 // healthy is the service's health at this moment: etcd's depends on its peers, the others' on their state.

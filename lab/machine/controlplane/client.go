@@ -58,8 +58,10 @@ func connect(cfg config.Provider, server string, s subject) (*rest.RESTClient, e
 	client, err := rest.RESTClientFor(&rest.Config{
 		Host: server, APIPath: "/api", QPS: 50, Burst: 100, UserAgent: s.name,
 		TLSClientConfig: rest.TLSClientConfig{CertData: pair.Crt, KeyData: pair.Key, CAData: cfg.Cluster().IssuingCA().Crt},
-		ContentConfig: rest.ContentConfig{GroupVersion: &corev1.SchemeGroupVersion,
-			NegotiatedSerializer: codecs.WithoutConversion()},
+		ContentConfig: rest.ContentConfig{
+			GroupVersion:         &corev1.SchemeGroupVersion,
+			NegotiatedSerializer: codecs.WithoutConversion(),
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("unable to make a client of %s: %w", server, err)

@@ -40,8 +40,10 @@ func (h Host) EtcdPart(initial string, bootstrap bool) (Part, error) {
 	etcd := h.Config.Cluster().Etcd()
 
 	// What names, places and secures the member is Talos' own.
-	denied := []string{"name", "data-dir", "client-cert-auth", "cert-file", "key-file", "trusted-ca-file",
-		"peer-client-cert-auth", "peer-cert-file", "peer-key-file", "peer-trusted-ca-file"}
+	denied := []string{
+		"name", "data-dir", "client-cert-auth", "cert-file", "key-file", "trusted-ca-file",
+		"peer-client-cert-auth", "peer-cert-file", "peer-key-file", "peer-trusted-ca-file",
+	}
 	if err := args.merge(etcd.ExtraArgs(), nil, denied); err != nil {
 		return Part{}, fmt.Errorf("cluster.etcd.extraArgs: %w", err)
 	}
@@ -106,8 +108,10 @@ func (h Host) EtcdClient(address netip.Addr) (*EtcdClient, error) {
 		return nil, fmt.Errorf("unable to reach etcd: %w", err)
 	}
 
-	return &EtcdClient{conn: conn, cluster: etcdserverpb.NewClusterClient(conn),
-		care: etcdserverpb.NewMaintenanceClient(conn)}, nil
+	return &EtcdClient{
+		conn: conn, cluster: etcdserverpb.NewClusterClient(conn),
+		care: etcdserverpb.NewMaintenanceClient(conn),
+	}, nil
 }
 
 // Close ends the client.

@@ -10,8 +10,10 @@ import (
 
 // leaderElection is how fast another controller manager or scheduler takes over; Kubernetes' own 15, 10 and 2 s are
 // long for a lab, where everything starts again often.
-var leaderElection = arguments{"leader-elect-lease-duration": "6s", "leader-elect-renew-deadline": "4s",
-	"leader-elect-retry-period": "1s"}
+var leaderElection = arguments{
+	"leader-elect-lease-duration": "6s", "leader-elect-renew-deadline": "4s",
+	"leader-elect-retry-period": "1s",
+}
 
 // What of the API server's arguments the configuration adds to, and what it cannot change.
 var (
@@ -136,8 +138,10 @@ func (h Host) controllerManager() (Part, error) {
 
 func (h Host) scheduler() (Part, error) {
 	c := h.Config.Cluster().Scheduler()
-	args := arguments{"bind-address": h.Address.String(), "leader-elect": "true", "profiling": "false",
-		"tls-min-version": "VersionTLS13"}
+	args := arguments{
+		"bind-address": h.Address.String(), "leader-elect": "true", "profiling": "false",
+		"tls-min-version": "VersionTLS13",
+	}
 
 	if err := h.asClient(args, "scheduler"); err != nil {
 		return Part{}, err
@@ -178,11 +182,17 @@ func (h Host) asClient(args arguments, user string) error {
 
 	err := h.writeJSON(file, map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "machine",
-		"clusters": []any{map[string]any{"name": "machine",
-			"cluster": map[string]any{"server": h.APIServer(), "certificate-authority": h.path("pki/ca.crt")}}},
-		"users": []any{map[string]any{"name": user,
-			"user": map[string]any{"client-certificate": h.path("pki/" + user + ".crt"),
-				"client-key": h.path("pki/" + user + ".key")}}},
+		"clusters": []any{map[string]any{
+			"name":    "machine",
+			"cluster": map[string]any{"server": h.APIServer(), "certificate-authority": h.path("pki/ca.crt")},
+		}},
+		"users": []any{map[string]any{
+			"name": user,
+			"user": map[string]any{
+				"client-certificate": h.path("pki/" + user + ".crt"),
+				"client-key":         h.path("pki/" + user + ".key"),
+			},
+		}},
 		"contexts": []any{map[string]any{"name": "machine", "context": map[string]any{"cluster": "machine", "user": user}}},
 	})
 
@@ -216,11 +226,15 @@ func (h Host) writeConfigs() error {
 	}
 
 	providers := []any{}
-	for _, p := range []struct{ kind, key, secret string }{{"secretbox", "key2", c.SecretboxEncryptionSecret()},
-		{"aescbc", "key1", c.AESCBCEncryptionSecret()}} {
+	for _, p := range []struct{ kind, key, secret string }{
+		{"secretbox", "key2", c.SecretboxEncryptionSecret()},
+		{"aescbc", "key1", c.AESCBCEncryptionSecret()},
+	} {
 		if p.secret != "" {
-			providers = append(providers, map[string]any{p.kind: map[string]any{"keys": []any{map[string]any{"name": p.key,
-				"secret": p.secret}}}})
+			providers = append(providers, map[string]any{p.kind: map[string]any{"keys": []any{map[string]any{
+				"name":   p.key,
+				"secret": p.secret,
+			}}}})
 		}
 	}
 
@@ -228,16 +242,20 @@ func (h Host) writeConfigs() error {
 
 	policy := maps.Clone(c.APIServer().AuditPolicy())
 	if policy == nil {
-		policy = map[string]any{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
-			"rules": []any{map[string]any{"level": "Metadata"}}}
+		policy = map[string]any{
+			"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+			"rules": []any{map[string]any{"level": "Metadata"}},
+		}
 	}
 
 	return errors.Join(
 		h.writeJSON("config/admission.json",
 			map[string]any{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}),
 		h.writeJSON("config/authorization.json",
-			map[string]any{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthorizationConfiguration",
-				"authorizers": authorizers}),
+			map[string]any{
+				"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthorizationConfiguration",
+				"authorizers": authorizers,
+			}),
 		h.writeJSON("config/encryption.json", map[string]any{
 			"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration",
 			"resources": []any{map[string]any{"resources": []any{"secrets"}, "providers": providers}},

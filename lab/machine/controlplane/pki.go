@@ -39,7 +39,8 @@ func authority(pair *x509.PEMEncodedCertificateAndKey, path string) (*x509.Certi
 }
 
 func issue(ca *x509.CertificateAuthority, s subject, usage ...stdx509.ExtKeyUsage) (*x509.PEMEncodedCertificateAndKey,
-	error) {
+	error,
+) {
 	ips := make([]net.IP, 0, len(s.addresses))
 	for _, a := range s.addresses {
 		ips = append(ips, a.AsSlice())
@@ -78,8 +79,10 @@ func (h Host) writeEtcdPKI() error {
 		return err
 	}
 
-	server := subject{name: h.Name, addresses: []netip.Addr{h.Etcd, h.Address, loopback},
-		names: []string{h.Name, "localhost"}}
+	server := subject{
+		name: h.Name, addresses: []netip.Addr{h.Etcd, h.Address, loopback},
+		names: []string{h.Name, "localhost"},
+	}
 
 	return errors.Join(h.write("pki/etcd/ca.crt", pair.Crt),
 		h.writeIssued("etcd/server", ca, server, stdx509.ExtKeyUsageServerAuth, stdx509.ExtKeyUsageClientAuth))
@@ -113,10 +116,14 @@ func (h Host) writeKubernetesPKI() error {
 		return fmt.Errorf("unable to read cluster.network.serviceSubnets: %w", err)
 	}
 
-	names := append([]string{"kubernetes", "kubernetes.default", "kubernetes.default.svc",
-		"kubernetes.default.svc." + c.Network().DNSDomain(), "localhost"}, h.Names...)
-	server := subject{name: "kube-apiserver", groups: []string{"kube-master"},
-		addresses: append(append(service, loopback), h.Addresses...), names: names}
+	names := append([]string{
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc." + c.Network().DNSDomain(), "localhost",
+	}, h.Names...)
+	server := subject{
+		name: "kube-apiserver", groups: []string{"kube-master"},
+		addresses: append(append(service, loopback), h.Addresses...), names: names,
+	}
 	admin := []string{constants.KubernetesAdminCertOrganization}
 	client := stdx509.ExtKeyUsageClientAuth
 

@@ -78,8 +78,8 @@ func (h Host) run(ctx context.Context, p Part, state func(error)) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	c := exec.Command(h.Binary, append([]string{"--as", p.Version, p.Name},
-		p.Args...)...) //nolint:gosec // the lab's own binary
+	arguments := append([]string{"--as", p.Version, p.Name}, p.Args...)
+	c := exec.Command(h.Binary, arguments...) //nolint:gosec // the lab's own binary
 	c.Dir, c.Stdout, c.Stderr = h.Dir, log, log
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	// A part that cleans up often instead of late takes half the memory; there is nothing of a host's environment that a
