@@ -10,8 +10,8 @@ import (
 	"proxmox-talos/internal/spec"
 )
 
-// makeGate ends an `up` only when the cluster works. It runs again when machines come or go or are not the ones that they were, or when their configuration, the
-// versions planned for them or the place of their GPUs changes.
+// makeGate ends an `up` only when the cluster works. It runs again when machines come or go or are not the ones that
+// they were, or when their configuration, the versions planned for them or the place of their GPUs changes.
 func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClusterArgs, planned plannedPatches) error {
 	request := talosopsRequest{
 		ControlPlanes:     talosopsNodes(args.Cluster.ControlPlanes),

@@ -252,8 +252,9 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-// assertPatience expects attempts enough to ride out an SSH server that restarts or drops connections of many at once, and few enough to tell of a dead host
-// soon. pulumi-command makes one attempt more than the limit, waits a tenth of a second after the first and half as long again after each; -1 has no end.
+// assertPatience expects attempts enough to ride out an SSH server that restarts or drops connections of many at once,
+// and few enough to tell of a dead host soon. pulumi-command makes one attempt more than the limit, waits a tenth of a
+// second after the first and half as long again after each; -1 has no end.
 func assertPatience(t *testing.T, connection resource.PropertyMap) {
 	t.Helper()
 	attempts, pauses, pause := connection["dialErrorLimit"].NumberValue()+1, 0.0, 0.1

@@ -38,7 +38,8 @@ type PCIMapping struct {
 	mapping *mapping.Pci
 }
 
-// NewPCIMapping makes the mapping through the API, and changes it in place when devices come or go. Its comment says which stack made it.
+// NewPCIMapping makes the mapping through the API, and changes it in place when devices come or go. Its comment says
+// which stack made it.
 func NewPCIMapping(ctx *pulumi.Context, name string, args PCIMappingArgs, opts ...pulumi.ResourceOption) (*PCIMapping, error) {
 	if err := args.validate(); err != nil {
 		return nil, fmt.Errorf("PCI mapping %q: %w", name, err)

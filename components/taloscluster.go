@@ -225,8 +225,9 @@ func (q cloneQueue) add(n spec.Node, vm pulumi.Resource) {
 
 func storeOf(n spec.Node) ImageStore { return ImageStore{Host: n.Host, Datastore: n.Datastore} }
 
-// makeBootstrap runs once in a cluster's life: what talosops would be told again, because members have changed or a certificate was renewed, is ignored, since an
-// update would run it again. It waits for all control planes, because talosops bootstraps only when none of them holds the cluster.
+// makeBootstrap runs once in a cluster's life: what talosops would be told again, because members have changed or a
+// certificate was renewed, is ignored, since an update would run it again. It waits for all control planes, because
+// talosops bootstraps only when none of them holds the cluster.
 func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args TalosClusterArgs, _ plannedPatches) (err error) {
 	after := make([]pulumi.Resource, 0, len(args.Cluster.ControlPlanes))
 	for _, node := range c.nodes[:len(args.Cluster.ControlPlanes)] {

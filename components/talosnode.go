@@ -38,8 +38,8 @@ type TalosNodeArgs struct {
 	Look LookAtVM
 }
 
-// LookAtVM says which machine a VM is: another one after it was recreated, restored or rolled back, whose configuration is then applied again; empty = not known. The
-// error is what the VM lacks of what the state says.
+// LookAtVM says which machine a VM is: another one after it was recreated, restored or rolled back, whose configuration
+// is then applied again; empty = not known. The error is what the VM lacks of what is planned.
 type LookAtVM func(ctx context.Context, vm VM) (generation string, err error)
 
 // VM is a node's VM as it is planned, on the host that its resource says it is on.
@@ -155,14 +155,14 @@ func (c *TalosNode) apply(ctx *pulumi.Context, name string, args TalosNodeArgs) 
 		pulumi.Parent(c),
 		pulumi.DependsOn(after),
 		answers,
-		// A new VM comes without configuration. One that Pulumi creates because somebody removed the former one is not replaced, and one that was restored or
-		// rolled back has the configuration of that time.
+		// A new VM comes without configuration. One that Pulumi creates because somebody removed the former one is not
+		// replaced, and one that was restored or rolled back has the configuration of that time.
 		pulumi.ReplaceWith([]pulumi.Resource{c.vm}),
 		pulumi.ReplacementTrigger(c.Generation))
 }
 
-// generationOf is known once the VM is made. The VM is looked at for what is planned, not for what its resource says: where a change failed, the provider may read
-// what is there in the next run, and call it done.
+// generationOf is known once the VM is made. The VM is looked at for what is planned, not for what its resource says:
+// where a change failed, the provider may read what is there in the next run, and call it done.
 func (c *TalosNode) generationOf(ctx *pulumi.Context, args TalosNodeArgs) pulumi.StringPtrOutput {
 	n := args.Node
 	planned := VM{Name: n.Name, VMID: n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB, DisksGiB: map[string]int{systemDisk: n.DiskGiB}}

@@ -69,7 +69,8 @@ func TestSecretsAreRecognised(t *testing.T) {
 	assert.Len(t, secretForms, 6)
 }
 
-// TestMakeHelpShowsEveryCommand finds each command of the Makefile that has a description in a group that `make help` shows.
+// TestMakeHelpShowsEveryCommand finds each command of the Makefile that has a description in a group that `make help`
+// shows.
 func TestMakeHelpShowsEveryCommand(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("../Makefile")

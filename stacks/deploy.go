@@ -32,8 +32,9 @@ type deployment struct {
 // Program is the program, and how it reaches Proxmox; nil is HTTP's default.
 type Program struct{ Transport http.RoundTripper }
 
-// Deploy is the program: it reads and judges the whole configuration and the hosts that it prepares or takes GPUs of, then registers preparations, images, templates
-// and clusters, then exports the outputs. A problem in the configuration, of running machines or of a host ends it before anything but the record of the run is registered.
+// Deploy is the program: it reads and judges the whole configuration and the hosts that it prepares or takes GPUs of,
+// then registers preparations, images, templates and clusters, then exports the outputs. A problem in the
+// configuration, of running machines or of a host ends it before anything but the record of the run is registered.
 func Deploy(ctx *pulumi.Context) error { return Program{}.Deploy(ctx) }
 
 // Deploy is [Deploy].

@@ -19,8 +19,8 @@ import (
 	"proxmox-talos/internal/talos"
 )
 
-// stackOptions are a stack as the project is delivered with it, and as the engine would hand it to the program: objects as JSON, texts as they are. The stack files in
-// the project's folder are the user's to edit.
+// stackOptions are a stack as the project is delivered with it, and as the engine would hand it to the program: objects
+// as JSON, texts as they are. The stack files in the project's folder are the user's to edit.
 func stackOptions(t *testing.T, stack string, more map[string]string) recorder.Options {
 	t.Helper()
 	data, err := os.ReadFile("testdata/Pulumi." + stack + ".yaml")

@@ -160,7 +160,8 @@ func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 	}
 }
 
-// TestAnImageIsSecretForAllItsClasses: of two classes that share an image, the first states its kernel argument encrypted and the other in plain text, and the other way round.
+// TestAnImageIsSecretForAllItsClasses: of two classes that share an image, the first states its kernel argument
+// encrypted and the other in plain text, and the other way round.
 func TestAnImageIsSecretForAllItsClasses(t *testing.T) {
 	t.Parallel()
 	for name, arguments := range map[string][2]string{"the first": {"{secure: hidden=1}", "hidden=1"}, "the last": {"hidden=1", "{secure: hidden=1}"}} {

@@ -28,7 +28,8 @@ const gpuStack = `config:
       gpuWorkers: [{name: gpu, gpu: rtx4000, count: 2, timeSlicing: 4}]
 `
 
-// rebootPending is a host whose preparation waits for a reboot: its devices have other IOMMU groups than afterwards, or none. The GPU gets this one.
+// rebootPending is a host whose preparation waits for a reboot: its devices have other IOMMU groups than afterwards, or
+// none. The GPU gets this one.
 func rebootPending(group string) *host.Facts {
 	facts := recorder.Prepared("pve1")
 	facts.Prep.Changes = []string{host.ChangeReboot}

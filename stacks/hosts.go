@@ -55,7 +55,8 @@ func readHosts(ctx *pulumi.Context, s settings) (map[string]*hostState, error) {
 	return states, nil
 }
 
-// judge returns what stands in the way of the plan on a host, and tells what does not. A preview continues without a host that does not answer.
+// judge returns what stands in the way of the plan on a host, and tells what does not. A preview continues without a
+// host that does not answer.
 func (h *hostState) judge(ctx *pulumi.Context) (spec.Problems, error) {
 	if h.answer.Facts == nil {
 		reason := "it gave no answer: use the talosops of this program's version"
@@ -115,8 +116,8 @@ func (d *deployment) makeHosts(ctx *pulumi.Context) error {
 	return nil
 }
 
-// settled is what everything that Proxmox does waits for: every reboot of this run. A host's reboot ends what is under way on it, and on the other hosts too
-// where it answers the API for them.
+// settled is what everything that Proxmox does waits for: every reboot of this run. A host's reboot ends what is under
+// way on it, and on the other hosts too where it answers the API for them.
 func (d *deployment) settled() []pulumi.Resource {
 	var after []pulumi.Resource
 	for _, planned := range d.plan.Hosts {

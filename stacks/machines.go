@@ -26,8 +26,8 @@ type machines struct {
 	preview bool
 }
 
-// look asks Proxmox. What the last run was told counts where there is no answer, so that a run without one forgets nothing. In a preview the VM is not yet what the
-// plan makes of it.
+// look asks Proxmox. What the last run was told counts where there is no answer, so that a run without one forgets
+// nothing. In a preview the VM is not yet what the plan makes of it.
 func (m *machines) look(ctx context.Context, vm components.VM) (generation string, err error) {
 	machine, err := m.asked.Find(ctx, vm.Host, vm.VMID)
 	switch {
@@ -46,8 +46,8 @@ func (m *machines) look(ctx context.Context, vm components.VM) (generation strin
 	return m.last[vm.VMID], nil
 }
 
-// undone finds what is planned for a VM and Proxmox does not have, once the run has done what it found to do: where a change of a VM failed, the state has what was asked
-// for, and the next run finds nothing to do.
+// undone finds what is planned for a VM and Proxmox does not have, once the run has done what it found to do: where a
+// change of a VM failed, the state has what was asked for, and the next run finds nothing to do.
 func undone(vm components.VM, machine proxmoxapi.Machine) error {
 	var lacks []string
 	if machine.Stopped {

@@ -135,7 +135,8 @@ func TestAPreviewAsksForMachinesThatThereAreOnly(t *testing.T) {
 	assert.Empty(t, api.asked)
 }
 
-// TestAnUpThatTheMachinesBelie ends with an error where the state says of a machine what is not so: a run that failed leaves it like that, and there is nothing to do.
+// TestAnUpThatTheMachinesBelie ends with an error where a machine is not as planned: a run that failed leaves it like
+// that, and there is nothing to do.
 func TestAnUpThatTheMachinesBelie(t *testing.T) {
 	t.Parallel()
 	const wayOut = ". A run that failed left it so, or somebody changed it: `pulumi up --refresh` mends it"

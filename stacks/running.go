@@ -29,8 +29,8 @@ type lastRun struct {
 // RecordType is the type token of the record; it must not change.
 const RecordType = "talos-proxmox:stack:Record"
 
-// record says in the state that the stack was deployed, from the first moment of its first run. The stack's outputs say so as well, but only once a run has made
-// everything.
+// record says in the state that the stack was deployed, from the first moment of its first run. The stack's outputs say
+// so as well, but only once a run has made everything.
 type record struct{ pulumi.ResourceState }
 
 // recordRun registers the record and returns whether an earlier run left it.
@@ -58,8 +58,9 @@ func recordRun(ctx *pulumi.Context) (bool, error) {
 	return earlier.State.Deployed, ctx.RegisterResourceOutputs(r, pulumi.Map{"deployed": pulumi.Bool(true)})
 }
 
-// readLastRun reads the state that this run begins with. Where nothing was ever deployed the engine must not be asked for its resources: it would end with a panic
-// (Pulumi 3.259, backendClient.GetStackResourceOutputs). Stacks of earlier versions of this program have outputs and no record.
+// readLastRun reads the state that this run begins with. Where nothing was ever deployed the engine must not be asked
+// for its resources: it would end with a panic (Pulumi 3.259, backendClient.GetStackResourceOutputs). Stacks of earlier
+// versions of this program have outputs and no record.
 func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	deployed, err := recordRun(ctx)
 	if err != nil {

@@ -22,7 +22,8 @@ const (
 	secretKey     = "sshPrivateKey"
 )
 
-// stackSchema returns the JSON schema of a Pulumi.<stack>.yaml. Of other namespaces it knows the keys that the program reads; it leaves them to their owners.
+// stackSchema returns the JSON schema of a Pulumi.<stack>.yaml. Of other namespaces it knows the keys that the program
+// reads; it leaves them to their owners.
 func stackSchema(root string) (*jsonschema.Schema, error) {
 	read := jsonschema.Reflector{}
 	if err := read.AddGoComments("", filepath.Join(root, specFolder), jsonschema.WithFullComment()); err != nil {

@@ -69,7 +69,8 @@ func run(t *testing.T, args ...string) (string, error) {
 	return said.String(), err
 }
 
-// TestReportOfTheLab has MAC addresses, which reservations on a router need before the first up; nobody is asked, so that nothing about connections has to be stated.
+// TestReportOfTheLab has MAC addresses, which reservations on a router need before the first up; nobody is asked, so
+// that nothing about connections has to be stated.
 func TestReportOfTheLab(t *testing.T) {
 	t.Parallel()
 

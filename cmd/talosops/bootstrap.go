@@ -167,7 +167,8 @@ func judgeWaiting(services []service) string {
 	}
 }
 
-// bootstrapOn asks a control plane to bootstrap. Once it has accepted, it is not asked again: a request before there is data begins the start of etcd again.
+// bootstrapOn asks a control plane to bootstrap. Once it has accepted, it is not asked again: a request before there is
+// data begins the start of etcd again.
 func (b *bootstrapper) bootstrapOn(ctx context.Context, n node) (f finding, there bool) {
 	_, err := call(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.talos.bootstrap(ctx, n.Address) })
 	b.accepted = err == nil

@@ -107,7 +107,8 @@ func newHostLogin(privateKey string) (hostLogin, error) {
 	return hostLogin{method: ssh.PublicKeysCallback(agent.NewClient(conn).Signers), close: func() { _ = conn.Close() }}, nil
 }
 
-// inShell is what the verbs on one host's shell have in common: it reads the request, logs in with its key, and prints what the work returns.
+// inShell is what the verbs on one host's shell have in common: it reads the request, logs in with its key, and prints
+// what the work returns.
 func inShell(cmd *cobra.Command, req checked, privateKey *string, work func(hostLogin) (string, error)) error {
 	if err := readChecked(cmd, req); err != nil {
 		return err

@@ -262,10 +262,30 @@ func TestRunsOnOneHostGoOneAfterTheOther(t *testing.T) {
 	var stdout, stderr strings.Builder
 	second.Stdout, second.Stderr = &stdout, &stderr
 	require.NoError(t, second.Start())
+	require.Eventually(t, func() bool { return waitedFor(t, filepath.Join(tr.fake, "talos-proxmox-host.lock")) }, 5*time.Minute, 5*time.Millisecond)
 	require.NoError(t, os.WriteFile(released, nil, 0o600))
 	require.NoError(t, second.Wait(), stderr.String())
 	assert.Empty(t, prepOf(t, result{stdout: stdout.String()}).Changes, "the second run waits and finds everything done")
 	require.NoError(t, first.Wait())
+}
+
+// waitedFor says whether somebody waits for the lock of a file, as the kernel lists it: "2: -> FLOCK  ADVISORY  WRITE
+// 4711 fe:00:1234 0 EOF".
+func waitedFor(t *testing.T, file string) bool {
+	t.Helper()
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	about, ok := info.Sys().(*syscall.Stat_t)
+	require.True(t, ok)
+	locks, err := os.ReadFile("/proc/locks")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(locks)) {
+		if strings.Contains(line, " -> ") && strings.Contains(line, fmt.Sprintf(":%d ", about.Ino)) {
+			return true
+		}
+	}
+
+	return false
 }
 
 func fileExists(name string) bool {

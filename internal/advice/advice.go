@@ -81,7 +81,7 @@ func (s Subject) missing(operation string) string {
 	return fmt.Sprintf("%s lacks something that it needs: %s", s.host(), strings.Join(things, ", or "))
 }
 
-// otherDatastore is a way out that costs something: a datastore is a pool's.
+// otherDatastore is advice with a price: a pool has one datastore.
 const otherDatastore = "state another datastore, which moves the disks of all machines that the pool has"
 
 // taken is what to do about a VMID that another machine has.
@@ -164,7 +164,8 @@ var rows = []row{
 	}},
 	{says(`HTTP 401 response`), text("check proxmoxve:apiToken (its id, its secret, its expiry); a password's session lasts two hours, a token has no such end")},
 	{says(`no quorum|/etc/pve/.* - Permission denied`), text("the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines keep running meanwhile")},
-	// A connection that nobody takes is to the host of the endpoint, or of a shell; one that Proxmox itself cannot make is to the machine's host.
+	// A connection that nobody takes is to the host of the endpoint, or of a shell; one that Proxmox itself cannot make
+	// is to the machine's host.
 	{says(`dial tcp ([^ ]+:\d+): .*(?:connection refused|i/o timeout|no route to host)`), func(_ Subject, _ string, match []string) string {
 		return fmt.Sprintf("nobody answers at %s: look at its network and services first (`systemctl status pveproxy ssh`); a restart of the host stops the machines on it", match[1])
 	}},

@@ -1,5 +1,5 @@
-// Package marker says on Proxmox whose a machine or a PCI mapping is: in the first words of its description. The words must not change, since machines that exist carry
-// them.
+// Package marker says on Proxmox whose a machine or a PCI mapping is: in the first words of its description. The words
+// must not change, since machines that exist carry them.
 package marker
 
 import (
@@ -39,7 +39,8 @@ func Mapping(owner Owner) string {
 	return fmt.Sprintf("%s owner=%s (GPUs)", mapping, owner)
 }
 
-// OwnerOf reads the owner from the description of a node's VM, of a template or of a PCI mapping; ok is false for anything else.
+// OwnerOf reads the owner from the description of a node's VM, of a template or of a PCI mapping; ok is false for
+// anything else.
 func OwnerOf(description string) (owner Owner, ok bool) {
 	words := strings.Fields(description)
 	if len(words) < 2 || words[0] != node && words[0] != template && words[0] != mapping {

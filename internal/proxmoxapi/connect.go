@@ -1,4 +1,5 @@
-// Package proxmoxapi reaches the API of Proxmox VE with a stack's own endpoint and credentials, as the provider proxmoxve does.
+// Package proxmoxapi reaches the API of Proxmox VE with a stack's own endpoint and credentials, as the provider
+// proxmoxve does.
 package proxmoxapi
 
 import (
@@ -20,7 +21,8 @@ import (
 // Setting reads a setting of the provider by its key, such as apiToken; empty = not stated.
 type Setting func(key string) string
 
-// variables are those that the published provider reads where its configuration says nothing. All parts of it read these; PM_VE_… only some.
+// variables are those that the published provider reads where its configuration says nothing. All parts of it read
+// these; PM_VE_… only some.
 var variables = map[string]string{ //nolint:gosec // names of variables
 	"endpoint": "PROXMOX_VE_ENDPOINT", "insecure": "PROXMOX_VE_INSECURE", "apiToken": "PROXMOX_VE_API_TOKEN", "username": "PROXMOX_VE_USERNAME",
 	"password": "PROXMOX_VE_PASSWORD", "otp": "PROXMOX_VE_OTP", "authTicket": "PROXMOX_VE_AUTH_TICKET", "csrfPreventionToken": "PROXMOX_VE_CSRF_PREVENTION_TOKEN",
@@ -31,7 +33,8 @@ func Settings(stated, environment func(string) string) Setting {
 	return func(key string) string { return cmp.Or(stated(key), environment(variables[key])) }
 }
 
-// Connect makes a client; a nil transport is HTTP's default. It calls Proxmox only where it has to log in with a password.
+// Connect makes a client; a nil transport is HTTP's default. It calls Proxmox only where it has to log in with a
+// password.
 func Connect(ctx context.Context, value Setting, transport http.RoundTripper) (*proxmox.Client, error) {
 	endpoint, err := url.Parse(value("endpoint"))
 	if err != nil || endpoint.Scheme != "https" || endpoint.Host == "" {

@@ -67,8 +67,9 @@ func (v *value) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Generation tells a machine from others that had its VMID before: Proxmox gives a VM a new one when it is made, cloned, restored from a backup or rolled back to a
-// snapshot, and keeps it when the VM is moved. Where somebody switched it off, a machine that was recreated has another identity still.
+// Generation tells a machine from others that had its VMID before: Proxmox gives a VM a new one when it is made,
+// cloned, restored from a backup or rolled back to a snapshot, and keeps it when the VM is moved. Where somebody
+// switched it off, a machine that was recreated has another identity still.
 func (m Machine) Generation() string {
 	if generation := m.Config["vmgenid"]; generation != "" && generation != "0" {
 		return string(generation)
@@ -102,7 +103,8 @@ func (m Machine) DiskGiB(place string) (size int, ok bool) {
 	return math.MaxInt, ok // without a size that is known
 }
 
-// Find returns the machine with a VMID, which is looked for on the host first; an empty host is any. Once the API did not answer it is not asked again.
+// Find returns the machine with a VMID, which is looked for on the host first; an empty host is any. Once the API did
+// not answer it is not asked again.
 func (g *Machines) Find(ctx context.Context, host string, vmid int) (Machine, error) {
 	g.turns <- struct{}{}
 	defer func() { <-g.turns }()
@@ -133,7 +135,8 @@ func (g *Machines) Find(ctx context.Context, host string, vmid int) (Machine, er
 	return m, err
 }
 
-// stopped asks for a machine that did not run when the list was made: the list is seconds old, and machines start meanwhile.
+// stopped asks for a machine that did not run when the list was made: the list is seconds old, and machines start
+// meanwhile.
 func (g *Machines) stopped(ctx context.Context, client *proxmox.Client, host string, vmid int) (bool, error) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()

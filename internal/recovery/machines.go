@@ -21,7 +21,8 @@ type machine struct {
 	lock        string
 	status      string
 	template    bool
-	// begun is a clone that has no name and no marker yet; proven says that a task of this stack's credentials began it from the template that it is to be made of.
+	// begun is a clone that has no name and no marker yet; proven says that a task of this stack's credentials began it
+	// from the template that it is to be made of.
 	begun, proven bool
 }
 

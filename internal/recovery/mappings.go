@@ -74,7 +74,8 @@ func (r *recovery) prospectOf(made mapping, found map[string]string) string {
 	return fmt.Sprintf("PCI mapping %s is removed", made.name)
 }
 
-// removeMappings removes those that the pending creations made, and names what it leaves alone. No machine uses them: the stack makes machines after their mappings.
+// removeMappings removes those that the pending creations made, and names what it leaves alone. No machine uses them:
+// the stack makes machines after their mappings.
 func (r *recovery) removeMappings(ctx context.Context) error {
 	found, err := r.foundMappings(ctx)
 	if err != nil {

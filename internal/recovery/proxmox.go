@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -50,12 +49,8 @@ func (r *recovery) connect(ctx context.Context) error {
 		return nil // nothing is to be removed or waited for
 	}
 	stated := func(key string) string { return r.config["proxmoxve:"+key] }
-	var transport http.RoundTripper
-	if r.Transport != nil {
-		transport = r.Transport
-	}
 	setting := proxmoxapi.Settings(stated, r.Environment)
-	client, err := proxmoxapi.Connect(ctx, setting, transport)
+	client, err := proxmoxapi.Connect(ctx, setting, r.Transport)
 	if err != nil {
 		return fmt.Errorf("stack %q: %w", r.Stack, err)
 	}
@@ -104,11 +99,12 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 	return nil
 }
 
-// begunClone is the description of a clone before its first drive is copied: Proxmox writes its name and its own description after that.
+// begunClone is the description of a clone before its first drive is copied: Proxmox writes its name and its own
+// description after that.
 const begunClone = "qmclone temporary file"
 
-// cloned tells whether these credentials had Proxmox clone one VM to another VMID on a host, by the first words of the task's log. Its list says what was cloned, but
-// not to where.
+// cloned tells whether these credentials had Proxmox clone one VM to another VMID on a host, by the first words of the
+// task's log. Its list says what was cloned, but not to where.
 func (a *api) cloned(ctx context.Context, identity, host string, from, to int) (bool, error) {
 	var list []struct {
 		UPID string `json:"upid"`

@@ -30,7 +30,7 @@ type Options struct {
 	// Environment looks up what the stack's configuration leaves to the environment, as the provider does.
 	Environment func(name string) string
 	// Transport reaches Proxmox; nil = HTTP's default.
-	Transport *http.Transport
+	Transport http.RoundTripper
 	// Confirm is asked once, before the stack is unlocked and anything is ended or removed; nil = yes.
 	Confirm func(question string) (bool, error)
 	Out     io.Writer

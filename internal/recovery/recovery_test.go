@@ -425,7 +425,8 @@ func TestRunDoesNotWaitForTasksThatHaveEnded(t *testing.T) {
 	assert.NotContains(t, w.out.String(), "waiting for")
 }
 
-// TestRunWaitsForDownloads: a download outlives the plugin that asked for it, and the next one of the same file would find the file there.
+// TestRunWaitsForDownloads: a download outlives the plugin that asked for it, and the next one of the same file would
+// find the file there.
 func TestRunWaitsForDownloads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,8 +15,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Types of resources whose creation can leave something that stands in the way of the next one; a file does so only while it is downloaded, and is overwritten then.
-// Anything else is not on Proxmox.
+// Types of resources whose creation can leave something that stands in the way of the next one; a file does so only
+// while it is downloaded, and is overwritten then. Anything else is not on Proxmox.
 const (
 	typeMachine  = "proxmoxve:VM/virtualMachine:VirtualMachine"
 	typeTemplate = "talos-proxmox:template:GoldenTemplate$command:remote:Command"
@@ -219,7 +219,8 @@ func machineOf(resource apitype.ResourceV3) (creation, bool) {
 	return made, true
 }
 
-// download is a file that a host was downloading. The task goes on without its plugin; a second download of the file would meet the file in the end.
+// download is a file that a host was downloading. The task outlives its plugin; a second download would find the file
+// in its way at the end.
 type download struct{ host, file string }
 
 func downloadOf(resource apitype.ResourceV3) (download, bool) {

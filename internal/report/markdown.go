@@ -7,8 +7,8 @@ import (
 	"proxmox-talos/internal/spec"
 )
 
-// Markdown returns the stack's readme: clusters with their versions, a Mermaid picture of hosts and machines, the machines, the capacity of each host, and what to do
-// next. Placement is what there is to say of the machines' hosts.
+// Markdown returns the stack's readme: clusters with their versions, a Mermaid picture of hosts and machines, the
+// machines, the capacity of each host, and what to do next. Placement is what there is to say of the machines' hosts.
 func Markdown(p *spec.Plan, placement []string) string {
 	v := arrange(p)
 	w := &writer{}

@@ -92,7 +92,8 @@ func (j *judgement) identities(path string, nodes []spec.Node) bool {
 	return false
 }
 
-// placement finds machines with devices that the plan has on another host than they are on: they cannot migrate, and would be recreated there.
+// placement finds machines with devices that the plan has on another host than they are on: they cannot migrate, and
+// would be recreated there.
 func (j *judgement) placement(path string, nodes []spec.Node) bool {
 	moved := ""
 	var pins []string

@@ -7,8 +7,8 @@ import (
 	"proxmox-talos/internal/spec"
 )
 
-// Placed is the plan with running machines on the hosts that they are on, and a line for each that a new machine of its place would not be on: a calculated placement
-// moves no machine.
+// Placed is the plan with running machines on the hosts that they are on, and a line for each that a new machine of its
+// place would not be on: a calculated placement moves no machine.
 func Placed(plan *spec.Plan, machines []Machine) (placed *spec.Plan, stays []string) {
 	hosts := map[string]string{}
 	for _, m := range machines {

@@ -67,7 +67,8 @@ func (p *planner) statedNetworks(clusters []Cluster) []network {
 	return list
 }
 
-// checkApart reports the first network that another one overlaps, and says whether there is one. The advice leaves the sibling alone, too.
+// checkApart reports the first network that another one overlaps, and says whether there is one. The advice leaves the
+// sibling alone, too.
 func (p *planner) checkApart(own network, others []network, sibling network) bool {
 	for _, other := range others {
 		if !own.IsValid() || !other.IsValid() || !own.Overlaps(other.Prefix) {

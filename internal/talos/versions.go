@@ -32,7 +32,8 @@ func Releases() []Release {
 	}
 }
 
-// Check says whether a Talos version is supported and runs a Kubernetes version; both are full versions with their v. The error says what to do.
+// Check says whether a Talos version is supported and runs a Kubernetes version; both are full versions with their v.
+// The error says what to do.
 func Check(talos, kubernetes string) error {
 	talosVersion, err := parseVersion("Talos", talos)
 	if err != nil {

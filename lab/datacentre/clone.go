@@ -235,7 +235,8 @@ func (p clonePlan) copied(vmid int) (Config, []drive) {
 	return c, slices.DeleteFunc(drives, func(dr drive) bool { return isIndexed(dr.key, "unused") })
 }
 
-// saveClone writes what there is of a clone: until its first drive is copied, it has no name, and the description of Proxmox' temporary file.
+// saveClone writes what there is of a clone: until its first drive is copied, it has no name, and the description of
+// Proxmox' temporary file.
 func (d *Datacentre) saveClone(vmid int, c Config, lock string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

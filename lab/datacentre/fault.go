@@ -38,7 +38,8 @@ type Fault struct {
 
 	// Offline makes Host unreachable.
 	Offline bool `json:"offline,omitempty"`
-	// NoQuorum takes the cluster's quorum: what would write the cluster's configuration is refused, reads and running machines are not affected.
+	// NoQuorum takes the cluster's quorum: what would write the cluster's configuration is refused, reads and running
+	// machines are not affected.
 	NoQuorum bool `json:"noQuorum,omitempty"`
 	// Full is a storage, of Host or of all hosts, on which nothing is free.
 	Full string `json:"full,omitempty"`

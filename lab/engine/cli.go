@@ -41,8 +41,9 @@ type cli struct {
 	exitCode int
 	// format is how a preview writes its standard output.
 	format Format
-	// judges makes an update preview first, as it does for a user: the Automation API leaves that out, and policies about the whole stack judge at the end of a run
-	// only. After the update they would come too late to keep anything from being made.
+	// judges makes an update preview first, as it does for a user: the Automation API leaves that out, and policies
+	// about the whole stack judge at the end of a run only. After the update they would come too late to keep anything
+	// from being made.
 	judges bool
 	// updating is set while the Automation API updates.
 	updating bool
@@ -155,8 +156,8 @@ func (c *cli) Run(ctx context.Context, dir string, stdin io.Reader, out, errOut 
 	return stdout.String(), stderr.String(), code, err
 }
 
-// spares answers what the Automation API would start the CLI for although nobody here needs to know. Every command names its stack, so that none has to be selected; the
-// outputs and the summary of an update are not what Up returns.
+// spares answers what the Automation API would start the CLI for although nobody here needs to know. Every command
+// names its stack, so that none has to be selected; the outputs and the summary of an update are not what Up returns.
 func (c *cli) spares(args []string) (answer string, spared bool) {
 	switch strings.Join(args[:min(2, len(args))], " ") {
 	case "stack select":

@@ -27,8 +27,8 @@ type Config struct {
 	Published map[string]string
 }
 
-// layStackFile lays the stack file in the work folder, with the lab's configuration in it. Secrets are encrypted here, as `pulumi config set --secret` does, which would
-// take a start of the CLI each.
+// layStackFile lays the stack file in the work folder, with the lab's configuration in it. Secrets are encrypted here,
+// as `pulumi config set --secret` does, which would take a start of the CLI each.
 func (e *Engine) layStackFile(ctx context.Context) error {
 	if e.configured() {
 		return nil
@@ -105,7 +105,8 @@ func (e *Engine) setConfig(ctx context.Context, stack *workspace.ProjectStack) e
 	return nil
 }
 
-// crypter is that of Pulumi's provider of secrets by passphrase, which notes its salt in the stack file, beside a word by which it knows its passphrase again.
+// crypter is that of Pulumi's provider of secrets by passphrase, which notes its salt in the stack file, beside a word
+// by which it knows its passphrase again.
 func (e *Engine) crypter(ctx context.Context, stack *workspace.ProjectStack) (config.Crypter, error) {
 	passphrase, err := os.ReadFile(filepath.Join(e.o.Dir, passphraseFile))
 	if err != nil {

@@ -248,6 +248,9 @@ func (e *Engine) Destroy(ctx context.Context, opts ...optdestroy.Option) (auto.D
 	defer done()
 
 	result, err := e.stack.Destroy(ctx, opts...)
+	if err == nil {
+		_ = os.Remove(e.unfinishedFile()) // there is nothing left to read
+	}
 
 	return result, e.exit("destroy", err)
 }

@@ -172,8 +172,9 @@ func (s steps) named(op string) []string {
 	return names
 }
 
-// watch collects the steps of a run from the engine's events, until the returned function is called after the run's end. Then no event is under way: the stream takes
-// one at a time, and the Automation API returns when its receiver has ended. A run that never began leaves the stream open.
+// watch collects the steps of a run from the engine's events, until the returned function is called after the run's
+// end. Then no event is under way: the stream takes one at a time, and the Automation API returns when its receiver has
+// ended. A run that never began leaves the stream open.
 func (w *world) watch() (chan events.EngineEvent, func() steps) {
 	ch, ended, done := make(chan events.EngineEvent), make(chan struct{}), make(chan steps)
 

@@ -96,7 +96,8 @@ func TestRebootWhenIdle(t *testing.T) {
 	assert.Empty(t, done)
 }
 
-// TestAHostInUseIsNotRebooted prepares a host on which a machine runs: it is told, and nothing but the GPU machine waits. Once the host is idle, the same up resumes.
+// TestAHostInUseIsNotRebooted prepares a host on which a machine runs: it is told, and nothing but the GPU machine
+// waits. Once the host is idle, the same up resumes.
 func TestAHostInUseIsNotRebooted(t *testing.T) {
 	t.Parallel()
 

@@ -5,7 +5,8 @@ import (
 	"io"
 )
 
-// onePlan passes the output of an update on without that of the preview before it, which says the same, unless the preview is all there is.
+// onePlan passes the output of an update on without that of the preview before it, which says the same, unless the
+// preview is all there is.
 type onePlan struct {
 	to io.Writer
 	// held is set until the update begins.

@@ -62,9 +62,13 @@ func (e *Engine) recover(ctx context.Context, env map[string]string) error {
 	return nil
 }
 
-// Resume is Up, and reads the machines first where the last one did not come to its end: of a change that failed, the state has what was asked for, not what is there.
+// unfinishedFile is there from the beginning of a Resume until one has come to its end, or the stack is destroyed.
+func (e *Engine) unfinishedFile() string { return e.workPath("unfinished-" + e.o.Stack) }
+
+// Resume is Up, and reads the machines first where the last one did not come to its end: of a change that failed, the
+// state has what was asked for, not what is there.
 func (e *Engine) Resume(ctx context.Context, opts ...optup.Option) error {
-	unfinished := e.workPath("unfinished-" + e.o.Stack)
+	unfinished := e.unfinishedFile()
 	if _, err := os.Stat(unfinished); err == nil {
 		fmt.Fprintln(e.o.out(), "The last up failed: the machines are read first (--refresh).") //nolint:errcheck // to the terminal
 

@@ -74,8 +74,8 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 	w.requireWhole(s.yaml(t))
 }
 
-// TestAMappingThatAKilledRunMade kills a run between the creation of its PCI mapping and the answer: the state does not know it, and Proxmox refuses another one. Then
-// `make recover` removes it, unless it is another stack's.
+// TestAMappingThatAKilledRunMade kills a run between the creation of its PCI mapping and the answer: the state does not
+// know it, and Proxmox refuses another one. Then `make recover` removes it, unless it is another stack's.
 func TestAMappingThatAKilledRunMade(t *testing.T) {
 	t.Parallel()
 

@@ -12,7 +12,8 @@ import (
 	"proxmox-talos/lab/datacentre"
 )
 
-// TestMachinesThatAreNotWhatTheyWere deletes machines by hand, and rolls one back: what comes back gets its configuration again, and the cluster is judged by it.
+// TestMachinesThatAreNotWhatTheyWere deletes machines by hand, and rolls one back: what comes back gets its
+// configuration again, and the cluster is judged by it.
 func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 	t.Parallel()
 
@@ -58,7 +59,8 @@ func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 // replaced are the resources that a run replaced: the last that is heard of one is that its former self is deleted.
 func replaced(done steps) []string { return done.named("delete-replaced") }
 
-// TestAnUpAfterOneThatFailed never says that all is done while it is not: the state has what was asked for. What a user of the lab calls reads the machines by itself.
+// TestAnUpAfterOneThatFailed never says that all is done while it is not: the state has what was asked for. What a user
+// of the lab calls reads the machines by itself.
 func TestAnUpAfterOneThatFailed(t *testing.T) {
 	t.Parallel()
 

@@ -53,7 +53,8 @@ func TestANewGPUHostMovesNoMachine(t *testing.T) {
 		`clusters[0].gpuWorkers[0].name: "ai" makes one-ai-1 with the VMID 4000 of one-gpu-1, which runs. Running machines cannot be renamed`)
 }
 
-// TestAFirstRunThatFailedIsJudgedByItsMachines: a first up that failed at a machine leaves no outputs, and machines all the same.
+// TestAFirstRunThatFailedIsJudgedByItsMachines: a first up that failed at a machine leaves no outputs, and machines all
+// the same.
 func TestAFirstRunThatFailedIsJudgedByItsMachines(t *testing.T) {
 	t.Parallel()
 

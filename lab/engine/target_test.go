@@ -79,7 +79,8 @@ func TestEveryAddressOfAStackBecomesTheLabs(t *testing.T) {
 	assert.NotContains(t, string(target.File), "secure")
 }
 
-// TestCommittedStacksOnALab plans every stack that the project is delivered with for a lab: the same machines as on its own network, and not one address that is not the lab's.
+// TestCommittedStacksOnALab plans every stack that the project is delivered with for a lab: the same machines as on its
+// own network, and not one address that is not the lab's.
 func TestCommittedStacksOnALab(t *testing.T) {
 	t.Parallel()
 

@@ -82,7 +82,8 @@ func (r release) tag(version, name string) string {
 	return version
 }
 
-// tags are the versions of all extensions by Talos version and name: machines ask for theirs at each reading of their resources.
+// tags are the versions of all extensions by Talos version and name: machines ask for theirs at each reading of their
+// resources.
 var tags = sync.OnceValue(func() map[string]map[string]string {
 	all := map[string]map[string]string{}
 
@@ -98,8 +99,8 @@ var tags = sync.OnceValue(func() map[string]map[string]string {
 	return all
 })
 
-// ExtensionVersion is the version of an extension in the images of a Talos version: Talos' own, for NVIDIA's with the driver's before it; empty when the
-// factory does not build it.
+// ExtensionVersion is the version of an extension in the images of a Talos version: Talos' own, for NVIDIA's with the
+// driver's before it; empty when the factory does not build it.
 func ExtensionVersion(talos, name string) string { return tags()[talos][name] }
 
 // missing returns the first of the names that the release does not have.

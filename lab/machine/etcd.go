@@ -47,7 +47,8 @@ type etcdData struct {
 	Members   []etcdMember  `json:"members"`
 	Nodes     []*kubeNode   `json:"nodes,omitempty"`
 	Objects   []*kubeObject `json:"objects,omitempty"`
-	// Initial is how a real member finds the others at its first start, New that it begins a cluster; neither counts once it has data.
+	// Initial is how a real member finds the others at its first start, New that it begins a cluster; neither counts
+	// once it has data.
 	Initial string `json:"initial,omitempty"`
 	New     bool   `json:"new,omitempty"`
 }

@@ -39,7 +39,8 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 	}
 }
 
-// joinable finds a control plane whose healthy etcd cluster of the same authority takes a learner now; the caller holds the lock.
+// joinable finds a control plane whose healthy etcd cluster of the same authority takes a learner now; the caller holds
+// the lock.
 func (m *machine) joinable() *machine {
 	for _, o := range m.cluster.controlPlanes() {
 		if o == m || o.etcd == nil || !o.up || !o.etcd.quorum() || o.etcd.learning() || !sameEtcdCA(m.config, o.config) {

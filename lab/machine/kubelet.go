@@ -60,7 +60,8 @@ type kubeNode struct {
 	podNetwork string
 }
 
-// runKubelet implements kubernetes: the kubelet starts on its own and registers the node once it reaches the Kubernetes API.
+// runKubelet implements kubernetes: the kubelet starts on its own and registers the node once it reaches the Kubernetes
+// API.
 func (m modelKubernetes) runKubelet(ctx context.Context) {
 	if !m.awaitNodeIP(ctx) {
 		return

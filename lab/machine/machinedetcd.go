@@ -239,7 +239,8 @@ func (m modelKubernetes) moveLeader(_ context.Context, e *etcd) (string, error) 
 	return to.Name, nil
 }
 
-// successor is the member that may lead instead of the machine's own; nil where that does not lead. The caller holds the lock.
+// successor is the member that may lead instead of the machine's own; nil where that does not lead. The caller holds
+// the lock.
 func (m *machine) successor(e *etcd) *etcdMember {
 	if m.etcd != e || e.leader != m.disk.Etcd.MemberID {
 		return nil

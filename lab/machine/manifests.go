@@ -32,7 +32,8 @@ type manifest struct {
 	id, url, inline string
 }
 
-// manifests are Talos' own and what the configuration adds to them: of the CNI, of the cloud provider, extra and inline ones; the caller holds the lock.
+// manifests are Talos' own and what the configuration adds to them: of the CNI, of the cloud provider, extra and inline
+// ones; the caller holds the lock.
 func (m *machine) manifests() []manifest {
 	c := m.config.Cluster()
 	list := m.kube.ownManifests()

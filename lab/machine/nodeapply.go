@@ -136,7 +136,8 @@ func (m *machine) applyNode(e *etcd) {
 	m.kubelet.refused = ""
 }
 
-// refuseNode tells once why the API server does not take a change of the node, which Talos tries again and again; the caller holds the lock.
+// refuseNode tells once why the API server does not take a change of the node, which Talos tries again and again; the
+// caller holds the lock.
 func (m *machine) refuseNode(message string) {
 	if m.kubelet.refused != message {
 		m.kubelet.refused = message

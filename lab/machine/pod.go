@@ -56,7 +56,8 @@ func (e *etcd) runPod(p daemonPod) podState {
 	return podRun{p.set.Namespace, p.name(), p.uid(), p.spec, e}.on(m, p.node.CNI)
 }
 
-// on follows the pod from its node's kubelet to its container, cni says that pods have a network there; the caller holds the lock.
+// on follows the pod from its node's kubelet to its container, cni says that pods have a network there; the caller
+// holds the lock.
 func (p podRun) on(m *machine, cni bool) podState {
 	if !cni && !p.spec.HostNetwork {
 		return creating("NetworkNotReady", "network is not ready: "+noCNI)

@@ -3,20 +3,15 @@ package machine
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"proxmox-talos/lab/machine/controlplane"
-	"proxmox-talos/lab/machine/kube"
 )
 
 const (
@@ -258,164 +253,4 @@ func ignoreConflict(err error) error {
 	}
 
 	return err
-}
-
-// sameStatus compares all that a kubelet says but when it said so.
-func sameStatus(a, b *corev1.NodeStatus) bool {
-	plain := func(s *corev1.NodeStatus) *corev1.NodeStatus {
-		s = s.DeepCopy()
-		for i := range s.Conditions {
-			s.Conditions[i].LastHeartbeatTime = metav1.Time{}
-		}
-
-		return s
-	}
-
-	return equality.Semantic.DeepEqual(plain(a), plain(b))
-}
-
-// describe fills in what the kubelet says of its machine.
-func (r *realKubelet) describe(n *corev1.Node) {
-	m := r.m
-
-	m.ms.mu.Lock()
-
-	if m.config == nil {
-		m.ms.mu.Unlock()
-
-		return
-	}
-
-	var about kubeNode
-
-	m.describeNode(&about)
-	m.ms.mu.Unlock()
-
-	quantity := func(v int64) resource.Quantity { return *resource.NewQuantity(v, resource.BinarySI) }
-	capacity := corev1.ResourceList{
-		corev1.ResourceCPU:              *resource.NewQuantity(int64(about.Cores), resource.DecimalSI),
-		corev1.ResourceMemory:           quantity(int64(about.MemoryMiB) << 20),
-		corev1.ResourceEphemeralStorage: quantity(about.DiskBytes),
-		corev1.ResourcePods:             *resource.NewQuantity(110, resource.DecimalSI),
-	}
-
-	for name, count := range r.k.offers() {
-		capacity[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
-	}
-
-	s := &n.Status
-	s.Capacity, s.Allocatable = capacity, capacity
-	s.Addresses = []corev1.NodeAddress{
-		{Type: corev1.NodeInternalIP, Address: about.Address.String()},
-		{Type: corev1.NodeHostName, Address: n.Name},
-	}
-	s.NodeInfo = corev1.NodeSystemInfo{
-		MachineID: about.MachineID, SystemUUID: about.MachineID, KernelVersion: kernelVersion,
-		OSImage:                 "Talos (" + about.Talos + ")",
-		ContainerRuntimeVersion: "containerd://2.1.6", KubeletVersion: about.Kubelet, OperatingSystem: "linux",
-		Architecture: about.Arch,
-	}
-	s.DaemonEndpoints.KubeletEndpoint.Port = constants.KubeletPort
-
-	for _, pressure := range []corev1.NodeConditionType{
-		corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
-		corev1.NodePIDPressure,
-	} {
-		setCondition(s, corev1.NodeCondition{
-			Type: pressure, Status: corev1.ConditionFalse,
-			Reason: "KubeletHasSufficient" + string(pressure[:len(pressure)-len("Pressure")]),
-		})
-	}
-
-	if about.CNI {
-		setCondition(s, corev1.NodeCondition{
-			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
-			Message: "kubelet is posting ready status",
-		})
-	} else {
-		setCondition(s, corev1.NodeCondition{
-			Type: corev1.NodeReady, Status: corev1.ConditionFalse,
-			Reason: "KubeletNotReady", Message: noCNI,
-		})
-	}
-}
-
-func setCondition(s *corev1.NodeStatus, c corev1.NodeCondition) {
-	c.LastHeartbeatTime = metav1.Now()
-	c.LastTransitionTime = c.LastHeartbeatTime
-
-	i := slices.IndexFunc(s.Conditions, func(o corev1.NodeCondition) bool { return o.Type == c.Type })
-	if i < 0 {
-		s.Conditions = append(s.Conditions, c)
-
-		return
-	}
-
-	if s.Conditions[i].Status == c.Status {
-		c.LastTransitionTime = s.Conditions[i].LastTransitionTime
-	}
-
-	s.Conditions[i] = c
-}
-
-// applyNode lets Talos make labels, annotations and taints of the node those of its configuration.
-func (r *realKubelet) applyNode(ctx context.Context, n *corev1.Node) error {
-	m := r.m
-
-	m.ms.mu.Lock()
-
-	if m.config == nil {
-		m.ms.mu.Unlock()
-
-		return nil
-	}
-
-	current := observed(n)
-	next := m.wantedNode(current)
-	m.ms.mu.Unlock()
-
-	refused := ""
-
-	if !sameNode(current, &next) {
-		n.Labels, n.Annotations, n.Spec.Taints = next.Labels, next.Annotations, keepTimes(n.Spec.Taints, next.Taints)
-
-		err := r.talos.Put().Resource("nodes").Name(r.name).Body(n).Do(ctx).Into(n)
-		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
-			return ignoreConflict(err)
-		}
-
-		if err != nil {
-			refused = err.Error()
-		}
-	}
-
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if refused != "" {
-		m.refuseNode(refused)
-	}
-
-	m.kubelet.refused = refused
-
-	return nil
-}
-
-// keepTimes are the wanted taints; those that were there keep the time at which they were added.
-func keepTimes(before []corev1.Taint, wanted []kube.Taint) []corev1.Taint {
-	taints := make([]corev1.Taint, 0, len(wanted))
-
-	for _, t := range wanted {
-		taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)}
-
-		for _, o := range before {
-			if o.Key == t.Key && string(o.Effect) == t.Effect {
-				taint.TimeAdded = o.TimeAdded
-			}
-		}
-
-		taints = append(taints, taint)
-	}
-
-	return taints
 }

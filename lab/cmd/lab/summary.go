@@ -78,7 +78,8 @@ Change Pulumi.%[3]s.yaml and run this again; 'make down' removes everything.
 	return nil
 }
 
-// clientFile names the file with a cluster's configuration of a client; that of the first cluster is the one that the shell is told to use.
+// clientFile names the file with a cluster's configuration of a client; that of the first cluster is the one that the
+// shell is told to use.
 func clientFile(kind, cluster string, place int) string {
 	if place == 0 {
 		return kind

@@ -65,9 +65,8 @@ func tag(image string) string {
 }
 
 func hostPort(a netip.Addr, port int) string {
-	return netip.AddrPortFrom(a,
-		uint16(port)).String()
-} //nolint:gosec // a port
+	return netip.AddrPortFrom(a, uint16(port)).String() //nolint:gosec // a port
+}
 
 func peerURL(a netip.Addr) string   { return "https://" + hostPort(a, etcdPeerPort) }
 func clientURL(a netip.Addr) string { return "https://" + hostPort(a, etcdClientPort) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +22,7 @@ const (
 	restartMost  = 10 * time.Second
 	// settled is how long a part runs before its next pause is the first again.
 	settled = time.Minute
-	// logMost is the size at which a log begins anew at the part's next start; the one before is kept.
+	// logMost is the size at which a part begins a new log at its next start; the one before is kept.
 	logMost = 20 << 20
 )
 
@@ -140,7 +141,7 @@ func lastWords(path string, from int64) string {
 	}
 
 	text := make([]byte, min(info.Size()-from, most))
-	if _, err := file.ReadAt(text, info.Size()-int64(len(text))); err != nil && !errors.Is(err, os.ErrClosed) {
+	if _, err := file.ReadAt(text, info.Size()-int64(len(text))); err != nil && !errors.Is(err, io.EOF) {
 		return err.Error()
 	}
 

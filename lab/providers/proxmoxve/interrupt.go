@@ -10,8 +10,9 @@ import (
 // interruptKey finds the context that an interrupt ends.
 type interruptKey struct{}
 
-// uninterrupted returns a context that outlives an interrupt: what is begun is finished, as in the published provider, because half a machine in the state is
-// taken for a whole one by the next update. Only where a task can be undone, or nothing depends on it, do operations look at interrupt.
+// uninterrupted returns a context that outlives an interrupt: what is begun is finished, as in the published provider,
+// because half a machine in the state is taken for a whole one by the next update. Only where a task can be undone, or
+// nothing depends on it, do operations look at interrupt.
 func uninterrupted(ctx context.Context) context.Context {
 	return context.WithValue(context.WithoutCancel(ctx), interruptKey{}, ctx)
 }

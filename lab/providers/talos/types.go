@@ -123,8 +123,8 @@ func duration(stated bool, field func() *string) time.Duration {
 	return d
 }
 
-// savable judges timeouts after everything else has worked: the published plugin does the work, and then fails to save the resource, which the
-// engine takes for one that was not made (pulumiverse/pulumi-talos#208 and #252).
+// savable judges timeouts after everything else has worked: the published plugin does the work, and then fails to save
+// the resource, which the engine takes for one that was not made (pulumiverse/pulumi-talos#208 and #252).
 func (t *timeouts) savable() error {
 	if t == nil {
 		return nil

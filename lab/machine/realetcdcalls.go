@@ -1,0 +1,155 @@
+package machine
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"proxmox-talos/lab/machine/controlplane"
+)
+
+// removeMember implements kubernetes.
+func (k *realKubernetes) removeMember(ctx context.Context, e *etcd, id uint64) error {
+	if err := k.withMember(ctx, e, func(ctx context.Context, c *controlplane.EtcdClient) error {
+		return c.Remove(ctx, id)
+	}); err != nil {
+		return err
+	}
+
+	k.m.ms.mu.Lock()
+	defer k.m.ms.mu.Unlock()
+
+	e.members = slices.DeleteFunc(slices.Clone(e.members), func(o etcdMember) bool { return o.ID == id })
+
+	for _, o := range slices.Clone(e.running) {
+		if o.disk.Etcd != nil && o.disk.Etcd.MemberID == id {
+			o.stopEtcd()
+			o.services.set(o, "etcd", stateFailed, "the member has been permanently removed from the cluster")
+		}
+	}
+
+	return nil
+}
+
+// leaveEtcd implements kubernetes: another member leads, the machine's own is removed, and its data with it.
+func (k *realKubernetes) leaveEtcd(ctx context.Context) error {
+	m := k.m
+
+	m.ms.mu.Lock()
+	e := m.etcd
+
+	if e == nil {
+		m.ms.mu.Unlock()
+
+		return errNoEtcd
+	}
+
+	id := m.disk.Etcd.MemberID
+	m.ms.mu.Unlock()
+
+	if _, err := k.moveLeader(ctx, e); err != nil {
+		return err
+	}
+
+	if err := k.withMember(ctx, e, func(ctx context.Context, c *controlplane.EtcdClient) error {
+		return c.Remove(ctx, id)
+	}); err != nil {
+		return err
+	}
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.disk.Etcd = nil
+	m.save()
+	m.stopEtcd()
+	m.services.set(m, "etcd", stateFinished, "Service finished successfully")
+
+	return nil
+}
+
+// moveLeader implements kubernetes.
+func (k *realKubernetes) moveLeader(ctx context.Context, e *etcd) (string, error) {
+	m := k.m
+
+	m.ms.mu.Lock()
+	to := m.successor(e)
+
+	var next etcdMember
+	if to != nil {
+		next = *to
+	}
+	m.ms.mu.Unlock()
+
+	if to == nil {
+		return "", nil
+	}
+
+	err := k.withOwn(ctx, func(ctx context.Context, c *controlplane.EtcdClient) error {
+		return c.MoveLeader(ctx, next.ID)
+	})
+
+	return next.Name, err
+}
+
+// etcdStatus implements kubernetes.
+func (k *realKubernetes) etcdStatus(ctx context.Context) (st controlplane.EtcdStatus, err error) {
+	err = k.withOwn(ctx, func(ctx context.Context, c *controlplane.EtcdClient) error {
+		st, err = c.Status(ctx)
+
+		return err
+	})
+
+	return st, err
+}
+
+// snapshot implements kubernetes.
+func (k *realKubernetes) snapshot(ctx context.Context, e *etcd, send func([]byte) error) error {
+	return k.withMember(ctx, e, func(ctx context.Context, c *controlplane.EtcdClient) error {
+		return c.Snapshot(ctx, send)
+	})
+}
+
+// withOwn asks the machine's own member.
+func (k *realKubernetes) withOwn(ctx context.Context, ask func(context.Context, *controlplane.EtcdClient) error) error {
+	host, err := k.host()
+	if err != nil {
+		return err
+	}
+
+	return asking(ctx, host, host.Etcd, ask)
+}
+
+// withMember asks the machine's own member of a cluster, or another one where it has none.
+func (k *realKubernetes) withMember(ctx context.Context, e *etcd,
+	ask func(context.Context, *controlplane.EtcdClient) error,
+) error {
+	host, err := k.host()
+	if err != nil {
+		return err
+	}
+
+	m := k.m
+
+	m.ms.mu.Lock()
+	address := host.Etcd
+
+	if m.etcd != e && len(e.running) > 0 {
+		address = e.running[0].etcdAddress()
+	}
+	m.ms.mu.Unlock()
+
+	return asking(ctx, host, address, ask)
+}
+
+func asking(ctx context.Context, host controlplane.Host, address netip.Addr,
+	ask func(context.Context, *controlplane.EtcdClient) error,
+) error {
+	client, err := host.EtcdClient(address)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	return ask(ctx, client)
+}

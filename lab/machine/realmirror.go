@@ -1,0 +1,89 @@
+package machine
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// mirror keeps a mirror pod of each static pod of a control plane.
+func (r *realKubelet) mirror(ctx context.Context, node *corev1.Node) error {
+	m := r.m
+
+	m.ms.mu.Lock()
+
+	var wanted []*corev1.Pod
+	if m.config != nil && m.isControlPlane() {
+		for _, name := range staticPodNames {
+			wanted = append(wanted, mirrorPod(name, m.staticPodImage(name), node))
+		}
+	}
+
+	m.ms.mu.Unlock()
+
+	for _, p := range wanted {
+		if have := r.mirrorOf(p.Name); have != nil {
+			if have.Annotations[corev1.MirrorPodAnnotationKey] == p.Annotations[corev1.MirrorPodAnnotationKey] {
+				continue
+			}
+
+			if err := r.deletePod(ctx, p, nil); err != nil {
+				return err
+			}
+		}
+
+		err := r.client.Post().Resource("pods").Namespace(p.Namespace).Body(p).Do(ctx).Error()
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// mirrorOf is the mirror pod of a name that the node has.
+func (r *realKubelet) mirrorOf(name string) *corev1.Pod {
+	r.k.mu.Lock()
+	defer r.k.mu.Unlock()
+
+	for _, p := range r.k.pods {
+		if p.pod.Name == name && p.pod.Namespace == kubeSystem && p.pod.DeletionTimestamp == nil {
+			return p.pod
+		}
+	}
+
+	return nil
+}
+
+// mirrorPod is what the API shows of a static pod. Its hash follows from what the pod runs.
+func mirrorPod(component, image string, node *corev1.Node) *corev1.Pod {
+	hash := strings.NewReplacer("/", "-", ":", "-", "@", "-").Replace(image)
+	controller, grace := true, int64(30)
+
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: component + "-" + node.Name, Namespace: kubeSystem,
+			Labels: map[string]string{"k8s-app": component, "tier": "control-plane", "component": component},
+			Annotations: map[string]string{
+				"kubernetes.io/config.source": "file", corev1.MirrorPodAnnotationKey: hash,
+				"kubernetes.io/config.hash": hash,
+			},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID,
+				Controller: &controller,
+			}},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: node.Name, HostNetwork: true, PriorityClassName: "system-cluster-critical",
+			TerminationGracePeriodSeconds: &grace,
+			Tolerations: []corev1.Toleration{{
+				Operator: corev1.TolerationOpExists,
+				Effect:   corev1.TaintEffectNoExecute,
+			}},
+			Containers: []corev1.Container{{Name: component, Image: image}},
+		},
+	}
+}
