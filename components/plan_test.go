@@ -89,7 +89,7 @@ func withGPUs(n spec.Node, gpus ...spec.GPU) spec.Node {
 }
 
 // runCluster registers a cluster with its templates.
-func runCluster(t *testing.T, o recorder.Options, cluster spec.Cluster, protect bool) (*recorder.Recorder, *TalosCluster) {
+func runCluster(t *testing.T, o recorder.Options, cluster spec.Cluster, protect bool, changes ...func(*TalosClusterArgs)) (*recorder.Recorder, *TalosCluster) {
 	t.Helper()
 	var made *TalosCluster
 	r, err := recorder.Run(o, func(ctx *pulumi.Context) error {
@@ -97,10 +97,14 @@ func runCluster(t *testing.T, o recorder.Options, cluster spec.Cluster, protect 
 		if err != nil {
 			return err
 		}
-		made, err = NewTalosCluster(ctx, cluster.Name, TalosClusterArgs{
+		args := TalosClusterArgs{
 			Cluster: cluster, Protect: protect, Template: template,
 			GPUsReady: func(n spec.Node) []pulumi.Resource { return []pulumi.Resource{template(n.Template).Ready()} },
-		})
+		}
+		for _, change := range changes {
+			change(&args)
+		}
+		made, err = NewTalosCluster(ctx, cluster.Name, args)
 		if err != nil {
 			return err
 		}

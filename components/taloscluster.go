@@ -225,19 +225,22 @@ func (q cloneQueue) add(n spec.Node, vm pulumi.Resource) {
 
 func storeOf(n spec.Node) ImageStore { return ImageStore{Host: n.Host, Datastore: n.Datastore} }
 
-// makeBootstrap runs once in a cluster's life: what talosops would be told again, because members have changed or a
-// certificate was renewed, is ignored, since an update would run it again. It waits for all control planes, because
-// talosops bootstraps only when none of them holds the cluster.
+// makeBootstrap runs again when control planes come or go, or are not the machines that they were: where all of them
+// were lost, their cluster begins anew. It waits for all control planes, because talosops bootstraps only when none of
+// them holds the cluster; otherwise it does nothing.
 func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args TalosClusterArgs, _ plannedPatches) (err error) {
-	after := make([]pulumi.Resource, 0, len(args.Cluster.ControlPlanes))
+	var after []pulumi.Resource
+	var generations []any
 	for _, node := range c.nodes[:len(args.Cluster.ControlPlanes)] {
 		after = append(after, node.Applied())
+		generations = append(generations, node.Generation)
 	}
 	c.bootstrap, err = talosops{
 		verb:        "bootstrap",
 		request:     talosopsRequest{Interval: bootstrapInterval, ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes)},
+		machines:    generations,
 		talosconfig: c.Talosconfig,
-	}.register(ctx, name+"-bootstrap", pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.IgnoreChanges([]string{"create", "stdin"}), pulumi.DependsOn(after))
+	}.register(ctx, name+"-bootstrap", pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(after))
 
 	return err
 }

@@ -1,6 +1,7 @@
 package components
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -69,8 +70,9 @@ func TestTalosClusterOrder(t *testing.T) {
 		assert.ElementsMatch(t, append(expected, "one-secrets"), apply.DependsOn(), node)
 		assert.Equal(t, []string{node + "-vm"}, apply.ReplaceWith(), node)
 	}
-	assert.ElementsMatch(t, []string{"one-cp-1-configuration", "one-cp-2-configuration", "one-cp-3-configuration", "one-secrets"},
-		r.Of(recorder.LocalCommand)["one-bootstrap"].DependsOn(), "any control plane may hold the cluster; workers never do")
+	assert.ElementsMatch(t, []string{
+		"one-cp-1-configuration", "one-cp-2-configuration", "one-cp-3-configuration", "one-secrets", "one-cp-1-vm", "one-cp-2-vm", "one-cp-3-vm",
+	}, r.Of(recorder.LocalCommand)["one-bootstrap"].DependsOn(), "any control plane may hold the cluster; workers never do")
 	assert.ElementsMatch(t, []string{"one-bootstrap", "one-secrets"}, r.Of(recorder.Kubeconfig)["one-kubeconfig"].DependsOn())
 	for _, command := range []string{"one-healthy", "one-marked"} {
 		after := r.Of(recorder.LocalCommand)[command].DependsOn()
@@ -240,13 +242,11 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 	controlPlanes := `"controlPlanes":[{"name":"one-cp-1","address":"127.1.1.10"},{"name":"one-cp-2","address":"127.1.1.11"},{"name":"one-cp-3","address":"127.1.1.12"}]`
 	for name, expected := range map[string]struct {
 		create, stdin string
-		ignored       []string
 		triggered     bool
 	}{
 		"one-bootstrap": {
-			create:  "${TALOSOPS:-go run ./cmd/talosops} bootstrap",
-			stdin:   `{"interval":"500ms",` + controlPlanes + `,"talosconfig":"the-talosconfig"}`,
-			ignored: []string{"create", "stdin"},
+			create: "${TALOSOPS:-go run ./cmd/talosops} bootstrap",
+			stdin:  `{"interval":"500ms",` + controlPlanes + `,"talosconfig":"the-talosconfig"}`,
 		},
 		"one-healthy": {
 			create: "${TALOSOPS:-go run ./cmd/talosops} wait",
@@ -268,13 +268,30 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 			stdin := command.Input("stdin")
 			require.True(t, stdin.IsSecret())
 			assert.JSONEq(t, expected.stdin, stdin.SecretValue().Element.StringValue())
-			assert.Equal(t, expected.ignored, command.Request.GetIgnoreChanges())
+			assert.Empty(t, command.Request.GetIgnoreChanges())
 			assert.Equal(t, expected.triggered, !command.Input("triggers").IsNull())
 			for _, property := range []string{"update", "delete"} {
 				assert.True(t, command.Input(property).IsNull(), property)
 			}
 		})
 	}
+}
+
+func TestTalosClusterBootstrapFollowsTheMachines(t *testing.T) {
+	t.Parallel()
+	machines := func(change string) string {
+		r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), false, func(args *TalosClusterArgs) {
+			args.Look = func(_ context.Context, vm VM) (string, error) {
+				return strings.Replace(fmt.Sprintf("machine-%d", vm.VMID), change, "another", 1), nil
+			}
+		})
+
+		return text(r.Of(recorder.LocalCommand)["one-bootstrap"].Input("environment"))
+	}
+
+	assert.JSONEq(t, `{"MACHINES": "machine-2000 machine-2001 machine-2002"}`, machines("none"))
+	assert.Equal(t, machines("none"), machines("machine-3000"), "a worker")
+	assert.NotEqual(t, machines("none"), machines("machine-2000"))
 }
 
 func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {

@@ -2,6 +2,7 @@ package components
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -17,6 +18,8 @@ type talosops struct {
 	verb     string
 	request  talosopsRequest // without its configurations
 	triggers pulumi.ArrayInput
+	// machines are the generations (*string) of those machines for which the call is repeated when they are others.
+	machines []any
 	// resultHidden leaves the result, which is long, out of the progress.
 	resultHidden bool
 
@@ -79,11 +82,28 @@ func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.Reso
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 		Triggers:               t.triggers,
 	}
+	if t.machines != nil {
+		args.Environment = pulumi.StringMap{"MACHINES": generationsOf(t.machines)}
+	}
 	if t.resultHidden {
 		args.Logging = local.LoggingStderr
 	}
 
 	return local.NewCommand(ctx, name, args, opts...)
+}
+
+// generationsOf is one text of all generations that are known.
+func generationsOf(machines []any) pulumi.StringOutput {
+	return pulumi.All(machines...).ApplyT(func(generations []any) string {
+		var known []string
+		for _, generation := range generations {
+			if text, _ := generation.(*string); text != nil {
+				known = append(known, *text)
+			}
+		}
+
+		return strings.Join(known, " ")
+	}).(pulumi.StringOutput)
 }
 
 func talosopsNodes(nodes []spec.Node) []talosopsNode {

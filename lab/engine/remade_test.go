@@ -56,6 +56,32 @@ func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 	w.requireRunning(4)
 }
 
+// TestAClusterThatLostItsControlPlanes begins anew: nothing of it is left but the workers, whose kubelets register their
+// nodes when they start.
+func TestAClusterThatLostItsControlPlanes(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	w.gateWithin("60s")
+
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	w.up(s.yaml(t))
+
+	vm, _ := w.lab.Data.VM(w.machines()["one-cp-1"])
+	w.remove(vm.Host, vm.ID)
+
+	_, err := w.tryUp(t.Context(), s.yaml(t), optup.Refresh())
+	require.Error(t, err)
+	assert.Contains(t, w.said(), "one-general-1: node: is not registered")
+	w.requireMembers(1)
+
+	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
+	w.do(w.lab.Data.Reset(labRoot, worker.Host, worker.ID))
+	w.up(s.yaml(t), optup.Refresh())
+	w.requireRunning(2)
+	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
+}
+
 // replaced are the resources that a run replaced: the last that is heard of one is that its former self is deleted.
 func replaced(done steps) []string { return done.named("delete-replaced") }
 
