@@ -239,7 +239,7 @@ func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args Talo
 		verb:        "bootstrap",
 		request:     talosopsRequest{Interval: bootstrapInterval, ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes)},
 		machines:    generations,
-		talosconfig: c.Talosconfig,
+		talosconfig: c.talosconfigOf(ctx, name, args.Cluster.ControlPlanes, args.Cluster.ControlPlanes), // workers come and go
 	}.register(ctx, name+"-bootstrap", pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(after))
 
 	return err
@@ -267,8 +267,15 @@ func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args Tal
 	return nil
 }
 
-// makeTalosconfig names real machines, never the virtual address: it is not there when Talos is needed most.
+// makeTalosconfig makes what the user gets.
 func (c *TalosCluster) makeTalosconfig(ctx *pulumi.Context, name string, args TalosClusterArgs, _ plannedPatches) error {
+	c.Talosconfig = c.talosconfigOf(ctx, name, args.Cluster.ControlPlanes, args.Cluster.Nodes())
+
+	return nil
+}
+
+// talosconfigOf names real machines, never the virtual address: it is not there when Talos is needed most.
+func (c *TalosCluster) talosconfigOf(ctx *pulumi.Context, name string, endpoints, nodes []spec.Node) pulumi.StringOutput {
 	credentials := c.secrets.ClientConfiguration
 	talosconfig := client.GetConfigurationOutput(ctx, client.GetConfigurationOutputArgs{
 		ClientConfiguration: client.GetConfigurationClientConfigurationArgs{
@@ -277,12 +284,11 @@ func (c *TalosCluster) makeTalosconfig(ctx *pulumi.Context, name string, args Ta
 			ClientKey:         credentials.ClientKey(),
 		},
 		ClusterName: pulumi.String(name),
-		Endpoints:   addressesOf(args.Cluster.ControlPlanes),
-		Nodes:       addressesOf(args.Cluster.Nodes()),
+		Endpoints:   addressesOf(endpoints),
+		Nodes:       addressesOf(nodes),
 	}, pulumi.Parent(c))
-	c.Talosconfig = pulumi.ToSecret(talosconfig.TalosConfig()).(pulumi.StringOutput)
 
-	return nil
+	return pulumi.ToSecret(talosconfig.TalosConfig()).(pulumi.StringOutput)
 }
 
 func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClusterArgs, _ plannedPatches) error {

@@ -183,8 +183,16 @@ func TestTalosClusterConfigurations(t *testing.T) {
 	assert.Equal(t, "127.1.1.10", kubeconfig.Input("endpoint").StringValue())
 	assert.NotContains(t, kubeconfig.Inputs, resource.PropertyKey("timeouts"), "the published provider cannot save a state that has them")
 	clients := r.Calls("talos:client/getConfiguration:getConfiguration")
-	require.Len(t, clients, 1)
-	assert.Equal(t, `["127.1.1.10","127.1.1.11","127.1.1.12"]`, text(clients[0]["endpoints"]))
+	require.Len(t, clients, 2)
+	var nodes []string
+	for _, config := range clients {
+		assert.Equal(t, `["127.1.1.10","127.1.1.11","127.1.1.12"]`, text(config["endpoints"]))
+		nodes = append(nodes, text(config["nodes"]))
+	}
+	assert.ElementsMatch(t, []string{
+		`["127.1.1.10","127.1.1.11","127.1.1.12","127.1.1.20","127.1.1.21"]`,
+		`["127.1.1.10","127.1.1.11","127.1.1.12"]`, // the bootstrap's: workers come and go
+	}, nodes)
 }
 
 func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
