@@ -1,10 +1,13 @@
 package engine_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -80,4 +83,49 @@ func TestAFirstRunThatFailedIsJudgedByItsMachines(t *testing.T) {
 	assert.Contains(t, w.said(), refused)
 	assert.Contains(t, w.fails(renamed), refused)
 	assert.Equal(t, map[string]int{"one-cp-1": 2000, "one-general-1": 3000}, w.machines())
+}
+
+// TestAMachineMovesToTheHostThatIsStated and stays there once nothing is stated any more: only then the plan would have
+// it elsewhere.
+func TestAMachineMovesToTheHostThatIsStated(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	w.gateWithin("60s")
+
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	w.up(s.yaml(t))
+
+	before, _ := w.lab.Data.VM(w.machines()["one-general-1"])
+	target := map[string]string{"pve1": "pve2", "pve2": "pve1"}[before.Host]
+	s.Clusters[0].Pins = `nodes: {"1": {host: ` + target + `}}`
+	done := w.up(s.yaml(t))
+	assert.Equal(t, []string{"VirtualMachine one-general-1-vm"}, vms(done.named("update")))
+	assert.Empty(t, vms(done.named("delete-replaced")))
+
+	after, _ := w.lab.Data.VM(before.ID)
+	assert.Equal(t, target, after.Host)
+	assert.Equal(t, before.Config["vmgenid"], after.Config["vmgenid"], "the same machine")
+	assert.True(t, after.Running)
+	assert.Equal(t, target, placed(t, w.outputs(), "one-general-1"))
+	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
+
+	// The template on its host goes, since a new machine would not be there.
+	s.Clusters[0].Pins = ""
+	done = w.up(s.yaml(t), optup.Refresh())
+	assert.Empty(t, slices.Concat(vms(done.named("update")), vms(done.named("delete-replaced"))))
+	assert.Equal(t, target, placed(t, w.outputs(), "one-general-1"))
+	assert.Contains(t, w.outputs()[stacks.Readme].Value, "one-general-1 runs on "+target+" and was not moved; a new machine would be placed on "+before.Host)
+}
+
+// placed is the host that the stack says a machine of cluster one is on.
+func placed(t *testing.T, outputs auto.OutputMap, machine string) any {
+	t.Helper()
+
+	clusters, ok := outputs[stacks.Placement].Value.(map[string]any)
+	require.True(t, ok)
+	hosts, ok := clusters["one"].(map[string]any)
+	require.True(t, ok)
+
+	return hosts[machine]
 }
