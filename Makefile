@@ -176,7 +176,7 @@ labkube: $(BIN)/labkube ## develop: Build the lab's etcd, Kubernetes control pla
 .PHONY: test-kubernetes
 test-kubernetes: $(BIN)/labkube ## develop: Run the tests of labkube and those of the lab's machines on real etcd and Kubernetes
 	cd lab/kubernetes && go test ./...
-	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 20m -run 'TestScenario/real' ./machine
+	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 20m -run 'TestScenario/real|TestReal' ./machine
 
 .PHONY: update
 update: ## develop: Bring all dependencies to their newest patch versions, but those of lab/kubernetes, which are pinned

@@ -94,8 +94,20 @@ func (d *doors) open(a netip.AddrPort, serve func(net.Listener) error) {
 	go func() {
 		defer d.serving.Done()
 
-		_ = serve(ln) // ends with the listener
+		_ = serve(ln) // ends with the listener, or with the server
+		d.forget(a, ln)
 	}()
+}
+
+// forget lets another server listen where one has ended.
+func (d *doors) forget(a netip.AddrPort, ln net.Listener) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if d.listeners[a] == ln {
+		_ = ln.Close()
+		delete(d.listeners, a)
+	}
 }
 
 // shut closes the listeners of an address.

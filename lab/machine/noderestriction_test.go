@@ -32,6 +32,21 @@ func (l *lab) admin() kubeClient {
 func (l *lab) kubelet(name string, groups ...string) kubeClient {
 	l.Helper()
 
+	encode := base64.StdEncoding.EncodeToString
+	crt, key := l.kubernetesPair(name, groups...)
+	kubeconfig, err := yaml.Marshal(map[string]any{
+		"clusters": []any{map[string]any{"cluster": map[string]any{"server": "https://" + l.address(11) + ":6443", "certificate-authority-data": encode(l.secrets.Certs.K8s.Crt)}}},
+		"users":    []any{map[string]any{"user": map[string]any{"client-certificate-data": encode(crt), "client-key-data": encode(key)}}},
+	})
+	require.NoError(l.T, err)
+
+	return l.kube(kubeconfig)
+}
+
+// kubernetesPair is a client certificate of the cluster's authority, and its key.
+func (l *lab) kubernetesPair(name string, groups ...string) (crt, key []byte) {
+	l.Helper()
+
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(l.secrets.Certs.K8s)
 	require.NoError(l.T, err)
 
@@ -39,15 +54,9 @@ func (l *lab) kubelet(name string, groups ...string) kubeClient {
 		x509.KeyUsage(stdx509.KeyUsageDigitalSignature), x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}))
 	require.NoError(l.T, err)
 
-	encode := base64.StdEncoding.EncodeToString
 	encoded := x509.NewCertificateAndKeyFromKeyPair(pair)
-	kubeconfig, err := yaml.Marshal(map[string]any{
-		"clusters": []any{map[string]any{"cluster": map[string]any{"server": "https://" + l.address(11) + ":6443", "certificate-authority-data": encode(l.secrets.Certs.K8s.Crt)}}},
-		"users":    []any{map[string]any{"user": map[string]any{"client-certificate-data": encode(encoded.Crt), "client-key-data": encode(encoded.Key)}}},
-	})
-	require.NoError(l.T, err)
 
-	return l.kube(kubeconfig)
+	return encoded.Crt, encoded.Key
 }
 
 // node is what the API shows of a node: labels and taints, these as text.

@@ -22,6 +22,8 @@ type podState struct {
 	log   string
 	// offers are the resources that a device plugin has registered.
 	offers map[string]int
+	// nvidia says that NVIDIA's container runtime runs the containers.
+	nvidia bool
 }
 
 type crash struct {
@@ -88,7 +90,7 @@ func (p podRun) on(m *machine, cni bool) podState {
 		}
 	}
 
-	return podState{running: true}
+	return podState{running: true, nvidia: handler == "nvidia"}
 }
 
 func (p podRun) runtimeHandler(class string) string {

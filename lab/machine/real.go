@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,8 +25,13 @@ type realKubernetes struct {
 	mu sync.Mutex
 	// down says why a part does not run, by its name.
 	down map[string]error
-	// pods are what the node's kubelet runs, by UID.
-	pods map[string]*realPod
+	// pods are what the node's kubelet runs, by UID; booted ends with the machine's boot, and they with it.
+	pods   map[string]*realPod
+	booted context.Context //nolint:containedctx // containers live longer than any call
+	// syncing is held while a pod is looked after.
+	syncing sync.Mutex
+	// kubelet speaks to an API server at this moment.
+	kubelet *realKubelet
 }
 
 var _ kubernetes = (*realKubernetes)(nil)

@@ -36,6 +36,11 @@ type realKubelet struct {
 // runKubelet implements kubernetes.
 func (k *realKubernetes) runKubelet(ctx context.Context) {
 	m := k.m
+
+	k.mu.Lock()
+	k.pods, k.booted = map[string]*realPod{}, ctx
+	k.mu.Unlock()
+
 	if !m.awaitNodeIP(ctx) {
 		return
 	}
@@ -45,6 +50,8 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 	m.services.set(m, "kubelet", stateRunning, "Health check successful")
 	skip := m.config.Machine().Kubelet().SkipNodeRegistration()
 	m.ms.mu.Unlock()
+
+	m.track(func() { k.runDoor(ctx) })
 
 	if skip {
 		return

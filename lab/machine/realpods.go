@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -25,6 +28,22 @@ type realPod struct {
 	pod    *corev1.Pod
 	state  podState
 	warned string // the last warning that was told
+
+	containers map[string]*realContainer
+	gpus       []int // what it was given of the node's GPUs
+	// refusal is why the kubelet does not take the pod.
+	refusal string
+	// admitted says that this was decided, ending that the pod's containers are asked to end, over that they have.
+	admitted, ending, over bool
+	// grace is how many seconds its containers have to end, kill ends them.
+	grace  int64
+	killed context.Context //nolint:containedctx // containers live longer than any call
+	kill   context.CancelFunc
+}
+
+// finished says that a pod has ended by itself.
+func (p *realPod) finished() bool {
+	return p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
 }
 
 // fetched are the objects that a pod refers to.
@@ -37,36 +56,82 @@ func (f fetched) object(plural, namespace, name string) *kubeObject {
 // runPods follows the pods of the node.
 func (r *realKubelet) runPods(ctx context.Context) {
 	r.k.mu.Lock()
-	r.k.pods = map[string]*realPod{}
+	r.k.kubelet = r
 	r.k.mu.Unlock()
 
-	sync := func(o any) {
+	defer func() {
+		r.k.mu.Lock()
+		r.k.kubelet = nil
+		r.k.mu.Unlock()
+	}()
+
+	look := func(o any) {
 		if p, ok := o.(*corev1.Pod); ok {
 			r.syncPod(ctx, p.DeepCopy())
 		}
 	}
 
-	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.NewListWatchFromClient(r.client, "pods", metav1.NamespaceAll,
 			fields.OneTermEqualSelector("spec.nodeName", r.name)),
 		ObjectType: &corev1.Pod{}, ResyncPeriod: podRound,
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: sync, UpdateFunc: func(_, o any) { sync(o) },
-			DeleteFunc: r.forgetPod,
+			AddFunc: look, UpdateFunc: func(_, o any) { look(o) },
+			DeleteFunc: func(o any) {
+				if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
+					o = last.Obj
+				}
+
+				if p, ok := o.(*corev1.Pod); ok {
+					r.k.forgetPod(string(p.UID))
+				}
+			},
 		},
 	})
+
+	var pruned sync.WaitGroup
+
+	pruned.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			r.k.forgetOthers(store.List())
+		}
+	})
 	informer.RunWithContext(ctx)
+	pruned.Wait()
 }
 
-func (r *realKubelet) forgetPod(o any) {
-	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		o = last.Obj
+// forgetPod ends what is left of a pod that the API server does not have any more.
+func (k *realKubernetes) forgetPod(uid string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	if one := k.pods[uid]; one != nil {
+		for _, c := range one.containers {
+			if c.running {
+				c.stop()
+			}
+		}
 	}
 
-	if p, ok := o.(*corev1.Pod); ok {
-		r.k.mu.Lock()
-		delete(r.k.pods, string(p.UID))
-		r.k.mu.Unlock()
+	delete(k.pods, uid)
+}
+
+// forgetOthers ends pods that were deleted while the kubelet did not reach the API server.
+func (k *realKubernetes) forgetOthers(list []any) {
+	kept := map[string]bool{}
+
+	for _, o := range list {
+		if p, ok := o.(*corev1.Pod); ok {
+			kept[string(p.UID)] = true
+		}
+	}
+
+	k.mu.Lock()
+	gone := slices.DeleteFunc(slices.Collect(maps.Keys(k.pods)), func(uid string) bool { return kept[uid] })
+	k.mu.Unlock()
+
+	for _, uid := range gone {
+		k.forgetPod(uid)
 	}
 }
 
@@ -76,10 +141,18 @@ func (r *realKubelet) syncPod(ctx context.Context, p *corev1.Pod) {
 		return
 	}
 
-	if p.DeletionTimestamp != nil {
-		r.forgetPod(p)
-		_ = r.deletePod(ctx, p, &metav1.Preconditions{UID: &p.UID}) // the next look repeats it
+	r.k.syncing.Lock()
+	defer r.k.syncing.Unlock()
 
+	one := r.k.known(p)
+
+	if p.DeletionTimestamp != nil {
+		r.endPod(ctx, p, one)
+
+		return
+	}
+
+	if one.finished() {
 		return
 	}
 
@@ -88,9 +161,86 @@ func (r *realKubelet) syncPod(ctx context.Context, p *corev1.Pod) {
 		return
 	}
 
-	r.warn(ctx, p, state)
+	r.warn(ctx, one, state)
+	r.runContainers(ctx, p, one)
+	r.postStatus(ctx, p, r.podStatus(one, state))
+}
 
-	status := r.podStatus(p, state)
+// known is what the node knows of a pod.
+func (k *realKubernetes) known(p *corev1.Pod) *realPod {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	one := k.pods[string(p.UID)]
+	if one == nil {
+		one = &realPod{}
+		k.pods[string(p.UID)] = one
+	}
+
+	one.pod = p
+
+	return one
+}
+
+// runContainers runs what is to run of a pod whose node is ready for it.
+func (r *realKubelet) runContainers(ctx context.Context, p *corev1.Pod, one *realPod) {
+	if !one.state.running || isStatic(p) {
+		return
+	}
+
+	if !one.admitted {
+		one.admitted, one.refusal = true, r.admit(one)
+	}
+
+	if one.refusal != "" {
+		return
+	}
+
+	tools := r.podTools(one)
+
+	r.k.mu.Lock()
+	started := r.progress(one, tools)
+	r.k.mu.Unlock()
+
+	for _, name := range started {
+		r.tell(ctx, p, corev1.EventTypeNormal, "Started", "Started container "+name)
+	}
+}
+
+// endPod ends the containers of a pod that is deleted, then the pod.
+func (r *realKubelet) endPod(ctx context.Context, p *corev1.Pod, one *realPod) {
+	r.k.mu.Lock()
+	begun, over := one.ending, one.over || len(one.containers) == 0
+	one.ending = true
+	r.k.mu.Unlock()
+
+	if !over {
+		r.killAfter(p, one)
+	}
+
+	if !begun && !over {
+		for _, c := range p.Spec.Containers {
+			r.tell(ctx, p, corev1.EventTypeNormal, "Killing", "Stopping container "+c.Name)
+		}
+
+		r.terminate(one)
+	}
+
+	if !over {
+		return
+	}
+
+	if len(one.containers) > 0 {
+		r.postStatus(ctx, p, r.podStatus(one, one.state))
+	}
+
+	if r.deletePod(ctx, p, &metav1.Preconditions{UID: &p.UID}) == nil { // else the next look repeats it
+		r.k.forgetPod(string(p.UID))
+	}
+}
+
+// postStatus says what has become of a pod, where that has changed.
+func (r *realKubelet) postStatus(ctx context.Context, p *corev1.Pod, status corev1.PodStatus) {
 	if equality.Semantic.DeepEqual(status, p.Status) {
 		return
 	}
@@ -115,7 +265,7 @@ func (r *realKubelet) deletePod(ctx context.Context, p *corev1.Pod, only *metav1
 
 // podState is what has become of a pod; unknown where the API server does not tell what it refers to.
 func (r *realKubelet) podState(ctx context.Context, p *corev1.Pod) (podState, bool) {
-	if p.Annotations[corev1.MirrorPodAnnotationKey] != "" {
+	if isStatic(p) {
 		return podState{running: r.k.runs(p.Labels["component"])}, true
 	}
 
@@ -213,7 +363,7 @@ func (k *realKubernetes) nodePods(*etcd, *machine) []kube.Object {
 
 	for _, one := range k.pods {
 		p := one.pod
-		if p.Annotations[corev1.MirrorPodAnnotationKey] != "" || !one.state.running {
+		if isStatic(p) || !one.state.running || one.finished() {
 			continue
 		}
 
@@ -228,24 +378,20 @@ func (k *realKubernetes) nodePods(*etcd, *machine) []kube.Object {
 }
 
 // warn remembers a pod's state, and tells its warning once.
-func (r *realKubelet) warn(ctx context.Context, p *corev1.Pod, state podState) {
+func (r *realKubelet) warn(ctx context.Context, one *realPod, state podState) {
 	r.k.mu.Lock()
-
-	known := r.k.pods[string(p.UID)]
-	if known == nil {
-		known = &realPod{}
-		r.k.pods[string(p.UID)] = known
-	}
-
-	known.pod, known.state = p, state
-	told := known.warned == state.warning+state.details
-	known.warned = state.warning + state.details
+	one.state = state
+	told := one.warned == state.warning+state.details
+	one.warned = state.warning + state.details
 	r.k.mu.Unlock()
 
-	if told || state.warning == "" {
-		return
+	if !told && state.warning != "" {
+		r.tell(ctx, one.pod, corev1.EventTypeWarning, state.warning, state.details)
 	}
+}
 
+// tell writes an event about a pod.
+func (r *realKubelet) tell(ctx context.Context, p *corev1.Pod, kind, reason, message string) {
 	now := metav1.Now()
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", p.Name, now.UnixNano()), Namespace: p.Namespace},
@@ -253,7 +399,7 @@ func (r *realKubelet) warn(ctx context.Context, p *corev1.Pod, state podState) {
 			APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name,
 			UID: p.UID,
 		},
-		Type: corev1.EventTypeWarning, Reason: state.warning, Message: state.details, Count: 1,
+		Type: kind, Reason: reason, Message: message, Count: 1,
 		FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: "kubelet", Host: r.name},
 	}

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,7 +12,8 @@ import (
 )
 
 // podStatus is the status of a pod in its state.
-func (r *realKubelet) podStatus(p *corev1.Pod, state podState) corev1.PodStatus {
+func (r *realKubelet) podStatus(one *realPod, state podState) corev1.PodStatus {
+	p := one.pod
 	s := *p.Status.DeepCopy()
 
 	if s.StartTime == nil {
@@ -22,45 +24,154 @@ func (r *realKubelet) podStatus(p *corev1.Pod, state podState) corev1.PodStatus 
 	address := r.address()
 	s.HostIP, s.HostIPs, s.Phase = address, []corev1.HostIP{{IP: address}}, corev1.PodPending
 
-	if state.running || state.crash != nil {
-		s.Phase = corev1.PodRunning
-
-		if s.PodIP == "" {
-			s.PodIP = r.podAddress(p, address)
-			s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
-		}
+	if (state.running || state.crash != nil) && s.PodIP == "" {
+		s.PodIP = r.podAddress(p, address)
+		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
 	}
 
+	r.k.mu.Lock()
+	if state.running && !isStatic(p) {
+		one.describe(&s)
+	} else {
+		r.describeState(p, state, &s)
+	}
+	r.k.mu.Unlock()
+
+	return s
+}
+
+// describeState is the status of a pod whose containers are not run one by one.
+func (r *realKubelet) describeState(p *corev1.Pod, state podState, s *corev1.PodStatus) {
 	ready := corev1.ConditionFalse
 	if state.running {
 		ready = corev1.ConditionTrue
+	}
+
+	if state.running || state.crash != nil {
+		s.Phase = corev1.PodRunning
 	}
 
 	for _, c := range []corev1.PodConditionType{
 		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady,
 		corev1.ContainersReady,
 	} {
-		setPodCondition(&s, c, ready)
+		setPodCondition(s, c, ready, "")
 	}
 
 	s.ContainerStatuses = nil
 	for _, c := range p.Spec.Containers {
 		s.ContainerStatuses = append(s.ContainerStatuses, r.containerStatus(c, state, *s.StartTime))
 	}
+}
+
+// describe fills in what the containers of a pod do; the caller holds the lock of realKubernetes.
+func (p *realPod) describe(s *corev1.PodStatus) {
+	if p.refusal != "" {
+		s.Phase, s.Reason, s.Message = corev1.PodFailed, "UnexpectedAdmissionError", "Pod was rejected: "+p.refusal
+
+		return
+	}
+
+	spec := p.pod.Spec
+	initialized, broken := true, false
+	s.InitContainerStatuses, s.ContainerStatuses = nil, nil
+
+	for _, c := range spec.InitContainers {
+		one := p.container(c.Name)
+		status := one.status(p.pod, c, "PodInitializing")
+		status.Ready = one.running && isSidecar(c) || one.ended != nil && !one.failed()
+		initialized = initialized && status.Ready
+		broken = broken || one.failed() && !isSidecar(c) && spec.RestartPolicy == corev1.RestartPolicyNever
+		s.InitContainerStatuses = append(s.InitContainerStatuses, status)
+	}
+
+	waiting := "ContainerCreating"
+	if !initialized {
+		waiting = "PodInitializing"
+	}
+
+	ready, done, failed := true, true, false
+
+	for _, c := range spec.Containers {
+		one := p.container(c.Name)
+		s.ContainerStatuses = append(s.ContainerStatuses, one.status(p.pod, c, waiting))
+		ready = ready && one.running
+		done = done && !one.running && (p.ending && one.starts > 0 || !one.wanted(spec.RestartPolicy))
+		failed = failed || one.failed()
+	}
+
+	switch {
+	case broken || done && failed:
+		s.Phase = corev1.PodFailed
+	case done:
+		s.Phase = corev1.PodSucceeded
+	case initialized:
+		s.Phase = corev1.PodRunning
+	}
+
+	reason := ""
+	if s.Phase == corev1.PodSucceeded {
+		reason = "PodCompleted"
+	}
+
+	setPodCondition(s, corev1.PodReadyToStartContainers, conditionOf(!done && !broken), reason)
+	setPodCondition(s, corev1.PodInitialized, conditionOf(initialized), reason)
+	setPodCondition(s, corev1.PodReady, conditionOf(ready && !p.ending), reason)
+	setPodCondition(s, corev1.ContainersReady, conditionOf(ready), reason)
+}
+
+func conditionOf(b bool) corev1.ConditionStatus {
+	if b {
+		return corev1.ConditionTrue
+	}
+
+	return corev1.ConditionFalse
+}
+
+// status is that of a container; waiting is why it has not begun.
+func (c *realContainer) status(p *corev1.Pod, spec corev1.Container, waiting string) corev1.ContainerStatus {
+	running := c.running
+	s := corev1.ContainerStatus{
+		Name: spec.Name, Image: spec.Image, ImageID: spec.Image, Ready: running, Started: &running,
+		RestartCount: int32(max(0, c.starts-1)), //nolint:gosec // a few
+	}
+
+	switch {
+	case running:
+		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.started).Rfc3339Copy()}
+	case c.starts == 0:
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: waiting}
+	case c.wanted(p.Spec.RestartPolicy) && c.pause > 0:
+		s.State.Waiting = &corev1.ContainerStateWaiting{
+			Reason: "CrashLoopBackOff", Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)",
+				c.pause, spec.Name, p.Name, p.Namespace, p.UID),
+		}
+		s.LastTerminationState.Terminated = c.ended
+
+		return s
+	default:
+		s.State.Terminated = c.ended
+	}
+
+	if c.last != nil {
+		s.LastTerminationState.Terminated = c.last
+	}
 
 	return s
 }
 
-func setPodCondition(s *corev1.PodStatus, kind corev1.PodConditionType, status corev1.ConditionStatus) {
+func setPodCondition(s *corev1.PodStatus, kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) {
 	i := slices.IndexFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
 
 	switch {
 	case i < 0:
 		s.Conditions = append(s.Conditions,
-			corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: metav1.Now().Rfc3339Copy()})
+			corev1.PodCondition{
+				Type: kind, Status: status, Reason: reason, LastTransitionTime: metav1.Now().Rfc3339Copy(),
+			})
 	case s.Conditions[i].Status != status:
 		s.Conditions[i].Status, s.Conditions[i].LastTransitionTime = status, metav1.Now().Rfc3339Copy()
-		s.Conditions[i].Reason, s.Conditions[i].Message = "", ""
+		s.Conditions[i].Reason, s.Conditions[i].Message = reason, ""
 	}
 }
 

@@ -1,0 +1,166 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// logMost is how many lines of a container are kept.
+const logMost = 10000
+
+// Log is what a container has printed. The zero value is an empty log.
+type Log struct {
+	mu      sync.Mutex
+	lines   []line
+	dropped int // lines that are not kept any more
+	partial []byte
+	closed  bool
+	changed chan struct{}
+}
+
+type line struct {
+	at   time.Time
+	text []byte
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	l.partial = append(l.partial, b...)
+
+	for {
+		text, rest, found := bytes.Cut(l.partial, []byte("\n"))
+		if !found {
+			break
+		}
+
+		l.add(bytes.Clone(text))
+		l.partial = bytes.Clone(rest)
+	}
+
+	l.fire()
+
+	return len(b), nil
+}
+
+func (l *Log) add(text []byte) {
+	l.lines = append(l.lines, line{time.Now(), append(text, '\n')})
+
+	if surplus := len(l.lines) - logMost; surplus > 0 {
+		l.lines, l.dropped = l.lines[surplus:], l.dropped+surplus
+	}
+}
+
+// Close ends the log: nobody waits for more.
+func (l *Log) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if len(l.partial) > 0 {
+		l.add(l.partial)
+		l.partial = nil
+	}
+
+	l.closed = true
+	l.fire()
+}
+
+func (l *Log) fire() {
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}
+
+// LogOptions are what a client wants of a log.
+type LogOptions struct {
+	Follow, Timestamps bool
+	Tail, Limit        *int64 // lines, bytes
+	Since              time.Time
+}
+
+// Copy writes the log; with Follow until it is closed.
+func (l *Log) Copy(ctx context.Context, w io.Writer, o LogOptions) error {
+	limited := &limitedWriter{w: w, left: -1}
+	if o.Limit != nil {
+		limited.left = *o.Limit
+	}
+
+	next := 0
+
+	l.mu.Lock()
+	if o.Tail != nil {
+		next = l.dropped + max(0, len(l.lines)-int(*o.Tail))
+	}
+	l.mu.Unlock()
+
+	for {
+		l.mu.Lock()
+		next = max(next, l.dropped)
+		lines := l.lines[min(next-l.dropped, len(l.lines)):]
+		next, o.Follow = l.dropped+len(l.lines), o.Follow && !l.closed
+
+		if l.changed == nil {
+			l.changed = make(chan struct{})
+		}
+
+		changed := l.changed
+		l.mu.Unlock()
+
+		for _, one := range lines {
+			if one.at.Before(o.Since) {
+				continue
+			}
+
+			if err := one.write(limited, o.Timestamps); err != nil || limited.left == 0 {
+				return err
+			}
+		}
+
+		if !o.Follow {
+			return nil
+		}
+
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+func (l line) write(w io.Writer, timestamp bool) error {
+	text := l.text
+	if timestamp {
+		text = append(fmt.Appendf(nil, "%s ", l.at.UTC().Format(time.RFC3339Nano)), text...)
+	}
+
+	_, err := w.Write(text)
+
+	return err
+}
+
+// limitedWriter drops what is beyond a number of bytes; left is -1 where nothing limits it.
+type limitedWriter struct {
+	w    io.Writer
+	left int64
+}
+
+// Write implements io.Writer.
+func (l *limitedWriter) Write(b []byte) (int, error) {
+	part := b
+	if l.left >= 0 {
+		part = b[:min(int64(len(b)), l.left)]
+		l.left -= int64(len(part))
+	}
+
+	_, err := l.w.Write(part)
+
+	return len(b), err
+}

@@ -1,0 +1,269 @@
+// Package container runs the commands of containers on the lab's machines. There are no images: a shell and a few
+// programs run for real, without a file or a connection of the host, and everything else runs in name only.
+package container
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/interp"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// ErrNotFound says that a container has no program of a name.
+var ErrNotFound = errors.New("executable file not found in $PATH")
+
+// notFound is a shell's exit status for a program that is not there.
+const notFound = 127
+
+// Container is what its programs see.
+type Container struct {
+	Hostname string
+	Env      []string // NAME=value
+	// NVIDIA are the GPUs that NVIDIA's container runtime shows, with its tools; nil where it shows none.
+	NVIDIA *NVIDIA
+	// Sleep waits in the machine's time.
+	Sleep func(ctx context.Context, d time.Duration) error
+}
+
+// Streams are those of a process. Stdin may be nil.
+type Streams struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// TTY says that a terminal is at the other end.
+	TTY bool
+}
+
+var shells = []string{"sh", "bash", "ash"}
+
+// Knows says whether the lab can run a command: its program, and for a shell's script all programs in it.
+func Knows(command []string) bool {
+	if len(command) == 0 {
+		return false
+	}
+
+	name := path.Base(command[0])
+	if !slices.Contains(shells, name) {
+		return isProgram(name)
+	}
+
+	script, _, given := scriptOf(command)
+	if !given {
+		return len(command) == 1
+	}
+
+	file, err := parser().Parse(strings.NewReader(script), name)
+	if err != nil {
+		return true // the shell says what is wrong
+	}
+
+	known := true
+
+	syntax.Walk(file, func(node syntax.Node) bool {
+		if call, ok := node.(*syntax.CallExpr); ok && len(call.Args) > 0 {
+			word := call.Args[0].Lit()
+			known = known && (interp.IsBuiltin(word) || isProgram(path.Base(word)) || declares(file, word))
+		}
+
+		return true
+	})
+
+	return known
+}
+
+// declares says whether a script has a function of a name.
+func declares(file *syntax.File, name string) bool {
+	return slices.ContainsFunc(file.Stmts, func(s *syntax.Stmt) bool {
+		f, ok := s.Cmd.(*syntax.FuncDecl)
+
+		return ok && f.Name.Value == name
+	})
+}
+
+func parser() *syntax.Parser { return syntax.NewParser(syntax.Variant(syntax.LangBash)) }
+
+// scriptOf is the script that a shell is started with, and its parameters; -c may stand among other options, as in -ec.
+func scriptOf(command []string) (script string, parameters []string, given bool) {
+	for i, word := range command[1:] {
+		if !strings.HasPrefix(word, "-") || strings.HasPrefix(word, "--") {
+			return "", nil, false
+		}
+
+		if strings.Contains(word, "c") && i+2 < len(command) {
+			return command[i+2], command[min(i+4, len(command)):], true
+		}
+	}
+
+	return "", nil, false
+}
+
+// Run runs a command to its end and returns its exit status, or ErrNotFound.
+func (c Container) Run(ctx context.Context, command []string, s Streams) (int, error) {
+	if len(command) == 0 || !c.has(path.Base(command[0])) {
+		return 0, fmt.Errorf("exec: %q: %w", strings.Join(command[:min(1, len(command))], ""), ErrNotFound)
+	}
+
+	runner, err := c.runner(s, command)
+	if err != nil {
+		return 0, fmt.Errorf("unable to prepare %q: %w", command[0], err)
+	}
+
+	if !slices.Contains(shells, path.Base(command[0])) {
+		err = runner.Run(ctx, call(command))
+	} else if script, _, given := scriptOf(command); given {
+		err = c.script(ctx, runner, script, s)
+	} else {
+		err = c.interactive(ctx, runner, s)
+	}
+
+	var status interp.ExitStatus
+
+	switch {
+	case errors.As(err, &status):
+		return int(status), nil
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	default:
+		return 0, err
+	}
+}
+
+// call is a command as a shell calls it, without any expansion.
+func call(command []string) *syntax.CallExpr {
+	words := make([]*syntax.Word, 0, len(command))
+	for _, word := range command {
+		words = append(words, &syntax.Word{Parts: []syntax.WordPart{&syntax.SglQuoted{Value: word}}})
+	}
+
+	return &syntax.CallExpr{Args: words}
+}
+
+func (c Container) script(ctx context.Context, runner *interp.Runner, script string, s Streams) error {
+	file, err := parser().Parse(strings.NewReader(script), "sh")
+	if err != nil {
+		_, _ = fmt.Fprintf(s.Stderr, "%s\n", err)
+
+		return interp.ExitStatus(2)
+	}
+
+	return runner.Run(ctx, file)
+}
+
+// interactive runs what standard input says, line by line.
+func (c Container) interactive(ctx context.Context, runner *interp.Runner, s Streams) error {
+	if s.Stdin == nil {
+		return nil
+	}
+
+	prompt := func() {
+		if s.TTY {
+			_, _ = io.WriteString(s.Stdout, "/ # ")
+		}
+	}
+
+	var (
+		last error
+		text strings.Builder
+	)
+
+	prompt()
+
+	for lines := bufio.NewScanner(s.Stdin); lines.Scan(); {
+		text.WriteString(lines.Text() + "\n")
+
+		file, err := parser().Parse(strings.NewReader(text.String()), "sh")
+		if syntax.IsIncomplete(err) {
+			continue
+		}
+
+		text.Reset()
+
+		if err != nil {
+			_, _ = fmt.Fprintf(s.Stderr, "sh: %s\n", err)
+			last = interp.ExitStatus(2)
+		} else {
+			last = runner.Run(ctx, file)
+		}
+
+		if runner.Exited() || ctx.Err() != nil {
+			return last
+		}
+
+		prompt()
+	}
+
+	return last
+}
+
+// runner is a shell that sees nothing of its host.
+func (c Container) runner(s Streams, command []string) (*interp.Runner, error) {
+	var parameters []string
+
+	options := []interp.RunnerOption{
+		interp.Env(expand.ListEnviron(append([]string{
+			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOSTNAME=" + c.Hostname, "HOME=/root",
+		}, c.Env...)...)),
+		interp.StdIO(s.Stdin, s.Stdout, s.Stderr), interp.Dir("/"),
+		interp.OpenHandler(c.open),
+		interp.StatHandler(func(_ context.Context, name string, _ bool) (fs.FileInfo, error) {
+			return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+		}),
+		interp.ReadDirHandler2(func(_ context.Context, name string) ([]fs.DirEntry, error) {
+			return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+		}),
+		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return c.exec }),
+	}
+
+	if slices.Contains(shells, path.Base(command[0])) {
+		parameters = shellOptions(command)
+	}
+
+	return interp.New(append(options, interp.Params(parameters...))...)
+}
+
+// shellOptions are a shell's options without -c, and the parameters of its script.
+func shellOptions(command []string) []string {
+	var options []string
+
+	for _, word := range command[1:] {
+		letters, isOption := strings.CutPrefix(word, "-")
+		if !isOption || strings.HasPrefix(letters, "-") {
+			break
+		}
+
+		for _, letter := range letters {
+			if strings.ContainsRune("eux", letter) {
+				options = append(options, "-"+string(letter))
+			}
+		}
+	}
+
+	_, parameters, _ := scriptOf(command)
+
+	return append(append(options, "--"), parameters...)
+}
+
+// devNull is the one file of a container.
+type devNull struct{}
+
+func (devNull) Read([]byte) (int, error)    { return 0, io.EOF }
+func (devNull) Write(b []byte) (int, error) { return len(b), nil }
+func (devNull) Close() error                { return nil }
+
+func (c Container) open(_ context.Context, name string, _ int, _ os.FileMode) (io.ReadWriteCloser, error) {
+	if name == "/dev/null" {
+		return devNull{}, nil
+	}
+
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}

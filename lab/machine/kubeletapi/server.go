@@ -1,0 +1,229 @@
+// Package kubeletapi is the door of a node's kubelet: the API server fetches containers' logs there and runs commands
+// in them. Who calls and whether they may is asked of the API server, as a kubelet of Talos does.
+package kubeletapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	remotecommandconsts "k8s.io/apimachinery/pkg/util/remotecommand"
+	clientremote "k8s.io/client-go/tools/remotecommand"
+	"k8s.io/kubelet/pkg/cri/streaming/remotecommand"
+	utilexec "k8s.io/utils/exec"
+
+	"proxmox-talos/lab/machine/container"
+)
+
+// Containers are those of a node.
+type Containers interface {
+	// CopyLog writes what a container has printed; previous asks for its run before the last.
+	CopyLog(ctx context.Context, of Name, previous bool, o container.LogOptions, w io.Writer) error
+	// Exec runs a command in a container and returns its exit status.
+	Exec(ctx context.Context, in Name, command []string, s container.Streams) (int, error)
+	// Attach connects streams with a container's own process until that ends.
+	Attach(ctx context.Context, to Name, s container.Streams) error
+}
+
+// Name is that of a container on a node.
+type Name struct{ Namespace, Pod, Container string }
+
+// NotFoundError says that the node has no such pod or container.
+type NotFoundError struct{ Text string }
+
+// Error implements error.
+func (e NotFoundError) Error() string { return e.Text }
+
+// idle is how long a stream without traffic stays open.
+const idle = 4 * time.Hour
+
+// NewHandler serves the containers to those that the reviewer lets in.
+func NewHandler(c Containers, reviewer Reviewer) http.Handler {
+	s := server{c}
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.logs)
+
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		mux.HandleFunc(method+" /exec/{namespace}/{pod}/{container}", s.exec)
+		mux.HandleFunc(method+" /attach/{namespace}/{pod}/{container}", s.attach)
+	}
+
+	return guarded{reviewer, mux}
+}
+
+type server struct{ containers Containers }
+
+func nameOf(r *http.Request) Name {
+	return Name{r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container")}
+}
+
+func (s server) logs(w http.ResponseWriter, r *http.Request) {
+	options, previous, err := logOptions(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+
+		return
+	}
+
+	out := &flusher{w: w}
+
+	if options.Follow {
+		out.flush() // the client sees that it is connected
+	}
+
+	switch err := s.containers.CopyLog(r.Context(), nameOf(r), previous, options, out); {
+	case err == nil || out.began:
+	case errors.As(err, new(NotFoundError)):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	default:
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+}
+
+// flusher sends what is written at once.
+type flusher struct {
+	w     http.ResponseWriter
+	began bool
+}
+
+// Write implements io.Writer.
+func (f *flusher) Write(b []byte) (int, error) {
+	n, err := f.w.Write(b)
+	f.flush()
+
+	return n, err
+}
+
+func (f *flusher) flush() {
+	f.began = true
+	_ = http.NewResponseController(f.w).Flush() // without it the text only comes later
+}
+
+func logOptions(r *http.Request) (o container.LogOptions, previous bool, err error) {
+	flag := func(name string) (on bool) {
+		if text := r.FormValue(name); text != "" && err == nil {
+			on, err = strconv.ParseBool(text)
+		}
+
+		return on
+	}
+	number := func(name string) *int64 {
+		text := r.FormValue(name)
+		if text == "" || err != nil {
+			return nil
+		}
+
+		var n int64
+
+		n, err = strconv.ParseInt(text, 10, 64)
+		if err == nil && n < 0 {
+			err = fmt.Errorf("%s: must be greater than or equal to 0", name)
+		}
+
+		return &n
+	}
+
+	o.Follow, o.Timestamps, previous = flag("follow"), flag("timestamps"), flag("previous")
+	o.Tail, o.Limit = number("tailLines"), number("limitBytes")
+
+	if seconds := number("sinceSeconds"); seconds != nil {
+		o.Since = time.Now().Add(-time.Duration(*seconds) * time.Second)
+	}
+
+	if text := r.FormValue("sinceTime"); text != "" && err == nil {
+		o.Since, err = time.Parse(time.RFC3339, text)
+	}
+
+	return o, previous, err
+}
+
+func (s server) exec(w http.ResponseWriter, r *http.Request) {
+	options, err := remotecommand.NewOptions(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+
+		return
+	}
+
+	name := nameOf(r)
+	command := r.URL.Query()[corev1.ExecCommandParam]
+	remotecommand.ServeExec(w, r, session{s.containers, name}, name.Pod, "", name.Container, command, options, idle,
+		remotecommandconsts.DefaultStreamCreationTimeout, remotecommandconsts.SupportedStreamingProtocols)
+}
+
+func (s server) attach(w http.ResponseWriter, r *http.Request) {
+	options, err := remotecommand.NewOptions(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+
+		return
+	}
+
+	name := nameOf(r)
+	remotecommand.ServeAttach(w, r, session{s.containers, name}, name.Pod, "", name.Container, options, idle,
+		remotecommandconsts.DefaultStreamCreationTimeout, remotecommandconsts.SupportedStreamingProtocols)
+}
+
+// session is a client's connection with a container. It implements remotecommand.Executor and Attacher.
+type session struct {
+	containers Containers
+	name       Name
+}
+
+// ExecInContainer implements remotecommand.Executor.
+func (s session) ExecInContainer(
+	ctx context.Context, _ string, _ types.UID, _ string, command []string, in io.Reader, out, err io.WriteCloser,
+	tty bool, _ <-chan clientremote.TerminalSize, _ time.Duration,
+) error {
+	status, failure := s.containers.Exec(ctx, s.name, command, streams(in, out, err, tty))
+
+	switch {
+	case errors.Is(failure, container.ErrNotFound):
+		return fmt.Errorf("failed to exec in container: failed to start exec: OCI runtime exec failed: exec failed: "+
+			"unable to start container process: %w: unknown", failure)
+	case failure == nil && status != 0:
+		return utilexec.CodeExitError{Err: fmt.Errorf("command terminated with exit code %d", status), Code: status}
+	default:
+		return failure
+	}
+}
+
+// AttachContainer implements remotecommand.Attacher.
+func (s session) AttachContainer(
+	ctx context.Context, _ string, _ types.UID, _ string, in io.Reader, out, err io.WriteCloser, tty bool,
+	_ <-chan clientremote.TerminalSize,
+) error {
+	return s.containers.Attach(ctx, s.name, streams(in, out, err, tty))
+}
+
+// streams are those that a client has opened. A terminal sends carriage returns and shows what it is sent back.
+func streams(in io.Reader, out, err io.WriteCloser, tty bool) container.Streams {
+	s := container.Streams{Stdin: in, Stdout: io.Discard, Stderr: io.Discard, TTY: tty}
+
+	if out != nil {
+		s.Stdout = out
+	}
+
+	if err != nil {
+		s.Stderr = err
+	}
+
+	if tty {
+		s.Stdout = terminalOut{s.Stdout}
+		s.Stderr = s.Stdout
+
+		if in != nil {
+			s.Stdin = terminalIn{in, s.Stdout}
+		}
+	}
+
+	return s
+}

@@ -1,0 +1,198 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/machine/container"
+)
+
+// shellImages are images that are a shell unless a command is stated.
+var shellImages = []string{"busybox", "alpine", "debian", "ubuntu", "cuda", "bash", "toolbox"}
+
+// commandOf is what a container runs; nil where only its image knows.
+func commandOf(p *corev1.Pod, c corev1.Container) []string {
+	command := slices.Concat(c.Command, c.Args)
+
+	if len(c.Command) == 0 {
+		repository, _, _ := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":")
+		repository, _, _ = strings.Cut(repository, "@")
+
+		switch {
+		case !slices.Contains(shellImages, repository):
+			return nil
+		case len(command) == 0:
+			return []string{"sh"}
+		}
+	}
+
+	// Variables of the container stand in its command as $(NAME).
+	for i := range command {
+		for _, v := range environment(p, c, p.Spec.NodeName) {
+			name, value, _ := strings.Cut(v, "=")
+			command[i] = strings.ReplaceAll(command[i], "$("+name+")", value)
+		}
+	}
+
+	return command
+}
+
+// environment is that of a container; of other objects' values it has those of the pod itself.
+func environment(p *corev1.Pod, c corev1.Container, node string) []string {
+	fields := map[string]string{
+		"metadata.name": p.Name, "metadata.namespace": p.Namespace, "metadata.uid": string(p.UID),
+		"spec.nodeName": node, "spec.serviceAccountName": p.Spec.ServiceAccountName,
+		"status.hostIP": p.Status.HostIP, "status.podIP": p.Status.PodIP,
+	}
+
+	list := make([]string, 0, len(c.Env))
+
+	for _, v := range c.Env {
+		value := v.Value
+		if v.ValueFrom != nil && v.ValueFrom.FieldRef != nil {
+			value = fields[v.ValueFrom.FieldRef.FieldPath]
+		}
+
+		list = append(list, v.Name+"="+value)
+	}
+
+	return list
+}
+
+// gpuOf is a GPU as NVIDIA's tools show it; the caller holds the machines' lock.
+func (m *machine) gpuOf(p datacentre.GuestPCI) container.GPU {
+	name := p.Device
+	if _, marketing, found := strings.Cut(name, "["); found {
+		name = strings.TrimSuffix(marketing, "]")
+	}
+
+	return container.GPU{
+		Name: "NVIDIA " + name, Bus: "0000" + strings.ToUpper(p.Address),
+		UUID: "GPU-" + uuid.NewSHA1(uuid.NameSpaceOID, []byte(m.hw.UUID+p.Address)).String(),
+	}
+}
+
+// podTools are what the node gives a pod's containers: GPUs where they run with NVIDIA's runtime, those that were
+// allocated to the pod, or all for a container whose environment asks for all, as NVIDIA's own images do.
+func (r *realKubelet) podTools(p *realPod) podTools {
+	m := r.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	driver, _ := m.nvidiaDriver()
+
+	all := make([]container.GPU, 0, len(m.drivenGPUs()))
+	for _, gpu := range m.drivenGPUs() {
+		all = append(all, m.gpuOf(gpu))
+	}
+
+	given, runtime := p.gpus, p.state.nvidia
+
+	return podTools{nvidia: func(c corev1.Container) *container.NVIDIA {
+		shown := container.NVIDIA{Driver: driver.version}
+
+		switch {
+		case !runtime:
+			return nil
+		case len(given) > 0 && len(resourceNames(c)) > 0:
+			for _, i := range given {
+				shown.GPUs = append(shown.GPUs, all[i])
+			}
+		case env(c, "NVIDIA_VISIBLE_DEVICES") == "all" || strings.Contains(c.Image, "nvidia/cuda"):
+			shown.GPUs = all
+		default:
+			return nil
+		}
+
+		return &shown
+	}}
+}
+
+// isGPUResource says whether a resource is one that NVIDIA's device plugin offers, shared or not.
+func isGPUResource(name string) bool {
+	return name == gpuResource || strings.HasPrefix(name, gpuResource+".")
+}
+
+func resourceNames(c corev1.Container) []string {
+	var names []string
+
+	for name, count := range c.Resources.Limits {
+		if !count.IsZero() {
+			names = append(names, string(name))
+		}
+	}
+
+	return names
+}
+
+// admit gives a pod the GPUs that it asks for, the least used first, or says why the kubelet does not take the pod.
+func (r *realKubelet) admit(one *realPod) (refusal string) {
+	r.m.ms.mu.Lock()
+	gpus := len(r.m.drivenGPUs())
+	r.m.ms.mu.Unlock()
+
+	offers := r.k.offers()
+
+	r.k.mu.Lock()
+	defer r.k.mu.Unlock()
+
+	for _, c := range one.pod.Spec.Containers {
+		for _, name := range resourceNames(c) {
+			if _, offered := offers[name]; !offered && !isGPUResource(name) {
+				continue
+			}
+
+			quantity := c.Resources.Limits[corev1.ResourceName(name)]
+			wanted := int(quantity.Value())
+			used := r.k.usedGPUs(gpus)
+
+			free := offers[name]
+			for _, n := range used {
+				free -= n
+			}
+
+			if wanted > free || gpus == 0 {
+				one.gpus = nil
+
+				return fmt.Sprintf("Allocate failed due to requested number of devices unavailable for %s. "+
+					"Requested: %d, Available: %d, which is unexpected", name, wanted, max(0, free))
+			}
+
+			for range wanted {
+				least := slices.Index(used, slices.Min(used))
+				used[least]++
+				one.gpus = append(one.gpus, least)
+			}
+		}
+	}
+
+	return ""
+}
+
+// usedGPUs counts to how many pods each GPU of the node is given; the caller holds the lock of realKubernetes.
+func (k *realKubernetes) usedGPUs(gpus int) []int {
+	used := make([]int, gpus)
+
+	for _, p := range k.pods {
+		if p.finished() {
+			continue
+		}
+
+		for _, i := range p.gpus {
+			if i < gpus {
+				used[i]++
+			}
+		}
+	}
+
+	return used
+}
+
+// isStatic says whether a pod mirrors a static one, whose container is a process of labkube.
+func isStatic(p *corev1.Pod) bool { return p.Annotations[corev1.MirrorPodAnnotationKey] != "" }

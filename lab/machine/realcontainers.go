@@ -1,0 +1,320 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"proxmox-talos/lab/machine/container"
+)
+
+// Exit statuses of containers that did not end by themselves.
+const (
+	statusKilled   = 137
+	statusUnknown  = 255 // the machine went down meanwhile
+	statusStartErr = 128
+)
+
+// realContainer is a container of a pod since its machine was switched on. The lock of realKubernetes guards it.
+type realContainer struct {
+	// starts counts how often it was started, on earlier boots too.
+	starts  int
+	running bool
+	started time.Time
+	// ended is how its last run has ended, last how the one before did.
+	ended, last *corev1.ContainerStateTerminated
+	// again is when it is started again, after a pause that grows.
+	again time.Time
+	pause time.Duration
+	// log is of its last run, former of the one before.
+	log, former *container.Log
+	// inName says that it runs in name only.
+	inName  bool
+	process container.Container
+	stop    context.CancelFunc
+	done    chan struct{}
+	stdin   *io.PipeWriter
+}
+
+// failed says that the last run of a container ended badly.
+func (c *realContainer) failed() bool { return c.ended != nil && c.ended.ExitCode != 0 }
+
+// wanted says whether a container that does not run is to be started.
+func (c *realContainer) wanted(policy corev1.RestartPolicy) bool {
+	switch {
+	case c.running:
+		return false
+	case c.starts == 0 || policy == corev1.RestartPolicyAlways:
+		return true
+	default:
+		return policy == corev1.RestartPolicyOnFailure && c.failed()
+	}
+}
+
+// container returns a pod's container, as it was left on an earlier boot where it is new on this one.
+func (p *realPod) container(name string) *realContainer {
+	if c := p.containers[name]; c != nil {
+		return c
+	}
+
+	c := &realContainer{}
+
+	for _, s := range p.pod.Status.ContainerStatuses {
+		switch {
+		case s.Name != name:
+		case s.State.Terminated != nil:
+			c.starts, c.ended = int(s.RestartCount)+1, s.State.Terminated
+		case s.State.Running != nil || s.RestartCount > 0:
+			c.starts, c.ended = int(s.RestartCount)+1, &corev1.ContainerStateTerminated{
+				ExitCode: statusUnknown, Reason: "Unknown", FinishedAt: metav1.Now().Rfc3339Copy(),
+			}
+		}
+	}
+
+	if p.containers == nil {
+		p.containers = map[string]*realContainer{}
+	}
+
+	p.containers[name] = c
+
+	return c
+}
+
+// isSidecar says that an init container runs as long as its pod.
+func isSidecar(c corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// progress starts what is to run of a pod, init containers one after another, and returns what it has started. The
+// caller holds the lock of realKubernetes.
+func (r *realKubelet) progress(p *realPod, tools podTools) (started []string) {
+	start := func(c corev1.Container, policy corev1.RestartPolicy) *realContainer {
+		one := p.container(c.Name)
+		if one.wanted(policy) && !time.Now().Before(one.again) {
+			r.start(p, c, one, policy, tools)
+			started = append(started, c.Name)
+		}
+
+		return one
+	}
+
+	policy := p.pod.Spec.RestartPolicy
+
+	for _, c := range p.pod.Spec.InitContainers {
+		if isSidecar(c) {
+			start(c, corev1.RestartPolicyAlways)
+
+			continue
+		}
+
+		retry := corev1.RestartPolicyOnFailure
+		if policy == corev1.RestartPolicyNever {
+			retry = policy
+		}
+
+		if one := start(c, retry); one.running || one.ended == nil || one.failed() {
+			return started
+		}
+	}
+
+	for _, c := range p.pod.Spec.Containers {
+		start(c, policy)
+	}
+
+	return started
+}
+
+// podTools are what a pod's containers are given by their node.
+type podTools struct {
+	nvidia func(c corev1.Container) *container.NVIDIA
+}
+
+// start starts a container; the caller holds the lock of realKubernetes.
+func (r *realKubelet) start(p *realPod, c corev1.Container, one *realContainer, policy corev1.RestartPolicy,
+	tools podTools,
+) {
+	command := commandOf(p.pod, c)
+	ctx, stop := context.WithCancel(r.k.booted)
+
+	one.starts++
+	one.running, one.started = true, time.Now()
+	one.last, one.ended = one.ended, nil
+	one.log, one.former = &container.Log{}, one.log
+	one.stop, one.done = stop, make(chan struct{})
+	one.inName = !container.Knows(command)
+	one.process = container.Container{
+		Hostname: p.pod.Name, Env: environment(p.pod, c, r.name), NVIDIA: tools.nvidia(c), Sleep: r.m.ms.world.Clock().Sleep,
+	}
+
+	streams := container.Streams{Stdout: one.log, Stderr: one.log, TTY: c.TTY}
+
+	if c.Stdin {
+		streams.Stdin, one.stdin = io.Pipe()
+	}
+
+	uid := string(p.pod.UID)
+	process, log, finished, inName := one.process, one.log, one.done, one.inName
+
+	r.m.track(func() {
+		defer stop()
+
+		var (
+			status int
+			err    error
+		)
+
+		switch {
+		case !inName:
+			status, err = process.Run(ctx, command, streams)
+		case policy == corev1.RestartPolicyAlways:
+			_, _ = fmt.Fprintf(log, "the lab runs %s in name only\n", c.Image)
+			<-ctx.Done() // a server ends well when it is asked to
+		default:
+			_, _ = fmt.Fprintf(log, "the lab runs %s in name only: it has ended well\n", c.Image)
+		}
+
+		r.k.ended(one, log, endOf(status, err))
+		close(finished)
+		r.k.wake(r.k.booted, uid)
+	})
+}
+
+// endOf tells how a container has ended.
+func endOf(status int, err error) *corev1.ContainerStateTerminated {
+	end := &corev1.ContainerStateTerminated{ExitCode: int32(status)} //nolint:gosec // an exit status
+
+	switch {
+	case errors.Is(err, container.ErrNotFound):
+		end.ExitCode, end.Reason = statusStartErr, "StartError"
+		end.Message = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create " +
+			"failed: unable to start container process: error during container init: " + err.Error()
+	case err != nil:
+		end.ExitCode, end.Reason = statusKilled, "Error"
+	case status == 0:
+		end.Reason = "Completed"
+	default:
+		end.Reason = "Error"
+	}
+
+	return end
+}
+
+// ended notes how a container's run has ended, and when it may start again: after growing pauses.
+func (k *realKubernetes) ended(one *realContainer, log *container.Log, end *corev1.ContainerStateTerminated) {
+	log.Close()
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	if one.pause = min(2*one.pause, 5*time.Minute); one.pause == 0 && one.starts > 1 {
+		one.pause = 10 * time.Second
+	}
+
+	pause := k.m.ms.world.Clock().Real(one.pause)
+	end.StartedAt, end.FinishedAt = metav1.NewTime(one.started).Rfc3339Copy(), metav1.Now().Rfc3339Copy()
+	one.running, one.ended, one.again = false, end, time.Now().Add(pause)
+}
+
+// wake looks after a pod as soon as something has happened to it.
+func (k *realKubernetes) wake(ctx context.Context, uid string) {
+	k.mu.Lock()
+	r, one := k.kubelet, k.pods[uid]
+
+	var p *corev1.Pod
+	if one != nil {
+		p = one.pod.DeepCopy()
+	}
+	k.mu.Unlock()
+
+	if r != nil && p != nil && ctx.Err() == nil {
+		r.syncPod(ctx, p)
+	}
+}
+
+// killAfter ends a pod's containers after its grace period, which another deletion may shorten.
+func (r *realKubelet) killAfter(p *corev1.Pod, one *realPod) {
+	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	if p.DeletionGracePeriodSeconds != nil {
+		grace = *p.DeletionGracePeriodSeconds
+	}
+
+	if one.kill == nil {
+		one.killed, one.kill = context.WithCancel(r.k.booted)
+	} else if one.grace == grace {
+		return
+	}
+
+	one.grace = grace
+	time.AfterFunc(r.m.ms.world.Clock().Real(time.Duration(grace)*time.Second), one.kill)
+}
+
+// terminate ends a pod that is deleted: hooks first, then its containers, which have the pod's grace period for it. A
+// shell and a program that it starts do not listen when they are asked to end, as they are a container's first process.
+func (r *realKubelet) terminate(one *realPod) {
+	p := one.pod
+	ctx, cancel := one.killed, one.kill
+
+	r.m.track(func() {
+		defer cancel()
+
+		for _, c := range p.Spec.Containers {
+			r.k.mu.Lock()
+			state := one.containers[c.Name]
+			r.k.mu.Unlock()
+
+			if state != nil {
+				r.k.preStop(ctx, c, state)
+			}
+		}
+
+		r.k.mu.Lock()
+		left := make([]*realContainer, 0, len(one.containers))
+
+		for _, c := range one.containers {
+			if c.running {
+				left = append(left, c)
+			}
+		}
+		r.k.mu.Unlock()
+
+		for _, c := range left {
+			if !c.inName {
+				select {
+				case <-ctx.Done():
+				case <-c.done:
+				}
+			}
+
+			c.stop()
+			<-c.done
+		}
+
+		r.k.mu.Lock()
+		one.over = true
+		r.k.mu.Unlock()
+		r.k.wake(r.k.booted, string(p.UID))
+	})
+}
+
+// preStop runs the hook of a container that is asked to end.
+func (k *realKubernetes) preStop(ctx context.Context, c corev1.Container, state *realContainer) {
+	k.mu.Lock()
+	running, process := state.running, state.process
+	k.mu.Unlock()
+
+	if !running || c.Lifecycle == nil || c.Lifecycle.PreStop == nil {
+		return
+	}
+
+	switch hook := c.Lifecycle.PreStop; {
+	case hook.Sleep != nil:
+		_ = process.Sleep(ctx, time.Duration(hook.Sleep.Seconds)*time.Second) // cut short by the grace period
+	case hook.Exec != nil && container.Knows(hook.Exec.Command):
+		_, _ = process.Run(ctx, hook.Exec.Command, container.Streams{Stdout: io.Discard, Stderr: io.Discard}) // as above
+	}
+}

@@ -1,0 +1,296 @@
+package machine
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"proxmox-talos/lab/machine/container"
+	"proxmox-talos/lab/machine/controlplane"
+	"proxmox-talos/lab/machine/kubeletapi"
+)
+
+// runDoor serves the kubelet's own API while its service runs.
+func (k *realKubernetes) runDoor(ctx context.Context) {
+	m := k.m
+	serving := &servingCertificate{k: k}
+	m.track(func() { serving.run(ctx) })
+
+	for {
+		if !m.cluster.await(ctx, func() bool { return !m.services.stopped("kubelet") }) {
+			return
+		}
+
+		server := &http.Server{
+			Handler: kubeletapi.NewHandler(k, k), ReadHeaderTimeout: etcdPatience, ErrorLog: discardLog,
+			TLSConfig: &tls.Config{
+				MinVersion: tls.VersionTLS13, GetCertificate: serving.get, ClientAuth: tls.RequestClientCert,
+				NextProtos: []string{"http/1.1"}, // streams of commands are upgrades of connections
+			},
+		}
+
+		m.doors.open(netip.AddrPortFrom(m.nodeAddress(), constants.KubeletPort), func(ln net.Listener) error {
+			return server.ServeTLS(ln, "", "")
+		})
+
+		m.cluster.await(ctx, func() bool { return m.services.stopped("kubelet") })
+
+		_ = server.Close() // and every stream with it
+	}
+}
+
+// nodeAddress is the node's.
+func (m *machine) nodeAddress() netip.Addr {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	return m.net.node
+}
+
+// Authorities implements kubeletapi.Reviewer.
+func (k *realKubernetes) Authorities() *x509.CertPool {
+	pool := x509.NewCertPool()
+
+	k.m.ms.mu.Lock()
+	defer k.m.ms.mu.Unlock()
+
+	if k.m.config != nil {
+		for _, ca := range acceptedClusterCAs(k.m.config) {
+			pool.AppendCertsFromPEM(ca)
+		}
+	}
+
+	return pool
+}
+
+// errNoServer is what a kubelet says that does not reach its API server.
+var errNoServer = errors.New("the kubelet reaches no API server")
+
+// speaker is the kubelet that speaks to an API server, which it asks about its callers.
+func (k *realKubernetes) speaker() (*realKubelet, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	if k.kubelet == nil {
+		return nil, errNoServer
+	}
+
+	return k.kubelet, nil
+}
+
+// ReviewToken implements kubeletapi.Reviewer.
+func (k *realKubernetes) ReviewToken(ctx context.Context, token string) (kubeletapi.User, bool, error) {
+	r, err := k.speaker()
+	if err != nil {
+		return kubeletapi.User{}, false, err
+	}
+
+	review := authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	err = controlplane.Post(ctx, r.client, "/apis/authentication.k8s.io/v1/tokenreviews", &review)
+	user := review.Status.User
+
+	return kubeletapi.User{Name: user.Username, UID: user.UID, Groups: user.Groups}, review.Status.Authenticated, err
+}
+
+// ReviewAccess implements kubeletapi.Reviewer.
+func (k *realKubernetes) ReviewAccess(ctx context.Context, u kubeletapi.User, a kubeletapi.Access) (bool, error) {
+	r, err := k.speaker()
+	if err != nil {
+		return false, err
+	}
+
+	review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: u.Name, UID: u.UID, Groups: u.Groups,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: a.Verb, Version: "v1", Resource: "nodes", Subresource: a.Subresource, Name: r.name,
+		},
+	}}
+	err = controlplane.Post(ctx, r.client, "/apis/authorization.k8s.io/v1/subjectaccessreviews", &review)
+
+	return review.Status.Allowed, err
+}
+
+// find returns a pod of the node and one of its containers, which is nil before its first start; the caller holds the
+// lock of realKubernetes.
+func (k *realKubernetes) find(n kubeletapi.Name) (*realPod, *realContainer, error) {
+	for _, p := range k.pods {
+		if p.pod.Namespace == n.Namespace && p.pod.Name == n.Pod {
+			return p, p.containers[n.Container], nil
+		}
+	}
+
+	return nil, nil, kubeletapi.NotFoundError{Text: fmt.Sprintf("pod %q not found", n.Pod+"_"+n.Namespace)}
+}
+
+// CopyLog implements kubeletapi.Containers: a static pod's log is that of its process.
+func (k *realKubernetes) CopyLog(ctx context.Context, n kubeletapi.Name, previous bool, o container.LogOptions,
+	w io.Writer,
+) error {
+	k.mu.Lock()
+	p, c, err := k.find(n)
+	if err != nil {
+		k.mu.Unlock()
+
+		return err
+	}
+
+	log := p.logOf(c, previous)
+	static, state := isStatic(p.pod), p.state
+	k.mu.Unlock()
+
+	if static && !previous {
+		return k.copyProcessLog(ctx, n.Container, o, w)
+	}
+
+	if log == nil && state.log != "" {
+		log = &container.Log{}
+		_, _ = log.Write([]byte(state.log))
+		log.Close()
+	}
+
+	switch {
+	case log != nil:
+		return log.Copy(ctx, w, o)
+	case previous:
+		return fmt.Errorf("previous terminated container %q in pod %q not found", n.Container, n.Pod)
+	default:
+		reason := state.reason
+		if reason == "" {
+			reason = "ContainerCreating"
+		}
+
+		return fmt.Errorf("container %q in pod %q is waiting to start: %s", n.Container, n.Pod, reason)
+	}
+}
+
+// logOf is the log of a container's last run, or of the one before.
+func (p *realPod) logOf(c *realContainer, previous bool) *container.Log {
+	switch {
+	case c == nil || p.state.log != "":
+		return nil
+	case previous && (c.running || c.ended == nil):
+		return c.former
+	default:
+		return c.log
+	}
+}
+
+// copyProcessLog writes the log of a part of the control plane.
+func (k *realKubernetes) copyProcessLog(ctx context.Context, part string, o container.LogOptions, w io.Writer) error {
+	host, err := k.host()
+	if err != nil {
+		return err
+	}
+
+	file, err := os.Open(host.LogFile(part))
+	if err != nil {
+		return fmt.Errorf("unable to read the log of %s: %w", part, err)
+	}
+
+	defer func() { _ = file.Close() }()
+
+	follow := o.Follow
+	o.Follow = false
+
+	for {
+		var log container.Log
+
+		if _, err := io.Copy(&log, file); err != nil {
+			return fmt.Errorf("unable to read the log of %s: %w", part, err)
+		}
+
+		if err := log.Copy(ctx, w, o); err != nil || !follow {
+			return err
+		}
+
+		o.Tail = nil
+
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(kubeletRound):
+		}
+	}
+}
+
+// running returns a container that runs.
+func (k *realKubernetes) running(n kubeletapi.Name) (*realContainer, container.Container, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	p, c, err := k.find(n)
+
+	switch {
+	case err != nil:
+		return nil, container.Container{}, err
+	case isStatic(p.pod):
+		return nil, container.Container{}, fmt.Errorf("%s is a process of labkube: there is no container to run anything in",
+			n.Container)
+	case c == nil || !c.running:
+		return nil, container.Container{}, kubeletapi.NotFoundError{
+			Text: fmt.Sprintf("container not found (%q)", n.Container),
+		}
+	default:
+		return c, c.process, nil
+	}
+}
+
+// Exec implements kubeletapi.Containers.
+func (k *realKubernetes) Exec(ctx context.Context, n kubeletapi.Name, command []string, s container.Streams,
+) (int, error) {
+	c, process, err := k.running(n)
+	if err != nil {
+		return 0, err
+	}
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	go func() { // a command ends with its container
+		select {
+		case <-c.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+
+	status, err := process.Run(ctx, command, s)
+	if errors.Is(err, context.Canceled) {
+		return statusKilled, nil
+	}
+
+	return status, err
+}
+
+// Attach implements kubeletapi.Containers.
+func (k *realKubernetes) Attach(ctx context.Context, n kubeletapi.Name, s container.Streams) error {
+	c, _, err := k.running(n)
+	if err != nil {
+		return err
+	}
+
+	k.mu.Lock()
+	log, stdin := c.log, c.stdin
+	k.mu.Unlock()
+
+	if stdin != nil && s.Stdin != nil {
+		go func() {
+			_, _ = io.Copy(stdin, s.Stdin) // ends with the client's stream or with the container
+			_ = stdin.Close()
+		}()
+	}
+
+	return log.Copy(ctx, s.Stdout, container.LogOptions{Follow: true})
+}

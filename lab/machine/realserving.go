@@ -1,0 +1,145 @@
+package machine
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"proxmox-talos/lab/machine/controlplane"
+)
+
+// servingPoll is how often a kubelet looks whether its certificate has been signed.
+const servingPoll = time.Second
+
+// servingCertificate is what a kubelet shows to its callers: one that it has signed itself, or where its configuration
+// says so one that the cluster has signed.
+type servingCertificate struct {
+	k *realKubernetes
+
+	mu      sync.Mutex
+	current *tls.Certificate
+}
+
+// get implements tls.Config.GetCertificate.
+func (s *servingCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.current == nil {
+		return nil, errors.New("no serving certificate available for the kubelet")
+	}
+
+	return s.current, nil
+}
+
+// run takes the certificate from the machine's disk, or makes a new one.
+func (s *servingCertificate) run(ctx context.Context) {
+	m := s.k.m
+
+	host, err := s.k.host()
+	if err != nil {
+		return // the machine goes down
+	}
+
+	signed := s.k.wantsSigned()
+
+	certificate, err := host.KubeletServing(signed)
+	if err == nil && certificate == nil {
+		m.say("[talos] kubelet: the serving certificate is requested from the cluster: kubectl get csr")
+
+		certificate, err = s.request(ctx, host)
+	}
+
+	if err != nil {
+		if ctx.Err() == nil {
+			m.say("[talos] kubelet: %s", err)
+		}
+
+		return
+	}
+
+	s.mu.Lock()
+	s.current = certificate
+	s.mu.Unlock()
+}
+
+// wantsSigned says whether the kubelet asks the cluster for its certificate.
+func (k *realKubernetes) wantsSigned() bool {
+	k.m.ms.mu.Lock()
+	defer k.m.ms.mu.Unlock()
+
+	if k.m.config == nil {
+		return false
+	}
+
+	kubelet := k.m.config.Machine().Kubelet()
+	stated, _ := kubelet.ExtraConfig()["serverTLSBootstrap"].(bool)
+
+	return stated || kubelet.ExtraArgs()["rotate-server-certificates"] == "true"
+}
+
+// request asks the cluster for a certificate and waits until somebody has approved it, which no part of Kubernetes does
+// by itself.
+func (s *servingCertificate) request(ctx context.Context, host controlplane.Host) (*tls.Certificate, error) {
+	request, key, err := host.KubeletRequest()
+	if err != nil {
+		return nil, err
+	}
+
+	const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+
+	var asked *certificatesv1.CertificateSigningRequest
+
+	for ; ; waitFor(ctx, servingPoll) {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+
+		r, err := s.k.speaker()
+		if err != nil {
+			continue
+		}
+
+		if asked == nil {
+			csr := controlplane.ServingRequest(request)
+			if err := controlplane.Post(ctx, r.client, path, csr); err == nil {
+				asked = csr
+			}
+
+			continue
+		}
+
+		answer := &certificatesv1.CertificateSigningRequest{}
+		if err := controlplane.Get(ctx, r.client, path+"/"+asked.Name, answer); err != nil {
+			if strings.Contains(err.Error(), "not found") { // requests live for an hour, denied ones too
+				asked = nil
+			}
+
+			continue
+		}
+
+		for _, c := range answer.Status.Conditions {
+			if c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed {
+				return nil, fmt.Errorf("the certificate signing request %s is %s: %s", asked.Name, strings.ToLower(string(c.Type)),
+					c.Message)
+			}
+		}
+
+		if len(answer.Status.Certificate) > 0 {
+			return host.KeepKubeletServing(answer.Status.Certificate, key)
+		}
+	}
+}
+
+func waitFor(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
