@@ -4,14 +4,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"proxmox-talos/internal/spec"
 )
 
-// makeGate ends an `up` only when the cluster works. It runs again when machines come or go or are not the ones that
-// they were, or when their configuration, the versions planned for them or the place of their GPUs changes.
+// makeGate ends an `up` only when the cluster works. It runs again when machines come or go, are not the ones that they
+// were or are updated, or when their configuration, the versions planned for them or the place of their GPUs changes.
 func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClusterArgs, planned plannedPatches) error {
 	request := talosopsRequest{
 		ControlPlanes:     talosopsNodes(args.Cluster.ControlPlanes),
@@ -29,14 +30,38 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 		return err
 	}
 
+	var trigger pulumi.Output = followed(digest, c.nodes)
+	if holdsSecrets(args.Cluster) {
+		trigger = pulumi.ToSecret(trigger) // a digest of little that is secret could be guessed
+	}
 	c.gate, err = talosops{
-		// A digest of little that is secret could be guessed.
-		verb: "wait", request: request, triggers: pulumi.Array{secretText(holdsSecrets(args.Cluster), digest)}, resultHidden: true,
+		verb: "wait", request: request, triggers: pulumi.Array{trigger}, resultHidden: true,
 		talosconfig: c.Talosconfig, kubeconfig: c.Kubeconfig,
 	}.register(ctx, name+"-healthy", pulumi.Parent(c), pulumi.DependsOn(after), pulumi.ReplaceWith(after[1:]))
 	c.running = c.runs(ctx, name, request)
 
 	return err
+}
+
+// followed adds to the digest how often the nodes' VMs were updated; VMs that never were add nothing, so that the gates
+// of earlier versions stay as they are.
+func followed(digest string, nodes []*TalosNode) pulumi.StringOutput {
+	counts := make([]any, 0, len(nodes))
+	for _, node := range nodes {
+		counts = append(counts, node.Updates)
+	}
+
+	return pulumi.All(counts...).ApplyT(func(counts []any) string {
+		updates := 0
+		for _, count := range counts {
+			updates += count.(int)
+		}
+		if updates == 0 {
+			return digest
+		}
+
+		return fmt.Sprintf("%s after %d updates", digest, updates)
+	}).(pulumi.StringOutput)
 }
 
 // hardware is what a node runs on.

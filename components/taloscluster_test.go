@@ -289,8 +289,8 @@ func TestTalosClusterBootstrapFollowsTheMachines(t *testing.T) {
 	t.Parallel()
 	machines := func(change string) string {
 		r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), false, func(args *TalosClusterArgs) {
-			args.Look = func(_ context.Context, vm VM) (string, error) {
-				return strings.Replace(fmt.Sprintf("machine-%d", vm.VMID), change, "another", 1), nil
+			args.Look = func(_ context.Context, vm VM) (Seen, error) {
+				return Seen{Generation: strings.Replace(fmt.Sprintf("machine-%d", vm.VMID), change, "another", 1)}, nil
 			}
 		})
 

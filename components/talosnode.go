@@ -38,9 +38,17 @@ type TalosNodeArgs struct {
 	Look LookAtVM
 }
 
-// LookAtVM says which machine a VM is: another one after it was recreated, restored or rolled back, whose configuration
-// is then applied again; empty = not known. The error is what the VM lacks of what is planned.
-type LookAtVM func(ctx context.Context, vm VM) (generation string, err error)
+// LookAtVM says what is known of a VM once the run has done with it. The error is what it lacks of what is planned.
+type LookAtVM func(ctx context.Context, vm VM) (Seen, error)
+
+// Seen is what is known of a VM.
+type Seen struct {
+	// Generation says which machine the VM is: another one after it was recreated, restored or rolled back, whose
+	// configuration is then applied again; empty = not known.
+	Generation string
+	// Updates counts the runs that updated the VM.
+	Updates int
+}
 
 // VM is a node's VM as it is planned, on the host that its resource says it is on.
 type VM struct {
@@ -60,6 +68,8 @@ type TalosNode struct {
 	MAC     pulumi.StringOutput `pulumi:"mac"`
 	// Generation is the machine's own, as [LookAtVM] says; nil = not known.
 	Generation pulumi.StringPtrOutput `pulumi:"generation"`
+	// Updates counts the runs that updated the VM; the health gate follows it.
+	Updates pulumi.IntOutput `pulumi:"updates"`
 
 	vm      *vm.VirtualMachine
 	applied *machine.ConfigurationApply
@@ -81,7 +91,16 @@ func NewTalosNode(ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...
 	if c.vm, err = c.machine(ctx, name, args); err != nil {
 		return nil, fmt.Errorf("unable to register the VM of node %q: %w", name, err)
 	}
-	c.Generation = c.generationOf(ctx, args)
+	seen := c.look(ctx, args)
+	c.Updates = seen.ApplyT(func(s any) int { return s.(Seen).Updates }).(pulumi.IntOutput)
+	c.Generation = seen.ApplyT(func(s any) *string {
+		generation := s.(Seen).Generation
+		if generation == "" {
+			return nil
+		}
+
+		return &generation
+	}).(pulumi.StringPtrOutput)
 	if c.applied, err = c.apply(ctx, name, args); err != nil {
 		return nil, fmt.Errorf("unable to register the machine configuration of node %q: %w", name, err)
 	}
@@ -93,7 +112,7 @@ func NewTalosNode(ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...
 	c.Address = pulumi.String(args.Node.Address.Addr().String()).ToStringOutput()
 	c.MAC = pulumi.String(args.Node.MAC).ToStringOutput()
 	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"vmid": c.VMID, "vmName": c.VMName, "node": c.Host, "address": c.Address, "mac": c.MAC, "generation": c.Generation,
+		"vmid": c.VMID, "vmName": c.VMName, "node": c.Host, "address": c.Address, "mac": c.MAC, "generation": c.Generation, "updates": c.Updates,
 	}); err != nil {
 		return nil, fmt.Errorf("unable to register the outputs of node %q: %w", name, err)
 	}
@@ -161,28 +180,24 @@ func (c *TalosNode) apply(ctx *pulumi.Context, name string, args TalosNodeArgs) 
 		pulumi.ReplacementTrigger(c.Generation))
 }
 
-// generationOf is known once the VM is made. The VM is looked at for what is planned, not for what its resource says:
-// where a change failed, the provider may read what is there in the next run, and call it done.
-func (c *TalosNode) generationOf(ctx *pulumi.Context, args TalosNodeArgs) pulumi.StringPtrOutput {
+// look is known once the VM is made. The VM is looked at for what is planned, not for what its resource says: where a
+// change failed, the provider may read what is there in the next run, and call it done.
+func (c *TalosNode) look(ctx *pulumi.Context, args TalosNodeArgs) pulumi.Output {
 	n := args.Node
-	planned := VM{Name: n.Name, VMID: n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB, DisksGiB: map[string]int{systemDisk: n.DiskGiB}}
+	planned := VM{Name: n.Name, VMID: n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB, DisksGiB: map[string]int{spec.SystemDisk: n.DiskGiB}}
 	for _, disk := range n.ExtraDisks {
 		planned.DisksGiB[disk.Interface] = disk.SizeGiB
 	}
 
-	return pulumi.All(c.vm.ID(), c.vm.NodeName, c.vm.Cpu, c.vm.Memory, c.vm.Disks).ApplyT(func(made []any) (*string, error) {
+	return pulumi.All(c.vm.ID(), c.vm.NodeName, c.vm.Cpu, c.vm.Memory, c.vm.Disks).ApplyT(func(made []any) (Seen, error) {
 		if args.Look == nil {
-			return nil, nil //nolint:nilnil // not known
+			return Seen{}, nil
 		}
 		at := planned
 		at.Host = made[1].(string)
-		generation, err := args.Look(ctx.Context(), at)
-		if err != nil || generation == "" {
-			return nil, err
-		}
 
-		return &generation, nil
-	}).(pulumi.StringPtrOutput)
+		return args.Look(ctx.Context(), at)
+	})
 }
 
 func (a TalosNodeArgs) withDefaults() TalosNodeArgs {

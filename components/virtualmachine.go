@@ -2,7 +2,6 @@ package components
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
@@ -14,13 +13,9 @@ import (
 
 // Devices of every node's VM. q35 has no other ide places than ide0 and ide2.
 const (
-	systemDisk     = "scsi0"
 	cdromDrive     = "ide0"
 	cloudInitDrive = "ide2"
 )
-
-// agentExtension is the Talos extension that answers the QEMU guest agent's calls.
-const agentExtension = "siderolabs/qemu-guest-agent"
 
 // Limits of single steps in seconds; the provider's own are half an hour, which hides a failure.
 const (
@@ -56,7 +51,7 @@ func virtualMachine(n spec.Node, network spec.Network, iso pulumi.StringInput, o
 		Bios:            pulumi.String("ovmf"),
 		ScsiHardware:    pulumi.String("virtio-scsi-pci"),
 		KeyboardLayout:  pulumi.String("en-us"),
-		BootOrders:      pulumi.StringArray{pulumi.String(systemDisk)},
+		BootOrders:      pulumi.StringArray{pulumi.String(spec.SystemDisk)},
 		OperatingSystem: vm.VirtualMachineOperatingSystemArgs{Type: pulumi.String("l26")},
 		SerialDevices:   vm.VirtualMachineSerialDeviceArray{vm.VirtualMachineSerialDeviceArgs{Device: pulumi.String("socket")}},
 		Vga:             vm.VirtualMachineVgaArgs{Type: pulumi.String("std"), Memory: pulumi.Int(16)},
@@ -81,7 +76,7 @@ func virtualMachine(n spec.Node, network spec.Network, iso pulumi.StringInput, o
 			Shared:    pulumi.Int(0),
 		},
 		Agent: vm.VirtualMachineAgentArgs{
-			Enabled: pulumi.Bool(slices.Contains(n.Template.Extensions, agentExtension)),
+			Enabled: pulumi.Bool(n.HasAgent()),
 			// Every create and refresh waits this long for an agent that does not answer; nothing here needs its answer.
 			Timeout: pulumi.String("2s"),
 			Trim:    pulumi.Bool(false),
@@ -114,7 +109,7 @@ func origin(args *vm.VirtualMachineArgs, n spec.Node, iso pulumi.StringInput) {
 	var medium pulumi.StringInput = pulumi.String("none")
 	if n.Template.Source == spec.SourceISO {
 		medium = iso
-		args.BootOrders = pulumi.StringArray{pulumi.String(systemDisk), pulumi.String(cdromDrive)}
+		args.BootOrders = pulumi.StringArray{pulumi.String(spec.SystemDisk), pulumi.String(cdromDrive)}
 	} else {
 		clone := vm.VirtualMachineCloneArgs{
 			VmId:     pulumi.Int(n.Template.VMID),
@@ -135,7 +130,7 @@ func origin(args *vm.VirtualMachineArgs, n spec.Node, iso pulumi.StringInput) {
 }
 
 func disks(n spec.Node) vm.VirtualMachineDiskArray {
-	list := vm.VirtualMachineDiskArray{disk(spec.Disk{Interface: systemDisk, SizeGiB: n.DiskGiB, Datastore: n.Datastore})}
+	list := vm.VirtualMachineDiskArray{disk(spec.Disk{Interface: spec.SystemDisk, SizeGiB: n.DiskGiB, Datastore: n.Datastore})}
 	for _, extra := range n.ExtraDisks {
 		list = append(list, disk(extra))
 	}

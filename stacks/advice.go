@@ -39,11 +39,21 @@ func (d *deployment) adviseOnFailure(ctx *pulumi.Context) error {
 	if err != nil {
 		return fmt.Errorf("unable to register the advice on failures: %w", err)
 	}
-	option := pulumi.ResourceHooks(&pulumi.ResourceHookBinding{OnError: []*pulumi.ErrorHook{hook}})
+	updated, err := d.machines.noteUpdates(ctx)
+	if err != nil {
+		return err
+	}
+	advised := []*pulumi.ErrorHook{hook}
+	option := pulumi.ResourceHooks(&pulumi.ResourceHookBinding{OnError: advised})
+	machine := pulumi.ResourceHooks(&pulumi.ResourceHookBinding{OnError: advised, AfterUpdate: []*pulumi.ResourceHook{updated}})
 
 	return ctx.RegisterStackTransformation(func(args *pulumi.ResourceTransformationArgs) *pulumi.ResourceTransformationResult {
 		if !strings.HasPrefix(args.Type, "proxmoxve:") && args.Type != remoteCommand {
 			return nil
+		}
+
+		if args.Type == typeMachine {
+			return &pulumi.ResourceTransformationResult{Props: args.Props, Opts: append(args.Opts, machine)}
 		}
 
 		return &pulumi.ResourceTransformationResult{Props: args.Props, Opts: append(args.Opts, option)}

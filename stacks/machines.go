@@ -20,7 +20,8 @@ import (
 // machines knows which machine has a VMID, and what it lacks.
 type machines struct {
 	asked   *proxmoxapi.Machines
-	last    map[int]string // generations that the last run was told, by VMID
+	last    map[int]components.Seen // what the last run was told, by VMID
+	updated sync.Map                // VMIDs whose VM this run has updated
 	warn    func(text string, args *pulumi.LogArgs) error
 	warned  sync.Once
 	preview bool
@@ -28,13 +29,18 @@ type machines struct {
 
 // look asks Proxmox. What the last run was told counts where there is no answer, so that a run without one forgets
 // nothing. In a preview the VM is not yet what the plan makes of it.
-func (m *machines) look(ctx context.Context, vm components.VM) (generation string, err error) {
+func (m *machines) look(ctx context.Context, vm components.VM) (seen components.Seen, err error) {
+	seen = m.last[vm.VMID]
+	if _, updated := m.updated.Load(vm.VMID); updated {
+		seen.Updates++
+	}
 	machine, err := m.asked.Find(ctx, vm.Host, vm.VMID)
 	switch {
-	case err == nil && m.preview:
-		return machine.Generation(), nil
 	case err == nil:
-		return machine.Generation(), undone(vm, machine)
+		seen.Generation = machine.Generation()
+		if !m.preview {
+			return seen, undone(vm, machine)
+		}
 	case errors.Is(err, proxmoxapi.ErrGone):
 		_ = m.warn(fmt.Sprintf("VM %d, which the last run left on host %s, is not there any more: `pulumi up --refresh` recreates it", vm.VMID, vm.Host), nil)
 	default:
@@ -43,7 +49,25 @@ func (m *machines) look(ctx context.Context, vm components.VM) (generation strin
 		})
 	}
 
-	return m.last[vm.VMID], nil
+	return seen, nil
+}
+
+// updateHook is the hook's name in the state; it must not change.
+const updateHook = "talos-proxmox-updated"
+
+// noteUpdates returns the hook by which the engine says that it has updated a VM, or in a preview that it would, before
+// it goes on to what depends on the VM.
+func (m *machines) noteUpdates(ctx *pulumi.Context) (*pulumi.ResourceHook, error) {
+	hook, err := ctx.RegisterResourceHook(updateHook, func(args *pulumi.ResourceHookArgs) error {
+		m.updated.Store(intAt(args.NewInputs, "vmId"), true)
+
+		return nil
+	}, &pulumi.ResourceHookOptions{OnDryRun: true})
+	if err != nil {
+		return nil, fmt.Errorf("unable to register what notes the updates of VMs: %w", err)
+	}
+
+	return hook, nil
 }
 
 // undone finds what is planned for a VM and Proxmox does not have, once the run has done what it found to do: where a

@@ -169,3 +169,27 @@ func TestAnUpThatTheMachinesBelie(t *testing.T) {
 		})
 	}
 }
+
+// TestTheGateFollowsUpdatesOfMachines has it run again after each run that updates a VM, also one whose plan is the
+// same, and leaves the gates of stacks alone whose VMs were never updated.
+func TestTheGateFollowsUpdatesOfMachines(t *testing.T) {
+	t.Parallel()
+	gate := func(last float64, updated ...string) string {
+		o := configured(t, "test", gpuStack)
+		o.Running = lastMachines(t, gpuStack)
+		o.Nodes = []resource.PropertyMap{{"vmid": resource.NewProperty(2000.0), "generation": resource.NewProperty("g"), "updates": resource.NewProperty(last)}}
+		o.Updated = updated
+		r, err := recorder.Run(o, deploy)
+		require.NoError(t, err)
+		trigger := r.Of(recorder.LocalCommand)["one-healthy"].Input("triggers[0]")
+		counted := r.Outputs("one-cp-1")["updates"].NumberValue()
+		assert.InDelta(t, last+float64(len(updated)), counted, 0)
+
+		return trigger.StringValue()
+	}
+	never, once := gate(0), gate(0, "one-cp-1-vm")
+	assert.Len(t, never, 64, "a digest alone, as earlier versions had it")
+	assert.Equal(t, never+" after 1 updates", once)
+	assert.Equal(t, once, gate(1), "and nothing in the run after it")
+	assert.Equal(t, never+" after 2 updates", gate(1, "one-cp-1-vm"))
+}

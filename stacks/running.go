@@ -22,8 +22,10 @@ const (
 
 // lastRun is what the stack's last run left in its state.
 type lastRun struct {
-	machines    []running.Machine
-	generations map[int]string // of machines by VMID
+	machines []running.Machine
+	seen     map[int]components.Seen // of machines by VMID
+	making   map[string]string       // how it made machines: [running.Making]
+	record   *record
 }
 
 // RecordType is the type token of the record; it must not change.
@@ -33,37 +35,48 @@ const RecordType = "talos-proxmox:stack:Record"
 // so as well, but only once a run has made everything.
 type record struct{ pulumi.ResourceState }
 
-// recordRun registers the record and returns whether an earlier run left it.
-func recordRun(ctx *pulumi.Context) (bool, error) {
-	r := &record{}
+// recordRun registers the record and returns whether an earlier run left it, and how that run made machines.
+func recordRun(ctx *pulumi.Context) (r *record, deployed bool, making map[string]string, err error) {
+	r = &record{}
 	if err := ctx.RegisterComponentResource(RecordType, "record", r); err != nil {
-		return false, fmt.Errorf("unable to register the record of this run: %w", err)
+		return nil, false, nil, fmt.Errorf("unable to register the record of this run: %w", err)
 	}
 	urn, err := internals.UnsafeAwaitOutput(ctx.Context(), r.URN())
 	if err != nil {
-		return false, fmt.Errorf("unable to register the record of this run: %w", err)
+		return nil, false, nil, fmt.Errorf("unable to register the record of this run: %w", err)
 	}
 	// Until this run states its own, the engine has the outputs of an earlier run, and none in the first.
 	var earlier struct {
 		State struct {
-			Deployed bool `pulumi:"deployed"`
+			Deployed bool              `pulumi:"deployed"`
+			Making   map[string]string `pulumi:"making"`
 		} `pulumi:"state"`
 	}
 	if _, err := ctx.InvokePackageRaw(getResource, struct {
 		URN string `pulumi:"urn"`
 	}{fmt.Sprint(urn.Value)}, &earlier, ""); err != nil {
-		return false, fmt.Errorf("unable to read the record of an earlier run: %w", err)
+		return nil, false, nil, fmt.Errorf("unable to read the record of an earlier run: %w", err)
 	}
 
-	return earlier.State.Deployed, ctx.RegisterResourceOutputs(r, pulumi.Map{"deployed": pulumi.Bool(true)})
+	return r, earlier.State.Deployed, earlier.State.Making, nil
+}
+
+// state records how a run makes machines; one that is refused makes none.
+func (r *record) state(ctx *pulumi.Context, making map[string]string) error {
+	outputs := pulumi.Map{"deployed": pulumi.Bool(true)}
+	if len(making) > 0 {
+		outputs["making"] = pulumi.ToStringMap(making)
+	}
+
+	return ctx.RegisterResourceOutputs(r, outputs)
 }
 
 // readLastRun reads the state that this run begins with. Where nothing was ever deployed the engine must not be asked
 // for its resources: it would end with a panic (Pulumi 3.259, backendClient.GetStackResourceOutputs). Stacks of earlier
 // versions of this program have outputs and no record.
 func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
-	deployed, err := recordRun(ctx)
-	if err != nil {
+	var deployed bool
+	if last.record, deployed, last.making, err = recordRun(ctx); err != nil {
 		return last, err
 	}
 	name := strings.Join([]string{ctx.Organization(), ctx.Project(), ctx.Stack()}, "/")
@@ -89,11 +102,13 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	}{name}, &resources, ""); err != nil {
 		return last, err
 	}
-	last.generations = map[int]string{}
+	last.seen = map[int]components.Seen{}
 	for _, r := range resources.Outputs {
 		if r.Type == components.TalosNodeType {
 			vmid, _ := r.Outputs["vmid"].(float64)
-			last.generations[int(vmid)], _ = r.Outputs["generation"].(string)
+			generation, _ := r.Outputs["generation"].(string)
+			updates, _ := r.Outputs["updates"].(float64)
+			last.seen[int(vmid)] = components.Seen{Generation: generation, Updates: int(updates)}
 		}
 		if r.Type != typeMachine {
 			continue
@@ -109,16 +124,27 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	return last, nil
 }
 
-// judgeRunning refuses a plan that running machines stand in the way of. A state that cannot be read is no reason to stop.
+// judgeRunning refuses a plan that running machines stand in the way of, and says what it does to them. A state that
+// cannot be read is no reason to stop.
 func (d *deployment) judgeRunning(ctx *pulumi.Context) error {
 	last, err := readLastRun(ctx)
-	d.last, d.machines.last = last, last.generations
+	d.last, d.machines.last = last, last.seen
 	if err != nil {
-		return warn(ctx, fmt.Sprintf("unable to read what runs, so that a plan which moves or renames running machines is not noticed: %s", err))
+		return warn(ctx, fmt.Sprintf("unable to read what runs, so that nothing says what a change does to running machines: %s", err))
 	}
-	if problems := running.Judge(d.plan, last.machines); len(problems) > 0 {
+	problems, warnings := running.Judge(d.plan, last.machines)
+	if len(problems) > 0 {
+		if err := last.record.state(ctx, last.making); err != nil {
+			return err
+		}
+
 		return fmt.Errorf("the plan does not fit the machines that run, nothing was changed:\n%w", problems)
 	}
+	for _, warning := range append(warnings, running.Unfollowed(d.plan, last.making, last.machines)...) {
+		if err := warn(ctx, warning); err != nil {
+			return err
+		}
+	}
 
-	return nil
+	return last.record.state(ctx, running.Making(d.plan))
 }

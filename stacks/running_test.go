@@ -90,3 +90,26 @@ func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, r.Of(recorder.VirtualMachine)["one-gpu-1-vm"].Request.GetIgnoreChanges(), "disks[1].interface")
 }
+
+// TestChangesThatMachinesDoNotFollow are said in the run that makes them, and not in the next one.
+func TestChangesThatMachinesDoNotFollow(t *testing.T) {
+	t.Parallel()
+	linked := strings.Replace(gpuStack, "      network:", "      clone: linked\n      network:", 1)
+	require.NotEqual(t, gpuStack, linked)
+	o := configured(t, "test", linked)
+	o.Running = lastMachines(t, gpuStack)
+	r, err := recorder.Run(o, deploy)
+	require.NoError(t, err)
+	assert.Empty(t, r.Warnings(), "what an earlier version did not record")
+	making := r.Outputs("record")["making"].ObjectValue()
+	assert.Equal(t, resource.NewProperty("linked"), making["one-gpu clone"])
+
+	making["one-gpu clone"] = resource.NewProperty("full")
+	o.Making = making
+	r, err = recorder.Run(o, deploy)
+	require.NoError(t, err)
+	assert.Equal(t, []string{
+		"clusters[0].clone: full → linked does nothing to machines that run (one-gpu-1, one-gpu-2): only new ones are made so; " +
+			"a worker is made anew where count goes down and up again",
+	}, r.Warnings())
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -83,7 +84,7 @@ func compose(files, approved []string) (string, error) {
 	return text, nil
 }
 
-func (r review) section() string {
+func (r *review) section() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## Plan of stack `%s`\n\n", r.Stack)
 	if r.Finished {
@@ -93,6 +94,7 @@ func (r review) section() string {
 	}
 	r.writeMessages(&b, "Errors", r.Errors)
 	r.writeFindings(&b)
+	r.writeMachines(&b)
 	r.writeSteps(&b)
 	r.writePolicies(&b)
 	r.writeCapacity(&b)
@@ -112,6 +114,25 @@ func (r review) writeMessages(b *strings.Builder, title string, messages []previ
 			text = "`" + m.Resource + "`: " + text
 		}
 		b.WriteString("- " + text + "\n")
+	}
+	b.WriteString("\n")
+}
+
+// writeMachines says what happens to machines that are there. Where the program has warned of the same, its words stand
+// here and not among the warnings: they name the keys of the stack file.
+func (r *review) writeMachines(b *strings.Builder) {
+	lines := r.Describe()
+	if len(lines) == 0 {
+		return
+	}
+	b.WriteString("### Machines\n\n")
+	for _, line := range lines {
+		head, _, _ := strings.Cut(line, ": ")
+		if i := slices.IndexFunc(r.Warnings, func(m preview.Message) bool { return strings.HasPrefix(m.Text, head+": ") }); i >= 0 {
+			line = r.Warnings[i].Text
+			r.Warnings = slices.Delete(slices.Clone(r.Warnings), i, i+1)
+		}
+		b.WriteString("- " + escape(shorten(line)) + "\n")
 	}
 	b.WriteString("\n")
 }

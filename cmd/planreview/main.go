@@ -110,7 +110,7 @@ func newGuard() *cobra.Command {
 		Use:   "guard [FILE]",
 		Short: "Fail when a plan would lose what cannot be had again",
 		Long: `The guard fails, naming each, when the plan would delete or replace a control plane, Talos secrets, the bootstrap, a data disk or a template with
-linked clones, or touch more than one control plane's VM of a cluster at once; unless that very resource is approved by its name. A preview that
+linked clones, restart more than one control plane of a cluster at once, or do what up would refuse; unless that very resource is approved by its name. A preview that
 failed or was cut short fails too: it does not show everything. Without FILE, or with -, standard input is read.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -158,6 +158,9 @@ func (r review) guard(w io.Writer) error {
 	}
 	if !r.Finished {
 		return fmt.Errorf("the preview of stack %q did not come to its end, so it does not show everything: %w", r.Stack, errFindings)
+	}
+	for _, line := range r.Describe() {
+		fmt.Fprintln(w, "note:", line)
 	}
 	if len(r.findings) == 0 {
 		fmt.Fprintf(w, "The plan of stack %s (%s) loses nothing that cannot be had again.\n", r.Stack, r.summary())

@@ -67,7 +67,10 @@ func TestGuard(t *testing.T) {
 		"an approval that fits nothing is told": {
 			preview: "fewer-control-planes.events", approve: "one-cp-2,one-cp-3,one-cp-9", says: []string{"note: the plan does nothing to one-cp-9 that needs an approval"},
 		},
-		"data disks": {preview: "without-data-disks.digest", fails: "APPROVE=one-general-1-vm,one-general-2-vm", says: []string{"update one-general-1-vm: data disk scsi1 (50 GiB on local-lvm)"}},
+		"data disks": {preview: "without-data-disks.digest", fails: "APPROVE=one-general-1-vm,one-general-2-vm", says: []string{"update one-general-1-vm: `up` would end with an error: disk scsi1"}},
+		"control planes that restart at once": {
+			preview: "more-cores.events", fails: "APPROVE=one-cp-1-vm,one-cp-2-vm,one-cp-3-vm", says: []string{"note: one-cp-1 … one-cp-3 restart: cores 2 → 3", "note: 3 of the 3"},
+		},
 		"a template below linked clones": {
 			preview: "template.events", fails: "APPROVE=talos-pve1-build", says: []string{"replace talos-pve1-build: linked clones live on its disk: one-cp-1-vm, one-cp-3-vm, one-general-1-vm"},
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 	"google.golang.org/grpc"
@@ -21,12 +22,16 @@ func (m *monitor) RegisterResourceHook(_ context.Context, request *pulumirpc.Reg
 	return &emptypb.Empty{}, nil
 }
 
-// runHooks runs what has to be done before a resource is made.
+// runHooks runs what has to be done before a resource is made, or after it was updated.
 func (m *monitor) runHooks(ctx context.Context, urn string, request *pulumirpc.RegisterResourceRequest) error {
-	if !m.recorder.options.Hooks {
-		return nil
+	var names []string
+	if m.recorder.options.Hooks {
+		names = request.GetHooks().GetBeforeCreate()
 	}
-	for _, name := range request.GetHooks().GetBeforeCreate() {
+	if slices.Contains(m.recorder.options.Updated, request.GetName()) {
+		names = append(names, request.GetHooks().GetAfterUpdate()...)
+	}
+	for _, name := range names {
 		m.recorder.mutex.Lock()
 		hook := m.recorder.hooks[name]
 		m.recorder.mutex.Unlock()

@@ -181,6 +181,9 @@ func (m *monitor) Invoke(_ context.Context, request *pulumirpc.ResourceInvokeReq
 		state := resource.PropertyMap{}
 		if o := m.recorder.options; len(o.Running) > 0 && !o.Unrecorded && strings.Contains(arguments["urn"].StringValue(), "::"+Record+"::") {
 			state["deployed"] = resource.NewProperty(true)
+			if o.Making != nil {
+				state["making"] = resource.NewProperty(o.Making)
+			}
 		}
 		result["state"] = resource.NewProperty(state)
 	case "pulumi:pulumi:readStackOutputs":

@@ -61,6 +61,8 @@ type Options struct {
 	Running []resource.PropertyMap
 	// Unrecorded says that a version of the program without the record made them, whose runs left outputs.
 	Unrecorded bool
+	// Making is how it recorded that it made machines.
+	Making resource.PropertyMap
 	// Nodes are the outputs of the nodes that it left.
 	Nodes []resource.PropertyMap
 	// Contract is the version the secrets recorded when they were made; empty = the one asked for.
@@ -69,6 +71,8 @@ type Options struct {
 	Gate string
 	// Hooks says that resources' hooks are run before they are made, as the engine does.
 	Hooks bool
+	// Updated are the resources that the run updates, by name.
+	Updated []string
 	// Versions is what nodes say that they run when they are asked while the program runs.
 	Versions string
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
+
+	"proxmox-talos/internal/running"
+	"proxmox-talos/internal/spec"
 )
 
 // Types of resources that the guard knows.
@@ -20,7 +23,6 @@ const (
 	typeCluster   = "talos-proxmox:cluster:TalosCluster"
 	tagController = "controlplane"
 	tagCluster    = "cluster-"
-	systemDisk    = "scsi0"
 )
 
 // Finding is a step that nobody should take without having said so.
@@ -37,7 +39,7 @@ func (f Finding) String() string {
 }
 
 // Judge finds the steps of a plan that lose what cannot be had again, or that put a cluster at risk: a control plane, Talos secrets, the bootstrap or a data disk
-// deleted or replaced, a template taken from linked clones, more than one control plane's VM of a cluster touched at once. Steps on resources approved by name (or
+// deleted or replaced, a template taken from linked clones, more than one control plane's VM of a cluster restarted or gone at once, and what `up` would refuse. Steps on resources approved by name (or
 // URN), or by the name of the node a VM belongs to, are left out; unused are the approvals that fitted no finding.
 func Judge(p *Preview, approved []string) (findings []Finding, unused []string) {
 	g := guard{preview: p, byURN: map[urn.URN]Step{}}
@@ -101,55 +103,51 @@ func under(u urn.URN, component string) bool {
 }
 
 func (g *guard) judgeMachine(s Step) []string {
-	if s.Old == nil || s.Operation == Same || describes(s) {
+	if s.Old == nil || s.Operation == Same {
 		return nil
 	}
+	changed, _ := changedMachine(s)
 	var why []string
 	loses := s.Operation == Delete || s.Operation == Replace
 	if cluster, ok := controlPlaneOf(s); ok {
 		if loses {
 			why = append(why, fmt.Sprintf("it is a control plane of cluster %s and a member of its etcd", cluster))
 		}
-		if touched := g.touched(cluster); len(touched) > 1 {
+		if touched := g.touched(cluster); len(touched) > 1 && slices.Contains(touched, s.Name()) {
 			why = append(why, fmt.Sprintf("the plan touches %d control planes of cluster %s at once (%s), which can lose etcd's majority", len(touched), cluster, strings.Join(touched, ", ")))
 		}
 	}
 	if devices, _ := s.Old.Inputs["hostpcis"].([]any); s.Operation == Replace && len(devices) > 0 {
 		why = append(why, "it has GPUs and is recreated: what runs on it ends, and what is on its disks is gone")
 	}
-	kept := map[string]bool{}
-	if !loses && s.New != nil {
-		for _, d := range disksOf(s.New) {
-			kept[d.name] = true
+	for _, d := range disksOf(s.Old) {
+		if loses && d.name != spec.SystemDisk {
+			why = append(why, fmt.Sprintf("data disk %s (%v GiB on %s) is deleted with all that is on it", d.name, d.size, d.datastore))
 		}
 	}
-	for _, d := range disksOf(s.Old) {
-		if d.name != systemDisk && !kept[d.name] {
-			why = append(why, fmt.Sprintf("data disk %s (%v GiB on %s) is deleted with all that is on it", d.name, d.size, d.datastore))
+	for _, change := range changed.Changes {
+		if change.Effect == running.Impossible {
+			why = append(why, "`up` would end with an error: "+strings.TrimSpace(change.Value+" "+change.Why))
 		}
 	}
 
 	return why
 }
 
-// touched are the control planes of a cluster whose VMs the plan changes, deletes or replaces.
+// touched are the control planes of a cluster whose VMs the plan restarts, deletes or replaces.
 func (g *guard) touched(cluster string) []string {
 	names := map[string]bool{}
 	for _, s := range g.preview.Steps {
-		if s.URN.Type() != typeMachine || s.Old == nil || s.Operation == Same || s.Operation == Read || s.Operation == Refresh || describes(s) {
+		if s.URN.Type() != typeMachine || s.Old == nil {
 			continue
 		}
-		if of, ok := controlPlaneOf(s); ok && of == cluster {
+		changed, is := changedMachine(s)
+		if of, ok := controlPlaneOf(s); ok && of == cluster && (s.Operation == Delete || is && changed.Effect() >= running.Restart) {
 			names[s.Name()] = true
 		}
 	}
 
 	return slices.Sorted(maps.Keys(names))
-}
-
-// describes tells a step that changes nothing but a VM's description, which the machine itself does not see.
-func describes(s Step) bool {
-	return s.Operation == Update && len(s.Properties) > 0 && !slices.ContainsFunc(s.Properties, func(p string) bool { return p != "description" })
 }
 
 // controlPlaneOf returns the cluster of a control plane's VM, by the tags that every machine of the program has.

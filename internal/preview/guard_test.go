@@ -2,6 +2,7 @@ package preview_test
 
 import (
 	"compress/gzip"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,14 @@ func input(name, key string, value any) edit {
 	})
 }
 
+// keep leaves a property of a machine as it was.
+func keep(name, key string) edit {
+	return step(name, func(s *preview.Step) {
+		s.New.Inputs[key] = s.Old.Outputs[key]
+		s.Properties = slices.DeleteFunc(s.Properties, func(p string) bool { return p == key })
+	})
+}
+
 // unshown takes the steps out that leave a resource as it is, the stack apart, as a preview without --show-sames does.
 func unshown(p *preview.Preview) {
 	p.Steps = slices.DeleteFunc(p.Steps, func(s preview.Step) bool {
@@ -68,6 +77,7 @@ const (
 	member = "it is a control plane of cluster one and a member of its etcd"
 	many   = "which can lose etcd's majority"
 	two    = "the plan touches 2 control planes of cluster one at once (one-cp-2-vm, one-cp-3-vm), " + many
+	three  = "the plan touches 3 control planes of cluster one at once (one-cp-1-vm, one-cp-2-vm, one-cp-3-vm), " + many
 	gone   = "data disk scsi1 (50 GiB on local-lvm) is deleted with all that is on it"
 	clones = "linked clones live on its disk: "
 )
@@ -75,7 +85,12 @@ const (
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	both := []string{"delete one-cp-2-vm: " + member + "; " + two, "delete one-cp-3-vm: " + member + "; " + two}
-	dataDisks := []string{"update one-general-1-vm: " + gone, "update one-general-2-vm: " + gone}
+	// Nothing takes a disk out: a version of the program that did not know let such a plan through to `up`.
+	const refused = "`up` would end with an error: disk scsi1 (50 GiB on local-lvm) of %s would have to be taken out, and no run takes a disk out of a machine; " +
+		"state it again, or make the machine anew without it: a worker where count goes down and up again"
+	dataDisks := []string{
+		"update one-general-1-vm: " + fmt.Sprintf(refused, "one-general-1"), "update one-general-2-vm: " + fmt.Sprintf(refused, "one-general-2"),
+	}
 	template := []string{
 		"replace talos-pve1-build: " + clones + "one-cp-1-vm, one-cp-3-vm, one-general-1-vm",
 		"replace talos-pve2-build: " + clones + "one-cp-2-vm, one-general-2-vm",
@@ -100,6 +115,33 @@ func TestJudge(t *testing.T) {
 		},
 		"one control plane changes": {
 			preview: "fewer-control-planes", edits: []edit{operation("one-cp-2-vm", preview.Update), operation("one-cp-3-vm", preview.Same)},
+		},
+		"control planes restart at once": {
+			preview: "more-cores", findings: []string{"update one-cp-1-vm: " + three, "update one-cp-2-vm: " + three, "update one-cp-3-vm: " + three},
+		},
+		"one control plane restarts, another changes while it runs": {
+			preview: "more-cores",
+			edits:   []edit{operation("one-cp-2-vm", preview.Same), keep("one-cp-3-vm", "cpu"), input("one-cp-3-vm", "onBoot", false)},
+		},
+		"one control plane restarts, another is changed by what is not known": {
+			preview: "more-cores",
+			edits: []edit{
+				operation("one-cp-1-vm", preview.Same), keep("one-cp-3-vm", "cpu"), step("one-cp-3-vm", func(s *preview.Step) { s.Properties = []string{"bios"} }),
+			},
+			findings: []string{"update one-cp-2-vm: " + two, "update one-cp-3-vm: " + two},
+		},
+		"a disk shrinks": {
+			preview: "more-cores",
+			edits: []edit{
+				operation("one-cp-1-vm", preview.Same), operation("one-cp-2-vm", preview.Same), operation("one-cp-3-vm", preview.Same),
+				step("one-general-1-vm", func(s *preview.Step) {
+					s.Operation, s.New = preview.Update, &preview.State{Inputs: map[string]any{"disks": []any{map[string]any{"interface": "scsi0", "size": 10.0}}}}
+					s.Old.Outputs = map[string]any{"disks": []any{map[string]any{"interface": "scsi0", "size": 20.0}}}
+				}),
+			},
+			findings: []string{
+				"update one-general-1-vm: `up` would end with an error: 10 is less than the 20 GiB that one-general-1 has at scsi0, and no disk shrinks; state at least 20",
+			},
 		},
 		"a control plane that is read or refreshed is not touched": {
 			preview:  "fewer-control-planes",
@@ -260,4 +302,21 @@ func elsewhere(s *preview.Step) {
 		name = strings.Replace(name, component, "other:Component", 1)
 	}
 	s.URN = urn.URN(name)
+}
+
+// TestDescribeSaysWhatHappensToMachines by the rules of the program.
+func TestDescribeSaysWhatHappensToMachines(t *testing.T) {
+	t.Parallel()
+	const restart = "one-cp-1 … one-cp-3 restart: cores 2 → 3"
+	for _, form := range []string{"digest", "events"} {
+		p := recorded(t, "more-cores", form)
+		assert.Equal(t, []string{
+			restart,
+			"3 of the 3 control planes of cluster one restart at the same time, since nothing puts restarts in order yet: etcd loses its majority, and the API is away " +
+				`meanwhile; to restart one after the other, change one in each run: nodes: {"1": {cores: …}}`,
+		}, p.Describe())
+		unshown(p)
+		assert.Equal(t, []string{restart}, p.Describe(), "how many there are is not known")
+	}
+	assert.Equal(t, []string{"prod-general-1 restarts: memory 12288 → 16384 MiB"}, recorded(t, "drift", "events").Describe())
 }

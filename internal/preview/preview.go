@@ -72,6 +72,8 @@ type Step struct {
 	Old, New *State
 	// Properties are those that change; for a replacement those that make it necessary.
 	Properties []string
+
+	refreshed bool // only a refresh has come to the resource as yet
 }
 
 // Name is the resource's own name.
@@ -268,6 +270,12 @@ func (p *Preview) add(s step) {
 		return
 	}
 	known := &p.Steps[i]
+	if known.refreshed && operation != Same {
+		// What a refresh found is what the step begins with.
+		*known = Step{URN: u, Operation: operation, Old: s.old, New: s.new, Properties: properties}
+
+		return
+	}
 	if rank(operation) > rank(known.Operation) {
 		known.Operation, known.Properties = operation, properties
 	}
@@ -286,6 +294,7 @@ func (p *Preview) add(s step) {
 func (p *Preview) refreshed(s step) {
 	i := slices.IndexFunc(p.Steps, func(known Step) bool { return known.URN == urn.URN(s.urn) })
 	if i >= 0 && p.Steps[i].Operation == Refresh {
+		p.Steps[i].refreshed = true
 		p.Steps[i].Operation, p.Steps[i].Old, p.Steps[i].New, p.Steps[i].Properties = operations[s.op], s.old, s.new, s.changed
 	}
 }

@@ -19,9 +19,10 @@ type judgement struct {
 	problems  spec.Problems
 }
 
-// Judge returns what a plan asks of running machines and cannot be had, and has the plan follow them where their disks are attached. All creations and updates of
-// a run come before its deletions, so that what a machine has is free for another one in a later run only.
-func Judge(plan *spec.Plan, machines []Machine) spec.Problems {
+// Judge returns what a plan asks of running machines and cannot be had, else what it does to them that a plan's reader
+// has to know, and has the plan follow them where their disks are attached. All creations and updates of a run come
+// before its deletions, so that what a machine has is free for another one in a later run only.
+func Judge(plan *spec.Plan, machines []Machine) (problems spec.Problems, warnings []string) {
 	j := &judgement{
 		plan: plan, machines: machines,
 		byName: map[string]Machine{}, byVMID: map[int]Machine{}, byAddress: map[string]Machine{}, planned: map[string]spec.Node{},
@@ -50,8 +51,14 @@ func Judge(plan *spec.Plan, machines []Machine) spec.Problems {
 		}
 		j.disks(path, nodes)
 	}
+	for _, cluster := range plan.Clusters {
+		warnings = append(warnings, j.changes(cluster)...)
+	}
+	if len(j.problems) > 0 {
+		return j.problems, nil
+	}
 
-	return j.problems
+	return nil, warnings
 }
 
 func (j *judgement) report(path, value, format string, arguments ...any) {
@@ -212,12 +219,13 @@ func (j *judgement) disks(path string, nodes []spec.Node) {
 		for i := range n.ExtraDisks {
 			d, at := &n.ExtraDisks[i], fmt.Sprintf("%s.extraDisks[%d].interface", path, i)
 			if own := 1 + i; own < len(m.Disks) {
-				if d.InterfacePinned && d.Interface != m.Disks[own] {
-					j.report(at, fmt.Sprintf("%q", d.Interface), "is not where %s has the disk, and nothing re-attaches it; state %s, or leave it out", n.Name, m.Disks[own])
+				if d.InterfacePinned && d.Interface != m.Disks[own].Interface {
+					j.report(at, fmt.Sprintf("%q", d.Interface), "is not where %s has the disk, and nothing re-attaches it; state %s, or leave it out",
+						n.Name, m.Disks[own].Interface)
 
 					return
 				}
-				d.Interface = m.Disks[own]
+				d.Interface = m.Disks[own].Interface
 			}
 			if other, twice := taken[d.Interface]; twice {
 				j.report(at, fmt.Sprintf("%q", d.Interface), "is where %s has extraDisks[%d]; state another from virtio0 to virtio15", n.Name, other)

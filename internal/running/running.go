@@ -1,40 +1,94 @@
-// Package running knows the machines that a stack's last run left, and judges a plan by them before anything is registered: what the stack file alone cannot
-// show, because a plan follows from the stack file alone.
+// Package running knows the machines that a stack's last run left, and judges by them, before anything is registered,
+// what a plan makes of them: what the stack file alone cannot show, because a plan follows from the stack file alone.
 package running
 
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+
+	"proxmox-talos/internal/spec"
 )
 
-// Machine is a VM of the stack as its last run left it.
+// Machine is a VM of the stack, as its last run left it or as it is wanted.
 type Machine struct {
 	Name, Cluster, Host string
+	ControlPlane        bool
 	VMID                int
-	Address             string // without its prefix length; empty = by DHCP
-	// Disks are the interfaces of its disks in the order of the stack file, the system disk first.
-	Disks   []string
+
+	Cores, MemoryMiB    int
+	CPUType             string
+	NUMA, Agent, OnBoot bool
+	StartupOrder        int // 0 = none
+	Pool                string
+	Tags                []string // sorted
+
+	Address string // without its prefix length; empty = by DHCP
+	Prefix  int    // of the address
+	Gateway string
+	DNS     []string
+
+	Cards []Card
+	// Disks are in the order of the stack file, the system disk first.
+	Disks   []Disk
 	Devices []Device
+	Linked  bool // a linked clone
+}
+
+// Card is a network card.
+type Card struct {
+	Bridge, MAC string
+	VLAN, MTU   int // 0 = none
+}
+
+// Disk is a disk at its interface.
+type Disk struct {
+	Interface, Datastore string
+	SizeGiB              int
 }
 
 // Device is a PCI device that the machine has, by its mapping or by its address.
 type Device struct{ Mapping, PCI string }
 
-// Read takes from the outputs of a VM's resource what is judged; nothing else of them is kept.
-func Read(outputs map[string]any) (Machine, error) {
-	var vm struct {
-		Name           string
-		VMID           int
-		NodeName       string
-		Tags           []string
-		Disks          []struct{ Interface string }
-		HostPCIs       []struct{ Mapping, ID string }
-		Initialization struct {
-			IPConfigs []struct{ IPv4 struct{ Address string } }
+// properties are those of a VM's resource that are judged.
+type properties struct {
+	Name     string
+	VMID     int
+	NodeName string
+	CPU      struct {
+		Cores int
+		Type  string
+		NUMA  bool
+	}
+	Memory         struct{ Dedicated int }
+	Agent          struct{ Enabled bool }
+	OnBoot         bool
+	Startup        struct{ Order int }
+	PoolID         string
+	Tags           []string
+	Clone          struct{ Full *bool }
+	NetworkDevices []struct {
+		Bridge, MACAddress string
+		VLANID, MTU        int
+	}
+	Disks []struct {
+		Interface, DatastoreID string
+		Size                   int
+	}
+	HostPCIs       []struct{ Mapping, ID string }
+	Initialization struct {
+		DNS       struct{ Servers []string }
+		IPConfigs []struct {
+			IPv4 struct{ Address, Gateway string }
 		}
 	}
-	text, err := json.Marshal(outputs)
+}
+
+// Read takes from a VM's resource what is judged, from its outputs or its inputs; nothing else of them is kept.
+func Read(resource map[string]any) (Machine, error) {
+	var vm properties
+	text, err := json.Marshal(resource)
 	if err == nil {
 		err = json.Unmarshal(text, &vm)
 	}
@@ -42,21 +96,71 @@ func Read(outputs map[string]any) (Machine, error) {
 		return Machine{}, fmt.Errorf("unable to read a VM of the stack's state: %w", err)
 	}
 
-	m := Machine{Name: vm.Name, Host: vm.NodeName, VMID: vm.VMID}
+	m := Machine{
+		Name: vm.Name, Host: vm.NodeName, VMID: vm.VMID, Cores: vm.CPU.Cores, CPUType: vm.CPU.Type, NUMA: vm.CPU.NUMA,
+		MemoryMiB: vm.Memory.Dedicated, Agent: vm.Agent.Enabled, OnBoot: vm.OnBoot, StartupOrder: vm.Startup.Order,
+		Pool: vm.PoolID, Tags: slices.Sorted(slices.Values(vm.Tags)), DNS: vm.Initialization.DNS.Servers,
+		Linked: vm.Clone.Full != nil && !*vm.Clone.Full,
+	}
 	for _, tag := range vm.Tags {
+		m.ControlPlane = m.ControlPlane || tag == string(spec.RoleControlPlane)
 		if cluster, found := strings.CutPrefix(tag, "cluster-"); found {
 			m.Cluster = cluster
 		}
 	}
+	for _, card := range vm.NetworkDevices {
+		m.Cards = append(m.Cards, Card{Bridge: card.Bridge, MAC: strings.ToLower(card.MACAddress), VLAN: card.VLANID, MTU: card.MTU})
+	}
 	for _, disk := range vm.Disks {
-		m.Disks = append(m.Disks, disk.Interface)
+		if disk.Interface == "" {
+			continue // was detached by hand, and a refresh leaves this
+		}
+		m.Disks = append(m.Disks, Disk{Interface: disk.Interface, Datastore: disk.DatastoreID, SizeGiB: disk.Size})
 	}
 	for _, device := range vm.HostPCIs {
 		m.Devices = append(m.Devices, Device{Mapping: device.Mapping, PCI: device.ID})
 	}
 	if configs := vm.Initialization.IPConfigs; len(configs) > 0 && configs[0].IPv4.Address != "dhcp" {
-		m.Address, _, _ = strings.Cut(configs[0].IPv4.Address, "/")
+		var prefix string
+		m.Address, prefix, _ = strings.Cut(configs[0].IPv4.Address, "/")
+		m.Gateway = configs[0].IPv4.Gateway
+		_, _ = fmt.Sscan(prefix, &m.Prefix)
 	}
 
 	return m, nil
+}
+
+// Wanted is a machine as a plan makes it.
+func Wanted(n spec.Node, network spec.Network) Machine {
+	m := Machine{
+		Name: n.Name, Cluster: n.Cluster, Host: n.Host, ControlPlane: n.Role == spec.RoleControlPlane, VMID: n.VMID,
+		Cores: n.Cores, MemoryMiB: n.MemoryMiB, CPUType: n.CPUType, NUMA: n.NUMA, Agent: n.HasAgent(),
+		OnBoot: n.OnBoot, StartupOrder: n.StartupOrder, Pool: n.ResourcePool, Tags: n.Tags, Linked: n.Linked,
+		Cards: []Card{{Bridge: network.Bridge, MAC: n.MAC, VLAN: network.VLAN, MTU: network.MTU}},
+		Disks: []Disk{{Interface: spec.SystemDisk, Datastore: n.Datastore, SizeGiB: n.DiskGiB}},
+	}
+	for _, server := range network.DNS {
+		m.DNS = append(m.DNS, server.String())
+	}
+	if !network.DHCP {
+		m.Address, m.Prefix = n.Address.Addr().String(), n.Address.Bits()
+		if network.Gateway.IsValid() {
+			m.Gateway = network.Gateway.String()
+		}
+	}
+	for _, card := range n.ExtraNICs {
+		m.Cards = append(m.Cards, Card{Bridge: card.Bridge, MAC: card.MAC, VLAN: card.VLAN, MTU: card.MTU})
+	}
+	for _, disk := range n.ExtraDisks {
+		m.Disks = append(m.Disks, Disk{Interface: disk.Interface, Datastore: disk.Datastore, SizeGiB: disk.SizeGiB})
+	}
+	for _, gpu := range n.GPUs {
+		if gpu.Raw {
+			m.Devices = append(m.Devices, Device{PCI: gpu.PCI})
+		} else {
+			m.Devices = append(m.Devices, Device{Mapping: gpu.Name})
+		}
+	}
+
+	return m
 }

@@ -41,21 +41,7 @@ func made(plan *spec.Plan) []running.Machine {
 	var machines []running.Machine
 	for _, cluster := range plan.Clusters {
 		for _, n := range cluster.Nodes() {
-			m := running.Machine{Name: n.Name, Cluster: n.Cluster, Host: n.Host, VMID: n.VMID, Disks: []string{"scsi0"}}
-			if !cluster.Network.DHCP {
-				m.Address = n.Address.Addr().String()
-			}
-			for _, disk := range n.ExtraDisks {
-				m.Disks = append(m.Disks, disk.Interface)
-			}
-			for _, gpu := range n.GPUs {
-				if gpu.Raw {
-					m.Devices = append(m.Devices, running.Device{PCI: gpu.PCI})
-				} else {
-					m.Devices = append(m.Devices, running.Device{Mapping: gpu.Name})
-				}
-			}
-			machines = append(machines, m)
+			machines = append(machines, running.Wanted(n, cluster.Network))
 		}
 	}
 
@@ -192,7 +178,8 @@ func TestJudge(t *testing.T) {
 			after := strings.NewReplacer(test.after...).Replace(before)
 			require.Equal(t, len(test.after) > 0, before != after)
 			var said []string
-			for _, p := range running.Judge(planOf(t, after), made(planOf(t, before))) {
+			problems, _ := running.Judge(planOf(t, after), made(planOf(t, before)))
+			for _, p := range problems {
 				said = append(said, p.String())
 			}
 			assert.Equal(t, test.want, said)
@@ -205,7 +192,9 @@ func TestDisksStayWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	before := planOf(t, strings.NewReplacer("{sizeGiB: 10}, {sizeGiB: 20}", "{sizeGiB: 10, interface: scsi1}", "count: 2, extra", "count: 1, extra").Replace(stackFile))
 	after := planOf(t, stackFile)
-	require.Empty(t, running.Judge(after, made(before)))
+	problems, warnings := running.Judge(after, made(before))
+	require.Empty(t, problems)
+	require.Empty(t, warnings)
 	workers := after.Clusters[0].Workers
 	places := map[string][]string{}
 	for _, n := range workers {
@@ -227,7 +216,8 @@ func TestRead(t *testing.T) {
 	m, err := running.Read(outputs)
 	require.NoError(t, err)
 	assert.Equal(t, running.Machine{
-		Name: "one-gpu-1", Cluster: "one", Host: "pve1", VMID: 4000, Address: "10.0.1.40", Disks: []string{"scsi0", "virtio1"},
+		Name: "one-gpu-1", Cluster: "one", Host: "pve1", VMID: 4000, Address: "10.0.1.40", Prefix: 24, Gateway: "10.0.1.1",
+		Tags: []string{"cluster-one", "talos"}, Disks: []running.Disk{{Interface: "scsi0", SizeGiB: 20}, {Interface: "virtio1"}},
 		Devices: []running.Device{{Mapping: "rtx4000"}, {PCI: "0000:05:00"}},
 	}, m)
 

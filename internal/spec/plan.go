@@ -1,6 +1,9 @@
 package spec
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Plan is what a stack will consist of, decided before the first resource is registered: every name, number, address, placement and version is final.
 type Plan struct {
@@ -166,7 +169,9 @@ const (
 type Node struct {
 	Name string // <cluster>-cp-<n> or <cluster>-<pool>-<n>, n from 1
 	// Path leads to the node's pool in the configuration, for errors that come later than the plan: clusters[0].workers[1].
-	Path    string `json:"-"`
+	Path string `json:"-"`
+	// Own leads to what the node states for itself, by key: memoryMiB → clusters[0].workers[1].nodes.2.memoryMiB.
+	Own     map[string]string `json:"-"`
 	Cluster string
 	Role    Role
 	Pool    string // "cp" for control planes
@@ -205,6 +210,24 @@ type Node struct {
 	TimeSlicing int
 	// Dedicated says that only pods which tolerate the GPUs' taint run on the machine.
 	Dedicated bool
+}
+
+// SystemDisk is the place of every machine's system disk.
+const SystemDisk = "scsi0"
+
+// agentExtension is the Talos extension that answers the QEMU guest agent's calls.
+const agentExtension = "siderolabs/qemu-guest-agent"
+
+// HasAgent says whether the node's image answers the QEMU guest agent's calls.
+func (n Node) HasAgent() bool { return slices.Contains(n.Template.Extensions, agentExtension) }
+
+// At leads to a key of the node's pool in the configuration, or of its own where it states that for itself.
+func (n Node) At(key string) string {
+	if own, stated := n.Own[key]; stated {
+		return own
+	}
+
+	return n.Path + "." + key
 }
 
 // Disk is an additional disk of a node.

@@ -93,6 +93,21 @@ type ownNode struct {
 	path string
 }
 
+// stated are the paths of what the machine states for itself, by key.
+func (o ownNode) stated() map[string]string {
+	paths := map[string]string{}
+	for key, stated := range map[string]bool{
+		"host": o.Host != "", "vmid": o.VMID != 0, "mac": o.MAC != "", "address": o.Address != "",
+		"cores": o.Cores != 0, "memoryMiB": o.MemoryMiB != 0, "diskGiB": o.DiskGiB != 0,
+	} {
+		if stated {
+			paths[key] = o.path + "." + key
+		}
+	}
+
+	return paths
+}
+
 // ownSettings finds the machines that g.Nodes speaks of.
 func (p *planner) ownSettings(g *pool) map[int]ownNode {
 	own := map[int]ownNode{}
@@ -128,6 +143,7 @@ func (p *planner) applyOwn(g *pool, n *Node, own ownNode) {
 	if own.path == "" {
 		return
 	}
+	n.Own = own.stated()
 	n.Cores, n.MemoryMiB, n.DiskGiB = cmp.Or(own.Cores, n.Cores), cmp.Or(own.MemoryMiB, n.MemoryMiB), cmp.Or(own.DiskGiB, n.DiskGiB)
 	p.checkSizes(own.path, g, own.Cores, own.MemoryMiB, own.DiskGiB)
 	if labels := p.labels(own.path+".labels", own.Labels, g.role); len(labels) > 0 {

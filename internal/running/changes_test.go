@@ -1,0 +1,174 @@
+package running_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/running"
+)
+
+const (
+	workers = "clusters[0].workers[0]"
+	apiAway = "cluster one has one control plane: its API is away while one-cp-1 restarts"
+	manyCPs = "controlPlane: {count: 3}"
+)
+
+// TestWhatAChangeDoes changes the stack file of machines that run.
+func TestWhatAChangeDoes(t *testing.T) {
+	t.Parallel()
+	const (
+		some    = "one-general-1, one-general-2 "
+		all     = "one-cp-1, one-general-1, one-general-2, one-gpu-1, one-gpu-2 "
+		onePool = "workers: [{name: general, count: 2, "
+		quorum  = "3 of the 3 control planes of cluster one restart at the same time, since nothing puts restarts in order yet: etcd loses its majority, " +
+			"and the API is away meanwhile; "
+	)
+	for name, test := range map[string]struct {
+		before   []string // changes of the stack file that ran: old, new, …
+		after    []string
+		problems []string
+		warnings []string
+	}{
+		"more memory": {
+			after: []string{onePool, onePool + "memoryMiB: 8192, "}, warnings: []string{some + "restart: memory 4096 → 8192 MiB (" + workers + ".memoryMiB)"},
+		},
+		"many machines are one line": {
+			before: []string{"general, count: 2", "general, count: 12"}, after: []string{"workers: [{name", "workers: [{numa: true, cores: 4, name"},
+			warnings: []string{"one-general-1 … one-general-12 restart: cores 2 → 4 (" + workers + ".cores); NUMA false → true (" + workers + ".numa)"},
+		},
+		"a machine of its own": {
+			after:    []string{onePool, onePool + `nodes: {"2": {cores: 4}}, `},
+			warnings: []string{"one-general-2 restarts: cores 2 → 4 (" + workers + ".nodes.2.cores)"},
+		},
+		"the only control plane": {
+			after:    []string{"controlPlane: {count: 1}", "controlPlane: {count: 1, cores: 4}"},
+			warnings: []string{"one-cp-1 restarts: cores 2 → 4 (clusters[0].controlPlane.cores)", apiAway},
+		},
+		"all control planes, by what a machine can have for itself": {
+			before: []string{"controlPlane: {count: 1}", manyCPs}, after: []string{manyCPs, "controlPlane: {count: 3, cores: 4}"},
+			warnings: []string{
+				"one-cp-1 … one-cp-3 restart: cores 2 → 4 (clusters[0].controlPlane.cores)",
+				quorum + `to restart one after the other, change one in each run: nodes: {"1": {cores: …}}`,
+			},
+		},
+		"all control planes, by what they share": {
+			before: []string{"controlPlane: {count: 1}", manyCPs}, after: []string{manyCPs, "controlPlane: {count: 3, cpuType: x86-64-v2-AES}"},
+			warnings: []string{
+				"one-cp-1 … one-cp-3 restart: processor type host → x86-64-v2-AES (clusters[0].controlPlane.cpuType)", quorum + "run it when that suits",
+			},
+		},
+		"one control plane of three": {
+			before: []string{"controlPlane: {count: 1}", manyCPs}, after: []string{manyCPs, `controlPlane: {count: 3, nodes: {"1": {cores: 4}}}`},
+			warnings: []string{"one-cp-1 restarts: cores 2 → 4 (clusters[0].controlPlane.nodes.1.cores)"},
+		},
+		"the cluster's network": {
+			after: []string{"gateway: 10.0.1.1", "gateway: 10.0.1.1, vlan: 7, mtu: 1400, dns: [1.1.1.1]"},
+			warnings: []string{
+				all + "restart: VLAN 0 → 7 (clusters[0].network.vlan); MTU 0 → 1400 (clusters[0].network.mtu); name servers none → 1.1.1.1 (clusters[0].network.dns)", apiAway,
+			},
+		},
+		"no name servers any more": {before: []string{"gateway: 10.0.1.1", "gateway: 10.0.1.1, dns: [1.1.1.1]"}, after: []string{", dns: [1.1.1.1]", ""}},
+		"other addresses": {
+			after: []string{onePool, onePool + "firstAddress: 10.0.1.30, "}, warnings: []string{some + "restart: another address (" + workers + ".firstAddress)"},
+		},
+		"addresses by DHCP": {
+			after:    []string{"gateway: 10.0.1.1", "gateway: 10.0.1.1, addressing: dhcp"},
+			warnings: []string{all + "restart: another way to its address (clusters[0].network.addressing)", apiAway},
+		},
+		"another card": {
+			after: []string{onePool, onePool + "extraNICs: [{bridge: vmbr1}], "}, warnings: []string{some + "restart: a network card more (" + workers + ".extraNICs)"},
+		},
+		"another VLAN of another card": {
+			before: []string{onePool, onePool + "extraNICs: [{bridge: vmbr1}], "}, after: []string{"{bridge: vmbr1}", "{bridge: vmbr1, vlan: 7}"},
+			warnings: []string{some + "restart: VLAN 0 → 7 (" + workers + ".extraNICs[0].vlan)"},
+		},
+		"the guest agent": {
+			after:    []string{"version: v1.12.6", "version: v1.12.6, extensions: [qemu-guest-agent]"},
+			warnings: []string{all + "restart: guest agent false → true (templates.talos.extensions)", apiAway},
+		},
+		"other VMIDs": {
+			after:    []string{onePool, onePool + "firstVmid: 3100, "},
+			warnings: []string{some + "are replaced, with their data: another VMID (" + workers + ".firstVmid)"},
+		},
+		"what happens while machines run is not said": {
+			after: []string{onePool, onePool + "diskGiB: 80, tags: [a], onBoot: false, startupOrder: 3, resourcePool: a, ", "{sizeGiB: 10}", "{sizeGiB: 12}", "{sizeGiB: 20}", "{sizeGiB: 20}, {sizeGiB: 5}"},
+		},
+		"a disk moves": {
+			after:    []string{"{sizeGiB: 10}", "{sizeGiB: 10, datastore: local-zfs}"},
+			warnings: []string{some + "restart: disk virtio1 local-lvm → local-zfs, off while it is copied (" + workers + ".extraDisks[0].datastore)"},
+		},
+		"disks shrink": {
+			after: []string{onePool, onePool + "diskGiB: 30, ", "{sizeGiB: 20}", "{sizeGiB: 15}"},
+			problems: []string{
+				workers + ".diskGiB: 30 is less than the 40 GiB that one-general-1 has at scsi0, and no disk shrinks; state at least 40",
+				workers + ".extraDisks[1].sizeGiB: 15 is less than the 20 GiB that one-general-1 has at virtio2, and no disk shrinks; state at least 20",
+			},
+		},
+		"a disk is taken out": {
+			after: []string{"{sizeGiB: 10}, {sizeGiB: 20}", "{sizeGiB: 10}"},
+			problems: []string{
+				workers + ".extraDisks: disk virtio2 (20 GiB on local-lvm) of one-general-1 would have to be taken out, and no run takes a disk out of a machine; " +
+					"state it again, or make the machine anew without it: a worker where count goes down and up again",
+			},
+		},
+		"a linked clone moves": {
+			before: []string{"kubernetesVersion", "clone: linked\n      kubernetesVersion", onePool, onePool + `nodes: {"1": {host: pve2}}, `},
+			after:  []string{`"1": {host: pve2}`, `"1": {host: pve3}`},
+			problems: []string{
+				workers + ".nodes.1.host: pve3 is another host than pve2, where one-general-1 is a linked clone: its disk lives on its template's there, and Proxmox " +
+					"moves no such machine; state pve2, or take the machine out and put it back",
+			},
+		},
+		"a machine with a GPU moves": {
+			before:   []string{"gpu: rtx4000, count: 2", "gpu: rtx4000, count: 1"},
+			after:    []string{"gpu: rtx4000, count: 1", `gpu: rtx4000, count: 1, nodes: {"1": {host: pve3}}`},
+			warnings: []string{"one-gpu-1 is replaced, with its data: host pve2 → pve3, with a GPU (clusters[0].gpuWorkers[0].nodes.1.host)"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := strings.NewReplacer(test.before...).Replace(stackFile)
+			after := strings.NewReplacer(test.after...).Replace(before)
+			require.NotEqual(t, before, after)
+			problems, warnings := running.Judge(planOf(t, after), made(planOf(t, before)))
+			var said []string
+			for _, p := range problems {
+				said = append(said, p.String())
+			}
+			assert.Equal(t, test.problems, said)
+			assert.Equal(t, test.warnings, warnings)
+
+			problems, warnings = running.Judge(planOf(t, before), made(planOf(t, before)))
+			assert.Empty(t, problems, "nothing changes")
+			assert.Empty(t, warnings, "nothing changes")
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for want, names := range map[string][]string{
+		"a-1": {"a-1"}, "a-1, a-2": {"a-1", "a-2"}, "a-1 … a-3": {"a-1", "a-2", "a-3"}, "a-9 … a-11, b-1": {"a-9", "a-10", "a-11", "b-1"},
+		"a-1, a-3, b": {"a-1", "a-3", "b"},
+	} {
+		assert.Equal(t, want, running.Names(names))
+	}
+}
+
+// TestChangesThatMachinesDoNotFollow says what only new machines get.
+func TestChangesThatMachinesDoNotFollow(t *testing.T) {
+	t.Parallel()
+	before := planOf(t, stackFile)
+	after := planOf(t, strings.NewReplacer("kubernetesVersion: v1.35.0", "clone: linked\n      kubernetesVersion: v1.35.0", "v1.12.6", "v1.12.7").Replace(stackFile))
+	assert.Empty(t, running.Unfollowed(before, running.Making(before), made(before)))
+	assert.Empty(t, running.Unfollowed(after, nil, made(before)), "an earlier version recorded nothing")
+	assert.Empty(t, running.Unfollowed(after, running.Making(before), nil), "no machine runs")
+	const these = " does nothing to machines that run (one-cp-1, one-general-1, one-general-2, one-gpu-1, one-gpu-2): only new ones are made so; "
+	assert.Equal(t, []string{
+		"clusters[0].clone: full → linked" + these + "a worker is made anew where count goes down and up again",
+		"templates.talos.version: v1.12.6 → v1.12.7" + these + "upgrade it with talosctl (docs/upgrades.md)",
+	}, running.Unfollowed(after, running.Making(before), made(before)))
+}

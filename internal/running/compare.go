@@ -1,0 +1,229 @@
+package running
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"proxmox-talos/internal/spec"
+)
+
+// Effect is what a change does to a machine that runs.
+type Effect int
+
+// The effects, the gravest last.
+const (
+	Nothing    Effect = iota // only new machines get it
+	InPlace                  // while it runs
+	Restart                  // the machine restarts
+	Replace                  // a new machine takes its place, and its data is gone
+	Impossible               // `up` would end with an error
+)
+
+// String says it as a table does.
+func (e Effect) String() string {
+	return [...]string{"no effect", "in place", "restart", "**replaced, with its data**", "**refused**"}[e]
+}
+
+// Change is a property of a machine that is to change.
+type Change struct {
+	// Property is the VM's, as its resource calls it: networkDevices.
+	Property string
+	// Key is where the stack file states it, below the pool: memoryMiB; network.… and clone are the cluster's,
+	// templates.… the class's. Empty = nowhere in particular.
+	Key    string
+	Effect Effect
+	// What changes, with its values: memory 8192 → 16384 MiB.
+	What string
+	// Value is the wanted one, and Why says what is wrong with it and what to do, of a change that is impossible.
+	Value, Why string
+}
+
+// Compare finds what changes where a machine is to become another one. The rules are those of the provider's update
+// (terraform-provider-proxmox 0.69.1, vmUpdate and vmUpdateDiskLocationAndSize): it reboots for most of them.
+func Compare(old, wanted Machine) []Change {
+	c := comparison{}
+	c.place(old, wanted)
+	changed(&c, "cpu", "cores", Restart, "cores %v → %v", old.Cores, wanted.Cores)
+	changed(&c, "cpu", "cpuType", Restart, "processor type %v → %v", old.CPUType, wanted.CPUType)
+	changed(&c, "cpu", "numa", Restart, "NUMA %v → %v", old.NUMA, wanted.NUMA)
+	changed(&c, "memory", "memoryMiB", Restart, "memory %v → %v MiB", old.MemoryMiB, wanted.MemoryMiB)
+	changed(&c, "agent", "templates.extensions", Restart, "guest agent %v → %v", old.Agent, wanted.Agent)
+	c.network(old, wanted)
+	if !slices.Equal(old.Devices, wanted.Devices) {
+		c.add("hostpcis", "gpu", Restart, fmt.Sprintf("GPUs %s → %s", names(old.Devices), names(wanted.Devices)))
+	}
+	c.disks(old, wanted)
+	changed(&c, "onBoot", "onBoot", InPlace, "start with the host %v → %v", old.OnBoot, wanted.OnBoot)
+	changed(&c, "startup", "startupOrder", InPlace, "start-up order %v → %v", old.StartupOrder, wanted.StartupOrder)
+	changed(&c, "poolId", "resourcePool", InPlace, "resource pool %q → %q", old.Pool, wanted.Pool)
+	if !slices.Equal(old.Tags, wanted.Tags) {
+		c.add("tags", "tags", InPlace, "tags")
+	}
+
+	return c
+}
+
+// inPlace are a VM's properties that change while it runs; timeouts and what only says how to do it are among them.
+var inPlace = []string{
+	"description", "disks", "hookScriptFileId", "migrate", "name", "nodeName", "onBoot", "poolId", "protection", "reboot", "smbios", "started", "startup",
+	"stopOnDestroy", "tags", "cdrom",
+}
+
+// EffectOf is what a change of a VM's property does as far as its name tells.
+func EffectOf(property string) Effect {
+	if strings.HasPrefix(property, "timeout") || slices.Contains(inPlace, property) {
+		return InPlace
+	}
+
+	return Restart
+}
+
+type comparison []Change
+
+func (c *comparison) add(property, key string, effect Effect, what string) {
+	*c = append(*c, Change{Property: property, Key: key, Effect: effect, What: what})
+}
+
+func (c *comparison) refuse(property, key, value, why string) {
+	*c = append(*c, Change{Property: property, Key: key, Effect: Impossible, What: why, Value: value, Why: why})
+}
+
+func changed[T comparable](c *comparison, property, key string, effect Effect, format string, old, wanted T) {
+	if old != wanted {
+		c.add(property, key, effect, fmt.Sprintf(format, old, wanted))
+	}
+}
+
+// place compares what a machine is and where. A machine with a device cannot migrate; the provider replaces it then.
+func (c *comparison) place(old, wanted Machine) {
+	if old.VMID != wanted.VMID {
+		c.add("vmId", "firstVmid", Replace, "another VMID")
+	}
+	switch {
+	case old.Host == wanted.Host || old.VMID != wanted.VMID:
+	case len(wanted.Devices) > 0:
+		c.add("nodeName", "host", Replace, fmt.Sprintf("host %s → %s, with a GPU", old.Host, wanted.Host))
+	case len(old.Devices) > 0:
+		c.refuse("nodeName", "host", wanted.Host, fmt.Sprintf("is another host than %s, where %s has a GPU that it gives up in this run only; "+
+			"change the host in a later run", old.Host, old.Name))
+	case old.Linked:
+		c.refuse("nodeName", "host", wanted.Host, fmt.Sprintf("is another host than %s, where %s is a linked clone: its disk lives on its template's there, "+
+			"and Proxmox moves no such machine; state %[1]s, or take the machine out and put it back", old.Host, old.Name))
+	default:
+		c.add("nodeName", "host", InPlace, fmt.Sprintf("moves from %s to %s", old.Host, wanted.Host))
+	}
+}
+
+// network compares cards and the first card's address, which the machine reads at its start.
+func (c *comparison) network(old, wanted Machine) {
+	for i := range max(len(old.Cards), len(wanted.Cards)) {
+		key := func(name string) string {
+			if i > 0 {
+				return fmt.Sprintf("extraNICs[%d].%s", i-1, name)
+			}
+
+			return "network." + name
+		}
+		switch {
+		case i >= len(old.Cards):
+			c.add("networkDevices", "extraNICs", Restart, "a network card more")
+		case i >= len(wanted.Cards):
+			c.add("networkDevices", "extraNICs", Restart, "a network card less")
+		default:
+			was, is := old.Cards[i], wanted.Cards[i]
+			changed(c, "networkDevices", key("bridge"), Restart, "bridge %v → %v", was.Bridge, is.Bridge)
+			changed(c, "networkDevices", key("vlan"), Restart, "VLAN %v → %v", was.VLAN, is.VLAN)
+			changed(c, "networkDevices", key("mtu"), Restart, "MTU %v → %v", was.MTU, is.MTU)
+			if was.MAC != is.MAC {
+				c.add("networkDevices", map[bool]string{true: "mac", false: "extraNICs"}[i == 0], Restart, "another MAC address")
+			}
+		}
+	}
+	switch {
+	case (old.Address == "") != (wanted.Address == ""):
+		c.add("initialization", "network.addressing", Restart, "another way to its address")
+	case old.Address != wanted.Address:
+		c.add("initialization", "address", Restart, "another address")
+	case old.Prefix != wanted.Prefix:
+		c.add("initialization", "network.cidr", Restart, fmt.Sprintf("network /%d → /%d", old.Prefix, wanted.Prefix))
+	}
+	if old.Address != "" && wanted.Address != "" {
+		changed(c, "initialization", "network.gateway", Restart, "gateway %s → %s", cmp.Or(old.Gateway, "none"), cmp.Or(wanted.Gateway, "none"))
+	}
+	// Name servers once set are never taken out of a VM again; without any, they are not compared.
+	if len(wanted.DNS) > 0 && !slices.Equal(old.DNS, wanted.DNS) {
+		c.add("initialization", "network.dns", Restart, fmt.Sprintf("name servers %s → %s", cmp.Or(strings.Join(old.DNS, ", "), "none"), strings.Join(wanted.DNS, ", ")))
+	}
+}
+
+// disks compares disks by their interfaces. Nothing takes a disk from a machine that is there, and none shrinks.
+func (c *comparison) disks(old, wanted Machine) {
+	places, gone := map[string]Disk{}, []string{}
+	for _, d := range old.Disks {
+		places[d.Interface] = d
+		if !slices.ContainsFunc(wanted.Disks, func(w Disk) bool { return w.Interface == d.Interface }) {
+			gone = append(gone, fmt.Sprintf("%s (%d GiB on %s)", d.Interface, d.SizeGiB, d.Datastore))
+		}
+	}
+	if len(gone) > 0 {
+		c.refuse("disks", "extraDisks", "", fmt.Sprintf("disk %s of %s would have to be taken out, and no run takes a disk out of a machine; state it again, "+
+			"or make the machine anew without it: a worker where count goes down and up again", strings.Join(gone, ", "), old.Name))
+
+		return
+	}
+	for i, is := range wanted.Disks {
+		key := func(name string) string {
+			if i == 0 {
+				return map[string]string{"sizeGiB": "diskGiB", "datastore": "datastore"}[name]
+			}
+
+			return fmt.Sprintf("extraDisks[%d].%s", i-1, name)
+		}
+		was, found := places[is.Interface]
+		switch {
+		case !found:
+			c.add("disks", fmt.Sprintf("extraDisks[%d]", i-1), InPlace, fmt.Sprintf("disk %s of %d GiB is added", is.Interface, is.SizeGiB))
+
+			continue
+		case is.SizeGiB < was.SizeGiB:
+			c.refuse("disks", key("sizeGiB"), fmt.Sprint(is.SizeGiB), fmt.Sprintf("is less than the %d GiB that %s has at %s, and no disk shrinks; state at least %[1]d",
+				was.SizeGiB, old.Name, is.Interface))
+		case is.SizeGiB > was.SizeGiB:
+			c.add("disks", key("sizeGiB"), InPlace, fmt.Sprintf("disk %s %d → %d GiB", is.Interface, was.SizeGiB, is.SizeGiB))
+		}
+		if was.Datastore != is.Datastore {
+			c.add("disks", key("datastore"), Restart, fmt.Sprintf("disk %s %s → %s, off while it is copied", is.Interface, was.Datastore, is.Datastore))
+		}
+	}
+}
+
+func names(devices []Device) string {
+	list := make([]string, 0, len(devices))
+	for _, d := range devices {
+		list = append(list, cmp.Or(d.Mapping, d.PCI))
+	}
+
+	return cmp.Or(strings.Join(list, ", "), "none")
+}
+
+// pathOf leads to a change's key in the stack file.
+func pathOf(n spec.Node, key string) string {
+	cluster := n.Path[:strings.LastIndex(n.Path, ".")]
+	class, _, _ := strings.Cut(n.Template.Key, "-nvidia-")
+	switch rest, template := strings.CutPrefix(key, "templates."); {
+	case template:
+		return "templates." + class + "." + rest
+	case strings.HasPrefix(key, "network."), key == "clone":
+		return cluster + "." + key
+	case key == "firstVmid" && n.Own["vmid"] != "":
+		return n.Own["vmid"]
+	case key == "address" && n.Own["address"] == "":
+		return n.Path + ".firstAddress"
+	case key == "host" && n.Own["host"] == "", key == "mac" && n.Own["mac"] == "":
+		return n.Path
+	default:
+		return n.At(key)
+	}
+}

@@ -1,0 +1,257 @@
+package engine_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/providers/proxmoxve"
+)
+
+// promise is a change of the stack file, what is said of it before, and what becomes of machines.
+type promise struct {
+	name string
+	from string // in the stack file of the step before
+	to   string
+	says []string // beginnings of the warnings; none = the program warns of nothing
+	// machines by name; those that are not named stay as they are.
+	machines map[string]proxmoxve.Effect
+	ungated  bool // no machine is touched, so that nothing has the cluster looked at
+}
+
+const (
+	onlyOne = "cluster one has one control plane: its API is away while one-cp-1 restarts"
+	pool    = "clusters[0].workers[0]"
+)
+
+// promises are made and kept one after the other on one cluster.
+func promises(network string) []promise {
+	workers := func(effect proxmoxve.Effect) map[string]proxmoxve.Effect {
+		return map[string]proxmoxve.Effect{"one-general-1": effect, "one-general-2": effect}
+	}
+	everything := func(effect proxmoxve.Effect) map[string]proxmoxve.Effect {
+		all := workers(effect)
+		all["one-cp-1"] = effect
+
+		return all
+	}
+	const both, all = "one-general-1, one-general-2 restart: ", "one-cp-1, one-general-1, one-general-2 restart: "
+
+	return []promise{
+		{
+			name: "linked clones", from: "clone: full", to: "clone: linked", ungated: true,
+			says: []string{
+				"clusters[0].clone: full → linked does nothing to machines that run (one-cp-1, one-general-1, one-general-2): only new ones are made so; " +
+					"a worker is made anew where count goes down and up again",
+			},
+		},
+		{name: "full clones", from: "clone: linked", to: "clone: full", ungated: true, says: []string{"clusters[0].clone: linked → full does nothing"}},
+		{name: "memory", from: "memoryMiB: 4096\n", to: "memoryMiB: 5120\n", says: []string{both + "memory 4096 → 5120 MiB (" + pool + ".memoryMiB)"}, machines: workers(proxmoxve.Restart)},
+		{
+			name: "cores of the only control plane", from: "cores: 2, memoryMiB: 4096, diskGiB: 20, firstVmid: 2000", to: "cores: 3, memoryMiB: 4096, diskGiB: 20, firstVmid: 2000",
+			says: []string{"one-cp-1 restarts: cores 2 → 3 (clusters[0].controlPlane.cores)", onlyOne}, machines: map[string]proxmoxve.Effect{"one-cp-1": proxmoxve.Restart},
+		},
+		{
+			name: "one machine's own memory", from: "numa: false", to: `nodes: {"2": {memoryMiB: 6144}}`,
+			says:     []string{"one-general-2 restarts: memory 5120 → 6144 MiB (" + pool + ".nodes.2.memoryMiB)"},
+			machines: map[string]proxmoxve.Effect{"one-general-2": proxmoxve.Restart},
+		},
+		{name: "the system disk grows", from: "diskGiB: 20\n", to: "diskGiB: 22\n", machines: workers(proxmoxve.InPlace)},
+		{name: "a disk is added", from: "extraDisks: []", to: "extraDisks: [{sizeGiB: 10}]", machines: workers(proxmoxve.InPlace)},
+		{name: "a disk grows", from: "sizeGiB: 10", to: "sizeGiB: 12", machines: workers(proxmoxve.InPlace)},
+		{
+			name: "a disk moves", from: "{sizeGiB: 12}", to: "{sizeGiB: 12, datastore: local-zfs}",
+			says: []string{both + "disk virtio1 local-lvm → local-zfs, off while it is copied (" + pool + ".extraDisks[0].datastore)"}, machines: workers(proxmoxve.Restart),
+		},
+		{
+			name: "all disks move", from: "cpuType: host", to: "cpuType: host\n          datastore: local-zfs",
+			says: []string{both + "disk scsi0 local-lvm → local-zfs, off while it is copied (" + pool + ".datastore)"}, machines: workers(proxmoxve.Restart),
+		},
+		{name: "tags", from: "tags: []", to: "tags: [new]", machines: workers(proxmoxve.InPlace)},
+		{name: "start with the host", from: "onBoot: true", to: "onBoot: false", machines: workers(proxmoxve.InPlace)},
+		{name: "start-up order", from: "startupOrder: 0", to: "startupOrder: 3", machines: workers(proxmoxve.InPlace)},
+		{
+			name: "processor type", from: "cpuType: host", to: "cpuType: x86-64-v2-AES",
+			says: []string{both + "processor type host → x86-64-v2-AES (" + pool + ".cpuType)"}, machines: workers(proxmoxve.Restart),
+		},
+		{
+			name: "another card", from: "extraNICs: []", to: "extraNICs: [{bridge: vmbr0}]",
+			says: []string{both + "a network card more (" + pool + ".extraNICs)"}, machines: workers(proxmoxve.Restart),
+		},
+		{
+			name: "MTU", from: "mtu: 0", to: "mtu: 1400",
+			says: []string{all + "MTU 0 → 1400 (clusters[0].network.mtu)", onlyOne}, machines: everything(proxmoxve.Restart),
+		},
+		{
+			name: "name servers", from: "dns: [" + network + ".1.1]", to: "dns: [" + network + ".1.1, " + network + ".1.2]",
+			says:     []string{all + "name servers " + network + ".1.1 → " + network + ".1.1, " + network + ".1.2 (clusters[0].network.dns)", onlyOne},
+			machines: everything(proxmoxve.Restart),
+		},
+		{
+			name: "the guest agent", from: "extensions: [qemu-guest-agent]", to: "extensions: []",
+			says: []string{all + "guest agent true → false (templates.talos.extensions)", onlyOne}, machines: everything(proxmoxve.Restart),
+		},
+	}
+}
+
+// TestPromisesAreKept changes each kind of key on a cluster that runs, and compares what is said before with what
+// becomes of its machines: whether they restart, are others afterwards, and keep their disks.
+func TestPromisesAreKept(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	w.gateWithin("60s")
+
+	s := stack{Network: w.network, OneHost: true, Clusters: []cluster{one(1, 2)}} // which has two datastores
+	s.Clusters[0].Pins = strings.Join([]string{
+		"numa: false", "extraDisks: []", "extraNICs: []", "tags: []", "onBoot: true", "startupOrder: 0", "cpuType: host",
+	}, "\n          ")
+	file := strings.NewReplacer("      network:\n", "      clone: full\n      network:\n        mtu: 0\n").Replace(s.yaml(t))
+	w.up(file)
+
+	for _, p := range promises(w.network) {
+		require.Contains(t, file, p.from, p.name)
+		file = strings.Replace(file, p.from, p.to, 1)
+		w.keeps(p, file)
+	}
+
+	before := len(w.said())
+	_, err := w.preview(file, optpreview.ExpectNoChanges())
+	require.NoError(t, err, w.said())
+	assert.Equal(t, []string{"not every node of cluster one runs what is planned for it:"}, warnings(w.said()[before:]), "nothing changes any more")
+	w.up(file, optup.Refresh(), optup.ExpectNoChanges())
+	w.requireRunning(3)
+}
+
+// keeps compares a promise with what becomes of it.
+func (w *world) keeps(p promise, file string) {
+	w.t.Helper()
+
+	before := w.found()
+	said := len(w.said())
+	_, err := w.preview(file)
+	require.NoError(w.t, err, "%s: %s", p.name, w.said()[said:])
+
+	lines := warnings(w.said()[said:])
+	if assert.Len(w.t, lines, len(p.says), "%s: %v", p.name, lines) {
+		for i, line := range lines {
+			assert.True(w.t, strings.HasPrefix(line, p.says[i]), "%s: %s", p.name, line)
+		}
+	}
+
+	done := w.up(file)
+	assert.Equal(w.t, !p.ungated, slices.Contains(replaced(done), "Command one-healthy"), "%s: the cluster is looked at", p.name)
+
+	after := w.found()
+	require.Equal(w.t, slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)), p.name)
+
+	for name, is := range after {
+		was := before[name]
+		step := done["VirtualMachine "+name+"-vm"]
+		want := p.machines[name]
+
+		if want == "" {
+			want = proxmoxve.Ignored
+		}
+
+		assert.Equal(w.t, want, observed(step, is.tasks[len(was.tasks):]), "%s: %s, tasks %v", p.name, name, is.tasks[len(was.tasks):])
+		assert.Equal(w.t, was.vm.Config["vmgenid"], is.vm.Config["vmgenid"], "%s: %s is the same machine", p.name, name)
+	}
+}
+
+// found is a machine as it is, with the tasks that there were.
+type found struct {
+	vm    datacentre.VM
+	tasks []string
+}
+
+func (w *world) found() map[string]found {
+	all := map[string]found{}
+
+	for name, vmid := range w.machines() {
+		vm, _ := w.lab.Data.VM(vmid)
+		all[name] = found{vm, w.tasksOf(vmid)}
+	}
+
+	return all
+}
+
+// warnings are what the program warned of in a run, once each.
+func warnings(said string) []string {
+	var lines []string
+
+	for line := range strings.Lines(said) {
+		if _, text, is := strings.Cut(line, "warning: "); is && !slices.Contains(lines, strings.TrimSpace(text)) {
+			lines = append(lines, strings.TrimSpace(text))
+		}
+	}
+
+	return lines
+}
+
+// TestWhatCannotBeHadIsRefusedBeforehand asks for disks that shrink or go, which the provider refuses in the middle of
+// an up, and takes the ways out that the refusals name.
+func TestWhatCannotBeHadIsRefusedBeforehand(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	w.gateWithin("60s")
+
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
+	s.Clusters[0].Pins = "extraDisks: [{sizeGiB: 10}, {sizeGiB: 12}]"
+	file := s.yaml(t)
+	w.up(file)
+
+	before := w.found()
+	worse := strings.NewReplacer("diskGiB: 20\n", "diskGiB: 19\n", "{sizeGiB: 10}", "{sizeGiB: 9}").Replace(file)
+	worse = strings.Replace(worse, "    talos: {version", "    talos: {diskGiB: 10, version", 1)
+	out := strings.Replace(file, ", {sizeGiB: 12}", "", 1)
+
+	for file, refusals := range map[string][]string{
+		worse: {
+			pool + ".diskGiB: 19 is less than the 20 GiB that one-general-1 has at scsi0, and no disk shrinks; state at least 20",
+			pool + ".extraDisks[0].sizeGiB: 9 is less than the 10 GiB that one-general-1 has at virtio1, and no disk shrinks; state at least 10",
+		},
+		out: {pool + ".extraDisks: disk virtio2 (12 GiB on local-lvm) of one-general-1 would have to be taken out, and no run takes a disk out of a machine; "},
+	} {
+		said := len(w.said())
+		_, err := w.preview(file)
+		require.Error(t, err)
+
+		for _, refusal := range refusals {
+			assert.Contains(t, w.said()[said:], refusal)
+			assert.Contains(t, w.fails(file), refusal)
+		}
+	}
+
+	assert.Equal(t, before, w.found(), "nothing was changed")
+
+	// Made anew they are without it.
+	w.up(strings.Replace(out, "count: 2\n", "count: 0\n", 1))
+	w.up(out)
+	w.requireRunning(3)
+
+	// A machine moves while it runs, and another VMID is another machine.
+	pinned := map[string]string{"pve1": "pve2", "pve2": "pve1"}[before["one-general-1"].vm.Host]
+	moves := strings.Replace(out, "extraDisks: [", `nodes: {"1": {host: `+pinned+"}}\n          extraDisks: [", 1)
+	w.keeps(promise{name: "a host", machines: map[string]proxmoxve.Effect{"one-general-1": proxmoxve.InPlace}}, moves)
+	assert.Equal(t, pinned, w.found()["one-general-1"].vm.Host)
+
+	other := strings.Replace(moves, `"1": {host`, `"2": {vmid: 3050}, "1": {host`, 1)
+	said := len(w.said())
+	_, err := w.preview(other)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"one-general-2 is replaced, with its data: another VMID (" + pool + ".nodes.2.vmid)"}, warnings(w.said()[said:]))
+
+	done := w.up(other)
+	assert.Equal(t, proxmoxve.Replace, observed(done["VirtualMachine one-general-2-vm"], nil))
+	assert.Equal(t, map[string]int{"one-cp-1": 2000, "one-general-1": 3000, "one-general-2": 3050}, w.machines())
+	w.requireRunning(3)
+}
