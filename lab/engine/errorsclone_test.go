@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"proxmox-talos/internal/permissions"
 	"proxmox-talos/internal/spec"
 	"proxmox-talos/lab/datacentre"
 	"proxmox-talos/lab/server"
@@ -55,13 +56,13 @@ func refusedClones(t *testing.T, w *world) []failure {
 			row: "permission", cause: func(w *world, _ *stack, _ spec.Node) func() {
 				var rest []string
 
-				for _, privilege := range server.Roles()[0].Privileges() {
+				for _, privilege := range permissions.Roles()[0].Privileges() {
 					if privilege != "VM.Clone" {
 						rest = append(rest, privilege)
 					}
 				}
 
-				require.NoError(t, w.lab.Data.SetRole(server.Roles()[0].ID, false, rest...))
+				require.NoError(t, w.lab.Data.SetRole(permissions.Roles()[0].ID, false, rest...))
 
 				return grant
 			},

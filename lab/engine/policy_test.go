@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/components"
+	"proxmox-talos/internal/permissions"
 	"proxmox-talos/lab/engine"
 	"proxmox-talos/lab/server"
 )
@@ -197,7 +198,7 @@ func TestAGoodPlanPassesEveryPolicy(t *testing.T) {
 		d.secrets("v1.12")
 		d.configuration("c", "10.0.0.1", installer("factory.talos.dev/nocloud-installer/ab:v1.12.6"))
 		d.download("debian-13.1.img", "https://example.org/debian.img", checksum)
-		d.role(server.Roles()[0].Privileges()...)
+		d.role(permissions.Roles()[0].Privileges()...)
 		d.token(nil)
 		d.rule("TalosProxmox", "/vms", &proxmoxve.AclArgs{UserId: pulumi.String("pulumi@pve")})
 		d.rule("PVEAuditor", "/", &proxmoxve.AclArgs{TokenId: pulumi.String("pulumi@pve!talos")})

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/ssh"
+
+	"proxmox-talos/internal/permissions"
 )
 
 // Connection is what a user of the lab needs to reach it: the same things as for a real data centre.
@@ -28,7 +30,7 @@ type HostConnection struct {
 func (s *Server) Connection() (Connection, error) {
 	c := Connection{
 		CA:         s.id.caPath(),
-		APIToken:   ProgramToken + "=" + s.id.TokenSecret,
+		APIToken:   permissions.Token + "=" + s.id.TokenSecret,
 		PrivateKey: s.id.ClientKey,
 		FactoryURL: fmt.Sprintf("http://%s:%d", nth(s.network.hosts, 2), s.id.Ports["factory"]),
 	}

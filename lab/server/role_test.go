@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/server"
+	"proxmox-talos/internal/permissions"
 	"proxmox-talos/policy/rules"
 )
 
@@ -38,13 +38,13 @@ func render() string {
 
 	b.WriteString(`# Permissions
 
-<!-- Generated from the table in lab/server/role.go; rewrite it with: cd lab && go test ./server -update -->
+<!-- Generated from the table in internal/permissions; rewrite it with: cd lab && go test ./server -update -->
 
 What the program needs on Proxmox VE 9, and nothing else: on a host, as root, once per cluster.
 
 `)
 
-	for _, role := range server.Roles() {
+	for _, role := range permissions.Roles() {
 		if role.For != "" {
 			fmt.Fprintf(&b, "\nOnly for %s:\n\n", role.For)
 		}
@@ -57,7 +57,7 @@ Proxmox VE 8 knows no VM.GuestAgent.Audit: state VM.Monitor in its place there, 
 (` + "`pveum role modify TalosProxmox --privs …`" + `).
 
 The token is separated: it may do what both it and its user may, so the rules name both. Its secret goes into the stack:
-` + "`pulumi config set --secret proxmoxve:apiToken '" + server.ProgramToken + "=<secret>'`" + `.
+` + "`pulumi config set --secret proxmoxve:apiToken '" + permissions.Token + "=<secret>'`" + `.
 
 Rules can be narrower than these. In place of ` + "`/storage`" + `: ` + "`/storage/local`" + ` and each datastore of the stack; in place of ` + "`/sdn/zones/localnetwork`" + `:
 ` + "`/sdn/zones/localnetwork/vmbr0`" + ` (with a VLAN: ` + "`/sdn/zones/localnetwork/vmbr0/42`" + `); in place of ` + "`/vms`" + `: ` + "`/vms/<id>`" + ` of every template and node, or of the
@@ -65,7 +65,7 @@ nodes their resource pool, ` + "`/pool/<name>`" + `. The most specific path wins
 
 `)
 
-	for _, role := range server.Roles() {
+	for _, role := range permissions.Roles() {
 		if role.For == "" {
 			b.WriteString("## What needs what\n\n")
 		} else {
@@ -85,6 +85,10 @@ In the last column VM 2000 stands for a node, 900 for a template. Where Proxmox 
 Not needed: Datastore.Audit (Datastore.Allocate shows as much; it takes its place where nothing is ever deleted), Sys.Audit, Permissions.Modify, anything on ` + "`/access`" + `. Of the fields that only root@pam with a password
 may set (raw ` + "`hostpci`, `args`, `affinity`, `arch`, `hugepages`, `hookscript`" + `) the program sets none.
 
+Every preview and ` + "`make check`" + ` compare this table with what the token may do on the stack's paths (` + "`GET /access/permissions`" + `, which every token may ask of itself), and
+name what is missing and the command that gives it. Their other questions need nothing more. With rights beyond these they know more: Sys.Audit on ` + "`/`" + ` shows the quorum,
+Sys.Audit on ` + "`/nodes`" + ` the cores of hosts, Pool.Audit on ` + "`/pool/<name>`" + ` whether a resource pool is there.
+
 Templates are built, and hosts prepared, over SSH as root: Proxmox' permissions have no say there.
 
 The lab works with exactly these roles, this user and a separated token. A test removes one privilege at a time and sees the call in the table refused with these words
@@ -99,7 +103,7 @@ func TestPoliciesAllowTheDocumentedPrivileges(t *testing.T) {
 	t.Parallel()
 
 	want := []string{"VM.Audit", "Sys.Audit", "VM.Config.Disk", "Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.Audit"}
-	for _, role := range server.Roles() {
+	for _, role := range permissions.Roles() {
 		want = append(want, role.Privileges()...)
 	}
 

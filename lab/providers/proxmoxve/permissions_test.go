@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/permissions"
 	"proxmox-talos/lab/datacentre"
 	labserver "proxmox-talos/lab/server"
 	"proxmox-talos/stacks"
@@ -261,7 +262,7 @@ func attempt(t *testing.T, change func(*datacentre.Datacentre), alter func(objec
 	w := watch(t, endpoint, cancel)
 	d := program{t, newServer(Options{Poll: testPoll}).provider()}
 	require.NoError(t, d.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
-		"endpoint": property.New(w.endpoint), "apiToken": property.New(labserver.ProgramToken + "=secret"), "insecure": property.New("true"),
+		"endpoint": property.New(w.endpoint), "apiToken": property.New(permissions.Token + "=secret"), "insecure": property.New("true"),
 	})}))
 
 	machine, image := programInputs(t, patience)
@@ -293,7 +294,7 @@ func extras() map[string]func(object) object {
 
 // mainRoleOnly takes the other roles away.
 func mainRoleOnly(dc *datacentre.Datacentre) {
-	for _, role := range labserver.Roles()[1:] {
+	for _, role := range permissions.Roles()[1:] {
 		_ = dc.DeleteRole(role.ID)
 	}
 }
@@ -310,7 +311,7 @@ func TestTheMainRoleIsEnough(t *testing.T) {
 func TestNoPrivilegeIsSuperfluous(t *testing.T) {
 	t.Parallel()
 
-	for i, role := range labserver.Roles() {
+	for i, role := range permissions.Roles() {
 		alter := unchanged
 		if i > 0 {
 			alter = extras()[role.ID]
@@ -350,7 +351,7 @@ func TestNoPrivilegeIsSuperfluous(t *testing.T) {
 func TestRolesForSettingsAreEnough(t *testing.T) {
 	t.Parallel()
 
-	for _, role := range labserver.Roles()[1:] {
+	for _, role := range permissions.Roles()[1:] {
 		t.Run(role.ID, func(t *testing.T) {
 			t.Parallel()
 

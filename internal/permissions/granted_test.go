@@ -1,0 +1,48 @@
+package permissions_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"proxmox-talos/internal/permissions"
+)
+
+func TestGranted(t *testing.T) {
+	t.Parallel()
+
+	granted := permissions.Granted{
+		"/":                         {"Sys.Modify": false},
+		"/vms":                      {"VM.Audit": true, "VM.Clone": false},
+		"/vms/2000":                 {"VM.Clone": true},
+		"/storage/local":            {"Datastore.AllocateSpace": true},
+		"/sdn/zones/localnetwork":   {"SDN.Use": true},
+		"/sdn/zones/localnetwork/b": {"SDN.Audit": false},
+	}
+	for name, tc := range map[string]struct {
+		path       string
+		privileges []string
+		want       bool
+	}{
+		"the path itself":                           {"/vms", []string{"VM.Clone"}, true},
+		"below, handed down":                        {"/vms/3000", []string{"VM.Audit"}, true},
+		"below, not handed down":                    {"/vms/3000", []string{"VM.Clone"}, false},
+		"the most specific path wins":               {"/vms/2000", []string{"VM.Audit"}, false},
+		"any of several":                            {"/storage/local", []string{"Datastore.Audit", "Datastore.AllocateSpace"}, true},
+		"another path":                              {"/storage/fast", []string{"Datastore.AllocateSpace"}, false},
+		"two steps below":                           {"/sdn/zones/localnetwork/vmbr0/42", []string{"SDN.Use"}, true},
+		"past a rule that is not handed down":       {"/sdn/zones/localnetwork/b/42", []string{"SDN.Use"}, true},
+		"the root's that is not handed down":        {"/nodes/pve1", []string{"Sys.Modify"}, false},
+		"the root":                                  {"/", []string{"Sys.Modify"}, true},
+		"what is granted nowhere":                   {"/", []string{"Sys.Audit"}, false},
+		"a path of another's name":                  {"/vmsx", []string{"VM.Audit"}, false},
+		"a path that begins with no slash is none":  {"vms", []string{"VM.Audit"}, false},
+		"the privilege of another path of the tree": {"/storage/local", []string{"VM.Audit"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			assert.Equal(t, tc.want, granted.Has(tc.path, tc.privileges...))
+		})
+	}
+	assert.False(t, permissions.Granted(nil).Has("/vms", "VM.Audit"))
+}

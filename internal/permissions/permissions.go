@@ -1,0 +1,141 @@
+// Package permissions knows what the program has to be allowed to do on Proxmox VE: docs/permissions.md is generated from
+// its table, previews and `make check` compare a token with it, and the lab works with exactly these roles.
+package permissions
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The account that the program works with, and the name of its token in the lab.
+const (
+	User  = "pulumi@pve"
+	Token = User + "!talos"
+)
+
+// Need is a privilege that the program cannot do without.
+type Need struct {
+	Privilege string
+	// Path is where it is needed; a rule there propagates.
+	Path string
+	// Call is what needs it, in the words of the API.
+	Call string
+	// Why is what the program does with that.
+	Why string
+	// Lesser are privileges that the rest of the program could do with instead; what is in Call could not.
+	Lesser []string
+	// Refusal is what Proxmox says without it, where the call concerns VM 2000, template 900, host pve1, datastores local and local-lvm, bridge vmbr0.
+	Refusal string
+}
+
+// Role is a role with what is needed of it.
+type Role struct {
+	ID string
+	// For is the setting that needs the role, empty for the one that every stack needs.
+	For   string
+	Needs []Need
+}
+
+const (
+	configure = "PUT /nodes/{node}/qemu/{vmid}/config"
+	clone     = "POST /nodes/{node}/qemu/{vmid}/clone"
+)
+
+// Roles are the least roles that the program needs: docs/permissions.md is generated from them, and the lab's program works with them.
+func Roles() []Role {
+	vm := func(privilege, call, why string) Need {
+		return on("/vms", privilege, call, why, " (/vms/2000, "+privilege+")")
+	}
+	agent := on("/vms", "VM.GuestAgent.Audit", "GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces",
+		"read addresses, of nodes with the extension `qemu-guest-agent`; without it every read waits for the agent's timeout",
+		" (/vms/2000, VM.GuestAgent.Audit|VM.GuestAgent.Unrestricted)")
+	remove := on("/storage", "Datastore.Allocate", "DELETE /nodes/{node}/storage/{storage}/content/{volume}",
+		"delete images of an old Talos version, and at destroy: Proxmox has no lesser privilege for that", " (/storage/local, Datastore.Allocate)")
+	remove.Lesser = []string{"Datastore.Audit"}
+
+	return []Role{
+		{ID: "TalosProxmox", Needs: []Need{
+			on("/vms", "VM.Clone", clone, "clone the template", " (/vms/900, VM.Clone)"),
+			on("/vms", "VM.Allocate", clone, "clone to a new VMID; create and delete VMs", ""),
+			vm("VM.Audit", "GET /nodes/{node}/qemu/{vmid}/status/current", "see VMs, their configuration and status"),
+			vm("VM.Config.CDROM", configure, "the empty CD-ROM drive, the cloud-init drive, the ISO"),
+			vm("VM.Config.CPU", configure, "cores and CPU type"),
+			vm("VM.Config.Cloudinit", configure, "the cloud-init drive with a node's first address"),
+			vm("VM.Config.Disk", "PUT /nodes/{node}/qemu/{vmid}/resize", "change the size and options of disks, extra disks"),
+			vm("VM.Config.HWType", configure, "display, serial port, tablet, machine type"),
+			vm("VM.Config.Memory", configure, "memory, no ballooning"),
+			vm("VM.Config.Network", configure, "network cards"),
+			vm("VM.Config.Options", configure, "name, description, start at boot, guest agent"),
+			agent,
+			vm("VM.PowerMgmt", "POST /nodes/{node}/qemu/{vmid}/status/start", "start, stop and reboot VMs"),
+			remove,
+			on("/storage", "Datastore.AllocateSpace", "GET /nodes/{node}/storage/{storage}/content", "list volumes; the disks of VMs",
+				" (/storage/local, Datastore.Audit|Datastore.AllocateSpace)"),
+			on("/storage", "Datastore.AllocateTemplate", "POST /nodes/{node}/storage/{storage}/download-url", "download images",
+				" (/storage/local, Datastore.AllocateTemplate)"),
+			on("/sdn/zones/localnetwork", "SDN.Use", clone, "use the bridge", " (/sdn/zones/localnetwork/vmbr0, SDN.Use)"),
+			on("/nodes", "Sys.AccessNetwork", "GET /nodes/{node}/query-url-metadata", "have hosts download from the Image Factory", ""),
+		}},
+		{ID: "TalosProxmoxGPU", For: "GPU workers", Needs: []Need{
+			on("/mapping/pci", "Mapping.Modify", "POST /cluster/mapping/pci", "make, change and delete the mappings of GPUs", " (/mapping/pci, Mapping.Modify)"),
+			on("/mapping/pci", "Mapping.Use", configure, "pass mapped GPUs through", " (/mapping/pci/gpu, Mapping.Use)"),
+		}},
+		{ID: "TalosProxmoxMove", For: "`nodes.<n>.host` of a machine that runs, which moves it", Needs: []Need{
+			vm("VM.Migrate", "POST /nodes/{node}/qemu/{vmid}/migrate", "move a VM to the host that is stated for it"),
+		}},
+		{ID: "TalosProxmoxPool", For: "`resourcePool` of a node pool, when it changes", Needs: []Need{
+			on("/pool", "Pool.Allocate", "PUT /pools/{poolid}", "move VMs between resource pools", " (/pool/talos, Pool.Allocate)"),
+		}},
+		{ID: "TalosProxmoxStartup", For: "`startupOrder` of a node pool", Needs: []Need{
+			on("/", "Sys.Modify", configure, "the order in which hosts start VMs, which changes what hosts do", " (/, Sys.Modify)"),
+		}},
+	}
+}
+
+// on is a need of a path; detail is what stands behind Proxmox' words.
+func on(path, privilege, call, why, detail string) Need {
+	return Need{Privilege: privilege, Path: path, Call: call, Why: why, Refusal: "Permission check failed" + detail}
+}
+
+// Privileges are the role's, sorted.
+func (r Role) Privileges() []string {
+	list := make([]string, 0, len(r.Needs))
+	for _, n := range r.Needs {
+		list = append(list, n.Privilege)
+	}
+
+	slices.Sort(list)
+
+	return list
+}
+
+// Paths are where the role is given, sorted.
+func (r Role) Paths() []string {
+	list := make([]string, 0, len(r.Needs))
+	for _, n := range r.Needs {
+		list = append(list, n.Path)
+	}
+
+	slices.Sort(list)
+
+	return slices.Compact(list)
+}
+
+// Commands are the shell commands that make the role and give it to the program's user and token.
+func (r Role) Commands() string {
+	_, token, _ := strings.Cut(Token, "!")
+	lines := []string{fmt.Sprintf("pveum role add %s --privs \"%s\"", r.ID, strings.Join(r.Privileges(), " "))}
+
+	if r.For == "" {
+		lines = append(lines,
+			"pveum user add "+User+" --comment talos-proxmox",
+			"pveum user token add "+User+" "+token+" --privsep 1   # prints the secret, once")
+	}
+
+	for _, path := range r.Paths() {
+		lines = append(lines, fmt.Sprintf("pveum acl modify %s --users %s --tokens '%s' --roles %s", path, User, Token, r.ID))
+	}
+
+	return strings.Join(lines, "\n")
+}
