@@ -107,7 +107,10 @@ func trusting(value Setting, transport http.RoundTripper) http.RoundTripper {
 type refusals struct{ next http.RoundTripper }
 
 // refusal is what Proxmox answered instead.
-type refusal struct{ status, body string }
+type refusal struct {
+	code         int
+	status, body string
+}
 
 func (r *refusal) Error() string {
 	return strings.TrimSpace("Proxmox answers " + r.status + " " + r.body)
@@ -124,12 +127,21 @@ func (t refusals) RoundTrip(request *http.Request) (*http.Response, error) {
 		Errors map[string]string `json:"errors"`
 	}
 	body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10)) //nolint:errcheck // the status says enough
-	r := &refusal{status: response.Status}
+	r := &refusal{code: response.StatusCode, status: response.Status}
 	if json.Unmarshal(body, &answer) == nil && len(answer.Errors) > 0 {
 		r.body = fmt.Sprint(answer.Errors)
 	}
 
 	return nil, r
+}
+
+// Refused returns the status with which Proxmox refused; 0 for any other error.
+func Refused(err error) int {
+	if r := new(refusal); errors.As(err, &r) {
+		return r.code
+	}
+
+	return 0
 }
 
 // Said takes the request from around a refusal.

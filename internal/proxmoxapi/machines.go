@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,21 +26,76 @@ const (
 // ErrGone is a VM that is on no host.
 var ErrGone = errors.New("there is no such VM")
 
-// Machines knows which machines have which VMIDs.
+// Machines asks the API, and knows which machines have which VMIDs.
 type Machines struct {
 	value     Setting
 	transport http.RoundTripper
 	turns     chan struct{}
+	list      func(ctx context.Context) ([]Listed, error) // as it was when it was first asked for
 
-	mutex   sync.Mutex // guards what follows
-	client  *proxmox.Client
-	failed  error        // nobody answers
-	running map[int]bool // by VMID, when the first was asked for; nil = not asked
+	mutex  sync.Mutex // guards what follows
+	client *proxmox.Client
+	failed error // nobody answers
 }
 
 // NewMachines asks nobody yet; a nil transport is HTTP's default.
 func NewMachines(value Setting, transport http.RoundTripper) *Machines {
-	return &Machines{value: value, transport: transport, turns: make(chan struct{}, askedAtOnce)}
+	g := &Machines{value: value, transport: transport, turns: make(chan struct{}, askedAtOnce)}
+	var once sync.Once
+	var all []Listed
+	var err error
+	g.list = func(ctx context.Context) ([]Listed, error) {
+		once.Do(func() { all, err = g.now(ctx) })
+
+		return all, err
+	}
+
+	return g
+}
+
+// Identity is whom Proxmox takes the credentials for.
+func (g *Machines) Identity() string { return Identity(g.value) }
+
+// Get asks the API. Once it did not answer it is not asked again.
+func (g *Machines) Get(ctx context.Context, path string, into any) error {
+	g.turns <- struct{}{}
+	defer func() { <-g.turns }()
+
+	return g.ask(ctx, func(ctx context.Context, client *proxmox.Client) error { return Said(client.Get(ctx, path, into)) })
+}
+
+// List returns all machines that the credentials may see, as they were when they were first asked for.
+func (g *Machines) List(ctx context.Context) ([]Listed, error) {
+	g.turns <- struct{}{}
+	defer func() { <-g.turns }()
+
+	return g.list(ctx)
+}
+
+func (g *Machines) now(ctx context.Context) (all []Listed, err error) {
+	err = g.ask(ctx, func(ctx context.Context, client *proxmox.Client) error {
+		all, err = List(ctx, client)
+
+		return err
+	})
+
+	return all, err
+}
+
+// ask bounds a question. Whatever is no answer of Proxmox ends all questions.
+func (g *Machines) ask(ctx context.Context, question func(context.Context, *proxmox.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	client, err := g.connect(ctx)
+	if err != nil {
+		return err
+	}
+	err = question(ctx, client)
+	if r := new(refusal); err != nil && !errors.As(err, &r) && !errors.Is(err, ErrGone) {
+		g.fail(err)
+	}
+
+	return err
 }
 
 // Machine is a VM as Proxmox has it.
@@ -105,32 +161,26 @@ func (m Machine) DiskGiB(place string) (size int, ok bool) {
 
 // Find returns the machine with a VMID, which is looked for on the host first; an empty host is any. Once the API did
 // not answer it is not asked again.
-func (g *Machines) Find(ctx context.Context, host string, vmid int) (Machine, error) {
+func (g *Machines) Find(ctx context.Context, host string, vmid int) (m Machine, err error) {
 	g.turns <- struct{}{}
 	defer func() { <-g.turns }()
 
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	client, err := g.connect(ctx)
-	if err != nil {
-		return Machine{}, err
-	}
-	m := Machine{}
-	err = ErrGone
-	if host != "" {
-		m, err = read(ctx, client, host, vmid)
-	}
-	if err != nil && (errors.Is(err, ErrGone) || strings.Contains(err.Error(), "does not exist")) {
-		if host, err = hostOf(ctx, client, vmid); err == nil {
+	err = g.ask(ctx, func(ctx context.Context, client *proxmox.Client) error {
+		err := ErrGone
+		if host != "" {
 			m, err = read(ctx, client, host, vmid)
 		}
-	}
-	if err == nil {
-		m.Stopped, err = g.stopped(ctx, client, m.Host, vmid)
-	}
-	if r := new(refusal); err != nil && !errors.As(err, &r) && !errors.Is(err, ErrGone) {
-		g.fail(err)
-	}
+		if err != nil && (errors.Is(err, ErrGone) || strings.Contains(err.Error(), "does not exist")) {
+			if host, err = hostOf(ctx, client, vmid); err == nil {
+				m, err = read(ctx, client, host, vmid)
+			}
+		}
+		if err == nil {
+			m.Stopped, err = g.stopped(ctx, client, m.Host, vmid)
+		}
+
+		return err
+	})
 
 	return m, err
 }
@@ -138,19 +188,11 @@ func (g *Machines) Find(ctx context.Context, host string, vmid int) (Machine, er
 // stopped asks for a machine that did not run when the list was made: the list is seconds old, and machines start
 // meanwhile.
 func (g *Machines) stopped(ctx context.Context, client *proxmox.Client, host string, vmid int) (bool, error) {
-	g.mutex.Lock()
-	defer g.mutex.Unlock()
-	if g.running == nil {
-		all, err := list(ctx, client)
-		if err != nil {
-			return false, err
-		}
-		g.running = map[int]bool{}
-		for _, vm := range all {
-			g.running[vm.VMID] = vm.Status == "running"
-		}
+	all, err := g.list(ctx)
+	if err != nil {
+		return false, err
 	}
-	if g.running[vmid] {
+	if slices.ContainsFunc(all, func(vm Listed) bool { return vm.VMID == vmid && vm.Status == "running" }) {
 		return false, nil
 	}
 	var now struct {
@@ -172,24 +214,28 @@ func read(ctx context.Context, client *proxmox.Client, host string, vmid int) (M
 	return m, nil
 }
 
-// listed is a machine in the list of all hosts' machines.
-type listed struct {
-	VMID   int    `json:"vmid"`
-	Host   string `json:"node"`
-	Status string `json:"status"`
+// Listed is a machine, or a container, in the list of all hosts' machines.
+type Listed struct {
+	Type     string `json:"type"` // qemu or lxc
+	VMID     int    `json:"vmid"`
+	Name     string `json:"name"`
+	Host     string `json:"node"`
+	Status   string `json:"status"`
+	Template int    `json:"template"` // 1 = it is one
 }
 
-func list(ctx context.Context, client *proxmox.Client) ([]listed, error) {
-	var all []listed
+// List asks for the machines of all hosts that the credentials may see.
+func List(ctx context.Context, client *proxmox.Client) ([]Listed, error) {
+	var all []Listed
 	if err := client.Get(ctx, "/cluster/resources?type=vm", &all); err != nil {
-		return nil, fmt.Errorf("unable to list Proxmox' machines: %w", Said(err))
+		return nil, fmt.Errorf("unable to list Proxmox's machines: %w", Said(err))
 	}
 
 	return all, nil
 }
 
 func hostOf(ctx context.Context, client *proxmox.Client, vmid int) (string, error) {
-	all, err := list(ctx, client)
+	all, err := List(ctx, client)
 	if err != nil {
 		return "", err
 	}

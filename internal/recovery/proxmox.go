@@ -25,22 +25,30 @@ func (r *recovery) readConfig(ctx context.Context) error {
 	if len(r.ours)+len(r.mappings)+len(r.files) == 0 && len(r.VMIDs) == 0 {
 		return nil
 	}
-	out, err := r.Pulumi(ctx, nil, "config", "--stack", r.Stack, "--show-secrets", "--json")
+	config, err := ReadConfig(ctx, r.Pulumi, r.Stack)
+	r.config = config
+
+	return err
+}
+
+// ReadConfig reads a stack's configuration by full key, its secrets in plain text. Nothing is changed.
+func ReadConfig(ctx context.Context, pulumi Pulumi, stack string) (map[string]string, error) {
+	out, err := pulumi(ctx, nil, "config", "--stack", stack, "--show-secrets", "--json")
 	if err != nil {
-		return fmt.Errorf("unable to read the configuration of stack %q: %w", r.Stack, err)
+		return nil, fmt.Errorf("unable to read the configuration of stack %q: %w", stack, err)
 	}
 	var values map[string]struct {
 		Value string `json:"value"`
 	}
 	if err := json.Unmarshal(out, &values); err != nil {
-		return fmt.Errorf("unable to read the configuration of stack %q: it is no JSON", r.Stack) // the cause would quote secrets
+		return nil, fmt.Errorf("unable to read the configuration of stack %q: it is no JSON", stack) // the cause would quote secrets
 	}
-	r.config = make(map[string]string, len(values))
+	config := make(map[string]string, len(values))
 	for key, value := range values {
-		r.config[key] = value.Value
+		config[key] = value.Value
 	}
 
-	return nil
+	return config, nil
 }
 
 // connect makes a client with the stack's own endpoint and credentials.
@@ -61,15 +69,9 @@ func (r *recovery) connect(ctx context.Context) error {
 
 // machines lists the VMs of the cluster that the credentials may see; what they say of themselves is left to describe.
 func (a *api) machines(ctx context.Context) (map[int]machine, error) {
-	var list []struct {
-		VMID     int    `json:"vmid"`
-		Name     string `json:"name"`
-		Host     string `json:"node"`
-		Status   string `json:"status"`
-		Template int    `json:"template"`
-	}
-	if err := a.client.Get(ctx, "/cluster/resources?type=vm", &list); err != nil {
-		return nil, fmt.Errorf("unable to list Proxmox's machines: %w", proxmoxapi.Said(err))
+	list, err := proxmoxapi.List(ctx, a.client)
+	if err != nil {
+		return nil, err
 	}
 	machines := make(map[int]machine, len(list))
 	for _, m := range list {

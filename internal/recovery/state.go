@@ -78,20 +78,24 @@ func (r *recovery) readProject(_ context.Context) error {
 // stackName is the stack's name without its organization and project.
 func (r *recovery) stackName() string { return r.Stack[strings.LastIndex(r.Stack, "/")+1:] }
 
-// export reads the stack's state; its secrets stay encrypted unless asked for.
-func (r *recovery) export(ctx context.Context, args ...string) (state apitype.UntypedDeployment, deployment apitype.DeploymentV3, err error) {
-	out, err := r.Pulumi(ctx, nil, append([]string{"stack", "export", "--stack", r.Stack}, args...)...)
+func (r *recovery) export(ctx context.Context, args ...string) (apitype.UntypedDeployment, apitype.DeploymentV3, error) {
+	return ReadState(ctx, r.Pulumi, r.Stack, args...)
+}
+
+// ReadState reads a stack's state; its secrets stay encrypted unless asked for. It needs no lock, and changes nothing.
+func ReadState(ctx context.Context, pulumi Pulumi, stack string, args ...string) (state apitype.UntypedDeployment, deployment apitype.DeploymentV3, err error) {
+	out, err := pulumi(ctx, nil, append([]string{"stack", "export", "--stack", stack}, args...)...)
 	if err != nil {
-		return state, deployment, fmt.Errorf("unable to read the state of stack %q: %w", r.Stack, err)
+		return state, deployment, fmt.Errorf("unable to read the state of stack %q: %w", stack, err)
 	}
 	if err := json.Unmarshal(out, &state); err != nil {
-		return state, deployment, fmt.Errorf("unable to read the state of stack %q: %w", r.Stack, err)
+		return state, deployment, fmt.Errorf("unable to read the state of stack %q: %w", stack, err)
 	}
 	if len(state.Deployment) == 0 || string(state.Deployment) == "null" { // a stack that nothing was ever made in
 		return state, deployment, nil
 	}
 	if err := json.Unmarshal(state.Deployment, &deployment); err != nil {
-		return state, deployment, fmt.Errorf("unable to read the state of stack %q: %w", r.Stack, err)
+		return state, deployment, fmt.Errorf("unable to read the state of stack %q: %w", stack, err)
 	}
 
 	return state, deployment, nil
@@ -281,6 +285,13 @@ func decode(inputs map[string]any, into any) error {
 
 // secretKey marks a secret in an exported state.
 const secretKey = "4dabf18193072939515e22adb298388d" //nolint:gosec // the same in every state of Pulumi
+
+// Reveal is a resource's properties with the plain text of secrets that were asked for, and without the others.
+func Reveal(properties map[string]any) map[string]any {
+	revealed, _ := reveal(properties).(map[string]any)
+
+	return revealed
+}
 
 // reveal puts the plain text in the place of secrets; one that stays encrypted becomes null.
 func reveal(value any) any {
