@@ -26,9 +26,12 @@ type HostOptions struct {
 	PCI   []PCIDevice
 	// Storages are the host's storages; DefaultStorages when empty.
 	Storages []StorageOptions
-	// Bridges are the host's network bridges; vmbr0 when empty.
+	// Bridges are the host's network bridges, vmbr0 when empty; the first has Uplink as its port, and none is VLAN-aware.
 	Bridges []string
 }
+
+// Uplink is the network card of every host.
+const Uplink = "eno1"
 
 // Host is a host as the cluster sees it.
 type Host struct {

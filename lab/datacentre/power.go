@@ -115,6 +115,11 @@ func (d *Datacentre) startable(w *worker, hostName string, vmid int) error {
 		if n.Bridge != "" && !slices.Contains(h.Bridges, n.Bridge) {
 			return fmt.Errorf("bridge '%s' does not exist", n.Bridge)
 		}
+
+		// A bridge that is not VLAN-aware has a VLAN tagged at its ports.
+		if n.Bridge != "" && n.VLAN != 0 && n.Bridge != h.Bridges[0] {
+			return fmt.Errorf("no physical interface on bridge '%s'", n.Bridge)
+		}
 	}
 
 	for _, dr := range v.Config.drives() {

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -204,6 +205,18 @@ func getPermissions(r *request) (any, error) {
 		paths = []string{"/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms"}
 		for _, a := range r.dc.ACLs() {
 			paths = append(paths, a.Path)
+		}
+
+		for _, vm := range r.dc.VMs() {
+			if vm.Pool != "" {
+				paths = append(paths, fmt.Sprintf("/vms/%d", vm.ID))
+			}
+		}
+
+		for _, pool := range r.dc.Pools() {
+			for _, storage := range pool.Storages {
+				paths = append(paths, "/storage/"+storage)
+			}
 		}
 	}
 

@@ -52,8 +52,18 @@ func nextID(r *request) (any, error) {
 	return id, nil
 }
 
-func clusterStatus(r *request) (any, error) {
+// members are the hosts as the one that answers sees them: without quorum, it is cut off from the others.
+func (r *request) members() []datacentre.Host {
 	hosts := r.dc.Hosts()
+	for i := range hosts {
+		hosts[i].Online = hosts[i].Online && (r.dc.Quorate() || hosts[i].Name == r.server.host)
+	}
+
+	return hosts
+}
+
+func clusterStatus(r *request) (any, error) {
+	hosts := r.members()
 	list := []object{}
 
 	if name := r.dc.ClusterName(); name != "" {
@@ -84,7 +94,7 @@ func resources(r *request) (any, error) {
 	list := []object{}
 
 	if kind == "" || kind == "node" {
-		for _, h := range r.dc.Hosts() {
+		for _, h := range r.members() {
 			o := r.hostRow(h)
 			o["id"], o["type"], o["cgroup-mode"] = "node/"+h.Name, "node", 2
 			list = append(list, o)

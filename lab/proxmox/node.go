@@ -58,7 +58,7 @@ func (r *request) unknownNode() error {
 func listNodes(r *request) (any, error) {
 	list := []object{}
 
-	for _, h := range r.dc.Hosts() {
+	for _, h := range r.members() {
 		o := r.hostRow(h)
 		o["id"], o["type"] = "node/"+h.Name, "node"
 		list = append(list, o)
@@ -71,7 +71,7 @@ func listNetwork(r *request, h datacentre.Host) (any, error) {
 	list := []object{}
 
 	if kind := r.params.get("type"); kind == "eth" || kind == "" {
-		list = append(list, object{"iface": "eno1", "type": "eth", "active": 1, "exists": 1, "method": "manual", "method6": "manual", "priority": 3})
+		list = append(list, object{"iface": datacentre.Uplink, "type": "eth", "active": 1, "exists": 1, "method": "manual", "method6": "manual", "priority": 3})
 	}
 
 	if kind := r.params.get("type"); kind != "" && kind != "bridge" && kind != "any_bridge" && kind != "any_local_bridge" {
@@ -79,13 +79,21 @@ func listNetwork(r *request, h datacentre.Host) (any, error) {
 	}
 
 	for i, b := range h.Bridges {
+		if !r.seesBridge(b) {
+			continue
+		}
+
 		o := object{
 			"iface": b, "type": "bridge", "active": 1, "autostart": 1, "method": "manual", "method6": "manual", "priority": 4 + i, "bridge_ports": "",
 			"bridge_fd": "0", "bridge_stp": "off",
 		}
 
+		if i == 0 {
+			o["bridge_ports"] = datacentre.Uplink
+		}
+
 		if i == 0 && h.Address.IsValid() {
-			o["bridge_ports"], o["method"], o["address"], o["cidr"], o["netmask"] = "eno1", "static", h.Address.String(), h.Address.String()+"/24", "24"
+			o["method"], o["address"], o["cidr"], o["netmask"] = "static", h.Address.String(), h.Address.String()+"/24", "24"
 		}
 
 		list = append(list, o)

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,6 +33,20 @@ func (r *request) seesVM(id int) bool {
 
 func (r *request) seesStorage(name string) bool {
 	return r.dc.Allowed(r.user, "/storage/"+name, "Datastore.Audit", "Datastore.AllocateSpace")
+}
+
+// seesBridge is the right to a bridge, or to one of its VLANs.
+func (r *request) seesBridge(name string) bool {
+	path := "/sdn/zones/localnetwork/" + name
+	paths := []string{path}
+
+	for _, a := range r.dc.ACLs() {
+		if strings.HasPrefix(a.Path, path+"/") {
+			paths = append(paths, a.Path)
+		}
+	}
+
+	return slices.ContainsFunc(paths, func(p string) bool { return r.dc.Allowed(r.user, p, "SDN.Audit", "SDN.Use") })
 }
 
 // hostRow is a host as lists show it: without its figures to those who may not audit it.

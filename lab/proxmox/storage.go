@@ -77,12 +77,14 @@ func storageStatus(_ *request, s datacentre.Storage) (any, error) {
 func listStorages(r *request, h datacentre.Host) (any, error) {
 	list := []object{}
 
-	for _, s := range r.dc.Storages(h.Name) {
+	for _, s := range append(r.dc.Storages(h.Name), r.elsewhere(h.Name)...) {
 		if r.params.has("storage") && s.Name != r.params.get("storage") || r.params.bool("enabled") && s.Disabled || !r.seesStorage(s.Name) {
 			continue
 		}
 
-		if wanted := r.params.list("content"); len(wanted) > 0 && !slices.ContainsFunc(wanted, func(c string) bool { return slices.Contains(s.Content, c) }) {
+		// With a type of content, storages that the host cannot use are left out.
+		if wanted := r.params.list("content"); len(wanted) > 0 &&
+			(s.Disabled || !slices.ContainsFunc(wanted, func(c string) bool { return slices.Contains(s.Content, c) })) {
 			continue
 		}
 
@@ -102,6 +104,26 @@ func listStorages(r *request, h datacentre.Host) (any, error) {
 	}
 
 	return list, nil
+}
+
+// elsewhere are the storages that other hosts have and this one has not: Proxmox lists them as disabled.
+func (r *request) elsewhere(host string) []datacentre.Storage {
+	var list []datacentre.Storage
+
+	known := func(name string, of []datacentre.Storage) bool {
+		return slices.ContainsFunc(of, func(s datacentre.Storage) bool { return s.Name == name })
+	}
+
+	for _, h := range r.dc.Hosts() {
+		for _, s := range r.dc.Storages(h.Name) {
+			if !known(s.Name, r.dc.Storages(host)) && !known(s.Name, list) {
+				s.Disabled = true
+				list = append(list, s)
+			}
+		}
+	}
+
+	return list
 }
 
 func storageResource(s datacentre.Storage) object {
