@@ -127,6 +127,15 @@ else
 	@go run ./cmd/hostreport --talosops $(BIN)/talosops $(if $(KEY),--private-key-file $(KEY)) $(STACK) $(HOST)
 endif
 
+.PHONY: check
+check: $(if $(filter lab,$(STACK)),tools,$(BIN)/pulumi) ## look: Compare STACK with what its Proxmox and the Image Factory have, host by host, without changing anything: STACK=lab (default) on the lab
+ifeq ($(STACK),lab)
+	@$(BIN)/lab start
+	@$(BIN)/lab check
+else
+	@go run ./cmd/sitecheck $(STACK)
+endif
+
 .PHONY: report
 report: ## look: Write what a stack will consist of, as Markdown and as a page: STACK=lab (default), into .report/
 	@go run ./cmd/stackreport $(STACK)

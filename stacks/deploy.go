@@ -27,14 +27,21 @@ type deployment struct {
 	clusters  map[string]*components.TalosCluster
 	machines  *machines
 	last      lastRun
+	rehearsal bool
 }
 
-// Program is the program, and how it reaches Proxmox; nil is HTTP's default.
-type Program struct{ Transport http.RoundTripper }
+// Program is the program.
+type Program struct {
+	// Transport is how it reaches Proxmox; nil is HTTP's default.
+	Transport http.RoundTripper
+	// Rehearsal says that Proxmox is not the stack's own: machines of other stacks are not in its way there.
+	Rehearsal bool
+}
 
 // Deploy is the program: it reads and judges the whole configuration and the hosts that it prepares or takes GPUs of,
-// then registers preparations, images, templates and clusters, then exports the outputs. A problem in the
-// configuration, of running machines or of a host ends it before anything but the record of the run is registered.
+// then registers preparations, images, templates and clusters, then exports the outputs. A preview asks Proxmox and the
+// Image Factory as well. A problem in the configuration, of running machines, of Proxmox or of a host ends it before
+// anything but the record of the run is registered.
 func Deploy(ctx *pulumi.Context) error { return Program{}.Deploy(ctx) }
 
 // Deploy is [Deploy].
@@ -45,6 +52,7 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 	}
 	d := &deployment{
 		settings:  s,
+		rehearsal: p.Rehearsal,
 		images:    map[string]*components.TalosImage{},
 		templates: map[templateKey]*components.GoldenTemplate{},
 		mappings:  map[string]*components.PCIMapping{},
@@ -69,7 +77,9 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 	if err := d.warnOperators(ctx); err != nil {
 		return err
 	}
-	if d.hosts, err = readHosts(ctx, s); err != nil {
+	told := d.askSite(ctx, p.Transport)
+	d.hosts, err = readHosts(ctx, s, told)
+	if err := errors.Join(d.judgeSite(ctx, told()), err); err != nil {
 		return err
 	}
 

@@ -9,6 +9,7 @@ import (
 
 	"proxmox-talos/components"
 	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/site"
 	"proxmox-talos/internal/spec"
 )
 
@@ -21,8 +22,9 @@ type hostState struct {
 	prep   *components.ProxmoxHostPrep // nil without prep
 }
 
-// readHosts asks the hosts what they are and judges the plan by it, before anything is registered: all problems of all hosts at once.
-func readHosts(ctx *pulumi.Context, s settings) (map[string]*hostState, error) {
+// readHosts asks the hosts what they are and judges the plan by it, before anything is registered: all problems of all
+// hosts at once. Storages that Proxmox's API has told are judged by that.
+func readHosts(ctx *pulumi.Context, s settings, told func() *site.Site) (map[string]*hostState, error) {
 	states := map[string]*hostState{}
 	var asked []spec.Host
 	for _, h := range s.plan.Hosts {
@@ -42,7 +44,7 @@ func readHosts(ctx *pulumi.Context, s settings) (map[string]*hostState, error) {
 	var problems spec.Problems
 	for _, h := range asked {
 		states[h.Name].answer = answers[h.Name]
-		found, err := states[h.Name].judge(ctx)
+		found, err := states[h.Name].judge(ctx, told().Tells(h.Name))
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +59,7 @@ func readHosts(ctx *pulumi.Context, s settings) (map[string]*hostState, error) {
 
 // judge returns what stands in the way of the plan on a host, and tells what does not. A preview continues without a
 // host that does not answer.
-func (h *hostState) judge(ctx *pulumi.Context) (spec.Problems, error) {
+func (h *hostState) judge(ctx *pulumi.Context, storagesTold bool) (spec.Problems, error) {
 	if h.answer.Facts == nil {
 		reason := "it gave no answer: use the talosops of this program's version"
 		if h.answer.Err != nil {
@@ -69,7 +71,11 @@ func (h *hostState) judge(ctx *pulumi.Context) (spec.Problems, error) {
 
 		return spec.Problems{{Path: h.Path, Message: fmt.Sprintf("%s cannot be asked what it is: %s", h.Name, reason)}}, nil
 	}
-	judgement := host.Judge(h.answer.Facts, h.Host, h.needs)
+	facts := *h.answer.Facts
+	if storagesTold {
+		facts.Storages = nil
+	}
+	judgement := host.Judge(&facts, h.Host, h.needs)
 	for _, warning := range judgement.Warnings {
 		if err := warn(ctx, warning.String()); err != nil {
 			return nil, err

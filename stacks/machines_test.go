@@ -46,6 +46,9 @@ func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 	if p.status != 0 {
 		return answer(p.status, p.reason, "{}")
 	}
+	if body := siteAnswer(request.URL.Path); body != "" {
+		return answer(http.StatusOK, "OK", body)
+	}
 	parts := strings.Split(request.URL.Path, "/") // /api2/json/nodes/pve1/qemu/3000/config
 	if len(parts) < 7 {
 		var list []string
@@ -123,7 +126,7 @@ func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
 	}
 }
 
-// TestAPreviewAsksForMachinesThatThereAreOnly has a preview of a new stack reach nobody.
+// TestAPreviewAsksForMachinesThatThereAreOnly has a preview of a new stack ask for no VM.
 func TestAPreviewAsksForMachinesThatThereAreOnly(t *testing.T) {
 	t.Parallel()
 	o := configured(t, "test", gpuStack)
@@ -132,7 +135,7 @@ func TestAPreviewAsksForMachinesThatThereAreOnly(t *testing.T) {
 	r, err := recorder.Run(o, Program{Transport: api}.Deploy)
 	require.NoError(t, err)
 	require.Len(t, r.Names(components.TalosNodeType), 3)
-	assert.Empty(t, api.asked)
+	assert.NotContains(t, strings.Join(api.asked, " "), "/qemu/")
 }
 
 // TestAnUpThatTheMachinesBelie ends with an error where a machine is not as planned: a run that failed leaves it like

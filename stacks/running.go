@@ -18,6 +18,8 @@ const (
 	readOutputs   = "pulumi:pulumi:readStackOutputs"
 	readResources = "pulumi:pulumi:readStackResourceOutputs"
 	typeMachine   = "proxmoxve:VM/virtualMachine:VirtualMachine"
+	typeFile      = "proxmoxve:Download/file:File"
+	typeMapping   = "proxmoxve:Hardware/mapping/pci:Pci"
 )
 
 // lastRun is what the stack's last run left in its state.
@@ -25,6 +27,8 @@ type lastRun struct {
 	machines []running.Machine
 	seen     map[int]components.Seen // of machines by VMID
 	making   map[string]string       // how it made machines: [running.Making]
+	made     map[string]bool         // images and builds of templates, by their resources' names
+	mappings []string                // PCI mappings by name
 	record   *record
 }
 
@@ -102,26 +106,39 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	}{name}, &resources, ""); err != nil {
 		return last, err
 	}
-	last.seen = map[int]components.Seen{}
-	for _, r := range resources.Outputs {
-		if r.Type == components.TalosNodeType {
-			vmid, _ := r.Outputs["vmid"].(float64)
-			generation, _ := r.Outputs["generation"].(string)
-			updates, _ := r.Outputs["updates"].(float64)
-			last.seen[int(vmid)] = components.Seen{Generation: generation, Updates: int(updates)}
-		}
-		if r.Type != typeMachine {
-			continue
-		}
-		machine, err := running.Read(r.Outputs)
-		if err != nil {
+	last.seen, last.made = map[int]components.Seen{}, map[string]bool{}
+	for urn, r := range resources.Outputs {
+		if err := last.add(urn, r.Type, r.Outputs); err != nil {
 			return last, err
 		}
-		last.machines = append(last.machines, machine)
 	}
 	slices.SortFunc(last.machines, func(a, b running.Machine) int { return strings.Compare(a.Name, b.Name) })
 
 	return last, nil
+}
+
+// add takes what is judged from a resource of the state.
+func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
+	switch kind {
+	case components.TalosNodeType:
+		vmid, _ := outputs["vmid"].(float64)
+		generation, _ := outputs["generation"].(string)
+		updates, _ := outputs["updates"].(float64)
+		l.seen[int(vmid)] = components.Seen{Generation: generation, Updates: int(updates)}
+	case typeFile, remoteCommand:
+		l.made[urn[strings.LastIndex(urn, "::")+2:]] = true
+	case typeMapping:
+		name, _ := outputs["name"].(string)
+		l.mappings = append(l.mappings, name)
+	case typeMachine:
+		machine, err := running.Read(outputs)
+		if err != nil {
+			return err
+		}
+		l.machines = append(l.machines, machine)
+	}
+
+	return nil
 }
 
 // judgeRunning refuses a plan that running machines stand in the way of, and says what it does to them. A state that

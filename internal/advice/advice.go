@@ -84,6 +84,9 @@ func (s Subject) missing(operation string) string {
 // otherDatastore is advice with a price: a pool has one datastore.
 const otherDatastore = "state another datastore, which moves the disks of all machines that the pool has"
 
+// HeldBy says who has the subject's VMID, and what to do.
+func HeldBy(s Subject) string { return s.taken() }
+
 // taken is what to do about a VMID that another machine has.
 func (s Subject) taken() string {
 	alone := fmt.Sprintf("state a free VMID for %s alone, nodes.<n>.vmid of its pool", s.Name)

@@ -17,7 +17,8 @@ type Factory struct {
 	URL string
 }
 
-func (f Factory) base() string {
+// Base is the address without a path.
+func (f Factory) Base() string {
 	if f.URL == "" {
 		return DefaultFactoryURL
 	}
@@ -27,20 +28,20 @@ func (f Factory) base() string {
 
 // ImageURL returns the address of a zstd-compressed raw disk image; version has its v, platform is nocloud or metal.
 func (f Factory) ImageURL(id, version, platform string) string {
-	return fmt.Sprintf("%s/image/%s/%s/%s-%s.raw.zst", f.base(), id, version, platform, Arch)
+	return fmt.Sprintf("%s/image/%s/%s/%s-%s.raw.zst", f.Base(), id, version, platform, Arch)
 }
 
 // ISOURL returns the address of a bootable ISO image.
 func (f Factory) ISOURL(id, version, platform string) string {
-	return fmt.Sprintf("%s/image/%s/%s/%s-%s.iso", f.base(), id, version, platform, Arch)
+	return fmt.Sprintf("%s/image/%s/%s/%s-%s.iso", f.Base(), id, version, platform, Arch)
 }
 
 // Installer returns the container image for machine.install.image and for upgrades. Only the schematic's own installer of the same platform keeps
 // extensions and nocloud network data over an upgrade.
 func (f Factory) Installer(id, version, platform string) string {
-	_, host, found := strings.Cut(f.base(), "://")
+	_, host, found := strings.Cut(f.Base(), "://")
 	if !found {
-		host = f.base()
+		host = f.Base()
 	}
 
 	return fmt.Sprintf("%s/%s-installer/%s:%s", host, platform, id, version)

@@ -49,6 +49,8 @@ type Options struct {
 	Parallel int // 0 = DefaultParallel
 	// Program is what runs; nil = stacks.Deploy.
 	Program pulumi.RunFunc
+	// Rehearsal says that the stack has a Proxmox of its own, and only its plan is wanted here.
+	Rehearsal bool
 	// Format is what a preview writes to Out; Text for everything else.
 	Format Format
 	// Terminal lets the CLI draw on the terminal itself; otherwise its output goes to Out and Err.
@@ -143,7 +145,7 @@ func (e *Engine) program() (pulumi.RunFunc, error) {
 
 	transport, err := e.transport()
 
-	return stacks.Program{Transport: transport}.Deploy, err
+	return stacks.Program{Transport: transport, Rehearsal: e.o.Rehearsal}.Deploy, err
 }
 
 // Close stops the providers.

@@ -70,7 +70,7 @@ func newOperations(f *folders) []*cobra.Command {
 				return r.operate(cmd, operation.do)
 			},
 		}
-		cmd.Flags().StringVar(&r.stack, "stack", "lab", "the stack: Pulumi.<stack>.yaml")
+		cmd.Flags().StringVar(&r.stack, "stack", labStack, "the stack: Pulumi.<stack>.yaml")
 		cmd.Flags().IntVar(&r.parallel, "parallel", engine.DefaultParallel, "steps that run at once")
 
 		cmd.Flags().Var(&r.providers, "providers", "who does the work: published plugins of yours (PULUMI_HOME), or the lab's stand-ins")
@@ -107,22 +107,7 @@ func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engin
 
 	client := control.NewClient(r.dir)
 
-	status, err := client.Status(ctx)
-	if err != nil {
-		return err
-	}
-
-	pulumi, err := engine.FindCLI(ctx, filepath.Join(r.project, ".bin"))
-	if err != nil {
-		return err
-	}
-
-	file, err := engine.ReadStack(r.project, r.stack)
-	if err != nil {
-		return err
-	}
-
-	target, err := engine.NewTarget(r.stack, file, status.Network, status.Connection)
+	o, target, err := r.options(cmd, client)
 	if err != nil {
 		return err
 	}
@@ -131,29 +116,81 @@ func (r *run) operate(cmd *cobra.Command, do func(context.Context, *engine.Engin
 		return err
 	}
 
-	format := engine.Text
 	if r.json {
-		format = engine.Events
+		o.Format = engine.Events
 	}
 
-	var policy engine.Policy
 	if r.policy {
-		if policy, err = engine.FindPolicy(filepath.Join(r.project, ".bin"), r.policyConfig); err != nil {
+		if o.Policy, err = engine.FindPolicy(filepath.Join(r.project, ".bin"), r.policyConfig); err != nil {
 			return err
 		}
 	}
 
-	e, err := engine.New(ctx, engine.Options{
-		Dir: r.dir, Project: r.project, Stack: r.stack, StackFile: target.File, Config: target.Config,
-		CLI: pulumi, TalosOps: filepath.Join(r.project, ".bin", "talosops"), Parallel: r.parallel, Speed: status.Speed,
-		Policy: policy, Providers: r.providers, CA: status.Connection.CA, Format: format, Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
-	})
+	e, err := engine.New(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
 
 	return do(ctx, e)
+}
+
+// options are the engine's for the stack on the running lab.
+func (r *run) options(cmd *cobra.Command, client *control.Client) (engine.Options, *engine.Target, error) {
+	ctx := cmd.Context()
+
+	status, err := client.Status(ctx)
+	if err != nil {
+		return engine.Options{}, nil, err
+	}
+
+	pulumi, err := engine.FindCLI(ctx, filepath.Join(r.project, ".bin"))
+	if err != nil {
+		return engine.Options{}, nil, err
+	}
+
+	file, err := engine.ReadStack(r.project, r.stack)
+	if err != nil {
+		return engine.Options{}, nil, err
+	}
+
+	target, err := engine.NewTarget(r.stack, file, status.Network, status.Connection)
+	if err != nil {
+		return engine.Options{}, nil, err
+	}
+
+	return engine.Options{
+		Dir: r.dir, Project: r.project, Stack: r.stack, StackFile: target.File, Config: target.Config, Rehearsal: r.stack != labStack && cmd.Name() != "up",
+		CLI: pulumi, TalosOps: filepath.Join(r.project, ".bin", "talosops"), Parallel: r.parallel, Speed: status.Speed,
+		Providers: r.providers, CA: status.Connection.CA, Terminal: true, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
+	}, target, nil
+}
+
+// labStack is the stack whose own Proxmox the lab is.
+const labStack = "lab"
+
+// newCheck asks without the lock on runs: it changes nothing.
+func newCheck(f *folders) *cobra.Command {
+	r := &run{folders: f, providers: engine.Auto}
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Compare the stack with what the lab's Proxmox and Image Factory have; nothing is changed",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, target, err := r.options(cmd, control.NewClient(r.dir))
+			if err != nil {
+				return err
+			}
+
+			text, err := engine.Check(cmd.Context(), o, target)
+			fmt.Fprint(cmd.OutOrStdout(), text) //nolint:errcheck // to the terminal
+
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&r.stack, "stack", labStack, "the stack: Pulumi.<stack>.yaml")
+
+	return cmd
 }
 
 func (r *run) recover(ctx context.Context, e *engine.Engine) error { return e.Recover(ctx, r.vmids...) }

@@ -1,0 +1,295 @@
+package site
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"proxmox-talos/internal/permissions"
+	"proxmox-talos/internal/proxmoxapi"
+	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/talos"
+)
+
+// answerWithin is how long the Image Factory may take for an answer.
+const answerWithin = 10 * time.Second
+
+// Questions are put to a site.
+type Questions struct {
+	Plan     *spec.Plan
+	Stack    Stack
+	Endpoint string
+	Proxmox  *proxmoxapi.Machines
+	Factory  talos.Factory
+	// Transport reaches the Image Factory; nil = HTTP's default.
+	Transport http.RoundTripper
+}
+
+// Ask puts all questions, each once, and as many at the same time as Proxmox is asked: the first one alone, which shows
+// whether anybody answers. What has no answer is no error.
+func Ask(ctx context.Context, q Questions) *Site {
+	a := &asker{Questions: q, work: newWork(q.Plan, q.Stack), site: &Site{Endpoint: q.Endpoint, Identity: q.Proxmox.Identity()}}
+	var all sync.WaitGroup
+	all.Go(func() { a.askFactory(ctx) })
+	all.Go(func() { a.askProxmox(ctx) })
+	all.Wait()
+	slices.Sort(a.site.Unasked)
+
+	return a.site
+}
+
+type asker struct {
+	Questions
+
+	work work
+
+	mutex sync.Mutex // guards site
+	site  *Site
+}
+
+// note writes down an answer, or why there is none.
+func (a *asker) note(what string, err error, answer func(*Site)) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	if err == nil {
+		answer(a.site)
+
+		return
+	}
+	a.site.Unasked = append(a.site.Unasked, fmt.Sprintf("%s cannot be asked for, and is not compared with the plan: %s", what, err))
+}
+
+func (a *asker) askProxmox(ctx context.Context) {
+	var rights map[string]map[string]flag
+	err := a.Proxmox.Get(ctx, "/access/permissions", &rights)
+	switch status := proxmoxapi.Refused(err); {
+	case status == http.StatusUnauthorized:
+		a.site.Refused = err // nobody else writes it
+
+		return
+	case err != nil && status == 0:
+		a.site.Silent = err
+
+		return
+	}
+	a.note("what "+a.site.Identity+" may do", err, func(s *Site) { s.Rights = granted(rights) })
+
+	var all sync.WaitGroup
+	for _, question := range []func(context.Context){a.askVersion, a.askHosts, a.askQuorum, a.askMachines, a.askMappings, a.askPools} {
+		all.Go(func() { question(ctx) })
+	}
+	all.Wait()
+}
+
+// flag is a truth of Proxmox, which writes it as a number, a text or nothing.
+type flag bool
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *flag) UnmarshalJSON(text []byte) error {
+	*f = flag(!slices.Contains([]string{"0", `"0"`, `""`, "null", "false"}, string(text)))
+
+	return nil
+}
+
+func granted(rights map[string]map[string]flag) permissions.Granted {
+	all := permissions.Granted{}
+	for path, privileges := range rights {
+		all[path] = map[string]bool{}
+		for privilege, propagates := range privileges {
+			all[path][privilege] = bool(propagates)
+		}
+	}
+
+	return all
+}
+
+func (a *asker) askVersion(ctx context.Context) {
+	var answer struct {
+		Release string `json:"release"`
+	}
+	err := a.Proxmox.Get(ctx, "/version", &answer)
+	a.note("the version of Proxmox", err, func(s *Site) { s.Version = answer.Release })
+}
+
+// askHosts asks for the hosts, then each that is there for its storages and its bridges.
+func (a *asker) askHosts(ctx context.Context) {
+	var list []struct {
+		Name   string `json:"node"`
+		Status string `json:"status"`
+		Cores  int    `json:"maxcpu"`
+	}
+	err := a.Proxmox.Get(ctx, "/nodes", &list)
+	a.note("the hosts of Proxmox's cluster", err, func(s *Site) {
+		s.Hosts = map[string]*Host{}
+		for _, h := range list {
+			s.Hosts[h.Name] = &Host{Status: h.Status, Cores: h.Cores}
+		}
+	})
+	var all sync.WaitGroup
+	for _, h := range a.Plan.Hosts {
+		if !a.site.online(h.Name) {
+			continue
+		}
+		all.Go(func() {
+			var storages []Storage
+			err := a.Proxmox.Get(ctx, "/nodes/"+url.PathEscape(h.Name)+"/storage", &storages)
+			a.note("what storages "+h.Name+" has", err, func(s *Site) { s.Hosts[h.Name].Storages = storages })
+		})
+		all.Go(func() {
+			var bridges []Bridge
+			err := a.Proxmox.Get(ctx, "/nodes/"+url.PathEscape(h.Name)+"/network?type=any_bridge", &bridges)
+			a.note("what bridges "+h.Name+" has", err, func(s *Site) { s.Hosts[h.Name].Bridges = bridges })
+		})
+	}
+	all.Wait()
+}
+
+// askQuorum asks for something that the documented role may not see: it is only an answer more.
+func (a *asker) askQuorum(ctx context.Context) {
+	if !a.site.Rights.Has("/", "Sys.Audit") {
+		return
+	}
+	var list []struct {
+		Type    string `json:"type"`
+		Quorate flag   `json:"quorate"`
+	}
+	err := a.Proxmox.Get(ctx, "/cluster/status", &list)
+	a.note("the quorum of Proxmox's cluster", err, func(s *Site) {
+		for _, one := range list {
+			s.NoQuorum = s.NoQuorum || one.Type == "cluster" && !bool(one.Quorate)
+		}
+	})
+}
+
+// mostDescriptions bounds how many machines in the way are asked whose they are.
+const mostDescriptions = 50
+
+func (a *asker) askMachines(ctx context.Context) {
+	machines, err := a.Proxmox.List(ctx)
+	a.note("which VMIDs are taken", err, func(s *Site) { s.Machines, s.Owners = machines, map[int]string{} })
+	var all sync.WaitGroup
+	found := slices.Concat(inTheWay(a.work, machines), namesakes(a.work, machines))
+	for _, held := range found[:min(len(found), mostDescriptions)] {
+		all.Go(func() {
+			var config struct {
+				Description string `json:"description"`
+			}
+			// A description that cannot be read is nobody's.
+			if err := a.Proxmox.Get(ctx, fmt.Sprintf("/nodes/%s/%s/%d/config", url.PathEscape(held.vm.Host), held.vm.Type, held.vm.VMID), &config); err == nil {
+				a.note("", nil, func(s *Site) { s.Owners[held.vm.VMID] = config.Description })
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (a *asker) askMappings(ctx context.Context) {
+	if !slices.ContainsFunc(a.Plan.Hosts, func(h spec.Host) bool {
+		return slices.ContainsFunc(h.GPUs, func(gpu spec.GPU) bool { return !gpu.Raw })
+	}) {
+		return
+	}
+	var list []struct {
+		Name    string `json:"id"`
+		Comment string `json:"description"`
+	}
+	err := a.Proxmox.Get(ctx, "/cluster/mapping/pci", &list)
+	a.note("which PCI mappings there are", err, func(s *Site) {
+		s.Mappings = map[string]string{}
+		for _, m := range list {
+			s.Mappings[m.Name] = m.Comment
+		}
+	})
+}
+
+// askPools asks for the resource pools that new machines go into. Proxmox lists those that may be audited.
+func (a *asker) askPools(ctx context.Context) {
+	var unseen []string
+	wanted := false
+	for _, m := range a.work.machines {
+		if m.ResourcePool == "" {
+			continue
+		}
+		wanted = true
+		if path := "/pool/" + m.ResourcePool; a.site.Rights != nil && !a.site.Rights.Has(path, "Pool.Audit") && !slices.Contains(unseen, path) {
+			unseen = append(unseen, path)
+		}
+	}
+	if !wanted {
+		return
+	}
+	var err error
+	var list []struct {
+		Name string `json:"poolid"`
+	}
+	if len(unseen) > 0 {
+		err = fmt.Errorf("%s would need Pool.Audit on %s", a.site.Identity, strings.Join(unseen, ", "))
+	} else {
+		err = a.Proxmox.Get(ctx, "/pools", &list)
+	}
+	a.note("which resource pools there are", err, func(s *Site) {
+		s.Pools = []string{}
+		for _, pool := range list {
+			s.Pools = append(s.Pools, pool.Name)
+		}
+	})
+}
+
+// askFactory asks the Image Factory what it has where something is to be downloaded. It is not asked for the images
+// themselves: it would build them, which takes minutes, and has those only whose schematic it was given.
+func (a *asker) askFactory(ctx context.Context) {
+	if len(a.work.images) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	client := &http.Client{Transport: a.Transport}
+	base := a.Factory.Base()
+	var releases []string
+	err := fetch(ctx, client, base+"/versions", &releases)
+	a.note("which Talos versions the Image Factory at "+base+" has", err, func(s *Site) { s.Factory, s.Releases, s.Extensions = base, releases, map[string][]string{} })
+	if err != nil {
+		return
+	}
+	asked := map[string]bool{}
+	for _, i := range a.work.images {
+		if asked[i.Version] || len(i.Extensions) == 0 || !slices.Contains(releases, i.Version) {
+			continue
+		}
+		asked[i.Version] = true
+		var list []struct {
+			Name string `json:"name"`
+		}
+		err := fetch(ctx, client, base+"/version/"+i.Version+"/extensions/official", &list)
+		a.note("which extensions the Image Factory at "+base+" has", err, func(s *Site) {
+			names := []string{}
+			for _, e := range list {
+				names = append(names, e.Name)
+			}
+			s.Extensions[i.Version] = names
+		})
+	}
+}
+
+func fetch(ctx context.Context, client *http.Client, address string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // it is read
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers %s", response.Status)
+	}
+
+	return json.NewDecoder(response.Body).Decode(into)
+}

@@ -1,0 +1,275 @@
+package site
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"proxmox-talos/internal/permissions"
+)
+
+// Versions of Proxmox VE that the program knows.
+const (
+	leastPVE = 8
+	mostPVE  = 9
+	// agentPVE brought privileges of their own for the guest agent.
+	agentPVE = 9
+)
+
+// keyToken is where what Proxmox says of the credentials belongs.
+const keyToken = "proxmoxve:apiToken" //nolint:gosec // a key, not a token
+
+func (j *judge) refused() {
+	j.problem("", j.key(), nil, "is refused (%s): compare its id, its secret and its expiry with Datacenter, Permissions; docs/permissions.md makes a token", j.site.Refused)
+}
+
+// key is the setting that the credentials are of.
+func (j *judge) key() string {
+	if j.site.Identity != "" && !strings.Contains(j.site.Identity, "!") {
+		return "proxmoxve:username"
+	}
+
+	return keyToken
+}
+
+// major is the number before the dot; 0 = not known.
+func (s *Site) major() int {
+	text, _, _ := strings.Cut(s.Version, ".")
+	number, _ := strconv.Atoi(text) // 0 with an error
+
+	return number
+}
+
+func (j *judge) version() {
+	switch major := j.site.major(); {
+	case major == 0:
+	case major < leastPVE:
+		j.problem("", "proxmoxve:endpoint", nil, "answers with Proxmox VE %s; upgrade it to %d or %d: pve%dto%d --full shows what is in the way",
+			j.site.Version, leastPVE, mostPVE, major, major+1)
+	case major > mostPVE:
+		j.warn("", "proxmoxve:endpoint", nil, "answers with Proxmox VE %s, which is newer than this program: try it on the lab of a newer version first", j.site.Version)
+	default:
+		j.fine("", "Proxmox VE %s answers at %s", j.site.Version, j.site.Endpoint)
+	}
+}
+
+// need is what the plan has to be allowed on a path; any of the privileges will do.
+type need struct {
+	privileges []string
+	path       string
+	or         string // another path that will do
+}
+
+// rights compares what the token may do with what the plan needs, by the table of docs/permissions.md.
+func (j *judge) rights() {
+	if j.site.Rights == nil {
+		return
+	}
+	all := true
+	for _, role := range permissions.Roles() {
+		lacks := j.lacks(role)
+		for _, path := range slices.Sorted(maps.Keys(lacks)) {
+			all = false
+			j.problem("", j.key(), nil, "%s may not %s on %s: as root on a host, `%s` gives it the role %s%s; docs/permissions.md has what is in the role",
+				j.site.Identity, strings.Join(lacks[path].privileges, ", "), lacks[path].where(), j.grant(path, role.ID), role.ID, j.both())
+		}
+	}
+	if all {
+		j.fine("", "%s may do what the plan needs", j.site.Identity)
+	}
+}
+
+// lack is what is not granted where a role is given.
+type lack struct{ privileges, paths []string }
+
+// lacks gathers what is missing of a role by the path of the documentation.
+func (j *judge) lacks(role permissions.Role) map[string]lack {
+	all := map[string]lack{}
+	for _, n := range role.Needs {
+		for _, wanted := range j.needs(n) {
+			if j.site.Rights.Has(wanted.path, wanted.privileges...) || wanted.or != "" && j.site.Rights.Has(wanted.or, wanted.privileges...) {
+				continue
+			}
+			l := all[n.Path]
+			if !slices.Contains(l.privileges, wanted.privileges[0]) {
+				l.privileges = append(l.privileges, wanted.privileges[0])
+			}
+			if !slices.Contains(l.paths, wanted.path) {
+				l.paths = append(l.paths, wanted.path)
+			}
+			all[n.Path] = l
+		}
+	}
+
+	return all
+}
+
+// where names the first paths.
+func (l lack) where() string {
+	const most = 3
+	if len(l.paths) <= most {
+		return strings.Join(l.paths, ", ")
+	}
+
+	return fmt.Sprintf("%s and %d more paths", strings.Join(l.paths[:most], ", "), len(l.paths)-most)
+}
+
+func (j *judge) grant(path, role string) string {
+	user, _, token := strings.Cut(j.site.Identity, "!")
+	if !token {
+		return fmt.Sprintf("pveum acl modify %s --users %s --roles %s", path, user, role)
+	}
+
+	return fmt.Sprintf("pveum acl modify %s --users %s --tokens '%s' --roles %s", path, user, j.site.Identity, role)
+}
+
+// both says why a token's own rule is not enough.
+func (j *judge) both() string {
+	if strings.Contains(j.site.Identity, "!") {
+		return " (a separated token may only what its user may, too)"
+	}
+
+	return ""
+}
+
+// needs is where the plan needs a privilege of the table; nowhere, for what this plan does not do.
+func (j *judge) needs(n permissions.Need) []need {
+	switch privilege := n.Privilege; privilege {
+	case "VM.Clone":
+		return j.cloned(privilege)
+	case "VM.Allocate":
+		return j.onMachines(func(m machine) bool { return m.new }, privilege)
+	case "VM.GuestAgent.Audit":
+		agent := func(m machine) bool { return slices.Contains(m.Template.Extensions, "siderolabs/qemu-guest-agent") }
+		if major := j.site.major(); major > 0 && major < agentPVE {
+			return j.onMachines(agent, "VM.Monitor")
+		}
+
+		return j.onMachines(agent, privilege, "VM.GuestAgent.Unrestricted")
+	case "VM.Migrate":
+		return j.onMachines(func(m machine) bool {
+			running, there := j.stack.Machines[m.VMID]
+
+			return there && m.HostPinned && running.Host != m.Host
+		}, privilege)
+	case "Datastore.AllocateTemplate":
+		return j.onImages(privilege)
+	case "Datastore.AllocateSpace":
+		return slices.Concat(j.onDatastores(privilege), j.onImages(privilege))
+	case "SDN.Use":
+		return j.onBridges(privilege)
+	case "Sys.AccessNetwork":
+		return j.onHosts(privilege)
+	case "Sys.Modify":
+		if slices.ContainsFunc(j.work.machines, func(m machine) bool { return m.new && m.StartupOrder > 0 }) {
+			return []need{{privileges: []string{privilege}, path: "/"}}
+		}
+
+		return nil
+	case "Mapping.Modify", "Mapping.Use":
+		return j.onMappings(privilege)
+	case "Datastore.Allocate", "Pool.Allocate": // for what a later run may do
+		return nil
+	default:
+		return j.onMachines(func(machine) bool { return true }, privilege)
+	}
+}
+
+// onMachines is where some of the machines are; what they are allowed by their resource pool counts.
+func (j *judge) onMachines(which func(machine) bool, privileges ...string) []need {
+	var needs []need
+	for _, m := range j.work.machines {
+		if which(m) {
+			n := need{privileges: privileges, path: fmt.Sprintf("/vms/%d", m.VMID)}
+			if m.ResourcePool != "" {
+				n.or = "/pool/" + m.ResourcePool
+			}
+			needs = append(needs, n)
+		}
+	}
+
+	return needs
+}
+
+// cloned is on the templates of machines that are still to be made.
+func (j *judge) cloned(privilege string) []need {
+	var needs []need
+	for _, m := range j.work.machines {
+		if m.new && m.Template.VMID != 0 {
+			needs = append(needs, need{privileges: []string{privilege}, path: fmt.Sprintf("/vms/%d", m.Template.VMID)})
+		}
+	}
+
+	return needs
+}
+
+func (j *judge) onImages(privilege string) []need {
+	var needs []need
+	for _, i := range j.work.images {
+		needs = append(needs, need{privileges: []string{privilege}, path: "/storage/" + i.ImageDatastore})
+	}
+
+	return needs
+}
+
+func (j *judge) onDatastores(privilege string) []need {
+	var needs []need
+	for _, m := range j.work.machines {
+		for _, d := range m.disks() {
+			needs = append(needs, need{privileges: []string{privilege}, path: "/storage/" + d.datastore})
+		}
+	}
+
+	return needs
+}
+
+// onHosts is on those that download. Who may change and see all of a host may do so, too.
+func (j *judge) onHosts(privilege string) []need {
+	if j.site.Rights.Has("/", "Sys.Audit") && j.site.Rights.Has("/", "Sys.Modify") {
+		return nil
+	}
+	var needs []need
+	for _, i := range j.work.images {
+		needs = append(needs, need{privileges: []string{privilege}, path: "/nodes/" + i.Host})
+	}
+
+	return needs
+}
+
+// onBridges leaves VNets out: who sees one may use it, and the path of one that is not seen is not known.
+func (j *judge) onBridges(privilege string) []need {
+	var needs []need
+	for _, m := range j.work.machines {
+		for _, c := range m.cards() {
+			if bridge, found := j.site.host(m.Host).bridge(c.bridge); found && bridge.Type == typeVNet {
+				continue
+			}
+			path := "/sdn/zones/localnetwork/" + c.bridge
+			if c.vlan > 0 {
+				path = fmt.Sprintf("%s/%d", path, c.vlan)
+			}
+			needs = append(needs, need{privileges: []string{privilege}, path: path})
+		}
+	}
+
+	return needs
+}
+
+func (j *judge) onMappings(privilege string) []need {
+	var needs []need
+	for _, h := range j.plan.Hosts {
+		for _, gpu := range h.GPUs {
+			if !gpu.Raw {
+				path := "/mapping/pci/" + gpu.Name
+				if privilege == "Mapping.Modify" && !slices.Contains(j.stack.Mappings, gpu.Name) {
+					path = "/mapping/pci" // where one is made
+				}
+				needs = append(needs, need{privileges: []string{privilege}, path: path})
+			}
+		}
+	}
+
+	return needs
+}

@@ -1,0 +1,141 @@
+package site
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"proxmox-talos/internal/spec"
+)
+
+// machine is a planned node and where its cluster is configured.
+type machine struct {
+	spec.Node
+
+	network spec.Network
+	at      string // its cluster's path: clusters[0]
+	new     bool   // it is still to be made
+}
+
+// template is a planned template; built says that a run has built it.
+type template struct {
+	spec.Template
+
+	path  string
+	built bool
+}
+
+// image is a file that is downloaded to a datastore of a host.
+type image struct {
+	spec.Template
+
+	path string
+}
+
+// work is what a plan needs of its site, and what of that is new.
+type work struct {
+	machines  []machine
+	templates []template
+	images    []image // those that are still to be downloaded
+}
+
+func newWork(plan *spec.Plan, stack Stack) work {
+	w := work{}
+	for i, cluster := range plan.Clusters {
+		for _, n := range cluster.Nodes() {
+			running, there := stack.Machines[n.VMID]
+			if there && !n.HostPinned {
+				n.Host = running.Host // it stays where it is
+			}
+			at := fmt.Sprintf("clusters[%d]", i)
+			if dot := strings.LastIndex(n.Path, "."); dot > 0 {
+				at = n.Path[:dot]
+			}
+			w.machines = append(w.machines, machine{n, cluster.Network, at, !there})
+		}
+	}
+	seen := map[string]bool{}
+	for _, t := range plan.Templates {
+		path, downloaded := "templates."+classOf(t), stack.Downloaded(t)
+		if id := strings.Join([]string{stack.Image(t), t.Host, t.ImageDatastore}, " "); !downloaded && !seen[id] {
+			seen[id] = true
+			w.images = append(w.images, image{t, path})
+		}
+		// A template of another image is built anew.
+		if t.Source == spec.SourceImage {
+			w.templates = append(w.templates, template{t, path, downloaded && stack.Built(t)})
+		}
+	}
+
+	return w
+}
+
+// classOf is the key of a template's class in the configuration.
+func classOf(t spec.Template) string {
+	if t.Driver.Flavour == "" {
+		return t.Key
+	}
+
+	return strings.TrimSuffix(t.Key, "-nvidia-"+t.Driver.Flavour+"-"+t.Driver.Track)
+}
+
+// anything says whether something of the plan is still to be made.
+func (w work) anything() bool {
+	return len(w.images) > 0 || slices.ContainsFunc(w.machines, func(m machine) bool { return m.new }) ||
+		slices.ContainsFunc(w.templates, func(t template) bool { return !t.built })
+}
+
+// on returns what is new on a host, by name.
+func (w work) on(host string) []string {
+	var names []string
+	for _, m := range w.machines {
+		if m.new && m.Host == host {
+			names = append(names, m.Name)
+		}
+	}
+	for _, t := range w.templates {
+		if !t.built && t.Host == host {
+			names = append(names, "template "+t.Key)
+		}
+	}
+
+	return names
+}
+
+// disks are a machine's by datastore, each with where that is stated: a pool's is its template's unless it says so.
+func (m machine) disks() []disk {
+	at := func(datastore, path string) string {
+		if datastore == m.Template.Datastore {
+			return "templates." + classOf(m.Template) + ".datastore"
+		}
+
+		return path + ".datastore"
+	}
+	list := []disk{{m.Datastore, at(m.Datastore, m.Path), m.DiskGiB}}
+	for i, extra := range m.ExtraDisks {
+		list = append(list, disk{extra.Datastore, at(extra.Datastore, fmt.Sprintf("%s.extraDisks[%d]", m.Path, i)), extra.SizeGiB})
+	}
+
+	return list
+}
+
+type disk struct {
+	datastore, path string
+	sizeGiB         int
+}
+
+// cards are a machine's network cards, each with where it is stated.
+func (m machine) cards() []card {
+	list := []card{{m.network.Bridge, m.network.VLAN, m.at + ".network"}}
+	for i, extra := range m.ExtraNICs {
+		list = append(list, card{extra.Bridge, extra.VLAN, fmt.Sprintf("%s.extraNICs[%d]", m.Path, i)})
+	}
+
+	return list
+}
+
+type card struct {
+	bridge string
+	vlan   int
+	path   string
+}

@@ -1,0 +1,236 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	ownership "proxmox-talos/internal/marker"
+	"proxmox-talos/internal/permissions"
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/engine"
+	"proxmox-talos/lab/server"
+)
+
+// refusedPreview previews what must not be gone into, and returns what was said of it.
+func (w *world) refusedPreview(stack string) string {
+	w.t.Helper()
+
+	before := len(w.said())
+	_, err := w.preview(stack)
+	require.Error(w.t, err, w.said()[before:])
+
+	return w.said()[before:]
+}
+
+// lackOf takes privileges from the program's role.
+func (w *world) lackOf(privileges ...string) {
+	w.t.Helper()
+
+	role := permissions.Roles()[0]
+
+	var rest []string
+
+	for _, p := range role.Privileges() {
+		if !strings.Contains(strings.Join(privileges, " ")+" ", p+" ") {
+			rest = append(rest, p)
+		}
+	}
+
+	require.NoError(w.t, w.lab.Data.SetRole(role.ID, false, rest...))
+}
+
+// TestAPreviewSaysAllThatAnUpWouldFailOn has one data centre with many things wrong, each of which an up met in its
+// middle: in Proxmox's words, one after the other.
+func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
+	t.Parallel()
+
+	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 3, Storages: oddStorages})
+	s := stack{Network: w.network, Version: "v1.12.9", Clusters: []cluster{one(1, 3)}}
+	s.Clusters[0].Pins = `datastore: retired
+          resourcePool: nowhere
+          startupOrder: 3
+          extraDisks: [{sizeGiB: 1, datastore: nothing}, {sizeGiB: 1, datastore: local}]
+          extraNICs: [{bridge: vmbr7}]`
+
+	nodes := w.plan(s).Clusters[0].Nodes()
+	others := ownership.Node(ownership.Of("organization", "talos-proxmox", "prod"), "Talos worker")
+	ours := ownership.Node(ownership.Of("organization", "talos-proxmox", "lab"), "Talos worker")
+
+	for i, config := range []datacentre.Config{
+		{"name": "database"}, {"name": "prod-general-1", "description": others}, {"name": nodes[2].Name, "description": ours},
+	} {
+		w.do(w.lab.Data.CreateVM(labRoot, "pve1", nodes[i].VMID, config))
+	}
+
+	w.do(w.lab.Data.CreateVM(labRoot, "pve2", 901, datacentre.Config{"name": "router"}))
+	w.do(w.lab.Data.CreateVM(labRoot, "pve2", 123, datacentre.Config{"name": nodes[3].Name}))
+	w.lackOf("VM.Clone", "Sys.AccessNetwork")
+	require.NoError(t, w.lab.Data.DeleteACL(datacentre.ACL{Path: "/", Kind: "token", ID: permissions.Token, Role: "TalosProxmoxStartup", Propagate: true}))
+
+	for _, f := range []datacentre.Fault{{Offline: true, Host: "pve2"}, {Full: "local", Host: "pve1"}} {
+		_, err := w.lab.Data.AddFault(f)
+		require.NoError(t, err)
+	}
+
+	said := w.refusedPreview(s.yaml(t))
+	for _, want := range []string{
+		"Proxmox or the Image Factory does not have what is planned, nothing was changed:",
+		`templates.talos.version: "v1.12.9" is no release that the Image Factory at http://`, "has: state v1.12.6 or v1.13.0 or v1.13.2",
+		"proxmoxve:apiToken: pulumi@pve!talos may not VM.Clone on /vms/901",
+		"`pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmox` gives it the role TalosProxmox (a separated token may only what its user may, too)",
+		"may not Sys.AccessNetwork on /nodes/pve1", "may not Sys.Modify on /: as root on a host, `pveum acl modify / --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxStartup`",
+		`hosts[1].name: "pve2" is offline, and `,
+		`clusters[0].workers[0].datastore: "retired" is disabled on pve1, or kept to other hosts: `, "or state another of local-lvm, local-zfs",
+		`clusters[0].workers[0].extraDisks[0].datastore: "nothing" is no storage of pve1 (for images there are local-lvm, local-zfs): correct the name`,
+		`clusters[0].workers[0].extraDisks[1].datastore: "local" takes no content of type images on pve1: state another of local-lvm, local-zfs, or ` +
+			"`pvesm set local --content backup,import,iso,snippets,vztmpl,images`",
+		`templates.talos.imageDatastore: "local" is full on pve1: 0.0 GiB free, and 1.2 GiB are new there (the image of v1.12.9 is to be made there); make room`,
+		`clusters[0].workers[0].extraNICs[0].bridge: "vmbr7" is no bridge of pve1 (there are vmbr0): correct the name, or make the bridge there`,
+		fmt.Sprintf("%s would get a VMID that is taken: VM %d is database on pve1, and no stack made it: leave it, and state a free VMID for %[1]s alone", nodes[0].Name, nodes[0].VMID),
+		fmt.Sprintf("VM %d is prod-general-1 on pve1, and belongs to the stack organization/talos-proxmox/prod: leave it", nodes[1].VMID),
+		fmt.Sprintf("an interrupted run of this stack left VM %d on pve1: `make recover STACK=lab VMID=%[1]d` removes it", nodes[2].VMID),
+		"templates.talos.firstVmid: gives the template on pve1 the VMID 901, which router on pve2 has: leave that machine, and state another firstVmid for the class",
+		nodes[3].Name + " would have the name of VM 123 on pve2 as well, and no stack made it",
+		"which resource pools there are cannot be asked for, and is not compared with the plan: pulumi@pve!talos would need Pool.Audit on /pool/nowhere",
+	} {
+		assert.Contains(t, said, want)
+	}
+
+	assert.NotContains(t, w.state(s.yaml(t)), "VirtualMachine", "nothing was registered")
+
+	// What Proxmox has meanwhile, a preview goes into.
+	w.lackOf()
+	require.NoError(t, w.lab.Data.ClearFaults())
+
+	for _, vmid := range []int{nodes[0].VMID, nodes[1].VMID, nodes[2].VMID, 901, 123} {
+		vm, _ := w.lab.Data.VM(vmid)
+		w.do(w.lab.Data.DestroyVM(labRoot, vm.Host, vmid, datacentre.DestroyOptions{Purge: true}))
+	}
+
+	s.Version, s.Clusters[0].Pins = "", ""
+	before := len(w.said())
+	_, err := w.preview(s.yaml(t))
+	require.NoError(t, err, w.said()[before:])
+	assert.NotContains(t, w.said()[before:], "warning: ")
+}
+
+// TestAPreviewOfWhatRunsAsksLittle counts the questions of a stack that is up, and has it warn of a host that is away.
+func TestAPreviewOfWhatRunsAsksLittle(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
+	w.up(s.yaml(t))
+
+	w.lab.Requests.Reset()
+
+	_, err := w.preview(s.yaml(t))
+	require.NoError(t, err, w.said())
+
+	routes := w.lab.Requests.Snapshot().Routes
+	for route, want := range map[string]int{
+		"GET /access/permissions": 1, "GET /version": 1, "GET /nodes": 1, "GET /cluster/resources": 1, "GET /cluster/status": 0, "GET /pools": 0,
+		"GET /cluster/mapping/pci": 0, "GET /nodes/{node}/storage": 2, "GET /nodes/{node}/network": 2,
+	} {
+		assert.Equal(t, want, routes[route].Requests, route)
+	}
+
+	_, err = w.lab.Data.AddFault(datacentre.Fault{NoQuorum: true})
+	require.NoError(t, err)
+
+	before := len(w.said())
+	_, err = w.preview(s.yaml(t))
+	require.NoError(t, err, w.said()[before:])
+	assert.Contains(t, w.said()[before:], `hosts[1].name: "pve2" is offline: what is on it can neither be read nor changed`)
+	assert.Contains(t, w.said()[before:], "1 of the 2 hosts of Proxmox's cluster are offline, so that it may have no quorum")
+
+	// An up asks nothing of this.
+	require.NoError(t, w.lab.Data.ClearFaults())
+	w.lab.Requests.Reset()
+	w.up(s.yaml(t), optup.ExpectNoChanges())
+	assert.Zero(t, w.lab.Requests.Snapshot().Routes["GET /access/permissions"].Requests)
+}
+
+// TestAPreviewWithoutAnAnswer has a token that Proxmox does not know, and then nobody who answers at all.
+func TestAPreviewWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+
+	w.configure = func(c *engine.Config) {
+		c.Secrets["proxmoxve:apiToken"] = "pulumi@pve!old=947e717a-ab18-4ee2-8123-6adba4f62f9a"
+	}
+	said := w.refusedPreview(s.yaml(t))
+	assert.Contains(t, said, "proxmoxve:apiToken: is refused (Proxmox answers 401 no such token 'old' for user 'pulumi@pve'): compare its id, its secret and its expiry")
+
+	endpoint := fmt.Sprintf("https://%s.0.99:8006/", w.network)
+	w.configure = func(c *engine.Config) {
+		c.Values["proxmoxve:endpoint"] = endpoint
+		c.Values["talos:imageFactoryUrl"] = fmt.Sprintf("http://%s.0.99:1", w.network)
+	}
+	before := len(w.said())
+	_, err := w.preview(s.yaml(t))
+	require.NoError(t, err, w.said()[before:])
+	assert.Contains(t, w.said()[before:], "Proxmox at "+endpoint+" does not answer, so that rights, hosts, datastores, bridges and VMIDs are not compared with the plan: ")
+	assert.Contains(t, w.said()[before:], "which Talos versions the Image Factory at http://"+w.network+".0.99:1 has cannot be asked for")
+	assert.LessOrEqual(t, strings.Count(w.said()[before:], "does not answer, so that"), 2, "as it happens, and at the end")
+}
+
+// TestCheckReadsAndChangesNothing has the report that `make check` prints, while somebody else holds the stack's lock.
+func TestCheckReadsAndChangesNothing(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+
+	check := func(file string) (string, error) {
+		connection, err := w.lab.Connection()
+		require.NoError(t, err)
+		target, err := engine.NewTarget("lab", []byte(file), w.network, connection)
+		require.NoError(t, err)
+
+		o := w.options
+		o.CA = connection.CA
+
+		return engine.Check(context.Background(), o, target)
+	}
+
+	text, err := check(s.yaml(t))
+	require.NoError(t, err)
+	assert.Contains(t, text, "storage local-lvm: 900.0 GiB free, at most 60.0 GiB for what is new")
+
+	w.up(s.yaml(t))
+
+	before := w.state(s.yaml(t))
+	text, err = check(s.yaml(t))
+	require.NoError(t, err)
+
+	for _, want := range []string{
+		"Stack lab, Proxmox at https://", "  ok       Proxmox VE 9.1 answers", "  ok       pulumi@pve!talos may do what the plan needs", "\npve1\n  ok       is online\n",
+		"  ok       storage local-lvm: ", "  ok       bridge vmbr0\n",
+	} {
+		assert.Contains(t, text, want)
+	}
+
+	assert.NotContains(t, text, "Image Factory", "nothing is to be downloaded")
+	assert.NotContains(t, text, "PROBLEM")
+
+	s.Clusters[0].Pins = "datastore: nowhere"
+	text, err = check(s.yaml(t))
+	require.ErrorContains(t, err, "not everything is as the stack needs it")
+	assert.Contains(t, text, `  PROBLEM  clusters[0].workers[0].datastore: "nowhere" is no storage of pve`)
+
+	s.Clusters[0].WorkerMemory = 1
+	_, err = check(s.yaml(t))
+	require.ErrorContains(t, err, `the configuration of stack "lab" has problems:`)
+
+	s.Clusters[0].Pins, s.Clusters[0].WorkerMemory = "", 0
+	assert.Equal(t, before, w.state(s.yaml(t)))
+}
