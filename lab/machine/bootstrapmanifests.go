@@ -58,6 +58,12 @@ func (w workload) serviceAccount() string {
 }
 
 func (w workload) daemonSet() string {
+	mount, volume := "", ""
+	if w.cni {
+		mount = fmt.Sprintf("{name: cni, mountPath: %s}", cniConfigurations)
+		volume = fmt.Sprintf("{name: cni, hostPath: {path: %s}}", cniConfigurations)
+	}
+
 	return w.serviceAccount() + fmt.Sprintf(`
 apiVersion: apps/v1
 kind: DaemonSet
@@ -71,8 +77,9 @@ spec:
       priorityClassName: system-node-critical
       serviceAccountName: %[1]s
       tolerations: [{operator: Exists, effect: NoSchedule}, {operator: Exists, effect: NoExecute}]
-      containers: [{name: %[3]s, image: %[4]q}]
-`, w.name, w.yamlLabels(), w.container, w.image)
+      containers: [{name: %[3]s, image: %[4]q, volumeMounts: [%[5]s]}]
+      volumes: [%[6]s]
+`, w.name, w.yamlLabels(), w.container, w.image, mount, volume)
 }
 
 func (w workload) deployment() string {

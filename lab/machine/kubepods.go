@@ -64,6 +64,7 @@ func newPod(name, node, address, container, image string, started time.Time, rea
 type workload struct {
 	name, container, image string
 	labels                 map[string]string
+	cni                    bool // it brings the pods' network
 }
 
 func (m *machine) proxy() (workload, bool) {
@@ -76,7 +77,7 @@ func (m *machine) proxy() (workload, bool) {
 func (m *machine) flannel() (workload, bool) {
 	label := map[string]string{"k8s-app": "flannel", "tier": "node"}
 
-	return workload{name: "kube-flannel", container: "kube-flannel", image: "ghcr.io/siderolabs/flannel:v0.27.4", labels: label}, m.config.Cluster().Network().CNI().Name() == "flannel"
+	return workload{name: "kube-flannel", container: "kube-flannel", image: "ghcr.io/siderolabs/flannel:v0.27.4", labels: label, cni: true}, m.config.Cluster().Network().CNI().Name() == "flannel"
 }
 
 func (m *machine) coreDNS() (workload, bool) {

@@ -28,6 +28,8 @@ type realKubernetes struct {
 	// pods are what the node's kubelet runs, by UID; booted ends with the machine's boot, and they with it.
 	pods   map[string]*realPod
 	booted context.Context //nolint:containedctx // containers live longer than any call
+	// cni says that the pods have a network.
+	cni bool
 	// syncing is held while a pod is looked after.
 	syncing sync.Mutex
 	// kubelet speaks to an API server at this moment.

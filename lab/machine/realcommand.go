@@ -94,7 +94,22 @@ func (r *realKubelet) podTools(p *realPod) podTools {
 
 	given, runtime := p.gpus, p.state.nvidia
 
-	return podTools{nvidia: func(c corev1.Container) *container.NVIDIA {
+	tools := podTools{}
+
+	if m.config != nil {
+		network := m.config.Cluster().Network()
+		tools.proxy = m.config.Cluster().Proxy().Enabled()
+
+		if prism := m.config.Machine().Features().KubePrism(); prism != nil && prism.Enabled() && m.kubernetes() != nil {
+			tools.prism = prism.Port()
+		}
+
+		if ips, err := network.APIServerIPs(); err == nil && len(ips) > 0 {
+			tools.service = ips[0].String()
+		}
+	}
+
+	tools.nvidia = func(c corev1.Container) *container.NVIDIA {
 		shown := container.NVIDIA{Driver: driver.version}
 
 		switch {
@@ -111,7 +126,9 @@ func (r *realKubelet) podTools(p *realPod) podTools {
 		}
 
 		return &shown
-	}}
+	}
+
+	return tools
 }
 
 // isGPUResource says whether a resource is one that NVIDIA's device plugin offers, shared or not.

@@ -25,6 +25,8 @@ type realContainer struct {
 	// starts counts how often it was started, on earlier boots too.
 	starts  int
 	running bool
+	// ready says that nothing keeps its program from running.
+	ready   bool
 	started time.Time
 	// ended is how its last run has ended, last how the one before did.
 	ended, last *corev1.ContainerStateTerminated
@@ -132,6 +134,11 @@ func (r *realKubelet) progress(p *realPod, tools podTools) (started []string) {
 // podTools are what a pod's containers are given by their node.
 type podTools struct {
 	nvidia func(c corev1.Container) *container.NVIDIA
+	// prism is KubePrism's port, 0 where it leads nowhere; proxy says that kube-proxy leads to services, service is the
+	// API's address among them.
+	prism   int
+	proxy   bool
+	service string
 }
 
 // start starts a container; the caller holds the lock of realKubernetes.
@@ -142,7 +149,7 @@ func (r *realKubelet) start(p *realPod, c corev1.Container, one *realContainer, 
 	ctx, stop := context.WithCancel(r.k.booted)
 
 	one.starts++
-	one.running, one.started = true, time.Now()
+	one.running, one.ready, one.started = true, false, time.Now()
 	one.last, one.ended = one.ended, nil
 	one.log, one.former = &container.Log{}, one.log
 	one.stop, one.done = stop, make(chan struct{})
@@ -157,28 +164,35 @@ func (r *realKubelet) start(p *realPod, c corev1.Container, one *realContainer, 
 		streams.Stdin, one.stdin = io.Pipe()
 	}
 
-	uid := string(p.pod.UID)
+	uid, spec := string(p.pod.UID), p.pod.Spec
 	process, log, finished, inName := one.process, one.log, one.done, one.inName
 
 	r.m.track(func() {
 		defer stop()
 
-		var (
-			status int
-			err    error
-		)
+		var end *corev1.ContainerStateTerminated
 
-		switch {
+		switch obstacle := tools.obstacle(ctx, spec, c); {
+		case obstacle != nil:
+			_, _ = log.Write([]byte(obstacle.log))
+			end = &corev1.ContainerStateTerminated{
+				ExitCode: obstacle.code, Reason: obstacle.reason, Message: obstacle.message,
+			}
 		case !inName:
-			status, err = process.Run(ctx, command, streams)
+			r.k.serves(one, uid)
+			end = endOf(process.Run(ctx, command, streams))
 		case policy == corev1.RestartPolicyAlways:
+			r.k.serves(one, uid)
 			_, _ = fmt.Fprintf(log, "the lab runs %s in name only\n", c.Image)
 			<-ctx.Done() // a server ends well when it is asked to
+
+			end = endOf(0, nil)
 		default:
 			_, _ = fmt.Fprintf(log, "the lab runs %s in name only: it has ended well\n", c.Image)
+			end = endOf(0, nil)
 		}
 
-		r.k.ended(one, log, endOf(status, err))
+		r.k.ended(one, log, end)
 		close(finished)
 		r.k.wake(r.k.booted, uid)
 	})
@@ -217,7 +231,16 @@ func (k *realKubernetes) ended(one *realContainer, log *container.Log, end *core
 
 	pause := k.m.ms.world.Clock().Real(one.pause)
 	end.StartedAt, end.FinishedAt = metav1.NewTime(one.started).Rfc3339Copy(), metav1.Now().Rfc3339Copy()
-	one.running, one.ended, one.again = false, end, time.Now().Add(pause)
+	one.running, one.ready, one.ended, one.again = false, false, end, time.Now().Add(pause)
+}
+
+// serves notes that a container's program runs.
+func (k *realKubernetes) serves(one *realContainer, uid string) {
+	k.mu.Lock()
+	one.ready = true
+	k.mu.Unlock()
+
+	k.wake(k.booted, uid)
 }
 
 // wake looks after a pod as soon as something has happened to it.

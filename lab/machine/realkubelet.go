@@ -45,6 +45,8 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 		return
 	}
 
+	k.loadCNI()
+
 	m.ms.mu.Lock()
 	m.kubelet.running = true
 	m.services.set(m, "kubelet", stateRunning, "Health check successful")

@@ -81,7 +81,7 @@ func (r *realKubelet) describe(n *corev1.Node) {
 		})
 	}
 
-	if about.CNI {
+	if r.k.networkReady() {
 		setCondition(s, corev1.NodeCondition{
 			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
 			Message: "kubelet is posting ready status",

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -201,6 +200,7 @@ func (r *realKubelet) runContainers(ctx context.Context, p *corev1.Pod, one *rea
 	r.k.mu.Lock()
 	started := r.progress(one, tools)
 	r.k.mu.Unlock()
+	r.k.installCNI(one)
 
 	for _, name := range started {
 		r.tell(ctx, p, corev1.EventTypeNormal, "Started", "Started container "+name)
@@ -274,7 +274,7 @@ func (r *realKubelet) podState(ctx context.Context, p *corev1.Pod) (podState, bo
 		return podState{}, false
 	}
 
-	m := r.m
+	m, cni := r.m, r.k.networkReady()
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -282,8 +282,6 @@ func (r *realKubelet) podState(ctx context.Context, p *corev1.Pod) (podState, bo
 	if m.config == nil {
 		return podState{}, false
 	}
-
-	cni := m.config.Cluster().Network().CNI().Name() != constants.NoneCNI
 
 	return podRun{namespace: p.Namespace, name: p.Name, uid: string(p.UID), spec: p.Spec, objects: objects}.on(m,
 		cni), true

@@ -79,7 +79,7 @@ func (p *realPod) describe(s *corev1.PodStatus) {
 	for _, c := range spec.InitContainers {
 		one := p.container(c.Name)
 		status := one.status(p.pod, c, "PodInitializing")
-		status.Ready = one.running && isSidecar(c) || one.ended != nil && !one.failed()
+		status.Ready = one.ready && isSidecar(c) || one.ended != nil && !one.failed()
 		initialized = initialized && status.Ready
 		broken = broken || one.failed() && !isSidecar(c) && spec.RestartPolicy == corev1.RestartPolicyNever
 		s.InitContainerStatuses = append(s.InitContainerStatuses, status)
@@ -95,7 +95,7 @@ func (p *realPod) describe(s *corev1.PodStatus) {
 	for _, c := range spec.Containers {
 		one := p.container(c.Name)
 		s.ContainerStatuses = append(s.ContainerStatuses, one.status(p.pod, c, waiting))
-		ready = ready && one.running
+		ready = ready && one.ready
 		done = done && !one.running && (p.ending && one.starts > 0 || !one.wanted(spec.RestartPolicy))
 		failed = failed || one.failed()
 	}
@@ -132,7 +132,7 @@ func conditionOf(b bool) corev1.ConditionStatus {
 func (c *realContainer) status(p *corev1.Pod, spec corev1.Container, waiting string) corev1.ContainerStatus {
 	running := c.running
 	s := corev1.ContainerStatus{
-		Name: spec.Name, Image: spec.Image, ImageID: spec.Image, Ready: running, Started: &running,
+		Name: spec.Name, Image: spec.Image, ImageID: spec.Image, Ready: c.ready, Started: &running,
 		RestartCount: int32(max(0, c.starts-1)), //nolint:gosec // a few
 	}
 

@@ -1,0 +1,188 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// cniConfigurations is where a CNI's pod tells the container runtime about it.
+const cniConfigurations = "/etc/cni/net.d"
+
+// cniMark is a file of the machine's folder: what it says has brought the network, and it lasts as the configuration
+// does on a node.
+const cniMark = "cni"
+
+// networkReady says whether a CNI has been installed on the node.
+func (k *realKubernetes) networkReady() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	return k.cni
+}
+
+// loadCNI finds what an earlier boot has left.
+func (k *realKubernetes) loadCNI() {
+	host, err := k.host()
+	if err != nil {
+		return // the machine goes down
+	}
+
+	_, err = os.Stat(filepath.Join(host.Dir, cniMark))
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	k.cni = err == nil
+}
+
+// installCNI makes the network ready where a pod that brings it has started all of its containers.
+func (k *realKubernetes) installCNI(p *realPod) {
+	k.mu.Lock()
+
+	started := !slices.ContainsFunc(p.pod.Spec.Containers, func(c corev1.Container) bool {
+		return !p.container(c.Name).ready
+	})
+	if k.cni || !started || !installsCNI(p.pod.Spec) {
+		k.mu.Unlock()
+
+		return
+	}
+
+	k.cni = true
+	k.mu.Unlock()
+
+	host, err := k.host()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(host.Dir, cniMark), []byte(p.pod.Name+"\n"), 0o600)
+	}
+
+	if err != nil {
+		k.m.say("[talos] cni: %s", err)
+	}
+}
+
+// installsCNI says whether a pod writes the configuration of a CNI.
+func installsCNI(spec corev1.PodSpec) bool {
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		for _, mount := range c.VolumeMounts {
+			if slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
+				return v.Name == mount.Name && !mount.ReadOnly && v.HostPath != nil && path.Clean(v.HostPath.Path) == cniConfigurations
+			}) {
+				return true
+			}
+		}
+	}
+
+	return false
+}
+
+// obstacle is why a container that runs in name only would end on Talos.
+type obstacle struct {
+	code                 int32
+	reason, message, log string
+}
+
+// capabilityDropped is how containerd says that Talos keeps a capability from everybody.
+const capabilityDropped = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc " +
+	"create failed: unable to start container process: error during container init: unable to apply caps: operation not " +
+	"permitted"
+
+// obstacle finds what keeps a container from running on this node; nil where nothing does. What is said of Cilium is
+// what its users saw on Talos (siderolabs/talos#5948 and #11352, cilium/cilium#28823).
+func (t podTools) obstacle(ctx context.Context, spec corev1.PodSpec, c corev1.Container) *obstacle {
+	if s := c.SecurityContext; s != nil && s.Capabilities != nil && !isTrue(s.Privileged) {
+		for _, name := range s.Capabilities.Add {
+			if name == "SYS_MODULE" || name == "SYS_BOOT" {
+				return &obstacle{code: statusStartErr, reason: "StartError", message: capabilityDropped}
+			}
+		}
+	}
+
+	if !isCilium(c.Image) {
+		return nil
+	}
+
+	command := slices.Concat(c.Command, c.Args)
+
+	switch {
+	case c.Name == "mount-cgroup":
+		return &obstacle{code: 126, reason: "Error", log: "nsenter: failed to execute /opt/cni/bin/cilium-mount: Permission denied\n"}
+	case slices.Contains(command, "build-config"), slices.Contains(command, "cilium-agent"):
+	default:
+		return nil
+	}
+
+	if err := t.reachesAPI(ctx, env(c, "KUBERNETES_SERVICE_HOST"), env(c, "KUBERNETES_SERVICE_PORT")); err != nil {
+		return &obstacle{code: 1, reason: "Error", log: fmt.Sprintf(
+			"level=error msg=\"Unable to contact k8s api-server\" error=%q\n", err)}
+	}
+
+	if slices.Contains(command, "build-config") {
+		return nil
+	}
+
+	for _, v := range spec.Volumes {
+		if v.Name == "cilium-cgroup" && v.HostPath != nil && path.Clean(v.HostPath.Path) != "/sys/fs/cgroup" {
+			return &obstacle{code: 1, reason: "Error", log: fmt.Sprintf(
+				"level=fatal msg=\"unable to attach programs of socket load balancing\" error=\"%s is no cgroup2 file system\"\n",
+				v.HostPath.Path)}
+		}
+	}
+
+	return nil
+}
+
+// isCilium tells Cilium's agent from its other images.
+func isCilium(image string) bool {
+	return strings.Contains(image, "cilium/cilium:") || strings.Contains(image, "cilium/cilium@")
+}
+
+// reachesAPI says whether a pod in its host's network reaches the Kubernetes API before there is a CNI: by KubePrism, at
+// an address of the lab's network, or by the service's address where kube-proxy runs.
+func (t podTools) reachesAPI(ctx context.Context, host, port string) error {
+	get := func(address, problem string) error {
+		return fmt.Errorf("Get \"https://%s/api/v1/namespaces/kube-system\": dial tcp %s: %s", address, address, problem) //nolint:staticcheck // Go's own words
+	}
+
+	if host == "" {
+		if t.proxy {
+			return nil
+		}
+
+		return get(net.JoinHostPort(t.service, "443"), "i/o timeout")
+	}
+
+	address := net.JoinHostPort(host, port)
+
+	if host == "localhost" || host == "127.0.0.1" {
+		if t.prism == 0 || port != strconv.Itoa(t.prism) {
+			return get(net.JoinHostPort("127.0.0.1", port), "connect: connection refused")
+		}
+
+		return nil
+	}
+
+	if ip, err := netip.ParseAddr(host); err == nil && !ip.IsLoopback() {
+		return get(address, "i/o timeout")
+	} else if err != nil {
+		return get(address, "lookup "+host+": no such host") // the lab has no DNS
+	}
+
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return get(address, "connect: connection refused")
+	}
+
+	return conn.Close()
+}
