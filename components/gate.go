@@ -30,12 +30,12 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 		return err
 	}
 
-	var trigger pulumi.Output = followed(digest, c.nodes)
+	follows := followed(digest, c.nodes)
 	if holdsSecrets(args.Cluster) {
-		trigger = pulumi.ToSecret(trigger) // a digest of little that is secret could be guessed
+		follows = pulumi.ToSecret(follows).(pulumi.StringOutput) // a digest of little that is secret could be guessed
 	}
 	c.gate, err = talosops{
-		verb: "wait", request: request, triggers: pulumi.Array{trigger}, resultHidden: true,
+		verb: "wait", request: request, follows: follows, resultHidden: true,
 		talosconfig: c.Talosconfig, kubeconfig: c.Kubeconfig,
 	}.register(ctx, name+"-healthy", pulumi.Parent(c), pulumi.DependsOn(after), pulumi.ReplaceWith(after[1:]))
 	c.running = c.runs(ctx, name, request)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -238,11 +239,25 @@ func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args Talo
 	c.bootstrap, err = talosops{
 		verb:        "bootstrap",
 		request:     talosopsRequest{Interval: bootstrapInterval, ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes)},
-		machines:    generations,
+		follows:     generationsOf(generations),
 		talosconfig: c.talosconfigOf(ctx, name, args.Cluster.ControlPlanes, args.Cluster.ControlPlanes), // workers come and go
 	}.register(ctx, name+"-bootstrap", pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(after))
 
 	return err
+}
+
+// generationsOf is one text of all generations that are known.
+func generationsOf(machines []any) pulumi.StringOutput {
+	return pulumi.All(machines...).ApplyT(func(generations []any) string {
+		var known []string
+		for _, generation := range generations {
+			if text, _ := generation.(*string); text != nil {
+				known = append(known, *text)
+			}
+		}
+
+		return strings.Join(known, " ")
+	}).(pulumi.StringOutput)
 }
 
 func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args TalosClusterArgs, _ plannedPatches) error {

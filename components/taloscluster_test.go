@@ -221,7 +221,7 @@ func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 	for _, secret := range configured {
 		assert.Contains(t, all.String(), secret, "it is not looked for in vain")
 	}
-	assert.True(t, r.Of(recorder.LocalCommand)["one-healthy"].Input("triggers[0]").IsSecret(), "a digest of little that is secret can be guessed")
+	assert.True(t, r.Of(recorder.LocalCommand)["one-healthy"].Input("environment.FOLLOWS").IsSecret(), "a digest of little that is secret can be guessed")
 	for _, command := range r.Of(recorder.LocalCommand) {
 		assert.True(t, command.Input("stdin").IsSecret(), command.Name)
 	}
@@ -250,17 +250,18 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 	controlPlanes := `"controlPlanes":[{"name":"one-cp-1","address":"127.1.1.10"},{"name":"one-cp-2","address":"127.1.1.11"},{"name":"one-cp-3","address":"127.1.1.12"}]`
 	for name, expected := range map[string]struct {
 		create, stdin string
-		triggered     bool
+		follows       bool
 	}{
 		"one-bootstrap": {
-			create: "${TALOSOPS:-go run ./cmd/talosops} bootstrap",
-			stdin:  `{"interval":"500ms",` + controlPlanes + `,"talosconfig":"the-talosconfig"}`,
+			create:  "${TALOSOPS:-go run ./cmd/talosops} bootstrap",
+			stdin:   `{"interval":"500ms",` + controlPlanes + `,"talosconfig":"the-talosconfig"}`,
+			follows: true,
 		},
 		"one-healthy": {
 			create: "${TALOSOPS:-go run ./cmd/talosops} wait",
 			stdin: `{` + controlPlanes + `,"workers":[{"name":"one-general-1","address":"127.1.1.20"},{"name":"one-general-2","address":"127.1.1.21"}],` +
 				`"kubernetesVersion":"v1.35.0","versions":[` + strings.Join(versions, ",") + `],"talosconfig":"the-talosconfig","kubeconfig":"the-kubeconfig"}`,
-			triggered: true,
+			follows: true,
 		},
 		"one-marked": {
 			create: "${TALOSOPS:-go run ./cmd/talosops} mark",
@@ -277,7 +278,7 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 			require.True(t, stdin.IsSecret())
 			assert.JSONEq(t, expected.stdin, stdin.SecretValue().Element.StringValue())
 			assert.Empty(t, command.Request.GetIgnoreChanges())
-			assert.Equal(t, expected.triggered, !command.Input("triggers").IsNull())
+			assert.Equal(t, expected.follows, !command.Input("environment").IsNull())
 			for _, property := range []string{"update", "delete"} {
 				assert.True(t, command.Input(property).IsNull(), property)
 			}
@@ -297,7 +298,7 @@ func TestTalosClusterBootstrapFollowsTheMachines(t *testing.T) {
 		return text(r.Of(recorder.LocalCommand)["one-bootstrap"].Input("environment"))
 	}
 
-	assert.JSONEq(t, `{"MACHINES": "machine-2000 machine-2001 machine-2002"}`, machines("none"))
+	assert.JSONEq(t, `{"FOLLOWS": "machine-2000 machine-2001 machine-2002"}`, machines("none"))
 	assert.Equal(t, machines("none"), machines("machine-3000"), "a worker")
 	assert.NotEqual(t, machines("none"), machines("machine-2000"))
 }
@@ -309,7 +310,7 @@ func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
 		change(&cluster)
 		r, _ := runCluster(t, recorder.Options{}, cluster, false)
 
-		return text(r.Of(recorder.LocalCommand)["one-healthy"].Input("triggers"))
+		return text(r.Of(recorder.LocalCommand)["one-healthy"].Input("environment"))
 	}
 	before := trigger(func(*spec.Cluster) {})
 

@@ -2,7 +2,6 @@ package components
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -15,11 +14,10 @@ const talosopsCommand = `${TALOSOPS:-go run ./cmd/talosops} `
 
 // talosops is one call of cmd/talosops; its request goes to the standard input as a secret.
 type talosops struct {
-	verb     string
-	request  talosopsRequest // without its configurations
-	triggers pulumi.ArrayInput
-	// machines are the generations (*string) of those machines for which the call is repeated when they are others.
-	machines []any
+	verb    string
+	request talosopsRequest // without its configurations
+	// follows has the call repeated when it changes; nil = only the request has.
+	follows pulumi.StringInput
 	// resultHidden leaves the result, which is long, out of the progress.
 	resultHidden bool
 
@@ -80,30 +78,15 @@ func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.Reso
 		Create:                 pulumi.String(talosopsCommand + t.verb),
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
-		Triggers:               t.triggers,
 	}
-	if t.machines != nil {
-		args.Environment = pulumi.StringMap{"MACHINES": generationsOf(t.machines)}
+	if t.follows != nil { // talosops does not read it; a trigger would replace the command, and say so in six lines
+		args.Environment = pulumi.StringMap{"FOLLOWS": t.follows}
 	}
 	if t.resultHidden {
 		args.Logging = local.LoggingStderr
 	}
 
 	return local.NewCommand(ctx, name, args, opts...)
-}
-
-// generationsOf is one text of all generations that are known.
-func generationsOf(machines []any) pulumi.StringOutput {
-	return pulumi.All(machines...).ApplyT(func(generations []any) string {
-		var known []string
-		for _, generation := range generations {
-			if text, _ := generation.(*string); text != nil {
-				known = append(known, *text)
-			}
-		}
-
-		return strings.Join(known, " ")
-	}).(pulumi.StringOutput)
 }
 
 func talosopsNodes(nodes []spec.Node) []talosopsNode {

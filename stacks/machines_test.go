@@ -184,7 +184,7 @@ func TestTheGateFollowsUpdatesOfMachines(t *testing.T) {
 		o.Updated = updated
 		r, err := recorder.Run(o, deploy)
 		require.NoError(t, err)
-		trigger := r.Of(recorder.LocalCommand)["one-healthy"].Input("triggers[0]")
+		trigger := r.Of(recorder.LocalCommand)["one-healthy"].Input("environment.FOLLOWS")
 		counted := r.Outputs("one-cp-1")["updates"].NumberValue()
 		assert.InDelta(t, last+float64(len(updated)), counted, 0)
 

@@ -55,7 +55,7 @@ func TestErrorsOfChanges(t *testing.T) {
 				return func() { pinned(`nodes: {"1": {memoryMiB: 3072}}`)(s) }
 			},
 			asked: func(*stack) {}, subject: firstWorker,
-			says: "shrink", advice: "disks only grow", refresh: true,
+			says: "25 is less than the 30 GiB that {name} has at scsi0", advice: "no disk shrinks; state at least 30",
 		},
 		{
 			row: "protected", asked: oneWorkerLess, subject: leaving,
