@@ -2,6 +2,7 @@ package stacks
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -149,7 +150,17 @@ func (d *deployment) judgeRunning(ctx *pulumi.Context) error {
 	if err != nil {
 		return warn(ctx, fmt.Sprintf("unable to read what runs, so that nothing says what a change does to running machines: %s", err))
 	}
-	problems, warnings := running.Judge(d.plan, last.machines)
+	problems, warnings := running.Judge(d.plan, last.machines, last.making)
+	if corrected := d.machines.correctSizes(ctx, running.Changes(d.plan, last.machines)); len(corrected) > 0 {
+		for i, m := range last.machines {
+			if real, wrong := corrected[m.Name]; wrong {
+				last.machines[i] = real
+			}
+		}
+		problems, warnings = running.Judge(d.plan, last.machines, last.making)
+		warnings = append(warnings, fmt.Sprintf("%s: the state has other sizes of disks than Proxmox, as after a change that failed; "+
+			"`pulumi up --refresh` is needed where this run does not refresh", running.Names(slices.Sorted(maps.Keys(corrected)))))
+	}
 	if len(problems) > 0 {
 		if err := last.record.state(ctx, last.making); err != nil {
 			return err

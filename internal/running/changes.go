@@ -13,6 +13,8 @@ import (
 type Changed struct {
 	Machine Machine // as it was
 	Changes []Change
+	// Pool is the path of the machine's pool in the stack file, where that is known.
+	Pool string
 	// At leads to a change's key in the stack file, where that is known.
 	At func(key string) string
 }
@@ -27,28 +29,38 @@ func (c Changed) Effect() Effect {
 	return effect
 }
 
-// changes reports what is impossible, and returns what happens to the machines of a cluster.
-func (j *judgement) changes(cluster spec.Cluster) []string {
-	var all []Changed
-	for _, n := range cluster.Nodes() {
-		old, runs := j.byName[n.Name]
-		if !runs || slices.ContainsFunc(j.problems, func(p spec.Problem) bool { return strings.HasPrefix(p.Path, n.Path+".extraDisks") }) {
-			continue
-		}
-		if !n.HostPinned && len(n.GPUs) == 0 {
-			n.Host = old.Host // a calculated placement moves no machine
-		}
-		changed := Changed{Machine: old, Changes: Compare(old, Wanted(n, cluster.Network)), At: func(key string) string { return pathOf(n, key) }}
-		all = append(all, changed)
+// Changes are what a plan changes of the machines that run, in the plan's order. The plan follows them where their disks
+// are attached once it is judged.
+func Changes(plan *spec.Plan, machines []Machine) []Changed {
+	byName := map[string]Machine{}
+	for _, m := range machines {
+		byName[m.Name] = m
 	}
-	j.refuse(all)
+	var all []Changed
+	for _, cluster := range plan.Clusters {
+		for _, n := range cluster.Nodes() {
+			old, runs := byName[n.Name]
+			if !runs {
+				continue
+			}
+			if !n.HostPinned && len(n.GPUs) == 0 {
+				n.Host = old.Host // a calculated placement moves no machine
+			}
+			all = append(all, Changed{
+				Machine: old, Pool: n.Path, Changes: Compare(old, Wanted(n, cluster.Network)), At: func(key string) string { return pathOf(n, key) },
+			})
+		}
+	}
 
-	return Describe(all, map[string]int{cluster.Name: len(cluster.ControlPlanes)})
+	return all
 }
 
 // refuse reports what is impossible, for the first machine of a pool.
 func (j *judgement) refuse(all []Changed) {
 	for _, changed := range all {
+		if slices.ContainsFunc(j.problems, func(p spec.Problem) bool { return strings.HasPrefix(p.Path, changed.Pool+".extraDisks[") }) {
+			continue // a disk that is stated elsewhere than it is seems to be taken out
+		}
 		for _, change := range changed.Changes {
 			if change.Effect == Impossible {
 				j.report(changed.At(change.Key), change.Value, "%s", change.Why)

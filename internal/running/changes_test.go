@@ -107,6 +107,13 @@ func TestWhatAChangeDoes(t *testing.T) {
 				workers + ".extraDisks[1].sizeGiB: 15 is less than the 20 GiB that one-general-1 has at virtio2, and no disk shrinks; state at least 20",
 			},
 		},
+		"the system disk moves": {
+			after: []string{onePool, onePool + "datastore: local-zfs, "},
+			problems: []string{
+				workers + `.datastore: "local-zfs" is not local-lvm, where one-general-1 has its system disk, and no run moves that with its EFI disk; ` +
+					"state local-lvm, or make the machine anew: a worker where count goes down and up again",
+			},
+		},
 		"a disk is taken out": {
 			after: []string{"{sizeGiB: 10}, {sizeGiB: 20}", "{sizeGiB: 10}"},
 			problems: []string{
@@ -133,7 +140,7 @@ func TestWhatAChangeDoes(t *testing.T) {
 			before := strings.NewReplacer(test.before...).Replace(stackFile)
 			after := strings.NewReplacer(test.after...).Replace(before)
 			require.NotEqual(t, before, after)
-			problems, warnings := running.Judge(planOf(t, after), made(planOf(t, before)))
+			problems, warnings := running.Judge(planOf(t, after), made(planOf(t, before)), nil)
 			var said []string
 			for _, p := range problems {
 				said = append(said, p.String())
@@ -141,7 +148,7 @@ func TestWhatAChangeDoes(t *testing.T) {
 			assert.Equal(t, test.problems, said)
 			assert.Equal(t, test.warnings, warnings)
 
-			problems, warnings = running.Judge(planOf(t, before), made(planOf(t, before)))
+			problems, warnings = running.Judge(planOf(t, before), made(planOf(t, before)), nil)
 			assert.Empty(t, problems, "nothing changes")
 			assert.Empty(t, warnings, "nothing changes")
 		})
@@ -171,4 +178,35 @@ func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 		"clusters[0].clone: full → linked" + these + "a worker is made anew where count goes down and up again",
 		"templates.talos.version: v1.12.6 → v1.12.7" + these + "upgrade it with talosctl (docs/upgrades.md)",
 	}, running.Unfollowed(after, running.Making(before), made(before)))
+}
+
+// TestClustersKeepTheirNetworks for their life.
+func TestClustersKeepTheirNetworks(t *testing.T) {
+	t.Parallel()
+	before := planOf(t, stackFile)
+	after := planOf(t, strings.Replace(stackFile, "kubernetesVersion", "podCidr: 10.200.0.0/16\n      kubernetesVersion", 1))
+	problems, _ := running.Judge(after, made(before), running.Making(before))
+	require.Len(t, problems, 1)
+	assert.Equal(t, `clusters[0].podCidr: "10.200.0.0/16" is not the network that cluster one was made with, which it has for its life: `+
+		"addresses out of it are in use; state 10.244.0.0/16", problems[0].String())
+
+	problems, _ = running.Judge(after, made(before), nil)
+	assert.Empty(t, problems, "an earlier version recorded nothing")
+	problems, _ = running.Judge(after, nil, running.Making(before))
+	assert.Empty(t, problems, "a cluster that is gone is made anew")
+}
+
+// TestALinkedClonesVolumeKeepsItsSize where it is part of its template's: the provider resizes volumes of the VM's own only.
+func TestALinkedClonesVolumeKeepsItsSize(t *testing.T) {
+	t.Parallel()
+	for path, refused := range map[string]bool{"vm-7-disk-0": false, "7/vm-7-disk-0.raw": false, "base-900-disk-0/vm-7-disk-0": true} {
+		disk := map[string]any{"interface": "scsi0", "size": 20, "pathInDatastore": path}
+		old, err := running.Read(map[string]any{"vmId": 7, "disks": []any{disk}})
+		require.NoError(t, err)
+		wanted := old
+		wanted.Disks = []running.Disk{{Interface: "scsi0", SizeGiB: 30}}
+		changes := running.Compare(old, wanted)
+		require.Len(t, changes, 1)
+		assert.Equal(t, refused, changes[0].Effect == running.Impossible, path)
+	}
 }

@@ -190,10 +190,20 @@ func (c *comparison) disks(old, wanted Machine) {
 		case is.SizeGiB < was.SizeGiB:
 			c.refuse("disks", key("sizeGiB"), fmt.Sprint(is.SizeGiB), fmt.Sprintf("is less than the %d GiB that %s has at %s, and no disk shrinks; state at least %[1]d",
 				was.SizeGiB, old.Name, is.Interface))
+		case is.SizeGiB > was.SizeGiB && was.Shared:
+			c.refuse("disks", key("sizeGiB"), fmt.Sprint(is.SizeGiB), fmt.Sprintf("is more than the %d GiB that %s has at %s, where it is a linked clone that shares its "+
+				"template's volume, and the provider does not resize that; state %[1]d, or make the machine anew: a worker where count goes down and up again",
+				was.SizeGiB, old.Name, is.Interface))
 		case is.SizeGiB > was.SizeGiB:
 			c.add("disks", key("sizeGiB"), InPlace, fmt.Sprintf("disk %s %d → %d GiB", is.Interface, was.SizeGiB, is.SizeGiB))
 		}
-		if was.Datastore != is.Datastore {
+		switch {
+		case was.Datastore == is.Datastore:
+		case i == 0:
+			// With it goes the EFI disk, whose size the provider takes for another one whenever both change.
+			c.refuse("disks", key("datastore"), fmt.Sprintf("%q", is.Datastore), fmt.Sprintf("is not %s, where %s has its system disk, "+
+				"and no run moves that with its EFI disk; state %[1]s, or make the machine anew: a worker where count goes down and up again", was.Datastore, old.Name))
+		default:
 			c.add("disks", key("datastore"), Restart, fmt.Sprintf("disk %s %s → %s, off while it is copied", is.Interface, was.Datastore, is.Datastore))
 		}
 	}

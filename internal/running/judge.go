@@ -21,8 +21,9 @@ type judgement struct {
 
 // Judge returns what a plan asks of running machines and cannot be had, else what it does to them that a plan's reader
 // has to know, and has the plan follow them where their disks are attached. All creations and updates of a run come
-// before its deletions, so that what a machine has is free for another one in a later run only.
-func Judge(plan *spec.Plan, machines []Machine) (problems spec.Problems, warnings []string) {
+// before its deletions, so that what a machine has is free for another one in a later run only. Making is that of the
+// last run.
+func Judge(plan *spec.Plan, machines []Machine, making map[string]string) (problems spec.Problems, warnings []string) {
 	j := &judgement{
 		plan: plan, machines: machines,
 		byName: map[string]Machine{}, byVMID: map[int]Machine{}, byAddress: map[string]Machine{}, planned: map[string]spec.Node{},
@@ -51,14 +52,18 @@ func Judge(plan *spec.Plan, machines []Machine) (problems spec.Problems, warning
 		}
 		j.disks(path, nodes)
 	}
-	for _, cluster := range plan.Clusters {
-		warnings = append(warnings, j.changes(cluster)...)
-	}
+	j.keptNetworks(making)
+	changes := Changes(plan, machines)
+	j.refuse(changes)
 	if len(j.problems) > 0 {
 		return j.problems, nil
 	}
+	controlPlanes := map[string]int{}
+	for _, cluster := range plan.Clusters {
+		controlPlanes[cluster.Name] = len(cluster.ControlPlanes)
+	}
 
-	return nil, warnings
+	return nil, Describe(changes, controlPlanes)
 }
 
 func (j *judgement) report(path, value, format string, arguments ...any) {

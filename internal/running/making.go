@@ -9,11 +9,12 @@ import (
 	"proxmox-talos/internal/spec"
 )
 
-// Making is how a plan makes new machines, by the key of the stack file that says so and machines that run do not
-// follow; for each pool, and without indexes, which change when others come and go.
+// Making is how a plan makes new machines and clusters, by the key of the stack file that says so and what runs does not
+// follow; for each pool or cluster, and without indexes, which change when others come and go.
 func Making(plan *spec.Plan) map[string]string {
 	making := map[string]string{}
 	for _, cluster := range plan.Clusters {
+		making[cluster.Name+" podCidr"], making[cluster.Name+" serviceCidr"] = cluster.PodCIDR.String(), cluster.ServiceCIDR.String()
 		for _, n := range cluster.Nodes() {
 			pool := n.Cluster + "-" + n.Pool
 			making[pool+" clone"] = map[bool]string{true: "linked", false: "full"}[n.Linked]
@@ -30,6 +31,25 @@ var remedies = map[string]string{
 	"clone":             "a worker is made anew where count goes down and up again",
 	"template":          "a worker is made anew where count goes down and up again",
 	"templates.version": "upgrade it with talosctl (docs/upgrades.md)",
+}
+
+// keptNetworks reports clusters that are to have other networks of their own than they were made with.
+func (j *judgement) keptNetworks(last map[string]string) {
+	making := Making(j.plan)
+	for _, cluster := range j.plan.Clusters {
+		nodes := cluster.Nodes()
+		if !slices.ContainsFunc(nodes, func(n spec.Node) bool { return j.byName[n.Name].Name != "" }) {
+			continue
+		}
+		path := nodes[0].Path[:strings.LastIndex(nodes[0].Path, ".")]
+		for _, key := range []string{"podCidr", "serviceCidr"} {
+			at := cluster.Name + " " + key
+			if was := last[at]; was != "" && was != making[at] {
+				j.report(path+"."+key, fmt.Sprintf("%q", making[at]), "is not the network that cluster %s was made with, which it has for its life: "+
+					"addresses out of it are in use; state %s", cluster.Name, was)
+			}
+		}
+	}
 }
 
 // Unfollowed says which changes since the last run do nothing to the machines that it left, and what would. Of what the

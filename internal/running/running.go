@@ -46,6 +46,7 @@ type Card struct {
 type Disk struct {
 	Interface, Datastore string
 	SizeGiB              int
+	Shared               bool // a linked clone's volume on its template's, as ZFS and folders have it
 }
 
 // Device is a PCI device that the machine has, by its mapping or by its address.
@@ -73,8 +74,8 @@ type properties struct {
 		VLANID, MTU        int
 	}
 	Disks []struct {
-		Interface, DatastoreID string
-		Size                   int
+		Interface, DatastoreID, PathInDatastore string
+		Size                                    int
 	}
 	HostPCIs       []struct{ Mapping, ID string }
 	Initialization struct {
@@ -115,7 +116,9 @@ func Read(resource map[string]any) (Machine, error) {
 		if disk.Interface == "" {
 			continue // was detached by hand, and a refresh leaves this
 		}
-		m.Disks = append(m.Disks, Disk{Interface: disk.Interface, Datastore: disk.DatastoreID, SizeGiB: disk.Size})
+		m.Disks = append(m.Disks, Disk{
+			Interface: disk.Interface, Datastore: disk.DatastoreID, SizeGiB: disk.Size, Shared: shared(disk.PathInDatastore, vm.VMID),
+		})
 	}
 	for _, device := range vm.HostPCIs {
 		m.Devices = append(m.Devices, Device{Mapping: device.Mapping, PCI: device.ID})
@@ -128,6 +131,13 @@ func Read(resource map[string]any) (Machine, error) {
 	}
 
 	return m, nil
+}
+
+// shared says that a volume does not belong to the VM alone, as the provider judges by its name.
+func shared(path string, vmid int) bool {
+	own := fmt.Sprintf("vm-%d-", vmid)
+
+	return path != "" && !strings.HasPrefix(path, own) && !strings.HasPrefix(path, fmt.Sprintf("%d/%s", vmid, own))
 }
 
 // Wanted is a machine as a plan makes it.

@@ -178,7 +178,7 @@ func TestJudge(t *testing.T) {
 			after := strings.NewReplacer(test.after...).Replace(before)
 			require.Equal(t, len(test.after) > 0, before != after)
 			var said []string
-			problems, _ := running.Judge(planOf(t, after), made(planOf(t, before)))
+			problems, _ := running.Judge(planOf(t, after), made(planOf(t, before)), nil)
 			for _, p := range problems {
 				said = append(said, p.String())
 			}
@@ -192,7 +192,7 @@ func TestDisksStayWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	before := planOf(t, strings.NewReplacer("{sizeGiB: 10}, {sizeGiB: 20}", "{sizeGiB: 10, interface: scsi1}", "count: 2, extra", "count: 1, extra").Replace(stackFile))
 	after := planOf(t, stackFile)
-	problems, warnings := running.Judge(after, made(before))
+	problems, warnings := running.Judge(after, made(before), nil)
 	require.Empty(t, problems)
 	require.Empty(t, warnings)
 	workers := after.Clusters[0].Workers

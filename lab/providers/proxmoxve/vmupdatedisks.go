@@ -93,6 +93,13 @@ func (c *change) resizeDisks(ctx context.Context) (bool, error) {
 func (c *change) diskSteps() (diskSteps, error) {
 	var steps diskSteps
 
+	// Published compares where the sizes are kept, not the sizes, and only where disks change as well.
+	for name, said := range map[string]string{"efiDisk": "efidisk", "tpmState": "tpm state"} {
+		if c.changed("disks") && c.changed(name) && child(c.state, name) != nil && child(c.plan, name) != nil {
+			return steps, fmt.Errorf("resizing of %s is not supported.", said) //nolint:revive,staticcheck // published words
+		}
+	}
+
 	wanted := children(c.plan, "disks")
 
 	for _, old := range children(c.state, "disks") {
