@@ -13,7 +13,6 @@ import (
 	"proxmox-talos/components"
 	"proxmox-talos/internal/proxmoxapi"
 	"proxmox-talos/internal/recovery"
-	"proxmox-talos/internal/running"
 	"proxmox-talos/internal/site"
 	"proxmox-talos/internal/spec"
 	"proxmox-talos/internal/talos"
@@ -65,9 +64,10 @@ func (c Check) Report(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	problems, warnings := running.Judge(c.Plan, last.machines)
+	asked := proxmoxapi.NewMachines(c.Setting, c.Transport)
+	problems, warnings := last.judge(ctx, c.Plan, asked)
 	stack := last.siteStack(namespace, c.Stack, c.Rehearsal)
-	told := askSite(ctx, c.Plan, stack, c.Factory, c.Setting, proxmoxapi.NewMachines(c.Setting, c.Transport), c.Transport)
+	told := askSite(ctx, c.Plan, stack, c.Factory, c.Setting, asked, c.Transport)
 	var found site.Findings
 	for _, problem := range problems {
 		found = append(found, site.Finding{Kind: site.Problem, Problem: problem})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"proxmox-talos/internal/advice"
 	"proxmox-talos/internal/marker"
 	"proxmox-talos/internal/proxmoxapi"
-	"proxmox-talos/internal/running"
 )
 
 // machines knows which machine has a VMID, and what it lacks.
@@ -52,34 +50,6 @@ func (m *machines) look(ctx context.Context, vm components.VM) (seen components.
 	}
 
 	return seen, nil
-}
-
-// correctSizes asks Proxmox for the disks of machines that cannot become what is wanted, and returns those whose disks
-// have other sizes than the state says: of a change that failed, it has what was asked for. Not even a refresh before
-// this run has changed the state that the program reads.
-func (m *machines) correctSizes(ctx *pulumi.Context, all []running.Changed) map[string]running.Machine {
-	corrected := map[string]running.Machine{}
-	for _, changed := range all {
-		if changed.Effect() != running.Impossible {
-			continue
-		}
-		real := changed.Machine
-		machine, err := m.asked.Find(ctx.Context(), real.Host, real.VMID)
-		if err != nil {
-			continue
-		}
-		real.Disks = slices.Clone(real.Disks)
-		for i := range real.Disks {
-			if size, found := machine.DiskGiB(real.Disks[i].Interface); found && size < math.MaxInt {
-				real.Disks[i].SizeGiB = size
-			}
-		}
-		if !slices.Equal(real.Disks, changed.Machine.Disks) {
-			corrected[real.Name] = real
-		}
-	}
-
-	return corrected
 }
 
 // updateHook is the hook's name in the state; it must not change.

@@ -1,8 +1,9 @@
 package stacks
 
 import (
+	"context"
 	"fmt"
-	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -10,7 +11,9 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 
 	"proxmox-talos/components"
+	"proxmox-talos/internal/proxmoxapi"
 	"proxmox-talos/internal/running"
+	"proxmox-talos/internal/spec"
 )
 
 // Functions of the engine itself, and the type of what is looked for.
@@ -126,6 +129,12 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		generation, _ := outputs["generation"].(string)
 		updates, _ := outputs["updates"].(float64)
 		l.seen[int(vmid)] = components.Seen{Generation: generation, Updates: int(updates)}
+	case RecordType:
+		making, _ := outputs["making"].(map[string]any)
+		l.making = map[string]string{}
+		for key, value := range making {
+			l.making[key], _ = value.(string)
+		}
 	case typeFile, remoteCommand:
 		l.made[urn[strings.LastIndex(urn, "::")+2:]] = true
 	case typeMapping:
@@ -150,17 +159,7 @@ func (d *deployment) judgeRunning(ctx *pulumi.Context) error {
 	if err != nil {
 		return warn(ctx, fmt.Sprintf("unable to read what runs, so that nothing says what a change does to running machines: %s", err))
 	}
-	problems, warnings := running.Judge(d.plan, last.machines, last.making)
-	if corrected := d.machines.correctSizes(ctx, running.Changes(d.plan, last.machines)); len(corrected) > 0 {
-		for i, m := range last.machines {
-			if real, wrong := corrected[m.Name]; wrong {
-				last.machines[i] = real
-			}
-		}
-		problems, warnings = running.Judge(d.plan, last.machines, last.making)
-		warnings = append(warnings, fmt.Sprintf("%s: the state has other sizes of disks than Proxmox, as after a change that failed; "+
-			"`pulumi up --refresh` is needed where this run does not refresh", running.Names(slices.Sorted(maps.Keys(corrected)))))
-	}
+	problems, warnings := last.judge(ctx.Context(), d.plan, d.machines.asked)
 	if len(problems) > 0 {
 		if err := last.record.state(ctx, last.making); err != nil {
 			return err
@@ -168,11 +167,48 @@ func (d *deployment) judgeRunning(ctx *pulumi.Context) error {
 
 		return fmt.Errorf("the plan does not fit the machines that run, nothing was changed:\n%w", problems)
 	}
-	for _, warning := range append(warnings, running.Unfollowed(d.plan, last.making, last.machines)...) {
+	for _, warning := range warnings {
 		if err := warn(ctx, warning); err != nil {
 			return err
 		}
 	}
 
 	return last.record.state(ctx, running.Making(d.plan))
+}
+
+// judge returns what a plan asks of running machines and cannot be had, else what it does to them. Where the state says
+// that it cannot be had, Proxmox is asked for the machine.
+func (l *lastRun) judge(ctx context.Context, plan *spec.Plan, asked *proxmoxapi.Machines) (problems spec.Problems, warnings []string) {
+	problems, warnings = running.Judge(plan, l.machines, l.making)
+	if corrected := l.correctSizes(ctx, running.Changes(plan, l.machines), asked); len(corrected) > 0 {
+		problems, warnings = running.Judge(plan, l.machines, l.making)
+		warnings = append(warnings, running.Names(corrected)+": the state has other sizes of disks than Proxmox, as after a change that failed; "+
+			"`pulumi up --refresh` is needed where this run does not refresh")
+	}
+
+	return problems, append(warnings, running.Unfollowed(plan, l.making, l.machines)...)
+}
+
+// correctSizes asks Proxmox for the disks of machines that cannot become what is wanted, and returns the machines whose
+// disks have other sizes than the state says: of a change that failed, it has what was asked for. Not even a refresh
+// before this run has changed the state that the program reads.
+func (l *lastRun) correctSizes(ctx context.Context, all []running.Changed, asked *proxmoxapi.Machines) (corrected []string) {
+	for _, changed := range all {
+		m := changed.Machine
+		if changed.Effect() != running.Impossible {
+			continue
+		}
+		machine, err := asked.Find(ctx, m.Host, m.VMID)
+		if err != nil {
+			continue
+		}
+		for i := range m.Disks { // which is the list of the state's machine
+			if size, found := machine.DiskGiB(m.Disks[i].Interface); found && size < math.MaxInt && size != m.Disks[i].SizeGiB {
+				m.Disks[i].SizeGiB = size
+				corrected = append(corrected, m.Name)
+			}
+		}
+	}
+
+	return slices.Compact(corrected)
 }
