@@ -183,7 +183,7 @@ test-secrets: $(BIN)/pulumi ## develop: Run the tests of secrets-import, which b
 labkube: $(BIN)/labkube ## develop: Build the lab's etcd, Kubernetes control plane and kubectl into .bin/labkube (some five minutes, once); .bin/kubectl is a part of it
 
 .PHONY: test-kubernetes
-test-kubernetes: $(BIN)/labkube ## develop: Run the tests of labkube and those of the lab's machines on real etcd and Kubernetes
+test-kubernetes: $(BIN)/labkube $(BIN)/talosctl ## develop: Run the tests of labkube and those of the lab's machines on real etcd and Kubernetes
 	cd lab/kubernetes && go test ./...
 	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 20m -run 'TestScenario/real|TestReal' ./machine
 

@@ -3,6 +3,8 @@ package machine
 import (
 	"context"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"proxmox-talos/lab/machine/controlplane"
 	"proxmox-talos/lab/machine/kube"
 )
@@ -19,6 +21,14 @@ type kubernetes interface {
 	runKubelet(ctx context.Context)
 	// bootstrap lets the etcd service begin a cluster; the caller holds the lock.
 	bootstrap()
+	// recoverEtcd lets it begin a cluster from the uploaded snapshot, which awaits where it is to be written to; the
+	// caller holds the lock.
+	recoverEtcd(skipHash bool) error
+	awaitSnapshot() (path string, err error)
+	// alarms are those of etcd's members, which disarm ends.
+	alarms(ctx context.Context, disarm bool) ([]*etcdserverpb.AlarmMember, error)
+	// defragment shrinks the database of the machine's member.
+	defragment(ctx context.Context) error
 	// removeMember takes a member out of a cluster for good, leaveEtcd the machine's own, with its data.
 	removeMember(ctx context.Context, e *etcd, id uint64) error
 	leaveEtcd(ctx context.Context) error

@@ -52,10 +52,14 @@ func (s *machined) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest)
 	case !s.m.etcdAddress().IsValid():
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
 	case in.GetRecoverEtcd():
-		return nil, status.Error(codes.Unimplemented, "the lab keeps no etcd snapshots to recover from")
+		err = s.m.kube.recoverEtcd(in.GetRecoverSkipHashCheck())
+	default:
+		s.m.kube.bootstrap()
 	}
 
-	s.m.kube.bootstrap()
+	if err != nil {
+		return nil, err
+	}
 
 	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
 }
@@ -249,84 +253,6 @@ func (m *machine) successor(e *etcd) *etcdMember {
 	for i, member := range e.members {
 		if member.ID != e.leader && !member.Learner && e.runs(member.ID) {
 			return &e.members[i]
-		}
-	}
-
-	return nil
-}
-
-// modelOnly checks a call about an etcd cluster that the lab does not pass on to real etcd.
-func (s *machined) modelOnly(what string) error {
-	e, unlock, err := s.lockEtcd(what)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-
-	if e.real {
-		return status.Errorf(codes.Unimplemented, "%s: the lab does not pass this on to real etcd", what)
-	}
-
-	return nil
-}
-
-// EtcdAlarmList implements the machine service: the lab's etcd has no alarms.
-func (s *machined) EtcdAlarmList(context.Context, *emptypb.Empty) (*machineapi.EtcdAlarmListResponse, error) {
-	if err := s.modelOnly("etcd alarm list"); err != nil {
-		return nil, err
-	}
-
-	return &machineapi.EtcdAlarmListResponse{Messages: []*machineapi.EtcdAlarm{{}}}, nil
-}
-
-// EtcdAlarmDisarm implements the machine service.
-func (s *machined) EtcdAlarmDisarm(context.Context, *emptypb.Empty) (*machineapi.EtcdAlarmDisarmResponse, error) {
-	if err := s.modelOnly("etcd alarm list"); err != nil {
-		return nil, err
-	}
-
-	return &machineapi.EtcdAlarmDisarmResponse{Messages: []*machineapi.EtcdAlarmDisarm{{}}}, nil
-}
-
-// EtcdDefragment implements the machine service.
-func (s *machined) EtcdDefragment(context.Context, *emptypb.Empty) (*machineapi.EtcdDefragmentResponse, error) {
-	if err := s.modelOnly("etcd defragment"); err != nil {
-		return nil, err
-	}
-
-	return &machineapi.EtcdDefragmentResponse{Messages: []*machineapi.EtcdDefragment{{}}}, nil
-}
-
-// EtcdSnapshot implements the machine service: a database that etcd's own tools read.
-func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.ServerStreamingServer[common.Data]) error {
-	e, unlock, err := s.lockEtcd("etcd snapshot")
-	if err != nil {
-		return err
-	}
-
-	unlock()
-
-	if err := s.m.kube.snapshot(out.Context(), e, func(chunk []byte) error { return out.Send(&common.Data{Bytes: chunk}) }); err != nil {
-		return fmt.Errorf("failed reading etcd snapshot: %w", err)
-	}
-
-	return nil
-}
-
-// snapshot implements kubernetes.
-func (m modelKubernetes) snapshot(_ context.Context, e *etcd, send func([]byte) error) error {
-	m.ms.mu.Lock()
-	data := e.copyFor(0)
-	m.ms.mu.Unlock()
-
-	snapshot, err := data.snapshot()
-	if err != nil {
-		return err
-	}
-
-	for chunk := range slices.Chunk(snapshot, snapshotChunk) {
-		if err := send(chunk); err != nil {
-			return err
 		}
 	}
 

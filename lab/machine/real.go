@@ -22,6 +22,9 @@ import (
 type realKubernetes struct {
 	m *machine
 
+	// recovery is asked for; the machines' lock guards it.
+	recovery *recovery
+
 	mu sync.Mutex
 	// down says why a part does not run, by its name.
 	down map[string]error

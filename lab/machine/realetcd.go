@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -29,9 +30,78 @@ func (k *realKubernetes) bootstrap() {
 	m.cluster.changed.fire()
 }
 
+// recovery is what a bootstrap asks for that recovers from a snapshot. It is in memory only: a reboot loses it.
+type recovery struct {
+	skipHash bool
+	boot     string
+}
+
+// recovers is the recovery that somebody has asked for since the machine booted; the caller holds the machines' lock.
+func (k *realKubernetes) recovers() *recovery {
+	if k.recovery == nil || k.recovery.boot != k.m.bootID {
+		return nil
+	}
+
+	return k.recovery
+}
+
+// awaitSnapshot implements kubernetes.
+func (k *realKubernetes) awaitSnapshot() (string, error) {
+	host, err := k.host()
+
+	return host.SnapshotFile(), err
+}
+
+// recoverEtcd implements kubernetes.
+func (k *realKubernetes) recoverEtcd(skipHash bool) error {
+	k.recovery = &recovery{skipHash, k.m.bootID}
+	k.m.cluster.changed.fire()
+
+	return nil
+}
+
+// restore makes the member's data of the uploaded snapshot.
+func (k *realKubernetes) restore(ctx context.Context) error {
+	m := k.m
+
+	m.ms.mu.Lock()
+	asked := k.recovers()
+	k.recovery = nil
+	m.ms.mu.Unlock()
+
+	if asked == nil {
+		return nil
+	}
+
+	host, err := k.host()
+	if err == nil {
+		err = host.RestoreEtcd(ctx, asked.skipHash)
+	}
+
+	if err != nil {
+		return fmt.Errorf("Failed to run pre stage: %w", err) //nolint:staticcheck // Talos' own words
+	}
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	// The recovered cluster has the first one's id and older data than is known of that.
+	for id, e := range m.cluster.etcds {
+		if len(e.running) == 0 {
+			delete(m.cluster.etcds, id)
+		}
+	}
+
+	m.logf("[talos] etcd: recovered from the snapshot")
+	k.bootstrap()
+
+	return nil
+}
+
 // runEtcd implements kubernetes.
 func (k *realKubernetes) runEtcd(ctx context.Context) {
 	m := k.m
+
 	if !m.awaitEtcdAddress(ctx) {
 		return
 	}
@@ -41,6 +111,14 @@ func (k *realKubernetes) runEtcd(ctx context.Context) {
 
 		if !k.awaitMember(ctx) {
 			return
+		}
+
+		// A member that could not be recovered waits for another bootstrap.
+		if err := k.restore(ctx); err != nil {
+			m.setEtcd(stateFailed, err.Error())
+			m.cluster.await(ctx, func() bool { return k.recovers() != nil || m.disk.Etcd != nil })
+
+			continue
 		}
 
 		if err := k.serveEtcd(ctx); err != nil {
@@ -65,11 +143,11 @@ func (k *realKubernetes) awaitMember(ctx context.Context) bool {
 				m.disk.Etcd = nil
 			}
 
-			if m.disk.Etcd == nil {
+			if m.disk.Etcd == nil && k.recovers() == nil {
 				peer = m.joinable()
 			}
 
-			return m.disk.Etcd != nil || peer != nil
+			return m.disk.Etcd != nil || k.recovers() != nil || peer != nil
 		}) {
 			return false
 		}

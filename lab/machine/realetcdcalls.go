@@ -4,9 +4,16 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"proxmox-talos/lab/machine/controlplane"
 )
+
+// leavePatience is how long Talos tries to leave a cluster.
+const leavePatience = 5 * time.Minute
 
 // removeMember implements kubernetes.
 func (k *realKubernetes) removeMember(ctx context.Context, e *etcd, id uint64) error {
@@ -51,9 +58,7 @@ func (k *realKubernetes) leaveEtcd(ctx context.Context) error {
 		return err
 	}
 
-	if err := k.withMember(ctx, e, func(ctx context.Context, c *controlplane.EtcdClient) error {
-		return c.Remove(ctx, id)
-	}); err != nil {
+	if err := k.leaveSoon(ctx, e, id); err != nil {
 		return err
 	}
 
@@ -66,6 +71,25 @@ func (k *realKubernetes) leaveEtcd(ctx context.Context) error {
 	m.services.set(m, "etcd", stateFinished, "Service finished successfully")
 
 	return nil
+}
+
+// leaveSoon removes a member as soon as etcd lets it go: after another change of its members it waits for some seconds.
+func (k *realKubernetes) leaveSoon(ctx context.Context, e *etcd, id uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, leavePatience)
+	defer cancel()
+
+	for {
+		err := k.withMember(ctx, e, func(ctx context.Context, c *controlplane.EtcdClient) error { return c.Remove(ctx, id) })
+
+		switch {
+		case err == nil, strings.Contains(err.Error(), errMemberNotFound.Error()):
+			return nil
+		case ctx.Err() != nil || !strings.Contains(err.Error(), "unhealthy cluster"):
+			return err
+		}
+
+		waitFor(ctx, etcdLook)
+	}
 }
 
 // moveLeader implements kubernetes.
@@ -108,6 +132,26 @@ func (k *realKubernetes) snapshot(ctx context.Context, e *etcd, send func([]byte
 	return k.withMember(ctx, e, func(ctx context.Context, c *controlplane.EtcdClient) error {
 		return c.Snapshot(ctx, send)
 	})
+}
+
+// alarms implements kubernetes.
+func (k *realKubernetes) alarms(ctx context.Context, disarm bool) (list []*etcdserverpb.AlarmMember, err error) {
+	err = k.withOwn(ctx, func(ctx context.Context, c *controlplane.EtcdClient) error {
+		if disarm {
+			list, err = c.DisarmAlarms(ctx)
+		} else {
+			list, err = c.Alarms(ctx)
+		}
+
+		return err
+	})
+
+	return list, err
+}
+
+// defragment implements kubernetes.
+func (k *realKubernetes) defragment(ctx context.Context) error {
+	return k.withOwn(ctx, func(ctx context.Context, c *controlplane.EtcdClient) error { return c.Defragment(ctx) })
 }
 
 // withOwn asks the machine's own member.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	stdx509 "crypto/x509"
-	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"strings"
 
@@ -207,27 +205,4 @@ func (c *EtcdClient) MoveLeader(ctx context.Context, to uint64) error {
 	_, err := c.care.MoveLeader(ctx, &etcdserverpb.MoveLeaderRequest{TargetID: to})
 
 	return err
-}
-
-// Snapshot streams the member's database with its checksum.
-func (c *EtcdClient) Snapshot(ctx context.Context, chunk func([]byte) error) error {
-	stream, err := c.care.Snapshot(ctx, &etcdserverpb.SnapshotRequest{})
-	if err != nil {
-		return err
-	}
-
-	for {
-		r, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-
-		if err != nil {
-			return err
-		}
-
-		if err := chunk(r.GetBlob()); err != nil {
-			return err
-		}
-	}
 }

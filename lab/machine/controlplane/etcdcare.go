@@ -1,0 +1,110 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// Snapshot streams the member's database with its checksum.
+func (c *EtcdClient) Snapshot(ctx context.Context, chunk func([]byte) error) error {
+	stream, err := c.care.Snapshot(ctx, &etcdserverpb.SnapshotRequest{})
+	if err != nil {
+		return err
+	}
+
+	for {
+		r, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+
+		if err != nil {
+			return err
+		}
+
+		if err := chunk(r.GetBlob()); err != nil {
+			return err
+		}
+	}
+}
+
+// Alarms are those of all members.
+func (c *EtcdClient) Alarms(ctx context.Context) ([]*etcdserverpb.AlarmMember, error) {
+	r, err := c.care.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_GET})
+
+	return r.GetAlarms(), err
+}
+
+// DisarmAlarms ends all alarms and returns those that it has ended.
+func (c *EtcdClient) DisarmAlarms(ctx context.Context) ([]*etcdserverpb.AlarmMember, error) {
+	alarms, err := c.Alarms(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, a := range alarms {
+		if _, err := c.care.Alarm(ctx, &etcdserverpb.AlarmRequest{
+			Action: etcdserverpb.AlarmRequest_DEACTIVATE, MemberID: a.GetMemberID(), Alarm: a.GetAlarm(),
+		}); err != nil {
+			return nil, err
+		}
+	}
+
+	return alarms, nil
+}
+
+// Defragment gives back the space of the member's database that nothing uses.
+func (c *EtcdClient) Defragment(ctx context.Context) error {
+	_, err := c.care.Defragment(ctx, &etcdserverpb.DefragmentRequest{})
+
+	return err
+}
+
+// SnapshotFile is where a snapshot to recover from is uploaded to.
+func (h Host) SnapshotFile() string { return h.path("etcd.snapshot") }
+
+// RestoreEtcd makes the member's data of the uploaded snapshot, as a new cluster of this member alone. The snapshot is
+// gone afterwards.
+func (h Host) RestoreEtcd(ctx context.Context, skipHash bool) error {
+	utility := func(arguments ...string) error {
+		c := exec.CommandContext(ctx, h.Binary, append([]string{"etcdutl", "snapshot"}, arguments...)...) //nolint:gosec // the lab's own binary
+		c.Dir = h.Dir
+
+		out, err := c.CombinedOutput()
+		if err != nil {
+			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+
+			return fmt.Errorf("%w: %s", err, lines[len(lines)-1])
+		}
+
+		return nil
+	}
+
+	if err := utility("status", h.SnapshotFile()); err != nil {
+		return fmt.Errorf("error verifying snapshot: %w", err)
+	}
+
+	// What an interrupted recovery has left is nobody's data.
+	if err := os.RemoveAll(h.path("etcd")); err != nil {
+		return fmt.Errorf("unable to make room for the recovered data: %w", err)
+	}
+
+	if err := utility("restore", h.SnapshotFile(), "--data-dir="+h.path("etcd"), "--name="+h.Name,
+		"--initial-cluster="+Initial(h.Name, h.Etcd), "--initial-advertise-peer-urls="+peerURL(h.Etcd),
+		fmt.Sprintf("--skip-hash-check=%t", skipHash)); err != nil {
+		return errors.Join(fmt.Errorf("error recovering from the snapshot: %w", err), os.RemoveAll(h.path("etcd")))
+	}
+
+	if err := os.Remove(h.SnapshotFile()); err != nil {
+		return fmt.Errorf("error deleting snapshot: %w", err)
+	}
+
+	return nil
+}

@@ -1,0 +1,174 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// EtcdSnapshot implements the machine service: a database that etcd's own tools read.
+func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.ServerStreamingServer[common.Data]) error {
+	e, unlock, err := s.lockEtcd("etcd snapshot")
+	if err != nil {
+		return err
+	}
+
+	unlock()
+
+	if err := s.m.kube.snapshot(out.Context(), e, func(chunk []byte) error { return out.Send(&common.Data{Bytes: chunk}) }); err != nil {
+		return fmt.Errorf("failed reading etcd snapshot: %w", err)
+	}
+
+	return nil
+}
+
+// snapshot implements kubernetes.
+func (m modelKubernetes) snapshot(_ context.Context, e *etcd, send func([]byte) error) error {
+	m.ms.mu.Lock()
+	data := e.copyFor(0)
+	m.ms.mu.Unlock()
+
+	snapshot, err := data.snapshot()
+	if err != nil {
+		return err
+	}
+
+	for chunk := range slices.Chunk(snapshot, snapshotChunk) {
+		if err := send(chunk); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// errModelSnapshot is what the model says, whose snapshots are its own.
+var errModelSnapshot = status.Error(codes.Unimplemented,
+	"the lab's model of etcd recovers from no snapshot: run the lab with --kubernetes=real")
+
+// recoverEtcd implements kubernetes.
+func (modelKubernetes) recoverEtcd(bool) error { return errModelSnapshot }
+
+// awaitSnapshot implements kubernetes.
+func (modelKubernetes) awaitSnapshot() (string, error) { return "", errModelSnapshot }
+
+// EtcdRecover implements the machine service: the snapshot is kept until a bootstrap asks to recover from it.
+func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machineapi.EtcdRecoverResponse]) error {
+	unlock, err := s.lockControlPlane("etcd recover")
+	if err != nil {
+		return err
+	}
+
+	ready := s.m.services["etcd"] != nil
+	unlock()
+
+	if !ready {
+		return status.Error(codes.FailedPrecondition, "etcd service is not ready for recovery yet")
+	}
+
+	path, err := s.m.kube.awaitSnapshot()
+	if err != nil {
+		return err
+	}
+
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("error creating etcd recovery snapshot: %w", err)
+	}
+
+	for err == nil {
+		var part *common.Data
+		if part, err = in.Recv(); err == nil {
+			_, err = file.Write(part.GetBytes())
+		}
+	}
+
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+
+	if err = errors.Join(err, file.Close()); err != nil {
+		return errors.Join(fmt.Errorf("error writing snapshot: %w", err), os.Remove(path))
+	}
+
+	return in.SendAndClose(&machineapi.EtcdRecoverResponse{Messages: []*machineapi.EtcdRecover{{}}})
+}
+
+// alarms implements kubernetes: the model has none.
+func (modelKubernetes) alarms(context.Context, bool) ([]*etcdserverpb.AlarmMember, error) {
+	return nil, nil
+}
+
+// memberAlarms asks for the alarms of etcd's members, or ends them.
+func (s *machined) memberAlarms(ctx context.Context, what string, disarm bool) ([]*machineapi.EtcdMemberAlarm, error) {
+	_, unlock, err := s.lockEtcd("etcd alarm list")
+	if err != nil {
+		return nil, err
+	}
+
+	unlock()
+
+	alarms, err := s.m.kube.alarms(ctx, disarm)
+	if err != nil {
+		return nil, fmt.Errorf("failed to %s: %w", what, err)
+	}
+
+	list := make([]*machineapi.EtcdMemberAlarm, 0, len(alarms))
+	for _, a := range alarms {
+		list = append(list, &machineapi.EtcdMemberAlarm{
+			MemberId: a.GetMemberID(), Alarm: machineapi.EtcdMemberAlarm_AlarmType(a.GetAlarm()), // the numbers are the same
+		})
+	}
+
+	return list, nil
+}
+
+// EtcdAlarmList implements the machine service.
+func (s *machined) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmListResponse, error) {
+	alarms, err := s.memberAlarms(ctx, "list etcd alarms", false)
+	if err != nil {
+		return nil, err
+	}
+
+	return &machineapi.EtcdAlarmListResponse{Messages: []*machineapi.EtcdAlarm{{MemberAlarms: alarms}}}, nil
+}
+
+// EtcdAlarmDisarm implements the machine service.
+func (s *machined) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmDisarmResponse, error) {
+	alarms, err := s.memberAlarms(ctx, "disarm etcd alarm", true)
+	if err != nil {
+		return nil, err
+	}
+
+	return &machineapi.EtcdAlarmDisarmResponse{Messages: []*machineapi.EtcdAlarmDisarm{{MemberAlarms: alarms}}}, nil
+}
+
+// defragment implements kubernetes: the model has nothing to give back.
+func (modelKubernetes) defragment(context.Context) error { return nil }
+
+// EtcdDefragment implements the machine service.
+func (s *machined) EtcdDefragment(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdDefragmentResponse, error) {
+	_, unlock, err := s.lockEtcd("etcd defragment")
+	if err != nil {
+		return nil, err
+	}
+
+	unlock()
+
+	if err := s.m.kube.defragment(ctx); err != nil {
+		return nil, fmt.Errorf("failed to defragment etcd: %w", err)
+	}
+
+	return &machineapi.EtcdDefragmentResponse{Messages: []*machineapi.EtcdDefragment{{}}}, nil
+}

@@ -1,0 +1,239 @@
+package machine_test
+
+import (
+	"context"
+	"crypto/tls"
+	stdx509 "crypto/x509"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/siderolabs/crypto/x509"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+)
+
+// talosctlOn runs talosctl against a machine and returns all that it prints.
+type talosctlOn struct {
+	l       *lab
+	program string
+	common  []string
+}
+
+func (l *lab) talosctlTool() talosctlOn {
+	l.Helper()
+
+	program, common := l.talosctlAs(role.MakeSet(role.Admin))
+
+	return talosctlOn{l, program, common}
+}
+
+func (c talosctlOn) try(n int, arguments string) (string, error) {
+	c.l.Helper()
+
+	ctx, cancel := context.WithTimeout(c.l.Context(), patience)
+	defer cancel()
+
+	all := append(slices.Clone(c.common), "-e", c.l.address(n), "-n", c.l.address(n))
+	out, err := exec.CommandContext(ctx, c.program, append(all, strings.Fields(arguments)...)...).CombinedOutput() //nolint:gosec // a test
+
+	return string(out), err
+}
+
+func (c talosctlOn) run(n int, arguments string) string {
+	c.l.Helper()
+
+	out, err := c.try(n, arguments)
+	require.NoError(c.l.T, err, "talosctl -n %d %s\n%s", n, arguments, out)
+
+	return out
+}
+
+// TestRealEtcd is Talos' side of real etcd: its care, members that leave and come back, a snapshot and what recovers
+// from it.
+func TestRealEtcd(t *testing.T) {
+	t.Parallel()
+
+	l := realLab(t)
+	c := l.talosctlTool()
+
+	for _, n := range []int{11, 12, 13} {
+		l.boot(n)
+		l.apply(n, l.configuration(machinetype.TypeControlPlane))
+	}
+
+	require.NoError(t, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
+
+	for _, n := range []int{11, 12, 13} {
+		l.ready(n)
+	}
+
+	l.soon("three members vote", func() bool { return len(l.voters(11)) == 3 })
+
+	for _, part := range []struct { //nolint:paralleltest // as below
+		name string
+		test func(*lab, talosctlOn)
+	}{
+		{"care", etcdCare}, {"leaving", etcdLeave}, {"a graceful reset", gracefulReset}, {"recovery", etcdRecovery},
+	} {
+		t.Run(part.name, func(t *testing.T) { //nolint:paralleltest // one world, one after another
+			inner := *l
+			inner.T = t
+			part.test(&inner, talosctlOn{&inner, c.program, c.common})
+		})
+	}
+}
+
+// etcdCare: status, alarms, defragmentation, and the leadership that is forfeited.
+func etcdCare(l *lab, c talosctlOn) {
+	assert.Contains(l.T, c.run(11, "etcd status"), "3.6.")
+	assert.NotContains(l.T, c.run(11, "etcd alarm list"), "NOSPACE")
+
+	l.raiseAlarm(11)
+	assert.Contains(l.T, c.run(12, "etcd alarm list"), "NOSPACE")
+	assert.Contains(l.T, c.run(12, "etcd alarm disarm"), "NOSPACE")
+	assert.NotContains(l.T, c.run(11, "etcd alarm list"), "NOSPACE")
+	c.run(11, "etcd defrag")
+
+	leader := l.leader()
+	c.run(leader, "etcd forfeit-leadership")
+	l.soon("another member leads", func() bool { next := l.leader(); return next != 0 && next != leader })
+}
+
+// leader is the machine whose member leads; 0 while none does.
+func (l *lab) leader() int {
+	l.Helper()
+
+	for _, n := range []int{11, 12, 13} {
+		st, err := l.client(n).EtcdStatus(l.context())
+		if err != nil {
+			continue
+		}
+
+		if m := st.GetMessages()[0].GetMemberStatus(); m.GetLeader() == m.GetMemberId() {
+			return n
+		}
+	}
+
+	return 0
+}
+
+// raiseAlarm says to etcd that a member is out of space.
+func (l *lab) raiseAlarm(n int) {
+	l.Helper()
+
+	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(l.secrets.Certs.Etcd)
+	require.NoError(l.T, err)
+
+	pair, err := x509.NewKeyPair(ca, x509.CommonName("test"), x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
+		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}))
+	require.NoError(l.T, err)
+
+	encoded := x509.NewCertificateAndKeyFromKeyPair(pair)
+	certificate, err := tls.X509KeyPair(encoded.Crt, encoded.Key)
+	require.NoError(l.T, err)
+
+	conn, err := grpc.NewClient(l.address(n)+":2379", grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{certificate}, InsecureSkipVerify: true, //nolint:gosec // a test's own etcd
+	})))
+	require.NoError(l.T, err)
+
+	defer func() { _ = conn.Close() }()
+
+	care := etcdserverpb.NewMaintenanceClient(conn)
+	st, err := care.Status(l.context(), &etcdserverpb.StatusRequest{})
+	require.NoError(l.T, err)
+
+	_, err = care.Alarm(l.context(), &etcdserverpb.AlarmRequest{
+		Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: st.GetHeader().GetMemberId(), Alarm: etcdserverpb.AlarmType_NOSPACE,
+	})
+	require.NoError(l.T, err)
+}
+
+// etcdLeave: a member leaves with its data, and joins again as a learner that is promoted.
+func etcdLeave(l *lab, c talosctlOn) {
+	c.run(13, "etcd leave")
+	assert.NotContains(l.T, c.run(11, "etcd members"), "node-13")
+	assert.Equal(l.T, "Finished", serviceState(l, 13, "etcd"))
+
+	c.run(13, "service etcd start")
+	l.soon("three members vote", func() bool { return len(l.voters(11)) == 3 })
+	l.ready(13)
+}
+
+// gracefulReset: the member leaves before its data is wiped, and a new one joins.
+func gracefulReset(l *lab, c talosctlOn) {
+	before := l.members(11)
+
+	c.run(13, "reset --system-labels-to-wipe EPHEMERAL --reboot --wait=false")
+	l.soon("the machine has a new member", func() bool {
+		return len(l.voters(11)) == 3 && slices.ContainsFunc(l.members(11), func(m *machineapi.EtcdMember) bool {
+			return !slices.ContainsFunc(before, func(o *machineapi.EtcdMember) bool { return o.GetId() == m.GetId() })
+		})
+	})
+	l.ready(13)
+}
+
+// etcdRecovery: all members lose their data; one of them recovers it from a snapshot, and the others join.
+func etcdRecovery(l *lab, c talosctlOn) {
+	k := l.kubectl(11)
+	k.run("create namespace kept")
+
+	file := filepath.Join(l.TempDir(), "etcd.db")
+	assert.Contains(l.T, c.run(12, "etcd snapshot "+file), "snapshot info:")
+	k.run("create namespace lost")
+
+	for _, n := range []int{11, 12, 13} {
+		c.run(n, "reset --graceful=false --system-labels-to-wipe EPHEMERAL --reboot --wait=false")
+	}
+
+	for _, n := range []int{11, 12, 13} {
+		l.soon(fmt.Sprintf("machine %d waits for a bootstrap", n), func() bool {
+			st := l.status(n)
+
+			return st.EtcdMember == "" && serviceState(l, n, "etcd") == "Preparing"
+		})
+	}
+
+	garbage := strings.NewReader("no snapshot")
+	_, err := l.client(11).EtcdRecover(l.context(), garbage)
+	require.NoError(l.T, err)
+	require.NoError(l.T, l.client(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{RecoverEtcd: true}))
+	l.soon("etcd cannot recover", func() bool { return serviceState(l, 11, "etcd") == "Failed" })
+	assert.Contains(l.T, strings.Join(l.machines.Console(11), "\n"), "error verifying snapshot")
+
+	c.run(11, "reboot --wait=false")
+	l.soon("a reboot has lost the intent", func() bool { return serviceState(l, 11, "etcd") == "Preparing" })
+
+	out := c.run(11, "bootstrap --recover-from "+file)
+	assert.Contains(l.T, out, "recovering from snapshot")
+	l.soon("three members vote", func() bool {
+		list, err := l.client(11).EtcdMemberList(l.context(), &machineapi.EtcdMemberListRequest{})
+
+		return err == nil && len(list.GetMessages()[0].GetMembers()) == 3 && len(l.voters(11)) == 3
+	})
+
+	for _, n := range []int{11, 12, 13} {
+		l.ready(n)
+	}
+
+	k.run("get namespace kept")
+
+	out, err = k.try("", "get namespace lost")
+	require.Error(l.T, err)
+	assert.Contains(l.T, out, `namespaces "lost" not found`)
+	k.run("-n kept create configmap written --from-literal=a=b")
+
+	out, err = c.try(11, "bootstrap")
+	require.Error(l.T, err)
+	assert.Contains(l.T, out, "etcd data directory is not empty")
+}
