@@ -197,7 +197,7 @@ fmt: $(BIN)/golangci-lint ## develop: Format the Go code
 	cd lab && $(BIN)/golangci-lint fmt --config ../.golangci.yaml ./...
 
 .PHONY: schema
-schema: ## develop: Generate the JSON schema and the reference of the stack configuration
+schema: ## develop: Generate the JSON schema, the reference of the stack configuration and what a change of it does
 	go run ./cmd/specschema
 
 .PHONY: tools

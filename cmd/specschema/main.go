@@ -1,5 +1,5 @@
-// Command specschema writes what follows from the configuration types of internal/spec: the JSON schema for editors, docs/schema/stack.schema.json, and the
-// tables of keys in docs/configuration.md. It runs in the project's root.
+// Command specschema writes what follows from the configuration types of internal/spec: the JSON schema for editors, docs/schema/stack.schema.json, the
+// tables of keys in docs/configuration.md, and what a change of each does in docs/changing.md. It runs in the project's root.
 package main
 
 import (
@@ -44,7 +44,16 @@ func generate(root string) ([]file, error) {
 		return nil, err
 	}
 
-	return []file{{schemaPath, encoded}, {referencePath, reference}}, nil
+	changing, err := os.ReadFile(filepath.Join(root, changingPath))
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the page on changes: %w; run this in the project's root", err)
+	}
+	changing, err = fillChanges(changing, schema)
+	if err != nil {
+		return nil, err
+	}
+
+	return []file{{schemaPath, encoded}, {referencePath, reference}, {changingPath, changing}}, nil
 }
 
 func write(files []file) error {

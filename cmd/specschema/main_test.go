@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -119,6 +120,29 @@ func TestTheReferenceHasATableForEachType(t *testing.T) {
 	_, err = fillTables([]byte("# Nothing\n<!-- keys of NoType, written by make schema -->\n<!-- end -->\n"), schema)
 	require.ErrorContains(t, err, "differ in CapacityConfig, ClusterConfig, Config, ")
 	require.ErrorContains(t, err, "NoType")
+}
+
+func TestEveryKeySaysWhatAChangeDoes(t *testing.T) {
+	t.Parallel()
+	page := []byte(changesBegin + changesEnd)
+	schema, err := stackSchema(root)
+	require.NoError(t, err)
+	filled, err := fillChanges(page, schema)
+	require.NoError(t, err)
+	for _, row := range []string{
+		"| `memoryMiB` | restart |", "| `diskGiB` | more: in place<br>less: **refused** |", "| `clone` | no effect |", "| `tags` | in place |",
+		"| `firstVmid` | **replaced, with its data**: ", "| `podCidr` | **refused** |",
+	} {
+		assert.Contains(t, string(filled), row)
+	}
+	schema.Definitions["NICConfig"].Properties.Set("queues", &jsonschema.Schema{})
+	_, err = fillChanges(page, schema)
+	require.ErrorContains(t, err, "NICConfig.queues is in the stack file, and nothing says what a change of it does")
+
+	runs, err := newBaseline()
+	require.NoError(t, err)
+	_, err = runs.judge(try{path: aPool + "hosts", to: []any{"pve2"}})
+	require.ErrorContains(t, err, "does nothing that is judged")
 }
 
 func TestEveryKeyIsExplained(t *testing.T) {

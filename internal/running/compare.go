@@ -50,6 +50,7 @@ func Compare(old, wanted Machine) []Change {
 	changed(&c, "cpu", "numa", Restart, "NUMA %v → %v", old.NUMA, wanted.NUMA)
 	changed(&c, "memory", "memoryMiB", Restart, "memory %v → %v MiB", old.MemoryMiB, wanted.MemoryMiB)
 	changed(&c, "agent", "templates.extensions", Restart, "guest agent %v → %v", old.Agent, wanted.Agent)
+	changed(&c, "bootOrders", "templates.source", Restart, "boots an ISO as well %v → %v", old.ISO, wanted.ISO)
 	c.network(old, wanted)
 	if !slices.Equal(old.Devices, wanted.Devices) {
 		c.add("hostpcis", "gpu", Restart, fmt.Sprintf("GPUs %s → %s", names(old.Devices), names(wanted.Devices)))

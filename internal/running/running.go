@@ -34,6 +34,7 @@ type Machine struct {
 	Disks   []Disk
 	Devices []Device
 	Linked  bool // a linked clone
+	ISO     bool // boots the ISO where its disk does not
 }
 
 // Card is a network card.
@@ -69,6 +70,7 @@ type properties struct {
 	PoolID         string
 	Tags           []string
 	Clone          struct{ Full *bool }
+	BootOrders     []string
 	NetworkDevices []struct {
 		Bridge, MACAddress string
 		VLANID, MTU        int
@@ -101,7 +103,7 @@ func Read(resource map[string]any) (Machine, error) {
 		Name: vm.Name, Host: vm.NodeName, VMID: vm.VMID, Cores: vm.CPU.Cores, CPUType: vm.CPU.Type, NUMA: vm.CPU.NUMA,
 		MemoryMiB: vm.Memory.Dedicated, Agent: vm.Agent.Enabled, OnBoot: vm.OnBoot, StartupOrder: vm.Startup.Order,
 		Pool: vm.PoolID, Tags: slices.Sorted(slices.Values(vm.Tags)), DNS: vm.Initialization.DNS.Servers,
-		Linked: vm.Clone.Full != nil && !*vm.Clone.Full,
+		Linked: vm.Clone.Full != nil && !*vm.Clone.Full, ISO: len(vm.BootOrders) > 1,
 	}
 	for _, tag := range vm.Tags {
 		m.ControlPlane = m.ControlPlane || tag == string(spec.RoleControlPlane)
@@ -145,7 +147,7 @@ func Wanted(n spec.Node, network spec.Network) Machine {
 	m := Machine{
 		Name: n.Name, Cluster: n.Cluster, Host: n.Host, ControlPlane: n.Role == spec.RoleControlPlane, VMID: n.VMID,
 		Cores: n.Cores, MemoryMiB: n.MemoryMiB, CPUType: n.CPUType, NUMA: n.NUMA, Agent: n.HasAgent(),
-		OnBoot: n.OnBoot, StartupOrder: n.StartupOrder, Pool: n.ResourcePool, Tags: n.Tags, Linked: n.Linked,
+		OnBoot: n.OnBoot, StartupOrder: n.StartupOrder, Pool: n.ResourcePool, Tags: n.Tags, Linked: n.Linked, ISO: n.Template.Source == spec.SourceISO,
 		Cards: []Card{{Bridge: network.Bridge, MAC: n.MAC, VLAN: network.VLAN, MTU: network.MTU}},
 		Disks: []Disk{{Interface: spec.SystemDisk, Datastore: n.Datastore, SizeGiB: n.DiskGiB}},
 	}

@@ -1,0 +1,126 @@
+package main
+
+// runningStack is what runs, and is changed key by key.
+const runningStack = `config:
+  proxmoxve:endpoint: https://10.0.0.2:8006/
+  talos-proxmox:hosts:
+    - {name: pve1, address: 10.0.0.2, ssh: {acceptAnyHostKey: true}, gpus: [{name: a2000, pci: "01:00", generation: ampere}, {name: rtx4000, pci: "02:00", generation: ada}]}
+    - {name: pve2, address: 10.0.0.3, ssh: {acceptAnyHostKey: true}}
+  talos-proxmox:templates:
+    talos: {version: v1.12.5}
+    other: {version: v1.12.5, firstVmid: 920}
+  talos-proxmox:clusters:
+    - name: prod
+      kubernetesVersion: v1.34.0
+      network: {cidr: 10.0.1.0/24, gateway: 10.0.1.1, dns: [1.1.1.1]}
+      controlPlane: {count: 1}
+      workers:
+        - name: general
+          count: 2
+          nodes: {"1": {host: pve1}}
+          extraDisks: [{sizeGiB: 10, interface: virtio1}]
+          extraNICs: [{bridge: vmbr1}]
+      gpuWorkers: [{name: gpu, gpu: a2000, count: 1}]
+`
+
+const (
+	theCluster = "clusters.0."
+	aPool      = "clusters.0.workers.0."
+	aMachine   = aPool + "nodes.1."
+	aDisk      = aPool + "extraDisks.0."
+	aCard      = aPool + "extraNICs.0."
+
+	configuration = "machine configurations follow in place"
+	addresses     = "machines are reached at the new address afterwards; a control plane's is in certificates and in etcd as well, so put new ones beside it instead"
+	nextUpgrade   = "templates are built anew; machines that run get it at their next upgrade with talosctl"
+	ofTemplate    = "templates are built anew; machines that run stay as they are"
+	hostFiles     = "the host is changed over SSH; machines do not notice, unless the host has to be rebooted"
+	newMachines   = "new machines only"
+	identity      = "machines of other VMIDs are other machines"
+)
+
+// changesOf are the changes of each key.
+var changesOf = map[string][]try{
+	"Config.talos-proxmox:hosts":     {{note: "one more: nothing that runs moves; calculated places of new machines change"}, {when: "one less", note: "its machines have to be elsewhere first"}},
+	"Config.talos-proxmox:templates": {{note: "a class is built where a machine is made of it, and removed where none is"}},
+	"Config.talos-proxmox:clusters":  {{note: "one more is made beside the others; one less is deleted with its machines and their data"}},
+	"Config.talos-proxmox:protect":   {{note: "the state alone"}}, "Config.talos-proxmox:vmidRanges": {{note: "see VMIDs"}},
+	"Config.talos-proxmox:sshPrivateKey": {{note: "the next run uses it"}},
+	"Config.proxmoxve:endpoint":          {{note: "the next run asks there; it has to be the same Proxmox cluster"}}, "Config.proxmoxve:insecure": {{note: "the next run"}},
+	"Config.proxmoxve:apiToken": {{note: "the next run logs in with it; a refresh logs in as the last `up` did"}},
+	"Config.proxmoxve:username": {{note: "as the token"}}, "Config.proxmoxve:password": {{note: "as the token"}},
+	"Config.talos:imageFactoryUrl": {{note: nextUpgrade}},
+
+	"VMIDRangesConfig.templates": {{note: "templates get other VMIDs and are built anew"}}, "VMIDRangesConfig.controlPlanes": {{path: "vmidRanges.controlPlanes", to: "2100-2199", note: "unless `firstVmid` is stated"}},
+	"VMIDRangesConfig.workers": {{path: "vmidRanges.workers", to: "3100-3999", note: "unless `firstVmid` is stated"}}, "VMIDRangesConfig.gpuWorkers": {{path: "vmidRanges.gpuWorkers", to: "4100-4199", note: "unless `firstVmid` is stated"}},
+
+	"HostConfig.name": {{note: "another host; machines do not follow a name"}}, "HostConfig.number": {{note: "its templates get other VMIDs and are built anew"}},
+	"HostConfig.address": {{note: "the next run reaches the host's shell there"}}, "HostConfig.ssh": {{note: "see below"}}, "HostConfig.prep": {{note: hostFiles}},
+	"HostConfig.gpus": {{note: "mappings follow; a GPU of a machine that runs cannot go to another one in the same run"}}, "HostConfig.capacity": {{note: "what the plan is compared with"}},
+	"SSHConfig.port": {{note: "the next run"}}, "SSHConfig.user": {{note: "the next run"}}, "SSHConfig.hostKey": {{note: "the next run"}}, "SSHConfig.acceptAnyHostKey": {{note: "the next run"}},
+	"PrepConfig.iommu": {{note: hostFiles}}, "PrepConfig.zfsArcMaxGiB": {{note: hostFiles}}, "PrepConfig.repositories": {{note: hostFiles}},
+	"PrepConfig.reboot": {{note: "whether a reboot that waits is made, never while machines run on the host"}},
+	"GPUConfig.name":    {{note: "the mapping is made anew by the new name; machines use it by that name after a restart, see `gpu`"}}, "GPUConfig.pci": {{note: "the mapping follows; machines get the other device when they start again"}},
+	"GPUConfig.generation": {{note: nextUpgrade}}, "GPUConfig.passthrough": {{path: "hosts.0.gpus.0.passthrough", to: "raw", note: "the machines that have it"}},
+	"CapacityConfig.cores": {{note: "what the plan is compared with"}}, "CapacityConfig.memoryMiB": {{note: "what the plan is compared with"}},
+
+	"TemplateConfig.version": {{path: "templates.talos.version", to: "v1.12.6", note: nextUpgrade}}, "TemplateConfig.arch": {{note: "amd64 alone"}},
+	"TemplateConfig.source":             {{path: "templates.talos.source", to: "iso", note: "the boot order of machines that run; only new ones are made from it"}},
+	"TemplateConfig.datastore":          {{when: "where the pool states none", path: "templates.talos.datastore", to: "local-zfs", note: "state the pool's `datastore` first"}},
+	"TemplateConfig.imageDatastore":     {{note: "the image is downloaded there"}},
+	"TemplateConfig.extensions":         {{when: "`qemu-guest-agent`", path: "templates.talos.extensions", to: []any{"qemu-guest-agent"}, note: "the VM's agent option; Talos has the agent from its next upgrade on"}, {when: "others", note: nextUpgrade}},
+	"TemplateConfig.acceptAnyExtension": {{note: "a check"}}, "TemplateConfig.kernelArgs": {{note: nextUpgrade}}, "TemplateConfig.checksum": {{note: ofTemplate}}, "TemplateConfig.firstVmid": {{note: ofTemplate}},
+	"TemplateConfig.cores": {{note: ofTemplate}}, "TemplateConfig.memoryMiB": {{note: ofTemplate}}, "TemplateConfig.diskGiB": {{note: ofTemplate}}, "TemplateConfig.bridge": {{note: ofTemplate}}, "TemplateConfig.gpu": {{note: ofTemplate}},
+	"GPUTemplateConfig.firstVmid": {{note: ofTemplate}}, "GPUTemplateConfig.checksum": {{note: ofTemplate}},
+
+	"ClusterConfig.name": {{path: theCluster + "name", to: "other"}}, "ClusterConfig.kubernetesVersion": {{note: configuration + "; nodes are not drained ([upgrades](upgrades.md))"}},
+	"ClusterConfig.allowSchedulingOnControlPlanes": {{note: configuration}}, "ClusterConfig.clone": {{path: theCluster + "clone", to: "linked"}},
+	"ClusterConfig.network": {{note: "see Networks"}}, "ClusterConfig.podCidr": {{path: theCluster + "podCidr", to: "10.200.0.0/16"}}, "ClusterConfig.serviceCidr": {{path: theCluster + "serviceCidr", to: "10.112.0.0/12"}},
+	"ClusterConfig.controlPlane": {{note: "see Control planes"}}, "ClusterConfig.workers": {{note: "one more pool: new machines; one less: its machines are deleted, with their data"}},
+	"ClusterConfig.gpuWorkers": {{note: "as `workers`"}}, "ClusterConfig.gpuOperator": {{note: "the device plugin goes or comes"}},
+	"ClusterConfig.patches": {{note: configuration + "; Talos restarts a machine for what it cannot take while it runs, such as `machine.files`, `machine.env` and `machine.udev`"}},
+
+	"NetworkConfig.cidr":    {{path: theCluster + "network", to: map[string]any{"cidr": "10.0.2.0/24", "gateway": "10.0.2.1", "dns": []any{"1.1.1.1"}}, note: addresses}},
+	"NetworkConfig.gateway": {{path: theCluster + "network.gateway", to: "10.0.1.254"}}, "NetworkConfig.bridge": {{path: theCluster + "network.bridge", to: "vmbr2"}},
+	"NetworkConfig.vlan": {{path: theCluster + "network.vlan", to: 7}}, "NetworkConfig.mtu": {{path: theCluster + "network.mtu", to: 1400}},
+	"NetworkConfig.dns": {{path: theCluster + "network.dns", to: []any{"8.8.8.8"}}, {when: "none any more", note: "the VM keeps them; " + configuration}},
+	"NetworkConfig.ntp": {{note: configuration}}, "NetworkConfig.vip": {{note: configuration + "; the API moves to the new address, so get a new kubeconfig"}},
+	"NetworkConfig.addressing": {{path: theCluster + "network.addressing", to: "dhcp", note: "make the reservations first"}},
+
+	pool + ".template": {{path: aPool + "template", to: "other", note: "`up` warns until the machines are upgraded to its version and schematic"}},
+	pool + ".cores":    {{path: aPool + "cores", to: 4}}, pool + ".memoryMiB": {{path: aPool + "memoryMiB", to: 8192}},
+	pool + ".diskGiB":   {{when: "more", path: aPool + "diskGiB", to: 80}, {when: "less", path: aPool + "diskGiB", to: 30}},
+	pool + ".datastore": {{path: aPool + "datastore", to: "local-zfs", note: "new machines on another datastore are a pool of their own"}},
+	pool + ".firstVmid": {{path: aPool + "firstVmid", to: 3100, note: identity}}, pool + ".firstAddress": {{path: aPool + "firstAddress", to: "10.0.1.60", note: addresses}},
+	pool + ".addresses": {{path: aPool + "addresses", to: []any{"10.0.1.60", "10.0.1.61"}, note: addresses}}, pool + ".hosts": {{note: newMachines + ": a calculated placement moves no machine"}},
+	pool + ".nodes": {{note: "see Single machines"}}, pool + ".cpuType": {{path: aPool + "cpuType", to: "x86-64-v2-AES"}}, pool + ".numa": {{path: aPool + "numa", to: true}},
+	pool + ".onBoot": {{path: aPool + "onBoot", to: false}}, pool + ".startupOrder": {{path: aPool + "startupOrder", to: 3}}, pool + ".tags": {{path: aPool + "tags", to: []any{"a"}}},
+	pool + ".resourcePool": {{path: aPool + "resourcePool", to: "a"}},
+	pool + ".extraDisks": {
+		{when: "one more", path: aPool + "extraDisks", to: []any{map[string]any{"sizeGiB": 10, "interface": "virtio1"}, map[string]any{"sizeGiB": 10}}},
+		{when: "one less", path: aPool + "extraDisks", to: []any{}},
+	},
+	pool + ".extraNICs": {{path: aPool + "extraNICs", to: []any{}}},
+	pool + ".labels":    {{note: "in place, and on the Kubernetes nodes"}}, pool + ".taints": {{note: "in place, and on the Kubernetes nodes; `NoExecute` evicts pods at once"}},
+	pool + ".patches": {{note: "as the cluster's"}},
+
+	"ControlPlaneConfig.count":     {{when: "more", note: "new ones join"}, {when: "less", note: "not yet: the health gate names the members that would have to leave etcd, and nothing is deleted before that"}},
+	"ControlPlaneConfig.placement": {{note: newMachines}}, "ControlPlaneConfig.gpu": {{path: theCluster + "controlPlane", to: map[string]any{"count": 1, "gpu": "rtx4000"}, note: "the driver comes with the next upgrade"}},
+	"ControlPlaneConfig.gpusPerNode": {{note: "as `gpu`"}}, "ControlPlaneConfig.timeSlicing": {{note: "the device plugin's configuration"}}, "ControlPlaneConfig.driver": {{note: nextUpgrade}},
+	"WorkersConfig.name": {{path: aPool + "name", to: "other"}}, "WorkersConfig.count": {{when: "more", note: "new machines"}, {when: "less", note: "the last machines are deleted, with their data"}},
+	"WorkersConfig.placement": {{note: newMachines}},
+	"GPUWorkersConfig.name":   {{path: theCluster + "gpuWorkers.0.name", to: "other"}}, "GPUWorkersConfig.count": {{note: "as a pool of workers"}}, "GPUWorkersConfig.placement": {{note: newMachines}},
+	"GPUWorkersConfig.gpu": {{path: theCluster + "gpuWorkers.0.gpu", to: "rtx4000", note: "on the same host; on another host the machine is replaced"}}, "GPUWorkersConfig.dedicated": {{note: "as `taints`"}},
+	"GPUWorkersConfig.gpusPerNode": {{note: "as `gpu`"}}, "GPUWorkersConfig.timeSlicing": {{note: "the device plugin's configuration"}}, "GPUWorkersConfig.driver": {{note: nextUpgrade}},
+	"DriverConfig.flavour": {{note: nextUpgrade}}, "DriverConfig.track": {{note: nextUpgrade}},
+
+	"NodeConfig.host": {{path: aMachine + "host", to: "pve2", note: "it moves while it runs; a machine with a GPU is replaced, and a linked clone is refused"}},
+	"NodeConfig.vmid": {{path: aMachine + "vmid", to: 3050, note: identity}}, "NodeConfig.mac": {{path: aMachine + "mac", to: "02:00:00:00:00:02"}},
+	"NodeConfig.address": {{path: aMachine + "address", to: "10.0.1.70", note: addresses}}, "NodeConfig.cores": {{path: aMachine + "cores", to: 4}},
+	"NodeConfig.memoryMiB": {{path: aMachine + "memoryMiB", to: 8192}}, "NodeConfig.diskGiB": {{when: "more", path: aMachine + "diskGiB", to: 80}, {when: "less", path: aMachine + "diskGiB", to: 30}},
+	"NodeConfig.labels": {{note: "as the pool's"}}, "NodeConfig.patches": {{note: "as the cluster's"}},
+	"DiskConfig.sizeGiB":   {{when: "more", path: aDisk + "sizeGiB", to: 20}, {when: "less", path: aDisk + "sizeGiB", to: 5}},
+	"DiskConfig.datastore": {{path: aDisk + "datastore", to: "local-zfs", note: "off while it is copied"}}, "DiskConfig.interface": {{path: aDisk + "interface", to: "virtio5"}},
+	"NICConfig.bridge": {{path: aCard + "bridge", to: "vmbr2"}}, "NICConfig.vlan": {{path: aCard + "vlan", to: 7}}, "NICConfig.mtu": {{path: aCard + "mtu", to: 1400}},
+	"NICConfig.cidr": {{note: configuration}}, "NICConfig.firstAddress": {{note: configuration}},
+}

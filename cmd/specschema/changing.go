@@ -1,0 +1,233 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+	"gopkg.in/yaml.v3"
+
+	"proxmox-talos/internal/running"
+	"proxmox-talos/internal/spec"
+	"proxmox-talos/stacks"
+)
+
+const changingPath = "docs/changing.md"
+
+// changes is the place of the tables in the page, between two comments.
+const (
+	changesBegin = "<!-- changes, written by make schema -->\n"
+	changesEnd   = "<!-- end -->\n"
+)
+
+// try is one change of the stack file that runs, and what there is to say beside what is judged of it.
+type try struct {
+	when string // which change of several; empty = any
+	path string // of the key in the stack file: clusters.0.workers.0.cores; empty = nothing of machines is judged
+	to   any
+	note string
+}
+
+// fillChanges returns the page with a row for each key of the stack file.
+func fillChanges(page []byte, schema *jsonschema.Schema) ([]byte, error) {
+	text := string(page)
+	begin, end := strings.Index(text, changesBegin), strings.Index(text, changesEnd)
+	if begin < 0 || end < begin {
+		return nil, fmt.Errorf("%s has no place for its tables: %s%s", changingPath, changesBegin, changesEnd)
+	}
+	runs, err := newBaseline()
+	if err != nil {
+		return nil, err
+	}
+	var tables strings.Builder
+	rows := 0
+	for _, s := range sections {
+		fmt.Fprintf(&tables, "## %s\n\n| key | what a change does |\n|---|---|\n", s.title)
+		keys, err := s.keys(schema)
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range keys {
+			cell, err := runs.cellOf(s.of + "." + key)
+			if err != nil {
+				return nil, err
+			}
+			fmt.Fprintf(&tables, "| `%s` | %s |\n", key, cell)
+			rows++
+		}
+		tables.WriteString("\n")
+	}
+
+	if rows != len(changesOf) {
+		return nil, fmt.Errorf("changesOf in cmd/specschema has %d keys, and the stack file %d: remove those that are gone", len(changesOf), rows)
+	}
+
+	return []byte(text[:begin+len(changesBegin)] + "\n" + tables.String() + text[end:]), nil
+}
+
+// section is a table of the page.
+type section struct {
+	title, of string
+	except    string // another section, which has the keys that both have
+}
+
+// pool is the section of what all pools have.
+const pool = "PoolConfig"
+
+var sections = []section{
+	{"The stack", "Config", ""},
+	{"VMIDs", "VMIDRangesConfig", ""},
+	{"Hosts", "HostConfig", ""},
+	{"A host's shell", "SSHConfig", ""},
+	{"A host's preparation", "PrepConfig", ""},
+	{"A host's GPUs", "GPUConfig", ""},
+	{"A host's capacity", "CapacityConfig", ""},
+	{"Templates", "TemplateConfig", ""},
+	{"Templates for GPUs", "GPUTemplateConfig", ""},
+	{"Clusters", "ClusterConfig", ""},
+	{"Networks", "NetworkConfig", ""},
+	{"All pools", pool, ""},
+	{"Control planes", "ControlPlaneConfig", pool},
+	{"Pools of workers", "WorkersConfig", pool},
+	{"Pools of GPU workers", "GPUWorkersConfig", pool},
+	{"Drivers", "DriverConfig", ""},
+	{"Single machines", "NodeConfig", ""},
+	{"Additional disks", "DiskConfig", ""},
+	{"Additional network cards", "NICConfig", ""},
+}
+
+func (s section) keys(schema *jsonschema.Schema) ([]string, error) {
+	of := func(name string) []string {
+		definition := schema.Definitions[name]
+		if name == "Config" {
+			definition, _ = schema.Properties.Get("config")
+		}
+		var keys []string
+		if definition != nil && definition.Properties != nil {
+			for pair := definition.Properties.Oldest(); pair != nil; pair = pair.Next() {
+				keys = append(keys, pair.Key)
+			}
+		}
+
+		return keys
+	}
+	// What control planes and workers share and do not mean differently is what all pools have.
+	shared := of("WorkersConfig")
+	shared = slices.DeleteFunc(shared, func(key string) bool {
+		return key == "count" || key == "placement" || !slices.Contains(of("ControlPlaneConfig"), key)
+	})
+	keys := of(s.of)
+	if s.of == pool {
+		keys = shared
+	}
+	if s.except != "" {
+		keys = slices.DeleteFunc(keys, func(key string) bool { return slices.Contains(shared, key) })
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("the configuration types have no %s: correct the sections of %s in cmd/specschema", s.of, changingPath)
+	}
+
+	return keys, nil
+}
+
+// cellOf judges the changes of a key by the rules of the program.
+func (b baseline) cellOf(key string) (string, error) {
+	tries := changesOf[key]
+	if len(tries) == 0 {
+		return "", fmt.Errorf("%s is in the stack file, and nothing says what a change of it does: add it to changesOf in cmd/specschema", key)
+	}
+	var parts []string
+	for _, t := range tries {
+		var words []string
+		if t.path != "" {
+			verdict, err := b.judge(t)
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", key, err)
+			}
+			words = append(words, verdict)
+		}
+		if t.note != "" {
+			words = append(words, t.note)
+		}
+		part := strings.Join(words, ": ")
+		if t.when != "" {
+			part = t.when + ": " + part
+		}
+		parts = append(parts, part)
+	}
+
+	return strings.ReplaceAll(strings.Join(parts, "<br>"), "|", `\|`), nil
+}
+
+// baseline is what runs.
+type baseline struct {
+	plan     *spec.Plan
+	machines []running.Machine
+}
+
+func newBaseline() (baseline, error) {
+	plan, err := stacks.PlanFile("prod", []byte(runningStack))
+	if err != nil {
+		return baseline{}, err
+	}
+	b := baseline{plan: plan}
+	for _, cluster := range plan.Clusters {
+		for _, n := range cluster.Nodes() {
+			b.machines = append(b.machines, running.Wanted(n, cluster.Network))
+		}
+	}
+
+	return b, nil
+}
+
+// judge is what the program would say to the change, in a word.
+func (b baseline) judge(t try) (string, error) {
+	var file map[string]any
+	if err := yaml.Unmarshal([]byte(runningStack), &file); err != nil {
+		return "", err
+	}
+	file["config"] = set(file["config"], strings.Split("talos-proxmox:"+t.path, "."), t.to)
+	text, err := json.Marshal(file)
+	if err != nil {
+		return "", err
+	}
+	after, err := stacks.PlanFile("prod", text)
+	if err != nil {
+		return "", err
+	}
+	if problems, _ := running.Judge(after, b.machines, running.Making(b.plan)); len(problems) > 0 {
+		return running.Impossible.String(), nil
+	}
+	effect := running.Nothing
+	for _, changed := range running.Changes(after, b.machines) {
+		effect = max(effect, changed.Effect())
+	}
+	if effect == running.Nothing && len(running.Unfollowed(after, running.Making(b.plan), b.machines)) == 0 {
+		return "", fmt.Errorf("a change to %v does nothing that is judged; state a note alone", t.to)
+	}
+
+	return effect.String(), nil
+}
+
+// set returns a decoded document with another value at a path.
+func set(document any, path []string, value any) any {
+	if len(path) == 0 {
+		return value
+	}
+	switch d := document.(type) {
+	case []any:
+		i, _ := strconv.Atoi(path[0])
+		d[i] = set(d[i], path[1:], value)
+
+		return d
+	case map[string]any:
+		d[path[0]] = set(d[path[0]], path[1:], value)
+
+		return d
+	default:
+		return set(map[string]any{}, path, value)
+	}
+}
