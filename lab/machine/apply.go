@@ -252,7 +252,7 @@ func (m *machine) reconfigure(cfg config.Provider) {
 	m.adoptNetwork(cfg)
 	after, port := m.serveAddresses(), uint16(cfg.Cluster().LocalAPIServerPort())
 
-	if e := m.etcdOfNode(); e != nil {
+	if e := m.etcdOfNode(); e != nil && !e.real {
 		m.register(e)
 	}
 

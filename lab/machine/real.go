@@ -31,6 +31,8 @@ type realKubernetes struct {
 	// pods are what the node's kubelet runs, by UID; booted ends with the machine's boot, and they with it.
 	pods   map[string]*realPod
 	booted context.Context //nolint:containedctx // containers live longer than any call
+	// static are the static pods as they were started, by name.
+	static map[string]staticPod
 	// cni says that the pods have a network.
 	cni bool
 	// syncing is held while a pod is looked after.

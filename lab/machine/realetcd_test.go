@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/siderolabs/crypto/x509"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -40,7 +41,7 @@ func (l *lab) talosctlTool() talosctlOn {
 func (c talosctlOn) try(n int, arguments string) (string, error) {
 	c.l.Helper()
 
-	ctx, cancel := context.WithTimeout(c.l.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.l.Context(), 4*time.Minute)
 	defer cancel()
 
 	all := append(slices.Clone(c.common), "-e", c.l.address(n), "-n", c.l.address(n))

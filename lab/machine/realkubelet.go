@@ -54,6 +54,7 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 	m.ms.mu.Unlock()
 
 	m.track(func() { k.runDoor(ctx) })
+	m.track(func() { k.restartKubelet(ctx) })
 
 	if skip {
 		return
@@ -71,6 +72,43 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 		case <-ctx.Done():
 		case <-time.After(kubeletRound):
 		}
+	}
+}
+
+// restartKubelet starts the kubelet's service again whenever its image or its arguments have changed.
+func (k *realKubernetes) restartKubelet(ctx context.Context) {
+	m := k.m
+	settings := func() string {
+		kubelet := m.config.Machine().Kubelet()
+
+		return fmt.Sprint(kubelet.Image(), kubelet.ExtraArgs(), kubelet.ExtraConfig())
+	}
+
+	m.ms.mu.Lock()
+	last := ""
+	if m.config != nil {
+		last = settings()
+	}
+	m.ms.mu.Unlock()
+
+	for m.cluster.await(ctx, func() bool {
+		return m.config != nil && settings() != last && m.services.running("kubelet")
+	}) {
+		m.ms.mu.Lock()
+		last = settings()
+		delete(m.services, "kubelet")
+		m.logf("[talos] service[kubelet](Removed): its settings have changed")
+		m.changed.fire()
+		m.ms.mu.Unlock()
+		m.resources() // who watches the service sees it go
+
+		if !m.sleep(ctx, time.Second) {
+			return
+		}
+
+		m.ms.mu.Lock()
+		m.services.set(m, "kubelet", stateRunning, "Health check successful")
+		m.ms.mu.Unlock()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,18 +12,15 @@ import (
 
 // mirror keeps a mirror pod of each static pod of a control plane.
 func (r *realKubelet) mirror(ctx context.Context, node *corev1.Node) error {
-	m := r.m
-
-	m.ms.mu.Lock()
-
 	var wanted []*corev1.Pod
-	if m.config != nil && m.isControlPlane() {
-		for _, name := range staticPodNames {
-			wanted = append(wanted, mirrorPod(name, m.staticPodImage(name), node))
+
+	r.k.mu.Lock()
+	for _, name := range staticPodNames {
+		if pod, started := r.k.static[name]; started {
+			wanted = append(wanted, mirrorPod(name, pod, node))
 		}
 	}
-
-	m.ms.mu.Unlock()
+	r.k.mu.Unlock()
 
 	for _, p := range wanted {
 		if have := r.mirrorOf(p.Name); have != nil {
@@ -58,9 +56,9 @@ func (r *realKubelet) mirrorOf(name string) *corev1.Pod {
 	return nil
 }
 
-// mirrorPod is what the API shows of a static pod. Its hash follows from what the pod runs.
-func mirrorPod(component, image string, node *corev1.Node) *corev1.Pod {
-	hash := strings.NewReplacer("/", "-", ":", "-", "@", "-").Replace(image)
+// mirrorPod is what the API shows of a static pod. Its hash follows from what the pod was started with.
+func mirrorPod(component string, pod staticPod, node *corev1.Node) *corev1.Pod {
+	hash := strings.NewReplacer("/", "-", ":", "-", "@", "-").Replace(pod.image + "-" + pod.version)
 	controller, grace := true, int64(30)
 
 	return &corev1.Pod{
@@ -69,7 +67,7 @@ func mirrorPod(component, image string, node *corev1.Node) *corev1.Pod {
 			Labels: map[string]string{"k8s-app": component, "tier": "control-plane", "component": component},
 			Annotations: map[string]string{
 				"kubernetes.io/config.source": "file", corev1.MirrorPodAnnotationKey: hash,
-				"kubernetes.io/config.hash": hash,
+				"kubernetes.io/config.hash": hash, constants.AnnotationStaticPodConfigVersion: pod.version,
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID,
@@ -83,7 +81,7 @@ func mirrorPod(component, image string, node *corev1.Node) *corev1.Pod {
 				Operator: corev1.TolerationOpExists,
 				Effect:   corev1.TaintEffectNoExecute,
 			}},
-			Containers: []corev1.Container{{Name: component, Image: image}},
+			Containers: []corev1.Container{{Name: component, Image: pod.image}},
 		},
 	}
 }

@@ -266,7 +266,7 @@ func (r *realKubelet) deletePod(ctx context.Context, p *corev1.Pod, only *metav1
 // podState is what has become of a pod; unknown where the API server does not tell what it refers to.
 func (r *realKubelet) podState(ctx context.Context, p *corev1.Pod) (podState, bool) {
 	if isStatic(p) {
-		return podState{running: r.k.runs(p.Labels["component"])}, true
+		return podState{running: r.k.runs(p.Labels["component"]) && (p.Labels["component"] != staticPodNames[0] || r.apiUp())}, true
 	}
 
 	objects, err := r.fetch(ctx, p)
@@ -285,6 +285,14 @@ func (r *realKubelet) podState(ctx context.Context, p *corev1.Pod) (podState, bo
 
 	return podRun{namespace: p.Namespace, name: p.Name, uid: string(p.UID), spec: p.Spec, objects: objects}.on(m,
 		cni), true
+}
+
+// apiUp says whether the machine's own API server is ready.
+func (r *realKubelet) apiUp() bool {
+	r.m.ms.mu.Lock()
+	defer r.m.ms.mu.Unlock()
+
+	return r.m.apiUp
 }
 
 // fetch reads what a pod refers to, with the rights of the node's kubelet.

@@ -26,12 +26,14 @@ func (k *realKubernetes) runServers(ctx context.Context) {
 		return
 	}
 
-	host, parts, err := k.servers()
+	static, parts, err := k.newStaticParts()
 	if err != nil {
 		m.fail("kube-apiserver: %s", err)
 
 		return
 	}
+
+	host := static.host
 
 	administrator, err := controlplane.AsAdministrator(host.Config, host.APIServer())
 	if err != nil {
@@ -46,17 +48,27 @@ func (k *realKubernetes) runServers(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 
-	start := func(p controlplane.Part) { running.Go(func() { host.Run(ctx, p, k.state(p.Name)) }) }
+	defer static.stop()
 
-	start(parts[0])
+	if err := static.start(ctx, parts[0]); err != nil {
+		m.fail("%s", err)
+
+		return
+	}
 
 	if !k.followServer(ctx, administrator, func(ready bool) bool { return ready }) {
 		return
 	}
 
 	for _, p := range parts[1:] {
-		start(p)
+		if err := static.start(ctx, p); err != nil {
+			m.fail("%s", err)
+
+			return
+		}
 	}
+
+	running.Go(func() { static.follow(ctx) })
 
 	m.ms.mu.Lock()
 	addresses, port := m.serveAddresses(), uint16(host.Config.Cluster().LocalAPIServerPort()) //nolint:gosec // a port

@@ -161,6 +161,7 @@ func (m *machine) describeKubernetes() []resource.Resource {
 		}))
 	}
 
+	list = append(list, m.describeControlPlane()...)
 	list = append(list, m.describeManifests()...)
 	list = append(list, m.describeNodeSpecs()...)
 

@@ -77,3 +77,30 @@ func (m *machine) kubePrismEndpoints() []*machine {
 
 	return found
 }
+
+// describeControlPlane are the settings of the control plane's static pods: their versions count the changes; the caller
+// holds the lock.
+func (m *machine) describeControlPlane() []resource.Resource {
+	if !m.isControlPlane() {
+		return nil
+	}
+
+	c := m.config.Cluster()
+
+	return []resource.Resource{
+		filled(k8s.NewAPIServerConfig(), func(r *k8s.APIServerConfig) {
+			s := r.TypedSpec()
+			s.Image, s.ExtraArgs, s.ControlPlaneEndpoint = c.APIServer().Image(), c.APIServer().ExtraArgs(), c.Endpoint().String()
+			s.LocalPort, s.ServiceCIDRs = c.LocalAPIServerPort(), c.Network().ServiceCIDRs()
+		}),
+		filled(k8s.NewControllerManagerConfig(), func(r *k8s.ControllerManagerConfig) {
+			s := r.TypedSpec()
+			s.Enabled, s.Image, s.ExtraArgs = true, c.ControllerManager().Image(), c.ControllerManager().ExtraArgs()
+			s.PodCIDRs, s.ServiceCIDRs = c.Network().PodCIDRs(), c.Network().ServiceCIDRs()
+		}),
+		filled(k8s.NewSchedulerConfig(), func(r *k8s.SchedulerConfig) {
+			s := r.TypedSpec()
+			s.Enabled, s.Image, s.ExtraArgs, s.Config = true, c.Scheduler().Image(), c.Scheduler().ExtraArgs(), c.Scheduler().Config()
+		}),
+	}
+}
