@@ -33,7 +33,9 @@ type Check struct {
 }
 
 // ReadCheck reads a stack's configuration and its state with the Pulumi CLI. It takes no lock and changes nothing.
-func ReadCheck(ctx context.Context, pulumi recovery.Pulumi, stack string, environment func(string) string) (Check, error) {
+func ReadCheck(
+	ctx context.Context, pulumi recovery.Pulumi, stack string, environment func(string) string,
+) (Check, error) {
 	config, err := recovery.ReadConfig(ctx, pulumi, stack)
 	if err != nil {
 		return Check{}, err
@@ -67,7 +69,10 @@ func (c Check) Report(ctx context.Context) (string, error) {
 	asked := proxmoxapi.NewMachines(c.Setting, c.Transport)
 	problems, warnings := last.judge(ctx, c.Plan, asked)
 	stack := last.siteStack(namespace, c.Stack, c.Rehearsal)
-	told := askSite(ctx, c.Plan, stack, c.Factory, c.Setting, asked, c.Transport)
+	told := site.Ask(ctx, site.Questions{
+		Plan: c.Plan, Stack: stack, Endpoint: c.Setting("endpoint"),
+		Proxmox: asked, Factory: c.Factory, Transport: c.Transport,
+	})
 	var found site.Findings
 	for _, problem := range problems {
 		found = append(found, site.Finding{Kind: site.Problem, Problem: problem})

@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,11 +9,9 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"proxmox-talos/components"
-	"proxmox-talos/internal/proxmoxapi"
 	"proxmox-talos/internal/running"
 	"proxmox-talos/internal/site"
 	"proxmox-talos/internal/spec"
-	"proxmox-talos/internal/talos"
 )
 
 // askSite begins to ask Proxmox and the Image Factory what they have, in a preview only: an update follows one, or does
@@ -23,20 +20,14 @@ func (d *deployment) askSite(ctx *pulumi.Context, transport http.RoundTripper) f
 	if !ctx.DryRun() {
 		return func() *site.Site { return &site.Site{} }
 	}
-	told := sync.OnceValue(func() *site.Site {
-		stack := d.siteStack(ctx)
-
-		return askSite(ctx.Context(), d.plan, stack, d.factory, proxmoxSetting(ctx, os.Getenv), d.machines.asked, transport)
-	})
+	questions := site.Questions{
+		Plan: d.plan, Stack: d.siteStack(ctx), Endpoint: proxmoxSetting(ctx, os.Getenv)("endpoint"),
+		Proxmox: d.machines.asked, Factory: d.factory, Transport: transport,
+	}
+	told := sync.OnceValue(func() *site.Site { return site.Ask(ctx.Context(), questions) })
 	go told()
 
 	return told
-}
-
-func askSite(
-	ctx context.Context, plan *spec.Plan, stack site.Stack, factory talos.Factory, setting proxmoxapi.Setting, asked *proxmoxapi.Machines, transport http.RoundTripper,
-) *site.Site {
-	return site.Ask(ctx, site.Questions{Plan: plan, Stack: stack, Endpoint: setting("endpoint"), Proxmox: asked, Factory: factory, Transport: transport})
 }
 
 // judgeSite refuses a plan that Proxmox or the Image Factory does not have what it takes for.
@@ -51,7 +42,9 @@ func (d *deployment) judgeSite(ctx *pulumi.Context, told *site.Site) error {
 		}
 	}
 	if problems := found.Problems(); len(problems) > 0 {
-		return fmt.Errorf("Proxmox or the Image Factory does not have what is planned, nothing was changed:\n%w", problems) //nolint:staticcheck // a name
+		const text = "Proxmox or the Image Factory does not have what is planned, nothing was changed:\n%w"
+
+		return fmt.Errorf(text, problems)
 	}
 
 	return nil
@@ -64,7 +57,9 @@ func (d *deployment) siteStack(ctx *pulumi.Context) site.Stack {
 // siteStack is what the stack has made already.
 func (l lastRun) siteStack(project, name string, rehearsal bool) site.Stack {
 	s := site.Stack{
-		Project: project, Name: name, Rehearsal: rehearsal, Machines: map[int]running.Machine{}, Mappings: l.mappings, Image: components.ImageOf,
+		Project: project, Name: name, Rehearsal: rehearsal,
+		Machines: map[int]running.Machine{}, Mappings: l.mappings,
+		Image:      components.ImageOf,
 		Downloaded: func(t spec.Template) bool { return l.made[components.ImageOf(t)+"-"+t.Host+"-"+t.ImageDatastore] },
 		Built:      func(t spec.Template) bool { return l.made[t.Key+"-"+t.Host+"-build"] },
 	}

@@ -35,7 +35,7 @@ func TestTroubleshootingQuotesRealMessages(t *testing.T) {
 		}))
 	}
 	// Messages are written over several lines, and with verbs in the places of what differs.
-	code := regexp.MustCompile(`" \+\s+"`).ReplaceAllString(sources.String(), "")
+	code := regexp.MustCompile(`" ?\+\s+"`).ReplaceAllString(sources.String(), "")
 	code = formatVerb.ReplaceAllString(strings.ReplaceAll(code, `\n`, "\n"), "…")
 
 	messages := firstCell.FindAllStringSubmatch(string(document), -1)

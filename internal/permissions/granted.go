@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Granted is what Proxmox says that a user or token may do: by path, privilege to whether it holds below too. nil = not
-// known.
+// Granted is what Proxmox says that a user or token may do: by path, privilege to whether it holds below too.
+// nil = not known.
 type Granted map[string]map[string]bool
 
 // Has says whether any of the privileges is granted on a path. Paths that are not listed have what the nearest one above

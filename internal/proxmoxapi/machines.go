@@ -61,7 +61,9 @@ func (g *Machines) Get(ctx context.Context, path string, into any) error {
 	g.turns <- struct{}{}
 	defer func() { <-g.turns }()
 
-	return g.ask(ctx, func(ctx context.Context, client *proxmox.Client) error { return Said(client.Get(ctx, path, into)) })
+	return g.ask(ctx, func(ctx context.Context, client *proxmox.Client) error {
+		return Said(client.Get(ctx, path, into))
+	})
 }
 
 // List returns all machines that the credentials may see, as they were when they were first asked for.

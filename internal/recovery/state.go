@@ -83,7 +83,9 @@ func (r *recovery) export(ctx context.Context, args ...string) (apitype.UntypedD
 }
 
 // ReadState reads a stack's state; its secrets stay encrypted unless asked for. It needs no lock, and changes nothing.
-func ReadState(ctx context.Context, pulumi Pulumi, stack string, args ...string) (state apitype.UntypedDeployment, deployment apitype.DeploymentV3, err error) {
+func ReadState(
+	ctx context.Context, pulumi Pulumi, stack string, args ...string,
+) (state apitype.UntypedDeployment, deployment apitype.DeploymentV3, err error) {
 	out, err := pulumi(ctx, nil, append([]string{"stack", "export", "--stack", stack}, args...)...)
 	if err != nil {
 		return state, deployment, fmt.Errorf("unable to read the state of stack %q: %w", stack, err)

@@ -34,7 +34,9 @@ type Questions struct {
 // Ask puts all questions, each once, and as many at the same time as Proxmox is asked: the first one alone, which shows
 // whether anybody answers. What has no answer is no error.
 func Ask(ctx context.Context, q Questions) *Site {
-	a := &asker{Questions: q, work: newWork(q.Plan, q.Stack), site: &Site{Endpoint: q.Endpoint, Identity: q.Proxmox.Identity()}}
+	a := &asker{
+		Questions: q, work: newWork(q.Plan, q.Stack), site: &Site{Endpoint: q.Endpoint, Identity: q.Proxmox.Identity()},
+	}
 	var all sync.WaitGroup
 	all.Go(func() { a.askFactory(ctx) })
 	all.Go(func() { a.askProxmox(ctx) })
@@ -62,7 +64,8 @@ func (a *asker) note(what string, err error, answer func(*Site)) {
 
 		return
 	}
-	a.site.Unasked = append(a.site.Unasked, fmt.Sprintf("%s cannot be asked for, and is not compared with the plan: %s", what, err))
+	a.site.Unasked = append(a.site.Unasked, fmt.Sprintf("%s cannot be asked for, and is not compared with the "+
+		"plan: %s", what, err))
 }
 
 func (a *asker) askProxmox(ctx context.Context) {
@@ -81,7 +84,9 @@ func (a *asker) askProxmox(ctx context.Context) {
 	a.note("what "+a.site.Identity+" may do", err, func(s *Site) { s.Rights = granted(rights) })
 
 	var all sync.WaitGroup
-	for _, question := range []func(context.Context){a.askVersion, a.askHosts, a.askQuorum, a.askMachines, a.askMappings, a.askPools} {
+	for _, question := range []func(context.Context){
+		a.askVersion, a.askHosts, a.askQuorum, a.askMachines, a.askMappings, a.askPools,
+	} {
 		all.Go(func() { question(ctx) })
 	}
 	all.Wait()
@@ -181,7 +186,8 @@ func (a *asker) askMachines(ctx context.Context) {
 				Description string `json:"description"`
 			}
 			// A description that cannot be read is nobody's.
-			if err := a.Proxmox.Get(ctx, fmt.Sprintf("/nodes/%s/%s/%d/config", url.PathEscape(held.vm.Host), held.vm.Type, held.vm.VMID), &config); err == nil {
+			if err := a.Proxmox.Get(ctx, fmt.Sprintf("/nodes/%s/%s/%d/config",
+				url.PathEscape(held.vm.Host), held.vm.Type, held.vm.VMID), &config); err == nil {
 				a.note("", nil, func(s *Site) { s.Owners[held.vm.VMID] = config.Description })
 			}
 		})
@@ -217,7 +223,8 @@ func (a *asker) askPools(ctx context.Context) {
 			continue
 		}
 		wanted = true
-		if path := "/pool/" + m.ResourcePool; a.site.Rights != nil && !a.site.Rights.Has(path, "Pool.Audit") && !slices.Contains(unseen, path) {
+		path := "/pool/" + m.ResourcePool
+		if rights := a.site.Rights; rights != nil && !rights.Has(path, "Pool.Audit") && !slices.Contains(unseen, path) {
 			unseen = append(unseen, path)
 		}
 	}
@@ -253,7 +260,9 @@ func (a *asker) askFactory(ctx context.Context) {
 	base := a.Factory.Base()
 	var releases []string
 	err := fetch(ctx, client, base+"/versions", &releases)
-	a.note("which Talos versions the Image Factory at "+base+" has", err, func(s *Site) { s.Factory, s.Releases, s.Extensions = base, releases, map[string][]string{} })
+	a.note("which Talos versions the Image Factory at "+base+" has", err, func(s *Site) {
+		s.Factory, s.Releases, s.Extensions = base, releases, map[string][]string{}
+	})
 	if err != nil {
 		return
 	}

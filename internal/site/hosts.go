@@ -18,11 +18,13 @@ func (j *judge) hosts() {
 		found, there := j.site.Hosts[h.Name]
 		switch fresh := j.work.on(h.Name); {
 		case !there:
-			j.problem(h.Name, h.Path+".name", h.Name, "is no host of this Proxmox cluster (there are %s): correct the name, or join the host to the cluster", known)
+			j.problem(h.Name, h.Path+".name", h.Name, "is no host of this Proxmox cluster (there are %s): correct "+
+				"the name, or join the host to the cluster", known)
 		case found.Status != statusOffline:
 			j.fine(h.Name, "is %s", found.Status)
 		case len(fresh) > 0:
-			j.problem(h.Name, h.Path+".name", h.Name, "is offline, and %s: bring it back (`pvecm status` and `systemctl status pve-cluster corosync` there), or place them elsewhere",
+			j.problem(h.Name, h.Path+".name", h.Name, "is offline, and %s: bring it back (`pvecm status` and "+
+				"`systemctl status pve-cluster corosync` there), or place them elsewhere",
 				toBeMade(fresh))
 		default:
 			j.warn(h.Name, h.Path+".name", h.Name, "is offline: what is on it can neither be read nor changed")
@@ -48,7 +50,8 @@ func toBeMade(names []string) string {
 func (j *judge) quorum() {
 	if j.site.NoQuorum {
 		j.add(severity(j.work.anything()), "", "hosts", nil,
-			"Proxmox's cluster has no quorum, so that nothing can be made or changed: `pvecm status` on a host shows who is missing; machines that run keep running")
+			"Proxmox's cluster has no quorum, so that nothing can be made or changed: `pvecm status` on a host "+
+				"shows who is missing; machines that run keep running")
 
 		return
 	}
@@ -59,7 +62,8 @@ func (j *judge) quorum() {
 		}
 	}
 	if away > 0 && 2*away >= len(j.site.Hosts) {
-		j.warn("", "hosts", nil, "%d of the %d hosts of Proxmox's cluster are offline, so that it may have no quorum and nothing can be made or changed: `pvecm status` on a host shows it",
+		j.warn("", "hosts", nil, "%d of the %d hosts of Proxmox's cluster are offline, so that it may have no "+
+			"quorum and nothing can be made or changed: `pvecm status` on a host shows it",
 			away, len(j.site.Hosts))
 	}
 }
@@ -71,7 +75,8 @@ const statusOffline = "offline"
 func (j *judge) cores() {
 	for _, m := range j.work.machines {
 		if cores := j.site.host(m.Host).Cores; cores > 0 && m.Cores > cores && !j.stated(m.Host) {
-			j.problem(m.Host, m.Path+".cores", nil, "gives %s %d cores, and %s has %d: Proxmox does not start such a machine; give it fewer, or another host",
+			j.problem(m.Host, m.Path+".cores", nil, "gives %s %d cores, and %s has %d: Proxmox does not start such "+
+				"a machine; give it fewer, or another host",
 				m.Name, m.Cores, m.Host, cores)
 		}
 	}

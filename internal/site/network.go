@@ -22,9 +22,11 @@ func (j *judge) bridges() {
 			case c.vlan == 0:
 				j.fine(m.Host, "bridge %s", b.Name)
 			case b.Type == typeVNet && b.VNetAware == 0:
-				j.problem(m.Host, c.path+".vlan", nil, "is %d, and the VNet %s takes no VLANs: leave vlan out, or switch on VLAN Aware of the VNet under Datacenter, SDN", c.vlan, b.Name)
+				j.problem(m.Host, c.path+".vlan", nil, "is %d, and the VNet %s takes no VLANs: leave vlan out, or "+
+					"switch on VLAN Aware of the VNet under Datacenter, SDN", c.vlan, b.Name)
 			case b.Type == "bridge" && b.VLANAware == 0 && b.Ports == "":
-				j.problem(m.Host, c.path+".vlan", nil, "is %d, and the bridge %s of %s has no port that Proxmox could tag: switch on VLAN aware of the bridge (System, Network), "+
+				j.problem(m.Host, c.path+".vlan", nil, "is %d, and the bridge %s of %s has no port that Proxmox "+
+					"could tag: switch on VLAN aware of the bridge (System, Network), "+
 					"or give it a port", c.vlan, b.Name, m.Host)
 			default:
 				j.fine(m.Host, "bridge %s with VLAN %d", b.Name, c.vlan)
@@ -52,6 +54,7 @@ func (j *judge) noBridge(m machine, c card, h *Host) {
 		names = append(names, b.Name)
 	}
 	slices.Sort(names)
-	j.problem(m.Host, c.path+".bridge", c.bridge, "is no bridge of %s (there are %s): correct the name, or make the bridge there; a VNet needs SDN.Use on /sdn/zones/<zone>/%s",
+	j.problem(m.Host, c.path+".bridge", c.bridge, "is no bridge of %s (there are %s): correct the name, or make "+
+		"the bridge there; a VNet needs SDN.Use on /sdn/zones/<zone>/%s",
 		m.Host, strings.Join(names, ", "), c.bridge)
 }

@@ -10,14 +10,16 @@ import (
 	"proxmox-talos/internal/talos"
 )
 
-// releases finds versions and extensions that the Image Factory does not have, of images that are still to be downloaded.
+// releases finds versions and extensions that the Image Factory does not have, of images that are still to be
+// downloaded.
 func (j *judge) releases() {
 	if j.site.Releases == nil {
 		return
 	}
 	for _, i := range j.work.images {
 		if !slices.Contains(j.site.Releases, i.Version) {
-			j.problem("", i.path+".version", i.Version, "is no release that the Image Factory at %s has: state %s", j.site.Factory, nearest(i.Version, j.site.Releases))
+			j.problem("", i.path+".version", i.Version, "is no release that the Image Factory at %s has: state %s",
+				j.site.Factory, nearest(i.Version, j.site.Releases))
 
 			continue
 		}
@@ -27,7 +29,8 @@ func (j *judge) releases() {
 			return slices.Contains(offered, name) || slices.Contains(offered, renamed[name])
 		})
 		if known && len(missing) > 0 {
-			j.problem("", i.path+".extensions", nil, "%s: the Image Factory at %s has no such extension for Talos %s; correct the name, or leave it out",
+			j.problem("", i.path+".extensions", nil, "%s: the Image Factory at %s has no such extension for Talos "+
+				"%s; correct the name, or leave it out",
 				strings.Join(missing, ", "), j.site.Factory, i.Version)
 
 			continue

@@ -22,7 +22,8 @@ const (
 const keyToken = "proxmoxve:apiToken" //nolint:gosec // a key, not a token
 
 func (j *judge) refused() {
-	j.problem("", j.key(), nil, "is refused (%s): compare its id, its secret and its expiry with Datacenter, Permissions; docs/permissions.md makes a token", j.site.Refused)
+	j.problem("", j.key(), nil, "is refused (%s): compare its id, its secret and its expiry with Datacenter, "+
+		"Permissions; docs/permissions.md makes a token", j.site.Refused)
 }
 
 // key is the setting that the credentials are of.
@@ -46,10 +47,12 @@ func (j *judge) version() {
 	switch major := j.site.major(); {
 	case major == 0:
 	case major < leastPVE:
-		j.problem("", "proxmoxve:endpoint", nil, "answers with Proxmox VE %s; upgrade it to %d or %d: pve%dto%d --full shows what is in the way",
+		j.problem("", "proxmoxve:endpoint", nil, "answers with Proxmox VE %s; upgrade it to %d or %d: pve%dto%d "+
+			"--full shows what is in the way",
 			j.site.Version, leastPVE, mostPVE, major, major+1)
 	case major > mostPVE:
-		j.warn("", "proxmoxve:endpoint", nil, "answers with Proxmox VE %s, which is newer than this program: try it on the lab of a newer version first", j.site.Version)
+		j.warn("", "proxmoxve:endpoint", nil, "answers with Proxmox VE %s, which is newer than this program: try "+
+			"it on the lab of a newer version first", j.site.Version)
 	default:
 		j.fine("", "Proxmox VE %s answers at %s", j.site.Version, j.site.Endpoint)
 	}
@@ -72,13 +75,19 @@ func (j *judge) rights() {
 		lacks := j.lacks(role)
 		for _, path := range slices.Sorted(maps.Keys(lacks)) {
 			all = false
-			j.problem("", j.key(), nil, "%s may not %s on %s: as root on a host, `%s` gives it the role %s%s; docs/permissions.md has what is in the role",
-				j.site.Identity, strings.Join(lacks[path].privileges, ", "), lacks[path].where(), j.grant(path, role.ID), role.ID, j.both())
+			j.problem("", j.key(), nil, "%s may not %s on %s: as root on a host, `%s` gives it the role %s%s; "+
+				"docs/permissions.md has what is in the role",
+				j.site.Identity, strings.Join(lacks[path].privileges, ", "), lacks[path].where(),
+				j.grant(path, role.ID), role.ID, j.both())
 		}
 	}
 	if all {
 		j.fine("", "%s may do what the plan needs", j.site.Identity)
 	}
+}
+
+func (j *judge) allowed(n need) bool {
+	return j.site.Rights.Has(n.path, n.privileges...) || n.or != "" && j.site.Rights.Has(n.or, n.privileges...)
 }
 
 // lack is what is not granted where a role is given.
@@ -89,7 +98,7 @@ func (j *judge) lacks(role permissions.Role) map[string]lack {
 	all := map[string]lack{}
 	for _, n := range role.Needs {
 		for _, wanted := range j.needs(n) {
-			if j.site.Rights.Has(wanted.path, wanted.privileges...) || wanted.or != "" && j.site.Rights.Has(wanted.or, wanted.privileges...) {
+			if j.allowed(wanted) {
 				continue
 			}
 			l := all[n.Path]

@@ -78,7 +78,7 @@ type Stack struct {
 	// Machines are its VMs by VMID, Mappings the names of its PCI mappings.
 	Machines map[int]running.Machine
 	Mappings []string
-	// Image names a template's image; Downloaded says whether its datastore has it, and Built whether the template is there.
+	// Image names a template's image; Downloaded says whether its datastore has it, Built whether the template is there.
 	Image             func(spec.Template) string
 	Downloaded, Built func(spec.Template) bool
 }
@@ -145,10 +145,12 @@ func Judge(plan *spec.Plan, stack Stack, site *Site) Findings {
 		return j.found
 	}
 	if site.Silent != nil {
-		j.warn("", "", nil, "Proxmox at %s does not answer, so that rights, hosts, datastores, bridges and VMIDs are not compared with the plan: %s", site.Endpoint, site.Silent)
+		j.warn("", "", nil, "Proxmox at %s does not answer, so that rights, hosts, datastores, bridges and VMIDs "+
+			"are not compared with the plan: %s", site.Endpoint, site.Silent)
 	}
 	for _, rule := range []func(){
-		j.version, j.rights, j.hosts, j.quorum, j.storages, j.bridges, j.cores, j.vmids, j.names, j.mappings, j.pools, j.releases,
+		j.version, j.rights, j.hosts, j.quorum, j.storages, j.bridges, j.cores,
+		j.vmids, j.names, j.mappings, j.pools, j.releases,
 	} {
 		rule()
 	}

@@ -31,7 +31,10 @@ type use struct {
 func (j *judge) uses() []use {
 	var uses []use
 	for _, i := range j.work.images {
-		uses = append(uses, use{i.Host, i.ImageDatastore, i.path + ".imageDatastore", contentISO, "the image of " + i.Version, imageBytes, leastBytes})
+		uses = append(uses, use{
+			i.Host, i.ImageDatastore, i.path + ".imageDatastore",
+			contentISO, "the image of " + i.Version, imageBytes, leastBytes,
+		})
 	}
 	for _, t := range j.work.templates {
 		u := use{host: t.Host, datastore: t.Datastore, path: t.path + ".datastore", content: contentImages}
@@ -70,13 +73,16 @@ func (j *judge) storages() {
 		case !found:
 			j.absent(u, h)
 		case s.Enabled == 0:
-			j.problem(u.host, u.path, u.datastore, "is disabled on %s, or kept to other hosts: `pvesm set %s --disable 0` and `--nodes` change it; or state another of %s",
+			j.problem(u.host, u.path, u.datastore, "is disabled on %s, or kept to other hosts: `pvesm set %s "+
+				"--disable 0` and `--nodes` change it; or state another of %s",
 				u.host, u.datastore, h.offer(u.content))
 		case !slices.Contains(s.contents(), u.content):
-			j.problem(u.host, u.path, u.datastore, "takes no content of type %s on %s: state another of %s, or `pvesm set %s --content %s`",
+			j.problem(u.host, u.path, u.datastore, "takes no content of type %s on %s: state another of %s, or "+
+				"`pvesm set %s --content %s`",
 				u.content, u.host, h.offer(u.content), u.datastore, strings.Join(append(s.contents(), u.content), ","))
 		case s.Active == 0:
-			j.add(severity(u.what != ""), u.host, u.path, u.datastore, "is not active on %s: `pvesm status` there says why", u.host)
+			j.add(severity(u.what != ""), u.host, u.path, u.datastore, "is not active on %s: `pvesm status` there "+
+				"says why", u.host)
 		default:
 			key := u.host + " " + s.Name
 			if s.Shared != 0 {
@@ -96,10 +102,12 @@ func (j *judge) storages() {
 // absent is a datastore that the host does not list: it is not there, or the credentials may not see it, which the
 // rights say.
 func (j *judge) absent(u use, h *Host) {
-	if j.site.Rights != nil && !j.site.Rights.Has("/storage/"+u.datastore, "Datastore.Audit", "Datastore.AllocateSpace") {
+	if j.site.Rights != nil && !j.site.Rights.Has("/storage/"+u.datastore, "Datastore.Audit",
+		"Datastore.AllocateSpace") {
 		return
 	}
-	j.problem(u.host, u.path, u.datastore, "is no storage of %s (for %s there are %s): correct the name, or add it with `pvesm add`", u.host, u.content, h.offer(u.content))
+	j.problem(u.host, u.path, u.datastore, "is no storage of %s (for %s there are %s): correct the name, or add it "+
+		"with `pvesm add`", u.host, u.content, h.offer(u.content))
 }
 
 // offer names the storages that take a type of content.
@@ -158,13 +166,16 @@ func (j *judge) room(uses []use) {
 	case first.what == "":
 		j.fine(uses[0].host, "storage %s: %s free", s.Name, gibibytes(s.Free))
 	case least > s.Free:
-		j.problem(first.host, first.path, first.datastore, "is full on %s: %s free, and %s are new there (%s); make room, or place them elsewhere",
+		j.problem(first.host, first.path, first.datastore, "is full on %s: %s free, and %s are new there (%s); "+
+			"make room, or place them elsewhere",
 			first.host, gibibytes(s.Free), gibibytes(most), toBeMade(what))
 	case most > s.Free:
-		j.warn(first.host, first.path, first.datastore, "has %s free on %s, and %s are new there (%s): it gives what is written, and machines stop when it is full",
+		j.warn(first.host, first.path, first.datastore, "has %s free on %s, and %s are new there (%s): it gives "+
+			"what is written, and machines stop when it is full",
 			gibibytes(s.Free), first.host, gibibytes(most), toBeMade(what))
 	default:
-		j.fine(first.host, "storage %s: %s free, at most %s for what is new", s.Name, gibibytes(s.Free), gibibytes(most))
+		j.fine(first.host, "storage %s: %s free, at most %s for what is new",
+			s.Name, gibibytes(s.Free), gibibytes(most))
 	}
 }
 

@@ -21,18 +21,20 @@ func (j *judge) vmids() {
 	for _, held := range inTheWay(j.work, j.site.Machines) {
 		owner, ours := j.owner(held.vm.VMID)
 		if held.template != "" && ours || owner != "" && !ours && j.stack.Rehearsal {
-			continue // an interrupted run's build, which the next run ends; or another stack's, which is elsewhere in truth
+			continue // an interrupted run's build, which the next run ends; or another stack's, elsewhere in truth
 		}
 		if held.template != "" {
-			j.problem(held.host, held.path, nil, "gives the template on %s the VMID %d, which %s on %s has: leave that machine, and state another firstVmid for the class",
+			j.problem(held.host, held.path, nil, "gives the template on %s the VMID %d, which %s on %s has: leave "+
+				"that machine, and state another firstVmid for the class",
 				held.host, held.vm.VMID, held.vm.Name, held.vm.Host)
 
 			continue
 		}
-		j.problem(held.host, held.path, nil, "%s would get a VMID that is taken: %s", held.name, advice.HeldBy(advice.Subject{
-			Name: held.name, VMID: held.vm.VMID, Host: held.host, Stack: j.stack.Name,
-			Holder: &advice.Holder{Name: held.vm.Name, Host: held.vm.Host, Owner: string(owner), Ours: ours},
-		}))
+		j.problem(held.host, held.path, nil, "%s would get a VMID that is taken: %s",
+			held.name, advice.HeldBy(advice.Subject{
+				Name: held.name, VMID: held.vm.VMID, Host: held.host, Stack: j.stack.Name,
+				Holder: &advice.Holder{Name: held.vm.Name, Host: held.vm.Host, Owner: string(owner), Ours: ours},
+			}))
 	}
 }
 
@@ -88,7 +90,8 @@ func (j *judge) names() {
 		case owner != "":
 			whose = "it belongs to the stack " + string(owner)
 		}
-		j.warn(same.host, same.path, nil, "%s would have the name of VM %d on %s as well, and %s: Proxmox allows that, people mistake one for the other", same.name,
+		j.warn(same.host, same.path, nil, "%s would have the name of VM %d on %s as well, and %s: Proxmox allows "+
+			"that, people mistake one for the other", same.name,
 			same.vm.VMID, same.vm.Host, whose)
 	}
 }
@@ -105,11 +108,14 @@ func (j *judge) mappings() {
 			switch owner, _ := marker.OwnerOf(comment); {
 			case owner != "" && !owner.Is(j.stack.Project, j.stack.Name) && j.stack.Rehearsal:
 			case owner.Is(j.stack.Project, j.stack.Name):
-				j.problem(h.Name, path, gpu.Name, "has a PCI mapping that an interrupted run of this stack left: `make recover STACK=%s` removes it", j.stack.Name)
+				j.problem(h.Name, path, gpu.Name, "has a PCI mapping that an interrupted run of this stack left: "+
+					"`make recover STACK=%s` removes it", j.stack.Name)
 			case owner != "":
-				j.problem(h.Name, path, gpu.Name, "is a PCI mapping of the stack %s: give the GPU another name here and in the pools that use it", owner)
+				j.problem(h.Name, path, gpu.Name, "is a PCI mapping of the stack %s: give the GPU another name "+
+					"here and in the pools that use it", owner)
 			default:
-				j.problem(h.Name, path, gpu.Name, "is a PCI mapping that no stack made: give the GPU another name here and in the pools that use it")
+				j.problem(h.Name, path, gpu.Name, "is a PCI mapping that no stack made: give the GPU another name "+
+					"here and in the pools that use it")
 			}
 		}
 	}
@@ -122,7 +128,8 @@ func (j *judge) pools() {
 	}
 	for _, m := range j.work.machines {
 		if m.ResourcePool != "" && !slices.Contains(j.site.Pools, m.ResourcePool) {
-			j.problem(m.Host, m.Path+".resourcePool", m.ResourcePool, "is no resource pool (%s): correct the name, or make it with `pvesh create /pools --poolid %s`",
+			j.problem(m.Host, m.Path+".resourcePool", m.ResourcePool, "is no resource pool (%s): correct the name, "+
+				"or make it with `pvesh create /pools --poolid %s`",
 				thereAre(j.site.Pools), m.ResourcePool)
 		}
 	}

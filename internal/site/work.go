@@ -113,7 +113,8 @@ func (m machine) disks() []disk {
 	}
 	list := []disk{{m.Datastore, at(m.Datastore, m.Path), m.DiskGiB}}
 	for i, extra := range m.ExtraDisks {
-		list = append(list, disk{extra.Datastore, at(extra.Datastore, fmt.Sprintf("%s.extraDisks[%d]", m.Path, i)), extra.SizeGiB})
+		path := at(extra.Datastore, fmt.Sprintf("%s.extraDisks[%d]", m.Path, i))
+		list = append(list, disk{extra.Datastore, path, extra.SizeGiB})
 	}
 
 	return list

@@ -36,13 +36,14 @@ func Check(ctx context.Context, o Options, target *Target) (string, error) {
 		return target.Config.Values["proxmoxve:"+key]
 	}
 	check := stacks.Check{
-		Stack: o.Stack, Plan: target.Plan, Setting: setting, Factory: talos.Factory{URL: target.Config.Values["talos:imageFactoryUrl"]},
-		Transport: transport, Rehearsal: o.Rehearsal,
+		Stack: o.Stack, Plan: target.Plan, Setting: setting, Transport: transport, Rehearsal: o.Rehearsal,
+		Factory: talos.Factory{URL: target.Config.Values["talos:imageFactoryUrl"]},
 	}
 
 	if _, err := os.Stat(e.statePath()); !errors.Is(err, fs.ErrNotExist) {
 		pulumi := recovery.CLI(o.CLI.Path, filepath.Join(o.Dir, workFolder),
-			"PULUMI_BACKEND_URL=file://"+filepath.Join(o.Dir, stateFolder), "PULUMI_CONFIG_PASSPHRASE_FILE="+filepath.Join(o.Dir, passphraseFile),
+			"PULUMI_BACKEND_URL=file://"+filepath.Join(o.Dir, stateFolder),
+			"PULUMI_CONFIG_PASSPHRASE_FILE="+filepath.Join(o.Dir, passphraseFile),
 			"PULUMI_HOME="+filepath.Join(o.Dir, homeFolder))
 
 		_, deployment, err := recovery.ReadState(ctx, pulumi, o.Stack)
