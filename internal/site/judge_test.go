@@ -255,6 +255,11 @@ func TestJudge(t *testing.T) {
 			s.taken(proxmoxapi.Listed{VMID: 77, Name: "one-gpu-1", Host: "pve1"}, owned("dev"))
 		}, warnings: []string{"clusters[0].gpuWorkers[0]: one-gpu-1 would have the name of VM 77 on pve1 as well, and it belongs to the stack organization/talos-proxmox/dev"}},
 
+		"its own machine's name": {change: func(s *situation) {
+			s.stack.Machines[77] = running.Machine{Name: "one-gpu-1", VMID: 77, Host: "pve1"}
+			s.taken(proxmoxapi.Listed{VMID: 77, Name: "one-gpu-1", Host: "pve1"}, owned("prod"))
+		}},
+
 		"somebody's mapping":           {change: func(s *situation) { s.site.Mappings["rtx"] = "mine" }, problems: []string{`hosts[1].gpus.name: "rtx" is a PCI mapping that no stack made: give the GPU another name`}},
 		"another stack's mapping":      {change: func(s *situation) { s.site.Mappings["rtx"] = marker.Mapping("a/talos-proxmox/dev") }, problems: []string{`"rtx" is a PCI mapping of the stack a/talos-proxmox/dev`}},
 		"an interrupted run's mapping": {change: func(s *situation) { s.site.Mappings["rtx"] = marker.Mapping("a/talos-proxmox/prod") }, problems: []string{"`make recover STACK=prod` removes it"}},

@@ -64,12 +64,13 @@ func inTheWay(w work, machines []proxmoxapi.Listed) []held {
 	return all
 }
 
-// namesakes are machines with another VMID and the name of one that is still to be made.
+// namesakes are machines with another VMID and the name of one that is still to be made. One of the stack's own is
+// replaced, and goes.
 func namesakes(w work, machines []proxmoxapi.Listed) []held {
 	var all []held
 	for _, m := range w.machines {
 		for _, vm := range machines {
-			if m.new && vm.Name == m.Name && vm.VMID != m.VMID {
+			if _, own := w.own[vm.VMID]; m.new && !own && vm.Name == m.Name && vm.VMID != m.VMID {
 				all = append(all, held{vm: vm, name: m.Name, host: m.Host, path: m.Path})
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"proxmox-talos/internal/running"
 	"proxmox-talos/internal/spec"
 )
 
@@ -37,10 +38,11 @@ type work struct {
 	machines  []machine
 	templates []template
 	images    []image // those that are still to be downloaded
+	own       map[int]running.Machine
 }
 
 func newWork(plan *spec.Plan, stack Stack) work {
-	w := work{}
+	w := work{own: stack.Machines}
 	for i, cluster := range plan.Clusters {
 		for _, n := range cluster.Nodes() {
 			running, there := stack.Machines[n.VMID]
