@@ -44,7 +44,7 @@ func (d *deployment) judgeSite(ctx *pulumi.Context, told *site.Site) error {
 	if problems := found.Problems(); len(problems) > 0 {
 		const text = "Proxmox or the Image Factory does not have what is planned, nothing was changed:\n%w"
 
-		return fmt.Errorf(text, problems)
+		return fmt.Errorf(text, problems) //nolint:staticcheck // a name
 	}
 
 	return nil
