@@ -196,6 +196,12 @@ func TestTrapsInTheLab(t *testing.T) {
 		"a smaller disk is refused": {
 			node(), object{"disks": []any{object{"interface": "scsi0", "datastoreId": "local-lvm", "size": 30.0}}}, "Cannot shrink local-lvm:vm-2000-disk",
 		},
+		"a disk that moves with its EFI disk is refused": {
+			node(), object{
+				"disks":   []any{object{"interface": "scsi0", "datastoreId": "local-zfs", "size": 40.0}},
+				"efiDisk": object{"datastoreId": "local-zfs", "type": "4m", "fileFormat": "raw", "preEnrolledKeys": false},
+			}, "resizing of efidisk is not supported.",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
