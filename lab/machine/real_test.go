@@ -35,7 +35,8 @@ func realLab(t *testing.T) *lab {
 
 	l := newLab(t)
 	o := l.options()
-	o.Labkube = &machine.Labkube{Binary: binary, Dir: t.TempDir()}
+	l.files = t.TempDir()
+	o.Labkube = &machine.Labkube{Binary: binary, Dir: l.files}
 	o.ExtensionVersion = factory.ExtensionVersion
 	o.Schematic = func(id string) (machine.Schematic, bool) {
 		if id == otherSchematic {

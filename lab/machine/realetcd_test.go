@@ -1,10 +1,12 @@
 package machine_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	stdx509 "crypto/x509"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -84,7 +86,11 @@ func TestRealEtcd(t *testing.T) {
 		name string
 		test func(*lab, talosctlOn)
 	}{
-		{"care", etcdCare}, {"leaving", etcdLeave}, {"a graceful reset", gracefulReset}, {"recovery", etcdRecovery},
+		{"care", etcdCare},
+		{"leaving", etcdLeave},
+		{"a graceful reset", gracefulReset},
+		{"damaged data", etcdDamage},
+		{"recovery", etcdRecovery},
 	} {
 		t.Run(part.name, func(t *testing.T) { //nolint:paralleltest // one world, one after another
 			inner := *l
@@ -163,7 +169,7 @@ func (l *lab) raiseAlarm(n int) {
 // etcdLeave: a member leaves with its data, and joins again as a learner that is promoted.
 func etcdLeave(l *lab, c talosctlOn) {
 	c.run(13, "etcd leave")
-	assert.NotContains(l.T, c.run(11, "etcd members"), "node-13")
+	l.soon("the others know", func() bool { return !strings.Contains(c.run(11, "etcd members"), "node-13") })
 	assert.Equal(l.T, "Finished", serviceState(l, 13, "etcd"))
 
 	c.run(13, "service etcd start")
@@ -182,6 +188,27 @@ func gracefulReset(l *lab, c talosctlOn) {
 		})
 	})
 	l.ready(13)
+}
+
+// etcdDamage: a member whose data is damaged says so and what to do, the others go on; after that it joins again.
+func etcdDamage(l *lab, c talosctlOn) {
+	l.machines.PowerOff(13)
+
+	files, err := filepath.Glob(filepath.Join(l.files, "*vm-13-disk-0", "*", "etcd", "member", "snap", "db"))
+	require.NoError(l.T, err)
+	require.Len(l.T, files, 1)
+	require.NoError(l.T, os.WriteFile(files[0], bytes.Repeat([]byte("damaged"), 10000), 0o600))
+
+	l.machines.PowerOn(l.hardware(13))
+	l.soon("the console says so", func() bool {
+		return strings.Contains(strings.Join(l.machines.Console(13), "\n"), "the member's data is damaged: wipe it")
+	})
+	assert.Len(l.T, l.voters(11), 3)
+
+	l.answers(13)
+	c.run(13, "reset --graceful=false --system-labels-to-wipe EPHEMERAL --reboot --wait=false")
+	l.soon("the machine is ready again", func() bool { return l.status(13).Ready && l.status(13).EtcdMember != "" })
+	l.soon("three members vote", func() bool { return len(l.voters(11)) == 3 })
 }
 
 // etcdRecovery: all members lose their data; one of them recovers it from a snapshot, and the others join.

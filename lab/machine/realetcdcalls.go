@@ -65,6 +65,7 @@ func (k *realKubernetes) leaveEtcd(ctx context.Context) error {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
+	e.members = slices.DeleteFunc(slices.Clone(e.members), func(o etcdMember) bool { return o.ID == id })
 	m.disk.Etcd = nil
 	m.save()
 	m.stopEtcd()

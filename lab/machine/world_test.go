@@ -106,6 +106,8 @@ type lab struct {
 	prefix   string
 	secrets  *secrets.Bundle
 	patches  []string
+	// files is where real etcd and Kubernetes keep theirs.
+	files string
 }
 
 // sharedSecrets are the secrets of every test's cluster: making them takes seconds, and clusters of different tests never meet.

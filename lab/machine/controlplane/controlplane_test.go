@@ -51,6 +51,65 @@ func TestAPartThatEndsIsStartedAgain(t *testing.T) {
 	}
 }
 
+// TestWhatAPartSaysInTheEnd: real last lines of parts that met a host in trouble.
+func TestWhatAPartSaysInTheEnd(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct{ output, said string }{
+		"a port in use": {
+			`{"level":"fatal","caller":"etcdmain/etcd.go:183","msg":"discovery failed","error":"listen tcp 127.9.1.2:2379: bind: address already in use","stacktrace":"x"}`,
+			"discovery failed: listen tcp 127.9.1.2:2379: bind: address already in use; another process has the machine's address",
+		},
+		"a full disk": {
+			`{"level":"panic","msg":"failed to create WAL","error":"no space left on device","stacktrace":"x"}` + "\npanic: failed to create WAL\n",
+			"failed to create WAL: no space left on device; make room on the disk of the lab's folder",
+		},
+		"a damaged data folder": {
+			`{"level":"panic","msg":"failed to open database","path":"d/member/snap/db","error":"invalid database"}` + "\npanic: failed to open database\n\ngoroutine 1",
+			"failed to open database d/member/snap/db: invalid database; the member's data is damaged: wipe it",
+		},
+		"an API server's port": {
+			"I1122 07:00:00.1 1 server.go:1] starting\nError: failed to create listener: listen tcp 127.9.1.1:6443: bind: address already in use",
+			"Error: failed to create listener: listen tcp 127.9.1.1:6443: bind: address already in use; another process has",
+		},
+		"what nobody knows": {"E1122 07:00:00.1 1 x.go:1] strange\nI1122 07:00:00.2 1 x.go:1] bye", "x.go:1] strange ("},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			h := program(t, "cat <<'END' >&2\n"+test.output+"\nEND\nexit 1\n")
+			assert.Contains(t, endOf(t, h).Error(), test.said)
+		})
+	}
+
+	t.Run("a missing binary", func(t *testing.T) {
+		t.Parallel()
+
+		h := program(t, "")
+		require.NoError(t, os.Remove(h.Binary))
+		assert.ErrorContains(t, endOf(t, h), "make labkube builds it")
+	})
+}
+
+// endOf runs a part and returns how it has ended the first time.
+func endOf(t *testing.T, h Host) error {
+	t.Helper()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+
+	ends := make(chan error, 1)
+
+	go h.Run(ctx, Part{Name: "etcd", Version: "v9"}, func(err error) {
+		if err != nil {
+			ends <- err
+			<-ctx.Done()
+		}
+	})
+
+	return <-ends
+}
+
 func TestAPartIsKilledWithItsMachine(t *testing.T) {
 	t.Parallel()
 

@@ -1,16 +1,12 @@
 package controlplane
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -90,7 +86,7 @@ func (h Host) run(ctx context.Context, p Part, state func(error)) error {
 	from, _ := log.Seek(0, 2)
 
 	if err := c.Start(); err != nil {
-		return fmt.Errorf("unable to start %s: %w", p.Name, err)
+		return fmt.Errorf("unable to start %s: %w%s", p.Name, err, wayOut(err.Error()))
 	}
 
 	state(nil)
@@ -99,7 +95,9 @@ func (h Host) run(ctx context.Context, p Part, state func(error)) error {
 	defer stop()
 
 	if err := c.Wait(); err != nil {
-		return fmt.Errorf("%s: %w: %s (%s)", p.Name, err, lastWords(path, from), path)
+		words := lastWords(path, from)
+
+		return fmt.Errorf("%s: %w: %s%s (%s)", p.Name, err, words, wayOut(words), path)
 	}
 
 	return fmt.Errorf("%s has ended (%s)", p.Name, path)
@@ -122,51 +120,4 @@ func openLog(path string) (*os.File, error) {
 	}
 
 	return log, nil
-}
-
-// lastWords is what a part said in the end: its last line that is an error, else the last one.
-func lastWords(path string, from int64) string {
-	const most, longest = 64 << 10, 400
-
-	file, err := os.Open(path)
-	if err != nil {
-		return err.Error()
-	}
-
-	defer func() { _ = file.Close() }()
-
-	info, err := file.Stat()
-	if err != nil {
-		return err.Error()
-	}
-
-	text := make([]byte, min(info.Size()-from, most))
-	if _, err := file.ReadAt(text, info.Size()-int64(len(text))); err != nil && !errors.Is(err, io.EOF) {
-		return err.Error()
-	}
-
-	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	words := lines[len(lines)-1]
-
-	for _, line := range lines {
-		if isError(string(line)) {
-			words = line
-		}
-	}
-
-	if len(words) > longest {
-		words = append(words[:longest:longest], "…"...)
-	}
-
-	return string(words)
-}
-
-// isError tells errors in the logs of Kubernetes ("E1122 …", "F1122 …", "Error: …"), etcd (`"level":"fatal"`) and
-// labkube.
-func isError(line string) bool {
-	klog := len(line) > 4 && strings.ContainsAny(line[:1], "EF") && strings.IndexFunc(line[1:5],
-		func(r rune) bool { return r < '0' || r > '9' }) < 0
-
-	return klog || strings.HasPrefix(line, "Error: ") || strings.HasPrefix(line, "labkube: ") ||
-		strings.Contains(line, `"level":"fatal"`) || strings.Contains(line, `"level":"panic"`)
 }

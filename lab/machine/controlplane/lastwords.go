@@ -1,0 +1,103 @@
+package controlplane
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+)
+
+// lastWords is what a part said in the end: its last line that is an error, else the last one.
+func lastWords(path string, from int64) string {
+	const most, longest = 64 << 10, 400
+
+	file, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+
+	defer func() { _ = file.Close() }()
+
+	info, err := file.Stat()
+	if err != nil {
+		return err.Error()
+	}
+
+	text := make([]byte, min(info.Size()-from, most))
+	if _, err := file.ReadAt(text, info.Size()-int64(len(text))); err != nil && !errors.Is(err, io.EOF) {
+		return err.Error()
+	}
+
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	words := lines[len(lines)-1]
+
+	for _, line := range lines {
+		if isError(string(line)) {
+			words = line
+		}
+	}
+
+	text = []byte(plain(words))
+	if len(text) > longest {
+		text = append(text[:longest:longest], "…"...)
+	}
+
+	return string(text)
+}
+
+// plain is a line of etcd's log without what is for machines.
+func plain(line []byte) string {
+	var entry struct{ Msg, Error, Path string }
+
+	if json.Unmarshal(line, &entry) != nil || entry.Msg == "" {
+		return string(line)
+	}
+
+	words := entry.Msg
+	if entry.Path != "" {
+		words += " " + entry.Path
+	}
+
+	if entry.Error != "" {
+		words += ": " + entry.Error
+	}
+
+	return words
+}
+
+// waysOut are what a reader can do about the last words of a part.
+var waysOut = []struct{ words, advice string }{
+	{"address already in use", "another process has the machine's address: stop it, and the part starts by itself"},
+	{"no space left on device", "make room on the disk of the lab's folder, and the part starts by itself"},
+	{"invalid database", damaged},
+	{"database not open", damaged},
+	{"crc mismatch", damaged},
+	{"failed to open WAL", damaged},
+	{"no such file or directory", "is the binary gone? make labkube builds it, and the part starts by itself"},
+}
+
+const damaged = "the member's data is damaged: wipe it " +
+	"(talosctl reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL); it joins again"
+
+// wayOut is what a reader can do about a part's end; empty where nothing is known.
+func wayOut(words string) string {
+	for _, way := range waysOut {
+		if strings.Contains(words, way.words) {
+			return "; " + way.advice
+		}
+	}
+
+	return ""
+}
+
+// isError tells errors in the logs of Kubernetes ("E1122 …", "F1122 …", "Error: …"), etcd (`"level":"fatal"`) and
+// labkube.
+func isError(line string) bool {
+	klog := len(line) > 4 && strings.ContainsAny(line[:1], "EF") && strings.IndexFunc(line[1:5],
+		func(r rune) bool { return r < '0' || r > '9' }) < 0
+
+	return klog || strings.HasPrefix(line, "Error: ") || strings.HasPrefix(line, "labkube: ") ||
+		strings.Contains(line, `"level":"fatal"`) || strings.Contains(line, `"level":"panic"`)
+}
