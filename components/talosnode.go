@@ -55,6 +55,8 @@ type VM struct {
 	Name, Host             string
 	VMID, Cores, MemoryMiB int
 	DisksGiB               map[string]int // by interface
+	// Options are those of its cards and devices, by Proxmox' own names, such as net0 and bridge; an empty one is not there.
+	Options map[string]map[string]string
 }
 
 // TalosNode is a VM made from a golden template, together with its machine configuration.
@@ -184,12 +186,15 @@ func (c *TalosNode) apply(ctx *pulumi.Context, name string, args TalosNodeArgs) 
 // change failed, the provider may read what is there in the next run, and call it done.
 func (c *TalosNode) look(ctx *pulumi.Context, args TalosNodeArgs) pulumi.Output {
 	n := args.Node
-	planned := VM{Name: n.Name, VMID: n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB, DisksGiB: map[string]int{spec.SystemDisk: n.DiskGiB}}
+	planned := VM{
+		Name: n.Name, VMID: n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB,
+		DisksGiB: map[string]int{spec.SystemDisk: n.DiskGiB}, Options: optionsOf(n, args.Network),
+	}
 	for _, disk := range n.ExtraDisks {
 		planned.DisksGiB[disk.Interface] = disk.SizeGiB
 	}
 
-	return pulumi.All(c.vm.ID(), c.vm.NodeName, c.vm.Cpu, c.vm.Memory, c.vm.Disks).ApplyT(func(made []any) (Seen, error) {
+	return pulumi.All(c.vm.ID(), c.vm.NodeName, c.vm.Cpu, c.vm.Memory, c.vm.Disks, c.vm.NetworkDevices, c.vm.Hostpcis).ApplyT(func(made []any) (Seen, error) {
 		if args.Look == nil {
 			return Seen{}, nil
 		}

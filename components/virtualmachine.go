@@ -2,6 +2,7 @@ package components
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
@@ -171,15 +172,39 @@ func hostPCIs(gpus []spec.GPU) vm.VirtualMachineHostpciArray {
 	return list
 }
 
+// cardsOf are a node's network cards, the cluster's first.
+func cardsOf(n spec.Node, network spec.Network) []spec.NIC {
+	return append([]spec.NIC{{Bridge: network.Bridge, VLAN: network.VLAN, MTU: network.MTU, MAC: n.MAC}}, n.ExtraNICs...)
+}
+
 func networkDevices(n spec.Node, network spec.Network) vm.VirtualMachineNetworkDeviceArray {
-	list := vm.VirtualMachineNetworkDeviceArray{
-		networkDevice(spec.NIC{Bridge: network.Bridge, VLAN: network.VLAN, MTU: network.MTU, MAC: n.MAC}),
-	}
-	for _, extra := range n.ExtraNICs {
-		list = append(list, networkDevice(extra))
+	var list vm.VirtualMachineNetworkDeviceArray
+	for _, card := range cardsOf(n, network) {
+		list = append(list, networkDevice(card))
 	}
 
 	return list
+}
+
+// optionsOf are the options of a node's cards and devices, as [VM] has them. A device by its address is only there or not.
+func optionsOf(n spec.Node, network spec.Network) map[string]map[string]string {
+	options := map[string]map[string]string{}
+	for i, card := range cardsOf(n, network) {
+		tag := ""
+		if card.VLAN > 0 {
+			tag = strconv.Itoa(card.VLAN)
+		}
+		options[fmt.Sprintf("net%d", i)] = map[string]string{"bridge": card.Bridge, "tag": tag}
+	}
+	for i, gpu := range n.GPUs {
+		device := map[string]string{}
+		if !gpu.Raw {
+			device["mapping"] = gpu.Name
+		}
+		options[fmt.Sprintf("hostpci%d", i)] = device
+	}
+
+	return options
 }
 
 func networkDevice(card spec.NIC) vm.VirtualMachineNetworkDeviceArgs {

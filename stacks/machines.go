@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,12 +92,32 @@ func undone(vm components.VM, machine proxmoxapi.Machine) error {
 			lacks = append(lacks, fmt.Sprintf("its disk %s has %d GiB, not %d", place, size, vm.DisksGiB[place]))
 		}
 	}
+	lacks = append(lacks, otherOptions(vm, machine)...)
 	if len(lacks) == 0 {
 		return nil
 	}
 
 	return fmt.Errorf("%s (VM %d on host %s) is not as planned: %s. A run that failed left it so, or somebody changed it: `pulumi up --refresh` mends it",
 		vm.Name, vm.VMID, machine.Host, strings.Join(lacks, ", "))
+}
+
+// otherOptions finds cards and devices that are not as planned.
+func otherOptions(vm components.VM, machine proxmoxapi.Machine) (lacks []string) {
+	for _, device := range slices.Sorted(maps.Keys(vm.Options)) {
+		if _, found := machine.Option(device, ""); !found {
+			lacks = append(lacks, "its "+device+" is not there")
+
+			continue
+		}
+		for _, option := range slices.Sorted(maps.Keys(vm.Options[device])) {
+			want := vm.Options[device][option]
+			if is, _ := machine.Option(device, option); is != want {
+				lacks = append(lacks, fmt.Sprintf("its %s has %s %s, not %s", device, option, cmp.Or(is, "none"), cmp.Or(want, "none")))
+			}
+		}
+	}
+
+	return lacks
 }
 
 // holder is the machine that has a VMID; nil = Proxmox does not say.

@@ -67,7 +67,7 @@ func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 	if parts[7] == "status" {
 		return answer(http.StatusOK, "OK", fmt.Sprintf(`{"data": {"status": %q}}`, cmp.Or(p.power, "running")))
 	}
-	config := fmt.Sprintf(`"vmgenid": "generation of %s"`, parts[6])
+	config := fmt.Sprintf(`"vmgenid": "generation of %s", "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0", "hostpci0": "mapping=rtx4000,pcie=1"`, parts[6])
 	for i := range 16 {
 		if fmt.Sprintf("scsi%d", i) == p.lacks {
 			continue
@@ -152,6 +152,8 @@ func TestAnUpThatTheMachinesBelie(t *testing.T) {
 		"a machine that is off":  {&proxmoxAPI{power: "stopped"}, "it is stopped"},
 		"fewer cores and memory": {&proxmoxAPI{config: `, "memory": 512, "cores": 1`}, "it has 1 cores, not 2, it has 512 MiB of memory, not 4096"},
 		"a smaller disk":         {&proxmoxAPI{config: `, "scsi0": "local-lvm:vm-disk-0,size=20G"`}, "its disk scsi0 has 20 GiB, not 40"},
+		"another bridge":         {&proxmoxAPI{config: `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr1"`}, "its net0 has bridge vmbr1, not vmbr0"},
+		"a VLAN":                 {&proxmoxAPI{config: `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0,tag=7"`}, "its net0 has tag 7, not none"},
 		"no disk":                {&proxmoxAPI{lacks: "scsi0"}, "its disk scsi0 is not there"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -143,14 +143,22 @@ func (m Machine) Number(key string) int {
 	return number
 }
 
+// Option is an option of a device, such as the bridge of net0; empty = it has none. The device is there or not.
+func (m Machine) Option(device, option string) (value string, found bool) {
+	text, found := m.Config[device]
+	for part := range strings.SplitSeq(string(text), ",") {
+		if stated, is := strings.CutPrefix(part, option+"="); is {
+			value = stated
+		}
+	}
+
+	return value, found
+}
+
 // DiskGiB is the size of a disk, rounded up; ok is false for one that is not there.
 func (m Machine) DiskGiB(place string) (size int, ok bool) {
-	drive, ok := m.Config[place]
-	for option := range strings.SplitSeq(string(drive), ",") {
-		text, found := strings.CutPrefix(option, "size=")
-		if !found || text == "" {
-			continue
-		}
+	text, ok := m.Option(place, "size")
+	if text != "" {
 		number, unit := text[:len(text)-1], text[len(text)-1]
 		mebibytes := map[byte]float64{'K': 1.0 / 1024, 'M': 1, 'G': 1024, 'T': 1024 * 1024}[unit]
 		if parsed, err := strconv.ParseFloat(number, 64); err == nil {

@@ -50,6 +50,20 @@ func TestSizesOfDisks(t *testing.T) {
 	assert.Zero(t, m.Number("scsi0"))
 }
 
+func TestOptionsOfDevices(t *testing.T) {
+	t.Parallel()
+	m := machine(t, `{"net0": "virtio=02:00:00:00:00:01,bridge=vmbr0,tag=7", "hostpci0": "0000:01:00,pcie=1"}`)
+	for option, want := range map[string]string{"bridge": "vmbr0", "tag": "7", "mtu": ""} {
+		is, found := m.Option("net0", option)
+		assert.True(t, found)
+		assert.Equal(t, want, is, option)
+	}
+	_, found := m.Option("net1", "bridge")
+	assert.False(t, found)
+	_, found = m.Option("hostpci0", "")
+	assert.True(t, found)
+}
+
 // proxmox answers by path, and notes what it was asked.
 type proxmox struct {
 	mu      sync.Mutex
