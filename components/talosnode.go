@@ -194,7 +194,7 @@ func (c *TalosNode) look(ctx *pulumi.Context, args TalosNodeArgs) pulumi.Output 
 		planned.DisksGiB[disk.Interface] = disk.SizeGiB
 	}
 
-	return pulumi.All(c.vm.ID(), c.vm.NodeName, c.vm.Cpu, c.vm.Memory, c.vm.Disks, c.vm.NetworkDevices, c.vm.Hostpcis).ApplyT(func(made []any) (Seen, error) {
+	return pulumi.All(c.vm.ID(), c.vm.NodeName, c.vm.Cpu, c.vm.Memory, c.vm.Disks).ApplyT(func(made []any) (Seen, error) {
 		if args.Look == nil {
 			return Seen{}, nil
 		}
