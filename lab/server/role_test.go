@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/internal/permissions"
-	"proxmox-talos/policy/rules"
 )
 
 var update = flag.Bool("update", false, "rewrite generated documentation")
@@ -96,17 +94,4 @@ The lab works with exactly these roles, this user and a separated token. A test 
 `)
 
 	return b.String()
-}
-
-// TestPoliciesAllowTheDocumentedPrivileges: the policy least-privilege allows the roles of the program, and those of the cloud controller manager and the CSI driver.
-func TestPoliciesAllowTheDocumentedPrivileges(t *testing.T) {
-	t.Parallel()
-
-	want := []string{"VM.Audit", "Sys.Audit", "VM.Config.Disk", "Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.Audit"}
-	for _, role := range permissions.Roles() {
-		want = append(want, role.Privileges()...)
-	}
-
-	slices.Sort(want)
-	assert.Equal(t, slices.Compact(want), rules.Privileges())
 }

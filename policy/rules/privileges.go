@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"proxmox-talos/internal/permissions"
 )
 
 func privilegePolicies() []policy {
@@ -18,11 +20,13 @@ func privilegePolicies() []policy {
 
 // Privileges are those that a role of the plan may have: the documented ones of the program, of the cloud controller manager and of the CSI driver.
 func Privileges() []string {
-	return []string{
-		"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit", "Mapping.Modify", "Mapping.Use", "Pool.Allocate", "SDN.Use", "Sys.AccessNetwork",
-		"Sys.Audit", "Sys.Modify", "VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit", "VM.Config.Disk", "VM.Config.HWType",
-		"VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.GuestAgent.Audit", "VM.Migrate", "VM.PowerMgmt",
+	list := []string{"Datastore.Audit", "Sys.Audit"} // the controller manager's and the driver's
+	for _, role := range permissions.Roles() {
+		list = append(list, role.Privileges()...)
 	}
+	slices.Sort(list)
+
+	return slices.Compact(list)
 }
 
 // administrators are Proxmox' own roles that may more than any program needs.
