@@ -138,10 +138,11 @@ func (c *TalosNode) machine(ctx *pulumi.Context, name string, args TalosNodeArgs
 	if len(args.Network.DNS) == 0 {
 		ignored = append(ignored, "initialization.dns")
 	}
-	for i := range 1 + len(args.Node.ExtraDisks) {
-		ignored = append(ignored, fmt.Sprintf("disks[%d].speed", i))
-	}
+	ignored = append(ignored, "disks[0].speed")
 	for i, d := range args.Node.ExtraDisks {
+		if !d.Added { // the engine warns of a path that is not there yet
+			ignored = append(ignored, fmt.Sprintf("disks[%d].speed", 1+i))
+		}
 		// A disk stays where it is attached: nothing re-attaches it, and earlier versions of this program used scsiN.
 		if !d.InterfacePinned {
 			ignored = append(ignored, fmt.Sprintf("disks[%d].interface", 1+i), fmt.Sprintf("disks[%d].ssd", 1+i))

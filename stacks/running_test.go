@@ -83,6 +83,9 @@ func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
 	}
 	// The provider would take what is ignored from a disk that is added as well.
 	assert.NotContains(t, vm.Request.GetIgnoreChanges(), "disks[2].interface")
+	// The engine warns of what is ignored and not there yet.
+	assert.NotContains(t, vm.Request.GetIgnoreChanges(), "disks[2].speed")
+	assert.Subset(t, vm.Request.GetIgnoreChanges(), []string{"disks[0].speed", "disks[1].speed"})
 
 	// Where the state is not known, nothing is re-attached by guess.
 	o.Running = nil

@@ -223,7 +223,9 @@ func (j *judgement) disks(path string, nodes []spec.Node) {
 		taken := map[string]int{}
 		for i := range n.ExtraDisks {
 			d, at := &n.ExtraDisks[i], fmt.Sprintf("%s.extraDisks[%d].interface", path, i)
-			if own := 1 + i; own < len(m.Disks) {
+			own := 1 + i
+			d.Added = own >= len(m.Disks)
+			if !d.Added {
 				if d.InterfacePinned && d.Interface != m.Disks[own].Interface {
 					j.report(at, fmt.Sprintf("%q", d.Interface), "is not where %s has the disk, and nothing re-attaches it; state %s, or leave it out",
 						n.Name, m.Disks[own].Interface)

@@ -236,8 +236,10 @@ type Disk struct {
 	Interface string
 	// InterfacePinned says that it is the place for sure: stated, or where a running machine has it. Otherwise a machine that has the disk already keeps its place.
 	InterfacePinned bool
-	SizeGiB         int
-	Datastore       string
+	// Added says that a machine that runs has it from this run on: the stack file alone does not tell.
+	Added     bool `json:"-"`
+	SizeGiB   int
+	Datastore string
 }
 
 // NIC is an additional network card of a node.
