@@ -22,15 +22,17 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 		Versions:          talosopsPlanned(args.Cluster.Nodes()),
 	}
 	after := []pulumi.Resource{c.bootstrap}
+	var updates []any
 	for _, node := range c.nodes {
 		after = append(after, node.Applied())
+		updates = append(updates, node.Updates)
 	}
 	digest, err := contentHash(request, planned, hardwareOf(args.Cluster))
 	if err != nil {
 		return err
 	}
 
-	follows := followed(digest, c.nodes)
+	follows := followed(digest, "updates", updates...)
 	if holdsSecrets(args.Cluster) {
 		follows = pulumi.ToSecret(follows).(pulumi.StringOutput) // a digest of little that is secret could be guessed
 	}
@@ -43,24 +45,18 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 	return err
 }
 
-// followed adds to the digest how often the nodes' VMs were updated; VMs that never were add nothing, so that the gates
-// of earlier versions stay as they are.
-func followed(digest string, nodes []*TalosNode) pulumi.StringOutput {
-	counts := make([]any, 0, len(nodes))
-	for _, node := range nodes {
-		counts = append(counts, node.Updates)
-	}
-
+// followed adds to a digest how often something happened to nodes; what never did adds nothing.
+func followed(digest, what string, counts ...any) pulumi.StringOutput {
 	return pulumi.All(counts...).ApplyT(func(counts []any) string {
-		updates := 0
+		sum := 0
 		for _, count := range counts {
-			updates += count.(int)
+			sum += count.(int)
 		}
-		if updates == 0 {
+		if sum == 0 {
 			return digest
 		}
 
-		return fmt.Sprintf("%s after %d updates", digest, updates)
+		return fmt.Sprintf("%s after %d %s", digest, sum, what)
 	}).(pulumi.StringOutput)
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -231,33 +230,19 @@ func storeOf(n spec.Node) ImageStore { return ImageStore{Host: n.Host, Datastore
 // them holds the cluster; otherwise it does nothing.
 func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args TalosClusterArgs, _ plannedPatches) (err error) {
 	var after []pulumi.Resource
-	var generations []any
+	var remade []any
 	for _, node := range c.nodes[:len(args.Cluster.ControlPlanes)] {
 		after = append(after, node.Applied())
-		generations = append(generations, node.Generation)
+		remade = append(remade, node.Remade)
 	}
 	c.bootstrap, err = talosops{
 		verb:        "bootstrap",
 		request:     talosopsRequest{Interval: bootstrapInterval, ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes)},
-		follows:     generationsOf(generations),
+		follows:     followed("bootstrap", "machines made anew", remade...),
 		talosconfig: c.talosconfigOf(ctx, name, args.Cluster.ControlPlanes, args.Cluster.ControlPlanes), // workers come and go
 	}.register(ctx, name+"-bootstrap", pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(after))
 
 	return err
-}
-
-// generationsOf is one text of all generations that are known.
-func generationsOf(machines []any) pulumi.StringOutput {
-	return pulumi.All(machines...).ApplyT(func(generations []any) string {
-		var known []string
-		for _, generation := range generations {
-			if text, _ := generation.(*string); text != nil {
-				known = append(known, *text)
-			}
-		}
-
-		return strings.Join(known, " ")
-	}).(pulumi.StringOutput)
 }
 
 func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args TalosClusterArgs, _ plannedPatches) error {

@@ -288,19 +288,19 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 
 func TestTalosClusterBootstrapFollowsTheMachines(t *testing.T) {
 	t.Parallel()
-	machines := func(change string) string {
+	follows := func(remade ...int) string {
 		r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), false, func(args *TalosClusterArgs) {
 			args.Look = func(_ context.Context, vm VM) (Seen, error) {
-				return Seen{Generation: strings.Replace(fmt.Sprintf("machine-%d", vm.VMID), change, "another", 1)}, nil
+				return Seen{Remade: map[bool]int{true: 1}[slices.Contains(remade, vm.VMID)]}, nil
 			}
 		})
 
 		return text(r.Of(recorder.LocalCommand)["one-bootstrap"].Input("environment"))
 	}
 
-	assert.JSONEq(t, `{"FOLLOWS": "machine-2000 machine-2001 machine-2002"}`, machines("none"))
-	assert.Equal(t, machines("none"), machines("machine-3000"), "a worker")
-	assert.NotEqual(t, machines("none"), machines("machine-2000"))
+	assert.JSONEq(t, `{"FOLLOWS": "bootstrap"}`, follows())
+	assert.Equal(t, follows(), follows(3000), "a worker")
+	assert.JSONEq(t, `{"FOLLOWS": "bootstrap after 2 machines made anew"}`, follows(2000, 2002))
 }
 
 func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {

@@ -46,8 +46,8 @@ type Seen struct {
 	// Generation says which machine the VM is: another one after it was recreated, restored or rolled back, whose
 	// configuration is then applied again; empty = not known.
 	Generation string
-	// Updates counts the runs that updated the VM.
-	Updates int
+	// Updates counts the runs that updated the VM, Remade those that found another machine than before.
+	Updates, Remade int
 }
 
 // VM is a node's VM as it is planned, on the host that its resource says it is on.
@@ -72,6 +72,8 @@ type TalosNode struct {
 	Generation pulumi.StringPtrOutput `pulumi:"generation"`
 	// Updates counts the runs that updated the VM; the health gate follows it.
 	Updates pulumi.IntOutput `pulumi:"updates"`
+	// Remade counts the runs that found another machine than before; the bootstrap follows those of control planes.
+	Remade pulumi.IntOutput `pulumi:"remade"`
 
 	vm      *vm.VirtualMachine
 	applied *machine.ConfigurationApply
@@ -95,6 +97,7 @@ func NewTalosNode(ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...
 	}
 	seen := c.look(ctx, args)
 	c.Updates = seen.ApplyT(func(s any) int { return s.(Seen).Updates }).(pulumi.IntOutput)
+	c.Remade = seen.ApplyT(func(s any) int { return s.(Seen).Remade }).(pulumi.IntOutput)
 	c.Generation = seen.ApplyT(func(s any) *string {
 		generation := s.(Seen).Generation
 		if generation == "" {
@@ -114,7 +117,7 @@ func NewTalosNode(ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...
 	c.Address = pulumi.String(args.Node.Address.Addr().String()).ToStringOutput()
 	c.MAC = pulumi.String(args.Node.MAC).ToStringOutput()
 	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"vmid": c.VMID, "vmName": c.VMName, "node": c.Host, "address": c.Address, "mac": c.MAC, "generation": c.Generation, "updates": c.Updates,
+		"vmid": c.VMID, "vmName": c.VMName, "node": c.Host, "address": c.Address, "mac": c.MAC, "generation": c.Generation, "updates": c.Updates, "remade": c.Remade,
 	}); err != nil {
 		return nil, fmt.Errorf("unable to register the outputs of node %q: %w", name, err)
 	}

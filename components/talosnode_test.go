@@ -233,8 +233,10 @@ func TestTalosNodeOutputs(t *testing.T) {
 			outputs := r.Outputs(n.Name).Copy()
 			assert.Equal(t, preview, outputs["generation"].IsComputed(), "nobody knows it before the machine is there")
 			assert.Equal(t, preview, outputs["updates"].IsComputed())
+			assert.Equal(t, preview, outputs["remade"].IsComputed())
 			delete(outputs, "generation")
 			delete(outputs, "updates")
+			delete(outputs, "remade")
 			assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
 				"vmid": 3000, "vmName": "one-general-1", "node": "pve1", "address": "127.1.1.20", "mac": "02:00:00:00:14:00",
 			}), outputs)

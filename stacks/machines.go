@@ -38,6 +38,9 @@ func (m *machines) look(ctx context.Context, vm components.VM) (seen components.
 	machine, err := m.asked.Find(ctx, vm.Host, vm.VMID)
 	switch {
 	case err == nil:
+		if before := seen.Generation; before != "" && before != machine.Generation() {
+			seen.Remade++
+		}
 		seen.Generation = machine.Generation()
 		if !m.preview {
 			return seen, undone(vm, machine)

@@ -128,7 +128,8 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		vmid, _ := outputs["vmid"].(float64)
 		generation, _ := outputs["generation"].(string)
 		updates, _ := outputs["updates"].(float64)
-		l.seen[int(vmid)] = components.Seen{Generation: generation, Updates: int(updates)}
+		remade, _ := outputs["remade"].(float64)
+		l.seen[int(vmid)] = components.Seen{Generation: generation, Updates: int(updates), Remade: int(remade)}
 	case RecordType:
 		making, _ := outputs["making"].(map[string]any)
 		l.making = map[string]string{}

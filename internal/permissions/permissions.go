@@ -37,6 +37,13 @@ type Role struct {
 	Needs []Need
 }
 
+// Proxmox VE 8 has monitor in place of agentAudit.
+const (
+	agentAudit = "VM.GuestAgent.Audit"
+	monitor    = "VM.Monitor"
+	agentPVE   = 9
+)
+
 const (
 	configure = "PUT /nodes/{node}/qemu/{vmid}/config"
 	clone     = "POST /nodes/{node}/qemu/{vmid}/clone"
@@ -47,7 +54,7 @@ func Roles() []Role {
 	vm := func(privilege, call, why string) Need {
 		return on("/vms", privilege, call, why, " (/vms/2000, "+privilege+")")
 	}
-	agent := on("/vms", "VM.GuestAgent.Audit", "GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces",
+	agent := on("/vms", agentAudit, "GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces",
 		"read addresses, of nodes with the extension `qemu-guest-agent`; without it every read waits for the agent's timeout",
 		" (/vms/2000, VM.GuestAgent.Audit|VM.GuestAgent.Unrestricted)")
 	remove := on("/storage", "Datastore.Allocate", "DELETE /nodes/{node}/storage/{storage}/content/{volume}",
@@ -98,16 +105,28 @@ func on(path, privilege, call, why, detail string) Need {
 	return Need{Privilege: privilege, Path: path, Call: call, Why: why, Refusal: "Permission check failed" + detail}
 }
 
-// Privileges are the role's, sorted.
-func (r Role) Privileges() []string {
+// Privileges are the role's of the newest Proxmox VE, sorted.
+func (r Role) Privileges() []string { return r.PrivilegesOn(agentPVE) }
+
+// PrivilegesOn are the role's by the major version of Proxmox VE, 0 = the newest; sorted.
+func (r Role) PrivilegesOn(major int) []string {
 	list := make([]string, 0, len(r.Needs))
 	for _, n := range r.Needs {
-		list = append(list, n.Privilege)
+		list = append(list, On(major, n.Privilege))
 	}
 
 	slices.Sort(list)
 
 	return list
+}
+
+// On is a privilege as the major version of Proxmox VE has it, 0 = the newest.
+func On(major int, privilege string) string {
+	if privilege == agentAudit && major > 0 && major < agentPVE {
+		return monitor
+	}
+
+	return privilege
 }
 
 // Paths are where the role is given, sorted.

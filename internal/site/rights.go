@@ -14,8 +14,6 @@ import (
 const (
 	leastPVE = 8
 	mostPVE  = 9
-	// agentPVE brought privileges of their own for the guest agent.
-	agentPVE = 9
 )
 
 // keyToken is where what Proxmox says of the credentials belongs.
@@ -152,11 +150,8 @@ func (j *judge) needs(n permissions.Need) []need {
 		return j.onMachines(func(m machine) bool { return m.new }, privilege)
 	case "VM.GuestAgent.Audit":
 		agent := func(m machine) bool { return slices.Contains(m.Template.Extensions, "siderolabs/qemu-guest-agent") }
-		if major := j.site.major(); major > 0 && major < agentPVE {
-			return j.onMachines(agent, "VM.Monitor")
-		}
 
-		return j.onMachines(agent, privilege, "VM.GuestAgent.Unrestricted")
+		return j.onMachines(agent, permissions.On(j.site.major(), privilege), "VM.GuestAgent.Unrestricted")
 	case "VM.Migrate":
 		return j.onMachines(func(m machine) bool {
 			running, there := j.stack.Machines[m.VMID]

@@ -157,7 +157,7 @@ func (d *Datacentre) permissions(user, path string) map[string]bool {
 		return d.permissions(owner, path)
 	case user == rootUser:
 		all := map[string]bool{}
-		for p := range specialRoles["Administrator"] {
+		for p := range d.specialRoles()["Administrator"] {
 			all[p] = true
 		}
 

@@ -21,9 +21,15 @@ const noAccess = "NoAccess"
 // privilegeGroup is a category of privileges by who is meant to have them; PVE derives its own roles from it.
 type privilegeGroup struct{ name, root, admin, user, audit string }
 
-// privilegeGroups are those of PVE 9: VM.Monitor is gone, VM.GuestAgent.*, VM.Replicate and Sys.AccessNetwork are there.
-func privilegeGroups() []privilegeGroup {
-	return []privilegeGroup{
+// Releases of PVE that the data centre can be of.
+const (
+	PVE8 = 8
+	PVE9 = 9
+)
+
+// privilegeGroups are those of a release: PVE 9 has VM.GuestAgent.* and VM.Replicate in place of VM.Monitor.
+func privilegeGroups(release int) []privilegeGroup {
+	groups := []privilegeGroup{
 		{
 			name: "VM",
 			admin: "VM.Config.Disk VM.Config.CPU VM.Config.Memory VM.Config.Network VM.Config.HWType VM.Config.Options VM.Allocate VM.Clone " +
@@ -39,12 +45,31 @@ func privilegeGroups() []privilegeGroup {
 		{name: "Pool", admin: "Pool.Allocate", user: "Pool.Audit", audit: "Pool.Audit"},
 		{name: "Mapping", admin: "Mapping.Modify", user: "Mapping.Use", audit: "Mapping.Audit"},
 	}
+	if release == PVE8 {
+		of9 := func(privilege string) bool {
+			return strings.HasPrefix(privilege, "VM.GuestAgent.") || privilege == "VM.Replicate"
+		}
+		for _, list := range []*string{&groups[0].admin, &groups[0].user, &groups[0].audit} {
+			*list = strings.Join(slices.DeleteFunc(strings.Fields(*list), of9), " ")
+		}
+
+		groups[0].admin += " VM.Monitor"
+	}
+
+	return groups
 }
 
-// specialRoles are Proxmox' own roles; Administrator has every privilege there is.
-var specialRoles = makeSpecialRoles()
+// Release is Proxmox' own, PVE8 or PVE9.
+func (d *Datacentre) Release() int { return d.options.Release }
 
-func makeSpecialRoles() map[string]map[string]bool {
+// specialRoles are Proxmox' own roles by release; Administrator has every privilege there is.
+var specialRoles = map[int]map[string]map[string]bool{PVE8: makeSpecialRoles(PVE8), PVE9: makeSpecialRoles(PVE9)}
+
+func (d *Datacentre) specialRoles() map[string]map[string]bool {
+	return specialRoles[d.options.Release]
+}
+
+func makeSpecialRoles(release int) map[string]map[string]bool {
 	roles := map[string]map[string]bool{
 		noAccess: {}, "Administrator": {"Permissions.Modify": true}, "PVETemplateUser": {"VM.Clone": true, "VM.Audit": true},
 	}
@@ -58,7 +83,7 @@ func makeSpecialRoles() map[string]map[string]bool {
 		}
 	}
 
-	for _, g := range privilegeGroups() {
+	for _, g := range privilegeGroups(release) {
 		administration := g.admin + " " + g.user + " " + g.audit
 		add("Administrator", g.root+" "+administration)
 		add("PVEAdmin", administration)
@@ -76,11 +101,11 @@ func makeSpecialRoles() map[string]map[string]bool {
 }
 
 // Privileges returns all privileges of PVE 9, sorted.
-func Privileges() []string { return slices.Sorted(maps.Keys(specialRoles["Administrator"])) }
+func Privileges() []string { return slices.Sorted(maps.Keys(specialRoles[PVE9]["Administrator"])) }
 
 // rolePrivileges returns a role's privileges, nil where there is no such role; called with the lock held.
 func (d *Datacentre) rolePrivileges(id string) map[string]bool {
-	if r, ok := specialRoles[id]; ok {
+	if r, ok := d.specialRoles()[id]; ok {
 		return r
 	}
 
@@ -104,7 +129,7 @@ func (d *Datacentre) Roles() []Role {
 
 	var list []Role
 
-	for id, privileges := range specialRoles {
+	for id, privileges := range d.specialRoles() {
 		list = append(list, Role{ID: id, Privileges: slices.Sorted(maps.Keys(privileges)), Special: true})
 	}
 
@@ -119,7 +144,7 @@ func (d *Datacentre) Roles() []Role {
 
 // AddRole makes a role.
 func (d *Datacentre) AddRole(id string, privileges ...string) error {
-	if err := checkPrivileges(privileges); err != nil {
+	if err := d.checkPrivileges(privileges); err != nil {
 		return err
 	}
 
@@ -138,11 +163,11 @@ func (d *Datacentre) AddRole(id string, privileges ...string) error {
 
 // SetRole gives a role its privileges, beside those it has with keep.
 func (d *Datacentre) SetRole(id string, keep bool, privileges ...string) error {
-	if specialRoles[id] != nil {
+	if d.specialRoles()[id] != nil {
 		return refuse("auto-generated role '%s' cannot be modified", id)
 	}
 
-	if err := checkPrivileges(privileges); err != nil {
+	if err := d.checkPrivileges(privileges); err != nil {
 		return err
 	}
 
@@ -166,7 +191,7 @@ func (d *Datacentre) SetRole(id string, keep bool, privileges ...string) error {
 
 // DeleteRole removes a role and every access rule that gives it.
 func (d *Datacentre) DeleteRole(id string) error {
-	if specialRoles[id] != nil {
+	if d.specialRoles()[id] != nil {
 		return refuse("auto-generated role '%s' cannot be deleted", id)
 	}
 
@@ -184,9 +209,9 @@ func (d *Datacentre) DeleteRole(id string) error {
 	return nil
 }
 
-func checkPrivileges(privileges []string) error {
+func (d *Datacentre) checkPrivileges(privileges []string) error {
 	for _, p := range privileges {
-		if !specialRoles["Administrator"][p] {
+		if !d.specialRoles()["Administrator"][p] {
 			return &Error{
 				Status: http.StatusBadRequest, Message: "Parameter verification failed.",
 				Fields: map[string]string{"privs": "invalid format - invalid privilege '" + p + "'"},

@@ -16,6 +16,8 @@ type Options struct {
 	Path string
 	// Hosts are the Proxmox hosts, at least one. Hardware is taken from here at every Open, volumes and machines from the state file.
 	Hosts []HostOptions
+	// Release is Proxmox' own: PVE8, or PVE9, the default.
+	Release int
 	// Cluster is the cluster's name; empty for a host that stands alone.
 	Cluster   string
 	Clock     Clock
@@ -69,6 +71,10 @@ func Open(o Options) (*Datacentre, error) {
 
 	if o.Clock.speed == 0 {
 		o.Clock = NewClock(1)
+	}
+
+	if o.Release == 0 {
+		o.Release = PVE9
 	}
 
 	if o.SaveDelay == 0 {

@@ -70,9 +70,10 @@ func TestRefusalsThatAreNoErrors(t *testing.T) {
 	assert.True(t, w.taskEnded("qmclone", "WARNINGS: 1"))
 	assert.True(t, w.taskEnded("qmstart", "WARNINGS: 1"))
 
-	// The provider does not look at a machine that it started with warnings: its next update does, and only that.
+	// The provider does not look at a machine that it started with warnings: its next update does, and only that;
+	// the health gate follows it.
 	done := w.up(s.yaml(t))
-	assert.Equal(t, steps{"VirtualMachine " + n.Name + "-vm": "update"}, done)
+	assert.Equal(t, steps{"VirtualMachine " + n.Name + "-vm": "update", "Command one-healthy": "update"}, done)
 	assert.False(t, slices.ContainsFunc(w.lab.Data.Tasks(), func(task datacentre.Task) bool {
 		return slices.Contains([]string{"qmreboot", "qmshutdown", "qmstop"}, task.Type)
 	}))

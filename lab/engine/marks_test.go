@@ -77,7 +77,7 @@ func TestLabelsAndTaints(t *testing.T) {
 
 	s.Labels, s.Taints = "{tier: a}", `["dedicated=ai:NoSchedule"]`
 	done := w.up(s.yaml(t))
-	assert.Equal(t, []string{"Command one-marked", "ConfigurationApply one-gpu-1-configuration"}, done.named("update"))
+	assert.Equal(t, []string{"Command one-healthy", "Command one-marked", "ConfigurationApply one-gpu-1-configuration"}, done.named("update"))
 	assert.Empty(t, vms(append(done.named("create"), done.named("replace")...)))
 	assert.Contains(t, w.said(), "one-gpu-1: labels and taints: 1 label set, 2 taints set")
 	assert.ElementsMatch(t, []string{"theirs:NoSchedule", "nvidia.com/gpu=present:NoSchedule", "dedicated=ai:NoSchedule"}, taintsOf(t, client, "one-gpu-1"))

@@ -170,8 +170,8 @@ func TestMachinesOfAnOlderVersionGetTheirMarker(t *testing.T) {
 	tasks, boots := len(w.lab.Data.Tasks()), w.boots()
 
 	done := w.up(s.yaml(t))
-	assert.Equal(t, []string{"VirtualMachine one-cp-1-vm", "VirtualMachine one-general-1-vm"}, done.named("update"))
-	assert.Len(t, done, 2, "%v", done)
+	assert.Equal(t, []string{"Command one-healthy", "VirtualMachine one-cp-1-vm", "VirtualMachine one-general-1-vm"}, done.named("update"))
+	assert.Len(t, done, 3, "%v", done)
 	assert.True(t, w.described("talos-proxmox-node owner=organization/talos-proxmox/lab (Talos worker one-general-1 of cluster one)"))
 	assert.Len(t, w.lab.Data.Tasks(), tasks, "no task: nothing is stopped, started or moved")
 	assert.Equal(t, boots, w.boots(), "no machine reboots")

@@ -27,8 +27,13 @@ func clusterRoutes() []route {
 
 func empty(*request) (any, error) { return []object{}, nil }
 
-func version(*request) (any, error) {
-	return object{"version": hostos.Version, "release": pveRelease, "repoid": hostos.RepoID}, nil
+func version(r *request) (any, error) {
+	version, release := hostos.Version, pveRelease
+	if r.dc.Release() == datacentre.PVE8 {
+		version, release = "8.4.14", "8.4"
+	}
+
+	return object{"version": version, "release": release, "repoid": hostos.RepoID}, nil
 }
 
 func nextID(r *request) (any, error) {

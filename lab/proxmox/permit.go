@@ -27,6 +27,16 @@ func mayProbe(r *request) error {
 	return datacentre.Forbidden("")
 }
 
+// mayAskAgent is the right to ask the guest agent what changes nothing.
+func mayAskAgent(r *request) error {
+	privileges := []string{"VM.GuestAgent.Audit", "VM.GuestAgent.Unrestricted"}
+	if r.dc.Release() == datacentre.PVE8 {
+		privileges = []string{"VM.Monitor"}
+	}
+
+	return r.dc.Authorise(r.user, "/vms/"+strconv.Itoa(r.vmid()), privileges...)
+}
+
 func (r *request) seesVM(id int) bool {
 	return r.dc.Allowed(r.user, "/vms/"+strconv.Itoa(id), "VM.Audit")
 }

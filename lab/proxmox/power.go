@@ -37,11 +37,11 @@ func powerRoutes() []route {
 			return upid(r.dc.Reboot(r.user, r.node(), r.vmid(), o))
 		}),
 		{
-			method: "GET", path: vmPath + "/agent/network-get-interfaces", privilege: "VM.GuestAgent.Audit|VM.GuestAgent.Unrestricted", path2: "/vms/{vmid}",
+			method: "GET", path: vmPath + "/agent/network-get-interfaces", allow: mayAskAgent,
 			handle: agentInterfaces,
 		},
 		{
-			method: "POST", path: vmPath + "/agent/ping", privilege: "VM.GuestAgent.Audit|VM.GuestAgent.Unrestricted", path2: "/vms/{vmid}",
+			method: "POST", path: vmPath + "/agent/ping", allow: mayAskAgent,
 			handle: func(r *request) (any, error) {
 				if _, err := r.dc.Agent(r.node(), r.vmid()); err != nil {
 					return nil, err

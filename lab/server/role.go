@@ -16,9 +16,10 @@ func GrantProgram(data *datacentre.Datacentre, secret string) error {
 	known := data.Roles()
 
 	for _, role := range permissions.Roles() {
-		put := func() error { return data.AddRole(role.ID, role.Privileges()...) }
+		privileges := role.PrivilegesOn(data.Release())
+		put := func() error { return data.AddRole(role.ID, privileges...) }
 		if slices.ContainsFunc(known, func(k datacentre.Role) bool { return k.ID == role.ID }) {
-			put = func() error { return data.SetRole(role.ID, false, role.Privileges()...) }
+			put = func() error { return data.SetRole(role.ID, false, privileges...) }
 		}
 
 		if err := put(); err != nil {

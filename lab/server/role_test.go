@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/internal/permissions"
+	"proxmox-talos/lab/datacentre"
 )
 
 var update = flag.Bool("update", false, "rewrite generated documentation")
@@ -51,8 +52,10 @@ What the program needs on Proxmox VE 9, and nothing else: on a host, as root, on
 	}
 
 	b.WriteString(`
-Proxmox VE 8 knows no VM.GuestAgent.Audit: state VM.Monitor in its place there, and change it with the upgrade to 9, which knows no VM.Monitor
-(` + "`pveum role modify TalosProxmox --privs …`" + `).
+Proxmox VE 8 knows no VM.GuestAgent.Audit, and VM.Monitor in its place, which 9 does not know. There, and after its upgrade:
+
+` + "```shell\npveum role add TalosProxmox --privs \"" + strings.Join(permissions.Roles()[0].PrivilegesOn(datacentre.PVE8), " ") + "\"\n" +
+		"pveum role modify TalosProxmox --privs \"" + strings.Join(permissions.Roles()[0].Privileges(), " ") + "\"\n```" + `
 
 The token is separated: it may do what both it and its user may, so the rules name both. Its secret goes into the stack:
 ` + "`pulumi config set --secret proxmoxve:apiToken '" + permissions.Token + "=<secret>'`" + `.

@@ -53,7 +53,9 @@ type Options struct {
 	Labkube string
 	// Storages are what a host has beside its own ones; nil = nothing.
 	Storages func(host string) []datacentre.StorageOptions
-	Log      *slog.Logger
+	// Release of Proxmox VE, as its API has it: datacentre.PVE8, or PVE9, the default.
+	Release int
+	Log     *slog.Logger
 }
 
 // Server is a running lab.
@@ -209,6 +211,7 @@ func (s *Server) openModel() error {
 	data, err := datacentre.Open(datacentre.Options{
 		Path:      filepath.Join(s.o.Dir, "datacentre.json"),
 		Hosts:     hosts,
+		Release:   s.o.Release,
 		Cluster:   "lab",
 		Clock:     datacentre.NewClock(s.o.Speed),
 		Durations: s.o.Durations,

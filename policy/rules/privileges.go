@@ -22,7 +22,7 @@ func privilegePolicies() []policy {
 func Privileges() []string {
 	list := []string{"Datastore.Audit", "Sys.Audit"} // the controller manager's and the driver's
 	for _, role := range permissions.Roles() {
-		list = append(list, role.Privileges()...)
+		list = slices.Concat(list, role.Privileges(), role.PrivilegesOn(8))
 	}
 	slices.Sort(list)
 
