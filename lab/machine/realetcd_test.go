@@ -220,11 +220,21 @@ func etcdRecovery(l *lab, c talosctlOn) {
 	assert.Contains(l.T, c.run(12, "etcd snapshot "+file), "snapshot info:")
 	k.run("create namespace lost")
 
-	for _, n := range []int{11, 12, 13} {
-		c.run(n, "reset --graceful=false --system-labels-to-wipe EPHEMERAL --reboot --wait=false")
-	}
+	// One after the other, and the others off: two that are left would take a wiped one in again.
+	l.machines.PowerOff(12)
+	l.machines.PowerOff(13)
 
 	for _, n := range []int{11, 12, 13} {
+		if n != 11 {
+			l.machines.PowerOn(l.hardware(n))
+			l.soon(fmt.Sprintf("machine %d answers", n), func() bool {
+				_, err := l.client(n).Version(l.context())
+
+				return err == nil
+			})
+		}
+
+		c.run(n, "reset --graceful=false --system-labels-to-wipe EPHEMERAL --reboot --wait=false")
 		l.soon(fmt.Sprintf("machine %d waits for a bootstrap", n), func() bool {
 			st := l.status(n)
 

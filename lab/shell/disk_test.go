@@ -34,7 +34,7 @@ func TestADiskThatTakesNothing(t *testing.T) {
 		"a file that is there":            {fixed, "echo x >>$HOST_ROOT/etc/hostname", "open /etc/hostname: read-only file system\n", 1},
 		"a copy":                          {fixed, "cp $HOST_ROOT/etc/hosts $HOST_ROOT/etc/x 2>&1 | grep -o 'Read-only file system'", "", 0},
 		"a change in place":               {full, "sed -i s/a/b/ $HOST_ROOT/etc/hosts 2>&1 | grep -o 'No space left on device'", "", 0},
-		"a new name on a full disk":       {full, "mv $HOST_ROOT/etc/hosts $HOST_ROOT/etc/hosts2 && mv $HOST_ROOT/etc/hosts2 $HOST_ROOT/etc/hosts", "", 0},
+		"a new name on a full disk":       {full, "mv $HOST_ROOT/etc/hostname $HOST_ROOT/etc/hostname2 && mv $HOST_ROOT/etc/hostname2 $HOST_ROOT/etc/hostname", "", 0},
 		"a folder that is there":          {fixed, "mkdir -p $HOST_ROOT/etc", "", 0},
 		"a temporary file":                {fixed, `f=$(mktemp) && echo x >"$f" && cp "$f" "$f.2" && rm "$f" "$f.2"`, "", 0},
 		"a lock":                          {fixed, "flock /run/lock/x true", "", 0},
