@@ -143,7 +143,7 @@ func (c *TalosNode) machine(ctx *pulumi.Context, name string, args TalosNodeArgs
 	}
 	ignored = append(ignored, "disks[0].speed")
 	for i, d := range args.Node.ExtraDisks {
-		if !d.Added { // the engine warns of a path that is not there yet
+		if !d.Added { // the engine warns of a path that the state does not have
 			ignored = append(ignored, fmt.Sprintf("disks[%d].speed", 1+i))
 		}
 		// A disk stays where it is attached: nothing re-attaches it, and earlier versions of this program used scsiN.

@@ -43,30 +43,29 @@ const RecordType = "talos-proxmox:stack:Record"
 // so as well, but only once a run has made everything.
 type record struct{ pulumi.ResourceState }
 
-// recordRun registers the record and returns whether an earlier run left it, and how that run made machines.
-func recordRun(ctx *pulumi.Context) (r *record, deployed bool, making map[string]string, err error) {
+// recordRun registers the record and returns whether an earlier run left it.
+func recordRun(ctx *pulumi.Context) (r *record, deployed bool, err error) {
 	r = &record{}
 	if err := ctx.RegisterComponentResource(RecordType, "record", r); err != nil {
-		return nil, false, nil, fmt.Errorf("unable to register the record of this run: %w", err)
+		return nil, false, fmt.Errorf("unable to register the record of this run: %w", err)
 	}
 	urn, err := internals.UnsafeAwaitOutput(ctx.Context(), r.URN())
 	if err != nil {
-		return nil, false, nil, fmt.Errorf("unable to register the record of this run: %w", err)
+		return nil, false, fmt.Errorf("unable to register the record of this run: %w", err)
 	}
 	// Until this run states its own, the engine has the outputs of an earlier run, and none in the first.
 	var earlier struct {
 		State struct {
-			Deployed bool              `pulumi:"deployed"`
-			Making   map[string]string `pulumi:"making"`
+			Deployed bool `pulumi:"deployed"`
 		} `pulumi:"state"`
 	}
 	if _, err := ctx.InvokePackageRaw(getResource, struct {
 		URN string `pulumi:"urn"`
 	}{fmt.Sprint(urn.Value)}, &earlier, ""); err != nil {
-		return nil, false, nil, fmt.Errorf("unable to read the record of an earlier run: %w", err)
+		return nil, false, fmt.Errorf("unable to read the record of an earlier run: %w", err)
 	}
 
-	return r, earlier.State.Deployed, earlier.State.Making, nil
+	return r, earlier.State.Deployed, nil
 }
 
 // state records how a run makes machines; one that is refused makes none.
@@ -84,7 +83,7 @@ func (r *record) state(ctx *pulumi.Context, making map[string]string) error {
 // versions of this program have outputs and no record.
 func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	var deployed bool
-	if last.record, deployed, last.making, err = recordRun(ctx); err != nil {
+	if last.record, deployed, err = recordRun(ctx); err != nil {
 		return last, err
 	}
 	name := strings.Join([]string{ctx.Organization(), ctx.Project(), ctx.Stack()}, "/")

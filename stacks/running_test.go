@@ -83,7 +83,7 @@ func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
 	}
 	// The provider would take what is ignored from a disk that is added as well.
 	assert.NotContains(t, vm.Request.GetIgnoreChanges(), "disks[2].interface")
-	// The engine warns of what is ignored and not there yet.
+	// The engine warns of a path to ignore that the state does not have.
 	assert.NotContains(t, vm.Request.GetIgnoreChanges(), "disks[2].speed")
 	assert.Subset(t, vm.Request.GetIgnoreChanges(), []string{"disks[0].speed", "disks[1].speed"})
 

@@ -2,31 +2,21 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"proxmox-talos/internal/command"
 	"proxmox-talos/internal/preview"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newRoot().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "planreview:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{

@@ -3,33 +3,22 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"proxmox-talos/internal/command"
 	"proxmox-talos/internal/recovery"
 	"proxmox-talos/internal/spec"
 	"proxmox-talos/stacks"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	// A second signal ends the program at once.
-	context.AfterFunc(ctx, stop)
-	err := newRoot().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "recover:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
 	var project, pulumi, talosops string

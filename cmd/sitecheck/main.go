@@ -2,27 +2,18 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"proxmox-talos/internal/command"
 	"proxmox-talos/internal/recovery"
 	"proxmox-talos/stacks"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := newRoot().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "sitecheck:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
 	var project, pulumi string

@@ -9,16 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"proxmox-talos/internal/command"
 	"proxmox-talos/internal/report"
 	"proxmox-talos/stacks"
 )
 
-func main() {
-	if err := newRoot().Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "stackreport:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
 	var project, out string

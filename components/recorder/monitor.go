@@ -181,9 +181,6 @@ func (m *monitor) Invoke(_ context.Context, request *pulumirpc.ResourceInvokeReq
 		state := resource.PropertyMap{}
 		if o := m.recorder.options; len(o.Running) > 0 && !o.Unrecorded && strings.Contains(arguments["urn"].StringValue(), "::"+Record+"::") {
 			state["deployed"] = resource.NewProperty(true)
-			if o.Making != nil {
-				state["making"] = resource.NewProperty(o.Making)
-			}
 		}
 		result["state"] = resource.NewProperty(state)
 	case "pulumi:pulumi:readStackOutputs":
@@ -222,6 +219,12 @@ func (m *monitor) Invoke(_ context.Context, request *pulumirpc.ResourceInvokeReq
 // lastRun are the resources that the engine's state has of the stack's last run.
 func (o Options) lastRun() resource.PropertyMap {
 	resources := resource.PropertyMap{}
+	if o.Making != nil {
+		resources["record"] = resource.NewProperty(resource.PropertyMap{
+			"type":    resource.NewProperty(Record),
+			"outputs": resource.NewProperty(resource.PropertyMap{"deployed": resource.NewProperty(true), "making": resource.NewProperty(o.Making)}),
+		})
+	}
 	for _, outputs := range o.Running {
 		resources[resource.PropertyKey(outputs["name"].StringValue())] = resource.NewProperty(resource.PropertyMap{
 			"type": resource.NewProperty(VirtualMachine), "outputs": resource.NewProperty(outputs),

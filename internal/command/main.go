@@ -1,0 +1,25 @@
+// Package command runs the command lines of the project's programs.
+package command
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Main runs a command line to its end, and ends the program with status 1 where it fails. An interrupt asks it to end; a
+// second one ends the program at once.
+func Main(root *cobra.Command) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	err := root.ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", root.Name(), err)
+		os.Exit(1)
+	}
+}
