@@ -160,15 +160,24 @@ func (r *realKubelet) start(p *realPod, c corev1.Container, one *realContainer, 
 
 	streams := container.Streams{Stdout: one.log, Stderr: one.log, TTY: c.TTY}
 
+	ended := stop
+
 	if c.Stdin {
-		streams.Stdin, one.stdin = io.Pipe()
+		var stdin *io.PipeReader
+
+		stdin, one.stdin = io.Pipe()
+		streams.Stdin = stdin
+		ended = func() {
+			stop()
+			_ = stdin.Close() // nobody waits for a container to read
+		}
 	}
 
 	uid, spec := string(p.pod.UID), p.pod.Spec
 	process, log, finished, inName := one.process, one.log, one.done, one.inName
 
 	r.m.track(func() {
-		defer stop()
+		defer ended()
 
 		var end *corev1.ContainerStateTerminated
 
@@ -245,17 +254,15 @@ func (k *realKubernetes) serves(one *realContainer, uid string) {
 
 // wake looks after a pod as soon as something has happened to it.
 func (k *realKubernetes) wake(ctx context.Context, uid string) {
+	k.syncing.Lock() // first, so that a pod that is deleted meanwhile does not come back
+	defer k.syncing.Unlock()
+
 	k.mu.Lock()
 	r, one := k.kubelet, k.pods[uid]
-
-	var p *corev1.Pod
-	if one != nil {
-		p = one.pod.DeepCopy()
-	}
 	k.mu.Unlock()
 
-	if r != nil && p != nil && ctx.Err() == nil {
-		r.syncPod(ctx, p)
+	if r != nil && one != nil && ctx.Err() == nil {
+		r.syncPod(ctx, one.pod)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"time"
+	"sync"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -201,32 +201,35 @@ func (k *realKubernetes) copyProcessLog(ctx context.Context, part string, o cont
 
 	defer func() { _ = file.Close() }()
 
-	follow := o.Follow
-	o.Follow = false
+	var log container.Log
 
-	for {
-		var log container.Log
-
-		if _, err := io.Copy(&log, file); err != nil {
-			return fmt.Errorf("unable to read the log of %s: %w", part, err)
-		}
-
-		if err := log.Copy(ctx, w, o); err != nil || !follow {
-			return err
-		}
-
-		o.Tail = nil
-
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(kubeletRound):
-		}
+	if _, err := io.Copy(&log, file); err != nil {
+		return fmt.Errorf("unable to read the log of %s: %w", part, err)
 	}
+
+	ctx, stop := context.WithCancel(ctx)
+
+	var reading sync.WaitGroup
+
+	defer reading.Wait()
+	defer stop()
+
+	if o.Follow {
+		reading.Go(func() {
+			for err := error(nil); err == nil && ctx.Err() == nil; waitFor(ctx, kubeletRound) {
+				_, err = io.Copy(&log, file)
+			}
+			log.Close()
+		})
+	} else {
+		log.Close()
+	}
+
+	return log.Copy(ctx, w, o)
 }
 
 // running returns a container that runs.
-func (k *realKubernetes) running(n kubeletapi.Name) (*realContainer, container.Container, error) {
+func (k *realKubernetes) running(n kubeletapi.Name) (runningContainer, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -234,23 +237,31 @@ func (k *realKubernetes) running(n kubeletapi.Name) (*realContainer, container.C
 
 	switch {
 	case err != nil:
-		return nil, container.Container{}, err
+		return runningContainer{}, err
 	case isStatic(p.pod):
-		return nil, container.Container{}, fmt.Errorf("%s is a process of labkube: there is no container to run anything in",
+		return runningContainer{}, fmt.Errorf("%s is a process of labkube: there is no container to run anything in",
 			n.Container)
 	case c == nil || !c.running:
-		return nil, container.Container{}, kubeletapi.NotFoundError{
+		return runningContainer{}, kubeletapi.NotFoundError{
 			Text: fmt.Sprintf("container not found (%q)", n.Container),
 		}
 	default:
-		return c, c.process, nil
+		return runningContainer{c.process, c.log, c.stdin, c.done}, nil
 	}
+}
+
+// runningContainer is one run of a container.
+type runningContainer struct {
+	process container.Container
+	log     *container.Log
+	stdin   *io.PipeWriter
+	done    <-chan struct{}
 }
 
 // Exec implements kubeletapi.Containers.
 func (k *realKubernetes) Exec(ctx context.Context, n kubeletapi.Name, command []string, s container.Streams,
 ) (int, error) {
-	c, process, err := k.running(n)
+	c, err := k.running(n)
 	if err != nil {
 		return 0, err
 	}
@@ -266,7 +277,7 @@ func (k *realKubernetes) Exec(ctx context.Context, n kubeletapi.Name, command []
 		}
 	}()
 
-	status, err := process.Run(ctx, command, s)
+	status, err := c.process.Run(ctx, command, s)
 	if errors.Is(err, context.Canceled) {
 		return statusKilled, nil
 	}
@@ -276,21 +287,17 @@ func (k *realKubernetes) Exec(ctx context.Context, n kubeletapi.Name, command []
 
 // Attach implements kubeletapi.Containers.
 func (k *realKubernetes) Attach(ctx context.Context, n kubeletapi.Name, s container.Streams) error {
-	c, _, err := k.running(n)
+	c, err := k.running(n)
 	if err != nil {
 		return err
 	}
 
-	k.mu.Lock()
-	log, stdin := c.log, c.stdin
-	k.mu.Unlock()
-
-	if stdin != nil && s.Stdin != nil {
+	if c.stdin != nil && s.Stdin != nil {
 		go func() {
-			_, _ = io.Copy(stdin, s.Stdin) // ends with the client's stream or with the container
-			_ = stdin.Close()
+			_, _ = io.Copy(c.stdin, s.Stdin) // ends with the client's stream or with the container
+			_ = c.stdin.Close()
 		}()
 	}
 
-	return log.Copy(ctx, s.Stdout, container.LogOptions{Follow: true})
+	return c.log.Copy(ctx, s.Stdout, container.LogOptions{Follow: true})
 }

@@ -66,6 +66,9 @@ func (r *realKubelet) runPods(ctx context.Context) {
 
 	look := func(o any) {
 		if p, ok := o.(*corev1.Pod); ok {
+			r.k.syncing.Lock()
+			defer r.k.syncing.Unlock()
+
 			r.syncPod(ctx, p.DeepCopy())
 		}
 	}
@@ -82,7 +85,7 @@ func (r *realKubelet) runPods(ctx context.Context) {
 				}
 
 				if p, ok := o.(*corev1.Pod); ok {
-					r.k.forgetPod(string(p.UID))
+					r.k.lostPods(string(p.UID))
 				}
 			},
 		},
@@ -99,7 +102,17 @@ func (r *realKubelet) runPods(ctx context.Context) {
 	pruned.Wait()
 }
 
-// forgetPod ends what is left of a pod that the API server does not have any more.
+// lostPods ends what is left of pods that the API server does not have any more.
+func (k *realKubernetes) lostPods(uids ...string) {
+	k.syncing.Lock()
+	defer k.syncing.Unlock()
+
+	for _, uid := range uids {
+		k.forgetPod(uid)
+	}
+}
+
+// forgetPod ends what is left of a pod; the caller holds syncing, so that nobody looks after the pod meanwhile.
 func (k *realKubernetes) forgetPod(uid string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -129,19 +142,14 @@ func (k *realKubernetes) forgetOthers(list []any) {
 	gone := slices.DeleteFunc(slices.Collect(maps.Keys(k.pods)), func(uid string) bool { return kept[uid] })
 	k.mu.Unlock()
 
-	for _, uid := range gone {
-		k.forgetPod(uid)
-	}
+	k.lostPods(gone...)
 }
 
-// syncPod brings a pod as far as it comes on this machine, and says so.
+// syncPod brings a pod as far as it comes on this machine, and says so; the caller holds syncing.
 func (r *realKubelet) syncPod(ctx context.Context, p *corev1.Pod) {
 	if r.stopped() {
 		return
 	}
-
-	r.k.syncing.Lock()
-	defer r.k.syncing.Unlock()
 
 	one := r.k.known(p)
 
@@ -245,8 +253,12 @@ func (r *realKubelet) postStatus(ctx context.Context, p *corev1.Pod, status core
 		return
 	}
 
+	r.k.mu.Lock()
 	p.Status = status
-	put := r.client.Put().Resource("pods").Namespace(p.Namespace).Name(p.Name).SubResource("status").Body(p)
+	r.k.mu.Unlock()
+
+	// The encoder writes to what it encodes.
+	put := r.client.Put().Resource("pods").Namespace(p.Namespace).Name(p.Name).SubResource("status").Body(p.DeepCopy())
 	_ = put.Do(ctx).Error() // the next look repeats it
 }
 

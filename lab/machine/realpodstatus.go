@@ -221,7 +221,7 @@ func (r *realKubelet) podAddress(p *corev1.Pod, host string) string {
 	network := netip.MustParsePrefix(constants.DefaultIPv4PodNet)
 
 	if e := r.m.etcdOfNode(); e != nil {
-		if given, err := netip.ParsePrefix(e.nodes[r.name].podNetwork); err == nil {
+		if given, err := netip.ParsePrefix(e.nodes[r.m.hostname].podNetwork); err == nil {
 			network = given
 		}
 	}

@@ -45,10 +45,10 @@ func (k *realKubernetes) runServers(ctx context.Context) {
 	m.doors.setKubernetes(newForwarder(netip.AddrPortFrom(host.Address,
 		uint16(host.Config.Cluster().LocalAPIServerPort())))) //nolint:gosec // a port
 
-	var running sync.WaitGroup
-	defer running.Wait()
-
 	defer static.stop()
+
+	var running sync.WaitGroup
+	defer running.Wait() // first, as it starts parts again
 
 	if err := static.start(ctx, parts[0]); err != nil {
 		m.fail("%s", err)

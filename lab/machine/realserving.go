@@ -10,6 +10,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"proxmox-talos/lab/machine/controlplane"
 )
@@ -117,7 +118,7 @@ func (s *servingCertificate) request(ctx context.Context, host controlplane.Host
 
 		answer := &certificatesv1.CertificateSigningRequest{}
 		if err := controlplane.Get(ctx, r.client, path+"/"+asked.Name, answer); err != nil {
-			if strings.Contains(err.Error(), "not found") { // requests live for an hour, denied ones too
+			if apierrors.IsNotFound(err) { // requests live for an hour, denied ones too
 				asked = nil
 			}
 

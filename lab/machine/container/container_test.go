@@ -3,6 +3,7 @@ package container_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -35,10 +36,13 @@ func TestCommands(t *testing.T) {
 		"parameters of a script":      {command: []string{"sh", "-c", "echo $1 $#", "x", "one", "two"}, stdout: "one 2\n"},
 		"a script of standard input":  {command: []string{"sh"}, stdin: "echo in\nexit 3\necho never\n", stdout: "in\n", status: 3},
 		"statements of several lines": {command: []string{"sh"}, stdin: "for i in 1 2\ndo\necho $i\ndone\nif )\necho $((1+2))\nexit 7\n", stdout: "1\n2\n3\n", stderr: "sh: ", status: 7},
-		"a shell in a shell":          {command: []string{"bash", "-c", "export X=1; sh -c 'echo $X; exit 4'; echo $?"}, stdout: "1\n4\n"},
-		"a broken script":             {command: []string{"sh", "-c", "if"}, stderr: "sh:1:1:", status: 2},
-		"no files of the host":        {command: []string{"sh", "-c", "cat /etc/passwd; test -e /etc/passwd || echo none; echo x > /dev/null; echo x > /tmp/x"}, stdout: "none\n", stderr: "can't open '/etc/passwd'", status: 1},
-		"no programs of the host":     {command: []string{"sh", "-c", "ls /; echo $?"}, stdout: "127\n", stderr: "sh: ls: not found\n"},
+		"a program reads the shell's input": {
+			command: []string{"sh"}, stdin: "cat\none\ntwo\n", stdout: "one\ntwo\n",
+		},
+		"a shell in a shell":      {command: []string{"bash", "-c", "export X=1; sh -c 'echo $X; exit 4'; echo $?"}, stdout: "1\n4\n"},
+		"a broken script":         {command: []string{"sh", "-c", "if"}, stderr: "sh:1:1:", status: 2},
+		"no files of the host":    {command: []string{"sh", "-c", "cat /etc/passwd; test -e /etc/passwd || echo none; echo x > /dev/null; echo x > /tmp/x"}, stdout: "none\n", stderr: "can't open '/etc/passwd'", status: 1},
+		"no programs of the host": {command: []string{"sh", "-c", "ls /; echo $?"}, stdout: "127\n", stderr: "sh: ls: not found\n"},
 		"a program that is not there": {
 			command: []string{"ls"}, err: `exec: "ls": executable file not found in $PATH`,
 		},
@@ -90,8 +94,36 @@ func TestAContainerThatIsKilled(t *testing.T) {
 		return ctx.Err()
 	}}
 
-	_, err := c.Run(ctx, []string{"sh", "-c", "while true; do sleep 1; done"}, container.Streams{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}})
+	_, err := c.Run(ctx, []string{"sh", "-c", "while true; do sleep 1; done"},
+		container.Streams{Stdout: io.Discard, Stderr: io.Discard})
 	assert.ErrorIs(t, err, context.Canceled)
+}
+
+// TestAShellThatIsKilled waits for input that never comes.
+func TestAShellThatIsKilled(t *testing.T) {
+	t.Parallel()
+
+	for _, command := range [][]string{{"sh"}, {"cat"}, {"sh", "-c", "read line"}} {
+		ctx, cancel := context.WithCancel(t.Context())
+
+		_, err := container.Container{}.Run(ctx, command,
+			container.Streams{Stdin: silence{t, cancel}, Stdout: io.Discard, Stderr: io.Discard})
+		assert.ErrorIs(t, err, context.Canceled, "%s", command)
+	}
+}
+
+// silence is input that never comes; who waits for it is killed.
+type silence struct {
+	t    *testing.T
+	kill context.CancelFunc
+}
+
+// Read implements io.Reader.
+func (s silence) Read([]byte) (int, error) {
+	s.kill()
+	<-s.t.Context().Done()
+
+	return 0, io.EOF
 }
 
 func TestWhatTheLabKnows(t *testing.T) {

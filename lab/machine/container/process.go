@@ -113,6 +113,14 @@ func (c Container) Run(ctx context.Context, command []string, s Streams) (int, e
 		return 0, fmt.Errorf("exec: %q: %w", strings.Join(command[:min(1, len(command))], ""), ErrNotFound)
 	}
 
+	stdin, stop, err := share(ctx, s.Stdin)
+	if err != nil {
+		return 0, fmt.Errorf("unable to prepare %q: %w", command[0], err)
+	}
+	defer stop()
+
+	s.Stdin = stdin
+
 	runner, err := c.runner(s, command)
 	if err != nil {
 		return 0, fmt.Errorf("unable to prepare %q: %w", command[0], err)
@@ -129,14 +137,45 @@ func (c Container) Run(ctx context.Context, command []string, s Streams) (int, e
 	var status interp.ExitStatus
 
 	switch {
-	case errors.As(err, &status):
-		return int(status), nil
 	case ctx.Err() != nil:
 		return 0, ctx.Err()
+	case errors.As(err, &status):
+		return int(status), nil
 	default:
 		return 0, err
 	}
 }
+
+// share makes standard input a file: a shell and its programs take turns at it, and reading ends with the context. The
+// interpreter would begin at once to read any other reader to its end.
+func share(ctx context.Context, in io.Reader) (shared io.Reader, stop func(), err error) {
+	if _, isFile := in.(*os.File); in == nil || isFile {
+		return in, func() {}, nil
+	}
+
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	go func() { // ends with the input, or when nobody reads what it writes
+		_, _ = io.Copy(writer, in)
+		_ = writer.Close()
+	}()
+
+	closed := context.AfterFunc(ctx, func() { _ = reader.Close() })
+
+	return reader, func() {
+		closed()
+		_ = reader.Close()
+	}, nil
+}
+
+// byteReader reads no further than a line, and leaves the rest to the programs that the line starts.
+type byteReader struct{ io.Reader }
+
+// Read implements io.Reader.
+func (r byteReader) Read(b []byte) (int, error) { return r.Reader.Read(b[:min(1, len(b))]) }
 
 // call is a command as a shell calls it, without any expansion.
 func call(command []string) *syntax.CallExpr {
@@ -178,7 +217,7 @@ func (c Container) interactive(ctx context.Context, runner *interp.Runner, s Str
 
 	prompt()
 
-	for lines := bufio.NewScanner(s.Stdin); lines.Scan(); {
+	for lines := bufio.NewScanner(byteReader{s.Stdin}); lines.Scan(); {
 		text.WriteString(lines.Text() + "\n")
 
 		file, err := parser().Parse(strings.NewReader(text.String()), "sh")
