@@ -168,7 +168,7 @@ func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
 
 // wipe removes what a reset asks for: the whole disk, or the partitions named; the caller holds the lock.
 func (m *machine) wipe(r *machineapi.ResetRequest) {
-	if r.GetMode() == machineapi.ResetRequest_USER_DISKS || m.volume == "" {
+	if r.GetMode() == machineapi.ResetRequest_USER_DISKS || m.disks.Volume == "" {
 		return
 	}
 
@@ -177,12 +177,12 @@ func (m *machine) wipe(r *machineapi.ResetRequest) {
 	if len(r.GetSystemPartitionsToWipe()) == 0 {
 		m.logf("[talos] wiped the system disk")
 
-		if err := m.ms.world.WriteVolume(m.volume, image.Image{}); err != nil {
-			m.logf("[talos] unable to wipe the disk %s: %s", m.volume, err)
+		if err := m.ms.world.WriteVolume(m.disks.Volume, image.Image{}); err != nil {
+			m.logf("[talos] unable to wipe the disk %s: %s", m.disks.Volume, err)
 		}
 
 		// Nothing may be written to the wiped disk any more.
-		m.volume = ""
+		m.disks.Volume = ""
 
 		return
 	}

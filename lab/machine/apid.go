@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -156,7 +157,7 @@ func (m *machine) isLocal(target string) bool {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	for _, p := range m.net.addresses {
+	for _, p := range m.net.Addresses {
 		if p.Addr().String() == target {
 			return true
 		}
@@ -178,7 +179,7 @@ func (a *apid) remote(target string) (*remoteBackend, error) {
 		return b, nil
 	}
 
-	conn, err := grpc.NewClient(net.JoinHostPort(a.m.ms.resolve(target), itoa(talosPort)),
+	conn, err := grpc.NewClient(net.JoinHostPort(a.m.ms.resolve(target), strconv.Itoa(talosPort)),
 		grpc.WithTransportCredentials(credentials.NewTLS(a.client)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize), grpc.ForceCodecV2(proxy.Codec())),
 	)
@@ -198,8 +199,8 @@ func (ms *Machines) resolve(target string) string {
 	defer ms.mu.Unlock()
 
 	for _, m := range ms.running {
-		if m.hostname == target && m.net.node.IsValid() {
-			return m.net.node.String()
+		if m.hostname == target && m.net.Node.IsValid() {
+			return m.net.Node.String()
 		}
 	}
 

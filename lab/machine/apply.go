@@ -257,7 +257,7 @@ func (m *machine) reconfigure(cfg config.Provider) {
 	}
 
 	m.checkVolumes()
-	m.loadModules()
+	m.kernel.Load(cfg)
 
 	for _, e := range m.services.list() {
 		if strings.HasPrefix(e.name, "ext-") {

@@ -120,7 +120,7 @@ func (m *machine) endpointLeadsTo(o *machine) bool {
 		return true
 	}
 
-	return o.vips[host] || slices.ContainsFunc(o.net.addresses, func(p netip.Prefix) bool { return p.Addr() == address })
+	return o.vips[host] || slices.ContainsFunc(o.net.Addresses, func(p netip.Prefix) bool { return p.Addr() == address })
 }
 
 // trustd finds a control plane that would sign the machine's certificate: reachable, of the same OS authority and machine token.
@@ -157,7 +157,7 @@ func (m *machine) apiReady() bool { return m.apiUp && m.etcd != nil && m.etcd.qu
 // address returns the members that have an address, for what is sent to a node by address.
 func (ms *Machines) byAddress(a string) *machine {
 	for _, m := range ms.running {
-		if m.up && m.net.node.String() == a {
+		if m.up && m.net.Node.String() == a {
 			return m
 		}
 	}

@@ -3,18 +3,15 @@ package machine
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"math/big"
 	"net/netip"
-	"strings"
+	"slices"
 	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
-	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
 	"proxmox-talos/lab/machine/kube"
+	"proxmox-talos/lab/machine/network"
 )
 
 // mode is the machine's platform as configuration validation sees it.
@@ -64,7 +61,7 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 	m.join()
 	m.setStage(runtime.MachineStageBooting)
 	m.checkVolumes()
-	m.loadModules()
+	m.kernel.Load(m.config)
 	m.startServices()
 	m.services.set(m, "apid", stateWaiting, "Waiting for api certificates")
 	m.ms.mu.Unlock()
@@ -244,7 +241,7 @@ func (m *machine) virtualIPChanges() (take, drop []netip.Addr) {
 	wanted := map[string]bool{}
 
 	if m.serving() {
-		for _, a := range virtualIPs(m.config) {
+		for _, a := range network.VirtualIPs(m.config) {
 			wanted[a.String()] = true
 
 			if !m.cluster.held(a) {
@@ -273,27 +270,21 @@ func (c *cluster) held(a netip.Addr) bool {
 	return false
 }
 
-// chooseHostname is the configuration's name, else the platform's, else Talos' stable one; the caller holds the lock.
-func (m *machine) chooseHostname(cfg config.Provider) string {
-	if cfg != nil {
-		if h := cfg.NetworkHostnameConfig(); h != nil {
-			if name, _, _ := strings.Cut(h.Hostname(), "."); name != "" {
-				return name
-			}
+// checkVolumes says on the console which volumes have no disk; the caller holds the lock.
+func (m *machine) checkVolumes() {
+	for _, line := range m.disks.Missing(m.config) {
+		m.logf("[talos] %s", line)
+	}
+}
 
-			if h.AutoHostname() == nethelpers.AutoHostnameKindOff && m.net.hostname == "" {
-				return ""
-			}
-		}
+// heldIPs are the virtual addresses that the machine holds; the caller holds the lock.
+func (m *machine) heldIPs() []netip.Addr {
+	held := make([]netip.Addr, 0, len(m.vips))
+	for a := range m.vips {
+		held = append(held, netip.MustParseAddr(a))
 	}
 
-	if name, _, _ := strings.Cut(m.net.hostname, "."); name != "" {
-		return name
-	}
+	slices.SortFunc(held, netip.Addr.Compare)
 
-	sum := sha256.Sum256([]byte(m.identity()))
-	text := "0000000" + new(big.Int).SetBytes(sum[:8]).Text(36)
-	text = text[len(text)-7:]
-
-	return "talos-" + text[1:4] + "-" + text[4:]
+	return held
 }

@@ -44,8 +44,8 @@ func (p podRun) runDevicePlugin(m *machine, c corev1.Container, nvidiaRuntime bo
 		return p.crashing(c, crash{reason: "Error", code: 1}, fmt.Sprintf("E main.go:173] unable to load config: %s\n", err))
 	}
 
-	driver, _ := m.nvidiaDriver()
-	toolkit, _ := m.nvidiaToolkit()
+	driver, _ := m.kernel.Driver()
+	toolkit, _ := m.kernel.Toolkit()
 
 	switch {
 	case !nvidiaRuntime:
@@ -56,9 +56,9 @@ func (p podRun) runDevicePlugin(m *machine, c corev1.Container, nvidiaRuntime bo
 		}
 
 		return p.crashing(c, crash{reason: "Error", code: 1}, log+"E main.go] error starting plugins: error getting plugins: unable to create plugins: failed to construct resource managers: invalid device discovery strategy\n")
-	case !m.moduleLoaded("nvidia"):
+	case !m.kernel.Loaded("nvidia"):
 		return p.crashing(c, crash{reason: "StartError", code: 128, message: hookFailure + "nvml error: driver not loaded: unknown"}, "")
-	case driver.version != toolkit.version:
+	case driver.DriverVersion() != toolkit.DriverVersion():
 		return p.crashing(c, crash{reason: "StartError", code: 128, message: hookFailure + "nvml error: driver/library version mismatch: unknown"}, "")
 	case !mountsHostPath(p.spec, c, pluginSockets):
 		return p.crashing(c, crash{reason: "Error", code: 1}, "E main.go] failed to create FS watcher for /var/lib/kubelet/device-plugins/: no such file or directory\n")
@@ -66,7 +66,7 @@ func (p podRun) runDevicePlugin(m *machine, c corev1.Container, nvidiaRuntime bo
 
 	name, replicas := config.sharing()
 
-	return podState{running: true, offers: map[string]int{name: len(m.drivenGPUs()) * replicas}, log: fmt.Sprintf("I server.go] Registered device plugin for '%s' with Kubelet\n", name)}
+	return podState{running: true, offers: map[string]int{name: len(m.kernel.DrivenGPUs()) * replicas}, log: fmt.Sprintf("I server.go] Registered device plugin for '%s' with Kubelet\n", name)}
 }
 
 // hookFailure is how containerd says that NVIDIA's hook has failed, up to the hook's own reason.

@@ -1,17 +1,12 @@
 package machine
 
 import (
-	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
-	"strconv"
-	"strings"
 
-	"proxmox-talos/lab/datacentre"
 	"proxmox-talos/lab/image"
 )
 
@@ -39,7 +34,7 @@ type diskState struct {
 func (m *machine) loadDisk() error {
 	m.disk = diskState{META: maps.Clone(m.schematic.META)}
 
-	if m.volume == "" || len(m.system.State) == 0 {
+	if m.disks.Volume == "" || len(m.system.State) == 0 {
 		return nil
 	}
 
@@ -47,7 +42,7 @@ func (m *machine) loadDisk() error {
 	if err := json.Unmarshal(m.system.State, &m.disk); err != nil {
 		m.disk = diskState{}
 
-		return fmt.Errorf("the machine's state on %s is unreadable, it starts in maintenance mode: %w", m.volume, err)
+		return fmt.Errorf("the machine's state on %s is unreadable, it starts in maintenance mode: %w", m.disks.Volume, err)
 	}
 
 	return nil
@@ -55,7 +50,7 @@ func (m *machine) loadDisk() error {
 
 // save writes the machine's state to its disk; the caller holds the lock. A machine that runs from an ISO keeps nothing.
 func (m *machine) save() {
-	if m.volume == "" {
+	if m.disks.Volume == "" {
 		return
 	}
 
@@ -73,8 +68,8 @@ func (m *machine) writeSystem(system image.Image) {
 
 	system.State = state
 
-	if err := m.ms.world.WriteVolume(m.volume, system); err != nil {
-		m.problem = fmt.Sprintf("unable to write the disk %s: %s", m.volume, err)
+	if err := m.ms.world.WriteVolume(m.disks.Volume, system); err != nil {
+		m.problem = fmt.Sprintf("unable to write the disk %s: %s", m.disks.Volume, err)
 		m.logf("[talos] I/O error: %s", m.problem)
 	}
 }
@@ -88,64 +83,4 @@ func (m *machine) identity() string {
 	}
 
 	return m.disk.NodeID
-}
-
-// blockDevice is a disk as the kernel names it.
-type blockDevice struct {
-	datacentre.GuestDisk
-	name string // "sda"
-	bus  string // "scsi", "virtio", "ide", "sata"
-}
-
-// blockDevices names the machine's disks in the kernel's way: SCSI, SATA and IDE disks share sda, sdb, …; CD-ROMs are sr0, …
-func (m *machine) blockDevices() []blockDevice {
-	devices := make([]blockDevice, 0, len(m.hw.Disks))
-	for _, d := range m.hw.Disks {
-		devices = append(devices, blockDevice{GuestDisk: d, bus: strings.TrimRight(d.Interface, "0123456789")})
-	}
-
-	order := map[string]int{"virtio": 0, "scsi": 1, "sata": 2, "ide": 3}
-	slices.SortStableFunc(devices, func(a, b blockDevice) int {
-		return cmp.Or(cmp.Compare(order[a.bus], order[b.bus]), cmp.Compare(deviceIndex(a.Interface), deviceIndex(b.Interface)))
-	})
-
-	count := map[string]int{}
-
-	for i := range devices {
-		d := &devices[i]
-
-		prefix := "sd"
-		if d.bus == "virtio" {
-			prefix = "vd"
-		}
-
-		if d.CDROM {
-			d.name = "sr" + strconv.Itoa(count["sr"])
-			count["sr"]++
-
-			continue
-		}
-
-		d.name = prefix + string(rune('a'+count[prefix]))
-		count[prefix]++
-	}
-
-	return devices
-}
-
-func deviceIndex(name string) int {
-	n, _ := strconv.Atoi(strings.TrimLeft(name, "abcdefghijklmnopqrstuvwxyz"))
-
-	return n
-}
-
-// systemDisk is the device that the machine runs from; false on an ISO.
-func (m *machine) systemDisk() (blockDevice, bool) {
-	for _, d := range m.blockDevices() {
-		if m.volume != "" && d.Volume == m.volume {
-			return d, true
-		}
-	}
-
-	return blockDevice{}, false
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+
+	"proxmox-talos/lab/machine/network"
 )
 
 // runEtcd implements kubernetes.
@@ -74,11 +76,11 @@ func (m *machine) joinEtcd(e *etcd) {
 func (m *machine) etcdAddress() netip.Addr {
 	subnets := m.config.Cluster().Etcd().AdvertisedSubnets()
 	if len(subnets) == 0 {
-		return m.net.node
+		return m.net.Node
 	}
 
-	for _, p := range outsideKubernetes(m.net.addresses, m.config) {
-		if inSubnets(p.Addr(), subnets) {
+	for _, p := range network.OutsideKubernetes(m.net.Addresses, m.config) {
+		if network.InSubnets(p.Addr(), subnets) {
 			return p.Addr()
 		}
 	}

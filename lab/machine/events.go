@@ -148,7 +148,7 @@ func (m *machine) unmet() []runtime.UnmetCondition {
 
 	var conditions []runtime.UnmetCondition
 
-	if !m.net.node.IsValid() {
+	if !m.net.Node.IsValid() {
 		conditions = append(conditions, runtime.UnmetCondition{Name: "network", Reason: "waiting on: address"})
 	}
 

@@ -20,7 +20,6 @@ func (m *machine) files() map[string]string {
 		"/proc/version":                   "Linux version " + kernelVersion + "\n",
 		"/proc/uptime":                    fmt.Sprintf("%.2f 0.00\n", m.uptime().Seconds()),
 		"/proc/loadavg":                   "0.10 0.10 0.10 1/200 1000\n",
-		"/proc/modules":                   m.procModules(),
 		"/proc/meminfo":                   m.procMemory(),
 		"/proc/cpuinfo":                   m.procCPU(),
 		"/proc/mounts":                    m.procMounts(),
@@ -40,11 +39,7 @@ func (m *machine) files() map[string]string {
 		files[constants.EtcdDataPath+"/member/snap/db"] = ""
 	}
 
-	maps.Copy(files, m.nvidiaFiles())
-
-	for name, content := range m.sysctls() {
-		files["/proc/sys/"+strings.ReplaceAll(name, ".", "/")] = content + "\n"
-	}
+	maps.Copy(files, m.kernel.Files(m.config))
 
 	return files
 }
@@ -73,9 +68,9 @@ func (m *machine) procCPU() string {
 func (m *machine) procMounts() string {
 	var text strings.Builder
 
-	for _, v := range m.volumes() {
-		if v.mount != "" {
-			fmt.Fprintf(&text, "%s %s xfs rw,nodev,nosuid,noatime 0 0\n", v.device, v.mount)
+	for _, v := range m.disks.Partitions() {
+		if v.Mount != "" {
+			fmt.Fprintf(&text, "%s %s xfs rw,nodev,nosuid,noatime 0 0\n", v.Device, v.Mount)
 		}
 	}
 
@@ -84,8 +79,8 @@ func (m *machine) procMounts() string {
 
 func (m *machine) hosts() string {
 	text := "127.0.0.1 localhost\n"
-	if m.net.node.IsValid() && m.hostname != "" {
-		text += m.net.node.String() + " " + m.hostname + "\n"
+	if m.net.Node.IsValid() && m.hostname != "" {
+		text += m.net.Node.String() + " " + m.hostname + "\n"
 	}
 
 	return text
@@ -94,20 +89,11 @@ func (m *machine) hosts() string {
 func (m *machine) resolvConf() string {
 	var text strings.Builder
 
-	for _, a := range m.net.dns {
+	for _, a := range m.net.DNS {
 		fmt.Fprintf(&text, "nameserver %s\n", a)
 	}
 
 	return text.String()
-}
-
-// sysctls are those of the configuration, which Talos sets.
-func (m *machine) sysctls() map[string]string {
-	if m.config == nil || m.config.Machine() == nil {
-		return nil
-	}
-
-	return m.config.Machine().Sysctls()
 }
 
 // entry is a file or folder of a machine.

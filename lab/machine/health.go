@@ -139,9 +139,9 @@ func (m *machine) healthRun(info *clusterapi.ClusterInfo) *healthRun {
 
 	for _, o := range m.discovered() {
 		if o.isControlPlane() {
-			h.controlPlanes = append(h.controlPlanes, o.net.node.String())
+			h.controlPlanes = append(h.controlPlanes, o.net.Node.String())
 		} else {
-			h.workers = append(h.workers, o.net.node.String())
+			h.workers = append(h.workers, o.net.Node.String())
 		}
 	}
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -251,13 +252,13 @@ func (e *etcd) nodeObject(n *kubeNode) kube.Object {
 
 	conditions = append(conditions, kube.Condition{Type: "Ready", Status: status, Reason: reason, Message: message, LastTransitionTime: n.Created})
 	capacity := map[string]string{
-		"cpu": itoa(n.Cores), "memory": itoa(n.MemoryMiB*1024) + "Ki", "ephemeral-storage": fmt.Sprintf("%dKi", n.DiskBytes/1024), "pods": "110",
+		"cpu": strconv.Itoa(n.Cores), "memory": strconv.Itoa(n.MemoryMiB*1024) + "Ki", "ephemeral-storage": fmt.Sprintf("%dKi", n.DiskBytes/1024), "pods": "110",
 		"hugepages-1Gi": "0", "hugepages-2Mi": "0",
 	}
 
 	for _, p := range e.daemonPodsOn(n) {
 		for name, count := range p.state.offers {
-			capacity[name] = itoa(count)
+			capacity[name] = strconv.Itoa(count)
 		}
 	}
 

@@ -94,12 +94,12 @@ func (m modelKubernetes) runKubelet(ctx context.Context) {
 // awaitNodeIP waits until the machine has an address for its node; Talos starts the kubelet no earlier.
 func (m *machine) awaitNodeIP(ctx context.Context) bool {
 	m.ms.mu.Lock()
-	if !m.net.node.IsValid() {
+	if !m.net.Node.IsValid() {
 		m.logf("[talos] no suitable node IP found, please make sure .machine.kubelet.nodeIP filters and pod/service subnets are set up correctly")
 	}
 	m.ms.mu.Unlock()
 
-	return m.cluster.await(ctx, func() bool { return m.net.node.IsValid() })
+	return m.cluster.await(ctx, func() bool { return m.net.Node.IsValid() })
 }
 
 // register creates or updates the Node object; false when the kubelet cannot. The caller holds the lock.
@@ -159,13 +159,13 @@ func (m *machine) refuseKubelet(message string) {
 func (m *machine) describeNode(node *kubeNode) {
 	cfg := m.config
 
-	node.VMID, node.Address = m.hw.VMID, m.net.node
+	node.VMID, node.Address = m.hw.VMID, m.net.Node
 	node.Kubelet, node.Talos, node.Arch = imageTag(cfg.Machine().Kubelet().Image()), m.system.Version, m.system.Arch
 	node.MachineID = strings.ReplaceAll(m.hw.UUID, "-", "")
 	node.Cores, node.MemoryMiB, node.ControlPlane = m.hw.Cores, m.hw.MemoryMiB, m.isControlPlane()
 	node.CNI = cfg.Cluster().Network().CNI().Name() != constants.NoneCNI || node.CNI
 
-	if d, ok := m.systemDisk(); ok {
+	if d, ok := m.disks.System(); ok {
 		node.DiskBytes = d.SizeBytes
 	}
 

@@ -35,7 +35,7 @@ func (m *machine) staticPods() []kube.Object {
 	var pods []kube.Object
 
 	for _, name := range staticPodNames {
-		pod := newPod(name+"-"+m.hostname, m.hostname, m.net.node.String(), name, m.staticPodImage(name), m.bootedAt, m.etcd != nil && m.etcd.quorum())
+		pod := newPod(name+"-"+m.hostname, m.hostname, m.net.Node.String(), name, m.staticPodImage(name), m.bootedAt, m.etcd != nil && m.etcd.quorum())
 		pod.Metadata.Labels = map[string]string{"k8s-app": name, "tier": "control-plane", "component": name}
 		pod.Metadata.Annotations = map[string]string{"kubernetes.io/config.source": "file", "kubernetes.io/config.mirror": "static"}
 		pod.Metadata.OwnerReferences = []kube.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: m.hostname, Controller: true}}

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,6 +16,9 @@ import (
 
 	"proxmox-talos/lab/datacentre"
 	"proxmox-talos/lab/image"
+	"proxmox-talos/lab/machine/disks"
+	"proxmox-talos/lab/machine/kernel"
+	"proxmox-talos/lab/machine/network"
 )
 
 // failureDelay is how long Talos shows a fatal error before it reboots.
@@ -24,6 +28,7 @@ const failureDelay = 10 * time.Second
 type machine struct {
 	ms     *Machines
 	hw     datacentre.Hardware
+	disks  *disks.Disks
 	cancel context.CancelFunc
 	done   chan struct{}
 
@@ -33,31 +38,31 @@ type machine struct {
 	changed signal
 
 	// The running system, new at every boot.
-	system    image.Image // what was booted
-	installed image.Image // what is on the system disk: another system after an upgrade, until the reboot
-	schematic Schematic
-	volume    string // where disk is kept; empty when the machine runs from an ISO
-	disk      diskState
-	bootID    string
-	bootedAt  time.Time
-	stage     runtime.MachineStage
-	up        bool // the Talos API is there
-	noSystem  bool
-	problem   string
-	net       netPlan
-	hostname  string
-	config    config.Provider // nil in maintenance mode
-	cluster   *cluster
-	services  services
-	etcd      *etcd // the etcd cluster whose member runs here
-	apiUp     bool  // kube-apiserver runs
-	kubelet   kubeletState
-	kube      kubernetes      // how etcd and Kubernetes run here
-	vips      map[string]bool // virtual addresses held
-	rollback  *time.Timer     // ends a configuration on trial
-	modules   []string        // loaded kernel modules, in order
-	applied   []string        // ids of the manifests that this control plane has applied
-	pulled    map[common.ContainerdNamespace][]string
+	system     image.Image // what was booted
+	installed  image.Image // what is on the system disk: another system after an upgrade, until the reboot
+	schematic  Schematic
+	extensions []kernel.Extension // of the schematic
+	disk       diskState
+	bootID     string
+	bootedAt   time.Time
+	stage      runtime.MachineStage
+	up         bool // the Talos API is there
+	noSystem   bool
+	problem    string
+	net        network.Plan
+	hostname   string
+	config     config.Provider // nil in maintenance mode
+	cluster    *cluster
+	services   services
+	etcd       *etcd // the etcd cluster whose member runs here
+	apiUp      bool  // kube-apiserver runs
+	kubelet    kubeletState
+	kube       kubernetes      // how etcd and Kubernetes run here
+	vips       map[string]bool // virtual addresses held
+	rollback   *time.Timer     // ends a configuration on trial
+	kernel     *kernel.Kernel
+	applied    []string // ids of the manifests that this control plane has applied
+	pulled     map[common.ContainerdNamespace][]string
 
 	cosi    *resourceState
 	doors   *doors
@@ -67,9 +72,7 @@ type machine struct {
 }
 
 func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc) *machine {
-	hw.PCI = guestAddresses(hw.PCI)
-
-	m := &machine{ms: ms, hw: hw, cancel: cancel, done: make(chan struct{}), actions: make(chan action, 1)}
+	m := &machine{ms: ms, hw: hw, cancel: cancel, done: make(chan struct{}), actions: make(chan action, 1), disks: disks.New(hw.Disks)}
 	m.kube = modelKubernetes{m}
 
 	if ms.options.Labkube != nil {
@@ -135,11 +138,11 @@ func (m *machine) start() bool {
 
 	m.drainActions()
 	m.events.restart()
-	m.system, m.installed, m.volume, m.problem, m.noSystem = found, found, volume, problem, problem != ""
-	m.schematic, m.disk, m.config, m.cluster = Schematic{}, diskState{}, nil, nil
+	m.system, m.installed, m.disks.Volume, m.problem, m.noSystem = found, found, volume, problem, problem != ""
+	m.schematic, m.extensions, m.disk, m.config, m.cluster = Schematic{}, nil, diskState{}, nil, nil
 	m.bootID, m.bootedAt = uuid.NewString(), time.Now()
 	m.services, m.etcd, m.apiUp, m.vips = services{}, nil, false, map[string]bool{}
-	m.hostname, m.net, m.applied, m.modules = "", netPlan{}, nil, slices.Clone(hardwareModules)
+	m.hostname, m.net, m.applied = "", network.Plan{}, nil
 	m.doors = newDoors(m)
 	m.setStage(runtime.MachineStageBooting)
 
@@ -154,6 +157,9 @@ func (m *machine) start() bool {
 	if m.ms.options.Schematic != nil {
 		m.schematic, _ = m.ms.options.Schematic(found.Schematic)
 	}
+
+	m.extensions = m.imageExtensions()
+	m.kernel = kernel.New(m.hw.PCI, m.extensions, m.logf)
 
 	if err := m.loadDisk(); err != nil {
 		m.problem = err.Error()
@@ -276,13 +282,23 @@ func (m *machine) setStage(s runtime.MachineStage) {
 }
 
 func (m *machine) hasExtension(name string) bool {
-	for _, e := range m.schematic.Extensions {
-		if e == name || strings.HasSuffix(e, "/"+name) {
-			return true
+	return slices.ContainsFunc(m.extensions, func(e kernel.Extension) bool { return e.Name == name })
+}
+
+// imageExtensions are those of the booted image.
+func (m *machine) imageExtensions() []kernel.Extension {
+	list := make([]kernel.Extension, 0, len(m.schematic.Extensions))
+
+	for _, full := range m.schematic.Extensions {
+		version := m.system.Version
+		if m.ms.options.ExtensionVersion != nil {
+			version = cmp.Or(m.ms.options.ExtensionVersion(m.system.Version, full), version)
 		}
+
+		list = append(list, kernel.Extension{Name: full[strings.LastIndex(full, "/")+1:], Version: version})
 	}
 
-	return false
+	return list
 }
 
 func (m *machine) durations() datacentre.Durations { return m.ms.world.Durations() }

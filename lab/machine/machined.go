@@ -31,7 +31,7 @@ type machined struct {
 func (m *machine) registerMachined(server *grpc.Server) {
 	machineapi.RegisterMachineServiceServer(server, &machined{m: m})
 	clusterapi.RegisterClusterServiceServer(server, &healthServer{m: m})
-	storage.RegisterStorageServiceServer(server, &storageServer{m: m})
+	storage.RegisterStorageServiceServer(server, m.storageServer())
 	timeapi.RegisterTimeServiceServer(server, timeServer{})
 	inspect.RegisterInspectServiceServer(server, inspectServer{})
 	cosiapi.RegisterStateServer(server, m.stateServer())
@@ -234,7 +234,7 @@ func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*m
 		}
 	}
 
-	if s.m.volume == "" {
+	if s.m.disks.Volume == "" {
 		return nil, status.Error(codes.FailedPrecondition, "Talos is not installed")
 	}
 
@@ -259,7 +259,7 @@ func (s *machined) Rollback(context.Context, *machineapi.RollbackRequest) (*mach
 	}
 	defer unlock()
 
-	if s.m.volume == "" {
+	if s.m.disks.Volume == "" {
 		return nil, status.Error(codes.FailedPrecondition, "system disk not found")
 	}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -78,7 +79,7 @@ func (s *machined) CPUInfo(context.Context, *emptypb.Empty) (*machineapi.CPUInfo
 	info := &machineapi.CPUsInfo{}
 	for i := range s.m.hw.Cores {
 		info.CpuInfo = append(info.CpuInfo, &machineapi.CPUInfo{
-			Processor: uint32(i), VendorId: "GenuineIntel", ModelName: "QEMU Virtual CPU", CpuMhz: 2400, CpuCores: uint32(s.m.hw.Cores), Siblings: uint32(s.m.hw.Cores), CoreId: itoa(i),
+			Processor: uint32(i), VendorId: "GenuineIntel", ModelName: "QEMU Virtual CPU", CpuMhz: 2400, CpuCores: uint32(s.m.hw.Cores), Siblings: uint32(s.m.hw.Cores), CoreId: strconv.Itoa(i),
 		})
 	}
 
@@ -100,9 +101,9 @@ func (s *machined) Mounts(context.Context, *emptypb.Empty) (*machineapi.MountsRe
 
 	mounts := &machineapi.Mounts{}
 
-	for _, v := range s.m.volumes() {
-		if v.mount != "" {
-			mounts.Stats = append(mounts.Stats, &machineapi.MountStat{Filesystem: v.device, Size: v.size, Available: v.size * 9 / 10, MountedOn: v.mount})
+	for _, v := range s.m.disks.Partitions() {
+		if v.Mount != "" {
+			mounts.Stats = append(mounts.Stats, &machineapi.MountStat{Filesystem: v.Device, Size: v.Size, Available: v.Size * 9 / 10, MountedOn: v.Mount})
 		}
 	}
 
@@ -120,8 +121,8 @@ func (s *machined) DiskStats(context.Context, *emptypb.Empty) (*machineapi.DiskS
 	operations := uint64(s.m.uptime().Seconds())
 	stats := &machineapi.DiskStats{Total: &machineapi.DiskStat{}}
 
-	for _, d := range s.m.blockDevices() {
-		stats.Devices = append(stats.Devices, &machineapi.DiskStat{Name: d.name, ReadCompleted: operations, WriteCompleted: operations, ReadSectors: 8 * operations, WriteSectors: 8 * operations})
+	for _, d := range s.m.disks.Devices() {
+		stats.Devices = append(stats.Devices, &machineapi.DiskStat{Name: d.Name, ReadCompleted: operations, WriteCompleted: operations, ReadSectors: 8 * operations, WriteSectors: 8 * operations})
 		stats.Total.ReadCompleted += operations
 		stats.Total.WriteCompleted += operations
 	}
@@ -140,8 +141,8 @@ func (s *machined) NetworkDeviceStats(context.Context, *emptypb.Empty) (*machine
 	packets := uint64(s.m.uptime().Seconds()) * 10
 	stats := &machineapi.NetworkDeviceStats{Total: &machineapi.NetDev{Name: "total"}}
 
-	for _, l := range s.m.net.links {
-		stats.Devices = append(stats.Devices, &machineapi.NetDev{Name: l.name, RxBytes: packets * 500, RxPackets: packets, TxBytes: packets * 500, TxPackets: packets})
+	for _, l := range s.m.net.Links {
+		stats.Devices = append(stats.Devices, &machineapi.NetDev{Name: l.Name, RxBytes: packets * 500, RxPackets: packets, TxBytes: packets * 500, TxPackets: packets})
 		stats.Total.RxBytes += packets * 500
 		stats.Total.TxBytes += packets * 500
 	}

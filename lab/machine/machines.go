@@ -132,7 +132,7 @@ func (ms *Machines) Agent(vmid int) ([]datacentre.AgentInterface, bool) {
 		return nil, false
 	}
 
-	return m.agentInterfaces(), true
+	return m.net.AgentInterfaces(m.heldIPs()), true
 }
 
 // Close switches every machine off, without a word to the data centre, and closes every listener. The machines' disks keep their state.

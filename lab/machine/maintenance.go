@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/api/storage"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
-	"github.com/siderolabs/talos/pkg/machinery/config/types/block/blockhelpers"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc"
@@ -25,6 +23,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"proxmox-talos/lab/image"
+	"proxmox-talos/lab/machine/disks"
+	"proxmox-talos/lab/machine/network"
 )
 
 // runMaintenance waits for a configuration: at the end of it the machine is installed, or runs it at once when it booted from a disk image.
@@ -59,20 +59,17 @@ func (m *machine) runMaintenance(ctx context.Context, took time.Duration) outcom
 }
 
 // adoptNetwork plans the network and says on the console what is wrong with it; the caller holds the lock.
-func (m *machine) adoptNetwork(cfg config.Provider) {
-	if cfg == nil {
-		m.net = m.planNetwork(nil)
-	} else {
-		m.net = m.planNetwork(cfg)
-	}
+func (m *machine) adoptNetwork(cfg config.Config) {
+	m.net = network.Machine{
+		Platform: m.system.Platform, CloudInit: m.hw.CloudInit, META: m.disk.META[network.METAKey], NICs: m.hw.NICs, Lease: m.ms.world.Lease,
+	}.Plan(cfg)
+	m.hostname = m.net.Hostname(cfg, m.identity)
 
-	m.hostname = m.chooseHostname(cfg)
-
-	for _, w := range m.net.warnings {
+	for _, w := range m.net.Warnings {
 		m.logf("[talos] network: %s", w)
 	}
 
-	if !m.net.node.IsValid() {
+	if !m.net.Node.IsValid() {
 		m.problem = "the machine has no address: give it nocloud data, a static address in its configuration, or DHCP"
 		m.logf("[talos] %s", m.problem)
 	}
@@ -92,7 +89,7 @@ func (m *machine) openMaintenance() error {
 		grpc.Creds(credentials.NewTLS(tlsConfig)), grpc.StatsHandler(&m.ms.requests), grpc.WaitForHandlers(true))...)
 
 	machineapi.RegisterMachineServiceServer(server, &maintenanceServer{m: m})
-	storage.RegisterStorageServiceServer(server, &storageServer{m: m})
+	storage.RegisterStorageServiceServer(server, m.storageServer())
 	cosiapi.RegisterStateServer(server, m.stateServer())
 
 	m.doors.mu.Lock()
@@ -122,8 +119,8 @@ func joinAddresses(addresses []netip.Addr) string {
 
 // serveAddresses are the addresses the APIs listen on; the caller holds the lock.
 func (m *machine) serveAddresses() []netip.Addr {
-	addresses := make([]netip.Addr, 0, len(m.net.addresses))
-	for _, p := range m.net.addresses {
+	addresses := make([]netip.Addr, 0, len(m.net.Addresses))
+	for _, p := range m.net.Addresses {
 		addresses = append(addresses, p.Addr())
 	}
 
@@ -163,7 +160,7 @@ func (m *machine) install(ctx context.Context, configuration []byte) error {
 		return err
 	}
 
-	disk, err := m.installDisk(ctx, cfg)
+	disk, err := m.disks.ForInstall(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -179,7 +176,7 @@ func (m *machine) install(ctx context.Context, configuration []byte) error {
 
 	m.ms.mu.Lock()
 	m.setStage(runtime.MachineStageInstalling)
-	m.logf("[talos] installing Talos %s to disk /dev/%s", system.Version, disk.name)
+	m.logf("[talos] installing Talos %s to disk /dev/%s", system.Version, disk.Name)
 	m.ms.mu.Unlock()
 
 	if !m.sleep(ctx, m.durations().Install) {
@@ -189,7 +186,7 @@ func (m *machine) install(ctx context.Context, configuration []byte) error {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	m.volume = disk.Volume
+	m.disks.Volume = disk.Volume
 	m.writeSystem(asInstalled(system))
 	m.logf("[talos] install successful, rebooting")
 	m.setStage(runtime.MachineStageRebooting)
@@ -204,35 +201,9 @@ func asInstalled(system image.Image) image.Image {
 	return system
 }
 
-// installDisk finds the disk that the configuration selects, else the one it names.
-func (m *machine) installDisk(ctx context.Context, cfg config.Provider) (blockDevice, error) {
-	name := strings.TrimPrefix(filepath.Clean(cfg.Machine().Install().Disk()), "/dev/")
-
-	match, err := cfg.Machine().Install().DiskMatchExpression()
-	if err != nil {
-		return blockDevice{}, fmt.Errorf("failed to get disk match expression: %w", err)
-	}
-
-	if match != nil {
-		disks, err := blockhelpers.MatchDisks(ctx, m.resources(), match)
-		if err != nil {
-			return blockDevice{}, err
-		}
-
-		if len(disks) == 0 {
-			return blockDevice{}, fmt.Errorf("no disks matched the expression: %s", match)
-		}
-
-		name = disks[0].Metadata().ID()
-	}
-
-	for _, d := range m.blockDevices() {
-		if d.name == name && !d.CDROM {
-			return d, nil
-		}
-	}
-
-	return blockDevice{}, fmt.Errorf("lstat /dev/%s: no such file or directory", name)
+// storageServer is the storage service of the machine's API.
+func (m *machine) storageServer() *disks.Server {
+	return &disks.Server{Lock: &m.ms.mu, Of: m.disks, Wipe: func(volume string) error { return m.ms.world.WriteVolume(volume, image.Image{}) }}
 }
 
 // maintenanceServer is the machine service of maintenance mode: what it lacks answers Unimplemented, as Talos' does.

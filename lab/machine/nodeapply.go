@@ -70,8 +70,8 @@ func (m *machine) talosLabels() map[string]string {
 		labels[constants.LabelNodeRoleControlPlane] = ""
 	}
 
-	for _, e := range m.schematic.Extensions {
-		labels[constants.K8sExtensionPrefix+baseName(e)] = m.extensionVersion(e)
+	for _, e := range m.extensions {
+		labels[constants.K8sExtensionPrefix+e.Name] = e.Version
 	}
 
 	return labels

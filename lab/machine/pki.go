@@ -17,6 +17,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/role"
+
+	"proxmox-talos/lab/machine/network"
 )
 
 // certificateLifetime is that of the certificates machines make for themselves; the lab does not run long enough to renew them.
@@ -120,8 +122,8 @@ func (m *machine) issueOS(authority config.Provider) (osCredentials, error) {
 
 // subjects are the names and addresses a machine's certificate is valid for; the caller holds the lock.
 func (m *machine) subjects(extra []string) ([]netip.Addr, []string) {
-	addresses := virtualIPs(m.config)
-	for _, p := range m.net.addresses {
+	addresses := network.VirtualIPs(m.config)
+	for _, p := range m.net.Addresses {
 		addresses = append(addresses, p.Addr())
 	}
 

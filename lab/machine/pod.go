@@ -76,7 +76,7 @@ func (p podRun) on(m *machine, cni bool) podState {
 		handler = p.runtimeHandler(*p.spec.RuntimeClassName)
 	}
 
-	_, toolkit := m.nvidiaToolkit()
+	_, toolkit := m.kernel.Toolkit()
 
 	switch {
 	case handler == "nvidia" && toolkit, handler == "runc", handler == "":

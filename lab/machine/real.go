@@ -91,7 +91,7 @@ func (k *realKubernetes) host() (controlplane.Host, error) {
 	addresses, names := m.subjects(append(m.config.Cluster().CertSANs(), m.config.Cluster().Endpoint().Hostname()))
 
 	return controlplane.Host{
-		Binary: m.ms.options.Labkube.Binary, Dir: dir, Name: m.hostname, Address: m.net.node, Etcd: m.etcdAddress(),
+		Binary: m.ms.options.Labkube.Binary, Dir: dir, Name: m.hostname, Address: m.net.Node, Etcd: m.etcdAddress(),
 		Addresses: addresses, Names: names, Config: m.config,
 	}, nil
 }
@@ -101,7 +101,7 @@ func (k *realKubernetes) host() (controlplane.Host, error) {
 func (k *realKubernetes) folder() (string, error) {
 	m := k.m
 
-	volume := m.volume
+	volume := m.disks.Volume
 	if volume == "" {
 		volume = fmt.Sprintf("iso-%d", m.hw.VMID)
 	}
@@ -175,5 +175,5 @@ func (k *realKubernetes) hasEtcdData() bool {
 func apiServerOf(m *machine) string {
 	port := uint16(m.config.Cluster().LocalAPIServerPort()) //nolint:gosec // a port
 
-	return "https://" + netip.AddrPortFrom(m.net.node, port).String()
+	return "https://" + netip.AddrPortFrom(m.net.Node, port).String()
 }

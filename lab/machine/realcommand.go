@@ -85,10 +85,10 @@ func (r *realKubelet) podTools(p *realPod) podTools {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	driver, _ := m.nvidiaDriver()
+	driver, _ := m.kernel.Driver()
 
-	all := make([]container.GPU, 0, len(m.drivenGPUs()))
-	for _, gpu := range m.drivenGPUs() {
+	all := make([]container.GPU, 0, len(m.kernel.DrivenGPUs()))
+	for _, gpu := range m.kernel.DrivenGPUs() {
 		all = append(all, m.gpuOf(gpu))
 	}
 
@@ -110,7 +110,7 @@ func (r *realKubelet) podTools(p *realPod) podTools {
 	}
 
 	tools.nvidia = func(c corev1.Container) *container.NVIDIA {
-		shown := container.NVIDIA{Driver: driver.version}
+		shown := container.NVIDIA{Driver: driver.DriverVersion()}
 
 		switch {
 		case !runtime:
@@ -151,7 +151,7 @@ func resourceNames(c corev1.Container) []string {
 // admit gives a pod the GPUs that it asks for, the least used first, or says why the kubelet does not take the pod.
 func (r *realKubelet) admit(one *realPod) (refusal string) {
 	r.m.ms.mu.Lock()
-	gpus := len(r.m.drivenGPUs())
+	gpus := len(r.m.kernel.DrivenGPUs())
 	r.m.ms.mu.Unlock()
 
 	offers := r.k.offers()

@@ -56,7 +56,7 @@ func (m *machine) nodeAddress() netip.Addr {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	return m.net.node
+	return m.net.Node
 }
 
 // Authorities implements kubeletapi.Reviewer.

@@ -205,7 +205,7 @@ func (r *realKubelet) address() string {
 	r.m.ms.mu.Lock()
 	defer r.m.ms.mu.Unlock()
 
-	return r.m.net.node.String()
+	return r.m.net.Node.String()
 }
 
 // podAddress is the next free address of the node's part of the pod network, or the node's own for a pod in its host's

@@ -1,12 +1,13 @@
 package machine
 
 import (
-	"cmp"
 	"encoding/json"
+	"strconv"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/siderolabs/talos/pkg/machinery/extensions"
 	configres "github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/siderolabs/talos/pkg/machinery/resources/secrets"
@@ -14,20 +15,16 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 
 	"proxmox-talos/lab/machine/kube"
+	"proxmox-talos/lab/machine/resources"
 )
-
-// filled sets the spec of a new resource.
-func filled[R any](r R, set func(R)) R {
-	set(r)
-
-	return r
-}
 
 // describe lists what the machine is at this moment; the caller holds the lock.
 func (m *machine) describe() []resource.Resource {
 	list := m.describeSystem()
 	list = append(list, m.describeHardware()...)
-	list = append(list, m.describeNetwork()...)
+	list = append(list, m.kernel.Resources(m.config, m.net.Cards())...)
+	list = append(list, m.disks.Resources(m.config)...)
+	list = append(list, m.net.Resources(m.hostname, m.heldIPs())...)
 
 	if m.config != nil {
 		list = append(list, m.describeCluster()...)
@@ -42,43 +39,41 @@ func (m *machine) describeSystem() []resource.Resource {
 	unmet := m.unmet()
 
 	list := []resource.Resource{
-		filled(runtime.NewMachineStatus(), func(r *runtime.MachineStatus) {
+		resources.Filled(runtime.NewMachineStatus(), func(r *runtime.MachineStatus) {
 			r.TypedSpec().Stage = m.stage
 			r.TypedSpec().Status.Ready = len(unmet) == 0
 			r.TypedSpec().Status.UnmetConditions = unmet
 		}),
-		filled(runtime.NewVersion(), func(r *runtime.Version) { r.TypedSpec().Version = m.system.Version }),
-		filled(runtime.NewKernelCmdline(), func(r *runtime.KernelCmdline) { r.TypedSpec().Cmdline = m.cmdline() }),
-		filled(runtime.NewSecurityStateSpec(runtime.NamespaceName), func(r *runtime.SecurityState) { r.TypedSpec().SELinuxState = runtime.SELinuxStatePermissive }),
-		filled(runtime.NewPlatformMetadataSpec(runtime.NamespaceName, runtime.PlatformMetadataID), func(r *runtime.PlatformMetadata) {
-			r.TypedSpec().Platform, r.TypedSpec().Hostname = m.system.Platform, m.net.hostname
+		resources.Filled(runtime.NewVersion(), func(r *runtime.Version) { r.TypedSpec().Version = m.system.Version }),
+		resources.Filled(runtime.NewKernelCmdline(), func(r *runtime.KernelCmdline) { r.TypedSpec().Cmdline = m.cmdline() }),
+		resources.Filled(runtime.NewSecurityStateSpec(runtime.NamespaceName), func(r *runtime.SecurityState) { r.TypedSpec().SELinuxState = runtime.SELinuxStatePermissive }),
+		resources.Filled(runtime.NewPlatformMetadataSpec(runtime.NamespaceName, runtime.PlatformMetadataID), func(r *runtime.PlatformMetadata) {
+			r.TypedSpec().Platform, r.TypedSpec().Hostname = m.system.Platform, m.net.PlatformHostname
 		}),
-		filled(timeres.NewStatus(), func(r *timeres.Status) { r.TypedSpec().Synced = true }),
+		resources.Filled(timeres.NewStatus(), func(r *timeres.Status) { r.TypedSpec().Synced = true }),
 	}
 
 	for tag, value := range m.disk.META {
-		list = append(list, filled(runtime.NewMetaKey(runtime.NamespaceName, runtime.MetaKeyTagToID(tag)), func(r *runtime.MetaKey) { r.TypedSpec().Value = value }))
+		list = append(list, resources.Filled(runtime.NewMetaKey(runtime.NamespaceName, runtime.MetaKeyTagToID(tag)), func(r *runtime.MetaKey) { r.TypedSpec().Value = value }))
 	}
 
-	for i, e := range m.schematic.Extensions {
-		list = append(list, m.extensionStatus(i, baseName(e), m.extensionVersion(e)))
+	for i, e := range m.extensions {
+		list = append(list, m.extensionStatus(i, e.Name, e.Version))
 	}
 
 	if m.system.Schematic != "" {
-		list = append(list, m.extensionStatus(len(m.schematic.Extensions), "schematic", m.system.Schematic))
+		list = append(list, m.extensionStatus(len(m.extensions), "schematic", m.system.Schematic))
 	}
 
-	list = append(list, m.describeModules()...)
-
 	for _, s := range m.services.list() {
-		list = append(list, filled(v1alpha1.NewService(s.name), func(r *v1alpha1.Service) {
+		list = append(list, resources.Filled(v1alpha1.NewService(s.name), func(r *v1alpha1.Service) {
 			r.TypedSpec().Running, r.TypedSpec().Healthy, r.TypedSpec().Unknown = s.state == stateRunning, m.healthy(s), s.unknown
 		}))
 	}
 
 	if m.config != nil {
 		for _, c := range m.config.ExtensionServiceConfigs() {
-			list = append(list, filled(runtime.NewExtensionServiceConfigSpec(runtime.NamespaceName, c.Name()), func(r *runtime.ExtensionServiceConfig) {
+			list = append(list, resources.Filled(runtime.NewExtensionServiceConfigSpec(runtime.NamespaceName, c.Name()), func(r *runtime.ExtensionServiceConfig) {
 				r.TypedSpec().Environment = c.Environment()
 
 				for _, f := range c.ConfigFiles() {
@@ -96,23 +91,32 @@ func (m *machine) describeSystem() []resource.Resource {
 	return list
 }
 
-// extensionVersion is the version of an extension of the machine's image.
-func (m *machine) extensionVersion(extension string) string {
-	if m.ms.options.ExtensionVersion == nil {
-		return m.system.Version
-	}
-
-	return cmp.Or(m.ms.options.ExtensionVersion(m.system.Version, extension), m.system.Version)
-}
-
 // extensionStatus shows an extension as Talos lists it: by its place, with its short name. The pseudo extension "schematic" has the schematic's id as version.
 func (m *machine) extensionStatus(place int, name, version string) resource.Resource {
-	return filled(runtime.NewExtensionStatus(runtime.NamespaceName, itoa(place)), func(r *runtime.ExtensionStatus) {
+	return resources.Filled(runtime.NewExtensionStatus(runtime.NamespaceName, strconv.Itoa(place)), func(r *runtime.ExtensionStatus) {
 		*r.TypedSpec() = extensions.Layer{
-			Image:    itoa(place) + ".sqsh",
+			Image:    strconv.Itoa(place) + ".sqsh",
 			Metadata: extensions.Metadata{Name: name, Version: version, Author: "Image Factory", Description: "Extension of the schematic " + m.system.Schematic},
 		}
 	})
+}
+
+// describeHardware is what the firmware says of the virtual machine.
+func (m *machine) describeHardware() []resource.Resource {
+	return []resource.Resource{
+		resources.Filled(hardware.NewSystemInformation(hardware.SystemInformationID), func(r *hardware.SystemInformation) {
+			s := r.TypedSpec()
+			s.Manufacturer, s.ProductName, s.Version, s.UUID, s.WakeUpType = "QEMU", "Standard PC (Q35 + ICH9, 2009)", "pc-q35-10.1", m.hw.UUID, "Power Switch"
+		}),
+		resources.Filled(hardware.NewProcessorInfo("CPU-0"), func(r *hardware.Processor) {
+			s := r.TypedSpec()
+			s.Socket, s.Manufacturer, s.ProductName, s.MaxSpeed, s.BootSpeed = "CPU 0", "QEMU", "pc-q35-10.1", 2000, 2000
+			s.CoreCount, s.CoreEnabled, s.ThreadCount, s.Status = uint32(m.hw.Cores), uint32(m.hw.Cores), uint32(m.hw.Cores), 65
+		}),
+		resources.Filled(hardware.NewMemoryModuleInfo("DIMM-0"), func(r *hardware.MemoryModule) {
+			r.TypedSpec().Size, r.TypedSpec().DeviceLocator, r.TypedSpec().Manufacturer = uint32(m.hw.MemoryMiB), "DIMM 0", "QEMU"
+		}),
+	}
 }
 
 // describeSecrets are resources that only administrators read.
@@ -120,17 +124,17 @@ func (m *machine) describeSecrets() []resource.Resource {
 	security, c := m.config.Machine().Security(), m.config.Cluster()
 
 	list := []resource.Resource{
-		filled(secrets.NewOSRoot(secrets.OSRootID), func(r *secrets.OSRoot) {
+		resources.Filled(secrets.NewOSRoot(secrets.OSRootID), func(r *secrets.OSRoot) {
 			r.TypedSpec().IssuingCA, r.TypedSpec().AcceptedCAs, r.TypedSpec().Token = security.IssuingCA(), security.AcceptedCAs(), security.Token()
 		}),
 	}
 
 	if m.isControlPlane() {
 		list = append(list,
-			filled(secrets.NewKubernetesRoot(secrets.KubernetesRootID), func(r *secrets.KubernetesRoot) {
+			resources.Filled(secrets.NewKubernetesRoot(secrets.KubernetesRootID), func(r *secrets.KubernetesRoot) {
 				r.TypedSpec().Name, r.TypedSpec().Endpoint, r.TypedSpec().IssuingCA, r.TypedSpec().AcceptedCAs = c.Name(), c.Endpoint(), c.IssuingCA(), c.AcceptedCAs()
 			}),
-			filled(secrets.NewEtcdRoot(secrets.EtcdRootID), func(r *secrets.EtcdRoot) { r.TypedSpec().EtcdCA = c.Etcd().CA() }),
+			resources.Filled(secrets.NewEtcdRoot(secrets.EtcdRootID), func(r *secrets.EtcdRoot) { r.TypedSpec().EtcdCA = c.Etcd().CA() }),
 		)
 	}
 
@@ -139,23 +143,23 @@ func (m *machine) describeSecrets() []resource.Resource {
 
 func (m *machine) describeKubernetes() []resource.Resource {
 	list := []resource.Resource{
-		filled(k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID), func(r *k8s.Nodename) {
+		resources.Filled(k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID), func(r *k8s.Nodename) {
 			r.TypedSpec().Nodename, r.TypedSpec().SkipNodeRegistration = m.hostname, m.config.Machine().Kubelet().SkipNodeRegistration()
 		}),
-		filled(k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(r *k8s.KubeletSpec) {
+		resources.Filled(k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(r *k8s.KubeletSpec) {
 			r.TypedSpec().Image, r.TypedSpec().ExpectedNodename = m.config.Machine().Kubelet().Image(), m.hostname
 		}),
 	}
 
-	if m.net.node.IsValid() {
-		list = append(list, filled(k8s.NewNodeIP(k8s.NamespaceName, k8s.KubeletID), func(r *k8s.NodeIP) { r.TypedSpec().Addresses = append(r.TypedSpec().Addresses, m.net.node) }))
+	if m.net.Node.IsValid() {
+		list = append(list, resources.Filled(k8s.NewNodeIP(k8s.NamespaceName, k8s.KubeletID), func(r *k8s.NodeIP) { r.TypedSpec().Addresses = append(r.TypedSpec().Addresses, m.net.Node) }))
 	}
 
 	if e := m.etcdOfNode(); e != nil {
 		node := e.nodes[m.hostname]
 		ready, _, _ := e.nodeState(node)
 
-		list = append(list, filled(k8s.NewNodeStatus(k8s.NamespaceName, node.Name), func(r *k8s.NodeStatus) {
+		list = append(list, resources.Filled(k8s.NewNodeStatus(k8s.NamespaceName, node.Name), func(r *k8s.NodeStatus) {
 			s := r.TypedSpec()
 			s.Nodename, s.NodeReady, s.Unschedulable, s.Labels, s.Annotations = node.Name, ready == "True", node.Unschedulable, node.Labels, node.Annotations
 		}))
@@ -166,7 +170,7 @@ func (m *machine) describeKubernetes() []resource.Resource {
 	list = append(list, m.describeNodeSpecs()...)
 
 	for _, pod := range m.staticPods() {
-		list = append(list, filled(k8s.NewStaticPodStatus(k8s.NamespaceName, pod.Metadata.Namespace+"/"+pod.Metadata.Name), func(r *k8s.StaticPodStatus) {
+		list = append(list, resources.Filled(k8s.NewStaticPodStatus(k8s.NamespaceName, pod.Metadata.Namespace+"/"+pod.Metadata.Name), func(r *k8s.StaticPodStatus) {
 			r.TypedSpec().PodStatus = podStatus(pod)
 		}))
 	}

@@ -1,23 +1,21 @@
 package machine
 
 import (
-	"strings"
-
 	"github.com/cosi-project/runtime/pkg/resource"
 	clusterres "github.com/siderolabs/talos/pkg/machinery/resources/cluster"
 	etcdres "github.com/siderolabs/talos/pkg/machinery/resources/etcd"
-)
 
-func baseName(image string) string { return image[strings.LastIndex(image, "/")+1:] }
+	"proxmox-talos/lab/machine/resources"
+)
 
 func (m *machine) describeCluster() []resource.Resource {
 	c := m.config.Cluster()
 	discovery := c.Discovery().Enabled()
 
 	list := []resource.Resource{
-		filled(clusterres.NewIdentity(clusterres.NamespaceName, clusterres.LocalIdentity), func(r *clusterres.Identity) { r.TypedSpec().NodeID = m.disk.NodeID }),
-		filled(clusterres.NewInfo(), func(r *clusterres.Info) { r.TypedSpec().ClusterID, r.TypedSpec().ClusterName = c.ID(), c.Name() }),
-		filled(clusterres.NewConfig(configNamespace, clusterres.ConfigID), func(r *clusterres.Config) {
+		resources.Filled(clusterres.NewIdentity(clusterres.NamespaceName, clusterres.LocalIdentity), func(r *clusterres.Identity) { r.TypedSpec().NodeID = m.disk.NodeID }),
+		resources.Filled(clusterres.NewInfo(), func(r *clusterres.Info) { r.TypedSpec().ClusterID, r.TypedSpec().ClusterName = c.ID(), c.Name() }),
+		resources.Filled(clusterres.NewConfig(configNamespace, clusterres.ConfigID), func(r *clusterres.Config) {
 			s := r.TypedSpec()
 			s.DiscoveryEnabled, s.ServiceClusterID = discovery, c.ID()
 			s.RegistryServiceEnabled, s.RegistryKubernetesEnabled = c.Discovery().Registries().Service().Enabled(), c.Discovery().Registries().Kubernetes().Enabled()
@@ -25,7 +23,7 @@ func (m *machine) describeCluster() []resource.Resource {
 	}
 
 	if m.isControlPlane() {
-		list = append(list, filled(etcdres.NewSpec(etcdres.NamespaceName, etcdres.SpecID), func(r *etcdres.Spec) {
+		list = append(list, resources.Filled(etcdres.NewSpec(etcdres.NamespaceName, etcdres.SpecID), func(r *etcdres.Spec) {
 			s := r.TypedSpec()
 			s.Name, s.Image = m.hostname, c.Etcd().Image()
 
@@ -36,7 +34,7 @@ func (m *machine) describeCluster() []resource.Resource {
 	}
 
 	if m.etcd != nil {
-		list = append(list, filled(etcdres.NewMember(etcdres.NamespaceName, etcdres.LocalMemberID), func(r *etcdres.Member) {
+		list = append(list, resources.Filled(etcdres.NewMember(etcdres.NamespaceName, etcdres.LocalMemberID), func(r *etcdres.Member) {
 			r.TypedSpec().MemberID = formatMember(m.disk.Etcd.MemberID)
 		}))
 	}
@@ -66,7 +64,7 @@ func (m *machine) controlPlaneInfo() *clusterres.ControlPlane {
 }
 
 func (m *machine) member() resource.Resource {
-	return filled(clusterres.NewMember(clusterres.NamespaceName, m.hostname), func(r *clusterres.Member) {
+	return resources.Filled(clusterres.NewMember(clusterres.NamespaceName, m.hostname), func(r *clusterres.Member) {
 		s := r.TypedSpec()
 		s.NodeID, s.Addresses, s.Hostname, s.MachineType = m.disk.NodeID, m.serveAddresses(), m.hostname, m.config.Machine().Type()
 		s.OperatingSystem, s.ControlPlane = m.osName(), m.controlPlaneInfo()
@@ -74,7 +72,7 @@ func (m *machine) member() resource.Resource {
 }
 
 func (m *machine) affiliate() resource.Resource {
-	return filled(clusterres.NewAffiliate(clusterres.NamespaceName, m.disk.NodeID), func(r *clusterres.Affiliate) {
+	return resources.Filled(clusterres.NewAffiliate(clusterres.NamespaceName, m.disk.NodeID), func(r *clusterres.Affiliate) {
 		s := r.TypedSpec()
 		s.NodeID, s.Addresses, s.Hostname, s.Nodename, s.MachineType = m.disk.NodeID, m.serveAddresses(), m.hostname, m.hostname, m.config.Machine().Type()
 		s.OperatingSystem, s.ControlPlane = m.osName(), m.controlPlaneInfo()

@@ -3,6 +3,8 @@ package machine
 import (
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+
+	"proxmox-talos/lab/machine/resources"
 )
 
 // describeManifests are the manifests of the configuration and those that this control plane has applied; the caller holds the lock.
@@ -14,7 +16,7 @@ func (m *machine) describeManifests() []resource.Resource {
 	var list []resource.Resource
 
 	for _, one := range m.manifests() {
-		list = append(list, filled(k8s.NewManifest(k8s.ControlPlaneNamespaceName, one.id), func(r *k8s.Manifest) {
+		list = append(list, resources.Filled(k8s.NewManifest(k8s.ControlPlaneNamespaceName, one.id), func(r *k8s.Manifest) {
 			for _, object := range one.objects() {
 				r.TypedSpec().Items = append(r.TypedSpec().Items, k8s.SingleManifest{Object: object})
 			}
@@ -22,7 +24,7 @@ func (m *machine) describeManifests() []resource.Resource {
 	}
 
 	if len(m.applied) > 0 {
-		list = append(list, filled(k8s.NewManifestStatus(k8s.ControlPlaneNamespaceName), func(r *k8s.ManifestStatus) { r.TypedSpec().ManifestsApplied = m.applied }))
+		list = append(list, resources.Filled(k8s.NewManifestStatus(k8s.ControlPlaneNamespaceName), func(r *k8s.ManifestStatus) { r.TypedSpec().ManifestsApplied = m.applied }))
 	}
 
 	return list
@@ -33,11 +35,11 @@ func (m *machine) describeNodeSpecs() []resource.Resource {
 	var list []resource.Resource
 
 	for key, value := range m.talosLabels() {
-		list = append(list, filled(k8s.NewNodeLabelSpec(key), func(r *k8s.NodeLabelSpec) { r.TypedSpec().Key, r.TypedSpec().Value = key, value }))
+		list = append(list, resources.Filled(k8s.NewNodeLabelSpec(key), func(r *k8s.NodeLabelSpec) { r.TypedSpec().Key, r.TypedSpec().Value = key, value }))
 	}
 
 	for _, t := range m.talosTaints() {
-		list = append(list, filled(k8s.NewNodeTaintSpec(t.Key), func(r *k8s.NodeTaintSpec) {
+		list = append(list, resources.Filled(k8s.NewNodeTaintSpec(t.Key), func(r *k8s.NodeTaintSpec) {
 			r.TypedSpec().Key, r.TypedSpec().Value, r.TypedSpec().Effect = t.Key, t.Value, t.Effect
 		}))
 	}
@@ -47,18 +49,18 @@ func (m *machine) describeNodeSpecs() []resource.Resource {
 		return list
 	}
 
-	list = append(list, filled(k8s.NewKubePrismConfig(k8s.NamespaceName, k8s.KubePrismConfigID), func(r *k8s.KubePrismConfig) {
+	list = append(list, resources.Filled(k8s.NewKubePrismConfig(k8s.NamespaceName, k8s.KubePrismConfigID), func(r *k8s.KubePrismConfig) {
 		s := r.TypedSpec()
 		s.Host, s.Port = "127.0.0.1", prism.Port()
 
 		for _, o := range m.kubePrismEndpoints() {
-			s.Endpoints = append(s.Endpoints, k8s.KubePrismEndpoint{Host: o.net.node.String(), Port: uint32(o.config.Cluster().LocalAPIServerPort())})
+			s.Endpoints = append(s.Endpoints, k8s.KubePrismEndpoint{Host: o.net.Node.String(), Port: uint32(o.config.Cluster().LocalAPIServerPort())})
 		}
 	}))
 
 	for _, o := range m.kubePrismEndpoints() {
-		list = append(list, filled(k8s.NewKubePrismStatuses(k8s.NamespaceName, o.net.node.String()), func(r *k8s.KubePrismStatuses) {
-			r.TypedSpec().Host, r.TypedSpec().Healthy = o.net.node.String(), o.apiReady()
+		list = append(list, resources.Filled(k8s.NewKubePrismStatuses(k8s.NamespaceName, o.net.Node.String()), func(r *k8s.KubePrismStatuses) {
+			r.TypedSpec().Host, r.TypedSpec().Healthy = o.net.Node.String(), o.apiReady()
 		}))
 	}
 
@@ -70,7 +72,7 @@ func (m *machine) kubePrismEndpoints() []*machine {
 	var found []*machine
 
 	for _, o := range m.cluster.controlPlanes() {
-		if o.net.node.IsValid() && (o == m || m.discovers(o)) {
+		if o.net.Node.IsValid() && (o == m || m.discovers(o)) {
 			found = append(found, o)
 		}
 	}
@@ -88,17 +90,17 @@ func (m *machine) describeControlPlane() []resource.Resource {
 	c := m.config.Cluster()
 
 	return []resource.Resource{
-		filled(k8s.NewAPIServerConfig(), func(r *k8s.APIServerConfig) {
+		resources.Filled(k8s.NewAPIServerConfig(), func(r *k8s.APIServerConfig) {
 			s := r.TypedSpec()
 			s.Image, s.ExtraArgs, s.ControlPlaneEndpoint = c.APIServer().Image(), c.APIServer().ExtraArgs(), c.Endpoint().String()
 			s.LocalPort, s.ServiceCIDRs = c.LocalAPIServerPort(), c.Network().ServiceCIDRs()
 		}),
-		filled(k8s.NewControllerManagerConfig(), func(r *k8s.ControllerManagerConfig) {
+		resources.Filled(k8s.NewControllerManagerConfig(), func(r *k8s.ControllerManagerConfig) {
 			s := r.TypedSpec()
 			s.Enabled, s.Image, s.ExtraArgs = true, c.ControllerManager().Image(), c.ControllerManager().ExtraArgs()
 			s.PodCIDRs, s.ServiceCIDRs = c.Network().PodCIDRs(), c.Network().ServiceCIDRs()
 		}),
-		filled(k8s.NewSchedulerConfig(), func(r *k8s.SchedulerConfig) {
+		resources.Filled(k8s.NewSchedulerConfig(), func(r *k8s.SchedulerConfig) {
 			s := r.TypedSpec()
 			s.Enabled, s.Image, s.ExtraArgs, s.Config = true, c.Scheduler().Image(), c.Scheduler().ExtraArgs(), c.Scheduler().Config()
 		}),

@@ -105,8 +105,8 @@ func (m *machine) startServices() {
 		m.services.set(m, name, stateRunning, "Health check successful")
 	}
 
-	for _, e := range m.schematic.Extensions {
-		if name, ok := extensionServices[e[strings.LastIndex(e, "/")+1:]]; ok {
+	for _, e := range m.extensions {
+		if name, ok := extensionServices[e.Name]; ok {
 			m.startExtension(name)
 		}
 	}
@@ -124,7 +124,14 @@ var configuredExtensions = map[string]bool{"ext-tailscale": true, "ext-cloudflar
 // startExtension starts the service of an extension, or says what it waits for; the caller holds the lock.
 func (m *machine) startExtension(name string) {
 	if name == "ext-nvidia-persistenced" {
-		m.startPersistenced()
+		running, message := m.kernel.Persistenced(name)
+
+		state := stateWaiting
+		if running {
+			state = stateRunning
+		}
+
+		m.services.set(m, name, state, message)
 
 		return
 	}

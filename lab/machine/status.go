@@ -54,7 +54,7 @@ func (ms *Machines) Status() []MachineStatus {
 
 func (m *machine) statusRow() MachineStatus {
 	row := MachineStatus{
-		VMID: m.hw.VMID, Name: m.hw.Name, Hostname: m.hostname, Address: m.net.node, Stage: m.stage.String(), Problem: m.problem,
+		VMID: m.hw.VMID, Name: m.hw.Name, Hostname: m.hostname, Address: m.net.Node, Stage: m.stage.String(), Problem: m.problem,
 		Version: m.system.Version, Console: m.console.tail(statusConsoleLines),
 	}
 

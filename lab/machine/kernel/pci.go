@@ -1,4 +1,4 @@
-package machine
+package kernel
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
 
 	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/machine/resources"
 )
 
 // guestAddresses gives passed-through devices the addresses that the guest sees: the first is behind the first PCIe port, on bus 1, with its functions.
@@ -35,22 +36,10 @@ func guestAddresses(devices []datacentre.GuestPCI) []datacentre.GuestPCI {
 	return seen
 }
 
-// virtualPCI are devices of Proxmox' virtual hardware: the chipset, and the machine's cards.
-func (m *machine) virtualPCI() []datacentre.GuestPCI {
-	devices := []datacentre.GuestPCI{
-		{Address: "0000:00:00.0", Vendor: "Intel Corporation", Device: "82G33/G31/P35/P31 Express DRAM Controller", VendorID: "0x8086", DeviceID: "0x29c0", Class: "0x060000"},
-		{Address: "0000:00:1f.0", Vendor: "Intel Corporation", Device: "82801IB (ICH9) LPC Interface Controller", VendorID: "0x8086", DeviceID: "0x2918", Class: "0x060100"},
-	}
-
-	for _, l := range m.net.links {
-		if l.parent == "" && l.driver == "virtio_net" {
-			devices = append(devices, datacentre.GuestPCI{
-				Address: l.busPath(), Vendor: "Red Hat, Inc.", Device: "Virtio network device", VendorID: "0x1af4", DeviceID: "0x1000", Class: "0x020000",
-			})
-		}
-	}
-
-	return devices
+// chipset are devices of Proxmox' virtual hardware.
+var chipset = []datacentre.GuestPCI{
+	{Address: "0000:00:00.0", Vendor: "Intel Corporation", Device: "82G33/G31/P35/P31 Express DRAM Controller", VendorID: "0x8086", DeviceID: "0x29c0", Class: "0x060000"},
+	{Address: "0000:00:1f.0", Vendor: "Intel Corporation", Device: "82801IB (ICH9) LPC Interface Controller", VendorID: "0x8086", DeviceID: "0x2918", Class: "0x060100"},
 }
 
 // pciClasses name the classes and subclasses of devices that are passed through, by their codes.
@@ -61,17 +50,17 @@ var pciClasses = map[string][2]string{
 	"0x0403": {"Multimedia controller", "Audio device"}, "0x0600": {"Bridge", "Host bridge"}, "0x0601": {"Bridge", "ISA bridge"}, "0x0c03": {"Serial bus controller", "USB controller"}, "0x0c80": {"Serial bus controller", "Serial bus controller"},
 }
 
-// pciDevice is a passed-through device; a GPU has the NVIDIA driver once it is loaded. The caller holds the lock.
-func (m *machine) pciDevice(p datacentre.GuestPCI) resource.Resource {
+// pciDevice is a passed-through device; a GPU has the NVIDIA driver once it is loaded.
+func (k *Kernel) pciDevice(p datacentre.GuestPCI) resource.Resource {
 	code := (hexID(p.Class) + "0000")[:len("0x0000")]
 	names := pciClasses[code]
 
-	return filled(hardware.NewPCIDeviceInfo(p.Address), func(r *hardware.PCIDevice) {
+	return resources.Filled(hardware.NewPCIDeviceInfo(p.Address), func(r *hardware.PCIDevice) {
 		s := r.TypedSpec()
 		s.Class, s.Subclass, s.ClassID, s.SubclassID = names[0], names[1], code[:4], "0x"+code[4:]
 		s.Vendor, s.Product, s.VendorID, s.ProductID = p.Vendor, p.Device, hexID(p.VendorID), hexID(p.DeviceID)
 
-		if slices.ContainsFunc(m.drivenGPUs(), func(gpu datacentre.GuestPCI) bool { return gpu.Address == p.Address }) {
+		if slices.ContainsFunc(k.DrivenGPUs(), func(gpu datacentre.GuestPCI) bool { return gpu.Address == p.Address }) {
 			s.Driver = "nvidia"
 		}
 	})

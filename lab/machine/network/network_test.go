@@ -1,8 +1,8 @@
-package machine
+package network_test
 
 import (
-	"context"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
@@ -11,24 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/image"
+	"proxmox-talos/lab/machine/network"
 )
-
-// leaseWorld answers DHCP by MAC; nothing else of it is used.
-type leaseWorld struct {
-	World
-
-	leases map[string]string
-}
-
-func (w leaseWorld) Lease(_, mac string) (datacentre.Lease, bool) {
-	text, ok := w.leases[mac]
-	if !ok {
-		return datacentre.Lease{}, false
-	}
-
-	return datacentre.Lease{Address: netip.MustParsePrefix(text), Gateway: netip.MustParseAddr("127.9.0.1"), DNS: []netip.Addr{netip.MustParseAddr("127.9.0.2")}}, true
-}
 
 const (
 	firstMAC  = "02:00:00:00:00:01"
@@ -135,14 +119,19 @@ func TestNetworkPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			m := newMachine(New(leaseWorld{leases: test.leases}, Options{}), datacentre.Hardware{
-				NICs:      []datacentre.NIC{{Name: "net0", Model: "virtio", MAC: firstMAC, Bridge: "vmbr0"}, {Name: "net1", Model: "virtio", MAC: secondMAC, Bridge: "vmbr1"}},
-				CloudInit: test.cloudInit,
-			}, func() {})
-			m.system = image.Image{Platform: test.platform}
+			m := network.Machine{
+				Platform: test.platform, CloudInit: test.cloudInit, META: test.meta,
+				NICs: []datacentre.NIC{{Name: "net0", Model: "virtio", MAC: firstMAC, Bridge: "vmbr0"}, {Name: "net1", Model: "virtio", MAC: secondMAC, Bridge: "vmbr1"}},
+				Lease: func(_, mac string) (datacentre.Lease, bool) {
+					text, ok := test.leases[mac]
+					if !ok {
+						return datacentre.Lease{}, false
+					}
 
-			if test.meta != "" {
-				m.disk.META = map[uint8]string{metaNetwork: test.meta}
+					return datacentre.Lease{
+						Address: netip.MustParsePrefix(text), Gateway: netip.MustParseAddr("127.9.0.1"), DNS: []netip.Addr{netip.MustParseAddr("127.9.0.2")},
+					}, true
+				},
 			}
 
 			var cfg config.Config
@@ -154,73 +143,24 @@ func TestNetworkPlan(t *testing.T) {
 				cfg = loaded
 			}
 
-			plan := m.planNetwork(cfg)
+			plan := m.Plan(cfg)
 
 			var addresses []string
-			for _, p := range plan.addresses {
+			for _, p := range plan.Addresses {
 				addresses = append(addresses, p.String())
 			}
 
 			assert.Equal(t, test.addresses, addresses)
 
 			if test.node != "" {
-				assert.Equal(t, test.node, plan.node.String())
+				assert.Equal(t, test.node, plan.Node.String())
 			} else {
-				assert.False(t, plan.node.IsValid())
+				assert.False(t, plan.Node.IsValid())
 			}
 
 			if test.warning != "" {
-				assert.Contains(t, joined(plan.warnings), test.warning)
+				assert.Contains(t, strings.Join(plan.Warnings, "\n"), test.warning)
 			}
-		})
-	}
-}
-
-func joined(lines []string) string {
-	text := ""
-	for _, l := range lines {
-		text += l + "\n"
-	}
-
-	return text
-}
-
-func TestInstallDisk(t *testing.T) {
-	t.Parallel()
-
-	m := newMachine(New(leaseWorld{}, Options{}), datacentre.Hardware{Disks: []datacentre.GuestDisk{
-		{Interface: "ide2", Volume: "iso", CDROM: true},
-		{Interface: "scsi1", Volume: "second", SizeBytes: 100e9},
-		{Interface: "scsi0", Volume: "first", SizeBytes: 40e9},
-		{Interface: "virtio0", Volume: "third", SizeBytes: 10e9},
-	}}, func() {})
-
-	for name, test := range map[string]struct {
-		install, volume, message string
-	}{
-		"scsi0 is sda":                 {"disk: /dev/sda", "first", ""},
-		"scsi1 is sdb":                 {"disk: /dev/sdb", "second", ""},
-		"virtio0 is vda":               {"disk: /dev/vda", "third", ""},
-		"a selector by size":           {"diskSelector:\n      size: '> 50GB'", "second", ""},
-		"a selector that matches none": {"diskSelector:\n      size: '> 500GB'", "", "no disks matched the expression"},
-		"a CD-ROM is no disk":          {"disk: /dev/sr0", "", "no such file or directory"},
-		"a disk that is not there":     {"disk: /dev/nvme0n1", "", "lstat /dev/nvme0n1: no such file or directory"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			cfg, err := configloader.NewFromBytes([]byte("machine:\n  type: worker\n  install:\n    " + test.install + "\ncluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n"))
-			require.NoError(t, err)
-
-			disk, err := m.installDisk(context.Background(), cfg)
-			if test.message != "" {
-				assert.ErrorContains(t, err, test.message)
-
-				return
-			}
-
-			require.NoError(t, err)
-			assert.Equal(t, test.volume, disk.Volume)
 		})
 	}
 }

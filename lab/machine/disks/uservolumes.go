@@ -1,6 +1,8 @@
-package machine
+package disks
 
 import (
+	"fmt"
+
 	"github.com/cosi-project/runtime/pkg/resource"
 	blockpb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/block"
 	"github.com/siderolabs/talos/pkg/machinery/cel"
@@ -9,29 +11,31 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/proto"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+
+	"proxmox-talos/lab/machine/resources"
 )
 
 // userVolume is a volume of the configuration on this machine.
 type userVolume struct {
 	id, mount string
 	kind      block.VolumeType
-	disk      blockDevice
+	disk      Device
 	problem   string // why it is not there; empty when it is
 }
 
-// userVolumes finds a disk for every volume of the configuration; the caller holds the lock.
-func (m *machine) userVolumes() []userVolume {
-	if m.config == nil {
+// userVolumes finds a disk for every volume of the configuration.
+func (ds *Disks) userVolumes(cfg config.Config) []userVolume {
+	if cfg == nil {
 		return nil
 	}
 
 	var list []userVolume
 
-	for _, doc := range m.config.UserVolumeConfigs() {
+	for _, doc := range cfg.UserVolumeConfigs() {
 		v := userVolume{id: constants.UserVolumePrefix + doc.Name(), mount: constants.UserVolumeMountPoint + "/" + doc.Name(), kind: doc.Type().ValueOr(block.VolumeTypePartition)}
 
 		if v.kind != block.VolumeTypeDirectory {
-			v.disk, v.problem = m.volumeDisk(doc.Provisioning())
+			v.disk, v.problem = ds.volumeDisk(doc.Provisioning())
 		}
 
 		list = append(list, v)
@@ -41,16 +45,16 @@ func (m *machine) userVolumes() []userVolume {
 }
 
 // volumeDisk is the first disk that a volume's selector matches, large enough for it.
-func (m *machine) volumeDisk(wanted config.VolumeProvisioningConfig) (blockDevice, string) {
+func (ds *Disks) volumeDisk(wanted config.VolumeProvisioningConfig) (Device, string) {
 	expression, ok := wanted.DiskSelector().Get()
 	if !ok {
-		return blockDevice{}, "no disks matched selector for volume"
+		return Device{}, "no disks matched selector for volume"
 	}
 
 	var small bool
 
-	for _, d := range m.blockDevices() {
-		if d.CDROM || !m.matchesDisk(expression, d) {
+	for _, d := range ds.devices {
+		if d.CDROM || !ds.matches(expression, d) {
 			continue
 		}
 
@@ -64,37 +68,42 @@ func (m *machine) volumeDisk(wanted config.VolumeProvisioningConfig) (blockDevic
 	}
 
 	if small {
-		return blockDevice{}, "no disks matched for volume: the matched disks have not enough space"
+		return Device{}, "no disks matched for volume: the matched disks have not enough space"
 	}
 
-	return blockDevice{}, "no disks matched selector for volume"
+	return Device{}, "no disks matched selector for volume"
 }
 
-func (m *machine) matchesDisk(expression cel.Expression, d blockDevice) bool {
+func (ds *Disks) matches(expression cel.Expression, d Device) bool {
 	spec := &blockpb.DiskSpec{}
 	if err := proto.ResourceSpecToProto(d.resource(), spec); err != nil {
 		return false
 	}
 
-	matches, err := expression.EvalBool(celenv.DiskLocator(), map[string]any{"disk": spec, "system_disk": m.volume != "" && d.Volume == m.volume})
+	matches, err := expression.EvalBool(celenv.DiskLocator(), map[string]any{"disk": spec, "system_disk": ds.runsFrom(d)})
 
 	return err == nil && matches
 }
 
-// checkVolumes says on the console which volumes have no disk, as Talos does while it waits for one; the caller holds the lock.
-func (m *machine) checkVolumes() {
-	for _, v := range m.userVolumes() {
+// Missing says which volumes of the configuration have no disk, as Talos' volume manager does on the console.
+func (ds *Disks) Missing(cfg config.Config) []string {
+	var lines []string
+
+	for _, v := range ds.userVolumes(cfg) {
 		if v.problem != "" {
-			m.logf(`[talos] volume status {"component": "controller-runtime", "controller": "block.VolumeManagerController", "volume": %q, "phase": "waiting -> failed", "error": %q}`, v.id, v.problem)
+			lines = append(lines, fmt.Sprintf(`volume status {"component": "controller-runtime", `+
+				`"controller": "block.VolumeManagerController", "volume": %q, "phase": "waiting -> failed", "error": %q}`, v.id, v.problem))
 		}
 	}
+
+	return lines
 }
 
-func (m *machine) describeUserVolumes() []resource.Resource {
+func (ds *Disks) userVolumeResources(cfg config.Config) []resource.Resource {
 	var list []resource.Resource
 
-	for _, v := range m.userVolumes() {
-		list = append(list, filled(block.NewVolumeStatus(block.NamespaceName, v.id), func(r *block.VolumeStatus) {
+	for _, v := range ds.userVolumes(cfg) {
+		list = append(list, resources.Filled(block.NewVolumeStatus(block.NamespaceName, v.id), func(r *block.VolumeStatus) {
 			s := r.TypedSpec()
 			s.Type, s.Phase = v.kind, block.VolumePhaseReady
 
@@ -102,19 +111,19 @@ func (m *machine) describeUserVolumes() []resource.Resource {
 				s.Phase, s.PreFailPhase, s.ErrorMessage = block.VolumePhaseFailed, block.VolumePhaseWaiting, v.problem
 			}
 
-			if v.disk.name != "" {
-				s.ParentLocation, s.Location = "/dev/"+v.disk.name, "/dev/"+v.disk.name+"1"
+			if v.disk.Name != "" {
+				s.ParentLocation, s.Location = "/dev/"+v.disk.Name, "/dev/"+v.disk.Name+"1"
 				s.Size, s.PrettySize, s.Filesystem = uint64(v.disk.SizeBytes), prettySize(uint64(v.disk.SizeBytes)), block.FilesystemTypeXFS
 			}
 		}))
 
 		source := ""
-		if v.disk.name != "" {
-			source = "/dev/" + v.disk.name + "1"
+		if v.disk.Name != "" {
+			source = "/dev/" + v.disk.Name + "1"
 		}
 
 		if v.problem == "" {
-			list = append(list, filled(block.NewMountStatus(block.NamespaceName, v.id), func(r *block.MountStatus) {
+			list = append(list, resources.Filled(block.NewMountStatus(block.NamespaceName, v.id), func(r *block.MountStatus) {
 				s := r.TypedSpec()
 				s.Spec.VolumeID, s.Source, s.Target, s.Filesystem = v.id, source, v.mount, block.FilesystemTypeXFS
 			}))

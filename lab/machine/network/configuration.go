@@ -1,4 +1,4 @@
-package machine
+package network
 
 import (
 	"fmt"
@@ -16,17 +16,15 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// metaNetwork is the META key of the metal platform's network configuration.
-const metaNetwork = 10
-
-func itoa(i int) string { return strconv.Itoa(i) }
+// METAKey is the META key of the metal platform's network configuration.
+const METAKey = 10
 
 // applyMETA reads the network configuration of META key 10.
-func (n *netPlan) applyMETA(value string) {
+func (n *Plan) applyMETA(value string) {
 	var platform networkres.PlatformConfigSpec
 
 	if err := yaml.Unmarshal([]byte(value), &platform); err != nil {
-		n.warnings = append(n.warnings, "the network configuration in META key 10 is invalid: "+err.Error())
+		n.Warnings = append(n.Warnings, "the network configuration in META key 10 is invalid: "+err.Error())
 
 		return
 	}
@@ -46,7 +44,7 @@ func (n *netPlan) applyMETA(value string) {
 			l.configured = true
 			l.addAddress(a.Address)
 		} else {
-			n.warnings = append(n.warnings, "META key 10 gives "+a.Address.String()+" to the link "+a.LinkName+", which this machine does not have")
+			n.Warnings = append(n.Warnings, "META key 10 gives "+a.Address.String()+" to the link "+a.LinkName+", which this machine does not have")
 		}
 	}
 
@@ -63,22 +61,22 @@ func (n *netPlan) applyMETA(value string) {
 	}
 
 	for _, r := range platform.Resolvers {
-		n.dns = append(n.dns, r.DNSServers...)
+		n.DNS = append(n.DNS, r.DNSServers...)
 	}
 
 	for _, h := range platform.Hostnames {
-		n.hostname = h.Hostname
+		n.PlatformHostname = h.Hostname
 	}
 }
 
 // configure applies a machine configuration: machine.network.interfaces and the newer documents.
-func (n *netPlan) configure(cfg config.Config) {
+func (n *Plan) configure(cfg config.Config) {
 	n.alias(cfg)
 
 	for _, d := range cfg.Machine().Network().Devices() {
 		links := n.selected(d)
 		if len(links) == 0 {
-			n.warnings = append(n.warnings, missingDevice(d))
+			n.Warnings = append(n.Warnings, missingDevice(d))
 		}
 
 		for _, l := range links {
@@ -101,7 +99,7 @@ func (n *netPlan) configure(cfg config.Config) {
 	}
 
 	if r := cfg.NetworkResolverConfig(); r != nil && len(r.Resolvers()) > 0 {
-		n.dns, n.search = r.Resolvers(), r.SearchDomains()
+		n.DNS, n.search = r.Resolvers(), r.SearchDomains()
 	}
 
 	if t := cfg.NetworkTimeSyncConfig(); t != nil {
@@ -110,13 +108,13 @@ func (n *netPlan) configure(cfg config.Config) {
 }
 
 // alias names links by LinkAliasConfig documents; the first selector that matches a link wins, and one that matches several links matches none.
-func (n *netPlan) alias(cfg config.Config) {
+func (n *Plan) alias(cfg config.Config) {
 	for _, doc := range cfg.NetworkLinkAliasConfigs() {
-		var matched []*link
+		var matched []*Link
 
 		expression := doc.LinkSelector()
 
-		for _, l := range n.links {
+		for _, l := range n.Links {
 			spec := &network.LinkStatusSpec{}
 			if err := proto.ResourceSpecToProto(l.status(), spec); err != nil {
 				continue
@@ -129,7 +127,7 @@ func (n *netPlan) alias(cfg config.Config) {
 
 		switch {
 		case len(matched) != 1:
-			n.warnings = append(n.warnings, "the selector of LinkAliasConfig "+doc.Name()+" matches "+itoa(len(matched))+" links")
+			n.Warnings = append(n.Warnings, "the selector of LinkAliasConfig "+doc.Name()+" matches "+strconv.Itoa(len(matched))+" links")
 		case matched[0].alias == "":
 			matched[0].alias = doc.Name()
 		}
@@ -147,19 +145,19 @@ func missingDevice(d config.Device) string {
 }
 
 // selected are the links that an entry of machine.network.interfaces means.
-func (n *netPlan) selected(d config.Device) []*link {
+func (n *Plan) selected(d config.Device) []*Link {
 	selector := d.Selector()
 	if selector == nil {
 		if l := n.byName(d.Interface()); l != nil {
-			return []*link{l}
+			return []*Link{l}
 		}
 
 		return nil
 	}
 
-	var links []*link
+	var links []*Link
 
-	for _, l := range n.links {
+	for _, l := range n.Links {
 		if l.matches(selector) {
 			links = append(links, l)
 		}
@@ -168,7 +166,7 @@ func (n *netPlan) selected(d config.Device) []*link {
 	return links
 }
 
-func (l *link) matches(s config.NetworkDeviceSelector) bool {
+func (l *Link) matches(s config.NetworkDeviceSelector) bool {
 	matched := false
 
 	for _, pair := range [][2]string{
@@ -192,7 +190,7 @@ func (l *link) matches(s config.NetworkDeviceSelector) bool {
 	return matched
 }
 
-func (n *netPlan) configureDevice(l *link, d config.Device) {
+func (n *Plan) configureDevice(l *Link, d config.Device) {
 	l.configured, l.ignored = true, d.Ignore()
 	if l.ignored {
 		return
@@ -208,7 +206,7 @@ func (n *netPlan) configureDevice(l *link, d config.Device) {
 	addGateways(l, d.Routes())
 
 	for _, v := range d.Vlans() {
-		vlan := n.addVLAN(l, nethelpers.VLANLinkName(l.name, v.ID()), int(v.ID()))
+		vlan := n.addVLAN(l, nethelpers.VLANLinkName(l.Name, v.ID()), int(v.ID()))
 		vlan.configured, vlan.dhcp = true, v.DHCP() && v.DHCPOptions().IPv4()
 
 		if v.MTU() > 0 {
@@ -220,10 +218,10 @@ func (n *netPlan) configureDevice(l *link, d config.Device) {
 	}
 }
 
-func (n *netPlan) configureLink(doc config.NetworkCommonLinkConfig) {
+func (n *Plan) configureLink(doc config.NetworkCommonLinkConfig) {
 	l := n.byName(doc.Name())
 	if l == nil {
-		n.warnings = append(n.warnings, "no network device is named "+doc.Name()+" as the configuration says")
+		n.Warnings = append(n.Warnings, "no network device is named "+doc.Name()+" as the configuration says")
 
 		return
 	}
@@ -246,25 +244,25 @@ func (n *netPlan) configureLink(doc config.NetworkCommonLinkConfig) {
 }
 
 // addVLAN adds a VLAN link on its parent, or returns the one that is there; a VLAN without a parent is not added.
-func (n *netPlan) addVLAN(parent *link, name string, id int) *link {
+func (n *Plan) addVLAN(parent *Link, name string, id int) *Link {
 	if l := n.byName(name); l != nil {
 		return l
 	}
 
-	l := &link{name: name, vlan: id, index: len(n.links) + 2, driver: "802.1Q VLAN Support"}
+	l := &Link{Name: name, vlan: id, index: len(n.Links) + 2, driver: "802.1Q VLAN Support"}
 	if parent == nil {
-		n.warnings = append(n.warnings, "the VLAN "+name+" has no parent link")
+		n.Warnings = append(n.Warnings, "the VLAN "+name+" has no parent link")
 
 		return l
 	}
 
-	l.parent, l.mac, l.bridge, l.mtu = parent.name, parent.mac, parent.bridge, parent.mtu
-	n.links = append(n.links, l)
+	l.parent, l.mac, l.bridge, l.mtu = parent.Name, parent.mac, parent.bridge, parent.mtu
+	n.Links = append(n.Links, l)
 
 	return l
 }
 
-func addAddresses(l *link, addresses []string) {
+func addAddresses(l *Link, addresses []string) {
 	for _, text := range addresses {
 		if p, err := netip.ParsePrefix(text); err == nil {
 			l.addAddress(p)
@@ -274,7 +272,7 @@ func addAddresses(l *link, addresses []string) {
 	}
 }
 
-func addGateways(l *link, routes []config.Route) {
+func addGateways(l *Link, routes []config.Route) {
 	for _, r := range routes {
 		if a, err := netip.ParseAddr(r.Gateway()); err == nil {
 			l.gateways = append(l.gateways, a)

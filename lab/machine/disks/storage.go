@@ -1,40 +1,43 @@
-package machine
+package disks
 
 import (
 	"context"
 	"strings"
+	"sync"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/storage"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
-
-	"proxmox-talos/lab/image"
 )
 
-// storageServer implements the storage service, in maintenance mode too.
-type storageServer struct {
+// Server implements the storage service, in maintenance mode too.
+type Server struct {
 	storage.UnimplementedStorageServiceServer
 
-	m *machine
+	// Lock guards the disks.
+	Lock sync.Locker
+	Of   *Disks
+	// Wipe empties a volume.
+	Wipe func(volume string) error
 }
 
 // Disks implements the storage service.
-func (s *storageServer) Disks(context.Context, *emptypb.Empty) (*storage.DisksResponse, error) {
-	s.m.ms.mu.Lock()
-	defer s.m.ms.mu.Unlock()
+func (s *Server) Disks(context.Context, *emptypb.Empty) (*storage.DisksResponse, error) {
+	s.Lock.Lock()
+	defer s.Lock.Unlock()
 
 	disks := &storage.Disks{}
 
-	for _, d := range s.m.blockDevices() {
+	for _, d := range s.Of.devices {
 		kind := storage.Disk_SSD
 		if d.CDROM {
 			kind = storage.Disk_CD
 		}
 
 		disks.Disks = append(disks.Disks, &storage.Disk{
-			DeviceName: "/dev/" + d.name, Model: d.model(), Size: uint64(d.SizeBytes), Type: kind, BusPath: d.busPath(), Subsystem: "/sys/class/block",
-			SystemDisk: s.m.volume != "" && d.Volume == s.m.volume, Readonly: d.CDROM,
+			DeviceName: "/dev/" + d.Name, Model: d.model(), Size: uint64(d.SizeBytes), Type: kind, BusPath: d.busPath(), Subsystem: "/sys/class/block",
+			SystemDisk: s.Of.runsFrom(d), Readonly: d.CDROM,
 		})
 	}
 
@@ -42,21 +45,21 @@ func (s *storageServer) Disks(context.Context, *emptypb.Empty) (*storage.DisksRe
 }
 
 // BlockDeviceWipe implements the storage service: it wipes whole disks that the system does not run from.
-func (s *storageServer) BlockDeviceWipe(_ context.Context, in *storage.BlockDeviceWipeRequest) (*storage.BlockDeviceWipeResponse, error) {
-	s.m.ms.mu.Lock()
-	defer s.m.ms.mu.Unlock()
+func (s *Server) BlockDeviceWipe(_ context.Context, in *storage.BlockDeviceWipeRequest) (*storage.BlockDeviceWipeResponse, error) {
+	s.Lock.Lock()
+	defer s.Lock.Unlock()
 
 	var volumes []string
 
 	for _, request := range in.GetDevices() {
 		name, found := strings.TrimPrefix(request.GetDevice(), "/dev/"), false
 
-		for _, d := range s.m.blockDevices() {
+		for _, d := range s.Of.devices {
 			switch {
-			case d.name != name:
+			case d.Name != name:
 			case d.CDROM:
 				return nil, status.Errorf(codes.FailedPrecondition, "blockdevice %q is read-only", name)
-			case s.m.volume != "" && d.Volume == s.m.volume:
+			case s.Of.runsFrom(d):
 				return nil, status.Errorf(codes.FailedPrecondition, "blockdevice %q is in use by volume %q", name, "EPHEMERAL")
 			default:
 				found = true
@@ -70,7 +73,7 @@ func (s *storageServer) BlockDeviceWipe(_ context.Context, in *storage.BlockDevi
 	}
 
 	for _, v := range volumes {
-		if err := s.m.ms.world.WriteVolume(v, image.Image{}); err != nil {
+		if err := s.Wipe(v); err != nil {
 			return nil, err
 		}
 	}
@@ -78,7 +81,7 @@ func (s *storageServer) BlockDeviceWipe(_ context.Context, in *storage.BlockDevi
 	return &storage.BlockDeviceWipeResponse{Messages: []*storage.BlockDeviceWipe{{}}}, nil
 }
 
-func (d blockDevice) model() string {
+func (d Device) model() string {
 	switch {
 	case d.bus == "virtio":
 		return ""
@@ -89,11 +92,11 @@ func (d blockDevice) model() string {
 	}
 }
 
-func (d blockDevice) busPath() string {
+func (d Device) busPath() string {
 	return "/pci0000:00/0000:00:05.0/" + d.Interface + "/"
 }
 
-func (d blockDevice) transport() string {
+func (d Device) transport() string {
 	switch d.bus {
 	case "virtio", "ide", "sata":
 		return map[string]string{"virtio": "virtio", "ide": "ata", "sata": "sata"}[d.bus]

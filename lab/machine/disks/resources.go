@@ -1,0 +1,85 @@
+package disks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
+
+	"proxmox-talos/lab/machine/resources"
+)
+
+// Resources are the disks and what is on them; the configuration is nil in maintenance mode.
+func (ds *Disks) Resources(cfg config.Config) []resource.Resource {
+	var list []resource.Resource
+
+	for _, d := range ds.devices {
+		list = append(list, d.resource(), resources.Filled(block.NewDevice(block.NamespaceName, d.Name), func(r *block.Device) {
+			r.TypedSpec().Type, r.TypedSpec().DevicePath = block.DeviceTypeDisk, "/dev/"+d.Name
+		}))
+	}
+
+	return slices.Concat(list, ds.systemVolumes(), ds.userVolumeResources(cfg))
+}
+
+// resource is the disk as a resource.
+func (d Device) resource() *block.Disk {
+	return resources.Filled(block.NewDisk(block.NamespaceName, d.Name), func(r *block.Disk) {
+		s := r.TypedSpec()
+		s.DevPath, s.Size, s.PrettySize, s.IOSize, s.SectorSize = "/dev/"+d.Name, uint64(d.SizeBytes), prettySize(uint64(d.SizeBytes)), 512, 512
+		s.CDROM, s.Readonly, s.Model, s.BusPath, s.SubSystem, s.Transport = d.CDROM, d.CDROM, d.model(), d.busPath(), "/sys/class/block", d.transport()
+	})
+}
+
+func (ds *Disks) systemVolumes() []resource.Resource {
+	d, ok := ds.System()
+	if !ok {
+		return nil
+	}
+
+	list := []resource.Resource{resources.Filled(block.NewSystemDisk(block.NamespaceName, block.SystemDiskID), func(r *block.SystemDisk) {
+		r.TypedSpec().DiskID, r.TypedSpec().DevPath = d.Name, "/dev/"+d.Name
+	})}
+
+	for _, v := range ds.Partitions() {
+		list = append(list, resources.Filled(block.NewDiscoveredVolume(block.NamespaceName, strings.TrimPrefix(v.Device, "/dev/")), func(r *block.DiscoveredVolume) {
+			s := r.TypedSpec()
+			s.DevPath, s.Type, s.Parent, s.ParentDevPath, s.Size, s.PrettySize = v.Device, "partition", d.Name, "/dev/"+d.Name, v.Size, prettySize(v.Size)
+			s.PartitionLabel, s.PartitionIndex, s.SectorSize, s.IOSize = v.label, uint(v.index), 512, 512
+
+			if v.Mount != "" {
+				s.Name, s.Label = "xfs", v.label
+			}
+		}))
+
+		if v.Mount != "" {
+			list = append(list, resources.Filled(block.NewMountStatus(block.NamespaceName, v.label), func(r *block.MountStatus) {
+				s := r.TypedSpec()
+				s.Spec.VolumeID, s.Source, s.Target, s.Filesystem = v.label, v.Device, v.Mount, block.FilesystemTypeXFS
+			}))
+		}
+
+		list = append(list, resources.Filled(block.NewVolumeStatus(block.NamespaceName, v.label), func(r *block.VolumeStatus) {
+			s := r.TypedSpec()
+			s.Phase, s.Type, s.Location, s.ParentLocation, s.PartitionIndex = block.VolumePhaseReady, block.VolumeTypePartition, v.Device, "/dev/"+d.Name, v.index
+			s.Size, s.PrettySize, s.MountLocation = v.Size, prettySize(v.Size), v.Mount
+
+			if v.Mount != "" {
+				s.Filesystem = block.FilesystemTypeXFS
+			}
+		}))
+	}
+
+	return list
+}
+
+func prettySize(bytes uint64) string {
+	if bytes >= 1e9 {
+		return fmt.Sprintf("%.0f GB", float64(bytes)/1e9)
+	}
+
+	return fmt.Sprintf("%.0f MB", float64(bytes)/1e6)
+}

@@ -1,0 +1,226 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"proxmox-talos/lab/datacentre"
+)
+
+// generation is an architecture of NVIDIA's GPUs and the range of its PCI device ids.
+type generation struct {
+	name      string
+	from, to  uint64
+	gsp       bool // has the system processor that the open kernel modules need
+	openOnly  bool // the proprietary kernel modules refuse it
+	since     int  // the first driver branch that knows it
+	droppedIn int  // the first driver branch without it; 0 for none
+}
+
+// generations are NVIDIA's since Maxwell, in the order in which their ranges are looked through: Hopper's lies within Ampere's.
+var generations = []generation{
+	{name: "maxwell", from: 0x1340, to: 0x15ef, since: 340, droppedIn: 590},
+	{name: "pascal", from: 0x15f0, to: 0x15ff, since: 370, droppedIn: 590},
+	{name: "maxwell", from: 0x1600, to: 0x17ff, since: 340, droppedIn: 590},
+	{name: "pascal", from: 0x1b00, to: 0x1d7f, since: 370, droppedIn: 590},
+	{name: "volta", from: 0x1d80, to: 0x1dff, since: 384, droppedIn: 590},
+	{name: "turing", from: 0x1e00, to: 0x1fff, gsp: true, since: 410},
+	{name: "ampere", from: 0x2080, to: 0x20ff, gsp: true, since: 450},
+	{name: "turing", from: 0x2180, to: 0x21ff, gsp: true, since: 410},
+	{name: "hopper", from: 0x2300, to: 0x23ff, gsp: true, since: 525},
+	{name: "ampere", from: 0x2200, to: 0x25ff, gsp: true, since: 450},
+	{name: "ada", from: 0x2600, to: 0x28ff, gsp: true, since: 525},
+	{name: "blackwell", from: 0x2900, to: 0x2fff, gsp: true, openOnly: true, since: 570},
+	{name: "blackwell", from: 0x3100, to: 0x31ff, gsp: true, openOnly: true, since: 570},
+}
+
+func generationOf(deviceID string) (generation, bool) {
+	id, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(deviceID), "0x"), 16, 32)
+	if err != nil {
+		return generation{}, false
+	}
+
+	i := slices.IndexFunc(generations, func(g generation) bool { return g.from <= id && id <= g.to })
+	if i < 0 {
+		return generation{}, false
+	}
+
+	return generations[i], true
+}
+
+// gpus are the machine's NVIDIA display and 3D controllers; their audio functions are none.
+func (k *Kernel) gpus() []datacentre.GuestPCI {
+	var gpus []datacentre.GuestPCI
+
+	for _, p := range k.devices {
+		if hexID(p.VendorID) == "0x10de" && strings.HasPrefix(hexID(p.Class), "0x03") {
+			gpus = append(gpus, p)
+		}
+	}
+
+	return gpus
+}
+
+// open says that the extension brings NVIDIA's open kernel modules.
+func (e Extension) open() bool { return strings.HasPrefix(e.Name, nvidiaOpenModules) }
+
+// DriverVersion is the version of NVIDIA's driver in one of its extensions, such as "570.195.03".
+func (e Extension) DriverVersion() string {
+	driver, _, _ := strings.Cut(e.Version, "-v")
+
+	return driver
+}
+
+// branch is the driver's major version.
+func (e Extension) branch() int {
+	major, _, _ := strings.Cut(e.Version, ".")
+	n, _ := strconv.Atoi(major)
+
+	return n
+}
+
+// Names of NVIDIA's extensions, before the track.
+const (
+	nvidiaOpenModules = "nvidia-open-gpu-kernel-modules-"
+	nvidiaModules     = "nonfree-kmod-nvidia-"
+	nvidiaToolkit     = "nvidia-container-toolkit-"
+)
+
+// extension returns the one with one of the prefixes. Of two that bring the same files the later hides the other, as layers do.
+func (k *Kernel) extension(prefixes ...string) (Extension, bool) {
+	for _, e := range slices.Backward(k.extensions) {
+		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(e.Name, prefix) }) {
+			return e, true
+		}
+	}
+
+	return Extension{}, false
+}
+
+// Driver is the extension with NVIDIA's kernel modules.
+func (k *Kernel) Driver() (Extension, bool) { return k.extension(nvidiaOpenModules, nvidiaModules) }
+
+// Toolkit is the extension with NVIDIA's container toolkit.
+func (k *Kernel) Toolkit() (Extension, bool) { return k.extension(nvidiaToolkit) }
+
+// refuses returns the driver's kernel messages about a GPU that it does not drive; none when it does.
+func (e Extension) refuses(gpu datacentre.GuestPCI) []string {
+	g, known := generationOf(gpu.DeviceID)
+	head := fmt.Sprintf("NVRM: The NVIDIA GPU %s (PCI ID: 10de:%s)", gpu.Address, strings.TrimPrefix(hexID(gpu.DeviceID), "0x"))
+
+	switch {
+	case !known || e.branch() < g.since:
+		return []string{head, "NVRM: installed in this system is not supported by the", "NVRM: NVIDIA " + e.DriverVersion() + " driver release."}
+	case g.droppedIn > 0 && e.branch() >= g.droppedIn:
+		return []string{head, "NVRM: installed in this system is supported through the", "NVRM: NVIDIA 580.xx Legacy drivers. The " + e.DriverVersion() + " NVIDIA driver will ignore this GPU."}
+	case e.open() && !g.gsp:
+		return []string{head, "NVRM: installed in this system is not supported by open", "NVRM: nvidia.ko because it does not include the required GPU", "NVRM: System Processor (GSP)."}
+	case !e.open() && g.openOnly:
+		return []string{head, "NVRM: installed in this system requires use of the NVIDIA open kernel modules."}
+	default:
+		return nil
+	}
+}
+
+// DrivenGPUs are the GPUs that the loaded NVIDIA driver serves.
+func (k *Kernel) DrivenGPUs() []datacentre.GuestPCI {
+	driver, ok := k.Driver()
+	if !ok || !k.Loaded("nvidia") {
+		return nil
+	}
+
+	return slices.DeleteFunc(k.gpus(), func(gpu datacentre.GuestPCI) bool { return driver.refuses(gpu) != nil })
+}
+
+// probeNVIDIA is what happens when the kernel module nvidia is loaded; the error is that of the load.
+func (k *Kernel) probeNVIDIA(driver Extension) error {
+	k.say("nvidia: loading out-of-tree module taints kernel.")
+	k.say("nvidia-nvlink: Nvlink Core is being initialized, major device number 240")
+
+	gpus := k.gpus()
+	if len(gpus) == 0 {
+		k.say("NVRM: No NVIDIA GPU found.")
+
+		return errNoSuchDevice
+	}
+
+	driven := 0
+
+	for _, gpu := range gpus {
+		messages := driver.refuses(gpu)
+		if messages == nil {
+			driven++
+
+			k.say("nvidia %s: enabling device (0000 -> 0003)", gpu.Address)
+
+			continue
+		}
+
+		for _, text := range messages {
+			k.say("%s", text)
+		}
+
+		k.say("nvidia %s: probe with driver nvidia failed with error -1", gpu.Address)
+	}
+
+	if driven == 0 {
+		k.say("NVRM: The NVIDIA probe routine failed for %d device(s).", len(gpus))
+		k.say("NVRM: None of the NVIDIA devices were initialized.")
+
+		return errNoSuchDevice
+	}
+
+	kind := "NVIDIA UNIX x86_64 Kernel Module"
+	if driver.open() {
+		kind = "NVIDIA UNIX Open Kernel Module for x86_64"
+	}
+
+	k.say("NVRM: loading %s  %s  Release Build", kind, driver.DriverVersion())
+
+	return nil
+}
+
+// nvidiaFiles are the files of a loaded driver.
+func (k *Kernel) nvidiaFiles() map[string]string {
+	files := map[string]string{}
+
+	if _, ok := k.Toolkit(); ok {
+		files["/etc/cri/conf.d/10-nvidia-container-runtime.part"] = "[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.nvidia]\n  runtime_type = \"io.containerd.runc.v2\"\n"
+	}
+
+	driver, ok := k.Driver()
+	if !ok || !k.Loaded("nvidia") {
+		return files
+	}
+
+	files["/proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX Kernel Module  " + driver.DriverVersion() + "\n"
+
+	for i, gpu := range k.DrivenGPUs() {
+		files["/proc/driver/nvidia/gpus/"+gpu.Address+"/information"] = fmt.Sprintf("Model: \t\t %s\nBus Location: \t %s\nDevice Minor: \t %d\n", gpu.Device, gpu.Address, i)
+	}
+
+	return files
+}
+
+// Persistenced starts the toolkit's service, which waits for the driver, and fails against the driver of another version: whether
+// it runs, and in what words Talos says so.
+func (k *Kernel) Persistenced(name string) (running bool, message string) {
+	toolkit, _ := k.Toolkit()
+	driver, _ := k.Driver()
+
+	switch {
+	case !k.Loaded("nvidia"):
+		return false, `Waiting for file "/sys/bus/pci/drivers/nvidia" to exist`
+	case driver.DriverVersion() != toolkit.DriverVersion():
+		k.say("NVRM: API mismatch: the client has the version %s, but", toolkit.DriverVersion())
+		k.say("NVRM: this kernel module has the version %s.  Please", driver.DriverVersion())
+		k.say("NVRM: make sure that this kernel module and all NVIDIA driver")
+		k.say("NVRM: components have the same version.")
+
+		return false, "Error running Containerd(" + name + "), going to restart forever: task \"" + name + "\" failed: exit code 1"
+	default:
+		return true, "Started task " + name
+	}
+}
