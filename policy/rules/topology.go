@@ -12,7 +12,7 @@ func topologyPolicies() []policy {
 		{
 			Name:        "control-plane-count",
 			Description: "A cluster has 1, 3 or 5 control planes.",
-			Reason:      "etcd needs a majority: an even number fails as early as one machine less, and more than five slow every write down.",
+			Reason:      "etcd needs a majority: an even number tolerates no more failures than the odd number below it, and more than five slow down every write.",
 			Stack:       controlPlaneCount,
 		},
 		{
@@ -34,19 +34,25 @@ func controlPlaneCount(p plan) []violation {
 			continue
 		}
 
-		way := fmt.Sprintf("plan %d", n+1)
-		if n > 5 {
-			way = "plan 5"
-		}
-
-		if n == 0 {
-			way = "give it one, or the tag " + tagControlPlane + " to the machines that are"
-		}
-
-		found = append(found, refuse(c.URN, "cluster "+c.Cluster, fmt.Sprintf("%s (%s) can be no etcd quorum: %s", describe(n, "control plane"), names(c.Machines), way)))
+		found = append(found, refuse(c.URN, "cluster "+c.Cluster, controlPlaneCountProblem(c.Machines)))
 	}
 
 	return found
+}
+
+// controlPlaneCountProblem says what is wrong with a number of control planes that is not 1, 3 or 5, and which number to plan.
+func controlPlaneCountProblem(machines []machine) string {
+	n := len(machines)
+	if n == 0 {
+		return "no control plane: plan one, or tag the machines that are with " + tagControlPlane
+	}
+
+	problem := fmt.Sprintf("tolerate no more failures than %d", n-1)
+	if n%2 == 1 {
+		problem = "slow down every write to etcd"
+	}
+
+	return fmt.Sprintf("%s (%s) %s: plan %d", describe(n, "control plane"), names(machines), problem, min(n+1, 5))
 }
 
 func controlPlaneSpread(p plan) []violation {

@@ -19,12 +19,23 @@ func TestControlPlaneCount(t *testing.T) {
 	checkAll(t, "control-plane-count", map[string]ruling{
 		"one is enough":   {plan: []resource{one}},
 		"three are":       {plan: []resource{one, two, three}},
-		"two are refused": {plan: []resource{one, two}, want: []string{"cluster one: 2 control planes (one-cp-1, one-cp-2) can be no etcd quorum: plan 3"}},
+		"two are refused": {plan: []resource{one, two}, want: []string{"cluster one: 2 control planes (one-cp-1, one-cp-2) tolerate no more failures than 1: plan 3"}},
 		"seven are refused": {
 			plan: []resource{one, two, three, cp("a", "pve1", 1), cp("b", "pve1", 2), cp("c", "pve1", 3), cp("d", "pve1", 4)},
-			want: []string{"7 control planes"},
+			want: []string{"7 control planes (a, b, c, d, one-cp-1, one-cp-2, one-cp-3) slow down every write to etcd: plan 5"},
 		},
-		"a cluster without one is refused":                   {plan: []resource{worker("w", "pve1", 3000)}, want: []string{"0 control planes"}},
+		"four are refused": {
+			plan: []resource{one, two, three, cp("a", "pve1", 1)},
+			want: []string{"4 control planes (a, one-cp-1, one-cp-2, one-cp-3) tolerate no more failures than 3: plan 5"},
+		},
+		"six are refused": {
+			plan: []resource{one, two, three, cp("a", "pve1", 1), cp("b", "pve1", 2), cp("c", "pve1", 3)},
+			want: []string{"6 control planes (a, b, c, one-cp-1, one-cp-2, one-cp-3) tolerate no more failures than 5: plan 5"},
+		},
+		"a cluster without one is refused": {
+			plan: []resource{worker("w", "pve1", 3000)},
+			want: []string{"cluster one: no control plane: plan one, or tag the machines that are with controlplane"},
+		},
 		"machines that are no Talos nodes count nothing":     {plan: []resource{res(typeVM, "debian", props{"tags": []string{"controlplane"}})}},
 		"templates count nothing":                            {plan: []resource{one, two.with(props{"template": true})}},
 		"a role that is not known yet leaves it open":        {plan: []resource{one, two, three.with(props{"tags": unknown, "template": false}).in(node)}, want: []string{"2 control planes"}},
