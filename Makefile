@@ -29,6 +29,8 @@ POLICY_CONFIG := $(wildcard policy/policy-config.$(STACK).json)
 POLICY_CHECK := $(POLICY) check $(POLICY_CONFIG)
 POLICY_FLAGS := --policy-pack $(POLICY) $(addprefix --policy-pack-config ,$(POLICY_CONFIG))
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
+# The Go modules, but lab/kubernetes, whose versions are pinned.
+MODULES := . lab tools tools/ci tools/secretsimport
 GO_FILES := $(filter-out lab/kubernetes/%,$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
 LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
@@ -153,7 +155,8 @@ bench: tools ## develop: Measure and print the figures that docs/performance.md 
 	cd lab && go test -timeout 60m -run '^$$' -bench . -benchtime 1x ./engine
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint $(BIN)/actionlint ## develop: Check format, code, scripts and workflows
+lint: $(BIN)/golangci-lint $(BIN)/actionlint ## develop: Check format, code, scripts, workflows and that every go.mod is tidy
+	@for module in $(MODULES) lab/kubernetes; do (cd $$module && go mod tidy -diff) || { echo "$$module/go.mod is not tidy: go mod tidy" >&2; exit 1; }; done
 	$(BIN)/golangci-lint run ./...
 	cd lab && $(BIN)/golangci-lint run --config ../.golangci.yaml ./...
 	@command -v shellcheck >/dev/null || { echo 'shellcheck is missing: apt-get install shellcheck' >&2; exit 1; }
@@ -189,7 +192,14 @@ test-kubernetes: $(BIN)/labkube $(BIN)/talosctl ## develop: Run the tests of lab
 
 .PHONY: update
 update: ## develop: Bring all dependencies to their newest patch versions, but those of lab/kubernetes, which are pinned
-	@for module in . lab tools tools/ci tools/secretsimport; do (cd $$module && go get -u=patch all && go mod tidy); done
+	@for module in $(MODULES); do (cd $$module && go get -u=patch all && go mod tidy); done
+	@$(MAKE) --no-print-directory align
+
+# The lab's own dependencies may raise what it shares with the program, which ships what its tests ran on.
+.PHONY: align
+align: ## develop: Give the program the versions that the lab has of the modules they share
+	@go get $$(awk 'NR == FNR { shared[$$1]; next } $$2 ~ /^v[0-9]/ && $$1 in shared { print $$1 "@" $$2 }' go.mod lab/go.mod)
+	@for module in . lab; do (cd $$module && go mod tidy); done
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint ## develop: Format the Go code

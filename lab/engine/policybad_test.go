@@ -43,7 +43,7 @@ func badClusters() map[string]badPlan {
 	}
 
 	return map[string]badPlan{
-		"two control planes":                     {draft: on("pve1", "pve2"), want: count, says: "2 control planes (m-1-vm, m-2-vm) can be no etcd quorum: plan 3"},
+		"two control planes":                     {draft: on("pve1", "pve2"), want: count, says: "2 control planes (m-1-vm, m-2-vm) tolerate no more failures than 1: plan 3"},
 		"four control planes":                    {draft: on("pve1", "pve2", "pve1", "pve2"), want: count},
 		"seven control planes":                   {draft: on("pve1", "pve2", "pve1", "pve2", "pve1", "pve2", "pve1"), want: count, says: "plan 5"},
 		"a cluster without control planes":       {draft: func(d *draft) { d.worker("pve1") }, want: count},

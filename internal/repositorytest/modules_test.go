@@ -1,0 +1,50 @@
+package repositorytest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/modfile"
+)
+
+// requirements are the versions that a go.mod file names, by module.
+func requirements(t *testing.T, text string) map[string]string {
+	t.Helper()
+
+	file, err := modfile.Parse("go.mod", []byte(text), nil)
+	require.NoError(t, err)
+
+	versions := map[string]string{}
+	for _, r := range file.Require {
+		versions[r.Mod.Path] = r.Mod.Version
+	}
+
+	return versions
+}
+
+func differences(program, lab map[string]string) []string {
+	var found []string
+
+	for module, version := range program {
+		if other, shared := lab[module]; shared && other != version {
+			found = append(found, fmt.Sprintf("%s %s, in the lab %s", module, version, other))
+		}
+	}
+
+	slices.Sort(found)
+
+	return found
+}
+
+// TestTheProgramIsTestedOnTheVersionsItShipsWith compares the modules of the program with those of the lab, whose tests run the program.
+func TestTheProgramIsTestedOnTheVersionsItShipsWith(t *testing.T) {
+	t.Parallel()
+
+	assert.Empty(t, differences(requirements(t, read(t, "go.mod")), requirements(t, read(t, "lab/go.mod"))), "align them: make align")
+	assert.Equal(t, []string{"a v1.0.0, in the lab v1.0.1"}, differences(
+		requirements(t, "module m\nrequire (\n\ta v1.0.0\n\tb v1.0.0 // indirect\n\tc v1.0.0\n)\n"),
+		requirements(t, "module m\nrequire (\n\ta v1.0.1 // indirect\n\tb v1.0.0\n\td v1.0.0\n)\n")))
+}
