@@ -14,11 +14,35 @@ import (
 
 const folder = "../../.github/workflows"
 
+// ownActions are the steps of the actions of .github/actions, by the path that a workflow uses.
+func ownActions(t *testing.T) map[string][]step {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "../actions/*/action.yaml"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	actions := map[string][]step{}
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		var action struct {
+			Runs struct {
+				Using string
+				Steps []step
+			}
+		}
+		require.NoError(t, yaml.Unmarshal(text, &action))
+		require.Equal(t, "composite", action.Runs.Using, path)
+		actions["./.github/actions/"+filepath.Base(filepath.Dir(path))] = action.Runs.Steps
+	}
+
+	return actions
+}
+
 func load(t *testing.T, file string) (workflow, string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, file))
 	require.NoError(t, err)
-	w, err := parse(text)
+	w, err := parse(text, ownActions(t))
 	require.NoError(t, err, file)
 
 	return w, string(text)
@@ -119,12 +143,16 @@ func TestTheRulesFindEachMistake(t *testing.T) {
 		"a secret for an action": {
 			"up.yaml", "with: {pulumi-version: 3.259.0}", "with: {pulumi-version: 3.259.0}\n        env: {PASS: \"${{ secrets.X }}\"}", "gives env.PASS to an action",
 		},
-		"an action by its tag":              {"drift.yaml", "checkout@93cb6efe18208431cddfb8368fd83d5badbf9bfd", "checkout@v5", "not pinned by a digest"},
-		"no group":                          {"drift.yaml", "group: drift", "group: ''", "no concurrency group"},
-		"permissions of the settings":       {"drift.yaml", "permissions: {}", "", "the permission  of the repository's settings"},
-		"a workflow that may write":         {"drift.yaml", "permissions: {}", "permissions: {contents: write}", "the permission contents write"},
-		"an input in a script":              {"up.yaml", "make backup", "make backup STACK=${{ inputs.stack }}", "value from outside in its script"},
-		"a cache beside secrets":            {"up.yaml", "cache: false", "cache: true", "restores what a less trusted job may have written"},
+		"an action by its tag":        {"drift.yaml", "checkout@93cb6efe18208431cddfb8368fd83d5badbf9bfd", "checkout@v5", "not pinned by a digest"},
+		"no group":                    {"drift.yaml", "group: drift", "group: ''", "no concurrency group"},
+		"permissions of the settings": {"drift.yaml", "permissions: {}", "", "the permission  of the repository's settings"},
+		"a workflow that may write":   {"drift.yaml", "permissions: {}", "permissions: {contents: write}", "the permission contents write"},
+		"an input in a script":        {"up.yaml", "make backup", "make backup STACK=${{ inputs.stack }}", "value from outside in its script"},
+		"a cache beside secrets":      {"up.yaml", "cache: false", "cache: true", "restores what a less trusted job may have written"},
+		"the tools' cache beside secrets": {
+			"drift.yaml", "- run: make stack-tools", "- uses: ./.github/actions/tools\n      - run: make stack-tools", "restores what a less trusted job may have written",
+		},
+		"an action of its own that is none": {"check.yaml", "./.github/actions/tools", "./.github/actions/none", "not pinned by a digest"},
 		"no environment":                    {"drift.yaml", "environment: drift", "", "has secrets and no environment"},
 		"the token left behind":             {"check.yaml", "persist-credentials: false", "persist-credentials: true", "leaves the token in the work tree"},
 		"a pull request with the base's":    {"preview.yaml", "pull_request:", "pull_request_target:", "pull_request_target runs with the base's secrets"},
@@ -139,7 +167,7 @@ func TestTheRulesFindEachMistake(t *testing.T) {
 			t.Parallel()
 			_, text := load(t, test.file)
 			require.Contains(t, text, test.replace)
-			w, err := parse([]byte(strings.Replace(text, test.replace, test.with, 1)))
+			w, err := parse([]byte(strings.Replace(text, test.replace, test.with, 1)), ownActions(t))
 			require.NoError(t, err)
 
 			assert.Contains(t, strings.Join(judge(w), "\n"), test.says)

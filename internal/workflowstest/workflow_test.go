@@ -75,11 +75,26 @@ var (
 	outside = regexp.MustCompile(`\$\{\{[^}]*(inputs\.|github\.(ref|head_ref)|event\.(pull_request\.(title|body|head|labels)|inputs)|needs\.)[^}]*\}\}`)
 )
 
-func parse(text []byte) (workflow, error) {
+// parse reads a workflow. The steps of the repository's own actions, by their path, take the place of the step that uses them.
+func parse(text []byte, actions map[string][]step) (workflow, error) {
 	var w workflow
-	err := yaml.Unmarshal(text, &w)
+	if err := yaml.Unmarshal(text, &w); err != nil {
+		return w, err
+	}
+	for name, j := range w.Jobs {
+		var steps []step
+		for _, s := range j.Steps {
+			if own, found := actions[s.Uses]; found {
+				steps = append(steps, own...)
+			} else {
+				steps = append(steps, s)
+			}
+		}
+		j.Steps = steps
+		w.Jobs[name] = j
+	}
 
-	return w, err
+	return w, nil
 }
 
 // triggers are the events of a workflow.
