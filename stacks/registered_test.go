@@ -1,0 +1,172 @@
+package stacks
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/components/recorder"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// longText is the length from which a golden file has a text's digest only.
+const longText = 200
+
+// registered is a registration as the golden files have it: all that decides what the engine does with a resource.
+type registered struct {
+	Parent              string         `json:"parent,omitempty"`
+	Inputs              any            `json:"inputs,omitempty"`
+	Waits               []string       `json:"waits,omitempty"`
+	Protect             bool           `json:"protect,omitempty"`
+	DeleteBeforeReplace bool           `json:"deleteBeforeReplace,omitempty"`
+	IgnoreChanges       []string       `json:"ignoreChanges,omitempty"`
+	ReplaceWith         []string       `json:"replaceWith,omitempty"`
+	Trigger             string         `json:"replacementTrigger,omitempty"`
+	Aliases             []string       `json:"aliases,omitempty"`
+	Hooks               map[string]int `json:"hooks,omitempty"`
+}
+
+// TestWhatStacksRegister compares everything that stacks register with golden files. What differs there may update or
+// replace what runs.
+func TestWhatStacksRegister(t *testing.T) {
+	t.Parallel()
+	iso := strings.Replace(gpuStack, "{version: v1.13.0}", "{version: v1.13.0, source: iso}", 1)
+	for name, options := range map[string]func(*testing.T) recorder.Options{
+		"dev":  func(t *testing.T) recorder.Options { t.Helper(); return stackOptions(t, "dev", nil) },
+		"prod": func(t *testing.T) recorder.Options { t.Helper(); return stackOptions(t, "prod", nil) },
+		"lab":  func(t *testing.T) recorder.Options { t.Helper(); return stackOptions(t, "lab", labHostKeys(t)) },
+		"gpus": func(t *testing.T) recorder.Options { t.Helper(); return configured(t, "test", gpuStack) },
+		"iso":  func(t *testing.T) recorder.Options { t.Helper(); return configured(t, "test", iso) },
+		"wide": func(t *testing.T) recorder.Options { t.Helper(); return configured(t, "test", wideStack) },
+	} {
+		for _, run := range []string{"up", "preview"} {
+			t.Run(name+" "+run, func(t *testing.T) {
+				t.Parallel()
+				o := options(t)
+				o.Preview = run == "preview"
+				cards := ""
+				if name == "wide" {
+					cards = wideCards
+				}
+				r, err := recorder.Run(o, Program{Transport: &proxmoxAPI{config: cards}}.Deploy)
+				require.NoError(t, err)
+
+				got := map[string]registered{}
+				for _, g := range r.All() {
+					got[g.Type+" "+g.Name] = registeredOf(g)
+				}
+				text, err := json.MarshalIndent(got, "", " ")
+				require.NoError(t, err)
+				path := "testdata/registered/" + name + "-" + run + ".json"
+				if *update {
+					require.NoError(t, os.WriteFile(path, append(text, '\n'), 0o600))
+				}
+				want, err := os.ReadFile(path)
+				require.NoError(t, err)
+				assert.Equal(t, string(want), string(text)+"\n")
+			})
+		}
+	}
+}
+
+// wideStack uses what the others do not.
+const wideStack = `config:
+  talos-proxmox:protect: true
+  talos-proxmox:hosts:
+    - {name: pve1, address: 127.1.0.11, ssh: {acceptAnyHostKey: true}, prep: {reboot: whenIdle, zfsArcMaxGiB: 2.5, repositories: no-subscription}}
+    - {name: pve2, address: 127.1.0.12, ssh: {hostKey: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC7k, user: admin, port: 2022}, prep: {reboot: whenIdle, iommu: false}}
+  talos-proxmox:templates:
+    talos: {version: v1.12.6, datastore: local-lvm, extensions: [qemu-guest-agent], kernelArgs: [a=b], checksum: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08}
+  talos-proxmox:clusters:
+    - name: one
+      kubernetesVersion: v1.35.0
+      clone: linked
+      network: {cidr: 127.1.1.0/24, gateway: 127.1.1.1, dns: [127.1.1.1, 127.1.1.2], ntp: [time.example.org], vip: 127.1.1.5, vlan: 7, mtu: 1400}
+      podCidr: 10.42.0.0/16
+      serviceCidr: 10.43.0.0/16
+      controlPlane: {count: 3, cpuType: x86-64-v2-AES, numa: true, onBoot: false, startupOrder: 3, tags: [mine], resourcePool: prod}
+      workers:
+        - name: db
+          count: 6
+          cores: 4
+          hosts: [pve1]
+          extraDisks: [{sizeGiB: 100}, {sizeGiB: 50, interface: scsi5}]
+          extraNICs: [{bridge: vmbr1, vlan: 9, cidr: 127.1.9.0/24}, {bridge: vmbr2, mtu: 9000}]
+          labels: {example.org/a: b}
+          taints: ["dedicated=db:NoSchedule"]
+          patches: ["machine: {sysctls: {vm.max_map_count: '262144'}}"]
+          nodes: {"2": {host: pve2}}
+      patches: ["machine: {time: {disabled: false}}"]
+    - name: two
+      network: {cidr: 127.1.2.0/24, addressing: dhcp, vlan: 7}
+      controlPlane: {firstVmid: 2100}
+`
+
+// wideCards are the cards of its machines, as Proxmox has them.
+const wideCards = `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0,tag=7", "net1": "virtio=02:00:00:00:00:02,bridge=vmbr1,tag=9",
+	"net2": "virtio=02:00:00:00:00:03,bridge=vmbr2"`
+
+func registeredOf(g recorder.Registration) registered {
+	request := g.Request
+	r := registered{
+		Parent: g.Parent, Inputs: written(resource.NewProperty(g.Inputs)), Waits: g.DependsOn(), Protect: request.GetProtect(),
+		DeleteBeforeReplace: request.GetDeleteBeforeReplace(), IgnoreChanges: request.GetIgnoreChanges(), ReplaceWith: g.ReplaceWith(),
+		Trigger: request.GetReplacementTrigger().GetStringValue(), Hooks: map[string]int{},
+	}
+	for _, alias := range request.GetAliases() {
+		r.Aliases = append(r.Aliases, alias.GetUrn()+alias.GetSpec().GetName()+" of "+alias.GetSpec().GetParentUrn())
+	}
+	for when, names := range map[string][]string{
+		"beforeCreate": request.GetHooks().GetBeforeCreate(), "beforeUpdate": request.GetHooks().GetBeforeUpdate(),
+		"afterUpdate": request.GetHooks().GetAfterUpdate(), "onError": request.GetHooks().GetOnError(),
+	} {
+		if len(names) > 0 {
+			r.Hooks[when] = len(names)
+		}
+	}
+
+	return r
+}
+
+// written is a value as the golden files have it: secrets by their digests, as long texts.
+func written(value resource.PropertyValue) any {
+	switch {
+	case value.IsSecret():
+		return map[string]any{"secret": digest(written(value.SecretValue().Element))}
+	case value.IsOutput() && !value.OutputValue().Known, value.IsComputed():
+		return "(unknown)"
+	case value.IsOutput() && value.OutputValue().Secret:
+		return map[string]any{"secret": digest(written(value.OutputValue().Element))}
+	case value.IsOutput():
+		return written(value.OutputValue().Element)
+	case value.IsObject():
+		fields := map[string]any{}
+		for key, field := range value.ObjectValue() {
+			fields[string(key)] = written(field)
+		}
+
+		return fields
+	case value.IsArray():
+		elements := make([]any, 0, len(value.ArrayValue()))
+		for _, element := range value.ArrayValue() {
+			elements = append(elements, written(element))
+		}
+
+		return elements
+	case value.IsString() && len(value.StringValue()) > longText:
+		return digest(value.StringValue())
+	}
+
+	return value.V
+}
+
+func digest(value any) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(fmt.Sprint(value))))[:16] }
