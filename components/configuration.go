@@ -9,6 +9,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
+	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/spec"
 	"proxmox-talos/internal/talos"
 )
@@ -92,7 +93,7 @@ func nodeConfiguration(n spec.Node, network spec.Network, factory talos.Factory)
 // anything is registered.
 type plannedPatches struct {
 	contract string
-	marks    []talosopsMarks
+	marks    []request.Marks
 	Roles    map[spec.Role][]string `json:"roles"`
 	Nodes    map[string][]string    `json:"nodes"`
 }

@@ -8,14 +8,15 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/spec"
 )
 
 // makeGate ends an `up` only when the cluster works. It runs again when machines come or go, are not the ones that they
 // were or are updated, or when their configuration, the versions planned for them or the place of their GPUs changes.
 func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClusterArgs, planned plannedPatches) error {
-	request := talosopsRequest{
-		ControlPlanes:     talosopsNodes(args.Cluster.ControlPlanes),
+	question := request.Wait{
+		Common:            request.Common{ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes)},
 		Workers:           talosopsNodes(args.Cluster.Workers),
 		KubernetesVersion: args.Cluster.KubernetesVersion,
 		GPUs:              offeredGPUs(args.Cluster),
@@ -27,7 +28,7 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 		after = append(after, node.Applied())
 		updates = append(updates, node.Updates)
 	}
-	digest, err := contentHash(request, planned, hardwareOf(args.Cluster))
+	digest, err := contentHash(question, planned, hardwareOf(args.Cluster))
 	if err != nil {
 		return err
 	}
@@ -37,12 +38,21 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 		follows = pulumi.ToSecret(follows).(pulumi.StringOutput) // a digest of little that is secret could be guessed
 	}
 	c.gate, err = talosops{
-		verb: "wait", request: request, follows: follows, resultHidden: true,
+		verb: "wait", request: withConfigurations(question), follows: follows, resultHidden: true,
 		talosconfig: c.Talosconfig, kubeconfig: c.Kubeconfig,
 	}.register(ctx, name+"-healthy", pulumi.Parent(c), pulumi.DependsOn(after), pulumi.ReplaceWith(after[1:]))
-	c.running = c.runs(ctx, name, request)
+	c.running = c.runs(ctx, name, question)
 
 	return err
+}
+
+// withConfigurations returns the request with the configurations that it is given.
+func withConfigurations(r request.Wait) func(talosconfig, kubeconfig string) any {
+	return func(talosconfig, kubeconfig string) any {
+		r.Talosconfig, r.Kubeconfig = talosconfig, kubeconfig
+
+		return r
+	}
 }
 
 // followed adds to a digest how often something happened to nodes; what never did adds nothing.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/spec"
 	"proxmox-talos/internal/talos"
 )
@@ -64,16 +65,16 @@ func TestAClusterWithGPUs(t *testing.T) {
 				if preview {
 					return
 				}
-				var request talosopsRequest
-				require.NoError(t, json.Unmarshal([]byte(r.Of(recorder.LocalCommand)["one-healthy"].Input("stdin").SecretValue().Element.StringValue()), &request))
+				var asked request.Wait
+				require.NoError(t, json.Unmarshal([]byte(r.Of(recorder.LocalCommand)["one-healthy"].Input("stdin").SecretValue().Element.StringValue()), &asked))
 				if operator {
-					assert.Empty(t, request.GPUs, "nothing offers GPUs before the operator is installed")
+					assert.Empty(t, asked.GPUs, "nothing offers GPUs before the operator is installed")
 				} else {
-					assert.Equal(t, []talosopsGPUs{{Node: "one-general-2", Count: 8}}, request.GPUs)
+					assert.Equal(t, []request.GPUs{{Node: "one-general-2", Count: 8}}, asked.GPUs)
 				}
-				var marked talosopsRequest
+				var marked request.Mark
 				require.NoError(t, json.Unmarshal([]byte(r.Of(recorder.LocalCommand)["one-marked"].Input("stdin").SecretValue().Element.StringValue()), &marked))
-				assert.Equal(t, []talosopsMarks{
+				assert.Equal(t, []request.Marks{
 					{Node: "one-cp-1"},
 					{Node: "one-general-1"},
 					{

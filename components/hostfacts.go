@@ -10,6 +10,7 @@ import (
 
 	"proxmox-talos/components/scripts"
 	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/spec"
 )
 
@@ -21,25 +22,17 @@ const (
 	hostRebootTimeout = "15m"
 )
 
-// hostQuestion is a host in a request to talosops.
-type hostQuestion struct {
-	Name             string `json:"name"`
-	Address          string `json:"address"`
-	Port             int    `json:"port"`
-	User             string `json:"user"`
-	HostKey          string `json:"hostKey,omitempty"`
-	AcceptAnyHostKey bool   `json:"acceptAnyHostKey,omitempty"`
-	Script           string `json:"script"`
-}
-
-func questionFor(owner string, h spec.Host, needs host.Needs) hostQuestion {
+func questionFor(owner string, h spec.Host, needs host.Needs) request.Host {
 	parameters := scripts.HostParameters(h, owner, needs.MustRun(h))
 	if host.WhenIdle(h) {
 		parameters = append(parameters, scripts.Parameter{Name: "clusters", Value: strings.Join(needs.Clusters, " ")})
 	}
 
-	return hostQuestion{
-		Name: h.Name, Address: h.Address.String(), Port: h.SSH.Port, User: h.SSH.User, HostKey: h.SSH.HostKey, AcceptAnyHostKey: h.SSH.HostKey == "",
+	return request.Host{
+		Shell: request.Shell{
+			Name: h.Name, Address: h.Address.String(), Port: h.SSH.Port, User: h.SSH.User,
+			HostKey: h.SSH.HostKey, AcceptAnyHostKey: h.SSH.HostKey == "",
+		},
 		Script: scripts.Host(parameters),
 	}
 }
@@ -57,13 +50,13 @@ type HostAnswer struct {
 // AskHosts asks hosts what they are, all at once and with one round trip each, while the program runs: in previews, too. Without a private key the SSH agent's
 // are used. The answers are by host name; the error is for asking at all.
 func AskHosts(ctx *pulumi.Context, plan *spec.Plan, hosts []spec.Host, privateKey string) (map[string]HostAnswer, error) {
-	request, err := FactsRequest(stackOwner(ctx), plan, hosts, privateKey)
+	question, err := FactsRequest(stackOwner(ctx), plan, hosts, privateKey)
 	if err != nil {
 		return nil, err
 	}
 	logging, again := local.LoggingNone, false
 	result, err := local.Run(ctx, &local.RunArgs{
-		Command: talosopsCommand + "facts", Stdin: pulumi.StringRef(request), Logging: &logging, AddPreviousOutputInEnv: &again,
+		Command: talosopsCommand + "facts", Stdin: pulumi.StringRef(question), Logging: &logging, AddPreviousOutputInEnv: &again,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("unable to ask the hosts what they are: %w", err)
@@ -74,27 +67,23 @@ func AskHosts(ctx *pulumi.Context, plan *spec.Plan, hosts []spec.Host, privateKe
 
 // FactsRequest is what `talosops facts` reads to ask these hosts. It holds the private key.
 func FactsRequest(owner string, plan *spec.Plan, hosts []spec.Host, privateKey string) (string, error) {
-	questions := make([]hostQuestion, 0, len(hosts))
+	questions := make([]request.Host, 0, len(hosts))
 	for _, h := range hosts {
 		questions = append(questions, questionFor(owner, h, host.NeedsOf(plan, h.Name)))
 	}
-	request, err := json.Marshal(map[string]any{"privateKey": privateKey, "dialTimeout": hostDialTimeout, "stepTimeout": hostStepTimeout, "hosts": questions})
+	text, err := json.Marshal(request.Facts{
+		PrivateKey: privateKey, DialTimeout: hostDialTimeout, StepTimeout: hostStepTimeout, Hosts: questions,
+	})
 	if err != nil {
 		return "", fmt.Errorf("unable to write the request to the hosts: %w", err)
 	}
 
-	return string(request), nil
+	return string(text), nil
 }
 
 // ReadFacts reads what `talosops facts` printed, by host name.
 func ReadFacts(printed string) (map[string]HostAnswer, error) {
-	var document struct {
-		Hosts []struct {
-			Name  string          `json:"name"`
-			Facts json.RawMessage `json:"facts"`
-			Error string          `json:"error"`
-		} `json:"hosts"`
-	}
+	var document request.Answers
 	if err := json.Unmarshal([]byte(printed), &document); err != nil {
 		return nil, fmt.Errorf("unable to read the hosts' answers: %w: use the talosops of this program's version", err)
 	}

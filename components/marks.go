@@ -5,16 +5,10 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/spec"
 	"proxmox-talos/internal/talos"
 )
-
-// talosopsMarks are the labels and taints that a node has to have.
-type talosopsMarks struct {
-	Node   string            `json:"node"`
-	Labels map[string]string `json:"labels,omitempty"`
-	Taints []talos.Taint     `json:"taints,omitempty"`
-}
 
 // makeMarks gives nodes that run the labels and taints of their configuration: a kubelet registers its node with them and may not change the taints later. It runs
 // again when nodes come or go or their labels or taints change, beside the health gate, which names better what keeps a node from being registered.
@@ -24,9 +18,12 @@ func (c *TalosCluster) makeMarks(ctx *pulumi.Context, name string, args TalosClu
 	for _, node := range c.nodes {
 		after = append(after, node.Applied())
 	}
+	common := request.Common{ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes)}
 	_, err := talosops{
-		verb:       "mark",
-		request:    talosopsRequest{ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes), Marks: planned.marks},
+		verb: "mark",
+		request: func(_, kubeconfig string) any {
+			return request.Mark{Common: common, Marks: planned.marks, Kubeconfig: kubeconfig}
+		},
 		kubeconfig: c.Kubeconfig, resultHidden: true,
 	}.register(ctx, name+"-marked", pulumi.Parent(c), pulumi.DependsOn(after))
 
@@ -34,19 +31,19 @@ func (c *TalosCluster) makeMarks(ctx *pulumi.Context, name string, args TalosClu
 }
 
 // planMarks finds what the configuration of a node says about its labels and taints, the user's patches included.
-func planMarks(c talos.ClusterConfig, n talos.NodeConfig) (talosopsMarks, error) {
+func planMarks(c talos.ClusterConfig, n talos.NodeConfig) (request.Marks, error) {
 	marks, err := talos.MarksOf(c, n)
 	if err != nil {
-		return talosopsMarks{}, fmt.Errorf("machine configuration of %q: %w", n.Name, err)
+		return request.Marks{}, fmt.Errorf("machine configuration of %q: %w", n.Name, err)
 	}
 	if n.Role == string(spec.RoleWorker) {
 		for key := range marks.Labels {
 			if spec.RestrictedLabel(key) {
-				return talosopsMarks{}, fmt.Errorf("machine configuration of %q: machine.nodeLabels: a patch sets a label that Kubernetes lets no worker give itself, "+
+				return request.Marks{}, fmt.Errorf("machine configuration of %q: machine.nodeLabels: a patch sets a label that Kubernetes lets no worker give itself, "+
 					"and the node would lose its other labels with it: use a prefix of your own, such as example.org/, or set it with kubectl", n.Name)
 			}
 		}
 	}
 
-	return talosopsMarks{Node: n.Name, Labels: marks.Labels, Taints: marks.Taints}, nil
+	return request.Marks{Node: n.Name, Labels: marks.Labels, Taints: marks.Taints}, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"proxmox-talos/components/scripts"
 	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/spec"
 )
 
@@ -117,7 +118,7 @@ func (c *ProxmoxHostPrep) makeReboot(ctx *pulumi.Context, name string, args Prox
 	if args.RebootAfter != nil {
 		after = append(after, args.RebootAfter.Settled())
 	}
-	c.reboot, err = args.settle(ctx, name+"-reboot", settleRequest{Reboot: true}, pulumi.Parent(c), pulumi.DependsOn(after))
+	c.reboot, err = args.settle(ctx, name+"-reboot", request.Settle{Reboot: true}, pulumi.Parent(c), pulumi.DependsOn(after))
 
 	return err
 }
@@ -127,45 +128,31 @@ func (c *ProxmoxHostPrep) makeVerify(ctx *pulumi.Context, name string, args Prox
 	if !args.Needs.UsesGPUs() {
 		return nil
 	}
-	request := settleRequest{Required: true, Prepared: args.Host.Prep.IOMMU}
+	question := request.Settle{Required: true, Prepared: args.Host.Prep.IOMMU}
 	for _, node := range args.Needs.Nodes {
 		var gpus []string
 		for _, gpu := range node.GPUs {
 			gpus = append(gpus, gpu.PCI)
 		}
 		if len(gpus) > 0 {
-			request.Machines = append(request.Machines, gpus)
+			question.Machines = append(question.Machines, gpus)
 		}
 	}
-	c.verify, err = args.settle(ctx, name+"-verify", request, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.Settled()}))
+	c.verify, err = args.settle(ctx, name+"-verify", question, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.Settled()}))
 
 	return err
 }
 
-// settleRequest is what talosops settle reads.
-type settleRequest struct {
-	PrivateKey    string       `json:"privateKey,omitempty"`
-	DialTimeout   string       `json:"dialTimeout"`
-	StepTimeout   string       `json:"stepTimeout"`
-	WaitTimeout   string       `json:"waitTimeout"`
-	RebootTimeout string       `json:"rebootTimeout"`
-	Revision      string       `json:"revision"` // has the command run again when the host was changed
-	Host          hostQuestion `json:"host"`
-	Reboot        bool         `json:"reboot,omitempty"`
-	Required      bool         `json:"required,omitempty"`
-	Prepared      bool         `json:"prepared,omitempty"`
-	Machines      [][]string   `json:"machines,omitempty"`
-}
-
-func (a ProxmoxHostPrepArgs) settle(ctx *pulumi.Context, name string, request settleRequest, opts ...pulumi.ResourceOption) (*local.Command, error) {
-	request.DialTimeout, request.StepTimeout, request.WaitTimeout, request.RebootTimeout = hostDialTimeout, hostStepTimeout, hostWaitTimeout, hostRebootTimeout
-	request.Host = questionFor(stackOwner(ctx), a.Host, a.Needs)
+func (a ProxmoxHostPrepArgs) settle(ctx *pulumi.Context, name string, question request.Settle, opts ...pulumi.ResourceOption) (*local.Command, error) {
+	question.DialTimeout, question.StepTimeout = hostDialTimeout, hostStepTimeout
+	question.WaitTimeout, question.RebootTimeout = hostWaitTimeout, hostRebootTimeout
+	question.Host = questionFor(stackOwner(ctx), a.Host, a.Needs)
 	key := a.Shell.PrivateKey
 	if key == nil {
 		key = pulumi.StringPtr("")
 	}
 	stdin := pulumi.All(a.revision(), key).ApplyT(func(values []any) (string, error) {
-		full := request
+		full := question
 		full.Revision, _ = values[0].(string)
 		if private, ok := values[1].(*string); ok && private != nil {
 			full.PrivateKey = *private

@@ -12,6 +12,7 @@ import (
 	"proxmox-talos/components/recorder"
 	"proxmox-talos/components/scripts"
 	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/spec"
 )
 
@@ -81,7 +82,7 @@ func TestProxmoxHostPrep(t *testing.T) {
 	assert.Equal(t, []string{"pve1-apply"}, verify.DependsOn())
 	assert.Equal(t, "${TALOSOPS:-go run ./cmd/talosops} settle", verify.Input("create").StringValue())
 	require.True(t, verify.Input("stdin").IsSecret())
-	var request settleRequest
+	var request request.Settle
 	require.NoError(t, json.Unmarshal([]byte(verify.Input("stdin").SecretValue().Element.StringValue()), &request))
 	assert.Equal(t, "the-private-key", request.PrivateKey)
 	assert.Equal(t, [][]string{{"0000:01:00"}}, request.Machines)
@@ -153,7 +154,7 @@ func TestHostsRebootOneAfterTheOther(t *testing.T) {
 	assert.ElementsMatch(t, []string{"pve3-apply", "pve1-reboot"}, r.Of(recorder.LocalCommand)["pve3-reboot"].DependsOn())
 	assert.Empty(t, r.Of(recorder.RemoteCommand)["pve3-apply"].DependsOn(), "files are changed at the same time")
 
-	var request settleRequest
+	var request request.Settle
 	require.NoError(t, json.Unmarshal([]byte(r.Of(recorder.LocalCommand)["pve3-reboot"].Input("stdin").SecretValue().Element.StringValue()), &request))
 	assert.Contains(t, request.Host.Script, "host='pve3'\n")
 	assert.Contains(t, request.Host.Script, "clusters='one two'\n")

@@ -11,6 +11,7 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/spec"
 	"proxmox-talos/internal/talos"
 )
@@ -20,21 +21,21 @@ const runningTimeout = "5s"
 
 // runs is what the nodes run, as JSON of [talos.Running]: what they told the health gate, which asks them when it runs. Where one did not run what was planned then,
 // somebody may have upgraded it since, which no resource shows: the nodes are asked again, in previews, too.
-func (c *TalosCluster) runs(ctx *pulumi.Context, name string, request talosopsRequest) pulumi.StringOutput {
-	planned := plannedVersions(request)
+func (c *TalosCluster) runs(ctx *pulumi.Context, name string, question request.Wait) pulumi.StringOutput {
+	planned := plannedVersions(question)
 	c.planned = planned
 	running := pulumi.All(c.gate.Stdout, c.Talosconfig, c.Kubeconfig).ApplyT(func(values []any) (pulumi.StringOutput, error) {
 		printed := values[0].(string)
 		if len(readRunning(printed).Differences(planned)) == 0 {
 			return pulumi.String(printed).ToStringOutput(), nil
 		}
-		stdin, err := request.with(values[1].(string), values[2].(string))
+		stdin, err := json.Marshal(withConfigurations(question)(values[1].(string), values[2].(string)))
 		if err != nil {
 			return pulumi.StringOutput{}, err
 		}
 		answer := local.RunOutput(ctx, local.RunOutputArgs{
 			Command:                pulumi.String(talosopsCommand + "versions --timeout " + runningTimeout),
-			Stdin:                  pulumi.ToSecret(pulumi.String(stdin)).(pulumi.StringOutput),
+			Stdin:                  pulumi.ToSecret(pulumi.String(string(stdin))).(pulumi.StringOutput),
 			Logging:                local.LoggingNone,
 			AddPreviousOutputInEnv: pulumi.Bool(false),
 		}, pulumi.Parent(c))
@@ -91,14 +92,14 @@ func readRunning(printed string) talos.Running {
 	return running
 }
 
-func plannedVersions(request talosopsRequest) map[string]talos.NodeVersions {
+func plannedVersions(question request.Wait) map[string]talos.NodeVersions {
 	planned := map[string]talos.NodeVersions{}
-	for _, v := range request.Versions {
-		planned[v.Node] = talos.NodeVersions{Talos: v.Talos, Schematic: v.Schematic, Kubelet: request.KubernetesVersion}
+	for _, v := range question.Versions {
+		planned[v.Node] = talos.NodeVersions{Talos: v.Talos, Schematic: v.Schematic, Kubelet: question.KubernetesVersion}
 	}
-	for _, n := range request.ControlPlanes {
+	for _, n := range question.ControlPlanes {
 		versions := planned[n.Name]
-		versions.APIServer = request.KubernetesVersion
+		versions.APIServer = question.KubernetesVersion
 		planned[n.Name] = versions
 	}
 

@@ -11,6 +11,7 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/cluster"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
+	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/spec"
 	"proxmox-talos/internal/talos"
 )
@@ -235,9 +236,12 @@ func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args Talo
 		after = append(after, node.Applied())
 		remade = append(remade, node.Remade)
 	}
+	common := request.Common{Interval: bootstrapInterval, ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes)}
 	c.bootstrap, err = talosops{
-		verb:        "bootstrap",
-		request:     talosopsRequest{Interval: bootstrapInterval, ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes)},
+		verb: "bootstrap",
+		request: func(talosconfig, _ string) any {
+			return request.Bootstrap{Common: common, Talosconfig: talosconfig}
+		},
 		follows:     followed("bootstrap", "machines made anew", remade...),
 		talosconfig: c.talosconfigOf(ctx, name, args.Cluster.ControlPlanes, args.Cluster.ControlPlanes), // workers come and go
 	}.register(ctx, name+"-bootstrap", pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(after))

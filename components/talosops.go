@@ -6,6 +6,7 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/spec"
 )
 
@@ -14,53 +15,15 @@ const talosopsCommand = `${TALOSOPS:-go run ./cmd/talosops} `
 
 // talosops is one call of cmd/talosops; its request goes to the standard input as a secret.
 type talosops struct {
-	verb    string
-	request talosopsRequest // without its configurations
+	verb string
+	// request is the verb's request with these configurations, which are secrets.
+	request func(talosconfig, kubeconfig string) any
 	// follows has the call repeated when it changes; nil = only the request has.
 	follows pulumi.StringInput
 	// resultHidden leaves the result, which is long, out of the progress.
 	resultHidden bool
 
 	talosconfig, kubeconfig pulumi.StringInput // those that the verb needs
-}
-
-// talosopsRequest is what the verbs of talosops read; each verb knows some of the fields, and refuses the others.
-type talosopsRequest struct {
-	Interval          string             `json:"interval,omitempty"`
-	ControlPlanes     []talosopsNode     `json:"controlPlanes"`
-	Workers           []talosopsNode     `json:"workers,omitempty"`
-	KubernetesVersion string             `json:"kubernetesVersion,omitempty"`
-	GPUs              []talosopsGPUs     `json:"gpus,omitempty"`
-	Marks             []talosopsMarks    `json:"marks,omitempty"`
-	Versions          []talosopsVersions `json:"versions,omitempty"`
-	Talosconfig       string             `json:"talosconfig,omitempty"`
-	Kubeconfig        string             `json:"kubeconfig,omitempty"`
-}
-
-type talosopsNode struct {
-	Name    string `json:"name"`
-	Address string `json:"address"`
-}
-
-// talosopsGPUs are the GPUs that a node has to offer to pods.
-type talosopsGPUs struct {
-	Node  string `json:"node"`
-	Count int    `json:"count"`
-}
-
-// talosopsVersions is what is planned for a node.
-type talosopsVersions struct {
-	Node      string `json:"node"`
-	Talos     string `json:"talosVersion"`
-	Schematic string `json:"schematic"`
-}
-
-// with is the request with the configurations that it needs, as JSON.
-func (r talosopsRequest) with(talosconfig, kubeconfig string) (string, error) {
-	r.Talosconfig, r.Kubeconfig = talosconfig, kubeconfig
-	text, err := json.Marshal(r)
-
-	return string(text), err
 }
 
 func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.ResourceOption) (*local.Command, error) {
@@ -71,7 +34,9 @@ func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.Reso
 		t.kubeconfig = pulumi.String("")
 	}
 	stdin := pulumi.All(t.talosconfig, t.kubeconfig).ApplyT(func(configs []any) (string, error) {
-		return t.request.with(configs[0].(string), configs[1].(string))
+		text, err := json.Marshal(t.request(configs[0].(string), configs[1].(string)))
+
+		return string(text), err
 	}).(pulumi.StringOutput)
 
 	args := &local.CommandArgs{
@@ -89,30 +54,30 @@ func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.Reso
 	return local.NewCommand(ctx, name, args, opts...)
 }
 
-func talosopsNodes(nodes []spec.Node) []talosopsNode {
-	list := make([]talosopsNode, 0, len(nodes))
+func talosopsNodes(nodes []spec.Node) []request.Node {
+	list := make([]request.Node, 0, len(nodes))
 	for _, n := range nodes {
-		list = append(list, talosopsNode{Name: n.Name, Address: n.Address.Addr().String()})
+		list = append(list, request.Node{Name: n.Name, Address: n.Address.Addr().String()})
 	}
 
 	return list
 }
 
-func talosopsPlanned(nodes []spec.Node) []talosopsVersions {
-	list := make([]talosopsVersions, 0, len(nodes))
+func talosopsPlanned(nodes []spec.Node) []request.Versions {
+	list := make([]request.Versions, 0, len(nodes))
 	for _, n := range nodes {
-		list = append(list, talosopsVersions{Node: n.Name, Talos: n.Template.Version, Schematic: SchematicOf(n.Template).ID()})
+		list = append(list, request.Versions{Node: n.Name, Talos: n.Template.Version, Schematic: SchematicOf(n.Template).ID()})
 	}
 
 	return list
 }
 
 // offeredGPUs are what the cluster's nodes have to offer: each GPU, as often as it is shared. With the GPU Operator nothing is offered before it is installed.
-func offeredGPUs(c spec.Cluster) []talosopsGPUs {
-	var list []talosopsGPUs
+func offeredGPUs(c spec.Cluster) []request.GPUs {
+	var list []request.GPUs
 	for _, n := range c.Nodes() {
 		if len(n.GPUs) > 0 && !c.GPUOperator {
-			list = append(list, talosopsGPUs{Node: n.Name, Count: len(n.GPUs) * max(n.TimeSlicing, 1)})
+			list = append(list, request.GPUs{Node: n.Name, Count: len(n.GPUs) * max(n.TimeSlicing, 1)})
 		}
 	}
 

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"proxmox-talos/internal/request"
 )
 
 const bootstrapHelp = `Bootstraps etcd on the first control plane, once in a cluster's life, and waits until it is there.
@@ -40,7 +42,14 @@ const (
 )
 
 // bootstrapRequest says which control planes make up the cluster; etcd is bootstrapped on the first one.
-type bootstrapRequest struct{ common }
+type bootstrapRequest struct {
+	request.Bootstrap
+	limits
+}
+
+func (r *bootstrapRequest) problems() []string {
+	return slices.Concat(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes))
+}
 
 // etcdAPI asks one control plane's Talos API on its own address.
 type etcdAPI interface {
@@ -83,7 +92,7 @@ func runBootstrap(cmd *cobra.Command, req *bootstrapRequest) error {
 }
 
 func newBootstrapper(req *bootstrapRequest, talos etcdAPI, progress io.Writer) *bootstrapper {
-	return &bootstrapper{watch: newWatch(&req.common, progress), req: req, talos: talos}
+	return &bootstrapper{watch: newWatch(&req.limits, progress), req: req, talos: talos}
 }
 
 func (b *bootstrapper) wait(ctx context.Context) error {

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"proxmox-talos/internal/request"
 )
 
 // youngCluster answers for control planes that wait for etcd to be bootstrapped, by their addresses.
@@ -92,7 +94,7 @@ func (c *youngCluster) bootstrap(_ context.Context, address string) error {
 }
 
 func testBootstrap(c *youngCluster, timeout time.Duration) (*bootstrapper, *bytes.Buffer) {
-	req := &bootstrapRequest{testControlPlanes()}
+	req := &bootstrapRequest{Bootstrap: request.Bootstrap{Common: testControlPlanes()}, limits: testLimits()}
 	req.timeout = timeout
 	var progress bytes.Buffer
 
@@ -288,9 +290,9 @@ func TestBootstrapOverRealConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			req := &bootstrapRequest{common{
-				Talosconfig:   talos.talosconfig(t),
-				ControlPlanes: []node{{"cp-2", serveTalos(t, talos, test.first)}, {"cp-1", serveTalos(t, talos, test.second)}},
+			req := &bootstrapRequest{Bootstrap: request.Bootstrap{
+				Talosconfig: talos.talosconfig(t),
+				Common:      request.Common{ControlPlanes: []node{{Name: "cp-2", Address: serveTalos(t, talos, test.first)}, {Name: "cp-1", Address: serveTalos(t, talos, test.second)}}},
 			}}
 			stdout, stderr, err := run(t, "bootstrap", req, never, "--interval", "10ms")
 			require.NoError(t, err, stderr)
@@ -314,7 +316,7 @@ func TestBootstrapWaitsForTheOthersOverRealConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			req := &bootstrapRequest{common{Talosconfig: talos.talosconfig(t), ControlPlanes: []node{{"cp-1", address}, {"cp-2", test.second}}}}
+			req := &bootstrapRequest{Bootstrap: request.Bootstrap{Talosconfig: talos.talosconfig(t), Common: request.Common{ControlPlanes: []node{{Name: "cp-1", Address: address}, {Name: "cp-2", Address: test.second}}}}}
 			stdout, stderr, err := run(t, "bootstrap", req, test.want, "--interval", "10ms")
 			require.ErrorContains(t, err, "interrupted before etcd was bootstrapped")
 			assert.Contains(t, stderr, test.want)
@@ -329,18 +331,18 @@ func TestBootstrapReportsABadRequest(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		req   request
+		req   clusterRequest
 		args  []string
 		wants []string
 	}{
 		"everything at once": {
-			&bootstrapRequest{common{Timeout: "soon", ControlPlanes: []node{{"cp-1", "127.0.9.1/24"}, {"cp-1", "127.0.9.2"}}}}, nil,
+			&bootstrapRequest{Bootstrap: request.Bootstrap{Common: request.Common{Timeout: "soon", ControlPlanes: []node{{Name: "cp-1", Address: "127.0.9.1/24"}, {Name: "cp-1", Address: "127.0.9.2"}}}}}, nil,
 			[]string{"the request has 4 problems", `timeout: "soon"`, "talosconfig: it is not", `controlPlanes[0].address: "127.0.9.1/24"`, `controlPlanes[1].name: "cp-1" is already`},
 		},
-		"no control plane":        {&bootstrapRequest{common{Talosconfig: newAuthority(t).talosconfig(t)}}, nil, []string{"controlPlanes: none is stated"}},
-		"the request of the gate": {&waitRequest{Kubeconfig: "a"}, nil, []string{`unknown field "kubeconfig"`, "see talosops bootstrap --help"}},
+		"no control plane":        {&bootstrapRequest{Bootstrap: request.Bootstrap{Talosconfig: newAuthority(t).talosconfig(t)}}, nil, []string{"controlPlanes: none is stated"}},
+		"the request of the gate": {&waitRequest{Wait: request.Wait{Kubeconfig: "a"}}, nil, []string{`unknown field "kubeconfig"`, "see talosops bootstrap --help"}},
 		"no time": {
-			&bootstrapRequest{common{Talosconfig: newAuthority(t).talosconfig(t), ControlPlanes: []node{{"cp-1", "127.0.9.1"}}}},
+			&bootstrapRequest{Bootstrap: request.Bootstrap{Talosconfig: newAuthority(t).talosconfig(t), Common: request.Common{ControlPlanes: []node{{Name: "cp-1", Address: "127.0.9.1"}}}}},
 			[]string{"--timeout", "-1s"},
 			[]string{"timeout: -1s is no time"},
 		},

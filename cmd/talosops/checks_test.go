@@ -38,7 +38,7 @@ func TestJudgeServices(t *testing.T) {
 func TestJudgeMembers(t *testing.T) {
 	t.Parallel()
 
-	expected := []node{{"cp-1", "127.0.9.1"}, {"cp-2", "127.0.9.2"}}
+	expected := []node{{Name: "cp-1", Address: "127.0.9.1"}, {Name: "cp-2", Address: "127.0.9.2"}}
 	for name, test := range map[string]struct {
 		members []member
 		want    string

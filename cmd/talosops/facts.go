@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"proxmox-talos/components/scripts"
+	"proxmox-talos/internal/request"
 )
 
 const factsHelp = `Asks Proxmox hosts what they are, over SSH, all at once and with one round trip each. Nothing is changed on them.
@@ -28,25 +29,9 @@ const factsExample = `  talosops facts < request.json
 
 // factsRequest says which hosts to ask; the private key is a secret and must not appear in any message.
 type factsRequest struct {
-	PrivateKey  string      `json:"privateKey"`
-	DialTimeout string      `json:"dialTimeout"`
-	StepTimeout string      `json:"stepTimeout"`
-	Hosts       []factsHost `json:"hosts"`
+	request.Facts
 
 	limits hostLimits
-}
-
-type factsHost struct {
-	hostShell
-
-	Script string `json:"script"`
-}
-
-// factsAnswer is what one host answered.
-type factsAnswer struct {
-	Name  string          `json:"name"`
-	Facts json.RawMessage `json:"facts,omitempty"`
-	Error string          `json:"error,omitempty"`
 }
 
 func (r *factsRequest) check() error {
@@ -58,7 +43,7 @@ func (r *factsRequest) check() error {
 	}
 	for i, h := range r.Hosts {
 		path := fmt.Sprintf("hosts[%d]", i)
-		problems = append(problems, h.problems(path)...)
+		problems = append(problems, hostShell{h.Shell}.problems(path)...)
 		if h.Script == "" {
 			problems = append(problems, path+".script: none is stated: state the script that prints the facts")
 		}
@@ -80,22 +65,20 @@ func newFacts() *cobra.Command {
 				return err
 			}
 
-			return printResult(cmd.OutOrStdout(), struct {
-				Hosts []factsAnswer `json:"hosts"`
-			}{answers})
+			return printResult(cmd.OutOrStdout(), request.Answers{Hosts: answers})
 		},
 	}
 }
 
 // askHosts asks all hosts at the same time. A host that does not answer is an answer, too; only a login that cannot be used for any is an error.
-func askHosts(ctx context.Context, req *factsRequest) ([]factsAnswer, error) {
+func askHosts(ctx context.Context, req *factsRequest) ([]request.Answer, error) {
 	login, err := newHostLogin(req.PrivateKey)
 	if err != nil {
 		return nil, err
 	}
 	defer login.close()
 
-	answers := make([]factsAnswer, len(req.Hosts))
+	answers := make([]request.Answer, len(req.Hosts))
 	var all sync.WaitGroup
 	for i, h := range req.Hosts {
 		all.Go(func() { answers[i] = askHost(ctx, login, req.limits, h) })
@@ -105,9 +88,9 @@ func askHosts(ctx context.Context, req *factsRequest) ([]factsAnswer, error) {
 	return answers, ctx.Err()
 }
 
-func askHost(ctx context.Context, login hostLogin, limits hostLimits, h factsHost) factsAnswer {
-	answer := factsAnswer{Name: h.Name}
-	printed, err := h.run(ctx, login, limits, scripts.HostCommand(scripts.ActionFacts), h.Script)
+func askHost(ctx context.Context, login hostLogin, limits hostLimits, h request.Host) request.Answer {
+	answer := request.Answer{Name: h.Name}
+	printed, err := hostShell{h.Shell}.run(ctx, login, limits, scripts.HostCommand(scripts.ActionFacts), h.Script)
 	switch {
 	case err != nil:
 		answer.Error = err.Error()

@@ -18,6 +18,7 @@ import (
 	"proxmox-talos/components/recorder"
 	"proxmox-talos/components/scripts"
 	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/request"
 )
 
 // document is what a host prints as its facts.
@@ -33,15 +34,15 @@ func document(t *testing.T, change func(*host.Facts)) string {
 
 func asIs(*host.Facts) {}
 
-func question(h *sshHost) factsHost { return factsHost{hostShell: h.hostShell, Script: "the-script\n"} }
+func question(h *sshHost) request.Host { return request.Host{Shell: h.Shell, Script: "the-script\n"} }
 
-func factsOf(t *testing.T, stdout string) map[string]factsAnswer {
+func factsOf(t *testing.T, stdout string) map[string]request.Answer {
 	t.Helper()
 	var result struct {
-		Hosts []factsAnswer `json:"hosts"`
+		Hosts []request.Answer `json:"hosts"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(stdout), &result), stdout)
-	answers := map[string]factsAnswer{}
+	answers := map[string]request.Answer{}
 	for _, answer := range result.Hosts {
 		answers[answer.Name] = answer
 	}
@@ -65,7 +66,7 @@ func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 	}
 	one, two := startHost(t, "pve1", public, together), startHost(t, "pve2", public, together)
 
-	stdout, stderr, err := run(t, "facts", &factsRequest{PrivateKey: private, Hosts: []factsHost{question(one), question(two)}}, never)
+	stdout, stderr, err := run(t, "facts", &factsRequest{Facts: request.Facts{PrivateKey: private, Hosts: []request.Host{question(one), question(two)}}}, never)
 	require.NoError(t, err)
 	assert.Empty(t, stderr)
 	answers := factsOf(t, stdout)
@@ -110,7 +111,7 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 			t.Parallel()
 			h, good := startHost(t, "pve1", public, test.answer), startHost(t, "pve2", public, prints("{}"))
 			test.change(h)
-			stdout, _, err := run(t, "facts", &factsRequest{PrivateKey: private, Hosts: []factsHost{question(h), question(good)}}, never)
+			stdout, _, err := run(t, "facts", &factsRequest{Facts: request.Facts{PrivateKey: private, Hosts: []request.Host{question(h), question(good)}}}, never)
 			require.NoError(t, err, "the program decides what that means")
 			answers := factsOf(t, stdout)
 			if test.says == "" {
@@ -130,7 +131,7 @@ func TestFactsOfAHostThatHangs(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
 	h := startHost(t, "pve1", public, hangs(t))
-	stdout, _, err := run(t, "facts", &factsRequest{PrivateKey: private, StepTimeout: "100ms", Hosts: []factsHost{question(h)}}, never)
+	stdout, _, err := run(t, "facts", &factsRequest{Facts: request.Facts{PrivateKey: private, StepTimeout: "100ms", Hosts: []request.Host{question(h)}}}, never)
 	require.NoError(t, err)
 	assert.Contains(t, factsOf(t, stdout)["pve1"].Error, "pve1 did not answer within 100ms")
 }
@@ -145,7 +146,7 @@ func TestTheHandshakeHasALimit(t *testing.T) {
 		defer cancel()
 		before := time.Now()
 		config := &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()} //nolint:gosec // a test's
-		_, err := hostShell{Name: "pve1"}.handshake(ctx, conn, "10.0.0.2:22", config)
+		_, err := hostShell{request.Shell{Name: "pve1"}}.handshake(ctx, conn, "10.0.0.2:22", config)
 		require.ErrorContains(t, err, "pve1 at 10.0.0.2:22 did not finish the handshake in time")
 		assert.Equal(t, 15*time.Second, time.Since(before))
 	})
@@ -154,7 +155,7 @@ func TestTheHandshakeHasALimit(t *testing.T) {
 func TestFactsRequestsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	_, key, _ := newKey(t)
-	good := factsHost{hostShell: hostShell{Name: "pve1", Address: "127.0.0.1", HostKey: key}, Script: "x"}
+	good := request.Host{Shell: request.Shell{Name: "pve1", Address: "127.0.0.1", HostKey: key}, Script: "x"}
 	for name, test := range map[string]struct {
 		change func(*factsRequest)
 		says   string
@@ -173,7 +174,7 @@ func TestFactsRequestsThatCannotBe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			req := &factsRequest{PrivateKey: "", Hosts: []factsHost{good}}
+			req := &factsRequest{Facts: request.Facts{PrivateKey: "", Hosts: []request.Host{good}}}
 			test.change(req)
 			stdout, _, err := run(t, "facts", req, never)
 			require.ErrorContains(t, err, test.says)

@@ -37,7 +37,7 @@ type gate struct {
 }
 
 func newGate(req *waitRequest, talos talosAPI, kubernetes kubernetesAPI, progress io.Writer) *gate {
-	return &gate{watch: newWatch(&req.common, progress), req: req, talos: talos, kubernetes: kubernetes}
+	return &gate{watch: newWatch(&req.limits, progress), req: req, talos: talos, kubernetes: kubernetes}
 }
 
 // wait returns nil once everything holds in one round.
@@ -68,7 +68,7 @@ func (g *gate) summary() string {
 	for _, e := range g.req.GPUs {
 		for _, n := range g.listed {
 			if n.Name == e.Node {
-				line += fmt.Sprintf("; %s offers %d of %s", n.Name, n.offers(e.resource()), e.resource())
+				line += fmt.Sprintf("; %s offers %d of %s", n.Name, n.offers(resourceOf(e)), resourceOf(e))
 			}
 		}
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/request"
 )
 
 // fakeCluster answers for every node by its address; before each round of answers it may be changed by a step.
@@ -33,14 +35,14 @@ type fakeCluster struct {
 }
 
 func testRequest() *waitRequest {
-	return &waitRequest{common: testControlPlanes(), Workers: []node{{"w-1", "127.0.9.4"}, {"w-2", "127.0.9.5"}}}
+	return &waitRequest{Wait: request.Wait{Common: testControlPlanes(), Workers: []node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "w-2", Address: "127.0.9.5"}}}, limits: testLimits()}
 }
 
-func testControlPlanes() common {
-	return common{
-		ControlPlanes: []node{{"cp-1", "127.0.9.1"}, {"cp-2", "127.0.9.2"}, {"cp-3", "127.0.9.3"}},
-		timeout:       time.Minute,
-		interval:      time.Millisecond,
+func testLimits() limits { return limits{timeout: time.Minute, interval: time.Millisecond} }
+
+func testControlPlanes() request.Common {
+	return request.Common{
+		ControlPlanes: []node{{Name: "cp-1", Address: "127.0.9.1"}, {Name: "cp-2", Address: "127.0.9.2"}, {Name: "cp-3", Address: "127.0.9.3"}},
 	}
 }
 

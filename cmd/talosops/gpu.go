@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"proxmox-talos/internal/request"
 )
 
 const (
@@ -15,16 +17,8 @@ const (
 	gpuRuntime         = "nvidia" // the RuntimeClass and its handler
 )
 
-// gpuExpectation is what a node has to offer to pods.
-type gpuExpectation struct {
-	Node string `json:"node"`
-	// Count is how many GPUs can be asked for, time slicing included.
-	Count int `json:"count"`
-	// Resource is the name that pods ask for; default nvidia.com/gpu.
-	Resource string `json:"resource,omitempty"`
-}
-
-func (e gpuExpectation) resource() string { return cmp.Or(e.Resource, defaultGPUResource) }
+// resourceOf is the name that pods ask for a GPU by.
+func resourceOf(e request.GPUs) string { return cmp.Or(e.Resource, defaultGPUResource) }
 
 // gpuMachine is what a machine says of its GPUs through the Talos API.
 type gpuMachine struct {
@@ -70,9 +64,9 @@ func (r *waitRequest) gpuProblems() []string {
 		if e.Count < 1 {
 			problems = append(problems, fmt.Sprintf("%s.count: %d GPUs are nothing to wait for: state at least 1", path, e.Count))
 		}
-		key := e.Node + " " + e.resource()
+		key := e.Node + " " + resourceOf(e)
 		if first, taken := seen[key]; taken {
-			problems = append(problems, fmt.Sprintf("%s: %s of %q is already at gpus[%d]: state it once", path, e.resource(), e.Node, first))
+			problems = append(problems, fmt.Sprintf("%s: %s of %q is already at gpus[%d]: state it once", path, resourceOf(e), e.Node, first))
 
 			continue
 		}
@@ -94,12 +88,12 @@ func (g *gate) checkGPUs(ctx context.Context, nodes []kubeNode, address string) 
 	return r
 }
 
-func (g *gate) checkGPU(ctx context.Context, e gpuExpectation, nodes []kubeNode, address string) finding {
+func (g *gate) checkGPU(ctx context.Context, e request.GPUs, nodes []kubeNode, address string) finding {
 	registered := slices.IndexFunc(nodes, func(n kubeNode) bool { return n.Name == e.Node })
 	if registered < 0 {
 		return finding{problem: "its node is not registered"}
 	}
-	offered := nodes[registered].offers(e.resource())
+	offered := nodes[registered].offers(resourceOf(e))
 
 	n := g.req.nodes()[slices.IndexFunc(g.req.nodes(), func(n node) bool { return n.Name == e.Node })]
 	machine, err := call(ctx, func(ctx context.Context) (gpuMachine, error) { return g.talos.gpuMachine(ctx, n.Address) })
@@ -130,7 +124,7 @@ func (n kubeNode) offers(resource string) int {
 }
 
 // judgeGPU names the first missing link between a card in a host and a resource of a node, and what to do about it.
-func judgeGPU(e gpuExpectation, offered int, address string, m gpuMachine, c gpuCluster) string {
+func judgeGPU(e request.GPUs, offered int, address string, m gpuMachine, c gpuCluster) string {
 	links := []string{m.missingDevice(address), m.missingExtension(address), m.missingModule(address), m.missingToolkit(), c.missingClass(), c.missingPlugin(e.Node)}
 	for _, problem := range links {
 		if problem != "" {
@@ -139,7 +133,7 @@ func judgeGPU(e gpuExpectation, offered int, address string, m gpuMachine, c gpu
 	}
 
 	return fmt.Sprintf("offers %d instead of %d of %s, although its device plugin %s runs: the machine has %d NVIDIA devices, and the plugin's configuration says how often "+
-		"each is offered; `kubectl logs` of the pod shows what it has registered", offered, e.Count, e.resource(), c.Pods[0].Name, len(m.Devices))
+		"each is offered; `kubectl logs` of the pod shows what it has registered", offered, e.Count, resourceOf(e), c.Pods[0].Name, len(m.Devices))
 }
 
 func (m gpuMachine) missingDevice(address string) string {

@@ -8,11 +8,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/request"
 )
 
 // gpuWorker makes w-1 a worker that offers two GPUs.
 func gpuWorker(req *waitRequest, c *fakeCluster) {
-	req.GPUs = []gpuExpectation{{Node: "w-1", Count: 2}}
+	req.GPUs = []request.GPUs{{Node: "w-1", Count: 2}}
 	c.nodesL[3].Allocatable = map[string]string{"cpu": "4", defaultGPUResource: "2"}
 	c.machines = map[string]gpuMachine{"127.0.9.4": {
 		Devices: []string{"0000:01:00.0"}, Modules: []string{"nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm"},
@@ -144,7 +146,7 @@ func TestGPUExpectationsOfARequest(t *testing.T) {
 	t.Parallel()
 
 	req := testRequest()
-	req.GPUs = []gpuExpectation{{Node: "w-1", Count: 1}, {Node: "w-9", Count: 0}, {Node: "w-1", Count: 2}, {Node: "w-1", Count: 2, Resource: "nvidia.com/gpu.shared"}}
+	req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}, {Node: "w-9", Count: 0}, {Node: "w-1", Count: 2}, {Node: "w-1", Count: 2, Resource: "nvidia.com/gpu.shared"}}
 	assert.Equal(t, []string{
 		`gpus[1].node: "w-9" is none of controlPlanes and workers: state the name of one`,
 		"gpus[1].count: 0 GPUs are nothing to wait for: state at least 1",

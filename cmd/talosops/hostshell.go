@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
+
+	"proxmox-talos/internal/request"
 )
 
 const (
@@ -26,14 +28,7 @@ const (
 )
 
 // hostShell is how a Proxmox host's shell is reached.
-type hostShell struct {
-	Name             string `json:"name"`
-	Address          string `json:"address"`
-	Port             int    `json:"port"`
-	User             string `json:"user"`
-	HostKey          string `json:"hostKey"` // authorized_keys form
-	AcceptAnyHostKey bool   `json:"acceptAnyHostKey"`
-}
+type hostShell struct{ request.Shell }
 
 func (h hostShell) problems(path string) []string {
 	var problems []string

@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"proxmox-talos/internal/request"
+	"proxmox-talos/internal/talos"
 )
 
 const markHelp = `Gives the nodes of a cluster the stated labels and taints, with the administrator's rights.
@@ -33,30 +36,20 @@ const markExample = `  talosops mark --timeout 5m < request.json
 
 // markRequest says which labels and taints the nodes must have; the kubeconfig is a secret.
 type markRequest struct {
-	common
-
-	Kubeconfig string  `json:"kubeconfig"`
-	Marks      []marks `json:"marks"`
+	request.Mark
+	limits
 }
 
-// marks are a node's labels and taints.
-type marks struct {
-	Node   string            `json:"node"`
-	Labels map[string]string `json:"labels,omitempty"`
-	Taints []taint           `json:"taints,omitempty"`
-}
+type (
+	marks = request.Marks
+	taint = talos.Taint
+)
 
-type taint struct {
-	Key    string `json:"key"`
-	Value  string `json:"value,omitempty"`
-	Effect string `json:"effect"`
-}
-
-// id is what Kubernetes tells a node's taints apart by.
-func (t taint) id() string { return t.Key + ":" + t.Effect }
+// identity is what Kubernetes tells a node's taints apart by.
+func identity(t taint) string { return t.Key + ":" + t.Effect }
 
 func (r *markRequest) problems() []string {
-	problems := r.nodeProblems()
+	problems := nodeProblems(r.ControlPlanes)
 	if _, err := parseKubeconfig(r.Kubeconfig); err != nil {
 		problems = append(problems, fmt.Sprintf("kubeconfig: %v", err))
 	}
@@ -74,7 +67,7 @@ func (r *markRequest) problems() []string {
 			if t.Key == "" || !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, t.Effect) {
 				problems = append(problems, fmt.Sprintf("%s.taints[%d]: it needs a key and an effect: NoSchedule, PreferNoSchedule or NoExecute", path, j))
 			}
-			if slices.ContainsFunc(m.Taints[:j], func(other taint) bool { return other.id() == t.id() }) {
+			if slices.ContainsFunc(m.Taints[:j], func(other taint) bool { return identity(other) == identity(t) }) {
 				problems = append(problems, fmt.Sprintf("%s.taints[%d]: there is one with this key and effect already: state each once", path, j))
 			}
 		}
@@ -94,7 +87,7 @@ func runMark(cmd *cobra.Command, req *markRequest) error {
 	if err != nil {
 		return err
 	}
-	m := &marker{watch: newWatch(&req.common, cmd.ErrOrStderr()), req: req, kubernetes: kubernetes}
+	m := &marker{watch: newWatch(&req.limits, cmd.ErrOrStderr()), req: req, kubernetes: kubernetes}
 	if err := m.mark(cmd.Context()); err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/request"
 )
 
 // fakeNodes are the Node objects of a cluster; a change of one is counted.
@@ -52,7 +54,7 @@ func (n *fakeNodes) patchNode(_ context.Context, _, node string, _ nodePatch) er
 }
 
 func markRequestOf(nodes ...string) *markRequest {
-	r := &markRequest{common: testControlPlanes()}
+	r := &markRequest{Mark: request.Mark{Common: testControlPlanes()}, limits: testLimits()}
 	for _, name := range nodes {
 		r.Marks = append(r.Marks, marks{Node: name, Labels: map[string]string{"tier": "db"}})
 	}
@@ -62,7 +64,7 @@ func markRequestOf(nodes ...string) *markRequest {
 
 func runMarker(ctx context.Context, req *markRequest, api nodesAPI) (string, error) {
 	var said bytes.Buffer
-	err := (&marker{watch: newWatch(&req.common, &said), req: req, kubernetes: api}).mark(ctx)
+	err := (&marker{watch: newWatch(&req.limits, &said), req: req, kubernetes: api}).mark(ctx)
 
 	return said.String(), err
 }
@@ -170,11 +172,11 @@ func TestMarkTalksToTheKubernetesAPI(t *testing.T) {
 	})
 	talos, kubernetes := newAuthority(t), newAuthority(t)
 	address, port := startNode(t, talos, kubernetes, mux)
-	stdout, stderr, err := run(t, "mark", &markRequest{
-		common:     common{ControlPlanes: []node{{"cp-1", address}}},
+	stdout, stderr, err := run(t, "mark", &markRequest{Mark: request.Mark{
+		Common:     request.Common{ControlPlanes: []node{{Name: "cp-1", Address: address}}},
 		Kubeconfig: kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)),
-		Marks:      []marks{{Node: "w-1", Taints: []taint{{"dedicated", "db", "NoSchedule"}}}},
-	}, never, "--interval", "1ms")
+		Marks:      []marks{{Node: "w-1", Taints: []taint{{Key: "dedicated", Value: "db", Effect: "NoSchedule"}}}},
+	}}, never, "--interval", "1ms")
 	require.NoError(t, err, stderr)
 	assert.Equal(t, `{"marked":["w-1"]}`+"\n", stdout)
 	assert.Equal(t, "waits: w-1: labels and taints: the node was changed meanwhile\nw-1: labels and taints: 1 taint set\nlabels and taints of nodes as stated: 1\n", stderr)

@@ -72,7 +72,7 @@ func compareMarks(n markedNode, stated marks) (*nodePatch, string) {
 
 	ids := make([]string, 0, len(stated.Taints))
 	for _, t := range stated.Taints {
-		ids = append(ids, t.id())
+		ids = append(ids, identity(t))
 	}
 	patch.Metadata.Annotations = map[string]*string{}
 	for annotation, list := range map[string][]string{labelsAnnotation: slices.Collect(maps.Keys(stated.Labels)), taintsAnnotation: ids} {
@@ -94,16 +94,16 @@ func (n markedNode) compareTaints(stated []taint, set, removed *counts) []json.R
 	list := []json.RawMessage{}
 	missing := slices.Clone(stated)
 	for _, have := range n.Taints {
-		i := slices.IndexFunc(missing, func(t taint) bool { return t.id() == have.id() })
+		i := slices.IndexFunc(missing, func(t taint) bool { return identity(t) == identity(have.taint) })
 		switch {
-		case i < 0 && slices.Contains(before, have.id()):
+		case i < 0 && slices.Contains(before, identity(have.taint)):
 			removed.taints++
 
 			continue
 		case i < 0 || missing[i].Value == have.Value:
 			list = append(list, have.whole)
 		default:
-			list = append(list, missing[i].encode())
+			list = append(list, encode(missing[i]))
 			set.taints++
 		}
 		if i >= 0 {
@@ -111,14 +111,14 @@ func (n markedNode) compareTaints(stated []taint, set, removed *counts) []json.R
 		}
 	}
 	for _, t := range missing {
-		list = append(list, t.encode())
+		list = append(list, encode(t))
 		set.taints++
 	}
 
 	return list
 }
 
-func (t taint) encode() json.RawMessage {
+func encode(t taint) json.RawMessage {
 	text, _ := json.Marshal(t) // three texts always encode
 
 	return text

@@ -30,7 +30,7 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 		notReady  = `{"key":"node.kubernetes.io/not-ready","effect":"NoExecute","timeAdded":"2026-11-21T00:00:00Z"}`
 		theirs    = `{"key":"theirs","effect":"NoSchedule"}`
 	)
-	db := taint{"dedicated", "db", "NoSchedule"}
+	db := taint{Key: "dedicated", Value: "db", Effect: "NoSchedule"}
 	remembered := map[string]string{labelsAnnotation: `["tier"]`, taintsAnnotation: `["dedicated:NoSchedule"]`, "other": "x"}
 	tier := map[string]string{"tier": "db", "theirs": "y"}
 
@@ -53,18 +53,18 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 		},
 		"a node that runs and lacks it": {
 			nodeObject(t, nil, nil, notReady),
-			marks{Labels: map[string]string{"tier": "db", "empty": ""}, Taints: []taint{db, {"a", "", "NoExecute"}}},
+			marks{Labels: map[string]string{"tier": "db", "empty": ""}, Taints: []taint{db, {Key: "a", Effect: "NoExecute"}}},
 			`{"metadata":{"labels":{"tier":"db","empty":""},"annotations":{"talos-proxmox/labels":"[\"empty\",\"tier\"]","talos-proxmox/taints":"[\"a:NoExecute\",\"dedicated:NoSchedule\"]"}},` +
 				`"spec":{"taints":[` + notReady + `,` + dedicated + `,{"key":"a","effect":"NoExecute"}]}}`, "2 labels set, 2 taints set",
 		},
 		"other values": {
 			nodeObject(t, tier, remembered, dedicated, theirs),
-			marks{Labels: map[string]string{"tier": "web"}, Taints: []taint{{"dedicated", "web", "NoSchedule"}}},
+			marks{Labels: map[string]string{"tier": "web"}, Taints: []taint{{Key: "dedicated", Value: "web", Effect: "NoSchedule"}}},
 			`{"metadata":{"labels":{"tier":"web"}},"spec":{"taints":[{"key":"dedicated","value":"web","effect":"NoSchedule"},` + theirs + `]}}`, "1 label set, 1 taint set",
 		},
 		"another effect is another taint": {
 			nodeObject(t, tier, remembered, dedicated),
-			marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{{"dedicated", "db", "NoExecute"}}},
+			marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{{Key: "dedicated", Value: "db", Effect: "NoExecute"}}},
 			`{"metadata":{"annotations":{"talos-proxmox/taints":"[\"dedicated:NoExecute\"]"}},"spec":{"taints":[{"key":"dedicated","value":"db","effect":"NoExecute"}]}}`,
 			"1 taint set, 1 taint removed",
 		},

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"proxmox-talos/internal/request"
 )
 
 const (
@@ -19,35 +21,27 @@ const (
 	defaultInterval = 2 * time.Second
 )
 
-// request is what a verb reads from standard input.
-type request interface {
-	// shared returns the part that every verb's request has.
-	shared() *common
+// clusterRequest is what a verb about a cluster reads from standard input; its talosconfig and kubeconfig are secrets
+// and must not appear in any message.
+type clusterRequest interface {
+	// Stated returns the part that every verb's request has.
+	Stated() *request.Common
+	limit() *limits
 	problems() []string
 }
 
-// common says how long to look at which control planes; talosconfig is a secret and must not appear in any message.
-type common struct {
-	Timeout       string `json:"timeout"`
-	Interval      string `json:"interval"`
-	Talosconfig   string `json:"talosconfig"`
-	ControlPlanes []node `json:"controlPlanes"`
+// limits say how long to look, and how often.
+type limits struct{ timeout, interval time.Duration }
 
-	timeout, interval time.Duration
-}
+func (l *limits) limit() *limits { return l }
 
-type node struct {
-	Name    string `json:"name"`
-	Address string `json:"address"`
-}
+type node = request.Node
 
 // group is a list of nodes under its name in the request.
 type group struct {
 	field string
 	nodes []node
 }
-
-func (c *common) shared() *common { return c }
 
 // names returns the nodes' names in order.
 func names(nodes []node) []string {
@@ -61,7 +55,7 @@ func names(nodes []node) []string {
 }
 
 // withRequest makes a command one that reads a request and works within its limits, which flags override.
-func withRequest[R request](cmd *cobra.Command, empty func() R, run func(*cobra.Command, R) error) *cobra.Command {
+func withRequest[R clusterRequest](cmd *cobra.Command, empty func() R, run func(*cobra.Command, R) error) *cobra.Command {
 	var timeout, interval time.Duration
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -70,7 +64,7 @@ func withRequest[R request](cmd *cobra.Command, empty func() R, run func(*cobra.
 		if err := awaitInput(cmd.Context(), cmd.CommandPath(), reading); err != nil {
 			return err
 		}
-		limits := req.shared()
+		limits := req.limit()
 		if cmd.Flags().Changed("timeout") {
 			limits.timeout = timeout
 		}
@@ -133,15 +127,15 @@ func decodeRequest(in io.Reader, command string, into any) error {
 	return nil
 }
 
-func readRequest(in io.Reader, command string, req request) error {
+func readRequest(in io.Reader, command string, req clusterRequest) error {
 	if err := decodeRequest(in, command, req); err != nil {
 		return err
 	}
 
 	var problems []string
-	limits := req.shared()
-	limits.timeout = parseDuration("timeout", limits.Timeout, defaultTimeout, &problems)
-	limits.interval = parseDuration("interval", limits.Interval, defaultInterval, &problems)
+	limits, stated := req.limit(), req.Stated()
+	limits.timeout = parseDuration("timeout", stated.Timeout, defaultTimeout, &problems)
+	limits.interval = parseDuration("interval", stated.Interval, defaultInterval, &problems)
 	problems = append(problems, req.problems()...)
 
 	return requestError(problems)
@@ -162,24 +156,20 @@ func parseDuration(field, text string, otherwise time.Duration, problems *[]stri
 }
 
 // validate repeats what flags may have changed.
-func (c *common) validate() error {
+func (l *limits) validate() error {
 	var problems []string
-	if c.timeout <= 0 {
-		problems = append(problems, fmt.Sprintf("timeout: %s is no time to wait: state one above zero", c.timeout))
+	if l.timeout <= 0 {
+		problems = append(problems, fmt.Sprintf("timeout: %s is no time to wait: state one above zero", l.timeout))
 	}
-	if c.interval <= 0 {
-		problems = append(problems, fmt.Sprintf("interval: %s is no pause: state one above zero", c.interval))
+	if l.interval <= 0 {
+		problems = append(problems, fmt.Sprintf("interval: %s is no pause: state one above zero", l.interval))
 	}
 
 	return requestError(problems)
 }
 
-func (c *common) problems() []string {
-	return slices.Concat(c.talosconfigProblems(), c.nodeProblems())
-}
-
-func (c *common) talosconfigProblems() []string {
-	if err := checkTalosconfig(c.Talosconfig); err != nil {
+func talosconfigProblems(talosconfig string) []string {
+	if err := checkTalosconfig(talosconfig); err != nil {
 		return []string{fmt.Sprintf("talosconfig: %v", err)}
 	}
 
@@ -187,15 +177,15 @@ func (c *common) talosconfigProblems() []string {
 }
 
 // nodeProblems looks at the control planes and at further groups of nodes; each node may be stated once in all of them.
-func (c *common) nodeProblems(further ...group) []string {
+func nodeProblems(controlPlanes []node, further ...group) []string {
 	var problems []string
 	report := func(format string, values ...any) { problems = append(problems, fmt.Sprintf(format, values...)) }
-	if len(c.ControlPlanes) == 0 {
+	if len(controlPlanes) == 0 {
 		report("controlPlanes: none is stated: state at least one")
 	}
 
 	seen := map[string]string{}
-	for _, g := range append([]group{{"controlPlanes", c.ControlPlanes}}, further...) {
+	for _, g := range append([]group{{"controlPlanes", controlPlanes}}, further...) {
 		for i, n := range g.nodes {
 			path := fmt.Sprintf("%s[%d]", g.field, i)
 			if n.Name == "" {

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
+
+	"proxmox-talos/internal/request"
 )
 
 // TestRunAsAVerb runs commands over SSH. Nothing that it says holds the private key.
@@ -59,7 +61,7 @@ func TestRunAsAVerb(t *testing.T) {
 
 func TestRunSaysAllThatIsWrongWithItsRequest(t *testing.T) {
 	t.Parallel()
-	_, _, err := run(t, "run", &runRequest{PrivateKey: "the-key", DialTimeout: "soon", StepTimeout: "-1s", Host: hostShell{Address: "pve1"}}, never)
+	_, _, err := run(t, "run", &runRequest{PrivateKey: "the-key", DialTimeout: "soon", StepTimeout: "-1s", Host: hostShell{request.Shell{Address: "pve1"}}}, never)
 	require.Error(t, err)
 	for _, problem := range []string{
 		"dialTimeout: ", "stepTimeout: ", "host.name: none is stated", `host.address: "pve1" is not an IP address`, "host.hostKey: none is stated", "command: none is stated",
@@ -67,7 +69,7 @@ func TestRunSaysAllThatIsWrongWithItsRequest(t *testing.T) {
 		assert.Contains(t, err.Error(), problem)
 	}
 
-	h := hostShell{Name: "pve1", Address: "127.0.0.1", AcceptAnyHostKey: true}
+	h := hostShell{request.Shell{Name: "pve1", Address: "127.0.0.1", AcceptAnyHostKey: true}}
 	_, _, err = run(t, "run", &runRequest{PrivateKey: "the-key", Host: h, Command: "true"}, never)
 	require.ErrorContains(t, err, "the private key cannot be read")
 	assert.NotContains(t, err.Error(), "the-key")
@@ -75,7 +77,7 @@ func TestRunSaysAllThatIsWrongWithItsRequest(t *testing.T) {
 
 func TestRunHasLimits(t *testing.T) {
 	t.Parallel()
-	r := &runRequest{Host: hostShell{Name: "pve1", Address: "127.0.0.1", AcceptAnyHostKey: true}, Command: "true"}
+	r := &runRequest{Host: hostShell{request.Shell{Name: "pve1", Address: "127.0.0.1", AcceptAnyHostKey: true}}, Command: "true"}
 	require.NoError(t, r.check())
 	assert.Equal(t, hostLimits{dial: 15 * time.Second, step: 2 * time.Minute}, r.limits)
 

@@ -13,6 +13,7 @@ import (
 
 	"proxmox-talos/components/scripts"
 	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/spec"
 )
 
@@ -49,19 +50,7 @@ const (
 
 // settleRequest says which host, and what has to be true of it; the private key is a secret and must not appear in any message.
 type settleRequest struct {
-	PrivateKey    string    `json:"privateKey"`
-	DialTimeout   string    `json:"dialTimeout"`
-	StepTimeout   string    `json:"stepTimeout"`
-	WaitTimeout   string    `json:"waitTimeout"`
-	RebootTimeout string    `json:"rebootTimeout"`
-	Revision      string    `json:"revision"` // of the host's preparation; not read
-	Host          factsHost `json:"host"`
-	Reboot        bool      `json:"reboot"`
-	Required      bool      `json:"required"`
-	// Prepared says that the host's IOMMU is prepared by the stack.
-	Prepared bool `json:"prepared"`
-	// Machines are the PCI addresses of the GPUs of each machine.
-	Machines [][]string `json:"machines"`
+	request.Settle
 
 	limits       hostLimits
 	wait, reboot time.Duration
@@ -73,7 +62,7 @@ func (r *settleRequest) check() error {
 	r.limits.step = parseDuration("stepTimeout", r.StepTimeout, defaultStepTimeout, &problems)
 	r.wait = parseDuration("waitTimeout", r.WaitTimeout, defaultWaitTimeout, &problems)
 	r.reboot = parseDuration("rebootTimeout", r.RebootTimeout, defaultRebootTimeout, &problems)
-	problems = append(problems, r.Host.problems("host")...)
+	problems = append(problems, hostShell{r.Host.Shell}.problems("host")...)
 	if r.Host.Script == "" {
 		problems = append(problems, "host.script: none is stated: state the script of the host's preparation")
 	}
@@ -89,7 +78,7 @@ func newSettle() *cobra.Command {
 
 			return inShell(cmd, req, &req.PrivateKey, func(login hostLogin) (string, error) {
 				run := func(ctx context.Context, action string) (string, error) {
-					return req.Host.run(ctx, login, req.limits, scripts.HostCommand(action), req.Host.Script)
+					return hostShell{req.Host.Shell}.run(ctx, login, req.limits, scripts.HostCommand(action), req.Host.Script)
 				}
 
 				return (&settler{settleRequest: req, run: run, progress: cmd.ErrOrStderr()}).settle(cmd.Context())

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/request"
 )
 
 // pendingReboot is a host whose files are as wanted, and whose running system is not.
@@ -49,10 +50,10 @@ func (h *scriptedHost) run(ctx context.Context, action string) (string, error) {
 // settleOn runs a request against a host, and returns facts, progress and error. Call it in a bubble of synctest.
 func settleOn(t *testing.T, h *scriptedHost, change func(*settleRequest)) (string, string, error) {
 	t.Helper()
-	req := &settleRequest{
-		Host:     factsHost{hostShell: hostShell{Name: "pve1", Address: "10.0.0.2", AcceptAnyHostKey: true}, Script: "the-script\n"},
+	req := &settleRequest{Settle: request.Settle{
+		Host:     request.Host{Shell: request.Shell{Name: "pve1", Address: "10.0.0.2", AcceptAnyHostKey: true}, Script: "the-script\n"},
 		Required: true, Prepared: true, Machines: [][]string{{"0000:01:00"}},
-	}
+	}}
 	change(req)
 	require.NoError(t, req.check())
 	var progress strings.Builder
@@ -234,7 +235,7 @@ func TestSettleWaitsForItsTurn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 62*time.Second)
 			defer cancel()
-			req := &settleRequest{Host: factsHost{hostShell: hostShell{Name: "pve1", Address: "10.0.0.2", AcceptAnyHostKey: true}, Script: "x"}, Reboot: true}
+			req := &settleRequest{Settle: request.Settle{Host: request.Host{Shell: request.Shell{Name: "pve1", Address: "10.0.0.2", AcceptAnyHostKey: true}, Script: "x"}, Reboot: true}}
 			require.NoError(t, req.check())
 			h := &scriptedHost{replies: map[string][]reply{"facts": {{printed: before}}, "reboot": {backup}}}
 			_, err := (&settler{settleRequest: req, run: h.run, progress: &strings.Builder{}}).settle(ctx)
@@ -249,7 +250,7 @@ func TestSettleAsAVerb(t *testing.T) {
 	private, public, _ := newKey(t)
 	said := document(t, asIs)
 	h := startHost(t, "pve1", public, prints(said))
-	stdout, stderr, err := run(t, "settle", &settleRequest{PrivateKey: private, Host: question(h), Required: true, Machines: [][]string{{"0000:01:00"}}}, never)
+	stdout, stderr, err := run(t, "settle", &settleRequest{Settle: request.Settle{PrivateKey: private, Host: question(h), Required: true, Machines: [][]string{{"0000:01:00"}}}}, never)
 	require.NoError(t, err)
 	assert.Equal(t, said, stdout)
 	assert.Empty(t, stderr)
@@ -266,12 +267,12 @@ func TestSettleAsAVerb(t *testing.T) {
 
 		return "rebooting\n", "", -1
 	}
-	_, stderr, err = run(t, "settle", &settleRequest{PrivateKey: private, Host: question(h), Reboot: true}, never)
+	_, stderr, err = run(t, "settle", &settleRequest{Settle: request.Settle{PrivateKey: private, Host: question(h), Reboot: true}}, never)
 	require.NoError(t, err)
 	assert.Equal(t, "pve1 reboots: the kernel runs without iommu=pt\npve1 is back, and runs kernel 6.17.2-1-pve\n", stderr)
 	assert.Equal(t, []string{"facts", "facts", "reboot", "facts"}, h.asked())
 
-	_, _, err = run(t, "settle", &settleRequest{Host: factsHost{}}, never)
+	_, _, err = run(t, "settle", &settleRequest{Settle: request.Settle{Host: request.Host{}}}, never)
 	require.ErrorContains(t, err, "host.name: none is stated")
 	require.ErrorContains(t, err, "host.script: none is stated")
 }

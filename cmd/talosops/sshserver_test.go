@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
+
+	"proxmox-talos/internal/request"
 )
 
 // exchange is what a host does with a command: what it prints, and its exit status; below zero the connection breaks off.
@@ -58,7 +60,7 @@ func startHost(t *testing.T, name, authorized string, answer exchange) *sshHost 
 	t.Cleanup(func() { _ = listener.Close() })
 	address, ok := listener.Addr().(*net.TCPAddr)
 	require.True(t, ok)
-	h := &sshHost{hostShell: hostShell{Name: name, Address: address.IP.String(), Port: address.Port, HostKey: hostKey}, answer: answer}
+	h := &sshHost{hostShell: hostShell{request.Shell{Name: name, Address: address.IP.String(), Port: address.Port, HostKey: hostKey}}, answer: answer}
 	go func() {
 		for {
 			conn, err := listener.Accept()

@@ -21,13 +21,6 @@ than planned, a line says so. The request is that of wait.`
 
 const versionsExample = `  talosops versions --timeout 10s < request.json`
 
-// plannedVersions is what a node has to run once it is upgraded.
-type plannedVersions struct {
-	Node      string `json:"node"`
-	Talos     string `json:"talosVersion"`
-	Schematic string `json:"schematic"`
-}
-
 func newVersions() *cobra.Command {
 	cmd := &cobra.Command{Use: "versions", Short: "Ask a cluster's nodes what they run", Long: versionsHelp, Example: versionsExample}
 

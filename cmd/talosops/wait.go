@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/talos"
 )
 
@@ -43,25 +44,19 @@ const waitExample = `  talosops wait --timeout 5m < request.json
 
 // waitRequest says which cluster must be healthy; the kubeconfig is a secret, too.
 type waitRequest struct {
-	common
-
-	Kubeconfig        string           `json:"kubeconfig"`
-	Workers           []node           `json:"workers"`
-	GPUs              []gpuExpectation `json:"gpus,omitempty"`
-	KubernetesVersion string           `json:"kubernetesVersion"`
-	// Versions are what is planned for the nodes; one that runs something else is said to.
-	Versions []plannedVersions `json:"versions,omitempty"`
+	request.Wait
+	limits
 }
 
 func (r *waitRequest) nodes() []node { return slices.Concat(r.ControlPlanes, r.Workers) }
 
 func (r *waitRequest) problems() []string {
-	problems := r.talosconfigProblems()
+	problems := talosconfigProblems(r.Talosconfig)
 	if _, err := parseKubeconfig(r.Kubeconfig); err != nil {
 		problems = append(problems, fmt.Sprintf("kubeconfig: %v", err))
 	}
 
-	problems = append(problems, r.nodeProblems(group{"workers", r.Workers})...)
+	problems = append(problems, nodeProblems(r.ControlPlanes, group{"workers", r.Workers})...)
 
 	return append(append(problems, r.gpuProblems()...), r.versionProblems()...)
 }
@@ -107,9 +102,9 @@ func withGate(cmd *cobra.Command, req *waitRequest, do func(*gate) error) error 
 
 func waitResult(req *waitRequest, running talos.Running) any {
 	return struct {
-		Healthy     bool             `json:"healthy"`
-		EtcdMembers []string         `json:"etcdMembers"`
-		GPUs        []gpuExpectation `json:"gpus,omitempty"`
+		Healthy     bool           `json:"healthy"`
+		EtcdMembers []string       `json:"etcdMembers"`
+		GPUs        []request.GPUs `json:"gpus,omitempty"`
 		talos.Running
 	}{Healthy: true, EtcdMembers: names(req.ControlPlanes), GPUs: req.GPUs, Running: running}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/talos"
 )
 
@@ -58,11 +59,12 @@ func TestWaitOverRealConnections(t *testing.T) {
 
 	talos, kubernetes := newAuthority(t), newAuthority(t)
 	address, port := startNode(t, talos, kubernetes, healthyAPI())
-	req := &waitRequest{
-		common:            common{Talosconfig: talos.talosconfig(t), ControlPlanes: []node{{"cp-1", address}}},
+	req := &waitRequest{Wait: request.Wait{
+		Common:            request.Common{ControlPlanes: []node{{Name: "cp-1", Address: address}}},
+		Talosconfig:       talos.talosconfig(t),
 		Kubeconfig:        kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)),
-		KubernetesVersion: "v1.35.0", Versions: []plannedVersions{{"cp-1", "v1.12.7", "376567"}},
-	}
+		KubernetesVersion: "v1.35.0", Versions: []request.Versions{{Node: "cp-1", Talos: "v1.12.7", Schematic: "376567"}},
+	}}
 	stdout, stderr, err := run(t, "wait", req, never, "--interval", "10ms")
 	require.NoError(t, err, stderr)
 	asked := regexp.MustCompile(`"asked":"20[^"]+Z"`)
@@ -87,17 +89,18 @@ func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
 		_, _ = fmt.Fprint(w, "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed\n")
 	})
 	address, port := startNode(t, talos, kubernetes, mux)
-	healthy := waitRequest{
-		common:     common{Talosconfig: talos.talosconfig(t), ControlPlanes: []node{{"cp-1", address}}},
-		Kubeconfig: kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)),
-	}
+	healthy := waitRequest{Wait: request.Wait{
+		Common:      request.Common{ControlPlanes: []node{{Name: "cp-1", Address: address}}},
+		Talosconfig: talos.talosconfig(t),
+		Kubeconfig:  kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)),
+	}}
 
 	for name, test := range map[string]struct {
 		change func(*waitRequest)
 		want   string
 	}{
 		"the API server's own words": {func(*waitRequest) {}, "cp-1: Kubernetes API: is not ready on " + address + ": 500 Internal Server Error: etcd failed: reason withheld"},
-		"nobody at the address":      {func(r *waitRequest) { r.Workers = []node{{"w-1", "127.0.0.253"}} }, "w-1: services: Talos does not answer on 127.0.0.253: dial tcp 127.0.0.253:50000: connect: connection refused"},
+		"nobody at the address":      {func(r *waitRequest) { r.Workers = []node{{Name: "w-1", Address: "127.0.0.253"}} }, "w-1: services: Talos does not answer on 127.0.0.253: dial tcp 127.0.0.253:50000: connect: connection refused"},
 		"another Talos authority":    {func(r *waitRequest) { r.Talosconfig = newAuthority(t).talosconfig(t) }, "signed by unknown authority"},
 		"another Kubernetes authority": {func(r *waitRequest) {
 			r.Kubeconfig = newAuthority(t).kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port))
@@ -124,10 +127,11 @@ func TestWaitReportsABadRequest(t *testing.T) {
 	t.Parallel()
 
 	talos, kubernetes := newAuthority(t), newAuthority(t)
-	good := waitRequest{
-		common:     common{Talosconfig: talos.talosconfig(t), ControlPlanes: []node{{"cp-1", "127.0.9.1"}}},
-		Kubeconfig: kubernetes.kubeconfig(t, "https://"+testVIP+":6443"),
-	}
+	good := waitRequest{Wait: request.Wait{
+		Common:      request.Common{ControlPlanes: []node{{Name: "cp-1", Address: "127.0.9.1"}}},
+		Talosconfig: talos.talosconfig(t),
+		Kubeconfig:  kubernetes.kubeconfig(t, "https://"+testVIP+":6443"),
+	}}
 	secret := "c2VjcmV0LXRoYXQtbXVzdC1ub3QtYXBwZWFy"
 	for name, test := range map[string]struct {
 		change func(*waitRequest)
@@ -136,12 +140,13 @@ func TestWaitReportsABadRequest(t *testing.T) {
 	}{
 		"everything at once": {
 			func(r *waitRequest) {
-				*r = waitRequest{
-					common:     common{Timeout: "soon", Interval: "2", Talosconfig: "contexts: " + secret},
-					Kubeconfig: "clusters: " + secret,
-					Workers:    []node{{"w-1", "127.0.9.4/24"}, {"", "127.0.9.5"}, {"w-1", "127.0.9.5"}},
-					Versions:   []plannedVersions{{Node: "w-2"}},
-				}
+				*r = waitRequest{Wait: request.Wait{
+					Common:      request.Common{Timeout: "soon", Interval: "2"},
+					Talosconfig: "contexts: " + secret,
+					Kubeconfig:  "clusters: " + secret,
+					Workers:     []node{{Name: "w-1", Address: "127.0.9.4/24"}, {Address: "127.0.9.5"}, {Name: "w-1", Address: "127.0.9.5"}},
+					Versions:    []request.Versions{{Node: "w-2"}},
+				}}
 			},
 			nil,
 			[]string{
@@ -229,11 +234,12 @@ func TestVersionsLeavesOutWhoDoesNotAnswer(t *testing.T) {
 
 	talos, kubernetes := newAuthority(t), newAuthority(t)
 	address, port := startNode(t, talos, kubernetes, http.NewServeMux())
-	stdout, stderr, err := run(t, "versions", &waitRequest{
-		common:     common{Talosconfig: talos.talosconfig(t), ControlPlanes: []node{{"cp-1", address}}},
-		Kubeconfig: kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)),
-		Workers:    []node{{"w-1", "127.0.0.253"}},
-	}, never)
+	stdout, stderr, err := run(t, "versions", &waitRequest{Wait: request.Wait{
+		Common:      request.Common{ControlPlanes: []node{{Name: "cp-1", Address: address}}},
+		Talosconfig: talos.talosconfig(t),
+		Kubeconfig:  kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)),
+		Workers:     []node{{Name: "w-1", Address: "127.0.0.253"}},
+	}}, never)
 	require.NoError(t, err)
 	assert.Contains(t, stdout, `"nodes":{"cp-1":{"talos":"v1.12.6","schematic":"376567"}}}`)
 	assert.Contains(t, stderr, "cp-1: versions: does not tell its version of the Kubernetes API: 404 Not Found\n")
@@ -244,7 +250,7 @@ func TestResultIsInOrder(t *testing.T) {
 	t.Parallel()
 
 	var out bytes.Buffer
-	req := &waitRequest{common: common{ControlPlanes: []node{{"cp-2", ""}, {"cp-1", ""}}}}
+	req := &waitRequest{Wait: request.Wait{Common: request.Common{ControlPlanes: []node{{Name: "cp-2"}, {Name: "cp-1"}}}}}
 	require.NoError(t, printResult(&out, waitResult(req, talos.Running{})))
 	assert.JSONEq(t, `{"healthy":true,"etcdMembers":["cp-1","cp-2"]}`, out.String())
 }

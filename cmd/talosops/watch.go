@@ -46,7 +46,7 @@ type finding struct {
 // report is one round of checks.
 type report []finding
 
-func newWatch(limits *common, progress io.Writer) *watch {
+func newWatch(limits *limits, progress io.Writer) *watch {
 	return &watch{timeout: limits.timeout, interval: limits.interval, progress: progress}
 }
 

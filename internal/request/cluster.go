@@ -1,0 +1,72 @@
+// Package request holds what the verbs of cmd/talosops read from standard input: components write it, talosops reads it.
+// The order of fields is that of the state that stacks have: another one would run every command again.
+package request
+
+import "proxmox-talos/internal/talos"
+
+// Common is the part that the requests about a cluster share.
+type Common struct {
+	// Timeout and Interval say how long to look, and how often: 15m, 2s. Empty = the verb's own.
+	Timeout  string `json:"timeout,omitempty"`
+	Interval string `json:"interval,omitempty"`
+	// ControlPlanes are those that are asked, in order.
+	ControlPlanes []Node `json:"controlPlanes"`
+}
+
+// Stated returns what every request has.
+func (c *Common) Stated() *Common { return c }
+
+// Node is a machine with its own address.
+type Node struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+}
+
+// Bootstrap is what `talosops bootstrap` reads.
+type Bootstrap struct {
+	Common
+
+	Talosconfig string `json:"talosconfig,omitempty"` // secret
+}
+
+// Mark is what `talosops mark` reads.
+type Mark struct {
+	Common
+
+	Marks      []Marks `json:"marks,omitempty"`
+	Kubeconfig string  `json:"kubeconfig,omitempty"` // secret
+}
+
+// Marks are the labels and taints that a node has to have.
+type Marks struct {
+	Node   string            `json:"node"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Taints []talos.Taint     `json:"taints,omitempty"`
+}
+
+// Wait is what `talosops wait` and `talosops versions` read: what a healthy cluster is, and what is planned for its nodes.
+type Wait struct {
+	Common
+
+	Workers           []Node     `json:"workers,omitempty"`
+	KubernetesVersion string     `json:"kubernetesVersion,omitempty"`
+	GPUs              []GPUs     `json:"gpus,omitempty"`
+	Versions          []Versions `json:"versions,omitempty"`
+	Talosconfig       string     `json:"talosconfig,omitempty"` // secret
+	Kubeconfig        string     `json:"kubeconfig,omitempty"`  // secret
+}
+
+// GPUs are how many a node has to offer to pods.
+type GPUs struct {
+	Node  string `json:"node"`
+	Count int    `json:"count"`
+	// Resource is the name that they are offered by; empty = NVIDIA's own.
+	Resource string `json:"resource,omitempty"`
+}
+
+// Versions is what is planned for a node.
+type Versions struct {
+	Node      string `json:"node"`
+	Talos     string `json:"talosVersion"`
+	Schematic string `json:"schematic"`
+}
