@@ -92,7 +92,7 @@ func (m *machine) perform(ctx context.Context, a action) (outcome, bool) {
 // goDown stops the services and lets answers that are on their way arrive.
 func (m *machine) goDown(a action, next outcome) outcome {
 	m.publishTask("stopAllServices", a.actor)
-	m.doors.gracefully()
+	m.doors.Gracefully()
 
 	return next
 }

@@ -42,7 +42,7 @@ func (s *machined) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyC
 	m.ms.mu.Unlock()
 
 	if current == nil {
-		return nil, status.Error(codes.Unavailable, "the machine is going down")
+		return nil, errGoingDown
 	}
 
 	reply, err := applyMode(in.GetMode(), current, cfg)
@@ -259,11 +259,7 @@ func (m *machine) reconfigure(cfg config.Provider) {
 	m.checkVolumes()
 	m.kernel.Load(cfg)
 
-	for _, e := range m.services.list() {
-		if strings.HasPrefix(e.name, "ext-") {
-			m.startExtension(e.name)
-		}
-	}
+	m.startExtensions()
 
 	m.cluster.changed.fire()
 	m.changed.fire()
@@ -277,12 +273,12 @@ func (m *machine) reconfigure(cfg config.Provider) {
 
 	for _, a := range before {
 		if !kept[a.String()] {
-			doors.shut(a)
+			doors.Shut(a)
 		}
 	}
 
-	doors.openTalos(after)
-	doors.openKubernetes(after, port)
+	doors.OpenTalos(after)
+	doors.OpenKubernetes(after, port)
 }
 
 // etcdOfNode is the cluster that holds the machine's Node object while its kubelet posts; the caller holds the lock.

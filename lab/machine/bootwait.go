@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,21 +15,6 @@ const (
 	// bootReminder is the pause between two lines about the services that a boot waits for.
 	bootReminder = 15 * time.Second
 )
-
-// waiting are the services of extensions that have not come up: Talos does not finish its boot before they have.
-func (s services) waiting() []string {
-	var names []string
-
-	for _, one := range s {
-		if strings.HasPrefix(one.name, "ext-") && one.state == stateWaiting {
-			names = append(names, one.name)
-		}
-	}
-
-	slices.Sort(names)
-
-	return names
-}
 
 // fallBack makes the next boot start the system before an upgrade whose first boot has failed.
 func (m *machine) fallBack() {
@@ -48,7 +32,7 @@ func (m *machine) fallBack() {
 func (m *machine) awaitServices(ctx context.Context) {
 	for waited := time.Duration(0); waited < bootTimeout; waited += bootReminder {
 		m.ms.mu.Lock()
-		names := m.services.waiting()
+		names := m.services.Awaited()
 
 		if len(names) > 0 {
 			texts := make([]string, 0, len(names))

@@ -10,8 +10,10 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
+	"proxmox-talos/lab/machine/doors"
 	"proxmox-talos/lab/machine/kube"
 	"proxmox-talos/lab/machine/network"
+	"proxmox-talos/lab/machine/services"
 )
 
 // mode is the machine's platform as configuration validation sees it.
@@ -63,7 +65,7 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 	m.checkVolumes()
 	m.kernel.Load(m.config)
 	m.startServices()
-	m.services.set(m, "apid", stateWaiting, "Waiting for api certificates")
+	m.services.Set("apid", services.Waiting, "Waiting for api certificates")
 	m.ms.mu.Unlock()
 
 	if !m.sleep(ctx, cmp.Or(took, m.durations().BootConfigured)) || !m.startAPI(ctx) {
@@ -117,7 +119,10 @@ func (m *machine) startAPI(ctx context.Context) bool {
 	}
 
 	if err == nil {
-		err = m.serveAPI(creds)
+		err = m.doors.Configure(doors.API{
+			Server: creds.server, Client: creds.client, Requests: &m.ms.requests,
+			Register: m.registerServices, Local: m.isLocal, Resolve: m.ms.resolve,
+		})
 	}
 
 	if err != nil {
@@ -131,16 +136,16 @@ func (m *machine) startAPI(ctx context.Context) bool {
 	addresses := m.serveAddresses()
 	m.ms.mu.Unlock()
 
-	m.doors.openTalos(addresses)
+	m.doors.OpenTalos(addresses)
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
 	m.up = true
-	m.services.set(m, "apid", stateRunning, "Health check successful")
+	m.services.Set("apid", services.Running, "Health check successful")
 
 	if m.isControlPlane() {
-		m.services.set(m, "trustd", stateRunning, "Health check successful")
+		m.services.Set("trustd", services.Running, "Health check successful")
 	}
 
 	m.cluster.changed.fire()
@@ -150,7 +155,7 @@ func (m *machine) startAPI(ctx context.Context) bool {
 
 // serving says that the machine's etcd member votes in a cluster with quorum; the caller holds the lock.
 func (m *machine) serving() bool {
-	if m.etcd == nil || !m.services.running("etcd") || !m.etcd.quorum() {
+	if m.etcd == nil || !m.services.Running("etcd") || !m.etcd.quorum() {
 		return false
 	}
 
@@ -176,7 +181,7 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 		return
 	}
 
-	m.doors.setKubernetes(newModelDoor(kube.NewServer(apiBackend{m.machine}), tlsConfig))
+	m.doors.SetKubernetes(doors.NewHTTP(kube.NewServer(apiBackend{m.machine}), tlsConfig))
 
 	m.ms.mu.Lock()
 	m.apiUp = true
@@ -188,7 +193,7 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 	m.logf("[talos] kube-apiserver is ready")
 	m.ms.mu.Unlock()
 
-	m.doors.openKubernetes(addresses, port)
+	m.doors.OpenKubernetes(addresses, port)
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -212,7 +217,7 @@ func (m *machine) runVirtualIPs(ctx context.Context) {
 		}
 
 		for _, a := range drop {
-			m.doors.shut(a)
+			m.doors.Shut(a)
 		}
 
 		m.ms.mu.Lock()
@@ -231,8 +236,8 @@ func (m *machine) runVirtualIPs(ctx context.Context) {
 		m.changed.fire()
 		m.ms.mu.Unlock()
 
-		m.doors.openTalos(take)
-		m.doors.openKubernetes(take, port)
+		m.doors.OpenTalos(take)
+		m.doors.OpenKubernetes(take, port)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"proxmox-talos/lab/machine/services"
 )
 
 // persistDelay gathers changes of nodes, so that a cluster that comes up does not write every disk for each of them.
@@ -183,7 +185,7 @@ func (e *etcd) removeMember(id uint64) error {
 	for _, m := range slices.Clone(e.running) {
 		if m.disk.Etcd.MemberID == id {
 			m.stopEtcd()
-			m.services.set(m, "etcd", stateFailed, "the member has been permanently removed from the cluster")
+			m.services.Set("etcd", services.Failed, "the member has been permanently removed from the cluster")
 		}
 	}
 
@@ -226,7 +228,7 @@ func (m modelKubernetes) leaveEtcd(context.Context) error {
 
 	m.disk.Etcd = nil
 	m.save()
-	m.services.set(m.machine, "etcd", stateFinished, "Service finished successfully")
+	m.services.Set("etcd", services.Finished, "Service finished successfully")
 
 	return nil
 }

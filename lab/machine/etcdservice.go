@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"proxmox-talos/lab/machine/network"
+	"proxmox-talos/lab/machine/services"
 )
 
 // runEtcd implements kubernetes.
@@ -17,7 +18,7 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 	for ctx.Err() == nil {
 		joined := false
 
-		m.setEtcd(statePreparing, "Running pre state")
+		m.setEtcd(services.Preparing, "Running pre state")
 
 		if !m.cluster.await(ctx, func() bool {
 			if m.disk.Etcd == nil {
@@ -37,7 +38,7 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 		}
 
 		// A member that has left comes back when its service is started again, a removed one never.
-		m.cluster.await(ctx, func() bool { return m.disk.Etcd == nil && !m.services.stopped("etcd") })
+		m.cluster.await(ctx, func() bool { return m.disk.Etcd == nil && !m.services.Stopped("etcd") })
 	}
 }
 
@@ -92,7 +93,7 @@ func (m *machine) etcdAddress() netip.Addr {
 func (m *machine) awaitEtcdAddress(ctx context.Context) bool {
 	m.ms.mu.Lock()
 	if !m.etcdAddress().IsValid() {
-		m.services.set(m, "etcd", stateWaiting, "Waiting for etcd spec")
+		m.services.Set("etcd", services.Waiting, "Waiting for etcd spec")
 		m.logf("[talos] etcd: no address of this machine is in cluster.etcd.advertisedSubnets")
 	}
 	m.ms.mu.Unlock()
@@ -142,7 +143,7 @@ func (m *machine) restoreEtcd() bool {
 	}
 
 	if e.member(data.MemberID) == nil {
-		m.services.set(m, "etcd", stateFailed, "the member has been permanently removed from the cluster")
+		m.services.Set("etcd", services.Failed, "the member has been permanently removed from the cluster")
 
 		return false
 	}
@@ -157,7 +158,7 @@ func (m *machine) serveEtcd(ctx context.Context, learner bool) {
 		wait = m.durations().EtcdJoin
 	}
 
-	m.setEtcd(statePreparing, "Starting etcd member")
+	m.setEtcd(services.Preparing, "Starting etcd member")
 
 	if !m.sleep(ctx, wait) {
 		return
@@ -172,7 +173,7 @@ func (m *machine) serveEtcd(ctx context.Context, learner bool) {
 		e.running = append(e.running, m)
 	}
 
-	m.services.set(m, "etcd", stateRunning, "Health check successful")
+	m.services.Set("etcd", services.Running, "Health check successful")
 	m.changedEtcd(e)
 	m.ms.mu.Unlock()
 

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"proxmox-talos/lab/machine/services"
 )
 
 // healthServer implements the cluster service: the health check that `talosctl health` asks a control plane to run.
@@ -175,14 +177,14 @@ func (h *healthRun) each(addresses []string, find func(m *machine) string) strin
 
 func (h *healthRun) service(addresses []string, name string) string {
 	return h.each(addresses, func(m *machine) string {
-		s := m.services[name]
+		s := m.services.Get(name)
 
 		switch {
 		case s == nil:
 			return fmt.Sprintf("service %q not found", name)
-		case s.state != stateRunning:
-			return fmt.Sprintf("service %q not in expected state %q: current state [%s] %s", name, stateRunning, s.state, s.events[len(s.events)-1].message)
-		case !m.healthy(s) && !s.unknown:
+		case s.State != services.Running:
+			return fmt.Sprintf("service %q not in expected state %q: current state [%s] %s", name, services.Running, s.State, s.Message())
+		case !s.Healthy() && !s.Unknown:
 			return "service is not healthy: " + name
 		}
 

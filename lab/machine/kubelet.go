@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"proxmox-talos/lab/machine/kube"
+	"proxmox-talos/lab/machine/services"
 )
 
 // nodeGrace is how long Kubernetes believes a silent kubelet (node-monitor-grace-period).
@@ -69,7 +70,7 @@ func (m modelKubernetes) runKubelet(ctx context.Context) {
 
 	m.ms.mu.Lock()
 	m.kubelet.running = true
-	m.services.set(m.machine, "kubelet", stateRunning, "Health check successful")
+	m.services.Set("kubelet", services.Running, "Health check successful")
 	skip := m.config.Machine().Kubelet().SkipNodeRegistration()
 	m.ms.mu.Unlock()
 

@@ -10,15 +10,19 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
 	"proxmox-talos/lab/datacentre"
 	"proxmox-talos/lab/image"
 	"proxmox-talos/lab/machine/disks"
+	"proxmox-talos/lab/machine/doors"
+	"proxmox-talos/lab/machine/journal"
 	"proxmox-talos/lab/machine/kernel"
 	"proxmox-talos/lab/machine/network"
+	"proxmox-talos/lab/machine/resources"
+	"proxmox-talos/lab/machine/services"
+	"proxmox-talos/lab/machine/talosapi"
 )
 
 // failureDelay is how long Talos shows a fatal error before it reboots.
@@ -32,8 +36,7 @@ type machine struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	console console
-	events  eventLog
+	journal *journal.Journal
 	// changed fires when anything a client of this machine can watch has changed.
 	changed signal
 
@@ -53,19 +56,20 @@ type machine struct {
 	hostname   string
 	config     config.Provider // nil in maintenance mode
 	cluster    *cluster
-	services   services
-	etcd       *etcd // the etcd cluster whose member runs here
-	apiUp      bool  // kube-apiserver runs
+	services   *services.Services
+	published  string // the last machine status among the events
+	etcd       *etcd  // the etcd cluster whose member runs here
+	apiUp      bool   // kube-apiserver runs
 	kubelet    kubeletState
 	kube       kubernetes      // how etcd and Kubernetes run here
 	vips       map[string]bool // virtual addresses held
 	rollback   *time.Timer     // ends a configuration on trial
 	kernel     *kernel.Kernel
 	applied    []string // ids of the manifests that this control plane has applied
-	pulled     map[common.ContainerdNamespace][]string
+	images     *talosapi.Images
 
-	cosi    *resourceState
-	doors   *doors
+	cosi    *resources.State
+	doors   *doors.Doors
 	actions chan action
 	busy    bool // a sequence has been asked for
 	tracks  sync.WaitGroup
@@ -73,6 +77,10 @@ type machine struct {
 
 func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc) *machine {
 	m := &machine{ms: ms, hw: hw, cancel: cancel, done: make(chan struct{}), actions: make(chan action, 1), disks: disks.New(hw.Disks)}
+	m.doors = doors.New(m.fail)
+	m.journal, m.services = journal.New(m.changed.fire), m.newServices()
+	m.cosi = resources.New(&ms.definitions, shown{m})
+	m.images = &talosapi.Images{Used: m.usedImages}
 	m.kube = modelKubernetes{m}
 
 	if ms.options.Labkube != nil {
@@ -137,13 +145,14 @@ func (m *machine) start() bool {
 	defer m.ms.mu.Unlock()
 
 	m.drainActions()
-	m.events.restart()
+	m.journal.Restart()
 	m.system, m.installed, m.disks.Volume, m.problem, m.noSystem = found, found, volume, problem, problem != ""
 	m.schematic, m.extensions, m.disk, m.config, m.cluster = Schematic{}, nil, diskState{}, nil, nil
 	m.bootID, m.bootedAt = uuid.NewString(), time.Now()
-	m.services, m.etcd, m.apiUp, m.vips = services{}, nil, false, map[string]bool{}
+	m.services, m.published, m.etcd, m.apiUp, m.vips = m.newServices(), "", nil, false, map[string]bool{}
 	m.hostname, m.net, m.applied = "", network.Plan{}, nil
-	m.doors = newDoors(m)
+	m.doors = doors.New(m.fail)
+	m.cosi = resources.New(&m.ms.definitions, shown{m})
 	m.setStage(runtime.MachineStageBooting)
 
 	if problem != "" {
@@ -241,7 +250,7 @@ func (m *machine) installedElsewhere() bool {
 func (m *machine) halt() {
 	m.ms.mu.Lock()
 	m.up, m.apiUp = false, false
-	doors, timer := m.doors, m.rollback
+	open, timer := m.doors, m.rollback
 	m.rollback = nil
 	m.ms.mu.Unlock()
 
@@ -249,14 +258,14 @@ func (m *machine) halt() {
 		timer.Stop()
 	}
 
-	doors.close()
+	open.Close()
 	m.tracks.Wait()
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
 	m.leave()
-	m.config, m.cosi = nil, nil
+	m.config = nil
 	m.changed.fire()
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	cosiapi "github.com/cosi-project/runtime/api/v1alpha1"
 	"github.com/google/uuid"
@@ -14,28 +13,77 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/api/storage"
 	timeapi "github.com/siderolabs/talos/pkg/machinery/api/time"
+	"github.com/siderolabs/talos/pkg/machinery/config"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/emptypb"
-	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"proxmox-talos/lab/machine/resources"
+	"proxmox-talos/lab/machine/services"
+	"proxmox-talos/lab/machine/talosapi"
 )
 
-// machined is the machine service of a configured machine. Methods it lacks answer Unimplemented.
-type machined struct {
+// unimplemented answers for the methods that the machine service lacks. It is one level deeper than what it has.
+type unimplemented struct {
 	machineapi.UnimplementedMachineServiceServer
+}
+
+// machined is the machine service of a configured machine: here is what changes it, and what asks its cluster.
+type machined struct {
+	unimplemented
+	talosapi.System
+	talosapi.Files
+	talosapi.Pods
+	talosapi.Streams
+	talosapi.Clients
+	*talosapi.Images
 
 	m *machine
 }
 
-func (m *machine) registerMachined(server *grpc.Server) {
-	machineapi.RegisterMachineServiceServer(server, &machined{m: m})
+func newMachined(m *machine) *machined {
+	s := &machined{m: m, Images: m.images}
+	s.System = talosapi.System{Look: func() (talosapi.Facts, error) { return locked(s, m.apiFacts) }}
+	s.Files = talosapi.Files{Tree: m.files}
+	s.Pods = talosapi.Pods{Say: m.say, Look: func() ([]*machineapi.ContainerInfo, []string, error) {
+		unlock, err := s.lock()
+		if err != nil {
+			return nil, nil, err
+		}
+		defer unlock()
+
+		return m.podContainers(), m.runningServices(), nil
+	}}
+	s.Streams = talosapi.Streams{Lock: &m.ms.mu, Journal: m.journal, Changed: m.changed.wait, Knows: m.logKnows}
+	s.Clients = talosapi.Clients{Config: func() (config.Provider, error) { return locked(s, func() config.Provider { return m.config }) }}
+
+	return s
+}
+
+// locked is what a question finds while the machine's configuration is there.
+func locked[T any](s *machined, ask func() T) (T, error) {
+	unlock, err := s.lock()
+	if err != nil {
+		var nothing T
+
+		return nothing, err
+	}
+	defer unlock()
+
+	return ask(), nil
+}
+
+// registerServices adds those of a configured machine.
+func (m *machine) registerServices(server grpc.ServiceRegistrar) {
+	machineapi.RegisterMachineServiceServer(server, newMachined(m))
 	clusterapi.RegisterClusterServiceServer(server, &healthServer{m: m})
 	storage.RegisterStorageServiceServer(server, m.storageServer())
-	timeapi.RegisterTimeServiceServer(server, timeServer{})
-	inspect.RegisterInspectServiceServer(server, inspectServer{})
-	cosiapi.RegisterStateServer(server, m.stateServer())
+	timeapi.RegisterTimeServiceServer(server, talosapi.Time{})
+	inspect.RegisterInspectServiceServer(server, resources.InspectServer{})
+	cosiapi.RegisterStateServer(server, m.cosi.Server())
 }
+
+var errGoingDown = status.Error(codes.Unavailable, "the machine is going down")
 
 // lock takes the machines' lock for a request; it fails when the machine is going down and its configuration is gone.
 func (s *machined) lock() (unlock func(), err error) {
@@ -44,7 +92,7 @@ func (s *machined) lock() (unlock func(), err error) {
 	if s.m.config == nil {
 		s.m.ms.mu.Unlock()
 
-		return nil, status.Error(codes.Unavailable, "the machine is going down")
+		return nil, errGoingDown
 	}
 
 	return s.m.ms.mu.Unlock, nil
@@ -64,48 +112,6 @@ func (s *machined) lockControlPlane(what string) (unlock func(), err error) {
 	}
 
 	return unlock, nil
-}
-
-// Version implements the machine service.
-func (s *machined) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
-	unlock, err := s.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-
-	return &machineapi.VersionResponse{Messages: []*machineapi.Version{{
-		Version:  &machineapi.VersionInfo{Tag: s.m.system.Version, Os: "linux", Arch: s.m.system.Arch, GoVersion: "go1.25.8", Built: ""},
-		Platform: &machineapi.PlatformInfo{Name: s.m.system.Platform, Mode: s.m.mode().String()},
-		Features: &machineapi.FeaturesInfo{Rbac: true},
-	}}}, nil
-}
-
-// Hostname implements the machine service.
-func (s *machined) Hostname(context.Context, *emptypb.Empty) (*machineapi.HostnameResponse, error) {
-	unlock, err := s.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-
-	return &machineapi.HostnameResponse{Messages: []*machineapi.Hostname{{Hostname: s.m.hostname}}}, nil
-}
-
-// ServiceList implements the machine service.
-func (s *machined) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceListResponse, error) {
-	unlock, err := s.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-
-	list := &machineapi.ServiceList{}
-	for _, one := range s.m.services.list() {
-		list.Services = append(list.Services, s.m.serviceInfo(one))
-	}
-
-	return &machineapi.ServiceListResponse{Messages: []*machineapi.ServiceList{list}}, nil
 }
 
 // ServiceStart implements the machine service.
@@ -141,7 +147,7 @@ func (s *machined) control(id string, start bool) error {
 	}
 	defer unlock()
 
-	one := s.m.services[id]
+	one := s.m.services.Get(id)
 	if one == nil {
 		return fmt.Errorf("service %q not defined", id)
 	}
@@ -151,13 +157,13 @@ func (s *machined) control(id string, start bool) error {
 	}
 
 	switch {
-	case start && id == "etcd" && one.state != stateFinished:
+	case start && id == "etcd" && one.State != services.Finished:
 	case start && id == "etcd":
-		s.m.services.set(s.m, id, statePreparing, "Running pre state")
+		s.m.services.Set(id, services.Preparing, "Running pre state")
 	case start:
-		s.m.services.set(s.m, id, stateRunning, "Health check successful")
+		s.m.services.Set(id, services.Running, "Health check successful")
 	default:
-		s.m.services.set(s.m, id, stateFinished, "Service finished successfully")
+		s.m.services.Set(id, services.Finished, "Service finished successfully")
 	}
 
 	if id == "kubelet" && s.m.disk.KubeletRegistered {
@@ -298,23 +304,44 @@ func (m *machine) upgradeable() error {
 	return nil
 }
 
-// timeServer implements the time service; the lab's machines have their host's time.
-type timeServer struct {
-	timeapi.UnimplementedTimeServiceServer
+// MetaWrite implements the machine service.
+func (s *machined) MetaWrite(_ context.Context, in *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse, error) {
+	if in.GetKey() > 255 {
+		return nil, status.Error(codes.InvalidArgument, "key must be a uint8")
+	}
+
+	unlock, err := s.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	if s.m.disk.META == nil {
+		s.m.disk.META = map[uint8]string{}
+	}
+
+	s.m.disk.META[uint8(in.GetKey())] = string(in.GetValue())
+	s.m.save()
+	s.m.changed.fire()
+
+	return &machineapi.MetaWriteResponse{Messages: []*machineapi.MetaWrite{{}}}, nil
 }
 
-// Time implements the time service.
-func (timeServer) Time(context.Context, *emptypb.Empty) (*timeapi.TimeResponse, error) {
-	return timeReply("pool"), nil
-}
+// MetaDelete implements the machine service.
+func (s *machined) MetaDelete(_ context.Context, in *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
+	unlock, err := s.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 
-// TimeCheck implements the time service.
-func (timeServer) TimeCheck(_ context.Context, in *timeapi.TimeRequest) (*timeapi.TimeResponse, error) {
-	return timeReply(in.GetServer()), nil
-}
+	if _, ok := s.m.disk.META[uint8(in.GetKey())]; !ok {
+		return nil, status.Error(codes.NotFound, "meta key not found")
+	}
 
-func timeReply(server string) *timeapi.TimeResponse {
-	now := timestamppb.New(time.Now())
+	delete(s.m.disk.META, uint8(in.GetKey()))
+	s.m.save()
+	s.m.changed.fire()
 
-	return &timeapi.TimeResponse{Messages: []*timeapi.Time{{Server: server, Localtime: now, Remotetime: now}}}
+	return &machineapi.MetaDeleteResponse{Messages: []*machineapi.MetaDelete{{}}}, nil
 }

@@ -70,7 +70,7 @@ func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machin
 		return err
 	}
 
-	ready := s.m.services["etcd"] != nil
+	ready := s.m.services.Get("etcd") != nil
 	unlock()
 
 	if !ready {

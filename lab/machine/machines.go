@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/cosi-project/runtime/pkg/state"
-
 	"proxmox-talos/lab/datacentre"
 	"proxmox-talos/lab/image"
+	"proxmox-talos/lab/machine/doors"
+	"proxmox-talos/lab/machine/resources"
 )
 
 // World is what the machines need of the data centre they run in.
@@ -65,7 +65,7 @@ type Labkube struct {
 type Machines struct {
 	world    World
 	options  Options
-	requests requestCount
+	requests doors.Requests
 
 	// mu guards everything below and the mutable fields of machines, clusters and etcds: one lock, because cluster decisions read several machines.
 	mu       sync.Mutex
@@ -73,8 +73,7 @@ type Machines struct {
 	clusters map[string]*cluster
 	closed   bool
 
-	defineOnce sync.Once
-	meta       state.CoreState
+	definitions resources.Definitions
 }
 
 var _ datacentre.Guests = (*Machines)(nil)
@@ -154,3 +153,6 @@ func (ms *Machines) Close() error {
 
 	return nil
 }
+
+// Requests returns how many calls of the Talos API have come in.
+func (ms *Machines) Requests() int { return ms.requests.Count() }

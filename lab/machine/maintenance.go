@@ -15,16 +15,16 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
-	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"proxmox-talos/lab/image"
 	"proxmox-talos/lab/machine/disks"
+	"proxmox-talos/lab/machine/doors"
 	"proxmox-talos/lab/machine/network"
+	"proxmox-talos/lab/machine/resources"
 )
 
 // runMaintenance waits for a configuration: at the end of it the machine is installed, or runs it at once when it booted from a disk image.
@@ -85,18 +85,12 @@ func (m *machine) openMaintenance() error {
 		return err
 	}
 
-	server := grpc.NewServer(append(authorize(func(context.Context) role.Set { return role.MakeSet(role.Reader) }, nil),
-		grpc.Creds(credentials.NewTLS(tlsConfig)), grpc.StatsHandler(&m.ms.requests), grpc.WaitForHandlers(true))...)
-
-	machineapi.RegisterMachineServiceServer(server, &maintenanceServer{m: m})
-	storage.RegisterStorageServiceServer(server, m.storageServer())
-	cosiapi.RegisterStateServer(server, m.stateServer())
-
-	m.doors.mu.Lock()
-	m.doors.talos = server
-	m.doors.mu.Unlock()
-
-	m.doors.openTalos(addresses)
+	m.doors.Maintain(tlsConfig, &m.ms.requests, func(server grpc.ServiceRegistrar) {
+		machineapi.RegisterMachineServiceServer(server, &maintenanceServer{m: m})
+		storage.RegisterStorageServiceServer(server, m.storageServer())
+		cosiapi.RegisterStateServer(server, m.cosi.Server())
+	})
+	m.doors.OpenTalos(addresses)
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -129,12 +123,13 @@ func (m *machine) serveAddresses() []netip.Addr {
 
 // adopt takes a configuration into use.
 func (m *machine) adopt(ctx context.Context, configuration []byte) outcome {
-	m.doors.gracefully()
-	m.doors.close()
+	m.doors.Gracefully()
+	m.doors.Close()
 
 	m.ms.mu.Lock()
-	m.up, m.busy, m.cosi = false, false, nil
-	m.doors = newDoors(m)
+	m.up, m.busy = false, false
+	m.cosi = resources.New(&m.ms.definitions, shown{m})
+	m.doors = doors.New(m.fail)
 	live := m.system.Live
 	m.disk.Configuration = string(configuration)
 	m.save()

@@ -29,7 +29,7 @@ func (k *realKubernetes) runDoor(ctx context.Context) {
 	m.track(func() { serving.run(ctx) })
 
 	for {
-		if !m.cluster.await(ctx, func() bool { return !m.services.stopped("kubelet") }) {
+		if !m.cluster.await(ctx, func() bool { return !m.services.Stopped("kubelet") }) {
 			return
 		}
 
@@ -41,11 +41,11 @@ func (k *realKubernetes) runDoor(ctx context.Context) {
 			},
 		}
 
-		m.doors.open(netip.AddrPortFrom(m.nodeAddress(), constants.KubeletPort), func(ln net.Listener) error {
+		m.doors.Open(netip.AddrPortFrom(m.nodeAddress(), constants.KubeletPort), func(ln net.Listener) error {
 			return server.ServeTLS(ln, "", "")
 		})
 
-		m.cluster.await(ctx, func() bool { return m.services.stopped("kubelet") })
+		m.cluster.await(ctx, func() bool { return m.services.Stopped("kubelet") })
 
 		_ = server.Close() // and every stream with it
 	}

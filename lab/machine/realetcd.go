@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"proxmox-talos/lab/machine/controlplane"
+	"proxmox-talos/lab/machine/services"
 )
 
 const (
@@ -107,7 +108,7 @@ func (k *realKubernetes) runEtcd(ctx context.Context) {
 	}
 
 	for ctx.Err() == nil {
-		m.setEtcd(statePreparing, "Running pre state")
+		m.setEtcd(services.Preparing, "Running pre state")
 
 		if !k.awaitMember(ctx) {
 			return
@@ -115,18 +116,18 @@ func (k *realKubernetes) runEtcd(ctx context.Context) {
 
 		// A member that could not be recovered waits for another bootstrap.
 		if err := k.restore(ctx); err != nil {
-			m.setEtcd(stateFailed, err.Error())
+			m.setEtcd(services.Failed, err.Error())
 			m.cluster.await(ctx, func() bool { return k.recovers() != nil || m.disk.Etcd != nil })
 
 			continue
 		}
 
 		if err := k.serveEtcd(ctx); err != nil {
-			m.setEtcd(stateFailed, err.Error())
+			m.setEtcd(services.Failed, err.Error())
 		}
 
 		// A member that has left comes back when its service is started again, a removed one never.
-		m.cluster.await(ctx, func() bool { return m.disk.Etcd == nil && !m.services.stopped("etcd") })
+		m.cluster.await(ctx, func() bool { return m.disk.Etcd == nil && !m.services.Stopped("etcd") })
 	}
 }
 
@@ -240,7 +241,7 @@ func (k *realKubernetes) serveEtcd(ctx context.Context) error {
 	}
 	defer client.Close()
 
-	m.setEtcd(statePreparing, "Starting etcd member")
+	m.setEtcd(services.Preparing, "Starting etcd member")
 
 	run, stop := context.WithCancel(ctx)
 
@@ -367,7 +368,7 @@ func (k *realKubernetes) sawEtcd(st controlplane.EtcdStatus, members []controlpl
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	if m.disk.Etcd == nil || m.services["etcd"].state == stateFailed {
+	if m.disk.Etcd == nil || m.services.Get("etcd").State == services.Failed {
 		return true
 	}
 
@@ -406,7 +407,7 @@ func (k *realKubernetes) sawEtcd(st controlplane.EtcdStatus, members []controlpl
 	if m.etcd != e {
 		m.etcd = e
 		e.running = append(e.running, m)
-		m.services.set(m, "etcd", stateRunning, "Health check successful")
+		m.services.Set("etcd", services.Running, "Health check successful")
 	}
 
 	if changed {

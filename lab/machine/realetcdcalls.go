@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"proxmox-talos/lab/machine/controlplane"
+	"proxmox-talos/lab/machine/services"
 )
 
 // leavePatience is how long Talos tries to leave a cluster.
@@ -31,7 +32,7 @@ func (k *realKubernetes) removeMember(ctx context.Context, e *etcd, id uint64) e
 	for _, o := range slices.Clone(e.running) {
 		if o.disk.Etcd != nil && o.disk.Etcd.MemberID == id {
 			o.stopEtcd()
-			o.services.set(o, "etcd", stateFailed, "the member has been permanently removed from the cluster")
+			o.services.Set("etcd", services.Failed, "the member has been permanently removed from the cluster")
 		}
 	}
 
@@ -69,7 +70,7 @@ func (k *realKubernetes) leaveEtcd(ctx context.Context) error {
 	m.disk.Etcd = nil
 	m.save()
 	m.stopEtcd()
-	m.services.set(m, "etcd", stateFinished, "Service finished successfully")
+	m.services.Set("etcd", services.Finished, "Service finished successfully")
 
 	return nil
 }

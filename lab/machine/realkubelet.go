@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"proxmox-talos/lab/machine/controlplane"
+	"proxmox-talos/lab/machine/services"
 )
 
 const (
@@ -49,7 +50,7 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 
 	m.ms.mu.Lock()
 	m.kubelet.running = true
-	m.services.set(m, "kubelet", stateRunning, "Health check successful")
+	m.services.Set("kubelet", services.Running, "Health check successful")
 	skip := m.config.Machine().Kubelet().SkipNodeRegistration()
 	m.ms.mu.Unlock()
 
@@ -92,11 +93,11 @@ func (k *realKubernetes) restartKubelet(ctx context.Context) {
 	m.ms.mu.Unlock()
 
 	for m.cluster.await(ctx, func() bool {
-		return m.config != nil && settings() != last && m.services.running("kubelet")
+		return m.config != nil && settings() != last && m.services.Running("kubelet")
 	}) {
 		m.ms.mu.Lock()
 		last = settings()
-		delete(m.services, "kubelet")
+		m.services.Forget("kubelet")
 		m.logf("[talos] service[kubelet](Removed): its settings have changed")
 		m.changed.fire()
 		m.ms.mu.Unlock()
@@ -107,7 +108,7 @@ func (k *realKubernetes) restartKubelet(ctx context.Context) {
 		}
 
 		m.ms.mu.Lock()
-		m.services.set(m, "kubelet", stateRunning, "Health check successful")
+		m.services.Set("kubelet", services.Running, "Health check successful")
 		m.ms.mu.Unlock()
 	}
 }
@@ -123,7 +124,7 @@ func (k *realKubernetes) connect(ctx context.Context) (*realKubelet, error) {
 
 	if !m.cluster.await(ctx, func() bool {
 		server := m.kubernetes()
-		if server == nil || m.services.stopped("kubelet") {
+		if server == nil || m.services.Stopped("kubelet") {
 			return false
 		}
 
@@ -190,7 +191,7 @@ func (r *realKubelet) stopped() bool {
 	r.m.ms.mu.Lock()
 	defer r.m.ms.mu.Unlock()
 
-	return r.m.services.stopped("kubelet")
+	return r.m.services.Stopped("kubelet")
 }
 
 // register creates the Node, or takes over the one that is there.

@@ -42,7 +42,7 @@ func (k *realKubernetes) runServers(ctx context.Context) {
 		return
 	}
 
-	m.doors.setKubernetes(newForwarder(netip.AddrPortFrom(host.Address,
+	m.doors.SetKubernetes(newForwarder(netip.AddrPortFrom(host.Address,
 		uint16(host.Config.Cluster().LocalAPIServerPort())))) //nolint:gosec // a port
 
 	defer static.stop()
@@ -77,7 +77,7 @@ func (k *realKubernetes) runServers(ctx context.Context) {
 	}
 	m.ms.mu.Unlock()
 
-	m.doors.openKubernetes(addresses, port)
+	m.doors.OpenKubernetes(addresses, port)
 	running.Go(func() { k.observeNodes(ctx, administrator) })
 	k.followServer(ctx, administrator, func(bool) bool { return false })
 }
@@ -165,7 +165,7 @@ func (k *realKubernetes) createObject(ctx context.Context, content map[string]an
 	return err
 }
 
-// forwarder leads the machine's other addresses, the virtual one among them, to its API server. It implements kubeDoor.
+// forwarder leads the machine's other addresses, the virtual one among them, to its API server. It implements doors.Kubernetes.
 type forwarder struct {
 	target netip.AddrPort
 
@@ -178,9 +178,9 @@ func newForwarder(target netip.AddrPort) *forwarder {
 	return &forwarder{target: target, open: map[net.Conn]bool{}}
 }
 
-func (f *forwarder) has(a netip.Addr) bool { return a == f.target.Addr() }
+func (f *forwarder) Has(a netip.Addr) bool { return a == f.target.Addr() }
 
-// Serve implements kubeDoor.
+// Serve implements doors.Kubernetes.
 func (f *forwarder) Serve(ln net.Listener) error {
 	for {
 		conn, err := ln.Accept()
@@ -245,7 +245,7 @@ func (f *forwarder) drop(connections ...net.Conn) {
 	}
 }
 
-// Close implements kubeDoor.
+// Close implements doors.Kubernetes.
 func (f *forwarder) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

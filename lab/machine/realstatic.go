@@ -11,6 +11,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 
 	"proxmox-talos/lab/machine/controlplane"
+	"proxmox-talos/lab/machine/resources"
 )
 
 // staticPod is what a static pod was started with.
@@ -26,7 +27,7 @@ var errStarting = errors.New("it is being started with other settings")
 // staticSettings are those of the control plane's static pods, by name; the caller holds the machines' lock.
 func (m *machine) staticSettings() map[string]string {
 	settings := map[string]string{}
-	for _, r := range m.describeControlPlane() {
+	for _, r := range resources.ControlPlane(m.config) {
 		settings[r.Metadata().ID()] = fmt.Sprint(r.Spec())
 	}
 

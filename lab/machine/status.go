@@ -55,7 +55,7 @@ func (ms *Machines) Status() []MachineStatus {
 func (m *machine) statusRow() MachineStatus {
 	row := MachineStatus{
 		VMID: m.hw.VMID, Name: m.hw.Name, Hostname: m.hostname, Address: m.net.Node, Stage: m.stage.String(), Problem: m.problem,
-		Version: m.system.Version, Console: m.console.tail(statusConsoleLines),
+		Version: m.system.Version, Console: m.journal.Tail(statusConsoleLines),
 	}
 
 	if m.noSystem {
@@ -71,8 +71,8 @@ func (m *machine) statusRow() MachineStatus {
 		row.EtcdMember = formatMember(m.disk.Etcd.MemberID)
 	}
 
-	for _, s := range m.services.list() {
-		row.Services = append(row.Services, ServiceStatus{Name: s.name, State: s.state, Healthy: m.healthy(s)})
+	for _, s := range m.services.List() {
+		row.Services = append(row.Services, ServiceStatus{Name: s.Name, State: s.State, Healthy: s.Healthy()})
 	}
 
 	return row
@@ -84,7 +84,7 @@ func (ms *Machines) Console(vmid int) []string {
 	defer ms.mu.Unlock()
 
 	if m := ms.running[vmid]; m != nil {
-		return m.console.tail(0)
+		return m.journal.Tail(0)
 	}
 
 	return nil

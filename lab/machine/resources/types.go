@@ -1,4 +1,4 @@
-package machine
+package resources
 
 import (
 	"github.com/cosi-project/runtime/pkg/resource"

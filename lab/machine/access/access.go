@@ -1,4 +1,5 @@
-package machine
+// Package access decides who may call what of a Talos API, by the roles of certificates.
+package access
 
 import (
 	"context"
@@ -14,7 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-var errNotAuthorized = status.Error(codes.PermissionDenied, "not authorized")
+// ErrNotAuthorized is what a caller without the role for a call gets.
+var ErrNotAuthorized = status.Error(codes.PermissionDenied, "not authorized")
 
 // Sets of roles that methods ask for; one of a set is enough.
 var (
@@ -25,8 +27,8 @@ var (
 	etcdSave  = role.MakeSet(role.Admin, role.Operator, role.EtcdBackup)
 )
 
-// methodRoles says who may call what; anything else is for administrators.
-var methodRoles = func() map[string]role.Set {
+// Methods says who may call what; anything else is for administrators.
+var Methods = func() map[string]role.Set {
 	rules := map[string]role.Set{}
 
 	for set, methods := range map[*role.Set]string{
@@ -57,8 +59,8 @@ func withRoles(ctx context.Context, roles role.Set) context.Context {
 	return context.WithValue(ctx, rolesKey{}, roles)
 }
 
-// rolesOf are the caller's roles: none unless an interceptor has put them there.
-func rolesOf(ctx context.Context) role.Set {
+// Roles are the caller's roles: none unless an interceptor has put them there.
+func Roles(ctx context.Context) role.Set {
 	if roles, ok := ctx.Value(rolesKey{}).(role.Set); ok {
 		return roles
 	}
@@ -66,8 +68,8 @@ func rolesOf(ctx context.Context) role.Set {
 	return role.Zero
 }
 
-// certificateRoles reads the roles from the client's certificate; another machine's apid speaks for the client it forwards.
-func certificateRoles(ctx context.Context) role.Set {
+// OfCertificate reads the roles from the client's certificate; another machine's apid speaks for the client it forwards.
+func OfCertificate(ctx context.Context) role.Set {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return role.Zero
@@ -81,7 +83,7 @@ func certificateRoles(ctx context.Context) role.Set {
 	roles, _ := role.Parse(info.State.PeerCertificates[0].Subject.Organization)
 
 	if roles.Includes(role.Impersonator) {
-		if forwarded, ok := metadataRoles(ctx); ok {
+		if forwarded, ok := OfMetadata(ctx); ok {
 			return forwarded
 		}
 	}
@@ -89,7 +91,8 @@ func certificateRoles(ctx context.Context) role.Set {
 	return roles
 }
 
-func metadataRoles(ctx context.Context) (role.Set, bool) {
+// OfMetadata reads them from what apid has forwarded.
+func OfMetadata(ctx context.Context) (role.Set, bool) {
 	md, _ := metadata.FromIncomingContext(ctx)
 
 	names := md.Get(constants.APIAuthzRoleMetadataKey)
@@ -112,8 +115,8 @@ type stream struct {
 // Context implements grpc.ServerStream.
 func (s stream) Context() context.Context { return s.ctx }
 
-// authorize returns server options that find the caller's roles and refuse what they do not allow. Without a table every method is let through.
-func authorize(find func(context.Context) role.Set, table map[string]role.Set) []grpc.ServerOption {
+// Authorize returns server options that find the caller's roles and refuse what they do not allow. Without a table every method is let through.
+func Authorize(find func(context.Context) role.Set, table map[string]role.Set) []grpc.ServerOption {
 	check := func(ctx context.Context, method string) (context.Context, error) {
 		roles := find(ctx)
 
@@ -124,7 +127,7 @@ func authorize(find func(context.Context) role.Set, table map[string]role.Set) [
 			}
 
 			if !allowed.IncludesAny(roles) {
-				return nil, errNotAuthorized
+				return nil, ErrNotAuthorized
 			}
 		}
 

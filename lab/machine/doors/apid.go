@@ -1,4 +1,4 @@
-package machine
+package doors
 
 import (
 	"context"
@@ -23,13 +23,15 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"proxmox-talos/lab/machine/access"
 )
 
 // apid is the front of a configured machine's Talos API: it authenticates the client and sends the request to this machine, another, or several.
 type apid struct {
-	m      *machine
-	local  *localBackend
-	client *tls.Config // nil on workers, which do not forward
+	API
+
+	local *localBackend
 
 	mu      sync.Mutex
 	remotes map[string]*remoteBackend
@@ -38,51 +40,53 @@ type apid struct {
 // streamedMethods answer with a stream; a proxy cannot tell from the outside.
 var streamedMethods = []string{"Copy", "DiskUsage", "Dmesg", "EtcdSnapshot", "Events", "ImageList", "Kubeconfig", "List", "Logs", "PacketCapture", "Read", "HealthCheck"}
 
-// serveAPI builds the servers of a configured machine; the doors open them.
-func (m *machine) serveAPI(creds osCredentials) error {
-	listener := bufconn.Listen(1 << 16)
+// API is what a configured machine serves.
+type API struct {
+	// Server is what clients see, Client what other machines' apids do; it is nil on workers, which do not forward.
+	Server, Client *tls.Config
+	// Requests counts the calls.
+	Requests *Requests
+	// Register adds the machine's services.
+	Register func(server grpc.ServiceRegistrar)
+	// Local says whether a name or an address is the machine's own, Resolve turns a member's name into its address.
+	Local   func(target string) bool
+	Resolve func(target string) string
+}
 
-	machined := grpc.NewServer(append(authorize(func(ctx context.Context) role.Set {
-		roles, _ := metadataRoles(ctx)
+// Configure builds the servers of a configured machine: apid, and machined behind it, on a pipe that only apid knows. OpenTalos opens them.
+func (d *Doors) Configure(api API) error {
+	pipe := bufconn.Listen(1 << 16)
+
+	machined := grpc.NewServer(append(access.Authorize(func(ctx context.Context) role.Set {
+		roles, _ := access.OfMetadata(ctx)
 
 		return roles
-	}, methodRoles), grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize), grpc.WaitForHandlers(true))...)
-	m.registerMachined(machined)
+	}, access.Methods), grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize), grpc.WaitForHandlers(true))...)
+	api.Register(machined)
 
 	loopback, err := grpc.NewClient("passthrough:///machined",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize), grpc.ForceCodecV2(proxy.Codec())),
 	)
 	if err != nil {
 		return fmt.Errorf("unable to connect apid with machined: %w", err)
 	}
 
-	a := &apid{m: m, local: &localBackend{conn: loopback}, client: creds.client, remotes: map[string]*remoteBackend{}}
+	a := &apid{API: api, local: &localBackend{conn: loopback}, remotes: map[string]*remoteBackend{}}
 
-	front := grpc.NewServer(append(authorize(certificateRoles, nil),
-		grpc.Creds(credentials.NewTLS(creds.server)),
-		grpc.StatsHandler(&m.ms.requests),
+	front := grpc.NewServer(append(access.Authorize(access.OfCertificate, nil),
+		grpc.Creds(credentials.NewTLS(api.Server)),
+		grpc.StatsHandler(api.Requests),
 		grpc.ForceServerCodecV2(proxy.Codec()),
 		grpc.UnknownServiceHandler(proxy.TransparentHandler(a.direct, proxy.WithStreamedDetector(streamed))),
 		grpc.MaxRecvMsgSize(constants.GRPCMaxMessageSize), grpc.WaitForHandlers(true),
 	)...)
 
-	m.doors.install(front, machined, loopback, listener)
-	m.track(func() {
-		m.doors.serving.Wait()
-		a.close()
-	})
-
-	return nil
-}
-
-// install gives the doors their servers; machined is served at once, on the pipe that only apid knows.
-func (d *doors) install(talos, machined *grpc.Server, loopback *grpc.ClientConn, pipe net.Listener) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	d.talos, d.machined, d.loopback = talos, machined, loopback
+	d.talos, d.apid, d.machined = front, a, machined
 	d.serving.Add(1)
 
 	go func() {
@@ -90,6 +94,22 @@ func (d *doors) install(talos, machined *grpc.Server, loopback *grpc.ClientConn,
 
 		_ = machined.Serve(pipe)
 	}()
+
+	return nil
+}
+
+// Maintain builds the server of maintenance mode, where everybody is a reader. OpenTalos opens it.
+func (d *Doors) Maintain(config *tls.Config, requests *Requests, register func(server grpc.ServiceRegistrar)) {
+	server := grpc.NewServer(append(
+		access.Authorize(func(context.Context) role.Set { return role.MakeSet(role.Reader) }, nil),
+		grpc.Creds(credentials.NewTLS(config)), grpc.StatsHandler(requests), grpc.WaitForHandlers(true),
+	)...)
+	register(server)
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	d.talos = server
 }
 
 func streamed(method string) bool {
@@ -111,12 +131,12 @@ func (a *apid) direct(ctx context.Context, method string) (proxy.Mode, []proxy.B
 		return proxy.One2One, nil, status.Error(codes.InvalidArgument, "node metadata must be single-valued")
 	}
 
-	if a.client == nil { // a worker answers for itself only
-		if len(node) == 1 && a.m.isLocal(node[0]) {
+	if a.Client == nil { // a worker answers for itself only
+		if len(node) == 1 && a.Local(node[0]) {
 			node = nil
 		}
 
-		if len(nodes) == 1 && a.m.isLocal(nodes[0]) {
+		if len(nodes) == 1 && a.Local(nodes[0]) {
 			nodes = nil
 		}
 
@@ -153,19 +173,6 @@ func (a *apid) direct(ctx context.Context, method string) (proxy.Mode, []proxy.B
 	}
 }
 
-func (m *machine) isLocal(target string) bool {
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	for _, p := range m.net.Addresses {
-		if p.Addr().String() == target {
-			return true
-		}
-	}
-
-	return target == m.hostname || m.vips[target]
-}
-
 // remote is the connection to another machine's apid, kept for the next request.
 func (a *apid) remote(target string) (*remoteBackend, error) {
 	if target == "" || strings.Contains(target, ":") && net.ParseIP(target) == nil {
@@ -179,8 +186,8 @@ func (a *apid) remote(target string) (*remoteBackend, error) {
 		return b, nil
 	}
 
-	conn, err := grpc.NewClient(net.JoinHostPort(a.m.ms.resolve(target), strconv.Itoa(talosPort)),
-		grpc.WithTransportCredentials(credentials.NewTLS(a.client)),
+	conn, err := grpc.NewClient(net.JoinHostPort(a.Resolve(target), strconv.Itoa(TalosPort)),
+		grpc.WithTransportCredentials(credentials.NewTLS(a.Client)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize), grpc.ForceCodecV2(proxy.Codec())),
 	)
 	if err != nil {
@@ -191,20 +198,6 @@ func (a *apid) remote(target string) (*remoteBackend, error) {
 	a.remotes[target] = b
 
 	return b, nil
-}
-
-// resolve turns a member's host name into its address, as Talos' host DNS does; anything else stays as it is.
-func (ms *Machines) resolve(target string) string {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-
-	for _, m := range ms.running {
-		if m.hostname == target && m.net.Node.IsValid() {
-			return m.net.Node.String()
-		}
-	}
-
-	return target
 }
 
 func (a *apid) close() {
@@ -220,7 +213,7 @@ func (a *apid) close() {
 func outgoing(ctx context.Context) metadata.MD {
 	md, _ := metadata.FromIncomingContext(ctx)
 	md = md.Copy()
-	md.Set(constants.APIAuthzRoleMetadataKey, rolesOf(ctx).Strings()...)
+	md.Set(constants.APIAuthzRoleMetadataKey, access.Roles(ctx).Strings()...)
 	delete(md, ":authority")
 	delete(md, "nodes")
 	delete(md, "node")

@@ -1,4 +1,4 @@
-package machine
+package resources
 
 import (
 	"context"
@@ -74,13 +74,13 @@ var controllers = []controller{
 	{name: "time.SyncController", writes: timeres.StatusType},
 }
 
-// inspectServer implements the inspect service.
-type inspectServer struct {
+// InspectServer implements the inspect service.
+type InspectServer struct {
 	inspect.UnimplementedInspectServiceServer
 }
 
 // ControllerRuntimeDependencies implements the inspect service.
-func (inspectServer) ControllerRuntimeDependencies(context.Context, *emptypb.Empty) (*inspect.ControllerRuntimeDependenciesResponse, error) {
+func (InspectServer) ControllerRuntimeDependencies(context.Context, *emptypb.Empty) (*inspect.ControllerRuntimeDependenciesResponse, error) {
 	namespaces := map[resource.Type]resource.Namespace{}
 
 	for _, r := range shownTypes {

@@ -1,4 +1,4 @@
-package machine
+package resources
 
 import (
 	"context"
@@ -19,19 +19,44 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"proxmox-talos/lab/machine/access"
 )
 
-// resourceState is what a machine shows as COSI resources. It is made when the first client asks and brought up to date at every request, so that machines
-// nobody looks at cost nothing.
-type resourceState struct {
+// Machine is what is shown.
+type Machine interface {
+	// Describe lists the resources that the machine has at this moment.
+	Describe() []resource.Resource
+	// Changed returns channels of which one closes when they may have changed; the second is nil outside of a cluster.
+	Changed() (machine, cluster <-chan struct{})
+	// Fail says on the console why they cannot be shown.
+	Fail(reason string)
+}
+
+// State is what a machine shows. It is made when the first client asks and brought up to date at every request, so that machines nobody
+// looks at cost nothing. It has its own lock, which is taken before the machine's.
+type State struct {
+	definitions *Definitions
+	machine     Machine
+
 	mu    sync.Mutex
 	state state.State
 	known map[string]resource.Resource
 }
 
-// definitions is the state of the "meta" namespace: namespaces and resource definitions, the same on every machine and made once.
-func (ms *Machines) definitions() state.CoreState {
-	ms.defineOnce.Do(func() {
+// New returns the state of a machine.
+func New(definitions *Definitions, machine Machine) *State {
+	return &State{definitions: definitions, machine: machine, known: map[string]resource.Resource{}}
+}
+
+// Definitions are the resources of the "meta" namespace: namespaces and resource definitions, the same on every machine and made once.
+type Definitions struct {
+	once sync.Once
+	core state.CoreState
+}
+
+func (d *Definitions) get() state.CoreState {
+	d.once.Do(func() {
 		core := inmem.NewState(meta.NamespaceName)
 		st := state.WrapCore(core)
 		ctx := context.Background()
@@ -59,48 +84,36 @@ func (ms *Machines) definitions() state.CoreState {
 			panic(failure)
 		}
 
-		ms.meta = core
+		d.core = core
 	})
 
-	return ms.meta
+	return d.core
 }
 
-// resources returns the machine's resources, up to date.
-func (m *machine) resources() state.State {
-	m.ms.mu.Lock()
-	if m.cosi == nil {
-		m.cosi = &resourceState{known: map[string]resource.Resource{}}
-	}
+// Current returns the resources, up to date.
+func (s *State) Current() state.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-	r := m.cosi
-	m.ms.mu.Unlock()
-
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	if r.state == nil {
-		r.state = state.WrapCore(namespaced.NewState(func(ns resource.Namespace) state.CoreState {
+	if s.state == nil {
+		s.state = state.WrapCore(namespaced.NewState(func(ns resource.Namespace) state.CoreState {
 			if ns == meta.NamespaceName {
-				return m.ms.definitions()
+				return s.definitions.get()
 			}
 
 			return inmem.NewState(ns)
 		}))
 	}
 
-	m.ms.mu.Lock()
-	wanted := m.describe()
-	m.ms.mu.Unlock()
-
-	if err := r.update(wanted); err != nil {
-		m.fail("resources: %s", err)
+	if err := s.update(s.machine.Describe()); err != nil {
+		s.machine.Fail("resources: " + err.Error())
 	}
 
-	return r.state
+	return s.state
 }
 
 // update makes the state hold exactly the wanted resources, touching only what differs: clients watch.
-func (r *resourceState) update(wanted []resource.Resource) error {
+func (s *State) update(wanted []resource.Resource) error {
 	ctx := context.Background()
 	seen := map[string]bool{}
 
@@ -112,17 +125,17 @@ func (r *resourceState) update(wanted []resource.Resource) error {
 
 		seen[key] = true
 
-		have := r.known[key]
+		have := s.known[key]
 
 		switch {
 		case have == nil:
-			if err := r.state.Create(ctx, w); err != nil {
+			if err := s.state.Create(ctx, w); err != nil {
 				return fmt.Errorf("unable to create %s: %w", key, err)
 			}
 		case reflect.DeepEqual(have.Spec(), w.Spec()):
 			continue
 		default:
-			current, err := r.state.Get(ctx, have.Metadata())
+			current, err := s.state.Get(ctx, have.Metadata())
 			if err != nil {
 				return fmt.Errorf("unable to read %s: %w", key, err)
 			}
@@ -130,84 +143,84 @@ func (r *resourceState) update(wanted []resource.Resource) error {
 			w.Metadata().SetVersion(current.Metadata().Version())
 			w.Metadata().SetCreated(current.Metadata().Created())
 
-			if err := r.state.Update(ctx, w); err != nil {
+			if err := s.state.Update(ctx, w); err != nil {
 				return fmt.Errorf("unable to update %s: %w", key, err)
 			}
 		}
 
-		r.known[key] = w
+		s.known[key] = w
 	}
 
-	for key, have := range r.known {
+	for key, have := range s.known {
 		if !seen[key] {
-			if err := r.state.Destroy(ctx, have.Metadata()); err != nil {
+			if err := s.state.Destroy(ctx, have.Metadata()); err != nil {
 				return fmt.Errorf("unable to destroy %s: %w", key, err)
 			}
 
-			delete(r.known, key)
+			delete(s.known, key)
 		}
 	}
 
 	return nil
 }
 
-// stateServer is the COSI service of the machine's API.
-func (m *machine) stateServer() cosiapi.StateServer {
-	return server.NewState(state.Filter(lazyState{m}, m.access))
+// Server is the COSI service of the machine's API.
+func (s *State) Server() cosiapi.StateServer {
+	return server.NewState(state.Filter(lazy{s}, s.access))
 }
 
-// lazyState is the machine's state, made when it is first used. It implements state.CoreState for reading; the filter before it refuses everything else.
-type lazyState struct{ m *machine }
+// lazy is the state, made when it is first used. It implements state.CoreState for reading; the filter before it refuses everything else.
+type lazy struct{ *State }
 
 var errReadOnly = status.Error(codes.PermissionDenied, "write access is not allowed")
 
 // Get implements state.CoreState.
-func (l lazyState) Get(ctx context.Context, p resource.Pointer, o ...state.GetOption) (resource.Resource, error) {
-	return l.m.resources().Get(ctx, p, o...)
+func (l lazy) Get(ctx context.Context, p resource.Pointer, o ...state.GetOption) (resource.Resource, error) {
+	return l.Current().Get(ctx, p, o...)
 }
 
 // List implements state.CoreState.
-func (l lazyState) List(ctx context.Context, k resource.Kind, o ...state.ListOption) (resource.List, error) {
-	return l.m.resources().List(ctx, k, o...)
+func (l lazy) List(ctx context.Context, k resource.Kind, o ...state.ListOption) (resource.List, error) {
+	return l.Current().List(ctx, k, o...)
 }
 
 // Watch implements state.CoreState.
-func (l lazyState) Watch(ctx context.Context, p resource.Pointer, ch chan<- state.Event, o ...state.WatchOption) error {
-	return l.m.resources().Watch(ctx, p, ch, o...)
+func (l lazy) Watch(ctx context.Context, p resource.Pointer, ch chan<- state.Event, o ...state.WatchOption) error {
+	return l.Current().Watch(ctx, p, ch, o...)
 }
 
 // WatchKind implements state.CoreState.
-func (l lazyState) WatchKind(ctx context.Context, k resource.Kind, ch chan<- state.Event, o ...state.WatchKindOption) error {
-	return l.m.resources().WatchKind(ctx, k, ch, o...)
+func (l lazy) WatchKind(ctx context.Context, k resource.Kind, ch chan<- state.Event, o ...state.WatchKindOption) error {
+	return l.Current().WatchKind(ctx, k, ch, o...)
 }
 
 // WatchKindAggregated implements state.CoreState.
-func (l lazyState) WatchKindAggregated(ctx context.Context, k resource.Kind, ch chan<- []state.Event, o ...state.WatchKindOption) error {
-	return l.m.resources().WatchKindAggregated(ctx, k, ch, o...)
+func (l lazy) WatchKindAggregated(ctx context.Context, k resource.Kind, ch chan<- []state.Event, o ...state.WatchKindOption) error {
+	return l.Current().WatchKindAggregated(ctx, k, ch, o...)
 }
 
 // Create implements state.CoreState.
-func (lazyState) Create(context.Context, resource.Resource, ...state.CreateOption) error {
+func (lazy) Create(context.Context, resource.Resource, ...state.CreateOption) error {
 	return errReadOnly
 }
 
 // Update implements state.CoreState.
-func (lazyState) Update(context.Context, resource.Resource, ...state.UpdateOption) error {
+func (lazy) Update(context.Context, resource.Resource, ...state.UpdateOption) error {
 	return errReadOnly
 }
 
 // Destroy implements state.CoreState.
-func (lazyState) Destroy(context.Context, resource.Pointer, ...state.DestroyOption) error {
+func (lazy) Destroy(context.Context, resource.Pointer, ...state.DestroyOption) error {
 	return errReadOnly
 }
 
 // access brings the resources up to date before they are read, keeps them so while they are watched, and refuses what Talos refuses.
-func (m *machine) access(ctx context.Context, a state.Access) error {
+func (s *State) access(ctx context.Context, a state.Access) error {
 	if !a.Verb.Readonly() {
 		return errReadOnly
 	}
 
-	st := m.resources()
+	st := s.Current()
 
 	definition, err := safe.StateGet[*meta.ResourceDefinition](ctx, st,
 		resource.NewMetadata(meta.NamespaceName, meta.ResourceDefinitionType, strings.ToLower(a.ResourceType), resource.VersionUndefined))
@@ -219,8 +232,8 @@ func (m *machine) access(ctx context.Context, a state.Access) error {
 		return err
 	}
 
-	if definition.TypedSpec().Sensitivity == meta.Sensitive && !rolesOf(ctx).Includes(role.Admin) {
-		return errNotAuthorized
+	if definition.TypedSpec().Sensitivity == meta.Sensitive && !access.Roles(ctx).Includes(role.Admin) {
+		return access.ErrNotAuthorized
 	}
 
 	_, err = st.Get(ctx, resource.NewMetadata(meta.NamespaceName, meta.NamespaceType, a.ResourceNamespace, resource.VersionUndefined))
@@ -229,25 +242,18 @@ func (m *machine) access(ctx context.Context, a state.Access) error {
 	}
 
 	if a.Verb == state.Watch && err == nil {
-		go m.refresh(ctx)
+		go s.refresh(ctx)
 	}
 
 	return err
 }
 
 // refresh brings the resources up to date at every change until the watch ends.
-func (m *machine) refresh(ctx context.Context) {
+func (s *State) refresh(ctx context.Context) {
 	for {
-		m.ms.mu.Lock()
-		mine, others := m.changed.wait(), (<-chan struct{})(nil)
+		mine, others := s.machine.Changed()
 
-		if m.cluster != nil {
-			others = m.cluster.changed.wait()
-		}
-
-		m.ms.mu.Unlock()
-
-		m.resources()
+		s.Current()
 
 		select {
 		case <-mine:

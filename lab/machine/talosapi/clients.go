@@ -1,4 +1,4 @@
-package machine
+package talosapi
 
 import (
 	"context"
@@ -7,25 +7,29 @@ import (
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
+// Clients makes configurations for them.
+type Clients struct {
+	// Config is the machine's configuration; it fails when the machine is going down.
+	Config func() (config.Provider, error)
+}
+
 // GenerateClientConfiguration implements the machine service: a talosconfig with a new certificate for the roles asked for.
-func (s *machined) GenerateClientConfiguration(
+func (c Clients) GenerateClientConfiguration(
 	_ context.Context, in *machineapi.GenerateClientConfigurationRequest,
 ) (*machineapi.GenerateClientConfigurationResponse, error) {
-	unlock, err := s.lock()
+	cfg, err := c.Config()
 	if err != nil {
 		return nil, err
 	}
 
-	cfg, controlPlane := s.m.config, s.m.isControlPlane()
-	unlock()
-
-	if !controlPlane {
+	if !cfg.Machine().Type().IsControlPlane() {
 		return nil, status.Error(codes.FailedPrecondition, "client configuration (talosconfig) can't be generated on worker nodes")
 	}
 

@@ -1,4 +1,4 @@
-package machine
+package talosapi
 
 import (
 	"archive/tar"
@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -17,9 +18,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
+// chunkBytes is how much of an archive goes into one message.
+const chunkBytes = 1 << 16
+
+// Files are those of a machine, which can be read.
+type Files struct {
+	// Tree returns their contents by absolute path, and when the machine booted.
+	Tree func() (files map[string]string, booted time.Time)
+}
+
 // Read implements the machine service.
-func (s *machined) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingServer[common.Data]) error {
-	entries, _, err := s.m.walk(in.GetPath())
+func (f Files) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingServer[common.Data]) error {
+	entries, _, err := f.walk(in.GetPath())
 
 	switch {
 	case err != nil:
@@ -32,8 +42,8 @@ func (s *machined) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingServ
 }
 
 // List implements the machine service.
-func (s *machined) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[machineapi.FileInfo]) error {
-	entries, booted, err := s.m.walk(in.GetRoot())
+func (f Files) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[machineapi.FileInfo]) error {
+	entries, booted, err := f.walk(in.GetRoot())
 	if err != nil {
 		return err
 	}
@@ -73,9 +83,9 @@ func (e entry) isOf(types []machineapi.ListRequest_Type) bool {
 }
 
 // DiskUsage implements the machine service: a folder is as large as what is in it.
-func (s *machined) DiskUsage(in *machineapi.DiskUsageRequest, out grpc.ServerStreamingServer[machineapi.DiskUsageInfo]) error {
+func (f Files) DiskUsage(in *machineapi.DiskUsageRequest, out grpc.ServerStreamingServer[machineapi.DiskUsageInfo]) error {
 	for _, root := range in.GetPaths() {
-		entries, _, err := s.m.walk(root)
+		entries, _, err := f.walk(root)
 		if err != nil {
 			if err := out.Send(&machineapi.DiskUsageInfo{Name: root, RelativeName: root, Error: err.Error()}); err != nil {
 				return err
@@ -116,17 +126,17 @@ func usage(entries []entry, of entry) int64 {
 }
 
 // Copy implements the machine service: a compressed archive of what is at the path. As in Talos, a failure is a message of the stream.
-func (s *machined) Copy(in *machineapi.CopyRequest, out grpc.ServerStreamingServer[common.Data]) error {
+func (f Files) Copy(in *machineapi.CopyRequest, out grpc.ServerStreamingServer[common.Data]) error {
 	if !path.IsAbs(in.GetRootPath()) {
 		return fmt.Errorf("path is not absolute %v", in.GetRootPath())
 	}
 
-	archive, err := s.m.archive(in.GetRootPath())
+	archive, err := f.archive(in.GetRootPath())
 	if err != nil {
 		return out.Send(&common.Data{Metadata: &common.Metadata{Error: err.Error()}})
 	}
 
-	for chunk := range slices.Chunk(archive, snapshotChunk) {
+	for chunk := range slices.Chunk(archive, chunkBytes) {
 		if err := out.Send(&common.Data{Bytes: chunk}); err != nil {
 			return err
 		}
@@ -135,8 +145,8 @@ func (s *machined) Copy(in *machineapi.CopyRequest, out grpc.ServerStreamingServ
 	return nil
 }
 
-func (m *machine) archive(root string) ([]byte, error) {
-	entries, booted, err := m.walk(root)
+func (f Files) archive(root string) ([]byte, error) {
+	entries, booted, err := f.walk(root)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,228 @@
+package machine
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+
+	"proxmox-talos/lab/machine/doors"
+	"proxmox-talos/lab/machine/kube"
+	"proxmox-talos/lab/machine/services"
+	"proxmox-talos/lab/machine/talosapi"
+)
+
+// apiFacts are what the machine is at this moment, for calls that only read; the caller holds the lock.
+func (m *machine) apiFacts() talosapi.Facts {
+	facts := talosapi.Facts{
+		UUID: m.hw.UUID, Cores: m.hw.Cores, MemoryMiB: m.hw.MemoryMiB,
+		Version: m.system.Version, Arch: m.system.Arch, Platform: m.system.Platform, Mode: m.mode().String(),
+		Kernel: kernelVersion, Cmdline: m.cmdline(), BootID: m.bootID, Booted: m.bootedAt,
+		Uptime:   time.Duration(float64(time.Since(m.bootedAt)) * m.ms.world.Clock().Speed()),
+		Hostname: m.hostname, Address: m.net.Node, DNS: m.net.DNS, Running: m.runningServices(), Listeners: m.listeners(),
+	}
+
+	for _, d := range m.disks.Devices() {
+		facts.Disks = append(facts.Disks, d.Name)
+	}
+
+	for _, v := range m.disks.Partitions() {
+		if v.Mount != "" {
+			facts.Mounts = append(facts.Mounts, talosapi.Mount{Device: v.Device, Path: v.Mount, Size: v.Size})
+		}
+	}
+
+	for _, l := range m.net.Links {
+		facts.Links = append(facts.Links, l.Name)
+	}
+
+	for _, s := range m.services.List() {
+		facts.Services = append(facts.Services, s.Info())
+	}
+
+	return facts
+}
+
+func (m *machine) cmdline() string {
+	return strings.Join(append([]string{"talos.platform=" + m.system.Platform, "console=tty1", "init_on_alloc=1", "slab_nomerge", "pti=on"}, m.schematic.KernelArgs...), " ")
+}
+
+func (m *machine) runningServices() []string {
+	var names []string
+
+	for _, s := range m.services.List() {
+		if s.State == services.Running {
+			names = append(names, s.Name)
+		}
+	}
+
+	return names
+}
+
+// files are the machine's readable files: what the kernel, Talos and its extensions say of themselves.
+func (m *machine) files() (map[string]string, time.Time) {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	files := m.apiFacts().Files()
+
+	if m.disk.Configuration != "" {
+		files["/system/state/config.yaml"] = m.disk.Configuration
+	}
+
+	// Whether etcd has been here is what clients ask; its database is only told by its name.
+	if m.disk.Etcd != nil {
+		files[constants.EtcdDataPath+"/member/snap/db"] = ""
+	}
+
+	maps.Copy(files, m.kernel.Files(m.config))
+
+	return files, m.bootedAt
+}
+
+// listeners are the sockets of what runs; the caller holds the lock.
+func (m *machine) listeners() []talosapi.Listener {
+	var list []talosapi.Listener
+
+	add := func(service string, ports ...int) {
+		if m.services.Running(service) {
+			for _, port := range ports {
+				list = append(list, talosapi.Listener{Process: service, Address: "::", Port: port})
+			}
+		}
+	}
+
+	add("apid", doors.TalosPort)
+	add("trustd", constants.TrustdPort)
+	add("kubelet", constants.KubeletPort)
+	add("etcd", constants.EtcdClientPort, constants.EtcdPeerPort)
+
+	if m.apiUp {
+		list = append(list, talosapi.Listener{Process: "kube-apiserver", Address: "::", Port: m.config.Cluster().LocalAPIServerPort()})
+	}
+
+	if prism := m.config.Machine().Features().KubePrism(); prism.Enabled() {
+		list = append(list, talosapi.Listener{Process: "machined", Address: "127.0.0.1", Port: prism.Port()})
+	}
+
+	return list
+}
+
+// podContainers are the containers of the pods on this machine that run; the caller holds the lock.
+func (m *machine) podContainers() []*machineapi.ContainerInfo {
+	var list []*machineapi.ContainerInfo
+
+	for _, pod := range m.podsHere() {
+		id := pod.Metadata.Namespace + "/" + pod.Metadata.Name
+
+		for _, c := range pod.Containers() {
+			if _, running := c.State["running"]; running {
+				list = append(list, &machineapi.ContainerInfo{
+					Namespace: constants.K8sContainerdNamespace, Id: id + ":" + c.Name, PodId: id, Name: c.Name, Image: c.Image, Status: "CONTAINER_RUNNING",
+				})
+			}
+		}
+	}
+
+	return list
+}
+
+// podsHere are the pods of this machine's node; the caller holds the lock.
+func (m *machine) podsHere() []kube.Object {
+	pods := m.staticPods()
+
+	e, server := m.etcdOfNode(), m.kubernetes()
+	if e == nil || server == nil {
+		return pods
+	}
+
+	return append(pods, m.kube.nodePods(e, server)...)
+}
+
+// nodePods implements kubernetes.
+func (m modelKubernetes) nodePods(e *etcd, server *machine) []kube.Object {
+	var pods []kube.Object
+
+	for _, pod := range server.podObjects(e) {
+		if pod.Node() == m.hostname && pod.Metadata.Labels["tier"] != "control-plane" {
+			pods = append(pods, pod)
+		}
+	}
+
+	return pods
+}
+
+// logKnows says whether a service, or a container of a pod, has the id.
+func (m *machine) logKnows(id string) (service, container bool) {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	container = m.config != nil && slices.ContainsFunc(m.podContainers(), func(c *machineapi.ContainerInfo) bool { return c.GetId() == id })
+
+	return m.services.Get(id) != nil, container
+}
+
+// pauseImage is the sandbox of every pod under Talos 1.12.
+const pauseImage = "registry.k8s.io/pause:3.10"
+
+// usedImages are those of what runs in a containerd namespace.
+func (m *machine) usedImages(namespace common.ContainerdNamespace) ([]string, time.Time, error) {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.config == nil {
+		return nil, time.Time{}, errGoingDown
+	}
+
+	if namespace == common.ContainerdNamespace_NS_SYSTEM {
+		images := []string{m.config.Machine().Kubelet().Image()}
+
+		if m.etcd != nil {
+			images = append(images, m.config.Cluster().Etcd().Image())
+		}
+
+		return images, m.bootedAt, nil
+	}
+
+	images := []string{pauseImage}
+
+	for _, pod := range m.podsHere() {
+		for _, c := range pod.Containers() {
+			images = append(images, c.Image)
+		}
+	}
+
+	return images, m.bootedAt, nil
+}
+
+// isLocal says whether a name or an address is the machine's own.
+func (m *machine) isLocal(target string) bool {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	for _, p := range m.net.Addresses {
+		if p.Addr().String() == target {
+			return true
+		}
+	}
+
+	return target == m.hostname || m.vips[target]
+}
+
+// resolve turns a member's host name into its address, as Talos' host DNS does; anything else stays as it is.
+func (ms *Machines) resolve(target string) string {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+
+	for _, m := range ms.running {
+		if m.hostname == target && m.net.Node.IsValid() {
+			return m.net.Node.String()
+		}
+	}
+
+	return target
+}

@@ -1,0 +1,152 @@
+package machine
+
+import (
+	"encoding/json"
+
+	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+	corev1 "k8s.io/api/core/v1"
+
+	"proxmox-talos/lab/machine/kube"
+	"proxmox-talos/lab/machine/resources"
+	"proxmox-talos/lab/machine/services"
+)
+
+// shown is the machine as its resources see it. It implements resources.Machine.
+type shown struct{ *machine }
+
+// Describe implements resources.Machine.
+func (m shown) Describe() []resource.Resource {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	list := m.systemFacts().Resources()
+	list = append(list, m.kernel.Resources(m.config, m.net.Cards())...)
+	list = append(list, m.disks.Resources(m.config)...)
+	list = append(list, m.net.Resources(m.hostname, m.heldIPs())...)
+
+	if m.config != nil {
+		list = append(list, m.clusterFacts().Resources()...)
+		list = append(list, m.kubernetesFacts().Resources()...)
+	}
+
+	return list
+}
+
+// Changed implements resources.Machine.
+func (m shown) Changed() (mine, others <-chan struct{}) {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.cluster != nil {
+		others = m.cluster.changed.wait()
+	}
+
+	return m.changed.wait(), others
+}
+
+// Fail implements resources.Machine.
+func (m shown) Fail(reason string) { m.fail("%s", reason) }
+
+// resources are the machine's COSI resources, up to date.
+func (m *machine) resources() state.State {
+	m.ms.mu.Lock()
+	shows := m.cosi
+	m.ms.mu.Unlock()
+
+	return shows.Current()
+}
+
+func (m *machine) systemFacts() resources.System {
+	facts := resources.System{
+		UUID: m.hw.UUID, Cores: m.hw.Cores, MemoryMiB: m.hw.MemoryMiB,
+		Version: m.system.Version, Platform: m.system.Platform, Cmdline: m.cmdline(), PlatformHostname: m.net.PlatformHostname,
+		Schematic: m.system.Schematic, META: m.disk.META, Stage: m.stage, Unmet: m.unmet(),
+	}
+
+	for _, e := range m.extensions {
+		facts.Extensions = append(facts.Extensions, resources.Extension(e))
+	}
+
+	for _, s := range m.services.List() {
+		facts.Services = append(facts.Services, resources.Service{
+			Name: s.Name, Running: s.State == services.Running, Healthy: s.Healthy(), Unknown: s.Unknown,
+		})
+	}
+
+	return facts
+}
+
+// asMember is the machine as others discover it.
+func (m *machine) asMember() resources.Member {
+	return resources.Member{
+		NodeID: m.disk.NodeID, Hostname: m.hostname, Version: m.system.Version, Addresses: m.serveAddresses(),
+		Type: m.config.Machine().Type(), APIServerPort: m.config.Cluster().LocalAPIServerPort(),
+	}
+}
+
+func (m *machine) clusterFacts() resources.Cluster {
+	facts := resources.Cluster{Config: m.config, Self: m.asMember()}
+
+	if m.isControlPlane() {
+		facts.EtcdAddress = m.etcdAddress()
+	}
+
+	if m.etcd != nil {
+		facts.EtcdMember = formatMember(m.disk.Etcd.MemberID)
+	}
+
+	for _, o := range m.discovered() {
+		facts.Discovered = append(facts.Discovered, o.asMember())
+	}
+
+	return facts
+}
+
+func (m *machine) kubernetesFacts() resources.Kubernetes {
+	facts := resources.Kubernetes{
+		Config: m.config, Hostname: m.hostname, NodeIP: m.net.Node, Labels: m.talosLabels(), Applied: m.applied, StaticPods: map[string]map[string]any{},
+	}
+
+	for _, t := range m.talosTaints() {
+		facts.Taints = append(facts.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	}
+
+	if e := m.etcdOfNode(); e != nil {
+		node := e.nodes[m.hostname]
+		ready, _, _ := e.nodeState(node)
+		facts.Node = &k8s.NodeStatusSpec{
+			Nodename: node.Name, NodeReady: ready == "True", Unschedulable: node.Unschedulable, Labels: node.Labels, Annotations: node.Annotations,
+		}
+	}
+
+	for _, o := range m.cluster.controlPlanes() {
+		if o.net.Node.IsValid() && (o == m || m.discovers(o)) {
+			facts.Endpoints = append(facts.Endpoints, resources.Endpoint{
+				Address: o.net.Node, Port: o.config.Cluster().LocalAPIServerPort(), Healthy: o.apiReady(),
+			})
+		}
+	}
+
+	if m.isControlPlane() {
+		for _, one := range m.manifests() {
+			facts.Manifests = append(facts.Manifests, resources.Manifest{ID: one.id, Objects: one.objects()})
+		}
+	}
+
+	for _, pod := range m.staticPods() {
+		facts.StaticPods[pod.Metadata.Namespace+"/"+pod.Metadata.Name] = podStatus(pod)
+	}
+
+	return facts
+}
+
+func podStatus(pod kube.Object) map[string]any {
+	var status map[string]any
+	if err := json.Unmarshal(mustJSON(pod.Status), &status); err != nil {
+		panic(err) // it has just been encoded
+	}
+
+	return status
+}

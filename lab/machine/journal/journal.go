@@ -1,0 +1,39 @@
+// Package journal is what a machine says while it runs: the lines of its console, and the events of Talos' API.
+package journal
+
+import "slices"
+
+// Journal is kept from a machine's power-on to its power-off. The machine's lock guards it.
+type Journal struct {
+	lines   log[Line]
+	events  log[event]
+	changed func()
+}
+
+// New returns an empty journal; changed hears of every entry.
+func New(changed func()) *Journal { return &Journal{changed: changed} }
+
+// log keeps the last entries; dropped counts those that are gone, so that a follower knows its position.
+type log[E any] struct {
+	entries []E
+	dropped int
+}
+
+func (l *log[E]) add(e E, kept int) {
+	l.entries = append(l.entries, e)
+
+	if extra := len(l.entries) - kept; extra > 0 {
+		l.entries = append(l.entries[:0:0], l.entries[extra:]...)
+		l.dropped += extra
+	}
+}
+
+// end is the position after the last entry.
+func (l *log[E]) end() int { return l.dropped + len(l.entries) }
+
+// since returns the entries after a position, and the position after them.
+func (l *log[E]) since(position int) ([]E, int) {
+	from := min(max(0, position-l.dropped), len(l.entries))
+
+	return slices.Clone(l.entries[from:]), l.end()
+}

@@ -1,0 +1,157 @@
+// Package services is the list of a machine's services with their states, as Talos tells it.
+package services
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// States of a service, in Talos' words.
+const (
+	Preparing = "Preparing"
+	Waiting   = "Waiting"
+	Running   = "Running"
+	Finished  = "Finished"
+	Failed    = "Failed"
+)
+
+// remembered is how many events Talos keeps of a service.
+const remembered = 16
+
+// Services are those of one boot. The machine's lock guards them; changed is called with it.
+type Services struct {
+	all     map[string]*Service
+	quorum  func() bool
+	changed func(*Service)
+}
+
+// Service is one of the system, or of an extension.
+type Service struct {
+	Name, State string
+	// Unknown services have no health check.
+	Unknown bool
+
+	of     *Services
+	since  time.Time
+	events []event
+}
+
+type event struct {
+	state, message string
+	at             time.Time
+}
+
+// New returns no services; quorum says whether etcd has one, changed hears of every change.
+func New(quorum func() bool, changed func(*Service)) *Services {
+	return &Services{all: map[string]*Service{}, quorum: quorum, changed: changed}
+}
+
+// unchecked are the system's services without a health check.
+var unchecked = map[string]bool{"auditd": true, "dashboard": true, "syslogd": true}
+
+// Set changes the state of a service.
+func (s *Services) Set(name, state, message string) {
+	one := s.all[name]
+	if one == nil {
+		one = &Service{Name: name, Unknown: unchecked[name] || IsExtension(name), of: s}
+		s.all[name] = one
+	}
+
+	if one.State != state {
+		one.since = time.Now()
+	}
+
+	one.State = state
+	one.events = append(one.events, event{state: state, message: message, at: time.Now()})
+	one.events = one.events[max(0, len(one.events)-remembered):]
+	s.changed(one)
+}
+
+// Forget removes a service, as if it had never started.
+func (s *Services) Forget(name string) { delete(s.all, name) }
+
+// Get returns a service; nil where there is none.
+func (s *Services) Get(name string) *Service { return s.all[name] }
+
+// List are all of them by name.
+func (s *Services) List() []*Service {
+	all := make([]*Service, 0, len(s.all))
+	for _, one := range s.all {
+		all = append(all, one)
+	}
+
+	slices.SortFunc(all, func(a, b *Service) int { return cmp.Compare(a.Name, b.Name) })
+
+	return all
+}
+
+// Stopped says that a service has been stopped.
+func (s *Services) Stopped(name string) bool {
+	return s.all[name] != nil && s.all[name].State == Finished
+}
+
+// Running says that a service runs.
+func (s *Services) Running(name string) bool {
+	return s.all[name] != nil && s.all[name].State == Running
+}
+
+// Problems say which of the services do not run, or are not healthy.
+func (s *Services) Problems(required ...string) []string {
+	var problems []string
+
+	for _, name := range required {
+		switch one := s.all[name]; {
+		case one == nil || one.State != Running:
+			problems = append(problems, name+" not running")
+		case !one.Unknown && !one.Healthy():
+			problems = append(problems, name+" not healthy")
+		}
+	}
+
+	return problems
+}
+
+// Healthy is the service's health at this moment: etcd's depends on its peers, the others' on their state.
+func (s *Service) Healthy() bool {
+	return s.State == Running && !s.Unknown && (s.Name != "etcd" || s.of.quorum())
+}
+
+// Message is that of its last event.
+func (s *Service) Message() string { return s.events[len(s.events)-1].message }
+
+// Info is the service as the API shows it.
+func (s *Service) Info() *machineapi.ServiceInfo {
+	events := make([]*machineapi.ServiceEvent, 0, len(s.events))
+	for _, e := range s.events {
+		events = append(events, &machineapi.ServiceEvent{Msg: e.message, State: e.state, Ts: timestamppb.New(e.at)})
+	}
+
+	return &machineapi.ServiceInfo{Id: s.Name, State: s.State, Events: &machineapi.ServiceEvents{Events: events}, Health: s.health()}
+}
+
+func (s *Service) health() *machineapi.ServiceHealth {
+	health := &machineapi.ServiceHealth{
+		Unknown: s.Unknown || s.State != Running, Healthy: s.Healthy(), LastChange: timestamppb.New(s.since),
+	}
+
+	if !health.GetUnknown() && !health.GetHealthy() {
+		health.LastMessage = "etcdserver: no leader"
+	}
+
+	return health
+}
+
+// actions are the event names of the states.
+var actions = map[string]machineapi.ServiceStateEvent_Action{
+	Preparing: machineapi.ServiceStateEvent_PREPARING, Waiting: machineapi.ServiceStateEvent_WAITING, Running: machineapi.ServiceStateEvent_RUNNING,
+	Finished: machineapi.ServiceStateEvent_FINISHED, Failed: machineapi.ServiceStateEvent_FAILED,
+}
+
+// Event is the service's last one as the API streams it.
+func (s *Service) Event() *machineapi.ServiceStateEvent {
+	return &machineapi.ServiceStateEvent{Service: s.Name, Action: actions[s.State], Message: s.Message(), Health: s.health()}
+}
