@@ -11,7 +11,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"proxmox-talos/lab/machine/doors"
-	"proxmox-talos/lab/machine/kube"
 	"proxmox-talos/lab/machine/services"
 	"proxmox-talos/lab/machine/talosapi"
 )
@@ -116,44 +115,24 @@ func (m *machine) listeners() []talosapi.Listener {
 func (m *machine) podContainers() []*machineapi.ContainerInfo {
 	var list []*machineapi.ContainerInfo
 
-	for _, pod := range m.podsHere() {
-		id := pod.Metadata.Namespace + "/" + pod.Metadata.Name
-
-		for _, c := range pod.Containers() {
-			if _, running := c.State["running"]; running {
-				list = append(list, &machineapi.ContainerInfo{
-					Namespace: constants.K8sContainerdNamespace, Id: id + ":" + c.Name, PodId: id, Name: c.Name, Image: c.Image, Status: "CONTAINER_RUNNING",
-				})
-			}
-		}
+	for _, c := range m.podsHere() {
+		id := c.namespace + "/" + c.pod
+		list = append(list, &machineapi.ContainerInfo{
+			Namespace: constants.K8sContainerdNamespace, Id: id + ":" + c.name, PodId: id, Name: c.name, Image: c.image,
+			Status: "CONTAINER_RUNNING",
+		})
 	}
 
 	return list
 }
 
-// podsHere are the pods of this machine's node; the caller holds the lock.
-func (m *machine) podsHere() []kube.Object {
-	pods := m.staticPods()
-
-	e, server := m.etcdOfNode(), m.kubernetes()
-	if e == nil || server == nil {
-		return pods
+// podsHere are the containers of this machine's pods; the caller holds the lock.
+func (m *machine) podsHere() []nodeContainer {
+	if e := m.etcdOfNode(); e != nil {
+		return append(m.staticPods(), m.kube.nodePods(e)...)
 	}
 
-	return append(pods, m.kube.nodePods(e, server)...)
-}
-
-// nodePods implements kubernetes.
-func (m modelKubernetes) nodePods(e *etcd, server *machine) []kube.Object {
-	var pods []kube.Object
-
-	for _, pod := range server.podObjects(e) {
-		if pod.Node() == m.hostname && pod.Metadata.Labels["tier"] != "control-plane" {
-			pods = append(pods, pod)
-		}
-	}
-
-	return pods
+	return m.staticPods()
 }
 
 // logKnows says whether a service, or a container of a pod, has the id.
@@ -190,10 +169,8 @@ func (m *machine) usedImages(namespace common.ContainerdNamespace) ([]string, ti
 
 	images := []string{pauseImage}
 
-	for _, pod := range m.podsHere() {
-		for _, c := range pod.Containers() {
-			images = append(images, c.Image)
-		}
+	for _, c := range m.podsHere() {
+		images = append(images, c.image)
 	}
 
 	return images, m.bootedAt, nil

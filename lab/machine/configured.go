@@ -181,7 +181,7 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 		return
 	}
 
-	m.doors.SetKubernetes(doors.NewHTTP(kube.NewServer(apiBackend{m.machine}), tlsConfig))
+	m.doors.SetKubernetes(doors.NewHTTP(kube.NewServer(modelCluster{m.machine}), tlsConfig))
 
 	m.ms.mu.Lock()
 	m.apiUp = true

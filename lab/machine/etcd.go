@@ -200,11 +200,6 @@ func (e *etcd) removeMember(id uint64) error {
 	return nil
 }
 
-// object is an object of the cluster; nil where there is none.
-func (e *etcd) object(plural, namespace, name string) *kubeObject {
-	return e.objects[objectKey(plural, namespace, name)]
-}
-
 // removeMember implements kubernetes.
 func (m modelKubernetes) removeMember(_ context.Context, e *etcd, id uint64) error {
 	m.ms.mu.Lock()

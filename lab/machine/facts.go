@@ -1,14 +1,10 @@
 package machine
 
 import (
-	"encoding/json"
-
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
-	corev1 "k8s.io/api/core/v1"
 
-	"proxmox-talos/lab/machine/kube"
 	"proxmox-talos/lab/machine/resources"
 	"proxmox-talos/lab/machine/services"
 )
@@ -106,11 +102,7 @@ func (m *machine) clusterFacts() resources.Cluster {
 
 func (m *machine) kubernetesFacts() resources.Kubernetes {
 	facts := resources.Kubernetes{
-		Config: m.config, Hostname: m.hostname, NodeIP: m.net.Node, Labels: m.talosLabels(), Applied: m.applied, StaticPods: map[string]map[string]any{},
-	}
-
-	for _, t := range m.talosTaints() {
-		facts.Taints = append(facts.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+		Config: m.config, Hostname: m.hostname, NodeIP: m.net.Node, Labels: m.talosLabels(), Taints: m.talosTaints(), Applied: m.applied, StaticPods: map[string]map[string]any{},
 	}
 
 	if e := m.etcdOfNode(); e != nil {
@@ -136,17 +128,8 @@ func (m *machine) kubernetesFacts() resources.Kubernetes {
 	}
 
 	for _, pod := range m.staticPods() {
-		facts.StaticPods[pod.Metadata.Namespace+"/"+pod.Metadata.Name] = podStatus(pod)
+		facts.StaticPods[pod.namespace+"/"+pod.pod] = m.staticPodStatus(pod)
 	}
 
 	return facts
-}
-
-func podStatus(pod kube.Object) map[string]any {
-	var status map[string]any
-	if err := json.Unmarshal(mustJSON(pod.Status), &status); err != nil {
-		panic(err) // it has just been encoded
-	}
-
-	return status
 }

@@ -3,6 +3,7 @@ package machine_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,8 +41,8 @@ func (w *interruptedBy) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// gate runs `talosops wait` for the cluster and the GPUs of its worker, and returns all it says. It is interrupted at the text that is waited for, if any.
-func (l *lab) gate(talosops string, kubeconfig []byte, gpus int, until string) (string, error) {
+// gate runs `talosops wait` for the cluster and the GPUs of a worker, and returns all it says. It is interrupted at the text that is waited for, if any.
+func (l *lab) gate(talosops string, kubeconfig []byte, n, gpus int, until string) (string, error) {
 	l.Helper()
 
 	talosconfig, err := l.talosconfig(role.MakeSet(role.Admin), l.address(11)).Bytes()
@@ -50,8 +51,8 @@ func (l *lab) gate(talosops string, kubeconfig []byte, gpus int, until string) (
 	request, err := json.Marshal(map[string]any{
 		"talosconfig": string(talosconfig), "kubeconfig": string(kubeconfig), "timeout": patience.String(), "interval": "100ms",
 		"controlPlanes": []any{map[string]string{"name": "node-11", "address": l.address(11)}},
-		"workers":       []any{map[string]string{"name": "node-21", "address": l.address(21)}},
-		"gpus":          []any{map[string]any{"node": "node-21", "count": gpus}},
+		"workers":       []any{map[string]string{"name": fmt.Sprintf("node-%d", n), "address": l.address(n)}},
+		"gpus":          []any{map[string]any{"node": fmt.Sprintf("node-%d", n), "count": gpus}},
 	})
 	require.NoError(l.T, err)
 

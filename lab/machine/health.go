@@ -294,7 +294,7 @@ func (h *healthRun) proxyReady() string {
 }
 
 func (h *healthRun) coreDNSReady() string {
-	if _, enabled := h.m.coreDNS(); enabled && h.m.etcd != nil && len(h.m.etcd.schedulable()) == 0 {
+	if _, enabled := h.m.coreDNS(); enabled && h.m.etcd != nil && !h.m.etcd.schedulable() {
 		return "no ready pods found for namespace \"kube-system\" and label selector \"k8s-app=kube-dns\""
 	}
 

@@ -4,9 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"proxmox-talos/lab/machine/kube"
 )
@@ -16,265 +21,229 @@ const kernelVersion = "6.18.18-talos"
 
 const kubeSystem = "kube-system"
 
-// apiBackend shows the cluster through the API server of one control plane. It implements kube.Backend.
-type apiBackend struct{ m *machine }
+// modelCluster shows the cluster through the API server of one control plane. It implements kube.Cluster.
+type modelCluster struct{ m *machine }
 
-var _ kube.Backend = apiBackend{}
+var _ kube.Cluster = modelCluster{}
 
-// Version implements kube.Backend.
-func (b apiBackend) Version() string {
-	b.m.ms.mu.Lock()
-	defer b.m.ms.mu.Unlock()
+// etcd is the cluster's; none where the control plane has no member. The caller unlocks.
+func (c modelCluster) etcd() (e *etcd, unlock func()) {
+	c.m.ms.mu.Lock()
 
-	if b.m.config == nil {
+	if c.m.cluster == nil || c.m.etcd == nil {
+		return &etcd{}, c.m.ms.mu.Unlock
+	}
+
+	return c.m.etcd, c.m.ms.mu.Unlock
+}
+
+// Version implements kube.Cluster.
+func (c modelCluster) Version() string {
+	c.m.ms.mu.Lock()
+	defer c.m.ms.mu.Unlock()
+
+	if c.m.config == nil {
 		return ""
 	}
 
-	return imageTag(b.m.config.Cluster().APIServer().Image())
+	return imageTag(c.m.config.Cluster().APIServer().Image())
 }
 
-// Health implements kube.Backend.
-func (b apiBackend) Health() map[string]string {
-	b.m.ms.mu.Lock()
-	defer b.m.ms.mu.Unlock()
+// Healthy implements kube.Cluster.
+func (c modelCluster) Healthy() bool {
+	c.m.ms.mu.Lock()
+	defer c.m.ms.mu.Unlock()
 
-	checks := map[string]string{"ping": "", "etcd": "", "informer-sync": "", "poststarthook/rbac/bootstrap-roles": ""}
-	if !b.m.apiReady() {
-		checks["etcd"] = "no leader"
+	return c.m.apiReady()
+}
+
+// Nodes implements kube.Cluster.
+func (c modelCluster) Nodes() []corev1.Node {
+	e, unlock := c.etcd()
+	defer unlock()
+
+	nodes := make([]corev1.Node, 0, len(e.nodes))
+	for _, n := range e.sortedNodes() {
+		nodes = append(nodes, e.nodeObject(n))
 	}
 
-	return checks
+	return nodes
 }
 
-// Revision implements kube.Backend.
-func (b apiBackend) Revision() uint64 {
-	b.m.ms.mu.Lock()
-	defer b.m.ms.mu.Unlock()
+// DeleteNode implements kube.Cluster.
+func (c modelCluster) DeleteNode(name string) error {
+	e, unlock := c.etcd()
+	defer unlock()
 
-	if b.m.etcd == nil {
-		return 0
-	}
-
-	return b.m.etcd.revision
-}
-
-// Changed implements kube.Backend.
-func (b apiBackend) Changed() <-chan struct{} {
-	b.m.ms.mu.Lock()
-	defer b.m.ms.mu.Unlock()
-
-	if b.m.cluster == nil {
-		return b.m.changed.wait()
-	}
-
-	return b.m.cluster.changed.wait()
-}
-
-// DeleteNode implements kube.Backend.
-func (b apiBackend) DeleteNode(name string) bool {
-	b.m.ms.mu.Lock()
-	defer b.m.ms.mu.Unlock()
-
-	e := b.m.etcd
-	if e == nil || e.nodes[name] == nil {
-		return false
+	if e.nodes[name] == nil {
+		return apierrors.NewNotFound(corev1.Resource("nodes"), name)
 	}
 
 	// A kubelet does not register its node again before it restarts; until then it posts into the void.
-	if m := b.m.ms.running[e.nodes[name].VMID]; m != nil && m.hostname == name {
+	if m := e.ms.running[e.nodes[name].VMID]; m != nil && m.hostname == name {
 		m.kubelet.posting = false
 		m.changed.fire()
 	}
 
 	delete(e.nodes, name)
 	e.committed(true)
-	b.m.cluster.changed.fire()
-
-	return true
-}
-
-// PatchNode implements kube.Backend.
-func (b apiBackend) PatchNode(u kube.User, name string, p kube.NodePatch) *kube.StatusError {
-	b.m.ms.mu.Lock()
-	defer b.m.ms.mu.Unlock()
-
-	e := b.m.etcd
-	if e == nil || e.nodes[name] == nil {
-		return kube.NotFound("nodes", name)
-	}
-
-	current := e.nodes[name]
-	if version := p.Metadata.ResourceVersion; version != "" && version != fmt.Sprint(current.Revision) {
-		return kube.Conflict("nodes", name)
-	}
-
-	taints, stated, err := p.NewTaints()
-	if err != nil {
-		return err
-	}
-
-	// The controllers' own taints follow from the node's condition: a change of them is judged, and undone.
-	before, after := *current, *current
-	before.Taints = e.taints(current)
-	after.Labels = merged(current.Labels, p.Metadata.Labels)
-	after.Annotations = merged(current.Annotations, p.Metadata.Annotations)
-
-	if after.Taints = before.Taints; stated {
-		after.Taints = taints
-	}
-
-	if len(p.Spec.Unschedulable) > 0 {
-		after.Unschedulable = string(p.Spec.Unschedulable) == "true"
-	}
-
-	if err := e.updateNode(u, &before, &after); err != nil {
-		return err
-	}
-
-	after.Taints = slices.DeleteFunc(slices.Clone(after.Taints), func(t kube.Taint) bool { return slices.Contains(conditionTaints, t.Key) })
-
-	if m := b.m.ms.running[after.VMID]; m != nil && m.hostname == name && m.cluster == b.m.cluster {
-		m.applyNode(e)
-	}
-
-	e.persist()
-	b.m.cluster.changed.fire()
+	c.m.cluster.changed.fire()
 
 	return nil
 }
 
-func merged(values map[string]string, patch map[string]*string) map[string]string {
-	result := map[string]string{}
-	for k, v := range values {
-		result[k] = v
+// PatchNode implements kube.Cluster.
+func (c modelCluster) PatchNode(name string, change func(*corev1.Node) error) (*corev1.Node, error) {
+	e, unlock := c.etcd()
+	defer unlock()
+
+	current := e.nodes[name]
+	if current == nil {
+		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
 	}
 
-	for k, v := range patch {
-		if v == nil {
-			delete(result, k)
-		} else {
-			result[k] = *v
-		}
+	o := e.nodeObject(current)
+	version := o.ResourceVersion
+
+	if err := change(&o); err != nil {
+		return nil, err
 	}
 
-	return result
+	if o.ResourceVersion != version {
+		return nil, apierrors.NewConflict(corev1.Resource("nodes"), name, fmt.Errorf("the object has been modified; "+
+			"please apply your changes to the latest version and try again"))
+	}
+
+	// The controllers' own taints follow from the node's condition: a change of them is undone.
+	after := *current
+	after.Labels, after.Annotations, after.Unschedulable = o.Labels, o.Annotations, o.Spec.Unschedulable
+	after.Taints = slices.DeleteFunc(o.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(conditionTaints, t.Key) })
+	e.store(&after)
+
+	if m := e.ms.running[after.VMID]; m != nil && m.hostname == name && m.cluster == c.m.cluster {
+		m.applyNode(e)
+	}
+
+	e.persist()
+	c.m.cluster.changed.fire()
+
+	o = e.nodeObject(e.nodes[name])
+
+	return &o, nil
 }
 
-// List implements kube.Backend.
-func (b apiBackend) List(resource string) []kube.Object {
-	b.m.ms.mu.Lock()
-	defer b.m.ms.mu.Unlock()
+// RuntimeClasses implements kube.Cluster.
+func (c modelCluster) RuntimeClasses() []nodev1.RuntimeClass {
+	e, unlock := c.etcd()
+	defer unlock()
 
-	e := b.m.etcd
-	if e == nil {
-		return nil
-	}
-
-	var objects []kube.Object
-
-	for _, o := range e.stored(resource) {
-		if resource != "daemonsets" {
-			objects = append(objects, o.object(e.revision))
-		}
-	}
-
-	switch resource {
-	case "nodes":
-		for _, n := range e.nodes {
-			objects = append(objects, e.nodeObject(n))
-		}
-	case "pods":
-		objects = append(objects, b.m.podObjects(e)...)
-	case "events":
-		objects = append(objects, e.eventObjects()...)
-	case "namespaces":
-		for _, name := range builtinNamespaces {
-			objects = append(objects, kube.Object{
-				APIVersion: "v1", Kind: "Namespace", Metadata: kube.Meta{Name: name, CreationTimestamp: e.created(), Labels: map[string]string{"kubernetes.io/metadata.name": name}},
-				Spec: map[string]any{"finalizers": []string{"kubernetes"}}, Status: map[string]any{"phase": "Active"},
-			})
-		}
-	case "services":
-		objects = append(objects, b.m.serviceObjects(e)...)
-	case "daemonsets":
-		objects = append(objects, b.m.daemonSets(e)...)
-	case "deployments":
-		objects = append(objects, b.m.deployments(e)...)
-	}
-
-	slices.SortFunc(objects, func(a, b kube.Object) int {
-		return cmp.Or(cmp.Compare(a.Metadata.Namespace, b.Metadata.Namespace), cmp.Compare(a.Metadata.Name, b.Metadata.Name))
-	})
-
-	return objects
+	return storedAs[nodev1.RuntimeClass](e, "runtimeclasses")
 }
 
-// created is the age of the oldest node, which stands for the cluster's.
-func (e *etcd) created() time.Time {
-	oldest := time.Now()
+// DaemonSets implements kube.Cluster.
+func (c modelCluster) DaemonSets() []appsv1.DaemonSet {
+	e, unlock := c.etcd()
+	defer unlock()
 
+	return storedAs[appsv1.DaemonSet](e, "daemonsets")
+}
+
+// Pods implements kube.Cluster.
+func (c modelCluster) Pods(node string) []corev1.Pod {
+	e, unlock := c.etcd()
+	defer unlock()
+
+	pods := []corev1.Pod{}
+
+	for _, n := range e.sortedNodes() {
+		for _, p := range e.daemonPods(n) {
+			if node == "" || node == n.Name {
+				pods = append(pods, p.object())
+			}
+		}
+	}
+
+	return pods
+}
+
+func (e *etcd) sortedNodes() []*kubeNode {
+	nodes := make([]*kubeNode, 0, len(e.nodes))
 	for _, n := range e.nodes {
-		if n.Created.Before(oldest) {
-			oldest = n.Created
-		}
+		nodes = append(nodes, n)
 	}
 
-	return oldest.UTC().Truncate(time.Second)
+	slices.SortFunc(nodes, func(a, b *kubeNode) int { return cmp.Compare(a.Name, b.Name) })
+
+	return nodes
 }
 
 // conditionTaints are the keys of the taints that controllers set and remove by a node's condition.
-var conditionTaints = []string{"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable"}
+var conditionTaints = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable}
 
 // taints are a node's own and those of its condition; the caller holds the lock.
-func (e *etcd) taints(n *kubeNode) []kube.Taint {
+func (e *etcd) taints(n *kubeNode) []corev1.Taint {
 	taints := slices.Clone(n.Taints)
 
 	if status, _, _ := e.nodeState(n); status != "True" {
-		key := "node.kubernetes.io/" + map[string]string{"False": "not-ready", "Unknown": "unreachable"}[status]
-		taints = append(taints, kube.Taint{Key: key, Effect: "NoSchedule"}, kube.Taint{Key: key, Effect: "NoExecute"})
+		key := map[string]string{"False": corev1.TaintNodeNotReady, "Unknown": corev1.TaintNodeUnreachable}[status]
+		taints = append(taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule},
+			corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
 	}
 
 	if n.Unschedulable {
-		taints = append(taints, kube.Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"})
+		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
 
 	return taints
 }
 
-func (e *etcd) nodeObject(n *kubeNode) kube.Object {
+// nodeObject is a node as the API shows it; the caller holds the lock.
+func (e *etcd) nodeObject(n *kubeNode) corev1.Node {
 	status, reason, message := e.nodeState(n)
-	taints := e.taints(n)
-	conditions := []kube.Condition{}
+	capacity := n.capacity()
 
-	for _, pressure := range []string{"MemoryPressure", "DiskPressure", "PIDPressure"} {
-		conditions = append(conditions, kube.Condition{Type: pressure, Status: map[bool]string{true: "Unknown", false: "False"}[status == "Unknown"], LastTransitionTime: n.Created})
-	}
-
-	conditions = append(conditions, kube.Condition{Type: "Ready", Status: status, Reason: reason, Message: message, LastTransitionTime: n.Created})
-	capacity := map[string]string{
-		"cpu": strconv.Itoa(n.Cores), "memory": strconv.Itoa(n.MemoryMiB*1024) + "Ki", "ephemeral-storage": fmt.Sprintf("%dKi", n.DiskBytes/1024), "pods": "110",
-		"hugepages-1Gi": "0", "hugepages-2Mi": "0",
-	}
-
-	for _, p := range e.daemonPodsOn(n) {
+	for _, p := range e.daemonPods(n) {
 		for name, count := range p.state.offers {
-			capacity[name] = strconv.Itoa(count)
+			capacity[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
 		}
 	}
 
-	return kube.Object{
-		APIVersion: "v1", Kind: "Node",
-		Metadata: kube.Meta{
-			Name: n.Name, UID: n.UID, CreationTimestamp: n.Created, Labels: n.Labels, Annotations: n.Annotations, ResourceVersion: fmt.Sprint(n.Revision),
+	return corev1.Node{
+		TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: n.Name, UID: types.UID(n.UID), CreationTimestamp: metav1.NewTime(n.Created), Labels: n.Labels, Annotations: n.Annotations,
+			ResourceVersion: fmt.Sprint(n.Revision),
 		},
-		Spec: kube.NodeSpec{PodCIDR: e.podCIDR(n), PodCIDRs: strings.Fields(e.podCIDR(n)), Taints: taints, Unschedulable: n.Unschedulable},
-		Status: kube.NodeStatus{
-			Capacity: capacity, Allocatable: capacity, Conditions: conditions,
-			Addresses: []kube.Address{{Type: "InternalIP", Address: n.Address.String()}, {Type: "Hostname", Address: n.Name}},
-			NodeInfo: kube.NodeInfo{
-				MachineID: n.MachineID, SystemUUID: n.MachineID, KernelVersion: kernelVersion, OSImage: "Talos (" + n.Talos + ")",
-				ContainerRuntimeVersion: "containerd://2.1.6", KubeletVersion: n.Kubelet, OperatingSystem: "linux", Architecture: n.Arch,
-			},
+		Spec: corev1.NodeSpec{Taints: e.taints(n), Unschedulable: n.Unschedulable},
+		Status: corev1.NodeStatus{
+			Capacity: capacity, Allocatable: capacity, Addresses: n.addresses(), NodeInfo: n.systemInfo(),
+			Conditions: []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionStatus(status), Reason: reason, Message: message,
+				LastTransitionTime: metav1.NewTime(n.Created),
+			}},
 		},
+	}
+}
+
+// capacity is what a node has but for devices.
+func (n *kubeNode) capacity() corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:              *resource.NewQuantity(int64(n.Cores), resource.DecimalSI),
+		corev1.ResourceMemory:           *resource.NewQuantity(int64(n.MemoryMiB)<<20, resource.BinarySI),
+		corev1.ResourceEphemeralStorage: *resource.NewQuantity(n.DiskBytes, resource.BinarySI),
+		corev1.ResourcePods:             *resource.NewQuantity(110, resource.DecimalSI),
+	}
+}
+
+func (n *kubeNode) addresses() []corev1.NodeAddress {
+	return []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: n.Address.String()}, {Type: corev1.NodeHostName, Address: n.Name},
+	}
+}
+
+func (n *kubeNode) systemInfo() corev1.NodeSystemInfo {
+	return corev1.NodeSystemInfo{
+		MachineID: n.MachineID, SystemUUID: n.MachineID, KernelVersion: kernelVersion, OSImage: "Talos (" + n.Talos + ")",
+		ContainerRuntimeVersion: "containerd://2.1.6", KubeletVersion: n.Kubelet, OperatingSystem: "linux", Architecture: n.Arch,
 	}
 }

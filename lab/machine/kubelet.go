@@ -2,7 +2,6 @@ package machine
 
 import (
 	"context"
-	"encoding/binary"
 	"maps"
 	"net/netip"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
 
-	"proxmox-talos/lab/machine/kube"
 	"proxmox-talos/lab/machine/services"
 )
 
@@ -41,7 +39,7 @@ type kubeNode struct {
 	VMID          int               `json:"vmid"`
 	Labels        map[string]string `json:"labels,omitempty"`
 	Annotations   map[string]string `json:"annotations,omitempty"`
-	Taints        []kube.Taint      `json:"taints,omitempty"`
+	Taints        []corev1.Taint    `json:"taints,omitempty"`
 	Unschedulable bool              `json:"unschedulable,omitempty"`
 	Address       netip.Addr        `json:"address"`
 	Kubelet       string            `json:"kubelet"`
@@ -51,7 +49,6 @@ type kubeNode struct {
 	Cores         int               `json:"cores"`
 	MemoryMiB     int               `json:"memoryMiB"`
 	DiskBytes     int64             `json:"diskBytes"`
-	PodCIDR       int               `json:"podCIDR"`
 	ControlPlane  bool              `json:"controlPlane,omitempty"`
 	// CNI says that pods have a network; nodes without one are not ready.
 	CNI bool `json:"cni"`
@@ -112,7 +109,7 @@ func (m *machine) register(e *etcd) bool {
 		return false
 	}
 
-	node := kubeNode{Name: m.hostname, UID: uuid.NewString(), Created: time.Now().UTC().Truncate(time.Second), PodCIDR: e.freePodCIDR(), Taints: taints}
+	node := kubeNode{Name: m.hostname, UID: uuid.NewString(), Created: time.Now().UTC().Truncate(time.Second), Taints: taints}
 	if known := e.nodes[m.hostname]; known != nil {
 		node = *known
 	}
@@ -120,19 +117,6 @@ func (m *machine) register(e *etcd) bool {
 	m.describeNode(&node)
 
 	if e.nodes[m.hostname] == nil {
-		fields := kube.NodeFields{Labels: node.Labels, Taints: node.Taints}
-
-		refusal := kube.AdmitNode(kube.NodeUser(m.hostname), node.Name, nil, fields)
-		if refusal == nil {
-			refusal = kube.ValidateNode(node.Name, fields)
-		}
-
-		if refusal != nil {
-			m.refuseKubelet("kubelet: Unable to register node with API server: " + refusal.Message)
-
-			return false
-		}
-
 		m.logf("[talos] kubelet: registered node %q", node.Name)
 	}
 
@@ -183,46 +167,6 @@ func extended(values, others map[string]string) map[string]string {
 	return result
 }
 
-// freePodCIDR is the lowest index that no node has.
-func (e *etcd) freePodCIDR() int {
-	used := map[int]bool{}
-	for _, n := range e.nodes {
-		used[n.PodCIDR] = true
-	}
-
-	for i := 0; ; i++ {
-		if !used[i] {
-			return i
-		}
-	}
-}
-
-// podCIDR is the part of the cluster's pod network that the controller manager gives a node, 256 addresses each; empty when the network has no more.
-func (e *etcd) podCIDR(n *kubeNode) string {
-	const size = 24
-
-	network := netip.MustParsePrefix(constants.DefaultIPv4PodNet)
-
-	for _, m := range e.running {
-		if m.config == nil {
-			continue
-		}
-
-		if stated, err := netip.ParsePrefix(m.config.Cluster().Network().PodCIDRs()[0]); err == nil {
-			network = stated.Masked()
-		}
-	}
-
-	if !network.Addr().Is4() || network.Bits() > size || n.PodCIDR >= 1<<(size-network.Bits()) {
-		return ""
-	}
-
-	first := network.Addr().As4()
-	part := binary.BigEndian.Uint32(first[:]) + uint32(n.PodCIDR)<<(32-size) //nolint:gosec // an index below 2^24
-
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, part))), size).String()
-}
-
 // imageTag is the tag of an image reference, without a digest: the version of what it contains.
 func imageTag(image string) string {
 	image, _, _ = strings.Cut(image, "@")
@@ -247,10 +191,6 @@ func (e *etcd) nodeState(node *kubeNode) (status, reason, message string) {
 		if m := e.ms.running[node.VMID]; m == nil || m.kubelet.stopped.IsZero() || time.Since(m.kubelet.stopped) > e.ms.world.Clock().Real(nodeGrace) {
 			return "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."
 		}
-	}
-
-	if node.CNI && e.podCIDR(node) == "" {
-		return "False", "KubeletNotReady", "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:no CIDR is left in the cluster's pod network"
 	}
 
 	if !node.CNI {

@@ -6,7 +6,6 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"proxmox-talos/lab/machine/controlplane"
-	"proxmox-talos/lab/machine/kube"
 )
 
 // kubernetes is how etcd and Kubernetes run on a machine: their model in this process, or the real ones as processes of
@@ -38,8 +37,8 @@ type kubernetes interface {
 	etcdStatus(ctx context.Context) (controlplane.EtcdStatus, error)
 	// snapshot streams etcd's database.
 	snapshot(ctx context.Context, e *etcd, chunk func([]byte) error) error
-	// nodePods are the pods of the machine's node but its static ones, as an API server tells; the caller holds the lock.
-	nodePods(e *etcd, server *machine) []kube.Object
+	// nodePods are the containers that run on the machine's node, but those of static pods; the caller holds the lock.
+	nodePods(e *etcd) []nodeContainer
 	// ownManifests are those that Talos adds to the configuration's; the caller holds the lock.
 	ownManifests() []manifest
 	// createObject creates an object of a manifest; what exists stays as it is.

@@ -4,20 +4,18 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"proxmox-talos/lab/machine/kube"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// kubeObject is an object of the Kubernetes API as etcd keeps it.
+// kubeObject is an object that a pod refers to, or that makes pods.
 type kubeObject struct {
 	Plural    string    `json:"plural"`
 	Namespace string    `json:"namespace,omitempty"`
@@ -30,45 +28,6 @@ type kubeObject struct {
 
 func objectKey(plural, namespace, name string) string { return plural + "/" + namespace + "/" + name }
 
-// builtinNamespaces are there in every cluster.
-var builtinNamespaces = []string{"default", "kube-node-lease", "kube-public", kubeSystem}
-
-// put stores an object as the API server does: with its kind checked, its namespace there, and nothing else of that name. The caller holds the lock.
-func (e *etcd) put(k *kube.Kind, namespace string, content map[string]any, replace bool) (*kubeObject, *kube.StatusError) {
-	var meta metav1.PartialObjectMetadata
-
-	if err := recode(content, &meta); err != nil {
-		return nil, kube.BadRequest("%s in version \"v1\" cannot be handled as a %s: %s", k.Kind, k.Kind, err)
-	}
-
-	if err := checkObject(k, content, meta.Name); err != nil {
-		return nil, err
-	}
-
-	o := &kubeObject{Plural: k.Plural, Name: meta.Name, UID: uuid.NewString(), Created: time.Now().UTC().Truncate(time.Second), Content: content}
-	if k.Namespaced {
-		o.Namespace = cmp.Or(namespace, meta.Namespace, metav1.NamespaceDefault)
-	}
-
-	have := e.objects[objectKey(k.Plural, o.Namespace, o.Name)]
-
-	switch {
-	case k.Namespaced && !e.hasNamespace(o.Namespace):
-		return nil, kube.NotFound("namespaces", o.Namespace)
-	case have != nil && !replace, k.Plural == "namespaces" && slices.Contains(builtinNamespaces, o.Name) && !replace:
-		return nil, kube.AlreadyExists(k.Plural, o.Name)
-	case have == nil && replace:
-		return nil, kube.NotFound(k.Plural, o.Name)
-	case have != nil:
-		o.UID, o.Created = have.UID, have.Created
-	}
-
-	e.objects[objectKey(k.Plural, o.Namespace, o.Name)] = o
-	e.committed(false)
-
-	return o, nil
-}
-
 func recode(from, to any) error {
 	text, err := json.Marshal(from)
 	if err != nil {
@@ -78,66 +37,56 @@ func recode(from, to any) error {
 	return json.Unmarshal(text, to)
 }
 
-// checkObject decodes what the lab acts upon with Kubernetes' own types.
-func checkObject(k *kube.Kind, content map[string]any, name string) *kube.StatusError {
-	if name == "" {
-		return kube.Invalid(k, "", "metadata.name: Required value: name or generateName is required")
-	}
-
-	typed := map[string]any{
-		"daemonsets": &appsv1.DaemonSet{}, "deployments": &appsv1.Deployment{}, "configmaps": &corev1.ConfigMap{}, "runtimeclasses": &nodev1.RuntimeClass{},
-		"serviceaccounts": &corev1.ServiceAccount{}, "namespaces": &corev1.Namespace{}, "secrets": &corev1.Secret{},
-	}[k.Plural]
-	if typed == nil {
-		return nil
-	}
-
-	if err := recode(content, typed); err != nil {
-		return kube.BadRequest("%s in version \"v1\" cannot be handled as a %s: %s", k.Kind, k.Kind, err)
-	}
-
-	switch o := typed.(type) {
-	case *nodev1.RuntimeClass:
-		if o.Handler == "" {
-			return kube.Invalid(k, name, "handler: Required value")
-		}
-	case *appsv1.DaemonSet:
-		selector, err := metav1.LabelSelectorAsSelector(o.Spec.Selector)
-		if err != nil || selector.Empty() || !selector.Matches(labelSet(o.Spec.Template.Labels)) {
-			return kube.Invalid(k, name, "spec.template.metadata.labels: Invalid value: `selector` does not match template `labels`")
-		}
-
-		if len(o.Spec.Template.Spec.Containers) == 0 {
-			return kube.Invalid(k, name, "spec.template.spec.containers: Required value")
-		}
-	}
-
-	return nil
+// modelKinds are what the model keeps of manifests: what makes nodes offer GPUs.
+var modelKinds = map[string]string{
+	"v1/ConfigMap": "configmaps", "node.k8s.io/v1/RuntimeClass": "runtimeclasses", "apps/v1/DaemonSet": "daemonsets",
 }
 
-func (e *etcd) hasNamespace(name string) bool {
-	return slices.Contains(builtinNamespaces, name) || e.objects[objectKey("namespaces", "", name)] != nil
-}
-
-// remove deletes an object, and with a namespace all that is in it; the caller holds the lock.
-func (e *etcd) remove(k *kube.Kind, namespace, name string) bool {
-	key := objectKey(k.Plural, namespace, name)
-	if e.objects[key] == nil {
-		return false
+// keep stores an object of a manifest where nothing has its name, and returns how Talos calls it; empty where it is
+// there, or is nothing that the model keeps. The caller holds the lock.
+func (e *etcd) keep(content map[string]any) string {
+	var meta metav1.PartialObjectMetadata
+	if err := recode(content, &meta); err != nil {
+		return ""
 	}
 
-	delete(e.objects, key)
+	plural := modelKinds[meta.APIVersion+"/"+meta.Kind]
+	key := objectKey(plural, meta.Namespace, meta.Name)
 
-	if k.Plural == "namespaces" {
-		maps.DeleteFunc(e.objects, func(_ string, o *kubeObject) bool { return o.Namespace == name })
+	if plural == "" || e.objects[key] != nil {
+		return ""
 	}
 
+	e.objects[key] = &kubeObject{
+		Plural: plural, Namespace: meta.Namespace, Name: meta.Name, UID: uuid.NewString(),
+		Created: time.Now().UTC().Truncate(time.Second), Content: content,
+	}
 	e.committed(false)
 
-	return true
+	kind := meta.GroupVersionKind()
+
+	return fmt.Sprintf("%s/%s/%s/%s", kind.Group, kind.Version, kind.Kind, meta.Name)
 }
 
-// stored are the objects of a resource in order of namespace and name; the caller holds the lock.
+// object implements objects.
+func (e *etcd) object(plural, namespace, name string) *kubeObject {
+	return e.objects[objectKey(plural, namespace, name)]
+}
+
+// storedAs are the objects of a resource that can be read, in the order of their names; the caller holds the lock.
+func storedAs[T any](e *etcd, plural string) []T {
+	list := []T{}
+
+	for _, o := range e.stored(plural) {
+		var one T
+		if recode(o.Content, &one) == nil {
+			list = append(list, one)
+		}
+	}
+
+	return list
+}
+
 func (e *etcd) stored(plural string) []*kubeObject {
 	var list []*kubeObject
 
@@ -154,32 +103,62 @@ func (e *etcd) stored(plural string) []*kubeObject {
 	return list
 }
 
-// object is the stored object as the API shows it.
-func (o *kubeObject) object(revision uint64) kube.Object {
-	shown := kube.Object{Fields: map[string]any{}}
-	_ = recode(o.Content, &shown) // it was checked when it was stored
+// daemonPod is the pod of a DaemonSet on a node.
+type daemonPod struct {
+	podRun
 
-	for key, value := range o.Content {
-		switch key {
-		case "apiVersion", "kind", "metadata", "spec", "status":
-		default:
-			shown.Fields[key] = value
-		}
-	}
+	node  string
+	state podState
+}
 
-	shown.Metadata.Namespace, shown.Metadata.UID, shown.Metadata.CreationTimestamp = o.Namespace, o.UID, o.Created
-	shown.Metadata.ResourceVersion = fmt.Sprint(revision)
+// daemonPods are the pods of the DaemonSets whose nodeSelector takes the node; the caller holds the lock.
+func (e *etcd) daemonPods(n *kubeNode) []daemonPod {
+	var pods []daemonPod
 
-	if o.Plural == "namespaces" {
-		labels := maps.Clone(shown.Metadata.Labels)
-		if labels == nil {
-			labels = map[string]string{}
+	for _, o := range e.stored("daemonsets") {
+		var set appsv1.DaemonSet
+		if recode(o.Content, &set) != nil {
+			continue
 		}
 
-		labels["kubernetes.io/metadata.name"] = o.Name
-		shown.Metadata.Labels = labels
-		shown.Spec, shown.Status = map[string]any{"finalizers": []string{"kubernetes"}}, map[string]any{"phase": "Active"}
+		spec := set.Spec.Template.Spec
+		if !labels.SelectorFromSet(spec.NodeSelector).Matches(labels.Set(n.Labels)) {
+			continue
+		}
+
+		uid := uuid.NewSHA1(uuid.NameSpaceOID, []byte(o.UID+n.UID)).String()
+		p := daemonPod{podRun: podRun{o.Namespace, o.Name + "-" + uid[:5], uid, spec, e}, node: n.Name}
+
+		if m := e.ms.running[n.VMID]; m != nil && e.posts(n) {
+			p.state = p.on(m, n.CNI)
+		}
+
+		pods = append(pods, p)
 	}
 
-	return shown
+	return pods
+}
+
+// object is the pod as the API shows it.
+func (p daemonPod) object() corev1.Pod {
+	p.spec.NodeName = p.node
+	o := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: p.name, Namespace: p.namespace, UID: types.UID(p.uid)},
+		Spec:       p.spec, Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+
+	if p.state.running {
+		o.Status.Phase = corev1.PodRunning
+	}
+
+	for _, c := range p.spec.Containers {
+		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: p.state.running}
+		if !s.Ready {
+			s.State.Waiting = &corev1.ContainerStateWaiting{Reason: p.state.reason, Message: p.state.message}
+		}
+
+		o.Status.ContainerStatuses = append(o.Status.ContainerStatuses, s)
+	}
+
+	return o
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -33,29 +32,14 @@ func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.Serv
 	return nil
 }
 
-// snapshot implements kubernetes.
-func (m modelKubernetes) snapshot(_ context.Context, e *etcd, send func([]byte) error) error {
-	m.ms.mu.Lock()
-	data := e.copyFor(0)
-	m.ms.mu.Unlock()
-
-	snapshot, err := data.snapshot()
-	if err != nil {
-		return err
-	}
-
-	for chunk := range slices.Chunk(snapshot, snapshotChunk) {
-		if err := send(chunk); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-// errModelSnapshot is what the model says, whose snapshots are its own.
+// errModelSnapshot is what the model says, which has no database.
 var errModelSnapshot = status.Error(codes.Unimplemented,
-	"the lab's model of etcd recovers from no snapshot: run the lab with --kubernetes=real")
+	"the lab's model of etcd has no snapshots: start the lab with --kubernetes=real")
+
+// snapshot implements kubernetes.
+func (modelKubernetes) snapshot(context.Context, *etcd, func([]byte) error) error {
+	return errModelSnapshot
+}
 
 // recoverEtcd implements kubernetes.
 func (modelKubernetes) recoverEtcd(bool) error { return errModelSnapshot }

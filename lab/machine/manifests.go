@@ -12,12 +12,9 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/yaml"
-
-	"proxmox-talos/lab/machine/kube"
 )
 
 const (
@@ -138,7 +135,7 @@ func (m *machine) applyManifests(ctx context.Context, list []manifest) error {
 	return errors.Join(failures...)
 }
 
-// createObject implements kubernetes.
+// createObject implements kubernetes: the model keeps what makes nodes offer GPUs, and leaves out everything else.
 func (m modelKubernetes) createObject(_ context.Context, content map[string]any) error {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -147,31 +144,8 @@ func (m modelKubernetes) createObject(_ context.Context, content map[string]any)
 		return errNoEtcd
 	}
 
-	apiVersion, _ := content["apiVersion"].(string)
-	name, _ := content["kind"].(string)
-	metadata, _ := content["metadata"].(map[string]any)
-
-	group, version, found := strings.Cut(apiVersion, "/")
-	if !found {
-		group, version = "", apiVersion
-	}
-
-	label := fmt.Sprintf("%s/%s/%s/%v", group, version, name, metadata["name"])
-
-	k, known := kube.FindKind(apiVersion, name)
-	if !known || !k.Stored {
-		return fmt.Errorf("error creating mapping for object %s: no matches for kind %q in version %q", label, name, apiVersion)
-	}
-
-	namespace, _ := metadata["namespace"].(string)
-
-	_, err := m.etcd.put(k, namespace, content, false)
-
-	switch {
-	case err == nil:
+	if label := m.etcd.keep(content); label != "" {
 		m.logf("[talos] created %s", label)
-	case err.Reason != "AlreadyExists":
-		return fmt.Errorf("error creating %s: %w", label, err)
 	}
 
 	return nil

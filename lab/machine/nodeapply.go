@@ -10,17 +10,17 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/kubelet"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
-
-	"proxmox-talos/lab/machine/kube"
+	kubeletapis "k8s.io/kubelet/pkg/apis"
 )
 
 // uninitialized is the taint of a node that waits for the cloud controller manager.
 const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
 // registrationTaints are what the kubelet registers its node with: those of its configuration, and the control plane's, so that no pod is faster than Talos.
-func (m *machine) registrationTaints() ([]kube.Taint, error) {
+func (m *machine) registrationTaints() ([]corev1.Taint, error) {
 	extra := m.config.Machine().Kubelet().ExtraConfig()
 
 	for _, field := range kubelet.ProtectedConfigurationFields {
@@ -34,18 +34,15 @@ func (m *machine) registrationTaints() ([]kube.Taint, error) {
 		return nil, fmt.Errorf("error creating kubelet configuration: error unmarshalling extra kubelet configuration: %w", err)
 	}
 
-	taints := make([]kube.Taint, 0, len(configuration.RegisterWithTaints))
-	for _, t := range configuration.RegisterWithTaints {
-		taints = append(taints, kube.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
-	}
+	taints := slices.Clone(configuration.RegisterWithTaints)
 
-	controlPlane := func(t kube.Taint) bool { return t.Key == constants.LabelNodeRoleControlPlane }
+	controlPlane := func(t corev1.Taint) bool { return t.Key == constants.LabelNodeRoleControlPlane }
 	if m.isControlPlane() && !m.config.Cluster().ScheduleOnControlPlanes() && !slices.ContainsFunc(taints, controlPlane) {
-		taints = append(taints, kube.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: string(corev1.TaintEffectNoSchedule)})
+		taints = append(taints, corev1.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule})
 	}
 
 	if m.config.Cluster().ExternalCloudProvider().Enabled() {
-		taints = append(taints, kube.Taint{Key: uninitialized, Value: "true", Effect: string(corev1.TaintEffectNoSchedule)})
+		taints = append(taints, corev1.Taint{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule})
 	}
 
 	return taints, nil
@@ -78,11 +75,11 @@ func (m *machine) talosLabels() map[string]string {
 }
 
 // talosTaints are those that Talos wants its node to have, by key: one for each.
-func (m *machine) talosTaints() []kube.Taint {
-	taints := map[string]kube.Taint{}
+func (m *machine) talosTaints() []corev1.Taint {
+	taints := map[string]corev1.Taint{}
 
 	if m.isControlPlane() && !m.config.Cluster().ScheduleOnControlPlanes() {
-		taints[constants.LabelNodeRoleControlPlane] = kube.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: string(corev1.TaintEffectNoSchedule)}
+		taints[constants.LabelNodeRoleControlPlane] = corev1.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule}
 	}
 
 	for key, text := range m.config.Machine().NodeTaints() {
@@ -91,24 +88,15 @@ func (m *machine) talosTaints() []kube.Taint {
 			value, effect = "", text
 		}
 
-		taints[key] = kube.Taint{Key: key, Value: value, Effect: effect}
+		taints[key] = corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
 	}
 
-	list := make([]kube.Taint, 0, len(taints))
+	list := make([]corev1.Taint, 0, len(taints))
 	for _, key := range slices.Sorted(maps.Keys(taints)) {
 		list = append(list, taints[key])
 	}
 
 	return list
-}
-
-// user is the identity with which Talos changes its node: the administrator's on control planes, the kubelet's on workers.
-func (m *machine) user() kube.User {
-	if m.isControlPlane() {
-		return kube.Administrator()
-	}
-
-	return kube.NodeUser(m.hostname)
 }
 
 // applyNode makes labels, annotations and taints of the Node object those of the machine's configuration, as Talos does: all in one update, so that a refusal loses all
@@ -127,13 +115,14 @@ func (m *machine) applyNode(e *etcd) {
 		return
 	}
 
-	if err := e.updateNode(m.user(), current, &next); err != nil {
-		m.refuseNode(err.Message)
+	if refusal := m.refusedOf(current, &next); refusal != "" {
+		m.refuseNode(refusal)
 
 		return
 	}
 
 	m.kubelet.refused = ""
+	e.store(&next)
 }
 
 // refuseNode tells once why the API server does not take a change of the node, which Talos tries again and again; the
@@ -147,7 +136,7 @@ func (m *machine) refuseNode(message string) {
 
 // sameNode says whether two states of a node differ in nothing that Talos applies.
 func sameNode(a, b *kubeNode) bool {
-	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && slices.Equal(a.Taints, b.Taints)
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.Taints, b.Taints)
 }
 
 // wantedNode is the node as Talos wants it; the caller holds the lock.
@@ -170,22 +159,44 @@ func (m *machine) wantedNode(current *kubeNode) kubeNode {
 	return next
 }
 
-// updateNode stores a changed Node as the API server does; the caller holds the lock.
-func (e *etcd) updateNode(u kube.User, before, after *kubeNode) *kube.StatusError {
-	fields := func(n *kubeNode) kube.NodeFields { return kube.NodeFields{Labels: n.Labels, Taints: n.Taints} }
-	old := fields(before)
-
-	if err := kube.AdmitNode(u, after.Name, &old, fields(after)); err != nil {
-		return err
+// refusedOf judges a change of the machine's Node as the NodeRestriction admission plugin does: on workers Talos has the
+// kubelet's identity, which taints its node at registration and never afterwards, and touches no labels of kubernetes.io
+// and k8s.io but those meant for it.
+func (m *machine) refusedOf(before, after *kubeNode) string {
+	if m.isControlPlane() { // where Talos is the cluster's administrator
+		return ""
 	}
 
-	if err := kube.ValidateNode(after.Name, fields(after)); err != nil {
-		return err
+	forbidden := fmt.Sprintf("nodes %q is forbidden: ", after.Name)
+
+	if !equality.Semantic.DeepEqual(before.Taints, after.Taints) {
+		return forbidden + fmt.Sprintf("node %q is not allowed to modify taints", after.Name)
 	}
 
-	e.store(after)
+	changed := map[string]bool{}
 
-	return nil
+	for key := range extended(before.Labels, after.Labels) {
+		old, was := before.Labels[key]
+		now, is := after.Labels[key]
+		changed[key] = (was != is || old != now) && restrictedLabel(key)
+	}
+
+	maps.DeleteFunc(changed, func(_ string, is bool) bool { return !is })
+
+	if len(changed) > 0 {
+		return forbidden + "is not allowed to modify labels: " + strings.Join(slices.Sorted(maps.Keys(changed)), ", ")
+	}
+
+	return ""
+}
+
+// restrictedLabel says whether NodeRestriction keeps a label from kubelets.
+func restrictedLabel(key string) bool {
+	prefix, _, found := strings.Cut(key, "/")
+	within := func(domain string) bool { return found && (prefix == domain || strings.HasSuffix(prefix, "."+domain)) }
+
+	return within(corev1.LabelNamespaceNodeRestriction) ||
+		(within("kubernetes.io") || within("k8s.io")) && !kubeletapis.IsKubeletLabel(key)
 }
 
 // store keeps a Node; the caller holds the lock.
@@ -239,8 +250,8 @@ func takeOver(values map[string]string, own map[string]bool, wanted map[string]s
 }
 
 // takeOverTaints does the same for taints, which Talos knows by their key.
-func takeOverTaints(taints []kube.Taint, own map[string]bool, wanted []kube.Taint) []kube.Taint {
-	byKey := func(key string) func(kube.Taint) bool { return func(t kube.Taint) bool { return t.Key == key } }
+func takeOverTaints(taints []corev1.Taint, own map[string]bool, wanted []corev1.Taint) []corev1.Taint {
+	byKey := func(key string) func(corev1.Taint) bool { return func(t corev1.Taint) bool { return t.Key == key } }
 
 	for _, t := range wanted {
 		i := slices.IndexFunc(taints, byKey(t.Key))
@@ -248,7 +259,8 @@ func takeOverTaints(taints []kube.Taint, own map[string]bool, wanted []kube.Tain
 		switch {
 		case i < 0:
 			taints = append(taints, t)
-		case taints[i] != t && !own[t.Key]:
+		case taints[i].Value == t.Value && taints[i].Effect == t.Effect: // it keeps the time at which it was added
+		case !own[t.Key]:
 			continue
 		default:
 			taints[i] = t
@@ -257,7 +269,7 @@ func takeOverTaints(taints []kube.Taint, own map[string]bool, wanted []kube.Tain
 		own[t.Key] = true
 	}
 
-	return slices.DeleteFunc(taints, func(t kube.Taint) bool {
+	return slices.DeleteFunc(taints, func(t corev1.Taint) bool {
 		gone := own[t.Key] && !slices.ContainsFunc(wanted, byKey(t.Key))
 		if gone {
 			delete(own, t.Key)

@@ -4,7 +4,6 @@ import (
 	stdx509 "crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -83,99 +82,6 @@ func (k kubeClient) patch(node, body string) (int, string) {
 	message, _ := o["message"].(string)
 
 	return code, message
-}
-
-// TestNodeRestriction: what a kubelet's identity may do to nodes, in the API server's words.
-func TestNodeRestriction(t *testing.T) {
-	t.Parallel()
-
-	l := newLab(t)
-	l.cluster(1, 2)
-
-	const own = `nodes "node-21" is forbidden: `
-
-	kubelet := l.kubelet("system:node:node-21", "system:nodes")
-	tainted := `{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}`
-	labelled := func(key string) string { return fmt.Sprintf(`{"metadata":{"labels":{%q:"b"}}}`, key) }
-
-	for name, test := range map[string]struct{ node, patch, refusal string }{
-		"its own labels":                       {"node-21", labelled("example.org/a"), ""},
-		"a label meant for kubelets":           {"node-21", labelled("node.kubernetes.io/a"), ""},
-		"a label below one meant for kubelets": {"node-21", labelled("x.kubelet.kubernetes.io/a"), ""},
-		"its zone":                             {"node-21", labelled("topology.kubernetes.io/zone"), ""},
-		"a role":                               {"node-21", labelled("node-role.kubernetes.io/a"), own + "is not allowed to modify labels: node-role.kubernetes.io/a"},
-		"another label of the topology":        {"node-21", labelled("topology.kubernetes.io/rack"), own + "is not allowed to modify labels: topology.kubernetes.io/rack"},
-		"a label of k8s.io":                    {"node-21", labelled("x.k8s.io/a"), own + "is not allowed to modify labels: x.k8s.io/a"},
-		"what isolates nodes":                  {"node-21", labelled("x.node-restriction.kubernetes.io/a"), own + "is not allowed to modify labels: x.node-restriction.kubernetes.io/a"},
-		"a taint":                              {"node-21", tainted, own + `node "node-21" is not allowed to modify taints`},
-		"another node":                         {"node-22", labelled("example.org/a"), `nodes "node-22" is forbidden: node "node-21" is not allowed to modify node "node-22"`},
-	} {
-		code, message := kubelet.patch(test.node, test.patch)
-		assert.Equal(t, test.refusal, message, name)
-		assert.Equal(t, map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[test.refusal == ""], code, name)
-	}
-
-	code, refused := kubelet.do(http.MethodGet, "/api/v1/nodes", "application/json", "")
-	assert.Equal(t, http.StatusForbidden, code)
-	assert.Contains(t, refused["message"], "cannot read all nodes, only its own Node object")
-
-	code, _ = kubelet.do(http.MethodGet, "/api/v1/nodes/node-21", "application/json", "")
-	assert.Equal(t, http.StatusOK, code)
-
-	for name, other := range map[string]kubeClient{
-		"a node's name without its group": l.kubelet("system:node:node-21"),
-		"the group without a node's name": l.kubelet("node-21", "system:nodes"),
-	} {
-		code, _ := other.patch("node-21", labelled("example.org/a"))
-		assert.Equal(t, http.StatusForbidden, code, name)
-	}
-
-	_, _, taints := l.admin().node("node-21")
-	assert.NotContains(t, taints, `"a"`)
-}
-
-func TestPatchesOfNodes(t *testing.T) {
-	t.Parallel()
-
-	l := newLab(t)
-	l.cluster(1, 1)
-	k := l.admin()
-
-	taint := func(effect string) string {
-		return fmt.Sprintf(`{"spec":{"taints":[{"key":"a","value":"b","effect":%q}]}}`, effect)
-	}
-
-	for name, test := range map[string]struct {
-		patch   string
-		code    int
-		message string
-	}{
-		"an effect that does not exist": {taint("Never"), http.StatusUnprocessableEntity, `metadata.taints[0].effect`},
-		"a label that is none":          {`{"metadata":{"labels":{"a b":"c"}}}`, http.StatusUnprocessableEntity, "metadata.labels"},
-		"an older version":              {`{"metadata":{"resourceVersion":"1"},"spec":{"taints":[]}}`, http.StatusConflict, "the object has been modified"},
-		"a node that is not there":      {"{}", http.StatusNotFound, "not found"},
-	} {
-		node := "node-21"
-		if test.code == http.StatusNotFound {
-			node = "node-29"
-		}
-
-		code, message := k.patch(node, test.patch)
-		assert.Equal(t, test.code, code, name)
-		assert.Contains(t, message, test.message, name)
-	}
-
-	code, _ := k.patch("node-21", taint("NoExecute"))
-	assert.Equal(t, http.StatusOK, code)
-
-	_, _, taints := k.node("node-21")
-	assert.JSONEq(t, `[{"key":"a","value":"b","effect":"NoExecute"}]`, taints)
-
-	code, _ = k.patch("node-21", `{"spec":{"taints":null}}`)
-	assert.Equal(t, http.StatusOK, code)
-
-	_, _, taints = k.node("node-21")
-	assert.Equal(t, "null", taints)
 }
 
 // reapply gives a running machine another configuration.

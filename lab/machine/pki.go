@@ -161,10 +161,6 @@ func (m *machine) issueKubernetes() (*tls.Config, error) {
 		return nil, fmt.Errorf("unable to read cluster.network.serviceSubnets: %w", err)
 	}
 
-	if err := checkServiceRange(m.config.Cluster().Network().ServiceCIDRs()); err != nil {
-		return nil, err
-	}
-
 	server, err := issue(ca, "kube-apiserver", []string{"kube-master"}, append(addresses, service...), names, stdx509.ExtKeyUsageServerAuth)
 	if err != nil {
 		return nil, err
@@ -180,19 +176,6 @@ func (m *machine) issueKubernetes() (*tls.Config, error) {
 		Certificates: []tls.Certificate{server}, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1"},
 	}, nil
-}
-
-// checkServiceRange is kube-apiserver's own check of its flag; it ends with this message.
-func checkServiceRange(ranges []string) error {
-	const widest = 12
-
-	for _, text := range ranges {
-		if network, err := netip.ParsePrefix(text); err == nil && network.Addr().Is4() && network.Bits() < widest {
-			return fmt.Errorf("specified --service-cluster-ip-range is too large; for 32-bit addresses, the mask must be >= %d", widest)
-		}
-	}
-
-	return nil
 }
 
 func acceptedOSCAs(cfg config.Provider) [][]byte {

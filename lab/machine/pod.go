@@ -2,13 +2,10 @@ package machine
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-
-	"proxmox-talos/lab/machine/kube"
 )
 
 // podState is what has become of a pod on its node.
@@ -46,16 +43,6 @@ type podRun struct {
 	namespace, name, uid string
 	spec                 corev1.PodSpec
 	objects              objects
-}
-
-// runPod is what has become of a DaemonSet's pod; the caller holds the lock.
-func (e *etcd) runPod(p daemonPod) podState {
-	m := e.ms.running[p.node.VMID]
-	if m == nil || !e.posts(p.node) {
-		return podState{}
-	}
-
-	return podRun{p.set.Namespace, p.name(), p.uid(), p.spec, e}.on(m, p.node.CNI)
 }
 
 // on follows the pod from its node's kubelet to its container, cni says that pods have a network there; the caller
@@ -136,84 +123,4 @@ func restarts(elapsed time.Duration) int {
 	}
 
 	return count
-}
-
-// object is the pod as the API shows it; the caller holds the lock.
-func (p daemonPod) object(e *etcd) kube.Object {
-	started := p.started.UTC().Truncate(time.Second)
-	spec := map[string]any{}
-	_ = recode(p.spec, &spec) // it was decoded from JSON
-	spec["nodeName"] = p.node.Name
-
-	status := kube.PodStatus{Phase: "Pending", HostIP: p.node.Address.String()}
-	ready := map[bool]string{true: "True", false: "False"}[p.state.running]
-
-	if p.state.running || p.state.crash != nil {
-		status.Phase, status.StartTime = "Running", started
-	}
-
-	if p.spec.HostNetwork {
-		status.PodIP = status.HostIP
-	}
-
-	status.Conditions = []kube.Condition{{Type: "Ready", Status: ready, LastTransitionTime: started}, {Type: "ContainersReady", Status: ready, LastTransitionTime: started}}
-
-	for _, c := range p.spec.Containers {
-		status.ContainerStatuses = append(status.ContainerStatuses, p.containerStatus(e, c, started))
-	}
-
-	return kube.Object{
-		APIVersion: "v1", Kind: "Pod", Spec: spec, Status: status,
-		Metadata: kube.Meta{
-			Name: p.name(), Namespace: p.set.Namespace, UID: p.uid(), CreationTimestamp: started, Labels: p.labels,
-			OwnerReferences: []kube.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: p.set.Name, UID: p.set.UID, Controller: true}},
-		},
-	}
-}
-
-func (p daemonPod) containerStatus(e *etcd, c corev1.Container, started time.Time) kube.ContainerStatus {
-	s := kube.ContainerStatus{Name: c.Name, Image: c.Image, Ready: p.state.running, Started: p.state.running}
-
-	switch {
-	case p.state.running:
-		s.State = map[string]any{"running": map[string]any{"startedAt": started}}
-	case p.state.reason != "":
-		s.State = map[string]any{"waiting": map[string]any{"reason": p.state.reason, "message": p.state.message}}
-	default:
-		s.State = map[string]any{}
-	}
-
-	if end := p.state.crash; end != nil {
-		s.LastState = map[string]any{"terminated": map[string]any{"reason": end.reason, "message": end.message, "exitCode": end.code}}
-		s.RestartCount = restarts(time.Duration(float64(time.Since(p.started)) * e.ms.world.Clock().Speed()))
-	}
-
-	return s
-}
-
-// events are the warnings about the pods of DaemonSets; the caller holds the lock.
-func (e *etcd) eventObjects() []kube.Object {
-	var events []kube.Object
-
-	for _, p := range e.daemonPods() {
-		kind, name, uid, reason, message := "Pod", p.name(), p.uid(), p.state.warning, p.state.details
-		if p.refusal != "" {
-			kind, name, uid, reason, message = "DaemonSet", p.set.Name, p.set.UID, "FailedCreate", "Error creating: "+p.refusal
-		}
-
-		if reason == "" {
-			continue
-		}
-
-		events = append(events, kube.Object{
-			APIVersion: "v1", Kind: "Event",
-			Metadata: kube.Meta{Name: strings.ToLower(name + "." + p.node.Name + "." + reason), Namespace: p.set.Namespace, CreationTimestamp: p.started.UTC().Truncate(time.Second)},
-			Fields: map[string]any{
-				"type": "Warning", "reason": reason, "message": message, "count": 1, "lastTimestamp": p.started.UTC().Truncate(time.Second),
-				"involvedObject": map[string]any{"kind": kind, "namespace": p.set.Namespace, "name": name, "uid": uid},
-			},
-		})
-	}
-
-	return events
 }

@@ -152,7 +152,7 @@ func TestRealNodes(t *testing.T) {
 	l.patches = []string{noCNI + "  proxy:\n    disabled: true\n"}
 	l.boot(11)
 	l.apply(11, l.configuration(machinetype.TypeControlPlane, inline(gpuManifests["namespace"], gpuManifests["class"],
-		gpuManifests["config"], gpuManifests["plugin"])))
+		gpuManifests["config"], gpuManifests["plugin"], "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: pool}\n")))
 	l.boot(21)
 	l.apply(21, l.configuration(machinetype.TypeWorker,
 		"machine:\n  kubelet:\n    extraArgs: {rotate-server-certificates: \"true\"}\n"))
@@ -163,11 +163,15 @@ func TestRealNodes(t *testing.T) {
 
 	k := l.kubectl(11)
 	k.becomes("get serviceaccount default -o name", "serviceaccount/default") // until then no pod is admitted
+	l.soon("Talos names the kind that it does not know", func() bool {
+		return strings.Contains(strings.Join(l.machines.Console(11), "\n"), `no matches for kind \"CiliumLoadBalancerIPPool\" in version \"cilium.io/v2\"`)
+	})
 
 	for _, part := range []struct { //nolint:paralleltest // as below
 		name string
 		test func(*lab, kubectl)
 	}{
+		{"the gate", gpuGate},
 		{"a CNI", cni},
 		{"serving certificates", servingCertificates},
 		{"who may call a kubelet", kubeletCallers},

@@ -203,10 +203,8 @@ func (r *realKubelet) register(ctx context.Context) error {
 	labels := m.kubeletLabels()
 	m.ms.mu.Unlock()
 
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.name, Labels: labels}}
-	for _, t := range taints {
-		node.Spec.Taints = append(node.Spec.Taints,
-			corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: r.name, Labels: labels}, Spec: corev1.NodeSpec{Taints: taints},
 	}
 
 	if err == nil {

@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-
-	"proxmox-talos/lab/machine/kube"
 )
 
 // observeNodes keeps what is known of the cluster's nodes as the API server has them.
@@ -99,7 +97,7 @@ func observed(n *corev1.Node) *kubeNode {
 	node := &kubeNode{
 		Name: n.Name, UID: string(n.UID), Revision: revision, Created: n.CreationTimestamp.Time, Labels: n.Labels,
 		Annotations: n.Annotations,
-		Taints:      taintsOf(n), Unschedulable: n.Spec.Unschedulable, podNetwork: n.Spec.PodCIDR,
+		Taints:      n.Spec.Taints, Unschedulable: n.Spec.Unschedulable, podNetwork: n.Spec.PodCIDR,
 		Kubelet: n.Status.NodeInfo.KubeletVersion, Arch: n.Status.NodeInfo.Architecture,
 		ready: &corev1.NodeCondition{Status: corev1.ConditionUnknown},
 	}
@@ -117,13 +115,4 @@ func observed(n *corev1.Node) *kubeNode {
 	}
 
 	return node
-}
-
-func taintsOf(n *corev1.Node) []kube.Taint {
-	taints := make([]kube.Taint, 0, len(n.Spec.Taints))
-	for _, t := range n.Spec.Taints {
-		taints = append(taints, kube.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
-	}
-
-	return taints
 }

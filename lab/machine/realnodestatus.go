@@ -10,8 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"proxmox-talos/lab/machine/kube"
 )
 
 // sameStatus compares all that a kubelet says but when it said so.
@@ -40,18 +38,12 @@ func (r *realKubelet) describe(n *corev1.Node) {
 		return
 	}
 
-	var about kubeNode
+	about := kubeNode{Name: n.Name}
 
 	m.describeNode(&about)
 	m.ms.mu.Unlock()
 
-	quantity := func(v int64) resource.Quantity { return *resource.NewQuantity(v, resource.BinarySI) }
-	capacity := corev1.ResourceList{
-		corev1.ResourceCPU:              *resource.NewQuantity(int64(about.Cores), resource.DecimalSI),
-		corev1.ResourceMemory:           quantity(int64(about.MemoryMiB) << 20),
-		corev1.ResourceEphemeralStorage: quantity(about.DiskBytes),
-		corev1.ResourcePods:             *resource.NewQuantity(110, resource.DecimalSI),
-	}
+	capacity := about.capacity()
 
 	for name, count := range r.k.offers() {
 		capacity[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
@@ -59,16 +51,7 @@ func (r *realKubelet) describe(n *corev1.Node) {
 
 	s := &n.Status
 	s.Capacity, s.Allocatable = capacity, capacity
-	s.Addresses = []corev1.NodeAddress{
-		{Type: corev1.NodeInternalIP, Address: about.Address.String()},
-		{Type: corev1.NodeHostName, Address: n.Name},
-	}
-	s.NodeInfo = corev1.NodeSystemInfo{
-		MachineID: about.MachineID, SystemUUID: about.MachineID, KernelVersion: kernelVersion,
-		OSImage:                 "Talos (" + about.Talos + ")",
-		ContainerRuntimeVersion: "containerd://2.1.6", KubeletVersion: about.Kubelet, OperatingSystem: "linux",
-		Architecture: about.Arch,
-	}
+	s.Addresses, s.NodeInfo = about.addresses(), about.systemInfo()
 	s.DaemonEndpoints.KubeletEndpoint.Port = constants.KubeletPort
 
 	for _, pressure := range []corev1.NodeConditionType{
@@ -131,7 +114,7 @@ func (r *realKubelet) applyNode(ctx context.Context, n *corev1.Node) error {
 	refused := ""
 
 	if !sameNode(current, &next) {
-		n.Labels, n.Annotations, n.Spec.Taints = next.Labels, next.Annotations, keepTimes(n.Spec.Taints, next.Taints)
+		n.Labels, n.Annotations, n.Spec.Taints = next.Labels, next.Annotations, next.Taints
 
 		err := r.talos.Put().Resource("nodes").Name(r.name).Body(n).Do(ctx).Into(n)
 		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
@@ -153,23 +136,4 @@ func (r *realKubelet) applyNode(ctx context.Context, n *corev1.Node) error {
 	m.kubelet.refused = refused
 
 	return nil
-}
-
-// keepTimes are the wanted taints; those that were there keep the time at which they were added.
-func keepTimes(before []corev1.Taint, wanted []kube.Taint) []corev1.Taint {
-	taints := make([]corev1.Taint, 0, len(wanted))
-
-	for _, t := range wanted {
-		taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)}
-
-		for _, o := range before {
-			if o.Key == t.Key && string(o.Effect) == t.Effect {
-				taint.TimeAdded = o.TimeAdded
-			}
-		}
-
-		taints = append(taints, taint)
-	}
-
-	return taints
 }

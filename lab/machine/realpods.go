@@ -15,8 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
-
-	"proxmox-talos/lab/machine/kube"
 )
 
 // podRound is how often a kubelet looks after pods that nobody has changed, since their machine may have.
@@ -373,11 +371,11 @@ func (k *realKubernetes) offers() map[string]int {
 }
 
 // nodePods implements kubernetes.
-func (k *realKubernetes) nodePods(*etcd, *machine) []kube.Object {
+func (k *realKubernetes) nodePods(*etcd) []nodeContainer {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	var pods []kube.Object
+	var list []nodeContainer
 
 	for _, one := range k.pods {
 		p := one.pod
@@ -386,13 +384,11 @@ func (k *realKubernetes) nodePods(*etcd, *machine) []kube.Object {
 		}
 
 		for _, c := range p.Spec.Containers {
-			pod := newPod(p.Name, p.Spec.NodeName, p.Status.PodIP, c.Name, c.Image, p.CreationTimestamp.Time, true)
-			pod.Metadata.Namespace = p.Namespace
-			pods = append(pods, pod)
+			list = append(list, nodeContainer{p.Namespace, p.Name, c.Name, c.Image})
 		}
 	}
 
-	return pods
+	return list
 }
 
 // warn remembers a pod's state, and tells its warning once.

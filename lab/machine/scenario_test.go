@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cosi-project/runtime/pkg/safe"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -92,24 +93,25 @@ func scenario(l *lab) {
 	assert.Contains(l.T, labels, "node-role.kubernetes.io/control-plane")
 	assert.Contains(l.T, taints, "node-role.kubernetes.io/control-plane")
 
-	l.soon("every control plane has its static pods", func() bool {
-		_, pods := k.do(http.MethodGet, "/api/v1/namespaces/kube-system/pods", "application/json", "")
-		text := fmt.Sprint(pods)
+	for _, n := range []int{11, 13} {
+		l.soon("a control plane has its static pods", func() bool {
+			list, err := safe.StateListAll[*k8s.StaticPodStatus](l.context(), l.client(n).COSI)
 
-		return !slices.ContainsFunc([]string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"},
-			func(name string) bool {
-				return !strings.Contains(text, name+"-node-11") || !strings.Contains(text, name+"-node-13")
-			})
+			return err == nil && list.Len() == 3
+		})
+	}
+
+	const worker = "machine:\n  nodeLabels: {zone: a}\n"
+
+	l.reapply(21, machinetype.TypeWorker, worker+"  nodeTaints: {dedicated: \"db:NoSchedule\"}\n")
+	l.soon("no kubelet taints its node later", func() bool {
+		return strings.Contains(strings.Join(l.machines.Console(21), "\n"),
+			`nodes "node-21" is forbidden: node "node-21" is not allowed to modify taints`)
 	})
+	l.reapply(21, machinetype.TypeWorker, worker)
 
-	code, answer := l.kubelet("system:node:node-21", "system:nodes").do(http.MethodPatch, "/api/v1/nodes/node-21",
-		"application/json", `{"spec":{"taints":[]}}`)
-	assert.Equal(l.T, http.StatusForbidden, code)
-	assert.Contains(l.T, answer["message"], `node "node-21" is not allowed to modify taints`)
-
-	code, _ = k.do(http.MethodPost, "/api/v1/namespaces", "application/json",
-		`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kept"}}`)
-	assert.Equal(l.T, http.StatusCreated, code)
+	code, _ := k.do(http.MethodPatch, "/api/v1/nodes/node-21", "application/json", `{"metadata":{"labels":{"kept":"yes"}}}`)
+	assert.Equal(l.T, http.StatusOK, code)
 
 	l.cutPower(k, vip)
 	l.removeMember(13)
@@ -127,8 +129,9 @@ func scenario(l *lab) {
 		assert.Equal(l.T, uids[n], k.uid(n), "the node is the one that was there")
 	}
 
-	code, _ = k.do(http.MethodGet, "/api/v1/namespaces/kept", "application/json", "")
-	assert.Equal(l.T, http.StatusOK, code)
+	labels, _, taints = k.node("node-21")
+	assert.Equal(l.T, "yes", labels["kept"])
+	assert.NotContains(l.T, taints, "dedicated")
 }
 
 // cutPower switches a control plane off: the others serve the address, and its node is missed until it is back.

@@ -56,7 +56,7 @@ func connect(cfg config.Provider, server string, s subject) (*rest.RESTClient, e
 	}
 
 	client, err := rest.RESTClientFor(&rest.Config{
-		Host: server, APIPath: "/api", QPS: 50, Burst: 100, UserAgent: s.name,
+		Host: server, APIPath: "/api", QPS: 50, Burst: 100, UserAgent: s.name, WarningHandler: rest.NoWarnings{},
 		TLSClientConfig: rest.TLSClientConfig{CertData: pair.Crt, KeyData: pair.Key, CAData: cfg.Cluster().IssuingCA().Crt},
 		ContentConfig: rest.ContentConfig{
 			GroupVersion:         &corev1.SchemeGroupVersion,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,6 +37,12 @@ func Create(ctx context.Context, client *rest.RESTClient, object map[string]any)
 		return "", fmt.Errorf("error creating mapping for object %s: %w", label, err)
 	}
 
+	// A second Service of the same address would be refused for the address, not for its name.
+	err = client.Get().AbsPath(path, head.Name).Do(ctx).Error()
+	if !apierrors.IsNotFound(err) {
+		return "", err
+	}
+
 	err = client.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(text).Do(ctx).Error()
 
 	switch {
@@ -59,10 +64,8 @@ func collection(ctx context.Context, client *rest.RESTClient, head metav1.Partia
 
 	missing := fmt.Errorf("no matches for kind %q in version %q", head.Kind, head.APIVersion)
 
-	var status int
-
-	answer, err := client.Get().AbsPath(root).Do(ctx).StatusCode(&status).Raw()
-	if status == http.StatusNotFound {
+	answer, err := client.Get().AbsPath(root).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
 		return "", missing
 	}
 

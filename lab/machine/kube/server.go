@@ -1,269 +1,275 @@
+// Package kube is the lab's model of a Kubernetes API server: nodes, and what the program's health gate asks about GPUs.
+// Everything else takes the real one.
 package kube
 
 import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/version"
 )
 
-// Backend is the cluster that a server shows.
-type Backend interface {
+// Cluster is what a server shows.
+type Cluster interface {
 	// Version is the API server's version with its "v".
 	Version() string
-	// Health lists the checks of /readyz: name → problem, empty when fine.
-	Health() map[string]string
-	// Revision is etcd's revision.
-	Revision() uint64
-	// List returns every object of a resource, by plural name, sorted by namespace and name.
-	List(resource string) []Object
-	// DeleteNode removes a Node object; false when there is none.
-	DeleteNode(name string) bool
-	// PatchNode changes a node's labels, annotations (nil removes one), taints and schedulability as far as the user may.
-	PatchNode(u User, name string, p NodePatch) *StatusError
-	// Put creates a stored object, or replaces one, and returns its name.
-	Put(k *Kind, namespace string, content map[string]any, replace bool) (string, *StatusError)
-	// Delete removes a stored object; false when there is none.
-	Delete(k *Kind, namespace, name string) bool
-	// Log is what a pod has printed; false when there is no such pod.
-	Log(namespace, name string) (string, bool)
-	// Changed returns a channel that is closed at the next change.
-	Changed() <-chan struct{}
+	// Healthy says whether etcd has a leader.
+	Healthy() bool
+	// Nodes are in the order of their names.
+	Nodes() []corev1.Node
+	// PatchNode changes labels, annotations, taints and schedulability of a node to what change makes of it.
+	PatchNode(name string, change func(*corev1.Node) error) (*corev1.Node, error)
+	DeleteNode(name string) error
+	RuntimeClasses() []nodev1.RuntimeClass
+	DaemonSets() []appsv1.DaemonSet
+	// Pods are those of DaemonSets on a node, or on all of them where it is empty.
+	Pods(node string) []corev1.Pod
 }
 
-// Server is the HTTP side of a Kubernetes API server. Clients authenticate with certificates, which the TLS listener must have verified.
-type Server struct{ backend Backend }
+// server is the HTTP side. Clients authenticate with certificates, which the TLS listener must have verified.
+type server struct{ cluster Cluster }
 
-// NewServer returns the handler for a backend.
-func NewServer(b Backend) *Server { return &Server{backend: b} }
+// NewServer returns the handler for a cluster.
+func NewServer(c Cluster) http.Handler {
+	s := &server{c}
+	open, asked := http.NewServeMux(), http.NewServeMux()
 
-// ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch r.URL.Path {
-	case "/livez":
-		s.health(w, r, "livez")
-
-		return
-	case "/healthz":
-		s.health(w, r, "healthz")
-
-		return
-	case "/readyz":
-		s.health(w, r, "readyz")
-
-		return
-	case "/version":
-		s.version(w)
-
-		return
+	for _, check := range []string{"livez", "readyz", "healthz"} {
+		open.HandleFunc("GET /"+check, s.health)
 	}
 
-	user := identify(r.TLS)
-	if err := authorize(user, r); err != nil {
-		writeError(w, err)
-
-		return
-	}
-
-	if problem := s.backend.Health()["etcd"]; problem != "" {
-		writeStatus(w, http.StatusInternalServerError, "InternalError", "etcdserver: "+problem)
-
-		return
-	}
-
-	if body, ok := discovery(strings.TrimSuffix(r.URL.Path, "/")); ok {
-		writeJSON(w, http.StatusOK, body)
-
-		return
-	}
-
-	s.resource(w, r, user)
-}
-
-func (s *Server) health(w http.ResponseWriter, r *http.Request, check string) {
-	checks := s.backend.Health()
-	names := make([]string, 0, len(checks))
-
-	for name := range checks {
-		names = append(names, name)
-	}
-
-	slices.Sort(names)
-
-	var text strings.Builder
-
-	healthy := true
-
-	for _, name := range names {
-		// A server that only waits for its storage is alive, not ready.
-		if checks[name] == "" || check == "livez" {
-			fmt.Fprintf(&text, "[+]%s ok\n", name)
+	open.HandleFunc("GET /version", answer(s.version))
+	open.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if err := authorize(r); err != nil {
+			write(w, nil, err)
+		} else if !s.cluster.Healthy() {
+			write(w, nil, apierrors.NewInternalError(errors.New("etcdserver: no leader")))
 		} else {
-			healthy = false
-
-			fmt.Fprintf(&text, "[-]%s failed: %s\n", name, checks[name])
+			asked.ServeHTTP(w, r)
 		}
-	}
-
-	switch {
-	case !healthy:
-		w.WriteHeader(http.StatusInternalServerError)
-		_, _ = io.WriteString(w, text.String()+check+" check failed\n")
-	case r.URL.Query().Has("verbose"):
-		_, _ = io.WriteString(w, text.String()+check+" check passed\n")
-	default:
-		_, _ = io.WriteString(w, "ok")
-	}
-}
-
-func (s *Server) version(w http.ResponseWriter) {
-	version := s.backend.Version()
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-
-	minor := ""
-	if len(parts) > 1 {
-		minor = parts[1]
-	}
-
-	writeJSON(w, http.StatusOK, map[string]string{
-		"major": parts[0], "minor": minor, "gitVersion": version, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
-		"goVersion": "go1.25", "compiler": "gc", "platform": "linux/amd64",
 	})
+
+	for path, find := range map[string]func(*http.Request) (any, error){
+		"GET /api/v1/nodes":                         s.nodes,
+		"GET /api/v1/nodes/{name}":                  s.node,
+		"PATCH /api/v1/nodes/{name}":                s.patch,
+		"DELETE /api/v1/nodes/{name}":               s.remove,
+		"GET /api/v1/pods":                          s.pods,
+		"GET /api/v1/namespaces/{namespace}/events": s.events,
+		"GET /apis/apps/v1/daemonsets":              s.daemonSets,
+		"GET /apis/node.k8s.io/v1/runtimeclasses":   s.runtimeClasses,
+		"/": func(*http.Request) (any, error) { return nil, errNotServed },
+	} {
+		asked.HandleFunc(path, answer(find))
+	}
+
+	for path, body := range discovery {
+		asked.HandleFunc(path, answer(func(*http.Request) (any, error) { return body, nil }))
+	}
+
+	return open
 }
 
-// route is a request's path taken apart.
-type route struct {
-	kind            *Kind
-	namespace, name string
-	subresource     string
+var errNotServed = refusal(http.StatusNotFound, metav1.StatusReasonNotFound,
+	"the lab's model of Kubernetes shows nodes and what the health gate reads: start the lab with --kubernetes=real for everything else")
+
+func refusal(code int32, reason metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	}}
 }
 
-func parse(path string) (route, bool) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-
-	group := ""
-
-	switch {
-	case len(parts) > 2 && parts[0] == "api" && parts[1] == "v1":
-		parts = parts[2:]
-	case len(parts) > 3 && parts[0] == "apis" && parts[2] == "v1":
-		group, parts = parts[1], parts[3:]
-	default:
-		return route{}, false
+// authorize lets members of system:masters do everything, and nobody else anything beyond health and version.
+func authorize(r *http.Request) error {
+	user, groups := identify(r.TLS)
+	if slices.Contains(groups, "system:masters") {
+		return nil
 	}
 
-	var r route
-
-	if parts[0] == "namespaces" && len(parts) > 2 {
-		r.namespace, parts = parts[1], parts[2:]
-	}
-
-	i := slices.IndexFunc(kinds, func(k *Kind) bool { return k.Group == group && k.Plural == parts[0] })
-	if i < 0 || len(parts) > 3 {
-		return route{}, false
-	}
-
-	r.kind = kinds[i]
-	if len(parts) > 1 {
-		r.name = parts[1]
-	}
-
-	if len(parts) > 2 {
-		r.subresource = parts[2]
-	}
-
-	return r, true
+	return refusal(http.StatusForbidden, metav1.StatusReasonForbidden,
+		fmt.Sprintf("forbidden: User %q cannot %s path %q", user, strings.ToLower(r.Method), r.URL.Path))
 }
 
-func (s *Server) resource(w http.ResponseWriter, r *http.Request, user User) {
-	target, ok := parse(r.URL.Path)
-	if !ok {
-		writeStatus(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource")
-
-		return
+// identify names the client by its certificate.
+func identify(state *tls.ConnectionState) (user string, groups []string) {
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return "system:anonymous", nil
 	}
 
-	switch {
-	case r.Method == http.MethodGet && target.subresource == "":
-		s.get(w, r, target)
-	case r.Method == http.MethodDelete && target.kind.Kind == "Node" && target.name != "":
-		if !s.backend.DeleteNode(target.name) {
-			target.notFound(w)
+	subject := state.PeerCertificates[0].Subject
 
-			return
-		}
+	return subject.CommonName, subject.Organization
+}
 
-		writeJSON(w, http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Success"})
-	case r.Method == http.MethodPatch && target.kind.Kind == "Node" && target.name != "":
-		s.patch(w, r, target, user)
-	case r.Method == http.MethodGet && target.subresource == "log" && target.kind.Kind == "Pod":
-		s.log(w, target)
-	case target.kind.Stored && (r.Method == http.MethodPost && target.name == "" || r.Method == http.MethodPut && target.name != "") && target.subresource == "":
-		s.write(w, r, target)
-	case target.kind.Stored && r.Method == http.MethodDelete && target.name != "":
-		s.remove(w, target)
-	default:
-		writeStatus(w, http.StatusMethodNotAllowed, "MethodNotAllowed", "the lab's Kubernetes API does not serve this request: it reads, patches nodes, and creates, replaces and deletes what it stores")
+func answer(find func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := find(r)
+		write(w, body, err)
 	}
 }
 
-func (s *Server) objects(target route) []Object {
-	all := s.backend.List(target.kind.Plural)
-
-	return slices.DeleteFunc(all, func(o Object) bool {
-		return target.namespace != "" && o.Metadata.Namespace != target.namespace || target.name != "" && o.Metadata.Name != target.name
-	})
-}
-
-func (s *Server) get(w http.ResponseWriter, r *http.Request, target route) {
-	if watch, _ := strconv.ParseBool(r.URL.Query().Get("watch")); watch {
-		s.watch(w, r, target)
-
-		return
-	}
-
-	revision := strconv.FormatUint(s.backend.Revision(), 10)
-	objects := selected(r.URL.Query(), s.objects(target))
-
-	if target.name != "" && len(objects) == 0 {
-		target.notFound(w)
-
-		return
-	}
-
+func write(w http.ResponseWriter, body any, err error) {
 	code := http.StatusOK
-	if r.Method == http.MethodPost {
-		code = http.StatusCreated
-	}
+
+	var status apierrors.APIStatus
 
 	switch {
-	case wantsTable(r):
-		writeJSON(w, code, target.kind.table(objects, revision, r.URL.Query().Get("includeObject")))
-	case target.name != "":
-		writeJSON(w, code, objects[0])
-	default:
-		writeJSON(w, http.StatusOK, map[string]any{
-			"kind": target.kind.Kind + "List", "apiVersion": target.kind.APIVersion(), "metadata": map[string]any{"resourceVersion": revision}, "items": objects,
-		})
+	case errors.As(err, &status):
+		refused := status.Status()
+		refused.Kind, refused.APIVersion = "Status", "v1"
+		code, body = int(refused.Code), refused
+	case err != nil:
+		code, body = http.StatusInternalServerError, apierrors.NewInternalError(err).Status()
 	}
+
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // a client that is gone needs no answer
+}
+
+func (s *server) health(w http.ResponseWriter, r *http.Request) {
+	// A server that only waits for its storage is alive, not ready.
+	if r.URL.Path != "/livez" && !s.cluster.Healthy() {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, "[+]ping ok\n[-]etcd failed: no leader\nreadyz check failed\n")
+
+		return
+	}
+
+	_, _ = io.WriteString(w, "ok")
+}
+
+func (s *server) version(*http.Request) (any, error) {
+	v := s.cluster.Version()
+	parts := append(strings.SplitN(strings.TrimPrefix(v, "v"), ".", 3), "", "")
+
+	return version.Info{
+		Major: parts[0], Minor: parts[1], GitVersion: v, GitTreeState: "clean", BuildDate: "1970-01-01T00:00:00Z",
+		Compiler: "gc", Platform: "linux/amd64",
+	}, nil
+}
+
+// discovery is what kubectl asks before it asks for nodes.
+var discovery = map[string]any{
+	"GET /api": metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
+	"GET /apis": metav1.APIGroupList{
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{},
+	},
+	"GET /api/v1": metav1.APIResourceList{
+		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "v1",
+		APIResources: []metav1.APIResource{{
+			Name: "nodes", SingularName: "node", Kind: "Node", Verbs: metav1.Verbs{"delete", "get", "list", "patch"},
+			ShortNames: []string{"no"},
+		}},
+	},
+}
+
+func (s *server) nodes(r *http.Request) (any, error) {
+	if q := r.URL.Query(); q.Has("watch") || q.Has("labelSelector") {
+		return nil, errNotServed
+	}
+
+	nodes := s.cluster.Nodes()
+	if wantsTable(r) {
+		return table(nodes), nil
+	}
+
+	return corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, Items: nodes}, nil
 }
 
 func wantsTable(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "as=Table") }
 
-func (t route) notFound(w http.ResponseWriter) {
-	writeStatus(w, http.StatusNotFound, "NotFound", fmt.Sprintf("%s %q not found", t.kind.Plural, t.name))
+func (s *server) node(r *http.Request) (any, error) {
+	nodes := s.cluster.Nodes()
+
+	i := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == r.PathValue("name") })
+	if i < 0 {
+		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), r.PathValue("name"))
+	}
+
+	if wantsTable(r) {
+		return table(nodes[i : i+1]), nil
+	}
+
+	return nodes[i], nil
 }
 
-func writeJSON(w http.ResponseWriter, code int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_, _ = w.Write(encode(body)) //nolint:gosec // JSON, and nobody's browser
-}
+// patch applies a merge patch.
+func (s *server) patch(r *http.Request) (any, error) {
+	if form := r.Header.Get("Content-Type"); form != "application/merge-patch+json" {
+		return nil, refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			"the lab's model of Kubernetes takes application/merge-patch+json, not "+form)
+	}
 
-func writeStatus(w http.ResponseWriter, code int, reason, message string) {
-	writeJSON(w, code, map[string]any{
-		"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Failure", "message": message, "reason": reason, "code": code,
+	patch, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+
+	return s.cluster.PatchNode(r.PathValue("name"), func(n *corev1.Node) error {
+		before, err := json.Marshal(n)
+		if err != nil {
+			return err
+		}
+
+		after, err := jsonpatch.MergePatch(before, patch)
+		if err != nil {
+			return apierrors.NewBadRequest(err.Error())
+		}
+
+		*n = corev1.Node{}
+		if err := json.Unmarshal(after, n); err != nil {
+			return apierrors.NewBadRequest(err.Error())
+		}
+
+		return nil
 	})
+}
+
+func (s *server) remove(r *http.Request) (any, error) {
+	if err := s.cluster.DeleteNode(r.PathValue("name")); err != nil {
+		return nil, err
+	}
+
+	return metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess}, nil
+}
+
+func (s *server) pods(r *http.Request) (any, error) {
+	selector, err := fields.ParseSelector(r.URL.Query().Get("fieldSelector"))
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+
+	node, _ := selector.RequiresExactMatch("spec.nodeName")
+
+	return corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: s.cluster.Pods(node)}, nil
+}
+
+// events are none: what keeps a pod from running is in its status.
+func (s *server) events(*http.Request) (any, error) {
+	return corev1.EventList{TypeMeta: metav1.TypeMeta{Kind: "EventList", APIVersion: "v1"}, Items: []corev1.Event{}}, nil
+}
+
+func (s *server) daemonSets(*http.Request) (any, error) {
+	return appsv1.DaemonSetList{TypeMeta: metav1.TypeMeta{Kind: "DaemonSetList", APIVersion: "apps/v1"}, Items: s.cluster.DaemonSets()}, nil
+}
+
+func (s *server) runtimeClasses(*http.Request) (any, error) {
+	return nodev1.RuntimeClassList{
+		TypeMeta: metav1.TypeMeta{Kind: "RuntimeClassList", APIVersion: "node.k8s.io/v1"}, Items: s.cluster.RuntimeClasses(),
+	}, nil
 }
