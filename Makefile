@@ -20,6 +20,9 @@ VMID ?=
 YES ?=
 # What the lab's clusters run on: model (default), or real.
 KUBERNETES ?=
+# Engine tests: a pattern of their names, and who does the work: standin or published.
+RUN ?=
+PROVIDERS ?= standin
 BACKUPS ?= $(HOME)/.pulumi-backups
 BIN := $(CURDIR)/.bin
 # The policy pack, by the name under which Pulumi finds it without its language host for Go.
@@ -141,6 +144,16 @@ endif
 .PHONY: report
 report: ## look: Write what a stack will consist of, as Markdown and as a page: STACK=lab (default), into .report/
 	@go run ./cmd/stackreport $(STACK)
+
+# The scripts' tests start some thousand shells.
+.PHONY: test-unit
+test-unit: ## develop: Run the tests that need neither the lab nor shells, in under a minute
+	go test $$(go list ./... | grep -v /components/scripts)
+
+.PHONY: test-engine
+test-engine: $(if $(RUN),tools) ## develop: Run the engine tests that RUN names, on the lab: RUN=TestProtection; PROVIDERS=published runs them with the published plugins
+	@if [ -z '$(RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi
+	cd lab/engine && go test -count 1 -v -timeout 60m -run '$(RUN)' . -args -providers=$(PROVIDERS)
 
 # The engine's tests wait more than they work.
 .PHONY: test

@@ -24,31 +24,39 @@ import (
 	"proxmox-talos/internal/spec"
 )
 
-// mustBeStated are the properties of a VM whose value the provider would otherwise guess, each with the number of its trap in facts/proxmox.md, or why a guess
-// would be wrong.
-var mustBeStated = map[string]string{ //nolint:gochecknoglobals // a table
-	"name": "6", "vmId": "6", "nodeName": "6", "description": "", "tags": "", "template": "12", "protection": "7", "stopOnDestroy": "7", "started": "", "onBoot": "",
-	"reboot": "", "migrate": "10", "acpi": "", "tabletDevice": "good defaults", "keyboardLayout": "", "machine": "good defaults", "bios": "good defaults",
-	"scsiHardware": "good defaults", "bootOrders": "a clone keeps its template's otherwise", "operatingSystem.type": "good defaults",
-	"serialDevices[0].device": "good defaults", "vga.type": "", "vga.memory": "",
-	"cdrom.enabled": "1", "cdrom.fileId": "1", "cdrom.interface": "1: q35 has ide0 and ide2 only",
-	"disks[0].interface": "", "disks[0].datastoreId": "", "disks[0].size": "", "disks[0].fileFormat": "", "disks[0].aio": "", "disks[0].backup": "",
-	"disks[0].cache": "", "disks[0].discard": "good defaults", "disks[0].iothread": "", "disks[0].replicate": "", "disks[0].ssd": "good defaults",
-	"agent.enabled": "5", "agent.timeout": "5", "agent.trim": "5", "agent.type": "5",
-	"memory.dedicated": "", "memory.floating": "10", "memory.shared": "",
-	"efiDisk.type": "11", "efiDisk.datastoreId": "11", "efiDisk.fileFormat": "11", "efiDisk.preEnrolledKeys": "11",
-	"cpu.cores": "", "cpu.sockets": "", "cpu.type": "good defaults", "cpu.numa": "", "cpu.units": "", "cpu.hotplugged": "", "cpu.limit": "",
-	"networkDevices[0].bridge": "", "networkDevices[0].macAddress": "5", "networkDevices[0].model": "good defaults", "networkDevices[0].enabled": "",
-	"networkDevices[0].firewall": "", "networkDevices[0].disconnected": "",
-	"initialization.datastoreId": "", "initialization.interface": "1: q35 has ide0 and ide2 only", "initialization.ipConfigs[0].ipv4.address": "",
-	"timeoutClone": "", "timeoutCreate": "", "timeoutMigrate": "", "timeoutReboot": "", "timeoutShutdownVm": "", "timeoutStartVm": "", "timeoutStopVm": "",
+// mustBeStated are the properties of a VM whose value the provider would otherwise guess, by what would happen then.
+var mustBeStated = map[string][]string{ //nolint:gochecknoglobals // a table
+	"docs/provider-pitfalls.md#names-and-vmids":    {"name", "vmId", "nodeName"},
+	"docs/provider-pitfalls.md#replacement":        {"template"},
+	"docs/provider-pitfalls.md#deletion":           {"protection", "stopOnDestroy"},
+	"docs/provider-pitfalls.md#memory-and-devices": {"migrate", "memory.floating"},
+	"docs/provider-pitfalls.md#cd-drive":           {"cdrom.enabled", "cdrom.fileId", "cdrom.interface", "initialization.interface"},
+	"docs/provider-pitfalls.md#guest-agent":        {"agent.enabled", "agent.timeout", "agent.trim", "agent.type"},
+	"docs/provider-pitfalls.md#efi-disk":           {"efiDisk.type", "efiDisk.datastoreId", "efiDisk.fileFormat", "efiDisk.preEnrolledKeys"},
+	"docs/provider-pitfalls.md#cpu-weight":         {"cpu.units"},
+	"docs/provider-pitfalls.md#network-devices-and-addresses": {
+		"networkDevices[0].bridge", "networkDevices[0].macAddress", "networkDevices[0].model", "networkDevices[0].enabled", "networkDevices[0].firewall",
+		"networkDevices[0].disconnected", "initialization.ipConfigs[0].ipv4.address",
+	},
+	"docs/provider-pitfalls.md#virtual-machines-proxmoxve": {
+		"description", "tags", "started", "onBoot", "reboot", "acpi", "tabletDevice", "keyboardLayout", "machine", "bios", "scsiHardware", "operatingSystem.type",
+		"bootOrders", // a clone keeps its template's otherwise
+		"serialDevices[0].device", "vga.type", "vga.memory", "memory.dedicated", "memory.shared",
+		"disks[0].interface", "disks[0].datastoreId", "disks[0].size", "disks[0].fileFormat", "disks[0].aio", "disks[0].backup", "disks[0].cache", "disks[0].discard",
+		"disks[0].iothread", "disks[0].replicate", "disks[0].ssd",
+		"cpu.cores", "cpu.sockets", "cpu.type", "cpu.numa", "cpu.hotplugged", "cpu.limit", "initialization.datastoreId",
+		"timeoutClone", "timeoutCreate", "timeoutMigrate", "timeoutReboot", "timeoutShutdownVm", "timeoutStartVm", "timeoutStopVm",
+	},
 }
 
 // mustNotBeStated are properties that Proxmox or the provider refuses, or that replace a VM when they change.
-var mustNotBeStated = map[string]string{ //nolint:gochecknoglobals // a table
-	"disks[0].fileId": "3: imported over SSH", "disks[0].speed": "2", "kvmArguments": "9: root only", "cpu.affinity": "9: root only", "cpu.architecture": "9: root only",
-	"memory.hugepages": "9: root only", "initialization.type": "12: replaces", "initialization.userAccount": "D3.3: no user data", "initialization.userDataFileId": "D3.3",
-	"initialization.ipConfigs[1]": "the provider never takes one out again",
+var mustNotBeStated = map[string][]string{ //nolint:gochecknoglobals // a table
+	"docs/provider-pitfalls.md#disks-from-files":              {"disks[0].fileId"},
+	"docs/provider-pitfalls.md#disk-speed":                    {"disks[0].speed"},
+	"docs/provider-pitfalls.md#root-only":                     {"kvmArguments", "cpu.affinity", "cpu.architecture", "memory.hugepages"},
+	"docs/provider-pitfalls.md#replacement":                   {"initialization.type"},
+	"docs/provider-pitfalls.md#user-data":                     {"initialization.userAccount", "initialization.userDataFileId"},
+	"docs/provider-pitfalls.md#network-devices-and-addresses": {"initialization.ipConfigs[1]"},
 }
 
 // runNode registers one node with its template.
@@ -98,11 +106,15 @@ func TestTalosNodeStatesWhatTheProviderWouldGuess(t *testing.T) {
 			r := runNode(t, recorder.Options{}, n, plannedNetwork())
 
 			vm := r.Of(recorder.VirtualMachine)[n.Name+"-vm"]
-			for property, trap := range mustBeStated {
-				assert.False(t, vm.Input(property).IsNull(), "%s must be stated (facts/proxmox.md, trap %s)", property, trap)
+			for pitfall, properties := range mustBeStated {
+				for _, property := range properties {
+					assert.False(t, vm.Input(property).IsNull(), "%s must be stated: see %s", property, pitfall)
+				}
 			}
-			for property, trap := range mustNotBeStated {
-				assert.True(t, vm.Input(property).IsNull(), "%s must not be stated (facts/proxmox.md, trap %s)", property, trap)
+			for pitfall, properties := range mustNotBeStated {
+				for _, property := range properties {
+					assert.True(t, vm.Input(property).IsNull(), "%s must not be stated: see %s", property, pitfall)
+				}
 			}
 			for property, value := range map[string]any{
 				"memory.floating": 0, "stopOnDestroy": true, "efiDisk.type": "4m", "efiDisk.preEnrolledKeys": false, "machine": "q35", "bios": "ovmf",

@@ -291,7 +291,7 @@ func TestAFailedCreate(t *testing.T) {
 
 			f.recorded()
 
-			// The next update misses what a look at the machine would have told, and mends nothing: trap 3.
+			// The next update misses what a look at the machine would have told, and mends nothing: docs/provider-pitfalls.md#disks-from-files.
 			assert.Equal(t, unseen, r.diff(typeVirtualMachine, node(), resp.Properties))
 
 			f.special = nil
