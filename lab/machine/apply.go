@@ -2,10 +2,7 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"reflect"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,16 +10,9 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configdiff"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
-	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-)
 
-const (
-	appliedNow      = "Applied configuration without a reboot"
-	appliedByReboot = "Applied configuration with a reboot"
-	appliedLater    = "Staged configuration to be applied after the next reboot"
+	"proxmox-talos/lab/machine/configuration"
 )
 
 // ApplyConfiguration implements the machine service of a configured machine.
@@ -32,7 +22,7 @@ func (s *machined) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyC
 		m.endTrial()
 	}
 
-	cfg, warnings, err := m.checkConfiguration(ctx, in.GetData())
+	cfg, warnings, err := configuration.Check(ctx, in.GetData(), m.mode(), m.resources())
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +35,7 @@ func (s *machined) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyC
 		return nil, errGoingDown
 	}
 
-	reply, err := applyMode(in.GetMode(), current, cfg)
+	reply, err := configuration.Decide(in.GetMode(), current, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -74,104 +64,9 @@ func (s *machined) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyC
 	return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{reply}}, nil
 }
 
-// checkConfiguration loads and validates with Talos' own machinery.
-func (m *machine) checkConfiguration(ctx context.Context, data []byte) (config.Provider, []string, error) {
-	cfg, err := configloader.NewFromBytes(data)
-	if err != nil {
-		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
-	}
-
-	if cfg.RawV1Alpha1() == nil {
-		return nil, nil, status.Error(codes.InvalidArgument, "the applied machine configuration doesn't contain v1alpha1 config, did you mean to patch the machine config instead?")
-	}
-
-	warnings, err := cfg.Validate(m.mode())
-	if err != nil {
-		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
-	}
-
-	more, err := cfg.RuntimeValidate(ctx, m.resources(), m.mode())
-	if err != nil {
-		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
-	}
-
-	return cfg, append(warnings, more...), nil
-}
-
-// applyMode decides what a request does to the running machine.
-func applyMode(wanted machineapi.ApplyConfigurationRequest_Mode, current, next config.Provider) (*machineapi.ApplyConfiguration, error) {
-	reply := &machineapi.ApplyConfiguration{Mode: wanted, ModeDetails: appliedByReboot}
-	reboot := needsReboot(current, next)
-
-	switch wanted {
-	case machineapi.ApplyConfigurationRequest_TRY, machineapi.ApplyConfigurationRequest_NO_REBOOT:
-		if reboot != nil {
-			return nil, status.Error(codes.InvalidArgument, reboot.Error())
-		}
-
-		reply.ModeDetails = appliedNow
-	case machineapi.ApplyConfigurationRequest_STAGED:
-		reply.ModeDetails = appliedLater
-	case machineapi.ApplyConfigurationRequest_AUTO:
-		reply.Mode, reply.ModeDetails = machineapi.ApplyConfigurationRequest_NO_REBOOT, appliedNow
-
-		if reboot != nil {
-			reply.Mode, reply.ModeDetails = machineapi.ApplyConfigurationRequest_REBOOT, appliedByReboot+": "+reboot.Error()
-		}
-	case machineapi.ApplyConfigurationRequest_REBOOT:
-	}
-
-	return reply, nil
-}
-
-// immediate are the parts of the machine section that Talos 1.12 takes over while it runs, by field of v1alpha1.MachineConfig.
-const immediate = "MachineCA MachineAcceptedCAs MachineTime MachineCertSANs MachineInstall MachineNetwork MachineSysfs MachineSysctls MachineLogging MachineControlPlane " +
-	"MachineKubelet MachineKernel MachineRegistries MachinePods MachineSeccompProfiles MachineNodeAnnotations MachineNodeLabels MachineNodeTaints"
-
-// immediateFeatures are those of v1alpha1.FeaturesConfig.
-const immediateFeatures = "KubernetesTalosAPIAccessConfig KubePrismSupport HostDNSSupport ImageCacheSupport FeatureNodeAddressSortAlgorithm"
-
-// needsReboot says what in the first document cannot be taken over at once; nil when everything can. The other documents never need a reboot.
-func needsReboot(current, next config.Provider) error {
-	before, after := current.RawV1Alpha1(), next.RawV1Alpha1().DeepCopy()
-	if before == nil {
-		return errors.New("current config is not v1alpha1")
-	}
-
-	after.ConfigDebug, after.ClusterConfig = before.ConfigDebug, before.ClusterConfig //nolint:staticcheck // compared as they are
-
-	if before.MachineConfig != nil && after.MachineConfig != nil {
-		take(after.MachineConfig, before.MachineConfig, immediate)
-
-		if before.MachineConfig.MachineFeatures != nil && after.MachineConfig.MachineFeatures != nil {
-			take(after.MachineConfig.MachineFeatures, before.MachineConfig.MachineFeatures, immediateFeatures)
-		}
-	}
-
-	if reflect.DeepEqual(before, after) {
-		return nil
-	}
-
-	diff, err := configdiff.DiffConfigs(container.NewV1Alpha1(before), container.NewV1Alpha1(after))
-	if err != nil {
-		return fmt.Errorf("error calculating diff: %w", err)
-	}
-
-	return fmt.Errorf("this config change can't be applied in immediate mode\ndiff:\n%s", diff)
-}
-
-// take copies the named fields of one struct into another.
-func take(to, from any, fields string) {
-	target, source := reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()
-
-	for name := range strings.FieldsSeq(fields) {
-		target.FieldByName(name).Set(source.FieldByName(name))
-	}
-}
-
 // apply does what was decided.
 func (m *machine) apply(in *machineapi.ApplyConfigurationRequest, reply *machineapi.ApplyConfiguration, cfg config.Provider) error {
-	m.say("[talos] apply config request: mode %s", modeName(reply.GetMode()))
+	m.say("[talos] apply config request: mode %s", configuration.ModeName(reply.GetMode()))
 
 	switch reply.GetMode() {
 	case machineapi.ApplyConfigurationRequest_TRY:

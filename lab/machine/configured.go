@@ -10,36 +10,17 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
+	"proxmox-talos/lab/machine/configuration"
 	"proxmox-talos/lab/machine/doors"
 	"proxmox-talos/lab/machine/kube"
 	"proxmox-talos/lab/machine/network"
 	"proxmox-talos/lab/machine/services"
 )
 
-// mode is the machine's platform as configuration validation sees it.
-type mode struct {
-	metal, installed bool
+// mode is how Talos validates configurations on the booted platform: nocloud is a cloud to it, which does not require install instructions.
+func (m *machine) mode() configuration.Mode {
+	return configuration.Mode{Metal: m.system.Platform == "metal", Installed: !m.system.Live}
 }
-
-// mode returns the mode of the booted platform: nocloud is a cloud to Talos, which does not require install instructions.
-func (m *machine) mode() mode {
-	return mode{metal: m.system.Platform == "metal", installed: !m.system.Live}
-}
-
-// String implements validation.RuntimeMode.
-func (m mode) String() string {
-	if m.metal {
-		return "metal"
-	}
-
-	return "cloud"
-}
-
-// RequiresInstall implements validation.RuntimeMode.
-func (m mode) RequiresInstall() bool { return m.metal && !m.installed }
-
-// InContainer implements validation.RuntimeMode.
-func (mode) InContainer() bool { return false }
 
 // runConfigured is the life of a machine that has a configuration.
 func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome {

@@ -16,15 +16,13 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/emptypb"
 
 	"proxmox-talos/lab/image"
 	"proxmox-talos/lab/machine/disks"
 	"proxmox-talos/lab/machine/doors"
 	"proxmox-talos/lab/machine/network"
 	"proxmox-talos/lab/machine/resources"
+	"proxmox-talos/lab/machine/talosapi"
 )
 
 // runMaintenance waits for a configuration: at the end of it the machine is installed, or runs it at once when it booted from a disk image.
@@ -86,7 +84,11 @@ func (m *machine) openMaintenance() error {
 	}
 
 	m.doors.Maintain(tlsConfig, &m.ms.requests, func(server grpc.ServiceRegistrar) {
-		machineapi.RegisterMachineServiceServer(server, &maintenanceServer{m: m})
+		machineapi.RegisterMachineServiceServer(server, &talosapi.Maintenance{
+			Mode: m.mode(), Resources: m.resources, Adopt: func(configuration []byte) error {
+				return m.request(action{kind: actApply, actor: uuid.NewString(), configuration: configuration})
+			},
+		})
 		storage.RegisterStorageServiceServer(server, m.storageServer())
 		cosiapi.RegisterStateServer(server, m.cosi.Server())
 	})
@@ -199,79 +201,4 @@ func asInstalled(system image.Image) image.Image {
 // storageServer is the storage service of the machine's API.
 func (m *machine) storageServer() *disks.Server {
 	return &disks.Server{Lock: &m.ms.mu, Of: m.disks, Wipe: func(volume string) error { return m.ms.world.WriteVolume(volume, image.Image{}) }}
-}
-
-// maintenanceServer is the machine service of maintenance mode: what it lacks answers Unimplemented, as Talos' does.
-type maintenanceServer struct {
-	machineapi.UnimplementedMachineServiceServer
-
-	m *machine
-}
-
-var errMaintenance = status.Error(codes.Unimplemented, "API is not implemented in maintenance mode")
-
-// Version implements the machine service: Talos tells strangers nothing.
-func (*maintenanceServer) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
-	return nil, errMaintenance
-}
-
-// Upgrade implements the machine service.
-func (*maintenanceServer) Upgrade(context.Context, *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
-	return nil, errMaintenance
-}
-
-// Reset implements the machine service.
-func (*maintenanceServer) Reset(context.Context, *machineapi.ResetRequest) (*machineapi.ResetResponse, error) {
-	return nil, errMaintenance
-}
-
-// MetaWrite implements the machine service.
-func (*maintenanceServer) MetaWrite(context.Context, *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse, error) {
-	return nil, errMaintenance
-}
-
-// MetaDelete implements the machine service.
-func (*maintenanceServer) MetaDelete(context.Context, *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
-	return nil, errMaintenance
-}
-
-// ApplyConfiguration implements the machine service: checked by Talos' own machinery, then installed or run.
-func (s *maintenanceServer) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
-	switch in.GetMode() {
-	case machineapi.ApplyConfigurationRequest_AUTO, machineapi.ApplyConfigurationRequest_REBOOT, machineapi.ApplyConfigurationRequest_TRY:
-	default:
-		return nil, status.Errorf(codes.Unimplemented, "apply configuration --mode='%s' is not supported in maintenance mode", modeName(in.GetMode()))
-	}
-
-	cfg, err := configloader.NewFromBytes(in.GetData())
-	if err != nil {
-		return nil, fmt.Errorf("failed to parse config: %w", err)
-	}
-
-	// A disk image of the metal platform still asks for install instructions here, as Talos does.
-	mode := mode{metal: s.m.mode().metal}
-
-	warnings, err := cfg.Validate(mode)
-	if err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "configuration validation failed: %s", err)
-	}
-
-	more, err := cfg.RuntimeValidate(ctx, s.m.resources(), mode)
-	if err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "runtime configuration validation failed: %s", err)
-	}
-
-	reply := &machineapi.ApplyConfiguration{Warnings: append(warnings, more...)}
-
-	if in.GetDryRun() {
-		reply.ModeDetails = "Dry run summary:\nNode is running in maintenance mode and does not have a config yet."
-	} else if err := s.m.request(action{kind: actApply, actor: uuid.NewString(), configuration: in.GetData()}); err != nil {
-		return nil, err
-	}
-
-	return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{reply}}, nil
-}
-
-func modeName(m machineapi.ApplyConfigurationRequest_Mode) string {
-	return strings.ReplaceAll(strings.ToLower(m.String()), "_", "-")
 }

@@ -1,0 +1,89 @@
+package talosapi
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cosi-project/runtime/pkg/state"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"proxmox-talos/lab/machine/configuration"
+)
+
+// Maintenance is the machine service of maintenance mode: what it lacks answers Unimplemented, as Talos' does.
+type Maintenance struct {
+	machineapi.UnimplementedMachineServiceServer
+
+	Mode      configuration.Mode
+	Resources func() state.State
+	// Adopt installs a configuration, or runs it at once.
+	Adopt func(configuration []byte) error
+}
+
+var errMaintenance = status.Error(codes.Unimplemented, "API is not implemented in maintenance mode")
+
+// Version implements the machine service: Talos tells strangers nothing.
+func (*Maintenance) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
+	return nil, errMaintenance
+}
+
+// Upgrade implements the machine service.
+func (*Maintenance) Upgrade(context.Context, *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
+	return nil, errMaintenance
+}
+
+// Reset implements the machine service.
+func (*Maintenance) Reset(context.Context, *machineapi.ResetRequest) (*machineapi.ResetResponse, error) {
+	return nil, errMaintenance
+}
+
+// MetaWrite implements the machine service.
+func (*Maintenance) MetaWrite(context.Context, *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse, error) {
+	return nil, errMaintenance
+}
+
+// MetaDelete implements the machine service.
+func (*Maintenance) MetaDelete(context.Context, *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
+	return nil, errMaintenance
+}
+
+// ApplyConfiguration implements the machine service: checked by Talos' own machinery, then installed or run.
+func (s *Maintenance) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
+	switch in.GetMode() {
+	case machineapi.ApplyConfigurationRequest_AUTO, machineapi.ApplyConfigurationRequest_REBOOT, machineapi.ApplyConfigurationRequest_TRY:
+	default:
+		return nil, status.Errorf(codes.Unimplemented, "apply configuration --mode='%s' is not supported in maintenance mode", configuration.ModeName(in.GetMode()))
+	}
+
+	cfg, err := configloader.NewFromBytes(in.GetData())
+	if err != nil {
+		return nil, fmt.Errorf("failed to parse config: %w", err)
+	}
+
+	// A disk image of the metal platform still asks for install instructions here, as Talos does.
+	mode := configuration.Mode{Metal: s.Mode.Metal}
+
+	warnings, err := cfg.Validate(mode)
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "configuration validation failed: %s", err)
+	}
+
+	more, err := cfg.RuntimeValidate(ctx, s.Resources(), mode)
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "runtime configuration validation failed: %s", err)
+	}
+
+	reply := &machineapi.ApplyConfiguration{Warnings: append(warnings, more...)}
+
+	if in.GetDryRun() {
+		reply.ModeDetails = "Dry run summary:\nNode is running in maintenance mode and does not have a config yet."
+	} else if err := s.Adopt(in.GetData()); err != nil {
+		return nil, err
+	}
+
+	return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{reply}}, nil
+}
