@@ -1,0 +1,131 @@
+package kernel_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/machine/kernel"
+)
+
+const (
+	open      = "nvidia-open-gpu-kernel-modules-lts"
+	nonfree   = "nonfree-kmod-nvidia-production"
+	toolkit   = "nvidia-container-toolkit-lts"
+	ada       = "0x27b8"
+	pascal    = "0x1b80"
+	blackwell = "0x2b85"
+)
+
+func gpu(device string) datacentre.GuestPCI {
+	return datacentre.GuestPCI{Address: "0000:81:00.0", VendorID: "0x10de", DeviceID: device, Class: "0x030000"}
+}
+
+func modules(t *testing.T, names ...string) config.Config {
+	t.Helper()
+
+	text := "machine:\n  type: worker\n  kernel:\n    modules:\n"
+	for _, name := range names {
+		text += "      - name: " + name + "\n"
+	}
+
+	cfg, err := configloader.NewFromBytes([]byte(text + "cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n"))
+	require.NoError(t, err)
+
+	return cfg
+}
+
+func TestNVIDIADriver(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		device, driver string
+		version        string
+		driven         int
+		console        string
+	}{
+		"open modules drive Ada":                      {ada, open, "580.126.20-v1.12.6", 1, "NVIDIA UNIX Open Kernel Module for x86_64  580.126.20"},
+		"open modules need a system processor":        {pascal, open, "580.126.20-v1.12.6", 0, "System Processor (GSP)"},
+		"proprietary modules drive Pascal":            {pascal, nonfree, "580.126.20-v1.12.6", 1, "NVIDIA UNIX x86_64 Kernel Module  580.126.20"},
+		"a driver that has dropped Pascal":            {pascal, nonfree, "595.10-v1.12.6", 0, "supported through the"},
+		"a driver older than Blackwell":               {blackwell, open, "560.35-v1.12.6", 0, "not supported by the"},
+		"proprietary modules do not do for Blackwell": {blackwell, nonfree, "580.126.20-v1.12.6", 0, "requires use of the NVIDIA open kernel modules"},
+		"no driver": {ada, "", "", 0, "module not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var (
+				console    strings.Builder
+				extensions []kernel.Extension
+			)
+
+			if test.driver != "" {
+				extensions = append(extensions, kernel.Extension{Name: test.driver, Version: test.version})
+			}
+
+			k := kernel.New([]datacentre.GuestPCI{gpu(test.device)}, extensions, func(format string, args ...any) { fmt.Fprintf(&console, format+"\n", args...) })
+			assert.Empty(t, k.DrivenGPUs())
+
+			k.Load(modules(t, "nvidia_uvm", "nvidia"))
+			assert.Len(t, k.DrivenGPUs(), test.driven)
+			assert.Equal(t, test.driven > 0, k.Loaded("nvidia_uvm"))
+			assert.Contains(t, console.String(), test.console)
+		})
+	}
+}
+
+// TestGuestAddresses: a card with its functions is one device behind the first port, another card is behind the next.
+func TestGuestAddresses(t *testing.T) {
+	t.Parallel()
+
+	audio, second := gpu("0x22bc"), gpu(ada)
+	audio.Address, audio.Class, second.Address = "0000:81:00.1", "0x040300", "0000:c1:00.0"
+
+	k := kernel.New([]datacentre.GuestPCI{gpu(ada), audio, second}, []kernel.Extension{{Name: open, Version: "580.126.20-v1.12.6"}}, func(string, ...any) {})
+	k.Load(modules(t, "nvidia"))
+
+	var driven []string
+	for _, p := range k.DrivenGPUs() {
+		driven = append(driven, p.Address)
+	}
+
+	assert.Equal(t, []string{"0000:01:00.0", "0000:02:00.0"}, driven)
+}
+
+func TestPersistencedNeedsTheDriversVersion(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		toolkit string
+		loaded  bool
+		runs    bool
+		says    string
+	}{
+		"the same version":     {"580.126.20-v1.12.6", true, true, "Started task"},
+		"another version":      {"570.195.03-v1.12.6", true, false, "exit code 1"},
+		"no driver was loaded": {"580.126.20-v1.12.6", false, false, "Waiting for file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			k := kernel.New([]datacentre.GuestPCI{gpu(ada)}, []kernel.Extension{
+				{Name: open, Version: "580.126.20-v1.12.6"}, {Name: toolkit, Version: test.toolkit},
+			}, func(string, ...any) {})
+
+			if test.loaded {
+				k.Load(modules(t, "nvidia"))
+			}
+
+			runs, says := k.Persistenced("ext-nvidia-persistenced")
+			assert.Equal(t, test.runs, runs)
+			assert.Contains(t, says, test.says)
+		})
+	}
+}
