@@ -3,7 +3,6 @@ package machine
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -139,7 +138,7 @@ func (m *machine) boot(ctx context.Context, took time.Duration) outcome {
 
 // start resets the machine and loads what the firmware finds; false when nothing can be booted.
 func (m *machine) start() bool {
-	found, volume, problem := m.findSystem()
+	found, volume, problem := disks.FindSystem(m.hw.Boot, m.ms.world.ReadVolume)
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -175,7 +174,7 @@ func (m *machine) start() bool {
 		m.logf("[talos] %s", err)
 	}
 
-	if found.Live && m.installedElsewhere() {
+	if found.Live && m.disks.Installed(m.ms.world.ReadVolume) {
 		m.problem = "Talos is installed on the disk, but the machine boots from an ISO: put the disk first in the VM's boot order"
 		m.logf("[talos] Talos is already installed to disk but booted from another media and talos.halt_if_installed kernel parameter is set. Please reboot from the disk.")
 
@@ -203,47 +202,6 @@ func (m *machine) hang(ctx context.Context) bool {
 	}
 
 	return true
-}
-
-// findSystem looks through the boot order as firmware does: whatever holds no operating system is skipped.
-func (m *machine) findSystem() (found image.Image, volume, problem string) {
-	tried := make([]string, 0, len(m.hw.Boot))
-
-	for _, disk := range m.hw.Boot {
-		img, err := m.ms.world.ReadVolume(disk.Volume)
-
-		switch {
-		case err != nil:
-			tried = append(tried, fmt.Sprintf("%s: %s", disk.Interface, err))
-		case img.OS == "":
-			tried = append(tried, disk.Interface+": blank")
-		case img.OS != "talos":
-			return img, "", fmt.Sprintf("%s holds %s %s, which the lab keeps in name only: it boots nothing but Talos", disk.Interface, img.OS, img.Version)
-		case img.Arch != "amd64":
-			tried = append(tried, fmt.Sprintf("%s: Talos for %s, and the machine's processor is x86", disk.Interface, img.Arch))
-		case img.Live:
-			return img, "", ""
-		default:
-			return img, disk.Volume, ""
-		}
-	}
-
-	return image.Image{}, "", fmt.Sprintf("no bootable device (%s): give the VM a disk with an image or an ISO, and a boot order", strings.Join(tried, ", "))
-}
-
-// installedElsewhere tells whether a disk beside the booted ISO holds an installed Talos. The caller holds the lock; volumes are read without waiting for it.
-func (m *machine) installedElsewhere() bool {
-	for _, d := range m.hw.Disks {
-		if d.CDROM {
-			continue
-		}
-
-		if img, err := m.ms.world.ReadVolume(d.Volume); err == nil && img.OS == "talos" && !img.Live {
-			return true
-		}
-	}
-
-	return false
 }
 
 // halt ends everything that the last boot started. The lock is free while servers and tracks end, as they need it.

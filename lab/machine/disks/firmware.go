@@ -1,0 +1,50 @@
+package disks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"proxmox-talos/lab/datacentre"
+	"proxmox-talos/lab/image"
+)
+
+// FindSystem looks through a boot order as firmware does: whatever holds no operating system is skipped. The volume is empty for an ISO, the problem
+// says why nothing boots.
+func FindSystem(order []datacentre.GuestDisk, read func(volume string) (image.Image, error)) (found image.Image, volume, problem string) {
+	tried := make([]string, 0, len(order))
+
+	for _, disk := range order {
+		img, err := read(disk.Volume)
+
+		switch {
+		case err != nil:
+			tried = append(tried, fmt.Sprintf("%s: %s", disk.Interface, err))
+		case img.OS == "":
+			tried = append(tried, disk.Interface+": blank")
+		case img.OS != "talos":
+			return img, "", fmt.Sprintf("%s holds %s %s, which the lab keeps in name only: it boots nothing but Talos", disk.Interface, img.OS, img.Version)
+		case img.Arch != "amd64":
+			tried = append(tried, fmt.Sprintf("%s: Talos for %s, and the machine's processor is x86", disk.Interface, img.Arch))
+		case img.Live:
+			return img, "", ""
+		default:
+			return img, disk.Volume, ""
+		}
+	}
+
+	return image.Image{}, "", fmt.Sprintf("no bootable device (%s): give the VM a disk with an image or an ISO, and a boot order", strings.Join(tried, ", "))
+}
+
+// Installed tells whether one of the disks holds an installed Talos.
+func (ds *Disks) Installed(read func(volume string) (image.Image, error)) bool {
+	return slices.ContainsFunc(ds.devices, func(d Device) bool {
+		if d.CDROM {
+			return false
+		}
+
+		img, err := read(d.Volume)
+
+		return err == nil && img.OS == "talos" && !img.Live
+	})
+}
