@@ -101,7 +101,8 @@ func (m *machine) listeners() []talosapi.Listener {
 	add("etcd", constants.EtcdClientPort, constants.EtcdPeerPort)
 
 	if m.apiUp {
-		list = append(list, talosapi.Listener{Process: "kube-apiserver", Address: "::", Port: m.config.Cluster().LocalAPIServerPort()})
+		port := m.config.Cluster().LocalAPIServerPort()
+		list = append(list, talosapi.Listener{Process: "kube-apiserver", Address: "::", Port: port})
 	}
 
 	if prism := m.config.Machine().Features().KubePrism(); prism.Enabled() {
@@ -140,7 +141,9 @@ func (m *machine) logKnows(id string) (service, container bool) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	container = m.config != nil && slices.ContainsFunc(m.podContainers(), func(c *machineapi.ContainerInfo) bool { return c.GetId() == id })
+	if m.config != nil {
+		container = slices.ContainsFunc(m.podContainers(), func(c *machineapi.ContainerInfo) bool { return c.GetId() == id })
+	}
 
 	return m.services.Get(id) != nil, container
 }

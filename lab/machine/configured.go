@@ -17,7 +17,8 @@ import (
 	"proxmox-talos/lab/machine/services"
 )
 
-// mode is how Talos validates configurations on the booted platform: nocloud is a cloud to it, which does not require install instructions.
+// mode is how Talos validates configurations on the booted platform: nocloud is a cloud to it, which does not require
+// install instructions.
 func (m *machine) mode() configuration.Mode {
 	return configuration.Mode{Metal: m.system.Platform == "metal", Installed: !m.system.Live}
 }

@@ -57,7 +57,7 @@ func (m *machine) resources() state.State {
 func (m *machine) systemFacts() resources.System {
 	facts := resources.System{
 		UUID: m.hw.UUID, Cores: m.hw.Cores, MemoryMiB: m.hw.MemoryMiB,
-		Version: m.system.Version, Platform: m.system.Platform, Cmdline: m.cmdline(), PlatformHostname: m.net.PlatformHostname,
+		Version: m.system.Version, Platform: m.system.Platform, PlatformHostname: m.net.PlatformHostname, Cmdline: m.cmdline(),
 		Schematic: m.system.Schematic, META: m.disk.META, Stage: m.stage, Unmet: m.unmet(),
 	}
 
@@ -102,14 +102,16 @@ func (m *machine) clusterFacts() resources.Cluster {
 
 func (m *machine) kubernetesFacts() resources.Kubernetes {
 	facts := resources.Kubernetes{
-		Config: m.config, Hostname: m.hostname, NodeIP: m.net.Node, Labels: m.talosLabels(), Taints: m.talosTaints(), Applied: m.applied, StaticPods: map[string]map[string]any{},
+		Config: m.config, Hostname: m.hostname, NodeIP: m.net.Node,
+		Labels: m.talosLabels(), Taints: m.talosTaints(), Applied: m.applied, StaticPods: map[string]map[string]any{},
 	}
 
 	if e := m.etcdOfNode(); e != nil {
 		node := e.nodes[m.hostname]
 		ready, _, _ := e.nodeState(node)
 		facts.Node = &k8s.NodeStatusSpec{
-			Nodename: node.Name, NodeReady: ready == "True", Unschedulable: node.Unschedulable, Labels: node.Labels, Annotations: node.Annotations,
+			Nodename: node.Name, NodeReady: ready == "True", Unschedulable: node.Unschedulable,
+			Labels: node.Labels, Annotations: node.Annotations,
 		}
 	}
 

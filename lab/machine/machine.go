@@ -75,7 +75,9 @@ type machine struct {
 }
 
 func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc) *machine {
-	m := &machine{ms: ms, hw: hw, cancel: cancel, done: make(chan struct{}), actions: make(chan action, 1), disks: disks.New(hw.Disks)}
+	m := &machine{
+		ms: ms, hw: hw, disks: disks.New(hw.Disks), cancel: cancel, done: make(chan struct{}), actions: make(chan action, 1),
+	}
 	m.doors = doors.New(m.fail)
 	m.journal, m.services = journal.New(m.changed.fire), m.newServices()
 	m.cosi = resources.New(&ms.definitions, shown{m})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	cosiapi "github.com/cosi-project/runtime/api/v1alpha1"
 	"github.com/google/uuid"
@@ -19,7 +18,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"proxmox-talos/lab/machine/resources"
-	"proxmox-talos/lab/machine/services"
 	"proxmox-talos/lab/machine/talosapi"
 )
 
@@ -55,7 +53,9 @@ func newMachined(m *machine) *machined {
 		return m.podContainers(), m.runningServices(), nil
 	}}
 	s.Streams = talosapi.Streams{Lock: &m.ms.mu, Journal: m.journal, Changed: m.changed.wait, Knows: m.logKnows}
-	s.Clients = talosapi.Clients{Config: func() (config.Provider, error) { return locked(s, func() config.Provider { return m.config }) }}
+	s.Clients = talosapi.Clients{Config: func() (config.Provider, error) {
+		return locked(s, func() config.Provider { return m.config })
+	}}
 
 	return s
 }
@@ -112,67 +112,6 @@ func (s *machined) lockControlPlane(what string) (unlock func(), err error) {
 	}
 
 	return unlock, nil
-}
-
-// ServiceStart implements the machine service.
-func (s *machined) ServiceStart(_ context.Context, in *machineapi.ServiceStartRequest) (*machineapi.ServiceStartResponse, error) {
-	reply := &machineapi.ServiceStart{Resp: fmt.Sprintf("Service %q started", in.GetId())}
-
-	return &machineapi.ServiceStartResponse{Messages: []*machineapi.ServiceStart{reply}}, s.control(in.GetId(), true)
-}
-
-// ServiceStop implements the machine service.
-func (s *machined) ServiceStop(_ context.Context, in *machineapi.ServiceStopRequest) (*machineapi.ServiceStopResponse, error) {
-	reply := &machineapi.ServiceStop{Resp: fmt.Sprintf("Service %q stopped", in.GetId())}
-
-	return &machineapi.ServiceStopResponse{Messages: []*machineapi.ServiceStop{reply}}, s.control(in.GetId(), false)
-}
-
-// ServiceRestart implements the machine service.
-func (s *machined) ServiceRestart(_ context.Context, in *machineapi.ServiceRestartRequest) (*machineapi.ServiceRestartResponse, error) {
-	if err := s.control(in.GetId(), false); err != nil {
-		return nil, err
-	}
-
-	reply := &machineapi.ServiceRestart{Resp: fmt.Sprintf("Service %q restarted", in.GetId())}
-
-	return &machineapi.ServiceRestartResponse{Messages: []*machineapi.ServiceRestart{reply}}, s.control(in.GetId(), true)
-}
-
-// control starts or stops a service. Talos allows it for the kubelet and extensions; a stopped etcd member can only be started again.
-func (s *machined) control(id string, start bool) error {
-	unlock, err := s.lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-
-	one := s.m.services.Get(id)
-	if one == nil {
-		return fmt.Errorf("service %q not defined", id)
-	}
-
-	if allowed := id == "kubelet" || id == "etcd" && start || strings.HasPrefix(id, "ext-"); !allowed {
-		return fmt.Errorf("service %q doesn't support %s operation via API", id, map[bool]string{true: "start", false: "stop"}[start])
-	}
-
-	switch {
-	case start && id == "etcd" && one.State != services.Finished:
-	case start && id == "etcd":
-		s.m.services.Set(id, services.Preparing, "Running pre state")
-	case start:
-		s.m.services.Set(id, services.Running, "Health check successful")
-	default:
-		s.m.services.Set(id, services.Finished, "Service finished successfully")
-	}
-
-	if id == "kubelet" && s.m.disk.KubeletRegistered {
-		s.m.kubelet.posting = start
-	}
-
-	s.m.cluster.changed.fire()
-
-	return nil
 }
 
 // Reboot implements the machine service.
@@ -302,46 +241,4 @@ func (m *machine) upgradeable() error {
 	}
 
 	return nil
-}
-
-// MetaWrite implements the machine service.
-func (s *machined) MetaWrite(_ context.Context, in *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse, error) {
-	if in.GetKey() > 255 {
-		return nil, status.Error(codes.InvalidArgument, "key must be a uint8")
-	}
-
-	unlock, err := s.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-
-	if s.m.disk.META == nil {
-		s.m.disk.META = map[uint8]string{}
-	}
-
-	s.m.disk.META[uint8(in.GetKey())] = string(in.GetValue())
-	s.m.save()
-	s.m.changed.fire()
-
-	return &machineapi.MetaWriteResponse{Messages: []*machineapi.MetaWrite{{}}}, nil
-}
-
-// MetaDelete implements the machine service.
-func (s *machined) MetaDelete(_ context.Context, in *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
-	unlock, err := s.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-
-	if _, ok := s.m.disk.META[uint8(in.GetKey())]; !ok {
-		return nil, status.Error(codes.NotFound, "meta key not found")
-	}
-
-	delete(s.m.disk.META, uint8(in.GetKey()))
-	s.m.save()
-	s.m.changed.fire()
-
-	return &machineapi.MetaDeleteResponse{Messages: []*machineapi.MetaDelete{{}}}, nil
 }

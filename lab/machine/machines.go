@@ -1,8 +1,8 @@
 // Package machine is what runs inside a VM that boots a Talos image: maintenance mode, installation, the configured machine with its Talos API, and the
 // cluster that machines with the same secrets form. Every API listens on the machine's own address, so that unchanged clients can use it.
 //
-// This package is power and boot, what changes a machine, and its cluster. The packages below it are its rooms: each has its data and its methods,
-// takes plain values, and does not know this one.
+// This package is power and boot, what changes a machine, and its cluster. The packages below it are its rooms: each has
+// its data and its methods, takes plain values, and does not know this one.
 package machine
 
 import (

@@ -59,7 +59,8 @@ func (m *machine) runMaintenance(ctx context.Context, took time.Duration) outcom
 // adoptNetwork plans the network and says on the console what is wrong with it; the caller holds the lock.
 func (m *machine) adoptNetwork(cfg config.Config) {
 	m.net = network.Machine{
-		Platform: m.system.Platform, CloudInit: m.hw.CloudInit, META: m.disk.META[network.METAKey], NICs: m.hw.NICs, Lease: m.ms.world.Lease,
+		Platform: m.system.Platform, CloudInit: m.hw.CloudInit, META: m.disk.META[network.METAKey],
+		NICs: m.hw.NICs, Lease: m.ms.world.Lease,
 	}.Plan(cfg)
 	m.hostname = m.net.Hostname(cfg, m.identity)
 
@@ -200,5 +201,7 @@ func asInstalled(system image.Image) image.Image {
 
 // storageServer is the storage service of the machine's API.
 func (m *machine) storageServer() *disks.Server {
-	return &disks.Server{Lock: &m.ms.mu, Of: m.disks, Wipe: func(volume string) error { return m.ms.world.WriteVolume(volume, image.Image{}) }}
+	return &disks.Server{Lock: &m.ms.mu, Of: m.disks, Wipe: func(volume string) error {
+		return m.ms.world.WriteVolume(volume, image.Image{})
+	}}
 }

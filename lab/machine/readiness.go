@@ -173,7 +173,8 @@ func (m *machine) nodeProblem() string {
 
 // settle ends the boot once the services run; the caller holds the lock.
 func (m *machine) settle() {
-	if m.stage == runtime.MachineStageBooting && m.up && m.config != nil && len(m.services.Problems(m.requiredServices()...)) == 0 && len(m.services.Awaited()) == 0 {
+	if m.stage == runtime.MachineStageBooting && m.up && m.config != nil &&
+		len(m.services.Problems(m.requiredServices()...)) == 0 && len(m.services.Awaited()) == 0 {
 		m.setStage(runtime.MachineStageRunning)
 
 		if m.disk.Upgraded {

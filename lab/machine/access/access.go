@@ -115,7 +115,8 @@ type stream struct {
 // Context implements grpc.ServerStream.
 func (s stream) Context() context.Context { return s.ctx }
 
-// Authorize returns server options that find the caller's roles and refuse what they do not allow. Without a table every method is let through.
+// Authorize returns server options that find the caller's roles and refuse what they do not allow. Without a table every
+// method is let through.
 func Authorize(find func(context.Context) role.Set, table map[string]role.Set) []grpc.ServerOption {
 	check := func(ctx context.Context, method string) (context.Context, error) {
 		roles := find(ctx)

@@ -1,4 +1,5 @@
-// Package configuration judges machine configurations as Talos does: whether one is valid on a machine, and what applying it to a running one takes.
+// Package configuration judges machine configurations as Talos does: whether one is valid on a machine, and what
+// applying it to a running one takes.
 package configuration
 
 import (

@@ -1,5 +1,5 @@
-// Package disks is a machine's block devices: their names, the partitions of the system disk, the volumes of the configuration, and
-// what the Talos API says of them.
+// Package disks is a machine's block devices: their names, the partitions of the system disk, the volumes of the
+// configuration, and what the Talos API says of them.
 package disks
 
 import (
@@ -157,7 +157,8 @@ type Partition struct {
 	index int
 }
 
-// Partitions are the partitions of the system disk: fixed sizes, and the rest for EPHEMERAL. Its growth to the disk's size is Talos' own.
+// Partitions are the partitions of the system disk: fixed sizes, and the rest for EPHEMERAL. Its growth to the disk's
+// size is Talos' own.
 func (ds *Disks) Partitions() []Partition {
 	d, ok := ds.System()
 	if !ok {

@@ -9,9 +9,11 @@ import (
 	"proxmox-talos/lab/image"
 )
 
-// FindSystem looks through a boot order as firmware does: whatever holds no operating system is skipped. The volume is empty for an ISO, the problem
-// says why nothing boots.
-func FindSystem(order []datacentre.GuestDisk, read func(volume string) (image.Image, error)) (found image.Image, volume, problem string) {
+// FindSystem looks through a boot order as firmware does: whatever holds no operating system is skipped. The volume is
+// empty for an ISO, the problem says why nothing boots.
+func FindSystem(
+	order []datacentre.GuestDisk, read func(volume string) (image.Image, error),
+) (found image.Image, volume, problem string) {
 	tried := make([]string, 0, len(order))
 
 	for _, disk := range order {

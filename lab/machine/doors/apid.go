@@ -53,7 +53,8 @@ type API struct {
 	Resolve func(target string) string
 }
 
-// Configure builds the servers of a configured machine: apid, and machined behind it, on a pipe that only apid knows. OpenTalos opens them.
+// Configure builds the servers of a configured machine: apid, and machined behind it, on a pipe that only apid knows.
+// OpenTalos opens them.
 func (d *Doors) Configure(api API) error {
 	pipe := bufconn.Listen(1 << 16)
 

@@ -1,4 +1,5 @@
-// Package doors is what listens at a machine's addresses: apid, which asks who calls and passes requests on, and the Kubernetes API.
+// Package doors is what listens at a machine's addresses: apid, which asks who calls and passes requests on, and the
+// Kubernetes API.
 package doors
 
 import (
@@ -24,8 +25,8 @@ const (
 	drain = 300 * time.Millisecond
 )
 
-// Doors are a machine's listeners and the servers behind them, for one boot. They have their own lock, inside of which they may take the
-// machine's to say why a door stays shut.
+// Doors are a machine's listeners and the servers behind them, for one boot. They have their own lock, inside of which
+// they may take the machine's to say why a door stays shut.
 type Doors struct {
 	fail func(format string, args ...any)
 

@@ -1,5 +1,5 @@
-// Package kernel is what a machine's kernel makes of its devices: PCI, kernel modules, and NVIDIA's GPUs with the driver that an
-// extension of the image brings.
+// Package kernel is what a machine's kernel makes of its devices: PCI, kernel modules, and NVIDIA's GPUs with the driver
+// that an extension of the image brings.
 package kernel
 
 import (
@@ -18,7 +18,8 @@ type Kernel struct {
 
 // Extension is a system extension of the machine's image.
 type Extension struct {
-	// Name is its short one, such as "nvidia-container-toolkit-lts", Version as Talos lists it, such as "570.195.03-v1.12.6".
+	// Name is its short one, such as "nvidia-container-toolkit-lts", Version as Talos lists it, such as
+	// "570.195.03-v1.12.6".
 	Name, Version string
 }
 

@@ -21,6 +21,7 @@ const (
 	ada       = "0x27b8"
 	pascal    = "0x1b80"
 	blackwell = "0x2b85"
+	current   = "580.126.20-v1.12.6"
 )
 
 func gpu(device string) datacentre.GuestPCI {
@@ -35,7 +36,9 @@ func modules(t *testing.T, names ...string) config.Config {
 		text += "      - name: " + name + "\n"
 	}
 
-	cfg, err := configloader.NewFromBytes([]byte(text + "cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n"))
+	text += "cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n"
+
+	cfg, err := configloader.NewFromBytes([]byte(text))
 	require.NoError(t, err)
 
 	return cfg
@@ -50,12 +53,12 @@ func TestNVIDIADriver(t *testing.T) {
 		driven         int
 		console        string
 	}{
-		"open modules drive Ada":                      {ada, open, "580.126.20-v1.12.6", 1, "NVIDIA UNIX Open Kernel Module for x86_64  580.126.20"},
-		"open modules need a system processor":        {pascal, open, "580.126.20-v1.12.6", 0, "System Processor (GSP)"},
-		"proprietary modules drive Pascal":            {pascal, nonfree, "580.126.20-v1.12.6", 1, "NVIDIA UNIX x86_64 Kernel Module  580.126.20"},
+		"open modules drive Ada":                      {ada, open, current, 1, "NVIDIA UNIX Open Kernel Module for x86_64  580.126.20"},
+		"open modules need a system processor":        {pascal, open, current, 0, "System Processor (GSP)"},
+		"proprietary modules drive Pascal":            {pascal, nonfree, current, 1, "NVIDIA UNIX x86_64 Kernel Module  580.126.20"},
 		"a driver that has dropped Pascal":            {pascal, nonfree, "595.10-v1.12.6", 0, "supported through the"},
 		"a driver older than Blackwell":               {blackwell, open, "560.35-v1.12.6", 0, "not supported by the"},
-		"proprietary modules do not do for Blackwell": {blackwell, nonfree, "580.126.20-v1.12.6", 0, "requires use of the NVIDIA open kernel modules"},
+		"proprietary modules do not do for Blackwell": {blackwell, nonfree, current, 0, "requires use of the NVIDIA open kernel modules"},
 		"no driver": {ada, "", "", 0, "module not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +73,9 @@ func TestNVIDIADriver(t *testing.T) {
 				extensions = append(extensions, kernel.Extension{Name: test.driver, Version: test.version})
 			}
 
-			k := kernel.New([]datacentre.GuestPCI{gpu(test.device)}, extensions, func(format string, args ...any) { fmt.Fprintf(&console, format+"\n", args...) })
+			k := kernel.New([]datacentre.GuestPCI{gpu(test.device)}, extensions, func(format string, args ...any) {
+				fmt.Fprintf(&console, format+"\n", args...)
+			})
 			assert.Empty(t, k.DrivenGPUs())
 
 			k.Load(modules(t, "nvidia_uvm", "nvidia"))
@@ -88,7 +93,8 @@ func TestGuestAddresses(t *testing.T) {
 	audio, second := gpu("0x22bc"), gpu(ada)
 	audio.Address, audio.Class, second.Address = "0000:81:00.1", "0x040300", "0000:c1:00.0"
 
-	k := kernel.New([]datacentre.GuestPCI{gpu(ada), audio, second}, []kernel.Extension{{Name: open, Version: "580.126.20-v1.12.6"}}, func(string, ...any) {})
+	driver := kernel.Extension{Name: open, Version: current}
+	k := kernel.New([]datacentre.GuestPCI{gpu(ada), audio, second}, []kernel.Extension{driver}, func(string, ...any) {})
 	k.Load(modules(t, "nvidia"))
 
 	var driven []string
@@ -108,15 +114,15 @@ func TestPersistencedNeedsTheDriversVersion(t *testing.T) {
 		runs    bool
 		says    string
 	}{
-		"the same version":     {"580.126.20-v1.12.6", true, true, "Started task"},
+		"the same version":     {current, true, true, "Started task"},
 		"another version":      {"570.195.03-v1.12.6", true, false, "exit code 1"},
-		"no driver was loaded": {"580.126.20-v1.12.6", false, false, "Waiting for file"},
+		"no driver was loaded": {current, false, false, "Waiting for file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			k := kernel.New([]datacentre.GuestPCI{gpu(ada)}, []kernel.Extension{
-				{Name: open, Version: "580.126.20-v1.12.6"}, {Name: toolkit, Version: test.toolkit},
+				{Name: open, Version: current}, {Name: toolkit, Version: test.toolkit},
 			}, func(string, ...any) {})
 
 			if test.loaded {

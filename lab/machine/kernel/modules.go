@@ -29,8 +29,9 @@ var nvidiaModuleNeeds = map[string]string{"nvidia": "", "nvidia_uvm": "nvidia", 
 // Loaded says whether a module is loaded.
 func (k *Kernel) Loaded(name string) bool { return slices.Contains(k.modules, name) }
 
-// Load loads the modules of a configuration, as Talos does at boot and when the configuration changes; nothing is ever unloaded. Modules that are
-// none of NVIDIA's are part of Talos' kernel or of an extension that the lab knows by name only.
+// Load loads the modules of a configuration, as Talos does at boot and when the configuration changes; nothing is ever
+// unloaded. Modules that are none of NVIDIA's are part of Talos' kernel or of an extension that the lab knows by name
+// only.
 func (k *Kernel) Load(cfg config.Config) {
 	var failures []string
 
@@ -120,8 +121,8 @@ func (k *Kernel) procModules() string {
 // moduleBytes stands for the size of a module.
 const moduleBytes = 65536
 
-// Resources are the devices, with others of the machine, the modules and the settings of the configuration, which is nil in
-// maintenance mode.
+// Resources are the devices, with others of the machine, the modules and the settings of the configuration, which is nil
+// in maintenance mode.
 func (k *Kernel) Resources(cfg config.Config, others []datacentre.GuestPCI) []resource.Resource {
 	var list []resource.Resource
 
@@ -159,7 +160,8 @@ func (k *Kernel) Resources(cfg config.Config, others []datacentre.GuestPCI) []re
 	return list
 }
 
-// Files are those of the modules, of NVIDIA's driver and of the settings of the configuration, which is nil in maintenance mode.
+// Files are those of the modules, of NVIDIA's driver and of the settings of the configuration, which is nil in
+// maintenance mode.
 func (k *Kernel) Files(cfg config.Config) map[string]string {
 	files := k.nvidiaFiles()
 	files["/proc/modules"] = k.procModules()

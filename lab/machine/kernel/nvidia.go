@@ -88,7 +88,8 @@ const (
 	nvidiaToolkit     = "nvidia-container-toolkit-"
 )
 
-// extension returns the one with one of the prefixes. Of two that bring the same files the later hides the other, as layers do.
+// extension returns the one with one of the prefixes. Of two that bring the same files the later hides the other, as
+// layers do.
 func (k *Kernel) extension(prefixes ...string) (Extension, bool) {
 	for _, e := range slices.Backward(k.extensions) {
 		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(e.Name, prefix) }) {
@@ -204,8 +205,8 @@ func (k *Kernel) nvidiaFiles() map[string]string {
 	return files
 }
 
-// Persistenced starts the toolkit's service, which waits for the driver, and fails against the driver of another version: whether
-// it runs, and in what words Talos says so.
+// Persistenced starts the toolkit's service, which waits for the driver, and fails against the driver of another
+// version: whether it runs, and in what words Talos says so.
 func (k *Kernel) Persistenced(name string) (running bool, message string) {
 	toolkit, _ := k.Toolkit()
 	driver, _ := k.Driver()

@@ -1,4 +1,5 @@
-// Package network plans a machine's network as Talos does: from its cards, what its platform says, its configuration and DHCP.
+// Package network plans a machine's network as Talos does: from its cards, what its platform says, its configuration and
+// DHCP.
 package network
 
 import (
@@ -85,8 +86,8 @@ func (m Machine) physicalLinks() []*Link {
 	return links
 }
 
-// Plan computes the machine's network; without a configuration, that of maintenance mode. The layers add up as in Talos: an address
-// that the platform gives and the configuration repeats is one, two different ones are both there.
+// Plan computes the machine's network; without a configuration, that of maintenance mode. The layers add up as in Talos:
+// an address that the platform gives and the configuration repeats is one, two different ones are both there.
 func (m Machine) Plan(cfg config.Config) Plan {
 	n := Plan{Links: m.physicalLinks()}
 	useDefaultDHCP := cfg == nil || cfg.RunDefaultDHCPOperators()
@@ -228,7 +229,8 @@ func (n *Plan) finish(cfg config.Config) {
 	}
 }
 
-// OutsideKubernetes leaves out the addresses of pods and services, which Talos never takes for a node's own: neither its kubelet nor its etcd use one.
+// OutsideKubernetes leaves out the addresses of pods and services, which Talos never takes for a node's own: neither its
+// kubelet nor its etcd use one.
 func OutsideKubernetes(addresses []netip.Prefix, cfg config.Config) []netip.Prefix {
 	if cfg == nil || cfg.Cluster() == nil {
 		return addresses
@@ -302,7 +304,8 @@ func VirtualIPs(cfg config.Config) []netip.Addr {
 	return vips
 }
 
-// Hostname is the configuration's name, else the platform's, else Talos' stable one, which is made of the machine's identity.
+// Hostname is the configuration's name, else the platform's, else Talos' stable one, which is made of the machine's
+// identity.
 func (n *Plan) Hostname(cfg config.Config, identity func() string) string {
 	platform, _, _ := strings.Cut(n.PlatformHostname, ".")
 

@@ -33,8 +33,8 @@ type Machine interface {
 	Fail(reason string)
 }
 
-// State is what a machine shows. It is made when the first client asks and brought up to date at every request, so that machines nobody
-// looks at cost nothing. It has its own lock, which is taken before the machine's.
+// State is what a machine shows. It is made when the first client asks and brought up to date at every request, so that
+// machines nobody looks at cost nothing. It has its own lock, which is taken before the machine's.
 type State struct {
 	definitions *Definitions
 	machine     Machine
@@ -49,7 +49,8 @@ func New(definitions *Definitions, machine Machine) *State {
 	return &State{definitions: definitions, machine: machine, known: map[string]resource.Resource{}}
 }
 
-// Definitions are the resources of the "meta" namespace: namespaces and resource definitions, the same on every machine and made once.
+// Definitions are the resources of the "meta" namespace: namespaces and resource definitions, the same on every machine
+// and made once.
 type Definitions struct {
 	once sync.Once
 	core state.CoreState
@@ -169,7 +170,8 @@ func (s *State) Server() cosiapi.StateServer {
 	return server.NewState(state.Filter(lazy{s}, s.access))
 }
 
-// lazy is the state, made when it is first used. It implements state.CoreState for reading; the filter before it refuses everything else.
+// lazy is the state, made when it is first used. It implements state.CoreState for reading; the filter before it refuses
+// everything else.
 type lazy struct{ *State }
 
 var errReadOnly = status.Error(codes.PermissionDenied, "write access is not allowed")

@@ -1,4 +1,5 @@
-// Package resources shows a machine as COSI resources, as Talos does: made of plain values, kept in a state that clients read and watch.
+// Package resources shows a machine as COSI resources, as Talos does: made of plain values, kept in a state that clients
+// read and watch.
 package resources
 
 import (

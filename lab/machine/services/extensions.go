@@ -8,8 +8,9 @@ import (
 
 // ofExtensions are the services that extensions bring.
 var ofExtensions = map[string]string{
-	"qemu-guest-agent": "ext-qemu-guest-agent", "iscsi-tools": "ext-iscsid", "tailscale": "ext-tailscale", "nvidia-container-toolkit-lts": Persistenced,
-	"nvidia-container-toolkit-production": Persistenced, "cloudflared": "ext-cloudflared", "nut-client": "ext-nut-client",
+	"qemu-guest-agent": "ext-qemu-guest-agent", "iscsi-tools": "ext-iscsid", "tailscale": "ext-tailscale",
+	"nvidia-container-toolkit-lts": Persistenced, "nvidia-container-toolkit-production": Persistenced,
+	"cloudflared": "ext-cloudflared", "nut-client": "ext-nut-client",
 }
 
 // Persistenced is the service of NVIDIA's container toolkit, which its driver starts.
@@ -28,9 +29,11 @@ func (s *Services) StartSystem() {
 	}
 }
 
-// StartExtensions starts the services of extensions, by their short names, or says what they wait for. Documents are the names of
-// the ExtensionServiceConfigs that the machine has, persistenced starts NVIDIA's.
-func (s *Services) StartExtensions(extensions, documents []string, persistenced func(name string) (running bool, message string)) {
+// StartExtensions starts the services of extensions, by their short names, or says what they wait for. Documents are the
+// names of the ExtensionServiceConfigs that the machine has, persistenced starts NVIDIA's.
+func (s *Services) StartExtensions(
+	extensions, documents []string, persistenced func(name string) (running bool, message string),
+) {
 	for _, extension := range extensions {
 		switch name := ofExtensions[extension]; {
 		case name == "":
