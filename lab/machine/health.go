@@ -24,9 +24,11 @@ type healthServer struct {
 }
 
 // healthCheck is one condition; find returns what is missing, empty when nothing is. It is called with the lock held.
+// Of apps Kubernetes is asked besides.
 type healthCheck struct {
 	name string
 	find func(h *healthRun) string
+	apps []string
 }
 
 // healthRun is a running check: the nodes that are expected, by address.
@@ -37,19 +39,19 @@ type healthRun struct {
 
 // healthChecks are Talos' checks in Talos' order.
 var healthChecks = []healthCheck{
-	{"etcd to be healthy", func(h *healthRun) string { return h.service(h.controlPlanes, "etcd") }},
-	{"etcd members to be consistent across nodes", (*healthRun).etcdConsistent},
-	{"etcd members to be control plane nodes", (*healthRun).etcdControlPlanes},
-	{"apid to be ready", func(h *healthRun) string { return h.service(h.all(), "apid") }},
-	{"kubelet to be healthy", func(h *healthRun) string { return h.service(h.all(), "kubelet") }},
-	{"all nodes to finish boot sequence", (*healthRun).booted},
-	{"all k8s nodes to report", (*healthRun).reported},
-	{"all control plane static pods to be running", (*healthRun).staticPods},
-	{"all control plane components to be ready", (*healthRun).staticPods},
-	{"all k8s nodes to report ready", (*healthRun).ready},
-	{"kube-proxy to report ready", (*healthRun).proxyReady},
-	{"coredns to report ready", (*healthRun).coreDNSReady},
-	{"all k8s nodes to report schedulable", (*healthRun).schedulable},
+	{"etcd to be healthy", func(h *healthRun) string { return h.service(h.controlPlanes, "etcd") }, nil},
+	{"etcd members to be consistent across nodes", (*healthRun).etcdConsistent, nil},
+	{"etcd members to be control plane nodes", (*healthRun).etcdControlPlanes, nil},
+	{"apid to be ready", func(h *healthRun) string { return h.service(h.all(), "apid") }, nil},
+	{"kubelet to be healthy", func(h *healthRun) string { return h.service(h.all(), "kubelet") }, nil},
+	{"all nodes to finish boot sequence", (*healthRun).booted, nil},
+	{"all k8s nodes to report", (*healthRun).reported, nil},
+	{"all control plane static pods to be running", (*healthRun).staticPods, nil},
+	{"all control plane components to be ready", (*healthRun).staticPods, staticPodNames},
+	{"all k8s nodes to report ready", (*healthRun).ready, nil},
+	{"kube-proxy to report ready", (*healthRun).ready, []string{"kube-proxy"}},
+	{"coredns to report ready", (*healthRun).ready, []string{"kube-dns"}},
+	{"all k8s nodes to report schedulable", (*healthRun).schedulable, nil},
 }
 
 // HealthCheck implements the cluster service. The checks wait for changes, not for time.
@@ -105,6 +107,12 @@ func (h *healthRun) wait(ctx context.Context, joined *cluster, check healthCheck
 
 		changed, mine := joined.changed.wait(), h.m.changed.wait()
 		h.m.ms.mu.Unlock()
+
+		for _, app := range check.apps {
+			if missing == "" {
+				missing = h.m.kube.appProblem(ctx, h, app)
+			}
+		}
 
 		if missing == "" {
 			return say("waiting for " + check.name + ": OK")
@@ -285,16 +293,16 @@ func (h *healthRun) ready() string {
 	return ""
 }
 
-func (h *healthRun) proxyReady() string {
-	if _, enabled := h.m.proxy(); !enabled {
-		return ""
+// appProblem implements kubernetes: pods of the model run where nodes are ready.
+func (m modelKubernetes) appProblem(_ context.Context, _ *healthRun, app string) string {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.config == nil || m.etcd == nil {
+		return "the machine is going down"
 	}
 
-	return h.ready()
-}
-
-func (h *healthRun) coreDNSReady() string {
-	if _, enabled := h.m.coreDNS(); enabled && h.m.etcd != nil && !h.m.etcd.schedulable() {
+	if _, enabled := m.coreDNS(); app == "kube-dns" && enabled && !m.etcd.schedulable() {
 		return "no ready pods found for namespace \"kube-system\" and label selector \"k8s-app=kube-dns\""
 	}
 

@@ -39,6 +39,8 @@ type kubernetes interface {
 	snapshot(ctx context.Context, e *etcd, chunk func([]byte) error) error
 	// nodePods are the containers that run on the machine's node, but those of static pods; the caller holds the lock.
 	nodePods(e *etcd) []nodeContainer
+	// appProblem is what the pods of an app in kube-system miss, by their label k8s-app; empty where they run.
+	appProblem(ctx context.Context, h *healthRun, app string) string
 	// ownManifests are those that Talos adds to the configuration's; the caller holds the lock.
 	ownManifests() []manifest
 	// createObject creates an object of a manifest; what exists stays as it is.

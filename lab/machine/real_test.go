@@ -152,7 +152,7 @@ func TestRealNodes(t *testing.T) {
 	l.patches = []string{noCNI + "  proxy:\n    disabled: true\n"}
 	l.boot(11)
 	l.apply(11, l.configuration(machinetype.TypeControlPlane, inline(gpuManifests["namespace"], gpuManifests["class"],
-		gpuManifests["config"], gpuManifests["plugin"], "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: pool}\n")))
+		gpuManifests["config"], gpuManifests["plugin"])))
 	l.boot(21)
 	l.apply(21, l.configuration(machinetype.TypeWorker,
 		"machine:\n  kubelet:\n    extraArgs: {rotate-server-certificates: \"true\"}\n"))
@@ -163,9 +163,6 @@ func TestRealNodes(t *testing.T) {
 
 	k := l.kubectl(11)
 	k.becomes("get serviceaccount default -o name", "serviceaccount/default") // until then no pod is admitted
-	l.soon("Talos names the kind that it does not know", func() bool {
-		return strings.Contains(strings.Join(l.machines.Console(11), "\n"), `no matches for kind \"CiliumLoadBalancerIPPool\" in version \"cilium.io/v2\"`)
-	})
 
 	for _, part := range []struct { //nolint:paralleltest // as below
 		name string
@@ -182,6 +179,8 @@ func TestRealNodes(t *testing.T) {
 		{"GPUs", gpus},
 		{"a reboot", reboots},
 		{"a drain", drain},
+		{"manifests", manifests},
+		{"policies", policies},
 	} {
 		ok := t.Run(part.name, func(t *testing.T) { //nolint:paralleltest // one world, one after another
 			inner := *l
@@ -533,4 +532,52 @@ func reboots(l *lab, k kubectl) {
 	k.becomes("get pod once -o jsonpath={.status.phase}/{.status.containerStatuses[0].state.terminated.exitCode}", "Failed/255")
 	k.becomes("logs again", "started")
 	assert.Equal(l.T, certificate.SerialNumber, l.kubeletCertificate(21).SerialNumber, "the certificate is on the disk")
+}
+
+// manifests: what is missing is created, what exists stays, and a kind without a definition is named and tried again,
+// with all the others.
+func manifests(l *lab, k kubectl) {
+	k.run("delete runtimeclass nvidia")
+	l.reapply(11, machinetype.TypeControlPlane, inline(strings.Replace(gpuManifests["class"], "name: nvidia", "name: other", 1), gpuManifests["class"],
+		strings.Replace(gpuManifests["config"], "replicas: 4", "replicas: 2", 1), "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: pool}\n"))
+	l.soon("Talos names the kind that it does not know", func() bool {
+		return strings.Contains(strings.Join(l.machines.Console(11), "\n"),
+			`no matches for kind \"CiliumLoadBalancerIPPool\" in version \"cilium.io/v2\"`)
+	})
+	k.becomes("get runtimeclass", "other")
+	k.becomes("get runtimeclass", "nvidia")
+	assert.Contains(l.T, k.run("-n gpu get configmap plugin -o yaml"), "replicas: 4", "Talos leaves what exists as it is")
+	assert.NotContains(l.T, strings.Join(l.machines.Console(11), "\n"), "provided IP is already allocated")
+	l.reapply(11, machinetype.TypeControlPlane)
+}
+
+// policies: the API server follows its admission configuration and its audit policy without a reboot.
+func policies(l *lab, k kubectl) {
+	privileged := pod("mighty", "sleep 1000000", "      securityContext: {privileged: true}\n")
+
+	out, err := k.try(privileged, "apply --server-side -f -")
+	require.Error(l.T, err)
+	assert.Contains(l.T, out, `violates PodSecurity "baseline:latest": privileged`)
+
+	boots := strings.Count(strings.Join(l.machines.Console(11), "\n"), "Linux Talos")
+
+	l.reapply(11, machinetype.TypeControlPlane, "cluster:\n  apiServer:\n"+
+		"    auditPolicy: {apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Request, verbs: [create]}]}\n"+
+		"    admissionControl:\n      - name: PodSecurity\n        configuration:\n          defaults: {enforce: privileged}\n")
+	l.soon("the API server lets it in", func() bool {
+		out, err = k.try(privileged, "apply --server-side -f -")
+
+		return err == nil
+	})
+	k.becomes("get pod mighty", "Running")
+
+	logs, err := filepath.Glob(filepath.Join(l.files, "*vm-11-disk-0", "*", "log", "audit*"))
+	require.NoError(l.T, err)
+	require.NotEmpty(l.T, logs)
+	l.soon("it is audited by the new policy", func() bool {
+		text, err := os.ReadFile(logs[0])
+
+		return err == nil && strings.Contains(string(text), `"level":"Request"`)
+	})
+	assert.Equal(l.T, boots, strings.Count(strings.Join(l.machines.Console(11), "\n"), "Linux Talos"), "without a reboot")
 }

@@ -144,6 +144,11 @@ func (k *realKubernetes) awaitMember(ctx context.Context) bool {
 				m.disk.Etcd = nil
 			}
 
+			// A lab that was killed may not have written what it knew of its member, but the member has data.
+			if m.disk.Etcd == nil && k.hasEtcdData() {
+				m.disk.Etcd = &etcdData{}
+			}
+
 			if m.disk.Etcd == nil && k.recovers() == nil {
 				peer = m.joinable()
 			}

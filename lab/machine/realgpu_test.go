@@ -66,8 +66,8 @@ func gpuGate(l *lab, k kubectl) {
 			inner.T = t
 
 			test.change()
+			k.run("-n gpu delete events --all") // of the test before
 			k.run("-n gpu delete pods --all --grace-period=1 --ignore-not-found")
-			k.run("-n gpu delete events --all")
 			inner.soon("the node offers no GPU", func() bool { return !strings.Contains(k.run(offers), eight) })
 
 			said, err := inner.gate(talosops, kubeconfig, 22, 8, test.says)

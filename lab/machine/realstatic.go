@@ -31,6 +31,15 @@ func (m *machine) staticSettings() map[string]string {
 		settings[r.Metadata().ID()] = fmt.Sprint(r.Spec())
 	}
 
+	server := m.config.Cluster().APIServer()
+	policies := []any{server.AuditPolicy()}
+
+	for _, plugin := range server.AdmissionControl() {
+		policies = append(policies, plugin.Name(), plugin.Configuration())
+	}
+
+	settings[staticPodNames[0]] += fmt.Sprint(policies...)
+
 	return settings
 }
 

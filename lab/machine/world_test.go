@@ -43,6 +43,9 @@ type world struct {
 	leases  map[string]netip.Addr
 	off     chan int
 	speed   float64
+	// saved is called a little after changes of volumes, if at all.
+	saved  func()
+	saving *time.Timer
 }
 
 var _ machine.World = (*datacentre.Datacentre)(nil)
@@ -68,6 +71,15 @@ func (w *world) WriteVolume(id string, img image.Image) error {
 	defer w.mu.Unlock()
 
 	w.volumes[id] = img
+
+	if w.saved != nil && w.saving == nil {
+		w.saving = time.AfterFunc(saveDelay, func() {
+			w.mu.Lock()
+			w.saving = nil
+			w.mu.Unlock()
+			w.saved()
+		})
+	}
 
 	return nil
 }

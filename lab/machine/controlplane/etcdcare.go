@@ -91,15 +91,20 @@ func (h Host) RestoreEtcd(ctx context.Context, skipHash bool) error {
 		return fmt.Errorf("error verifying snapshot: %w", err)
 	}
 
-	// What an interrupted recovery has left is nobody's data.
-	if err := os.RemoveAll(h.path("etcd")); err != nil {
+	// What an interrupted recovery has left is nobody's data, and no member's until it is complete.
+	recovered := h.path("etcd.recovered")
+	if err := errors.Join(os.RemoveAll(recovered), os.RemoveAll(h.path("etcd"))); err != nil {
 		return fmt.Errorf("unable to make room for the recovered data: %w", err)
 	}
 
-	if err := utility("restore", h.SnapshotFile(), "--data-dir="+h.path("etcd"), "--name="+h.Name,
+	if err := utility("restore", h.SnapshotFile(), "--data-dir="+recovered, "--name="+h.Name,
 		"--initial-cluster="+Initial(h.Name, h.Etcd), "--initial-advertise-peer-urls="+peerURL(h.Etcd),
 		fmt.Sprintf("--skip-hash-check=%t", skipHash)); err != nil {
-		return errors.Join(fmt.Errorf("error recovering from the snapshot: %w", err), os.RemoveAll(h.path("etcd")))
+		return errors.Join(fmt.Errorf("error recovering from the snapshot: %w", err), os.RemoveAll(recovered))
+	}
+
+	if err := os.Rename(recovered, h.path("etcd")); err != nil {
+		return fmt.Errorf("unable to put the recovered data in place: %w", err)
 	}
 
 	if err := os.Remove(h.SnapshotFile()); err != nil {

@@ -1,0 +1,369 @@
+package machine_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"proxmox-talos/lab/machine"
+)
+
+// Names of what a lab in a process of its own is told by its environment.
+const (
+	processDir    = "LAB_PROCESS_DIR"
+	processPrefix = "LAB_PROCESS_PREFIX"
+)
+
+// saveDelay is how late the data centre writes what its disks have, so that a killed lab may have lost as much.
+const saveDelay = 200 * time.Millisecond
+
+// TestLabProcess is no test but the lab that TestRealKills kills. It reads `on N` and `off N` from its input, and answers
+// each with a line.
+func TestLabProcess(t *testing.T) { //nolint:paralleltest // a process of its own
+	dir := os.Getenv(processDir)
+	if dir == "" {
+		t.Skip("TestRealKills starts it")
+	}
+
+	l := &lab{T: t, world: newWorld(), prefix: os.Getenv(processPrefix)}
+	l.load(dir)
+
+	o := l.options()
+	o.Labkube = &machine.Labkube{Binary: os.Getenv("LABKUBE"), Dir: filepath.Join(dir, "machines")}
+	l.machines = machine.New(l.world, o)
+
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		verb, number, _ := strings.Cut(in.Text(), " ")
+		n, _ := strconv.Atoi(number)
+
+		if verb == "on" {
+			l.machines.PowerOn(l.hardware(n))
+		} else {
+			l.machines.PowerOff(n)
+		}
+
+		fmt.Println("done")
+	}
+
+	require.NoError(t, l.machines.Close())
+}
+
+// load reads the volumes of an earlier process, and lets changes be written as late as the data centre writes them.
+func (w *world) load(dir string) {
+	path := filepath.Join(dir, "volumes.json")
+
+	if text, err := os.ReadFile(path); err == nil {
+		_ = json.Unmarshal(text, &w.volumes) // it was written as a whole
+	} else {
+		for _, n := range []int{11, 12, 13, 21} {
+			w.volumes[fmt.Sprintf("local:vm-%d-disk-0", n)] = disk()
+		}
+	}
+
+	w.saved = func() {
+		w.mu.Lock()
+		text, _ := json.Marshal(w.volumes) // images always encode
+		w.mu.Unlock()
+
+		_ = os.WriteFile(path+".new", text, 0o600)
+		_ = os.Rename(path+".new", path)
+	}
+}
+
+// labProcess is a lab in a process of its own.
+type labProcess struct {
+	l   *lab
+	dir string
+
+	command *exec.Cmd
+	in      io.WriteCloser
+	out     *bufio.Scanner
+}
+
+// start starts the lab and switches its machines on.
+func (p *labProcess) start() {
+	p.l.Helper()
+
+	p.command = exec.CommandContext(p.l.Context(), os.Args[0], "-test.run=^TestLabProcess$", "-test.timeout=0") //nolint:gosec // this test
+	p.command.Env = append(os.Environ(), processDir+"="+p.dir, processPrefix+"="+p.l.prefix)
+	p.command.Stderr = os.Stderr
+
+	var err error
+
+	p.in, err = p.command.StdinPipe()
+	require.NoError(p.l.T, err)
+
+	out, err := p.command.StdoutPipe()
+	require.NoError(p.l.T, err)
+
+	p.out = bufio.NewScanner(out)
+	require.NoError(p.l.T, p.command.Start())
+
+	for _, n := range []int{11, 12, 13, 21} {
+		p.tell("on", n)
+	}
+}
+
+func (p *labProcess) tell(verb string, n int) {
+	p.l.Helper()
+
+	_, err := fmt.Fprintln(p.in, verb, n)
+	require.NoError(p.l.T, err)
+	require.True(p.l.T, p.out.Scan())
+	require.Equal(p.l.T, "done", p.out.Text())
+}
+
+// kill ends the process as kill -9 does.
+func (p *labProcess) kill() {
+	_ = p.command.Process.Kill()
+	_ = p.command.Wait() // it was killed
+}
+
+// parts are the processes of labkube that run, by machine and name.
+func (p *labProcess) parts() map[string]int {
+	found := map[string]int{}
+
+	entries, _ := filepath.Glob("/proc/[0-9]*")
+	for _, entry := range entries {
+		folder, err := os.Readlink(filepath.Join(entry, "cwd"))
+		if err != nil || !strings.HasPrefix(folder, p.dir) {
+			continue
+		}
+
+		text, _ := os.ReadFile(filepath.Join(entry, "cmdline")) //nolint:gosec // of a process
+		arguments := strings.Split(string(text), "\x00")
+		pid, _ := strconv.Atoi(filepath.Base(entry))
+
+		if len(arguments) > 3 && arguments[1] == "--as" {
+			found[filepath.Base(filepath.Dir(folder))+" "+arguments[3]] = pid
+		}
+	}
+
+	return found
+}
+
+// notes writes objects as long as it is asked to, and remembers those that an API server has confirmed.
+type notes struct {
+	servers []kubeClient
+	stopped chan struct{}
+
+	mu        sync.Mutex
+	confirmed []string
+}
+
+func (w *notes) run() {
+	for i := 0; ; i++ {
+		select {
+		case <-w.stopped:
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+
+		name, k := fmt.Sprintf("note-%d", i), w.servers[i%len(w.servers)]
+		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q}}`, name)
+
+		response, err := k.http.Post(k.server+"/api/v1/namespaces/default/configmaps", "application/json", strings.NewReader(body))
+		if err != nil {
+			continue
+		}
+
+		_ = response.Body.Close()
+
+		if response.StatusCode == http.StatusCreated {
+			w.mu.Lock()
+			w.confirmed = append(w.confirmed, name)
+			w.mu.Unlock()
+		}
+	}
+}
+
+// lost are the confirmed objects that an API server does not have; it fails where the server does not answer.
+func (w *notes) lost(k kubeClient) ([]string, error) {
+	w.mu.Lock()
+	missing := slices.Clone(w.confirmed)
+	w.mu.Unlock()
+
+	response, err := k.http.Get(k.server + "/api/v1/namespaces/default/configmaps")
+	if err != nil {
+		return nil, err
+	}
+
+	defer func() { _ = response.Body.Close() }()
+
+	var list corev1.ConfigMapList
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s", response.Status)
+	} else if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
+		return nil, err
+	}
+
+	have := map[string]bool{}
+	for _, o := range list.Items {
+		have[o.Name] = true
+	}
+
+	return slices.DeleteFunc(missing, func(name string) bool { return have[name] }), nil
+}
+
+// TestRealKills kills parts of labkube, machines and the lab at twenty random moments: the cluster comes up again, with
+// its nodes and every object that was confirmed. LAB_SEED repeats a run's choices.
+func TestRealKills(t *testing.T) {
+	t.Parallel()
+
+	if os.Getenv("LABKUBE") == "" {
+		t.Skip("real etcd and Kubernetes: make test-kubernetes runs this (LABKUBE names the built labkube)")
+	}
+
+	seed, err := strconv.ParseUint(os.Getenv("LAB_SEED"), 10, 64)
+	if err != nil {
+		seed = rand.Uint64() //nolint:gosec // no secret
+	}
+
+	t.Logf("LAB_SEED=%d repeats this run's choices", seed)
+
+	l := newLab(t)
+	p := &labProcess{l: l, dir: t.TempDir()}
+	p.start()
+	t.Cleanup(p.kill)
+
+	servers := l.clusterOfProcess()
+	settled := func(w *notes) {
+		for _, k := range servers {
+			for _, n := range []int{11, 12, 13, 21} {
+				l.soon(fmt.Sprintf("node %d is ready", n), func() bool { return k.condition(n) == "True" })
+			}
+
+			var lost []string
+
+			l.soon("an API server lists what was written", func() bool {
+				var err error
+				lost, err = w.lost(k)
+
+				return err == nil
+			})
+			assert.Empty(t, lost, "of %d objects", len(w.confirmed))
+		}
+	}
+
+	writer := &notes{servers: servers, stopped: make(chan struct{})}
+	settled(writer)
+
+	uids := map[int]string{}
+	for _, n := range []int{11, 12, 13, 21} {
+		uids[n] = servers[0].uid(n)
+	}
+
+	var writing sync.WaitGroup
+
+	writing.Go(writer.run)
+
+	p.killTwenty(rand.New(rand.NewPCG(seed, 0)), func() { settled(writer) }) //nolint:gosec // no secret
+	close(writer.stopped)
+	writing.Wait()
+	settled(writer)
+
+	for n, uid := range uids {
+		assert.Equal(t, uid, servers[0].uid(n), "the node is the one that was there")
+	}
+
+	l.soon("three members vote", func() bool { return len(l.voters(11)) == 3 })
+	t.Logf("%d objects were confirmed, none is lost", len(writer.confirmed))
+}
+
+// killTwenty kills twelve parts, five machines and the lab three times, in an order and at moments of chance, and looks
+// at the cluster after every fifth.
+func (p *labProcess) killTwenty(chance *rand.Rand, look func()) {
+	kinds := slices.Concat(slices.Repeat([]string{"part"}, 12), slices.Repeat([]string{"machine"}, 5), slices.Repeat([]string{"lab"}, 3))
+	chance.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+
+	for i, kind := range kinds {
+		time.Sleep(time.Duration(chance.Int64N(int64(4 * time.Second)))) // a moment of chance; nothing is judged by it
+
+		choice := chance.IntN(1 << 20)
+
+		switch kind {
+		case "part":
+			parts := p.parts()
+			if len(parts) == 0 {
+				p.l.Logf("%2d: no part runs", i+1)
+
+				continue
+			}
+
+			name := slices.Sorted(maps.Keys(parts))[choice%len(parts)]
+			p.l.Logf("%2d: kill -9 of %s", i+1, name)
+			_ = syscall.Kill(parts[name], syscall.SIGKILL)
+		case "machine":
+			n := []int{11, 12, 13, 21}[choice%4]
+			p.l.Logf("%2d: machine %d loses its power", i+1, n)
+			p.tell("off", n)
+			p.tell("on", n)
+		default:
+			p.l.Logf("%2d: kill -9 of the lab", i+1)
+			p.kill()
+			p.start()
+		}
+
+		if i%5 == 4 {
+			look()
+		}
+	}
+}
+
+// clusterOfProcess brings up three control planes and a worker, and returns a client of each control plane.
+func (l *lab) clusterOfProcess() []kubeClient {
+	l.Helper()
+
+	for n, role := range map[int]machinetype.Type{
+		11: machinetype.TypeControlPlane, 12: machinetype.TypeControlPlane, 13: machinetype.TypeControlPlane, 21: machinetype.TypeWorker,
+	} {
+		l.soon(fmt.Sprintf("machine %d takes its configuration", n), func() bool {
+			_, err := l.insecure(n).ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{Data: l.configuration(role)})
+
+			return err == nil
+		})
+	}
+
+	c := l.answers(11)
+	l.soon("etcd is bootstrapped", func() bool { return c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}) == nil })
+
+	var kubeconfig []byte
+
+	l.soon("there is a kubeconfig", func() bool {
+		var err error
+		kubeconfig, err = c.Kubeconfig(l.context())
+
+		return err == nil
+	})
+
+	var servers []kubeClient
+
+	for _, n := range []int{11, 12, 13} {
+		k := l.kube(kubeconfig)
+		k.server, k.http.Timeout = "https://"+l.address(n)+":6443", 10*time.Second
+		servers = append(servers, k)
+	}
+
+	return servers
+}
