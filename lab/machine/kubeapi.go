@@ -117,7 +117,9 @@ func (c modelCluster) PatchNode(name string, change func(*corev1.Node) error) (*
 	// The controllers' own taints follow from the node's condition: a change of them is undone.
 	after := *current
 	after.Labels, after.Annotations, after.Unschedulable = o.Labels, o.Annotations, o.Spec.Unschedulable
-	after.Taints = slices.DeleteFunc(o.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(conditionTaints, t.Key) })
+	after.Taints = slices.DeleteFunc(o.Spec.Taints, func(t corev1.Taint) bool {
+		return slices.Contains(conditionTaints, t.Key)
+	})
 	e.store(&after)
 
 	if m := e.ms.running[after.VMID]; m != nil && m.hostname == name && m.cluster == c.m.cluster {
@@ -211,8 +213,8 @@ func (e *etcd) nodeObject(n *kubeNode) corev1.Node {
 	return corev1.Node{
 		TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: n.Name, UID: types.UID(n.UID), CreationTimestamp: metav1.NewTime(n.Created), Labels: n.Labels, Annotations: n.Annotations,
-			ResourceVersion: fmt.Sprint(n.Revision),
+			Name: n.Name, UID: types.UID(n.UID), CreationTimestamp: metav1.NewTime(n.Created),
+			Labels: n.Labels, Annotations: n.Annotations, ResourceVersion: fmt.Sprint(n.Revision),
 		},
 		Spec: corev1.NodeSpec{Taints: e.taints(n), Unschedulable: n.Unschedulable},
 		Status: corev1.NodeStatus{
@@ -244,6 +246,7 @@ func (n *kubeNode) addresses() []corev1.NodeAddress {
 func (n *kubeNode) systemInfo() corev1.NodeSystemInfo {
 	return corev1.NodeSystemInfo{
 		MachineID: n.MachineID, SystemUUID: n.MachineID, KernelVersion: kernelVersion, OSImage: "Talos (" + n.Talos + ")",
-		ContainerRuntimeVersion: "containerd://2.1.6", KubeletVersion: n.Kubelet, OperatingSystem: "linux", Architecture: n.Arch,
+		ContainerRuntimeVersion: "containerd://2.1.6", KubeletVersion: n.Kubelet,
+		OperatingSystem: "linux", Architecture: n.Arch,
 	}
 }

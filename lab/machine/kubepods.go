@@ -25,7 +25,8 @@ func (m *machine) staticPodImage(name string) string {
 // nodeContainer is a container of a pod that runs on a machine, as its container runtime tells it.
 type nodeContainer struct{ namespace, pod, name, image string }
 
-// staticPods are the containers of this control plane's static pods while its API server runs; the caller holds the lock.
+// staticPods are the containers of this control plane's static pods while its API server runs; the caller holds the
+// lock.
 func (m *machine) staticPods() []nodeContainer {
 	if !m.isControlPlane() || !m.apiUp {
 		return nil
@@ -53,7 +54,8 @@ func (m *machine) staticPodStatus(c nodeContainer) map[string]any {
 			{Type: corev1.ContainersReady, Status: conditionOf(ready), LastTransitionTime: started},
 		},
 		ContainerStatuses: []corev1.ContainerStatus{{
-			Name: c.name, Image: c.image, Ready: ready, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}},
+			Name: c.name, Image: c.image, Ready: ready,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}},
 		}},
 	}, &shown) // it always encodes
 

@@ -105,10 +105,14 @@ func TestRealEtcd(t *testing.T) {
 
 // health: talosctl health, on either side, judges the pods that the API server tells of.
 func health(l *lab, c talosctlOn) {
-	for _, side := range []string{"health --wait-timeout 2m", "health --wait-timeout 2m --server=false --control-plane-nodes #11,#12,#13"} {
+	for _, side := range []string{
+		"health --wait-timeout 2m", "health --wait-timeout 2m --server=false --control-plane-nodes #11,#12,#13",
+	} {
 		out := c.run(11, strings.ReplaceAll(side, "#", l.prefix))
 
-		for _, check := range []string{"all control plane components to be ready", "kube-proxy to report ready", "coredns to report ready"} {
+		for _, check := range []string{
+			"all control plane components to be ready", "kube-proxy to report ready", "coredns to report ready",
+		} {
 			assert.Contains(l.T, out, "waiting for "+check+": OK", side)
 		}
 	}
@@ -238,7 +242,9 @@ func etcdLostWrite(l *lab, _ talosctlOn) {
 	l.soon("its etcd runs", func() bool { return serviceState(l, 13, "etcd") == "Running" })
 
 	for _, m := range l.members(11) {
-		assert.True(l.T, slices.ContainsFunc(before, func(o *machineapi.EtcdMember) bool { return o.GetId() == m.GetId() }), "%s is another member", m.GetHostname())
+		assert.True(l.T, slices.ContainsFunc(before, func(o *machineapi.EtcdMember) bool {
+			return o.GetId() == m.GetId()
+		}), "%s is another member", m.GetHostname())
 	}
 }
 
@@ -304,7 +310,7 @@ func etcdRecovery(l *lab, c talosctlOn) {
 	c.run(11, "reboot --wait=false")
 	l.soon("a reboot has lost the intent", func() bool { return serviceState(l, 11, "etcd") == "Preparing" })
 
-	// Power that is lost in the middle of a restore loses the intent, and the snapshot stays: what was begun is nobody's data.
+	// A power cut in the middle of a restore loses the intent, and the snapshot stays: what was begun is nobody's data.
 	snapshot, err := os.Open(file) //nolint:gosec // of this test
 	require.NoError(l.T, err)
 	_, err = l.client(11).EtcdRecover(l.context(), snapshot)

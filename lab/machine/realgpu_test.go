@@ -26,7 +26,9 @@ func gpuGate(l *lab, k kubectl) {
 		require.NoError(l.T, err, out)
 	}
 	restore := func() {
-		apply(strings.Join([]string{gpuManifests["namespace"], gpuManifests["class"], gpuManifests["config"], gpuManifests["plugin"]}, "---\n"))
+		apply(strings.Join([]string{
+			gpuManifests["namespace"], gpuManifests["class"], gpuManifests["config"], gpuManifests["plugin"],
+		}, "---\n"))
 		k.becomes(offers, eight)
 	}
 
@@ -45,21 +47,31 @@ func gpuGate(l *lab, k kubectl) {
 		change func()
 		says   string
 	}{
-		{"without a RuntimeClass", func() { k.run("delete runtimeclass nvidia") }, `the cluster has no RuntimeClass "nvidia": create it`},
+		{
+			"without a RuntimeClass", func() { k.run("delete runtimeclass nvidia") },
+			`the cluster has no RuntimeClass "nvidia": create it`,
+		},
 		{
 			"without the plugin's configuration", func() { k.run("-n gpu delete configmap plugin") },
 			`does not run: ContainerCreating: MountVolume.SetUp failed for volume "config" : configmap "plugin" not found`,
 		},
 		{
-			"in a namespace that Pod Security guards", func() { k.run("label namespace gpu pod-security.kubernetes.io/enforce-") },
+			"in a namespace that Pod Security guards",
+			func() { k.run("label namespace gpu pod-security.kubernetes.io/enforce-") },
 			"has no pod on the node: Error creating: pods",
 		},
-		{"without the host's network", plugin("hostNetwork: true", "hostNetwork: false"), "does not run: ContainerCreating: network is not ready"},
+		{
+			"without the host's network", plugin("hostNetwork: true", "hostNetwork: false"),
+			"does not run: ContainerCreating: network is not ready",
+		},
 		{
 			"without tolerations", plugin("tolerations: [{operator: Exists}]", "tolerations: []"),
 			"without a CNI it has to tolerate node.kubernetes.io/not-ready",
 		},
-		{"without a device plugin", func() { k.run("-n gpu delete daemonset plugin") }, "the cluster has no NVIDIA device plugin: create its DaemonSet"},
+		{
+			"without a device plugin", func() { k.run("-n gpu delete daemonset plugin") },
+			"the cluster has no NVIDIA device plugin: create its DaemonSet",
+		},
 	} {
 		l.Run(test.name, func(t *testing.T) { //nolint:paralleltest // one world, one after another
 			inner := *l

@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"proxmox-talos/lab/machine/controlplane"
@@ -56,7 +55,8 @@ func (k *realKubernetes) appProblem(ctx context.Context, h *healthRun, app strin
 
 // listApp lists what has the label of an app in kube-system.
 func listApp(ctx context.Context, client *rest.RESTClient, root, plural, app string, list any) error {
-	text, err := client.Get().AbsPath(root, "namespaces", kubeSystem, plural).Param("labelSelector", "k8s-app="+app).Do(ctx).Raw()
+	text, err := client.Get().AbsPath(root, "namespaces", kubeSystem, plural).Param("labelSelector", "k8s-app="+app).
+		Do(ctx).Raw()
 	if err == nil {
 		err = json.Unmarshal(text, list)
 	}
@@ -89,7 +89,7 @@ func wantedPods(ctx context.Context, client *rest.RESTClient, app string) (int, 
 
 // judgePods says what pods lack of those that are wanted, in Talos' words.
 func judgePods(pods []corev1.Pod, wanted int, app string) string {
-	at := metav1.NamespaceSystem + "\" and label selector \"k8s-app=" + app + "\""
+	at := kubeSystem + "\" and label selector \"k8s-app=" + app + "\""
 
 	if len(pods) == 0 {
 		return "no pods found for namespace \"" + at

@@ -37,8 +37,8 @@ const (
 // saveDelay is how late the data centre writes what its disks have, so that a killed lab may have lost as much.
 const saveDelay = 200 * time.Millisecond
 
-// TestLabProcess is no test but the lab that TestRealKills kills. It reads `on N` and `off N` from its input, and answers
-// each with a line.
+// TestLabProcess is no test but the lab that TestRealKills kills. It reads `on N` and `off N` from its input, and
+// answers each with a line.
 func TestLabProcess(t *testing.T) { //nolint:paralleltest // a process of its own
 	dir := os.Getenv(processDir)
 	if dir == "" {
@@ -105,7 +105,8 @@ type labProcess struct {
 func (p *labProcess) start() {
 	p.l.Helper()
 
-	p.command = exec.CommandContext(p.l.Context(), os.Args[0], "-test.run=^TestLabProcess$", "-test.timeout=0") //nolint:gosec // this test
+	arguments := []string{"-test.run=^TestLabProcess$", "-test.timeout=0"}
+	p.command = exec.CommandContext(p.l.Context(), os.Args[0], arguments...) //nolint:gosec // this test
 	p.command.Env = append(os.Environ(), processDir+"="+p.dir, processPrefix+"="+p.l.prefix)
 	p.command.Stderr = os.Stderr
 
@@ -183,7 +184,9 @@ func (w *notes) run() {
 		name, k := fmt.Sprintf("note-%d", i), w.servers[i%len(w.servers)]
 		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q}}`, name)
 
-		response, err := k.http.Post(k.server+"/api/v1/namespaces/default/configmaps", "application/json", strings.NewReader(body))
+		path := k.server + "/api/v1/namespaces/default/configmaps"
+
+		response, err := k.http.Post(path, "application/json", strings.NewReader(body))
 		if err != nil {
 			continue
 		}
@@ -231,9 +234,7 @@ func (w *notes) lost(k kubeClient) ([]string, error) {
 func TestRealKills(t *testing.T) {
 	t.Parallel()
 
-	if os.Getenv("LABKUBE") == "" {
-		t.Skip("real etcd and Kubernetes: make test-kubernetes runs this (LABKUBE names the built labkube)")
-	}
+	labkube(t)
 
 	seed, err := strconv.ParseUint(os.Getenv("LAB_SEED"), 10, 64)
 	if err != nil {
@@ -294,7 +295,8 @@ func TestRealKills(t *testing.T) {
 // killTwenty kills twelve parts, five machines and the lab three times, in an order and at moments of chance, and looks
 // at the cluster after every fifth.
 func (p *labProcess) killTwenty(chance *rand.Rand, look func()) {
-	kinds := slices.Concat(slices.Repeat([]string{"part"}, 12), slices.Repeat([]string{"machine"}, 5), slices.Repeat([]string{"lab"}, 3))
+	kinds := slices.Concat(slices.Repeat([]string{"part"}, 12), slices.Repeat([]string{"machine"}, 5),
+		slices.Repeat([]string{"lab"}, 3))
 	chance.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 
 	for i, kind := range kinds {
@@ -336,10 +338,12 @@ func (l *lab) clusterOfProcess() []kubeClient {
 	l.Helper()
 
 	for n, role := range map[int]machinetype.Type{
-		11: machinetype.TypeControlPlane, 12: machinetype.TypeControlPlane, 13: machinetype.TypeControlPlane, 21: machinetype.TypeWorker,
+		11: machinetype.TypeControlPlane, 12: machinetype.TypeControlPlane, 13: machinetype.TypeControlPlane,
+		21: machinetype.TypeWorker,
 	} {
 		l.soon(fmt.Sprintf("machine %d takes its configuration", n), func() bool {
-			_, err := l.insecure(n).ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{Data: l.configuration(role)})
+			_, err := l.insecure(n).ApplyConfiguration(l.context(),
+				&machineapi.ApplyConfigurationRequest{Data: l.configuration(role)})
 
 			return err == nil
 		})

@@ -43,13 +43,6 @@ func (p *realPod) finished() bool {
 	return p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
 }
 
-// fetched are the objects that a pod refers to.
-type fetched map[string]*kubeObject
-
-func (f fetched) object(plural, namespace, name string) *kubeObject {
-	return f[objectKey(plural, namespace, name)]
-}
-
 // runPods follows the pods of the node.
 func (r *realKubelet) runPods(ctx context.Context) {
 	r.k.mu.Lock()
@@ -271,124 +264,6 @@ func (r *realKubelet) deletePod(ctx context.Context, p *corev1.Pod, only *metav1
 	}
 
 	return err
-}
-
-// podState is what has become of a pod; unknown where the API server does not tell what it refers to.
-func (r *realKubelet) podState(ctx context.Context, p *corev1.Pod) (podState, bool) {
-	if isStatic(p) {
-		return podState{running: r.k.runs(p.Labels["component"]) && (p.Labels["component"] != staticPodNames[0] || r.apiUp())}, true
-	}
-
-	objects, err := r.fetch(ctx, p)
-	if err != nil {
-		return podState{}, false
-	}
-
-	m, cni := r.m, r.k.networkReady()
-
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if m.config == nil {
-		return podState{}, false
-	}
-
-	return podRun{namespace: p.Namespace, name: p.Name, uid: string(p.UID), spec: p.Spec, objects: objects}.on(m,
-		cni), true
-}
-
-// apiUp says whether the machine's own API server is ready.
-func (r *realKubelet) apiUp() bool {
-	r.m.ms.mu.Lock()
-	defer r.m.ms.mu.Unlock()
-
-	return r.m.apiUp
-}
-
-// fetch reads what a pod refers to, with the rights of the node's kubelet.
-func (r *realKubelet) fetch(ctx context.Context, p *corev1.Pod) (fetched, error) {
-	objects := fetched{}
-
-	get := func(root, plural, namespace, name string) error {
-		path := []string{root}
-		if namespace != "" {
-			path = append(path, "namespaces", namespace)
-		}
-
-		text, err := r.client.Get().AbsPath(append(path, plural, name)...).Do(ctx).Raw()
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-
-		o := &kubeObject{Plural: plural, Namespace: namespace, Name: name}
-		if err == nil {
-			err = json.Unmarshal(text, &o.Content)
-		}
-
-		objects[objectKey(plural, namespace, name)] = o
-
-		return err
-	}
-
-	if class := p.Spec.RuntimeClassName; class != nil {
-		if err := get("/apis/node.k8s.io/v1", "runtimeclasses", "", *class); err != nil {
-			return nil, err
-		}
-	}
-
-	for _, v := range p.Spec.Volumes {
-		var err error
-
-		switch {
-		case v.ConfigMap != nil:
-			err = get("/api/v1", "configmaps", p.Namespace, v.ConfigMap.Name)
-		case v.Secret != nil:
-			err = get("/api/v1", "secrets", p.Namespace, v.Secret.SecretName)
-		}
-
-		if err != nil {
-			return nil, err
-		}
-	}
-
-	return objects, nil
-}
-
-// offers are the resources that device plugins have registered with the node's kubelet.
-func (k *realKubernetes) offers() map[string]int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-
-	offers := map[string]int{}
-
-	for _, p := range k.pods {
-		for name, count := range p.state.offers {
-			offers[name] = count
-		}
-	}
-
-	return offers
-}
-
-// nodePods implements kubernetes.
-func (k *realKubernetes) nodePods(*etcd) []nodeContainer {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-
-	var list []nodeContainer
-
-	for _, one := range k.pods {
-		p := one.pod
-		if isStatic(p) || !one.state.running || one.finished() {
-			continue
-		}
-
-		for _, c := range p.Spec.Containers {
-			list = append(list, nodeContainer{p.Namespace, p.Name, c.Name, c.Image})
-		}
-	}
-
-	return list
 }
 
 // warn remembers a pod's state, and tells its warning once.

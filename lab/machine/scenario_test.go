@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-
-	"proxmox-talos/lab/machine"
 )
 
 // TestScenario is a cluster's life, the same on the model and on real etcd and Kubernetes, so that the two do not drift
@@ -32,18 +29,7 @@ func TestScenario(t *testing.T) {
 
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
-
-		binary := os.Getenv("LABKUBE")
-		if binary == "" {
-			t.Skip("real etcd and Kubernetes: make test-kubernetes runs this (LABKUBE names the built labkube)")
-		}
-
-		l := newLab(t)
-		o := l.options()
-		o.Labkube = &machine.Labkube{Binary: binary, Dir: t.TempDir()}
-		l.machines = machine.New(l.world, o)
-		t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
-		scenario(l)
+		scenario(realLab(t))
 	})
 }
 

@@ -1,5 +1,5 @@
-// Package kube is the lab's model of a Kubernetes API server: nodes, and what the program's health gate asks about GPUs.
-// Everything else takes the real one.
+// Package kube is the lab's model of a Kubernetes API server: nodes, and what the program's health gate asks about
+// GPUs. Everything else takes the real one.
 package kube
 
 import (
@@ -84,7 +84,8 @@ func NewServer(c Cluster) http.Handler {
 }
 
 var errNotServed = refusal(http.StatusNotFound, metav1.StatusReasonNotFound,
-	"the lab's model of Kubernetes shows nodes and what the health gate reads: start the lab with --kubernetes=real for everything else")
+	"the lab's model of Kubernetes shows nodes and what the health gate reads: start the lab with --kubernetes=real "+
+		"for everything else")
 
 func refusal(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -265,7 +266,9 @@ func (s *server) events(*http.Request) (any, error) {
 }
 
 func (s *server) daemonSets(*http.Request) (any, error) {
-	return appsv1.DaemonSetList{TypeMeta: metav1.TypeMeta{Kind: "DaemonSetList", APIVersion: "apps/v1"}, Items: s.cluster.DaemonSets()}, nil
+	return appsv1.DaemonSetList{
+		TypeMeta: metav1.TypeMeta{Kind: "DaemonSetList", APIVersion: "apps/v1"}, Items: s.cluster.DaemonSets(),
+	}, nil
 }
 
 func (s *server) runtimeClasses(*http.Request) (any, error) {
