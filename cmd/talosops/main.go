@@ -17,7 +17,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(newBootstrap(), newMark(), newWait(), newVersions(), newFacts(), newSettle(), newRun())
+	root.AddCommand(newBootstrap(), newMark(), newWait(), newVersions(), newFacts(), newSettle(), newRun(), newSnapshot(), newRestore())
 
 	return root
 }

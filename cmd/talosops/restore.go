@@ -1,0 +1,336 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"proxmox-talos/internal/backup"
+	"proxmox-talos/internal/request"
+)
+
+const restoreHelp = `Restores etcd from a snapshot, for a cluster whose etcd has lost its majority or its data.
+
+It refuses while etcd is healthy. The snapshot is decrypted and checked before any machine is touched. Then:
+  1. every control plane has to answer: one that is silent could come back with the old data. One that is gone for good
+     has to be taken out of the configuration first;
+  2. while none of them has seen a leader for a minute, control planes that have data of etcd are wiped (their EPHEMERAL partition: data of etcd, logs, images; the machine
+     configuration stays) and boot, all at once;
+  3. the snapshot is sent to the first control plane, which begins the cluster anew from it. What a reboot loses there is
+     sent again;
+  4. the others join.
+What was written after the snapshot is lost. Nodes and pods reconcile by themselves afterwards.
+
+confirm has to be the cluster's name. An interrupted restore may be repeated: it resumes at what it finds. No pulumi up may
+run meanwhile: it would begin a new, empty cluster as soon as no control plane has data.
+
+The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be left out. The result is
+one line of JSON on standard output.`
+
+const restoreExample = `  talosops restore --timeout 30m < request.json
+
+  request.json:
+  {
+    "talosconfig": "context: prod\ncontexts: …",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "cluster": "prod",
+    "confirm": "prod",
+    "snapshot": "/var/backups/talos/home-prod-etcd-20261122T030000Z.age",
+    "identities": "AGE-SECRET-KEY-1…"
+  }`
+
+// lossGrace is how long no control plane may see a leader before data of etcd is wiped: members that start need a while
+// to elect one.
+const lossGrace = time.Minute
+
+// resend is how long a control plane may take to begin a cluster from a snapshot before it is taken for one that was
+// rebooted and has lost it.
+const resend = 5 * time.Minute
+
+// restoreRequest says which cluster to restore from what; identities are secret and must not appear in any message.
+type restoreRequest struct {
+	request.Restore
+	limits
+}
+
+func (r *restoreRequest) problems() []string {
+	problems := slices.Concat(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes))
+	if r.Snapshot == "" {
+		problems = append(problems, "snapshot: none is stated: state the path of a snapshot")
+	}
+	switch {
+	case r.Cluster == "":
+		problems = append(problems, "cluster: none is stated: state the cluster's name")
+	case r.Confirm != r.Cluster:
+		problems = append(problems, fmt.Sprintf(
+			"confirm: %q is not the cluster's name: a restore loses what was written since the snapshot; state %q to confirm it", r.Confirm, r.Cluster))
+	}
+
+	return problems
+}
+
+// restoreAPI asks one control plane's Talos API on its own address.
+type restoreAPI interface {
+	etcdAPI
+	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
+	wipe(ctx context.Context, address string) error
+	recover(ctx context.Context, address string, snapshot io.Reader, skipHashCheck bool) error
+}
+
+// restorer brings a cluster's control planes through a restore, by what it finds at each look.
+type restorer struct {
+	*watch
+
+	req   *restoreRequest
+	talos restoreAPI
+	open  func() (io.ReadCloser, error) // the snapshot in plain
+
+	lost   time.Time            // since when all of them answer and none sees a leader
+	begun  bool                 // a machine was touched by this run
+	wiped  map[string]time.Time // when a control plane accepted to wipe itself
+	tried  bool                 // the snapshot was sent, whatever came of it
+	sent   time.Time            // when the first control plane accepted the snapshot
+	failed error                // why nothing further may be done
+}
+
+func newRestore() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "restore", Short: "Restore etcd from a snapshot", Long: restoreHelp, Example: restoreExample,
+	}
+
+	return withRequest(cmd, func() *restoreRequest { return &restoreRequest{} }, runRestore)
+}
+
+func runRestore(cmd *cobra.Command, req *restoreRequest) error {
+	talos, err := newTalosAPI(req.Talosconfig)
+	if err != nil {
+		return err
+	}
+	defer talos.close()
+
+	r := newRestorer(req, talos, cmd.ErrOrStderr())
+	if err := r.wait(cmd.Context()); err != nil {
+		return err
+	}
+
+	return printResult(cmd.OutOrStdout(), struct {
+		Restored bool     `json:"restored"`
+		Members  []string `json:"members"`
+	}{true, names(req.ControlPlanes)})
+}
+
+func newRestorer(req *restoreRequest, talos restoreAPI, progress io.Writer) *restorer {
+	return &restorer{
+		watch: newWatch(&req.limits, progress), req: req, talos: talos, wiped: map[string]time.Time{},
+		open: func() (io.ReadCloser, error) { return backup.Open(req.Snapshot, req.Identities) },
+	}
+}
+
+func (r *restorer) wait(ctx context.Context) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	err := r.until(ctx, goal{
+		before: "etcd was restored", missed: "etcd is not restored",
+		remedy: "start or repair these control planes, or take one that is gone for good out of the configuration",
+	}, r.round)
+
+	return errors.Join(err, r.failed)
+}
+
+// check reads the whole snapshot before anything is touched.
+func (r *restorer) check() error {
+	from, err := r.open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	snapshot := backup.NewSnapshot(io.Discard)
+	if _, err := io.Copy(snapshot, from); err != nil {
+		return fmt.Errorf("unable to read %s: %w", r.req.Snapshot, err)
+	}
+	if err := snapshot.Check(); err != nil && !r.req.SkipHashCheck {
+		return fmt.Errorf("%s: %w: choose another one", r.req.Snapshot, err)
+	}
+
+	return nil
+}
+
+// seen is what a look found at a control plane.
+type seen struct {
+	node
+
+	silent  error // why nothing is known
+	holds   bool  // it has data of etcd
+	state   string
+	runs    bool // its member answers
+	status  etcdStatus
+	members []member
+}
+
+// waits says that it waits for a cluster to join, without data.
+func (s seen) waits() bool { return !s.holds && s.state == "Preparing" }
+
+// leads says that there is a cluster with a majority.
+func (s seen) leads() bool { return s.holds && s.runs && s.status.HasLeader }
+
+func (r *restorer) round(ctx context.Context) (report, bool) {
+	looked := r.look(ctx)
+	current := make(report, len(looked))
+	for i, s := range looked {
+		current[i] = s.judge()
+	}
+	is := func(what func(seen) bool) bool { return slices.ContainsFunc(looked, what) }
+	healthy := slices.IndexFunc(looked, seen.leads)
+	if healthy >= 0 || is(func(s seen) bool { return s.silent != nil }) {
+		r.lost = time.Time{}
+	} else if r.lost.IsZero() {
+		r.lost = time.Now()
+	}
+
+	switch {
+	case healthy >= 0 && !r.begun:
+		r.failed = fmt.Errorf("etcd of cluster %s is healthy (%s sees a leader; members: %s), so nothing was changed. "+
+			"To go back to the snapshot nevertheless, wipe each control plane before: "+
+			"talosctl reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL",
+			r.req.Cluster, looked[healthy].Name, memberLabels(looked[healthy].members))
+
+		return current, true
+	case healthy >= 0 && !r.tried:
+		r.failed = fmt.Errorf("somebody began a new, empty cluster on %s before the snapshot was there (a pulumi up?): end that, "+
+			"wipe its EPHEMERAL partition with talosctl reset, then run the same again", looked[healthy].Name)
+
+		return current, true
+	case healthy >= 0:
+		return current, r.joined(looked, looked[healthy].members)
+	case r.lost.IsZero():
+	case is(func(s seen) bool { return s.holds }) && r.sent.IsZero():
+		if time.Since(r.lost) > lossGrace {
+			r.wipe(ctx, looked, current)
+		}
+	case !is(func(s seen) bool { return !s.waits() }) && time.Since(r.sent) > resend:
+		r.send(ctx, looked[0].node, &current[0])
+	}
+
+	return current, r.failed != nil
+}
+
+// look asks all control planes at once.
+func (r *restorer) look(ctx context.Context) []seen {
+	looked := make([]seen, len(r.req.ControlPlanes))
+	var wg sync.WaitGroup
+	for i, n := range r.req.ControlPlanes {
+		wg.Go(func() { looked[i] = r.lookAt(ctx, n) })
+	}
+	wg.Wait()
+
+	return looked
+}
+
+func (r *restorer) lookAt(ctx context.Context, n node) seen {
+	s := seen{node: n}
+	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return r.talos.services(ctx, n.Address) })
+	if err == nil {
+		s.holds, err = call(ctx, func(ctx context.Context) (bool, error) { return r.talos.holdsEtcd(ctx, n.Address) })
+	}
+	if s.silent = err; err != nil {
+		return s
+	}
+	if i := slices.IndexFunc(services, func(s service) bool { return s.ID == "etcd" }); i >= 0 {
+		s.state = services[i].State
+	}
+	if !s.holds {
+		return s
+	}
+	s.status, err = call(ctx, func(ctx context.Context) (etcdStatus, error) { return r.talos.etcdStatus(ctx, n.Address) })
+	if s.runs = err == nil; s.runs {
+		// Without a leader nobody tells the members.
+		s.members, _ = call(ctx, func(ctx context.Context) ([]member, error) { return r.talos.members(ctx, n.Address) })
+	}
+
+	return s
+}
+
+// judge says how far a control plane is.
+func (s seen) judge() finding {
+	f := finding{node: s.Name, check: etcdCheck}
+	switch {
+	case s.silent != nil:
+		return silent(s.node, etcdCheck, s.silent)
+	case s.leads() && !s.status.Learner:
+		f.note = "is a member"
+	case s.leads():
+		f.problem = "is a learner"
+	case s.holds && s.runs:
+		f.problem = "has data, and sees no leader"
+	case s.holds:
+		f.problem = "has data, and its member does not answer"
+	case s.state == "":
+		f.problem = "is not there yet"
+	case s.waits():
+		f.problem = "waits for a cluster to join"
+	default:
+		f.problem = "is " + strings.ToLower(s.state)
+	}
+
+	return f
+}
+
+// joined says whether all control planes are voting members of the restored cluster.
+func (r *restorer) joined(looked []seen, members []member) bool {
+	voters := map[string]bool{}
+	for _, m := range members {
+		voters[m.label()] = !m.Learner
+	}
+
+	return !slices.ContainsFunc(looked, func(s seen) bool { return !s.leads() || s.status.Learner || !voters[s.Name] })
+}
+
+// wipe has control planes that hold data of etcd wipe it; they boot afterwards.
+func (r *restorer) wipe(ctx context.Context, looked []seen, current report) {
+	for i, s := range looked {
+		if asked, ok := r.wiped[s.Name]; !s.holds || ok && time.Since(asked) < resend {
+			continue
+		}
+		r.begun = true
+		_, err := call(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, r.talos.wipe(ctx, s.Address) })
+		if err != nil {
+			current[i].problem, current[i].detail = "cannot be wiped", err.Error()
+
+			continue
+		}
+		r.wiped[s.Name] = time.Now()
+		r.say(ctx, finding{node: s.Name, check: etcdCheck, note: "wipes its data of etcd and boots"})
+	}
+}
+
+// send has the first control plane begin the cluster from the snapshot.
+func (r *restorer) send(ctx context.Context, first node, current *finding) {
+	from, err := r.open()
+	if err != nil {
+		r.failed = err
+
+		return
+	}
+	defer func() { _ = from.Close() }()
+	r.begun, r.tried = true, true
+	r.say(ctx, finding{node: first.Name, check: etcdCheck, note: "gets the snapshot"})
+	err = r.talos.recover(ctx, first.Address, from, r.req.SkipHashCheck)
+	switch {
+	case err == nil:
+		r.sent = time.Now()
+		r.say(ctx, finding{node: first.Name, check: etcdCheck, note: "begins the cluster from the snapshot"})
+	case status.Code(err) == codes.AlreadyExists: // the next look says what is there
+	default:
+		current.problem, current.detail = "does not take the snapshot yet", err.Error()
+	}
+}

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"proxmox-talos/internal/backup"
+	"proxmox-talos/internal/request"
+)
+
+const snapshotHelp = `Takes a snapshot of etcd, checks it, and keeps it encrypted with age to public keys.
+
+Every control plane is asked how its member of etcd is. The snapshot comes from the one that is the furthest, healthy
+ones first, and from the next where that fails; a learner is not asked. Its digest is checked before the file gets its
+name: what lies in the directory is whole. Older snapshots of the same cluster beyond keep (0 = all stay) are removed.
+Whoever takes snapshots cannot read them.
+
+A snapshot holds Kubernetes' Secrets encrypted with a key that is among Talos' machine secrets: keep these as well, for
+other people. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be left
+out. The result is one line of JSON on standard output.`
+
+const snapshotExample = `  talosops snapshot --timeout 5m < request.json
+
+  request.json:
+  {
+    "talosconfig": "context: prod\ncontexts: …",
+    "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
+    "name": "home-prod",
+    "directory": "/var/backups/talos",
+    "recipients": ["age1…"],
+    "keep": 14
+  }`
+
+// streamTimeout is how long a stream may stand still.
+const streamTimeout = time.Minute
+
+// snapshotRequest says which cluster's etcd to keep where.
+type snapshotRequest struct {
+	request.Snapshot
+	limits
+}
+
+func (r *snapshotRequest) problems() []string {
+	problems := slices.Concat(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes))
+	if r.Name == "" || strings.ContainsRune(r.Name, filepath.Separator) {
+		problems = append(problems, fmt.Sprintf("name: %q cannot begin a file's name: state that of the stack and the cluster", r.Name))
+	}
+	if r.Directory == "" {
+		problems = append(problems, "directory: none is stated: state where snapshots are kept")
+	}
+	if len(r.Recipients) == 0 {
+		problems = append(problems, "recipients: none is stated: state at least one public key of age (age-keygen makes a pair)")
+	}
+	for i, recipient := range r.Recipients {
+		if err := backup.CheckRecipient(recipient); err != nil {
+			problems = append(problems, fmt.Sprintf("recipients[%d]: %v", i, err))
+		}
+	}
+	if r.Keep < 0 {
+		problems = append(problems, fmt.Sprintf("keep: %d is no number of snapshots: state 0 for all, or more", r.Keep))
+	}
+
+	return problems
+}
+
+// etcdStatus is what a member of etcd says of itself.
+type etcdStatus struct {
+	Leads, HasLeader, Learner bool
+	Applied                   uint64 // the raft index that it has applied
+	Errors                    []string
+}
+
+// snapshotAPI asks one control plane's Talos API on its own address.
+type snapshotAPI interface {
+	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
+	snapshot(ctx context.Context, address string, to io.Writer) error
+}
+
+// snapshotter looks for a member of etcd that gives a snapshot.
+type snapshotter struct {
+	*watch
+
+	req   *snapshotRequest
+	talos snapshotAPI
+	now   func() time.Time
+	taken request.Taken
+	full  error // why nothing can be written here, whoever is asked
+}
+
+func newSnapshot() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "snapshot", Short: "Keep an encrypted snapshot of etcd", Long: snapshotHelp, Example: snapshotExample,
+	}
+
+	return withRequest(cmd, func() *snapshotRequest { return &snapshotRequest{} }, runSnapshot)
+}
+
+func runSnapshot(cmd *cobra.Command, req *snapshotRequest) error {
+	talos, err := newTalosAPI(req.Talosconfig)
+	if err != nil {
+		return err
+	}
+	defer talos.close()
+
+	s := newSnapshotter(req, talos, cmd.ErrOrStderr())
+	if err := s.wait(cmd.Context()); err != nil {
+		return err
+	}
+
+	return printResult(cmd.OutOrStdout(), s.taken)
+}
+
+func newSnapshotter(req *snapshotRequest, talos snapshotAPI, progress io.Writer) *snapshotter {
+	return &snapshotter{watch: newWatch(&req.limits, progress), req: req, talos: talos, now: time.Now}
+}
+
+func (s *snapshotter) wait(ctx context.Context) error {
+	err := s.until(ctx, goal{
+		before: "a snapshot was taken", missed: "there is no snapshot of etcd",
+		remedy: "start or repair one of these control planes",
+	}, s.round)
+
+	return errors.Join(err, s.full)
+}
+
+// candidate is a member that a snapshot may come from.
+type candidate struct {
+	node
+
+	status etcdStatus
+}
+
+func (s *snapshotter) round(ctx context.Context) (report, bool) {
+	current, candidates := s.look(ctx)
+	slices.SortStableFunc(candidates, better)
+	for _, c := range candidates {
+		i := slices.IndexFunc(current, func(f finding) bool { return f.node == c.Name })
+		err := s.take(ctx, c.node)
+		if err == nil || s.full != nil {
+			return current, true
+		}
+		current[i].problem, current[i].detail = "gives no snapshot", err.Error()
+	}
+
+	return current, false
+}
+
+// look asks every control plane how its member of etcd is.
+func (s *snapshotter) look(ctx context.Context) (report, []candidate) {
+	current := make(report, len(s.req.ControlPlanes))
+	statuses := make([]etcdStatus, len(s.req.ControlPlanes))
+	var wg sync.WaitGroup
+	for i, n := range s.req.ControlPlanes {
+		wg.Go(func() {
+			current[i] = finding{node: n.Name, check: etcdCheck}
+			var err error
+			statuses[i], err = call(ctx, func(ctx context.Context) (etcdStatus, error) { return s.talos.etcdStatus(ctx, n.Address) })
+			switch {
+			case err != nil:
+				current[i].problem, current[i].detail = "does not answer", cause(err)
+			case statuses[i].Learner:
+				current[i].problem = "is a learner, which has no snapshot yet"
+			}
+		})
+	}
+	wg.Wait()
+
+	var candidates []candidate
+	for i, n := range s.req.ControlPlanes {
+		if current[i].problem == "" {
+			candidates = append(candidates, candidate{n, statuses[i]})
+		}
+	}
+
+	return current, candidates
+}
+
+// better puts members that report no error first, then those that are the furthest, then those that do not lead: a
+// snapshot costs its member a read of the whole database.
+func better(a, b candidate) int {
+	rank := func(c candidate) [3]int {
+		r := [3]int{}
+		if len(c.status.Errors) > 0 || !c.status.HasLeader {
+			r[0] = 1
+		}
+		if c.status.Leads {
+			r[2] = 1
+		}
+
+		return r
+	}
+	x, y := rank(a), rank(b)
+	if a.status.Applied != b.status.Applied && x[0] == y[0] {
+		if a.status.Applied > b.status.Applied {
+			return -1
+		}
+
+		return 1
+	}
+
+	return slices.Compare(x[:], y[:])
+}
+
+// take writes a member's snapshot, whole or not at all.
+func (s *snapshotter) take(ctx context.Context, n node) error {
+	s.say(ctx, finding{node: n.Name, check: etcdCheck, note: "gives a snapshot"})
+	folder := backup.Folder{Path: s.req.Directory, Name: s.req.Name}
+	var snapshot *backup.Snapshot
+	var refused error // by the member
+	file, err := folder.Write(backup.Etcd, s.now(), s.req.Recipients, s.req.Keep, func(to io.Writer) error {
+		flow, stop := newFlow(ctx, to)
+		defer stop()
+		snapshot = backup.NewSnapshot(flow)
+		refused = s.talos.snapshot(flow.ctx, n.Address, snapshot)
+		if refused == nil {
+			refused = snapshot.Check()
+		}
+		switch {
+		case flow.err != nil:
+			refused = nil
+
+			return flow.err
+		case refused != nil && flow.ctx.Err() != nil: // the client takes an interrupted stream for its end
+			refused = context.Cause(flow.ctx)
+		}
+
+		return refused
+	})
+	switch {
+	case refused != nil:
+		return refused
+	case err != nil:
+		s.full = err
+
+		return err
+	}
+	s.taken = request.Taken{
+		Snapshot: file.Path, Bytes: snapshot.Size(), Digest: snapshot.Digest(), From: n.Name, Removed: file.Removed,
+	}
+
+	return nil
+}
+
+// flow is a stream that a node gives. It ends its context when nothing comes for a while, and knows why it could not be
+// written on.
+type flow struct {
+	ctx   context.Context
+	to    io.Writer
+	timer *time.Timer
+	err   error
+}
+
+func newFlow(ctx context.Context, to io.Writer) (f *flow, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(streamTimeout, func() { cancel(fmt.Errorf("nothing has come for %s", streamTimeout)) })
+
+	return &flow{ctx: ctx, to: to, timer: timer}, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+// Write implements io.Writer.
+func (f *flow) Write(b []byte) (int, error) {
+	f.timer.Reset(streamTimeout)
+	n, err := f.to.Write(b)
+	if err != nil {
+		f.err = err
+	}
+
+	return n, err
+}

@@ -1,0 +1,206 @@
+package backup_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"proxmox-talos/internal/backup"
+)
+
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// pair makes a key of a test.
+func pair(t *testing.T) (public, identities string) {
+	t.Helper()
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+
+	return identity.Recipient().String(), "# a comment\n" + identity.String() + "\n"
+}
+
+func writes(text string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+
+		return err
+	}
+}
+
+func TestWhatIsWrittenCanBeReadWithTheSecretKeyOnly(t *testing.T) {
+	t.Parallel()
+	public, identities := pair(t)
+	other, stranger := pair(t)
+	folder := backup.Folder{Path: filepath.Join(t.TempDir(), "new", "folder"), Name: "home-prod"}
+
+	file, err := folder.Write(backup.Etcd, noon, []string{public, other}, 0, writes("the content"))
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Join(folder.Path, "home-prod-etcd-20261122T120000Z.age"), file.Path)
+	info, err := os.Stat(file.Path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	assert.Equal(t, info.Size(), file.Bytes)
+	parent, err := os.Stat(folder.Path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), parent.Mode().Perm())
+	raw, err := os.ReadFile(file.Path)
+	require.NoError(t, err)
+	assert.NotContains(t, string(raw), "the content")
+
+	for _, keys := range []string{identities, stranger} {
+		opened, err := backup.Open(file.Path, keys)
+		require.NoError(t, err)
+		plain, err := io.ReadAll(opened)
+		require.NoError(t, err)
+		assert.Equal(t, "the content", string(plain))
+		require.NoError(t, opened.Close())
+	}
+	_, nobody := pair(t)
+	_, err = backup.Open(file.Path, nobody)
+	require.ErrorContains(t, err, "unable to decrypt "+file.Path)
+	_, err = backup.Open(file.Path, "AGE-SECRET-KEY-1NOTONE")
+	require.ErrorContains(t, err, "there is no secret key of age")
+	assert.NotContains(t, err.Error(), "NOTONE")
+}
+
+func TestASnapshotThatIsNotEncryptedIsOpenedAsItIs(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "etcd.db")
+	require.NoError(t, os.WriteFile(path, []byte("plain"), 0o600))
+
+	opened, err := backup.Open(path, "")
+	require.NoError(t, err)
+	plain, err := io.ReadAll(opened)
+	require.NoError(t, err)
+	assert.Equal(t, "plain", string(plain))
+	require.NoError(t, opened.Close())
+}
+
+func TestABackupIsWholeOrNotThere(t *testing.T) {
+	t.Parallel()
+	public, _ := pair(t)
+	folder := backup.Folder{Path: t.TempDir(), Name: "home-prod"}
+
+	_, err := folder.Write(backup.Etcd, noon, []string{public}, 1, func(w io.Writer) error {
+		_, _ = io.WriteString(w, "half")
+
+		return errors.New("the line is cut")
+	})
+	require.EqualError(t, err, "the line is cut")
+	assert.Empty(t, names(t, folder.Path))
+
+	_, err = folder.Write(backup.Etcd, noon, []string{public}, 1, writes("one"))
+	require.NoError(t, err)
+	_, err = folder.Write(backup.Etcd, noon, []string{public}, 1, writes("two"))
+	require.ErrorContains(t, err, "exists")
+}
+
+func TestOldBackupsOfTheSameClusterAndKindGo(t *testing.T) {
+	t.Parallel()
+	public, _ := pair(t)
+	folder := backup.Folder{Path: t.TempDir(), Name: "home-prod"}
+	for _, foreign := range []string{
+		"home-prod-2-etcd-20200101T000000Z.age", "home-prod-etcd-notes.age", "home-prod-etcd-20200101T000000Z.txt",
+		"home-prod-secrets-20200101T000000Z.age", "home-prod-etcd-20261122T110000Z.age.partial",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder.Path, foreign), nil, 0o600))
+	}
+	kept := names(t, folder.Path)
+	left := filepath.Join(folder.Path, "home-prod-etcd-20261121T110000Z.age.partial")
+	require.NoError(t, os.WriteFile(left, nil, 0o600)) // by a killed run, the day before
+
+	var last backup.File
+	for i := range 4 {
+		var err error
+		last, err = folder.Write(backup.Etcd, noon.Add(time.Duration(i)*time.Hour), []string{public}, 2, writes("x"))
+		require.NoError(t, err)
+	}
+
+	assert.Equal(t, []string{filepath.Join(folder.Path, "home-prod-etcd-20261122T130000Z.age")}, last.Removed)
+	assert.ElementsMatch(t, append(kept, "home-prod-etcd-20261122T140000Z.age", "home-prod-etcd-20261122T150000Z.age"),
+		names(t, folder.Path))
+}
+
+func TestRecipientsAreJudged(t *testing.T) {
+	t.Parallel()
+	public, identities := pair(t)
+	secret := identities[len("# a comment\n"):]
+
+	require.NoError(t, backup.CheckRecipient(public))
+	for text, problem := range map[string]string{
+		"":                           "is not a public key of age",
+		"age1short":                  "is not a public key of age",
+		"ssh-rsa AA":                 "is not a public key of age",
+		secret:                       "is a secret key, which must not stand here",
+		public[:len(public)-1] + "b": "is not a public key of age",
+		public + "\n" + public:       "is not a public key of age",
+	} {
+		err := backup.CheckRecipient(text)
+		require.ErrorContains(t, err, problem, "%q", text)
+		assert.NotContains(t, err.Error(), "AGE-SECRET")
+	}
+	_, err := backup.Recipients(nil)
+	require.ErrorContains(t, err, "backup.recipients")
+}
+
+func TestSnapshotsAreJudgedByTheirDigests(t *testing.T) {
+	t.Parallel()
+	database := bytes.Repeat([]byte("block of"), 512)
+	digest := sha256.Sum256(database)
+	whole := append(bytes.Clone(database), digest[:]...)
+	damaged := bytes.Clone(whole)
+	damaged[100]++
+
+	for name, test := range map[string]struct {
+		content []byte
+		problem string
+	}{
+		"whole":           {content: whole},
+		"damaged":         {content: damaged, problem: "its digest does not fit its content"},
+		"cut off":         {content: whole[:len(whole)-33], problem: "it has 4095 bytes"},
+		"cut at a block":  {content: whole[:1024+sha256.Size], problem: "its digest does not fit its content"},
+		"without digest":  {content: database, problem: "it has 4096 bytes"},
+		"nothing":         {problem: "is empty"},
+		"a digest's size": {content: digest[:], problem: "its digest does not fit its content"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, piece := range []int{1, 31, 32, 33, 5000} {
+				var passed bytes.Buffer
+				snapshot := backup.NewSnapshot(&passed)
+				for rest := test.content; len(rest) > 0; rest = rest[min(piece, len(rest)):] {
+					_, err := snapshot.Write(rest[:min(piece, len(rest))])
+					require.NoError(t, err)
+				}
+				assert.True(t, bytes.Equal(test.content, passed.Bytes()))
+				assert.EqualValues(t, len(test.content), snapshot.Size())
+				if test.problem == "" {
+					require.NoError(t, snapshot.Check())
+				} else {
+					require.ErrorContains(t, snapshot.Check(), test.problem)
+				}
+			}
+		})
+	}
+}
+
+func names(t *testing.T, folder string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	list := []string{}
+	for _, e := range entries {
+		list = append(list, e.Name())
+	}
+
+	return list
+}

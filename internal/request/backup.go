@@ -1,0 +1,34 @@
+package request
+
+// Snapshot is what `talosops snapshot` reads.
+type Snapshot struct {
+	Common
+
+	Talosconfig string   `json:"talosconfig"` // secret
+	Name        string   `json:"name"`        // that files' names begin with: of the stack and the cluster
+	Directory   string   `json:"directory"`   // where snapshots are kept; may begin with ~/
+	Recipients  []string `json:"recipients"`  // public keys of age
+	Keep        int      `json:"keep"`        // how many snapshots stay; 0 = all
+}
+
+// Taken is what `talosops snapshot` prints.
+type Taken struct {
+	Snapshot string   `json:"snapshot"`          // path of the encrypted file
+	Bytes    int64    `json:"bytes"`             // of the snapshot itself
+	Digest   string   `json:"digest"`            // its SHA-256, without the digest at its end
+	From     string   `json:"from"`              // the control plane
+	Removed  []string `json:"removed,omitempty"` // older snapshots
+}
+
+// Restore is what `talosops restore` reads.
+type Restore struct {
+	Common
+
+	Talosconfig string `json:"talosconfig"` // secret
+	Cluster     string `json:"cluster"`
+	Confirm     string `json:"confirm"`              // the cluster's name again
+	Snapshot    string `json:"snapshot"`             // path, encrypted or not
+	Identities  string `json:"identities,omitempty"` // secret keys of age, as age-keygen writes them; secret
+	// SkipHashCheck is for a database that was copied from a machine's disk, which has no digest.
+	SkipHashCheck bool `json:"skipHashCheck,omitempty"`
+}
