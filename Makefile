@@ -18,6 +18,15 @@ PULUMI = GOGC=$${GOGC:-400} $(BIN)/pulumi
 # What `recover` removes although no creation of it is pending, and whether it asks.
 VMID ?=
 YES ?=
+# Which cluster of a stack; all, or the only one, where it is empty.
+CLUSTER ?=
+# What `restore` reads.
+SNAPSHOT ?=
+IDENTITIES ?=
+CONFIRM ?=
+# The lab's stack has its state, its passphrase and its addresses in .lab.
+BACKUP = $(if $(filter lab,$(STACK)),PULUMI_BACKEND_URL=file://$(CURDIR)/.lab/state PULUMI_CONFIG_PASSPHRASE_FILE=$(CURDIR)/.lab/passphrase) \
+  $(BIN)/backup $(if $(filter lab,$(STACK)),--project .lab/work)
 # What the lab's clusters run on: model (default), or real.
 KUBERNETES ?=
 # Engine tests: a pattern of their names, and who does the work: standin or published.
@@ -123,6 +132,18 @@ backup: stack-tools ## day 2: Export the state of STACK to BACKUPS (default ~/.p
 	@umask 077; mkdir -p '$(BACKUPS)'; file='$(BACKUPS)/$(STACK)-'$$(date -u +%Y%m%dT%H%M%SZ).json; \
 	$(BIN)/pulumi stack export --stack $(STACK) --file "$$file"; echo "$$file"
 
+.PHONY: backup-etcd
+backup-etcd: $(BIN)/backup $(BIN)/talosops $(BIN)/pulumi ## day 2: Keep an encrypted snapshot of etcd of STACK's clusters (backup: in the stack file); CLUSTER=name for one
+	@$(BACKUP) etcd $(STACK) $(CLUSTER)
+
+.PHONY: export-secrets
+export-secrets: $(BIN)/backup $(BIN)/pulumi ## day 2: Export the machine secrets of STACK's clusters, encrypted (backup.secretsRecipients in the stack file); CLUSTER=name for one
+	@$(BACKUP) secrets $(STACK) $(CLUSTER)
+
+.PHONY: restore
+restore: $(BIN)/backup $(BIN)/talosops $(BIN)/pulumi ## day 2: Restore etcd of a cluster that lost it: STACK=, SNAPSHOT=file, IDENTITIES=file of the secret key, CLUSTER=name; CONFIRM=name does not ask
+	@$(BACKUP) restore $(STACK) '$(SNAPSHOT)' $(addprefix --cluster ,$(CLUSTER)) $(addprefix --identities ,$(IDENTITIES)) $(addprefix --confirm ,$(CONFIRM))
+
 .PHONY: facts
 facts: tools ## look: Ask hosts what they are and whether they can bear the plan: HOST=pve1 (default: all), STACK=lab (default), KEY=file of a private key (default: the SSH agent)
 ifeq ($(STACK),lab)
@@ -199,9 +220,9 @@ test-secrets: $(BIN)/pulumi ## develop: Run the tests of secrets-import, which b
 labkube: $(BIN)/labkube ## develop: Build the lab's etcd, Kubernetes control plane and kubectl into .bin/labkube (some five minutes, once); .bin/kubectl is a part of it
 
 .PHONY: test-kubernetes
-test-kubernetes: $(BIN)/labkube $(BIN)/talosctl ## develop: Run the tests of labkube and those of the lab's machines on real etcd and Kubernetes
+test-kubernetes: $(BIN)/labkube $(BIN)/backup tools ## develop: Run the tests of labkube and those of the lab on real etcd and Kubernetes
 	cd lab/kubernetes && go test ./...
-	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 20m -run 'TestScenario/real|TestReal' ./machine
+	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 20m -run 'TestScenario/real|TestReal' ./machine ./engine
 
 .PHONY: update
 update: ## develop: Bring all dependencies to their newest patch versions, but those of lab/kubernetes, which are pinned
@@ -251,6 +272,10 @@ $(BIN)/talosops: $(GO_FILES)
 $(BIN)/recover: $(GO_FILES)
 	@mkdir -p $(BIN)
 	go build -o $@ ./cmd/recover
+
+$(BIN)/backup: $(GO_FILES)
+	@mkdir -p $(BIN)
+	go build -o $@ ./cmd/backup
 
 $(BIN)/planreview: $(GO_FILES)
 	@mkdir -p $(BIN)

@@ -13,6 +13,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"gopkg.in/yaml.v3"
 
+	"proxmox-talos/internal/backup"
 	"proxmox-talos/internal/proxmoxapi"
 	"proxmox-talos/internal/spec"
 	"proxmox-talos/internal/talos"
@@ -25,7 +26,9 @@ const namespace = "talos-proxmox"
 const keySSHPrivateKey = "sshPrivateKey"
 
 // planKeys are the configuration keys that the plan is made from.
-func planKeys() []string { return []string{"hosts", "templates", "clusters", "protect", "vmidRanges"} }
+func planKeys() []string {
+	return []string{"hosts", "templates", "clusters", "protect", "vmidRanges", "backup"}
+}
 
 // settings are everything that a stack's configuration says.
 type settings struct {
@@ -53,7 +56,7 @@ func load(configuration map[string]string, options spec.Options) (*spec.Plan, er
 }
 
 func planOptions(stack string) spec.Options {
-	return spec.Options{Stack: stack, Compatibility: compatibility{}, CheckPatch: checkPatch}
+	return spec.Options{Stack: stack, Compatibility: compatibility{}, CheckPatch: checkPatch, CheckRecipient: backup.CheckRecipient}
 }
 
 // PlanOfConfig is [Plan] for values by full key, as the engine shows them: encrypted ones blinded.

@@ -36,6 +36,7 @@ const (
 	ofTemplate    = "templates are built anew; machines that run stay as they are"
 	hostFiles     = "the host is changed over SSH; machines do not notice, unless the host has to be rebooted"
 	newMachines   = "new machines only"
+	nextBackup    = "no resource; the next backup"
 	identity      = "machines of other VMIDs are other machines"
 )
 
@@ -45,6 +46,7 @@ var changesOf = map[string][]try{
 	"Config.talos-proxmox:templates": {{note: "a class is built where a machine is made of it, and removed where none is"}},
 	"Config.talos-proxmox:clusters":  {{note: "one more is made beside the others; one less is deleted with its machines and their data"}},
 	"Config.talos-proxmox:protect":   {{note: "the state alone"}}, "Config.talos-proxmox:vmidRanges": {{note: "see VMIDs"}},
+	"Config.talos-proxmox:backup":        {{note: "see Backups"}},
 	"Config.talos-proxmox:sshPrivateKey": {{note: "the next run uses it"}},
 	"Config.proxmoxve:endpoint":          {{note: "the next run asks there; it has to be the same Proxmox cluster"}}, "Config.proxmoxve:insecure": {{note: "the next run"}},
 	"Config.proxmoxve:apiToken": {{note: "the next run logs in with it; a refresh logs in as the last `up` did"}},
@@ -53,6 +55,9 @@ var changesOf = map[string][]try{
 
 	"VMIDRangesConfig.templates": {{note: "templates get other VMIDs and are built anew"}}, "VMIDRangesConfig.controlPlanes": {{path: "vmidRanges.controlPlanes", to: "2100-2199", note: "unless `firstVmid` is stated"}},
 	"VMIDRangesConfig.workers": {{path: "vmidRanges.workers", to: "3100-3999", note: "unless `firstVmid` is stated"}}, "VMIDRangesConfig.gpuWorkers": {{path: "vmidRanges.gpuWorkers", to: "4100-4199", note: "unless `firstVmid` is stated"}},
+
+	"BackupConfig.recipients": {{note: nextBackup}}, "BackupConfig.secretsRecipients": {{note: nextBackup}}, "BackupConfig.directory": {{note: nextBackup + "; older ones stay where they are"}},
+	"BackupConfig.keep": {{note: nextBackup + ", which removes what is beyond"}},
 
 	"HostConfig.name": {{note: "another host; machines do not follow a name"}}, "HostConfig.number": {{note: "its templates get other VMIDs and are built anew"}},
 	"HostConfig.address": {{note: "the next run reaches the host's shell there"}}, "HostConfig.ssh": {{note: "see below"}}, "HostConfig.prep": {{note: hostFiles}},

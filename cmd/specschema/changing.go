@@ -80,6 +80,7 @@ const pool = "PoolConfig"
 var sections = []section{
 	{"The stack", "Config", ""},
 	{"VMIDs", "VMIDRangesConfig", ""},
+	{"Backups", "BackupConfig", ""},
 	{"Hosts", "HostConfig", ""},
 	{"A host's shell", "SSHConfig", ""},
 	{"A host's preparation", "PrepConfig", ""},

@@ -13,6 +13,20 @@ type Config struct {
 	Protect bool `json:"protect,omitempty" jsonschema:"default=false"`
 	// The VMIDs each role may use.
 	VMIDRanges VMIDRangesConfig `json:"vmidRanges,omitempty"`
+	// What is kept of the clusters, and who can read it: `make backup-etcd` and `make export-secrets`.
+	Backup BackupConfig `json:"backup,omitempty"`
+}
+
+// BackupConfig says what is kept of the clusters, and who can read it. A backup is encrypted with age: whoever writes it cannot read it.
+type BackupConfig struct {
+	// The public keys (`age1…`) that snapshots of etcd are encrypted to. Without one there are no snapshots.
+	Recipients []string `json:"recipients,omitempty"`
+	// The public keys that exported machine secrets are encrypted to; with these and a snapshot somebody can read every Secret of a cluster, so give them to others. Without one nothing is exported.
+	SecretsRecipients []string `json:"secretsRecipients,omitempty"`
+	// The folder of backups; `~/` is the home of the user who runs the command, other paths begin at the project's folder.
+	Directory string `json:"directory,omitempty" jsonschema:"default=~/.pulumi-backups"`
+	// How many snapshots of each cluster stay; 0 = all.
+	Keep int `json:"keep,omitempty" jsonschema:"default=14,minimum=0,maximum=100000"`
 }
 
 // VMIDRangesConfig holds the VMIDs each role may use, first and last included. A VMID outside its range is refused.

@@ -88,6 +88,12 @@ func options() spec.Options {
 		}
 
 		return nil
+	}, CheckRecipient: func(key string) error {
+		if !strings.HasPrefix(key, "age1") {
+			return errors.New("is no public key; state one")
+		}
+
+		return nil
 	}}
 }
 

@@ -10,6 +10,8 @@ type Options struct {
 	Compatibility Compatibility
 	// CheckPatch judges a user's Talos patch; optional. Its error is shown as it is, so it must not repeat the patch.
 	CheckPatch func(patch string) error
+	// CheckRecipient judges a public key that backups are encrypted to; optional. Its error does not repeat the key.
+	CheckRecipient func(key string) error
 	// Encrypted are the keys that hold something encrypted, each with the JSON of what the stack's file has for it,
 	// where encrypted values are {"secure": …}; empty = the file is not at hand. No problem and no warning shows an
 	// encrypted value.
@@ -43,7 +45,7 @@ type Compatibility interface {
 }
 
 // Load reads the configuration and plans the stack. The values are the top-level keys without their namespace (hosts, templates, clusters, protect,
-// vmidRanges) with JSON text; sshPrivateKey is left alone. The error is [Problems] with everything that is wrong.
+// vmidRanges, backup) with JSON text; sshPrivateKey is left alone. The error is [Problems] with everything that is wrong.
 func Load(values map[string]string, o Options) (*Plan, error) {
 	var problems Problems
 	parsed := parseAll(values)

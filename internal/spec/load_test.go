@@ -250,3 +250,16 @@ func TestLabelsThatAWorkerMayGiveItself(t *testing.T) {
 	assert.Equal(t, []string{"db", "web"}, []string{workers[0].Labels["tier"], workers[1].Labels["tier"]})
 	assert.Equal(t, map[string]string{"a": "b:NoSchedule", "c": "NoExecute", "d": ":PreferNoSchedule"}, workers[0].Taints)
 }
+
+func TestWhoOpensSnapshotsShouldNotHaveTheSecretsToo(t *testing.T) {
+	t.Parallel()
+	plan, err := spec.Load(changed(t, map[string]any{
+		"backup": map[string]any{"recipients": []any{"age1one"}, "secretsRecipients": []any{"age1two", "age1one"}, "keep": 0},
+	}), options())
+	require.NoError(t, err)
+	assert.Equal(t, spec.Backup{
+		Recipients: []string{"age1one"}, SecretsRecipients: []string{"age1two", "age1one"}, Directory: "~/.pulumi-backups", Keep: 0,
+	}, plan.Backup)
+	require.NotEmpty(t, plan.Warnings)
+	assert.Contains(t, plan.Warnings[0], "backup.secretsRecipients[1]: this key opens snapshots of etcd, too")
+}

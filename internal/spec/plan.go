@@ -17,8 +17,18 @@ type Plan struct {
 	Templates []Template
 	// Clusters in order of their names.
 	Clusters []Cluster
+	// Backup says what is kept of the clusters; no resource follows from it.
+	Backup Backup
 	// Warnings are what the plan can be carried out with, but better were not; each with its path and what to do about it.
 	Warnings []string
+}
+
+// Backup says what is kept of the clusters, and who can read it.
+type Backup struct {
+	Recipients        []string // of snapshots of etcd; none = no snapshots
+	SecretsRecipients []string // of machine secrets; none = no export
+	Directory         string   // may begin with ~/
+	Keep              int      // snapshots of each cluster; 0 = all
 }
 
 // Host is a Proxmox VE host.

@@ -47,6 +47,7 @@ func newPlanner(config Config, o Options, found secrets, problems *Problems) *pl
 func (p *planner) plan() *Plan {
 	plan := &Plan{Stack: p.options.Stack, Protect: p.config.Protect}
 	p.judgeWholeKeys()
+	plan.Backup = p.planBackup()
 	p.planRanges()
 	plan.Hosts = p.planHosts()
 	for _, h := range plan.Hosts {

@@ -1,0 +1,245 @@
+package engine_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"filippo.io/age"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	talosclient "github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"gopkg.in/yaml.v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"proxmox-talos/internal/backup"
+	"proxmox-talos/lab/server"
+	"proxmox-talos/stacks"
+)
+
+// realWorld opens a lab whose clusters are real etcd and Kubernetes.
+func realWorld(t *testing.T) *world {
+	t.Helper()
+
+	binary := os.Getenv("LABKUBE")
+	if binary == "" {
+		t.Skip("real etcd and Kubernetes: make test-kubernetes runs this (LABKUBE names the built labkube)")
+	}
+
+	return openWorld(t, server.Options{
+		Speed: testSpeed, Hosts: 2, Kubernetes: server.KubernetesReal, Labkube: binary,
+	})
+}
+
+// backup runs a command of `make backup-etcd`, `make export-secrets` or `make restore`, and returns what it said.
+func (w *world) backup(arguments ...string) (string, error) {
+	w.t.Helper()
+
+	program, err := filepath.Abs(filepath.Join(project, ".bin", "backup"))
+	require.NoError(w.t, err)
+	require.FileExists(w.t, program, "`make test-kubernetes` builds it")
+
+	cmd := exec.CommandContext(w.t.Context(), program, append(arguments, "--project", filepath.Join(w.dir, "work"),
+		"--pulumi", w.options.CLI.Path, "--talosops", w.options.TalosOps)...)
+	cmd.Env = w.environment()
+	out, err := cmd.CombinedOutput()
+	_, _ = w.Write(out)
+
+	return string(out), err
+}
+
+// TestRealRestore is the restore drill: what was written before a snapshot is there after every control plane has lost
+// its data, what was written later is not, and nobody reads a backup without the secret keys.
+func TestRealRestore(t *testing.T) {
+	t.Parallel()
+
+	w := realWorld(t)
+	d := newDrill(t, w)
+
+	s := stack{Network: w.network, Clusters: []cluster{one(3, 1)}}
+	s.Clusters[0].VIP = 0
+	file := d.withBackups(s.yaml(t))
+	w.up(file)
+
+	snapshot := d.keep()
+	d.loseEtcd(s)
+
+	out, err := w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.keys), "--confirm", "two")
+	require.Error(t, err)
+	assert.Contains(t, out, `confirm: "two" is not the cluster's name`)
+
+	out, err = w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.others), "--confirm", "one")
+	require.Error(t, err)
+	assert.Contains(t, out, "unable to decrypt "+snapshot)
+
+	out, err = w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.keys), "--confirm", "one")
+	require.NoError(t, err, out)
+	assert.Contains(t, out, "one-cp-3: etcd: wipes its data of etcd and boots")
+	assert.Contains(t, out, "one-cp-1: etcd: begins the cluster from the snapshot")
+	assert.Contains(t, out, "one: etcd is restored")
+	assert.NotContains(t, out, "AGE-SECRET-KEY")
+
+	w.up(file, optup.Refresh())
+	w.up(file, optup.Refresh(), optup.ExpectNoChanges())
+	w.requireMembers(3)
+	d.requireRestored()
+
+	out, err = w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.keys), "--confirm", "one")
+	require.Error(t, err)
+	assert.Contains(t, out, "etcd of cluster one is healthy")
+	d.requireRestored()
+}
+
+// drill is a cluster's markers and who can read its backups.
+type drill struct {
+	*testing.T
+
+	w            *world
+	keys, others *age.X25519Identity
+	folder       string
+}
+
+func newDrill(t *testing.T, w *world) *drill {
+	t.Helper()
+
+	d := &drill{T: t, w: w, folder: filepath.Join(t.TempDir(), "backups")}
+
+	for _, identity := range []**age.X25519Identity{&d.keys, &d.others} {
+		made, err := age.GenerateX25519Identity()
+		require.NoError(t, err)
+
+		*identity = made
+	}
+
+	return d
+}
+
+func (d *drill) withBackups(stack string) string {
+	return stack + fmt.Sprintf("  talos-proxmox:backup: {recipients: [%s], secretsRecipients: [%s], directory: %s}\n",
+		d.keys.Recipient(), d.others.Recipient(), d.folder)
+}
+
+// file is a file of a secret key.
+func (d *drill) file(key *age.X25519Identity) string {
+	path := filepath.Join(d.TempDir(), "key.txt")
+	require.NoError(d, os.WriteFile(path, []byte(key.String()+"\n"), 0o600))
+
+	return path
+}
+
+const drillName, drillText = "drill", "a text that only the cluster's key opens"
+
+// keep writes the markers, takes a snapshot and exports the secrets; a namespace is made after it.
+func (d *drill) keep() string {
+	d.Helper()
+
+	client := kubernetesOf(d.T, d.w.outputs())
+	meta := metav1.ObjectMeta{Name: drillName, Namespace: "default"}
+	_, err := client.CoreV1().ConfigMaps("default").Create(d.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"is": "here"}}, metav1.CreateOptions{})
+	require.NoError(d, err)
+	_, err = client.CoreV1().Secrets("default").Create(d.Context(), &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"is": drillText}}, metav1.CreateOptions{})
+	require.NoError(d, err)
+
+	out, err := d.w.backup("etcd", d.w.options.Stack)
+	require.NoError(d, err, out)
+	assert.Contains(d, out, "KiB from one-cp-")
+
+	out, err = d.w.backup("secrets", d.w.options.Stack)
+	require.NoError(d, err, out)
+	assert.NotContains(d, out, "PRIVATE KEY")
+
+	snapshots, err := filepath.Glob(filepath.Join(d.folder, "lab-one-etcd-*.age"))
+	require.NoError(d, err)
+	require.Len(d, snapshots, 1)
+
+	content := d.open(snapshots[0], d.keys)
+	assert.Contains(d, string(content), "here")
+	assert.NotContains(d, string(content), drillText, "the snapshot has Secrets encrypted")
+
+	exported, err := filepath.Glob(filepath.Join(d.folder, "lab-one-secrets-*.age"))
+	require.NoError(d, err)
+	require.Len(d, exported, 1)
+
+	var bundle secrets.Bundle
+	require.NoError(d, yaml.Unmarshal(d.open(exported[0], d.others), &bundle))
+
+	bundle.Clock = secrets.NewClock()
+	require.NoError(d, bundle.Validate())
+	_, err = backup.Open(exported[0], d.keys.String())
+	require.ErrorContains(d, err, "unable to decrypt")
+
+	_, err = client.CoreV1().Namespaces().Create(d.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lost"}}, metav1.CreateOptions{})
+	require.NoError(d, err)
+	require.NoError(d, client.CoreV1().ConfigMaps("default").Delete(d.Context(), drillName, metav1.DeleteOptions{}))
+
+	return snapshots[0]
+}
+
+func (d *drill) open(path string, key *age.X25519Identity) []byte {
+	d.Helper()
+
+	file, err := backup.Open(path, key.String())
+	require.NoError(d, err)
+
+	content, err := io.ReadAll(file)
+	require.NoError(d, err)
+	require.NoError(d, file.Close())
+
+	return content
+}
+
+// loseEtcd leaves one of three members: the third is off while the others lose their data, and a majority with it.
+func (d *drill) loseEtcd(s stack) {
+	d.Helper()
+
+	third, _ := d.w.lab.Data.VM(d.w.machines()["one-cp-3"])
+	d.w.do(d.w.lab.Data.Stop(labRoot, third.Host, third.ID))
+
+	config, err := clientconfig.FromString(output(d.T, d.w.outputs(), stacks.Talosconfigs, "one"))
+	require.NoError(d, err)
+
+	for _, n := range d.w.plan(s).Clusters[0].ControlPlanes[:2] {
+		address := n.Address.Addr().String()
+		c, err := talosclient.New(d.Context(), talosclient.WithConfig(config), talosclient.WithEndpoints(address),
+			talosclient.WithGRPCDialOptions(grpc.WithNoProxy()))
+		require.NoError(d, err)
+		require.NoError(d, c.ResetGeneric(d.Context(), &machineapi.ResetRequest{
+			Reboot: true, SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: constants.EphemeralPartitionLabel, Wipe: true}},
+		}))
+		require.NoError(d, c.Close())
+	}
+
+	d.w.do(d.w.lab.Data.Start(labRoot, third.Host, third.ID))
+}
+
+func (d *drill) requireRestored() {
+	d.Helper()
+
+	client := kubernetesOf(d.T, d.w.outputs())
+
+	kept, err := client.CoreV1().ConfigMaps("default").Get(d.Context(), drillName, metav1.GetOptions{})
+	require.NoError(d, err)
+	assert.Equal(d, "here", kept.Data["is"])
+
+	secret, err := client.CoreV1().Secrets("default").Get(d.Context(), drillName, metav1.GetOptions{})
+	require.NoError(d, err)
+	assert.Equal(d, drillText, string(secret.Data["is"]))
+
+	_, err = client.CoreV1().Namespaces().Get(d.Context(), "lost", metav1.GetOptions{})
+	require.True(d, apierrors.IsNotFound(err), "%v", err)
+
+	nodes, err := client.CoreV1().Nodes().List(d.Context(), metav1.ListOptions{})
+	require.NoError(d, err)
+	assert.Len(d, nodes.Items, 4)
+}

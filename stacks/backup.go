@@ -1,0 +1,267 @@
+package stacks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"proxmox-talos/internal/backup"
+	"proxmox-talos/internal/recovery"
+	"proxmox-talos/internal/request"
+	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/talos"
+)
+
+// How the resource of a cluster's machine secrets is called.
+const (
+	typeSecrets   = "talos:machine/secrets:Secrets" //nolint:gosec // a type
+	secretsSuffix = "-secrets"
+)
+
+// Backups keeps what clusters of a stack cannot be made again without, and restores them from it.
+type Backups struct {
+	Stack    string
+	Project  string // folder that directories of backups begin at
+	Plan     *spec.Plan
+	Pulumi   recovery.Pulumi
+	TalosOps string    // path of the program
+	Progress io.Writer // where it says what it does
+}
+
+// ReadBackups reads a stack's configuration with the Pulumi CLI. It takes no lock and changes nothing.
+func ReadBackups(
+	ctx context.Context, pulumi recovery.Pulumi, stack, project, talosops string, progress io.Writer,
+) (Backups, error) {
+	config, err := recovery.ReadConfig(ctx, pulumi, stack)
+	if err != nil {
+		return Backups{}, err
+	}
+	name := stack[strings.LastIndex(stack, "/")+1:]
+	plan, err := PlanOfConfig(name, config)
+	if err != nil {
+		return Backups{}, fmt.Errorf("the configuration of stack %q has problems:\n%w", stack, err)
+	}
+
+	return Backups{
+		Stack: stack, Project: project, Plan: plan, Pulumi: pulumi, TalosOps: talosops, Progress: progress,
+	}, nil
+}
+
+// Etcd keeps an encrypted snapshot of etcd of each named cluster, or of all, and returns a line for each. One that fails
+// does not keep the others from theirs.
+func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err error) {
+	if len(b.Plan.Backup.Recipients) == 0 {
+		return nil, errors.New("backup.recipients: there is no public key to encrypt snapshots to: make a pair with " +
+			"age-keygen, keep the secret key elsewhere, and state its public key in the stack's file")
+	}
+	clusters, err := b.clusters(names)
+	if err != nil {
+		return nil, err
+	}
+	talosconfigs, err := b.talosconfigs(ctx, clusters)
+	if err != nil {
+		return nil, err
+	}
+	var failed []error
+	for _, c := range clusters {
+		out, err := b.talosops(ctx, "snapshot", request.Snapshot{
+			Common: controlPlanes(c, 0), Talosconfig: talosconfigs[c.Name], Name: b.fileName(c),
+			Directory: b.directory(), Recipients: b.Plan.Backup.Recipients, Keep: b.Plan.Backup.Keep,
+		})
+		if err != nil {
+			failed = append(failed, fmt.Errorf("cluster %s: %w", c.Name, err))
+
+			continue
+		}
+		var taken request.Taken
+		if err := json.Unmarshal(out, &taken); err != nil {
+			return lines, fmt.Errorf("talosops snapshot printed what is no result: %w", err)
+		}
+		line := fmt.Sprintf("%s: %s, %d KiB from %s", c.Name, taken.Snapshot, (taken.Bytes+1023)/1024, taken.From)
+		if len(taken.Removed) > 0 {
+			line += fmt.Sprintf("; %d older removed", len(taken.Removed))
+		}
+		lines = append(lines, line)
+	}
+
+	return lines, errors.Join(failed...)
+}
+
+// Secrets exports the machine secrets of each named cluster, or of all, and returns a line for each.
+func (b Backups) Secrets(ctx context.Context, now time.Time, names ...string) (lines []string, err error) {
+	if len(b.Plan.Backup.SecretsRecipients) == 0 {
+		return nil, errors.New("backup.secretsRecipients: there is no public key to encrypt machine secrets to: state one " +
+			"of somebody who does not have the secret key of backup.recipients")
+	}
+	clusters, err := b.clusters(names)
+	if err != nil {
+		return nil, err
+	}
+	_, deployment, err := recovery.ReadState(ctx, b.Pulumi, b.Stack, "--show-secrets")
+	if err != nil {
+		return nil, err
+	}
+	bundles := map[string][]byte{}
+	for _, r := range deployment.Resources {
+		cluster, ours := strings.CutSuffix(r.URN.Name(), secretsSuffix)
+		if !ours || r.Type != typeSecrets {
+			continue
+		}
+		values, _ := recovery.Reveal(r.Outputs)["machineSecrets"].(map[string]any)
+		if bundles[cluster], err = talos.SecretsBundle(values); err != nil {
+			return nil, fmt.Errorf("cluster %s: %w", cluster, err)
+		}
+	}
+	for _, c := range clusters {
+		bundle, ok := bundles[c.Name]
+		if !ok {
+			return lines, b.missing(c, "machine secrets")
+		}
+		folder := backup.Folder{Path: b.directory(), Name: b.fileName(c)}
+		file, err := folder.Write(backup.Secrets, now, b.Plan.Backup.SecretsRecipients, 0, func(to io.Writer) error {
+			_, err := to.Write(bundle)
+
+			return err
+		})
+		if err != nil {
+			return lines, fmt.Errorf("cluster %s: %w", c.Name, err)
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s", c.Name, file.Path))
+	}
+
+	return lines, nil
+}
+
+// Restore says how a cluster's etcd is restored.
+type Restore struct {
+	Cluster       string
+	Confirm       string        // the cluster's name again
+	Snapshot      string        // path, encrypted or not
+	Identities    string        // secret keys of age, as age-keygen writes them; secret
+	SkipHashCheck bool          // for a database that was copied from a machine's disk
+	Timeout       time.Duration // 0 = that of talosops restore
+}
+
+// Restore restores a cluster's etcd from a snapshot, see talosops restore.
+func (b Backups) Restore(ctx context.Context, r Restore) error {
+	clusters, err := b.clusters([]string{r.Cluster})
+	if err != nil {
+		return err
+	}
+	talosconfigs, err := b.talosconfigs(ctx, clusters)
+	if err != nil {
+		return err
+	}
+	snapshot, err := filepath.Abs(r.Snapshot)
+	if err != nil {
+		return fmt.Errorf("unable to find the snapshot %s: %w", r.Snapshot, err)
+	}
+	_, err = b.talosops(ctx, "restore", request.Restore{
+		Common: controlPlanes(clusters[0], r.Timeout), Talosconfig: talosconfigs[r.Cluster], Cluster: r.Cluster, Confirm: r.Confirm,
+		Snapshot: snapshot, Identities: r.Identities, SkipHashCheck: r.SkipHashCheck,
+	})
+
+	return err
+}
+
+// clusters are those of the plan that are named, or all.
+func (b Backups) clusters(names []string) ([]spec.Cluster, error) {
+	if len(names) == 0 {
+		return b.Plan.Clusters, nil
+	}
+	var chosen []spec.Cluster
+	for _, name := range names {
+		i := slices.IndexFunc(b.Plan.Clusters, func(c spec.Cluster) bool { return c.Name == name })
+		if i < 0 {
+			var all []string
+			for _, c := range b.Plan.Clusters {
+				all = append(all, c.Name)
+			}
+
+			return nil, fmt.Errorf("%q is no cluster of stack %s: name some of %s", name, b.Stack, strings.Join(all, ", "))
+		}
+		chosen = append(chosen, b.Plan.Clusters[i])
+	}
+
+	return chosen, nil
+}
+
+// talosconfigs reads those that the stack's last run left.
+func (b Backups) talosconfigs(ctx context.Context, clusters []spec.Cluster) (map[string]string, error) {
+	out, err := b.Pulumi(ctx, nil, "stack", "output", "--json", "--show-secrets", "--stack", b.Stack)
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the outputs of stack %q: %w", b.Stack, err)
+	}
+	outputs := map[string]json.RawMessage{}
+	talosconfigs := map[string]string{}
+	err = json.Unmarshal(out, &outputs)
+	if text := outputs[Talosconfigs]; err == nil && len(text) > 0 {
+		err = json.Unmarshal(text, &talosconfigs)
+	}
+	if err != nil { // its text may quote a secret
+		return nil, fmt.Errorf("the outputs of stack %q are not what this program writes: bring it up once, then repeat", b.Stack)
+	}
+	for _, c := range clusters {
+		if talosconfigs[c.Name] == "" {
+			return nil, b.missing(c, "talosconfig")
+		}
+	}
+
+	return talosconfigs, nil
+}
+
+// controlPlanes are those of a cluster that are asked; no time is the verb's own.
+func controlPlanes(c spec.Cluster, timeout time.Duration) request.Common {
+	var common request.Common
+	if timeout > 0 {
+		common.Timeout = timeout.String()
+	}
+	for _, n := range c.ControlPlanes {
+		common.ControlPlanes = append(common.ControlPlanes, request.Node{Name: n.Name, Address: n.Address.Addr().String()})
+	}
+
+	return common
+}
+
+// talosops runs a verb with a request.
+func (b Backups) talosops(ctx context.Context, verb string, about any) ([]byte, error) {
+	text, err := json.Marshal(about)
+	if err != nil {
+		return nil, fmt.Errorf("unable to write a request: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, b.TalosOps, verb)                     //nolint:gosec // the project's own program
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it says where it stopped
+	cmd.WaitDelay = 10 * time.Second
+	var stdout bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &stdout, b.Progress
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("talosops %s did not succeed, see above: %w", verb, err)
+	}
+
+	return stdout.Bytes(), nil
+}
+
+func (b Backups) missing(c spec.Cluster, what string) error {
+	return fmt.Errorf("stack %s has no %s of cluster %s: bring it up once, then repeat", b.Stack, what, c.Name)
+}
+
+// directory is where backups are; the user's home stays ~/.
+func (b Backups) directory() string {
+	if d := b.Plan.Backup.Directory; strings.HasPrefix(d, "~/") || filepath.IsAbs(d) {
+		return d
+	}
+
+	return filepath.Join(b.Project, b.Plan.Backup.Directory)
+}
+
+// fileName begins the names of a cluster's backups.
+func (b Backups) fileName(c spec.Cluster) string { return b.Plan.Stack + "-" + c.Name }

@@ -1,0 +1,159 @@
+package stacks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+
+	"proxmox-talos/internal/request"
+)
+
+// Public keys of age whose secret halves nobody has.
+const (
+	forEtcd    = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
+	forSecrets = "age1lggyhqrw2nlhcxprm67z43rta597azn8gknawjehu9d9dl0jq3yqqvfafg"
+)
+
+// keptStack is a stack of the lab's file with backups, whose CLI and talosops are the test's.
+func keptStack(t *testing.T, change func(map[string]any)) (b Backups, asked func() []string) {
+	t.Helper()
+	var file struct {
+		Config map[string]any `yaml:"config"`
+	}
+	content, err := os.ReadFile("../Pulumi.lab.yaml")
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(content, &file))
+	file.Config["talos-proxmox:backup"] = map[string]any{
+		"recipients": []any{forEtcd}, "secretsRecipients": []any{forSecrets}, "directory": "kept",
+	}
+	for _, host := range file.Config["talos-proxmox:hosts"].([]any) {
+		host.(map[string]any)["ssh"] = map[string]any{"acceptAnyHostKey": true}
+	}
+	if change != nil {
+		change(file.Config)
+	}
+	values := map[string]any{}
+	for key, value := range file.Config {
+		text, isText := value.(string)
+		if !isText {
+			encoded, err := json.Marshal(value)
+			require.NoError(t, err)
+			text = string(encoded)
+		}
+		values[key] = map[string]any{"value": text}
+	}
+	pulumi := func(_ context.Context, _ io.Reader, args ...string) ([]byte, error) {
+		switch line := strings.Join(args, " "); {
+		case strings.HasPrefix(line, "config"):
+			return json.Marshal(values)
+		case strings.HasPrefix(line, "stack output --json --show-secrets"):
+			return []byte(`{"talosconfigs": {"lab": "the talosconfig"}}`), nil
+		case strings.HasPrefix(line, "stack export"):
+			return []byte(`{"version": 3, "deployment": {"resources": []}}`), nil
+		default:
+			return nil, errors.New("nobody asks " + line)
+		}
+	}
+	folder := t.TempDir()
+	talosops := filepath.Join(folder, "talosops")
+	script := "#!/bin/sh\necho \"$1\" >> " + folder + "/asked\ncat >> " + folder + "/asked\necho working >&2\n" +
+		`echo '{"snapshot": "/kept/file.age", "bytes": 2049, "from": "lab-cp-2", "removed": ["x"]}'` + "\n"
+	require.NoError(t, os.WriteFile(talosops, []byte(script), 0o700)) //nolint:gosec // it is run
+	b, err = ReadBackups(t.Context(), pulumi, "lab", folder, talosops, io.Discard)
+	require.NoError(t, err)
+
+	return b, func() []string {
+		content, err := os.ReadFile(filepath.Join(folder, "asked"))
+		require.NoError(t, err)
+
+		return strings.SplitN(string(content), "\n", 2)
+	}
+}
+
+func TestASnapshotIsAskedForWithWhatTheStackFileSays(t *testing.T) {
+	t.Parallel()
+	b, asked := keptStack(t, nil)
+	lines, err := b.Etcd(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"lab: /kept/file.age, 3 KiB from lab-cp-2; 1 older removed"}, lines)
+
+	said := asked()
+	assert.Equal(t, "snapshot", said[0])
+	var sent request.Snapshot
+	require.NoError(t, json.Unmarshal([]byte(said[1]), &sent))
+	assert.Equal(t, "the talosconfig", sent.Talosconfig)
+	assert.Equal(t, []string{forEtcd}, sent.Recipients)
+	assert.Equal(t, "lab-lab", sent.Name)
+	assert.Equal(t, filepath.Join(b.Project, "kept"), sent.Directory)
+	assert.Equal(t, 14, sent.Keep)
+	assert.Len(t, sent.ControlPlanes, 3)
+}
+
+func TestARestoreIsAskedFor(t *testing.T) {
+	t.Parallel()
+	b, asked := keptStack(t, nil)
+	require.NoError(t, b.Restore(t.Context(), Restore{
+		Cluster: "lab", Confirm: "lab", Snapshot: "/kept/file.age", Identities: "a key", Timeout: time.Hour,
+	}))
+	said := asked()
+	assert.Equal(t, "restore", said[0])
+	var sent request.Restore
+	require.NoError(t, json.Unmarshal([]byte(said[1]), &sent))
+	assert.Equal(t, "1h0m0s", sent.Timeout)
+	assert.Equal(t, "a key", sent.Identities)
+	assert.Equal(t, "lab", sent.Confirm)
+	assert.Equal(t, "/kept/file.age", sent.Snapshot)
+}
+
+func TestWhatCannotBeKeptIsSaid(t *testing.T) {
+	t.Parallel()
+	without := func(config map[string]any) { delete(config, "talos-proxmox:backup") }
+	for name, test := range map[string]struct {
+		change func(map[string]any)
+		do     func(context.Context, Backups) error
+		wants  string
+	}{
+		"snapshots without a key": {without, func(ctx context.Context, b Backups) error {
+			_, err := b.Etcd(ctx)
+
+			return err
+		}, "backup.recipients: there is no public key"},
+		"secrets without a key": {without, func(ctx context.Context, b Backups) error {
+			_, err := b.Secrets(ctx, time.Now())
+
+			return err
+		}, "backup.secretsRecipients: there is no public key"},
+		"another cluster": {nil, func(ctx context.Context, b Backups) error {
+			_, err := b.Etcd(ctx, "prod")
+
+			return err
+		}, `"prod" is no cluster of stack lab: name some of lab`},
+		"a stack that was never up": {nil, func(ctx context.Context, b Backups) error {
+			_, err := b.Secrets(ctx, time.Now())
+
+			return err
+		}, "stack lab has no machine secrets of cluster lab: bring it up once, then repeat"},
+		"a talosops that fails": {nil, func(ctx context.Context, b Backups) error {
+			b.TalosOps = "/bin/false"
+			_, err := b.Etcd(ctx)
+
+			return err
+		}, "cluster lab: talosops snapshot did not succeed, see above: exit status 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, _ := keptStack(t, test.change)
+			require.ErrorContains(t, test.do(t.Context(), b), test.wants)
+		})
+	}
+}
