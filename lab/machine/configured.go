@@ -57,7 +57,7 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 	m.track(func() { m.kube.runKubelet(ctx) })
 	m.track(func() { m.awaitServices(ctx) })
 
-	if m.isControlPlane() {
+	if cfg.Machine().Type().IsControlPlane() {
 		m.track(func() { m.kube.runEtcd(ctx) })
 		m.track(func() { m.kube.runServers(ctx) })
 		m.track(func() { m.runVirtualIPs(ctx) })
