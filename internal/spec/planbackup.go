@@ -32,5 +32,5 @@ func (p *planner) planBackup() Backup {
 		}
 	}
 
-	return Backup{Recipients: c.Recipients, SecretsRecipients: c.SecretsRecipients, Directory: c.Directory, Keep: c.Keep}
+	return Backup(c)
 }
