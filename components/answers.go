@@ -3,7 +3,9 @@ package components
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -18,21 +20,25 @@ const answersWithin = 10 * time.Minute
 // answers is a hook that runs before the machine configuration is applied: it waits for the machine, says what it waits for, and fails with what to do where the
 // machine does not come up. A hook is no resource: it costs nothing where nothing is applied.
 func (c *TalosNode) answers(ctx *pulumi.Context, name string, args TalosNodeArgs) (pulumi.ResourceOption, error) {
-	n := args.Node
 	m := reach.Machine{
-		Name: n.Name, Host: n.Host, VMID: n.VMID, Address: n.Address.Addr(), MAC: n.MAC,
-		DHCP: args.Network.DHCP, Bridge: args.Network.Bridge, VLAN: args.Network.VLAN, Gateway: args.Network.Gateway,
+		Name: args.Name, Host: args.Machine.Node, VMID: args.Machine.VMID, MAC: args.Machine.MAC,
+		DHCP: args.Network.DHCP, Bridge: args.Network.Bridge, VLAN: args.Network.VLAN, Gateway: args.Network.gateway(),
 	}
+	within := time.Duration(args.AnswersWithin * float64(time.Second))
 	hook, err := ctx.RegisterResourceHook(name+"-answers", func(called *pulumi.ResourceHookArgs) error {
 		authority, err := authorityOf(called.NewInputs)
 		if err != nil {
 			return fmt.Errorf("the Talos authority of node %q: %w", name, err)
 		}
-		look := func(ctx context.Context) reach.Answer { return reach.Look(ctx, m.Address, authority) }
+		to := m // the hook may run for several operations
+		if to.Address, err = addressIn(called.NewInputs); err != nil {
+			return fmt.Errorf("the address of node %q: %w", name, err)
+		}
+		look := func(ctx context.Context) reach.Answer { return reach.Look(ctx, to.Address, authority) }
 		line := pulumi.LogArgs{Resource: &row{urn: called.URN}, Ephemeral: true}
 
 		// Nobody reading the progress is no reason to stop.
-		return reach.Await(ctx.Context(), m, args.AnswersWithin, look, func(text string) { _ = ctx.Log.Info(text, &line) })
+		return reach.Await(ctx.Context(), to, within, look, func(text string) { _ = ctx.Log.Info(text, &line) })
 	}, nil)
 	if err != nil {
 		return nil, err
@@ -50,6 +56,16 @@ func authorityOf(inputs resource.PropertyMap) ([]byte, error) {
 	}
 
 	return base64.StdEncoding.DecodeString(client.AsMap().Get("caCertificate").AsString())
+}
+
+// addressIn is the node's address in the inputs of an applied configuration.
+func addressIn(inputs resource.PropertyMap) (netip.Addr, error) {
+	node := resource.FromResourcePropertyMap(inputs).Get("node")
+	if !node.IsString() {
+		return netip.Addr{}, errors.New("it is not known")
+	}
+
+	return netip.ParseAddr(node.AsString())
 }
 
 // row is the line of a resource in the engine's progress, by its URN: the resource itself has none before it is made.

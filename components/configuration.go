@@ -10,34 +10,37 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
 	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/spec"
 	"proxmox-talos/internal/talos"
 )
 
-// clusterConfiguration is the part of the plan that all machine configurations of a cluster follow from.
-func clusterConfiguration(c spec.Cluster) talos.ClusterConfig {
-	return talos.ClusterConfig{
-		Subnets:                        []netip.Prefix{c.Network.CIDR},
-		VIP:                            c.VIP,
-		PodCIDR:                        c.PodCIDR,
-		ServiceCIDR:                    c.ServiceCIDR,
-		DNS:                            c.Network.DNS,
-		NTP:                            c.Network.NTP,
-		AllowSchedulingOnControlPlanes: c.AllowSchedulingOnControlPlanes,
-		GPUs:                           clusterGPUs(c),
-		Patches:                        c.Patches,
+// clusterConfiguration is what all machine configurations of a cluster follow from. The arguments were validated.
+func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
+	config := talos.ClusterConfig{
+		Subnets:                        []netip.Prefix{netip.MustParsePrefix(a.Network.CIDR)},
+		NTP:                            a.Network.NTP,
+		AllowSchedulingOnControlPlanes: *a.AllowSchedulingOnControlPlanes,
+		GPUs:                           clusterGPUs(a),
+		Patches:                        a.Patches,
 	}
+	config.VIP, _ = netip.ParseAddr(a.VIP)
+	config.PodCIDR, _ = netip.ParsePrefix(a.PodCIDR)
+	config.ServiceCIDR, _ = netip.ParsePrefix(a.ServiceCIDR)
+	for _, server := range a.Network.DNS {
+		config.DNS = append(config.DNS, netip.MustParseAddr(server))
+	}
+
+	return config
 }
 
 // clusterGPUs are what the cluster's GPU nodes have in common; nil = it has none.
-func clusterGPUs(c spec.Cluster) *talos.ClusterGPUs {
+func clusterGPUs(a TalosClusterArgs) *talos.ClusterGPUs {
 	var gpus *talos.ClusterGPUs
-	for _, n := range c.Nodes() {
+	for _, n := range a.nodes() {
 		if len(n.GPUs) == 0 {
 			continue
 		}
 		if gpus == nil {
-			gpus = &talos.ClusterGPUs{Operator: c.GPUOperator}
+			gpus = &talos.ClusterGPUs{Operator: a.GPUOperator}
 		}
 		if !slices.Contains(gpus.TimeSlicing, n.TimeSlicing) {
 			gpus.TimeSlicing = append(gpus.TimeSlicing, n.TimeSlicing)
@@ -47,40 +50,34 @@ func clusterGPUs(c spec.Cluster) *talos.ClusterGPUs {
 	return gpus
 }
 
-// GPUOperatorValues returns the values of NVIDIA's GPU Operator for a cluster that uses it; empty for others.
-func GPUOperatorValues(c spec.Cluster) (string, error) {
-	gpus := clusterGPUs(c)
-	if gpus == nil || !c.GPUOperator {
-		return "", nil
+// nodeConfiguration is what one machine's configuration follows from. VLANs are tagged by Proxmox and invisible to the machine.
+func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
+	network := a.Network
+	first := talos.Interface{
+		MAC: n.Machine.MAC, Link: talos.Link{DHCP: network.DHCP, Address: n.prefix(), MTU: network.MTU},
 	}
-
-	return talos.GPUOperatorValues(*gpus)
-}
-
-// nodeConfiguration is the part of the plan that one machine's configuration follows from. VLANs are tagged by Proxmox and invisible to the machine.
-func nodeConfiguration(n spec.Node, network spec.Network, factory talos.Factory) talos.NodeConfig {
-	first := talos.Interface{MAC: n.MAC, Link: talos.Link{DHCP: network.DHCP, Address: n.Address, MTU: network.MTU}}
 	if !network.DHCP {
-		first.Gateway = network.Gateway
+		first.Gateway = network.gateway()
 	}
 	interfaces := []talos.Interface{first}
-	for _, card := range n.ExtraNICs {
+	for _, card := range n.Machine.ExtraNICs {
+		address, _ := netip.ParsePrefix(card.Address)
 		interfaces = append(interfaces, talos.Interface{
 			MAC:  card.MAC,
-			Link: talos.Link{DHCP: !card.Address.IsValid(), Address: card.Address, MTU: card.MTU},
+			Link: talos.Link{DHCP: !address.IsValid(), Address: address, MTU: card.MTU},
 		})
 	}
 
-	t := n.Template
 	var gpus *talos.GPUs
 	if len(n.GPUs) > 0 {
 		gpus = &talos.GPUs{TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated}
 	}
+	factory := talos.Factory{URL: a.FactoryURL}
 
 	return talos.NodeConfig{
 		Name:       n.Name,
-		Role:       string(n.Role),
-		Install:    talos.Install{Image: factory.Installer(SchematicOf(t).ID(), t.Version, t.Platform)},
+		Role:       n.Role,
+		Install:    talos.Install{Image: factory.Installer(n.Talos.SchematicID(), n.Talos.Version, n.Talos.Platform)},
 		Interfaces: interfaces,
 		Labels:     n.Labels,
 		Taints:     n.Taints,
@@ -94,26 +91,26 @@ func nodeConfiguration(n spec.Node, network spec.Network, factory talos.Factory)
 type plannedPatches struct {
 	contract string
 	marks    []request.Marks
-	Roles    map[spec.Role][]string `json:"roles"`
-	Nodes    map[string][]string    `json:"nodes"`
+	Roles    map[string][]string `json:"roles"`
+	Nodes    map[string][]string `json:"nodes"`
 }
 
-func planPatches(c spec.Cluster, factory talos.Factory) (plannedPatches, error) {
-	contract, err := talos.Contract(c.TalosVersion)
+func planPatches(a TalosClusterArgs) (plannedPatches, error) {
+	contract, err := talos.Contract(a.TalosVersion)
 	if err != nil {
-		return plannedPatches{}, fmt.Errorf("cluster %q: %w", c.Name, err)
+		return plannedPatches{}, fmt.Errorf("cluster %q: %w", a.Name, err)
 	}
 
-	planned := plannedPatches{contract: contract, Roles: map[spec.Role][]string{}, Nodes: map[string][]string{}}
-	common := clusterConfiguration(c)
+	planned := plannedPatches{contract: contract, Roles: map[string][]string{}, Nodes: map[string][]string{}}
+	common := clusterConfiguration(a)
 	var problems []error
-	for _, role := range []spec.Role{spec.RoleControlPlane, spec.RoleWorker} {
-		if planned.Roles[role], err = talos.RolePatches(common, string(role)); err != nil {
+	for _, role := range []string{RoleControlPlane, RoleWorker} {
+		if planned.Roles[role], err = talos.RolePatches(common, role); err != nil {
 			problems = append(problems, err)
 		}
 	}
-	for _, n := range c.Nodes() {
-		node := nodeConfiguration(n, c.Network, factory)
+	for _, n := range a.nodes() {
+		node := nodeConfiguration(a, n)
 		if planned.Nodes[n.Name], err = talos.NodePatches(common, node, contract); err != nil {
 			problems = append(problems, withoutDetails(n, err))
 
@@ -126,28 +123,30 @@ func planPatches(c spec.Cluster, factory talos.Factory) (plannedPatches, error) 
 		planned.marks = append(planned.marks, marks)
 	}
 	if err := errors.Join(problems...); err != nil {
-		return plannedPatches{}, fmt.Errorf("cluster %q: %w", c.Name, err)
+		return plannedPatches{}, fmt.Errorf("cluster %q: %w", a.Name, err)
 	}
 
 	return planned, nil
 }
 
 // roleConfigurations generates a machine configuration for every role the cluster has nodes of, by the contract its secrets were made for.
-func roleConfigurations(ctx *pulumi.Context, c spec.Cluster, planned plannedPatches, secrets *machine.Secrets, parent pulumi.Resource) map[spec.Role]pulumi.StringOutput {
-	configurations := map[spec.Role]pulumi.StringOutput{}
-	for _, n := range c.Nodes() {
+func roleConfigurations(
+	ctx *pulumi.Context, a TalosClusterArgs, secrets *machine.Secrets, parent pulumi.Resource,
+) map[string]pulumi.StringOutput {
+	configurations := map[string]pulumi.StringOutput{}
+	for _, n := range a.nodes() {
 		if _, done := configurations[n.Role]; done {
 			continue
 		}
 		generated := machine.GetConfigurationOutput(ctx, machine.GetConfigurationOutputArgs{
-			ClusterEndpoint:   pulumi.String(c.Endpoint),
-			ClusterName:       pulumi.String(c.Name),
-			ConfigPatches:     pulumi.ToStringArray(planned.Roles[n.Role]),
+			ClusterEndpoint:   pulumi.String(a.Endpoint),
+			ClusterName:       pulumi.String(a.Name),
+			ConfigPatches:     pulumi.ToStringArray(a.planned.Roles[n.Role]),
 			Docs:              pulumi.Bool(false),
 			Examples:          pulumi.Bool(false),
-			KubernetesVersion: pulumi.String(c.KubernetesVersion),
+			KubernetesVersion: pulumi.String(a.KubernetesVersion),
 			MachineSecrets:    secrets.MachineSecrets,
-			MachineType:       pulumi.String(string(n.Role)),
+			MachineType:       pulumi.String(n.Role),
 			TalosVersion:      secrets.TalosVersion,
 		}, pulumi.Parent(parent))
 		configurations[n.Role] = pulumi.ToSecret(generated.MachineConfiguration()).(pulumi.StringOutput)
@@ -157,9 +156,12 @@ func roleConfigurations(ctx *pulumi.Context, c spec.Cluster, planned plannedPatc
 }
 
 // nodePatches follow the contract that the secrets recorded when they were made, which is not the installed version's after an upgrade.
-func nodePatches(c spec.Cluster, n spec.Node, factory talos.Factory, secrets *machine.Secrets) pulumi.StringArrayInput {
+func nodePatches(a TalosClusterArgs, n ClusterNode, secrets *machine.Secrets) pulumi.StringArrayInput {
 	patches := secrets.TalosVersion.ApplyT(func(contract string) ([]string, error) {
-		patches, err := talos.NodePatches(clusterConfiguration(c), nodeConfiguration(n, c.Network, factory), contract)
+		if contract == a.planned.contract {
+			return a.planned.Nodes[n.Name], nil
+		}
+		patches, err := talos.NodePatches(clusterConfiguration(a), nodeConfiguration(a, n), contract)
 
 		return patches, withoutDetails(n, err)
 	}).(pulumi.StringArrayOutput)

@@ -1,6 +1,7 @@
 package components
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -9,32 +10,31 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/spec"
 )
 
 // makeGate ends an `up` only when the cluster works. It runs again when machines come or go, are not the ones that they
 // were or are updated, or when their configuration, the versions planned for them or the place of their GPUs changes.
-func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClusterArgs, planned plannedPatches) error {
+func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	question := request.Wait{
-		Common:            request.Common{ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes)},
-		Workers:           talosopsNodes(args.Cluster.Workers),
-		KubernetesVersion: args.Cluster.KubernetesVersion,
-		GPUs:              offeredGPUs(args.Cluster),
-		Versions:          talosopsPlanned(args.Cluster.Nodes()),
+		Common:            request.Common{ControlPlanes: talosopsNodes(args.controlPlanes())},
+		Workers:           talosopsNodes(args.workers()),
+		KubernetesVersion: args.KubernetesVersion,
+		GPUs:              offeredGPUs(args),
+		Versions:          talosopsPlanned(args.nodes()),
 	}
 	after := []pulumi.Resource{c.bootstrap}
 	var updates []any
 	for _, node := range c.nodes {
-		after = append(after, node.Applied())
+		after = append(after, node.applied)
 		updates = append(updates, node.Updates)
 	}
-	digest, err := contentHash(question, planned, hardwareOf(args.Cluster))
+	digest, err := contentHash(question, *args.planned, hardwareOf(args))
 	if err != nil {
 		return err
 	}
 
 	follows := followed(digest, "updates", updates...)
-	if holdsSecrets(args.Cluster) {
+	if holdsSecrets(args) {
 		follows = pulumi.ToSecret(follows).(pulumi.StringOutput) // a digest of little that is secret could be guessed
 	}
 	c.gate, err = talosops{
@@ -70,16 +70,27 @@ func followed(digest, what string, counts ...any) pulumi.StringOutput {
 	}).(pulumi.StringOutput)
 }
 
-// hardware is what a node runs on.
+// hardware is what a node runs on. The names of its fields are those of the digests that stacks have.
 type hardware struct {
 	VMID int
-	GPUs []spec.GPU
+	GPUs []hardwareGPU
 }
 
-func hardwareOf(c spec.Cluster) []hardware {
-	list := make([]hardware, 0, len(c.ControlPlanes)+len(c.Workers))
-	for _, n := range c.Nodes() {
-		list = append(list, hardware{VMID: n.VMID, GPUs: n.GPUs})
+type hardwareGPU struct {
+	Name, Host, PCI, Generation string
+	Raw                         bool
+}
+
+func hardwareOf(a TalosClusterArgs) []hardware {
+	list := make([]hardware, 0, len(a.Nodes))
+	for _, n := range a.nodes() {
+		machine := hardware{VMID: n.Machine.VMID}
+		for _, gpu := range n.GPUs {
+			machine.GPUs = append(machine.GPUs, hardwareGPU{
+				Name: gpu.Name, Host: cmp.Or(gpu.Node, n.Machine.Node), PCI: gpu.PCI, Generation: gpu.Generation, Raw: gpu.Mapping == nil,
+			})
+		}
+		list = append(list, machine)
 	}
 
 	return list

@@ -3,7 +3,6 @@ package components
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"proxmox-talos/components/scripts"
-	"proxmox-talos/internal/spec"
 	"proxmox-talos/internal/talos"
 )
 
@@ -27,35 +25,59 @@ const (
 
 // GoldenTemplateArgs describe the template of one class on one host.
 type GoldenTemplateArgs struct {
-	Template spec.Template
-	// Image is kept on the template's host and image datastore.
-	Image *TalosImage
-	// Shell of the template's host; unused for SourceISO.
-	Shell HostShell
+	// The Proxmox host, as Proxmox calls its nodes: pve1.
+	Node string `pulumi:"node"`
+	// The template's VMID, 100 and above; none with the source iso, which has no VM.
+	VMID int `pulumi:"vmid,optional"`
+	// The VM's name. Default: the resource's name.
+	Name string `pulumi:"name,optional"`
+	// How machines get their system: image = from a VM template that is built in the host's shell, iso = from the ISO.
+	// Default: image.
+	Source string `pulumi:"source,optional"`
+	// What the template runs.
+	Talos Talos `pulumi:"talos"`
+	// The volume of the image on the host: an output volumeIds of a TalosImage.
+	Image pulumi.StringInput `pulumi:"image"`
+	// The datastore that the image is kept in. Default: local.
+	ImageDatastore string `pulumi:"imageDatastore,optional"`
+	// The datastore of the template's disk. Default: local-lvm.
+	Datastore string `pulumi:"datastore,optional"`
+	// The bridge of the template's network card. Default: vmbr0.
+	Bridge string `pulumi:"bridge,optional"`
+	// Cores of the template's own VM; every machine states its own. Default: 4.
+	Cores int `pulumi:"cores,optional"`
+	// Memory of the template's own VM in MiB. Default: 4096.
+	Memory int `pulumi:"memory,optional"`
+	// The template's disk in GiB, the least that a machine made from it can have. Default: 20.
+	DiskSize int `pulumi:"diskSize,optional"`
+	// The host's shell, which the template is built in; unused with the source iso.
+	Shell HostShell `pulumi:"shell,optional"`
 }
 
-// GoldenTemplate is what nodes of one class on one host are made from: a VM template built from a disk image, or the ISO that nodes boot (SourceISO, no VM).
+// GoldenTemplate is what nodes of one class on one host are made from: a VM template built from a disk image, or the ISO that nodes boot (source iso, no VM).
 // It holds the operating system only: no configuration, no identity.
 type GoldenTemplate struct {
 	pulumi.ResourceState
 
-	// VMID of the template; 0 for SourceISO.
-	VMID pulumi.IntOutput    `pulumi:"vmid"`
+	// The VMID of the template, for machines: they wait for the template with it. 0 with the source iso.
+	VMID pulumi.IntOutput `pulumi:"vmid"`
+	// The template's name.
 	Name pulumi.StringOutput `pulumi:"name"`
+	// The Proxmox host.
 	Host pulumi.StringOutput `pulumi:"host"`
-	// VolumeID of the downloaded file: local:iso/talos-….
-	VolumeID    pulumi.StringOutput `pulumi:"volumeId"`
+	// The volume of the downloaded file, which machines boot with the source iso: local:iso/talos-….
+	VolumeID pulumi.StringOutput `pulumi:"volumeId"`
+	// The id of the schematic at the Image Factory.
 	SchematicID pulumi.StringOutput `pulumi:"schematicId"`
-	Version     pulumi.StringOutput `pulumi:"version"`
-
-	ready pulumi.Resource
+	// Talos' version, with its v.
+	Version pulumi.StringOutput `pulumi:"version"`
 }
 
-// NewGoldenTemplate builds the template, or for SourceISO names the ISO.
+// NewGoldenTemplate builds the template, or for the source iso names the ISO.
 func NewGoldenTemplate(ctx *pulumi.Context, name string, args GoldenTemplateArgs, opts ...pulumi.ResourceOption) (*GoldenTemplate, error) {
-	args = args.withDefaults()
-	if err := args.validate(); err != nil {
-		return nil, fmt.Errorf("template %q: %w", name, err)
+	args = args.withDefaults(name)
+	if err := args.validate(name); err != nil {
+		return nil, err
 	}
 
 	c := &GoldenTemplate{}
@@ -63,22 +85,20 @@ func NewGoldenTemplate(ctx *pulumi.Context, name string, args GoldenTemplateArgs
 		return nil, fmt.Errorf("unable to register template %q: %w", name, err)
 	}
 
-	t := args.Template
-	c.ready = args.Image.File(args.store())
-	c.VolumeID = args.Image.volume(args.store())
-	if t.Source == spec.SourceImage {
-		build, err := c.build(ctx, name, args)
+	c.VolumeID = args.Image.ToStringOutput()
+	c.VMID = pulumi.Int(args.VMID).ToIntOutput()
+	if args.Source == SourceImage {
+		build, err := c.makeBuild(ctx, name, args)
 		if err != nil {
 			return nil, fmt.Errorf("unable to register the build of template %q: %w", name, err)
 		}
-		c.ready = build
+		c.VMID = pulumi.OutputWithDependencies(ctx.Context(), c.VMID, build).(pulumi.IntOutput)
 	}
 
-	c.VMID = pulumi.Int(t.VMID).ToIntOutput()
-	c.Name = pulumi.String(t.Name).ToStringOutput()
-	c.Host = pulumi.String(t.Host).ToStringOutput()
-	c.SchematicID = args.Image.SchematicID
-	c.Version = pulumi.String(t.Version).ToStringOutput()
+	c.Name = pulumi.String(args.Name).ToStringOutput()
+	c.Host = pulumi.String(args.Node).ToStringOutput()
+	c.SchematicID = pulumi.String(args.Talos.SchematicID()).ToStringOutput()
+	c.Version = pulumi.String(args.Talos.Version).ToStringOutput()
 	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
 		"vmid": c.VMID, "name": c.Name, "host": c.Host, "volumeId": c.VolumeID, "schematicId": c.SchematicID, "version": c.Version,
 	}); err != nil {
@@ -88,62 +108,48 @@ func NewGoldenTemplate(ctx *pulumi.Context, name string, args GoldenTemplateArgs
 	return c, nil
 }
 
-// Ready is the resource to wait for before a node is made. Nodes depend on it without taking a property from it: a property would have the engine judge
-// whether they are replaced along with it.
-func (c *GoldenTemplate) Ready() pulumi.Resource { return c.ready }
-
-// SchematicOf returns the schematic of a template's class.
-func SchematicOf(t spec.Template) talos.Schematic {
-	return talos.Schematic{Extensions: t.Extensions, KernelArgs: t.KernelArgs}
-}
-
-// ImageOf returns the name of a template's image, which says what is in it.
-func ImageOf(t spec.Template) string {
-	return ImageName(SchematicOf(t).ID(), t.Version, t.Platform, t.Source)
-}
-
-func (c *GoldenTemplate) build(ctx *pulumi.Context, name string, args GoldenTemplateArgs) (*remote.Command, error) {
-	parameters := buildParameters(args.Template, stackOwner(ctx))
+func (c *GoldenTemplate) makeBuild(ctx *pulumi.Context, name string, args GoldenTemplateArgs) (*remote.Command, error) {
+	parameters := buildParameters(args, stackOwner(ctx))
 	script := c.VolumeID.ApplyT(func(volume string) string {
-		return buildScript(withImage(parameters, volume), args.Template)
+		return buildScript(withImage(parameters, volume), args.Node)
 	}).(pulumi.StringOutput)
 
 	return remote.NewCommand(ctx, name+"-build", &remote.CommandArgs{
-		Create:                 pulumi.String(hostCommand(actionBuild, args.Template)),
-		Delete:                 pulumi.String(hostCommand(actionRemove, args.Template)),
+		Create:                 pulumi.String(hostCommand(actionBuild, args.VMID)),
+		Delete:                 pulumi.String(hostCommand(actionRemove, args.VMID)),
 		Stdin:                  script,
 		Connection:             args.Shell.connection(),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 		// Only the provenance: a new template takes the place of the old one, whose removal then finds nothing of its own. A change of the script or of the
 		// connection runs the script again, which finds its work done; replacing would have the removal find it too.
 		Triggers: pulumi.Array{pulumi.String(provenanceOf(parameters))},
-	}, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{args.Image.File(args.store())}))
+	}, pulumi.Parent(c))
 }
 
 // hostCommand runs the script on standard input: in the command itself it would stand in full in every error message, and sshd passes no environment on by
 // default. A killed run's script may live on; its successor waits for the lock.
-func hostCommand(action string, t spec.Template) string {
-	return fmt.Sprintf(`action=%s flock -w 1800 /run/lock/talos-proxmox-template-%d.lock bash -c 'eval "$(cat)"'`, action, t.VMID)
+func hostCommand(action string, vmid int) string {
+	return fmt.Sprintf(`action=%s flock -w 1800 /run/lock/talos-proxmox-template-%d.lock bash -c 'eval "$(cat)"'`, action, vmid)
 }
 
 // buildScript also names the host it is meant for, which is no part of what the template is.
-func buildScript(parameters []scripts.Parameter, t spec.Template) string {
-	return scripts.Template(append([]scripts.Parameter{{Name: "host", Value: t.Host}}, parameters...))
+func buildScript(parameters []scripts.Parameter, node string) string {
+	return scripts.Template(append([]scripts.Parameter{{Name: "host", Value: node}}, parameters...))
 }
 
 // buildParameters are everything that decides what the template is, then its provenance, which is a digest of them.
-func buildParameters(t spec.Template, owner string) []scripts.Parameter {
+func buildParameters(a GoldenTemplateArgs, owner string) []scripts.Parameter {
 	parameters := []scripts.Parameter{
 		{Name: "owner", Value: owner},
-		{Name: "vmid", Value: strconv.Itoa(t.VMID)},
-		{Name: "name", Value: t.Name},
-		{Name: "image", Value: t.ImageDatastore + ":iso/" + ImageOf(t)},
-		{Name: "datastore", Value: t.Datastore},
-		{Name: "bridge", Value: t.Bridge},
-		{Name: "cores", Value: strconv.Itoa(t.Cores)},
-		{Name: "memory", Value: strconv.Itoa(t.MemoryMiB)},
-		{Name: "disk", Value: strconv.Itoa(t.DiskGiB)},
-		{Name: "about", Value: fmt.Sprintf("Talos %s, %s, schematic %s", t.Version, talos.Arch, SchematicOf(t).ID())},
+		{Name: "vmid", Value: strconv.Itoa(a.VMID)},
+		{Name: "name", Value: a.Name},
+		{Name: "image", Value: a.ImageDatastore + ":iso/" + a.Talos.image(a.Source)},
+		{Name: "datastore", Value: a.Datastore},
+		{Name: "bridge", Value: a.Bridge},
+		{Name: "cores", Value: strconv.Itoa(a.Cores)},
+		{Name: "memory", Value: strconv.Itoa(a.Memory)},
+		{Name: "disk", Value: strconv.Itoa(a.DiskSize)},
+		{Name: "about", Value: fmt.Sprintf("Talos %s, %s, schematic %s", a.Talos.Version, talos.Arch, a.Talos.SchematicID())},
 	}
 	digest := sha256.Sum256([]byte(scripts.Assignments(parameters)))
 
@@ -160,35 +166,34 @@ func withImage(parameters []scripts.Parameter, volume string) []scripts.Paramete
 
 func provenanceOf(parameters []scripts.Parameter) string { return parameters[len(parameters)-1].Value }
 
-func (a GoldenTemplateArgs) store() ImageStore {
-	return ImageStore{Host: a.Template.Host, Datastore: a.Template.ImageDatastore}
-}
-
-func (a GoldenTemplateArgs) withDefaults() GoldenTemplateArgs {
-	if a.Template.Source == "" {
-		a.Template.Source = spec.SourceImage
-	}
-	if a.Template.Platform == "" {
-		a.Template.Platform = "nocloud"
-	}
+func (a GoldenTemplateArgs) withDefaults(name string) GoldenTemplateArgs {
+	a.Talos, a.Shell = a.Talos.withDefaults(), a.Shell.withDefaults()
+	setDefault(&a.Name, name)
+	setDefault(&a.Source, SourceImage)
+	setDefault(&a.ImageDatastore, "local")
+	setDefault(&a.Datastore, "local-lvm")
+	setDefault(&a.Bridge, "vmbr0")
+	setDefault(&a.Cores, 4)
+	setDefault(&a.Memory, 4096)
+	setDefault(&a.DiskSize, 20)
 
 	return a
 }
 
-func (a GoldenTemplateArgs) validate() error {
-	t := a.Template
+func (a GoldenTemplateArgs) validate(name string) error {
+	var found problems
+	found.required("node", a.Node, "the Proxmox host, such as pve1")
+	found.source("source", a.Source)
+	found.version("talos.version", a.Talos.Version)
 	if a.Image == nil {
-		return errors.New("no image: make a TalosImage first")
+		found.add("image", "is missing; pass the volume of a TalosImage that is kept in %s on host %s", a.ImageDatastore, a.Node)
 	}
-	if a.Image.File(a.store()) == nil {
-		return fmt.Errorf("its image is not kept in %s on host %s: add that store to the TalosImage", t.ImageDatastore, t.Host)
+	if a.Source == SourceImage && a.VMID < leastVMID {
+		found.add("vmid", "%d is no VMID; state one from 100 on, or use the source iso", a.VMID)
 	}
-	if t.Source == spec.SourceImage && t.VMID == 0 {
-		return errors.New("no VMID: state one, or use the source iso")
-	}
-	if t.Source == spec.SourceImage && !a.Shell.Address.IsValid() {
-		return fmt.Errorf("no address of host %s: the template is built in its shell; state it, or use the source iso", t.Host)
+	if a.Source == SourceImage {
+		found.address("shell.address", a.Shell.Address)
 	}
 
-	return nil
+	return found.of("template", name)
 }

@@ -12,8 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"proxmox-talos/internal/spec"
 )
 
 // scriptHost is a Proxmox host of shell stubs, on which the build script really runs.
@@ -42,10 +40,10 @@ func (h *scriptHost) is(own, node string) {
 	}
 }
 
-func scriptTemplate() spec.Template {
-	return spec.Template{
-		Key: "talos", Name: "talos-v1.12.6-talos", Host: "pve1", VMID: 901, Source: spec.SourceImage, Version: "v1.12.6", Platform: "nocloud",
-		Datastore: "local-lvm", ImageDatastore: "local", Bridge: "vmbr0", Cores: 4, MemoryMiB: 4096, DiskGiB: 20,
+func scriptTemplate() GoldenTemplateArgs {
+	return GoldenTemplateArgs{
+		Name: "talos-v1.12.6-talos", Node: "pve1", VMID: 901, Source: SourceImage, Talos: Talos{Version: "v1.12.6", Platform: "nocloud"},
+		Datastore: "local-lvm", ImageDatastore: "local", Bridge: "vmbr0", Cores: 4, Memory: 4096, DiskSize: 20,
 	}
 }
 
@@ -53,18 +51,18 @@ func scriptTemplate() spec.Template {
 const owner = "talos-proxmox/lab"
 
 // command runs the script as the program has it run: by the command in the host's shell, with everything else on standard input.
-func (h *scriptHost) command(action string, t spec.Template) *exec.Cmd {
+func (h *scriptHost) command(action string, t GoldenTemplateArgs) *exec.Cmd {
 	h.t.Helper()
 	stubs, err := filepath.Abs("testdata/bin")
 	require.NoError(h.t, err)
-	cmd := exec.CommandContext(h.t.Context(), "bash", "-c", strings.ReplaceAll(hostCommand(action, t), "/run/lock", h.folder))
-	cmd.Stdin = strings.NewReader(buildScript(buildParameters(t, owner), t))
+	cmd := exec.CommandContext(h.t.Context(), "bash", "-c", strings.ReplaceAll(hostCommand(action, t.VMID), "/run/lock", h.folder))
+	cmd.Stdin = strings.NewReader(buildScript(buildParameters(t, owner), t.Node))
 	cmd.Env = append(os.Environ(), "PATH="+stubs+":"+os.Getenv("PATH"), "FAKE="+h.folder, "HOST_ROOT="+h.folder)
 
 	return cmd
 }
 
-func (h *scriptHost) run(action string, t spec.Template) (string, error) {
+func (h *scriptHost) run(action string, t GoldenTemplateArgs) (string, error) {
 	h.t.Helper()
 	output, err := h.command(action, t).CombinedOutput()
 
@@ -123,10 +121,10 @@ func TestBuildScriptMakesATemplate(t *testing.T) {
 func TestBuildScriptRunsAgain(t *testing.T) {
 	t.Parallel()
 	other := scriptTemplate()
-	other.Name, other.Version = "talos-v1.12.7-talos", "v1.12.7"
+	other.Name, other.Talos.Version = "talos-v1.12.7-talos", "v1.12.7"
 	for name, test := range map[string]struct {
 		before   string // what is at the VMID, with PROVENANCE for the template's own; empty = a template made by an earlier run
-		template spec.Template
+		template GoldenTemplateArgs
 		fails    bool
 		says     string
 		rebuilt  bool
@@ -283,10 +281,10 @@ func (h *scriptHost) waitFor(name string) {
 func TestRemoveScript(t *testing.T) {
 	t.Parallel()
 	other := scriptTemplate()
-	other.DiskGiB = 30
+	other.DiskSize = 30
 	for name, test := range map[string]struct {
-		made   *spec.Template // nil = nothing
-		config string         // instead of a template
+		made   *GoldenTemplateArgs // nil = nothing
+		config string              // instead of a template
 		says   string
 		stays  bool
 	}{
@@ -347,7 +345,7 @@ func TestBuildScriptRefusesAnotherHost(t *testing.T) {
 			h.write("log", "")
 			h.is(test.own, test.node)
 			other := scriptTemplate()
-			other.DiskGiB = 30
+			other.DiskSize = 30
 			for _, action := range []string{actionBuild, actionRemove} {
 				output, err := h.run(action, other)
 				require.Error(t, err)

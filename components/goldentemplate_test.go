@@ -1,7 +1,6 @@
 package components
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -10,16 +9,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/recorder"
-	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/enginetest"
 )
 
 const plainSchematic = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"
 
-func runTemplates(t *testing.T, o recorder.Options, all ...spec.Template) (*recorder.Recorder, error) {
+func runTemplates(t *testing.T, o enginetest.Options, all ...GoldenTemplateArgs) (*enginetest.Recorder, error) {
 	t.Helper()
 
-	return recorder.Run(o, func(ctx *pulumi.Context) error {
+	return enginetest.Run(o, func(ctx *pulumi.Context) error {
 		_, err := templates(ctx, all...)
 
 		return err
@@ -28,13 +26,13 @@ func runTemplates(t *testing.T, o recorder.Options, all ...spec.Template) (*reco
 
 func TestTalosImageIsDownloadedToEveryStore(t *testing.T) {
 	t.Parallel()
-	r, err := runTemplates(t, recorder.Options{}, plannedTemplate("pve1"), plannedTemplate("pve2"))
+	r, err := runTemplates(t, enginetest.Options{}, plannedTemplate("pve1"), plannedTemplate("pve2"))
 	require.NoError(t, err)
 
-	require.Equal(t, []string{"image-schematic"}, r.Names(recorder.Schematic), "one for all hosts")
-	assert.Equal(t, "image", r.Of(recorder.Schematic)["image-schematic"].Parent)
-	require.Equal(t, []string{"image-pve1-local", "image-pve2-local"}, r.Names(recorder.File))
-	file := r.Of(recorder.File)["image-pve1-local"]
+	require.Equal(t, []string{"image-schematic"}, r.Names(enginetest.Schematic), "one for all hosts")
+	assert.Equal(t, "image", r.Of(enginetest.Schematic)["image-schematic"].Parent)
+	require.Equal(t, []string{"image-pve1-local", "image-pve2-local"}, r.Names(enginetest.File))
+	file := r.Of(enginetest.File)["image-pve1-local"]
 	assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
 		"contentType": "iso", "datastoreId": "local", "decompressionAlgorithm": "zst", "fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img", "nodeName": "pve1",
 		"overwrite": false, "overwriteUnmanaged": true, "uploadTimeout": 1800, "verify": true,
@@ -44,7 +42,9 @@ func TestTalosImageIsDownloadedToEveryStore(t *testing.T) {
 	assert.True(t, file.Request.GetDeleteBeforeReplace(), "the same name twice cannot be")
 	assert.Equal(t, []string{"image-schematic"}, file.DependsOn(), "the Factory has no image of a schematic it does not know")
 	assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
-		"schematicId": plainSchematic, "fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img",
+		"schematicId": plainSchematic, "fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img", "volumeIds": map[string]any{
+			"pve1/local": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img", "pve2/local": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img",
+		},
 	}), r.Outputs("image"))
 }
 
@@ -55,7 +55,7 @@ func TestTalosImageVariants(t *testing.T) {
 		inputs map[string]any
 	}{
 		"an ISO is not compressed": {
-			func(a *TalosImageArgs) { a.Source = spec.SourceISO },
+			func(a *TalosImageArgs) { a.Source = SourceISO },
 			map[string]any{
 				"fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.iso", "decompressionAlgorithm": nil,
 				"url": "https://factory.talos.dev/image/" + plainSchematic + "/v1.12.6/nocloud-amd64.iso",
@@ -67,7 +67,7 @@ func TestTalosImageVariants(t *testing.T) {
 		},
 		"extensions make another schematic, another factory does not": {
 			func(a *TalosImageArgs) {
-				a.Schematic.Extensions, a.Factory.URL = []string{"siderolabs/qemu-guest-agent"}, "http://127.1.0.9:8080"
+				a.Talos.Extensions, a.FactoryURL = []string{"siderolabs/qemu-guest-agent"}, "http://127.1.0.9:8080"
 			},
 			map[string]any{
 				"fileName": "talos-v1.12.6-ce4c980550dd-nocloud-amd64-abdd2fa7.img",
@@ -77,18 +77,18 @@ func TestTalosImageVariants(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := TalosImageArgs{Version: "v1.12.6", Stores: []ImageStore{{"pve1", "local"}, {"pve1", "local"}}}
+			args := TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Stores: []ImageStore{{"pve1", "local"}, {"pve1", "local"}}}
 			test.change(&args)
-			r, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+			r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 				_, err := NewTalosImage(ctx, "image", args)
 
 				return err
 			})
 			require.NoError(t, err)
 
-			require.Equal(t, []string{"image-pve1-local"}, r.Names(recorder.File), "a store stated twice is downloaded to once")
+			require.Equal(t, []string{"image-pve1-local"}, r.Names(enginetest.File), "a store stated twice is downloaded to once")
 			for property, value := range test.inputs {
-				assert.Equal(t, resource.NewPropertyValue(value), r.Of(recorder.File)["image-pve1-local"].Input(property), property)
+				assert.Equal(t, resource.NewPropertyValue(value), r.Of(enginetest.File)["image-pve1-local"].Input(property), property)
 			}
 		})
 	}
@@ -96,35 +96,35 @@ func TestTalosImageVariants(t *testing.T) {
 
 func TestTalosImageOfAnotherIDThanPlannedFails(t *testing.T) {
 	t.Parallel()
-	r, err := runTemplates(t, recorder.Options{SchematicID: "another"}, plannedTemplate("pve1"))
+	r, err := runTemplates(t, enginetest.Options{SchematicID: "another"}, plannedTemplate("pve1"))
 
 	require.ErrorContains(t, err, "the Image Factory gave the schematic the id another, planned was "+plainSchematic)
-	assert.Empty(t, r.Of(recorder.File), "nothing is downloaded")
+	assert.Empty(t, r.Of(enginetest.File), "nothing is downloaded")
 }
 
 func TestTalosImageInAPreview(t *testing.T) {
 	t.Parallel()
-	r, err := runTemplates(t, recorder.Options{Preview: true}, plannedTemplate("pve1"))
+	r, err := runTemplates(t, enginetest.Options{Preview: true}, plannedTemplate("pve1"))
 	require.NoError(t, err)
 
-	file := r.Of(recorder.File)["image-pve1-local"]
+	file := r.Of(enginetest.File)["image-pve1-local"]
 	assert.True(t, file.Input("url").IsComputed())
 	assert.Equal(t, "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img", file.Input("fileName").StringValue())
 	assert.Equal(t, float64(901), r.Outputs("talos-pve1")["vmid"].NumberValue())
-	assert.False(t, r.Of(recorder.RemoteCommand)["talos-pve1-build"].Input("stdin").ContainsUnknowns())
+	assert.False(t, r.Of(enginetest.RemoteCommand)["talos-pve1-build"].Input("stdin").ContainsUnknowns())
 }
 
 func TestGoldenTemplateIsBuiltOnItsHost(t *testing.T) {
 	t.Parallel()
-	r, err := runTemplates(t, recorder.Options{Stack: "lab"}, plannedTemplate("pve1"), plannedTemplate("pve2"))
+	r, err := runTemplates(t, enginetest.Options{Stack: "lab"}, plannedTemplate("pve1"), plannedTemplate("pve2"))
 	require.NoError(t, err)
 
-	require.Equal(t, []string{"talos-pve1-build", "talos-pve2-build"}, r.Names(recorder.RemoteCommand))
-	build := r.Of(recorder.RemoteCommand)["talos-pve1-build"]
+	require.Equal(t, []string{"talos-pve1-build", "talos-pve2-build"}, r.Names(enginetest.RemoteCommand))
+	build := r.Of(enginetest.RemoteCommand)["talos-pve1-build"]
 	assert.Equal(t, "talos-pve1", build.Parent)
 	assert.Equal(t, []string{"image-pve1-local"}, build.DependsOn())
-	assert.Equal(t, hostCommand(actionBuild, plannedTemplate("pve1")), build.Input("create").StringValue())
-	assert.Equal(t, hostCommand(actionRemove, plannedTemplate("pve1")), build.Input("delete").StringValue())
+	assert.Equal(t, hostCommand(actionBuild, 901), build.Input("create").StringValue())
+	assert.Equal(t, hostCommand(actionRemove, 901), build.Input("delete").StringValue())
 	stdin := build.Input("stdin").StringValue()
 	for _, line := range []string{"owner='talos-proxmox/lab'", "vmid='901'", "name='talos-v1.12.6-talos'", "image='local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-f181a7a2.img'"} {
 		assert.Contains(t, stdin, line+"\n")
@@ -143,59 +143,59 @@ func TestGoldenTemplateIsBuiltOnItsHost(t *testing.T) {
 
 func TestGoldenTemplateIsBuiltAnewOnlyWhenItWouldBeAnother(t *testing.T) {
 	t.Parallel()
-	trigger := func(stack string, change func(*spec.Template)) string {
+	trigger := func(stack string, change func(*GoldenTemplateArgs)) string {
 		template := plannedTemplate("pve1")
 		change(&template)
-		r, err := runTemplates(t, recorder.Options{Stack: stack}, template)
+		r, err := runTemplates(t, enginetest.Options{Stack: stack}, template)
 		require.NoError(t, err)
 
-		return text(r.Of(recorder.RemoteCommand)["talos-pve1-build"].Input("triggers"))
+		return text(r.Of(enginetest.RemoteCommand)["talos-pve1-build"].Input("triggers"))
 	}
-	before := trigger("lab", func(*spec.Template) {})
+	before := trigger("lab", func(*GoldenTemplateArgs) {})
 
-	assert.Equal(t, before, trigger("lab", func(*spec.Template) {}))
-	assert.Equal(t, before, trigger("lab", func(t *spec.Template) { t.Checksum = strings.Repeat("ab", 32) }), "the checksum is the download's")
-	for name, change := range map[string]func(*spec.Template){
-		"its version":    func(t *spec.Template) { t.Version = "v1.12.7" },
-		"its extensions": func(t *spec.Template) { t.Extensions = []string{"siderolabs/iscsi-tools"} },
-		"its disk":       func(t *spec.Template) { t.DiskGiB = 30 },
-		"its datastore":  func(t *spec.Template) { t.Datastore = "tank" },
-		"its VMID":       func(t *spec.Template) { t.VMID = 950 },
+	assert.Equal(t, before, trigger("lab", func(*GoldenTemplateArgs) {}))
+	assert.Equal(t, before, trigger("lab", func(t *GoldenTemplateArgs) { t.Shell.Port = 2222 }), "how its host is reached")
+	for name, change := range map[string]func(*GoldenTemplateArgs){
+		"its version":    func(t *GoldenTemplateArgs) { t.Talos.Version = "v1.12.7" },
+		"its extensions": func(t *GoldenTemplateArgs) { t.Talos.Extensions = []string{"siderolabs/iscsi-tools"} },
+		"its disk":       func(t *GoldenTemplateArgs) { t.DiskSize = 30 },
+		"its datastore":  func(t *GoldenTemplateArgs) { t.Datastore = "tank" },
+		"its VMID":       func(t *GoldenTemplateArgs) { t.VMID = 950 },
 	} {
 		assert.NotEqual(t, before, trigger("lab", change), name)
 	}
-	assert.NotEqual(t, before, trigger("other", func(*spec.Template) {}), "another stack's")
+	assert.NotEqual(t, before, trigger("other", func(*GoldenTemplateArgs) {}), "another stack's")
 }
 
 func TestGoldenTemplateFromAnISOHasNoVM(t *testing.T) {
 	t.Parallel()
 	template := plannedTemplate("pve1")
-	template.Source, template.VMID = spec.SourceISO, 0
-	r, err := runTemplates(t, recorder.Options{}, template)
+	template.Source, template.VMID = SourceISO, 0
+	r, err := runTemplates(t, enginetest.Options{}, template)
 	require.NoError(t, err)
 
-	assert.Empty(t, r.Of(recorder.RemoteCommand))
+	assert.Empty(t, r.Of(enginetest.RemoteCommand))
 	assert.Equal(t, "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.iso", r.Outputs("talos-pve1")["volumeId"].StringValue())
 	assert.Equal(t, float64(0), r.Outputs("talos-pve1")["vmid"].NumberValue())
 }
 
 func TestGoldenTemplateUsesThePrivateKeyAsASecret(t *testing.T) {
 	t.Parallel()
-	r, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+	r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 		template := plannedTemplate("pve1")
-		image, err := NewTalosImage(ctx, "image", TalosImageArgs{Version: "v1.12.6", Stores: []ImageStore{{"pve1", "local"}}})
+		image, err := NewTalosImage(ctx, "image", TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Stores: []ImageStore{{"pve1", "local"}}})
 		if err != nil {
 			return err
 		}
-		_, err = NewGoldenTemplate(ctx, "talos-pve1", GoldenTemplateArgs{Template: template, Image: image, Shell: HostShell{
-			Address: netip.MustParseAddr("127.1.0.11"), SSH: spec.SSH{Port: 22, User: "root"}, PrivateKey: pulumi.String("the-private-key"),
-		}})
+		template.Image = image.VolumeID("pve1", "local")
+		template.Shell = HostShell{Address: "127.1.0.11", PrivateKey: pulumi.String("the-private-key")}
+		_, err = NewGoldenTemplate(ctx, "talos-pve1", template)
 
 		return err
 	})
 	require.NoError(t, err)
 
-	connection := r.Of(recorder.RemoteCommand)["talos-pve1-build"].Input("connection")
+	connection := r.Of(enginetest.RemoteCommand)["talos-pve1-build"].Input("connection")
 	require.True(t, connection.IsSecret())
 	assert.Equal(t, "the-private-key", connection.SecretValue().Element.ObjectValue()["privateKey"].StringValue())
 	assert.NotContains(t, connection.SecretValue().Element.ObjectValue(), "hostKey")
@@ -203,25 +203,28 @@ func TestGoldenTemplateUsesThePrivateKeyAsASecret(t *testing.T) {
 
 func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
-	address := netip.MustParseAddr("127.1.0.11")
 	for name, test := range map[string]struct {
 		change func(*GoldenTemplateArgs)
 		says   string
 	}{
-		"no image":                {func(a *GoldenTemplateArgs) { a.Image = nil }, "make a TalosImage first"},
-		"an image kept elsewhere": {func(a *GoldenTemplateArgs) { a.Template.ImageDatastore = "tank" }, "add that store to the TalosImage"},
-		"no VMID":                 {func(a *GoldenTemplateArgs) { a.Template.VMID = 0 }, "no VMID"},
-		"no address of its host":  {func(a *GoldenTemplateArgs) { a.Shell.Address = netip.Addr{} }, "no address of host pve1"},
+		"no image":                {func(a *GoldenTemplateArgs) { a.Image = nil }, "image: is missing; pass the volume of a TalosImage that is kept in local on host pve1"},
+		"an image kept elsewhere": {func(a *GoldenTemplateArgs) { a.ImageDatastore = "tank" }, "image: is missing; pass the volume of a TalosImage that is kept in tank on host pve1"},
+		"no VMID":                 {func(a *GoldenTemplateArgs) { a.VMID = 0 }, "vmid: 0 is no VMID; state one from 100 on, or use the source iso"},
+		"no address of its host":  {func(a *GoldenTemplateArgs) { a.Shell.Address = "" }, `shell.address: "" is not an IP address; state one like 10.0.0.2`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
-				image, err := NewTalosImage(ctx, "image", TalosImageArgs{Version: "v1.12.6", Stores: []ImageStore{{"pve1", "local"}}})
+			r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
+				image, err := NewTalosImage(ctx, "image", TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Stores: []ImageStore{{"pve1", "local"}}})
 				if err != nil {
 					return err
 				}
-				args := GoldenTemplateArgs{Template: plannedTemplate("pve1"), Image: image, Shell: HostShell{Address: address}}
+				args := plannedTemplate("pve1")
+				args.Image, args.Shell.Address = image.VolumeID("pve1", "local"), "127.1.0.11"
 				test.change(&args)
+				if args.Image != nil {
+					args.Image = image.VolumeID(args.Node, args.ImageDatastore)
+				}
 				_, err = NewGoldenTemplate(ctx, "talos-pve1", args)
 
 				return err
@@ -236,13 +239,13 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 		args TalosImageArgs
 		says string
 	}{
-		"an image without a version": {TalosImageArgs{Stores: []ImageStore{{"pve1", "local"}}}, "no version"},
-		"an image without a store":   {TalosImageArgs{Version: "v1.12.6"}, "no store"},
-		"an unknown source":          {TalosImageArgs{Version: "v1.12.6", Source: "tape", Stores: []ImageStore{{"pve1", "local"}}}, "choose image or iso"},
+		"an image without a version": {TalosImageArgs{Stores: []ImageStore{{"pve1", "local"}}}, `talos.version: "" is not a version of Talos; state it in full, like v1.12.6`},
+		"an image without a store":   {TalosImageArgs{Talos: Talos{Version: "v1.12.6"}}, "stores: there is none; state at least one host and datastore"},
+		"an unknown source":          {TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Source: "tape", Stores: []ImageStore{{"pve1", "local"}}}, `source: "tape" is not a source; choose image or iso`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+			_, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 				_, err := NewTalosImage(ctx, "image", test.args)
 
 				return err

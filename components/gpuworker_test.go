@@ -11,20 +11,21 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/enginetest"
 	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/spec"
 	"proxmox-talos/internal/talos"
 )
 
-func rtx4000() spec.GPU { return spec.GPU{Name: "rtx4000", PCI: "0000:01:00", Generation: "ada"} }
+func rtx4000() GPU {
+	return GPU{Name: "rtx4000", PCI: "0000:01:00", Generation: "ada", Mapping: pulumi.String("rtx4000")}
+}
 
 func TestGPUWorkersVMStatesWhatTheProviderWouldGuess(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]planCase{
 		"no GPU": {inputs: map[string]any{"hostpcis[0]": nil, "migrate": true}, ignored: []string{"clone", "nodeName", "disks[0].speed"}},
 		"a mapped GPU": {
-			change: func(n *spec.Node, _ *spec.Network) { *n = withGPUs(*n, rtx4000()) },
+			change: func(n *ClusterNode, _ *Network) { *n = withGPUs(*n, rtx4000()) },
 			inputs: map[string]any{
 				"hostpcis[0].device": "hostpci0", "hostpcis[0].mapping": "rtx4000", "hostpcis[0].id": nil, "hostpcis[0].pcie": true, "hostpcis[0].rombar": true,
 				"hostpcis[0].xvga": false, "hostpcis[1]": nil, "migrate": false, "memory.floating": 0, "machine": "q35", "bios": "ovmf", "vga.type": "std",
@@ -32,8 +33,8 @@ func TestGPUWorkersVMStatesWhatTheProviderWouldGuess(t *testing.T) {
 			ignored: []string{"clone", "disks[0].speed"}, // where the plan has its GPU it has to be
 		},
 		"two raw GPUs": {
-			change: func(n *spec.Node, _ *spec.Network) {
-				*n = withGPUs(*n, spec.GPU{Name: "b40", PCI: "0000:c1:00", Raw: true}, spec.GPU{Name: "b40", PCI: "0000:c2:00.0", Raw: true})
+			change: func(n *ClusterNode, _ *Network) {
+				*n = withGPUs(*n, GPU{Name: "b40", PCI: "0000:c1:00"}, GPU{Name: "b40", PCI: "0000:c2:00.0"})
 			},
 			inputs: map[string]any{
 				"hostpcis[0].id": "0000:c1:00", "hostpcis[0].mapping": nil, "hostpcis[1].device": "hostpci1", "hostpcis[1].id": "0000:c2:00.0", "hostpcis[1].rombar": true,
@@ -55,25 +56,25 @@ func TestAClusterWithGPUs(t *testing.T) {
 				t.Parallel()
 				cluster := plannedCluster(1, 2)
 				cluster.GPUOperator = operator
-				cluster.Workers[1] = withGPUs(cluster.Workers[1], rtx4000(), rtx4000())
-				cluster.Workers[1].TimeSlicing, cluster.Workers[1].Dedicated = 4, true
-				r, _ := runCluster(t, recorder.Options{Preview: preview}, cluster, false)
+				*cluster.worker(1) = withGPUs(*cluster.worker(1), rtx4000(), rtx4000())
+				cluster.worker(1).TimeSlicing, cluster.worker(1).Dedicated = 4, true
+				r, _ := runCluster(t, enginetest.Options{Preview: preview}, cluster, false)
 
 				assert.Equal(t, []string{"one-general-2"}, r.Names(GPUWorkerType))
 				assert.Equal(t, []string{"one-cp-1", "one-general-1", "one-general-2"}, r.Names(TalosNodeType))
-				assert.Contains(t, r.Of(recorder.VirtualMachine)["one-general-2-vm"].DependsOn(), "talos-pve2-build")
+				assert.Contains(t, r.Of(enginetest.VirtualMachine)["one-general-2-vm"].DependsOn(), "talos-pve2-build")
 				if preview {
 					return
 				}
 				var asked request.Wait
-				require.NoError(t, json.Unmarshal([]byte(r.Of(recorder.LocalCommand)["one-healthy"].Input("stdin").SecretValue().Element.StringValue()), &asked))
+				require.NoError(t, json.Unmarshal([]byte(r.Of(enginetest.LocalCommand)["one-healthy"].Input("stdin").SecretValue().Element.StringValue()), &asked))
 				if operator {
 					assert.Empty(t, asked.GPUs, "nothing offers GPUs before the operator is installed")
 				} else {
 					assert.Equal(t, []request.GPUs{{Node: "one-general-2", Count: 8}}, asked.GPUs)
 				}
 				var marked request.Mark
-				require.NoError(t, json.Unmarshal([]byte(r.Of(recorder.LocalCommand)["one-marked"].Input("stdin").SecretValue().Element.StringValue()), &marked))
+				require.NoError(t, json.Unmarshal([]byte(r.Of(enginetest.LocalCommand)["one-marked"].Input("stdin").SecretValue().Element.StringValue()), &marked))
 				assert.Equal(t, []request.Marks{
 					{Node: "one-cp-1"},
 					{Node: "one-general-1"},
@@ -82,11 +83,11 @@ func TestAClusterWithGPUs(t *testing.T) {
 						Taints: []talos.Taint{{Key: "nvidia.com/gpu", Value: "present", Effect: "NoSchedule"}},
 					},
 				}, marked.Marks)
-				patches := text(r.Of(recorder.ConfigurationApply)["one-general-2-configuration"].Input("configPatches"))
+				patches := text(r.Of(enginetest.ConfigurationApply)["one-general-2-configuration"].Input("configPatches"))
 				assert.Contains(t, patches, "registerWithTaints")
 				assert.NotContains(t, patches, "nodeTaints", "a worker that Talos were to taint would lose its labels")
 				assert.Contains(t, patches, "nvidia_uvm")
-				assert.NotContains(t, text(r.Of(recorder.ConfigurationApply)["one-general-1-configuration"].Input("configPatches")), "nvidia")
+				assert.NotContains(t, text(r.Of(enginetest.ConfigurationApply)["one-general-1-configuration"].Input("configPatches")), "nvidia")
 			})
 		}
 	}
@@ -98,9 +99,9 @@ func TestAControlPlaneThatGainsOrLosesItsGPUStaysTheSameMachine(t *testing.T) {
 	for _, gpu := range []bool{false, true} {
 		cluster := plannedCluster(1, 0)
 		if gpu {
-			cluster.ControlPlanes[0] = withGPUs(cluster.ControlPlanes[0], rtx4000())
+			*cluster.controlPlane(0) = withGPUs(*cluster.controlPlane(0), rtx4000())
 		}
-		r, _ := runCluster(t, recorder.Options{}, cluster, false)
+		r, _ := runCluster(t, enginetest.Options{}, cluster, false)
 		node := r.Of(TalosNodeType)["one-cp-1"].Request
 		require.Len(t, node.GetAliases(), 1)
 		alias := node.GetAliases()[0].GetSpec().GetParentUrn()
@@ -113,37 +114,39 @@ func TestAControlPlaneThatGainsOrLosesItsGPUStaysTheSameMachine(t *testing.T) {
 
 func TestGPUWorkersAreRefusedWithTheirProblems(t *testing.T) {
 	t.Parallel()
-	elsewhere := withGPUs(plannedNode(spec.RoleWorker, 0, "pve1"), rtx4000())
-	elsewhere.Host, elsewhere.Template.Driver = "pve2", spec.Driver{}
-	for want, n := range map[string]spec.Node{
-		"0 GPUs: state from 1 to 16": plannedNode(spec.RoleWorker, 0, "pve1"),
-		"its template has no NVIDIA driver: make it from one that has\nits GPU rtx4000 is on host \"pve1\", and the machine on \"pve2\": place it where its GPU is": elsewhere,
+	for want, args := range map[string]GPUWorkerArgs{
+		"gpus: there are 0; state from 1 to 16": {Driver: "open production"},
+		"driver: is missing; state which of NVIDIA's drivers its image has, such as open production\n" +
+			"gpus[0].node: rtx4000 is on host \"pve1\", and the machine on \"pve2\"; place it where its GPU is": {
+			Node: TalosNodeArgs{Machine: Machine{Node: "pve2"}}, GPUs: []GPU{{Name: "rtx4000", Node: "pve1", PCI: "0000:01:00"}},
+		},
 	} {
-		_, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
-			_, err := NewGPUWorker(ctx, n.Name, TalosNodeArgs{Node: n})
+		r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
+			_, err := NewGPUWorker(ctx, "gpu", args)
 
 			return err
 		})
-		assert.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, want)
+		assert.Empty(t, r.All())
 	}
 }
 
 func TestPCIMappingIsComplete(t *testing.T) {
 	t.Parallel()
-	r, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+	r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 		prepared, err := machine.NewSecrets(ctx, "prepared", &machine.SecretsArgs{})
 		if err != nil {
 			return err
 		}
-		_, err = NewPCIMapping(ctx, "rtx4000", PCIMappingArgs{After: []pulumi.Resource{prepared}, Devices: []MappedDevice{
-			{Host: "pve1", PCI: "0000:01:00", ID: pulumi.String("10de:27b0"), Subsystem: pulumi.String("10de:16fa"), Group: pulumi.Int(12)},
-			{Host: "pve3", PCI: "0000:c1:00.0", ID: pulumi.String("10de:27b0"), Subsystem: pulumi.String("10de:16fa"), Group: pulumi.Int(0)},
+		_, err = NewPCIMapping(ctx, "rtx4000", PCIMappingArgs{HostsReady: pulumi.StringArray{after(ctx, "pve1", prepared)}, Devices: []MappedDevice{
+			{Node: "pve1", PCI: "0000:01:00", ID: pulumi.String("10de:27b0"), Subsystem: pulumi.String("10de:16fa"), Group: pulumi.Int(12)},
+			{Node: "pve3", PCI: "0000:c1:00.0", ID: pulumi.String("10de:27b0"), Subsystem: pulumi.String("10de:16fa"), Group: pulumi.Int(0)},
 		}})
 
 		return err
 	})
 	require.NoError(t, err)
-	made := r.Of(recorder.PCIMapping)["rtx4000-mapping"]
+	made := r.Of(enginetest.PCIMapping)["rtx4000-mapping"]
 	assert.Equal(t, "rtx4000", made.Parent)
 	require.Len(t, made.Request.GetDependencies(), 1)
 	assert.Contains(t, made.Request.GetDependencies()[0], "::prepared")
@@ -158,13 +161,13 @@ func TestPCIMappingIsComplete(t *testing.T) {
 func TestPCIMappingRefusesHalfADescription(t *testing.T) {
 	t.Parallel()
 	for want, devices := range map[string][]MappedDevice{
-		"no devices: state at least one": nil,
-		`its device 0000:01:00 of host "pve1" is not described in full: state ID, Subsystem and Group`: {{Host: "pve1", PCI: "0000:01:00", ID: pulumi.String("10de:27b0")}},
-		`its device 0000:01:00 of host "" is not described in full`: {
+		"devices: there is none; state at least one":                                                               nil,
+		`devices[0]: 0000:01:00 of host "pve1" is not described in full; state node, pci, id, subsystem and group`: {{Node: "pve1", PCI: "0000:01:00", ID: pulumi.String("10de:27b0")}},
+		`devices[0]: 0000:01:00 of host "" is not described in full`: {
 			{PCI: "0000:01:00", ID: pulumi.String("10de:27b0"), Subsystem: pulumi.String("10de:16fa"), Group: pulumi.Int(12)},
 		},
 	} {
-		_, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
+		_, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 			_, err := NewPCIMapping(ctx, "rtx4000", PCIMappingArgs{Devices: devices})
 
 			return err

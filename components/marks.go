@@ -12,17 +12,17 @@ import (
 
 // makeMarks gives nodes that run the labels and taints of their configuration: a kubelet registers its node with them and may not change the taints later. It runs
 // again when nodes come or go or their labels or taints change, beside the health gate, which names better what keeps a node from being registered.
-func (c *TalosCluster) makeMarks(ctx *pulumi.Context, name string, args TalosClusterArgs, planned plannedPatches) error {
+func (c *TalosCluster) makeMarks(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	// Before a machine has its new configuration, Talos would set the labels of the old one again.
 	after := []pulumi.Resource{c.bootstrap}
 	for _, node := range c.nodes {
-		after = append(after, node.Applied())
+		after = append(after, node.applied)
 	}
-	common := request.Common{ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes)}
+	common := request.Common{ControlPlanes: talosopsNodes(args.controlPlanes())}
 	_, err := talosops{
 		verb: "mark",
 		request: func(_, kubeconfig string) any {
-			return request.Mark{Common: common, Marks: planned.marks, Kubeconfig: kubeconfig}
+			return request.Mark{Common: common, Marks: args.planned.marks, Kubeconfig: kubeconfig}
 		},
 		kubeconfig: c.Kubeconfig, resultHidden: true,
 	}.register(ctx, name+"-marked", pulumi.Parent(c), pulumi.DependsOn(after))
@@ -36,7 +36,7 @@ func planMarks(c talos.ClusterConfig, n talos.NodeConfig) (request.Marks, error)
 	if err != nil {
 		return request.Marks{}, fmt.Errorf("machine configuration of %q: %w", n.Name, err)
 	}
-	if n.Role == string(spec.RoleWorker) {
+	if n.Role == RoleWorker {
 		for key := range marks.Labels {
 			if spec.RestrictedLabel(key) {
 				return request.Marks{}, fmt.Errorf("machine configuration of %q: machine.nodeLabels: a patch sets a label that Kubernetes lets no worker give itself, "+

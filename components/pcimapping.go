@@ -1,7 +1,6 @@
 package components
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
@@ -15,34 +14,39 @@ const PCIMappingType = "talos-proxmox:host:PCIMapping"
 
 // MappedDevice is a device of a host, with everything that Proxmox recognises it by: an entry without group or subsystem counts as incomplete there.
 type MappedDevice struct {
-	Host string
-	PCI  string // as Proxmox writes it: 0000:01:00
-	// ID and Subsystem are vendor and device in hexadecimal, 10de:27b0; Group is the device's IOMMU group.
-	ID, Subsystem pulumi.StringInput
-	Group         pulumi.IntInput
+	// The Proxmox host, as Proxmox calls its nodes: pve1.
+	Node string `pulumi:"node"`
+	// The device's address as Proxmox writes it: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
+	PCI string `pulumi:"pci"`
+	// Vendor and device in hexadecimal: 10de:27b0.
+	ID pulumi.StringInput `pulumi:"id"`
+	// Vendor and device of the card's maker: 10de:16fa.
+	Subsystem pulumi.StringInput `pulumi:"subsystem"`
+	// The device's IOMMU group.
+	Group pulumi.IntInput `pulumi:"group"`
 }
 
 // PCIMappingArgs describe a mapping.
 type PCIMappingArgs struct {
-	Devices []MappedDevice
-	// After is what the devices are ready after: the preparation of their hosts.
-	After []pulumi.Resource
+	// The devices, all of one kind. At least one.
+	Devices []MappedDevice `pulumi:"devices"`
+	// The outputs ready of the preparations of their hosts. Default: none.
+	HostsReady pulumi.StringArrayInput `pulumi:"hostsReady,optional"`
 }
 
 // PCIMapping is a name for devices of one kind, by which machines ask for one: Proxmox gives a starting machine a free one of its host. Its name is the resource's.
 type PCIMapping struct {
 	pulumi.ResourceState
 
+	// The mapping's name, for machines: they wait for the mapping with it.
 	Name pulumi.StringOutput `pulumi:"name"`
-
-	mapping *mapping.Pci
 }
 
 // NewPCIMapping makes the mapping through the API, and changes it in place when devices come or go. Its comment says
 // which stack made it.
 func NewPCIMapping(ctx *pulumi.Context, name string, args PCIMappingArgs, opts ...pulumi.ResourceOption) (*PCIMapping, error) {
-	if err := args.validate(); err != nil {
-		return nil, fmt.Errorf("PCI mapping %q: %w", name, err)
+	if err := args.validate(name); err != nil {
+		return nil, err
 	}
 
 	c := &PCIMapping{}
@@ -54,24 +58,23 @@ func NewPCIMapping(ctx *pulumi.Context, name string, args PCIMappingArgs, opts .
 	for _, device := range args.Devices {
 		maps = append(maps, mapping.PciMapTypeArgs{
 			Id:          device.ID,
-			Node:        pulumi.String(device.Host),
+			Node:        pulumi.String(device.Node),
 			Path:        pulumi.String(device.PCI),
 			IommuGroup:  device.Group.ToIntOutput().ToIntPtrOutput(),
 			SubsystemId: device.Subsystem.ToStringOutput().ToStringPtrOutput(),
 		})
 	}
-	var err error
-	c.mapping, err = mapping.NewPci(ctx, name+"-mapping", &mapping.PciArgs{
+	made, err := mapping.NewPci(ctx, name+"-mapping", &mapping.PciArgs{
 		Name:            pulumi.String(name),
 		Comment:         pulumi.String(marker.Mapping(marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack()))),
 		MediatedDevices: pulumi.Bool(false),
 		Maps:            maps,
-	}, pulumi.Parent(c), pulumi.DependsOn(args.After))
+	}, pulumi.Parent(c), waitFor(args.HostsReady))
 	if err != nil {
 		return nil, fmt.Errorf("unable to register PCI mapping %q: %w", name, err)
 	}
 
-	c.Name = pulumi.String(name).ToStringOutput()
+	c.Name = after(ctx, name, made)
 	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{"name": c.Name}); err != nil {
 		return nil, fmt.Errorf("unable to register the outputs of PCI mapping %q: %w", name, err)
 	}
@@ -79,19 +82,16 @@ func NewPCIMapping(ctx *pulumi.Context, name string, args PCIMappingArgs, opts .
 	return c, nil
 }
 
-// Made is the mapping: what a machine that uses it waits for.
-func (c *PCIMapping) Made() pulumi.Resource { return c.mapping }
-
-func (a PCIMappingArgs) validate() error {
+func (a PCIMappingArgs) validate(name string) error {
+	var found problems
 	if len(a.Devices) == 0 {
-		return errors.New("no devices: state at least one")
+		found.add("devices", "there is none; state at least one")
 	}
-	var problems []error
-	for _, d := range a.Devices {
-		if d.Host == "" || d.PCI == "" || d.ID == nil || d.Subsystem == nil || d.Group == nil {
-			problems = append(problems, fmt.Errorf("its device %s of host %q is not described in full: state ID, Subsystem and Group", d.PCI, d.Host))
+	for i, d := range a.Devices {
+		if d.Node == "" || d.PCI == "" || d.ID == nil || d.Subsystem == nil || d.Group == nil {
+			found.add(fmt.Sprintf("devices[%d]", i), "%s of host %q is not described in full; state node, pci, id, subsystem and group", d.PCI, d.Node)
 		}
 	}
 
-	return errors.Join(problems...)
+	return found.of("PCI mapping", name)
 }

@@ -2,65 +2,67 @@ package components
 
 import (
 	"fmt"
-	"net/netip"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/recorder"
-	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/enginetest"
+	"proxmox-talos/internal/look"
 )
 
 // plannedTemplate is the template of the class talos on a host.
-func plannedTemplate(host string) spec.Template {
+func plannedTemplate(host string) GoldenTemplateArgs {
 	t := scriptTemplate()
-	t.Host, t.VMID = host, 900+int(host[len(host)-1]-'0')
+	t.Node, t.VMID = host, 900+int(host[len(host)-1]-'0')
 
 	return t
 }
 
-func plannedNetwork() spec.Network {
-	return spec.Network{
-		CIDR: netip.MustParsePrefix("127.1.1.0/24"), Gateway: netip.MustParseAddr("127.1.1.1"), Bridge: "vmbr0", DNS: []netip.Addr{netip.MustParseAddr("127.1.1.1")},
-	}
+func plannedNetwork() Network {
+	return Network{CIDR: "127.1.1.0/24", Gateway: "127.1.1.1", Bridge: "vmbr0", DNS: []string{"127.1.1.1"}}
 }
 
-func plannedNode(role spec.Role, index int, host string) spec.Node {
+func plannedNode(role string, index int, host string) ClusterNode {
 	pool, vmid, last := "cp", 2000, 10
-	if role == spec.RoleWorker {
+	if role == RoleWorker {
 		pool, vmid, last = "general", 3000, 20
 	}
 
-	return spec.Node{
-		Name: fmt.Sprintf("one-%s-%d", pool, index+1), Cluster: "one", Role: role, Pool: pool, Index: index, Host: host, VMID: vmid + index,
-		MAC:     fmt.Sprintf("02:00:00:00:%02x:%02x", last, index),
-		Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 1, 1, byte(last + index)}), 24), Template: plannedTemplate(host),
-		Cores: 2, MemoryMiB: 4096, DiskGiB: 40, Datastore: "local-lvm", CPUType: "host", OnBoot: true, Tags: []string{"talos"},
+	return ClusterNode{
+		Name: fmt.Sprintf("one-%s-%d", pool, index+1), Role: role, Address: fmt.Sprintf("127.1.1.%d/24", last+index),
+		Talos: plannedTemplate(host).Talos,
+		Machine: Machine{
+			Node: host, VMID: vmid + index, MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", last, index),
+			Cores: 2, Memory: 4096, DiskSize: 40, DiskPool: "local-lvm", CPUType: "host", Tags: []string{"talos"},
+		},
 	}
 }
 
 // plannedCluster has its nodes on pve1 and pve2 in turn.
-func plannedCluster(controlPlanes, workers int) spec.Cluster {
-	c := spec.Cluster{
-		Name: "one", Endpoint: "https://127.1.1.5:6443", VIP: netip.MustParseAddr("127.1.1.5"), TalosVersion: "v1.12.6", KubernetesVersion: "v1.35.0",
-		Network: plannedNetwork(), AllowSchedulingOnControlPlanes: workers == 0,
+func plannedCluster(controlPlanes, workers int) TalosClusterArgs {
+	a := TalosClusterArgs{
+		Name: "one", Endpoint: "https://127.1.1.5:6443", VIP: "127.1.1.5", TalosVersion: "v1.12.6", KubernetesVersion: "v1.35.0",
+		Network: plannedNetwork(),
 	}
 	for i := range controlPlanes {
-		c.ControlPlanes = append(c.ControlPlanes, plannedNode(spec.RoleControlPlane, i, fmt.Sprintf("pve%d", 1+i%2)))
+		a.Nodes = append(a.Nodes, plannedNode(RoleControlPlane, i, fmt.Sprintf("pve%d", 1+i%2)))
 	}
 	for i := range workers {
-		c.Workers = append(c.Workers, plannedNode(spec.RoleWorker, i, fmt.Sprintf("pve%d", 1+i%2)))
+		a.Nodes = append(a.Nodes, plannedNode(RoleWorker, i, fmt.Sprintf("pve%d", 1+i%2)))
 	}
 
-	return c
+	return a
 }
 
-// templates registers the image and the templates of the nodes.
-func templates(ctx *pulumi.Context, all ...spec.Template) (func(spec.Template) *GoldenTemplate, error) {
-	args := TalosImageArgs{Schematic: SchematicOf(all[0]), Version: all[0].Version, Source: all[0].Source}
+func (a TalosClusterArgs) controlPlane(i int) *ClusterNode { return &a.Nodes[i] }
+func (a TalosClusterArgs) worker(i int) *ClusterNode       { return &a.Nodes[a.count()+i] }
+
+// templates registers the image and the templates, and returns them by host.
+func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (map[string]*GoldenTemplate, error) {
+	args := TalosImageArgs{Talos: all[0].Talos, Source: all[0].Source}
 	for _, t := range all {
-		args.Stores = append(args.Stores, ImageStore{Host: t.Host, Datastore: t.ImageDatastore})
+		args.Stores = append(args.Stores, ImageStore{Node: t.Node, Datastore: t.ImageDatastore})
 	}
 	image, err := NewTalosImage(ctx, "image", args)
 	if err != nil {
@@ -68,43 +70,51 @@ func templates(ctx *pulumi.Context, all ...spec.Template) (func(spec.Template) *
 	}
 	made := map[string]*GoldenTemplate{}
 	for _, t := range all {
-		shell := HostShell{Address: netip.MustParseAddr("127.1.0.11"), SSH: spec.SSH{Port: 22, User: "root", HostKey: "ssh-ed25519 AAAA"}}
-		if made[t.Host], err = NewGoldenTemplate(ctx, "talos-"+t.Host, GoldenTemplateArgs{Template: t, Image: image, Shell: shell}); err != nil {
+		t.Image = image.VolumeID(t.Node, t.ImageDatastore)
+		t.Shell = HostShell{Address: "127.1.0.11", HostKey: "ssh-ed25519 AAAA"}
+		if made[t.Node], err = NewGoldenTemplate(ctx, "talos-"+t.Node, t); err != nil {
 			return nil, err
 		}
 	}
 
-	return func(t spec.Template) *GoldenTemplate { return made[t.Host] }, nil
+	return made, nil
 }
 
-// withGPUs gives a node GPUs and the template that has their driver.
-func withGPUs(n spec.Node, gpus ...spec.GPU) spec.Node {
+// withGPUs gives a node mapped GPUs, and the driver of their kind.
+func withGPUs(n ClusterNode, gpus ...GPU) ClusterNode {
 	for i := range gpus {
-		gpus[i].Host = n.Host
+		gpus[i].Node = n.Machine.Node
 	}
-	n.GPUs = gpus
-	n.Template.Driver = spec.Driver{Flavour: "open", Track: "production", Extensions: []string{"siderolabs/nvidia-open-gpu-kernel-modules-production"}}
+	n.GPUs, n.Driver = gpus, "open production"
 
 	return n
 }
 
 // runCluster registers a cluster with its templates.
-func runCluster(t *testing.T, o recorder.Options, cluster spec.Cluster, protect bool, changes ...func(*TalosClusterArgs)) (*recorder.Recorder, *TalosCluster) {
+func runCluster(t *testing.T, o enginetest.Options, cluster TalosClusterArgs, protect bool) (*enginetest.Recorder, *TalosCluster) {
+	t.Helper()
+
+	return runClusterSeen(t, o, cluster, protect, nil)
+}
+
+// runClusterSeen registers a cluster whose nodes are looked at.
+func runClusterSeen(t *testing.T, o enginetest.Options, cluster TalosClusterArgs, protect bool, seen look.Func) (*enginetest.Recorder, *TalosCluster) {
 	t.Helper()
 	var made *TalosCluster
-	r, err := recorder.Run(o, func(ctx *pulumi.Context) error {
-		template, err := templates(ctx, plannedTemplate("pve1"), plannedTemplate("pve2"))
+	r, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
+		templates, err := templates(ctx, plannedTemplate("pve1"), plannedTemplate("pve2"))
 		if err != nil {
 			return err
 		}
-		args := TalosClusterArgs{
-			Cluster: cluster, Protect: protect, Template: template,
-			GPUsReady: func(n spec.Node) []pulumi.Resource { return []pulumi.Resource{template(n.Template).Ready()} },
+		cluster.Protect = protect
+		for i := range cluster.Nodes {
+			machine := &cluster.Nodes[i].Machine
+			machine.Template = templates[machine.Node].VMID
 		}
-		for _, change := range changes {
-			change(&args)
+		if seen != nil {
+			ctx = look.With(ctx, seen)
 		}
-		made, err = NewTalosCluster(ctx, cluster.Name, args)
+		made, err = NewTalosCluster(ctx, cluster.Name, cluster)
 		if err != nil {
 			return err
 		}

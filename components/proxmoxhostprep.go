@@ -2,8 +2,9 @@ package components
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
@@ -12,6 +13,7 @@ import (
 
 	"proxmox-talos/components/scripts"
 	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/hostfacts"
 	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/spec"
 )
@@ -19,31 +21,75 @@ import (
 // ProxmoxHostPrepType is the type token of [ProxmoxHostPrep].
 const ProxmoxHostPrepType = "talos-proxmox:host:ProxmoxHostPrep"
 
+// Limits of bringing a host to run as it was prepared.
+const (
+	hostWaitTimeout   = "15m"
+	hostRebootTimeout = "15m"
+)
+
+// Reboots of a host that is prepared.
+const (
+	RebootNever    = "never"    // what a reboot has to complete is reported
+	RebootWhenIdle = "whenIdle" // while no VM runs on the host
+)
+
 // ProxmoxHostPrepArgs describe how one host is prepared.
 type ProxmoxHostPrepArgs struct {
-	// Host with its Prep and GPUs.
-	Host spec.Host
-	// Needs are what the plan puts on the host.
-	Needs host.Needs
-	Shell HostShell
-	// RebootAfter is the preparation of the host whose reboot comes before; nil = none. Hosts of a Proxmox cluster reboot one after the other.
-	RebootAfter *ProxmoxHostPrep
-	// Answer is what the host said while the program ran; without facts, which only a preview can be, it is not known what will change.
-	Answer HostAnswer
+	// The Proxmox host, as Proxmox calls its nodes: pve1.
+	Node string `pulumi:"node"`
+	// The host's shell.
+	Shell HostShell `pulumi:"shell"`
+	// Prepare the host's IOMMU for PCI passthrough: kernel command line, modules, and the binding of its GPUs to
+	// vfio-pci. Default: true.
+	IOMMU *bool `pulumi:"iommu,optional"`
+	// The most memory in GiB that ZFS may keep for its cache (ARC); 0 leaves it alone. Default: a tenth of the memory, at
+	// most 16 GiB.
+	ZFSArcMaxGiB *float64 `pulumi:"zfsArcMaxGiB,optional"`
+	// The Proxmox package repositories: keep, no-subscription or enterprise. Default: keep.
+	Repositories string `pulumi:"repositories,optional"`
+	// Whether the host is rebooted where a change needs it: never or whenIdle. Default: never.
+	Reboot string `pulumi:"reboot,optional"`
+	// The host's GPUs for machines. Default: none.
+	GPUs []HostGPU `pulumi:"gpus,optional"`
+	// The PCI addresses of the GPUs of each machine that has some of the host: it has to run so that they start.
+	// Default: none.
+	Machines [][]string `pulumi:"machines,optional"`
+	// The names of all clusters of the stack, sorted: a host reboots only while their machines run elsewhere. Default:
+	// none.
+	Clusters []string `pulumi:"clusters,optional"`
+	// The output settled of the host whose reboot comes before: hosts of a Proxmox cluster reboot one after the other.
+	// Default: none.
+	RebootAfter pulumi.StringInput `pulumi:"rebootAfter,optional"`
+	// What the host says that it is, as talosops facts prints it. Default: it is asked while the program runs, in
+	// previews, too.
+	Facts pulumi.StringInput `pulumi:"facts,optional"`
+}
+
+// HostGPU is a GPU of a host.
+type HostGPU struct {
+	// The name that machines ask for it by; GPUs of one kind share it.
+	Name string `pulumi:"name"`
+	// Its PCI address as Proxmox writes it: 0000:01:00 for all functions of the device, 0000:01:00.0 for one.
+	PCI string `pulumi:"pci"`
 }
 
 // ProxmoxHostPrep prepares a Proxmox host: repositories, kernel command line, modules, GPU binding, ZFS' cache. Taking it away gives every file back as it was.
 type ProxmoxHostPrep struct {
 	pulumi.ResourceState
 
-	// Facts are the host's, as JSON: see [host.Parse].
+	// The host's facts, as JSON: see talosops facts --help.
 	Facts pulumi.StringOutput `pulumi:"facts"`
-	// ChangedFiles are what the last run that had to change something changed.
+	// The files that the last run changed that had to change something.
 	ChangedFiles pulumi.StringArrayOutput `pulumi:"changedFiles"`
-	// RebootRequired says that the running system is not yet what the files say.
+	// Whether the running system is not yet what the files say.
 	RebootRequired pulumi.BoolOutput `pulumi:"rebootRequired"`
-	// Report is for people: GPUs and their groups, what a reboot has to complete, advice on ZFS pools.
+	// For people: GPUs and their groups, what a reboot has to complete, advice on ZFS pools.
 	Report pulumi.StringArrayOutput `pulumi:"report"`
+	// The host's name, for everything else on it where it may be rebooted: after it, no reboot comes. It never fails
+	// because of machines that run.
+	Settled pulumi.StringOutput `pulumi:"settled"`
+	// The host's name, for machines with its GPUs and their mappings: it fails while they would not start.
+	Ready pulumi.StringOutput `pulumi:"ready"`
 
 	apply          *remote.Command
 	reboot, verify *local.Command
@@ -51,21 +97,26 @@ type ProxmoxHostPrep struct {
 
 // NewProxmoxHostPrep prepares the host; reboots it where that is asked for; and verifies what machines with its GPUs need.
 func NewProxmoxHostPrep(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs, opts ...pulumi.ResourceOption) (*ProxmoxHostPrep, error) {
-	if err := args.validate(); err != nil {
-		return nil, fmt.Errorf("preparation %q: %w", name, err)
+	args = args.withDefaults()
+	if err := args.validate(name); err != nil {
+		return nil, err
 	}
 	c := &ProxmoxHostPrep{}
 	if err := ctx.RegisterComponentResource(ProxmoxHostPrepType, name, c, opts...); err != nil {
 		return nil, fmt.Errorf("unable to register preparation %q: %w", name, err)
+	}
+	if args.Facts == nil {
+		args.Facts = c.ask(ctx, args)
 	}
 	for _, step := range []func(*pulumi.Context, string, ProxmoxHostPrepArgs) error{c.makeApply, c.makeReboot, c.makeVerify} {
 		if err := step(ctx, name, args); err != nil {
 			return nil, fmt.Errorf("unable to register preparation %q: %w", name, err)
 		}
 	}
-	c.report(args)
+	c.makeOutputs(ctx, args)
 	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
 		"facts": c.Facts, "changedFiles": c.ChangedFiles, "rebootRequired": c.RebootRequired, "report": c.Report,
+		"settled": c.Settled, "ready": c.Ready,
 	}); err != nil {
 		return nil, fmt.Errorf("unable to register the outputs of preparation %q: %w", name, err)
 	}
@@ -73,28 +124,54 @@ func NewProxmoxHostPrep(ctx *pulumi.Context, name string, args ProxmoxHostPrepAr
 	return c, nil
 }
 
-// Ready is what machines with the host's GPUs wait for: it fails while they would not start.
-func (c *ProxmoxHostPrep) Ready() pulumi.Resource {
-	if c.verify != nil {
-		return c.verify
-	}
+// ask has the host say what it is. A preview continues without a host that does not answer: it does not know what will
+// change there.
+func (c *ProxmoxHostPrep) ask(ctx *pulumi.Context, args ProxmoxHostPrepArgs) pulumi.StringOutput {
+	stdin := privateKey(args.Shell).ApplyT(func(key string) (string, error) {
+		return hostfacts.Request(key, args.stated(stackOwner(ctx)))
+	}).(pulumi.StringOutput)
+	printed := local.RunOutput(ctx, local.RunOutputArgs{
+		Command: pulumi.String(request.Command + "facts"), Stdin: pulumi.ToSecret(stdin).(pulumi.StringOutput),
+		Logging: local.LoggingNone, AddPreviousOutputInEnv: pulumi.Bool(false),
+	}, pulumi.Parent(c)).Stdout()
+	facts := printed.ApplyT(func(text string) (pulumi.StringOutput, error) {
+		answers, err := hostfacts.Read(text)
+		if err != nil {
+			return pulumi.StringOutput{}, err
+		}
+		answer := answers[args.Node]
+		switch {
+		case answer.Facts != nil:
+			return pulumi.String(answer.Document).ToStringOutput(), nil
+		case ctx.DryRun():
+			return unknownText(), ctx.Log.Warn(fmt.Sprintf("%s cannot be asked what it is, so that this preview does not "+
+				"know what will change on it: %s", args.Node, answer.Err), nil)
+		default:
+			return pulumi.StringOutput{}, fmt.Errorf("%s cannot be asked what it is: %w", args.Node, answer.Err)
+		}
+	}).(pulumi.StringOutput)
 
-	return c.Settled()
+	return pulumi.Unsecret(facts).(pulumi.StringOutput) // the request is secret, the answer is not
 }
 
-// Settled is what everything else on the host waits for where the host may be rebooted: after it, no reboot comes. It never fails because of machines that run.
-func (c *ProxmoxHostPrep) Settled() pulumi.Resource {
-	if c.reboot != nil {
-		return c.reboot
+func unknownText() pulumi.StringOutput {
+	return pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
+}
+
+// privateKey is a shell's; empty = the SSH agent.
+func privateKey(shell HostShell) pulumi.StringOutput {
+	if shell.PrivateKey == nil {
+		return pulumi.String("").ToStringOutput()
 	}
 
-	return c.apply
+	return shell.PrivateKey.ToStringPtrOutput().Elem()
 }
 
 // makeApply registers the command that changes the host. Its revision differs from the last run's exactly when the host is not as wanted: a hand edit shows in a
 // preview, and a host that is as it should be is left alone.
 func (c *ProxmoxHostPrep) makeApply(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
-	script := scripts.Host(scripts.HostParameters(args.Host, stackOwner(ctx), args.Needs.MustRun(args.Host)))
+	h := args.host()
+	script := scripts.Host(scripts.HostParameters(h, stackOwner(ctx), args.needs().MustRun(h)))
 	c.apply, err = remote.NewCommand(ctx, name+"-apply", &remote.CommandArgs{
 		Create: pulumi.String(scripts.HostCommand(scripts.ActionApply)),
 		Delete: pulumi.String(scripts.HostCommand(scripts.ActionRestore)),
@@ -111,88 +188,84 @@ func (c *ProxmoxHostPrep) makeApply(ctx *pulumi.Context, name string, args Proxm
 
 // makeReboot registers the step that reboots the host while nothing is in the way, and waits for its return.
 func (c *ProxmoxHostPrep) makeReboot(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
-	if !host.WhenIdle(args.Host) {
+	if args.Reboot != RebootWhenIdle {
 		return nil
 	}
-	after := []pulumi.Resource{c.apply}
-	if args.RebootAfter != nil {
-		after = append(after, args.RebootAfter.Settled())
-	}
-	c.reboot, err = args.settle(ctx, name+"-reboot", request.Settle{Reboot: true}, pulumi.Parent(c), pulumi.DependsOn(after))
+	c.reboot, err = args.settle(ctx, name+"-reboot", request.Settle{Reboot: true}, pulumi.Parent(c),
+		pulumi.DependsOn([]pulumi.Resource{c.apply}), waitFor(args.RebootAfter))
 
 	return err
 }
 
 // makeVerify registers the check that fails while machines with the host's GPUs would not start.
 func (c *ProxmoxHostPrep) makeVerify(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
-	if !args.Needs.UsesGPUs() {
+	if len(args.Machines) == 0 {
 		return nil
 	}
-	question := request.Settle{Required: true, Prepared: args.Host.Prep.IOMMU}
-	for _, node := range args.Needs.Nodes {
-		var gpus []string
-		for _, gpu := range node.GPUs {
-			gpus = append(gpus, gpu.PCI)
-		}
-		if len(gpus) > 0 {
-			question.Machines = append(question.Machines, gpus)
-		}
-	}
-	c.verify, err = args.settle(ctx, name+"-verify", question, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.Settled()}))
+	question := request.Settle{Required: true, Prepared: *args.IOMMU, Machines: args.Machines}
+	c.verify, err = args.settle(ctx, name+"-verify", question, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.settled()}))
 
 	return err
 }
 
 func (a ProxmoxHostPrepArgs) settle(ctx *pulumi.Context, name string, question request.Settle, opts ...pulumi.ResourceOption) (*local.Command, error) {
-	question.DialTimeout, question.StepTimeout = hostDialTimeout, hostStepTimeout
+	question.DialTimeout, question.StepTimeout = hostfacts.DialTimeout, hostfacts.StepTimeout
 	question.WaitTimeout, question.RebootTimeout = hostWaitTimeout, hostRebootTimeout
-	question.Host = questionFor(stackOwner(ctx), a.Host, a.Needs)
-	key := a.Shell.PrivateKey
-	if key == nil {
-		key = pulumi.StringPtr("")
-	}
-	stdin := pulumi.All(a.revision(), key).ApplyT(func(values []any) (string, error) {
+	question.Host = a.stated(stackOwner(ctx))
+	stdin := pulumi.All(a.revision(), privateKey(a.Shell)).ApplyT(func(values []any) (string, error) {
 		full := question
-		full.Revision, _ = values[0].(string)
-		if private, ok := values[1].(*string); ok && private != nil {
-			full.PrivateKey = *private
-		} else if private, ok := values[1].(string); ok {
-			full.PrivateKey = private
-		}
+		full.Revision, full.PrivateKey = values[0].(string), values[1].(string)
 		text, err := json.Marshal(full)
 
 		return string(text), err
 	}).(pulumi.StringOutput)
 
 	return local.NewCommand(ctx, name, &local.CommandArgs{
-		Create:                 pulumi.String(talosopsCommand + "settle"),
+		Create:                 pulumi.String(request.Command + "settle"),
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 		Logging:                local.LoggingStderr, // standard output is the facts
 	}, opts...)
 }
 
-// revision is the one the host will have after this run; unknown in a preview that could not ask the host.
-func (a ProxmoxHostPrepArgs) revision() pulumi.StringOutput {
-	if a.Answer.Facts == nil {
-		return pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
+// settled is what everything else on the host waits for.
+func (c *ProxmoxHostPrep) settled() pulumi.Resource {
+	if c.reboot != nil {
+		return c.reboot
 	}
 
-	return pulumi.String(strconv.Itoa(a.Answer.Facts.NextRevision())).ToStringOutput()
+	return c.apply
 }
 
-// report sets the outputs. A command's output is as old as its last run: where nothing had to be changed, what the host said while the program ran is newer.
-func (c *ProxmoxHostPrep) report(args ProxmoxHostPrepArgs) {
-	latest := c.apply.Stdout
+// revision is the one the host will have after this run; unknown in a preview that could not ask the host.
+func (a ProxmoxHostPrepArgs) revision() pulumi.StringOutput {
+	return a.Facts.ToStringOutput().ApplyT(func(document string) (string, error) {
+		revision, err := ofFacts(document, (*host.Facts).NextRevision)
+
+		return strconv.Itoa(revision), err
+	}).(pulumi.StringOutput)
+}
+
+// makeOutputs sets the outputs. A command's output is as old as its last run: where nothing had to be changed, what the
+// host said while the program ran is newer.
+func (c *ProxmoxHostPrep) makeOutputs(ctx *pulumi.Context, args ProxmoxHostPrepArgs) {
+	c.Settled, c.Ready = after(ctx, args.Node, c.settled()), after(ctx, args.Node, c.settled())
+	printed := c.apply.Stdout
 	if c.reboot != nil {
-		latest = c.reboot.Stdout
+		printed = c.reboot.Stdout
 	}
 	if c.verify != nil {
-		latest = c.verify.Stdout
+		printed = c.verify.Stdout
+		c.Ready = after(ctx, args.Node, c.verify)
 	}
-	if args.Answer.Facts != nil && len(args.Answer.Facts.Prep.Changes) == 0 {
-		latest = pulumi.String(args.Answer.Document).ToStringOutput()
-	}
+	latest := args.Facts.ToStringOutput().ApplyT(func(document string) (pulumi.StringOutput, error) {
+		changes, err := ofFacts(document, func(f *host.Facts) int { return len(f.Prep.Changes) })
+		if changes == 0 {
+			return pulumi.String(document).ToStringOutput(), err
+		}
+
+		return printed, err
+	}).(pulumi.StringOutput)
 	c.Facts = latest
 	c.ChangedFiles = c.apply.Stdout.ApplyT(func(document string) ([]string, error) {
 		return ofFacts(document, func(f *host.Facts) []string { return f.Prep.Applied })
@@ -201,7 +274,7 @@ func (c *ProxmoxHostPrep) report(args ProxmoxHostPrepArgs) {
 		return ofFacts(document, (*host.Facts).RebootRequired)
 	}).(pulumi.BoolOutput)
 	c.Report = latest.ApplyT(func(document string) ([]string, error) {
-		return ofFacts(document, func(f *host.Facts) []string { return host.Report(f, args.Host, args.Needs) })
+		return ofFacts(document, func(f *host.Facts) []string { return host.Report(f, args.host(), args.needs()) })
 	}).(pulumi.StringArrayOutput)
 }
 
@@ -214,13 +287,68 @@ func ofFacts[T any](document string, of func(*host.Facts) T) (value T, err error
 	return of(facts), nil
 }
 
-func (a ProxmoxHostPrepArgs) validate() error {
-	if a.Host.Prep == nil {
-		return errors.New("nothing is stated for it: state prep, or leave the preparation out")
+// stated is the host in requests to talosops.
+func (a ProxmoxHostPrepArgs) stated(owner string) request.Host {
+	return hostfacts.Host(owner, a.Shell.stated(a.Node), a.host(), a.needs())
+}
+
+// host is the host as the scripts and the judgement of its facts know it.
+func (a ProxmoxHostPrepArgs) host() spec.Host {
+	address, _ := netip.ParseAddr(a.Shell.Address) // was validated
+	h := spec.Host{Name: a.Node, Path: a.Node, Address: address, Prep: &spec.Prep{
+		IOMMU: *a.IOMMU, Repositories: a.Repositories, Reboot: a.Reboot,
+	}}
+	if a.ZFSArcMaxGiB != nil {
+		h.Prep.ZFSArcMaxBytes = -1
+		if *a.ZFSArcMaxGiB > 0 {
+			h.Prep.ZFSArcMaxBytes = int64(*a.ZFSArcMaxGiB * (1 << 30))
+		}
 	}
-	if !a.Shell.Address.IsValid() {
-		return fmt.Errorf("no address of host %s: it is prepared in its shell; state it", a.Host.Name)
+	for _, gpu := range a.GPUs {
+		h.GPUs = append(h.GPUs, spec.GPU{Name: gpu.Name, Host: a.Node, PCI: gpu.PCI})
 	}
 
-	return nil
+	return h
+}
+
+// needs are what machines need of the host.
+func (a ProxmoxHostPrepArgs) needs() host.Needs {
+	needs := host.Needs{Clusters: a.Clusters}
+	for _, machine := range a.Machines {
+		node := spec.Node{Host: a.Node}
+		for _, pci := range machine {
+			node.GPUs = append(node.GPUs, spec.GPU{Host: a.Node, PCI: pci})
+		}
+		needs.Nodes = append(needs.Nodes, node)
+	}
+
+	return needs
+}
+
+func (a ProxmoxHostPrepArgs) withDefaults() ProxmoxHostPrepArgs {
+	a.Shell = a.Shell.withDefaults()
+	setDefault(&a.Repositories, "keep")
+	setDefault(&a.Reboot, RebootNever)
+	if a.IOMMU == nil {
+		a.IOMMU = pulumi.BoolRef(true)
+	}
+
+	return a
+}
+
+func (a ProxmoxHostPrepArgs) validate(name string) error {
+	var found problems
+	found.required("node", a.Node, "the Proxmox host, such as pve1")
+	found.address("shell.address", a.Shell.Address)
+	if !slices.Contains([]string{"keep", "no-subscription", "enterprise"}, a.Repositories) {
+		found.add("repositories", "%q is none of keep, no-subscription and enterprise; choose one", a.Repositories)
+	}
+	if a.Reboot != RebootNever && a.Reboot != RebootWhenIdle {
+		found.add("reboot", "%q is neither never nor whenIdle; choose one", a.Reboot)
+	}
+	for i, gpu := range a.GPUs {
+		found.required(fmt.Sprintf("gpus[%d].pci", i), gpu.PCI, "its PCI address, such as 0000:01:00")
+	}
+
+	return found.of("preparation", name)
 }

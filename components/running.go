@@ -12,7 +12,6 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/spec"
 	"proxmox-talos/internal/talos"
 )
 
@@ -34,7 +33,7 @@ func (c *TalosCluster) runs(ctx *pulumi.Context, name string, question request.W
 			return pulumi.StringOutput{}, err
 		}
 		answer := local.RunOutput(ctx, local.RunOutputArgs{
-			Command:                pulumi.String(talosopsCommand + "versions --timeout " + runningTimeout),
+			Command:                pulumi.String(request.Command + "versions --timeout " + runningTimeout),
 			Stdin:                  pulumi.ToSecret(pulumi.String(string(stdin))).(pulumi.StringOutput),
 			Logging:                local.LoggingNone,
 			AddPreviousOutputInEnv: pulumi.Bool(false),
@@ -63,8 +62,8 @@ func judgeRunning(ctx *pulumi.Context, cluster string, planned map[string]talos.
 }
 
 // makeVersions makes outputs of what runs.
-func (c *TalosCluster) makeVersions(cluster spec.Cluster) {
-	nodes, controlPlanes := nodeNames(cluster.Nodes()), nodeNames(cluster.ControlPlanes)
+func (c *TalosCluster) makeVersions(args TalosClusterArgs) {
+	nodes, controlPlanes := nodeNames(args.nodes()), nodeNames(args.controlPlanes())
 	text := func(of func(talos.Running) string) pulumi.StringOutput {
 		return c.running.ApplyT(func(printed string) string { return of(readRunning(printed)) }).(pulumi.StringOutput)
 	}
@@ -115,7 +114,7 @@ func differencesText(differences map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-func nodeNames(nodes []spec.Node) []string {
+func nodeNames(nodes []ClusterNode) []string {
 	list := make([]string, 0, len(nodes))
 	for _, n := range nodes {
 		list = append(list, n.Name)

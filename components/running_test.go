@@ -6,7 +6,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/stretchr/testify/assert"
 
-	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/enginetest"
 )
 
 const (
@@ -30,7 +30,7 @@ func TestTalosClusterSaysWhatRuns(t *testing.T) {
 		questions         int
 	}{
 		"what is planned, and nobody is asked again": {
-			"", "not asked", "v1.12.6", "v1.35.0", recorder.GateAsked, map[string]any{}, 0,
+			"", "not asked", "v1.12.6", "v1.35.0", enginetest.GateAsked, map[string]any{}, 0,
 		},
 		"a worker that was not upgraded": {
 			gateOfOldWorker, `{"asked":"2026-11-21T13:00:00Z","nodes":{"one-general-1":{"talos":"v1.12.5"}}}`,
@@ -49,7 +49,7 @@ func TestTalosClusterSaysWhatRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			r, _ := runCluster(t, recorder.Options{Gate: test.gate, Versions: test.now}, plannedCluster(1, 1), false)
+			r, _ := runCluster(t, enginetest.Options{Gate: test.gate, Versions: test.now}, plannedCluster(1, 1), false)
 			outputs := r.Outputs("one")
 			assert.False(t, outputs["talosVersion"].IsSecret(), "what runs is no secret")
 			assert.Equal(t, test.talos, outputs["talosVersion"].StringValue())
@@ -57,7 +57,7 @@ func TestTalosClusterSaysWhatRuns(t *testing.T) {
 			assert.Equal(t, test.asked, outputs["versionsAsked"].StringValue())
 			assert.Equal(t, test.differences, resource.NewProperty(outputs["differences"].ObjectValue()).Mappable())
 
-			assert.Len(t, r.Calls(recorder.LocalRun), test.questions)
+			assert.Len(t, r.Calls(enginetest.LocalRun), test.questions)
 			if len(test.differences) == 0 {
 				assert.Empty(t, r.Warnings())
 			} else {
@@ -70,8 +70,8 @@ func TestTalosClusterSaysWhatRuns(t *testing.T) {
 
 func TestTalosClusterOfAPreviewDoesNotGuessWhatRuns(t *testing.T) {
 	t.Parallel()
-	r, _ := runCluster(t, recorder.Options{Preview: true}, plannedCluster(1, 1), false)
+	r, _ := runCluster(t, enginetest.Options{Preview: true}, plannedCluster(1, 1), false)
 
 	assert.True(t, r.Outputs("one")["talosVersion"].IsComputed() || r.Outputs("one")["talosVersion"].IsOutput(), text(r.Outputs("one")["talosVersion"]))
-	assert.Empty(t, r.Calls(recorder.LocalRun))
+	assert.Empty(t, r.Calls(enginetest.LocalRun))
 }

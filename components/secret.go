@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-
-	"proxmox-talos/internal/spec"
 )
 
 // secretText marks a text that follows from something stored encrypted.
@@ -29,12 +27,12 @@ func secretTexts(secret bool, texts pulumi.StringArrayInput) pulumi.StringArrayI
 }
 
 // holdsSecrets says whether the machine configurations of a cluster hold something stored encrypted.
-func holdsSecrets(c spec.Cluster) bool {
-	return c.Secret || slices.ContainsFunc(c.Nodes(), func(n spec.Node) bool { return n.Secret })
+func holdsSecrets(a TalosClusterArgs) bool {
+	return a.Secret || slices.ContainsFunc(a.Nodes, func(n ClusterNode) bool { return n.Secret })
 }
 
 // withoutDetails is an error about a node's machine configuration, which may quote it, as it may be shown.
-func withoutDetails(n spec.Node, err error) error {
+func withoutDetails(n ClusterNode, err error) error {
 	if err == nil || !n.Secret {
 		return err
 	}

@@ -1,9 +1,7 @@
 package components
 
 import (
-	"errors"
 	"fmt"
-	"net/netip"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -12,7 +10,6 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
 	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/spec"
 	"proxmox-talos/internal/talos"
 )
 
@@ -29,40 +26,34 @@ const certificateRenewal = "720h"
 // bootstrapInterval is short because the whole cluster waits for etcd.
 const bootstrapInterval = "500ms"
 
-// TalosClusterArgs describe a cluster.
-type TalosClusterArgs struct {
-	Cluster spec.Cluster
-	// Protect control-plane VMs, secrets and the bootstrap against deletion.
-	Protect bool
-	// Factory whose installer the nodes use.
-	Factory talos.Factory
-	// Template returns what to wait for before a node is made from its template.
-	Template func(spec.Template) *GoldenTemplate
-	// GPUsReady returns what to wait for before a machine with GPUs is made: its hosts' preparation and its mappings. Unused without GPUs.
-	GPUsReady func(spec.Node) []pulumi.Resource
-	// Look is the nodes' own: see [TalosNodeArgs].
-	Look LookAtVM
-}
-
 // TalosCluster is a Talos Kubernetes cluster: secrets, configurations, nodes, talosconfig, bootstrap, kubeconfig, the nodes' labels and
 // taints, and a health gate at the end.
 type TalosCluster struct {
 	pulumi.ResourceState
 
-	Endpoint    pulumi.StringOutput    `pulumi:"endpoint"`
-	Kubeconfig  pulumi.StringOutput    `pulumi:"kubeconfig"`  // secret
-	Talosconfig pulumi.StringOutput    `pulumi:"talosconfig"` // secret
-	Addresses   pulumi.StringMapOutput `pulumi:"addresses"`   // by node
-	VMIDs       pulumi.IntMapOutput    `pulumi:"vmids"`       // by node
-	MACs        pulumi.StringMapOutput `pulumi:"macs"`        // by node
-	Hosts       pulumi.StringMapOutput `pulumi:"hosts"`       // Proxmox hosts by node
-	// TalosVersion and KubernetesVersion are what the nodes and the API servers said that they run, "unknown" where they did not; several have commas between them.
-	TalosVersion      pulumi.StringOutput `pulumi:"talosVersion"`
+	// The URL of the Kubernetes API.
+	Endpoint pulumi.StringOutput `pulumi:"endpoint"`
+	// The kubeconfig, secret.
+	Kubeconfig pulumi.StringOutput `pulumi:"kubeconfig"`
+	// The talosconfig, secret.
+	Talosconfig pulumi.StringOutput `pulumi:"talosconfig"`
+	// Addresses by node.
+	Addresses pulumi.StringMapOutput `pulumi:"addresses"`
+	// VMIDs by node.
+	VMIDs pulumi.IntMapOutput `pulumi:"vmids"`
+	// MAC addresses of the first network cards by node.
+	MACs pulumi.StringMapOutput `pulumi:"macs"`
+	// Proxmox hosts by node.
+	Hosts pulumi.StringMapOutput `pulumi:"hosts"`
+	// What the nodes said that they run, "unknown" where they did not; several versions have commas between them.
+	TalosVersion pulumi.StringOutput `pulumi:"talosVersion"`
+	// What the API servers said that they run, "unknown" where they did not; several versions have commas between them.
 	KubernetesVersion pulumi.StringOutput `pulumi:"kubernetesVersion"`
-	// VersionsAsked is when they were asked, Differences where a node runs something else than planned, by node.
-	VersionsAsked pulumi.StringOutput    `pulumi:"versionsAsked"`
-	Differences   pulumi.StringMapOutput `pulumi:"differences"`
-	// Contract is the version that secrets and configurations were generated for.
+	// When they were asked.
+	VersionsAsked pulumi.StringOutput `pulumi:"versionsAsked"`
+	// Where a node runs something else than planned, by node.
+	Differences pulumi.StringMapOutput `pulumi:"differences"`
+	// The version that secrets and configurations were generated for.
 	Contract pulumi.StringOutput `pulumi:"contract"`
 
 	secrets   *machine.Secrets
@@ -75,7 +66,7 @@ type TalosCluster struct {
 
 // NewTalosCluster makes the cluster's machines in parallel and one cluster of them.
 func NewTalosCluster(ctx *pulumi.Context, name string, args TalosClusterArgs, opts ...pulumi.ResourceOption) (*TalosCluster, error) {
-	planned, err := args.plan()
+	args, err := args.Checked(name)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +78,7 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args TalosClusterArgs, op
 
 	for _, step := range []struct {
 		what string
-		do   func(*pulumi.Context, string, TalosClusterArgs, plannedPatches) error
+		do   func(*pulumi.Context, string, TalosClusterArgs) error
 	}{
 		{"secrets", c.makeSecrets},
 		{"nodes", c.makeNodes},
@@ -98,7 +89,7 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args TalosClusterArgs, op
 		{"health gate", c.makeGate},
 		{"outputs", c.makeOutputs},
 	} {
-		if err := step.do(ctx, name, args, planned); err != nil {
+		if err := step.do(ctx, name, args); err != nil {
 			return nil, fmt.Errorf("unable to register the %s of cluster %q: %w", step.what, name, err)
 		}
 	}
@@ -106,37 +97,9 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args TalosClusterArgs, op
 	return c, nil
 }
 
-// Validate finds what is wrong with the arguments, machine-configuration patches included, without registering anything.
-func (a TalosClusterArgs) Validate() error {
-	_, err := a.plan()
-
-	return err
-}
-
-func (a TalosClusterArgs) plan() (plannedPatches, error) {
-	var problems []error
-	if a.Cluster.Name == "" {
-		problems = append(problems, errors.New("cluster without a name: state one"))
-	}
-	if len(a.Cluster.ControlPlanes) == 0 {
-		problems = append(problems, fmt.Errorf("cluster %q has no control plane: plan at least one", a.Cluster.Name))
-	}
-	if a.Template == nil {
-		problems = append(problems, fmt.Errorf("cluster %q does not know its templates: pass Template", a.Cluster.Name))
-	}
-	if a.GPUsReady == nil && clusterGPUs(a.Cluster) != nil {
-		problems = append(problems, fmt.Errorf("cluster %q does not know when its GPUs are ready: pass GPUsReady", a.Cluster.Name))
-	}
-	if err := errors.Join(problems...); err != nil {
-		return plannedPatches{}, err
-	}
-
-	return planPatches(a.Cluster, a.Factory)
-}
-
 // makeSecrets: the version is written once. Raising it would break etcd's decryption, lowering it would make a new public-key infrastructure.
-func (c *TalosCluster) makeSecrets(ctx *pulumi.Context, name string, args TalosClusterArgs, planned plannedPatches) (err error) {
-	c.secrets, err = machine.NewSecrets(ctx, name+"-secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(planned.contract)},
+func (c *TalosCluster) makeSecrets(ctx *pulumi.Context, name string, args TalosClusterArgs) (err error) {
+	c.secrets, err = machine.NewSecrets(ctx, name+"-secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(args.planned.contract)},
 		pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.IgnoreChanges([]string{"talosVersion"}))
 
 	return err
@@ -144,39 +107,28 @@ func (c *TalosCluster) makeSecrets(ctx *pulumi.Context, name string, args TalosC
 
 // makeNodes makes all VMs in parallel, as far as clones may, and configures them as they come up. Control planes are configured in order: a configuration that
 // the first one refuses does not reach the others. At first creation that costs one call's time for each, since the machines boot and install in parallel.
-func (c *TalosCluster) makeNodes(ctx *pulumi.Context, _ string, args TalosClusterArgs, planned plannedPatches) error {
-	configurations := roleConfigurations(ctx, args.Cluster, planned, c.secrets, c)
+func (c *TalosCluster) makeNodes(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
+	configurations := roleConfigurations(ctx, args, c.secrets, c)
 	queue := cloneQueue{}
 	var configured []pulumi.Resource // the control plane configured last
-	for _, n := range args.Cluster.Nodes() {
-		template := args.Template(n.Template)
-		if template == nil {
-			return fmt.Errorf("node %q is made from template %s on host %s, which is not there: register it first", n.Name, n.Template.Key, n.Host)
+	for _, n := range args.nodes() {
+		turn := turn{madeAfter: queue.before(n), client: c.secrets.ClientConfiguration}
+		if n.isControlPlane() {
+			turn.appliedAfter = configured
 		}
-		isControlPlane := n.Role == spec.RoleControlPlane
-		nodeArgs := TalosNodeArgs{
-			Node:          n,
-			Network:       args.Cluster.Network,
-			Protect:       args.Protect && isControlPlane,
+		node, err := c.makeNode(ctx, n, TalosNodeArgs{
+			Name: n.Name, Cluster: args.Name, Role: n.Role, Machine: n.Machine, Network: args.Network,
+			Address:       pulumi.String(n.Address),
+			Protect:       args.Protect && n.isControlPlane(),
 			Configuration: configurations[n.Role],
-			Patches:       nodePatches(args.Cluster, n, args.Factory, c.secrets),
-			Client:        c.secrets.ClientConfiguration,
-			MadeAfter:     append([]pulumi.Resource{template.Ready()}, queue.before(n)...),
-			Look:          args.Look,
-		}
-		if n.Template.Source == spec.SourceISO {
-			nodeArgs.ISO = template.VolumeID
-		}
-		if isControlPlane {
-			nodeArgs.AppliedAfter = configured
-		}
-		node, err := c.makeNode(ctx, nodeArgs, args.GPUsReady)
+			Patches:       nodePatches(args, n, c.secrets),
+		}, turn)
 		if err != nil {
 			return err
 		}
-		queue.add(n, node.Made())
-		if isControlPlane {
-			configured = []pulumi.Resource{node.Applied()}
+		queue.add(n, node.vm)
+		if n.isControlPlane() {
+			configured = []pulumi.Resource{node.applied}
 		}
 		c.nodes = append(c.nodes, node)
 	}
@@ -185,72 +137,72 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, _ string, args TalosCluste
 }
 
 // makeNode makes a node, as a GPU worker where it has GPUs. A control plane that gains or loses its GPUs stays the same machine.
-func (c *TalosCluster) makeNode(ctx *pulumi.Context, args TalosNodeArgs, ready func(spec.Node) []pulumi.Resource) (*TalosNode, error) {
-	name := args.Node.Name
+func (c *TalosCluster) makeNode(ctx *pulumi.Context, n ClusterNode, args TalosNodeArgs, turn turn) (*TalosNode, error) {
 	opts := []pulumi.ResourceOption{pulumi.Parent(c)}
-	if len(args.Node.GPUs) > 0 {
-		args.MadeAfter = append(args.MadeAfter, ready(args.Node)...)
-		worker, err := NewGPUWorker(ctx, name, args, opts...)
+	if len(n.GPUs) > 0 {
+		worker, err := newGPUWorker(ctx, n.Name, GPUWorkerArgs{Node: args, GPUs: n.GPUs, Driver: n.Driver}, turn, opts...)
 		if err != nil {
 			return nil, err
 		}
 
 		return worker.Node, nil
 	}
-	if args.Node.Role == spec.RoleControlPlane {
-		worker := pulumi.CreateURN(pulumi.String(name), pulumi.String(GPUWorkerType), c.URN(), pulumi.String(ctx.Project()), pulumi.String(ctx.Stack()))
+	if n.isControlPlane() {
+		worker := pulumi.CreateURN(pulumi.String(n.Name), pulumi.String(GPUWorkerType), c.URN(), pulumi.String(ctx.Project()), pulumi.String(ctx.Stack()))
 		opts = append(opts, pulumi.Aliases([]pulumi.Alias{{ParentURN: worker}}))
 	}
 
-	return NewTalosNode(ctx, name, args, opts...)
+	return newTalosNode(ctx, n.Name, args, turn, opts...)
 }
 
 // cloneQueue bounds the clones under way at once by having each wait for the one clonesAtOnce before it on the same datastore of the same host. It holds one
 // cluster's machines only: a wait across clusters would bind one cluster's removal to the other.
 type cloneQueue map[ImageStore][]pulumi.Resource
 
-func (q cloneQueue) before(n spec.Node) []pulumi.Resource {
+func (q cloneQueue) before(n ClusterNode) []pulumi.Resource {
 	made := q[storeOf(n)]
-	if n.Template.Source != spec.SourceImage || len(made) < clonesAtOnce {
+	if n.Machine.Template == nil || len(made) < clonesAtOnce {
 		return nil
 	}
 
 	return []pulumi.Resource{made[len(made)-clonesAtOnce]}
 }
 
-func (q cloneQueue) add(n spec.Node, vm pulumi.Resource) {
-	if n.Template.Source == spec.SourceImage {
+func (q cloneQueue) add(n ClusterNode, vm pulumi.Resource) {
+	if n.Machine.Template != nil {
 		q[storeOf(n)] = append(q[storeOf(n)], vm)
 	}
 }
 
-func storeOf(n spec.Node) ImageStore { return ImageStore{Host: n.Host, Datastore: n.Datastore} }
+func storeOf(n ClusterNode) ImageStore {
+	return ImageStore{Node: n.Machine.Node, Datastore: n.Machine.DiskPool}
+}
 
 // makeBootstrap runs again when control planes come or go, or are not the machines that they were: where all of them
 // were lost, their cluster begins anew. It waits for all control planes, because talosops bootstraps only when none of
 // them holds the cluster; otherwise it does nothing.
-func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args TalosClusterArgs, _ plannedPatches) (err error) {
+func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args TalosClusterArgs) (err error) {
 	var after []pulumi.Resource
 	var remade []any
-	for _, node := range c.nodes[:len(args.Cluster.ControlPlanes)] {
-		after = append(after, node.Applied())
+	for _, node := range c.nodes[:args.count()] {
+		after = append(after, node.applied)
 		remade = append(remade, node.Remade)
 	}
-	common := request.Common{Interval: bootstrapInterval, ControlPlanes: talosopsNodes(args.Cluster.ControlPlanes)}
+	common := request.Common{Interval: bootstrapInterval, ControlPlanes: talosopsNodes(args.controlPlanes())}
 	c.bootstrap, err = talosops{
 		verb: "bootstrap",
 		request: func(talosconfig, _ string) any {
 			return request.Bootstrap{Common: common, Talosconfig: talosconfig}
 		},
 		follows:     followed("bootstrap", "machines made anew", remade...),
-		talosconfig: c.talosconfigOf(ctx, name, args.Cluster.ControlPlanes, args.Cluster.ControlPlanes), // workers come and go
+		talosconfig: c.talosconfigOf(ctx, args, args.controlPlanes()), // workers come and go
 	}.register(ctx, name+"-bootstrap", pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(after))
 
 	return err
 }
 
-func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args TalosClusterArgs, _ plannedPatches) error {
-	first := pulumi.String(firstAddress(args.Cluster))
+func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
+	first := pulumi.String(args.controlPlanes()[0].prefix().Addr().String())
 	credentials := c.secrets.ClientConfiguration
 	// Without timeouts, which means ten minutes: the published provider fails to save a state that has them (pulumiverse/pulumi-talos#252).
 	kubeconfig, err := cluster.NewKubeconfig(ctx, name+"-kubeconfig", &cluster.KubeconfigArgs{
@@ -272,14 +224,14 @@ func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args Tal
 }
 
 // makeTalosconfig makes what the user gets.
-func (c *TalosCluster) makeTalosconfig(ctx *pulumi.Context, name string, args TalosClusterArgs, _ plannedPatches) error {
-	c.Talosconfig = c.talosconfigOf(ctx, name, args.Cluster.ControlPlanes, args.Cluster.Nodes())
+func (c *TalosCluster) makeTalosconfig(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
+	c.Talosconfig = c.talosconfigOf(ctx, args, args.nodes())
 
 	return nil
 }
 
 // talosconfigOf names real machines, never the virtual address: it is not there when Talos is needed most.
-func (c *TalosCluster) talosconfigOf(ctx *pulumi.Context, name string, endpoints, nodes []spec.Node) pulumi.StringOutput {
+func (c *TalosCluster) talosconfigOf(ctx *pulumi.Context, args TalosClusterArgs, nodes []ClusterNode) pulumi.StringOutput {
 	credentials := c.secrets.ClientConfiguration
 	talosconfig := client.GetConfigurationOutput(ctx, client.GetConfigurationOutputArgs{
 		ClientConfiguration: client.GetConfigurationClientConfigurationArgs{
@@ -287,29 +239,29 @@ func (c *TalosCluster) talosconfigOf(ctx *pulumi.Context, name string, endpoints
 			ClientCertificate: credentials.ClientCertificate(),
 			ClientKey:         credentials.ClientKey(),
 		},
-		ClusterName: pulumi.String(name),
-		Endpoints:   addressesOf(endpoints),
+		ClusterName: pulumi.String(args.Name),
+		Endpoints:   addressesOf(args.controlPlanes()),
 		Nodes:       addressesOf(nodes),
 	}, pulumi.Parent(c))
 
 	return pulumi.ToSecret(talosconfig.TalosConfig()).(pulumi.StringOutput)
 }
 
-func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClusterArgs, _ plannedPatches) error {
+func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
 	addresses, vmids, macs, hosts := pulumi.StringMap{}, pulumi.IntMap{}, pulumi.StringMap{}, pulumi.StringMap{}
-	for i, n := range args.Cluster.Nodes() {
+	for i, n := range args.nodes() {
 		addresses[n.Name] = c.nodes[i].Address
 		vmids[n.Name] = c.nodes[i].VMID
 		macs[n.Name] = c.nodes[i].MAC
 		hosts[n.Name] = c.nodes[i].Host
 	}
-	c.Endpoint = pulumi.String(args.Cluster.Endpoint).ToStringOutput()
+	c.Endpoint = pulumi.String(args.Endpoint).ToStringOutput()
 	c.Addresses = addresses.ToStringMapOutput()
 	c.VMIDs = vmids.ToIntMapOutput()
 	c.MACs = macs.ToStringMapOutput()
 	c.Hosts = hosts.ToStringMapOutput()
 	c.Contract = c.secrets.TalosVersion
-	c.makeVersions(args.Cluster)
+	c.makeVersions(args)
 
 	return ctx.RegisterResourceOutputs(c, pulumi.Map{
 		"endpoint": c.Endpoint, "kubeconfig": c.Kubeconfig, "talosconfig": c.Talosconfig, "addresses": c.Addresses, "vmids": c.VMIDs,
@@ -318,13 +270,11 @@ func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClus
 	})
 }
 
-func firstAddress(c spec.Cluster) string { return c.ControlPlanes[0].Address.Addr().String() }
-
-func addressesOf(nodes []spec.Node) pulumi.StringArray {
-	addresses := make([]netip.Addr, 0, len(nodes))
+func addressesOf(nodes []ClusterNode) pulumi.StringArray {
+	addresses := make(pulumi.StringArray, 0, len(nodes))
 	for _, n := range nodes {
-		addresses = append(addresses, n.Address.Addr())
+		addresses = append(addresses, pulumi.String(n.prefix().Addr().String()))
 	}
 
-	return stringsOf(addresses)
+	return addresses
 }

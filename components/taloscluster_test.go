@@ -14,23 +14,23 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/recorder"
-	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/enginetest"
+	"proxmox-talos/internal/look"
 )
 
 func TestTalosClusterRegistersItsSteps(t *testing.T) {
 	t.Parallel()
-	r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), false)
+	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
 
 	nodes := []string{"one-cp-1", "one-cp-2", "one-cp-3", "one-general-1", "one-general-2"}
 	assert.Equal(t, nodes, r.Names(TalosNodeType))
 	for _, node := range nodes {
 		assert.Equal(t, "one", r.Of(TalosNodeType)[node].Parent)
-		assert.Equal(t, node, r.Of(recorder.VirtualMachine)[node+"-vm"].Parent)
-		assert.Equal(t, node, r.Of(recorder.ConfigurationApply)[node+"-configuration"].Parent)
+		assert.Equal(t, node, r.Of(enginetest.VirtualMachine)[node+"-vm"].Parent)
+		assert.Equal(t, node, r.Of(enginetest.ConfigurationApply)[node+"-configuration"].Parent)
 	}
 	for token, names := range map[string][]string{
-		recorder.Secrets: {"one-secrets"}, recorder.Kubeconfig: {"one-kubeconfig"}, recorder.LocalCommand: {"one-bootstrap", "one-healthy", "one-marked"},
+		enginetest.Secrets: {"one-secrets"}, enginetest.Kubeconfig: {"one-kubeconfig"}, enginetest.LocalCommand: {"one-bootstrap", "one-healthy", "one-marked"},
 	} {
 		require.Equal(t, names, r.Names(token))
 		for _, name := range names {
@@ -41,8 +41,8 @@ func TestTalosClusterRegistersItsSteps(t *testing.T) {
 	exports := r.Exports()
 	assert.Equal(t, `{"one-cp-1":"127.1.1.10","one-cp-2":"127.1.1.11","one-cp-3":"127.1.1.12","one-general-1":"127.1.1.20","one-general-2":"127.1.1.21"}`, text(exports["addresses"]))
 	assert.Equal(t, `{"one-cp-1":2000,"one-cp-2":2001,"one-cp-3":2002,"one-general-1":3000,"one-general-2":3001}`, text(exports["vmids"]))
-	assert.Equal(t, resource.MakeSecret(resource.NewProperty(recorder.KubeconfigText)), exports["kubeconfig"])
-	assert.Equal(t, resource.MakeSecret(resource.NewProperty(recorder.TalosconfigText)), exports["talosconfig"])
+	assert.Equal(t, resource.MakeSecret(resource.NewProperty(enginetest.KubeconfigText)), exports["kubeconfig"])
+	assert.Equal(t, resource.MakeSecret(resource.NewProperty(enginetest.TalosconfigText)), exports["talosconfig"])
 	assert.ElementsMatch(t, []resource.PropertyKey{
 		"endpoint", "kubeconfig", "talosconfig", "addresses", "vmids", "macs", "hosts", "talosVersion", "kubernetesVersion", "versionsAsked", "differences", "contract",
 	}, slices.Collect(maps.Keys(r.Outputs("one"))))
@@ -50,8 +50,8 @@ func TestTalosClusterRegistersItsSteps(t *testing.T) {
 
 func TestTalosClusterOrder(t *testing.T) {
 	t.Parallel()
-	r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), false)
-	applies, vms := r.Of(recorder.ConfigurationApply), r.Of(recorder.VirtualMachine)
+	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+	applies, vms := r.Of(enginetest.ConfigurationApply), r.Of(enginetest.VirtualMachine)
 
 	for name, vm := range vms {
 		assert.Equal(t, []string{templateOf(vm)}, vm.DependsOn(), "%s waits for its template only, so that machines are made in parallel", name)
@@ -72,10 +72,10 @@ func TestTalosClusterOrder(t *testing.T) {
 	}
 	assert.ElementsMatch(t, []string{
 		"one-cp-1-configuration", "one-cp-2-configuration", "one-cp-3-configuration", "one-secrets", "one-cp-1-vm", "one-cp-2-vm", "one-cp-3-vm",
-	}, r.Of(recorder.LocalCommand)["one-bootstrap"].DependsOn(), "any control plane may hold the cluster; workers never do")
-	assert.ElementsMatch(t, []string{"one-bootstrap", "one-secrets"}, r.Of(recorder.Kubeconfig)["one-kubeconfig"].DependsOn())
+	}, r.Of(enginetest.LocalCommand)["one-bootstrap"].DependsOn(), "any control plane may hold the cluster; workers never do")
+	assert.ElementsMatch(t, []string{"one-bootstrap", "one-secrets"}, r.Of(enginetest.Kubeconfig)["one-kubeconfig"].DependsOn())
 	for _, command := range []string{"one-healthy", "one-marked"} {
-		after := r.Of(recorder.LocalCommand)[command].DependsOn()
+		after := r.Of(enginetest.LocalCommand)[command].DependsOn()
 		for name := range applies {
 			assert.Contains(t, after, name, command)
 		}
@@ -85,31 +85,31 @@ func TestTalosClusterOrder(t *testing.T) {
 	}
 }
 
-func templateOf(vm recorder.Registration) string {
+func templateOf(vm enginetest.Registration) string {
 	return fmt.Sprintf("talos-%s-build", vm.Input("nodeName").StringValue())
 }
 
 func TestTalosClusterBoundsClonesForEachDatastoreOfAHost(t *testing.T) {
 	t.Parallel()
 	cluster := plannedCluster(1, 10)
-	for i := range cluster.Workers {
-		cluster.Workers[i].Host, cluster.Workers[i].Template = "pve1", plannedTemplate("pve1")
+	for i := range cluster.workers() {
+		cluster.worker(i).Machine.Node = "pve1"
 	}
-	r, _ := runCluster(t, recorder.Options{}, cluster, false)
+	r, _ := runCluster(t, enginetest.Options{}, cluster, false)
 
-	vms := r.Of(recorder.VirtualMachine)
+	vms := r.Of(enginetest.VirtualMachine)
 	waits := func(node string) []string {
 		return slices.DeleteFunc(vms[node+"-vm"].DependsOn(), func(name string) bool { return strings.HasSuffix(name, "-build") })
 	}
 	// Not the constant itself: a fifth clone waits longer for its volumes than Proxmox' ten seconds where each takes a second.
 	const atOnce = 4
-	for i, node := range cluster.Nodes() {
+	for i, node := range cluster.Nodes {
 		if i < atOnce {
 			assert.Empty(t, waits(node.Name), node.Name)
 
 			continue
 		}
-		assert.Equal(t, []string{cluster.Nodes()[i-atOnce].Name + "-vm"}, waits(node.Name), node.Name)
+		assert.Equal(t, []string{cluster.Nodes[i-atOnce].Name + "-vm"}, waits(node.Name), node.Name)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestTalosClusterProtection(t *testing.T) {
 	for name, protect := range map[string]bool{"a stack that says so protects control planes, secrets and bootstrap": true, "other stacks protect nothing": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), protect)
+			r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), protect)
 
 			var protected []string
 			for _, registration := range r.All() {
@@ -139,9 +139,9 @@ func TestTalosClusterContractIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	cluster := plannedCluster(1, 0)
 	cluster.TalosVersion = "v1.13.0"
-	r, _ := runCluster(t, recorder.Options{Contract: "v1.11"}, cluster, false)
+	r, _ := runCluster(t, enginetest.Options{Contract: "v1.11"}, cluster, false)
 
-	secrets := r.Of(recorder.Secrets)["one-secrets"]
+	secrets := r.Of(enginetest.Secrets)["one-secrets"]
 	assert.Equal(t, "v1.13", secrets.Input("talosVersion").StringValue())
 	assert.Equal(t, []string{"talosVersion"}, secrets.Request.GetIgnoreChanges())
 
@@ -149,13 +149,13 @@ func TestTalosClusterContractIsWrittenOnce(t *testing.T) {
 	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
 	require.Len(t, generated, 1)
 	assert.Equal(t, "v1.11", generated[0]["talosVersion"].StringValue())
-	assert.NotContains(t, text(r.Of(recorder.ConfigurationApply)["one-cp-1-configuration"].Input("configPatches")), "HostnameConfig",
+	assert.NotContains(t, text(r.Of(enginetest.ConfigurationApply)["one-cp-1-configuration"].Input("configPatches")), "HostnameConfig",
 		"a cluster of an older contract has no documents that contract does not know")
 }
 
 func TestTalosClusterConfigurations(t *testing.T) {
 	t.Parallel()
-	r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), false)
+	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
 
 	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
 	require.Len(t, generated, 2, "one for each role")
@@ -164,21 +164,21 @@ func TestTalosClusterConfigurations(t *testing.T) {
 		assert.Equal(t, "v1.35.0", call["kubernetesVersion"].StringValue())
 		assert.Contains(t, text(call["configPatches"]), "kubePrism")
 	}
-	for name, apply := range r.Of(recorder.ConfigurationApply) {
+	for name, apply := range r.Of(enginetest.ConfigurationApply) {
 		role := "controlplane"
 		if strings.Contains(name, "general") {
 			role = "worker"
 		}
 		configuration := apply.Input("machineConfigurationInput")
 		require.True(t, configuration.IsSecret(), name)
-		assert.Equal(t, recorder.MachineConfig+" "+role, configuration.SecretValue().Element.StringValue())
+		assert.Equal(t, enginetest.MachineConfig+" "+role, configuration.SecretValue().Element.StringValue())
 		assert.Contains(t, text(apply.Input("configPatches")), strings.TrimSuffix(name, "-configuration"))
 		assert.Contains(t, text(apply.Input("configPatches")), "/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.12.6")
 		assert.Equal(t, apply.Input("node"), apply.Input("endpoint"))
 		assert.NotEqual(t, "127.1.1.5", apply.Input("node").StringValue(), "Talos is never called at the virtual address")
 		assert.NotContains(t, apply.Inputs, resource.PropertyKey("timeouts"), "the published provider cannot save a state that has them")
 	}
-	kubeconfig := r.Of(recorder.Kubeconfig)["one-kubeconfig"]
+	kubeconfig := r.Of(enginetest.Kubeconfig)["one-kubeconfig"]
 	assert.Equal(t, "127.1.1.10", kubeconfig.Input("node").StringValue())
 	assert.Equal(t, "127.1.1.10", kubeconfig.Input("endpoint").StringValue())
 	assert.NotContains(t, kubeconfig.Inputs, resource.PropertyKey("timeouts"), "the published provider cannot save a state that has them")
@@ -199,20 +199,20 @@ func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 	t.Parallel()
 	cluster := plannedCluster(3, 2)
 	cluster.Secret, cluster.Patches = true, []string{"machine: {sysctls: {a: the-cluster-patch}}"}
-	cluster.Workers[0].Secret, cluster.Workers[0].Labels = true, map[string]string{"a": "the-label"}
-	cluster.Workers[0].Taints, cluster.Workers[0].Patches = map[string]string{"b": "the-taint:NoSchedule"}, []string{"machine: {sysctls: {a: the-node-patch}}"}
-	for i := range cluster.ControlPlanes {
-		cluster.ControlPlanes[i].Secret = true
+	cluster.worker(0).Secret, cluster.worker(0).Labels = true, map[string]string{"a": "the-label"}
+	cluster.worker(0).Taints, cluster.worker(0).Patches = map[string]string{"b": "the-taint:NoSchedule"}, []string{"machine: {sysctls: {a: the-node-patch}}"}
+	for i := range cluster.controlPlanes() {
+		cluster.controlPlane(i).Secret = true
 	}
-	cluster.Workers[1].Secret = true
-	r, made := runCluster(t, recorder.Options{}, cluster, true)
+	cluster.worker(1).Secret = true
+	r, made := runCluster(t, enginetest.Options{}, cluster, true)
 
 	configured := []string{"the-cluster-patch", "the-label", "the-taint", "the-node-patch"}
 	var all strings.Builder
 	for place, value := range r.Everything() {
-		plain := text(recorder.Plain(value))
+		plain := text(enginetest.Plain(value))
 		for _, secret := range append(
-			[]string{recorder.MachineSecret, recorder.ClientKey, recorder.MachineConfig, recorder.KubeconfigText, recorder.TalosconfigText}, configured...,
+			[]string{enginetest.MachineSecret, enginetest.ClientKey, enginetest.MachineConfig, enginetest.KubeconfigText, enginetest.TalosconfigText}, configured...,
 		) {
 			assert.NotContains(t, plain, secret, place)
 		}
@@ -221,8 +221,8 @@ func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 	for _, secret := range configured {
 		assert.Contains(t, all.String(), secret, "it is not looked for in vain")
 	}
-	assert.True(t, r.Of(recorder.LocalCommand)["one-healthy"].Input("environment.FOLLOWS").IsSecret(), "a digest of little that is secret can be guessed")
-	for _, command := range r.Of(recorder.LocalCommand) {
+	assert.True(t, r.Of(enginetest.LocalCommand)["one-healthy"].Input("environment.FOLLOWS").IsSecret(), "a digest of little that is secret can be guessed")
+	for _, command := range r.Of(enginetest.LocalCommand) {
 		assert.True(t, command.Input("stdin").IsSecret(), command.Name)
 	}
 	assert.True(t, pulumi.IsSecret(made.Kubeconfig))
@@ -241,10 +241,10 @@ func text(value resource.PropertyValue) string {
 
 func TestTalosClusterCallsOfTalosops(t *testing.T) {
 	t.Parallel()
-	r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), false)
+	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
 
 	var versions []string
-	for _, node := range plannedCluster(3, 2).Nodes() {
+	for _, node := range plannedCluster(3, 2).Nodes {
 		versions = append(versions, `{"node":"`+node.Name+`","talosVersion":"v1.12.6","schematic":"376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"}`)
 	}
 	controlPlanes := `"controlPlanes":[{"name":"one-cp-1","address":"127.1.1.10"},{"name":"one-cp-2","address":"127.1.1.11"},{"name":"one-cp-3","address":"127.1.1.12"}]`
@@ -271,7 +271,7 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			command := r.Of(recorder.LocalCommand)[name]
+			command := r.Of(enginetest.LocalCommand)[name]
 
 			assert.Equal(t, expected.create, command.Input("create").StringValue())
 			stdin := command.Input("stdin")
@@ -289,13 +289,11 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 func TestTalosClusterBootstrapFollowsTheMachines(t *testing.T) {
 	t.Parallel()
 	follows := func(remade ...int) string {
-		r, _ := runCluster(t, recorder.Options{}, plannedCluster(3, 2), false, func(args *TalosClusterArgs) {
-			args.Look = func(_ context.Context, vm VM) (Seen, error) {
-				return Seen{Remade: map[bool]int{true: 1}[slices.Contains(remade, vm.VMID)]}, nil
-			}
+		r, _ := runClusterSeen(t, enginetest.Options{}, plannedCluster(3, 2), false, func(_ context.Context, vm look.VM) (look.Seen, error) {
+			return look.Seen{Remade: map[bool]int{true: 1}[slices.Contains(remade, vm.VMID)]}, nil
 		})
 
-		return text(r.Of(recorder.LocalCommand)["one-bootstrap"].Input("environment"))
+		return text(r.Of(enginetest.LocalCommand)["one-bootstrap"].Input("environment"))
 	}
 
 	assert.JSONEq(t, `{"FOLLOWS": "bootstrap"}`, follows())
@@ -305,24 +303,24 @@ func TestTalosClusterBootstrapFollowsTheMachines(t *testing.T) {
 
 func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
 	t.Parallel()
-	trigger := func(change func(*spec.Cluster)) string {
+	trigger := func(change func(*TalosClusterArgs)) string {
 		cluster := plannedCluster(3, 2)
 		change(&cluster)
-		r, _ := runCluster(t, recorder.Options{}, cluster, false)
+		r, _ := runCluster(t, enginetest.Options{}, cluster, false)
 
-		return text(r.Of(recorder.LocalCommand)["one-healthy"].Input("environment"))
+		return text(r.Of(enginetest.LocalCommand)["one-healthy"].Input("environment"))
 	}
-	before := trigger(func(*spec.Cluster) {})
+	before := trigger(func(*TalosClusterArgs) {})
 
-	assert.Equal(t, before, trigger(func(*spec.Cluster) {}), "nothing changed")
-	assert.Equal(t, before, trigger(func(c *spec.Cluster) { c.Workers[0].Tags = []string{"new"} }), "a tag")
-	for name, change := range map[string]func(*spec.Cluster){
-		"a worker goes":      func(c *spec.Cluster) { c.Workers = c.Workers[:1] },
-		"a label comes":      func(c *spec.Cluster) { c.Workers[0].Labels = map[string]string{"a": "b"} },
-		"a new Kubernetes":   func(c *spec.Cluster) { c.KubernetesVersion = "v1.35.1" },
-		"a new Talos":        func(c *spec.Cluster) { c.Workers[0].Template.Version = "v1.12.7" },
-		"a new extension":    func(c *spec.Cluster) { c.Workers[0].Template.Extensions = []string{"siderolabs/iscsi-tools"} },
-		"a user's own patch": func(c *spec.Cluster) { c.Patches = []string{"machine: {sysctls: {vm.swappiness: \"1\"}}"} },
+	assert.Equal(t, before, trigger(func(*TalosClusterArgs) {}), "nothing changed")
+	assert.Equal(t, before, trigger(func(c *TalosClusterArgs) { c.worker(0).Machine.Tags = []string{"new"} }), "a tag")
+	for name, change := range map[string]func(*TalosClusterArgs){
+		"a worker goes":      func(c *TalosClusterArgs) { c.Nodes = c.Nodes[:len(c.Nodes)-1] },
+		"a label comes":      func(c *TalosClusterArgs) { c.worker(0).Labels = map[string]string{"a": "b"} },
+		"a new Kubernetes":   func(c *TalosClusterArgs) { c.KubernetesVersion = "v1.35.1" },
+		"a new Talos":        func(c *TalosClusterArgs) { c.worker(0).Talos.Version = "v1.12.7" },
+		"a new extension":    func(c *TalosClusterArgs) { c.worker(0).Talos.Extensions = []string{"siderolabs/iscsi-tools"} },
+		"a user's own patch": func(c *TalosClusterArgs) { c.Patches = []string{"machine: {sysctls: {vm.swappiness: \"1\"}}"} },
 	} {
 		assert.NotEqual(t, before, trigger(change), name)
 	}
@@ -330,44 +328,47 @@ func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
 
 func TestTalosClusterInAPreview(t *testing.T) {
 	t.Parallel()
-	r, _ := runCluster(t, recorder.Options{Preview: true}, plannedCluster(3, 2), true)
+	r, _ := runCluster(t, enginetest.Options{Preview: true}, plannedCluster(3, 2), true)
 
-	assert.Len(t, r.Of(recorder.VirtualMachine), 5)
-	assert.Len(t, r.Of(recorder.ConfigurationApply), 5)
+	assert.Len(t, r.Of(enginetest.VirtualMachine), 5)
+	assert.Len(t, r.Of(enginetest.ConfigurationApply), 5)
 	assert.Empty(t, r.Calls("talos:machine/getConfiguration:getConfiguration"), "nothing is generated from unknown secrets")
 	assert.Equal(t, resource.MakeSecret(resource.MakeComputed(resource.NewProperty(""))), r.Exports()["kubeconfig"])
 	assert.Contains(t, text(r.Exports()["addresses"]), `"one-cp-1":"127.1.1.10"`, "planned values are shown before anything exists")
-	for name, apply := range r.Of(recorder.ConfigurationApply) {
+	for name, apply := range r.Of(enginetest.ConfigurationApply) {
 		assert.True(t, apply.Input("machineConfigurationInput").IsSecret(), name)
 	}
-	for name, vm := range r.Of(recorder.VirtualMachine) {
+	for name, vm := range r.Of(enginetest.VirtualMachine) {
 		assert.False(t, resource.NewProperty(vm.Inputs).ContainsUnknowns(), name)
 	}
 }
 
 func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
-	known := func(spec.Template) *GoldenTemplate { return nil }
 	for name, test := range map[string]struct {
-		change   func(*spec.Cluster)
-		template func(spec.Template) *GoldenTemplate
-		says     string
+		change func(*TalosClusterArgs)
+		says   string
 	}{
-		"no control plane":              {func(c *spec.Cluster) { c.ControlPlanes = nil }, known, "has no control plane: plan at least one"},
-		"no name":                       {func(c *spec.Cluster) { c.Name = "" }, known, "cluster without a name"},
-		"no way to its templates":       {func(*spec.Cluster) {}, nil, "pass Template"},
-		"a version nobody knows":        {func(c *spec.Cluster) { c.TalosVersion = "1" }, known, "is not a version of Talos"},
-		"a patch that cannot be read":   {func(c *spec.Cluster) { c.Patches = []string{"machine: ["} }, known, "patch 1 of the cluster"},
-		"a node's MAC that cannot work": {func(c *spec.Cluster) { c.Workers[0].MAC = "" }, known, "one-general-1"},
-		"a template nobody registered":  {func(*spec.Cluster) {}, known, "register it first"},
+		"no control plane":            {func(c *TalosClusterArgs) { c.Nodes = c.Nodes[1:] }, "nodes: none is a control plane; state at least one"},
+		"no network":                  {func(c *TalosClusterArgs) { c.Network.CIDR = "" }, `network.cidr: "" is not a network; state one like 10.0.0.0/24`},
+		"the same address twice":      {func(c *TalosClusterArgs) { c.worker(0).Address = c.controlPlane(0).Address }, `nodes[1].address: "127.1.1.10/24" is already at nodes[0].address`},
+		"a version nobody knows":      {func(c *TalosClusterArgs) { c.TalosVersion = "1" }, "talosVersion: \"1\" is not a version of Talos"},
+		"a patch that cannot be read": {func(c *TalosClusterArgs) { c.Patches = []string{"machine: ["} }, "patch 1 of the cluster"},
+		"a node without a MAC":        {func(c *TalosClusterArgs) { c.worker(0).Machine.MAC = "" }, "nodes[1].machine.mac: is missing; state one like 02:"},
+		"no template":                 {func(*TalosClusterArgs) {}, "machine.template: a machine comes either from a template or from an ISO"},
+		"everything at once": {
+			func(c *TalosClusterArgs) { c.Network.CIDR, c.worker(0).Machine.VMID, c.worker(0).Role = "x", 0, "boss" },
+			"network.cidr: \"x\" is not a network; state one like 10.0.0.0/24\nnodes[1].role: \"boss\" is neither controlplane nor worker; choose one\n" +
+				"nodes[1].machine.vmid: 0 is no VMID; state one from 100 on",
+		},
 		"a patch that taints workers": {
-			func(c *spec.Cluster) { c.Patches = []string{"machine: {nodeTaints: {a: \"b:NoSchedule\"}}"} }, known,
+			func(c *TalosClusterArgs) { c.Patches = []string{"machine: {nodeTaints: {a: \"b:NoSchedule\"}}"} },
 			"machine configuration of \"one-general-1\": machine.nodeTaints: Kubernetes lets no worker change its taints",
 		},
 		"a patch with a label that costs the others": {
-			func(c *spec.Cluster) {
-				c.Workers[0].Patches = []string{"machine: {nodeLabels: {node-role.kubernetes.io/worker: \"\"}}"}
-			}, known,
+			func(c *TalosClusterArgs) {
+				c.worker(0).Patches = []string{"machine: {nodeLabels: {node-role.kubernetes.io/worker: \"\"}}"}
+			},
 			"machine.nodeLabels: a patch sets a label that Kubernetes lets no worker give itself",
 		},
 	} {
@@ -375,8 +376,8 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 			t.Parallel()
 			cluster := plannedCluster(1, 1)
 			test.change(&cluster)
-			_, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
-				_, err := NewTalosCluster(ctx, "one", TalosClusterArgs{Cluster: cluster, Template: test.template})
+			_, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
+				_, err := NewTalosCluster(ctx, "one", cluster)
 
 				return err
 			})

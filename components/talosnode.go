@@ -1,62 +1,73 @@
 package components
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"time"
+	"net/netip"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
-	"proxmox-talos/internal/marker"
-	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/look"
 )
 
 // TalosNodeType is the type token of [TalosNode].
 const TalosNodeType = "talos-proxmox:node:TalosNode"
 
-// TalosNodeArgs describe a node, its VM and its machine configuration. Zero values of the sizes take the defaults.
+// Roles of nodes.
+const (
+	RoleControlPlane = "controlplane"
+	RoleWorker       = "worker"
+)
+
+// TalosNodeArgs describe a node: its VM and its machine configuration.
 type TalosNodeArgs struct {
-	Node    spec.Node
-	Network spec.Network
-	// Protect the VM against deletion.
-	Protect bool
-	// Configuration is the generated machine configuration of the node's role, secret; Patches are the node's own.
-	Configuration pulumi.StringInput
-	Patches       pulumi.StringArrayInput
-	// Client is the Talos client configuration; a machine without configuration is reached without it.
-	Client machine.ClientConfigurationInput
-	// ISO is the volume that a machine with SourceISO boots and installs itself from: its template's VolumeID.
-	ISO pulumi.StringInput
-	// MadeAfter must exist before the VM: its template, and what is cloned before it. AppliedAfter must be done before its configuration is applied.
-	MadeAfter, AppliedAfter []pulumi.Resource
-	// AnswersWithin is how long the machine may take until it answers and its configuration is applied; default ten minutes.
-	AnswersWithin time.Duration
-	// Look asks Proxmox for the VM once it is there; nil = nobody asks.
-	Look LookAtVM
+	// The name of the VM and of the Kubernetes node. Default: the resource's name.
+	Name string `pulumi:"name,optional"`
+	// The name of its cluster, which the VM's description says.
+	Cluster string `pulumi:"cluster,optional"`
+	// controlplane or worker. Default: worker.
+	Role string `pulumi:"role,optional"`
+	// The VM.
+	Machine Machine `pulumi:"machine"`
+	// The network of its first card.
+	Network Network `pulumi:"network,optional"`
+	// The node's address with its prefix length, 10.0.0.10/24; with DHCP the one that the router reserves.
+	Address pulumi.StringInput `pulumi:"address"`
+	// The generated machine configuration of the node's role, secret: of talos:machine:getConfiguration.
+	Configuration pulumi.StringInput `pulumi:"configuration"`
+	// The node's own strategic-merge patches of it, one YAML document each. Default: none.
+	Patches pulumi.StringArrayInput `pulumi:"patches,optional"`
+	// The Talos client configuration of the cluster's secrets; a machine without configuration is reached without it.
+	Client TalosClient `pulumi:"client"`
+	// Protect the VM against deletion. Default: false.
+	Protect bool `pulumi:"protect,optional"`
+	// How long the machine may take until it answers and its configuration is applied, in seconds. Default: 600.
+	AnswersWithin float64 `pulumi:"answersWithin,optional"`
 }
 
-// LookAtVM says what is known of a VM once the run has done with it. The error is what it lacks of what is planned.
-type LookAtVM func(ctx context.Context, vm VM) (Seen, error)
-
-// Seen is what is known of a VM.
-type Seen struct {
-	// Generation says which machine the VM is: another one after it was recreated, restored or rolled back, whose
-	// configuration is then applied again; empty = not known.
-	Generation string
-	// Updates counts the runs that updated the VM, Remade those that found another machine than before.
-	Updates, Remade int
+// TalosClient is what a client of the Talos API identifies itself with, as talos:machine:Secrets has it.
+type TalosClient struct {
+	// The certificate of the cluster's Talos authority, base64.
+	CACertificate pulumi.StringInput `pulumi:"caCertificate"`
+	// The client's certificate, base64.
+	ClientCertificate pulumi.StringInput `pulumi:"clientCertificate"`
+	// The client's key, base64, secret.
+	ClientKey pulumi.StringInput `pulumi:"clientKey"`
 }
 
-// VM is a node's VM as it is planned, on the host that its resource says it is on.
-type VM struct {
-	Name, Host             string
-	VMID, Cores, MemoryMiB int
-	DisksGiB               map[string]int // by interface
-	// Options are those of its cards and devices, by Proxmox' own names, such as net0 and bridge; an empty one is not there.
-	Options map[string]map[string]string
+func (t TalosClient) configuration() machine.ClientConfigurationInput {
+	return machine.ClientConfigurationArgs{
+		CaCertificate: t.CACertificate, ClientCertificate: t.ClientCertificate, ClientKey: t.ClientKey,
+	}
+}
+
+// turn is a node's place among the nodes of its cluster.
+type turn struct {
+	// madeAfter are the VMs before its own, and appliedAfter the configurations.
+	madeAfter, appliedAfter []pulumi.Resource
+	// client is the cluster's as a whole; nil = the one of the arguments.
+	client machine.ClientConfigurationInput
 }
 
 // TalosNode is a VM made from a golden template, together with its machine configuration.
@@ -68,7 +79,7 @@ type TalosNode struct {
 	Host    pulumi.StringOutput `pulumi:"node"` // the Proxmox host, which Proxmox calls node
 	Address pulumi.StringOutput `pulumi:"address"`
 	MAC     pulumi.StringOutput `pulumi:"mac"`
-	// Generation is the machine's own, as [LookAtVM] says; nil = not known.
+	// Generation is the machine's own, as [look.Func] says; nil = not known.
 	Generation pulumi.StringPtrOutput `pulumi:"generation"`
 	// Updates counts the runs that updated the VM; the health gate follows it.
 	Updates pulumi.IntOutput `pulumi:"updates"`
@@ -81,9 +92,18 @@ type TalosNode struct {
 
 // NewTalosNode makes the VM and gives it its configuration. A change of its sizes is made in place; a new template version leaves it as it is.
 func NewTalosNode(ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...pulumi.ResourceOption) (*TalosNode, error) {
-	args = args.withDefaults()
-	if err := args.validate(); err != nil {
-		return nil, fmt.Errorf("node %q: %w", name, err)
+	return newTalosNode(ctx, name, args, turn{}, opts...)
+}
+
+func newTalosNode(
+	ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn, opts ...pulumi.ResourceOption,
+) (*TalosNode, error) {
+	args = args.withDefaults(name)
+	if err := args.validate(name); err != nil {
+		return nil, err
+	}
+	if turn.client == nil {
+		turn.client = args.Client.configuration()
 	}
 
 	c := &TalosNode{}
@@ -92,21 +112,21 @@ func NewTalosNode(ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...
 	}
 
 	var err error
-	if c.vm, err = c.machine(ctx, name, args); err != nil {
+	if c.vm, err = c.makeVM(ctx, name, args, turn); err != nil {
 		return nil, fmt.Errorf("unable to register the VM of node %q: %w", name, err)
 	}
 	seen := c.look(ctx, args)
-	c.Updates = seen.ApplyT(func(s any) int { return s.(Seen).Updates }).(pulumi.IntOutput)
-	c.Remade = seen.ApplyT(func(s any) int { return s.(Seen).Remade }).(pulumi.IntOutput)
+	c.Updates = seen.ApplyT(func(s any) int { return s.(look.Seen).Updates }).(pulumi.IntOutput)
+	c.Remade = seen.ApplyT(func(s any) int { return s.(look.Seen).Remade }).(pulumi.IntOutput)
 	c.Generation = seen.ApplyT(func(s any) *string {
-		generation := s.(Seen).Generation
+		generation := s.(look.Seen).Generation
 		if generation == "" {
 			return nil
 		}
 
 		return &generation
 	}).(pulumi.StringPtrOutput)
-	if c.applied, err = c.apply(ctx, name, args); err != nil {
+	if c.applied, err = c.makeConfiguration(ctx, name, args, turn); err != nil {
 		return nil, fmt.Errorf("unable to register the machine configuration of node %q: %w", name, err)
 	}
 
@@ -114,8 +134,8 @@ func NewTalosNode(ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...
 	c.VMID = c.vm.VmId
 	c.VMName = c.vm.Name
 	c.Host = c.vm.NodeName
-	c.Address = pulumi.String(args.Node.Address.Addr().String()).ToStringOutput()
-	c.MAC = pulumi.String(args.Node.MAC).ToStringOutput()
+	c.Address = args.address()
+	c.MAC = pulumi.String(args.Machine.MAC).ToStringOutput()
 	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
 		"vmid": c.VMID, "vmName": c.VMName, "node": c.Host, "address": c.Address, "mac": c.MAC, "generation": c.Generation, "updates": c.Updates, "remade": c.Remade,
 	}); err != nil {
@@ -125,44 +145,40 @@ func NewTalosNode(ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...
 	return c, nil
 }
 
-// Made is the node's VM, Applied its applied machine configuration: what others may wait for.
-func (c *TalosNode) Made() pulumi.Resource { return c.vm }
-
-// Applied is the node's applied machine configuration: what others may wait for.
-func (c *TalosNode) Applied() pulumi.Resource { return c.applied }
-
-func (c *TalosNode) machine(ctx *pulumi.Context, name string, args TalosNodeArgs) (*vm.VirtualMachine, error) {
+func (c *TalosNode) makeVM(ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn) (*vm.VirtualMachine, error) {
 	// A running machine never follows its template, and follows the plan to another host only when that host is stated, or when its GPU is there: since it
 	// cannot migrate then, it is replaced. The provider sees a difference in the disks' speed for ever, and never takes a name server out again.
 	ignored := []string{"clone"}
-	if !args.Node.HostPinned && len(args.Node.GPUs) == 0 {
+	if !args.Machine.NodePinned && len(args.Machine.PCIDevices) == 0 {
 		ignored = append(ignored, "nodeName")
 	}
 	if len(args.Network.DNS) == 0 {
 		ignored = append(ignored, "initialization.dns")
 	}
 	ignored = append(ignored, "disks[0].speed")
-	for i, d := range args.Node.ExtraDisks {
+	for i, d := range args.Machine.ExtraDisks {
 		if !d.Added { // the engine warns of a path that the state does not have
 			ignored = append(ignored, fmt.Sprintf("disks[%d].speed", 1+i))
 		}
 		// A disk stays where it is attached: nothing re-attaches it, and earlier versions of this program used scsiN.
-		if !d.InterfacePinned {
+		if !d.Pinned {
 			ignored = append(ignored, fmt.Sprintf("disks[%d].interface", 1+i), fmt.Sprintf("disks[%d].ssd", 1+i))
 		}
 	}
 
-	return vm.NewVirtualMachine(ctx, name+"-vm", virtualMachine(args.Node, args.Network, args.ISO, marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack())),
+	return vm.NewVirtualMachine(ctx, name+"-vm", virtualMachine(ctx, args),
 		pulumi.Parent(c),
-		pulumi.DependsOn(args.MadeAfter),
+		pulumi.DependsOn(turn.madeAfter),
+		args.Machine.waitsFor(),
 		pulumi.Protect(args.Protect),
 		pulumi.DeleteBeforeReplace(true),
 		pulumi.IgnoreChanges(ignored))
 }
 
-func (c *TalosNode) apply(ctx *pulumi.Context, name string, args TalosNodeArgs) (*machine.ConfigurationApply, error) {
-	address := pulumi.String(args.Node.Address.Addr().String())
-	after := append([]pulumi.Resource{c.vm}, args.AppliedAfter...)
+func (c *TalosNode) makeConfiguration(
+	ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn,
+) (*machine.ConfigurationApply, error) {
+	after := append([]pulumi.Resource{c.vm}, turn.appliedAfter...)
 	answers, err := c.answers(ctx, name, args)
 	if err != nil {
 		return nil, err
@@ -171,11 +187,11 @@ func (c *TalosNode) apply(ctx *pulumi.Context, name string, args TalosNodeArgs) 
 	// Without timeouts, which means ten minutes: the published provider applies, then fails to save a state that has them (pulumiverse/pulumi-talos#208).
 	return machine.NewConfigurationApply(ctx, name+"-configuration", &machine.ConfigurationApplyArgs{
 		ApplyMode:                 pulumi.String("auto"),
-		ClientConfiguration:       args.Client,
+		ClientConfiguration:       turn.client,
 		ConfigPatches:             args.Patches,
-		Endpoint:                  address,
+		Endpoint:                  args.address(),
 		MachineConfigurationInput: args.Configuration,
-		Node:                      address,
+		Node:                      args.address(),
 	},
 		pulumi.Parent(c),
 		pulumi.DependsOn(after),
@@ -186,70 +202,50 @@ func (c *TalosNode) apply(ctx *pulumi.Context, name string, args TalosNodeArgs) 
 		pulumi.ReplacementTrigger(c.Generation))
 }
 
-// look is known once the VM is made. The VM is looked at for what is planned, not for what its resource says: where a
-// change failed, the provider may read what is there in the next run, and call it done.
+// look is known once the VM is made and updated.
 func (c *TalosNode) look(ctx *pulumi.Context, args TalosNodeArgs) pulumi.Output {
-	n := args.Node
-	planned := VM{
-		Name: n.Name, VMID: n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB,
-		DisksGiB: map[string]int{spec.SystemDisk: n.DiskGiB}, Options: optionsOf(n, args.Network),
-	}
-	for _, disk := range n.ExtraDisks {
-		planned.DisksGiB[disk.Interface] = disk.SizeGiB
-	}
+	seen := look.Of(ctx)
 
-	return pulumi.All(c.vm.ID(), c.vm.NodeName, c.vm.Cpu, c.vm.Memory, c.vm.Disks).ApplyT(func(made []any) (Seen, error) {
-		if args.Look == nil {
-			return Seen{}, nil
-		}
-		at := planned
-		at.Host = made[1].(string)
-
-		return args.Look(ctx.Context(), at)
+	return pulumi.All(c.vm.ID(), c.vm.NodeName, c.vm.Cpu, c.vm.Memory, c.vm.Disks).ApplyT(func(made []any) (look.Seen, error) {
+		return seen(ctx.Context(), look.VM{Name: args.Name, Host: made[1].(string), VMID: args.Machine.VMID})
 	})
 }
 
-func (a TalosNodeArgs) withDefaults() TalosNodeArgs {
-	n := &a.Node
-	setDefault(&n.Cores, 2)
-	setDefault(&n.MemoryMiB, 4096)
-	setDefault(&n.DiskGiB, 40)
-	setDefault(&n.Datastore, "local-lvm")
-	setDefault(&n.CPUType, "host")
-	setDefault(&a.Network.Bridge, "vmbr0")
-	setDefault(&a.AnswersWithin, answersWithin)
+// address is the node's without its prefix length.
+func (a TalosNodeArgs) address() pulumi.StringOutput {
+	return a.Address.ToStringOutput().ApplyT(func(stated string) (string, error) {
+		prefix, err := netip.ParsePrefix(stated)
+		if err != nil {
+			return "", fmt.Errorf("address: %q is not an address with its prefix length; state one like 10.0.0.10/24", stated)
+		}
+
+		return prefix.Addr().String(), nil
+	}).(pulumi.StringOutput)
+}
+
+func (a TalosNodeArgs) withDefaults(name string) TalosNodeArgs {
+	setDefault(&a.Name, name)
+	setDefault(&a.Role, RoleWorker)
+	setDefault(&a.AnswersWithin, answersWithin.Seconds())
+	a.Machine, a.Network = a.Machine.withDefaults(), a.Network.withDefaults()
 
 	return a
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
+func (a TalosNodeArgs) validate(name string) error {
+	var found problems
+	if a.Role != RoleControlPlane && a.Role != RoleWorker {
+		found.add("role", "%q is neither controlplane nor worker; choose one", a.Role)
 	}
-}
-
-func (a TalosNodeArgs) validate() error {
-	n := a.Node
-	var problems []error
-	for _, required := range []struct {
-		missing bool
-		message string
-	}{
-		{n.Name == "", "no name: state one"},
-		{n.Host == "", "no host: state one"},
-		{n.VMID == 0, "no VMID: state one from 100 on"},
-		{n.MAC == "", "no MAC address: state one, like 02:00:00:00:00:01"},
-		{!n.Address.IsValid(), "no address: state one with its prefix length, or the one the router reserves"},
-		{a.Configuration == nil || a.Client == nil, "no machine configuration: pass Configuration and Client"},
-		{n.Template.Source == spec.SourceImage && n.Template.VMID == 0, "no template to clone: state its VMID, or use the source iso"},
-		{n.Template.Source == spec.SourceISO && a.ISO == nil, "no ISO to boot: pass the VolumeID of its template"},
-		{n.Linked && n.Datastore != n.Template.Datastore, "a linked clone stays on its template's datastore: use a full clone or the same datastore"},
-	} {
-		if required.missing {
-			problems = append(problems, errors.New(required.message))
-		}
+	a.Machine.validate("machine.", &found)
+	a.Machine.validateOrigin("machine.", &found)
+	a.Network.validate("network.", &found)
+	if a.Address == nil {
+		found.add("address", "is missing; state it with its prefix length, or the one the router reserves")
+	}
+	if a.Configuration == nil {
+		found.add("configuration", "is missing; pass what talos:machine:getConfiguration returns")
 	}
 
-	return errors.Join(problems...)
+	return found.of("node", name)
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -20,8 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/recorder"
-	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/enginetest"
 )
 
 // mustBeStated are the properties of a VM whose value the provider would otherwise guess, by what would happen then.
@@ -60,25 +58,31 @@ var mustNotBeStated = map[string][]string{ //nolint:gochecknoglobals // a table
 }
 
 // runNode registers one node with its template.
-func runNode(t *testing.T, o recorder.Options, n spec.Node, network spec.Network) *recorder.Recorder {
+func runNode(t *testing.T, o enginetest.Options, n ClusterNode, network Network) *enginetest.Recorder {
 	t.Helper()
-	r, err := recorder.Run(o, func(ctx *pulumi.Context) error {
-		template, err := templates(ctx, n.Template)
+	r, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
+		template := plannedTemplate(n.Machine.Node)
+		if n.Machine.ISO != nil {
+			template.Source, template.VMID = SourceISO, 0
+		}
+		made, err := templates(ctx, template)
 		if err != nil {
 			return err
 		}
-		secrets, err := machine.NewSecrets(ctx, "secrets", &machine.SecretsArgs{})
+		if n.Machine.ISO != nil {
+			n.Machine.ISO = made[n.Machine.Node].VolumeID
+		} else {
+			n.Machine.Template = made[n.Machine.Node].VMID
+		}
+		args, err := nodeArgs(ctx, n, network)
 		if err != nil {
 			return err
 		}
-		_, err = NewTalosNode(ctx, n.Name, TalosNodeArgs{
-			Node: n, Network: network,
-			Configuration: pulumi.ToSecret(pulumi.String("configuration")).(pulumi.StringOutput),
-			Patches:       pulumi.StringArray{pulumi.String("patch")},
-			Client:        secrets.ClientConfiguration,
-			ISO:           template(n.Template).VolumeID,
-			MadeAfter:     []pulumi.Resource{template(n.Template).Ready()},
-		})
+		if len(n.GPUs) > 0 {
+			_, err = NewGPUWorker(ctx, n.Name, GPUWorkerArgs{Node: args, GPUs: n.GPUs, Driver: n.Driver})
+		} else {
+			_, err = NewTalosNode(ctx, n.Name, args)
+		}
 
 		return err
 	})
@@ -87,25 +91,43 @@ func runNode(t *testing.T, o recorder.Options, n spec.Node, network spec.Network
 	return r
 }
 
-func isoNode() spec.Node {
-	n := plannedNode(spec.RoleWorker, 0, "pve1")
-	n.Template.Source, n.Template.VMID = spec.SourceISO, 0
+// nodeArgs are those of a node of a cluster, alone.
+func nodeArgs(ctx *pulumi.Context, n ClusterNode, network Network) (TalosNodeArgs, error) {
+	secrets, err := machine.NewSecrets(ctx, "secrets", &machine.SecretsArgs{})
+	if err != nil {
+		return TalosNodeArgs{}, err
+	}
+	client := secrets.ClientConfiguration
+
+	return TalosNodeArgs{
+		Name: n.Name, Cluster: "one", Role: n.Role, Machine: n.Machine, Network: network, Address: pulumi.String(n.Address),
+		Configuration: pulumi.ToSecret(pulumi.String("configuration")).(pulumi.StringOutput),
+		Patches:       pulumi.StringArray{pulumi.String("patch")},
+		Client: TalosClient{
+			CACertificate: client.CaCertificate(), ClientCertificate: client.ClientCertificate(), ClientKey: client.ClientKey(),
+		},
+	}, nil
+}
+
+func isoNode() ClusterNode {
+	n := plannedNode(RoleWorker, 0, "pve1")
+	n.Machine.ISO = pulumi.String("local:iso/talos.iso")
 
 	return n
 }
 
 func TestTalosNodeStatesWhatTheProviderWouldGuess(t *testing.T) {
 	t.Parallel()
-	linked := plannedNode(spec.RoleWorker, 0, "pve1")
-	linked.Linked = true
-	for name, n := range map[string]spec.Node{
-		"a full clone": plannedNode(spec.RoleControlPlane, 0, "pve1"), "a linked clone": linked, "a machine that boots the ISO": isoNode(),
+	linked := plannedNode(RoleWorker, 0, "pve1")
+	linked.Machine.Linked = true
+	for name, n := range map[string]ClusterNode{
+		"a full clone": plannedNode(RoleControlPlane, 0, "pve1"), "a linked clone": linked, "a machine that boots the ISO": isoNode(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := runNode(t, recorder.Options{}, n, plannedNetwork())
+			r := runNode(t, enginetest.Options{}, n, plannedNetwork())
 
-			vm := r.Of(recorder.VirtualMachine)[n.Name+"-vm"]
+			vm := r.Of(enginetest.VirtualMachine)[n.Name+"-vm"]
 			for pitfall, properties := range mustBeStated {
 				for _, property := range properties {
 					assert.False(t, vm.Input(property).IsNull(), "%s must be stated: see %s", property, pitfall)
@@ -130,20 +152,20 @@ func TestTalosNodeStatesWhatTheProviderWouldGuess(t *testing.T) {
 
 // planCase is a planned node and what its VM is registered with.
 type planCase struct {
-	change  func(*spec.Node, *spec.Network)
+	change  func(*ClusterNode, *Network)
 	inputs  map[string]any // null = not stated
 	ignored []string
 }
 
 func (test planCase) check(t *testing.T) {
 	t.Helper()
-	n, network := plannedNode(spec.RoleWorker, 0, "pve1"), plannedNetwork()
+	n, network := plannedNode(RoleWorker, 0, "pve1"), plannedNetwork()
 	if test.change != nil {
 		test.change(&n, &network)
 	}
-	r := runNode(t, recorder.Options{}, n, network)
+	r := runNode(t, enginetest.Options{}, n, network)
 
-	vm := r.Of(recorder.VirtualMachine)[n.Name+"-vm"]
+	vm := r.Of(enginetest.VirtualMachine)[n.Name+"-vm"]
 	for property, value := range test.inputs {
 		assert.Equal(t, resource.NewPropertyValue(value), vm.Input(property), property)
 	}
@@ -166,11 +188,11 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 			ignored: []string{"clone", "disks[0].speed", "nodeName"},
 		},
 		"a linked clone names no datastore": {
-			change: func(n *spec.Node, _ *spec.Network) { n.Linked = true },
+			change: func(n *ClusterNode, _ *Network) { n.Machine.Linked = true },
 			inputs: map[string]any{"clone.full": false, "clone.datastoreId": nil},
 		},
 		"an ISO boots the disk first, then the medium": {
-			change: func(n *spec.Node, _ *spec.Network) { *n = isoNode() },
+			change: func(n *ClusterNode, _ *Network) { *n = isoNode() },
 			inputs: map[string]any{
 				"clone": nil, "bootOrders[0]": "scsi0", "bootOrders[1]": "ide0", "disks[0].size": 40,
 				"cdrom.fileId": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.iso",
@@ -178,27 +200,27 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 			ignored: []string{"clone", "disks[0].speed", "nodeName"},
 		},
 		"a pinned host is followed": {
-			change:  func(n *spec.Node, _ *spec.Network) { n.HostPinned = true },
+			change:  func(n *ClusterNode, _ *Network) { n.Machine.NodePinned = true },
 			ignored: []string{"clone", "disks[0].speed"},
 		},
 		"DHCP": {
-			change: func(_ *spec.Node, network *spec.Network) { network.DHCP = true },
+			change: func(_ *ClusterNode, network *Network) { network.DHCP = true },
 			inputs: map[string]any{"initialization.ipConfigs[0].ipv4.address": "dhcp", "initialization.ipConfigs[0].ipv4.gateway": nil},
 		},
 		"no gateway and no name servers": {
-			change:  func(_ *spec.Node, network *spec.Network) { network.Gateway, network.DNS = netip.Addr{}, nil },
+			change:  func(_ *ClusterNode, network *Network) { network.Gateway, network.DNS = "", nil },
 			inputs:  map[string]any{"initialization.ipConfigs[0].ipv4.gateway": nil, "initialization.dns": nil},
 			ignored: []string{"clone", "disks[0].speed", "initialization.dns", "nodeName"},
 		},
 		"VLAN, MTU, further disks and cards": {
-			change: func(n *spec.Node, network *spec.Network) {
+			change: func(n *ClusterNode, network *Network) {
 				network.VLAN, network.MTU = 20, 9000
-				n.ExtraDisks = []spec.Disk{
-					{Interface: "virtio1", SizeGiB: 200, Datastore: "tank"},
-					{Interface: "scsi5", InterfacePinned: true, SizeGiB: 10, Datastore: "tank"},
+				n.Machine.ExtraDisks = []Disk{
+					{Interface: "virtio1", Size: 200, Pool: "tank"},
+					{Interface: "scsi5", Pinned: true, Size: 10, Pool: "tank"},
 				}
-				n.ExtraNICs = []spec.NIC{
-					{Bridge: "vmbr1", VLAN: 30, MAC: "02:00:00:00:00:aa", Address: netip.MustParsePrefix("127.2.0.5/24")}, {Bridge: "vmbr2", MAC: "02:00:00:00:00:bb"},
+				n.Machine.ExtraNICs = []NIC{
+					{Bridge: "vmbr1", VLAN: 30, MAC: "02:00:00:00:00:aa", Address: "127.2.0.5/24"}, {Bridge: "vmbr2", MAC: "02:00:00:00:00:bb"},
 				}
 			},
 			inputs: map[string]any{
@@ -210,17 +232,19 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 			ignored: []string{"clone", "disks[0].speed", "disks[1].interface", "disks[1].speed", "disks[1].ssd", "disks[2].speed", "nodeName"},
 		},
 		"agent, start-up order, pool, NUMA": {
-			change: func(n *spec.Node, _ *spec.Network) {
-				n.Template.Extensions = []string{"siderolabs/qemu-guest-agent"}
-				n.StartupOrder, n.ResourcePool, n.NUMA, n.OnBoot, n.CPUType = 3, "k8s", true, false, "x86-64-v2-AES"
+			change: func(n *ClusterNode, _ *Network) {
+				m := &n.Machine
+				m.Agent, m.OnBoot = true, pulumi.BoolRef(false)
+				m.StartupOrder, m.Pool, m.NUMA, m.CPUType = 3, "k8s", true, "x86-64-v2-AES"
 			},
 			inputs: map[string]any{
 				"agent.enabled": true, "agent.timeout": "2s", "startup.order": 3, "startup.upDelay": -1, "startup.downDelay": -1, "poolId": "k8s", "cpu.numa": true, "onBoot": false, "cpu.type": "x86-64-v2-AES",
 			},
 		},
 		"defaults of what is not stated": {
-			change: func(n *spec.Node, network *spec.Network) {
-				n.Cores, n.MemoryMiB, n.DiskGiB, n.Datastore, n.CPUType, network.Bridge = 0, 0, 0, "", "", ""
+			change: func(n *ClusterNode, network *Network) {
+				m := &n.Machine
+				m.Cores, m.Memory, m.DiskSize, m.DiskPool, m.CPUType, network.Bridge = 0, 0, 0, "", "", ""
 			},
 			inputs: map[string]any{
 				"cpu.cores": 2, "memory.dedicated": 4096, "disks[0].size": 40, "disks[0].datastoreId": "local-lvm", "cpu.type": "host", "networkDevices[0].bridge": "vmbr0",
@@ -236,11 +260,11 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 
 func TestTalosNodeOutputs(t *testing.T) {
 	t.Parallel()
-	n := plannedNode(spec.RoleWorker, 0, "pve1")
+	n := plannedNode(RoleWorker, 0, "pve1")
 	for name, preview := range map[string]bool{"after an up": false, "in a preview": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := runNode(t, recorder.Options{Preview: preview}, n, plannedNetwork())
+			r := runNode(t, enginetest.Options{Preview: preview}, n, plannedNetwork())
 
 			outputs := r.Outputs(n.Name).Copy()
 			assert.Equal(t, preview, outputs["generation"].IsComputed(), "nobody knows it before the machine is there")
@@ -260,28 +284,28 @@ func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
 	t.Parallel()
 	before := plannedCluster(3, 2)
 	for name, test := range map[string]struct {
-		change  func(*spec.Cluster)
+		change  func(*TalosClusterArgs)
 		changed []string // registrations whose inputs differ
 	}{
-		"one node's memory": {func(c *spec.Cluster) { c.Workers[0].MemoryMiB = 8192 }, []string{"one-general-1-vm"}},
-		"one node's cores":  {func(c *spec.Cluster) { c.ControlPlanes[1].Cores = 8 }, []string{"one-cp-2-vm"}},
-		"one node's disk":   {func(c *spec.Cluster) { c.Workers[1].DiskGiB = 80 }, []string{"one-general-2-vm"}},
-		"one node's own disk": {func(c *spec.Cluster) {
-			c.Workers[1].ExtraDisks = []spec.Disk{{Interface: "scsi1", SizeGiB: 1, Datastore: "tank"}}
+		"one node's memory": {func(c *TalosClusterArgs) { c.worker(0).Machine.Memory = 8192 }, []string{"one-general-1-vm"}},
+		"one node's cores":  {func(c *TalosClusterArgs) { c.controlPlane(1).Machine.Cores = 8 }, []string{"one-cp-2-vm"}},
+		"one node's disk":   {func(c *TalosClusterArgs) { c.worker(1).Machine.DiskSize = 80 }, []string{"one-general-2-vm"}},
+		"one node's own disk": {func(c *TalosClusterArgs) {
+			c.worker(1).Machine.ExtraDisks = []Disk{{Interface: "scsi1", Size: 1, Pool: "tank"}}
 		}, []string{"one-general-2-vm"}},
 		"one node's labels": {
-			func(c *spec.Cluster) { c.Workers[0].Labels = map[string]string{"a": "b"} }, []string{"one-general-1-configuration", "one-healthy", "one-marked"},
+			func(c *TalosClusterArgs) { c.worker(0).Labels = map[string]string{"a": "b"} }, []string{"one-general-1-configuration", "one-healthy", "one-marked"},
 		},
 		"a worker less": {
-			func(c *spec.Cluster) { c.Workers = c.Workers[:1] }, []string{"one-general-2", "one-general-2-configuration", "one-general-2-vm", "one-healthy", "one-marked"},
+			func(c *TalosClusterArgs) { c.Nodes = c.Nodes[:len(c.Nodes)-1] }, []string{"one-general-2", "one-general-2-configuration", "one-general-2-vm", "one-healthy", "one-marked"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			after := plannedCluster(3, 2)
 			test.change(&after)
-			old, _ := runCluster(t, recorder.Options{}, before, false)
-			changed, _ := runCluster(t, recorder.Options{}, after, false)
+			old, _ := runCluster(t, enginetest.Options{}, before, false)
+			changed, _ := runCluster(t, enginetest.Options{}, after, false)
 
 			assert.Equal(t, test.changed, differences(old, changed))
 		})
@@ -289,9 +313,9 @@ func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
 }
 
 // differences are the names of the registrations that one run has and the other has not, or has with other inputs.
-func differences(a, b *recorder.Recorder) []string {
+func differences(a, b *enginetest.Recorder) []string {
 	var names []string
-	for _, pair := range [][2]*recorder.Recorder{{a, b}, {b, a}} {
+	for _, pair := range [][2]*enginetest.Recorder{{a, b}, {b, a}} {
 		for _, one := range pair[0].All() {
 			other, there := pair[1].Of(one.Type)[one.Name]
 			same := there && one.Inputs.DeepEquals(other.Inputs)
@@ -308,16 +332,14 @@ func differences(a, b *recorder.Recorder) []string {
 func TestTalosNodeOfANewTemplateVersionIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	before, after := plannedCluster(1, 1), plannedCluster(1, 1)
-	for _, nodes := range [][]spec.Node{after.ControlPlanes, after.Workers} {
-		for i := range nodes {
-			nodes[i].Template.Version, nodes[i].Template.Name = "v1.12.7", "talos-v1.12.7-talos"
-		}
+	for i := range after.Nodes {
+		after.Nodes[i].Talos.Version = "v1.12.7"
 	}
-	old, _ := runCluster(t, recorder.Options{}, before, false)
-	changed, _ := runCluster(t, recorder.Options{}, after, false)
+	old, _ := runCluster(t, enginetest.Options{}, before, false)
+	changed, _ := runCluster(t, enginetest.Options{}, after, false)
 
-	for name, vm := range old.Of(recorder.VirtualMachine) {
-		other := changed.Of(recorder.VirtualMachine)[name]
+	for name, vm := range old.Of(enginetest.VirtualMachine) {
+		other := changed.Of(enginetest.VirtualMachine)[name]
 		assert.True(t, vm.Inputs.DeepEquals(other.Inputs), name)
 		assert.Contains(t, other.Request.GetIgnoreChanges(), "clone")
 	}
@@ -328,25 +350,31 @@ func TestTalosNodeOfANewTemplateVersionIsNotReplaced(t *testing.T) {
 func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change func(*spec.Node)
+		change func(*TalosNodeArgs)
 		says   string
 	}{
-		"no host":                           {func(n *spec.Node) { n.Host = "" }, "no host"},
-		"no VMID":                           {func(n *spec.Node) { n.VMID = 0 }, "no VMID: state one from 100 on"},
-		"no MAC":                            {func(n *spec.Node) { n.MAC = "" }, "no MAC address"},
-		"no address":                        {func(n *spec.Node) { n.Address = netip.Prefix{} }, "no address"},
-		"no template":                       {func(n *spec.Node) { n.Template.VMID = 0 }, "no template to clone"},
-		"a linked clone on another store":   {func(n *spec.Node) { n.Linked, n.Datastore = true, "tank" }, "a linked clone stays on its template's datastore"},
-		"several problems are all reported": {func(n *spec.Node) { n.Host, n.VMID = "", 0 }, "no host: state one\nno VMID"},
+		"no host":           {func(a *TalosNodeArgs) { a.Machine.Node = "" }, "machine.node: is missing; state the Proxmox host"},
+		"no VMID":           {func(a *TalosNodeArgs) { a.Machine.VMID = 0 }, "machine.vmid: 0 is no VMID; state one from 100 on"},
+		"no MAC":            {func(a *TalosNodeArgs) { a.Machine.MAC = "" }, "machine.mac: is missing"},
+		"no address":        {func(a *TalosNodeArgs) { a.Address = nil }, "address: is missing"},
+		"no template":       {func(a *TalosNodeArgs) { a.Machine.Template = nil }, "machine.template: a machine comes either from a template or from an ISO"},
+		"template and ISO":  {func(a *TalosNodeArgs) { a.Machine.ISO = pulumi.String("x") }, "state one of template and iso"},
+		"half a PCI device": {func(a *TalosNodeArgs) { a.Machine.PCIDevices = []PCIDevice{{}} }, "machine.pciDevices[0]: has not one of mapping and id"},
+		"a router's name":   {func(a *TalosNodeArgs) { a.Network.Gateway = "router" }, `network.gateway: "router" is not an IP address`},
+		"several are at once": {
+			func(a *TalosNodeArgs) { a.Machine.Node, a.Machine.VMID = "", 0 }, "machine.node: is missing; state the Proxmox host, such as pve1\nmachine.vmid: 0 is no VMID",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := plannedNode(spec.RoleWorker, 0, "pve1")
-			test.change(&n)
-			r, err := recorder.Run(recorder.Options{}, func(ctx *pulumi.Context) error {
-				_, err := NewTalosNode(ctx, "node", TalosNodeArgs{
-					Node: n, Network: plannedNetwork(), Configuration: pulumi.String("configuration"), Client: machine.ClientConfigurationArgs{},
-				})
+			n := plannedNode(RoleWorker, 0, "pve1")
+			args := TalosNodeArgs{
+				Machine: n.Machine, Network: plannedNetwork(), Address: pulumi.String(n.Address), Configuration: pulumi.String("configuration"),
+			}
+			args.Machine.Template = pulumi.Int(901)
+			test.change(&args)
+			r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
+				_, err := NewTalosNode(ctx, "node", args)
 
 				return err
 			})
@@ -360,19 +388,17 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 // TestTalosNodeWaitsForItsMachine runs the hook before a configuration is applied, as the engine does.
 func TestTalosNodeWaitsForItsMachine(t *testing.T) {
 	t.Parallel()
-	register := func(address string, within time.Duration) (*recorder.Recorder, error) {
+	register := func(address string, within time.Duration) (*enginetest.Recorder, error) {
 		n := isoNode()
-		n.Address = netip.MustParsePrefix(address + "/24")
+		n.Address = address + "/24"
 
-		return recorder.Run(recorder.Options{Hooks: true}, func(ctx *pulumi.Context) error {
-			secrets, err := machine.NewSecrets(ctx, "secrets", &machine.SecretsArgs{})
+		return enginetest.Run(enginetest.Options{Hooks: true}, func(ctx *pulumi.Context) error {
+			args, err := nodeArgs(ctx, n, plannedNetwork())
 			if err != nil {
 				return err
 			}
-			_, err = NewTalosNode(ctx, n.Name, TalosNodeArgs{
-				Node: n, Network: plannedNetwork(), ISO: pulumi.String("local:iso/talos.iso"),
-				Configuration: pulumi.String("configuration"), Client: secrets.ClientConfiguration, AnswersWithin: within,
-			})
+			args.AnswersWithin = within.Seconds()
+			_, err = NewTalosNode(ctx, n.Name, args)
 
 			return err
 		})
@@ -380,7 +406,7 @@ func TestTalosNodeWaitsForItsMachine(t *testing.T) {
 
 	r, err := register(serveMaintenance(t), time.Hour)
 	require.NoError(t, err)
-	hooks := r.Of(recorder.ConfigurationApply)["one-general-1-configuration"].Request.GetHooks()
+	hooks := r.Of(enginetest.ConfigurationApply)["one-general-1-configuration"].Request.GetHooks()
 	assert.Equal(t, []string{"one-general-1-answers"}, hooks.GetBeforeCreate())
 	assert.Equal(t, []string{"one-general-1-answers"}, hooks.GetBeforeUpdate(), "a machine may be down when its configuration changes")
 	assert.Empty(t, slices.Concat(hooks.GetBeforeDelete(), hooks.GetAfterDelete()), "with those, pulumi destroy would need the program")

@@ -7,11 +7,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/spec"
 )
-
-// talosopsCommand is used where TALOSOPS names no built one; no path is part of the command, so that the state is the same on every machine the program runs on.
-const talosopsCommand = `${TALOSOPS:-go run ./cmd/talosops} `
 
 // talosops is one call of cmd/talosops; its request goes to the standard input as a secret.
 type talosops struct {
@@ -40,7 +36,7 @@ func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.Reso
 	}).(pulumi.StringOutput)
 
 	args := &local.CommandArgs{
-		Create:                 pulumi.String(talosopsCommand + t.verb),
+		Create:                 pulumi.String(request.Command + t.verb),
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 	}
@@ -54,29 +50,29 @@ func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.Reso
 	return local.NewCommand(ctx, name, args, opts...)
 }
 
-func talosopsNodes(nodes []spec.Node) []request.Node {
+func talosopsNodes(nodes []ClusterNode) []request.Node {
 	list := make([]request.Node, 0, len(nodes))
 	for _, n := range nodes {
-		list = append(list, request.Node{Name: n.Name, Address: n.Address.Addr().String()})
+		list = append(list, request.Node{Name: n.Name, Address: n.prefix().Addr().String()})
 	}
 
 	return list
 }
 
-func talosopsPlanned(nodes []spec.Node) []request.Versions {
+func talosopsPlanned(nodes []ClusterNode) []request.Versions {
 	list := make([]request.Versions, 0, len(nodes))
 	for _, n := range nodes {
-		list = append(list, request.Versions{Node: n.Name, Talos: n.Template.Version, Schematic: SchematicOf(n.Template).ID()})
+		list = append(list, request.Versions{Node: n.Name, Talos: n.Talos.Version, Schematic: n.Talos.SchematicID()})
 	}
 
 	return list
 }
 
 // offeredGPUs are what the cluster's nodes have to offer: each GPU, as often as it is shared. With the GPU Operator nothing is offered before it is installed.
-func offeredGPUs(c spec.Cluster) []request.GPUs {
+func offeredGPUs(a TalosClusterArgs) []request.GPUs {
 	var list []request.GPUs
-	for _, n := range c.Nodes() {
-		if len(n.GPUs) > 0 && !c.GPUOperator {
+	for _, n := range a.nodes() {
+		if len(n.GPUs) > 0 && !a.GPUOperator {
 			list = append(list, request.GPUs{Node: n.Name, Count: len(n.GPUs) * max(n.TimeSlicing, 1)})
 		}
 	}

@@ -2,18 +2,17 @@ package components
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"proxmox-talos/internal/marker"
-	"proxmox-talos/internal/spec"
 )
 
 // Devices of every node's VM. q35 has no other ide places than ide0 and ide2.
 const (
+	systemDisk     = "scsi0"
 	cdromDrive     = "ide0"
 	cloudInitDrive = "ide2"
 )
@@ -27,22 +26,24 @@ const (
 
 // virtualMachine states every property that the provider would otherwise guess: several of its defaults differ from what Proxmox then reports, and make each
 // later run fail or change something.
-func virtualMachine(n spec.Node, network spec.Network, iso pulumi.StringInput, owner marker.Owner) *vm.VirtualMachineArgs {
+func virtualMachine(ctx *pulumi.Context, a TalosNodeArgs) *vm.VirtualMachineArgs {
+	m := a.Machine
+	owner := marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack())
 	args := &vm.VirtualMachineArgs{
-		Name:     pulumi.String(n.Name),
-		VmId:     pulumi.Int(n.VMID),
-		NodeName: pulumi.String(n.Host),
+		Name:     pulumi.String(a.Name),
+		VmId:     pulumi.Int(m.VMID),
+		NodeName: pulumi.String(m.Node),
 		// The provider sends name and description with the very call that clones, so that a half-made VM says whose it is.
-		Description: pulumi.String(marker.Node(owner, fmt.Sprintf("Talos %s %s of cluster %s", n.Role, n.Name, n.Cluster))),
-		Tags:        pulumi.ToStringArray(n.Tags),
-		PoolId:      optional(n.ResourcePool),
+		Description: pulumi.String(marker.Node(owner, fmt.Sprintf("Talos %s %s of cluster %s", a.Role, a.Name, a.Cluster))),
+		Tags:        pulumi.ToStringArray(m.Tags),
+		PoolId:      optional(m.Pool),
 
 		Started:      pulumi.Bool(true),
-		OnBoot:       pulumi.Bool(n.OnBoot),
+		OnBoot:       pulumi.Bool(*m.OnBoot),
 		Reboot:       pulumi.Bool(false),
 		Template:     pulumi.Bool(false),
-		Protection:   pulumi.Bool(false),            // Proxmox' own protection shuts the VM down before it refuses; Pulumi's refuses first
-		Migrate:      pulumi.Bool(len(n.GPUs) == 0), // a device stays where it is
+		Protection:   pulumi.Bool(false),                  // Proxmox' own protection shuts the VM down before it refuses; Pulumi's refuses first
+		Migrate:      pulumi.Bool(len(m.PCIDevices) == 0), // a device stays where it is
 		Acpi:         pulumi.Bool(true),
 		TabletDevice: pulumi.Bool(false),
 		// Talos ignores a long ACPI wait.
@@ -52,42 +53,42 @@ func virtualMachine(n spec.Node, network spec.Network, iso pulumi.StringInput, o
 		Bios:            pulumi.String("ovmf"),
 		ScsiHardware:    pulumi.String("virtio-scsi-pci"),
 		KeyboardLayout:  pulumi.String("en-us"),
-		BootOrders:      pulumi.StringArray{pulumi.String(spec.SystemDisk)},
+		BootOrders:      pulumi.StringArray{pulumi.String(systemDisk)},
 		OperatingSystem: vm.VirtualMachineOperatingSystemArgs{Type: pulumi.String("l26")},
 		SerialDevices:   vm.VirtualMachineSerialDeviceArray{vm.VirtualMachineSerialDeviceArgs{Device: pulumi.String("socket")}},
 		Vga:             vm.VirtualMachineVgaArgs{Type: pulumi.String("std"), Memory: pulumi.Int(16)},
 		EfiDisk: vm.VirtualMachineEfiDiskArgs{
-			DatastoreId:     pulumi.String(n.Datastore),
+			DatastoreId:     pulumi.String(m.DiskPool),
 			FileFormat:      pulumi.String("raw"),
 			PreEnrolledKeys: pulumi.Bool(false),
 			Type:            pulumi.String("4m"),
 		},
 		Cpu: vm.VirtualMachineCpuArgs{
-			Cores:      pulumi.Int(n.Cores),
+			Cores:      pulumi.Int(m.Cores),
 			Sockets:    pulumi.Int(1),
-			Type:       pulumi.String(n.CPUType),
-			Numa:       pulumi.Bool(n.NUMA),
+			Type:       pulumi.String(m.CPUType),
+			Numa:       pulumi.Bool(m.NUMA),
 			Units:      pulumi.Int(100), // Proxmox' own default; the provider's outweighs all other VMs tenfold
 			Hotplugged: pulumi.Int(0),
 			Limit:      pulumi.Int(0),
 		},
 		Memory: vm.VirtualMachineMemoryArgs{
-			Dedicated: pulumi.Int(n.MemoryMiB),
+			Dedicated: pulumi.Int(m.Memory),
 			Floating:  pulumi.Int(0),
 			Shared:    pulumi.Int(0),
 		},
 		Agent: vm.VirtualMachineAgentArgs{
-			Enabled: pulumi.Bool(n.HasAgent()),
+			Enabled: pulumi.Bool(m.Agent),
 			// Every create and refresh waits this long for an agent that does not answer; nothing here needs its answer.
 			Timeout: pulumi.String("2s"),
 			Trim:    pulumi.Bool(false),
 			Type:    pulumi.String("virtio"),
 		},
 
-		Disks:          disks(n),
-		NetworkDevices: networkDevices(n, network),
-		Initialization: initialization(n, network),
-		Hostpcis:       hostPCIs(n.GPUs),
+		Disks:          disks(m),
+		NetworkDevices: networkDevices(a),
+		Initialization: initialization(a),
+		Hostpcis:       hostPCIs(ctx, m.PCIDevices),
 
 		TimeoutClone:      pulumi.Int(createTimeout),
 		TimeoutCreate:     pulumi.Int(createTimeout),
@@ -97,29 +98,29 @@ func virtualMachine(n spec.Node, network spec.Network, iso pulumi.StringInput, o
 		TimeoutShutdownVm: pulumi.Int(stopTimeout),
 		TimeoutStopVm:     pulumi.Int(stopTimeout),
 	}
-	if n.StartupOrder > 0 {
-		args.Startup = vm.VirtualMachineStartupArgs{Order: pulumi.Int(n.StartupOrder), UpDelay: pulumi.Int(-1), DownDelay: pulumi.Int(-1)}
+	if m.StartupOrder > 0 {
+		args.Startup = vm.VirtualMachineStartupArgs{Order: pulumi.Int(m.StartupOrder), UpDelay: pulumi.Int(-1), DownDelay: pulumi.Int(-1)}
 	}
-	origin(args, n, iso)
+	origin(ctx, args, m)
 
 	return args
 }
 
 // origin says what the VM is made from: a clone of the template, or a blank disk that the ISO installs to.
-func origin(args *vm.VirtualMachineArgs, n spec.Node, iso pulumi.StringInput) {
+func origin(ctx *pulumi.Context, args *vm.VirtualMachineArgs, m Machine) {
 	var medium pulumi.StringInput = pulumi.String("none")
-	if n.Template.Source == spec.SourceISO {
-		medium = iso
-		args.BootOrders = pulumi.StringArray{pulumi.String(spec.SystemDisk), pulumi.String(cdromDrive)}
+	if m.Template == nil {
+		medium = textOf(ctx, m.ISO)
+		args.BootOrders = pulumi.StringArray{pulumi.String(systemDisk), pulumi.String(cdromDrive)}
 	} else {
 		clone := vm.VirtualMachineCloneArgs{
-			VmId:     pulumi.Int(n.Template.VMID),
-			NodeName: pulumi.String(n.Host),
-			Full:     pulumi.Bool(!n.Linked),
+			VmId:     numberOf(ctx, m.Template),
+			NodeName: pulumi.String(m.Node),
+			Full:     pulumi.Bool(!m.Linked),
 			Retries:  pulumi.Int(3),
 		}
-		if !n.Linked { // Proxmox refuses a datastore for a linked clone
-			clone.DatastoreId = pulumi.String(n.Datastore)
+		if !m.Linked { // Proxmox refuses a datastore for a linked clone
+			clone.DatastoreId = pulumi.String(m.DiskPool)
 		}
 		args.Clone = clone
 	}
@@ -130,9 +131,9 @@ func origin(args *vm.VirtualMachineArgs, n spec.Node, iso pulumi.StringInput) {
 	}
 }
 
-func disks(n spec.Node) vm.VirtualMachineDiskArray {
-	list := vm.VirtualMachineDiskArray{disk(spec.Disk{Interface: spec.SystemDisk, SizeGiB: n.DiskGiB, Datastore: n.Datastore})}
-	for _, extra := range n.ExtraDisks {
+func disks(m Machine) vm.VirtualMachineDiskArray {
+	list := vm.VirtualMachineDiskArray{disk(Disk{Interface: systemDisk, Size: m.DiskSize, Pool: m.DiskPool})}
+	for _, extra := range m.ExtraDisks {
 		list = append(list, disk(extra))
 	}
 
@@ -140,11 +141,11 @@ func disks(n spec.Node) vm.VirtualMachineDiskArray {
 }
 
 // disk has no I/O thread: the virtio-scsi-pci controller has none, and Proxmox would warn at every start. Disks at virtioN have no ssd in Proxmox.
-func disk(d spec.Disk) vm.VirtualMachineDiskArgs {
+func disk(d Disk) vm.VirtualMachineDiskArgs {
 	return vm.VirtualMachineDiskArgs{
 		Interface:   pulumi.String(d.Interface),
-		DatastoreId: pulumi.String(d.Datastore),
-		Size:        pulumi.Int(d.SizeGiB),
+		DatastoreId: pulumi.String(d.Pool),
+		Size:        pulumi.Int(d.Size),
 		FileFormat:  pulumi.String("raw"),
 		Aio:         pulumi.String("io_uring"),
 		Backup:      pulumi.Bool(true),
@@ -156,15 +157,18 @@ func disk(d spec.Disk) vm.VirtualMachineDiskArgs {
 	}
 }
 
-// hostPCIs passes GPUs through by their mapping, or by address. Proxmox' own PCIe and ROM are stated: the provider would switch the ROM off.
-func hostPCIs(gpus []spec.GPU) vm.VirtualMachineHostpciArray {
+// hostPCIs passes devices through by their mapping, or by address. Proxmox' own PCIe and ROM are stated: the provider would switch the ROM off.
+func hostPCIs(ctx *pulumi.Context, devices []PCIDevice) vm.VirtualMachineHostpciArray {
 	var list vm.VirtualMachineHostpciArray
-	for i, gpu := range gpus {
-		device := vm.VirtualMachineHostpciArgs{Device: pulumi.String(fmt.Sprintf("hostpci%d", i)), Pcie: pulumi.Bool(true), Rombar: pulumi.Bool(true), Xvga: pulumi.Bool(false)}
-		if gpu.Raw {
-			device.Id = pulumi.String(gpu.PCI)
+	for i, d := range devices {
+		device := vm.VirtualMachineHostpciArgs{
+			Device: pulumi.String(fmt.Sprintf("hostpci%d", i)),
+			Pcie:   pulumi.Bool(*d.PCIe), Rombar: pulumi.Bool(*d.ROMBar), Xvga: pulumi.Bool(false),
+		}
+		if d.Mapping == nil {
+			device.Id = pulumi.String(d.ID)
 		} else {
-			device.Mapping = pulumi.String(gpu.Name)
+			device.Mapping = textOf(ctx, d.Mapping)
 		}
 		list = append(list, device)
 	}
@@ -172,42 +176,18 @@ func hostPCIs(gpus []spec.GPU) vm.VirtualMachineHostpciArray {
 	return list
 }
 
-// cardsOf are a node's network cards, the cluster's first.
-func cardsOf(n spec.Node, network spec.Network) []spec.NIC {
-	return append([]spec.NIC{{Bridge: network.Bridge, VLAN: network.VLAN, MTU: network.MTU, MAC: n.MAC}}, n.ExtraNICs...)
-}
-
-func networkDevices(n spec.Node, network spec.Network) vm.VirtualMachineNetworkDeviceArray {
-	var list vm.VirtualMachineNetworkDeviceArray
-	for _, card := range cardsOf(n, network) {
+// networkDevices are a node's network cards, the cluster's first.
+func networkDevices(a TalosNodeArgs) vm.VirtualMachineNetworkDeviceArray {
+	first := NIC{Bridge: a.Network.Bridge, VLAN: a.Network.VLAN, MTU: a.Network.MTU, MAC: a.Machine.MAC}
+	list := vm.VirtualMachineNetworkDeviceArray{networkDevice(first)}
+	for _, card := range a.Machine.ExtraNICs {
 		list = append(list, networkDevice(card))
 	}
 
 	return list
 }
 
-// optionsOf are the options of a node's cards and devices, as [VM] has them. A device by its address is only there or not.
-func optionsOf(n spec.Node, network spec.Network) map[string]map[string]string {
-	options := map[string]map[string]string{}
-	for i, card := range cardsOf(n, network) {
-		tag := ""
-		if card.VLAN > 0 {
-			tag = strconv.Itoa(card.VLAN)
-		}
-		options[fmt.Sprintf("net%d", i)] = map[string]string{"bridge": card.Bridge, "tag": tag}
-	}
-	for i, gpu := range n.GPUs {
-		device := map[string]string{}
-		if !gpu.Raw {
-			device["mapping"] = gpu.Name
-		}
-		options[fmt.Sprintf("hostpci%d", i)] = device
-	}
-
-	return options
-}
-
-func networkDevice(card spec.NIC) vm.VirtualMachineNetworkDeviceArgs {
+func networkDevice(card NIC) vm.VirtualMachineNetworkDeviceArgs {
 	args := vm.VirtualMachineNetworkDeviceArgs{
 		Bridge:       pulumi.String(card.Bridge),
 		MacAddress:   pulumi.String(strings.ToUpper(card.MAC)), // as Proxmox writes it
@@ -228,41 +208,23 @@ func networkDevice(card spec.NIC) vm.VirtualMachineNetworkDeviceArgs {
 
 // initialization is the nocloud network data, by which a machine has its address before it has a configuration. There is no user data: Talos needs none.
 // Only the first card is in it: the machine configuration knows the others, and the provider cannot take one out again, which would be a change for ever.
-func initialization(n spec.Node, network spec.Network) vm.VirtualMachineInitializationArgs {
-	address := ipConfig("dhcp", "")
-	if !network.DHCP {
-		gateway := ""
-		if network.Gateway.IsValid() {
-			gateway = network.Gateway.String()
-		}
-		address = ipConfig(n.Address.String(), gateway)
+func initialization(a TalosNodeArgs) vm.VirtualMachineInitializationArgs {
+	address := vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String("dhcp")}
+	if !a.Network.DHCP {
+		address.Address = a.Address.ToStringOutput().ToStringPtrOutput()
+		address.Gateway = optional(a.Network.Gateway)
 	}
 
 	args := vm.VirtualMachineInitializationArgs{
-		DatastoreId: pulumi.String(n.Datastore),
+		DatastoreId: pulumi.String(a.Machine.DiskPool),
 		Interface:   pulumi.String(cloudInitDrive),
-		IpConfigs:   vm.VirtualMachineInitializationIpConfigArray{address},
+		IpConfigs:   vm.VirtualMachineInitializationIpConfigArray{vm.VirtualMachineInitializationIpConfigArgs{Ipv4: address}},
 	}
-	if len(network.DNS) > 0 {
-		args.Dns = vm.VirtualMachineInitializationDnsArgs{Servers: stringsOf(network.DNS)}
+	if len(a.Network.DNS) > 0 {
+		args.Dns = vm.VirtualMachineInitializationDnsArgs{Servers: pulumi.ToStringArray(a.Network.DNS)}
 	}
 
 	return args
-}
-
-func ipConfig(address, gateway string) vm.VirtualMachineInitializationIpConfigArgs {
-	return vm.VirtualMachineInitializationIpConfigArgs{
-		Ipv4: vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String(address), Gateway: optional(gateway)},
-	}
-}
-
-func stringsOf[T fmt.Stringer](values []T) pulumi.StringArray {
-	array := make(pulumi.StringArray, 0, len(values))
-	for _, value := range values {
-		array = append(array, pulumi.String(value.String()))
-	}
-
-	return array
 }
 
 // optional leaves an empty text out.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
-	"proxmox-talos/components"
+	"proxmox-talos/internal/look"
 	"proxmox-talos/internal/proxmoxapi"
 	"proxmox-talos/internal/recovery"
 	"proxmox-talos/internal/site"
@@ -60,7 +60,7 @@ func ReadCheck(
 
 // Report compares the stack with what Proxmox and the Image Factory say; the text is for a terminal.
 func (c Check) Report(ctx context.Context) (string, error) {
-	last := lastRun{seen: map[int]components.Seen{}, made: map[string]bool{}}
+	last := lastRun{seen: map[int]look.Seen{}, made: map[string]bool{}}
 	for _, r := range c.Resources {
 		if err := last.add(string(r.URN), string(r.Type), recovery.Reveal(r.Outputs)); err != nil {
 			return "", err

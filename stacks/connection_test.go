@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/enginetest"
 )
 
 func TestAStackThatCannotReachItsProxmoxSaysSo(t *testing.T) {
@@ -41,7 +41,7 @@ func TestAStackThatCannotReachItsProxmoxSaysSo(t *testing.T) {
 			for key, value := range test.settings {
 				o.Config["proxmoxve:"+key] = value
 			}
-			r, err := recorder.Run(o, deploy)
+			r, err := enginetest.Run(o, deploy)
 			if len(test.says) == 0 {
 				require.NoError(t, err)
 
@@ -64,7 +64,7 @@ func TestAConnectionMayStandInTheEnvironment(t *testing.T) {
 	o := configured(t, "test", twoClusters)
 	delete(o.Config, "proxmoxve:endpoint")
 	delete(o.Config, "proxmoxve:apiToken")
-	_, err := recorder.Run(o, deploy)
+	_, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
 	_, err = PlanFile("test", []byte(twoClusters))
@@ -76,7 +76,7 @@ func TestKeysThatTheLanguageHostTellsOf(t *testing.T) {
 	t.Setenv("PULUMI_CONFIG", `{"talos-proxmox:cluster": "[]", "talos-proxmox:hosts": "[]", "proxmoxve:endpont": "x"}`)
 	o := configured(t, "test", twoClusters)
 	o.Root = t.TempDir()
-	r, err := recorder.Run(o, deploy)
+	r, err := enginetest.Run(o, deploy)
 	require.ErrorContains(t, err, "nothing was changed:\ncluster: is not a key of the configuration; did you mean clusters?")
 	assert.NotContains(t, err.Error(), "endpont", "other namespaces belong to others")
 	assert.Empty(t, r.All())

@@ -4,7 +4,6 @@ package stacks
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"proxmox-talos/components"
+	"proxmox-talos/internal/look"
 	"proxmox-talos/internal/proxmoxapi"
 	"proxmox-talos/internal/spec"
 )
@@ -21,7 +21,7 @@ import (
 type deployment struct {
 	settings
 	hosts     map[string]*hostState             // those with prep or gpus, by name
-	images    map[string]*components.TalosImage // by file name
+	images    map[string]*components.TalosImage // by name
 	templates map[templateKey]*components.GoldenTemplate
 	mappings  map[string]*components.PCIMapping // by GPU name
 	clusters  map[string]*components.TalosCluster
@@ -59,11 +59,12 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		clusters:  map[string]*components.TalosCluster{},
 		machines:  &machines{asked: proxmoxapi.NewMachines(proxmoxSetting(ctx, os.Getenv), p.Transport), warn: ctx.Log.Warn, preview: ctx.DryRun()},
 	}
-	images, err := planImages(s)
+	images, err := planImages(s.plan)
 	if err != nil {
 		return err
 	}
-	if err := d.checkClusters(); err != nil {
+	checked, err := d.checkClusters()
+	if err != nil {
 		return err
 	}
 	if err := d.judgeRunning(ctx); err != nil {
@@ -89,7 +90,7 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		func() error { return d.makeImages(ctx, images) },
 		func() error { return d.makeTemplates(ctx) },
 		func() error { return d.makeMappings(ctx) },
-		func() error { return d.makeClusters(ctx) },
+		func() error { return d.makeClusters(ctx, checked) },
 		func() error { return d.export(ctx) },
 	} {
 		if err := step(); err != nil {
@@ -100,57 +101,29 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 	return nil
 }
 
-// planImages gathers the templates' images: classes and hosts share a file of the same name.
-func planImages(s settings) (map[string]components.TalosImageArgs, error) {
-	images := map[string]components.TalosImageArgs{}
-	var problems []error
-	for _, t := range s.plan.Templates {
-		name := components.ImageOf(t)
-		image, ok := images[name]
-		if !ok {
-			image = components.TalosImageArgs{
-				Schematic: components.SchematicOf(t),
-				Version:   t.Version,
-				Platform:  t.Platform,
-				Source:    t.Source,
-				Factory:   s.factory,
-			}
-		}
-		image.Secret = image.Secret || t.Secret
-		if t.Checksum != "" {
-			if image.Checksum != "" && image.Checksum != t.Checksum {
-				problems = append(problems, fmt.Errorf("templates.%s.checksum: another class with the same image states another one: state the right one for both", t.Key))
-			}
-			image.Checksum = t.Checksum
-		}
-		image.Stores = append(image.Stores, components.ImageStore{Host: t.Host, Datastore: t.ImageDatastore})
-		images[name] = image
-	}
-
-	return images, errors.Join(problems...)
-}
-
-func (d *deployment) checkClusters() error {
+// checkClusters returns the clusters' arguments by name, or all their problems.
+func (d *deployment) checkClusters() (map[string]components.TalosClusterArgs, error) {
+	checked := map[string]components.TalosClusterArgs{}
 	var problems []error
 	for _, cluster := range d.plan.Clusters {
-		problems = append(problems, d.clusterArgs(cluster).Validate())
+		args, err := d.clusterArgs(cluster).Checked(cluster.Name)
+		checked[cluster.Name] = args
+		problems = append(problems, err)
 	}
 	if err := errors.Join(problems...); err != nil {
-		return fmt.Errorf("the configuration of the clusters has problems, nothing was changed:\n%w", err)
+		return nil, fmt.Errorf("the configuration of the clusters has problems, nothing was changed:\n%w", err)
 	}
 
-	return nil
+	return checked, nil
 }
 
-func (d *deployment) makeImages(ctx *pulumi.Context, images map[string]components.TalosImageArgs) error {
-	for _, file := range slices.Sorted(maps.Keys(images)) {
-		args := images[file]
-		args.After = d.settled()
-		image, err := components.NewTalosImage(ctx, file, args)
+func (d *deployment) makeImages(ctx *pulumi.Context, images []image) error {
+	for _, planned := range images {
+		made, err := components.NewTalosImage(ctx, planned.name, d.imageArgs(planned))
 		if err != nil {
 			return err
 		}
-		d.images[file] = image
+		d.images[planned.name] = made
 	}
 
 	return nil
@@ -162,11 +135,7 @@ func (d *deployment) makeTemplates(ctx *pulumi.Context) error {
 		if err != nil {
 			return err
 		}
-		template, err := components.NewGoldenTemplate(ctx, t.Key+"-"+t.Host, components.GoldenTemplateArgs{
-			Template: t,
-			Image:    d.images[components.ImageOf(t)],
-			Shell:    d.shell(host),
-		})
+		template, err := components.NewGoldenTemplate(ctx, t.Key+"-"+t.Host, d.templateArgs(t, host))
 		if err != nil {
 			return err
 		}
@@ -176,9 +145,13 @@ func (d *deployment) makeTemplates(ctx *pulumi.Context) error {
 	return nil
 }
 
-func (d *deployment) makeClusters(ctx *pulumi.Context) error {
+func (d *deployment) makeClusters(ctx *pulumi.Context, checked map[string]components.TalosClusterArgs) error {
+	d.machines.wanted = wanted(d.plan)
+	ctx = look.With(ctx, d.machines.look)
 	for _, planned := range d.plan.Clusters {
-		cluster, err := components.NewTalosCluster(ctx, planned.Name, d.clusterArgs(planned))
+		args := checked[planned.Name]
+		d.wire(args, planned)
+		cluster, err := components.NewTalosCluster(ctx, planned.Name, args)
 		if err != nil {
 			return err
 		}
@@ -186,12 +159,6 @@ func (d *deployment) makeClusters(ctx *pulumi.Context) error {
 	}
 
 	return nil
-}
-
-func (d *deployment) clusterArgs(cluster spec.Cluster) components.TalosClusterArgs {
-	return components.TalosClusterArgs{
-		Cluster: cluster, Protect: d.plan.Protect, Factory: d.factory, Template: d.template, GPUsReady: d.gpusReady, Look: d.machines.look,
-	}
 }
 
 func (d *deployment) host(name string) (spec.Host, error) {

@@ -15,13 +15,13 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"proxmox-talos/components"
-	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/enginetest"
 	"proxmox-talos/internal/talos"
 )
 
 // stackOptions are a stack as the project is delivered with it, and as the engine would hand it to the program: objects
 // as JSON, texts as they are. The stack files in the project's folder are the user's to edit.
-func stackOptions(t *testing.T, stack string, more map[string]string) recorder.Options {
+func stackOptions(t *testing.T, stack string, more map[string]string) enginetest.Options {
 	t.Helper()
 	data, err := os.ReadFile("testdata/Pulumi." + stack + ".yaml")
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func stackOptions(t *testing.T, stack string, more map[string]string) recorder.O
 }
 
 // configured is a stack file as the engine would hand it to the program, with a connection to Proxmox.
-func configured(t *testing.T, stack, document string) recorder.Options {
+func configured(t *testing.T, stack, document string) enginetest.Options {
 	t.Helper()
 	var file struct {
 		Config map[string]any `yaml:"config"`
@@ -40,7 +40,7 @@ func configured(t *testing.T, stack, document string) recorder.Options {
 	require.NoError(t, yaml.Unmarshal([]byte(document), &file))
 	root := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(root, "Pulumi."+stack+".yaml"), []byte(document), 0o600))
-	o := recorder.Options{Stack: stack, Root: root, Config: map[string]string{"proxmoxve:endpoint": "https://127.1.0.11:8006/", "proxmoxve:apiToken": "talos@pve!pulumi=uuid"}}
+	o := enginetest.Options{Stack: stack, Root: root, Config: map[string]string{"proxmoxve:endpoint": "https://127.1.0.11:8006/", "proxmoxve:apiToken": "talos@pve!pulumi=uuid"}}
 	for key, value := range file.Config {
 		if text, ok := value.(string); ok {
 			o.Config[key] = text
@@ -69,7 +69,7 @@ func labHostKeys(t *testing.T) map[string]string {
 	return map[string]string{"talos-proxmox:hosts": string(encoded)}
 }
 
-func runStack(t *testing.T, stack string, preview bool) *recorder.Recorder {
+func runStack(t *testing.T, stack string, preview bool) *enginetest.Recorder {
 	t.Helper()
 	more := map[string]string{}
 	if stack == "lab" {
@@ -77,7 +77,7 @@ func runStack(t *testing.T, stack string, preview bool) *recorder.Recorder {
 	}
 	o := stackOptions(t, stack, more)
 	o.Preview = preview
-	r, err := recorder.Run(o, deploy)
+	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
 	return r
@@ -115,18 +115,18 @@ func TestCommittedStacks(t *testing.T) {
 				r := runStack(t, stack, preview)
 
 				assert.Equal(t, expected.nodes, r.Names(components.TalosNodeType))
-				assert.Len(t, r.Of(recorder.VirtualMachine), len(expected.nodes))
+				assert.Len(t, r.Of(enginetest.VirtualMachine), len(expected.nodes))
 				assert.Equal(t, expected.templates, r.Names(components.GoldenTemplateType))
-				assert.Len(t, r.Of(recorder.File), len(expected.templates))
-				assert.Len(t, r.Of(recorder.RemoteCommand), expected.builds)
+				assert.Len(t, r.Of(enginetest.File), len(expected.templates))
+				assert.Len(t, r.Of(enginetest.RemoteCommand), expected.builds)
 				assert.Equal(t, []string{stack}, r.Names(components.TalosClusterType))
 				assert.Equal(t, expected.gpus, r.Names(components.GPUWorkerType))
-				assert.Equal(t, []string{"rtx4000-mapping"}, r.Names(recorder.PCIMapping))
-				assert.NotEmpty(t, r.Of(recorder.Schematic))
-				for _, token := range []string{recorder.Secrets, recorder.Kubeconfig} {
+				assert.Equal(t, []string{"rtx4000-mapping"}, r.Names(enginetest.PCIMapping))
+				assert.NotEmpty(t, r.Of(enginetest.Schematic))
+				for _, token := range []string{enginetest.Secrets, enginetest.Kubeconfig} {
 					assert.Len(t, r.Of(token), 1, token)
 				}
-				assert.Equal(t, expected.commands, r.Names(recorder.LocalCommand))
+				assert.Equal(t, expected.commands, r.Names(enginetest.LocalCommand))
 				protected := 0
 				for _, registration := range r.All() {
 					if registration.Request.GetProtect() {
@@ -173,7 +173,7 @@ func TestOutputs(t *testing.T) {
 		Endpoints, Addresses, VMIDs, MACs, Placement, Kubeconfigs, Talosconfigs, Versions, Templates, Schematics, Hosts, Readme, PCIMappings, GPUOperatorValues,
 	}, slices.Collect(maps.Keys(exports)))
 	assert.Equal(t, map[string]any{"lab": map[string]any{
-		"talos": "v1.12.6", "kubernetes": "v1.35.0", "asked": recorder.GateAsked, "differences": map[string]any{}, "contract": "v1.12",
+		"talos": "v1.12.6", "kubernetes": "v1.35.0", "asked": enginetest.GateAsked, "differences": map[string]any{}, "contract": "v1.12",
 	}}, exports[Versions].Mappable())
 	assert.Equal(t, "127.20.1.10", at(exports[Addresses], "lab", "lab-cp-1"))
 	assert.Equal(t, float64(3001), at(exports[VMIDs], "lab", "lab-general-2"))
@@ -183,7 +183,7 @@ func TestOutputs(t *testing.T) {
 	assert.Equal(t, "talos-v1.12.6-talos", at(exports[Templates], "talos", "pve2", "name"))
 	assert.Len(t, at(exports[Schematics], "talos"), 64)
 	assert.Contains(t, exports[Readme].StringValue(), "| lab-cp-1 | control plane | pve1 | 2000 | 127.20.1.10 |")
-	for name, secret := range map[resource.PropertyKey]string{Kubeconfigs: recorder.KubeconfigText, Talosconfigs: recorder.TalosconfigText} {
+	for name, secret := range map[resource.PropertyKey]string{Kubeconfigs: enginetest.KubeconfigText, Talosconfigs: enginetest.TalosconfigText} {
 		require.True(t, exports[name].IsSecret(), name)
 		assert.Equal(t, secret, at(exports[name].SecretValue().Element, "lab"))
 	}
@@ -223,15 +223,15 @@ const twoClusters = `config:
 
 func TestClassesWithTheSameImageShareIt(t *testing.T) {
 	t.Parallel()
-	r, err := recorder.Run(configured(t, "test", twoClusters), deploy)
+	r, err := enginetest.Run(configured(t, "test", twoClusters), deploy)
 	require.NoError(t, err)
 
 	other := talos.Schematic{Extensions: []string{"iscsi-tools"}}.ID()[:12]
-	assert.ElementsMatch(t, []string{"talos-v1.12.6-376567988ad3-nocloud-amd64.img-pve1-local", "talos-v1.12.6-" + other + "-nocloud-amd64.iso-pve1-local"}, r.Names(recorder.File))
+	assert.ElementsMatch(t, []string{"talos-v1.12.6-376567988ad3-nocloud-amd64.img-pve1-local", "talos-v1.12.6-" + other + "-nocloud-amd64.iso-pve1-local"}, r.Names(enginetest.File))
 	assert.Equal(t, []string{"plain-pve1", "storage-pve1", "talos-pve1"}, r.Names(components.GoldenTemplateType))
-	assert.Equal(t, []string{"storage-pve1-build", "talos-pve1-build"}, r.Names(recorder.RemoteCommand))
+	assert.Equal(t, []string{"storage-pve1-build", "talos-pve1-build"}, r.Names(enginetest.RemoteCommand))
 	assert.Equal(t, []string{"one", "two"}, r.Names(components.TalosClusterType))
-	assert.Equal(t, []string{"storage-pve1-build"}, r.Of(recorder.VirtualMachine)["one-storage-1-vm"].DependsOn())
+	assert.Equal(t, []string{"storage-pve1-build"}, r.Of(enginetest.VirtualMachine)["one-storage-1-vm"].DependsOn())
 	for _, name := range []resource.PropertyKey{"one", "two"} {
 		assert.NotEmpty(t, at(r.Exports()[Kubeconfigs], name))
 	}
@@ -244,9 +244,9 @@ func TestASecondClusterLeavesTheFirstAlone(t *testing.T) {
 	document["config"]["talos-proxmox:clusters"] = document["config"]["talos-proxmox:clusters"].([]any)[:1]
 	one, err := yaml.Marshal(document)
 	require.NoError(t, err)
-	before, err := recorder.Run(configured(t, "test", string(one)), deploy)
+	before, err := enginetest.Run(configured(t, "test", string(one)), deploy)
 	require.NoError(t, err)
-	after, err := recorder.Run(configured(t, "test", twoClusters), deploy)
+	after, err := enginetest.Run(configured(t, "test", twoClusters), deploy)
 	require.NoError(t, err)
 
 	for _, registration := range before.All() {
@@ -260,13 +260,13 @@ func TestTheFactoryIsStatedOnce(t *testing.T) {
 	t.Parallel()
 	o := configured(t, "test", twoClusters)
 	o.Config["talos:imageFactoryUrl"] = "http://127.1.0.9:8080"
-	r, err := recorder.Run(o, deploy)
+	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
-	for name, file := range r.Of(recorder.File) {
+	for name, file := range r.Of(enginetest.File) {
 		assert.True(t, strings.HasPrefix(file.Input("url").StringValue(), "http://127.1.0.9:8080/image/"), name)
 	}
-	for name, apply := range r.Of(recorder.ConfigurationApply) {
+	for name, apply := range r.Of(enginetest.ConfigurationApply) {
 		patches, err := json.Marshal(apply.Input("configPatches").Mappable())
 		require.NoError(t, err)
 		assert.Contains(t, string(patches), "127.1.0.9:8080/nocloud-installer/", name)
@@ -278,10 +278,10 @@ func TestThePrivateKeyIsASecret(t *testing.T) {
 	o := configured(t, "test", twoClusters)
 	o.Config["talos-proxmox:sshPrivateKey"] = "the-private-key"
 	o.Secrets = []string{"talos-proxmox:sshPrivateKey"}
-	r, err := recorder.Run(o, deploy)
+	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
-	for name, command := range r.Of(recorder.RemoteCommand) {
+	for name, command := range r.Of(enginetest.RemoteCommand) {
 		require.True(t, command.Input("connection").IsSecret(), name)
 		assert.Equal(t, "the-private-key", command.Input("connection").SecretValue().Element.ObjectValue()["privateKey"].StringValue(), name)
 	}
@@ -290,7 +290,7 @@ func TestThePrivateKeyIsASecret(t *testing.T) {
 func TestWarningsReachTheUser(t *testing.T) {
 	t.Parallel()
 	document := strings.Replace(twoClusters, "ssh: {", "capacity: {cores: 4}, ssh: {", 1)
-	r, err := recorder.Run(configured(t, "test", document), deploy)
+	r, err := enginetest.Run(configured(t, "test", document), deploy)
 	require.NoError(t, err)
 
 	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[0].capacity.cores: 6 cores are planned on pve1, which has 4")
@@ -316,7 +316,7 @@ func TestRawPassthroughNeedsAPassword(t *testing.T) {
 			for key, value := range test.settings {
 				o.Config["proxmoxve:"+key] = value
 			}
-			_, err := recorder.Run(o, deploy)
+			_, err := enginetest.Run(o, deploy)
 			if !test.fails {
 				require.NoError(t, err)
 
@@ -378,7 +378,7 @@ func TestAWrongConfigurationRegistersNothing(t *testing.T) {
 				o.Config[test.key] = test.value
 			}
 
-			r, err := recorder.Run(o, deploy)
+			r, err := enginetest.Run(o, deploy)
 
 			for _, text := range test.says {
 				require.ErrorContains(t, err, text)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
-	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/enginetest"
 	"proxmox-talos/internal/report"
 )
 
@@ -42,13 +42,13 @@ const encryptedStack = `config:
 `
 
 // decrypted is a stack as the engine hands it to the program, and its file as it lies in the project: without what is decrypted.
-func decrypted(t *testing.T, document string) recorder.Options {
+func decrypted(t *testing.T, document string) enginetest.Options {
 	t.Helper()
 	var file struct {
 		Config map[string]any `yaml:"config"`
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(document), &file))
-	o := recorder.Options{Stack: "test", Root: t.TempDir(), Config: map[string]string{}}
+	o := enginetest.Options{Stack: "test", Root: t.TempDir(), Config: map[string]string{}}
 	file.Config["proxmoxve:endpoint"], file.Config["proxmoxve:apiToken"] = "https://127.1.0.11:8006/", "talos@pve!pulumi=uuid"
 	stored := map[string]any{}
 	for key, value := range file.Config {
@@ -106,10 +106,10 @@ var markers = []string{
 	"marker-argument", "marker-server", "marker-label", "marker-taint", "marker-pool", "marker-own-label", "marker-node", "marker-cluster",
 }
 
-func requireHidden(t *testing.T, r *recorder.Recorder, texts ...string) {
+func requireHidden(t *testing.T, r *enginetest.Recorder, texts ...string) {
 	t.Helper()
 	for place, value := range r.Everything() {
-		plain, err := json.Marshal(recorder.Plain(value).Mappable())
+		plain, err := json.Marshal(enginetest.Plain(value).Mappable())
 		require.NoError(t, err)
 		for _, text := range texts {
 			assert.False(t, strings.Contains(string(plain), text), "%s is in %s", text, place)
@@ -119,13 +119,13 @@ func requireHidden(t *testing.T, r *recorder.Recorder, texts ...string) {
 
 func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(t *testing.T, o *recorder.Options){
-		"single texts": func(*testing.T, *recorder.Options) {},
-		"without the stack's file": func(t *testing.T, o *recorder.Options) {
+	for name, change := range map[string]func(t *testing.T, o *enginetest.Options){
+		"single texts": func(*testing.T, *enginetest.Options) {},
+		"without the stack's file": func(t *testing.T, o *enginetest.Options) {
 			t.Helper()
 			o.Root = t.TempDir()
 		},
-		"whole keys": func(t *testing.T, o *recorder.Options) {
+		"whole keys": func(t *testing.T, o *enginetest.Options) {
 			t.Helper()
 			whole := "config:\n"
 			for _, key := range o.Secrets {
@@ -140,15 +140,15 @@ func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 				o := decrypted(t, encryptedStack)
 				o.Preview = preview
 				change(t, &o)
-				r, err := recorder.Run(o, deploy)
+				r, err := enginetest.Run(o, deploy)
 				require.NoError(t, err)
 
 				requireHidden(t, r, markers...)
-				assert.Equal(t, "general", strings.Split(r.Names(recorder.VirtualMachine)[1], "-")[1], "names are names of resources")
+				assert.Equal(t, "general", strings.Split(r.Names(enginetest.VirtualMachine)[1], "-")[1], "names are names of resources")
 				if preview {
 					return
 				}
-				all, err := json.Marshal(resource.NewProperty(r.Of(recorder.ConfigurationApply)["one-general-1-configuration"].Inputs).Mappable())
+				all, err := json.Marshal(resource.NewProperty(r.Of(enginetest.ConfigurationApply)["one-general-1-configuration"].Inputs).Mappable())
 				require.NoError(t, err)
 				for _, marker := range []string{"marker-label", "marker-taint", "marker-pool", "marker-own-label", "marker-node", "marker-cluster"} {
 					assert.Contains(t, string(all), marker, "it reaches the machine")
@@ -171,16 +171,16 @@ func TestAnImageIsSecretForAllItsClasses(t *testing.T) {
 				"storage: {version: v1.12.6,", "storage: {version: v1.12.6, kernelArgs: ["+arguments[0]+"],",
 				"talos: {version: v1.12.6}", "talos: {version: v1.12.6, kernelArgs: ["+arguments[1]+"]}",
 			).Replace(twoClusters))
-			r, err := recorder.Run(o, deploy)
+			r, err := enginetest.Run(o, deploy)
 			require.NoError(t, err)
 
 			hidden := 0
-			for _, schematic := range r.Of(recorder.Schematic) {
+			for _, schematic := range r.Of(enginetest.Schematic) {
 				if schematic.Input("schematic").IsSecret() {
 					hidden++
 				}
 			}
-			assert.Len(t, r.Of(recorder.Schematic), 2)
+			assert.Len(t, r.Of(enginetest.Schematic), 2)
 			assert.Equal(t, 1, hidden, "that of plain has no arguments")
 		})
 	}
@@ -190,22 +190,22 @@ func TestAnImageIsSecretForAllItsClasses(t *testing.T) {
 func TestOneEncryptedPatchHidesOnlyWhatItReaches(t *testing.T) {
 	t.Parallel()
 	o := decrypted(t, strings.Replace(twoClusters, "workers: [{name: storage,", `workers: [{patches: [{secure: "machine: {sysctls: {a: marker-pool}}"}], name: storage,`, 1))
-	r, err := recorder.Run(o, deploy)
+	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
 	requireHidden(t, r, "marker-pool")
-	for name, apply := range r.Of(recorder.ConfigurationApply) {
+	for name, apply := range r.Of(enginetest.ConfigurationApply) {
 		assert.Equal(t, name == "one-storage-1-configuration", apply.Input("configPatches").ContainsSecrets(), name)
 	}
-	for _, name := range r.Names(recorder.VirtualMachine) {
-		assert.False(t, resource.NewProperty(r.Of(recorder.VirtualMachine)[name].Inputs).ContainsSecrets(), name)
+	for _, name := range r.Names(enginetest.VirtualMachine) {
+		assert.False(t, resource.NewProperty(r.Of(enginetest.VirtualMachine)[name].Inputs).ContainsSecrets(), name)
 	}
 }
 
 func TestProblemsAndReportsOfAnEncryptedStack(t *testing.T) {
 	t.Parallel()
 	o := decrypted(t, strings.NewReplacer("d: marker-cluster}}", "d: [marker-cluster}}", "marker-label", "marker-label!", "marker-taint=a", "marker-taint=a b").Replace(encryptedStack))
-	_, err := recorder.Run(o, deploy)
+	_, err := enginetest.Run(o, deploy)
 	require.ErrorContains(t, err, "clusters[0].patches[1]: is not a patch for Talos, and why is not said of an encrypted one")
 	require.ErrorContains(t, err, `clusters[0].workers[0].labels["example.org/hidden"]: is not a value of Kubernetes labels`)
 	require.ErrorContains(t, err, "clusters[0].workers[0].taints[0]: is not a taint")

@@ -18,6 +18,7 @@ func (d *deployment) makeMappings(ctx *pulumi.Context) error {
 	used := d.usedGPUs()
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		args := components.PCIMappingArgs{}
+		ready := pulumi.StringArray{}
 		for _, h := range d.plan.Hosts {
 			if !used[name][h.Name] {
 				continue
@@ -32,8 +33,11 @@ func (d *deployment) makeMappings(ctx *pulumi.Context) error {
 				}
 				args.Devices = append(args.Devices, device)
 			}
-			args.After = append(args.After, d.ready(h.Name)...)
+			if state, known := d.hosts[h.Name]; known && state.prep != nil {
+				ready = append(ready, state.prep.Ready)
+			}
 		}
+		args.HostsReady = ready
 		mapping, err := components.NewPCIMapping(ctx, name, args)
 		if err != nil {
 			return err
@@ -68,7 +72,7 @@ func (d *deployment) usedGPUs() map[string]map[string]bool {
 // those that the host's preparation ends with.
 func (d *deployment) device(gpu spec.GPU) (components.MappedDevice, error) {
 	h := d.hosts[gpu.Host]
-	device := components.MappedDevice{Host: gpu.Host, PCI: gpu.PCI}
+	device := components.MappedDevice{Node: gpu.Host, PCI: gpu.PCI}
 	if facts := h.answer.Facts; facts != nil && (h.prep == nil || !facts.RebootRequired()) {
 		identity, err := facts.Identity(gpu.PCI)
 		if err == nil {
@@ -80,7 +84,7 @@ func (d *deployment) device(gpu spec.GPU) (components.MappedDevice, error) {
 			return device, fmt.Errorf("%s: %w", h.GPUPath(gpu), err)
 		}
 	}
-	document := pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
+	document := unknownText()
 	if h.prep != nil {
 		document = h.prep.Facts
 	}
@@ -97,29 +101,6 @@ func (d *deployment) device(gpu spec.GPU) (components.MappedDevice, error) {
 	device.Group = identity.ApplyT(func(i any) int { return i.(host.Identity).Group }).(pulumi.IntOutput)
 
 	return device, nil
-}
-
-// ready is what machines with a host's GPUs wait for; nothing where the host is not prepared.
-func (d *deployment) ready(name string) []pulumi.Resource {
-	if h, known := d.hosts[name]; known && h.prep != nil {
-		return []pulumi.Resource{h.prep.Ready()}
-	}
-
-	return nil
-}
-
-// gpusReady is what a machine with GPUs waits for: its host, and the mappings that it asks for them by.
-func (d *deployment) gpusReady(n spec.Node) []pulumi.Resource {
-	after := d.ready(n.Host)
-	seen := map[string]bool{}
-	for _, gpu := range n.GPUs {
-		if mapping := d.mappings[gpu.Name]; mapping != nil && !seen[gpu.Name] {
-			seen[gpu.Name] = true
-			after = append(after, mapping.Made())
-		}
-	}
-
-	return after
 }
 
 // warnOperators warns of clusters whose Talos the GPU Operator cannot validate.
@@ -156,7 +137,7 @@ func (d *deployment) exportGPUs(ctx *pulumi.Context) error {
 
 	values := pulumi.StringMap{}
 	for _, cluster := range d.plan.Clusters {
-		text, err := components.GPUOperatorValues(cluster)
+		text, err := d.clusterArgs(cluster).GPUOperatorValues()
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/enginetest"
 	"proxmox-talos/internal/host"
 )
 
@@ -31,7 +31,7 @@ const gpuStack = `config:
 // rebootPending is a host whose preparation waits for a reboot: its devices have other IOMMU groups than afterwards, or
 // none. The GPU gets this one.
 func rebootPending(group string) *host.Facts {
-	facts := recorder.Prepared("pve1")
+	facts := enginetest.Prepared("pve1")
 	facts.Prep.Changes = []string{host.ChangeReboot}
 	facts.Prep.Pending = []string{"the kernel runs without iommu=pt"}
 	for i := range facts.Devices {
@@ -51,10 +51,10 @@ func TestMappingsHoldTheDevicesOfHostsThatMachinesUse(t *testing.T) {
 			t.Parallel()
 			o := configured(t, "test", gpuStack)
 			o.Preview = preview
-			r, err := recorder.Run(o, deploy)
+			r, err := enginetest.Run(o, deploy)
 			require.NoError(t, err)
 
-			mapping := r.Of(recorder.PCIMapping)["rtx4000-mapping"]
+			mapping := r.Of(enginetest.PCIMapping)["rtx4000-mapping"]
 			assert.Equal(t, []string{"pve1-verify"}, mapping.DependsOn(), "the host that is prepared is ready first")
 			require.Len(t, mapping.Input("maps").ArrayValue(), 2, "no machine uses the GPU of pve3")
 			for i, on := range []string{"pve1", "pve2"} {
@@ -63,7 +63,7 @@ func TestMappingsHoldTheDevicesOfHostsThatMachinesUse(t *testing.T) {
 					"node": resource.NewProperty(on), "path": resource.NewProperty("0000:01:00"),
 				}, mapping.Input("maps").ArrayValue()[i].ObjectValue(), "known in a preview, too")
 			}
-			vms := r.Of(recorder.VirtualMachine)
+			vms := r.Of(enginetest.VirtualMachine)
 			assert.ElementsMatch(t, []string{"rtx4000-mapping", "pve1-verify", "talos-nvidia-open-production-pve1-build"}, vms["one-gpu-1-vm"].DependsOn())
 			assert.ElementsMatch(t, []string{"rtx4000-mapping", "talos-nvidia-open-production-pve2-build"}, vms["one-gpu-2-vm"].DependsOn())
 			assert.Equal(t, []string{"talos-pve3-build"}, vms["one-cp-1-vm"].DependsOn(), "other machines never wait for GPUs")
@@ -81,10 +81,10 @@ func TestAMappingOfAHostBeforeItsRebootIsKnownAfterIt(t *testing.T) {
 				o := configured(t, "test", gpuStack)
 				o.Preview = preview
 				o.Facts, o.Rebooted = map[string]*host.Facts{"pve1": rebootPending(group)}, true
-				r, err := recorder.Run(o, deploy)
+				r, err := enginetest.Run(o, deploy)
 				require.NoError(t, err)
 
-				entry := r.Of(recorder.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[0].ObjectValue()
+				entry := r.Of(enginetest.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[0].ObjectValue()
 				assert.Equal(t, preview, entry["iommuGroup"].ContainsUnknowns())
 				if !preview {
 					assert.Equal(t, resource.NewProperty(12.0), entry["iommuGroup"], "as the verified host says")
@@ -99,10 +99,10 @@ func TestAHostThatDoesNotAnswerAPreviewLeavesItsMappingUnknown(t *testing.T) {
 	o := configured(t, "test", gpuStack)
 	o.Preview = true
 	o.Facts = map[string]*host.Facts{"pve2": nil}
-	r, err := recorder.Run(o, deploy)
+	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
-	entry := r.Of(recorder.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[1].ObjectValue()
+	entry := r.Of(enginetest.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[1].ObjectValue()
 	assert.True(t, entry["id"].ContainsUnknowns())
 	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[1]: pve2 cannot be asked what it is")
 }
@@ -112,12 +112,12 @@ func TestRawGPUsHaveNoMapping(t *testing.T) {
 	o := configured(t, "test", strings.ReplaceAll(gpuStack, "generation: ada}", "generation: ada, passthrough: raw}"))
 	delete(o.Config, "proxmoxve:apiToken")
 	o.Config["proxmoxve:username"], o.Config["proxmoxve:password"] = "root@pam", "secret"
-	r, err := recorder.Run(o, deploy)
+	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
-	assert.Empty(t, r.Of(recorder.PCIMapping))
-	assert.Equal(t, resource.NewProperty("0000:01:00"), r.Of(recorder.VirtualMachine)["one-gpu-2-vm"].Input("hostpcis[0].id"))
-	assert.Contains(t, r.Of(recorder.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
+	assert.Empty(t, r.Of(enginetest.PCIMapping))
+	assert.Equal(t, resource.NewProperty("0000:01:00"), r.Of(enginetest.VirtualMachine)["one-gpu-2-vm"].Input("hostpcis[0].id"))
+	assert.Contains(t, r.Of(enginetest.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
 }
 
 func TestGPUOperatorValuesAreAnOutput(t *testing.T) {
@@ -127,7 +127,7 @@ func TestGPUOperatorValuesAreAnOutput(t *testing.T) {
 			t.Parallel()
 			document := strings.Replace(gpuStack, "v1.13.0", version, 1)
 			document = strings.Replace(document, "v1.36.0", "v1.35.0\n      gpuOperator: true", 1)
-			r, err := recorder.Run(configured(t, "test", document), deploy)
+			r, err := enginetest.Run(configured(t, "test", document), deploy)
 			require.NoError(t, err)
 
 			values := at(r.Exports()[GPUOperatorValues], "one").(string)

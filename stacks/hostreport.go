@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/components"
 	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/hostfacts"
 	"proxmox-talos/internal/spec"
 )
 
@@ -24,7 +24,7 @@ func HostReport(ctx context.Context, stack string, plan *spec.Plan, names []stri
 	if err != nil {
 		return "", err
 	}
-	request, err := components.FactsRequest(namespace+"/"+stack, plan, hosts, privateKey)
+	request, err := hostfacts.Request(privateKey, questions(namespace+"/"+stack, plan, hosts)...)
 	if err != nil {
 		return "", err
 	}
@@ -34,7 +34,7 @@ func HostReport(ctx context.Context, stack string, plan *spec.Plan, names []stri
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("unable to ask the hosts: %w: %s", err, strings.TrimSpace(stderr.String()))
 	}
-	answers, err := components.ReadFacts(stdout.String())
+	answers, err := hostfacts.Read(stdout.String())
 	if err != nil {
 		return "", err
 	}

@@ -5,10 +5,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"proxmox-talos/components"
 	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/hostfacts"
+	"proxmox-talos/internal/request"
 	"proxmox-talos/internal/site"
 	"proxmox-talos/internal/spec"
 )
@@ -18,7 +21,7 @@ type hostState struct {
 	spec.Host
 
 	needs  host.Needs
-	answer components.HostAnswer
+	answer hostfacts.Answer
 	prep   *components.ProxmoxHostPrep // nil without prep
 }
 
@@ -36,7 +39,7 @@ func readHosts(ctx *pulumi.Context, s settings, told func() *site.Site) (map[str
 	if len(asked) == 0 {
 		return states, nil
 	}
-	answers, err := components.AskHosts(ctx, s.plan, asked, s.sshPrivateKeyText)
+	answers, err := askHosts(ctx, s.plan, asked, s.sshPrivateKeyText)
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +58,38 @@ func readHosts(ctx *pulumi.Context, s settings, told func() *site.Site) (map[str
 	}
 
 	return states, nil
+}
+
+// askHosts asks hosts what they are, all at once and with one round trip each, while the program runs: in previews, too.
+// Without a private key the SSH agent's are used. The answers are by host name; the error is for asking at all.
+func askHosts(ctx *pulumi.Context, plan *spec.Plan, hosts []spec.Host, privateKey string) (map[string]hostfacts.Answer, error) {
+	question, err := hostfacts.Request(privateKey, questions(ctx.Project()+"/"+ctx.Stack(), plan, hosts)...)
+	if err != nil {
+		return nil, err
+	}
+	logging, again := local.LoggingNone, false
+	result, err := local.Run(ctx, &local.RunArgs{
+		Command: request.Command + "facts", Stdin: pulumi.StringRef(question), Logging: &logging, AddPreviousOutputInEnv: &again,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("unable to ask the hosts what they are: %w", err)
+	}
+
+	return hostfacts.Read(result.Stdout)
+}
+
+// questions are the hosts in a request to talosops.
+func questions(owner string, plan *spec.Plan, hosts []spec.Host) []request.Host {
+	list := make([]request.Host, 0, len(hosts))
+	for _, h := range hosts {
+		shell := request.Shell{
+			Name: h.Name, Address: h.Address.String(), Port: h.SSH.Port, User: h.SSH.User,
+			HostKey: h.SSH.HostKey, AcceptAnyHostKey: h.SSH.HostKey == "",
+		}
+		list = append(list, hostfacts.Host(owner, shell, h, host.NeedsOf(plan, h.Name)))
+	}
+
+	return list
 }
 
 // judge returns what stands in the way of the plan on a host, and tells what does not. A preview continues without a
@@ -101,21 +136,19 @@ func warn(ctx *pulumi.Context, text string) error {
 
 // makeHosts prepares the hosts for which that is stated: all at the same time, but for their reboots.
 func (d *deployment) makeHosts(ctx *pulumi.Context) error {
-	var rebooted *components.ProxmoxHostPrep
+	var rebooted pulumi.StringInput
 	for _, planned := range d.plan.Hosts {
 		h, known := d.hosts[planned.Name]
 		if !known || h.Prep == nil {
 			continue
 		}
 		var err error
-		h.prep, err = components.NewProxmoxHostPrep(ctx, h.Name, components.ProxmoxHostPrepArgs{
-			Host: h.Host, Needs: h.needs, Answer: h.answer, Shell: d.shell(h.Host), RebootAfter: rebooted,
-		})
+		h.prep, err = components.NewProxmoxHostPrep(ctx, h.Name, d.prepArgs(h, rebooted))
 		if err != nil {
 			return err
 		}
 		if host.WhenIdle(planned) {
-			rebooted = h.prep
+			rebooted = h.prep.Settled
 		}
 	}
 
@@ -124,11 +157,11 @@ func (d *deployment) makeHosts(ctx *pulumi.Context) error {
 
 // settled is what everything that Proxmox does waits for: every reboot of this run. A host's reboot ends what is under
 // way on it, and on the other hosts too where it answers the API for them.
-func (d *deployment) settled() []pulumi.Resource {
-	var after []pulumi.Resource
+func (d *deployment) settled() pulumi.StringArray {
+	var after pulumi.StringArray
 	for _, planned := range d.plan.Hosts {
 		if h, known := d.hosts[planned.Name]; known && h.prep != nil && host.WhenIdle(planned) {
-			after = append(after, h.prep.Settled())
+			after = append(after, h.prep.Settled)
 		}
 	}
 
@@ -136,7 +169,9 @@ func (d *deployment) settled() []pulumi.Resource {
 }
 
 func (d *deployment) shell(h spec.Host) components.HostShell {
-	return components.HostShell{Address: h.Address, SSH: h.SSH, PrivateKey: d.sshPrivateKey}
+	return components.HostShell{
+		Address: textOf(h.Address), Port: h.SSH.Port, User: h.SSH.User, HostKey: h.SSH.HostKey, PrivateKey: d.sshPrivateKey,
+	}
 }
 
 // exportHosts are reports for people, by host.

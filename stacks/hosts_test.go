@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/components"
-	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/enginetest"
 	"proxmox-talos/internal/host"
 )
 
@@ -30,12 +30,12 @@ const hostsStack = `config:
       gpuWorkers: [{name: gpu, count: 1, gpu: rtx4000, memoryMiB: 8192}]
 `
 
-func runHosts(t *testing.T, reboot string, preview bool, facts map[string]*host.Facts) (*recorder.Recorder, error) {
+func runHosts(t *testing.T, reboot string, preview bool, facts map[string]*host.Facts) (*enginetest.Recorder, error) {
 	t.Helper()
 	o := configured(t, "test", strings.ReplaceAll(hostsStack, "REBOOT", reboot))
 	o.Preview, o.Facts = preview, facts
 
-	return recorder.Run(o, deploy)
+	return enginetest.Run(o, deploy)
 }
 
 func TestHostsAreAskedOnceAndPrepared(t *testing.T) {
@@ -43,7 +43,7 @@ func TestHostsAreAskedOnceAndPrepared(t *testing.T) {
 	r, err := runHosts(t, "never", false, nil)
 	require.NoError(t, err)
 
-	calls := r.Calls(recorder.LocalRun)
+	calls := r.Calls(enginetest.LocalRun)
 	require.Len(t, calls, 1, "one question for all hosts")
 	assert.Equal(t, "none", calls[0]["logging"].StringValue())
 	var request struct {
@@ -56,19 +56,19 @@ func TestHostsAreAskedOnceAndPrepared(t *testing.T) {
 
 	assert.Equal(t, []string{"pve1", "pve2"}, r.Names(components.ProxmoxHostPrepType))
 	assert.Equal(t, []string{"pve1-apply", "pve1-verify", "pve2-apply"}, preparations(r))
-	assert.Contains(t, r.Of(recorder.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
-	assert.NotContains(t, r.Of(recorder.VirtualMachine)["one-general-1-vm"].DependsOn(), "pve1-verify", "machines without a GPU do not wait")
-	for name, file := range r.Of(recorder.File) {
+	assert.Contains(t, r.Of(enginetest.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
+	assert.NotContains(t, r.Of(enginetest.VirtualMachine)["one-general-1-vm"].DependsOn(), "pve1-verify", "machines without a GPU do not wait")
+	for name, file := range r.Of(enginetest.File) {
 		assert.NotContains(t, strings.Join(file.DependsOn(), " "), "pve", name)
 	}
 	assert.Equal(t, false, at(r.Exports()[Hosts], "pve1", "rebootRequired"))
 }
 
 // preparations are the commands of the hosts' preparations.
-func preparations(r *recorder.Recorder) []string {
+func preparations(r *enginetest.Recorder) []string {
 	var names []string
 	for _, g := range r.All() {
-		if g.Type == recorder.RemoteCommand || g.Type == recorder.LocalCommand {
+		if g.Type == enginetest.RemoteCommand || g.Type == enginetest.LocalCommand {
 			if strings.HasPrefix(g.Name, "pve") {
 				names = append(names, g.Name)
 			}
@@ -84,14 +84,14 @@ func TestEverythingThatProxmoxDoesWaitsForReboots(t *testing.T) {
 	r, err := runHosts(t, "whenIdle", false, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"pve1-apply", "pve1-reboot", "pve1-verify", "pve2-apply"}, preparations(r))
-	for name, file := range r.Of(recorder.File) {
+	for name, file := range r.Of(enginetest.File) {
 		assert.Contains(t, file.DependsOn(), "pve1-reboot", name)
 	}
 }
 
 func TestHostsStopAPlanBeforeAnythingIsRegistered(t *testing.T) {
 	t.Parallel()
-	moved, old := recorder.Prepared("pve1"), recorder.Prepared("pve2")
+	moved, old := enginetest.Prepared("pve1"), enginetest.Prepared("pve2")
 	for i := range moved.Devices[1:] {
 		moved.Devices[i+1].Address = strings.Replace(moved.Devices[i+1].Address, "0000:01", "0000:41", 1)
 	}
@@ -120,7 +120,7 @@ func TestSwappedAddresses(t *testing.T) {
 	for name, preview := range map[string]bool{"up": false, "preview": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := runHosts(t, "never", preview, map[string]*host.Facts{"pve1": recorder.Prepared("pve2"), "pve2": recorder.Prepared("pve1")})
+			r, err := runHosts(t, "never", preview, map[string]*host.Facts{"pve1": enginetest.Prepared("pve2"), "pve2": enginetest.Prepared("pve1")})
 			require.ErrorContains(t, err, "hosts[0].address: 127.20.0.12 is not pve2: the own name of the host that answers there is pve1")
 			require.ErrorContains(t, err, "hosts[1].address: 127.20.0.11 is not pve1: the own name of the host that answers there is pve2")
 			assert.Empty(t, things(r), "nothing is registered")
@@ -131,12 +131,12 @@ func TestSwappedAddresses(t *testing.T) {
 func TestRebootsAreInARow(t *testing.T) {
 	t.Parallel()
 	o := configured(t, "test", strings.Replace(strings.ReplaceAll(hostsStack, "REBOOT", "whenIdle"), "prep: {}", "prep: {reboot: whenIdle}", 1))
-	r, err := recorder.Run(o, deploy)
+	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
-	reboots := r.Of(recorder.LocalCommand)
+	reboots := r.Of(enginetest.LocalCommand)
 	assert.Equal(t, []string{"pve1-apply"}, reboots["pve1-reboot"].DependsOn(), "the first by name")
 	assert.ElementsMatch(t, []string{"pve2-apply", "pve1-reboot"}, reboots["pve2-reboot"].DependsOn())
-	assert.Empty(t, r.Of(recorder.RemoteCommand)["pve2-apply"].DependsOn())
+	assert.Empty(t, r.Of(enginetest.RemoteCommand)["pve2-apply"].DependsOn())
 }
 
 func TestHostsThatDoNotAnswer(t *testing.T) {
@@ -149,8 +149,8 @@ func TestHostsThatDoNotAnswer(t *testing.T) {
 	r, err = runHosts(t, "never", true, silent)
 	require.NoError(t, err, "a preview continues")
 	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[1]: pve1 cannot be asked what it is, so that this preview does not know what will change on it")
-	assert.True(t, r.Of(recorder.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
-	assert.False(t, r.Of(recorder.RemoteCommand)["pve2-apply"].Input("stdin").IsComputed())
+	assert.True(t, r.Of(enginetest.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
+	assert.False(t, r.Of(enginetest.RemoteCommand)["pve2-apply"].Input("stdin").IsComputed())
 }
 
 func TestHostReport(t *testing.T) {
@@ -158,7 +158,7 @@ func TestHostReport(t *testing.T) {
 	o := strings.ReplaceAll(hostsStack, "REBOOT", "never") + "  proxmoxve:endpoint: https://127.20.0.11:8006/\n"
 	plan, err := PlanFile("test", []byte(o))
 	require.NoError(t, err)
-	facts := recorder.Prepared("pve1")
+	facts := enginetest.Prepared("pve1")
 	facts.ZFS.Pools[0].Compression = "off"
 	good, err := json.Marshal(facts)
 	require.NoError(t, err)

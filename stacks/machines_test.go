@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"proxmox-talos/components"
-	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/enginetest"
 )
 
 // deploy is the program, with a Proxmox where each VM has its VMID as generation.
@@ -79,9 +79,9 @@ func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // triggers are what has the nodes' configurations applied again, by node; "" = nothing.
-func triggers(r *recorder.Recorder) map[string]string {
+func triggers(r *enginetest.Recorder) map[string]string {
 	found := map[string]string{}
-	for name, applied := range r.Of(recorder.ConfigurationApply) {
+	for name, applied := range r.Of(enginetest.ConfigurationApply) {
 		found[strings.TrimSuffix(name, "-configuration")] = applied.Request.GetReplacementTrigger().GetStringValue()
 	}
 
@@ -115,10 +115,10 @@ func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
 				o.Running = lastMachines(t, gpuStack)
 				o.Nodes = []resource.PropertyMap{{"vmid": resource.NewProperty(4000.0), "generation": resource.NewProperty(tc.last)}}
 			}
-			r, err := recorder.Run(o, Program{Transport: tc.api}.Deploy)
+			r, err := enginetest.Run(o, Program{Transport: tc.api}.Deploy)
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, triggers(r))
-			assert.Subset(t, r.Of(recorder.LocalCommand)["one-healthy"].ReplaceWith(), []string{"one-cp-1-configuration", "one-gpu-1-configuration"})
+			assert.Subset(t, r.Of(enginetest.LocalCommand)["one-healthy"].ReplaceWith(), []string{"one-cp-1-configuration", "one-gpu-1-configuration"})
 			warnings := strings.Join(r.Warnings(), "\n")
 			assert.Equal(t, tc.warning != "", strings.Contains(warnings, tc.warning) && tc.warning != "", warnings)
 			assert.LessOrEqual(t, strings.Count(warnings, "does not notice"), 1)
@@ -132,7 +132,7 @@ func TestAPreviewAsksForMachinesThatThereAreOnly(t *testing.T) {
 	o := configured(t, "test", gpuStack)
 	o.Preview = true
 	api := &proxmoxAPI{}
-	r, err := recorder.Run(o, Program{Transport: api}.Deploy)
+	r, err := enginetest.Run(o, Program{Transport: api}.Deploy)
 	require.NoError(t, err)
 	require.Len(t, r.Names(components.TalosNodeType), 3)
 	assert.NotContains(t, strings.Join(api.asked, " "), "/qemu/")
@@ -150,16 +150,16 @@ func TestAnUpThatTheMachinesBelie(t *testing.T) {
 		"as it is said":          {&proxmoxAPI{config: `, "memory": "4096", "cores": 2`}, ""},
 		"larger disks":           {&proxmoxAPI{config: `, "scsi0": "local-lvm:vm-disk-0,size=41G"`}, ""},
 		"a machine that is off":  {&proxmoxAPI{power: "stopped"}, "it is stopped"},
-		"fewer cores and memory": {&proxmoxAPI{config: `, "memory": 512, "cores": 1`}, "it has 1 cores, not 2, it has 512 MiB of memory, not 4096"},
-		"a smaller disk":         {&proxmoxAPI{config: `, "scsi0": "local-lvm:vm-disk-0,size=20G"`}, "its disk scsi0 has 20 GiB, not 40"},
-		"another bridge":         {&proxmoxAPI{config: `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr1"`}, "its net0 has bridge vmbr1, not vmbr0"},
-		"a VLAN":                 {&proxmoxAPI{config: `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0,tag=7"`}, "its net0 has tag 7, not none"},
-		"no disk":                {&proxmoxAPI{lacks: "scsi0"}, "its disk scsi0 is not there"},
+		"fewer cores and memory": {&proxmoxAPI{config: `, "memory": 512, "cores": 1`}, "cores 1 → 2, memory 512 → 4096 MiB"},
+		"a smaller disk":         {&proxmoxAPI{config: `, "scsi0": "local-lvm:vm-disk-0,size=20G"`}, "disk scsi0 20 → 40 GiB"},
+		"another bridge":         {&proxmoxAPI{config: `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr1"`}, "bridge vmbr1 → vmbr0"},
+		"a VLAN":                 {&proxmoxAPI{config: `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0,tag=7"`}, "VLAN 7 → 0"},
+		"no disk":                {&proxmoxAPI{lacks: "scsi0"}, "disk scsi0 of 40 GiB is added"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			document := gpuStack[:strings.Index(gpuStack, "      gpuWorkers")]
-			_, err := recorder.Run(configured(t, "test", document), Program{Transport: tc.api}.Deploy)
+			_, err := enginetest.Run(configured(t, "test", document), Program{Transport: tc.api}.Deploy)
 			if tc.want == "" {
 				require.NoError(t, err)
 
@@ -169,7 +169,7 @@ func TestAnUpThatTheMachinesBelie(t *testing.T) {
 
 			o := configured(t, "test", document)
 			o.Preview = true
-			_, err = recorder.Run(o, Program{Transport: tc.api}.Deploy)
+			_, err = enginetest.Run(o, Program{Transport: tc.api}.Deploy)
 			require.NoError(t, err, "what a preview plans is not there yet")
 		})
 	}
@@ -184,9 +184,9 @@ func TestTheGateFollowsUpdatesOfMachines(t *testing.T) {
 		o.Running = lastMachines(t, gpuStack)
 		o.Nodes = []resource.PropertyMap{{"vmid": resource.NewProperty(2000.0), "generation": resource.NewProperty("g"), "updates": resource.NewProperty(last)}}
 		o.Updated = updated
-		r, err := recorder.Run(o, deploy)
+		r, err := enginetest.Run(o, deploy)
 		require.NoError(t, err)
-		trigger := r.Of(recorder.LocalCommand)["one-healthy"].Input("environment.FOLLOWS")
+		trigger := r.Of(enginetest.LocalCommand)["one-healthy"].Input("environment.FOLLOWS")
 		counted := r.Outputs("one-cp-1")["updates"].NumberValue()
 		assert.InDelta(t, last+float64(len(updated)), counted, 0)
 

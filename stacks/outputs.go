@@ -3,7 +3,6 @@ package stacks
 import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/components"
 	"proxmox-talos/internal/report"
 	"proxmox-talos/internal/running"
 	"proxmox-talos/internal/spec"
@@ -84,7 +83,3 @@ func (d *deployment) exportTemplates(ctx *pulumi.Context) {
 type templateKey struct{ class, host string }
 
 func keyOf(t spec.Template) templateKey { return templateKey{class: t.Key, host: t.Host} }
-
-func (d *deployment) template(t spec.Template) *components.GoldenTemplate {
-	return d.templates[keyOf(t)]
-}

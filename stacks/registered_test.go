@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/enginetest"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -40,13 +40,13 @@ type registered struct {
 func TestWhatStacksRegister(t *testing.T) {
 	t.Parallel()
 	iso := strings.Replace(gpuStack, "{version: v1.13.0}", "{version: v1.13.0, source: iso}", 1)
-	for name, options := range map[string]func(*testing.T) recorder.Options{
-		"dev":  func(t *testing.T) recorder.Options { t.Helper(); return stackOptions(t, "dev", nil) },
-		"prod": func(t *testing.T) recorder.Options { t.Helper(); return stackOptions(t, "prod", nil) },
-		"lab":  func(t *testing.T) recorder.Options { t.Helper(); return stackOptions(t, "lab", labHostKeys(t)) },
-		"gpus": func(t *testing.T) recorder.Options { t.Helper(); return configured(t, "test", gpuStack) },
-		"iso":  func(t *testing.T) recorder.Options { t.Helper(); return configured(t, "test", iso) },
-		"wide": func(t *testing.T) recorder.Options { t.Helper(); return configured(t, "test", wideStack) },
+	for name, options := range map[string]func(*testing.T) enginetest.Options{
+		"dev":  func(t *testing.T) enginetest.Options { t.Helper(); return stackOptions(t, "dev", nil) },
+		"prod": func(t *testing.T) enginetest.Options { t.Helper(); return stackOptions(t, "prod", nil) },
+		"lab":  func(t *testing.T) enginetest.Options { t.Helper(); return stackOptions(t, "lab", labHostKeys(t)) },
+		"gpus": func(t *testing.T) enginetest.Options { t.Helper(); return configured(t, "test", gpuStack) },
+		"iso":  func(t *testing.T) enginetest.Options { t.Helper(); return configured(t, "test", iso) },
+		"wide": func(t *testing.T) enginetest.Options { t.Helper(); return configured(t, "test", wideStack) },
 	} {
 		for _, run := range []string{"up", "preview"} {
 			t.Run(name+" "+run, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestWhatStacksRegister(t *testing.T) {
 				if name == "wide" {
 					cards = wideCards
 				}
-				r, err := recorder.Run(o, Program{Transport: &proxmoxAPI{config: cards}}.Deploy)
+				r, err := enginetest.Run(o, Program{Transport: &proxmoxAPI{config: cards}}.Deploy)
 				require.NoError(t, err)
 
 				got := map[string]registered{}
@@ -115,7 +115,7 @@ const wideStack = `config:
 const wideCards = `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0,tag=7", "net1": "virtio=02:00:00:00:00:02,bridge=vmbr1,tag=9",
 	"net2": "virtio=02:00:00:00:00:03,bridge=vmbr2"`
 
-func registeredOf(g recorder.Registration) registered {
+func registeredOf(g enginetest.Registration) registered {
 	request := g.Request
 	r := registered{
 		Parent: g.Parent, Inputs: written(resource.NewProperty(g.Inputs)), Waits: g.DependsOn(), Protect: request.GetProtect(),
@@ -169,4 +169,6 @@ func written(value resource.PropertyValue) any {
 	return value.V
 }
 
-func digest(value any) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(fmt.Sprint(value))))[:16] }
+func digest(value any) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(fmt.Sprint(value))))[:16]
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 
 	"proxmox-talos/components"
+	"proxmox-talos/internal/look"
 	"proxmox-talos/internal/proxmoxapi"
 	"proxmox-talos/internal/running"
 	"proxmox-talos/internal/spec"
@@ -29,10 +30,10 @@ const (
 // lastRun is what the stack's last run left in its state.
 type lastRun struct {
 	machines []running.Machine
-	seen     map[int]components.Seen // of machines by VMID
-	making   map[string]string       // how it made machines: [running.Making]
-	made     map[string]bool         // images and builds of templates, by their resources' names
-	mappings []string                // PCI mappings by name
+	seen     map[int]look.Seen // of machines by VMID
+	making   map[string]string // how it made machines: [running.Making]
+	made     map[string]bool   // images and builds of templates, by their resources' names
+	mappings []string          // PCI mappings by name
 	record   *record
 }
 
@@ -109,7 +110,7 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	}{name}, &resources, ""); err != nil {
 		return last, err
 	}
-	last.seen, last.made = map[int]components.Seen{}, map[string]bool{}
+	last.seen, last.made = map[int]look.Seen{}, map[string]bool{}
 	for urn, r := range resources.Outputs {
 		if err := last.add(urn, r.Type, r.Outputs); err != nil {
 			return last, err
@@ -128,7 +129,7 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		generation, _ := outputs["generation"].(string)
 		updates, _ := outputs["updates"].(float64)
 		remade, _ := outputs["remade"].(float64)
-		l.seen[int(vmid)] = components.Seen{Generation: generation, Updates: int(updates), Remade: int(remade)}
+		l.seen[int(vmid)] = look.Seen{Generation: generation, Updates: int(updates), Remade: int(remade)}
 	case RecordType:
 		making, _ := outputs["making"].(map[string]any)
 		l.making = map[string]string{}

@@ -9,16 +9,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/enginetest"
 )
 
 // lastMachines are the VMs of a run of the stack, as the state has them.
 func lastMachines(t *testing.T, document string) []resource.PropertyMap {
 	t.Helper()
-	r, err := recorder.Run(configured(t, "test", document), deploy)
+	r, err := enginetest.Run(configured(t, "test", document), deploy)
 	require.NoError(t, err)
 	var machines []resource.PropertyMap
-	for _, vm := range r.Of(recorder.VirtualMachine) {
+	for _, vm := range r.Of(enginetest.VirtualMachine) {
 		machines = append(machines, vm.Inputs)
 	}
 
@@ -28,16 +28,16 @@ func lastMachines(t *testing.T, document string) []resource.PropertyMap {
 func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
 	t.Parallel()
 	last := lastMachines(t, gpuStack)
-	for name, o := range map[string]recorder.Options{
+	for name, o := range map[string]enginetest.Options{
 		"up": {}, "preview": {Preview: true}, "up of what an earlier version deployed": {Unrecorded: true}, "preview of it": {Unrecorded: true, Preview: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run := func(document string) (*recorder.Recorder, error) {
+			run := func(document string) (*enginetest.Recorder, error) {
 				stack := configured(t, "test", document)
 				stack.Running, stack.Preview, stack.Unrecorded = last, o.Preview, o.Unrecorded
 
-				return recorder.Run(stack, deploy)
+				return enginetest.Run(stack, deploy)
 			}
 			r, err := run(strings.Replace(gpuStack, "name: gpu,", "name: ai,", 1))
 			require.ErrorContains(t, err, "the plan does not fit the machines that run, nothing was changed:\nclusters[0].gpuWorkers[0].name: \"ai\" makes one-ai-1")
@@ -54,16 +54,16 @@ func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
 // TestAStackThatWasNeverDeployedIsNotAskedForItsMachines, which would end the engine.
 func TestAStackThatWasNeverDeployedIsNotAskedForItsMachines(t *testing.T) {
 	t.Parallel()
-	r, err := recorder.Run(configured(t, "test", gpuStack), deploy)
+	r, err := enginetest.Run(configured(t, "test", gpuStack), deploy)
 	require.NoError(t, err)
 	assert.Empty(t, r.Warnings())
 	assert.Equal(t, []string{"record"}, r.Names(RecordType))
-	assert.Equal(t, recorder.Record, RecordType)
+	assert.Equal(t, enginetest.Record, RecordType)
 }
 
 // things are the registered resources but for the record of the run.
-func things(r *recorder.Recorder) []recorder.Registration {
-	return slices.DeleteFunc(r.All(), func(registered recorder.Registration) bool { return registered.Type == RecordType })
+func things(r *enginetest.Recorder) []enginetest.Registration {
+	return slices.DeleteFunc(r.All(), func(registered enginetest.Registration) bool { return registered.Type == RecordType })
 }
 
 // TestDisksOfRunningMachinesKeepTheirPlaces registers them where the state has them, and what is new elsewhere.
@@ -74,10 +74,10 @@ func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
 	}
 	o := configured(t, "test", with("{sizeGiB: 10}, {sizeGiB: 10}"))
 	o.Running = lastMachines(t, with("{sizeGiB: 10, interface: scsi1}"))
-	r, err := recorder.Run(o, deploy)
+	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
-	vm := r.Of(recorder.VirtualMachine)["one-gpu-1-vm"]
+	vm := r.Of(enginetest.VirtualMachine)["one-gpu-1-vm"]
 	for path, want := range map[string]any{"disks[1].interface": "scsi1", "disks[1].ssd": true, "disks[2].interface": "virtio2", "disks[2].ssd": false} {
 		assert.Equal(t, resource.NewPropertyValue(want), vm.Input(path), path)
 	}
@@ -89,9 +89,9 @@ func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
 
 	// Where the state is not known, nothing is re-attached by guess.
 	o.Running = nil
-	r, err = recorder.Run(o, deploy)
+	r, err = enginetest.Run(o, deploy)
 	require.NoError(t, err)
-	assert.Contains(t, r.Of(recorder.VirtualMachine)["one-gpu-1-vm"].Request.GetIgnoreChanges(), "disks[1].interface")
+	assert.Contains(t, r.Of(enginetest.VirtualMachine)["one-gpu-1-vm"].Request.GetIgnoreChanges(), "disks[1].interface")
 }
 
 // TestChangesThatMachinesDoNotFollow are said in the run that makes them, and not in the next one.
@@ -101,7 +101,7 @@ func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 	require.NotEqual(t, gpuStack, linked)
 	o := configured(t, "test", linked)
 	o.Running = lastMachines(t, gpuStack)
-	r, err := recorder.Run(o, deploy)
+	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 	assert.Empty(t, r.Warnings(), "what an earlier version did not record")
 	making := r.Outputs("record")["making"].ObjectValue()
@@ -109,7 +109,7 @@ func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 
 	making["one-gpu clone"] = resource.NewProperty("full")
 	o.Making = making
-	r, err = recorder.Run(o, deploy)
+	r, err = enginetest.Run(o, deploy)
 	require.NoError(t, err)
 	assert.Equal(t, []string{
 		"clusters[0].clone: full → linked does nothing to machines that run (one-gpu-1, one-gpu-2): only new ones are made so; " +

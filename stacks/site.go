@@ -8,7 +8,6 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/components"
 	"proxmox-talos/internal/running"
 	"proxmox-talos/internal/site"
 	"proxmox-talos/internal/spec"
@@ -59,8 +58,8 @@ func (l lastRun) siteStack(project, name string, rehearsal bool) site.Stack {
 	s := site.Stack{
 		Project: project, Name: name, Rehearsal: rehearsal,
 		Machines: map[int]running.Machine{}, Mappings: l.mappings,
-		Image:      components.ImageOf,
-		Downloaded: func(t spec.Template) bool { return l.made[components.ImageOf(t)+"-"+t.Host+"-"+t.ImageDatastore] },
+		Image:      ImageOf,
+		Downloaded: func(t spec.Template) bool { return l.made[ImageOf(t)+"-"+t.Host+"-"+t.ImageDatastore] },
 		Built:      func(t spec.Template) bool { return l.made[t.Key+"-"+t.Host+"-build"] },
 	}
 	for _, m := range l.machines {

@@ -1,5 +1,5 @@
 // Command specschema writes what follows from the configuration types of internal/spec: the JSON schema for editors, docs/schema/stack.schema.json, the
-// tables of keys in docs/configuration.md, and what a change of each does in docs/changing.md. It runs in the project's root.
+// tables of keys in docs/configuration.md, and what a change of each does in docs/changing.md; and docs/components.md from the types of components. It runs in the project's root.
 package main
 
 import (
@@ -53,7 +53,12 @@ func generate(root string) ([]file, error) {
 		return nil, err
 	}
 
-	return []file{{schemaPath, encoded}, {referencePath, reference}, {changingPath, changing}}, nil
+	components, err := componentPage(root)
+	if err != nil {
+		return nil, err
+	}
+
+	return []file{{schemaPath, encoded}, {referencePath, reference}, {changingPath, changing}, {componentsPath, components}}, nil
 }
 
 func write(files []file) error {

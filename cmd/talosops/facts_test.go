@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
 
-	"proxmox-talos/components/recorder"
 	"proxmox-talos/components/scripts"
+	"proxmox-talos/internal/enginetest"
 	"proxmox-talos/internal/host"
 	"proxmox-talos/internal/request"
 )
@@ -24,7 +24,7 @@ import (
 // document is what a host prints as its facts.
 func document(t *testing.T, change func(*host.Facts)) string {
 	t.Helper()
-	facts := recorder.Prepared("pve1")
+	facts := enginetest.Prepared("pve1")
 	change(facts)
 	text, err := json.Marshal(facts)
 	require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 		require.Empty(t, answers[name].Error)
 		facts, err := host.Parse(answers[name].Facts)
 		require.NoError(t, err)
-		assert.Equal(t, recorder.Prepared("pve1"), facts)
+		assert.Equal(t, enginetest.Prepared("pve1"), facts)
 	}
 	assert.Equal(t, 1, one.dials, "one round trip")
 	assert.NotContains(t, stdout, private[40:80])

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/enginetest"
 	"proxmox-talos/internal/host"
 	"proxmox-talos/internal/spec"
 )
@@ -225,7 +225,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			facts := recorder.Prepared("pve1")
+			facts := enginetest.Prepared("pve1")
 			h, needs := planned()
 			for _, change := range test.change {
 				change(facts, &h, &needs)
@@ -250,7 +250,7 @@ func TestMistaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			facts := recorder.Prepared("pve1")
+			facts := enginetest.Prepared("pve1")
 			facts.System.Hostname, facts.System.Node = test.own, test.node
 			h, needs := planned()
 			h.Address = netip.MustParseAddr("10.0.0.2")
@@ -298,7 +298,7 @@ func matches(t *testing.T, expected []string, problems spec.Problems) {
 
 func TestOwner(t *testing.T) {
 	t.Parallel()
-	facts := recorder.Prepared("pve1")
+	facts := enginetest.Prepared("pve1")
 	h, _ := planned()
 	assert.Empty(t, host.Owner(facts, h, "talos-proxmox/lab"), "nobody's")
 	facts.Prep.Owner = "talos-proxmox/lab"
@@ -325,7 +325,7 @@ func TestAdvice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			facts := recorder.Prepared("pve1")
+			facts := enginetest.Prepared("pve1")
 			test.pool.Health = "ONLINE"
 			facts.System.PVE, facts.ZFS.Pools = test.pve, []host.Pool{test.pool}
 			h, needs := planned()
@@ -356,7 +356,7 @@ func TestUnready(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			facts := recorder.Prepared("pve1")
+			facts := enginetest.Prepared("pve1")
 			test.change(facts)
 			h, needs := planned()
 			reasons := host.Unready(facts, h, needs)
@@ -370,11 +370,11 @@ func TestUnready(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
-	good, err := json.Marshal(recorder.Prepared("pve1"))
+	good, err := json.Marshal(enginetest.Prepared("pve1"))
 	require.NoError(t, err)
 	facts, err := host.Parse(good)
 	require.NoError(t, err)
-	assert.Equal(t, recorder.Prepared("pve1"), facts)
+	assert.Equal(t, enginetest.Prepared("pve1"), facts)
 	for document, says := range map[string]string{
 		"Welcome to pve1":            "are not what they should be",
 		"{}":                         "have format 0 and not 1",

@@ -8,10 +8,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components"
 	"proxmox-talos/internal/spec"
+	"proxmox-talos/internal/talos"
 	"proxmox-talos/lab/datacentre"
 	"proxmox-talos/lab/server"
+	"proxmox-talos/stacks"
 )
 
 // TestErrorsOfCreations meets what Proxmox refuses where machines boot the ISO: they are created, not cloned.
@@ -62,11 +63,11 @@ func TestRefusalsThatAreNoErrors(t *testing.T) {
 	}
 
 	n := newestWorker(w, s)
-	w.do(w.lab.Data.Upload(labRoot, n.Host, "local", "iso", components.ImageFileName(components.ImageOf(n.Template), "talos-proxmox/lab"), []byte("something else")))
+	w.do(w.lab.Data.Upload(labRoot, n.Host, "local", "iso", talos.ImageFile(stacks.ImageOf(n.Template), "talos-proxmox/lab"), []byte("something else")))
 
 	w.up(s.yaml(t))
 	w.requirePlanned(s, "no errors")
-	assert.True(t, w.taskEnded("download", "refusing to override existing file '/var/lib/vz/template/iso/"+components.ImageFileName(components.ImageOf(n.Template), "talos-proxmox/lab")+"'"))
+	assert.True(t, w.taskEnded("download", "refusing to override existing file '/var/lib/vz/template/iso/"+talos.ImageFile(stacks.ImageOf(n.Template), "talos-proxmox/lab")+"'"))
 	assert.True(t, w.taskEnded("qmclone", "WARNINGS: 1"))
 	assert.True(t, w.taskEnded("qmstart", "WARNINGS: 1"))
 

@@ -106,7 +106,7 @@ func TestAnUpAfterOneThatFailed(t *testing.T) {
 	clear()
 
 	said := w.fails(s.yaml(t))
-	assert.Contains(t, said, "one-general-1 (VM 3000 on host "+worker.Host+") is not as planned: it has 2048 MiB of memory, not 3072.")
+	assert.Contains(t, said, "one-general-1 (VM 3000 on host "+worker.Host+") is not as planned: memory 2048 → 3072 MiB.")
 	assert.Contains(t, said, "`pulumi up --refresh` mends it")
 
 	require.NoError(t, e.Resume(t.Context()), w.said())

@@ -15,16 +15,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
-	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/enginetest"
 	"proxmox-talos/internal/host"
 	"proxmox-talos/stacks"
 )
 
 // recorded runs the program for a stack's configuration, at an apply and at a preview.
-func recorded(t *testing.T, name string, config map[string]any) []*recorder.Recorder {
+func recorded(t *testing.T, name string, config map[string]any) []*enginetest.Recorder {
 	t.Helper()
 
-	o := recorder.Options{Stack: name, Root: t.TempDir(), Config: map[string]string{}, Facts: map[string]*host.Facts{}}
+	o := enginetest.Options{Stack: name, Root: t.TempDir(), Config: map[string]string{}, Facts: map[string]*host.Facts{}}
 
 	for key, value := range config {
 		encoded, err := json.Marshal(value)
@@ -46,11 +46,11 @@ func recorded(t *testing.T, name string, config map[string]any) []*recorder.Reco
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(o.Root, "Pulumi."+name+".yaml"), document, 0o600))
 
-	var runs []*recorder.Recorder
+	var runs []*enginetest.Recorder
 
 	for _, preview := range []bool{false, true} {
 		o.Preview = preview
-		r, err := recorder.Run(o, stacks.Deploy)
+		r, err := enginetest.Run(o, stacks.Deploy)
 		require.NoError(t, err, name)
 
 		runs = append(runs, r)
@@ -60,10 +60,10 @@ func recorded(t *testing.T, name string, config map[string]any) []*recorder.Reco
 }
 
 // program runs the committed stacks and those with which the specification is tested, which use everything a stack file can say.
-func program(t *testing.T) []*recorder.Recorder {
+func program(t *testing.T) []*enginetest.Recorder {
 	t.Helper()
 
-	var runs []*recorder.Recorder
+	var runs []*enginetest.Recorder
 
 	for _, pattern := range []string{"../../Pulumi.*.yaml", "../../internal/spec/testdata/plans/*.yaml"} {
 		files, err := filepath.Glob(pattern)
@@ -121,7 +121,7 @@ func equipped(hosts []any, facts map[string]*host.Facts) {
 			continue
 		}
 
-		facts[name] = recorder.Prepared(name)
+		facts[name] = enginetest.Prepared(name)
 		card := facts[name].Devices[1]
 		facts[name].Devices = nil
 
@@ -177,8 +177,8 @@ func TestTheProgramUsesOnlyWhatIsKnown(t *testing.T) {
 	assert.Empty(t, problems)
 
 	for _, token := range []string{
-		recorder.VirtualMachine, recorder.File, recorder.Schematic, recorder.Secrets, recorder.ConfigurationApply, recorder.Kubeconfig,
-		recorder.LocalCommand, recorder.RemoteCommand, "talos:machine/getConfiguration:getConfiguration",
+		enginetest.VirtualMachine, enginetest.File, enginetest.Schematic, enginetest.Secrets, enginetest.ConfigurationApply, enginetest.Kubeconfig,
+		enginetest.LocalCommand, enginetest.RemoteCommand, "talos:machine/getConfiguration:getConfiguration",
 	} {
 		assert.True(t, seen[token], "%s was not seen", token)
 	}

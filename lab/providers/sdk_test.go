@@ -24,7 +24,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/enginetest"
 )
 
 // sdkType is what the published SDK has for a resource or a function: structs whose fields carry the properties' names.
@@ -39,20 +39,20 @@ func sdkResource[Args interface{ ElementType() reflect.Type }, Resource any]() s
 // sdkTypes are everything the stand-ins offer, by token.
 func sdkTypes() map[string]sdkType {
 	return map[string]sdkType{
-		recorder.VirtualMachine:              sdkResource[vm.VirtualMachineArgs, vm.VirtualMachine](),
-		recorder.File:                        sdkResource[download.FileArgs, download.File](),
+		enginetest.VirtualMachine:            sdkResource[vm.VirtualMachineArgs, vm.VirtualMachine](),
+		enginetest.File:                      sdkResource[download.FileArgs, download.File](),
 		"proxmoxve:Hardware/mapping/pci:Pci": sdkResource[mapping.PciArgs, mapping.Pci](),
 		"proxmoxve:Permission/role:Role":     sdkResource[permission.RoleArgs, permission.Role](),
 		"proxmoxve:Permission/group:Group":   sdkResource[permission.GroupArgs, permission.Group](),
 		"proxmoxve:Permission/user:User":     sdkResource[permission.UserArgs, permission.User](),
 		"proxmoxve:User/token:Token":         sdkResource[user.TokenArgs, user.Token](),
 		"proxmoxve:index/acl:Acl":            sdkResource[proxmoxve.AclArgs, proxmoxve.Acl](),
-		recorder.Schematic:                   sdkResource[imagefactory.SchematicArgs, imagefactory.Schematic](),
-		recorder.Secrets:                     sdkResource[machine.SecretsArgs, machine.Secrets](),
-		recorder.ConfigurationApply:          sdkResource[machine.ConfigurationApplyArgs, machine.ConfigurationApply](),
-		recorder.Kubeconfig:                  sdkResource[cluster.KubeconfigArgs, cluster.Kubeconfig](),
-		recorder.LocalCommand:                sdkResource[local.CommandArgs, local.Command](),
-		recorder.RemoteCommand:               sdkResource[remote.CommandArgs, remote.Command](),
+		enginetest.Schematic:                 sdkResource[imagefactory.SchematicArgs, imagefactory.Schematic](),
+		enginetest.Secrets:                   sdkResource[machine.SecretsArgs, machine.Secrets](),
+		enginetest.ConfigurationApply:        sdkResource[machine.ConfigurationApplyArgs, machine.ConfigurationApply](),
+		enginetest.Kubeconfig:                sdkResource[cluster.KubeconfigArgs, cluster.Kubeconfig](),
+		enginetest.LocalCommand:              sdkResource[local.CommandArgs, local.Command](),
+		enginetest.RemoteCommand:             sdkResource[remote.CommandArgs, remote.Command](),
 		"command:remote:CopyToRemote":        sdkResource[remote.CopyToRemoteArgs, remote.CopyToRemote](),
 
 		"command:local:run": {reflect.TypeFor[local.RunArgs](), reflect.TypeFor[local.RunResult]()},

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/recorder"
+	"proxmox-talos/internal/enginetest"
 	"proxmox-talos/internal/permissions"
 	"proxmox-talos/lab/datacentre"
 	labserver "proxmox-talos/lab/server"
@@ -43,7 +43,7 @@ func programInputs(t *testing.T, patience string) (machine, image object) {
 	var config map[string]any
 	require.NoError(t, json.Unmarshal([]byte(programStack), &config))
 
-	o := recorder.Options{Stack: "lab", Root: t.TempDir(), Config: map[string]string{}}
+	o := enginetest.Options{Stack: "lab", Root: t.TempDir(), Config: map[string]string{}}
 	document := "config:\n"
 
 	for key, value := range config {
@@ -57,7 +57,7 @@ func programInputs(t *testing.T, patience string) (machine, image object) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(o.Root, "Pulumi.lab.yaml"), []byte(document), 0o600))
 
-	r, err := recorder.Run(o, stacks.Deploy)
+	r, err := enginetest.Run(o, stacks.Deploy)
 	require.NoError(t, err)
 
 	only := func(token string) object {
@@ -71,7 +71,7 @@ func programInputs(t *testing.T, patience string) (machine, image object) {
 		return nil
 	}
 
-	machine, image = only(recorder.VirtualMachine), only(recorder.File)
+	machine, image = only(enginetest.VirtualMachine), only(enginetest.File)
 	delete(image, "decompressionAlgorithm") // the lab's fetcher gives plain images
 
 	agent, ok := machine["agent"].(object)

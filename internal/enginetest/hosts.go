@@ -1,4 +1,4 @@
-package recorder
+package enginetest
 
 import (
 	"encoding/json"

@@ -1,6 +1,6 @@
-// Package recorder runs Pulumi programs against a mocked engine and keeps what they register, for tests to judge after the run. Unlike the SDK's own mocks it
+// Package enginetest, for tests, runs Pulumi programs against a mocked engine and keeps what they register, for tests to judge after the run. Unlike the SDK's own mocks it
 // keeps unknown secrets of previews and the outputs of components and stacks.
-package recorder
+package enginetest
 
 import (
 	"fmt"

@@ -1,0 +1,226 @@
+package components
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"proxmox-talos/internal/talos"
+)
+
+// TalosClusterArgs describe a cluster. Names, addresses and versions are plain values: configurations, certificates and
+// the order of its machines follow from them, and are checked before anything is registered.
+type TalosClusterArgs struct {
+	// The cluster's name in kubeconfig and talosconfig. Default: the resource's name.
+	Name string `pulumi:"name,optional"`
+	// The URL of the Kubernetes API. Default: https://<vip, or the first control plane>:6443.
+	Endpoint string `pulumi:"endpoint,optional"`
+	// The shared address of the Kubernetes API, a free one of the network. Default: none.
+	VIP string `pulumi:"vip,optional"`
+	// The Talos version that secrets and configurations are generated for, when they are made. Default: the first control
+	// plane's.
+	TalosVersion string `pulumi:"talosVersion,optional"`
+	// The Kubernetes version in full, with its v. Default: the one that the Talos minor version came with.
+	KubernetesVersion string `pulumi:"kubernetesVersion,optional"`
+	// The network of the nodes.
+	Network Network `pulumi:"network"`
+	// The IPv4 network of pods, for the cluster's life. Default: Talos' own, 10.244.0.0/16.
+	PodCIDR string `pulumi:"podCidr,optional"`
+	// The IPv4 network of services, for the cluster's life. Default: Talos' own, 10.96.0.0/12.
+	ServiceCIDR string `pulumi:"serviceCidr,optional"`
+	// The nodes. At least one of them is a control plane.
+	Nodes []ClusterNode `pulumi:"nodes"`
+	// Let ordinary pods run on control planes. Default: true for clusters without workers.
+	AllowSchedulingOnControlPlanes *bool `pulumi:"allowSchedulingOnControlPlanes,optional"`
+	// Leave NVIDIA's device plugin out, because NVIDIA's GPU Operator brings it. Default: false.
+	GPUOperator bool `pulumi:"gpuOperator,optional"`
+	// Talos strategic-merge patches for all nodes, one YAML document each. Default: none.
+	Patches []string `pulumi:"patches,optional"`
+	// Keep patches and time servers out of the plain state and previews. Default: false.
+	Secret bool `pulumi:"secret,optional"`
+	// Protect control-plane VMs, secrets and the bootstrap against deletion. Default: false.
+	Protect bool `pulumi:"protect,optional"`
+	// The URL of the Image Factory whose installer the nodes use, without a path. Default: https://factory.talos.dev.
+	FactoryURL string `pulumi:"factoryUrl,optional"`
+
+	planned *plannedPatches // of arguments that were checked
+}
+
+// ClusterNode is a node of a cluster, and the VM it lives on.
+type ClusterNode struct {
+	// The name of the VM and of the Kubernetes node, for the node's life.
+	Name string `pulumi:"name"`
+	// controlplane or worker. Default: worker.
+	Role string `pulumi:"role,optional"`
+	// The address with its prefix length, 10.0.0.10/24; with DHCP the one that the router reserves.
+	Address string `pulumi:"address"`
+	// The VM.
+	Machine Machine `pulumi:"machine"`
+	// What its image holds, and the installer of later upgrades.
+	Talos Talos `pulumi:"talos"`
+	// Labels of the Kubernetes node; running nodes follow. Default: none.
+	Labels map[string]string `pulumi:"labels,optional"`
+	// Taints of the Kubernetes node by key, as value:Effect or Effect; running nodes follow. Default: none.
+	Taints map[string]string `pulumi:"taints,optional"`
+	// Talos strategic-merge patches for this node, one YAML document each, after the cluster's. Default: none.
+	Patches []string `pulumi:"patches,optional"`
+	// Keep patches, labels and taints out of the plain state and previews. Default: false.
+	Secret bool `pulumi:"secret,optional"`
+	// GPUs that are passed through, up to 16. Default: none.
+	GPUs []GPU `pulumi:"gpus,optional"`
+	// Flavour and track of NVIDIA's driver that its image has, such as open production; needed with gpus.
+	Driver string `pulumi:"driver,optional"`
+	// How many pods share each GPU. Default: 0, one has it.
+	TimeSlicing int `pulumi:"timeSlicing,optional"`
+	// Keep pods away that do not tolerate the taint of GPUs. Default: false.
+	Dedicated bool `pulumi:"dedicated,optional"`
+}
+
+func (n ClusterNode) isControlPlane() bool { return n.Role == RoleControlPlane }
+
+// prefix is the node's address. It was validated.
+func (n ClusterNode) prefix() netip.Prefix {
+	prefix, _ := netip.ParsePrefix(n.Address)
+
+	return prefix
+}
+
+// controlPlanes are the nodes with this role, in order, and workers the others.
+func (a TalosClusterArgs) controlPlanes() []ClusterNode { return a.nodes()[:a.count()] }
+func (a TalosClusterArgs) workers() []ClusterNode       { return a.nodes()[a.count():] }
+
+// nodes are the control planes, then the workers.
+func (a TalosClusterArgs) nodes() []ClusterNode {
+	sorted := slices.Clone(a.Nodes)
+	slices.SortStableFunc(sorted, func(x, y ClusterNode) int { return cmp.Compare(rank(x), rank(y)) })
+
+	return sorted
+}
+
+func rank(n ClusterNode) int {
+	if n.isControlPlane() {
+		return 0
+	}
+
+	return 1
+}
+
+func (a TalosClusterArgs) count() int {
+	count := 0
+	for _, n := range a.Nodes {
+		count += 1 - rank(n)
+	}
+
+	return count
+}
+
+// GPUOperatorValues returns the values of NVIDIA's GPU Operator for a cluster that uses it; empty for others.
+func (a TalosClusterArgs) GPUOperatorValues() (string, error) {
+	gpus := clusterGPUs(a)
+	if gpus == nil || !a.GPUOperator {
+		return "", nil
+	}
+
+	return talos.GPUOperatorValues(*gpus)
+}
+
+// Checked returns the arguments with what their configurations follow from, or all their problems, without registering
+// anything. Templates, mappings and the readiness of hosts may be passed to its nodes afterwards, and nothing else.
+func (a TalosClusterArgs) Checked(name string) (TalosClusterArgs, error) {
+	if a.planned != nil {
+		return a, nil
+	}
+	a = a.withDefaults(name)
+	if err := a.validate(name); err != nil {
+		return a, err
+	}
+	planned, err := planPatches(a)
+	a.planned = &planned
+
+	return a, err
+}
+
+func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
+	setDefault(&a.Name, name)
+	a.Network = a.Network.withDefaults()
+	a.Nodes = slices.Clone(a.Nodes)
+	for i := range a.Nodes {
+		n := &a.Nodes[i]
+		setDefault(&n.Role, RoleWorker)
+		n.Talos, n.Machine = n.Talos.withDefaults(), n.Machine.withDefaults()
+		n.Machine.Agent = n.Machine.Agent || n.Talos.hasAgent()
+	}
+	if a.AllowSchedulingOnControlPlanes == nil {
+		alone := a.count() == len(a.Nodes)
+		a.AllowSchedulingOnControlPlanes = &alone
+	}
+	if a.count() == 0 {
+		return a
+	}
+	first := a.controlPlanes()[0]
+	setDefault(&a.TalosVersion, first.Talos.Version)
+	if a.KubernetesVersion == "" {
+		a.KubernetesVersion, _ = talos.DefaultKubernetes(a.TalosVersion)
+	}
+	setDefault(&a.Endpoint, "https://"+net.JoinHostPort(cmp.Or(a.VIP, first.prefix().Addr().String()), "6443"))
+
+	return a
+}
+
+func (a TalosClusterArgs) validate(name string) error {
+	var found problems
+	if a.count() == 0 {
+		found.add("nodes", "none is a control plane; state at least one with the role controlplane")
+	} else {
+		found.version("talosVersion", a.TalosVersion)
+		found.required("kubernetesVersion", a.KubernetesVersion, "the version in full, like v1.35.0")
+	}
+	found.network("network.cidr", a.Network.CIDR)
+	a.Network.validate("network.", &found)
+	if a.VIP != "" {
+		found.address("vip", a.VIP)
+	}
+	for _, own := range []struct{ path, value string }{{"podCidr", a.PodCIDR}, {"serviceCidr", a.ServiceCIDR}} {
+		if own.value != "" {
+			found.network(own.path, own.value)
+		}
+	}
+	taken := map[string]string{}
+	for i, n := range a.Nodes {
+		path := fmt.Sprintf("nodes[%d].", i)
+		n.validate(path, &found)
+		for _, key := range []struct{ field, value string }{{"name", n.Name}, {"address", n.Address}} {
+			if first, is := taken[key.field+key.value]; is && key.value != "" {
+				found.add(path+key.field, "%q is already at %s; state each node once", key.value, first)
+			}
+			taken[key.field+key.value] = path + key.field
+		}
+	}
+
+	return found.of("cluster", name)
+}
+
+func (n ClusterNode) validate(path string, found *problems) {
+	found.required(path+"name", n.Name, "the node's name")
+	if n.Role != RoleControlPlane && n.Role != RoleWorker {
+		found.add(path+"role", "%q is neither controlplane nor worker; choose one", n.Role)
+	}
+	found.prefix(path+"address", n.Address)
+	found.version(path+"talos.version", n.Talos.Version)
+	n.Machine.validate(path+"machine.", found)
+	if len(n.GPUs) > 0 {
+		gpus := slices.Clone(n.GPUs)
+		for i := range gpus { // a mapping may be passed later
+			gpus[i].PCI = cmp.Or(gpus[i].PCI, gpus[i].Name)
+		}
+		validateGPUs(path, gpus, n.Driver, n.Machine.Node, found)
+	}
+}
+
+func (p *problems) network(path, value string) {
+	if prefix, err := netip.ParsePrefix(value); err != nil || prefix != prefix.Masked() {
+		p.add(path, "%q is not a network; state one like 10.0.0.0/24", value)
+	}
+}

@@ -1,0 +1,225 @@
+package components
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+)
+
+// leastVMID is the least that Proxmox lets a VM have.
+const leastVMID = 100
+
+// Machine is a VM on Proxmox, without its name and address.
+type Machine struct {
+	// The Proxmox host, as Proxmox calls its nodes: pve1.
+	Node string `pulumi:"node"`
+	// Move a running machine when node changes; otherwise it stays where it is. A machine with a PCI device is replaced
+	// instead. Default: false.
+	NodePinned bool `pulumi:"nodePinned,optional"`
+	// The VMID, 100 and above.
+	VMID int `pulumi:"vmid"`
+	// The MAC address of the first network card: 02:00:00:00:00:01.
+	MAC string `pulumi:"mac"`
+	// The VMID of the template that a new machine is cloned from, the output vmid of a GoldenTemplate. Default: none, the
+	// machine boots iso.
+	Template pulumi.IntInput `pulumi:"template,optional"`
+	// Share the template's disk instead of copying it; the machine stays on the template's datastore. Default: false.
+	Linked bool `pulumi:"linked,optional"`
+	// The volume of the ISO that a machine without template installs itself from, the output volumeId of a
+	// GoldenTemplate.
+	ISO pulumi.StringInput `pulumi:"iso,optional"`
+	// Whether its image answers the QEMU guest agent's calls (siderolabs/qemu-guest-agent). Default: false.
+	Agent bool `pulumi:"agent,optional"`
+	// Default: 2.
+	Cores int `pulumi:"cores,optional"`
+	// Memory in MiB. Default: 4096.
+	Memory int `pulumi:"memory,optional"`
+	// The system disk in GiB; it can grow, never shrink. Default: 40.
+	DiskSize int `pulumi:"diskSize,optional"`
+	// The datastore of the machine's disks. Default: local-lvm.
+	DiskPool string `pulumi:"diskPool,optional"`
+	// The processor type as Proxmox calls it; Talos needs x86-64-v2 or better. Default: host.
+	CPUType string `pulumi:"cpuType,optional"`
+	// Show the machine the host's NUMA layout. Default: false.
+	NUMA bool `pulumi:"numa,optional"`
+	// Start the machine with its host. Default: true.
+	OnBoot *bool `pulumi:"onBoot,optional"`
+	// The place in the host's start-up order. Default: 0, none.
+	StartupOrder int `pulumi:"startupOrder,optional"`
+	// Proxmox tags, sorted. Default: none.
+	Tags []string `pulumi:"tags,optional"`
+	// The Proxmox resource pool, which has to exist. Default: none.
+	Pool string `pulumi:"pool,optional"`
+	// Additional disks. Default: none.
+	ExtraDisks []Disk `pulumi:"extraDisks,optional"`
+	// Additional network cards. Default: none.
+	ExtraNICs []NIC `pulumi:"extraNics,optional"`
+	// Devices of the host that are passed through, beside the GPUs of a GPUWorker. Default: none.
+	PCIDevices []PCIDevice `pulumi:"pciDevices,optional"`
+	// The output ready of the preparation of the host whose devices the machine has: it starts after that. Default:
+	// nothing to wait for.
+	HostReady pulumi.StringInput `pulumi:"hostReady,optional"`
+}
+
+// Disk is an additional disk of a machine.
+type Disk struct {
+	// Where a new machine gets it: virtio1, virtio2, …; a machine that has the disk keeps its place.
+	Interface string `pulumi:"interface"`
+	// Whether interface is where it is for sure, also on machines that run. Default: false.
+	Pinned bool `pulumi:"pinned,optional"`
+	// Whether a machine that runs has it from this run on; only the warnings of the engine follow. Default: false.
+	Added bool `pulumi:"added,optional"`
+	// Size in GiB; it can grow, never shrink.
+	Size int `pulumi:"size"`
+	// The datastore. Default: the machine's.
+	Pool string `pulumi:"pool,optional"`
+}
+
+// NIC is an additional network card of a machine.
+type NIC struct {
+	// The Proxmox bridge: vmbr1.
+	Bridge string `pulumi:"bridge"`
+	// The VLAN tag that Proxmox sets. Default: 0, untagged.
+	VLAN int `pulumi:"vlan,optional"`
+	// The largest packet in bytes. Default: 0, the bridge's.
+	MTU int `pulumi:"mtu,optional"`
+	// The MAC address.
+	MAC string `pulumi:"mac"`
+	// The address with its prefix length: 10.1.0.10/24. Default: none, the card asks by DHCP.
+	Address string `pulumi:"address,optional"`
+}
+
+// PCIDevice is a device of the host, by its mapping or by its address.
+type PCIDevice struct {
+	// The name of its PCI mapping, the output name of a PCIMapping.
+	Mapping pulumi.StringInput `pulumi:"mapping,optional"`
+	// Its address as Proxmox writes it, 0000:01:00: only root@pam may pass a device through without a mapping.
+	ID string `pulumi:"id,optional"`
+	// Show it as a PCIe device. Default: true.
+	PCIe *bool `pulumi:"pcie,optional"`
+	// Show its ROM. Default: true.
+	ROMBar *bool `pulumi:"rombar,optional"`
+}
+
+// Network is the network that the first card of machines is in.
+type Network struct {
+	// The IPv4 network: 10.0.0.0/24. Clusters need it.
+	CIDR string `pulumi:"cidr,optional"`
+	// The router's address. Default: none, machines reach their own network only.
+	Gateway string `pulumi:"gateway,optional"`
+	// The Proxmox bridge. Default: vmbr0.
+	Bridge string `pulumi:"bridge,optional"`
+	// The VLAN tag that Proxmox sets. Default: 0, untagged.
+	VLAN int `pulumi:"vlan,optional"`
+	// The largest packet in bytes. Default: 0, the bridge's.
+	MTU int `pulumi:"mtu,optional"`
+	// Name servers. Default: Talos' own.
+	DNS []string `pulumi:"dns,optional"`
+	// Time servers, by name or address. Default: Talos' own.
+	NTP []string `pulumi:"ntp,optional"`
+	// Machines ask for their address, which the router has to reserve for their MAC. Default: false.
+	DHCP bool `pulumi:"dhcp,optional"`
+}
+
+func (m Machine) withDefaults() Machine {
+	setDefault(&m.Cores, 2)
+	setDefault(&m.Memory, 4096)
+	setDefault(&m.DiskSize, 40)
+	setDefault(&m.DiskPool, "local-lvm")
+	setDefault(&m.CPUType, "host")
+	if m.OnBoot == nil {
+		m.OnBoot = pulumi.BoolRef(true)
+	}
+	m.ExtraDisks = slices.Clone(m.ExtraDisks)
+	for i := range m.ExtraDisks {
+		setDefault(&m.ExtraDisks[i].Pool, m.DiskPool)
+	}
+	m.PCIDevices = slices.Clone(m.PCIDevices)
+	for i := range m.PCIDevices {
+		device := &m.PCIDevices[i]
+		for _, flag := range []**bool{&device.PCIe, &device.ROMBar} {
+			if *flag == nil {
+				*flag = pulumi.BoolRef(true)
+			}
+		}
+	}
+
+	return m
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// waitsFor is what the VM comes from.
+func (m Machine) waitsFor() pulumi.ResourceOption {
+	from := []pulumi.Input{m.Template, m.ISO, m.HostReady}
+	for _, device := range m.PCIDevices {
+		from = append(from, device.Mapping)
+	}
+
+	return waitFor(from...)
+}
+
+// validate reports what does not need outputs of other resources.
+func (m Machine) validate(path string, found *problems) {
+	found.required(path+"node", m.Node, "the Proxmox host, such as pve1")
+	if m.VMID < leastVMID {
+		found.add(path+"vmid", "%d is no VMID; state one from 100 on", m.VMID)
+	}
+	found.required(path+"mac", m.MAC, "one like 02:00:00:00:00:01")
+	for i, disk := range m.ExtraDisks {
+		at := fmt.Sprintf("%sextraDisks[%d].", path, i)
+		found.required(at+"interface", disk.Interface, "where it is attached, such as virtio1")
+		if disk.Size < 1 {
+			found.add(at+"size", "%d is no size; state it in GiB", disk.Size)
+		}
+	}
+	for i, card := range m.ExtraNICs {
+		at := fmt.Sprintf("%sextraNics[%d].", path, i)
+		found.required(at+"bridge", card.Bridge, "the Proxmox bridge, such as vmbr1")
+		found.required(at+"mac", card.MAC, "one like 02:00:00:00:00:02")
+		if card.Address != "" {
+			found.prefix(at+"address", card.Address)
+		}
+	}
+	for i, device := range m.PCIDevices {
+		if (device.Mapping == nil) == (device.ID == "") {
+			found.add(fmt.Sprintf("%spciDevices[%d]", path, i), "has not one of mapping and id; state one of them")
+		}
+	}
+}
+
+// validateOrigin reports a machine that nothing is made from.
+func (m Machine) validateOrigin(path string, found *problems) {
+	if (m.Template == nil) == (m.ISO == nil) {
+		found.add(path+"template", "a machine comes either from a template or from an ISO; state one of template and iso")
+	}
+}
+
+func (n Network) withDefaults() Network {
+	setDefault(&n.Bridge, "vmbr0")
+
+	return n
+}
+
+func (n Network) validate(path string, found *problems) {
+	if n.Gateway != "" {
+		found.address(path+"gateway", n.Gateway)
+	}
+	for i, server := range n.DNS {
+		found.address(fmt.Sprintf("%sdns[%d]", path, i), server)
+	}
+}
+
+// gateway is the router's address; invalid = none. It was validated.
+func (n Network) gateway() netip.Addr {
+	address, _ := netip.ParseAddr(n.Gateway)
+
+	return address
+}

@@ -1,0 +1,41 @@
+// Package look says what is known of a node's VM once a run has done with it. Who asks Proxmox is the program's: it is
+// no argument of a component, but a value of the context that components are made with.
+package look
+
+import (
+	"context"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+)
+
+// VM is a node's VM, on the host that its resource says it is on.
+type VM struct {
+	Name, Host string
+	VMID       int
+}
+
+// Seen is what is known of a VM.
+type Seen struct {
+	// Generation says which machine the VM is: another one after it was recreated, restored or rolled back, whose
+	// configuration is then applied again; empty = not known.
+	Generation string
+	// Updates counts the runs that updated the VM, Remade those that found another machine than before.
+	Updates, Remade int
+}
+
+// Func looks at a VM. The error is how it differs from what is planned.
+type Func func(ctx context.Context, vm VM) (Seen, error)
+
+type key struct{}
+
+// With returns a context whose nodes are looked at.
+func With(ctx *pulumi.Context, look Func) *pulumi.Context { return ctx.WithValue(key{}, look) }
+
+// Of returns who looks at the nodes of a context; without anybody, nothing is known of them.
+func Of(ctx *pulumi.Context) Func {
+	if look, ok := ctx.Value(key{}).(Func); ok {
+		return look
+	}
+
+	return func(context.Context, VM) (Seen, error) { return Seen{}, nil }
+}

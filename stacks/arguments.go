@@ -1,0 +1,175 @@
+package stacks
+
+import (
+	"net/netip"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"proxmox-talos/components"
+	"proxmox-talos/internal/host"
+	"proxmox-talos/internal/spec"
+)
+
+// talosOf is what a template's image holds.
+func talosOf(t spec.Template) components.Talos {
+	return components.Talos{Version: t.Version, Platform: t.Platform, Extensions: t.Extensions, KernelArgs: t.KernelArgs}
+}
+
+func (d *deployment) imageArgs(i image) components.TalosImageArgs {
+	args := components.TalosImageArgs{
+		Talos: talosOf(i.template), Source: string(i.template.Source), FactoryURL: d.factory.URL,
+		Checksum: i.checksum, Secret: i.secret, Settled: d.settled(),
+	}
+	for _, s := range i.stores {
+		args.Stores = append(args.Stores, components.ImageStore{Node: s.host, Datastore: s.datastore})
+	}
+
+	return args
+}
+
+func (d *deployment) templateArgs(t spec.Template, h spec.Host) components.GoldenTemplateArgs {
+	return components.GoldenTemplateArgs{
+		Node: t.Host, VMID: t.VMID, Name: t.Name, Source: string(t.Source), Talos: talosOf(t),
+		Image: d.images[ImageOf(t)].VolumeID(t.Host, t.ImageDatastore), ImageDatastore: t.ImageDatastore,
+		Datastore: t.Datastore, Bridge: t.Bridge, Cores: t.Cores, Memory: t.MemoryMiB, DiskSize: t.DiskGiB,
+		Shell: d.shell(h),
+	}
+}
+
+func (d *deployment) prepArgs(h *hostState, rebootAfter pulumi.StringInput) components.ProxmoxHostPrepArgs {
+	args := components.ProxmoxHostPrepArgs{
+		Node: h.Name, Shell: d.shell(h.Host), IOMMU: &h.Prep.IOMMU, Repositories: h.Prep.Repositories, Reboot: h.Prep.Reboot,
+		Clusters: h.needs.Clusters, RebootAfter: rebootAfter, Facts: unknownText(),
+	}
+	if bytes := h.Prep.ZFSArcMaxBytes; bytes != 0 {
+		gibibytes := max(float64(bytes)/(1<<30), 0)
+		args.ZFSArcMaxGiB = &gibibytes
+	}
+	for _, gpu := range h.GPUs {
+		args.GPUs = append(args.GPUs, components.HostGPU{Name: gpu.Name, PCI: gpu.PCI})
+	}
+	args.Machines = gpusOf(h.needs)
+	if h.answer.Facts != nil {
+		args.Facts = pulumi.String(h.answer.Document)
+	}
+
+	return args
+}
+
+// gpusOf are the addresses of the GPUs of each machine that has some.
+func gpusOf(needs host.Needs) (machines [][]string) {
+	for _, n := range needs.Nodes {
+		var gpus []string
+		for _, gpu := range n.GPUs {
+			gpus = append(gpus, gpu.PCI)
+		}
+		if len(gpus) > 0 {
+			machines = append(machines, gpus)
+		}
+	}
+
+	return machines
+}
+
+// clusterArgs are a cluster's, without what comes from other resources.
+func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
+	args := components.TalosClusterArgs{
+		Name: c.Name, Endpoint: c.Endpoint, VIP: textOf(c.VIP), TalosVersion: c.TalosVersion, KubernetesVersion: c.KubernetesVersion,
+		Network: networkArgs(c.Network), PodCIDR: c.PodCIDR.String(), ServiceCIDR: c.ServiceCIDR.String(),
+		AllowSchedulingOnControlPlanes: &c.AllowSchedulingOnControlPlanes, GPUOperator: c.GPUOperator,
+		Patches: c.Patches, Secret: c.Secret, Protect: d.plan.Protect, FactoryURL: d.factory.URL,
+	}
+	for _, n := range c.Nodes() {
+		args.Nodes = append(args.Nodes, nodeArgs(n))
+	}
+
+	return args
+}
+
+func networkArgs(n spec.Network) components.Network {
+	args := components.Network{
+		CIDR: n.CIDR.String(), Gateway: textOf(n.Gateway), Bridge: n.Bridge, VLAN: n.VLAN, MTU: n.MTU, NTP: n.NTP, DHCP: n.DHCP,
+	}
+	for _, server := range n.DNS {
+		args.DNS = append(args.DNS, server.String())
+	}
+
+	return args
+}
+
+// textOf is empty for an address that is none.
+func textOf(address netip.Addr) string {
+	if !address.IsValid() {
+		return ""
+	}
+
+	return address.String()
+}
+
+func nodeArgs(n spec.Node) components.ClusterNode {
+	args := components.ClusterNode{
+		Name: n.Name, Role: string(n.Role), Address: n.Address.String(), Talos: talosOf(n.Template),
+		Labels: n.Labels, Taints: n.Taints, Patches: n.Patches, Secret: n.Secret,
+		TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated,
+		Machine: components.Machine{
+			Node: n.Host, NodePinned: n.HostPinned, VMID: n.VMID, MAC: n.MAC, Linked: n.Linked,
+			Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, DiskPool: n.Datastore, CPUType: n.CPUType, NUMA: n.NUMA,
+			OnBoot: &n.OnBoot, StartupOrder: n.StartupOrder, Tags: n.Tags, Pool: n.ResourcePool,
+		},
+	}
+	args.Machine.ExtraDisks = extraDisks(n)
+	for _, card := range n.ExtraNICs {
+		nic := components.NIC{Bridge: card.Bridge, VLAN: card.VLAN, MTU: card.MTU, MAC: card.MAC}
+		if card.Address.IsValid() {
+			nic.Address = card.Address.String()
+		}
+		args.Machine.ExtraNICs = append(args.Machine.ExtraNICs, nic)
+	}
+	for _, gpu := range n.GPUs {
+		args.GPUs = append(args.GPUs, components.GPU{Name: gpu.Name, Node: gpu.Host, PCI: gpu.PCI, Generation: gpu.Generation})
+	}
+	if len(n.GPUs) > 0 {
+		args.Driver = n.Template.Driver.Flavour + " " + n.Template.Driver.Track
+	}
+
+	return args
+}
+
+func extraDisks(n spec.Node) []components.Disk {
+	var disks []components.Disk
+	for _, disk := range n.ExtraDisks {
+		disks = append(disks, components.Disk{
+			Interface: disk.Interface, Pinned: disk.InterfacePinned, Added: disk.Added, Size: disk.SizeGiB, Pool: disk.Datastore,
+		})
+	}
+
+	return disks
+}
+
+// wire passes a cluster's nodes what comes from other resources, which are templates, mappings and hosts that are ready,
+// and their disks, which follow the machines that run.
+func (d *deployment) wire(args components.TalosClusterArgs, c spec.Cluster) {
+	for i, n := range c.Nodes() {
+		machine, template := &args.Nodes[i].Machine, d.templates[keyOf(n.Template)]
+		machine.ExtraDisks = extraDisks(n)
+		if n.Template.Source == spec.SourceISO {
+			machine.ISO = template.VolumeID
+		} else {
+			machine.Template = template.VMID
+		}
+		if len(n.GPUs) > 0 {
+			if h, known := d.hosts[n.Host]; known && h.prep != nil {
+				machine.HostReady = h.prep.Ready
+			}
+		}
+		for j, gpu := range n.GPUs {
+			if mapping := d.mappings[gpu.Name]; mapping != nil && !gpu.Raw {
+				args.Nodes[i].GPUs[j].Mapping = mapping.Name
+			}
+		}
+	}
+}
+
+func unknownText() pulumi.StringOutput {
+	return pulumi.UnsafeUnknownOutput(nil).ApplyT(func(any) string { return "" }).(pulumi.StringOutput)
+}
