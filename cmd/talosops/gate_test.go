@@ -251,15 +251,21 @@ func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
 		req.interval = 2 * time.Second
 		cluster := healthyCluster(req)
 		cluster.membersL[2].Learner = true
-		cluster.onAsk = func(c *fakeCluster, asked int) {
-			c.apiDown["127.0.9.2"] = nil
-			switch {
-			case asked < 10: // until 18 s
-				c.apiDown["127.0.9.2"] = errors.New("read from port " + strings.Repeat("1", asked))
-			case asked == 20: // at 38 s
-				c.membersL = []member{{Hostname: "cp-1"}, {Hostname: "cp-2"}, {Hostname: "cp-3"}}
-			}
+		// Between two rounds, which come every two seconds.
+		at := func(seconds int, change func()) {
+			time.AfterFunc(time.Duration(seconds)*time.Second, func() {
+				cluster.mu.Lock()
+				defer cluster.mu.Unlock()
+				change()
+			})
 		}
+		says := func(digits int) { cluster.apiDown["127.0.9.2"] = errors.New("read from port " + strings.Repeat("1", digits)) }
+		says(1)
+		for digits := 2; digits < 10; digits++ {
+			at(2*digits-3, func() { says(digits) })
+		}
+		at(17, func() { cluster.apiDown["127.0.9.2"] = nil })
+		at(37, func() { cluster.membersL = []member{{Hostname: "cp-1"}, {Hostname: "cp-2"}, {Hostname: "cp-3"}} })
 		var progress bytes.Buffer
 		require.NoError(t, newGate(req, cluster, cluster, &progress).wait(t.Context()))
 		const learner = ": etcd: member cp-3 is still a learner; "
