@@ -62,10 +62,6 @@ func TestFileNames(t *testing.T) {
 
 	for _, path := range files(t, ".go") {
 		name := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".go"), "_test")
-		if strings.HasPrefix(path, "components/") {
-			continue
-		}
-
 		assert.NotContains(t, name, "_", "%s: join the words of the name", path)
 	}
 }
