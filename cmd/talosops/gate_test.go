@@ -259,7 +259,9 @@ func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
 				change()
 			})
 		}
-		says := func(digits int) { cluster.apiDown["127.0.9.2"] = errors.New("read from port " + strings.Repeat("1", digits)) }
+		says := func(digits int) {
+			cluster.apiDown["127.0.9.2"] = errors.New("read from port " + strings.Repeat("1", digits))
+		}
 		says(1)
 		for digits := 2; digits < 10; digits++ {
 			at(2*digits-3, func() { says(digits) })

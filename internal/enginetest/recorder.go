@@ -1,4 +1,4 @@
-// Package enginetest, for tests, runs Pulumi programs against a mocked engine and keeps what they register, for tests to judge after the run. Unlike the SDK's own mocks it
+// Package enginetest runs, for tests, Pulumi programs against a mocked engine and keeps what they register, for tests to judge after the run. Unlike the SDK's own mocks it
 // keeps unknown secrets of previews and the outputs of components and stacks.
 package enginetest
 
