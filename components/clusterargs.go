@@ -221,6 +221,6 @@ func (n ClusterNode) validate(path string, found *problems) {
 
 func (p *problems) network(path, value string) {
 	if prefix, err := netip.ParsePrefix(value); err != nil || prefix != prefix.Masked() {
-		p.add(path, "%q is not a network; state one like 10.0.0.0/24", value)
+		p.add(path, "%q is not a network; write it as 10.0.0.0/24", value)
 	}
 }

@@ -49,7 +49,7 @@ type GPUWorker struct {
 }
 
 // NewGPUWorker makes the node. It waits for the mappings of its GPUs and for what its host's preparation ends with: a
-// machine whose device is not there yet does not start.
+// machine whose device is missing does not start.
 func NewGPUWorker(ctx *pulumi.Context, name string, args GPUWorkerArgs, opts ...pulumi.ResourceOption) (*GPUWorker, error) {
 	return newGPUWorker(ctx, name, args, turn{}, opts...)
 }

@@ -350,7 +350,7 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 		says   string
 	}{
 		"no control plane":            {func(c *TalosClusterArgs) { c.Nodes = c.Nodes[1:] }, "nodes: none is a control plane; state at least one"},
-		"no network":                  {func(c *TalosClusterArgs) { c.Network.CIDR = "" }, `network.cidr: "" is not a network; state one like 10.0.0.0/24`},
+		"no network":                  {func(c *TalosClusterArgs) { c.Network.CIDR = "" }, `network.cidr: "" is not a network; write it as 10.0.0.0/24`},
 		"the same address twice":      {func(c *TalosClusterArgs) { c.worker(0).Address = c.controlPlane(0).Address }, `nodes[1].address: "127.1.1.10/24" is already at nodes[0].address`},
 		"a version nobody knows":      {func(c *TalosClusterArgs) { c.TalosVersion = "1" }, "talosVersion: \"1\" is not a version of Talos"},
 		"a patch that cannot be read": {func(c *TalosClusterArgs) { c.Patches = []string{"machine: ["} }, "patch 1 of the cluster"},
@@ -358,7 +358,7 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 		"no template":                 {func(*TalosClusterArgs) {}, "machine.template: a machine comes either from a template or from an ISO"},
 		"everything at once": {
 			func(c *TalosClusterArgs) { c.Network.CIDR, c.worker(0).Machine.VMID, c.worker(0).Role = "x", 0, "boss" },
-			"network.cidr: \"x\" is not a network; state one like 10.0.0.0/24\nnodes[1].role: \"boss\" is neither controlplane nor worker; choose one\n" +
+			"network.cidr: \"x\" is not a network; write it as 10.0.0.0/24\nnodes[1].role: \"boss\" is neither controlplane nor worker; choose one\n" +
 				"nodes[1].machine.vmid: 0 is no VMID; state one from 100 on",
 		},
 		"a patch that taints workers": {

@@ -168,7 +168,7 @@ func judgeWaiting(services []service) string {
 	i := slices.IndexFunc(services, func(s service) bool { return s.ID == "etcd" })
 	switch {
 	case i < 0:
-		return "is not there yet"
+		return "has not started"
 	case services[i].State != "Preparing":
 		return "is " + strings.ToLower(services[i].State) + ", and lists no members"
 	default:

@@ -250,7 +250,7 @@ func TestBootstrapIsBounded(t *testing.T) {
 		"etcd runs, and nobody knows where": {
 			func(c *youngCluster) { c.state["127.0.9.3"] = "Running" }, []string{"cp-3: etcd: is running, and lists no members"}, 0,
 		},
-		"a control plane that has no etcd": {func(c *youngCluster) { c.state["127.0.9.3"] = "" }, []string{"cp-3: etcd: is not there yet"}, 0},
+		"a control plane that has no etcd": {func(c *youngCluster) { c.state["127.0.9.3"] = "" }, []string{"cp-3: etcd: has not started"}, 0},
 		"etcd does not start": {
 			func(c *youngCluster) { c.starts = true }, []string{" checks are open:\n  cp-1: etcd: is bootstrapped and starts\n"}, 1,
 		},
@@ -344,7 +344,7 @@ func TestBootstrapReportsABadRequest(t *testing.T) {
 		"no time": {
 			&bootstrapRequest{Bootstrap: request.Bootstrap{Talosconfig: newAuthority(t).talosconfig(t), Common: request.Common{ControlPlanes: []node{{Name: "cp-1", Address: "127.0.9.1"}}}}},
 			[]string{"--timeout", "-1s"},
-			[]string{"timeout: -1s is no time"},
+			[]string{"timeout: must be greater than zero (got -1s)"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -159,10 +159,10 @@ func parseDuration(field, text string, otherwise time.Duration, problems *[]stri
 func (l *limits) validate() error {
 	var problems []string
 	if l.timeout <= 0 {
-		problems = append(problems, fmt.Sprintf("timeout: %s is no time to wait: state one above zero", l.timeout))
+		problems = append(problems, fmt.Sprintf("timeout: must be greater than zero (got %s)", l.timeout))
 	}
 	if l.interval <= 0 {
-		problems = append(problems, fmt.Sprintf("interval: %s is no pause: state one above zero", l.interval))
+		problems = append(problems, fmt.Sprintf("interval: must be greater than zero (got %s)", l.interval))
 	}
 
 	return requestError(problems)

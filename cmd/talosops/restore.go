@@ -30,8 +30,9 @@ It refuses while etcd is healthy. The snapshot is decrypted and checked before a
   4. the others join.
 What was written after the snapshot is lost. Nodes and pods reconcile by themselves afterwards.
 
-confirm has to be the cluster's name. An interrupted restore may be repeated: it resumes at what it finds. No pulumi up may
-run meanwhile: it would begin a new, empty cluster as soon as no control plane has data.
+confirm has to be the cluster's name. An interrupted restore may be repeated: it resumes at what it finds, and says that etcd is
+healthy once the cluster has begun from the snapshot. No pulumi up may run meanwhile: it would begin a new, empty cluster as
+soon as no control plane has data.
 
 The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be left out. The result is
 one line of JSON on standard output.`
@@ -275,7 +276,7 @@ func (s seen) judge() finding {
 	case s.holds:
 		f.problem = "has data, and its member does not answer"
 	case s.state == "":
-		f.problem = "is not there yet"
+		f.problem = "has not started"
 	case s.waits():
 		f.problem = "waits for a cluster to join"
 	default:

@@ -180,7 +180,7 @@ func TestWaitReportsABadRequest(t *testing.T) {
 				r.Kubeconfig = strings.Replace(r.Kubeconfig, "client-key-data: ", "client-key-data: '%'#", 1)
 			}, nil, []string{"kubeconfig: it is not"},
 		},
-		"no time":     {func(*waitRequest) {}, []string{"--timeout", "0s", "--interval", "-1s"}, []string{"timeout: 0s is no time", "interval: -1s is no pause"}},
+		"no time":     {func(*waitRequest) {}, []string{"--timeout", "0s", "--interval", "-1s"}, []string{"timeout: must be greater than zero (got 0s)", "interval: must be greater than zero (got -1s)"}},
 		"an argument": {func(*waitRequest) {}, []string{"now"}, []string{`unknown command "now"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
