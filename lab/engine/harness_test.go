@@ -98,9 +98,14 @@ var findCLI = sync.OnceValues(func() (engine.CLI, error) {
 	return engine.FindCLI(context.Background(), filepath.Join(project, ".bin"))
 })
 
-func (w *world) tryOpen(o server.Options) (err error) {
+// tryOpen opens the lab of the world's folder; one that does not open leaves the world with the one before.
+func (w *world) tryOpen(o server.Options) error {
 	o.Dir, o.Network = w.dir, w.network
-	w.lab, err = server.Open(o)
+
+	lab, err := server.Open(o)
+	if err == nil {
+		w.lab = lab
+	}
 
 	return err
 }

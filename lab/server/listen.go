@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
+	"time"
 )
 
 // Ports that the front doors take when they are free; otherwise any.
@@ -22,12 +23,35 @@ const (
 	kubernetesPort = 6443
 )
 
+// patience is how long a lab waits in all for ports that are taken: those of a lab that has just closed stay with processes
+// that it was starting meanwhile, until these have become other programs.
+const patience = time.Second
+
+// patient listens at a port as soon as it is free, until a moment has come.
+type patient struct{ until time.Time }
+
+func (p patient) listen(address netip.Addr, port int) (net.Listener, error) {
+	for {
+		ln, err := net.Listen("tcp", netip.AddrPortFrom(address, uint16(port)).String())
+		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(p.until) {
+			return ln, err
+		}
+
+		time.Sleep(reopenPoll)
+	}
+}
+
 // listen opens a front door: at the port of the last start, else at the usual one, else at any.
 func (id *identity) listen(door string, address netip.Addr, usual int) (net.Listener, error) {
+	wait := patient{}
+	if id.Ports[door] != 0 {
+		wait.until = time.Now().Add(patience)
+	}
+
 	var failure error
 
 	for _, port := range []int{cmp.Or(id.Ports[door], usual), 0} {
-		ln, err := net.Listen("tcp", netip.AddrPortFrom(address, uint16(port)).String())
+		ln, err := wait.listen(address, port)
 		if err == nil {
 			id.Ports[door] = ln.Addr().(*net.TCPAddr).Port
 
@@ -44,8 +68,8 @@ func (id *identity) listen(door string, address netip.Addr, usual int) (net.List
 var ErrTaken = errors.New("another lab or program uses them: stop it, or choose another network with --network")
 
 // claim keeps the network for this lab, as long as the listener is open: machines open their ports only when they boot.
-func claim(address netip.Addr) (net.Listener, error) {
-	ln, err := net.Listen("tcp", netip.AddrPortFrom(address, talosPort).String())
+func (p patient) claim(address netip.Addr) (net.Listener, error) {
+	ln, err := p.listen(address, talosPort)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("the lab's addresses around %s are taken: %w", address, ErrTaken)
 	}
@@ -58,12 +82,12 @@ func claim(address netip.Addr) (net.Listener, error) {
 }
 
 // checkFree makes sure that the addresses of machines are free, before anything is started: a taken one would show only when its machine boots.
-func checkFree(machines netip.Prefix) error {
+func (p patient) checkFree(machines netip.Prefix) error {
 	var taken []string
 
 	for address := machines.Addr().Next(); machines.Contains(address); address = address.Next() {
 		for _, port := range []int{talosPort, kubernetesPort} {
-			ln, err := net.Listen("tcp", netip.AddrPortFrom(address, uint16(port)).String())
+			ln, err := p.listen(address, port)
 			if err == nil {
 				_ = ln.Close()
 

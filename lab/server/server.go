@@ -134,7 +134,9 @@ func Open(o Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("unable to make the lab's folder: %w", err)
 	}
 
-	claimed, err := claim(nth(s.network.hosts, 1))
+	wait := patient{until: time.Now().Add(patience)}
+
+	claimed, err := wait.claim(nth(s.network.hosts, 1))
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +149,7 @@ func Open(o Options) (_ *Server, err error) {
 		}
 	}()
 
-	if err := checkFree(s.network.machines); err != nil {
+	if err := wait.checkFree(s.network.machines); err != nil {
 		return nil, err
 	}
 
