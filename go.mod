@@ -1,4 +1,4 @@
-module proxmox-talos
+module talos-proxmox
 
 go 1.26.0
 

@@ -11,7 +11,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/internal/reach"
+	"talos-proxmox/internal/reach"
 )
 
 // answersWithin is how long a machine may take until it answers at its address; the provider of Talos would wait as long, and say nothing meanwhile.

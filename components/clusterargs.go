@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/talos"
 )
 
 // TalosClusterArgs describe a cluster. Names, addresses and versions are plain values: configurations, certificates and

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/internal/request"
+	"talos-proxmox/internal/request"
 )
 
 // makeGate ends an `up` only when the cluster works. It runs again when machines come or go, are not the ones that they

@@ -10,8 +10,8 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/remote"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/components/scripts"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/talos"
 )
 
 // GoldenTemplateType is the type token of [GoldenTemplate].

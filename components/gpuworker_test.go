@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/enginetest"
-	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 )
 
 func rtx4000() GPU {

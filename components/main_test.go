@@ -3,7 +3,7 @@ package components
 import (
 	"testing"
 
-	"proxmox-talos/internal/scripttest"
+	"talos-proxmox/internal/scripttest"
 )
 
 func TestMain(m *testing.M) { scripttest.Main(m) }

@@ -5,9 +5,9 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // makeMarks gives nodes that run the labels and taints of their configuration: a kubelet registers its node with them and may not change the taints later. It runs

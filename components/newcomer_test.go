@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components"
-	"proxmox-talos/internal/enginetest"
+	"talos-proxmox/components"
+	"talos-proxmox/internal/enginetest"
 )
 
 // oneNode is a program of somebody else: a cluster of one node, of what components export alone.

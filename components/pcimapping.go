@@ -6,7 +6,7 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/hardware/mapping"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/internal/marker"
+	"talos-proxmox/internal/marker"
 )
 
 // PCIMappingType is the type token of [PCIMapping].

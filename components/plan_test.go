@@ -7,8 +7,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/enginetest"
-	"proxmox-talos/internal/look"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/look"
 )
 
 // plannedTemplate is the template of the class talos on a host.

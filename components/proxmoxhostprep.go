@@ -11,11 +11,11 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/remote"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/components/scripts"
-	"proxmox-talos/internal/host"
-	"proxmox-talos/internal/hostfacts"
-	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
 )
 
 // ProxmoxHostPrepType is the type token of [ProxmoxHostPrep].

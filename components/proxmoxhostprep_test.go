@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/scripts"
-	"proxmox-talos/internal/enginetest"
-	"proxmox-talos/internal/host"
-	"proxmox-talos/internal/request"
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/request"
 )
 
 // prepArgs are those of a prepared host with a GPU that a machine has.

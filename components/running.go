@@ -11,8 +11,8 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 )
 
 // runningTimeout bounds the question to nodes that did not run what was planned; one that does not answer counts as it did before.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/talos"
 )
 
 // Sources of machines: what an image is, and where a machine comes from.

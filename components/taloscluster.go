@@ -9,8 +9,8 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/cluster"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
-	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 )
 
 // TalosClusterType is the type token of [TalosCluster].

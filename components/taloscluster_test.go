@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/enginetest"
-	"proxmox-talos/internal/look"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/look"
 )
 
 func TestTalosClusterRegistersItsSteps(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/imagefactory"
 
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/talos"
 )
 
 // TalosImageType is the type token of [TalosImage].

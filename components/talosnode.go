@@ -8,7 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
-	"proxmox-talos/internal/look"
+	"talos-proxmox/internal/look"
 )
 
 // TalosNodeType is the type token of [TalosNode].

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/enginetest"
+	"talos-proxmox/internal/enginetest"
 )
 
 // mustBeStated are the properties of a VM whose value the provider would otherwise guess, by what would happen then.

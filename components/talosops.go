@@ -6,7 +6,7 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/internal/request"
+	"talos-proxmox/internal/request"
 )
 
 // talosops is one call of cmd/talosops; its request goes to the standard input as a secret.

@@ -7,7 +7,7 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/internal/marker"
+	"talos-proxmox/internal/marker"
 )
 
 // Devices of every node's VM. q35 has no other ide places than ide0 and ide2.

@@ -1,4 +1,4 @@
-module proxmox-talos/lab
+module talos-proxmox/lab
 
 go 1.26.0
 
@@ -43,8 +43,8 @@ require (
 	k8s.io/kubelet v0.35.2
 	k8s.io/utils v0.0.0-20251002143259-bc988d571ff4
 	mvdan.cc/sh/v3 v3.14.1
-	proxmox-talos v0.0.0
 	sigs.k8s.io/yaml v1.6.0
+	talos-proxmox v0.0.0
 )
 
 require (
@@ -231,4 +231,4 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.0 // indirect
 )
 
-replace proxmox-talos => ../
+replace talos-proxmox => ../

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/policyx"
 
-	"proxmox-talos/policy/rules"
+	"talos-proxmox/policy/rules"
 )
 
 // growth in percent of the memory in use before garbage is collected. The pack lives as long as one run, and the engine waits for each of its answers.

@@ -8,7 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/internal/advice"
+	"talos-proxmox/internal/advice"
 )
 
 // adviceHook is the hook's name in the state; it must not change.

@@ -5,9 +5,9 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/components"
-	"proxmox-talos/internal/host"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/components"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/spec"
 )
 
 // talosOf is what a template's image holds.

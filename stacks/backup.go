@@ -14,11 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"proxmox-talos/internal/backup"
-	"proxmox-talos/internal/recovery"
-	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // How the resource of a cluster's machine secrets is called.

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
-	"proxmox-talos/internal/request"
+	"talos-proxmox/internal/request"
 )
 
 // Public keys of age whose secret halves nobody has.

@@ -10,12 +10,12 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
-	"proxmox-talos/internal/look"
-	"proxmox-talos/internal/proxmoxapi"
-	"proxmox-talos/internal/recovery"
-	"proxmox-talos/internal/site"
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/look"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/site"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // ErrSite is the error of [Check.Report] where something stands in the way of a stack, or nobody answers.

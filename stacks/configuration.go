@@ -13,10 +13,10 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"gopkg.in/yaml.v3"
 
-	"proxmox-talos/internal/backup"
-	"proxmox-talos/internal/proxmoxapi"
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // namespace of the project's own configuration keys; the project's name in Pulumi.yaml.

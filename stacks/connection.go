@@ -7,8 +7,8 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/internal/proxmoxapi"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/spec"
 )
 
 // proxmoxSetting reads the settings of the provider that the stack states.

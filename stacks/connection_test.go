@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/enginetest"
+	"talos-proxmox/internal/enginetest"
 )
 
 func TestAStackThatCannotReachItsProxmoxSaysSo(t *testing.T) {

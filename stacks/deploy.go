@@ -11,10 +11,10 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/components"
-	"proxmox-talos/internal/look"
-	"proxmox-talos/internal/proxmoxapi"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/components"
+	"talos-proxmox/internal/look"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/spec"
 )
 
 // deployment is what one run of the program registers.

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
-	"proxmox-talos/components"
-	"proxmox-talos/internal/enginetest"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/components"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/talos"
 )
 
 // stackOptions are a stack as the project is delivered with it, and as the engine would hand it to the program: objects

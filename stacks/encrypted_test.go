@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
-	"proxmox-talos/internal/enginetest"
-	"proxmox-talos/internal/report"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/report"
 )
 
 // encryptedStack has each text that can be kept secret, encrypted by itself. Pulumi's own encryption is left out: what would be decrypted is marked.

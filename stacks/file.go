@@ -10,8 +10,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"proxmox-talos/internal/proxmoxapi"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/spec"
 )
 
 // PlanFile decides what the stack with this stack file's content consists of, without an engine: nothing is decrypted.

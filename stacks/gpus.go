@@ -7,10 +7,10 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/components"
-	"proxmox-talos/internal/host"
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/components"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // makeMappings makes a PCI mapping for each GPU name that machines use, with the devices of the hosts they are on.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/enginetest"
-	"proxmox-talos/internal/host"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/host"
 )
 
 const gpuStack = `config:

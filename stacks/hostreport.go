@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/host"
-	"proxmox-talos/internal/hostfacts"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
+	"talos-proxmox/internal/spec"
 )
 
 // ErrHosts is the error of [HostReport] where a host does not answer, or cannot bear what is planned for it.

@@ -8,12 +8,12 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/components"
-	"proxmox-talos/internal/host"
-	"proxmox-talos/internal/hostfacts"
-	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/site"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/components"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/hostfacts"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/site"
+	"talos-proxmox/internal/spec"
 )
 
 // hostState is what is known of a host while the program runs. Hosts with neither prep nor gpus are not asked.

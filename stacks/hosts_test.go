@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components"
-	"proxmox-talos/internal/enginetest"
-	"proxmox-talos/internal/host"
+	"talos-proxmox/components"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/host"
 )
 
 const hostsStack = `config:

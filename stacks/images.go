@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // image is an image of a plan: what is in it, and where it is kept.

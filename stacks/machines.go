@@ -8,11 +8,11 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/internal/advice"
-	"proxmox-talos/internal/look"
-	"proxmox-talos/internal/marker"
-	"proxmox-talos/internal/proxmoxapi"
-	"proxmox-talos/internal/running"
+	"talos-proxmox/internal/advice"
+	"talos-proxmox/internal/look"
+	"talos-proxmox/internal/marker"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/running"
 )
 
 // machines knows which machine has a VMID, and what it lacks.

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components"
-	"proxmox-talos/internal/enginetest"
+	"talos-proxmox/components"
+	"talos-proxmox/internal/enginetest"
 )
 
 // deploy is the program, with a Proxmox where each VM has its VMID as generation.

@@ -3,9 +3,9 @@ package stacks
 import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/internal/report"
-	"proxmox-talos/internal/running"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/report"
+	"talos-proxmox/internal/running"
+	"talos-proxmox/internal/spec"
 )
 
 // Names of the stack's outputs. Those of clusters have the clusters' names as keys.

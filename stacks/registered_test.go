@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/enginetest"
+	"talos-proxmox/internal/enginetest"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")

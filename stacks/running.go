@@ -10,11 +10,11 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 
-	"proxmox-talos/components"
-	"proxmox-talos/internal/look"
-	"proxmox-talos/internal/proxmoxapi"
-	"proxmox-talos/internal/running"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/components"
+	"talos-proxmox/internal/look"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/running"
+	"talos-proxmox/internal/spec"
 )
 
 // Functions of the engine itself, and the type of what is looked for.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/enginetest"
+	"talos-proxmox/internal/enginetest"
 )
 
 // lastMachines are the VMs of a run of the stack, as the state has them.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/internal/running"
-	"proxmox-talos/internal/site"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/running"
+	"talos-proxmox/internal/site"
+	"talos-proxmox/internal/spec"
 )
 
 // askSite begins to ask Proxmox and the Image Factory what they have, in a preview only: an update follows one, or does

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"proxmox-talos/internal/permissions"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/talos"
 )
 
 // siteAnswer is what a Proxmox cluster and an Image Factory say that have what the tests' stacks need; empty for what

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/look"
-	"proxmox-talos/internal/proxmoxapi"
-	"proxmox-talos/internal/running"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/look"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/running"
+	"talos-proxmox/internal/spec"
 )
 
 // wanted are the machines of a plan by VMID.

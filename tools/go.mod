@@ -1,4 +1,4 @@
-module proxmox-talos/tools
+module talos-proxmox/tools
 
 go 1.26
 

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"proxmox-talos/internal/command"
-	"proxmox-talos/internal/recovery"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/stacks"
 )
 
 func main() { command.Main(newRoot()) }

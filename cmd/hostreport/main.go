@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/internal/command"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/command"
+	"talos-proxmox/stacks"
 )
 
 func main() { command.Main(newRoot()) }

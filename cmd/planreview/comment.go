@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/internal/preview"
-	"proxmox-talos/internal/report"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/preview"
+	"talos-proxmox/internal/report"
+	"talos-proxmox/stacks"
 )
 
 // Limits keep the comment within what GitHub takes (65,536 characters).

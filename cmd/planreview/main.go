@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/internal/command"
-	"proxmox-talos/internal/preview"
+	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/preview"
 )
 
 func main() { command.Main(newRoot()) }

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"proxmox-talos/internal/command"
-	"proxmox-talos/internal/recovery"
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/stacks"
 )
 
 func main() { command.Main(newRoot()) }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/internal/command"
-	"proxmox-talos/internal/recovery"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/stacks"
 )
 
 func main() { command.Main(newRoot()) }

@@ -10,9 +10,9 @@ import (
 	"github.com/invopop/jsonschema"
 	"gopkg.in/yaml.v3"
 
-	"proxmox-talos/internal/running"
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/running"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/stacks"
 )
 
 const changingPath = "docs/changing.md"

@@ -10,14 +10,14 @@ import (
 
 	"github.com/invopop/jsonschema"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 const (
 	schemaPath    = "docs/schema/stack.schema.json"
 	referencePath = "docs/configuration.md"
 	specFolder    = "internal/spec"
-	module        = "proxmox-talos"
+	module        = "talos-proxmox"
 	namespace     = "talos-proxmox:"
 	secretKey     = "sshPrivateKey"
 )

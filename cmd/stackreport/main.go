@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/internal/command"
-	"proxmox-talos/internal/report"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/report"
+	"talos-proxmox/stacks"
 )
 
 func main() { command.Main(newRoot()) }

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"proxmox-talos/internal/request"
+	"talos-proxmox/internal/request"
 )
 
 const bootstrapHelp = `Bootstraps etcd on the first control plane, once in a cluster's life, and waits until it is there.

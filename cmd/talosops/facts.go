@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/components/scripts"
-	"proxmox-talos/internal/request"
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/request"
 )
 
 const factsHelp = `Asks Proxmox hosts what they are, over SSH, all at once and with one round trip each. Nothing is changed on them.

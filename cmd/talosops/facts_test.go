@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
 
-	"proxmox-talos/components/scripts"
-	"proxmox-talos/internal/enginetest"
-	"proxmox-talos/internal/host"
-	"proxmox-talos/internal/request"
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/request"
 )
 
 // document is what a host prints as its facts.

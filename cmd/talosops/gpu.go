@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"proxmox-talos/internal/request"
+	"talos-proxmox/internal/request"
 )
 
 const (

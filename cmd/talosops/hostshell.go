@@ -17,7 +17,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
-	"proxmox-talos/internal/request"
+	"talos-proxmox/internal/request"
 )
 
 const (

@@ -4,7 +4,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/internal/command"
+	"talos-proxmox/internal/command"
 )
 
 func main() { command.Main(newRoot()) }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 )
 
 const markHelp = `Gives the nodes of a cluster the stated labels and taints, with the administrator's rights.

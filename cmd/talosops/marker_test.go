@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/request"
+	"talos-proxmox/internal/request"
 )
 
 // fakeNodes are the Node objects of a cluster; a change of one is counted.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/internal/request"
+	"talos-proxmox/internal/request"
 )
 
 const (

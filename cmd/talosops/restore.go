@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"proxmox-talos/internal/backup"
-	"proxmox-talos/internal/request"
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/request"
 )
 
 const restoreHelp = `Restores etcd from a snapshot, for a cluster whose etcd has lost its majority or its data.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
 
-	"proxmox-talos/internal/request"
+	"talos-proxmox/internal/request"
 )
 
 // TestRunAsAVerb runs commands over SSH. Nothing that it says holds the private key.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/components/scripts"
-	"proxmox-talos/internal/host"
-	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
 )
 
 const settleHelp = `Brings a prepared Proxmox host to run as it was prepared, or says why it does not.

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/host"
-	"proxmox-talos/internal/request"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/request"
 )
 
 // pendingReboot is a host whose files are as wanted, and whose running system is not.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/internal/backup"
-	"proxmox-talos/internal/request"
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/request"
 )
 
 const snapshotHelp = `Takes a snapshot of etcd, checks it, and keeps it encrypted with age to public keys.

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/backup"
-	"proxmox-talos/internal/request"
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/request"
 )
 
 // etcdSnapshot is a whole snapshot of etcd, as far as its digest tells.

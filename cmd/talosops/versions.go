@@ -11,7 +11,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/talos"
 )
 
 const versionsHelp = `Asks every node once what it runs: the versions of Talos, of its kubelet and, on control planes, of the Kubernetes API, and the id of its schematic.

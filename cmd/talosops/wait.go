@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 )
 
 const waitHelp = `Waits until a cluster is healthy, and no longer than its limit.

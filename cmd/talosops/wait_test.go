@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 )
 
 // testVIP is in certificates and the kubeconfig; nothing listens there, as before the VIP is up.

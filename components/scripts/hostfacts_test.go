@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/host"
+	"talos-proxmox/internal/host"
 )
 
 func (tr *tree) allFacts() *host.Facts {

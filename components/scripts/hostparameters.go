@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // HostParameters are what the host script has to know of a host as it is planned. Owner is the stack: project/stack. With running, the running system has to be

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"proxmox-talos/internal/advice"
+	"talos-proxmox/internal/advice"
 )
 
 func TestFor(t *testing.T) {

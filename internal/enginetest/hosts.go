@@ -8,7 +8,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 
-	"proxmox-talos/internal/host"
+	"talos-proxmox/internal/host"
 )
 
 // Prepared is what a large host says that is as its preparation wants it: with an NVIDIA GPU at 0000:01:00, alone in its IOMMU group and bound to vfio-pci.

@@ -13,7 +13,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 
-	"proxmox-talos/internal/host"
+	"talos-proxmox/internal/host"
 )
 
 // Type tokens of the resources that the program uses.

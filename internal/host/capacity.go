@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // storages judges the storages that the plan's images and disks are kept in.

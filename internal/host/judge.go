@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // Needs are what a plan puts on a host.

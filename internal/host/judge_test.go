@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/enginetest"
-	"proxmox-talos/internal/host"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/spec"
 )
 
 var gpu = spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00", Generation: "ada"}

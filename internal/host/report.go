@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // Report says in lines what a person wants to know of a prepared host; nothing in it changes by itself from one hour to the next.

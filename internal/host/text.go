@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // Text is a report on a host for a terminal: what it is, what stands in the way of the plan with the command that mends it, what the preparation changes, and

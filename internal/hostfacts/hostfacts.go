@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"strings"
 
-	"proxmox-talos/components/scripts"
-	"proxmox-talos/internal/host"
-	"proxmox-talos/internal/request"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
 )
 
 // Limits of each host's part in talosops' verbs that reach hosts.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"proxmox-talos/internal/marker"
+	"talos-proxmox/internal/marker"
 )
 
 func TestOwnerOf(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"proxmox-talos/internal/permissions"
+	"talos-proxmox/internal/permissions"
 )
 
 func TestGranted(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
 	"github.com/stretchr/testify/assert"
 
-	"proxmox-talos/internal/preview"
+	"talos-proxmox/internal/preview"
 )
 
 // controlPlaneStep is an update of a control plane's VM.

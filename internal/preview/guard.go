@@ -8,8 +8,8 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
 
-	"proxmox-talos/internal/running"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/running"
+	"talos-proxmox/internal/spec"
 )
 
 // Types of resources that the guard knows.

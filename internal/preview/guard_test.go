@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/preview"
+	"talos-proxmox/internal/preview"
 )
 
 // edit changes a recorded preview, so that one recording serves both sides of a limit.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/running"
+	"talos-proxmox/internal/running"
 )
 
 // Machines are the machines that are there and that the plan changes or replaces, in order of their names.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/proxmoxapi"
+	"talos-proxmox/internal/proxmoxapi"
 )
 
 func machine(t *testing.T, config string) proxmoxapi.Machine {

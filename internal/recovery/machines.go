@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"proxmox-talos/internal/marker"
+	"talos-proxmox/internal/marker"
 )
 
 // machine is a VM as Proxmox has it.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
-	"proxmox-talos/internal/marker"
-	"proxmox-talos/internal/proxmoxapi"
+	"talos-proxmox/internal/marker"
+	"talos-proxmox/internal/proxmoxapi"
 )
 
 // mapping is a PCI mapping that the killed run was making.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/luthermonson/go-proxmox"
 
-	"proxmox-talos/internal/proxmoxapi"
+	"talos-proxmox/internal/proxmoxapi"
 )
 
 // stopped is the status of a VM that is off.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // Pulumi runs the Pulumi CLI in the stack's project folder and returns its standard output. The error of a command that failed holds what it said.

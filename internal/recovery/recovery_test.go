@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/recovery"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/spec"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/recovery"
+	"talos-proxmox/internal/recovery"
 )
 
 // TestMain lets this program stand in for plugins and for the CLI: under their names it runs until it is killed; `stubborn` has it ignore polite signals.

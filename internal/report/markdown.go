@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // Markdown returns the stack's readme: clusters with their versions, a Mermaid picture of hosts and machines, the

@@ -7,7 +7,7 @@ import (
 	"html/template"
 	"strings"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 //go:embed page.html

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // view is a plan arranged by hosts, as both forms show it.

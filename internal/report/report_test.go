@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/report"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/report"
+	"talos-proxmox/internal/spec"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")

@@ -2,7 +2,7 @@
 // The order of fields is that of the state that stacks have: another one would run every command again.
 package request
 
-import "proxmox-talos/internal/talos"
+import "talos-proxmox/internal/talos"
 
 // Common is the part that the requests about a cluster share.
 type Common struct {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // Changed is a machine with what changes of it.

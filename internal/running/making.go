@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // Making is how a plan makes new machines and clusters, by the key of the stack file that says so and what runs does not

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // Placed is the plan with running machines on the hosts that they are on, and a line for each that a new machine of its

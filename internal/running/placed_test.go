@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/running"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/running"
+	"talos-proxmox/internal/spec"
 )
 
 // TestPlacedSaysWhereMachinesAre has machines that a new placement would not have where they run.

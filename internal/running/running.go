@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // Machine is a VM of the stack, as its last run left it or as it is wanted.

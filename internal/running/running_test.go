@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/running"
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/running"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/stacks"
 )
 
 const stackFile = `config:

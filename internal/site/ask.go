@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"proxmox-talos/internal/permissions"
-	"proxmox-talos/internal/proxmoxapi"
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // answerWithin is how long the Image Factory may take for an answer.

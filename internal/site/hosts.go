@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // hosts finds those that Proxmox does not know, and those that are away.

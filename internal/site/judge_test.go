@@ -8,13 +8,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"proxmox-talos/internal/host"
-	"proxmox-talos/internal/marker"
-	"proxmox-talos/internal/permissions"
-	"proxmox-talos/internal/proxmoxapi"
-	"proxmox-talos/internal/running"
-	"proxmox-talos/internal/site"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/marker"
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/running"
+	"talos-proxmox/internal/site"
+	"talos-proxmox/internal/spec"
 )
 
 // situation is a plan with its stack and its site: a control plane on pve1 and a worker with a GPU on pve2, of which

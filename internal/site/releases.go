@@ -7,7 +7,7 @@ import (
 
 	"github.com/blang/semver"
 
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/talos"
 )
 
 // releases finds versions and extensions that the Image Factory does not have, of images that are still to be

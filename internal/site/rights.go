@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"proxmox-talos/internal/permissions"
+	"talos-proxmox/internal/permissions"
 )
 
 // Versions of Proxmox VE that the program knows.

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"slices"
 
-	"proxmox-talos/internal/host"
-	"proxmox-talos/internal/permissions"
-	"proxmox-talos/internal/proxmoxapi"
-	"proxmox-talos/internal/running"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/proxmoxapi"
+	"talos-proxmox/internal/running"
+	"talos-proxmox/internal/spec"
 )
 
 // Site is what was answered. What is nil was not asked, or is not known: Unasked says why.

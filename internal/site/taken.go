@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/advice"
-	"proxmox-talos/internal/marker"
-	"proxmox-talos/internal/proxmoxapi"
+	"talos-proxmox/internal/advice"
+	"talos-proxmox/internal/marker"
+	"talos-proxmox/internal/proxmoxapi"
 )
 
 // owned is what a machine in the way says of itself.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/running"
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/running"
+	"talos-proxmox/internal/spec"
 )
 
 // machine is a planned node and where its cluster is configured.

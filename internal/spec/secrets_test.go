@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // wholeKeys encrypts all of a configuration, without the stack's file at hand.

@@ -17,10 +17,10 @@ import (
 	"syscall"
 	"time"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/engine"
-	"proxmox-talos/lab/machine"
-	"proxmox-talos/lab/server"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/engine"
+	"talos-proxmox/lab/machine"
+	"talos-proxmox/lab/server"
 )
 
 // socketName is the socket's name in the lab's folder.

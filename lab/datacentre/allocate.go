@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"proxmox-talos/lab/image"
+	"talos-proxmox/lab/image"
 )
 
 const (

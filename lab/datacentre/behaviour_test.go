@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // modelled is how long a task took in modelled time.

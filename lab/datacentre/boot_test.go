@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 func TestTheIOMMUFollowsFirmwareProcessorKernelAndWords(t *testing.T) {

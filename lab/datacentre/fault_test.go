@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // TestFaultsAreChecked names the option of `lab fault add` that is wrong.

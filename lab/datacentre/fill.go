@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"proxmox-talos/lab/image"
+	"talos-proxmox/lab/image"
 )
 
 // content is what an import brings.

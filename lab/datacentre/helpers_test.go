@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/image"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/image"
 )
 
 const root = "root@pam"

@@ -3,7 +3,7 @@ package datacentre
 import (
 	"regexp"
 
-	"proxmox-talos/lab/schema"
+	"talos-proxmox/lab/schema"
 )
 
 // KeyType is the JSON type of a configuration key.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // world is what refusals are tried on: a stopped VM 100, a running 101, templates 900 (LVM) and 901 (ZFS), the latter with a linked clone 902, a locked

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"proxmox-talos/lab/image"
+	"talos-proxmox/lab/image"
 )
 
 // Volume is something on a storage: a disk, an ISO, an image file.

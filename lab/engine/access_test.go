@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
-	standin "proxmox-talos/lab/providers/proxmoxve"
+	"talos-proxmox/lab/datacentre"
+	standin "talos-proxmox/lab/providers/proxmoxve"
 )
 
 // access is a program of the published types: a user and a token of hers, who may do on a path what a role says.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // TestAMachineThatDoesNotComeUpIsNamed sees the progress of an up name the machine that it waits for, and the same up end once the machine is there.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/engine"
-	"proxmox-talos/lab/providers"
+	"talos-proxmox/lab/engine"
+	"talos-proxmox/lab/providers"
 )
 
 // BenchmarkPolicy measures what policies add to the preview of 50 nodes: previews without a pack, with the project's pack switched off policy by policy, and with it as it

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/engine"
-	"proxmox-talos/lab/providers"
+	"talos-proxmox/lab/engine"
+	"talos-proxmox/lab/providers"
 )
 
 // needsLanguageHost skips what runs the program as a user does, where Pulumi's language host for Go is not installed.

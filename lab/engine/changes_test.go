@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/providers/proxmoxve"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/providers/proxmoxve"
 )
 
 // promise is a change of the stack file, what is said of it before, and what becomes of machines.

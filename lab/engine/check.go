@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"proxmox-talos/internal/recovery"
-	"proxmox-talos/internal/talos"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/stacks"
 )
 
 // Check asks the lab what previews of a stack ask, and returns a report for a terminal. It takes no lock and changes

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"proxmox-talos/stacks"
+	"talos-proxmox/stacks"
 )
 
 // resources returns the resources of an exported state by URN, without what changes at every run.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // TestExtraDisks adds disks to a machine whose first one is at scsi1, where earlier versions of the program put it, and at whose scsi2 the CSI plugin has attached a

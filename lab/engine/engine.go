@@ -18,7 +18,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/stacks"
+	"talos-proxmox/stacks"
 )
 
 // DefaultParallel is how many steps run at once: Pulumi's own default, four times the cores, would leave most of a small machine waiting.

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/engine"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/engine"
 )
 
 const labRoot = "root@pam"

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/engine"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/engine"
 )
 
 // removal is what is seen instead of advice where a machine is removed: this program, inline in the test, has ended by then. One that pulumi runs as a process of its own

@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/permissions"
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/server"
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/server"
 )
 
 // TestErrorsOfClones meets everything that Proxmox refuses while a machine is cloned and started for the first time.

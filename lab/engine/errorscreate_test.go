@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/internal/talos"
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/server"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/server"
+	"talos-proxmox/stacks"
 )
 
 // TestErrorsOfCreations meets what Proxmox refuses where machines boot the ISO: they are created, not cloned.

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/stacks"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/stacks"
 )
 
 // gpuStack is a stack of one host with a GPU and one control plane.

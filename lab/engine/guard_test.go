@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/preview"
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/engine"
+	"talos-proxmox/internal/preview"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/engine"
 )
 
 var updatePreviews = flag.Bool("update", false, "rewrite the previews that the root module's tests read")

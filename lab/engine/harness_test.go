@@ -23,8 +23,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/engine"
-	"proxmox-talos/lab/server"
+	"talos-proxmox/lab/engine"
+	"talos-proxmox/lab/server"
 )
 
 // testSpeed lets modelled minutes pass in seconds.

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/engine"
+	"talos-proxmox/lab/engine"
 )
 
 // when does something once, as soon as the moment is reached.

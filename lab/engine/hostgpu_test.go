@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // gpuMachine is a stack file with a GPU worker on pve1, whose preparation reboots as stated, and one control plane on pve2.

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/server"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/server"
 )
 
 // TestHostsRebootOneAfterTheOther prepares three hosts that may be rebooted: never is more than one of them down, and the cluster keeps its quorum. A backup on

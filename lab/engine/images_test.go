@@ -10,7 +10,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
 
-	"proxmox-talos/stacks"
+	"talos-proxmox/stacks"
 )
 
 // TestStacksOfOneHostShareNoImage has two stacks with the same image on one host: neither deletes or downloads what the other's machines boot from.

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/server"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/server"
 )
 
 // moments are points of an up at which it is interrupted.

@@ -6,8 +6,8 @@ import (
 	"os"
 	"testing"
 
-	"proxmox-talos/lab/engine"
-	"proxmox-talos/lab/providers"
+	"talos-proxmox/lab/engine"
+	"talos-proxmox/lab/providers"
 )
 
 // who says which providers do the work in these tests.

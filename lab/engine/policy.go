@@ -8,7 +8,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 
-	"proxmox-talos/policy/rules"
+	"talos-proxmox/policy/rules"
 )
 
 // Policy is a policy pack that judges previews and updates; the zero value is none.

@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components"
-	"proxmox-talos/internal/permissions"
-	"proxmox-talos/lab/engine"
-	"proxmox-talos/lab/server"
+	"talos-proxmox/components"
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/lab/engine"
+	"talos-proxmox/lab/server"
 )
 
 // judged runs plans one after the other on one stack.

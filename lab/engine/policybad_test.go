@@ -10,7 +10,7 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
-	"proxmox-talos/components"
+	"talos-proxmox/components"
 )
 
 // badPlan is what must not pass.

@@ -14,7 +14,7 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/imagefactory"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
-	"proxmox-talos/components"
+	"talos-proxmox/components"
 )
 
 // draft is a plan under way, of the published resource types. What it makes is good unless it is changed.

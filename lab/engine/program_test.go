@@ -13,8 +13,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/engine"
-	"proxmox-talos/lab/providers"
+	"talos-proxmox/lab/engine"
+	"talos-proxmox/lab/providers"
 )
 
 const (

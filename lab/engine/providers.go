@@ -16,8 +16,8 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
-	"proxmox-talos/lab/providers"
-	"proxmox-talos/lab/providers/proxmoxve"
+	"talos-proxmox/lab/providers"
+	"talos-proxmox/lab/providers/proxmoxve"
 )
 
 // Providers says who does the work of a run. It is a flag's value (pflag.Value).

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/providers"
+	"talos-proxmox/lab/providers"
 )
 
 //nolint:paralleltest // the environment is the process's

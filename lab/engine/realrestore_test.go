@@ -23,9 +23,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"proxmox-talos/internal/backup"
-	"proxmox-talos/lab/server"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/lab/server"
+	"talos-proxmox/stacks"
 )
 
 // realWorld opens a lab whose clusters are real etcd and Kubernetes.

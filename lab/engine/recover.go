@@ -15,10 +15,10 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 
-	"proxmox-talos/internal/recovery"
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/lab/loopback"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/lab/loopback"
+	"talos-proxmox/stacks"
 )
 
 // runningFile is there while an operation on the stack is under way, and afterwards only if the operation was killed.

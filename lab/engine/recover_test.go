@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/stacks"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/stacks"
 )
 
 // TestWhatAKilledRunLeaves lets the plugins of a killed run finish their machines, which the state does not know: the next up cannot make them, and says what to do. Then

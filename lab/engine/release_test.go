@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/permissions"
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/server"
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/server"
 )
 
 // TestProxmox8 brings a cluster up with the role of Proxmox VE 8, and says what is missing of it.

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/lab/datacentre"
 )
 
 // TestMachinesThatAreNotWhatTheyWere deletes machines by hand, and rolls one back: what comes back gets its

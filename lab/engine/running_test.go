@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/server"
-	"proxmox-talos/stacks"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/server"
+	"talos-proxmox/stacks"
 )
 
 // TestANewGPUHostMovesNoMachine adds a host with a GPU that sorts before the one that a GPU worker runs on.

@@ -20,10 +20,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
-	"proxmox-talos/internal/preview"
-	"proxmox-talos/internal/report"
-	"proxmox-talos/lab/engine"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/preview"
+	"talos-proxmox/internal/report"
+	"talos-proxmox/lab/engine"
+	"talos-proxmox/stacks"
 )
 
 // TestNoSecretInPlainText knows every secret of a stack and looks for it in everything a run writes: the state, the events, the output, the copied stack file.

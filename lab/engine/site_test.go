@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	ownership "proxmox-talos/internal/marker"
-	"proxmox-talos/internal/permissions"
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/engine"
-	"proxmox-talos/lab/server"
+	ownership "talos-proxmox/internal/marker"
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/engine"
+	"talos-proxmox/lab/server"
 )
 
 // refusedPreview previews what must not be gone into, and returns what was said of it.

@@ -12,7 +12,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"proxmox-talos/lab/server"
+	"talos-proxmox/lab/server"
 )
 
 // stackFile is what a stack file configures. What belongs to the user's own secrets provider is left behind.

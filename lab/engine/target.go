@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/lab/server"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/lab/server"
+	"talos-proxmox/stacks"
 )
 
 // namespace is that of the project's configuration keys.

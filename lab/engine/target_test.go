@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/lab/server"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/lab/server"
 )
 
 // connection is that of a lab on 127.77 with these hosts.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/engine"
+	"talos-proxmox/lab/engine"
 )
 
 // trap is a mistake of a program that the published provider punishes: what a second run makes of it.

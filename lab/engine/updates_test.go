@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/providers/proxmoxve"
-	"proxmox-talos/lab/server"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/providers/proxmoxve"
+	"talos-proxmox/lab/server"
 )
 
 // update is a change of one property of a VM, from one value to another; nil is none.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/stacks"
+	"talos-proxmox/stacks"
 )
 
 // TestVersionsAreWhatRuns changes the version of a template, which leaves running machines as they are, upgrades them as docs/upgrades.md says, and sees the outputs

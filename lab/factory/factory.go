@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"proxmox-talos/lab/image"
+	"talos-proxmox/lab/image"
 )
 
 // Factory keeps schematics and builds images of them. All methods are safe for concurrent use.

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/ulikunitz/xz"
 
-	"proxmox-talos/internal/talos"
-	"proxmox-talos/lab/factory"
-	"proxmox-talos/lab/image"
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/lab/factory"
+	"talos-proxmox/lab/image"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 
-	"proxmox-talos/lab/image"
+	"talos-proxmox/lab/image"
 )
 
 // imageFile is what the name of an image file says: <platform>-<arch>.<format>.

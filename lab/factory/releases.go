@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/talos"
 )
 
 // release is a Talos minor version: its patches from .0 on, and the versions of the extensions that changed names or tracks.

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // Versions of the Proxmox VE that the lab is.

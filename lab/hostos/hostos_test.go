@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/hostos"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/hostos"
 )
 
 func device(address, bus, class, ids, driver string, group int) datacentre.PCIDevice {

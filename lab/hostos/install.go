@@ -3,7 +3,7 @@ package hostos
 import (
 	"fmt"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // espID is the file system of the boot loader's partition.

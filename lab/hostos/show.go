@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // shown are the folders that belong to the kernel: what is not in the tree is removed from them.

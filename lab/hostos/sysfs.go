@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // home is a device's folder below /sys/devices: within that of the bridge above it.

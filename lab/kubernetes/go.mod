@@ -1,4 +1,4 @@
-module proxmox-talos/lab/kubernetes
+module talos-proxmox/lab/kubernetes
 
 go 1.26.0
 

@@ -21,14 +21,24 @@ func TestCommandLine(t *testing.T) {
 		"a part": {[]string{"labkube", "etcd", "--name", "a"}, call{part: "etcd", args: []string{"--name", "a"}}, ""},
 		"a part as a version": {
 			[]string{"/x/labkube", "--as", "v1.34.2", "kubectl", "version"},
-			call{part: "kubectl", version: "v1.34.2", args: []string{"version"}}, "",
+			call{part: "kubectl", version: "v1.34.2", args: []string{"version"}},
+			"",
 		},
-		"the name it is called by": {[]string{"/x/kubectl", "get", "nodes"},
-			call{part: "kubectl", args: []string{"get", "nodes"}}, ""},
-		"nothing": {[]string{"labkube"}, call{},
-			"no part is stated; usage: labkube [--as VERSION] etcd|etcdutl|kube-apiserver|"},
-		"no such part": {[]string{"labkube", "kube-proxy"}, call{},
-			`"kube-proxy" is no part of labkube; it has etcd, etcdutl, kube-apiserver,`},
+		"the name it is called by": {
+			[]string{"/x/kubectl", "get", "nodes"},
+			call{part: "kubectl", args: []string{"get", "nodes"}},
+			"",
+		},
+		"nothing": {
+			[]string{"labkube"},
+			call{},
+			"no part is stated; usage: labkube [--as VERSION] etcd|etcdutl|kube-apiserver|",
+		},
+		"no such part": {
+			[]string{"labkube", "kube-proxy"},
+			call{},
+			`"kube-proxy" is no part of labkube; it has etcd, etcdutl, kube-apiserver,`,
+		},
 		"--as without a version": {[]string{"labkube", "--as"}, call{}, "--as needs a version, such as --as v1.35."},
 		"--as without a part":    {[]string{"labkube", "--as", "v1.35.0"}, call{}, "no part is stated"},
 	} {
@@ -65,8 +75,10 @@ func TestVersions(t *testing.T) { //nolint:paralleltest // see above
 	assert.EqualError(t, reportKubernetes("v1.36.0"), "this build cannot be Kubernetes v1.36.0: it is "+built()+
 		" and emulates minors from v1.32 to v1.35; state one of these, or run the lab's model (--kubernetes=model)")
 
-	for text, minor := range map[string]string{"v1.35.4": "1.35", "v1.35.0": "1.35", "v1.34.2": "1.34",
-		"v1.32.11": "1.32"} {
+	for text, minor := range map[string]string{
+		"v1.35.4": "1.35", "v1.35.0": "1.35", "v1.34.2": "1.34",
+		"v1.32.11": "1.32",
+	} {
 		require.NoError(t, reportKubernetes(text))
 		assert.Equal(t, text, componentversion.Get().GitVersion)
 

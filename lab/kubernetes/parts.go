@@ -28,8 +28,10 @@ var parts = map[string]part{
 	"etcdutl":                 {runEtcdutl, reportEtcd},
 	"kube-apiserver":          {component(apiserver.NewAPIServerCommand), reportKubernetes},
 	"kube-controller-manager": {component(manager.NewControllerManagerCommand), reportKubernetes},
-	"kube-scheduler": {component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
-		reportKubernetes},
+	"kube-scheduler": {
+		component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
+		reportKubernetes,
+	},
 	"kubectl": {runKubectl, reportKubernetes},
 }
 
@@ -58,8 +60,10 @@ func runEtcd() int {
 }
 
 func runEtcdutl() int {
-	root := &cobra.Command{Use: "etcdutl", Short: "An administrative command line tool for etcd's files",
-		SilenceUsage: true}
+	root := &cobra.Command{
+		Use: "etcdutl", Short: "An administrative command line tool for etcd's files",
+		SilenceUsage: true,
+	}
 	root.PersistentFlags().StringVarP(&etcdutl.OutputFormat, "write-out", "w", "simple",
 		"format of the output: fields, json, protobuf, simple or table")
 	root.AddCommand(etcdutl.NewSnapshotCommand(), etcdutl.NewHashKVCommand(), etcdutl.NewVersionCommand())

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/loopback"
+	"talos-proxmox/lab/loopback"
 )
 
 func TestDialReachesThisComputerOnly(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"proxmox-talos/lab/image"
+	"talos-proxmox/lab/image"
 )
 
 // action is what the machine's main sequence shall do next.

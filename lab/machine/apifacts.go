@@ -10,9 +10,9 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
-	"proxmox-talos/lab/machine/doors"
-	"proxmox-talos/lab/machine/services"
-	"proxmox-talos/lab/machine/talosapi"
+	"talos-proxmox/lab/machine/doors"
+	"talos-proxmox/lab/machine/services"
+	"talos-proxmox/lab/machine/talosapi"
 )
 
 // apiFacts are what the machine is at this moment, for calls that only read; the caller holds the lock.

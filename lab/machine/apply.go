@@ -12,7 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
-	"proxmox-talos/lab/machine/configuration"
+	"talos-proxmox/lab/machine/configuration"
 )
 
 // ApplyConfiguration implements the machine service of a configured machine.

@@ -10,11 +10,11 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
-	"proxmox-talos/lab/machine/configuration"
-	"proxmox-talos/lab/machine/doors"
-	"proxmox-talos/lab/machine/kube"
-	"proxmox-talos/lab/machine/network"
-	"proxmox-talos/lab/machine/services"
+	"talos-proxmox/lab/machine/configuration"
+	"talos-proxmox/lab/machine/doors"
+	"talos-proxmox/lab/machine/kube"
+	"talos-proxmox/lab/machine/network"
+	"talos-proxmox/lab/machine/services"
 )
 
 // mode is how Talos validates configurations on the booted platform: nocloud is a cloud to it, which does not require

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"maps"
 
-	"proxmox-talos/lab/image"
+	"talos-proxmox/lab/image"
 )
 
 // diskState is what a machine keeps on its system disk: the STATE, META and EPHEMERAL partitions.

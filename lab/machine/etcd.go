@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"proxmox-talos/lab/machine/services"
+	"talos-proxmox/lab/machine/services"
 )
 
 // persistDelay gathers changes of nodes, so that a cluster that comes up does not write every disk for each of them.

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"proxmox-talos/lab/machine/network"
-	"proxmox-talos/lab/machine/services"
+	"talos-proxmox/lab/machine/network"
+	"talos-proxmox/lab/machine/services"
 )
 
 // runEtcd implements kubernetes.

@@ -5,8 +5,8 @@ import (
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 
-	"proxmox-talos/lab/machine/resources"
-	"proxmox-talos/lab/machine/services"
+	"talos-proxmox/lab/machine/resources"
+	"talos-proxmox/lab/machine/services"
 )
 
 // shown is the machine as its resources see it. It implements resources.Machine.

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/factory"
-	"proxmox-talos/lab/machine"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/factory"
+	"talos-proxmox/lab/machine"
 )
 
 const (

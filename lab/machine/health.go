@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"proxmox-talos/lab/machine/services"
+	"talos-proxmox/lab/machine/services"
 )
 
 // healthServer implements the cluster service: the health check that `talosctl health` asks a control plane to run.

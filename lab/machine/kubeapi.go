@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"proxmox-talos/lab/machine/kube"
+	"talos-proxmox/lab/machine/kube"
 )
 
 // kernelVersion is the Linux kernel of Talos 1.12.

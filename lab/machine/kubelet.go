@@ -11,7 +11,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
 
-	"proxmox-talos/lab/machine/services"
+	"talos-proxmox/lab/machine/services"
 )
 
 // nodeGrace is how long Kubernetes believes a silent kubelet (node-monitor-grace-period).

@@ -5,7 +5,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"proxmox-talos/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/controlplane"
 )
 
 // kubernetes is how etcd and Kubernetes run on a machine: their model in this process, or the real ones as processes of

@@ -12,16 +12,16 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/image"
-	"proxmox-talos/lab/machine/disks"
-	"proxmox-talos/lab/machine/doors"
-	"proxmox-talos/lab/machine/journal"
-	"proxmox-talos/lab/machine/kernel"
-	"proxmox-talos/lab/machine/network"
-	"proxmox-talos/lab/machine/resources"
-	"proxmox-talos/lab/machine/services"
-	"proxmox-talos/lab/machine/talosapi"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/machine/disks"
+	"talos-proxmox/lab/machine/doors"
+	"talos-proxmox/lab/machine/journal"
+	"talos-proxmox/lab/machine/kernel"
+	"talos-proxmox/lab/machine/network"
+	"talos-proxmox/lab/machine/resources"
+	"talos-proxmox/lab/machine/services"
+	"talos-proxmox/lab/machine/talosapi"
 )
 
 // failureDelay is how long Talos shows a fatal error before it reboots.

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/image"
-	"proxmox-talos/lab/machine"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/machine"
 )
 
 func TestDiskImageBecomesAClusterOfOne(t *testing.T) {

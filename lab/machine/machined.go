@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"proxmox-talos/lab/machine/resources"
-	"proxmox-talos/lab/machine/talosapi"
+	"talos-proxmox/lab/machine/resources"
+	"talos-proxmox/lab/machine/talosapi"
 )
 
 // unimplemented answers for the methods that the machine service lacks. It is one level deeper than what it has.

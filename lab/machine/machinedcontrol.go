@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"proxmox-talos/lab/machine/services"
+	"talos-proxmox/lab/machine/services"
 )
 
 // ServiceStart implements the machine service.

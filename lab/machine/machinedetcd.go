@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"proxmox-talos/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/controlplane"
 )
 
 var (

@@ -10,10 +10,10 @@ import (
 	"log/slog"
 	"sync"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/image"
-	"proxmox-talos/lab/machine/doors"
-	"proxmox-talos/lab/machine/resources"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/machine/doors"
+	"talos-proxmox/lab/machine/resources"
 )
 
 // World is what the machines need of the data centre they run in.

@@ -17,12 +17,12 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"google.golang.org/grpc"
 
-	"proxmox-talos/lab/image"
-	"proxmox-talos/lab/machine/disks"
-	"proxmox-talos/lab/machine/doors"
-	"proxmox-talos/lab/machine/network"
-	"proxmox-talos/lab/machine/resources"
-	"proxmox-talos/lab/machine/talosapi"
+	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/machine/disks"
+	"talos-proxmox/lab/machine/doors"
+	"talos-proxmox/lab/machine/network"
+	"talos-proxmox/lab/machine/resources"
+	"talos-proxmox/lab/machine/talosapi"
 )
 
 // runMaintenance waits for a configuration: at the end of it the machine is installed, or runs it at once when it booted from a disk image.

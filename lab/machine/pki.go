@@ -18,7 +18,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 
-	"proxmox-talos/lab/machine/network"
+	"talos-proxmox/lab/machine/network"
 )
 
 // certificateLifetime is that of the certificates machines make for themselves; the lab does not run long enough to renew them.

@@ -7,7 +7,7 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
-	"proxmox-talos/lab/machine/services"
+	"talos-proxmox/lab/machine/services"
 )
 
 // logf writes to the machine's console; the caller holds the lock.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"proxmox-talos/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/controlplane"
 )
 
 // realKubernetes runs a machine's part of real etcd and Kubernetes, as processes of labkube on the machine's address.

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/factory"
-	"proxmox-talos/lab/machine"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/factory"
+	"talos-proxmox/lab/machine"
 )
 
 // labkube is the built binary of real etcd and Kubernetes; without one the test is skipped.

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/machine/container"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/machine/container"
 )
 
 // shellImages are images that are a shell unless a command is stated.

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"proxmox-talos/lab/machine/container"
+	"talos-proxmox/lab/machine/container"
 )
 
 // Exit statuses of containers that did not end by themselves.

@@ -17,9 +17,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"proxmox-talos/lab/machine/container"
-	"proxmox-talos/lab/machine/controlplane"
-	"proxmox-talos/lab/machine/kubeletapi"
+	"talos-proxmox/lab/machine/container"
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/kubeletapi"
 )
 
 // runDoor serves the kubelet's own API while its service runs.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"proxmox-talos/lab/machine/services"
+	"talos-proxmox/lab/machine/services"
 )
 
 const (

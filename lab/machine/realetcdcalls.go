@@ -9,8 +9,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"proxmox-talos/lab/machine/controlplane"
-	"proxmox-talos/lab/machine/services"
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/services"
 )
 
 // leavePatience is how long Talos tries to leave a cluster.

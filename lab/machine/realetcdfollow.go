@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"proxmox-talos/lab/machine/controlplane"
-	"proxmox-talos/lab/machine/services"
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/services"
 )
 
 // followEtcd keeps what is known of the cluster up to date until the member has no place in it any more.

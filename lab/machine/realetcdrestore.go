@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"proxmox-talos/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/controlplane"
 )
 
 // bootstrap implements kubernetes.

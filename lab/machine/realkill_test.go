@@ -25,7 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"proxmox-talos/lab/machine"
+	"talos-proxmox/lab/machine"
 )
 
 // Names of what a lab in a process of its own is told by its environment.

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"proxmox-talos/lab/machine/controlplane"
-	"proxmox-talos/lab/machine/services"
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/services"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"proxmox-talos/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/controlplane"
 )
 
 const (

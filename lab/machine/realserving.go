@@ -12,7 +12,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"proxmox-talos/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/controlplane"
 )
 
 // servingPoll is how often a kubelet looks whether its certificate has been signed.

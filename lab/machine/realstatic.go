@@ -10,8 +10,8 @@ import (
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 
-	"proxmox-talos/lab/machine/controlplane"
-	"proxmox-talos/lab/machine/resources"
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/resources"
 )
 
 // staticPod is what a static pod was started with.

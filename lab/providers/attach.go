@@ -9,10 +9,10 @@ import (
 
 	p "github.com/pulumi/pulumi-go-provider"
 
-	"proxmox-talos/lab/providers/command"
-	"proxmox-talos/lab/providers/internal/serve"
-	"proxmox-talos/lab/providers/proxmoxve"
-	"proxmox-talos/lab/providers/talos"
+	"talos-proxmox/lab/providers/command"
+	"talos-proxmox/lab/providers/internal/serve"
+	"talos-proxmox/lab/providers/proxmoxve"
+	"talos-proxmox/lab/providers/talos"
 )
 
 // Option changes what the stand-ins are started with.

@@ -16,9 +16,9 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	known "proxmox-talos/internal/talos"
-	"proxmox-talos/lab/factory"
-	"proxmox-talos/lab/providers"
+	known "talos-proxmox/internal/talos"
+	"talos-proxmox/lab/factory"
+	"talos-proxmox/lab/providers"
 )
 
 // attach returns the ports by package name.

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"proxmox-talos/lab/providers/command"
-	"proxmox-talos/lab/providers/internal/serve"
+	"talos-proxmox/lab/providers/command"
+	"talos-proxmox/lab/providers/internal/serve"
 )
 
 // pluginPrefix begins the name of every provider plugin's program.

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
-	"proxmox-talos/internal/enginetest"
-	"proxmox-talos/internal/host"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/host"
+	"talos-proxmox/stacks"
 )
 
 // recorded runs the program for a stack's configuration, at an apply and at a preview.

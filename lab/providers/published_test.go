@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/modfile"
 
-	"proxmox-talos/lab/providers"
+	"talos-proxmox/lab/providers"
 )
 
 func TestPluginsHaveTheVersionsOfTheProgramsSDKs(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/enginetest"
+	"talos-proxmox/internal/enginetest"
 )
 
 // sdkType is what the published SDK has for a resource or a function: structs whose fields carry the properties' names.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // aclRoutes are roles, rules and the permissions that follow from them; users, tokens and groups are in accounts.go.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // accountRoutes are users, their API tokens and groups.

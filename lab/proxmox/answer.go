@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/proxmox"
+	"talos-proxmox/lab/proxmox"
 )
 
 // deviations are where Proxmox's servers do not answer what their description says: its results are not checked.

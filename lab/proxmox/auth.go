@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 const ticketLife = 2 * time.Hour

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/schema"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/schema"
 )
 
 // uploaded is the parameter that holds an uploaded file's bytes; no client can send one of that name.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/hostos"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/hostos"
 )
 
 const pveRelease = "9.1"

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/proxmox"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/proxmox"
 )
 
 func (l *lab) request(t *testing.T, method, path string, body []byte, headers map[string]string) answer {

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/hostos"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/hostos"
 )
 
 func nodeStatus(r *request, h datacentre.Host) (any, error) {

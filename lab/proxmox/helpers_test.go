@@ -15,9 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/image"
-	"proxmox-talos/lab/proxmox"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/proxmox"
 )
 
 const (

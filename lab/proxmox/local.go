@@ -4,8 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/schema"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/schema"
 )
 
 // Local is the API as root calls it on a host itself, without a connection: pvesh.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 func mappingRoutes() []route {

@@ -1,7 +1,7 @@
 package proxmox
 
 import (
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 func nodeRoutes() []route {

@@ -3,7 +3,7 @@ package proxmox
 import (
 	"strconv"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // object is a JSON object of an answer.

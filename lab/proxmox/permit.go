@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // mayAllocate is the right to a clone's VMID, or to the pool that it goes into. Proxmox says no more than no.

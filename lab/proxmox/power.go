@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"time"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 func powerRoutes() []route {

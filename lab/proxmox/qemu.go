@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 const (

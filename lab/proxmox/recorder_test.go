@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/proxmox"
+	"talos-proxmox/lab/proxmox"
 )
 
 // exchange is a call and what the lab answered with status 200.

@@ -3,7 +3,7 @@ package proxmox
 import (
 	"strings"
 
-	"proxmox-talos/lab/schema"
+	"talos-proxmox/lab/schema"
 )
 
 // route is a row of the API's table.

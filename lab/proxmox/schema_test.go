@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/proxmox"
-	"proxmox-talos/lab/schema"
+	"talos-proxmox/lab/proxmox"
+	"talos-proxmox/lab/schema"
 )
 
 // property is a node of a JSON schema as Proxmox VE writes them.

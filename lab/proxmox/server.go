@@ -8,7 +8,7 @@ import (
 	"net"
 	"sync"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // Options says how the API is served.

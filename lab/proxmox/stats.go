@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"sync"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // Count is how often something was called.

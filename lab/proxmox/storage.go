@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 func storageRoutes() []route {

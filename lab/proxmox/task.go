@@ -3,7 +3,7 @@ package proxmox
 import (
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 func taskRoutes() []route {

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
 
-	"proxmox-talos/lab/server"
+	"talos-proxmox/lab/server"
 )
 
 // TestOneAuthorityForAllHosts opens a lab twice: what trusted its hosts by address and name before still does.

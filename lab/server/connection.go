@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"proxmox-talos/internal/permissions"
+	"talos-proxmox/internal/permissions"
 )
 
 // Connection is what a user of the lab needs to reach it: the same things as for a real data centre.

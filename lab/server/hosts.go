@@ -3,7 +3,7 @@ package server
 import (
 	"slices"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // hostOptions are the lab's hosts: pve1 is the GPU machine with ZFS, pve2 an Intel one without either, further ones are like pve1 on ext4.

@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/crypto/ssh"
 
-	"proxmox-talos/lab/proxmox"
+	"talos-proxmox/lab/proxmox"
 )
 
 // identity is what a lab keeps from start to start besides its data centre: credentials, keys and the ports it was given. The file is its owner's only.

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/machine"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/machine"
 )
 
 // What the clusters of the lab's machines run on.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"proxmox-talos/internal/permissions"
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/lab/datacentre"
 )
 
 // GrantProgram makes the roles, the user and the separated token that the program works with, as docs/permissions.md tells an administrator to.

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/permissions"
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/lab/datacentre"
 )
 
 var update = flag.Bool("update", false, "rewrite generated documentation")

@@ -16,12 +16,12 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/factory"
-	"proxmox-talos/lab/hostos"
-	"proxmox-talos/lab/machine"
-	"proxmox-talos/lab/proxmox"
-	"proxmox-talos/lab/shell"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/factory"
+	"talos-proxmox/lab/hostos"
+	"talos-proxmox/lab/machine"
+	"talos-proxmox/lab/proxmox"
+	"talos-proxmox/lab/shell"
 )
 
 // Defaults of Options.

@@ -12,7 +12,7 @@ import (
 
 	"mvdan.cc/sh/v3/interp"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 func (c call) errorf(format string, a ...any) { fmt.Fprintf(c.Stderr, format, a...) } //nolint:errcheck

@@ -10,7 +10,7 @@ import (
 
 	"mvdan.cc/sh/v3/interp"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // diskError is why nothing can be written to the root file system, nil while it can.

@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/scripts"
-	"proxmox-talos/internal/spec"
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/lab/datacentre"
 )
 
 func TestADiskThatTakesNothing(t *testing.T) {

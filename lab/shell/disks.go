@@ -9,7 +9,7 @@ import (
 
 	"mvdan.cc/sh/v3/interp"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // df knows the root file system, on which everything of the host lies: df [-P|-k|-h|-T|-B1|-BM|-BG] [--output=…] [file…].

@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/hostos"
-	"proxmox-talos/lab/image"
-	"proxmox-talos/lab/shell"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/hostos"
+	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/shell"
 )
 
 const isoVolume = "local:iso/talos-v1.12.6-nocloud-amd64.img"

@@ -7,7 +7,7 @@ import (
 
 	"mvdan.cc/sh/v3/interp"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // pciClasses are names of the PCI ID database.

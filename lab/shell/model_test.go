@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/components/scripts"
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/components/scripts"
+	"talos-proxmox/lab/datacentre"
 )
 
 func TestLocksAreReal(t *testing.T) {

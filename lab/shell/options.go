@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // arguments are a Proxmox command line taken apart.

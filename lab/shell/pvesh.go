@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"proxmox-talos/lab/proxmox"
+	"talos-proxmox/lab/proxmox"
 )
 
 const pveshUsage = "pvesh <get|create|set|delete> <api_path> [OPTIONS]"

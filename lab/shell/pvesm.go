@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 func (s *Server) pvesmCommands() map[string]subcommand {

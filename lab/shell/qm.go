@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 const apiUser = "root@pam"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 func (s *Server) qmConfig(_ context.Context, c call, a arguments) error {

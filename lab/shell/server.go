@@ -14,9 +14,9 @@ import (
 	"github.com/gliderlabs/ssh"
 	gossh "golang.org/x/crypto/ssh"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/hostos"
-	"proxmox-talos/lab/proxmox"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/hostos"
+	"talos-proxmox/lab/proxmox"
 )
 
 // Options says who gets in and where scripts run.

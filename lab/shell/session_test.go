@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/shell"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/shell"
 )
 
 func TestACommandEndsWithItsClient(t *testing.T) {

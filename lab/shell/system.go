@@ -7,7 +7,7 @@ import (
 
 	"mvdan.cc/sh/v3/interp"
 
-	"proxmox-talos/lab/hostos"
+	"talos-proxmox/lab/hostos"
 )
 
 func (s *Server) hostname(_ context.Context, c call) error {

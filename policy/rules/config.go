@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/spec"
+	"talos-proxmox/internal/spec"
 )
 
 // Keys of a policy-config.json that are Pulumi's own.

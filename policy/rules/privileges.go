@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/internal/permissions"
+	"talos-proxmox/internal/permissions"
 )
 
 func privilegePolicies() []policy {

@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"proxmox-talos/internal/talos"
+	"talos-proxmox/internal/talos"
 )
 
 func versionPolicies() []policy {

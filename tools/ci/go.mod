@@ -1,4 +1,4 @@
-module proxmox-talos/tools/ci
+module talos-proxmox/tools/ci
 
 go 1.25.0
 

@@ -1,4 +1,4 @@
-module proxmox-talos/tools/secretsimport
+module talos-proxmox/tools/secretsimport
 
 go 1.26
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/lab/control"
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/control"
+	"talos-proxmox/lab/datacentre"
 )
 
 func newFault(f *folders) *cobra.Command {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/control"
-	"proxmox-talos/lab/server"
+	"talos-proxmox/lab/control"
+	"talos-proxmox/lab/server"
 )
 
 // guide is a document whose blocks are followed to the letter.

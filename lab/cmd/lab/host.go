@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/lab/control"
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/control"
+	"talos-proxmox/lab/datacentre"
 )
 
 func newHost(f *folders) *cobra.Command {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/lab/control"
-	"proxmox-talos/lab/engine"
-	"proxmox-talos/stacks"
+	"talos-proxmox/lab/control"
+	"talos-proxmox/lab/engine"
+	"talos-proxmox/stacks"
 )
 
 func newHostFacts(f *folders) *cobra.Command {

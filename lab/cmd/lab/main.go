@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/lab/engine"
+	"talos-proxmox/lab/engine"
 )
 
 // folders are the flags that every command has.

@@ -10,8 +10,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/lab/control"
-	"proxmox-talos/lab/engine"
+	"talos-proxmox/lab/control"
+	"talos-proxmox/lab/engine"
 )
 
 // run are the flags of the engine's operations.

@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
-	"proxmox-talos/lab/control"
-	"proxmox-talos/lab/engine"
-	"proxmox-talos/lab/server"
+	"talos-proxmox/lab/control"
+	"talos-proxmox/lab/engine"
+	"talos-proxmox/lab/server"
 )
 
 // startTime is how long a lab may take to open its doors.

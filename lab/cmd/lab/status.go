@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"proxmox-talos/lab/control"
-	"proxmox-talos/lab/machine"
-	"proxmox-talos/lab/proxmox"
+	"talos-proxmox/lab/control"
+	"talos-proxmox/lab/machine"
+	"talos-proxmox/lab/proxmox"
 )
 
 func newStatus(f *folders) *cobra.Command {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 
-	"proxmox-talos/lab/engine"
-	"proxmox-talos/stacks"
+	"talos-proxmox/lab/engine"
+	"talos-proxmox/stacks"
 )
 
 // summarise writes the clients' configurations into the lab's folder and says what to do next.

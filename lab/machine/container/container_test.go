@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/machine/container"
+	"talos-proxmox/lab/machine/container"
 )
 
 func TestCommands(t *testing.T) {

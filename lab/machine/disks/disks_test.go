@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/machine/disks"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/machine/disks"
 )
 
 func TestInstallDisk(t *testing.T) {

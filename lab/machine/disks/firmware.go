@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/image"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/image"
 )
 
 // FindSystem looks through a boot order as firmware does: whatever holds no operating system is skipped. The volume is

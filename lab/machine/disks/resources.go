@@ -9,7 +9,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 
-	"proxmox-talos/lab/machine/resources"
+	"talos-proxmox/lab/machine/resources"
 )
 
 // Resources are the disks and what is on them; the configuration is nil in maintenance mode.

@@ -12,7 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/proto"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 
-	"proxmox-talos/lab/machine/resources"
+	"talos-proxmox/lab/machine/resources"
 )
 
 // userVolume is a volume of the configuration on this machine.

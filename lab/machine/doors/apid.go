@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"proxmox-talos/lab/machine/access"
+	"talos-proxmox/lab/machine/access"
 )
 
 // apid is the front of a configured machine's Talos API: it authenticates the client and sends the request to this machine, another, or several.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/machine/journal"
+	"talos-proxmox/lab/machine/journal"
 )
 
 // TestFollowersKeepTheirPosition: a follower misses what was dropped, and reads nothing twice.

@@ -5,7 +5,7 @@ package kernel
 import (
 	"slices"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // Kernel is the kernel of one boot. The machine's lock guards it.

@@ -10,8 +10,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/machine/resources"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/machine/resources"
 )
 
 // Errors of loading a kernel module, in the kernel's and Talos' words.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"proxmox-talos/lab/datacentre"
+	"talos-proxmox/lab/datacentre"
 )
 
 // generation is an architecture of NVIDIA's GPUs and the range of its PCI device ids.

@@ -8,8 +8,8 @@ import (
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/machine/resources"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/machine/resources"
 )
 
 // guestAddresses gives passed-through devices the addresses that the guest sees: the first is behind the first PCIe port, on bus 1, with its functions.

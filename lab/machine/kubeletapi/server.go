@@ -18,7 +18,7 @@ import (
 	"k8s.io/kubelet/pkg/cri/streaming/remotecommand"
 	utilexec "k8s.io/utils/exec"
 
-	"proxmox-talos/lab/machine/container"
+	"talos-proxmox/lab/machine/container"
 )
 
 // Containers are those of a node.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"proxmox-talos/lab/machine/container"
-	"proxmox-talos/lab/machine/kubeletapi"
+	"talos-proxmox/lab/machine/container"
+	"talos-proxmox/lab/machine/kubeletapi"
 )
 
 // node is a node with one container and two users.

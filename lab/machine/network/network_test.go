@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/machine/network"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/machine/network"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/machine/resources"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/machine/resources"
 )
 
 // virtioNetwork is the PCI id of a virtio network card.

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"proxmox-talos/lab/machine/access"
+	"talos-proxmox/lab/machine/access"
 )
 
 // Machine is what is shown.

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"proxmox-talos/lab/machine/configuration"
+	"talos-proxmox/lab/machine/configuration"
 )
 
 // Maintenance is the machine service of maintenance mode: what it lacks answers Unimplemented, as Talos' does.

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"proxmox-talos/lab/machine/journal"
+	"talos-proxmox/lab/machine/journal"
 )
 
 // Streams are what a machine says while it runs.

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/lab/providers/command"
+	"talos-proxmox/lab/providers/command"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
-	"proxmox-talos/lab/loopback"
+	"talos-proxmox/lab/loopback"
 )
 
 const (

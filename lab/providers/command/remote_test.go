@@ -23,9 +23,9 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/providers/command"
-	"proxmox-talos/lab/shell"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/providers/command"
+	"talos-proxmox/lab/shell"
 )
 
 // host is the lab's own SSH server.

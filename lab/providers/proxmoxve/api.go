@@ -18,7 +18,7 @@ import (
 
 	"github.com/luthermonson/go-proxmox"
 
-	"proxmox-talos/lab/loopback"
+	"talos-proxmox/lab/loopback"
 )
 
 // apiOptions are where Proxmox is, who asks, and how often.

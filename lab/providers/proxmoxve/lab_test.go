@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"proxmox-talos/lab/datacentre"
-	"proxmox-talos/lab/image"
-	"proxmox-talos/lab/proxmox"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/proxmox"
 
 	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"

@@ -20,11 +20,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"proxmox-talos/internal/enginetest"
-	"proxmox-talos/internal/permissions"
-	"proxmox-talos/lab/datacentre"
-	labserver "proxmox-talos/lab/server"
-	"proxmox-talos/stacks"
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/lab/datacentre"
+	labserver "talos-proxmox/lab/server"
+	"talos-proxmox/stacks"
 )
 
 // programStack is what the program is run for: one node with everything that needs a privilege.

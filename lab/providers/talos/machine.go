@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"proxmox-talos/lab/loopback"
+	"talos-proxmox/lab/loopback"
 )
 
 // Waiting between two attempts doubles from the first to the last.

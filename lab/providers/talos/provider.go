@@ -10,7 +10,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/common/tokens"
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 
-	known "proxmox-talos/internal/talos"
+	known "talos-proxmox/internal/talos"
 )
 
 // Types of resources that have rules of their own beside "a changed input is an update".

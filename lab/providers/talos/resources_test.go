@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	known "proxmox-talos/internal/talos"
-	"proxmox-talos/lab/factory"
+	known "talos-proxmox/internal/talos"
+	"talos-proxmox/lab/factory"
 )
 
 // world is a provider, a cluster's secrets and a machine.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/pulumi/pulumi-go-provider/infer"
 
-	known "proxmox-talos/internal/talos"
-	"proxmox-talos/lab/loopback"
+	known "talos-proxmox/internal/talos"
+	"talos-proxmox/lab/loopback"
 )
 
 const (
