@@ -14,26 +14,31 @@ import (
 	"talos-proxmox/internal/reach"
 )
 
-// answersWithin is how long a machine may take until it answers at its address; the provider of Talos would wait as long, and say nothing meanwhile.
+// answersWithin is how long a machine may take until it answers at its address; the provider of Talos would wait as
+// long, and say nothing meanwhile.
 const answersWithin = 10 * time.Minute
 
-// answers is a hook that runs before the machine configuration is applied: it waits for the machine, says what it waits for, and fails with what to do where the
-// machine does not come up. A hook is no resource: it costs nothing where nothing is applied.
+// answers is a hook that runs before the machine configuration is applied: it waits for the machine, says what it waits
+// for, and fails with what to do where the machine does not come up. A hook is no resource: it costs nothing where
+// nothing is applied.
 func (c *TalosNode) answers(ctx *pulumi.Context, name string, args TalosNodeArgs) (pulumi.ResourceOption, error) {
 	m := reach.Machine{
 		Name: args.Name, Host: args.Machine.Node, VMID: args.Machine.VMID, MAC: args.Machine.MAC,
 		DHCP: args.Network.DHCP, Bridge: args.Network.Bridge, VLAN: args.Network.VLAN, Gateway: args.Network.gateway(),
 	}
 	within := time.Duration(args.AnswersWithin * float64(time.Second))
+
 	hook, err := ctx.RegisterResourceHook(name+"-answers", func(called *pulumi.ResourceHookArgs) error {
 		authority, err := authorityOf(called.NewInputs)
 		if err != nil {
 			return fmt.Errorf("the Talos authority of node %q: %w", name, err)
 		}
+
 		to := m // the hook may run for several operations
 		if to.Address, err = addressIn(called.NewInputs); err != nil {
 			return fmt.Errorf("the address of node %q: %w", name, err)
 		}
+
 		look := func(ctx context.Context) reach.Answer { return reach.Look(ctx, to.Address, authority) }
 		line := pulumi.LogArgs{Resource: &row{urn: called.URN}, Ephemeral: true}
 
@@ -43,6 +48,7 @@ func (c *TalosNode) answers(ctx *pulumi.Context, name string, args TalosNodeArgs
 	if err != nil {
 		return nil, err
 	}
+
 	hooks := []*pulumi.ResourceHook{hook}
 
 	return pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: hooks, BeforeUpdate: hooks}), nil
@@ -52,7 +58,9 @@ func (c *TalosNode) answers(ctx *pulumi.Context, name string, args TalosNodeArgs
 func authorityOf(inputs resource.PropertyMap) ([]byte, error) {
 	client := resource.FromResourcePropertyMap(inputs).Get("clientConfiguration")
 	if !client.IsMap() || !client.AsMap().Get("caCertificate").IsString() {
-		return nil, fmt.Errorf("clientConfiguration has no caCertificate: pass the client configuration of the cluster's secrets")
+		return nil, fmt.Errorf(
+			"clientConfiguration has no caCertificate: pass the client configuration of the cluster's secrets",
+		)
 	}
 
 	return base64.StdEncoding.DecodeString(client.AsMap().Get("caCertificate").AsString())

@@ -132,10 +132,12 @@ func (a TalosClusterArgs) Checked(name string) (TalosClusterArgs, error) {
 	if a.planned != nil {
 		return a, nil
 	}
+
 	a = a.withDefaults(name)
 	if err := a.validate(name); err != nil {
 		return a, err
 	}
+
 	planned, err := planPatches(a)
 	a.planned = &planned
 
@@ -145,6 +147,7 @@ func (a TalosClusterArgs) Checked(name string) (TalosClusterArgs, error) {
 func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 	setDefault(&a.Name, name)
 	a.Network = a.Network.withDefaults()
+
 	a.Nodes = slices.Clone(a.Nodes)
 	for i := range a.Nodes {
 		n := &a.Nodes[i]
@@ -152,18 +155,23 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 		n.Talos, n.Machine = n.Talos.withDefaults(), n.Machine.withDefaults()
 		n.Machine.Agent = n.Machine.Agent || n.Talos.hasAgent()
 	}
+
 	if a.AllowSchedulingOnControlPlanes == nil {
 		alone := a.count() == len(a.Nodes)
 		a.AllowSchedulingOnControlPlanes = &alone
 	}
+
 	if a.count() == 0 {
 		return a
 	}
+
 	first := a.controlPlanes()[0]
 	setDefault(&a.TalosVersion, first.Talos.Version)
+
 	if a.KubernetesVersion == "" {
 		a.KubernetesVersion, _ = talos.DefaultKubernetes(a.TalosVersion)
 	}
+
 	setDefault(&a.Endpoint, "https://"+net.JoinHostPort(cmp.Or(a.VIP, first.prefix().Addr().String()), "6443"))
 
 	return a
@@ -177,24 +185,31 @@ func (a TalosClusterArgs) validate(name string) error {
 		found.version("talosVersion", a.TalosVersion)
 		found.required("kubernetesVersion", a.KubernetesVersion, "the version in full, like v1.35.0")
 	}
+
 	found.network("network.cidr", a.Network.CIDR)
 	a.Network.validate("network.", &found)
+
 	if a.VIP != "" {
 		found.address("vip", a.VIP)
 	}
+
 	for _, own := range []struct{ path, value string }{{"podCidr", a.PodCIDR}, {"serviceCidr", a.ServiceCIDR}} {
 		if own.value != "" {
 			found.network(own.path, own.value)
 		}
 	}
+
 	taken := map[string]string{}
+
 	for i, n := range a.Nodes {
 		path := fmt.Sprintf("nodes[%d].", i)
 		n.validate(path, &found)
+
 		for _, key := range []struct{ field, value string }{{"name", n.Name}, {"address", n.Address}} {
 			if first, is := taken[key.field+key.value]; is && key.value != "" {
 				found.add(path+key.field, "%q is already at %s; state each node once", key.value, first)
 			}
+
 			taken[key.field+key.value] = path + key.field
 		}
 	}
@@ -204,17 +219,21 @@ func (a TalosClusterArgs) validate(name string) error {
 
 func (n ClusterNode) validate(path string, found *problems) {
 	found.required(path+"name", n.Name, "the node's name")
+
 	if n.Role != RoleControlPlane && n.Role != RoleWorker {
 		found.add(path+"role", "%q is neither controlplane nor worker; choose one", n.Role)
 	}
+
 	found.prefix(path+"address", n.Address)
 	found.version(path+"talos.version", n.Talos.Version)
 	n.Machine.validate(path+"machine.", found)
+
 	if len(n.GPUs) > 0 {
 		gpus := slices.Clone(n.GPUs)
 		for i := range gpus { // a mapping may be passed later
 			gpus[i].PCI = cmp.Or(gpus[i].PCI, gpus[i].Name)
 		}
+
 		validateGPUs(path, gpus, n.Driver, n.Machine.Node, found)
 	}
 }

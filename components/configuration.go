@@ -24,6 +24,7 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 	}
 	config.VIP, _ = netip.ParseAddr(a.VIP)
 	config.PodCIDR, _ = netip.ParsePrefix(a.PodCIDR)
+
 	config.ServiceCIDR, _ = netip.ParsePrefix(a.ServiceCIDR)
 	for _, server := range a.Network.DNS {
 		config.DNS = append(config.DNS, netip.MustParseAddr(server))
@@ -35,13 +36,16 @@ func clusterConfiguration(a TalosClusterArgs) talos.ClusterConfig {
 // clusterGPUs are what the cluster's GPU nodes have in common; nil = it has none.
 func clusterGPUs(a TalosClusterArgs) *talos.ClusterGPUs {
 	var gpus *talos.ClusterGPUs
+
 	for _, n := range a.nodes() {
 		if len(n.GPUs) == 0 {
 			continue
 		}
+
 		if gpus == nil {
 			gpus = &talos.ClusterGPUs{Operator: a.GPUOperator}
 		}
+
 		if !slices.Contains(gpus.TimeSlicing, n.TimeSlicing) {
 			gpus.TimeSlicing = append(gpus.TimeSlicing, n.TimeSlicing)
 		}
@@ -50,16 +54,20 @@ func clusterGPUs(a TalosClusterArgs) *talos.ClusterGPUs {
 	return gpus
 }
 
-// nodeConfiguration is what one machine's configuration follows from. VLANs are tagged by Proxmox and invisible to the machine.
+// nodeConfiguration is what one machine's configuration follows from. VLANs are tagged by Proxmox and invisible to the
+// machine.
 func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	network := a.Network
+
 	first := talos.Interface{
 		MAC: n.Machine.MAC, Link: talos.Link{DHCP: network.DHCP, Address: n.prefix(), MTU: network.MTU},
 	}
 	if !network.DHCP {
 		first.Gateway = network.gateway()
 	}
+
 	interfaces := []talos.Interface{first}
+
 	for _, card := range n.Machine.ExtraNICs {
 		address, _ := netip.ParsePrefix(card.Address)
 		interfaces = append(interfaces, talos.Interface{
@@ -72,6 +80,7 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	if len(n.GPUs) > 0 {
 		gpus = &talos.GPUs{TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated}
 	}
+
 	factory := talos.Factory{URL: a.FactoryURL}
 
 	return talos.NodeConfig{
@@ -86,8 +95,8 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	}
 }
 
-// plannedPatches are all patches of a cluster for the contract of its Talos version: by role and by node. Computing them finds what is wrong with them before
-// anything is registered.
+// plannedPatches are all patches of a cluster for the contract of its Talos version: by role and by node. Computing
+// them finds what is wrong with them before anything is registered.
 type plannedPatches struct {
 	contract string
 	marks    []request.Marks
@@ -103,12 +112,15 @@ func planPatches(a TalosClusterArgs) (plannedPatches, error) {
 
 	planned := plannedPatches{contract: contract, Roles: map[string][]string{}, Nodes: map[string][]string{}}
 	common := clusterConfiguration(a)
+
 	var problems []error
+
 	for _, role := range []string{RoleControlPlane, RoleWorker} {
 		if planned.Roles[role], err = talos.RolePatches(common, role); err != nil {
 			problems = append(problems, err)
 		}
 	}
+
 	for _, n := range a.nodes() {
 		node := nodeConfiguration(a, n)
 		if planned.Nodes[n.Name], err = talos.NodePatches(common, node, contract); err != nil {
@@ -116,12 +128,15 @@ func planPatches(a TalosClusterArgs) (plannedPatches, error) {
 
 			continue
 		}
+
 		marks, err := planMarks(common, node)
 		if err != nil {
 			problems = append(problems, withoutDetails(n, err))
 		}
+
 		planned.marks = append(planned.marks, marks)
 	}
+
 	if err := errors.Join(problems...); err != nil {
 		return plannedPatches{}, fmt.Errorf("cluster %q: %w", a.Name, err)
 	}
@@ -129,7 +144,8 @@ func planPatches(a TalosClusterArgs) (plannedPatches, error) {
 	return planned, nil
 }
 
-// roleConfigurations generates a machine configuration for every role the cluster has nodes of, by the contract its secrets were made for.
+// roleConfigurations generates a machine configuration for every role the cluster has nodes of, by the contract its
+// secrets were made for.
 func roleConfigurations(
 	ctx *pulumi.Context, a TalosClusterArgs, secrets *machine.Secrets, parent pulumi.Resource,
 ) map[string]pulumi.StringOutput {
@@ -138,6 +154,7 @@ func roleConfigurations(
 		if _, done := configurations[n.Role]; done {
 			continue
 		}
+
 		generated := machine.GetConfigurationOutput(ctx, machine.GetConfigurationOutputArgs{
 			ClusterEndpoint:   pulumi.String(a.Endpoint),
 			ClusterName:       pulumi.String(a.Name),
@@ -155,12 +172,14 @@ func roleConfigurations(
 	return configurations
 }
 
-// nodePatches follow the contract that the secrets recorded when they were made, which is not the installed version's after an upgrade.
+// nodePatches follow the contract that the secrets recorded when they were made, which is not the installed version's
+// after an upgrade.
 func nodePatches(a TalosClusterArgs, n ClusterNode, secrets *machine.Secrets) pulumi.StringArrayInput {
 	patches := secrets.TalosVersion.ApplyT(func(contract string) ([]string, error) {
 		if contract == a.planned.contract {
 			return a.planned.Nodes[n.Name], nil
 		}
+
 		patches, err := talos.NodePatches(clusterConfiguration(a), nodeConfiguration(a, n), contract)
 
 		return patches, withoutDetails(n, err)

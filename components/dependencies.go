@@ -7,28 +7,35 @@ import (
 
 // after is a value that is known at once, and that what takes it waits for resources with.
 func after(ctx *pulumi.Context, value string, resources ...pulumi.Resource) pulumi.StringOutput {
-	return pulumi.OutputWithDependencies(ctx.Context(), pulumi.String(value).ToStringOutput(), resources...).(pulumi.StringOutput)
+	return pulumi.OutputWithDependencies(
+		ctx.Context(), pulumi.String(value).ToStringOutput(), resources...,
+	).(pulumi.StringOutput)
 }
 
 // waitFor has a resource wait for what values come from, without any of its properties coming from there.
 func waitFor(values ...pulumi.Input) pulumi.ResourceOption {
 	var stated []any
+
 	for _, value := range values {
 		if value != nil {
 			stated = append(stated, value)
 		}
 	}
+
 	if len(stated) == 0 {
 		return pulumi.DependsOn(nil)
 	}
 
-	return pulumi.DependsOnInputs(pulumi.All(stated...).ApplyT(func([]any) []pulumi.Resource { return nil }).(pulumi.ResourceArrayOutput))
+	return pulumi.DependsOnInputs(
+		pulumi.All(stated...).ApplyT(func([]any) []pulumi.Resource { return nil }).(pulumi.ResourceArrayOutput),
+	)
 }
 
 // detached is a value without the resources that it comes from: of a property that comes from another resource, the
 // engine judges whether it is replaced along with that. Whoever takes it waits by [waitFor].
 func detached(ctx *pulumi.Context, value pulumi.Input) pulumi.Output {
 	output, resolve, reject := ctx.NewOutput()
+
 	go func() {
 		found, err := internals.UnsafeAwaitOutput(ctx.Context(), pulumi.ToOutput(value))
 		switch {
@@ -48,9 +55,17 @@ func detached(ctx *pulumi.Context, value pulumi.Input) pulumi.Output {
 
 // textOf is a text without the resources that it comes from, and numberOf a number.
 func textOf(ctx *pulumi.Context, value pulumi.StringInput) pulumi.StringOutput {
-	return detached(ctx, value).ApplyT(func(v any) string { text, _ := v.(string); return text }).(pulumi.StringOutput)
+	return detached(ctx, value).ApplyT(func(v any) string {
+		text, _ := v.(string)
+
+		return text
+	}).(pulumi.StringOutput)
 }
 
 func numberOf(ctx *pulumi.Context, value pulumi.IntInput) pulumi.IntOutput {
-	return detached(ctx, value).ApplyT(func(v any) int { number, _ := v.(int); return number }).(pulumi.IntOutput)
+	return detached(ctx, value).ApplyT(func(v any) int {
+		number, _ := v.(int)
+
+		return number
+	}).(pulumi.IntOutput)
 }

@@ -1,2 +1,3 @@
-// Package components holds the program's Pulumi components: images, golden templates, Talos nodes and Talos clusters on Proxmox VE.
+// Package components holds the program's Pulumi components: images, golden templates, Talos nodes and Talos clusters on
+// Proxmox VE.
 package components

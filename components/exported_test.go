@@ -16,38 +16,48 @@ import (
 // language cannot make, which are types of internal packages, callbacks, and resources to wait for.
 func TestWhatIsExportedCanBeUsedElsewhere(t *testing.T) {
 	t.Parallel()
+
 	paths, err := filepath.Glob("*.go")
 	require.NoError(t, err)
+
 	signatures := 0
+
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
+
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		require.NoError(t, err)
+
 		for name, types := range exported(file) {
 			signatures++
+
 			for _, part := range types {
 				assert.Empty(t, unusable(file, part, !strings.HasPrefix(name, "func ")), "%s: %s", path, name)
 			}
 		}
 	}
+
 	assert.Greater(t, signatures, 40)
 }
 
 // exported are the types of a file's exported fields and functions, by name.
 func exported(file *ast.File) map[string][]ast.Expr {
 	found := map[string][]ast.Expr{}
+
 	for _, declaration := range file.Decls {
 		switch d := declaration.(type) {
 		case *ast.FuncDecl:
 			if !d.Name.IsExported() {
 				continue
 			}
+
 			for _, list := range []*ast.FieldList{d.Recv, d.Type.Params, d.Type.Results} {
 				if list == nil {
 					continue
 				}
+
 				for _, f := range list.List {
 					found["func "+d.Name.Name] = append(found["func "+d.Name.Name], f.Type)
 				}
@@ -58,12 +68,14 @@ func exported(file *ast.File) map[string][]ast.Expr {
 				if !ok || !named.Name.IsExported() {
 					continue
 				}
+
 				fields, ok := named.Type.(*ast.StructType)
 				if !ok {
 					found[named.Name.Name] = append(found[named.Name.Name], named.Type)
 
 					continue
 				}
+
 				for _, f := range fields.Fields.List {
 					for _, name := range f.Names {
 						if name.IsExported() {
@@ -89,12 +101,14 @@ func unusable(file *ast.File, expression ast.Expr, field bool) (found []string) 
 			if from == nil {
 				break
 			}
+
 			for _, imported := range file.Imports {
 				path := strings.Trim(imported.Path.Value, `"`)
 				if strings.HasSuffix(path, "/"+from.Name) && strings.Contains(path, "/internal/") {
 					found = append(found, path+"."+n.Sel.Name)
 				}
 			}
+
 			if field && (n.Sel.Name == "Resource" || n.Sel.Name == "ResourceArrayInput") {
 				found = append(found, "resources to wait for")
 			}

@@ -23,11 +23,14 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 		Versions:          talosopsPlanned(args.nodes()),
 	}
 	after := []pulumi.Resource{c.bootstrap}
+
 	var updates []any
+
 	for _, node := range c.nodes {
 		after = append(after, node.applied)
 		updates = append(updates, node.Updates)
 	}
+
 	digest, err := contentHash(question, *args.planned, hardwareOf(args))
 	if err != nil {
 		return err
@@ -37,6 +40,7 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 	if holdsSecrets(args) {
 		follows = pulumi.ToSecret(follows).(pulumi.StringOutput) // a digest of little that is secret could be guessed
 	}
+
 	c.gate, err = talosops{
 		verb: "wait", request: withConfigurations(question), follows: follows, resultHidden: true,
 		talosconfig: c.Talosconfig, kubeconfig: c.Kubeconfig,
@@ -62,6 +66,7 @@ func followed(digest, what string, counts ...any) pulumi.StringOutput {
 		for _, count := range counts {
 			sum += count.(int)
 		}
+
 		if sum == 0 {
 			return digest
 		}
@@ -87,9 +92,14 @@ func hardwareOf(a TalosClusterArgs) []hardware {
 		machine := hardware{VMID: n.Machine.VMID}
 		for _, gpu := range n.GPUs {
 			machine.GPUs = append(machine.GPUs, hardwareGPU{
-				Name: gpu.Name, Host: cmp.Or(gpu.Node, n.Machine.Node), PCI: gpu.PCI, Generation: gpu.Generation, Raw: gpu.Mapping == nil,
+				Name:       gpu.Name,
+				Host:       cmp.Or(gpu.Node, n.Machine.Node),
+				PCI:        gpu.PCI,
+				Generation: gpu.Generation,
+				Raw:        gpu.Mapping == nil,
 			})
 		}
+
 		list = append(list, machine)
 	}
 
@@ -101,6 +111,7 @@ func contentHash(contents ...any) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	digest := sha256.Sum256(text)
 
 	return hex.EncodeToString(digest[:]), nil

@@ -54,8 +54,8 @@ type GoldenTemplateArgs struct {
 	Shell HostShell `pulumi:"shell,optional"`
 }
 
-// GoldenTemplate is what nodes of one class on one host are made from: a VM template built from a disk image, or the ISO that nodes boot (source iso, no VM).
-// It holds the operating system only: no configuration, no identity.
+// GoldenTemplate is what nodes of one class on one host are made from: a VM template built from a disk image, or the
+// ISO that nodes boot (source iso, no VM). It holds the operating system only: no configuration, no identity.
 type GoldenTemplate struct {
 	pulumi.ResourceState
 
@@ -74,7 +74,9 @@ type GoldenTemplate struct {
 }
 
 // NewGoldenTemplate builds the template, or for the source iso names the ISO.
-func NewGoldenTemplate(ctx *pulumi.Context, name string, args GoldenTemplateArgs, opts ...pulumi.ResourceOption) (*GoldenTemplate, error) {
+func NewGoldenTemplate(
+	ctx *pulumi.Context, name string, args GoldenTemplateArgs, opts ...pulumi.ResourceOption,
+) (*GoldenTemplate, error) {
 	args = args.withDefaults(name)
 	if err := args.validate(name); err != nil {
 		return nil, err
@@ -86,21 +88,29 @@ func NewGoldenTemplate(ctx *pulumi.Context, name string, args GoldenTemplateArgs
 	}
 
 	c.VolumeID = args.Image.ToStringOutput()
+
 	c.VMID = pulumi.Int(args.VMID).ToIntOutput()
 	if args.Source == SourceImage {
 		build, err := c.makeBuild(ctx, name, args)
 		if err != nil {
 			return nil, fmt.Errorf("unable to register the build of template %q: %w", name, err)
 		}
+
 		c.VMID = pulumi.OutputWithDependencies(ctx.Context(), c.VMID, build).(pulumi.IntOutput)
 	}
 
 	c.Name = pulumi.String(args.Name).ToStringOutput()
 	c.Host = pulumi.String(args.Node).ToStringOutput()
 	c.SchematicID = pulumi.String(args.Talos.SchematicID()).ToStringOutput()
+
 	c.Version = pulumi.String(args.Talos.Version).ToStringOutput()
 	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"vmid": c.VMID, "name": c.Name, "host": c.Host, "volumeId": c.VolumeID, "schematicId": c.SchematicID, "version": c.Version,
+		"vmid":        c.VMID,
+		"name":        c.Name,
+		"host":        c.Host,
+		"volumeId":    c.VolumeID,
+		"schematicId": c.SchematicID,
+		"version":     c.Version,
 	}); err != nil {
 		return nil, fmt.Errorf("unable to register the outputs of template %q: %w", name, err)
 	}
@@ -120,16 +130,19 @@ func (c *GoldenTemplate) makeBuild(ctx *pulumi.Context, name string, args Golden
 		Stdin:                  script,
 		Connection:             args.Shell.connection(),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
-		// Only the provenance: a new template takes the place of the old one, whose removal then finds nothing of its own. A change of the script or of the
-		// connection runs the script again, which finds its work done; replacing would have the removal find it too.
+		// Only the provenance: a new template takes the place of the old one, whose removal then finds nothing of its own. A
+		// change of the script or of the connection runs the script again, which finds its work done; replacing would have
+		// the removal find it too.
 		Triggers: pulumi.Array{pulumi.String(provenanceOf(parameters))},
 	}, pulumi.Parent(c))
 }
 
-// hostCommand runs the script on standard input: in the command itself it would stand in full in every error message, and sshd passes no environment on by
-// default. A killed run's script may live on; its successor waits for the lock.
+// hostCommand runs the script on standard input: in the command itself it would stand in full in every error message,
+// and sshd passes no environment on by default. A killed run's script may live on; its successor waits for the lock.
 func hostCommand(action string, vmid int) string {
-	return fmt.Sprintf(`action=%s flock -w 1800 /run/lock/talos-proxmox-template-%d.lock bash -c 'eval "$(cat)"'`, action, vmid)
+	return fmt.Sprintf(
+		`action=%s flock -w 1800 /run/lock/talos-proxmox-template-%d.lock bash -c 'eval "$(cat)"'`, action, vmid,
+	)
 }
 
 // buildScript also names the host it is meant for, which is no part of what the template is.
@@ -156,7 +169,8 @@ func buildParameters(a GoldenTemplateArgs, owner string) []scripts.Parameter {
 	return append(parameters, scripts.Parameter{Name: "provenance", Value: hex.EncodeToString(digest[:16])})
 }
 
-// withImage names the stack's own file of the image. The provenance leaves it out: it says what the template is made of, not where that is kept.
+// withImage names the stack's own file of the image. The provenance leaves it out: it says what the template is made
+// of, not where that is kept.
 func withImage(parameters []scripts.Parameter, volume string) []scripts.Parameter {
 	own := slices.Clone(parameters)
 	own[slices.IndexFunc(own, func(p scripts.Parameter) bool { return p.Name == "image" })].Value = volume
@@ -185,12 +199,17 @@ func (a GoldenTemplateArgs) validate(name string) error {
 	found.required("node", a.Node, "the Proxmox host, such as pve1")
 	found.source("source", a.Source)
 	found.version("talos.version", a.Talos.Version)
+
 	if a.Image == nil {
-		found.add("image", "is missing; pass the volume of a TalosImage that is kept in %s on host %s", a.ImageDatastore, a.Node)
+		found.add(
+			"image", "is missing; pass the volume of a TalosImage that is kept in %s on host %s", a.ImageDatastore, a.Node,
+		)
 	}
+
 	if a.Source == SourceImage && a.VMID < leastVMID {
 		found.add("vmid", "%d is no VMID; state one from 100 on, or use the source iso", a.VMID)
 	}
+
 	if a.Source == SourceImage {
 		found.address("shell.address", a.Shell.Address)
 	}

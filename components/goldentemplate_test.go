@@ -34,22 +34,32 @@ func TestTalosImageIsDownloadedToEveryStore(t *testing.T) {
 	require.Equal(t, []string{"image-pve1-local", "image-pve2-local"}, r.Names(enginetest.File))
 	file := r.Of(enginetest.File)["image-pve1-local"]
 	assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
-		"contentType": "iso", "datastoreId": "local", "decompressionAlgorithm": "zst", "fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img", "nodeName": "pve1",
-		"overwrite": false, "overwriteUnmanaged": true, "uploadTimeout": 1800, "verify": true,
+		"contentType":            "iso",
+		"datastoreId":            "local",
+		"decompressionAlgorithm": "zst",
+		"fileName":               "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img",
+		"nodeName":               "pve1",
+		"overwrite":              false, "overwriteUnmanaged": true, "uploadTimeout": 1800, "verify": true,
 		"url": "https://factory.talos.dev/image/" + plainSchematic + "/v1.12.6/nocloud-amd64.raw.zst",
 	}), file.Inputs)
 	assert.Equal(t, []string{"url", "fileName"}, file.Request.GetIgnoreChanges())
 	assert.True(t, file.Request.GetDeleteBeforeReplace(), "the same name twice cannot be")
-	assert.Equal(t, []string{"image-schematic"}, file.DependsOn(), "the Factory has no image of a schematic it does not know")
+	assert.Equal(
+		t, []string{"image-schematic"}, file.DependsOn(), "the Factory has no image of a schematic it does not know",
+	)
 	assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
-		"schematicId": plainSchematic, "fileName": "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img", "volumeIds": map[string]any{
-			"pve1/local": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img", "pve2/local": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img",
+		"schematicId": plainSchematic,
+		"fileName":    "talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img",
+		"volumeIds": map[string]any{
+			"pve1/local": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img",
+			"pve2/local": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.img",
 		},
 	}), r.Outputs("image"))
 }
 
 func TestTalosImageVariants(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		change func(*TalosImageArgs)
 		inputs map[string]any
@@ -77,8 +87,10 @@ func TestTalosImageVariants(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			args := TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Stores: []ImageStore{{"pve1", "local"}, {"pve1", "local"}}}
 			test.change(&args)
+
 			r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 				_, err := NewTalosImage(ctx, "image", args)
 
@@ -86,9 +98,14 @@ func TestTalosImageVariants(t *testing.T) {
 			})
 			require.NoError(t, err)
 
-			require.Equal(t, []string{"image-pve1-local"}, r.Names(enginetest.File), "a store stated twice is downloaded to once")
+			require.Equal(
+				t, []string{"image-pve1-local"}, r.Names(enginetest.File), "a store stated twice is downloaded to once",
+			)
+
 			for property, value := range test.inputs {
-				assert.Equal(t, resource.NewPropertyValue(value), r.Of(enginetest.File)["image-pve1-local"].Input(property), property)
+				assert.Equal(
+					t, resource.NewPropertyValue(value), r.Of(enginetest.File)["image-pve1-local"].Input(property), property,
+				)
 			}
 		})
 	}
@@ -125,10 +142,15 @@ func TestGoldenTemplateIsBuiltOnItsHost(t *testing.T) {
 	assert.Equal(t, []string{"image-pve1-local"}, build.DependsOn())
 	assert.Equal(t, hostCommand(actionBuild, 901), build.Input("create").StringValue())
 	assert.Equal(t, hostCommand(actionRemove, 901), build.Input("delete").StringValue())
+
 	stdin := build.Input("stdin").StringValue()
-	for _, line := range []string{"owner='talos-proxmox/lab'", "vmid='901'", "name='talos-v1.12.6-talos'", "image='local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-f181a7a2.img'"} {
+	for _, line := range []string{
+		"owner='talos-proxmox/lab'", "vmid='901'", "name='talos-v1.12.6-talos'",
+		"image='local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-f181a7a2.img'",
+	} {
 		assert.Contains(t, stdin, line+"\n")
 	}
+
 	require.True(t, build.Input("connection").IsSecret())
 	connection := build.Input("connection").SecretValue().Element.ObjectValue()
 	assert.Equal(t, "127.1.0.11", connection["host"].StringValue())
@@ -136,13 +158,17 @@ func TestGoldenTemplateIsBuiltOnItsHost(t *testing.T) {
 	assertPatience(t, connection)
 	assert.NotContains(t, connection, "privateKey", "the SSH agent is asked")
 	assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
-		"vmid": 901, "name": "talos-v1.12.6-talos", "host": "pve1", "volumeId": "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-f181a7a2.img",
+		"vmid":        901,
+		"name":        "talos-v1.12.6-talos",
+		"host":        "pve1",
+		"volumeId":    "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-f181a7a2.img",
 		"schematicId": plainSchematic, "version": "v1.12.6",
 	}), r.Outputs("talos-pve1"))
 }
 
 func TestGoldenTemplateIsBuiltAnewOnlyWhenItWouldBeAnother(t *testing.T) {
 	t.Parallel()
+
 	trigger := func(stack string, change func(*GoldenTemplateArgs)) string {
 		template := plannedTemplate("pve1")
 		change(&template)
@@ -155,6 +181,7 @@ func TestGoldenTemplateIsBuiltAnewOnlyWhenItWouldBeAnother(t *testing.T) {
 
 	assert.Equal(t, before, trigger("lab", func(*GoldenTemplateArgs) {}))
 	assert.Equal(t, before, trigger("lab", func(t *GoldenTemplateArgs) { t.Shell.Port = 2222 }), "how its host is reached")
+
 	for name, change := range map[string]func(*GoldenTemplateArgs){
 		"its version":    func(t *GoldenTemplateArgs) { t.Talos.Version = "v1.12.7" },
 		"its extensions": func(t *GoldenTemplateArgs) { t.Talos.Extensions = []string{"siderolabs/iscsi-tools"} },
@@ -164,29 +191,39 @@ func TestGoldenTemplateIsBuiltAnewOnlyWhenItWouldBeAnother(t *testing.T) {
 	} {
 		assert.NotEqual(t, before, trigger("lab", change), name)
 	}
+
 	assert.NotEqual(t, before, trigger("other", func(*GoldenTemplateArgs) {}), "another stack's")
 }
 
 func TestGoldenTemplateFromAnISOHasNoVM(t *testing.T) {
 	t.Parallel()
+
 	template := plannedTemplate("pve1")
 	template.Source, template.VMID = SourceISO, 0
 	r, err := runTemplates(t, enginetest.Options{}, template)
 	require.NoError(t, err)
 
 	assert.Empty(t, r.Of(enginetest.RemoteCommand))
-	assert.Equal(t, "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.iso", r.Outputs("talos-pve1")["volumeId"].StringValue())
+	assert.Equal(
+		t, "local:iso/talos-v1.12.6-376567988ad3-nocloud-amd64-abdd2fa7.iso",
+		r.Outputs("talos-pve1")["volumeId"].StringValue(),
+	)
 	assert.Equal(t, float64(0), r.Outputs("talos-pve1")["vmid"].NumberValue())
 }
 
 func TestGoldenTemplateUsesThePrivateKeyAsASecret(t *testing.T) {
 	t.Parallel()
+
 	r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 		template := plannedTemplate("pve1")
-		image, err := NewTalosImage(ctx, "image", TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Stores: []ImageStore{{"pve1", "local"}}})
+
+		image, err := NewTalosImage(
+			ctx, "image", TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Stores: []ImageStore{{"pve1", "local"}}},
+		)
 		if err != nil {
 			return err
 		}
+
 		template.Image = image.VolumeID("pve1", "local")
 		template.Shell = HostShell{Address: "127.1.0.11", PrivateKey: pulumi.String("the-private-key")}
 		_, err = NewGoldenTemplate(ctx, "talos-pve1", template)
@@ -203,28 +240,46 @@ func TestGoldenTemplateUsesThePrivateKeyAsASecret(t *testing.T) {
 
 func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		change func(*GoldenTemplateArgs)
 		says   string
 	}{
-		"no image":                {func(a *GoldenTemplateArgs) { a.Image = nil }, "image: is missing; pass the volume of a TalosImage that is kept in local on host pve1"},
-		"an image kept elsewhere": {func(a *GoldenTemplateArgs) { a.ImageDatastore = "tank" }, "image: is missing; pass the volume of a TalosImage that is kept in tank on host pve1"},
-		"no VMID":                 {func(a *GoldenTemplateArgs) { a.VMID = 0 }, "vmid: 0 is no VMID; state one from 100 on, or use the source iso"},
-		"no address of its host":  {func(a *GoldenTemplateArgs) { a.Shell.Address = "" }, `shell.address: "" is not an IP address; state one like 10.0.0.2`},
+		"no image": {
+			func(a *GoldenTemplateArgs) { a.Image = nil },
+			"image: is missing; pass the volume of a TalosImage that is kept in local on host pve1",
+		},
+		"an image kept elsewhere": {
+			func(a *GoldenTemplateArgs) { a.ImageDatastore = "tank" },
+			"image: is missing; pass the volume of a TalosImage that is kept in tank on host pve1",
+		},
+		"no VMID": {
+			func(a *GoldenTemplateArgs) { a.VMID = 0 }, "vmid: 0 is no VMID; state one from 100 on, or use the source iso",
+		},
+		"no address of its host": {
+			func(a *GoldenTemplateArgs) { a.Shell.Address = "" },
+			`shell.address: "" is not an IP address; state one like 10.0.0.2`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
-				image, err := NewTalosImage(ctx, "image", TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Stores: []ImageStore{{"pve1", "local"}}})
+				image, err := NewTalosImage(
+					ctx, "image", TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Stores: []ImageStore{{"pve1", "local"}}},
+				)
 				if err != nil {
 					return err
 				}
+
 				args := plannedTemplate("pve1")
 				args.Image, args.Shell.Address = image.VolumeID("pve1", "local"), "127.1.0.11"
 				test.change(&args)
+
 				if args.Image != nil {
 					args.Image = image.VolumeID(args.Node, args.ImageDatastore)
 				}
+
 				_, err = NewGoldenTemplate(ctx, "talos-pve1", args)
 
 				return err
@@ -239,12 +294,21 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 		args TalosImageArgs
 		says string
 	}{
-		"an image without a version": {TalosImageArgs{Stores: []ImageStore{{"pve1", "local"}}}, `talos.version: "" is not a version of Talos; state it in full, like v1.12.6`},
-		"an image without a store":   {TalosImageArgs{Talos: Talos{Version: "v1.12.6"}}, "stores: there is none; state at least one host and datastore"},
-		"an unknown source":          {TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Source: "tape", Stores: []ImageStore{{"pve1", "local"}}}, `source: "tape" is not a source; choose image or iso`},
+		"an image without a version": {
+			TalosImageArgs{Stores: []ImageStore{{"pve1", "local"}}},
+			`talos.version: "" is not a version of Talos; state it in full, like v1.12.6`,
+		},
+		"an image without a store": {
+			TalosImageArgs{Talos: Talos{Version: "v1.12.6"}}, "stores: there is none; state at least one host and datastore",
+		},
+		"an unknown source": {
+			TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Source: "tape", Stores: []ImageStore{{"pve1", "local"}}},
+			`source: "tape" is not a source; choose image or iso`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			_, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 				_, err := NewTalosImage(ctx, "image", test.args)
 
@@ -260,11 +324,13 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 // second after the first and half as long again after each; -1 has no end.
 func assertPatience(t *testing.T, connection resource.PropertyMap) {
 	t.Helper()
+
 	attempts, pauses, pause := connection["dialErrorLimit"].NumberValue()+1, 0.0, 0.1
 	for range int(attempts) - 1 {
 		pauses += pause
 		pause *= 1.5
 	}
+
 	assert.GreaterOrEqual(t, pauses, 1.0, "seconds for a host that refuses")
 	dead := attempts*connection["perDialTimeout"].NumberValue() + pauses
 	assert.Positive(t, connection["perDialTimeout"].NumberValue())

@@ -35,6 +35,7 @@ func (h *scriptHost) is(own, node string) {
 	local := filepath.Join(h.folder, "etc/pve/local")
 	require.NoError(h.t, os.MkdirAll(filepath.Dir(local), 0o750))
 	require.NoError(h.t, os.RemoveAll(local))
+
 	if node != "" {
 		require.NoError(h.t, os.Symlink("nodes/"+node, local))
 	}
@@ -42,7 +43,11 @@ func (h *scriptHost) is(own, node string) {
 
 func scriptTemplate() GoldenTemplateArgs {
 	return GoldenTemplateArgs{
-		Name: "talos-v1.12.6-talos", Node: "pve1", VMID: 901, Source: SourceImage, Talos: Talos{Version: "v1.12.6", Platform: "nocloud"},
+		Name:      "talos-v1.12.6-talos",
+		Node:      "pve1",
+		VMID:      901,
+		Source:    SourceImage,
+		Talos:     Talos{Version: "v1.12.6", Platform: "nocloud"},
 		Datastore: "local-lvm", ImageDatastore: "local", Bridge: "vmbr0", Cores: 4, Memory: 4096, DiskSize: 20,
 	}
 }
@@ -50,13 +55,18 @@ func scriptTemplate() GoldenTemplateArgs {
 // owner is the stack that the templates belong to.
 const owner = "talos-proxmox/lab"
 
-// command runs the script as the program has it run: by the command in the host's shell, with everything else on standard input.
+// command runs the script as the program has it run: by the command in the host's shell, with everything else on
+// standard input.
 func (h *scriptHost) command(action string, t GoldenTemplateArgs) *exec.Cmd {
 	h.t.Helper()
+
 	stubs, err := filepath.Abs("testdata/bin")
 	require.NoError(h.t, err)
-	cmd := exec.CommandContext(h.t.Context(), "bash", "-c", strings.ReplaceAll(hostCommand(action, t.VMID), "/run/lock", h.folder))
+	cmd := exec.CommandContext(
+		h.t.Context(), "bash", "-c", strings.ReplaceAll(hostCommand(action, t.VMID), "/run/lock", h.folder),
+	)
 	cmd.Stdin = strings.NewReader(buildScript(buildParameters(t, owner), t.Node))
+
 	cmd.Env = append(os.Environ(), "PATH="+stubs+":"+os.Getenv("PATH"), "FAKE="+h.folder, "HOST_ROOT="+h.folder)
 
 	return cmd
@@ -76,10 +86,12 @@ func (h *scriptHost) write(name, text string) {
 
 func (h *scriptHost) read(name string) string {
 	h.t.Helper()
+
 	text, err := os.ReadFile(filepath.Join(h.folder, name))
 	if os.IsNotExist(err) {
 		return ""
 	}
+
 	require.NoError(h.t, err)
 
 	return string(text)
@@ -88,6 +100,7 @@ func (h *scriptHost) read(name string) string {
 // changes are the calls that change something.
 func (h *scriptHost) changes() []string {
 	var changes []string
+
 	for line := range strings.Lines(h.read("log")) {
 		if !strings.HasPrefix(line, "config") {
 			changes = append(changes, strings.TrimSpace(line))
@@ -105,37 +118,50 @@ func TestBuildScriptMakesATemplate(t *testing.T) {
 
 	require.NoError(t, err, output)
 	assert.Contains(t, output, "template talos-v1.12.6-talos (VM 901) is made")
+
 	config := h.read("901.conf")
 	for _, line := range []string{
-		"name: talos-v1.12.6-talos", "machine: q35", "bios: ovmf", "scsihw: virtio-scsi-pci", "serial0: socket", "ostype: l26", "balloon: 0", "cores: 4",
+		"name: talos-v1.12.6-talos", "machine: q35", "bios: ovmf", "scsihw: virtio-scsi-pci", "serial0: socket",
+		"ostype: l26", "balloon: 0", "cores: 4",
 		"memory: 4096", "size: 20G", "template: 1", "boot: order=scsi0", "net0: virtio,bridge=vmbr0",
 		"efidisk0: local-lvm:1,efitype=4m,pre-enrolled-keys=0,format=raw",
 		"scsi0: local-lvm:0,import-from=/var/lib/vz/template/iso/talos-v1.12.6-376567988ad3-nocloud-amd64.img,format=raw,discard=on,ssd=1,aio=io_uring",
 	} {
 		assert.Contains(t, config, line+"\n")
 	}
+
 	assert.Contains(t, config, "description: talos-proxmox-template owner=talos-proxmox/lab provenance=")
-	assert.Contains(t, config, " state=ready (Talos v1.12.6, amd64, schematic 376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba)")
+	assert.Contains(
+		t, config,
+		" state=ready (Talos v1.12.6, amd64, schematic 376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba)",
+	)
 }
 
 func TestBuildScriptRunsAgain(t *testing.T) {
 	t.Parallel()
+
 	other := scriptTemplate()
+
 	other.Name, other.Talos.Version = "talos-v1.12.7-talos", "v1.12.7"
 	for name, test := range map[string]struct {
-		before   string // what is at the VMID, with PROVENANCE for the template's own; empty = a template made by an earlier run
+		// what is at the VMID, with PROVENANCE for the template's own; empty = a template made by an earlier run
+		before   string
 		template GoldenTemplateArgs
 		fails    bool
 		says     string
 		rebuilt  bool
 	}{
-		"a finished template is left untouched":               {template: scriptTemplate(), says: "is there already"},
-		"a finished template of another provenance gives way": {template: other, says: "replaces the former one", rebuilt: true},
+		"a finished template is left untouched": {template: scriptTemplate(), says: "is there already"},
+		"a finished template of another provenance gives way": {
+			template: other, says: "replaces the former one", rebuilt: true,
+		},
 		"a foreign VM is never touched": {
 			before: "name: db\ndescription: the database\nmemory: 4096\n", template: scriptTemplate(),
 			fails: true, says: "VM 901 exists and is not a template of talos-proxmox/lab: it is left alone; state another",
 		},
-		"a VM without a description is foreign": {before: "lock: create\n", template: scriptTemplate(), fails: true, says: "is left alone"},
+		"a VM without a description is foreign": {
+			before: "lock: create\n", template: scriptTemplate(), fails: true, says: "is left alone",
+		},
 		"a template of another stack is foreign": {
 			before:   "description: talos-proxmox-template owner=talos-proxmox/lab2 provenance=PROVENANCE state=ready (Talos)\ntemplate: 1\n",
 			template: scriptTemplate(), fails: true, says: "is left alone",
@@ -155,31 +181,40 @@ func TestBuildScriptRunsAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			h := newScriptHost(t)
 			if test.before == "" {
 				_, err := h.run(actionBuild, scriptTemplate())
 				require.NoError(t, err)
 			} else {
-				h.write("901.conf", strings.ReplaceAll(test.before, "PROVENANCE", provenanceOf(buildParameters(test.template, owner))))
+				h.write(
+					"901.conf", strings.ReplaceAll(test.before, "PROVENANCE", provenanceOf(buildParameters(test.template, owner))),
+				)
 			}
+
 			h.write("log", "")
 			before := h.read("901.conf")
 
 			output, err := h.run(actionBuild, test.template)
 
 			assert.Contains(t, output, test.says)
+
 			if test.fails {
 				require.Error(t, err)
 			} else {
 				require.NoError(t, err, output)
 			}
+
 			if !test.rebuilt {
 				assert.Equal(t, before, h.read("901.conf"))
 				assert.Empty(t, h.changes())
 
 				return
 			}
-			assert.Contains(t, h.read("901.conf"), "provenance="+provenanceOf(buildParameters(test.template, owner))+" state=ready")
+
+			assert.Contains(
+				t, h.read("901.conf"), "provenance="+provenanceOf(buildParameters(test.template, owner))+" state=ready",
+			)
 			assert.Contains(t, h.changes(), "destroy --purge 1 --destroy-unreferenced-disks 1")
 		})
 	}
@@ -187,7 +222,10 @@ func TestBuildScriptRunsAgain(t *testing.T) {
 
 func TestBuildScriptLeavesNothingBehindAfterAFailure(t *testing.T) {
 	t.Parallel()
-	for _, call := range []string{"create", "set --efidisk0", "set --scsi0", "set --boot", "resize", "template", "set --description"} {
+
+	for _, call := range []string{
+		"create", "set --efidisk0", "set --scsi0", "set --boot", "resize", "template", "set --description",
+	} {
 		t.Run("the call "+call+" fails", func(t *testing.T) {
 			t.Parallel()
 			h := newScriptHost(t)
@@ -211,6 +249,7 @@ func TestBuildScriptLeavesNothingBehindAfterAFailure(t *testing.T) {
 		h := newScriptHost(t)
 		_, err := h.run(actionBuild, scriptTemplate())
 		require.NoError(t, err)
+
 		before := h.read("901.conf")
 		moved := scriptTemplate()
 		moved.ImageDatastore = "nowhere"
@@ -225,14 +264,19 @@ func TestBuildScriptLeavesNothingBehindAfterAFailure(t *testing.T) {
 
 func TestBuildScriptCleansUpWhenItIsKilled(t *testing.T) {
 	t.Parallel()
-	for name, signal := range map[string]syscall.Signal{"terminated": syscall.SIGTERM, "hung up": syscall.SIGHUP, "interrupted": syscall.SIGINT} {
+
+	for name, signal := range map[string]syscall.Signal{
+		"terminated": syscall.SIGTERM, "hung up": syscall.SIGHUP, "interrupted": syscall.SIGINT,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newScriptHost(t)
 			h.write("hang", "set --scsi0")
 			cmd := h.command(actionBuild, scriptTemplate())
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+
 			var output bytes.Buffer
+
 			cmd.Stdout, cmd.Stderr = &output, &output
 			require.NoError(t, cmd.Start())
 			h.waitFor("hanging")
@@ -255,7 +299,9 @@ func TestBuildScriptsForOneTemplateGoOneAfterTheOther(t *testing.T) {
 	h.waitFor("hanging")
 	require.NoError(t, os.Remove(filepath.Join(h.folder, "hang")))
 	second := h.command(actionBuild, scriptTemplate())
+
 	var output bytes.Buffer
+
 	second.Stdout, second.Stderr = &output, &output
 	require.NoError(t, second.Start())
 
@@ -269,18 +315,23 @@ func TestBuildScriptsForOneTemplateGoOneAfterTheOther(t *testing.T) {
 
 func (h *scriptHost) waitFor(name string) {
 	h.t.Helper()
+
 	for range 30000 { // five minutes: a safety net
 		if _, err := os.Stat(filepath.Join(h.folder, name)); err == nil {
 			return
 		}
+
 		time.Sleep(10 * time.Millisecond)
 	}
+
 	require.FailNow(h.t, "the script never came to the call that hangs")
 }
 
 func TestRemoveScript(t *testing.T) {
 	t.Parallel()
+
 	other := scriptTemplate()
+
 	other.DiskSize = 30
 	for name, test := range map[string]struct {
 		made   *GoldenTemplateArgs // nil = nothing
@@ -288,19 +339,24 @@ func TestRemoveScript(t *testing.T) {
 		says   string
 		stays  bool
 	}{
-		"its own template goes":                           {made: ptr(scriptTemplate()), says: "is removed"},
-		"nothing there is fine":                           {says: "is gone already"},
-		"a template of another provenance stays":          {made: &other, says: "it is left alone", stays: true},
-		"a foreign VM stays":                              {config: "name: db\n", says: "it is left alone", stays: true},
-		"a half-made template of the same stack goes too": {config: "description: talos-proxmox-template owner=talos-proxmox/lab provenance=1 state=building (Talos)\n", says: "is removed"},
+		"its own template goes":                  {made: ptr(scriptTemplate()), says: "is removed"},
+		"nothing there is fine":                  {says: "is gone already"},
+		"a template of another provenance stays": {made: &other, says: "it is left alone", stays: true},
+		"a foreign VM stays":                     {config: "name: db\n", says: "it is left alone", stays: true},
+		"a half-made template of the same stack goes too": {
+			config: "description: talos-proxmox-template owner=talos-proxmox/lab provenance=1 state=building (Talos)\n",
+			says:   "is removed",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			h := newScriptHost(t)
 			if test.made != nil {
 				_, err := h.run(actionBuild, *test.made)
 				require.NoError(t, err)
 			}
+
 			if test.config != "" {
 				h.write("901.conf", test.config)
 			}
@@ -329,10 +385,18 @@ func TestRemoveScript(t *testing.T) {
 
 func TestBuildScriptRefusesAnotherHost(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct{ own, node, says string }{
-		"another host":                   {"pve2", "pve2", "this is not pve1: the host's own name is pve2, and Proxmox VE knows it as pve2; nothing was changed on it"},
-		"a host that was renamed":        {"pve1", "old", "this is not pve1: the host's own name is pve1, and Proxmox VE knows it as old"},
-		"a host of the same node name":   {"spare", "pve1", "this is not pve1: the host's own name is spare, and Proxmox VE knows it as pve1"},
+		"another host": {
+			"pve2", "pve2",
+			"this is not pve1: the host's own name is pve2, and Proxmox VE knows it as pve2; nothing was changed on it",
+		},
+		"a host that was renamed": {
+			"pve1", "old", "this is not pve1: the host's own name is pve1, and Proxmox VE knows it as old",
+		},
+		"a host of the same node name": {
+			"spare", "pve1", "this is not pve1: the host's own name is spare, and Proxmox VE knows it as pve1",
+		},
 		"a host without a node's name":   {"pve1", "", "this host, pve1, is no node of Proxmox VE now"},
 		"a host whose name begins alike": {"pve11", "pve11", "this is not pve1: the host's own name is pve11"},
 	} {
@@ -341,20 +405,25 @@ func TestBuildScriptRefusesAnotherHost(t *testing.T) {
 			h := newScriptHost(t)
 			_, err := h.run(actionBuild, scriptTemplate())
 			require.NoError(t, err)
+
 			before := h.read("901.conf")
 			h.write("log", "")
 			h.is(test.own, test.node)
+
 			other := scriptTemplate()
+
 			other.DiskSize = 30
 			for _, action := range []string{actionBuild, actionRemove} {
 				output, err := h.run(action, other)
 				require.Error(t, err)
 				assert.Contains(t, output, test.says)
 			}
+
 			assert.Empty(t, h.read("log"), "nothing was even asked")
 			assert.Equal(t, before, h.read("901.conf"))
 		})
 	}
+
 	t.Run("a host with its domain is the same host", func(t *testing.T) {
 		t.Parallel()
 		h := newScriptHost(t)

@@ -35,7 +35,8 @@ type GPU struct {
 	Mapping pulumi.StringInput `pulumi:"mapping,optional"`
 }
 
-// GPUWorker is a node with GPUs: a [TalosNode] that has them passed through, made from a template with NVIDIA's driver. A control plane with a GPU is one too.
+// GPUWorker is a node with GPUs: a [TalosNode] that has them passed through, made from a template with NVIDIA's driver.
+// A control plane with a GPU is one too.
 type GPUWorker struct {
 	pulumi.ResourceState
 
@@ -50,7 +51,9 @@ type GPUWorker struct {
 
 // NewGPUWorker makes the node. It waits for the mappings of its GPUs and for what its host's preparation ends with: a
 // machine whose device is missing does not start.
-func NewGPUWorker(ctx *pulumi.Context, name string, args GPUWorkerArgs, opts ...pulumi.ResourceOption) (*GPUWorker, error) {
+func NewGPUWorker(
+	ctx *pulumi.Context, name string, args GPUWorkerArgs, opts ...pulumi.ResourceOption,
+) (*GPUWorker, error) {
 	return newGPUWorker(ctx, name, args, turn{}, opts...)
 }
 
@@ -71,6 +74,7 @@ func newGPUWorker(
 	if given, err := pulumi.NewResourceOptions(opts...); err == nil && given.Parent != nil {
 		own = append(own, pulumi.Aliases([]pulumi.Alias{{Parent: given.Parent}}))
 	}
+
 	var err error
 	if c.Node, err = newTalosNode(ctx, name, args.node(), turn, own...); err != nil {
 		return nil, err
@@ -80,7 +84,9 @@ func newGPUWorker(
 	for _, gpu := range args.GPUs {
 		names = append(names, gpu.Name)
 	}
+
 	c.GPUs = pulumi.ToStringArray(names).ToStringArrayOutput()
+
 	c.Driver = pulumi.String(args.Driver).ToStringOutput()
 	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{"gpus": c.GPUs, "driver": c.Driver}); err != nil {
 		return nil, fmt.Errorf("unable to register the outputs of GPU worker %q: %w", name, err)
@@ -96,11 +102,13 @@ const mostGPUs = 16
 func (a GPUWorkerArgs) node() TalosNodeArgs {
 	n := a.Node
 	n.Machine.PCIDevices = slices.Clone(n.Machine.PCIDevices)
+
 	for _, gpu := range a.GPUs {
 		device := PCIDevice{Mapping: gpu.Mapping}
 		if gpu.Mapping == nil {
 			device.ID = gpu.PCI
 		}
+
 		n.Machine.PCIDevices = append(n.Machine.PCIDevices, device)
 	}
 
@@ -118,12 +126,16 @@ func validateGPUs(path string, gpus []GPU, driver, node string, found *problems)
 	if len(gpus) == 0 || len(gpus) > mostGPUs {
 		found.add(path+"gpus", "there are %d; state from 1 to %d", len(gpus), mostGPUs)
 	}
+
 	found.required(path+"driver", driver, "which of NVIDIA's drivers its image has, such as open production")
+
 	for i, gpu := range gpus {
 		if gpu.Node != "" && gpu.Node != node {
-			found.add(fmt.Sprintf("%sgpus[%d].node", path, i), "%s is on host %q, and the machine on %q; place it where its GPU is",
+			found.add(fmt.Sprintf("%sgpus[%d].node", path, i),
+				"%s is on host %q, and the machine on %q; place it where its GPU is",
 				gpu.Name, gpu.Node, node)
 		}
+
 		if gpu.Mapping == nil {
 			found.required(fmt.Sprintf("%sgpus[%d].pci", path, i), gpu.PCI, "its PCI address, or pass the name of its mapping")
 		}

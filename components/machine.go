@@ -129,13 +129,16 @@ func (m Machine) withDefaults() Machine {
 	setDefault(&m.DiskSize, 40)
 	setDefault(&m.DiskPool, "local-lvm")
 	setDefault(&m.CPUType, "host")
+
 	if m.OnBoot == nil {
 		m.OnBoot = pulumi.BoolRef(true)
 	}
+
 	m.ExtraDisks = slices.Clone(m.ExtraDisks)
 	for i := range m.ExtraDisks {
 		setDefault(&m.ExtraDisks[i].Pool, m.DiskPool)
 	}
+
 	m.PCIDevices = slices.Clone(m.PCIDevices)
 	for i := range m.PCIDevices {
 		device := &m.PCIDevices[i]
@@ -169,25 +172,32 @@ func (m Machine) waitsFor() pulumi.ResourceOption {
 // validate reports what does not need outputs of other resources.
 func (m Machine) validate(path string, found *problems) {
 	found.required(path+"node", m.Node, "the Proxmox host, such as pve1")
+
 	if m.VMID < leastVMID {
 		found.add(path+"vmid", "%d is no VMID; state one from 100 on", m.VMID)
 	}
+
 	found.required(path+"mac", m.MAC, "one like 02:00:00:00:00:01")
+
 	for i, disk := range m.ExtraDisks {
 		at := fmt.Sprintf("%sextraDisks[%d].", path, i)
 		found.required(at+"interface", disk.Interface, "where it is attached, such as virtio1")
+
 		if disk.Size < 1 {
 			found.add(at+"size", "%d is no size; state it in GiB", disk.Size)
 		}
 	}
+
 	for i, card := range m.ExtraNICs {
 		at := fmt.Sprintf("%sextraNics[%d].", path, i)
 		found.required(at+"bridge", card.Bridge, "the Proxmox bridge, such as vmbr1")
 		found.required(at+"mac", card.MAC, "one like 02:00:00:00:00:02")
+
 		if card.Address != "" {
 			found.prefix(at+"address", card.Address)
 		}
 	}
+
 	for i, device := range m.PCIDevices {
 		if (device.Mapping == nil) == (device.ID == "") {
 			found.add(fmt.Sprintf("%spciDevices[%d]", path, i), "has not one of mapping and id; state one of them")
@@ -212,6 +222,7 @@ func (n Network) validate(path string, found *problems) {
 	if n.Gateway != "" {
 		found.address(path+"gateway", n.Gateway)
 	}
+
 	for i, server := range n.DNS {
 		found.address(fmt.Sprintf("%sdns[%d]", path, i), server)
 	}

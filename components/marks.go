@@ -10,14 +10,16 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// makeMarks gives nodes that run the labels and taints of their configuration: a kubelet registers its node with them and may not change the taints later. It runs
-// again when nodes come or go or their labels or taints change, beside the health gate, which names better what keeps a node from being registered.
+// makeMarks gives nodes that run the labels and taints of their configuration: a kubelet registers its node with them
+// and may not change the taints later. It runs again when nodes come or go or their labels or taints change, beside the
+// health gate, which names better what keeps a node from being registered.
 func (c *TalosCluster) makeMarks(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	// Before a machine has its new configuration, Talos would set the labels of the old one again.
 	after := []pulumi.Resource{c.bootstrap}
 	for _, node := range c.nodes {
 		after = append(after, node.applied)
 	}
+
 	common := request.Common{ControlPlanes: talosopsNodes(args.controlPlanes())}
 	_, err := talosops{
 		verb: "mark",
@@ -36,6 +38,7 @@ func planMarks(c talos.ClusterConfig, n talos.NodeConfig) (request.Marks, error)
 	if err != nil {
 		return request.Marks{}, fmt.Errorf("machine configuration of %q: %w", n.Name, err)
 	}
+
 	if n.Role == RoleWorker {
 		for key := range marks.Labels {
 			if spec.RestrictedLabel(key) {

@@ -14,12 +14,14 @@ import (
 // oneNode is a program of somebody else: a cluster of one node, of what components export alone.
 func oneNode(ctx *pulumi.Context) error {
 	talos := components.Talos{Version: "v1.12.6", Extensions: []string{"qemu-guest-agent"}}
+
 	image, err := components.NewTalosImage(ctx, "talos", components.TalosImageArgs{
 		Talos: talos, Stores: []components.ImageStore{{Node: "pve1", Datastore: "local"}},
 	})
 	if err != nil {
 		return err
 	}
+
 	template, err := components.NewGoldenTemplate(ctx, "talos-pve1", components.GoldenTemplateArgs{
 		Node: "pve1", VMID: 901, Talos: talos, Image: image.VolumeID("pve1", "local"),
 		Shell: components.HostShell{Address: "10.0.0.2"},
@@ -27,6 +29,7 @@ func oneNode(ctx *pulumi.Context) error {
 	if err != nil {
 		return err
 	}
+
 	cluster, err := components.NewTalosCluster(ctx, "one", components.TalosClusterArgs{
 		Network: components.Network{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1"},
 		Nodes: []components.ClusterNode{{
@@ -37,6 +40,7 @@ func oneNode(ctx *pulumi.Context) error {
 	if err != nil {
 		return err
 	}
+
 	ctx.Export("kubeconfig", cluster.Kubeconfig)
 
 	return nil
@@ -44,20 +48,30 @@ func oneNode(ctx *pulumi.Context) error {
 
 func TestAClusterOfSomebodyElse(t *testing.T) {
 	t.Parallel()
+
 	for name, preview := range map[string]bool{"up": false, "preview": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			r, err := enginetest.Run(enginetest.Options{Preview: preview}, oneNode)
 			require.NoError(t, err)
 
 			vm := r.Of(enginetest.VirtualMachine)["one-cp-1-vm"]
 			assert.Equal(t, []string{"talos-pve1-build"}, vm.DependsOn())
+
 			for property, value := range map[string]any{
-				"clone.vmId": 901.0, "cpu.cores": 2.0, "memory.dedicated": 4096.0, "disks[0].datastoreId": "local-lvm", "onBoot": true,
-				"networkDevices[0].bridge": "vmbr0", "agent.enabled": true, "initialization.ipConfigs[0].ipv4.address": "10.0.0.10/24",
+				"clone.vmId":               901.0,
+				"cpu.cores":                2.0,
+				"memory.dedicated":         4096.0,
+				"disks[0].datastoreId":     "local-lvm",
+				"onBoot":                   true,
+				"networkDevices[0].bridge": "vmbr0",
+				"agent.enabled":            true,
+				"initialization.ipConfigs[0].ipv4.address": "10.0.0.10/24",
 			} {
 				assert.Equal(t, value, vm.Input(property).V, property)
 			}
+
 			assert.Equal(t, "https://10.0.0.10:6443", r.Outputs("one")["endpoint"].StringValue())
 			assert.Equal(t, []string{"one-bootstrap", "one-healthy", "one-marked"}, r.Names(enginetest.LocalCommand))
 		})

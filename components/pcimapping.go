@@ -12,7 +12,8 @@ import (
 // PCIMappingType is the type token of [PCIMapping].
 const PCIMappingType = "talos-proxmox:host:PCIMapping"
 
-// MappedDevice is a device of a host, with everything that Proxmox recognises it by: an entry without group or subsystem counts as incomplete there.
+// MappedDevice is a device of a host, with everything that Proxmox recognises it by: an entry without group or
+// subsystem counts as incomplete there.
 type MappedDevice struct {
 	// The Proxmox host, as Proxmox calls its nodes: pve1.
 	Node string `pulumi:"node"`
@@ -34,7 +35,8 @@ type PCIMappingArgs struct {
 	HostsReady pulumi.StringArrayInput `pulumi:"hostsReady,optional"`
 }
 
-// PCIMapping is a name for devices of one kind, by which machines ask for one: Proxmox gives a starting machine a free one of its host. Its name is the resource's.
+// PCIMapping is a name for devices of one kind, by which machines ask for one: Proxmox gives a starting machine a free
+// one of its host. Its name is the resource's.
 type PCIMapping struct {
 	pulumi.ResourceState
 
@@ -44,7 +46,9 @@ type PCIMapping struct {
 
 // NewPCIMapping makes the mapping through the API, and changes it in place when devices come or go. Its comment says
 // which stack made it.
-func NewPCIMapping(ctx *pulumi.Context, name string, args PCIMappingArgs, opts ...pulumi.ResourceOption) (*PCIMapping, error) {
+func NewPCIMapping(
+	ctx *pulumi.Context, name string, args PCIMappingArgs, opts ...pulumi.ResourceOption,
+) (*PCIMapping, error) {
 	if err := args.validate(name); err != nil {
 		return nil, err
 	}
@@ -64,6 +68,7 @@ func NewPCIMapping(ctx *pulumi.Context, name string, args PCIMappingArgs, opts .
 			SubsystemId: device.Subsystem.ToStringOutput().ToStringPtrOutput(),
 		})
 	}
+
 	made, err := mapping.NewPci(ctx, name+"-mapping", &mapping.PciArgs{
 		Name:            pulumi.String(name),
 		Comment:         pulumi.String(marker.Mapping(marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack()))),
@@ -87,9 +92,13 @@ func (a PCIMappingArgs) validate(name string) error {
 	if len(a.Devices) == 0 {
 		found.add("devices", "there is none; state at least one")
 	}
+
 	for i, d := range a.Devices {
 		if d.Node == "" || d.PCI == "" || d.ID == nil || d.Subsystem == nil || d.Group == nil {
-			found.add(fmt.Sprintf("devices[%d]", i), "%s of host %q is not described in full; state node, pci, id, subsystem and group", d.PCI, d.Node)
+			found.add(
+				fmt.Sprintf("devices[%d]", i), "%s of host %q is not described in full; state node, pci, id, subsystem and group",
+				d.PCI, d.Node,
+			)
 		}
 	}
 

@@ -42,12 +42,17 @@ func plannedNode(role string, index int, host string) ClusterNode {
 // plannedCluster has its nodes on pve1 and pve2 in turn.
 func plannedCluster(controlPlanes, workers int) TalosClusterArgs {
 	a := TalosClusterArgs{
-		Name: "one", Endpoint: "https://127.1.1.5:6443", VIP: "127.1.1.5", TalosVersion: "v1.12.6", KubernetesVersion: "v1.35.0",
-		Network: plannedNetwork(),
+		Name:              "one",
+		Endpoint:          "https://127.1.1.5:6443",
+		VIP:               "127.1.1.5",
+		TalosVersion:      "v1.12.6",
+		KubernetesVersion: "v1.35.0",
+		Network:           plannedNetwork(),
 	}
 	for i := range controlPlanes {
 		a.Nodes = append(a.Nodes, plannedNode(RoleControlPlane, i, fmt.Sprintf("pve%d", 1+i%2)))
 	}
+
 	for i := range workers {
 		a.Nodes = append(a.Nodes, plannedNode(RoleWorker, i, fmt.Sprintf("pve%d", 1+i%2)))
 	}
@@ -64,13 +69,17 @@ func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (map[string]*Gold
 	for _, t := range all {
 		args.Stores = append(args.Stores, ImageStore{Node: t.Node, Datastore: t.ImageDatastore})
 	}
+
 	image, err := NewTalosImage(ctx, "image", args)
 	if err != nil {
 		return nil, err
 	}
+
 	made := map[string]*GoldenTemplate{}
+
 	for _, t := range all {
 		t.Image = image.VolumeID(t.Node, t.ImageDatastore)
+
 		t.Shell = HostShell{Address: "127.1.0.11", HostKey: "ssh-ed25519 AAAA"}
 		if made[t.Node], err = NewGoldenTemplate(ctx, "talos-"+t.Node, t); err != nil {
 			return nil, err
@@ -85,39 +94,50 @@ func withGPUs(n ClusterNode, gpus ...GPU) ClusterNode {
 	for i := range gpus {
 		gpus[i].Node = n.Machine.Node
 	}
+
 	n.GPUs, n.Driver = gpus, "open production"
 
 	return n
 }
 
 // runCluster registers a cluster with its templates.
-func runCluster(t *testing.T, o enginetest.Options, cluster TalosClusterArgs, protect bool) (*enginetest.Recorder, *TalosCluster) {
+func runCluster(
+	t *testing.T, o enginetest.Options, cluster TalosClusterArgs, protect bool,
+) (*enginetest.Recorder, *TalosCluster) {
 	t.Helper()
 
 	return runClusterSeen(t, o, cluster, protect, nil)
 }
 
 // runClusterSeen registers a cluster whose nodes are looked at.
-func runClusterSeen(t *testing.T, o enginetest.Options, cluster TalosClusterArgs, protect bool, seen look.Func) (*enginetest.Recorder, *TalosCluster) {
+func runClusterSeen(
+	t *testing.T, o enginetest.Options, cluster TalosClusterArgs, protect bool, seen look.Func,
+) (*enginetest.Recorder, *TalosCluster) {
 	t.Helper()
+
 	var made *TalosCluster
+
 	r, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
 		templates, err := templates(ctx, plannedTemplate("pve1"), plannedTemplate("pve2"))
 		if err != nil {
 			return err
 		}
+
 		cluster.Protect = protect
 		for i := range cluster.Nodes {
 			machine := &cluster.Nodes[i].Machine
 			machine.Template = templates[machine.Node].VMID
 		}
+
 		if seen != nil {
 			ctx = look.With(ctx, seen)
 		}
+
 		made, err = NewTalosCluster(ctx, cluster.Name, cluster)
 		if err != nil {
 			return err
 		}
+
 		ctx.Export("kubeconfig", made.Kubeconfig)
 		ctx.Export("talosconfig", made.Talosconfig)
 		ctx.Export("addresses", made.Addresses)

@@ -73,7 +73,8 @@ type HostGPU struct {
 	PCI string `pulumi:"pci"`
 }
 
-// ProxmoxHostPrep prepares a Proxmox host: repositories, kernel command line, modules, GPU binding, ZFS' cache. Taking it away gives every file back as it was.
+// ProxmoxHostPrep prepares a Proxmox host: repositories, kernel command line, modules, GPU binding, ZFS' cache. Taking
+// it away gives every file back as it was.
 type ProxmoxHostPrep struct {
 	pulumi.ResourceState
 
@@ -95,25 +96,35 @@ type ProxmoxHostPrep struct {
 	reboot, verify *local.Command
 }
 
-// NewProxmoxHostPrep prepares the host; reboots it where that is asked for; and verifies what machines with its GPUs need.
-func NewProxmoxHostPrep(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs, opts ...pulumi.ResourceOption) (*ProxmoxHostPrep, error) {
+// NewProxmoxHostPrep prepares the host; reboots it where that is asked for; and verifies what machines with its GPUs
+// need.
+func NewProxmoxHostPrep(
+	ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs, opts ...pulumi.ResourceOption,
+) (*ProxmoxHostPrep, error) {
 	args = args.withDefaults()
 	if err := args.validate(name); err != nil {
 		return nil, err
 	}
+
 	c := &ProxmoxHostPrep{}
 	if err := ctx.RegisterComponentResource(ProxmoxHostPrepType, name, c, opts...); err != nil {
 		return nil, fmt.Errorf("unable to register preparation %q: %w", name, err)
 	}
+
 	if args.Facts == nil {
 		args.Facts = c.ask(ctx, args)
 	}
-	for _, step := range []func(*pulumi.Context, string, ProxmoxHostPrepArgs) error{c.makeApply, c.makeReboot, c.makeVerify} {
+
+	for _, step := range []func(*pulumi.Context, string, ProxmoxHostPrepArgs) error{
+		c.makeApply, c.makeReboot, c.makeVerify,
+	} {
 		if err := step(ctx, name, args); err != nil {
 			return nil, fmt.Errorf("unable to register preparation %q: %w", name, err)
 		}
 	}
+
 	c.makeOutputs(ctx, args)
+
 	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
 		"facts": c.Facts, "changedFiles": c.ChangedFiles, "rebootRequired": c.RebootRequired, "report": c.Report,
 		"settled": c.Settled, "ready": c.Ready,
@@ -139,6 +150,7 @@ func (c *ProxmoxHostPrep) ask(ctx *pulumi.Context, args ProxmoxHostPrepArgs) pul
 		if err != nil {
 			return pulumi.StringOutput{}, err
 		}
+
 		answer := answers[args.Node]
 		switch {
 		case answer.Facts != nil:
@@ -167,8 +179,8 @@ func privateKey(shell HostShell) pulumi.StringOutput {
 	return shell.PrivateKey.ToStringPtrOutput().Elem()
 }
 
-// makeApply registers the command that changes the host. Its revision differs from the last run's exactly when the host is not as wanted: a hand edit shows in a
-// preview, and a host that is as it should be is left alone.
+// makeApply registers the command that changes the host. Its revision differs from the last run's exactly when the host
+// is not as wanted: a hand edit shows in a preview, and a host that is as it should be is left alone.
 func (c *ProxmoxHostPrep) makeApply(ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs) (err error) {
 	h := args.host()
 	script := scripts.Host(scripts.HostParameters(h, stackOwner(ctx), args.needs().MustRun(h)))
@@ -191,6 +203,7 @@ func (c *ProxmoxHostPrep) makeReboot(ctx *pulumi.Context, name string, args Prox
 	if args.Reboot != RebootWhenIdle {
 		return nil
 	}
+
 	c.reboot, err = args.settle(ctx, name+"-reboot", request.Settle{Reboot: true}, pulumi.Parent(c),
 		pulumi.DependsOn([]pulumi.Resource{c.apply}), waitFor(args.RebootAfter))
 
@@ -202,13 +215,18 @@ func (c *ProxmoxHostPrep) makeVerify(ctx *pulumi.Context, name string, args Prox
 	if len(args.Machines) == 0 {
 		return nil
 	}
+
 	question := request.Settle{Required: true, Prepared: *args.IOMMU, Machines: args.Machines}
-	c.verify, err = args.settle(ctx, name+"-verify", question, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.settled()}))
+	c.verify, err = args.settle(
+		ctx, name+"-verify", question, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.settled()}),
+	)
 
 	return err
 }
 
-func (a ProxmoxHostPrepArgs) settle(ctx *pulumi.Context, name string, question request.Settle, opts ...pulumi.ResourceOption) (*local.Command, error) {
+func (a ProxmoxHostPrepArgs) settle(
+	ctx *pulumi.Context, name string, question request.Settle, opts ...pulumi.ResourceOption,
+) (*local.Command, error) {
 	question.DialTimeout, question.StepTimeout = hostfacts.DialTimeout, hostfacts.StepTimeout
 	question.WaitTimeout, question.RebootTimeout = hostWaitTimeout, hostRebootTimeout
 	question.Host = a.stated(stackOwner(ctx))
@@ -250,14 +268,17 @@ func (a ProxmoxHostPrepArgs) revision() pulumi.StringOutput {
 // host said while the program ran is newer.
 func (c *ProxmoxHostPrep) makeOutputs(ctx *pulumi.Context, args ProxmoxHostPrepArgs) {
 	c.Settled, c.Ready = after(ctx, args.Node, c.settled()), after(ctx, args.Node, c.settled())
+
 	printed := c.apply.Stdout
 	if c.reboot != nil {
 		printed = c.reboot.Stdout
 	}
+
 	if c.verify != nil {
 		printed = c.verify.Stdout
 		c.Ready = after(ctx, args.Node, c.verify)
 	}
+
 	latest := args.Facts.ToStringOutput().ApplyT(func(document string) (pulumi.StringOutput, error) {
 		changes, err := ofFacts(document, func(f *host.Facts) int { return len(f.Prep.Changes) })
 		if changes == 0 {
@@ -295,6 +316,7 @@ func (a ProxmoxHostPrepArgs) stated(owner string) request.Host {
 // host is the host as the scripts and the judgement of its facts know it.
 func (a ProxmoxHostPrepArgs) host() spec.Host {
 	address, _ := netip.ParseAddr(a.Shell.Address) // was validated
+
 	h := spec.Host{Name: a.Node, Path: a.Node, Address: address, Prep: &spec.Prep{
 		IOMMU: *a.IOMMU, Repositories: a.Repositories, Reboot: a.Reboot,
 	}}
@@ -304,6 +326,7 @@ func (a ProxmoxHostPrepArgs) host() spec.Host {
 			h.Prep.ZFSArcMaxBytes = int64(*a.ZFSArcMaxGiB * (1 << 30))
 		}
 	}
+
 	for _, gpu := range a.GPUs {
 		h.GPUs = append(h.GPUs, spec.GPU{Name: gpu.Name, Host: a.Node, PCI: gpu.PCI})
 	}
@@ -319,6 +342,7 @@ func (a ProxmoxHostPrepArgs) needs() host.Needs {
 		for _, pci := range machine {
 			node.GPUs = append(node.GPUs, spec.GPU{Host: a.Node, PCI: pci})
 		}
+
 		needs.Nodes = append(needs.Nodes, node)
 	}
 
@@ -329,6 +353,7 @@ func (a ProxmoxHostPrepArgs) withDefaults() ProxmoxHostPrepArgs {
 	a.Shell = a.Shell.withDefaults()
 	setDefault(&a.Repositories, "keep")
 	setDefault(&a.Reboot, RebootNever)
+
 	if a.IOMMU == nil {
 		a.IOMMU = pulumi.BoolRef(true)
 	}
@@ -340,12 +365,15 @@ func (a ProxmoxHostPrepArgs) validate(name string) error {
 	var found problems
 	found.required("node", a.Node, "the Proxmox host, such as pve1")
 	found.address("shell.address", a.Shell.Address)
+
 	if !slices.Contains([]string{"keep", "no-subscription", "enterprise"}, a.Repositories) {
 		found.add("repositories", "%q is none of keep, no-subscription and enterprise; choose one", a.Repositories)
 	}
+
 	if a.Reboot != RebootNever && a.Reboot != RebootWhenIdle {
 		found.add("reboot", "%q is neither never nor whenIdle; choose one", a.Reboot)
 	}
+
 	for i, gpu := range a.GPUs {
 		found.required(fmt.Sprintf("gpus[%d].pci", i), gpu.PCI, "its PCI address, such as 0000:01:00")
 	}

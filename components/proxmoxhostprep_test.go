@@ -18,13 +18,17 @@ import (
 func prepArgs(facts *host.Facts) ProxmoxHostPrepArgs {
 	args := ProxmoxHostPrepArgs{
 		Node: "pve1", GPUs: []HostGPU{{Name: "rtx4000", PCI: "0000:01:00"}}, Machines: [][]string{{"0000:01:00"}},
-		Shell: HostShell{Address: "127.1.0.11", Port: 2222, HostKey: "ssh-ed25519 AAAA", PrivateKey: pulumi.String("the-private-key")},
+		Shell: HostShell{
+			Address: "127.1.0.11", Port: 2222, HostKey: "ssh-ed25519 AAAA", PrivateKey: pulumi.String("the-private-key"),
+		},
 	}
+
 	if facts != nil {
 		document, err := json.Marshal(facts)
 		if err != nil {
 			panic(err)
 		}
+
 		args.Facts = pulumi.String(document)
 	}
 
@@ -34,13 +38,16 @@ func prepArgs(facts *host.Facts) ProxmoxHostPrepArgs {
 // fresh is what a host says that was never prepared.
 func fresh() *host.Facts {
 	facts := enginetest.Prepared("pve1")
-	facts.Prep = host.Prep{Changes: []string{"/etc/kernel/cmdline", "reboot"}, Pending: []string{"the kernel runs without iommu=pt"}}
+	facts.Prep = host.Prep{
+		Changes: []string{"/etc/kernel/cmdline", "reboot"}, Pending: []string{"the kernel runs without iommu=pt"},
+	}
 
 	return facts
 }
 
 func runPrep(t *testing.T, o enginetest.Options, args ProxmoxHostPrepArgs) *enginetest.Recorder {
 	t.Helper()
+
 	r, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
 		_, err := NewProxmoxHostPrep(ctx, "pve1", args)
 
@@ -61,9 +68,14 @@ func TestProxmoxHostPrep(t *testing.T) {
 	assert.Equal(t, scripts.HostCommand("apply"), apply.Input("create").StringValue())
 	assert.Equal(t, scripts.HostCommand("restore"), apply.Input("delete").StringValue())
 	assert.True(t, apply.Input("triggers").IsNull(), "a trigger would restore the host before it is prepared again")
-	for _, line := range []string{"revision='1'", "host='pve1'", "owner='talos-proxmox/lab'", "gpus='0000:01:00'", "iommu='1'", "arc='default'", "running='1'"} {
+
+	for _, line := range []string{
+		"revision='1'", "host='pve1'", "owner='talos-proxmox/lab'", "gpus='0000:01:00'", "iommu='1'", "arc='default'",
+		"running='1'",
+	} {
 		assert.Contains(t, apply.Input("stdin").StringValue(), line+"\n")
 	}
+
 	assert.True(t, apply.Input("connection").IsSecret())
 	assertPatience(t, apply.Input("connection").SecretValue().Element.ObjectValue())
 
@@ -72,6 +84,7 @@ func TestProxmoxHostPrep(t *testing.T) {
 	assert.Equal(t, []string{"pve1-apply"}, verify.DependsOn())
 	assert.Equal(t, "${TALOSOPS:-go run ./cmd/talosops} settle", verify.Input("create").StringValue())
 	require.True(t, verify.Input("stdin").IsSecret())
+
 	var request request.Settle
 	require.NoError(t, json.Unmarshal([]byte(verify.Input("stdin").SecretValue().Element.StringValue()), &request))
 	assert.Equal(t, "the-private-key", request.PrivateKey)
@@ -88,12 +101,16 @@ func TestProxmoxHostPrep(t *testing.T) {
 
 func TestProxmoxHostPrepOfAHostThatIsAsWanted(t *testing.T) {
 	t.Parallel()
+
 	facts := enginetest.Prepared("pve1")
 	facts.Prep.Revision = 7
 	stale := fresh() // what the command printed when it last ran
 	r := runPrep(t, enginetest.Options{Facts: map[string]*host.Facts{"pve1": stale}}, prepArgs(facts))
 
-	assert.Contains(t, r.Of(enginetest.RemoteCommand)["pve1-apply"].Input("stdin").StringValue(), "revision='7'\n", "the same as the last run's")
+	assert.Contains(
+		t, r.Of(enginetest.RemoteCommand)["pve1-apply"].Input("stdin").StringValue(), "revision='7'\n",
+		"the same as the last run's",
+	)
 	outputs := r.Outputs("pve1").Mappable()
 	assert.Equal(t, false, outputs["rebootRequired"], "the facts of the program's run are newer than the command's")
 	assert.Equal(t, []any{
@@ -103,6 +120,7 @@ func TestProxmoxHostPrepOfAHostThatIsAsWanted(t *testing.T) {
 
 func TestProxmoxHostPrepRebootsWhereThatIsStated(t *testing.T) {
 	t.Parallel()
+
 	args := prepArgs(fresh())
 	args.Reboot = RebootWhenIdle
 	r := runPrep(t, enginetest.Options{}, args)
@@ -116,21 +134,27 @@ func TestProxmoxHostPrepRebootsWhereThatIsStated(t *testing.T) {
 	assert.Equal(t, []string{"pve1-reboot"}, r.Names(enginetest.LocalCommand), "no machine has its GPUs")
 }
 
-// TestHostsRebootOneAfterTheOther has three hosts, of which the second is never rebooted: only the reboots are in a row.
+// TestHostsRebootOneAfterTheOther has three hosts, of which the second is never rebooted: only the reboots are in a
+// row.
 func TestHostsRebootOneAfterTheOther(t *testing.T) {
 	t.Parallel()
+
 	r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 		var rebooted pulumi.StringInput
+
 		for _, name := range []string{"pve1", "pve2", "pve3"} {
 			args := prepArgs(fresh())
+
 			args.Node, args.RebootAfter, args.Machines, args.Clusters = name, rebooted, nil, []string{"one", "two"}
 			if name != "pve2" {
 				args.Reboot = RebootWhenIdle
 			}
+
 			prep, err := NewProxmoxHostPrep(ctx, name, args)
 			if err != nil {
 				return err
 			}
+
 			if name != "pve2" {
 				rebooted = prep.Settled
 			}
@@ -141,20 +165,31 @@ func TestHostsRebootOneAfterTheOther(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"pve1-reboot", "pve3-reboot"}, r.Names(enginetest.LocalCommand))
 	assert.Equal(t, []string{"pve1-apply"}, r.Of(enginetest.LocalCommand)["pve1-reboot"].DependsOn())
-	assert.ElementsMatch(t, []string{"pve3-apply", "pve1-reboot"}, r.Of(enginetest.LocalCommand)["pve3-reboot"].DependsOn())
+	assert.ElementsMatch(
+		t, []string{"pve3-apply", "pve1-reboot"}, r.Of(enginetest.LocalCommand)["pve3-reboot"].DependsOn(),
+	)
 	assert.Empty(t, r.Of(enginetest.RemoteCommand)["pve3-apply"].DependsOn(), "files are changed at the same time")
 
 	var request request.Settle
-	require.NoError(t, json.Unmarshal([]byte(r.Of(enginetest.LocalCommand)["pve3-reboot"].Input("stdin").SecretValue().Element.StringValue()), &request))
+	require.NoError(
+		t,
+		json.Unmarshal(
+			[]byte(r.Of(enginetest.LocalCommand)["pve3-reboot"].Input("stdin").SecretValue().Element.StringValue()), &request,
+		),
+	)
 	assert.Contains(t, request.Host.Script, "host='pve3'\n")
 	assert.Contains(t, request.Host.Script, "clusters='one two'\n")
 	assert.Equal(t, "15m", request.WaitTimeout)
-	assert.NotContains(t, r.Of(enginetest.RemoteCommand)["pve3-apply"].Input("stdin").StringValue(), "clusters=", "a cluster more changes nothing on a host")
+	assert.NotContains(
+		t, r.Of(enginetest.RemoteCommand)["pve3-apply"].Input("stdin").StringValue(), "clusters=",
+		"a cluster more changes nothing on a host",
+	)
 }
 
 // TestProxmoxHostPrepAsksTheHost where nobody has asked it.
 func TestProxmoxHostPrepAsksTheHost(t *testing.T) {
 	t.Parallel()
+
 	facts := enginetest.Prepared("pve1")
 	facts.Prep.Revision = 7
 	args := prepArgs(nil)
@@ -165,7 +200,9 @@ func TestProxmoxHostPrepAsksTheHost(t *testing.T) {
 	silent := map[string]*host.Facts{"pve1": nil}
 	r = runPrep(t, enginetest.Options{Preview: true, Facts: silent}, args)
 	assert.True(t, r.Of(enginetest.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
-	assert.Contains(t, r.Warnings()[0], "pve1 cannot be asked what it is, so that this preview does not know what will change on it: ")
+	assert.Contains(
+		t, r.Warnings()[0], "pve1 cannot be asked what it is, so that this preview does not know what will change on it: ",
+	)
 
 	_, err := enginetest.Run(enginetest.Options{Facts: silent}, func(ctx *pulumi.Context) error {
 		_, err := NewProxmoxHostPrep(ctx, "pve1", args)
@@ -177,17 +214,23 @@ func TestProxmoxHostPrepAsksTheHost(t *testing.T) {
 
 func TestProxmoxHostPrepInAPreviewOfAHostThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
+
 	args := prepArgs(nil)
 	args.Facts = unknownText()
 	r := runPrep(t, enginetest.Options{Preview: true}, args)
 
 	assert.True(t, r.Of(enginetest.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
 	verify := r.Of(enginetest.LocalCommand)["pve1-verify"].Input("stdin")
-	assert.True(t, verify.IsComputed() || (verify.IsSecret() && verify.SecretValue().Element.IsComputed()) || (verify.IsOutput() && !verify.OutputValue().Known))
+	assert.True(
+		t,
+		verify.IsComputed() || (verify.IsSecret() && verify.SecretValue().Element.IsComputed()) || (verify.IsOutput() &&
+			!verify.OutputValue().Known),
+	)
 }
 
 func TestProxmoxHostPrepRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		change func(*ProxmoxHostPrepArgs)
 		says   string
@@ -201,8 +244,10 @@ func TestProxmoxHostPrepRefusesWhatCannotWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			args := prepArgs(fresh())
 			test.change(&args)
+
 			r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 				_, err := NewProxmoxHostPrep(ctx, "pve1", args)
 

@@ -15,23 +15,29 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// runningTimeout bounds the question to nodes that did not run what was planned; one that does not answer counts as it did before.
+// runningTimeout bounds the question to nodes that did not run what was planned; one that does not answer counts as it
+// did before.
 const runningTimeout = "5s"
 
-// runs is what the nodes run, as JSON of [talos.Running]: what they told the health gate, which asks them when it runs. Where one did not run what was planned then,
-// somebody may have upgraded it since, which no resource shows: the nodes are asked again, in previews, too.
+// runs is what the nodes run, as JSON of [talos.Running]: what they told the health gate, which asks them when it runs.
+// Where one did not run what was planned then, somebody may have upgraded it since, which no resource shows: the nodes
+// are asked again, in previews, too.
 func (c *TalosCluster) runs(ctx *pulumi.Context, name string, question request.Wait) pulumi.StringOutput {
 	planned := plannedVersions(question)
 	c.planned = planned
-	running := pulumi.All(c.gate.Stdout, c.Talosconfig, c.Kubeconfig).ApplyT(func(values []any) (pulumi.StringOutput, error) {
+	running := pulumi.All(
+		c.gate.Stdout, c.Talosconfig, c.Kubeconfig,
+	).ApplyT(func(values []any) (pulumi.StringOutput, error) {
 		printed := values[0].(string)
 		if len(readRunning(printed).Differences(planned)) == 0 {
 			return pulumi.String(printed).ToStringOutput(), nil
 		}
+
 		stdin, err := json.Marshal(withConfigurations(question)(values[1].(string), values[2].(string)))
 		if err != nil {
 			return pulumi.StringOutput{}, err
 		}
+
 		answer := local.RunOutput(ctx, local.RunOutputArgs{
 			Command:                pulumi.String(request.Command + "versions --timeout " + runningTimeout),
 			Stdin:                  pulumi.ToSecret(pulumi.String(string(stdin))).(pulumi.StringOutput),
@@ -49,13 +55,16 @@ func (c *TalosCluster) runs(ctx *pulumi.Context, name string, question request.W
 }
 
 // judgeRunning warns of nodes that do not run what is planned, and returns what runs as the gate prints it.
-func judgeRunning(ctx *pulumi.Context, cluster string, planned map[string]talos.NodeVersions, running talos.Running) (string, error) {
+func judgeRunning(
+	ctx *pulumi.Context, cluster string, planned map[string]talos.NodeVersions, running talos.Running,
+) (string, error) {
 	if text := differencesText(running.Differences(planned)); text != "" {
 		if err := ctx.Log.Warn(fmt.Sprintf("not every node of cluster %s runs what is planned for it:\n%s\n"+
 			"upgrade them with talosctl when it suits (docs/upgrades.md); nothing else waits for it", cluster, text), nil); err != nil {
 			return "", err
 		}
 	}
+
 	printed, err := json.Marshal(running)
 
 	return string(printed), err
@@ -96,6 +105,7 @@ func plannedVersions(question request.Wait) map[string]talos.NodeVersions {
 	for _, v := range question.Versions {
 		planned[v.Node] = talos.NodeVersions{Talos: v.Talos, Schematic: v.Schematic, Kubelet: question.KubernetesVersion}
 	}
+
 	for _, n := range question.ControlPlanes {
 		versions := planned[n.Name]
 		versions.APIServer = question.KubernetesVersion

@@ -15,7 +15,8 @@ const (
 	gateOfOldWorker = `{"healthy":true,"etcdMembers":["one-cp-1"],"asked":"2026-11-21T12:00:00Z","nodes":{
 		"one-cp-1":{"talos":"v1.12.6","schematic":"` + plannedSchematic + `","kubelet":"v1.35.0","apiServer":"v1.35.0"},
 		"one-general-1":{"talos":"v1.12.5","schematic":"` + plannedSchematic + `","kubelet":"v1.35.0"}}}`
-	upgradedWorker = `{"asked":"2026-11-21T13:00:00Z","nodes":{"one-general-1":{"talos":"v1.12.6","schematic":"` + plannedSchematic + `","kubelet":"v1.35.0"}}}`
+	upgradedWorker = `{"asked":"2026-11-21T13:00:00Z","nodes":{"one-general-1":{"talos":"v1.12.6","schematic":"` +
+		plannedSchematic + `","kubelet":"v1.35.0"}}}`
 )
 
 func TestTalosClusterSaysWhatRuns(t *testing.T) {
@@ -40,10 +41,14 @@ func TestTalosClusterSaysWhatRuns(t *testing.T) {
 			gateOfOldWorker, upgradedWorker, "v1.12.6", "v1.35.0", "2026-11-21T13:00:00Z", map[string]any{}, 1,
 		},
 		"nodes that cannot be reached now": {
-			gateOfOldWorker, `{"asked":"2026-11-21T13:00:00Z"}`, "v1.12.5, v1.12.6", "v1.35.0", "2026-11-21T12:00:00Z", behind, 1,
+			gateOfOldWorker, `{"asked":"2026-11-21T13:00:00Z"}`, "v1.12.5, v1.12.6", "v1.35.0", "2026-11-21T12:00:00Z", behind,
+			1,
 		},
 		"a gate of an older version of the program": {
-			`{"healthy":true,"etcdMembers":["one-cp-1"],"nodes":["one-cp-1","one-general-1"]}`, "not asked", "unknown", "unknown", "unknown", map[string]any{}, 0,
+			`{"healthy":true,"etcdMembers":["one-cp-1"],"nodes":["one-cp-1","one-general-1"]}`, "not asked", "unknown",
+			"unknown", "unknown",
+			map[string]any{},
+			0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,6 +63,7 @@ func TestTalosClusterSaysWhatRuns(t *testing.T) {
 			assert.Equal(t, test.differences, resource.NewProperty(outputs["differences"].ObjectValue()).Mappable())
 
 			assert.Len(t, r.Calls(enginetest.LocalRun), test.questions)
+
 			if len(test.differences) == 0 {
 				assert.Empty(t, r.Warnings())
 			} else {
@@ -72,6 +78,9 @@ func TestTalosClusterOfAPreviewDoesNotGuessWhatRuns(t *testing.T) {
 	t.Parallel()
 	r, _ := runCluster(t, enginetest.Options{Preview: true}, plannedCluster(1, 1), false)
 
-	assert.True(t, r.Outputs("one")["talosVersion"].IsComputed() || r.Outputs("one")["talosVersion"].IsOutput(), text(r.Outputs("one")["talosVersion"]))
+	assert.True(
+		t, r.Outputs("one")["talosVersion"].IsComputed() || r.Outputs("one")["talosVersion"].IsOutput(),
+		text(r.Outputs("one")["talosVersion"]),
+	)
 	assert.Empty(t, r.Calls(enginetest.LocalRun))
 }

@@ -16,18 +16,20 @@ import (
 // TalosClusterType is the type token of [TalosCluster].
 const TalosClusterType = "talos-proxmox:cluster:TalosCluster"
 
-// clonesAtOnce bounds clones on one datastore of one host. They share its throughput, and Proxmox makes one volume at a time there, whose turn a clone awaits for ten
-// seconds only: four clones of two disks fit into that even where a volume takes a second.
+// clonesAtOnce bounds clones on one datastore of one host. They share its throughput, and Proxmox makes one volume at a
+// time there, whose turn a clone awaits for ten seconds only: four clones of two disks fit into that even where a
+// volume takes a second.
 const clonesAtOnce = 4
 
-// certificateRenewal is how long before its end the kubeconfig's certificate is renewed; an `up` a month keeps it valid.
+// certificateRenewal is how long before its end the kubeconfig's certificate is renewed; an `up` a month keeps it
+// valid.
 const certificateRenewal = "720h"
 
 // bootstrapInterval is short because the whole cluster waits for etcd.
 const bootstrapInterval = "500ms"
 
-// TalosCluster is a Talos Kubernetes cluster: secrets, configurations, nodes, talosconfig, bootstrap, kubeconfig, the nodes' labels and
-// taints, and a health gate at the end.
+// TalosCluster is a Talos Kubernetes cluster: secrets, configurations, nodes, talosconfig, bootstrap, kubeconfig, the
+// nodes' labels and taints, and a health gate at the end.
 type TalosCluster struct {
 	pulumi.ResourceState
 
@@ -65,7 +67,9 @@ type TalosCluster struct {
 }
 
 // NewTalosCluster makes the cluster's machines in parallel and one cluster of them.
-func NewTalosCluster(ctx *pulumi.Context, name string, args TalosClusterArgs, opts ...pulumi.ResourceOption) (*TalosCluster, error) {
+func NewTalosCluster(
+	ctx *pulumi.Context, name string, args TalosClusterArgs, opts ...pulumi.ResourceOption,
+) (*TalosCluster, error) {
 	args, err := args.Checked(name)
 	if err != nil {
 		return nil, err
@@ -97,25 +101,31 @@ func NewTalosCluster(ctx *pulumi.Context, name string, args TalosClusterArgs, op
 	return c, nil
 }
 
-// makeSecrets: the version is written once. Raising it would break etcd's decryption, lowering it would make a new public-key infrastructure.
+// makeSecrets: the version is written once. Raising it would break etcd's decryption, lowering it would make a new
+// public-key infrastructure.
 func (c *TalosCluster) makeSecrets(ctx *pulumi.Context, name string, args TalosClusterArgs) (err error) {
-	c.secrets, err = machine.NewSecrets(ctx, name+"-secrets", &machine.SecretsArgs{TalosVersion: pulumi.String(args.planned.contract)},
+	c.secrets, err = machine.NewSecrets(ctx, name+"-secrets",
+		&machine.SecretsArgs{TalosVersion: pulumi.String(args.planned.contract)},
 		pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.IgnoreChanges([]string{"talosVersion"}))
 
 	return err
 }
 
-// makeNodes makes all VMs in parallel, as far as clones may, and configures them as they come up. Control planes are configured in order: a configuration that
-// the first one refuses does not reach the others. At first creation that costs one call's time for each, since the machines boot and install in parallel.
+// makeNodes makes all VMs in parallel, as far as clones may, and configures them as they come up. Control planes are
+// configured in order: a configuration that the first one refuses does not reach the others. At first creation that
+// costs one call's time for each, since the machines boot and install in parallel.
 func (c *TalosCluster) makeNodes(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
 	configurations := roleConfigurations(ctx, args, c.secrets, c)
 	queue := cloneQueue{}
+
 	var configured []pulumi.Resource // the control plane configured last
+
 	for _, n := range args.nodes() {
 		turn := turn{madeAfter: queue.before(n), client: c.secrets.ClientConfiguration}
 		if n.isControlPlane() {
 			turn.appliedAfter = configured
 		}
+
 		node, err := c.makeNode(ctx, n, TalosNodeArgs{
 			Name: n.Name, Cluster: args.Name, Role: n.Role, Machine: n.Machine, Network: args.Network,
 			Address:       pulumi.String(n.Address),
@@ -126,17 +136,21 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, _ string, args TalosCluste
 		if err != nil {
 			return err
 		}
+
 		queue.add(n, node.vm)
+
 		if n.isControlPlane() {
 			configured = []pulumi.Resource{node.applied}
 		}
+
 		c.nodes = append(c.nodes, node)
 	}
 
 	return nil
 }
 
-// makeNode makes a node, as a GPU worker where it has GPUs. A control plane that gains or loses its GPUs stays the same machine.
+// makeNode makes a node, as a GPU worker where it has GPUs. A control plane that gains or loses its GPUs stays the same
+// machine.
 func (c *TalosCluster) makeNode(ctx *pulumi.Context, n ClusterNode, args TalosNodeArgs, turn turn) (*TalosNode, error) {
 	opts := []pulumi.ResourceOption{pulumi.Parent(c)}
 	if len(n.GPUs) > 0 {
@@ -147,16 +161,21 @@ func (c *TalosCluster) makeNode(ctx *pulumi.Context, n ClusterNode, args TalosNo
 
 		return worker.Node, nil
 	}
+
 	if n.isControlPlane() {
-		worker := pulumi.CreateURN(pulumi.String(n.Name), pulumi.String(GPUWorkerType), c.URN(), pulumi.String(ctx.Project()), pulumi.String(ctx.Stack()))
+		worker := pulumi.CreateURN(
+			pulumi.String(n.Name), pulumi.String(GPUWorkerType), c.URN(), pulumi.String(ctx.Project()),
+			pulumi.String(ctx.Stack()),
+		)
 		opts = append(opts, pulumi.Aliases([]pulumi.Alias{{ParentURN: worker}}))
 	}
 
 	return newTalosNode(ctx, n.Name, args, turn, opts...)
 }
 
-// cloneQueue bounds the clones under way at once by having each wait for the one clonesAtOnce before it on the same datastore of the same host. It holds one
-// cluster's machines only: a wait across clusters would bind one cluster's removal to the other.
+// cloneQueue bounds the clones under way at once by having each wait for the one clonesAtOnce before it on the same
+// datastore of the same host. It holds one cluster's machines only: a wait across clusters would bind one cluster's
+// removal to the other.
 type cloneQueue map[ImageStore][]pulumi.Resource
 
 func (q cloneQueue) before(n ClusterNode) []pulumi.Resource {
@@ -182,12 +201,16 @@ func storeOf(n ClusterNode) ImageStore {
 // were lost, their cluster begins anew. It waits for all control planes, because talosops bootstraps only when none of
 // them holds the cluster; otherwise it does nothing.
 func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args TalosClusterArgs) (err error) {
-	var after []pulumi.Resource
-	var remade []any
+	var (
+		after  []pulumi.Resource
+		remade []any
+	)
+
 	for _, node := range c.nodes[:args.count()] {
 		after = append(after, node.applied)
 		remade = append(remade, node.Remade)
 	}
+
 	common := request.Common{Interval: bootstrapInterval, ControlPlanes: talosopsNodes(args.controlPlanes())}
 	c.bootstrap, err = talosops{
 		verb: "bootstrap",
@@ -204,7 +227,8 @@ func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args Talo
 func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	first := pulumi.String(args.controlPlanes()[0].prefix().Addr().String())
 	credentials := c.secrets.ClientConfiguration
-	// Without timeouts, which means ten minutes: the published provider fails to save a state that has them (pulumiverse/pulumi-talos#252).
+	// Without timeouts, which means ten minutes: the published provider fails to save a state that has them
+	// (pulumiverse/pulumi-talos#252).
 	kubeconfig, err := cluster.NewKubeconfig(ctx, name+"-kubeconfig", &cluster.KubeconfigArgs{
 		CertificateRenewalDuration: pulumi.String(certificateRenewal),
 		ClientConfiguration: cluster.KubeconfigClientConfigurationArgs{
@@ -218,6 +242,7 @@ func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args Tal
 	if err != nil {
 		return err
 	}
+
 	c.Kubeconfig = pulumi.ToSecret(kubeconfig.KubeconfigRaw).(pulumi.StringOutput)
 
 	return nil
@@ -231,7 +256,9 @@ func (c *TalosCluster) makeTalosconfig(ctx *pulumi.Context, _ string, args Talos
 }
 
 // talosconfigOf names real machines, never the virtual address: it is not there when Talos is needed most.
-func (c *TalosCluster) talosconfigOf(ctx *pulumi.Context, args TalosClusterArgs, nodes []ClusterNode) pulumi.StringOutput {
+func (c *TalosCluster) talosconfigOf(
+	ctx *pulumi.Context, args TalosClusterArgs, nodes []ClusterNode,
+) pulumi.StringOutput {
 	credentials := c.secrets.ClientConfiguration
 	talosconfig := client.GetConfigurationOutput(ctx, client.GetConfigurationOutputArgs{
 		ClientConfiguration: client.GetConfigurationClientConfigurationArgs{
@@ -255,6 +282,7 @@ func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClus
 		macs[n.Name] = c.nodes[i].MAC
 		hosts[n.Name] = c.nodes[i].Host
 	}
+
 	c.Endpoint = pulumi.String(args.Endpoint).ToStringOutput()
 	c.Addresses = addresses.ToStringMapOutput()
 	c.VMIDs = vmids.ToIntMapOutput()
@@ -264,9 +292,17 @@ func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClus
 	c.makeVersions(args)
 
 	return ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"endpoint": c.Endpoint, "kubeconfig": c.Kubeconfig, "talosconfig": c.Talosconfig, "addresses": c.Addresses, "vmids": c.VMIDs,
-		"macs": c.MACs, "hosts": c.Hosts,
-		"talosVersion": c.TalosVersion, "kubernetesVersion": c.KubernetesVersion, "versionsAsked": c.VersionsAsked, "differences": c.Differences, "contract": c.Contract,
+		"endpoint":    c.Endpoint,
+		"kubeconfig":  c.Kubeconfig,
+		"talosconfig": c.Talosconfig,
+		"addresses":   c.Addresses,
+		"vmids":       c.VMIDs,
+		"macs":        c.MACs, "hosts": c.Hosts,
+		"talosVersion":      c.TalosVersion,
+		"kubernetesVersion": c.KubernetesVersion,
+		"versionsAsked":     c.VersionsAsked,
+		"differences":       c.Differences,
+		"contract":          c.Contract,
 	})
 }
 

@@ -24,15 +24,20 @@ func TestTalosClusterRegistersItsSteps(t *testing.T) {
 
 	nodes := []string{"one-cp-1", "one-cp-2", "one-cp-3", "one-general-1", "one-general-2"}
 	assert.Equal(t, nodes, r.Names(TalosNodeType))
+
 	for _, node := range nodes {
 		assert.Equal(t, "one", r.Of(TalosNodeType)[node].Parent)
 		assert.Equal(t, node, r.Of(enginetest.VirtualMachine)[node+"-vm"].Parent)
 		assert.Equal(t, node, r.Of(enginetest.ConfigurationApply)[node+"-configuration"].Parent)
 	}
+
 	for token, names := range map[string][]string{
-		enginetest.Secrets: {"one-secrets"}, enginetest.Kubeconfig: {"one-kubeconfig"}, enginetest.LocalCommand: {"one-bootstrap", "one-healthy", "one-marked"},
+		enginetest.Secrets:      {"one-secrets"},
+		enginetest.Kubeconfig:   {"one-kubeconfig"},
+		enginetest.LocalCommand: {"one-bootstrap", "one-healthy", "one-marked"},
 	} {
 		require.Equal(t, names, r.Names(token))
+
 		for _, name := range names {
 			assert.Equal(t, "one", r.Of(token)[name].Parent)
 		}
@@ -40,11 +45,15 @@ func TestTalosClusterRegistersItsSteps(t *testing.T) {
 
 	exports := r.Exports()
 	assert.Equal(t, `{"one-cp-1":"127.1.1.10","one-cp-2":"127.1.1.11","one-cp-3":"127.1.1.12","one-general-1":"127.1.1.20","one-general-2":"127.1.1.21"}`, text(exports["addresses"]))
-	assert.Equal(t, `{"one-cp-1":2000,"one-cp-2":2001,"one-cp-3":2002,"one-general-1":3000,"one-general-2":3001}`, text(exports["vmids"]))
+	assert.Equal(
+		t, `{"one-cp-1":2000,"one-cp-2":2001,"one-cp-3":2002,"one-general-1":3000,"one-general-2":3001}`,
+		text(exports["vmids"]),
+	)
 	assert.Equal(t, resource.MakeSecret(resource.NewProperty(enginetest.KubeconfigText)), exports["kubeconfig"])
 	assert.Equal(t, resource.MakeSecret(resource.NewProperty(enginetest.TalosconfigText)), exports["talosconfig"])
 	assert.ElementsMatch(t, []resource.PropertyKey{
-		"endpoint", "kubeconfig", "talosconfig", "addresses", "vmids", "macs", "hosts", "talosVersion", "kubernetesVersion", "versionsAsked", "differences", "contract",
+		"endpoint", "kubeconfig", "talosconfig", "addresses", "vmids", "macs", "hosts", "talosVersion", "kubernetesVersion",
+		"versionsAsked", "differences", "contract",
 	}, slices.Collect(maps.Keys(r.Outputs("one"))))
 }
 
@@ -54,11 +63,19 @@ func TestTalosClusterOrder(t *testing.T) {
 	applies, vms := r.Of(enginetest.ConfigurationApply), r.Of(enginetest.VirtualMachine)
 
 	for name, vm := range vms {
-		assert.Equal(t, []string{templateOf(vm)}, vm.DependsOn(), "%s waits for its template only, so that machines are made in parallel", name)
+		assert.Equal(
+			t, []string{templateOf(vm)}, vm.DependsOn(), "%s waits for its template only, so that machines are made in parallel",
+			name,
+		)
+
 		for property := range vm.Inputs {
-			assert.Empty(t, vm.PropertyDependencies(string(property)), "%s.%s: nothing of a VM comes from another resource, or its replacement would spread", name, property)
+			assert.Empty(
+				t, vm.PropertyDependencies(string(property)),
+				"%s.%s: nothing of a VM comes from another resource, or its replacement would spread", name, property,
+			)
 		}
 	}
+
 	for node, expected := range map[string][]string{
 		"one-cp-1":      {"one-cp-1-vm"},
 		"one-cp-2":      {"one-cp-1-configuration", "one-cp-2-vm"},
@@ -70,15 +87,23 @@ func TestTalosClusterOrder(t *testing.T) {
 		assert.ElementsMatch(t, append(expected, "one-secrets"), apply.DependsOn(), node)
 		assert.Equal(t, []string{node + "-vm"}, apply.ReplaceWith(), node)
 	}
+
 	assert.ElementsMatch(t, []string{
-		"one-cp-1-configuration", "one-cp-2-configuration", "one-cp-3-configuration", "one-secrets", "one-cp-1-vm", "one-cp-2-vm", "one-cp-3-vm",
-	}, r.Of(enginetest.LocalCommand)["one-bootstrap"].DependsOn(), "any control plane may hold the cluster; workers never do")
-	assert.ElementsMatch(t, []string{"one-bootstrap", "one-secrets"}, r.Of(enginetest.Kubeconfig)["one-kubeconfig"].DependsOn())
+		"one-cp-1-configuration", "one-cp-2-configuration", "one-cp-3-configuration", "one-secrets", "one-cp-1-vm",
+		"one-cp-2-vm", "one-cp-3-vm",
+	}, r.Of(
+		enginetest.LocalCommand,
+	)["one-bootstrap"].DependsOn(), "any control plane may hold the cluster; workers never do")
+	assert.ElementsMatch(
+		t, []string{"one-bootstrap", "one-secrets"}, r.Of(enginetest.Kubeconfig)["one-kubeconfig"].DependsOn(),
+	)
+
 	for _, command := range []string{"one-healthy", "one-marked"} {
 		after := r.Of(enginetest.LocalCommand)[command].DependsOn()
 		for name := range applies {
 			assert.Contains(t, after, name, command)
 		}
+
 		assert.Contains(t, after, "one-bootstrap", command)
 		assert.NotContains(t, after, "one-healthy", "the two run side by side, so that the gate names what keeps a node away")
 		assert.NotContains(t, after, "one-marked")
@@ -91,17 +116,22 @@ func templateOf(vm enginetest.Registration) string {
 
 func TestTalosClusterBoundsClonesForEachDatastoreOfAHost(t *testing.T) {
 	t.Parallel()
+
 	cluster := plannedCluster(1, 10)
 	for i := range cluster.workers() {
 		cluster.worker(i).Machine.Node = "pve1"
 	}
+
 	r, _ := runCluster(t, enginetest.Options{}, cluster, false)
 
 	vms := r.Of(enginetest.VirtualMachine)
 	waits := func(node string) []string {
-		return slices.DeleteFunc(vms[node+"-vm"].DependsOn(), func(name string) bool { return strings.HasSuffix(name, "-build") })
+		return slices.DeleteFunc(
+			vms[node+"-vm"].DependsOn(), func(name string) bool { return strings.HasSuffix(name, "-build") },
+		)
 	}
-	// Not the constant itself: a fifth clone waits longer for its volumes than Proxmox' ten seconds where each takes a second.
+	// Not the constant itself: a fifth clone waits longer for its volumes than Proxmox' ten seconds where each takes a
+	// second.
 	const atOnce = 4
 	for i, node := range cluster.Nodes {
 		if i < atOnce {
@@ -109,25 +139,33 @@ func TestTalosClusterBoundsClonesForEachDatastoreOfAHost(t *testing.T) {
 
 			continue
 		}
+
 		assert.Equal(t, []string{cluster.Nodes[i-atOnce].Name + "-vm"}, waits(node.Name), node.Name)
 	}
 }
 
 func TestTalosClusterProtection(t *testing.T) {
 	t.Parallel()
-	for name, protect := range map[string]bool{"a stack that says so protects control planes, secrets and bootstrap": true, "other stacks protect nothing": false} {
+
+	for name, protect := range map[string]bool{
+		"a stack that says so protects control planes, secrets and bootstrap": true, "other stacks protect nothing": false,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), protect)
 
 			var protected []string
+
 			for _, registration := range r.All() {
 				if registration.Request.GetProtect() {
 					protected = append(protected, registration.Name)
 				}
 			}
+
 			if protect {
-				assert.ElementsMatch(t, []string{"one-bootstrap", "one-secrets", "one-cp-1-vm", "one-cp-2-vm", "one-cp-3-vm"}, protected)
+				assert.ElementsMatch(
+					t, []string{"one-bootstrap", "one-secrets", "one-cp-1-vm", "one-cp-2-vm", "one-cp-3-vm"}, protected,
+				)
 			} else {
 				assert.Empty(t, protected)
 			}
@@ -137,6 +175,7 @@ func TestTalosClusterProtection(t *testing.T) {
 
 func TestTalosClusterContractIsWrittenOnce(t *testing.T) {
 	t.Parallel()
+
 	cluster := plannedCluster(1, 0)
 	cluster.TalosVersion = "v1.13.0"
 	r, _ := runCluster(t, enginetest.Options{Contract: "v1.11"}, cluster, false)
@@ -149,7 +188,8 @@ func TestTalosClusterContractIsWrittenOnce(t *testing.T) {
 	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
 	require.Len(t, generated, 1)
 	assert.Equal(t, "v1.11", generated[0]["talosVersion"].StringValue())
-	assert.NotContains(t, text(r.Of(enginetest.ConfigurationApply)["one-cp-1-configuration"].Input("configPatches")), "HostnameConfig",
+	assert.NotContains(t, text(r.Of(enginetest.ConfigurationApply)["one-cp-1-configuration"].Input("configPatches")),
+		"HostnameConfig",
 		"a cluster of an older contract has no documents that contract does not know")
 }
 
@@ -159,36 +199,51 @@ func TestTalosClusterConfigurations(t *testing.T) {
 
 	generated := r.Calls("talos:machine/getConfiguration:getConfiguration")
 	require.Len(t, generated, 2, "one for each role")
+
 	for _, call := range generated {
 		assert.Equal(t, "https://127.1.1.5:6443", call["clusterEndpoint"].StringValue())
 		assert.Equal(t, "v1.35.0", call["kubernetesVersion"].StringValue())
 		assert.Contains(t, text(call["configPatches"]), "kubePrism")
 	}
+
 	for name, apply := range r.Of(enginetest.ConfigurationApply) {
 		role := "controlplane"
 		if strings.Contains(name, "general") {
 			role = "worker"
 		}
+
 		configuration := apply.Input("machineConfigurationInput")
 		require.True(t, configuration.IsSecret(), name)
 		assert.Equal(t, enginetest.MachineConfig+" "+role, configuration.SecretValue().Element.StringValue())
 		assert.Contains(t, text(apply.Input("configPatches")), strings.TrimSuffix(name, "-configuration"))
-		assert.Contains(t, text(apply.Input("configPatches")), "/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.12.6")
+		assert.Contains(
+			t, text(apply.Input("configPatches")),
+			"/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.12.6",
+		)
 		assert.Equal(t, apply.Input("node"), apply.Input("endpoint"))
 		assert.NotEqual(t, "127.1.1.5", apply.Input("node").StringValue(), "Talos is never called at the virtual address")
-		assert.NotContains(t, apply.Inputs, resource.PropertyKey("timeouts"), "the published provider cannot save a state that has them")
+		assert.NotContains(
+			t, apply.Inputs, resource.PropertyKey("timeouts"), "the published provider cannot save a state that has them",
+		)
 	}
+
 	kubeconfig := r.Of(enginetest.Kubeconfig)["one-kubeconfig"]
 	assert.Equal(t, "127.1.1.10", kubeconfig.Input("node").StringValue())
 	assert.Equal(t, "127.1.1.10", kubeconfig.Input("endpoint").StringValue())
-	assert.NotContains(t, kubeconfig.Inputs, resource.PropertyKey("timeouts"), "the published provider cannot save a state that has them")
+	assert.NotContains(
+		t, kubeconfig.Inputs, resource.PropertyKey("timeouts"), "the published provider cannot save a state that has them",
+	)
+
 	clients := r.Calls("talos:client/getConfiguration:getConfiguration")
 	require.Len(t, clients, 2)
+
 	var nodes []string
+
 	for _, config := range clients {
 		assert.Equal(t, `["127.1.1.10","127.1.1.11","127.1.1.12"]`, text(config["endpoints"]))
 		nodes = append(nodes, text(config["nodes"]))
 	}
+
 	assert.ElementsMatch(t, []string{
 		`["127.1.1.10","127.1.1.11","127.1.1.12","127.1.1.20","127.1.1.21"]`,
 		`["127.1.1.10","127.1.1.11","127.1.1.12"]`, // the bootstrap's: workers come and go
@@ -197,34 +252,53 @@ func TestTalosClusterConfigurations(t *testing.T) {
 
 func TestTalosClusterSecretsAreNowhereInPlainText(t *testing.T) {
 	t.Parallel()
+
 	cluster := plannedCluster(3, 2)
 	cluster.Secret, cluster.Patches = true, []string{"machine: {sysctls: {a: the-cluster-patch}}"}
 	cluster.worker(0).Secret, cluster.worker(0).Labels = true, map[string]string{"a": "the-label"}
-	cluster.worker(0).Taints, cluster.worker(0).Patches = map[string]string{"b": "the-taint:NoSchedule"}, []string{"machine: {sysctls: {a: the-node-patch}}"}
+
+	cluster.worker(0).Taints, cluster.worker(0).Patches = map[string]string{"b": "the-taint:NoSchedule"}, []string{
+		"machine: {sysctls: {a: the-node-patch}}",
+	}
 	for i := range cluster.controlPlanes() {
 		cluster.controlPlane(i).Secret = true
 	}
+
 	cluster.worker(1).Secret = true
 	r, made := runCluster(t, enginetest.Options{}, cluster, true)
 
 	configured := []string{"the-cluster-patch", "the-label", "the-taint", "the-node-patch"}
+
 	var all strings.Builder
+
 	for place, value := range r.Everything() {
 		plain := text(enginetest.Plain(value))
 		for _, secret := range append(
-			[]string{enginetest.MachineSecret, enginetest.ClientKey, enginetest.MachineConfig, enginetest.KubeconfigText, enginetest.TalosconfigText}, configured...,
+			[]string{
+				enginetest.MachineSecret, enginetest.ClientKey, enginetest.MachineConfig, enginetest.KubeconfigText,
+				enginetest.TalosconfigText,
+			},
+			configured...,
 		) {
 			assert.NotContains(t, plain, secret, place)
 		}
+
 		all.WriteString(text(value))
 	}
+
 	for _, secret := range configured {
 		assert.Contains(t, all.String(), secret, "it is not looked for in vain")
 	}
-	assert.True(t, r.Of(enginetest.LocalCommand)["one-healthy"].Input("environment.FOLLOWS").IsSecret(), "a digest of little that is secret can be guessed")
+
+	assert.True(
+		t, r.Of(enginetest.LocalCommand)["one-healthy"].Input("environment.FOLLOWS").IsSecret(),
+		"a digest of little that is secret can be guessed",
+	)
+
 	for _, command := range r.Of(enginetest.LocalCommand) {
 		assert.True(t, command.Input("stdin").IsSecret(), command.Name)
 	}
+
 	assert.True(t, pulumi.IsSecret(made.Kubeconfig))
 	assert.True(t, pulumi.IsSecret(made.Talosconfig))
 }
@@ -245,8 +319,13 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 
 	var versions []string
 	for _, node := range plannedCluster(3, 2).Nodes {
-		versions = append(versions, `{"node":"`+node.Name+`","talosVersion":"v1.12.6","schematic":"376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"}`)
+		versions = append(
+			versions,
+			`{"node":"`+node.Name+
+				`","talosVersion":"v1.12.6","schematic":"376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"}`,
+		)
 	}
+
 	controlPlanes := `"controlPlanes":[{"name":"one-cp-1","address":"127.1.1.10"},{"name":"one-cp-2","address":"127.1.1.11"},{"name":"one-cp-3","address":"127.1.1.12"}]`
 	for name, expected := range map[string]struct {
 		create, stdin string
@@ -259,18 +338,23 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 		},
 		"one-healthy": {
 			create: "${TALOSOPS:-go run ./cmd/talosops} wait",
-			stdin: `{` + controlPlanes + `,"workers":[{"name":"one-general-1","address":"127.1.1.20"},{"name":"one-general-2","address":"127.1.1.21"}],` +
-				`"kubernetesVersion":"v1.35.0","versions":[` + strings.Join(versions, ",") + `],"talosconfig":"the-talosconfig","kubeconfig":"the-kubeconfig"}`,
+			stdin: `{` + controlPlanes +
+				`,"workers":[{"name":"one-general-1","address":"127.1.1.20"},{"name":"one-general-2","address":"127.1.1.21"}],` +
+				`"kubernetesVersion":"v1.35.0","versions":[` + strings.Join(
+				versions, ",",
+			) + `],"talosconfig":"the-talosconfig","kubeconfig":"the-kubeconfig"}`,
 			follows: true,
 		},
 		"one-marked": {
 			create: "${TALOSOPS:-go run ./cmd/talosops} mark",
-			stdin: `{` + controlPlanes + `,"marks":[{"node":"one-cp-1"},{"node":"one-cp-2"},{"node":"one-cp-3"},{"node":"one-general-1"},{"node":"one-general-2"}],` +
+			stdin: `{` + controlPlanes +
+				`,"marks":[{"node":"one-cp-1"},{"node":"one-cp-2"},{"node":"one-cp-3"},{"node":"one-general-1"},{"node":"one-general-2"}],` +
 				`"kubeconfig":"the-kubeconfig"}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			command := r.Of(enginetest.LocalCommand)[name]
 
 			assert.Equal(t, expected.create, command.Input("create").StringValue())
@@ -279,6 +363,7 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 			assert.JSONEq(t, expected.stdin, stdin.SecretValue().Element.StringValue())
 			assert.Empty(t, command.Request.GetIgnoreChanges())
 			assert.Equal(t, expected.follows, !command.Input("environment").IsNull())
+
 			for _, property := range []string{"update", "delete"} {
 				assert.True(t, command.Input(property).IsNull(), property)
 			}
@@ -288,8 +373,11 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 
 func TestTalosClusterBootstrapFollowsTheMachines(t *testing.T) {
 	t.Parallel()
+
 	follows := func(remade ...int) string {
-		r, _ := runClusterSeen(t, enginetest.Options{}, plannedCluster(3, 2), false, func(_ context.Context, vm look.VM) (look.Seen, error) {
+		r, _ := runClusterSeen(t, enginetest.Options{}, plannedCluster(
+			3, 2,
+		), false, func(_ context.Context, vm look.VM) (look.Seen, error) {
 			return look.Seen{Remade: map[bool]int{true: 1}[slices.Contains(remade, vm.VMID)]}, nil
 		})
 
@@ -303,6 +391,7 @@ func TestTalosClusterBootstrapFollowsTheMachines(t *testing.T) {
 
 func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
 	t.Parallel()
+
 	trigger := func(change func(*TalosClusterArgs)) string {
 		cluster := plannedCluster(3, 2)
 		change(&cluster)
@@ -314,13 +403,18 @@ func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
 
 	assert.Equal(t, before, trigger(func(*TalosClusterArgs) {}), "nothing changed")
 	assert.Equal(t, before, trigger(func(c *TalosClusterArgs) { c.worker(0).Machine.Tags = []string{"new"} }), "a tag")
+
 	for name, change := range map[string]func(*TalosClusterArgs){
-		"a worker goes":      func(c *TalosClusterArgs) { c.Nodes = c.Nodes[:len(c.Nodes)-1] },
-		"a label comes":      func(c *TalosClusterArgs) { c.worker(0).Labels = map[string]string{"a": "b"} },
-		"a new Kubernetes":   func(c *TalosClusterArgs) { c.KubernetesVersion = "v1.35.1" },
-		"a new Talos":        func(c *TalosClusterArgs) { c.worker(0).Talos.Version = "v1.12.7" },
-		"a new extension":    func(c *TalosClusterArgs) { c.worker(0).Talos.Extensions = []string{"siderolabs/iscsi-tools"} },
-		"a user's own patch": func(c *TalosClusterArgs) { c.Patches = []string{"machine: {sysctls: {vm.swappiness: \"1\"}}"} },
+		"a worker goes":    func(c *TalosClusterArgs) { c.Nodes = c.Nodes[:len(c.Nodes)-1] },
+		"a label comes":    func(c *TalosClusterArgs) { c.worker(0).Labels = map[string]string{"a": "b"} },
+		"a new Kubernetes": func(c *TalosClusterArgs) { c.KubernetesVersion = "v1.35.1" },
+		"a new Talos":      func(c *TalosClusterArgs) { c.worker(0).Talos.Version = "v1.12.7" },
+		"a new extension":  func(c *TalosClusterArgs) { c.worker(0).Talos.Extensions = []string{"siderolabs/iscsi-tools"} },
+		"a user's own patch": func(c *TalosClusterArgs) {
+			c.Patches = []string{
+				"machine: {sysctls: {vm.swappiness: \"1\"}}",
+			}
+		},
 	} {
 		assert.NotEqual(t, before, trigger(change), name)
 	}
@@ -332,12 +426,18 @@ func TestTalosClusterInAPreview(t *testing.T) {
 
 	assert.Len(t, r.Of(enginetest.VirtualMachine), 5)
 	assert.Len(t, r.Of(enginetest.ConfigurationApply), 5)
-	assert.Empty(t, r.Calls("talos:machine/getConfiguration:getConfiguration"), "nothing is generated from unknown secrets")
+	assert.Empty(
+		t, r.Calls("talos:machine/getConfiguration:getConfiguration"), "nothing is generated from unknown secrets",
+	)
 	assert.Equal(t, resource.MakeSecret(resource.MakeComputed(resource.NewProperty(""))), r.Exports()["kubeconfig"])
-	assert.Contains(t, text(r.Exports()["addresses"]), `"one-cp-1":"127.1.1.10"`, "planned values are shown before anything exists")
+	assert.Contains(
+		t, text(r.Exports()["addresses"]), `"one-cp-1":"127.1.1.10"`, "planned values are shown before anything exists",
+	)
+
 	for name, apply := range r.Of(enginetest.ConfigurationApply) {
 		assert.True(t, apply.Input("machineConfigurationInput").IsSecret(), name)
 	}
+
 	for name, vm := range r.Of(enginetest.VirtualMachine) {
 		assert.False(t, resource.NewProperty(vm.Inputs).ContainsUnknowns(), name)
 	}
@@ -345,17 +445,33 @@ func TestTalosClusterInAPreview(t *testing.T) {
 
 func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		change func(*TalosClusterArgs)
 		says   string
 	}{
-		"no control plane":            {func(c *TalosClusterArgs) { c.Nodes = c.Nodes[1:] }, "nodes: none is a control plane; state at least one"},
-		"no network":                  {func(c *TalosClusterArgs) { c.Network.CIDR = "" }, `network.cidr: "" is not a network; write it as 10.0.0.0/24`},
-		"the same address twice":      {func(c *TalosClusterArgs) { c.worker(0).Address = c.controlPlane(0).Address }, `nodes[1].address: "127.1.1.10/24" is already at nodes[0].address`},
-		"a version nobody knows":      {func(c *TalosClusterArgs) { c.TalosVersion = "1" }, "talosVersion: \"1\" is not a version of Talos"},
-		"a patch that cannot be read": {func(c *TalosClusterArgs) { c.Patches = []string{"machine: ["} }, "patch 1 of the cluster"},
-		"a node without a MAC":        {func(c *TalosClusterArgs) { c.worker(0).Machine.MAC = "" }, "nodes[1].machine.mac: is missing; state one like 02:"},
-		"no template":                 {func(*TalosClusterArgs) {}, "machine.template: a machine comes either from a template or from an ISO"},
+		"no control plane": {
+			func(c *TalosClusterArgs) { c.Nodes = c.Nodes[1:] }, "nodes: none is a control plane; state at least one",
+		},
+		"no network": {
+			func(c *TalosClusterArgs) { c.Network.CIDR = "" }, `network.cidr: "" is not a network; write it as 10.0.0.0/24`,
+		},
+		"the same address twice": {
+			func(c *TalosClusterArgs) { c.worker(0).Address = c.controlPlane(0).Address },
+			`nodes[1].address: "127.1.1.10/24" is already at nodes[0].address`,
+		},
+		"a version nobody knows": {
+			func(c *TalosClusterArgs) { c.TalosVersion = "1" }, "talosVersion: \"1\" is not a version of Talos",
+		},
+		"a patch that cannot be read": {
+			func(c *TalosClusterArgs) { c.Patches = []string{"machine: ["} }, "patch 1 of the cluster",
+		},
+		"a node without a MAC": {
+			func(c *TalosClusterArgs) { c.worker(0).Machine.MAC = "" }, "nodes[1].machine.mac: is missing; state one like 02:",
+		},
+		"no template": {
+			func(*TalosClusterArgs) {}, "machine.template: a machine comes either from a template or from an ISO",
+		},
 		"everything at once": {
 			func(c *TalosClusterArgs) { c.Network.CIDR, c.worker(0).Machine.VMID, c.worker(0).Role = "x", 0, "boss" },
 			"network.cidr: \"x\" is not a network; write it as 10.0.0.0/24\nnodes[1].role: \"boss\" is neither controlplane nor worker; choose one\n" +
@@ -374,8 +490,10 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			cluster := plannedCluster(1, 1)
 			test.change(&cluster)
+
 			_, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 				_, err := NewTalosCluster(ctx, "one", cluster)
 

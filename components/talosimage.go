@@ -15,7 +15,8 @@ import (
 // TalosImageType is the type token of [TalosImage].
 const TalosImageType = "talos-proxmox:image:TalosImage"
 
-// downloadTimeout is in seconds. The Image Factory builds an image at its first request, which takes minutes of its own.
+// downloadTimeout is in seconds. The Image Factory builds an image at its first request, which takes minutes of its
+// own.
 const downloadTimeout = 1800
 
 // TalosImageArgs describe one image and where it is kept.
@@ -48,7 +49,8 @@ type ImageStore struct {
 
 func (s ImageStore) key() string { return s.Node + "/" + s.Datastore }
 
-// TalosImage is a Talos disk image or ISO of the Image Factory, kept on hosts under an immutable name of the stack's own.
+// TalosImage is a Talos disk image or ISO of the Image Factory, kept on hosts under an immutable name of the stack's
+// own.
 type TalosImage struct {
 	pulumi.ResourceState
 
@@ -63,7 +65,9 @@ type TalosImage struct {
 }
 
 // NewTalosImage registers the schematic with the Image Factory and downloads the image to every store.
-func NewTalosImage(ctx *pulumi.Context, name string, args TalosImageArgs, opts ...pulumi.ResourceOption) (*TalosImage, error) {
+func NewTalosImage(
+	ctx *pulumi.Context, name string, args TalosImageArgs, opts ...pulumi.ResourceOption,
+) (*TalosImage, error) {
 	args = args.withDefaults()
 	if err := args.validate(name); err != nil {
 		return nil, err
@@ -80,6 +84,7 @@ func NewTalosImage(ctx *pulumi.Context, name string, args TalosImageArgs, opts .
 	if err != nil {
 		return nil, fmt.Errorf("unable to register the schematic of image %q: %w", name, err)
 	}
+
 	c.SchematicID = confirmedID(schematic, args)
 	for _, store := range args.Stores {
 		if err := c.makeFile(ctx, name, args, store); err != nil {
@@ -103,7 +108,8 @@ func (c *TalosImage) VolumeID(node, datastore string) pulumi.StringInput {
 	return c.volumes[ImageStore{Node: node, Datastore: datastore}.key()]
 }
 
-// confirmedID fails at apply when the Factory knows the schematic under another id: file names, installers and URLs were planned with the offline one.
+// confirmedID fails at apply when the Factory knows the schematic under another id: file names, installers and URLs
+// were planned with the offline one.
 func confirmedID(schematic *imagefactory.Schematic, args TalosImageArgs) pulumi.StringOutput {
 	planned := args.Talos.SchematicID()
 
@@ -132,6 +138,7 @@ func (c *TalosImage) makeFile(ctx *pulumi.Context, name string, args TalosImageA
 	if args.Source == SourceImage {
 		file.DecompressionAlgorithm = pulumi.String("zst")
 	}
+
 	if args.Checksum != "" {
 		file.Checksum = pulumi.String(args.Checksum)
 		file.ChecksumAlgorithm = pulumi.String("sha256")
@@ -140,15 +147,20 @@ func (c *TalosImage) makeFile(ctx *pulumi.Context, name string, args TalosImageA
 	made, err := download.NewFile(ctx, fmt.Sprintf("%s-%s-%s", name, store.Node, store.Datastore), file,
 		pulumi.Parent(c),
 		waitFor(args.Settled),
-		// The name says what is in the file; where it came from may move. A file that was downloaded before stacks had their own keeps its name.
+		// The name says what is in the file; where it came from may move. A file that was downloaded before stacks had their
+		// own keeps its name.
 		pulumi.IgnoreChanges([]string{"url", "fileName"}),
 		pulumi.DeleteBeforeReplace(true))
 	if err != nil {
-		return fmt.Errorf("unable to register the download of image %q to %s on host %s: %w", name, store.Datastore, store.Node, err)
+		return fmt.Errorf(
+			"unable to register the download of image %q to %s on host %s: %w", name, store.Datastore, store.Node, err,
+		)
 	}
+
 	if len(c.volumes) == 0 {
 		c.FileName = made.FileName
 	}
+
 	c.volumes[store.key()] = pulumi.Sprintf("%s:iso/%s", store.Datastore, made.FileName)
 
 	return nil
@@ -183,12 +195,16 @@ func (a TalosImageArgs) validate(name string) error {
 	var found problems
 	found.version("talos.version", a.Talos.Version)
 	found.source("source", a.Source)
+
 	if len(a.Stores) == 0 {
 		found.add("stores", "there is none; state at least one host and datastore")
 	}
+
 	for i, store := range a.Stores {
 		found.required(fmt.Sprintf("stores[%d].node", i), store.Node, "the Proxmox host, such as pve1")
-		found.required(fmt.Sprintf("stores[%d].datastore", i), store.Datastore, "one with the content type iso, such as local")
+		found.required(
+			fmt.Sprintf("stores[%d].datastore", i), store.Datastore, "one with the content type iso, such as local",
+		)
 	}
 
 	return found.of("image", name)

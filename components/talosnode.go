@@ -90,8 +90,11 @@ type TalosNode struct {
 	applied *machine.ConfigurationApply
 }
 
-// NewTalosNode makes the VM and gives it its configuration. A change of its sizes is made in place; a new template version leaves it as it is.
-func NewTalosNode(ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...pulumi.ResourceOption) (*TalosNode, error) {
+// NewTalosNode makes the VM and gives it its configuration. A change of its sizes is made in place; a new template
+// version leaves it as it is.
+func NewTalosNode(
+	ctx *pulumi.Context, name string, args TalosNodeArgs, opts ...pulumi.ResourceOption,
+) (*TalosNode, error) {
 	return newTalosNode(ctx, name, args, turn{}, opts...)
 }
 
@@ -102,6 +105,7 @@ func newTalosNode(
 	if err := args.validate(name); err != nil {
 		return nil, err
 	}
+
 	if turn.client == nil {
 		turn.client = args.Client.configuration()
 	}
@@ -115,9 +119,11 @@ func newTalosNode(
 	if c.vm, err = c.makeVM(ctx, name, args, turn); err != nil {
 		return nil, fmt.Errorf("unable to register the VM of node %q: %w", name, err)
 	}
+
 	seen := c.look(ctx, args)
 	c.Updates = seen.ApplyT(func(s any) int { return s.(look.Seen).Updates }).(pulumi.IntOutput)
 	c.Remade = seen.ApplyT(func(s any) int { return s.(look.Seen).Remade }).(pulumi.IntOutput)
+
 	c.Generation = seen.ApplyT(func(s any) *string {
 		generation := s.(look.Seen).Generation
 		if generation == "" {
@@ -135,9 +141,17 @@ func newTalosNode(
 	c.VMName = c.vm.Name
 	c.Host = c.vm.NodeName
 	c.Address = args.address()
+
 	c.MAC = pulumi.String(args.Machine.MAC).ToStringOutput()
 	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
-		"vmid": c.VMID, "vmName": c.VMName, "node": c.Host, "address": c.Address, "mac": c.MAC, "generation": c.Generation, "updates": c.Updates, "remade": c.Remade,
+		"vmid":       c.VMID,
+		"vmName":     c.VMName,
+		"node":       c.Host,
+		"address":    c.Address,
+		"mac":        c.MAC,
+		"generation": c.Generation,
+		"updates":    c.Updates,
+		"remade":     c.Remade,
 	}); err != nil {
 		return nil, fmt.Errorf("unable to register the outputs of node %q: %w", name, err)
 	}
@@ -145,17 +159,23 @@ func newTalosNode(
 	return c, nil
 }
 
-func (c *TalosNode) makeVM(ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn) (*vm.VirtualMachine, error) {
-	// A running machine never follows its template, and follows the plan to another host only when that host is stated, or when its GPU is there: since it
-	// cannot migrate then, it is replaced. The provider sees a difference in the disks' speed for ever, and never takes a name server out again.
+func (c *TalosNode) makeVM(
+	ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn,
+) (*vm.VirtualMachine, error) {
+	// A running machine never follows its template, and follows the plan to another host only when that host is stated, or
+	// when its GPU is there: since it cannot migrate then, it is replaced. The provider sees a difference in the disks'
+	// speed for ever, and never takes a name server out again.
 	ignored := []string{"clone"}
 	if !args.Machine.NodePinned && len(args.Machine.PCIDevices) == 0 {
 		ignored = append(ignored, "nodeName")
 	}
+
 	if len(args.Network.DNS) == 0 {
 		ignored = append(ignored, "initialization.dns")
 	}
+
 	ignored = append(ignored, "disks[0].speed")
+
 	for i, d := range args.Machine.ExtraDisks {
 		if !d.Added { // the engine warns of a path that the state does not have
 			ignored = append(ignored, fmt.Sprintf("disks[%d].speed", 1+i))
@@ -179,12 +199,14 @@ func (c *TalosNode) makeConfiguration(
 	ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn,
 ) (*machine.ConfigurationApply, error) {
 	after := append([]pulumi.Resource{c.vm}, turn.appliedAfter...)
+
 	answers, err := c.answers(ctx, name, args)
 	if err != nil {
 		return nil, err
 	}
 
-	// Without timeouts, which means ten minutes: the published provider applies, then fails to save a state that has them (pulumiverse/pulumi-talos#208).
+	// Without timeouts, which means ten minutes: the published provider applies, then fails to save a state that has them
+	// (pulumiverse/pulumi-talos#208).
 	return machine.NewConfigurationApply(ctx, name+"-configuration", &machine.ConfigurationApplyArgs{
 		ApplyMode:                 pulumi.String("auto"),
 		ClientConfiguration:       turn.client,
@@ -206,7 +228,9 @@ func (c *TalosNode) makeConfiguration(
 func (c *TalosNode) look(ctx *pulumi.Context, args TalosNodeArgs) pulumi.Output {
 	seen := look.Of(ctx)
 
-	return pulumi.All(c.vm.ID(), c.vm.NodeName, c.vm.Cpu, c.vm.Memory, c.vm.Disks).ApplyT(func(made []any) (look.Seen, error) {
+	return pulumi.All(
+		c.vm.ID(), c.vm.NodeName, c.vm.Cpu, c.vm.Memory, c.vm.Disks,
+	).ApplyT(func(made []any) (look.Seen, error) {
 		return seen(ctx.Context(), look.VM{Name: args.Name, Host: made[1].(string), VMID: args.Machine.VMID})
 	})
 }
@@ -237,12 +261,15 @@ func (a TalosNodeArgs) validate(name string) error {
 	if a.Role != RoleControlPlane && a.Role != RoleWorker {
 		found.add("role", "%q is neither controlplane nor worker; choose one", a.Role)
 	}
+
 	a.Machine.validate("machine.", &found)
 	a.Machine.validateOrigin("machine.", &found)
 	a.Network.validate("network.", &found)
+
 	if a.Address == nil {
 		found.add("address", "is missing; state it with its prefix length, or the one the router reserves")
 	}
+
 	if a.Configuration == nil {
 		found.add("configuration", "is missing; pass what talos:machine:getConfiguration returns")
 	}

@@ -28,56 +28,73 @@ var mustBeStated = map[string][]string{ //nolint:gochecknoglobals // a table
 	"docs/provider-pitfalls.md#replacement":        {"template"},
 	"docs/provider-pitfalls.md#deletion":           {"protection", "stopOnDestroy"},
 	"docs/provider-pitfalls.md#memory-and-devices": {"migrate", "memory.floating"},
-	"docs/provider-pitfalls.md#cd-drive":           {"cdrom.enabled", "cdrom.fileId", "cdrom.interface", "initialization.interface"},
-	"docs/provider-pitfalls.md#guest-agent":        {"agent.enabled", "agent.timeout", "agent.trim", "agent.type"},
-	"docs/provider-pitfalls.md#efi-disk":           {"efiDisk.type", "efiDisk.datastoreId", "efiDisk.fileFormat", "efiDisk.preEnrolledKeys"},
-	"docs/provider-pitfalls.md#cpu-weight":         {"cpu.units"},
+	"docs/provider-pitfalls.md#cd-drive": {
+		"cdrom.enabled", "cdrom.fileId", "cdrom.interface", "initialization.interface",
+	},
+	"docs/provider-pitfalls.md#guest-agent": {"agent.enabled", "agent.timeout", "agent.trim", "agent.type"},
+	"docs/provider-pitfalls.md#efi-disk": {
+		"efiDisk.type", "efiDisk.datastoreId", "efiDisk.fileFormat", "efiDisk.preEnrolledKeys",
+	},
+	"docs/provider-pitfalls.md#cpu-weight": {"cpu.units"},
 	"docs/provider-pitfalls.md#network-devices-and-addresses": {
-		"networkDevices[0].bridge", "networkDevices[0].macAddress", "networkDevices[0].model", "networkDevices[0].enabled", "networkDevices[0].firewall",
+		"networkDevices[0].bridge", "networkDevices[0].macAddress", "networkDevices[0].model", "networkDevices[0].enabled",
+		"networkDevices[0].firewall",
 		"networkDevices[0].disconnected", "initialization.ipConfigs[0].ipv4.address",
 	},
 	"docs/provider-pitfalls.md#virtual-machines-proxmoxve": {
-		"description", "tags", "started", "onBoot", "reboot", "acpi", "tabletDevice", "keyboardLayout", "machine", "bios", "scsiHardware", "operatingSystem.type",
+		"description", "tags", "started", "onBoot", "reboot", "acpi", "tabletDevice", "keyboardLayout", "machine", "bios",
+		"scsiHardware", "operatingSystem.type",
 		"bootOrders", // a clone keeps its template's otherwise
 		"serialDevices[0].device", "vga.type", "vga.memory", "memory.dedicated", "memory.shared",
-		"disks[0].interface", "disks[0].datastoreId", "disks[0].size", "disks[0].fileFormat", "disks[0].aio", "disks[0].backup", "disks[0].cache", "disks[0].discard",
+		"disks[0].interface", "disks[0].datastoreId", "disks[0].size", "disks[0].fileFormat", "disks[0].aio",
+		"disks[0].backup", "disks[0].cache", "disks[0].discard",
 		"disks[0].iothread", "disks[0].replicate", "disks[0].ssd",
 		"cpu.cores", "cpu.sockets", "cpu.type", "cpu.numa", "cpu.hotplugged", "cpu.limit", "initialization.datastoreId",
-		"timeoutClone", "timeoutCreate", "timeoutMigrate", "timeoutReboot", "timeoutShutdownVm", "timeoutStartVm", "timeoutStopVm",
+		"timeoutClone", "timeoutCreate", "timeoutMigrate", "timeoutReboot", "timeoutShutdownVm", "timeoutStartVm",
+		"timeoutStopVm",
 	},
 }
 
 // mustNotBeStated are properties that Proxmox or the provider refuses, or that replace a VM when they change.
 var mustNotBeStated = map[string][]string{ //nolint:gochecknoglobals // a table
-	"docs/provider-pitfalls.md#disks-from-files":              {"disks[0].fileId"},
-	"docs/provider-pitfalls.md#disk-speed":                    {"disks[0].speed"},
-	"docs/provider-pitfalls.md#root-only":                     {"kvmArguments", "cpu.affinity", "cpu.architecture", "memory.hugepages"},
-	"docs/provider-pitfalls.md#replacement":                   {"initialization.type"},
-	"docs/provider-pitfalls.md#user-data":                     {"initialization.userAccount", "initialization.userDataFileId"},
+	"docs/provider-pitfalls.md#disks-from-files": {"disks[0].fileId"},
+	"docs/provider-pitfalls.md#disk-speed":       {"disks[0].speed"},
+	"docs/provider-pitfalls.md#root-only": {
+		"kvmArguments", "cpu.affinity", "cpu.architecture", "memory.hugepages",
+	},
+	"docs/provider-pitfalls.md#replacement": {"initialization.type"},
+	"docs/provider-pitfalls.md#user-data": {
+		"initialization.userAccount", "initialization.userDataFileId",
+	},
 	"docs/provider-pitfalls.md#network-devices-and-addresses": {"initialization.ipConfigs[1]"},
 }
 
 // runNode registers one node with its template.
 func runNode(t *testing.T, o enginetest.Options, n ClusterNode, network Network) *enginetest.Recorder {
 	t.Helper()
+
 	r, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
 		template := plannedTemplate(n.Machine.Node)
 		if n.Machine.ISO != nil {
 			template.Source, template.VMID = SourceISO, 0
 		}
+
 		made, err := templates(ctx, template)
 		if err != nil {
 			return err
 		}
+
 		if n.Machine.ISO != nil {
 			n.Machine.ISO = made[n.Machine.Node].VolumeID
 		} else {
 			n.Machine.Template = made[n.Machine.Node].VMID
 		}
+
 		args, err := nodeArgs(ctx, n, network)
 		if err != nil {
 			return err
 		}
+
 		if len(n.GPUs) > 0 {
 			_, err = NewGPUWorker(ctx, n.Name, GPUWorkerArgs{Node: args, GPUs: n.GPUs, Driver: n.Driver})
 		} else {
@@ -97,6 +114,7 @@ func nodeArgs(ctx *pulumi.Context, n ClusterNode, network Network) (TalosNodeArg
 	if err != nil {
 		return TalosNodeArgs{}, err
 	}
+
 	client := secrets.ClientConfiguration
 
 	return TalosNodeArgs{
@@ -118,33 +136,54 @@ func isoNode() ClusterNode {
 
 func TestTalosNodeStatesWhatTheProviderWouldGuess(t *testing.T) {
 	t.Parallel()
+
 	linked := plannedNode(RoleWorker, 0, "pve1")
+
 	linked.Machine.Linked = true
 	for name, n := range map[string]ClusterNode{
-		"a full clone": plannedNode(RoleControlPlane, 0, "pve1"), "a linked clone": linked, "a machine that boots the ISO": isoNode(),
+		"a full clone":                 plannedNode(RoleControlPlane, 0, "pve1"),
+		"a linked clone":               linked,
+		"a machine that boots the ISO": isoNode(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := runNode(t, enginetest.Options{}, n, plannedNetwork())
 
 			vm := r.Of(enginetest.VirtualMachine)[n.Name+"-vm"]
+
 			for pitfall, properties := range mustBeStated {
 				for _, property := range properties {
 					assert.False(t, vm.Input(property).IsNull(), "%s must be stated: see %s", property, pitfall)
 				}
 			}
+
 			for pitfall, properties := range mustNotBeStated {
 				for _, property := range properties {
 					assert.True(t, vm.Input(property).IsNull(), "%s must not be stated: see %s", property, pitfall)
 				}
 			}
+
 			for property, value := range map[string]any{
-				"memory.floating": 0, "stopOnDestroy": true, "efiDisk.type": "4m", "efiDisk.preEnrolledKeys": false, "machine": "q35", "bios": "ovmf",
-				"scsiHardware": "virtio-scsi-pci", "operatingSystem.type": "l26", "tabletDevice": false, "cdrom.enabled": true, "cdrom.interface": "ide0",
-				"initialization.interface": "ide2", "disks[0].interface": "scsi0", "agent.enabled": false, "protection": false, "disks[0].iothread": false,
+				"memory.floating":          0,
+				"stopOnDestroy":            true,
+				"efiDisk.type":             "4m",
+				"efiDisk.preEnrolledKeys":  false,
+				"machine":                  "q35",
+				"bios":                     "ovmf",
+				"scsiHardware":             "virtio-scsi-pci",
+				"operatingSystem.type":     "l26",
+				"tabletDevice":             false,
+				"cdrom.enabled":            true,
+				"cdrom.interface":          "ide0",
+				"initialization.interface": "ide2",
+				"disks[0].interface":       "scsi0",
+				"agent.enabled":            false,
+				"protection":               false,
+				"disks[0].iothread":        false,
 			} {
 				assert.Equal(t, resource.NewPropertyValue(value), vm.Input(property), property)
 			}
+
 			assert.True(t, vm.Request.GetDeleteBeforeReplace())
 		})
 	}
@@ -159,16 +198,19 @@ type planCase struct {
 
 func (test planCase) check(t *testing.T) {
 	t.Helper()
+
 	n, network := plannedNode(RoleWorker, 0, "pve1"), plannedNetwork()
 	if test.change != nil {
 		test.change(&n, &network)
 	}
+
 	r := runNode(t, enginetest.Options{}, n, network)
 
 	vm := r.Of(enginetest.VirtualMachine)[n.Name+"-vm"]
 	for property, value := range test.inputs {
 		assert.Equal(t, resource.NewPropertyValue(value), vm.Input(property), property)
 	}
+
 	if test.ignored != nil {
 		assert.ElementsMatch(t, test.ignored, vm.Request.GetIgnoreChanges())
 	}
@@ -176,14 +218,33 @@ func (test planCase) check(t *testing.T) {
 
 func TestTalosNodeFollowsThePlan(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]planCase{
 		"a full clone": {
 			inputs: map[string]any{
-				"clone.vmId": 901, "clone.full": true, "clone.nodeName": "pve1", "clone.datastoreId": "local-lvm", "cdrom.fileId": "none",
-				"bootOrders[0]": "scsi0", "bootOrders[1]": nil, "vmId": 3000, "name": "one-general-1", "nodeName": "pve1", "cpu.cores": 2, "memory.dedicated": 4096,
-				"disks[0].size": 40, "networkDevices[0].macAddress": "02:00:00:00:14:00", "networkDevices[0].vlanId": nil, "networkDevices[0].mtu": nil,
-				"initialization.ipConfigs[0].ipv4.address": "127.1.1.20/24", "initialization.ipConfigs[0].ipv4.gateway": "127.1.1.1",
-				"initialization.dns.servers[0]": "127.1.1.1", "startup": nil, "poolId": nil, "onBoot": true, "cpu.type": "host",
+				"clone.vmId":                   901,
+				"clone.full":                   true,
+				"clone.nodeName":               "pve1",
+				"clone.datastoreId":            "local-lvm",
+				"cdrom.fileId":                 "none",
+				"bootOrders[0]":                "scsi0",
+				"bootOrders[1]":                nil,
+				"vmId":                         3000,
+				"name":                         "one-general-1",
+				"nodeName":                     "pve1",
+				"cpu.cores":                    2,
+				"memory.dedicated":             4096,
+				"disks[0].size":                40,
+				"networkDevices[0].macAddress": "02:00:00:00:14:00",
+				"networkDevices[0].vlanId":     nil,
+				"networkDevices[0].mtu":        nil,
+				"initialization.ipConfigs[0].ipv4.address": "127.1.1.20/24",
+				"initialization.ipConfigs[0].ipv4.gateway": "127.1.1.1",
+				"initialization.dns.servers[0]":            "127.1.1.1",
+				"startup":                                  nil,
+				"poolId":                                   nil,
+				"onBoot":                                   true,
+				"cpu.type":                                 "host",
 			},
 			ignored: []string{"clone", "disks[0].speed", "nodeName"},
 		},
@@ -205,7 +266,9 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 		},
 		"DHCP": {
 			change: func(_ *ClusterNode, network *Network) { network.DHCP = true },
-			inputs: map[string]any{"initialization.ipConfigs[0].ipv4.address": "dhcp", "initialization.ipConfigs[0].ipv4.gateway": nil},
+			inputs: map[string]any{
+				"initialization.ipConfigs[0].ipv4.address": "dhcp", "initialization.ipConfigs[0].ipv4.gateway": nil,
+			},
 		},
 		"no gateway and no name servers": {
 			change:  func(_ *ClusterNode, network *Network) { network.Gateway, network.DNS = "", nil },
@@ -220,16 +283,30 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 					{Interface: "scsi5", Pinned: true, Size: 10, Pool: "tank"},
 				}
 				n.Machine.ExtraNICs = []NIC{
-					{Bridge: "vmbr1", VLAN: 30, MAC: "02:00:00:00:00:aa", Address: "127.2.0.5/24"}, {Bridge: "vmbr2", MAC: "02:00:00:00:00:bb"},
+					{Bridge: "vmbr1", VLAN: 30, MAC: "02:00:00:00:00:aa", Address: "127.2.0.5/24"},
+					{Bridge: "vmbr2", MAC: "02:00:00:00:00:bb"},
 				}
 			},
 			inputs: map[string]any{
-				"networkDevices[0].vlanId": 20, "networkDevices[0].mtu": 9000, "networkDevices[1].bridge": "vmbr1", "networkDevices[1].vlanId": 30,
-				"networkDevices[1].macAddress": "02:00:00:00:00:AA", "networkDevices[2].bridge": "vmbr2", "disks[1].interface": "virtio1", "disks[1].size": 200,
-				"disks[0].ssd": true, "disks[1].ssd": false, "disks[2].ssd": true, "disks[2].interface": "scsi5", "disks[2].datastoreId": "tank", "initialization.ipConfigs[0].ipv4.address": "127.1.1.20/24",
-				"initialization.ipConfigs[1]": nil,
+				"networkDevices[0].vlanId":                 20,
+				"networkDevices[0].mtu":                    9000,
+				"networkDevices[1].bridge":                 "vmbr1",
+				"networkDevices[1].vlanId":                 30,
+				"networkDevices[1].macAddress":             "02:00:00:00:00:AA",
+				"networkDevices[2].bridge":                 "vmbr2",
+				"disks[1].interface":                       "virtio1",
+				"disks[1].size":                            200,
+				"disks[0].ssd":                             true,
+				"disks[1].ssd":                             false,
+				"disks[2].ssd":                             true,
+				"disks[2].interface":                       "scsi5",
+				"disks[2].datastoreId":                     "tank",
+				"initialization.ipConfigs[0].ipv4.address": "127.1.1.20/24",
+				"initialization.ipConfigs[1]":              nil,
 			},
-			ignored: []string{"clone", "disks[0].speed", "disks[1].interface", "disks[1].speed", "disks[1].ssd", "disks[2].speed", "nodeName"},
+			ignored: []string{
+				"clone", "disks[0].speed", "disks[1].interface", "disks[1].speed", "disks[1].ssd", "disks[2].speed", "nodeName",
+			},
 		},
 		"agent, start-up order, pool, NUMA": {
 			change: func(n *ClusterNode, _ *Network) {
@@ -238,7 +315,15 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 				m.StartupOrder, m.Pool, m.NUMA, m.CPUType = 3, "k8s", true, "x86-64-v2-AES"
 			},
 			inputs: map[string]any{
-				"agent.enabled": true, "agent.timeout": "2s", "startup.order": 3, "startup.upDelay": -1, "startup.downDelay": -1, "poolId": "k8s", "cpu.numa": true, "onBoot": false, "cpu.type": "x86-64-v2-AES",
+				"agent.enabled":     true,
+				"agent.timeout":     "2s",
+				"startup.order":     3,
+				"startup.upDelay":   -1,
+				"startup.downDelay": -1,
+				"poolId":            "k8s",
+				"cpu.numa":          true,
+				"onBoot":            false,
+				"cpu.type":          "x86-64-v2-AES",
 			},
 		},
 		"defaults of what is not stated": {
@@ -247,7 +332,12 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 				m.Cores, m.Memory, m.DiskSize, m.DiskPool, m.CPUType, network.Bridge = 0, 0, 0, "", "", ""
 			},
 			inputs: map[string]any{
-				"cpu.cores": 2, "memory.dedicated": 4096, "disks[0].size": 40, "disks[0].datastoreId": "local-lvm", "cpu.type": "host", "networkDevices[0].bridge": "vmbr0",
+				"cpu.cores":                2,
+				"memory.dedicated":         4096,
+				"disks[0].size":            40,
+				"disks[0].datastoreId":     "local-lvm",
+				"cpu.type":                 "host",
+				"networkDevices[0].bridge": "vmbr0",
 			},
 		},
 	} {
@@ -260,7 +350,9 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 
 func TestTalosNodeOutputs(t *testing.T) {
 	t.Parallel()
+
 	n := plannedNode(RoleWorker, 0, "pve1")
+
 	for name, preview := range map[string]bool{"after an up": false, "in a preview": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -282,7 +374,9 @@ func TestTalosNodeOutputs(t *testing.T) {
 
 func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
 	t.Parallel()
+
 	before := plannedCluster(3, 2)
+
 	for name, test := range map[string]struct {
 		change  func(*TalosClusterArgs)
 		changed []string // registrations whose inputs differ
@@ -294,16 +388,20 @@ func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
 			c.worker(1).Machine.ExtraDisks = []Disk{{Interface: "scsi1", Size: 1, Pool: "tank"}}
 		}, []string{"one-general-2-vm"}},
 		"one node's labels": {
-			func(c *TalosClusterArgs) { c.worker(0).Labels = map[string]string{"a": "b"} }, []string{"one-general-1-configuration", "one-healthy", "one-marked"},
+			func(c *TalosClusterArgs) { c.worker(0).Labels = map[string]string{"a": "b"} },
+			[]string{"one-general-1-configuration", "one-healthy", "one-marked"},
 		},
 		"a worker less": {
-			func(c *TalosClusterArgs) { c.Nodes = c.Nodes[:len(c.Nodes)-1] }, []string{"one-general-2", "one-general-2-configuration", "one-general-2-vm", "one-healthy", "one-marked"},
+			func(c *TalosClusterArgs) { c.Nodes = c.Nodes[:len(c.Nodes)-1] },
+			[]string{"one-general-2", "one-general-2-configuration", "one-general-2-vm", "one-healthy", "one-marked"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			after := plannedCluster(3, 2)
 			test.change(&after)
+
 			old, _ := runCluster(t, enginetest.Options{}, before, false)
 			changed, _ := runCluster(t, enginetest.Options{}, after, false)
 
@@ -315,15 +413,18 @@ func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
 // differences are the names of the registrations that one run has and the other has not, or has with other inputs.
 func differences(a, b *enginetest.Recorder) []string {
 	var names []string
+
 	for _, pair := range [][2]*enginetest.Recorder{{a, b}, {b, a}} {
 		for _, one := range pair[0].All() {
 			other, there := pair[1].Of(one.Type)[one.Name]
+
 			same := there && one.Inputs.DeepEquals(other.Inputs)
 			if !same {
 				names = append(names, one.Name)
 			}
 		}
 	}
+
 	slices.Sort(names)
 
 	return slices.Compact(names)
@@ -331,10 +432,12 @@ func differences(a, b *enginetest.Recorder) []string {
 
 func TestTalosNodeOfANewTemplateVersionIsNotReplaced(t *testing.T) {
 	t.Parallel()
+
 	before, after := plannedCluster(1, 1), plannedCluster(1, 1)
 	for i := range after.Nodes {
 		after.Nodes[i].Talos.Version = "v1.12.7"
 	}
+
 	old, _ := runCluster(t, enginetest.Options{}, before, false)
 	changed, _ := runCluster(t, enginetest.Options{}, after, false)
 
@@ -343,36 +446,57 @@ func TestTalosNodeOfANewTemplateVersionIsNotReplaced(t *testing.T) {
 		assert.True(t, vm.Inputs.DeepEquals(other.Inputs), name)
 		assert.Contains(t, other.Request.GetIgnoreChanges(), "clone")
 	}
-	assert.Equal(t, []string{"one-cp-1-configuration", "one-general-1-configuration", "one-healthy"}, differences(old, changed),
+
+	assert.Equal(t, []string{"one-cp-1-configuration", "one-general-1-configuration", "one-healthy"},
+		differences(old, changed),
 		"the installer image of later upgrades is all that follows")
 }
 
 func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		change func(*TalosNodeArgs)
 		says   string
 	}{
-		"no host":           {func(a *TalosNodeArgs) { a.Machine.Node = "" }, "machine.node: is missing; state the Proxmox host"},
-		"no VMID":           {func(a *TalosNodeArgs) { a.Machine.VMID = 0 }, "machine.vmid: 0 is no VMID; state one from 100 on"},
-		"no MAC":            {func(a *TalosNodeArgs) { a.Machine.MAC = "" }, "machine.mac: is missing"},
-		"no address":        {func(a *TalosNodeArgs) { a.Address = nil }, "address: is missing"},
-		"no template":       {func(a *TalosNodeArgs) { a.Machine.Template = nil }, "machine.template: a machine comes either from a template or from an ISO"},
-		"template and ISO":  {func(a *TalosNodeArgs) { a.Machine.ISO = pulumi.String("x") }, "state one of template and iso"},
-		"half a PCI device": {func(a *TalosNodeArgs) { a.Machine.PCIDevices = []PCIDevice{{}} }, "machine.pciDevices[0]: has not one of mapping and id"},
-		"a router's name":   {func(a *TalosNodeArgs) { a.Network.Gateway = "router" }, `network.gateway: "router" is not an IP address`},
+		"no host": {
+			func(a *TalosNodeArgs) { a.Machine.Node = "" }, "machine.node: is missing; state the Proxmox host",
+		},
+		"no VMID": {
+			func(a *TalosNodeArgs) { a.Machine.VMID = 0 }, "machine.vmid: 0 is no VMID; state one from 100 on",
+		},
+		"no MAC":     {func(a *TalosNodeArgs) { a.Machine.MAC = "" }, "machine.mac: is missing"},
+		"no address": {func(a *TalosNodeArgs) { a.Address = nil }, "address: is missing"},
+		"no template": {
+			func(a *TalosNodeArgs) { a.Machine.Template = nil },
+			"machine.template: a machine comes either from a template or from an ISO",
+		},
+		"template and ISO": {func(a *TalosNodeArgs) { a.Machine.ISO = pulumi.String("x") }, "state one of template and iso"},
+		"half a PCI device": {
+			func(a *TalosNodeArgs) { a.Machine.PCIDevices = []PCIDevice{{}} },
+			"machine.pciDevices[0]: has not one of mapping and id",
+		},
+		"a router's name": {
+			func(a *TalosNodeArgs) { a.Network.Gateway = "router" }, `network.gateway: "router" is not an IP address`,
+		},
 		"several are at once": {
-			func(a *TalosNodeArgs) { a.Machine.Node, a.Machine.VMID = "", 0 }, "machine.node: is missing; state the Proxmox host, such as pve1\nmachine.vmid: 0 is no VMID",
+			func(a *TalosNodeArgs) { a.Machine.Node, a.Machine.VMID = "", 0 },
+			"machine.node: is missing; state the Proxmox host, such as pve1\nmachine.vmid: 0 is no VMID",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			n := plannedNode(RoleWorker, 0, "pve1")
 			args := TalosNodeArgs{
-				Machine: n.Machine, Network: plannedNetwork(), Address: pulumi.String(n.Address), Configuration: pulumi.String("configuration"),
+				Machine:       n.Machine,
+				Network:       plannedNetwork(),
+				Address:       pulumi.String(n.Address),
+				Configuration: pulumi.String("configuration"),
 			}
 			args.Machine.Template = pulumi.Int(901)
 			test.change(&args)
+
 			r, err := enginetest.Run(enginetest.Options{}, func(ctx *pulumi.Context) error {
 				_, err := NewTalosNode(ctx, "node", args)
 
@@ -388,6 +512,7 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 // TestTalosNodeWaitsForItsMachine runs the hook before a configuration is applied, as the engine does.
 func TestTalosNodeWaitsForItsMachine(t *testing.T) {
 	t.Parallel()
+
 	register := func(address string, within time.Duration) (*enginetest.Recorder, error) {
 		n := isoNode()
 		n.Address = address + "/24"
@@ -397,6 +522,7 @@ func TestTalosNodeWaitsForItsMachine(t *testing.T) {
 			if err != nil {
 				return err
 			}
+
 			args.AnswersWithin = within.Seconds()
 			_, err = NewTalosNode(ctx, n.Name, args)
 
@@ -406,10 +532,16 @@ func TestTalosNodeWaitsForItsMachine(t *testing.T) {
 
 	r, err := register(serveMaintenance(t), time.Hour)
 	require.NoError(t, err)
+
 	hooks := r.Of(enginetest.ConfigurationApply)["one-general-1-configuration"].Request.GetHooks()
 	assert.Equal(t, []string{"one-general-1-answers"}, hooks.GetBeforeCreate())
-	assert.Equal(t, []string{"one-general-1-answers"}, hooks.GetBeforeUpdate(), "a machine may be down when its configuration changes")
-	assert.Empty(t, slices.Concat(hooks.GetBeforeDelete(), hooks.GetAfterDelete()), "with those, pulumi destroy would need the program")
+	assert.Equal(
+		t, []string{"one-general-1-answers"}, hooks.GetBeforeUpdate(), "a machine may be down when its configuration changes",
+	)
+	assert.Empty(
+		t, slices.Concat(hooks.GetBeforeDelete(), hooks.GetAfterDelete()),
+		"with those, pulumi destroy would need the program",
+	)
 
 	// Nobody is at this address.
 	_, err = register("127.99.99.99", 10*time.Millisecond)
@@ -420,12 +552,19 @@ func TestTalosNodeWaitsForItsMachine(t *testing.T) {
 // serveMaintenance answers as a machine without configuration, on a loopback address of its own.
 func serveMaintenance(t *testing.T) (address string) {
 	t.Helper()
+
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
+
 	certificate := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
 	signed, err := x509.CreateCertificate(rand.Reader, certificate, certificate, key.Public(), key)
 	require.NoError(t, err)
-	config := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{signed}, PrivateKey: key}}, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}
+
+	config := &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{signed}, PrivateKey: key}},
+		MinVersion:   tls.VersionTLS13,
+		NextProtos:   []string{"h2"},
+	}
 
 	var listener net.Listener
 	for last := 1; listener == nil; last++ { // the port is Talos' own, so the address has to be free
@@ -433,13 +572,16 @@ func serveMaintenance(t *testing.T) (address string) {
 		address = fmt.Sprintf("127.99.98.%d", last)
 		listener, _ = tls.Listen("tcp", net.JoinHostPort(address, "50000"), config)
 	}
+
 	t.Cleanup(func() { _ = listener.Close() })
+
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
+
 			_ = conn.(*tls.Conn).Handshake()
 			_ = conn.Close()
 		}

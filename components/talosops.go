@@ -26,9 +26,11 @@ func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.Reso
 	if t.talosconfig == nil {
 		t.talosconfig = pulumi.String("")
 	}
+
 	if t.kubeconfig == nil {
 		t.kubeconfig = pulumi.String("")
 	}
+
 	stdin := pulumi.All(t.talosconfig, t.kubeconfig).ApplyT(func(configs []any) (string, error) {
 		text, err := json.Marshal(t.request(configs[0].(string), configs[1].(string)))
 
@@ -43,6 +45,7 @@ func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.Reso
 	if t.follows != nil { // talosops does not read it; a trigger would replace the command, and say so in six lines
 		args.Environment = pulumi.StringMap{"FOLLOWS": t.follows}
 	}
+
 	if t.resultHidden {
 		args.Logging = local.LoggingStderr
 	}
@@ -68,9 +71,11 @@ func talosopsPlanned(nodes []ClusterNode) []request.Versions {
 	return list
 }
 
-// offeredGPUs are what the cluster's nodes have to offer: each GPU, as often as it is shared. With the GPU Operator nothing is offered before it is installed.
+// offeredGPUs are what the cluster's nodes have to offer: each GPU, as often as it is shared. With the GPU Operator
+// nothing is offered before it is installed.
 func offeredGPUs(a TalosClusterArgs) []request.GPUs {
 	var list []request.GPUs
+
 	for _, n := range a.nodes() {
 		if len(n.GPUs) > 0 && !a.GPUOperator {
 			list = append(list, request.GPUs{Node: n.Name, Count: len(n.GPUs) * max(n.TimeSlicing, 1)})

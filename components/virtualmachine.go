@@ -24,11 +24,12 @@ const (
 	stopTimeout   = 300
 )
 
-// virtualMachine states every property that the provider would otherwise guess: several of its defaults differ from what Proxmox then reports, and make each
-// later run fail or change something.
+// virtualMachine states every property that the provider would otherwise guess: several of its defaults differ from
+// what Proxmox then reports, and make each later run fail or change something.
 func virtualMachine(ctx *pulumi.Context, a TalosNodeArgs) *vm.VirtualMachineArgs {
 	m := a.Machine
 	owner := marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack())
+
 	args := &vm.VirtualMachineArgs{
 		Name:     pulumi.String(a.Name),
 		VmId:     pulumi.Int(m.VMID),
@@ -38,11 +39,12 @@ func virtualMachine(ctx *pulumi.Context, a TalosNodeArgs) *vm.VirtualMachineArgs
 		Tags:        pulumi.ToStringArray(m.Tags),
 		PoolId:      optional(m.Pool),
 
-		Started:      pulumi.Bool(true),
-		OnBoot:       pulumi.Bool(*m.OnBoot),
-		Reboot:       pulumi.Bool(false),
-		Template:     pulumi.Bool(false),
-		Protection:   pulumi.Bool(false),                  // Proxmox' own protection shuts the VM down before it refuses; Pulumi's refuses first
+		Started:  pulumi.Bool(true),
+		OnBoot:   pulumi.Bool(*m.OnBoot),
+		Reboot:   pulumi.Bool(false),
+		Template: pulumi.Bool(false),
+		// Proxmox' own protection shuts the VM down before it refuses; Pulumi's refuses first
+		Protection:   pulumi.Bool(false),
 		Migrate:      pulumi.Bool(len(m.PCIDevices) == 0), // a device stays where it is
 		Acpi:         pulumi.Bool(true),
 		TabletDevice: pulumi.Bool(false),
@@ -55,8 +57,10 @@ func virtualMachine(ctx *pulumi.Context, a TalosNodeArgs) *vm.VirtualMachineArgs
 		KeyboardLayout:  pulumi.String("en-us"),
 		BootOrders:      pulumi.StringArray{pulumi.String(systemDisk)},
 		OperatingSystem: vm.VirtualMachineOperatingSystemArgs{Type: pulumi.String("l26")},
-		SerialDevices:   vm.VirtualMachineSerialDeviceArray{vm.VirtualMachineSerialDeviceArgs{Device: pulumi.String("socket")}},
-		Vga:             vm.VirtualMachineVgaArgs{Type: pulumi.String("std"), Memory: pulumi.Int(16)},
+		SerialDevices: vm.VirtualMachineSerialDeviceArray{
+			vm.VirtualMachineSerialDeviceArgs{Device: pulumi.String("socket")},
+		},
+		Vga: vm.VirtualMachineVgaArgs{Type: pulumi.String("std"), Memory: pulumi.Int(16)},
 		EfiDisk: vm.VirtualMachineEfiDiskArgs{
 			DatastoreId:     pulumi.String(m.DiskPool),
 			FileFormat:      pulumi.String("raw"),
@@ -99,8 +103,11 @@ func virtualMachine(ctx *pulumi.Context, a TalosNodeArgs) *vm.VirtualMachineArgs
 		TimeoutStopVm:     pulumi.Int(stopTimeout),
 	}
 	if m.StartupOrder > 0 {
-		args.Startup = vm.VirtualMachineStartupArgs{Order: pulumi.Int(m.StartupOrder), UpDelay: pulumi.Int(-1), DownDelay: pulumi.Int(-1)}
+		args.Startup = vm.VirtualMachineStartupArgs{
+			Order: pulumi.Int(m.StartupOrder), UpDelay: pulumi.Int(-1), DownDelay: pulumi.Int(-1),
+		}
 	}
+
 	origin(ctx, args, m)
 
 	return args
@@ -122,8 +129,10 @@ func origin(ctx *pulumi.Context, args *vm.VirtualMachineArgs, m Machine) {
 		if !m.Linked { // Proxmox refuses a datastore for a linked clone
 			clone.DatastoreId = pulumi.String(m.DiskPool)
 		}
+
 		args.Clone = clone
 	}
+
 	args.Cdrom = vm.VirtualMachineCdromArgs{
 		Enabled:   pulumi.Bool(true),
 		FileId:    medium,
@@ -140,7 +149,8 @@ func disks(m Machine) vm.VirtualMachineDiskArray {
 	return list
 }
 
-// disk has no I/O thread: the virtio-scsi-pci controller has none, and Proxmox would warn at every start. Disks at virtioN have no ssd in Proxmox.
+// disk has no I/O thread: the virtio-scsi-pci controller has none, and Proxmox would warn at every start. Disks at
+// virtioN have no ssd in Proxmox.
 func disk(d Disk) vm.VirtualMachineDiskArgs {
 	return vm.VirtualMachineDiskArgs{
 		Interface:   pulumi.String(d.Interface),
@@ -157,9 +167,11 @@ func disk(d Disk) vm.VirtualMachineDiskArgs {
 	}
 }
 
-// hostPCIs passes devices through by their mapping, or by address. Proxmox' own PCIe and ROM are stated: the provider would switch the ROM off.
+// hostPCIs passes devices through by their mapping, or by address. Proxmox' own PCIe and ROM are stated: the provider
+// would switch the ROM off.
 func hostPCIs(ctx *pulumi.Context, devices []PCIDevice) vm.VirtualMachineHostpciArray {
 	var list vm.VirtualMachineHostpciArray
+
 	for i, d := range devices {
 		device := vm.VirtualMachineHostpciArgs{
 			Device: pulumi.String(fmt.Sprintf("hostpci%d", i)),
@@ -170,6 +182,7 @@ func hostPCIs(ctx *pulumi.Context, devices []PCIDevice) vm.VirtualMachineHostpci
 		} else {
 			device.Mapping = textOf(ctx, d.Mapping)
 		}
+
 		list = append(list, device)
 	}
 
@@ -179,6 +192,7 @@ func hostPCIs(ctx *pulumi.Context, devices []PCIDevice) vm.VirtualMachineHostpci
 // networkDevices are a node's network cards, the cluster's first.
 func networkDevices(a TalosNodeArgs) vm.VirtualMachineNetworkDeviceArray {
 	first := NIC{Bridge: a.Network.Bridge, VLAN: a.Network.VLAN, MTU: a.Network.MTU, MAC: a.Machine.MAC}
+
 	list := vm.VirtualMachineNetworkDeviceArray{networkDevice(first)}
 	for _, card := range a.Machine.ExtraNICs {
 		list = append(list, networkDevice(card))
@@ -199,6 +213,7 @@ func networkDevice(card NIC) vm.VirtualMachineNetworkDeviceArgs {
 	if card.VLAN > 0 {
 		args.VlanId = pulumi.Int(card.VLAN)
 	}
+
 	if card.MTU > 0 {
 		args.Mtu = pulumi.Int(card.MTU)
 	}
@@ -206,8 +221,9 @@ func networkDevice(card NIC) vm.VirtualMachineNetworkDeviceArgs {
 	return args
 }
 
-// initialization is the nocloud network data, by which a machine has its address before it has a configuration. There is no user data: Talos needs none.
-// Only the first card is in it: the machine configuration knows the others, and the provider cannot take one out again, which would be a change for ever.
+// initialization is the nocloud network data, by which a machine has its address before it has a configuration. There
+// is no user data: Talos needs none. Only the first card is in it: the machine configuration knows the others, and the
+// provider cannot take one out again, which would be a change for ever.
 func initialization(a TalosNodeArgs) vm.VirtualMachineInitializationArgs {
 	address := vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String("dhcp")}
 	if !a.Network.DHCP {

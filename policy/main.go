@@ -1,5 +1,6 @@
-// Command policy is the CrossGuard policy pack of talos-proxmox: `pulumi preview --policy-pack policy`, and `pulumi up` likewise. Pulumi starts it with the address of its
-// engine; `check FILE…` instead says what in a policy-config.json the pack does not have.
+// Command policy is the CrossGuard policy pack of talos-proxmox: `pulumi preview --policy-pack policy`, and `pulumi up`
+// likewise. Pulumi starts it with the address of its engine; `check FILE…` instead says what in a policy-config.json
+// the pack does not have.
 package main
 
 import (
@@ -13,7 +14,8 @@ import (
 	"talos-proxmox/policy/rules"
 )
 
-// growth in percent of the memory in use before garbage is collected. The pack lives as long as one run, and the engine waits for each of its answers.
+// growth in percent of the memory in use before garbage is collected. The pack lives as long as one run, and the engine
+// waits for each of its answers.
 const growth = 1000
 
 func main() {

@@ -17,8 +17,8 @@ const adviceHook = "talos-proxmox-advice"
 // remoteCommand runs on a host; what failed in it may be Proxmox' refusal or anything else.
 const remoteCommand = "command:remote:Command"
 
-// adviseOnFailure has every resource on Proxmox say, after its provider's error, which machine it is and what to do. The hook never asks for a retry: the provider has
-// tried as often as it makes sense.
+// adviseOnFailure has every resource on Proxmox say, after its provider's error, which machine it is and what to do.
+// The hook never asks for a retry: the provider has tried as often as it makes sense.
 func (d *deployment) adviseOnFailure(ctx *pulumi.Context) error {
 	hook, err := ctx.RegisterErrorHook(adviceHook, func(args *pulumi.ErrorHookArgs) (bool, error) {
 		if len(args.Errors) == 0 {
@@ -29,6 +29,7 @@ func (d *deployment) adviseOnFailure(ctx *pulumi.Context) error {
 		if advice.Taken(args.Errors[0]) {
 			subject.Holder = d.machines.holder(ctx, subject.VMID)
 		}
+
 		said, known := advice.For(subject, args.FailedOperation, args.Errors[0])
 		if !known && args.Type == remoteCommand {
 			return false, nil
@@ -39,25 +40,31 @@ func (d *deployment) adviseOnFailure(ctx *pulumi.Context) error {
 	if err != nil {
 		return fmt.Errorf("unable to register the advice on failures: %w", err)
 	}
+
 	updated, err := d.machines.noteUpdates(ctx)
 	if err != nil {
 		return err
 	}
+
 	advised := []*pulumi.ErrorHook{hook}
 	option := pulumi.ResourceHooks(&pulumi.ResourceHookBinding{OnError: advised})
-	machine := pulumi.ResourceHooks(&pulumi.ResourceHookBinding{OnError: advised, AfterUpdate: []*pulumi.ResourceHook{updated}})
+	machine := pulumi.ResourceHooks(
+		&pulumi.ResourceHookBinding{OnError: advised, AfterUpdate: []*pulumi.ResourceHook{updated}},
+	)
 
-	return ctx.RegisterStackTransformation(func(args *pulumi.ResourceTransformationArgs) *pulumi.ResourceTransformationResult {
-		if !strings.HasPrefix(args.Type, "proxmoxve:") && args.Type != remoteCommand {
-			return nil
-		}
+	return ctx.RegisterStackTransformation(
+		func(args *pulumi.ResourceTransformationArgs) *pulumi.ResourceTransformationResult {
+			if !strings.HasPrefix(args.Type, "proxmoxve:") && args.Type != remoteCommand {
+				return nil
+			}
 
-		if args.Type == typeMachine {
-			return &pulumi.ResourceTransformationResult{Props: args.Props, Opts: append(args.Opts, machine)}
-		}
+			if args.Type == typeMachine {
+				return &pulumi.ResourceTransformationResult{Props: args.Props, Opts: append(args.Opts, machine)}
+			}
 
-		return &pulumi.ResourceTransformationResult{Props: args.Props, Opts: append(args.Opts, option)}
-	})
+			return &pulumi.ResourceTransformationResult{Props: args.Props, Opts: append(args.Opts, option)}
+		},
+	)
 }
 
 // subjectOf reads what failed from its properties, the newest that there are.
@@ -66,22 +73,29 @@ func subjectOf(stack string, args *pulumi.ErrorHookArgs) advice.Subject {
 	if len(args.NewInputs) > 0 {
 		properties = args.NewInputs
 	}
-	s := advice.Subject{Stack: stack, Name: args.Name, Host: stringAt(properties, "nodeName"), VMID: intAt(properties, "vmId")}
+
+	s := advice.Subject{
+		Stack: stack, Name: args.Name, Host: stringAt(properties, "nodeName"), VMID: intAt(properties, "vmId"),
+	}
 	if name := stringAt(properties, "name"); name != "" {
 		s.Name = name
 	}
+
 	if connection := plain(properties["connection"]); connection.IsObject() {
 		s.Host = stringAt(connection.ObjectValue(), "host")
 	}
+
 	if clone := plain(properties["clone"]); clone.IsObject() {
 		s.Template = intAt(clone.ObjectValue(), "vmId")
 	}
+
 	if disks := plain(properties["disks"]); disks.IsArray() {
 		for _, disk := range disks.ArrayValue() {
 			if disk = plain(disk); disk.IsObject() {
 				s.Datastores = append(s.Datastores, stringAt(disk.ObjectValue(), "datastoreId"))
 			}
 		}
+
 		slices.Sort(s.Datastores)
 		s.Datastores = slices.Compact(s.Datastores)
 	}

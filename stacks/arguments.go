@@ -45,9 +45,11 @@ func (d *deployment) prepArgs(h *hostState, rebootAfter pulumi.StringInput) comp
 		gibibytes := max(float64(bytes)/(1<<30), 0)
 		args.ZFSArcMaxGiB = &gibibytes
 	}
+
 	for _, gpu := range h.GPUs {
 		args.GPUs = append(args.GPUs, components.HostGPU{Name: gpu.Name, PCI: gpu.PCI})
 	}
+
 	args.Machines = gpusOf(h.needs)
 	if h.answer.Facts != nil {
 		args.Facts = pulumi.String(h.answer.Document)
@@ -63,6 +65,7 @@ func gpusOf(needs host.Needs) (machines [][]string) {
 		for _, gpu := range n.GPUs {
 			gpus = append(gpus, gpu.PCI)
 		}
+
 		if len(gpus) > 0 {
 			machines = append(machines, gpus)
 		}
@@ -74,8 +77,12 @@ func gpusOf(needs host.Needs) (machines [][]string) {
 // clusterArgs are a cluster's, without what comes from other resources.
 func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 	args := components.TalosClusterArgs{
-		Name: c.Name, Endpoint: c.Endpoint, VIP: textOf(c.VIP), TalosVersion: c.TalosVersion, KubernetesVersion: c.KubernetesVersion,
-		Network: networkArgs(c.Network), PodCIDR: c.PodCIDR.String(), ServiceCIDR: c.ServiceCIDR.String(),
+		Name:              c.Name,
+		Endpoint:          c.Endpoint,
+		VIP:               textOf(c.VIP),
+		TalosVersion:      c.TalosVersion,
+		KubernetesVersion: c.KubernetesVersion,
+		Network:           networkArgs(c.Network), PodCIDR: c.PodCIDR.String(), ServiceCIDR: c.ServiceCIDR.String(),
 		AllowSchedulingOnControlPlanes: &c.AllowSchedulingOnControlPlanes, GPUOperator: c.GPUOperator,
 		Patches: c.Patches, Secret: c.Secret, Protect: d.plan.Protect, FactoryURL: d.factory.URL,
 	}
@@ -88,7 +95,13 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 
 func networkArgs(n spec.Network) components.Network {
 	args := components.Network{
-		CIDR: n.CIDR.String(), Gateway: textOf(n.Gateway), Bridge: n.Bridge, VLAN: n.VLAN, MTU: n.MTU, NTP: n.NTP, DHCP: n.DHCP,
+		CIDR:    n.CIDR.String(),
+		Gateway: textOf(n.Gateway),
+		Bridge:  n.Bridge,
+		VLAN:    n.VLAN,
+		MTU:     n.MTU,
+		NTP:     n.NTP,
+		DHCP:    n.DHCP,
 	}
 	for _, server := range n.DNS {
 		args.DNS = append(args.DNS, server.String())
@@ -117,17 +130,23 @@ func nodeArgs(n spec.Node) components.ClusterNode {
 			OnBoot: &n.OnBoot, StartupOrder: n.StartupOrder, Tags: n.Tags, Pool: n.ResourcePool,
 		},
 	}
+
 	args.Machine.ExtraDisks = extraDisks(n)
 	for _, card := range n.ExtraNICs {
 		nic := components.NIC{Bridge: card.Bridge, VLAN: card.VLAN, MTU: card.MTU, MAC: card.MAC}
 		if card.Address.IsValid() {
 			nic.Address = card.Address.String()
 		}
+
 		args.Machine.ExtraNICs = append(args.Machine.ExtraNICs, nic)
 	}
+
 	for _, gpu := range n.GPUs {
-		args.GPUs = append(args.GPUs, components.GPU{Name: gpu.Name, Node: gpu.Host, PCI: gpu.PCI, Generation: gpu.Generation})
+		args.GPUs = append(
+			args.GPUs, components.GPU{Name: gpu.Name, Node: gpu.Host, PCI: gpu.PCI, Generation: gpu.Generation},
+		)
 	}
+
 	if len(n.GPUs) > 0 {
 		args.Driver = n.Template.Driver.Flavour + " " + n.Template.Driver.Track
 	}
@@ -146,22 +165,25 @@ func extraDisks(n spec.Node) []components.Disk {
 	return disks
 }
 
-// wire passes a cluster's nodes what comes from other resources, which are templates, mappings and hosts that are ready,
-// and their disks, which follow the machines that run.
+// wire passes a cluster's nodes what comes from other resources, which are templates, mappings and hosts that are
+// ready, and their disks, which follow the machines that run.
 func (d *deployment) wire(args components.TalosClusterArgs, c spec.Cluster) {
 	for i, n := range c.Nodes() {
 		machine, template := &args.Nodes[i].Machine, d.templates[keyOf(n.Template)]
+
 		machine.ExtraDisks = extraDisks(n)
 		if n.Template.Source == spec.SourceISO {
 			machine.ISO = template.VolumeID
 		} else {
 			machine.Template = template.VMID
 		}
+
 		if len(n.GPUs) > 0 {
 			if h, known := d.hosts[n.Host]; known && h.prep != nil {
 				machine.HostReady = h.prep.Ready
 			}
 		}
+
 		for j, gpu := range n.GPUs {
 			if mapping := d.mappings[gpu.Name]; mapping != nil && !gpu.Raw {
 				args.Nodes[i].GPUs[j].Mapping = mapping.Name

@@ -45,7 +45,9 @@ func ReadBackups(
 	if err != nil {
 		return Backups{}, err
 	}
+
 	name := stack[strings.LastIndex(stack, "/")+1:]
+
 	plan, err := PlanOfConfig(name, config)
 	if err != nil {
 		return Backups{}, fmt.Errorf("the configuration of stack %q has problems:\n%w", stack, err)
@@ -56,22 +58,26 @@ func ReadBackups(
 	}, nil
 }
 
-// Etcd keeps an encrypted snapshot of etcd of each named cluster, or of all, and returns a line for each. One that fails
-// does not keep the others from theirs.
+// Etcd keeps an encrypted snapshot of etcd of each named cluster, or of all, and returns a line for each. One that
+// fails does not keep the others from theirs.
 func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err error) {
 	if len(b.Plan.Backup.Recipients) == 0 {
 		return nil, errors.New("backup.recipients: there is no public key to encrypt snapshots to: make a pair with " +
 			"age-keygen, keep the secret key elsewhere, and state its public key in the stack's file")
 	}
+
 	clusters, err := b.clusters(names)
 	if err != nil {
 		return nil, err
 	}
+
 	talosconfigs, err := b.talosconfigs(ctx, clusters)
 	if err != nil {
 		return nil, err
 	}
+
 	var failed []error
+
 	for _, c := range clusters {
 		out, err := b.talosops(ctx, "snapshot", request.Snapshot{
 			Common: controlPlanes(c, 0), Talosconfig: talosconfigs[c.Name], Name: b.fileName(c),
@@ -82,14 +88,17 @@ func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err
 
 			continue
 		}
+
 		var taken request.Taken
 		if err := json.Unmarshal(out, &taken); err != nil {
 			return lines, fmt.Errorf("talosops snapshot printed what is no result: %w", err)
 		}
+
 		line := fmt.Sprintf("%s: %s, %d KiB from %s", c.Name, taken.Snapshot, (taken.Bytes+1023)/1024, taken.From)
 		if len(taken.Removed) > 0 {
 			line += fmt.Sprintf("; %d older removed", len(taken.Removed))
 		}
+
 		lines = append(lines, line)
 	}
 
@@ -102,31 +111,39 @@ func (b Backups) Secrets(ctx context.Context, now time.Time, names ...string) (l
 		return nil, errors.New("backup.secretsRecipients: there is no public key to encrypt machine secrets to: state one " +
 			"of somebody who does not have the secret key of backup.recipients")
 	}
+
 	clusters, err := b.clusters(names)
 	if err != nil {
 		return nil, err
 	}
+
 	_, deployment, err := recovery.ReadState(ctx, b.Pulumi, b.Stack, "--show-secrets")
 	if err != nil {
 		return nil, err
 	}
+
 	bundles := map[string][]byte{}
+
 	for _, r := range deployment.Resources {
 		cluster, ours := strings.CutSuffix(r.URN.Name(), secretsSuffix)
 		if !ours || r.Type != typeSecrets {
 			continue
 		}
+
 		values, _ := recovery.Reveal(r.Outputs)["machineSecrets"].(map[string]any)
 		if bundles[cluster], err = talos.SecretsBundle(values); err != nil {
 			return nil, fmt.Errorf("cluster %s: %w", cluster, err)
 		}
 	}
+
 	for _, c := range clusters {
 		bundle, ok := bundles[c.Name]
 		if !ok {
 			return lines, b.missing(c, "machine secrets")
 		}
+
 		folder := backup.Folder{Path: b.directory(), Name: b.fileName(c)}
+
 		file, err := folder.Write(backup.Secrets, now, b.Plan.Backup.SecretsRecipients, 0, func(to io.Writer) error {
 			_, err := to.Write(bundle)
 
@@ -135,6 +152,7 @@ func (b Backups) Secrets(ctx context.Context, now time.Time, names ...string) (l
 		if err != nil {
 			return lines, fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
+
 		lines = append(lines, fmt.Sprintf("%s: %s", c.Name, file.Path))
 	}
 
@@ -157,17 +175,23 @@ func (b Backups) Restore(ctx context.Context, r Restore) error {
 	if err != nil {
 		return err
 	}
+
 	talosconfigs, err := b.talosconfigs(ctx, clusters)
 	if err != nil {
 		return err
 	}
+
 	snapshot, err := filepath.Abs(r.Snapshot)
 	if err != nil {
 		return fmt.Errorf("unable to find the snapshot %s: %w", r.Snapshot, err)
 	}
+
 	_, err = b.talosops(ctx, "restore", request.Restore{
-		Common: controlPlanes(clusters[0], r.Timeout), Talosconfig: talosconfigs[r.Cluster], Cluster: r.Cluster, Confirm: r.Confirm,
-		Snapshot: snapshot, Identities: r.Identities, SkipHashCheck: r.SkipHashCheck,
+		Common:      controlPlanes(clusters[0], r.Timeout),
+		Talosconfig: talosconfigs[r.Cluster],
+		Cluster:     r.Cluster,
+		Confirm:     r.Confirm,
+		Snapshot:    snapshot, Identities: r.Identities, SkipHashCheck: r.SkipHashCheck,
 	})
 
 	return err
@@ -178,7 +202,9 @@ func (b Backups) clusters(names []string) ([]spec.Cluster, error) {
 	if len(names) == 0 {
 		return b.Plan.Clusters, nil
 	}
+
 	var chosen []spec.Cluster
+
 	for _, name := range names {
 		i := slices.IndexFunc(b.Plan.Clusters, func(c spec.Cluster) bool { return c.Name == name })
 		if i < 0 {
@@ -189,6 +215,7 @@ func (b Backups) clusters(names []string) ([]spec.Cluster, error) {
 
 			return nil, fmt.Errorf("%q is no cluster of stack %s: name some of %s", name, b.Stack, strings.Join(all, ", "))
 		}
+
 		chosen = append(chosen, b.Plan.Clusters[i])
 	}
 
@@ -201,15 +228,21 @@ func (b Backups) talosconfigs(ctx context.Context, clusters []spec.Cluster) (map
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the outputs of stack %q: %w", b.Stack, err)
 	}
+
 	outputs := map[string]json.RawMessage{}
 	talosconfigs := map[string]string{}
+
 	err = json.Unmarshal(out, &outputs)
 	if text := outputs[Talosconfigs]; err == nil && len(text) > 0 {
 		err = json.Unmarshal(text, &talosconfigs)
 	}
+
 	if err != nil { // its text may quote a secret
-		return nil, fmt.Errorf("the outputs of stack %q are not what this program writes: bring it up once, then repeat", b.Stack)
+		return nil, fmt.Errorf(
+			"the outputs of stack %q are not what this program writes: bring it up once, then repeat", b.Stack,
+		)
 	}
+
 	for _, c := range clusters {
 		if talosconfigs[c.Name] == "" {
 			return nil, b.missing(c, "talosconfig")
@@ -225,6 +258,7 @@ func controlPlanes(c spec.Cluster, timeout time.Duration) request.Common {
 	if timeout > 0 {
 		common.Timeout = timeout.String()
 	}
+
 	for _, n := range c.ControlPlanes {
 		common.ControlPlanes = append(common.ControlPlanes, request.Node{Name: n.Name, Address: n.Address.Addr().String()})
 	}
@@ -238,10 +272,13 @@ func (b Backups) talosops(ctx context.Context, verb string, about any) ([]byte, 
 	if err != nil {
 		return nil, fmt.Errorf("unable to write a request: %w", err)
 	}
+
 	cmd := exec.CommandContext(ctx, b.TalosOps, verb)                     //nolint:gosec // the project's own program
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it says where it stopped
 	cmd.WaitDelay = 10 * time.Second
+
 	var stdout bytes.Buffer
+
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &stdout, b.Progress
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("talosops %s did not succeed, see above: %w", verb, err)

@@ -27,31 +27,40 @@ const (
 // keptStack is a stack of the lab's file with backups, whose CLI and talosops are the test's.
 func keptStack(t *testing.T, change func(map[string]any)) (b Backups, asked func() []string) {
 	t.Helper()
+
 	var file struct {
 		Config map[string]any `yaml:"config"`
 	}
+
 	content, err := os.ReadFile("../Pulumi.lab.yaml")
 	require.NoError(t, err)
 	require.NoError(t, yaml.Unmarshal(content, &file))
+
 	file.Config["talos-proxmox:backup"] = map[string]any{
 		"recipients": []any{forEtcd}, "secretsRecipients": []any{forSecrets}, "directory": "kept",
 	}
 	for _, host := range file.Config["talos-proxmox:hosts"].([]any) {
 		host.(map[string]any)["ssh"] = map[string]any{"acceptAnyHostKey": true}
 	}
+
 	if change != nil {
 		change(file.Config)
 	}
+
 	values := map[string]any{}
+
 	for key, value := range file.Config {
 		text, isText := value.(string)
 		if !isText {
 			encoded, err := json.Marshal(value)
 			require.NoError(t, err)
+
 			text = string(encoded)
 		}
+
 		values[key] = map[string]any{"value": text}
 	}
+
 	pulumi := func(_ context.Context, _ io.Reader, args ...string) ([]byte, error) {
 		switch line := strings.Join(args, " "); {
 		case strings.HasPrefix(line, "config"):
@@ -89,6 +98,7 @@ func TestASnapshotIsAskedForWithWhatTheStackFileSays(t *testing.T) {
 
 	said := asked()
 	assert.Equal(t, "snapshot", said[0])
+
 	var sent request.Snapshot
 	require.NoError(t, json.Unmarshal([]byte(said[1]), &sent))
 	assert.Equal(t, "the talosconfig", sent.Talosconfig)
@@ -105,8 +115,10 @@ func TestARestoreIsAskedFor(t *testing.T) {
 	require.NoError(t, b.Restore(t.Context(), Restore{
 		Cluster: "lab", Confirm: "lab", Snapshot: "/kept/file.age", Identities: "a key", Timeout: time.Hour,
 	}))
+
 	said := asked()
 	assert.Equal(t, "restore", said[0])
+
 	var sent request.Restore
 	require.NoError(t, json.Unmarshal([]byte(said[1]), &sent))
 	assert.Equal(t, "1h0m0s", sent.Timeout)
@@ -117,6 +129,7 @@ func TestARestoreIsAskedFor(t *testing.T) {
 
 func TestWhatCannotBeKeptIsSaid(t *testing.T) {
 	t.Parallel()
+
 	without := func(config map[string]any) { delete(config, "talos-proxmox:backup") }
 	for name, test := range map[string]struct {
 		change func(map[string]any)

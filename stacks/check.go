@@ -40,18 +40,22 @@ func ReadCheck(
 	if err != nil {
 		return Check{}, err
 	}
+
 	c := Check{
 		Stack:   stack[strings.LastIndex(stack, "/")+1:],
 		Setting: proxmoxapi.Settings(func(key string) string { return config["proxmoxve:"+key] }, environment),
 		Factory: talos.Factory{URL: config["talos:imageFactoryUrl"]},
 	}
+
 	problems := slices.Concat(checkEndpoint(c.Setting), checkCredentials(c.Setting))
 	if c.Plan, err = PlanOfConfig(c.Stack, config); err != nil {
 		problems = append(problems, problemsOf(err)...)
 	}
+
 	if len(problems) > 0 {
 		return c, fmt.Errorf("the configuration of stack %q has problems:\n%w", stack, problems)
 	}
+
 	_, deployment, err := recovery.ReadState(ctx, pulumi, stack)
 	c.Resources = deployment.Resources
 
@@ -66,6 +70,7 @@ func (c Check) Report(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
+
 	asked := proxmoxapi.NewMachines(c.Setting, c.Transport)
 	problems, warnings := last.judge(ctx, c.Plan, asked)
 	stack := last.siteStack(namespace, c.Stack, c.Rehearsal)
@@ -73,14 +78,18 @@ func (c Check) Report(ctx context.Context) (string, error) {
 		Plan: c.Plan, Stack: stack, Endpoint: c.Setting("endpoint"),
 		Proxmox: asked, Factory: c.Factory, Transport: c.Transport,
 	})
+
 	var found site.Findings
 	for _, problem := range problems {
 		found = append(found, site.Finding{Kind: site.Problem, Problem: problem})
 	}
+
 	for _, warning := range warnings {
 		found = append(found, site.Finding{Kind: site.Warning, Problem: spec.Problem{Message: warning}})
 	}
+
 	found = append(found, site.Judge(c.Plan, stack, told)...)
+
 	text := fmt.Sprintf("Stack %s, Proxmox at %s\n%s", c.Stack, c.Setting("endpoint"), found.Report())
 	if len(found.Problems()) > 0 || told.Silent != nil {
 		return text, ErrSite

@@ -15,23 +15,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// secretForms are what secrets of this project look like in plain text; encrypted ones belong into stack files. Values that tests make up are shorter, or the words themselves.
+// secretForms are what secrets of this project look like in plain text; encrypted ones belong into stack files. Values
+// that tests make up are shorter, or the words themselves.
 var secretForms = map[string]*regexp.Regexp{
-	"a private key":                     regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----\s+(?:[A-Za-z0-9+/=]{40,}\s+){2}`),
-	"an age identity":                   regexp.MustCompile(`AGE-SECRET-KEY-1[A-Z0-9]{50,}`),
-	"a Pulumi access token":             regexp.MustCompile(`\bpul-[0-9a-f]{40}\b`),
-	"a key of a cluster, in YAML":       regexp.MustCompile(`client-key-data: *[A-Za-z0-9+/=]{100,}`),
-	"a Talos secret":                    regexp.MustCompile(`(?m)^\s*(?:secretboxEncryptionSecret|aescbcEncryptionSecret): *[A-Za-z0-9+/]{43}=`),
+	"a private key": regexp.MustCompile(
+		`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----\s+(?:[A-Za-z0-9+/=]{40,}\s+){2}`,
+	),
+	"an age identity":             regexp.MustCompile(`AGE-SECRET-KEY-1[A-Z0-9]{50,}`),
+	"a Pulumi access token":       regexp.MustCompile(`\bpul-[0-9a-f]{40}\b`),
+	"a key of a cluster, in YAML": regexp.MustCompile(`client-key-data: *[A-Za-z0-9+/=]{100,}`),
+	"a Talos secret": regexp.MustCompile(
+		`(?m)^\s*(?:secretboxEncryptionSecret|aescbcEncryptionSecret): *[A-Za-z0-9+/]{43}=`,
+	),
 	"an access key of a cloud provider": regexp.MustCompile(`\bAKIA[0-9A-Z]{16}\b`),
 }
 
-// TestNoCommittedFileHoldsASecret reads every file that git has, packed ones too. `make scan` looks through their history.
+// TestNoCommittedFileHoldsASecret reads every file that git has, packed ones too. `make scan` looks through their
+// history.
 func TestNoCommittedFileHoldsASecret(t *testing.T) {
 	t.Parallel()
+
 	list, err := exec.Command("git", "-C", "..", "ls-files", "-z").Output()
 	if err != nil {
 		t.Skip("not a git work tree: there is no list of committed files")
 	}
+
 	paths := strings.Split(strings.TrimRight(string(list), "\x00"), "\x00")
 	require.Greater(t, len(paths), 100)
 
@@ -40,13 +48,16 @@ func TestNoCommittedFileHoldsASecret(t *testing.T) {
 		if os.IsNotExist(err) { // deleted, not yet committed
 			continue
 		}
+
 		require.NoError(t, err)
+
 		if strings.HasSuffix(path, ".gz") {
 			zip, err := gzip.NewReader(bytes.NewReader(content))
 			require.NoError(t, err, path)
 			content, err = io.ReadAll(zip)
 			require.NoError(t, err, path)
 		}
+
 		for what, form := range secretForms {
 			assert.False(t, form.Match(content), "%s holds %s", path, what)
 		}
@@ -55,6 +66,7 @@ func TestNoCommittedFileHoldsASecret(t *testing.T) {
 
 func TestSecretsAreRecognised(t *testing.T) {
 	t.Parallel()
+
 	line := strings.Repeat("QUJD", 16) + "\n"
 	for what, text := range map[string]string{
 		"a private key":                     "-----BEGIN OPENSSH " + "PRIVATE KEY-----\n" + line + line,
@@ -66,6 +78,7 @@ func TestSecretsAreRecognised(t *testing.T) {
 	} {
 		assert.Regexp(t, secretForms[what], text, what)
 	}
+
 	assert.Len(t, secretForms, 6)
 }
 
@@ -73,12 +86,16 @@ func TestSecretsAreRecognised(t *testing.T) {
 // shows.
 func TestMakeHelpShowsEveryCommand(t *testing.T) {
 	t.Parallel()
+
 	content, err := os.ReadFile("../Makefile")
 	require.NoError(t, err)
+
 	groups := regexp.MustCompile(`groups='([^']+)'`).FindSubmatch(content)
 	require.Len(t, groups, 2)
+
 	commands := regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## (.*)$`).FindAllStringSubmatch(string(content), -1)
 	require.Greater(t, len(commands), 20)
+
 	for _, command := range commands {
 		group, _, _ := strings.Cut(command[2], ": ")
 		assert.Contains(t, strings.Split(string(groups[1]), ","), group, command[1])
@@ -88,9 +105,11 @@ func TestMakeHelpShowsEveryCommand(t *testing.T) {
 // TestStackFilesOfTheProjectAreSound plans what the stack files say, whatever a user has made of them.
 func TestStackFilesOfTheProjectAreSound(t *testing.T) {
 	t.Parallel()
+
 	paths, err := filepath.Glob("../Pulumi.*.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
+
 	for _, path := range paths {
 		content, err := os.ReadFile(path)
 		require.NoError(t, err)

@@ -39,13 +39,15 @@ type settings struct {
 	sshPrivateKeyText string
 }
 
-// Plan decides what a stack with this configuration consists of; see [spec.Load] for the values and the error. Values that no plan is made from are passed over.
+// Plan decides what a stack with this configuration consists of; see [spec.Load] for the values and the error. Values
+// that no plan is made from are passed over.
 func Plan(stack string, configuration map[string]string) (*spec.Plan, error) {
 	return load(configuration, planOptions(stack))
 }
 
 func load(configuration map[string]string, options spec.Options) (*spec.Plan, error) {
 	values := map[string]string{}
+
 	for _, key := range planKeys() {
 		if value, ok := configuration[key]; ok {
 			values[key] = value
@@ -56,12 +58,15 @@ func load(configuration map[string]string, options spec.Options) (*spec.Plan, er
 }
 
 func planOptions(stack string) spec.Options {
-	return spec.Options{Stack: stack, Compatibility: compatibility{}, CheckPatch: checkPatch, CheckRecipient: backup.CheckRecipient}
+	return spec.Options{
+		Stack: stack, Compatibility: compatibility{}, CheckPatch: checkPatch, CheckRecipient: backup.CheckRecipient,
+	}
 }
 
 // PlanOfConfig is [Plan] for values by full key, as the engine shows them: encrypted ones blinded.
 func PlanOfConfig(stack string, config map[string]string) (*spec.Plan, error) {
 	values := map[string]string{}
+
 	for key, value := range config {
 		if name, ok := strings.CutPrefix(key, namespace+":"); ok {
 			values[name] = value
@@ -86,14 +91,17 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 	problems := slices.Concat(unknownKeys(statedKeys(ctx, os.Getenv)), checkEndpoint(get), checkCredentials(get))
 
 	values := map[string]string{}
+
 	for _, key := range planKeys() {
 		if value, ok := ctx.GetConfig(namespace + ":" + key); ok {
 			values[key] = value
 		}
 	}
+
 	options := planOptions(ctx.Stack())
 	options.Encrypted = encrypted(ctx)
 	options.CheckRaw = func() error { return checkRaw(get) }
+
 	var err error
 	if s.plan, err = spec.Load(values, options); err != nil {
 		problems = append(problems, problemsOf(err)...)
@@ -103,13 +111,18 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 	if key, ok := ctx.GetConfig(namespace + ":" + keySSHPrivateKey); ok {
 		if !ctx.IsConfigSecret(namespace + ":" + keySSHPrivateKey) {
 			problems = append(problems, spec.Problem{
-				Path:    keySSHPrivateKey,
-				Message: fmt.Sprintf("is stored in plain text; store it encrypted: pulumi config set --secret %s:%s < key-file", namespace, keySSHPrivateKey),
+				Path: keySSHPrivateKey,
+				Message: fmt.Sprintf(
+					"is stored in plain text; store it encrypted: pulumi config set --secret %s:%s < key-file", namespace,
+					keySSHPrivateKey,
+				),
 			})
 		}
+
 		s.sshPrivateKeyText = key
 		s.sshPrivateKey = pulumi.ToSecret(pulumi.String(key)).(pulumi.StringOutput)
 	}
+
 	if len(problems) > 0 {
 		return s, fmt.Errorf("the configuration of stack %q has problems, nothing was changed:\n%w", ctx.Stack(), problems)
 	}
@@ -125,17 +138,23 @@ func problemsOf(err error) spec.Problems {
 	return problems
 }
 
-// unknownKeys finds keys of the project's namespace, among full ones, that nothing reads: a misspelt one would be left out in silence.
+// unknownKeys finds keys of the project's namespace, among full ones, that nothing reads: a misspelt one would be left
+// out in silence.
 func unknownKeys(stated []string) spec.Problems {
 	known := append(planKeys(), keySSHPrivateKey)
+
 	var problems spec.Problems
+
 	for _, full := range stated {
 		key, ours := strings.CutPrefix(full, namespace+":")
 		if !ours && !strings.Contains(full, ":") { // Pulumi reads a bare key as one of the project's
 			key, ours = full, true
 		}
+
 		if ours && !slices.Contains(known, key) {
-			problems = append(problems, spec.Problem{Path: key, Message: "is not a key of the configuration; " + spec.Suggest(key, known)})
+			problems = append(
+				problems, spec.Problem{Path: key, Message: "is not a key of the configuration; " + spec.Suggest(key, known)},
+			)
 		}
 	}
 
@@ -144,8 +163,9 @@ func unknownKeys(stated []string) spec.Problems {
 	return slices.Compact(problems)
 }
 
-// statedKeys are the full keys of the configuration. A program is asked for single keys only; all of them are in the environment that the language host gives
-// it, and in the stack's file where that is at hand, which is what a program inside another one has.
+// statedKeys are the full keys of the configuration. A program is asked for single keys only; all of them are in the
+// environment that the language host gives it, and in the stack's file where that is at hand, which is what a program
+// inside another one has.
 func statedKeys(ctx *pulumi.Context, environment func(string) string) []string {
 	keys := map[string]json.RawMessage{}
 	_ = json.Unmarshal([]byte(environment(pulumi.EnvConfig)), &keys) // empty where there is no language host
@@ -193,8 +213,8 @@ func (compatibility) Driver(talosVersion, generation, flavour, track string) (sp
 	return spec.Driver{Flavour: driver.Flavour, Track: driver.Track, Extensions: driver.Extensions()}, nil
 }
 
-// checkRaw says whether Proxmox lets this stack pass a device through by its address: it checks for root@pam itself, whom no token stands for. The published
-// provider takes a token before a password.
+// checkRaw says whether Proxmox lets this stack pass a device through by its address: it checks for root@pam itself,
+// whom no token stands for. The published provider takes a token before a password.
 func checkRaw(get proxmoxapi.Setting) error {
 	if get("apiToken") == "" && get("username") == "root@pam" && get("password") != "" {
 		return nil
@@ -206,6 +226,7 @@ func checkRaw(get proxmoxapi.Setting) error {
 
 func checkPatch(patch string) error {
 	_, err := talos.SplitPatch(patch)
+
 	var owned *talos.OwnedError
 	if errors.As(err, &owned) {
 		return spec.PatchRefusal(owned.Error())

@@ -23,13 +23,25 @@ func proxmoxSetting(ctx *pulumi.Context, environment func(string) string) proxmo
 // checkEndpoint judges where the Proxmox API is said to be.
 func checkEndpoint(get proxmoxapi.Setting) spec.Problems {
 	const example = "such as https://10.0.0.2:8006/"
+
 	stated := get("endpoint")
+
 	address, err := url.ParseRequestURI(stated)
 	switch {
 	case stated == "":
-		return spec.Problems{{Path: "proxmoxve:endpoint", Message: "is missing; state a Proxmox host's API, " + example + ", or set PROXMOX_VE_ENDPOINT"}}
+		return spec.Problems{
+			{
+				Path:    "proxmoxve:endpoint",
+				Message: "is missing; state a Proxmox host's API, " + example + ", or set PROXMOX_VE_ENDPOINT",
+			},
+		}
 	case err != nil || address.Scheme != "https" || address.Host == "":
-		return spec.Problems{{Path: "proxmoxve:endpoint", Message: "is not the address of a Proxmox API; write it with https:// and the port, " + example}}
+		return spec.Problems{
+			{
+				Path:    "proxmoxve:endpoint",
+				Message: "is not the address of a Proxmox API; write it with https:// and the port, " + example,
+			},
+		}
 	default:
 		return nil
 	}
@@ -44,6 +56,7 @@ func checkCredentials(get proxmoxapi.Setting) spec.Problems {
 	problem := func(key, message string) spec.Problems {
 		return spec.Problems{{Path: "proxmoxve:" + key, Message: message}}
 	}
+
 	switch {
 	case token != "" && !tokenForm.MatchString(token):
 		return problem("apiToken", "is not an API token; write it in full, as user@realm!name=secret")

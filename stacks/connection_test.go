@@ -12,6 +12,7 @@ import (
 
 func TestAStackThatCannotReachItsProxmoxSaysSo(t *testing.T) {
 	t.Parallel()
+
 	const (
 		noEndpoint = "proxmoxve:endpoint: is missing; state a Proxmox host's API, such as https://10.0.0.2:8006/, or set PROXMOX_VE_ENDPOINT"
 		noToken    = "proxmoxve:apiToken: is missing; set it with pulumi config set --secret proxmoxve:apiToken 'user@realm!name=secret', or set PROXMOX_VE_API_TOKEN"
@@ -20,37 +21,59 @@ func TestAStackThatCannotReachItsProxmoxSaysSo(t *testing.T) {
 		settings map[string]string
 		says     []string
 	}{
-		"nothing is stated":       {nil, []string{noEndpoint, noToken}},
-		"an empty endpoint":       {map[string]string{"endpoint": "", "apiToken": "a@pve!b=c"}, []string{noEndpoint}},
-		"an endpoint without TLS": {map[string]string{"endpoint": "http://10.0.0.2:8006/", "apiToken": "a@pve!b=c"}, []string{"proxmoxve:endpoint: is not the address of a Proxmox API"}},
-		"an endpoint that is a host": {
-			map[string]string{"endpoint": "pve1:8006", "apiToken": "a@pve!b=c"}, []string{"proxmoxve:endpoint: is not the address of a Proxmox API; write it with https://"},
+		"nothing is stated": {nil, []string{noEndpoint, noToken}},
+		"an empty endpoint": {map[string]string{"endpoint": "", "apiToken": "a@pve!b=c"}, []string{noEndpoint}},
+		"an endpoint without TLS": {
+			map[string]string{"endpoint": "http://10.0.0.2:8006/", "apiToken": "a@pve!b=c"},
+			[]string{"proxmoxve:endpoint: is not the address of a Proxmox API"},
 		},
-		"a token's secret alone":    {map[string]string{"endpoint": "https://h:8006", "apiToken": "hidden"}, []string{"proxmoxve:apiToken: is not an API token; write it in full"}},
-		"a user without a realm":    {map[string]string{"endpoint": "https://h:8006", "username": "root", "password": "hidden"}, []string{"proxmoxve:username: has no realm"}},
-		"a user without a password": {map[string]string{"endpoint": "https://h:8006", "username": "root@pam"}, []string{"proxmoxve:password: is missing beside proxmoxve:username"}},
-		"a token":                   {map[string]string{"endpoint": "https://h:8006", "apiToken": "a@pve!b=c"}, nil},
-		"a user with a password":    {map[string]string{"endpoint": "https://h:8006", "username": "root@pam", "password": "hidden"}, nil},
-		"a ticket":                  {map[string]string{"endpoint": "https://h:8006", "authTicket": "hidden", "csrfPreventionToken": "hidden"}, nil},
+		"an endpoint that is a host": {
+			map[string]string{"endpoint": "pve1:8006", "apiToken": "a@pve!b=c"},
+			[]string{"proxmoxve:endpoint: is not the address of a Proxmox API; write it with https://"},
+		},
+		"a token's secret alone": {
+			map[string]string{"endpoint": "https://h:8006", "apiToken": "hidden"},
+			[]string{"proxmoxve:apiToken: is not an API token; write it in full"},
+		},
+		"a user without a realm": {
+			map[string]string{"endpoint": "https://h:8006", "username": "root", "password": "hidden"},
+			[]string{"proxmoxve:username: has no realm"},
+		},
+		"a user without a password": {
+			map[string]string{"endpoint": "https://h:8006", "username": "root@pam"},
+			[]string{"proxmoxve:password: is missing beside proxmoxve:username"},
+		},
+		"a token": {map[string]string{"endpoint": "https://h:8006", "apiToken": "a@pve!b=c"}, nil},
+		"a user with a password": {
+			map[string]string{"endpoint": "https://h:8006", "username": "root@pam", "password": "hidden"}, nil,
+		},
+		"a ticket": {
+			map[string]string{"endpoint": "https://h:8006", "authTicket": "hidden", "csrfPreventionToken": "hidden"}, nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := configured(t, "test", twoClusters)
 			delete(o.Config, "proxmoxve:endpoint")
 			delete(o.Config, "proxmoxve:apiToken")
+
 			for key, value := range test.settings {
 				o.Config["proxmoxve:"+key] = value
 			}
+
 			r, err := enginetest.Run(o, deploy)
 			if len(test.says) == 0 {
 				require.NoError(t, err)
 
 				return
 			}
+
 			require.Error(t, err)
+
 			for _, text := range test.says {
 				require.ErrorContains(t, err, text)
 			}
+
 			assert.NotContains(t, err.Error(), "hidden")
 			assert.Equal(t, len(test.says), strings.Count(err.Error(), "\nproxmoxve:"))
 			assert.Empty(t, r.All())
@@ -71,23 +94,29 @@ func TestAConnectionMayStandInTheEnvironment(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestKeysThatTheLanguageHostTellsOf has no stack file at hand: the configuration comes from elsewhere, such as another file or an environment of Pulumi's.
+// TestKeysThatTheLanguageHostTellsOf has no stack file at hand: the configuration comes from elsewhere, such as another
+// file or an environment of Pulumi's.
 func TestKeysThatTheLanguageHostTellsOf(t *testing.T) {
 	t.Setenv("PULUMI_CONFIG", `{"talos-proxmox:cluster": "[]", "talos-proxmox:hosts": "[]", "proxmoxve:endpont": "x"}`)
 	o := configured(t, "test", twoClusters)
 	o.Root = t.TempDir()
 	r, err := enginetest.Run(o, deploy)
-	require.ErrorContains(t, err, "nothing was changed:\ncluster: is not a key of the configuration; did you mean clusters?")
+	require.ErrorContains(
+		t, err, "nothing was changed:\ncluster: is not a key of the configuration; did you mean clusters?",
+	)
 	assert.NotContains(t, err.Error(), "endpont", "other namespaces belong to others")
 	assert.Empty(t, r.All())
 }
 
 func TestAStackFileAloneIsReadAsStrictly(t *testing.T) {
 	t.Parallel()
+
 	document := strings.Replace(twoClusters, "talos-proxmox:clusters", "talos-proxmox:cluster", 1)
+
 	_, err := PlanFile("test", []byte(document))
 	for _, text := range []string{
-		"cluster: is not a key of the configuration; did you mean clusters?", "proxmoxve:endpoint: is missing; state a Proxmox host's API", "clusters: is missing; state it",
+		"cluster: is not a key of the configuration; did you mean clusters?",
+		"proxmoxve:endpoint: is missing; state a Proxmox host's API", "clusters: is missing; state it",
 	} {
 		require.ErrorContains(t, err, text)
 	}

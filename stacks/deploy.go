@@ -50,6 +50,7 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 	if err != nil {
 		return err
 	}
+
 	d := &deployment{
 		settings:  s,
 		rehearsal: p.Rehearsal,
@@ -57,28 +58,39 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		templates: map[templateKey]*components.GoldenTemplate{},
 		mappings:  map[string]*components.PCIMapping{},
 		clusters:  map[string]*components.TalosCluster{},
-		machines:  &machines{asked: proxmoxapi.NewMachines(proxmoxSetting(ctx, os.Getenv), p.Transport), warn: ctx.Log.Warn, preview: ctx.DryRun()},
+		machines: &machines{
+			asked:   proxmoxapi.NewMachines(proxmoxSetting(ctx, os.Getenv), p.Transport),
+			warn:    ctx.Log.Warn,
+			preview: ctx.DryRun(),
+		},
 	}
+
 	images, err := planImages(s.plan)
 	if err != nil {
 		return err
 	}
+
 	checked, err := d.checkClusters()
 	if err != nil {
 		return err
 	}
+
 	if err := d.judgeRunning(ctx); err != nil {
 		return err
 	}
+
 	for _, warning := range s.plan.Warnings {
 		if err := warn(ctx, warning); err != nil {
 			return err
 		}
 	}
+
 	if err := d.warnOperators(ctx); err != nil {
 		return err
 	}
+
 	told := d.askSite(ctx, p.Transport)
+
 	d.hosts, err = readHosts(ctx, s, told)
 	if err := errors.Join(d.judgeSite(ctx, told()), err); err != nil {
 		return err
@@ -104,12 +116,16 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 // checkClusters returns the clusters' arguments by name, or all their problems.
 func (d *deployment) checkClusters() (map[string]components.TalosClusterArgs, error) {
 	checked := map[string]components.TalosClusterArgs{}
+
 	var problems []error
+
 	for _, cluster := range d.plan.Clusters {
 		args, err := d.clusterArgs(cluster).Checked(cluster.Name)
 		checked[cluster.Name] = args
+
 		problems = append(problems, err)
 	}
+
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("the configuration of the clusters has problems, nothing was changed:\n%w", err)
 	}
@@ -123,6 +139,7 @@ func (d *deployment) makeImages(ctx *pulumi.Context, images []image) error {
 		if err != nil {
 			return err
 		}
+
 		d.images[planned.name] = made
 	}
 
@@ -135,10 +152,12 @@ func (d *deployment) makeTemplates(ctx *pulumi.Context) error {
 		if err != nil {
 			return err
 		}
+
 		template, err := components.NewGoldenTemplate(ctx, t.Key+"-"+t.Host, d.templateArgs(t, host))
 		if err != nil {
 			return err
 		}
+
 		d.templates[keyOf(t)] = template
 	}
 
@@ -147,14 +166,17 @@ func (d *deployment) makeTemplates(ctx *pulumi.Context) error {
 
 func (d *deployment) makeClusters(ctx *pulumi.Context, checked map[string]components.TalosClusterArgs) error {
 	d.machines.wanted = wanted(d.plan)
+
 	ctx = look.With(ctx, d.machines.look)
 	for _, planned := range d.plan.Clusters {
 		args := checked[planned.Name]
 		d.wire(args, planned)
+
 		cluster, err := components.NewTalosCluster(ctx, planned.Name, args)
 		if err != nil {
 			return err
 		}
+
 		d.clusters[planned.Name] = cluster
 	}
 
@@ -169,7 +191,10 @@ func (d *deployment) host(name string) (spec.Host, error) {
 			names = append(names, h.Name)
 		}
 
-		return spec.Host{}, fmt.Errorf("a template is planned on host %q, which is not one of the hosts %s: report this as a mistake in the plan", name, strings.Join(names, ", "))
+		return spec.Host{}, fmt.Errorf(
+			"a template is planned on host %q, which is not one of the hosts %s: report this as a mistake in the plan", name,
+			strings.Join(names, ", "),
+		)
 	}
 
 	return d.plan.Hosts[i], nil

@@ -23,6 +23,7 @@ import (
 // as JSON, texts as they are. The stack files in the project's folder are the user's to edit.
 func stackOptions(t *testing.T, stack string, more map[string]string) enginetest.Options {
 	t.Helper()
+
 	data, err := os.ReadFile("testdata/Pulumi." + stack + ".yaml")
 	require.NoError(t, err)
 	o := configured(t, stack, string(data))
@@ -34,21 +35,31 @@ func stackOptions(t *testing.T, stack string, more map[string]string) enginetest
 // configured is a stack file as the engine would hand it to the program, with a connection to Proxmox.
 func configured(t *testing.T, stack, document string) enginetest.Options {
 	t.Helper()
+
 	var file struct {
 		Config map[string]any `yaml:"config"`
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(document), &file))
 	root := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(root, "Pulumi."+stack+".yaml"), []byte(document), 0o600))
-	o := enginetest.Options{Stack: stack, Root: root, Config: map[string]string{"proxmoxve:endpoint": "https://127.1.0.11:8006/", "proxmoxve:apiToken": "talos@pve!pulumi=uuid"}}
+
+	o := enginetest.Options{
+		Stack: stack,
+		Root:  root,
+		Config: map[string]string{
+			"proxmoxve:endpoint": "https://127.1.0.11:8006/", "proxmoxve:apiToken": "talos@pve!pulumi=uuid",
+		},
+	}
 	for key, value := range file.Config {
 		if text, ok := value.(string); ok {
 			o.Config[key] = text
 
 			continue
 		}
+
 		encoded, err := json.Marshal(value)
 		require.NoError(t, err)
+
 		o.Config[key] = string(encoded)
 	}
 
@@ -58,11 +69,14 @@ func configured(t *testing.T, stack, document string) enginetest.Options {
 // labHostKeys is what the lab adds to its stack: the keys of its hosts' shells.
 func labHostKeys(t *testing.T) map[string]string {
 	t.Helper()
+
 	var hosts []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(stackOptions(t, "lab", nil).Config["talos-proxmox:hosts"]), &hosts))
+
 	for _, host := range hosts {
 		host["ssh"] = map[string]any{"port": 2222, "acceptAnyHostKey": true}
 	}
+
 	encoded, err := json.Marshal(hosts)
 	require.NoError(t, err)
 
@@ -71,10 +85,12 @@ func labHostKeys(t *testing.T) map[string]string {
 
 func runStack(t *testing.T, stack string, preview bool) *enginetest.Recorder {
 	t.Helper()
+
 	more := map[string]string{}
 	if stack == "lab" {
 		more = labHostKeys(t)
 	}
+
 	o := stackOptions(t, stack, more)
 	o.Preview = preview
 	r, err := enginetest.Run(o, deploy)
@@ -85,6 +101,7 @@ func runStack(t *testing.T, stack string, preview bool) *enginetest.Recorder {
 
 func TestCommittedStacks(t *testing.T) {
 	t.Parallel()
+
 	for stack, expected := range map[string]struct {
 		nodes     []string
 		gpus      []string
@@ -95,18 +112,28 @@ func TestCommittedStacks(t *testing.T) {
 		endpoint  string
 	}{
 		"dev": {
-			nodes: []string{"dev-cp-1"}, gpus: []string{"dev-cp-1"}, templates: []string{"talos-nvidia-open-production-pve1"}, builds: 2,
-			commands: []string{"dev-bootstrap", "dev-healthy", "dev-marked", "pve1-reboot", "pve1-verify"}, endpoint: "https://10.0.0.10:6443",
+			nodes:     []string{"dev-cp-1"},
+			gpus:      []string{"dev-cp-1"},
+			templates: []string{"talos-nvidia-open-production-pve1"},
+			builds:    2,
+			commands:  []string{"dev-bootstrap", "dev-healthy", "dev-marked", "pve1-reboot", "pve1-verify"},
+			endpoint:  "https://10.0.0.10:6443",
 		},
 		"prod": {
-			nodes: []string{"prod-cp-1", "prod-cp-2", "prod-cp-3", "prod-general-1", "prod-general-2", "prod-gpu-1"}, gpus: []string{"prod-gpu-1"},
-			templates: []string{"talos-nvidia-open-production-pve3", "talos-pve1", "talos-pve2", "talos-pve3"}, builds: 5, protected: 5,
-			commands: []string{"prod-bootstrap", "prod-healthy", "prod-marked", "pve3-verify"}, endpoint: "https://10.0.0.5:6443",
+			nodes:     []string{"prod-cp-1", "prod-cp-2", "prod-cp-3", "prod-general-1", "prod-general-2", "prod-gpu-1"},
+			gpus:      []string{"prod-gpu-1"},
+			templates: []string{"talos-nvidia-open-production-pve3", "talos-pve1", "talos-pve2", "talos-pve3"},
+			builds:    5,
+			protected: 5,
+			commands:  []string{"prod-bootstrap", "prod-healthy", "prod-marked", "pve3-verify"},
+			endpoint:  "https://10.0.0.5:6443",
 		},
 		"lab": {
-			nodes: []string{"lab-cp-1", "lab-cp-2", "lab-cp-3", "lab-general-1", "lab-general-2", "lab-gpu-1"}, gpus: []string{"lab-gpu-1"},
+			nodes:     []string{"lab-cp-1", "lab-cp-2", "lab-cp-3", "lab-general-1", "lab-general-2", "lab-gpu-1"},
+			gpus:      []string{"lab-gpu-1"},
 			templates: []string{"talos-nvidia-open-production-pve1", "talos-pve1", "talos-pve2"}, builds: 4,
-			commands: []string{"lab-bootstrap", "lab-healthy", "lab-marked", "pve1-reboot", "pve1-verify"}, endpoint: "https://127.20.1.5:6443",
+			commands: []string{"lab-bootstrap", "lab-healthy", "lab-marked", "pve1-reboot", "pve1-verify"},
+			endpoint: "https://127.20.1.5:6443",
 		},
 	} {
 		for name, preview := range map[string]bool{"up": false, "preview": true} {
@@ -123,21 +150,27 @@ func TestCommittedStacks(t *testing.T) {
 				assert.Equal(t, expected.gpus, r.Names(components.GPUWorkerType))
 				assert.Equal(t, []string{"rtx4000-mapping"}, r.Names(enginetest.PCIMapping))
 				assert.NotEmpty(t, r.Of(enginetest.Schematic))
+
 				for _, token := range []string{enginetest.Secrets, enginetest.Kubeconfig} {
 					assert.Len(t, r.Of(token), 1, token)
 				}
+
 				assert.Equal(t, expected.commands, r.Names(enginetest.LocalCommand))
+
 				protected := 0
+
 				for _, registration := range r.All() {
 					if registration.Request.GetProtect() {
 						protected++
 					}
+
 					if strings.HasPrefix(registration.Type, namespace) {
 						assert.False(t, registration.Request.GetCustom())
 					} else {
 						assert.NotEmpty(t, registration.Parent, "%s stands alone", registration.Name)
 					}
 				}
+
 				assert.Equal(t, expected.protected, protected)
 				assert.Equal(t, expected.endpoint, r.Exports()[Endpoints].ObjectValue()[resource.PropertyKey(stack)].StringValue())
 			})
@@ -147,15 +180,19 @@ func TestCommittedStacks(t *testing.T) {
 
 func TestCommittedStackFilesHoldNoPlainSecretsAndNameTheirSchema(t *testing.T) {
 	t.Parallel()
+
 	for _, stack := range []string{"dev", "prod", "lab"} {
 		data, err := os.ReadFile("testdata/Pulumi." + stack + ".yaml")
 		require.NoError(t, err)
+
 		first, _, _ := strings.Cut(string(data), "\n")
 		assert.Equal(t, "# yaml-language-server: $schema=docs/schema/stack.schema.json", first)
+
 		var file struct {
 			Config map[string]any `yaml:"config"`
 		}
 		require.NoError(t, yaml.Unmarshal(data, &file))
+
 		for _, key := range []string{"proxmoxve:apiToken", "proxmoxve:password", "talos-proxmox:sshPrivateKey"} {
 			if value, stated := file.Config[key]; stated {
 				assert.Contains(t, value, "secure", "%s of stack %s is in plain text", key, stack)
@@ -170,10 +207,15 @@ func TestOutputs(t *testing.T) {
 	exports := r.Exports()
 
 	assert.ElementsMatch(t, []resource.PropertyKey{
-		Endpoints, Addresses, VMIDs, MACs, Placement, Kubeconfigs, Talosconfigs, Versions, Templates, Schematics, Hosts, Readme, PCIMappings, GPUOperatorValues,
+		Endpoints, Addresses, VMIDs, MACs, Placement, Kubeconfigs, Talosconfigs, Versions, Templates, Schematics, Hosts,
+		Readme, PCIMappings, GPUOperatorValues,
 	}, slices.Collect(maps.Keys(exports)))
 	assert.Equal(t, map[string]any{"lab": map[string]any{
-		"talos": "v1.12.6", "kubernetes": "v1.35.0", "asked": enginetest.GateAsked, "differences": map[string]any{}, "contract": "v1.12",
+		"talos":       "v1.12.6",
+		"kubernetes":  "v1.35.0",
+		"asked":       enginetest.GateAsked,
+		"differences": map[string]any{},
+		"contract":    "v1.12",
 	}}, exports[Versions].Mappable())
 	assert.Equal(t, "127.20.1.10", at(exports[Addresses], "lab", "lab-cp-1"))
 	assert.Equal(t, float64(3001), at(exports[VMIDs], "lab", "lab-general-2"))
@@ -183,10 +225,14 @@ func TestOutputs(t *testing.T) {
 	assert.Equal(t, "talos-v1.12.6-talos", at(exports[Templates], "talos", "pve2", "name"))
 	assert.Len(t, at(exports[Schematics], "talos"), 64)
 	assert.Contains(t, exports[Readme].StringValue(), "| lab-cp-1 | control plane | pve1 | 2000 | 127.20.1.10 |")
-	for name, secret := range map[resource.PropertyKey]string{Kubeconfigs: enginetest.KubeconfigText, Talosconfigs: enginetest.TalosconfigText} {
+
+	for name, secret := range map[resource.PropertyKey]string{
+		Kubeconfigs: enginetest.KubeconfigText, Talosconfigs: enginetest.TalosconfigText,
+	} {
 		require.True(t, exports[name].IsSecret(), name)
 		assert.Equal(t, secret, at(exports[name].SecretValue().Element, "lab"))
 	}
+
 	for name, value := range exports {
 		assert.Equal(t, name == Kubeconfigs || name == Talosconfigs, value.ContainsSecrets(), name)
 	}
@@ -198,6 +244,7 @@ func at(value resource.PropertyValue, keys ...resource.PropertyKey) any {
 		if value.IsSecret() {
 			value = value.SecretValue().Element
 		}
+
 		value = value.ObjectValue()[key]
 	}
 
@@ -227,11 +274,19 @@ func TestClassesWithTheSameImageShareIt(t *testing.T) {
 	require.NoError(t, err)
 
 	other := talos.Schematic{Extensions: []string{"iscsi-tools"}}.ID()[:12]
-	assert.ElementsMatch(t, []string{"talos-v1.12.6-376567988ad3-nocloud-amd64.img-pve1-local", "talos-v1.12.6-" + other + "-nocloud-amd64.iso-pve1-local"}, r.Names(enginetest.File))
+	assert.ElementsMatch(
+		t,
+		[]string{
+			"talos-v1.12.6-376567988ad3-nocloud-amd64.img-pve1-local",
+			"talos-v1.12.6-" + other + "-nocloud-amd64.iso-pve1-local",
+		},
+		r.Names(enginetest.File),
+	)
 	assert.Equal(t, []string{"plain-pve1", "storage-pve1", "talos-pve1"}, r.Names(components.GoldenTemplateType))
 	assert.Equal(t, []string{"storage-pve1-build", "talos-pve1-build"}, r.Names(enginetest.RemoteCommand))
 	assert.Equal(t, []string{"one", "two"}, r.Names(components.TalosClusterType))
 	assert.Equal(t, []string{"storage-pve1-build"}, r.Of(enginetest.VirtualMachine)["one-storage-1-vm"].DependsOn())
+
 	for _, name := range []resource.PropertyKey{"one", "two"} {
 		assert.NotEmpty(t, at(r.Exports()[Kubeconfigs], name))
 	}
@@ -239,6 +294,7 @@ func TestClassesWithTheSameImageShareIt(t *testing.T) {
 
 func TestASecondClusterLeavesTheFirstAlone(t *testing.T) {
 	t.Parallel()
+
 	var document map[string]map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(twoClusters), &document))
 	document["config"]["talos-proxmox:clusters"] = document["config"]["talos-proxmox:clusters"].([]any)[:1]
@@ -266,6 +322,7 @@ func TestTheFactoryIsStatedOnce(t *testing.T) {
 	for name, file := range r.Of(enginetest.File) {
 		assert.True(t, strings.HasPrefix(file.Input("url").StringValue(), "http://127.1.0.9:8080/image/"), name)
 	}
+
 	for name, apply := range r.Of(enginetest.ConfigurationApply) {
 		patches, err := json.Marshal(apply.Input("configPatches").Mappable())
 		require.NoError(t, err)
@@ -283,29 +340,42 @@ func TestThePrivateKeyIsASecret(t *testing.T) {
 
 	for name, command := range r.Of(enginetest.RemoteCommand) {
 		require.True(t, command.Input("connection").IsSecret(), name)
-		assert.Equal(t, "the-private-key", command.Input("connection").SecretValue().Element.ObjectValue()["privateKey"].StringValue(), name)
+		assert.Equal(
+			t, "the-private-key", command.Input("connection").SecretValue().Element.ObjectValue()["privateKey"].StringValue(),
+			name,
+		)
 	}
 }
 
 func TestWarningsReachTheUser(t *testing.T) {
 	t.Parallel()
+
 	document := strings.Replace(twoClusters, "ssh: {", "capacity: {cores: 4}, ssh: {", 1)
 	r, err := enginetest.Run(configured(t, "test", document), deploy)
 	require.NoError(t, err)
 
-	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[0].capacity.cores: 6 cores are planned on pve1, which has 4")
+	assert.Contains(
+		t, strings.Join(r.Warnings(), "\n"), "hosts[0].capacity.cores: 6 cores are planned on pve1, which has 4",
+	)
 }
 
 func TestRawPassthroughNeedsAPassword(t *testing.T) {
 	t.Parallel()
-	raw := strings.Replace(twoClusters, "ssh: {acceptAnyHostKey: true}", "ssh: {acceptAnyHostKey: true}, gpus: [{name: p4, pci: '01:00', generation: pascal, passthrough: raw}]", 1)
+
+	raw := strings.Replace(
+		twoClusters, "ssh: {acceptAnyHostKey: true}",
+		"ssh: {acceptAnyHostKey: true}, gpus: [{name: p4, pci: '01:00', generation: pascal, passthrough: raw}]", 1,
+	)
+
 	for name, test := range map[string]struct {
 		settings map[string]string
 		fails    bool
 	}{
-		"root with a password":                    {map[string]string{"username": "root@pam", "password": "hidden"}, false},
-		"root's token":                            {map[string]string{"apiToken": "root@pam!pulumi=uuid"}, true},
-		"a token beside root's password":          {map[string]string{"username": "root@pam", "password": "hidden", "apiToken": "root@pam!pulumi=uuid"}, true},
+		"root with a password": {map[string]string{"username": "root@pam", "password": "hidden"}, false},
+		"root's token":         {map[string]string{"apiToken": "root@pam!pulumi=uuid"}, true},
+		"a token beside root's password": {
+			map[string]string{"username": "root@pam", "password": "hidden", "apiToken": "root@pam!pulumi=uuid"}, true,
+		},
 		"another administrator with a password":   {map[string]string{"username": "admin@pve", "password": "hidden"}, true},
 		"nothing that the configuration tells of": {nil, true},
 	} {
@@ -313,15 +383,18 @@ func TestRawPassthroughNeedsAPassword(t *testing.T) {
 			t.Parallel()
 			o := configured(t, "test", raw)
 			delete(o.Config, "proxmoxve:apiToken")
+
 			for key, value := range test.settings {
 				o.Config["proxmoxve:"+key] = value
 			}
+
 			_, err := enginetest.Run(o, deploy)
 			if !test.fails {
 				require.NoError(t, err)
 
 				return
 			}
+
 			require.ErrorContains(t, err, `hosts[0].gpus[0].passthrough: "raw" cannot be used: only root@pam may do that in Proxmox, logged in with a password, and this stack logs in otherwise: `+
 				"state passthrough: mapping, or log in with proxmoxve:username root@pam and proxmoxve:password, without proxmoxve:apiToken")
 			assert.NotContains(t, err.Error(), "hidden")
@@ -331,6 +404,7 @@ func TestRawPassthroughNeedsAPassword(t *testing.T) {
 
 func TestAWrongConfigurationRegistersNothing(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		replace, with string
 		key, value    string
@@ -339,40 +413,59 @@ func TestAWrongConfigurationRegistersNothing(t *testing.T) {
 		"every problem is reported at once": {
 			replace: "cidr: 127.1.2.0/24, gateway: 127.1.2.1", with: "cidr: 127.1.2.0/24, gateway: 127.9.9.9, bogus: 1",
 			key: "talos-proxmox:protect", value: "maybe",
-			says: []string{"the configuration of stack \"test\" has problems, nothing was changed:", "clusters[1].network.gateway", "bogus", "protect"},
+			says: []string{
+				"the configuration of stack \"test\" has problems, nothing was changed:", "clusters[1].network.gateway", "bogus",
+				"protect",
+			},
 		},
 		"a key that nothing reads": {
 			replace: "talos-proxmox:hosts:", with: "talos-proxmox:clutsers: []\n  talos-proxmox:hosts:",
 			says: []string{"clutsers: is not a key of the configuration; did you mean clusters?"},
 		},
 		"a key that nothing reads, without its namespace": {
-			replace: "talos-proxmox:hosts:", with: "host: []\n  talos-proxmox:hosts:", says: []string{"host: is not a key of the configuration"},
+			replace: "talos-proxmox:hosts:",
+			with:    "host: []\n  talos-proxmox:hosts:",
+			says:    []string{"host: is not a key of the configuration"},
 		},
 		"a private key in plain text": {
-			key: "talos-proxmox:sshPrivateKey", value: "the-private-key", says: []string{"sshPrivateKey: is stored in plain text; store it encrypted: pulumi config set --secret"},
+			key:   "talos-proxmox:sshPrivateKey",
+			value: "the-private-key",
+			says:  []string{"sshPrivateKey: is stored in plain text; store it encrypted: pulumi config set --secret"},
 		},
 		"two checksums of one image": {
-			replace: "talos: {version: v1.12.6}\n    storage: {", with: "talos: {version: v1.12.6, checksum: " + strings.Repeat("cd", 32) + "}\n    storage: {checksum: " + strings.Repeat("ab", 32) + ", ",
+			replace: "talos: {version: v1.12.6}\n    storage: {",
+			with: "talos: {version: v1.12.6, checksum: " + strings.Repeat(
+				"cd", 32,
+			) + "}\n    storage: {checksum: " + strings.Repeat("ab", 32) + ", ",
 			says: []string{"checksum: another class with the same image states another one"},
 		},
 		"a patch that replaces an authority": {
-			replace: "      controlPlane: {count: 1}", with: "      patches: ['cluster: {ca: {crt: aGlkZGVu, key: aGlkZGVu}}']\n      controlPlane: {count: 1}",
-			says: []string{"clusters[0].patches[0]: cannot be used: it changes cluster.ca (made once, with the cluster's secrets): remove it"},
+			replace: "      controlPlane: {count: 1}",
+			with:    "      patches: ['cluster: {ca: {crt: aGlkZGVu, key: aGlkZGVu}}']\n      controlPlane: {count: 1}",
+			says: []string{
+				"clusters[0].patches[0]: cannot be used: it changes cluster.ca (made once, with the cluster's secrets): remove it",
+			},
 		},
 		"an extension that no Talos has": {
-			replace: "extensions: [iscsi-tools]", with: "extensions: [qemu-gest-agent]", says: []string{"did you mean qemu-guest-agent?"},
+			replace: "extensions: [iscsi-tools]",
+			with:    "extensions: [qemu-gest-agent]",
+			says:    []string{"did you mean qemu-guest-agent?"},
 		},
 		"a patch that is no YAML": {
-			replace: "      controlPlane: {count: 1}", with: "      patches: ['machine: [']\n      controlPlane: {count: 1}", says: []string{"clusters[0].patches[0]"},
+			replace: "      controlPlane: {count: 1}",
+			with:    "      patches: ['machine: [']\n      controlPlane: {count: 1}",
+			says:    []string{"clusters[0].patches[0]"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			document := twoClusters
 			if test.replace != "" {
 				require.Contains(t, document, test.replace)
 				document = strings.Replace(document, test.replace, test.with, 1)
 			}
+
 			o := configured(t, "test", document)
 			if test.key != "" {
 				o.Config[test.key] = test.value
@@ -383,6 +476,7 @@ func TestAWrongConfigurationRegistersNothing(t *testing.T) {
 			for _, text := range test.says {
 				require.ErrorContains(t, err, text)
 			}
+
 			assert.NotContains(t, err.Error(), "the-private-key")
 			assert.Empty(t, r.All())
 		})

@@ -12,6 +12,7 @@ import (
 // has for it: the engine hands a program decrypted values and the names of such keys, not what in them is encrypted.
 func encrypted(ctx *pulumi.Context) map[string]string {
 	keys := map[string]string{}
+
 	for _, key := range planKeys() {
 		if full := namespace + ":" + key; ctx.IsConfigSecret(full) {
 			keys[key] = storedIn(filepath.Join(ctx.RootDirectory(), "Pulumi."+ctx.Stack()+".yaml"), full, key)
@@ -28,12 +29,14 @@ func storedIn(path string, keys ...string) string {
 	if err != nil {
 		return ""
 	}
+
 	var file struct {
 		Config map[string]any `yaml:"config"`
 	}
 	if err := yaml.Unmarshal(data, &file); err != nil {
 		return ""
 	}
+
 	for _, key := range keys {
 		if value, ok := file.Config[key]; ok {
 			text, err := handedOver(value)

@@ -18,7 +18,8 @@ import (
 	"talos-proxmox/internal/report"
 )
 
-// encryptedStack has each text that can be kept secret, encrypted by itself. Pulumi's own encryption is left out: what would be decrypted is marked.
+// encryptedStack has each text that can be kept secret, encrypted by itself. Pulumi's own encryption is left out: what
+// would be decrypted is marked.
 const encryptedStack = `config:
   talos-proxmox:hosts:
     - {name: pve1, address: 127.1.0.11, ssh: {acceptAnyHostKey: true}}
@@ -41,9 +42,11 @@ const encryptedStack = `config:
         - {secure: "machine: {sysctls: {d: marker-cluster}}"}
 `
 
-// decrypted is a stack as the engine hands it to the program, and its file as it lies in the project: without what is decrypted.
+// decrypted is a stack as the engine hands it to the program, and its file as it lies in the project: without what is
+// decrypted.
 func decrypted(t *testing.T, document string) enginetest.Options {
 	t.Helper()
+
 	var file struct {
 		Config map[string]any `yaml:"config"`
 	}
@@ -51,20 +54,25 @@ func decrypted(t *testing.T, document string) enginetest.Options {
 	o := enginetest.Options{Stack: "test", Root: t.TempDir(), Config: map[string]string{}}
 	file.Config["proxmoxve:endpoint"], file.Config["proxmoxve:apiToken"] = "https://127.1.0.11:8006/", "talos@pve!pulumi=uuid"
 	stored := map[string]any{}
+
 	for key, value := range file.Config {
 		secret := false
 		plain, kept := split(value, &secret)
+
 		text, ok := plain.(string)
 		if !ok {
 			encoded, err := json.Marshal(plain)
 			require.NoError(t, err)
+
 			text = string(encoded)
 		}
+
 		o.Config[key], stored[key] = text, kept
 		if secret {
 			o.Secrets = append(o.Secrets, key)
 		}
 	}
+
 	text, err := yaml.Marshal(map[string]any{"config": stored})
 	require.NoError(t, err)
 	require.NotContains(t, string(text), "marker")
@@ -82,6 +90,7 @@ func split(value any, secret *bool) (plain, kept any) {
 
 			return text, map[string]any{"secure": "v1:cipher"}
 		}
+
 		plain, kept := map[string]any{}, map[string]any{}
 		for key, inner := range value {
 			plain[key], kept[key] = split(inner, secret)
@@ -90,6 +99,7 @@ func split(value any, secret *bool) (plain, kept any) {
 		return plain, kept
 	case []any:
 		var plain, kept []any
+
 		for _, inner := range value {
 			p, k := split(inner, secret)
 			plain, kept = append(plain, p), append(kept, k)
@@ -103,14 +113,17 @@ func split(value any, secret *bool) (plain, kept any) {
 
 // markers are what encryptedStack has encrypted.
 var markers = []string{
-	"marker-argument", "marker-server", "marker-label", "marker-taint", "marker-pool", "marker-own-label", "marker-node", "marker-cluster",
+	"marker-argument", "marker-server", "marker-label", "marker-taint", "marker-pool", "marker-own-label", "marker-node",
+	"marker-cluster",
 }
 
 func requireHidden(t *testing.T, r *enginetest.Recorder, texts ...string) {
 	t.Helper()
+
 	for place, value := range r.Everything() {
 		plain, err := json.Marshal(enginetest.Plain(value).Mappable())
 		require.NoError(t, err)
+
 		for _, text := range texts {
 			assert.False(t, strings.Contains(string(plain), text), "%s is in %s", text, place)
 		}
@@ -119,6 +132,7 @@ func requireHidden(t *testing.T, r *enginetest.Recorder, texts ...string) {
 
 func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 	t.Parallel()
+
 	for name, change := range map[string]func(t *testing.T, o *enginetest.Options){
 		"single texts": func(*testing.T, *enginetest.Options) {},
 		"without the stack's file": func(t *testing.T, o *enginetest.Options) {
@@ -127,10 +141,12 @@ func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 		},
 		"whole keys": func(t *testing.T, o *enginetest.Options) {
 			t.Helper()
+
 			whole := "config:\n"
 			for _, key := range o.Secrets {
 				whole += "  " + key + ": {secure: v1:cipher}\n"
 			}
+
 			require.NoError(t, os.WriteFile(filepath.Join(o.Root, "Pulumi.test.yaml"), []byte(whole), 0o600))
 		},
 	} {
@@ -144,15 +160,25 @@ func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 				require.NoError(t, err)
 
 				requireHidden(t, r, markers...)
-				assert.Equal(t, "general", strings.Split(r.Names(enginetest.VirtualMachine)[1], "-")[1], "names are names of resources")
+				assert.Equal(
+					t, "general", strings.Split(r.Names(enginetest.VirtualMachine)[1], "-")[1], "names are names of resources",
+				)
+
 				if preview {
 					return
 				}
-				all, err := json.Marshal(resource.NewProperty(r.Of(enginetest.ConfigurationApply)["one-general-1-configuration"].Inputs).Mappable())
+
+				all, err := json.Marshal(
+					resource.NewProperty(r.Of(enginetest.ConfigurationApply)["one-general-1-configuration"].Inputs).Mappable(),
+				)
 				require.NoError(t, err)
-				for _, marker := range []string{"marker-label", "marker-taint", "marker-pool", "marker-own-label", "marker-node", "marker-cluster"} {
+
+				for _, marker := range []string{
+					"marker-label", "marker-taint", "marker-pool", "marker-own-label", "marker-node", "marker-cluster",
+				} {
 					assert.Contains(t, string(all), marker, "it reaches the machine")
 				}
+
 				warned := strings.Contains(strings.Join(r.Warnings(), "\n"), "clusters: is stored encrypted as a whole")
 				assert.Equal(t, name == "whole keys", warned)
 			})
@@ -164,7 +190,10 @@ func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 // encrypted and the other in plain text, and the other way round.
 func TestAnImageIsSecretForAllItsClasses(t *testing.T) {
 	t.Parallel()
-	for name, arguments := range map[string][2]string{"the first": {"{secure: hidden=1}", "hidden=1"}, "the last": {"hidden=1", "{secure: hidden=1}"}} {
+
+	for name, arguments := range map[string][2]string{
+		"the first": {"{secure: hidden=1}", "hidden=1"}, "the last": {"hidden=1", "{secure: hidden=1}"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := decrypted(t, strings.NewReplacer(
@@ -175,28 +204,39 @@ func TestAnImageIsSecretForAllItsClasses(t *testing.T) {
 			require.NoError(t, err)
 
 			hidden := 0
+
 			for _, schematic := range r.Of(enginetest.Schematic) {
 				if schematic.Input("schematic").IsSecret() {
 					hidden++
 				}
 			}
+
 			assert.Len(t, r.Of(enginetest.Schematic), 2)
 			assert.Equal(t, 1, hidden, "that of plain has no arguments")
 		})
 	}
 }
 
-// TestOneEncryptedPatchHidesOnlyWhatItReaches keeps previews readable: a patch of one pool leaves the other machines as they are.
+// TestOneEncryptedPatchHidesOnlyWhatItReaches keeps previews readable: a patch of one pool leaves the other machines as
+// they are.
 func TestOneEncryptedPatchHidesOnlyWhatItReaches(t *testing.T) {
 	t.Parallel()
-	o := decrypted(t, strings.Replace(twoClusters, "workers: [{name: storage,", `workers: [{patches: [{secure: "machine: {sysctls: {a: marker-pool}}"}], name: storage,`, 1))
+	o := decrypted(
+		t,
+		strings.Replace(
+			twoClusters, "workers: [{name: storage,",
+			`workers: [{patches: [{secure: "machine: {sysctls: {a: marker-pool}}"}], name: storage,`, 1,
+		),
+	)
 	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
 
 	requireHidden(t, r, "marker-pool")
+
 	for name, apply := range r.Of(enginetest.ConfigurationApply) {
 		assert.Equal(t, name == "one-storage-1-configuration", apply.Input("configPatches").ContainsSecrets(), name)
 	}
+
 	for _, name := range r.Names(enginetest.VirtualMachine) {
 		assert.False(t, resource.NewProperty(r.Of(enginetest.VirtualMachine)[name].Inputs).ContainsSecrets(), name)
 	}
@@ -204,10 +244,19 @@ func TestOneEncryptedPatchHidesOnlyWhatItReaches(t *testing.T) {
 
 func TestProblemsAndReportsOfAnEncryptedStack(t *testing.T) {
 	t.Parallel()
-	o := decrypted(t, strings.NewReplacer("d: marker-cluster}}", "d: [marker-cluster}}", "marker-label", "marker-label!", "marker-taint=a", "marker-taint=a b").Replace(encryptedStack))
+	o := decrypted(
+		t,
+		strings.NewReplacer(
+			"d: marker-cluster}}", "d: [marker-cluster}}", "marker-label", "marker-label!", "marker-taint=a", "marker-taint=a b",
+		).Replace(encryptedStack),
+	)
 	_, err := enginetest.Run(o, deploy)
-	require.ErrorContains(t, err, "clusters[0].patches[1]: is not a patch for Talos, and why is not said of an encrypted one")
-	require.ErrorContains(t, err, `clusters[0].workers[0].labels["example.org/hidden"]: is not a value of Kubernetes labels`)
+	require.ErrorContains(
+		t, err, "clusters[0].patches[1]: is not a patch for Talos, and why is not said of an encrypted one",
+	)
+	require.ErrorContains(
+		t, err, `clusters[0].workers[0].labels["example.org/hidden"]: is not a value of Kubernetes labels`,
+	)
 	require.ErrorContains(t, err, "clusters[0].workers[0].taints[0]: is not a taint")
 	assert.NotContains(t, err.Error(), "marker")
 
@@ -216,12 +265,15 @@ func TestProblemsAndReportsOfAnEncryptedStack(t *testing.T) {
 	require.NoError(t, err)
 	plan, err := PlanFile("test", file)
 	require.NoError(t, err, "a report needs no secret")
-	quoted := strings.Replace(string(file), "config:\n", "config:\n    talos-proxmox:protect: \"true\"\n", 1) // as Pulumi writes it
+	// as Pulumi writes it
+	quoted := strings.Replace(string(file), "config:\n", "config:\n    talos-proxmox:protect: \"true\"\n", 1)
 	protected, err := PlanFile("test", []byte(quoted))
 	require.NoError(t, err)
 	assert.True(t, protected.Protect)
+
 	page, err := report.HTML(plan)
 	require.NoError(t, err)
+
 	for _, text := range []string{report.Markdown(plan, nil), string(page)} {
 		assert.Contains(t, text, "one-general-2")
 		assert.NotContains(t, text, "cipher")
@@ -232,8 +284,10 @@ func TestProblemsAndReportsOfAnEncryptedStack(t *testing.T) {
 		for _, marker := range slices.Backward(markers) {
 			text = blindText(text, marker)
 		}
+
 		shown[key] = text
 	}
+
 	plan, err = PlanOfConfig("test", shown)
 	require.NoError(t, err, "the comment on a pull request needs none either")
 	assert.Len(t, plan.Clusters[0].Nodes(), 3)
@@ -245,6 +299,7 @@ func blindText(document, text string) string {
 	if at < 0 {
 		return document
 	}
+
 	first := strings.LastIndex(document[:at], `"`)
 
 	return document[:first] + `"[secret]` + document[at+strings.Index(document[at:], `"`):]

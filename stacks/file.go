@@ -39,29 +39,36 @@ func planFile(stack string, content []byte, unconnected bool) (*spec.Plan, error
 
 		return text
 	}, os.Getenv)
+
 	problems := unknownKeys(slices.Collect(maps.Keys(file.Config)))
 	if !unconnected {
 		problems = append(problems, checkEndpoint(stated)...)
 	}
+
 	configuration := map[string]string{}
+
 	for key, value := range file.Config {
 		name, ours := strings.CutPrefix(key, namespace+":")
 		if !ours && strings.Contains(name, ":") {
 			continue // a provider's
 		}
+
 		text, err := handedOver(value)
 		if err != nil {
 			return nil, fmt.Errorf("unable to read %s of stack %q: %w", key, stack, err)
 		}
+
 		configuration[name] = text
 	}
 
 	options := blinded(stack)
 	options.Unconnected = unconnected
+
 	plan, err := load(configuration, options)
 	if err != nil {
 		problems = append(problems, problemsOf(err)...)
 	}
+
 	if len(problems) > 0 {
 		return nil, problems
 	}
@@ -75,6 +82,7 @@ func handedOver(value any) (string, error) {
 	if text, ok := value.(string); ok {
 		return text, nil
 	}
+
 	text, err := json.Marshal(value)
 
 	return string(text), err

@@ -19,29 +19,37 @@ func (d *deployment) makeMappings(ctx *pulumi.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		args := components.PCIMappingArgs{}
 		ready := pulumi.StringArray{}
+
 		for _, h := range d.plan.Hosts {
 			if !used[name][h.Name] {
 				continue
 			}
+
 			for _, gpu := range h.GPUs {
 				if gpu.Name != name {
 					continue
 				}
+
 				device, err := d.device(gpu)
 				if err != nil {
 					return err
 				}
+
 				args.Devices = append(args.Devices, device)
 			}
+
 			if state, known := d.hosts[h.Name]; known && state.prep != nil {
 				ready = append(ready, state.prep.Ready)
 			}
 		}
+
 		args.HostsReady = ready
+
 		mapping, err := components.NewPCIMapping(ctx, name, args)
 		if err != nil {
 			return err
 		}
+
 		d.mappings[name] = mapping
 	}
 
@@ -51,15 +59,18 @@ func (d *deployment) makeMappings(ctx *pulumi.Context) error {
 // usedGPUs are the mapped names that machines use, with their hosts.
 func (d *deployment) usedGPUs() map[string]map[string]bool {
 	used := map[string]map[string]bool{}
+
 	for _, cluster := range d.plan.Clusters {
 		for _, n := range cluster.Nodes() {
 			for _, gpu := range n.GPUs {
 				if gpu.Raw {
 					continue
 				}
+
 				if used[gpu.Name] == nil {
 					used[gpu.Name] = map[string]bool{}
 				}
+
 				used[gpu.Name][n.Host] = true
 			}
 		}
@@ -68,26 +79,32 @@ func (d *deployment) usedGPUs() map[string]map[string]bool {
 	return used
 }
 
-// device describes a GPU by its host's facts: by those of now where no reboot can change them, so that a run that changes nothing knows everything; otherwise by
-// those that the host's preparation ends with.
+// device describes a GPU by its host's facts: by those of now where no reboot can change them, so that a run that
+// changes nothing knows everything; otherwise by those that the host's preparation ends with.
 func (d *deployment) device(gpu spec.GPU) (components.MappedDevice, error) {
 	h := d.hosts[gpu.Host]
+
 	device := components.MappedDevice{Node: gpu.Host, PCI: gpu.PCI}
 	if facts := h.answer.Facts; facts != nil && (h.prep == nil || !facts.RebootRequired()) {
 		identity, err := facts.Identity(gpu.PCI)
 		if err == nil {
-			device.ID, device.Subsystem, device.Group = pulumi.String(identity.ID), pulumi.String(identity.Subsystem), pulumi.Int(identity.Group)
+			device.ID, device.Subsystem, device.Group = pulumi.String(identity.ID), pulumi.String(
+				identity.Subsystem,
+			), pulumi.Int(identity.Group)
 
 			return device, nil
 		}
+
 		if h.prep == nil {
 			return device, fmt.Errorf("%s: %w", h.GPUPath(gpu), err)
 		}
 	}
+
 	document := unknownText()
 	if h.prep != nil {
 		document = h.prep.Facts
 	}
+
 	identity := document.ApplyT(func(document string) (host.Identity, error) {
 		facts, err := host.Parse([]byte(document))
 		if err != nil {
@@ -109,6 +126,7 @@ func (d *deployment) warnOperators(ctx *pulumi.Context) error {
 		if !cluster.GPUOperator || talos.RunsGPUOperator(cluster.TalosVersion) {
 			continue
 		}
+
 		text := fmt.Sprintf("cluster %s: NVIDIA's GPU Operator fails to validate the driver on Talos %s; use %s or later, or state gpuOperator: false for the device plugin",
 			cluster.Name, cluster.TalosVersion, talos.OldestWithGPUOperator)
 		if err := warn(ctx, text); err != nil {
@@ -124,6 +142,7 @@ func (d *deployment) exportGPUs(ctx *pulumi.Context) error {
 	mappings := pulumi.Map{}
 	for name := range d.mappings {
 		devices := pulumi.StringArray{}
+
 		for _, h := range d.plan.Hosts {
 			for _, gpu := range h.GPUs {
 				if gpu.Name == name && d.usedGPUs()[name][h.Name] {
@@ -131,20 +150,25 @@ func (d *deployment) exportGPUs(ctx *pulumi.Context) error {
 				}
 			}
 		}
+
 		mappings[name] = devices
 	}
+
 	ctx.Export(PCIMappings, mappings)
 
 	values := pulumi.StringMap{}
+
 	for _, cluster := range d.plan.Clusters {
 		text, err := d.clusterArgs(cluster).GPUOperatorValues()
 		if err != nil {
 			return err
 		}
+
 		if text != "" {
 			values[cluster.Name] = pulumi.String(text)
 		}
 	}
+
 	ctx.Export(GPUOperatorValues, values)
 
 	return nil

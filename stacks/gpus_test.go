@@ -33,6 +33,7 @@ const gpuStack = `config:
 func rebootPending(group string) *host.Facts {
 	facts := enginetest.Prepared("pve1")
 	facts.Prep.Changes = []string{host.ChangeReboot}
+
 	facts.Prep.Pending = []string{"the kernel runs without iommu=pt"}
 	for i := range facts.Devices {
 		facts.Devices[i].Group = ""
@@ -46,6 +47,7 @@ func rebootPending(group string) *host.Facts {
 
 func TestMappingsHoldTheDevicesOfHostsThatMachinesUse(t *testing.T) {
 	t.Parallel()
+
 	for name, preview := range map[string]bool{"up": false, "preview": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,23 +59,35 @@ func TestMappingsHoldTheDevicesOfHostsThatMachinesUse(t *testing.T) {
 			mapping := r.Of(enginetest.PCIMapping)["rtx4000-mapping"]
 			assert.Equal(t, []string{"pve1-verify"}, mapping.DependsOn(), "the host that is prepared is ready first")
 			require.Len(t, mapping.Input("maps").ArrayValue(), 2, "no machine uses the GPU of pve3")
+
 			for i, on := range []string{"pve1", "pve2"} {
 				assert.Equal(t, resource.PropertyMap{
-					"id": resource.NewProperty("10de:27b0"), "subsystemId": resource.NewProperty("10de:16fa"), "iommuGroup": resource.NewProperty(12.0),
-					"node": resource.NewProperty(on), "path": resource.NewProperty("0000:01:00"),
+					"id":          resource.NewProperty("10de:27b0"),
+					"subsystemId": resource.NewProperty("10de:16fa"),
+					"iommuGroup":  resource.NewProperty(12.0),
+					"node":        resource.NewProperty(on), "path": resource.NewProperty("0000:01:00"),
 				}, mapping.Input("maps").ArrayValue()[i].ObjectValue(), "known in a preview, too")
 			}
+
 			vms := r.Of(enginetest.VirtualMachine)
-			assert.ElementsMatch(t, []string{"rtx4000-mapping", "pve1-verify", "talos-nvidia-open-production-pve1-build"}, vms["one-gpu-1-vm"].DependsOn())
-			assert.ElementsMatch(t, []string{"rtx4000-mapping", "talos-nvidia-open-production-pve2-build"}, vms["one-gpu-2-vm"].DependsOn())
+			assert.ElementsMatch(
+				t, []string{"rtx4000-mapping", "pve1-verify", "talos-nvidia-open-production-pve1-build"},
+				vms["one-gpu-1-vm"].DependsOn(),
+			)
+			assert.ElementsMatch(
+				t, []string{"rtx4000-mapping", "talos-nvidia-open-production-pve2-build"}, vms["one-gpu-2-vm"].DependsOn(),
+			)
 			assert.Equal(t, []string{"talos-pve3-build"}, vms["one-cp-1-vm"].DependsOn(), "other machines never wait for GPUs")
-			assert.Equal(t, map[string]any{"rtx4000": []any{"pve1 0000:01:00", "pve2 0000:01:00"}}, r.Exports()[PCIMappings].Mappable())
+			assert.Equal(
+				t, map[string]any{"rtx4000": []any{"pve1 0000:01:00", "pve2 0000:01:00"}}, r.Exports()[PCIMappings].Mappable(),
+			)
 		})
 	}
 }
 
 func TestAMappingOfAHostBeforeItsRebootIsKnownAfterIt(t *testing.T) {
 	t.Parallel()
+
 	for name, preview := range map[string]bool{"up": false, "preview": true} {
 		for _, group := range []string{"", "7"} {
 			t.Run(name+", group "+group, func(t *testing.T) {
@@ -86,6 +100,7 @@ func TestAMappingOfAHostBeforeItsRebootIsKnownAfterIt(t *testing.T) {
 
 				entry := r.Of(enginetest.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[0].ObjectValue()
 				assert.Equal(t, preview, entry["iommuGroup"].ContainsUnknowns())
+
 				if !preview {
 					assert.Equal(t, resource.NewProperty(12.0), entry["iommuGroup"], "as the verified host says")
 				}
@@ -116,15 +131,19 @@ func TestRawGPUsHaveNoMapping(t *testing.T) {
 	require.NoError(t, err)
 
 	assert.Empty(t, r.Of(enginetest.PCIMapping))
-	assert.Equal(t, resource.NewProperty("0000:01:00"), r.Of(enginetest.VirtualMachine)["one-gpu-2-vm"].Input("hostpcis[0].id"))
+	assert.Equal(
+		t, resource.NewProperty("0000:01:00"), r.Of(enginetest.VirtualMachine)["one-gpu-2-vm"].Input("hostpcis[0].id"),
+	)
 	assert.Contains(t, r.Of(enginetest.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
 }
 
 func TestGPUOperatorValuesAreAnOutput(t *testing.T) {
 	t.Parallel()
+
 	for version, warns := range map[string]bool{"v1.13.0": false, "v1.12.6": true} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
+
 			document := strings.Replace(gpuStack, "v1.13.0", version, 1)
 			document = strings.Replace(document, "v1.36.0", "v1.35.0\n      gpuOperator: true", 1)
 			r, err := enginetest.Run(configured(t, "test", document), deploy)
@@ -134,7 +153,9 @@ func TestGPUOperatorValuesAreAnOutput(t *testing.T) {
 			assert.Contains(t, values, "replicas: 4")
 			assert.Contains(t, values, "driverInstallDir: /usr/local")
 			assert.Equal(t, warns, slices.ContainsFunc(r.Warnings(), func(w string) bool {
-				return strings.HasPrefix(w, "cluster one: NVIDIA's GPU Operator fails to validate the driver on Talos v1.12.6; use v1.13 or later")
+				return strings.HasPrefix(
+					w, "cluster one: NVIDIA's GPU Operator fails to validate the driver on Talos v1.12.6; use v1.13 or later",
+				)
 			}))
 		})
 	}

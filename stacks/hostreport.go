@@ -17,39 +17,51 @@ import (
 // ErrHosts is the error of [HostReport] where a host does not answer, or cannot bear what is planned for it.
 var ErrHosts = errors.New("not every host can bear what is planned for it, see above")
 
-// HostReport asks hosts of a stack what they are and returns a report for a terminal. Nothing is changed. No names stand for all hosts; without a private key the
-// SSH agent is asked; talosops is the program's path and first arguments.
-func HostReport(ctx context.Context, stack string, plan *spec.Plan, names []string, privateKey string, talosops ...string) (string, error) {
+// HostReport asks hosts of a stack what they are and returns a report for a terminal. Nothing is changed. No names
+// stand for all hosts; without a private key the SSH agent is asked; talosops is the program's path and first
+// arguments.
+func HostReport(
+	ctx context.Context, stack string, plan *spec.Plan, names []string, privateKey string, talosops ...string,
+) (string, error) {
 	hosts, err := hostsNamed(plan, names)
 	if err != nil {
 		return "", err
 	}
+
 	request, err := hostfacts.Request(privateKey, questions(namespace+"/"+stack, plan, hosts)...)
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, talosops[0], append(talosops[1:], "facts")...) //nolint:gosec // the project's own program
+	//nolint:gosec // the project's own program
+	cmd := exec.CommandContext(ctx, talosops[0], append(talosops[1:], "facts")...)
+
 	var stdout, stderr bytes.Buffer
+
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(request), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("unable to ask the hosts: %w: %s", err, strings.TrimSpace(stderr.String()))
 	}
+
 	answers, err := hostfacts.Read(stdout.String())
 	if err != nil {
 		return "", err
 	}
 
 	var report strings.Builder
+
 	for _, h := range hosts {
 		answer := answers[h.Name]
 		if answer.Facts == nil {
 			fmt.Fprintf(&report, "%s: no answer: %v\n", h.Name, answer.Err)
+
 			err = ErrHosts
 
 			continue
 		}
+
 		text, bears := host.Text(answer.Facts, h, host.NeedsOf(plan, h.Name))
 		report.WriteString(text)
+
 		if !bears {
 			err = ErrHosts
 		}
@@ -59,16 +71,22 @@ func HostReport(ctx context.Context, stack string, plan *spec.Plan, names []stri
 }
 
 func hostsNamed(plan *spec.Plan, names []string) ([]spec.Host, error) {
-	var all []string
-	var hosts []spec.Host
+	var (
+		all   []string
+		hosts []spec.Host
+	)
+
 	for _, h := range plan.Hosts {
 		all = append(all, h.Name)
 		if len(names) == 0 || slices.Contains(names, h.Name) || slices.Contains(names, h.Address.String()) {
 			hosts = append(hosts, h)
 		}
 	}
+
 	if len(hosts) == 0 || len(hosts) < len(names) {
-		return nil, fmt.Errorf("not every one of %s is a host of the stack: name some of %s", strings.Join(names, ", "), strings.Join(all, ", "))
+		return nil, fmt.Errorf(
+			"not every one of %s is a host of the stack: name some of %s", strings.Join(names, ", "), strings.Join(all, ", "),
+		)
 	}
 
 	return hosts, nil

@@ -29,30 +29,38 @@ type hostState struct {
 // hosts at once. Storages that Proxmox's API has told are judged by that.
 func readHosts(ctx *pulumi.Context, s settings, told func() *site.Site) (map[string]*hostState, error) {
 	states := map[string]*hostState{}
+
 	var asked []spec.Host
+
 	for _, h := range s.plan.Hosts {
 		if h.Prep != nil || len(h.GPUs) > 0 {
 			states[h.Name] = &hostState{Host: h, needs: host.NeedsOf(s.plan, h.Name)}
 			asked = append(asked, h)
 		}
 	}
+
 	if len(asked) == 0 {
 		return states, nil
 	}
+
 	answers, err := askHosts(ctx, s.plan, asked, s.sshPrivateKeyText)
 	if err != nil {
 		return nil, err
 	}
 
 	var problems spec.Problems
+
 	for _, h := range asked {
 		states[h.Name].answer = answers[h.Name]
+
 		found, err := states[h.Name].judge(ctx, told().Tells(h.Name))
 		if err != nil {
 			return nil, err
 		}
+
 		problems = append(problems, found...)
 	}
+
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("the hosts cannot bear what is planned for them, nothing was changed:\n%w", problems)
 	}
@@ -60,16 +68,23 @@ func readHosts(ctx *pulumi.Context, s settings, told func() *site.Site) (map[str
 	return states, nil
 }
 
-// askHosts asks hosts what they are, all at once and with one round trip each, while the program runs: in previews, too.
-// Without a private key the SSH agent's are used. The answers are by host name; the error is for asking at all.
-func askHosts(ctx *pulumi.Context, plan *spec.Plan, hosts []spec.Host, privateKey string) (map[string]hostfacts.Answer, error) {
+// askHosts asks hosts what they are, all at once and with one round trip each, while the program runs: in previews,
+// too. Without a private key the SSH agent's are used. The answers are by host name; the error is for asking at all.
+func askHosts(
+	ctx *pulumi.Context, plan *spec.Plan, hosts []spec.Host, privateKey string,
+) (map[string]hostfacts.Answer, error) {
 	question, err := hostfacts.Request(privateKey, questions(ctx.Project()+"/"+ctx.Stack(), plan, hosts)...)
 	if err != nil {
 		return nil, err
 	}
+
 	logging, again := local.LoggingNone, false
+
 	result, err := local.Run(ctx, &local.RunArgs{
-		Command: request.Command + "facts", Stdin: pulumi.StringRef(question), Logging: &logging, AddPreviousOutputInEnv: &again,
+		Command:                request.Command + "facts",
+		Stdin:                  pulumi.StringRef(question),
+		Logging:                &logging,
+		AddPreviousOutputInEnv: &again,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("unable to ask the hosts what they are: %w", err)
@@ -100,23 +115,35 @@ func (h *hostState) judge(ctx *pulumi.Context, storagesTold bool) (spec.Problems
 		if h.answer.Err != nil {
 			reason = h.answer.Err.Error()
 		}
+
 		if ctx.DryRun() {
-			return nil, warn(ctx, fmt.Sprintf("%s: %s cannot be asked what it is, so that this preview does not know what will change on it: %s", h.Path, h.Name, reason))
+			return nil, warn(
+				ctx,
+				fmt.Sprintf(
+					"%s: %s cannot be asked what it is, so that this preview does not know what will change on it: %s", h.Path, h.Name,
+					reason,
+				),
+			)
 		}
 
 		return spec.Problems{{Path: h.Path, Message: fmt.Sprintf("%s cannot be asked what it is: %s", h.Name, reason)}}, nil
 	}
+
 	facts := *h.answer.Facts
 	if storagesTold {
 		facts.Storages = nil
 	}
+
 	judgement := host.Judge(&facts, h.Host, h.needs)
 	for _, warning := range judgement.Warnings {
 		if err := warn(ctx, warning.String()); err != nil {
 			return nil, err
 		}
 	}
-	if files := slices.DeleteFunc(slices.Clone(judgement.Changes), func(c string) bool { return c == host.ChangeReboot }); len(files) > 0 {
+
+	if files := slices.DeleteFunc(
+		slices.Clone(judgement.Changes), func(c string) bool { return c == host.ChangeReboot },
+	); len(files) > 0 {
 		text := fmt.Sprintf("%s.prep: %s is not as wanted, up changes %s", h.Path, h.Name, strings.Join(files, ", "))
 		if err := ctx.Log.Info(text, nil); err != nil {
 			return nil, fmt.Errorf("unable to tell of a host's changes: %w", err)
@@ -137,16 +164,20 @@ func warn(ctx *pulumi.Context, text string) error {
 // makeHosts prepares the hosts for which that is stated: all at the same time, but for their reboots.
 func (d *deployment) makeHosts(ctx *pulumi.Context) error {
 	var rebooted pulumi.StringInput
+
 	for _, planned := range d.plan.Hosts {
 		h, known := d.hosts[planned.Name]
 		if !known || h.Prep == nil {
 			continue
 		}
+
 		var err error
+
 		h.prep, err = components.NewProxmoxHostPrep(ctx, h.Name, d.prepArgs(h, rebooted))
 		if err != nil {
 			return err
 		}
+
 		if host.WhenIdle(planned) {
 			rebooted = h.prep.Settled
 		}
@@ -159,6 +190,7 @@ func (d *deployment) makeHosts(ctx *pulumi.Context) error {
 // way on it, and on the other hosts too where it answers the API for them.
 func (d *deployment) settled() pulumi.StringArray {
 	var after pulumi.StringArray
+
 	for _, planned := range d.plan.Hosts {
 		if h, known := d.hosts[planned.Name]; known && h.prep != nil && host.WhenIdle(planned) {
 			after = append(after, h.prep.Settled)
@@ -180,10 +212,13 @@ func (d *deployment) exportHosts(ctx *pulumi.Context) {
 	for name, h := range d.hosts {
 		switch {
 		case h.prep != nil:
-			hosts[name] = pulumi.Map{"rebootRequired": h.prep.RebootRequired, "changedFiles": h.prep.ChangedFiles, "report": h.prep.Report}
+			hosts[name] = pulumi.Map{
+				"rebootRequired": h.prep.RebootRequired, "changedFiles": h.prep.ChangedFiles, "report": h.prep.Report,
+			}
 		case h.answer.Facts != nil:
 			hosts[name] = pulumi.Map{"report": pulumi.ToStringArray(host.Report(h.answer.Facts, h.Host, h.needs))}
 		}
 	}
+
 	ctx.Export(Hosts, hosts)
 }

@@ -46,27 +46,36 @@ func TestHostsAreAskedOnceAndPrepared(t *testing.T) {
 	calls := r.Calls(enginetest.LocalRun)
 	require.Len(t, calls, 1, "one question for all hosts")
 	assert.Equal(t, "none", calls[0]["logging"].StringValue())
+
 	var request struct {
 		Hosts []struct{ Name, Script string }
 	}
 	require.NoError(t, json.Unmarshal([]byte(calls[0]["stdin"].StringValue()), &request))
 	require.Len(t, request.Hosts, 2, "pve3 has neither prep nor gpus")
-	assert.Contains(t, request.Hosts[0].Script, "host='pve1'\nowner='talos-proxmox/test'\ngpus='0000:01:00'\nprepared='1'\nrunning='1'\n")
+	assert.Contains(
+		t, request.Hosts[0].Script, "host='pve1'\nowner='talos-proxmox/test'\ngpus='0000:01:00'\nprepared='1'\nrunning='1'\n",
+	)
 	assert.Contains(t, request.Hosts[1].Script, "gpus=''\nprepared='1'\nrunning=''\n")
 
 	assert.Equal(t, []string{"pve1", "pve2"}, r.Names(components.ProxmoxHostPrepType))
 	assert.Equal(t, []string{"pve1-apply", "pve1-verify", "pve2-apply"}, preparations(r))
 	assert.Contains(t, r.Of(enginetest.VirtualMachine)["one-gpu-1-vm"].DependsOn(), "pve1-verify")
-	assert.NotContains(t, r.Of(enginetest.VirtualMachine)["one-general-1-vm"].DependsOn(), "pve1-verify", "machines without a GPU do not wait")
+	assert.NotContains(
+		t, r.Of(enginetest.VirtualMachine)["one-general-1-vm"].DependsOn(), "pve1-verify",
+		"machines without a GPU do not wait",
+	)
+
 	for name, file := range r.Of(enginetest.File) {
 		assert.NotContains(t, strings.Join(file.DependsOn(), " "), "pve", name)
 	}
+
 	assert.Equal(t, false, at(r.Exports()[Hosts], "pve1", "rebootRequired"))
 }
 
 // preparations are the commands of the hosts' preparations.
 func preparations(r *enginetest.Recorder) []string {
 	var names []string
+
 	for _, g := range r.All() {
 		if g.Type == enginetest.RemoteCommand || g.Type == enginetest.LocalCommand {
 			if strings.HasPrefix(g.Name, "pve") {
@@ -74,6 +83,7 @@ func preparations(r *enginetest.Recorder) []string {
 			}
 		}
 	}
+
 	slices.Sort(names)
 
 	return names
@@ -84,6 +94,7 @@ func TestEverythingThatProxmoxDoesWaitsForReboots(t *testing.T) {
 	r, err := runHosts(t, "whenIdle", false, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"pve1-apply", "pve1-reboot", "pve1-verify", "pve2-apply"}, preparations(r))
+
 	for name, file := range r.Of(enginetest.File) {
 		assert.Contains(t, file.DependsOn(), "pve1-reboot", name)
 	}
@@ -91,16 +102,20 @@ func TestEverythingThatProxmoxDoesWaitsForReboots(t *testing.T) {
 
 func TestHostsStopAPlanBeforeAnythingIsRegistered(t *testing.T) {
 	t.Parallel()
+
 	moved, old := enginetest.Prepared("pve1"), enginetest.Prepared("pve2")
 	for i := range moved.Devices[1:] {
 		moved.Devices[i+1].Address = strings.Replace(moved.Devices[i+1].Address, "0000:01", "0000:41", 1)
 	}
+
 	old.System.PVE, old.Prep.Owner = "7.4-3", "talos-proxmox/prod"
+
 	for name, preview := range map[string]bool{"up": false, "preview": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, err := runHosts(t, "never", preview, map[string]*host.Facts{"pve1": moved, "pve2": old})
 			require.Error(t, err)
+
 			for _, text := range []string{
 				"the hosts cannot bear what is planned for them, nothing was changed",
 				"hosts[1].gpus[0].pci: 0000:01:00 is not there on pve1: its NVIDIA GPUs are 0000:41:00.0",
@@ -109,6 +124,7 @@ func TestHostsStopAPlanBeforeAnythingIsRegistered(t *testing.T) {
 			} {
 				require.ErrorContains(t, err, text)
 			}
+
 			assert.Empty(t, things(r), "nothing is registered")
 		})
 	}
@@ -117,12 +133,20 @@ func TestHostsStopAPlanBeforeAnythingIsRegistered(t *testing.T) {
 // TestSwappedAddresses has two hosts answer at each other's address.
 func TestSwappedAddresses(t *testing.T) {
 	t.Parallel()
+
 	for name, preview := range map[string]bool{"up": false, "preview": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := runHosts(t, "never", preview, map[string]*host.Facts{"pve1": enginetest.Prepared("pve2"), "pve2": enginetest.Prepared("pve1")})
-			require.ErrorContains(t, err, "hosts[0].address: 127.20.0.12 is not pve2: the own name of the host that answers there is pve1")
-			require.ErrorContains(t, err, "hosts[1].address: 127.20.0.11 is not pve1: the own name of the host that answers there is pve2")
+			r, err := runHosts(
+				t, "never", preview,
+				map[string]*host.Facts{"pve1": enginetest.Prepared("pve2"), "pve2": enginetest.Prepared("pve1")},
+			)
+			require.ErrorContains(
+				t, err, "hosts[0].address: 127.20.0.12 is not pve2: the own name of the host that answers there is pve1",
+			)
+			require.ErrorContains(
+				t, err, "hosts[1].address: 127.20.0.11 is not pve1: the own name of the host that answers there is pve2",
+			)
 			assert.Empty(t, things(r), "nothing is registered")
 		})
 	}
@@ -130,9 +154,13 @@ func TestSwappedAddresses(t *testing.T) {
 
 func TestRebootsAreInARow(t *testing.T) {
 	t.Parallel()
-	o := configured(t, "test", strings.Replace(strings.ReplaceAll(hostsStack, "REBOOT", "whenIdle"), "prep: {}", "prep: {reboot: whenIdle}", 1))
+	o := configured(
+		t, "test",
+		strings.Replace(strings.ReplaceAll(hostsStack, "REBOOT", "whenIdle"), "prep: {}", "prep: {reboot: whenIdle}", 1),
+	)
 	r, err := enginetest.Run(o, deploy)
 	require.NoError(t, err)
+
 	reboots := r.Of(enginetest.LocalCommand)
 	assert.Equal(t, []string{"pve1-apply"}, reboots["pve1-reboot"].DependsOn(), "the first by name")
 	assert.ElementsMatch(t, []string{"pve2-apply", "pve1-reboot"}, reboots["pve2-reboot"].DependsOn())
@@ -141,33 +169,47 @@ func TestRebootsAreInARow(t *testing.T) {
 
 func TestHostsThatDoNotAnswer(t *testing.T) {
 	t.Parallel()
+
 	silent := map[string]*host.Facts{"pve1": nil}
 	r, err := runHosts(t, "never", false, silent)
-	require.ErrorContains(t, err, "hosts[1]: pve1 cannot be asked what it is: pve1 does not answer at 127.0.0.1:22: connection refused")
+	require.ErrorContains(
+		t, err, "hosts[1]: pve1 cannot be asked what it is: pve1 does not answer at 127.0.0.1:22: connection refused",
+	)
 	assert.Empty(t, things(r))
 
 	r, err = runHosts(t, "never", true, silent)
 	require.NoError(t, err, "a preview continues")
-	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[1]: pve1 cannot be asked what it is, so that this preview does not know what will change on it")
+	assert.Contains(
+		t, strings.Join(r.Warnings(), "\n"),
+		"hosts[1]: pve1 cannot be asked what it is, so that this preview does not know what will change on it",
+	)
 	assert.True(t, r.Of(enginetest.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
 	assert.False(t, r.Of(enginetest.RemoteCommand)["pve2-apply"].Input("stdin").IsComputed())
 }
 
 func TestHostReport(t *testing.T) {
 	t.Parallel()
+
 	o := strings.ReplaceAll(hostsStack, "REBOOT", "never") + "  proxmoxve:endpoint: https://127.20.0.11:8006/\n"
 	plan, err := PlanFile("test", []byte(o))
 	require.NoError(t, err)
+
 	facts := enginetest.Prepared("pve1")
 	facts.ZFS.Pools[0].Compression = "off"
 	good, err := json.Marshal(facts)
 	require.NoError(t, err)
+
 	talosops := []string{"sh", "-c", `cat >/dev/null; printf '%s\n' "$0"`}
 
-	text, err := HostReport(t.Context(), "test", plan, []string{"pve1"}, "", append(talosops, `{"hosts":[{"name":"pve1","facts":`+string(good)+`}]}`)...)
+	text, err := HostReport(
+		t.Context(), "test", plan, []string{"pve1"}, "",
+		append(talosops, `{"hosts":[{"name":"pve1","facts":`+string(good)+`}]}`)...,
+	)
 	require.NoError(t, err)
+
 	for _, line := range []string{
-		"pve1: Proxmox VE 9.1.1, kernel 6.17.2-1-pve\n", "  boot        systemd-boot (the firmware started entry 0001, systemd-boot); command line in /etc/kernel/cmdline\n",
+		"pve1: Proxmox VE 9.1.1, kernel 6.17.2-1-pve\n",
+		"  boot        systemd-boot (the firmware started entry 0001, systemd-boot); command line in /etc/kernel/cmdline\n",
 		"  GPU rtx4000 at 0000:01:00: VGA compatible controller: NVIDIA Corporation AD104GL [RTX 4000 SFF Ada Generation], IOMMU group 12, alone in it, bound to vfio-pci\n",
 		"  Advice on pools:\n    - pool rpool: compression is off", "  Nothing stands in the way of the plan (2 machines).\n",
 	} {
@@ -177,7 +219,14 @@ func TestHostReport(t *testing.T) {
 	facts.System.PVE = "7.4"
 	bad, err := json.Marshal(facts)
 	require.NoError(t, err)
-	text, err = HostReport(t.Context(), "test", plan, nil, "", append(talosops, `{"hosts":[{"name":"pve1","facts":`+string(bad)+`},{"name":"pve2","error":"pve2 sleeps"},{"name":"pve3","error":"pve3 sleeps"}]}`)...)
+	text, err = HostReport(
+		t.Context(), "test", plan, nil, "",
+		append(
+			talosops,
+			`{"hosts":[{"name":"pve1","facts":`+string(bad)+
+				`},{"name":"pve2","error":"pve2 sleeps"},{"name":"pve3","error":"pve3 sleeps"}]}`,
+		)...,
+	)
 	require.ErrorIs(t, err, ErrHosts)
 	assert.Contains(t, text, "  In the way:\n    - hosts[1]: pve1 runs Proxmox VE 7.4; upgrade it to 8 or later")
 	assert.Contains(t, text, "pve2: no answer: pve2 sleeps\n")

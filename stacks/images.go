@@ -35,28 +35,43 @@ func schematicOf(t spec.Template) talos.Schematic {
 // planImages gathers the templates' images, in order of their names: classes and hosts share a file of the same name.
 func planImages(plan *spec.Plan) ([]image, error) {
 	byName := map[string]*image{}
+
 	var problems []error
+
 	for _, t := range plan.Templates {
 		name := ImageOf(t)
+
 		found := byName[name]
 		if found == nil {
 			found = &image{name: name, template: t}
 			byName[name] = found
 		}
+
 		found.secret = found.secret || t.Secret
 		if t.Checksum != "" {
 			if found.checksum != "" && found.checksum != t.Checksum {
-				problems = append(problems, fmt.Errorf("templates.%s.checksum: another class with the same image states another one: state the right one for both", t.Key))
+				problems = append(
+					problems,
+					fmt.Errorf(
+						"templates.%s.checksum: another class with the same image states another one: state the right one for both",
+						t.Key,
+					),
+				)
 			}
+
 			found.checksum = t.Checksum
 		}
+
 		found.stores = append(found.stores, store{t.Host, t.ImageDatastore})
 	}
+
 	images := make([]image, 0, len(byName))
 	for _, found := range byName {
 		images = append(images, *found)
 	}
+
 	slices.SortFunc(images, func(a, b image) int { return strings.Compare(a.name, b.name) })
+
 	for _, i := range images {
 		slices.SortFunc(i.stores, func(a, b store) int {
 			return cmp.Or(strings.Compare(a.host, b.host), strings.Compare(a.datastore, b.datastore))

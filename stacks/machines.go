@@ -33,21 +33,31 @@ func (m *machines) look(ctx context.Context, vm look.VM) (seen look.Seen, err er
 	if _, updated := m.updated.Load(vm.VMID); updated {
 		seen.Updates++
 	}
+
 	machine, err := m.asked.Find(ctx, vm.Host, vm.VMID)
 	switch {
 	case err == nil:
 		if before := seen.Generation; before != "" && before != machine.Generation() {
 			seen.Remade++
 		}
+
 		seen.Generation = machine.Generation()
 		if !m.preview {
 			return seen, undone(vm, m.wanted[vm.VMID], machine)
 		}
 	case errors.Is(err, proxmoxapi.ErrGone):
-		_ = m.warn(fmt.Sprintf("VM %d, which the last run left on host %s, is not there any more: `pulumi up --refresh` recreates it", vm.VMID, vm.Host), nil)
+		_ = m.warn(
+			fmt.Sprintf(
+				"VM %d, which the last run left on host %s, is not there any more: `pulumi up --refresh` recreates it", vm.VMID,
+				vm.Host,
+			),
+			nil,
+		)
 	default:
 		m.warned.Do(func() {
-			_ = m.warn(fmt.Sprintf("this run does not notice machines that were recreated, restored or rolled back by hand: %s", err), nil)
+			_ = m.warn(
+				fmt.Sprintf("this run does not notice machines that were recreated, restored or rolled back by hand: %s", err), nil,
+			)
 		})
 	}
 
@@ -78,7 +88,13 @@ func (m *machines) holder(ctx *pulumi.Context, vmid int) *advice.Holder {
 	if err != nil {
 		return nil
 	}
+
 	owner, _ := marker.OwnerOf(string(machine.Config["description"]))
 
-	return &advice.Holder{Name: string(machine.Config["name"]), Host: machine.Host, Owner: string(owner), Ours: owner.Is(ctx.Project(), ctx.Stack())}
+	return &advice.Holder{
+		Name:  string(machine.Config["name"]),
+		Host:  machine.Host,
+		Owner: string(owner),
+		Ours:  owner.Is(ctx.Project(), ctx.Stack()),
+	}
 }

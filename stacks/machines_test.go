@@ -36,22 +36,29 @@ type proxmoxAPI struct {
 func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+
 	p.asked = append(p.asked, request.URL.Path)
+
 	answer := func(status int, reason, body string) (*http.Response, error) {
 		return &http.Response{
-			StatusCode: status, Status: fmt.Sprintf("%d %s", status, reason), Header: http.Header{"Content-Type": {"application/json"}},
-			Body: io.NopCloser(strings.NewReader(body)), Request: request,
+			StatusCode: status,
+			Status:     fmt.Sprintf("%d %s", status, reason),
+			Header:     http.Header{"Content-Type": {"application/json"}},
+			Body:       io.NopCloser(strings.NewReader(body)), Request: request,
 		}, nil
 	}
 	if p.status != 0 {
 		return answer(p.status, p.reason, "{}")
 	}
+
 	if body := siteAnswer(request.URL.Path); body != "" {
 		return answer(http.StatusOK, "OK", body)
 	}
+
 	parts := strings.Split(request.URL.Path, "/") // /api2/json/nodes/pve1/qemu/3000/config
 	if len(parts) < 7 {
 		var list []string
+
 		for vmid, host := range p.away {
 			if host != "" {
 				list = append(list, fmt.Sprintf(`{"vmid": %s, "node": %q}`, vmid, host))
@@ -60,19 +67,27 @@ func (p *proxmoxAPI) RoundTrip(request *http.Request) (*http.Response, error) {
 
 		return answer(http.StatusOK, "OK", `{"data": [`+strings.Join(list, ",")+`]}`)
 	}
+
 	if host, away := p.away[parts[6]]; away && parts[4] != host {
-		return answer(http.StatusInternalServerError, "Configuration file 'nodes/"+parts[4]+"/qemu-server/"+parts[6]+".conf' does not exist", "{}")
+		return answer(
+			http.StatusInternalServerError,
+			"Configuration file 'nodes/"+parts[4]+"/qemu-server/"+parts[6]+".conf' does not exist", "{}",
+		)
 	}
 
 	if parts[7] == "status" {
 		return answer(http.StatusOK, "OK", fmt.Sprintf(`{"data": {"status": %q}}`, cmp.Or(p.power, "running")))
 	}
+
 	config := fmt.Sprintf(`"vmgenid": "generation of %s", "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0", "hostpci0": "mapping=rtx4000,pcie=1"`, parts[6])
 	for i := range 16 {
 		if fmt.Sprintf("scsi%d", i) == p.lacks {
 			continue
 		}
-		config += fmt.Sprintf(`, "scsi%[1]d": "local-lvm:vm-disk-%[1]d,ssd=1,size=4T", "virtio%[1]d": "local-lvm:vm-disk-%[1]d,size=4194304M"`, i)
+
+		config += fmt.Sprintf(
+			`, "scsi%[1]d": "local-lvm:vm-disk-%[1]d,ssd=1,size=4T", "virtio%[1]d": "local-lvm:vm-disk-%[1]d,size=4194304M"`, i,
+		)
 	}
 
 	return answer(http.StatusOK, "OK", `{"data": {`+config+p.config+`}}`)
@@ -90,7 +105,10 @@ func triggers(r *enginetest.Recorder) map[string]string {
 
 func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
 	t.Parallel()
-	known := map[string]string{"one-cp-1": "generation of 2000", "one-gpu-1": "generation of 4000", "one-gpu-2": "generation of 4001"}
+
+	known := map[string]string{
+		"one-cp-1": "generation of 2000", "one-gpu-1": "generation of 4000", "one-gpu-2": "generation of 4001",
+	}
 	for name, tc := range map[string]struct {
 		api     *proxmoxAPI
 		last    string // what the last run was told of one-gpu-1
@@ -100,25 +118,38 @@ func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
 		"machines that are there":  {api: &proxmoxAPI{}, want: known},
 		"a machine that was moved": {api: &proxmoxAPI{away: map[string]string{"4000": "pve9"}}, want: known},
 		"a machine that was removed": {
-			api: &proxmoxAPI{away: map[string]string{"4000": ""}}, last: "former", want: map[string]string{"one-cp-1": "generation of 2000", "one-gpu-1": "former", "one-gpu-2": "generation of 4001"},
+			api:  &proxmoxAPI{away: map[string]string{"4000": ""}},
+			last: "former",
+			want: map[string]string{
+				"one-cp-1": "generation of 2000", "one-gpu-1": "former", "one-gpu-2": "generation of 4001",
+			},
 			warning: "VM 4000, which the last run left on host pve1, is not there any more: `pulumi up --refresh` recreates it",
 		},
 		"no answer": {
-			api: &proxmoxAPI{status: http.StatusForbidden, reason: "Permission check failed (/vms/2000, VM.Audit)"}, last: "former",
-			want: map[string]string{"one-cp-1": "", "one-gpu-1": "former", "one-gpu-2": ""}, warning: "this run does not notice machines that were recreated, restored or rolled back by hand: ",
+			api:     &proxmoxAPI{status: http.StatusForbidden, reason: "Permission check failed (/vms/2000, VM.Audit)"},
+			last:    "former",
+			want:    map[string]string{"one-cp-1": "", "one-gpu-1": "former", "one-gpu-2": ""},
+			warning: "this run does not notice machines that were recreated, restored or rolled back by hand: ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			o := configured(t, "test", gpuStack)
 			if tc.last != "" {
 				o.Running = lastMachines(t, gpuStack)
-				o.Nodes = []resource.PropertyMap{{"vmid": resource.NewProperty(4000.0), "generation": resource.NewProperty(tc.last)}}
+				o.Nodes = []resource.PropertyMap{
+					{"vmid": resource.NewProperty(4000.0), "generation": resource.NewProperty(tc.last)},
+				}
 			}
+
 			r, err := enginetest.Run(o, Program{Transport: tc.api}.Deploy)
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, triggers(r))
-			assert.Subset(t, r.Of(enginetest.LocalCommand)["one-healthy"].ReplaceWith(), []string{"one-cp-1-configuration", "one-gpu-1-configuration"})
+			assert.Subset(
+				t, r.Of(enginetest.LocalCommand)["one-healthy"].ReplaceWith(),
+				[]string{"one-cp-1-configuration", "one-gpu-1-configuration"},
+			)
 			warnings := strings.Join(r.Warnings(), "\n")
 			assert.Equal(t, tc.warning != "", strings.Contains(warnings, tc.warning) && tc.warning != "", warnings)
 			assert.LessOrEqual(t, strings.Count(warnings, "does not notice"), 1)
@@ -142,7 +173,9 @@ func TestAPreviewAsksForMachinesThatThereAreOnly(t *testing.T) {
 // that, and there is nothing to do.
 func TestAnUpThatTheMachinesBelie(t *testing.T) {
 	t.Parallel()
+
 	const wayOut = ". A run that failed left it so, or somebody changed it: `pulumi up --refresh` mends it"
+
 	for name, tc := range map[string]struct {
 		api  *proxmoxAPI
 		want string // empty = no error
@@ -151,20 +184,25 @@ func TestAnUpThatTheMachinesBelie(t *testing.T) {
 		"larger disks":           {&proxmoxAPI{config: `, "scsi0": "local-lvm:vm-disk-0,size=41G"`}, ""},
 		"a machine that is off":  {&proxmoxAPI{power: "stopped"}, "it is stopped"},
 		"fewer cores and memory": {&proxmoxAPI{config: `, "memory": 512, "cores": 1`}, "cores 1 → 2, memory 512 → 4096 MiB"},
-		"a smaller disk":         {&proxmoxAPI{config: `, "scsi0": "local-lvm:vm-disk-0,size=20G"`}, "disk scsi0 20 → 40 GiB"},
-		"another bridge":         {&proxmoxAPI{config: `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr1"`}, "bridge vmbr1 → vmbr0"},
-		"a VLAN":                 {&proxmoxAPI{config: `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0,tag=7"`}, "VLAN 7 → 0"},
-		"no disk":                {&proxmoxAPI{lacks: "scsi0"}, "disk scsi0 of 40 GiB is added"},
+		"a smaller disk": {
+			&proxmoxAPI{config: `, "scsi0": "local-lvm:vm-disk-0,size=20G"`}, "disk scsi0 20 → 40 GiB",
+		},
+		"another bridge": {&proxmoxAPI{config: `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr1"`}, "bridge vmbr1 → vmbr0"},
+		"a VLAN":         {&proxmoxAPI{config: `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0,tag=7"`}, "VLAN 7 → 0"},
+		"no disk":        {&proxmoxAPI{lacks: "scsi0"}, "disk scsi0 of 40 GiB is added"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			document := gpuStack[:strings.Index(gpuStack, "      gpuWorkers")]
+
 			_, err := enginetest.Run(configured(t, "test", document), Program{Transport: tc.api}.Deploy)
 			if tc.want == "" {
 				require.NoError(t, err)
 
 				return
 			}
+
 			require.ErrorContains(t, err, "one-cp-1 (VM 2000 on host pve3) is not as planned: "+tc.want+wayOut)
 
 			o := configured(t, "test", document)
@@ -179,13 +217,21 @@ func TestAnUpThatTheMachinesBelie(t *testing.T) {
 // same, and leaves the gates of stacks alone whose VMs were never updated.
 func TestTheGateFollowsUpdatesOfMachines(t *testing.T) {
 	t.Parallel()
+
 	gate := func(last float64, updated ...string) string {
 		o := configured(t, "test", gpuStack)
 		o.Running = lastMachines(t, gpuStack)
-		o.Nodes = []resource.PropertyMap{{"vmid": resource.NewProperty(2000.0), "generation": resource.NewProperty("g"), "updates": resource.NewProperty(last)}}
+		o.Nodes = []resource.PropertyMap{
+			{
+				"vmid":       resource.NewProperty(2000.0),
+				"generation": resource.NewProperty("g"),
+				"updates":    resource.NewProperty(last),
+			},
+		}
 		o.Updated = updated
 		r, err := enginetest.Run(o, deploy)
 		require.NoError(t, err)
+
 		trigger := r.Of(enginetest.LocalCommand)["one-healthy"].Input("environment.FOLLOWS")
 		counted := r.Outputs("one-cp-1")["updates"].NumberValue()
 		assert.InDelta(t, last+float64(len(updated)), counted, 0)

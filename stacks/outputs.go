@@ -17,12 +17,13 @@ const (
 	Placement    = "placement"    // cluster → node → Proxmox host that it is on
 	Kubeconfigs  = "kubeconfigs"  // cluster → kubeconfig; secret
 	Talosconfigs = "talosconfigs" // cluster → talosconfig; secret
-	Versions     = "versions"     // cluster → talos and kubernetes that run, when that was asked, differences from the plan by node, and contract
-	Templates    = "templates"    // class → host → name, VMID (0 for an ISO) and volume of the image
-	Schematics   = "schematics"   // class → schematic id
-	PCIMappings  = "pciMappings"  // GPU name → its mapping's devices, as host and address
-	Hosts        = "hosts"        // host with prep or gpus → report, and with prep rebootRequired and changedFiles
-	Readme       = "readme"       // what the stack consists of, as Markdown; Pulumi Cloud shows the output of this name
+	// cluster → talos and kubernetes that run, when that was asked, differences from the plan by node, and contract
+	Versions    = "versions"
+	Templates   = "templates"   // class → host → name, VMID (0 for an ISO) and volume of the image
+	Schematics  = "schematics"  // class → schematic id
+	PCIMappings = "pciMappings" // GPU name → its mapping's devices, as host and address
+	Hosts       = "hosts"       // host with prep or gpus → report, and with prep rebootRequired and changedFiles
+	Readme      = "readme"      // what the stack consists of, as Markdown; Pulumi Cloud shows the output of this name
 
 	GPUOperatorValues = "gpuOperatorValues" // cluster with gpuOperator → values of NVIDIA's chart, as YAML
 )
@@ -31,6 +32,7 @@ func (d *deployment) export(ctx *pulumi.Context) error {
 	endpoints, addresses, vmids := pulumi.StringMap{}, pulumi.Map{}, pulumi.Map{}
 	macs, placement := pulumi.Map{}, pulumi.Map{}
 	kubeconfigs, talosconfigs, versions := pulumi.StringMap{}, pulumi.StringMap{}, pulumi.Map{}
+
 	for name, cluster := range d.clusters {
 		endpoints[name] = cluster.Endpoint
 		addresses[name] = cluster.Addresses
@@ -40,8 +42,11 @@ func (d *deployment) export(ctx *pulumi.Context) error {
 		kubeconfigs[name] = cluster.Kubeconfig
 		talosconfigs[name] = cluster.Talosconfig
 		versions[name] = pulumi.Map{
-			"talos": cluster.TalosVersion, "kubernetes": cluster.KubernetesVersion, "asked": cluster.VersionsAsked, "differences": cluster.Differences,
-			"contract": cluster.Contract,
+			"talos":       cluster.TalosVersion,
+			"kubernetes":  cluster.KubernetesVersion,
+			"asked":       cluster.VersionsAsked,
+			"differences": cluster.Differences,
+			"contract":    cluster.Contract,
 		}
 	}
 
@@ -53,6 +58,7 @@ func (d *deployment) export(ctx *pulumi.Context) error {
 	ctx.Export(Kubeconfigs, pulumi.ToSecret(kubeconfigs))
 	ctx.Export(Talosconfigs, pulumi.ToSecret(talosconfigs))
 	ctx.Export(Versions, versions)
+
 	placed, stays := running.Placed(d.plan, d.last.machines)
 	ctx.Export(Readme, pulumi.String(report.Markdown(placed, stays)))
 	d.exportTemplates(ctx)
@@ -68,13 +74,16 @@ func (d *deployment) exportTemplates(ctx *pulumi.Context) {
 		if templates[t.Key] == nil {
 			templates[t.Key] = pulumi.Map{}
 		}
+
 		templates[t.Key][t.Host] = pulumi.Map{"name": made.Name, "vmid": made.VMID, "volumeId": made.VolumeID}
 		schematics[t.Key] = made.SchematicID
 	}
+
 	byClass := pulumi.Map{}
 	for class, hosts := range templates {
 		byClass[class] = hosts
 	}
+
 	ctx.Export(Templates, byClass)
 	ctx.Export(Schematics, schematics)
 }

@@ -39,24 +39,52 @@ type registered struct {
 // replace what runs.
 func TestWhatStacksRegister(t *testing.T) {
 	t.Parallel()
+
 	iso := strings.Replace(gpuStack, "{version: v1.13.0}", "{version: v1.13.0, source: iso}", 1)
+
 	for name, options := range map[string]func(*testing.T) enginetest.Options{
-		"dev":  func(t *testing.T) enginetest.Options { t.Helper(); return stackOptions(t, "dev", nil) },
-		"prod": func(t *testing.T) enginetest.Options { t.Helper(); return stackOptions(t, "prod", nil) },
-		"lab":  func(t *testing.T) enginetest.Options { t.Helper(); return stackOptions(t, "lab", labHostKeys(t)) },
-		"gpus": func(t *testing.T) enginetest.Options { t.Helper(); return configured(t, "test", gpuStack) },
-		"iso":  func(t *testing.T) enginetest.Options { t.Helper(); return configured(t, "test", iso) },
-		"wide": func(t *testing.T) enginetest.Options { t.Helper(); return configured(t, "test", wideStack) },
+		"dev": func(t *testing.T) enginetest.Options {
+			t.Helper()
+
+			return stackOptions(t, "dev", nil)
+		},
+		"prod": func(t *testing.T) enginetest.Options {
+			t.Helper()
+
+			return stackOptions(t, "prod", nil)
+		},
+		"lab": func(t *testing.T) enginetest.Options {
+			t.Helper()
+
+			return stackOptions(t, "lab", labHostKeys(t))
+		},
+		"gpus": func(t *testing.T) enginetest.Options {
+			t.Helper()
+
+			return configured(t, "test", gpuStack)
+		},
+		"iso": func(t *testing.T) enginetest.Options {
+			t.Helper()
+
+			return configured(t, "test", iso)
+		},
+		"wide": func(t *testing.T) enginetest.Options {
+			t.Helper()
+
+			return configured(t, "test", wideStack)
+		},
 	} {
 		for _, run := range []string{"up", "preview"} {
 			t.Run(name+" "+run, func(t *testing.T) {
 				t.Parallel()
 				o := options(t)
 				o.Preview = run == "preview"
+
 				cards := ""
 				if name == "wide" {
 					cards = wideCards
 				}
+
 				r, err := enginetest.Run(o, Program{Transport: &proxmoxAPI{config: cards}}.Deploy)
 				require.NoError(t, err)
 
@@ -64,12 +92,15 @@ func TestWhatStacksRegister(t *testing.T) {
 				for _, g := range r.All() {
 					got[g.Type+" "+g.Name] = registeredOf(g)
 				}
+
 				text, err := json.MarshalIndent(got, "", " ")
 				require.NoError(t, err)
+
 				path := "testdata/registered/" + name + "-" + run + ".json"
 				if *update {
 					require.NoError(t, os.WriteFile(path, append(text, '\n'), 0o600))
 				}
+
 				want, err := os.ReadFile(path)
 				require.NoError(t, err)
 				assert.Equal(t, string(want), string(text)+"\n")
@@ -117,14 +148,21 @@ const wideCards = `, "net0": "virtio=02:00:00:00:00:01,bridge=vmbr0,tag=7", "net
 
 func registeredOf(g enginetest.Registration) registered {
 	request := g.Request
+
 	r := registered{
-		Parent: g.Parent, Inputs: written(resource.NewProperty(g.Inputs)), Waits: g.DependsOn(), Protect: request.GetProtect(),
-		DeleteBeforeReplace: request.GetDeleteBeforeReplace(), IgnoreChanges: request.GetIgnoreChanges(), ReplaceWith: g.ReplaceWith(),
-		Trigger: request.GetReplacementTrigger().GetStringValue(), Hooks: map[string]int{},
+		Parent:              g.Parent,
+		Inputs:              written(resource.NewProperty(g.Inputs)),
+		Waits:               g.DependsOn(),
+		Protect:             request.GetProtect(),
+		DeleteBeforeReplace: request.GetDeleteBeforeReplace(),
+		IgnoreChanges:       request.GetIgnoreChanges(),
+		ReplaceWith:         g.ReplaceWith(),
+		Trigger:             request.GetReplacementTrigger().GetStringValue(), Hooks: map[string]int{},
 	}
 	for _, alias := range request.GetAliases() {
 		r.Aliases = append(r.Aliases, alias.GetUrn()+alias.GetSpec().GetName()+" of "+alias.GetSpec().GetParentUrn())
 	}
+
 	for when, names := range map[string][]string{
 		"beforeCreate": request.GetHooks().GetBeforeCreate(), "beforeUpdate": request.GetHooks().GetBeforeUpdate(),
 		"afterUpdate": request.GetHooks().GetAfterUpdate(), "onError": request.GetHooks().GetOnError(),

@@ -50,6 +50,7 @@ func recordRun(ctx *pulumi.Context) (r *record, deployed bool, err error) {
 	if err := ctx.RegisterComponentResource(RecordType, "record", r); err != nil {
 		return nil, false, fmt.Errorf("unable to register the record of this run: %w", err)
 	}
+
 	urn, err := internals.UnsafeAwaitOutput(ctx.Context(), r.URN())
 	if err != nil {
 		return nil, false, fmt.Errorf("unable to register the record of this run: %w", err)
@@ -87,7 +88,9 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	if last.record, deployed, err = recordRun(ctx); err != nil {
 		return last, err
 	}
+
 	name := strings.Join([]string{ctx.Organization(), ctx.Project(), ctx.Stack()}, "/")
+
 	if !deployed {
 		var stack struct {
 			Outputs map[string]any `pulumi:"outputs"`
@@ -110,12 +113,14 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	}{name}, &resources, ""); err != nil {
 		return last, err
 	}
+
 	last.seen, last.made = map[int]look.Seen{}, map[string]bool{}
 	for urn, r := range resources.Outputs {
 		if err := last.add(urn, r.Type, r.Outputs); err != nil {
 			return last, err
 		}
 	}
+
 	slices.SortFunc(last.machines, func(a, b running.Machine) int { return strings.Compare(a.Name, b.Name) })
 
 	return last, nil
@@ -132,6 +137,7 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		l.seen[int(vmid)] = look.Seen{Generation: generation, Updates: int(updates), Remade: int(remade)}
 	case RecordType:
 		making, _ := outputs["making"].(map[string]any)
+
 		l.making = map[string]string{}
 		for key, value := range making {
 			l.making[key], _ = value.(string)
@@ -146,6 +152,7 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		if err != nil {
 			return err
 		}
+
 		l.machines = append(l.machines, machine)
 	}
 
@@ -157,9 +164,13 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 func (d *deployment) judgeRunning(ctx *pulumi.Context) error {
 	last, err := readLastRun(ctx)
 	d.last, d.machines.last = last, last.seen
+
 	if err != nil {
-		return warn(ctx, fmt.Sprintf("unable to read what runs, so that nothing says what a change does to running machines: %s", err))
+		return warn(
+			ctx, fmt.Sprintf("unable to read what runs, so that nothing says what a change does to running machines: %s", err),
+		)
 	}
+
 	problems, warnings := last.judge(ctx.Context(), d.plan, d.machines.asked)
 	if len(problems) > 0 {
 		if err := last.record.state(ctx, last.making); err != nil {
@@ -168,6 +179,7 @@ func (d *deployment) judgeRunning(ctx *pulumi.Context) error {
 
 		return fmt.Errorf("the plan does not fit the machines that run, nothing was changed:\n%w", problems)
 	}
+
 	for _, warning := range warnings {
 		if err := warn(ctx, warning); err != nil {
 			return err
@@ -179,11 +191,15 @@ func (d *deployment) judgeRunning(ctx *pulumi.Context) error {
 
 // judge returns what a plan asks of running machines and cannot be had, else what it does to them. Where the state says
 // that it cannot be had, Proxmox is asked for the machine.
-func (l *lastRun) judge(ctx context.Context, plan *spec.Plan, asked *proxmoxapi.Machines) (problems spec.Problems, warnings []string) {
+func (l *lastRun) judge(
+	ctx context.Context, plan *spec.Plan, asked *proxmoxapi.Machines,
+) (problems spec.Problems, warnings []string) {
 	problems, warnings = running.Judge(plan, l.machines, l.making)
 	if corrected := l.correctSizes(ctx, running.Changes(plan, l.machines), asked); len(corrected) > 0 {
 		problems, warnings = running.Judge(plan, l.machines, l.making)
-		warnings = append(warnings, running.Names(corrected)+": the state has other sizes of disks than Proxmox, as after a change that failed; "+
+		warnings = append(warnings, running.Names(
+			corrected,
+		)+": the state has other sizes of disks than Proxmox, as after a change that failed; "+
 			"`pulumi up --refresh` is needed where this run does not refresh")
 	}
 
@@ -193,16 +209,20 @@ func (l *lastRun) judge(ctx context.Context, plan *spec.Plan, asked *proxmoxapi.
 // correctSizes asks Proxmox for the disks of machines that cannot become what is wanted, and returns the machines whose
 // disks have other sizes than the state says: of a change that failed, it has what was asked for. Not even a refresh
 // before this run has changed the state that the program reads.
-func (l *lastRun) correctSizes(ctx context.Context, all []running.Changed, asked *proxmoxapi.Machines) (corrected []string) {
+func (l *lastRun) correctSizes(
+	ctx context.Context, all []running.Changed, asked *proxmoxapi.Machines,
+) (corrected []string) {
 	for _, changed := range all {
 		m := changed.Machine
 		if changed.Effect() != running.Impossible {
 			continue
 		}
+
 		machine, err := asked.Find(ctx, m.Host, m.VMID)
 		if err != nil {
 			continue
 		}
+
 		for i := range m.Disks { // which is the list of the state's machine
 			if size, found := machine.DiskGiB(m.Disks[i].Interface); found && size < math.MaxInt && size != m.Disks[i].SizeGiB {
 				m.Disks[i].SizeGiB = size

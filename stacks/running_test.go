@@ -17,6 +17,7 @@ func lastMachines(t *testing.T, document string) []resource.PropertyMap {
 	t.Helper()
 	r, err := enginetest.Run(configured(t, "test", document), deploy)
 	require.NoError(t, err)
+
 	var machines []resource.PropertyMap
 	for _, vm := range r.Of(enginetest.VirtualMachine) {
 		machines = append(machines, vm.Inputs)
@@ -27,12 +28,17 @@ func lastMachines(t *testing.T, document string) []resource.PropertyMap {
 
 func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
 	t.Parallel()
+
 	last := lastMachines(t, gpuStack)
 	for name, o := range map[string]enginetest.Options{
-		"up": {}, "preview": {Preview: true}, "up of what an earlier version deployed": {Unrecorded: true}, "preview of it": {Unrecorded: true, Preview: true},
+		"up":                                     {},
+		"preview":                                {Preview: true},
+		"up of what an earlier version deployed": {Unrecorded: true},
+		"preview of it":                          {Unrecorded: true, Preview: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			run := func(document string) (*enginetest.Recorder, error) {
 				stack := configured(t, "test", document)
 				stack.Running, stack.Preview, stack.Unrecorded = last, o.Preview, o.Unrecorded
@@ -63,12 +69,15 @@ func TestAStackThatWasNeverDeployedIsNotAskedForItsMachines(t *testing.T) {
 
 // things are the registered resources but for the record of the run.
 func things(r *enginetest.Recorder) []enginetest.Registration {
-	return slices.DeleteFunc(r.All(), func(registered enginetest.Registration) bool { return registered.Type == RecordType })
+	return slices.DeleteFunc(
+		r.All(), func(registered enginetest.Registration) bool { return registered.Type == RecordType },
+	)
 }
 
 // TestDisksOfRunningMachinesKeepTheirPlaces registers them where the state has them, and what is new elsewhere.
 func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
 	t.Parallel()
+
 	with := func(disks string) string {
 		return strings.Replace(gpuStack, "timeSlicing: 4", "extraDisks: ["+disks+"]", 1)
 	}
@@ -78,7 +87,9 @@ func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
 	require.NoError(t, err)
 
 	vm := r.Of(enginetest.VirtualMachine)["one-gpu-1-vm"]
-	for path, want := range map[string]any{"disks[1].interface": "scsi1", "disks[1].ssd": true, "disks[2].interface": "virtio2", "disks[2].ssd": false} {
+	for path, want := range map[string]any{
+		"disks[1].interface": "scsi1", "disks[1].ssd": true, "disks[2].interface": "virtio2", "disks[2].ssd": false,
+	} {
 		assert.Equal(t, resource.NewPropertyValue(want), vm.Input(path), path)
 	}
 	// The provider would take what is ignored from a disk that is added as well.
@@ -97,6 +108,7 @@ func TestDisksOfRunningMachinesKeepTheirPlaces(t *testing.T) {
 // TestChangesThatMachinesDoNotFollow are said in the run that makes them, and not in the next one.
 func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 	t.Parallel()
+
 	linked := strings.Replace(gpuStack, "      network:", "      clone: linked\n      network:", 1)
 	require.NotEqual(t, gpuStack, linked)
 	o := configured(t, "test", linked)

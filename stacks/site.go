@@ -19,10 +19,12 @@ func (d *deployment) askSite(ctx *pulumi.Context, transport http.RoundTripper) f
 	if !ctx.DryRun() {
 		return func() *site.Site { return &site.Site{} }
 	}
+
 	questions := site.Questions{
 		Plan: d.plan, Stack: d.siteStack(ctx), Endpoint: proxmoxSetting(ctx, os.Getenv)("endpoint"),
 		Proxmox: d.machines.asked, Factory: d.factory, Transport: transport,
 	}
+
 	told := sync.OnceValue(func() *site.Site { return site.Ask(ctx.Context(), questions) })
 	go told()
 
@@ -34,12 +36,14 @@ func (d *deployment) judgeSite(ctx *pulumi.Context, told *site.Site) error {
 	if !ctx.DryRun() {
 		return nil
 	}
+
 	found := site.Judge(d.plan, d.siteStack(ctx), told)
 	for _, warning := range found.Warnings() {
 		if err := warn(ctx, warning); err != nil {
 			return err
 		}
 	}
+
 	if problems := found.Problems(); len(problems) > 0 {
 		const text = "Proxmox or the Image Factory does not have what is planned, nothing was changed:\n%w"
 

@@ -14,28 +14,37 @@ import (
 func siteAnswer(path string) string {
 	data := func(value any) string {
 		text, _ := json.Marshal(map[string]any{"data": value}) //nolint:errchkjson // plain values
+
 		return string(text)
 	}
+
 	type object map[string]any
+
 	switch parts := strings.Split(strings.TrimPrefix(path, "/api2/json"), "/"); {
 	case path == "/versions":
 		var releases []string
+
 		for minor := 11; minor <= 13; minor++ {
 			for patch := range 10 {
 				releases = append(releases, fmt.Sprintf("v1.%d.%d", minor, patch))
 			}
 		}
+
 		text, _ := json.Marshal(releases) //nolint:errchkjson // texts
+
 		return string(text)
 	case strings.HasPrefix(path, "/version/"):
 		var list []object
 		for _, name := range talos.Extensions(strings.Split(path, "/")[2]) {
 			list = append(list, object{"name": name})
 		}
+
 		text, _ := json.Marshal(list) //nolint:errchkjson // texts
+
 		return string(text)
 	case parts[1] == "access":
 		all := map[string]int{"Pool.Audit": 1}
+
 		for _, role := range permissions.Roles() {
 			for _, privilege := range role.Privileges() {
 				all[privilege] = 1
@@ -55,7 +64,18 @@ func siteAnswer(path string) string {
 	case len(parts) == 4 && parts[3] == "storage":
 		var list []object
 		for _, name := range []string{"local", "local-lvm", "local-zfs", "fast", "ceph"} {
-			list = append(list, object{"storage": name, "type": "lvmthin", "content": "images,iso", "enabled": 1, "active": 1, "total": 1 << 50, "avail": 1 << 50})
+			list = append(
+				list,
+				object{
+					"storage": name,
+					"type":    "lvmthin",
+					"content": "images,iso",
+					"enabled": 1,
+					"active":  1,
+					"total":   1 << 50,
+					"avail":   1 << 50,
+				},
+			)
 		}
 
 		return data(list)

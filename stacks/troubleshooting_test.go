@@ -17,17 +17,22 @@ var (
 	formatVerb = regexp.MustCompile(`%[a-z]`)
 )
 
-// TestTroubleshootingQuotesRealMessages finds every part of every message of docs/troubleshooting.md in the program's sources.
+// TestTroubleshootingQuotesRealMessages finds every part of every message of docs/troubleshooting.md in the program's
+// sources.
 func TestTroubleshootingQuotesRealMessages(t *testing.T) {
 	t.Parallel()
+
 	document, err := os.ReadFile("../docs/troubleshooting.md")
 	require.NoError(t, err)
+
 	var sources strings.Builder
+
 	for _, root := range []string{"../cmd", "../components", "../internal", "../stacks", "../lab", "../tools"} {
 		require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 			if ext := filepath.Ext(path); err != nil || (ext != ".go" && ext != ".sh") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
+
 			text, err := os.ReadFile(path)
 			sources.Write(text)
 
@@ -40,6 +45,7 @@ func TestTroubleshootingQuotesRealMessages(t *testing.T) {
 
 	messages := firstCell.FindAllStringSubmatch(string(document), -1)
 	require.Greater(t, len(messages), 40)
+
 	for _, message := range messages {
 		for part := range strings.SplitSeq(message[1], "…") {
 			assert.True(t, strings.Contains(code, strings.TrimSpace(part)), "%q of %q is in no source", part, message[1])

@@ -25,11 +25,12 @@ type flags struct{ project, pulumi, talosops string }
 
 func newRoot() *cobra.Command {
 	var f flags
+
 	root := &cobra.Command{
 		Use:   "backup",
 		Short: "Keep what a stack's clusters cannot be made again without, and restore them",
-		Long: `Keeps snapshots of etcd and machine secrets of a stack's clusters, encrypted with age to the public keys of the stack's
-file (backup.recipients, backup.secretsRecipients), and restores a cluster's etcd from a snapshot.
+		Long: `Keeps snapshots of etcd and machine secrets of a stack's clusters, encrypted with age to the public keys of
+the stack's file (backup.recipients, backup.secretsRecipients), and restores a cluster's etcd from a snapshot.
 
 It reads the stack's configuration and state, changes neither, takes no lock, and shows no secret.`,
 		SilenceUsage:      true,
@@ -51,18 +52,22 @@ func (f *flags) backups(cmd *cobra.Command, stack string) (stacks.Backups, error
 		if err != nil {
 			return stacks.Backups{}, fmt.Errorf("unable to find %s: %w", paths[i], err)
 		}
+
 		paths[i] = absolute
 	}
 
-	return stacks.ReadBackups(cmd.Context(), recovery.CLI(paths[1], paths[0]), stack, paths[0], paths[2], cmd.ErrOrStderr())
+	return stacks.ReadBackups(
+		cmd.Context(), recovery.CLI(paths[1], paths[0]), stack, paths[0], paths[2], cmd.ErrOrStderr(),
+	)
 }
 
 func newEtcd(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "etcd STACK [CLUSTER…]",
 		Short: "Keep an encrypted snapshot of each cluster's etcd",
-		Long: `Takes a snapshot of etcd of each cluster, checks it, encrypts it to backup.recipients and keeps it in backup.directory, the
-newest backup.keep of each cluster. A cluster that fails does not keep the others from theirs; the status is 1 then.`,
+		Long: `Takes a snapshot of etcd of each cluster, checks it, encrypts it to backup.recipients and keeps it in
+backup.directory, the newest backup.keep of each cluster. A cluster that fails does not keep the others from theirs; the
+status is 1 then.`,
 		Example: "  backup etcd prod\n  backup etcd prod home edge",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,6 +75,7 @@ newest backup.keep of each cluster. A cluster that fails does not keep the other
 			if err != nil {
 				return err
 			}
+
 			lines, err := b.Etcd(cmd.Context(), args[1:]...)
 			printLines(cmd, lines)
 
@@ -82,9 +88,10 @@ func newSecrets(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "secrets STACK [CLUSTER…]",
 		Short: "Export each cluster's machine secrets, encrypted",
-		Long: `Writes the machine secrets of each cluster (certificate authorities, tokens, the key of etcd's Secrets), which are in the
-state only, as talosctl gen secrets writes them, encrypted to backup.secretsRecipients. A snapshot of etcd is of no use without
-them. They do not change as long as the cluster lives: export them once, and after each import of others.`,
+		Long: `Writes the machine secrets of each cluster (certificate authorities, tokens, the key of etcd's Secrets), which
+are in the state only, as talosctl gen secrets writes them, encrypted to backup.secretsRecipients. A snapshot of etcd is
+of no use without them. They do not change as long as the cluster lives: export them once, and after each import of
+others.`,
 		Example: "  backup secrets prod",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -92,6 +99,7 @@ them. They do not change as long as the cluster lives: export them once, and aft
 			if err != nil {
 				return err
 			}
+
 			lines, err := b.Secrets(cmd.Context(), time.Now(), args[1:]...)
 			printLines(cmd, lines)
 
@@ -101,15 +109,18 @@ them. They do not change as long as the cluster lives: export them once, and aft
 }
 
 func newRestore(f *flags) *cobra.Command {
-	var r stacks.Restore
-	var identities string
+	var (
+		r          stacks.Restore
+		identities string
+	)
+
 	cmd := &cobra.Command{
 		Use:   "restore STACK SNAPSHOT",
 		Short: "Restore a cluster's etcd from a snapshot",
-		Long: `Restores etcd of a cluster whose etcd has lost its majority or its data, from a snapshot that ` + "`backup etcd`" + ` or talosctl took.
-It refuses while etcd is healthy; see talosops restore --help for what it does to which machine. What was written after the
-snapshot is lost. It asks for the cluster's name; it may be interrupted and repeated. Run no pulumi up meanwhile, and one
-afterwards.`,
+		Long: `Restores etcd of a cluster whose etcd has lost its majority or its data, from a snapshot that ` +
+			"`backup etcd`" + ` or talosctl took. It refuses while etcd is healthy; see talosops restore --help for what it does
+to which machine. What was written after the snapshot is lost. It asks for the cluster's name; it may be interrupted and
+repeated. Run no pulumi up meanwhile, and one afterwards.`,
 		Example: "  backup restore prod ~/.pulumi-backups/prod-home-etcd-20261122T030000Z.age --identities key.txt",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -117,25 +128,31 @@ afterwards.`,
 			if err != nil {
 				return err
 			}
+
 			r.Snapshot = args[1]
 			if r.Cluster == "" && len(b.Plan.Clusters) == 1 {
 				r.Cluster = b.Plan.Clusters[0].Name
 			}
+
 			if identities != "" {
 				text, err := os.ReadFile(identities) //nolint:gosec // the user names it
 				if err != nil {
 					return fmt.Errorf("unable to read the secret keys: %w", err)
 				}
+
 				r.Identities = string(text)
 			}
+
 			if r.Confirm == "" {
 				if r.Confirm, err = ask(cmd, r); err != nil {
 					return err
 				}
 			}
+
 			if err := b.Restore(cmd.Context(), r); err != nil {
 				return err
 			}
+
 			printLines(cmd, []string{r.Cluster + ": etcd is restored; bring the stack up now, with a refresh"})
 
 			return nil
@@ -144,7 +161,10 @@ afterwards.`,
 	cmd.Flags().StringVar(&r.Cluster, "cluster", "", "which cluster (default: the only one of the stack)")
 	cmd.Flags().StringVar(&identities, "identities", "", "file with secret keys of age, as age-keygen writes it")
 	cmd.Flags().StringVar(&r.Confirm, "confirm", "", "the cluster's name: do not ask")
-	cmd.Flags().BoolVar(&r.SkipHashCheck, "skip-hash-check", false, "the snapshot is a database that was copied from a machine's disk, without a digest")
+	cmd.Flags().BoolVar(
+		&r.SkipHashCheck, "skip-hash-check", false,
+		"the snapshot is a database that was copied from a machine's disk, without a digest",
+	)
 	cmd.Flags().DurationVar(&r.Timeout, "timeout", 0, "how long to wait at most (default: 15m)")
 
 	return cmd
@@ -152,10 +172,15 @@ afterwards.`,
 
 // ask has a person type the cluster's name.
 func ask(cmd *cobra.Command, r stacks.Restore) (string, error) {
-	if input, ok := cmd.InOrStdin().(*os.File); ok && !term.IsTerminal(int(input.Fd())) { //nolint:gosec // a file descriptor
+	//nolint:gosec // a file descriptor
+	if input, ok := cmd.InOrStdin().(*os.File); ok && !term.IsTerminal(int(input.Fd())) {
 		return "", errors.New("there is nobody to ask: say --confirm with the cluster's name")
 	}
-	_, _ = fmt.Fprintf(cmd.OutOrStdout(), "Cluster %q goes back to %s; what was written since is lost.\nIts name: ", r.Cluster, r.Snapshot)
+
+	_, _ = fmt.Fprintf(
+		cmd.OutOrStdout(), "Cluster %q goes back to %s; what was written since is lost.\nIts name: ", r.Cluster, r.Snapshot,
+	)
+
 	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	if err != nil {
 		return "", fmt.Errorf("unable to read the answer: %w", err)

@@ -29,23 +29,27 @@ func newComment() *cobra.Command {
 		post     bool
 		pull     int
 	)
+
 	cmd := &cobra.Command{
 		Use:   "comment FILE…",
 		Short: "Write plans, capacity and policy results as Markdown, or post them on a pull request",
-		Long: `One section for each preview: what would change, what the guard says, what is planned on each host, what the policies say.
-With --post the text becomes a comment on a pull request, in place of the one that an earlier run left there. GITHUB_API_URL, GITHUB_REPOSITORY
-and GITHUB_TOKEN say where; GitHub Actions and Gitea Actions set the first two.`,
+		Long: `One section for each preview: what would change, what the guard says, what is planned on each host, what the
+policies say. With --post the text becomes a comment on a pull request, in place of the one that an earlier run left
+there. GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN say where; GitHub Actions and Gitea Actions set the first
+two.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := compose(args, approved.list())
 			if err != nil {
 				return err
 			}
+
 			if !post {
 				_, err := fmt.Fprint(cmd.OutOrStdout(), text)
 
 				return err
 			}
+
 			where, err := postOf(os.Getenv, pull)
 			if err != nil {
 				return err
@@ -68,14 +72,17 @@ func compose(files, approved []string) (string, error) {
 		if file == "-" {
 			return "", fmt.Errorf("the comment needs files, one for each stack")
 		}
+
 		r, err := read(file, nil, approved)
 		if err != nil {
 			sections = append(sections, fmt.Sprintf("## %s\n\n❌ %s\n", escape(file), escape(err.Error())))
 
 			continue
 		}
+
 		sections = append(sections, r.section())
 	}
+
 	text := marker + "\n" + strings.Join(sections, "\n")
 	if len(text) > mostComment {
 		text = strings.ToValidUTF8(text[:mostComment], "") + "\n\n… the rest is left out; the job's log has it all.\n"
@@ -87,11 +94,13 @@ func compose(files, approved []string) (string, error) {
 func (r *review) section() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## Plan of stack `%s`\n\n", r.Stack)
+
 	if r.Finished {
 		fmt.Fprintf(&b, "**%s**\n\n", r.summary())
 	} else {
 		b.WriteString("❌ **The preview failed; what follows may not be all.**\n\n")
 	}
+
 	r.writeMessages(&b, "Errors", r.Errors)
 	r.writeFindings(&b)
 	r.writeMachines(&b)
@@ -107,14 +116,18 @@ func (r review) writeMessages(b *strings.Builder, title string, messages []previ
 	if len(messages) == 0 {
 		return
 	}
+
 	fmt.Fprintf(b, "### %s\n\n", title)
+
 	for _, m := range messages {
 		text := escape(shorten(m.Text))
 		if m.Resource != "" {
 			text = "`" + m.Resource + "`: " + text
 		}
+
 		b.WriteString("- " + text + "\n")
 	}
+
 	b.WriteString("\n")
 }
 
@@ -125,15 +138,22 @@ func (r *review) writeMachines(b *strings.Builder) {
 	if len(lines) == 0 {
 		return
 	}
+
 	b.WriteString("### Machines\n\n")
+
 	for _, line := range lines {
 		head, _, _ := strings.Cut(line, ": ")
-		if i := slices.IndexFunc(r.Warnings, func(m preview.Message) bool { return strings.HasPrefix(m.Text, head+": ") }); i >= 0 {
+		if i := slices.IndexFunc(r.Warnings, func(m preview.Message) bool {
+			return strings.HasPrefix(m.Text, head+
+				": ")
+		}); i >= 0 {
 			line = r.Warnings[i].Text
 			r.Warnings = slices.Delete(slices.Clone(r.Warnings), i, i+1)
 		}
+
 		b.WriteString("- " + escape(shorten(line)) + "\n")
 	}
+
 	b.WriteString("\n")
 }
 
@@ -153,33 +173,46 @@ func (r review) writeFindings(b *strings.Builder) {
 
 		return
 	}
+
 	b.WriteString("⛔ **The guard does not let it through** unless each of these is approved by its name:\n\n")
+
 	for _, f := range r.findings {
 		fmt.Fprintf(b, "- %s **`%s`**: %s\n", f.Operation, f.Resource, escape(strings.Join(f.Why, "; ")))
 	}
+
 	b.WriteString("\n")
 }
 
 func (r review) writeSteps(b *strings.Builder) {
 	rows := [][]string{{"", "resource", "type", "changes"}}
 	left := 0
-	for _, o := range []preview.Operation{preview.Replace, preview.Delete, preview.Update, preview.Import, preview.Create} {
+
+	for _, o := range []preview.Operation{
+		preview.Replace, preview.Delete, preview.Update, preview.Import, preview.Create,
+	} {
 		for _, s := range r.with(o) {
 			if len(rows) > mostRows {
 				left++
 
 				continue
 			}
-			rows = append(rows, []string{string(o), s.Name(), shortType(string(s.URN.Type())), shorten(strings.Join(s.Properties, ", "))})
+
+			rows = append(
+				rows, []string{string(o), s.Name(), shortType(string(s.URN.Type())), shorten(strings.Join(s.Properties, ", "))},
+			)
 		}
 	}
+
 	if len(rows) == 1 {
 		return
 	}
+
 	fmt.Fprintf(b, "<details><summary>Steps</summary>\n\n%s\n", table(rows))
+
 	if left > 0 {
 		fmt.Fprintf(b, "… and %d more.\n", left)
 	}
+
 	b.WriteString("</details>\n\n")
 }
 
@@ -192,7 +225,9 @@ func (r review) writePolicies(b *strings.Builder) {
 	if !r.Finished && len(r.Policies) == 0 {
 		return
 	}
+
 	b.WriteString("### Policies\n\n")
+
 	switch {
 	case !r.Streamed:
 		b.WriteString("Not known: this form of the preview does not tell; set PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true.\n\n")
@@ -201,6 +236,7 @@ func (r review) writePolicies(b *strings.Builder) {
 		for _, p := range r.Policies {
 			rows = append(rows, []string{p.Level, p.Name, p.Resource, shorten(p.Text)})
 		}
+
 		b.WriteString(table(rows) + "\n")
 	case len(r.Packs) > 0:
 		b.WriteString("No violations.\n\n")
@@ -219,5 +255,6 @@ func (r review) writeCapacity(b *strings.Builder) {
 
 		return
 	}
+
 	b.WriteString("### Capacity\n\n" + report.Capacity(plan) + "\n")
 }

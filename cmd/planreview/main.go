@@ -1,4 +1,5 @@
-// Command planreview reads what `pulumi preview --json` writes: as the guard of a plan, and as the writer of the comment on a pull request.
+// Command planreview reads what `pulumi preview --json` writes: as the guard of a plan, and as the writer of the
+// comment on a pull request.
 package main
 
 import (
@@ -53,15 +54,19 @@ func read(path string, stdin io.Reader, approved []string) (review, error) {
 			return review{}, fmt.Errorf("unable to open the preview: %w", err)
 		}
 		defer file.Close()
+
 		stdin = file
 	}
+
 	p, err := preview.Parse(stdin)
 	if err != nil {
 		return review{}, fmt.Errorf("unable to read %s: %w", path, err)
 	}
+
 	if p.Stack == "" && path != "-" {
 		p.Stack = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	}
+
 	r := review{Preview: p}
 	r.findings, r.unused = preview.Judge(p, approved)
 
@@ -72,8 +77,12 @@ func read(path string, stdin io.Reader, approved []string) (review, error) {
 type approval struct{ names, labels string }
 
 func (a *approval) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.names, "approve", "", "names of resources whose loss is meant, with commas: prod-cp-2-vm,prod-cp-3-vm")
-	cmd.Flags().StringVar(&a.labels, "labels", "", "labels of a pull request, with commas; those called approve:<name> approve that resource")
+	cmd.Flags().StringVar(
+		&a.names, "approve", "", "names of resources whose loss is meant, with commas: prod-cp-2-vm,prod-cp-3-vm",
+	)
+	cmd.Flags().StringVar(
+		&a.labels, "labels", "", "labels of a pull request, with commas; those called approve:<name> approve that resource",
+	)
 }
 
 func (a *approval) list() []string {
@@ -83,6 +92,7 @@ func (a *approval) list() []string {
 			names = append(names, strings.TrimSpace(name))
 		}
 	}
+
 	slices.Sort(names)
 
 	return slices.Compact(names)
@@ -96,12 +106,14 @@ func newGuard() *cobra.Command {
 		approved  approval
 		unchanged bool
 	)
+
 	cmd := &cobra.Command{
 		Use:   "guard [FILE]",
 		Short: "Fail when a plan would lose what cannot be had again",
-		Long: `The guard fails, naming each, when the plan would delete or replace a control plane, Talos secrets, the bootstrap, a data disk or a template with
-linked clones, restart more than one control plane of a cluster at once, or do what up would refuse; unless that very resource is approved by its name. A preview that
-failed or was cut short fails too: it does not show everything. Without FILE, or with -, standard input is read.`,
+		Long: `The guard fails, naming each, when the plan would delete or replace a control plane, Talos secrets, the
+bootstrap, a data disk or a template with linked clones, restart more than one control plane of a cluster at once, or do
+what up would refuse; unless that very resource is approved by its name. A preview that failed or was cut short fails
+too: it does not show everything. Without FILE, or with -, standard input is read.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := read(append(args, "-")[0], cmd.InOrStdin(), approved.list())
@@ -117,21 +129,26 @@ failed or was cut short fails too: it does not show everything. Without FILE, or
 		},
 	}
 	approved.flags(cmd)
-	cmd.Flags().BoolVar(&unchanged, "expect-no-changes", false, "fail on any change: with a preview that refreshes, on drift")
+	cmd.Flags().BoolVar(
+		&unchanged, "expect-no-changes", false, "fail on any change: with a preview that refreshes, on drift",
+	)
 
 	return cmd
 }
 
 func (r review) requireUnchanged(w io.Writer) error {
 	count := 0
+
 	for _, s := range r.Steps {
 		switch s.Operation {
 		case preview.Same, preview.Read, preview.Refresh:
 		case preview.Create, preview.Update, preview.Delete, preview.Replace, preview.Import:
 			fmt.Fprintf(w, "%s %s: %s\n", s.Operation, s.Name(), strings.Join(s.Properties, ", "))
+
 			count++
 		}
 	}
+
 	if count > 0 {
 		return fmt.Errorf("stack %q is not what it should be; differences: %d", r.Stack, count)
 	}
@@ -143,37 +160,52 @@ func (r review) guard(w io.Writer) error {
 	for _, name := range r.unused {
 		fmt.Fprintf(w, "note: the plan does nothing to %s that needs an approval\n", name)
 	}
+
 	for _, m := range r.Errors {
 		fmt.Fprintln(w, "error:", strings.TrimSpace(m.Resource+" "+m.Text))
 	}
+
 	if !r.Finished {
-		return fmt.Errorf("the preview of stack %q did not come to its end, so it does not show everything: %w", r.Stack, errFindings)
+		return fmt.Errorf(
+			"the preview of stack %q did not come to its end, so it does not show everything: %w", r.Stack, errFindings,
+		)
 	}
+
 	for _, line := range r.Describe() {
 		fmt.Fprintln(w, "note:", line)
 	}
+
 	if len(r.findings) == 0 {
 		fmt.Fprintf(w, "The plan of stack %s (%s) loses nothing that cannot be had again.\n", r.Stack, r.summary())
 
 		return nil
 	}
+
 	var names []string
+
 	for _, f := range r.findings {
 		fmt.Fprintln(w, f)
 		names = append(names, f.Resource)
 	}
 
-	return fmt.Errorf("%w; if this is meant, approve each resource by its name: make guard STACK=%s APPROVE=%s", errFindings, r.Stack, strings.Join(names, ","))
+	return fmt.Errorf(
+		"%w; if this is meant, approve each resource by its name: make guard STACK=%s APPROVE=%s", errFindings, r.Stack,
+		strings.Join(names, ","),
+	)
 }
 
 // summary counts the steps by operation: 2 create, 1 update.
 func (r review) summary() string {
 	var parts []string
-	for _, o := range []preview.Operation{preview.Create, preview.Import, preview.Update, preview.Replace, preview.Delete} {
+
+	for _, o := range []preview.Operation{
+		preview.Create, preview.Import, preview.Update, preview.Replace, preview.Delete,
+	} {
 		if n := len(r.with(o)); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d to %s", n, o))
 		}
 	}
+
 	if len(parts) == 0 {
 		return "no changes"
 	}
@@ -183,11 +215,13 @@ func (r review) summary() string {
 
 func (r review) with(o preview.Operation) []preview.Step {
 	var steps []preview.Step
+
 	for _, s := range r.Steps {
 		if s.Operation == o && s.URN.Type() != "pulumi:pulumi:Stack" {
 			steps = append(steps, s)
 		}
 	}
+
 	slices.SortFunc(steps, func(a, b preview.Step) int { return strings.Compare(a.Name(), b.Name()) })
 
 	return steps

@@ -19,12 +19,17 @@ import (
 // unpacked are previews that the real engine wrote (lab/engine/guard_test.go), laid below their stacks' names.
 func unpacked(t *testing.T, name string) string {
 	t.Helper()
+
 	packed, err := os.Open(filepath.Join("..", "..", "internal", "preview", "testdata", name+".json.gz"))
 	require.NoError(t, err)
+
 	defer packed.Close()
+
 	zip, err := gzip.NewReader(packed)
 	require.NoError(t, err)
+
 	var content bytes.Buffer
+
 	_, err = content.ReadFrom(zip)
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), name+".json")
@@ -35,6 +40,7 @@ func unpacked(t *testing.T, name string) string {
 
 func output(args ...string) (string, error) {
 	root := newRoot()
+
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetArgs(args)
@@ -45,6 +51,7 @@ func output(args ...string) (string, error) {
 
 func TestGuard(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		preview string
 		approve string
@@ -53,41 +60,70 @@ func TestGuard(t *testing.T) {
 		fails   string
 	}{
 		"control planes that go are named": {
-			preview: "fewer-control-planes.events", fails: "approve each resource by its name: make guard STACK=lab APPROVE=one-cp-2-vm,one-cp-3-vm",
-			says: []string{"delete one-cp-2-vm: it is a control plane of cluster one"},
+			preview: "fewer-control-planes.events",
+			fails:   "approve each resource by its name: make guard STACK=lab APPROVE=one-cp-2-vm,one-cp-3-vm",
+			says:    []string{"delete one-cp-2-vm: it is a control plane of cluster one"},
 		},
 		"an approval covers its own resource only": {
-			preview: "fewer-control-planes.digest", approve: "one-cp-2", fails: "APPROVE=one-cp-3-vm", says: []string{"delete one-cp-3-vm"},
+			preview: "fewer-control-planes.digest",
+			approve: "one-cp-2",
+			fails:   "APPROVE=one-cp-3-vm",
+			says:    []string{"delete one-cp-3-vm"},
 		},
 		"what is approved by name is let through": {
-			preview: "fewer-control-planes.events", approve: "one-cp-2-vm, one-cp-3-vm", says: []string{"The plan of stack lab (", "to delete) loses nothing"},
+			preview: "fewer-control-planes.events",
+			approve: "one-cp-2-vm, one-cp-3-vm",
+			says:    []string{"The plan of stack lab (", "to delete) loses nothing"},
 		},
-		"labels approve":      {preview: "fewer-control-planes.events", labels: "bug,approve:one-cp-2-vm,approve: one-cp-3", says: []string{"loses nothing"}},
-		"other labels do not": {preview: "fewer-control-planes.events", labels: "one-cp-2-vm,one-cp-3-vm", fails: "APPROVE=one-cp-2-vm,one-cp-3-vm"},
+		"labels approve": {
+			preview: "fewer-control-planes.events",
+			labels:  "bug,approve:one-cp-2-vm,approve: one-cp-3",
+			says:    []string{"loses nothing"},
+		},
+		"other labels do not": {
+			preview: "fewer-control-planes.events", labels: "one-cp-2-vm,one-cp-3-vm", fails: "APPROVE=one-cp-2-vm,one-cp-3-vm",
+		},
 		"an approval that fits nothing is told": {
-			preview: "fewer-control-planes.events", approve: "one-cp-2,one-cp-3,one-cp-9", says: []string{"note: the plan does nothing to one-cp-9 that needs an approval"},
+			preview: "fewer-control-planes.events",
+			approve: "one-cp-2,one-cp-3,one-cp-9",
+			says:    []string{"note: the plan does nothing to one-cp-9 that needs an approval"},
 		},
-		"data disks": {preview: "without-data-disks.digest", fails: "APPROVE=one-general-1-vm,one-general-2-vm", says: []string{"update one-general-1-vm: `up` would end with an error: disk scsi1"}},
+		"data disks": {
+			preview: "without-data-disks.digest",
+			fails:   "APPROVE=one-general-1-vm,one-general-2-vm",
+			says:    []string{"update one-general-1-vm: `up` would end with an error: disk scsi1"},
+		},
 		"control planes that restart at once": {
-			preview: "more-cores.events", fails: "APPROVE=one-cp-1-vm,one-cp-2-vm,one-cp-3-vm", says: []string{"note: one-cp-1 … one-cp-3 restart: cores 2 → 3", "note: 3 of the 3"},
+			preview: "more-cores.events",
+			fails:   "APPROVE=one-cp-1-vm,one-cp-2-vm,one-cp-3-vm",
+			says:    []string{"note: one-cp-1 … one-cp-3 restart: cores 2 → 3", "note: 3 of the 3"},
 		},
 		"a template below linked clones": {
-			preview: "template.events", fails: "APPROVE=talos-pve1-build", says: []string{"replace talos-pve1-build: linked clones live on its disk: one-cp-1-vm, one-cp-3-vm, one-general-1-vm"},
+			preview: "template.events",
+			fails:   "APPROVE=talos-pve1-build",
+			says: []string{
+				"replace talos-pve1-build: linked clones live on its disk: one-cp-1-vm, one-cp-3-vm, one-general-1-vm",
+			},
 		},
-		"a preview that failed does not pass": {preview: "broken.events", fails: "did not come to its end", says: []string{"clusters[0].workers[0].memoryMiB: 100"}},
-		"nor does its digest":                 {preview: "broken.digest", fails: "did not come to its end"},
+		"a preview that failed does not pass": {
+			preview: "broken.events", fails: "did not come to its end", says: []string{"clusters[0].workers[0].memoryMiB: 100"},
+		},
+		"nor does its digest": {preview: "broken.digest", fails: "did not come to its end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			out, err := output("guard", unpacked(t, test.preview), "--approve", test.approve, "--labels", test.labels)
 			for _, text := range test.says {
 				assert.Contains(t, out, text)
 			}
+
 			if test.fails == "" {
 				require.NoError(t, err)
 
 				return
 			}
+
 			require.ErrorIs(t, err, errFindings)
 			assert.ErrorContains(t, err, test.fails)
 		})
@@ -96,7 +132,10 @@ func TestGuard(t *testing.T) {
 
 func TestWhatIsNoPreviewDoesNotPass(t *testing.T) {
 	t.Parallel()
-	for name, content := range map[string]string{"nothing": "", "text": "Previewing update", "a half": `{"steps": [`, "another document": "[]"} {
+
+	for name, content := range map[string]string{
+		"nothing": "", "text": "Previewing update", "a half": `{"steps": [`, "another document": "[]",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "preview.json")
@@ -105,13 +144,17 @@ func TestWhatIsNoPreviewDoesNotPass(t *testing.T) {
 			assert.ErrorContains(t, err, "not the output of `pulumi preview --json`")
 		})
 	}
+
 	path := filepath.Join(t.TempDir(), "prod.json")
-	require.NoError(t, os.WriteFile(path, []byte(`{"sequence": 0, "timestamp": 1, "preludeEvent": {"config": {}}}`), 0o600))
+	require.NoError(
+		t, os.WriteFile(path, []byte(`{"sequence": 0, "timestamp": 1, "preludeEvent": {"config": {}}}`), 0o600),
+	)
 	_, err := output("guard", path)
 	assert.ErrorContains(t, err, `the preview of stack "prod" did not come to its end`, "a stream that broke off")
 }
 
-// TestDrift reads a preview with refresh, its unchanged resources taken out, after `qm set 3000 --memory 12288` on a lab's host.
+// TestDrift reads a preview with refresh, its unchanged resources taken out, after `qm set 3000 --memory 12288` on a
+// lab's host.
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	drift := unpacked(t, "drift.events")
@@ -126,24 +169,30 @@ func TestDrift(t *testing.T) {
 
 func TestComment(t *testing.T) {
 	t.Parallel()
-	out, err := output("comment", unpacked(t, "fewer-control-planes.events"), unpacked(t, "broken.events"), "/nowhere.json")
+	out, err := output(
+		"comment", unpacked(t, "fewer-control-planes.events"), unpacked(t, "broken.events"), "/nowhere.json",
+	)
 	require.NoError(t, err)
 
 	assert.True(t, strings.HasPrefix(out, marker+"\n"))
+
 	for _, text := range []string{
 		"## Plan of stack `lab`", "to delete**", "- delete **`one-cp-2-vm`**: it is a control plane of cluster one",
-		"| delete | one-cp-2-vm | proxmoxve:VirtualMachine |", "### Policies\n\nNo policy pack ran.", "### Capacity\n\n| host | machines | cores |", "| pve1 | 2 | 4 | 8 |",
+		"| delete | one-cp-2-vm | proxmoxve:VirtualMachine |", "### Policies\n\nNo policy pack ran.",
+		"### Capacity\n\n| host | machines | cores |", "| pve1 | 2 | 4 | 8 |",
 		"❌ **The preview failed", "clusters[0].workers[0].memoryMiB: 100", "❌ unable to open the preview",
 	} {
 		assert.Contains(t, out, text)
 	}
+
 	approved, err := output("comment", "--approve", "one-cp-2,one-cp-3", unpacked(t, "fewer-control-planes.digest"))
 	require.NoError(t, err)
 	assert.Contains(t, approved, "✅ The guard lets it through.")
 	assert.Contains(t, approved, "Not known: this form of the preview does not tell")
 }
 
-// forge is a server with the comments of one pull request; pages says whether it pages them, as GitHub does, or gives all at once, as Gitea does.
+// forge is a server with the comments of one pull request; pages says whether it pages them, as GitHub does, or gives
+// all at once, as Gitea does.
 type forge struct {
 	comments []found
 	pages    bool
@@ -157,19 +206,24 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 		return
 	}
+
 	var body found
+
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	switch r.Method {
 	case http.MethodGet:
 		list := f.comments
 		if f.pages {
 			var page int
+
 			_, _ = fmt.Sscan(r.URL.Query().Get("page"), &page)
 			list = list[min(len(list), (page-1)*pageSize):min(len(list), page*pageSize)]
 		}
+
 		_ = json.NewEncoder(w).Encode(list)
 	case http.MethodPost:
 		f.comments = append(f.comments, found{ID: int64(len(f.comments) + 1), Body: body.Body})
+
 		w.WriteHeader(http.StatusCreated)
 	case http.MethodPatch:
 		for i := range f.comments {
@@ -182,16 +236,21 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestOneCommentIsKeptUpToDate(t *testing.T) {
 	t.Parallel()
+
 	for name, pages := range map[string]bool{"a server that pages": true, "a server that gives all at once": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			f := &forge{pages: pages}
 			for i := range 2 * pageSize { // talk before it
 				f.comments = append(f.comments, found{ID: int64(i + 1), Body: "talk that quotes " + marker})
 			}
+
 			server := httptest.NewServer(f)
 			t.Cleanup(server.Close)
-			environment := map[string]string{"GITHUB_API_URL": server.URL + "/api/v1", "GITHUB_REPOSITORY": "me/it", "GITHUB_TOKEN": "secret"}
+			environment := map[string]string{
+				"GITHUB_API_URL": server.URL + "/api/v1", "GITHUB_REPOSITORY": "me/it", "GITHUB_TOKEN": "secret",
+			}
 			where, err := postOf(func(key string) string { return environment[key] }, 7)
 			require.NoError(t, err)
 
@@ -213,6 +272,7 @@ func TestOneCommentIsKeptUpToDate(t *testing.T) {
 
 func TestWhatPostingNeeds(t *testing.T) {
 	t.Parallel()
+
 	_, err := postOf(func(string) string { return "" }, 0)
 	for _, text := range []string{"GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_TOKEN", "--pull"} {
 		assert.ErrorContains(t, err, text)

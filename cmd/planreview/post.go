@@ -23,10 +23,15 @@ type post struct {
 // postOf reads the environment of a workflow's step.
 func postOf(getenv func(string) string, pull int) (post, error) {
 	p := post{
-		api: strings.TrimSuffix(getenv("GITHUB_API_URL"), "/"), repository: getenv("GITHUB_REPOSITORY"), token: getenv("GITHUB_TOKEN"), pull: pull,
-		client: &http.Client{Timeout: time.Minute},
+		api:        strings.TrimSuffix(getenv("GITHUB_API_URL"), "/"),
+		repository: getenv("GITHUB_REPOSITORY"),
+		token:      getenv("GITHUB_TOKEN"),
+		pull:       pull,
+		client:     &http.Client{Timeout: time.Minute},
 	}
+
 	var problems []error
+
 	for _, required := range []struct {
 		missing bool
 		message string
@@ -56,14 +61,21 @@ const pageSize = 50
 // put writes the comment in place of the one with the marker, or a new one.
 func (p post) put(ctx context.Context, text string) error {
 	comments := "/repos/" + p.repository + "/issues"
+
 	for page, last := 1, int64(0); ; page++ {
 		var list []found
-		if err := p.call(ctx, http.MethodGet, fmt.Sprintf("%s/%d/comments?limit=%d&per_page=%d&page=%d", comments, p.pull, pageSize, pageSize, page), nil, &list); err != nil {
+		if err := p.call(
+			ctx, http.MethodGet,
+			fmt.Sprintf("%s/%d/comments?limit=%d&per_page=%d&page=%d", comments, p.pull, pageSize, pageSize, page), nil, &list,
+		); err != nil {
 			return fmt.Errorf("unable to list the comments of pull request %d: %w", p.pull, err)
 		}
+
 		for _, c := range list {
 			if strings.HasPrefix(c.Body, marker) {
-				if err := p.call(ctx, http.MethodPatch, fmt.Sprintf("%s/comments/%d", comments, c.ID), map[string]string{"body": text}, nil); err != nil {
+				if err := p.call(
+					ctx, http.MethodPatch, fmt.Sprintf("%s/comments/%d", comments, c.ID), map[string]string{"body": text}, nil,
+				); err != nil {
 					return fmt.Errorf("unable to update comment %d of pull request %d: %w", c.ID, p.pull, err)
 				}
 
@@ -74,9 +86,13 @@ func (p post) put(ctx context.Context, text string) error {
 		if len(list) < pageSize || list[len(list)-1].ID == last {
 			break
 		}
+
 		last = list[len(list)-1].ID
 	}
-	if err := p.call(ctx, http.MethodPost, fmt.Sprintf("%s/%d/comments", comments, p.pull), map[string]string{"body": text}, nil); err != nil {
+
+	if err := p.call(
+		ctx, http.MethodPost, fmt.Sprintf("%s/%d/comments", comments, p.pull), map[string]string{"body": text}, nil,
+	); err != nil {
 		return fmt.Errorf("unable to comment on pull request %d: %w", p.pull, err)
 	}
 
@@ -85,20 +101,25 @@ func (p post) put(ctx context.Context, text string) error {
 
 func (p post) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
+
 	if in != nil {
 		encoded, err := json.Marshal(in)
 		if err != nil {
 			return err
 		}
+
 		body = bytes.NewReader(encoded)
 	}
+
 	request, err := http.NewRequestWithContext(ctx, method, p.api+path, body)
 	if err != nil {
 		return err
 	}
+
 	request.Header.Set("Authorization", "token "+p.token)
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", "application/json")
+
 	response, err := p.client.Do(request)
 	if err != nil {
 		var wrapped *url.Error
@@ -109,13 +130,16 @@ func (p post) call(ctx context.Context, method, path string, in, out any) error 
 		return err
 	}
 	defer response.Body.Close()
+
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 16<<20))
 	if err != nil {
 		return err
 	}
+
 	if response.StatusCode >= http.StatusMultipleChoices {
 		return fmt.Errorf("%s answered %s: %s", p.api, response.Status, bytes.TrimSpace(answer[:min(len(answer), 300)]))
 	}
+
 	if out == nil {
 		return nil
 	}

@@ -17,6 +17,7 @@ func main() { command.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
 	var project, pulumi string
+
 	cmd := &cobra.Command{
 		Use:   "sitecheck STACK",
 		Short: "Compare a stack with what its Proxmox and the Image Factory have",
@@ -35,10 +36,12 @@ It changes nothing, takes no lock of the state, and shows no secret.`,
 			if err != nil {
 				return fmt.Errorf("unable to find the Pulumi CLI: %w", err)
 			}
+
 			check, err := stacks.ReadCheck(cmd.Context(), recovery.CLI(path, project), args[0], os.Getenv)
 			if err != nil {
 				return err
 			}
+
 			text, err := check.Report(cmd.Context())
 			_, _ = fmt.Fprint(cmd.OutOrStdout(), text)
 

@@ -34,35 +34,47 @@ type try struct {
 // fillChanges returns the page with a row for each key of the stack file.
 func fillChanges(page []byte, schema *jsonschema.Schema) ([]byte, error) {
 	text := string(page)
+
 	begin, end := strings.Index(text, changesBegin), strings.Index(text, changesEnd)
 	if begin < 0 || end < begin {
 		return nil, fmt.Errorf("%s has no place for its tables: %s%s", changingPath, changesBegin, changesEnd)
 	}
+
 	runs, err := newBaseline()
 	if err != nil {
 		return nil, err
 	}
+
 	var tables strings.Builder
+
 	rows := 0
+
 	for _, s := range sections {
 		fmt.Fprintf(&tables, "## %s\n\n| key | what a change does |\n|---|---|\n", s.title)
+
 		keys, err := s.keys(schema)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, key := range keys {
 			cell, err := runs.cellOf(s.of + "." + key)
 			if err != nil {
 				return nil, err
 			}
+
 			fmt.Fprintf(&tables, "| `%s` | %s |\n", key, cell)
+
 			rows++
 		}
+
 		tables.WriteString("\n")
 	}
 
 	if rows != len(changesOf) {
-		return nil, fmt.Errorf("changesOf in cmd/specschema has %d keys, and the stack file %d: remove those that are gone", len(changesOf), rows)
+		return nil, fmt.Errorf(
+			"changesOf in cmd/specschema has %d keys, and the stack file %d: remove those that are gone", len(changesOf), rows,
+		)
 	}
 
 	return []byte(text[:begin+len(changesBegin)] + "\n" + tables.String() + text[end:]), nil
@@ -106,7 +118,9 @@ func (s section) keys(schema *jsonschema.Schema) ([]string, error) {
 		if name == "Config" {
 			definition, _ = schema.Properties.Get("config")
 		}
+
 		var keys []string
+
 		if definition != nil && definition.Properties != nil {
 			for pair := definition.Properties.Oldest(); pair != nil; pair = pair.Next() {
 				keys = append(keys, pair.Key)
@@ -120,15 +134,20 @@ func (s section) keys(schema *jsonschema.Schema) ([]string, error) {
 	shared = slices.DeleteFunc(shared, func(key string) bool {
 		return key == "count" || key == "placement" || !slices.Contains(of("ControlPlaneConfig"), key)
 	})
+
 	keys := of(s.of)
 	if s.of == pool {
 		keys = shared
 	}
+
 	if s.except != "" {
 		keys = slices.DeleteFunc(keys, func(key string) bool { return slices.Contains(shared, key) })
 	}
+
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("the configuration types have no %s: correct the sections of %s in cmd/specschema", s.of, changingPath)
+		return nil, fmt.Errorf(
+			"the configuration types have no %s: correct the sections of %s in cmd/specschema", s.of, changingPath,
+		)
 	}
 
 	return keys, nil
@@ -138,25 +157,34 @@ func (s section) keys(schema *jsonschema.Schema) ([]string, error) {
 func (b baseline) cellOf(key string) (string, error) {
 	tries := changesOf[key]
 	if len(tries) == 0 {
-		return "", fmt.Errorf("%s is in the stack file, and nothing says what a change of it does: add it to changesOf in cmd/specschema", key)
+		return "", fmt.Errorf(
+			"%s is in the stack file, and nothing says what a change of it does: add it to changesOf in cmd/specschema", key,
+		)
 	}
+
 	var parts []string
+
 	for _, t := range tries {
 		var words []string
+
 		if t.path != "" {
 			verdict, err := b.judge(t)
 			if err != nil {
 				return "", fmt.Errorf("%s: %w", key, err)
 			}
+
 			words = append(words, verdict)
 		}
+
 		if t.note != "" {
 			words = append(words, t.note)
 		}
+
 		part := strings.Join(words, ": ")
 		if t.when != "" {
 			part = t.when + ": " + part
 		}
+
 		parts = append(parts, part)
 	}
 
@@ -174,6 +202,7 @@ func newBaseline() (baseline, error) {
 	if err != nil {
 		return baseline{}, err
 	}
+
 	b := baseline{plan: plan}
 	for _, cluster := range plan.Clusters {
 		for _, n := range cluster.Nodes() {
@@ -190,22 +219,28 @@ func (b baseline) judge(t try) (string, error) {
 	if err := yaml.Unmarshal([]byte(runningStack), &file); err != nil {
 		return "", err
 	}
+
 	file["config"] = set(file["config"], strings.Split("talos-proxmox:"+t.path, "."), t.to)
+
 	text, err := json.Marshal(file)
 	if err != nil {
 		return "", err
 	}
+
 	after, err := stacks.PlanFile("prod", text)
 	if err != nil {
 		return "", err
 	}
+
 	if problems, _ := running.Judge(after, b.machines, running.Making(b.plan)); len(problems) > 0 {
 		return running.Impossible.String(), nil
 	}
+
 	effect := running.Nothing
 	for _, changed := range running.Changes(after, b.machines) {
 		effect = max(effect, changed.Effect())
 	}
+
 	if effect == running.Nothing && len(running.Unfollowed(after, running.Making(b.plan), b.machines)) == 0 {
 		return "", fmt.Errorf("a change to %v does nothing that is judged; state a note alone", t.to)
 	}
@@ -218,6 +253,7 @@ func set(document any, path []string, value any) any {
 	if len(path) == 0 {
 		return value
 	}
+
 	switch d := document.(type) {
 	case []any:
 		i, _ := strconv.Atoi(path[0])

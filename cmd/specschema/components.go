@@ -27,9 +27,12 @@ const (
 
 // documented are the components in the page's order, and types are what their arguments are made of.
 var (
-	documented = []string{"ProxmoxHostPrep", "TalosImage", "GoldenTemplate", "PCIMapping", "TalosNode", "GPUWorker", "TalosCluster"}
-	types      = []string{
-		"ClusterNode", "Machine", "Network", "Disk", "NIC", "PCIDevice", "GPU", "Talos", "TalosClient", "ImageStore", "HostShell",
+	documented = []string{
+		"ProxmoxHostPrep", "TalosImage", "GoldenTemplate", "PCIMapping", "TalosNode", "GPUWorker", "TalosCluster",
+	}
+	types = []string{
+		"ClusterNode", "Machine", "Network", "Disk", "NIC", "PCIDevice", "GPU", "Talos", "TalosClient", "ImageStore",
+		"HostShell",
 		"HostGPU", "MappedDevice",
 	}
 )
@@ -52,34 +55,45 @@ func componentPage(root string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the page on components: %w; run this in the project's root", err)
 	}
+
 	text := string(page)
+
 	begin, end := strings.Index(text, componentsBegin), strings.Index(text, componentsEnd)
 	if begin < 0 || end < begin {
 		return nil, fmt.Errorf("%s has no place for its tables: %s%s", componentsPath, componentsBegin, componentsEnd)
 	}
+
 	structures, err := readStructures(filepath.Join(root, componentsFolder))
 	if err != nil {
 		return nil, err
 	}
 
 	var tables strings.Builder
+
 	used := map[string]bool{}
+
 	for _, name := range documented {
 		fmt.Fprintf(&tables, "\n## %s\n\n%s\n\n", name, structures[name].about)
+
 		if err := inputTable(&tables, name+"Args", structures, used); err != nil {
 			return nil, err
 		}
+
 		tables.WriteString("\n| output | type | what it is |\n|---|---|---|\n")
+
 		for _, f := range structures[name].fields {
 			fmt.Fprintf(&tables, "| `%s` | %s | %s |\n", f.name, f.kind, f.means)
 		}
 	}
+
 	for _, name := range types {
 		fmt.Fprintf(&tables, "\n## %s\n\n%s\n\n", name, structures[name].about)
+
 		if err := inputTable(&tables, name, structures, used); err != nil {
 			return nil, err
 		}
 	}
+
 	for key := range changesOfInputs() {
 		if !used[key] {
 			return nil, fmt.Errorf("%s is no input of a component: take it out of changesOfInputs", key)
@@ -93,14 +107,19 @@ func inputTable(tables *strings.Builder, name string, structures map[string]stru
 	if len(structures[name].fields) == 0 {
 		return fmt.Errorf("%s has no type %s with fields: correct the lists of documented types", componentsFolder, name)
 	}
+
 	tables.WriteString("| input | type | default | what it is | what a change does |\n|---|---|---|---|---|\n")
+
 	for _, f := range structures[name].fields {
 		key := name + "." + f.name
+
 		change, known := changesOfInputs()[key]
 		if !known {
 			return fmt.Errorf("nothing says what a change of %s does: add it to changesOfInputs", key)
 		}
+
 		used[key] = true
+
 		otherwise := f.otherwise
 		switch {
 		case !f.optional:
@@ -108,6 +127,7 @@ func inputTable(tables *strings.Builder, name string, structures map[string]stru
 		case otherwise == "":
 			otherwise = "none"
 		}
+
 		fmt.Fprintf(tables, "| `%s` | %s | %s | %s | %s |\n", f.name, f.kind, otherwise, f.means, change)
 	}
 
@@ -120,25 +140,31 @@ func readStructures(folder string) (map[string]structure, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	found := map[string]structure{}
+
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
+
 		source, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 		if err != nil {
 			return nil, fmt.Errorf("unable to read the components: %w", err)
 		}
+
 		for _, declaration := range source.Decls {
 			types, ok := declaration.(*ast.GenDecl)
 			if !ok {
 				continue
 			}
+
 			for _, spec := range types.Specs {
 				named, ok := spec.(*ast.TypeSpec)
 				if !ok || !named.Name.IsExported() {
 					continue
 				}
+
 				if fields, ok := named.Type.(*ast.StructType); ok {
 					found[named.Name.Name] = structure{about: plainText(types.Doc.Text()), fields: fieldsOf(fields)}
 				}
@@ -156,16 +182,21 @@ func fieldsOf(s *ast.StructType) (fields []field) {
 		if f.Tag == nil {
 			continue
 		}
+
 		tag := reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("pulumi")
+
 		name, rest, _ := strings.Cut(tag, ",")
 		if name == "" {
 			continue
 		}
+
 		means := plainText(f.Doc.Text())
+
 		read := field{name: name, kind: kindOf(f.Type), optional: rest == "optional"}
 		if found := defaultForm.FindStringSubmatch(means); found != nil {
 			read.otherwise, means = found[1], strings.TrimSuffix(means, found[0])
 		}
+
 		read.means = strings.ReplaceAll(means, "|", `\|`)
 		fields = append(fields, read)
 	}
@@ -202,7 +233,9 @@ func kindOf(expression ast.Expr) string {
 
 		return pulumiKinds[strings.TrimSuffix(name, "Output")]
 	case *ast.Ident:
-		if kind, known := map[string]string{"int": "integer", "bool": "boolean", "float64": "number", "string": "string"}[t.Name]; known {
+		if kind, known := map[string]string{
+			"int": "integer", "bool": "boolean", "float64": "number", "string": "string",
+		}[t.Name]; known {
 			return kind
 		}
 
@@ -218,6 +251,7 @@ func kindOf(expression ast.Expr) string {
 func changesOfInputs() map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, machineChanges)
+
 	for change, keys := range otherChanges {
 		for _, key := range keys {
 			all[key] = change

@@ -1,5 +1,6 @@
-// Command specschema writes what follows from the configuration types of internal/spec: the JSON schema for editors, docs/schema/stack.schema.json, the
-// tables of keys in docs/configuration.md, and what a change of each does in docs/changing.md; and docs/components.md from the types of components. It runs in the project's root.
+// Command specschema writes what follows from the configuration types of internal/spec: the JSON schema for editors,
+// docs/schema/stack.schema.json, the tables of keys in docs/configuration.md, and what a change of each does in
+// docs/changing.md; and docs/components.md from the types of components. It runs in the project's root.
 package main
 
 import (
@@ -13,6 +14,7 @@ func main() {
 	if err == nil {
 		err = write(files)
 	}
+
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "specschema: %v\n", err)
 		os.Exit(1)
@@ -31,14 +33,17 @@ func generate(root string) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	encoded, err := encode(schema)
 	if err != nil {
 		return nil, err
 	}
+
 	reference, err := os.ReadFile(filepath.Join(root, referencePath))
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the configuration reference: %w; run this in the project's root", err)
 	}
+
 	reference, err = fillTables(reference, schema)
 	if err != nil {
 		return nil, err
@@ -48,6 +53,7 @@ func generate(root string) ([]file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the page on changes: %w; run this in the project's root", err)
 	}
+
 	changing, err = fillChanges(changing, schema)
 	if err != nil {
 		return nil, err
@@ -58,7 +64,9 @@ func generate(root string) ([]file, error) {
 		return nil, err
 	}
 
-	return []file{{schemaPath, encoded}, {referencePath, reference}, {changingPath, changing}, {componentsPath, components}}, nil
+	return []file{
+		{schemaPath, encoded}, {referencePath, reference}, {changingPath, changing}, {componentsPath, components},
+	}, nil
 }
 
 func write(files []file) error {

@@ -18,28 +18,37 @@ const root = "../.."
 
 func TestGeneratedFiles(t *testing.T) {
 	t.Parallel()
+
 	files, err := generate(root)
 	require.NoError(t, err)
+
 	for _, f := range files {
 		stored, err := os.ReadFile(filepath.Join(root, f.path))
 		require.NoError(t, err, "make schema writes it")
 		assert.Equal(t, string(f.content), string(stored), "%s is stale: make schema", f.path)
 	}
+
 	schema, err := validator.CompileString("stack.schema.json", string(files[0].content))
 	require.NoError(t, err)
 
 	stacks, err := filepath.Glob(root + "/Pulumi.*.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, stacks)
+
 	for _, path := range stacks {
 		require.NoError(t, schema.Validate(read(t, path)), path)
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
-		assert.True(t, strings.HasPrefix(string(text), "# yaml-language-server: $schema="+schemaPath+"\n"), "%s does not name the schema", path)
+		assert.True(
+			t, strings.HasPrefix(string(text), "# yaml-language-server: $schema="+schemaPath+"\n"),
+			"%s does not name the schema", path,
+		)
 	}
+
 	plans, err := filepath.Glob(root + "/" + specFolder + "/testdata/plans/*.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, plans)
+
 	for _, path := range plans {
 		require.NoError(t, schema.Validate(stackOf(read(t, path))), path)
 	}
@@ -47,12 +56,14 @@ func TestGeneratedFiles(t *testing.T) {
 
 func TestTheSchemaSpeaksOfTheWholeStackFile(t *testing.T) {
 	t.Parallel()
+
 	schema, err := stackSchema(root)
 	require.NoError(t, err)
 	encoded, err := encode(schema)
 	require.NoError(t, err)
 	compiled, err := validator.CompileString("stack.schema.json", string(encoded))
 	require.NoError(t, err)
+
 	for name, c := range map[string]struct {
 		change func(config map[string]any)
 		fails  string // part of the refusal; empty = taken
@@ -60,19 +71,31 @@ func TestTheSchemaSpeaksOfTheWholeStackFile(t *testing.T) {
 		"other namespaces are free": {func(c map[string]any) { c["proxmoxve:tmpDir"] = "/tmp" }, ""},
 		"an endpoint":               {func(c map[string]any) { c["proxmoxve:endpoint"] = "https://10.0.0.2:8006/" }, ""},
 		"an endpoint without TLS":   {func(c map[string]any) { c["proxmoxve:endpoint"] = "10.0.0.2" }, "proxmoxve:endpoint"},
-		"a token is encrypted":      {func(c map[string]any) { c["proxmoxve:apiToken"] = map[string]any{"secure": "v1:x"} }, ""},
-		"a token is a number":       {func(c map[string]any) { c["proxmoxve:apiToken"] = 1 }, "proxmoxve:apiToken"},
-		"any certificate":           {func(c map[string]any) { c["proxmoxve:insecure"] = true }, ""},
-		"a Factory of one's own":    {func(c map[string]any) { c["talos:imageFactoryUrl"] = "https://factory.example.org" }, ""},
-		"a Factory that is no URL":  {func(c map[string]any) { c["talos:imageFactoryUrl"] = "factory" }, "talos:imageFactoryUrl"},
+		"a token is encrypted": {
+			func(c map[string]any) { c["proxmoxve:apiToken"] = map[string]any{"secure": "v1:x"} }, "",
+		},
+		"a token is a number": {func(c map[string]any) { c["proxmoxve:apiToken"] = 1 }, "proxmoxve:apiToken"},
+		"any certificate":     {func(c map[string]any) { c["proxmoxve:insecure"] = true }, ""},
+		"a Factory of one's own": {
+			func(c map[string]any) { c["talos:imageFactoryUrl"] = "https://factory.example.org" }, "",
+		},
+		"a Factory that is no URL": {
+			func(c map[string]any) { c["talos:imageFactoryUrl"] = "factory" }, "talos:imageFactoryUrl",
+		},
 		"a Talos version without v": {
 			func(c map[string]any) {
 				c["talos-proxmox:templates"].(map[string]any)["talos"].(map[string]any)["version"] = "1.12.6"
 			}, "version",
 		},
-		"a Kubernetes version that is not whole": {func(c map[string]any) { cluster(c)["kubernetesVersion"] = "v1.35" }, "kubernetesVersion"},
-		"the SSH key is a secret":                {func(c map[string]any) { c["talos-proxmox:sshPrivateKey"] = map[string]any{"secure": "v1:x"} }, ""},
-		"a patch can be a secret":                {func(c map[string]any) { cluster(c)["patches"] = []any{map[string]any{"secure": "v1:x"}, "machine: {}"} }, ""},
+		"a Kubernetes version that is not whole": {
+			func(c map[string]any) { cluster(c)["kubernetesVersion"] = "v1.35" }, "kubernetesVersion",
+		},
+		"the SSH key is a secret": {
+			func(c map[string]any) { c["talos-proxmox:sshPrivateKey"] = map[string]any{"secure": "v1:x"} }, "",
+		},
+		"a patch can be a secret": {
+			func(c map[string]any) { cluster(c)["patches"] = []any{map[string]any{"secure": "v1:x"}, "machine: {}"} }, "",
+		},
 		"a kernel argument can be a secret": {
 			func(c map[string]any) {
 				class := c["talos-proxmox:templates"].(map[string]any)["talos"].(map[string]any)
@@ -85,29 +108,49 @@ func TestTheSchemaSpeaksOfTheWholeStackFile(t *testing.T) {
 				cluster(c)["controlPlane"] = map[string]any{"labels": map[string]any{"a": secret}, "taints": []any{secret}}
 			}, "",
 		},
-		"a name cannot be a secret":           {func(c map[string]any) { cluster(c)["name"] = map[string]any{"secure": "v1:x"} }, "name"},
-		"a top-level key is unknown":          {func(c map[string]any) { c["talos-proxmox:host"] = []any{} }, "talos-proxmox:host"},
-		"a top-level key is missing":          {func(c map[string]any) { delete(c, "talos-proxmox:hosts") }, "talos-proxmox:hosts"},
-		"a key of a cluster is unknown":       {func(c map[string]any) { cluster(c)["worker"] = []any{} }, "worker"},
-		"a host's cache has a fraction":       {func(c map[string]any) { host(c)["prep"] = map[string]any{"zfsArcMaxGiB": 9.6} }, ""},
-		"a GPU worker has no GPU":             {func(c map[string]any) { cluster(c)["gpuWorkers"] = []any{map[string]any{"name": "gpu"}} }, "gpu"},
-		"a control plane takes a pool's keys": {func(c map[string]any) { cluster(c)["controlPlane"] = map[string]any{"memoryMiB": 8192, "cores": 4} }, ""},
-		"a control plane has no name":         {func(c map[string]any) { cluster(c)["controlPlane"] = map[string]any{"name": "x"} }, "name"},
-		"a number is a text":                  {func(c map[string]any) { cluster(c)["controlPlane"] = map[string]any{"cores": "4"} }, "cores"},
-		"a number is too small":               {func(c map[string]any) { cluster(c)["controlPlane"] = map[string]any{"cores": 0} }, "cores"},
-		"a choice is unknown":                 {func(c map[string]any) { cluster(c)["clone"] = "half" }, "clone"},
-		"a cluster has no network":            {func(c map[string]any) { delete(cluster(c), "network") }, "network"},
+		"a name cannot be a secret": {
+			func(c map[string]any) { cluster(c)["name"] = map[string]any{"secure": "v1:x"} }, "name",
+		},
+		"a top-level key is unknown": {
+			func(c map[string]any) { c["talos-proxmox:host"] = []any{} }, "talos-proxmox:host",
+		},
+		"a top-level key is missing": {
+			func(c map[string]any) { delete(c, "talos-proxmox:hosts") }, "talos-proxmox:hosts",
+		},
+		"a key of a cluster is unknown": {func(c map[string]any) { cluster(c)["worker"] = []any{} }, "worker"},
+		"a host's cache has a fraction": {
+			func(c map[string]any) { host(c)["prep"] = map[string]any{"zfsArcMaxGiB": 9.6} }, "",
+		},
+		"a GPU worker has no GPU": {
+			func(c map[string]any) { cluster(c)["gpuWorkers"] = []any{map[string]any{"name": "gpu"}} }, "gpu",
+		},
+		"a control plane takes a pool's keys": {
+			func(c map[string]any) { cluster(c)["controlPlane"] = map[string]any{"memoryMiB": 8192, "cores": 4} }, "",
+		},
+		"a control plane has no name": {
+			func(c map[string]any) { cluster(c)["controlPlane"] = map[string]any{"name": "x"} }, "name",
+		},
+		"a number is a text": {
+			func(c map[string]any) { cluster(c)["controlPlane"] = map[string]any{"cores": "4"} }, "cores",
+		},
+		"a number is too small": {
+			func(c map[string]any) { cluster(c)["controlPlane"] = map[string]any{"cores": 0} }, "cores",
+		},
+		"a choice is unknown":      {func(c map[string]any) { cluster(c)["clone"] = "half" }, "clone"},
+		"a cluster has no network": {func(c map[string]any) { delete(cluster(c), "network") }, "network"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stack := stackOf(read(t, root+"/"+specFolder+"/testdata/base.yaml"))
 			c.change(stack.(map[string]any)["config"].(map[string]any))
+
 			err := compiled.Validate(stack)
 			if c.fails == "" {
 				require.NoError(t, err)
 
 				return
 			}
+
 			require.ErrorContains(t, err, c.fails)
 		})
 	}
@@ -115,6 +158,7 @@ func TestTheSchemaSpeaksOfTheWholeStackFile(t *testing.T) {
 
 func TestTheReferenceHasATableForEachType(t *testing.T) {
 	t.Parallel()
+
 	schema, err := stackSchema(root)
 	require.NoError(t, err)
 	_, err = fillTables([]byte("# Nothing\n<!-- keys of NoType, written by make schema -->\n<!-- end -->\n"), schema)
@@ -124,17 +168,21 @@ func TestTheReferenceHasATableForEachType(t *testing.T) {
 
 func TestEveryKeySaysWhatAChangeDoes(t *testing.T) {
 	t.Parallel()
+
 	page := []byte(changesBegin + changesEnd)
 	schema, err := stackSchema(root)
 	require.NoError(t, err)
 	filled, err := fillChanges(page, schema)
 	require.NoError(t, err)
+
 	for _, row := range []string{
-		"| `memoryMiB` | restart |", "| `diskGiB` | more: in place<br>less: **refused** |", "| `clone` | no effect |", "| `tags` | in place |",
+		"| `memoryMiB` | restart |", "| `diskGiB` | more: in place<br>less: **refused** |", "| `clone` | no effect |",
+		"| `tags` | in place |",
 		"| `firstVmid` | **replaced, with its data**: ", "| `podCidr` | **refused** |",
 	} {
 		assert.Contains(t, string(filled), row)
 	}
+
 	schema.Definitions["NICConfig"].Properties.Set("queues", &jsonschema.Schema{})
 	_, err = fillChanges(page, schema)
 	require.ErrorContains(t, err, "NICConfig.queues is in the stack file, and nothing says what a change of it does")
@@ -147,15 +195,20 @@ func TestEveryKeySaysWhatAChangeDoes(t *testing.T) {
 
 func TestEveryKeyIsExplained(t *testing.T) {
 	t.Parallel()
+
 	schema, err := stackSchema(root)
 	require.NoError(t, err)
+
 	config, ok := schema.Properties.Get("config")
 	require.True(t, ok)
+
 	for pair := config.Properties.Oldest(); pair != nil; pair = pair.Next() {
 		assert.NotEmpty(t, pair.Value.Description, pair.Key)
 	}
+
 	for name, definition := range schema.Definitions {
 		assert.NotEmpty(t, definition.Description, name)
+
 		for pair := definition.Properties.Oldest(); pair != nil; pair = pair.Next() {
 			assert.NotEmpty(t, pair.Value.Description, "%s.%s", name, pair.Key)
 		}
@@ -165,12 +218,15 @@ func TestEveryKeyIsExplained(t *testing.T) {
 // read returns a YAML file as decoded JSON.
 func read(t *testing.T, path string) any {
 	t.Helper()
+
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
+
 	var value any
 	require.NoError(t, yaml.Unmarshal(text, &value))
 	encoded, err := json.Marshal(value)
 	require.NoError(t, err)
+
 	value = nil
 	require.NoError(t, json.Unmarshal(encoded, &value))
 

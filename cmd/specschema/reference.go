@@ -18,26 +18,33 @@ var table = regexp.MustCompile(`(?s)(<!-- keys of (\w+), written by make schema 
 func fillTables(reference []byte, schema *jsonschema.Schema) ([]byte, error) {
 	definitions := maps.Clone(schema.Definitions)
 	definitions["Config"], _ = schema.Properties.Get("config")
+
 	open := map[string]bool{}
 	for name := range definitions {
 		open[name] = true
 	}
+
 	var unknown []string
+
 	filled := table.ReplaceAllStringFunc(string(reference), func(match string) string {
 		parts := table.FindStringSubmatch(match)
+
 		definition, ok := definitions[parts[2]]
 		if !ok {
 			unknown = append(unknown, parts[2])
 
 			return match
 		}
+
 		delete(open, parts[2])
 
 		return parts[1] + tableOf(definition) + parts[3]
 	})
+
 	for name := range open {
 		unknown = append(unknown, name)
 	}
+
 	if len(unknown) > 0 {
 		slices.Sort(unknown)
 
@@ -51,8 +58,12 @@ func fillTables(reference []byte, schema *jsonschema.Schema) ([]byte, error) {
 func tableOf(definition *jsonschema.Schema) string {
 	var text strings.Builder
 	text.WriteString("| Key | Value | Default | Meaning |\n|---|---|---|---|\n")
+
 	for pair := definition.Properties.Oldest(); pair != nil; pair = pair.Next() {
-		fmt.Fprintf(&text, "| `%s` | %s | %s | %s |\n", pair.Key, valueOf(pair.Value), defaultOf(pair.Key, pair.Value, definition), strings.ReplaceAll(pair.Value.Description, "|", `\|`))
+		fmt.Fprintf(
+			&text, "| `%s` | %s | %s | %s |\n", pair.Key, valueOf(pair.Value), defaultOf(pair.Key, pair.Value, definition),
+			strings.ReplaceAll(pair.Value.Description, "|", `\|`),
+		)
 	}
 
 	return text.String()

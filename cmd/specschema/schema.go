@@ -29,36 +29,57 @@ func stackSchema(root string) (*jsonschema.Schema, error) {
 	if err := read.AddGoComments("", filepath.Join(root, specFolder), jsonschema.WithFullComment()); err != nil {
 		return nil, fmt.Errorf("unable to read the comments of %s: %w; run this in the project's root", specFolder, err)
 	}
+
 	reflector := jsonschema.Reflector{Anonymous: true, RequiredFromJSONSchemaTags: true, CommentMap: map[string]string{}}
 	for key, comment := range read.CommentMap {
-		reflector.CommentMap[path.Join(module, key[strings.LastIndex(key, specFolder):])] = comment
+		reflector.CommentMap[path.Join(module, key[strings.LastIndex(key, specFolder):])] = plainText(comment)
 	}
+
 	schema := reflector.Reflect(spec.Config{})
 	own := schema.Definitions["Config"]
 	delete(schema.Definitions, "Config")
+
 	for _, definition := range schema.Definitions {
 		allowSecrets(definition)
 	}
 
-	config := &jsonschema.Schema{Type: "object", Description: "The configuration of the stack, by namespace.", Properties: jsonschema.NewProperties()}
+	config := &jsonschema.Schema{
+		Type: "object", Description: "The configuration of the stack, by namespace.", Properties: jsonschema.NewProperties(),
+	}
+
 	var keys []any
+
 	for pair := own.Properties.Oldest(); pair != nil; pair = pair.Next() {
 		config.Properties.Set(namespace+pair.Key, pair.Value)
 		keys = append(keys, namespace+pair.Key)
 	}
-	config.Properties.Set(namespace+secretKey, secret("The private key for the hosts' shells, set with `pulumi config set --secret`. Default: an SSH agent's keys."))
+
+	config.Properties.Set(
+		namespace+secretKey,
+		secret("The private key for the hosts' shells, set with `pulumi config set --secret`. Default: an SSH agent's keys."),
+	)
+
 	keys = append(keys, namespace+secretKey)
 	for _, key := range own.Required {
 		config.Required = append(config.Required, namespace+key)
 	}
+
 	for _, connection := range connections() {
 		config.Properties.Set(connection.key, connection.schema)
 	}
-	config.PropertyNames = &jsonschema.Schema{If: &jsonschema.Schema{Pattern: "^" + namespace}, Then: &jsonschema.Schema{Enum: keys}}
+
+	config.PropertyNames = &jsonschema.Schema{
+		If: &jsonschema.Schema{Pattern: "^" + namespace}, Then: &jsonschema.Schema{Enum: keys},
+	}
 
 	stack := &jsonschema.Schema{
-		Version: jsonschema.Version, Title: "Stack of talos-proxmox", Description: "A Pulumi.<stack>.yaml of this project; see " + referencePath + ".",
-		Type: "object", Properties: jsonschema.NewProperties(), Required: []string{"config"}, Definitions: schema.Definitions,
+		Version:     jsonschema.Version,
+		Title:       "Stack of talos-proxmox",
+		Description: "A Pulumi.<stack>.yaml of this project; see " + referencePath + ".",
+		Type:        "object",
+		Properties:  jsonschema.NewProperties(),
+		Required:    []string{"config"},
+		Definitions: schema.Definitions,
 	}
 	stack.Properties.Set("config", config)
 
@@ -79,10 +100,21 @@ func connections() []connection {
 	set := "Set with `pulumi config set --secret`, or in "
 
 	return []connection{
-		{"proxmoxve:endpoint", text("The API of a Proxmox host, such as https://10.0.0.2:8006/; or PROXMOX_VE_ENDPOINT.", "^https://")},
-		{"proxmoxve:insecure", &jsonschema.Schema{Description: "Take any certificate of the API. Default: false.", Enum: []any{true, "true", false, "false"}}},
+		{
+			"proxmoxve:endpoint",
+			text("The API of a Proxmox host, such as https://10.0.0.2:8006/; or PROXMOX_VE_ENDPOINT.", "^https://"),
+		},
+		{
+			"proxmoxve:insecure",
+			&jsonschema.Schema{
+				Description: "Take any certificate of the API. Default: false.", Enum: []any{true, "true", false, "false"},
+			},
+		},
 		{"proxmoxve:apiToken", secret("The API token in full, as user@realm!name=secret. " + set + "PROXMOX_VE_API_TOKEN.")},
-		{"proxmoxve:username", text("The user with its realm, as root@pam, where there is no token; or PROXMOX_VE_USERNAME.", "@")},
+		{
+			"proxmoxve:username",
+			text("The user with its realm, as root@pam, where there is no token; or PROXMOX_VE_USERNAME.", "@"),
+		},
 		{"proxmoxve:password", secret("The user's password. " + set + "PROXMOX_VE_PASSWORD.")},
 		{"talos:imageFactoryUrl", text("The Image Factory. Default: https://factory.talos.dev.", "^https?://")},
 	}
@@ -90,7 +122,12 @@ func connections() []connection {
 
 // secret is a text that is stored encrypted.
 func secret(description string) *jsonschema.Schema {
-	encrypted := &jsonschema.Schema{Type: "object", Properties: jsonschema.NewProperties(), Required: []string{"secure"}, AdditionalProperties: jsonschema.FalseSchema}
+	encrypted := &jsonschema.Schema{
+		Type:                 "object",
+		Properties:           jsonschema.NewProperties(),
+		Required:             []string{"secure"},
+		AdditionalProperties: jsonschema.FalseSchema,
+	}
 	encrypted.Properties.Set("secure", &jsonschema.Schema{Type: "string"})
 
 	return &jsonschema.Schema{Description: description, AnyOf: []*jsonschema.Schema{{Type: "string"}, encrypted}}
@@ -101,6 +138,7 @@ func allowSecrets(definition *jsonschema.Schema) {
 	if definition.Properties == nil {
 		return
 	}
+
 	for pair := definition.Properties.Oldest(); pair != nil; pair = pair.Next() {
 		switch {
 		case !spec.CanBeSecret(pair.Key):
@@ -114,9 +152,11 @@ func allowSecrets(definition *jsonschema.Schema) {
 
 func encode(schema *jsonschema.Schema) ([]byte, error) {
 	var text bytes.Buffer
+
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
+
 	if err := encoder.Encode(schema); err != nil {
 		return nil, fmt.Errorf("unable to encode the schema: %w; correct the tags in %s", err, specFolder)
 	}

@@ -1,4 +1,5 @@
-// Command stackreport writes what a stack will consist of, from its stack file alone: as Markdown, and as a page with a picture of hosts and machines.
+// Command stackreport writes what a stack will consist of, from its stack file alone: as Markdown, and as a page with a
+// picture of hosts and machines.
 package main
 
 import (
@@ -18,6 +19,7 @@ func main() { command.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
 	var project, out string
+
 	cmd := &cobra.Command{
 		Use:           "stackreport STACK",
 		Short:         "Write what a stack will consist of, as Markdown and as an HTML page",
@@ -37,17 +39,23 @@ func newRoot() *cobra.Command {
 }
 
 // planned is what a stack file alone does not say.
-var planned = []string{"Hosts are those of new machines: a machine that runs stays on its host, unless `nodes.<n>.host` states another."}
+var planned = []string{
+	"Hosts are those of new machines: a machine that runs stays on its host, unless `nodes.<n>.host` states another.",
+}
 
 func write(say io.Writer, project, out, stack string) error {
 	content, err := os.ReadFile(filepath.Join(project, "Pulumi."+stack+".yaml"))
 	if err != nil {
-		return fmt.Errorf("unable to read stack %q: %w; name a stack that has a file Pulumi.<stack>.yaml in %s", stack, err, project)
+		return fmt.Errorf(
+			"unable to read stack %q: %w; name a stack that has a file Pulumi.<stack>.yaml in %s", stack, err, project,
+		)
 	}
+
 	plan, err := stacks.PlanUnconnected(stack, content)
 	if err != nil {
 		return fmt.Errorf("the configuration of stack %q has problems:\n%w", stack, err)
 	}
+
 	page, err := report.HTML(plan)
 	if err != nil {
 		return err
@@ -56,12 +64,16 @@ func write(say io.Writer, project, out, stack string) error {
 	if err := os.MkdirAll(out, 0o700); err != nil {
 		return fmt.Errorf("unable to make the report's folder: %w", err)
 	}
-	for name, text := range map[string][]byte{stack + ".md": []byte(report.Markdown(plan, planned)), stack + ".html": page} {
+
+	for name, text := range map[string][]byte{
+		stack + ".md": []byte(report.Markdown(plan, planned)), stack + ".html": page,
+	} {
 		if err := os.WriteFile(filepath.Join(out, name), text, 0o600); err != nil {
 			return fmt.Errorf("unable to write the report: %w", err)
 		}
 	}
-	fmt.Fprintf(say, "%s\n%s\n", filepath.Join(out, stack+".md"), filepath.Join(out, stack+".html")) //nolint:errcheck // to the terminal
+	//nolint:errcheck // to the terminal
+	fmt.Fprintf(say, "%s\n%s\n", filepath.Join(out, stack+".md"), filepath.Join(out, stack+".html"))
 
 	return nil
 }

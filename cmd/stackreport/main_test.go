@@ -20,6 +20,7 @@ func TestReportOfACommittedStack(t *testing.T) {
 	said, err := run(t, "--project", delivered, "--out", out, "prod")
 	require.NoError(t, err)
 	assert.Equal(t, filepath.Join(out, "prod.md")+"\n"+filepath.Join(out, "prod.html")+"\n", said)
+
 	for _, name := range []string{"prod.md", "prod.html"} {
 		content, err := os.ReadFile(filepath.Join(out, name))
 		require.NoError(t, err)
@@ -38,14 +39,17 @@ func TestWhatIsRefused(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(project, "Pulumi."+name+".yaml"), []byte(content), 0o600))
 	}
+
 	for name, test := range map[string]struct {
 		args []string
 		says string
 	}{
-		"no stack":                       {nil, "accepts 1 arg(s), received 0"},
-		"a stack without a file":         {[]string{"none"}, "name a stack that has a file Pulumi.<stack>.yaml"},
-		"a file that is not YAML":        {[]string{"broken"}, `unable to read the file of stack "broken"`},
-		"a stack with problems, all now": {[]string{"invalid"}, "clusters: is an empty list; state at least 1 entry\nhosts[0].address: is missing"},
+		"no stack":                {nil, "accepts 1 arg(s), received 0"},
+		"a stack without a file":  {[]string{"none"}, "name a stack that has a file Pulumi.<stack>.yaml"},
+		"a file that is not YAML": {[]string{"broken"}, `unable to read the file of stack "broken"`},
+		"a stack with problems, all now": {
+			[]string{"invalid"}, "clusters: is an empty list; state at least 1 entry\nhosts[0].address: is missing",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,6 +65,7 @@ func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 
 	var said bytes.Buffer
+
 	cmd := newRoot()
 	cmd.SetArgs(args)
 	cmd.SetOut(&said)
@@ -77,6 +82,7 @@ func TestReportOfTheLab(t *testing.T) {
 	out := t.TempDir()
 	_, err := run(t, "--project", delivered, "--out", out, "lab")
 	require.NoError(t, err)
+
 	for _, name := range []string{"lab.md", "lab.html"} {
 		content, err := os.ReadFile(filepath.Join(out, name))
 		require.NoError(t, err)

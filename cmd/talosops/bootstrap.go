@@ -14,17 +14,20 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-const bootstrapHelp = `Bootstraps etcd on the first control plane, once in a cluster's life, and waits until it is there.
+const bootstrapHelp = `Bootstraps etcd on the first control plane, once in a cluster's life, and waits until
+it is there.
 
-A second bootstrap would make a second cluster: it is possible on a first control plane that was recreated while the others hold the cluster. Therefore
-every control plane is asked first. One that lists etcd members, or has data of etcd, is enough: etcd is bootstrapped, and the command is done,
-whatever the others say. Etcd is bootstrapped only when every control plane answers with the client certificate, has no data of etcd and waits to
-join a cluster. One that still boots, or does not answer, is waited for up to the limit, since the cluster may live there. "Already exists" is success.
+A second bootstrap would make a second cluster: it is possible on a first control plane that was recreated while the
+others hold the cluster. Therefore every control plane is asked first. One that lists etcd members, or has data of etcd,
+is enough: etcd is bootstrapped, and the command is done, whatever the others say. Etcd is bootstrapped only when every
+control plane answers with the client certificate, has no data of etcd and waits to join a cluster. One that still
+boots, or does not answer, is waited for up to the limit, since the cluster may live there. "Already exists" is success.
 A run that was interrupted at any moment may be repeated.
 
-Every control plane is asked on its own address. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be
-left out. What it does, and every 15 seconds what it waits for, is a line on standard error; the result is one line of JSON on standard output. At its limit the command names what it
-waited for and ends with status 1.`
+Every control plane is asked on its own address. The request comes as JSON on standard input; timeout (default 15m) and
+interval (default 2s) may be left out. What it does, and every 15 seconds what it waits for, is a line on standard
+error; the result is one line of JSON on standard output. At its limit the command names what it waited for and ends
+with status 1.`
 
 const bootstrapExample = `  talosops bootstrap --timeout 5m < request.json
 
@@ -108,10 +111,12 @@ func (b *bootstrapper) wait(ctx context.Context) error {
 func (b *bootstrapper) round(ctx context.Context) (report, bool) {
 	current := make(report, len(b.req.ControlPlanes))
 	there := make([]bool, len(b.req.ControlPlanes))
+
 	var wg sync.WaitGroup
 	for i, n := range b.req.ControlPlanes {
 		wg.Go(func() { current[i], there[i] = b.lookAt(ctx, n) })
 	}
+
 	wg.Wait()
 
 	first := b.req.ControlPlanes[0]
@@ -122,6 +127,7 @@ func (b *bootstrapper) round(ctx context.Context) (report, bool) {
 	case len(current.open()) == 0:
 		current[0], there[0] = b.bootstrapOn(ctx, first)
 	}
+
 	for i, f := range current {
 		if there[i] {
 			b.say(ctx, f)
@@ -131,25 +137,30 @@ func (b *bootstrapper) round(ctx context.Context) (report, bool) {
 	return current, slices.Contains(there, true)
 }
 
-// lookAt says whether a control plane knows of an etcd cluster, and if not, whether it speaks against bootstrapping one.
+// lookAt says whether a control plane knows of an etcd cluster, and if not, whether it speaks against bootstrapping
+// one.
 func (b *bootstrapper) lookAt(ctx context.Context, n node) (f finding, there bool) {
 	f = finding{node: n.Name, check: etcdCheck}
+
 	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return b.talos.services(ctx, n.Address) })
 	if err != nil {
 		return silent(n, f.check, err), false
 	}
+
 	holds, err := call(ctx, func(ctx context.Context) (bool, error) { return b.talos.holdsEtcd(ctx, n.Address) })
 	if err != nil {
 		f.problem, f.detail = "does not tell whether it has data of etcd", err.Error()
 
 		return f, false
 	}
+
 	if holds {
 		f.note = hasData
 
 		return f, true
 	}
-	// Without a member of its own, a control plane asks those it discovers, which may be others than the request's. No answer is the usual one before etcd is there.
+	// Without a member of its own, a control plane asks those it discovers, which may be others than the request's. No
+	// answer is the usual one before etcd is there.
 	members, err := call(ctx, func(ctx context.Context) ([]member, error) { return b.talos.members(ctx, n.Address) })
 	if err == nil && len(members) > 0 {
 		f.note = "bootstrapped: members " + memberLabels(members)
@@ -162,8 +173,8 @@ func (b *bootstrapper) lookAt(ctx context.Context, n node) (f finding, there boo
 	return f, false
 }
 
-// judgeWaiting returns what speaks against a control plane that has no data of etcd, or nothing. Etcd prepares while it waits for a cluster to join; before
-// that, the volume of its data is not mounted, and looks empty even when it is not.
+// judgeWaiting returns what speaks against a control plane that has no data of etcd, or nothing. Etcd prepares while it
+// waits for a cluster to join; before that, the volume of its data is not mounted, and looks empty even when it is not.
 func judgeWaiting(services []service) string {
 	i := slices.IndexFunc(services, func(s service) bool { return s.ID == "etcd" })
 	switch {
@@ -179,7 +190,10 @@ func judgeWaiting(services []service) string {
 // bootstrapOn asks a control plane to bootstrap. Once it has accepted, it is not asked again: a request before there is
 // data begins the start of etcd again.
 func (b *bootstrapper) bootstrapOn(ctx context.Context, n node) (f finding, there bool) {
-	_, err := call(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.talos.bootstrap(ctx, n.Address) })
+	_, err := call(
+		ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.talos.bootstrap(ctx, n.Address) },
+	)
+
 	b.accepted = err == nil
 	switch {
 	case b.accepted:
@@ -202,6 +216,7 @@ func memberLabels(members []member) string {
 	for _, m := range members {
 		labels = append(labels, m.label())
 	}
+
 	slices.Sort(labels)
 
 	return strings.Join(labels, ", ")

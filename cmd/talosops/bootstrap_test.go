@@ -35,7 +35,11 @@ type youngCluster struct {
 
 func newYoungCluster() *youngCluster {
 	c := &youngCluster{
-		down: map[string]error{}, noData: map[string]error{}, state: map[string]string{}, data: map[string]bool{}, membersL: map[string][]member{},
+		down:     map[string]error{},
+		noData:   map[string]error{},
+		state:    map[string]string{},
+		data:     map[string]bool{},
+		membersL: map[string][]member{},
 	}
 	for _, n := range testControlPlanes().ControlPlanes {
 		c.state[n.Address] = "Preparing"
@@ -47,12 +51,14 @@ func newYoungCluster() *youngCluster {
 func (c *youngCluster) services(_ context.Context, address string) ([]service, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if address == "127.0.9.1" {
 		c.asked++
 		if c.onAsk != nil {
 			c.onAsk(c, c.asked)
 		}
 	}
+
 	list := []service{{ID: "apid", State: "Running"}}
 	if c.state[address] != "" {
 		list = append(list, service{ID: "etcd", State: c.state[address]})
@@ -64,6 +70,7 @@ func (c *youngCluster) services(_ context.Context, address string) ([]service, e
 func (c *youngCluster) members(_ context.Context, address string) ([]member, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if len(c.membersL[address]) == 0 {
 		return nil, errors.New("etcdserver: no leader")
 	}
@@ -81,6 +88,7 @@ func (c *youngCluster) holdsEtcd(_ context.Context, address string) (bool, error
 func (c *youngCluster) bootstrap(_ context.Context, address string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.requested = append(c.requested, address)
 	if len(c.refusals) > 0 {
 		err := c.refusals[0]
@@ -88,6 +96,7 @@ func (c *youngCluster) bootstrap(_ context.Context, address string) error {
 
 		return err
 	}
+
 	c.state[address], c.data[address] = "Running", !c.starts
 
 	return nil
@@ -96,6 +105,7 @@ func (c *youngCluster) bootstrap(_ context.Context, address string) error {
 func testBootstrap(c *youngCluster, timeout time.Duration) (*bootstrapper, *bytes.Buffer) {
 	req := &bootstrapRequest{Bootstrap: request.Bootstrap{Common: testControlPlanes()}, limits: testLimits()}
 	req.timeout = timeout
+
 	var progress bytes.Buffer
 
 	return newBootstrapper(req, c, &progress), &progress
@@ -139,10 +149,12 @@ func TestBootstrapIsAskedForWhenNobodySpeaksAgainstIt(t *testing.T) {
 // until lets a change hold until a round.
 func (c *youngCluster) until(round int, before, after func()) {
 	before()
+
 	c.onAsk = func(c *youngCluster, asked int) {
 		if asked == round {
 			after()
 		}
+
 		if asked < round && len(c.requested) > 0 {
 			panic("bootstrapped too early")
 		}
@@ -157,14 +169,19 @@ func TestBootstrapIsDoneWhereEtcdIs(t *testing.T) {
 		says   string
 	}{
 		"the first control plane lists members": {
-			func(c *youngCluster) { c.membersL["127.0.9.1"] = []member{{Hostname: "cp-1"}} }, "cp-1: etcd: bootstrapped: members cp-1\n",
+			func(c *youngCluster) { c.membersL["127.0.9.1"] = []member{{Hostname: "cp-1"}} },
+			"cp-1: etcd: bootstrapped: members cp-1\n",
 		},
-		"the first one has data": {func(c *youngCluster) { c.data["127.0.9.1"] = true }, "cp-1: etcd: bootstrapped: has data of etcd\n"},
+		"the first one has data": {
+			func(c *youngCluster) { c.data["127.0.9.1"] = true }, "cp-1: etcd: bootstrapped: has data of etcd\n",
+		},
 		"the first one is new, the others hold the cluster": {
-			func(c *youngCluster) { c.membersL["127.0.9.2"] = []member{{Hostname: "cp-3"}, {Hostname: "cp-2"}} }, "cp-2: etcd: bootstrapped: members cp-2, cp-3\n",
+			func(c *youngCluster) { c.membersL["127.0.9.2"] = []member{{Hostname: "cp-3"}, {Hostname: "cp-2"}} },
+			"cp-2: etcd: bootstrapped: members cp-2, cp-3\n",
 		},
 		"the first one is new, the others have no quorum": {
-			func(c *youngCluster) { c.data["127.0.9.3"], c.state["127.0.9.3"] = true, "Running" }, "cp-3: etcd: bootstrapped: has data of etcd\n",
+			func(c *youngCluster) { c.data["127.0.9.3"], c.state["127.0.9.3"] = true, "Running" },
+			"cp-3: etcd: bootstrapped: has data of etcd\n",
 		},
 		"the first one is gone": {
 			func(c *youngCluster) {
@@ -197,7 +214,10 @@ func TestBootstrapGoesOnAfterRefusals(t *testing.T) {
 	t.Parallel()
 
 	c := newYoungCluster()
-	c.refusals = []error{status.Error(codes.FailedPrecondition, "time is not in sync yet"), status.Error(codes.AlreadyExists, "etcd data directory is not empty")}
+	c.refusals = []error{
+		status.Error(codes.FailedPrecondition, "time is not in sync yet"),
+		status.Error(codes.AlreadyExists, "etcd data directory is not empty"),
+	}
 	b, progress := testBootstrap(c, time.Minute)
 	require.NoError(t, b.wait(t.Context()), "what exists already is what was wanted")
 	assert.Len(t, c.requested, 2)
@@ -239,7 +259,10 @@ func TestBootstrapIsBounded(t *testing.T) {
 		},
 		"another one may hold the cluster": {
 			func(c *youngCluster) { c.down["127.0.9.2"] = errors.New("no route to host") },
-			[]string{"1 of 3 checks are open:\n  cp-2: etcd: Talos does not answer on 127.0.9.2: no route to host\n", "take one that is gone for good out of the configuration"},
+			[]string{
+				"1 of 3 checks are open:\n  cp-2: etcd: Talos does not answer on 127.0.9.2: no route to host\n",
+				"take one that is gone for good out of the configuration",
+			},
 			0,
 		},
 		"another one does not tell": {
@@ -248,11 +271,17 @@ func TestBootstrapIsBounded(t *testing.T) {
 			0,
 		},
 		"etcd runs, and nobody knows where": {
-			func(c *youngCluster) { c.state["127.0.9.3"] = "Running" }, []string{"cp-3: etcd: is running, and lists no members"}, 0,
+			func(c *youngCluster) { c.state["127.0.9.3"] = "Running" },
+			[]string{"cp-3: etcd: is running, and lists no members"},
+			0,
 		},
-		"a control plane that has no etcd": {func(c *youngCluster) { c.state["127.0.9.3"] = "" }, []string{"cp-3: etcd: has not started"}, 0},
+		"a control plane that has no etcd": {
+			func(c *youngCluster) { c.state["127.0.9.3"] = "" }, []string{"cp-3: etcd: has not started"}, 0,
+		},
 		"etcd does not start": {
-			func(c *youngCluster) { c.starts = true }, []string{" checks are open:\n  cp-1: etcd: is bootstrapped and starts\n"}, 1,
+			func(c *youngCluster) { c.starts = true },
+			[]string{" checks are open:\n  cp-1: etcd: is bootstrapped and starts\n"},
+			1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -264,9 +293,11 @@ func TestBootstrapIsBounded(t *testing.T) {
 				b, _ := testBootstrap(c, 30*time.Millisecond)
 				err := b.wait(t.Context())
 				require.ErrorContains(t, err, "etcd is not bootstrapped after 30ms; ")
+
 				for _, want := range test.wants {
 					require.ErrorContains(t, err, want)
 				}
+
 				assert.Len(t, c.requested, test.asked)
 			})
 		})
@@ -281,8 +312,10 @@ func TestBootstrapOverRealConnections(t *testing.T) {
 		first, second *talosNode
 		requests      int
 	}{
-		"a new cluster":                       {&talosNode{waits: true}, &talosNode{waits: true}, 1},
-		"a cluster without data directories":  {&talosNode{waits: true, missing: true}, &talosNode{waits: true, missing: true}, 1},
+		"a new cluster": {&talosNode{waits: true}, &talosNode{waits: true}, 1},
+		"a cluster without data directories": {
+			&talosNode{waits: true, missing: true}, &talosNode{waits: true, missing: true}, 1,
+		},
 		"a first control plane with data":     {&talosNode{}, &talosNode{waits: true}, 0},
 		"a first control plane that is new":   {&talosNode{waits: true}, &talosNode{}, 0},
 		"data that came between the requests": {&talosNode{waits: true, refuses: true}, &talosNode{waits: true}, 1},
@@ -292,7 +325,12 @@ func TestBootstrapOverRealConnections(t *testing.T) {
 
 			req := &bootstrapRequest{Bootstrap: request.Bootstrap{
 				Talosconfig: talos.talosconfig(t),
-				Common:      request.Common{ControlPlanes: []node{{Name: "cp-2", Address: serveTalos(t, talos, test.first)}, {Name: "cp-1", Address: serveTalos(t, talos, test.second)}}},
+				Common: request.Common{
+					ControlPlanes: []node{
+						{Name: "cp-2", Address: serveTalos(t, talos, test.first)},
+						{Name: "cp-1", Address: serveTalos(t, talos, test.second)},
+					},
+				},
 			}}
 			stdout, stderr, err := run(t, "bootstrap", req, never, "--interval", "10ms")
 			require.NoError(t, err, stderr)
@@ -308,6 +346,7 @@ func TestBootstrapWaitsForTheOthersOverRealConnections(t *testing.T) {
 
 	talos := newAuthority(t)
 	first := &talosNode{waits: true}
+
 	address := serveTalos(t, talos, first)
 	for name, test := range map[string]struct{ second, want string }{
 		"nobody at the address":   {"127.0.0.253", "cp-2: etcd: Talos does not answer on 127.0.0.253"},
@@ -316,7 +355,14 @@ func TestBootstrapWaitsForTheOthersOverRealConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			req := &bootstrapRequest{Bootstrap: request.Bootstrap{Talosconfig: talos.talosconfig(t), Common: request.Common{ControlPlanes: []node{{Name: "cp-1", Address: address}, {Name: "cp-2", Address: test.second}}}}}
+			req := &bootstrapRequest{
+				Bootstrap: request.Bootstrap{
+					Talosconfig: talos.talosconfig(t),
+					Common: request.Common{
+						ControlPlanes: []node{{Name: "cp-1", Address: address}, {Name: "cp-2", Address: test.second}},
+					},
+				},
+			}
 			stdout, stderr, err := run(t, "bootstrap", req, test.want, "--interval", "10ms")
 			require.ErrorContains(t, err, "interrupted before etcd was bootstrapped")
 			assert.Contains(t, stderr, test.want)
@@ -336,13 +382,35 @@ func TestBootstrapReportsABadRequest(t *testing.T) {
 		wants []string
 	}{
 		"everything at once": {
-			&bootstrapRequest{Bootstrap: request.Bootstrap{Common: request.Common{Timeout: "soon", ControlPlanes: []node{{Name: "cp-1", Address: "127.0.9.1/24"}, {Name: "cp-1", Address: "127.0.9.2"}}}}}, nil,
-			[]string{"the request has 4 problems", `timeout: "soon"`, "talosconfig: it is not", `controlPlanes[0].address: "127.0.9.1/24"`, `controlPlanes[1].name: "cp-1" is already`},
+			&bootstrapRequest{
+				Bootstrap: request.Bootstrap{
+					Common: request.Common{
+						Timeout:       "soon",
+						ControlPlanes: []node{{Name: "cp-1", Address: "127.0.9.1/24"}, {Name: "cp-1", Address: "127.0.9.2"}},
+					},
+				},
+			},
+			nil,
+			[]string{
+				"the request has 4 problems", `timeout: "soon"`, "talosconfig: it is not",
+				`controlPlanes[0].address: "127.0.9.1/24"`, `controlPlanes[1].name: "cp-1" is already`,
+			},
 		},
-		"no control plane":        {&bootstrapRequest{Bootstrap: request.Bootstrap{Talosconfig: newAuthority(t).talosconfig(t)}}, nil, []string{"controlPlanes: none is stated"}},
-		"the request of the gate": {&waitRequest{Wait: request.Wait{Kubeconfig: "a"}}, nil, []string{`unknown field "kubeconfig"`, "see talosops bootstrap --help"}},
+		"no control plane": {
+			&bootstrapRequest{Bootstrap: request.Bootstrap{Talosconfig: newAuthority(t).talosconfig(t)}}, nil,
+			[]string{"controlPlanes: none is stated"},
+		},
+		"the request of the gate": {
+			&waitRequest{Wait: request.Wait{Kubeconfig: "a"}}, nil,
+			[]string{`unknown field "kubeconfig"`, "see talosops bootstrap --help"},
+		},
 		"no time": {
-			&bootstrapRequest{Bootstrap: request.Bootstrap{Talosconfig: newAuthority(t).talosconfig(t), Common: request.Common{ControlPlanes: []node{{Name: "cp-1", Address: "127.0.9.1"}}}}},
+			&bootstrapRequest{
+				Bootstrap: request.Bootstrap{
+					Talosconfig: newAuthority(t).talosconfig(t),
+					Common:      request.Common{ControlPlanes: []node{{Name: "cp-1", Address: "127.0.9.1"}}},
+				},
+			},
 			[]string{"--timeout", "-1s"},
 			[]string{"timeout: must be greater than zero (got -1s)"},
 		},
@@ -352,9 +420,11 @@ func TestBootstrapReportsABadRequest(t *testing.T) {
 
 			stdout, _, err := run(t, "bootstrap", test.req, never, test.args...)
 			require.Error(t, err)
+
 			for _, want := range test.wants {
 				require.ErrorContains(t, err, want)
 			}
+
 			assert.Empty(t, stdout)
 		})
 	}

@@ -40,6 +40,7 @@ var (
 // judgeServices returns what is wrong with a node's services, or nothing.
 func judgeServices(services []service, required []string) string {
 	var problems []string
+
 	found := map[string]bool{}
 	for _, s := range services {
 		found[s.ID] = true
@@ -47,11 +48,13 @@ func judgeServices(services []service, required []string) string {
 			problems = append(problems, problem)
 		}
 	}
+
 	for _, id := range required {
 		if !found[id] {
 			problems = append(problems, id+" is missing")
 		}
 	}
+
 	slices.Sort(problems)
 
 	return strings.Join(problems, ", ")
@@ -78,7 +81,9 @@ func (s service) problem() string {
 // judgeMembers returns how the etcd members one control plane sees differ from the expected ones, or nothing.
 func judgeMembers(members []member, expected []node) string {
 	var problems []string
+
 	found := map[string]bool{}
+
 	for _, m := range members {
 		i := slices.IndexFunc(expected, m.is)
 		if i < 0 {
@@ -86,11 +91,14 @@ func judgeMembers(members []member, expected []node) string {
 
 			continue
 		}
+
 		name := expected[i].Name
 		if found[name] {
 			problems = append(problems, fmt.Sprintf("member %s is there twice", name))
 		}
+
 		found[name] = true
+
 		switch {
 		case m.Learner:
 			problems = append(problems, fmt.Sprintf("member %s is still a learner", name))
@@ -98,11 +106,13 @@ func judgeMembers(members []member, expected []node) string {
 			problems = append(problems, fmt.Sprintf("member %s has not started", name))
 		}
 	}
+
 	for _, n := range expected {
 		if !found[n.Name] {
 			problems = append(problems, fmt.Sprintf("member %s is missing", n.Name))
 		}
 	}
+
 	slices.Sort(problems)
 
 	return strings.Join(problems, ", ")

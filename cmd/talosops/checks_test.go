@@ -14,19 +14,35 @@ func TestJudgeServices(t *testing.T) {
 		services []service
 		want     string
 	}{
-		"all run and are healthy":                   {[]service{running("apid"), running("kubelet"), running("udevd")}, ""},
-		"a service without a health check":          {[]service{running("apid"), running("kubelet"), {ID: "auditd", State: "Running"}}, ""},
-		"a service that has done its work":          {[]service{running("apid"), running("kubelet"), {ID: "init", State: "Finished"}, {ID: "dashboard", State: "Skipped"}}, ""},
-		"an extension that waits for configuration": {[]service{running("apid"), running("kubelet"), {ID: "ext-tailscale", State: "Waiting"}}, ""},
-		"an extension that failed":                  {[]service{running("apid"), running("kubelet"), {ID: "ext-tailscale", State: "Failed"}}, "ext-tailscale is failed"},
-		"a required service is missing":             {[]service{running("apid")}, "kubelet is missing"},
-		"a required service still starts":           {[]service{running("apid"), {ID: "kubelet", State: "Preparing"}}, "kubelet is preparing"},
-		"a service in no state":                     {[]service{running("apid"), running("kubelet"), {ID: "cri"}}, "cri is unknown"},
-		"an unhealthy service with a reason": {
-			[]service{running("apid"), {ID: "kubelet", State: "Running", Known: true, Message: "connection refused"}}, "kubelet is not healthy (connection refused)",
+		"all run and are healthy": {[]service{running("apid"), running("kubelet"), running("udevd")}, ""},
+		"a service without a health check": {
+			[]service{running("apid"), running("kubelet"), {ID: "auditd", State: "Running"}}, "",
 		},
-		"an unhealthy service without one": {[]service{running("apid"), running("kubelet"), {ID: "cri", State: "Running", Known: true}}, "cri is not healthy"},
-		"everything wrong, in order":       {[]service{{ID: "udevd", State: "Failed"}}, "apid is missing, kubelet is missing, udevd is failed"},
+		"a service that has done its work": {
+			[]service{running("apid"), running("kubelet"), {ID: "init", State: "Finished"}, {ID: "dashboard", State: "Skipped"}},
+			"",
+		},
+		"an extension that waits for configuration": {
+			[]service{running("apid"), running("kubelet"), {ID: "ext-tailscale", State: "Waiting"}}, "",
+		},
+		"an extension that failed": {
+			[]service{running("apid"), running("kubelet"), {ID: "ext-tailscale", State: "Failed"}}, "ext-tailscale is failed",
+		},
+		"a required service is missing": {[]service{running("apid")}, "kubelet is missing"},
+		"a required service still starts": {
+			[]service{running("apid"), {ID: "kubelet", State: "Preparing"}}, "kubelet is preparing",
+		},
+		"a service in no state": {[]service{running("apid"), running("kubelet"), {ID: "cri"}}, "cri is unknown"},
+		"an unhealthy service with a reason": {
+			[]service{running("apid"), {ID: "kubelet", State: "Running", Known: true, Message: "connection refused"}},
+			"kubelet is not healthy (connection refused)",
+		},
+		"an unhealthy service without one": {
+			[]service{running("apid"), running("kubelet"), {ID: "cri", State: "Running", Known: true}}, "cri is not healthy",
+		},
+		"everything wrong, in order": {
+			[]service{{ID: "udevd", State: "Failed"}}, "apid is missing, kubelet is missing, udevd is failed",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,16 +55,23 @@ func TestJudgeMembers(t *testing.T) {
 	t.Parallel()
 
 	expected := []node{{Name: "cp-1", Address: "127.0.9.1"}, {Name: "cp-2", Address: "127.0.9.2"}}
+
 	for name, test := range map[string]struct {
 		members []member
 		want    string
 	}{
-		"exactly the expected ones":      {[]member{{Hostname: "cp-2"}, {Hostname: "cp-1"}}, ""},
-		"one is missing":                 {[]member{{Hostname: "cp-1"}}, "member cp-2 is missing"},
-		"none at all":                    {nil, "member cp-1 is missing, member cp-2 is missing"},
-		"an unexpected one":              {[]member{{Hostname: "cp-1"}, {Hostname: "cp-2"}, {Hostname: "cp-3"}}, "member cp-3 is not expected"},
-		"a learner":                      {[]member{{Hostname: "cp-1"}, {Hostname: "cp-2", Learner: true}}, "member cp-2 is still a learner"},
-		"an old member of the same name": {[]member{{Hostname: "cp-1"}, {Hostname: "cp-2"}, {Hostname: "cp-2"}}, "member cp-2 is there twice"},
+		"exactly the expected ones": {[]member{{Hostname: "cp-2"}, {Hostname: "cp-1"}}, ""},
+		"one is missing":            {[]member{{Hostname: "cp-1"}}, "member cp-2 is missing"},
+		"none at all":               {nil, "member cp-1 is missing, member cp-2 is missing"},
+		"an unexpected one": {
+			[]member{{Hostname: "cp-1"}, {Hostname: "cp-2"}, {Hostname: "cp-3"}}, "member cp-3 is not expected",
+		},
+		"a learner": {
+			[]member{{Hostname: "cp-1"}, {Hostname: "cp-2", Learner: true}}, "member cp-2 is still a learner",
+		},
+		"an old member of the same name": {
+			[]member{{Hostname: "cp-1"}, {Hostname: "cp-2"}, {Hostname: "cp-2"}}, "member cp-2 is there twice",
+		},
 		"added but not started": {
 			[]member{{Hostname: "cp-1"}, {PeerURLs: []string{"https://127.0.9.2:2380"}}}, "member cp-2 has not started",
 		},
@@ -67,7 +90,10 @@ func TestJudgeMembers(t *testing.T) {
 func TestJudgeNode(t *testing.T) {
 	t.Parallel()
 
-	nodes := []kubeNode{{Name: "cp-1", Ready: true, Kubelet: "v1.35.0"}, {Name: "cp-2", Kubelet: "v1.34.0"}, {Name: "cp-3"}}
+	nodes := []kubeNode{
+		{Name: "cp-1", Ready: true, Kubelet: "v1.35.0"}, {Name: "cp-2", Kubelet: "v1.34.0"}, {Name: "cp-3"},
+	}
+
 	for name, test := range map[string]struct{ node, version, want string }{
 		"registered and Ready":       {"cp-1", "v1.35.0", ""},
 		"registered without a CNI":   {"cp-2", "", ""},

@@ -12,10 +12,13 @@ import (
 
 // etcdStatus asks a control plane how its own member of etcd is.
 func (t *talosClients) etcdStatus(ctx context.Context, address string) (etcdStatus, error) {
-	resp, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.EtcdStatusResponse, error) { return c.EtcdStatus(ctx) })
+	resp, err := ask(
+		ctx, t, address, func(c *client.Client) (*machineapi.EtcdStatusResponse, error) { return c.EtcdStatus(ctx) },
+	)
 	if err != nil {
 		return etcdStatus{}, err
 	}
+
 	for _, message := range resp.GetMessages() {
 		m := message.GetMemberStatus()
 
@@ -35,6 +38,7 @@ func (t *talosClients) snapshot(ctx context.Context, address string, to io.Write
 		if err != nil {
 			return 0, err
 		}
+
 		defer func() { _ = from.Close() }()
 
 		return io.Copy(to, from)
@@ -62,7 +66,9 @@ func (t *talosClients) recover(ctx context.Context, address string, snapshot io.
 			return struct{}{}, err
 		}
 
-		return struct{}{}, c.Bootstrap(ctx, &machineapi.BootstrapRequest{RecoverEtcd: true, RecoverSkipHashCheck: skipHashCheck})
+		return struct{}{}, c.Bootstrap(
+			ctx, &machineapi.BootstrapRequest{RecoverEtcd: true, RecoverSkipHashCheck: skipHashCheck},
+		)
 	})
 
 	return err

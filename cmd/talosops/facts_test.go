@@ -24,6 +24,7 @@ import (
 // document is what a host prints as its facts.
 func document(t *testing.T, change func(*host.Facts)) string {
 	t.Helper()
+
 	facts := enginetest.Prepared("pve1")
 	change(facts)
 	text, err := json.Marshal(facts)
@@ -38,10 +39,12 @@ func question(h *sshHost) request.Host { return request.Host{Shell: h.Shell, Scr
 
 func factsOf(t *testing.T, stdout string) map[string]request.Answer {
 	t.Helper()
+
 	var result struct {
 		Hosts []request.Answer `json:"hosts"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(stdout), &result), stdout)
+
 	answers := map[string]request.Answer{}
 	for _, answer := range result.Hosts {
 		answers[answer.Name] = answer
@@ -53,6 +56,7 @@ func factsOf(t *testing.T, stdout string) map[string]request.Answer {
 func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
+
 	var both sync.WaitGroup
 	both.Add(2)
 	// Each answers only after both were asked.
@@ -66,9 +70,13 @@ func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 	}
 	one, two := startHost(t, "pve1", public, together), startHost(t, "pve2", public, together)
 
-	stdout, stderr, err := run(t, "facts", &factsRequest{Facts: request.Facts{PrivateKey: private, Hosts: []request.Host{question(one), question(two)}}}, never)
+	stdout, stderr, err := run(
+		t, "facts",
+		&factsRequest{Facts: request.Facts{PrivateKey: private, Hosts: []request.Host{question(one), question(two)}}}, never,
+	)
 	require.NoError(t, err)
 	assert.Empty(t, stderr)
+
 	answers := factsOf(t, stdout)
 	for _, name := range []string{"pve1", "pve2"} {
 		require.Empty(t, answers[name].Error)
@@ -76,6 +84,7 @@ func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, enginetest.Prepared("pve1"), facts)
 	}
+
 	assert.Equal(t, 1, one.dials, "one round trip")
 	assert.NotContains(t, stdout, private[40:80])
 }
@@ -83,36 +92,55 @@ func TestFactsAsksAllHostsAtOnce(t *testing.T) {
 func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
+
 	_, otherKey, _ := newKey(t)
 	for name, test := range map[string]struct {
 		answer exchange
 		change func(*sshHost)
 		says   string
 	}{
-		"another host key": {prints("{}"), func(h *sshHost) { h.HostKey = otherKey }, "shows another host key than the stated one"},
+		"another host key": {
+			prints("{}"), func(h *sshHost) { h.HostKey = otherKey }, "shows another host key than the stated one",
+		},
 		"any host key, as stated": {prints("{}"), func(h *sshHost) {
 			h.HostKey, h.AcceptAnyHostKey = "", true
 		}, ""},
-		"the wrong private key": {prints("{}"), func(h *sshHost) { *h = *startHost(t, "pve1", otherKey, prints("{}")) }, "does not let root in with this key: add its public half to ~/.ssh/authorized_keys"},
-		"nothing listens":       {prints("{}"), func(h *sshHost) { h.Port = 1 }, "does not answer at 127.0.0.1:1"},
+		"the wrong private key": {
+			prints("{}"), func(h *sshHost) { *h = *startHost(t, "pve1", otherKey, prints("{}")) },
+			"does not let root in with this key: add its public half to ~/.ssh/authorized_keys",
+		},
+		"nothing listens": {prints("{}"), func(h *sshHost) { h.Port = 1 }, "does not answer at 127.0.0.1:1"},
 		"a handshake that breaks off": {prints("{}"), func(h *sshHost) {
 			h.mutex.Lock()
 			defer h.mutex.Unlock()
+
 			h.refuses = true
 		}, "log in to pve1 at 127.0.0.1"},
-		"a connection that breaks": {func(string, string) (string, string, int) { return "", "", -1 }, func(*sshHost) {}, "the connection was lost"},
+		"a connection that breaks": {
+			func(string, string) (string, string, int) { return "", "", -1 }, func(*sshHost) {}, "the connection was lost",
+		},
 		"a script that fails": {func(string, string) (string, string, int) {
 			return "", "some noise\nerror: one thing\nerror: another\nmore noise\n", 1
 		}, func(*sshHost) {}, "pve1 says: one thing; another"},
-		"a shell that greets": {prints("Welcome!\n{}"), func(*sshHost) {}, "pve1 printed no facts but something else: does its login shell print text of its own?"},
-		"no flock":            {func(string, string) (string, string, int) { return "", "bash: flock: command not found\n", 127 }, func(*sshHost) {}, "pve1 says: bash: flock: command not found"},
+		"a shell that greets": {
+			prints("Welcome!\n{}"), func(*sshHost) {},
+			"pve1 printed no facts but something else: does its login shell print text of its own?",
+		},
+		"no flock": {
+			func(string, string) (string, string, int) { return "", "bash: flock: command not found\n", 127 }, func(*sshHost) {},
+			"pve1 says: bash: flock: command not found",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, good := startHost(t, "pve1", public, test.answer), startHost(t, "pve2", public, prints("{}"))
 			test.change(h)
-			stdout, _, err := run(t, "facts", &factsRequest{Facts: request.Facts{PrivateKey: private, Hosts: []request.Host{question(h), question(good)}}}, never)
+			stdout, _, err := run(
+				t, "facts",
+				&factsRequest{Facts: request.Facts{PrivateKey: private, Hosts: []request.Host{question(h), question(good)}}}, never,
+			)
 			require.NoError(t, err, "the program decides what that means")
+
 			answers := factsOf(t, stdout)
 			if test.says == "" {
 				assert.Empty(t, answers["pve1"].Error)
@@ -120,18 +148,24 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 				assert.Contains(t, answers["pve1"].Error, test.says)
 				assert.Empty(t, answers["pve1"].Facts)
 			}
+
 			assert.Empty(t, answers["pve2"].Error, "the other host's answer is there")
 			assert.NotContains(t, stdout, private[40:80])
 		})
 	}
 }
 
-// TestFactsOfAHostThatHangs has a host that never answers: whichever step the limit finds it in, the message is the same.
+// TestFactsOfAHostThatHangs has a host that never answers: whichever step the limit finds it in, the message is the
+// same.
 func TestFactsOfAHostThatHangs(t *testing.T) {
 	t.Parallel()
 	private, public, _ := newKey(t)
 	h := startHost(t, "pve1", public, hangs(t))
-	stdout, _, err := run(t, "facts", &factsRequest{Facts: request.Facts{PrivateKey: private, StepTimeout: "100ms", Hosts: []request.Host{question(h)}}}, never)
+	stdout, _, err := run(
+		t, "facts",
+		&factsRequest{Facts: request.Facts{PrivateKey: private, StepTimeout: "100ms", Hosts: []request.Host{question(h)}}},
+		never,
+	)
 	require.NoError(t, err)
 	assert.Contains(t, factsOf(t, stdout)["pve1"].Error, "pve1 did not answer within 100ms")
 }
@@ -142,8 +176,10 @@ func TestTheHandshakeHasALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, deaf := net.Pipe()
 		defer deaf.Close() //nolint:errcheck // a test's
+
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()
+
 		before := time.Now()
 		config := &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()} //nolint:gosec // a test's
 		_, err := hostShell{request.Shell{Name: "pve1"}}.handshake(ctx, conn, "10.0.0.2:22", config)
@@ -156,24 +192,42 @@ func TestFactsRequestsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	_, key, _ := newKey(t)
 	good := request.Host{Shell: request.Shell{Name: "pve1", Address: "127.0.0.1", HostKey: key}, Script: "x"}
+
 	for name, test := range map[string]struct {
 		change func(*factsRequest)
 		says   string
 	}{
-		"no host":            {func(r *factsRequest) { r.Hosts = nil }, "hosts: none is stated: state at least one"},
-		"no name":            {func(r *factsRequest) { r.Hosts[0].Name = "" }, "hosts[0].name: none is stated"},
-		"no address":         {func(r *factsRequest) { r.Hosts[0].Address = "pve1" }, `hosts[0].address: "pve1" is not an IP address`},
-		"a wrong port":       {func(r *factsRequest) { r.Hosts[0].Port = 70000 }, "hosts[0].port: 70000 is not a TCP port"},
-		"no host key":        {func(r *factsRequest) { r.Hosts[0].HostKey = "" }, "hosts[0].hostKey: none is stated: state what `ssh-keyscan -t ed25519 127.0.0.1` prints"},
-		"no key at all":      {func(r *factsRequest) { r.Hosts[0].HostKey = "AAAA" }, "hosts[0].hostKey: is not a public key"},
-		"no script":          {func(r *factsRequest) { r.Hosts[0].Script = "" }, "hosts[0].script: none is stated"},
-		"no time":            {func(r *factsRequest) { r.DialTimeout = "0s" }, `dialTimeout: "0s" is not a duration above zero`},
-		"no duration":        {func(r *factsRequest) { r.StepTimeout = "soon" }, `stepTimeout: "soon" is not a duration above zero`},
-		"a key that is none": {func(r *factsRequest) { r.PrivateKey = "secret-text" }, "the private key cannot be read: state it in PEM form"},
-		"an encrypted key":   {func(r *factsRequest) { r.PrivateKey = encrypted(t) }, "the private key is encrypted: state one without a passphrase, or add it to the SSH agent"},
+		"no host": {func(r *factsRequest) { r.Hosts = nil }, "hosts: none is stated: state at least one"},
+		"no name": {func(r *factsRequest) { r.Hosts[0].Name = "" }, "hosts[0].name: none is stated"},
+		"no address": {
+			func(r *factsRequest) { r.Hosts[0].Address = "pve1" }, `hosts[0].address: "pve1" is not an IP address`,
+		},
+		"a wrong port": {func(r *factsRequest) { r.Hosts[0].Port = 70000 }, "hosts[0].port: 70000 is not a TCP port"},
+		"no host key": {
+			func(r *factsRequest) { r.Hosts[0].HostKey = "" },
+			"hosts[0].hostKey: none is stated: state what `ssh-keyscan -t ed25519 127.0.0.1` prints",
+		},
+		"no key at all": {
+			func(r *factsRequest) { r.Hosts[0].HostKey = "AAAA" }, "hosts[0].hostKey: is not a public key",
+		},
+		"no script": {func(r *factsRequest) { r.Hosts[0].Script = "" }, "hosts[0].script: none is stated"},
+		"no time": {
+			func(r *factsRequest) { r.DialTimeout = "0s" }, `dialTimeout: "0s" is not a duration above zero`,
+		},
+		"no duration": {
+			func(r *factsRequest) { r.StepTimeout = "soon" }, `stepTimeout: "soon" is not a duration above zero`,
+		},
+		"a key that is none": {
+			func(r *factsRequest) { r.PrivateKey = "secret-text" }, "the private key cannot be read: state it in PEM form",
+		},
+		"an encrypted key": {
+			func(r *factsRequest) { r.PrivateKey = encrypted(t) },
+			"the private key is encrypted: state one without a passphrase, or add it to the SSH agent",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			req := &factsRequest{Facts: request.Facts{PrivateKey: "", Hosts: []request.Host{good}}}
 			test.change(req)
 			stdout, _, err := run(t, "facts", req, never)
@@ -191,6 +245,7 @@ func encrypted(t *testing.T) string {
 	require.NoError(t, err)
 	block, err := ssh.MarshalPrivateKeyWithPassphrase(key, "", []byte("passphrase"))
 	require.NoError(t, err)
+
 	var text bytes.Buffer
 	require.NoError(t, pem.Encode(&text, block))
 

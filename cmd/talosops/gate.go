@@ -43,7 +43,9 @@ func newGate(req *waitRequest, talos talosAPI, kubernetes kubernetesAPI, progres
 // wait returns nil once everything holds in one round.
 func (g *gate) wait(ctx context.Context) error {
 	healthy := goal{
-		before: "the cluster was healthy", missed: "the cluster is not healthy", remedy: "look at a node with talosctl --nodes <address> dmesg",
+		before: "the cluster was healthy",
+		missed: "the cluster is not healthy",
+		remedy: "look at a node with talosctl --nodes <address> dmesg",
 	}
 
 	return g.until(ctx, healthy, func(ctx context.Context) (report, bool) {
@@ -57,14 +59,17 @@ func (g *gate) wait(ctx context.Context) error {
 func (g *gate) summary() string {
 	line := fmt.Sprintf("healthy: etcd members: %d; nodes: %d", len(g.req.ControlPlanes), len(g.req.nodes()))
 	waiting := 0
+
 	for _, n := range g.listed {
 		if !n.Ready && g.req.unknownNode(n.Name) == "" {
 			waiting++
 		}
 	}
+
 	if waiting > 0 {
 		line += fmt.Sprintf(", of which %d are not Ready (not waited for: nodes are Ready once a CNI runs)", waiting)
 	}
+
 	for _, e := range g.req.GPUs {
 		for _, n := range g.listed {
 			if n.Name == e.Node {
@@ -80,10 +85,12 @@ func (g *gate) summary() string {
 func (g *gate) round(ctx context.Context) report {
 	nodes := g.req.nodes()
 	reports := make([]report, len(nodes))
+
 	var wg sync.WaitGroup
 	for i, n := range nodes {
 		wg.Go(func() { reports[i] = g.lookAt(ctx, n, i < len(g.req.ControlPlanes)) })
 	}
+
 	wg.Wait()
 
 	return append(slices.Concat(reports...), g.registrations(ctx, reports)...)
@@ -91,6 +98,7 @@ func (g *gate) round(ctx context.Context) report {
 
 func (g *gate) lookAt(ctx context.Context, n node, controlPlane bool) report {
 	var r report
+
 	add := func(f finding) {
 		f.node = n.Name
 		r = append(r, f)
@@ -100,12 +108,14 @@ func (g *gate) lookAt(ctx context.Context, n node, controlPlane bool) report {
 	if controlPlane {
 		required = controlPlaneServices
 	}
+
 	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return g.talos.services(ctx, n.Address) })
 	if err != nil {
 		add(silent(n, "services", err))
 	} else {
 		add(finding{check: "services", problem: judgeServices(services, required)})
 	}
+
 	if !controlPlane {
 		return r
 	}
@@ -113,7 +123,10 @@ func (g *gate) lookAt(ctx context.Context, n node, controlPlane bool) report {
 	if err == nil {
 		add(g.checkMembers(ctx, n))
 	}
-	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, g.kubernetes.ready(ctx, n.Address) }); err != nil {
+
+	if _, err := call(
+		ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, g.kubernetes.ready(ctx, n.Address) },
+	); err != nil {
 		add(finding{check: apiCheck, problem: "is not ready on " + n.Address, detail: err.Error()})
 	} else {
 		add(finding{check: apiCheck})
@@ -150,17 +163,21 @@ func (g *gate) listNodes(ctx context.Context, controlPlanes []node) (nodes []kub
 // registrations asks a control plane whose API is ready for the nodes.
 func (g *gate) registrations(ctx context.Context, reports []report) report {
 	var ready []node
+
 	for i, n := range g.req.ControlPlanes {
 		if slices.ContainsFunc(reports[i], func(f finding) bool { return f.check == apiCheck && f.problem == "" }) {
 			ready = append(ready, n)
 		}
 	}
+
 	nodes, address, err := g.listNodes(ctx, ready)
 	g.listed = nodes
 
 	var r report
+
 	for _, n := range g.req.nodes() {
 		f := finding{node: n.Name, check: "node"}
+
 		switch {
 		case err == nil:
 			f.problem = judgeNode(nodes, n.Name, g.req.KubernetesVersion)
@@ -169,8 +186,10 @@ func (g *gate) registrations(ctx context.Context, reports []report) report {
 		default:
 			f.problem = err.Error()
 		}
+
 		r = append(r, f)
 	}
+
 	if err == nil {
 		r = append(r, g.checkGPUs(ctx, nodes, address)...)
 	}

@@ -35,28 +35,48 @@ type fakeCluster struct {
 }
 
 func testRequest() *waitRequest {
-	return &waitRequest{Wait: request.Wait{Common: testControlPlanes(), Workers: []node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "w-2", Address: "127.0.9.5"}}}, limits: testLimits()}
+	return &waitRequest{
+		Wait: request.Wait{
+			Common:  testControlPlanes(),
+			Workers: []node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "w-2", Address: "127.0.9.5"}},
+		},
+		limits: testLimits(),
+	}
 }
 
 func testLimits() limits { return limits{timeout: time.Minute, interval: time.Millisecond} }
 
 func testControlPlanes() request.Common {
 	return request.Common{
-		ControlPlanes: []node{{Name: "cp-1", Address: "127.0.9.1"}, {Name: "cp-2", Address: "127.0.9.2"}, {Name: "cp-3", Address: "127.0.9.3"}},
+		ControlPlanes: []node{
+			{Name: "cp-1", Address: "127.0.9.1"}, {Name: "cp-2", Address: "127.0.9.2"}, {Name: "cp-3", Address: "127.0.9.3"},
+		},
 	}
 }
 
 func healthyCluster(req *waitRequest) *fakeCluster {
-	c := &fakeCluster{servicesL: map[string][]service{}, talos: map[string]string{}, images: map[string]string{}, down: map[string]error{}, apiDown: map[string]error{}}
+	c := &fakeCluster{
+		servicesL: map[string][]service{},
+		talos:     map[string]string{},
+		images:    map[string]string{},
+		down:      map[string]error{},
+		apiDown:   map[string]error{},
+	}
+
 	for i, n := range req.nodes() {
 		required := nodeServices
 		if i < len(req.ControlPlanes) {
 			required = controlPlaneServices
+
 			c.membersL = append(c.membersL, member{Hostname: n.Name})
 		}
+
 		for _, id := range required {
-			c.servicesL[n.Address] = append(c.servicesL[n.Address], service{ID: id, State: "Running", Known: true, Healthy: true})
+			c.servicesL[n.Address] = append(
+				c.servicesL[n.Address], service{ID: id, State: "Running", Known: true, Healthy: true},
+			)
 		}
+
 		c.talos[n.Address], c.images[n.Address] = "v1.12.6", "376567"
 		c.nodesL = append(c.nodesL, kubeNode{Name: n.Name, Kubelet: "v1.35.0"})
 	}
@@ -67,6 +87,7 @@ func healthyCluster(req *waitRequest) *fakeCluster {
 func (c *fakeCluster) services(_ context.Context, address string) ([]service, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if address == "127.0.9.1" {
 		c.asked++
 		if c.onAsk != nil {
@@ -129,6 +150,7 @@ func (c *fakeCluster) ready(_ context.Context, address string) error {
 func (c *fakeCluster) nodes(_ context.Context, address string) ([]kubeNode, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if err := c.apiDown[address]; err != nil {
 		return nil, err
 	}
@@ -142,12 +164,17 @@ func TestGateOpensForAHealthyCluster(t *testing.T) {
 	req := testRequest()
 	req.KubernetesVersion = "v1.35.0"
 	cluster := healthyCluster(req)
+
 	var progress bytes.Buffer
+
 	g := newGate(req, cluster, cluster, &progress)
 	require.NoError(t, g.wait(t.Context()))
 	assert.Equal(t, 1, cluster.asked, "one round is enough")
 	assert.Empty(t, progress.String(), "nothing is waited for")
-	assert.Equal(t, "healthy: etcd members: 3; nodes: 5, of which 5 are not Ready (not waited for: nodes are Ready once a CNI runs)", g.summary())
+	assert.Equal(
+		t, "healthy: etcd members: 3; nodes: 5, of which 5 are not Ready (not waited for: nodes are Ready once a CNI runs)",
+		g.summary(),
+	)
 }
 
 func TestGateNamesWhatIsMissing(t *testing.T) {
@@ -159,7 +186,9 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 	}{
 		"a learner": {
 			func(_ *waitRequest, c *fakeCluster) { c.membersL[2].Learner = true },
-			[]string{"3 of 16 checks", "cp-1: etcd: member cp-3 is still a learner", "cp-2: etcd: member cp-3 is still a learner"},
+			[]string{
+				"3 of 16 checks", "cp-1: etcd: member cp-3 is still a learner", "cp-2: etcd: member cp-3 is still a learner",
+			},
 		},
 		"a missing member": {
 			func(_ *waitRequest, c *fakeCluster) { c.membersL = c.membersL[:2] },
@@ -185,7 +214,9 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 			func(_ *waitRequest, c *fakeCluster) {
 				c.apiDown["127.0.9.1"] = errors.New("500 Internal Server Error: etcd failed")
 			},
-			[]string{"1 of 16 checks", "cp-1: Kubernetes API: is not ready on 127.0.9.1: 500 Internal Server Error: etcd failed"},
+			[]string{
+				"1 of 16 checks", "cp-1: Kubernetes API: is not ready on 127.0.9.1: 500 Internal Server Error: etcd failed",
+			},
 		},
 		"no API that is ready": {
 			func(r *waitRequest, c *fakeCluster) {
@@ -218,7 +249,8 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 				c.nodesL = c.nodesL[:3]
 			},
 			[]string{
-				"6 of 16 checks", "cp-1: etcd: member cp-3 is missing", "w-1: services: Talos does not answer on 127.0.9.4: no route to host",
+				"6 of 16 checks", "cp-1: etcd: member cp-3 is missing",
+				"w-1: services: Talos does not answer on 127.0.9.4: no route to host",
 				"w-1: node: is not registered", "w-2: node: is not registered",
 			},
 		},
@@ -231,12 +263,16 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 				req.timeout = 30 * time.Millisecond
 				cluster := healthyCluster(req)
 				test.change(req, cluster)
+
 				var progress bytes.Buffer
+
 				err := newGate(req, cluster, cluster, &progress).wait(t.Context())
 				require.ErrorContains(t, err, "the cluster is not healthy after 30ms; ")
+
 				for _, want := range test.want {
 					require.ErrorContains(t, err, want)
 				}
+
 				assert.NotContains(t, err.Error(), ": ok", "only what is missing is named")
 			})
 		})
@@ -256,6 +292,7 @@ func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
 			time.AfterFunc(time.Duration(seconds)*time.Second, func() {
 				cluster.mu.Lock()
 				defer cluster.mu.Unlock()
+
 				change()
 			})
 		}
@@ -263,17 +300,27 @@ func TestGateSaysNowAndThenWhatItWaitsFor(t *testing.T) {
 			cluster.apiDown["127.0.9.2"] = errors.New("read from port " + strings.Repeat("1", digits))
 		}
 		says(1)
+
 		for digits := 2; digits < 10; digits++ {
 			at(2*digits-3, func() { says(digits) })
 		}
+
 		at(17, func() { cluster.apiDown["127.0.9.2"] = nil })
 		at(37, func() { cluster.membersL = []member{{Hostname: "cp-1"}, {Hostname: "cp-2"}, {Hostname: "cp-3"}} })
+
 		var progress bytes.Buffer
 		require.NoError(t, newGate(req, cluster, cluster, &progress).wait(t.Context()))
+
 		const learner = ": etcd: member cp-3 is still a learner; "
-		assert.Equal(t, "waits: cp-1"+learner+"cp-2"+learner+"cp-2: Kubernetes API: is not ready on 127.0.9.2: read from port 1; and 1 more\n"+
-			"waits for 16s: cp-1"+learner+"cp-2"+learner+"cp-2: Kubernetes API: is not ready on 127.0.9.2: read from port 111111111; and 1 more\n"+
-			"waits for 32s: cp-1"+learner+"cp-2"+learner+"cp-3: etcd: member cp-3 is still a learner\n", progress.String())
+		assert.Equal(
+			t,
+			"waits: cp-1"+learner+"cp-2"+learner+
+				"cp-2: Kubernetes API: is not ready on 127.0.9.2: read from port 1; and 1 more\n"+
+				"waits for 16s: cp-1"+learner+"cp-2"+learner+
+				"cp-2: Kubernetes API: is not ready on 127.0.9.2: read from port 111111111; and 1 more\n"+
+				"waits for 32s: cp-1"+learner+"cp-2"+learner+"cp-3: etcd: member cp-3 is still a learner\n",
+			progress.String(),
+		)
 	})
 }
 
@@ -332,6 +379,7 @@ func TestLimitWithinARoundKeepsTheRoundBefore(t *testing.T) {
 	cluster.onAsk = func(c *fakeCluster, asked int) {
 		if asked == 2 {
 			cancel()
+
 			c.down["127.0.9.1"] = context.Canceled
 		}
 	}

@@ -55,21 +55,30 @@ type gpuPod struct {
 // gpuProblems returns what is wrong with the expectations of a request.
 func (r *waitRequest) gpuProblems() []string {
 	var problems []string
+
 	seen := map[string]int{}
+
 	for i, e := range r.GPUs {
 		path := fmt.Sprintf("gpus[%d]", i)
 		if problem := r.unknownNode(e.Node); problem != "" {
 			problems = append(problems, fmt.Sprintf("%s.node: %s", path, problem))
 		}
+
 		if e.Count < 1 {
-			problems = append(problems, fmt.Sprintf("%s.count: %d GPUs are nothing to wait for: state at least 1", path, e.Count))
+			problems = append(
+				problems, fmt.Sprintf("%s.count: %d GPUs are nothing to wait for: state at least 1", path, e.Count),
+			)
 		}
+
 		key := e.Node + " " + resourceOf(e)
 		if first, taken := seen[key]; taken {
-			problems = append(problems, fmt.Sprintf("%s: %s of %q is already at gpus[%d]: state it once", path, resourceOf(e), e.Node, first))
+			problems = append(
+				problems, fmt.Sprintf("%s: %s of %q is already at gpus[%d]: state it once", path, resourceOf(e), e.Node, first),
+			)
 
 			continue
 		}
+
 		seen[key] = i
 	}
 
@@ -79,6 +88,7 @@ func (r *waitRequest) gpuProblems() []string {
 // checkGPUs looks at the nodes that have to offer GPUs; nodes are those that the control plane at the address lists.
 func (g *gate) checkGPUs(ctx context.Context, nodes []kubeNode, address string) report {
 	var r report
+
 	for _, e := range g.req.GPUs {
 		f := g.checkGPU(ctx, e, nodes, address)
 		f.node, f.check = e.Node, gpuCheck
@@ -93,13 +103,16 @@ func (g *gate) checkGPU(ctx context.Context, e request.GPUs, nodes []kubeNode, a
 	if registered < 0 {
 		return finding{problem: "its node is not registered"}
 	}
+
 	offered := nodes[registered].offers(resourceOf(e))
 
 	n := g.req.nodes()[slices.IndexFunc(g.req.nodes(), func(n node) bool { return n.Name == e.Node })]
+
 	machine, err := call(ctx, func(ctx context.Context) (gpuMachine, error) { return g.talos.gpuMachine(ctx, n.Address) })
 	if err != nil {
 		return silent(n, gpuCheck, err)
 	}
+
 	if offered >= e.Count {
 		if problem := machine.missingModule(n.Address); problem != "" {
 			return finding{problem: problem}
@@ -108,7 +121,9 @@ func (g *gate) checkGPU(ctx context.Context, e request.GPUs, nodes []kubeNode, a
 		return finding{}
 	}
 
-	cluster, err := call(ctx, func(ctx context.Context) (gpuCluster, error) { return g.kubernetes.gpuCluster(ctx, address, e.Node) })
+	cluster, err := call(
+		ctx, func(ctx context.Context) (gpuCluster, error) { return g.kubernetes.gpuCluster(ctx, address, e.Node) },
+	)
 	if err != nil {
 		return finding{problem: "the Kubernetes API does not tell what its device plugin does", detail: err.Error()}
 	}
@@ -125,7 +140,10 @@ func (n kubeNode) offers(resource string) int {
 
 // judgeGPU names the first missing link between a card in a host and a resource of a node, and what to do about it.
 func judgeGPU(e request.GPUs, offered int, address string, m gpuMachine, c gpuCluster) string {
-	links := []string{m.missingDevice(address), m.missingExtension(address), m.missingModule(address), m.missingToolkit(), c.missingClass(), c.missingPlugin(e.Node)}
+	links := []string{
+		m.missingDevice(address), m.missingExtension(address), m.missingModule(address), m.missingToolkit(), c.missingClass(),
+		c.missingPlugin(e.Node),
+	}
 	for _, problem := range links {
 		if problem != "" {
 			return problem
@@ -133,7 +151,9 @@ func judgeGPU(e request.GPUs, offered int, address string, m gpuMachine, c gpuCl
 	}
 
 	return fmt.Sprintf("offers %d instead of %d of %s, although its device plugin %s runs: the machine has %d NVIDIA devices, and the plugin's configuration says how often "+
-		"each is offered; `kubectl logs` of the pod shows what it has registered", offered, e.Count, resourceOf(e), c.Pods[0].Name, len(m.Devices))
+		"each is offered; `kubectl logs` of the pod shows what it has registered", offered, e.Count, resourceOf(
+		e,
+	), c.Pods[0].Name, len(m.Devices))
 }
 
 func (m gpuMachine) missingDevice(address string) string {
@@ -142,7 +162,8 @@ func (m gpuMachine) missingDevice(address string) string {
 	}
 
 	return "the machine has no NVIDIA PCI device: see that its VM has the card's PCI mapping (hostpci0) and was stopped and started since, that the mapping leads to the card " +
-		"on the VM's host, and that `lspci -nnk` there names vfio-pci as its driver; `talosctl -n " + address + " get pcidevices` shows what the machine has"
+		"on the VM's host, and that `lspci -nnk` there names vfio-pci as its driver; `talosctl -n " + address +
+		" get pcidevices` shows what the machine has"
 }
 
 // Names of NVIDIA's extensions, before the track.
@@ -152,7 +173,8 @@ const (
 	containerToolkit = "nvidia-container-toolkit-"
 )
 
-// extension returns the machine's extension with one of the prefixes, and its driver's version; both are empty when there is none.
+// extension returns the machine's extension with one of the prefixes, and its driver's version; both are empty when
+// there is none.
 func (m gpuMachine) extension(prefixes ...string) (name, driver string) {
 	for have, version := range m.Extensions {
 		for _, prefix := range prefixes {
@@ -169,16 +191,20 @@ func (m gpuMachine) extension(prefixes ...string) (name, driver string) {
 
 func (m gpuMachine) missingExtension(address string) string {
 	name, driver := m.extension(openModules, nonfreeModules)
+
 	toolkit, userland := m.extension(containerToolkit)
 	switch {
 	case name == "":
-		return "the machine's image has no NVIDIA kernel modules: make its template from a schematic with siderolabs/" + openModules + "<track> or siderolabs/" + nonfreeModules +
+		return "the machine's image has no NVIDIA kernel modules: make its template from a schematic with siderolabs/" +
+			openModules + "<track> or siderolabs/" + nonfreeModules +
 			"<track>, and upgrade the machine to that image; `talosctl -n " + address + " get extensions` shows what it has"
 	case !slices.Contains(m.Modules, gpuRuntime) && len(m.Driver) > 0:
 		return fmt.Sprintf("the driver of the extension %s refuses the GPU (%s): take the flavour and track that drive its generation, see docs/compatibility.md",
 			name, strings.Join(m.Driver, " "))
 	case toolkit != "" && userland != driver:
-		return fmt.Sprintf("%s is of driver %s and %s of driver %s: take both from the same track", name, driver, toolkit, userland)
+		return fmt.Sprintf(
+			"%s is of driver %s and %s of driver %s: take both from the same track", name, driver, toolkit, userland,
+		)
 	default:
 		return ""
 	}
@@ -210,7 +236,9 @@ func (c gpuCluster) missingClass() string {
 	case !c.HasClass:
 		return "the cluster has no RuntimeClass \"nvidia\": create it with handler nvidia; Talos makes it of cluster.inlineManifests, see `talosctl dmesg` of a control plane"
 	case c.Handler != gpuRuntime:
-		return fmt.Sprintf("the RuntimeClass \"nvidia\" has the handler %q: delete it and create it with handler nvidia", c.Handler)
+		return fmt.Sprintf(
+			"the RuntimeClass \"nvidia\" has the handler %q: delete it and create it with handler nvidia", c.Handler,
+		)
 	default:
 		return ""
 	}
@@ -221,6 +249,7 @@ func (c gpuCluster) missingPlugin(node string) string {
 	if len(c.Warnings) > 0 {
 		warnings = ": " + strings.Join(c.Warnings, "; ")
 	}
+
 	switch {
 	case len(c.Plugins) == 0:
 		return "the cluster has no NVIDIA device plugin: create its DaemonSet (image nvcr.io/nvidia/k8s-device-plugin), or install the GPU Operator"
@@ -230,11 +259,14 @@ func (c gpuCluster) missingPlugin(node string) string {
 		return fmt.Sprintf("the device plugin %s has no pod on the node: compare its nodeSelector, affinity and tolerations with the node's labels and taints (`kubectl describe node %s`); "+
 			"without a CNI it has to tolerate node.kubernetes.io/not-ready", strings.Join(c.Plugins, ", "), node)
 	}
+
 	for _, p := range c.Pods {
 		if p.Running {
 			return ""
 		}
 	}
 
-	return fmt.Sprintf("the device plugin's pod %s does not run: %s%s", c.Pods[0].Name, cmp.Or(c.Pods[0].Reason, "Pending"), warnings)
+	return fmt.Sprintf(
+		"the device plugin's pod %s does not run: %s%s", c.Pods[0].Name, cmp.Or(c.Pods[0].Reason, "Pending"), warnings,
+	)
 }

@@ -18,9 +18,16 @@ func gpuWorker(req *waitRequest, c *fakeCluster) {
 	c.nodesL[3].Allocatable = map[string]string{"cpu": "4", defaultGPUResource: "2"}
 	c.machines = map[string]gpuMachine{"127.0.9.4": {
 		Devices: []string{"0000:01:00.0"}, Modules: []string{"nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm"},
-		Extensions: map[string]string{openModules + "production": "570.195.03-v1.12.6", containerToolkit + "production": "570.195.03-v1.12.6"},
+		Extensions: map[string]string{
+			openModules + "production": "570.195.03-v1.12.6", containerToolkit + "production": "570.195.03-v1.12.6",
+		},
 	}}
-	c.gpus = gpuCluster{HasClass: true, Handler: "nvidia", Plugins: []string{"gpu/plugin"}, Pods: []gpuPod{{Name: "gpu/plugin-1", Running: true}}}
+	c.gpus = gpuCluster{
+		HasClass: true,
+		Handler:  "nvidia",
+		Plugins:  []string{"gpu/plugin"},
+		Pods:     []gpuPod{{Name: "gpu/plugin-1", Running: true}},
+	}
 }
 
 func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
@@ -40,44 +47,54 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 		offers bool // although the link is missing
 	}{
 		"no device": {
-			machine(func(m *gpuMachine) { m.Devices, m.Modules = nil, nil }), "the machine has no NVIDIA PCI device: see that its VM has the card's PCI mapping", false,
+			machine(func(m *gpuMachine) { m.Devices, m.Modules = nil, nil }),
+			"the machine has no NVIDIA PCI device: see that its VM has the card's PCI mapping", false,
 		},
 		"no kernel modules in the image": {
-			machine(func(m *gpuMachine) { delete(m.Extensions, openModules+"production") }), "the machine's image has no NVIDIA kernel modules: make its template from a schematic", false,
+			machine(func(m *gpuMachine) { delete(m.Extensions, openModules+"production") }),
+			"the machine's image has no NVIDIA kernel modules: make its template from a schematic", false,
 		},
 		"modules of the wrong flavour": {
 			machine(func(m *gpuMachine) {
 				m.Modules, m.Driver = nil, []string{"installed in this system requires use of the NVIDIA open kernel modules."}
 			}),
-			"refuses the GPU (installed in this system requires use of the NVIDIA open kernel modules.): take the flavour and track", false,
+			"refuses the GPU (installed in this system requires use of the NVIDIA open kernel modules.): take the flavour and track",
+			false,
 		},
 		"modules and toolkit of different tracks": {
 			machine(func(m *gpuMachine) {
 				delete(m.Extensions, containerToolkit+"production")
 				m.Extensions[containerToolkit+"lts"] = "580.105.08-v1.12.6"
 			}),
-			"is of driver 570.195.03 and nvidia-container-toolkit-lts of driver 580.105.08: take both from the same track", false,
+			"is of driver 570.195.03 and nvidia-container-toolkit-lts of driver 580.105.08: take both from the same track",
+			false,
 		},
 		"modules that are not loaded": {
-			machine(func(m *gpuMachine) { m.Modules = nil }), "the kernel module nvidia is not loaded: list nvidia, nvidia_uvm, nvidia_drm and nvidia_modeset", false,
+			machine(func(m *gpuMachine) { m.Modules = nil }),
+			"the kernel module nvidia is not loaded: list nvidia, nvidia_uvm, nvidia_drm and nvidia_modeset", false,
 		},
 		"no CUDA on a node that offers GPUs": {
 			machine(func(m *gpuMachine) { m.Modules = m.Modules[:1] }), "the kernel module nvidia_uvm is not loaded", true,
 		},
 		"no toolkit": {
-			machine(func(m *gpuMachine) { delete(m.Extensions, containerToolkit+"production") }), "the machine's image has no NVIDIA container toolkit", false,
+			machine(func(m *gpuMachine) { delete(m.Extensions, containerToolkit+"production") }),
+			"the machine's image has no NVIDIA container toolkit", false,
 		},
 		"no RuntimeClass": {
-			func(_ *waitRequest, c *fakeCluster) { c.gpus.HasClass = false }, `the cluster has no RuntimeClass "nvidia": create it with handler nvidia`, false,
+			func(_ *waitRequest, c *fakeCluster) { c.gpus.HasClass = false },
+			`the cluster has no RuntimeClass "nvidia": create it with handler nvidia`, false,
 		},
 		"a RuntimeClass of another runtime": {
-			func(_ *waitRequest, c *fakeCluster) { c.gpus.Handler = "runc" }, `the RuntimeClass "nvidia" has the handler "runc"`, false,
+			func(_ *waitRequest, c *fakeCluster) { c.gpus.Handler = "runc" }, `the RuntimeClass "nvidia" has the handler "runc"`,
+			false,
 		},
 		"no device plugin": {
-			func(_ *waitRequest, c *fakeCluster) { c.gpus.Plugins, c.gpus.Pods = nil, nil }, "the cluster has no NVIDIA device plugin", false,
+			func(_ *waitRequest, c *fakeCluster) { c.gpus.Plugins, c.gpus.Pods = nil, nil },
+			"the cluster has no NVIDIA device plugin", false,
 		},
 		"a device plugin that is not for the node": {
-			func(_ *waitRequest, c *fakeCluster) { c.gpus.Pods = nil }, "gpu/plugin has no pod on the node: compare its nodeSelector, affinity and tolerations", false,
+			func(_ *waitRequest, c *fakeCluster) { c.gpus.Pods = nil },
+			"gpu/plugin has no pod on the node: compare its nodeSelector, affinity and tolerations", false,
 		},
 		"a device plugin whose pod is refused": {
 			func(_ *waitRequest, c *fakeCluster) {
@@ -95,16 +112,20 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 			func(r *waitRequest, c *fakeCluster) {
 				r.GPUs[0].Count, c.nodesL[3].Allocatable[defaultGPUResource] = 8, "2"
 			},
-			"offers 2 instead of 8 of nvidia.com/gpu, although its device plugin gpu/plugin-1 runs: the machine has 1 NVIDIA devices", true,
+			"offers 2 instead of 8 of nvidia.com/gpu, although its device plugin gpu/plugin-1 runs: the machine has 1 NVIDIA devices",
+			true,
 		},
 		"another resource": {
-			func(r *waitRequest, _ *fakeCluster) { r.GPUs[0].Resource = "nvidia.com/gpu.shared" }, "offers 0 instead of 2 of nvidia.com/gpu.shared", true,
+			func(r *waitRequest, _ *fakeCluster) { r.GPUs[0].Resource = "nvidia.com/gpu.shared" },
+			"offers 0 instead of 2 of nvidia.com/gpu.shared", true,
 		},
 		"a machine that does not answer": {
-			func(_ *waitRequest, c *fakeCluster) { c.down["gpu 127.0.9.4"] = errors.New("no route to host") }, "Talos does not answer on 127.0.9.4: no route to host", false,
+			func(_ *waitRequest, c *fakeCluster) { c.down["gpu 127.0.9.4"] = errors.New("no route to host") },
+			"Talos does not answer on 127.0.9.4: no route to host", false,
 		},
 		"a cluster that does not answer": {
-			func(_ *waitRequest, c *fakeCluster) { c.gpusErr = errors.New("403 Forbidden") }, "the Kubernetes API does not tell what its device plugin does: 403 Forbidden", false,
+			func(_ *waitRequest, c *fakeCluster) { c.gpusErr = errors.New("403 Forbidden") },
+			"the Kubernetes API does not tell what its device plugin does: 403 Forbidden", false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,9 +136,11 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 			cluster := healthyCluster(req)
 			gpuWorker(req, cluster)
 			test.change(req, cluster)
+
 			if !test.offers {
 				cluster.nodesL[3].Allocatable = nil
 			}
+
 			err := newGate(req, cluster, cluster, &bytes.Buffer{}).wait(t.Context())
 			require.ErrorContains(t, err, "1 of 17 checks are open:\n  w-1: GPU: ")
 			require.ErrorContains(t, err, test.want)
@@ -146,7 +169,12 @@ func TestGPUExpectationsOfARequest(t *testing.T) {
 	t.Parallel()
 
 	req := testRequest()
-	req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}, {Node: "w-9", Count: 0}, {Node: "w-1", Count: 2}, {Node: "w-1", Count: 2, Resource: "nvidia.com/gpu.shared"}}
+	req.GPUs = []request.GPUs{
+		{Node: "w-1", Count: 1},
+		{Node: "w-9", Count: 0},
+		{Node: "w-1", Count: 2},
+		{Node: "w-1", Count: 2, Resource: "nvidia.com/gpu.shared"},
+	}
 	assert.Equal(t, []string{
 		`gpus[1].node: "w-9" is none of controlPlanes and workers: state the name of one`,
 		"gpus[1].count: 0 GPUs are nothing to wait for: state at least 1",
@@ -160,6 +188,9 @@ func TestRefusalsInAKernelLog(t *testing.T) {
 	log := "kern: info: [x]: NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:1b80)\nkern: info: [x]: NVRM: installed in this system is not supported by open\n" +
 		"kern: info: [x]: NVRM: nvidia.ko because it lacks the GSP.\nkern: info: [x]: nvidia 0000:01:00.0: probe with driver nvidia failed with error -1\n" +
 		"kern: info: [x]: NVRM: The NVIDIA probe routine failed for 1 device(s).\n"
-	assert.Equal(t, []string{"installed in this system is not supported by open", "nvidia.ko because it lacks the GSP."}, refusals(log))
+	assert.Equal(
+		t, []string{"installed in this system is not supported by open", "nvidia.ko because it lacks the GSP."},
+		refusals(log),
+	)
 	assert.Empty(t, refusals("kern: info: [x]: NVRM: loading NVIDIA UNIX Open Kernel Module\n"))
 }

@@ -65,18 +65,22 @@ func (c kubeContainers) plugin() bool {
 
 // gpuCluster asks for what lies between a machine's driver and its node's resource.
 func (k *kubernetesClients) gpuCluster(ctx context.Context, address, node string) (gpuCluster, error) {
-	var c gpuCluster
-	var classes struct {
-		Items []struct {
-			Metadata struct {
-				Name string `json:"name"`
-			} `json:"metadata"`
-			Handler string `json:"handler"`
-		} `json:"items"`
-	}
+	var (
+		c       gpuCluster
+		classes struct {
+			Items []struct {
+				Metadata struct {
+					Name string `json:"name"`
+				} `json:"metadata"`
+				Handler string `json:"handler"`
+			} `json:"items"`
+		}
+	)
+
 	if err := k.list(ctx, address, "/apis/node.k8s.io/v1/runtimeclasses", "", &classes); err != nil {
 		return c, err
 	}
+
 	for _, class := range classes.Items {
 		if class.Metadata.Name == gpuRuntime {
 			c.HasClass, c.Handler = true, class.Handler
@@ -89,15 +93,18 @@ func (k *kubernetesClients) gpuCluster(ctx context.Context, address, node string
 	if err := k.list(ctx, address, "/apis/apps/v1/daemonsets", "", &sets); err != nil {
 		return c, err
 	}
+
 	if err := k.list(ctx, address, "/api/v1/pods", "spec.nodeName="+node, &pods); err != nil {
 		return c, err
 	}
+
 	for _, set := range sets.Items {
 		if set.Spec.Template.Spec.plugin() {
 			c.Plugins = append(c.Plugins, set.name())
 			c.addWarnings(ctx, k, address, set)
 		}
 	}
+
 	for _, pod := range pods.Items {
 		if pod.Spec.plugin() {
 			c.Pods = append(c.Pods, pod.state())
@@ -116,6 +123,7 @@ func (o kubeObject) state() gpuPod {
 		if s.State.Waiting != nil {
 			p.Reason = s.State.Waiting.Reason
 		}
+
 		if end := s.LastState.Terminated; end != nil {
 			p.Reason += " (" + strings.Join(strings.Fields(cmp.Or(end.Message, end.Reason+", see kubectl logs")), " ") + ")"
 		}
@@ -124,7 +132,8 @@ func (o kubeObject) state() gpuPod {
 	return p
 }
 
-// addWarnings adds the warnings about an object. They only explain: without them the gate still knows which link is missing.
+// addWarnings adds the warnings about an object. They only explain: without them the gate still knows which link is
+// missing.
 func (c *gpuCluster) addWarnings(ctx context.Context, k *kubernetesClients, address string, o kubeObject) {
 	var events struct {
 		Items []struct {
@@ -133,10 +142,12 @@ func (c *gpuCluster) addWarnings(ctx context.Context, k *kubernetesClients, addr
 			Message string `json:"message"`
 		} `json:"items"`
 	}
+
 	path := "/api/v1/namespaces/" + o.Metadata.Namespace + "/events"
 	if err := k.list(ctx, address, path, "involvedObject.name="+o.Metadata.Name, &events); err != nil {
 		return
 	}
+
 	for _, e := range events.Items {
 		// A crash is told by the container's own state.
 		text := strings.Join(strings.Fields(e.Message), " ")
@@ -150,10 +161,12 @@ func (k *kubernetesClients) list(ctx context.Context, address, path, fieldSelect
 	if fieldSelector != "" {
 		path += "?" + url.Values{"fieldSelector": {fieldSelector}}.Encode()
 	}
+
 	body, err := k.get(ctx, address, path)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+
 	if err := json.Unmarshal(body, to); err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
 	}

@@ -22,10 +22,12 @@ const (
 func (t *talosClients) gpuMachine(ctx context.Context, address string) (gpuMachine, error) {
 	return ask(ctx, t, address, func(c *client.Client) (gpuMachine, error) {
 		m := gpuMachine{Extensions: map[string]string{}}
+
 		devices, err := safe.StateListAll[*hardware.PCIDevice](ctx, c.COSI)
 		if err != nil {
 			return m, err
 		}
+
 		for d := range devices.All() {
 			if s := d.TypedSpec(); s.VendorID == nvidiaVendor && s.ClassID == displayController {
 				m.Devices = append(m.Devices, d.Metadata().ID())
@@ -36,6 +38,7 @@ func (t *talosClients) gpuMachine(ctx context.Context, address string) (gpuMachi
 		if err != nil {
 			return m, err
 		}
+
 		for e := range extensions.All() {
 			if name := e.TypedSpec().Metadata.Name; strings.Contains(name, "nvidia") {
 				m.Extensions[name] = e.TypedSpec().Metadata.Version
@@ -46,11 +49,13 @@ func (t *talosClients) gpuMachine(ctx context.Context, address string) (gpuMachi
 		if err != nil {
 			return m, err
 		}
+
 		for module := range modules.All() {
 			if name := module.Metadata().ID(); strings.HasPrefix(name, "nvidia") {
 				m.Modules = append(m.Modules, name)
 			}
 		}
+
 		if !slices.Contains(m.Modules, gpuRuntime) {
 			m.Driver, err = driverWords(ctx, c)
 		}
@@ -59,7 +64,8 @@ func (t *talosClients) gpuMachine(ctx context.Context, address string) (gpuMachi
 	})
 }
 
-// driverWords picks the driver's refusals from the kernel log: the lines that begin where a GPU "installed in this system" is spoken of.
+// driverWords picks the driver's refusals from the kernel log: the lines that begin where a GPU "installed in this
+// system" is spoken of.
 func driverWords(ctx context.Context, c *client.Client) ([]string, error) {
 	stream, err := c.Dmesg(ctx, false, false)
 	if err != nil {
@@ -67,14 +73,17 @@ func driverWords(ctx context.Context, c *client.Client) ([]string, error) {
 	}
 
 	var log strings.Builder
+
 	for {
 		data, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return refusals(log.String()), nil
 		}
+
 		if err != nil {
 			return nil, err
 		}
+
 		log.Write(data.GetBytes())
 	}
 }
@@ -82,9 +91,12 @@ func driverWords(ctx context.Context, c *client.Client) ([]string, error) {
 // refusals are the sentences of the kernel log's last refusal.
 func refusals(log string) []string {
 	var words []string
+
 	inside := false
+
 	for line := range strings.Lines(log) {
 		_, text, found := strings.Cut(line, "NVRM: ")
+
 		text = strings.TrimSpace(text)
 		switch {
 		case found && strings.HasPrefix(text, "The NVIDIA GPU "):

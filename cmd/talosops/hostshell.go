@@ -32,21 +32,28 @@ type hostShell struct{ request.Shell }
 
 func (h hostShell) problems(path string) []string {
 	var problems []string
+
 	report := func(field, format string, values ...any) {
 		problems = append(problems, path+"."+field+": "+fmt.Sprintf(format, values...))
 	}
 	if h.Name == "" {
 		report("name", "none is stated: state the host's name in Proxmox")
 	}
+
 	if _, err := netip.ParseAddr(h.Address); err != nil {
 		report("address", "%q is not an IP address: state the host's", h.Address)
 	}
+
 	if h.Port < 0 || h.Port > 65535 {
 		report("port", "%d is not a TCP port: state one of 1 to 65535, or leave it out for 22", h.Port)
 	}
+
 	switch _, err := h.hostKey(); {
 	case h.HostKey == "" && !h.AcceptAnyHostKey:
-		report("hostKey", "none is stated: state what `ssh-keyscan -t ed25519 %s` prints after the address, or acceptAnyHostKey", h.Address)
+		report(
+			"hostKey", "none is stated: state what `ssh-keyscan -t ed25519 %s` prints after the address, or acceptAnyHostKey",
+			h.Address,
+		)
 	case h.HostKey != "" && err != nil:
 		report("hostKey", "is not a public key: state its type and base64 as ssh-keyscan prints them after the address")
 	}
@@ -64,6 +71,7 @@ func (h hostShell) withDefaults() hostShell {
 	if h.Port == 0 {
 		h.Port = 22
 	}
+
 	if h.User == "" {
 		h.User = "root"
 	}
@@ -77,29 +85,41 @@ type hostLogin struct {
 	close  func()
 }
 
-// newHostLogin reads a private key in PEM form; the empty one stands for the SSH agent. The key must not appear in any message.
+// newHostLogin reads a private key in PEM form; the empty one stands for the SSH agent. The key must not appear in any
+// message.
 func newHostLogin(privateKey string) (hostLogin, error) {
 	if privateKey != "" {
 		signer, err := ssh.ParsePrivateKey([]byte(privateKey))
 		if missing := new(ssh.PassphraseMissingError); errors.As(err, &missing) {
-			return hostLogin{}, errors.New("the private key is encrypted: state one without a passphrase, or add it to the SSH agent")
+			return hostLogin{}, errors.New(
+				"the private key is encrypted: state one without a passphrase, or add it to the SSH agent",
+			)
 		}
+
 		if err != nil {
 			return hostLogin{}, errors.New("the private key cannot be read: state it in PEM form, as ssh-keygen writes it")
 		}
 
 		return hostLogin{method: ssh.PublicKeys(signer), close: func() {}}, nil
 	}
+
 	socket := os.Getenv("SSH_AUTH_SOCK")
 	if socket == "" {
-		return hostLogin{}, errors.New("there is neither a private key nor an SSH agent: state the key, or start an agent (SSH_AUTH_SOCK) and ssh-add it")
-	}
-	conn, err := net.Dial("unix", socket) //nolint:gosec // the user's own agent
-	if err != nil {
-		return hostLogin{}, fmt.Errorf("reach the SSH agent: %w: start it, or unset SSH_AUTH_SOCK and state a private key", err)
+		return hostLogin{}, errors.New(
+			"there is neither a private key nor an SSH agent: state the key, or start an agent (SSH_AUTH_SOCK) and ssh-add it",
+		)
 	}
 
-	return hostLogin{method: ssh.PublicKeysCallback(agent.NewClient(conn).Signers), close: func() { _ = conn.Close() }}, nil
+	conn, err := net.Dial("unix", socket) //nolint:gosec // the user's own agent
+	if err != nil {
+		return hostLogin{}, fmt.Errorf(
+			"reach the SSH agent: %w: start it, or unset SSH_AUTH_SOCK and state a private key", err,
+		)
+	}
+
+	return hostLogin{
+		method: ssh.PublicKeysCallback(agent.NewClient(conn).Signers), close: func() { _ = conn.Close() },
+	}, nil
 }
 
 // inShell is what the verbs on one host's shell have in common: it reads the request, logs in with its key, and prints
@@ -108,15 +128,18 @@ func inShell(cmd *cobra.Command, req checked, privateKey *string, work func(host
 	if err := readChecked(cmd, req); err != nil {
 		return err
 	}
+
 	login, err := newHostLogin(*privateKey)
 	if err != nil {
 		return err
 	}
 	defer login.close()
+
 	printed, err := work(login)
 	if err != nil {
 		return err
 	}
+
 	_, err = fmt.Fprint(cmd.OutOrStdout(), printed)
 
 	return err
@@ -128,33 +151,46 @@ type hostLimits struct{ dial, step time.Duration }
 // dial connects and logs in.
 func (h hostShell) dial(ctx context.Context, login hostLogin, limit time.Duration) (*ssh.Client, error) {
 	h = h.withDefaults()
-	config := &ssh.ClientConfig{User: h.User, Auth: []ssh.AuthMethod{login.method}, HostKeyCallback: ssh.InsecureIgnoreHostKey()} //nolint:gosec // the user's explicit choice, else replaced below
+	//nolint:gosec // the user's explicit choice, else replaced below
+	config := &ssh.ClientConfig{
+		User: h.User, Auth: []ssh.AuthMethod{login.method}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+	}
 	if h.HostKey != "" {
 		key, err := h.hostKey()
 		if err != nil {
 			return nil, fmt.Errorf("read the host key of %s: %w", h.Name, err)
 		}
+
 		config.HostKeyCallback, config.HostKeyAlgorithms = ssh.FixedHostKey(key), algorithmsOf(key)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+
 	address := net.JoinHostPort(h.Address, strconv.Itoa(h.Port))
+
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("%s does not answer at %s: %w: is it switched on, and does its SSH server run?", h.Name, address, err)
+		return nil, fmt.Errorf(
+			"%s does not answer at %s: %w: is it switched on, and does its SSH server run?", h.Name, address, err,
+		)
 	}
 
 	return h.handshake(ctx, conn, address, config)
 }
 
 // handshake logs in over a connection, which it closes where that fails.
-func (h hostShell) handshake(ctx context.Context, conn net.Conn, address string, config *ssh.ClientConfig) (*ssh.Client, error) {
+func (h hostShell) handshake(
+	ctx context.Context, conn net.Conn, address string, config *ssh.ClientConfig,
+) (*ssh.Client, error) {
 	// It knows no context: closing the connection under it ends it.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+
 	secure, channels, requests, err := ssh.NewClientConn(conn, address, config)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
+
 	if err != nil {
 		_ = conn.Close()
 
@@ -168,10 +204,15 @@ func (h hostShell) loginError(ctx context.Context, address string, err error) er
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s at %s did not finish the handshake in time: %w", h.Name, address, ctx.Err())
-	case strings.Contains(err.Error(), "host key mismatch"), strings.Contains(err.Error(), "no common algorithm for host key"):
+	case strings.Contains(err.Error(), "host key mismatch"), strings.Contains(
+		err.Error(), "no common algorithm for host key",
+	):
 		return fmt.Errorf("%s at %s shows another host key than the stated one: compare with /etc/ssh/ssh_host_*_key.pub on the host, then correct hostKey", h.Name, address)
 	case strings.Contains(err.Error(), "unable to authenticate"):
-		return fmt.Errorf("%s at %s does not let %s in with this key: add its public half to ~/.ssh/authorized_keys there", h.Name, address, h.User)
+		return fmt.Errorf(
+			"%s at %s does not let %s in with this key: add its public half to ~/.ssh/authorized_keys there", h.Name, address,
+			h.User,
+		)
 	default:
 		return fmt.Errorf("log in to %s at %s: %w", h.Name, address, err)
 	}
@@ -187,7 +228,9 @@ func algorithmsOf(key ssh.PublicKey) []string {
 }
 
 // run runs a command with a script on its standard input, over a connection of its own, and returns what it printed.
-func (h hostShell) run(ctx context.Context, login hostLogin, limits hostLimits, command, script string) (string, error) {
+func (h hostShell) run(
+	ctx context.Context, login hostLogin, limits hostLimits, command, script string,
+) (string, error) {
 	client, err := h.dial(ctx, login, limits.dial)
 	if err != nil {
 		return "", err
@@ -196,27 +239,35 @@ func (h hostShell) run(ctx context.Context, login hostLogin, limits hostLimits, 
 
 	ctx, cancel := context.WithTimeout(ctx, limits.step)
 	defer cancel()
+
 	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
 	defer stop()
 
 	late := func() error { return fmt.Errorf("%s did not answer within %s: %w", h.Name, limits.step, ctx.Err()) }
 	session, err := client.NewSession()
+
 	if ctx.Err() != nil {
 		return "", late()
 	}
+
 	if err != nil {
 		return "", fmt.Errorf("open a session on %s: %w", h.Name, err)
 	}
+
 	defer session.Close() //nolint:errcheck // nothing is lost with it
+
 	stdout, stderr := &limitedBuffer{}, &limitedBuffer{}
+
 	session.Stdin, session.Stdout, session.Stderr = strings.NewReader(script), stdout, stderr
 	if err := session.Run(command); err != nil {
 		if ctx.Err() != nil {
 			return "", late()
 		}
+
 		if missing := new(ssh.ExitMissingError); errors.As(err, &missing) {
 			return stdout.String(), fmt.Errorf("%s: %w", h.Name, errConnectionLost)
 		}
+
 		if said := lastLines(stderr.String()); said != "" {
 			return "", fmt.Errorf("%s says: %s", h.Name, said)
 		}
@@ -245,12 +296,15 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 // lastLines returns the errors that a script printed, else its last line.
 func lastLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
+
 	var errorLines []string
+
 	for _, line := range lines {
 		if message, found := strings.CutPrefix(line, "error: "); found {
 			errorLines = append(errorLines, message)
 		}
 	}
+
 	if len(errorLines) > 0 {
 		return strings.Join(errorLines, "; ")
 	}

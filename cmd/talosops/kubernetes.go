@@ -19,8 +19,10 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-var errKubeconfig = errors.New("it is not a kubeconfig with a current context, an https server, its authority and a client certificate: " +
-	"send the kubeconfig output of the stack")
+var errKubeconfig = errors.New(
+	"it is not a kubeconfig with a current context, an https server, its authority and a client certificate: " +
+		"send the kubeconfig output of the stack",
+)
 
 // kubeconfig is what a few calls need; a whole Kubernetes client would be this program's largest dependency.
 type kubeconfig struct {
@@ -62,6 +64,7 @@ func (b *base64Text) UnmarshalText(text []byte) error {
 	if err != nil {
 		return errKubeconfig
 	}
+
 	*b = data
 
 	return nil
@@ -73,6 +76,7 @@ func parseKubeconfig(text string) (*kubeconfig, error) {
 	if err := yaml.Unmarshal([]byte(text), &file); err != nil {
 		return nil, errKubeconfig
 	}
+
 	for _, c := range file.Contexts {
 		if c.Name == file.Current {
 			return file.resolve(c.Context.Cluster, c.Context.User)
@@ -84,27 +88,36 @@ func parseKubeconfig(text string) (*kubeconfig, error) {
 
 func (f *kubeconfigFile) resolve(cluster, user string) (*kubeconfig, error) {
 	config := &kubeconfig{tls: &tls.Config{MinVersion: tls.VersionTLS12}}
+
 	for _, c := range f.Clusters {
 		if c.Name != cluster {
 			continue
 		}
+
 		server, err := url.Parse(c.Cluster.Server)
+
 		pool := x509.NewCertPool()
-		if err != nil || server.Scheme != "https" || server.Hostname() == "" || !pool.AppendCertsFromPEM(c.Cluster.Authority) {
+		if err != nil || server.Scheme != "https" || server.Hostname() == "" ||
+			!pool.AppendCertsFromPEM(c.Cluster.Authority) {
 			return nil, errKubeconfig
 		}
+
 		config.server, config.tls.RootCAs = server, pool
 	}
+
 	for _, u := range f.Users {
 		if u.Name != user {
 			continue
 		}
+
 		pair, err := tls.X509KeyPair(u.User.Certificate, u.User.Key)
 		if err != nil {
 			return nil, errKubeconfig
 		}
+
 		config.tls.Certificates = []tls.Certificate{pair}
 	}
+
 	if config.server == nil || len(config.tls.Certificates) == 0 {
 		return nil, errKubeconfig
 	}
@@ -112,8 +125,8 @@ func (f *kubeconfigFile) resolve(cluster, user string) (*kubeconfig, error) {
 	return config, nil
 }
 
-// kubernetesClients reaches each control plane on its own address, while TLS still verifies the name in the kubeconfig: the shared address may be
-// somewhere else, or nowhere yet.
+// kubernetesClients reaches each control plane on its own address, while TLS still verifies the name in the kubeconfig:
+// the shared address may be somewhere else, or nowhere yet.
 type kubernetesClients struct {
 	config *kubeconfig
 
@@ -133,14 +146,18 @@ func newKubernetesAPI(text string) (*kubernetesClients, error) {
 func (k *kubernetesClients) client(address string) *http.Client {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if c, ok := k.clients[address]; ok {
 		return c
 	}
+
 	port := k.config.server.Port()
 	if port == "" {
 		port = "443"
 	}
+
 	var dialer net.Dialer
+
 	c := &http.Client{Transport: &http.Transport{
 		TLSClientConfig:   k.config.tls.Clone(),
 		ForceAttemptHTTP2: true,
@@ -158,6 +175,7 @@ func (k *kubernetesClients) get(ctx context.Context, address, path string) ([]by
 	if err != nil {
 		return nil, err
 	}
+
 	if answer.code != http.StatusOK {
 		return nil, fmt.Errorf("%s%s", answer.status, failedChecks(answer.body))
 	}
@@ -172,17 +190,22 @@ type kubeAnswer struct {
 	body   []byte
 }
 
-func (k *kubernetesClients) send(ctx context.Context, address, method, path, form string, content []byte) (kubeAnswer, error) {
+func (k *kubernetesClients) send(
+	ctx context.Context, address, method, path, form string, content []byte,
+) (kubeAnswer, error) {
 	path, query, _ := strings.Cut(path, "?")
 	target := k.config.server.JoinPath(path)
 	target.RawQuery = query
+
 	req, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(content))
 	if err != nil {
 		return kubeAnswer{}, fmt.Errorf("ask the Kubernetes API: %w", err)
 	}
+
 	if form != "" {
 		req.Header.Set("Content-Type", form)
 	}
+
 	resp, err := k.client(address).Do(req)
 	if err != nil {
 		// The URL names the shared address, which is not the one that was asked.
@@ -194,6 +217,7 @@ func (k *kubernetesClients) send(ctx context.Context, address, method, path, for
 		return kubeAnswer{}, err
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return kubeAnswer{}, fmt.Errorf("read the answer: %w", err)
@@ -205,11 +229,13 @@ func (k *kubernetesClients) send(ctx context.Context, address, method, path, for
 // failedChecks picks the lines of /readyz that say what is not ready.
 func failedChecks(body []byte) string {
 	var failed []string
+
 	for line := range strings.Lines(string(body)) {
 		if check, ok := strings.CutPrefix(strings.TrimSpace(line), "[-]"); ok {
 			failed = append(failed, check)
 		}
 	}
+
 	if len(failed) == 0 {
 		return ""
 	}
@@ -228,6 +254,7 @@ func (k *kubernetesClients) apiVersion(ctx context.Context, address string) (str
 	if err != nil {
 		return "", err
 	}
+
 	var info struct {
 		GitVersion string `json:"gitVersion"`
 	}
@@ -243,6 +270,7 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 	if err != nil {
 		return nil, err
 	}
+
 	var list struct {
 		Items []struct {
 			Metadata struct {
@@ -266,10 +294,13 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 
 	nodes := make([]kubeNode, 0, len(list.Items))
 	for _, item := range list.Items {
-		n := kubeNode{Name: item.Metadata.Name, Kubelet: item.Status.NodeInfo.KubeletVersion, Allocatable: item.Status.Allocatable}
+		n := kubeNode{
+			Name: item.Metadata.Name, Kubelet: item.Status.NodeInfo.KubeletVersion, Allocatable: item.Status.Allocatable,
+		}
 		for _, condition := range item.Status.Conditions {
 			n.Ready = n.Ready || condition.Type == "Ready" && condition.Status == "True"
 		}
+
 		nodes = append(nodes, n)
 	}
 

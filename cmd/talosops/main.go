@@ -1,4 +1,5 @@
-// Talosops does at apply time what no Pulumi provider does; each verb reads one JSON request on standard input, so that no secret is ever an argument.
+// Talosops does at apply time what no Pulumi provider does; each verb reads one JSON request on standard input, so that
+// no secret is ever an argument.
 package main
 
 import (
@@ -17,7 +18,9 @@ func newRoot() *cobra.Command {
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.AddCommand(newBootstrap(), newMark(), newWait(), newVersions(), newFacts(), newSettle(), newRun(), newSnapshot(), newRestore())
+	root.AddCommand(
+		newBootstrap(), newMark(), newWait(), newVersions(), newFacts(), newSettle(), newRun(), newSnapshot(), newRestore(),
+	)
 
 	return root
 }

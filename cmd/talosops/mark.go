@@ -12,14 +12,16 @@ import (
 
 const markHelp = `Gives the nodes of a cluster the stated labels and taints, with the administrator's rights.
 
-A node registers with its taints, and Talos keeps its labels; but no kubelet may change a worker's taints afterwards (NodeRestriction), nor does Talos touch a
-label that somebody else gave another value. This does both on nodes that run.
+A node registers with its taints, and Talos keeps its labels; but no kubelet may change a worker's taints afterwards
+(NodeRestriction), nor does Talos touch a label that somebody else gave another value. This does both on nodes that run.
 
-What is stated is set. What was stated before and is not any more is removed: the annotations talos-proxmox/labels and talos-proxmox/taints of each node say
-what that was. Labels and taints of others stay. A node that has everything already is not written to.
+What is stated is set. What was stated before and is not any more is removed: the annotations talos-proxmox/labels and
+talos-proxmox/taints of each node say what that was. Labels and taints of others stay. A node that has everything
+already is not written to.
 
-A node that is not registered yet is waited for. Control planes are asked on their own addresses, one that answers is enough. The request comes as JSON on
-standard input; timeout (default 15m) and interval (default 2s) may be left out. What it does, and every 15 seconds what it waits for, is a line on standard error; the result is one line of JSON on
+A node that is not registered yet is waited for. Control planes are asked on their own addresses, one that answers is
+enough. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be left out.
+What it does, and every 15 seconds what it waits for, is a line on standard error; the result is one line of JSON on
 standard output.`
 
 const markExample = `  talosops mark --timeout 5m < request.json
@@ -29,8 +31,8 @@ const markExample = `  talosops mark --timeout 5m < request.json
     "kubeconfig": "apiVersion: v1\nkind: Config\n…",
     "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
     "marks": [
-      {"node": "prod-cp-1"},
-      {"node": "prod-db-1", "labels": {"tier": "db"}, "taints": [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]}
+      {"node": "prod-cp-1"}, {"node": "prod-db-1", "labels": {"tier": "db"}, "taints": [{"key": "dedicated", "value":
+      "db", "effect": "NoSchedule"}]}
     ]
   }`
 
@@ -53,22 +55,34 @@ func (r *markRequest) problems() []string {
 	if _, err := parseKubeconfig(r.Kubeconfig); err != nil {
 		problems = append(problems, fmt.Sprintf("kubeconfig: %v", err))
 	}
+
 	seen := map[string]int{}
+
 	for i, m := range r.Marks {
 		path := fmt.Sprintf("marks[%d]", i)
 		if m.Node == "" {
 			problems = append(problems, path+".node: none is stated: state the node's host name")
 		}
+
 		if first, taken := seen[m.Node]; taken {
-			problems = append(problems, fmt.Sprintf("%s.node: %q is already at marks[%d]: state each node once", path, m.Node, first))
+			problems = append(
+				problems, fmt.Sprintf("%s.node: %q is already at marks[%d]: state each node once", path, m.Node, first),
+			)
 		}
+
 		seen[m.Node] = i
 		for j, t := range m.Taints {
 			if t.Key == "" || !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, t.Effect) {
-				problems = append(problems, fmt.Sprintf("%s.taints[%d]: it needs a key and an effect: NoSchedule, PreferNoSchedule or NoExecute", path, j))
+				problems = append(
+					problems,
+					fmt.Sprintf("%s.taints[%d]: it needs a key and an effect: NoSchedule, PreferNoSchedule or NoExecute", path, j),
+				)
 			}
+
 			if slices.ContainsFunc(m.Taints[:j], func(other taint) bool { return identity(other) == identity(t) }) {
-				problems = append(problems, fmt.Sprintf("%s.taints[%d]: there is one with this key and effect already: state each once", path, j))
+				problems = append(
+					problems, fmt.Sprintf("%s.taints[%d]: there is one with this key and effect already: state each once", path, j),
+				)
 			}
 		}
 	}
@@ -87,14 +101,17 @@ func runMark(cmd *cobra.Command, req *markRequest) error {
 	if err != nil {
 		return err
 	}
+
 	m := &marker{watch: newWatch(&req.limits, cmd.ErrOrStderr()), req: req, kubernetes: kubernetes}
 	if err := m.mark(cmd.Context()); err != nil {
 		return err
 	}
+
 	nodes := make([]string, 0, len(req.Marks))
 	for _, m := range req.Marks {
 		nodes = append(nodes, m.Node)
 	}
+
 	slices.Sort(nodes)
 
 	return printResult(cmd.OutOrStdout(), struct {

@@ -35,6 +35,7 @@ func (m *marker) mark(ctx context.Context) error {
 		remedy: "see what keeps a node from its cluster, with talosctl --nodes <address> dmesg",
 	}
 	done := map[string]bool{}
+
 	err := m.until(ctx, marked, func(ctx context.Context) (report, bool) {
 		current := m.round(ctx, done)
 
@@ -53,10 +54,12 @@ const markCheck = "labels and taints"
 func (m *marker) round(ctx context.Context, done map[string]bool) report {
 	nodes, address, err := m.nodes(ctx)
 	reports := make(report, len(m.req.Marks))
+
 	var wg sync.WaitGroup
 	for i, stated := range m.req.Marks {
 		wg.Go(func() {
 			f := finding{}
+
 			switch {
 			case done[stated.Node]:
 			case err != nil:
@@ -64,14 +67,18 @@ func (m *marker) round(ctx context.Context, done map[string]bool) report {
 			default:
 				f = m.markNode(ctx, address, stated, nodes)
 			}
+
 			f.node, f.check = stated.Node, markCheck
+
 			reports[i] = f
 			if f.note != "" {
 				m.say(ctx, f)
 			}
 		})
 	}
+
 	wg.Wait()
+
 	for _, f := range reports {
 		done[f.node] = f.problem == ""
 	}
@@ -82,7 +89,9 @@ func (m *marker) round(ctx context.Context, done map[string]bool) report {
 // nodes asks the first control plane that answers, and returns its address.
 func (m *marker) nodes(ctx context.Context) (nodes []markedNode, address string, err error) {
 	for _, n := range m.req.ControlPlanes {
-		nodes, err = call(ctx, func(ctx context.Context) ([]markedNode, error) { return m.kubernetes.markedNodes(ctx, n.Address) })
+		nodes, err = call(
+			ctx, func(ctx context.Context) ([]markedNode, error) { return m.kubernetes.markedNodes(ctx, n.Address) },
+		)
 		if err == nil {
 			return nodes, n.Address, nil
 		}
@@ -96,10 +105,12 @@ func (m *marker) markNode(ctx context.Context, address string, stated marks, nod
 	if i < 0 {
 		return finding{problem: "its node is not registered"}
 	}
+
 	patch, note := compareMarks(nodes[i], stated)
 	if patch == nil {
 		return finding{}
 	}
+
 	_, err := call(ctx, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, m.kubernetes.patchNode(ctx, address, stated.Node, *patch)
 	})
@@ -131,16 +142,24 @@ func (k *kubernetesClients) markedNodes(ctx context.Context, address string) ([]
 	if err := k.list(ctx, address, "/api/v1/nodes", "", &list); err != nil {
 		return nil, err
 	}
+
 	nodes := make([]markedNode, 0, len(list.Items))
 	for _, item := range list.Items {
-		n := markedNode{Name: item.Metadata.Name, Version: item.Metadata.ResourceVersion, Labels: item.Metadata.Labels, Annotations: item.Metadata.Annotations}
+		n := markedNode{
+			Name:        item.Metadata.Name,
+			Version:     item.Metadata.ResourceVersion,
+			Labels:      item.Metadata.Labels,
+			Annotations: item.Metadata.Annotations,
+		}
 		for _, text := range item.Spec.Taints {
 			t := heldTaint{whole: text}
 			if err := json.Unmarshal(text, &t.taint); err != nil {
 				return nil, fmt.Errorf("read the taints of node %s: %w", n.Name, err)
 			}
+
 			n.Taints = append(n.Taints, t)
 		}
+
 		nodes = append(nodes, n)
 	}
 
@@ -153,7 +172,10 @@ func (k *kubernetesClients) patchNode(ctx context.Context, address, node string,
 	if err != nil {
 		return fmt.Errorf("encode the change of node %s: %w", node, err)
 	}
-	answer, err := k.send(ctx, address, http.MethodPatch, "/api/v1/nodes/"+url.PathEscape(node), "application/merge-patch+json", content)
+
+	answer, err := k.send(
+		ctx, address, http.MethodPatch, "/api/v1/nodes/"+url.PathEscape(node), "application/merge-patch+json", content,
+	)
 	switch {
 	case err != nil:
 		return err

@@ -32,6 +32,7 @@ type fakeNodes struct {
 func (n *fakeNodes) markedNodes(_ context.Context, address string) ([]markedNode, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
 	if n.onList != nil {
 		n.onList(n)
 	}
@@ -42,9 +43,11 @@ func (n *fakeNodes) markedNodes(_ context.Context, address string) ([]markedNode
 func (n *fakeNodes) patchNode(_ context.Context, _, node string, _ nodePatch) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
 	if n.patched == nil {
 		n.patched = map[string]int{}
 	}
+
 	n.patched[node]++
 	if n.refuse != nil {
 		return n.refuse(node, n.patched[node])
@@ -64,6 +67,7 @@ func markRequestOf(nodes ...string) *markRequest {
 
 func runMarker(ctx context.Context, req *markRequest, api nodesAPI) (string, error) {
 	var said bytes.Buffer
+
 	err := (&marker{watch: newWatch(&req.limits, &said), req: req, kubernetes: api}).mark(ctx)
 
 	return said.String(), err
@@ -73,7 +77,10 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lists := 0
-		api := &fakeNodes{nodes: []markedNode{{Name: "w-1"}, {Name: "theirs"}}, listErr: map[string]error{"127.0.9.1": errors.New("connection refused")}}
+		api := &fakeNodes{
+			nodes:   []markedNode{{Name: "w-1"}, {Name: "theirs"}},
+			listErr: map[string]error{"127.0.9.1": errors.New("connection refused")},
+		}
 		api.onList = func(n *fakeNodes) {
 			if lists++; lists == 5 {
 				n.nodes = append(n.nodes, markedNode{Name: "w-2"})
@@ -109,6 +116,7 @@ func TestANodeThatWasChangedMeanwhileIsComparedAgain(t *testing.T) {
 
 func TestMarkingEndsAtItsLimit(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		api  *fakeNodes
 		says string
@@ -118,11 +126,18 @@ func TestMarkingEndsAtItsLimit(t *testing.T) {
 			"not all nodes have their labels and taints after 1m0s; 1 of 2 checks are open:\n  w-2: labels and taints: its node is not registered\n",
 		},
 		"no API that answers": {
-			&fakeNodes{listErr: map[string]error{"127.0.9.1": errors.New("one"), "127.0.9.2": errors.New("two"), "127.0.9.3": errors.New("three")}},
+			&fakeNodes{
+				listErr: map[string]error{
+					"127.0.9.1": errors.New("one"), "127.0.9.2": errors.New("two"), "127.0.9.3": errors.New("three"),
+				},
+			},
 			"w-1: labels and taints: no Kubernetes API lists the nodes: three\n",
 		},
 		"a refusal": {
-			&fakeNodes{nodes: []markedNode{{Name: "w-1"}, {Name: "w-2"}}, refuse: func(string, int) error { return errors.New("403 Forbidden: no") }},
+			&fakeNodes{
+				nodes:  []markedNode{{Name: "w-1"}, {Name: "w-2"}},
+				refuse: func(string, int) error { return errors.New("403 Forbidden: no") },
+			},
 			"w-2: labels and taints: the Kubernetes API does not take the change: 403 Forbidden: no\n",
 		},
 	} {
@@ -140,12 +155,16 @@ func TestMarkingEndsAtItsLimit(t *testing.T) {
 
 func TestRequestsToMark(t *testing.T) {
 	t.Parallel()
+
 	text := `{"controlPlanes":[{"name":"cp-1","address":"127.0.9.1"}],"kubeconfig":"x","marks":[{"node":"a"},{"node":"a"},{"node":""},` +
 		`{"node":"b","taints":[{"key":"k","effect":"Never"},{"key":"k","effect":"NoExecute"},{"key":"k","value":"v","effect":"NoExecute"}]}]}`
+
 	err := readRequest(strings.NewReader(text), "talosops mark", &markRequest{})
 	for _, problem := range []string{
-		"kubeconfig: it is not a kubeconfig", `marks[1].node: "a" is already at marks[0]: state each node once`, "marks[2].node: none is stated",
-		"marks[3].taints[0]: it needs a key and an effect", "marks[3].taints[2]: there is one with this key and effect already",
+		"kubeconfig: it is not a kubeconfig", `marks[1].node: "a" is already at marks[0]: state each node once`,
+		"marks[2].node: none is stated",
+		"marks[3].taints[0]: it needs a key and an effect",
+		"marks[3].taints[2]: there is one with this key and effect already",
 	} {
 		require.ErrorContains(t, err, problem)
 	}
@@ -154,8 +173,12 @@ func TestRequestsToMark(t *testing.T) {
 // TestMarkTalksToTheKubernetesAPI: the requests as the API server gets them, through the command.
 func TestMarkTalksToTheKubernetesAPI(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	var patches []string
+
+	var (
+		mu      sync.Mutex
+		patches []string
+	)
+
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"w-1","resourceVersion":"7"},`+
@@ -164,12 +187,15 @@ func TestMarkTalksToTheKubernetesAPI(t *testing.T) {
 	mux.HandleFunc("PATCH /", func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
+
 		body, _ := io.ReadAll(r.Body)
+
 		patches = append(patches, r.URL.Path+" "+r.Header.Get("Content-Type")+" "+string(body))
 		if len(patches) == 1 {
 			w.WriteHeader(http.StatusConflict)
 		}
 	})
+
 	talos, kubernetes := newAuthority(t), newAuthority(t)
 	address, port := startNode(t, talos, kubernetes, mux)
 	stdout, stderr, err := run(t, "mark", &markRequest{Mark: request.Mark{
@@ -180,6 +206,7 @@ func TestMarkTalksToTheKubernetesAPI(t *testing.T) {
 	require.NoError(t, err, stderr)
 	assert.Equal(t, `{"marked":["w-1"]}`+"\n", stdout)
 	assert.Equal(t, "waits: w-1: labels and taints: the node was changed meanwhile\nw-1: labels and taints: 1 taint set\nlabels and taints of nodes as stated: 1\n", stderr)
+
 	want := `/api/v1/nodes/w-1 application/merge-patch+json {"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/taints":"[\"dedicated:NoSchedule\"]"}},` +
 		`"spec":{"taints":[{"key":"a","effect":"NoExecute","timeAdded":"2026-11-21T00:00:00Z"},{"key":"dedicated","value":"db","effect":"NoSchedule"}]}}`
 	assert.Equal(t, []string{want, want}, patches)

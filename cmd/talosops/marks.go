@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Annotations of a node: the keys of the labels, and the taints as key:Effect, that were stated last. Kubernetes' own bookkeeping, by field managers, knows the list of
-// taints only as a whole, and Talos keeps its own in annotations, too.
+// Annotations of a node: the keys of the labels, and the taints as key:Effect, that were stated last. Kubernetes' own
+// bookkeeping, by field managers, knows the list of taints only as a whole, and Talos keeps its own in annotations,
+// too.
 const (
 	labelsAnnotation = "talos-proxmox/labels"
 	taintsAnnotation = "talos-proxmox/taints"
@@ -30,8 +31,8 @@ type heldTaint struct {
 	whole json.RawMessage
 }
 
-// nodePatch is a merge patch of a Node; nil removes a label or an annotation. The list of taints is replaced as a whole, so that the version must be the one it was
-// read from: controllers change the list, too.
+// nodePatch is a merge patch of a Node; nil removes a label or an annotation. The list of taints is replaced as a
+// whole, so that the version must be the one it was read from: controllers change the list, too.
 type nodePatch struct {
 	Metadata struct {
 		ResourceVersion string             `json:"resourceVersion"`
@@ -45,11 +46,16 @@ type taintsPatch struct {
 	Taints []json.RawMessage `json:"taints"`
 }
 
-// compareMarks returns what has to change in a node, nil if nothing, and says how much that is. It names nothing: a configuration may be secret.
+// compareMarks returns what has to change in a node, nil if nothing, and says how much that is. It names nothing: a
+// configuration may be secret.
 func compareMarks(n markedNode, stated marks) (*nodePatch, string) {
-	var patch nodePatch
-	var set, removed counts
+	var (
+		patch        nodePatch
+		set, removed counts
+	)
+
 	patch.Metadata.ResourceVersion = n.Version
+
 	patch.Metadata.Labels = map[string]*string{}
 	for key, value := range stated.Labels {
 		if have, ok := n.Labels[key]; !ok || have != value {
@@ -57,6 +63,7 @@ func compareMarks(n markedNode, stated marks) (*nodePatch, string) {
 			set.labels++
 		}
 	}
+
 	for _, key := range n.stated(labelsAnnotation) {
 		_, stays := stated.Labels[key]
 		if _, there := n.Labels[key]; there && !stays {
@@ -74,13 +81,19 @@ func compareMarks(n markedNode, stated marks) (*nodePatch, string) {
 	for _, t := range stated.Taints {
 		ids = append(ids, identity(t))
 	}
+
 	patch.Metadata.Annotations = map[string]*string{}
-	for annotation, list := range map[string][]string{labelsAnnotation: slices.Collect(maps.Keys(stated.Labels)), taintsAnnotation: ids} {
+
+	for annotation, list := range map[string][]string{
+		labelsAnnotation: slices.Collect(maps.Keys(stated.Labels)), taintsAnnotation: ids,
+	} {
 		slices.Sort(list)
+
 		if !slices.Equal(list, n.stated(annotation)) {
 			patch.Metadata.Annotations[annotation] = annotationOf(list)
 		}
 	}
+
 	if len(patch.Metadata.Annotations)+len(patch.Metadata.Labels) == 0 && patch.Spec == nil {
 		return nil, "as stated"
 	}
@@ -92,6 +105,7 @@ func compareMarks(n markedNode, stated marks) (*nodePatch, string) {
 func (n markedNode) compareTaints(stated []taint, set, removed *counts) []json.RawMessage {
 	before := n.stated(taintsAnnotation)
 	list := []json.RawMessage{}
+
 	missing := slices.Clone(stated)
 	for _, have := range n.Taints {
 		i := slices.IndexFunc(missing, func(t taint) bool { return identity(t) == identity(have.taint) })
@@ -106,10 +120,12 @@ func (n markedNode) compareTaints(stated []taint, set, removed *counts) []json.R
 			list = append(list, encode(missing[i]))
 			set.taints++
 		}
+
 		if i >= 0 {
 			missing = slices.Delete(missing, i, i+1)
 		}
 	}
+
 	for _, t := range missing {
 		list = append(list, encode(t))
 		set.taints++
@@ -138,6 +154,7 @@ func annotationOf(list []string) *string {
 	if len(list) == 0 {
 		return nil
 	}
+
 	encoded, _ := json.Marshal(list) // texts always encode
 	text := string(encoded)
 
@@ -149,18 +166,26 @@ type counts struct{ labels, taints int }
 // changeNote says how much was changed.
 func changeNote(set, removed counts) string {
 	var parts []string
+
 	for _, c := range []struct {
 		count int
 		what  string
-	}{{set.labels, "label%s set"}, {removed.labels, "label%s removed"}, {set.taints, "taint%s set"}, {removed.taints, "taint%s removed"}} {
+	}{
+		{set.labels, "label%s set"},
+		{removed.labels, "label%s removed"},
+		{set.taints, "taint%s set"},
+		{removed.taints, "taint%s removed"},
+	} {
 		if c.count > 0 {
 			plural := "s"
 			if c.count == 1 {
 				plural = ""
 			}
+
 			parts = append(parts, fmt.Sprintf("%d "+c.what, c.count, plural))
 		}
 	}
+
 	if len(parts) == 0 {
 		return "as stated"
 	}

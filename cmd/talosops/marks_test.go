@@ -13,6 +13,7 @@ func nodeObject(t *testing.T, labels, annotations map[string]string, taints ...s
 	t.Helper()
 
 	n := markedNode{Name: "w-1", Version: "7", Labels: labels, Annotations: annotations}
+
 	for _, text := range taints {
 		held := heldTaint{whole: json.RawMessage(text)}
 		require.NoError(t, json.Unmarshal(held.whole, &held.taint))
@@ -30,8 +31,11 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 		notReady  = `{"key":"node.kubernetes.io/not-ready","effect":"NoExecute","timeAdded":"2026-11-21T00:00:00Z"}`
 		theirs    = `{"key":"theirs","effect":"NoSchedule"}`
 	)
+
 	db := taint{Key: "dedicated", Value: "db", Effect: "NoSchedule"}
-	remembered := map[string]string{labelsAnnotation: `["tier"]`, taintsAnnotation: `["dedicated:NoSchedule"]`, "other": "x"}
+	remembered := map[string]string{
+		labelsAnnotation: `["tier"]`, taintsAnnotation: `["dedicated:NoSchedule"]`, "other": "x",
+	}
 	tier := map[string]string{"tier": "db", "theirs": "y"}
 
 	for name, test := range map[string]struct {
@@ -44,27 +48,37 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 			nodeObject(t, map[string]string{"theirs": "y"}, nil, theirs), marks{}, "", "as stated",
 		},
 		"all is there and known": {
-			nodeObject(t, tier, remembered, notReady, dedicated), marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}}, "", "as stated",
+			nodeObject(t, tier, remembered, notReady, dedicated),
+			marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
+			"", "as stated",
 		},
 		"a node that registered with all of it": {
 			nodeObject(t, tier, nil, dedicated),
 			marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
-			`{"metadata":{"annotations":{"talos-proxmox/labels":"[\"tier\"]","talos-proxmox/taints":"[\"dedicated:NoSchedule\"]"}}}`, "as stated",
+			`{"metadata":{"annotations":{"talos-proxmox/labels":"[\"tier\"]","talos-proxmox/taints":"[\"dedicated:NoSchedule\"]"}}}`,
+			"as stated",
 		},
 		"a node that runs and lacks it": {
 			nodeObject(t, nil, nil, notReady),
 			marks{Labels: map[string]string{"tier": "db", "empty": ""}, Taints: []taint{db, {Key: "a", Effect: "NoExecute"}}},
 			`{"metadata":{"labels":{"tier":"db","empty":""},"annotations":{"talos-proxmox/labels":"[\"empty\",\"tier\"]","talos-proxmox/taints":"[\"a:NoExecute\",\"dedicated:NoSchedule\"]"}},` +
-				`"spec":{"taints":[` + notReady + `,` + dedicated + `,{"key":"a","effect":"NoExecute"}]}}`, "2 labels set, 2 taints set",
+				`"spec":{"taints":[` + notReady + `,` + dedicated + `,{"key":"a","effect":"NoExecute"}]}}`,
+			"2 labels set, 2 taints set",
 		},
 		"other values": {
 			nodeObject(t, tier, remembered, dedicated, theirs),
-			marks{Labels: map[string]string{"tier": "web"}, Taints: []taint{{Key: "dedicated", Value: "web", Effect: "NoSchedule"}}},
-			`{"metadata":{"labels":{"tier":"web"}},"spec":{"taints":[{"key":"dedicated","value":"web","effect":"NoSchedule"},` + theirs + `]}}`, "1 label set, 1 taint set",
+			marks{
+				Labels: map[string]string{"tier": "web"}, Taints: []taint{{Key: "dedicated", Value: "web", Effect: "NoSchedule"}},
+			},
+			`{"metadata":{"labels":{"tier":"web"}},"spec":{"taints":[{"key":"dedicated","value":"web","effect":"NoSchedule"},` +
+				theirs + `]}}`,
+			"1 label set, 1 taint set",
 		},
 		"another effect is another taint": {
 			nodeObject(t, tier, remembered, dedicated),
-			marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{{Key: "dedicated", Value: "db", Effect: "NoExecute"}}},
+			marks{
+				Labels: map[string]string{"tier": "db"}, Taints: []taint{{Key: "dedicated", Value: "db", Effect: "NoExecute"}},
+			},
 			`{"metadata":{"annotations":{"talos-proxmox/taints":"[\"dedicated:NoExecute\"]"}},"spec":{"taints":[{"key":"dedicated","value":"db","effect":"NoExecute"}]}}`,
 			"1 taint set, 1 taint removed",
 		},
@@ -75,7 +89,9 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 			"1 label removed, 1 taint removed",
 		},
 		"no longer stated, and gone already": {
-			nodeObject(t, nil, remembered), marks{}, `{"metadata":{"annotations":{"talos-proxmox/labels":null,"talos-proxmox/taints":null}}}`, "as stated",
+			nodeObject(t, nil, remembered),
+			marks{},
+			`{"metadata":{"annotations":{"talos-proxmox/labels":null,"talos-proxmox/taints":null}}}`, "as stated",
 		},
 		"a note that somebody spoilt": {
 			nodeObject(t, tier, map[string]string{labelsAnnotation: "tier"}), marks{}, "", "as stated",
@@ -86,16 +102,19 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 
 			patch, note := compareMarks(test.node, test.stated)
 			assert.Equal(t, test.note, note)
+
 			if test.patch == "" {
 				assert.Nil(t, patch)
 
 				return
 			}
+
 			require.NotNil(t, patch)
 			assert.Equal(t, "7", patch.Metadata.ResourceVersion)
 			patch.Metadata.ResourceVersion = ""
 			text, err := json.Marshal(patch)
 			require.NoError(t, err)
+
 			var got map[string]any
 			require.NoError(t, json.Unmarshal(text, &got))
 			delete(got["metadata"].(map[string]any), "resourceVersion")

@@ -41,28 +41,41 @@ type talosNode struct {
 
 func (n *talosNode) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceListResponse, error) {
 	var services []*machineapi.ServiceInfo
+
 	for _, id := range controlPlaneServices {
 		state := "Running"
 		if id == "etcd" && n.isWaiting() {
 			state = "Preparing"
 		}
-		services = append(services, &machineapi.ServiceInfo{Id: id, State: state, Health: &machineapi.ServiceHealth{Healthy: true}})
+
+		services = append(
+			services, &machineapi.ServiceInfo{Id: id, State: state, Health: &machineapi.ServiceHealth{Healthy: true}},
+		)
 	}
-	services = append(services, &machineapi.ServiceInfo{Id: "auditd", State: "Running", Health: &machineapi.ServiceHealth{Unknown: true}})
+
+	services = append(
+		services, &machineapi.ServiceInfo{Id: "auditd", State: "Running", Health: &machineapi.ServiceHealth{Unknown: true}},
+	)
 
 	return &machineapi.ServiceListResponse{Messages: []*machineapi.ServiceList{{Services: services}}}, nil
 }
 
-func (n *talosNode) EtcdMemberList(context.Context, *machineapi.EtcdMemberListRequest) (*machineapi.EtcdMemberListResponse, error) {
+func (n *talosNode) EtcdMemberList(
+	context.Context, *machineapi.EtcdMemberListRequest,
+) (*machineapi.EtcdMemberListResponse, error) {
 	if n.isWaiting() {
 		return nil, errors.New("no controlplane endpoints discovered yet")
 	}
 
-	return &machineapi.EtcdMemberListResponse{Messages: []*machineapi.EtcdMembers{{Members: []*machineapi.EtcdMember{{Hostname: n.name}}}}}, nil
+	return &machineapi.EtcdMemberListResponse{
+		Messages: []*machineapi.EtcdMembers{{Members: []*machineapi.EtcdMember{{Hostname: n.name}}}},
+	}, nil
 }
 
 func (n *talosNode) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
-	return &machineapi.VersionResponse{Messages: []*machineapi.Version{{Version: &machineapi.VersionInfo{Tag: "v1.12.6"}}}}, nil
+	return &machineapi.VersionResponse{
+		Messages: []*machineapi.Version{{Version: &machineapi.VersionInfo{Tag: "v1.12.6"}}},
+	}, nil
 }
 
 // List implements the machine service for etcd's data directory only.
@@ -70,11 +83,14 @@ func (n *talosNode) List(in *machineapi.ListRequest, out grpc.ServerStreamingSer
 	if in.GetRoot() != "/var/lib/etcd" {
 		return errors.New("this is not where etcd keeps its data")
 	}
+
 	if n.isMissing() {
 		// As Talos passes the file system's error on.
 		return errors.New("lstat /var/lib/etcd: no such file or directory")
 	}
-	if err := out.Send(&machineapi.FileInfo{Name: "/var/lib/etcd", RelativeName: ".", IsDir: true}); err != nil || n.isWaiting() {
+
+	if err := out.Send(&machineapi.FileInfo{Name: "/var/lib/etcd", RelativeName: ".", IsDir: true}); err != nil ||
+		n.isWaiting() {
 		return err
 	}
 
@@ -85,10 +101,12 @@ func (n *talosNode) List(in *machineapi.ListRequest, out grpc.ServerStreamingSer
 func (n *talosNode) Bootstrap(context.Context, *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
 	n.bootstrapped++
 	if !n.waits || n.refuses {
 		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
 	}
+
 	n.waits, n.missing = false, false
 
 	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
@@ -114,18 +132,23 @@ func serveTalos(t *testing.T, talos *authority, n *talosNode) (address string) {
 
 	// The Talos port is fixed, so the address has to be free.
 	var ln net.Listener
+
 	for range 100 {
 		address = fmt.Sprintf("127.%d.%d.%d", 100+rand.IntN(100), rand.IntN(256), 1+rand.IntN(254))
+
 		var err error
 		if ln, err = net.Listen("tcp", address+":50000"); err == nil {
 			break
 		}
 	}
+
 	require.NotNil(t, ln, "no loopback address is free on port 50000")
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(talos.serverTLS(t, address))))
 	machineapi.RegisterMachineServiceServer(server, n)
 	cosiapi.RegisterStateServer(server, cosi.NewState(factoryImage(t)))
+
 	go func() { _ = server.Serve(ln) }()
+
 	t.Cleanup(server.Stop)
 
 	return address
@@ -167,11 +190,16 @@ func run(t *testing.T, verb string, req any, until string, args ...string) (stdo
 
 	in, err := json.Marshal(req)
 	require.NoError(t, err)
+
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+
 	root := newRoot()
+
 	var out bytes.Buffer
+
 	progress := &watcher{text: until, found: cancel}
+
 	root.SetArgs(append([]string{verb}, args...))
 	root.SetIn(bytes.NewReader(in))
 	root.SetOut(&out)

@@ -30,9 +30,13 @@ func newAuthority(t *testing.T) *authority {
 
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
+
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "test authority"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		IsCA:         true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
@@ -48,19 +52,27 @@ func (a *authority) issue(t *testing.T, addresses ...string) (certificate, key [
 
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
+
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(2),
+		Subject:      pkix.Name{CommonName: "test"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, address := range addresses {
 		template.IPAddresses = append(template.IPAddresses, net.ParseIP(address))
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &private.PublicKey, a.key)
 	require.NoError(t, err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(private)
 	require.NoError(t, err)
 
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(
+		&pem.Block{Type: "PRIVATE KEY", Bytes: encoded},
+	)
 }
 
 // serverTLS demands a client certificate of the same authority.
@@ -70,10 +82,16 @@ func (a *authority) serverTLS(t *testing.T, addresses ...string) *tls.Config {
 	certificate, key := a.issue(t, addresses...)
 	pair, err := tls.X509KeyPair(certificate, key)
 	require.NoError(t, err)
+
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate)
 
-	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
+	return &tls.Config{
+		Certificates: []tls.Certificate{pair},
+		ClientCAs:    pool,
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		MinVersion:   tls.VersionTLS12,
+	}
 }
 
 func (a *authority) talosconfig(t *testing.T) string {
@@ -81,7 +99,10 @@ func (a *authority) talosconfig(t *testing.T) string {
 
 	certificate, key := a.issue(t)
 	// Talos puts another label on its keys; the standard library reads this one too.
-	return fmt.Sprintf("context: test\ncontexts:\n  test:\n    endpoints: [127.0.0.1]\n    ca: %s\n    crt: %s\n    key: %s\n", b64(a.pem), b64(certificate), b64(key))
+	return fmt.Sprintf(
+		"context: test\ncontexts:\n  test:\n    endpoints: [127.0.0.1]\n    ca: %s\n    crt: %s\n    key: %s\n", b64(a.pem),
+		b64(certificate), b64(key),
+	)
 }
 
 func (a *authority) kubeconfig(t *testing.T, server string) string {

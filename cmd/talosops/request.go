@@ -49,28 +49,36 @@ func names(nodes []node) []string {
 	for _, n := range nodes {
 		list = append(list, n.Name)
 	}
+
 	slices.Sort(list)
 
 	return list
 }
 
 // withRequest makes a command one that reads a request and works within its limits, which flags override.
-func withRequest[R clusterRequest](cmd *cobra.Command, empty func() R, run func(*cobra.Command, R) error) *cobra.Command {
+func withRequest[R clusterRequest](
+	cmd *cobra.Command, empty func() R, run func(*cobra.Command, R) error,
+) *cobra.Command {
 	var timeout, interval time.Duration
+
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		req := empty()
+
 		reading := func() error { return readRequest(cmd.InOrStdin(), cmd.CommandPath(), req) }
 		if err := awaitInput(cmd.Context(), cmd.CommandPath(), reading); err != nil {
 			return err
 		}
+
 		limits := req.limit()
 		if cmd.Flags().Changed("timeout") {
 			limits.timeout = timeout
 		}
+
 		if cmd.Flags().Changed("interval") {
 			limits.interval = interval
 		}
+
 		if err := limits.validate(); err != nil {
 			return err
 		}
@@ -78,7 +86,9 @@ func withRequest[R clusterRequest](cmd *cobra.Command, empty func() R, run func(
 		return run(cmd, req)
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "how long to wait at most; overrides the request")
-	cmd.Flags().DurationVar(&interval, "interval", defaultInterval, "pause between two rounds of questions; overrides the request")
+	cmd.Flags().DurationVar(
+		&interval, "interval", defaultInterval, "pause between two rounds of questions; overrides the request",
+	)
 
 	return cmd
 }
@@ -86,7 +96,9 @@ func withRequest[R clusterRequest](cmd *cobra.Command, empty func() R, run func(
 // awaitInput reads a request, or gives up at an interrupt: a read from a terminal cannot be interrupted.
 func awaitInput(ctx context.Context, command string, reading func() error) error {
 	read := make(chan error, 1)
+
 	go func() { read <- reading() }()
+
 	select {
 	case err := <-read:
 		return err
@@ -113,13 +125,17 @@ func readChecked(cmd *cobra.Command, req checked) error {
 func decodeRequest(in io.Reader, command string, into any) error {
 	decoder := json.NewDecoder(in)
 	decoder.DisallowUnknownFields()
+
 	if err := decoder.Decode(into); err != nil {
 		if errors.Is(err, io.EOF) {
 			return fmt.Errorf("there is no request on standard input: see %s --help for its form", command)
 		}
 
-		return fmt.Errorf("the request on standard input is not what it should be: %w: see %s --help for its form", err, command)
+		return fmt.Errorf(
+			"the request on standard input is not what it should be: %w: see %s --help for its form", err, command,
+		)
 	}
+
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is more than one request on standard input: send one")
 	}
@@ -133,6 +149,7 @@ func readRequest(in io.Reader, command string, req clusterRequest) error {
 	}
 
 	var problems []string
+
 	limits, stated := req.limit(), req.Stated()
 	limits.timeout = parseDuration("timeout", stated.Timeout, defaultTimeout, &problems)
 	limits.interval = parseDuration("interval", stated.Interval, defaultInterval, &problems)
@@ -145,9 +162,12 @@ func parseDuration(field, text string, otherwise time.Duration, problems *[]stri
 	if text == "" {
 		return otherwise
 	}
+
 	duration, err := time.ParseDuration(text)
 	if err != nil || duration <= 0 {
-		*problems = append(*problems, fmt.Sprintf("%s: %q is not a duration above zero: state it like 15m or 2s", field, text))
+		*problems = append(
+			*problems, fmt.Sprintf("%s: %q is not a duration above zero: state it like 15m or 2s", field, text),
+		)
 
 		return otherwise
 	}
@@ -161,6 +181,7 @@ func (l *limits) validate() error {
 	if l.timeout <= 0 {
 		problems = append(problems, fmt.Sprintf("timeout: must be greater than zero (got %s)", l.timeout))
 	}
+
 	if l.interval <= 0 {
 		problems = append(problems, fmt.Sprintf("interval: must be greater than zero (got %s)", l.interval))
 	}
@@ -179,21 +200,25 @@ func talosconfigProblems(talosconfig string) []string {
 // nodeProblems looks at the control planes and at further groups of nodes; each node may be stated once in all of them.
 func nodeProblems(controlPlanes []node, further ...group) []string {
 	var problems []string
+
 	report := func(format string, values ...any) { problems = append(problems, fmt.Sprintf(format, values...)) }
 	if len(controlPlanes) == 0 {
 		report("controlPlanes: none is stated: state at least one")
 	}
 
 	seen := map[string]string{}
+
 	for _, g := range append([]group{{"controlPlanes", controlPlanes}}, further...) {
 		for i, n := range g.nodes {
 			path := fmt.Sprintf("%s[%d]", g.field, i)
 			if n.Name == "" {
 				report("%s.name: none is stated: state the node's host name", path)
 			}
+
 			if _, err := netip.ParseAddr(n.Address); err != nil {
 				report("%s.address: %q is not an IP address: state the node's own, without a prefix length", path, n.Address)
 			}
+
 			for _, key := range []struct{ field, value string }{{"name", n.Name}, {"address", n.Address}} {
 				first, taken := seen[key.field+"="+key.value]
 				if taken && key.value != "" {
@@ -201,6 +226,7 @@ func nodeProblems(controlPlanes []node, further ...group) []string {
 
 					continue
 				}
+
 				seen[key.field+"="+key.value] = path
 			}
 		}

@@ -23,19 +23,21 @@ const restoreHelp = `Restores etcd from a snapshot, for a cluster whose etcd has
 It refuses while etcd is healthy. The snapshot is decrypted and checked before any machine is touched. Then:
   1. every control plane has to answer: one that is silent could come back with the old data. One that is gone for good
      has to be taken out of the configuration first;
-  2. while none of them has seen a leader for a minute, control planes that have data of etcd are wiped (their EPHEMERAL partition: data of etcd, logs, images; the machine
+  2. while none of them has seen a leader for a minute, control planes that have data of etcd are wiped (their EPHEMERAL
+     partition: data of etcd, logs, images; the machine
      configuration stays) and boot, all at once;
-  3. the snapshot is sent to the first control plane, which begins the cluster anew from it. What a reboot loses there is
+  3. the snapshot is sent to the first control plane, which begins the cluster anew from it. What a reboot loses there
+     is
      sent again;
   4. the others join.
 What was written after the snapshot is lost. Nodes and pods reconcile by themselves afterwards.
 
-confirm has to be the cluster's name. An interrupted restore may be repeated: it resumes at what it finds, and says that etcd is
-healthy once the cluster has begun from the snapshot. No pulumi up may run meanwhile: it would begin a new, empty cluster as
-soon as no control plane has data.
+confirm has to be the cluster's name. An interrupted restore may be repeated: it resumes at what it finds, and says that
+etcd is healthy once the cluster has begun from the snapshot. No pulumi up may run meanwhile: it would begin a new,
+empty cluster as soon as no control plane has data.
 
-The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be left out. The result is
-one line of JSON on standard output.`
+The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be left out. The result
+is one line of JSON on standard output.`
 
 const restoreExample = `  talosops restore --timeout 30m < request.json
 
@@ -68,12 +70,14 @@ func (r *restoreRequest) problems() []string {
 	if r.Snapshot == "" {
 		problems = append(problems, "snapshot: none is stated: state the path of a snapshot")
 	}
+
 	switch {
 	case r.Cluster == "":
 		problems = append(problems, "cluster: none is stated: state the cluster's name")
 	case r.Confirm != r.Cluster:
 		problems = append(problems, fmt.Sprintf(
-			"confirm: %q is not the cluster's name: a restore loses what was written since the snapshot; state %q to confirm it", r.Confirm, r.Cluster))
+			"confirm: %q is not the cluster's name: a restore loses what was written since the snapshot; state %q to confirm it",
+			r.Confirm, r.Cluster))
 	}
 
 	return problems
@@ -140,6 +144,7 @@ func (r *restorer) wait(ctx context.Context) error {
 	if err := r.check(); err != nil {
 		return err
 	}
+
 	err := r.until(ctx, goal{
 		before: "etcd was restored", missed: "etcd is not restored",
 		remedy: "start or repair these control planes, or take one that is gone for good out of the configuration",
@@ -154,11 +159,14 @@ func (r *restorer) check() error {
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = from.Close() }()
+
 	snapshot := backup.NewSnapshot(io.Discard)
 	if _, err := io.Copy(snapshot, from); err != nil {
 		return fmt.Errorf("unable to read %s: %w", r.req.Snapshot, err)
 	}
+
 	if err := snapshot.Check(); err != nil && !r.req.SkipHashCheck {
 		return fmt.Errorf("%s: %w: choose another one", r.req.Snapshot, err)
 	}
@@ -186,11 +194,14 @@ func (s seen) leads() bool { return s.holds && s.runs && s.status.HasLeader }
 
 func (r *restorer) round(ctx context.Context) (report, bool) {
 	looked := r.look(ctx)
+
 	current := make(report, len(looked))
 	for i, s := range looked {
 		current[i] = s.judge()
 	}
+
 	is := func(what func(seen) bool) bool { return slices.ContainsFunc(looked, what) }
+
 	healthy := slices.IndexFunc(looked, seen.leads)
 	if healthy >= 0 || is(func(s seen) bool { return s.silent != nil }) {
 		r.lost = time.Time{}
@@ -207,8 +218,11 @@ func (r *restorer) round(ctx context.Context) (report, bool) {
 
 		return current, true
 	case healthy >= 0 && !r.tried:
-		r.failed = fmt.Errorf("somebody began a new, empty cluster on %s before the snapshot was there (a pulumi up?): end that, "+
-			"wipe its EPHEMERAL partition with talosctl reset, then run the same again", looked[healthy].Name)
+		r.failed = fmt.Errorf(
+			"somebody began a new, empty cluster on %s before the snapshot was there (a pulumi up?): end that, "+
+				"wipe its EPHEMERAL partition with talosctl reset, then run the same again",
+			looked[healthy].Name,
+		)
 
 		return current, true
 	case healthy >= 0:
@@ -228,10 +242,12 @@ func (r *restorer) round(ctx context.Context) (report, bool) {
 // look asks all control planes at once.
 func (r *restorer) look(ctx context.Context) []seen {
 	looked := make([]seen, len(r.req.ControlPlanes))
+
 	var wg sync.WaitGroup
 	for i, n := range r.req.ControlPlanes {
 		wg.Go(func() { looked[i] = r.lookAt(ctx, n) })
 	}
+
 	wg.Wait()
 
 	return looked
@@ -239,19 +255,24 @@ func (r *restorer) look(ctx context.Context) []seen {
 
 func (r *restorer) lookAt(ctx context.Context, n node) seen {
 	s := seen{node: n}
+
 	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return r.talos.services(ctx, n.Address) })
 	if err == nil {
 		s.holds, err = call(ctx, func(ctx context.Context) (bool, error) { return r.talos.holdsEtcd(ctx, n.Address) })
 	}
+
 	if s.silent = err; err != nil {
 		return s
 	}
+
 	if i := slices.IndexFunc(services, func(s service) bool { return s.ID == "etcd" }); i >= 0 {
 		s.state = services[i].State
 	}
+
 	if !s.holds {
 		return s
 	}
+
 	s.status, err = call(ctx, func(ctx context.Context) (etcdStatus, error) { return r.talos.etcdStatus(ctx, n.Address) })
 	if s.runs = err == nil; s.runs {
 		// Without a leader nobody tells the members.
@@ -302,13 +323,16 @@ func (r *restorer) wipe(ctx context.Context, looked []seen, current report) {
 		if asked, ok := r.wiped[s.Name]; !s.holds || ok && time.Since(asked) < resend {
 			continue
 		}
+
 		r.begun = true
+
 		_, err := call(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, r.talos.wipe(ctx, s.Address) })
 		if err != nil {
 			current[i].problem, current[i].detail = "cannot be wiped", err.Error()
 
 			continue
 		}
+
 		r.wiped[s.Name] = time.Now()
 		r.say(ctx, finding{node: s.Name, check: etcdCheck, note: "wipes its data of etcd and boots"})
 	}
@@ -322,9 +346,12 @@ func (r *restorer) send(ctx context.Context, first node, current *finding) {
 
 		return
 	}
+
 	defer func() { _ = from.Close() }()
+
 	r.begun, r.tried = true, true
 	r.say(ctx, finding{node: first.Name, check: etcdCheck, note: "gets the snapshot"})
+
 	err = r.talos.recover(ctx, first.Address, from, r.req.SkipHashCheck)
 	switch {
 	case err == nil:

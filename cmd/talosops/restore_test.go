@@ -45,9 +45,11 @@ func (c *lostCluster) services(_ context.Context, address string) ([]service, er
 	if time.Now().Before(c.booting[address]) {
 		return nil, errors.New("connection refused")
 	}
+
 	if c.restored != "" && c.leader {
 		c.data[address] = true // it joins
 	}
+
 	state := "Preparing"
 	if c.data[address] {
 		state = "Running"
@@ -60,7 +62,9 @@ func (c *lostCluster) members(context.Context, string) ([]member, error) {
 	if !c.leader {
 		return nil, errors.New("etcdserver: no leader")
 	}
+
 	var list []member
+
 	for _, n := range testControlPlanes().ControlPlanes {
 		if c.data[n.Address] {
 			list = append(list, member{Hostname: n.Name})
@@ -88,6 +92,7 @@ func (c *lostCluster) wipe(_ context.Context, address string) error {
 
 		return err
 	}
+
 	c.did = append(c.did, "wipe "+address)
 	c.data[address], c.booting[address] = false, time.Now().Add(time.Minute)
 
@@ -101,17 +106,21 @@ func (c *lostCluster) recover(_ context.Context, address string, snapshot io.Rea
 
 		return err
 	}
+
 	c.did = append(c.did, "recover "+address)
+
 	content, err := io.ReadAll(snapshot)
 	if err != nil {
 		return err
 	}
+
 	if c.loses > 0 {
 		c.loses--
 		c.booting[address] = time.Now().Add(time.Minute)
 
 		return nil
 	}
+
 	c.restored, c.leader, c.data[address] = string(content), true, true
 
 	return nil
@@ -119,11 +128,14 @@ func (c *lostCluster) recover(_ context.Context, address string, snapshot io.Rea
 
 func testRestore(t *testing.T, c *lostCluster) (*restorer, *bytes.Buffer) {
 	t.Helper()
+
 	req := &restoreRequest{limits: testLimits(), Restore: request.Restore{
 		Common: testControlPlanes(), Cluster: "prod", Confirm: "prod", Snapshot: "file",
 	}}
 	req.timeout, req.interval = 30*time.Minute, time.Second
+
 	var progress bytes.Buffer
+
 	r := newRestorer(req, c, &progress)
 	r.open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(etcdSnapshot("kept"))), nil }
 
@@ -132,6 +144,7 @@ func testRestore(t *testing.T, c *lostCluster) (*restorer, *bytes.Buffer) {
 
 func TestEtcdIsRestored(t *testing.T) {
 	t.Parallel()
+
 	all := []string{"wipe 127.0.9.1", "wipe 127.0.9.2", "wipe 127.0.9.3", "recover 127.0.9.1"}
 	for name, test := range map[string]struct {
 		change func(*lostCluster)
@@ -178,6 +191,7 @@ func TestEtcdIsRestored(t *testing.T) {
 
 func TestARestoreRefuses(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		change func(*lostCluster, *restorer)
 		wants  string
@@ -207,6 +221,7 @@ func TestARestoreRefuses(t *testing.T) {
 				c.recovers = make([]error, 0)
 				c.booting["127.0.9.2"] = time.Now().Add(time.Minute)
 				c.data["127.0.9.3"] = true
+
 				time.AfterFunc(150*time.Second, func() { c.data["127.0.9.1"], c.leader = true, true })
 			},
 			wants: "somebody began a new, empty cluster on cp-1 before the snapshot was there",

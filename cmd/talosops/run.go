@@ -2,10 +2,11 @@ package main
 
 import "github.com/spf13/cobra"
 
-const runHelp = `Runs a command in a Proxmox host's shell, with a script on its standard input, and prints what the command prints.
+const runHelp = `Runs a command in a Proxmox host's shell, with a script on its standard input, and prints what the
+command prints.
 
-The request comes as JSON on standard input; dialTimeout (default 15s) bounds connecting, stepTimeout (default 2m) the command. Without privateKey the SSH agent is
-asked.`
+The request comes as JSON on standard input; dialTimeout (default 15s) bounds connecting, stepTimeout (default 2m) the
+command. Without privateKey the SSH agent is asked.`
 
 const runExample = `  talosops run < request.json
 
@@ -32,8 +33,10 @@ type runRequest struct {
 
 func (r *runRequest) check() error {
 	var problems []string
+
 	r.limits.dial = parseDuration("dialTimeout", r.DialTimeout, defaultDialTimeout, &problems)
 	r.limits.step = parseDuration("stepTimeout", r.StepTimeout, defaultStepTimeout, &problems)
+
 	problems = append(problems, r.Host.problems("host")...)
 	if r.Command == "" {
 		problems = append(problems, "command: none is stated: state what the host's shell runs")

@@ -19,6 +19,7 @@ import (
 // TestRunAsAVerb runs commands over SSH. Nothing that it says holds the private key.
 func TestRunAsAVerb(t *testing.T) {
 	t.Parallel()
+
 	private, public, _ := newKey(t)
 	for name, test := range map[string]struct {
 		answer exchange
@@ -31,10 +32,12 @@ func TestRunAsAVerb(t *testing.T) {
 			fails:  "pve1 says: VM 900 is locked",
 		},
 		"a command that fails without a word": {
-			answer: func(string, string) (string, string, int) { return "", "", 3 }, fails: "the command on pve1 ended early: Process exited with status 3",
+			answer: func(string, string) (string, string, int) { return "", "", 3 },
+			fails:  "the command on pve1 ended early: Process exited with status 3",
 		},
 		"a connection that ends before the command does": {
-			answer: func(string, string) (string, string, int) { return "begun\n", "", -1 }, fails: "pve1: the connection was lost",
+			answer: func(string, string) (string, string, int) { return "begun\n", "", -1 },
+			fails:  "pve1: the connection was lost",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -45,14 +48,18 @@ func TestRunAsAVerb(t *testing.T) {
 
 				return test.answer(command, stdin)
 			})
-			stdout, stderr, err := run(t, "run", &runRequest{PrivateKey: private, Host: h.hostShell, Command: "bash -s", Script: "the-script\n"}, never)
+			stdout, stderr, err := run(
+				t, "run", &runRequest{PrivateKey: private, Host: h.hostShell, Command: "bash -s", Script: "the-script\n"}, never,
+			)
 			assert.Equal(t, test.prints, stdout)
 			assert.NotContains(t, stderr, "PRIVATE KEY")
+
 			if test.fails == "" {
 				require.NoError(t, err)
 
 				return
 			}
+
 			require.ErrorContains(t, err, test.fails)
 			assert.NotContains(t, err.Error(), "PRIVATE KEY")
 		})
@@ -61,10 +68,18 @@ func TestRunAsAVerb(t *testing.T) {
 
 func TestRunSaysAllThatIsWrongWithItsRequest(t *testing.T) {
 	t.Parallel()
-	_, _, err := run(t, "run", &runRequest{PrivateKey: "the-key", DialTimeout: "soon", StepTimeout: "-1s", Host: hostShell{request.Shell{Address: "pve1"}}}, never)
+	_, _, err := run(
+		t, "run",
+		&runRequest{
+			PrivateKey: "the-key", DialTimeout: "soon", StepTimeout: "-1s", Host: hostShell{request.Shell{Address: "pve1"}},
+		},
+		never,
+	)
 	require.Error(t, err)
+
 	for _, problem := range []string{
-		"dialTimeout: ", "stepTimeout: ", "host.name: none is stated", `host.address: "pve1" is not an IP address`, "host.hostKey: none is stated", "command: none is stated",
+		"dialTimeout: ", "stepTimeout: ", "host.name: none is stated", `host.address: "pve1" is not an IP address`,
+		"host.hostKey: none is stated", "command: none is stated",
 	} {
 		assert.Contains(t, err.Error(), problem)
 	}
@@ -77,7 +92,10 @@ func TestRunSaysAllThatIsWrongWithItsRequest(t *testing.T) {
 
 func TestRunHasLimits(t *testing.T) {
 	t.Parallel()
-	r := &runRequest{Host: hostShell{request.Shell{Name: "pve1", Address: "127.0.0.1", AcceptAnyHostKey: true}}, Command: "true"}
+
+	r := &runRequest{
+		Host: hostShell{request.Shell{Name: "pve1", Address: "127.0.0.1", AcceptAnyHostKey: true}}, Command: "true",
+	}
 	require.NoError(t, r.check())
 	assert.Equal(t, hostLimits{dial: 15 * time.Second, step: 2 * time.Minute}, r.limits)
 
@@ -105,15 +123,19 @@ func TestAHandshakeThatSucceedsTooLateFails(t *testing.T) {
 	h := startHost(t, "pve1", public, prints(""))
 	login, err := newHostLogin(private)
 	require.NoError(t, err)
+
 	address := net.JoinHostPort(h.Address, strconv.Itoa(h.Port))
 	open, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = open.Close() })
+
 	conn := &keptConn{Conn: open}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 
-	config := &ssh.ClientConfig{User: "root", Auth: []ssh.AuthMethod{login.method}, HostKeyCallback: ssh.InsecureIgnoreHostKey()}
+	config := &ssh.ClientConfig{
+		User: "root", Auth: []ssh.AuthMethod{login.method}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+	}
 	client, err := h.handshake(over, conn, address, config)
 	require.EqualError(t, err, "pve1 at "+address+" did not finish the handshake in time: context canceled")
 	assert.Nil(t, client)
@@ -122,6 +144,7 @@ func TestAHandshakeThatSucceedsTooLateFails(t *testing.T) {
 
 func TestAHostMayAnswerOnlySoMuch(t *testing.T) {
 	t.Parallel()
+
 	b := &limitedBuffer{}
 	_, err := b.Write(make([]byte, mostOutput+1))
 	require.ErrorIs(t, err, io.ErrShortBuffer)

@@ -52,19 +52,27 @@ type snapshotRequest struct {
 func (r *snapshotRequest) problems() []string {
 	problems := slices.Concat(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes))
 	if r.Name == "" || strings.ContainsRune(r.Name, filepath.Separator) {
-		problems = append(problems, fmt.Sprintf("name: %q cannot begin a file's name: state that of the stack and the cluster", r.Name))
+		problems = append(
+			problems, fmt.Sprintf("name: %q cannot begin a file's name: state that of the stack and the cluster", r.Name),
+		)
 	}
+
 	if r.Directory == "" {
 		problems = append(problems, "directory: none is stated: state where snapshots are kept")
 	}
+
 	if len(r.Recipients) == 0 {
-		problems = append(problems, "recipients: none is stated: state at least one public key of age (age-keygen makes a pair)")
+		problems = append(
+			problems, "recipients: none is stated: state at least one public key of age (age-keygen makes a pair)",
+		)
 	}
+
 	for i, recipient := range r.Recipients {
 		if err := backup.CheckRecipient(recipient); err != nil {
 			problems = append(problems, fmt.Sprintf("recipients[%d]: %v", i, err))
 		}
 	}
+
 	if r.Keep < 0 {
 		problems = append(problems, fmt.Sprintf("keep: %d is no number of snapshots: state 0 for all, or more", r.Keep))
 	}
@@ -142,12 +150,15 @@ type candidate struct {
 func (s *snapshotter) round(ctx context.Context) (report, bool) {
 	current, candidates := s.look(ctx)
 	slices.SortStableFunc(candidates, better)
+
 	for _, c := range candidates {
 		i := slices.IndexFunc(current, func(f finding) bool { return f.node == c.Name })
+
 		err := s.take(ctx, c.node)
 		if err == nil || s.full != nil {
 			return current, true
 		}
+
 		current[i].problem, current[i].detail = "gives no snapshot", err.Error()
 	}
 
@@ -158,12 +169,17 @@ func (s *snapshotter) round(ctx context.Context) (report, bool) {
 func (s *snapshotter) look(ctx context.Context) (report, []candidate) {
 	current := make(report, len(s.req.ControlPlanes))
 	statuses := make([]etcdStatus, len(s.req.ControlPlanes))
+
 	var wg sync.WaitGroup
 	for i, n := range s.req.ControlPlanes {
 		wg.Go(func() {
 			current[i] = finding{node: n.Name, check: etcdCheck}
+
 			var err error
-			statuses[i], err = call(ctx, func(ctx context.Context) (etcdStatus, error) { return s.talos.etcdStatus(ctx, n.Address) })
+
+			statuses[i], err = call(
+				ctx, func(ctx context.Context) (etcdStatus, error) { return s.talos.etcdStatus(ctx, n.Address) },
+			)
 			switch {
 			case err != nil:
 				current[i].problem, current[i].detail = "does not answer", cause(err)
@@ -172,9 +188,11 @@ func (s *snapshotter) look(ctx context.Context) (report, []candidate) {
 			}
 		})
 	}
+
 	wg.Wait()
 
 	var candidates []candidate
+
 	for i, n := range s.req.ControlPlanes {
 		if current[i].problem == "" {
 			candidates = append(candidates, candidate{n, statuses[i]})
@@ -192,12 +210,14 @@ func better(a, b candidate) int {
 		if len(c.status.Errors) > 0 || !c.status.HasLeader {
 			r[0] = 1
 		}
+
 		if c.status.Leads {
 			r[2] = 1
 		}
 
 		return r
 	}
+
 	x, y := rank(a), rank(b)
 	if a.status.Applied != b.status.Applied && x[0] == y[0] {
 		if a.status.Applied > b.status.Applied {
@@ -214,16 +234,22 @@ func better(a, b candidate) int {
 func (s *snapshotter) take(ctx context.Context, n node) error {
 	s.say(ctx, finding{node: n.Name, check: etcdCheck, note: "gives a snapshot"})
 	folder := backup.Folder{Path: s.req.Directory, Name: s.req.Name}
+
 	var snapshot *backup.Snapshot
+
 	var refused error // by the member
+
 	file, err := folder.Write(backup.Etcd, s.now(), s.req.Recipients, s.req.Keep, func(to io.Writer) error {
 		flow, stop := newFlow(ctx, to)
 		defer stop()
+
 		snapshot = backup.NewSnapshot(flow)
+
 		refused = s.talos.snapshot(flow.ctx, n.Address, snapshot)
 		if refused == nil {
 			refused = snapshot.Check()
 		}
+
 		switch {
 		case flow.err != nil:
 			refused = nil
@@ -243,6 +269,7 @@ func (s *snapshotter) take(ctx context.Context, n node) error {
 
 		return err
 	}
+
 	s.taken = request.Taken{
 		Snapshot: file.Path, Bytes: snapshot.Size(), Digest: snapshot.Digest(), From: n.Name, Removed: file.Removed,
 	}
@@ -272,6 +299,7 @@ func newFlow(ctx context.Context, to io.Writer) (f *flow, stop func()) {
 // Write implements io.Writer.
 func (f *flow) Write(b []byte) (int, error) {
 	f.timer.Reset(streamTimeout)
+
 	n, err := f.to.Write(b)
 	if err != nil {
 		f.err = err

@@ -38,7 +38,9 @@ type snapshotCluster struct {
 
 func newSnapshotCluster() *snapshotCluster {
 	c := &snapshotCluster{
-		statuses: map[string]etcdStatus{}, down: map[string]error{}, gives: map[string]func(context.Context, io.Writer) error{},
+		statuses: map[string]etcdStatus{},
+		down:     map[string]error{},
+		gives:    map[string]func(context.Context, io.Writer) error{},
 	}
 	for i, n := range testControlPlanes().ControlPlanes {
 		c.statuses[n.Address] = etcdStatus{HasLeader: true, Leads: i == 0, Applied: 100}
@@ -65,15 +67,21 @@ func (c *snapshotCluster) snapshot(ctx context.Context, address string, to io.Wr
 // testSnapshot takes a snapshot, and returns it in plain.
 func testSnapshot(t *testing.T, c *snapshotCluster, change func(*snapshotRequest)) (request.Taken, string, error) {
 	t.Helper()
+
 	identity, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
 	req := &snapshotRequest{limits: testLimits(), Snapshot: request.Snapshot{
-		Common: testControlPlanes(), Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()},
+		Common:     testControlPlanes(),
+		Name:       "home-prod",
+		Directory:  t.TempDir(),
+		Recipients: []string{identity.Recipient().String()},
 	}}
+
 	req.timeout = 10 * time.Minute
 	if change != nil {
 		change(req)
 	}
+
 	s := newSnapshotter(req, c, io.Discard)
 	if err := s.wait(t.Context()); err != nil {
 		left, readErr := os.ReadDir(req.Directory)
@@ -83,9 +91,12 @@ func testSnapshot(t *testing.T, c *snapshotCluster, change func(*snapshotRequest
 
 		return s.taken, "", err
 	}
+
 	file, err := backup.Open(s.taken.Snapshot, identity.String())
 	require.NoError(t, err)
+
 	defer func() { _ = file.Close() }()
+
 	plain, err := io.ReadAll(file)
 	require.NoError(t, err)
 
@@ -94,16 +105,21 @@ func testSnapshot(t *testing.T, c *snapshotCluster, change func(*snapshotRequest
 
 func TestASnapshotComesFromTheBestMember(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		change func(*snapshotCluster)
 		from   string
 	}{
 		"not from the leader": {func(*snapshotCluster) {}, "cp-2"},
-		"from the furthest":   {func(c *snapshotCluster) { c.statuses["127.0.9.3"] = etcdStatus{HasLeader: true, Applied: 101} }, "cp-3"},
+		"from the furthest": {
+			func(c *snapshotCluster) { c.statuses["127.0.9.3"] = etcdStatus{HasLeader: true, Applied: 101} }, "cp-3",
+		},
 		"from the leader that is ahead": {func(c *snapshotCluster) {
 			c.statuses["127.0.9.1"] = etcdStatus{HasLeader: true, Leads: true, Applied: 101}
 		}, "cp-1"},
-		"not from one that does not run": {func(c *snapshotCluster) { c.down["127.0.9.2"] = errors.New("connection refused") }, "cp-3"},
+		"not from one that does not run": {
+			func(c *snapshotCluster) { c.down["127.0.9.2"] = errors.New("connection refused") }, "cp-3",
+		},
 		"not from a learner": {func(c *snapshotCluster) {
 			c.statuses["127.0.9.2"] = etcdStatus{HasLeader: true, Learner: true, Applied: 500}
 		}, "cp-3"},
@@ -163,7 +179,11 @@ func TestASnapshotThatCannotBeHad(t *testing.T) {
 		c := newSnapshotCluster()
 		c.down["127.0.9.1"] = errors.New("connection refused")
 		c.statuses["127.0.9.2"] = etcdStatus{HasLeader: true, Learner: true}
-		c.gives["127.0.9.3"] = func(ctx context.Context, _ io.Writer) error { <-ctx.Done(); return nil }
+		c.gives["127.0.9.3"] = func(ctx context.Context, _ io.Writer) error {
+			<-ctx.Done()
+
+			return nil
+		}
 		_, _, err := testSnapshot(t, c, func(r *snapshotRequest) { r.timeout = 90 * time.Second })
 		require.ErrorContains(t, err, "there is no snapshot of etcd after 1m30s; 3 of 3 checks are open")
 		require.ErrorContains(t, err, "cp-1: etcd: does not answer: connection refused")
@@ -174,6 +194,7 @@ func TestASnapshotThatCannotBeHad(t *testing.T) {
 
 func TestASnapshotThatCannotBeKeptIsAskedForOnce(t *testing.T) {
 	t.Parallel()
+
 	c := newSnapshotCluster()
 	file := filepath.Join(t.TempDir(), "a-file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))

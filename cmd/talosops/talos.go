@@ -25,10 +25,12 @@ func checkTalosconfig(text string) error {
 	if err != nil || config == nil {
 		return errTalosconfig
 	}
+
 	current, ok := config.Contexts[config.Context]
 	if !ok || current == nil || current.CA == "" {
 		return errTalosconfig
 	}
+
 	if certificate, err := client.CertificateFromConfigContext(current); err != nil || certificate == nil {
 		return errTalosconfig
 	}
@@ -36,7 +38,8 @@ func checkTalosconfig(text string) error {
 	return nil
 }
 
-// talosClients keeps a connection per node while it works; a failed one is closed, since gRPC's own reconnects back off for too long.
+// talosClients keeps a connection per node while it works; a failed one is closed, since gRPC's own reconnects back off
+// for too long.
 type talosClients struct {
 	config *clientconfig.Config
 
@@ -56,24 +59,33 @@ func newTalosAPI(talosconfig string) (*talosClients, error) {
 func (t *talosClients) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	for address, c := range t.clients {
 		_ = c.Close()
+
 		delete(t.clients, address)
 	}
 }
 
 func (t *talosClients) services(ctx context.Context, address string) ([]service, error) {
-	resp, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.ServiceListResponse, error) { return c.ServiceList(ctx) })
+	resp, err := ask(
+		ctx, t, address, func(c *client.Client) (*machineapi.ServiceListResponse, error) { return c.ServiceList(ctx) },
+	)
 	if err != nil {
 		return nil, err
 	}
 
 	var list []service
+
 	for _, message := range resp.GetMessages() {
 		for _, s := range message.GetServices() {
 			health := s.GetHealth()
 			list = append(list, service{
-				ID: s.GetId(), State: s.GetState(), Known: health != nil && !health.GetUnknown(), Healthy: health.GetHealthy(), Message: health.GetLastMessage(),
+				ID:      s.GetId(),
+				State:   s.GetState(),
+				Known:   health != nil && !health.GetUnknown(),
+				Healthy: health.GetHealthy(),
+				Message: health.GetLastMessage(),
 			})
 		}
 	}
@@ -90,6 +102,7 @@ func (t *talosClients) members(ctx context.Context, address string) ([]member, e
 	}
 
 	var list []member
+
 	for _, message := range resp.GetMessages() {
 		for _, m := range message.GetMembers() {
 			list = append(list, member{Hostname: m.GetHostname(), PeerURLs: m.GetPeerUrls(), Learner: m.GetIsLearner()})
@@ -100,10 +113,13 @@ func (t *talosClients) members(ctx context.Context, address string) ([]member, e
 }
 
 func (t *talosClients) version(ctx context.Context, address string) (string, error) {
-	resp, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.VersionResponse, error) { return c.Version(ctx) })
+	resp, err := ask(
+		ctx, t, address, func(c *client.Client) (*machineapi.VersionResponse, error) { return c.Version(ctx) },
+	)
 	if err != nil {
 		return "", err
 	}
+
 	for _, message := range resp.GetMessages() {
 		return message.GetVersion().GetTag(), nil
 	}
@@ -118,7 +134,9 @@ func (t *talosClients) holdsEtcd(ctx context.Context, address string) (bool, err
 		if err != nil {
 			return false, err
 		}
+
 		found := false
+
 		for {
 			file, err := stream.Recv()
 			switch {
@@ -129,6 +147,7 @@ func (t *talosClients) holdsEtcd(ctx context.Context, address string) (bool, err
 			case file.GetError() != "":
 				return false, errors.New(file.GetError())
 			}
+
 			found = found || file.GetRelativeName() != "."
 		}
 	})
@@ -151,14 +170,18 @@ func (t *talosClients) bootstrap(ctx context.Context, address string) error {
 func (t *talosClients) dial(ctx context.Context, address string) (*client.Client, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if c, ok := t.clients[address]; ok {
 		return c, nil
 	}
 	// Nodes are reached directly, as everything else in this program reaches them.
-	c, err := client.New(ctx, client.WithConfig(t.config), client.WithEndpoints(address), client.WithGRPCDialOptions(grpc.WithNoProxy()))
+	c, err := client.New(
+		ctx, client.WithConfig(t.config), client.WithEndpoints(address), client.WithGRPCDialOptions(grpc.WithNoProxy()),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Talos on %s: %w", address, err)
 	}
+
 	t.clients[address] = c
 
 	return c, nil
@@ -167,8 +190,10 @@ func (t *talosClients) dial(ctx context.Context, address string) (*client.Client
 func (t *talosClients) drop(address string, c *client.Client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if t.clients[address] == c {
 		_ = c.Close()
+
 		delete(t.clients, address)
 	}
 }
@@ -184,10 +209,12 @@ func (r refusal) GRPCStatus() *status.Status { return r.status }
 // ask makes one call.
 func ask[T any](ctx context.Context, t *talosClients, address string, do func(*client.Client) (T, error)) (T, error) {
 	var zero T
+
 	c, err := t.dial(ctx, address)
 	if err != nil {
 		return zero, err
 	}
+
 	resp, err := do(c)
 	if err != nil {
 		t.drop(address, c)

@@ -12,20 +12,22 @@ import (
 
 const waitHelp = `Waits until a cluster is healthy, and no longer than its limit.
 
-Healthy means: etcd has exactly the control planes as members and no learners, the Talos services of every node are healthy, the Kubernetes API is
-ready on every control plane, and every node is registered in Kubernetes, with the stated kubernetesVersion. Nodes need not be Ready: without a CNI they
-never are, and the CNI comes later.
+Healthy means: etcd has exactly the control planes as members and no learners, the Talos services of every node are
+healthy, the Kubernetes API is ready on every control plane, and every node is registered in Kubernetes, with the stated
+kubernetesVersion. Nodes need not be Ready: without a CNI they never are, and the CNI comes later.
 
-Then every node is asked what it runs, which is part of the result. Where Talos or the schematic is another than under versions, a line says so, and the command
-succeeds: machines are upgraded with talosctl, not by this.
+Then every node is asked what it runs, which is part of the result. Where Talos or the schematic is another than under
+versions, a line says so, and the command succeeds: machines are upgraded with talosctl, not by this.
 
-Nodes under gpus have to offer that many GPUs to pods (resource, default nvidia.com/gpu), time slicing counted in. Of one that does not, the first missing
-link is named, with what to do about it: the PCI device in the machine, the extension with the kernel modules and its flavour, the loaded modules, the container
-toolkit, the RuntimeClass nvidia, the device plugin and what its pod says.
+Nodes under gpus have to offer that many GPUs to pods (resource, default nvidia.com/gpu), time slicing counted in. Of
+one that does not, the first missing link is named, with what to do about it: the PCI device in the machine, the
+extension with the kernel modules and its flavour, the loaded modules, the container toolkit, the RuntimeClass nvidia,
+the device plugin and what its pod says.
 
-Every node is asked on its own address. The request comes as JSON on standard input; kubernetesVersion, versions, gpus, timeout (default 15m)
-and interval (default 2s) may be left out. What it does, and every 15 seconds what it waits for, is a line on standard error; the result is one line of JSON on standard output. At its limit the
-command names what each node misses and ends with status 1.`
+Every node is asked on its own address. The request comes as JSON on standard input; kubernetesVersion, versions, gpus,
+timeout (default 15m) and interval (default 2s) may be left out. What it does, and every 15 seconds what it waits for,
+is a line on standard error; the result is one line of JSON on standard output. At its limit the command names what each
+node misses and ends with status 1.`
 
 const waitExample = `  talosops wait --timeout 5m < request.json
 
@@ -80,6 +82,7 @@ func runWait(cmd *cobra.Command, req *waitRequest) error {
 		if err := g.wait(cmd.Context()); err != nil {
 			return err
 		}
+
 		g.print(g.summary())
 
 		return printResult(cmd.OutOrStdout(), waitResult(req, g.running(cmd.Context(), g.listed)))
@@ -92,6 +95,7 @@ func withGate(cmd *cobra.Command, req *waitRequest, do func(*gate) error) error 
 		return err
 	}
 	defer machines.close()
+
 	kubernetes, err := newKubernetesAPI(req.Kubeconfig)
 	if err != nil {
 		return err

@@ -22,8 +22,8 @@ import (
 // testVIP is in certificates and the kubeconfig; nothing listens there, as before the VIP is up.
 const testVIP = "127.250.250.250"
 
-// startNode serves the Talos and the Kubernetes API of one control plane on a loopback address of its own, and returns the address and the port of
-// the Kubernetes API.
+// startNode serves the Talos and the Kubernetes API of one control plane on a loopback address of its own, and returns
+// the address and the port of the Kubernetes API.
 func startNode(t *testing.T, talos, kubernetes *authority, handler http.Handler) (address, port string) {
 	t.Helper()
 
@@ -31,9 +31,13 @@ func startNode(t *testing.T, talos, kubernetes *authority, handler http.Handler)
 	// Only the shared address is in this certificate: verification must use the kubeconfig's name.
 	api, err := tls.Listen("tcp", address+":0", kubernetes.serverTLS(t, testVIP))
 	require.NoError(t, err)
+
 	web := &http.Server{Handler: handler}
+
 	go func() { _ = web.Serve(api) }()
+
 	t.Cleanup(func() { _ = web.Close() })
+
 	_, port, err = net.SplitHostPort(api.Addr().String())
 	require.NoError(t, err)
 
@@ -67,10 +71,14 @@ func TestWaitOverRealConnections(t *testing.T) {
 	}}
 	stdout, stderr, err := run(t, "wait", req, never, "--interval", "10ms")
 	require.NoError(t, err, stderr)
+
 	asked := regexp.MustCompile(`"asked":"20[^"]+Z"`)
 	assert.Regexp(t, asked, stdout)
+
 	const versions = `"nodes":{"cp-1":{"talos":"v1.12.6","schematic":"376567","kubelet":"v1.35.0","apiServer":"v1.35.1"}}}` + "\n"
-	assert.Equal(t, `{"healthy":true,"etcdMembers":["cp-1"],"asked":"…",`+versions, asked.ReplaceAllString(stdout, `"asked":"…"`))
+	assert.Equal(
+		t, `{"healthy":true,"etcdMembers":["cp-1"],"asked":"…",`+versions, asked.ReplaceAllString(stdout, `"asked":"…"`),
+	)
 	assert.Contains(t, stderr, "healthy: etcd members: 1; nodes: 1\n")
 	assert.Contains(t, stderr, "cp-1: versions: runs Talos v1.12.6 (planned: v1.12.7)\n")
 
@@ -99,9 +107,17 @@ func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
 		change func(*waitRequest)
 		want   string
 	}{
-		"the API server's own words": {func(*waitRequest) {}, "cp-1: Kubernetes API: is not ready on " + address + ": 500 Internal Server Error: etcd failed: reason withheld"},
-		"nobody at the address":      {func(r *waitRequest) { r.Workers = []node{{Name: "w-1", Address: "127.0.0.253"}} }, "w-1: services: Talos does not answer on 127.0.0.253: dial tcp 127.0.0.253:50000: connect: connection refused"},
-		"another Talos authority":    {func(r *waitRequest) { r.Talosconfig = newAuthority(t).talosconfig(t) }, "signed by unknown authority"},
+		"the API server's own words": {
+			func(*waitRequest) {},
+			"cp-1: Kubernetes API: is not ready on " + address + ": 500 Internal Server Error: etcd failed: reason withheld",
+		},
+		"nobody at the address": {
+			func(r *waitRequest) { r.Workers = []node{{Name: "w-1", Address: "127.0.0.253"}} },
+			"w-1: services: Talos does not answer on 127.0.0.253: dial tcp 127.0.0.253:50000: connect: connection refused",
+		},
+		"another Talos authority": {
+			func(r *waitRequest) { r.Talosconfig = newAuthority(t).talosconfig(t) }, "signed by unknown authority",
+		},
 		"another Kubernetes authority": {func(r *waitRequest) {
 			r.Kubeconfig = newAuthority(t).kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port))
 		}, "signed by unknown authority"},
@@ -133,6 +149,7 @@ func TestWaitReportsABadRequest(t *testing.T) {
 		Kubeconfig:  kubernetes.kubeconfig(t, "https://"+testVIP+":6443"),
 	}}
 	secret := "c2VjcmV0LXRoYXQtbXVzdC1ub3QtYXBwZWFy"
+
 	for name, test := range map[string]struct {
 		change func(*waitRequest)
 		args   []string
@@ -144,26 +161,34 @@ func TestWaitReportsABadRequest(t *testing.T) {
 					Common:      request.Common{Timeout: "soon", Interval: "2"},
 					Talosconfig: "contexts: " + secret,
 					Kubeconfig:  "clusters: " + secret,
-					Workers:     []node{{Name: "w-1", Address: "127.0.9.4/24"}, {Address: "127.0.9.5"}, {Name: "w-1", Address: "127.0.9.5"}},
-					Versions:    []request.Versions{{Node: "w-2"}},
+					Workers: []node{
+						{Name: "w-1", Address: "127.0.9.4/24"}, {Address: "127.0.9.5"}, {Name: "w-1", Address: "127.0.9.5"},
+					},
+					Versions: []request.Versions{{Node: "w-2"}},
 				}}
 			},
 			nil,
 			[]string{
-				"the request has 10 problems", `versions[0].node: "w-2" is none of`, `timeout: "soon"`, `interval: "2"`, "talosconfig: it is not", "kubeconfig: it is not", "controlPlanes: none is stated",
-				`workers[0].address: "127.0.9.4/24"`, "workers[1].name: none", `workers[2].name: "w-1" is already at workers[0]`, `workers[2].address: "127.0.9.5" is already at workers[1]`,
+				"the request has 10 problems", `versions[0].node: "w-2" is none of`, `timeout: "soon"`, `interval: "2"`,
+				"talosconfig: it is not", "kubeconfig: it is not", "controlPlanes: none is stated",
+				`workers[0].address: "127.0.9.4/24"`, "workers[1].name: none", `workers[2].name: "w-1" is already at workers[0]`,
+				`workers[2].address: "127.0.9.5" is already at workers[1]`,
 			},
 		},
-		"a talosconfig without the context it names": {func(r *waitRequest) { r.Talosconfig = "context: a\ncontexts: {}\n" }, nil, []string{"talosconfig: it is not"}},
+		"a talosconfig without the context it names": {
+			func(r *waitRequest) { r.Talosconfig = "context: a\ncontexts: {}\n" }, nil, []string{"talosconfig: it is not"},
+		},
 		"a talosconfig without a certificate": {
 			func(r *waitRequest) {
-				r.Talosconfig = "context: a\ncontexts:\n  a:\n    ca: " + secret + "\n    crt: " + secret + "\n    key: " + secret + "\n"
+				r.Talosconfig = "context: a\ncontexts:\n  a:\n    ca: " + secret + "\n    crt: " + secret + "\n    key: " + secret +
+					"\n"
 			},
 			nil,
 			[]string{"talosconfig: it is not"},
 		},
 		"a kubeconfig without TLS": {
-			func(r *waitRequest) { r.Kubeconfig = kubernetes.kubeconfig(t, "http://"+testVIP+":6443") }, nil, []string{"kubeconfig: it is not"},
+			func(r *waitRequest) { r.Kubeconfig = kubernetes.kubeconfig(t, "http://"+testVIP+":6443") }, nil,
+			[]string{"kubeconfig: it is not"},
 		},
 		"a kubeconfig with a broken key": {
 			func(r *waitRequest) {
@@ -180,7 +205,11 @@ func TestWaitReportsABadRequest(t *testing.T) {
 				r.Kubeconfig = strings.Replace(r.Kubeconfig, "client-key-data: ", "client-key-data: '%'#", 1)
 			}, nil, []string{"kubeconfig: it is not"},
 		},
-		"no time":     {func(*waitRequest) {}, []string{"--timeout", "0s", "--interval", "-1s"}, []string{"timeout: must be greater than zero (got 0s)", "interval: must be greater than zero (got -1s)"}},
+		"no time": {
+			func(*waitRequest) {},
+			[]string{"--timeout", "0s", "--interval", "-1s"},
+			[]string{"timeout: must be greater than zero (got 0s)", "interval: must be greater than zero (got -1s)"},
+		},
 		"an argument": {func(*waitRequest) {}, []string{"now"}, []string{`unknown command "now"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,9 +219,11 @@ func TestWaitReportsABadRequest(t *testing.T) {
 			test.change(&req)
 			stdout, stderr, err := run(t, "wait", &req, never, test.args...)
 			require.Error(t, err)
+
 			for _, want := range test.want {
 				require.ErrorContains(t, err, want)
 			}
+
 			assert.Empty(t, stdout)
 			assert.NotContains(t, stderr+err.Error(), secret)
 			assertNoSecrets(t, req.Talosconfig+"\n"+req.Kubeconfig, stderr+err.Error())
@@ -223,8 +254,10 @@ func TestInterruptWhileNoRequestComes(t *testing.T) {
 
 	in, out := io.Pipe()
 	defer out.Close()
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	err := awaitInput(ctx, "talosops wait", func() error { return readRequest(in, "talosops wait", &waitRequest{}) })
 	require.ErrorContains(t, err, "interrupted before a request came on standard input: see talosops wait --help")
 }
@@ -250,6 +283,7 @@ func TestResultIsInOrder(t *testing.T) {
 	t.Parallel()
 
 	var out bytes.Buffer
+
 	req := &waitRequest{Wait: request.Wait{Common: request.Common{ControlPlanes: []node{{Name: "cp-2"}, {Name: "cp-1"}}}}}
 	require.NoError(t, printResult(&out, waitResult(req, talos.Running{})))
 	assert.JSONEq(t, `{"healthy":true,"etcdMembers":["cp-1","cp-2"]}`, out.String())

@@ -50,14 +50,17 @@ func newWatch(limits *limits, progress io.Writer) *watch {
 	return &watch{timeout: limits.timeout, interval: limits.interval, progress: progress}
 }
 
-// until returns nil once a round says it is done, and an error that names every open check at the limit or at an interrupt.
+// until returns nil once a round says it is done, and an error that names every open check at the limit or at an
+// interrupt.
 func (w *watch) until(ctx context.Context, g goal, round func(context.Context) (current report, done bool)) error {
 	limited, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 
 	var last report
+
 	started := time.Now()
 	next := started // when to say again what is waited for
+
 	for {
 		current, done := round(limited)
 		if done {
@@ -67,10 +70,12 @@ func (w *watch) until(ctx context.Context, g goal, round func(context.Context) (
 		if limited.Err() == nil || last == nil {
 			last = current
 		}
+
 		if now := time.Now(); limited.Err() == nil && !now.Before(next) {
 			w.print(waiting(last.open(), now.Sub(started)))
 			next = now.Add(reminder)
 		}
+
 		pause := time.NewTimer(w.interval)
 		select {
 		case <-pause.C:
@@ -84,10 +89,12 @@ func (w *watch) until(ctx context.Context, g goal, round func(context.Context) (
 
 func (w *watch) failure(ctx context.Context, g goal, last report) error {
 	open := last.open()
+
 	lines := make([]string, 0, len(open))
 	for _, f := range open {
 		lines = append(lines, "  "+f.line())
 	}
+
 	missing := fmt.Sprintf("%d of %d checks are open:\n%s", len(open), len(last), strings.Join(lines, "\n"))
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("interrupted before %s; %s\nrun the same again to keep waiting", g.before, missing)
@@ -102,10 +109,12 @@ func waiting(open report, since time.Duration) string {
 	if since >= time.Second {
 		line += " for " + since.Round(time.Second).String()
 	}
+
 	texts := make([]string, 0, named)
 	for _, f := range open[:min(named, len(open))] {
 		texts = append(texts, f.line())
 	}
+
 	line += ": " + strings.Join(texts, "; ")
 	if more := len(open) - named; more > 0 {
 		line += fmt.Sprintf("; and %d more", more)

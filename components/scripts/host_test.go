@@ -14,9 +14,11 @@ import (
 
 func TestHostScriptIsShellcheckClean(t *testing.T) {
 	t.Parallel()
+
 	if _, err := exec.LookPath("shellcheck"); err != nil {
 		t.Skip("shellcheck is not installed; make lint needs it, too")
 	}
+
 	parts, err := filepath.Glob("host/*.sh")
 	require.NoError(t, err)
 	output, err := exec.CommandContext(t.Context(), "shellcheck", parts...).CombinedOutput()
@@ -26,19 +28,42 @@ func TestHostScriptIsShellcheckClean(t *testing.T) {
 // machines are the hosts that every property is tested on.
 func machines() map[string]machine {
 	return map[string]machine{
-		"AMD, systemd-boot on ZFS, a GPU":                {gpu: true, zfs: true},
-		"AMD, GRUB on ext4":                              {loader: "grub"},
-		"Intel, GRUB on ext4, a GPU":                     {vendor: "intel", loader: "grub", gpu: true},
-		"Intel with a kernel before 6.8":                 {vendor: "intel", kernel: "6.5.13-6-pve", pve: "8.1.4", loader: "grub", gpu: true},
-		"Secure Boot on ZFS: GRUB by proxmox-boot-tool":  {loader: "grub-by-tool", secure: true, zfs: true, gpu: true},
-		"a BIOS machine with PVE 8":                      {loader: "grub", bios: true, pve: "8.4.1"},
-		"files without a final newline":                  {zfs: true, gpu: true, cmdline: zfsRoot, files: map[string]string{vfioFile: "# mine", zfsFile: "options zfs zfs_prefetch_disable=1"}},
-		"files with Windows line ends":                   {zfs: true, gpu: true, cmdline: zfsRoot + "\r\n", files: map[string]string{vfioFile: "# mine\r\n", zfsFile: "# mine\r\n"}},
-		"GRUB's file with Windows line ends":             {loader: "grub", gpu: true, cmdline: "GRUB_DEFAULT=0\r\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\r\n"},
-		"empty files that were there":                    {zfs: true, gpu: true, files: map[string]string{vfioFile: "", zfsFile: "", "etc/modprobe.d/blacklist-gpu.conf": ""}},
-		"GRUB without a line for the kernel":             {loader: "grub", gpu: true, cmdline: "GRUB_DEFAULT=0"},
-		"half of it was done by hand":                    {gpu: true, zfs: true, cmdline: zfsRoot + " iommu=pt\n", files: map[string]string{"etc/modules-load.d/vfio.conf": "vfio\n"}},
-		"another device is bound by hand":                {gpu: true, files: map[string]string{vfioFile: "options vfio-pci ids=8086:1521\n"}},
+		"AMD, systemd-boot on ZFS, a GPU": {gpu: true, zfs: true},
+		"AMD, GRUB on ext4":               {loader: "grub"},
+		"Intel, GRUB on ext4, a GPU":      {vendor: "intel", loader: "grub", gpu: true},
+		"Intel with a kernel before 6.8": {
+			vendor: "intel", kernel: "6.5.13-6-pve", pve: "8.1.4", loader: "grub", gpu: true,
+		},
+		"Secure Boot on ZFS: GRUB by proxmox-boot-tool": {loader: "grub-by-tool", secure: true, zfs: true, gpu: true},
+		"a BIOS machine with PVE 8":                     {loader: "grub", bios: true, pve: "8.4.1"},
+		"files without a final newline": {
+			zfs:     true,
+			gpu:     true,
+			cmdline: zfsRoot,
+			files:   map[string]string{vfioFile: "# mine", zfsFile: "options zfs zfs_prefetch_disable=1"},
+		},
+		"files with Windows line ends": {
+			zfs:     true,
+			gpu:     true,
+			cmdline: zfsRoot + "\r\n",
+			files:   map[string]string{vfioFile: "# mine\r\n", zfsFile: "# mine\r\n"},
+		},
+		"GRUB's file with Windows line ends": {
+			loader: "grub", gpu: true, cmdline: "GRUB_DEFAULT=0\r\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\r\n",
+		},
+		"empty files that were there": {
+			zfs: true, gpu: true, files: map[string]string{vfioFile: "", zfsFile: "", "etc/modprobe.d/blacklist-gpu.conf": ""},
+		},
+		"GRUB without a line for the kernel": {loader: "grub", gpu: true, cmdline: "GRUB_DEFAULT=0"},
+		"half of it was done by hand": {
+			gpu:     true,
+			zfs:     true,
+			cmdline: zfsRoot + " iommu=pt\n",
+			files:   map[string]string{"etc/modules-load.d/vfio.conf": "vfio\n"},
+		},
+		"another device is bound by hand": {
+			gpu: true, files: map[string]string{vfioFile: "options vfio-pci ids=8086:1521\n"},
+		},
 		"little memory: the ARC's minimum is in the way": {zfs: true, memory: 600},
 	}
 }
@@ -64,11 +89,14 @@ func (m machine) host(wish func(*spec.Host)) spec.Host {
 
 func TestHostScriptChangesOnlyOnceAndGivesEverythingBack(t *testing.T) {
 	t.Parallel()
+
 	for name, m := range machines() {
 		for wish, change := range wishes() {
-			if usual := "AMD, systemd-boot on ZFS, a GPU"; wish != "everything" && name != usual && !strings.HasPrefix(name, "files") {
+			if usual := "AMD, systemd-boot on ZFS, a GPU"; wish != "everything" && name != usual &&
+				!strings.HasPrefix(name, "files") {
 				continue
 			}
+
 			t.Run(name+": "+wish, func(t *testing.T) {
 				t.Parallel()
 				tr, h := newTree(t, m), m.host(change)
@@ -98,8 +126,11 @@ func TestHostScriptChangesOnlyOnceAndGivesEverythingBack(t *testing.T) {
 
 func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 	t.Parallel()
+
 	const block, end = "# talos-proxmox begin: managed, edits between these lines are undone\n", "# talos-proxmox end\n"
-	binding := block + "options vfio-pci ids=10de:27b0,10de:22bc disable_vga=1\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n" + end
+
+	binding := block +
+		"options vfio-pci ids=10de:27b0,10de:22bc disable_vga=1\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n" + end
 	for name, test := range map[string]struct {
 		machine machine
 		wish    func(*spec.Host)
@@ -110,9 +141,10 @@ func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 			machine: machine{gpu: true, zfs: true},
 			files: map[string]string{
 				kernelFile: zfsRoot + " iommu=pt\n", grubFile: grubText, vfioFile: binding,
-				"etc/modules-load.d/vfio.conf":      block + "vfio\nvfio_iommu_type1\nvfio_pci\n" + end,
-				"etc/modprobe.d/blacklist-gpu.conf": block + "blacklist nouveau\nblacklist nvidia\nblacklist nvidiafb\nblacklist nvidia_drm\nblacklist nova_core\n" + end,
-				zfsFile:                             block + "options zfs zfs_arc_max=10307502080\n" + end, arcMax: "10307502080\n",
+				"etc/modules-load.d/vfio.conf": block + "vfio\nvfio_iommu_type1\nvfio_pci\n" + end,
+				"etc/modprobe.d/blacklist-gpu.conf": block +
+					"blacklist nouveau\nblacklist nvidia\nblacklist nvidiafb\nblacklist nvidia_drm\nblacklist nova_core\n" + end,
+				zfsFile: block + "options zfs zfs_arc_max=10307502080\n" + end, arcMax: "10307502080\n",
 			},
 			calls: []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
 		},
@@ -156,7 +188,12 @@ func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 		},
 		"the ARC alone, live and persistent, without a reboot's files": {
 			machine: machine{zfs: true}, wish: func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.ZFSArcMaxBytes = 8 << 30 },
-			files: map[string]string{zfsFile: block + "options zfs zfs_arc_max=8589934592\n" + end, arcMax: "8589934592\n", kernelFile: zfsRoot + "\n", "etc/modules-load.d/vfio.conf": ""},
+			files: map[string]string{
+				zfsFile:                        block + "options zfs zfs_arc_max=8589934592\n" + end,
+				arcMax:                         "8589934592\n",
+				kernelFile:                     zfsRoot + "\n",
+				"etc/modules-load.d/vfio.conf": "",
+			},
 			calls: []string{"update-initramfs -u -k all"},
 		},
 		"at most 16 GiB by default, and the minimum below the maximum": {
@@ -170,7 +207,8 @@ func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 		"ids that are bound by hand are bound with ours": {
 			machine: machine{gpu: true, files: map[string]string{"etc/modprobe.d/nic.conf": "options vfio-pci ids=8086:1521\n"}},
 			files: map[string]string{
-				vfioFile:                  block + "options vfio-pci ids=8086:1521,10de:27b0,10de:22bc disable_vga=1\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n" + end,
+				vfioFile: block +
+					"options vfio-pci ids=8086:1521,10de:27b0,10de:22bc disable_vga=1\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n" + end,
 				"etc/modprobe.d/nic.conf": "options vfio-pci ids=8086:1521\n",
 			},
 			calls: []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
@@ -186,15 +224,18 @@ func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			if test.wish == nil {
 				test.wish = func(*spec.Host) {}
 			}
+
 			tr := newTree(t, test.machine)
 			tr.apply(test.machine.host(test.wish))
 
 			for file, content := range test.files {
 				assert.Equal(t, content, tr.read(file), file)
 			}
+
 			assert.Equal(t, test.calls, tr.calls())
 		})
 	}

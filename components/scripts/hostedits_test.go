@@ -15,6 +15,7 @@ const blocked = "# talos-proxmox begin: managed, edits between these lines are u
 
 func TestHandEdits(t *testing.T) {
 	t.Parallel()
+
 	zfsBlock := blocked + "options zfs zfs_arc_max=10307502080\n# talos-proxmox end\n"
 	for name, test := range map[string]struct {
 		before  string // of zfs.conf; "-" = not there
@@ -23,14 +24,29 @@ func TestHandEdits(t *testing.T) {
 		applied string
 		left    string // after removal; "-" = not there
 	}{
-		"lines around the block stay":               {"-", "# mine\n" + zfsBlock + "options zfs a=1\n", false, "# mine\n" + zfsBlock + "options zfs a=1\n", "# mine\noptions zfs a=1\n"},
-		"lines in the block are undone":             {"-", strings.ReplaceAll(zfsBlock, "10307502080", "1"), true, zfsBlock, "-"},
-		"a line that is added in the block goes":    {"# old\n", "# old\n" + strings.Replace(zfsBlock, "options", "options zfs x=1\noptions", 1), true, "# old\n" + zfsBlock, "# old\n"},
-		"the block is taken out":                    {"# old\n", "# old\n# new\n", true, "# old\n# new\n" + zfsBlock, "# old\n# new\n"},
+		"lines around the block stay": {
+			"-", "# mine\n" + zfsBlock + "options zfs a=1\n", false, "# mine\n" + zfsBlock + "options zfs a=1\n",
+			"# mine\noptions zfs a=1\n",
+		},
+		"lines in the block are undone": {
+			"-", strings.ReplaceAll(zfsBlock, "10307502080", "1"), true, zfsBlock, "-",
+		},
+		"a line that is added in the block goes": {
+			"# old\n", "# old\n" + strings.Replace(zfsBlock, "options", "options zfs x=1\noptions", 1), true,
+			"# old\n" + zfsBlock, "# old\n",
+		},
+		"the block is taken out": {
+			"# old\n", "# old\n# new\n", true, "# old\n# new\n" + zfsBlock, "# old\n# new\n",
+		},
 		"the file is removed":                       {"-", "-", true, zfsBlock, "-"},
 		"the file is removed that was there before": {"# old\n", "-", true, zfsBlock, "-"},
-		"the wanted line is written by hand":        {"-", "options zfs zfs_arc_max=10307502080\n", true, "options zfs zfs_arc_max=10307502080\n", "options zfs zfs_arc_max=10307502080\n"},
-		"an original without a final newline":       {"# old", "# old\n" + zfsBlock + "# new\n", false, "# old\n" + zfsBlock + "# new\n", "# old\n# new\n"},
+		"the wanted line is written by hand": {
+			"-", "options zfs zfs_arc_max=10307502080\n", true, "options zfs zfs_arc_max=10307502080\n",
+			"options zfs zfs_arc_max=10307502080\n",
+		},
+		"an original without a final newline": {
+			"# old", "# old\n" + zfsBlock + "# new\n", false, "# old\n" + zfsBlock + "# new\n", "# old\n# new\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,12 +57,14 @@ func TestHandEdits(t *testing.T) {
 
 			planned := tr.facts(h)
 			assert.Equal(t, test.drift, len(planned.Changes) > 0, planned.Changes)
+
 			done := tr.apply(h)
 			assert.Equal(t, planned.Changes, done.Applied)
 			assert.Equal(t, test.applied, tr.read(zfsFile))
 			assert.Empty(t, tr.facts(h).Changes)
 
 			tr.restore(h)
+
 			if test.left == "-" {
 				assert.NoFileExists(t, tr.path(zfsFile))
 			} else {
@@ -59,11 +77,13 @@ func TestHandEdits(t *testing.T) {
 // edit writes a file; "-" removes it.
 func (tr *tree) edit(name, content string) {
 	tr.t.Helper()
+
 	if content == "-" {
 		require.NoError(tr.t, os.RemoveAll(tr.path(name)))
 
 		return
 	}
+
 	tr.write(name, content)
 }
 
@@ -72,15 +92,19 @@ func TestModeAndOwnerOfFilesStay(t *testing.T) {
 	tr := newTree(t, machine{zfs: true, gpu: true, files: map[string]string{zfsFile: "# mine\n"}})
 	require.NoError(t, os.Chmod(tr.path(zfsFile), 0o640))
 	require.NoError(t, os.Chmod(tr.path(kernelFile), 0o600))
+
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Chown(tr.path(zfsFile), 1234, 1234))
 	}
+
 	before := tr.snapshot(false)
 	tr.apply(hostOf(withGPU))
+
 	for _, file := range []string{zfsFile, kernelFile} {
 		now, was := tr.snapshot(false)["/"+file], before["/"+file]
 		assert.Equal(t, strings.Join(strings.Fields(was)[:2], " "), strings.Join(strings.Fields(now)[:2], " "), file)
 	}
+
 	info, err := os.Stat(tr.path(vfioFile))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o644), info.Mode())
@@ -106,9 +130,13 @@ func TestALiveSettingChangedByHandIsSetAgain(t *testing.T) {
 
 func TestRepositories(t *testing.T) {
 	t.Parallel()
+
 	const off = blocked + "Enabled: no\n# talos-proxmox end\n"
-	noSubscription9 := blocked + "Types: deb\nURIs: http://download.proxmox.com/debian/pve\nSuites: trixie\nComponents: pve-no-subscription\nSigned-By: /usr/share/keyrings/proxmox-archive-keyring.gpg\n# talos-proxmox end\n"
+
+	noSubscription9 := blocked +
+		"Types: deb\nURIs: http://download.proxmox.com/debian/pve\nSuites: trixie\nComponents: pve-no-subscription\nSigned-By: /usr/share/keyrings/proxmox-archive-keyring.gpg\n# talos-proxmox end\n"
 	folder := "etc/apt/sources.list.d/"
+
 	own9 := "Types: deb\nURIs: http://download.proxmox.com/debian/pve\nSuites: trixie\nComponents: pve-no-subscription\n"
 	for name, test := range map[string]struct {
 		pve   string
@@ -117,19 +145,35 @@ func TestRepositories(t *testing.T) {
 		want  map[string]string
 	}{
 		"PVE 9 without a subscription": {"9.1.1", "no-subscription", nil, map[string]string{
-			folder + "pve-enterprise.sources": enterprise9 + off, folder + "ceph.sources": ceph9 + off, folder + "proxmox.sources": noSubscription9,
+			folder + "pve-enterprise.sources": enterprise9 + off,
+			folder + "ceph.sources":           ceph9 + off,
+			folder + "proxmox.sources":        noSubscription9,
 		}},
-		"PVE 9 with one: nothing to do": {"9.1.1", "enterprise", nil, map[string]string{folder + "pve-enterprise.sources": enterprise9, folder + "ceph.sources": ceph9, folder + "proxmox.sources": ""}},
-		"PVE 9 whose own file has it already": {"9.1.1", "no-subscription", map[string]string{folder + "mine.sources": own9}, map[string]string{
+		"PVE 9 with one: nothing to do": {
+			"9.1.1", "enterprise", nil,
+			map[string]string{
+				folder + "pve-enterprise.sources": enterprise9, folder + "ceph.sources": ceph9, folder + "proxmox.sources": "",
+			},
+		},
+		"PVE 9 whose own file has it already": {"9.1.1", "no-subscription", map[string]string{
+			folder + "mine.sources": own9,
+		}, map[string]string{
 			folder + "mine.sources": own9, folder + "proxmox.sources": "", folder + "pve-enterprise.sources": enterprise9 + off,
 		}},
-		"PVE 9 whose entry is switched off is switched on": {"9.1.1", "no-subscription", map[string]string{folder + "mine.sources": own9 + "Enabled: false\n"}, map[string]string{
-			folder + "mine.sources": own9 + blocked + "Enabled: yes\n# was: Enabled: false\n# talos-proxmox end\n", folder + "proxmox.sources": "",
+		"PVE 9 whose entry is switched off is switched on": {"9.1.1", "no-subscription", map[string]string{
+			folder + "mine.sources": own9 + "Enabled: false\n",
+		}, map[string]string{
+			folder + "mine.sources":    own9 + blocked + "Enabled: yes\n# was: Enabled: false\n# talos-proxmox end\n",
+			folder + "proxmox.sources": "",
 		}},
 		"PVE 9, two entries in one file, the last without a newline": {"9.1.1", "no-subscription", map[string]string{
 			folder + "pve-enterprise.sources": "# mine\n" + own9 + "\n" + strings.TrimSuffix(enterprise9, "\n"),
-		}, map[string]string{folder + "pve-enterprise.sources": "# mine\n" + own9 + "\n" + enterprise9 + off, folder + "proxmox.sources": ""}},
-		"PVE 9, an entry that is off already": {"9.1.1", "no-subscription", map[string]string{folder + "ceph.sources": ceph9 + "Enabled: no\n"}, map[string]string{
+		}, map[string]string{
+			folder + "pve-enterprise.sources": "# mine\n" + own9 + "\n" + enterprise9 + off, folder + "proxmox.sources": "",
+		}},
+		"PVE 9, an entry that is off already": {"9.1.1", "no-subscription", map[string]string{
+			folder + "ceph.sources": ceph9 + "Enabled: no\n",
+		}, map[string]string{
 			folder + "ceph.sources": ceph9 + "Enabled: no\n",
 		}},
 		"PVE 9 back to the enterprise repository": {"9.1.1", "enterprise", map[string]string{
@@ -139,13 +183,19 @@ func TestRepositories(t *testing.T) {
 			folder + "pve-enterprise.sources": enterprise9 + blocked + "Enabled: yes\n# was: Enabled: no\n# talos-proxmox end\n",
 		}},
 		"PVE 8 without a subscription": {"8.4.1", "no-subscription", nil, map[string]string{
-			folder + "pve-enterprise.list":      blocked + "# was: " + enterprise8 + "# talos-proxmox end\n",
-			folder + "pve-no-subscription.list": blocked + "deb http://download.proxmox.com/debian/pve bookworm pve-no-subscription\n# talos-proxmox end\n",
+			folder + "pve-enterprise.list": blocked + "# was: " + enterprise8 + "# talos-proxmox end\n",
+			folder + "pve-no-subscription.list": blocked +
+				"deb http://download.proxmox.com/debian/pve bookworm pve-no-subscription\n# talos-proxmox end\n",
 		}},
-		"PVE 8 whose main list has it": {"8.4.1", "no-subscription", map[string]string{"etc/apt/sources.list": "deb http://download.proxmox.com/debian/pve bookworm pve-no-subscription\n"}, map[string]string{
-			"etc/apt/sources.list": "deb http://download.proxmox.com/debian/pve bookworm pve-no-subscription\n", folder + "pve-no-subscription.list": "",
+		"PVE 8 whose main list has it": {"8.4.1", "no-subscription", map[string]string{
+			"etc/apt/sources.list": "deb http://download.proxmox.com/debian/pve bookworm pve-no-subscription\n",
+		}, map[string]string{
+			"etc/apt/sources.list":              "deb http://download.proxmox.com/debian/pve bookworm pve-no-subscription\n",
+			folder + "pve-no-subscription.list": "",
 		}},
-		"PVE 8 whose entry is commented out": {"8.4.1", "enterprise", map[string]string{folder + "pve-enterprise.list": "# " + enterprise8}, map[string]string{
+		"PVE 8 whose entry is commented out": {"8.4.1", "enterprise", map[string]string{
+			folder + "pve-enterprise.list": "# " + enterprise8,
+		}, map[string]string{
 			folder + "pve-enterprise.list": blocked + enterprise8 + "# was: # " + enterprise8 + "# talos-proxmox end\n",
 		}},
 	} {
@@ -155,9 +205,11 @@ func TestRepositories(t *testing.T) {
 			before := tr.snapshot(false)
 			h := hostOf(func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.Repositories = test.wish })
 			tr.apply(h)
+
 			for file, content := range test.want {
 				assert.Equal(t, content, tr.read(file), file)
 			}
+
 			assert.Empty(t, tr.facts(h).Changes)
 			assert.Empty(t, tr.calls(), "repositories need neither a reboot nor an initramfs")
 			tr.restore(h)
@@ -166,9 +218,11 @@ func TestRepositories(t *testing.T) {
 	}
 }
 
-// TestRepositoriesOfCeph keeps a host that has Ceph supplied with its updates: the same release and suite, from the repository of the other kind.
+// TestRepositoriesOfCeph keeps a host that has Ceph supplied with its updates: the same release and suite, from the
+// repository of the other kind.
 func TestRepositoriesOfCeph(t *testing.T) {
 	t.Parallel()
+
 	const (
 		off    = blocked + "Enabled: no\n# talos-proxmox end\n"
 		folder = "etc/apt/sources.list.d/"
@@ -178,59 +232,99 @@ func TestRepositoriesOfCeph(t *testing.T) {
 		paid8  = "deb https://enterprise.proxmox.com/debian/ceph-reef bookworm enterprise\n"
 		free8  = "deb http://download.proxmox.com/debian/ceph-reef bookworm no-subscription\n"
 	)
+
 	test9 := strings.ReplaceAll(strings.ReplaceAll(free9, "no-subscription", "test"), "squid", "tentacle")
+
 	own9 := "Types: deb\nURIs: http://download.proxmox.com/debian/pve\nSuites: trixie\nComponents: pve-no-subscription\n"
 	for name, test := range map[string]struct {
 		pve, wish, without string // without = Ceph's daemon that is not there
 		files              map[string]string
 		want               map[string]string
 	}{
-		"the enterprise entry is replaced": {"9.1.1", "no-subscription", "", nil, map[string]string{folder + "ceph.sources": ceph9 + off + blocked + "\n" + free9 + end}},
-		"where only its disks are here":    {"9.1.1", "no-subscription", "ceph-mon", nil, map[string]string{folder + "ceph.sources": ceph9 + off + blocked + "\n" + free9 + end}},
-		"without Ceph nothing needs it":    {"9.1.1", "no-subscription", "ceph-mon ceph-osd", nil, map[string]string{folder + "ceph.sources": ceph9 + off}},
-		"an entry that is off is not needed": {"9.1.1", "no-subscription", "", map[string]string{folder + "ceph.sources": ceph9 + "Enabled: no\n"}, map[string]string{
+		"the enterprise entry is replaced": {
+			"9.1.1", "no-subscription", "", nil,
+			map[string]string{folder + "ceph.sources": ceph9 + off + blocked + "\n" + free9 + end},
+		},
+		"where only its disks are here": {
+			"9.1.1", "no-subscription", "ceph-mon", nil,
+			map[string]string{folder + "ceph.sources": ceph9 + off + blocked + "\n" + free9 + end},
+		},
+		"without Ceph nothing needs it": {
+			"9.1.1", "no-subscription", "ceph-mon ceph-osd", nil, map[string]string{folder + "ceph.sources": ceph9 + off},
+		},
+		"an entry that is off is not needed": {"9.1.1", "no-subscription", "", map[string]string{
+			folder + "ceph.sources": ceph9 + "Enabled: no\n",
+		}, map[string]string{
 			folder + "ceph.sources": ceph9 + "Enabled: no\n",
 		}},
-		"the other entry is there": {"9.1.1", "no-subscription", "", map[string]string{folder + "mine.sources": free9}, map[string]string{
+		"the other entry is there": {"9.1.1", "no-subscription", "", map[string]string{
+			folder + "mine.sources": free9,
+		}, map[string]string{
 			folder + "ceph.sources": ceph9 + off, folder + "mine.sources": free9,
 		}},
-		"the other entry is there and off": {"9.1.1", "no-subscription", "", map[string]string{folder + "mine.sources": free9 + "Enabled: no\n"}, map[string]string{
-			folder + "ceph.sources": ceph9 + off, folder + "mine.sources": free9 + blocked + "Enabled: yes\n# was: Enabled: no\n" + end,
+		"the other entry is there and off": {"9.1.1", "no-subscription", "", map[string]string{
+			folder + "mine.sources": free9 + "Enabled: no\n",
+		}, map[string]string{
+			folder + "ceph.sources": ceph9 + off,
+			folder + "mine.sources": free9 + blocked + "Enabled: yes\n# was: Enabled: no\n" + end,
 		}},
-		"another release's entry is none, and a test's stays": {"9.1.1", "no-subscription", "", map[string]string{folder + "mine.sources": strings.Replace(free9, "squid", "tentacle", 1), folder + "test.sources": test9}, map[string]string{
+		"another release's entry is none, and a test's stays": {"9.1.1", "no-subscription", "", map[string]string{
+			folder + "mine.sources": strings.Replace(free9, "squid", "tentacle", 1), folder + "test.sources": test9,
+		}, map[string]string{
 			folder + "ceph.sources": ceph9 + off + blocked + "\n" + free9 + end, folder + "test.sources": test9,
 		}},
-		"everything in one file": {"9.1.1", "no-subscription", "", map[string]string{folder + "ceph.sources": "", folder + "pve-enterprise.sources": "", folder + "proxmox.sources": enterprise9 + "\n" + ceph9}, map[string]string{
-			folder + "proxmox.sources": enterprise9 + off + "\n" + ceph9 + off + blocked + "\n" + own9 + signed + end, folder + "ceph.sources": blocked + free9 + end,
+		"everything in one file": {"9.1.1", "no-subscription", "", map[string]string{
+			folder + "ceph.sources":           "",
+			folder + "pve-enterprise.sources": "",
+			folder + "proxmox.sources":        enterprise9 + "\n" + ceph9,
+		}, map[string]string{
+			folder + "proxmox.sources": enterprise9 + off + "\n" + ceph9 + off + blocked + "\n" + own9 + signed + end,
+			folder + "ceph.sources":    blocked + free9 + end,
 		}},
-		"with a subscription": {"9.1.1", "enterprise", "", map[string]string{folder + "ceph.sources": free9}, map[string]string{
+		"with a subscription": {"9.1.1", "enterprise", "", map[string]string{
+			folder + "ceph.sources": free9,
+		}, map[string]string{
 			folder + "ceph.sources": free9 + off + blocked + "\n" + ceph9 + end, folder + "proxmox.sources": "",
 		}},
-		"with a subscription and without Ceph": {"9.1.1", "enterprise", "ceph-mon ceph-osd", map[string]string{folder + "ceph.sources": free9}, map[string]string{folder + "ceph.sources": free9}},
+		"with a subscription and without Ceph": {
+			"9.1.1", "enterprise", "ceph-mon ceph-osd",
+			map[string]string{folder + "ceph.sources": free9},
+			map[string]string{folder + "ceph.sources": free9},
+		},
 		"PVE 8": {"8.4.1", "no-subscription", "", map[string]string{folder + "ceph.list": paid8}, map[string]string{
 			folder + "ceph.list": blocked + "# was: " + paid8 + end + blocked + "\n" + free8 + end, folder + "ceph.sources": "",
 		}},
-		"PVE 8, an entry with options": {"8.4.1", "no-subscription", "", map[string]string{folder + "ceph.list": strings.Replace(paid8, "deb ", "deb [arch=amd64 signed-by=/x.gpg] ", 1)}, map[string]string{
-			folder + "ceph.list": blocked + "# was: " + strings.Replace(paid8, "deb ", "deb [arch=amd64 signed-by=/x.gpg] ", 1) + end + blocked + "\n" + free8 + end,
+		"PVE 8, an entry with options": {"8.4.1", "no-subscription", "", map[string]string{
+			folder + "ceph.list": strings.Replace(paid8, "deb ", "deb [arch=amd64 signed-by=/x.gpg] ", 1),
+		}, map[string]string{
+			folder + "ceph.list": blocked + "# was: " + strings.Replace(
+				paid8, "deb ", "deb [arch=amd64 signed-by=/x.gpg] ", 1,
+			) + end + blocked + "\n" + free8 + end,
 		}},
-		"PVE 8, the other one commented out": {"8.4.1", "enterprise", "", map[string]string{folder + "ceph.list": "# " + paid8 + free8}, map[string]string{
+		"PVE 8, the other one commented out": {"8.4.1", "enterprise", "", map[string]string{
+			folder + "ceph.list": "# " + paid8 + free8,
+		}, map[string]string{
 			folder + "ceph.list": blocked + paid8 + "# was: # " + paid8 + end + blocked + "# was: " + free8 + end,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			tr := newTree(t, machine{pve: test.pve, files: test.files})
 			for _, daemon := range []string{"ceph-mon", "ceph-osd"} {
 				if !strings.Contains(test.without, daemon) {
 					tr.write("usr/bin/"+daemon, "")
 				}
 			}
+
 			before := tr.snapshot(false)
 			h := hostOf(func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.Repositories = test.wish })
 			tr.apply(h)
+
 			for file, content := range test.want {
 				assert.Equal(t, content, tr.read(file), file)
 			}
+
 			assert.Empty(t, tr.facts(h).Changes)
 			tr.restore(h)
 			tr.unchanged(before, false, "removed")
@@ -242,6 +336,7 @@ func TestSwitchingBetweenTheRepositories(t *testing.T) {
 	t.Parallel()
 	tr := newTree(t, machine{files: map[string]string{"usr/bin/ceph-mon": ""}})
 	before := tr.snapshot(false)
+
 	with := func(r string) spec.Host {
 		return hostOf(func(h *spec.Host) { h.Prep.IOMMU = false; h.Prep.Repositories = r })
 	}
@@ -249,7 +344,9 @@ func TestSwitchingBetweenTheRepositories(t *testing.T) {
 		tr.apply(with(repository))
 		assert.Empty(t, tr.facts(with(repository)).Changes)
 	}
+
 	tr.apply(with("keep"))
+
 	for _, file := range []string{"proxmox.sources", "pve-enterprise.sources", "ceph.sources"} {
 		name := "/etc/apt/sources.list.d/" + file
 		assert.Equal(t, before[name], tr.snapshot(false)[name], file)

@@ -31,23 +31,56 @@ func TestFacts(t *testing.T) {
 	facts := tr.allFacts()
 
 	assert.Equal(t, host.System{
-		Hostname: "pve1", Node: "pve1", Quorate: true, PVE: "9.1.1", Kernel: "6.17.2-1-pve", CPUVendor: "amd", CPUModel: `A "fast" CPU`, Cores: 16, MemoryKiB: 96 << 20, AvailableKiB: 48 << 20,
-		UEFI: true, BootLoader: "systemd-boot", BootLoaderEvidence: "the firmware started entry 0001, systemd-boot", CommandLineFile: "/etc/kernel/cmdline",
-		CommandLine: `initrd=\EFI\proxmox\6.17.2-1-pve\initrd.img-6.17.2-1-pve ` + zfsRoot, BootID: "6fd5bd1a-0f0f-4c0c-8a8a-000000000001",
+		Hostname:           "pve1",
+		Node:               "pve1",
+		Quorate:            true,
+		PVE:                "9.1.1",
+		Kernel:             "6.17.2-1-pve",
+		CPUVendor:          "amd",
+		CPUModel:           `A "fast" CPU`,
+		Cores:              16,
+		MemoryKiB:          96 << 20,
+		AvailableKiB:       48 << 20,
+		UEFI:               true,
+		BootLoader:         "systemd-boot",
+		BootLoaderEvidence: "the firmware started entry 0001, systemd-boot",
+		CommandLineFile:    "/etc/kernel/cmdline",
+		CommandLine:        `initrd=\EFI\proxmox\6.17.2-1-pve\initrd.img-6.17.2-1-pve ` + zfsRoot,
+		BootID:             "6fd5bd1a-0f0f-4c0c-8a8a-000000000001",
 	}, facts.System)
 	assert.Equal(t, host.IOMMU{Firmware: []string{"IVRS"}, Groups: 2}, facts.IOMMU)
 	assert.Equal(t, []host.Device{{
-		Address: "0000:01:00.0", Vendor: "10de", Device: "27b0", Class: "030000", SubsystemVendor: "10de", SubsystemDevice: "16fa", Group: "12", Driver: "nouveau",
-		Name: "VGA compatible controller [0300]: NVIDIA Corporation AD104GL [RTX 4000 SFF Ada Generation] [10de:27b0] (rev a1)",
+		Address:         "0000:01:00.0",
+		Vendor:          "10de",
+		Device:          "27b0",
+		Class:           "030000",
+		SubsystemVendor: "10de",
+		SubsystemDevice: "16fa",
+		Group:           "12",
+		Driver:          "nouveau",
+		Name:            "VGA compatible controller [0300]: NVIDIA Corporation AD104GL [RTX 4000 SFF Ada Generation] [10de:27b0] (rev a1)",
 	}}, facts.Functions("0000:01:00.0"))
 	assert.Len(t, facts.Functions("0000:01:00"), 2)
 	assert.Equal(t, []host.Pool{{
-		Name: "rpool", Size: 1992864825344, Free: 1500000000000, Health: "ONLINE", Ashift: 12, Compression: "on", Xattr: "on", Vdevs: []string{"mirror-0"},
+		Name:        "rpool",
+		Size:        1992864825344,
+		Free:        1500000000000,
+		Health:      "ONLINE",
+		Ashift:      12,
+		Compression: "on",
+		Xattr:       "on",
+		Vdevs:       []string{"mirror-0"},
 	}}, facts.ZFS.Pools)
 	assert.Equal(t, int64(10307502080), facts.ZFS.ARCWanted)
 	assert.Equal(t, []host.Storage{{Name: "local", Content: "iso,vztmpl", Type: "dir", Active: 1}}, facts.Storages)
 	assert.Equal(t, []string{"101"}, facts.Running())
-	assert.Equal(t, []string{"the kernel runs without iommu=pt", "0000:01:00.0 is bound to nouveau", "0000:01:00.1 is bound to snd_hda_intel"}, facts.Prep.Pending)
+	assert.Equal(
+		t,
+		[]string{
+			"the kernel runs without iommu=pt", "0000:01:00.0 is bound to nouveau", "0000:01:00.1 is bound to snd_hda_intel",
+		},
+		facts.Prep.Pending,
+	)
 	assert.True(t, facts.RebootRequired())
 	assert.Equal(t, 1, facts.NextRevision())
 }
@@ -56,10 +89,14 @@ func TestFactsOfHostsWithLittleToSay(t *testing.T) {
 	t.Parallel()
 	t.Run("without Proxmox' commands", func(t *testing.T) {
 		t.Parallel()
+
 		tr := newTree(t, machine{gpu: true})
-		for _, command := range []string{"pvesh", "lspci", "efibootmgr", "proxmox-boot-tool", "mokutil", "qm", "pct", "zpool", "zfs"} {
+		for _, command := range []string{
+			"pvesh", "lspci", "efibootmgr", "proxmox-boot-tool", "mokutil", "qm", "pct", "zpool", "zfs",
+		} {
 			require.NoError(t, os.RemoveAll(tr.fake+"/"+command))
 		}
+
 		facts := tr.allFacts()
 		assert.Nil(t, facts.Storages)
 		assert.Nil(t, facts.Machines)
@@ -114,12 +151,15 @@ func TestFactsOfHostsWithLittleToSay(t *testing.T) {
 // TestHostileTexts puts every byte a file can hold, and what shells and JSON trip over, where the facts repeat it.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
+
 	every := make([]byte, 0, 255)
+
 	for b := 1; b < 256; b++ {
 		if b != '\n' {
 			every = append(every, byte(b))
 		}
 	}
+
 	for name, text := range map[string]string{
 		"every byte":              string(every),
 		"quotes and escapes":      `a"b\c\"d\\`,
@@ -137,6 +177,7 @@ func TestHostileTexts(t *testing.T) {
 			tr.write("proc/cmdline", text+"\n")
 			tr.write("var/lib/talos-proxmox/owner", text+"\n")
 			facts := tr.allFacts()
+
 			expected := string(bytes.ToValidUTF8([]byte(text), []byte("\uFFFD")))
 			if name == "every byte" {
 				assert.Len(t, []rune(facts.System.CommandLine), len([]rune(text)), "each byte that is no character is told as one")
@@ -144,23 +185,30 @@ func TestHostileTexts(t *testing.T) {
 
 				return
 			}
+
 			assert.Equal(t, expected, facts.System.CommandLine)
 			assert.Equal(t, expected, facts.Prep.Owner)
 		})
 	}
 }
 
-// TestTheEscapeByItself compares the shell's escape with JSON's own for texts of several lines, which files' first lines cannot be.
+// TestTheEscapeByItself compares the shell's escape with JSON's own for texts of several lines, which files' first
+// lines cannot be.
 func TestTheEscapeByItself(t *testing.T) {
 	t.Parallel()
+
 	for _, text := range []string{"", "\n", "a\nb\r\n\tc", "\n\n\"\n", "\\n"} {
 		cmd := exec.CommandContext(t.Context(), "bash", "-s")
 		lib, err := parts.ReadFile("host/lib.sh")
 		require.NoError(t, err)
-		script := Assignments([]Parameter{{"action", "facts"}, {"host", "pve1"}, {"owner", "x"}, {"root", ""}, {"text", text}}) + string(lib) + "\njson \"$text\"\nprintf '%s' \"$REPLY\"\n"
+
+		script := Assignments(
+			[]Parameter{{"action", "facts"}, {"host", "pve1"}, {"owner", "x"}, {"root", ""}, {"text", text}},
+		) + string(lib) + "\njson \"$text\"\nprintf '%s' \"$REPLY\"\n"
 		cmd.Stdin = bytes.NewReader([]byte(script))
 		output, err := cmd.Output()
 		require.NoError(t, err)
+
 		var back string
 		require.NoError(t, json.Unmarshal(output, &back), string(output))
 		assert.Equal(t, text, back)

@@ -19,6 +19,7 @@ import (
 
 func TestHostScriptRefuses(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		machine machine
 		change  func(*tree)
@@ -29,37 +30,100 @@ func TestHostScriptRefuses(t *testing.T) {
 			host: hostOf(withGPU), says: "there is no PCI device at 0000:01:00: lspci -Dnn -d 10de: lists the NVIDIA devices",
 		},
 		"an IOMMU that the command line switches off": {
-			machine: machine{cmdline: zfsRoot + " amd_iommu=off\n"}, host: hostOf(), says: "/etc/kernel/cmdline says amd_iommu=off, which switches off what passthrough needs: take the word out",
+			machine: machine{cmdline: zfsRoot + " amd_iommu=off\n"},
+			host:    hostOf(),
+			says:    "/etc/kernel/cmdline says amd_iommu=off, which switches off what passthrough needs: take the word out",
 		},
 		"GRUB's line in two lines": {
-			machine: grub("GRUB_CMDLINE_LINUX_DEFAULT=\"quiet \\\n  splash\""), host: hostOf(), says: "the last GRUB_CMDLINE_LINUX_DEFAULT is not one assignment in one line",
+			machine: grub("GRUB_CMDLINE_LINUX_DEFAULT=\"quiet \\\n  splash\""),
+			host:    hostOf(),
+			says:    "the last GRUB_CMDLINE_LINUX_DEFAULT is not one assignment in one line",
 		},
-		"GRUB's line with an open quote":        {machine: grub(`GRUB_CMDLINE_LINUX_DEFAULT="quiet`), host: hostOf(), says: "is not one assignment in one line"},
-		"GRUB's line with a command":            {machine: grub(`GRUB_CMDLINE_LINUX_DEFAULT="quiet"; echo hello`), host: hostOf(), says: "is not one assignment in one line"},
-		"systemd-boot with two lines":           {machine: machine{cmdline: zfsRoot + "\nquiet\n"}, host: hostOf(), says: "/etc/kernel/cmdline has more than one line, of which only the first counts"},
-		"systemd-boot without a line":           {machine: machine{cmdline: "\n\n"}, host: hostOf(), says: "/etc/kernel/cmdline has no kernel command line: write the one that /proc/cmdline shows"},
-		"systemd-boot without the file":         {change: func(tr *tree) { tr.edit(kernelFile, "-") }, host: hostOf(), says: "/etc/kernel/cmdline has no kernel command line"},
-		"a block whose end is gone":             {machine: machine{zfs: true, files: map[string]string{zfsFile: blocked + "options zfs x=1\nmine\n"}}, host: hostOf(), says: `/etc/modprobe.d/zfs.conf: the line "# talos-proxmox begin`},
-		"a symbolic link for a file":            {machine: machine{zfs: true}, change: func(tr *tree) { tr.link(zfsFile) }, host: hostOf(), says: "/etc/modprobe.d/zfs.conf is a symbolic link"},
-		"a folder for a file":                   {machine: machine{zfs: true}, change: func(tr *tree) { require.NoError(tr.t, os.Mkdir(tr.path(zfsFile), 0o700)) }, host: hostOf(), says: "/etc/modprobe.d/zfs.conf cannot be read as a file"},
-		"a later file that wins with its limit": {machine: machine{zfs: true, files: map[string]string{"etc/modprobe.d/zz.conf": "options zfs zfs_arc_max=1\n"}}, host: hostOf(), says: "/etc/modprobe.d/zz.conf sets zfs_arc_max and is read after zfs.conf"},
-		"a later file that wins with its ids":   {machine: machine{gpu: true, files: map[string]string{"etc/modprobe.d/zz.conf": "options vfio-pci ids=1:2\n"}}, host: hostOf(withGPU), says: "/etc/modprobe.d/zz.conf binds ids to vfio-pci and is read after vfio.conf"},
-		"repositories of an unknown PVE":        {machine: machine{pve: "7.4-3"}, host: hostOf(func(h *spec.Host) { h.Prep.Repositories = "no-subscription" }), says: `Proxmox VE "7.4-3" has repositories that are not known here`},
-		"the host of another stack":             {change: func(tr *tree) { tr.write("var/lib/talos-proxmox/owner", "talos-proxmox/prod\n") }, host: hostOf(), says: "this host is prepared by stack talos-proxmox/prod"},
-		"two problems at once, both told":       {machine: machine{zfs: true, cmdline: zfsRoot + " iommu=off\n", files: map[string]string{"etc/modprobe.d/zz.conf": "options zfs zfs_arc_max=1\n"}}, host: hostOf(), says: "error: /etc/modprobe.d/zz.conf"},
+		"GRUB's line with an open quote": {
+			machine: grub(`GRUB_CMDLINE_LINUX_DEFAULT="quiet`), host: hostOf(), says: "is not one assignment in one line",
+		},
+		"GRUB's line with a command": {
+			machine: grub(`GRUB_CMDLINE_LINUX_DEFAULT="quiet"; echo hello`),
+			host:    hostOf(),
+			says:    "is not one assignment in one line",
+		},
+		"systemd-boot with two lines": {
+			machine: machine{cmdline: zfsRoot + "\nquiet\n"},
+			host:    hostOf(),
+			says:    "/etc/kernel/cmdline has more than one line, of which only the first counts",
+		},
+		"systemd-boot without a line": {
+			machine: machine{cmdline: "\n\n"},
+			host:    hostOf(),
+			says:    "/etc/kernel/cmdline has no kernel command line: write the one that /proc/cmdline shows",
+		},
+		"systemd-boot without the file": {
+			change: func(tr *tree) { tr.edit(kernelFile, "-") },
+			host:   hostOf(),
+			says:   "/etc/kernel/cmdline has no kernel command line",
+		},
+		"a block whose end is gone": {
+			machine: machine{zfs: true, files: map[string]string{zfsFile: blocked + "options zfs x=1\nmine\n"}},
+			host:    hostOf(),
+			says:    `/etc/modprobe.d/zfs.conf: the line "# talos-proxmox begin`,
+		},
+		"a symbolic link for a file": {
+			machine: machine{zfs: true},
+			change:  func(tr *tree) { tr.link(zfsFile) },
+			host:    hostOf(),
+			says:    "/etc/modprobe.d/zfs.conf is a symbolic link",
+		},
+		"a folder for a file": {
+			machine: machine{zfs: true},
+			change:  func(tr *tree) { require.NoError(tr.t, os.Mkdir(tr.path(zfsFile), 0o700)) },
+			host:    hostOf(),
+			says:    "/etc/modprobe.d/zfs.conf cannot be read as a file",
+		},
+		"a later file that wins with its limit": {
+			machine: machine{zfs: true, files: map[string]string{"etc/modprobe.d/zz.conf": "options zfs zfs_arc_max=1\n"}},
+			host:    hostOf(),
+			says:    "/etc/modprobe.d/zz.conf sets zfs_arc_max and is read after zfs.conf",
+		},
+		"a later file that wins with its ids": {
+			machine: machine{gpu: true, files: map[string]string{"etc/modprobe.d/zz.conf": "options vfio-pci ids=1:2\n"}},
+			host:    hostOf(withGPU),
+			says:    "/etc/modprobe.d/zz.conf binds ids to vfio-pci and is read after vfio.conf",
+		},
+		"repositories of an unknown PVE": {
+			machine: machine{pve: "7.4-3"},
+			host:    hostOf(func(h *spec.Host) { h.Prep.Repositories = "no-subscription" }),
+			says:    `Proxmox VE "7.4-3" has repositories that are not known here`,
+		},
+		"the host of another stack": {
+			change: func(tr *tree) { tr.write("var/lib/talos-proxmox/owner", "talos-proxmox/prod\n") },
+			host:   hostOf(),
+			says:   "this host is prepared by stack talos-proxmox/prod",
+		},
+		"two problems at once, both told": {
+			machine: machine{
+				zfs:     true,
+				cmdline: zfsRoot + " iommu=off\n",
+				files:   map[string]string{"etc/modprobe.d/zz.conf": "options zfs zfs_arc_max=1\n"},
+			},
+			host: hostOf(),
+			says: "error: /etc/modprobe.d/zz.conf",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			tr := newTree(t, test.machine)
 			if test.change != nil {
 				test.change(tr)
 			}
+
 			before := tr.snapshot(true)
 			r := tr.run(ActionApply, test.host)
 			require.Error(t, r.err)
 			assert.Contains(t, r.stderr, test.says)
 			assert.Empty(t, r.stdout)
 			tr.unchanged(before, true, "nothing is half done")
+
 			if name != "the host of another stack" {
 				assert.NotEmpty(t, tr.facts(test.host).Problems, "the facts say so before")
 			}
@@ -73,9 +137,11 @@ func (tr *tree) link(name string) {
 	require.NoError(tr.t, os.Symlink(tr.path("etc/elsewhere.conf"), tr.path(name)))
 }
 
-// shadow puts a command before the real one on PATH that stops at its nth call: it fails, or kills the script outright, before or after it did its work.
+// shadow puts a command before the real one on PATH that stops at its nth call: it fails, or kills the script outright,
+// before or after it did its work.
 func (tr *tree) shadow(command string, nth int, stop string) {
 	tr.t.Helper()
+
 	actual, err := exec.LookPath(command)
 	require.NoError(tr.t, err)
 	script := fmt.Sprintf(`#!/usr/bin/env bash
@@ -109,9 +175,11 @@ func (tr *tree) said(name string) string {
 	return string(content)
 }
 
-// TestBrokenOffRunsLeaveWholeFilesAndAreCompleted stops an apply at every call of the commands that write, in three ways.
+// TestBrokenOffRunsLeaveWholeFilesAndAreCompleted stops an apply at every call of the commands that write, in three
+// ways.
 func TestBrokenOffRunsLeaveWholeFilesAndAreCompleted(t *testing.T) {
 	t.Parallel()
+
 	m := machine{gpu: true, zfs: true, cmdline: zfsRoot, files: map[string]string{zfsFile: "# mine"}}
 	h := m.host(func(h *spec.Host) { h.Prep.Repositories = "no-subscription" })
 	reference := newTree(t, m)
@@ -121,6 +189,7 @@ func TestBrokenOffRunsLeaveWholeFilesAndAreCompleted(t *testing.T) {
 	reference.apply(h)
 	moves, syncs := reference.unshadow("mv"), reference.unshadow("sync")
 	require.Greater(t, moves, 15, "the counting works")
+
 	wanted := reference.snapshot(false)
 
 	stops := []string{"fail", "before", "after"}
@@ -129,6 +198,7 @@ func TestBrokenOffRunsLeaveWholeFilesAndAreCompleted(t *testing.T) {
 			if command == "sync" && stop != "fail" {
 				continue // a kill between two moves is a kill at a move
 			}
+
 			t.Run(command+" "+stop, func(t *testing.T) {
 				t.Parallel()
 				// Some places in each way; the ways begin at different ones.
@@ -137,17 +207,21 @@ func TestBrokenOffRunsLeaveWholeFilesAndAreCompleted(t *testing.T) {
 					tr.shadow(command, nth, stop)
 					r := tr.run(ActionApply, h)
 					tr.unshadow(command)
+
 					where := fmt.Sprintf("at call %d", nth)
 					if r.err == nil {
 						require.Equal(t, "sync", command, where+": only a folder's sync may fail")
 					}
+
 					requireWhole(t, tr, old, wanted, where)
+
 					if nth%4 == 3 { // half of them are removed right away, the others completed
 						tr.restore(h)
 						tr.unchanged(old, false, where+": removed")
 
 						continue
 					}
+
 					tr.apply(h)
 					assert.Empty(t, tr.facts(h).Changes, where)
 					assert.Contains(t, tr.calls(), "update-initramfs -u -k all", where)
@@ -163,8 +237,12 @@ func TestBrokenOffRunsLeaveWholeFilesAndAreCompleted(t *testing.T) {
 // requireWhole checks that every managed file is as before or as wanted.
 func requireWhole(t *testing.T, tr *tree, old, wanted map[string]string, where string) {
 	t.Helper()
+
 	now := tr.snapshot(false)
-	for _, file := range []string{kernelFile, vfioFile, zfsFile, "etc/modules-load.d/vfio.conf", "etc/modprobe.d/blacklist-gpu.conf", "etc/apt/sources.list.d/ceph.sources", "etc/apt/sources.list.d/proxmox.sources"} {
+	for _, file := range []string{
+		kernelFile, vfioFile, zfsFile, "etc/modules-load.d/vfio.conf", "etc/modprobe.d/blacklist-gpu.conf",
+		"etc/apt/sources.list.d/ceph.sources", "etc/apt/sources.list.d/proxmox.sources",
+	} {
 		content := now["/"+file]
 		require.True(t, content == old["/"+file] || content == wanted["/"+file], "%s: %s is %q", where, file, content)
 	}
@@ -172,12 +250,14 @@ func requireWhole(t *testing.T, tr *tree, old, wanted map[string]string, where s
 
 func TestFailingFollowUpsAreRepeated(t *testing.T) {
 	t.Parallel()
+
 	for _, command := range []string{"proxmox-boot-tool", "update-initramfs"} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			tr, h := newTree(t, machine{gpu: true}), hostOf(withGPU)
 			fault := filepath.Join(tr.fake, "fail "+command)
 			require.NoError(t, os.WriteFile(fault, nil, 0o600))
+
 			r := tr.run(ActionApply, h)
 			require.Error(t, r.err)
 			assert.Contains(t, r.stderr, "fails as asked")
@@ -198,21 +278,26 @@ func TestFailingFollowUpsAreRepeated(t *testing.T) {
 func TestAFullDisk(t *testing.T) {
 	t.Parallel()
 	tr, h := newTree(t, machine{gpu: true, zfs: true}), hostOf(withGPU)
+
 	small := tr.path("etc/modprobe.d")
 	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=4k"); err != nil {
 		t.Skipf("this user may not mount: %v; a failing sync at every write stands in for it", err)
 	}
+
 	t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
 	require.NoError(t, os.WriteFile(filepath.Join(small, "fill"), []byte(strings.Repeat("x", 4096)), 0o600))
+
 	before := tr.snapshot(false)
 
 	r := tr.run(ActionApply, h)
 	require.Error(t, r.err)
 	assert.Contains(t, r.stderr, "is the file system read-only or full? Nothing of /etc/modprobe.d/")
+
 	after := tr.snapshot(false)
 	for file := range before {
 		assert.Equal(t, before[file], after[file], file)
 	}
+
 	require.NoError(t, os.Remove(filepath.Join(small, "fill")))
 	require.NoError(t, syscall.Mount("tmpfs", small, "tmpfs", syscall.MS_REMOUNT, "size=1m"))
 	tr.apply(h)
@@ -221,10 +306,12 @@ func TestAFullDisk(t *testing.T) {
 
 func TestAReadOnlyFileSystem(t *testing.T) {
 	t.Parallel()
+
 	tr, h := newTree(t, machine{gpu: true, zfs: true}), hostOf(withGPU)
 	if err := syscall.Mount(tr.root, tr.root, "", syscall.MS_BIND, ""); err != nil {
 		t.Skipf("this user may not mount: %v; a failing sync at every write stands in for it", err)
 	}
+
 	t.Cleanup(func() { _ = syscall.Unmount(tr.root, syscall.MNT_DETACH) })
 	require.NoError(t, syscall.Mount("", tr.root, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
 	before := tr.snapshot(true)
@@ -240,6 +327,7 @@ func TestAReadOnlyFileSystem(t *testing.T) {
 
 func errorsOf(stderr string) string {
 	var found strings.Builder
+
 	for line := range strings.Lines(stderr) {
 		if strings.HasPrefix(line, "error: ") {
 			found.WriteString(line)
@@ -253,16 +341,33 @@ func TestRunsOnOneHostGoOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	tr, h := newTree(t, machine{gpu: true}), hostOf(withGPU)
 	slow, released := filepath.Join(tr.fake, "update-initramfs"), filepath.Join(tr.fake, "released")
-	require.NoError(t, os.WriteFile(slow, fmt.Appendf(nil, "#!/usr/bin/env bash\n: >%q\nuntil [ -e %q ]; do sleep 0.05; done\n", filepath.Join(tr.fake, "slow"), released), 0o755)) //nolint:gosec // a command
+	//nolint:gosec // a command
+	require.NoError(
+		t,
+		os.WriteFile(
+			slow,
+			fmt.Appendf(
+				nil, "#!/usr/bin/env bash\n: >%q\nuntil [ -e %q ]; do sleep 0.05; done\n", filepath.Join(tr.fake, "slow"), released,
+			),
+			0o755,
+		),
+	)
 	first := tr.exec(ActionApply, h, "talos-proxmox/lab")
 	require.NoError(t, first.Start())
-	require.Eventually(t, func() bool { return fileExists(filepath.Join(tr.fake, "slow")) }, 5*time.Minute, 5*time.Millisecond)
+	require.Eventually(
+		t, func() bool { return fileExists(filepath.Join(tr.fake, "slow")) }, 5*time.Minute, 5*time.Millisecond,
+	)
 
 	second := tr.exec(ActionFacts, h, "talos-proxmox/lab")
+
 	var stdout, stderr strings.Builder
+
 	second.Stdout, second.Stderr = &stdout, &stderr
 	require.NoError(t, second.Start())
-	require.Eventually(t, func() bool { return waitedFor(t, filepath.Join(tr.fake, "talos-proxmox-host.lock")) }, 5*time.Minute, 5*time.Millisecond)
+	require.Eventually(
+		t, func() bool { return waitedFor(t, filepath.Join(tr.fake, "talos-proxmox-host.lock")) }, 5*time.Minute,
+		5*time.Millisecond,
+	)
 	require.NoError(t, os.WriteFile(released, nil, 0o600))
 	require.NoError(t, second.Wait(), stderr.String())
 	assert.Empty(t, prepOf(t, result{stdout: stdout.String()}).Changes, "the second run waits and finds everything done")
@@ -273,12 +378,16 @@ func TestRunsOnOneHostGoOneAfterTheOther(t *testing.T) {
 // 4711 fe:00:1234 0 EOF".
 func waitedFor(t *testing.T, file string) bool {
 	t.Helper()
+
 	info, err := os.Stat(file)
 	require.NoError(t, err)
+
 	about, ok := info.Sys().(*syscall.Stat_t)
 	require.True(t, ok)
+
 	locks, err := os.ReadFile("/proc/locks")
 	require.NoError(t, err)
+
 	for line := range strings.Lines(string(locks)) {
 		if strings.Contains(line, " -> ") && strings.Contains(line, fmt.Sprintf(":%d ", about.Ino)) {
 			return true
@@ -298,10 +407,23 @@ func TestAHangupEndsNothingHalfWay(t *testing.T) {
 	t.Parallel()
 	tr, h := newTree(t, machine{gpu: true}), hostOf(withGPU)
 	slow, released := filepath.Join(tr.fake, "proxmox-boot-tool"), filepath.Join(tr.fake, "released")
-	require.NoError(t, os.WriteFile(slow, fmt.Appendf(nil, "#!/usr/bin/env bash\nif [ \"$1\" = refresh ]; then : >%q; until [ -e %q ]; do sleep 0.05; done; fi\n", filepath.Join(tr.fake, "slow"), released), 0o755)) //nolint:gosec // a command
+	//nolint:gosec // a command
+	require.NoError(
+		t,
+		os.WriteFile(
+			slow,
+			fmt.Appendf(
+				nil, "#!/usr/bin/env bash\nif [ \"$1\" = refresh ]; then : >%q; until [ -e %q ]; do sleep 0.05; done; fi\n",
+				filepath.Join(tr.fake, "slow"), released,
+			),
+			0o755,
+		),
+	)
 	cmd := tr.exec(ActionApply, h, "talos-proxmox/lab")
 	require.NoError(t, cmd.Start())
-	require.Eventually(t, func() bool { return fileExists(filepath.Join(tr.fake, "slow")) }, 5*time.Minute, 5*time.Millisecond)
+	require.Eventually(
+		t, func() bool { return fileExists(filepath.Join(tr.fake, "slow")) }, 5*time.Minute, 5*time.Millisecond,
+	)
 	require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGHUP))
 	require.NoError(t, os.WriteFile(released, nil, 0o600))
 	require.Error(t, cmd.Wait())

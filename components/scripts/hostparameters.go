@@ -7,19 +7,22 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// HostParameters are what the host script has to know of a host as it is planned. Owner is the stack: project/stack. With running, the running system has to be
-// as wanted, too, not only the files: machines of the plan need it, or the host is rebooted where that helps.
+// HostParameters are what the host script has to know of a host as it is planned. Owner is the stack: project/stack.
+// With running, the running system has to be as wanted, too, not only the files: machines of the plan need it, or the
+// host is rebooted where that helps.
 func HostParameters(h spec.Host, owner string, running bool) []Parameter {
 	addresses := make([]string, 0, len(h.GPUs))
 	for _, gpu := range h.GPUs {
 		addresses = append(addresses, gpu.PCI)
 	}
+
 	parameters := []Parameter{{"host", h.Name}, {"owner", owner}, {"gpus", strings.Join(addresses, " ")}}
 	if h.Prep == nil {
 		return parameters
 	}
 
-	return append(parameters, Parameter{"prepared", "1"}, Parameter{"running", flag(running)}, Parameter{"iommu", flag(h.Prep.IOMMU)},
+	return append(parameters, Parameter{"prepared", "1"}, Parameter{"running", flag(running)},
+		Parameter{"iommu", flag(h.Prep.IOMMU)},
 		Parameter{"arc", arc(h.Prep.ZFSArcMaxBytes)}, Parameter{"repositories", h.Prep.Repositories})
 }
 

@@ -1,5 +1,6 @@
-// Package scripts holds the shell that runs on Proxmox hosts. A script is sent on standard input behind the assignments of its parameters: in a command it would
-// stand in full in every error message, and sshd passes no environment on by default.
+// Package scripts holds the shell that runs on Proxmox hosts. A script is sent on standard input behind the assignments
+// of its parameters: in a command it would stand in full in every error message, and sshd passes no environment on by
+// default.
 package scripts
 
 import (
@@ -16,7 +17,8 @@ const (
 	ActionFacts   = "facts"   // prints what the host is, and what an apply would change; writes nothing
 	ActionApply   = "apply"   // makes the host as wanted, then prints the facts
 	ActionRestore = "restore" // gives back every file as it was
-	ActionReboot  = "reboot"  // reboots where nothing is in the way; prints "rebooting", "busy <VMIDs>", or "wait <reason>" in each line
+	// reboots where nothing is in the way; prints "rebooting", "busy <VMIDs>", or "wait <reason>" in each line
+	ActionReboot = "reboot"
 )
 
 // Parameter is a shell variable of a script.
@@ -24,7 +26,10 @@ type Parameter struct{ Name, Value string }
 
 // Host is the host script: the parts share the parameters that [HostParameters] makes.
 func Host(parameters []Parameter) string {
-	return script(parameters, "identity", "host/lib", "host/files", "host/cmdline", "host/repositories", "host/wanted", "host/facts", "host/reboot", "host/main")
+	return script(
+		parameters, "identity", "host/lib", "host/files", "host/cmdline", "host/repositories", "host/wanted", "host/facts",
+		"host/reboot", "host/main",
+	)
 }
 
 // Template is the script that makes and removes templates.
@@ -33,19 +38,21 @@ func Template(parameters []Parameter) string { return script(parameters, "identi
 func script(parameters []Parameter, names ...string) string {
 	var text strings.Builder
 	text.WriteString(Assignments(parameters))
+
 	for _, name := range names {
 		content, err := parts.ReadFile(name + ".sh")
 		if err != nil {
 			panic(fmt.Sprintf("the part %s of a script is not embedded: %v", name, err))
 		}
+
 		text.Write(content)
 	}
 
 	return text.String()
 }
 
-// HostCommand is what a host's shell is asked to run with the host script on standard input. The script of a killed run may live on; its successor waits for
-// the lock.
+// HostCommand is what a host's shell is asked to run with the host script on standard input. The script of a killed run
+// may live on; its successor waits for the lock.
 func HostCommand(action string) string {
 	return fmt.Sprintf(`action=%s flock -w 900 /run/lock/talos-proxmox-host.lock bash -c 'eval "$(cat)"'`, action)
 }

@@ -18,7 +18,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// tree is a Proxmox host as a prepared folder: files as they are on a host, and small commands on PATH that say what they were called with.
+// tree is a Proxmox host as a prepared folder: files as they are on a host, and small commands on PATH that say what
+// they were called with.
 type tree struct {
 	t    *testing.T
 	root string // HOST_ROOT
@@ -54,15 +55,19 @@ func (m machine) withDefaults() machine {
 	if m.vendor == "" {
 		m.vendor = "amd"
 	}
+
 	if m.kernel == "" {
 		m.kernel = "6.17.2-1-pve"
 	}
+
 	if m.pve == "" {
 		m.pve = "9.1.1"
 	}
+
 	if m.loader == "" {
 		m.loader = "systemd-boot"
 	}
+
 	if m.memory == 0 {
 		m.memory = 96
 	}
@@ -72,20 +77,29 @@ func (m machine) withDefaults() machine {
 
 func newTree(t *testing.T, m machine) *tree {
 	t.Helper()
+
 	m = m.withDefaults()
+
 	tr := &tree{t: t, root: filepath.Join(t.TempDir(), "root"), fake: t.TempDir()}
-	for _, folder := range []string{"etc/default", "etc/kernel", "etc/modprobe.d", "etc/modules-load.d", "etc/apt/sources.list.d", "var/lib", "run/lock", "sys/kernel/iommu_groups"} {
+	for _, folder := range []string{
+		"etc/default", "etc/kernel", "etc/modprobe.d", "etc/modules-load.d", "etc/apt/sources.list.d", "var/lib", "run/lock",
+		"sys/kernel/iommu_groups",
+	} {
 		require.NoError(t, os.MkdirAll(filepath.Join(tr.root, folder), 0o755)) //nolint:gosec // a host's
 	}
+
 	tr.is("pve1", "pve1")
 	tr.system(m)
 	tr.boot(m)
 	tr.repositories(m)
+
 	if m.gpu {
 		tr.device("0000:01:00.0", "10de", "27b0", "030000", "nouveau", 12)
 		tr.device("0000:01:00.1", "10de", "22bc", "040300", "snd_hda_intel", 12)
 	}
+
 	tr.device("0000:00:17.0", "8086", "7ae2", "010601", "ahci", 3)
+
 	if m.zfs {
 		tr.write(arcMax, "0\n")
 		tr.write("sys/module/zfs/parameters/zfs_arc_min", "0\n")
@@ -95,6 +109,7 @@ func newTree(t *testing.T, m machine) *tree {
 		tr.say("zpool status", "  pool: rpool\n state: ONLINE\nconfig:\n\n\tNAME        STATE     READ WRITE CKSUM\n\trpool       ONLINE       0     0     0\n"+
 			"\t  mirror-0  ONLINE       0     0     0\n\t    sda3    ONLINE       0     0     0\n\t    sdb3    ONLINE       0     0     0\n\nerrors: No known data errors\n")
 	}
+
 	for name, content := range m.files {
 		tr.write(name, content)
 	}
@@ -104,16 +119,25 @@ func newTree(t *testing.T, m machine) *tree {
 
 func (tr *tree) system(m machine) {
 	id := map[string]string{"amd": "AuthenticAMD", "intel": "GenuineIntel"}[m.vendor]
-	tr.write("proc/cpuinfo", strings.Repeat(fmt.Sprintf("processor\t: 0\nvendor_id\t: %s\nmodel name\t: A \"fast\" CPU\n\n", id), 16))
-	tr.write("proc/meminfo", fmt.Sprintf("MemTotal:       %d kB\nMemFree:        1000 kB\nMemAvailable:   %d kB\n", m.memory<<20, m.memory<<19))
+	tr.write(
+		"proc/cpuinfo",
+		strings.Repeat(fmt.Sprintf("processor\t: 0\nvendor_id\t: %s\nmodel name\t: A \"fast\" CPU\n\n", id), 16),
+	)
+	tr.write(
+		"proc/meminfo",
+		fmt.Sprintf("MemTotal:       %d kB\nMemFree:        1000 kB\nMemAvailable:   %d kB\n", m.memory<<20, m.memory<<19),
+	)
 	tr.write("proc/sys/kernel/random/boot_id", "6fd5bd1a-0f0f-4c0c-8a8a-000000000001\n")
+
 	table := map[string]string{"amd": "IVRS", "intel": "DMAR"}[m.vendor]
 	tr.write("sys/firmware/acpi/tables/"+table, "")
 	tr.say("uname -r", m.kernel+"\n")
 	tr.say("pveversion", "pve-manager/"+m.pve+"/42db4a6cf33dac83 (running kernel: "+m.kernel+")\n")
 	tr.say("qm list", "      VMID NAME                 STATUS     MEM(MB)    BOOTDISK(GB) PID\n")
 	tr.say("pct list", "")
-	tr.say("pvecm status", "Error: Corosync config '/etc/pve/corosync.conf' does not exist - is this node part of a cluster?\n")
+	tr.say(
+		"pvecm status", "Error: Corosync config '/etc/pve/corosync.conf' does not exist - is this node part of a cluster?\n",
+	)
 	tr.say("ha-manager status", "quorum OK\n")
 	tr.say("pvesh get /nodes/pve1/tasks", "[]\n")
 	tr.say("pvesh get /cluster/tasks", "[]\n")
@@ -122,7 +146,10 @@ func (tr *tree) system(m machine) {
 	tr.say("pvesh get /nodes/pve1/storage", `[{"storage":"local","content":"iso,vztmpl","type":"dir","active":1}]`+"\n")
 	tr.say("pvesh get /nodes/pve1/qemu", "[]\n")
 	tr.say("pvesh get /nodes/pve1/lxc", "[]\n")
-	for _, command := range []string{"update-grub", "update-initramfs", "proxmox-boot-tool", "efibootmgr", "mokutil", "systemctl", "zpool", "zfs"} {
+
+	for _, command := range []string{
+		"update-grub", "update-initramfs", "proxmox-boot-tool", "efibootmgr", "mokutil", "systemctl", "zpool", "zfs",
+	} {
 		tr.command(command)
 	}
 }
@@ -134,6 +161,7 @@ func (tr *tree) is(own, node string) {
 	local := tr.path("etc/pve/local")
 	require.NoError(tr.t, os.MkdirAll(filepath.Dir(local), 0o755)) //nolint:gosec // a host's
 	require.NoError(tr.t, os.RemoveAll(local))
+
 	if node != "" {
 		require.NoError(tr.t, os.Symlink("nodes/"+node, local))
 	}
@@ -146,31 +174,42 @@ func (tr *tree) boot(m machine) {
 		if m.secure {
 			secure = "\x06\x00\x00\x00\x01"
 		}
+
 		tr.write("sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", secure)
 	}
+
 	cmdline := m.cmdline
 	switch m.loader {
 	case "systemd-boot":
 		if cmdline == "" {
 			cmdline = zfsRoot + "\n"
 		}
+
 		tr.write(kernelFile, cmdline)
 		tr.write("etc/kernel/proxmox-boot-uuids", "8A3C-1234\n")
 		tr.write(grubFile, grubText) // there, and of no effect
 		tr.write("proc/cmdline", `initrd=\EFI\proxmox\6.17.2-1-pve\initrd.img-6.17.2-1-pve `+zfsRoot+"\n")
-		tr.say("proxmox-boot-tool status", "System currently booted with uefi\n8A3C-1234 is configured with: uefi (versions: 6.17.2-1-pve)\n")
+		tr.say(
+			"proxmox-boot-tool status",
+			"System currently booted with uefi\n8A3C-1234 is configured with: uefi (versions: 6.17.2-1-pve)\n",
+		)
 		tr.say("efibootmgr -v", "BootCurrent: 0001\nBoot0001* Linux Boot Manager\tHD(2,GPT)/File(\\EFI\\SYSTEMD\\SYSTEMD-BOOTX64.EFI)\nBoot0002* UEFI: PXE\n")
 	default:
 		if cmdline == "" {
 			cmdline = grubText
 		}
+
 		tr.write(grubFile, cmdline)
 		tr.write("proc/cmdline", "BOOT_IMAGE=/boot/vmlinuz-6.17.2-1-pve root=/dev/mapper/pve-root ro quiet\n")
 		tr.say("efibootmgr -v", "BootCurrent: 0000\nBoot0000* proxmox\tHD(2,GPT)/File(\\EFI\\proxmox\\shimx64.efi)\n")
+
 		if m.loader == "grub-by-tool" {
 			tr.write("etc/kernel/proxmox-boot-uuids", "8A3C-1234\n")
 			tr.write(kernelFile, zfsRoot+"\n") // there, and of no effect
-			tr.say("proxmox-boot-tool status", "System currently booted with uefi\n8A3C-1234 is configured with: grub (versions: 6.17.2-1-pve)\n")
+			tr.say(
+				"proxmox-boot-tool status",
+				"System currently booted with uefi\n8A3C-1234 is configured with: grub (versions: 6.17.2-1-pve)\n",
+			)
 		}
 	}
 }
@@ -189,7 +228,11 @@ func (tr *tree) repositories(m machine) {
 
 		return
 	}
-	tr.write("etc/apt/sources.list.d/debian.sources", "Types: deb\nURIs: http://deb.debian.org/debian/\nSuites: trixie trixie-updates\nComponents: main\n")
+
+	tr.write(
+		"etc/apt/sources.list.d/debian.sources",
+		"Types: deb\nURIs: http://deb.debian.org/debian/\nSuites: trixie trixie-updates\nComponents: main\n",
+	)
 	tr.write("etc/apt/sources.list.d/pve-enterprise.sources", enterprise9)
 	tr.write("etc/apt/sources.list.d/ceph.sources", ceph9)
 }
@@ -202,9 +245,11 @@ func (tr *tree) device(address, vendor, device, class, driver string, group int)
 	tr.write(folder+"/class", "0x"+class+"\n")
 	tr.write(folder+"/subsystem_vendor", "0x"+vendor+"\n")
 	tr.write(folder+"/subsystem_device", "0x16fa\n")
+
 	if driver != "" {
 		require.NoError(tr.t, os.Symlink("../../../../bus/pci/drivers/"+driver, tr.path(folder+"/driver")))
 	}
+
 	groups := tr.path(fmt.Sprintf("sys/kernel/iommu_groups/%d/devices", group))
 	require.NoError(tr.t, os.MkdirAll(groups, 0o755)) //nolint:gosec // a host's
 	require.NoError(tr.t, os.Symlink("../../../../bus/pci/devices/"+address, filepath.Join(groups, address)))
@@ -220,16 +265,19 @@ func (tr *tree) write(name, content string) {
 
 func (tr *tree) read(name string) string {
 	tr.t.Helper()
+
 	content, err := os.ReadFile(tr.path(name))
 	if os.IsNotExist(err) {
 		return ""
 	}
+
 	require.NoError(tr.t, err)
 
 	return string(content)
 }
 
-// fakeCommand notes its call, does what a test put in its way, and says what was prepared: the longest file whose name begins its call.
+// fakeCommand notes its call, does what a test put in its way, and says what was prepared: the longest file whose name
+// begins its call.
 const fakeCommand = `#!/usr/bin/env bash
 call="${0##*/} $*"
 fake=%q
@@ -252,9 +300,12 @@ func (tr *tree) command(name string) {
 // say prepares what a command prints when it is called with these words, or more.
 func (tr *tree) say(call, output string) {
 	tr.t.Helper()
+
 	name, _, _ := strings.Cut(call, " ")
 	tr.command(name)
-	require.NoError(tr.t, os.WriteFile(filepath.Join(tr.fake, "say "+strings.ReplaceAll(call, "/", "%")), []byte(output), 0o600))
+	require.NoError(
+		tr.t, os.WriteFile(filepath.Join(tr.fake, "say "+strings.ReplaceAll(call, "/", "%")), []byte(output), 0o600),
+	)
 }
 
 // calls are the commands that changed something, in order.
@@ -262,7 +313,9 @@ func (tr *tree) calls() []string {
 	tr.t.Helper()
 	content, err := os.ReadFile(filepath.Join(tr.fake, "log"))
 	require.NoError(tr.t, err)
+
 	var calls []string
+
 	for call := range strings.Lines(string(content)) {
 		call = strings.TrimSpace(call)
 		for _, change := range []string{"update-", "proxmox-boot-tool refresh", "systemctl"} {
@@ -306,7 +359,9 @@ type result struct {
 func (tr *tree) run(action string, h spec.Host) result {
 	tr.t.Helper()
 	cmd := tr.exec(action, h, "talos-proxmox/lab")
+
 	var stdout, stderr strings.Builder
+
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 
@@ -344,34 +399,43 @@ func (tr *tree) restore(h spec.Host) {
 
 func prepOf(t *testing.T, r result) prep {
 	t.Helper()
+
 	var facts struct{ Prep prep }
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &facts), r.stdout)
 
 	return facts.Prep
 }
 
-// snapshot is every file below etc, sys, var and proc with content, mode, owner and, where times is set, its inode and time of change.
+// snapshot is every file below etc, sys, var and proc with content, mode, owner and, where times is set, its inode and
+// time of change.
 func (tr *tree) snapshot(times bool) map[string]string {
 	tr.t.Helper()
+
 	files := map[string]string{}
+
 	require.NoError(tr.t, filepath.Walk(tr.root, func(path string, info os.FileInfo, err error) error {
 		if err != nil {
 			return err
 		}
+
 		name := strings.TrimPrefix(path, tr.root)
 		stat, ok := info.Sys().(*syscall.Stat_t)
 		require.True(tr.t, ok)
+
 		entry := fmt.Sprintf("%s %d:%d", info.Mode(), stat.Uid, stat.Gid)
 		if info.Mode().IsRegular() {
 			content, err := os.ReadFile(path) //nolint:gosec // below the test's own folder
 			if err != nil {
 				return err
 			}
+
 			entry += " " + string(content)
 		}
+
 		if times {
 			entry += fmt.Sprintf(" %d %s", stat.Ino, info.ModTime())
 		}
+
 		files[name] = entry
 
 		return nil
@@ -382,10 +446,12 @@ func (tr *tree) snapshot(times bool) map[string]string {
 
 func (tr *tree) unchanged(before map[string]string, times bool, why string) {
 	tr.t.Helper()
+
 	now := tr.snapshot(times)
 	for name, was := range before {
 		assert.Equal(tr.t, was, now[name], "%s: %s", why, name)
 	}
+
 	for name := range now {
 		assert.Contains(tr.t, slices.Collect(maps.Keys(before)), name, why)
 	}

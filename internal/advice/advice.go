@@ -36,9 +36,11 @@ func (s Subject) String() string {
 	if s.VMID != 0 {
 		details = append(details, fmt.Sprintf("VM %d", s.VMID))
 	}
+
 	if s.Host != "" {
 		details = append(details, "on host "+s.Host)
 	}
+
 	if len(details) == 0 {
 		return s.Name
 	}
@@ -68,12 +70,26 @@ func (s Subject) locked(operation string) int {
 func (s Subject) missing(operation string) string {
 	var things []string
 	if s.Template != 0 && operation == "create" {
-		things = append(things, fmt.Sprintf("its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or state another "+
-			"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: machines that run stay, unless they are linked clones)", s.Template, s.Template))
+		things = append(
+			things,
+			fmt.Sprintf(
+				"its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or state another "+
+					"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: machines that run stay, unless they are linked clones)",
+				s.Template, s.Template,
+			),
+		)
 	}
+
 	if len(s.Datastores) > 0 {
-		things = append(things, fmt.Sprintf("its datastore %s (`pvesm status` lists those that there are; bring it back, or %s)", strings.Join(s.Datastores, ", "), otherDatastore))
+		things = append(
+			things,
+			fmt.Sprintf(
+				"its datastore %s (`pvesm status` lists those that there are; bring it back, or %s)",
+				strings.Join(s.Datastores, ", "), otherDatastore,
+			),
+		)
 	}
+
 	if len(things) == 0 {
 		return fmt.Sprintf("Proxmox does not have what it names: compare it with what %s has", s.host())
 	}
@@ -90,6 +106,7 @@ func HeldBy(s Subject) string { return s.taken() }
 // taken is what to do about a VMID that another machine has.
 func (s Subject) taken() string {
 	alone := fmt.Sprintf("state a free VMID for %s alone, nodes.<n>.vmid of its pool", s.Name)
+
 	removed := fmt.Sprintf("`make recover STACK=%s VMID=%d` removes it", s.Stack, s.VMID)
 	switch h := s.Holder; {
 	case h == nil:
@@ -98,7 +115,9 @@ func (s Subject) taken() string {
 	case h.Ours && h.Name == s.Name:
 		return fmt.Sprintf("an interrupted run of this stack left VM %d on %s: %s", s.VMID, h.Host, removed)
 	case h.Owner != "":
-		return fmt.Sprintf("VM %d is %s on %s, and belongs to the stack %s: leave it, and %s", s.VMID, h.Name, h.Host, h.Owner, alone)
+		return fmt.Sprintf(
+			"VM %d is %s on %s, and belongs to the stack %s: leave it, and %s", s.VMID, h.Name, h.Host, h.Owner, alone,
+		)
 	default:
 		return fmt.Sprintf("VM %d is %s on %s, and no stack made it: leave it, and %s", s.VMID, h.Name, h.Host, alone)
 	}
@@ -141,39 +160,70 @@ var rows = []row{
 	{
 		says(`storage '([^']+)' (is disabled|is not available on node|does not support vm images|is not configured for content-type)`),
 		func(s Subject, _ string, match []string) string {
-			return fmt.Sprintf("enable %s on %s for disk images (`pvesm status --content images` lists those that are), or %s", match[1], s.host(), otherDatastore)
+			return fmt.Sprintf(
+				"enable %s on %s for disk images (`pvesm status --content images` lists those that are), or %s", match[1], s.host(),
+				otherDatastore,
+			)
 		},
 	},
-	{says(`out of space|No space left on device|reached threshold|not enough free space|copy failed`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf("the storage on %s is full: make room (`pvesm status` shows how full it is), or %s", s.host(), otherDatastore)
+	{says(
+		`out of space|No space left on device|reached threshold|not enough free space|copy failed`,
+	), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf(
+			"the storage on %s is full: make room (`pvesm status` shows how full it is), or %s", s.host(), otherDatastore,
+		)
 	}},
 	{says(`VM is locked \(([^)]+)\)`), func(s Subject, operation string, match []string) string {
-		return fmt.Sprintf("wait for the end of the %s of VM %d; if no such task runs any more, `qm unlock %d` on %s", match[1], s.locked(operation), s.locked(operation), s.host())
+		return fmt.Sprintf(
+			"wait for the end of the %s of VM %d; if no such task runs any more, `qm unlock %d` on %s", match[1],
+			s.locked(operation), s.locked(operation), s.host(),
+		)
 	}},
 	// The provider keeps Proxmox' own words to itself where something "does not exist".
-	{says(`the requested resource does not exist`), func(s Subject, operation string, _ []string) string { return s.missing(operation) }},
+	{
+		says(`the requested resource does not exist`),
+		func(s Subject, operation string, _ []string) string { return s.missing(operation) },
+	},
 	{says(`protection mode enabled`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf("somebody protected it in Proxmox: ask who. If it may go with its data, `qm set %d --protection 0` on %s", s.VMID, s.host())
+		return fmt.Sprintf(
+			"somebody protected it in Proxmox: ask who. If it may go with its data, `qm set %d --protection 0` on %s", s.VMID,
+			s.host(),
+		)
 	}},
 	{says(`Permission check failed( \(([^)]+)\))?`), func(_ Subject, _ string, match []string) string {
 		if strings.Contains(match[2], "root@pam") {
 			return "Proxmox lets only root@pam do this, whatever the role: take what needs it out of the stack file"
 		}
+
 		if match[2] == "" {
 			return "give the program's role what docs/permissions.md lists"
 		}
 
-		return fmt.Sprintf("give the program's role this privilege on this path (%s); docs/permissions.md has the whole role", match[2])
+		return fmt.Sprintf(
+			"give the program's role this privilege on this path (%s); docs/permissions.md has the whole role", match[2],
+		)
 	}},
 	{says(`HTTP 401 response`), text("check proxmoxve:apiToken (its id, its secret, its expiry); a password's session lasts two hours, a token has no such end")},
-	{says(`no quorum|/etc/pve/.* - Permission denied`), text("the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines keep running meanwhile")},
+	{
+		says(`no quorum|/etc/pve/.* - Permission denied`),
+		text(
+			"the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines keep running meanwhile",
+		),
+	},
 	// A connection that nobody takes is to the host of the endpoint, or of a shell; one that Proxmox itself cannot make
 	// is to the machine's host.
-	{says(`dial tcp ([^ ]+:\d+): .*(?:connection refused|i/o timeout|no route to host)`), func(_ Subject, _ string, match []string) string {
+	{says(
+		`dial tcp ([^ ]+:\d+): .*(?:connection refused|i/o timeout|no route to host)`,
+	), func(_ Subject, _ string, match []string) string {
 		return fmt.Sprintf("nobody answers at %s: look at its network and services first (`systemctl status pveproxy ssh`); a restart of the host stops the machines on it", match[1])
 	}},
-	{says(`No route to host|HTTP 59[5-9] response|connection refused|i/o timeout`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf("%s cannot be reached: look at its network and pveproxy first; a restart of the host stops the machines on it", s.host())
+	{says(
+		`No route to host|HTTP 59[5-9] response|connection refused|i/o timeout`,
+	), func(s Subject, _ string, _ []string) string {
+		return fmt.Sprintf(
+			"%s cannot be reached: look at its network and pveproxy first; a restart of the host stops the machines on it",
+			s.host(),
+		)
 	}},
 	{says(`refusing to override existing file '([^']+)'`), func(s Subject, _ string, match []string) string {
 		return fmt.Sprintf("a file that this stack did not make is in the way. Where no machine uses it (`grep -r %s /etc/pve/nodes` says nothing), remove %s on %s",
@@ -187,17 +237,20 @@ var rows = []row{
 		return fmt.Sprintf("%s was too busy: look for long tasks there", s.host())
 	}},
 	{says(`connection reset|EOF|broken pipe`), func(s Subject, _ string, _ []string) string {
-		return fmt.Sprintf("the connection was lost, and what was asked for may have been done or not; `qm list` on %s shows it", s.host())
+		return fmt.Sprintf(
+			"the connection was lost, and what was asked for may have been done or not; `qm list` on %s shows it", s.host(),
+		)
 	}},
 	{says(`start failed`), func(s Subject, _ string, _ []string) string {
 		return fmt.Sprintf("the task's log on %s says why (mostly memory, a device or a bridge)", s.host())
 	}},
 }
 
-// For returns what to do about an error of an operation (create, update or delete) on a subject, and that the next run finishes the job; known is false for words that
-// are in no row, for which there is only general advice.
+// For returns what to do about an error of an operation (create, update or delete) on a subject, and that the next run
+// finishes the job; known is false for words that are in no row, for which there is only general advice.
 func For(s Subject, operation, message string) (said string, known bool) {
 	way := fmt.Sprintf("the task's log on %s may say more", s.host())
+
 	for _, r := range rows {
 		if match := r.words.FindStringSubmatch(message); match != nil {
 			way, known = r.way(s, operation, match), true

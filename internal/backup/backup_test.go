@@ -22,6 +22,7 @@ var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 // pair makes a key of a test.
 func pair(t *testing.T) (public, identities string) {
 	t.Helper()
+
 	identity, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
 
@@ -49,9 +50,11 @@ func TestWhatIsWrittenCanBeReadWithTheSecretKeyOnly(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	assert.Equal(t, info.Size(), file.Bytes)
+
 	parent, err := os.Stat(folder.Path)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o700), parent.Mode().Perm())
+
 	raw, err := os.ReadFile(file.Path)
 	require.NoError(t, err)
 	assert.NotContains(t, string(raw), "the content")
@@ -64,6 +67,7 @@ func TestWhatIsWrittenCanBeReadWithTheSecretKeyOnly(t *testing.T) {
 		assert.Equal(t, "the content", string(plain))
 		require.NoError(t, opened.Close())
 	}
+
 	_, nobody := pair(t)
 	_, err = backup.Open(file.Path, nobody)
 	require.ErrorContains(t, err, "unable to decrypt "+file.Path)
@@ -107,6 +111,7 @@ func TestABackupIsWholeOrNotThere(t *testing.T) {
 func TestOldBackupsOfTheSameClusterAndKindGo(t *testing.T) {
 	t.Parallel()
 	public, _ := pair(t)
+
 	folder := backup.Folder{Path: t.TempDir(), Name: "home-prod"}
 	for _, foreign := range []string{
 		"home-prod-2-etcd-20200101T000000Z.age", "home-prod-etcd-notes.age", "home-prod-etcd-20200101T000000Z.txt",
@@ -114,13 +119,16 @@ func TestOldBackupsOfTheSameClusterAndKindGo(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(folder.Path, foreign), nil, 0o600))
 	}
+
 	kept := names(t, folder.Path)
 	left := filepath.Join(folder.Path, "home-prod-etcd-20261121T110000Z.age.partial")
 	require.NoError(t, os.WriteFile(left, nil, 0o600)) // by a killed run, the day before
 
 	var last backup.File
+
 	for i := range 4 {
 		var err error
+
 		last, err = folder.Write(backup.Etcd, noon.Add(time.Duration(i)*time.Hour), []string{public}, 2, writes("x"))
 		require.NoError(t, err)
 	}
@@ -136,6 +144,7 @@ func TestRecipientsAreJudged(t *testing.T) {
 	secret := identities[len("# a comment\n"):]
 
 	require.NoError(t, backup.CheckRecipient(public))
+
 	for text, problem := range map[string]string{
 		"":                           "is not a public key of age",
 		"age1short":                  "is not a public key of age",
@@ -148,12 +157,14 @@ func TestRecipientsAreJudged(t *testing.T) {
 		require.ErrorContains(t, err, problem, "%q", text)
 		assert.NotContains(t, err.Error(), "AGE-SECRET")
 	}
+
 	_, err := backup.Recipients(nil)
 	require.ErrorContains(t, err, "backup.recipients")
 }
 
 func TestSnapshotsAreJudgedByTheirDigests(t *testing.T) {
 	t.Parallel()
+
 	database := bytes.Repeat([]byte("block of"), 512)
 	digest := sha256.Sum256(database)
 	whole := append(bytes.Clone(database), digest[:]...)
@@ -174,15 +185,19 @@ func TestSnapshotsAreJudgedByTheirDigests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			for _, piece := range []int{1, 31, 32, 33, 5000} {
 				var passed bytes.Buffer
+
 				snapshot := backup.NewSnapshot(&passed)
 				for rest := test.content; len(rest) > 0; rest = rest[min(piece, len(rest)):] {
 					_, err := snapshot.Write(rest[:min(piece, len(rest))])
 					require.NoError(t, err)
 				}
+
 				assert.True(t, bytes.Equal(test.content, passed.Bytes()))
 				assert.EqualValues(t, len(test.content), snapshot.Size())
+
 				if test.problem == "" {
 					require.NoError(t, snapshot.Check())
 				} else {
@@ -195,8 +210,10 @@ func TestSnapshotsAreJudgedByTheirDigests(t *testing.T) {
 
 func names(t *testing.T, folder string) []string {
 	t.Helper()
+
 	entries, err := os.ReadDir(folder)
 	require.NoError(t, err)
+
 	list := []string{}
 	for _, e := range entries {
 		list = append(list, e.Name())

@@ -54,21 +54,26 @@ func (f Folder) Write(kind Kind, now time.Time, recipients []string, keep int, c
 	if err != nil {
 		return File{}, err
 	}
+
 	folder, err := expand(f.Path)
 	if err != nil {
 		return File{}, err
 	}
+
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return File{}, fmt.Errorf("unable to make the folder of backups: %w", err)
 	}
+
 	path := filepath.Join(folder, f.prefix(kind)+now.UTC().Format(timestamp)+extension)
 	if _, err := os.Lstat(path); err == nil {
 		return File{}, fmt.Errorf("%s exists: another backup was made in this second: wait, then repeat", path)
 	}
+
 	size, err := writeFile(path, to, content)
 	if err != nil {
 		return File{}, err
 	}
+
 	removed, err := f.prune(folder, kind, keep, now)
 
 	return File{Path: path, Bytes: size, Removed: removed}, err
@@ -82,26 +87,32 @@ func writeFile(path string, to []age.Recipient, content func(io.Writer) error) (
 	if err != nil {
 		return 0, fmt.Errorf("unable to write a backup: %w", err)
 	}
+
 	defer func() {
 		if err != nil {
 			_ = file.Close()
 			_ = os.Remove(path + unfinished)
 		}
 	}()
+
 	encrypted, err := age.Encrypt(file, to...)
 	if err != nil {
 		return 0, fmt.Errorf("unable to encrypt a backup: %w", err)
 	}
+
 	if err := content(encrypted); err != nil {
 		return 0, err
 	}
+
 	if err := errors.Join(encrypted.Close(), file.Sync()); err != nil {
 		return 0, fmt.Errorf("unable to write a backup: %w", err)
 	}
+
 	info, err := file.Stat()
 	if err != nil {
 		return 0, fmt.Errorf("unable to write a backup: %w", err)
 	}
+
 	if err := errors.Join(file.Close(), os.Rename(path+unfinished, path), syncFolder(filepath.Dir(path))); err != nil {
 		return 0, fmt.Errorf("unable to write a backup: %w", err)
 	}
@@ -124,7 +135,9 @@ func (f Folder) prune(folder string, kind Kind, keep int, now time.Time) (remove
 	if err != nil {
 		return nil, fmt.Errorf("unable to look for older backups: %w", err)
 	}
+
 	var finished, surplus []string
+
 	for _, e := range entries {
 		made, ours := f.made(kind, e.Name())
 		switch {
@@ -135,15 +148,19 @@ func (f Folder) prune(folder string, kind Kind, keep int, now time.Time) (remove
 			surplus = append(surplus, e.Name())
 		}
 	}
+
 	slices.Sort(finished) // by their times
+
 	if keep > 0 && len(finished) > keep {
 		surplus = append(surplus, finished[:len(finished)-keep]...)
 	}
+
 	for _, name := range surplus {
 		path := filepath.Join(folder, name)
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return removed, fmt.Errorf("unable to remove an old backup: %w", err)
 		}
+
 		removed = append(removed, path)
 	}
 
@@ -165,6 +182,7 @@ func expand(path string) (string, error) {
 	if !inHome {
 		return path, nil
 	}
+
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return "", fmt.Errorf("unable to find the folder of backups %s: %w", path, err)

@@ -18,8 +18,11 @@ const secretKey = "AGE-SECRET-KEY-" //nolint:gosec // what keys begin with
 // CheckRecipient judges a public key of age. Its error does not repeat the text, which may be a secret key.
 func CheckRecipient(text string) error {
 	if strings.HasPrefix(strings.ToUpper(strings.TrimSpace(text)), secretKey) {
-		return errors.New("is a secret key, which must not stand here: state the public key of a new pair (age-keygen makes one)")
+		return errors.New(
+			"is a secret key, which must not stand here: state the public key of a new pair (age-keygen makes one)",
+		)
 	}
+
 	keys, err := age.ParseRecipients(strings.NewReader(text))
 	if err != nil || len(keys) != 1 {
 		return errors.New("is not a public key of age: state it as age-keygen prints it, age1 and 58 characters")
@@ -31,19 +34,25 @@ func CheckRecipient(text string) error {
 // Recipients parses the public keys that a backup is encrypted to.
 func Recipients(texts []string) ([]age.Recipient, error) {
 	if len(texts) == 0 {
-		return nil, errors.New("there is no public key to encrypt a backup to: state one in backup.recipients (age-keygen makes a pair)")
+		return nil, errors.New(
+			"there is no public key to encrypt a backup to: state one in backup.recipients (age-keygen makes a pair)",
+		)
 	}
+
 	keys := make([]age.Recipient, 0, len(texts))
 	for i, text := range texts {
 		if err := CheckRecipient(text); err != nil {
 			return nil, fmt.Errorf("recipient %d %w", i+1, err)
 		}
+
 		key, err := age.ParseRecipients(strings.NewReader(text))
 		if err != nil {
 			return nil, fmt.Errorf("recipient %d is not a public key of age", i+1)
 		}
+
 		keys = append(keys, key...)
 	}
+
 	if _, err := age.Encrypt(io.Discard, keys...); err != nil {
 		return nil, fmt.Errorf("these public keys cannot be used together: %w", err)
 	}
@@ -58,17 +67,23 @@ func Open(path, identities string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("unable to open the backup: %w", err)
 	}
+
 	const magic = "age-encryption.org/"
+
 	in := bufio.NewReader(file)
 	if begin, _ := in.Peek(len(magic)); !bytes.Equal(begin, []byte(magic)) {
 		return opened{in, file}, nil
 	}
+
 	keys, err := age.ParseIdentities(strings.NewReader(identities))
 	if err != nil { // its text may quote a key
 		_ = file.Close()
 
-		return nil, fmt.Errorf("%s is encrypted, and there is no secret key of age to read it with: give the file that age-keygen wrote", path)
+		return nil, fmt.Errorf(
+			"%s is encrypted, and there is no secret key of age to read it with: give the file that age-keygen wrote", path,
+		)
 	}
+
 	plain, err := age.Decrypt(in, keys...)
 	if err != nil {
 		_ = file.Close()

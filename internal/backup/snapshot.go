@@ -30,6 +30,7 @@ func NewSnapshot(to io.Writer) *Snapshot {
 func (s *Snapshot) Write(b []byte) (int, error) {
 	n, err := s.to.Write(b)
 	s.size += int64(n)
+
 	s.tail = append(s.tail, b[:n]...)
 	if surplus := len(s.tail) - sha256.Size; surplus > 0 {
 		_, _ = s.sum.Write(s.tail[:surplus]) // never fails

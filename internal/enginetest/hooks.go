@@ -14,9 +14,12 @@ import (
 )
 
 // RegisterResourceHook keeps the hook for the resources that name it.
-func (m *monitor) RegisterResourceHook(_ context.Context, request *pulumirpc.RegisterResourceHookRequest) (*emptypb.Empty, error) {
+func (m *monitor) RegisterResourceHook(
+	_ context.Context, request *pulumirpc.RegisterResourceHookRequest,
+) (*emptypb.Empty, error) {
 	m.recorder.mutex.Lock()
 	defer m.recorder.mutex.Unlock()
+
 	m.recorder.hooks[request.GetName()] = request.GetCallback()
 
 	return &emptypb.Empty{}, nil
@@ -28,13 +31,16 @@ func (m *monitor) runHooks(ctx context.Context, urn string, request *pulumirpc.R
 	if m.recorder.options.Hooks {
 		names = request.GetHooks().GetBeforeCreate()
 	}
+
 	if slices.Contains(m.recorder.options.Updated, request.GetName()) {
 		names = append(names, request.GetHooks().GetAfterUpdate()...)
 	}
+
 	for _, name := range names {
 		m.recorder.mutex.Lock()
 		hook := m.recorder.hooks[name]
 		m.recorder.mutex.Unlock()
+
 		if err := runHook(ctx, hook, &pulumirpc.ResourceHookRequest{
 			Urn: urn, Name: request.GetName(), Type: request.GetType(), NewInputs: request.GetObject(),
 		}); err != nil {
@@ -51,14 +57,19 @@ func runHook(ctx context.Context, hook *pulumirpc.Callback, request *pulumirpc.R
 		return err
 	}
 	defer conn.Close() //nolint:errcheck
+
 	encoded, err := proto.Marshal(request)
 	if err != nil {
 		return err
 	}
-	answer, err := pulumirpc.NewCallbacksClient(conn).Invoke(ctx, &pulumirpc.CallbackInvokeRequest{Token: hook.GetToken(), Request: encoded})
+
+	answer, err := pulumirpc.NewCallbacksClient(conn).Invoke(
+		ctx, &pulumirpc.CallbackInvokeRequest{Token: hook.GetToken(), Request: encoded},
+	)
 	if err != nil {
 		return err
 	}
+
 	var response pulumirpc.ResourceHookResponse
 	if err := proto.Unmarshal(answer.GetResponse(), &response); err != nil || response.GetError() == "" {
 		return err

@@ -11,26 +11,78 @@ import (
 	"talos-proxmox/internal/host"
 )
 
-// Prepared is what a large host says that is as its preparation wants it: with an NVIDIA GPU at 0000:01:00, alone in its IOMMU group and bound to vfio-pci.
+// Prepared is what a large host says that is as its preparation wants it: with an NVIDIA GPU at 0000:01:00, alone in
+// its IOMMU group and bound to vfio-pci.
 func Prepared(name string) *host.Facts {
 	everything := "backup,images,import,iso,rootdir,snippets,vztmpl"
 
 	return &host.Facts{
 		Format: host.Format,
 		System: host.System{
-			Hostname: name, Node: name, Quorate: true, PVE: "9.1.1", Kernel: "6.17.2-1-pve", CPUVendor: "amd", CPUModel: "AMD EPYC 4464P", Cores: 64, MemoryKiB: 256 << 20, AvailableKiB: 250 << 20,
-			UEFI: true, BootLoader: "systemd-boot", BootLoaderEvidence: "the firmware started entry 0001, systemd-boot", CommandLineFile: "/etc/kernel/cmdline",
-			CommandLine: "root=ZFS=rpool/ROOT/pve-1 boot=zfs iommu=pt", BootID: "boot-2",
+			Hostname:           name,
+			Node:               name,
+			Quorate:            true,
+			PVE:                "9.1.1",
+			Kernel:             "6.17.2-1-pve",
+			CPUVendor:          "amd",
+			CPUModel:           "AMD EPYC 4464P",
+			Cores:              64,
+			MemoryKiB:          256 << 20,
+			AvailableKiB:       250 << 20,
+			UEFI:               true,
+			BootLoader:         "systemd-boot",
+			BootLoaderEvidence: "the firmware started entry 0001, systemd-boot",
+			CommandLineFile:    "/etc/kernel/cmdline",
+			CommandLine:        "root=ZFS=rpool/ROOT/pve-1 boot=zfs iommu=pt", BootID: "boot-2",
 		},
 		IOMMU: host.IOMMU{Firmware: []string{"IVRS"}, Groups: 20},
 		Devices: []host.Device{
-			{Address: "0000:00:17.0", Vendor: "1022", Device: "7901", Class: "010601", Group: "3", Driver: "ahci", Name: "SATA controller: AMD FCH"},
-			{Address: "0000:01:00.0", Vendor: "10de", Device: "27b0", Class: "030000", SubsystemVendor: "10de", SubsystemDevice: "16fa", Group: "12", Driver: "vfio-pci", Name: "VGA compatible controller: NVIDIA Corporation AD104GL [RTX 4000 SFF Ada Generation]"},
-			{Address: "0000:01:00.1", Vendor: "10de", Device: "22bc", Class: "040300", SubsystemVendor: "10de", SubsystemDevice: "16fa", Group: "12", Driver: "vfio-pci", Name: "Audio device: NVIDIA Corporation AD104 High Definition Audio Controller"},
+			{
+				Address: "0000:00:17.0",
+				Vendor:  "1022",
+				Device:  "7901",
+				Class:   "010601",
+				Group:   "3",
+				Driver:  "ahci",
+				Name:    "SATA controller: AMD FCH",
+			},
+			{
+				Address:         "0000:01:00.0",
+				Vendor:          "10de",
+				Device:          "27b0",
+				Class:           "030000",
+				SubsystemVendor: "10de",
+				SubsystemDevice: "16fa",
+				Group:           "12",
+				Driver:          "vfio-pci",
+				Name:            "VGA compatible controller: NVIDIA Corporation AD104GL [RTX 4000 SFF Ada Generation]",
+			},
+			{
+				Address:         "0000:01:00.1",
+				Vendor:          "10de",
+				Device:          "22bc",
+				Class:           "040300",
+				SubsystemVendor: "10de",
+				SubsystemDevice: "16fa",
+				Group:           "12",
+				Driver:          "vfio-pci",
+				Name:            "Audio device: NVIDIA Corporation AD104 High Definition Audio Controller",
+			},
 		},
 		ZFS: host.ZFS{
 			Loaded: true, ARCMax: 16 << 30, ARCWanted: 16 << 30,
-			Pools: []host.Pool{{Name: "rpool", Size: 2 << 40, Free: 1 << 40, Health: "ONLINE", Ashift: 12, Compression: "on", Xattr: "sa", Vdevs: []string{"mirror-0"}}},
+			Pools: []host.Pool{
+				{
+					Name:        "rpool",
+					Size:        2 << 40,
+					Free:        1 << 40,
+					Health:      "ONLINE",
+					Ashift:      12,
+					Compression: "on",
+					Xattr:       "sa",
+					Vdevs:       []string{"mirror-0"},
+				},
+			},
 		},
 		Storages: []host.Storage{
 			{Name: "local", Type: "dir", Content: everything, Active: 1, Total: 4 << 40, Free: 2 << 40},
@@ -56,14 +108,19 @@ func (o Options) askHosts(request string) (string, error) {
 	if err := json.Unmarshal([]byte(request), &asked); err != nil {
 		return "", fmt.Errorf("the request for facts: %w", err)
 	}
+
 	answers := []map[string]any{}
+
 	for _, h := range asked.Hosts {
 		if facts := o.facts(h.Name); facts != nil {
 			answers = append(answers, map[string]any{"name": h.Name, "facts": facts})
 		} else {
-			answers = append(answers, map[string]any{"name": h.Name, "error": h.Name + " does not answer at 127.0.0.1:22: connection refused"})
+			answers = append(
+				answers, map[string]any{"name": h.Name, "error": h.Name + " does not answer at 127.0.0.1:22: connection refused"},
+			)
 		}
 	}
+
 	document, err := json.Marshal(map[string]any{"hosts": answers})
 
 	return string(document), err
@@ -78,11 +135,14 @@ func (o Options) commandFacts(name string, inputs resource.PropertyMap) (string,
 			if facts == nil {
 				return "", false
 			}
+
 			changed := *facts
 			if o.Rebooted && end == "-verify" {
 				changed = *Prepared(prepared)
 			}
+
 			changed.Prep.Applied, changed.Prep.Changes = facts.Prep.Changes, nil
+
 			document, err := json.Marshal(&changed)
 			if err != nil {
 				panic(errors.Join(errors.New("facts always marshal"), err))

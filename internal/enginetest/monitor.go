@@ -30,13 +30,17 @@ func (r *Recorder) serve() (address string, stop func(), err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("unable to listen for the program: %w", err)
 	}
+
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(1 << 28))
 	m := &monitor{recorder: r}
 	pulumirpc.RegisterResourceMonitorServer(server, m)
 	pulumirpc.RegisterEngineServer(server, m)
+
 	done := make(chan struct{})
+
 	go func() {
 		defer close(done)
+
 		_ = server.Serve(listener)
 	}()
 
@@ -51,8 +55,12 @@ func keepAll() plugin.MarshalOptions {
 }
 
 // SupportsFeature tells the program what it may use.
-func (m *monitor) SupportsFeature(_ context.Context, request *pulumirpc.SupportsFeatureRequest) (*pulumirpc.SupportsFeatureResponse, error) {
-	known := []string{"secrets", "resourceReferences", "deletedWith", "replaceWith", "aliasSpecs", "errorHooks", "resourceHooks"}
+func (m *monitor) SupportsFeature(
+	_ context.Context, request *pulumirpc.SupportsFeatureRequest,
+) (*pulumirpc.SupportsFeatureResponse, error) {
+	known := []string{
+		"secrets", "resourceReferences", "deletedWith", "replaceWith", "aliasSpecs", "errorHooks", "resourceHooks",
+	}
 
 	return &pulumirpc.SupportsFeatureResponse{HasSupport: slices.Contains(known, request.GetId())}, nil
 }
@@ -63,29 +71,42 @@ func (m *monitor) RegisterErrorHook(context.Context, *pulumirpc.RegisterErrorHoo
 }
 
 // RegisterPackage is for SDKs that are generated from a parameter; the reference is never used.
-func (m *monitor) RegisterPackage(context.Context, *pulumirpc.RegisterPackageRequest) (*pulumirpc.RegisterPackageResponse, error) {
+func (m *monitor) RegisterPackage(
+	context.Context, *pulumirpc.RegisterPackageRequest,
+) (*pulumirpc.RegisterPackageResponse, error) {
 	return &pulumirpc.RegisterPackageResponse{Ref: "package"}, nil
 }
 
 // RegisterResource keeps the registration and answers what the provider would.
-func (m *monitor) RegisterResource(ctx context.Context, request *pulumirpc.RegisterResourceRequest) (*pulumirpc.RegisterResourceResponse, error) {
+func (m *monitor) RegisterResource(
+	ctx context.Context, request *pulumirpc.RegisterResourceRequest,
+) (*pulumirpc.RegisterResourceResponse, error) {
 	inputs, err := plugin.UnmarshalProperties(request.GetObject(), keepAll())
 	if err != nil {
 		return nil, err
 	}
-	urn := fmt.Sprintf("urn:pulumi:%s::talos-proxmox::%s::%s", m.recorder.options.Stack, request.GetType(), request.GetName())
+
+	urn := fmt.Sprintf(
+		"urn:pulumi:%s::talos-proxmox::%s::%s", m.recorder.options.Stack, request.GetType(), request.GetName(),
+	)
 	if request.GetType() != string(resource.RootStackType) {
 		m.recorder.mutex.Lock()
 		m.recorder.registrations = append(m.recorder.registrations, Registration{
-			Type: request.GetType(), Name: request.GetName(), Parent: nameOf(request.GetParent()), Inputs: inputs, Request: request,
+			Type:    request.GetType(),
+			Name:    request.GetName(),
+			Parent:  nameOf(request.GetParent()),
+			Inputs:  inputs,
+			Request: request,
 		})
 		m.recorder.mutex.Unlock()
 	}
+
 	if err := m.runHooks(ctx, urn, request); err != nil {
 		return nil, err
 	}
 
 	id, state := m.recorder.options.answer(request, inputs)
+
 	object, err := plugin.MarshalProperties(state, keepAll())
 	if err != nil {
 		return nil, err
@@ -95,11 +116,15 @@ func (m *monitor) RegisterResource(ctx context.Context, request *pulumirpc.Regis
 }
 
 // answer is what the providers make of a resource.
-func (o Options) answer(request *pulumirpc.RegisterResourceRequest, inputs resource.PropertyMap) (string, resource.PropertyMap) {
+func (o Options) answer(
+	request *pulumirpc.RegisterResourceRequest, inputs resource.PropertyMap,
+) (string, resource.PropertyMap) {
 	if !request.GetCustom() {
 		return "", resource.PropertyMap{} // the engine keeps those of local components to itself
 	}
+
 	state := inputs.Copy()
+
 	id := request.GetName() + "-id"
 	switch request.GetType() {
 	case Schematic:
@@ -107,7 +132,9 @@ func (o Options) answer(request *pulumirpc.RegisterResourceRequest, inputs resou
 		if schematic.IsSecret() {
 			schematic = schematic.SecretValue().Element
 		}
+
 		digest := sha256.Sum256([]byte(schematic.StringValue()))
+
 		id = hex.EncodeToString(digest[:])
 		if o.SchematicID != "" {
 			id = o.SchematicID
@@ -116,9 +143,12 @@ func (o Options) answer(request *pulumirpc.RegisterResourceRequest, inputs resou
 		if o.Contract != "" {
 			state["talosVersion"] = resource.NewProperty(o.Contract)
 		}
+
 		state["machineSecrets"] = secret(resource.PropertyMap{"secrets": object("bootstrapToken", MachineSecret)})
 		state["clientConfiguration"] = secret(resource.PropertyMap{
-			"caCertificate": resource.NewProperty("Y2E="), "clientCertificate": resource.NewProperty("certificate"), "clientKey": resource.NewProperty(ClientKey),
+			"caCertificate":     resource.NewProperty("Y2E="),
+			"clientCertificate": resource.NewProperty("certificate"),
+			"clientKey":         resource.NewProperty(ClientKey),
 		})
 	case Kubeconfig:
 		state["kubeconfigRaw"] = secret(KubeconfigText)
@@ -126,12 +156,15 @@ func (o Options) answer(request *pulumirpc.RegisterResourceRequest, inputs resou
 		if facts, ok := o.commandFacts(request.GetName(), inputs); ok {
 			state["stdout"] = resource.NewProperty(facts)
 		}
+
 		if strings.HasSuffix(inputs["create"].StringValue(), " wait") {
 			state["stdout"] = secret(o.gate(inputs["stdin"]))
 		}
 	}
+
 	if o.Preview { // the engine leaves out what it does not know yet
 		id = ""
+
 		for _, key := range []resource.PropertyKey{"machineSecrets", "clientConfiguration", "kubeconfigRaw", "stdout"} {
 			delete(state, key)
 		}
@@ -149,29 +182,37 @@ func object(key resource.PropertyKey, value string) resource.PropertyValue {
 }
 
 // RegisterResourceOutputs keeps the outputs of components and of the stack.
-func (m *monitor) RegisterResourceOutputs(_ context.Context, request *pulumirpc.RegisterResourceOutputsRequest) (*emptypb.Empty, error) {
+func (m *monitor) RegisterResourceOutputs(
+	_ context.Context, request *pulumirpc.RegisterResourceOutputsRequest,
+) (*emptypb.Empty, error) {
 	outputs, err := plugin.UnmarshalProperties(request.GetOutputs(), keepAll())
 	if err != nil {
 		return nil, err
 	}
+
 	m.recorder.mutex.Lock()
 	defer m.recorder.mutex.Unlock()
+
 	m.recorder.outputs[nameOf(request.GetUrn())] = outputs
 
 	return &emptypb.Empty{}, nil
 }
 
 // Invoke answers the functions that the program calls.
-func (m *monitor) Invoke(_ context.Context, request *pulumirpc.ResourceInvokeRequest) (*pulumirpc.ResourceInvokeResponse, error) {
+func (m *monitor) Invoke(
+	_ context.Context, request *pulumirpc.ResourceInvokeRequest,
+) (*pulumirpc.ResourceInvokeResponse, error) {
 	arguments, err := plugin.UnmarshalProperties(request.GetArgs(), keepAll())
 	if err != nil {
 		return nil, err
 	}
+
 	m.recorder.mutex.Lock()
 	m.recorder.calls = append(m.recorder.calls, call{token: request.GetTok(), arguments: arguments})
 	m.recorder.mutex.Unlock()
 
 	result := arguments.Copy()
+
 	switch request.GetTok() {
 	case "talos:machine/getConfiguration:getConfiguration":
 		result["machineConfiguration"] = resource.NewProperty(MachineConfig + " " + arguments["machineType"].StringValue())
@@ -179,20 +220,26 @@ func (m *monitor) Invoke(_ context.Context, request *pulumirpc.ResourceInvokeReq
 		result["talosConfig"] = resource.NewProperty(TalosconfigText)
 	case "pulumi:pulumi:getResource":
 		state := resource.PropertyMap{}
-		if o := m.recorder.options; len(o.Running) > 0 && !o.Unrecorded && strings.Contains(arguments["urn"].StringValue(), "::"+Record+"::") {
+		if o := m.recorder.options; len(o.Running) > 0 && !o.Unrecorded &&
+			strings.Contains(arguments["urn"].StringValue(), "::"+Record+"::") {
 			state["deployed"] = resource.NewProperty(true)
 		}
+
 		result["state"] = resource.NewProperty(state)
 	case "pulumi:pulumi:readStackOutputs":
 		outputs := resource.PropertyMap{}
 		if m.recorder.options.Unrecorded {
 			outputs["kubeconfigs"] = secret(KubeconfigText)
 		}
-		result["outputs"], result["secretOutputNames"] = resource.NewProperty(outputs), resource.NewPropertyValue([]any{"kubeconfigs"})
+
+		result["outputs"], result["secretOutputNames"] = resource.NewProperty(outputs), resource.NewPropertyValue(
+			[]any{"kubeconfigs"},
+		)
 	case "pulumi:pulumi:readStackResourceOutputs":
 		if len(m.recorder.options.Running) == 0 {
 			return nil, errors.New("the engine panics where nothing was ever deployed")
 		}
+
 		result["outputs"] = resource.NewProperty(m.recorder.options.lastRun())
 	case LocalRun:
 		if strings.Contains(arguments["command"].StringValue(), " versions ") {
@@ -200,14 +247,17 @@ func (m *monitor) Invoke(_ context.Context, request *pulumirpc.ResourceInvokeReq
 
 			break
 		}
+
 		answers, err := m.recorder.options.askHosts(arguments["stdin"].StringValue())
 		if err != nil {
 			return nil, err
 		}
+
 		result["stdout"] = resource.NewProperty(answers)
 	default:
 		return nil, fmt.Errorf("unexpected call of %s", request.GetTok())
 	}
+
 	returned, err := plugin.MarshalProperties(result, keepAll())
 	if err != nil {
 		return nil, err
@@ -221,10 +271,13 @@ func (o Options) lastRun() resource.PropertyMap {
 	resources := resource.PropertyMap{}
 	if o.Making != nil {
 		resources["record"] = resource.NewProperty(resource.PropertyMap{
-			"type":    resource.NewProperty(Record),
-			"outputs": resource.NewProperty(resource.PropertyMap{"deployed": resource.NewProperty(true), "making": resource.NewProperty(o.Making)}),
+			"type": resource.NewProperty(Record),
+			"outputs": resource.NewProperty(
+				resource.PropertyMap{"deployed": resource.NewProperty(true), "making": resource.NewProperty(o.Making)},
+			),
 		})
 	}
+
 	for _, outputs := range o.Running {
 		resources[resource.PropertyKey(outputs["name"].StringValue())] = resource.NewProperty(resource.PropertyMap{
 			"type": resource.NewProperty(VirtualMachine), "outputs": resource.NewProperty(outputs),
@@ -249,6 +302,7 @@ func (m *monitor) SignalAndWaitForShutdown(context.Context, *emptypb.Empty) (*em
 func (m *monitor) Log(_ context.Context, request *pulumirpc.LogRequest) (*emptypb.Empty, error) {
 	m.recorder.mutex.Lock()
 	defer m.recorder.mutex.Unlock()
+
 	m.recorder.logged = append(m.recorder.logged, request.GetMessage())
 	if request.GetSeverity() == pulumirpc.LogSeverity_WARNING {
 		m.recorder.warnings = append(m.recorder.warnings, request.GetMessage())

@@ -1,5 +1,6 @@
-// Package enginetest runs, for tests, Pulumi programs against a mocked engine and keeps what they register, for tests to judge after the run. Unlike the SDK's own mocks it
-// keeps unknown secrets of previews and the outputs of components and stacks.
+// Package enginetest runs, for tests, Pulumi programs against a mocked engine and keeps what they register, for tests
+// to judge after the run. Unlike the SDK's own mocks it keeps unknown secrets of previews and the outputs of components
+// and stacks.
 package enginetest
 
 import (
@@ -53,9 +54,11 @@ type Options struct {
 	Preview bool
 	// SchematicID is what the Image Factory answers; empty = the true one.
 	SchematicID string
-	// Facts are what hosts say when they are asked, by name; nil = no answer. Hosts that are not in it are as [Prepared] has them.
+	// Facts are what hosts say when they are asked, by name; nil = no answer. Hosts that are not in it are as [Prepared]
+	// has them.
 	Facts map[string]*host.Facts
-	// Rebooted says that the verification at the end of a host's preparation finds it as [Prepared] has it, whatever it said before.
+	// Rebooted says that the verification at the end of a host's preparation finds it as [Prepared] has it, whatever it
+	// said before.
 	Rebooted bool
 	// Running are the outputs of the VMs that the stack's last run left.
 	Running []resource.PropertyMap
@@ -107,7 +110,9 @@ func Run(o Options, program pulumi.RunFunc) (*Recorder, error) {
 	if o.Stack == "" {
 		o.Stack = "test"
 	}
+
 	r := &Recorder{options: o, outputs: map[string]resource.PropertyMap{}, hooks: map[string]*pulumirpc.Callback{}}
+
 	address, stop, err := r.serve()
 	if err != nil {
 		return nil, err
@@ -159,11 +164,14 @@ func (r *Recorder) Everything() map[string]resource.PropertyValue {
 	for _, g := range r.All() {
 		places["inputs of "+g.Type+" "+g.Name] = resource.NewProperty(g.Inputs)
 	}
+
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
+
 	for name, outputs := range r.outputs {
 		places["outputs of "+name] = resource.NewProperty(outputs)
 	}
+
 	for i, text := range r.logged {
 		places[fmt.Sprintf("message %d", i+1)] = resource.NewProperty(text)
 	}
@@ -201,8 +209,11 @@ func Plain(value resource.PropertyValue) resource.PropertyValue {
 func (r *Recorder) All() []Registration {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
+
 	sorted := slices.Clone(r.registrations)
-	slices.SortFunc(sorted, func(a, b Registration) int { return strings.Compare(a.Type+"\x00"+a.Name, b.Type+"\x00"+b.Name) })
+	slices.SortFunc(
+		sorted, func(a, b Registration) int { return strings.Compare(a.Type+"\x00"+a.Name, b.Type+"\x00"+b.Name) },
+	)
 
 	return sorted
 }
@@ -210,6 +221,7 @@ func (r *Recorder) All() []Registration {
 // Of returns the registrations of a type by name.
 func (r *Recorder) Of(token string) map[string]Registration {
 	found := map[string]Registration{}
+
 	for _, registration := range r.All() {
 		if registration.Type == token {
 			found[registration.Name] = registration
@@ -226,7 +238,9 @@ func (r *Recorder) Names(token string) []string { return slices.Sorted(maps.Keys
 func (r *Recorder) Calls(token string) []resource.PropertyMap {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
+
 	var found []resource.PropertyMap
+
 	for _, call := range r.calls {
 		if call.token == token {
 			found = append(found, call.arguments)
@@ -253,6 +267,7 @@ func (g Registration) Input(path string) resource.PropertyValue {
 	if err != nil {
 		return resource.NewNullProperty()
 	}
+
 	value, ok := parsed.Get(resource.NewProperty(g.Inputs))
 	if !ok {
 		return resource.NewNullProperty()
@@ -266,6 +281,7 @@ func namesOf(urns []string) []string {
 	for _, urn := range urns {
 		names = append(names, nameOf(urn))
 	}
+
 	slices.Sort(names)
 
 	return names

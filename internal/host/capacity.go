@@ -14,7 +14,9 @@ func (j *judge) storages() {
 	if j.facts.Storages == nil {
 		return
 	}
+
 	uses := map[string][]string{} // content types by storage
+
 	need := func(storage, content string) {
 		if storage != "" && !slices.Contains(uses[storage], content) {
 			uses[storage] = append(uses[storage], content)
@@ -22,16 +24,20 @@ func (j *judge) storages() {
 	}
 	for _, t := range j.needs.Templates {
 		need(t.ImageDatastore, contentISO)
+
 		if t.Source == spec.SourceImage {
 			need(t.Datastore, contentImages)
 		}
 	}
+
 	for _, n := range j.needs.Nodes {
 		need(n.Datastore, contentImages)
+
 		for _, disk := range n.ExtraDisks {
 			need(disk.Datastore, contentImages)
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(uses)) {
 		j.storage(name, uses[name])
 	}
@@ -44,19 +50,24 @@ func (j *judge) storage(name string, uses []string) {
 		for _, s := range j.facts.Storages {
 			names = append(names, s.Name)
 		}
+
 		slices.Sort(names)
-		j.problem(j.host.Path, "%s has no storage %q, which the plan uses (there are %s): name one of them as the datastore, or add it with pvesm add",
+		j.problem(j.host.Path,
+			"%s has no storage %q, which the plan uses (there are %s): name one of them as the datastore, or add it with pvesm add",
 			j.host.Name, name, strings.Join(names, ", "))
 
 		return
 	}
+
 	s := j.facts.Storages[i]
 	if s.Active == 0 {
 		j.problem(j.host.Path, "the storage %s of %s is not active: pvesm status on the host says why", name, j.host.Name)
 
 		return
 	}
+
 	stated := strings.Split(s.Content, ",")
+
 	missing := slices.DeleteFunc(slices.Clone(uses), func(use string) bool { return slices.Contains(stated, use) })
 	if len(missing) > 0 {
 		all := slices.DeleteFunc(append(stated, missing...), func(c string) bool { return c == "" })
@@ -65,6 +76,7 @@ func (j *judge) storage(name string, uses []string) {
 
 		return
 	}
+
 	j.room(s)
 }
 
@@ -74,19 +86,23 @@ func (s Storage) thin() bool { return s.Type != "lvm" && s.Type != "iscsi" }
 // room compares the disks that are still to be made with what is free.
 func (j *judge) room(s Storage) {
 	planned := int64(0)
+
 	for _, n := range j.needs.Nodes {
 		if j.exists(n.VMID) {
 			continue
 		}
+
 		if n.Datastore == s.Name {
 			planned += int64(n.DiskGiB)
 		}
+
 		for _, disk := range n.ExtraDisks {
 			if disk.Datastore == s.Name {
 				planned += int64(disk.SizeGiB)
 			}
 		}
 	}
+
 	if free := s.Free / bytesPerGiB; planned > free && s.Total > 0 {
 		const text = "the storage %s of %s has %d GiB free, and %d GiB of new disks are planned on it; make room, or place machines elsewhere"
 		if s.thin() {
@@ -104,32 +120,47 @@ func (j *judge) exists(vmid int) bool {
 // capacity compares the plan with the host's real cores and memory. Guests of others count while they run.
 func (j *judge) capacity() {
 	cores, memory := 0, int64(0)
+
 	for _, n := range j.needs.Nodes {
 		if n.Cores > j.facts.System.Cores {
-			j.problem(j.host.Path, "%s has %d cores, and %s is planned with %d, which Proxmox does not start; give it fewer, or another host",
+			j.problem(j.host.Path,
+				"%s has %d cores, and %s is planned with %d, which Proxmox does not start; give it fewer, or another host",
 				j.host.Name, j.facts.System.Cores, n.Name, n.Cores)
 		}
+
 		cores += n.Cores
 		memory += int64(n.MemoryMiB)
 	}
+
 	if cores > j.facts.System.Cores {
-		j.warning(j.host.Path, "%d cores are planned on %s, which has %d; machines will wait for each other", cores, j.host.Name, j.facts.System.Cores)
+		j.warning(
+			j.host.Path, "%d cores are planned on %s, which has %d; machines will wait for each other", cores, j.host.Name,
+			j.facts.System.Cores,
+		)
 	}
+
 	others := int64(0)
+
 	for _, guest := range slices.Concat(j.facts.Machines, j.facts.Containers) {
-		planned := slices.ContainsFunc(j.needs.Nodes, func(n spec.Node) bool { return guest.VMID.String() == fmt.Sprint(n.VMID) })
+		planned := slices.ContainsFunc(
+			j.needs.Nodes, func(n spec.Node) bool { return guest.VMID.String() == fmt.Sprint(n.VMID) },
+		)
 		if guest.Status == "running" && !planned {
 			others += guest.Memory / bytesPerMiB
 		}
 	}
+
 	total := j.facts.System.MemoryKiB / kibPerMiB
+
 	arc := max(j.facts.ZFS.ARCMax, j.facts.ZFS.ARCWanted) / bytesPerMiB
 	switch needed := memory + others; {
 	case memory > 0 && needed > total:
-		j.problem(j.host.Path, "%s has %d MiB of memory, and %d MiB are planned on it beside %d MiB of guests that run there; make machines smaller, or place them elsewhere",
+		j.problem(j.host.Path,
+			"%s has %d MiB of memory, and %d MiB are planned on it beside %d MiB of guests that run there; make machines smaller, or place them elsewhere",
 			j.host.Name, total, memory, others)
 	case memory > 0 && needed+arc > total:
-		j.warning(j.host.Path, "%s has %d MiB of memory: %d MiB are planned on it beside %d MiB of guests that run there, and ZFS' cache may take %d MiB; lower hosts[].prep.zfsArcMaxGiB or make machines smaller",
+		j.warning(j.host.Path,
+			"%s has %d MiB of memory: %d MiB are planned on it beside %d MiB of guests that run there, and ZFS' cache may take %d MiB; lower hosts[].prep.zfsArcMaxGiB or make machines smaller",
 			j.host.Name, total, memory, others, arc)
 	}
 }
@@ -140,25 +171,36 @@ func (j *judge) pools() {
 	for _, pool := range j.facts.ZFS.Pools {
 		size += pool.Size
 		if pool.Health != healthOnline {
-			j.problem(j.host.Path, "the ZFS pool %s of %s is %s: zpool status -x %s says why and what to do", pool.Name, j.host.Name, pool.Health, pool.Name)
+			j.problem(
+				j.host.Path, "the ZFS pool %s of %s is %s: zpool status -x %s says why and what to do", pool.Name, j.host.Name,
+				pool.Health, pool.Name,
+			)
 		}
+
 		j.Advice = append(j.Advice, pool.advice(j.facts.System.PVE)...)
 	}
+
 	floor := int64(2*bytesPerGiB) + size/bytesPerTiB*bytesPerGiB
 	if wanted := j.facts.ZFS.ARCWanted; wanted > 0 && wanted < floor {
-		j.warning(j.host.Path+".prep.zfsArcMaxGiB", "gives ZFS' cache %.1f GiB on %s; 2 GiB and 1 more for each TiB of its pools are recommended (%d GiB)",
+		j.warning(j.host.Path+".prep.zfsArcMaxGiB",
+			"gives ZFS' cache %.1f GiB on %s; 2 GiB and 1 more for each TiB of its pools are recommended (%d GiB)",
 			float64(wanted)/bytesPerGiB, j.host.Name, floor/bytesPerGiB)
 	}
 }
 
 func (p Pool) advice(pve string) []string {
 	var advice []string
+
 	say := func(format string, arguments ...any) {
 		advice = append(advice, "pool "+p.Name+": "+fmt.Sprintf(format, arguments...))
 	}
 	if p.Ashift > 0 && p.Ashift < leastAshift {
-		say("ashift is %d, but disks have sectors of 4 KiB; it is fixed when the pool is made: zpool create -o ashift=%d", p.Ashift, leastAshift)
+		say(
+			"ashift is %d, but disks have sectors of 4 KiB; it is fixed when the pool is made: zpool create -o ashift=%d",
+			p.Ashift, leastAshift,
+		)
 	}
+
 	if p.Compression == "off" {
 		say("compression is off; it saves room and is faster than the disks: zfs set compression=lz4 %s", p.Name)
 	}
@@ -166,6 +208,7 @@ func (p Pool) advice(pve string) []string {
 	if p.Xattr == "dir" || p.Xattr == "off" || (p.Xattr == "on" && strings.HasPrefix(pve, "8.")) {
 		say("xattr is %s; attributes kept with the file save a read each: zfs set xattr=sa %s", p.Xattr, p.Name)
 	}
+
 	for _, vdev := range p.Vdevs {
 		switch {
 		case strings.HasPrefix(vdev, "raidz"), strings.HasPrefix(vdev, "draid"):

@@ -28,9 +28,10 @@ type Facts struct {
 
 // System is the host itself.
 type System struct {
-	Hostname     string `json:"hostname"`  // without its domain
-	Node         string `json:"node"`      // what Proxmox' API calls it; empty where Proxmox does not run
-	Quorate      bool   `json:"quorate"`   // what has to be written for the whole Proxmox cluster can be; true for a host that stands alone
+	Hostname string `json:"hostname"` // without its domain
+	Node     string `json:"node"`     // what Proxmox' API calls it; empty where Proxmox does not run
+	// what has to be written for the whole Proxmox cluster can be; true for a host that stands alone
+	Quorate      bool   `json:"quorate"`
 	PVE          string `json:"pve"`       // 9.1.1
 	Kernel       string `json:"kernel"`    // of the running system
 	CPUVendor    string `json:"cpuVendor"` // amd, intel, or empty for others
@@ -124,9 +125,13 @@ func Parse(document []byte) (*Facts, error) {
 	if err := json.Unmarshal(document, facts); err != nil {
 		return nil, fmt.Errorf("the host's facts are not what they should be: %w", err)
 	}
+
 	if facts.Format != Format {
-		return nil, fmt.Errorf("the host's facts have format %d and not %d: use the talosops and the program of one version", facts.Format, Format)
+		return nil, fmt.Errorf(
+			"the host's facts have format %d and not %d: use the talosops and the program of one version", facts.Format, Format,
+		)
 	}
+
 	if facts.System.MemoryKiB == 0 || facts.System.Cores == 0 {
 		return nil, errors.New("the host's facts name neither memory nor cores: is it a Linux host with /proc?")
 	}
@@ -137,7 +142,8 @@ func Parse(document []byte) (*Facts, error) {
 // ChangeReboot stands among the changes where the running system is not as wanted and has to be.
 const ChangeReboot = "reboot"
 
-// NextRevision is the revision that the host has after the next apply; the same as now while there is nothing to change.
+// NextRevision is the revision that the host has after the next apply; the same as now while there is nothing to
+// change.
 func (f *Facts) NextRevision() int {
 	if len(f.Prep.Changes) > 0 {
 		return f.Prep.Revision + 1
@@ -146,9 +152,11 @@ func (f *Facts) NextRevision() int {
 	return f.Prep.Revision
 }
 
-// Functions returns the functions at a PCI address as a plan states it: 0000:01:00 for all of a device, 0000:01:00.0 for one.
+// Functions returns the functions at a PCI address as a plan states it: 0000:01:00 for all of a device, 0000:01:00.0
+// for one.
 func (f *Facts) Functions(pci string) []Device {
 	var functions []Device
+
 	for _, d := range f.Devices {
 		if d.Address == pci || (!strings.Contains(pci, ".") && strings.HasPrefix(d.Address, pci+".")) {
 			functions = append(functions, d)
@@ -164,6 +172,7 @@ func (f *Facts) RebootRequired() bool { return len(f.Prep.Pending) > 0 }
 // Running returns the VMIDs of the machines and containers that run.
 func (f *Facts) Running() []string {
 	var running []string
+
 	for _, guest := range slices.Concat(f.Machines, f.Containers) {
 		if guest.Status == "running" {
 			running = append(running, guest.VMID.String())
@@ -202,6 +211,7 @@ func (d Device) label() string {
 	if name == "" {
 		name = fmt.Sprintf("class %s, id %s:%s", d.Class, d.Vendor, d.Device)
 	}
+
 	label := d.Address + " " + name
 	if d.Driver != "" {
 		label += " (driver " + d.Driver + ")"

@@ -29,11 +29,13 @@ func NeedsOf(plan *spec.Plan, name string) Needs {
 			}
 		}
 	}
+
 	for _, template := range plan.Templates {
 		if template.Host == name {
 			needs.Templates = append(needs.Templates, template)
 		}
 	}
+
 	slices.Sort(needs.Clusters)
 
 	return needs
@@ -50,7 +52,8 @@ const rebootWhenIdle = "whenIdle"
 // WhenIdle says whether a host may be rebooted.
 func WhenIdle(h spec.Host) bool { return h.Prep != nil && h.Prep.Reboot == rebootWhenIdle }
 
-// MustRun says whether the host's running system has to be as its files say: machines use its GPUs, or it may be rebooted.
+// MustRun says whether the host's running system has to be as its files say: machines use its GPUs, or it may be
+// rebooted.
 func (n Needs) MustRun(h spec.Host) bool { return n.UsesGPUs() || WhenIdle(h) }
 
 // Judgement is what a host's facts mean for a plan.
@@ -81,6 +84,7 @@ func Judge(facts *Facts, h spec.Host, needs Needs) Judgement {
 	if problems := Mistaken(facts, h); len(problems) > 0 {
 		return Judgement{Problems: problems}
 	}
+
 	j := &judge{facts: facts, host: h, needs: needs}
 	j.Changes = facts.Prep.Changes
 	j.Pending = facts.Prep.Pending
@@ -94,12 +98,14 @@ func Judge(facts *Facts, h spec.Host, needs Needs) Judgement {
 	return j.Judgement
 }
 
-// Mistaken says that the host that answered is not the one that was meant: nil, or the problem. What else it says then means nothing for the plan.
+// Mistaken says that the host that answered is not the one that was meant: nil, or the problem. What else it says then
+// means nothing for the plan.
 func Mistaken(facts *Facts, h spec.Host) spec.Problems {
 	own, node := facts.System.Hostname, facts.System.Node
 	if own == h.Name && node == h.Name {
 		return nil
 	}
+
 	known := "it is no node of Proxmox VE now (does pve-cluster run there?)"
 	if node != "" {
 		known = "Proxmox VE knows it as " + node
@@ -135,12 +141,18 @@ func (j *judge) warning(path, format string, arguments ...any) {
 func (j *judge) version() {
 	pve := j.facts.System.PVE
 	major, _, _ := strings.Cut(pve, ".")
+
 	number, err := strconv.Atoi(major)
 	switch {
 	case err != nil:
-		j.problem(j.host.Path, "%s does not say which Proxmox VE it runs: is it a Proxmox host? `pveversion` tells", j.host.Name)
+		j.problem(
+			j.host.Path, "%s does not say which Proxmox VE it runs: is it a Proxmox host? `pveversion` tells", j.host.Name,
+		)
 	case number < leastPVE:
-		j.problem(j.host.Path, "%s runs Proxmox VE %s; upgrade it to %d or later: pve%dto%d --full shows what is in the way", j.host.Name, pve, leastPVE, number, number+1)
+		j.problem(
+			j.host.Path, "%s runs Proxmox VE %s; upgrade it to %d or later: pve%dto%d --full shows what is in the way",
+			j.host.Name, pve, leastPVE, number, number+1,
+		)
 	}
 }
 
@@ -151,8 +163,11 @@ func (j *judge) preparation() {
 			j.problem(j.host.Path+".prep", "cannot be carried out on %s: %s", j.host.Name, problem)
 		}
 	}
+
 	if !j.needs.UsesGPUs() && len(j.host.GPUs) == 0 && j.host.Prep != nil && j.host.Prep.IOMMU && j.iommuOff() {
-		j.warning(j.host.Path+".prep.iommu", "prepares %s for passthrough, but %s; or state false", j.host.Name, j.firmwareSetting())
+		j.warning(
+			j.host.Path+".prep.iommu", "prepares %s for passthrough, but %s; or state false", j.host.Name, j.firmwareSetting(),
+		)
 	}
 }
 
@@ -161,6 +176,7 @@ func (j *judge) iommuOff() bool { return len(j.facts.IOMMU.Firmware) == 0 && j.f
 
 func (j *judge) firmwareSetting() string {
 	setting := "IOMMU (AMD-Vi) or VT-d"
+
 	switch j.facts.System.CPUVendor {
 	case "amd":
 		setting = "IOMMU (AMD-Vi, often beside SVM)"
@@ -176,15 +192,19 @@ func (j *judge) gpus() {
 	if off && len(j.host.GPUs) > 0 {
 		j.problem(j.host.Path+".gpus", "cannot be passed through on %s: %s", j.host.Name, j.firmwareSetting())
 	}
+
 	prepared := j.host.Prep != nil && j.host.Prep.IOMMU
 	if !off && !prepared && j.facts.IOMMU.Groups == 0 && len(j.host.GPUs) > 0 {
 		words := "iommu=pt"
 		if j.facts.System.CPUVendor == "intel" {
 			words = "intel_iommu=on iommu=pt"
 		}
-		j.problem(j.host.Path+".gpus", "cannot be passed through: %s runs without its IOMMU; state prep: {} to have it prepared, or add %s to %s and reboot",
+
+		j.problem(j.host.Path+".gpus",
+			"cannot be passed through: %s runs without its IOMMU; state prep: {} to have it prepared, or add %s to %s and reboot",
 			j.host.Name, words, cmp.Or(j.facts.System.CommandLineFile, "the kernel command line"))
 	}
+
 	for _, gpu := range j.host.GPUs {
 		j.gpu(gpu, prepared)
 	}
@@ -193,7 +213,10 @@ func (j *judge) gpus() {
 func (j *judge) gpu(gpu spec.GPU, prepared bool) {
 	path := j.host.GPUPath(gpu) + ".pci"
 	functions := j.facts.Functions(gpu.PCI)
-	main := slices.IndexFunc(functions, func(d Device) bool { return d.Vendor == vendorNVIDIA && strings.HasPrefix(d.Class, classDisplay) })
+
+	main := slices.IndexFunc(
+		functions, func(d Device) bool { return d.Vendor == vendorNVIDIA && strings.HasPrefix(d.Class, classDisplay) },
+	)
 	switch {
 	case len(functions) == 0:
 		j.problem(path, "%s is not there on %s: %s", gpu.PCI, j.host.Name, j.whereNVIDIA())
@@ -204,25 +227,36 @@ func (j *judge) gpu(gpu spec.GPU, prepared bool) {
 
 		return
 	}
+
 	slot := j.facts.Functions(functions[0].slot())
 	if shared := j.shared(gpu, slot); len(shared) > 0 {
-		j.problem(path, "%s on %s shares IOMMU group %s with %s, which the host would lose; use another slot, or switch on ACS in the BIOS setup",
+		j.problem(path,
+			"%s on %s shares IOMMU group %s with %s, which the host would lose; use another slot, or switch on ACS in the BIOS setup",
 			gpu.PCI, j.host.Name, functions[main].Group, labels(shared))
 	}
+
 	for _, d := range slot {
 		if !prepared && d.Driver != "" && d.Driver != driverVFIO {
-			j.problem(path, "%s on %s is bound to %s; state prep: {} to have it bound to vfio-pci, or do so by hand and reboot", d.Address, j.host.Name, d.Driver)
+			j.problem(
+				path, "%s on %s is bound to %s; state prep: {} to have it bound to vfio-pci, or do so by hand and reboot",
+				d.Address, j.host.Name, d.Driver,
+			)
 		}
 	}
+
 	if twin := j.twin(functions[main]); prepared && twin != "" {
-		j.warning(path, "%s on %s has the same ids as %s, which is bound to vfio-pci along with it; state it among the gpus, too", gpu.PCI, j.host.Name, twin)
+		j.warning(
+			path, "%s on %s has the same ids as %s, which is bound to vfio-pci along with it; state it among the gpus, too",
+			gpu.PCI, j.host.Name, twin,
+		)
 	}
 }
 
-// shared returns the devices that share a group with a GPU and can be given away with it by nobody: neither its own functions, nor bridges, nor GPUs of the
-// same machine.
+// shared returns the devices that share a group with a GPU and can be given away with it by nobody: neither its own
+// functions, nor bridges, nor GPUs of the same machine.
 func (j *judge) shared(gpu spec.GPU, slot []Device) []Device {
 	together := []string{gpu.PCI}
+
 	for _, node := range j.needs.Nodes {
 		if slices.ContainsFunc(node.GPUs, func(g spec.GPU) bool { return g.PCI == gpu.PCI }) {
 			for _, g := range node.GPUs {
@@ -230,9 +264,12 @@ func (j *judge) shared(gpu spec.GPU, slot []Device) []Device {
 			}
 		}
 	}
+
 	var shared []Device
+
 	for _, d := range j.facts.Devices {
 		sameGroup := d.Group != "" && slices.ContainsFunc(slot, func(own Device) bool { return own.Group == d.Group })
+
 		own := slices.ContainsFunc(together, func(pci string) bool {
 			device, _, _ := strings.Cut(pci, ".")
 
@@ -249,7 +286,9 @@ func (j *judge) shared(gpu spec.GPU, slot []Device) []Device {
 // twin returns another device of the same kind that is not among the host's GPUs; ids bind them all.
 func (j *judge) twin(gpu Device) string {
 	for _, d := range j.facts.Devices {
-		listed := slices.ContainsFunc(j.host.GPUs, func(g spec.GPU) bool { return slices.Contains(j.facts.Functions(g.PCI), d) })
+		listed := slices.ContainsFunc(
+			j.host.GPUs, func(g spec.GPU) bool { return slices.Contains(j.facts.Functions(g.PCI), d) },
+		)
 		if d.Vendor == gpu.Vendor && d.Device == gpu.Device && !listed {
 			return d.Address
 		}
@@ -260,11 +299,13 @@ func (j *judge) twin(gpu Device) string {
 
 func (j *judge) whereNVIDIA() string {
 	var found []string
+
 	for _, d := range j.facts.Devices {
 		if d.Vendor == vendorNVIDIA && strings.HasPrefix(d.Class, classDisplay) {
 			found = append(found, d.label())
 		}
 	}
+
 	if len(found) == 0 {
 		return "it has no NVIDIA GPU; `lspci -nn` lists its devices: is the card seated and powered?"
 	}

@@ -18,10 +18,28 @@ var gpu = spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00", Generation:
 
 // planned is a prepared host with a GPU that a machine has, and what the plan puts on it.
 func planned() (spec.Host, host.Needs) {
-	h := spec.Host{Name: "pve1", Path: "hosts[0]", Prep: &spec.Prep{IOMMU: true, Repositories: "keep", Reboot: "never"}, GPUs: []spec.GPU{gpu}}
+	h := spec.Host{
+		Name: "pve1",
+		Path: "hosts[0]",
+		Prep: &spec.Prep{IOMMU: true, Repositories: "keep", Reboot: "never"},
+		GPUs: []spec.GPU{gpu},
+	}
 	needs := host.Needs{
-		Nodes:     []spec.Node{{Name: "one-gpu-1", Host: "pve1", VMID: 4000, Cores: 8, MemoryMiB: 32768, DiskGiB: 100, Datastore: "local-zfs", GPUs: []spec.GPU{gpu}}},
-		Templates: []spec.Template{{Key: "talos", Host: "pve1", Source: spec.SourceImage, Datastore: "local-zfs", ImageDatastore: "local"}},
+		Nodes: []spec.Node{
+			{
+				Name:      "one-gpu-1",
+				Host:      "pve1",
+				VMID:      4000,
+				Cores:     8,
+				MemoryMiB: 32768,
+				DiskGiB:   100,
+				Datastore: "local-zfs",
+				GPUs:      []spec.GPU{gpu},
+			},
+		},
+		Templates: []spec.Template{
+			{Key: "talos", Host: "pve1", Source: spec.SourceImage, Datastore: "local-zfs", ImageDatastore: "local"},
+		},
 	}
 
 	return h, needs
@@ -43,6 +61,7 @@ func storage(f *host.Facts, name string) *host.Storage {
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
+
 	unprepared := func(_ *host.Facts, h *spec.Host, _ *host.Needs) { h.Prep = nil }
 	for name, test := range map[string]struct {
 		change   []situation
@@ -110,18 +129,27 @@ func TestJudge(t *testing.T) {
 		},
 		"two GPUs of one machine in one group": {change: []situation{twoGPUs(true)}},
 		"two GPUs of two machines in one group": {
-			change:   []situation{twoGPUs(false)},
-			problems: []string{"hosts[0].gpus.pci: 0000:01:00 on pve1 shares IOMMU group 12 with 0000:02:00.0", "hosts[0].gpus.pci: 0000:02:00 on pve1 shares IOMMU group 12 with 0000:01:00.0"},
+			change: []situation{twoGPUs(false)},
+			problems: []string{
+				"hosts[0].gpus.pci: 0000:01:00 on pve1 shares IOMMU group 12 with 0000:02:00.0",
+				"hosts[0].gpus.pci: 0000:02:00 on pve1 shares IOMMU group 12 with 0000:01:00.0",
+			},
 		},
 		"a twin that is not for machines": {
 			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
-				f.Devices = append(f.Devices, host.Device{Address: "0000:02:00.0", Vendor: "10de", Device: "27b0", Class: "030000", Group: "15"})
+				f.Devices = append(
+					f.Devices, host.Device{Address: "0000:02:00.0", Vendor: "10de", Device: "27b0", Class: "030000", Group: "15"},
+				)
 			}},
-			warnings: []string{"hosts[0].gpus.pci: 0000:01:00 on pve1 has the same ids as 0000:02:00.0, which is bound to vfio-pci along with it"},
+			warnings: []string{
+				"hosts[0].gpus.pci: 0000:01:00 on pve1 has the same ids as 0000:02:00.0, which is bound to vfio-pci along with it",
+			},
 		},
 		"a twin on a host that is not prepared by ids": {
 			change: []situation{unprepared, func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
-				f.Devices = append(f.Devices, host.Device{Address: "0000:02:00.0", Vendor: "10de", Device: "27b0", Class: "030000", Group: "15"})
+				f.Devices = append(
+					f.Devices, host.Device{Address: "0000:02:00.0", Vendor: "10de", Device: "27b0", Class: "030000", Group: "15"},
+				)
 			}},
 		},
 		"the IOMMU is off in the firmware": {
@@ -138,7 +166,9 @@ func TestJudge(t *testing.T) {
 			}},
 			warnings: []string{"hosts[0].prep.iommu: prepares pve1 for passthrough, but its IOMMU is switched off in the firmware (neither /sys/firmware/acpi/tables/IVRS nor DMAR is there): switch on VT-d"},
 		},
-		"the kernel does not use the IOMMU, and the preparation mends it": {change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.IOMMU.Groups = 0 }}},
+		"the kernel does not use the IOMMU, and the preparation mends it": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.IOMMU.Groups = 0 }},
+		},
 		"the kernel does not use the IOMMU of a host that is not prepared": {
 			change: []situation{unprepared, func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
 				f.IOMMU, f.System.CPUVendor = host.IOMMU{Firmware: []string{"DMAR"}}, "intel"
@@ -149,7 +179,9 @@ func TestJudge(t *testing.T) {
 			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "7.4-3" }},
 			problems: []string{"hosts[0]: pve1 runs Proxmox VE 7.4-3; upgrade it to 8 or later: pve7to8 --full"},
 		},
-		"the oldest Proxmox VE that is supported": {change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "8.0.2" }}},
+		"the oldest Proxmox VE that is supported": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "8.0.2" }},
+		},
 		"no Proxmox VE": {
 			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "" }},
 			problems: []string{"hosts[0]: pve1 does not say which Proxmox VE it runs"},
@@ -173,8 +205,12 @@ func TestJudge(t *testing.T) {
 			problems: []string{`hosts[0]: pve1 has no storage "local-zfs", which the plan uses (there are local, local-lvm)`},
 		},
 		"a storage that takes no images": {
-			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { storage(f, "local").Content = "backup,vztmpl" }},
-			problems: []string{"hosts[0]: the storage local of pve1 takes no content of type iso: pvesm set local --content backup,vztmpl,iso"},
+			change: []situation{
+				func(f *host.Facts, _ *spec.Host, _ *host.Needs) { storage(f, "local").Content = "backup,vztmpl" },
+			},
+			problems: []string{
+				"hosts[0]: the storage local of pve1 takes no content of type iso: pvesm set local --content backup,vztmpl,iso",
+			},
 		},
 		"a storage that is not active": {
 			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { storage(f, "local").Active = 0 }},
@@ -184,7 +220,9 @@ func TestJudge(t *testing.T) {
 			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
 				storage(f, "local-zfs").Type, storage(f, "local-zfs").Free = "lvm", 10<<30
 			}},
-			problems: []string{"hosts[0]: the storage local-zfs of pve1 has 10 GiB free, and 100 GiB of new disks are planned on it"},
+			problems: []string{
+				"hosts[0]: the storage local-zfs of pve1 has 10 GiB free, and 100 GiB of new disks are planned on it",
+			},
 		},
 		"a storage that does not tell its size": {
 			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
@@ -192,8 +230,10 @@ func TestJudge(t *testing.T) {
 			}},
 		},
 		"a full thin storage": {
-			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { storage(f, "local-zfs").Free = 10 << 30 }},
-			warnings: []string{"hosts[0]: the storage local-zfs of pve1 has 10 GiB free, and 100 GiB of new disks are planned on it"},
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { storage(f, "local-zfs").Free = 10 << 30 }},
+			warnings: []string{
+				"hosts[0]: the storage local-zfs of pve1 has 10 GiB free, and 100 GiB of new disks are planned on it",
+			},
 		},
 		"a machine that is there already needs no room": {
 			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
@@ -201,20 +241,26 @@ func TestJudge(t *testing.T) {
 				f.Machines = []host.Guest{{VMID: "4000", Status: "running", Memory: 32 << 30}}
 			}},
 		},
-		"storages that the API did not tell": {change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.Storages = nil }}},
+		"storages that the API did not tell": {
+			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.Storages = nil }},
+		},
 		"a machine with more cores than the host": {
 			change:   []situation{func(_ *host.Facts, _ *spec.Host, n *host.Needs) { n.Nodes[0].Cores = 65 }},
 			problems: []string{"hosts[0]: pve1 has 64 cores, and one-gpu-1 is planned with 65, which Proxmox does not start"},
 			warnings: []string{"hosts[0]: 65 cores are planned on pve1, which has 64"},
 		},
 		"more memory than there is": {
-			change:   []situation{func(_ *host.Facts, _ *spec.Host, n *host.Needs) { n.Nodes[0].MemoryMiB = 300 << 10 }},
-			problems: []string{"hosts[0]: pve1 has 262144 MiB of memory, and 307200 MiB are planned on it beside 0 MiB of guests that run there"},
+			change: []situation{func(_ *host.Facts, _ *spec.Host, n *host.Needs) { n.Nodes[0].MemoryMiB = 300 << 10 }},
+			problems: []string{
+				"hosts[0]: pve1 has 262144 MiB of memory, and 307200 MiB are planned on it beside 0 MiB of guests that run there",
+			},
 		},
 		"more memory than there is beside others' guests": {
 			change: []situation{func(f *host.Facts, _ *spec.Host, n *host.Needs) {
 				n.Nodes[0].MemoryMiB = 200 << 10
-				f.Containers = []host.Guest{{VMID: "500", Status: "running", Memory: 100 << 30}, {VMID: "501", Status: "stopped", Memory: 100 << 30}}
+				f.Containers = []host.Guest{
+					{VMID: "500", Status: "running", Memory: 100 << 30}, {VMID: "501", Status: "stopped", Memory: 100 << 30},
+				}
 			}},
 			problems: []string{"204800 MiB are planned on it beside 102400 MiB of guests that run there"},
 		},
@@ -225,11 +271,14 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			facts := enginetest.Prepared("pve1")
+
 			h, needs := planned()
 			for _, change := range test.change {
 				change(facts, &h, &needs)
 			}
+
 			judgement := host.Judge(facts, h, needs)
 			matches(t, test.problems, judgement.Problems)
 			matches(t, test.warnings, judgement.Warnings)
@@ -240,25 +289,33 @@ func TestJudge(t *testing.T) {
 // TestMistaken has another host answer: that is all that is said, at the address.
 func TestMistaken(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct{ own, node, says string }{
-		"the host that is meant":  {"pve1", "pve1", ""},
-		"another host":            {"pve2", "pve2", "hosts[0].address: 10.0.0.2 is not pve1: the own name of the host that answers there is pve2, and Proxmox VE knows it as pve2; state the address of pve1, or the host that answers"},
-		"a host that was renamed": {"pve1", "pve9", "the own name of the host that answers there is pve1, and Proxmox VE knows it as pve9"},
-		"another name of its own": {"spare", "pve1", "the own name of the host that answers there is spare, and Proxmox VE knows it as pve1"},
-		"no node of Proxmox":      {"pve1", "", "and it is no node of Proxmox VE now (does pve-cluster run there?)"},
-		"a host without a name":   {"", "pve1", "the own name of the host that answers there is unknown"},
+		"the host that is meant": {"pve1", "pve1", ""},
+		"another host":           {"pve2", "pve2", "hosts[0].address: 10.0.0.2 is not pve1: the own name of the host that answers there is pve2, and Proxmox VE knows it as pve2; state the address of pve1, or the host that answers"},
+		"a host that was renamed": {
+			"pve1", "pve9", "the own name of the host that answers there is pve1, and Proxmox VE knows it as pve9",
+		},
+		"another name of its own": {
+			"spare", "pve1", "the own name of the host that answers there is spare, and Proxmox VE knows it as pve1",
+		},
+		"no node of Proxmox":    {"pve1", "", "and it is no node of Proxmox VE now (does pve-cluster run there?)"},
+		"a host without a name": {"", "pve1", "the own name of the host that answers there is unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			facts := enginetest.Prepared("pve1")
 			facts.System.Hostname, facts.System.Node = test.own, test.node
 			h, needs := planned()
+
 			h.Address = netip.MustParseAddr("10.0.0.2")
 			if test.says == "" {
 				assert.Empty(t, host.Mistaken(facts, h))
 
 				return
 			}
+
 			facts.Prep.Owner, facts.Prep.Changes, facts.System.PVE = "talos-proxmox/prod", []string{"/etc/kernel/cmdline"}, "7.4"
 			judgement := host.Judge(facts, h, needs)
 			matches(t, []string{test.says}, judgement.Problems)
@@ -270,6 +327,7 @@ func TestMistaken(t *testing.T) {
 
 func TestNeedsNameAllClusters(t *testing.T) {
 	t.Parallel()
+
 	plan := &spec.Plan{Clusters: []spec.Cluster{{Name: "two"}, {Name: "one"}}}
 	assert.Equal(t, []string{"one", "two"}, host.NeedsOf(plan, "pve1").Clusters)
 }
@@ -277,7 +335,14 @@ func TestNeedsNameAllClusters(t *testing.T) {
 func twoGPUs(together bool) situation {
 	return func(f *host.Facts, h *spec.Host, n *host.Needs) {
 		second := spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:02:00"}
-		f.Devices = append(f.Devices, host.Device{Address: "0000:02:00.0", Vendor: "10de", Device: "27b0", Class: "030000", Group: "12", Driver: "vfio-pci"})
+
+		f.Devices = append(
+			f.Devices,
+			host.Device{
+				Address: "0000:02:00.0", Vendor: "10de", Device: "27b0", Class: "030000", Group: "12", Driver: "vfio-pci",
+			},
+		)
+
 		h.GPUs = append(h.GPUs, second)
 		if together {
 			n.Nodes[0].GPUs = append(n.Nodes[0].GPUs, second)
@@ -291,6 +356,7 @@ func twoGPUs(together bool) situation {
 func matches(t *testing.T, expected []string, problems spec.Problems) {
 	t.Helper()
 	require.Len(t, problems, len(expected), problems.Error())
+
 	for _, text := range expected {
 		assert.Contains(t, problems.Error(), text)
 	}
@@ -298,39 +364,61 @@ func matches(t *testing.T, expected []string, problems spec.Problems) {
 
 func TestOwner(t *testing.T) {
 	t.Parallel()
+
 	facts := enginetest.Prepared("pve1")
 	h, _ := planned()
 	assert.Empty(t, host.Owner(facts, h, "talos-proxmox/lab"), "nobody's")
 	facts.Prep.Owner = "talos-proxmox/lab"
 	assert.Empty(t, host.Owner(facts, h, "talos-proxmox/lab"))
-	assert.Contains(t, host.Owner(facts, h, "talos-proxmox/prod").Error(), "hosts[0].prep: is stated, but pve1 is prepared by stack talos-proxmox/lab; take prep away in one of the two")
+	assert.Contains(
+		t, host.Owner(facts, h, "talos-proxmox/prod").Error(),
+		"hosts[0].prep: is stated, but pve1 is prepared by stack talos-proxmox/lab; take prep away in one of the two",
+	)
 	h.Prep = nil
 	assert.Empty(t, host.Owner(facts, h, "talos-proxmox/prod"), "a host that is only looked at")
 }
 
 func TestAdvice(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		pve  string
 		pool host.Pool
 		says []string
 	}{
-		"nothing to improve":    {"9.1.1", host.Pool{Name: "tank", Ashift: 12, Compression: "lz4", Xattr: "sa", Vdevs: []string{"mirror-0", "mirror-1"}}, nil},
-		"on is sa from 9 on":    {"9.1.1", host.Pool{Name: "tank", Ashift: 0, Compression: "on", Xattr: "on", Vdevs: []string{"mirror-0"}}, nil},
-		"on is not sa before 9": {"8.4.1", host.Pool{Name: "tank", Ashift: 13, Compression: "zstd", Xattr: "on", Vdevs: []string{"mirror-0"}}, []string{"pool tank: xattr is on; attributes kept with the file save a read each: zfs set xattr=sa tank"}},
-		"everything": {"9.1.1", host.Pool{Name: "tank", Ashift: 9, Compression: "off", Xattr: "dir", Vdevs: []string{"raidz1-0", "sdd"}}, []string{
-			"pool tank: ashift is 9", "pool tank: compression is off; it saves room and is faster than the disks: zfs set compression=lz4 tank", "pool tank: xattr is dir",
-			"pool tank: raidz1-0 is no mirror", "pool tank: sdd stands alone, and its data is lost with it: zpool attach tank sdd <second disk>",
+		"nothing to improve": {
+			"9.1.1",
+			host.Pool{Name: "tank", Ashift: 12, Compression: "lz4", Xattr: "sa", Vdevs: []string{"mirror-0", "mirror-1"}},
+			nil,
+		},
+		"on is sa from 9 on": {
+			"9.1.1", host.Pool{Name: "tank", Ashift: 0, Compression: "on", Xattr: "on", Vdevs: []string{"mirror-0"}}, nil,
+		},
+		"on is not sa before 9": {
+			"8.4.1",
+			host.Pool{Name: "tank", Ashift: 13, Compression: "zstd", Xattr: "on", Vdevs: []string{"mirror-0"}},
+			[]string{"pool tank: xattr is on; attributes kept with the file save a read each: zfs set xattr=sa tank"},
+		},
+		"everything": {"9.1.1", host.Pool{
+			Name: "tank", Ashift: 9, Compression: "off", Xattr: "dir", Vdevs: []string{"raidz1-0", "sdd"},
+		}, []string{
+			"pool tank: ashift is 9",
+			"pool tank: compression is off; it saves room and is faster than the disks: zfs set compression=lz4 tank",
+			"pool tank: xattr is dir",
+			"pool tank: raidz1-0 is no mirror",
+			"pool tank: sdd stands alone, and its data is lost with it: zpool attach tank sdd <second disk>",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			facts := enginetest.Prepared("pve1")
 			test.pool.Health = "ONLINE"
 			facts.System.PVE, facts.ZFS.Pools = test.pve, []host.Pool{test.pool}
 			h, needs := planned()
 			advice := host.Judge(facts, h, needs).Advice
 			require.Len(t, advice, len(test.says), advice)
+
 			for i, text := range test.says {
 				assert.Contains(t, advice[i], text)
 			}
@@ -340,27 +428,47 @@ func TestAdvice(t *testing.T) {
 
 func TestUnready(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		change func(*host.Facts)
 		says   []string
 	}{
 		"ready": {func(*host.Facts) {}, nil},
 		"a reboot is pending": {func(f *host.Facts) {
-			f.Prep.Pending, f.Prep.Changes, f.Prep.ChangedInBoot = []string{"the kernel runs without iommu=pt"}, []string{"reboot"}, "boot-2"
+			f.Prep.Pending, f.Prep.Changes, f.Prep.ChangedInBoot = []string{
+				"the kernel runs without iommu=pt",
+			}, []string{"reboot"}, "boot-2"
 		}, []string{"the kernel runs without iommu=pt"}},
-		"a reboot did not help":         {func(f *host.Facts) { f.Prep.Pending = []string{"the kernel runs without iommu=pt"} }, []string{"the kernel runs without iommu=pt", "the host was rebooted since its last change, and that did not help"}},
-		"a file was changed by hand":    {func(f *host.Facts) { f.Prep.Changes = []string{"/etc/modprobe.d/vfio.conf"} }, []string{"the host is not as it was prepared: /etc/modprobe.d/vfio.conf"}},
-		"the kernel has no groups":      {func(f *host.Facts) { edit(f, "0000:01:00.0", func(d *host.Device) { d.Group = "" }) }, []string{"0000:01:00.0 has no IOMMU group"}},
-		"the group is shared since":     {func(f *host.Facts) { edit(f, "0000:00:17.0", func(d *host.Device) { d.Group = "12" }) }, []string{"shares IOMMU group 12"}},
-		"the GPU is no longer where it": {func(f *host.Facts) { f.Devices = f.Devices[:1] }, []string{"0000:01:00 is not there"}},
+		"a reboot did not help": {
+			func(f *host.Facts) { f.Prep.Pending = []string{"the kernel runs without iommu=pt"} },
+			[]string{"the kernel runs without iommu=pt", "the host was rebooted since its last change, and that did not help"},
+		},
+		"a file was changed by hand": {
+			func(f *host.Facts) { f.Prep.Changes = []string{"/etc/modprobe.d/vfio.conf"} },
+			[]string{"the host is not as it was prepared: /etc/modprobe.d/vfio.conf"},
+		},
+		"the kernel has no groups": {
+			func(f *host.Facts) { edit(f, "0000:01:00.0", func(d *host.Device) { d.Group = "" }) },
+			[]string{"0000:01:00.0 has no IOMMU group"},
+		},
+		"the group is shared since": {
+			func(f *host.Facts) { edit(f, "0000:00:17.0", func(d *host.Device) { d.Group = "12" }) },
+			[]string{"shares IOMMU group 12"},
+		},
+		"the GPU is no longer where it": {
+			func(f *host.Facts) { f.Devices = f.Devices[:1] }, []string{"0000:01:00 is not there"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			facts := enginetest.Prepared("pve1")
 			test.change(facts)
+
 			h, needs := planned()
 			reasons := host.Unready(facts, h, needs)
 			require.Len(t, reasons, len(test.says), reasons)
+
 			for i, text := range test.says {
 				assert.Contains(t, reasons[i], text)
 			}
@@ -370,11 +478,13 @@ func TestUnready(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
+
 	good, err := json.Marshal(enginetest.Prepared("pve1"))
 	require.NoError(t, err)
 	facts, err := host.Parse(good)
 	require.NoError(t, err)
 	assert.Equal(t, enginetest.Prepared("pve1"), facts)
+
 	for document, says := range map[string]string{
 		"Welcome to pve1":            "are not what they should be",
 		"{}":                         "have format 0 and not 1",

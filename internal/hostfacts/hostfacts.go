@@ -54,7 +54,9 @@ func Read(printed string) (map[string]Answer, error) {
 	if err := json.Unmarshal([]byte(printed), &document); err != nil {
 		return nil, fmt.Errorf("unable to read the hosts' answers: %w: use the talosops of this program's version", err)
 	}
+
 	answers := map[string]Answer{}
+
 	for _, h := range document.Hosts {
 		answer := Answer{Document: string(h.Facts)}
 		if h.Error != "" {
@@ -62,6 +64,7 @@ func Read(printed string) (map[string]Answer, error) {
 		} else {
 			answer.Facts, answer.Err = host.Parse(h.Facts)
 		}
+
 		answers[h.Name] = answer
 	}
 

@@ -29,7 +29,8 @@ func (o Owner) Is(project, stack string) bool {
 	return string(o) == name || strings.HasSuffix(string(o), "/"+name)
 }
 
-// Node returns the description of a node's VM: talos-proxmox-node owner=organization/talos-proxmox/prod (Talos worker prod-general-1 of cluster prod).
+// Node returns the description of a node's VM: talos-proxmox-node owner=organization/talos-proxmox/prod (Talos worker
+// prod-general-1 of cluster prod).
 func Node(owner Owner, about string) string {
 	return fmt.Sprintf("%s owner=%s (%s)", node, owner, about)
 }
@@ -46,6 +47,7 @@ func OwnerOf(description string) (owner Owner, ok bool) {
 	if len(words) < 2 || words[0] != node && words[0] != template && words[0] != mapping {
 		return "", false
 	}
+
 	name, found := strings.CutPrefix(words[1], "owner=")
 	if !found || name == "" {
 		return "", false

@@ -10,14 +10,24 @@ import (
 
 func TestOwnerOf(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		description string
 		owner       marker.Owner
 	}{
-		"a node":                       {marker.Node(marker.Of("acme", "talos-proxmox", "prod"), "Talos worker prod-general-1 of cluster prod"), "acme/talos-proxmox/prod"},
-		"as Proxmox gives it back":     {"talos-proxmox-node owner=organization/talos-proxmox/prod (Talos)\n", "organization/talos-proxmox/prod"},
-		"a template":                   {"talos-proxmox-template owner=talos-proxmox/prod provenance=1 state=building (Talos)", "talos-proxmox/prod"},
-		"a PCI mapping":                {marker.Mapping(marker.Of("acme", "talos-proxmox", "prod")), "acme/talos-proxmox/prod"},
+		"a node": {
+			marker.Node(marker.Of("acme", "talos-proxmox", "prod"), "Talos worker prod-general-1 of cluster prod"),
+			"acme/talos-proxmox/prod",
+		},
+		"as Proxmox gives it back": {
+			"talos-proxmox-node owner=organization/talos-proxmox/prod (Talos)\n", "organization/talos-proxmox/prod",
+		},
+		"a template": {
+			"talos-proxmox-template owner=talos-proxmox/prod provenance=1 state=building (Talos)", "talos-proxmox/prod",
+		},
+		"a PCI mapping": {
+			marker.Mapping(marker.Of("acme", "talos-proxmox", "prod")), "acme/talos-proxmox/prod",
+		},
 		"no description":               {"", ""},
 		"a machine of an older form":   {"Talos worker prod-general-1 of cluster prod, made by talos-proxmox", ""},
 		"a mention further on":         {"cloned from talos-proxmox-node owner=a/b/c", ""},
@@ -26,6 +36,7 @@ func TestOwnerOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			owner, ok := marker.OwnerOf(test.description)
 			assert.Equal(t, test.owner, owner)
 			assert.Equal(t, test.owner != "", ok)

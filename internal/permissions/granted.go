@@ -9,8 +9,8 @@ import (
 // nil = not known.
 type Granted map[string]map[string]bool
 
-// Has says whether any of the privileges is granted on a path. Paths that are not listed have what the nearest one above
-// them hands down; one where nothing is handed down counts as not listed.
+// Has says whether any of the privileges is granted on a path. Paths that are not listed have what the nearest one
+// above them hands down; one where nothing is handed down counts as not listed.
 func (g Granted) Has(path string, privileges ...string) bool {
 	holds := func(has map[string]bool, below bool) bool {
 		return slices.ContainsFunc(privileges, func(p string) bool {
@@ -22,6 +22,7 @@ func (g Granted) Has(path string, privileges ...string) bool {
 	if has, listed := g[path]; listed {
 		return holds(has, false)
 	}
+
 	for above := parent(path); above != ""; above = parent(above) {
 		has := g[above]
 		for _, propagates := range has {

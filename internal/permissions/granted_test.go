@@ -19,16 +19,19 @@ func TestGranted(t *testing.T) {
 		"/sdn/zones/localnetwork":   {"SDN.Use": true},
 		"/sdn/zones/localnetwork/b": {"SDN.Audit": false},
 	}
+
 	for name, tc := range map[string]struct {
 		path       string
 		privileges []string
 		want       bool
 	}{
-		"the path itself":                           {"/vms", []string{"VM.Clone"}, true},
-		"below, handed down":                        {"/vms/3000", []string{"VM.Audit"}, true},
-		"below, not handed down":                    {"/vms/3000", []string{"VM.Clone"}, false},
-		"the most specific path wins":               {"/vms/2000", []string{"VM.Audit"}, false},
-		"any of several":                            {"/storage/local", []string{"Datastore.Audit", "Datastore.AllocateSpace"}, true},
+		"the path itself":             {"/vms", []string{"VM.Clone"}, true},
+		"below, handed down":          {"/vms/3000", []string{"VM.Audit"}, true},
+		"below, not handed down":      {"/vms/3000", []string{"VM.Clone"}, false},
+		"the most specific path wins": {"/vms/2000", []string{"VM.Audit"}, false},
+		"any of several": {
+			"/storage/local", []string{"Datastore.Audit", "Datastore.AllocateSpace"}, true,
+		},
 		"another path":                              {"/storage/fast", []string{"Datastore.AllocateSpace"}, false},
 		"two steps below":                           {"/sdn/zones/localnetwork/vmbr0/42", []string{"SDN.Use"}, true},
 		"past a rule that is not handed down":       {"/sdn/zones/localnetwork/b/42", []string{"SDN.Use"}, true},
@@ -44,5 +47,6 @@ func TestGranted(t *testing.T) {
 			assert.Equal(t, tc.want, granted.Has(tc.path, tc.privileges...))
 		})
 	}
+
 	assert.False(t, permissions.Granted(nil).Has("/vms", "VM.Audit"))
 }

@@ -1,5 +1,5 @@
-// Package permissions knows what the program has to be allowed to do on Proxmox VE: docs/permissions.md is generated from
-// its table, previews and `make check` compare a token with it, and the lab works with exactly these roles.
+// Package permissions knows what the program has to be allowed to do on Proxmox VE: docs/permissions.md is generated
+// from its table, previews and `make check` compare a token with it, and the lab works with exactly these roles.
 package permissions
 
 import (
@@ -25,7 +25,8 @@ type Need struct {
 	Why string
 	// Lesser are privileges that the rest of the program could do with instead; what is in Call could not.
 	Lesser []string
-	// Refusal is what Proxmox says without it, where the call concerns VM 2000, template 900, host pve1, datastores local and local-lvm, bridge vmbr0.
+	// Refusal is what Proxmox says without it, where the call concerns VM 2000, template 900, host pve1, datastores local
+	// and local-lvm, bridge vmbr0.
 	Refusal string
 }
 
@@ -49,7 +50,8 @@ const (
 	clone     = "POST /nodes/{node}/qemu/{vmid}/clone"
 )
 
-// Roles are the least roles that the program needs: docs/permissions.md is generated from them, and the lab's program works with them.
+// Roles are the least roles that the program needs: docs/permissions.md is generated from them, and the lab's program
+// works with them.
 func Roles() []Role {
 	vm := func(privilege, call, why string) Need {
 		return on("/vms", privilege, call, why, " (/vms/2000, "+privilege+")")
@@ -58,7 +60,8 @@ func Roles() []Role {
 		"read addresses, of nodes with the extension `qemu-guest-agent`; without it every read waits for the agent's timeout",
 		" (/vms/2000, VM.GuestAgent.Audit|VM.GuestAgent.Unrestricted)")
 	remove := on("/storage", "Datastore.Allocate", "DELETE /nodes/{node}/storage/{storage}/content/{volume}",
-		"delete images of an old Talos version, and at destroy: Proxmox has no lesser privilege for that", " (/storage/local, Datastore.Allocate)")
+		"delete images of an old Talos version, and at destroy: Proxmox has no lesser privilege for that",
+		" (/storage/local, Datastore.Allocate)")
 	remove.Lesser = []string{"Datastore.Audit"}
 
 	return []Role{
@@ -77,25 +80,36 @@ func Roles() []Role {
 			agent,
 			vm("VM.PowerMgmt", "POST /nodes/{node}/qemu/{vmid}/status/start", "start, stop and reboot VMs"),
 			remove,
-			on("/storage", "Datastore.AllocateSpace", "GET /nodes/{node}/storage/{storage}/content", "list volumes; the disks of VMs",
+			on("/storage", "Datastore.AllocateSpace", "GET /nodes/{node}/storage/{storage}/content",
+				"list volumes; the disks of VMs",
 				" (/storage/local, Datastore.Audit|Datastore.AllocateSpace)"),
 			on("/storage", "Datastore.AllocateTemplate", "POST /nodes/{node}/storage/{storage}/download-url", "download images",
 				" (/storage/local, Datastore.AllocateTemplate)"),
 			on("/sdn/zones/localnetwork", "SDN.Use", clone, "use the bridge", " (/sdn/zones/localnetwork/vmbr0, SDN.Use)"),
-			on("/nodes", "Sys.AccessNetwork", "GET /nodes/{node}/query-url-metadata", "have hosts download from the Image Factory", ""),
+			on(
+				"/nodes", "Sys.AccessNetwork", "GET /nodes/{node}/query-url-metadata", "have hosts download from the Image Factory",
+				"",
+			),
 		}},
 		{ID: "TalosProxmoxGPU", For: "GPU workers", Needs: []Need{
-			on("/mapping/pci", "Mapping.Modify", "POST /cluster/mapping/pci", "make, change and delete the mappings of GPUs", " (/mapping/pci, Mapping.Modify)"),
+			on(
+				"/mapping/pci", "Mapping.Modify", "POST /cluster/mapping/pci", "make, change and delete the mappings of GPUs",
+				" (/mapping/pci, Mapping.Modify)",
+			),
 			on("/mapping/pci", "Mapping.Use", configure, "pass mapped GPUs through", " (/mapping/pci/gpu, Mapping.Use)"),
 		}},
 		{ID: "TalosProxmoxMove", For: "`nodes.<n>.host` of a machine that runs, which moves it", Needs: []Need{
 			vm("VM.Migrate", "POST /nodes/{node}/qemu/{vmid}/migrate", "move a VM to the host that is stated for it"),
 		}},
 		{ID: "TalosProxmoxPool", For: "`resourcePool` of a node pool, when it changes", Needs: []Need{
-			on("/pool", "Pool.Allocate", "PUT /pools/{poolid}", "move VMs between resource pools", " (/pool/talos, Pool.Allocate)"),
+			on(
+				"/pool", "Pool.Allocate", "PUT /pools/{poolid}", "move VMs between resource pools", " (/pool/talos, Pool.Allocate)",
+			),
 		}},
 		{ID: "TalosProxmoxStartup", For: "`startupOrder` of a node pool", Needs: []Need{
-			on("/", "Sys.Modify", configure, "the order in which hosts start VMs, which changes what hosts do", " (/, Sys.Modify)"),
+			on(
+				"/", "Sys.Modify", configure, "the order in which hosts start VMs, which changes what hosts do", " (/, Sys.Modify)",
+			),
 		}},
 	}
 }

@@ -14,27 +14,43 @@ func controlPlaneStep(name string, properties ...string) preview.Step {
 	state := &preview.State{Inputs: map[string]any{"tags": []any{"controlplane", "cluster-prod"}}}
 
 	return preview.Step{
-		URN:       urn.URN("urn:pulumi:prod::talos-proxmox::talos-proxmox:node:TalosNode$proxmoxve:VM/virtualMachine:VirtualMachine::" + name),
+		URN: urn.URN(
+			"urn:pulumi:prod::talos-proxmox::talos-proxmox:node:TalosNode$proxmoxve:VM/virtualMachine:VirtualMachine::" + name,
+		),
 		Operation: preview.Update, Old: state, New: state, Properties: properties,
 	}
 }
 
 func TestGuardLetsDescriptionsChange(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		steps    []preview.Step
 		findings int
 	}{
-		"descriptions of all control planes": {steps: []preview.Step{controlPlaneStep("prod-cp-1-vm", "description"), controlPlaneStep("prod-cp-2-vm", "description")}},
-		"one of them gets memory as well":    {steps: []preview.Step{controlPlaneStep("prod-cp-1-vm", "description", "memory"), controlPlaneStep("prod-cp-2-vm", "description")}},
+		"descriptions of all control planes": {
+			steps: []preview.Step{
+				controlPlaneStep("prod-cp-1-vm", "description"), controlPlaneStep("prod-cp-2-vm", "description"),
+			},
+		},
+		"one of them gets memory as well": {
+			steps: []preview.Step{
+				controlPlaneStep("prod-cp-1-vm", "description", "memory"), controlPlaneStep("prod-cp-2-vm", "description"),
+			},
+		},
 		"two of them get memory as well": {
-			steps:    []preview.Step{controlPlaneStep("prod-cp-1-vm", "description", "memory"), controlPlaneStep("prod-cp-2-vm", "memory")},
+			steps: []preview.Step{
+				controlPlaneStep("prod-cp-1-vm", "description", "memory"), controlPlaneStep("prod-cp-2-vm", "memory"),
+			},
 			findings: 2,
 		},
-		"what changes is not said": {steps: []preview.Step{controlPlaneStep("prod-cp-1-vm"), controlPlaneStep("prod-cp-2-vm")}, findings: 2},
+		"what changes is not said": {
+			steps: []preview.Step{controlPlaneStep("prod-cp-1-vm"), controlPlaneStep("prod-cp-2-vm")}, findings: 2,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			findings, _ := preview.Judge(&preview.Preview{Steps: test.steps}, nil)
 			assert.Len(t, findings, test.findings)
 		})

@@ -38,32 +38,41 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s %s: %s", f.Operation, f.Resource, strings.Join(f.Why, "; "))
 }
 
-// Judge finds the steps of a plan that lose what cannot be had again, or that put a cluster at risk: a control plane, Talos secrets, the bootstrap or a data disk
-// deleted or replaced, a template taken from linked clones, more than one control plane's VM of a cluster restarted or gone at once, and what `up` would refuse. Steps on resources approved by name (or
-// URN), or by the name of the node a VM belongs to, are left out; unused are the approvals that fitted no finding.
+// Judge finds the steps of a plan that lose what cannot be had again, or that put a cluster at risk: a control plane,
+// Talos secrets, the bootstrap or a data disk deleted or replaced, a template taken from linked clones, more than one
+// control plane's VM of a cluster restarted or gone at once, and what `up` would refuse. Steps on resources approved by
+// name (or URN), or by the name of the node a VM belongs to, are left out; unused are the approvals that fitted no
+// finding.
 func Judge(p *Preview, approved []string) (findings []Finding, unused []string) {
 	g := guard{preview: p, byURN: map[urn.URN]Step{}}
 	for _, s := range p.Steps {
 		g.byURN[s.URN] = s
 	}
+
 	for _, s := range p.Steps {
 		if why := g.judge(s); len(why) > 0 {
 			g.findings = append(g.findings, Finding{Resource: s.Name(), URN: s.URN, Operation: s.Operation, Why: why})
 		}
 	}
+
 	slices.SortFunc(g.findings, func(a, b Finding) int { return strings.Compare(a.Resource, b.Resource) })
+
 	used := map[string]bool{}
+
 	for _, f := range g.findings {
 		ok := false
+
 		for _, name := range []string{f.Resource, string(f.URN), strings.TrimSuffix(f.Resource, "-vm")} {
 			if slices.Contains(approved, name) {
 				used[name], ok = true, true
 			}
 		}
+
 		if !ok {
 			findings = append(findings, f)
 		}
 	}
+
 	for _, name := range approved {
 		if !used[name] {
 			unused = append(unused, name)
@@ -106,25 +115,40 @@ func (g *guard) judgeMachine(s Step) []string {
 	if s.Old == nil || s.Operation == Same {
 		return nil
 	}
+
 	changed, _ := changedMachine(s)
+
 	var why []string
+
 	loses := s.Operation == Delete || s.Operation == Replace
 	if cluster, ok := controlPlaneOf(s); ok {
 		if loses {
 			why = append(why, fmt.Sprintf("it is a control plane of cluster %s and a member of its etcd", cluster))
 		}
+
 		if touched := g.touched(cluster); len(touched) > 1 && slices.Contains(touched, s.Name()) {
-			why = append(why, fmt.Sprintf("the plan touches %d control planes of cluster %s at once (%s), which can lose etcd's majority", len(touched), cluster, strings.Join(touched, ", ")))
+			why = append(
+				why,
+				fmt.Sprintf(
+					"the plan touches %d control planes of cluster %s at once (%s), which can lose etcd's majority", len(touched),
+					cluster, strings.Join(touched, ", "),
+				),
+			)
 		}
 	}
+
 	if devices, _ := s.Old.Inputs["hostpcis"].([]any); s.Operation == Replace && len(devices) > 0 {
 		why = append(why, "it has GPUs and is recreated: what runs on it ends, and what is on its disks is gone")
 	}
+
 	for _, d := range disksOf(s.Old) {
 		if loses && d.name != spec.SystemDisk {
-			why = append(why, fmt.Sprintf("data disk %s (%v GiB on %s) is deleted with all that is on it", d.name, d.size, d.datastore))
+			why = append(
+				why, fmt.Sprintf("data disk %s (%v GiB on %s) is deleted with all that is on it", d.name, d.size, d.datastore),
+			)
 		}
 	}
+
 	for _, change := range changed.Changes {
 		if change.Effect == running.Impossible {
 			why = append(why, "`up` would end with an error: "+strings.TrimSpace(change.Value+" "+change.Why))
@@ -137,12 +161,15 @@ func (g *guard) judgeMachine(s Step) []string {
 // touched are the control planes of a cluster whose VMs the plan restarts, deletes or replaces.
 func (g *guard) touched(cluster string) []string {
 	names := map[string]bool{}
+
 	for _, s := range g.preview.Steps {
 		if s.URN.Type() != typeMachine || s.Old == nil {
 			continue
 		}
+
 		changed, is := changedMachine(s)
-		if of, ok := controlPlaneOf(s); ok && of == cluster && (s.Operation == Delete || is && changed.Effect() >= running.Restart) {
+		if of, ok := controlPlaneOf(s); ok && of == cluster && (s.Operation == Delete || is &&
+			changed.Effect() >= running.Restart) {
 			names[s.Name()] = true
 		}
 	}
@@ -158,6 +185,7 @@ func controlPlaneOf(s Step) (cluster string, ok bool) {
 		if name, found := strings.CutPrefix(text, tagCluster); found {
 			cluster = name
 		}
+
 		ok = ok || text == tagController
 	}
 
@@ -171,6 +199,7 @@ type disk struct {
 
 func disksOf(state *State) []disk {
 	var disks []disk
+
 	list, _ := state.Inputs["disks"].([]any)
 	for _, item := range list {
 		fields, _ := item.(map[string]any)
@@ -185,24 +214,30 @@ func disksOf(state *State) []disk {
 // judgeTemplate finds the linked clones that live on the template's disk and outlive this plan.
 func (g *guard) judgeTemplate(s Step) []string {
 	var vmid any
+
 	if s.Old != nil {
 		if parent := g.byURN[s.Old.Parent]; parent.Old != nil {
 			vmid = parent.Old.Outputs["vmid"]
 		}
 	}
+
 	var clones []string
+
 	unchanged := false
 	for _, vm := range g.preview.Steps {
 		unchanged = unchanged || vm.Operation == Same && vm.URN.Type() != typeStack
 		if vm.URN.Type() != typeMachine || vm.Old == nil || vm.Operation == Delete {
 			continue
 		}
+
 		clone, _ := vm.Old.Inputs["clone"].(map[string]any)
 		if full, _ := clone["full"].(bool); clone != nil && !full && (vmid == nil || clone["vmId"] == vmid) {
 			clones = append(clones, vm.Name())
 		}
 	}
+
 	slices.Sort(clones)
+
 	switch {
 	case len(clones) > 0:
 		return []string{"linked clones live on its disk: " + strings.Join(clones, ", ")}

@@ -22,9 +22,12 @@ type edit func(p *preview.Preview)
 // recorded reads a preview that the real engine wrote (lab/engine/guard_test.go), in one of its two forms.
 func recorded(t *testing.T, name, form string) *preview.Preview {
 	t.Helper()
+
 	file, err := os.Open(filepath.Join("testdata", name+"."+form+".json.gz"))
 	require.NoError(t, err)
+
 	defer file.Close()
+
 	content, err := gzip.NewReader(file)
 	require.NoError(t, err)
 	p, err := preview.Parse(content)
@@ -84,13 +87,17 @@ const (
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
+
 	both := []string{"delete one-cp-2-vm: " + member + "; " + two, "delete one-cp-3-vm: " + member + "; " + two}
 	// Nothing takes a disk out: a version of the program that did not know let such a plan through to `up`.
 	const refused = "`up` would end with an error: disk scsi1 (50 GiB on local-lvm) of %s would have to be taken out, and no run takes a disk out of a machine; " +
 		"state it again, or make the machine anew without it: a worker where count goes down and up again"
+
 	dataDisks := []string{
-		"update one-general-1-vm: " + fmt.Sprintf(refused, "one-general-1"), "update one-general-2-vm: " + fmt.Sprintf(refused, "one-general-2"),
+		"update one-general-1-vm: " + fmt.Sprintf(refused, "one-general-1"),
+		"update one-general-2-vm: " + fmt.Sprintf(refused, "one-general-2"),
 	}
+
 	template := []string{
 		"replace talos-pve1-build: " + clones + "one-cp-1-vm, one-cp-3-vm, one-general-1-vm",
 		"replace talos-pve2-build: " + clones + "one-cp-2-vm, one-general-2-vm",
@@ -104,7 +111,9 @@ func TestJudge(t *testing.T) {
 	}{
 		"two control planes go at once": {preview: "fewer-control-planes", findings: both},
 		"one control plane goes": {
-			preview: "fewer-control-planes", edits: []edit{operation("one-cp-3-vm", preview.Same)}, findings: []string{"delete one-cp-2-vm: " + member},
+			preview:  "fewer-control-planes",
+			edits:    []edit{operation("one-cp-3-vm", preview.Same)},
+			findings: []string{"delete one-cp-2-vm: " + member},
 		},
 		"a control plane is replaced while another changes": {
 			preview: "fewer-control-planes",
@@ -114,28 +123,36 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"one control plane changes": {
-			preview: "fewer-control-planes", edits: []edit{operation("one-cp-2-vm", preview.Update), operation("one-cp-3-vm", preview.Same)},
+			preview: "fewer-control-planes",
+			edits:   []edit{operation("one-cp-2-vm", preview.Update), operation("one-cp-3-vm", preview.Same)},
 		},
 		"control planes restart at once": {
-			preview: "more-cores", findings: []string{"update one-cp-1-vm: " + three, "update one-cp-2-vm: " + three, "update one-cp-3-vm: " + three},
+			preview:  "more-cores",
+			findings: []string{"update one-cp-1-vm: " + three, "update one-cp-2-vm: " + three, "update one-cp-3-vm: " + three},
 		},
 		"one control plane restarts, another changes while it runs": {
 			preview: "more-cores",
-			edits:   []edit{operation("one-cp-2-vm", preview.Same), keep("one-cp-3-vm", "cpu"), input("one-cp-3-vm", "onBoot", false)},
+			edits: []edit{
+				operation("one-cp-2-vm", preview.Same), keep("one-cp-3-vm", "cpu"), input("one-cp-3-vm", "onBoot", false),
+			},
 		},
 		"one control plane restarts, another is changed by what is not known": {
 			preview: "more-cores",
 			edits: []edit{
-				operation("one-cp-1-vm", preview.Same), keep("one-cp-3-vm", "cpu"), step("one-cp-3-vm", func(s *preview.Step) { s.Properties = []string{"bios"} }),
+				operation("one-cp-1-vm", preview.Same), keep("one-cp-3-vm", "cpu"),
+				step("one-cp-3-vm", func(s *preview.Step) { s.Properties = []string{"bios"} }),
 			},
 			findings: []string{"update one-cp-2-vm: " + two, "update one-cp-3-vm: " + two},
 		},
 		"a disk shrinks": {
 			preview: "more-cores",
 			edits: []edit{
-				operation("one-cp-1-vm", preview.Same), operation("one-cp-2-vm", preview.Same), operation("one-cp-3-vm", preview.Same),
+				operation("one-cp-1-vm", preview.Same), operation("one-cp-2-vm", preview.Same),
+				operation("one-cp-3-vm", preview.Same),
 				step("one-general-1-vm", func(s *preview.Step) {
-					s.Operation, s.New = preview.Update, &preview.State{Inputs: map[string]any{"disks": []any{map[string]any{"interface": "scsi0", "size": 10.0}}}}
+					s.Operation, s.New = preview.Update, &preview.State{
+						Inputs: map[string]any{"disks": []any{map[string]any{"interface": "scsi0", "size": 10.0}}},
+					}
 					s.Old.Outputs = map[string]any{"disks": []any{map[string]any{"interface": "scsi0", "size": 20.0}}}
 				}),
 			},
@@ -149,14 +166,19 @@ func TestJudge(t *testing.T) {
 			findings: []string{"delete one-cp-2-vm: " + member},
 		},
 		"a control plane that is new is not touched": {
-			preview:  "fewer-control-planes",
-			edits:    []edit{step("one-cp-3-vm", func(s *preview.Step) { s.Operation, s.Old, s.New = preview.Create, nil, s.Old })},
+			preview: "fewer-control-planes",
+			edits: []edit{
+				step("one-cp-3-vm", func(s *preview.Step) { s.Operation, s.Old, s.New = preview.Create, nil, s.Old }),
+			},
 			findings: []string{"delete one-cp-2-vm: " + member},
 		},
 		"control planes of two clusters": {
-			preview:  "fewer-control-planes",
-			edits:    []edit{input("one-cp-3-vm", "tags", []any{"cluster-other", "controlplane", "talos"})},
-			findings: []string{"delete one-cp-2-vm: " + member, "delete one-cp-3-vm: it is a control plane of cluster other and a member of its etcd"},
+			preview: "fewer-control-planes",
+			edits:   []edit{input("one-cp-3-vm", "tags", []any{"cluster-other", "controlplane", "talos"})},
+			findings: []string{
+				"delete one-cp-2-vm: " + member,
+				"delete one-cp-3-vm: it is a control plane of cluster other and a member of its etcd",
+			},
 		},
 		"a worker without data disks goes": {
 			preview: "fewer-control-planes",
@@ -168,7 +190,8 @@ func TestJudge(t *testing.T) {
 		"data disks stay": {
 			preview: "without-data-disks",
 			edits: []edit{
-				step("one-general-1-vm", func(s *preview.Step) { s.New = s.Old }), step("one-general-2-vm", func(s *preview.Step) { s.New = s.Old }),
+				step("one-general-1-vm", func(s *preview.Step) { s.New = s.Old }),
+				step("one-general-2-vm", func(s *preview.Step) { s.New = s.Old }),
 			},
 		},
 		"machines go with their data disks": {
@@ -180,26 +203,40 @@ func TestJudge(t *testing.T) {
 			findings: []string{"delete one-general-1-vm: " + gone, "replace one-general-2-vm: " + gone},
 		},
 		"a machine with a GPU is recreated": {
-			preview: "drift", edits: []edit{operation("prod-general-1-vm", preview.Replace), input("prod-general-1-vm", "hostpcis", []any{map[string]any{"mapping": "rtx4000"}})},
-			findings: []string{"replace prod-general-1-vm: it has GPUs and is recreated: what runs on it ends, and what is on its disks is gone"},
+			preview: "drift",
+			edits: []edit{
+				operation("prod-general-1-vm", preview.Replace),
+				input("prod-general-1-vm", "hostpcis", []any{map[string]any{"mapping": "rtx4000"}}),
+			},
+			findings: []string{
+				"replace prod-general-1-vm: it has GPUs and is recreated: what runs on it ends, and what is on its disks is gone",
+			},
 		},
 		"a machine with a GPU changes in place": {
 			preview: "drift", edits: []edit{input("prod-general-1-vm", "hostpcis", []any{map[string]any{"mapping": "rtx4000"}})},
 		},
-		"a machine without a GPU is recreated": {preview: "drift", edits: []edit{operation("prod-general-1-vm", preview.Replace), input("prod-general-1-vm", "hostpcis", []any{})}},
+		"a machine without a GPU is recreated": {
+			preview: "drift",
+			edits:   []edit{operation("prod-general-1-vm", preview.Replace), input("prod-general-1-vm", "hostpcis", []any{})},
+		},
 		"unchanged machines are not looked at": {
-			preview: "without-data-disks", edits: []edit{operation("one-general-1-vm", preview.Same), operation("one-general-2-vm", preview.Same)},
+			preview: "without-data-disks",
+			edits:   []edit{operation("one-general-1-vm", preview.Same), operation("one-general-2-vm", preview.Same)},
 		},
 		"templates go from below their linked clones": {preview: "template", findings: template},
-		"a template changes in place":                 {preview: "template", edits: []edit{operation("talos-pve1-build", preview.Update)}, findings: template[1:]},
+		"a template changes in place": {
+			preview: "template", edits: []edit{operation("talos-pve1-build", preview.Update)}, findings: template[1:],
+		},
 		"a template goes with its clones, but for one": {
 			preview: "template",
 			edits: []edit{
-				operation("one-general-1-vm", preview.Delete), operation("one-cp-1-vm", preview.Delete), operation("talos-pve2-build", preview.Same),
+				operation("one-general-1-vm", preview.Delete), operation("one-cp-1-vm", preview.Delete),
+				operation("talos-pve2-build", preview.Same),
 				operation("talos-pve1-build", preview.Delete),
 			},
 			findings: []string{
-				"delete one-cp-1-vm: " + member, "delete one-general-1-vm: " + gone, "delete talos-pve1-build: " + clones + "one-cp-3-vm",
+				"delete one-cp-1-vm: " + member, "delete one-general-1-vm: " + gone,
+				"delete talos-pve1-build: " + clones + "one-cp-3-vm",
 			},
 		},
 		"the clones are full": {
@@ -222,7 +259,9 @@ func TestJudge(t *testing.T) {
 				operation("talos-pve2-build", preview.Same), step("talos-pve1-build", func(s *preview.Step) { s.Old.Parent = "" }),
 				input("one-general-2-vm", "clone", nil),
 			},
-			findings: []string{"replace talos-pve1-build: " + clones + "one-cp-1-vm, one-cp-2-vm, one-cp-3-vm, one-general-1-vm"},
+			findings: []string{
+				"replace talos-pve1-build: " + clones + "one-cp-1-vm, one-cp-2-vm, one-cp-3-vm, one-general-1-vm",
+			},
 		},
 		"secrets and the bootstrap are replaced": {
 			preview: "template",
@@ -252,16 +291,24 @@ func TestJudge(t *testing.T) {
 						p.Steps[i].URN = s.URN.Rename(strings.Replace(s.Name(), "-build", "-bootstrap", 1))
 					}
 				},
-				step("talos-pve1-bootstrap", elsewhere), step("talos-pve2-bootstrap", elsewhere), operation("one-bootstrap", preview.Delete),
+				step("talos-pve1-bootstrap", elsewhere), step("talos-pve2-bootstrap", elsewhere),
+				operation("one-bootstrap", preview.Delete),
 				step("one-bootstrap", elsewhere),
 			},
 		},
-		"what is approved is left out": {preview: "fewer-control-planes", approved: []string{"one-cp-2-vm"}, findings: both[1:]},
+		"what is approved is left out": {
+			preview: "fewer-control-planes", approved: []string{"one-cp-2-vm"}, findings: both[1:],
+		},
 		"a machine is approved by its node": {
-			preview: "fewer-control-planes", approved: []string{"one-cp-2", "one-cp-3", "one-cp-1"}, unused: []string{"one-cp-1"},
+			preview:  "fewer-control-planes",
+			approved: []string{"one-cp-2", "one-cp-3", "one-cp-1"},
+			unused:   []string{"one-cp-1"},
 		},
 		"a template is not approved by another's name": {
-			preview: "template", approved: []string{"talos-pve1-build", "talos-pve2"}, findings: template[1:], unused: []string{"talos-pve2"},
+			preview:  "template",
+			approved: []string{"talos-pve1-build", "talos-pve2"},
+			findings: template[1:],
+			unused:   []string{"talos-pve2"},
 		},
 		"a resource is approved by its URN": {
 			preview: "without-data-disks", findings: dataDisks[1:],
@@ -275,18 +322,23 @@ func TestJudge(t *testing.T) {
 		if test.preview == "drift" {
 			forms = forms[1:] // recorded in this form only
 		}
+
 		for _, form := range forms {
 			t.Run(name+"/"+form, func(t *testing.T) {
 				t.Parallel()
+
 				p := recorded(t, test.preview, form)
 				for _, change := range test.edits {
 					change(p)
 				}
+
 				findings, unused := preview.Judge(p, test.approved)
+
 				var said []string
 				for _, f := range findings {
 					said = append(said, f.String())
 				}
+
 				assert.Equal(t, test.findings, said)
 				assert.Equal(t, test.unused, unused)
 			})
@@ -297,17 +349,21 @@ func TestJudge(t *testing.T) {
 // elsewhere puts a resource under another component.
 func elsewhere(s *preview.Step) {
 	s.Operation = preview.Delete
+
 	name := string(s.URN)
 	for _, component := range []string{"template:GoldenTemplate", "cluster:TalosCluster"} {
 		name = strings.Replace(name, component, "other:Component", 1)
 	}
+
 	s.URN = urn.URN(name)
 }
 
 // TestDescribeSaysWhatHappensToMachines by the rules of the program.
 func TestDescribeSaysWhatHappensToMachines(t *testing.T) {
 	t.Parallel()
+
 	const restart = "one-cp-1 … one-cp-3 restart: cores 2 → 3"
+
 	for _, form := range []string{"digest", "events"} {
 		p := recorded(t, "more-cores", form)
 		assert.Equal(t, []string{
@@ -318,5 +374,8 @@ func TestDescribeSaysWhatHappensToMachines(t *testing.T) {
 		unshown(p)
 		assert.Equal(t, []string{restart}, p.Describe(), "how many there are is not known")
 	}
-	assert.Equal(t, []string{"prod-general-1 restarts: memory 12288 → 16384 MiB"}, recorded(t, "drift", "events").Describe())
+
+	assert.Equal(
+		t, []string{"prod-general-1 restarts: memory 12288 → 16384 MiB"}, recorded(t, "drift", "events").Describe(),
+	)
 }

@@ -1,4 +1,5 @@
-// Package preview reads what `pulumi preview --json` writes and judges it: policies see resources, a plan guard sees operations.
+// Package preview reads what `pulumi preview --json` writes and judges it: policies see resources, a plan guard sees
+// operations.
 package preview
 
 import (
@@ -21,7 +22,8 @@ type Preview struct {
 	Stack string
 	// Config are the stack's values by full key, secrets blinded.
 	Config map[string]string
-	// Steps are the resources in the order in which the engine came to them, each once, unchanged ones included where the preview shows them.
+	// Steps are the resources in the order in which the engine came to them, each once, unchanged ones included where the
+	// preview shows them.
 	Steps []Step
 	// Errors and Warnings are what the engine, the program and the providers said.
 	Errors, Warnings []Message
@@ -30,8 +32,8 @@ type Preview struct {
 	Packs    map[string]string
 	// Streamed says that the engine's events were read, with policies, instead of a digest.
 	Streamed bool
-	// Finished says that the preview came to its end. The engine's summary and the CLI's exit status say so; a digest tells neither, so that an error in it says
-	// the opposite.
+	// Finished says that the preview came to its end. The engine's summary and the CLI's exit status say so; a digest
+	// tells neither, so that an error in it says the opposite.
 	Finished bool
 
 	result result
@@ -101,14 +103,15 @@ type Policy struct {
 // ErrFormat is returned for input that `pulumi preview --json` did not write to its end.
 var ErrFormat = errors.New("not the output of `pulumi preview --json`")
 
-// Parse reads either form of `pulumi preview --json`: the digest, or with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true the engine's events. Whoever ran it may append
-// the CLI's exit status, {"exitStatus": 255}, which neither form has.
+// Parse reads either form of `pulumi preview --json`: the digest, or with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true the
+// engine's events. Whoever ran it may append the CLI's exit status, {"exitStatus": 255}, which neither form has.
 func Parse(r io.Reader) (*Preview, error) {
 	decoder := json.NewDecoder(bufio.NewReader(r))
 	p := &Preview{}
 
 	for first := true; ; first = false {
 		var raw json.RawMessage
+
 		err := decoder.Decode(&raw)
 		if errors.Is(err, io.EOF) {
 			if first {
@@ -119,9 +122,11 @@ func Parse(r io.Reader) (*Preview, error) {
 
 			return p, nil
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 		}
+
 		var keys struct {
 			Sequence   *int
 			ExitStatus *int
@@ -129,6 +134,7 @@ func Parse(r io.Reader) (*Preview, error) {
 		if err := json.Unmarshal(raw, &keys); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 		}
+
 		read := p.digest
 		switch {
 		case keys.ExitStatus != nil && first:
@@ -138,6 +144,7 @@ func Parse(r io.Reader) (*Preview, error) {
 		case first && keys.Sequence != nil, p.Streamed:
 			p.Streamed, read = true, p.event
 		}
+
 		if err := read(raw); err != nil {
 			return nil, err
 		}
@@ -150,6 +157,7 @@ func (p *Preview) exit(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
+
 	if e.ExitStatus != 0 {
 		p.result = failed
 	}
@@ -157,7 +165,8 @@ func (p *Preview) exit(raw json.RawMessage) error {
 	return nil
 }
 
-// judge says at the end whether the preview is whole. What the CLI complains of while it closes plugins matters only where it may be why the preview failed.
+// judge says at the end whether the preview is whole. What the CLI complains of while it closes plugins matters only
+// where it may be why the preview failed.
 func (p *Preview) judge() {
 	p.Finished = p.result == succeeded || p.result == ended && len(p.Errors) == 0
 	if !p.Finished {
@@ -165,10 +174,12 @@ func (p *Preview) judge() {
 	}
 }
 
-// isClosing recognises the CLI's error about a plugin that it gave too little time: it asks all of them to leave within five seconds together, and calls those it has
-// no time left for crashed (3.259). One that does crash during the preview leaves an error of the call that it did not answer as well.
+// isClosing recognises the CLI's error about a plugin that it gave too little time: it asks all of them to leave within
+// five seconds together, and calls those it has no time left for crashed (3.259). One that does crash during the
+// preview leaves an error of the call that it did not answer as well.
 func isClosing(m Message) bool {
-	return m.Resource == "" && strings.HasPrefix(m.Text, "Detected that ") && strings.Contains(m.Text, " exited prematurely.")
+	return m.Resource == "" && strings.HasPrefix(m.Text, "Detected that ") &&
+		strings.Contains(m.Text, " exited prematurely.")
 }
 
 // step is a step in either form.
@@ -185,6 +196,7 @@ func (p *Preview) event(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
+
 	switch {
 	case e.PreludeEvent != nil:
 		p.Config = e.PreludeEvent.Config
@@ -201,9 +213,12 @@ func (p *Preview) event(raw json.RawMessage) error {
 		p.say("error", "", e.ErrorEvent.Error)
 	case e.PolicyEvent != nil:
 		v := e.PolicyEvent
-		p.Policies = append(p.Policies, Policy{v.PolicyPackName, v.PolicyName, v.EnforcementLevel, message(v.ResourceURN, v.Message)})
+		p.Policies = append(
+			p.Policies, Policy{v.PolicyPackName, v.PolicyName, v.EnforcementLevel, message(v.ResourceURN, v.Message)},
+		)
 	case e.SummaryEvent != nil:
 		p.Packs = e.SummaryEvent.PolicyPacks
+
 		p.result = failed
 		if e.SummaryEvent.Result == apitype.OperationResultSucceeded {
 			p.result = succeeded
@@ -235,13 +250,16 @@ func (p *Preview) digest(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &d); err != nil {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
+
 	p.Config = d.Config
 	for _, m := range d.Diagnostics {
 		p.say(m.Severity, m.URN, m.Message)
 	}
+
 	for _, s := range d.Steps {
 		p.add(step{s.Op, s.URN, s.OldState, s.NewState, s.DiffReasons, s.ReplaceReasons})
 	}
+
 	if d.ChangeSummary != nil {
 		p.result = ended
 	}
@@ -249,26 +267,32 @@ func (p *Preview) digest(raw json.RawMessage) error {
 	return nil
 }
 
-// add merges the steps of one resource: a replacement is three of them, and an old copy may be deleted beside the resource itself.
+// add merges the steps of one resource: a replacement is three of them, and an old copy may be deleted beside the
+// resource itself.
 func (p *Preview) add(s step) {
 	u := urn.URN(s.urn)
+
 	operation, counts := operations[s.op]
 	if !counts || !u.IsValid() {
 		return
 	}
+
 	if p.Stack == "" {
 		p.Stack = u.Stack().String()
 	}
+
 	properties := s.changed
 	if operation == Replace {
 		properties = s.replaced
 	}
+
 	i := slices.IndexFunc(p.Steps, func(known Step) bool { return known.URN == u })
 	if i < 0 {
 		p.Steps = append(p.Steps, Step{URN: u, Operation: operation, Old: s.old, New: s.new, Properties: properties})
 
 		return
 	}
+
 	known := &p.Steps[i]
 	if known.refreshed && operation != Same {
 		// What a refresh found is what the step begins with.
@@ -276,15 +300,19 @@ func (p *Preview) add(s step) {
 
 		return
 	}
+
 	if rank(operation) > rank(known.Operation) {
 		known.Operation, known.Properties = operation, properties
 	}
+
 	if known.Old == nil {
 		known.Old = s.old
 	}
+
 	if known.New == nil {
 		known.New = s.new
 	}
+
 	if len(known.Properties) == 0 {
 		known.Properties = properties
 	}
@@ -295,14 +323,23 @@ func (p *Preview) refreshed(s step) {
 	i := slices.IndexFunc(p.Steps, func(known Step) bool { return known.URN == urn.URN(s.urn) })
 	if i >= 0 && p.Steps[i].Operation == Refresh {
 		p.Steps[i].refreshed = true
-		p.Steps[i].Operation, p.Steps[i].Old, p.Steps[i].New, p.Steps[i].Properties = operations[s.op], s.old, s.new, s.changed
+		p.Steps[i].Operation = operations[s.op]
+		p.Steps[i].Old = s.old
+		p.Steps[i].New = s.new
+		p.Steps[i].Properties = s.changed
 	}
 }
 
 // operations are the engine's steps that do something to a resource.
 var operations = map[string]Operation{
-	"same": Same, "create": Create, "update": Update, "delete": Delete, "replace": Replace, "create-replacement": Replace, "delete-replaced": Replace,
-	"import": Import, "import-replacement": Replace, "read": Read, "refresh": Refresh,
+	"same":               Same,
+	"create":             Create,
+	"update":             Update,
+	"delete":             Delete,
+	"replace":            Replace,
+	"create-replacement": Replace,
+	"delete-replaced":    Replace,
+	"import":             Import, "import-replacement": Replace, "read": Read, "refresh": Refresh,
 }
 
 func rank(o Operation) int {

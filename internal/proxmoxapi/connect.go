@@ -24,8 +24,14 @@ type Setting func(key string) string
 // variables are those that the published provider reads where its configuration says nothing. All parts of it read
 // these; PM_VE_… only some.
 var variables = map[string]string{ //nolint:gosec // names of variables
-	"endpoint": "PROXMOX_VE_ENDPOINT", "insecure": "PROXMOX_VE_INSECURE", "apiToken": "PROXMOX_VE_API_TOKEN", "username": "PROXMOX_VE_USERNAME",
-	"password": "PROXMOX_VE_PASSWORD", "otp": "PROXMOX_VE_OTP", "authTicket": "PROXMOX_VE_AUTH_TICKET", "csrfPreventionToken": "PROXMOX_VE_CSRF_PREVENTION_TOKEN",
+	"endpoint":            "PROXMOX_VE_ENDPOINT",
+	"insecure":            "PROXMOX_VE_INSECURE",
+	"apiToken":            "PROXMOX_VE_API_TOKEN",
+	"username":            "PROXMOX_VE_USERNAME",
+	"password":            "PROXMOX_VE_PASSWORD",
+	"otp":                 "PROXMOX_VE_OTP",
+	"authTicket":          "PROXMOX_VE_AUTH_TICKET",
+	"csrfPreventionToken": "PROXMOX_VE_CSRF_PREVENTION_TOKEN",
 }
 
 // Settings reads settings as the published provider does: as they are stated, then from the environment.
@@ -40,9 +46,11 @@ func Connect(ctx context.Context, value Setting, transport http.RoundTripper) (*
 	if err != nil || endpoint.Scheme != "https" || endpoint.Host == "" {
 		return nil, errors.New("proxmoxve:endpoint is not of the form https://host:8006/")
 	}
+
 	options := []proxmox.Option{proxmox.WithHTTPClient(&http.Client{Transport: refusals{trusting(value, transport)}})}
 
 	token, ticket := value("apiToken"), value("authTicket")
+
 	username, password := value("username"), value("password")
 	switch {
 	case token != "":
@@ -51,10 +59,13 @@ func Connect(ctx context.Context, value Setting, transport http.RoundTripper) (*
 	case ticket != "":
 		options = append(options, proxmox.WithSession(ticket, value("csrfPreventionToken")))
 	case username != "" && password != "":
-		options = append(options, proxmox.WithCredentials(&proxmox.Credentials{Username: username, Password: password, Otp: value("otp")}))
+		options = append(
+			options, proxmox.WithCredentials(&proxmox.Credentials{Username: username, Password: password, Otp: value("otp")}),
+		)
 	default:
 		return nil, errors.New("there are no credentials for Proxmox: state proxmoxve:apiToken, or set PROXMOX_VE_API_TOKEN")
 	}
+
 	client := proxmox.NewClient("https://"+endpoint.Host+"/api2/json", options...)
 	if token == "" && ticket == "" {
 		if err := client.CreateSession(ctx); err != nil {
@@ -90,14 +101,17 @@ func trusting(value Setting, transport http.RoundTripper) http.RoundTripper {
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
+
 	plain, ok := transport.(*http.Transport)
 	if insecure, _ := strconv.ParseBool(value("insecure")); !insecure || !ok {
 		return transport
 	}
+
 	plain = plain.Clone()
 	if plain.TLSClientConfig == nil {
 		plain.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
+
 	plain.TLSClientConfig.InsecureSkipVerify = true //nolint:gosec // the user's explicit choice, as for the provider
 
 	return plain
@@ -123,10 +137,13 @@ func (t refusals) RoundTrip(request *http.Request) (*http.Response, error) {
 		return response, err
 	}
 	defer response.Body.Close() //nolint:errcheck // it is read
+
 	var answer struct {
 		Errors map[string]string `json:"errors"`
 	}
+
 	body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10)) //nolint:errcheck // the status says enough
+
 	r := &refusal{code: response.StatusCode, status: response.Status}
 	if json.Unmarshal(body, &answer) == nil && len(answer.Errors) > 0 {
 		r.body = fmt.Sprint(answer.Errors)

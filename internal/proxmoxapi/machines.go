@@ -41,9 +41,13 @@ type Machines struct {
 // NewMachines asks nobody yet; a nil transport is HTTP's default.
 func NewMachines(value Setting, transport http.RoundTripper) *Machines {
 	g := &Machines{value: value, transport: transport, turns: make(chan struct{}, askedAtOnce)}
-	var once sync.Once
-	var all []Listed
-	var err error
+
+	var (
+		once sync.Once
+		all  []Listed
+		err  error
+	)
+
 	g.list = func(ctx context.Context) ([]Listed, error) {
 		once.Do(func() { all, err = g.now(ctx) })
 
@@ -59,6 +63,7 @@ func (g *Machines) Identity() string { return Identity(g.value) }
 // Get asks the API. Once it did not answer it is not asked again.
 func (g *Machines) Get(ctx context.Context, path string, into any) error {
 	g.turns <- struct{}{}
+
 	defer func() { <-g.turns }()
 
 	return g.ask(ctx, func(ctx context.Context, client *proxmox.Client) error {
@@ -69,6 +74,7 @@ func (g *Machines) Get(ctx context.Context, path string, into any) error {
 // List returns all machines that the credentials may see, as they were when they were first asked for.
 func (g *Machines) List(ctx context.Context) ([]Listed, error) {
 	g.turns <- struct{}{}
+
 	defer func() { <-g.turns }()
 
 	return g.list(ctx)
@@ -88,10 +94,12 @@ func (g *Machines) now(ctx context.Context) (all []Listed, err error) {
 func (g *Machines) ask(ctx context.Context, question func(context.Context, *proxmox.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
+
 	client, err := g.connect(ctx)
 	if err != nil {
 		return err
 	}
+
 	err = question(ctx, client)
 	if r := new(refusal); err != nil && !errors.As(err, &r) && !errors.Is(err, ErrGone) {
 		g.fail(err)
@@ -120,6 +128,7 @@ func (v *value) UnmarshalJSON(text []byte) error {
 	if json.Unmarshal(text, &plain) != nil {
 		plain = string(text)
 	}
+
 	*v = value(plain)
 
 	return nil
@@ -160,6 +169,7 @@ func (m Machine) DiskGiB(place string) (size int, ok bool) {
 	text, ok := m.Option(place, "size")
 	if text != "" {
 		number, unit := text[:len(text)-1], text[len(text)-1]
+
 		mebibytes := map[byte]float64{'K': 1.0 / 1024, 'M': 1, 'G': 1024, 'T': 1024 * 1024}[unit]
 		if parsed, err := strconv.ParseFloat(number, 64); err == nil {
 			return int(math.Ceil(parsed * mebibytes / 1024)), ok
@@ -173,6 +183,7 @@ func (m Machine) DiskGiB(place string) (size int, ok bool) {
 // not answer it is not asked again.
 func (g *Machines) Find(ctx context.Context, host string, vmid int) (m Machine, err error) {
 	g.turns <- struct{}{}
+
 	defer func() { <-g.turns }()
 
 	err = g.ask(ctx, func(ctx context.Context, client *proxmox.Client) error {
@@ -180,11 +191,13 @@ func (g *Machines) Find(ctx context.Context, host string, vmid int) (m Machine, 
 		if host != "" {
 			m, err = read(ctx, client, host, vmid)
 		}
+
 		if err != nil && (errors.Is(err, ErrGone) || strings.Contains(err.Error(), "does not exist")) {
 			if host, err = hostOf(ctx, client, vmid); err == nil {
 				m, err = read(ctx, client, host, vmid)
 			}
 		}
+
 		if err == nil {
 			m.Stopped, err = g.stopped(ctx, client, m.Host, vmid)
 		}
@@ -202,13 +215,17 @@ func (g *Machines) stopped(ctx context.Context, client *proxmox.Client, host str
 	if err != nil {
 		return false, err
 	}
+
 	if slices.ContainsFunc(all, func(vm Listed) bool { return vm.VMID == vmid && vm.Status == "running" }) {
 		return false, nil
 	}
+
 	var now struct {
 		Status string `json:"status"`
 	}
-	if err := client.Get(ctx, fmt.Sprintf("/nodes/%s/qemu/%d/status/current", url.PathEscape(host), vmid), &now); err != nil {
+	if err := client.Get(
+		ctx, fmt.Sprintf("/nodes/%s/qemu/%d/status/current", url.PathEscape(host), vmid), &now,
+	); err != nil {
 		return false, fmt.Errorf("unable to read the status of VM %d on host %s: %w", vmid, host, Said(err))
 	}
 
@@ -249,6 +266,7 @@ func hostOf(ctx context.Context, client *proxmox.Client, vmid int) (string, erro
 	if err != nil {
 		return "", err
 	}
+
 	for _, vm := range all {
 		if vm.VMID == vmid {
 			return vm.Host, nil
@@ -261,6 +279,7 @@ func hostOf(ctx context.Context, client *proxmox.Client, vmid int) (string, erro
 func (g *Machines) connect(ctx context.Context) (*proxmox.Client, error) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
+
 	if g.failed == nil && g.client == nil {
 		g.client, g.failed = Connect(ctx, g.value, g.transport)
 	}
@@ -271,5 +290,6 @@ func (g *Machines) connect(ctx context.Context) (*proxmox.Client, error) {
 func (g *Machines) fail(err error) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
+
 	g.failed = err
 }

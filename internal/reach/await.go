@@ -27,15 +27,18 @@ type Machine struct {
 	Gateway    netip.Addr
 }
 
-// Await looks at a machine again and again until it is ready. It is quiet while all is well, says what it waits for when that takes a while, and ends within the
-// time with an error that names what to look at.
-func Await(ctx context.Context, m Machine, within time.Duration, look func(context.Context) Answer, say func(line string)) error {
+// Await looks at a machine again and again until it is ready. It is quiet while all is well, says what it waits for
+// when that takes a while, and ends within the time with an error that names what to look at.
+func Await(
+	ctx context.Context, m Machine, within time.Duration, look func(context.Context) Answer, say func(line string),
+) error {
 	limited, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 
 	begin := time.Now()
 	next := reminder
 	last := Answer{Text: "not asked yet"}
+
 	for {
 		answer := look(limited)
 		if answer.Ready {
@@ -45,11 +48,14 @@ func Await(ctx context.Context, m Machine, within time.Duration, look func(conte
 		if limited.Err() == nil {
 			last = answer
 		}
+
 		if waited := time.Since(begin); waited >= next && limited.Err() == nil {
 			say(fmt.Sprintf("waiting for %s to answer, %s so far; last: %s; its console in Proxmox shows what it does",
 				m, waited.Truncate(time.Second), last.Text))
+
 			next += reminder
 		}
+
 		select {
 		case <-time.After(pause):
 		case <-limited.Done():
@@ -72,9 +78,11 @@ func (m Machine) remedy() string {
 	if m.VLAN != 0 {
 		network += fmt.Sprintf(", VLAN %d", m.VLAN)
 	}
+
 	if m.Gateway.IsValid() && !m.DHCP {
 		network += fmt.Sprintf(", gateway %s", m.Gateway)
 	}
+
 	address := fmt.Sprintf("that no other machine has %s", m.Address)
 	if m.DHCP {
 		address = fmt.Sprintf("that the router reserves %s for %s", m.Address, m.MAC)

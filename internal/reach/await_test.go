@@ -13,7 +13,12 @@ import (
 
 func worker() Machine {
 	return Machine{
-		Name: "one-general-2", Host: "pve2", VMID: 3001, Address: netip.MustParseAddr("10.0.0.31"), MAC: "02:00:00:00:00:31", Bridge: "vmbr0",
+		Name:    "one-general-2",
+		Host:    "pve2",
+		VMID:    3001,
+		Address: netip.MustParseAddr("10.0.0.31"),
+		MAC:     "02:00:00:00:00:31",
+		Bridge:  "vmbr0",
 		Gateway: netip.MustParseAddr("10.0.0.1"),
 	}
 }
@@ -34,7 +39,9 @@ func TestAwaitSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
+
 		var lines []string
+
 		err := Await(t.Context(), worker(), 10*time.Minute, func(context.Context) Answer {
 			if time.Since(begin) < 20*time.Second {
 				return Answer{Text: "no route to host"}
@@ -52,13 +59,19 @@ func TestAwaitSaysWhatItWaitsFor(t *testing.T) {
 
 func TestAwaitEndsWithWhatToDo(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		change func(*Machine)
 		want   string
 	}{
-		"a static address":         {func(*Machine) {}, "check bridge vmbr0, gateway 10.0.0.1, and that no other machine has 10.0.0.31\n"},
-		"a VLAN":                   {func(m *Machine) { m.VLAN = 20 }, "check bridge vmbr0, VLAN 20, gateway 10.0.0.1"},
-		"an address of the router": {func(m *Machine) { m.DHCP = true }, "check bridge vmbr0, and that the router reserves 10.0.0.31 for 02:00:00:00:00:31\n"},
+		"a static address": {
+			func(*Machine) {}, "check bridge vmbr0, gateway 10.0.0.1, and that no other machine has 10.0.0.31\n",
+		},
+		"a VLAN": {func(m *Machine) { m.VLAN = 20 }, "check bridge vmbr0, VLAN 20, gateway 10.0.0.1"},
+		"an address of the router": {
+			func(m *Machine) { m.DHCP = true },
+			"check bridge vmbr0, and that the router reserves 10.0.0.31 for 02:00:00:00:00:31\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -90,7 +103,11 @@ func TestAwaitEndsAtAnInterrupt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := Await(ctx, worker(), 10*time.Minute, func(context.Context) Answer { return Answer{Text: "connection refused"} }, func(string) {})
+
+		err := Await(
+			ctx, worker(), 10*time.Minute, func(context.Context) Answer { return Answer{Text: "connection refused"} },
+			func(string) {},
+		)
 		require.ErrorContains(t, err, "interrupted while waiting for one-general-2 (VM 3001 on pve2) on 10.0.0.31:50000 to answer (last: connection refused)")
 	})
 }

@@ -1,5 +1,6 @@
-// Package reach finds out whether a Talos machine answers at its address, and as what, by nothing more than a TLS handshake: a machine without configuration asks
-// for no client certificate; a configured one does, and shows a certificate of its cluster's authority.
+// Package reach finds out whether a Talos machine answers at its address, and as what, by nothing more than a TLS
+// handshake: a machine without configuration asks for no client certificate; a configured one does, and shows a
+// certificate of its cluster's authority.
 package reach
 
 import (
@@ -24,11 +25,13 @@ const (
 type Answer struct {
 	// Text says what answered, or why nothing did.
 	Text string
-	// Ready says that the machine takes a configuration: in maintenance mode from anyone, configured from the owner of its cluster's certificates.
+	// Ready says that the machine takes a configuration: in maintenance mode from anyone, configured from the owner of its
+	// cluster's certificates.
 	Ready bool
 }
 
-// Look asks the Talos API at the address who it is. The authority is the certificate of the cluster's Talos authority, as PEM.
+// Look asks the Talos API at the address who it is. The authority is the certificate of the cluster's Talos authority,
+// as PEM.
 func Look(ctx context.Context, address netip.Addr, authority []byte) Answer {
 	return look(ctx, netip.AddrPortFrom(address, talosPort), authority)
 }
@@ -38,7 +41,9 @@ func look(ctx context.Context, address netip.AddrPort, authority []byte) Answer 
 	defer cancel()
 
 	asked := false
+
 	var shown []*x509.Certificate
+
 	dialer := tls.Dialer{Config: &tls.Config{
 		// A machine in maintenance mode signs its own certificate; nothing is sent, and what is shown is judged below.
 		InsecureSkipVerify: true, //nolint:gosec
@@ -55,10 +60,12 @@ func look(ctx context.Context, address netip.AddrPort, authority []byte) Answer 
 			return nil
 		},
 	}}
+
 	conn, err := dialer.DialContext(ctx, "tcp", address.String())
 	if err == nil {
 		_ = conn.Close()
 	}
+
 	switch {
 	case len(shown) == 0:
 		return Answer{Text: silence(err)}
@@ -90,6 +97,7 @@ func signedBy(certificate *x509.Certificate, authority []byte) bool {
 	if !roots.AppendCertsFromPEM(authority) {
 		return false
 	}
+
 	_, err := certificate.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 
 	return err == nil

@@ -15,22 +15,26 @@ import (
 // bookkeeping is the folder of a file backend.
 const bookkeeping = ".pulumi"
 
-// mendBackend mends what a kill left half-written in a file backend: the state from its own backup. Other backends write an object whole or not at all.
+// mendBackend mends what a kill left half-written in a file backend: the state from its own backup. Other backends
+// write an object whole or not at all.
 func (r *recovery) mendBackend(ctx context.Context) error {
 	out, err := r.Pulumi(ctx, nil, "whoami", "--json")
 	if err != nil {
 		return fmt.Errorf("unable to learn where the state is: %w", err)
 	}
+
 	var login struct {
 		URL string `json:"url"`
 	}
 	if err := json.Unmarshal(out, &login); err != nil {
 		return fmt.Errorf("unable to learn where the state is: %w", err)
 	}
+
 	folder, ok := fileBackend(login.URL, r.Project)
 	if !ok {
 		return nil
 	}
+
 	for _, lock := range r.locks(folder) {
 		r.say("Stack %s is locked by %s.", r.Stack, lock)
 	}
@@ -44,10 +48,12 @@ func fileBackend(url, project string) (string, bool) {
 	if !ok {
 		return "", false
 	}
+
 	path, _, _ = strings.Cut(path, "?")
 	if rest, home := strings.CutPrefix(path, "~"); home {
 		path = filepath.Join(os.Getenv("HOME"), rest)
 	}
+
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(project, path)
 	}
@@ -57,8 +63,11 @@ func fileBackend(url, project string) (string, bool) {
 
 // locks say who locked the stack.
 func (r *recovery) locks(folder string) []string {
-	files, _ := filepath.Glob(filepath.Join(folder, bookkeeping, "locks", "organization", r.name, r.stackName(), "*.json")) //nolint:errcheck // the pattern is right
+	//nolint:errcheck // the pattern is right
+	files, _ := filepath.Glob(filepath.Join(folder, bookkeeping, "locks", "organization", r.name, r.stackName(), "*.json"))
+
 	var locks []string
+
 	for _, file := range files {
 		var lock struct {
 			PID       int       `json:"pid"`
@@ -67,14 +76,20 @@ func (r *recovery) locks(folder string) []string {
 			Timestamp time.Time `json:"timestamp"`
 		}
 		if b, err := os.ReadFile(file); err == nil && json.Unmarshal(b, &lock) == nil { //nolint:gosec // the backend's own
-			locks = append(locks, fmt.Sprintf("%s on %s (process %d) since %s", lock.Username, lock.Hostname, lock.PID, lock.Timestamp.Format(time.DateTime)))
+			locks = append(
+				locks,
+				fmt.Sprintf(
+					"%s on %s (process %d) since %s", lock.Username, lock.Hostname, lock.PID, lock.Timestamp.Format(time.DateTime),
+				),
+			)
 		}
 	}
 
 	return locks
 }
 
-// mendState takes a half-written state's backup in its place. A state that was being written for the first time has none, and nothing is lost with it.
+// mendState takes a half-written state's backup in its place. A state that was being written for the first time has
+// none, and nothing is lost with it.
 func (r *recovery) mendState(path string) error {
 	// The backend keeps a file's attributes beside it, can do without them, and stops at half-written ones.
 	attributes := path + ".attrs"
@@ -82,6 +97,7 @@ func (r *recovery) mendState(path string) error {
 		if err := os.Remove(attributes); err != nil {
 			return fmt.Errorf("unable to remove half-written attributes of the state: %w", err)
 		}
+
 		r.say("half-written attributes of the state were removed: %s", attributes)
 	}
 
@@ -89,14 +105,18 @@ func (r *recovery) mendState(path string) error {
 	if err != nil || json.Valid(state) {
 		return nil //nolint:nilerr // there is no state here, or one under another name: the CLI says more
 	}
+
 	backup, err := os.ReadFile(path + ".bak") //nolint:gosec // the backend's own
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := os.Remove(path); err != nil {
 			return fmt.Errorf("unable to remove a half-written state: %w", err)
 		}
+
 		r.gone = true
-		r.say("the state was being written for the first time, and nothing was made: pulumi stack init %s starts over", r.Stack)
+		r.say(
+			"the state was being written for the first time, and nothing was made: pulumi stack init %s starts over", r.Stack,
+		)
 
 		return nil
 	case err == nil && !json.Valid(backup):
@@ -104,9 +124,11 @@ func (r *recovery) mendState(path string) error {
 	case err == nil:
 		err = os.WriteFile(path, backup, 0o600) //nolint:gosec // the backend's own
 	}
+
 	if err != nil {
 		return fmt.Errorf("unable to restore the state from its backup: %w", err)
 	}
+
 	r.say("the state was half-written and is restored from its backup: %s", path)
 
 	return nil

@@ -46,7 +46,8 @@ func (r *recovery) foreign(made creation, m machine) string {
 		return "its description does not say that this stack made it"
 	case !owner.Is(r.name, r.stackName()):
 		return fmt.Sprintf("stack %s made it", owner)
-	case made.build == nil && (m.template || made.description != "" && m.description != strings.TrimSpace(made.description)):
+	case made.build == nil && (m.template || made.description != "" &&
+		m.description != strings.TrimSpace(made.description)):
 		return "its description is not the one that this stack gives it"
 	case made.build != nil && !strings.Contains(m.description+" ", " provenance="+made.build.provenance+" "):
 		return "it is a template that was built from something else"
@@ -60,28 +61,35 @@ func (r *recovery) machines(ctx context.Context) (map[int]machine, error) {
 	if len(r.ours) == 0 {
 		return nil, nil //nolint:nilnil // none
 	}
+
 	all, err := r.api.machines(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	found := map[int]machine{}
+
 	for _, made := range r.ours {
 		m, there := all[made.vmid]
 		if !there {
 			continue
 		}
+
 		if err := r.api.describe(ctx, &m); err != nil {
 			return nil, err
 		}
+
 		if m.begun = m.name == "" && m.description == begunClone && made.source != 0; m.begun {
 			if m.proven, err = r.api.cloned(ctx, r.identity, made.sourceHost, made.source, m.vmid); err != nil {
 				return nil, err
 			}
+
 			m.name = "without a name"
 			if m.proven {
 				m.name = made.name
 			}
 		}
+
 		found[m.vmid] = m
 	}
 
@@ -91,6 +99,7 @@ func (r *recovery) machines(ctx context.Context) (map[int]machine, error) {
 // running names the tasks that Proxmox still works on for the pending creations, or that hold their machines.
 func (r *recovery) running(ctx context.Context) ([]string, error) {
 	hosts := map[string]bool{}
+
 	wanted := map[int]bool{}
 	for _, made := range r.ours {
 		wanted[made.vmid] = true
@@ -99,17 +108,21 @@ func (r *recovery) running(ctx context.Context) ([]string, error) {
 				hosts[host] = true
 			}
 		}
+
 		if made.source != 0 {
 			wanted[made.source] = true
 		}
 	}
+
 	for _, made := range r.files {
 		hosts[made.host] = true
 	}
+
 	all, err := r.api.machines(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	for vmid := range wanted {
 		if m, there := all[vmid]; there {
 			hosts[m.host] = true
@@ -117,15 +130,18 @@ func (r *recovery) running(ctx context.Context) ([]string, error) {
 	}
 
 	var running []string
+
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
 		tasks, err := r.api.tasks(ctx, host)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, t := range tasks {
 			if vmid, err := strconv.Atoi(t.ID); err == nil && wanted[vmid] {
 				running = append(running, fmt.Sprintf("%s of VM %d on %s", t.Type, vmid, host))
 			}
+
 			if t.Type == "download" && slices.Contains(r.files, download{host, t.ID}) {
 				running = append(running, fmt.Sprintf("download of %s on %s", t.ID, host))
 			}
@@ -144,38 +160,48 @@ func (r *recovery) removeMachines(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var (
 		mu       sync.Mutex
 		problems []error
 		all      sync.WaitGroup
 		places   = make(chan struct{}, removersAtOnce)
 	)
+
 	report := func(err error, format string, values ...any) {
 		mu.Lock()
 		defer mu.Unlock()
+
 		if err != nil {
 			problems = append(problems, err)
 
 			return
 		}
+
 		r.say(format, values...)
 	}
+
 	for _, made := range r.ours {
 		m, there := machines[made.vmid]
 		if !there || made.build != nil {
 			continue
 		}
+
 		if why := r.foreign(made, m); why != "" {
 			report(nil, "%s is left alone: %s", m, why)
 
 			continue
 		}
+
 		all.Go(func() {
 			places <- struct{}{}
+
 			defer func() { <-places }()
+
 			report(r.remove(ctx, m), "%s is removed", m)
 		})
 	}
+
 	all.Wait()
 
 	return errors.Join(problems...)
@@ -183,13 +209,17 @@ func (r *recovery) removeMachines(ctx context.Context) error {
 
 func (r *recovery) remove(ctx context.Context, m machine) error {
 	if m.lock != "" {
-		return fmt.Errorf("%s is locked (%s) and no task runs for it: `qm unlock %d` on %s, then recover again", m, m.lock, m.vmid, m.host)
+		return fmt.Errorf(
+			"%s is locked (%s) and no task runs for it: `qm unlock %d` on %s, then recover again", m, m.lock, m.vmid, m.host,
+		)
 	}
+
 	if m.status != stopped {
 		if err := r.api.stop(ctx, m, r.Poll); err != nil {
 			return fmt.Errorf("unable to stop %s: %w", m, err)
 		}
 	}
+
 	if err := r.api.destroy(ctx, m, r.Poll); err != nil {
 		return fmt.Errorf("unable to remove %s: %w", m, err)
 	}
@@ -197,18 +227,25 @@ func (r *recovery) remove(ctx context.Context, m machine) error {
 	return nil
 }
 
-// removeTemplates runs the templates' own removal in their hosts' shells. It waits for a build that still runs there, and leaves alone what is not of this build.
+// removeTemplates runs the templates' own removal in their hosts' shells. It waits for a build that still runs there,
+// and leaves alone what is not of this build.
 func (r *recovery) removeTemplates(ctx context.Context) error {
 	var problems []error
+
 	for _, made := range r.ours {
 		if made.build == nil {
 			continue
 		}
-		r.say("template %s (VM %d): its host is asked to remove it, which waits for a build that still runs", made.name, made.vmid)
+
+		r.say(
+			"template %s (VM %d): its host is asked to remove it, which waits for a build that still runs", made.name, made.vmid,
+		)
+
 		printed, err := r.Shell(ctx, made.build.connection, made.build.remove, made.build.script)
 		for line := range strings.Lines(printed) {
 			r.say("%s", strings.TrimSpace(line))
 		}
+
 		if err != nil {
 			problems = append(problems, fmt.Errorf("unable to remove template %s, VM %d: %w", made.name, made.vmid, err))
 		}

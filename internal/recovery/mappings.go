@@ -31,6 +31,7 @@ func (r *recovery) foundMappings(ctx context.Context) (map[string]string, error)
 	if len(r.mappings) == 0 {
 		return nil, nil //nolint:nilnil // none
 	}
+
 	var list []struct {
 		ID          string `json:"id"`
 		Description string `json:"description"`
@@ -38,6 +39,7 @@ func (r *recovery) foundMappings(ctx context.Context) (map[string]string, error)
 	if err := r.api.client.Get(ctx, "/cluster/mapping/pci", &list); err != nil {
 		return nil, fmt.Errorf("unable to list Proxmox's PCI mappings: %w", proxmoxapi.Said(err))
 	}
+
 	found := make(map[string]string, len(list))
 	for _, m := range list {
 		found[m.ID] = strings.TrimSpace(m.Description)
@@ -67,6 +69,7 @@ func (r *recovery) prospectOf(made mapping, found map[string]string) string {
 	if !there {
 		return fmt.Sprintf("PCI mapping %s is not there, or not yet", made.name)
 	}
+
 	if why := r.foreignMapping(made, comment); why != "" {
 		return fmt.Sprintf("PCI mapping %s is left alone: %s", made.name, why)
 	}
@@ -81,12 +84,15 @@ func (r *recovery) removeMappings(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var problems []error
+
 	for _, made := range r.mappings {
 		comment, there := found[made.name]
 		if !there {
 			continue
 		}
+
 		if r.foreignMapping(made, comment) == "" {
 			if err := r.api.client.Delete(ctx, "/cluster/mapping/pci/"+url.PathEscape(made.name), nil); err != nil {
 				problems = append(problems, fmt.Errorf("unable to remove PCI mapping %s: %w", made.name, proxmoxapi.Said(err)))
@@ -94,6 +100,7 @@ func (r *recovery) removeMappings(ctx context.Context) error {
 				continue
 			}
 		}
+
 		r.say("%s", r.prospectOf(made, found))
 	}
 

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// process is one of this machine, as Linux shows it under /proc. Elsewhere none is found, and what a dead run left has to end by itself.
+// process is one of this machine, as Linux shows it under /proc. Elsewhere none is found, and what a dead run left has
+// to end by itself.
 type process struct {
 	pid  int
 	name string
@@ -28,24 +29,30 @@ func (r *recovery) processes() []process {
 	if err != nil {
 		return nil
 	}
+
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
+
 	var list []process
+
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
 			continue
 		}
+
 		in, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd"))
 		if err != nil || in != folder {
 			continue // ended, somebody else's, or of another project
 		}
+
 		line, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
 		if err != nil || len(line) == 0 {
 			continue
 		}
+
 		args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 		list = append(list, process{pid: pid, name: filepath.Base(args[0]), args: args[1:]})
 	}
@@ -58,14 +65,19 @@ func operations() []string {
 	return []string{"up", "update", "destroy", "refresh", "import", "watch"}
 }
 
-// refuseLiveRuns finds a run of the stack that has not ended, as far as this machine knows: to unlock the stack under it would have two runs at once.
+// refuseLiveRuns finds a run of the stack that has not ended, as far as this machine knows: to unlock the stack under
+// it would have two runs at once.
 func (r *recovery) refuseLiveRuns(_ context.Context) error {
 	for _, p := range r.processes() {
-		if p.name != "pulumi" || !slices.ContainsFunc(p.args, func(arg string) bool { return slices.Contains(operations(), arg) }) {
+		if p.name != "pulumi" ||
+			!slices.ContainsFunc(p.args, func(arg string) bool { return slices.Contains(operations(), arg) }) {
 			continue
 		}
+
 		if stack := stackOf(p.args); stack == "" || stack[strings.LastIndex(stack, "/")+1:] == r.stackName() {
-			return fmt.Errorf("%w: process %d, pulumi %s; wait for its end, or end it", ErrUnderWay, p.pid, strings.Join(p.args, " "))
+			return fmt.Errorf(
+				"%w: process %d, pulumi %s; wait for its end, or end it", ErrUnderWay, p.pid, strings.Join(p.args, " "),
+			)
 		}
 	}
 
@@ -79,6 +91,7 @@ func stackOf(args []string) string {
 			if arg == flag && i+1 < len(args) {
 				return args[i+1]
 			}
+
 			if stack, found := strings.CutPrefix(arg, flag+"="); found {
 				return stack
 			}
@@ -94,6 +107,7 @@ func (r *recovery) leftPlugins() []process {
 		if !strings.HasPrefix(p.name, "pulumi-resource-") || len(p.args) == 0 {
 			return true
 		}
+
 		_, _, err := net.SplitHostPort(p.args[len(p.args)-1])
 
 		return err != nil || answers(p.args[len(p.args)-1])
@@ -123,15 +137,18 @@ func (r *recovery) endPlugins(ctx context.Context) error {
 			if err := p.signal(signal); err != nil {
 				return fmt.Errorf("unable to end %s (process %d): %w", p.name, p.pid, err)
 			}
+
 			for end := time.Now().Add(endGrace); p.runs() && time.Now().Before(end); {
 				if err := sleep(ctx, endPoll); err != nil {
 					return err
 				}
 			}
 		}
+
 		if p.runs() {
 			return fmt.Errorf("%s (process %d) does not end: end it by hand, then recover again", p.name, p.pid)
 		}
+
 		r.say("%s (process %d) is ended", p.name, p.pid)
 	}
 
@@ -144,6 +161,7 @@ func (p process) signal(signal syscall.Signal) error {
 	if group, err := syscall.Getpgid(p.pid); err == nil && group == p.pid {
 		to = -p.pid
 	}
+
 	if err := syscall.Kill(to, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
 	}
@@ -157,6 +175,7 @@ func (p process) runs() bool {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
+
 	_, state, _ := strings.Cut(string(stat), ") ")
 
 	return err == nil && !strings.HasPrefix(state, "Z")

@@ -16,8 +16,11 @@ import (
 func CLI(path, folder string, environment ...string) Pulumi {
 	return func(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 		cmd := exec.CommandContext(ctx, path, append(args, "--non-interactive")...) //nolint:gosec // the user's own CLI
+
 		var stdout, stderr bytes.Buffer
+
 		cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = folder, stdin, &stdout, &stderr
+
 		cmd.Env = append(append(os.Environ(), environment...), "PULUMI_SKIP_UPDATE_CHECK=true")
 		if err := cmd.Run(); err != nil {
 			return nil, fmt.Errorf("pulumi %s: %w: %s", args[0], err, strings.TrimSpace(stderr.String()))
@@ -27,7 +30,8 @@ func CLI(path, folder string, environment ...string) Pulumi {
 	}
 }
 
-// buildTime is how long a template's build that still runs is waited for: as long as the build itself waits for another one.
+// buildTime is how long a template's build that still runs is waited for: as long as the build itself waits for another
+// one.
 const buildTime = 35 * time.Minute
 
 // TalosOps reaches hosts' shells with the talosops command at a path.
@@ -36,14 +40,22 @@ func TalosOps(path string) Shell {
 		request, err := json.Marshal(map[string]any{
 			"privateKey": c.PrivateKey, "stepTimeout": buildTime.String(), "command": command, "script": script,
 			"host": map[string]any{
-				"name": c.Host, "address": c.Host, "port": int(c.Port), "user": c.User, "hostKey": c.HostKey, "acceptAnyHostKey": c.HostKey == "",
+				"name":             c.Host,
+				"address":          c.Host,
+				"port":             int(c.Port),
+				"user":             c.User,
+				"hostKey":          c.HostKey,
+				"acceptAnyHostKey": c.HostKey == "",
 			},
 		})
 		if err != nil {
 			return "", fmt.Errorf("unable to write the request: %w", err)
 		}
+
 		cmd := exec.CommandContext(ctx, path, "run") //nolint:gosec // the project's own program
+
 		var stdout, stderr bytes.Buffer
+
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), &stdout, &stderr
 		if err := cmd.Run(); err != nil {
 			return stdout.String(), fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))

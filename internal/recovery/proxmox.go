@@ -25,6 +25,7 @@ func (r *recovery) readConfig(ctx context.Context) error {
 	if len(r.ours)+len(r.mappings)+len(r.files) == 0 && len(r.VMIDs) == 0 {
 		return nil
 	}
+
 	config, err := ReadConfig(ctx, r.Pulumi, r.Stack)
 	r.config = config
 
@@ -37,12 +38,15 @@ func ReadConfig(ctx context.Context, pulumi Pulumi, stack string) (map[string]st
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the configuration of stack %q: %w", stack, err)
 	}
+
 	var values map[string]struct {
 		Value string `json:"value"`
 	}
 	if err := json.Unmarshal(out, &values); err != nil {
-		return nil, fmt.Errorf("unable to read the configuration of stack %q: it is no JSON", stack) // the cause would quote secrets
+		// the cause would quote secrets
+		return nil, fmt.Errorf("unable to read the configuration of stack %q: it is no JSON", stack)
 	}
+
 	config := make(map[string]string, len(values))
 	for key, value := range values {
 		config[key] = value.Value
@@ -56,12 +60,15 @@ func (r *recovery) connect(ctx context.Context) error {
 	if len(r.ours)+len(r.mappings)+len(r.files) == 0 {
 		return nil // nothing is to be removed or waited for
 	}
+
 	stated := func(key string) string { return r.config["proxmoxve:"+key] }
 	setting := proxmoxapi.Settings(stated, r.Environment)
+
 	client, err := proxmoxapi.Connect(ctx, setting, r.Transport)
 	if err != nil {
 		return fmt.Errorf("stack %q: %w", r.Stack, err)
 	}
+
 	r.api, r.identity = &api{client}, proxmoxapi.Identity(setting)
 
 	return nil
@@ -73,6 +80,7 @@ func (a *api) machines(ctx context.Context) (map[int]machine, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	machines := make(map[int]machine, len(list))
 	for _, m := range list {
 		machines[m.VMID] = machine{vmid: m.VMID, name: m.Name, host: m.Host, status: m.Status, template: m.Template == 1}
@@ -96,7 +104,10 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 
 		return fmt.Errorf("unable to read %s: %w", m, proxmoxapi.Said(err))
 	}
-	m.name, m.description, m.lock, m.template = config.Name, strings.TrimSpace(config.Description), config.Lock, config.Template == 1
+
+	m.name, m.description, m.lock, m.template = config.Name, strings.TrimSpace(
+		config.Description,
+	), config.Lock, config.Template == 1
 
 	return nil
 }
@@ -111,20 +122,29 @@ func (a *api) cloned(ctx context.Context, identity, host string, from, to int) (
 	var list []struct {
 		UPID string `json:"upid"`
 	}
-	if err := a.client.Get(ctx, fmt.Sprintf("/nodes/%s/tasks?source=all&typefilter=qmclone&vmid=%d&limit=%d", url.PathEscape(host), from, mostClones), &list); err != nil {
+	if err := a.client.Get(
+		ctx,
+		fmt.Sprintf("/nodes/%s/tasks?source=all&typefilter=qmclone&vmid=%d&limit=%d", url.PathEscape(host), from, mostClones),
+		&list,
+	); err != nil {
 		return false, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.Said(err))
 	}
+
 	for _, t := range list {
 		// UPID:host:pid:pstart:starttime:type:id:user:
 		if words := strings.Split(t.UPID, ":"); len(words) < 8 || words[7] != identity {
 			continue
 		}
+
 		var log []struct {
 			Text string `json:"t"`
 		}
-		if err := a.client.Get(ctx, fmt.Sprintf("/nodes/%s/tasks/%s/log?limit=5", url.PathEscape(host), url.PathEscape(t.UPID)), &log); err != nil {
+		if err := a.client.Get(
+			ctx, fmt.Sprintf("/nodes/%s/tasks/%s/log?limit=5", url.PathEscape(host), url.PathEscape(t.UPID)), &log,
+		); err != nil {
 			return false, fmt.Errorf("unable to read the task %s: %w", t.UPID, proxmoxapi.Said(err))
 		}
+
 		for _, line := range log {
 			if line.Text == fmt.Sprintf("creating a clone of VM %d with ID %d", from, to) {
 				return true, nil
@@ -150,7 +170,9 @@ func (a *api) tasks(ctx context.Context, host string) ([]task, error) {
 	if err := a.client.Get(ctx, "/nodes/"+url.PathEscape(host)+"/tasks?source=active", &list); err != nil {
 		return nil, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.Said(err))
 	}
+
 	var running []task
+
 	for _, t := range list {
 		if t.End == 0 {
 			running = append(running, task{t.Type, t.ID})
@@ -189,17 +211,21 @@ func (a *api) wait(ctx context.Context, id proxmox.UPID, poll time.Duration) err
 	if t == nil {
 		return errors.New("Proxmox names no task") //nolint:staticcheck // a name
 	}
+
 	for {
 		if err := t.Ping(ctx); err != nil {
 			return proxmoxapi.Said(err)
 		}
+
 		if t.IsCompleted {
 			break
 		}
+
 		if err := sleep(ctx, poll); err != nil {
 			return err
 		}
 	}
+
 	if !t.IsSuccessful && !strings.HasPrefix(t.ExitStatus, "WARNINGS:") {
 		return fmt.Errorf("its task ended with %q", t.ExitStatus)
 	}

@@ -1,5 +1,6 @@
-// Package recovery makes a stack usable again whose last run was killed. Such a run leaves a lock, operations that the state lists as pending, plugins that work on,
-// and machines that the state does not know and that stand in the way of the next run. Only what is provably the stack's own is removed.
+// Package recovery makes a stack usable again whose last run was killed. Such a run leaves a lock, operations that the
+// state lists as pending, plugins that work on, and machines that the state does not know and that stand in the way of
+// the next run. Only what is provably the stack's own is removed.
 package recovery
 
 import (
@@ -15,7 +16,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Pulumi runs the Pulumi CLI in the stack's project folder and returns its standard output. The error of a command that failed holds what it said.
+// Pulumi runs the Pulumi CLI in the stack's project folder and returns its standard output. The error of a command that
+// failed holds what it said.
 type Pulumi func(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error)
 
 // Shell runs a command with a script on its standard input in a Proxmox host's shell, and returns what it printed.
@@ -34,11 +36,12 @@ type Options struct {
 	// Confirm is asked once, before the stack is unlocked and anything is ended or removed; nil = yes.
 	Confirm func(question string) (bool, error)
 	Out     io.Writer
-	// VMIDs are of machines that are removed although no creation of them is pending: one that failed half-way is not. Plan says what the stack plans under them, by
-	// the values of its configuration.
+	// VMIDs are of machines that are removed although no creation of them is pending: one that failed half-way is not.
+	// Plan says what the stack plans under them, by the values of its configuration.
 	VMIDs []int
 	Plan  func(config map[string]string) (*spec.Plan, error)
-	// Poll is how often Proxmox is asked what still runs; 0 = three seconds, longer than the provider needs from one call to the next.
+	// Poll is how often Proxmox is asked what still runs; 0 = three seconds, longer than the provider needs from one call
+	// to the next.
 	Poll time.Duration
 }
 
@@ -69,21 +72,25 @@ type recovery struct {
 	gone     bool // there is no state, since it was being written for the first time
 }
 
-// Run recovers the stack: it mends a half-written state of a file backend, ends plugins that the dead run left on this machine, unlocks the stack, waits until Proxmox
-// has ended what it does for the pending creations, removes what they made, and takes the pending operations off the state. It can be repeated at any time.
+// Run recovers the stack: it mends a half-written state of a file backend, ends plugins that the dead run left on this
+// machine, unlocks the stack, waits until Proxmox has ended what it does for the pending creations, removes what they
+// made, and takes the pending operations off the state. It can be repeated at any time.
 func Run(ctx context.Context, o Options) error {
 	if o.Poll == 0 {
 		o.Poll = defaultPoll
 	}
+
 	project, err := filepath.Abs(o.Project)
 	if err != nil {
 		return fmt.Errorf("unable to find the project's folder: %w", err)
 	}
+
 	o.Project = project
 	r := &recovery{Options: o}
 
 	for _, step := range []func(context.Context) error{
-		r.readProject, r.refuseLiveRuns, r.mendBackend, r.readState, r.readConfig, r.addNamed, r.connect, r.confirm, r.endPlugins, r.unlock, r.settle, r.removeMachines, r.removeMappings,
+		r.readProject, r.refuseLiveRuns, r.mendBackend, r.readState, r.readConfig, r.addNamed, r.connect, r.confirm,
+		r.endPlugins, r.unlock, r.settle, r.removeMachines, r.removeMappings,
 		r.removeTemplates, r.forgetPending,
 	} {
 		if err := step(ctx); err != nil || r.gone {
@@ -102,6 +109,7 @@ func (r *recovery) say(format string, values ...any) {
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 		return nil
@@ -113,36 +121,46 @@ func sleep(ctx context.Context, d time.Duration) error {
 // confirm shows what is pending and what would be removed, and asks whether to do it.
 func (r *recovery) confirm(ctx context.Context) error {
 	r.say("Stack %s has %s.", r.Stack, count(len(r.pending), "pending operation"))
+
 	machines, err := r.machines(ctx)
 	if err != nil {
 		return err
 	}
+
 	mappings, err := r.foundMappings(ctx)
 	if err != nil {
 		return err
 	}
+
 	for _, p := range r.pending {
 		if !p.made {
 			r.say("  %s %s", p.verb, p.resource)
 		}
 	}
+
 	for _, made := range r.ours {
 		r.say("  creating %s: %s", made.resource, r.prospect(made, machines))
 	}
+
 	for _, made := range r.mappings {
 		r.say("  creating %s: %s", made.resource, r.prospectOf(made, mappings))
 	}
+
 	for _, p := range r.leftPlugins() {
 		r.say("  %s works on without its engine (process %d): is ended", p.name, p.pid)
 	}
+
 	if r.Confirm == nil {
 		return nil
 	}
 
-	yes, err := r.Confirm(fmt.Sprintf("Unlock stack %s and do this? Only while no run of it is under way anywhere", r.Stack))
+	yes, err := r.Confirm(
+		fmt.Sprintf("Unlock stack %s and do this? Only while no run of it is under way anywhere", r.Stack),
+	)
 	if err != nil {
 		return fmt.Errorf("unable to ask: %w", err)
 	}
+
 	if !yes {
 		return ErrDeclined
 	}
@@ -156,6 +174,7 @@ func (r *recovery) prospect(made creation, machines map[int]machine) string {
 	if !there {
 		return fmt.Sprintf("VM %d %s is not there, or not yet", made.vmid, made.name)
 	}
+
 	if why := r.foreign(made, m); why != "" {
 		return fmt.Sprintf("%s is left alone: %s", m, why)
 	}
@@ -167,29 +186,35 @@ func (r *recovery) prospect(made creation, machines map[int]machine) string {
 func (r *recovery) unlock(ctx context.Context) error {
 	_, err := r.Pulumi(ctx, nil, "cancel", "--yes", "--stack", r.Stack)
 	// Pulumi Cloud refuses where no update is under way; a backend of one's own has nothing to do then.
-	if err != nil && !strings.Contains(err.Error(), "has never been updated") && !strings.Contains(err.Error(), "already completed") {
+	if err != nil && !strings.Contains(err.Error(), "has never been updated") &&
+		!strings.Contains(err.Error(), "already completed") {
 		return fmt.Errorf("unable to unlock stack %q: %w", r.Stack, err)
 	}
 
 	return nil
 }
 
-// settle waits until Proxmox does nothing more for the pending creations: left-over plugins of other machines end by themselves, and a task ends without its plugin.
-// A plugin pauses between its calls, so that one quiet look is not enough.
+// settle waits until Proxmox does nothing more for the pending creations: left-over plugins of other machines end by
+// themselves, and a task ends without its plugin. A plugin pauses between its calls, so that one quiet look is not
+// enough.
 func (r *recovery) settle(ctx context.Context) error {
 	said := ""
+
 	for quiet := 0; len(r.ours)+len(r.files) > 0 && quiet < 2; {
 		running, err := r.running(ctx)
 		if err != nil {
 			return err
 		}
+
 		if quiet++; len(running) > 0 {
 			quiet = 0
 		}
+
 		if now := strings.Join(running, ", "); now != said && now != "" {
 			r.say("waiting for what Proxmox still does: %s", now)
 			said = now
 		}
+
 		if err := sleep(ctx, r.Poll); err != nil {
 			return fmt.Errorf("interrupted while waiting for what Proxmox still does: %w", err)
 		}

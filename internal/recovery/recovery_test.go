@@ -55,8 +55,15 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, project: t.TempDir(), power: "running", vm: map[string]any{"name": "prod-general-1", "description": ours + "\n"}}
-	require.NoError(t, os.WriteFile(filepath.Join(w.project, "Pulumi.yaml"), []byte("name: talos-proxmox\nruntime: go\n"), 0o600))
+	w := &world{
+		t:       t,
+		project: t.TempDir(),
+		power:   "running",
+		vm:      map[string]any{"name": "prod-general-1", "description": ours + "\n"},
+	}
+	require.NoError(
+		t, os.WriteFile(filepath.Join(w.project, "Pulumi.yaml"), []byte("name: talos-proxmox\nruntime: go\n"), 0o600),
+	)
 	w.state = w.deployment([]any{w.machine("")}, nil)
 
 	return w
@@ -68,7 +75,11 @@ func (w *world) machine(id string) map[string]any {
 		"urn":  "urn:pulumi:prod::talos-proxmox::talos-proxmox:node:TalosNode$proxmoxve:VM/virtualMachine:VirtualMachine::prod-general-1-vm",
 		"type": "proxmoxve:VM/virtualMachine:VirtualMachine", "custom": true, "id": id,
 		"inputs": map[string]any{
-			"vmId": 3000, "name": "prod-general-1", "nodeName": "pve1", "description": ours, "clone": map[string]any{"vmId": 900, "nodeName": "pve1"},
+			"vmId":        3000,
+			"name":        "prod-general-1",
+			"nodeName":    "pve1",
+			"description": ours,
+			"clone":       map[string]any{"vmId": 900, "nodeName": "pve1"},
 		},
 	}
 }
@@ -79,7 +90,12 @@ func (w *world) deployment(creating, resources []any) map[string]any {
 		pending = append(pending, map[string]any{"type": "creating", "resource": resource})
 	}
 
-	return map[string]any{"version": 3, "deployment": map[string]any{"manifest": map[string]any{}, "resources": resources, "pending_operations": pending, "later": "kept"}}
+	return map[string]any{
+		"version": 3,
+		"deployment": map[string]any{
+			"manifest": map[string]any{}, "resources": resources, "pending_operations": pending, "later": "kept",
+		},
+	}
 }
 
 func (w *world) did(format string, values ...any) {
@@ -90,13 +106,15 @@ func (w *world) did(format string, values ...any) {
 func (w *world) pulumi(_ context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	switch line := strings.Join(args, " "); line {
 	case "whoami --json":
 		return []byte(`{"user": "me", "url": "s3://states"}`), nil
 	case "stack export --stack prod", "stack export --stack prod --show-secrets":
 		return json.Marshal(w.state)
 	case "config --stack prod --show-secrets --json":
-		return []byte(`{"proxmoxve:endpoint": {"value": "https://pve.test:8006/"}, "proxmoxve:apiToken": {"value": "` + token + `", "secret": true}}`), nil
+		return []byte(`{"proxmoxve:endpoint": {"value": "https://pve.test:8006/"}, "proxmoxve:apiToken": {"value": "` +
+			token + `", "secret": true}}`), nil
 	case "stack import --stack prod":
 		w.state = nil
 		require.NoError(w.t, json.NewDecoder(stdin).Decode(&w.state))
@@ -112,23 +130,29 @@ func (w *world) pulumi(_ context.Context, stdin io.Reader, args ...string) ([]by
 func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	assert.Equal(w.t, "PVEAPIToken="+token, request.Header.Get("Authorization"))
+
 	path := strings.TrimPrefix(request.URL.Path, "/api2/json")
 	if request.Method != http.MethodGet {
 		w.did("%s %s", request.Method, path)
 	}
+
 	if w.fails != "" && strings.HasSuffix(path, w.fails) {
 		http.Error(response, "no", http.StatusForbidden)
 
 		return
 	}
+
 	var data any
+
 	switch request.Method + " " + path {
 	case "GET /cluster/resources":
 		list := []any{map[string]any{"vmid": 900, "name": "t", "node": "pve1", "status": "stopped", "template": 1}}
 		if w.vm != nil {
 			list = append(list, map[string]any{"vmid": 3000, "name": w.vm["name"], "node": "pve2", "status": w.power})
 		}
+
 		data = list
 	case "GET /nodes/pve2/qemu/3000/config":
 		data = w.vm
@@ -137,6 +161,7 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 		for id, comment := range w.mappings {
 			list = append(list, map[string]any{"id": id, "description": comment, "map": []any{}})
 		}
+
 		data = list
 	case "DELETE /cluster/mapping/pci/rtx4000":
 		delete(w.mappings, "rtx4000")
@@ -152,21 +177,28 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 
 			break
 		}
-		list := []any{map[string]any{"type": "qmclone", "id": "4711"}, map[string]any{"type": "download", "id": "anothers.img"}}
+
+		list := []any{
+			map[string]any{"type": "qmclone", "id": "4711"}, map[string]any{"type": "download", "id": "anothers.img"},
+		}
 		if w.loads--; w.loads >= 0 {
 			list = append(list, map[string]any{"type": "download", "id": "talos.img"})
 		}
+
 		if w.ended--; w.ended >= 0 {
 			list = append(list, map[string]any{"type": "qmclone", "id": "900", "endtime": 1})
 		}
+
 		if w.pause--; w.pause >= 0 {
 			data = list
 
 			break
 		}
+
 		if w.task--; w.task >= 0 {
 			list = append(list, map[string]any{"type": "qmclone", "id": "900"})
 		}
+
 		data = list
 	case "GET /nodes/pve2/tasks":
 		data = []any{}
@@ -178,21 +210,31 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 	default:
 		data = map[string]any{"status": "stopped", "exitstatus": cmp.Or(w.exit, "OK")}
 	}
+
 	assert.NoError(w.t, json.NewEncoder(response).Encode(map[string]any{"data": data}))
 }
 
 func (w *world) run(change func(*recovery.Options)) error {
 	w.t.Helper()
+
 	server := httptest.NewTLSServer(w)
 	defer server.Close()
+
 	transport := server.Client().Transport.(*http.Transport).Clone()
 	dial := transport.DialContext
 	transport.TLSClientConfig.InsecureSkipVerify = true
 	transport.DialContext = func(ctx context.Context, network, _ string) (conn net.Conn, err error) {
 		return dial(ctx, network, server.Listener.Addr().String())
 	}
+
 	o := recovery.Options{
-		Project: w.project, Stack: "prod", Pulumi: w.pulumi, Environment: func(string) string { return "" }, Transport: transport, Out: &w.out, Poll: time.Millisecond,
+		Project:     w.project,
+		Stack:       "prod",
+		Pulumi:      w.pulumi,
+		Environment: func(string) string { return "" },
+		Transport:   transport,
+		Out:         &w.out,
+		Poll:        time.Millisecond,
 		Shell: func(_ context.Context, c recovery.Connection, command, script string) (string, error) {
 			w.did("shell %s@%s: %s < %s", c.User, c.Host, command, strings.SplitN(script, "\n", 2)[0])
 			assert.Equal(w.t, "the-key", c.PrivateKey)
@@ -203,6 +245,7 @@ func (w *world) run(change func(*recovery.Options)) error {
 	if change != nil {
 		change(&o)
 	}
+
 	err := recovery.Run(w.t.Context(), o)
 	assert.NotContains(w.t, w.out.String(), "secret", "secrets are in nothing that it says")
 
@@ -233,7 +276,8 @@ func half(w *world, lock string) {
 // mapping is the resource of a PCI mapping in the state.
 func mappingResource(name string) map[string]any {
 	return map[string]any{
-		"urn":  "urn:pulumi:prod::talos-proxmox::talos-proxmox:host:PCIMapping$proxmoxve:Hardware/mapping/pci:Pci::" + name + "-mapping",
+		"urn": "urn:pulumi:prod::talos-proxmox::talos-proxmox:host:PCIMapping$proxmoxve:Hardware/mapping/pci:Pci::" + name +
+			"-mapping",
 		"type": "proxmoxve:Hardware/mapping/pci:Pci", "custom": true, "inputs": map[string]any{"name": name, "comment": gpus},
 	}
 }
@@ -242,6 +286,7 @@ const gpus = "talos-proxmox-mapping owner=organization/talos-proxmox/prod (GPUs)
 
 func TestRunRemovesMappingsThatAreTheStacksOwn(t *testing.T) {
 	t.Parallel()
+
 	const unlock, remove = "cancel --yes --stack prod", "DELETE /cluster/mapping/pci/rtx4000"
 	for name, test := range map[string]struct {
 		comment string // "" = there is none
@@ -249,25 +294,47 @@ func TestRunRemovesMappingsThatAreTheStacksOwn(t *testing.T) {
 		calls   []string
 		says    string
 	}{
-		"its own":           {comment: gpus + "\n", calls: []string{unlock, remove, "import"}, says: "PCI mapping rtx4000 is removed"},
-		"nothing there":     {calls: []string{unlock, "import"}, says: "creating rtx4000-mapping: PCI mapping rtx4000 is not there, or not yet"},
-		"one in the state":  {comment: gpus, known: true, calls: []string{unlock, "import"}, says: "  creating rtx4000-mapping\n"},
-		"another stack's":   {comment: strings.Replace(gpus, "prod", "dev", 1), calls: []string{unlock, "import"}, says: "PCI mapping rtx4000 is left alone: stack organization/talos-proxmox/dev made it"},
-		"somebody else's":   {comment: "GPUs of the office", calls: []string{unlock, "import"}, says: "is left alone: its comment does not say that this stack made it"},
-		"one with a remark": {comment: gpus + " mine", calls: []string{unlock, "import"}, says: "is left alone: its comment is not the one that this stack gives it"},
+		"its own": {
+			comment: gpus + "\n", calls: []string{unlock, remove, "import"}, says: "PCI mapping rtx4000 is removed",
+		},
+		"nothing there": {
+			calls: []string{unlock, "import"}, says: "creating rtx4000-mapping: PCI mapping rtx4000 is not there, or not yet",
+		},
+		"one in the state": {
+			comment: gpus, known: true, calls: []string{unlock, "import"}, says: "  creating rtx4000-mapping\n",
+		},
+		"another stack's": {
+			comment: strings.Replace(gpus, "prod", "dev", 1),
+			calls:   []string{unlock, "import"},
+			says:    "PCI mapping rtx4000 is left alone: stack organization/talos-proxmox/dev made it",
+		},
+		"somebody else's": {
+			comment: "GPUs of the office",
+			calls:   []string{unlock, "import"},
+			says:    "is left alone: its comment does not say that this stack made it",
+		},
+		"one with a remark": {
+			comment: gpus + " mine",
+			calls:   []string{unlock, "import"},
+			says:    "is left alone: its comment is not the one that this stack gives it",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
+
 			var resources []any
 			if test.known {
 				resources = append(resources, mappingResource("rtx4000"))
 			}
+
 			w.state = w.deployment([]any{mappingResource("rtx4000")}, resources)
+
 			w.mappings = map[string]string{"other": gpus}
 			if test.comment != "" {
 				w.mappings["rtx4000"] = test.comment
 			}
+
 			require.NoError(t, w.run(nil))
 			assert.Equal(t, test.calls, w.calls)
 			assert.Contains(t, w.out.String(), test.says)
@@ -283,22 +350,29 @@ var removal = []string{"POST /nodes/pve2/qemu/3000/status/stop", "DELETE /nodes/
 
 func TestRunRemovesWhatIsTheStacksOwn(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		change func(w *world)
 		calls  []string
 		says   string
 	}{
-		"a machine that runs": {calls: append([]string{"cancel --yes --stack prod"}, append(removal, "import")...), says: "VM 3000 prod-general-1 on pve2 (running) is removed"},
+		"a machine that runs": {
+			calls: append([]string{"cancel --yes --stack prod"}, append(removal, "import")...),
+			says:  "VM 3000 prod-general-1 on pve2 (running) is removed",
+		},
 		"a machine that is off": {
 			change: func(w *world) { w.power = "stopped" },
 			calls:  []string{"cancel --yes --stack prod", removal[1], "import"}, says: "(stopped) is removed",
 		},
 		"after the task that makes it": {
 			change: func(w *world) { w.task = 3 },
-			calls:  append([]string{"cancel --yes --stack prod"}, append(removal, "import")...), says: "waiting for what Proxmox still does: qmclone of VM 900 on pve1\n",
+			calls:  append([]string{"cancel --yes --stack prod"}, append(removal, "import")...),
+			says:   "waiting for what Proxmox still does: qmclone of VM 900 on pve1\n",
 		},
 		"a clone without a name, unlocked": {
-			change: func(w *world) { half(w, "") }, calls: []string{"cancel --yes --stack prod", removal[1], "import"}, says: "VM 3000 prod-general-1 on pve2 (stopped) is removed",
+			change: func(w *world) { half(w, "") },
+			calls:  []string{"cancel --yes --stack prod", removal[1], "import"},
+			says:   "VM 3000 prod-general-1 on pve2 (stopped) is removed",
 		},
 		"a clone without a name that no task is known of": {
 			change: func(w *world) { half(w, ""); w.clone = "" }, calls: []string{"cancel --yes --stack prod", "import"},
@@ -315,17 +389,25 @@ func TestRunRemovesWhatIsTheStacksOwn(t *testing.T) {
 			calls: []string{"cancel --yes --stack prod", "import"}, says: "is left alone: it is not prod-general-1",
 		},
 		"a clone without a name that somebody else began": {
-			change: func(w *world) { half(w, ""); w.clone = "UPID:pve1:1:0:0:qmclone:900:me@pam:" }, calls: []string{"cancel --yes --stack prod", "import"},
-			says: "is left alone: it is a clone that ended before it had a name",
+			change: func(w *world) { half(w, ""); w.clone = "UPID:pve1:1:0:0:qmclone:900:me@pam:" },
+			calls:  []string{"cancel --yes --stack prod", "import"},
+			says:   "is left alone: it is a clone that ended before it had a name",
 		},
 		"after a task that begins a moment later": {
 			change: func(w *world) { w.pause, w.task = 1, 1 },
-			calls:  append([]string{"cancel --yes --stack prod"}, append(removal, "import")...), says: "waiting for what Proxmox still does: qmclone of VM 900 on pve1\n",
+			calls:  append([]string{"cancel --yes --stack prod"}, append(removal, "import")...),
+			says:   "waiting for what Proxmox still does: qmclone of VM 900 on pve1\n",
 		},
 		"a removal with warnings": {
-			change: func(w *world) { w.exit = "WARNINGS: 1" }, calls: append([]string{"cancel --yes --stack prod"}, append(removal, "import")...), says: "(running) is removed",
+			change: func(w *world) { w.exit = "WARNINGS: 1" },
+			calls:  append([]string{"cancel --yes --stack prod"}, append(removal, "import")...),
+			says:   "(running) is removed",
 		},
-		"nothing there": {change: func(w *world) { w.vm = nil }, calls: []string{"cancel --yes --stack prod", "import"}, says: "VM 3000 prod-general-1 is not there, or not yet"},
+		"nothing there": {
+			change: func(w *world) { w.vm = nil },
+			calls:  []string{"cancel --yes --stack prod", "import"},
+			says:   "VM 3000 prod-general-1 is not there, or not yet",
+		},
 		"a machine of another name": {
 			change: func(w *world) { w.vm["name"] = "db" }, calls: []string{"cancel --yes --stack prod", "import"},
 			says: "VM 3000 db on pve2 (running) is left alone: it is not prod-general-1",
@@ -339,8 +421,9 @@ func TestRunRemovesWhatIsTheStacksOwn(t *testing.T) {
 			says: "is left alone: its description does not say that this stack made it",
 		},
 		"a machine with another description of this stack": {
-			change: func(w *world) { w.vm["description"] = ours + " notes" }, calls: []string{"cancel --yes --stack prod", "import"},
-			says: "is left alone: its description is not the one that this stack gives it",
+			change: func(w *world) { w.vm["description"] = ours + " notes" },
+			calls:  []string{"cancel --yes --stack prod", "import"},
+			says:   "is left alone: its description is not the one that this stack gives it",
 		},
 		"a template in its place": {
 			change: func(w *world) { w.vm["template"] = 1 }, calls: []string{"cancel --yes --stack prod", "import"},
@@ -348,29 +431,37 @@ func TestRunRemovesWhatIsTheStacksOwn(t *testing.T) {
 		},
 		"a machine that the state knows": {
 			change: func(w *world) { w.state = w.deployment([]any{w.machine("")}, []any{w.machine("3000")}) },
-			calls:  []string{"cancel --yes --stack prod", "import"}, says: "1 pending operation.\n  creating prod-general-1-vm\n",
+			calls:  []string{"cancel --yes --stack prod", "import"},
+			says:   "1 pending operation.\n  creating prod-general-1-vm\n",
 		},
 		"no pending operations": {
-			change: func(w *world) { w.state = w.deployment(nil, nil) }, calls: []string{"cancel --yes --stack prod", "import"}, says: "Stack prod has 0 pending operations.",
+			change: func(w *world) { w.state = w.deployment(nil, nil) },
+			calls:  []string{"cancel --yes --stack prod", "import"},
+			says:   "Stack prod has 0 pending operations.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			w := newWorld(t)
 			if test.change != nil {
 				test.change(w)
 			}
+
 			require.NoError(t, w.run(nil))
 			assert.Equal(t, test.calls, w.calls)
 			assert.Contains(t, w.out.String(), test.says)
 			assert.Nil(t, w.pending())
-			assert.Equal(t, "kept", w.state["deployment"].(map[string]any)["later"], "what this program does not know stays in the state")
+			assert.Equal(
+				t, "kept", w.state["deployment"].(map[string]any)["later"], "what this program does not know stays in the state",
+			)
 		})
 	}
 }
 
 func TestRunStopsWhereItCannotGoOn(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		change  func(w *world)
 		options func(o *recovery.Options)
@@ -378,15 +469,17 @@ func TestRunStopsWhereItCannotGoOn(t *testing.T) {
 		says    string
 	}{
 		"the user says no": {
-			options: func(o *recovery.Options) { o.Confirm = func(string) (bool, error) { return false, nil } }, says: "nothing was unlocked, ended or removed",
+			options: func(o *recovery.Options) { o.Confirm = func(string) (bool, error) { return false, nil } },
+			says:    "nothing was unlocked, ended or removed",
 		},
 		"a machine that Proxmox does not let go": {
 			change: func(w *world) { w.fails = "/status/stop" }, calls: []string{"cancel --yes --stack prod", removal[0]},
 			says: "unable to stop VM 3000 prod-general-1 on pve2 (running): Proxmox answers 403 Forbidden",
 		},
 		"a machine that does not stop": {
-			change: func(w *world) { w.exit = "VM quit/powerdown failed" }, calls: []string{"cancel --yes --stack prod", removal[0]},
-			says: `unable to stop VM 3000 prod-general-1 on pve2 (running): its task ended with "VM quit/powerdown failed"`,
+			change: func(w *world) { w.exit = "VM quit/powerdown failed" },
+			calls:  []string{"cancel --yes --stack prod", removal[0]},
+			says:   `unable to stop VM 3000 prod-general-1 on pve2 (running): its task ended with "VM quit/powerdown failed"`,
 		},
 		"a machine that stays locked": {
 			change: func(w *world) { w.vm["lock"] = "clone" }, calls: []string{"cancel --yes --stack prod"},
@@ -396,20 +489,27 @@ func TestRunStopsWhereItCannotGoOn(t *testing.T) {
 			change: func(w *world) { half(w, "clone") }, calls: []string{"cancel --yes --stack prod"},
 			says: "VM 3000 prod-general-1 on pve2 (stopped) is locked (clone) and no task runs for it: `qm unlock 3000` on pve2, then recover again",
 		},
-		"a list that cannot be had": {change: func(w *world) { w.fails = "/cluster/resources" }, says: "unable to list Proxmox's machines: Proxmox answers 403 Forbidden"},
+		"a list that cannot be had": {
+			change: func(w *world) { w.fails = "/cluster/resources" },
+			says:   "unable to list Proxmox's machines: Proxmox answers 403 Forbidden",
+		},
 		"a named machine that the state knows": {
 			change:  func(w *world) { w.state = w.deployment(nil, []any{w.machine("3000")}) },
 			options: named(3000),
 			says:    "VM 3000 prod-general-1 is in the state of stack \"prod\"",
 		},
-		"a named machine that the stack does not plan": {options: named(3001), says: "stack \"prod\" plans no machine with VMID 3001"},
+		"a named machine that the stack does not plan": {
+			options: named(3001), says: "stack \"prod\" plans no machine with VMID 3001",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			w := newWorld(t)
 			if test.change != nil {
 				test.change(w)
 			}
+
 			require.ErrorContains(t, w.run(test.options), test.says)
 			assert.Equal(t, test.calls, w.calls)
 			assert.NotNil(t, w.pending(), "what is not recovered stays pending")
@@ -431,8 +531,10 @@ func TestRunWaitsForDownloads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.state = w.deployment([]any{map[string]any{
-		"urn":  "urn:pulumi:prod::talos-proxmox::talos-proxmox:image:TalosImage$proxmoxve:Download/file:File::talos.img-pve1-local",
-		"type": "proxmoxve:Download/file:File", "custom": true, "inputs": map[string]any{"nodeName": "pve1", "fileName": "talos.img"},
+		"urn":    "urn:pulumi:prod::talos-proxmox::talos-proxmox:image:TalosImage$proxmoxve:Download/file:File::talos.img-pve1-local",
+		"type":   "proxmoxve:Download/file:File",
+		"custom": true,
+		"inputs": map[string]any{"nodeName": "pve1", "fileName": "talos.img"},
 	}}, nil)
 	w.loads = 3
 	require.NoError(t, w.run(nil))
@@ -460,14 +562,19 @@ func TestRunHasTemplatesRemovedByTheirHosts(t *testing.T) {
 		"urn":  "urn:pulumi:prod::talos-proxmox::talos-proxmox:template:GoldenTemplate$command:remote:Command::talos-pve1-build",
 		"type": "command:remote:Command", "custom": true,
 		"inputs": map[string]any{
-			"create": "build", "delete": "remove", "stdin": "owner='talos-proxmox/prod'\nvmid='900'\nname='talos'\nprovenance='1'\n#!/bin/bash\n",
+			"create":     "build",
+			"delete":     "remove",
+			"stdin":      "owner='talos-proxmox/prod'\nvmid='900'\nname='talos'\nprovenance='1'\n#!/bin/bash\n",
 			"connection": secret(`{"host": "10.0.0.2", "port": 22, "user": "root", "privateKey": "the-key"}`),
 		},
 	}
 	w.state = w.deployment([]any{template}, nil)
 
 	require.NoError(t, w.run(nil))
-	assert.Equal(t, []string{"cancel --yes --stack prod", "shell root@10.0.0.2: remove < owner='talos-proxmox/prod'", "import"}, w.calls)
+	assert.Equal(
+		t, []string{"cancel --yes --stack prod", "shell root@10.0.0.2: remove < owner='talos-proxmox/prod'", "import"},
+		w.calls,
+	)
 	assert.Contains(t, w.out.String(), "template talos (VM 900) is removed\n")
 	assert.False(t, slices.ContainsFunc(w.calls, func(call string) bool { return strings.Contains(call, "the-key") }))
 

@@ -20,14 +20,17 @@ import (
 	"talos-proxmox/internal/recovery"
 )
 
-// TestMain lets this program stand in for plugins and for the CLI: under their names it runs until it is killed; `stubborn` has it ignore polite signals.
+// TestMain lets this program stand in for plugins and for the CLI: under their names it runs until it is killed;
+// `stubborn` has it ignore polite signals.
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
 	case strings.HasPrefix(name, "pulumi"):
 		if os.Getenv("STUBBORN") != "" {
 			signal.Ignore(syscall.SIGTERM)
 		}
+
 		fmt.Println("ready")
+
 		select {}
 	default:
 		os.Exit(m.Run())
@@ -37,11 +40,13 @@ func TestMain(m *testing.M) {
 // start runs this program under another name in a folder.
 func start(t *testing.T, folder, name string, environment []string, args ...string) *exec.Cmd {
 	t.Helper()
+
 	self, err := os.Executable()
 	require.NoError(t, err)
 	link := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.Symlink(self, link))
 	cmd := exec.CommandContext(t.Context(), link, args...)
+
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = folder, append(os.Environ(), environment...), &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -50,6 +55,7 @@ func start(t *testing.T, folder, name string, environment []string, args ...stri
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+
 	_, err = bufio.NewReader(stdout).ReadString('\n')
 	require.NoError(t, err)
 
@@ -65,6 +71,7 @@ func ended(cmd *exec.Cmd) bool {
 // engine returns the addresses of an engine that lives, and of one that has died.
 func engines(t *testing.T) (alive, dead string) {
 	t.Helper()
+
 	listen := func() net.Listener {
 		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -72,6 +79,7 @@ func engines(t *testing.T) (alive, dead string) {
 		return listener
 	}
 	one, other := listen(), listen()
+
 	t.Cleanup(func() { _ = one.Close() })
 	require.NoError(t, other.Close())
 
@@ -97,6 +105,7 @@ func TestRunEndsPluginsWithoutAnEngine(t *testing.T) {
 
 func TestRunRefusesWhileARunIsUnderWay(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct {
 		args    []string
 		refuses bool
@@ -120,6 +129,7 @@ func TestRunRefusesWhileARunIsUnderWay(t *testing.T) {
 
 				return
 			}
+
 			require.ErrorIs(t, err, recovery.ErrUnderWay)
 			assert.ErrorContains(t, err, fmt.Sprintf("process %d", run.Process.Pid))
 			assert.Empty(t, w.calls)
@@ -129,6 +139,7 @@ func TestRunRefusesWhileARunIsUnderWay(t *testing.T) {
 
 func TestRunMendsAFileBackend(t *testing.T) {
 	t.Parallel()
+
 	const whole, half = `{"version": 3}`, `{"vers`
 	for name, test := range map[string]struct {
 		files map[string]string // before
@@ -136,17 +147,32 @@ func TestRunMendsAFileBackend(t *testing.T) {
 		says  string
 		fails string
 	}{
-		"a whole state stays": {files: map[string]string{"": whole, ".bak": `{"version": 2}`, ".attrs": "{}"}, after: map[string]string{"": whole, ".attrs": "{}"}},
+		"a whole state stays": {
+			files: map[string]string{"": whole, ".bak": `{"version": 2}`, ".attrs": "{}"},
+			after: map[string]string{"": whole, ".attrs": "{}"},
+		},
 		"a half-written state": {
-			files: map[string]string{"": half, ".bak": whole}, after: map[string]string{"": whole, ".bak": whole}, says: "the state was half-written and is restored from its backup",
+			files: map[string]string{"": half, ".bak": whole},
+			after: map[string]string{"": whole, ".bak": whole},
+			says:  "the state was half-written and is restored from its backup",
 		},
-		"an empty state": {files: map[string]string{"": "", ".bak": whole}, after: map[string]string{"": whole}, says: "is restored from its backup"},
+		"an empty state": {
+			files: map[string]string{"": "", ".bak": whole},
+			after: map[string]string{"": whole},
+			says:  "is restored from its backup",
+		},
 		"half-written attributes": {
-			files: map[string]string{"": whole, ".attrs": ""}, after: map[string]string{"": whole, ".attrs": ""}, says: "half-written attributes of the state were removed",
+			files: map[string]string{"": whole, ".attrs": ""},
+			after: map[string]string{"": whole, ".attrs": ""},
+			says:  "half-written attributes of the state were removed",
 		},
-		"the first state there was": {files: map[string]string{"": half}, after: map[string]string{"": ""}, says: "pulumi stack init prod starts over"},
+		"the first state there was": {
+			files: map[string]string{"": half}, after: map[string]string{"": ""}, says: "pulumi stack init prod starts over",
+		},
 		"a backup that is half-written, too": {
-			files: map[string]string{"": half, ".bak": half}, after: map[string]string{"": half}, fails: "is whole: restore one of `make backup`",
+			files: map[string]string{"": half, ".bak": half},
+			after: map[string]string{"": half},
+			fails: "is whole: restore one of `make backup`",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,6 +180,7 @@ func TestRunMendsAFileBackend(t *testing.T) {
 			w := newWorld(t)
 			folder := filepath.Join(t.TempDir(), ".pulumi", "stacks", "talos-proxmox")
 			require.NoError(t, os.MkdirAll(folder, 0o700))
+
 			state := filepath.Join(folder, "prod.json")
 			for suffix, content := range test.files {
 				require.NoError(t, os.WriteFile(state+suffix, []byte(content), 0o600))
@@ -174,7 +201,9 @@ func TestRunMendsAFileBackend(t *testing.T) {
 			} else {
 				require.NoError(t, err)
 			}
+
 			assert.Contains(t, w.out.String(), test.says)
+
 			for suffix, content := range test.after {
 				b, err := os.ReadFile(state + suffix)
 				if content == "" {
@@ -182,6 +211,7 @@ func TestRunMendsAFileBackend(t *testing.T) {
 
 					continue
 				}
+
 				require.NoError(t, err)
 				assert.Equal(t, content, string(b))
 			}

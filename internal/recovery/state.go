@@ -64,12 +64,14 @@ func (r *recovery) readProject(_ context.Context) error {
 	if err != nil {
 		return fmt.Errorf("unable to read the project: %w; name its folder with --project", err)
 	}
+
 	var project struct {
 		Name string `yaml:"name"`
 	}
 	if err := yaml.Unmarshal(content, &project); err != nil || project.Name == "" {
 		return fmt.Errorf("unable to read the project's name from %s: %w", filepath.Join(r.Project, "Pulumi.yaml"), err)
 	}
+
 	r.name = project.Name
 
 	return nil
@@ -78,7 +80,9 @@ func (r *recovery) readProject(_ context.Context) error {
 // stackName is the stack's name without its organization and project.
 func (r *recovery) stackName() string { return r.Stack[strings.LastIndex(r.Stack, "/")+1:] }
 
-func (r *recovery) export(ctx context.Context, args ...string) (apitype.UntypedDeployment, apitype.DeploymentV3, error) {
+func (r *recovery) export(
+	ctx context.Context, args ...string,
+) (apitype.UntypedDeployment, apitype.DeploymentV3, error) {
 	return ReadState(ctx, r.Pulumi, r.Stack, args...)
 }
 
@@ -90,12 +94,15 @@ func ReadState(
 	if err != nil {
 		return state, deployment, fmt.Errorf("unable to read the state of stack %q: %w", stack, err)
 	}
+
 	if err := json.Unmarshal(out, &state); err != nil {
 		return state, deployment, fmt.Errorf("unable to read the state of stack %q: %w", stack, err)
 	}
+
 	if len(state.Deployment) == 0 || string(state.Deployment) == "null" { // a stack that nothing was ever made in
 		return state, deployment, nil
 	}
+
 	if err := json.Unmarshal(state.Deployment, &deployment); err != nil {
 		return state, deployment, fmt.Errorf("unable to read the state of stack %q: %w", stack, err)
 	}
@@ -109,6 +116,7 @@ func (r *recovery) readState(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for _, p := range deployment.PendingOperations {
 		if strings.HasSuffix(string(p.Resource.URN.QualifiedType()), typeTemplate) {
 			// How its host's shell is reached is a secret.
@@ -122,6 +130,7 @@ func (r *recovery) readState(ctx context.Context) error {
 
 	r.known = map[string]bool{}
 	mappings := map[string]bool{}
+
 	for _, resource := range deployment.Resources {
 		switch string(resource.Type) {
 		case typeMachine:
@@ -131,12 +140,14 @@ func (r *recovery) readState(ctx context.Context) error {
 				mappings[known.name] = true
 			}
 		}
+
 		if strings.HasSuffix(string(resource.URN.QualifiedType()), typeTemplate) {
 			if known, ok := templateOf(resource); ok {
 				r.known[strconv.Itoa(known.vmid)] = true
 			}
 		}
 	}
+
 	for _, p := range deployment.PendingOperations {
 		o := operation{verb: string(p.Type), resource: p.Resource.URN.Name()}
 		if p.Type == apitype.OperationTypeCreating {
@@ -144,14 +155,17 @@ func (r *recovery) readState(ctx context.Context) error {
 				o.made = true
 				r.ours = append(r.ours, made)
 			}
+
 			if made, ok := mappingOf(p.Resource); ok && !mappings[made.name] {
 				o.made = true
 				r.mappings = append(r.mappings, made)
 			}
+
 			if made, ok := downloadOf(p.Resource); ok {
 				r.files = append(r.files, made)
 			}
 		}
+
 		r.pending = append(r.pending, o)
 	}
 
@@ -163,23 +177,34 @@ func (r *recovery) addNamed(_ context.Context) error {
 	if len(r.VMIDs) == 0 {
 		return nil
 	}
+
 	plan, err := r.Plan(r.config)
 	if err != nil {
 		return fmt.Errorf("the configuration of stack %q has problems:\n%w", r.Stack, err)
 	}
+
 	planned := map[int]creation{}
+
 	for _, cluster := range plan.Clusters {
 		for _, n := range cluster.Nodes() {
-			planned[n.VMID] = creation{resource: n.Name, vmid: n.VMID, name: n.Name, host: n.Host, source: n.Template.VMID, sourceHost: n.Host}
+			planned[n.VMID] = creation{
+				resource: n.Name, vmid: n.VMID, name: n.Name, host: n.Host, source: n.Template.VMID, sourceHost: n.Host,
+			}
 		}
 	}
+
 	for _, vmid := range r.VMIDs {
 		made, ok := planned[vmid]
 		switch {
 		case !ok:
-			return fmt.Errorf("stack %q plans no machine with VMID %d: make report STACK=%s lists those that it plans", r.Stack, vmid, r.Stack)
+			return fmt.Errorf(
+				"stack %q plans no machine with VMID %d: make report STACK=%s lists those that it plans", r.Stack, vmid, r.Stack,
+			)
 		case r.known[strconv.Itoa(vmid)]:
-			return fmt.Errorf("VM %d %s is in the state of stack %q: it is no remainder, and `pulumi destroy --target` removes it", vmid, made.name, r.Stack)
+			return fmt.Errorf(
+				"VM %d %s is in the state of stack %q: it is no remainder, and `pulumi destroy --target` removes it", vmid,
+				made.name, r.Stack,
+			)
 		case !slices.ContainsFunc(r.ours, func(pending creation) bool { return pending.vmid == vmid }):
 			r.ours = append(r.ours, made)
 		}
@@ -214,9 +239,14 @@ func machineOf(resource apitype.ResourceV3) (creation, bool) {
 	if err := decode(resource.Inputs, &inputs); err != nil || inputs.VMID == 0 || inputs.Name == "" {
 		return creation{}, false
 	}
+
 	made := creation{
-		resource: resource.URN.Name(), vmid: inputs.VMID, name: inputs.Name, description: inputs.Description, host: inputs.Host,
-		source: inputs.Clone.VMID, sourceHost: inputs.Clone.Host,
+		resource:    resource.URN.Name(),
+		vmid:        inputs.VMID,
+		name:        inputs.Name,
+		description: inputs.Description,
+		host:        inputs.Host,
+		source:      inputs.Clone.VMID, sourceHost: inputs.Clone.Host,
 	}
 	if made.source != 0 && made.sourceHost == "" {
 		made.sourceHost = made.host
@@ -234,7 +264,10 @@ func downloadOf(resource apitype.ResourceV3) (download, bool) {
 		Host string `json:"nodeName"`
 		File string `json:"fileName"`
 	}
-	ok := string(resource.Type) == typeFile && decode(resource.Inputs, &inputs) == nil && inputs.Host != "" && inputs.File != ""
+
+	ok := string(resource.Type) == typeFile && decode(
+		resource.Inputs, &inputs,
+	) == nil && inputs.Host != "" && inputs.File != ""
 
 	return download{inputs.Host, inputs.File}, ok
 }
@@ -249,7 +282,9 @@ func templateOf(resource apitype.ResourceV3) (creation, bool) {
 	if err := decode(resource.Inputs, &inputs); err != nil {
 		return creation{}, false
 	}
+
 	parameters := assignments(inputs.Stdin)
+
 	vmid, err := strconv.Atoi(parameters["vmid"])
 	if err != nil || parameters["name"] == "" {
 		return creation{}, false
@@ -257,18 +292,26 @@ func templateOf(resource apitype.ResourceV3) (creation, bool) {
 
 	return creation{
 		resource: resource.URN.Name(), vmid: vmid, name: parameters["name"],
-		build: &build{owner: parameters["owner"], provenance: parameters["provenance"], remove: inputs.Delete, script: inputs.Stdin, connection: inputs.Connection},
+		build: &build{
+			owner:      parameters["owner"],
+			provenance: parameters["provenance"],
+			remove:     inputs.Delete,
+			script:     inputs.Stdin,
+			connection: inputs.Connection,
+		},
 	}, true
 }
 
 // assignments reads the lines name='value' that a script begins with.
 func assignments(script string) map[string]string {
 	values := map[string]string{}
+
 	for line := range strings.Lines(script) {
 		name, value, found := strings.Cut(strings.TrimSuffix(line, "\n"), "='")
 		if !found || !strings.HasSuffix(value, "'") {
 			break
 		}
+
 		values[name] = strings.TrimSuffix(value, "'")
 	}
 
@@ -301,6 +344,7 @@ func reveal(value any) any {
 	case map[string]any:
 		if _, secret := value[secretKey]; secret {
 			text, _ := value["plaintext"].(string)
+
 			var plain any
 			if err := json.Unmarshal([]byte(text), &plain); err != nil {
 				return nil
@@ -308,6 +352,7 @@ func reveal(value any) any {
 
 			return reveal(plain)
 		}
+
 		revealed := make(map[string]any, len(value))
 		for key, field := range value {
 			revealed[key] = reveal(field)
@@ -332,22 +377,31 @@ func (r *recovery) forgetPending(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(state.Deployment, &fields); err != nil || fields["pending_operations"] == nil {
 		return nil //nolint:nilerr // export has read it
 	}
+
 	delete(fields, "pending_operations")
+
 	if state.Deployment, err = json.Marshal(fields); err != nil {
 		return fmt.Errorf("unable to write the state of stack %q: %w", r.Stack, err)
 	}
+
 	b, err := json.Marshal(state)
 	if err != nil {
 		return fmt.Errorf("unable to write the state of stack %q: %w", r.Stack, err)
 	}
+
 	if _, err := r.Pulumi(ctx, bytes.NewReader(b), "stack", "import", "--stack", r.Stack); err != nil {
 		return fmt.Errorf("unable to write the state of stack %q: %w", r.Stack, err)
 	}
-	r.say("Stack %s has no pending operations any more: make deploy STACK=%s, or pulumi up --refresh, resumes.", r.Stack, r.Stack)
+
+	r.say(
+		"Stack %s has no pending operations any more: make deploy STACK=%s, or pulumi up --refresh, resumes.", r.Stack,
+		r.Stack,
+	)
 
 	return nil
 }

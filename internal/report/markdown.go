@@ -44,6 +44,7 @@ func (w *writer) table(head []string, rows [][]string) {
 	w.line("")
 	w.row(head)
 	w.line("|%s", strings.Repeat("---|", len(head)))
+
 	for _, row := range rows {
 		w.row(row)
 	}
@@ -53,6 +54,7 @@ func (w *writer) row(cells []string) {
 	for _, cell := range cells {
 		w.text.WriteString("| " + strings.NewReplacer("|", `\|`, "\n", " ").Replace(cell) + " ")
 	}
+
 	w.line("|")
 }
 
@@ -60,7 +62,9 @@ func (w *writer) list(heading string, entries []string) {
 	if len(entries) == 0 {
 		return
 	}
+
 	w.line("\n## %s\n", heading)
+
 	for _, entry := range entries {
 		w.line("- %s", entry)
 	}
@@ -69,9 +73,14 @@ func (w *writer) list(heading string, entries []string) {
 func (w *writer) clusters(v view) {
 	rows := make([][]string, 0, len(v.Clusters))
 	for _, c := range v.Clusters {
-		rows = append(rows, []string{c.Name, fmt.Sprintf("%d + %d", c.ControlPlanes, c.Workers), c.Talos, c.Kubernetes, c.Endpoint, c.CIDR})
+		rows = append(
+			rows,
+			[]string{c.Name, fmt.Sprintf("%d + %d", c.ControlPlanes, c.Workers), c.Talos, c.Kubernetes, c.Endpoint, c.CIDR},
+		)
 	}
+
 	w.table([]string{"cluster", "control planes + workers", "Talos", "Kubernetes", "API", "network"}, rows)
+
 	if v.Protect {
 		w.line("\nControl planes, Talos secrets and the bootstrap are protected against deletion.")
 	}
@@ -80,22 +89,28 @@ func (w *writer) clusters(v view) {
 // topology draws hosts as boxes with their machines in them, and each virtual IP above its control planes.
 func (w *writer) topology(v view) {
 	w.line("\n## Topology\n\n```mermaid\nflowchart TB")
+
 	for i, c := range v.Clusters {
 		if c.VIP != "" {
 			w.line("  vip%d([\"%s API<br/>%s\"])", i, c.Name, c.VIP)
 		}
 	}
+
 	for i, h := range v.Hosts {
 		w.line("  subgraph host%d[\"%s · %s\"]", i, h.Name, h.Address)
+
 		for _, m := range h.Machines {
 			label := fmt.Sprintf("%s<br/>%s · %s", m.Name, m.Kind, m.Address)
 			if len(m.GPUs) > 0 {
 				label += "<br/>" + strings.Join(m.GPUs, ", ")
 			}
+
 			w.line("    vm%d[\"%s\"]", m.VMID, label)
 		}
+
 		w.line("  end")
 	}
+
 	for i, c := range v.Clusters {
 		for _, m := range v.Machines {
 			if c.VIP != "" && m.Cluster == c.Name && m.Kind == kindControlPlane {
@@ -103,26 +118,33 @@ func (w *writer) topology(v view) {
 			}
 		}
 	}
+
 	w.line("```")
 }
 
 func (w *writer) machines(v view) {
 	w.line("\n## Machines")
+
 	rows := make([][]string, 0, len(v.Machines))
 	for _, m := range v.Machines {
 		kind := m.Kind
 		if len(m.GPUs) > 0 {
 			kind += " (" + strings.Join(m.GPUs, ", ") + ")"
 		}
+
 		rows = append(rows, []string{
-			m.Name, kind, m.Host, fmt.Sprint(m.VMID), m.Address, m.MAC, fmt.Sprint(m.Cores), m.MemoryGiB() + " GiB", fmt.Sprintf("%d GiB", m.DiskGiB), m.Talos,
+			m.Name, kind, m.Host, fmt.Sprint(m.VMID), m.Address, m.MAC, fmt.Sprint(m.Cores), m.MemoryGiB() + " GiB",
+			fmt.Sprintf("%d GiB", m.DiskGiB), m.Talos,
 		})
 	}
+
 	w.table([]string{"machine", "kind", "host", "VMID", "address", "MAC", "cores", "memory", "disks", "Talos"}, rows)
 }
 
 func (w *writer) capacity(v view) {
-	w.line("\n## Capacity\n\nWhat machines take of each host; “of” is what the stack says guests may use (`hosts[].capacity`).")
+	w.line(
+		"\n## Capacity\n\nWhat machines take of each host; “of” is what the stack says guests may use (`hosts[].capacity`).",
+	)
 	w.capacityTable(v)
 }
 
@@ -133,35 +155,51 @@ func (w *writer) capacityTable(v view) {
 		for _, d := range h.Disks {
 			disks = append(disks, fmt.Sprintf("%s %d", d.Datastore, d.GiB))
 		}
-		rows = append(rows, []string{h.Name, fmt.Sprint(len(h.Machines)), h.Cores.String(), h.Memory.String(), strings.Join(disks, ", ")})
+
+		rows = append(
+			rows, []string{h.Name, fmt.Sprint(len(h.Machines)), h.Cores.String(), h.Memory.String(), strings.Join(disks, ", ")},
+		)
 	}
+
 	w.table([]string{"host", "machines", "cores", "memory, GiB", "disks, GiB"}, rows)
 }
 
 func (w *writer) gpus(v view) {
 	var rows [][]string
+
 	for _, h := range v.Hosts {
 		for _, g := range h.GPUs {
 			user := g.Machine
 			if user == "" {
 				user = "free"
 			}
+
 			rows = append(rows, []string{h.Name, g.Name, g.PCI, g.Generation, user})
 		}
 	}
+
 	if len(rows) == 0 {
 		return
 	}
+
 	w.line("\n## GPUs")
 	w.table([]string{"host", "GPU", "PCI address", "generation", "machine"}, rows)
 }
 
 func (w *writer) nextSteps(v view) {
 	w.line("\n## Next steps\n\n```shell\numask 077")
+
 	for _, c := range v.Clusters {
-		w.line("pulumi stack output --stack %s --show-secrets --json kubeconfigs | jq -r '.[\"%s\"]' > kubeconfig-%[2]s", v.Stack, c.Name)
-		w.line("pulumi stack output --stack %s --show-secrets --json talosconfigs | jq -r '.[\"%s\"]' > talosconfig-%[2]s", v.Stack, c.Name)
+		w.line(
+			"pulumi stack output --stack %s --show-secrets --json kubeconfigs | jq -r '.[\"%s\"]' > kubeconfig-%[2]s", v.Stack,
+			c.Name,
+		)
+		w.line(
+			"pulumi stack output --stack %s --show-secrets --json talosconfigs | jq -r '.[\"%s\"]' > talosconfig-%[2]s", v.Stack,
+			c.Name,
+		)
 		w.line("kubectl --kubeconfig kubeconfig-%s get nodes   # NotReady until a CNI is installed", c.Name)
 	}
+
 	w.line("```")
 }

@@ -13,7 +13,9 @@ import (
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{"join": strings.Join, "picture": picture, "short": short}).Parse(pageText))
+var page = template.Must(
+	template.New("page").Funcs(template.FuncMap{"join": strings.Join, "picture": picture, "short": short}).Parse(pageText),
+)
 
 // HTML returns the report as one page that needs nothing else: style and picture are in it.
 func HTML(p *spec.Plan) ([]byte, error) {
@@ -53,20 +55,25 @@ type slot struct {
 
 func picture(hosts []host) drawing {
 	const most = 4
+
 	d := drawing{Width: gap + min(len(hosts), most)*(hostWidth+gap), Height: gap}
 	for first := 0; first < len(hosts); first += most {
 		row := hosts[first:min(first+most, len(hosts))]
+
 		height := 0
 		for _, h := range row {
 			height = max(height, headHeight+max(len(h.Machines), 1)*machineHeight)
 		}
+
 		for i, h := range row {
 			b := box{host: h, X: gap + i*(hostWidth+gap), Y: d.Height, Height: height}
 			for j, m := range h.Machines {
 				b.Slots = append(b.Slots, slot{machine: m, Y: headHeight + j*machineHeight})
 			}
+
 			d.Hosts = append(d.Hosts, b)
 		}
+
 		d.Height += height + gap
 	}
 

@@ -1,5 +1,5 @@
-// Package report writes what a stack will consist of for people: as Markdown, which Pulumi Cloud shows as a stack's readme, and as a page with a picture. Everything
-// follows from the plan; nothing secret is in it.
+// Package report writes what a stack will consist of for people: as Markdown, which Pulumi Cloud shows as a stack's
+// readme, and as a page with a picture. Everything follows from the plan; nothing secret is in it.
 package report
 
 import (
@@ -105,6 +105,7 @@ func arrange(p *spec.Plan) view {
 			v.Machines = append(v.Machines, arrangeMachine(n))
 		}
 	}
+
 	for _, h := range p.Hosts {
 		v.Hosts = append(v.Hosts, arrangeHost(p, h))
 	}
@@ -114,7 +115,11 @@ func arrange(p *spec.Plan) view {
 
 func arrangeCluster(c spec.Cluster) cluster {
 	arranged := cluster{
-		Name: c.Name, Endpoint: c.Endpoint, Talos: c.TalosVersion, Kubernetes: c.KubernetesVersion, CIDR: c.Network.CIDR.String(),
+		Name:          c.Name,
+		Endpoint:      c.Endpoint,
+		Talos:         c.TalosVersion,
+		Kubernetes:    c.KubernetesVersion,
+		CIDR:          c.Network.CIDR.String(),
 		ControlPlanes: len(c.ControlPlanes), Workers: len(c.Workers), GPUOperator: c.GPUOperator,
 	}
 	if c.VIP.IsValid() {
@@ -126,15 +131,23 @@ func arrangeCluster(c spec.Cluster) cluster {
 
 func arrangeMachine(n spec.Node) machine {
 	m := machine{
-		Name: n.Name, Cluster: n.Cluster, Kind: kindWorker, Host: n.Host, Address: n.Address.Addr().String(), MAC: n.MAC, Talos: n.Template.Version,
-		VMID: n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB, DiskGiB: n.DiskGiB,
+		Name:    n.Name,
+		Cluster: n.Cluster,
+		Kind:    kindWorker,
+		Host:    n.Host,
+		Address: n.Address.Addr().String(),
+		MAC:     n.MAC,
+		Talos:   n.Template.Version,
+		VMID:    n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB, DiskGiB: n.DiskGiB,
 	}
 	for _, extra := range n.ExtraDisks {
 		m.DiskGiB += extra.SizeGiB
 	}
+
 	for _, g := range n.GPUs {
 		m.GPUs = append(m.GPUs, g.Name)
 	}
+
 	switch {
 	case n.Role == spec.RoleControlPlane:
 		m.Kind = kindControlPlane
@@ -151,30 +164,37 @@ func arrangeHost(p *spec.Plan, h spec.Host) host {
 		Cores: usage{Of: h.Cores}, Memory: usage{Of: h.MemoryMiB / 1024},
 	}
 	memory, disks, users := 0, map[string]int{}, map[string]string{}
+
 	for _, c := range p.Clusters {
 		for _, n := range c.Nodes() {
 			if n.Host != h.Name {
 				continue
 			}
+
 			arranged.Machines = append(arranged.Machines, arrangeMachine(n))
 			arranged.Cores.Planned += n.Cores
 			memory += n.MemoryMiB
+
 			disks[n.Datastore] += n.DiskGiB
 			for _, extra := range n.ExtraDisks {
 				disks[extra.Datastore] += extra.SizeGiB
 			}
+
 			for _, g := range n.GPUs {
 				users[g.PCI] = n.Name
 			}
 		}
 	}
+
 	arranged.Memory.Planned = (memory + 1023) / 1024
 	for _, datastore := range slices.Sorted(maps.Keys(disks)) {
 		arranged.Disks = append(arranged.Disks, disk{Datastore: datastore, GiB: disks[datastore]})
 	}
+
 	for _, g := range h.GPUs {
 		arranged.GPUs = append(arranged.GPUs, gpu{Name: g.Name, PCI: g.PCI, Generation: g.Generation, Machine: users[g.PCI]})
 	}
+
 	slices.SortStableFunc(arranged.Machines, func(a, b machine) int { return cmp.Compare(a.VMID, b.VMID) })
 
 	return arranged

@@ -21,12 +21,19 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// plan has a machine of every kind, a host without machines, a size that is stated and one that is not, and names as long as they can be.
+// plan has a machine of every kind, a host without machines, a size that is stated and one that is not, and names as
+// long as they can be.
 func plan() *spec.Plan {
 	node := func(name, host string, role spec.Role, vmid int, address string, gpus ...spec.GPU) spec.Node {
 		return spec.Node{
-			Name: name, Cluster: "prod", Role: role, Host: host, VMID: vmid, Address: netip.MustParsePrefix(address), Template: spec.Template{Version: "v1.12.6"},
-			Cores: 4, MemoryMiB: 8704, DiskGiB: 40, Datastore: "local-zfs", GPUs: gpus,
+			Name:     name,
+			Cluster:  "prod",
+			Role:     role,
+			Host:     host,
+			VMID:     vmid,
+			Address:  netip.MustParsePrefix(address),
+			Template: spec.Template{Version: "v1.12.6"},
+			Cores:    4, MemoryMiB: 8704, DiskGiB: 40, Datastore: "local-zfs", GPUs: gpus,
 		}
 	}
 	used := spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00", Generation: "ada"}
@@ -37,15 +44,29 @@ func plan() *spec.Plan {
 	return &spec.Plan{
 		Stack: "prod", Protect: true, Warnings: []string{"hosts[0].capacity.cores: a | in a text"},
 		Hosts: []spec.Host{
-			{Name: "pve1", Address: netip.MustParseAddr("10.0.0.2"), Cores: 10, MemoryMiB: 32768, Prep: &spec.Prep{}, GPUs: []spec.GPU{used, free}},
+			{
+				Name:      "pve1",
+				Address:   netip.MustParseAddr("10.0.0.2"),
+				Cores:     10,
+				MemoryMiB: 32768,
+				Prep:      &spec.Prep{},
+				GPUs:      []spec.GPU{used, free},
+			},
 			{Name: "pve2", Address: netip.MustParseAddr("10.0.0.3")},
 			{Name: "pve3", Address: netip.MustParseAddr("10.0.0.4")},
 		},
 		Clusters: []spec.Cluster{{
-			Name: "prod", Endpoint: "https://10.0.0.5:6443", VIP: netip.MustParseAddr("10.0.0.5"), TalosVersion: "v1.12.6", KubernetesVersion: "v1.35.0",
-			Network:       spec.Network{CIDR: netip.MustParsePrefix("10.0.0.0/24")},
-			ControlPlanes: []spec.Node{node("prod-cp-1", "pve1", spec.RoleControlPlane, 2000, "10.0.0.10/24")},
-			Workers:       []spec.Node{worker, node("prod-gpu-1", "pve1", spec.RoleWorker, 4000, "10.0.0.40/24", used), node("prod-general-2", "pve2", spec.RoleWorker, 3001, "10.0.0.21/24")},
+			Name:              "prod",
+			Endpoint:          "https://10.0.0.5:6443",
+			VIP:               netip.MustParseAddr("10.0.0.5"),
+			TalosVersion:      "v1.12.6",
+			KubernetesVersion: "v1.35.0",
+			Network:           spec.Network{CIDR: netip.MustParsePrefix("10.0.0.0/24")},
+			ControlPlanes:     []spec.Node{node("prod-cp-1", "pve1", spec.RoleControlPlane, 2000, "10.0.0.10/24")},
+			Workers: []spec.Node{
+				worker, node("prod-gpu-1", "pve1", spec.RoleWorker, 4000, "10.0.0.40/24", used),
+				node("prod-general-2", "pve2", spec.RoleWorker, 3001, "10.0.0.21/24"),
+			},
 		}},
 	}
 }
@@ -66,13 +87,16 @@ func TestPage(t *testing.T) {
 
 	_, picture, found := strings.Cut(string(page), "<svg")
 	require.True(t, found)
+
 	picture, _, _ = strings.Cut(picture, "</svg>")
+
 	decoder := xml.NewDecoder(strings.NewReader("<svg" + picture + "</svg>"))
 	for {
 		if _, err = decoder.Token(); err != nil {
 			break
 		}
 	}
+
 	require.ErrorIs(t, err, io.EOF, "the picture is well-formed")
 }
 
@@ -118,6 +142,7 @@ func TestPageInABrowser(t *testing.T) {
 	if errors.Is(err, exec.ErrNotFound) {
 		t.Skip("chromium is not installed (apt-get install chromium): the page is not looked at in a browser")
 	}
+
 	require.NoError(t, err)
 
 	page, err := report.HTML(plan())
@@ -128,10 +153,13 @@ func TestPageInABrowser(t *testing.T) {
 	for name, size := range map[string]string{"a desk": "1280,900", "a narrow window": "520,900"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out, err := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-				"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(), "--window-size="+size,
+			out, err := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu",
+				"--disable-quic", "--no-first-run",
+				"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(),
+				"--window-size="+size,
 				"--dump-dom", "file://"+file).Output()
 			require.NoError(t, err)
+
 			_, found, _ := strings.Cut(string(out), `data-found="`)
 			found, _, _ = strings.Cut(found, `"`)
 			assert.Equal(t, "4 machines; 4 drawn", found)
@@ -146,6 +174,7 @@ func golden(t *testing.T, name, text string) {
 	if *update {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
+
 	expected, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, string(expected), text, "go test ./internal/report -update writes it again")

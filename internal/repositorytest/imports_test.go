@@ -19,7 +19,8 @@ import (
 
 const architecture = "docs/architecture.md"
 
-// worlds are the libraries that a package may know only where the table of docs/architecture.md says so, by the first words of their import paths.
+// worlds are the libraries that a package may know only where the table of docs/architecture.md says so, by the first
+// words of their import paths.
 var worlds = map[string][]string{ //nolint:gochecknoglobals // a table
 	"Pulumi":     {"github.com/pulumi/", "github.com/pulumiverse/", "github.com/muhlba91/pulumi-"},
 	"Talos":      {"github.com/siderolabs/", "github.com/cosi-project/"},
@@ -138,7 +139,8 @@ func judgeImports(all []room, module, folder string, imports []string) []string 
 			found = append(found, fmt.Sprintf("%s may import the standard library only, not %s", folder, imported))
 		default:
 			for world, prefixes := range worlds {
-				if !slices.Contains(own.worlds, world) && slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(imported, prefix) }) {
+				if !slices.Contains(own.worlds, world) &&
+					slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(imported, prefix) }) {
 					found = append(found, fmt.Sprintf("%s may not know %s (%s)", folder, world, imported))
 				}
 			}
@@ -211,20 +213,28 @@ func TestImportRulesFindEachMistake(t *testing.T) {
 	for name, test := range map[string]struct {
 		folder, imported, says string
 	}{
-		"what the table allows":                {"stacks", "m/plain", ""},
-		"the wrong direction":                  {"plain", "m/stacks", "plain may not import stacks"},
-		"a folder in an allowed one":           {"main.go", "m/stacks/part", "main.go may not import stacks/part"},
-		"the standard library":                 {"plain", "net/netip", ""},
-		"a library in a plain package":         {"plain", "gopkg.in/yaml.v3", "plain may import the standard library only, not gopkg.in/yaml.v3"},
-		"a world that it knows":                {"stacks", "github.com/siderolabs/talos/pkg/machinery", ""},
-		"a world that it does not know":        {"stacks", "k8s.io/api/core/v1", "stacks may not know Kubernetes (k8s.io/api/core/v1)"},
-		"everything":                           {"lab/server", "m/stacks", ""},
-		"nothing imports the lab":              {"stacks", "m/lab/server", "stacks may not import lab/server"},
-		"a machine imports its rooms":          {"lab/machine", "m/lab/machine/disks", ""},
-		"a room does not import the machine":   {"lab/machine/disks", "m/lab/machine", "lab/machine/disks may not import lab/machine"},
-		"a room does not import its neighbour": {"lab/machine/disks", "m/lab/machine/kernel", "lab/machine/disks may not import lab/machine/kernel"},
-		"a room without a row":                 {"lab/machine/kernel", "fmt", "lab/machine/kernel has no row"},
-		"a folder without a row":               {"new", "fmt", "new has no row"},
+		"what the table allows":      {"stacks", "m/plain", ""},
+		"the wrong direction":        {"plain", "m/stacks", "plain may not import stacks"},
+		"a folder in an allowed one": {"main.go", "m/stacks/part", "main.go may not import stacks/part"},
+		"the standard library":       {"plain", "net/netip", ""},
+		"a library in a plain package": {
+			"plain", "gopkg.in/yaml.v3", "plain may import the standard library only, not gopkg.in/yaml.v3",
+		},
+		"a world that it knows": {"stacks", "github.com/siderolabs/talos/pkg/machinery", ""},
+		"a world that it does not know": {
+			"stacks", "k8s.io/api/core/v1", "stacks may not know Kubernetes (k8s.io/api/core/v1)",
+		},
+		"everything":                  {"lab/server", "m/stacks", ""},
+		"nothing imports the lab":     {"stacks", "m/lab/server", "stacks may not import lab/server"},
+		"a machine imports its rooms": {"lab/machine", "m/lab/machine/disks", ""},
+		"a room does not import the machine": {
+			"lab/machine/disks", "m/lab/machine", "lab/machine/disks may not import lab/machine",
+		},
+		"a room does not import its neighbour": {
+			"lab/machine/disks", "m/lab/machine/kernel", "lab/machine/disks may not import lab/machine/kernel",
+		},
+		"a room without a row":   {"lab/machine/kernel", "fmt", "lab/machine/kernel has no row"},
+		"a folder without a row": {"new", "fmt", "new has no row"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -39,11 +39,14 @@ func differences(program, lab map[string]string) []string {
 	return found
 }
 
-// TestTheProgramIsTestedOnTheVersionsItShipsWith compares the modules of the program with those of the lab, whose tests run the program.
+// TestTheProgramIsTestedOnTheVersionsItShipsWith compares the modules of the program with those of the lab, whose tests
+// run the program.
 func TestTheProgramIsTestedOnTheVersionsItShipsWith(t *testing.T) {
 	t.Parallel()
 
-	assert.Empty(t, differences(requirements(t, read(t, "go.mod")), requirements(t, read(t, "lab/go.mod"))), "align them: make align")
+	assert.Empty(
+		t, differences(requirements(t, read(t, "go.mod")), requirements(t, read(t, "lab/go.mod"))), "align them: make align",
+	)
 	assert.Equal(t, []string{"a v1.0.0, in the lab v1.0.1"}, differences(
 		requirements(t, "module m\nrequire (\n\ta v1.0.0\n\tb v1.0.0 // indirect\n\tc v1.0.0\n)\n"),
 		requirements(t, "module m\nrequire (\n\ta v1.0.1 // indirect\n\tb v1.0.0\n\td v1.0.0\n)\n")))

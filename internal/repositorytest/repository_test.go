@@ -14,7 +14,8 @@ import (
 
 const root = "../.."
 
-// files are the paths below the repository's root that end with one of the suffixes, without hidden folders, which hold what was built or generated.
+// files are the paths below the repository's root that end with one of the suffixes, without hidden folders, which hold
+// what was built or generated.
 func files(t *testing.T, suffixes ...string) []string {
 	t.Helper()
 
@@ -26,7 +27,8 @@ func files(t *testing.T, suffixes ...string) []string {
 		}
 
 		if entry.IsDir() {
-			if name := entry.Name(); strings.HasPrefix(name, ".") && path != root && name != ".github" || name == "node_modules" {
+			if name := entry.Name(); strings.HasPrefix(name, ".") && path != root && name != ".github" ||
+				name == "node_modules" {
 				return filepath.SkipDir
 			}
 
@@ -56,7 +58,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestFileNames keeps one scheme: words of a name are joined, as Go joins those of a package; an underscore stands before _test only.
+// TestFileNames keeps one scheme: words of a name are joined, as Go joins those of a package; an underscore stands
+// before _test only.
 func TestFileNames(t *testing.T) {
 	t.Parallel()
 

@@ -1,5 +1,5 @@
-// Package request holds what the verbs of cmd/talosops read from standard input: components write it, talosops reads it.
-// The order of fields is that of the state that stacks have: another one would run every command again.
+// Package request holds what the verbs of cmd/talosops read from standard input: components write it, talosops reads
+// it. The order of fields is that of the state that stacks have: another one would run every command again.
 package request
 
 import "talos-proxmox/internal/talos"
@@ -44,7 +44,8 @@ type Marks struct {
 	Taints []talos.Taint     `json:"taints,omitempty"`
 }
 
-// Wait is what `talosops wait` and `talosops versions` read: what a healthy cluster is, and what is planned for its nodes.
+// Wait is what `talosops wait` and `talosops versions` read: what a healthy cluster is, and what is planned for its
+// nodes.
 type Wait struct {
 	Common
 

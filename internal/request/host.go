@@ -47,10 +47,11 @@ type Settle struct {
 	StepTimeout   string `json:"stepTimeout"`
 	WaitTimeout   string `json:"waitTimeout"`
 	RebootTimeout string `json:"rebootTimeout"`
-	Revision      string `json:"revision"` // has the command run again when the host was changed; talosops does not read it
-	Host          Host   `json:"host"`
-	Reboot        bool   `json:"reboot,omitempty"`
-	Required      bool   `json:"required,omitempty"`
+	// has the command run again when the host was changed; talosops does not read it
+	Revision string `json:"revision"`
+	Host     Host   `json:"host"`
+	Reboot   bool   `json:"reboot,omitempty"`
+	Required bool   `json:"required,omitempty"`
 	// Prepared says that the host's IOMMU is prepared by the stack.
 	Prepared bool `json:"prepared,omitempty"`
 	// Machines are the PCI addresses of the GPUs of each machine.

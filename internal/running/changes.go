@@ -29,25 +29,32 @@ func (c Changed) Effect() Effect {
 	return effect
 }
 
-// Changes are what a plan changes of the machines that run, in the plan's order. The plan follows them where their disks
-// are attached once it is judged.
+// Changes are what a plan changes of the machines that run, in the plan's order. The plan follows them where their
+// disks are attached once it is judged.
 func Changes(plan *spec.Plan, machines []Machine) []Changed {
 	byName := map[string]Machine{}
 	for _, m := range machines {
 		byName[m.Name] = m
 	}
+
 	var all []Changed
+
 	for _, cluster := range plan.Clusters {
 		for _, n := range cluster.Nodes() {
 			old, runs := byName[n.Name]
 			if !runs {
 				continue
 			}
+
 			if !n.HostPinned && len(n.GPUs) == 0 {
 				n.Host = old.Host // a calculated placement moves no machine
 			}
+
 			all = append(all, Changed{
-				Machine: old, Pool: n.Path, Changes: Compare(old, Wanted(n, cluster.Network)), At: func(key string) string { return pathOf(n, key) },
+				Machine: old,
+				Pool:    n.Path,
+				Changes: Compare(old, Wanted(n, cluster.Network)),
+				At:      func(key string) string { return pathOf(n, key) },
 			})
 		}
 	}
@@ -58,9 +65,13 @@ func Changes(plan *spec.Plan, machines []Machine) []Changed {
 // refuse reports what is impossible, for the first machine of a pool.
 func (j *judgement) refuse(all []Changed) {
 	for _, changed := range all {
-		if slices.ContainsFunc(j.problems, func(p spec.Problem) bool { return strings.HasPrefix(p.Path, changed.Pool+".extraDisks[") }) {
+		if slices.ContainsFunc(j.problems, func(p spec.Problem) bool {
+			return strings.HasPrefix(p.Path, changed.Pool+
+				".extraDisks[")
+		}) {
 			continue // a disk that is stated elsewhere than it is seems to be taken out
 		}
+
 		for _, change := range changed.Changes {
 			if change.Effect == Impossible {
 				j.report(changed.At(change.Key), change.Value, "%s", change.Why)
@@ -74,27 +85,35 @@ func (j *judgement) refuse(all []Changed) {
 // are not counted, it says nothing.
 func Describe(all []Changed, controlPlanes map[string]int) []string {
 	var lines, texts []string
+
 	together, away := map[string][]string{}, map[string][]Changed{}
+
 	for _, c := range all {
 		if effect := c.Effect(); effect != Restart && effect != Replace {
 			continue
 		}
+
 		if c.Machine.ControlPlane {
 			away[c.Machine.Cluster] = append(away[c.Machine.Cluster], c)
 		}
+
 		text := c.text()
 		if together[text] == nil {
 			texts = append(texts, text)
 		}
+
 		together[text] = append(together[text], c.Machine.Name)
 	}
+
 	for _, text := range texts {
 		one, many, _ := strings.Cut(text, "|")
 		if len(together[text]) > 1 {
 			one = many
 		}
+
 		lines = append(lines, Names(together[text])+" "+one)
 	}
+
 	for _, cluster := range slices.Sorted(maps.Keys(away)) {
 		if line := awayLine(cluster, away[cluster], controlPlanes[cluster]); line != "" {
 			lines = append(lines, line)
@@ -107,17 +126,22 @@ func Describe(all []Changed, controlPlanes map[string]int) []string {
 // text is what happens, for one machine and for several.
 func (c Changed) text() string {
 	effect := c.Effect()
+
 	var parts []string
+
 	for _, change := range c.Changes {
 		if effect == Replace && change.Effect != Replace {
 			continue
 		}
+
 		part := change.What
 		if c.At != nil && change.Key != "" {
 			part += " (" + c.At(change.Key) + ")"
 		}
+
 		parts = append(parts, part)
 	}
+
 	what := strings.Join(parts, "; ")
 	if effect == Replace {
 		return fmt.Sprintf("is replaced, with its data: %[1]s|are replaced, with their data: %[1]s", what)
@@ -132,13 +156,17 @@ func awayLine(cluster string, away []Changed, count int) string {
 	case count == 0:
 		return ""
 	case count == 1 && away[0].Effect() == Restart:
-		return fmt.Sprintf("cluster %s has one control plane: its API is away while %s restarts", cluster, away[0].Machine.Name)
+		return fmt.Sprintf(
+			"cluster %s has one control plane: its API is away while %s restarts", cluster, away[0].Machine.Name,
+		)
 	case count-len(away) > count/2:
 		return ""
 	}
+
 	if slices.ContainsFunc(away, func(c Changed) bool { return c.Effect() == Replace }) {
 		return fmt.Sprintf("%d of the %d control planes of cluster %s are replaced: without a majority of those that are there, its etcd is lost", len(away), count, cluster)
 	}
+
 	remedy := "run it when that suits"
 	if own := ownKeys(away); own != "" {
 		remedy = fmt.Sprintf(`to restart one after the other, change one in each run: nodes: {"1": {%s}}`, own)
@@ -151,14 +179,17 @@ func awayLine(cluster string, away []Changed, count int) string {
 // ownKeys are the keys that a single machine can have different from its pool; empty where others change as well.
 func ownKeys(away []Changed) string {
 	var keys []string
+
 	for _, c := range away {
 		for _, change := range c.Changes {
 			if change.Key != "cores" && change.Key != "memoryMiB" {
 				return ""
 			}
+
 			keys = append(keys, change.Key+": …")
 		}
 	}
+
 	slices.Sort(keys)
 
 	return strings.Join(slices.Compact(keys), ", ")
@@ -167,16 +198,19 @@ func ownKeys(away []Changed) string {
 // Names lists machines: those with consecutive numbers by the first and the last of them.
 func Names(names []string) string {
 	var parts []string
+
 	for i := 0; i < len(names); {
 		last := i
 		for last+1 < len(names) && follows(names[last], names[last+1]) {
 			last++
 		}
+
 		if last-i >= 2 {
 			parts = append(parts, names[i]+" … "+names[last])
 		} else {
 			parts = append(parts, names[i:last+1]...)
 		}
+
 		i = last + 1
 	}
 
@@ -186,10 +220,13 @@ func Names(names []string) string {
 // follows says whether a name is another one with the next number.
 func follows(name, next string) bool {
 	i, j := strings.LastIndex(name, "-"), strings.LastIndex(next, "-")
+
 	var a, b int
+
 	if i < 0 || j < 0 || name[:i] != next[:j] {
 		return false
 	}
+
 	_, errA := fmt.Sscan(name[i+1:], &a)
 	_, errB := fmt.Sscan(next[j+1:], &b)
 

@@ -19,6 +19,7 @@ const (
 // TestWhatAChangeDoes changes the stack file of machines that run.
 func TestWhatAChangeDoes(t *testing.T) {
 	t.Parallel()
+
 	const (
 		some    = "one-general-1, one-general-2 "
 		all     = "one-cp-1, one-general-1, one-general-2, one-gpu-1, one-gpu-2 "
@@ -33,11 +34,16 @@ func TestWhatAChangeDoes(t *testing.T) {
 		warnings []string
 	}{
 		"more memory": {
-			after: []string{onePool, onePool + "memoryMiB: 8192, "}, warnings: []string{some + "restart: memory 4096 → 8192 MiB (" + workers + ".memoryMiB)"},
+			after:    []string{onePool, onePool + "memoryMiB: 8192, "},
+			warnings: []string{some + "restart: memory 4096 → 8192 MiB (" + workers + ".memoryMiB)"},
 		},
 		"many machines are one line": {
-			before: []string{"general, count: 2", "general, count: 12"}, after: []string{"workers: [{name", "workers: [{numa: true, cores: 4, name"},
-			warnings: []string{"one-general-1 … one-general-12 restart: cores 2 → 4 (" + workers + ".cores); NUMA false → true (" + workers + ".numa)"},
+			before: []string{"general, count: 2", "general, count: 12"},
+			after:  []string{"workers: [{name", "workers: [{numa: true, cores: 4, name"},
+			warnings: []string{
+				"one-general-1 … one-general-12 restart: cores 2 → 4 (" + workers + ".cores); NUMA false → true (" + workers +
+					".numa)",
+			},
 		},
 		"a machine of its own": {
 			after:    []string{onePool, onePool + `nodes: {"2": {cores: 4}}, `},
@@ -48,41 +54,52 @@ func TestWhatAChangeDoes(t *testing.T) {
 			warnings: []string{"one-cp-1 restarts: cores 2 → 4 (clusters[0].controlPlane.cores)", apiAway},
 		},
 		"all control planes, by what a machine can have for itself": {
-			before: []string{"controlPlane: {count: 1}", manyCPs}, after: []string{manyCPs, "controlPlane: {count: 3, cores: 4}"},
+			before: []string{"controlPlane: {count: 1}", manyCPs},
+			after:  []string{manyCPs, "controlPlane: {count: 3, cores: 4}"},
 			warnings: []string{
 				"one-cp-1 … one-cp-3 restart: cores 2 → 4 (clusters[0].controlPlane.cores)",
 				quorum + `to restart one after the other, change one in each run: nodes: {"1": {cores: …}}`,
 			},
 		},
 		"all control planes, by what they share": {
-			before: []string{"controlPlane: {count: 1}", manyCPs}, after: []string{manyCPs, "controlPlane: {count: 3, cpuType: x86-64-v2-AES}"},
+			before: []string{"controlPlane: {count: 1}", manyCPs},
+			after:  []string{manyCPs, "controlPlane: {count: 3, cpuType: x86-64-v2-AES}"},
 			warnings: []string{
-				"one-cp-1 … one-cp-3 restart: processor type host → x86-64-v2-AES (clusters[0].controlPlane.cpuType)", quorum + "run it when that suits",
+				"one-cp-1 … one-cp-3 restart: processor type host → x86-64-v2-AES (clusters[0].controlPlane.cpuType)",
+				quorum + "run it when that suits",
 			},
 		},
 		"one control plane of three": {
-			before: []string{"controlPlane: {count: 1}", manyCPs}, after: []string{manyCPs, `controlPlane: {count: 3, nodes: {"1": {cores: 4}}}`},
+			before:   []string{"controlPlane: {count: 1}", manyCPs},
+			after:    []string{manyCPs, `controlPlane: {count: 3, nodes: {"1": {cores: 4}}}`},
 			warnings: []string{"one-cp-1 restarts: cores 2 → 4 (clusters[0].controlPlane.nodes.1.cores)"},
 		},
 		"the cluster's network": {
 			after: []string{"gateway: 10.0.1.1", "gateway: 10.0.1.1, vlan: 7, mtu: 1400, dns: [1.1.1.1]"},
 			warnings: []string{
-				all + "restart: VLAN 0 → 7 (clusters[0].network.vlan); MTU 0 → 1400 (clusters[0].network.mtu); name servers none → 1.1.1.1 (clusters[0].network.dns)", apiAway,
+				all +
+					"restart: VLAN 0 → 7 (clusters[0].network.vlan); MTU 0 → 1400 (clusters[0].network.mtu); name servers none → 1.1.1.1 (clusters[0].network.dns)",
+				apiAway,
 			},
 		},
-		"no name servers any more": {before: []string{"gateway: 10.0.1.1", "gateway: 10.0.1.1, dns: [1.1.1.1]"}, after: []string{", dns: [1.1.1.1]", ""}},
+		"no name servers any more": {
+			before: []string{"gateway: 10.0.1.1", "gateway: 10.0.1.1, dns: [1.1.1.1]"}, after: []string{", dns: [1.1.1.1]", ""},
+		},
 		"other addresses": {
-			after: []string{onePool, onePool + "firstAddress: 10.0.1.30, "}, warnings: []string{some + "restart: another address (" + workers + ".firstAddress)"},
+			after:    []string{onePool, onePool + "firstAddress: 10.0.1.30, "},
+			warnings: []string{some + "restart: another address (" + workers + ".firstAddress)"},
 		},
 		"addresses by DHCP": {
 			after:    []string{"gateway: 10.0.1.1", "gateway: 10.0.1.1, addressing: dhcp"},
 			warnings: []string{all + "restart: another way to its address (clusters[0].network.addressing)", apiAway},
 		},
 		"another card": {
-			after: []string{onePool, onePool + "extraNICs: [{bridge: vmbr1}], "}, warnings: []string{some + "restart: a network card more (" + workers + ".extraNICs)"},
+			after:    []string{onePool, onePool + "extraNICs: [{bridge: vmbr1}], "},
+			warnings: []string{some + "restart: a network card more (" + workers + ".extraNICs)"},
 		},
 		"another VLAN of another card": {
-			before: []string{onePool, onePool + "extraNICs: [{bridge: vmbr1}], "}, after: []string{"{bridge: vmbr1}", "{bridge: vmbr1, vlan: 7}"},
+			before:   []string{onePool, onePool + "extraNICs: [{bridge: vmbr1}], "},
+			after:    []string{"{bridge: vmbr1}", "{bridge: vmbr1, vlan: 7}"},
 			warnings: []string{some + "restart: VLAN 0 → 7 (" + workers + ".extraNICs[0].vlan)"},
 		},
 		"the guest agent": {
@@ -94,57 +111,75 @@ func TestWhatAChangeDoes(t *testing.T) {
 			warnings: []string{some + "are replaced, with their data: another VMID (" + workers + ".firstVmid)"},
 		},
 		"what happens while machines run is not said": {
-			after: []string{onePool, onePool + "diskGiB: 80, tags: [a], onBoot: false, startupOrder: 3, resourcePool: a, ", "{sizeGiB: 10}", "{sizeGiB: 12}", "{sizeGiB: 20}", "{sizeGiB: 20}, {sizeGiB: 5}"},
+			after: []string{
+				onePool, onePool + "diskGiB: 80, tags: [a], onBoot: false, startupOrder: 3, resourcePool: a, ", "{sizeGiB: 10}",
+				"{sizeGiB: 12}", "{sizeGiB: 20}", "{sizeGiB: 20}, {sizeGiB: 5}",
+			},
 		},
 		"a disk moves": {
-			after:    []string{"{sizeGiB: 10}", "{sizeGiB: 10, datastore: local-zfs}"},
-			warnings: []string{some + "restart: disk virtio1 local-lvm → local-zfs, off while it is copied (" + workers + ".extraDisks[0].datastore)"},
+			after: []string{"{sizeGiB: 10}", "{sizeGiB: 10, datastore: local-zfs}"},
+			warnings: []string{
+				some + "restart: disk virtio1 local-lvm → local-zfs, off while it is copied (" + workers +
+					".extraDisks[0].datastore)",
+			},
 		},
 		"disks shrink": {
 			after: []string{onePool, onePool + "diskGiB: 30, ", "{sizeGiB: 20}", "{sizeGiB: 15}"},
 			problems: []string{
-				workers + ".diskGiB: 30 is less than the 40 GiB that one-general-1 has at scsi0, and no disk shrinks; state at least 40",
-				workers + ".extraDisks[1].sizeGiB: 15 is less than the 20 GiB that one-general-1 has at virtio2, and no disk shrinks; state at least 20",
+				workers +
+					".diskGiB: 30 is less than the 40 GiB that one-general-1 has at scsi0, and no disk shrinks; state at least 40",
+				workers +
+					".extraDisks[1].sizeGiB: 15 is less than the 20 GiB that one-general-1 has at virtio2, and no disk shrinks; state at least 20",
 			},
 		},
 		"the system disk moves": {
 			after: []string{onePool, onePool + "datastore: local-zfs, "},
 			problems: []string{
-				workers + `.datastore: "local-zfs" is not local-lvm, where one-general-1 has its system disk, and no run moves that with its EFI disk; ` +
+				workers +
+					`.datastore: "local-zfs" is not local-lvm, where one-general-1 has its system disk, and no run moves that with its EFI disk; ` +
 					"state local-lvm, or make the machine anew: a worker where count goes down and up again",
 			},
 		},
 		"a disk is taken out": {
 			after: []string{"{sizeGiB: 10}, {sizeGiB: 20}", "{sizeGiB: 10}"},
 			problems: []string{
-				workers + ".extraDisks: disk virtio2 (20 GiB on local-lvm) of one-general-1 would have to be taken out, and no run takes a disk out of a machine; " +
+				workers +
+					".extraDisks: disk virtio2 (20 GiB on local-lvm) of one-general-1 would have to be taken out, and no run takes a disk out of a machine; " +
 					"state it again, or make the machine anew without it: a worker where count goes down and up again",
 			},
 		},
 		"a linked clone moves": {
-			before: []string{"kubernetesVersion", "clone: linked\n      kubernetesVersion", onePool, onePool + `nodes: {"1": {host: pve2}}, `},
-			after:  []string{`"1": {host: pve2}`, `"1": {host: pve3}`},
+			before: []string{
+				"kubernetesVersion", "clone: linked\n      kubernetesVersion", onePool, onePool + `nodes: {"1": {host: pve2}}, `,
+			},
+			after: []string{`"1": {host: pve2}`, `"1": {host: pve3}`},
 			problems: []string{
-				workers + ".nodes.1.host: pve3 is another host than pve2, where one-general-1 is a linked clone: its disk lives on its template's there, and Proxmox " +
+				workers +
+					".nodes.1.host: pve3 is another host than pve2, where one-general-1 is a linked clone: its disk lives on its template's there, and Proxmox " +
 					"moves no such machine; state pve2, or take the machine out and put it back",
 			},
 		},
 		"a machine with a GPU moves": {
-			before:   []string{"gpu: rtx4000, count: 2", "gpu: rtx4000, count: 1"},
-			after:    []string{"gpu: rtx4000, count: 1", `gpu: rtx4000, count: 1, nodes: {"1": {host: pve3}}`},
-			warnings: []string{"one-gpu-1 is replaced, with its data: host pve2 → pve3, with a GPU (clusters[0].gpuWorkers[0].nodes.1.host)"},
+			before: []string{"gpu: rtx4000, count: 2", "gpu: rtx4000, count: 1"},
+			after:  []string{"gpu: rtx4000, count: 1", `gpu: rtx4000, count: 1, nodes: {"1": {host: pve3}}`},
+			warnings: []string{
+				"one-gpu-1 is replaced, with its data: host pve2 → pve3, with a GPU (clusters[0].gpuWorkers[0].nodes.1.host)",
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			before := strings.NewReplacer(test.before...).Replace(stackFile)
 			after := strings.NewReplacer(test.after...).Replace(before)
 			require.NotEqual(t, before, after)
 			problems, warnings := running.Judge(planOf(t, after), made(planOf(t, before)), nil)
+
 			var said []string
 			for _, p := range problems {
 				said = append(said, p.String())
 			}
+
 			assert.Equal(t, test.problems, said)
 			assert.Equal(t, test.warnings, warnings)
 
@@ -157,9 +192,13 @@ func TestWhatAChangeDoes(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	t.Parallel()
+
 	for want, names := range map[string][]string{
-		"a-1": {"a-1"}, "a-1, a-2": {"a-1", "a-2"}, "a-1 … a-3": {"a-1", "a-2", "a-3"}, "a-9 … a-11, b-1": {"a-9", "a-10", "a-11", "b-1"},
-		"a-1, a-3, b": {"a-1", "a-3", "b"},
+		"a-1":             {"a-1"},
+		"a-1, a-2":        {"a-1", "a-2"},
+		"a-1 … a-3":       {"a-1", "a-2", "a-3"},
+		"a-9 … a-11, b-1": {"a-9", "a-10", "a-11", "b-1"},
+		"a-1, a-3, b":     {"a-1", "a-3", "b"},
 	} {
 		assert.Equal(t, want, running.Names(names))
 	}
@@ -169,10 +208,16 @@ func TestNames(t *testing.T) {
 func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 	t.Parallel()
 	before := planOf(t, stackFile)
-	after := planOf(t, strings.NewReplacer("kubernetesVersion: v1.35.0", "clone: linked\n      kubernetesVersion: v1.35.0", "v1.12.6", "v1.12.7").Replace(stackFile))
+	after := planOf(
+		t,
+		strings.NewReplacer(
+			"kubernetesVersion: v1.35.0", "clone: linked\n      kubernetesVersion: v1.35.0", "v1.12.6", "v1.12.7",
+		).Replace(stackFile),
+	)
 	assert.Empty(t, running.Unfollowed(before, running.Making(before), made(before)))
 	assert.Empty(t, running.Unfollowed(after, nil, made(before)), "an earlier version recorded nothing")
 	assert.Empty(t, running.Unfollowed(after, running.Making(before), nil), "no machine runs")
+
 	const these = " does nothing to machines that run (one-cp-1, one-general-1, one-general-2, one-gpu-1, one-gpu-2): only new ones are made so; "
 	assert.Equal(t, []string{
 		"clusters[0].clone: full → linked" + these + "a worker is made anew where count goes down and up again",
@@ -184,11 +229,17 @@ func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 func TestClustersKeepTheirNetworks(t *testing.T) {
 	t.Parallel()
 	before := planOf(t, stackFile)
-	after := planOf(t, strings.Replace(stackFile, "kubernetesVersion", "podCidr: 10.200.0.0/16\n      kubernetesVersion", 1))
+	after := planOf(
+		t, strings.Replace(stackFile, "kubernetesVersion", "podCidr: 10.200.0.0/16\n      kubernetesVersion", 1),
+	)
 	problems, _ := running.Judge(after, made(before), running.Making(before))
 	require.Len(t, problems, 1)
-	assert.Equal(t, `clusters[0].podCidr: "10.200.0.0/16" is not the network that cluster one was made with, which it has for its life: `+
-		"addresses out of it are in use; state 10.244.0.0/16", problems[0].String())
+	assert.Equal(
+		t,
+		`clusters[0].podCidr: "10.200.0.0/16" is not the network that cluster one was made with, which it has for its life: `+
+			"addresses out of it are in use; state 10.244.0.0/16",
+		problems[0].String(),
+	)
 
 	problems, _ = running.Judge(after, made(before), nil)
 	assert.Empty(t, problems, "an earlier version recorded nothing")
@@ -196,13 +247,18 @@ func TestClustersKeepTheirNetworks(t *testing.T) {
 	assert.Empty(t, problems, "a cluster that is gone is made anew")
 }
 
-// TestALinkedClonesVolumeKeepsItsSize where it is part of its template's: the provider resizes volumes of the VM's own only.
+// TestALinkedClonesVolumeKeepsItsSize where it is part of its template's: the provider resizes volumes of the VM's own
+// only.
 func TestALinkedClonesVolumeKeepsItsSize(t *testing.T) {
 	t.Parallel()
-	for path, refused := range map[string]bool{"vm-7-disk-0": false, "7/vm-7-disk-0.raw": false, "base-900-disk-0/vm-7-disk-0": true} {
+
+	for path, refused := range map[string]bool{
+		"vm-7-disk-0": false, "7/vm-7-disk-0.raw": false, "base-900-disk-0/vm-7-disk-0": true,
+	} {
 		disk := map[string]any{"interface": "scsi0", "size": 20, "pathInDatastore": path}
 		old, err := running.Read(map[string]any{"vmId": 7, "disks": []any{disk}})
 		require.NoError(t, err)
+
 		wanted := old
 		wanted.Disks = []running.Disk{{Interface: "scsi0", SizeGiB: 30}}
 		changes := running.Compare(old, wanted)

@@ -52,13 +52,16 @@ func Compare(old, wanted Machine) []Change {
 	changed(&c, "agent", "templates.extensions", Restart, "guest agent %v → %v", old.Agent, wanted.Agent)
 	changed(&c, "bootOrders", "templates.source", Restart, "boots an ISO as well %v → %v", old.ISO, wanted.ISO)
 	c.network(old, wanted)
+
 	if !slices.Equal(old.Devices, wanted.Devices) {
 		c.add("hostpcis", "gpu", Restart, fmt.Sprintf("GPUs %s → %s", names(old.Devices), names(wanted.Devices)))
 	}
+
 	c.disks(old, wanted)
 	changed(&c, "onBoot", "onBoot", InPlace, "start with the host %v → %v", old.OnBoot, wanted.OnBoot)
 	changed(&c, "startup", "startupOrder", InPlace, "start-up order %v → %v", old.StartupOrder, wanted.StartupOrder)
 	changed(&c, "poolId", "resourcePool", InPlace, "resource pool %q → %q", old.Pool, wanted.Pool)
+
 	if !slices.Equal(old.Tags, wanted.Tags) {
 		c.add("tags", "tags", InPlace, "tags")
 	}
@@ -68,7 +71,8 @@ func Compare(old, wanted Machine) []Change {
 
 // inPlace are a VM's properties that change while it runs; timeouts and what only says how to do it are among them.
 var inPlace = []string{
-	"description", "disks", "hookScriptFileId", "migrate", "name", "nodeName", "onBoot", "poolId", "protection", "reboot", "smbios", "started", "startup",
+	"description", "disks", "hookScriptFileId", "migrate", "name", "nodeName", "onBoot", "poolId", "protection", "reboot",
+	"smbios", "started", "startup",
 	"stopOnDestroy", "tags", "cdrom",
 }
 
@@ -102,16 +106,23 @@ func (c *comparison) place(old, wanted Machine) {
 	if old.VMID != wanted.VMID {
 		c.add("vmId", "firstVmid", Replace, "another VMID")
 	}
+
 	switch {
 	case old.Host == wanted.Host || old.VMID != wanted.VMID:
 	case len(wanted.Devices) > 0:
 		c.add("nodeName", "host", Replace, fmt.Sprintf("host %s → %s, with a GPU", old.Host, wanted.Host))
 	case len(old.Devices) > 0:
-		c.refuse("nodeName", "host", wanted.Host, fmt.Sprintf("is another host than %s, where %s has a GPU that it gives up in this run only; "+
-			"change the host in a later run", old.Host, old.Name))
+		c.refuse(
+			"nodeName", "host", wanted.Host,
+			fmt.Sprintf("is another host than %s, where %s has a GPU that it gives up in this run only; "+
+				"change the host in a later run", old.Host, old.Name),
+		)
 	case old.Linked:
-		c.refuse("nodeName", "host", wanted.Host, fmt.Sprintf("is another host than %s, where %s is a linked clone: its disk lives on its template's there, "+
-			"and Proxmox moves no such machine; state %[1]s, or take the machine out and put it back", old.Host, old.Name))
+		c.refuse(
+			"nodeName", "host", wanted.Host,
+			fmt.Sprintf("is another host than %s, where %s is a linked clone: its disk lives on its template's there, "+
+				"and Proxmox moves no such machine; state %[1]s, or take the machine out and put it back", old.Host, old.Name),
+		)
 	default:
 		c.add("nodeName", "host", InPlace, fmt.Sprintf("moves from %s to %s", old.Host, wanted.Host))
 	}
@@ -127,6 +138,7 @@ func (c *comparison) network(old, wanted Machine) {
 
 			return "network." + name
 		}
+
 		switch {
 		case i >= len(old.Cards):
 			c.add("networkDevices", "extraNICs", Restart, "a network card more")
@@ -137,11 +149,13 @@ func (c *comparison) network(old, wanted Machine) {
 			changed(c, "networkDevices", key("bridge"), Restart, "bridge %v → %v", was.Bridge, is.Bridge)
 			changed(c, "networkDevices", key("vlan"), Restart, "VLAN %v → %v", was.VLAN, is.VLAN)
 			changed(c, "networkDevices", key("mtu"), Restart, "MTU %v → %v", was.MTU, is.MTU)
+
 			if was.MAC != is.MAC {
 				c.add("networkDevices", map[bool]string{true: "mac", false: "extraNICs"}[i == 0], Restart, "another MAC address")
 			}
 		}
 	}
+
 	switch {
 	case (old.Address == "") != (wanted.Address == ""):
 		c.add("initialization", "network.addressing", Restart, "another way to its address")
@@ -150,12 +164,19 @@ func (c *comparison) network(old, wanted Machine) {
 	case old.Prefix != wanted.Prefix:
 		c.add("initialization", "network.cidr", Restart, fmt.Sprintf("network /%d → /%d", old.Prefix, wanted.Prefix))
 	}
+
 	if old.Address != "" && wanted.Address != "" {
-		changed(c, "initialization", "network.gateway", Restart, "gateway %s → %s", cmp.Or(old.Gateway, "none"), cmp.Or(wanted.Gateway, "none"))
+		changed(
+			c, "initialization", "network.gateway", Restart, "gateway %s → %s", cmp.Or(old.Gateway, "none"),
+			cmp.Or(wanted.Gateway, "none"),
+		)
 	}
 	// Name servers once set are never taken out of a VM again; without any, they are not compared.
 	if len(wanted.DNS) > 0 && !slices.Equal(old.DNS, wanted.DNS) {
-		c.add("initialization", "network.dns", Restart, fmt.Sprintf("name servers %s → %s", cmp.Or(strings.Join(old.DNS, ", "), "none"), strings.Join(wanted.DNS, ", ")))
+		c.add(
+			"initialization", "network.dns", Restart,
+			fmt.Sprintf("name servers %s → %s", cmp.Or(strings.Join(old.DNS, ", "), "none"), strings.Join(wanted.DNS, ", ")),
+		)
 	}
 }
 
@@ -168,12 +189,19 @@ func (c *comparison) disks(old, wanted Machine) {
 			gone = append(gone, fmt.Sprintf("%s (%d GiB on %s)", d.Interface, d.SizeGiB, d.Datastore))
 		}
 	}
+
 	if len(gone) > 0 {
-		c.refuse("disks", "extraDisks", "", fmt.Sprintf("disk %s of %s would have to be taken out, and no run takes a disk out of a machine; state it again, "+
-			"or make the machine anew without it: a worker where count goes down and up again", strings.Join(gone, ", "), old.Name))
+		c.refuse(
+			"disks", "extraDisks", "",
+			fmt.Sprintf("disk %s of %s would have to be taken out, and no run takes a disk out of a machine; state it again, "+
+				"or make the machine anew without it: a worker where count goes down and up again", strings.Join(
+				gone, ", ",
+			), old.Name),
+		)
 
 		return
 	}
+
 	for i, is := range wanted.Disks {
 		key := func(name string) string {
 			if i == 0 {
@@ -182,30 +210,44 @@ func (c *comparison) disks(old, wanted Machine) {
 
 			return fmt.Sprintf("extraDisks[%d].%s", i-1, name)
 		}
+
 		was, found := places[is.Interface]
 		switch {
 		case !found:
-			c.add("disks", fmt.Sprintf("extraDisks[%d]", i-1), InPlace, fmt.Sprintf("disk %s of %d GiB is added", is.Interface, is.SizeGiB))
+			c.add(
+				"disks", fmt.Sprintf("extraDisks[%d]", i-1), InPlace,
+				fmt.Sprintf("disk %s of %d GiB is added", is.Interface, is.SizeGiB),
+			)
 
 			continue
 		case is.SizeGiB < was.SizeGiB:
-			c.refuse("disks", key("sizeGiB"), fmt.Sprint(is.SizeGiB), fmt.Sprintf("is less than the %d GiB that %s has at %s, and no disk shrinks; state at least %[1]d",
+			c.refuse("disks", key("sizeGiB"), fmt.Sprint(
+				is.SizeGiB,
+			), fmt.Sprintf("is less than the %d GiB that %s has at %s, and no disk shrinks; state at least %[1]d",
 				was.SizeGiB, old.Name, is.Interface))
 		case is.SizeGiB > was.SizeGiB && was.Shared:
-			c.refuse("disks", key("sizeGiB"), fmt.Sprint(is.SizeGiB), fmt.Sprintf("is more than the %d GiB that %s has at %s, where it is a linked clone that shares its "+
+			c.refuse("disks", key("sizeGiB"), fmt.Sprint(
+				is.SizeGiB,
+			), fmt.Sprintf("is more than the %d GiB that %s has at %s, where it is a linked clone that shares its "+
 				"template's volume, and the provider does not resize that; state %[1]d, or make the machine anew: a worker where count goes down and up again",
 				was.SizeGiB, old.Name, is.Interface))
 		case is.SizeGiB > was.SizeGiB:
 			c.add("disks", key("sizeGiB"), InPlace, fmt.Sprintf("disk %s %d → %d GiB", is.Interface, was.SizeGiB, is.SizeGiB))
 		}
+
 		switch {
 		case was.Datastore == is.Datastore:
 		case i == 0:
 			// With it goes the EFI disk, whose size the provider takes for another one whenever both change.
-			c.refuse("disks", key("datastore"), fmt.Sprintf("%q", is.Datastore), fmt.Sprintf("is not %s, where %s has its system disk, "+
+			c.refuse("disks", key("datastore"), fmt.Sprintf(
+				"%q", is.Datastore,
+			), fmt.Sprintf("is not %s, where %s has its system disk, "+
 				"and no run moves that with its EFI disk; state %[1]s, or make the machine anew: a worker where count goes down and up again", was.Datastore, old.Name))
 		default:
-			c.add("disks", key("datastore"), Restart, fmt.Sprintf("disk %s %s → %s, off while it is copied", is.Interface, was.Datastore, is.Datastore))
+			c.add(
+				"disks", key("datastore"), Restart,
+				fmt.Sprintf("disk %s %s → %s, off while it is copied", is.Interface, was.Datastore, is.Datastore),
+			)
 		}
 	}
 }
@@ -222,6 +264,7 @@ func names(devices []Device) string {
 // pathOf leads to a change's key in the stack file.
 func pathOf(n spec.Node, key string) string {
 	cluster := n.Path[:strings.LastIndex(n.Path, ".")]
+
 	class, _, _ := strings.Cut(n.Template.Key, "-nvidia-")
 	switch rest, template := strings.CutPrefix(key, "templates."); {
 	case template:

@@ -26,7 +26,10 @@ type judgement struct {
 func Judge(plan *spec.Plan, machines []Machine, making map[string]string) (problems spec.Problems, warnings []string) {
 	j := &judgement{
 		plan: plan, machines: machines,
-		byName: map[string]Machine{}, byVMID: map[int]Machine{}, byAddress: map[string]Machine{}, planned: map[string]spec.Node{},
+		byName:    map[string]Machine{},
+		byVMID:    map[int]Machine{},
+		byAddress: map[string]Machine{},
+		planned:   map[string]spec.Node{},
 	}
 	for _, m := range machines {
 		j.byName[m.Name], j.byVMID[m.VMID] = m, m
@@ -34,30 +37,40 @@ func Judge(plan *spec.Plan, machines []Machine, making map[string]string) (probl
 			j.byAddress[m.Address] = m
 		}
 	}
+
 	pools := map[string][]spec.Node{}
+
 	var paths []string
+
 	for _, cluster := range plan.Clusters {
 		for _, n := range cluster.Nodes() {
 			if pools[n.Path] == nil {
 				paths = append(paths, n.Path)
 			}
+
 			pools[n.Path] = append(pools[n.Path], n)
 			j.planned[n.Name] = n
 		}
 	}
+
 	for _, path := range paths {
 		nodes := pools[path]
 		if !j.identities(path, nodes) && !j.placement(path, nodes) {
 			j.devices(path, nodes)
 		}
+
 		j.disks(path, nodes)
 	}
+
 	j.keptNetworks(making)
+
 	changes := Changes(plan, machines)
 	j.refuse(changes)
+
 	if len(j.problems) > 0 {
 		return j.problems, nil
 	}
+
 	controlPlanes := map[string]int{}
 	for _, cluster := range plan.Clusters {
 		controlPlanes[cluster.Name] = len(cluster.ControlPlanes)
@@ -70,31 +83,40 @@ func (j *judgement) report(path, value, format string, arguments ...any) {
 	if slices.ContainsFunc(j.problems, func(p spec.Problem) bool { return p.Path == path }) {
 		return
 	}
+
 	j.problems = append(j.problems, spec.Problem{Path: path, Value: value, Message: fmt.Sprintf(format, arguments...)})
 }
 
-// identities finds machines that would need the VMID or address of a running one, as after a change of a pool's or cluster's name.
+// identities finds machines that would need the VMID or address of a running one, as after a change of a pool's or
+// cluster's name.
 func (j *judgement) identities(path string, nodes []spec.Node) bool {
 	for _, n := range nodes {
 		what := fmt.Sprintf("VMID %d", n.VMID)
+
 		holder, held := j.byVMID[n.VMID]
 		if !held || holder.Name == n.Name {
 			address := n.Address.Addr().String()
 			if holder, held = j.byAddress[address]; !held || holder.Name == n.Name {
 				continue
 			}
+
 			what = "address " + address
 		}
+
 		if _, stays := j.planned[holder.Name]; stays {
 			j.report(path, "", "%s would get the %s of %s, which has it until the end of the run; state another one, or make the change in two runs", n.Name, what, holder.Name)
 
 			return true
 		}
+
 		at, value := path+".name", n.Pool
 		if holder.Cluster != n.Cluster || n.Role == spec.RoleControlPlane {
 			at, value = path[:strings.LastIndex(path, ".")]+".name", n.Cluster
 		}
-		j.report(at, fmt.Sprintf("%q", value), "makes %s with the %s of %s, which runs. Running machines cannot be renamed: the names of their nodes and etcd "+
+
+		j.report(at, fmt.Sprintf(
+			"%q", value,
+		), "makes %s with the %s of %s, which runs. Running machines cannot be renamed: the names of their nodes and etcd "+
 			"members and their MAC addresses follow from it. Keep the name; or put new machines beside them, with firstVmid and firstAddress of their own, and "+
 			"remove the old ones in a later run", n.Name, what, holder.Name)
 
@@ -108,19 +130,26 @@ func (j *judgement) identities(path string, nodes []spec.Node) bool {
 // would be recreated there.
 func (j *judgement) placement(path string, nodes []spec.Node) bool {
 	moved := ""
+
 	var pins []string
+
 	for _, n := range nodes {
 		m, runs := j.byName[n.Name]
 		if !runs || len(m.Devices) == 0 || n.HostPinned || !j.offers(m.Host, n) {
 			continue
 		}
+
 		pins = append(pins, fmt.Sprintf(`"%d": {host: %s}`, n.Index+1, m.Host))
 		if m.Host != n.Host && moved == "" {
 			moved = fmt.Sprintf("%s has its GPU on %s, and would be recreated on %s", n.Name, m.Host, n.Host)
 		}
 	}
+
 	if moved != "" {
-		j.report(path+".nodes", "", "%s. State where the machines are, beside what is stated there: nodes: {%s}", moved, strings.Join(pins, ", "))
+		j.report(
+			path+".nodes", "", "%s. State where the machines are, beside what is stated there: nodes: {%s}", moved,
+			strings.Join(pins, ", "),
+		)
 	}
 
 	return moved != ""
@@ -133,6 +162,7 @@ func (j *judgement) offers(host string, n spec.Node) bool {
 
 func (j *judgement) gpus(host, name string) []spec.GPU {
 	var gpus []spec.GPU
+
 	for _, h := range j.plan.Hosts {
 		for _, gpu := range h.GPUs {
 			if h.Name == host && gpu.Name == name {
@@ -151,17 +181,23 @@ func (j *judgement) devices(path string, nodes []spec.Node) {
 		if !held {
 			continue
 		}
+
 		remedy := fmt.Sprintf("take it from %s in a run of its own first", holder.Name)
 		if _, stays := j.planned[holder.Name]; stays && n.GPUs[0].Raw {
 			remedy = "give a new GPU a name of its own, for a pool of its own"
 		}
-		j.report(path+".gpu", fmt.Sprintf("%q", n.GPUs[0].Name), "of %s would go to %s, and %s has it until the end of the run; %s", n.Host, n.Name, holder.Name, remedy)
+
+		j.report(
+			path+".gpu", fmt.Sprintf("%q", n.GPUs[0].Name), "of %s would go to %s, and %s has it until the end of the run; %s",
+			n.Host, n.Name, holder.Name, remedy,
+		)
 
 		return
 	}
 }
 
-// holder returns the machine that has what the node needs. Of a mapping, Proxmox takes any device that is free when the machine starts.
+// holder returns the machine that has what the node needs. Of a mapping, Proxmox takes any device that is free when the
+// machine starts.
 func (j *judgement) holder(n spec.Node) (Machine, bool) {
 	for _, gpu := range n.GPUs {
 		if i := slices.IndexFunc(j.machines, func(m Machine) bool {
@@ -170,25 +206,32 @@ func (j *judgement) holder(n spec.Node) (Machine, bool) {
 			return j.machines[i], true
 		}
 	}
+
 	if len(n.GPUs) == 0 || n.GPUs[0].Raw {
 		return Machine{}, false
 	}
+
 	name := n.GPUs[0].Name
 	free := len(j.gpus(n.Host, name))
+
 	var leaving []Machine
+
 	for _, m := range j.machines {
 		if has := m.uses(n.Host, name); has > 0 {
 			free -= has
+
 			if !wants(j.planned[m.Name], n.Host, name) {
 				leaving = append(leaving, m)
 			}
 		}
 	}
+
 	for _, other := range j.planned {
 		if wants(other, n.Host, name) {
 			free -= max(0, len(other.GPUs)-j.byName[other.Name].uses(n.Host, name))
 		}
 	}
+
 	if len(leaving) == 0 || free >= 0 || j.byName[n.Name].uses(n.Host, name) >= len(n.GPUs) {
 		return Machine{}, false
 	}
@@ -204,6 +247,7 @@ func wants(n spec.Node, host, name string) bool {
 // uses returns how many devices of a mapping the machine has on a host.
 func (m Machine) uses(host, mapping string) int {
 	count := 0
+
 	for _, device := range m.Devices {
 		if m.Host == host && device.Mapping == mapping {
 			count++
@@ -213,32 +257,43 @@ func (m Machine) uses(host, mapping string) int {
 	return count
 }
 
-// disks puts the disks of running machines where they are attached, whatever the plan would do with a new machine, and finds stated interfaces that do not fit.
+// disks puts the disks of running machines where they are attached, whatever the plan would do with a new machine, and
+// finds stated interfaces that do not fit.
 func (j *judgement) disks(path string, nodes []spec.Node) {
 	for _, n := range nodes {
 		m, runs := j.byName[n.Name]
 		if !runs {
 			continue
 		}
+
 		taken := map[string]int{}
+
 		for i := range n.ExtraDisks {
 			d, at := &n.ExtraDisks[i], fmt.Sprintf("%s.extraDisks[%d].interface", path, i)
 			own := 1 + i
+
 			d.Added = own >= len(m.Disks)
 			if !d.Added {
 				if d.InterfacePinned && d.Interface != m.Disks[own].Interface {
-					j.report(at, fmt.Sprintf("%q", d.Interface), "is not where %s has the disk, and nothing re-attaches it; state %s, or leave it out",
+					j.report(at, fmt.Sprintf("%q", d.Interface),
+						"is not where %s has the disk, and nothing re-attaches it; state %s, or leave it out",
 						n.Name, m.Disks[own].Interface)
 
 					return
 				}
+
 				d.Interface = m.Disks[own].Interface
 			}
+
 			if other, twice := taken[d.Interface]; twice {
-				j.report(at, fmt.Sprintf("%q", d.Interface), "is where %s has extraDisks[%d]; state another from virtio0 to virtio15", n.Name, other)
+				j.report(
+					at, fmt.Sprintf("%q", d.Interface), "is where %s has extraDisks[%d]; state another from virtio0 to virtio15",
+					n.Name, other,
+				)
 
 				return
 			}
+
 			taken[d.Interface], d.InterfacePinned = i, true
 		}
 	}

@@ -9,12 +9,13 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Making is how a plan makes new machines and clusters, by the key of the stack file that says so and what runs does not
-// follow; for each pool or cluster, and without indexes, which change when others come and go.
+// Making is how a plan makes new machines and clusters, by the key of the stack file that says so and what runs does
+// not follow; for each pool or cluster, and without indexes, which change when others come and go.
 func Making(plan *spec.Plan) map[string]string {
 	making := map[string]string{}
 	for _, cluster := range plan.Clusters {
-		making[cluster.Name+" podCidr"], making[cluster.Name+" serviceCidr"] = cluster.PodCIDR.String(), cluster.ServiceCIDR.String()
+		making[cluster.Name+" podCidr"], making[cluster.Name+
+			" serviceCidr"] = cluster.PodCIDR.String(), cluster.ServiceCIDR.String()
 		for _, n := range cluster.Nodes() {
 			pool := n.Cluster + "-" + n.Pool
 			making[pool+" clone"] = map[bool]string{true: "linked", false: "full"}[n.Linked]
@@ -41,11 +42,15 @@ func (j *judgement) keptNetworks(last map[string]string) {
 		if !slices.ContainsFunc(nodes, func(n spec.Node) bool { return j.byName[n.Name].Name != "" }) {
 			continue
 		}
+
 		path := nodes[0].Path[:strings.LastIndex(nodes[0].Path, ".")]
+
 		for _, key := range []string{"podCidr", "serviceCidr"} {
 			at := cluster.Name + " " + key
 			if was := last[at]; was != "" && was != making[at] {
-				j.report(path+"."+key, fmt.Sprintf("%q", making[at]), "is not the network that cluster %s was made with, which it has for its life: "+
+				j.report(path+"."+key, fmt.Sprintf(
+					"%q", making[at],
+				), "is not the network that cluster %s was made with, which it has for its life: "+
 					"addresses out of it are in use; state %s", cluster.Name, was)
 			}
 		}
@@ -59,21 +64,29 @@ func Unfollowed(plan *spec.Plan, last map[string]string, machines []Machine) []s
 	for _, m := range machines {
 		runs[m.Name] = true
 	}
+
 	concerned := map[string][]string{} // machines by what is said
+
 	making := Making(plan)
 	for _, cluster := range plan.Clusters {
 		for _, n := range cluster.Nodes() {
 			for _, key := range slices.Sorted(maps.Keys(remedies)) {
 				at := n.Cluster + "-" + n.Pool + " " + key
+
 				was, is := last[at], making[at]
 				if !runs[n.Name] || was == "" || was == is {
 					continue
 				}
-				text := fmt.Sprintf("%s: %s → %s does nothing to machines that run (%%s): only new ones are made so; %s", pathOf(n, key), was, is, remedies[key])
+
+				text := fmt.Sprintf(
+					"%s: %s → %s does nothing to machines that run (%%s): only new ones are made so; %s", pathOf(n, key), was, is,
+					remedies[key],
+				)
 				concerned[text] = append(concerned[text], n.Name)
 			}
 		}
 	}
+
 	var lines []string
 	for _, text := range slices.Sorted(maps.Keys(concerned)) {
 		lines = append(lines, strings.Replace(text, "%s", Names(concerned[text]), 1))

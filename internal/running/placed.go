@@ -14,20 +14,30 @@ func Placed(plan *spec.Plan, machines []Machine) (placed *spec.Plan, stays []str
 	for _, m := range machines {
 		hosts[m.Name] = m.Host
 	}
+
 	changed := *plan
+
 	changed.Clusters = slices.Clone(plan.Clusters)
 	for i := range changed.Clusters {
 		c := &changed.Clusters[i]
+
 		c.ControlPlanes, c.Workers = slices.Clone(c.ControlPlanes), slices.Clone(c.Workers)
 		for _, nodes := range [][]spec.Node{c.ControlPlanes, c.Workers} {
 			for j := range nodes {
 				n := &nodes[j]
+
 				host, runs := hosts[n.Name]
 				if !runs || host == n.Host || n.HostPinned || len(n.GPUs) > 0 {
 					continue
 				}
-				stays = append(stays, fmt.Sprintf("%s runs on %s and was not moved; a new machine would be placed on %s. %s.nodes: {\"%d\": {host: %s}} moves it",
-					n.Name, host, n.Host, n.Path, n.Index+1, n.Host))
+
+				stays = append(
+					stays,
+					fmt.Sprintf(
+						"%s runs on %s and was not moved; a new machine would be placed on %s. %s.nodes: {\"%d\": {host: %s}} moves it",
+						n.Name, host, n.Host, n.Path, n.Index+1, n.Host,
+					),
+				)
 				n.Host = host
 			}
 		}

@@ -13,6 +13,7 @@ import (
 // TestPlacedSaysWhereMachinesAre has machines that a new placement would not have where they run.
 func TestPlacedSaysWhereMachinesAre(t *testing.T) {
 	t.Parallel()
+
 	node := func(name, host string, index int, change func(*spec.Node)) spec.Node {
 		n := spec.Node{Name: name, Host: host, Index: index, Path: "clusters[0].workers[0]"}
 		change(&n)
@@ -25,16 +26,19 @@ func TestPlacedSaysWhereMachinesAre(t *testing.T) {
 		node("stated", "pve2", 3, func(n *spec.Node) { n.HostPinned = true }),
 		node("with a GPU", "pve2", 4, func(n *spec.Node) { n.GPUs = []spec.GPU{{Name: "rtx4000"}} }),
 	}}}}
+
 	var machines []running.Machine
 	for _, name := range []string{"stays", "is there", "stated", "with a GPU"} {
 		machines = append(machines, running.Machine{Name: name, Host: "pve1"})
 	}
 
 	placed, stays := running.Placed(plan, machines)
+
 	var hosts []string
 	for _, n := range placed.Clusters[0].Nodes() {
 		hosts = append(hosts, n.Host)
 	}
+
 	assert.Equal(t, []string{"pve1", "pve1", "pve2", "pve2", "pve2"}, hosts)
 	assert.Equal(t, []string{
 		`stays runs on pve1 and was not moved; a new machine would be placed on pve2. clusters[0].workers[0].nodes: {"1": {host: pve2}} moves it`,

@@ -91,10 +91,12 @@ type properties struct {
 // Read takes from a VM's resource what is judged, from its outputs or its inputs; nothing else of them is kept.
 func Read(resource map[string]any) (Machine, error) {
 	var vm properties
+
 	text, err := json.Marshal(resource)
 	if err == nil {
 		err = json.Unmarshal(text, &vm)
 	}
+
 	if err != nil {
 		return Machine{}, fmt.Errorf("unable to read a VM of the stack's state: %w", err)
 	}
@@ -111,22 +113,33 @@ func Read(resource map[string]any) (Machine, error) {
 			m.Cluster = cluster
 		}
 	}
+
 	for _, card := range vm.NetworkDevices {
-		m.Cards = append(m.Cards, Card{Bridge: card.Bridge, MAC: strings.ToLower(card.MACAddress), VLAN: card.VLANID, MTU: card.MTU})
+		m.Cards = append(
+			m.Cards, Card{Bridge: card.Bridge, MAC: strings.ToLower(card.MACAddress), VLAN: card.VLANID, MTU: card.MTU},
+		)
 	}
+
 	for _, disk := range vm.Disks {
 		if disk.Interface == "" {
 			continue // was detached by hand, and a refresh leaves this
 		}
+
 		m.Disks = append(m.Disks, Disk{
-			Interface: disk.Interface, Datastore: disk.DatastoreID, SizeGiB: disk.Size, Shared: shared(disk.PathInDatastore, vm.VMID),
+			Interface: disk.Interface,
+			Datastore: disk.DatastoreID,
+			SizeGiB:   disk.Size,
+			Shared:    shared(disk.PathInDatastore, vm.VMID),
 		})
 	}
+
 	for _, device := range vm.HostPCIs {
 		m.Devices = append(m.Devices, Device{Mapping: device.Mapping, PCI: device.ID})
 	}
+
 	if configs := vm.Initialization.IPConfigs; len(configs) > 0 && configs[0].IPv4.Address != "dhcp" {
 		var prefix string
+
 		m.Address, prefix, _ = strings.Cut(configs[0].IPv4.Address, "/")
 		m.Gateway = configs[0].IPv4.Gateway
 		_, _ = fmt.Sscan(prefix, &m.Prefix)
@@ -147,25 +160,34 @@ func Wanted(n spec.Node, network spec.Network) Machine {
 	m := Machine{
 		Name: n.Name, Cluster: n.Cluster, Host: n.Host, ControlPlane: n.Role == spec.RoleControlPlane, VMID: n.VMID,
 		Cores: n.Cores, MemoryMiB: n.MemoryMiB, CPUType: n.CPUType, NUMA: n.NUMA, Agent: n.HasAgent(),
-		OnBoot: n.OnBoot, StartupOrder: n.StartupOrder, Pool: n.ResourcePool, Tags: n.Tags, Linked: n.Linked, ISO: n.Template.Source == spec.SourceISO,
-		Cards: []Card{{Bridge: network.Bridge, MAC: n.MAC, VLAN: network.VLAN, MTU: network.MTU}},
-		Disks: []Disk{{Interface: spec.SystemDisk, Datastore: n.Datastore, SizeGiB: n.DiskGiB}},
+		OnBoot:       n.OnBoot,
+		StartupOrder: n.StartupOrder,
+		Pool:         n.ResourcePool,
+		Tags:         n.Tags,
+		Linked:       n.Linked,
+		ISO:          n.Template.Source == spec.SourceISO,
+		Cards:        []Card{{Bridge: network.Bridge, MAC: n.MAC, VLAN: network.VLAN, MTU: network.MTU}},
+		Disks:        []Disk{{Interface: spec.SystemDisk, Datastore: n.Datastore, SizeGiB: n.DiskGiB}},
 	}
 	for _, server := range network.DNS {
 		m.DNS = append(m.DNS, server.String())
 	}
+
 	if !network.DHCP {
 		m.Address, m.Prefix = n.Address.Addr().String(), n.Address.Bits()
 		if network.Gateway.IsValid() {
 			m.Gateway = network.Gateway.String()
 		}
 	}
+
 	for _, card := range n.ExtraNICs {
 		m.Cards = append(m.Cards, Card{Bridge: card.Bridge, MAC: card.MAC, VLAN: card.VLAN, MTU: card.MTU})
 	}
+
 	for _, disk := range n.ExtraDisks {
 		m.Disks = append(m.Disks, Disk{Interface: disk.Interface, Datastore: disk.Datastore, SizeGiB: disk.SizeGiB})
 	}
+
 	for _, gpu := range n.GPUs {
 		if gpu.Raw {
 			m.Devices = append(m.Devices, Device{PCI: gpu.PCI})

@@ -30,6 +30,7 @@ const stackFile = `config:
 
 func planOf(t *testing.T, file string) *spec.Plan {
 	t.Helper()
+
 	plan, err := stacks.PlanFile("test", []byte(file))
 	require.NoError(t, err)
 
@@ -39,6 +40,7 @@ func planOf(t *testing.T, file string) *spec.Plan {
 // made are the machines of a plan that was carried out.
 func made(plan *spec.Plan) []running.Machine {
 	var machines []running.Machine
+
 	for _, cluster := range plan.Clusters {
 		for _, n := range cluster.Nodes() {
 			machines = append(machines, running.Wanted(n, cluster.Network))
@@ -54,13 +56,19 @@ const newHost = `hosts:
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
+
 	const renamed = ", which runs. Running machines cannot be renamed: the names of their nodes and etcd members and their MAC addresses follow from it. " +
 		"Keep the name; or put new machines beside them, with firstVmid and firstAddress of their own, and remove the old ones in a later run"
-	oneHost := strings.NewReplacer("    - {name: pve3, address: 10.0.0.3, ssh: {acceptAnyHostKey: true}, gpus: [{name: rtx4000, pci: \"01:00\", generation: ada}]}\n", "",
+
+	oneHost := strings.NewReplacer("    - {name: pve3, address: 10.0.0.3, ssh: {acceptAnyHostKey: true}, gpus: [{name: rtx4000, pci: \"01:00\", generation: ada}]}\n",
+		"",
 		"gpu: rtx4000, count: 2", "gpu: rtx4000, count: 1")
-	twoGPUs := strings.NewReplacer("    - {name: pve3, address: 10.0.0.3, ssh: {acceptAnyHostKey: true}, gpus: [{name: rtx4000, pci: \"01:00\", generation: ada}]}\n", "",
+	twoGPUs := strings.NewReplacer("    - {name: pve3, address: 10.0.0.3, ssh: {acceptAnyHostKey: true}, gpus: [{name: rtx4000, pci: \"01:00\", generation: ada}]}\n",
+		"",
 		`gpus: [{name: rtx4000, pci: "01:00", generation: ada}]`,
-		`gpus: [{name: rtx4000, pci: "01:00", generation: ada}, {name: rtx4000, pci: "02:00", generation: ada}]`, "gpu: rtx4000, count: 2", "gpu: rtx4000, count: 1")
+		`gpus: [{name: rtx4000, pci: "01:00", generation: ada}, {name: rtx4000, pci: "02:00", generation: ada}]`,
+		"gpu: rtx4000, count: 2", "gpu: rtx4000, count: 1")
+
 	raw := strings.NewReplacer(`pci: "01:00", generation: ada`, `pci: "05:00", generation: ada, passthrough: raw`)
 	for name, test := range map[string]struct {
 		before *strings.Replacer // what ran before; nil = the stack file
@@ -70,13 +78,19 @@ func TestJudge(t *testing.T) {
 		"nothing changes": {},
 		"a pool is renamed": {
 			after: []string{"name: general", "name: batch"},
-			want:  []string{`clusters[0].workers[0].name: "batch" makes one-batch-1 with the VMID 3000 of one-general-1` + renamed},
+			want: []string{
+				`clusters[0].workers[0].name: "batch" makes one-batch-1 with the VMID 3000 of one-general-1` + renamed,
+			},
 		},
 		"a pool is renamed and its VMIDs are new, its addresses are not": {
 			after: []string{"name: general", "name: batch, firstVmid: 3100"},
-			want:  []string{`clusters[0].workers[0].name: "batch" makes one-batch-1 with the address 10.0.1.20 of one-general-1` + renamed},
+			want: []string{
+				`clusters[0].workers[0].name: "batch" makes one-batch-1 with the address 10.0.1.20 of one-general-1` + renamed,
+			},
 		},
-		"a pool makes room for another one": {after: []string{"name: general", "name: batch, firstVmid: 3100, firstAddress: 10.0.1.60"}},
+		"a pool makes room for another one": {
+			after: []string{"name: general", "name: batch, firstVmid: 3100, firstAddress: 10.0.1.60"},
+		},
 		"a pool is renamed, with addresses by DHCP": {
 			before: strings.NewReplacer("gateway: 10.0.1.1", "gateway: 10.0.1.1, addressing: dhcp"),
 			after:  []string{"name: general", "name: batch, firstVmid: 3100"},
@@ -86,8 +100,11 @@ func TestJudge(t *testing.T) {
 			want:  []string{`clusters[0].name: "two" makes two-cp-1 with the VMID 2000 of one-cp-1` + renamed},
 		},
 		"a control plane gets the address of a worker that leaves": {
-			after: []string{"controlPlane: {count: 1}", "controlPlane: {count: 1, firstAddress: 10.0.1.20}", "name: general", "name: batch, firstVmid: 3100, firstAddress: 10.0.1.60"},
-			want:  []string{`clusters[0].name: "one" makes one-cp-1 with the address 10.0.1.20 of one-general-1` + renamed},
+			after: []string{
+				"controlPlane: {count: 1}", "controlPlane: {count: 1, firstAddress: 10.0.1.20}", "name: general",
+				"name: batch, firstVmid: 3100, firstAddress: 10.0.1.60",
+			},
+			want: []string{`clusters[0].name: "one" makes one-cp-1 with the address 10.0.1.20 of one-general-1` + renamed},
 		},
 		"machines exchange their VMIDs": {
 			after: []string{"count: 2, extraDisks", `count: 2, nodes: {"1": {vmid: 3001}, "2": {vmid: 3000}}, extraDisks`},
@@ -104,10 +121,16 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"a GPU host is added, and the machines are pinned": {
-			after: []string{"hosts:", newHost, "gpu: rtx4000, count: 2", `gpu: rtx4000, count: 3, nodes: {"1": {host: pve2}, "2": {host: pve3}}`},
+			after: []string{
+				"hosts:", newHost, "gpu: rtx4000, count: 2",
+				`gpu: rtx4000, count: 3, nodes: {"1": {host: pve2}, "2": {host: pve3}}`,
+			},
 		},
 		"a machine is moved to a free GPU by its pin": {
-			after: []string{"hosts:", newHost, "gpu: rtx4000, count: 2", `gpu: rtx4000, count: 2, nodes: {"1": {host: pve1}, "2": {host: pve3}}`},
+			after: []string{
+				"hosts:", newHost, "gpu: rtx4000, count: 2",
+				`gpu: rtx4000, count: 2, nodes: {"1": {host: pve1}, "2": {host: pve3}}`,
+			},
 		},
 		"machines exchange their hosts by their pins": {
 			after: []string{"gpu: rtx4000, count: 2", `gpu: rtx4000, count: 2, nodes: {"1": {host: pve3}, "2": {host: pve2}}`},
@@ -118,7 +141,8 @@ func TestJudge(t *testing.T) {
 		},
 		"the GPU of a host is gone": {
 			after: []string{
-				`address: 10.0.0.3, ssh: {acceptAnyHostKey: true}, gpus: [{name: rtx4000, pci: "01:00", generation: ada}]`, `address: 10.0.0.3`, "hosts:", newHost,
+				`address: 10.0.0.3, ssh: {acceptAnyHostKey: true}, gpus: [{name: rtx4000, pci: "01:00", generation: ada}]`,
+				`address: 10.0.0.3`, "hosts:", newHost,
 				"gpu: rtx4000, count: 2", `gpu: rtx4000, count: 2, nodes: {"1": {host: pve2}}`,
 			},
 		},
@@ -135,18 +159,23 @@ func TestJudge(t *testing.T) {
 		"one machine more takes the second GPU of a host": {
 			before: oneHost,
 			after: []string{
-				`[{name: rtx4000, pci: "01:00", generation: ada}]`, `[{name: rtx4000, pci: "01:00", generation: ada}, {name: rtx4000, pci: "02:00", generation: ada}]`,
+				`[{name: rtx4000, pci: "01:00", generation: ada}]`,
+				`[{name: rtx4000, pci: "01:00", generation: ada}, {name: rtx4000, pci: "02:00", generation: ada}]`,
 				"gpu: rtx4000, count: 1", "gpu: rtx4000, count: 2",
 			},
 		},
 		"one machine more takes the raw GPU in the same slot of another host": {
-			before: strings.NewReplacer(`pci: "01:00", generation: ada`, `pci: "05:00", generation: ada, passthrough: raw`, "gpu: rtx4000, count: 2", "gpu: rtx4000, count: 1"),
-			after:  []string{"gpu: rtx4000, count: 1", "gpu: rtx4000, count: 2"},
+			before: strings.NewReplacer(
+				`pci: "01:00", generation: ada`, `pci: "05:00", generation: ada, passthrough: raw`, "gpu: rtx4000, count: 2",
+				"gpu: rtx4000, count: 1",
+			),
+			after: []string{"gpu: rtx4000, count: 1", "gpu: rtx4000, count: 2"},
 		},
 		"a raw GPU is added before that of a machine": {
 			before: raw,
 			after: []string{
-				`[{name: rtx4000, pci: "05:00"`, `[{name: rtx4000, pci: "01:00", generation: ada, passthrough: raw}, {name: rtx4000, pci: "05:00"`,
+				`[{name: rtx4000, pci: "05:00"`,
+				`[{name: rtx4000, pci: "01:00", generation: ada, passthrough: raw}, {name: rtx4000, pci: "05:00"`,
 				"gpu: rtx4000, count: 2", "gpu: rtx4000, count: 4",
 			},
 			want: []string{
@@ -163,7 +192,10 @@ func TestJudge(t *testing.T) {
 		},
 		"a new disk is stated where an old one is": {
 			before: strings.NewReplacer("{sizeGiB: 10}", "{sizeGiB: 10, interface: scsi1}"),
-			after:  []string{"{sizeGiB: 10, interface: scsi1}", "{sizeGiB: 10}", "{sizeGiB: 20}", "{sizeGiB: 20}, {sizeGiB: 30, interface: scsi1}"},
+			after: []string{
+				"{sizeGiB: 10, interface: scsi1}", "{sizeGiB: 10}", "{sizeGiB: 20}",
+				"{sizeGiB: 20}, {sizeGiB: 30, interface: scsi1}",
+			},
 			want: []string{
 				`clusters[0].workers[0].extraDisks[2].interface: "scsi1" is where one-general-1 has extraDisks[0]; state another from virtio0 to virtio15`,
 			},
@@ -171,57 +203,81 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			before := stackFile
 			if test.before != nil {
 				before = test.before.Replace(before)
 			}
+
 			after := strings.NewReplacer(test.after...).Replace(before)
 			require.Equal(t, len(test.after) > 0, before != after)
+
 			var said []string
+
 			problems, _ := running.Judge(planOf(t, after), made(planOf(t, before)), nil)
 			for _, p := range problems {
 				said = append(said, p.String())
 			}
+
 			assert.Equal(t, test.want, said)
 		})
 	}
 }
 
-// TestDisksStayWhereTheyAre: the disks of machines that an earlier version made are at scsiN, and those of new machines are not.
+// TestDisksStayWhereTheyAre: the disks of machines that an earlier version made are at scsiN, and those of new machines
+// are not.
 func TestDisksStayWhereTheyAre(t *testing.T) {
 	t.Parallel()
-	before := planOf(t, strings.NewReplacer("{sizeGiB: 10}, {sizeGiB: 20}", "{sizeGiB: 10, interface: scsi1}", "count: 2, extra", "count: 1, extra").Replace(stackFile))
+	before := planOf(
+		t,
+		strings.NewReplacer(
+			"{sizeGiB: 10}, {sizeGiB: 20}", "{sizeGiB: 10, interface: scsi1}", "count: 2, extra", "count: 1, extra",
+		).Replace(stackFile),
+	)
 	after := planOf(t, stackFile)
 	problems, warnings := running.Judge(after, made(before), nil)
 	require.Empty(t, problems)
 	require.Empty(t, warnings)
+
 	workers := after.Clusters[0].Workers
 	places := map[string][]string{}
+
 	for _, n := range workers {
 		for _, disk := range n.ExtraDisks {
 			places[n.Name] = append(places[n.Name], disk.Interface)
 			assert.Equal(t, n.Name == "one-general-1", disk.InterfacePinned, n.Name)
 		}
 	}
-	assert.Equal(t, map[string][]string{"one-general-1": {"scsi1", "virtio2"}, "one-general-2": {"virtio1", "virtio2"}}, places)
+
+	assert.Equal(
+		t, map[string][]string{"one-general-1": {"scsi1", "virtio2"}, "one-general-2": {"virtio1", "virtio2"}}, places,
+	)
 }
 
 func TestRead(t *testing.T) {
 	t.Parallel()
+
 	var outputs map[string]any
-	require.NoError(t, json.Unmarshal([]byte(`{"name": "one-gpu-1", "vmId": 4000, "nodeName": "pve1", "tags": ["cluster-one", "talos"],
+	require.NoError(
+		t, json.Unmarshal([]byte(`{"name": "one-gpu-1", "vmId": 4000, "nodeName": "pve1", "tags": ["cluster-one", "talos"],
 		"disks": [{"interface": "scsi0", "size": 20}, {"interface": "virtio1"}],
 		"hostpcis": [{"device": "hostpci0", "mapping": "rtx4000", "pcie": true}, {"device": "hostpci1", "id": "0000:05:00"}],
-		"initialization": {"ipConfigs": [{"ipv4": {"address": "10.0.1.40/24", "gateway": "10.0.1.1"}}]}}`), &outputs))
+		"initialization": {"ipConfigs": [{"ipv4": {"address": "10.0.1.40/24", "gateway": "10.0.1.1"}}]}}`), &outputs),
+	)
 	m, err := running.Read(outputs)
 	require.NoError(t, err)
 	assert.Equal(t, running.Machine{
 		Name: "one-gpu-1", Cluster: "one", Host: "pve1", VMID: 4000, Address: "10.0.1.40", Prefix: 24, Gateway: "10.0.1.1",
-		Tags: []string{"cluster-one", "talos"}, Disks: []running.Disk{{Interface: "scsi0", SizeGiB: 20}, {Interface: "virtio1"}},
+		Tags:    []string{"cluster-one", "talos"},
+		Disks:   []running.Disk{{Interface: "scsi0", SizeGiB: 20}, {Interface: "virtio1"}},
 		Devices: []running.Device{{Mapping: "rtx4000"}, {PCI: "0000:05:00"}},
 	}, m)
 
-	m, err = running.Read(map[string]any{"initialization": map[string]any{"ipConfigs": []any{map[string]any{"ipv4": map[string]any{"address": "dhcp"}}}}})
+	m, err = running.Read(
+		map[string]any{
+			"initialization": map[string]any{"ipConfigs": []any{map[string]any{"ipv4": map[string]any{"address": "dhcp"}}}},
+		},
+	)
 	require.NoError(t, err)
 	assert.Equal(t, running.Machine{}, m)
 

@@ -37,6 +37,7 @@ func Ask(ctx context.Context, q Questions) *Site {
 	a := &asker{
 		Questions: q, work: newWork(q.Plan, q.Stack), site: &Site{Endpoint: q.Endpoint, Identity: q.Proxmox.Identity()},
 	}
+
 	var all sync.WaitGroup
 	all.Go(func() { a.askFactory(ctx) })
 	all.Go(func() { a.askProxmox(ctx) })
@@ -59,17 +60,20 @@ type asker struct {
 func (a *asker) note(what string, err error, answer func(*Site)) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
+
 	if err == nil {
 		answer(a.site)
 
 		return
 	}
+
 	a.site.Unasked = append(a.site.Unasked, fmt.Sprintf("%s cannot be asked for, and is not compared with the "+
 		"plan: %s", what, err))
 }
 
 func (a *asker) askProxmox(ctx context.Context) {
 	var rights map[string]map[string]flag
+
 	err := a.Proxmox.Get(ctx, "/access/permissions", &rights)
 	switch status := proxmoxapi.Refused(err); {
 	case status == http.StatusUnauthorized:
@@ -81,6 +85,7 @@ func (a *asker) askProxmox(ctx context.Context) {
 
 		return
 	}
+
 	a.note("what "+a.site.Identity+" may do", err, func(s *Site) { s.Rights = granted(rights) })
 
 	var all sync.WaitGroup
@@ -89,6 +94,7 @@ func (a *asker) askProxmox(ctx context.Context) {
 	} {
 		all.Go(func() { question(ctx) })
 	}
+
 	all.Wait()
 }
 
@@ -118,6 +124,7 @@ func (a *asker) askVersion(ctx context.Context) {
 	var answer struct {
 		Release string `json:"release"`
 	}
+
 	err := a.Proxmox.Get(ctx, "/version", &answer)
 	a.note("the version of Proxmox", err, func(s *Site) { s.Version = answer.Release })
 }
@@ -129,6 +136,7 @@ func (a *asker) askHosts(ctx context.Context) {
 		Status string `json:"status"`
 		Cores  int    `json:"maxcpu"`
 	}
+
 	err := a.Proxmox.Get(ctx, "/nodes", &list)
 	a.note("the hosts of Proxmox's cluster", err, func(s *Site) {
 		s.Hosts = map[string]*Host{}
@@ -136,22 +144,28 @@ func (a *asker) askHosts(ctx context.Context) {
 			s.Hosts[h.Name] = &Host{Status: h.Status, Cores: h.Cores}
 		}
 	})
+
 	var all sync.WaitGroup
+
 	for _, h := range a.Plan.Hosts {
 		if !a.site.online(h.Name) {
 			continue
 		}
+
 		all.Go(func() {
 			var storages []Storage
+
 			err := a.Proxmox.Get(ctx, "/nodes/"+url.PathEscape(h.Name)+"/storage", &storages)
 			a.note("what storages "+h.Name+" has", err, func(s *Site) { s.Hosts[h.Name].Storages = storages })
 		})
 		all.Go(func() {
 			var bridges []Bridge
+
 			err := a.Proxmox.Get(ctx, "/nodes/"+url.PathEscape(h.Name)+"/network?type=any_bridge", &bridges)
 			a.note("what bridges "+h.Name+" has", err, func(s *Site) { s.Hosts[h.Name].Bridges = bridges })
 		})
 	}
+
 	all.Wait()
 }
 
@@ -160,10 +174,12 @@ func (a *asker) askQuorum(ctx context.Context) {
 	if !a.site.Rights.Has("/", "Sys.Audit") {
 		return
 	}
+
 	var list []struct {
 		Type    string `json:"type"`
 		Quorate flag   `json:"quorate"`
 	}
+
 	err := a.Proxmox.Get(ctx, "/cluster/status", &list)
 	a.note("the quorum of Proxmox's cluster", err, func(s *Site) {
 		for _, one := range list {
@@ -178,7 +194,9 @@ const mostDescriptions = 50
 func (a *asker) askMachines(ctx context.Context) {
 	machines, err := a.Proxmox.List(ctx)
 	a.note("which VMIDs are taken", err, func(s *Site) { s.Machines, s.Owners = machines, map[int]string{} })
+
 	var all sync.WaitGroup
+
 	found := slices.Concat(inTheWay(a.work, machines), namesakes(a.work, machines))
 	for _, held := range found[:min(len(found), mostDescriptions)] {
 		all.Go(func() {
@@ -192,6 +210,7 @@ func (a *asker) askMachines(ctx context.Context) {
 			}
 		})
 	}
+
 	all.Wait()
 }
 
@@ -201,10 +220,12 @@ func (a *asker) askMappings(ctx context.Context) {
 	}) {
 		return
 	}
+
 	var list []struct {
 		Name    string `json:"id"`
 		Comment string `json:"description"`
 	}
+
 	err := a.Proxmox.Get(ctx, "/cluster/mapping/pci", &list)
 	a.note("which PCI mappings there are", err, func(s *Site) {
 		s.Mappings = map[string]string{}
@@ -217,29 +238,39 @@ func (a *asker) askMappings(ctx context.Context) {
 // askPools asks for the resource pools that new machines go into. Proxmox lists those that may be audited.
 func (a *asker) askPools(ctx context.Context) {
 	var unseen []string
+
 	wanted := false
+
 	for _, m := range a.work.machines {
 		if m.ResourcePool == "" {
 			continue
 		}
+
 		wanted = true
+
 		path := "/pool/" + m.ResourcePool
 		if rights := a.site.Rights; rights != nil && !rights.Has(path, "Pool.Audit") && !slices.Contains(unseen, path) {
 			unseen = append(unseen, path)
 		}
 	}
+
 	if !wanted {
 		return
 	}
-	var err error
-	var list []struct {
-		Name string `json:"poolid"`
-	}
+
+	var (
+		err  error
+		list []struct {
+			Name string `json:"poolid"`
+		}
+	)
+
 	if len(unseen) > 0 {
 		err = fmt.Errorf("%s would need Pool.Audit on %s", a.site.Identity, strings.Join(unseen, ", "))
 	} else {
 		err = a.Proxmox.Get(ctx, "/pools", &list)
 	}
+
 	a.note("which resource pools there are", err, func(s *Site) {
 		s.Pools = []string{}
 		for _, pool := range list {
@@ -254,33 +285,43 @@ func (a *asker) askFactory(ctx context.Context) {
 	if len(a.work.images) == 0 {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
+
 	client := &http.Client{Transport: a.Transport}
 	base := a.Factory.Base()
+
 	var releases []string
+
 	err := fetch(ctx, client, base+"/versions", &releases)
 	a.note("which Talos versions the Image Factory at "+base+" has", err, func(s *Site) {
 		s.Factory, s.Releases, s.Extensions = base, releases, map[string][]string{}
 	})
+
 	if err != nil {
 		return
 	}
+
 	asked := map[string]bool{}
 	for _, i := range a.work.images {
 		if asked[i.Version] || len(i.Extensions) == 0 || !slices.Contains(releases, i.Version) {
 			continue
 		}
+
 		asked[i.Version] = true
+
 		var list []struct {
 			Name string `json:"name"`
 		}
+
 		err := fetch(ctx, client, base+"/version/"+i.Version+"/extensions/official", &list)
 		a.note("which extensions the Image Factory at "+base+" has", err, func(s *Site) {
 			names := []string{}
 			for _, e := range list {
 				names = append(names, e.Name)
 			}
+
 			s.Extensions[i.Version] = names
 		})
 	}
@@ -291,11 +332,13 @@ func fetch(ctx context.Context, client *http.Client, address string, into any) e
 	if err != nil {
 		return err
 	}
+
 	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close() //nolint:errcheck // it is read
+
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("it answers %s", response.Status)
 	}

@@ -13,6 +13,7 @@ func (j *judge) hosts() {
 	if j.site.Hosts == nil {
 		return
 	}
+
 	known := strings.Join(slices.Sorted(maps.Keys(j.site.Hosts)), ", ")
 	for _, h := range j.plan.Hosts {
 		found, there := j.site.Hosts[h.Name]
@@ -35,10 +36,12 @@ func (j *judge) hosts() {
 // toBeMade says what is new, by its first names.
 func toBeMade(names []string) string {
 	const most = 3
+
 	text := strings.Join(names[:min(most, len(names))], ", ")
 	if len(names) > most {
 		text += ", …"
 	}
+
 	if len(names) == 1 {
 		return text + " is to be made there"
 	}
@@ -55,12 +58,15 @@ func (j *judge) quorum() {
 
 		return
 	}
+
 	away := 0
+
 	for _, h := range j.site.Hosts {
 		if h.Status == statusOffline {
 			away++
 		}
 	}
+
 	if away > 0 && 2*away >= len(j.site.Hosts) {
 		j.warn("", "hosts", nil, "%d of the %d hosts of Proxmox's cluster are offline, so that it may have no "+
 			"quorum and nothing can be made or changed: `pvecm status` on a host shows it",

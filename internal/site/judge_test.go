@@ -53,7 +53,13 @@ func (s *situation) taken(vm proxmoxapi.Listed, description string) {
 func newSituation() *situation {
 	template := func(host string, vmid int) spec.Template {
 		return spec.Template{
-			Key: "talos", Name: "talos-v1.12.6-talos", Host: host, VMID: vmid, Source: spec.SourceImage, Version: "v1.12.6", Platform: "nocloud",
+			Key:        "talos",
+			Name:       "talos-v1.12.6-talos",
+			Host:       host,
+			VMID:       vmid,
+			Source:     spec.SourceImage,
+			Version:    "v1.12.6",
+			Platform:   "nocloud",
 			Extensions: []string{"siderolabs/qemu-guest-agent"}, Datastore: "disks", ImageDatastore: "local", DiskGiB: 5,
 		}
 	}
@@ -69,37 +75,75 @@ func newSituation() *situation {
 			Templates: []spec.Template{template("pve1", 901), gpu},
 			Clusters: []spec.Cluster{{
 				Name: "one", Network: spec.Network{Bridge: "vmbr0"},
-				ControlPlanes: []spec.Node{{Name: "one-cp-1", Path: "clusters[0].controlPlane", Host: "pve1", VMID: 2000, Template: template("pve1", 901), Cores: 2, DiskGiB: 20, Datastore: "disks"}},
+				ControlPlanes: []spec.Node{
+					{
+						Name:      "one-cp-1",
+						Path:      "clusters[0].controlPlane",
+						Host:      "pve1",
+						VMID:      2000,
+						Template:  template("pve1", 901),
+						Cores:     2,
+						DiskGiB:   20,
+						Datastore: "disks",
+					},
+				},
 				Workers: []spec.Node{{
-					Name: "one-gpu-1", Path: "clusters[0].gpuWorkers[0]", Host: "pve2", VMID: 4000, Template: gpu, Cores: 4, DiskGiB: 40, Datastore: "fast", GPUs: []spec.GPU{card},
+					Name:      "one-gpu-1",
+					Path:      "clusters[0].gpuWorkers[0]",
+					Host:      "pve2",
+					VMID:      4000,
+					Template:  gpu,
+					Cores:     4,
+					DiskGiB:   40,
+					Datastore: "fast",
+					GPUs:      []spec.GPU{card},
 				}},
 			}},
 		},
 		site: &site.Site{
-			Endpoint: "https://10.0.0.1:8006/", Identity: "pulumi@pve!talos", Version: "9.1", Hosts: map[string]*site.Host{}, Owners: map[int]string{}, Mappings: map[string]string{},
-			Factory: "https://factory.test", Releases: []string{"v1.11.0", "v1.12.5", "v1.12.6", "v1.13.0-beta.0", "v1.13.0", "v1.13.1"},
+			Endpoint:   "https://10.0.0.1:8006/",
+			Identity:   "pulumi@pve!talos",
+			Version:    "9.1",
+			Hosts:      map[string]*site.Host{},
+			Owners:     map[int]string{},
+			Mappings:   map[string]string{},
+			Factory:    "https://factory.test",
+			Releases:   []string{"v1.11.0", "v1.12.5", "v1.12.6", "v1.13.0-beta.0", "v1.13.0", "v1.13.1"},
 			Extensions: map[string][]string{"v1.12.6": {"siderolabs/qemu-guest-agent"}}, Rights: permissions.Granted{},
 		},
 	}
+
 	for _, role := range permissions.Roles() {
 		for _, n := range role.Needs {
 			if s.site.Rights[n.Path] == nil {
 				s.site.Rights[n.Path] = map[string]bool{}
 			}
+
 			s.site.Rights[n.Path][n.Privilege] = true
 		}
 	}
+
 	storage := func(name, content string) site.Storage {
-		return site.Storage{Storage: host.Storage{Name: name, Type: "lvmthin", Content: content, Active: 1, Total: 1 << 40, Free: 1 << 40}, Enabled: 1}
+		return site.Storage{
+			Storage: host.Storage{Name: name, Type: "lvmthin", Content: content, Active: 1, Total: 1 << 40, Free: 1 << 40},
+			Enabled: 1,
+		}
 	}
 	for _, name := range []string{"pve1", "pve2"} {
 		s.site.Hosts[name] = &site.Host{
-			Status: "online", Bridges: []site.Bridge{{Name: "vmbr0", Type: "bridge", Ports: "eno1"}, {Name: "inner", Type: "bridge"}, {Name: "tenant", Type: "vnet"}},
+			Status: "online",
+			Bridges: []site.Bridge{
+				{Name: "vmbr0", Type: "bridge", Ports: "eno1"}, {Name: "inner", Type: "bridge"}, {Name: "tenant", Type: "vnet"},
+			},
 			Storages: []site.Storage{storage("local", "iso,backup"), storage("disks", "images"), storage("fast", "images")},
 		}
 	}
+
 	s.stack = site.Stack{
-		Project: "talos-proxmox", Name: "prod", Machines: map[int]running.Machine{}, Image: func(t spec.Template) string { return t.Version },
+		Project:    "talos-proxmox",
+		Name:       "prod",
+		Machines:   map[int]running.Machine{},
+		Image:      func(t spec.Template) string { return t.Version },
 		Downloaded: func(spec.Template) bool { return s.made }, Built: func(spec.Template) bool { return s.made },
 	}
 
@@ -120,22 +164,36 @@ func TestJudge(t *testing.T) {
 		"everything is there": {change: func(*situation) {}},
 		"everything is made":  {change: func(s *situation) { s.made = true; s.site.Releases = nil }},
 		"nothing is known":    {change: func(s *situation) { s.site = &site.Site{} }},
-		"Proxmox VE 8":        {change: func(s *situation) { s.site.Version = "8.4"; s.site.Rights["/vms"]["VM.Monitor"] = true }},
-		"the role of 9 on 8":  {change: func(s *situation) { s.site.Version = "8.4" }, problems: []string{"proxmoxve:apiToken: pulumi@pve!talos may not VM.Monitor on /vms/2000, /vms/4000: as root"}},
+		"Proxmox VE 8": {
+			change: func(s *situation) { s.site.Version = "8.4"; s.site.Rights["/vms"]["VM.Monitor"] = true },
+		},
+		"the role of 9 on 8": {
+			change:   func(s *situation) { s.site.Version = "8.4" },
+			problems: []string{"proxmoxve:apiToken: pulumi@pve!talos may not VM.Monitor on /vms/2000, /vms/4000: as root"},
+		},
 		"Proxmox VE 7": {change: func(s *situation) {
 			s.site.Version = "7.4"
 			delete(s.site.Rights["/vms"], "x")
 			s.site.Rights["/vms"]["VM.Monitor"] = true
 		}, problems: []string{"proxmoxve:endpoint: answers with Proxmox VE 7.4; upgrade it to 8 or 9: pve7to8 --full"}},
-		"Proxmox VE 10":   {change: func(s *situation) { s.site.Version = "10.0" }, warnings: []string{"proxmoxve:endpoint: answers with Proxmox VE 10.0, which is newer"}},
-		"a refused token": {change: func(s *situation) { s.site.Refused = errors.New("Proxmox answers 401 invalid token value!") }, problems: []string{"proxmoxve:apiToken: is refused (Proxmox answers 401 invalid token value!): compare its id"}},
+		"Proxmox VE 10": {
+			change:   func(s *situation) { s.site.Version = "10.0" },
+			warnings: []string{"proxmoxve:endpoint: answers with Proxmox VE 10.0, which is newer"},
+		},
+		"a refused token": {
+			change:   func(s *situation) { s.site.Refused = errors.New("Proxmox answers 401 invalid token value!") },
+			problems: []string{"proxmoxve:apiToken: is refused (Proxmox answers 401 invalid token value!): compare its id"},
+		},
 		"a refused password": {change: func(s *situation) {
 			s.site.Identity, s.site.Refused = "root@pam", errors.New("Proxmox answers 401 authentication failure")
 		}, problems: []string{"proxmoxve:username: is refused (Proxmox answers 401"}},
 		"nobody answers": {change: func(s *situation) {
 			s.site = &site.Site{Endpoint: "https://x/", Silent: errors.New("no route to host")}
 		}, warnings: []string{"Proxmox at https://x/ does not answer, so that rights, hosts, datastores, bridges and VMIDs are not compared with the plan: no route to host"}},
-		"what was not answered": {change: func(s *situation) { s.site.Unasked = []string{"the version of Proxmox cannot be asked for"} }, warnings: []string{"the version of Proxmox cannot be asked for"}},
+		"what was not answered": {
+			change:   func(s *situation) { s.site.Unasked = []string{"the version of Proxmox cannot be asked for"} },
+			warnings: []string{"the version of Proxmox cannot be asked for"},
+		},
 
 		"a role without a privilege": {change: func(s *situation) {
 			delete(s.site.Rights["/vms"], "VM.PowerMgmt")
@@ -144,7 +202,12 @@ func TestJudge(t *testing.T) {
 			"proxmoxve:apiToken: pulumi@pve!talos may not VM.Clone, VM.PowerMgmt on /vms/901, /vms/952, /vms/2000 and 1 more paths: as root on a host, " +
 				"`pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmox` gives it the role TalosProxmox (a separated token may only what its user may, too)",
 		}},
-		"a user without a privilege": {change: func(s *situation) { s.site.Identity = "pulumi@pve"; delete(s.site.Rights, "/storage") }, problems: []string{
+		"a user without a privilege": {change: func(s *situation) {
+			s.site.Identity = "pulumi@pve"
+			delete(
+				s.site.Rights, "/storage",
+			)
+		}, problems: []string{
 			"proxmoxve:username: pulumi@pve may not Datastore.AllocateSpace, Datastore.AllocateTemplate on /storage/disks, /storage/fast, /storage/local: as root on a host, " +
 				"`pveum acl modify /storage --users pulumi@pve --roles TalosProxmox` gives it the role TalosProxmox; docs/permissions.md",
 		}},
@@ -152,10 +215,12 @@ func TestJudge(t *testing.T) {
 			s.made = true
 			s.runs(s.plan.Clusters[0].ControlPlanes[0])
 			s.runs(*s.worker())
+
 			s.stack.Mappings = []string{"rtx"}
 			for _, p := range []string{"VM.Clone", "VM.Allocate"} {
 				delete(s.site.Rights["/vms"], p)
 			}
+
 			delete(s.site.Rights["/storage"], "Datastore.AllocateTemplate")
 			delete(s.site.Rights, "/nodes")
 		}},
@@ -176,12 +241,32 @@ func TestJudge(t *testing.T) {
 			delete(s.site.Rights["/vms"], "VM.Migrate")
 		}, problems: []string{"may not VM.Migrate on /vms/4000: as root on a host, `pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxMove`"}},
 
-		"an unknown host":           {change: func(s *situation) { delete(s.site.Hosts, "pve2") }, problems: []string{`hosts[1].name: "pve2" is no host of this Proxmox cluster (there are pve1): correct the name`}},
-		"a host that is away":       {change: func(s *situation) { s.host("pve2").Status = "offline" }, problems: []string{`hosts[1].name: "pve2" is offline, and one-gpu-1, template talos-nvidia-open-lts are to be made there`}, warnings: []string{"hosts: 1 of the 2 hosts of Proxmox's cluster are offline"}},
-		"an idle host that is away": {change: func(s *situation) { s.made = true; s.runs(*s.worker()); s.host("pve2").Status = "offline" }, warnings: []string{`hosts[1].name: "pve2" is offline: what is on it`, "hosts: 1 of the 2"}},
-		"no quorum":                 {change: func(s *situation) { s.site.NoQuorum = true }, problems: []string{"hosts: Proxmox's cluster has no quorum, so that nothing can be made"}},
-		"more cores than a host":    {change: func(s *situation) { s.host("pve2").Cores = 2 }, problems: []string{"clusters[0].gpuWorkers[0].cores: gives one-gpu-1 4 cores, and pve2 has 2: Proxmox does not start such a machine"}},
-		"the plan knows the cores":  {change: func(s *situation) { s.host("pve2").Cores = 2; s.plan.Hosts[1].Cores = 8 }},
+		"an unknown host": {
+			change:   func(s *situation) { delete(s.site.Hosts, "pve2") },
+			problems: []string{`hosts[1].name: "pve2" is no host of this Proxmox cluster (there are pve1): correct the name`},
+		},
+		"a host that is away": {
+			change: func(s *situation) { s.host("pve2").Status = "offline" },
+			problems: []string{
+				`hosts[1].name: "pve2" is offline, and one-gpu-1, template talos-nvidia-open-lts are to be made there`,
+			},
+			warnings: []string{"hosts: 1 of the 2 hosts of Proxmox's cluster are offline"},
+		},
+		"an idle host that is away": {
+			change:   func(s *situation) { s.made = true; s.runs(*s.worker()); s.host("pve2").Status = "offline" },
+			warnings: []string{`hosts[1].name: "pve2" is offline: what is on it`, "hosts: 1 of the 2"},
+		},
+		"no quorum": {
+			change:   func(s *situation) { s.site.NoQuorum = true },
+			problems: []string{"hosts: Proxmox's cluster has no quorum, so that nothing can be made"},
+		},
+		"more cores than a host": {
+			change: func(s *situation) { s.host("pve2").Cores = 2 },
+			problems: []string{
+				"clusters[0].gpuWorkers[0].cores: gives one-gpu-1 4 cores, and pve2 has 2: Proxmox does not start such a machine",
+			},
+		},
+		"the plan knows the cores": {change: func(s *situation) { s.host("pve2").Cores = 2; s.plan.Hosts[1].Cores = 8 }},
 
 		"no such datastore": {change: func(s *situation) { s.worker().Datastore = "slow" }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "slow" is no storage of pve2 (for images there are disks, fast): correct the name`}},
 		"the template's, once": {change: func(s *situation) {
@@ -189,26 +274,61 @@ func TestJudge(t *testing.T) {
 			n := &s.plan.Clusters[0].ControlPlanes[0]
 			n.Datastore, n.Template.Datastore = "x", "x"
 		}, problems: []string{`templates.talos.datastore: "x" is no storage of pve1`}},
-		"a disabled datastore":   {change: func(s *situation) { s.storage("pve2", "fast").Enabled = 0 }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "fast" is disabled on pve2, or kept to other hosts: ` + "`pvesm set fast --disable 0` and `--nodes` change it; or state another of disks"}},
-		"a datastore for others": {change: func(s *situation) { s.storage("pve2", "fast").Content = "backup" }, problems: []string{`"fast" takes no content of type images on pve2: state another of disks, or ` + "`pvesm set fast --content backup,images`"}},
-		"an image's datastore":   {change: func(s *situation) { s.storage("pve1", "local").Content = "" }, problems: []string{`templates.talos.imageDatastore: "local" takes no content of type iso on pve1: state another of none, or ` + "`pvesm set local --content iso`"}},
-		"an inactive datastore":  {change: func(s *situation) { s.storage("pve2", "fast").Active = 0 }, problems: []string{`"fast" is not active on pve2: ` + "`pvesm status` there says why"}},
-		"an inactive one in use": {change: func(s *situation) { s.made = true; s.runs(*s.worker()); s.storage("pve2", "fast").Active = 0 }, warnings: []string{`"fast" is not active on pve2`}},
+		"a disabled datastore": {
+			change: func(s *situation) { s.storage("pve2", "fast").Enabled = 0 },
+			problems: []string{
+				`clusters[0].gpuWorkers[0].datastore: "fast" is disabled on pve2, or kept to other hosts: ` +
+					"`pvesm set fast --disable 0` and `--nodes` change it; or state another of disks",
+			},
+		},
+		"a datastore for others": {
+			change: func(s *situation) { s.storage("pve2", "fast").Content = "backup" },
+			problems: []string{
+				`"fast" takes no content of type images on pve2: state another of disks, or ` +
+					"`pvesm set fast --content backup,images`",
+			},
+		},
+		"an image's datastore": {
+			change: func(s *situation) { s.storage("pve1", "local").Content = "" },
+			problems: []string{
+				`templates.talos.imageDatastore: "local" takes no content of type iso on pve1: state another of none, or ` +
+					"`pvesm set local --content iso`",
+			},
+		},
+		"an inactive datastore": {
+			change:   func(s *situation) { s.storage("pve2", "fast").Active = 0 },
+			problems: []string{`"fast" is not active on pve2: ` + "`pvesm status` there says why"},
+		},
+		"an inactive one in use": {
+			change:   func(s *situation) { s.made = true; s.runs(*s.worker()); s.storage("pve2", "fast").Active = 0 },
+			warnings: []string{`"fast" is not active on pve2`},
+		},
 		"a datastore nobody may see": {
 			change: func(s *situation) {
 				s.worker().Datastore = "slow"
 				delete(s.site.Rights, "/storage")
+
 				for _, n := range []string{"disks", "local"} {
 					s.site.Rights["/storage/"+n] = map[string]bool{"Datastore.AllocateSpace": true, "Datastore.AllocateTemplate": true}
 				}
 			},
 			problems: []string{"may not Datastore.AllocateSpace on /storage/slow"},
 		},
-		"a full datastore":          {change: func(s *situation) { s.storage("pve2", "fast").Free = 0 }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "fast" is full on pve2: 0.0 GiB free, and 40.0 GiB are new there (one-gpu-1 is to be made there); make room`}},
-		"a thin one that is small":  {change: func(s *situation) { s.storage("pve2", "fast").Free = 10 << 30 }, warnings: []string{`"fast" has 10.0 GiB free on pve2, and 40.0 GiB are new there`}},
-		"a thick one that is small": {change: func(s *situation) { s.storage("pve2", "fast").Free, s.storage("pve2", "fast").Type = 10<<30, "lvm" }, problems: []string{`"fast" is full on pve2: 10.0 GiB free, and 40.0 GiB are new there`}},
-		"a full one that is in use": {change: func(s *situation) { s.made = true; s.runs(*s.worker()); s.storage("pve2", "fast").Free = 0 }},
-		"one that tells no size":    {change: func(s *situation) { s.storage("pve2", "fast").Free, s.storage("pve2", "fast").Total = 0, 0 }},
+		"a full datastore": {change: func(s *situation) { s.storage("pve2", "fast").Free = 0 }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "fast" is full on pve2: 0.0 GiB free, and 40.0 GiB are new there (one-gpu-1 is to be made there); make room`}},
+		"a thin one that is small": {
+			change:   func(s *situation) { s.storage("pve2", "fast").Free = 10 << 30 },
+			warnings: []string{`"fast" has 10.0 GiB free on pve2, and 40.0 GiB are new there`},
+		},
+		"a thick one that is small": {
+			change:   func(s *situation) { s.storage("pve2", "fast").Free, s.storage("pve2", "fast").Type = 10<<30, "lvm" },
+			problems: []string{`"fast" is full on pve2: 10.0 GiB free, and 40.0 GiB are new there`},
+		},
+		"a full one that is in use": {
+			change: func(s *situation) { s.made = true; s.runs(*s.worker()); s.storage("pve2", "fast").Free = 0 },
+		},
+		"one that tells no size": {
+			change: func(s *situation) { s.storage("pve2", "fast").Free, s.storage("pve2", "fast").Total = 0, 0 },
+		},
 		"a shared one, for all hosts": {change: func(s *situation) {
 			s.worker().Datastore = "disks"
 			for _, h := range []string{"pve1", "pve2"} {
@@ -216,15 +336,30 @@ func TestJudge(t *testing.T) {
 			}
 		}, warnings: []string{`templates.talos.datastore: "disks" has 50.0 GiB free on pve1, and 70.0 GiB are new there (template talos, template talos-nvidia-open-lts, one-cp-1, … are to be made there)`}},
 
-		"no such bridge":        {change: func(s *situation) { s.plan.Clusters[0].Network.Bridge = "vmbr9" }, problems: []string{`clusters[0].network.bridge: "vmbr9" is no bridge of pve1 (there are inner, tenant, vmbr0)`, `clusters[0].network.bridge: "vmbr9" is no bridge of pve2`}},
-		"another card's bridge": {change: func(s *situation) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "vmbr9"}} }, problems: []string{`clusters[0].gpuWorkers[0].extraNICs[0].bridge: "vmbr9" is no bridge of pve2`}},
+		"no such bridge": {
+			change: func(s *situation) { s.plan.Clusters[0].Network.Bridge = "vmbr9" },
+			problems: []string{
+				`clusters[0].network.bridge: "vmbr9" is no bridge of pve1 (there are inner, tenant, vmbr0)`,
+				`clusters[0].network.bridge: "vmbr9" is no bridge of pve2`,
+			},
+		},
+		"another card's bridge": {
+			change:   func(s *situation) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "vmbr9"}} },
+			problems: []string{`clusters[0].gpuWorkers[0].extraNICs[0].bridge: "vmbr9" is no bridge of pve2`},
+		},
 		"a VLAN that is tagged": {change: func(s *situation) { s.plan.Clusters[0].Network.VLAN = 42 }},
-		"a VLAN without a port": {change: func(s *situation) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "inner", VLAN: 7}} }, problems: []string{"clusters[0].gpuWorkers[0].extraNICs[0].vlan: is 7, and the bridge inner of pve2 has no port that Proxmox could tag"}},
+		"a VLAN without a port": {
+			change:   func(s *situation) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "inner", VLAN: 7}} },
+			problems: []string{"clusters[0].gpuWorkers[0].extraNICs[0].vlan: is 7, and the bridge inner of pve2 has no port that Proxmox could tag"},
+		},
 		"a VLAN of an aware one": {change: func(s *situation) {
 			s.worker().ExtraNICs = []spec.NIC{{Bridge: "inner", VLAN: 7}}
 			s.host("pve2").Bridges[1].VLANAware = 1
 		}},
-		"a VLAN on a VNet": {change: func(s *situation) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "tenant", VLAN: 7}} }, problems: []string{"extraNICs[0].vlan: is 7, and the VNet tenant takes no VLANs"}},
+		"a VLAN on a VNet": {
+			change:   func(s *situation) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "tenant", VLAN: 7}} },
+			problems: []string{"extraNICs[0].vlan: is 7, and the VNet tenant takes no VLANs"},
+		},
 		"a VNet, with its own right": {change: func(s *situation) {
 			s.worker().ExtraNICs = []spec.NIC{{Bridge: "tenant"}}
 			s.site.Rights["/sdn/zones/localnetwork/tenant"] = map[string]bool{"x": true}
@@ -241,16 +376,28 @@ func TestJudge(t *testing.T) {
 		}},
 		"an interrupted run's": {change: func(s *situation) {
 			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, owned("prod"))
-		}, problems: []string{"an interrupted run of this stack left VM 4000 on pve2: `make recover STACK=prod VMID=4000` removes it"}},
+		}, problems: []string{
+			"an interrupted run of this stack left VM 4000 on pve2: `make recover STACK=prod VMID=4000` removes it",
+		}},
 		"the stack's own": {change: func(s *situation) {
 			s.runs(*s.worker())
 			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, owned("prod"))
 		}},
-		"a template's VMID": {change: func(s *situation) { s.taken(proxmoxapi.Listed{VMID: 901, Name: "db", Host: "pve2"}, "") }, problems: []string{"templates.talos.firstVmid: gives the template on pve1 the VMID 901, which db on pve2 has: leave that machine"}},
+		"a template's VMID": {
+			change: func(s *situation) { s.taken(proxmoxapi.Listed{VMID: 901, Name: "db", Host: "pve2"}, "") },
+			problems: []string{
+				"templates.talos.firstVmid: gives the template on pve1 the VMID 901, which db on pve2 has: leave that machine",
+			},
+		},
 		"an interrupted build's": {change: func(s *situation) {
-			s.taken(proxmoxapi.Listed{VMID: 901, Name: "talos", Host: "pve1"}, "talos-proxmox-template owner=talos-proxmox/prod provenance=x")
+			s.taken(
+				proxmoxapi.Listed{VMID: 901, Name: "talos", Host: "pve1"},
+				"talos-proxmox-template owner=talos-proxmox/prod provenance=x",
+			)
 		}},
-		"a template that is built": {change: func(s *situation) { s.made = true; s.taken(proxmoxapi.Listed{VMID: 901, Name: "x", Host: "pve1"}, "") }},
+		"a template that is built": {
+			change: func(s *situation) { s.made = true; s.taken(proxmoxapi.Listed{VMID: 901, Name: "x", Host: "pve1"}, "") },
+		},
 		"a name that is taken": {change: func(s *situation) {
 			s.taken(proxmoxapi.Listed{VMID: 77, Name: "one-gpu-1", Host: "pve1"}, owned("dev"))
 		}, warnings: []string{"clusters[0].gpuWorkers[0]: one-gpu-1 would have the name of VM 77 on pve1 as well, and it belongs to the stack organization/talos-proxmox/dev"}},
@@ -260,14 +407,27 @@ func TestJudge(t *testing.T) {
 			s.taken(proxmoxapi.Listed{VMID: 77, Name: "one-gpu-1", Host: "pve1"}, owned("prod"))
 		}},
 
-		"somebody's mapping":           {change: func(s *situation) { s.site.Mappings["rtx"] = "mine" }, problems: []string{`hosts[1].gpus.name: "rtx" is a PCI mapping that no stack made: give the GPU another name`}},
-		"another stack's mapping":      {change: func(s *situation) { s.site.Mappings["rtx"] = marker.Mapping("a/talos-proxmox/dev") }, problems: []string{`"rtx" is a PCI mapping of the stack a/talos-proxmox/dev`}},
-		"an interrupted run's mapping": {change: func(s *situation) { s.site.Mappings["rtx"] = marker.Mapping("a/talos-proxmox/prod") }, problems: []string{"`make recover STACK=prod` removes it"}},
-		"the stack's own mapping":      {change: func(s *situation) { s.site.Mappings["rtx"] = "x"; s.stack.Mappings = []string{"rtx"} }},
-		"no such pool":                 {change: func(s *situation) { s.worker().ResourcePool = "gpus"; s.site.Pools = []string{} }, problems: []string{`clusters[0].gpuWorkers[0].resourcePool: "gpus" is no resource pool (there are none): correct the name, or make it with ` + "`pvesh create /pools --poolid gpus`"}},
+		"somebody's mapping": {
+			change:   func(s *situation) { s.site.Mappings["rtx"] = "mine" },
+			problems: []string{`hosts[1].gpus.name: "rtx" is a PCI mapping that no stack made: give the GPU another name`},
+		},
+		"another stack's mapping": {
+			change:   func(s *situation) { s.site.Mappings["rtx"] = marker.Mapping("a/talos-proxmox/dev") },
+			problems: []string{`"rtx" is a PCI mapping of the stack a/talos-proxmox/dev`},
+		},
+		"an interrupted run's mapping": {
+			change:   func(s *situation) { s.site.Mappings["rtx"] = marker.Mapping("a/talos-proxmox/prod") },
+			problems: []string{"`make recover STACK=prod` removes it"},
+		},
+		"the stack's own mapping": {
+			change: func(s *situation) { s.site.Mappings["rtx"] = "x"; s.stack.Mappings = []string{"rtx"} },
+		},
+		"no such pool": {change: func(s *situation) { s.worker().ResourcePool = "gpus"; s.site.Pools = []string{} }, problems: []string{`clusters[0].gpuWorkers[0].resourcePool: "gpus" is no resource pool (there are none): correct the name, or make it with ` + "`pvesh create /pools --poolid gpus`"}},
 
-		"a release that is not":    {change: func(s *situation) { s.plan.Templates[0].Version = "v1.12.7" }, problems: []string{`templates.talos.version: "v1.12.7" is no release that the Image Factory at https://factory.test has: state v1.12.6 or v1.13.0 or v1.13.1`}},
-		"a release to come":        {change: func(s *situation) { s.plan.Templates[0].Version = "v1.14.0" }, problems: []string{"state v1.13.1"}},
+		"a release that is not": {change: func(s *situation) { s.plan.Templates[0].Version = "v1.12.7" }, problems: []string{`templates.talos.version: "v1.12.7" is no release that the Image Factory at https://factory.test has: state v1.12.6 or v1.13.0 or v1.13.1`}},
+		"a release to come": {
+			change: func(s *situation) { s.plan.Templates[0].Version = "v1.14.0" }, problems: []string{"state v1.13.1"},
+		},
 		"an extension that is not": {change: func(s *situation) { s.plan.Templates[0].Extensions = []string{"siderolabs/magic"} }, problems: []string{"templates.talos.extensions: siderolabs/magic: the Image Factory at https://factory.test has no such extension for Talos v1.12.6"}},
 		"an image that is there":   {change: func(s *situation) { s.made = true; s.plan.Templates[0].Version = "v1.12.7" }},
 	} {
@@ -291,6 +451,7 @@ func matches(t *testing.T, want, lines []string) {
 	if len(lines) == 1 && lines[0] == "" {
 		lines = nil
 	}
+
 	if assert.Len(t, lines, len(want), strings.Join(lines, "\n")) {
 		for i := range want {
 			assert.Contains(t, lines[i], want[i])

@@ -15,6 +15,7 @@ func (j *judge) bridges() {
 		if h.Bridges == nil {
 			continue
 		}
+
 		for _, c := range m.cards() {
 			switch b, found := h.bridge(c.bridge); {
 			case !found:
@@ -49,10 +50,12 @@ func (j *judge) noBridge(m machine, c card, h *Host) {
 	if j.site.Rights != nil && !j.site.Rights.Has("/sdn/zones/localnetwork/"+c.bridge, "SDN.Use", "SDN.Audit") {
 		return
 	}
+
 	var names []string
 	for _, b := range h.Bridges {
 		names = append(names, b.Name)
 	}
+
 	slices.Sort(names)
 	j.problem(m.Host, c.path+".bridge", c.bridge, "is no bridge of %s (there are %s): correct the name, or make "+
 		"the bridge there; a VNet needs SDN.Use on /sdn/zones/<zone>/%s",

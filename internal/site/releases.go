@@ -16,6 +16,7 @@ func (j *judge) releases() {
 	if j.site.Releases == nil {
 		return
 	}
+
 	for _, i := range j.work.images {
 		if !slices.Contains(j.site.Releases, i.Version) {
 			j.problem("", i.path+".version", i.Version, "is no release that the Image Factory at %s has: state %s",
@@ -23,8 +24,10 @@ func (j *judge) releases() {
 
 			continue
 		}
+
 		offered, known := j.site.Extensions[i.Version]
 		renamed := talos.RenamedExtensions()
+
 		missing := slices.DeleteFunc(slices.Clone(i.Extensions), func(name string) bool {
 			return slices.Contains(offered, name) || slices.Contains(offered, renamed[name])
 		})
@@ -35,6 +38,7 @@ func (j *judge) releases() {
 
 			continue
 		}
+
 		j.fine("", "the Image Factory at %s has Talos %s", j.site.Factory, i.Version)
 	}
 }
@@ -42,21 +46,28 @@ func (j *judge) releases() {
 // nearest names the releases around a version, and the newest.
 func nearest(version string, releases []string) string {
 	wanted, err := semver.ParseTolerant(version)
+
 	var known []semver.Version
+
 	for _, release := range releases {
 		if v, err := semver.ParseTolerant(release); err == nil && len(v.Pre) == 0 {
 			known = append(known, v)
 		}
 	}
+
 	if err != nil || len(known) == 0 {
 		return "another one"
 	}
+
 	slices.SortFunc(known, semver.Version.Compare)
+
 	above := slices.IndexFunc(known, func(v semver.Version) bool { return v.GT(wanted) })
 	if above < 0 {
 		above = len(known)
 	}
+
 	var names []string
+
 	for _, i := range []int{above - 1, above, len(known) - 1} {
 		if i >= 0 && i < len(known) {
 			names = append(names, fmt.Sprintf("v%s", known[i]))

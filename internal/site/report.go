@@ -14,13 +14,16 @@ func (f Findings) Report() string {
 			hosts = append(hosts, one.Host)
 		}
 	}
+
 	slices.Sort(hosts)
 
 	var report strings.Builder
+
 	for _, name := range hosts {
 		if name != "" {
 			report.WriteString("\n" + name + "\n")
 		}
+
 		for _, kind := range []Kind{Problem, Warning, Fine} {
 			for _, one := range f {
 				if one.Host == name && one.Kind == kind {

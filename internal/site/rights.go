@@ -68,17 +68,21 @@ func (j *judge) rights() {
 	if j.site.Rights == nil {
 		return
 	}
+
 	all := true
+
 	for _, role := range permissions.Roles() {
 		lacks := j.lacks(role)
 		for _, path := range slices.Sorted(maps.Keys(lacks)) {
 			all = false
+
 			j.problem("", j.key(), nil, "%s may not %s on %s: as root on a host, `%s` gives it the role %s%s; "+
 				"docs/permissions.md has what is in the role",
 				j.site.Identity, strings.Join(lacks[path].privileges, ", "), lacks[path].where(),
 				j.grant(path, role.ID), role.ID, j.both())
 		}
 	}
+
 	if all {
 		j.fine("", "%s may do what the plan needs", j.site.Identity)
 	}
@@ -94,18 +98,22 @@ type lack struct{ privileges, paths []string }
 // lacks gathers what is missing of a role by the path of the documentation.
 func (j *judge) lacks(role permissions.Role) map[string]lack {
 	all := map[string]lack{}
+
 	for _, n := range role.Needs {
 		for _, wanted := range j.needs(n) {
 			if j.allowed(wanted) {
 				continue
 			}
+
 			l := all[n.Path]
 			if !slices.Contains(l.privileges, wanted.privileges[0]) {
 				l.privileges = append(l.privileges, wanted.privileges[0])
 			}
+
 			if !slices.Contains(l.paths, wanted.path) {
 				l.paths = append(l.paths, wanted.path)
 			}
+
 			all[n.Path] = l
 		}
 	}
@@ -184,12 +192,14 @@ func (j *judge) needs(n permissions.Need) []need {
 // onMachines is where some of the machines are; what they are allowed by their resource pool counts.
 func (j *judge) onMachines(which func(machine) bool, privileges ...string) []need {
 	var needs []need
+
 	for _, m := range j.work.machines {
 		if which(m) {
 			n := need{privileges: privileges, path: fmt.Sprintf("/vms/%d", m.VMID)}
 			if m.ResourcePool != "" {
 				n.or = "/pool/" + m.ResourcePool
 			}
+
 			needs = append(needs, n)
 		}
 	}
@@ -200,6 +210,7 @@ func (j *judge) onMachines(which func(machine) bool, privileges ...string) []nee
 // cloned is on the templates of machines that are still to be made.
 func (j *judge) cloned(privilege string) []need {
 	var needs []need
+
 	for _, m := range j.work.machines {
 		if m.new && m.Template.VMID != 0 {
 			needs = append(needs, need{privileges: []string{privilege}, path: fmt.Sprintf("/vms/%d", m.Template.VMID)})
@@ -220,6 +231,7 @@ func (j *judge) onImages(privilege string) []need {
 
 func (j *judge) onDatastores(privilege string) []need {
 	var needs []need
+
 	for _, m := range j.work.machines {
 		for _, d := range m.disks() {
 			needs = append(needs, need{privileges: []string{privilege}, path: "/storage/" + d.datastore})
@@ -234,6 +246,7 @@ func (j *judge) onHosts(privilege string) []need {
 	if j.site.Rights.Has("/", "Sys.Audit") && j.site.Rights.Has("/", "Sys.Modify") {
 		return nil
 	}
+
 	var needs []need
 	for _, i := range j.work.images {
 		needs = append(needs, need{privileges: []string{privilege}, path: "/nodes/" + i.Host})
@@ -245,15 +258,18 @@ func (j *judge) onHosts(privilege string) []need {
 // onBridges leaves VNets out: who sees one may use it, and the path of one that is not seen is not known.
 func (j *judge) onBridges(privilege string) []need {
 	var needs []need
+
 	for _, m := range j.work.machines {
 		for _, c := range m.cards() {
 			if bridge, found := j.site.host(m.Host).bridge(c.bridge); found && bridge.Type == typeVNet {
 				continue
 			}
+
 			path := "/sdn/zones/localnetwork/" + c.bridge
 			if c.vlan > 0 {
 				path = fmt.Sprintf("%s/%d", path, c.vlan)
 			}
+
 			needs = append(needs, need{privileges: []string{privilege}, path: path})
 		}
 	}
@@ -263,6 +279,7 @@ func (j *judge) onBridges(privilege string) []need {
 
 func (j *judge) onMappings(privilege string) []need {
 	var needs []need
+
 	for _, h := range j.plan.Hosts {
 		for _, gpu := range h.GPUs {
 			if !gpu.Raw {
@@ -270,6 +287,7 @@ func (j *judge) onMappings(privilege string) []need {
 				if privilege == "Mapping.Modify" && !slices.Contains(j.stack.Mappings, gpu.Name) {
 					path = "/mapping/pci" // where one is made
 				}
+
 				needs = append(needs, need{privileges: []string{privilege}, path: path})
 			}
 		}

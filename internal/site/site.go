@@ -106,6 +106,7 @@ type Findings []Finding
 // Problems are what stands in the way.
 func (f Findings) Problems() spec.Problems {
 	var problems spec.Problems
+
 	for _, one := range f {
 		if one.Kind == Problem {
 			problems = append(problems, one.Problem)
@@ -118,6 +119,7 @@ func (f Findings) Problems() spec.Problems {
 // Warnings are what does not stand in the way.
 func (f Findings) Warnings() []string {
 	var warnings []string
+
 	for _, one := range f {
 		if one.Kind == Warning {
 			warnings = append(warnings, one.String())
@@ -144,16 +146,19 @@ func Judge(plan *spec.Plan, stack Stack, site *Site) Findings {
 
 		return j.found
 	}
+
 	if site.Silent != nil {
 		j.warn("", "", nil, "Proxmox at %s does not answer, so that rights, hosts, datastores, bridges and VMIDs "+
 			"are not compared with the plan: %s", site.Endpoint, site.Silent)
 	}
+
 	for _, rule := range []func(){
 		j.version, j.rights, j.hosts, j.quorum, j.storages, j.bridges, j.cores,
 		j.vmids, j.names, j.mappings, j.pools, j.releases,
 	} {
 		rule()
 	}
+
 	for _, text := range site.Unasked {
 		j.found = append(j.found, Finding{Kind: Warning, Problem: spec.Problem{Message: text}})
 	}
@@ -175,6 +180,7 @@ func (j *judge) add(kind Kind, host, path string, value any, format string, argu
 	if value != nil {
 		f.Value = fmt.Sprintf("%q", value)
 	}
+
 	if !slices.Contains(j.found, f) {
 		j.found = append(j.found, f)
 	}

@@ -36,13 +36,16 @@ func (j *judge) uses() []use {
 			contentISO, "the image of " + i.Version, imageBytes, leastBytes,
 		})
 	}
+
 	for _, t := range j.work.templates {
 		u := use{host: t.Host, datastore: t.Datastore, path: t.path + ".datastore", content: contentImages}
 		if !t.built {
 			u.what, u.most, u.least = "template "+t.Key, int64(t.DiskGiB)*gib, leastBytes
 		}
+
 		uses = append(uses, u)
 	}
+
 	for _, m := range j.work.machines {
 		for i, d := range m.disks() {
 			u := use{host: m.Host, datastore: d.datastore, path: d.path, content: contentImages}
@@ -52,6 +55,7 @@ func (j *judge) uses() []use {
 					u.least = leastBytes // of the template
 				}
 			}
+
 			uses = append(uses, u)
 		}
 	}
@@ -62,12 +66,15 @@ func (j *judge) uses() []use {
 // storages judges the datastores that the plan uses, of each host that tells them.
 func (j *judge) storages() {
 	fresh := map[string][]use{} // by storage
+
 	var order []string
+
 	for _, u := range j.uses() {
 		h := j.site.host(u.host)
 		if u.datastore == "" || h.Storages == nil {
 			continue
 		}
+
 		s, found := h.storage(u.datastore)
 		switch {
 		case !found:
@@ -88,12 +95,15 @@ func (j *judge) storages() {
 			if s.Shared != 0 {
 				key = s.Name
 			}
+
 			if fresh[key] == nil {
 				order = append(order, key)
 			}
+
 			fresh[key] = append(fresh[key], u)
 		}
 	}
+
 	for _, key := range order {
 		j.room(fresh[key])
 	}
@@ -106,6 +116,7 @@ func (j *judge) absent(u use, h *Host) {
 		"Datastore.AllocateSpace") {
 		return
 	}
+
 	j.problem(u.host, u.path, u.datastore, "is no storage of %s (for %s there are %s): correct the name, or add it "+
 		"with `pvesm add`", u.host, u.content, h.offer(u.content))
 }
@@ -113,14 +124,17 @@ func (j *judge) absent(u use, h *Host) {
 // offer names the storages that take a type of content.
 func (h *Host) offer(content string) string {
 	var names []string
+
 	for _, s := range h.Storages {
 		if s.Enabled != 0 && slices.Contains(s.contents(), content) {
 			names = append(names, s.Name)
 		}
 	}
+
 	if len(names) == 0 {
 		return "none"
 	}
+
 	slices.Sort(names)
 
 	return strings.Join(names, ", ")
@@ -143,24 +157,33 @@ func (s Storage) contents() []string {
 // a warning as long as it has room for what is written at once.
 func (j *judge) room(uses []use) {
 	s, _ := j.site.host(uses[0].host).storage(uses[0].datastore)
-	var most, least int64
-	var what []string
+
+	var (
+		most, least int64
+		what        []string
+	)
+
 	first := use{}
+
 	for _, u := range uses {
 		if u.what == "" {
 			continue
 		}
+
 		if first.what == "" {
 			first = u
 		}
+
 		if s.Type == "lvm" || s.Type == "iscsi" { // thick
 			u.least = u.most
 		}
+
 		most, least = most+u.most, least+u.least
 		if !slices.Contains(what, u.what) {
 			what = append(what, u.what)
 		}
 	}
+
 	switch {
 	case s.Total == 0: // it does not tell
 	case first.what == "":

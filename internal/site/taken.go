@@ -23,6 +23,7 @@ func (j *judge) vmids() {
 		if held.template != "" && ours || owner != "" && !ours && j.stack.Rehearsal {
 			continue // an interrupted run's build, which the next run ends; or another stack's, elsewhere in truth
 		}
+
 		if held.template != "" {
 			j.problem(held.host, held.path, nil, "gives the template on %s the VMID %d, which %s on %s has: leave "+
 				"that machine, and state another firstVmid for the class",
@@ -30,6 +31,7 @@ func (j *judge) vmids() {
 
 			continue
 		}
+
 		j.problem(held.host, held.path, nil, "%s would get a VMID that is taken: %s",
 			held.name, advice.HeldBy(advice.Subject{
 				Name: held.name, VMID: held.vm.VMID, Host: held.host, Stack: j.stack.Name,
@@ -49,12 +51,15 @@ func inTheWay(w work, machines []proxmoxapi.Listed) []held {
 	for _, vm := range machines {
 		byVMID[vm.VMID] = vm
 	}
+
 	var all []held
+
 	for _, m := range w.machines {
 		if vm, taken := byVMID[m.VMID]; m.new && taken {
 			all = append(all, held{vm: vm, name: m.Name, host: m.Host, path: m.Path})
 		}
 	}
+
 	for _, t := range w.templates {
 		if vm, taken := byVMID[t.VMID]; !t.built && taken {
 			all = append(all, held{vm: vm, name: t.Name, host: t.Host, path: t.path + ".firstVmid", template: t.Key})
@@ -68,6 +73,7 @@ func inTheWay(w work, machines []proxmoxapi.Listed) []held {
 // replaced, and goes.
 func namesakes(w work, machines []proxmoxapi.Listed) []held {
 	var all []held
+
 	for _, m := range w.machines {
 		for _, vm := range machines {
 			if _, own := w.own[vm.VMID]; m.new && !own && vm.Name == m.Name && vm.VMID != m.VMID {
@@ -83,6 +89,7 @@ func namesakes(w work, machines []proxmoxapi.Listed) []held {
 func (j *judge) names() {
 	for _, same := range namesakes(j.work, j.site.Machines) {
 		whose := "no stack made it"
+
 		switch owner, ours := j.owner(same.vm.VMID); {
 		case ours:
 			whose = "this stack made it"
@@ -91,6 +98,7 @@ func (j *judge) names() {
 		case owner != "":
 			whose = "it belongs to the stack " + string(owner)
 		}
+
 		j.warn(same.host, same.path, nil, "%s would have the name of VM %d on %s as well, and %s: Proxmox allows "+
 			"that, people mistake one for the other", same.name,
 			same.vm.VMID, same.vm.Host, whose)
@@ -105,7 +113,9 @@ func (j *judge) mappings() {
 			if gpu.Raw || !taken || slices.Contains(j.stack.Mappings, gpu.Name) {
 				continue
 			}
+
 			path := h.GPUPath(gpu) + ".name"
+
 			switch owner, _ := marker.OwnerOf(comment); {
 			case owner != "" && !owner.Is(j.stack.Project, j.stack.Name) && j.stack.Rehearsal:
 			case owner.Is(j.stack.Project, j.stack.Name):
@@ -127,6 +137,7 @@ func (j *judge) pools() {
 	if j.site.Pools == nil {
 		return
 	}
+
 	for _, m := range j.work.machines {
 		if m.ResourcePool != "" && !slices.Contains(j.site.Pools, m.ResourcePool) {
 			j.problem(m.Host, m.Path+".resourcePool", m.ResourcePool, "is no resource pool (%s): correct the name, "+

@@ -43,24 +43,30 @@ type work struct {
 
 func newWork(plan *spec.Plan, stack Stack) work {
 	w := work{own: stack.Machines}
+
 	for i, cluster := range plan.Clusters {
 		for _, n := range cluster.Nodes() {
 			running, there := stack.Machines[n.VMID]
 			if there && !n.HostPinned {
 				n.Host = running.Host // it stays where it is
 			}
+
 			at := fmt.Sprintf("clusters[%d]", i)
 			if dot := strings.LastIndex(n.Path, "."); dot > 0 {
 				at = n.Path[:dot]
 			}
+
 			w.machines = append(w.machines, machine{n, cluster.Network, at, !there})
 		}
 	}
+
 	seen := map[string]bool{}
+
 	for _, t := range plan.Templates {
 		path, downloaded := "templates."+classOf(t), stack.Downloaded(t)
 		if id := strings.Join([]string{stack.Image(t), t.Host, t.ImageDatastore}, " "); !downloaded && !seen[id] {
 			seen[id] = true
+
 			w.images = append(w.images, image{t, path})
 		}
 		// A template of another image is built anew.
@@ -90,11 +96,13 @@ func (w work) anything() bool {
 // on returns what is new on a host, by name.
 func (w work) on(host string) []string {
 	var names []string
+
 	for _, m := range w.machines {
 		if m.new && m.Host == host {
 			names = append(names, m.Name)
 		}
 	}
+
 	for _, t := range w.templates {
 		if !t.built && t.Host == host {
 			names = append(names, "template "+t.Key)
@@ -113,6 +121,7 @@ func (m machine) disks() []disk {
 
 		return path + ".datastore"
 	}
+
 	list := []disk{{m.Datastore, at(m.Datastore, m.Path), m.DiskGiB}}
 	for i, extra := range m.ExtraDisks {
 		path := at(extra.Datastore, fmt.Sprintf("%s.extraDisks[%d]", m.Path, i))

@@ -12,12 +12,16 @@ func (p *planner) planAddresses(g *pool, own map[int]ownNode) {
 
 		return
 	}
+
 	row := p.addressRow(g, own)
+
 	listed := p.listedAddresses(g, own)
 	for i := range g.nodes {
 		n := &g.nodes[i]
 		by := claim{owner: n.Name, group: g.path, path: g.path + ".firstAddress", count: g.count, net: g.network}
+
 		var address netip.Addr
+
 		switch {
 		case own[i].Address != "":
 			by.path, by.count = own[i].path+".address", 1
@@ -28,6 +32,7 @@ func (p *planner) planAddresses(g *pool, own map[int]ownNode) {
 		case i < len(row):
 			address = row[i]
 		}
+
 		if address.IsValid() {
 			n.Address = netip.PrefixFrom(address, g.network.CIDR.Bits())
 			p.addresses.take(address, by)
@@ -52,12 +57,18 @@ func (p *planner) listedAddresses(g *pool, own map[int]ownNode) []netip.Addr {
 		p.requireText(at, text, "write it as 10.0.0.2")
 		listed[i] = p.statedAddress(at, text, g.network)
 	}
+
 	last := g.count - 1
 	for last >= 0 && own[last].Address != "" {
 		last--
 	}
+
 	if len(listed) > 0 && len(listed) <= last {
-		p.problems.report(g.path+".addresses", nil, "lists too few addresses: %d for %d machines; add the missing ones, or state firstAddress instead", len(listed), g.count)
+		p.problems.report(
+			g.path+".addresses", nil,
+			"lists too few addresses: %d for %d machines; add the missing ones, or state firstAddress instead", len(listed),
+			g.count,
+		)
 	}
 
 	return listed
@@ -81,7 +92,9 @@ func (p *planner) addressRow(g *pool, own map[int]ownNode) []netip.Addr {
 		return nil
 	}
 
-	return p.row(row{g.path + ".firstAddress", g.FirstAddress, g.network, g, func(i int) bool { return own[i].Address == "" }})
+	return p.row(
+		row{g.path + ".firstAddress", g.FirstAddress, g.network, g, func(i int) bool { return own[i].Address == "" }},
+	)
 }
 
 // row returns an address for each machine of the group, and reports the first one that is wanted and cannot be used.
@@ -89,29 +102,35 @@ func (p *planner) row(r row) []netip.Addr {
 	if !r.net.CIDR.IsValid() || p.problems.has(r.path) {
 		return nil
 	}
+
 	first, shown := offset(r.net.CIDR.Addr(), firstOffsets[r.group.kind]), any(nil)
 	if r.stated != "" {
 		var ok bool
 		if first, ok = p.address(r.path, r.stated); !ok {
 			return nil
 		}
+
 		shown = r.stated
 	}
+
 	addresses := make([]netip.Addr, 0, r.group.count)
 	for i := range r.group.count {
 		address := offset(first, i)
+
 		why := unusable(address, r.net.CIDR)
 		if first := i == 0 && r.stated != ""; why == "" || !first && !r.wanted(i) {
 			addresses = append(addresses, address)
 
 			continue
 		}
+
 		switch {
 		case i > 0:
 			why = fmt.Sprintf("gives %s-%d the address %s, which %s", r.group.prefix(), i+1, address, why)
 		case shown == nil:
 			why = fmt.Sprintf("is not stated, and the default %s %s", address, why)
 		}
+
 		p.problems.report(r.path, shown, "%s; %s", why, p.freeAddresses(claim{count: r.group.count, net: r.net}))
 
 		return nil

@@ -15,8 +15,8 @@ type share struct {
 	only  string // the machine's name where it is the only one
 }
 
-// checkCapacity compares what is planned for each host with what it has for guests. Memory cannot be given out twice; cores can, so that more of them is a
-// warning, unless a single machine has more than its host.
+// checkCapacity compares what is planned for each host with what it has for guests. Memory cannot be given out twice;
+// cores can, so that more of them is a warning, unless a single machine has more than its host.
 func (p *planner) checkCapacity() {
 	for i, c := range p.config.Hosts {
 		h, known := p.hosts[c.Name]
@@ -30,7 +30,8 @@ func (p *planner) checkCapacity() {
 func (p *planner) checkMemory(path string, h hostEntry) {
 	shares := p.sharesOn(h.Name, func(n Node) int { return n.MemoryMiB })
 	if planned := sum(shares); h.MemoryMiB > 0 && planned > h.MemoryMiB {
-		p.problems.report(path, h.MemoryMiB, "is less than the %d MiB planned for %s (= %s); place machines on other hosts, make them smaller, or state more if the host has it",
+		p.problems.report(path, h.MemoryMiB,
+			"is less than the %d MiB planned for %s (= %s); place machines on other hosts, make them smaller, or state more if the host has it",
 			planned, h.Name, explain(shares))
 	}
 }
@@ -39,35 +40,48 @@ func (p *planner) checkCores(path string, h hostEntry) {
 	if h.Cores == 0 {
 		return
 	}
+
 	shares := p.sharesOn(h.Name, func(n Node) int { return n.Cores })
 	for _, s := range shares {
 		if s.size > h.Cores {
-			p.problems.report(path, h.Cores, "is less than the %d cores of %s, and Proxmox does not start such a machine; give it fewer cores, or another host", s.size, s.only)
+			p.problems.report(
+				path, h.Cores,
+				"is less than the %d cores of %s, and Proxmox does not start such a machine; give it fewer cores, or another host",
+				s.size, s.only,
+			)
 
 			return
 		}
 	}
+
 	if planned := sum(shares); planned > h.Cores {
-		p.warn("%s: %d cores are planned on %s, which has %d for guests (= %s); machines will wait for each other", path, planned, h.Name, h.Cores, explain(shares))
+		p.warn(
+			"%s: %d cores are planned on %s, which has %d for guests (= %s); machines will wait for each other", path, planned,
+			h.Name, h.Cores, explain(shares),
+		)
 	}
 }
 
 // sharesOn returns what the pools use of a host, largest first.
 func (p *planner) sharesOn(host string, size func(Node) int) []share {
 	var shares []share
+
 	for _, g := range p.pools {
 		for _, n := range g.nodes {
 			if n.Host != host {
 				continue
 			}
+
 			i := slices.IndexFunc(shares, func(s share) bool { return s.pool == g.prefix() && s.size == size(n) })
 			if i < 0 {
 				shares = append(shares, share{pool: g.prefix(), size: size(n), only: n.Name})
 				i = len(shares) - 1
 			}
+
 			shares[i].count++
 		}
 	}
+
 	slices.SortStableFunc(shares, func(a, b share) int { return cmp.Compare(b.size*b.count, a.size*a.count) })
 
 	return shares
@@ -90,6 +104,7 @@ func explain(shares []share) string {
 		if s.count == 1 {
 			name = s.only
 		}
+
 		terms[i] = fmt.Sprintf("%d × %d %s", s.count, s.size, name)
 	}
 

@@ -44,9 +44,11 @@ func (c *claims[K]) take(key K, by claim) {
 
 		return
 	}
+
 	if held.shared && by.shared {
 		return
 	}
+
 	pair := [2]string{held.group + "\n" + held.path, by.path}
 	if !c.seen[pair] {
 		c.seen[pair] = true
@@ -86,15 +88,19 @@ func (p *planner) planRanges() {
 	for i, t := range texts {
 		r, ok := parseRange(t.text)
 		if !ok {
-			p.problems.report(t.kind.path(), t.text, "is not a range of VMIDs; write its first and last, from 100 to 999999999, as 2000-2999")
+			p.problems.report(
+				t.kind.path(), t.text, "is not a range of VMIDs; write its first and last, from 100 to 999999999, as 2000-2999",
+			)
 
 			continue
 		}
+
 		for _, before := range texts[:i] {
 			if other, ok := p.ranges[before.kind]; ok && r.first <= other.last && other.first <= r.last {
 				p.problems.report(t.kind.path(), t.text, "overlaps %s, which is %s; choose ranges apart", before.kind.path(), other)
 			}
 		}
+
 		p.ranges[t.kind] = r
 	}
 }
@@ -102,6 +108,7 @@ func (p *planner) planRanges() {
 func parseRange(text string) (vmidRange, bool) {
 	first, last, found := strings.Cut(text, "-")
 	from, err1 := strconv.ParseUint(strings.TrimSpace(first), 10, 30)
+
 	to, err2 := strconv.ParseUint(strings.TrimSpace(last), 10, 30)
 	if err := cmp.Or(err1, err2); err != nil || !found || from < 100 || from > to || to > 999999999 {
 		return vmidRange{}, false
@@ -113,35 +120,56 @@ func parseRange(text string) (vmidRange, bool) {
 // reportConflicts reports VMIDs, addresses, names and MACs that two machines would have.
 func (p *planner) reportConflicts() {
 	for _, c := range p.names.conflicts {
-		p.problems.report(c.wanted.path, nil, "makes the machine name %s, which %s makes too; choose another name", c.key, c.held.group)
+		p.problems.report(
+			c.wanted.path, nil, "makes the machine name %s, which %s makes too; choose another name", c.key, c.held.group,
+		)
 	}
+
 	for _, c := range p.macs.conflicts {
-		p.problems.report(c.wanted.path, c.key, "belongs to %s already; state another one for %s", c.held.owner, c.wanted.owner)
+		p.problems.report(
+			c.wanted.path, c.key, "belongs to %s already; state another one for %s", c.held.owner, c.wanted.owner,
+		)
 	}
+
 	for _, c := range p.vmids.conflicts {
-		p.problems.report(c.wanted.path, c.key, "belongs to %s already, so %s cannot have it; %s", c.held.owner, c.wanted.owner, p.freeVMIDs(c.wanted))
+		p.problems.report(
+			c.wanted.path, c.key, "belongs to %s already, so %s cannot have it; %s", c.held.owner, c.wanted.owner,
+			p.freeVMIDs(c.wanted),
+		)
 	}
+
 	for _, c := range p.addresses.conflicts {
-		p.problems.report(c.wanted.path, c.key.String(), "belongs to %s already, so %s cannot have it; %s", c.held.owner, c.wanted.owner, p.freeAddresses(c.wanted))
+		p.problems.report(
+			c.wanted.path, c.key.String(), "belongs to %s already, so %s cannot have it; %s", c.held.owner, c.wanted.owner,
+			p.freeAddresses(c.wanted),
+		)
 	}
 }
 
 // freeVMIDs says where a row of VMIDs has room.
 func (p *planner) freeVMIDs(by claim) string {
 	r := p.ranges[by.kind]
+
 	var offsets []int
 	for i := range by.count {
 		offsets = append(offsets, i)
 	}
+
 	if by.kind == rangeTemplates {
 		offsets = offsets[:0]
 		for _, h := range p.hosts {
 			offsets = append(offsets, h.Number)
 		}
 	}
+
 	const step = 10
 	for first := r.first; first <= r.last; first += step {
-		if !slices.ContainsFunc(offsets, func(i int) bool { _, taken := p.vmids.held[first+i]; return taken || !r.holds(first+i) }) {
+		if !slices.ContainsFunc(offsets, func(i int) bool {
+			_, taken := p.vmids.held[first+i]
+
+			return taken || !r.holds(first+
+				i)
+		}) {
 			return "state another, such as " + strconv.Itoa(first)
 		}
 	}

@@ -1,7 +1,8 @@
 package spec
 
-// Config is the stack's configuration under the namespace talos-proxmox, as [Load] reads it. The `jsonschema` tags hold the rules a single value can be
-// judged by (required, default, minimum, maximum, enum); [Load], the JSON schema and the reference in docs/configuration.md all follow them.
+// Config is the stack's configuration under the namespace talos-proxmox, as [Load] reads it. The `jsonschema` tags hold
+// the rules a single value can be judged by (required, default, minimum, maximum, enum); [Load], the JSON schema and
+// the reference in docs/configuration.md all follow them.
 type Config struct {
 	// The Proxmox VE hosts.
 	Hosts []HostConfig `json:"hosts" jsonschema:"required,minItems=1"`
@@ -17,11 +18,13 @@ type Config struct {
 	Backup BackupConfig `json:"backup,omitempty"`
 }
 
-// BackupConfig says what is kept of the clusters, and who can read it. A backup is encrypted with age: whoever writes it cannot read it.
+// BackupConfig says what is kept of the clusters, and who can read it. A backup is encrypted with age: whoever writes
+// it cannot read it.
 type BackupConfig struct {
 	// The public keys (`age1…`) that snapshots of etcd are encrypted to. Without one there are no snapshots.
 	Recipients []string `json:"recipients,omitempty"`
-	// The public keys that exported machine secrets are encrypted to; with these and a snapshot somebody can read every Secret of a cluster, so give them to others. Without one nothing is exported.
+	// The public keys that exported machine secrets are encrypted to; with these and a snapshot somebody can read every
+	// Secret of a cluster, so give them to others. Without one nothing is exported.
 	SecretsRecipients []string `json:"secretsRecipients,omitempty"`
 	// The folder of backups; `~/` is the home of the user who runs the command, other paths begin at the project's folder.
 	Directory string `json:"directory,omitempty" jsonschema:"default=~/.pulumi-backups"`
@@ -55,11 +58,13 @@ type HostConfig struct {
 	Prep *PrepConfig `json:"prep,omitempty"`
 	// The host's GPUs for machines. Without `prep` the host is looked at and judged, never changed.
 	GPUs []GPUConfig `json:"gpus,omitempty"`
-	// What guests may use of the host. Where it is stated, more memory planned than stated is an error, and more cores a warning.
+	// What guests may use of the host. Where it is stated, more memory planned than stated is an error, and more cores a
+	// warning.
 	Capacity CapacityConfig `json:"capacity,omitempty"`
 }
 
-// SSHConfig says how a host's shell is reached. The private key is the secret `sshPrivateKey`, or comes from an SSH agent.
+// SSHConfig says how a host's shell is reached. The private key is the secret `sshPrivateKey`, or comes from an SSH
+// agent.
 type SSHConfig struct {
 	// TCP port.
 	Port int `json:"port,omitempty" jsonschema:"default=22,minimum=1,maximum=65535"`
@@ -71,7 +76,8 @@ type SSHConfig struct {
 	AcceptAnyHostKey bool `json:"acceptAnyHostKey,omitempty" jsonschema:"default=false"`
 }
 
-// CapacityConfig is what guests may use of a host. There is no further reserve: leave out what the host itself, ZFS and guests of others need.
+// CapacityConfig is what guests may use of a host. There is no further reserve: leave out what the host itself, ZFS and
+// guests of others need.
 type CapacityConfig struct {
 	// Cores for guests; 0 = not checked.
 	Cores int `json:"cores,omitempty" jsonschema:"minimum=0,maximum=8192"`
@@ -79,13 +85,15 @@ type CapacityConfig struct {
 	MemoryMiB int `json:"memoryMiB,omitempty" jsonschema:"minimum=0,maximum=67108864"`
 }
 
-// TemplateConfig is a class of templates. Every host that a machine of the class is placed on gets one template of it, and other hosts none.
+// TemplateConfig is a class of templates. Every host that a machine of the class is placed on gets one template of it,
+// and other hosts none.
 type TemplateConfig struct {
 	// The Talos version, in full. New machines get it; running machines are upgraded, never replaced.
 	Version string `json:"version" jsonschema:"required,example=v1.12.6,pattern=^v[0-9]+\\.[0-9]+\\.[0-9]+(-[0-9A-Za-z.]+)?$"`
 	// The machines' processor architecture, which is that of every host: Proxmox VE is released for amd64.
 	Arch string `json:"arch,omitempty" jsonschema:"default=amd64,enum=amd64,because=Proxmox VE is released for amd64 and its machines are x86"`
-	// How the template is made: `image` = a VM template from a disk image, built over SSH; `iso` = no VM template, nodes boot the ISO and install themselves, through the Proxmox API only.
+	// How the template is made: `image` = a VM template from a disk image, built over SSH; `iso` = no VM template, nodes
+	// boot the ISO and install themselves, through the Proxmox API only.
 	Source string `json:"source,omitempty" jsonschema:"default=image,enum=image,enum=iso"`
 	// The datastore of the template's disk.
 	Datastore string `json:"datastore,omitempty" jsonschema:"default=local-lvm"`
@@ -93,13 +101,15 @@ type TemplateConfig struct {
 	ImageDatastore string `json:"imageDatastore,omitempty" jsonschema:"default=local"`
 	// Talos system extensions, by short name (`qemu-guest-agent`) or in full (`siderolabs/qemu-guest-agent`).
 	Extensions []string `json:"extensions,omitempty"`
-	// Take extensions that are not official ones of the stated version, as an Image Factory of your own (`talos:imageFactoryUrl`) may have.
+	// Take extensions that are not official ones of the stated version, as an Image Factory of your own
+	// (`talos:imageFactoryUrl`) may have.
 	AcceptAnyExtension bool `json:"acceptAnyExtension,omitempty" jsonschema:"default=false"`
 	// Additional kernel arguments, one per entry, in this order.
 	KernelArgs []string `json:"kernelArgs,omitempty"`
 	// The SHA-256 of the downloaded (still compressed) file in hexadecimal; empty = not checked.
 	Checksum string `json:"checksum,omitempty"`
-	// The VMID before the first: host number n has the class's template at firstVmid + n. Default: the first of `vmidRanges.templates`. Unused with `source: iso`.
+	// The VMID before the first: host number n has the class's template at firstVmid + n. Default: the first of
+	// `vmidRanges.templates`. Unused with `source: iso`.
 	FirstVMID int `json:"firstVmid,omitempty" jsonschema:"minimum=0,maximum=999999999"`
 	// Cores of the template's own VM; every machine states its own.
 	Cores int `json:"cores,omitempty" jsonschema:"default=4,minimum=1,maximum=512"`
@@ -119,7 +129,8 @@ type ClusterConfig struct {
 	Name string `json:"name" jsonschema:"required,example=prod"`
 	// The Kubernetes version, in full. Default: the one the control planes' Talos minor version came with.
 	KubernetesVersion string `json:"kubernetesVersion,omitempty" jsonschema:"example=v1.35.0,pattern=^v[0-9]+\\.[0-9]+\\.[0-9]+(-[0-9A-Za-z.]+)?$"`
-	// Let ordinary pods run on control planes. Default: true for clusters without workers (dedicated GPU workers do not count), otherwise false.
+	// Let ordinary pods run on control planes. Default: true for clusters without workers (dedicated GPU workers do not
+	// count), otherwise false.
 	AllowSchedulingOnControlPlanes *bool `json:"allowSchedulingOnControlPlanes,omitempty"`
 	// How machines are made from their template: `linked` clones share the template's disk and must stay on its datastore.
 	Clone string `json:"clone,omitempty" jsonschema:"default=full,enum=full,enum=linked"`
@@ -135,7 +146,8 @@ type ClusterConfig struct {
 	Workers []WorkersConfig `json:"workers,omitempty"`
 	// Pools of workers with GPUs.
 	GPUWorkers []GPUWorkersConfig `json:"gpuWorkers,omitempty"`
-	// Leave NVIDIA's device plugin out, because NVIDIA's GPU Operator brings it; the output `gpuOperatorValues` is what to install that with.
+	// Leave NVIDIA's device plugin out, because NVIDIA's GPU Operator brings it; the output `gpuOperatorValues` is what to
+	// install that with.
 	GPUOperator bool `json:"gpuOperator,omitempty" jsonschema:"default=false"`
 	// Talos strategic-merge patches for all machines of the cluster, as YAML text.
 	Patches []string `json:"patches,omitempty"`
@@ -157,9 +169,11 @@ type NetworkConfig struct {
 	DNS []string `json:"dns,omitempty" jsonschema:"example=1.1.1.1"`
 	// Time servers, by name or address. Default: Talos' own.
 	NTP []string `json:"ntp,omitempty" jsonschema:"example=time.cloudflare.com"`
-	// The virtual address of the Kubernetes API, shared by the control planes; needed for more than one control plane that clients should find at one address.
+	// The virtual address of the Kubernetes API, shared by the control planes; needed for more than one control plane that
+	// clients should find at one address.
 	VIP string `json:"vip,omitempty" jsonschema:"example=10.0.0.5"`
-	// How machines get their address: `static`, or `dhcp` with the planned addresses as reservations for the planned MACs on the router.
+	// How machines get their address: `static`, or `dhcp` with the planned addresses as reservations for the planned MACs
+	// on the router.
 	Addressing string `json:"addressing,omitempty" jsonschema:"default=static,enum=static,enum=dhcp"`
 }
 
@@ -167,9 +181,11 @@ type NetworkConfig struct {
 type ControlPlaneConfig struct {
 	// How many; odd, since an even one more tolerates no further failure.
 	Count int `json:"count,omitempty" jsonschema:"default=1,minimum=1,maximum=7"`
-	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the pool; `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
+	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the pool;
+	// `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
 	Placement string `json:"placement,omitempty" jsonschema:"default=spread,enum=spread,enum=roundRobin,enum=explicit"`
-	// Give each control plane a GPU of this name; for clusters that run GPU pods on their control planes, such as a single node.
+	// Give each control plane a GPU of this name; for clusters that run GPU pods on their control planes, such as a single
+	// node.
 	GPU string `json:"gpu,omitempty" jsonschema:"example=rtx4000"`
 	GPUUseConfig
 	PoolConfig
@@ -181,7 +197,8 @@ type WorkersConfig struct {
 	Name string `json:"name" jsonschema:"required,example=general"`
 	// How many; 0 keeps the pool without machines.
 	Count int `json:"count,omitempty" jsonschema:"default=1,minimum=0,maximum=1000"`
-	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the pool; `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
+	// How machines without a pinned host are placed: `spread` = onto the listed host with the fewest machines of the pool;
+	// `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
 	Placement string `json:"placement,omitempty" jsonschema:"default=roundRobin,enum=spread,enum=roundRobin,enum=explicit"`
 	PoolConfig
 }

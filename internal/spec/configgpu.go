@@ -1,10 +1,13 @@
 package spec
 
-// PrepConfig says how a host is prepared for guests. Nothing is done twice, and what is removed here is put back on the host as it was.
+// PrepConfig says how a host is prepared for guests. Nothing is done twice, and what is removed here is put back on the
+// host as it was.
 type PrepConfig struct {
-	// Prepare the host's IOMMU for PCI passthrough: kernel command line, modules, and the binding of the host's `gpus` to vfio-pci.
+	// Prepare the host's IOMMU for PCI passthrough: kernel command line, modules, and the binding of the host's `gpus` to
+	// vfio-pci.
 	IOMMU bool `json:"iommu,omitempty" jsonschema:"default=true"`
-	// The most memory in GiB that ZFS may keep for its cache (ARC), with fractions; 0 leaves it alone. Default: a tenth of the memory, at most 16 GiB. Nothing is done on hosts without ZFS.
+	// The most memory in GiB that ZFS may keep for its cache (ARC), with fractions; 0 leaves it alone. Default: a tenth of
+	// the memory, at most 16 GiB. Nothing is done on hosts without ZFS.
 	ZFSArcMaxGiB *float64 `json:"zfsArcMaxGiB,omitempty" jsonschema:"minimum=0,maximum=16384"`
 	// The Proxmox package repositories: `keep` = leave them alone.
 	Repositories string `json:"repositories,omitempty" jsonschema:"default=keep,enum=keep,enum=no-subscription,enum=enterprise"`
@@ -14,18 +17,21 @@ type PrepConfig struct {
 
 // GPUConfig is a GPU of a host.
 type GPUConfig struct {
-	// The name that machines ask for it by, and the name of its PCI mapping in Proxmox. GPUs of the same kind share it, on one host or several.
+	// The name that machines ask for it by, and the name of its PCI mapping in Proxmox. GPUs of the same kind share it, on
+	// one host or several.
 	Name string `json:"name" jsonschema:"required,example=rtx4000"`
-	// Its PCI address: `01:00` for all functions of the device, `01:00.0` for one. `lspci -Dnn | grep -i nvidia` on the host shows it.
+	// Its PCI address: `01:00` for all functions of the device, `01:00.0` for one. `lspci -Dnn | grep -i nvidia` on the
+	// host shows it.
 	PCI string `json:"pci" jsonschema:"required,example=01:00"`
 	// The architecture, which the driver follows from.
 	Generation string `json:"generation" jsonschema:"required,example=ada,enum=maxwell,enum=pascal,enum=volta,enum=turing,enum=ampere,enum=ada,enum=hopper,enum=blackwell"`
-	// How machines get it: `mapping` = by a PCI mapping of Proxmox, which an API token can use; `raw` = by its address, which Proxmox lets only root@pam do, logged in with a password.
+	// How machines get it: `mapping` = by a PCI mapping of Proxmox, which an API token can use; `raw` = by its address,
+	// which Proxmox lets only root@pam do, logged in with a password.
 	Passthrough string `json:"passthrough,omitempty" jsonschema:"default=mapping,enum=mapping,enum=raw"`
 }
 
-// GPUTemplateConfig is what the templates for machines with a GPU have different from those of their class: they carry the driver, so that they are images of
-// their own. They are made where a machine needs one.
+// GPUTemplateConfig is what the templates for machines with a GPU have different from those of their class: they carry
+// the driver, so that they are images of their own. They are made where a machine needs one.
 type GPUTemplateConfig struct {
 	// The VMID before the first: host number n has it at firstVmid + n. Default: 50 more than the class's own.
 	FirstVMID int `json:"firstVmid,omitempty" jsonschema:"minimum=0,maximum=999999999"`
@@ -57,7 +63,9 @@ type GPUWorkersConfig struct {
 	Name string `json:"name" jsonschema:"required,example=gpu"`
 	// How many; 0 keeps the pool without machines.
 	Count int `json:"count,omitempty" jsonschema:"default=1,minimum=0,maximum=1000"`
-	// How machines without a pinned host are placed among the hosts that have the GPU: `spread` = onto the one with the fewest machines of the pool; `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its host under `nodes`.
+	// How machines without a pinned host are placed among the hosts that have the GPU: `spread` = onto the one with the
+	// fewest machines of the pool; `roundRobin` = by number along the list of hosts; `explicit` = every machine needs its
+	// host under `nodes`.
 	Placement string `json:"placement,omitempty" jsonschema:"default=roundRobin,enum=spread,enum=roundRobin,enum=explicit"`
 	// The GPUs' name, from `hosts[].gpus`.
 	GPU string `json:"gpu" jsonschema:"required,example=rtx4000"`

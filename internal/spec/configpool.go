@@ -14,7 +14,8 @@ type PoolConfig struct {
 	Datastore string `json:"datastore,omitempty"`
 	// The VMID of the first machine; the others follow. Default: the first of the role's range in `vmidRanges`.
 	FirstVMID int `json:"firstVmid,omitempty" jsonschema:"minimum=0,maximum=999999999"`
-	// The address of the first machine; the others follow. Default: the tenth of the network for control planes (10.0.0.10), the twentieth for workers (10.0.0.20), the fortieth for GPU workers (10.0.0.40).
+	// The address of the first machine; the others follow. Default: the tenth of the network for control planes
+	// (10.0.0.10), the twentieth for workers (10.0.0.20), the fortieth for GPU workers (10.0.0.40).
 	FirstAddress string `json:"firstAddress,omitempty" jsonschema:"example=10.0.0.40"`
 	// The addresses of the machines in order of their numbers, instead of `firstAddress`; at least as many as machines.
 	Addresses []string `json:"addresses,omitempty"`
@@ -22,7 +23,8 @@ type PoolConfig struct {
 	Hosts []string `json:"hosts,omitempty"`
 	// What single machines have different from their pool, by number (`"2"`) or name (`prod-cp-2`).
 	Nodes map[string]NodeConfig `json:"nodes,omitempty"`
-	// The processor type as Proxmox calls it; Talos needs x86-64-v2 or better. `host` is the fastest; hosts of different makes share `x86-64-v2-AES`.
+	// The processor type as Proxmox calls it; Talos needs x86-64-v2 or better. `host` is the fastest; hosts of different
+	// makes share `x86-64-v2-AES`.
 	CPUType string `json:"cpuType,omitempty" jsonschema:"default=host"`
 	// Show machines the host's NUMA layout.
 	NUMA bool `json:"numa,omitempty" jsonschema:"default=false"`
@@ -38,9 +40,11 @@ type PoolConfig struct {
 	ExtraDisks []DiskConfig `json:"extraDisks,omitempty"`
 	// Additional network cards.
 	ExtraNICs []NICConfig `json:"extraNICs,omitempty"`
-	// Labels of the Kubernetes nodes; running nodes follow. Not those that Kubernetes lets no worker set (`node-role.kubernetes.io/…` and others of `kubernetes.io` and `k8s.io`), nor those of every node.
+	// Labels of the Kubernetes nodes; running nodes follow. Not those that Kubernetes lets no worker set
+	// (`node-role.kubernetes.io/…` and others of `kubernetes.io` and `k8s.io`), nor those of every node.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Taints of the Kubernetes nodes, as `key=value:Effect` or `key:Effect`; nodes register with them, and running nodes follow.
+	// Taints of the Kubernetes nodes, as `key=value:Effect` or `key:Effect`; nodes register with them, and running nodes
+	// follow.
 	Taints []string `json:"taints,omitempty" jsonschema:"example=dedicated=db:NoSchedule"`
 	// Talos strategic-merge patches for the machines of the pool, as YAML text; applied after the cluster's.
 	Patches []string `json:"patches,omitempty"`
@@ -48,7 +52,8 @@ type PoolConfig struct {
 
 // NodeConfig is what a single machine has different from its pool.
 type NodeConfig struct {
-	// The host; a running machine moves when it changes, while the calculated placement never moves one. A machine with a GPU is replaced instead.
+	// The host; a running machine moves when it changes, while the calculated placement never moves one. A machine with a
+	// GPU is replaced instead.
 	Host string `json:"host,omitempty"`
 	// The VMID.
 	VMID int `json:"vmid,omitempty" jsonschema:"minimum=0,maximum=999999999"`
@@ -74,7 +79,9 @@ type DiskConfig struct {
 	SizeGiB int `json:"sizeGiB" jsonschema:"required,minimum=1,maximum=65536,example=100"`
 	// The datastore. Default: the pool's.
 	Datastore string `json:"datastore,omitempty"`
-	// Where the disk is attached: `virtio0` to `virtio15`, or `scsi1` to `scsi30`. Default: `virtio1` for the first additional disk, `virtio2` for the second and so on; a disk that a machine has already stays where it is. The Proxmox CSI plugin attaches volumes to `scsi1` to `scsi29`, so leave these to it.
+	// Where the disk is attached: `virtio0` to `virtio15`, or `scsi1` to `scsi30`. Default: `virtio1` for the first
+	// additional disk, `virtio2` for the second and so on; a disk that a machine has already stays where it is. The
+	// Proxmox CSI plugin attaches volumes to `scsi1` to `scsi29`, so leave these to it.
 	Interface string `json:"interface,omitempty" jsonschema:"example=virtio1"`
 }
 

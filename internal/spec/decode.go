@@ -22,6 +22,7 @@ func parseAll(values map[string]string) map[string]any {
 		if key == secretKey || strings.TrimSpace(text) == "" {
 			continue
 		}
+
 		parsed[key] = parse(text)
 	}
 
@@ -31,6 +32,7 @@ func parseAll(values map[string]string) map[string]any {
 // decode reads the top-level values over the defaults.
 func decode(parsed map[string]any, found secrets, problems *Problems) Config {
 	var config Config
+
 	d := decoder{problems, found}
 	d.structure("", parsed, reflect.ValueOf(&config).Elem())
 
@@ -41,10 +43,12 @@ func decode(parsed map[string]any, found secrets, problems *Problems) Config {
 func parse(text string) any {
 	reader := json.NewDecoder(strings.NewReader(text))
 	reader.UseNumber()
+
 	var value any
 	if err := reader.Decode(&value); err != nil {
 		return text
 	}
+
 	if _, err := reader.Token(); err != io.EOF {
 		return text
 	}
@@ -65,6 +69,7 @@ func (d decoder) value(path string, in any, out reflect.Value, r rules) {
 
 		return
 	}
+
 	switch out.Kind() { //nolint:exhaustive // these are the kinds of the configuration types
 	case reflect.Struct:
 		if object, ok := in.(map[string]any); ok {
@@ -72,6 +77,7 @@ func (d decoder) value(path string, in any, out reflect.Value, r rules) {
 
 			return
 		}
+
 		d.wrong(path, in, "a map of keys")
 	case reflect.Slice:
 		d.list(path, in, out, r)
@@ -92,18 +98,21 @@ func (d decoder) value(path string, in any, out reflect.Value, r rules) {
 
 			return
 		}
+
 		d.wrong(path, in, "a boolean")
 	}
 }
 
 func (d decoder) structure(path string, in map[string]any, out reflect.Value) {
 	fill(out)
+
 	fields := fieldsOf(out.Type())
 	for _, key := range slices.Sorted(maps.Keys(in)) {
 		if !slices.ContainsFunc(fields, func(f field) bool { return f.key == key }) {
 			d.problems.report(join(path, key), nil, "is not a key of the configuration; %s", Suggest(key, keysOf(fields)))
 		}
 	}
+
 	for _, f := range fields {
 		if value := in[f.key]; value != nil {
 			d.value(join(path, f.key), value, out.FieldByIndex(f.index), f.rules)
@@ -120,10 +129,13 @@ func (d decoder) list(path string, in any, out reflect.Value, r rules) {
 
 		return
 	}
+
 	if len(items) < r.minItems {
 		d.problems.report(path, nil, "is an empty list; state at least %d entry", r.minItems)
 	}
+
 	out.Set(reflect.MakeSlice(out.Type(), len(items), len(items)))
+
 	for i, item := range items {
 		d.value(fmt.Sprintf("%s[%d]", path, i), item, out.Index(i), r)
 	}
@@ -136,7 +148,9 @@ func (d decoder) mapping(path string, in any, out reflect.Value, r rules) {
 
 		return
 	}
+
 	out.Set(reflect.MakeMapWithSize(out.Type(), len(object)))
+
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		item := reflect.New(out.Type().Elem()).Elem()
 		d.value(join(path, key), object[key], item, rules{secret: r.secret})
@@ -151,21 +165,25 @@ func (d decoder) text(path string, in any, out reflect.Value, r rules) {
 
 		return
 	}
+
 	if len(r.enum) > 0 && !slices.Contains(r.enum, text) {
 		d.problems.report(path, text, "is not a choice here%s; %s", r.because, Suggest(text, r.enum))
 
 		return
 	}
+
 	if text == "" && r.required {
 		d.problems.report(path, text, "is empty; state it%s", exampleOf(field{rules: r}))
 
 		return
 	}
+
 	if text == "" && r.fallback != "" {
 		d.problems.report(path, text, "is empty; leave it out for the default %s", r.fallback)
 
 		return
 	}
+
 	out.SetString(text)
 }
 
@@ -176,12 +194,14 @@ func (d decoder) number(path string, in any, out reflect.Value, r rules) {
 
 		return
 	}
+
 	number, err := strconv.Atoi(stated.String())
 	if err != nil {
 		d.problems.report(path, in, "is not a whole number that fits; write it without fraction or exponent")
 
 		return
 	}
+
 	if d.within(path, stated, float64(number), r) {
 		out.SetInt(int64(number))
 	}
@@ -195,12 +215,14 @@ func (d decoder) fraction(path string, in any, out reflect.Value, r rules) {
 
 		return
 	}
+
 	number, err := stated.Float64()
 	if err != nil {
 		d.problems.report(path, in, "is not a number that fits; write it as 9.6")
 
 		return
 	}
+
 	if d.within(path, stated, number, r) {
 		out.SetFloat(number)
 	}
@@ -235,6 +257,7 @@ func (d decoder) wrong(path string, in any, want string) {
 	case map[string]any:
 		is, shown = "a map", nil
 	}
+
 	remedy := "write " + want
 	switch {
 	case strings.Contains(path, "patches"):
@@ -248,6 +271,7 @@ func (d decoder) wrong(path string, in any, want string) {
 	case want == "a list" && shown != nil:
 		remedy = "write it as a list with - before each entry"
 	}
+
 	d.problems.report(path, shown, "is %s where %s belongs; %s", is, want, remedy)
 }
 

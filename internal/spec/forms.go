@@ -89,9 +89,11 @@ func (p *planner) check(path, text string, f form) bool {
 	if text == "" {
 		return false
 	}
+
 	if p.unknown(path) {
 		return true
 	}
+
 	if !f.pattern.MatchString(text) {
 		p.problems.report(path, text, "%s", f.remedy)
 
@@ -107,9 +109,11 @@ func normalKey(text string) (string, bool) {
 	if len(parts) < 2 || strings.ContainsAny(text, "\r\n") {
 		return "", false
 	}
+
 	blob, err := base64.StdEncoding.DecodeString(parts[1])
 	// The blob begins with the type once more: a length in four bytes, then its name.
-	if err != nil || len(blob) < 4+len(parts[0]) || string(blob[4:4+len(parts[0])]) != parts[0] || int(blob[3]) != len(parts[0]) {
+	if err != nil || len(blob) < 4+len(parts[0]) || string(blob[4:4+len(parts[0])]) != parts[0] ||
+		int(blob[3]) != len(parts[0]) {
 		return "", false
 	}
 

@@ -26,9 +26,13 @@ func (versions) Check(talos, kubernetes string) error {
 		if !strings.HasPrefix(talos, prefix) {
 			continue
 		}
+
 		var minor int
 		if _, err := fmt.Sscanf(kubernetes, "v1.%d.", &minor); err != nil || minor < minors[0] || minor > minors[1] {
-			return fmt.Errorf("Kubernetes %s does not run on Talos %s: choose a version from v1.%d to v1.%d", kubernetes, talos, minors[0], minors[1])
+			return fmt.Errorf(
+				"Kubernetes %s does not run on Talos %s: choose a version from v1.%d to v1.%d", kubernetes, talos, minors[0],
+				minors[1],
+			)
 		}
 
 		return nil
@@ -66,12 +70,16 @@ func (versions) Extensions(talos string) []string {
 // Driver knows open and nonfree modules, and that Pascal has no open ones.
 func (versions) Driver(talos, generation, flavour, track string) (spec.Driver, error) {
 	if generation == "pascal" && flavour == "open" {
-		return spec.Driver{}, fmt.Errorf("version %s of Talos has no open driver for GPUs of the generation pascal: choose nonfree", talos)
+		return spec.Driver{}, fmt.Errorf(
+			"version %s of Talos has no open driver for GPUs of the generation pascal: choose nonfree", talos,
+		)
 	}
+
 	d := spec.Driver{Flavour: cmp.Or(flavour, "open"), Track: cmp.Or(track, "production")}
 	if generation == "pascal" {
 		d.Flavour = "nonfree"
 	}
+
 	d.Extensions = []string{"siderolabs/nvidia-" + d.Flavour + "-" + d.Track}
 
 	return d, nil
@@ -100,6 +108,7 @@ func options() spec.Options {
 // values turns YAML into what Pulumi hands over: JSON for each top-level key.
 func values(t testing.TB, text string) map[string]string {
 	t.Helper()
+
 	var top map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(text), &top))
 
@@ -108,10 +117,13 @@ func values(t testing.TB, text string) map[string]string {
 
 func valuesOf(t testing.TB, top map[string]any) map[string]string {
 	t.Helper()
+
 	result := map[string]string{}
+
 	for key, value := range top {
 		text, err := json.Marshal(value)
 		require.NoError(t, err)
+
 		result[key] = string(text)
 	}
 
@@ -120,6 +132,7 @@ func valuesOf(t testing.TB, top map[string]any) map[string]string {
 
 func readFile(t testing.TB, parts ...string) string {
 	t.Helper()
+
 	text, err := os.ReadFile(filepath.Join(parts...)) //nolint:gosec // test data
 	require.NoError(t, err)
 

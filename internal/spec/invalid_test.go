@@ -26,12 +26,16 @@ const enoughCases = 100
 
 func TestEveryInvalidConfigurationIsRefusedInItsOwnWords(t *testing.T) {
 	t.Parallel()
+
 	files, err := filepath.Glob("testdata/invalid/*.yaml")
 	require.NoError(t, err)
+
 	count := 0
+
 	for _, file := range files {
 		cases := map[string]invalidCase{}
 		require.NoError(t, yaml.Unmarshal([]byte(readFile(t, file)), &cases))
+
 		count += len(cases)
 		for name, c := range cases {
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml")+"/"+name, func(t *testing.T) {
@@ -40,23 +44,29 @@ func TestEveryInvalidConfigurationIsRefusedInItsOwnWords(t *testing.T) {
 				assert.Nil(t, plan)
 				require.Error(t, err)
 				assert.Equal(t, c.Want, strings.Split(err.Error(), "\n"))
+
 				for _, line := range c.Want {
 					assert.Regexp(t, remedy, line, "the message has to end with what to do")
 				}
 			})
 		}
 	}
+
 	assert.GreaterOrEqual(t, count, enoughCases)
 }
 
 // remedy is what messages tell the reader to do.
-var remedy = regexp.MustCompile(`(; |: )(state|write|choose|use|remove|leave|did you mean|add|put|give|place|shorten|correct|it has)\b`)
+var remedy = regexp.MustCompile(
+	`(; |: )(state|write|choose|use|remove|leave|did you mean|add|put|give|place|shorten|correct|it has)\b`,
+)
 
 // changed returns the base configuration with changes.
 func changed(t testing.TB, set map[string]any) map[string]string {
 	t.Helper()
+
 	var top any
 	require.NoError(t, yaml.Unmarshal([]byte(readFile(t, "testdata", "base.yaml")), &top))
+
 	for path, value := range set {
 		top = put(t, top, steps(path), value)
 	}
@@ -71,16 +81,20 @@ func steps(path string) []string {
 
 func put(t testing.TB, in any, at []string, value any) any {
 	t.Helper()
+
 	if len(at) == 0 {
 		return value
 	}
+
 	switch node := in.(type) {
 	case []any:
 		index, err := strconv.Atoi(at[0])
 		require.NoError(t, err)
+
 		if index == len(node) {
 			node = append(node, nil)
 		}
+
 		node[index] = put(t, node[index], at[1:], value)
 
 		return node

@@ -1,12 +1,14 @@
-// Package spec turns a stack's configuration into a [Plan]: load strictly, default, validate, plan. It does so without Pulumi and without a network, so that
-// what will exist is decided, and every problem known, before the first resource is registered.
+// Package spec turns a stack's configuration into a [Plan]: load strictly, default, validate, plan. It does so without
+// Pulumi and without a network, so that what will exist is decided, and every problem known, before the first resource
+// is registered.
 package spec
 
 // Options is what [Load] needs beside the configuration.
 type Options struct {
 	// Stack is the name of the Pulumi stack; MAC addresses follow from it.
 	Stack string
-	// Compatibility knows versions and minimum sizes. Without it every pair of versions is accepted, and Kubernetes versions have to be stated.
+	// Compatibility knows versions and minimum sizes. Without it every pair of versions is accepted, and Kubernetes
+	// versions have to be stated.
 	Compatibility Compatibility
 	// CheckPatch judges a user's Talos patch; optional. Its error is shown as it is, so it must not repeat the patch.
 	CheckPatch func(patch string) error
@@ -20,11 +22,13 @@ type Options struct {
 	Blinded bool
 	// Unconnected says that nobody is asked anything: how hosts are reached may be left out.
 	Unconnected bool
-	// CheckRaw says whether the stack's credentials let it pass devices through without a mapping; optional. Its error says what to do instead.
+	// CheckRaw says whether the stack's credentials let it pass devices through without a mapping; optional. Its error
+	// says what to do instead.
 	CheckRaw func() error
 }
 
-// PatchRefusal is an error of CheckPatch that tells nothing of what stands in the patch, so that it is shown of an encrypted one, too.
+// PatchRefusal is an error of CheckPatch that tells nothing of what stands in the patch, so that it is shown of an
+// encrypted one, too.
 type PatchRefusal string
 
 // Error returns the reason and what to do about it.
@@ -38,20 +42,25 @@ type Compatibility interface {
 	DefaultKubernetes(talosVersion string) (string, bool)
 	// Minimum returns the smallest machine for a role.
 	Minimum(role Role) (cores, memoryMiB, diskGiB int)
-	// Extensions returns the official extensions that there are for a supported Talos version, in full (siderolabs/qemu-guest-agent), and none for others.
+	// Extensions returns the official extensions that there are for a supported Talos version, in full
+	// (siderolabs/qemu-guest-agent), and none for others.
 	Extensions(talosVersion string) []string
-	// Driver returns the NVIDIA driver for a GPU generation on a supported Talos version. Flavour and track are a wish; empty = what fits best.
+	// Driver returns the NVIDIA driver for a GPU generation on a supported Talos version. Flavour and track are a wish;
+	// empty = what fits best.
 	Driver(talosVersion, generation, flavour, track string) (Driver, error)
 }
 
-// Load reads the configuration and plans the stack. The values are the top-level keys without their namespace (hosts, templates, clusters, protect,
-// vmidRanges, backup) with JSON text; sshPrivateKey is left alone. The error is [Problems] with everything that is wrong.
+// Load reads the configuration and plans the stack. The values are the top-level keys without their namespace (hosts,
+// templates, clusters, protect, vmidRanges, backup) with JSON text; sshPrivateKey is left alone. The error is
+// [Problems] with everything that is wrong.
 func Load(values map[string]string, o Options) (*Plan, error) {
 	var problems Problems
+
 	parsed := parseAll(values)
 	found := findSecrets(parsed, o)
 	p := newPlanner(decode(parsed, found, &problems), o, found, &problems)
 	plan := p.plan()
+
 	if len(problems) > 0 {
 		return nil, problems.without(found).sorted()
 	}

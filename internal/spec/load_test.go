@@ -13,6 +13,7 @@ import (
 
 func TestWarnings(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		set  map[string]any
 		want []string
@@ -21,25 +22,43 @@ func TestWarnings(t *testing.T) {
 			"clusters[0].controlPlane: 2 of 3 control planes are on pve1, which takes the cluster's API with it when it fails; use at least three hosts",
 		}},
 		"one control plane has nothing to lose": {map[string]any{"clusters[0].controlPlane.count": 1}, nil},
-		"a Kubernetes version that follows Talos": {map[string]any{"clusters[0].controlPlane.count": 1, "clusters[0].kubernetesVersion": nil}, []string{
+		"a Kubernetes version that follows Talos": {map[string]any{
+			"clusters[0].controlPlane.count": 1, "clusters[0].kubernetesVersion": nil,
+		}, []string{
 			"clusters[0].kubernetesVersion is not stated and follows Talos v1.12.6: v1.35.0; state it, so that a new Talos version does not change it",
 		}},
-		"more cores than a host has": {map[string]any{"clusters[0].controlPlane.count": 1, "hosts[0].capacity": map[string]any{"cores": 9}, "clusters[0].workers[0].cores": 8}, []string{
+		"more cores than a host has": {map[string]any{
+			"clusters[0].controlPlane.count": 1,
+			"hosts[0].capacity":              map[string]any{"cores": 9},
+			"clusters[0].workers[0].cores":   8,
+		}, []string{
 			"hosts[0].capacity.cores: 10 cores are planned on pve1, which has 9 for guests (= 1 × 8 prod-general-1 + 1 × 2 prod-cp-1); machines will wait for each other",
 		}},
 		"one machine with all the cores of its host": {
-			map[string]any{"clusters[0].controlPlane.count": 1, "hosts[0].capacity": map[string]any{"cores": 8}, "clusters[0].workers[0].cores": 8}, []string{
+			map[string]any{
+				"clusters[0].controlPlane.count": 1,
+				"hosts[0].capacity":              map[string]any{"cores": 8},
+				"clusters[0].workers[0].cores":   8,
+			},
+			[]string{
 				"hosts[0].capacity.cores: 10 cores are planned on pve1, which has 8 for guests (= 1 × 8 prod-general-1 + 1 × 2 prod-cp-1); machines will wait for each other",
 			},
 		},
 		"as much memory as a host has": {
 			map[string]any{
-				"clusters[0].controlPlane.count": 1, "clusters[0].controlPlane.memoryMiB": 4096, "clusters[0].workers[0].memoryMiB": 8192,
-				"hosts[0].capacity": map[string]any{"memoryMiB": 12288},
+				"clusters[0].controlPlane.count":     1,
+				"clusters[0].controlPlane.memoryMiB": 4096,
+				"clusters[0].workers[0].memoryMiB":   8192,
+				"hosts[0].capacity":                  map[string]any{"memoryMiB": 12288},
 			}, nil,
 		},
 		"as many cores as a host has": {
-			map[string]any{"clusters[0].controlPlane.count": 1, "hosts[0].capacity": map[string]any{"cores": 10}, "clusters[0].workers[0].cores": 8}, nil,
+			map[string]any{
+				"clusters[0].controlPlane.count": 1,
+				"hosts[0].capacity":              map[string]any{"cores": 10},
+				"clusters[0].workers[0].cores":   8,
+			},
+			nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,25 +72,40 @@ func TestWarnings(t *testing.T) {
 
 func TestHowPulumiHandsValuesOver(t *testing.T) {
 	t.Parallel()
+
 	good := changed(t, nil)
 	for name, c := range map[string]struct{ key, text, want string }{
-		"a text comes without quotes":      {"protect", "yes", `protect: "yes" is text where a boolean belongs; write true or false, without quotes`},
-		"broken JSON is a text":            {"hosts", `[{"name":`, `hosts: "[{\"name\":" is text where a list belongs; write it as a list with - before each entry`},
-		"two JSON values are a text":       {"clusters", `[] []`, `clusters: "[] []" is text where a list belongs; write it as a list with - before each entry`},
-		"an empty value is none":           {"protect", " ", ""},
-		"null is none":                     {"protect", "null", ""},
-		"the SSH key is someone else's":    {"sshPrivateKey", "-----BEGIN OPENSSH PRIVATE KEY-----", ""},
-		"long values are cut":              {"protect", `"` + fmt.Sprintf("%0200d", 7) + `"`, `protect: "` + fmt.Sprintf("%079d", 0) + `… is text where a boolean belongs; write true or false, without quotes`},
-		"a key of another case is unknown": {"Protect", "true", "Protect: is not a key of the configuration; did you mean protect?"},
+		"a text comes without quotes": {
+			"protect", "yes", `protect: "yes" is text where a boolean belongs; write true or false, without quotes`,
+		},
+		"broken JSON is a text": {
+			"hosts", `[{"name":`,
+			`hosts: "[{\"name\":" is text where a list belongs; write it as a list with - before each entry`,
+		},
+		"two JSON values are a text": {
+			"clusters", `[] []`, `clusters: "[] []" is text where a list belongs; write it as a list with - before each entry`,
+		},
+		"an empty value is none":        {"protect", " ", ""},
+		"null is none":                  {"protect", "null", ""},
+		"the SSH key is someone else's": {"sshPrivateKey", "-----BEGIN OPENSSH PRIVATE KEY-----", ""},
+		"long values are cut": {
+			"protect", `"` + fmt.Sprintf("%0200d", 7) + `"`,
+			`protect: "` + fmt.Sprintf("%079d", 0) + `… is text where a boolean belongs; write true or false, without quotes`,
+		},
+		"a key of another case is unknown": {
+			"Protect", "true", "Protect: is not a key of the configuration; did you mean protect?",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			all := map[string]string{c.key: c.text}
 			for key, text := range good {
 				if key != c.key {
 					all[key] = text
 				}
 			}
+
 			plan, err := spec.Load(all, options())
 			if c.want == "" {
 				require.NoError(t, err)
@@ -79,6 +113,7 @@ func TestHowPulumiHandsValuesOver(t *testing.T) {
 
 				return
 			}
+
 			require.EqualError(t, err, c.want)
 		})
 	}
@@ -86,18 +121,23 @@ func TestHowPulumiHandsValuesOver(t *testing.T) {
 
 func TestNothingAtAllIsAnError(t *testing.T) {
 	t.Parallel()
+
 	_, err := spec.Load(nil, spec.Options{})
+
 	var problems spec.Problems
 	require.ErrorAs(t, err, &problems)
+
 	var paths []string
 	for _, p := range problems {
 		paths = append(paths, p.Path)
 	}
+
 	assert.Equal(t, []string{"clusters", "hosts", "templates"}, paths)
 }
 
 func TestWithoutCompatibilityVersionsAreTaken(t *testing.T) {
 	t.Parallel()
+
 	set := map[string]any{"templates.talos.version": "v9.9.9"}
 	plan, err := spec.Load(changed(t, set), spec.Options{Stack: "test"})
 	require.NoError(t, err)
@@ -105,9 +145,11 @@ func TestWithoutCompatibilityVersionsAreTaken(t *testing.T) {
 
 	set["clusters[0].kubernetesVersion"], set["clusters[0].workers[0].memoryMiB"], set["clusters[0].controlPlane.memoryMiB"] = nil, 600, 1200
 	_, err = spec.Load(changed(t, set), spec.Options{Stack: "test"})
-	require.EqualError(t, err, `clusters[0].controlPlane.memoryMiB: 1200 is below Talos' minimum for a control plane; state at least 2048
+	require.EqualError(
+		t, err, `clusters[0].controlPlane.memoryMiB: 1200 is below Talos' minimum for a control plane; state at least 2048
 clusters[0].kubernetesVersion: is missing; state it, such as kubernetesVersion: v1.35.0
-clusters[0].workers[0].memoryMiB: 600 is below Talos' minimum for a worker; state at least 1024`)
+clusters[0].workers[0].memoryMiB: 600 is below Talos' minimum for a worker; state at least 1024`,
+	)
 }
 
 // unsure knows no default for a version that it does not refuse either.
@@ -119,7 +161,10 @@ func (unsure) DefaultKubernetes(string) (string, bool) { return "", false }
 func TestAVersionWithoutDefaultIsNotSupported(t *testing.T) {
 	t.Parallel()
 	_, err := spec.Load(changed(t, nil), spec.Options{Compatibility: unsure{}})
-	require.EqualError(t, err, `templates.talos.version: "v1.12.6" is not a supported Talos version; state one that docs/compatibility.md lists`)
+	require.EqualError(
+		t, err,
+		`templates.talos.version: "v1.12.6" is not a supported Talos version; state one that docs/compatibility.md lists`,
+	)
 }
 
 func TestAnExtensionOfOnesOwnFactoryPassesWhereThatIsStated(t *testing.T) {
@@ -133,22 +178,33 @@ func TestAnExtensionOfOnesOwnFactoryPassesWhereThatIsStated(t *testing.T) {
 
 func TestKubernetesOwnNetworks(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		set            map[string]any
 		pods, services string
 	}{
 		"as Talos has them": {nil, "10.244.0.0/16", "10.96.0.0/12"},
 		"where the machines are in the network of services": {
-			map[string]any{"clusters[0].network": map[string]any{"cidr": "10.100.0.0/16"}, "clusters[0].serviceCidr": "10.43.0.0/16"}, "10.244.0.0/16", "10.43.0.0/16",
+			map[string]any{
+				"clusters[0].network": map[string]any{"cidr": "10.100.0.0/16"}, "clusters[0].serviceCidr": "10.43.0.0/16",
+			},
+			"10.244.0.0/16", "10.43.0.0/16",
 		},
-		"the smallest": {map[string]any{"clusters[0].podCidr": "10.42.0.0/21", "clusters[0].serviceCidr": "10.42.8.0/28"}, "10.42.0.0/21", "10.42.8.0/28"},
+		"the smallest": {
+			map[string]any{"clusters[0].podCidr": "10.42.0.0/21", "clusters[0].serviceCidr": "10.42.8.0/28"},
+			"10.42.0.0/21",
+			"10.42.8.0/28",
+		},
 		"smaller, with smaller parts": {
 			map[string]any{
-				"clusters[0].podCidr": "10.42.0.0/23", "clusters[0].patches": []any{"cluster: {controllerManager: {extraArgs: {node-cidr-mask-size-ipv4: \"26\"}}}"},
+				"clusters[0].podCidr": "10.42.0.0/23",
+				"clusters[0].patches": []any{"cluster: {controllerManager: {extraArgs: {node-cidr-mask-size-ipv4: \"26\"}}}"},
 			}, "10.42.0.0/23", "10.96.0.0/12",
 		},
 		"a card that asks by DHCP": {
-			map[string]any{"clusters[0].workers[0].extraNICs": []any{map[string]any{"bridge": "vmbr1"}}}, "10.244.0.0/16", "10.96.0.0/12",
+			map[string]any{"clusters[0].workers[0].extraNICs": []any{map[string]any{"bridge": "vmbr1"}}},
+			"10.244.0.0/16",
+			"10.96.0.0/12",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +250,15 @@ func TestEndpoints(t *testing.T) {
 
 func TestARangeOfVMIDsMovesTheDefaults(t *testing.T) {
 	t.Parallel()
-	plan, err := spec.Load(changed(t, map[string]any{"vmidRanges": map[string]any{"templates": "9000-9099", "controlPlanes": "500-509", "workers": "510-599"}}), options())
+	plan, err := spec.Load(
+		changed(
+			t,
+			map[string]any{
+				"vmidRanges": map[string]any{"templates": "9000-9099", "controlPlanes": "500-509", "workers": "510-599"},
+			},
+		),
+		options(),
+	)
 	require.NoError(t, err)
 	assert.Equal(t, 9001, plan.Templates[0].VMID)
 	assert.Equal(t, 502, plan.Clusters[0].ControlPlanes[2].VMID)
@@ -206,6 +270,7 @@ func TestThePlanIsTheSameEveryTime(t *testing.T) {
 	text := readFile(t, "testdata", "plans", "prod.yaml")
 	first, err := spec.Load(values(t, text), options())
 	require.NoError(t, err)
+
 	for range 20 {
 		again, err := spec.Load(values(t, text), options())
 		require.NoError(t, err)
@@ -215,6 +280,7 @@ func TestThePlanIsTheSameEveryTime(t *testing.T) {
 
 func TestProblemsOfPatchesDoNotShowThem(t *testing.T) {
 	t.Parallel()
+
 	o := options()
 	o.CheckPatch = func(string) error { return errors.New("line 3: unknown key; remove it") }
 	_, err := spec.Load(changed(t, map[string]any{"clusters[0].patches": []any{"token: geheim"}}), o)
@@ -223,6 +289,7 @@ func TestProblemsOfPatchesDoNotShowThem(t *testing.T) {
 
 func TestARefusedPatchSaysWhyEvenIfItIsEncrypted(t *testing.T) {
 	t.Parallel()
+
 	o := options()
 	o.CheckPatch = func(string) error {
 		return fmt.Errorf("wrapped: %w", spec.PatchRefusal("it changes cluster.ca: remove it"))
@@ -233,9 +300,18 @@ func TestARefusedPatchSaysWhyEvenIfItIsEncrypted(t *testing.T) {
 
 func TestLabelsThatAWorkerMayGiveItself(t *testing.T) {
 	t.Parallel()
+
 	labels := map[string]any{
-		"tier": "db", "example.org/tier": "db", "node.kubernetes.io/kind": "x", "team.node.kubernetes.io/kind": "x", "topology.kubernetes.io/zone": "pve1",
-		"topology.kubernetes.io/region": "home", "kubelet.kubernetes.io/kind": "x", "node.kubernetes.io/instance-type": "big", "k8s.example.org/a": "b", "empty": "",
+		"tier":                             "db",
+		"example.org/tier":                 "db",
+		"node.kubernetes.io/kind":          "x",
+		"team.node.kubernetes.io/kind":     "x",
+		"topology.kubernetes.io/zone":      "pve1",
+		"topology.kubernetes.io/region":    "home",
+		"kubelet.kubernetes.io/kind":       "x",
+		"node.kubernetes.io/instance-type": "big",
+		"k8s.example.org/a":                "b",
+		"empty":                            "",
 	}
 	plan, err := spec.Load(changed(t, map[string]any{
 		"clusters[0].workers[0].labels":       labels,
@@ -245,6 +321,7 @@ func TestLabelsThatAWorkerMayGiveItself(t *testing.T) {
 		"clusters[0].workers[0].resourcePool": "k8s/prod",
 	}), options())
 	require.NoError(t, err)
+
 	workers := plan.Clusters[0].Workers
 	assert.Len(t, workers[0].Labels, len(labels))
 	assert.Equal(t, []string{"db", "web"}, []string{workers[0].Labels["tier"], workers[1].Labels["tier"]})
@@ -258,7 +335,10 @@ func TestWhoOpensSnapshotsShouldNotHaveTheSecretsToo(t *testing.T) {
 	}), options())
 	require.NoError(t, err)
 	assert.Equal(t, spec.Backup{
-		Recipients: []string{"age1one"}, SecretsRecipients: []string{"age1two", "age1one"}, Directory: "~/.pulumi-backups", Keep: 0,
+		Recipients:        []string{"age1one"},
+		SecretsRecipients: []string{"age1two", "age1one"},
+		Directory:         "~/.pulumi-backups",
+		Keep:              0,
 	}, plan.Backup)
 	require.NotEmpty(t, plan.Warnings)
 	assert.Contains(t, plan.Warnings[0], "backup.secretsRecipients[1]: this key opens snapshots of etcd, too")

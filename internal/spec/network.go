@@ -13,6 +13,7 @@ func (p *planner) address(path, text string) (netip.Addr, bool) {
 	if text == "" {
 		return netip.Addr{}, false
 	}
+
 	address, err := netip.ParseAddr(text)
 	switch {
 	case err != nil && strings.Contains(text, "/"):
@@ -40,6 +41,7 @@ func (p *planner) networkFor(what, path, text string, shortest, longest int) net
 	if text == "" {
 		return netip.Prefix{}
 	}
+
 	prefix, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
@@ -65,28 +67,35 @@ func (p *planner) planNetwork(path, cluster string, c NetworkConfig) (Network, n
 	n.CIDR = p.network(path+".cidr", c.CIDR)
 	p.check(path+".bridge", c.Bridge, bridgeForm)
 	p.checkMTU(path+".mtu", c.MTU)
+
 	for i, text := range c.DNS {
 		at := fmt.Sprintf("%s.dns[%d]", path, i)
 		p.requireText(at, text, "write it as 1.1.1.1")
+
 		if server, ok := p.address(at, text); ok {
 			n.DNS = append(n.DNS, server)
 		}
 	}
+
 	for i, text := range c.NTP {
 		at := fmt.Sprintf("%s.ntp[%d]", path, i)
 		p.requireText(at, text, "write it as time.cloudflare.com")
+
 		if p.check(at, text, serverForm) {
 			n.NTP = append(n.NTP, text)
 		}
 	}
+
 	if gateway, ok := p.address(path+".gateway", c.Gateway); ok && p.inside(path+".gateway", gateway, n.CIDR) {
 		n.Gateway = gateway
 		p.addresses.take(gateway, claim{owner: "the gateway of " + cluster, shared: true})
 	}
+
 	vip, ok := p.address(path+".vip", c.VIP)
 	if ok && !p.inside(path+".vip", vip, n.CIDR) {
 		vip = netip.Addr{}
 	}
+
 	return n, vip
 }
 
@@ -103,7 +112,9 @@ func (p *planner) checkMTU(path string, mtu int) {
 func (p *planner) inside(path string, address netip.Addr, network netip.Prefix) bool {
 	why := unusable(address, network)
 	if why != "" && network.IsValid() {
-		p.problems.report(path, address.String(), "%s; state one between %s and %s", why, network.Addr().Next(), lastAddress(network).Prev())
+		p.problems.report(
+			path, address.String(), "%s; state one between %s and %s", why, network.Addr().Next(), lastAddress(network).Prev(),
+		)
 	}
 
 	return why == ""
@@ -123,7 +134,8 @@ func unusable(address netip.Addr, network netip.Prefix) string {
 	}
 }
 
-// offset returns the address n after the given one. Networks end below 240.0.0.0 and pools are small, so that it stays an address.
+// offset returns the address n after the given one. Networks end below 240.0.0.0 and pools are small, so that it stays
+// an address.
 func offset(address netip.Addr, n int) netip.Addr {
 	number := toNumber(address) + uint32(n) //nolint:gosec // n is an index
 
@@ -146,6 +158,7 @@ func (p *planner) roomFor(n Network, count int) (string, bool) {
 	if !n.CIDR.IsValid() {
 		return "", false
 	}
+
 	const farthest = 4096
 	for _, step := range []int{10, 1} {
 		for at := step; at < farthest; at += step {

@@ -15,6 +15,7 @@ func (p *planner) gpuRoom(g *pool, host string) int {
 // gpusOn returns the GPUs of a name on a host, in order of their addresses.
 func (p *planner) gpusOn(host, name string) []GPU {
 	var gpus []GPU
+
 	for _, gpu := range p.hosts[host].GPUs {
 		if gpu.Name == name {
 			gpus = append(gpus, gpu)
@@ -33,11 +34,16 @@ func (p *planner) gpuHosts(g *pool, hosts []string) []string {
 
 			continue
 		}
+
 		i := slices.Index(g.Hosts, host)
 		if _, known := p.gpuKinds[g.gpu]; i < 0 || !known || p.problems.has(p.hosts[host].path+".gpus") {
 			continue
 		}
-		p.problems.report(fmt.Sprintf("%s.hosts[%d]", g.path, i), host, "has %s; remove it, or add the GPU to %s.gpus", p.lack(g, host), p.hosts[host].path)
+
+		p.problems.report(
+			fmt.Sprintf("%s.hosts[%d]", g.path, i), host, "has %s; remove it, or add the GPU to %s.gpus", p.lack(g, host),
+			p.hosts[host].path,
+		)
 	}
 
 	return with
@@ -58,59 +64,85 @@ func (p *planner) checkPinnedGPUs(g *pool, own map[int]ownNode) {
 	if _, known := p.gpuKinds[g.gpu]; g.gpu == "" || !known {
 		return
 	}
+
 	pinned := map[string]int{}
+
 	for i := range g.nodes {
 		host := own[i].Host
+
 		h, known := p.hosts[host]
 		if !known || p.problems.has(h.path+".gpus") {
 			continue
 		}
+
 		pinned[host]++
 		if pinned[host] <= p.gpuRoom(g, host) {
 			continue
 		}
+
 		why := "has " + p.lack(g, host)
 		if p.gpuRoom(g, host) > 0 {
-			why = fmt.Sprintf("has %d of the GPU %q, and other machines of the pool are stated for it", len(p.gpusOn(host, g.gpu)), g.gpu)
+			why = fmt.Sprintf(
+				"has %d of the GPU %q, and other machines of the pool are stated for it", len(p.gpusOn(host, g.gpu)), g.gpu,
+			)
 		}
-		p.problems.report(own[i].path+".host", host, "%s; choose a host that has one free, or add the GPU to %s.gpus", why, h.path)
+
+		p.problems.report(
+			own[i].path+".host", host, "%s; choose a host that has one free, or add the GPU to %s.gpus", why, h.path,
+		)
 	}
 }
 
 // reportUnplaced reports machines for which the pool's hosts have no GPU left.
 func (p *planner) reportUnplaced(g *pool, unplaced int) {
 	_, known := p.gpuKinds[g.gpu]
-	if unplaced == 0 || !known || p.problems.has("hosts") || p.problems.has(g.path+".hosts") || p.problems.has(g.path+".nodes") {
+	if unplaced == 0 || !known || p.problems.has("hosts") || p.problems.has(g.path+".hosts") || p.problems.has(g.path+
+		".nodes") {
 		return
 	}
+
 	var have []string
+
 	most := 0
+
 	for _, host := range p.poolHosts(g) {
 		if n := len(p.gpusOn(host, g.gpu)); n > 0 {
 			have = append(have, fmt.Sprintf("%s %d", host, n))
 			most = max(most, n)
 		}
 	}
+
 	if g.use.GPUsPerNode > most {
-		p.problems.report(g.path+".gpusPerNode", g.use.GPUsPerNode, "is more than one host has of the GPU %q (%s); state at most %d", g.gpu, strings.Join(have, ", "), most)
+		p.problems.report(
+			g.path+".gpusPerNode", g.use.GPUsPerNode, "is more than one host has of the GPU %q (%s); state at most %d", g.gpu,
+			strings.Join(have, ", "), most,
+		)
 
 		return
 	}
+
 	remedy := fmt.Sprintf("state at most %d", g.count-unplaced)
 	if g.role == RoleControlPlane {
 		remedy = "state fewer control planes"
 	}
-	p.problems.report(g.path+".count", g.count, "is more machines than there are GPUs %q for (%s); %s, or add GPUs to hosts[].gpus", g.gpu, strings.Join(have, ", "), remedy)
+
+	p.problems.report(
+		g.path+".count", g.count, "is more machines than there are GPUs %q for (%s); %s, or add GPUs to hosts[].gpus", g.gpu,
+		strings.Join(have, ", "), remedy,
+	)
 }
 
-// checkGPUControlPlanes keeps a GPU that is added elsewhere from moving a control plane: where its GPU is it has to be, and it would be replaced there.
+// checkGPUControlPlanes keeps a GPU that is added elsewhere from moving a control plane: where its GPU is it has to be,
+// and it would be replaced there.
 func (p *planner) checkGPUControlPlanes(g *pool, hosts []string, own map[int]ownNode) {
 	if g.gpu == "" || g.role != RoleControlPlane || len(g.Hosts) > 0 || len(hosts) < 2 {
 		return
 	}
+
 	for i := range g.nodes {
 		if own[i].Host == "" {
-			p.problems.report(g.path+".hosts", nil, "is missing, and %s have the GPU %q; state those of this pool, so that another GPU never replaces a control plane",
+			p.problems.report(g.path+".hosts", nil,
+				"is missing, and %s have the GPU %q; state those of this pool, so that another GPU never replaces a control plane",
 				strings.Join(hosts, " and "), g.gpu)
 
 			return
@@ -118,40 +150,61 @@ func (p *planner) checkGPUControlPlanes(g *pool, hosts []string, own map[int]own
 	}
 }
 
-// assignGPUs gives each machine its devices, each device once. It follows the machines' names, so that the order of the configuration does not matter.
+// assignGPUs gives each machine its devices, each device once. It follows the machines' names, so that the order of the
+// configuration does not matter.
 func (p *planner) assignGPUs(clusters []Cluster) {
 	type key struct{ host, name string }
+
 	type owner struct{ machine, pool string }
+
 	holders := map[key][]owner{}
+
 	var nodes []*Node
+
 	for i := range clusters {
 		for j := range clusters[i].ControlPlanes {
 			nodes = append(nodes, &clusters[i].ControlPlanes[j])
 		}
+
 		for j := range clusters[i].Workers {
 			nodes = append(nodes, &clusters[i].Workers[j])
 		}
 	}
+
 	slices.SortStableFunc(nodes, func(a, b *Node) int {
 		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Pool, b.Pool), cmp.Compare(a.Index, b.Index))
 	})
+
 	reported := map[string]bool{}
+
 	for _, n := range nodes {
 		for i := range n.GPUs {
 			at, own := key{n.Host, n.GPUs[i].Name}, owner{n.Name, n.Cluster + "-" + n.Pool}
+
 			devices, held := p.gpusOn(at.host, at.name), holders[at]
 			if n.Host == "" || len(devices) == 0 {
 				break
 			}
+
 			foreign := slices.IndexFunc(held, func(o owner) bool { return o.pool != own.pool })
 			switch {
 			case len(held) >= len(devices) && foreign >= 0:
-				p.reportTaken(reported, own.pool, at.host, at.name, fmt.Sprintf("belongs to %s already, so %s cannot have it", held[foreign].machine, n.Name))
+				p.reportTaken(
+					reported, own.pool, at.host, at.name,
+					fmt.Sprintf("belongs to %s already, so %s cannot have it", held[foreign].machine, n.Name),
+				)
 			case devices[0].Raw && foreign >= 0:
-				p.reportTaken(reported, own.pool, at.host, at.name, fmt.Sprintf("is passed through by address, and %s has one of the name already; a pool needs raw GPUs of a name of its own", held[foreign].machine))
+				p.reportTaken(
+					reported, own.pool, at.host, at.name,
+					fmt.Sprintf(
+						"is passed through by address, and %s has one of the name already; a pool needs raw GPUs of a name of its own",
+						held[foreign].machine,
+					),
+				)
 			case len(held) < len(devices):
 				n.GPUs[i] = devices[len(held)]
 			}
+
 			holders[at] = append(held, own)
 		}
 	}
@@ -163,11 +216,15 @@ func (p *planner) reportTaken(reported map[string]bool, prefix, host, name, why 
 	if i < 0 || reported[prefix] || p.problems.has(p.pools[i].path) {
 		return
 	}
+
 	reported[prefix] = true
 	g := p.pools[i]
+
 	var others []string
+
 	for _, other := range p.hostNames {
 		used := 0
+
 		for _, q := range p.pools {
 			for _, n := range q.nodes {
 				if n.Host == other && q.gpu == name {
@@ -175,13 +232,16 @@ func (p *planner) reportTaken(reported map[string]bool, prefix, host, name, why 
 				}
 			}
 		}
+
 		if other != host && len(p.gpusOn(other, name))-used >= g.use.GPUsPerNode {
 			others = append(others, other)
 		}
 	}
+
 	remedy := "state fewer machines, or add a GPU to hosts[].gpus"
 	if len(others) > 0 {
 		remedy = "state hosts with a free one: " + strings.Join(others, ", ")
 	}
+
 	p.problems.report(g.path+".gpu", name, "of %s %s; %s", host, why, remedy)
 }

@@ -28,33 +28,52 @@ clusters:
 
 func TestGPUPlacement(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		pools string
 		want  []string
 	}{
-		"one goes to the first host with the GPU":   {"[{name: gpu, gpu: rtx4000}]", []string{"c-gpu-1 pve1 0000:01:00.0"}},
-		"several take turns while there is room":    {"[{name: gpu, gpu: rtx4000, count: 3}]", []string{"c-gpu-1 pve1 0000:01:00.0", "c-gpu-2 pve2 0000:81:00", "c-gpu-3 pve1 0000:02:00"}},
-		"spread goes where the fewest are":          {`[{name: gpu, gpu: rtx4000, count: 2, placement: spread, nodes: {"2": {host: pve1}}}]`, []string{"c-gpu-1 pve2 0000:81:00", "c-gpu-2 pve1 0000:01:00.0"}},
-		"two per machine need a host with two":      {"[{name: gpu, gpu: rtx4000, gpusPerNode: 2}]", []string{"c-gpu-1 pve1 0000:01:00.0 0000:02:00"}},
-		"two pools share a host that has two":       {"[{name: b, gpu: rtx4000, hosts: [pve1]}, {name: a, gpu: rtx4000, hosts: [pve1], firstVmid: 4100, firstAddress: 10.0.0.60}]", []string{"c-a-1 pve1 0000:01:00.0", "c-b-1 pve1 0000:02:00"}},
-		"raw GPUs go by number":                     {"[{name: gpu, gpu: b40, count: 2}]", []string{"c-gpu-1 pve2 0000:c1:00", "c-gpu-2 pve2 0000:c2:00"}},
-		"a pool without machines keeps no GPU busy": {"[{name: a, gpu: b40, count: 0}, {name: b, gpu: b40, count: 1, gpusPerNode: 2}]", []string{"c-b-1 pve2 0000:c1:00 0000:c2:00"}},
+		"one goes to the first host with the GPU": {"[{name: gpu, gpu: rtx4000}]", []string{"c-gpu-1 pve1 0000:01:00.0"}},
+		"several take turns while there is room": {
+			"[{name: gpu, gpu: rtx4000, count: 3}]",
+			[]string{"c-gpu-1 pve1 0000:01:00.0", "c-gpu-2 pve2 0000:81:00", "c-gpu-3 pve1 0000:02:00"},
+		},
+		"spread goes where the fewest are": {
+			`[{name: gpu, gpu: rtx4000, count: 2, placement: spread, nodes: {"2": {host: pve1}}}]`,
+			[]string{"c-gpu-1 pve2 0000:81:00", "c-gpu-2 pve1 0000:01:00.0"},
+		},
+		"two per machine need a host with two": {
+			"[{name: gpu, gpu: rtx4000, gpusPerNode: 2}]", []string{"c-gpu-1 pve1 0000:01:00.0 0000:02:00"},
+		},
+		"two pools share a host that has two": {"[{name: b, gpu: rtx4000, hosts: [pve1]}, {name: a, gpu: rtx4000, hosts: [pve1], firstVmid: 4100, firstAddress: 10.0.0.60}]", []string{"c-a-1 pve1 0000:01:00.0", "c-b-1 pve1 0000:02:00"}},
+		"raw GPUs go by number": {
+			"[{name: gpu, gpu: b40, count: 2}]", []string{"c-gpu-1 pve2 0000:c1:00", "c-gpu-2 pve2 0000:c2:00"},
+		},
+		"a pool without machines keeps no GPU busy": {
+			"[{name: a, gpu: b40, count: 0}, {name: b, gpu: b40, count: 1, gpusPerNode: 2}]",
+			[]string{"c-b-1 pve2 0000:c1:00 0000:c2:00"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			o := options()
 			o.CheckRaw = nil
 			plan, err := spec.Load(values(t, gpuHosts+c.pools), o)
 			require.NoError(t, err)
 			requireSound(t, plan)
+
 			var got []string
+
 			for _, n := range plan.Clusters[0].Workers {
 				text := n.Name + " " + n.Host
 				for _, gpu := range n.GPUs {
 					text += " " + gpu.PCI
 				}
+
 				got = append(got, text)
 			}
+
 			assert.Equal(t, c.want, got)
 		})
 	}
@@ -62,15 +81,19 @@ func TestGPUPlacement(t *testing.T) {
 
 func TestRawGPUsOfANameServeOnePool(t *testing.T) {
 	t.Parallel()
+
 	o := options()
 	o.CheckRaw = nil
-	_, err := spec.Load(values(t, gpuHosts+"[{name: a, gpu: b40}, {name: b, gpu: b40, firstVmid: 4100, firstAddress: 10.0.0.60}]"), o)
+	_, err := spec.Load(
+		values(t, gpuHosts+"[{name: a, gpu: b40}, {name: b, gpu: b40, firstVmid: 4100, firstAddress: 10.0.0.60}]"), o,
+	)
 	assert.EqualError(t, err, `clusters[0].gpuWorkers[1].gpu: "b40" of pve2 is passed through by address, and c-a-1 has one of the name already; a pool needs raw GPUs of a name of its own; `+
 		`state fewer machines, or add a GPU to hosts[].gpus`)
 }
 
 func TestDedicatedGPUWorkersLeaveOrdinaryPodsToControlPlanes(t *testing.T) {
 	t.Parallel()
+
 	for pools, want := range map[string]bool{
 		"[{name: gpu, gpu: rtx4000}]":                           true,
 		"[{name: gpu, gpu: rtx4000, dedicated: false}]":         false,
@@ -86,14 +109,30 @@ func TestDedicatedGPUWorkersLeaveOrdinaryPodsToControlPlanes(t *testing.T) {
 
 func TestParsePCI(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string]string{
-		"01:00": "0000:01:00", "01:00.0": "0000:01:00.0", "0000:01:00": "0000:01:00", "0000:01:00.0": "0000:01:00.0", "0001:C1:1f.7": "0001:c1:1f.7",
-		"": "", "1:0": "", "01:00.8": "", "01:20": "", "01": "", "01:00.": "", "00000:01:00": "", "0000:01:00.0 ": "", "host:01:00": "", "01-00": "",
+		"01:00":         "0000:01:00",
+		"01:00.0":       "0000:01:00.0",
+		"0000:01:00":    "0000:01:00",
+		"0000:01:00.0":  "0000:01:00.0",
+		"0001:C1:1f.7":  "0001:c1:1f.7",
+		"":              "",
+		"1:0":           "",
+		"01:00.8":       "",
+		"01:20":         "",
+		"01":            "",
+		"01:00.":        "",
+		"00000:01:00":   "",
+		"0000:01:00.0 ": "",
+		"host:01:00":    "",
+		"01-00":         "",
 	} {
 		t.Run(fmt.Sprintf("%q", text), func(t *testing.T) {
 			t.Parallel()
+
 			got, err := spec.ParsePCI(text)
 			assert.Equal(t, want, got)
+
 			if want == "" {
 				assert.ErrorContains(t, err, "lspci -Dnn | grep -i nvidia")
 			}

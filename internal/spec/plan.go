@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Plan is what a stack will consist of, decided before the first resource is registered: every name, number, address, placement and version is final.
+// Plan is what a stack will consist of, decided before the first resource is registered: every name, number, address,
+// placement and version is final.
 type Plan struct {
 	// Stack is the name of the Pulumi stack.
 	Stack string
@@ -88,7 +89,8 @@ type Driver struct {
 type SSH struct {
 	Port int    // default 22
 	User string // default root
-	// HostKey is the host's public key in authorized_keys form; empty = trusted at first use, which has to be stated (acceptAnyHostKey).
+	// HostKey is the host's public key in authorized_keys form; empty = trusted at first use, which has to be stated
+	// (acceptAnyHostKey).
 	HostKey string
 }
 
@@ -103,7 +105,8 @@ const (
 
 // Template is a golden template of one class on one host.
 type Template struct {
-	Key      string // the class: its key under talos-proxmox:templates, and -nvidia-<flavour>-<track> for machines with a GPU
+	// the class: its key under talos-proxmox:templates, and -nvidia-<flavour>-<track> for machines with a GPU
+	Key      string
 	Name     string // talos-v1.12.6-<class>; also the VM's name
 	Host     string
 	VMID     int // 0 for SourceISO, which has no VM
@@ -162,7 +165,8 @@ type Network struct {
 	MTU     int // 0 = the bridge's
 	DNS     []netip.Addr
 	NTP     []string
-	// DHCP says that nodes ask for their address; the planned ones are the reservations the router holds for the planned MACs.
+	// DHCP says that nodes ask for their address; the planned ones are the reservations the router holds for the planned
+	// MACs.
 	DHCP bool
 }
 
@@ -178,7 +182,8 @@ const (
 // Node is a Kubernetes node and the VM it lives on.
 type Node struct {
 	Name string // <cluster>-cp-<n> or <cluster>-<pool>-<n>, n from 1
-	// Path leads to the node's pool in the configuration, for errors that come later than the plan: clusters[0].workers[1].
+	// Path leads to the node's pool in the configuration, for errors that come later than the plan:
+	// clusters[0].workers[1].
 	Path string `json:"-"`
 	// Own leads to what the node states for itself, by key: memoryMiB → clusters[0].workers[1].nodes.2.memoryMiB.
 	Own     map[string]string `json:"-"`
@@ -187,7 +192,8 @@ type Node struct {
 	Pool    string // "cp" for control planes
 	Index   int    // 0-based in its pool
 	Host    string
-	// HostPinned says that the stack states this host for the node; otherwise placement was calculated, and a running VM stays where it is.
+	// HostPinned says that the stack states this host for the node; otherwise placement was calculated, and a running VM
+	// stays where it is.
 	HostPinned bool
 	VMID       int
 	MAC        string // locally administered, lower case with colons
@@ -214,7 +220,8 @@ type Node struct {
 	// Secret says that the cluster's or the node's patches, labels or taints are stored encrypted.
 	Secret bool `json:",omitempty"`
 
-	// GPUs are the machine's own. Of a mapped name Proxmox chooses a free one at each start; there are as many as machines need.
+	// GPUs are the machine's own. Of a mapped name Proxmox chooses a free one at each start; there are as many as machines
+	// need.
 	GPUs []GPU
 	// TimeSlicing is how many pods share each GPU; 0 = one has it.
 	TimeSlicing int
@@ -244,7 +251,8 @@ func (n Node) At(key string) string {
 type Disk struct {
 	// Interface is where a new machine gets it: virtio1, virtio2, …
 	Interface string
-	// InterfacePinned says that it is the place for sure: stated, or where a running machine has it. Otherwise a machine that has the disk already keeps its place.
+	// InterfacePinned says that it is the place for sure: stated, or where a running machine has it. Otherwise a machine
+	// that has the disk already keeps its place.
 	InterfacePinned bool
 	// Added says that a machine that runs has it from this run on: the stack file alone does not tell.
 	Added     bool `json:"-"`

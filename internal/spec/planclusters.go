@@ -14,13 +14,16 @@ import (
 func (p *planner) planClusters() []Cluster {
 	clusters := make([]Cluster, 0, len(p.config.Clusters))
 	seen := map[string]bool{}
+
 	for i, c := range p.config.Clusters {
 		path := fmt.Sprintf("clusters[%d]", i)
 		p.check(path+".name", c.Name, labelForm)
+
 		duplicate := c.Name != "" && seen[c.Name]
 		if duplicate {
 			p.problems.report(path+".name", c.Name, "is the name of another cluster already; choose another one")
 		}
+
 		seen[c.Name] = true
 		clusters = append(clusters, p.planCluster(path, c, duplicate))
 	}
@@ -28,9 +31,12 @@ func (p *planner) planClusters() []Cluster {
 	for i := range clusters {
 		at := fmt.Sprintf("clusters[%d].network.vip", i)
 		if vip := clusters[i].VIP; vip.IsValid() {
-			p.addresses.take(vip, claim{owner: "the VIP of " + clusters[i].Name, group: at, path: at, count: 1, net: clusters[i].Network})
+			p.addresses.take(
+				vip, claim{owner: "the VIP of " + clusters[i].Name, group: at, path: at, count: 1, net: clusters[i].Network},
+			)
 		}
 	}
+
 	p.checkKubernetesNetworks(clusters)
 	slices.SortStableFunc(clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })
 
@@ -47,20 +53,28 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 
 	pools := poolsOf(path, c)
 	p.checkCounts(pools)
+
 	for _, group := range pools {
 		group.network, group.duplicate = cluster.Network, group.duplicate || duplicate
+
 		nodes := p.planPool(group)
 		for i := range nodes {
 			nodes[i].Secret = nodes[i].Secret || secretPatches
 		}
+
 		if group.role == RoleControlPlane {
 			cluster.ControlPlanes = nodes
 		} else {
 			cluster.Workers = append(cluster.Workers, nodes...)
 		}
 	}
+
 	p.pools = append(p.pools, pools...)
-	slices.SortStableFunc(cluster.Workers, func(a, b Node) int { return cmp.Or(strings.Compare(a.Pool, b.Pool), cmp.Compare(a.Index, b.Index)) })
+
+	slices.SortStableFunc(
+		cluster.Workers,
+		func(a, b Node) int { return cmp.Or(strings.Compare(a.Pool, b.Pool), cmp.Compare(a.Index, b.Index)) },
+	)
 
 	p.planVersions(path, c, &cluster, pools)
 	p.planScheduling(path, c, &cluster)
@@ -72,19 +86,38 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 // poolsOf returns the cluster's pools, the control planes first.
 func poolsOf(path string, c ClusterConfig) []*pool {
 	pools := []*pool{{
-		PoolConfig: c.ControlPlane.PoolConfig, path: path + ".controlPlane", cluster: c, name: "cp", role: RoleControlPlane, kind: rangeControlPlanes,
-		count: c.ControlPlane.Count, placement: c.ControlPlane.Placement, gpu: c.ControlPlane.GPU, use: c.ControlPlane.GPUUseConfig,
+		PoolConfig: c.ControlPlane.PoolConfig,
+		path:       path + ".controlPlane",
+		cluster:    c,
+		name:       "cp",
+		role:       RoleControlPlane,
+		kind:       rangeControlPlanes,
+		count:      c.ControlPlane.Count,
+		placement:  c.ControlPlane.Placement,
+		gpu:        c.ControlPlane.GPU,
+		use:        c.ControlPlane.GPUUseConfig,
 	}}
 	for i, w := range c.Workers {
 		pools = append(pools, &pool{
-			PoolConfig: w.PoolConfig, path: fmt.Sprintf("%s.workers[%d]", path, i), cluster: c, name: w.Name, role: RoleWorker, kind: rangeWorkers,
-			count: w.Count, placement: w.Placement,
+			PoolConfig: w.PoolConfig,
+			path:       fmt.Sprintf("%s.workers[%d]", path, i),
+			cluster:    c,
+			name:       w.Name,
+			role:       RoleWorker,
+			kind:       rangeWorkers,
+			count:      w.Count, placement: w.Placement,
 		})
 	}
+
 	for i, w := range c.GPUWorkers {
 		pools = append(pools, &pool{
-			PoolConfig: w.PoolConfig, path: fmt.Sprintf("%s.gpuWorkers[%d]", path, i), cluster: c, name: w.Name, role: RoleWorker, kind: rangeGPUWorkers,
-			count: w.Count, placement: w.Placement, gpu: w.GPU, use: w.GPUUseConfig, dedicated: w.Dedicated,
+			PoolConfig: w.PoolConfig,
+			path:       fmt.Sprintf("%s.gpuWorkers[%d]", path, i),
+			cluster:    c,
+			name:       w.Name,
+			role:       RoleWorker,
+			kind:       rangeGPUWorkers,
+			count:      w.Count, placement: w.Placement, gpu: w.GPU, use: w.GPUUseConfig, dedicated: w.Dedicated,
 		})
 	}
 
@@ -94,9 +127,14 @@ func poolsOf(path string, c ClusterConfig) []*pool {
 // checkCounts judges names and sizes of a cluster's pools against each other.
 func (p *planner) checkCounts(pools []*pool) {
 	if count := pools[0].count; count%2 == 0 && !p.problems.has(pools[0].path+".count") {
-		p.problems.report(pools[0].path+".count", count, "is even, and etcd then survives no more failures than with one less; state %d or %d", count-1, count+1)
+		p.problems.report(
+			pools[0].path+".count", count, "is even, and etcd then survives no more failures than with one less; state %d or %d",
+			count-1, count+1,
+		)
 	}
+
 	names := map[string]bool{}
+
 	for _, w := range pools[1:] {
 		at := w.path + ".name"
 		switch {
@@ -108,6 +146,7 @@ func (p *planner) checkCounts(pools []*pool) {
 			p.problems.report(at, w.name, "is the name of another pool of the cluster already; choose another one")
 			w.duplicate = true
 		}
+
 		names[w.name] = true
 	}
 }
@@ -116,30 +155,39 @@ func (p *planner) checkCounts(pools []*pool) {
 func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, pools []*pool) {
 	known := p.options.Compatibility
 	at := path + ".kubernetesVersion"
+
 	first, ok := p.classes[pools[0].Template]
 	if ok {
 		cluster.TalosVersion = first.Version
 	}
+
 	cluster.KubernetesVersion = c.KubernetesVersion
 	if c.KubernetesVersion == "" {
 		if known == nil {
 			p.problems.report(at, nil, "is missing; state it, such as kubernetesVersion: v1.35.0")
 		} else if version, found := known.DefaultKubernetes(cluster.TalosVersion); found {
 			cluster.KubernetesVersion = version
-			p.warn("%s is not stated and follows Talos %s: %s; state it, so that a new Talos version does not change it", at, cluster.TalosVersion, version)
+			p.warn(
+				"%s is not stated and follows Talos %s: %s; state it, so that a new Talos version does not change it", at,
+				cluster.TalosVersion, version,
+			)
 		}
 	} else if !p.check(at, c.KubernetesVersion, versionForm) {
 		return
 	}
+
 	if known == nil || cluster.KubernetesVersion == "" {
 		return
 	}
+
 	judged := map[string]bool{}
+
 	for _, group := range pools {
 		version := p.classes[group.Template].Version
 		if version == "" || judged[version] || p.problems.has(p.classes[group.Template].path+".version") {
 			continue
 		}
+
 		judged[version] = true
 		if err := known.Check(version, cluster.KubernetesVersion); err != nil {
 			p.problems.report(at, cluster.KubernetesVersion, "does not fit template %s: %s", group.Template, err)
@@ -147,7 +195,8 @@ func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, p
 	}
 }
 
-// planScheduling decides whether control planes take pods. Dedicated GPU workers take only those that tolerate it, which leaves out cluster services.
+// planScheduling decides whether control planes take pods. Dedicated GPU workers take only those that tolerate it,
+// which leaves out cluster services.
 func (p *planner) planScheduling(path string, c ClusterConfig, cluster *Cluster) {
 	for _, n := range cluster.Workers {
 		if len(n.GPUs) == 0 || !n.Dedicated {
@@ -156,15 +205,21 @@ func (p *planner) planScheduling(path string, c ClusterConfig, cluster *Cluster)
 			return
 		}
 	}
+
 	cluster.AllowSchedulingOnControlPlanes = true
 	if c.AllowSchedulingOnControlPlanes == nil || *c.AllowSchedulingOnControlPlanes {
 		return
 	}
+
 	if len(cluster.Workers) == 0 {
-		p.problems.report(path+".allowSchedulingOnControlPlanes", false, "leaves no machine for pods in a cluster without workers; leave it out, or add workers")
+		p.problems.report(
+			path+".allowSchedulingOnControlPlanes", false,
+			"leaves no machine for pods in a cluster without workers; leave it out, or add workers",
+		)
 
 		return
 	}
+
 	p.problems.report(path+".allowSchedulingOnControlPlanes", false,
 		"leaves no machine for pods that need no GPU, since all workers are dedicated GPU workers; leave it out, add workers, or state dedicated: false for a pool")
 }
@@ -175,6 +230,7 @@ func endpoint(c Cluster) string {
 	if !address.IsValid() && len(c.ControlPlanes) > 0 {
 		address = c.ControlPlanes[0].Address.Addr()
 	}
+
 	if !address.IsValid() {
 		return ""
 	}
@@ -187,22 +243,27 @@ var documentSeparator = regexp.MustCompile(`(?m)^---[ \t]*(?:#.*)?\r?$`)
 // patches returns a user's patches one YAML document each. They may hold secrets, so problems do not show them.
 func (p *planner) patches(path string, texts []string) []string {
 	var documents []string
+
 	for i, text := range texts {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		before := len(documents)
+
 		for _, document := range documentSeparator.Split(text, -1) {
 			if document = strings.Trim(document, "\r\n"); strings.TrimSpace(document) != "" {
 				documents = append(documents, document+"\n")
 			}
 		}
+
 		if len(documents) == before && !p.problems.has(at) {
 			p.problems.report(at, nil, "is empty; write the part of the machine configuration to change, or remove it")
 
 			continue
 		}
+
 		if p.options.CheckPatch == nil || len(documents) == before || p.unknown(at) {
 			continue
 		}
+
 		var refusal PatchRefusal
 		switch err := p.options.CheckPatch(text); {
 		case err == nil:

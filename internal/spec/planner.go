@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// planner makes a plan of a configuration and notes every problem on the way. What is not fit for use is left out of the later steps, so that one mistake
-// is reported once.
+// planner makes a plan of a configuration and notes every problem on the way. What is not fit for use is left out of
+// the later steps, so that one mistake is reported once.
 type planner struct {
 	config   Config
 	options  Options
@@ -38,9 +38,15 @@ type hostEntry struct {
 func newPlanner(config Config, o Options, found secrets, problems *Problems) *planner {
 	return &planner{
 		config: config, options: o, secrets: found, problems: problems,
-		hosts: map[string]hostEntry{}, classes: map[string]class{}, templates: map[[2]string]Template{}, ranges: map[rangeKind]vmidRange{},
-		gpuKinds: map[string]gpuKind{},
-		vmids:    newClaims[int](), addresses: newClaims[netip.Addr](), macs: newClaims[string](), names: newClaims[string](),
+		hosts:     map[string]hostEntry{},
+		classes:   map[string]class{},
+		templates: map[[2]string]Template{},
+		ranges:    map[rangeKind]vmidRange{},
+		gpuKinds:  map[string]gpuKind{},
+		vmids:     newClaims[int](),
+		addresses: newClaims[netip.Addr](),
+		macs:      newClaims[string](),
+		names:     newClaims[string](),
 	}
 }
 
@@ -49,10 +55,12 @@ func (p *planner) plan() *Plan {
 	p.judgeWholeKeys()
 	plan.Backup = p.planBackup()
 	p.planRanges()
+
 	plan.Hosts = p.planHosts()
 	for _, h := range plan.Hosts {
 		p.hostNames = append(p.hostNames, h.Name)
 	}
+
 	p.planClasses()
 	plan.Clusters = p.planClusters()
 	p.assignGPUs(plan.Clusters)
@@ -73,6 +81,7 @@ func (p *planner) minimum(role Role) (cores, memoryMiB, diskGiB int) {
 	if p.options.Compatibility != nil {
 		return p.options.Compatibility.Minimum(role)
 	}
+
 	if role == RoleControlPlane {
 		return 2, 2048, 10
 	}

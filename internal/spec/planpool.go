@@ -38,6 +38,7 @@ func (p *planner) planPool(g *pool) []Node {
 	p.checkPool(g)
 	own := p.ownSettings(g)
 	extensible := p.prototype(g)
+
 	g.nodes = make([]Node, g.count)
 	for i := range g.nodes {
 		n := extensible
@@ -49,12 +50,14 @@ func (p *planner) planPool(g *pool) []Node {
 		p.applyOwn(g, &n, own[i])
 		g.nodes[i] = n
 	}
+
 	p.planNames(g)
 	p.planVMIDs(g, own)
 	p.planAddresses(g, own)
 	p.planMACs(g, own)
 	p.planNICs(g)
 	p.place(g, own)
+
 	from := p.classOf(g)
 	for i := range g.nodes {
 		g.nodes[i].Template = p.onHost(from, g.nodes[i].Host)
@@ -66,6 +69,7 @@ func (p *planner) planPool(g *pool) []Node {
 // prototype is a machine of the pool without anything of its own.
 func (p *planner) prototype(g *pool) Node {
 	template := p.classes[g.Template]
+
 	n := Node{
 		Path: g.path, Cluster: g.cluster.Name, Role: g.role, Pool: g.name,
 		Cores: g.Cores, MemoryMiB: g.MemoryMiB, DiskGiB: g.DiskGiB, Datastore: cmp.Or(g.Datastore, template.Datastore),
@@ -79,6 +83,7 @@ func (p *planner) prototype(g *pool) Node {
 		n.GPUs = slices.Repeat([]GPU{{Name: g.gpu}}, g.use.GPUsPerNode)
 		n.TimeSlicing, n.Dedicated = g.use.TimeSlicing, g.dedicated
 	}
+
 	n.Secret = p.secretTexts(g.path, g.Labels, g.Taints, g.Patches)
 	n.Tags = p.tags(g)
 	n.ExtraDisks = p.extraDisks(g, n.Datastore)
@@ -96,6 +101,7 @@ type ownNode struct {
 // stated are the paths of what the machine states for itself, by key.
 func (o ownNode) stated() map[string]string {
 	paths := map[string]string{}
+
 	for key, stated := range map[string]bool{
 		"host": o.Host != "", "vmid": o.VMID != 0, "mac": o.MAC != "", "address": o.Address != "",
 		"cores": o.Cores != 0, "memoryMiB": o.MemoryMiB != 0, "diskGiB": o.DiskGiB != 0,
@@ -111,8 +117,10 @@ func (o ownNode) stated() map[string]string {
 // ownSettings finds the machines that g.Nodes speaks of.
 func (p *planner) ownSettings(g *pool) map[int]ownNode {
 	own := map[int]ownNode{}
+
 	for _, key := range slices.Sorted(maps.Keys(g.Nodes)) {
 		at := join(g.path+".nodes", key)
+
 		number, err := strconv.Atoi(strings.TrimPrefix(key, g.prefix()+"-"))
 		switch {
 		case err != nil || number < 1 || number > g.count || strings.ContainsAny(key, "+ "):
@@ -134,7 +142,9 @@ func machinesOf(g *pool) string {
 	case 1:
 		return fmt.Sprintf(`it has one: "1" (%s-1); choose it, or raise count`, g.prefix())
 	default:
-		return fmt.Sprintf(`it has "1" to "%d" (%s-1 to %[2]s-%[1]d); choose one of them, or raise count`, g.count, g.prefix())
+		return fmt.Sprintf(
+			`it has "1" to "%d" (%s-1 to %[2]s-%[1]d); choose one of them, or raise count`, g.count, g.prefix(),
+		)
 	}
 }
 
@@ -143,15 +153,21 @@ func (p *planner) applyOwn(g *pool, n *Node, own ownNode) {
 	if own.path == "" {
 		return
 	}
+
 	n.Own = own.stated()
-	n.Cores, n.MemoryMiB, n.DiskGiB = cmp.Or(own.Cores, n.Cores), cmp.Or(own.MemoryMiB, n.MemoryMiB), cmp.Or(own.DiskGiB, n.DiskGiB)
+	n.Cores, n.MemoryMiB, n.DiskGiB = cmp.Or(own.Cores, n.Cores), cmp.Or(
+		own.MemoryMiB, n.MemoryMiB,
+	), cmp.Or(own.DiskGiB, n.DiskGiB)
 	p.checkSizes(own.path, g, own.Cores, own.MemoryMiB, own.DiskGiB)
+
 	if labels := p.labels(own.path+".labels", own.Labels, g.role); len(labels) > 0 {
 		if n.Labels == nil {
 			n.Labels = map[string]string{}
 		}
+
 		maps.Copy(n.Labels, labels)
 	}
+
 	n.Patches = append(n.Patches, p.patches(own.path+".patches", own.Patches)...)
 	n.Secret = n.Secret || p.secretTexts(own.path, own.Labels, nil, own.Patches)
 }
@@ -167,10 +183,15 @@ func (p *planner) planNames(g *pool) {
 	if g.duplicate || !labelForm.pattern.MatchString(g.cluster.Name) || !labelForm.pattern.MatchString(g.name) {
 		return
 	}
+
 	const longest = 63
 	if last := g.prefix() + "-" + strconv.Itoa(max(g.count, 1)); len(last) > longest && !p.problems.has(g.path+".name") {
-		p.problems.report(g.path, nil, "makes the host name %s, longer than %d letters; shorten the cluster's or the pool's name", last, longest)
+		p.problems.report(
+			g.path, nil, "makes the host name %s, longer than %d letters; shorten the cluster's or the pool's name", last,
+			longest,
+		)
 	}
+
 	for _, n := range g.nodes {
 		p.names.take(n.Name, claim{owner: n.Name, group: g.path, path: g.path})
 	}
@@ -179,21 +200,29 @@ func (p *planner) planNames(g *pool) {
 // planVMIDs counts from the pool's first VMID.
 func (p *planner) planVMIDs(g *pool, own map[int]ownNode) {
 	r, known := p.ranges[g.kind]
+
 	at := g.path + ".firstVmid"
 	if !known || p.problems.has(at) {
 		return
 	}
+
 	first := cmp.Or(g.FirstVMID, r.first)
 	if last := first + g.count - 1; g.count > 0 && (!r.holds(first) || !r.holds(last)) {
-		p.problems.report(at, first, "gives %s the VMIDs %d to %d, outside the range %s; state another firstVmid, or a wider %s", g.prefix(), first, last, r, g.kind.path())
+		p.problems.report(
+			at, first, "gives %s the VMIDs %d to %d, outside the range %s; state another firstVmid, or a wider %s", g.prefix(),
+			first, last, r, g.kind.path(),
+		)
 
 		return
 	}
+
 	for i := range g.nodes {
 		by := claim{owner: g.nodes[i].Name, group: g.path, path: at, count: g.count, kind: g.kind}
+
 		g.nodes[i].VMID = first + i
 		if stated := own[i].VMID; stated != 0 {
 			g.nodes[i].VMID = stated
+
 			by.path, by.count = own[i].path+".vmid", 1
 			if !r.holds(stated) {
 				p.problems.report(by.path, stated, "is outside the range %s; state another, or a wider %s", r, g.kind.path())
@@ -201,6 +230,7 @@ func (p *planner) planVMIDs(g *pool, own map[int]ownNode) {
 				continue
 			}
 		}
+
 		p.vmids.take(g.nodes[i].VMID, by)
 	}
 }
@@ -210,17 +240,24 @@ func (p *planner) planMACs(g *pool, own map[int]ownNode) {
 	for i := range g.nodes {
 		n := &g.nodes[i]
 		n.MAC = mac(p.options.Stack, g.cluster.Name, n.Name)
+
 		by := claim{owner: n.Name, group: g.path, path: fmt.Sprintf("%s.nodes.%d.mac", g.path, i+1)}
 		if stated := own[i].MAC; stated != "" {
 			by.path = own[i].path + ".mac"
+
 			hardware, err := net.ParseMAC(stated)
 			if err != nil || len(hardware) != 6 || hardware[0]&1 == 1 {
-				p.problems.report(by.path, stated, "is not the MAC address of a network card; write it as 02:00:00:00:00:01, with an even first number")
+				p.problems.report(
+					by.path, stated,
+					"is not the MAC address of a network card; write it as 02:00:00:00:00:01, with an even first number",
+				)
 
 				continue
 			}
+
 			n.MAC = hardware.String()
 		}
+
 		if !g.duplicate {
 			p.macs.take(n.MAC, by)
 		}

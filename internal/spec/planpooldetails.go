@@ -13,27 +13,45 @@ import (
 func (p *planner) checkPool(g *pool) {
 	p.check(g.path+".datastore", g.Datastore, datastoreForm)
 	p.check(g.path+".resourcePool", g.ResourcePool, resourcePoolForm)
+
 	if p.check(g.path+".cpuType", g.CPUType, cpuForm) && slices.Contains(oldProcessors, g.CPUType) {
 		p.problems.report(g.path+".cpuType", g.CPUType, "lacks what Talos needs (x86-64-v2); use host or x86-64-v2-AES")
 	}
+
 	p.checkSizes(g.path, g, g.Cores, g.MemoryMiB, g.DiskGiB)
 	p.checkGPUUse(g)
+
 	template, known := p.classes[g.Template]
 	if !known && len(p.classes) > 0 {
-		p.problems.report(g.path+".template", g.Template, "is no template; %s", suggestName(g.Template, slices.Collect(maps.Keys(p.classes)), "templates"))
+		p.problems.report(
+			g.path+".template", g.Template, "is no template; %s",
+			suggestName(g.Template, slices.Collect(maps.Keys(p.classes)), "templates"),
+		)
 	}
+
 	if !known || g.cluster.Clone != "linked" {
 		return
 	}
+
 	if template.Source == SourceISO {
-		p.problems.report(g.path+".template", g.Template, "has source: iso, so there is nothing to make linked clones of; state clone: full, or source: image")
+		p.problems.report(
+			g.path+".template", g.Template,
+			"has source: iso, so there is nothing to make linked clones of; state clone: full, or source: image",
+		)
 	} else if datastore := cmp.Or(g.Datastore, template.Datastore); datastore != template.Datastore {
-		p.problems.report(g.path+".datastore", datastore, "is not the template's (%s), on which linked clones have to stay; leave it out, or state clone: full", template.Datastore)
+		p.problems.report(
+			g.path+".datastore", datastore,
+			"is not the template's (%s), on which linked clones have to stay; leave it out, or state clone: full",
+			template.Datastore,
+		)
 	}
 }
 
 // Processor types of Proxmox below x86-64-v2.
-var oldProcessors = []string{"486", "pentium", "pentium2", "pentium3", "athlon", "coreduo", "core2duo", "kvm32", "kvm64", "qemu32", "qemu64", "phenom", "x86-64-v1"}
+var oldProcessors = []string{
+	"486", "pentium", "pentium2", "pentium3", "athlon", "coreduo", "core2duo", "kvm32", "kvm64", "qemu32", "qemu64",
+	"phenom", "x86-64-v1",
+}
 
 // checkSizes judges sizes against Talos' minimum and the template; 0 = not stated there.
 func (p *planner) checkSizes(path string, g *pool, cores, memoryMiB, diskGiB int) {
@@ -43,12 +61,20 @@ func (p *planner) checkSizes(path string, g *pool, cores, memoryMiB, diskGiB int
 		stated, least int
 	}{{"cores", cores, leastCores}, {"memoryMiB", memoryMiB, leastMemory}, {"diskGiB", diskGiB, leastDisk}} {
 		if at := path + "." + size.key; size.stated != 0 && size.stated < size.least && !p.problems.has(at) {
-			p.problems.report(at, size.stated, "is below Talos' minimum for a %s; state at least %d", roleNames[g.role], size.least)
+			p.problems.report(
+				at, size.stated, "is below Talos' minimum for a %s; state at least %d", roleNames[g.role], size.least,
+			)
 		}
 	}
+
 	at := path + ".diskGiB"
-	if t, known := p.classes[g.Template]; known && t.Source == SourceImage && diskGiB != 0 && diskGiB < t.DiskGiB && !p.problems.has(at) {
-		p.problems.report(at, diskGiB, "is less than the disk of template %s, and disks do not shrink; state at least %d, or a smaller %s.diskGiB", g.Template, t.DiskGiB, t.path)
+	if t, known := p.classes[g.Template]; known && t.Source == SourceImage && diskGiB != 0 && diskGiB < t.DiskGiB &&
+		!p.problems.has(at) {
+		p.problems.report(
+			at, diskGiB,
+			"is less than the disk of template %s, and disks do not shrink; state at least %d, or a smaller %s.diskGiB",
+			g.Template, t.DiskGiB, t.path,
+		)
 	}
 }
 
@@ -57,6 +83,7 @@ var roleNames = map[Role]string{RoleControlPlane: "control plane", RoleWorker: "
 // suggestName is the advice for a name that the user gives to nothing; group is where such names are stated.
 func suggestName(name string, known []string, group string) string {
 	slices.Sort(known)
+
 	near := nearest(name, known)
 	switch {
 	case near != "":
@@ -77,6 +104,7 @@ func (p *planner) tags(g *pool) []string {
 		p.check(at, tag, tagForm)
 		tags = append(tags, tag)
 	}
+
 	slices.Sort(tags)
 
 	return slices.Compact(tags)
@@ -87,10 +115,12 @@ const mostDisks = 15
 
 func (p *planner) extraDisks(g *pool, datastore string) []Disk {
 	var disks []Disk
+
 	for i, c := range g.ExtraDisks {
 		at := fmt.Sprintf("%s.extraDisks[%d]", g.path, i)
 		p.check(at+".datastore", c.Datastore, datastoreForm)
 		p.check(at+".interface", c.Interface, interfaceForm)
+
 		d := Disk{
 			Interface: cmp.Or(c.Interface, fmt.Sprintf("virtio%d", i+1)), InterfacePinned: c.Interface != "",
 			SizeGiB: c.SizeGiB, Datastore: cmp.Or(c.Datastore, datastore),
@@ -98,9 +128,13 @@ func (p *planner) extraDisks(g *pool, datastore string) []Disk {
 		if c.Interface == "" && i == mostDisks {
 			p.problems.report(at, nil, "is one disk more than virtio1 to virtio15 take; remove it, or state its interface")
 		}
+
 		if j := slices.IndexFunc(disks, func(o Disk) bool { return o.Interface == d.Interface }); j >= 0 {
-			p.problems.report(at+".interface", d.Interface, "is the place of extraDisks[%d] too; state another from virtio0 to virtio15", j)
+			p.problems.report(
+				at+".interface", d.Interface, "is the place of extraDisks[%d] too; state another from virtio0 to virtio15", j,
+			)
 		}
+
 		disks = append(disks, d)
 	}
 
@@ -113,17 +147,28 @@ func (p *planner) planNICs(g *pool) {
 		at := fmt.Sprintf("%s.extraNICs[%d]", g.path, j)
 		p.check(at+".bridge", c.Bridge, bridgeForm)
 		p.checkMTU(at+".mtu", c.MTU)
+
 		n, addresses := p.nicAddresses(at, g, c)
 		for i := range g.nodes {
 			node := &g.nodes[i]
-			nic := NIC{Bridge: c.Bridge, VLAN: c.VLAN, MTU: c.MTU, MAC: mac(p.options.Stack, g.cluster.Name, node.Name, fmt.Sprintf("nic%d", j+1))}
+
+			nic := NIC{
+				Bridge: c.Bridge,
+				VLAN:   c.VLAN,
+				MTU:    c.MTU,
+				MAC:    mac(p.options.Stack, g.cluster.Name, node.Name, fmt.Sprintf("nic%d", j+1)),
+			}
 			if i < len(addresses) {
 				nic.Address = netip.PrefixFrom(addresses[i], n.CIDR.Bits())
-				p.addresses.take(addresses[i], claim{owner: node.Name, group: at, path: at + ".firstAddress", count: g.count, net: n})
+				p.addresses.take(
+					addresses[i], claim{owner: node.Name, group: at, path: at + ".firstAddress", count: g.count, net: n},
+				)
 			}
+
 			if !g.duplicate {
 				p.macs.take(nic.MAC, claim{owner: node.Name, group: at, path: at})
 			}
+
 			node.ExtraNICs = append(node.ExtraNICs, nic)
 		}
 	}
@@ -132,19 +177,26 @@ func (p *planner) planNICs(g *pool) {
 // nicAddresses returns the addresses of an additional network card; none = DHCP.
 func (p *planner) nicAddresses(path string, g *pool, c NICConfig) (Network, []netip.Addr) {
 	var n Network
+
 	if c.CIDR == "" {
 		if c.FirstAddress != "" {
-			p.problems.report(path+".firstAddress", c.FirstAddress, "is stated without cidr; state the network, or remove the address for DHCP")
+			p.problems.report(
+				path+".firstAddress", c.FirstAddress, "is stated without cidr; state the network, or remove the address for DHCP",
+			)
 		}
 
 		return n, nil
 	}
+
 	n.CIDR = p.network(path+".cidr", c.CIDR)
 	if n.CIDR.IsValid() && g.network.CIDR.IsValid() && n.CIDR.Overlaps(g.network.CIDR) {
-		p.problems.report(path+".cidr", c.CIDR, "overlaps the cluster's own network %s; state another network", g.network.CIDR)
+		p.problems.report(
+			path+".cidr", c.CIDR, "overlaps the cluster's own network %s; state another network", g.network.CIDR,
+		)
 
 		return n, nil
 	}
+
 	if !n.CIDR.IsValid() {
 		return n, nil
 	}
@@ -161,33 +213,43 @@ func (p *planner) labels(path string, labels map[string]string, role Role) map[s
 		} else if ownLabel(key, role) {
 			p.problems.report(at, nil, "is a label that Kubernetes or Talos gives every node itself; remove it")
 		} else if role == RoleWorker && RestrictedLabel(key) {
-			p.problems.report(at, nil, "is a label that Kubernetes lets no worker give itself; use a prefix of your own, such as example.org/, "+
-				"or node.kubernetes.io/, or set it with kubectl: labels of others stay")
+			p.problems.report(
+				at, nil, "is a label that Kubernetes lets no worker give itself; use a prefix of your own, such as example.org/, "+
+					"or node.kubernetes.io/, or set it with kubectl: labels of others stay",
+			)
 		}
+
 		p.check(at, labels[key], labelValueForm)
 	}
 
 	return labels
 }
 
-// RestrictedLabel says whether Kubernetes' NodeRestriction admission plugin refuses a label that a worker's kubelet sets. Talos sets a worker's labels with the kubelet's
-// rights, all at once: one of these would cost the others (k8s.io/kubernetes plugin/pkg/admission/noderestriction, k8s.io/kubelet/pkg/apis).
+// RestrictedLabel says whether Kubernetes' NodeRestriction admission plugin refuses a label that a worker's kubelet
+// sets. Talos sets a worker's labels with the kubelet's rights, all at once: one of these would cost the others
+// (k8s.io/kubernetes plugin/pkg/admission/noderestriction, k8s.io/kubelet/pkg/apis).
 func RestrictedLabel(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")
+
 	within := func(domains ...string) bool {
-		return slices.ContainsFunc(domains, func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) })
+		return slices.ContainsFunc(
+			domains, func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) },
+		)
 	}
 	if !found || !within("kubernetes.io", "k8s.io") || within("kubelet.kubernetes.io", "node.kubernetes.io") {
 		return false
 	}
 
 	return !slices.Contains([]string{
-		"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone",
-		"beta.kubernetes.io/instance-type", "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+		"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+		"failure-domain.beta.kubernetes.io/zone",
+		"beta.kubernetes.io/instance-type", "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch",
+		"beta.kubernetes.io/os", "beta.kubernetes.io/arch",
 	}, key)
 }
 
-// ownLabel says whether kubelet or Talos sets a label themselves: what was stated beside them would be removed with its statement.
+// ownLabel says whether kubelet or Talos sets a label themselves: what was stated beside them would be removed with its
+// statement.
 func ownLabel(key string, role Role) bool {
 	switch key {
 	case "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch":
@@ -209,22 +271,31 @@ func (p *planner) taints(path string, taints []string) map[string]string {
 	if len(taints) == 0 {
 		return nil
 	}
+
 	parsed := map[string]string{}
+
 	for i, taint := range taints {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if p.unknown(at) {
 			continue
 		}
+
 		head, effect, found := strings.Cut(taint, ":")
+
 		key, value, hasValue := strings.Cut(head, "=")
 		switch {
 		case !found || !slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, effect) ||
 			!labelNameForm.pattern.MatchString(key) || !labelValueForm.pattern.MatchString(value):
-			p.problems.report(at, taint, "is not a taint; write it as key=value:NoSchedule or key:NoSchedule (NoSchedule, PreferNoSchedule or NoExecute)")
+			p.problems.report(
+				at, taint,
+				"is not a taint; write it as key=value:NoSchedule or key:NoSchedule (NoSchedule, PreferNoSchedule or NoExecute)",
+			)
 		case ownTaint(key):
 			p.problems.report(at, taint, "has a key of Kubernetes' own, which follows the node's condition; use one of your own, such as example.org/dedicated")
 		case parsed[key] != "":
-			p.problems.report(at, taint, "is a second taint with the key %s, and Talos takes one; remove one of the two", p.shown(at, key))
+			p.problems.report(
+				at, taint, "is a second taint with the key %s, and Talos takes one; remove one of the two", p.shown(at, key),
+			)
 		case hasValue:
 			parsed[key] = value + ":" + effect
 		default:

@@ -21,6 +21,7 @@ func (p *planner) planClasses() {
 	for _, key := range slices.Sorted(maps.Keys(p.config.Templates)) {
 		c := p.config.Templates[key]
 		path := join("templates", key)
+
 		t := Template{
 			Key: key, Name: "talos-" + c.Version + "-" + key, Source: Source(c.Source), Version: c.Version, Platform: "nocloud",
 			Datastore: c.Datastore, ImageDatastore: c.ImageDatastore, Checksum: c.Checksum, Bridge: c.Bridge,
@@ -29,9 +30,11 @@ func (p *planner) planClasses() {
 		if !classForm.pattern.MatchString(key) {
 			p.problems.report(path, nil, "%s", classForm.remedy)
 		}
+
 		if p.check(path+".version", c.Version, versionForm) {
 			p.checkTalos(path+".version", c.Version)
 		}
+
 		p.check(path+".datastore", c.Datastore, datastoreForm)
 		p.check(path+".imageDatastore", c.ImageDatastore, datastoreForm)
 		p.check(path+".checksum", c.Checksum, checksumForm)
@@ -40,7 +43,9 @@ func (p *planner) planClasses() {
 		t.KernelArgs = p.kernelArgs(path+".kernelArgs", c.KernelArgs)
 		t.Secret = len(c.KernelArgs) > 0 && p.secrets.touch(path+".kernelArgs")
 		p.check(path+".gpu.checksum", c.GPU.Checksum, checksumForm)
-		p.classes[key] = class{Template: t, path: path, base: cmp.Or(c.FirstVMID, p.ranges[rangeTemplates].first), at: path + ".firstVmid"}
+		p.classes[key] = class{
+			Template: t, path: path, base: cmp.Or(c.FirstVMID, p.ranges[rangeTemplates].first), at: path + ".firstVmid",
+		}
 	}
 }
 
@@ -50,14 +55,17 @@ func (p *planner) checkTalos(path, version string) {
 	if known == nil {
 		return
 	}
+
 	if _, ok := known.DefaultKubernetes(version); ok {
 		return
 	}
+
 	if err := known.Check(version, "v1.35.0"); err != nil {
 		p.problems.report(path, version, "cannot be used: %s", err)
 
 		return
 	}
+
 	p.problems.report(path, version, "is not a supported Talos version; state one that docs/compatibility.md lists")
 }
 
@@ -70,7 +78,9 @@ func (p *planner) extensions(path string, c TemplateConfig) []string {
 	if p.options.Compatibility != nil && !c.AcceptAnyExtension {
 		official = p.options.Compatibility.Extensions(c.Version)
 	}
+
 	var full []string
+
 	for i, name := range c.Extensions {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if name == "" || !p.check(at, name, extensionForm) {
@@ -78,9 +88,11 @@ func (p *planner) extensions(path string, c TemplateConfig) []string {
 
 			continue
 		}
+
 		if !strings.Contains(name, "/") {
 			name = officialExtensions + name
 		}
+
 		if slices.Contains(full, name) {
 			p.problems.report(at, c.Extensions[i], "is listed twice; remove one of the two")
 		}
@@ -88,10 +100,14 @@ func (p *planner) extensions(path string, c TemplateConfig) []string {
 		if strings.Contains(name, "nvidia") {
 			p.problems.report(at, c.Extensions[i], "hangs the boot of machines without a GPU; remove it, machines with one (gpuWorkers, controlPlane.gpu) get templates of their own with it")
 		} else if len(official) > 0 && !slices.Contains(official, name) {
-			p.problems.report(at, c.Extensions[i], "is not an official extension of Talos %s; %s", c.Version, otherExtension(name, official))
+			p.problems.report(
+				at, c.Extensions[i], "is not an official extension of Talos %s; %s", c.Version, otherExtension(name, official),
+			)
 		}
+
 		full = append(full, name)
 	}
+
 	slices.Sort(full)
 
 	return full
@@ -100,10 +116,12 @@ func (p *planner) extensions(path string, c TemplateConfig) []string {
 // otherExtension is the advice for a name that is not official.
 func otherExtension(name string, official []string) string {
 	const remedy = "state acceptAnyExtension: true if your own Image Factory has it"
+
 	short := make([]string, len(official))
 	for i := range official {
 		short[i] = strings.TrimPrefix(official[i], officialExtensions)
 	}
+
 	if near := nearest(strings.TrimPrefix(name, officialExtensions), short); near != "" {
 		return "did you mean " + near + "? Otherwise " + remedy
 	}
@@ -131,24 +149,31 @@ func (p *planner) requireText(path, text, remedy string) {
 // gpuOffset is how far from a class's own templates those for machines with a GPU are, unless the class says otherwise.
 const gpuOffset = 50
 
-// classOf returns the class a pool's machines are made from. For machines with a GPU it is the class's own with the driver: as a class of its own, since the
-// driver's services hang the boot of machines without a GPU.
+// classOf returns the class a pool's machines are made from. For machines with a GPU it is the class's own with the
+// driver: as a class of its own, since the driver's services hang the boot of machines without a GPU.
 func (p *planner) classOf(g *pool) class {
 	c := p.classes[g.Template]
 	if g.driver.Flavour == "" || c.Key == "" {
 		return c
 	}
+
 	own := p.config.Templates[c.Key].GPU
 	if own.FirstVMID != 0 {
 		c.base = own.FirstVMID
 	} else {
 		c.base += gpuOffset
 	}
+
 	c.at = c.path + ".gpu.firstVmid"
+
 	c.Key += "-nvidia-" + g.driver.Flavour + "-" + g.driver.Track
 	if taken, ok := p.classes[c.Key]; ok && !p.problems.has(taken.path) {
-		p.problems.report(taken.path, nil, "is the name of what machines of template %s with a GPU are made from; choose another one", g.Template)
+		p.problems.report(
+			taken.path, nil, "is the name of what machines of template %s with a GPU are made from; choose another one",
+			g.Template,
+		)
 	}
+
 	c.Name = "talos-" + c.Version + "-" + c.Key
 	c.Checksum = own.Checksum
 	c.Driver = g.driver
@@ -165,17 +190,21 @@ func (p *planner) onHost(c class, host string) Template {
 	if c.Key == "" || !placed {
 		return Template{}
 	}
+
 	id := [2]string{c.Key, host}
 	if t, ok := p.templates[id]; ok {
 		return t
 	}
+
 	t := c.Template
+
 	t.Host = host
 	if t.Source == SourceImage {
 		t.VMID = c.base + h.Number
 		p.needShell(host, "template "+c.Key+" is built over SSH")
 		p.claimTemplate(c, h, t.VMID)
 	}
+
 	p.templates[id] = t
 
 	return t
@@ -185,18 +214,22 @@ func (p *planner) claimTemplate(c class, h hostEntry, vmid int) {
 	if p.problems.has(h.path+".number") || p.problems.has(c.at) || p.problems.has(rangeTemplates.path()) {
 		return
 	}
+
 	if r := p.ranges[rangeTemplates]; !r.holds(vmid) {
-		p.problems.report(c.at, c.base, "gives host %s (number %d) the VMID %d, outside the templates' range %s; state another firstVmid, a smaller %s.number, or a wider %s",
+		p.problems.report(c.at, c.base,
+			"gives host %s (number %d) the VMID %d, outside the templates' range %s; state another firstVmid, a smaller %s.number, or a wider %s",
 			h.Name, h.Number, vmid, r, h.path, rangeTemplates.path())
 
 		return
 	}
+
 	by := claim{owner: "template " + c.Key + " on " + h.Name, group: c.path, path: c.at, count: 1, kind: rangeTemplates}
 	if held, taken := p.vmids.held[vmid]; taken && held.path == c.at {
 		p.problems.report(c.at, vmid, "would be %s and %s, two drivers of one class on one host; give one of their pools a template of its own, with another gpu.firstVmid", held.owner, by.owner)
 
 		return
 	}
+
 	p.vmids.take(vmid, by)
 }
 

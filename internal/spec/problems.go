@@ -78,15 +78,20 @@ func (p Problems) sorted() Problems {
 // show returns a value as short JSON.
 func show(value any) string {
 	const most = 80
+
 	if value == nil {
 		return ""
 	}
+
 	var text strings.Builder
+
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
+
 	if err := encoder.Encode(value); err != nil {
 		return ""
 	}
+
 	runes := []rune(strings.TrimSuffix(text.String(), "\n"))
 	if len(runes) > most {
 		return string(runes[:most]) + "…"
@@ -104,16 +109,20 @@ func compareNatural(a, b string) int {
 			if len(shortA) != len(shortB) {
 				return len(shortA) - len(shortB)
 			}
+
 			if order := strings.Compare(shortA, shortB); order != 0 {
 				return order
 			}
+
 			a, b = a[len(digitsA):], b[len(digitsB):]
 
 			continue
 		}
+
 		if a[0] != b[0] {
 			return int(a[0]) - int(b[0])
 		}
+
 		a, b = a[1:], b[1:]
 	}
 

@@ -28,6 +28,7 @@ type field struct {
 
 func fieldsOf(t reflect.Type) []field {
 	var fields []field
+
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if f.Anonymous {
@@ -38,6 +39,7 @@ func fieldsOf(t reflect.Type) []field {
 
 			continue
 		}
+
 		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		r := parseRules(f.Tag.Get("jsonschema"))
 		r.secret = CanBeSecret(key)
@@ -49,9 +51,11 @@ func fieldsOf(t reflect.Type) []field {
 
 func parseRules(tag string) rules {
 	var r rules
+
 	for part := range strings.SplitSeq(tag, ",") {
 		name, value, _ := strings.Cut(part, "=")
 		number, err := strconv.Atoi(value)
+
 		switch name {
 		case "required":
 			r.required = true
@@ -111,6 +115,7 @@ func Suggest(name string, known []string) string {
 	if near := nearest(name, known); near != "" {
 		return "did you mean " + near + "?"
 	}
+
 	sorted := slices.Clone(known)
 	slices.Sort(sorted)
 
@@ -120,15 +125,18 @@ func Suggest(name string, known []string) string {
 // nearest returns the known name that another one was probably meant to be; empty = none.
 func nearest(name string, known []string) string {
 	lower := strings.ToLower(name)
+
 	best, least := "", max(len(name)/3, 1)+1
 	for _, candidate := range known {
 		if d := distance(lower, strings.ToLower(candidate)); d < least {
 			best, least = candidate, d
 		}
 	}
+
 	if best != "" {
 		return best
 	}
+
 	const longEnough = 4
 	for _, candidate := range known {
 		if len(name) >= longEnough && strings.HasPrefix(strings.ToLower(candidate), lower) {
@@ -145,19 +153,23 @@ func distance(a, b string) int {
 	for j := range last {
 		last[j] = j
 	}
+
 	for i := range len(a) {
 		row := make([]int, len(b)+1)
 		row[0] = i + 1
+
 		for j := range len(b) {
 			change := last[j]
 			if a[i] != b[j] {
 				change++
 			}
+
 			row[j+1] = min(change, last[j+1]+1, row[j]+1)
 			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
 				row[j+1] = min(row[j+1], before[j-1]+1)
 			}
 		}
+
 		before, last = last, row
 	}
 

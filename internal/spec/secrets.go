@@ -35,6 +35,7 @@ func (s secrets) single(path string) bool {
 // key as it is, only its encrypted values are.
 func findSecrets(parsed map[string]any, o Options) secrets {
 	var found secrets
+
 	for _, key := range slices.Sorted(maps.Keys(parsed)) {
 		stored, encrypted := o.Encrypted[key]
 		switch {
@@ -45,6 +46,7 @@ func findSecrets(parsed map[string]any, o Options) secrets {
 			if !same || len(single) == 0 {
 				single = []string{key}
 			}
+
 			found = append(found, single...)
 		}
 	}
@@ -60,17 +62,20 @@ func encryptedIn(path string, stored, value any) (paths []string, same bool) {
 
 		return []string{path}, same
 	}
+
 	switch stored := stored.(type) {
 	case map[string]any:
 		object, ok := value.(map[string]any)
 		if !ok || len(object) != len(stored) {
 			return nil, false
 		}
+
 		for _, key := range slices.Sorted(maps.Keys(stored)) {
 			inner, same := encryptedIn(join(path, key), stored[key], object[key])
 			if !same {
 				return nil, false
 			}
+
 			paths = append(paths, inner...)
 		}
 
@@ -80,11 +85,13 @@ func encryptedIn(path string, stored, value any) (paths []string, same bool) {
 		if !ok || len(list) != len(stored) {
 			return nil, false
 		}
+
 		for i := range stored {
 			inner, same := encryptedIn(fmt.Sprintf("%s[%d]", path, i), stored[i], list[i])
 			if !same {
 				return nil, false
 			}
+
 			paths = append(paths, inner...)
 		}
 
@@ -100,6 +107,7 @@ func isCiphertext(value any) bool {
 	if !ok || len(object) != 1 {
 		return false
 	}
+
 	_, ok = object["secure"].(string)
 
 	return ok
@@ -112,6 +120,7 @@ func (s *secrets) blind(path string, value any) any {
 
 		return Blinded
 	}
+
 	switch value := value.(type) {
 	case map[string]any:
 		for key, inner := range value {

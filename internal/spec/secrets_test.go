@@ -26,10 +26,13 @@ func wholeKeys(values map[string]string) map[string]string {
 	return keys
 }
 
-// eachText visits every text that the configuration can have: set puts another one in its place, in a configuration of its own.
+// eachText visits every text that the configuration can have: set puts another one in its place, in a configuration of
+// its own.
 func eachText(t *testing.T, visit func(path, key string, set func(text string) map[string]string)) {
 	t.Helper()
+
 	var walk func(kind reflect.Type, path, key string, place func(top map[string]any, value any))
+
 	walk = func(kind reflect.Type, path, key string, place func(top map[string]any, value any)) {
 		switch kind.Kind() { //nolint:exhaustive // these are the kinds of the configuration types
 		case reflect.Pointer:
@@ -57,6 +60,7 @@ func eachText(t *testing.T, visit func(path, key string, set func(text string) m
 			if name == "" {
 				name = "example.org/a"
 			}
+
 			walk(kind.Elem(), path+"."+name, key, func(top map[string]any, value any) {
 				place(top, changedBy(at(top, path), func(object map[string]any) map[string]any {
 					return with(object, name, value)
@@ -65,19 +69,24 @@ func eachText(t *testing.T, visit func(path, key string, set func(text string) m
 		case reflect.Struct:
 			for i := range kind.NumField() {
 				field := kind.Field(i)
+
 				name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 				if field.Anonymous {
 					walk(field.Type, path, key, place)
 
 					continue
 				}
+
 				walk(field.Type, strings.TrimPrefix(path+"."+name, "."), name, func(top map[string]any, value any) {
 					if path == "" {
 						top[name] = value
 
 						return
 					}
-					place(top, changedBy(at(top, path), func(object map[string]any) map[string]any { return with(object, name, value) }))
+
+					place(
+						top, changedBy(at(top, path), func(object map[string]any) map[string]any { return with(object, name, value) }),
+					)
 				})
 			}
 		}
@@ -96,6 +105,7 @@ func with(object map[string]any, name string, value any) map[string]any {
 	if object == nil {
 		object = map[string]any{}
 	}
+
 	object[name] = value
 
 	return object
@@ -111,6 +121,7 @@ func at(value any, path string) any {
 			if len(known) == 0 {
 				return nil
 			}
+
 			value = known[0]
 		default:
 			return nil
@@ -120,29 +131,39 @@ func at(value any, path string) any {
 	return value
 }
 
-// TestNoProblemShowsWhatIsEncrypted puts a wrong text, and for texts that are kept secret a right one, into every place that takes text.
+// TestNoProblemShowsWhatIsEncrypted puts a wrong text, and for texts that are kept secret a right one, into every place
+// that takes text.
 func TestNoProblemShowsWhatIsEncrypted(t *testing.T) {
 	t.Parallel()
+
 	o := options()
 	o.CheckPatch = func(patch string) error { return fmt.Errorf("%s is not what I want", patch) }
 	visited, failed := 0, 0
+
 	eachText(t, func(path, key string, set func(string) map[string]string) {
 		texts := []string{"Marker &x"}
 		if spec.CanBeSecret(key) {
 			texts = append(texts, "marker", "marker=marker:NoSchedule", "marker: [")
 		}
+
 		for _, text := range texts {
 			values := set(text)
 			visited++
-			for name, encrypted := range map[string]map[string]string{"whole": wholeKeys(values), "single": {strings.FieldsFunc(path, isSeparator)[0]: encryptedAt(t, values, text)}} {
+
+			for name, encrypted := range map[string]map[string]string{
+				"whole": wholeKeys(values), "single": {strings.FieldsFunc(path, isSeparator)[0]: encryptedAt(t, values, text)},
+			} {
 				o.Encrypted = encrypted
+
 				plan, err := spec.Load(values, o)
 				if err != nil {
 					failed++
+
 					assert.NotContains(t, strings.ToLower(err.Error()), "marker", "%s: %s (%s)", path, text, name)
 
 					continue
 				}
+
 				assert.NotContains(t, strings.ToLower(strings.Join(plan.Warnings, "\n")), "marker", path)
 			}
 		}
@@ -156,13 +177,16 @@ func isSeparator(c rune) bool { return c == '.' || c == '[' }
 // encryptedAt is what a stack file has for the key that holds a text, with that text encrypted.
 func encryptedAt(t *testing.T, values map[string]string, text string) string {
 	t.Helper()
+
 	quoted, err := json.Marshal(text)
 	require.NoError(t, err)
+
 	for _, value := range values {
 		if strings.Contains(value, string(quoted)) {
 			return strings.ReplaceAll(value, string(quoted), `{"secure":"v1:cipher"}`)
 		}
 	}
+
 	t.Fatalf("%q is nowhere", text)
 
 	return ""
@@ -197,6 +221,7 @@ func TestWhatIsSecret(t *testing.T) {
 		"clusters[0].workers[0].nodes":       map[string]any{"2": map[string]any{"patches": []any{"c: 3"}}},
 		"clusters[0].controlPlane.memoryMiB": 4096,
 	})
+
 	encrypt := func(key string, paths ...string) map[string]string {
 		text := values[key]
 		for _, plain := range paths {
@@ -210,32 +235,54 @@ func TestWhatIsSecret(t *testing.T) {
 		encrypted map[string]string
 		secret    []string
 	}{
-		"nothing":                       {},
-		"one patch of the cluster":      {encrypt("clusters", `"b: 2"`), []string{"cluster", "prod-cp-1", "prod-general-1", "prod-general-2"}},
-		"a patch of one machine":        {encrypt("clusters", `"c: 3"`), []string{"prod-general-2"}},
-		"a label":                       {encrypt("clusters", `"b"`), []string{"prod-general-1", "prod-general-2"}},
-		"a taint":                       {encrypt("clusters", `"a=b:NoSchedule"`), []string{"prod-cp-1"}},
-		"a time server":                 {encrypt("clusters", `"time.example.org"`), []string{"cluster"}},
-		"a kernel argument":             {encrypt("templates", `"a=b"`), []string{"template"}},
-		"a key as a whole":              {map[string]string{"clusters": `{"secure":"v1:cipher"}`}, []string{"cluster", "prod-cp-1", "prod-general-1", "prod-general-2"}},
-		"a key without the file":        {map[string]string{"clusters": ""}, []string{"cluster", "prod-cp-1", "prod-general-1", "prod-general-2"}},
-		"a file that is another one":    {map[string]string{"clusters": strings.Replace(encrypt("clusters", `"c: 3"`)["clusters"], "a: 1", "a: 9", 1)}, []string{"cluster", "prod-cp-1", "prod-general-1", "prod-general-2"}},
-		"a file without encrypted ones": {map[string]string{"clusters": values["clusters"]}, []string{"cluster", "prod-cp-1", "prod-general-1", "prod-general-2"}},
+		"nothing": {},
+		"one patch of the cluster": {
+			encrypt("clusters", `"b: 2"`), []string{"cluster", "prod-cp-1", "prod-general-1", "prod-general-2"},
+		},
+		"a patch of one machine": {encrypt("clusters", `"c: 3"`), []string{"prod-general-2"}},
+		"a label":                {encrypt("clusters", `"b"`), []string{"prod-general-1", "prod-general-2"}},
+		"a taint":                {encrypt("clusters", `"a=b:NoSchedule"`), []string{"prod-cp-1"}},
+		"a time server":          {encrypt("clusters", `"time.example.org"`), []string{"cluster"}},
+		"a kernel argument":      {encrypt("templates", `"a=b"`), []string{"template"}},
+		"a key as a whole": {
+			map[string]string{"clusters": `{"secure":"v1:cipher"}`},
+			[]string{"cluster", "prod-cp-1", "prod-general-1", "prod-general-2"},
+		},
+		"a key without the file": {
+			map[string]string{"clusters": ""}, []string{"cluster", "prod-cp-1", "prod-general-1", "prod-general-2"},
+		},
+		"a file that is another one": {
+			map[string]string{"clusters": strings.Replace(encrypt("clusters", `"c: 3"`)["clusters"], "a: 1", "a: 9", 1)},
+			[]string{"cluster", "prod-cp-1", "prod-general-1", "prod-general-2"},
+		},
+		"a file without encrypted ones": {
+			map[string]string{"clusters": values["clusters"]},
+			[]string{"cluster", "prod-cp-1", "prod-general-1", "prod-general-2"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			o := options()
 			o.Encrypted = test.encrypted
 			plan, err := spec.Load(values, o)
 			require.NoError(t, err)
+
 			found := map[string]bool{"template": plan.Templates[0].Secret, "cluster": plan.Clusters[0].Secret}
 			for _, n := range plan.Clusters[0].Nodes() {
 				found[n.Name] = n.Secret
 			}
+
 			maps.DeleteFunc(found, func(_ string, secret bool) bool { return !secret })
-			secret := slices.DeleteFunc(slices.Sorted(maps.Keys(found)), func(n string) bool { return n == "prod-cp-2" || n == "prod-cp-3" })
+			secret := slices.DeleteFunc(
+				slices.Sorted(maps.Keys(found)), func(n string) bool { return n == "prod-cp-2" || n == "prod-cp-3" },
+			)
 			assert.ElementsMatch(t, test.secret, secret)
-			warned := strings.Contains(strings.Join(plan.Warnings, "\n"), "clusters: is stored encrypted as a whole, and names, addresses and sizes in it are shown all the same")
+
+			warned := strings.Contains(
+				strings.Join(plan.Warnings, "\n"),
+				"clusters: is stored encrypted as a whole, and names, addresses and sizes in it are shown all the same",
+			)
 			assert.Equal(t, name == "a key as a whole", warned)
 		})
 	}
@@ -253,6 +300,7 @@ func TestWhatCannotBeKeptSecretIsRefused(t *testing.T) {
 
 func TestAConfigurationWithoutItsSecrets(t *testing.T) {
 	t.Parallel()
+
 	set := map[string]any{
 		"clusters[0].patches":             []any{"a: 1", map[string]any{"secure": "v1:cipher"}},
 		"clusters[0].workers[0].labels":   map[string]any{"a": spec.Blinded},
@@ -269,6 +317,9 @@ func TestAConfigurationWithoutItsSecrets(t *testing.T) {
 
 	set["clusters"] = spec.Blinded
 	_, err = spec.Load(map[string]string{"clusters": spec.Blinded}, o)
-	require.ErrorContains(t, err, "clusters: is stored encrypted as a whole, so that nothing is known of it here; encrypt single texts in it instead: "+
-		"pulumi config set --secret --path 'talos-proxmox:clusters[0].patches[0]'")
+	require.ErrorContains(
+		t, err,
+		"clusters: is stored encrypted as a whole, so that nothing is known of it here; encrypt single texts in it instead: "+
+			"pulumi config set --secret --path 'talos-proxmox:clusters[0].patches[0]'",
+	)
 }

@@ -19,22 +19,28 @@ var (
 	separator    = regexp.MustCompile(`(?m)^---[ \t]*(?:#.*)?\r?$`)
 )
 
-// SplitPatch checks a user's strategic-merge patch with Talos' own loader and returns it one document at a time, as Talos wants it.
+// SplitPatch checks a user's strategic-merge patch with Talos' own loader and returns it one document at a time, as
+// Talos wants it.
 func SplitPatch(text string) ([]string, error) {
 	var (
 		documents []string
 		problems  []error
 	)
+
 	for _, document := range separator.Split(text, -1) {
 		if document = strings.Trim(document, "\r\n"); strings.TrimSpace(document) == "" {
 			continue
 		}
+
 		document += "\n"
 		documents = append(documents, document)
 		problems = append(problems, checkDocument(document), checkOwned(document))
 	}
+
 	if len(documents) == 0 {
-		problems = append(problems, errors.New("the patch is empty: write the part of the machine configuration to change, or leave it out"))
+		problems = append(
+			problems, errors.New("the patch is empty: write the part of the machine configuration to change, or leave it out"),
+		)
 	}
 
 	return documents, errors.Join(problems...)
@@ -45,6 +51,7 @@ func checkDocument(document string) error {
 	if strings.HasPrefix(document, "@") {
 		return fmt.Errorf("%q names a file: state the patch's text", strings.TrimSpace(document))
 	}
+
 	patch, err := configpatcher.LoadPatch([]byte(document))
 	if err != nil {
 		return fmt.Errorf("the patch is not accepted by Talos: %w: correct it after Talos' configuration reference", err)
@@ -69,6 +76,7 @@ func parseContract(contract string) (version, error) {
 	if contractForm.MatchString(contract) {
 		return minorVersion(contract), nil
 	}
+
 	parsed, err := parseVersion("Talos", contract)
 	if err != nil {
 		return version{}, fmt.Errorf("contract: %w", err)
@@ -80,16 +88,24 @@ func parseContract(contract string) (version, error) {
 func checkCluster(c ClusterConfig) error {
 	var problems []error
 	if len(c.Subnets) == 0 {
-		problems = append(problems, errors.New("subnets: none is stated: state the nodes' network, without which etcd may advertise any address"))
+		problems = append(
+			problems,
+			errors.New("subnets: none is stated: state the nodes' network, without which etcd may advertise any address"),
+		)
 	}
+
 	for i, subnet := range c.Subnets {
 		if !subnet.IsValid() {
 			problems = append(problems, fmt.Errorf("subnets[%d]: not a network: state it as 10.0.0.0/24", i))
 		}
 	}
+
 	if c.DiscoveryEndpoint != "" {
 		if endpoint, err := url.Parse(c.DiscoveryEndpoint); err != nil || endpoint.Host == "" {
-			problems = append(problems, fmt.Errorf("discovery endpoint: %q is not a URL: state it as https://discovery.example.org/", c.DiscoveryEndpoint))
+			problems = append(
+				problems,
+				fmt.Errorf("discovery endpoint: %q is not a URL: state it as https://discovery.example.org/", c.DiscoveryEndpoint),
+			)
 		}
 	}
 
@@ -98,41 +114,51 @@ func checkCluster(c ClusterConfig) error {
 
 func checkNode(n NodeConfig) error {
 	var problems []error
+
 	report := func(format string, values ...any) { problems = append(problems, fmt.Errorf(format, values...)) }
 
 	if !hostnameForm.MatchString(n.Name) {
 		report("name: %q is not a host name: use lower-case letters, digits and hyphens, at most 63", n.Name)
 	}
+
 	if n.Install.Image == "" {
 		report("install image: none is stated: use the Image Factory's installer of the node's schematic, or extensions are lost at the next upgrade")
 	}
+
 	if len(n.Interfaces) == 0 {
 		report("interfaces: none is stated: state at least the network card the cluster talks over")
 	}
+
 	for i, card := range n.Interfaces {
 		path := fmt.Sprintf("interfaces[%d]", i)
 		if hardware, err := net.ParseMAC(card.MAC); err != nil || len(hardware) != 6 {
 			report("%s.mac: %q is not a MAC address: state it as 02:00:00:00:00:01", path, card.MAC)
 		}
+
 		problems = append(problems, checkLink(path, card.Link))
 		for j, vlan := range card.VLANs {
 			if vlan.ID < 1 || vlan.ID > 4094 {
 				report("%s.vlans[%d].id: %d is not a VLAN: choose one from 1 to 4094", path, j, vlan.ID)
 			}
+
 			problems = append(problems, checkLink(fmt.Sprintf("%s.vlans[%d]", path, j), vlan.Link))
 		}
 	}
+
 	for i, volume := range n.Volumes {
 		if !volumeForm.MatchString(volume.Name) {
 			report("volumes[%d].name: %q is not a volume name: use letters, digits and hyphens, at most 34", i, volume.Name)
 		}
+
 		if volume.SizeGiB < 1 {
 			report("volumes[%d].sizeGiB: %d is too small: state the disk's size, at least 1", i, volume.SizeGiB)
 		}
 	}
+
 	if err := labels.Validate(n.Labels); err != nil {
 		report("labels: %w: correct them after Kubernetes' rules for labels", err)
 	}
+
 	if err := labels.ValidateTaints(n.Taints); err != nil {
 		report("taints: %w: state them as key: value:NoSchedule", err)
 	}
@@ -142,10 +168,15 @@ func checkNode(n NodeConfig) error {
 
 func checkLink(path string, l Link) error {
 	if l.DHCP && l.Gateway.IsValid() {
-		return fmt.Errorf("%s.gateway: %s is stated beside DHCP, which brings its own: leave out one of them", path, l.Gateway)
+		return fmt.Errorf(
+			"%s.gateway: %s is stated beside DHCP, which brings its own: leave out one of them", path, l.Gateway,
+		)
 	}
+
 	if l.MTU != 0 && (l.MTU < 576 || l.MTU > 65520) {
-		return fmt.Errorf("%s.mtu: %d is out of range: choose one from 576 to 65520, or leave it out for the default", path, l.MTU)
+		return fmt.Errorf(
+			"%s.mtu: %d is out of range: choose one from 576 to 65520, or leave it out for the default", path, l.MTU,
+		)
 	}
 
 	return nil

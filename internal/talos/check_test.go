@@ -29,14 +29,18 @@ func TestSplitPatch(t *testing.T) {
 			"",
 		},
 		"removing something": {
-			"machine:\n  nodeLabels:\n    example.org/a:\n      $patch: delete\n", []string{"machine:\n  nodeLabels:\n    example.org/a:\n      $patch: delete\n"}, "",
+			"machine:\n  nodeLabels:\n    example.org/a:\n      $patch: delete\n",
+			[]string{"machine:\n  nodeLabels:\n    example.org/a:\n      $patch: delete\n"},
+			"",
 		},
-		"nothing":            {" \n", nil, "the patch is empty"},
-		"an unknown field":   {"machine:\n  kubelett: {}\n", nil, "kubelett"},
-		"an unknown kind":    {"apiVersion: v1alpha1\nkind: Nonsense\n", nil, "Nonsense"},
-		"no YAML":            {"machine: [\n", nil, "the patch is not accepted by Talos"},
-		"a file's name":      {"@patch.yaml", nil, `"@patch.yaml" names a file: state the patch's text`},
-		"a JSON patch":       {`[{"op": "add", "path": "/machine/type", "value": "worker"}]`, nil, "write a strategic-merge patch"},
+		"nothing":          {" \n", nil, "the patch is empty"},
+		"an unknown field": {"machine:\n  kubelett: {}\n", nil, "kubelett"},
+		"an unknown kind":  {"apiVersion: v1alpha1\nkind: Nonsense\n", nil, "Nonsense"},
+		"no YAML":          {"machine: [\n", nil, "the patch is not accepted by Talos"},
+		"a file's name":    {"@patch.yaml", nil, `"@patch.yaml" names a file: state the patch's text`},
+		"a JSON patch": {
+			`[{"op": "add", "path": "/machine/type", "value": "worker"}]`, nil, "write a strategic-merge patch",
+		},
 		"a JSON patch, YAML": {"- op: add\n  path: /machine/type\n  value: worker\n", nil, "write a strategic-merge patch"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,6 +52,7 @@ func TestSplitPatch(t *testing.T) {
 
 				return
 			}
+
 			require.NoError(t, err)
 			assert.Equal(t, test.want, documents)
 		})
@@ -74,10 +79,14 @@ func TestNodePatchesReportsEverythingAtOnce(t *testing.T) {
 		"1.12",
 	)
 	require.Error(t, err)
+
 	for _, want := range []string{
-		`machine configuration of "Prod_1"`, `role: "master"`, "subnets: none", `discovery endpoint: "nowhere"`, `name: "Prod_1"`, "install image: none",
-		`interfaces[0].mac: "02:00"`, "interfaces[0].gateway: 10.0.0.1", "interfaces[0].vlans[0].id: 4095", "interfaces[0].vlans[0].mtu: 100",
-		"interfaces[1].mtu: 70000", `volumes[0].name: "a_b"`, "volumes[0].sizeGiB: 0", "labels:", "taints:", `contract: "1.12"`,
+		`machine configuration of "Prod_1"`, `role: "master"`, "subnets: none", `discovery endpoint: "nowhere"`,
+		`name: "Prod_1"`, "install image: none",
+		`interfaces[0].mac: "02:00"`, "interfaces[0].gateway: 10.0.0.1", "interfaces[0].vlans[0].id: 4095",
+		"interfaces[0].vlans[0].mtu: 100",
+		"interfaces[1].mtu: 70000", `volumes[0].name: "a_b"`, "volumes[0].sizeGiB: 0", "labels:", "taints:",
+		`contract: "1.12"`,
 	} {
 		assert.ErrorContains(t, err, want)
 	}

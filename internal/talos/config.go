@@ -8,7 +8,8 @@ type ClusterConfig struct {
 	Subnets []netip.Prefix
 	// VIP is the Kubernetes API's shared address; invalid = none. Talos' own API never uses it.
 	VIP netip.Addr
-	// CertSANs are further names and addresses of the Kubernetes API, beside the VIP and the control planes' own addresses.
+	// CertSANs are further names and addresses of the Kubernetes API, beside the VIP and the control planes' own
+	// addresses.
 	CertSANs []string
 	// PodCIDR and ServiceCIDR are Kubernetes' own networks; invalid = Talos' defaults. Both stay for the cluster's life.
 	PodCIDR, ServiceCIDR netip.Prefix
@@ -17,8 +18,8 @@ type ClusterConfig struct {
 	NTP []string
 	// AllowSchedulingOnControlPlanes lets ordinary pods run on control planes.
 	AllowSchedulingOnControlPlanes bool
-	// NoDiscoveryService turns discovery off altogether; otherwise members find each other over the discovery service. The Kubernetes registry is
-	// always off, since it cannot work from Kubernetes 1.32 on.
+	// NoDiscoveryService turns discovery off altogether; otherwise members find each other over the discovery service. The
+	// Kubernetes registry is always off, since it cannot work from Kubernetes 1.32 on.
 	NoDiscoveryService bool
 	// DiscoveryEndpoint is the discovery service's URL; empty = the public one.
 	DiscoveryEndpoint string
@@ -35,7 +36,8 @@ type NodeConfig struct {
 	// Role is RoleControlPlane or RoleWorker.
 	Role    string
 	Install Install
-	// Interfaces are the node's network cards; the first is the one the cluster talks over, and carries the VIP of control planes.
+	// Interfaces are the node's network cards; the first is the one the cluster talks over, and carries the VIP of control
+	// planes.
 	Interfaces []Interface
 	// Volumes are file systems on additional disks.
 	Volumes []Volume
@@ -51,7 +53,8 @@ type NodeConfig struct {
 
 // Install says what is installed where.
 type Install struct {
-	// Image is the installer of the node's schematic and platform, see [Factory.Installer]. Talos' stock installer would drop extensions at the next upgrade.
+	// Image is the installer of the node's schematic and platform, see [Factory.Installer]. Talos' stock installer would
+	// drop extensions at the next upgrade.
 	Image string
 	// Disk is the system disk's path; empty = DefaultInstallDisk.
 	Disk string
@@ -92,6 +95,7 @@ type Link struct {
 type Volume struct {
 	// Name has letters, digits and hyphens; at most 34.
 	Name string
-	// SizeGiB is the size of the disk made for it, by which Talos finds it: virtio disks have no serial number and names change.
+	// SizeGiB is the size of the disk made for it, by which Talos finds it: virtio disks have no serial number and names
+	// change.
 	SizeGiB int
 }

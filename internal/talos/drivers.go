@@ -24,7 +24,8 @@ type Driver struct {
 	Track   string // TrackLTS or TrackProduction
 }
 
-// Extensions returns the system extensions that bring the driver: its kernel modules and the container toolkit, always of one track.
+// Extensions returns the system extensions that bring the driver: its kernel modules and the container toolkit, always
+// of one track.
 func (d Driver) Extensions() []string {
 	modules := "nvidia-open-gpu-kernel-modules-"
 	if d.Flavour == FlavourNonfree {
@@ -41,20 +42,24 @@ func Generations() []string {
 	return []string{"maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell"}
 }
 
-// Drivers returns the drivers for a GPU generation on a Talos version, the best first; none where there is none. The open modules need a GPU system processor,
-// which came with Turing, and are the only ones for Blackwell; the production branch of Talos 1.13 (595) has left everything before Turing behind.
+// Drivers returns the drivers for a GPU generation on a Talos version, the best first; none where there is none. The
+// open modules need a GPU system processor, which came with Turing, and are the only ones for Blackwell; the production
+// branch of Talos 1.13 (595) has left everything before Turing behind.
 func Drivers(talos, generation string) []Driver {
 	parsed, err := parseVersion("Talos", talos)
 	if err != nil {
 		return nil
 	}
+
 	if _, ok := find(parsed); !ok {
 		return nil
 	}
+
 	var (
 		openProduction, openLTS       = Driver{FlavourOpen, TrackProduction}, Driver{FlavourOpen, TrackLTS}
 		nonfreeProduction, nonfreeLTS = Driver{FlavourNonfree, TrackProduction}, Driver{FlavourNonfree, TrackLTS}
 	)
+
 	switch generation {
 	case "maxwell", "pascal", "volta":
 		if parsed.before(version{1, 13}) {
@@ -71,13 +76,17 @@ func Drivers(talos, generation string) []Driver {
 	}
 }
 
-// DriverFor returns the best driver for a GPU generation on a Talos version that has the flavour and the track; empty ones leave the choice. The error names
-// what there is.
+// DriverFor returns the best driver for a GPU generation on a Talos version that has the flavour and the track; empty
+// ones leave the choice. The error names what there is.
 func DriverFor(talos, generation, flavour, track string) (Driver, error) {
 	drivers := Drivers(talos, generation)
 	if len(drivers) == 0 {
-		return Driver{}, fmt.Errorf("version %s of Talos has no driver for GPUs of the generation %q: choose from %s, and a supported Talos version", talos, generation, strings.Join(Generations(), ", "))
+		return Driver{}, fmt.Errorf(
+			"version %s of Talos has no driver for GPUs of the generation %q: choose from %s, and a supported Talos version",
+			talos, generation, strings.Join(Generations(), ", "),
+		)
 	}
+
 	i := slices.IndexFunc(drivers, func(d Driver) bool {
 		return (flavour == "" || d.Flavour == flavour) && (track == "" || d.Track == track)
 	})
@@ -87,8 +96,10 @@ func DriverFor(talos, generation, flavour, track string) (Driver, error) {
 			names = append(names, d.String())
 		}
 
-		return Driver{}, fmt.Errorf("version %s of Talos has no %s driver for GPUs of the generation %s: choose %s, or leave it out for %[5]s",
-			talos, strings.TrimSpace(flavour+" "+track), generation, strings.Join(names, " or "), drivers[0])
+		return Driver{}, fmt.Errorf(
+			"version %s of Talos has no %s driver for GPUs of the generation %s: choose %s, or leave it out for %[5]s", talos,
+			strings.TrimSpace(flavour+" "+track), generation, strings.Join(names, " or "), drivers[0],
+		)
 	}
 
 	return drivers[i], nil

@@ -41,6 +41,7 @@ func TestDriverFor(t *testing.T) {
 
 				return
 			}
+
 			require.NoError(t, err)
 			assert.Equal(t, test.want, driver.String())
 		})
@@ -54,16 +55,25 @@ func TestDriversNeverMixTracks(t *testing.T) {
 		for _, generation := range Generations() {
 			drivers := Drivers(release.Talos+".0", generation)
 			require.NotEmpty(t, drivers, "Talos %s and %s", release.Talos, generation)
+
 			for _, driver := range drivers {
 				require.Len(t, driver.Extensions(), 2)
+
 				for _, extension := range driver.Extensions() {
 					assert.True(t, strings.HasSuffix(extension, "-"+driver.Track), extension)
 				}
 			}
 		}
 	}
-	assert.Equal(t, []string{"siderolabs/nvidia-open-gpu-kernel-modules-production", "siderolabs/nvidia-container-toolkit-production"}, Driver{FlavourOpen, TrackProduction}.Extensions())
-	assert.Equal(t, []string{"siderolabs/nonfree-kmod-nvidia-lts", "siderolabs/nvidia-container-toolkit-lts"}, Driver{FlavourNonfree, TrackLTS}.Extensions())
+
+	assert.Equal(
+		t, []string{"siderolabs/nvidia-open-gpu-kernel-modules-production", "siderolabs/nvidia-container-toolkit-production"},
+		Driver{FlavourOpen, TrackProduction}.Extensions(),
+	)
+	assert.Equal(
+		t, []string{"siderolabs/nonfree-kmod-nvidia-lts", "siderolabs/nvidia-container-toolkit-lts"},
+		Driver{FlavourNonfree, TrackLTS}.Extensions(),
+	)
 }
 
 // driverPage is the part of the documentation about drivers.
@@ -77,19 +87,25 @@ another one of it that the pool states under ` + "`driver`" + `. Anything else i
 branch of the driver. Both extensions of a machine (modules and container toolkit) are always of one track.
 
 | GPU generation |`)
+
 	for _, release := range Releases() {
 		fmt.Fprintf(&page, " Talos %s |", release.Talos)
 	}
+
 	page.WriteString("\n|---|" + strings.Repeat("---|", len(Releases())) + "\n")
+
 	for _, generation := range Generations() {
 		fmt.Fprintf(&page, "| %s |", generation)
+
 		for _, release := range Releases() {
 			var names []string
 			for _, driver := range Drivers(release.Talos+".0", generation) {
 				names = append(names, driver.String())
 			}
+
 			fmt.Fprintf(&page, " %s |", strings.Join(names, ", "))
 		}
+
 		page.WriteString("\n")
 	}
 

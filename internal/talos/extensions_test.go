@@ -13,21 +13,28 @@ import (
 func TestEveryReleaseHasItsExtensions(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, Releases()[0].Talos, officialReleases()[0].talos, "every supported version needs its extensions")
-	for version, count := range map[string]int{"v1.11.6": 67, "v1.12.0-beta.1": 78, "v1.12.11": 78, "v1.13.9": 83, "v1.14.0": 0, "v1.10.0": 0, "latest": 0} {
+
+	for version, count := range map[string]int{
+		"v1.11.6": 67, "v1.12.0-beta.1": 78, "v1.12.11": 78, "v1.13.9": 83, "v1.14.0": 0, "v1.10.0": 0, "latest": 0,
+	} {
 		names := Extensions(version)
 		assert.Len(t, names, count, version)
 		assert.True(t, slices.IsSorted(names), version)
 		assert.Len(t, slices.Compact(slices.Clone(names)), count, "%s has a name twice", version)
 	}
+
 	for name, oldest := range map[string]string{"qemu-guest-agent": "v1.11.0", "netbird": "v1.12.0", "uhid": "v1.13.0"} {
 		for _, version := range []string{"v1.11.0", "v1.12.0", "v1.13.0"} {
-			assert.Equal(t, version >= oldest, slices.Contains(Extensions(version), "siderolabs/"+name), "%s in %s", name, version)
+			assert.Equal(
+				t, version >= oldest, slices.Contains(Extensions(version), "siderolabs/"+name), "%s in %s", name, version,
+			)
 		}
 	}
 }
 
 func TestDriversAndFormerNamesAreOfficialExtensions(t *testing.T) {
 	t.Parallel()
+
 	for _, release := range Releases() {
 		official := Extensions(release.Talos + ".0")
 		for _, generation := range Generations() {
@@ -35,6 +42,7 @@ func TestDriversAndFormerNamesAreOfficialExtensions(t *testing.T) {
 				assert.Subset(t, official, driver.Extensions(), release.Talos)
 			}
 		}
+
 		for former, now := range RenamedExtensions() {
 			assert.NotContains(t, official, former)
 			assert.Contains(t, official, now)
@@ -55,6 +63,7 @@ A template's ` + "`extensions`" + ` have to be official ones of its Talos versio
 | since | extensions |
 |---|---|
 `)
+
 	for _, release := range officialReleases() {
 		fmt.Fprintf(&page, "| %s | %s |\n", release.talos, strings.Join(strings.Fields(release.names), ", "))
 	}

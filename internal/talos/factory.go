@@ -8,7 +8,8 @@ import (
 // DefaultFactoryURL is the public Image Factory.
 const DefaultFactoryURL = "https://factory.talos.dev"
 
-// Arch is the architecture of every machine: Proxmox VE is released for amd64, and runs machines of another one in emulation only.
+// Arch is the architecture of every machine: Proxmox VE is released for amd64, and runs machines of another one in
+// emulation only.
 const Arch = "amd64"
 
 // Factory builds the addresses of an Image Factory's files; the zero value is the public one.
@@ -36,8 +37,8 @@ func (f Factory) ISOURL(id, version, platform string) string {
 	return fmt.Sprintf("%s/image/%s/%s/%s-%s.iso", f.Base(), id, version, platform, Arch)
 }
 
-// Installer returns the container image for machine.install.image and for upgrades. Only the schematic's own installer of the same platform keeps
-// extensions and nocloud network data over an upgrade.
+// Installer returns the container image for machine.install.image and for upgrades. Only the schematic's own installer
+// of the same platform keeps extensions and nocloud network data over an upgrade.
 func (f Factory) Installer(id, version, platform string) string {
 	_, host, found := strings.Cut(f.Base(), "://")
 	if !found {

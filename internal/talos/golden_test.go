@@ -34,12 +34,14 @@ func (m mode) String() string        { return string(m) }
 func (m mode) RequiresInstall() bool { return m == "metal" }
 func (m mode) InContainer() bool     { return false }
 
-// fakeSecrets has a real certificate authority of Talos' API, which generating a client configuration needs; the rest says that it is no secret.
+// fakeSecrets has a real certificate authority of Talos' API, which generating a client configuration needs; the rest
+// says that it is no secret.
 var fakeSecrets = sync.OnceValues(func() (*secrets.Bundle, error) {
 	authority, err := secrets.NewTalosCA(time.Now())
 	if err != nil {
 		return nil, err
 	}
+
 	fake := func(of string) *x509.PEMEncodedCertificateAndKey {
 		return &x509.PEMEncodedCertificateAndKey{Crt: []byte("fake certificate of " + of), Key: []byte("fake key of " + of)}
 	}
@@ -59,7 +61,8 @@ var fakeSecrets = sync.OnceValues(func() (*secrets.Bundle, error) {
 	}, nil
 })
 
-// generateConfig goes the published provider's way: getConfiguration generates and applies the role's patches, configurationApply the node's.
+// generateConfig goes the published provider's way: getConfiguration generates and applies the role's patches,
+// configurationApply the node's.
 func generateConfig(t *testing.T, c ClusterConfig, n NodeConfig, contract string) config.Provider {
 	t.Helper()
 
@@ -67,8 +70,10 @@ func generateConfig(t *testing.T, c ClusterConfig, n NodeConfig, contract string
 	require.NoError(t, err)
 	versionContract, err := config.ParseContractFromVersion(contract)
 	require.NoError(t, err)
+
 	kubernetes, ok := DefaultKubernetes(contract + ".0")
 	require.True(t, ok)
+
 	endpoint := n.Interfaces[0].Address.Addr()
 	if c.VIP.IsValid() {
 		endpoint = c.VIP
@@ -78,16 +83,20 @@ func generateConfig(t *testing.T, c ClusterConfig, n NodeConfig, contract string
 	require.NoError(t, err)
 	loadedRolePatches, err := configpatcher.LoadPatches(rolePatches)
 	require.NoError(t, err)
+
 	machineType, withPatches := machine.TypeControlPlane, bundle.WithPatchControlPlane
 	if n.Role == RoleWorker {
 		machineType, withPatches = machine.TypeWorker, bundle.WithPatchWorker
 	}
+
 	generated, err := bundle.NewBundle(
 		bundle.WithInputOptions(&bundle.InputOptions{
 			ClusterName: "prod",
 			Endpoint:    fmt.Sprintf("https://%s:6443", endpoint),
 			KubeVersion: strings.TrimPrefix(kubernetes, "v"),
-			GenOptions:  []generate.Option{generate.WithSecretsBundle(bundleSecrets), generate.WithVersionContract(versionContract)},
+			GenOptions: []generate.Option{
+				generate.WithSecretsBundle(bundleSecrets), generate.WithVersionContract(versionContract),
+			},
 		}),
 		bundle.WithVerbose(false),
 		withPatches(loadedRolePatches),
@@ -128,8 +137,11 @@ func requireGolden(t *testing.T, name string, cfg config.Provider) {
 	require.NoError(t, err)
 	bundleSecrets, err := fakeSecrets()
 	require.NoError(t, err)
+
 	encode := base64.StdEncoding.EncodeToString
-	text := strings.ReplaceAll(string(data), encode(bundleSecrets.Certs.OS.Crt), encode([]byte("fake certificate of talos")))
+	text := strings.ReplaceAll(
+		string(data), encode(bundleSecrets.Certs.OS.Crt), encode([]byte("fake certificate of talos")),
+	)
 
 	requireFile(t, filepath.Join("testdata", name+".yaml"), text)
 }
@@ -142,6 +154,7 @@ func requireFile(t *testing.T, path, want string) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
 	}
+
 	have, err := os.ReadFile(path)
 	require.NoError(t, err, "write it with: go test ./internal/talos -update")
 	require.Equal(t, string(have), want, "%s is stale; rewrite it with: go test ./internal/talos -update", path)

@@ -8,7 +8,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// What GPU machines and the manifests for them agree on. Labels and the taint are those of NVIDIA's own tools, so that the GPU Operator finds the same.
+// What GPU machines and the manifests for them agree on. Labels and the taint are those of NVIDIA's own tools, so that
+// the GPU Operator finds the same.
 const (
 	gpuLabel    = "nvidia.com/gpu.present"
 	pluginLabel = "nvidia.com/device-plugin.config" // which of the plugin's configurations the machine gets
@@ -45,11 +46,14 @@ func gpuPatches(n NodeConfig) []object {
 	if n.GPUs == nil {
 		return nil
 	}
+
 	labels := object{gpuLabel: "true", pluginLabel: pluginConfig(n.GPUs.TimeSlicing)}
 
 	return []object{
 		{"machine": object{
-			"kernel":  object{"modules": []object{{"name": "nvidia"}, {"name": "nvidia_uvm"}, {"name": "nvidia_drm"}, {"name": "nvidia_modeset"}}},
+			"kernel": object{
+				"modules": []object{{"name": "nvidia"}, {"name": "nvidia_uvm"}, {"name": "nvidia_drm"}, {"name": "nvidia_modeset"}},
+			},
 			"sysctls": object{"net.core.bpf_jit_harden": "1"},
 		}},
 		{"machine": object{"nodeLabels": labels}},
@@ -65,13 +69,21 @@ func pluginConfig(timeSlicing int) string {
 	return fmt.Sprintf("time-slicing-%d", timeSlicing)
 }
 
-// gpuObjects are the cluster's objects for its GPUs. Talos makes them and never changes them, so that what differs has another name.
+// gpuObjects are the cluster's objects for its GPUs. Talos makes them and never changes them, so that what differs has
+// another name.
 func gpuObjects(g *ClusterGPUs) []object {
-	class := object{"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": object{"name": runtimeClass}, "handler": runtimeClass}
+	class := object{
+		"apiVersion": "node.k8s.io/v1",
+		"kind":       "RuntimeClass",
+		"metadata":   object{"name": runtimeClass},
+		"handler":    runtimeClass,
+	}
 	if g.Operator {
 		return []object{privilegedNamespace(operatorNamespace), class}
 	}
+
 	objects := []object{privilegedNamespace(pluginNamespace), class}
+
 	for _, slicing := range slices.Compact(slices.Sorted(slices.Values(g.TimeSlicing))) {
 		if slicing > 0 {
 			objects = append(objects, object{
@@ -79,6 +91,7 @@ func gpuObjects(g *ClusterGPUs) []object {
 				"data": object{"config.yaml": timeSlicingConfig(slicing)},
 			})
 		}
+
 		objects = append(objects, devicePlugin(slicing))
 	}
 
@@ -96,12 +109,19 @@ func privilegedNamespace(name string) object {
 }
 
 func pluginMetadata(slicing int) object {
-	return object{"name": "nvidia-device-plugin-" + pluginConfig(slicing), "namespace": pluginNamespace, "labels": object{"app.kubernetes.io/name": "nvidia-device-plugin"}}
+	return object{
+		"name":      "nvidia-device-plugin-" + pluginConfig(slicing),
+		"namespace": pluginNamespace,
+		"labels":    object{"app.kubernetes.io/name": "nvidia-device-plugin"},
+	}
 }
 
 // timeSlicingConfig is a configuration of the device plugin.
 func timeSlicingConfig(slicing int) string {
-	return fmt.Sprintf("version: v1\nsharing:\n  timeSlicing:\n    resources:\n      - name: nvidia.com/gpu\n        replicas: %d\n", slicing)
+	return fmt.Sprintf(
+		"version: v1\nsharing:\n  timeSlicing:\n    resources:\n      - name: nvidia.com/gpu\n        replicas: %d\n",
+		slicing,
+	)
 }
 
 // devicePlugin runs on the host's network and tolerates everything, so that it works before there is a CNI.
@@ -111,6 +131,7 @@ func devicePlugin(slicing int) object {
 	mounts := []object{{"name": "kubelet", "mountPath": "/var/lib/kubelet/device-plugins"}}
 	volumes := []object{{"name": "kubelet", "hostPath": object{"path": "/var/lib/kubelet/device-plugins"}}}
 	environment := []object{{"name": "FAIL_ON_INIT_ERROR", "value": "true"}}
+
 	if slicing > 0 {
 		mounts = append(mounts, object{"name": "config", "mountPath": "/config", "readOnly": true})
 		volumes = append(volumes, object{"name": "config", "configMap": object{"name": metadata["name"]}})
@@ -143,14 +164,17 @@ func devicePlugin(slicing int) object {
 // inlineManifests are the documents of the objects, as Talos takes them from control planes' configurations.
 func inlineManifests(g *ClusterGPUs) (object, error) {
 	var text strings.Builder
+
 	for i, o := range gpuObjects(g) {
 		document, err := yaml.Marshal(o)
 		if err != nil {
 			return nil, fmt.Errorf("encode the manifests of GPUs: %w", err)
 		}
+
 		if i > 0 {
 			text.WriteString("---\n")
 		}
+
 		text.Write(document)
 	}
 
@@ -160,17 +184,19 @@ func inlineManifests(g *ClusterGPUs) (object, error) {
 // OldestWithGPUOperator is the first Talos version whose driver the GPU Operator finds, by CDI.
 const OldestWithGPUOperator = "v1.13"
 
-// RunsGPUOperator says whether NVIDIA's GPU Operator works on a Talos version: on older ones its validator looks for the driver where Talos does not keep it.
+// RunsGPUOperator says whether NVIDIA's GPU Operator works on a Talos version: on older ones its validator looks for
+// the driver where Talos does not keep it.
 func RunsGPUOperator(version string) bool {
 	parsed, err := parseVersion("Talos", version)
 
 	return err == nil && !parsed.before(minorVersion(OldestWithGPUOperator))
 }
 
-// GPUOperatorValues returns the values of NVIDIA's GPU Operator chart (26.3.1 or later) for the namespace gpu-operator, which the cluster then has: driver and
-// toolkit are Talos' own. The time slicing of nodes follows from their label.
+// GPUOperatorValues returns the values of NVIDIA's GPU Operator chart (26.3.1 or later) for the namespace gpu-operator,
+// which the cluster then has: driver and toolkit are Talos' own. The time slicing of nodes follows from their label.
 func GPUOperatorValues(g ClusterGPUs) (string, error) {
 	plugin := object{"enabled": true}
+
 	configs := object{}
 	for _, slicing := range g.TimeSlicing {
 		configs[pluginConfig(slicing)] = "version: v1\n"
@@ -178,9 +204,11 @@ func GPUOperatorValues(g ClusterGPUs) (string, error) {
 			configs[pluginConfig(slicing)] = timeSlicingConfig(slicing)
 		}
 	}
+
 	if len(configs) > 0 {
 		plugin["config"] = object{"name": "nvidia-device-plugin", "create": true, "default": "", "data": configs}
 	}
+
 	text, err := yaml.Marshal(object{
 		"driver":       object{"enabled": false},
 		"toolkit":      object{"enabled": false},

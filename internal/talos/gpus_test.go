@@ -21,11 +21,19 @@ func TestGPUNodesLoadTheDriverAndSayWhatTheyAre(t *testing.T) {
 		labels map[string]string
 		taints []Taint
 	}{
-		"no GPU":              {nil, nil, map[string]string{}, []Taint{}},
-		"one pod for each":    {&GPUs{}, nil, map[string]string{gpuLabel: "true", pluginLabel: "exclusive"}, []Taint{}},
-		"pods take turns":     {&GPUs{TimeSlicing: 4}, nil, map[string]string{gpuLabel: "true", pluginLabel: "time-slicing-4"}, []Taint{}},
-		"dedicated":           {&GPUs{Dedicated: true}, nil, map[string]string{gpuLabel: "true", pluginLabel: "exclusive"}, []Taint{{"nvidia.com/gpu", "present", "NoSchedule"}}},
-		"the user's own wins": {&GPUs{}, map[string]string{pluginLabel: "mine"}, map[string]string{gpuLabel: "true", pluginLabel: "mine"}, []Taint{}},
+		"no GPU":           {nil, nil, map[string]string{}, []Taint{}},
+		"one pod for each": {&GPUs{}, nil, map[string]string{gpuLabel: "true", pluginLabel: "exclusive"}, []Taint{}},
+		"pods take turns": {
+			&GPUs{TimeSlicing: 4}, nil, map[string]string{gpuLabel: "true", pluginLabel: "time-slicing-4"}, []Taint{},
+		},
+		"dedicated": {
+			&GPUs{Dedicated: true}, nil,
+			map[string]string{gpuLabel: "true", pluginLabel: "exclusive"},
+			[]Taint{{"nvidia.com/gpu", "present", "NoSchedule"}},
+		},
+		"the user's own wins": {
+			&GPUs{}, map[string]string{pluginLabel: "mine"}, map[string]string{gpuLabel: "true", pluginLabel: "mine"}, []Taint{},
+		},
 	} {
 		for _, contract := range contracts {
 			t.Run(name+" "+contract, func(t *testing.T) {
@@ -35,24 +43,30 @@ func TestGPUNodesLoadTheDriverAndSayWhatTheyAre(t *testing.T) {
 				node.GPUs, node.Labels = test.gpus, test.own
 				cfg := generateConfig(t, testCluster(), node, contract)
 				requireValid(t, cfg)
+
 				var modules []string
 				for _, module := range cfg.Machine().Kernel().Modules() {
 					modules = append(modules, module.Name())
 				}
+
 				labels := map[string]string{}
+
 				for key, value := range cfg.Machine().NodeLabels() {
 					if strings.HasPrefix(key, "nvidia.com/") {
 						labels[key] = value
 					}
 				}
+
 				assert.Equal(t, test.labels, labels)
 				assert.Equal(t, test.taints, registered(t, cfg))
 				assert.Empty(t, cfg.Machine().NodeTaints(), "a worker that Talos were to taint would lose its labels")
+
 				if test.gpus == nil {
 					assert.Empty(t, modules)
 
 					return
 				}
+
 				assert.Equal(t, []string{"nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset"}, modules)
 				assert.Equal(t, "1", cfg.Machine().Sysctls()["net.core.bpf_jit_harden"])
 			})
@@ -68,16 +82,21 @@ func manifestsOf(t *testing.T, gpus *ClusterGPUs) map[string]map[string]any {
 	cluster.GPUs = gpus
 	cfg := generateConfig(t, cluster, testNode("prod-cp-1", RoleControlPlane, 10), "v1.12")
 	objects := map[string]map[string]any{}
+
 	for _, manifest := range cfg.Cluster().InlineManifests() {
 		require.Equal(t, "nvidia-gpu", manifest.Name())
 		reader := yaml.NewDecoder(bytes.NewReader([]byte(manifest.Contents())))
+
 		for {
 			var o map[string]any
+
 			err := reader.Decode(&o)
 			if errors.Is(err, io.EOF) {
 				break
 			}
+
 			require.NoError(t, err)
+
 			objects[o["kind"].(string)+" "+o["metadata"].(map[string]any)["name"].(string)] = o
 		}
 	}
@@ -92,9 +111,14 @@ func TestManifestsOfGPUs(t *testing.T) {
 		gpus *ClusterGPUs
 		want []string
 	}{
-		"none":          {nil, nil},
-		"one pod each":  {&ClusterGPUs{TimeSlicing: []int{0, 0}}, []string{"Namespace nvidia-device-plugin", "RuntimeClass nvidia", "DaemonSet nvidia-device-plugin-exclusive"}},
-		"with operator": {&ClusterGPUs{TimeSlicing: []int{4}, Operator: true}, []string{"Namespace gpu-operator", "RuntimeClass nvidia"}},
+		"none": {nil, nil},
+		"one pod each": {
+			&ClusterGPUs{TimeSlicing: []int{0, 0}},
+			[]string{"Namespace nvidia-device-plugin", "RuntimeClass nvidia", "DaemonSet nvidia-device-plugin-exclusive"},
+		},
+		"with operator": {
+			&ClusterGPUs{TimeSlicing: []int{4}, Operator: true}, []string{"Namespace gpu-operator", "RuntimeClass nvidia"},
+		},
 		"taken in turns": {&ClusterGPUs{TimeSlicing: []int{4, 0, 4}}, []string{
 			"Namespace nvidia-device-plugin", "RuntimeClass nvidia", "DaemonSet nvidia-device-plugin-exclusive",
 			"ConfigMap nvidia-device-plugin-time-slicing-4", "DaemonSet nvidia-device-plugin-time-slicing-4",
@@ -104,10 +128,12 @@ func TestManifestsOfGPUs(t *testing.T) {
 			t.Parallel()
 
 			objects := manifestsOf(t, test.gpus)
+
 			var got []string
 			for key := range objects {
 				got = append(got, key)
 			}
+
 			assert.ElementsMatch(t, test.want, got)
 		})
 	}
@@ -119,6 +145,7 @@ func TestTheDevicePluginWorksBeforeACNIAndOnItsOwnNodesOnly(t *testing.T) {
 	objects := manifestsOf(t, &ClusterGPUs{TimeSlicing: []int{4}})
 	namespace := objects["Namespace nvidia-device-plugin"]["metadata"].(map[string]any)
 	assert.Equal(t, "privileged", namespace["labels"].(map[string]any)["pod-security.kubernetes.io/enforce"])
+
 	spec := objects["DaemonSet nvidia-device-plugin-time-slicing-4"]["spec"].(map[string]any)
 	pod := spec["template"].(map[string]any)["spec"].(map[string]any)
 	assert.Equal(t, true, pod["hostNetwork"])
@@ -127,11 +154,16 @@ func TestTheDevicePluginWorksBeforeACNIAndOnItsOwnNodesOnly(t *testing.T) {
 
 	node := testNode("prod-gpu-1", RoleWorker, 40)
 	node.GPUs = &GPUs{TimeSlicing: 4}
+
 	labels := generateConfig(t, testCluster(), node, "v1.12").Machine().NodeLabels()
 	for key, value := range pod["nodeSelector"].(map[string]any) {
 		assert.Equal(t, value, labels[key], key)
 	}
-	assert.Equal(t, spec["selector"].(map[string]any)["matchLabels"], spec["template"].(map[string]any)["metadata"].(map[string]any)["labels"])
+
+	assert.Equal(
+		t, spec["selector"].(map[string]any)["matchLabels"],
+		spec["template"].(map[string]any)["metadata"].(map[string]any)["labels"],
+	)
 }
 
 func TestGPUOperatorValuesLeaveDriverAndToolkitToTalos(t *testing.T) {
@@ -139,6 +171,7 @@ func TestGPUOperatorValuesLeaveDriverAndToolkitToTalos(t *testing.T) {
 
 	text, err := GPUOperatorValues(ClusterGPUs{TimeSlicing: []int{0, 4}})
 	require.NoError(t, err)
+
 	var values struct {
 		Driver, Toolkit struct{ Enabled *bool }
 		HostPaths       struct {

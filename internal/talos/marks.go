@@ -42,6 +42,7 @@ func taintsOf(n NodeConfig) map[string]string {
 	if n.GPUs != nil && n.GPUs.Dedicated {
 		taints[gpuTaint] = gpuEffect
 	}
+
 	maps.Copy(taints, n.Taints)
 
 	return taints
@@ -52,6 +53,7 @@ func labelsOf(n NodeConfig) map[string]string {
 	if n.GPUs != nil {
 		labels[gpuLabel], labels[pluginLabel] = "true", pluginConfig(n.GPUs.TimeSlicing)
 	}
+
 	maps.Copy(labels, n.Labels)
 
 	return labels
@@ -66,14 +68,16 @@ func taintList(taints map[string]string) []Taint {
 	return list
 }
 
-// nodeMarks is the patch with a node's own labels and its taints. The kubelet registers the node with the taints, before any pod can be placed on it. On control planes
-// Talos then owns them. On workers it may not: it has the kubelet's rights there, Kubernetes' NodeRestriction lets no kubelet change taints, and the node would lose
-// its labels with them, which are in the same update.
+// nodeMarks is the patch with a node's own labels and its taints. The kubelet registers the node with the taints,
+// before any pod can be placed on it. On control planes Talos then owns them. On workers it may not: it has the
+// kubelet's rights there, Kubernetes' NodeRestriction lets no kubelet change taints, and the node would lose its labels
+// with them, which are in the same update.
 func nodeMarks(n NodeConfig) object {
 	machine := object{}
 	if len(n.Labels) > 0 {
 		machine["nodeLabels"] = n.Labels
 	}
+
 	if taints := taintsOf(n); len(taints) > 0 {
 		machine["kubelet"] = object{"extraConfig": object{"registerWithTaints": taintList(taints)}}
 		if n.Role == RoleControlPlane {
@@ -84,24 +88,29 @@ func nodeMarks(n NodeConfig) object {
 	return machine
 }
 
-// marksForm finds patches that say something about marks; applying every patch would cost more than all else that is planned.
+// marksForm finds patches that say something about marks; applying every patch would cost more than all else that is
+// planned.
 var marksForm = regexp.MustCompile(`nodeLabels|nodeTaints|registerWithTaints`)
 
 // MarksOf returns the labels and taints of a node, as its configuration states them after the user's patches.
 func MarksOf(c ClusterConfig, n NodeConfig) (Marks, error) {
 	marks := Marks{Labels: labelsOf(n), Taints: taintList(taintsOf(n))}
+
 	var theirs []string
+
 	for _, text := range slices.Concat(c.Patches, n.Patches) {
 		documents, err := SplitPatch(text)
 		if err != nil {
 			return Marks{}, err
 		}
+
 		for _, document := range documents {
 			if marksForm.MatchString(document) {
 				theirs = append(theirs, document)
 			}
 		}
 	}
+
 	if len(theirs) == 0 {
 		return marks, nil
 	}
@@ -114,14 +123,17 @@ func MarksOf(c ClusterConfig, n NodeConfig) (Marks, error) {
 	if err != nil {
 		return Marks{}, err
 	}
+
 	patches, err := configpatcher.LoadPatches(slices.Concat(own[1:], theirs))
 	if err != nil {
 		return Marks{}, err
 	}
+
 	patched, err := configpatcher.Apply(configpatcher.WithBytes([]byte(own[0])), patches)
 	if err != nil {
 		return Marks{}, err
 	}
+
 	configuration, err := patched.Config()
 	if err != nil {
 		return Marks{}, err
@@ -136,21 +148,36 @@ func readMarks(machine config.MachineConfig) (Marks, error) {
 	if machine.Type().IsControlPlane() {
 		return marks, nil
 	}
+
 	if len(marks.Taints) > 0 {
-		return Marks{}, errors.New("machine.nodeTaints: Kubernetes lets no worker change its taints, and the node would lose its labels with them: " +
-			"state taints of the pool, or machine.kubelet.extraConfig.registerWithTaints")
+		return Marks{}, errors.New(
+			"machine.nodeTaints: Kubernetes lets no worker change its taints, and the node would lose its labels with them: " +
+				"state taints of the pool, or machine.kubelet.extraConfig.registerWithTaints",
+		)
 	}
+
 	registered, _ := machine.Kubelet().ExtraConfig()["registerWithTaints"].([]any)
 	for i, entry := range registered {
 		fields, _ := entry.(map[string]any)
-		text := func(field string) string { value, _ := fields[field].(string); return value }
+		text := func(field string) string {
+			value, _ := fields[field].(string)
+
+			return value
+		}
+
 		taint := Taint{Key: text("key"), Value: text("value"), Effect: text("effect")}
 		if taint.Key == "" || taint.Effect == "" {
-			return Marks{}, fmt.Errorf("machine.kubelet.extraConfig.registerWithTaints[%d]: is no taint: state its key, effect and, if any, value", i)
+			return Marks{}, fmt.Errorf(
+				"machine.kubelet.extraConfig.registerWithTaints[%d]: is no taint: state its key, effect and, if any, value", i,
+			)
 		}
+
 		marks.Taints = append(marks.Taints, taint)
 	}
-	slices.SortFunc(marks.Taints, func(a, b Taint) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect)) })
+
+	slices.SortFunc(
+		marks.Taints, func(a, b Taint) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect)) },
+	)
 
 	return marks, nil
 }

@@ -15,10 +15,12 @@ func registered(t *testing.T, cfg config.Provider) []Taint {
 
 	text, err := yaml.Marshal(cfg.Machine().Kubelet().ExtraConfig())
 	require.NoError(t, err)
+
 	var kubelet struct {
 		RegisterWithTaints []Taint `yaml:"registerWithTaints"`
 	}
 	require.NoError(t, yaml.Unmarshal(text, &kubelet))
+
 	if kubelet.RegisterWithTaints == nil {
 		return []Taint{}
 	}
@@ -40,22 +42,36 @@ func TestMarksAreWhatTheConfigurationSays(t *testing.T) {
 	}{
 		"nothing": {func(*ClusterConfig, *NodeConfig) {}, false, map[string]string{}, []Taint{}, nil},
 		"a worker's own": {func(_ *ClusterConfig, n *NodeConfig) {
-			n.Labels, n.Taints = map[string]string{"tier": "db"}, map[string]string{"dedicated": "db:NoSchedule", "b": "NoExecute"}
+			n.Labels, n.Taints = map[string]string{"tier": "db"}, map[string]string{
+				"dedicated": "db:NoSchedule", "b": "NoExecute",
+			}
 		}, false, map[string]string{"tier": "db"}, []Taint{{"b", "", "NoExecute"}, {"dedicated", "db", "NoSchedule"}}, nil},
 		"a control plane's own": {func(_ *ClusterConfig, n *NodeConfig) {
 			n.Taints = map[string]string{"dedicated": "etcd:NoExecute"}
-		}, true, map[string]string{}, []Taint{{"dedicated", "etcd", "NoExecute"}}, map[string]string{"dedicated": "etcd:NoExecute"}},
+		}, true, map[string]string{}, []Taint{
+			{"dedicated", "etcd", "NoExecute"},
+		}, map[string]string{"dedicated": "etcd:NoExecute"}},
 		"GPUs and its own, which wins": {func(_ *ClusterConfig, n *NodeConfig) {
 			n.GPUs, n.Taints = &GPUs{Dedicated: true}, map[string]string{"nvidia.com/gpu": "mine:NoExecute", "a": "NoSchedule"}
-		}, false, map[string]string{gpuLabel: "true", pluginLabel: "exclusive"}, []Taint{{"a", "", "NoSchedule"}, {"nvidia.com/gpu", "mine", "NoExecute"}}, nil},
+		}, false, map[string]string{gpuLabel: "true", pluginLabel: "exclusive"}, []Taint{
+			{"a", "", "NoSchedule"}, {"nvidia.com/gpu", "mine", "NoExecute"},
+		}, nil},
 		"patches of the cluster and the node": {func(c *ClusterConfig, n *NodeConfig) {
 			n.GPUs, n.Labels = &GPUs{Dedicated: true}, map[string]string{"tier": "db", "zone": "a"}
-			c.Patches = []string{"machine:\n  nodeLabels:\n    tier: web\n    zone:\n      $patch: delete\n", "machine:\n  sysctls:\n    a: b\n"}
-			n.Patches = []string{"machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{key: more, effect: NoSchedule}]\n"}
-		}, false, map[string]string{gpuLabel: "true", pluginLabel: "exclusive", "tier": "web"}, []Taint{{"more", "", "NoSchedule"}, {"nvidia.com/gpu", "present", "NoSchedule"}}, nil},
+			c.Patches = []string{
+				"machine:\n  nodeLabels:\n    tier: web\n    zone:\n      $patch: delete\n", "machine:\n  sysctls:\n    a: b\n",
+			}
+			n.Patches = []string{
+				"machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{key: more, effect: NoSchedule}]\n",
+			}
+		}, false, map[string]string{gpuLabel: "true", pluginLabel: "exclusive", "tier": "web"}, []Taint{
+			{"more", "", "NoSchedule"}, {"nvidia.com/gpu", "present", "NoSchedule"},
+		}, nil},
 		"a patch of a control plane": {func(_ *ClusterConfig, n *NodeConfig) {
 			n.Patches = []string{"machine:\n  nodeTaints: {dedicated: \"etcd:NoSchedule\"}\n"}
-		}, true, map[string]string{}, []Taint{{"dedicated", "etcd", "NoSchedule"}}, map[string]string{"dedicated": "etcd:NoSchedule"}},
+		}, true, map[string]string{}, []Taint{
+			{"dedicated", "etcd", "NoSchedule"},
+		}, map[string]string{"dedicated": "etcd:NoSchedule"}},
 	} {
 		for _, contract := range contracts {
 			t.Run(name+" "+contract, func(t *testing.T) {
@@ -65,6 +81,7 @@ func TestMarksAreWhatTheConfigurationSays(t *testing.T) {
 				if test.control {
 					node = testNode("prod-cp-1", RoleControlPlane, 10)
 				}
+
 				test.change(&cluster, &node)
 				marks, err := MarksOf(cluster, node)
 				require.NoError(t, err)
@@ -73,10 +90,13 @@ func TestMarksAreWhatTheConfigurationSays(t *testing.T) {
 
 				cfg := generateConfig(t, cluster, node, contract)
 				requireValid(t, cfg)
+
 				for key, value := range test.labels {
 					assert.Equal(t, value, cfg.Machine().NodeLabels()[key])
 				}
+
 				assert.Equal(t, test.owned, map[string]string(cfg.Machine().NodeTaints()))
+
 				if name != "a patch of a control plane" {
 					assert.ElementsMatch(t, test.taints, registered(t, cfg))
 				}

@@ -12,9 +12,17 @@ func owned() map[string]string {
 	const secret = "made once, with the cluster's secrets"
 
 	return map[string]string{
-		"machine.token": secret, "machine.ca": secret, "cluster.id": secret, "cluster.secret": secret, "cluster.token": secret, "cluster.ca": secret,
-		"cluster.aescbcEncryptionSecret": secret, "cluster.secretboxEncryptionSecret": secret, "cluster.aggregatorCA": secret, "cluster.serviceAccount": secret,
-		"cluster.etcd.ca": secret,
+		"machine.token":                     secret,
+		"machine.ca":                        secret,
+		"cluster.id":                        secret,
+		"cluster.secret":                    secret,
+		"cluster.token":                     secret,
+		"cluster.ca":                        secret,
+		"cluster.aescbcEncryptionSecret":    secret,
+		"cluster.secretboxEncryptionSecret": secret,
+		"cluster.aggregatorCA":              secret,
+		"cluster.serviceAccount":            secret,
+		"cluster.etcd.ca":                   secret,
 
 		"machine.type":                   "the role of its pool",
 		"machine.network.hostname":       "the machine's name",
@@ -46,7 +54,9 @@ func checkOwned(document string) error {
 	if err := yaml.Unmarshal([]byte(document), &patch); err != nil {
 		return nil //nolint:nilerr // Talos' own loader says what is wrong with it
 	}
+
 	var parts []string
+
 	if kind, ok := patch["kind"]; ok {
 		if kind == "HostnameConfig" {
 			parts = append(parts, "HostnameConfig (the machine's name)")
@@ -58,9 +68,11 @@ func checkOwned(document string) error {
 			}
 		}
 	}
+
 	if len(parts) == 0 {
 		return nil
 	}
+
 	slices.Sort(parts)
 
 	return &OwnedError{parts}
@@ -71,10 +83,12 @@ func touches(patch map[string]any, path []string) bool {
 	if _, removed := patch["$patch"]; removed {
 		return true
 	}
+
 	value, stated := patch[path[0]]
 	if !stated || len(path) == 1 {
 		return stated
 	}
+
 	inner, _ := value.(map[string]any)
 
 	return touches(inner, path[1:])

@@ -9,47 +9,81 @@ import (
 
 func TestAPatchLeavesAloneWhatTheProgramKeeps(t *testing.T) {
 	t.Parallel()
+
 	const secret = " (made once, with the cluster's secrets)"
 	for name, test := range map[string]struct{ patch, says string }{
-		"the authority of Kubernetes": {"cluster: {ca: {crt: aGlkZGVu, key: aGlkZGVu}}", "it changes cluster.ca" + secret + ": remove it"},
-		"the authority of Talos":      {"machine: {ca: {crt: aGlkZGVu, key: aGlkZGVu}}", "it changes machine.ca" + secret + ": remove it"},
-		"the authority of etcd":       {"cluster: {etcd: {ca: {crt: aGlkZGVu, key: aGlkZGVu}}}", "it changes cluster.etcd.ca" + secret + ": remove it"},
-		"several":                     {"machine: {token: hidden}\ncluster: {id: hidden, secret: hidden}", "it changes cluster.id" + secret + ", cluster.secret" + secret + ", machine.token" + secret + ": remove them"},
+		"the authority of Kubernetes": {
+			"cluster: {ca: {crt: aGlkZGVu, key: aGlkZGVu}}", "it changes cluster.ca" + secret + ": remove it",
+		},
+		"the authority of Talos": {
+			"machine: {ca: {crt: aGlkZGVu, key: aGlkZGVu}}", "it changes machine.ca" + secret + ": remove it",
+		},
+		"the authority of etcd": {
+			"cluster: {etcd: {ca: {crt: aGlkZGVu, key: aGlkZGVu}}}", "it changes cluster.etcd.ca" + secret + ": remove it",
+		},
+		"several": {
+			"machine: {token: hidden}\ncluster: {id: hidden, secret: hidden}",
+			"it changes cluster.id" + secret + ", cluster.secret" + secret + ", machine.token" + secret + ": remove them",
+		},
 		"the key of service accounts": {"cluster: {serviceAccount: {key: aGlkZGVu}}", "cluster.serviceAccount"},
 		"the aggregator's authority":  {"cluster: {aggregatorCA: {crt: aGlkZGVu, key: aGlkZGVu}}", "cluster.aggregatorCA"},
 		"the key of secrets":          {"cluster: {secretboxEncryptionSecret: hidden}", "cluster.secretboxEncryptionSecret"},
 		"the older key of secrets":    {"cluster: {aescbcEncryptionSecret: hidden}", "cluster.aescbcEncryptionSecret"},
-		"the endpoint":                {"cluster: {controlPlane: {endpoint: 'https://10.9.9.9:6443'}}", "it changes cluster.controlPlane.endpoint (the cluster's network.vip or first control plane): remove it"},
-		"the role":                    {"machine: {type: worker}", "it changes machine.type (the role of its pool): remove it"},
-		"the name":                    {"machine: {network: {hostname: other}}", "it changes machine.network.hostname (the machine's name): remove it"},
-		"the name, as a document":     {"apiVersion: v1alpha1\nkind: HostnameConfig\nauto: stable\n", "it changes HostnameConfig (the machine's name): remove it"},
-		"pods":                        {"cluster: {network: {podSubnets: [10.42.0.0/16]}}", "it changes cluster.network.podSubnets (the cluster's podCidr): remove it"},
-		"services in a second document": {
-			"machine: {sysctls: {a: b}}\n---\ncluster: {network: {serviceSubnets: [10.43.0.0/16]}}\n", "it changes cluster.network.serviceSubnets (the cluster's serviceCidr): remove it",
+		"the endpoint": {
+			"cluster: {controlPlane: {endpoint: 'https://10.9.9.9:6443'}}",
+			"it changes cluster.controlPlane.endpoint (the cluster's network.vip or first control plane): remove it",
 		},
-		"an authority's removal":         {"cluster: {ca: {$patch: delete}}", "it changes cluster.ca" + secret + ": remove it"},
-		"removal of what an owned is in": {"cluster: {etcd: {$patch: delete}}", "it changes cluster.etcd.ca" + secret + ": remove it"},
-		"in JSON":                        {`{"cluster": {"token": "hidden"}}`, "it changes cluster.token"},
-		"by an alias":                    {"machine: {token: &x hidden}\ncluster: {token: *x}", "it changes cluster.token" + secret + ", machine.token"},
+		"the role": {"machine: {type: worker}", "it changes machine.type (the role of its pool): remove it"},
+		"the name": {
+			"machine: {network: {hostname: other}}", "it changes machine.network.hostname (the machine's name): remove it",
+		},
+		"the name, as a document": {
+			"apiVersion: v1alpha1\nkind: HostnameConfig\nauto: stable\n",
+			"it changes HostnameConfig (the machine's name): remove it",
+		},
+		"pods": {
+			"cluster: {network: {podSubnets: [10.42.0.0/16]}}",
+			"it changes cluster.network.podSubnets (the cluster's podCidr): remove it",
+		},
+		"services in a second document": {
+			"machine: {sysctls: {a: b}}\n---\ncluster: {network: {serviceSubnets: [10.43.0.0/16]}}\n",
+			"it changes cluster.network.serviceSubnets (the cluster's serviceCidr): remove it",
+		},
+		"an authority's removal": {
+			"cluster: {ca: {$patch: delete}}", "it changes cluster.ca" + secret + ": remove it",
+		},
+		"removal of what an owned is in": {
+			"cluster: {etcd: {$patch: delete}}", "it changes cluster.etcd.ca" + secret + ": remove it",
+		},
+		"in JSON": {`{"cluster": {"token": "hidden"}}`, "it changes cluster.token"},
+		"by an alias": {
+			"machine: {token: &x hidden}\ncluster: {token: *x}", "it changes cluster.token" + secret + ", machine.token",
+		},
 
-		"further names of certificates":   {"machine: {certSANs: [a.example.org]}\ncluster: {apiServer: {certSANs: [b.example.org]}}", ""},
+		"further names of certificates": {
+			"machine: {certSANs: [a.example.org]}\ncluster: {apiServer: {certSANs: [b.example.org]}}", "",
+		},
 		"further accepted authorities":    {"machine: {acceptedCAs: []}\ncluster: {acceptedCAs: []}", ""},
 		"a CNI and the domain":            {"cluster: {network: {cni: {name: flannel}, dnsDomain: example.org}}", ""},
 		"a port of the API server":        {"cluster: {controlPlane: {localAPIServerPort: 6444}}", ""},
 		"arguments of etcd":               {"cluster: {etcd: {extraArgs: {election-timeout: '5000'}}}", ""},
 		"cards, registries, another disk": {"machine: {network: {nameservers: [1.1.1.1]}, install: {disk: /dev/vda}, registries: {mirrors: {docker.io: {endpoints: ['https://m']}}}}", ""},
 		"removal of something else":       {"cluster: {proxy: {$patch: delete}}", ""},
-		"another document":                {"apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\nurl: udp://10.0.0.5:514\n", ""},
-		"a document's removal":            {"apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\n$patch: delete\n", ""},
+		"another document": {
+			"apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\nurl: udp://10.0.0.5:514\n", "",
+		},
+		"a document's removal": {"apiVersion: v1alpha1\nkind: KmsgLogConfig\nname: remote\n$patch: delete\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			_, err := SplitPatch(test.patch)
 			if test.says == "" {
 				require.NoError(t, err)
 
 				return
 			}
+
 			var owned *OwnedError
 			require.ErrorAs(t, err, &owned)
 			require.ErrorContains(t, owned, test.says)

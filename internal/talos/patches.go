@@ -15,12 +15,13 @@ const kubePrismPort = 7445
 // object is a YAML mapping; the encoder sorts its keys, so that patches are stable.
 type object = map[string]any
 
-// RolePatches returns the strategic-merge patches that all nodes of a role share, one document each. Give them to the generated configuration before
-// [NodePatches]. They stay the same when nodes come and go.
+// RolePatches returns the strategic-merge patches that all nodes of a role share, one document each. Give them to the
+// generated configuration before [NodePatches]. They stay the same when nodes come and go.
 func RolePatches(c ClusterConfig, role string) ([]string, error) {
 	if err := checkRole(role); err != nil {
 		return nil, err
 	}
+
 	if err := checkCluster(c); err != nil {
 		return nil, err
 	}
@@ -38,6 +39,7 @@ func RolePatches(c ClusterConfig, role string) ([]string, error) {
 	if machine := servers(c); len(machine) > 0 {
 		docs = append(docs, object{"machine": machine})
 	}
+
 	if role == RoleControlPlane {
 		docs = append(docs, object{"cluster": controlPlane(c)})
 		if c.GPUs != nil {
@@ -45,6 +47,7 @@ func RolePatches(c ClusterConfig, role string) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			docs = append(docs, manifests)
 		}
 	}
@@ -52,10 +55,11 @@ func RolePatches(c ClusterConfig, role string) ([]string, error) {
 	return encode(docs)
 }
 
-// NodePatches returns the strategic-merge patches of one node, one document each, for a configuration generated for contract (v1.12, or a full version).
-// The user's patches come last: the cluster's, then the node's.
+// NodePatches returns the strategic-merge patches of one node, one document each, for a configuration generated for
+// contract (v1.12, or a full version). The user's patches come last: the cluster's, then the node's.
 func NodePatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error) {
 	problems := errors.Join(checkRole(n.Role), checkCluster(c), checkNode(n))
+
 	generation, err := parseContract(contract)
 	if problems = errors.Join(problems, err); problems != nil {
 		return nil, fmt.Errorf("machine configuration of %q: %w", n.Name, problems)
@@ -69,10 +73,12 @@ func NodePatches(c ClusterConfig, n NodeConfig, contract string) ([]string, erro
 	if own := n.Interfaces[0].Address; n.Role == RoleControlPlane && own.IsValid() {
 		docs = append(docs, object{"cluster": object{"apiServer": object{"certSANs": []string{own.Addr().String()}}}})
 	}
+
 	docs = append(docs, gpuPatches(n)...)
 	if marks := nodeMarks(n); len(marks) > 0 {
 		docs = append(docs, object{"machine": marks})
 	}
+
 	for _, volume := range n.Volumes {
 		docs = append(docs, userVolume(volume))
 	}
@@ -81,6 +87,7 @@ func NodePatches(c ClusterConfig, n NodeConfig, contract string) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
+
 	for _, list := range []struct {
 		of    string
 		texts []string
@@ -90,6 +97,7 @@ func NodePatches(c ClusterConfig, n NodeConfig, contract string) ([]string, erro
 			if err != nil {
 				return nil, fmt.Errorf("machine configuration of %q: patch %d of %s: %w", n.Name, i+1, list.of, err)
 			}
+
 			patches = append(patches, documents...)
 		}
 	}
@@ -104,6 +112,7 @@ func encode(docs []object) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("encode a machine-configuration patch: %w", err)
 		}
+
 		patches = append(patches, string(data))
 	}
 
@@ -116,6 +125,7 @@ func ownSubnets(c ClusterConfig) []string {
 	for _, subnet := range c.Subnets {
 		subnets = append(subnets, subnet.Masked().String())
 	}
+
 	if c.VIP.IsValid() {
 		subnets = append(subnets, "!"+netip.PrefixFrom(c.VIP, c.VIP.BitLen()).String())
 	}
@@ -126,6 +136,7 @@ func ownSubnets(c ClusterConfig) []string {
 // kubernetesNetwork leaves the CNI to whoever installs one. The lists of subnets take the place of the generated ones.
 func kubernetesNetwork(c ClusterConfig) object {
 	network := object{"cni": object{"name": "none"}}
+
 	for key, subnet := range map[string]netip.Prefix{"podSubnets": c.PodCIDR, "serviceSubnets": c.ServiceCIDR} {
 		if subnet.IsValid() {
 			network[key] = []string{subnet.String()}
@@ -140,6 +151,7 @@ func servers(c ClusterConfig) object {
 	if len(c.DNS) > 0 {
 		machine["network"] = object{"nameservers": texts(c.DNS)}
 	}
+
 	if len(c.NTP) > 0 {
 		machine["time"] = object{"servers": c.NTP}
 	}
@@ -165,10 +177,12 @@ func controlPlane(c ClusterConfig) object {
 		"etcd":                           object{"advertisedSubnets": ownSubnets(c)},
 		"allowSchedulingOnControlPlanes": c.AllowSchedulingOnControlPlanes,
 	}
+
 	names := c.CertSANs
 	if c.VIP.IsValid() {
 		names = append([]string{c.VIP.String()}, names...)
 	}
+
 	if len(names) > 0 {
 		cluster["apiServer"] = object{"certSANs": names}
 	}
@@ -185,7 +199,8 @@ func install(i Install) object {
 	return object{"disk": disk, "image": i.Image, "wipe": i.Wipe}
 }
 
-// hostname: from contract 1.12 on the generated configuration has a HostnameConfig document, and Talos refuses the older field beside it.
+// hostname: from contract 1.12 on the generated configuration has a HostnameConfig document, and Talos refuses the
+// older field beside it.
 func hostname(name string, contract version) object {
 	if contract.before(version{1, 12}) {
 		return object{"machine": object{"network": object{"hostname": name}}}
@@ -199,15 +214,18 @@ func interfaces(c ClusterConfig, n NodeConfig) []object {
 	for i, card := range n.Interfaces {
 		selector := object{"hardwareAddr": strings.ToLower(card.MAC)}
 		device := link(card.Link)
+
 		device["deviceSelector"] = selector
 		if i == 0 && n.Role == RoleControlPlane && c.VIP.IsValid() {
 			device["vip"] = object{"ip": c.VIP.String()}
 		}
+
 		if len(card.VLANs) > 0 {
 			// A VLAN link has its card's MAC and would be selected too.
 			selector["physical"] = true
 			device["vlans"] = vlans(card.VLANs)
 		}
+
 		devices = append(devices, device)
 	}
 
@@ -230,13 +248,16 @@ func link(l Link) object {
 	if !l.DHCP && l.Address.IsValid() {
 		fields["addresses"] = []string{l.Address.String()}
 	}
+
 	if l.Gateway.IsValid() {
 		everywhere := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 		if l.Gateway.Is6() {
 			everywhere = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 		}
+
 		fields["routes"] = []object{{"network": everywhere.String(), "gateway": l.Gateway.String()}}
 	}
+
 	if l.MTU > 0 {
 		fields["mtu"] = l.MTU
 	}
@@ -244,7 +265,8 @@ func link(l Link) object {
 	return fields
 }
 
-// userVolume takes the whole of a disk of exactly its size. Two disks of one size serve two volumes: the second does not fit beside the first.
+// userVolume takes the whole of a disk of exactly its size. Two disks of one size serve two volumes: the second does
+// not fit beside the first.
 func userVolume(v Volume) object {
 	return object{
 		"apiVersion": "v1alpha1",

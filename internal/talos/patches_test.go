@@ -54,7 +54,8 @@ func scenarios() map[string]struct {
 	single.VIP, single.AllowSchedulingOnControlPlanes = netip.Addr{}, true
 
 	withVIP := scenario{testCluster(), []NodeConfig{
-		testNode("prod-cp-1", RoleControlPlane, 10), testNode("prod-cp-2", RoleControlPlane, 11), testNode("prod-cp-3", RoleControlPlane, 12),
+		testNode("prod-cp-1", RoleControlPlane, 10), testNode("prod-cp-2", RoleControlPlane, 11),
+		testNode("prod-cp-3", RoleControlPlane, 12),
 		testNode("prod-general-1", RoleWorker, 30), testNode("prod-general-2", RoleWorker, 31),
 	}}
 
@@ -78,7 +79,9 @@ func scenarios() map[string]struct {
 	gpus := testCluster()
 	gpus.GPUs = &ClusterGPUs{TimeSlicing: []int{4, 0}}
 	gpuWorker := testNode("prod-gpu-1", RoleWorker, 40)
-	gpuWorker.Install.Image = Factory{}.Installer(Schematic{Extensions: Driver{FlavourOpen, TrackProduction}.Extensions()}.ID(), "v1.12.6", "nocloud")
+	gpuWorker.Install.Image = Factory{}.Installer(
+		Schematic{Extensions: Driver{FlavourOpen, TrackProduction}.Extensions()}.ID(), "v1.12.6", "nocloud",
+	)
 	gpuWorker.GPUs = &GPUs{Dedicated: true}
 	gpuWorker.Labels = map[string]string{"example.org/gpu": "rtx4000"}
 	sharedWorker := gpuWorker
@@ -89,12 +92,15 @@ func scenarios() map[string]struct {
 	gpuControlPlane.GPUs = &GPUs{}
 
 	return map[string]scenario{
-		"gpu":           {gpus, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10), gpuWorker, sharedWorker}},
-		"gpu-single":    {singleGPU, []NodeConfig{gpuControlPlane}},
-		"single-node":   {single, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10)}},
-		"vip":           withVIP,
-		"dhcp":          {withDHCP, []NodeConfig{dhcpControlPlane, dhcp}},
-		"several-nics":  {testCluster(), []NodeConfig{severalNICs("prod-cp-1", RoleControlPlane, 10), severalNICs("prod-storage-1", RoleWorker, 40)}},
+		"gpu":         {gpus, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10), gpuWorker, sharedWorker}},
+		"gpu-single":  {singleGPU, []NodeConfig{gpuControlPlane}},
+		"single-node": {single, []NodeConfig{testNode("prod-cp-1", RoleControlPlane, 10)}},
+		"vip":         withVIP,
+		"dhcp":        {withDHCP, []NodeConfig{dhcpControlPlane, dhcp}},
+		"several-nics": {
+			testCluster(),
+			[]NodeConfig{severalNICs("prod-cp-1", RoleControlPlane, 10), severalNICs("prod-storage-1", RoleWorker, 40)},
+		},
 		"extra-patches": {patched, []NodeConfig{patchedNode}},
 	}
 }
@@ -108,7 +114,9 @@ func severalNICs(name, role string, last int) NodeConfig {
 		{ID: 31, Link: Link{DHCP: true}},
 	}
 	node.Interfaces = append(node.Interfaces,
-		Interface{MAC: "02:00:0a:00:01:01", Link: Link{Address: netip.MustParsePrefix(fmt.Sprintf("10.0.40.%d/24", last)), MTU: 9000}},
+		Interface{
+			MAC: "02:00:0a:00:01:01", Link: Link{Address: netip.MustParsePrefix(fmt.Sprintf("10.0.40.%d/24", last)), MTU: 9000},
+		},
 		Interface{MAC: "02:00:0a:00:01:02", Link: Link{DHCP: true}},
 	)
 	node.Labels = map[string]string{"topology.kubernetes.io/zone": "pve1", "example.org/disks": "fast"}
@@ -130,6 +138,7 @@ func TestConfigurationsAreTalosOwn(t *testing.T) {
 					cfg := generateConfig(t, scenario.cluster, node, contract)
 					requireValid(t, cfg)
 					assert.Equal(t, node.Name, cfg.NetworkHostnameConfig().Hostname())
+
 					switch {
 					case contract == "v1.12":
 						requireGolden(t, path.Join(name, node.Name), cfg)
@@ -151,6 +160,7 @@ func TestPatchesHoldOneDocumentEach(t *testing.T) {
 			require.NoError(t, err)
 			own, err := NodePatches(scenario.cluster, node, "v1.12")
 			require.NoError(t, err)
+
 			for _, patch := range append(role, own...) {
 				require.NoError(t, checkDocument(patch), "%s: %s", name, patch)
 				assert.NotRegexp(t, separator, patch, name)
@@ -167,9 +177,11 @@ func TestRolePatchesDoNotDependOnNodes(t *testing.T) {
 	worker, err := RolePatches(testCluster(), RoleWorker)
 	require.NoError(t, err)
 	assert.Equal(t, controlPlane[:len(worker)], worker, "workers share the control planes' patches")
+
 	for _, patch := range controlPlane {
 		assert.NotContains(t, patch, "10.0.0.10")
 	}
+
 	for _, patch := range worker {
 		assert.NotContains(t, patch, "etcd", "Talos refuses etcd settings on workers")
 	}
@@ -202,9 +214,11 @@ func TestDiscoveryNeverUsesTheKubernetesRegistry(t *testing.T) {
 		enabled      bool
 		endpointHost string
 	}{
-		"public service":  {func(*ClusterConfig) {}, true, "discovery.talos.dev"},
-		"private service": {func(c *ClusterConfig) { c.DiscoveryEndpoint = "https://discovery.example.org/" }, true, "discovery.example.org"},
-		"none at all":     {func(c *ClusterConfig) { c.NoDiscoveryService = true }, false, ""},
+		"public service": {func(*ClusterConfig) {}, true, "discovery.talos.dev"},
+		"private service": {
+			func(c *ClusterConfig) { c.DiscoveryEndpoint = "https://discovery.example.org/" }, true, "discovery.example.org",
+		},
+		"none at all": {func(c *ClusterConfig) { c.NoDiscoveryService = true }, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -217,6 +231,7 @@ func TestDiscoveryNeverUsesTheKubernetesRegistry(t *testing.T) {
 			assert.Equal(t, test.enabled, discovery.Enabled())
 			assert.False(t, discovery.Registries().Kubernetes().Enabled())
 			assert.Equal(t, test.enabled, discovery.Registries().Service().Enabled())
+
 			if test.enabled {
 				assert.Contains(t, discovery.Registries().Service().Endpoint(), test.endpointHost)
 			}
@@ -224,9 +239,11 @@ func TestDiscoveryNeverUsesTheKubernetesRegistry(t *testing.T) {
 	}
 }
 
-// TestKubernetesNetworks has the defaults make the configuration that there is without them: stating them changes nothing on a running machine.
+// TestKubernetesNetworks has the defaults make the configuration that there is without them: stating them changes
+// nothing on a running machine.
 func TestKubernetesNetworks(t *testing.T) {
 	t.Parallel()
+
 	for _, contract := range contracts {
 		for _, role := range []string{RoleControlPlane, RoleWorker} {
 			node := testNode("prod-x-1", role, 10)

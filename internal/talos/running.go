@@ -11,7 +11,8 @@ import (
 // Unknown stands for a version that was not asked for, or not told.
 const Unknown = "unknown"
 
-// NodeVersions are what a node runs, or what is planned for it; an empty field is not known. APIServer is of control planes only.
+// NodeVersions are what a node runs, or what is planned for it; an empty field is not known. APIServer is of control
+// planes only.
 type NodeVersions struct {
 	Talos     string `json:"talos,omitempty"`
 	Schematic string `json:"schematic,omitempty"`
@@ -28,6 +29,7 @@ type Running struct {
 // Differences say in words where a node runs something else than planned; nothing where either is not known.
 func (planned NodeVersions) Differences(running NodeVersions) string {
 	var list []string
+
 	for _, v := range []struct{ of, planned, running string }{
 		{"Talos", planned.Talos, running.Talos},
 		{"schematic", planned.Schematic, running.Schematic},
@@ -38,6 +40,7 @@ func (planned NodeVersions) Differences(running NodeVersions) string {
 			list = append(list, fmt.Sprintf("%s %s (planned: %s)", v.of, v.running, v.planned))
 		}
 	}
+
 	if len(list) == 0 {
 		return ""
 	}
@@ -48,6 +51,7 @@ func (planned NodeVersions) Differences(running NodeVersions) string {
 // Differences are those of the nodes that do not run what is planned, by name.
 func (r Running) Differences(planned map[string]NodeVersions) map[string]string {
 	found := map[string]string{}
+
 	for name, p := range planned {
 		if differences := p.Differences(r.Nodes[name]); differences != "" {
 			found[name] = differences
@@ -57,24 +61,30 @@ func (r Running) Differences(planned map[string]NodeVersions) map[string]string 
 	return found
 }
 
-// Updated is r with what newer says; a node that says nothing now keeps what it said before. Where newer says nothing new it is r itself, time included, so that
-// asking again makes no difference.
+// Updated is r with what newer says; a node that says nothing now keeps what it said before. Where newer says nothing
+// new it is r itself, time included, so that asking again makes no difference.
 func (r Running) Updated(newer Running) Running {
 	nodes := maps.Clone(r.Nodes)
 	for name, now := range newer.Nodes {
 		node := nodes[name]
 		for _, field := range []struct{ to, from *string }{
-			{&node.Talos, &now.Talos}, {&node.Schematic, &now.Schematic}, {&node.Kubelet, &now.Kubelet}, {&node.APIServer, &now.APIServer},
+			{&node.Talos, &now.Talos},
+			{&node.Schematic, &now.Schematic},
+			{&node.Kubelet, &now.Kubelet},
+			{&node.APIServer, &now.APIServer},
 		} {
 			if *field.from != "" {
 				*field.to = *field.from
 			}
 		}
+
 		if nodes == nil {
 			nodes = map[string]NodeVersions{}
 		}
+
 		nodes[name] = node
 	}
+
 	if maps.Equal(nodes, r.Nodes) {
 		return r
 	}
@@ -82,7 +92,8 @@ func (r Running) Updated(newer Running) Running {
 	return Running{Asked: newer.Asked, Nodes: nodes}
 }
 
-// Talos is the version that all of these nodes run, several with commas between them where they differ, and unknown for those that do not tell.
+// Talos is the version that all of these nodes run, several with commas between them where they differ, and unknown for
+// those that do not tell.
 func (r Running) Talos(nodes []string) string {
 	return r.versions(nodes, func(v NodeVersions) string { return v.Talos })
 }
@@ -94,15 +105,18 @@ func (r Running) Kubernetes(controlPlanes []string) string {
 
 func (r Running) versions(nodes []string, of func(NodeVersions) string) string {
 	var versions []string
+
 	for _, name := range nodes {
 		version := of(r.Nodes[name])
 		if version == "" {
 			version = Unknown
 		}
+
 		if !slices.Contains(versions, version) {
 			versions = append(versions, version)
 		}
 	}
+
 	slices.Sort(versions)
 
 	return strings.Join(versions, ", ")

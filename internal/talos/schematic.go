@@ -1,4 +1,5 @@
-// Package talos holds what the program knows about Talos Linux: schematics, image names, supported versions and machine-configuration patches.
+// Package talos holds what the program knows about Talos Linux: schematics, image names, supported versions and
+// machine-configuration patches.
 package talos
 
 import (
@@ -41,12 +42,16 @@ type schematicFile struct {
 	} `yaml:"customization"`
 }
 
-// YAML returns the schematic as the Image Factory stores it. The Factory keeps the order it was given, so that the same extensions in another order
-// would be another image; extensions and META values are therefore sorted and repeated extensions left out.
+// YAML returns the schematic as the Image Factory stores it. The Factory keeps the order it was given, so that the same
+// extensions in another order would be another image; extensions and META values are therefore sorted and repeated
+// extensions left out.
 func (s Schematic) YAML() string {
 	var file schematicFile
+
 	file.Customization.KernelArgs = s.KernelArgs
-	file.Customization.META = slices.SortedStableFunc(slices.Values(s.META), func(a, b MetaValue) int { return int(a.Key) - int(b.Key) })
+	file.Customization.META = slices.SortedStableFunc(
+		slices.Values(s.META), func(a, b MetaValue) int { return int(a.Key) - int(b.Key) },
+	)
 	file.Customization.SystemExtensions.Official = canonicalExtensions(s.Extensions)
 
 	// The same encoder as the Factory's: quoting and folding of long values are part of the id.
@@ -71,8 +76,10 @@ func canonicalExtensions(names []string) []string {
 		if !strings.Contains(name, "/") {
 			name = officialExtensions + name
 		}
+
 		canonical = append(canonical, name)
 	}
+
 	slices.Sort(canonical)
 
 	return slices.Compact(canonical)

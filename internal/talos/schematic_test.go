@@ -16,16 +16,25 @@ func TestSchematicID(t *testing.T) {
 	}{
 		"plain Talos": {Schematic{}, "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba"},
 		"empty lists are plain Talos": {
-			Schematic{Extensions: []string{}, KernelArgs: []string{}, META: []MetaValue{}}, "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba",
+			Schematic{Extensions: []string{}, KernelArgs: []string{}, META: []MetaValue{}},
+			"376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba",
 		},
 		"guest agent": {
-			Schematic{Extensions: []string{"siderolabs/qemu-guest-agent"}}, "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515",
+			Schematic{Extensions: []string{"siderolabs/qemu-guest-agent"}},
+			"ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515",
 		},
 		"guest agent by its short name, twice": {
-			Schematic{Extensions: []string{"qemu-guest-agent", "siderolabs/qemu-guest-agent"}}, "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515",
+			Schematic{Extensions: []string{"qemu-guest-agent", "siderolabs/qemu-guest-agent"}},
+			"ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515",
 		},
-		"kernel arguments": {Schematic{KernelArgs: []string{"noapic", "nolapic"}}, "9cba8e32753f91a16c1837ab8abf356af021706ef284aef07380780177d9a06c"},
-		"META value":       {Schematic{META: []MetaValue{{Key: 10, Value: "foo"}}}, "d308a2a5ee2277bed5fbaa104fcbc8d59122abfa737df987a95b4ca763459a7f"},
+		"kernel arguments": {
+			Schematic{KernelArgs: []string{"noapic", "nolapic"}},
+			"9cba8e32753f91a16c1837ab8abf356af021706ef284aef07380780177d9a06c",
+		},
+		"META value": {
+			Schematic{META: []MetaValue{{Key: 10, Value: "foo"}}},
+			"d308a2a5ee2277bed5fbaa104fcbc8d59122abfa737df987a95b4ca763459a7f",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// machineSecrets is the output of this name of the provider's resource Secrets; certificates and keys are PEM in base64.
+// machineSecrets is the output of this name of the provider's resource Secrets; certificates and keys are PEM in
+// base64.
 type machineSecrets struct {
 	Certs struct {
 		Etcd, K8s, K8sAggregator, K8sServiceaccount, OS certificate
@@ -36,7 +37,9 @@ type certificate struct {
 }
 
 // errSecrets tells nothing of what was read.
-var errSecrets = errors.New("the machine secrets are not what Talos' provider writes: bring the stack up once, then repeat")
+var errSecrets = errors.New(
+	"the machine secrets are not what Talos' provider writes: bring the stack up once, then repeat",
+)
 
 // SecretsBundle returns the machine secrets of a cluster as `talosctl gen secrets` writes them (secrets.yaml), which
 // `talosctl gen config --with-secrets` and an import of the provider's resource read. The values are the output
@@ -46,10 +49,12 @@ func SecretsBundle(values map[string]any) ([]byte, error) {
 	if err != nil {
 		return nil, errSecrets
 	}
+
 	var s machineSecrets
 	if err := json.Unmarshal(content, &s); err != nil {
 		return nil, errSecrets
 	}
+
 	failed := false
 	decode := func(text string) []byte {
 		pem, err := base64.StdEncoding.DecodeString(text)
@@ -60,6 +65,7 @@ func SecretsBundle(values map[string]any) ([]byte, error) {
 	pair := func(c certificate) *x509.PEMEncodedCertificateAndKey {
 		return &x509.PEMEncodedCertificateAndKey{Crt: decode(c.Cert), Key: decode(c.Key)}
 	}
+
 	bundle := secrets.Bundle{
 		Cluster: &secrets.Cluster{ID: s.Cluster.ID, Secret: s.Cluster.Secret},
 		Secrets: &secrets.Secrets{
@@ -75,6 +81,7 @@ func SecretsBundle(values map[string]any) ([]byte, error) {
 	if failed || bundle.Validate() != nil {
 		return nil, errSecrets
 	}
+
 	text, err := yaml.Marshal(bundle)
 	if err != nil {
 		return nil, fmt.Errorf("unable to write the machine secrets: %w", errSecrets)

@@ -24,22 +24,29 @@ func providerSecrets(b *secrets.Bundle) map[string]any {
 
 	return map[string]any{
 		"certs": map[string]any{
-			"etcd": pair(b.Certs.Etcd), "k8s": pair(b.Certs.K8s), "k8sAggregator": pair(b.Certs.K8sAggregator), "os": pair(b.Certs.OS),
+			"etcd":              pair(b.Certs.Etcd),
+			"k8s":               pair(b.Certs.K8s),
+			"k8sAggregator":     pair(b.Certs.K8sAggregator),
+			"os":                pair(b.Certs.OS),
 			"k8sServiceaccount": map[string]any{"key": encode(b.Certs.K8sServiceAccount.Key)},
 		},
-		"cluster":    map[string]any{"id": b.Cluster.ID, "secret": b.Cluster.Secret},
-		"secrets":    map[string]any{"bootstrapToken": b.Secrets.BootstrapToken, "secretboxEncryptionSecret": b.Secrets.SecretboxEncryptionSecret},
+		"cluster": map[string]any{"id": b.Cluster.ID, "secret": b.Cluster.Secret},
+		"secrets": map[string]any{
+			"bootstrapToken": b.Secrets.BootstrapToken, "secretboxEncryptionSecret": b.Secrets.SecretboxEncryptionSecret,
+		},
 		"trustdinfo": map[string]any{"token": b.TrustdInfo.Token},
 	}
 }
 
 func TestSecretsBundleIsWhatTalosctlReads(t *testing.T) {
 	t.Parallel()
+
 	made, err := secrets.NewBundle(secrets.NewFixedClock(time.Now()), config.TalosVersion1_12)
 	require.NoError(t, err)
 
 	text, err := talos.SecretsBundle(providerSecrets(made))
 	require.NoError(t, err)
+
 	var read secrets.Bundle
 	require.NoError(t, yaml.Unmarshal(text, &read))
 	read.Clock = made.Clock
@@ -48,8 +55,10 @@ func TestSecretsBundleIsWhatTalosctlReads(t *testing.T) {
 
 func TestSecretsBundleTellsNothingOfWhatItCannotUse(t *testing.T) {
 	t.Parallel()
+
 	made, err := secrets.NewBundle(secrets.NewFixedClock(time.Now()), config.TalosVersion1_12)
 	require.NoError(t, err)
+
 	for name, change := range map[string]func(map[string]any){
 		"nothing":          func(m map[string]any) { clear(m) },
 		"no certificates":  func(m map[string]any) { delete(m, "certs") },
@@ -61,6 +70,7 @@ func TestSecretsBundleTellsNothingOfWhatItCannotUse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			values := providerSecrets(made)
 			change(values)
 			_, err := talos.SecretsBundle(values)

@@ -19,7 +19,8 @@ type Release struct {
 	Talos string
 	// OldestKubernetes and NewestKubernetes are minor versions, both included.
 	OldestKubernetes, NewestKubernetes string
-	// DefaultKubernetes is a full version: the one the minor's first release shipped with, so that a newer Talos patch never changes Kubernetes.
+	// DefaultKubernetes is a full version: the one the minor's first release shipped with, so that a newer Talos patch
+	// never changes Kubernetes.
 	DefaultKubernetes string
 }
 
@@ -39,6 +40,7 @@ func Check(talos, kubernetes string) error {
 	if err != nil {
 		return err
 	}
+
 	kubernetesVersion, err := parseVersion("Kubernetes", kubernetes)
 	if err != nil {
 		return err
@@ -48,6 +50,7 @@ func Check(talos, kubernetes string) error {
 	if !ok {
 		return unsupported(talos)
 	}
+
 	if kubernetesVersion.within(release) {
 		return nil
 	}
@@ -62,6 +65,7 @@ func CheckTalos(talos string) error {
 	if err != nil {
 		return err
 	}
+
 	if _, ok := find(version); !ok {
 		return unsupported(talos)
 	}
@@ -72,7 +76,9 @@ func CheckTalos(talos string) error {
 func unsupported(talos string) error {
 	all := Releases()
 
-	return fmt.Errorf("version %s of Talos is not supported: choose a version from %s to %s", talos, all[0].Talos, all[len(all)-1].Talos)
+	return fmt.Errorf(
+		"version %s of Talos is not supported: choose a version from %s to %s", talos, all[0].Talos, all[len(all)-1].Talos,
+	)
 }
 
 // DefaultKubernetes returns the Kubernetes version for a supported Talos version.
@@ -81,13 +87,14 @@ func DefaultKubernetes(talos string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
+
 	release, ok := find(version)
 
 	return release.DefaultKubernetes, ok
 }
 
-// Contract returns the version contract of a Talos version: Contract("v1.12.6") is "v1.12". Configurations and secrets stay with the contract they
-// were first generated for, whatever is installed later.
+// Contract returns the version contract of a Talos version: Contract("v1.12.6") is "v1.12". Configurations and secrets
+// stay with the contract they were first generated for, whatever is installed later.
 func Contract(version string) (string, error) {
 	parsed, err := parseVersion("Talos", version)
 	if err != nil {
@@ -115,6 +122,7 @@ func parseVersion(of, text string) (version, error) {
 	if match == nil {
 		return version{}, fmt.Errorf("%q is not a version of %s: state it in full, like %s", text, of, exampleVersion(of))
 	}
+
 	major, _ := strconv.Atoi(match[1])
 	minor, _ := strconv.Atoi(match[2])
 
@@ -143,6 +151,7 @@ func (v version) within(r Release) bool {
 // minorVersion reads the table's own versions, which a test keeps well formed.
 func minorVersion(text string) version {
 	var v version
+
 	_, _ = fmt.Sscanf(text, "v%d.%d", &v.major, &v.minor)
 
 	return v
@@ -160,11 +169,13 @@ func find(talos version) (Release, bool) {
 
 func runnersOf(kubernetes version) string {
 	var names []string
+
 	for _, release := range Releases() {
 		if kubernetes.within(release) {
 			names = append(names, release.Talos)
 		}
 	}
+
 	if len(names) == 0 {
 		return ""
 	}

@@ -15,18 +15,32 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct{ talos, kubernetes, want string }{
-		"the newest pair":      {"v1.13.0", "v1.36.0", ""},
-		"the oldest pair":      {"v1.11.0", "v1.29.15", ""},
-		"a release candidate":  {"v1.12.0-rc.1", "v1.35.0-rc.0", ""},
-		"Talos too old":        {"v1.10.9", "v1.33.0", "version v1.10.9 of Talos is not supported: choose a version from v1.11 to v1.13"},
-		"Talos too new":        {"v1.14.0", "v1.36.0", "version v1.14.0 of Talos is not supported: choose a version from v1.11 to v1.13"},
-		"Talos of the future":  {"v2.12.0", "v1.36.0", "version v2.12.0 of Talos is not supported: choose a version from v1.11 to v1.13"},
-		"Kubernetes too new":   {"v1.12.6", "v1.36.1", "version v1.36.1 of Kubernetes does not run on Talos v1.12.6: choose a version from v1.30 to v1.35, or Talos v1.13"},
-		"Kubernetes too old":   {"v1.13.0", "v1.30.2", "version v1.30.2 of Kubernetes does not run on Talos v1.13.0: choose a version from v1.31 to v1.36, or Talos v1.11 or v1.12"},
-		"Kubernetes of no one": {"v1.12.6", "v1.12.6", "version v1.12.6 of Kubernetes does not run on Talos v1.12.6: choose a version from v1.30 to v1.35"},
-		"Talos without its v":  {"1.12.6", "v1.35.0", `"1.12.6" is not a version of Talos: state it in full, like v1.13.0`},
-		"only a minor version": {"v1.12.6", "v1.35", `"v1.35" is not a version of Kubernetes: state it in full, like v1.36.0`},
-		"no version at all":    {"latest", "v1.35.0", `"latest" is not a version of Talos: state it in full, like v1.13.0`},
+		"the newest pair":     {"v1.13.0", "v1.36.0", ""},
+		"the oldest pair":     {"v1.11.0", "v1.29.15", ""},
+		"a release candidate": {"v1.12.0-rc.1", "v1.35.0-rc.0", ""},
+		"Talos too old": {
+			"v1.10.9", "v1.33.0", "version v1.10.9 of Talos is not supported: choose a version from v1.11 to v1.13",
+		},
+		"Talos too new": {
+			"v1.14.0", "v1.36.0", "version v1.14.0 of Talos is not supported: choose a version from v1.11 to v1.13",
+		},
+		"Talos of the future": {
+			"v2.12.0", "v1.36.0", "version v2.12.0 of Talos is not supported: choose a version from v1.11 to v1.13",
+		},
+		"Kubernetes too new": {
+			"v1.12.6", "v1.36.1",
+			"version v1.36.1 of Kubernetes does not run on Talos v1.12.6: choose a version from v1.30 to v1.35, or Talos v1.13",
+		},
+		"Kubernetes too old": {"v1.13.0", "v1.30.2", "version v1.30.2 of Kubernetes does not run on Talos v1.13.0: choose a version from v1.31 to v1.36, or Talos v1.11 or v1.12"},
+		"Kubernetes of no one": {
+			"v1.12.6", "v1.12.6",
+			"version v1.12.6 of Kubernetes does not run on Talos v1.12.6: choose a version from v1.30 to v1.35",
+		},
+		"Talos without its v": {"1.12.6", "v1.35.0", `"1.12.6" is not a version of Talos: state it in full, like v1.13.0`},
+		"only a minor version": {
+			"v1.12.6", "v1.35", `"v1.35" is not a version of Kubernetes: state it in full, like v1.36.0`,
+		},
+		"no version at all": {"latest", "v1.35.0", `"latest" is not a version of Talos: state it in full, like v1.13.0`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -37,6 +51,7 @@ func TestCheck(t *testing.T) {
 
 				return
 			}
+
 			assert.EqualError(t, err, test.want)
 		})
 	}
@@ -50,6 +65,7 @@ func TestContract(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, contract)
 	}
+
 	_, err := Contract("v1.12")
 	assert.EqualError(t, err, `"v1.12" is not a version of Talos: state it in full, like v1.13.0`)
 }
@@ -57,7 +73,9 @@ func TestContract(t *testing.T) {
 func TestDefaultKubernetes(t *testing.T) {
 	t.Parallel()
 
-	for version, want := range map[string]string{"v1.11.5": "v1.34.0", "v1.12.6": "v1.35.0", "v1.13.1": "v1.36.0", "v1.10.0": "", "1.12": ""} {
+	for version, want := range map[string]string{
+		"v1.11.5": "v1.34.0", "v1.12.6": "v1.35.0", "v1.13.1": "v1.36.0", "v1.10.0": "", "1.12": "",
+	} {
 		kubernetes, ok := DefaultKubernetes(version)
 		assert.Equal(t, want, kubernetes, version)
 		assert.Equal(t, want != "", ok, version)
@@ -90,17 +108,23 @@ func TestTableAgreesWithTalos(t *testing.T) {
 	for _, release := range Releases() {
 		target, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: release.Talos + ".0"})
 		require.NoError(t, err)
+
 		for minor := 25; minor <= 40; minor++ {
 			kubernetes, err := compatibility.ParseKubernetesVersion(fmt.Sprintf("1.%d.0", minor))
 			require.NoError(t, err)
+
 			theirs := kubernetes.SupportedWith(target)
 			if release.Talos == "v1.13" {
 				require.ErrorContains(t, theirs, "not supported", "Talos' module knows 1.13 now: compare it too")
 
 				continue
 			}
+
 			ours := Check(release.Talos+".0", fmt.Sprintf("v1.%d.0", minor))
-			assert.Equal(t, theirs == nil, ours == nil, "Talos %s and Kubernetes 1.%d: theirs %v, ours %v", release.Talos, minor, theirs, ours)
+			assert.Equal(
+				t, theirs == nil, ours == nil, "Talos %s and Kubernetes 1.%d: theirs %v, ours %v", release.Talos, minor, theirs,
+				ours,
+			)
 		}
 	}
 }
@@ -116,9 +140,11 @@ func TestDocumentationShowsTheTable(t *testing.T) {
 | Talos | Kubernetes, oldest | newest | default |
 |---|---|---|---|
 `)
+
 	for _, r := range Releases() {
 		fmt.Fprintf(&page, "| %s | %s | %s | %s |\n", r.Talos, r.OldestKubernetes, r.NewestKubernetes, r.DefaultKubernetes)
 	}
+
 	page.WriteString(`
 Any patch release of these minor versions will do; both versions are stated in full, with their v. Another pair is refused before anything is
 registered, with the versions that would do.
@@ -131,10 +157,12 @@ A cluster's configurations and secrets keep the version contract (the Talos mino
 | role | cores | memory | disk |
 |---|---|---|---|
 `)
+
 	for _, role := range []string{RoleControlPlane, RoleWorker} {
 		cores, memory, disk := Minimum(role)
 		fmt.Fprintf(&page, "| %s | %d | %d MiB | %d GiB |\n", role, cores, memory, disk)
 	}
+
 	page.WriteString("\nThese are Talos' own minimum sizes; smaller nodes are refused.\n")
 	page.WriteString(driverPage())
 	page.WriteString(extensionPage())

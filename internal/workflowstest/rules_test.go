@@ -17,13 +17,17 @@ const folder = "../../.github/workflows"
 // ownActions are the steps of the actions of .github/actions, by the path that a workflow uses.
 func ownActions(t *testing.T) map[string][]step {
 	t.Helper()
+
 	files, err := filepath.Glob(filepath.Join(folder, "../actions/*/action.yaml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
+
 	actions := map[string][]step{}
+
 	for _, path := range files {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
+
 		var action struct {
 			Runs struct {
 				Using string
@@ -40,6 +44,7 @@ func ownActions(t *testing.T) map[string][]step {
 
 func load(t *testing.T, file string) (workflow, string) {
 	t.Helper()
+
 	text, err := os.ReadFile(filepath.Join(folder, file))
 	require.NoError(t, err)
 	w, err := parse(text, ownActions(t))
@@ -50,9 +55,11 @@ func load(t *testing.T, file string) (workflow, string) {
 
 func TestWorkflowsKeepTheRules(t *testing.T) {
 	t.Parallel()
+
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	require.NoError(t, err)
 	require.Len(t, files, 5)
+
 	for _, path := range files {
 		w, _ := load(t, filepath.Base(path))
 		assert.NotEmpty(t, w.Jobs, path)
@@ -66,6 +73,7 @@ func TestUpRunsOnTheDefaultBranchAlone(t *testing.T) {
 	w, _ := load(t, "up.yaml")
 
 	assert.Equal(t, []string{"push", "workflow_dispatch"}, w.triggers())
+
 	var on struct {
 		Push     struct{ Branches []string }
 		Dispatch struct {
@@ -92,23 +100,30 @@ func TestUpRunsOnTheDefaultBranchAlone(t *testing.T) {
 	for _, s := range up.Steps {
 		scripts = append(scripts, s.Run)
 	}
+
 	all := strings.Join(scripts, "\n")
-	guard, backup, deploy := strings.Index(all, "make guard"), strings.Index(all, "make backup"), strings.Index(all, "make deploy")
+	guard, backup, deploy := strings.Index(all, "make guard"), strings.Index(
+		all, "make backup",
+	), strings.Index(all, "make deploy")
 	assert.True(t, 0 < guard && guard < backup && backup < deploy, "guard, then backup, then deploy")
 }
 
 // stacksWithHosts are the committed stacks but the lab's.
 func stacksWithHosts(t *testing.T) []string {
 	t.Helper()
+
 	files, err := filepath.Glob("../../Pulumi.*.yaml")
 	require.NoError(t, err)
+
 	var stacks []string
+
 	for _, path := range files {
 		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "Pulumi."), ".yaml")
 		if name != "lab" {
 			stacks = append(stacks, name)
 		}
 	}
+
 	slices.Sort(stacks)
 
 	return stacks
@@ -123,11 +138,15 @@ func TestWhatMayWriteRunsNoNewCode(t *testing.T) {
 
 	preview, _ := load(t, "preview.yaml")
 	assert.True(t, preview.writes(preview.Jobs["judge"]))
-	assert.Contains(t, preview.Jobs["judge"].Steps[0].with("ref"), "pull_request.base.sha", "the guard is the base branch's")
+	assert.Contains(
+		t, preview.Jobs["judge"].Steps[0].with("ref"), "pull_request.base.sha", "the guard is the base branch's",
+	)
+
 	for _, name := range []string{"lab", "own"} {
 		assert.False(t, preview.writes(preview.Jobs[name]), name)
 		assert.Contains(t, preview.Jobs["judge"].Needs, name)
 	}
+
 	assert.Equal(t, "preview", preview.Jobs["own"].Environment)
 	assert.False(t, preview.Jobs["lab"].hasSecrets())
 }
@@ -135,33 +154,69 @@ func TestWhatMayWriteRunsNoNewCode(t *testing.T) {
 // TestTheRulesFindEachMistake changes one thing in a workflow that keeps them all.
 func TestTheRulesFindEachMistake(t *testing.T) {
 	t.Parallel()
+
 	for name, test := range map[string]struct{ file, replace, with, says string }{
 		"a secret for every step": {
-			"up.yaml", "APPROVE: ${{ inputs.approve }}", "PASS: ${{ secrets.PULUMI_CONFIG_PASSPHRASE }}", "env.PASS is a secret in the environment of every step",
+			"up.yaml", "APPROVE: ${{ inputs.approve }}", "PASS: ${{ secrets.PULUMI_CONFIG_PASSPHRASE }}",
+			"env.PASS is a secret in the environment of every step",
 		},
-		"a secret for every job": {"up.yaml", "jobs:", "env: {PASS: \"${{ secrets.X }}\"}\njobs:", "env.PASS is a secret in the environment of every job"},
+		"a secret for every job": {
+			"up.yaml", "jobs:", "env: {PASS: \"${{ secrets.X }}\"}\njobs:",
+			"env.PASS is a secret in the environment of every job",
+		},
 		"a secret for an action": {
-			"up.yaml", "with: {pulumi-version: 3.259.0}", "with: {pulumi-version: 3.259.0}\n        env: {PASS: \"${{ secrets.X }}\"}", "gives env.PASS to an action",
+			"up.yaml", "with: {pulumi-version: 3.259.0}",
+			"with: {pulumi-version: 3.259.0}\n        env: {PASS: \"${{ secrets.X }}\"}", "gives env.PASS to an action",
 		},
-		"an action by its tag":        {"drift.yaml", "checkout@93cb6efe18208431cddfb8368fd83d5badbf9bfd", "checkout@v5", "not pinned by a digest"},
+		"an action by its tag": {
+			"drift.yaml", "checkout@93cb6efe18208431cddfb8368fd83d5badbf9bfd", "checkout@v5", "not pinned by a digest",
+		},
 		"no group":                    {"drift.yaml", "group: drift", "group: ''", "no concurrency group"},
 		"permissions of the settings": {"drift.yaml", "permissions: {}", "", "the permission  of the repository's settings"},
-		"a workflow that may write":   {"drift.yaml", "permissions: {}", "permissions: {contents: write}", "the permission contents write"},
-		"an input in a script":        {"up.yaml", "make backup", "make backup STACK=${{ inputs.stack }}", "value from outside in its script"},
-		"a cache beside secrets":      {"up.yaml", "cache: false", "cache: true", "restores what a less trusted job may have written"},
-		"the tools' cache beside secrets": {
-			"drift.yaml", "- run: make stack-tools", "- uses: ./.github/actions/tools\n      - run: make stack-tools", "restores what a less trusted job may have written",
+		"a workflow that may write": {
+			"drift.yaml", "permissions: {}", "permissions: {contents: write}", "the permission contents write",
 		},
-		"an action of its own that is none": {"check.yaml", "./.github/actions/tools", "./.github/actions/none", "not pinned by a digest"},
-		"no environment":                    {"drift.yaml", "environment: drift", "", "has secrets and no environment"},
-		"the token left behind":             {"check.yaml", "persist-credentials: false", "persist-credentials: true", "leaves the token in the work tree"},
-		"a pull request with the base's":    {"preview.yaml", "pull_request:", "pull_request_target:", "pull_request_target runs with the base's secrets"},
-		"production's passphrase":           {"preview.yaml", "secrets.PREVIEW_PULUMI_CONFIG_PASSPHRASE", "secrets.PULUMI_CONFIG_PASSPHRASE", "shows the secret PULUMI_CONFIG_PASSPHRASE to a pull request's code"},
-		"the pull request judges itself":    {"preview.yaml", ", ref: \"${{ github.event.pull_request.base.sha }}\"", "", "checks the pull request out, and the token may write"},
-		"the hosts' runner":                 {"preview.yaml", "PREVIEW_RUNNER", "PROXMOX_RUNNER", "on the runner that reaches the hosts"},
-		"new dependencies with a token":     {"update.yaml", "name: Open a pull request", "run: make test\n      - name: Open a pull request", "runs the project's code, and the token may write"},
-		"the cache of untested code":        {"update.yaml", "cache: false", "cache: true", "restores what a less trusted job may have written"},
-		"a preview without its environment": {"preview.yaml", "    environment: preview\n", "", "shows secrets to a pull request's code without an environment"},
+		"an input in a script": {
+			"up.yaml", "make backup", "make backup STACK=${{ inputs.stack }}", "value from outside in its script",
+		},
+		"a cache beside secrets": {
+			"up.yaml", "cache: false", "cache: true", "restores what a less trusted job may have written",
+		},
+		"the tools' cache beside secrets": {
+			"drift.yaml", "- run: make stack-tools", "- uses: ./.github/actions/tools\n      - run: make stack-tools",
+			"restores what a less trusted job may have written",
+		},
+		"an action of its own that is none": {
+			"check.yaml", "./.github/actions/tools", "./.github/actions/none", "not pinned by a digest",
+		},
+		"no environment": {"drift.yaml", "environment: drift", "", "has secrets and no environment"},
+		"the token left behind": {
+			"check.yaml", "persist-credentials: false", "persist-credentials: true", "leaves the token in the work tree",
+		},
+		"a pull request with the base's": {
+			"preview.yaml", "pull_request:", "pull_request_target:", "pull_request_target runs with the base's secrets",
+		},
+		"production's passphrase": {
+			"preview.yaml", "secrets.PREVIEW_PULUMI_CONFIG_PASSPHRASE", "secrets.PULUMI_CONFIG_PASSPHRASE",
+			"shows the secret PULUMI_CONFIG_PASSPHRASE to a pull request's code",
+		},
+		"the pull request judges itself": {
+			"preview.yaml", ", ref: \"${{ github.event.pull_request.base.sha }}\"", "",
+			"checks the pull request out, and the token may write",
+		},
+		"the hosts' runner": {
+			"preview.yaml", "PREVIEW_RUNNER", "PROXMOX_RUNNER", "on the runner that reaches the hosts",
+		},
+		"new dependencies with a token": {
+			"update.yaml", "name: Open a pull request", "run: make test\n      - name: Open a pull request",
+			"runs the project's code, and the token may write",
+		},
+		"the cache of untested code": {
+			"update.yaml", "cache: false", "cache: true", "restores what a less trusted job may have written",
+		},
+		"a preview without its environment": {
+			"preview.yaml", "    environment: preview\n", "", "shows secrets to a pull request's code without an environment",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -177,6 +232,7 @@ func TestTheRulesFindEachMistake(t *testing.T) {
 
 func TestNamesAreOneOrAList(t *testing.T) {
 	t.Parallel()
+
 	var n struct{ A, B names }
 	require.NoError(t, yaml.Unmarshal([]byte("{a: x, b: [y, z]}"), &n))
 	assert.Equal(t, names{"x"}, n.A)

@@ -75,14 +75,17 @@ var (
 	outside = regexp.MustCompile(`\$\{\{[^}]*(inputs\.|github\.(ref|head_ref)|event\.(pull_request\.(title|body|head|labels)|inputs)|needs\.)[^}]*\}\}`)
 )
 
-// parse reads a workflow. The steps of the repository's own actions, by their path, take the place of the step that uses them.
+// parse reads a workflow. The steps of the repository's own actions, by their path, take the place of the step that
+// uses them.
 func parse(text []byte, actions map[string][]step) (workflow, error) {
 	var w workflow
 	if err := yaml.Unmarshal(text, &w); err != nil {
 		return w, err
 	}
+
 	for name, j := range w.Jobs {
 		var steps []step
+
 		for _, s := range j.Steps {
 			if own, found := actions[s.Uses]; found {
 				steps = append(steps, own...)
@@ -90,6 +93,7 @@ func parse(text []byte, actions map[string][]step) (workflow, error) {
 				steps = append(steps, s)
 			}
 		}
+
 		j.Steps = steps
 		w.Jobs[name] = j
 	}
@@ -122,24 +126,29 @@ func (w workflow) triggers() []string {
 // judge says what is wrong with a workflow.
 func judge(w workflow) []string {
 	var found []string
+
 	report := func(format string, values ...any) { found = append(found, fmt.Sprintf(format, values...)) }
 
 	if w.Concurrency == nil || w.Concurrency.Group == "" {
 		report("no concurrency group: two runs meet")
 	}
+
 	for scope, access := range stated(w.Permissions) {
 		if access == "write" || access == "write-all" || w.Permissions == nil {
 			report("the workflow has the permission %s %s: state it for the job that needs it", scope, access)
 		}
 	}
+
 	if slices.Contains(w.triggers(), "pull_request_target") {
 		report("pull_request_target runs with the base's secrets beside a pull request's code")
 	}
+
 	for name, value := range w.Env {
 		if secret.MatchString(value) {
 			report("env.%s is a secret in the environment of every job", name)
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(w.Jobs)) {
 		for _, problem := range w.judgeJob(w.Jobs[name]) {
 			report("%s: %s", name, problem)
@@ -160,6 +169,7 @@ func stated(p *permissions) permissions {
 
 func (w workflow) judgeJob(j job) []string {
 	var found []string
+
 	report := func(format string, values ...any) { found = append(found, fmt.Sprintf(format, values...)) }
 	pull := slices.Contains(w.triggers(), "pull_request")
 
@@ -168,27 +178,33 @@ func (w workflow) judgeJob(j job) []string {
 			report("env.%s is a secret in the environment of every step: state it in the step that needs it", name)
 		}
 	}
+
 	for i, s := range j.Steps {
 		if s.Uses != "" && !pinned.MatchString(s.Uses) {
 			report("step %d uses %s, which is not pinned by a digest", i+1, s.Uses)
 		}
+
 		if outside.MatchString(s.Run) {
 			report("step %d has a value from outside in its script: pass it in the step's environment", i+1)
 		}
+
 		for name, value := range s.Env {
 			if s.Uses != "" && secret.MatchString(value) {
 				report("step %d gives env.%s to an action", i+1, name)
 			}
+
 			for _, match := range secret.FindAllStringSubmatch(value, -1) {
 				if pull && !strings.HasPrefix(match[1], "PREVIEW_") {
 					report("step %d shows the secret %s to a pull request's code", i+1, match[1])
 				}
 			}
 		}
+
 		if strings.HasPrefix(s.Uses, "actions/checkout@") && s.with("persist-credentials") != "false" {
 			report("step %d leaves the token in the work tree: persist-credentials: false", i+1)
 		}
 	}
+
 	found = append(found, j.judgeTrust(w.writes(j), pull)...)
 
 	return found
@@ -200,6 +216,7 @@ func (w workflow) writes(j job) bool {
 	if p == nil {
 		p = w.Permissions
 	}
+
 	for _, access := range stated(p) {
 		if access != "read" && access != "none" {
 			return true
@@ -212,25 +229,32 @@ func (w workflow) writes(j job) bool {
 // judgeTrust looks at what a job that may write, or that has secrets, restores and runs.
 func (j job) judgeTrust(writes, pull bool) []string {
 	var found []string
+
 	holds := writes || !pull && j.hasSecrets()
 	for i, s := range j.Steps {
 		if holds && strings.HasPrefix(s.Uses, "actions/cache@") ||
 			holds && strings.HasPrefix(s.Uses, "actions/setup-go@") && s.with("cache") != "false" {
 			found = append(found, fmt.Sprintf("step %d restores what a less trusted job may have written to the cache", i+1))
 		}
-		if writes && pull && strings.HasPrefix(s.Uses, "actions/checkout@") && !strings.Contains(s.with("ref"), "pull_request.base.sha") {
+
+		if writes && pull && strings.HasPrefix(s.Uses, "actions/checkout@") &&
+			!strings.Contains(s.with("ref"), "pull_request.base.sha") {
 			found = append(found, fmt.Sprintf("step %d checks the pull request out, and the token may write", i+1))
 		}
+
 		if writes && !pull && toolMake.MatchString(strings.ReplaceAll(s.Run, "make update", "")) {
 			found = append(found, fmt.Sprintf("step %d runs the project's code, and the token may write", i+1))
 		}
 	}
+
 	if !pull && j.hasSecrets() && j.Environment == "" {
 		found = append(found, "has secrets and no environment, which could limit them to the default branch")
 	}
+
 	if pull && j.hasSecrets() && j.Environment == "" {
 		found = append(found, "shows secrets to a pull request's code without an environment, which could ask for a reviewer")
 	}
+
 	if pull && strings.Contains(j.RunsOn, "PROXMOX_RUNNER") {
 		found = append(found, "runs a pull request's code on the runner that reaches the hosts")
 	}

@@ -1,4 +1,5 @@
-// Package control is how the lab's commands speak with a running lab: HTTP over a socket in the lab's folder, which only its owner can open.
+// Package control is how the lab's commands speak with a running lab: HTTP over a socket in the lab's folder, which
+// only its owner can open.
 package control
 
 import (

@@ -27,7 +27,8 @@ type User struct {
 type Token struct {
 	ID     string `json:"id"`
 	Secret string `json:"secret"`
-	// Separated says that the token has privileges of its own, and of those only what its user has too, instead of its user's.
+	// Separated says that the token has privileges of its own, and of those only what its user has too, instead of its
+	// user's.
 	Separated bool   `json:"separated,omitempty"`
 	Comment   string `json:"comment,omitempty"`
 	// Expire is a Unix time, 0 for never.
@@ -77,7 +78,8 @@ func (d *Datacentre) DeleteUser(id string) {
 	d.changed()
 }
 
-// AddToken adds or replaces an API token with its user's rights: name "lab" of root@pam is used as "root@pam!lab=<secret>".
+// AddToken adds or replaces an API token with its user's rights: name "lab" of root@pam is used as
+// "root@pam!lab=<secret>".
 func (d *Datacentre) AddToken(user, name, secret string) {
 	d.PutToken(Token{ID: user + "!" + name, Secret: secret})
 }
@@ -180,7 +182,8 @@ func (d *Datacentre) CheckPassword(user, password string) bool {
 
 	u := d.state.Users[user]
 
-	return d.enabled(user) == nil && u.Password != "" && subtle.ConstantTimeCompare([]byte(u.Password), []byte(password)) == 1
+	return d.enabled(user) == nil && u.Password != "" &&
+		subtle.ConstantTimeCompare([]byte(u.Password), []byte(password)) == 1
 }
 
 // CheckUser says whether the account exists and may be used; the error is PVE's own 401.

@@ -68,7 +68,10 @@ func (d *Datacentre) SetACL(a ACL) error {
 	d.state.ACL = slices.DeleteFunc(d.state.ACL, a.sameTarget)
 	d.state.ACL = append(d.state.ACL, a)
 	slices.SortStableFunc(d.state.ACL, func(a, b ACL) int {
-		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Kind, b.Kind), strings.Compare(a.ID, b.ID), strings.Compare(a.Role, b.Role))
+		return cmp.Or(
+			strings.Compare(a.Path, b.Path), strings.Compare(a.Kind, b.Kind), strings.Compare(a.ID, b.ID),
+			strings.Compare(a.Role, b.Role),
+		)
 	})
 	d.changed()
 
@@ -214,7 +217,8 @@ func (d *Datacentre) rolesOn(user, path string) map[string]bool {
 	return roles
 }
 
-// pathRoles follows the path from its root: rules of a deeper level replace those above, rules of a user those of his groups.
+// pathRoles follows the path from its root: rules of a deeper level replace those above, rules of a user those of his
+// groups.
 func (d *Datacentre) pathRoles(user, path string) map[string]bool {
 	roles := map[string]bool{}
 	levels := []string{"/"}

@@ -24,7 +24,8 @@ func (s subject) may(privileges ...string) error {
 	return s.d.authorise(s.user, fmt.Sprintf("/vms/%d", s.vmid), privileges...)
 }
 
-// configPrivileges are the keys of a configuration by the privilege that changes them. Keys that are nowhere here are root's.
+// configPrivileges are the keys of a configuration by the privilege that changes them. Keys that are nowhere here are
+// root's.
 var configPrivileges = map[string]string{
 	"VM.Config.CPU":    "cores cpu cpulimit cpuunits numa smp sockets vcpus",
 	"VM.Config.Memory": "memory balloon shares allow-ksm",
@@ -52,7 +53,9 @@ func indexPrivileges() map[string]string {
 
 // valued are keys whose privilege depends on their value.
 func valued(key string) bool {
-	return IsDrive(key) || key == "cdrom" || slices.ContainsFunc([]string{"serial", "usb", "hostpci", "virtiofs"}, func(p string) bool { return isIndexed(key, p) })
+	return IsDrive(key) || key == "cdrom" || slices.ContainsFunc(
+		[]string{"serial", "usb", "hostpci", "virtiofs"}, func(p string) bool { return isIndexed(key, p) },
+	)
 }
 
 // mayTouch says whether the subject may set or remove the keys; what depends on a value is checked elsewhere.
@@ -95,7 +98,8 @@ func (s subject) mayTouch(keys []string) error {
 	return nil
 }
 
-// mayHold says whether the subject may have the devices of a configuration: serial ports, passed-through hardware and network cards.
+// mayHold says whether the subject may have the devices of a configuration: serial ports, passed-through hardware and
+// network cards.
 func (s subject) mayHold(c Config) error {
 	if s.user == rootUser {
 		return nil

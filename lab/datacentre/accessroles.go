@@ -38,13 +38,24 @@ func privilegeGroups(release int) []privilegeGroup {
 				"VM.PowerMgmt",
 			audit: "VM.Audit VM.GuestAgent.Audit",
 		},
-		{name: "Sys", root: "Sys.PowerMgmt Sys.Modify Sys.Incoming Sys.AccessNetwork", admin: "Sys.Console Sys.Syslog", audit: "Sys.Audit"},
-		{name: "Datastore", admin: "Datastore.Allocate Datastore.AllocateTemplate", user: "Datastore.AllocateSpace", audit: "Datastore.Audit"},
+		{
+			name:  "Sys",
+			root:  "Sys.PowerMgmt Sys.Modify Sys.Incoming Sys.AccessNetwork",
+			admin: "Sys.Console Sys.Syslog",
+			audit: "Sys.Audit",
+		},
+		{
+			name:  "Datastore",
+			admin: "Datastore.Allocate Datastore.AllocateTemplate",
+			user:  "Datastore.AllocateSpace",
+			audit: "Datastore.Audit",
+		},
 		{name: "SDN", admin: "SDN.Allocate SDN.Audit", user: "SDN.Use", audit: "SDN.Audit"},
 		{name: "User", root: "Realm.Allocate", admin: "User.Modify Group.Allocate Realm.AllocateUser"},
 		{name: "Pool", admin: "Pool.Allocate", user: "Pool.Audit", audit: "Pool.Audit"},
 		{name: "Mapping", admin: "Mapping.Modify", user: "Mapping.Use", audit: "Mapping.Audit"},
 	}
+
 	if release == PVE8 {
 		of9 := func(privilege string) bool {
 			return strings.HasPrefix(privilege, "VM.GuestAgent.") || privilege == "VM.Replicate"

@@ -108,7 +108,18 @@ func (d *Datacentre) addVolume(s *storage, n newDisk) (*volume, error) {
 		return nil, refuse("volume '%s:%s' already exists", s.Name, name)
 	}
 
-	v := &volume{Volume: Volume{Format: n.format, Storage: s.Name, Host: s.owner(), Content: "images", SizeBytes: n.size, VMID: n.vmid, Base: n.base, Created: time.Now()}}
+	v := &volume{
+		Volume: Volume{
+			Format:    n.format,
+			Storage:   s.Name,
+			Host:      s.owner(),
+			Content:   "images",
+			SizeBytes: n.size,
+			VMID:      n.vmid,
+			Base:      n.base,
+			Created:   time.Now(),
+		},
+	}
 
 	if n.base != "" {
 		// A linked clone takes nothing by itself, and is a system at once.
@@ -133,7 +144,8 @@ func (d *Datacentre) addVolume(s *storage, n newDisk) (*volume, error) {
 	return v, nil
 }
 
-// write copies an image or bytes to a disk, from a storage where it comes from one. What does not fit ends it halfway, as qemu-img ends.
+// write copies an image or bytes to a disk, from a storage where it comes from one. What does not fit ends it halfway,
+// as qemu-img ends.
 func (d *Datacentre) write(ctx context.Context, w *worker, v *volume, n newDisk, from, to *storage) error {
 	if n.img.OS == "" && len(n.raw) == 0 || n.base != "" {
 		return nil
@@ -154,16 +166,23 @@ func (d *Datacentre) write(ctx context.Context, w *worker, v *volume, n newDisk,
 	if to.thin() {
 		if free := to.SizeBytes - d.used(to); free < bytes {
 			if w != nil {
-				d.state.Logs[w.upid] = append(d.state.Logs[w.upid], fmt.Sprintf("qemu-img: error while writing at byte %d: No space left on device", max(free, 0)))
+				d.state.Logs[w.upid] = append(
+					d.state.Logs[w.upid],
+					fmt.Sprintf("qemu-img: error while writing at byte %d: No space left on device", max(free, 0)),
+				)
 			}
 
-			return fmt.Errorf("copy failed: command '/usr/bin/qemu-img convert -p -n -O %s %s' failed: exit code 1", v.Format, to.pathOf(strings.TrimPrefix(v.ID, to.Name+":")))
+			return fmt.Errorf(
+				"copy failed: command '/usr/bin/qemu-img convert -p -n -O %s %s' failed: exit code 1", v.Format,
+				to.pathOf(strings.TrimPrefix(v.ID, to.Name+":")),
+			)
 		}
 
 		v.UsedBytes = bytes
 	}
 
 	v.Image, v.Raw = n.img, n.raw
+
 	d.changed()
 
 	return nil

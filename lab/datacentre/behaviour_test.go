@@ -41,6 +41,7 @@ func TestCopiesShareTheirStorage(t *testing.T) {
 		o.Clock = datacentre.NewClock(20)
 		o.Durations.AllocateVolume = 0
 		o.Durations.StorageThroughput = 125 << 20 // ten seconds a clone
+
 		o.Hosts[0].Storages = append(datacentre.DefaultStorages(), datacentre.StorageOptions{
 			Name: "fast", Type: "lvmthin", Content: []string{"images"}, SizeBytes: 900 * datacentre.GiB, Throughput: 1250 << 20,
 		})
@@ -64,7 +65,9 @@ func TestCopiesShareTheirStorage(t *testing.T) {
 			return list
 		}
 
-		slow, fast, other := datacentre.CloneRequest{Storage: "local-lvm"}, datacentre.CloneRequest{Storage: "fast"}, datacentre.CloneRequest{Storage: "local-zfs"}
+		slow, fast, other := datacentre.CloneRequest{
+			Storage: "local-lvm",
+		}, datacentre.CloneRequest{Storage: "fast"}, datacentre.CloneRequest{Storage: "local-zfs"}
 
 		about := func(want float64, all ...float64) {
 			t.Helper()
@@ -84,7 +87,8 @@ func TestCopiesShareTheirStorage(t *testing.T) {
 	})
 }
 
-// TestAStorageMakesOneVolumeAtATime lets more clones begin at once than a storage can make volumes for within the patience of PVE's workers.
+// TestAStorageMakesOneVolumeAtATime lets more clones begin at once than a storage can make volumes for within the
+// patience of PVE's workers.
 func TestAStorageMakesOneVolumeAtATime(t *testing.T) {
 	t.Parallel()
 
@@ -109,7 +113,9 @@ func TestAStorageMakesOneVolumeAtATime(t *testing.T) {
 			require.NoError(t, err)
 
 			if task.ExitStatus != "OK" {
-				assert.Equal(t, "clone failed: can't lock file '/var/lock/pve-manager/pve-storage-local-lvm' - got timeout", task.ExitStatus)
+				assert.Equal(
+					t, "clone failed: can't lock file '/var/lock/pve-manager/pve-storage-local-lvm' - got timeout", task.ExitStatus,
+				)
 
 				failed++
 			}
@@ -137,16 +143,29 @@ func TestLocksOfConfigurations(t *testing.T) {
 	full := true
 	first := cloneOf(t, d, datacentre.CloneRequest{NewID: 200, Full: &full})
 
-	require.Eventually(t, func() bool { vm, there := d.VM(200); return there && vm.Lock == "clone" }, time.Minute, time.Millisecond)
+	require.Eventually(
+		t, func() bool {
+			vm, there := d.VM(200)
+
+			return there && vm.Lock == "clone"
+		}, time.Minute, time.Millisecond,
+	)
 
 	begun, _ := d.VM(200)
-	assert.Equal(t, datacentre.Config{"description": " qmclone temporary file", "lock": "clone"}, begun.Config, "nothing else before its first drive is copied")
+	assert.Equal(
+		t, datacentre.Config{"description": " qmclone temporary file", "lock": "clone"}, begun.Config,
+		"nothing else before its first drive is copied",
+	)
 	assert.Contains(t, d.TaskLog(first), "creating a clone of VM 900 with ID 200")
 
 	// The template's lock is shared, the new VM's is not.
 	second := cloneOf(t, d, datacentre.CloneRequest{NewID: 201, Full: &full})
 
-	require.Eventually(t, func() bool { _, there := d.VM(201); return there }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		_, there := d.VM(201)
+
+		return there
+	}, time.Minute, time.Millisecond)
 
 	var refused *datacentre.Error
 
@@ -185,11 +204,16 @@ func TestFullStorages(t *testing.T) {
 	const gib = datacentre.GiB
 
 	o := fastOptions()
+
 	o.Hosts[0].Storages = append(datacentre.DefaultStorages(),
-		datacentre.StorageOptions{Name: "thick-zfs", Type: "zfspool", Content: []string{"images"}, SizeBytes: 10 * gib, Thick: true},
+		datacentre.StorageOptions{
+			Name: "thick-zfs", Type: "zfspool", Content: []string{"images"}, SizeBytes: 10 * gib, Thick: true,
+		},
 		datacentre.StorageOptions{Name: "vg", Type: "lvm", Content: []string{"images"}, SizeBytes: 10 * gib},
 		datacentre.StorageOptions{Name: "small", Type: "lvmthin", Content: []string{"images"}, SizeBytes: gib},
-		datacentre.StorageOptions{Name: "folder", Type: "dir", Path: "/mnt/folder", Content: []string{"images"}, SizeBytes: gib},
+		datacentre.StorageOptions{
+			Name: "folder", Type: "dir", Path: "/mnt/folder", Content: []string{"images"}, SizeBytes: gib,
+		},
 	)
 
 	for name, tc := range map[string]struct {
@@ -198,14 +222,21 @@ func TestFullStorages(t *testing.T) {
 		full    bool
 		want    string
 	}{
-		"thick disks need their size on ZFS":    {"thick-zfs", "20", false, "unable to create VM 100 - zfs error: cannot create 'thick-zfs/vm-100-disk-0': out of space"},
-		"thick disks need their size on LVM":    {"vg", "20", false, "unable to create VM 100 - not enough free space (10737418240 < 21474836480)"},
-		"thick disks fit on LVM":                {"vg", "10", false, "OK"},
-		"thin disks need nothing at first":      {"small", "500", false, "OK"},
-		"sparse files need nothing at first":    {"folder", "500", false, "OK"},
-		"a full thin pool gives nothing":        {"small", "1", true, "unable to create VM 100 - lvcreate 'pve/vm-100-disk-0' error: Cannot create new thin volume, free space in thin pool pve/data reached threshold."},
-		"a full pool gives no thin disk either": {"local-zfs", "1", true, "unable to create VM 100 - zfs error: cannot create 'local-zfs/vm-100-disk-0': out of space"},
-		"a full folder gives nothing":           {"folder", "1", true, "unable to create VM 100 - unable to create image: qemu-img: /mnt/folder/images/100/vm-100-disk-0.qcow2: No space left on device"},
+		"thick disks need their size on ZFS": {
+			"thick-zfs", "20", false,
+			"unable to create VM 100 - zfs error: cannot create 'thick-zfs/vm-100-disk-0': out of space",
+		},
+		"thick disks need their size on LVM": {
+			"vg", "20", false, "unable to create VM 100 - not enough free space (10737418240 < 21474836480)",
+		},
+		"thick disks fit on LVM":             {"vg", "10", false, "OK"},
+		"thin disks need nothing at first":   {"small", "500", false, "OK"},
+		"sparse files need nothing at first": {"folder", "500", false, "OK"},
+		"a full thin pool gives nothing":     {"small", "1", true, "unable to create VM 100 - lvcreate 'pve/vm-100-disk-0' error: Cannot create new thin volume, free space in thin pool pve/data reached threshold."},
+		"a full pool gives no thin disk either": {
+			"local-zfs", "1", true, "unable to create VM 100 - zfs error: cannot create 'local-zfs/vm-100-disk-0': out of space",
+		},
+		"a full folder gives nothing": {"folder", "1", true, "unable to create VM 100 - unable to create image: qemu-img: /mnt/folder/images/100/vm-100-disk-0.qcow2: No space left on device"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -234,6 +265,7 @@ func TestAFullCloneThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 
 	o := fastOptions()
+
 	o.Hosts[0].Storages = append(datacentre.DefaultStorages(), datacentre.StorageOptions{
 		Name: "small", Type: "lvmthin", Content: []string{"images"}, SizeBytes: 2 * datacentre.GiB,
 	})
@@ -243,7 +275,9 @@ func TestAFullCloneThatDoesNotFit(t *testing.T) {
 	full, linked := true, false
 	upid := cloneOf(t, d, datacentre.CloneRequest{NewID: 200, Full: &full})
 	assert.Equal(t, "clone failed: copy failed: command '/usr/bin/qemu-img convert -p -n -O raw /dev/pve/vm-200-disk-1' failed: exit code 1", exit(t, d, upid, nil))
-	assert.Contains(t, strings.Join(d.TaskLog(upid), "\n"), "qemu-img: error while writing at byte 840957952: No space left on device")
+	assert.Contains(
+		t, strings.Join(d.TaskLog(upid), "\n"), "qemu-img: error while writing at byte 840957952: No space left on device",
+	)
 
 	_, made := d.VM(200)
 	assert.False(t, made)

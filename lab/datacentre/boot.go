@@ -46,7 +46,13 @@ func NewBoot(h HostOptions, f BootFiles) Boot {
 	rules := parseModprobe(f.Modprobe)
 	rules.addWords(words)
 
-	b := Boot{ID: uuid.NewString(), Since: time.Now(), Kernel: f.Kernel, CommandLine: f.CommandLine, IOMMU: iommuActive(h, f.Kernel, words)}
+	b := Boot{
+		ID:          uuid.NewString(),
+		Since:       time.Now(),
+		Kernel:      f.Kernel,
+		CommandLine: f.CommandLine,
+		IOMMU:       iommuActive(h, f.Kernel, words),
+	}
 	b.Drivers, b.Modules = bind(h, b.IOMMU, rules, f.Early, f.Late)
 
 	if len(h.Pools) > 0 {
@@ -72,7 +78,8 @@ func kernelWords(line string) map[string]string {
 	return words
 }
 
-// iommuActive says whether the IOMMU is on: the firmware has to offer it, the kernel's words may refuse it, and before Linux 6.8 Intel's had to be asked for.
+// iommuActive says whether the IOMMU is on: the firmware has to offer it, the kernel's words may refuse it, and before
+// Linux 6.8 Intel's had to be asked for.
 func iommuActive(h HostOptions, kernel string, words map[string]string) bool {
 	own := "amd_iommu"
 	if h.Intel() {
@@ -110,7 +117,9 @@ func (o HostOptions) DefaultCommandLine() string {
 	case pool != "" && o.Loader == LoaderSystemdBoot:
 		return fmt.Sprintf(`initrd=\EFI\proxmox\%[1]s\initrd.img-%[1]s root=ZFS=%[2]s/ROOT/pve-1 boot=zfs`, o.Kernel, pool)
 	case pool != "":
-		return fmt.Sprintf("BOOT_IMAGE=/vmlinuz-%[1]s root=ZFS=/ROOT/pve-1 ro root=ZFS=%[2]s/ROOT/pve-1 boot=zfs quiet", o.Kernel, pool)
+		return fmt.Sprintf(
+			"BOOT_IMAGE=/vmlinuz-%[1]s root=ZFS=/ROOT/pve-1 ro root=ZFS=%[2]s/ROOT/pve-1 boot=zfs quiet", o.Kernel, pool,
+		)
 	default:
 		return fmt.Sprintf("BOOT_IMAGE=/boot/vmlinuz-%s root=/dev/mapper/pve-root ro quiet", o.Kernel)
 	}

@@ -18,23 +18,33 @@ func TestTheIOMMUFollowsFirmwareProcessorKernelAndWords(t *testing.T) {
 		firmware           datacentre.Firmware
 		active             bool
 	}{
-		"AMD has it by itself":              {cpu: "AMD EPYC", kernel: oldKernel, active: true},
-		"AMD can be told not to":            {cpu: "AMD EPYC", kernel: newKernel, words: "quiet amd_iommu=off"},
-		"Intel has to be told before 6.8":   {cpu: "Intel Xeon", kernel: oldKernel, words: "iommu=pt"},
-		"Intel is told":                     {cpu: "Intel Xeon", kernel: oldKernel, words: "quiet intel_iommu=on iommu=pt", active: true},
-		"Intel is told with more":           {cpu: "Intel Xeon", kernel: "5.15.158-2-pve", words: "intel_iommu=on,sm_on", active: true},
+		"AMD has it by itself":            {cpu: "AMD EPYC", kernel: oldKernel, active: true},
+		"AMD can be told not to":          {cpu: "AMD EPYC", kernel: newKernel, words: "quiet amd_iommu=off"},
+		"Intel has to be told before 6.8": {cpu: "Intel Xeon", kernel: oldKernel, words: "iommu=pt"},
+		"Intel is told": {
+			cpu: "Intel Xeon", kernel: oldKernel, words: "quiet intel_iommu=on iommu=pt", active: true,
+		},
+		"Intel is told with more": {
+			cpu: "Intel Xeon", kernel: "5.15.158-2-pve", words: "intel_iommu=on,sm_on", active: true,
+		},
 		"Intel has it by itself since 6.8":  {cpu: "Intel Xeon", kernel: newKernel, active: true},
 		"Intel can be told not to":          {cpu: "Intel Xeon", kernel: datacentre.DefaultKernel, words: "intel_iommu=off"},
 		"AMD's word means nothing to Intel": {cpu: "Intel Xeon", kernel: oldKernel, words: "amd_iommu=on"},
 		"the kernel can be told not to":     {cpu: "AMD EPYC", kernel: newKernel, words: "iommu=off"},
 		"no word helps without firmware": {
-			cpu: "Intel Xeon", kernel: newKernel, words: "intel_iommu=on iommu=pt", firmware: datacentre.Firmware{IOMMUOff: true},
+			cpu:      "Intel Xeon",
+			kernel:   newKernel,
+			words:    "intel_iommu=on iommu=pt",
+			firmware: datacentre.Firmware{IOMMUOff: true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			boot := datacentre.NewBoot(datacentre.HostOptions{CPUModel: tc.cpu, Firmware: tc.firmware}, datacentre.BootFiles{Kernel: tc.kernel, CommandLine: tc.words})
+			boot := datacentre.NewBoot(
+				datacentre.HostOptions{CPUModel: tc.cpu, Firmware: tc.firmware},
+				datacentre.BootFiles{Kernel: tc.kernel, CommandLine: tc.words},
+			)
 			assert.Equal(t, tc.active, boot.IOMMU)
 		})
 	}
@@ -57,19 +67,35 @@ func TestDriversFollowTheFiles(t *testing.T) {
 	}{
 		"by themselves they are the kernel's": {gpu: "nouveau", audio: "snd_hda_intel"},
 		"a blacklist leaves the GPU without":  {modprobe: "blacklist nouveau\n", audio: "snd_hda_intel"},
-		"ids alone come too late":             {modprobe: ids, late: []string{"vfio_pci"}, gpu: "nouveau", audio: "snd_hda_intel"},
-		"ids and softdeps bind both":          {modprobe: ids + softdeps, gpu: "vfio-pci", audio: "vfio-pci"},
-		"a softdep of one module is enough":   {modprobe: ids + "softdep nouveau pre: vfio-pci\n", gpu: "vfio-pci", audio: "vfio-pci"},
-		"ids, a blacklist and a late module":  {modprobe: ids + "blacklist nouveau\n", late: []string{"vfio_pci"}, gpu: "vfio-pci", audio: "snd_hda_intel"},
-		"the initramfs' own list is early":    {modprobe: ids, early: []string{"vfio-pci"}, gpu: "vfio-pci", audio: "vfio-pci"},
-		"nothing loads vfio":                  {modprobe: ids + "blacklist nouveau\nblacklist snd_hda_intel\n"},
-		"install forbids":                     {modprobe: "install nouveau /bin/false\n", audio: "snd_hda_intel"},
-		"the command line forbids":            {words: "modprobe.blacklist=nouveau,snd_hda_intel"},
-		"the command line names ids":          {words: "vfio-pci.ids=10de:27b0", modprobe: softdeps, gpu: "vfio-pci", audio: "snd_hda_intel"},
-		"comments are none":                   {modprobe: "# blacklist nouveau\n#softdep nouveau pre: vfio-pci\n" + ids, gpu: "nouveau", audio: "snd_hda_intel"},
-		"without IOMMU vfio takes nothing":    {modprobe: ids + softdeps, off: true, gpu: "nouveau", audio: "snd_hda_intel"},
-		"the subsystem may be named too":      {modprobe: "options vfio-pci ids=10de:27b0:10de:16fa\n" + softdeps, gpu: "vfio-pci", audio: "snd_hda_intel"},
-		"another subsystem is another device": {modprobe: "options vfio-pci ids=10de:27b0:1043:16fa\n" + softdeps, gpu: "nouveau", audio: "snd_hda_intel"},
+		"ids alone come too late": {
+			modprobe: ids, late: []string{"vfio_pci"}, gpu: "nouveau", audio: "snd_hda_intel",
+		},
+		"ids and softdeps bind both": {modprobe: ids + softdeps, gpu: "vfio-pci", audio: "vfio-pci"},
+		"a softdep of one module is enough": {
+			modprobe: ids + "softdep nouveau pre: vfio-pci\n", gpu: "vfio-pci", audio: "vfio-pci",
+		},
+		"ids, a blacklist and a late module": {
+			modprobe: ids + "blacklist nouveau\n", late: []string{"vfio_pci"}, gpu: "vfio-pci", audio: "snd_hda_intel",
+		},
+		"the initramfs' own list is early": {
+			modprobe: ids, early: []string{"vfio-pci"}, gpu: "vfio-pci", audio: "vfio-pci",
+		},
+		"nothing loads vfio":       {modprobe: ids + "blacklist nouveau\nblacklist snd_hda_intel\n"},
+		"install forbids":          {modprobe: "install nouveau /bin/false\n", audio: "snd_hda_intel"},
+		"the command line forbids": {words: "modprobe.blacklist=nouveau,snd_hda_intel"},
+		"the command line names ids": {
+			words: "vfio-pci.ids=10de:27b0", modprobe: softdeps, gpu: "vfio-pci", audio: "snd_hda_intel",
+		},
+		"comments are none": {
+			modprobe: "# blacklist nouveau\n#softdep nouveau pre: vfio-pci\n" + ids, gpu: "nouveau", audio: "snd_hda_intel",
+		},
+		"without IOMMU vfio takes nothing": {modprobe: ids + softdeps, off: true, gpu: "nouveau", audio: "snd_hda_intel"},
+		"the subsystem may be named too": {
+			modprobe: "options vfio-pci ids=10de:27b0:10de:16fa\n" + softdeps, gpu: "vfio-pci", audio: "snd_hda_intel",
+		},
+		"another subsystem is another device": {
+			modprobe: "options vfio-pci ids=10de:27b0:1043:16fa\n" + softdeps, gpu: "nouveau", audio: "snd_hda_intel",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +117,9 @@ func TestZFSLimitsAreThoseOfTheImage(t *testing.T) {
 	t.Parallel()
 
 	h := datacentre.HostOptions{Pools: []datacentre.ZPool{{Name: "rpool"}}}
-	boot := datacentre.NewBoot(h, datacentre.BootFiles{Modprobe: "options zfs zfs_arc_max=10307921510 zfs_arc_min=1073741824\n"})
+	boot := datacentre.NewBoot(
+		h, datacentre.BootFiles{Modprobe: "options zfs zfs_arc_max=10307921510 zfs_arc_min=1073741824\n"},
+	)
 	assert.Equal(t, int64(10307921510), boot.ARCMax)
 	assert.Equal(t, int64(1)<<30, boot.ARCMin)
 	assert.Contains(t, boot.Modules, "zfs")

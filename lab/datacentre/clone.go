@@ -93,7 +93,9 @@ func (d *Datacentre) beginClone(user, hostName string, vmid int, r CloneRequest)
 		return p, err
 	}
 
-	d.state.VMs[r.NewID] = &vm{ID: r.NewID, Host: p.host, Lock: "clone", Pool: r.Pool, Config: Config{"description": " qmclone temporary file"}}
+	d.state.VMs[r.NewID] = &vm{
+		ID: r.NewID, Host: p.host, Lock: "clone", Pool: r.Pool, Config: Config{"description": " qmclone temporary file"},
+	}
 	d.changed()
 
 	return p, nil
@@ -210,7 +212,8 @@ func (d *Datacentre) clone(ctx context.Context, w *worker, hostName string, vmid
 	return nil
 }
 
-// copied is the source's configuration as the clone has it before its drives are there, the source's description included where none is stated, and the drives.
+// copied is the source's configuration as the clone has it before its drives are there, the source's description
+// included where none is stated, and the drives.
 func (p clonePlan) copied(vmid int) (Config, []drive) {
 	c, drives, name := p.source, p.source.drives(), p.Name
 	if name == "" {
@@ -243,6 +246,7 @@ func (d *Datacentre) saveClone(vmid int, c Config, lock string) {
 
 	v := d.state.VMs[vmid]
 	v.Config, v.Lock = maps.Clone(c), lock
+
 	d.changed()
 }
 
@@ -255,7 +259,9 @@ func (p clonePlan) sourceName(vmid int) string {
 }
 
 // cloneDrive makes the clone's volume of a drive, with the source's content.
-func (d *Datacentre) cloneDrive(ctx context.Context, w *worker, hostName string, dr drive, p clonePlan, made *[]*volume) (string, error) {
+func (d *Datacentre) cloneDrive(
+	ctx context.Context, w *worker, hostName string, dr drive, p clonePlan, made *[]*volume,
+) (string, error) {
 	n, from, to, err := d.clonedDisk(hostName, dr, p)
 	if err != nil {
 		return "", err

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// CreateVM makes a VM. c is the configuration, and may hold PVE's request parameters pool, start and storage (the default for disks without one) beside it.
+// CreateVM makes a VM. c is the configuration, and may hold PVE's request parameters pool, start and storage (the
+// default for disks without one) beside it.
 func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string, error) {
 	c = maps.Clone(c)
 	pool, start, store := c["pool"], Truth(c["start"]), c["storage"]
@@ -112,7 +113,9 @@ func (d *Datacentre) reserve(user, hostName string, vmid int, pool string, c Con
 	return plans, nil
 }
 
-func (d *Datacentre) create(ctx context.Context, w *worker, hostName string, vmid int, c Config, plans []drivePlan) (err error) {
+func (d *Datacentre) create(
+	ctx context.Context, w *worker, hostName string, vmid int, c Config, plans []drivePlan,
+) (err error) {
 	unlock, err := d.lockConfig(ctx, vmid, exclusive, quickLockTimeout)
 	if err != nil {
 		return err
@@ -266,7 +269,8 @@ func (d *Datacentre) disks(v *vm) []*volume {
 	var list []*volume
 
 	for _, dr := range v.Config.drives() {
-		if vol := d.findVolume(v.Host, dr.volume()); vol != nil && vol.Content == "images" && vol.VMID == v.ID && !slices.Contains(list, vol) {
+		if vol := d.findVolume(v.Host, dr.volume()); vol != nil && vol.Content == "images" && vol.VMID == v.ID &&
+			!slices.Contains(list, vol) {
 			list = append(list, vol)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package datacentre is the lab's model of a Proxmox VE data centre: hosts, storages, volumes, virtual machines and their tasks. It does no I/O of its
-// own but its state file and an injected fetcher; the front doors (REST, SSH) stand over it and speak for it.
+// Package datacentre is the lab's model of a Proxmox VE data centre: hosts, storages, volumes, virtual machines and
+// their tasks. It does no I/O of its own but its state file and an injected fetcher; the front doors (REST, SSH) stand
+// over it and speak for it.
 package datacentre
 
 import (
@@ -14,7 +15,8 @@ import (
 type Options struct {
 	// Path is the state file; empty keeps everything in memory.
 	Path string
-	// Hosts are the Proxmox hosts, at least one. Hardware is taken from here at every Open, volumes and machines from the state file.
+	// Hosts are the Proxmox hosts, at least one. Hardware is taken from here at every Open, volumes and machines from the
+	// state file.
 	Hosts []HostOptions
 	// Release is Proxmox' own: PVE8, or PVE9, the default.
 	Release int
@@ -30,7 +32,8 @@ type Options struct {
 	SaveDelay time.Duration
 }
 
-// HostFiles is the file system of the hosts, where there is one (the lab's shell has a root folder per host). Files of directory storages lie in it too.
+// HostFiles is the file system of the hosts, where there is one (the lab's shell has a root folder per host). Files of
+// directory storages lie in it too.
 type HostFiles interface {
 	ReadFile(host, path string) ([]byte, error)
 	WriteFile(host, path string, content []byte) error
@@ -63,7 +66,8 @@ type Datacentre struct {
 	saver   *saver
 }
 
-// Open makes a data centre, or opens the one saved at Options.Path. Tasks that ran when its process died have ended with "unexpected status".
+// Open makes a data centre, or opens the one saved at Options.Path. Tasks that ran when its process died have ended
+// with "unexpected status".
 func Open(o Options) (*Datacentre, error) {
 	if len(o.Hosts) == 0 {
 		return nil, errors.New("a data centre without hosts: name at least one in Options.Hosts")
@@ -81,7 +85,15 @@ func Open(o Options) (*Datacentre, error) {
 		o.SaveDelay = 200 * time.Millisecond
 	}
 
-	d := &Datacentre{options: o, locks: newLocks(), transfers: newTransfers(), onPower: map[string][]func(on bool){}, cancels: map[string]context.CancelFunc{}, ended: map[string]chan struct{}{}, clusterLocks: map[string]time.Time{}}
+	d := &Datacentre{
+		options:      o,
+		locks:        newLocks(),
+		transfers:    newTransfers(),
+		onPower:      map[string][]func(on bool){},
+		cancels:      map[string]context.CancelFunc{},
+		ended:        map[string]chan struct{}{},
+		clusterLocks: map[string]time.Time{},
+	}
 	d.running, d.halt = context.WithCancel(context.Background())
 
 	if err := d.addHosts(o.Hosts); err != nil {
@@ -129,10 +141,12 @@ func (d *Datacentre) SetGuests(g Guests) {
 func (d *Datacentre) SetHostFiles(f HostFiles) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	d.files = f
 }
 
-// Close interrupts running tasks, which roll back what they had half done, and saves. Running machines stay running for the next Open.
+// Close interrupts running tasks, which roll back what they had half done, and saves. Running machines stay running for
+// the next Open.
 func (d *Datacentre) Close() error {
 	d.halt()
 	d.workers.Wait()

@@ -92,7 +92,8 @@ func (d *Datacentre) destroy(ctx context.Context, vmid int, o DestroyOptions) er
 
 	if o.DestroyUnreferencedDisks {
 		for _, vol := range d.state.Volumes {
-			if vol.VMID == vmid && vol.Content == "images" && (vol.Host == v.Host || vol.Host == "") && !slices.Contains(owned, vol) {
+			if vol.VMID == vmid && vol.Content == "images" && (vol.Host == v.Host || vol.Host == "") &&
+				!slices.Contains(owned, vol) {
 				owned = append(owned, vol)
 			}
 		}
@@ -157,7 +158,10 @@ func (d *Datacentre) DeleteVolume(user, hostName, volid string) (string, error) 
 		if owner := d.state.VMs[v.VMID]; owner != nil && owner.Host == hostName {
 			d.mu.Unlock()
 
-			return "", refuse("Cannot remove image, a guest with VMID '%d' exists! You can delete the image from the guest's hardware pane", v.VMID)
+			return "", refuse(
+				"Cannot remove image, a guest with VMID '%d' exists! You can delete the image from the guest's hardware pane",
+				v.VMID,
+			)
 		}
 	}
 	d.mu.Unlock()

@@ -45,6 +45,7 @@ func (d *Datacentre) ResizeDisk(user, hostName string, vmid int, disk, size stri
 
 		vol.SizeBytes = bytes
 		v.Config[disk] = parseDrive(disk, v.Config[disk]).props.With("size", FormatSize(bytes)).Format("file")
+
 		d.changed()
 
 		return nil
@@ -217,7 +218,9 @@ func (d *Datacentre) move(ctx context.Context, w *worker, hostName string, vmid 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	v.Config[r.Disk] = dr.props.With("file", moved.ID).With("format", "").With("size", FormatSize(moved.SizeBytes)).Format("file")
+	v.Config[r.Disk] = dr.props.With("file", moved.ID).With("format", "").With(
+		"size", FormatSize(moved.SizeBytes),
+	).Format("file")
 
 	if r.Delete {
 		d.free(old)
@@ -244,11 +247,12 @@ func (c Config) addUnused(id string) string {
 	return ""
 }
 
-// ImportDisk imports an image file (an absolute path of the host, or a volume) as an unused disk, as `qm importdisk` does.
+// ImportDisk imports an image file (an absolute path of the host, or a volume) as an unused disk, as `qm importdisk`
+// does.
 func (d *Datacentre) ImportDisk(user, hostName string, vmid int, source, storageName string) (string, error) {
 	d.mu.Lock()
-	v, err := d.needVM(hostName, vmid)
 
+	v, err := d.needVM(hostName, vmid)
 	if err == nil {
 		err = v.locked()
 	}
@@ -277,7 +281,9 @@ func (d *Datacentre) ImportDisk(user, hostName string, vmid int, source, storage
 	})
 }
 
-func (d *Datacentre) importDisk(ctx context.Context, w *worker, hostName string, vmid int, source, storageName string) (err error) {
+func (d *Datacentre) importDisk(
+	ctx context.Context, w *worker, hostName string, vmid int, source, storageName string,
+) (err error) {
 	s, err := d.needStorage(hostName, storageName, "images")
 	if err != nil {
 		return err
@@ -304,6 +310,7 @@ func (d *Datacentre) importDisk(ctx context.Context, w *worker, hostName string,
 	key := ""
 	if err == nil {
 		key = v.Config.addUnused(parseDrive("unused", value).file())
+
 		d.changed()
 	}
 	d.mu.Unlock()

@@ -146,8 +146,14 @@ func (d *Datacentre) putFile(s *storage, hostName, id, file, kind string, b []by
 	}
 
 	v := &volume{Volume: Volume{
-		ID: id, Host: s.owner(), Storage: s.Name, Content: kind, Format: fileFormat(kind, id), SizeBytes: int64(len(b)), UsedBytes: int64(len(b)),
-		Created: time.Now(),
+		ID:        id,
+		Host:      s.owner(),
+		Storage:   s.Name,
+		Content:   kind,
+		Format:    fileFormat(kind, id),
+		SizeBytes: int64(len(b)),
+		UsedBytes: int64(len(b)),
+		Created:   time.Now(),
 	}, Raw: b}
 	d.state.Volumes[v.key()] = v
 	files := d.files
@@ -227,7 +233,12 @@ func verify(b []byte, want, algorithm string) error {
 	}
 
 	makers := map[string]func() hash.Hash{
-		"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New,
+		"md5":    md5.New,
+		"sha1":   sha1.New,
+		"sha224": sha256.New224,
+		"sha256": sha256.New,
+		"sha384": sha512.New384,
+		"sha512": sha512.New,
 	}
 
 	maker := makers[algorithm]

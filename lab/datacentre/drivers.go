@@ -9,7 +9,8 @@ import (
 
 const vfio = "vfio_pci"
 
-// moduleRules are what modprobe.d and the command line say about modules. Names are with underscores, as the kernel has them.
+// moduleRules are what modprobe.d and the command line say about modules. Names are with underscores, as the kernel has
+// them.
 type moduleRules struct {
 	options  map[string]map[string]string
 	before   map[string][]string // softdep … pre:
@@ -21,7 +22,12 @@ func moduleName(name string) string { return strings.ReplaceAll(name, "-", "_") 
 
 // parseModprobe reads configuration as modprobe does; lines that it would warn about are passed over.
 func parseModprobe(text string) moduleRules {
-	r := moduleRules{options: map[string]map[string]string{}, before: map[string][]string{}, refused: map[string]bool{}, unusable: map[string]bool{}}
+	r := moduleRules{
+		options:  map[string]map[string]string{},
+		before:   map[string][]string{},
+		refused:  map[string]bool{},
+		unusable: map[string]bool{},
+	}
 
 	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
 		words := strings.Fields(line)
@@ -92,7 +98,8 @@ func (r moduleRules) bytes(module, option string) int64 {
 // claims says that vfio-pci takes the device: its ids name it.
 func (r moduleRules) claims(p PCIDevice) bool {
 	for id := range strings.SplitSeq(r.options[vfio]["ids"], ",") {
-		if id = strings.ToLower(id); id == p.IDs() || strings.HasPrefix(id, p.IDs()+":") && strings.Contains(id, p.SubsystemIDs()) {
+		if id = strings.ToLower(id); id == p.IDs() || strings.HasPrefix(id, p.IDs()+":") &&
+			strings.Contains(id, p.SubsystemIDs()) {
 			return true
 		}
 	}
@@ -100,8 +107,9 @@ func (r moduleRules) claims(p PCIDevice) bool {
 	return false
 }
 
-// bind says which modules serve the devices after a boot, and which modules are loaded. A device belongs to the first of its modules that is loaded:
-// the initramfs' own list, then for each device what its softdeps put before its driver, then the driver, and last modules-load.d.
+// bind says which modules serve the devices after a boot, and which modules are loaded. A device belongs to the first
+// of its modules that is loaded: the initramfs' own list, then for each device what its softdeps put before its driver,
+// then the driver, and last modules-load.d.
 func bind(h HostOptions, iommu bool, r moduleRules, early, late []string) (drivers map[string]string, loaded []string) {
 	drivers = map[string]string{}
 

@@ -5,32 +5,47 @@ import "time"
 // Durations is the one table of how long things take, in modelled time: see Clock.
 type Durations struct {
 	DownloadImage, CreateVM, ConvertTemplate, ConfigVM, ResizeDisk, StartVM, StopVM, DeleteVM time.Duration
-	// AllocateVolume and FreeVolume are what a storage needs for making (a linked clone too) or removing a volume; it is locked meanwhile, as PVE locks it.
+	// AllocateVolume and FreeVolume are what a storage needs for making (a linked clone too) or removing a volume; it is
+	// locked meanwhile, as PVE locks it.
 	AllocateVolume, FreeVolume time.Duration
-	// StorageThroughput is how many bytes a storage copies in a second, all copies on it together: full clones, imports, moves. A storage may state its own.
+	// StorageThroughput is how many bytes a storage copies in a second, all copies on it together: full clones, imports,
+	// moves. A storage may state its own.
 	StorageThroughput int64
-	// BootMaintenance is from power-on to the Talos API of maintenance mode; BootConfigured to the API of a configured machine.
+	// BootMaintenance is from power-on to the Talos API of maintenance mode; BootConfigured to the API of a configured
+	// machine.
 	BootMaintenance, BootConfigured time.Duration
-	// Install is what an ISO boot needs to write the disk; ApplyConfiguration what a machine booted from a disk image needs between the configuration and a running API.
+	// Install is what an ISO boot needs to write the disk; ApplyConfiguration what a machine booted from a disk image
+	// needs between the configuration and a running API.
 	Install, ApplyConfiguration time.Duration
-	// EtcdBootstrap, EtcdJoin: until a member votes. KubernetesAPI: from etcd to readyz. NodeRegister: from a running kubelet and API to a Ready node.
+	// EtcdBootstrap, EtcdJoin: until a member votes. KubernetesAPI: from etcd to readyz. NodeRegister: from a running
+	// kubelet and API to a Ready node.
 	EtcdBootstrap, EtcdJoin, KubernetesAPI, NodeRegister time.Duration
 	// Reboot, Upgrade, Reset are the machine's own operations.
 	Reboot, Upgrade, Reset time.Duration
-	// StopHost is what a host's services take to end, BootHost what its firmware and system take to start; Initramfs and BootLoader are update-initramfs and a
-	// refresh of the boot loader.
+	// StopHost is what a host's services take to end, BootHost what its firmware and system take to start; Initramfs and
+	// BootLoader are update-initramfs and a refresh of the boot loader.
 	StopHost, BootHost, Initramfs, BootLoader time.Duration
 }
 
 // DefaultDurations are those of a small server with NVMe storage and a 1 Gbit/s line.
 func DefaultDurations() Durations {
 	return Durations{
-		DownloadImage: 15 * time.Second, CreateVM: time.Second, ConvertTemplate: time.Second, ConfigVM: 100 * time.Millisecond, ResizeDisk: time.Second,
-		StartVM: 2 * time.Second, StopVM: 2 * time.Second, DeleteVM: time.Second,
+		DownloadImage:   15 * time.Second,
+		CreateVM:        time.Second,
+		ConvertTemplate: time.Second,
+		ConfigVM:        100 * time.Millisecond,
+		ResizeDisk:      time.Second,
+		StartVM:         2 * time.Second, StopVM: 2 * time.Second, DeleteVM: time.Second,
 		AllocateVolume: 500 * time.Millisecond, FreeVolume: 300 * time.Millisecond, StorageThroughput: 250 * mib,
-		BootMaintenance: 20 * time.Second, BootConfigured: 25 * time.Second, Install: 30 * time.Second, ApplyConfiguration: 15 * time.Second,
-		EtcdBootstrap: 10 * time.Second, EtcdJoin: 8 * time.Second, KubernetesAPI: 30 * time.Second, NodeRegister: 10 * time.Second,
-		Reboot: 30 * time.Second, Upgrade: 60 * time.Second, Reset: 20 * time.Second,
+		BootMaintenance:    20 * time.Second,
+		BootConfigured:     25 * time.Second,
+		Install:            30 * time.Second,
+		ApplyConfiguration: 15 * time.Second,
+		EtcdBootstrap:      10 * time.Second,
+		EtcdJoin:           8 * time.Second,
+		KubernetesAPI:      30 * time.Second,
+		NodeRegister:       10 * time.Second,
+		Reboot:             30 * time.Second, Upgrade: 60 * time.Second, Reset: 20 * time.Second,
 		StopHost: 10 * time.Second, BootHost: 80 * time.Second, Initramfs: 15 * time.Second, BootLoader: 3 * time.Second,
 	}
 }

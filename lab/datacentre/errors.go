@@ -30,7 +30,8 @@ func ParameterError(fields map[string]string) *Error {
 	return &Error{Status: http.StatusBadRequest, Message: "Parameter verification failed.", Fields: fields}
 }
 
-// Forbidden is PVE's answer to a missing permission; what is its detail, such as "/vms/100, VM.Allocate", empty where PVE gives none.
+// Forbidden is PVE's answer to a missing permission; what is its detail, such as "/vms/100, VM.Allocate", empty where
+// PVE gives none.
 func Forbidden(what string) *Error {
 	if what == "" {
 		return &Error{Status: http.StatusForbidden, Message: "Permission check failed"}

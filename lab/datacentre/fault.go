@@ -10,11 +10,13 @@ import (
 	"time"
 )
 
-// Fault is something that goes wrong. It is one of a rule over requests (Method, Path), a rule over tasks (Task), or a state of the data centre (Offline, NoQuorum,
-// Full, Lock, Hangs, ExpireTickets), which lasts until it is cleared. All of them are saved with the data centre.
+// Fault is something that goes wrong. It is one of a rule over requests (Method, Path), a rule over tasks (Task), or a
+// state of the data centre (Offline, NoQuorum, Full, Lock, Hangs, ExpireTickets), which lasts until it is cleared. All
+// of them are saved with the data centre.
 type Fault struct {
 	ID int `json:"id"`
-	// Method and Path (a regular expression over "/nodes/pve1/qemu/101/…", without /api2/json) choose requests; empty ones match any.
+	// Method and Path (a regular expression over "/nodes/pve1/qemu/101/…", without /api2/json) choose requests; empty ones
+	// match any.
 	Method string `json:"method,omitempty"`
 	Path   string `json:"path,omitempty"`
 	// Task chooses workers by their type ("qmclone"; "*" for all).
@@ -100,7 +102,8 @@ func (d *Datacentre) Faults() []Fault {
 	return list
 }
 
-// ClearFaults removes the faults with these ids, or all without any. An unknown id is an error, and nothing is removed then.
+// ClearFaults removes the faults with these ids, or all without any. An unknown id is an error, and nothing is removed
+// then.
 func (d *Datacentre) ClearFaults(ids ...int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -138,7 +141,8 @@ func (d *Datacentre) forgetUnlocked() {
 // RequestFault returns the rule that hits a request, and counts the hit.
 func (d *Datacentre) RequestFault(method, path string) (Fault, bool) {
 	return d.takeFault(func(f *Fault) bool {
-		return f.kind() == faultRequest && (f.Method == "" || strings.EqualFold(f.Method, method)) && f.path.MatchString(path) &&
+		return f.kind() == faultRequest && (f.Method == "" || strings.EqualFold(f.Method, method)) &&
+			f.path.MatchString(path) &&
 			(f.Host == "" || strings.HasPrefix(path+"/", "/nodes/"+f.Host+"/"))
 	})
 }
@@ -206,13 +210,16 @@ func (d *Datacentre) TicketsSince() time.Time {
 	return since
 }
 
-// faultKey carries the error that a rule wants of a worker. The worker meets it at its next pause, halfway through, and cleans up as after any other failure.
+// faultKey carries the error that a rule wants of a worker. The worker meets it at its next pause, halfway through, and
+// cleans up as after any other failure.
 type faultKey struct{}
 
-// taskFault is the fate of a worker that a rule hits: the error or the warnings it is to end with, or an error that ends it at once.
+// taskFault is the fate of a worker that a rule hits: the error or the warnings it is to end with, or an error that
+// ends it at once.
 func (d *Datacentre) taskFault(ctx context.Context, t *Task) (fault error, warnings int, err error) {
 	f, ok := d.takeFault(func(f *Fault) bool {
-		return f.kind() == faultTask && (f.Task == "*" || f.Task == t.Type) && (f.Host == "" || f.Host == t.Host) && (f.VMID == 0 || fmt.Sprint(f.VMID) == t.ID)
+		return f.kind() == faultTask && (f.Task == "*" || f.Task == t.Type) && (f.Host == "" || f.Host == t.Host) &&
+			(f.VMID == 0 || fmt.Sprint(f.VMID) == t.ID)
 	})
 	if !ok {
 		return nil, 0, nil

@@ -48,11 +48,14 @@ var (
 	methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete}
 	// taskTypes are those of the lab's workers.
 	taskTypes = []string{
-		"*", "download", "imgcopy", "imgdel", "importdisk", "qmclone", "qmconfig", "qmcreate", "qmdestroy", "qmigrate", "qmmove", "qmreboot", "qmreset", "qmshutdown",
+		"*", "download", "imgcopy", "imgdel", "importdisk", "qmclone", "qmconfig", "qmcreate", "qmdestroy", "qmigrate",
+		"qmmove", "qmreboot", "qmreset", "qmshutdown",
 		"qmstart", "qmstop", "qmtemplate", "resize", "startall",
 	}
 	// lockReasons are the values of PVE's "lock".
-	lockReasons = []string{"backup", "clone", "create", "migrate", "rollback", "snapshot", "snapshot-delete", "suspended", "suspending"}
+	lockReasons = []string{
+		"backup", "clone", "create", "migrate", "rollback", "snapshot", "snapshot-delete", "suspended", "suspending",
+	}
 )
 
 // option is an option of `lab fault add`, and whether the fault states it.
@@ -121,7 +124,9 @@ func (f Fault) validateState() error {
 	case f.Offline && f.Host == "":
 		return errors.New("--offline: of which host? Name it with --host")
 	case f.Lock != "" && !slices.Contains(lockReasons, f.Lock):
-		return fmt.Errorf("--lock %q: not a reason that Proxmox knows: use one of %s", f.Lock, strings.Join(lockReasons, ", "))
+		return fmt.Errorf(
+			"--lock %q: not a reason that Proxmox knows: use one of %s", f.Lock, strings.Join(lockReasons, ", "),
+		)
 	case f.Lock != "" && f.VMID == 0:
 		return errors.New("--lock: of which VM? Name it with --vmid")
 	case f.Hangs && f.VMID == 0:

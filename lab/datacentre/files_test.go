@@ -38,6 +38,7 @@ func (f *hostFiles) ReadFile(host, path string) ([]byte, error) {
 func (f *hostFiles) WriteFile(host, path string, b []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.files[host+path] = b
 
 	return nil
@@ -65,7 +66,12 @@ func TestFilesLieInTheHostsFileSystem(t *testing.T) {
 	d.SetHostFiles(files)
 
 	do := ok(t, d)
-	do(d.Download(root, "pve1", "local", datacentre.DownloadRequest{URL: "https://factory.lab/talos", Content: "iso", Filename: "talos.img"}))
+	do(
+		d.Download(
+			root, "pve1", "local",
+			datacentre.DownloadRequest{URL: "https://factory.lab/talos", Content: "iso", Filename: "talos.img"},
+		),
+	)
 	assert.Equal(t, talos.Encode(), files.files["pve1"+file])
 
 	path, err := d.VolumePath("pve1", "local:iso/talos.img")
@@ -83,6 +89,7 @@ func TestFilesLieInTheHostsFileSystem(t *testing.T) {
 	assert.NotContains(t, files.files, "pve1"+file)
 
 	request := datacentre.DownloadRequest{URL: "https://factory.lab/talos", Content: "iso", Filename: "talos.img"}
+
 	require.NoError(t, files.WriteFile("pve1", file, []byte("a script's")))
 
 	upid, err := d.Download(root, "pve1", "local", request)
@@ -118,7 +125,9 @@ func TestDownloadsAreDecompressed(t *testing.T) {
 			o.Fetch = func(context.Context, string) ([]byte, error) { return body, nil }
 			d := open(t, o)
 			sum := sha256.Sum256(body)
-			request := datacentre.DownloadRequest{URL: "https://f/x", Content: "iso", Filename: "x.img", Compression: compression}
+			request := datacentre.DownloadRequest{
+				URL: "https://f/x", Content: "iso", Filename: "x.img", Compression: compression,
+			}
 			request.Checksum, request.ChecksumAlgorithm = hex.EncodeToString(sum[:]), "sha256"
 			ok(t, d)(d.Download(root, "pve1", "local", request))
 
@@ -137,7 +146,9 @@ func TestDownloadsAreDecompressed(t *testing.T) {
 func TestSizes(t *testing.T) {
 	t.Parallel()
 
-	for bytes, text := range map[int64]string{20 * datacentre.GiB: "20G", 540672: "528K", 1000: "1000", 4 << 20: "4M", 2 << 40: "2T", 1246 << 20: "1246M", 0: "0"} {
+	for bytes, text := range map[int64]string{
+		20 * datacentre.GiB: "20G", 540672: "528K", 1000: "1000", 4 << 20: "4M", 2 << 40: "2T", 1246 << 20: "1246M", 0: "0",
+	} {
 		assert.Equal(t, text, datacentre.FormatSize(bytes))
 
 		n, err := datacentre.ParseSize(text)

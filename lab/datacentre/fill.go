@@ -16,8 +16,11 @@ type content struct {
 	from *storage
 }
 
-// fill makes the volume of a planned drive and returns its value in the configuration. made lists new volumes, so that a failure can undo them.
-func (d *Datacentre) fill(ctx context.Context, w *worker, hostName string, vmid int, p drivePlan, made *[]*volume) (string, error) {
+// fill makes the volume of a planned drive and returns its value in the configuration. made lists new volumes, so that
+// a failure can undo them.
+func (d *Datacentre) fill(
+	ctx context.Context, w *worker, hostName string, vmid int, p drivePlan, made *[]*volume,
+) (string, error) {
 	if !p.new() {
 		return d.keepDrive(hostName, p.drive), nil
 	}
@@ -98,7 +101,8 @@ func (d *Datacentre) keepDrive(hostName string, v drive) string {
 	return v.props.With("size", FormatSize(vol.SizeBytes)).Format("file")
 }
 
-// readSource reads what is imported: a volume or a file of the host. Bytes that are no image become the disk's bytes, as they would on a real disk.
+// readSource reads what is imported: a volume or a file of the host. Bytes that are no image become the disk's bytes,
+// as they would on a real disk.
 func (d *Datacentre) readSource(hostName, source string) (content, error) {
 	d.mu.Lock()
 	v := d.findVolume(hostName, source)

@@ -2,11 +2,14 @@ package datacentre
 
 import "net/netip"
 
-// Guests is what runs inside the VMs. The datacentre calls it without holding a lock of its own, and never twice at once for the same VM.
+// Guests is what runs inside the VMs. The datacentre calls it without holding a lock of its own, and never twice at
+// once for the same VM.
 type Guests interface {
-	// PowerOn is called when a VM has started (at the end of its start task), and for every running VM when a saved datacentre is opened again. It returns at once.
+	// PowerOn is called when a VM has started (at the end of its start task), and for every running VM when a saved
+	// datacentre is opened again. It returns at once.
 	PowerOn(vm Hardware)
-	// PowerOff is called when a VM stops; the guest is gone when it returns. With graceful, the guest got the ACPI signal first.
+	// PowerOff is called when a VM stops; the guest is gone when it returns. With graceful, the guest got the ACPI signal
+	// first.
 	PowerOff(vmid int)
 	// Agent answers what the QEMU guest agent of the VM would report; false where none runs.
 	Agent(vmid int) ([]AgentInterface, bool)
@@ -22,7 +25,8 @@ type Hardware struct {
 	MemoryMiB int
 	NICs      []NIC
 	Disks     []GuestDisk
-	// Boot lists the volumes that can be booted, in the VM's boot order (disks and CD-ROM); blank ones included, which the firmware skips.
+	// Boot lists the volumes that can be booted, in the VM's boot order (disks and CD-ROM); blank ones included, which the
+	// firmware skips.
 	Boot []GuestDisk
 	// CloudInit is the nocloud data of a cloud-init drive, nil without one.
 	CloudInit *CloudInit

@@ -20,7 +20,13 @@ var talos = image.Image{OS: "talos", Version: "v1.12.6", Schematic: "abc", Platf
 // fastOptions are two hosts whose hours pass in milliseconds.
 func fastOptions() datacentre.Options {
 	gpu := datacentre.PCIDevice{
-		Address: "0000:01:00.0", Vendor: "NVIDIA", Device: "AD104GL", VendorID: "0x10de", DeviceID: "0x27b0", Class: "0x030000", IOMMUGroup: 14,
+		Address:    "0000:01:00.0",
+		Vendor:     "NVIDIA",
+		Device:     "AD104GL",
+		VendorID:   "0x10de",
+		DeviceID:   "0x27b0",
+		Class:      "0x030000",
+		IOMMUGroup: 14,
 	}
 
 	return datacentre.Options{
@@ -31,7 +37,9 @@ func fastOptions() datacentre.Options {
 		Clock: datacentre.NewClock(10000), Durations: datacentre.DefaultDurations(), Cluster: "lab",
 		Networks: []datacentre.Network{{
 			Bridge: "vmbr0", Prefix: netip.MustParsePrefix("127.30.1.0/24"), Gateway: netip.MustParseAddr("127.30.1.1"),
-			DNS: []netip.Addr{netip.MustParseAddr("127.30.1.1")}, First: netip.MustParseAddr("127.30.1.100"), Last: netip.MustParseAddr("127.30.1.101"),
+			DNS:   []netip.Addr{netip.MustParseAddr("127.30.1.1")},
+			First: netip.MustParseAddr("127.30.1.100"),
+			Last:  netip.MustParseAddr("127.30.1.101"),
 		}},
 		Fetch: func(_ context.Context, _ string) ([]byte, error) { return talos.Encode(), nil },
 	}
@@ -70,7 +78,12 @@ func ok(t *testing.T, d *datacentre.Datacentre) func(upid string, err error) {
 // basic is a machine with a disk and a card.
 func basic(more datacentre.Config) datacentre.Config {
 	c := datacentre.Config{
-		"name": "vm", "cores": "2", "memory": "2048", "scsihw": "virtio-scsi-pci", "scsi0": "local-lvm:20,discard=on", "net0": "virtio,bridge=vmbr0",
+		"name":   "vm",
+		"cores":  "2",
+		"memory": "2048",
+		"scsihw": "virtio-scsi-pci",
+		"scsi0":  "local-lvm:20,discard=on",
+		"net0":   "virtio,bridge=vmbr0",
 	}
 	maps.Copy(c, more)
 
@@ -84,11 +97,18 @@ func template(t *testing.T, d *datacentre.Datacentre, vmid int, store string) {
 	do := ok(t, d)
 
 	if _, there := d.Volume("pve1", "local:iso/talos.img"); !there {
-		do(d.Download(root, "pve1", "local", datacentre.DownloadRequest{URL: "https://factory.lab/talos", Content: "iso", Filename: "talos.img"}))
+		do(
+			d.Download(
+				root, "pve1", "local",
+				datacentre.DownloadRequest{URL: "https://factory.lab/talos", Content: "iso", Filename: "talos.img"},
+			),
+		)
 	}
 
 	do(d.CreateVM(root, "pve1", vmid, basic(datacentre.Config{
-		"name": "talos-template", "scsi0": store + ":0,import-from=/var/lib/vz/template/iso/talos.img,discard=on", "efidisk0": store + ":1,efitype=4m",
+		"name":     "talos-template",
+		"scsi0":    store + ":0,import-from=/var/lib/vz/template/iso/talos.img,discard=on",
+		"efidisk0": store + ":1,efitype=4m",
 	})))
 	do(d.ConvertToTemplate(root, "pve1", vmid))
 }
@@ -105,12 +125,14 @@ func newGuests() *guests { return &guests{on: map[int]datacentre.Hardware{}} }
 func (g *guests) PowerOn(vm datacentre.Hardware) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	g.on[vm.VMID] = vm
 }
 
 func (g *guests) PowerOff(vmid int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	delete(g.on, vmid)
 	g.off = append(g.off, vmid)
 }
@@ -121,7 +143,9 @@ func (g *guests) Agent(vmid int) ([]datacentre.AgentInterface, bool) {
 
 	_, ok := g.on[vmid]
 
-	return []datacentre.AgentInterface{{Name: "eth0", MAC: "02:00:00:00:00:01", Addresses: []netip.Prefix{netip.MustParsePrefix("127.30.1.5/24")}}}, ok
+	return []datacentre.AgentInterface{
+		{Name: "eth0", MAC: "02:00:00:00:00:01", Addresses: []netip.Prefix{netip.MustParsePrefix("127.30.1.5/24")}},
+	}, ok
 }
 
 func (g *guests) running(vmid int) (datacentre.Hardware, bool) {

@@ -17,7 +17,8 @@ type HostOptions struct {
 	// Kernel is the release that is installed and boots.
 	Kernel   string
 	Firmware Firmware
-	// Loader is what the firmware starts: LoaderSystemdBoot or LoaderGRUB; by default Proxmox' own choice for the firmware and the root file system.
+	// Loader is what the firmware starts: LoaderSystemdBoot or LoaderGRUB; by default Proxmox' own choice for the firmware
+	// and the root file system.
 	Loader string
 	// BootTool says that proxmox-boot-tool keeps the boot loader's partition; always so with a root on ZFS.
 	BootTool bool
@@ -92,7 +93,9 @@ func (d *Datacentre) needHost(name string) error {
 		return nil
 	}
 
-	return refuse("hostname lookup '%s' failed - failed to get address info for: %s: Name or service not known", name, name)
+	return refuse(
+		"hostname lookup '%s' failed - failed to get address info for: %s: Name or service not known", name, name,
+	)
 }
 
 // Hosts returns the hosts in the order they were given.

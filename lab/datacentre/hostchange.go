@@ -86,6 +86,7 @@ func (d *Datacentre) ChangeHost(name string, c HostChange) error {
 	}
 
 	s.Pending = &next
+
 	d.changed()
 
 	return nil

@@ -17,7 +17,8 @@ const (
 	LoaderGRUB        = "grub"
 )
 
-// Firmware is a host's firmware and its settings. The zero value is EFI without Secure Boot, with the IOMMU switched on.
+// Firmware is a host's firmware and its settings. The zero value is EFI without Secure Boot, with the IOMMU switched
+// on.
 type Firmware struct {
 	BIOS       bool `json:"bios,omitempty"`
 	SecureBoot bool `json:"secureBoot,omitempty"`

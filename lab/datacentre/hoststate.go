@@ -44,7 +44,15 @@ func (d *Datacentre) hardwareOf(h *host) HostOptions {
 // hostView is called with the lock held.
 func (d *Datacentre) hostView(h *host) Host {
 	s := d.hostState(h.Name)
-	v := Host{HostOptions: d.hardwareOf(h), ID: h.id, Online: d.online(h.Name), Rebooting: !s.DownUntil.IsZero(), Problem: s.Problem, Disk: s.Disk, Boot: d.bootOf(h)}
+	v := Host{
+		HostOptions: d.hardwareOf(h),
+		ID:          h.id,
+		Online:      d.online(h.Name),
+		Rebooting:   !s.DownUntil.IsZero(),
+		Problem:     s.Problem,
+		Disk:        s.Disk,
+		Boot:        d.bootOf(h),
+	}
 	v.Boot.Drivers = maps.Clone(v.Boot.Drivers)
 
 	for i := range v.PCI {
@@ -67,7 +75,8 @@ func (d *Datacentre) bootOf(h *host) Boot {
 	return NewBoot(o, BootFiles{Kernel: o.Kernel, CommandLine: o.DefaultCommandLine()})
 }
 
-// SetHostSystem gives the hosts an operating system. Those that never ran boot at once, those that were rebooting when the lab ended come up.
+// SetHostSystem gives the hosts an operating system. Those that never ran boot at once, those that were rebooting when
+// the lab ended come up.
 func (d *Datacentre) SetHostSystem(system HostSystem) error {
 	d.mu.Lock()
 	d.system = system
@@ -105,6 +114,7 @@ func (d *Datacentre) boot(name string) error {
 	s := d.hostState(name)
 	if s.Pending != nil {
 		s.Hardware, s.Pending = *s.Pending, nil
+
 		d.changed()
 	}
 
@@ -164,6 +174,7 @@ func (d *Datacentre) SetARC(name string, highest, lowest int64) error {
 	}
 
 	s.Boot.ARCMax, s.Boot.ARCMin = highest, lowest
+
 	d.changed()
 	d.mu.Unlock()
 
@@ -176,7 +187,8 @@ const (
 	DiskReadOnly = "read-only"
 )
 
-// SetHostDisk makes a host's root file system full or read-only, or with an empty state well again. It is the host's shell that notices.
+// SetHostDisk makes a host's root file system full or read-only, or with an empty state well again. It is the host's
+// shell that notices.
 func (d *Datacentre) SetHostDisk(name, state string) error {
 	if err := d.needHost(name); err != nil {
 		return err
@@ -188,6 +200,7 @@ func (d *Datacentre) SetHostDisk(name, state string) error {
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	d.hostState(name).Disk = state
 	d.changed()
 

@@ -19,23 +19,31 @@ func TestConfiguration(t *testing.T) {
 		want  datacentre.Config
 	}{
 		"a disk becomes a volume with its size": {
-			datacentre.Config{"scsi0": "local-lvm:20,discard=on"}, datacentre.Config{"scsi0": "local-lvm:vm-100-disk-0,discard=on,size=20G", "boot": "order=scsi0"},
+			datacentre.Config{"scsi0": "local-lvm:20,discard=on"},
+			datacentre.Config{"scsi0": "local-lvm:vm-100-disk-0,discard=on,size=20G", "boot": "order=scsi0"},
 		},
 		"a file= disk with a format and a size in bytes is rewritten": {
-			datacentre.Config{"scsi0": "file=local-zfs:8,format=raw,size=8589934592,ssd=1,"}, datacentre.Config{"scsi0": "local-zfs:vm-100-disk-0,size=8G,ssd=1"},
+			datacentre.Config{"scsi0": "file=local-zfs:8,format=raw,size=8589934592,ssd=1,"},
+			datacentre.Config{"scsi0": "local-zfs:vm-100-disk-0,size=8G,ssd=1"},
 		},
 		"a cloud-init drive becomes a CD-ROM": {
-			datacentre.Config{"ide2": "file=local-lvm:cloudinit,media=cdrom"}, datacentre.Config{"ide2": "local-lvm:vm-100-cloudinit,media=cdrom"},
+			datacentre.Config{"ide2": "file=local-lvm:cloudinit,media=cdrom"},
+			datacentre.Config{"ide2": "local-lvm:vm-100-cloudinit,media=cdrom"},
 		},
 		"an EFI disk has the size of its storage's extents": {
-			datacentre.Config{"efidisk0": "local-lvm:1,efitype=4m"}, datacentre.Config{"efidisk0": "local-lvm:vm-100-disk-0,efitype=4m,size=4M"},
+			datacentre.Config{"efidisk0": "local-lvm:1,efitype=4m"},
+			datacentre.Config{"efidisk0": "local-lvm:vm-100-disk-0,efitype=4m,size=4M"},
 		},
-		"an empty CD-ROM stays": {datacentre.Config{"ide0": "file=none,media=cdrom"}, datacentre.Config{"ide0": "none,media=cdrom"}},
+		"an empty CD-ROM stays": {
+			datacentre.Config{"ide0": "file=none,media=cdrom"}, datacentre.Config{"ide0": "none,media=cdrom"},
+		},
 		"a card's model and address become one": {
 			datacentre.Config{"net0": "model=virtio,bridge=vmbr0,macaddr=02:00:00:00:00:01,firewall=0"},
 			datacentre.Config{"net0": "virtio=02:00:00:00:00:01,bridge=vmbr0,firewall=0", "boot": "order=net0"},
 		},
-		"booleans become numbers": {datacentre.Config{"onboot": "yes", "tablet": "off"}, datacentre.Config{"onboot": "1", "tablet": "0"}},
+		"booleans become numbers": {
+			datacentre.Config{"onboot": "yes", "tablet": "off"}, datacentre.Config{"onboot": "1", "tablet": "0"},
+		},
 		"a stated boot order stays": {
 			datacentre.Config{"scsi0": "local-lvm:1", "boot": "order=scsi0;ide2"}, datacentre.Config{"boot": "order=scsi0;ide2"},
 		},
@@ -73,10 +81,16 @@ func TestClones(t *testing.T) {
 		disk  string
 		base  string
 	}{
-		"a full clone has its own copy":                    {"local-lvm", &full, "local-lvm:vm-101-disk-1", ""},
-		"a linked clone on LVM stands on the base":         {"local-lvm", &linked, "local-lvm:vm-101-disk-1", "local-lvm:base-900-disk-1"},
-		"a linked clone on ZFS names the base":             {"local-zfs", &linked, "local-zfs:base-900-disk-1/vm-101-disk-1", "local-zfs:base-900-disk-1"},
-		"a clone of a template is linked unless told else": {"local-zfs", nil, "local-zfs:base-900-disk-1/vm-101-disk-1", "local-zfs:base-900-disk-1"},
+		"a full clone has its own copy": {"local-lvm", &full, "local-lvm:vm-101-disk-1", ""},
+		"a linked clone on LVM stands on the base": {
+			"local-lvm", &linked, "local-lvm:vm-101-disk-1", "local-lvm:base-900-disk-1",
+		},
+		"a linked clone on ZFS names the base": {
+			"local-zfs", &linked, "local-zfs:base-900-disk-1/vm-101-disk-1", "local-zfs:base-900-disk-1",
+		},
+		"a clone of a template is linked unless told else": {
+			"local-zfs", nil, "local-zfs:base-900-disk-1/vm-101-disk-1", "local-zfs:base-900-disk-1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -142,11 +156,23 @@ func TestHardwareIsWhatTheMachineWasSwitchedOnWith(t *testing.T) {
 	d := open(t, fastOptions())
 	do, g := ok(t, d), newGuests()
 	d.SetGuests(g)
-	do(d.Download(root, "pve1", "local", datacentre.DownloadRequest{URL: "https://factory.lab/talos", Content: "iso", Filename: "talos.iso"}))
+	do(
+		d.Download(
+			root, "pve1", "local",
+			datacentre.DownloadRequest{URL: "https://factory.lab/talos", Content: "iso", Filename: "talos.iso"},
+		),
+	)
 	do(d.CreateVM(root, "pve1", 100, basic(datacentre.Config{
-		"name": "cp-1", "ide0": "local:iso/talos.iso,media=cdrom", "sockets": "2", "net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0,mtu=1400,tag=7", "ide2": "local-lvm:cloudinit",
-		"ipconfig0": "ip=127.30.1.10/24,gw=127.30.1.1", "nameserver": "127.30.1.1 127.30.1.2", "searchdomain": "lab.internal", "agent": "enabled=1",
-		"boot": "order=scsi0;ide0;net0", "smbios1": "uuid=6e1c0f9e-0000-4000-8000-000000000001",
+		"name":         "cp-1",
+		"ide0":         "local:iso/talos.iso,media=cdrom",
+		"sockets":      "2",
+		"net0":         "virtio=BC:24:11:00:00:01,bridge=vmbr0,mtu=1400,tag=7",
+		"ide2":         "local-lvm:cloudinit",
+		"ipconfig0":    "ip=127.30.1.10/24,gw=127.30.1.1",
+		"nameserver":   "127.30.1.1 127.30.1.2",
+		"searchdomain": "lab.internal",
+		"agent":        "enabled=1",
+		"boot":         "order=scsi0;ide0;net0", "smbios1": "uuid=6e1c0f9e-0000-4000-8000-000000000001",
 	})))
 	do(d.Start(root, "pve1", 100))
 
@@ -154,15 +180,23 @@ func TestHardwareIsWhatTheMachineWasSwitchedOnWith(t *testing.T) {
 	require.True(t, on)
 
 	disk := datacentre.GuestDisk{Interface: "scsi0", Volume: "local-lvm:vm-100-disk-0", SizeBytes: 20 * datacentre.GiB}
-	iso := datacentre.GuestDisk{Interface: "ide0", Volume: "local:iso/talos.iso", SizeBytes: int64(len(talos.Encode())), CDROM: true}
+	iso := datacentre.GuestDisk{
+		Interface: "ide0", Volume: "local:iso/talos.iso", SizeBytes: int64(len(talos.Encode())), CDROM: true,
+	}
 	assert.Equal(t, datacentre.Hardware{
 		Host: "pve1", VMID: 100, Name: "cp-1", UUID: "6e1c0f9e-0000-4000-8000-000000000001", Cores: 4, MemoryMiB: 2048,
-		NICs:  []datacentre.NIC{{Name: "net0", Model: "virtio", MAC: "bc:24:11:00:00:01", Bridge: "vmbr0", VLAN: 7, MTU: 1400}},
+		NICs: []datacentre.NIC{
+			{Name: "net0", Model: "virtio", MAC: "bc:24:11:00:00:01", Bridge: "vmbr0", VLAN: 7, MTU: 1400},
+		},
 		Disks: []datacentre.GuestDisk{iso, disk}, Boot: []datacentre.GuestDisk{disk, iso},
 		CloudInit: &datacentre.CloudInit{
-			Hostname: "cp-1", DNS: []netip.Addr{netip.MustParseAddr("127.30.1.1"), netip.MustParseAddr("127.30.1.2")}, Search: []string{"lab.internal"},
+			Hostname: "cp-1",
+			DNS:      []netip.Addr{netip.MustParseAddr("127.30.1.1"), netip.MustParseAddr("127.30.1.2")},
+			Search:   []string{"lab.internal"},
 			Interfaces: []datacentre.CloudInitInterface{{
-				MAC: "bc:24:11:00:00:01", Address: netip.MustParsePrefix("127.30.1.10/24"), Gateway: netip.MustParseAddr("127.30.1.1"),
+				MAC:     "bc:24:11:00:00:01",
+				Address: netip.MustParsePrefix("127.30.1.10/24"),
+				Gateway: netip.MustParseAddr("127.30.1.1"),
 			}},
 		},
 		AgentEnabled: true,
@@ -230,8 +264,13 @@ func TestImportDisk(t *testing.T) {
 	t.Parallel()
 
 	o := fastOptions()
+
 	o.Hosts[0].Storages = append(datacentre.DefaultStorages(), datacentre.StorageOptions{
-		Name: "files", Type: "dir", Path: "/srv/files", Content: []string{"images", "import"}, SizeBytes: 100 * datacentre.GiB,
+		Name:      "files",
+		Type:      "dir",
+		Path:      "/srv/files",
+		Content:   []string{"images", "import"},
+		SizeBytes: 100 * datacentre.GiB,
 	})
 	d := open(t, o)
 	do := ok(t, d)

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// How long workers of PVE wait for a lock: most of them lockTimeout, those that make a VM only quickLockTimeout for its configuration and the source's.
+// How long workers of PVE wait for a lock: most of them lockTimeout, those that make a VM only quickLockTimeout for its
+// configuration and the source's.
 const (
 	lockTimeout      = 10 * time.Second
 	quickLockTimeout = time.Second
@@ -82,7 +83,8 @@ func (d *Datacentre) lockVM(ctx context.Context, vmid int) (func(), error) {
 	return d.lockConfig(ctx, vmid, exclusive, lockTimeout)
 }
 
-// lockConfig takes a VM's configuration lock with a weight: 1 shares it with others of that weight, exclusive with nobody.
+// lockConfig takes a VM's configuration lock with a weight: 1 shares it with others of that weight, exclusive with
+// nobody.
 func (d *Datacentre) lockConfig(ctx context.Context, vmid int, weight int64, patience time.Duration) (func(), error) {
 	unlock, err := d.acquire(ctx, fmt.Sprintf("vm/%d", vmid), weight, patience)
 	if errors.Is(err, errTimeout) {
@@ -92,7 +94,8 @@ func (d *Datacentre) lockConfig(ctx context.Context, vmid int, weight int64, pat
 	return unlock, err
 }
 
-// lockStorage takes the lock under which a storage makes and removes volumes: of the host, or of the cluster for shared ones.
+// lockStorage takes the lock under which a storage makes and removes volumes: of the host, or of the cluster for shared
+// ones.
 func (d *Datacentre) lockStorage(ctx context.Context, s *storage) (func(), error) {
 	unlock, err := d.acquire(ctx, "storage/"+s.key(), exclusive, lockTimeout)
 

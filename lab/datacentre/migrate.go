@@ -49,7 +49,8 @@ func (d *Datacentre) Migrate(user, hostName string, vmid int, r MigrateRequest) 
 	})
 }
 
-// copyDisks lets the time pass in which the disks that go along are copied. What keeps the VM where it is, is migrate's to say.
+// copyDisks lets the time pass in which the disks that go along are copied. What keeps the VM where it is, is migrate's
+// to say.
 func (d *Datacentre) copyDisks(ctx context.Context, hostName string, vmid int, r MigrateRequest) error {
 	type disk struct {
 		bytes    int64
@@ -148,7 +149,9 @@ func (d *Datacentre) travelling(hostName string, vmid int, r MigrateRequest) ([]
 		case dr.cdrom() && !dr.cloudInit():
 			return nil, fmt.Errorf("can't migrate local disk '%s': local cdrom image", vol.ID)
 		case !r.WithLocalDisks && v.Running && !dr.cloudInit():
-			return nil, fmt.Errorf("can't migrate local disk '%s': can't live migrate attached local disks without with-local-disks option", vol.ID)
+			return nil, fmt.Errorf(
+				"can't migrate local disk '%s': can't live migrate attached local disks without with-local-disks option", vol.ID,
+			)
 		case vol.Base != "" && strings.Contains(vol.ID, "base-"): // LVM-thin alone names no base, and copies the whole disk
 			return nil, fmt.Errorf("can't migrate '%s' as it's a clone of '%s'", vol.ID, vol.Base)
 		}
@@ -159,7 +162,8 @@ func (d *Datacentre) travelling(hostName string, vmid int, r MigrateRequest) ([]
 	return list, nil
 }
 
-// migrate hands the VM over. Its volumes keep their names: a VMID is the cluster's, so they are free on the target unless something was left there.
+// migrate hands the VM over. Its volumes keep their names: a VMID is the cluster's, so they are free on the target
+// unless something was left there.
 func (d *Datacentre) migrate(hostName string, vmid int, r MigrateRequest) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -178,7 +182,9 @@ func (d *Datacentre) migrate(hostName string, vmid int, r MigrateRequest) error 
 		}
 
 		if d.state.Volumes[volumeKey(r.Target, vol.ID)] != nil {
-			return fmt.Errorf("storage migration for '%s' to storage '%s' failed - volume already exists on '%s'", vol.ID, vol.Storage, r.Target)
+			return fmt.Errorf(
+				"storage migration for '%s' to storage '%s' failed - volume already exists on '%s'", vol.ID, vol.Storage, r.Target,
+			)
 		}
 
 		if room[s] += vol.UsedBytes; d.room(s, room[s]) != nil {

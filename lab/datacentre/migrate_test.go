@@ -19,7 +19,14 @@ func TestMigration(t *testing.T) {
 	d.SetGuests(g)
 
 	do := ok(t, d)
-	do(d.CreateVM(root, "pve1", 100, basic(datacentre.Config{"efidisk0": "local-lvm:1,efitype=4m", "ide2": "local-lvm:cloudinit", "ide0": "none,media=cdrom"})))
+	do(
+		d.CreateVM(
+			root, "pve1", 100,
+			basic(
+				datacentre.Config{"efidisk0": "local-lvm:1,efitype=4m", "ide2": "local-lvm:cloudinit", "ide0": "none,media=cdrom"},
+			),
+		),
+	)
 	do(d.Start(root, "pve1", 100))
 	do(d.Migrate(root, "pve1", 100, datacentre.MigrateRequest{Target: "pve2", Online: true, WithLocalDisks: true}))
 
@@ -53,9 +60,15 @@ func TestRefusedMigration(t *testing.T) {
 		refused string
 		logged  string
 	}{
-		"to where it is":           {request: datacentre.MigrateRequest{Target: "pve1"}, refused: "target is local node."},
-		"to a host nobody knows":   {request: datacentre.MigrateRequest{Target: "pve9"}, refused: "no such cluster node 'pve9'"},
-		"running, but not told so": {running: true, request: datacentre.MigrateRequest{Target: "pve2"}, refused: "can't migrate running VM without --online"},
+		"to where it is": {request: datacentre.MigrateRequest{Target: "pve1"}, refused: "target is local node."},
+		"to a host nobody knows": {
+			request: datacentre.MigrateRequest{Target: "pve9"}, refused: "no such cluster node 'pve9'",
+		},
+		"running, but not told so": {
+			running: true,
+			request: datacentre.MigrateRequest{Target: "pve2"},
+			refused: "can't migrate running VM without --online",
+		},
 		"running, without its disks": {
 			running: true, request: datacentre.MigrateRequest{Target: "pve2", Online: true},
 			logged: "ERROR: can't migrate local disk 'local-lvm:vm-100-disk-0': can't live migrate attached local disks without with-local-disks option",
@@ -65,10 +78,14 @@ func TestRefusedMigration(t *testing.T) {
 			logged: "ERROR: can't migrate local disk 'local:iso/talos.iso': local cdrom image",
 		},
 		"with a device of its host": {
-			more: datacentre.Config{"hostpci0": "0000:01:00"}, request: all, logged: "ERROR: can't migrate VM which uses local devices: hostpci0",
+			more:    datacentre.Config{"hostpci0": "0000:01:00"},
+			request: all,
+			logged:  "ERROR: can't migrate VM which uses local devices: hostpci0",
 		},
 		"a linked clone": {
-			vmid: 101, request: all, logged: "ERROR: can't migrate 'local-zfs:base-900-disk-0/vm-101-disk-0' as it's a clone of 'local-zfs:base-900-disk-0'",
+			vmid:    101,
+			request: all,
+			logged:  "ERROR: can't migrate 'local-zfs:base-900-disk-0/vm-101-disk-0' as it's a clone of 'local-zfs:base-900-disk-0'",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +93,12 @@ func TestRefusedMigration(t *testing.T) {
 
 			d := open(t, fastOptions())
 			do := ok(t, d)
-			do(d.Download(root, "pve1", "local", datacentre.DownloadRequest{URL: "https://factory.lab/talos", Content: "iso", Filename: "talos.iso"}))
+			do(
+				d.Download(
+					root, "pve1", "local",
+					datacentre.DownloadRequest{URL: "https://factory.lab/talos", Content: "iso", Filename: "talos.iso"},
+				),
+			)
 			do(d.CreateVM(root, "pve1", 100, basic(tc.more)))
 			template(t, d, 900, "local-zfs")
 			do(d.CloneVM(root, "pve1", 900, datacentre.CloneRequest{NewID: 101}))

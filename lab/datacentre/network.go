@@ -31,7 +31,8 @@ func (d *Datacentre) Reserve(mac string, addr netip.Addr) {
 	d.changed()
 }
 
-// Lease asks the DHCP server of a bridge; the same card gets the same address again. False where there is no server or its pool is exhausted.
+// Lease asks the DHCP server of a bridge; the same card gets the same address again. False where there is no server or
+// its pool is exhausted.
 func (d *Datacentre) Lease(bridge, mac string) (Lease, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// alternatives resolves a hostpci value to the sets of devices of which a start takes the first that is free; the errors are those of a start.
+// alternatives resolves a hostpci value to the sets of devices of which a start takes the first that is free; the
+// errors are those of a start.
 func (d *Datacentre) alternatives(h Host, value string) ([][]PCIDevice, error) {
 	p := ParseProperties(value, "host")
 	paths := []string{p.Get("host")}
@@ -178,7 +179,8 @@ func (d *Datacentre) choosePCI(v *vm, log func(string)) ([]PCIDevice, error) {
 	return chosen, nil
 }
 
-// pickSet takes the first of several alternatives that is free. A single one is taken as it is: whether it is free shows later, in other words.
+// pickSet takes the first of several alternatives that is free. A single one is taken as it is: whether it is free
+// shows later, in other words.
 func (d *Datacentre) pickSet(v *vm, key string, sets [][]PCIDevice, chosen []PCIDevice) ([]PCIDevice, error) {
 	for _, set := range sets {
 		twice := slices.IndexFunc(set, func(p PCIDevice) bool { return slices.Contains(chosen, p) })
@@ -195,8 +197,9 @@ func (d *Datacentre) pickSet(v *vm, key string, sets [][]PCIDevice, chosen []PCI
 	return nil, fmt.Errorf("could not find a free device for '%s'", key)
 }
 
-// groupProblem is why VFIO refuses a device for its group: it belongs to another VM too, or to the host. Proxmox binds a whole group to vfio-pci, bridges
-// apart; from the disk that it runs on the lab's host does not part (a real one would hang).
+// groupProblem is why VFIO refuses a device for its group: it belongs to another VM too, or to the host. Proxmox binds
+// a whole group to vfio-pci, bridges apart; from the disk that it runs on the lab's host does not part (a real one
+// would hang).
 func (d *Datacentre) groupProblem(v *vm, h Host, p PCIDevice, chosen []PCIDevice) string {
 	for _, other := range h.PCI {
 		if other.IOMMUGroup != p.IOMMUGroup || other.bridge() || slices.Contains(chosen, other) {
@@ -204,7 +207,10 @@ func (d *Datacentre) groupProblem(v *vm, h Host, p PCIDevice, chosen []PCIDevice
 		}
 
 		if d.pciUser(v, other.Address) != 0 {
-			return fmt.Sprintf("kvm: -device vfio-pci,host=%s: vfio %[1]s: failed to open /dev/vfio/%d: Device or resource busy", p.Address, p.IOMMUGroup)
+			return fmt.Sprintf(
+				"kvm: -device vfio-pci,host=%s: vfio %[1]s: failed to open /dev/vfio/%d: Device or resource busy", p.Address,
+				p.IOMMUGroup,
+			)
 		}
 
 		if other.BootDisk {
@@ -216,7 +222,8 @@ func (d *Datacentre) groupProblem(v *vm, h Host, p PCIDevice, chosen []PCIDevice
 	return ""
 }
 
-// takePCI binds the groups of the devices to vfio-pci, whatever served them; called with the lock held. They stay there when the VM stops.
+// takePCI binds the groups of the devices to vfio-pci, whatever served them; called with the lock held. They stay there
+// when the VM stops.
 func (d *Datacentre) takePCI(hostName string, devices []PCIDevice) (changed bool) {
 	s := d.hostState(hostName)
 	if len(devices) == 0 || s.Boot == nil {

@@ -11,12 +11,18 @@ import (
 
 func function(address, ids, driver string, group int) datacentre.PCIDevice {
 	return datacentre.PCIDevice{
-		Address: address, VendorID: "0x" + ids[:4], DeviceID: "0x" + ids[5:], SubsystemVendor: "0x10de", SubsystemDevice: "0x16fa", Class: "0x030000",
-		Driver: driver, IOMMUGroup: group,
+		Address:         address,
+		VendorID:        "0x" + ids[:4],
+		DeviceID:        "0x" + ids[5:],
+		SubsystemVendor: "0x10de",
+		SubsystemDevice: "0x16fa",
+		Class:           "0x030000",
+		Driver:          driver, IOMMUGroup: group,
 	}
 }
 
-// gpuHost has two equal GPUs in groups of their own, one that shares its group with the boot disk, and two that share one.
+// gpuHost has two equal GPUs in groups of their own, one that shares its group with the boot disk, and two that share
+// one.
 func gpuHost() datacentre.HostOptions {
 	disk := function("0000:09:00.0", "144d:a80a", "nvme", 20)
 	disk.Class, disk.BootDisk = "0x010802", true
@@ -86,21 +92,28 @@ func TestPassthroughIsRefusedInProxmoxWords(t *testing.T) {
 			want:    wrong + "missing expected property 'subsystem-id' for device '0000:01:00.0'",
 		},
 		"an empty slot": {
-			mapping: mapped("id=10de:27b0,node=pve1,path=0000:07:00,iommugroup=14,subsystem-id=10de:16fa"), want: wrong + "pci device '0000:07:00.0' not found",
+			mapping: mapped("id=10de:27b0,node=pve1,path=0000:07:00,iommugroup=14,subsystem-id=10de:16fa"),
+			want:    wrong + "pci device '0000:07:00.0' not found",
 		},
 		"mediated devices that it cannot do": {
-			mapping: datacentre.Mapping{ID: "gpu", MDev: true, Map: []string{whole}}, want: wrong + "'mdev' does not match for 'gpu' (0 != 1)",
+			mapping: datacentre.Mapping{ID: "gpu", MDev: true, Map: []string{whole}},
+			want:    wrong + "'mdev' does not match for 'gpu' (0 != 1)",
 		},
 		"a group where there is no IOMMU": {
-			mapping: mapped(whole), change: off, want: wrong + "unexpected property 'iommugroup' configured for device '0000:01:00.0'",
+			mapping: mapped(whole),
+			change:  off,
+			want:    wrong + "unexpected property 'iommugroup' configured for device '0000:01:00.0'",
 		},
 		"no IOMMU": {
-			mapping: mapped("id=10de:27b0,node=pve1,path=0000:01:00,subsystem-id=10de:16fa"), change: off, want: "cannot prepare PCI pass-through, IOMMU not present",
+			mapping: mapped("id=10de:27b0,node=pve1,path=0000:01:00,subsystem-id=10de:16fa"),
+			change:  off,
+			want:    "cannot prepare PCI pass-through, IOMMU not present",
 		},
 		"PCI Express on the old machine": {mapping: mapped(whole), machine: "pc", want: "q35 machine model is not enabled"},
 		"the boot disk's group": {
-			mapping: mapped("id=10de:2230,node=pve1,path=0000:03:00,iommugroup=20,subsystem-id=10de:16fa"), want: "start failed: QEMU exited with code 1",
-			log: "kvm: -device vfio-pci,host=0000:03:00.0: vfio 0000:03:00.0: group 20 is not viable",
+			mapping: mapped("id=10de:2230,node=pve1,path=0000:03:00,iommugroup=20,subsystem-id=10de:16fa"),
+			want:    "start failed: QEMU exited with code 1",
+			log:     "kvm: -device vfio-pci,host=0000:03:00.0: vfio 0000:03:00.0: group 20 is not viable",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,8 +154,16 @@ func TestAMachineGetsItsDevices(t *testing.T) {
 	d.SetMapping(datacentre.Mapping{ID: "gpu", Map: []string{
 		whole, "id=10de:27b0,node=pve1,path=0000:02:00,iommugroup=15,subsystem-id=10de:16fa",
 	}})
-	d.SetMapping(datacentre.Mapping{ID: "t4", Map: []string{"id=10de:1eb8,node=pve1,path=0000:05:00.0,iommugroup=30,subsystem-id=10de:16fa"}})
-	d.SetMapping(datacentre.Mapping{ID: "t4b", Map: []string{"id=10de:1eb8,node=pve1,path=0000:06:00.0,iommugroup=30,subsystem-id=10de:16fa"}})
+	d.SetMapping(
+		datacentre.Mapping{
+			ID: "t4", Map: []string{"id=10de:1eb8,node=pve1,path=0000:05:00.0,iommugroup=30,subsystem-id=10de:16fa"},
+		},
+	)
+	d.SetMapping(
+		datacentre.Mapping{
+			ID: "t4b", Map: []string{"id=10de:1eb8,node=pve1,path=0000:06:00.0,iommugroup=30,subsystem-id=10de:16fa"},
+		},
+	)
 
 	for vmid, mapping := range map[int]string{100: "gpu", 101: "gpu", 102: "gpu", 103: "t4", 104: "t4b"} {
 		do(d.CreateVM(root, "pve1", vmid, basic(datacentre.Config{"hostpci0": "mapping=" + mapping, "memory": "512"})))

@@ -65,6 +65,7 @@ func (d *Datacentre) SetPool(vmid int, pool string) error {
 	}
 
 	v.Pool = pool
+
 	d.changed()
 
 	return nil

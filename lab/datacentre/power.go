@@ -11,7 +11,9 @@ import (
 )
 
 // powerTask runs a power operation of a VM as a task, with its configuration lock.
-func (d *Datacentre) powerTask(user, hostName, kind string, vmid int, run func(ctx context.Context, w *worker) error) (string, error) {
+func (d *Datacentre) powerTask(
+	user, hostName, kind string, vmid int, run func(ctx context.Context, w *worker) error,
+) (string, error) {
 	if _, err := d.GuestVM(hostName, vmid); err != nil {
 		return "", err
 	}
@@ -160,7 +162,8 @@ func (d *Datacentre) Stop(user, hostName string, vmid int) (string, error) {
 	})
 }
 
-// Shutdown asks the guest to power off. It is no error if it is off; a machine without a system does not hear the signal.
+// Shutdown asks the guest to power off. It is no error if it is off; a machine without a system does not hear the
+// signal.
 func (d *Datacentre) Shutdown(user, hostName string, vmid int, o ShutdownOptions) (string, error) {
 	return d.powerTask(user, hostName, "qmshutdown", vmid, func(ctx context.Context, _ *worker) error {
 		return d.shutdown(ctx, hostName, vmid, o)
@@ -257,6 +260,7 @@ func (d *Datacentre) GuestShutdown(vmid int) {
 
 	if v := d.state.VMs[vmid]; v != nil && v.Running {
 		v.Running, v.Since, v.PID, v.Hardware = false, time.Time{}, 0, nil
+
 		d.changed()
 	}
 }
@@ -296,7 +300,9 @@ func (d *Datacentre) Reset(user, hostName string, vmid int) (string, error) {
 	})
 }
 
-func (d *Datacentre) restart(user, hostName, kind string, vmid int, run func(ctx context.Context, w *worker) error) (string, error) {
+func (d *Datacentre) restart(
+	user, hostName, kind string, vmid int, run func(ctx context.Context, w *worker) error,
+) (string, error) {
 	v, err := d.GuestVM(hostName, vmid)
 	if err != nil {
 		return "", err

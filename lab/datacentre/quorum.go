@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Votes are corosync's: each host has one, and beside an even number of hosts a QDevice has another, as Proxmox recommends.
+// Votes are corosync's: each host has one, and beside an even number of hosts a QDevice has another, as Proxmox
+// recommends.
 type Votes struct {
 	// Expected are those of the whole cluster, Total those that are there, Needed those of a quorum.
 	Expected, Total, Needed int
@@ -104,7 +105,8 @@ func configFile(hostName string, vmid int) string {
 // clusterLockExpires is how long a lock of the cluster file system is kept for a holder that is gone.
 const clusterLockExpires = 2 * time.Minute
 
-// LockCluster takes a lock of the cluster file system, a folder below /etc/pve/priv/lock; refused is why not, in the system's words.
+// LockCluster takes a lock of the cluster file system, a folder below /etc/pve/priv/lock; refused is why not, in the
+// system's words.
 func (d *Datacentre) LockCluster(name string) (refused string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// RebootHost shuts a host down and starts it again, as `systemctl reboot` does: it returns at once. The host's VMs are asked to power off, then the host is
-// gone for Durations.BootHost, then it runs with what its disk says, and its VMs with onboot=1 start in their order.
+// RebootHost shuts a host down and starts it again, as `systemctl reboot` does: it returns at once. The host's VMs are
+// asked to power off, then the host is gone for Durations.BootHost, then it runs with what its disk says, and its VMs
+// with onboot=1 start in their order.
 func (d *Datacentre) RebootHost(name string) error {
 	if err := d.needHost(name); err != nil {
 		return err
@@ -26,6 +27,7 @@ func (d *Datacentre) RebootHost(name string) error {
 
 	away := d.options.Clock.Real(d.options.Durations.StopHost + d.options.Durations.BootHost)
 	s.DownUntil, s.Problem = time.Now().Add(away), ""
+
 	d.changed()
 	d.workers.Add(1)
 
@@ -96,6 +98,7 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 	s := d.hostState(name)
 	if err != nil {
 		s.Problem = err.Error()
+
 		d.changed()
 		d.mu.Unlock()
 
@@ -111,7 +114,9 @@ func (d *Datacentre) comeUp(name string, after time.Duration) {
 		f(true)
 	}
 
-	_, _ = d.spawn(rootUser, name, "startall", "", func(ctx context.Context, w *worker) error { return d.startAll(ctx, w, name) })
+	_, _ = d.spawn(
+		rootUser, name, "startall", "", func(ctx context.Context, w *worker) error { return d.startAll(ctx, w, name) },
+	)
 }
 
 // defaultStartDelay is what Proxmox waits between two VMs whose startup says nothing.

@@ -43,7 +43,11 @@ func TestARebootStopsMachinesAndStartsThoseForBoot(t *testing.T) {
 	d.SetGuests(g)
 
 	for vmid, config := range map[int]datacentre.Config{
-		100: {"onboot": "1"}, 101: {"onboot": "1", "startup": "order=2"}, 102: {"onboot": "1", "startup": "order=1,up=30"}, 103: {}, 104: {"onboot": "1"},
+		100: {"onboot": "1"},
+		101: {"onboot": "1", "startup": "order=2"},
+		102: {"onboot": "1", "startup": "order=1,up=30"},
+		103: {},
+		104: {"onboot": "1"},
 	} {
 		do(d.CreateVM(root, "pve1", vmid, basic(config)))
 
@@ -56,6 +60,7 @@ func TestARebootStopsMachinesAndStartsThoseForBoot(t *testing.T) {
 	do(d.Start(root, "pve2", 200))
 
 	system.words = "quiet iommu=pt"
+
 	require.NoError(t, d.RebootHost("pve1"))
 
 	h, _ := d.Host("pve1")
@@ -99,6 +104,7 @@ func TestAHostThatDoesNotBootSaysWhy(t *testing.T) {
 	require.NoError(t, d.SetHostSystem(system))
 
 	system.words = "broken"
+
 	require.NoError(t, d.RebootHost("pve1"))
 
 	var h datacentre.Host
@@ -136,7 +142,11 @@ func TestARebootOutlivesTheLab(t *testing.T) {
 	assert.Equal(t, "0000:01:00.0", h.PCI[0].Address, "hardware changes while the host is off")
 
 	require.NoError(t, d.SetHostSystem(&diskless{words: "quiet"}))
-	require.Eventually(t, func() bool { _, on := g.running(100); return on }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool {
+		_, on := g.running(100)
+
+		return on
+	}, time.Minute, 5*time.Millisecond)
 
 	h, _ = d.Host("pve1")
 	assert.False(t, h.Rebooting)
@@ -154,7 +164,8 @@ func TestHardwareChanges(t *testing.T) {
 		check   func(t *testing.T, h datacentre.Host)
 	}{
 		"a card shares the boot disk's group": {
-			change: datacentre.HostChange{GroupWith: [2]string{"0000:01:00", "0000:09:00.0"}}, check: func(t *testing.T, h datacentre.Host) {
+			change: datacentre.HostChange{GroupWith: [2]string{"0000:01:00", "0000:09:00.0"}},
+			check: func(t *testing.T, h datacentre.Host) {
 				t.Helper()
 				assert.Equal(t, []int{20, 20}, []int{h.PCI[1].IOMMUGroup, h.PCI[2].IOMMUGroup})
 			},
@@ -175,10 +186,18 @@ func TestHardwareChanges(t *testing.T) {
 		"a slot that is taken": {
 			change: datacentre.HostChange{MovePCI: [2]string{"0000:01:00", "0000:02:00"}}, refusal: "slot 0000:02:00 is taken",
 		},
-		"a slot that is empty":    {change: datacentre.HostChange{MovePCI: [2]string{"0000:44:00", "0000:45:00"}}, refusal: "slot 0000:44:00 is empty"},
-		"a slot that is none":     {change: datacentre.HostChange{MovePCI: [2]string{"01:00", "0000:45:00"}}, refusal: "write them as 0000:01:00"},
-		"a group of nothing":      {change: datacentre.HostChange{GroupWith: [2]string{"0000:01:00", "0000:99:00.0"}}, refusal: "no such devices"},
-		"nothing to be taken out": {change: datacentre.HostChange{RemovePCI: "0000:44:00"}, refusal: "slot 0000:44:00 is empty"},
+		"a slot that is empty": {
+			change: datacentre.HostChange{MovePCI: [2]string{"0000:44:00", "0000:45:00"}}, refusal: "slot 0000:44:00 is empty",
+		},
+		"a slot that is none": {
+			change: datacentre.HostChange{MovePCI: [2]string{"01:00", "0000:45:00"}}, refusal: "write them as 0000:01:00",
+		},
+		"a group of nothing": {
+			change: datacentre.HostChange{GroupWith: [2]string{"0000:01:00", "0000:99:00.0"}}, refusal: "no such devices",
+		},
+		"nothing to be taken out": {
+			change: datacentre.HostChange{RemovePCI: "0000:44:00"}, refusal: "slot 0000:44:00 is empty",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

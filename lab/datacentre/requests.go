@@ -27,7 +27,8 @@ type ShutdownOptions struct {
 
 // DestroyOptions says what goes with a VM.
 type DestroyOptions struct {
-	// Purge removes the VM from jobs and pools too; DestroyUnreferencedDisks its disks that the configuration does not name.
+	// Purge removes the VM from jobs and pools too; DestroyUnreferencedDisks its disks that the configuration does not
+	// name.
 	Purge, DestroyUnreferencedDisks bool
 	SkipLock                        bool
 }
@@ -46,6 +47,7 @@ type DownloadRequest struct {
 	Content, Filename string
 	// Compression is how the download is decompressed: gz, lzo, zst, bz2 or empty.
 	Compression string
-	// Checksum is compared with the downloaded (still compressed) bytes; ChecksumAlgorithm is md5, sha1, sha224, sha256, sha384 or sha512.
+	// Checksum is compared with the downloaded (still compressed) bytes; ChecksumAlgorithm is md5, sha1, sha224, sha256,
+	// sha384 or sha512.
 	Checksum, ChecksumAlgorithm string
 }

@@ -38,8 +38,17 @@ type state struct {
 
 func newState() state {
 	return state{
-		Secret: []byte(rand.Text()), NextPID: 1000, VMs: map[int]*vm{}, Volumes: map[string]*volume{}, Tasks: []*Task{}, Logs: map[string][]string{},
-		Users: map[string]*User{}, Tokens: map[string]*Token{}, Groups: map[string]*Group{}, Roles: map[string]*Role{}, Pools: map[string]*Pool{},
+		Secret:   []byte(rand.Text()),
+		NextPID:  1000,
+		VMs:      map[int]*vm{},
+		Volumes:  map[string]*volume{},
+		Tasks:    []*Task{},
+		Logs:     map[string][]string{},
+		Users:    map[string]*User{},
+		Tokens:   map[string]*Token{},
+		Groups:   map[string]*Group{},
+		Roles:    map[string]*Role{},
+		Pools:    map[string]*Pool{},
 		Mappings: map[string]*Mapping{}, Hosts: map[string]*hostState{},
 		Leases: map[string]netip.Addr{}, Reservations: map[string]netip.Addr{},
 	}
@@ -61,12 +70,16 @@ func loadState(path string) (state, error) {
 	}
 
 	if err := json.Unmarshal(b, &s); err != nil {
-		return s, fmt.Errorf("the lab's state file %s is damaged: %w: remove it to start with an empty data centre", path, err)
+		return s, fmt.Errorf(
+			"the lab's state file %s is damaged: %w: remove it to start with an empty data centre", path, err,
+		)
 	}
 
 	for _, f := range s.Faults {
 		if f.path, err = regexp.Compile(f.Path); err != nil {
-			return s, fmt.Errorf("the lab's state file %s is damaged: fault %d: %w: remove it to start with an empty data centre", path, f.ID, err)
+			return s, fmt.Errorf(
+				"the lab's state file %s is damaged: fault %d: %w: remove it to start with an empty data centre", path, f.ID, err,
+			)
 		}
 	}
 

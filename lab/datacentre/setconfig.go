@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// SetConfig changes a VM's configuration: set holds new values (and "digest" to guard against others' changes), del the keys to remove. What a running
-// guest sees changes at its next power cycle.
+// SetConfig changes a VM's configuration: set holds new values (and "digest" to guard against others' changes), del the
+// keys to remove. What a running guest sees changes at its next power cycle.
 func (d *Datacentre) SetConfig(user, hostName string, vmid int, set Config, del []string) error {
 	set, err := d.checkChange(user, hostName, vmid, set, del)
 	if err != nil {
@@ -90,7 +90,9 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config, de
 	return set, nil
 }
 
-func (d *Datacentre) applyChange(ctx context.Context, w *worker, user, hostName string, vmid int, set Config, del []string) (err error) {
+func (d *Datacentre) applyChange(
+	ctx context.Context, w *worker, user, hostName string, vmid int, set Config, del []string,
+) (err error) {
 	unlock, err := d.lockVM(ctx, vmid)
 	if err != nil {
 		return refuse("%s", err)
@@ -217,6 +219,7 @@ func (d *Datacentre) dropKeys(hostName string, vmid int, del []string) error {
 	}
 
 	v.Config = next
+
 	d.changed()
 
 	return nil
@@ -224,10 +227,13 @@ func (d *Datacentre) dropKeys(hostName string, vmid int, del []string) error {
 
 // attach takes a volume off the list of unused disks.
 func (c Config) attach(id string) {
-	maps.DeleteFunc(c, func(k, v string) bool { return id != "" && isIndexed(k, "unused") && parseDrive(k, v).file() == id })
+	maps.DeleteFunc(
+		c, func(k, v string) bool { return id != "" && isIndexed(k, "unused") && parseDrive(k, v).file() == id },
+	)
 }
 
-// release takes the volume of a drive out of its slot unless it stays there: cloud-init drives go, disks of the VM become unused, ISOs are only ejected.
+// release takes the volume of a drive out of its slot unless it stays there: cloud-init drives go, disks of the VM
+// become unused, ISOs are only ejected.
 func (d *Datacentre) release(v *vm, next Config, key, stays string) {
 	value, ok := next[key]
 	if !ok {

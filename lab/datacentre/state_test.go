@@ -199,7 +199,9 @@ func TestTasksTellTheirTime(t *testing.T) {
 	task, _ := d.Task(upid)
 	assert.GreaterOrEqual(t, d.ModelledDuration(task), time.Second)
 	assert.Regexp(t, `^UPID:pve1:[0-9A-F]{8}:[0-9A-F]{8,9}:[0-9A-F]{8}:qmcreate:100:root@pam:$`, upid)
-	assert.Equal(t, []string{"scsi0: successfully created disk 'local-lvm:vm-100-disk-0,size=20G'", "TASK OK"}, d.TaskLog(upid))
+	assert.Equal(
+		t, []string{"scsi0: successfully created disk 'local-lvm:vm-100-disk-0,size=20G'", "TASK OK"}, d.TaskLog(upid),
+	)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -23,7 +23,8 @@ type StorageOptions struct {
 	Path string
 	// Shared storages have one content on all hosts.
 	Shared, Disabled bool
-	// Thick disks of a zfspool reserve their whole size at once; thin ones, which PVE's installer sets up, take what is written.
+	// Thick disks of a zfspool reserve their whole size at once; thin ones, which PVE's installer sets up, take what is
+	// written.
 	Thick bool
 	// Throughput is in bytes a modelled second for all copies together; Durations.StorageThroughput by default.
 	Throughput int64
@@ -32,7 +33,13 @@ type StorageOptions struct {
 // DefaultStorages are those of a fresh installation on LVM, with a ZFS pool beside it.
 func DefaultStorages() []StorageOptions {
 	return []StorageOptions{
-		{Name: "local", Type: "dir", Path: "/var/lib/vz", Content: []string{"backup", "import", "iso", "snippets", "vztmpl"}, SizeBytes: 100 * GiB},
+		{
+			Name:      "local",
+			Type:      "dir",
+			Path:      "/var/lib/vz",
+			Content:   []string{"backup", "import", "iso", "snippets", "vztmpl"},
+			SizeBytes: 100 * GiB,
+		},
 		{Name: "local-lvm", Type: "lvmthin", Content: []string{"images", "rootdir"}, SizeBytes: 900 * GiB},
 		{Name: "local-zfs", Type: "zfspool", Content: []string{"images", "rootdir"}, SizeBytes: 900 * GiB},
 	}
@@ -62,7 +69,8 @@ func (s *storage) owner() string {
 // key tells storages apart: a shared one is the same on all hosts.
 func (s *storage) key() string { return s.owner() + "/" + s.Name }
 
-// thin says that blank disks take no space before they are written, as all types of PVE have it but LVM, and ZFS without "sparse".
+// thin says that blank disks take no space before they are written, as all types of PVE have it but LVM, and ZFS
+// without "sparse".
 func (s *storage) thin() bool { return s.Type != "lvm" && !s.Thick }
 
 func (s *storage) defaultFormat() string {
@@ -173,8 +181,8 @@ func (d *Datacentre) room(s *storage, bytes int64) error {
 
 var errNoSpace = refuse("No space left on device")
 
-// roomForDisk refuses a disk that does not fit, in the words of the storage's own tool: a thick one by its size, a thin one only where nothing is left; called with
-// the lock held.
+// roomForDisk refuses a disk that does not fit, in the words of the storage's own tool: a thick one by its size, a thin
+// one only where nothing is left; called with the lock held.
 func (d *Datacentre) roomForDisk(s *storage, name string, size int64) error {
 	used := d.used(s)
 
@@ -184,7 +192,10 @@ func (d *Datacentre) roomForDisk(s *storage, name string, size int64) error {
 
 	switch s.Type {
 	case "lvmthin":
-		return refuse("lvcreate 'pve/%s' error:   Cannot create new thin volume, free space in thin pool pve/data reached threshold.", name)
+		return refuse(
+			"lvcreate 'pve/%s' error:   Cannot create new thin volume, free space in thin pool pve/data reached threshold.",
+			name,
+		)
 	case "zfspool":
 		return refuse("zfs error: cannot create '%s/%s': out of space", s.Name, name)
 	case "lvm":

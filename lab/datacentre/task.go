@@ -53,7 +53,9 @@ func (w *worker) logLocked(text string) {
 }
 
 // spawn starts a worker and returns its UPID.
-func (d *Datacentre) spawn(user, hostName, kind, id string, run func(ctx context.Context, w *worker) error) (string, error) {
+func (d *Datacentre) spawn(
+	user, hostName, kind, id string, run func(ctx context.Context, w *worker) error,
+) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
@@ -65,7 +67,9 @@ func (d *Datacentre) spawn(user, hostName, kind, id string, run func(ctx context
 	now := time.Now()
 	t := &Task{Host: hostName, Type: kind, ID: id, User: user, PID: d.state.NextPID, StartTime: now}
 	// The pid is the lab's own count and unique, so that two tasks of one second never share an UPID.
-	t.UPID = fmt.Sprintf("UPID:%s:%08X:%08X:%08X:%s:%s:%s:", hostName, t.PID, now.UnixMilli()/10&0xffffffff, now.Unix(), kind, id, user)
+	t.UPID = fmt.Sprintf(
+		"UPID:%s:%08X:%08X:%08X:%s:%s:%s:", hostName, t.PID, now.UnixMilli()/10&0xffffffff, now.Unix(), kind, id, user,
+	)
 	d.state.Tasks = append(d.state.Tasks, t)
 	d.trimTasks()
 	d.changed()
@@ -84,8 +88,8 @@ func (d *Datacentre) work(ctx context.Context, t *Task, run func(ctx context.Con
 	defer d.workers.Done()
 
 	w := &worker{d: d, upid: t.UPID}
-	fault, warnings, err := d.taskFault(ctx, t)
 
+	fault, warnings, err := d.taskFault(ctx, t)
 	if err == nil {
 		err = run(context.WithValue(ctx, faultKey{}, fault), w)
 	}
@@ -195,7 +199,8 @@ func (d *Datacentre) TaskLog(upid string) []string {
 	return slices.Clone(d.state.Logs[upid])
 }
 
-// WaitTask waits for the end of a task. The error is the context's or that of an unknown UPID; how the task ended is in Task.ExitStatus.
+// WaitTask waits for the end of a task. The error is the context's or that of an unknown UPID; how the task ended is in
+// Task.ExitStatus.
 func (d *Datacentre) WaitTask(ctx context.Context, upid string) (Task, error) {
 	d.mu.Lock()
 	ended := d.ended[upid]

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// transfers are the copies under way. Those on one storage share its throughput equally; one between two storages is as fast as the slower of its two parts.
+// transfers are the copies under way. Those on one storage share its throughput equally; one between two storages is as
+// fast as the slower of its two parts.
 type transfers struct {
 	mu     sync.Mutex
 	active map[*transfer]bool
@@ -36,6 +37,7 @@ func (d *Datacentre) copyBytes(ctx context.Context, bytes int64, over ...*storag
 
 	all.mu.Lock()
 	all.active[t] = true
+
 	d.pace()
 	all.mu.Unlock()
 

@@ -56,8 +56,16 @@ func (v *vm) name() string {
 
 func (v *vm) view() VM {
 	out := VM{
-		ID: v.ID, Host: v.Host, Name: v.name(), Template: v.Template, Lock: v.Lock, Running: v.Running, Since: v.Since, PID: v.PID, Pool: v.Pool,
-		Config: maps.Clone(v.Config),
+		ID:       v.ID,
+		Host:     v.Host,
+		Name:     v.name(),
+		Template: v.Template,
+		Lock:     v.Lock,
+		Running:  v.Running,
+		Since:    v.Since,
+		PID:      v.PID,
+		Pool:     v.Pool,
+		Config:   maps.Clone(v.Config),
 	}
 
 	if v.Template {
@@ -159,6 +167,7 @@ func (d *Datacentre) SetLock(vmid int, reason string) error {
 	}
 
 	v.Lock = reason
+
 	d.changed()
 
 	return nil

@@ -48,7 +48,8 @@ func (d *Datacentre) findVolume(hostName, id string) *volume {
 	return d.state.Volumes[volumeKey("", id)]
 }
 
-// diskVolume finds a disk or file by its id alone: of its VM's host where it belongs to one, of any host otherwise; called with the lock held.
+// diskVolume finds a disk or file by its id alone: of its VM's host where it belongs to one, of any host otherwise;
+// called with the lock held.
 func (d *Datacentre) diskVolume(id string) *volume {
 	var found *volume
 
@@ -162,7 +163,8 @@ func (d *Datacentre) volumeAt(hostName, file string) *volume {
 	return nil
 }
 
-// ReadVolume returns what is on a disk, an ISO or an image file. Bytes that are no image are an error; a blank disk is not.
+// ReadVolume returns what is on a disk, an ISO or an image file. Bytes that are no image are an error; a blank disk is
+// not.
 func (d *Datacentre) ReadVolume(id string) (image.Image, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -198,6 +200,7 @@ func (d *Datacentre) WriteVolume(id string, img image.Image) error {
 	}
 
 	v.Image, v.Raw = img, nil
+
 	d.changed()
 
 	return nil

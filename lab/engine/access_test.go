@@ -33,28 +33,38 @@ type access struct {
 }
 
 func (a access) run(ctx *pulumi.Context) error {
-	role, err := permission.NewRole(ctx, "role", &permission.RoleArgs{RoleId: pulumi.String("Operator"), Privileges: pulumi.ToStringArray(a.privileges)})
+	role, err := permission.NewRole(
+		ctx, "role", &permission.RoleArgs{RoleId: pulumi.String("Operator"), Privileges: pulumi.ToStringArray(a.privileges)},
+	)
 	if err != nil {
 		return err
 	}
 
 	owner, err := permission.NewUser(ctx, "user", &permission.UserArgs{
 		UserId: pulumi.String("ops@pve"), Password: pulumi.ToSecret(pulumi.String(accessPassword)).(pulumi.StringOutput),
-		Acls: permission.UserAclArray{permission.UserAclArgs{Path: pulumi.String("/"), RoleId: role.RoleId, Propagate: pulumi.Bool(true)}},
+		Acls: permission.UserAclArray{
+			permission.UserAclArgs{Path: pulumi.String("/"), RoleId: role.RoleId, Propagate: pulumi.Bool(true)},
+		},
 	})
 	if err != nil {
 		return err
 	}
 
 	token, err := user.NewToken(ctx, "token", &user.TokenArgs{
-		UserId: owner.UserId, TokenName: pulumi.String(a.token), Comment: pulumi.String(a.comment), PrivilegesSeparation: pulumi.Bool(!a.joined),
+		UserId:               owner.UserId,
+		TokenName:            pulumi.String(a.token),
+		Comment:              pulumi.String(a.comment),
+		PrivilegesSeparation: pulumi.Bool(!a.joined),
 	})
 	if err != nil {
 		return err
 	}
 
 	_, err = proxmoxve.NewAcl(ctx, "rule", &proxmoxve.AclArgs{
-		Path: pulumi.String(a.path), RoleId: role.RoleId, TokenId: token.ID().ToStringOutput(), Propagate: pulumi.Bool(a.below),
+		Path:      pulumi.String(a.path),
+		RoleId:    role.RoleId,
+		TokenId:   token.ID().ToStringOutput(),
+		Propagate: pulumi.Bool(a.below),
 	})
 	ctx.Export("token", token.Value)
 
@@ -79,7 +89,9 @@ func (w *world) ask(token, method, path string) int {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
 
-	request, err := http.NewRequestWithContext(w.t.Context(), method, strings.TrimSuffix(connection.Endpoint, "/")+"/api2/json"+path, nil)
+	request, err := http.NewRequestWithContext(
+		w.t.Context(), method, strings.TrimSuffix(connection.Endpoint, "/")+"/api2/json"+path, nil,
+	)
 	require.NoError(w.t, err)
 	request.Header.Set("Authorization", "PVEAPIToken="+token)
 
@@ -90,7 +102,8 @@ func (w *world) ask(token, method, path string) int {
 	return response.StatusCode
 }
 
-// TestAccountsThroughTheirLives makes a user, a role, a token and a rule with the engine, uses the token, changes each of them, mends what is changed by hand, and removes all.
+// TestAccountsThroughTheirLives makes a user, a role, a token and a rule with the engine, uses the token, changes each
+// of them, mends what is changed by hand, and removes all.
 func TestAccountsThroughTheirLives(t *testing.T) {
 	t.Parallel()
 
@@ -144,7 +157,10 @@ func TestAccountsThroughTheirLives(t *testing.T) {
 	lost, done := up()
 	assert.Equal(t, steps{"Token token": "update"}, done)
 	assert.Empty(t, lost, "the published provider forgets the value of a token that it changes")
-	assert.Equal(t, 200, w.ask(first, http.MethodGet, "/nodes/pve1/qemu/100/status/current"), "the token itself works on, with all that its user may do")
+	assert.Equal(
+		t, 200, w.ask(first, http.MethodGet, "/nodes/pve1/qemu/100/status/current"),
+		"the token itself works on, with all that its user may do",
+	)
 
 	a.token, a.joined = "cd", false
 	second, done := up()
@@ -213,23 +229,33 @@ func accountsOf(resources []string) []string {
 
 const (
 	roleToken, groupToken, userToken = "proxmoxve:Permission/role:Role", "proxmoxve:Permission/group:Group", "proxmoxve:Permission/user:User"
-	tokenToken, aclToken             = "proxmoxve:User/token:Token", "proxmoxve:index/acl:Acl" //nolint:gosec // the type's name
+	//nolint:gosec // the type's name
+	tokenToken, aclToken = "proxmoxve:User/token:Token", "proxmoxve:index/acl:Acl"
 )
 
 // accountUpdates are changes of every property by type and path.
 func accountUpdates() map[string]map[string]update {
 	entries := object{"acls": []any{object{"path": "/vms", "roleId": "Reader"}}}
 	rules := map[string]update{
-		"acls[].path": {from: "/vms", to: "/nodes", with: entries}, "acls[].propagate": {from: false, to: true, with: entries}, "acls[].roleId": {from: "Reader", to: "Writer", with: entries},
+		"acls[].path":      {from: "/vms", to: "/nodes", with: entries},
+		"acls[].propagate": {from: false, to: true, with: entries},
+		"acls[].roleId":    {from: "Reader", to: "Writer", with: entries},
 	}
 
 	group := map[string]update{"comment": {from: "a", to: "b"}, "groupId": {from: "before", to: "after"}}
 	maps.Copy(group, rules)
 
 	user := map[string]update{
-		"comment": {from: "a", to: "b"}, "email": {from: "a@b.example", to: "b@b.example"}, "enabled": {from: true, to: false},
-		"expirationDate": {from: "2034-01-01T22:00:00Z", to: "2035-01-01T22:00:00Z"}, "firstName": {from: "a", to: "b"}, "groups": {from: []any{"one"}, to: []any{"two"}},
-		"keys": {from: "a", to: "b"}, "lastName": {from: "a", to: "b"}, "password": {from: "first-password", to: "second-password"}, "userId": {from: "before@pve", to: "after@pve"},
+		"comment":        {from: "a", to: "b"},
+		"email":          {from: "a@b.example", to: "b@b.example"},
+		"enabled":        {from: true, to: false},
+		"expirationDate": {from: "2034-01-01T22:00:00Z", to: "2035-01-01T22:00:00Z"},
+		"firstName":      {from: "a", to: "b"},
+		"groups":         {from: []any{"one"}, to: []any{"two"}},
+		"keys":           {from: "a", to: "b"},
+		"lastName":       {from: "a", to: "b"},
+		"password":       {from: "first-password", to: "second-password"},
+		"userId":         {from: "before@pve", to: "after@pve"},
 	}
 	maps.Copy(user, rules)
 
@@ -238,13 +264,18 @@ func accountUpdates() map[string]map[string]update {
 		groupToken: group,
 		userToken:  user,
 		tokenToken: {
-			"comment": {from: "a", to: "b"}, "expirationDate": {from: "2034-01-01T22:00:00Z", to: "2035-01-01T22:00:00Z"}, "privilegesSeparation": {from: true, to: false},
-			"tokenName": {from: "before", to: "after"}, "userId": {from: "one@pve", to: "two@pve"},
+			"comment":              {from: "a", to: "b"},
+			"expirationDate":       {from: "2034-01-01T22:00:00Z", to: "2035-01-01T22:00:00Z"},
+			"privilegesSeparation": {from: true, to: false},
+			"tokenName":            {from: "before", to: "after"}, "userId": {from: "one@pve", to: "two@pve"},
 		},
 		aclToken: {
-			"groupId": {from: "one", to: "two"}, "path": {from: "/vms/101", to: "/vms/102", with: object{"userId": "one@pve"}}, "propagate": {from: true, to: false, with: object{"userId": "one@pve"}},
-			"roleId":  {from: "Reader", to: "Writer", with: object{"userId": "two@pve"}},
-			"tokenId": {from: "one@pve!own", to: "two@pve!own"}, "userId": {from: "one@pve", to: "two@pve", with: object{"path": "/nodes"}},
+			"groupId":   {from: "one", to: "two"},
+			"path":      {from: "/vms/101", to: "/vms/102", with: object{"userId": "one@pve"}},
+			"propagate": {from: true, to: false, with: object{"userId": "one@pve"}},
+			"roleId":    {from: "Reader", to: "Writer", with: object{"userId": "two@pve"}},
+			"tokenId":   {from: "one@pve!own", to: "two@pve!own"},
+			"userId":    {from: "one@pve", to: "two@pve", with: object{"path": "/nodes"}},
 		},
 	}
 }
@@ -265,7 +296,8 @@ func holder(token string, n int) object {
 	}
 }
 
-// TestAccountUpdatesDoWhatTheTablesSay changes every property of accounts, each on a resource of its own, and compares what became of it with the stand-in's tables.
+// TestAccountUpdatesDoWhatTheTablesSay changes every property of accounts, each on a resource of its own, and compares
+// what became of it with the stand-in's tables.
 func TestAccountUpdatesDoWhatTheTablesSay(t *testing.T) {
 	t.Parallel()
 
@@ -285,7 +317,9 @@ func TestAccountUpdatesDoWhatTheTablesSay(t *testing.T) {
 
 	for token, cases := range accountUpdates() {
 		table := standin.Effects(token)
-		assert.Equal(t, slices.Sorted(maps.Keys(table)), slices.Sorted(maps.Keys(cases)), "every property of %s is tried", token)
+		assert.Equal(
+			t, slices.Sorted(maps.Keys(table)), slices.Sorted(maps.Keys(cases)), "every property of %s is tried", token,
+		)
 
 		for path, c := range cases {
 			name := token[strings.LastIndex(token, ":")+1:] + " " + path

@@ -9,8 +9,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// standIns maps the addresses of a stack to a lab's: a host's to that of the lab's host of the same name, and each network of up to 256 addresses to one of the
-// lab's, where every address keeps its last byte. The first cluster's is the lab's machine network.
+// standIns maps the addresses of a stack to a lab's: a host's to that of the lab's host of the same name, and each
+// network of up to 256 addresses to one of the lab's, where every address keeps its last byte. The first cluster's is
+// the lab's machine network.
 type standIns struct {
 	lab      netip.Prefix // the lab's /16; its addresses stay as they are
 	hosts    map[netip.Addr]netip.Addr
@@ -79,7 +80,8 @@ func (s *standIns) keep(node *yaml.Node) {
 	}
 }
 
-// learn gives the network of an address a stand-in. Text that only mentions addresses, such as a patch, is none: what it means by them is not known.
+// learn gives the network of an address a stand-in. Text that only mentions addresses, such as a patch, is none: what
+// it means by them is not known.
 func (s *standIns) learn(text string) {
 	address, bits, ok := parse(text)
 	_, isHost := s.hosts[address]

@@ -12,7 +12,8 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestAMachineThatDoesNotComeUpIsNamed sees the progress of an up name the machine that it waits for, and the same up end once the machine is there.
+// TestAMachineThatDoesNotComeUpIsNamed sees the progress of an up name the machine that it waits for, and the same up
+// end once the machine is there.
 func TestAMachineThatDoesNotComeUpIsNamed(t *testing.T) {
 	t.Parallel()
 
@@ -33,7 +34,10 @@ func TestAMachineThatDoesNotComeUpIsNamed(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(w.said(), waiting) }, within, 100*time.Millisecond)
 
 	line := w.said()[strings.Index(w.said(), waiting):]
-	assert.Contains(t, line, w.network+".1.21:50000 to answer, 15s so far; last: connection refused; its console in Proxmox shows what it does")
+	assert.Contains(
+		t, line,
+		w.network+".1.21:50000 to answer, 15s so far; last: connection refused; its console in Proxmox shows what it does",
+	)
 	assert.NotContains(t, w.said(), "waiting for one-general-1")
 	assert.NotContains(t, w.said(), "waiting for one-cp-1")
 

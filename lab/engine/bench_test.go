@@ -19,7 +19,8 @@ func fleet(network string, nodes int) stack {
 	return stack{Network: network, Wide: true, Clusters: []cluster{c}}
 }
 
-// BenchmarkPreview measures a preview of an empty world: wall time, and the peak memory of the Pulumi CLI, which all sizes of this process share.
+// BenchmarkPreview measures a preview of an empty world: wall time, and the peak memory of the Pulumi CLI, which all
+// sizes of this process share.
 func BenchmarkPreview(b *testing.B) {
 	for _, nodes := range []int{5, 50, 250} {
 		b.Run(fmt.Sprintf("%d nodes", nodes), func(b *testing.B) {
@@ -47,7 +48,8 @@ func peakMiB(who int) float64 {
 	return float64(usage.Maxrss) / 1024
 }
 
-// BenchmarkUp measures a whole up at realistic speed against the lab's own critical path, and the requests that up and a no-op up cost per node.
+// BenchmarkUp measures a whole up at realistic speed against the lab's own critical path, and the requests that up and
+// a no-op up cost per node.
 func BenchmarkUp(b *testing.B) {
 	w := newWorld(b, 1)
 	s := stack{Network: w.network, Clusters: []cluster{one(3, 2)}}
@@ -56,6 +58,7 @@ func BenchmarkUp(b *testing.B) {
 
 	for b.Loop() {
 		start := time.Now()
+
 		w.up(s.yaml(b))
 
 		wall, before := time.Since(start), w.requests()
@@ -65,9 +68,11 @@ func BenchmarkUp(b *testing.B) {
 		b.ReportMetric(before.talos/nodes, "talos-requests/node-up")
 
 		start = time.Now()
+
 		w.up(s.yaml(b))
 
 		after := w.requests()
+
 		b.ReportMetric(time.Since(start).Seconds(), "s-noop")
 		b.ReportMetric((after.proxmox-before.proxmox)/nodes, "proxmox-requests/node-noop")
 		b.ReportMetric((after.talos-before.talos)/nodes, "talos-requests/node-noop")
@@ -76,13 +81,16 @@ func BenchmarkUp(b *testing.B) {
 	}
 }
 
-// criticalPath is the shortest time in which the lab can bring up three control planes and two workers on two hosts: image, template, three clones that share one
-// host's storage, then boot, configuration, etcd, Kubernetes, registration.
+// criticalPath is the shortest time in which the lab can bring up three control planes and two workers on two hosts:
+// image, template, three clones that share one host's storage, then boot, configuration, etcd, Kubernetes,
+// registration.
 func criticalPath(d datacentre.Durations) time.Duration {
 	const image, disksOfTheTemplate, disksOfAClone, clones = 1246 << 20, 2, 3, 3
+
 	copied := time.Duration(float64(image) / float64(d.StorageThroughput) * float64(time.Second))
 
-	return d.DownloadImage + d.CreateVM + disksOfTheTemplate*d.AllocateVolume + copied + d.ConvertTemplate + // the template
+	// the template
+	return d.DownloadImage + d.CreateVM + disksOfTheTemplate*d.AllocateVolume + copied + d.ConvertTemplate +
 		clones*(disksOfAClone*d.AllocateVolume+copied) + d.ConfigVM + d.ResizeDisk + d.StartVM +
 		d.BootMaintenance + d.ApplyConfiguration + d.EtcdBootstrap + d.KubernetesAPI + d.NodeRegister
 }

@@ -15,9 +15,10 @@ import (
 	"talos-proxmox/lab/providers"
 )
 
-// BenchmarkPolicy measures what policies add to the preview of 50 nodes: previews without a pack, with the project's pack switched off policy by policy, and with it as it
-// is take turns. The second is what the engine spends on any pack. Processor time of everything that takes part is measured beside wall time, which is worth something on
-// an idle machine only.
+// BenchmarkPolicy measures what policies add to the preview of 50 nodes: previews without a pack, with the project's
+// pack switched off policy by policy, and with it as it is take turns. The second is what the engine spends on any
+// pack. Processor time of everything that takes part is measured beside wall time, which is worth something on an idle
+// machine only.
 func BenchmarkPolicy(b *testing.B) {
 	b.Run("in the lab", func(b *testing.B) {
 		w := newWorld(b, testSpeed)
@@ -43,8 +44,8 @@ func BenchmarkPolicy(b *testing.B) {
 	b.Run("as a user with the CLI's log", func(b *testing.B) { previewAsUser(b, true) })
 }
 
-// previewAsUser has the CLI run the program by Pulumi's own language host, with the published providers as processes of their own, against the lab's hosts. The log is
-// the one of every property that the CLI writes for itself.
+// previewAsUser has the CLI run the program by Pulumi's own language host, with the published providers as processes of
+// their own, against the lab's hosts. The log is the one of every property that the CLI writes for itself.
 func previewAsUser(b *testing.B, log bool) {
 	b.Helper()
 
@@ -61,7 +62,9 @@ func previewAsUser(b *testing.B, log bool) {
 
 	if log {
 		stack := e.Stack()
-		require.NoError(b, os.Remove(filepath.Join(stack.Workspace().PulumiHome(), "logs")), "the file that keeps the CLI from logging")
+		require.NoError(
+			b, os.Remove(filepath.Join(stack.Workspace().PulumiHome(), "logs")), "the file that keeps the CLI from logging",
+		)
 	}
 
 	comparePolicies(b, w, func(policy engine.Policy) error {
@@ -111,6 +114,7 @@ func comparePolicies(b *testing.B, w *world, preview func(engine.Policy) error) 
 		for round := range rounds {
 			for i, way := range ways {
 				begin, used := time.Now(), cpuSeconds()
+
 				require.NoError(b, preview(way.policy), w.said())
 
 				thisWall, thisCPU := time.Since(begin).Seconds(), cpuSeconds()-used

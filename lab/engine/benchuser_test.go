@@ -24,8 +24,8 @@ func needsLanguageHost(t testing.TB) {
 	}
 }
 
-// asUser runs a command of the CLI on the engine's stack as a user does: it starts the program by Pulumi's own language host, and the published plugins, where they are
-// chosen, as processes of their own.
+// asUser runs a command of the CLI on the engine's stack as a user does: it starts the program by Pulumi's own language
+// host, and the published plugins, where they are chosen, as processes of their own.
 func (w *world) asUser(e *engine.Engine, command ...string) (string, error) {
 	w.t.Helper()
 
@@ -37,7 +37,8 @@ func (w *world) asUser(e *engine.Engine, command ...string) (string, error) {
 		env = append(env, name+"="+value)
 	}
 
-	args := append(command, "--stack", w.options.Stack, "--config-file", filepath.Join(workspace.WorkDir(), "Pulumi."+w.options.Stack+".yaml"),
+	args := append(command, "--stack", w.options.Stack, "--config-file",
+		filepath.Join(workspace.WorkDir(), "Pulumi."+w.options.Stack+".yaml"),
 		"--parallel", "64", "--non-interactive")
 	cmd := exec.CommandContext(w.t.Context(), w.options.CLI.Path, args...)
 	cmd.Dir, cmd.Env = project, env
@@ -46,7 +47,8 @@ func (w *world) asUser(e *engine.Engine, command ...string) (string, error) {
 	return string(output), err
 }
 
-// TestTheProgramIsLinkedOnce runs the program twice as a user does: the second run takes what the first one linked, which is most of a start's time.
+// TestTheProgramIsLinkedOnce runs the program twice as a user does: the second run takes what the first one linked,
+// which is most of a start's time.
 func TestTheProgramIsLinkedOnce(t *testing.T) {
 	needsLanguageHost(t)
 	t.Parallel()
@@ -76,8 +78,9 @@ func TestTheProgramIsLinkedOnce(t *testing.T) {
 	require.True(t, os.SameFile(before, after), "the second run has linked the program again")
 }
 
-// BenchmarkAsUser measures what a user waits for who starts the CLI on a stack of 3 + 47 nodes that is as it should be: wall time, which is worth something on an idle
-// machine only, processor time of everything that takes part, and requests to Proxmox.
+// BenchmarkAsUser measures what a user waits for who starts the CLI on a stack of 3 + 47 nodes that is as it should be:
+// wall time, which is worth something on an idle machine only, processor time of everything that takes part, and
+// requests to Proxmox.
 func BenchmarkAsUser(b *testing.B) {
 	needsLanguageHost(b)
 

@@ -43,6 +43,7 @@ func promises(network string) []promise {
 
 		return all
 	}
+
 	const both, all = "one-general-1, one-general-2 restart: ", "one-cp-1, one-general-1, one-general-2 restart: "
 
 	return []promise{
@@ -53,11 +54,26 @@ func promises(network string) []promise {
 					"a worker is made anew where count goes down and up again",
 			},
 		},
-		{name: "full clones", from: "clone: linked", to: "clone: full", ungated: true, says: []string{"clusters[0].clone: linked → full does nothing"}},
-		{name: "memory", from: "memoryMiB: 4096\n", to: "memoryMiB: 5120\n", says: []string{both + "memory 4096 → 5120 MiB (" + pool + ".memoryMiB)"}, machines: workers(proxmoxve.Restart)},
 		{
-			name: "cores of the only control plane", from: "cores: 2, memoryMiB: 4096, diskGiB: 20, firstVmid: 2000", to: "cores: 3, memoryMiB: 4096, diskGiB: 20, firstVmid: 2000",
-			says: []string{"one-cp-1 restarts: cores 2 → 3 (clusters[0].controlPlane.cores)", onlyOne}, machines: map[string]proxmoxve.Effect{"one-cp-1": proxmoxve.Restart},
+			name:    "full clones",
+			from:    "clone: linked",
+			to:      "clone: full",
+			ungated: true,
+			says:    []string{"clusters[0].clone: linked → full does nothing"},
+		},
+		{
+			name:     "memory",
+			from:     "memoryMiB: 4096\n",
+			to:       "memoryMiB: 5120\n",
+			says:     []string{both + "memory 4096 → 5120 MiB (" + pool + ".memoryMiB)"},
+			machines: workers(proxmoxve.Restart),
+		},
+		{
+			name:     "cores of the only control plane",
+			from:     "cores: 2, memoryMiB: 4096, diskGiB: 20, firstVmid: 2000",
+			to:       "cores: 3, memoryMiB: 4096, diskGiB: 20, firstVmid: 2000",
+			says:     []string{"one-cp-1 restarts: cores 2 → 3 (clusters[0].controlPlane.cores)", onlyOne},
+			machines: map[string]proxmoxve.Effect{"one-cp-1": proxmoxve.Restart},
 		},
 		{
 			name: "one machine's own memory", from: "numa: false", to: `nodes: {"2": {memoryMiB: 6144}}`,
@@ -65,18 +81,27 @@ func promises(network string) []promise {
 			machines: map[string]proxmoxve.Effect{"one-general-2": proxmoxve.Restart},
 		},
 		{name: "the system disk grows", from: "diskGiB: 20\n", to: "diskGiB: 22\n", machines: workers(proxmoxve.InPlace)},
-		{name: "a disk is added", from: "extraDisks: []", to: "extraDisks: [{sizeGiB: 10}]", machines: workers(proxmoxve.InPlace)},
+		{
+			name:     "a disk is added",
+			from:     "extraDisks: []",
+			to:       "extraDisks: [{sizeGiB: 10}]",
+			machines: workers(proxmoxve.InPlace),
+		},
 		{name: "a disk grows", from: "sizeGiB: 10", to: "sizeGiB: 12", machines: workers(proxmoxve.InPlace)},
 		{
 			name: "a disk moves", from: "{sizeGiB: 12}", to: "{sizeGiB: 12, datastore: local-zfs}",
-			says: []string{both + "disk virtio1 local-lvm → local-zfs, off while it is copied (" + pool + ".extraDisks[0].datastore)"}, machines: workers(proxmoxve.Restart),
+			says: []string{
+				both + "disk virtio1 local-lvm → local-zfs, off while it is copied (" + pool + ".extraDisks[0].datastore)",
+			},
+			machines: workers(proxmoxve.Restart),
 		},
 		{name: "tags", from: "tags: []", to: "tags: [new]", machines: workers(proxmoxve.InPlace)},
 		{name: "start with the host", from: "onBoot: true", to: "onBoot: false", machines: workers(proxmoxve.InPlace)},
 		{name: "start-up order", from: "startupOrder: 0", to: "startupOrder: 3", machines: workers(proxmoxve.InPlace)},
 		{
 			name: "processor type", from: "cpuType: host", to: "cpuType: x86-64-v2-AES",
-			says: []string{both + "processor type host → x86-64-v2-AES (" + pool + ".cpuType)"}, machines: workers(proxmoxve.Restart),
+			says:     []string{both + "processor type host → x86-64-v2-AES (" + pool + ".cpuType)"},
+			machines: workers(proxmoxve.Restart),
 		},
 		{
 			name: "another card", from: "extraNICs: []", to: "extraNICs: [{bridge: vmbr0}]",
@@ -88,12 +113,16 @@ func promises(network string) []promise {
 		},
 		{
 			name: "name servers", from: "dns: [" + network + ".1.1]", to: "dns: [" + network + ".1.1, " + network + ".1.2]",
-			says:     []string{all + "name servers " + network + ".1.1 → " + network + ".1.1, " + network + ".1.2 (clusters[0].network.dns)", onlyOne},
+			says: []string{
+				all + "name servers " + network + ".1.1 → " + network + ".1.1, " + network + ".1.2 (clusters[0].network.dns)",
+				onlyOne,
+			},
 			machines: everything(proxmoxve.Restart),
 		},
 		{
 			name: "the guest agent", from: "extensions: [qemu-guest-agent]", to: "extensions: []",
-			says: []string{all + "guest agent true → false (templates.talos.extensions)", onlyOne}, machines: everything(proxmoxve.Restart),
+			says:     []string{all + "guest agent true → false (templates.talos.extensions)", onlyOne},
+			machines: everything(proxmoxve.Restart),
 		},
 	}
 }
@@ -110,7 +139,9 @@ func TestPromisesAreKept(t *testing.T) {
 	s.Clusters[0].Pins = strings.Join([]string{
 		"numa: false", "extraDisks: []", "extraNICs: []", "tags: []", "onBoot: true", "startupOrder: 0", "cpuType: host",
 	}, "\n          ")
-	file := strings.NewReplacer("      network:\n", "      clone: full\n      network:\n        mtu: 0\n").Replace(s.yaml(t))
+	file := strings.NewReplacer(
+		"      network:\n", "      clone: full\n      network:\n        mtu: 0\n",
+	).Replace(s.yaml(t))
 	w.up(file)
 
 	for _, p := range promises(w.network) {
@@ -122,7 +153,10 @@ func TestPromisesAreKept(t *testing.T) {
 	before := len(w.said())
 	_, err := w.preview(file, optpreview.ExpectNoChanges())
 	require.NoError(t, err, w.said())
-	assert.Equal(t, []string{"not every node of cluster one runs what is planned for it:"}, warnings(w.said()[before:]), "nothing changes any more")
+	assert.Equal(
+		t, []string{"not every node of cluster one runs what is planned for it:"}, warnings(w.said()[before:]),
+		"nothing changes any more",
+	)
 	w.up(file, optup.Refresh(), optup.ExpectNoChanges())
 	w.requireRunning(3)
 
@@ -153,7 +187,10 @@ func (w *world) keeps(p promise, file string) {
 	}
 
 	done := w.up(file)
-	assert.Equal(w.t, !p.ungated, slices.Contains(append(replaced(done), done.named("update")...), "Command one-healthy"), "%s: the cluster is looked at", p.name)
+	assert.Equal(
+		w.t, !p.ungated, slices.Contains(append(replaced(done), done.named("update")...), "Command one-healthy"),
+		"%s: the cluster is looked at", p.name,
+	)
 
 	after := w.found()
 	require.Equal(w.t, slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)), p.name)
@@ -167,7 +204,9 @@ func (w *world) keeps(p promise, file string) {
 			want = proxmoxve.Ignored
 		}
 
-		assert.Equal(w.t, want, observed(step, is.tasks[len(was.tasks):]), "%s: %s, tasks %v", p.name, name, is.tasks[len(was.tasks):])
+		assert.Equal(
+			w.t, want, observed(step, is.tasks[len(was.tasks):]), "%s: %s, tasks %v", p.name, name, is.tasks[len(was.tasks):],
+		)
 		assert.Equal(w.t, was.vm.Config["vmgenid"], is.vm.Config["vmgenid"], "%s: %s is the same machine", p.name, name)
 	}
 }
@@ -223,11 +262,14 @@ func TestWhatCannotBeHadIsRefusedBeforehand(t *testing.T) {
 
 	for file, refusals := range map[string][]string{
 		worse: {
-			pool + ".diskGiB: 19 is less than the 20 GiB that one-general-1 has at scsi0, and no disk shrinks; state at least 20",
-			pool + ".extraDisks[0].sizeGiB: 9 is less than the 10 GiB that one-general-1 has at virtio1, and no disk shrinks; state at least 10",
+			pool +
+				".diskGiB: 19 is less than the 20 GiB that one-general-1 has at scsi0, and no disk shrinks; state at least 20",
+			pool +
+				".extraDisks[0].sizeGiB: 9 is less than the 10 GiB that one-general-1 has at virtio1, and no disk shrinks; state at least 10",
 		},
 		strings.Replace(file, "extraDisks:", "datastore: local-zfs\n          extraDisks:", 1): {
-			pool + `.datastore: "local-zfs" is not local-lvm, where one-general-1 has its system disk, and no run moves that with its EFI disk; state local-lvm`,
+			pool +
+				`.datastore: "local-zfs" is not local-lvm, where one-general-1 has its system disk, and no run moves that with its EFI disk; state local-lvm`,
 		},
 		out: {pool + ".extraDisks: disk virtio2 (12 GiB on local-lvm) of one-general-1 would have to be taken out, and no run takes a disk out of a machine; "},
 	} {
@@ -258,7 +300,10 @@ func TestWhatCannotBeHadIsRefusedBeforehand(t *testing.T) {
 	said := len(w.said())
 	_, err := w.preview(other)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"one-general-2 is replaced, with its data: another VMID (" + pool + ".nodes.2.vmid)"}, warnings(w.said()[said:]))
+	assert.Equal(
+		t, []string{"one-general-2 is replaced, with its data: another VMID (" + pool + ".nodes.2.vmid)"},
+		warnings(w.said()[said:]),
+	)
 
 	done := w.up(other)
 	assert.Equal(t, proxmoxve.Replace, observed(done["VirtualMachine one-general-2-vm"], nil))
@@ -266,8 +311,8 @@ func TestWhatCannotBeHadIsRefusedBeforehand(t *testing.T) {
 	w.requireRunning(3)
 }
 
-// TestASizeThatWasNeverReachedCanBeTakenBack: after a change that failed, the state has the size that was asked for, and
-// the one that is there is smaller.
+// TestASizeThatWasNeverReachedCanBeTakenBack: after a change that failed, the state has the size that was asked for,
+// and the one that is there is smaller.
 func TestASizeThatWasNeverReachedCanBeTakenBack(t *testing.T) {
 	t.Parallel()
 
@@ -278,7 +323,9 @@ func TestASizeThatWasNeverReachedCanBeTakenBack(t *testing.T) {
 	w.up(file)
 
 	larger := strings.Replace(file, "sizeGiB: 10", "sizeGiB: 12", 1)
-	clear := fault(func(n spec.Node) datacentre.Fault { return datacentre.Fault{Lock: "backup", VMID: n.VMID} })(w, &s, newestWorker(w, s))
+	clear := fault(
+		func(n spec.Node) datacentre.Fault { return datacentre.Fault{Lock: "backup", VMID: n.VMID} },
+	)(w, &s, newestWorker(w, s))
 	w.fails(larger)
 	clear()
 

@@ -32,8 +32,8 @@ type CLI struct {
 	version semver.Version
 }
 
-// cli runs the Pulumi CLI for the Automation API. On a terminal it hands the terminal itself to the CLI, which then draws its live progress tree; elsewhere it does what
-// the Automation API's own runner does.
+// cli runs the Pulumi CLI for the Automation API. On a terminal it hands the terminal itself to the CLI, which then
+// draws its live progress tree; elsewhere it does what the Automation API's own runner does.
 type cli struct {
 	CLI
 	// terminal is set for engine operations that a person watches.
@@ -80,6 +80,7 @@ func FindCLI(ctx context.Context, dir string) (CLI, error) {
 
 func cliVersion(ctx context.Context, path string) (semver.Version, error) {
 	cmd := exec.CommandContext(ctx, path, "version") //nolint:gosec // the path is the user's own CLI
+
 	cmd.Env = append(os.Environ(), "PULUMI_SKIP_UPDATE_CHECK=true")
 
 	out, err := cmd.Output()
@@ -99,19 +100,24 @@ func cliVersion(ctx context.Context, path string) (semver.Version, error) {
 func (c *cli) Version() semver.Version { return c.version }
 
 // Run is part of auto.PulumiCommand.
-func (c *cli) Run(ctx context.Context, dir string, stdin io.Reader, out, errOut []io.Writer, env []string, args ...string) (string, string, int, error) {
+func (c *cli) Run(
+	ctx context.Context, dir string, stdin io.Reader, out, errOut []io.Writer, env []string, args ...string,
+) (string, string, int, error) {
 	if answer, spared := c.spares(args); spared {
 		return answer, "", 0, nil
 	}
 
-	// The CLI must not outlive this process, which holds its program, its providers and the lock on runs. The kernel watches the thread that starts it.
+	// The CLI must not outlive this process, which holds its program, its providers and the lock on runs. The kernel
+	// watches the thread that starts it.
 	runtime.LockOSThread()
+
 	defer runtime.UnlockOSThread()
 
 	var stdout, stderr bytes.Buffer
 
 	cmd := exec.CommandContext(ctx, c.Path, args...) //nolint:gosec // see FindCLI
 	cmd.Dir = dir
+
 	cmd.Env = append(append(os.Environ(), env...), "PULUMI_AUTOMATION_API=true", "PULUMI_SKIP_UPDATE_CHECK=true")
 	cmd.WaitDelay = stopTime
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -127,7 +133,8 @@ func (c *cli) Run(ctx context.Context, dir string, stdin io.Reader, out, errOut 
 	onTerminal := c.terminal && c.format == Text && isOperation(args) && term.IsTerminal(int(os.Stdout.Fd()))
 	if onTerminal {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-		// The terminal signals its whole foreground group, the CLI included: a second interrupt would make it drop what is under way.
+		// The terminal signals its whole foreground group, the CLI included: a second interrupt would make it drop what is
+		// under way.
 		cmd.Cancel = func() error { return nil }
 	} else {
 		cmd.Args = append(cmd.Args, "--non-interactive")
@@ -178,7 +185,8 @@ type Format int
 const (
 	Text   Format = iota // for people
 	Digest               // what `pulumi preview --json` writes: one document at the end
-	Events               // the engine's events, one JSON object a line, policy results among them: PULUMI_ENABLE_STREAMING_JSON_PREVIEW
+	// the engine's events, one JSON object a line, policy results among them: PULUMI_ENABLE_STREAMING_JSON_PREVIEW
+	Events
 )
 
 func (f Format) arguments() []string {

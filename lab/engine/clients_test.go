@@ -51,7 +51,8 @@ func output(t *testing.T, outputs auto.OutputMap, name, cluster string) string {
 	return text
 }
 
-// TestClients reads a cluster with clients nobody here wrote: talosctl with the exported talosconfig, client-go with the exported kubeconfig.
+// TestClients reads a cluster with clients nobody here wrote: talosctl with the exported talosconfig, client-go with
+// the exported kubeconfig.
 func TestClients(t *testing.T) {
 	t.Parallel()
 

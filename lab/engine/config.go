@@ -137,7 +137,8 @@ func (e *Engine) crypter(ctx context.Context, stack *workspace.ProjectStack) (co
 	return crypter, nil
 }
 
-// configuredFile holds the digest of the configuration that the work folder's stack file has, so that an unchanged one is not set again.
+// configuredFile holds the digest of the configuration that the work folder's stack file has, so that an unchanged one
+// is not set again.
 const configuredFile = "configured"
 
 func (e *Engine) configured() bool {

@@ -12,8 +12,9 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestExtraDisks adds disks to a machine whose first one is at scsi1, where earlier versions of the program put it, and at whose scsi2 the CSI plugin has attached a
-// volume since: the first stays, the volume is not touched, and new ones are out of the plugin's way.
+// TestExtraDisks adds disks to a machine whose first one is at scsi1, where earlier versions of the program put it, and
+// at whose scsi2 the CSI plugin has attached a volume since: the first stays, the volume is not touched, and new ones
+// are out of the plugin's way.
 func TestExtraDisks(t *testing.T) {
 	t.Parallel()
 
@@ -32,6 +33,7 @@ func TestExtraDisks(t *testing.T) {
 	}
 
 	w.up(file("{sizeGiB: 50, interface: scsi1}"))
+
 	before := machine("one-general-1").Config
 	require.Contains(t, before["scsi1"], "ssd=1")
 
@@ -42,6 +44,7 @@ func TestExtraDisks(t *testing.T) {
 	vm := machine("one-general-1")
 	attached := datacentre.Config{"scsi2": "local-lvm:7,wwn=0x5056432d49443032"}
 	require.NoError(t, w.lab.Data.SetConfig("root@pam", vm.Host, vm.ID, attached, nil))
+
 	volume := machine("one-general-1").Config["scsi2"]
 
 	done := w.up(file("{sizeGiB: 50}, {sizeGiB: 30}"))
@@ -56,11 +59,14 @@ func TestExtraDisks(t *testing.T) {
 
 	// Both grow, and a new machine has them out of the plugin's way from the beginning.
 	s.Clusters[0].Workers = 2
+
 	w.up(file("{sizeGiB: 60}, {sizeGiB: 40}"))
+
 	after = machine("one-general-1").Config
 	assert.Equal(t, volume, after["scsi2"])
 	assert.Equal(t, strings.Replace(before["scsi1"], "size=50G", "size=60G", 1), after["scsi1"])
 	assert.Contains(t, after["virtio2"], "size=40G")
+
 	added := machine("one-general-2").Config
 	assert.Contains(t, added["virtio1"], "size=60G")
 	assert.Contains(t, added["virtio2"], "size=40G")

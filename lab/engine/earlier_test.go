@@ -16,13 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var record = flag.String("record", "", "file to record the state of this program's stack in, for TestAStateOfAnEarlierProgram")
+var record = flag.String(
+	"record", "", "file to record the state of this program's stack in, for TestAStateOfAnEarlierProgram",
+)
 
 // earlierState is the state that the program of 2026-11-22 left, before its components had arguments of their own.
 const earlierState = "testdata/earlier.json"
 
-// earlierStack has what components differ in: a prepared host that reboots, a GPU with its mapping, a control plane, and
-// workers with and without a GPU.
+// earlierStack has what components differ in: a prepared host that reboots, a GPU with its mapping, a control plane,
+// and workers with and without a GPU.
 func earlierStack(t *testing.T) gpuStack {
 	t.Helper()
 

@@ -1,5 +1,5 @@
-// Package engine runs the project's program on the real Pulumi engine against a lab: inline through the Automation API, with the stand-in providers attached, a file
-// backend of the lab's own and nothing of the user's Pulumi touched.
+// Package engine runs the project's program on the real Pulumi engine against a lab: inline through the Automation API,
+// with the stand-in providers attached, a file backend of the lab's own and nothing of the user's Pulumi touched.
 package engine
 
 import (
@@ -21,7 +21,8 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// DefaultParallel is how many steps run at once: Pulumi's own default, four times the cores, would leave most of a small machine waiting.
+// DefaultParallel is how many steps run at once: Pulumi's own default, four times the cores, would leave most of a
+// small machine waiting.
 const DefaultParallel = 64
 
 // projectName is the name in Pulumi.yaml.
@@ -38,11 +39,14 @@ type Options struct {
 	// Speed is the lab's: tasks are asked for their state once a modelled second, but at most fastestPoll; 0 = 1.
 	Speed  float64
 	Config Config // what the lab adds to the stack's configuration
-	// Providers says whether published plugins or the lab's stand-ins do the work; empty = Auto. Which ones do is said on Err.
+	// Providers says whether published plugins or the lab's stand-ins do the work; empty = Auto. Which ones do is said on
+	// Err.
 	Providers Providers
-	// HastyClose has stand-ins leave an engine as published plugins do that get no time for it: with an error after the work is done.
+	// HastyClose has stand-ins leave an engine as published plugins do that get no time for it: with an error after the
+	// work is done.
 	HastyClose bool
-	// CA is a PEM file with the authority that signed the hosts' certificates, which the providers trust beside the system's.
+	// CA is a PEM file with the authority that signed the hosts' certificates, which the providers trust beside the
+	// system's.
 	CA string
 	// Policy judges every preview and update.
 	Policy   Policy
@@ -56,8 +60,8 @@ type Options struct {
 	// Terminal lets the CLI draw on the terminal itself; otherwise its output goes to Out and Err.
 	Terminal bool
 	Out, Err io.Writer
-	// StandInPlugin is a program that calls providers.RunAsPlugin: engines start the stand-ins from it as they start published plugins. Empty = the stand-ins are
-	// attached, and end with this process.
+	// StandInPlugin is a program that calls providers.RunAsPlugin: engines start the stand-ins from it as they start
+	// published plugins. Empty = the stand-ins are attached, and end with this process.
 	StandInPlugin string
 }
 
@@ -226,7 +230,10 @@ func (e *Engine) Preview(ctx context.Context, opts ...optpreview.Option) (auto.P
 
 // Refresh reads the real state into Pulumi's.
 func (e *Engine) Refresh(ctx context.Context, opts ...optrefresh.Option) (auto.RefreshResult, error) {
-	opts = append(opts, optrefresh.Parallel(e.o.Parallel), optrefresh.ProgressStreams(e.o.writers()...), optrefresh.ErrorProgressStreams(e.o.errWriters()...))
+	opts = append(
+		opts, optrefresh.Parallel(e.o.Parallel), optrefresh.ProgressStreams(e.o.writers()...),
+		optrefresh.ErrorProgressStreams(e.o.errWriters()...),
+	)
 
 	done, err := e.running()
 	if err != nil {
@@ -241,7 +248,10 @@ func (e *Engine) Refresh(ctx context.Context, opts ...optrefresh.Option) (auto.R
 
 // Destroy removes everything the stack made.
 func (e *Engine) Destroy(ctx context.Context, opts ...optdestroy.Option) (auto.DestroyResult, error) {
-	opts = append(opts, optdestroy.Parallel(e.o.Parallel), optdestroy.ProgressStreams(e.o.writers()...), optdestroy.ErrorProgressStreams(e.o.errWriters()...))
+	opts = append(
+		opts, optdestroy.Parallel(e.o.Parallel), optdestroy.ProgressStreams(e.o.writers()...),
+		optdestroy.ErrorProgressStreams(e.o.errWriters()...),
+	)
 
 	done, err := e.running()
 	if err != nil {

@@ -25,7 +25,8 @@ type failure struct {
 	asked func(s *stack)
 	// subject is who it fails for; nil = the newest worker.
 	subject func(w *world, s stack) spec.Node
-	// says is what Proxmox said, advice what to do, with {vmid}, {name}, {host} and {template} of the machine that was asked for.
+	// says is what Proxmox said, advice what to do, with {vmid}, {name}, {host} and {template} of the machine that was
+	// asked for.
 	says, advice string
 	// refresh says that the next up needs to look at the world first.
 	refresh bool
@@ -33,7 +34,8 @@ type failure struct {
 	unhealed bool
 }
 
-// errorsOf runs rows one after the other on one lab: an up fails, names the machine, what Proxmox said and what to do; the next one, with the cause gone, converges.
+// errorsOf runs rows one after the other on one lab: an up fails, names the machine, what Proxmox said and what to do;
+// the next one, with the cause gone, converges.
 func errorsOf(t *testing.T, w *world, s *stack, rows []failure) {
 	t.Helper()
 	w.up(s.yaml(t))
@@ -53,7 +55,10 @@ func errorsOf(t *testing.T, w *world, s *stack, rows []failure) {
 		row.asked(&next)
 		node := row.subject(w, next)
 		cure := row.cause(w, &next, node)
-		filled := strings.NewReplacer("{vmid}", strconv.Itoa(node.VMID), "{name}", node.Name, "{host}", node.Host, "{template}", strconv.Itoa(node.Template.VMID)).Replace
+		filled := strings.NewReplacer(
+			"{vmid}", strconv.Itoa(node.VMID), "{name}", node.Name, "{host}", node.Host, "{template}",
+			strconv.Itoa(node.Template.VMID),
+		).Replace
 		before := len(w.said())
 
 		_, err := w.tryUp(t.Context(), next.yaml(t))
@@ -65,7 +70,8 @@ func errorsOf(t *testing.T, w *world, s *stack, rows []failure) {
 		assert.Contains(t, said, node.Name, row.row)
 
 		for line := range strings.SplitSeq(said, "\n") {
-			if strings.Contains(line, "Reason: ") || strings.Contains(line, "exit code: ") || strings.Contains(line, "What to do: ") {
+			if strings.Contains(line, "Reason: ") || strings.Contains(line, "exit code: ") ||
+				strings.Contains(line, "What to do: ") {
 				t.Logf("%s: %s", row.row, strings.TrimSpace(line))
 			}
 		}
@@ -116,7 +122,8 @@ func newestWorker(w *world, s stack) spec.Node {
 	return nodes[len(nodes)-1]
 }
 
-// firstWorker is for what concerns all machines: the engine starts no further step after a failure, so that only one machine is asked to change.
+// firstWorker is for what concerns all machines: the engine starts no further step after a failure, so that only one
+// machine is asked to change.
 func firstWorker(w *world, s stack) spec.Node { return w.plan(s).Clusters[0].Workers[0] }
 
 // pinned gives single workers what they have for themselves.
@@ -153,7 +160,8 @@ func (w *world) do(upid string, err error) {
 	require.Equal(w.t, "OK", task.ExitStatus)
 }
 
-// fault is a cause that `lab fault add` brings about; its VMID and host are the machine's where the given function sets them.
+// fault is a cause that `lab fault add` brings about; its VMID and host are the machine's where the given function sets
+// them.
 func fault(make func(n spec.Node) datacentre.Fault) func(*world, *stack, spec.Node) func() {
 	return func(w *world, _ *stack, n spec.Node) func() {
 		_, err := w.lab.Data.AddFault(make(n))
@@ -190,9 +198,14 @@ func datastore(name string) func(*world, *stack, spec.Node) func() {
 
 // oddStorages are one that is disabled, and one that pve2 alone has.
 func oddStorages(host string) []datacentre.StorageOptions {
-	list := []datacentre.StorageOptions{{Name: "retired", Type: "lvmthin", Content: []string{"images"}, SizeBytes: datacentre.GiB, Disabled: true}}
+	list := []datacentre.StorageOptions{
+		{Name: "retired", Type: "lvmthin", Content: []string{"images"}, SizeBytes: datacentre.GiB, Disabled: true},
+	}
 	if host == "pve2" {
-		list = append(list, datacentre.StorageOptions{Name: "fast", Type: "lvmthin", Content: []string{"images"}, SizeBytes: datacentre.GiB})
+		list = append(
+			list,
+			datacentre.StorageOptions{Name: "fast", Type: "lvmthin", Content: []string{"images"}, SizeBytes: datacentre.GiB},
+		)
 	}
 
 	return list
@@ -203,7 +216,8 @@ const onlyPve1 = "hosts: [pve1]"
 
 const storageAdvice = "on {host} for disk images (`pvesm status --content images` lists those that are)"
 
-// storageRows are the refusals of datastores, by the stack file's own fault; each finds the machine of the row before still unmade.
+// storageRows are the refusals of datastores, by the stack file's own fault; each finds the machine of the row before
+// still unmade.
 func storageRows() []failure {
 	none := func(*stack) {}
 	on := func(name string) func(*world, *stack, spec.Node) func() {
@@ -217,10 +231,31 @@ func storageRows() []failure {
 	return []failure{
 		{
 			row: "an unknown storage", cause: on("nowhere"), unhealed: true, // the provider keeps Proxmox' words to itself
-			says: "the requested resource does not exist", advice: "its datastore nowhere (`pvesm status` lists those that there are; bring it back, or state another",
+			says:   "the requested resource does not exist",
+			advice: "its datastore nowhere (`pvesm status` lists those that there are; bring it back, or state another",
 		},
-		{row: "a disabled storage", cause: on("retired"), asked: none, says: "storage 'retired' is disabled", advice: storageAdvice, unhealed: true},
-		{row: "another host's storage", cause: on("fast"), asked: none, says: "storage 'fast' is not available on node 'pve1'", advice: storageAdvice, unhealed: true},
-		{row: "a storage for files", cause: on("local"), asked: none, says: "storage 'local' does not support vm images", advice: storageAdvice},
+		{
+			row:      "a disabled storage",
+			cause:    on("retired"),
+			asked:    none,
+			says:     "storage 'retired' is disabled",
+			advice:   storageAdvice,
+			unhealed: true,
+		},
+		{
+			row:      "another host's storage",
+			cause:    on("fast"),
+			asked:    none,
+			says:     "storage 'fast' is not available on node 'pve1'",
+			advice:   storageAdvice,
+			unhealed: true,
+		},
+		{
+			row:    "a storage for files",
+			cause:  on("local"),
+			asked:  none,
+			says:   "storage 'local' does not support vm images",
+			advice: storageAdvice,
+		},
 	}
 }

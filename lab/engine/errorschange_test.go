@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/lab/engine"
 )
 
-// removal is what is seen instead of advice where a machine is removed: this program, inline in the test, has ended by then. One that pulumi runs as a process of its own
-// waits for the engine, and advises.
+// removal is what is seen instead of advice where a machine is removed: this program, inline in the test, has ended by
+// then. One that pulumi runs as a process of its own waits for the engine, and advises.
 const removal = "VirtualMachine::{name}-vm: 1 error occurred:\n    \t* "
 
 // TestErrorsOfChanges meets what Proxmox refuses to machines that exist, in a session with a password.
@@ -37,7 +37,8 @@ func TestErrorsOfChanges(t *testing.T) {
 	errorsOf(t, w, s, []failure{
 		{
 			row: "locked, for a change", cause: lock, asked: more,
-			says: "received an HTTP 500 response - Reason: VM is locked (backup)", advice: "{name} (VM {vmid} on host {host}): update failed. What to do: wait for the end of the backup of VM {vmid}",
+			says:    "received an HTTP 500 response - Reason: VM is locked (backup)",
+			advice:  "{name} (VM {vmid} on host {host}): update failed. What to do: wait for the end of the backup of VM {vmid}",
 			refresh: true,
 		},
 		{
@@ -45,8 +46,11 @@ func TestErrorsOfChanges(t *testing.T) {
 			says: "VM is locked (backup)", advice: "`qm unlock {vmid}` on {host}", refresh: true,
 		},
 		{
-			row: "no quorum, for a change", cause: fault(always(datacentre.Fault{NoQuorum: true})), asked: pinned(`nodes: {"1": {memoryMiB: 3072}}`), subject: firstWorker,
-			says: "/etc/pve/nodes/{host}/qemu-server/{vmid}.conf.tmp.", advice: "the cluster has no quorum", refresh: true,
+			row:     "no quorum, for a change",
+			cause:   fault(always(datacentre.Fault{NoQuorum: true})),
+			asked:   pinned(`nodes: {"1": {memoryMiB: 3072}}`),
+			subject: firstWorker,
+			says:    "/etc/pve/nodes/{host}/qemu-server/{vmid}.conf.tmp.", advice: "the cluster has no quorum", refresh: true,
 		},
 		{
 			row: "shrink", cause: func(_ *world, s *stack, _ spec.Node) func() {
@@ -66,7 +70,8 @@ func TestErrorsOfChanges(t *testing.T) {
 					require.NoError(t, w.lab.Data.SetConfig(labRoot, n.Host, n.VMID, datacentre.Config{"protection": "0"}, nil))
 				}
 			},
-			says: "received an HTTP 500 response - Reason: can't remove VM {vmid} - protection mode enabled", advice: removal + "error deleting VM",
+			says:   "received an HTTP 500 response - Reason: can't remove VM {vmid} - protection mode enabled",
+			advice: removal + "error deleting VM",
 		},
 		{
 			row: "locked, for a removal", cause: lock, asked: oneWorkerLess, subject: leaving,
@@ -95,7 +100,8 @@ func TestErrorsOfChanges(t *testing.T) {
 
 				return nil
 			},
-			says: "received an HTTP 401 response - Reason: permission denied - invalid PVE ticket", advice: removal + "error waiting for VM stop",
+			says:   "received an HTTP 401 response - Reason: permission denied - invalid PVE ticket",
+			advice: removal + "error waiting for VM stop",
 		},
 	})
 }

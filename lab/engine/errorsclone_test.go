@@ -48,7 +48,8 @@ func refusedClones(t *testing.T, w *world) []failure {
 			advice: "the storage on {host} is full",
 		},
 		{
-			row: "template locked", cause: fault(func(n spec.Node) datacentre.Fault { return datacentre.Fault{Lock: "backup", VMID: n.Template.VMID} }),
+			row:    "template locked",
+			cause:  fault(func(n spec.Node) datacentre.Fault { return datacentre.Fault{Lock: "backup", VMID: n.Template.VMID} }),
 			says:   "received an HTTP 500 response - Reason: VM is locked (backup)",
 			advice: "wait for the end of the backup of VM {template}; if no such task runs any more, `qm unlock {template}` on {host}",
 		},
@@ -79,7 +80,8 @@ func refusedClones(t *testing.T, w *world) []failure {
 		},
 		{
 			row: "no quorum", cause: fault(always(datacentre.Fault{NoQuorum: true})),
-			says: "received an HTTP 500 response - Reason: cluster not ready - no quorum?", advice: "`pvecm status` on a host shows who is missing",
+			says:   "received an HTTP 500 response - Reason: cluster not ready - no quorum?",
+			advice: "`pvecm status` on a host shows who is missing",
 		},
 	}
 }
@@ -96,13 +98,16 @@ func brokenClones() []failure {
 			advice: "the task's log on {host} says why", refresh: true,
 		},
 		{
-			row: "a connection that breaks off before", cause: fault(always(datacentre.Fault{Method: "POST", Path: "/clone$", Reset: true})),
+			row:    "a connection that breaks off before",
+			cause:  fault(always(datacentre.Fault{Method: "POST", Path: "/clone$", Reset: true})),
 			says:   "failed to perform HTTP POST request (path: nodes/{host}/qemu/{template}/clone) - Reason: ",
 			advice: "may have been done or not; `qm list` on {host} shows it",
 		},
 		{
 			row: "a connection that breaks off after", cause: func(w *world, s *stack, n spec.Node) func() {
-				clear := fault(always(datacentre.Fault{Method: "POST", Path: "/clone$", Reset: true, After: true, Times: 1}))(w, s, n)
+				clear := fault(
+					always(datacentre.Fault{Method: "POST", Path: "/clone$", Reset: true, After: true, Times: 1}),
+				)(w, s, n)
 
 				return func() { clear(); w.remove(n.Host, n.VMID) }
 			},

@@ -27,7 +27,8 @@ func TestErrorsOfCreations(t *testing.T) {
 	errorsOf(t, w, s, append(storageRows(), []failure{
 		{
 			row: "VMID used", cause: foreign,
-			says: "unable to create VM {vmid} - VM {vmid} already exists on node 'pve1'", advice: "VM {vmid} is foreign on pve1, and no stack made it",
+			says:   "unable to create VM {vmid} - VM {vmid} already exists on node 'pve1'",
+			advice: "VM {vmid} is foreign on pve1, and no stack made it",
 		},
 		{
 			row: "storage full", cause: fault(always(datacentre.Fault{Full: "local-lvm"})),
@@ -49,8 +50,8 @@ func TestErrorsOfCreations(t *testing.T) {
 	}...))
 }
 
-// TestRefusalsThatAreNoErrors are answers of Proxmox that a run gets over: warnings of clones and starts, and a file of the image's name that nobody manages, which a
-// killed run may have left.
+// TestRefusalsThatAreNoErrors are answers of Proxmox that a run gets over: warnings of clones and starts, and a file of
+// the image's name that nobody manages, which a killed run may have left.
 func TestRefusalsThatAreNoErrors(t *testing.T) {
 	t.Parallel()
 
@@ -63,11 +64,24 @@ func TestRefusalsThatAreNoErrors(t *testing.T) {
 	}
 
 	n := newestWorker(w, s)
-	w.do(w.lab.Data.Upload(labRoot, n.Host, "local", "iso", talos.ImageFile(stacks.ImageOf(n.Template), "talos-proxmox/lab"), []byte("something else")))
+	w.do(
+		w.lab.Data.Upload(
+			labRoot, n.Host, "local", "iso", talos.ImageFile(stacks.ImageOf(n.Template), "talos-proxmox/lab"),
+			[]byte("something else"),
+		),
+	)
 
 	w.up(s.yaml(t))
 	w.requirePlanned(s, "no errors")
-	assert.True(t, w.taskEnded("download", "refusing to override existing file '/var/lib/vz/template/iso/"+talos.ImageFile(stacks.ImageOf(n.Template), "talos-proxmox/lab")+"'"))
+	assert.True(
+		t,
+		w.taskEnded(
+			"download",
+			"refusing to override existing file '/var/lib/vz/template/iso/"+talos.ImageFile(
+				stacks.ImageOf(n.Template), "talos-proxmox/lab",
+			)+"'",
+		),
+	)
 	assert.True(t, w.taskEnded("qmclone", "WARNINGS: 1"))
 	assert.True(t, w.taskEnded("qmstart", "WARNINGS: 1"))
 
@@ -84,5 +98,7 @@ func TestRefusalsThatAreNoErrors(t *testing.T) {
 }
 
 func (w *world) taskEnded(kind, status string) bool {
-	return slices.ContainsFunc(w.lab.Data.Tasks(), func(task datacentre.Task) bool { return task.Type == kind && task.ExitStatus == status })
+	return slices.ContainsFunc(
+		w.lab.Data.Tasks(), func(task datacentre.Task) bool { return task.Type == kind && task.ExitStatus == status },
+	)
 }

@@ -11,11 +11,13 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// fiftySpeed is slow enough that the patience of Proxmox' workers is not longer than it is: see the model's shortest timeout.
+// fiftySpeed is slow enough that the patience of Proxmox' workers is not longer than it is: see the model's shortest
+// timeout.
 const fiftySpeed = 10
 
-// TestFiftyNodesOfOneTemplate brings up 50 nodes that are cloned from one template on one host in a single up: the clones share the host's storage and its locks, and
-// none of them fails, because the program does not let them all begin at once.
+// TestFiftyNodesOfOneTemplate brings up 50 nodes that are cloned from one template on one host in a single up: the
+// clones share the host's storage and its locks, and none of them fails, because the program does not let them all
+// begin at once.
 func TestFiftyNodesOfOneTemplate(t *testing.T) {
 	t.Parallel()
 
@@ -25,6 +27,7 @@ func TestFiftyNodesOfOneTemplate(t *testing.T) {
 	s.OneHost, s.Wide = true, false
 
 	start := time.Now()
+
 	w.up(s.yaml(t))
 	t.Logf("up: %s modelled", time.Duration(float64(time.Since(start))*fiftySpeed).Round(time.Second))
 	w.requireRunning(50)
@@ -50,5 +53,8 @@ func TestFiftyNodesOfOneTemplate(t *testing.T) {
 	}
 
 	assert.Equal(t, 4, most, "as many clones at once as the program lets run")
-	t.Logf("clones: %s modelled", time.Duration(float64(clones[len(clones)-1].EndTime.Sub(clones[0].StartTime))*fiftySpeed).Round(time.Second))
+	t.Logf(
+		"clones: %s modelled",
+		time.Duration(float64(clones[len(clones)-1].EndTime.Sub(clones[0].StartTime))*fiftySpeed).Round(time.Second),
+	)
 }

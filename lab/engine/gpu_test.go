@@ -59,7 +59,14 @@ var gpuTemplate = template.Must(template.New("gpu").Parse(`config:
 func (s gpuStack) yaml(t *testing.T) string {
 	t.Helper()
 
-	for field, value := range map[*string]string{&s.PCI: "01:00", &s.Labels: "{}", &s.Taints: "[]", &s.Driver: "{}", &s.ControlPlane: ", hosts: [pve2]", &s.Patches: "[]"} {
+	for field, value := range map[*string]string{
+		&s.PCI:          "01:00",
+		&s.Labels:       "{}",
+		&s.Taints:       "[]",
+		&s.Driver:       "{}",
+		&s.ControlPlane: ", hosts: [pve2]",
+		&s.Patches:      "[]",
+	} {
 		if *field == "" {
 			*field = value
 		}
@@ -80,7 +87,9 @@ func (w *world) gateWithin(limit string) {
 	require.NoError(w.t, err)
 
 	path := filepath.Join(w.dir, "talosops-"+limit)
-	script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" = wait ] || exec %[1]q \"$@\"\nexec %[1]q \"$@\" --timeout %s\n", talosops, limit)
+	script := fmt.Sprintf(
+		"#!/bin/sh\n[ \"$1\" = wait ] || exec %[1]q \"$@\"\nexec %[1]q \"$@\" --timeout %s\n", talosops, limit,
+	)
 	require.NoError(w.t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // to be run
 
 	w.options.TalosOps = path
@@ -194,7 +203,12 @@ func TestGPUWorker(t *testing.T) {
 	// Meanwhile a machine of somebody else's takes the card: the one that does not start is named, with Proxmox' reason.
 	const foreign = 9000
 
-	w.task(w.lab.Data.CreateVM("root@pam", "pve1", foreign, datacentre.Config{"name": "foreign", "memory": "512", "machine": "q35", "hostpci0": "0000:01:00,pcie=1"}))
+	w.task(
+		w.lab.Data.CreateVM(
+			"root@pam", "pve1", foreign,
+			datacentre.Config{"name": "foreign", "memory": "512", "machine": "q35", "hostpci0": "0000:01:00,pcie=1"},
+		),
+	)
 	w.task(w.lab.Data.Start("root@pam", "pve1", foreign))
 
 	s.Workers = 1
@@ -216,7 +230,8 @@ func TestGPUWorker(t *testing.T) {
 // firstControlPlane is the VMID of the first control plane.
 const firstControlPlane = 2000
 
-// TestGPUControlPlane is a cluster of one node that has the card, and what is said where a link between them is missing.
+// TestGPUControlPlane is a cluster of one node that has the card, and what is said where a link between them is
+// missing.
 func TestGPUControlPlane(t *testing.T) {
 	t.Parallel()
 
@@ -239,7 +254,8 @@ func TestGPUControlPlane(t *testing.T) {
 	assert.Contains(t, vm.Config["hostpci0"], "mapping=rtx4000")
 	w.destroy(s.yaml(t))
 
-	// One that had it from the beginning, without the device plugin that a patch of the user's has taken away, and with it.
+	// One that had it from the beginning, without the device plugin that a patch of the user's has taken away, and with
+	// it.
 	w.gateWithin("30s")
 
 	s.Patches = `["cluster: {inlineManifests: [{name: nvidia-gpu, $patch: delete}]}"]`
@@ -253,10 +269,16 @@ func TestGPUControlPlane(t *testing.T) {
 	requireOffers(t, w.outputs(), "one-cp-1", 1)
 	assert.Equal(t, map[string]int{"one-cp-1": firstControlPlane}, w.machines())
 
-	// The card is in another slot than the stack says: the plan is refused, and the machine, which its host could not start, is left alone.
-	require.NoError(t, w.lab.Data.ChangeHost("pve1", datacentre.HostChange{MovePCI: [2]string{"0000:01:00", "0000:08:00"}}))
+	// The card is in another slot than the stack says: the plan is refused, and the machine, which its host could not
+	// start, is left alone.
+	require.NoError(
+		t, w.lab.Data.ChangeHost("pve1", datacentre.HostChange{MovePCI: [2]string{"0000:01:00", "0000:08:00"}}),
+	)
 	require.NoError(t, w.lab.Data.RebootHost("pve1"))
-	require.Eventually(t, func() bool { return w.lab.Data.Hosts()[0].Online && !w.lab.Data.Hosts()[0].Rebooting }, within, 100*time.Millisecond)
+	require.Eventually(
+		t, func() bool { return w.lab.Data.Hosts()[0].Online && !w.lab.Data.Hosts()[0].Rebooting }, within,
+		100*time.Millisecond,
+	)
 
 	said = w.fails(s.yaml(t))
 	assert.Contains(t, said, "hosts[0].gpus[0].pci: 0000:01:00 is not there on pve1: its NVIDIA GPUs are 0000:08:00.0")

@@ -29,9 +29,11 @@ func (w *world) previewJSON(stack string, format engine.Format, opts ...optprevi
 	w.t.Helper()
 
 	o := w.options
+
 	defer func() { w.options = o }()
 
 	var out bytes.Buffer
+
 	w.options.Format, w.options.Out, w.options.HastyClose = format, &out, true
 
 	e := w.engine(stack)
@@ -91,26 +93,36 @@ func TestPlanGuard(t *testing.T) {
 			name:  "control planes get other VMIDs",
 			stack: changed(func(s *stack) { s.Clusters[0].FirstControlPlane = 2050 }),
 			findings: []string{
-				"replace one-cp-1-vm: it is a control plane", "replace one-cp-2-vm: it is a control plane", "replace one-cp-3-vm: it is a control plane",
+				"replace one-cp-1-vm: it is a control plane", "replace one-cp-2-vm: it is a control plane",
+				"replace one-cp-3-vm: it is a control plane",
 			},
 		},
 		{
 			name: "control planes get more cores", file: "more-cores",
-			stack: strings.Replace(before, "cores: 2, memoryMiB: 4096, diskGiB: 20, firstVmid: 2000", "cores: 3, memoryMiB: 4096, diskGiB: 20, firstVmid: 2000", 1),
+			stack: strings.Replace(
+				before, "cores: 2, memoryMiB: 4096, diskGiB: 20, firstVmid: 2000",
+				"cores: 3, memoryMiB: 4096, diskGiB: 20, firstVmid: 2000", 1,
+			),
 			findings: []string{
-				"update one-cp-1-vm: the plan touches 3 control planes of cluster one at once", "update one-cp-2-vm: the plan touches 3", "update one-cp-3-vm: the plan touches 3",
+				"update one-cp-1-vm: the plan touches 3 control planes of cluster one at once",
+				"update one-cp-2-vm: the plan touches 3", "update one-cp-3-vm: the plan touches 3",
 			},
 		},
 		{name: "workers get more memory", stack: changed(func(s *stack) { s.Clusters[0].WorkerMemory = 6144 })},
 		{
 			name: "a worker goes with its data disk", stack: changed(func(s *stack) { s.Clusters[0].Workers = 1 }),
-			findings: []string{"delete one-general-2-vm: data disk virtio1 (50 GiB on local-lvm) is deleted with all that is on it"},
+			findings: []string{
+				"delete one-general-2-vm: data disk virtio1 (50 GiB on local-lvm) is deleted with all that is on it",
+			},
 		},
 		{name: "workers lose their data disks", stack: changed(func(s *stack) { s.Clusters[0].Pins = "" }), failed: true},
 		{
-			name: "a template is rebuilt below its linked clones", file: "template", stack: changed(func(s *stack) { s.Version = "v1.12.6" }),
+			name:  "a template is rebuilt below its linked clones",
+			file:  "template",
+			stack: changed(func(s *stack) { s.Version = "v1.12.6" }),
 			findings: []string{
-				"replace talos-pve1-build: linked clones live on its disk: one-cp-1-vm, one-cp-3-vm, one-general-1-vm", "replace talos-pve2-build: linked clones live on its disk: one-cp-2-vm, one-general-2-vm",
+				"replace talos-pve1-build: linked clones live on its disk: one-cp-1-vm, one-cp-3-vm, one-general-1-vm",
+				"replace talos-pve2-build: linked clones live on its disk: one-cp-2-vm, one-general-2-vm",
 			},
 		},
 		{
@@ -120,12 +132,18 @@ func TestPlanGuard(t *testing.T) {
 				s.Clusters[0].FirstAddress, s.Clusters[0].FirstWorkerAddr, s.Clusters[0].VIP = 60, 70, 6
 			}),
 			findings: []string{
-				"delete one-bootstrap: etcd is bootstrapped once", "delete one-cp-1-vm: ", "delete one-cp-2-vm: ", "delete one-cp-3-vm: ", "delete one-general-1-vm: data disk",
+				"delete one-bootstrap: etcd is bootstrapped once", "delete one-cp-1-vm: ", "delete one-cp-2-vm: ",
+				"delete one-cp-3-vm: ", "delete one-general-1-vm: data disk",
 				"delete one-general-2-vm: data disk", "delete one-secrets: the cluster's certificate authorities",
 			},
 		},
 		{name: "a cluster is renamed", stack: changed(func(s *stack) { s.Clusters[0].Name = "other" }), failed: true},
-		{name: "a broken stack file", file: "broken", stack: changed(func(s *stack) { s.Clusters[0].WorkerMemory = 100 }), failed: true},
+		{
+			name:   "a broken stack file",
+			file:   "broken",
+			stack:  changed(func(s *stack) { s.Clusters[0].WorkerMemory = 100 }),
+			failed: true,
+		},
 	} {
 		for form, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {
 			output := w.previewJSON(test.stack, format)
@@ -145,7 +163,8 @@ func TestPlanGuard(t *testing.T) {
 	}
 }
 
-// TestDriftIsToldFromAHastyClose previews with a refresh, as `make drift` does: what the CLI says of plugins that it closed too early is no difference and no failure.
+// TestDriftIsToldFromAHastyClose previews with a refresh, as `make drift` does: what the CLI says of plugins that it
+// closed too early is no difference and no failure.
 func TestDriftIsToldFromAHastyClose(t *testing.T) {
 	t.Parallel()
 
@@ -175,6 +194,7 @@ func TestDriftIsToldFromAHastyClose(t *testing.T) {
 			assert.Empty(t, parsed.Errors, form)
 
 			var updated []string
+
 			for _, step := range parsed.Steps {
 				if step.Operation == preview.Update {
 					updated = append(updated, step.Name())
@@ -212,6 +232,7 @@ func write(t *testing.T, path string, content []byte) {
 	t.Helper()
 
 	var packed bytes.Buffer
+
 	zip := gzip.NewWriter(&packed)
 	_, err := zip.Write(content)
 	require.NoError(t, err)

@@ -33,7 +33,8 @@ const testSpeed = 100
 // project is the repository's root, where Pulumi.yaml lies.
 const project = "../.."
 
-// networks hands every lab of this package a loopback network, from 127.100 to 127.179; those that another lab uses are passed over.
+// networks hands every lab of this package a loopback network, from 127.100 to 127.179; those that another lab uses are
+// passed over.
 var networks atomic.Int32
 
 // world is a lab of a test and what its engine runs have said.
@@ -67,7 +68,8 @@ func newWorld(t testing.TB, speed float64) *world {
 func openWorld(t testing.TB, o server.Options) *world {
 	t.Helper()
 
-	dir, err := os.MkdirTemp("", "lab") //nolint:usetesting // removed after the lab has closed, which t.Cleanup's order needs
+	//nolint:usetesting // removed after the lab has closed, which t.Cleanup's order needs
+	dir, err := os.MkdirTemp("", "lab")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 
@@ -88,7 +90,17 @@ func openWorld(t testing.TB, o server.Options) *world {
 	require.NoError(t, err)
 	require.FileExists(t, talosops, "`make tools` builds it")
 
-	w.options = engine.Options{Dir: dir, Project: project, Stack: "lab", Speed: o.Speed, Providers: who, CLI: cli, TalosOps: talosops, Out: w, Err: w}
+	w.options = engine.Options{
+		Dir:       dir,
+		Project:   project,
+		Stack:     "lab",
+		Speed:     o.Speed,
+		Providers: who,
+		CLI:       cli,
+		TalosOps:  talosops,
+		Out:       w,
+		Err:       w,
+	}
 
 	return w
 }
@@ -306,7 +318,8 @@ func (w *world) destroy(stack string) {
 	require.NoError(w.t, err, w.said())
 }
 
-// state is the stack's state as the Automation API exports it, with secrets in plain text: what lies in the backend is in written.
+// state is the stack's state as the Automation API exports it, with secrets in plain text: what lies in the backend is
+// in written.
 func (w *world) state(stack string) string {
 	w.t.Helper()
 

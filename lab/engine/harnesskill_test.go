@@ -33,8 +33,9 @@ func (w *world) when(ctx context.Context, reached func(w *world) bool, do func()
 	}()
 }
 
-// killed runs an up that is killed at a moment, with its plugins or without them, and forgets that it ran, as nothing of Pulumi's notes it either. Stand-ins are plugins
-// with processes of their own, which outlive their engine as the published ones do.
+// killed runs an up that is killed at a moment, with its plugins or without them, and forgets that it ran, as nothing
+// of Pulumi's notes it either. Stand-ins are plugins with processes of their own, which outlive their engine as the
+// published ones do.
 func (w *world) killed(stack string, reached func(w *world) bool, plugins bool) {
 	w.t.Helper()
 
@@ -46,6 +47,7 @@ func (w *world) killed(stack string, reached func(w *world) bool, plugins bool) 
 	}
 
 	cli := w.options.CLI
+
 	defer func() { w.options.CLI = cli }()
 
 	w.traceable()
@@ -71,7 +73,8 @@ func (w *world) traceable() {
 
 func (w *world) pidFile() string { return filepath.Join(w.dir, "pid") }
 
-// kill ends the Pulumi CLI without a chance to clean up, and with it, as a power cut does, the plugins that it has started.
+// kill ends the Pulumi CLI without a chance to clean up, and with it, as a power cut does, the plugins that it has
+// started.
 func (w *world) kill(plugins bool) {
 	b, err := os.ReadFile(w.pidFile())
 	if !assert.NoError(w.t, err) {
@@ -107,8 +110,10 @@ func (w *world) environment() []string {
 	connection, err := w.lab.Connection()
 	require.NoError(w.t, err)
 
-	return append(os.Environ(), "PULUMI_BACKEND_URL=file://"+filepath.Join(w.dir, "state"), "PULUMI_HOME="+filepath.Join(w.dir, "pulumi"),
-		"PULUMI_CONFIG_PASSPHRASE_FILE="+filepath.Join(w.dir, "passphrase"), "SSL_CERT_FILE="+connection.CA, "PULUMI_SKIP_UPDATE_CHECK=true")
+	return append(os.Environ(), "PULUMI_BACKEND_URL=file://"+filepath.Join(w.dir, "state"),
+		"PULUMI_HOME="+filepath.Join(w.dir, "pulumi"),
+		"PULUMI_CONFIG_PASSPHRASE_FILE="+filepath.Join(w.dir, "passphrase"), "SSL_CERT_FILE="+connection.CA,
+		"PULUMI_SKIP_UPDATE_CHECK=true")
 }
 
 // recover runs the command of `make recover`, and returns what it said.
@@ -128,7 +133,8 @@ func (w *world) tryRecover(flags ...string) (string, error) {
 	require.NoError(w.t, err)
 	require.FileExists(w.t, program, "`make tools` builds it")
 
-	cmd := exec.CommandContext(w.t.Context(), program, append(flags, "--project", filepath.Join(w.dir, "work"), "--pulumi", w.options.CLI.Path,
+	cmd := exec.CommandContext(w.t.Context(), program, append(flags, "--project", filepath.Join(w.dir, "work"), "--pulumi",
+		w.options.CLI.Path,
 		"--talosops", w.options.TalosOps, w.options.Stack)...)
 	cmd.Env = w.environment()
 
@@ -176,7 +182,8 @@ func (w *world) plugins() []string {
 	return running
 }
 
-// requireWhole checks that a stack with one control plane and two workers is there once and in full, and can be removed.
+// requireWhole checks that a stack with one control plane and two workers is there once and in full, and can be
+// removed.
 func (w *world) requireWhole(stack string) {
 	w.t.Helper()
 

@@ -12,13 +12,15 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// gpuMachine is a stack file with a GPU worker on pve1, whose preparation reboots as stated, and one control plane on pve2.
+// gpuMachine is a stack file with a GPU worker on pve1, whose preparation reboots as stated, and one control plane on
+// pve2.
 func (w *world) gpuMachine(t *testing.T, reboot string) string {
 	t.Helper()
 
 	text := w.prepared(t, ", prep: {reboot: "+reboot+"}, gpus: [{name: rtx4000, pci: '01:00', generation: ada}]", "")
 
-	return text + "      gpuWorkers:\n        - {name: gpu, count: 1, gpu: rtx4000, cores: 2, memoryMiB: 4096, diskGiB: 20}\n"
+	return text +
+		"      gpuWorkers:\n        - {name: gpu, count: 1, gpu: rtx4000, cores: 2, memoryMiB: 4096, diskGiB: 20}\n"
 }
 
 // refused runs an up that has to fail before any of these machines is touched, and returns what it said.
@@ -34,9 +36,8 @@ func (w *world) refused(stack string) string {
 	return w.said()[said:]
 }
 
-// TestAGPUMachineWaitsForTheHostsReboot has a fresh host prepared and not rebooted: the GPU machine is not made, nor what the engine had not begun yet, and the same up
-// completes afterwards.
-// Then the hardware changes.
+// TestAGPUMachineWaitsForTheHostsReboot has a fresh host prepared and not rebooted: the GPU machine is not made, nor
+// what the engine had not begun yet, and the same up completes afterwards. Then the hardware changes.
 func TestAGPUMachineWaitsForTheHostsReboot(t *testing.T) {
 	t.Parallel()
 
@@ -58,7 +59,9 @@ func TestAGPUMachineWaitsForTheHostsReboot(t *testing.T) {
 	assert.Empty(t, done)
 
 	// The card moves to another slot.
-	require.NoError(t, w.lab.Data.ChangeHost("pve1", datacentre.HostChange{MovePCI: [2]string{"0000:01:00", "0000:41:00"}}))
+	require.NoError(
+		t, w.lab.Data.ChangeHost("pve1", datacentre.HostChange{MovePCI: [2]string{"0000:01:00", "0000:41:00"}}),
+	)
 	w.reboot("pve1")
 
 	said := w.refused(text)
@@ -110,7 +113,9 @@ func TestAHostInUseIsNotRebooted(t *testing.T) {
 
 	_, err := w.tryUp(t.Context(), text)
 	require.Error(t, err)
-	assert.Contains(t, w.said(), "pve1 is not rebooted: 2000 run on it; shut them down and run this again, or reboot it yourself")
+	assert.Contains(
+		t, w.said(), "pve1 is not rebooted: 2000 run on it; shut them down and run this again, or reboot it yourself",
+	)
 	assert.Contains(t, w.said(), "reboot it when it suits (2000 run on it), then run this again")
 	assert.Equal(t, boot, w.readHost("pve1", "proc/sys/kernel/random/boot_id"))
 	assert.NotContains(t, w.machines(), "one-gpu-1")
@@ -139,7 +144,9 @@ func TestABrokenConnectionInTheMiddleOfAnApply(t *testing.T) {
 
 	go func() {
 		// The files are in place, and the boot loader is not yet told.
-		for deadline := time.Now().Add(within); w.readHost("pve1", "var/lib/talos-proxmox/todo") == "" && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(within); w.readHost(
+			"pve1", "var/lib/talos-proxmox/todo",
+		) == "" && time.Now().Before(deadline); {
 			time.Sleep(5 * time.Millisecond)
 		}
 

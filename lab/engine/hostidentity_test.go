@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSwappedAddressesChangeNothing states the addresses of two hosts the wrong way round: hosts that are asked are named in the preview already, both; of hosts
-// that are not asked, the script that would build a template refuses. Neither host is changed, and the right addresses complete the job.
+// TestSwappedAddressesChangeNothing states the addresses of two hosts the wrong way round: hosts that are asked are
+// named in the preview already, both; of hosts that are not asked, the script that would build a template refuses.
+// Neither host is changed, and the right addresses complete the job.
 func TestSwappedAddressesChangeNothing(t *testing.T) {
 	t.Parallel()
 
@@ -29,22 +30,43 @@ func TestSwappedAddressesChangeNothing(t *testing.T) {
 	before := contents()
 
 	w.swapped = true
+
 	asked := w.prepared(t, ", prep: {}", ", prep: {}")
 	for _, run := range []func() error{
-		func() error { _, err := w.preview(asked); return err },
-		func() error { _, err := w.tryUp(t.Context(), asked); return err },
+		func() error {
+			_, err := w.preview(asked)
+
+			return err
+		},
+		func() error {
+			_, err := w.tryUp(t.Context(), asked)
+
+			return err
+		},
 	} {
 		said := len(w.said())
+
 		require.Error(t, run())
-		assert.Contains(t, w.said()[said:], "hosts[0].address: "+second+" is not pve1: the own name of the host that answers there is pve2, and Proxmox VE knows it as pve2")
-		assert.Contains(t, w.said()[said:], "hosts[1].address: "+first+" is not pve2: the own name of the host that answers there is pve1, and Proxmox VE knows it as pve1")
+		assert.Contains(
+			t, w.said()[said:],
+			"hosts[0].address: "+second+
+				" is not pve1: the own name of the host that answers there is pve2, and Proxmox VE knows it as pve2",
+		)
+		assert.Contains(
+			t, w.said()[said:],
+			"hosts[1].address: "+first+
+				" is not pve2: the own name of the host that answers there is pve1, and Proxmox VE knows it as pve1",
+		)
 	}
 
 	plain := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t)
 
 	_, err := w.tryUp(t.Context(), plain)
 	require.Error(t, err)
-	assert.Contains(t, w.said(), "this is not pve1: the host's own name is pve2, and Proxmox VE knows it as pve2; nothing was changed on it")
+	assert.Contains(
+		t, w.said(),
+		"this is not pve1: the host's own name is pve2, and Proxmox VE knows it as pve2; nothing was changed on it",
+	)
 	assert.Empty(t, w.lab.Data.VMs(), "neither templates nor machines")
 	assert.Equal(t, before, contents())
 

@@ -15,8 +15,8 @@ import (
 	"talos-proxmox/lab/server"
 )
 
-// TestHostsRebootOneAfterTheOther prepares three hosts that may be rebooted: never is more than one of them down, and the cluster keeps its quorum. A backup on
-// the second one is waited for.
+// TestHostsRebootOneAfterTheOther prepares three hosts that may be rebooted: never is more than one of them down, and
+// the cluster keeps its quorum. A backup on the second one is waited for.
 func TestHostsRebootOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 
@@ -24,7 +24,10 @@ func TestHostsRebootOneAfterTheOther(t *testing.T) {
 	hosts := []string{"pve1", "pve2", "pve3"}
 	prep := ", prep: {reboot: whenIdle}"
 	text := w.prepared(t, prep, prep)
-	text = strings.Replace(text, "  talos-proxmox:templates:", fmt.Sprintf("    - {name: pve3, address: %s.0.13%s}\n  talos-proxmox:templates:", w.network, prep), 1)
+	text = strings.Replace(
+		text, "  talos-proxmox:templates:",
+		fmt.Sprintf("    - {name: pve3, address: %s.0.13%s}\n  talos-proxmox:templates:", w.network, prep), 1,
+	)
 
 	var (
 		mutex    sync.Mutex

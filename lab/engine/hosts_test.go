@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// prepared is a stack file whose hosts are prepared: text for pve1 and pve2 behind their addresses, and one control plane on pve2.
+// prepared is a stack file whose hosts are prepared: text for pve1 and pve2 behind their addresses, and one control
+// plane on pve2.
 func (w *world) prepared(t *testing.T, pve1, pve2 string) string {
 	t.Helper()
 
@@ -80,8 +81,10 @@ func TestHostPreparation(t *testing.T) {
 	w := newWorld(t, testSpeed)
 	plain, prepared := w.prepared(t, "", ""), w.prepared(t, wholePrep, ", prep: {}")
 	files := []string{
-		"etc/kernel/cmdline", "etc/default/grub", "etc/modprobe.d/vfio.conf", "etc/modprobe.d/zfs.conf", "etc/modprobe.d/blacklist-gpu.conf",
-		"etc/modules-load.d/vfio.conf", "etc/apt/sources.list.d/pve-enterprise.sources", "etc/apt/sources.list.d/proxmox.sources", "etc/apt/sources.list.d/ceph.sources",
+		"etc/kernel/cmdline", "etc/default/grub", "etc/modprobe.d/vfio.conf", "etc/modprobe.d/zfs.conf",
+		"etc/modprobe.d/blacklist-gpu.conf",
+		"etc/modules-load.d/vfio.conf", "etc/apt/sources.list.d/pve-enterprise.sources",
+		"etc/apt/sources.list.d/proxmox.sources", "etc/apt/sources.list.d/ceph.sources",
 		"var/lib/talos-proxmox/revision", "sys/module/zfs/parameters/zfs_arc_max",
 	}
 	before := map[string]string{}
@@ -96,7 +99,10 @@ func TestHostPreparation(t *testing.T) {
 
 	// Fresh: prepared, and what a reboot has to complete is reported. No machine uses the GPU, so that nothing fails.
 	done := w.up(prepared)
-	assert.Equal(t, []string{"Command pve1-apply", "Command pve2-apply", "ProxmoxHostPrep pve1", "ProxmoxHostPrep pve2"}, done.named("create"))
+	assert.Equal(
+		t, []string{"Command pve1-apply", "Command pve2-apply", "ProxmoxHostPrep pve1", "ProxmoxHostPrep pve2"},
+		done.named("create"),
+	)
 	assert.Contains(t, w.readHost("pve1", "etc/kernel/cmdline"), " iommu=pt\n")
 	assert.Contains(t, w.readHost("pve2", "etc/default/grub"), `GRUB_CMDLINE_LINUX_DEFAULT="quiet iommu=pt"`)
 	assert.Equal(t, "8589934592\n", w.readHost("pve1", "sys/module/zfs/parameters/zfs_arc_max"))
@@ -120,7 +126,9 @@ func TestHostPreparation(t *testing.T) {
 	assert.Contains(t, fmt.Sprint(of["report"]), "IOMMU group 13, alone in it, bound to vfio-pci")
 
 	// A file is changed by hand: the preview shows it, up repairs it, the next one has nothing to do.
-	require.NoError(t, os.WriteFile(w.hostFile("pve1", "etc/modprobe.d/zfs.conf"), []byte("options zfs zfs_arc_max=1\n"), 0o600))
+	require.NoError(
+		t, os.WriteFile(w.hostFile("pve1", "etc/modprobe.d/zfs.conf"), []byte("options zfs zfs_arc_max=1\n"), 0o600),
+	)
 
 	shown, err := w.preview(prepared)
 	require.NoError(t, err)
@@ -135,9 +143,13 @@ func TestHostPreparation(t *testing.T) {
 
 	// Taken away: every file as it was, the hand edit included.
 	done = w.up(plain)
-	assert.Equal(t, []string{"Command pve1-apply", "Command pve2-apply", "ProxmoxHostPrep pve1", "ProxmoxHostPrep pve2"}, done.named("delete"))
+	assert.Equal(
+		t, []string{"Command pve1-apply", "Command pve2-apply", "ProxmoxHostPrep pve1", "ProxmoxHostPrep pve2"},
+		done.named("delete"),
+	)
 
 	before["pve1 etc/modprobe.d/zfs.conf"] = "options zfs zfs_arc_max=1\n"
+
 	for _, host := range []string{"pve1", "pve2"} {
 		for _, file := range files {
 			assert.Equal(t, before[host+" "+file], w.readHost(host, file), "%s of %s", file, host)

@@ -13,7 +13,8 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// TestStacksOfOneHostShareNoImage has two stacks with the same image on one host: neither deletes or downloads what the other's machines boot from.
+// TestStacksOfOneHostShareNoImage has two stacks with the same image on one host: neither deletes or downloads what the
+// other's machines boot from.
 func TestStacksOfOneHostShareNoImage(t *testing.T) {
 	t.Parallel()
 
@@ -23,11 +24,15 @@ func TestStacksOfOneHostShareNoImage(t *testing.T) {
 
 		return stack{Network: w.network, Source: "iso", OneHost: true, Clusters: []cluster{of}}.yaml(t)
 	}
-	other := cluster{Name: "two", ControlPlanes: 1, FirstControlPlane: 2100, FirstWork: 3100, FirstAddress: 60, FirstWorkerAddr: 70}
+	other := cluster{
+		Name: "two", ControlPlanes: 1, FirstControlPlane: 2100, FirstWork: 3100, FirstAddress: 60, FirstWorkerAddr: 70,
+	}
 
 	w.up(as("lab", one(1, 0)))
 	w.up(as("other", other))
-	assert.False(t, w.taskEnded("download", "refusing to override existing file"), "the second stack downloads its own file")
+	assert.False(
+		t, w.taskEnded("download", "refusing to override existing file"), "the second stack downloads its own file",
+	)
 
 	w.destroy(as("other", other))
 
@@ -37,7 +42,8 @@ func TestStacksOfOneHostShareNoImage(t *testing.T) {
 	w.requireRunning(1)
 }
 
-// TestAnImageKeepsTheNameItWasDownloadedBy: a stack whose file was downloaded when files had no stack in their names sees no change.
+// TestAnImageKeepsTheNameItWasDownloadedBy: a stack whose file was downloaded when files had no stack in their names
+// sees no change.
 func TestAnImageKeepsTheNameItWasDownloadedBy(t *testing.T) {
 	t.Parallel()
 
@@ -61,13 +67,15 @@ func TestAnImageKeepsTheNameItWasDownloadedBy(t *testing.T) {
 
 // formerNames is the program with the names that images had.
 func formerNames(ctx *pulumi.Context) error {
-	err := ctx.RegisterStackTransformation(func(args *pulumi.ResourceTransformationArgs) *pulumi.ResourceTransformationResult {
-		if file, ok := args.Props.(*download.FileArgs); ok {
-			file.FileName = pulumi.String(strings.TrimSuffix(args.Name, "-pve1-local"))
-		}
+	err := ctx.RegisterStackTransformation(
+		func(args *pulumi.ResourceTransformationArgs) *pulumi.ResourceTransformationResult {
+			if file, ok := args.Props.(*download.FileArgs); ok {
+				file.FileName = pulumi.String(strings.TrimSuffix(args.Name, "-pve1-local"))
+			}
 
-		return &pulumi.ResourceTransformationResult{Props: args.Props, Opts: args.Opts}
-	})
+			return &pulumi.ResourceTransformationResult{Props: args.Props, Opts: args.Opts}
+		},
+	)
 	if err != nil {
 		return fmt.Errorf("unable to give images their former names: %w", err)
 	}

@@ -86,7 +86,9 @@ func TestKilledRunsOfPreparation(t *testing.T) {
 		reached func(w *world) bool
 		plugins bool
 	}{
-		"while a host is prepared": {func(w *world) bool { return w.readHost("pve1", "etc/modprobe.d/vfio.conf") != "" }, false},
+		"while a host is prepared": {
+			func(w *world) bool { return w.readHost("pve1", "etc/modprobe.d/vfio.conf") != "" }, false,
+		},
 		"while a host reboots": {func(w *world) bool {
 			h, _ := w.lab.Data.Host("pve1")
 
@@ -174,7 +176,8 @@ func (w *world) taskSeen(kind string) bool {
 // cloneTries is how often clones are tried: a fault that hits less often is not seen by anybody.
 const cloneTries = 2 * 3 // of two machines
 
-// TestFailedTasks lets tasks of Proxmox fail under an up: the message says which machine and what Proxmox said, and the next up finishes the job.
+// TestFailedTasks lets tasks of Proxmox fail under an up: the message says which machine and what Proxmox said, and the
+// next up finishes the job.
 func TestFailedTasks(t *testing.T) {
 	t.Parallel()
 

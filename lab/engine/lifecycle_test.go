@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLifecycle takes one stack through everything a user does with it, from the first up to destroy, for both ways to a bootable node.
+// TestLifecycle takes one stack through everything a user does with it, from the first up to destroy, for both ways to
+// a bootable node.
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
 
@@ -43,14 +44,19 @@ func lifecycle(t *testing.T, source string) {
 	// Workers 2 → 4: only the new ones.
 	s.Clusters[0].Workers = 4
 	done = w.up(s.yaml(t))
-	assert.Equal(t, []string{"VirtualMachine one-general-3-vm", "VirtualMachine one-general-4-vm"}, vms(done.named("create")))
+	assert.Equal(
+		t, []string{"VirtualMachine one-general-3-vm", "VirtualMachine one-general-4-vm"}, vms(done.named("create")),
+	)
 	assert.Empty(t, vms(done.named("update")))
 	w.requireRunning(5)
 
 	// 4 → 1: only theirs go.
 	s.Clusters[0].Workers = 1
 	done = w.up(s.yaml(t))
-	assert.Equal(t, []string{"VirtualMachine one-general-2-vm", "VirtualMachine one-general-3-vm", "VirtualMachine one-general-4-vm"}, vms(done.named("delete")))
+	assert.Equal(
+		t, []string{"VirtualMachine one-general-2-vm", "VirtualMachine one-general-3-vm", "VirtualMachine one-general-4-vm"},
+		vms(done.named("delete")),
+	)
 	assert.Empty(t, vms(done.named("update")))
 	assert.Equal(t, []string{"one-cp-1", "one-general-1"}, slices.Sorted(maps.Keys(w.machines())))
 
@@ -79,7 +85,13 @@ func lifecycle(t *testing.T, source string) {
 
 	// A second cluster in the same stack touches nothing of the first.
 	s.Clusters = append(s.Clusters, cluster{
-		Name: "two", ControlPlanes: 1, Workers: 1, FirstControlPlane: 2100, FirstWork: 3100, FirstAddress: 60, FirstWorkerAddr: 70,
+		Name:              "two",
+		ControlPlanes:     1,
+		Workers:           1,
+		FirstControlPlane: 2100,
+		FirstWork:         3100,
+		FirstAddress:      60,
+		FirstWorkerAddr:   70,
 	})
 	done = w.up(s.yaml(t))
 	assert.Equal(t, []string{"VirtualMachine two-cp-1-vm", "VirtualMachine two-general-1-vm"}, vms(done.named("create")))
@@ -176,7 +188,8 @@ func TestConfigurationErrorsLeaveTheWorldUntouched(t *testing.T) {
 	assert.Equal(t, resources(t, volumes), resources(t, w.state(good.yaml(t))))
 }
 
-// TestProtection sees a protected stack refuse to lose its control planes, secrets and bootstrap, and let go of them once the stack file says so.
+// TestProtection sees a protected stack refuse to lose its control planes, secrets and bootstrap, and let go of them
+// once the stack file says so.
 func TestProtection(t *testing.T) {
 	t.Parallel()
 

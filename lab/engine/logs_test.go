@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLogsOfTheCLIStaySmall lets the CLI find more logs of earlier runs than the Makefile allows, with the environment that the Makefile gives to its commands.
+// TestLogsOfTheCLIStaySmall lets the CLI find more logs of earlier runs than the Makefile allows, with the environment
+// that the Makefile gives to its commands.
 func TestLogsOfTheCLIStaySmall(t *testing.T) {
 	t.Parallel()
 

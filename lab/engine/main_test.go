@@ -21,7 +21,9 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 
 	if missing := providers.Missing(); who == engine.Published && len(missing) > 0 {
-		fmt.Println("engine tests with the published plugins: not run, because these are not installed:", providers.List(missing))
+		fmt.Println(
+			"engine tests with the published plugins: not run, because these are not installed:", providers.List(missing),
+		)
 
 		return
 	}

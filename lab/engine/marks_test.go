@@ -48,14 +48,19 @@ func labelsOf(t *testing.T, client kubernetes.Interface, node string) map[string
 	return labels
 }
 
-// TestLabelsAndTaints: a GPU worker has its labels and taint from the start, and follows the stack file while it runs; what others set stays.
+// TestLabelsAndTaints: a GPU worker has its labels and taint from the start, and follows the stack file while it runs;
+// what others set stays.
 func TestLabelsAndTaints(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
 	w.gateWithin("60s")
 
-	s := gpuStack{Network: w.network, Workers: 1, ControlPlane: ", hosts: [pve2], taints: [\"etcd=only:NoSchedule\"], labels: {node-role.kubernetes.io/etcd: \"\"}"}
+	s := gpuStack{
+		Network:      w.network,
+		Workers:      1,
+		ControlPlane: ", hosts: [pve2], taints: [\"etcd=only:NoSchedule\"], labels: {node-role.kubernetes.io/etcd: \"\"}",
+	}
 	w.up(s.yaml(t))
 	client := kubernetesOf(t, w.outputs())
 	gpu := map[string]string{"nvidia.com/gpu.present": "true", "nvidia.com/device-plugin.config": "exclusive"}
@@ -77,10 +82,16 @@ func TestLabelsAndTaints(t *testing.T) {
 
 	s.Labels, s.Taints = "{tier: a}", `["dedicated=ai:NoSchedule"]`
 	done := w.up(s.yaml(t))
-	assert.Equal(t, []string{"Command one-healthy", "Command one-marked", "ConfigurationApply one-gpu-1-configuration"}, done.named("update"))
+	assert.Equal(
+		t, []string{"Command one-healthy", "Command one-marked", "ConfigurationApply one-gpu-1-configuration"},
+		done.named("update"),
+	)
 	assert.Empty(t, vms(append(done.named("create"), done.named("replace")...)))
 	assert.Contains(t, w.said(), "one-gpu-1: labels and taints: 1 label set, 2 taints set")
-	assert.ElementsMatch(t, []string{"theirs:NoSchedule", "nvidia.com/gpu=present:NoSchedule", "dedicated=ai:NoSchedule"}, taintsOf(t, client, "one-gpu-1"))
+	assert.ElementsMatch(
+		t, []string{"theirs:NoSchedule", "nvidia.com/gpu=present:NoSchedule", "dedicated=ai:NoSchedule"},
+		taintsOf(t, client, "one-gpu-1"),
+	)
 	assert.Equal(t, map[string]string{
 		"nvidia.com/gpu.present": "true", "nvidia.com/device-plugin.config": "exclusive", "tier": "a", "theirs": "1",
 	}, labelsOf(t, client, "one-gpu-1"), "Talos leaves tier, which it does not own")
@@ -91,13 +102,19 @@ func TestLabelsAndTaints(t *testing.T) {
 	// Another value and another effect.
 	s.Labels, s.Taints = "{tier: b}", `["dedicated=ai:NoExecute"]`
 	w.up(s.yaml(t))
-	assert.ElementsMatch(t, []string{"theirs:NoSchedule", "nvidia.com/gpu=present:NoSchedule", "dedicated=ai:NoExecute"}, taintsOf(t, client, "one-gpu-1"))
+	assert.ElementsMatch(
+		t, []string{"theirs:NoSchedule", "nvidia.com/gpu=present:NoSchedule", "dedicated=ai:NoExecute"},
+		taintsOf(t, client, "one-gpu-1"),
+	)
 	assert.Equal(t, "b", labelsOf(t, client, "one-gpu-1")["tier"])
 
 	// What is not stated any more is gone, on workers and control planes; what others set is there.
 	s.Labels, s.Taints, s.ControlPlane = "", "", ""
 	w.up(s.yaml(t))
-	assert.ElementsMatch(t, []string{"theirs:NoSchedule", "nvidia.com/gpu=present:NoSchedule"}, taintsOf(t, client, "one-gpu-1"))
+	assert.ElementsMatch(
+		t, []string{"theirs:NoSchedule", "nvidia.com/gpu=present:NoSchedule"}, taintsOf(t, client, "one-gpu-1"),
+	)
+
 	gpu["theirs"] = "1"
 	assert.Equal(t, gpu, labelsOf(t, client, "one-gpu-1"))
 	assert.Empty(t, taintsOf(t, client, "one-cp-1"))

@@ -19,7 +19,8 @@ type Policy struct {
 	Config string
 }
 
-// policyBinary is the project's pack as `make tools` builds it. By this name Pulumi also finds it on PATH for the pack's folder, where it has no language host for Go.
+// policyBinary is the project's pack as `make tools` builds it. By this name Pulumi also finds it on PATH for the
+// pack's folder, where it has no language host for Go.
 const policyBinary = "pulumi-analyzer-policy-go"
 
 // FindPolicy returns the project's pack built in dir, with the configuration of a file, empty = the defaults.
@@ -30,7 +31,9 @@ func FindPolicy(dir, config string) (Policy, error) {
 	}
 
 	if err != nil {
-		return Policy{}, fmt.Errorf("unable to find the policy pack: %w; `make tools` builds it, --policy=false goes without", err)
+		return Policy{}, fmt.Errorf(
+			"unable to find the policy pack: %w; `make tools` builds it, --policy=false goes without", err,
+		)
 	}
 
 	if config == "" {

@@ -38,7 +38,9 @@ func newJudged(t *testing.T, w *world, name string, policy engine.Policy) *judge
 	connection, err := w.lab.Connection()
 	require.NoError(t, err)
 
-	target, err := engine.NewTarget(name, []byte(stack{Network: w.network, Clusters: []cluster{one(1, 0)}}.yaml(t)), w.network, connection)
+	target, err := engine.NewTarget(
+		name, []byte(stack{Network: w.network, Clusters: []cluster{one(1, 0)}}.yaml(t)), w.network, connection,
+	)
 	require.NoError(t, err)
 
 	j := &judged{}
@@ -163,6 +165,7 @@ func TestEveryBadPlanIsRefusedByThePoliciesThatShould(t *testing.T) {
 	})
 
 	fired := map[string]bool{}
+
 	for _, plan := range badPlans() {
 		for _, name := range plan.want {
 			fired[name] = true
@@ -202,14 +205,22 @@ func TestAGoodPlanPassesEveryPolicy(t *testing.T) {
 		d.token(nil)
 		d.rule("TalosProxmox", "/vms", &proxmoxve.AclArgs{UserId: pulumi.String("pulumi@pve")})
 		d.rule("PVEAuditor", "/", &proxmoxve.AclArgs{TokenId: pulumi.String("pulumi@pve!talos")})
-		d.command(&local.CommandArgs{Create: pulumi.String("true"), Environment: pulumi.StringMap{"DB_PASSWORD": pulumi.ToSecret(pulumi.String("hunter2")).(pulumi.StringOutput)}})
+		d.command(
+			&local.CommandArgs{
+				Create:      pulumi.String("true"),
+				Environment: pulumi.StringMap{"DB_PASSWORD": pulumi.ToSecret(pulumi.String("hunter2")).(pulumi.StringOutput)},
+			},
+		)
 	})
 	require.NoError(t, r.err, w.said())
 	assert.Empty(t, r.messages)
 	assert.Empty(t, r.remediated)
 
 	r = j.preview(t.Context(), func(d *draft) {
-		d.machine(2000, "pve1", nil, []pulumi.ResourceOption{pulumi.Parent(d.component(components.TalosNodeType, "node", pulumi.Map{}))}, nil)
+		d.machine(
+			2000, "pve1", nil,
+			[]pulumi.ResourceOption{pulumi.Parent(d.component(components.TalosNodeType, "node", pulumi.Map{}))}, nil,
+		)
 	})
 	require.Len(t, r.remediated, 1, "missing tags are added")
 	assert.Equal(t, []any{"talos"}, r.remediated[0].PolicyRemediationEvent.After["tags"])
@@ -245,7 +256,12 @@ func TestStacksOfTheProjectPassEveryPolicy(t *testing.T) {
 		require.NoError(t, err)
 
 		o := w.options
-		o.Dir, o.Stack, o.StackFile, o.Config, o.Policy, o.Program = t.TempDir(), name, target.File, target.Config, policy, nil
+		o.Dir = t.TempDir()
+		o.Stack = name
+		o.StackFile = target.File
+		o.Config = target.Config
+		o.Policy = policy
+		o.Program = nil
 
 		e, err := engine.New(t.Context(), o)
 		require.NoError(t, err)
@@ -258,7 +274,8 @@ func TestStacksOfTheProjectPassEveryPolicy(t *testing.T) {
 	}
 }
 
-// TestThePackIsFoundByItsFolder judges by `--policy-pack policy`, as on a machine that has the built pack on PATH and no language host.
+// TestThePackIsFoundByItsFolder judges by `--policy-pack policy`, as on a machine that has the built pack on PATH and
+// no language host.
 func TestThePackIsFoundByItsFolder(t *testing.T) {
 	pack := policyPack(t)
 	t.Setenv("PATH", filepath.Dir(pack)+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -301,7 +318,11 @@ func TestWhatOnlyTheUpdateKnowsIsJudgedThere(t *testing.T) {
 		d.note(err)
 
 		if d.err == nil {
-			d.command(&local.CommandArgs{Create: pulumi.String("touch '" + made + "'"), Environment: pulumi.StringMap{"DB_PASSWORD": first.Stdout}})
+			d.command(
+				&local.CommandArgs{
+					Create: pulumi.String("touch '" + made + "'"), Environment: pulumi.StringMap{"DB_PASSWORD": first.Stdout},
+				},
+			)
 		}
 	}
 

@@ -25,7 +25,10 @@ type badPlan struct {
 // badPlans is the catalogue: each of them is refused by the real engine, by exactly the policies that should.
 func badPlans() map[string]badPlan {
 	all := map[string]badPlan{}
-	for _, topic := range []map[string]badPlan{badClusters(), badIdentities(), badDevices(), badMachines(), badVersions(), badSecrets(), badPrivileges(), badProduction()} {
+	for _, topic := range []map[string]badPlan{
+		badClusters(), badIdentities(), badDevices(), badMachines(), badVersions(), badSecrets(), badPrivileges(),
+		badProduction(),
+	} {
 		maps.Copy(all, topic)
 	}
 
@@ -43,12 +46,22 @@ func badClusters() map[string]badPlan {
 	}
 
 	return map[string]badPlan{
-		"two control planes":                     {draft: on("pve1", "pve2"), want: count, says: "2 control planes (m-1-vm, m-2-vm) tolerate no more failures than 1: plan 3"},
-		"four control planes":                    {draft: on("pve1", "pve2", "pve1", "pve2"), want: count},
-		"seven control planes":                   {draft: on("pve1", "pve2", "pve1", "pve2", "pve1", "pve2", "pve1"), want: count, says: "plan 5"},
-		"a cluster without control planes":       {draft: func(d *draft) { d.worker("pve1") }, want: count},
-		"three control planes on one host":       {draft: on("pve1", "pve1", "pve1"), want: spread, says: "on host pve1, where 2 would do"},
-		"two of three on one, with three hosts":  {draft: func(d *draft) { on("pve1", "pve1", "pve2")(d); d.worker("pve3") }, want: spread},
+		"two control planes": {
+			draft: on("pve1", "pve2"),
+			want:  count,
+			says:  "2 control planes (m-1-vm, m-2-vm) tolerate no more failures than 1: plan 3",
+		},
+		"four control planes": {draft: on("pve1", "pve2", "pve1", "pve2"), want: count},
+		"seven control planes": {
+			draft: on("pve1", "pve2", "pve1", "pve2", "pve1", "pve2", "pve1"), want: count, says: "plan 5",
+		},
+		"a cluster without control planes": {draft: func(d *draft) { d.worker("pve1") }, want: count},
+		"three control planes on one host": {
+			draft: on("pve1", "pve1", "pve1"), want: spread, says: "on host pve1, where 2 would do",
+		},
+		"two of three on one, with three hosts": {
+			draft: func(d *draft) { on("pve1", "pve1", "pve2")(d); d.worker("pve3") }, want: spread,
+		},
 		"five control planes, four on one host":  {draft: on("pve1", "pve1", "pve1", "pve1", "pve2"), want: spread},
 		"two control planes on one of two hosts": {draft: on("pve1", "pve1"), want: append(slices.Clone(count), spread...)},
 	}
@@ -60,18 +73,46 @@ func badIdentities() map[string]badPlan {
 	}
 
 	return map[string]badPlan{
-		"a VMID twice":                    {draft: func(d *draft) { d.cp("pve1"); d.worker("pve2", vmid(3100)); d.worker("pve2", vmid(3100)) }, want: []string{"unique-vmids"}, says: "VMID 3100 is that of m-2-vm too"},
-		"a machine at a template's VMID":  {draft: func(d *draft) { d.other("pve1", vmid(950)); d.other("pve2", vmid(950), asTemplate) }, want: []string{"unique-vmids"}},
-		"a MAC address twice":             {draft: two(macs("02:00:00:00:01:00")), want: []string{"unique-macs"}},
-		"a MAC address in two spellings":  {draft: func(d *draft) { d.cp("pve1", macs("02:00:00:00:0A:00")); d.worker("pve1", macs("02:00:00:00:0a:00")) }, want: []string{"unique-macs"}},
-		"a MAC address twice in one":      {draft: func(d *draft) { d.cp("pve1", macs("02:00:00:00:01:00", "02:00:00:00:01:00")) }, want: []string{"unique-macs"}},
-		"an address twice":                {draft: two(address("10.0.0.99/24")), want: []string{"unique-addresses"}},
-		"one node configured twice":       {draft: func(d *draft) { d.configuration("a", "10.0.0.1", ""); d.configuration("b", "10.0.0.1", "") }, want: []string{"unique-addresses"}},
-		"a control plane among workers":   {draft: func(d *draft) { d.cp("pve1", vmid(3500)) }, want: []string{"vmid-ranges"}, says: "VMID 3500 is outside 2000-2999, the range of controlPlanes"},
-		"a worker among control planes":   {draft: func(d *draft) { d.cp("pve1"); d.worker("pve1", vmid(2500)) }, want: []string{"vmid-ranges"}},
-		"a GPU worker among workers":      {draft: func(d *draft) { d.cp("pve1"); d.gpu("pve1", "gpu", vmid(3500)) }, want: []string{"vmid-ranges"}},
-		"a template among the machines":   {draft: func(d *draft) { d.other("pve1", vmid(2500), asTemplate) }, want: []string{"vmid-ranges"}},
-		"two machines that are one twice": {draft: two(macs("02:00:00:00:01:00"), address("10.0.0.99/24")), want: []string{"unique-addresses", "unique-macs"}},
+		"a VMID twice": {
+			draft: func(d *draft) { d.cp("pve1"); d.worker("pve2", vmid(3100)); d.worker("pve2", vmid(3100)) },
+			want:  []string{"unique-vmids"},
+			says:  "VMID 3100 is that of m-2-vm too",
+		},
+		"a machine at a template's VMID": {
+			draft: func(d *draft) { d.other("pve1", vmid(950)); d.other("pve2", vmid(950), asTemplate) },
+			want:  []string{"unique-vmids"},
+		},
+		"a MAC address twice": {draft: two(macs("02:00:00:00:01:00")), want: []string{"unique-macs"}},
+		"a MAC address in two spellings": {
+			draft: func(d *draft) { d.cp("pve1", macs("02:00:00:00:0A:00")); d.worker("pve1", macs("02:00:00:00:0a:00")) },
+			want:  []string{"unique-macs"},
+		},
+		"a MAC address twice in one": {
+			draft: func(d *draft) { d.cp("pve1", macs("02:00:00:00:01:00", "02:00:00:00:01:00")) },
+			want:  []string{"unique-macs"},
+		},
+		"an address twice": {draft: two(address("10.0.0.99/24")), want: []string{"unique-addresses"}},
+		"one node configured twice": {
+			draft: func(d *draft) { d.configuration("a", "10.0.0.1", ""); d.configuration("b", "10.0.0.1", "") },
+			want:  []string{"unique-addresses"},
+		},
+		"a control plane among workers": {
+			draft: func(d *draft) { d.cp("pve1", vmid(3500)) },
+			want:  []string{"vmid-ranges"},
+			says:  "VMID 3500 is outside 2000-2999, the range of controlPlanes",
+		},
+		"a worker among control planes": {
+			draft: func(d *draft) { d.cp("pve1"); d.worker("pve1", vmid(2500)) }, want: []string{"vmid-ranges"},
+		},
+		"a GPU worker among workers": {
+			draft: func(d *draft) { d.cp("pve1"); d.gpu("pve1", "gpu", vmid(3500)) }, want: []string{"vmid-ranges"},
+		},
+		"a template among the machines": {
+			draft: func(d *draft) { d.other("pve1", vmid(2500), asTemplate) }, want: []string{"vmid-ranges"},
+		},
+		"two machines that are one twice": {
+			draft: two(macs("02:00:00:00:01:00"), address("10.0.0.99/24")), want: []string{"unique-addresses", "unique-macs"},
+		},
 	}
 }
 
@@ -80,21 +121,39 @@ func badDevices() map[string]badPlan {
 	one := func(changes ...change) func(*draft) { return func(d *draft) { d.other("pve1", changes...) } }
 
 	return map[string]badPlan{
-		"a raw PCI id with a token":  {draft: one(device(vm.VirtualMachineHostpciArgs{Id: pulumi.String("0000:01:00")})), want: root, says: "use a mapping"},
-		"a ROM file with a token":    {draft: one(device(vm.VirtualMachineHostpciArgs{Mapping: pulumi.String("gpu"), RomFile: pulumi.String("vbios.rom")})), want: root},
-		"KVM arguments with a token": {draft: one(func(a *vm.VirtualMachineArgs) { a.KvmArguments = pulumi.String("-cpu host") }), want: root},
+		"a raw PCI id with a token": {
+			draft: one(device(vm.VirtualMachineHostpciArgs{Id: pulumi.String("0000:01:00")})), want: root, says: "use a mapping",
+		},
+		"a ROM file with a token": {
+			draft: one(device(vm.VirtualMachineHostpciArgs{Mapping: pulumi.String("gpu"), RomFile: pulumi.String("vbios.rom")})),
+			want:  root,
+		},
+		"KVM arguments with a token": {
+			draft: one(func(a *vm.VirtualMachineArgs) { a.KvmArguments = pulumi.String("-cpu host") }), want: root,
+		},
 		"CPU affinity with a token": {draft: one(func(a *vm.VirtualMachineArgs) {
 			a.Cpu = vm.VirtualMachineCpuArgs{Cores: pulumi.Int(2), Affinity: pulumi.String("0-1")}
 		}), want: root},
 		"hugepages with a token": {draft: one(func(a *vm.VirtualMachineArgs) {
-			a.Cpu = vm.VirtualMachineCpuArgs{Cores: pulumi.Int(2), Numa: pulumi.Bool(true)} // the provider wants it with hugepages
+			// the provider wants it with hugepages
+			a.Cpu = vm.VirtualMachineCpuArgs{Cores: pulumi.Int(2), Numa: pulumi.Bool(true)}
 			a.Memory = vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(4096), Hugepages: pulumi.String("2")}
 		}), want: root},
-		"a hook script with a token": {draft: one(func(a *vm.VirtualMachineArgs) { a.HookScriptFileId = pulumi.String("local:snippets/hook.pl") }), want: root, says: `hookScriptFileId is "local:snippets/hook.pl"`},
-		"a balloon with a device": {draft: one(device(vm.VirtualMachineHostpciArgs{Mapping: pulumi.String("gpu")}), func(a *vm.VirtualMachineArgs) {
+		"a hook script with a token": {
+			draft: one(func(a *vm.VirtualMachineArgs) { a.HookScriptFileId = pulumi.String("local:snippets/hook.pl") }),
+			want:  root,
+			says:  `hookScriptFileId is "local:snippets/hook.pl"`,
+		},
+		"a balloon with a device": {draft: one(device(
+			vm.VirtualMachineHostpciArgs{Mapping: pulumi.String("gpu")},
+		), func(a *vm.VirtualMachineArgs) {
 			a.Memory = vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(4096), Floating: pulumi.Int(2048)}
 		}), want: []string{"no-ballooning-with-passthrough"}},
-		"a GPU given twice": {draft: func(d *draft) { d.cp("pve1"); d.gpu("pve1", "gpu"); d.gpu("pve1", "gpu") }, want: []string{"pci-mapping-once"}, says: "device gpu of host pve1 is given to m-2-vm, m-3-vm"},
+		"a GPU given twice": {
+			draft: func(d *draft) { d.cp("pve1"); d.gpu("pve1", "gpu"); d.gpu("pve1", "gpu") },
+			want:  []string{"pci-mapping-once"},
+			says:  "device gpu of host pve1 is given to m-2-vm, m-3-vm",
+		},
 		"three machines on two GPUs": {draft: func(d *draft) {
 			d.cp("pve1")
 			d.mapping("gpu", "pve1", "pve1")
@@ -102,11 +161,31 @@ func badDevices() map[string]badPlan {
 			d.gpu("pve1", "gpu")
 			d.gpu("pve1", "gpu")
 		}, want: []string{"pci-mapping-once"}},
-		"a GPU that the host lacks":       {draft: func(d *draft) { d.cp("pve1"); d.mapping("gpu", "pve2"); d.gpu("pve1", "gpu") }, want: []string{"pci-mapping-once"}},
-		"more memory than there is":       {draft: func(d *draft) { d.cp("pve1"); d.worker("pve1") }, config: `{"host-capacity": {"hosts": {"pve1": {"memoryMiB": 8000}}}}`, want: []string{"host-capacity"}, says: "8192 MiB of memory planned, and 8000 MiB for guests"},
-		"more cores than there may be":    {draft: func(d *draft) { d.cp("pve1"); d.worker("pve1") }, config: `{"host-capacity": {"coreRatio": 1, "hosts": {"pve1": {"cores": 3}}}}`, want: []string{"host-capacity"}},
-		"a full datastore":                {draft: func(d *draft) { d.cp("pve1"); d.worker("pve1") }, config: `{"host-capacity": {"hosts": {"pve1": {"storageGiB": {"local-lvm": 39}}}}}`, want: []string{"host-capacity"}},
-		"memory that is needed by others": {draft: func(d *draft) { d.cp("pve1"); d.worker("pve1") }, config: `{"host-capacity": {"memoryRatio": 0.5, "hosts": {"pve1": {"memoryMiB": 16000}}}}`, want: []string{"host-capacity"}},
+		"a GPU that the host lacks": {
+			draft: func(d *draft) { d.cp("pve1"); d.mapping("gpu", "pve2"); d.gpu("pve1", "gpu") },
+			want:  []string{"pci-mapping-once"},
+		},
+		"more memory than there is": {
+			draft:  func(d *draft) { d.cp("pve1"); d.worker("pve1") },
+			config: `{"host-capacity": {"hosts": {"pve1": {"memoryMiB": 8000}}}}`,
+			want:   []string{"host-capacity"},
+			says:   "8192 MiB of memory planned, and 8000 MiB for guests",
+		},
+		"more cores than there may be": {
+			draft:  func(d *draft) { d.cp("pve1"); d.worker("pve1") },
+			config: `{"host-capacity": {"coreRatio": 1, "hosts": {"pve1": {"cores": 3}}}}`,
+			want:   []string{"host-capacity"},
+		},
+		"a full datastore": {
+			draft:  func(d *draft) { d.cp("pve1"); d.worker("pve1") },
+			config: `{"host-capacity": {"hosts": {"pve1": {"storageGiB": {"local-lvm": 39}}}}}`,
+			want:   []string{"host-capacity"},
+		},
+		"memory that is needed by others": {
+			draft:  func(d *draft) { d.cp("pve1"); d.worker("pve1") },
+			config: `{"host-capacity": {"memoryRatio": 0.5, "hosts": {"pve1": {"memoryMiB": 16000}}}}`,
+			want:   []string{"host-capacity"},
+		},
 	}
 }
 
@@ -121,20 +200,52 @@ func badMachines() map[string]badPlan {
 		"vendor data on Talos": {draft: cp(initialization(func(i *vm.VirtualMachineInitializationArgs) {
 			i.VendorDataFileId = pulumi.String("local:snippets/u.yaml")
 		})), want: cloud},
-		"SSH keys on Talos":   {draft: cp(account(vm.VirtualMachineInitializationUserAccountArgs{Keys: pulumi.StringArray{pulumi.String("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILlByXKFwQc6EoBa6IxHEFoDJoHnTHBqM2c9mLxLUO/U")}})), want: cloud, says: "initialization.userAccount.keys is set on a Talos machine"},
-		"a password on Talos": {draft: cp(account(vm.VirtualMachineInitializationUserAccountArgs{Password: pulumi.ToSecret(pulumi.String("hunter2")).(pulumi.StringOutput)})), want: cloud},
+		"SSH keys on Talos": {
+			draft: cp(
+				account(
+					vm.VirtualMachineInitializationUserAccountArgs{
+						Keys: pulumi.StringArray{
+							pulumi.String("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILlByXKFwQc6EoBa6IxHEFoDJoHnTHBqM2c9mLxLUO/U"),
+						},
+					},
+				),
+			),
+			want: cloud,
+			says: "initialization.userAccount.keys is set on a Talos machine",
+		},
+		"a password on Talos": {
+			draft: cp(
+				account(
+					vm.VirtualMachineInitializationUserAccountArgs{
+						Password: pulumi.ToSecret(pulumi.String("hunter2")).(pulumi.StringOutput),
+					},
+				),
+			),
+			want: cloud,
+		},
 		"an agent without its extension": {
 			draft: func(d *draft) {
 				d.node(func(a *vm.VirtualMachineArgs) { a.Agent = vm.VirtualMachineAgentArgs{Enabled: pulumi.Bool(true)} })
 			},
 			want: []string{"agent-needs-extension"},
 		},
-		"an image without a version": {draft: func(d *draft) { d.download("debian.img", "https://example.org/debian.img", checksum) }, want: []string{"versioned-images"}},
-		"the latest image":           {draft: func(d *draft) { d.download("debian-13.1-latest.img", "https://example.org/debian.img", checksum) }, want: []string{"versioned-images"}},
-		"an image without checksum":  {draft: func(d *draft) { d.download("debian-13.1.img", "https://example.org/debian.img", nil) }, want: []string{"image-checksum"}, says: "the download from https://example.org/debian.img has no checksum"},
+		"an image without a version": {
+			draft: func(d *draft) { d.download("debian.img", "https://example.org/debian.img", checksum) },
+			want:  []string{"versioned-images"},
+		},
+		"the latest image": {
+			draft: func(d *draft) { d.download("debian-13.1-latest.img", "https://example.org/debian.img", checksum) },
+			want:  []string{"versioned-images"},
+		},
+		"an image without checksum": {
+			draft: func(d *draft) { d.download("debian-13.1.img", "https://example.org/debian.img", nil) },
+			want:  []string{"image-checksum"},
+			says:  "the download from https://example.org/debian.img has no checksum",
+		},
 		"an image from a place that is not trusted with HTTP": {
-			draft: func(d *draft) { d.download("debian-13.1.img", "http://example.org/debian.img", nil) }, config: `{"image-checksum": {"trusted": ["http://example.org/"]}}`,
-			want: []string{"image-checksum"},
+			draft:  func(d *draft) { d.download("debian-13.1.img", "http://example.org/debian.img", nil) },
+			config: `{"image-checksum": {"trusted": ["http://example.org/"]}}`,
+			want:   []string{"image-checksum"},
 		},
 	}
 }
@@ -147,18 +258,26 @@ func badVersions() map[string]badPlan {
 
 	return map[string]badPlan{
 		"Talos without its patch version": {draft: func(d *draft) { d.cluster("v1.12", "v1.35.0") }, want: versions},
-		"an old Talos":                    {draft: func(d *draft) { d.cluster("v1.7.0", "v1.30.0") }, want: versions, says: "version v1.7.0 of Talos is not supported"},
-		"the latest Kubernetes":           {draft: func(d *draft) { d.cluster("v1.12.6", "latest") }, want: versions},
-		"a Kubernetes that Talos cannot":  {draft: func(d *draft) { d.cluster("v1.11.0", "v1.36.0") }, want: versions},
-		"a contract of no version":        {draft: func(d *draft) { d.secrets("v1.3") }, want: versions},
-		"an installer without version":    {draft: install("factory.talos.dev/nocloud-installer/ab"), want: versions},
-		"the latest installer":            {draft: install("ghcr.io/siderolabs/installer:latest"), want: versions},
-		"an installer of an old Talos":    {draft: install("factory.talos.dev/nocloud-installer/ab:v1.2.0"), want: versions},
+		"an old Talos": {
+			draft: func(d *draft) { d.cluster("v1.7.0", "v1.30.0") },
+			want:  versions,
+			says:  "version v1.7.0 of Talos is not supported",
+		},
+		"the latest Kubernetes":          {draft: func(d *draft) { d.cluster("v1.12.6", "latest") }, want: versions},
+		"a Kubernetes that Talos cannot": {draft: func(d *draft) { d.cluster("v1.11.0", "v1.36.0") }, want: versions},
+		"a contract of no version":       {draft: func(d *draft) { d.secrets("v1.3") }, want: versions},
+		"an installer without version":   {draft: install("factory.talos.dev/nocloud-installer/ab"), want: versions},
+		"the latest installer":           {draft: install("ghcr.io/siderolabs/installer:latest"), want: versions},
+		"an installer of an old Talos":   {draft: install("factory.talos.dev/nocloud-installer/ab:v1.2.0"), want: versions},
 		"a template of an old Talos": {draft: func(d *draft) {
-			d.component(components.GoldenTemplateType, "t", pulumi.Map{"version": pulumi.String("v1.2.0"), "vmid": pulumi.Int(901)})
+			d.component(
+				components.GoldenTemplateType, "t", pulumi.Map{"version": pulumi.String("v1.2.0"), "vmid": pulumi.Int(901)},
+			)
 		}, want: versions},
 		"a template's component outside": {draft: func(d *draft) {
-			d.component(components.GoldenTemplateType, "t", pulumi.Map{"version": pulumi.String("v1.12.6"), "vmid": pulumi.Int(1)})
+			d.component(
+				components.GoldenTemplateType, "t", pulumi.Map{"version": pulumi.String("v1.12.6"), "vmid": pulumi.Int(1)},
+			)
 		}, want: []string{"vmid-ranges"}},
 	}
 }
@@ -168,11 +287,42 @@ func badSecrets() map[string]badPlan {
 	run := func(args *local.CommandArgs) func(*draft) { return func(d *draft) { d.command(args) } }
 
 	return map[string]badPlan{
-		"a password in an environment": {draft: run(&local.CommandArgs{Create: pulumi.String("true"), Environment: pulumi.StringMap{"DB_PASSWORD": pulumi.String("hunter2")}}), want: plain, says: "environment.DB_PASSWORD has the name of a secret"},
-		"a private key in a script":    {draft: run(&local.CommandArgs{Create: pulumi.String("cat"), Stdin: pulumi.String("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----")}), want: plain, says: "stdin holds a private key"},
-		"a Proxmox token in a command": {draft: run(&local.CommandArgs{Create: pulumi.String("curl -H 'Authorization: PVEAPIToken=" + planToken + "' https://pve")}), want: plain, says: "create holds a Proxmox API token"},
-		"a random word in a command":   {draft: run(&local.CommandArgs{Create: pulumi.String("login --with " + planWord)}), want: plain},
-		"a kubeconfig in a trigger":    {draft: run(&local.CommandArgs{Create: pulumi.String("true"), Triggers: pulumi.Array{pulumi.Map{"kubeconfig": pulumi.String("apiVersion: v1")}}}), want: plain},
+		"a password in an environment": {
+			draft: run(
+				&local.CommandArgs{
+					Create: pulumi.String("true"), Environment: pulumi.StringMap{"DB_PASSWORD": pulumi.String("hunter2")},
+				},
+			),
+			want: plain,
+			says: "environment.DB_PASSWORD has the name of a secret",
+		},
+		"a private key in a script": {
+			draft: run(
+				&local.CommandArgs{
+					Create: pulumi.String("cat"), Stdin: pulumi.String("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----"),
+				},
+			),
+			want: plain,
+			says: "stdin holds a private key",
+		},
+		"a Proxmox token in a command": {
+			draft: run(
+				&local.CommandArgs{Create: pulumi.String("curl -H 'Authorization: PVEAPIToken=" + planToken + "' https://pve")},
+			),
+			want: plain,
+			says: "create holds a Proxmox API token",
+		},
+		"a random word in a command": {
+			draft: run(&local.CommandArgs{Create: pulumi.String("login --with " + planWord)}), want: plain,
+		},
+		"a kubeconfig in a trigger": {
+			draft: run(
+				&local.CommandArgs{
+					Create: pulumi.String("true"), Triggers: pulumi.Array{pulumi.Map{"kubeconfig": pulumi.String("apiVersion: v1")}},
+				},
+			),
+			want: plain,
+		},
 		"a plain password on Talos": {
 			draft: func(d *draft) {
 				d.configuration("c", "10.0.0.1", "machine: {registries: {config: {x: {auth: {password: "+planWord+"}}}}}")
@@ -187,19 +337,43 @@ func badPrivileges() map[string]badPlan {
 	return map[string]badPlan{
 		"a token of root": {
 			draft: func(d *draft) {
-				d.provider(&proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://127.0.0.1:8006/"), ApiToken: pulumi.String("root@pam!all=947e717a-ab18-4ee2-8123-6adba4f62f9a")}, vmid(210))
+				d.provider(
+					&proxmoxve.ProviderArgs{
+						Endpoint: pulumi.String("https://127.0.0.1:8006/"),
+						ApiToken: pulumi.String("root@pam!all=947e717a-ab18-4ee2-8123-6adba4f62f9a"),
+					},
+					vmid(210),
+				)
 			},
 			want: least,
 		},
-		"a role that may do more":  {draft: func(d *draft) { d.role("VM.Audit", "Permissions.Modify", "Sys.PowerMgmt") }, want: least, says: "privileges has Permissions.Modify, Sys.PowerMgmt, which nothing here needs"},
-		"a user who administrates": {draft: func(d *draft) { d.rule("Administrator", "/", &proxmoxve.AclArgs{UserId: pulumi.String("pulumi@pve")}) }, want: least, says: `roleId is Administrator on "/"`},
+		"a role that may do more": {
+			draft: func(d *draft) { d.role("VM.Audit", "Permissions.Modify", "Sys.PowerMgmt") },
+			want:  least,
+			says:  "privileges has Permissions.Modify, Sys.PowerMgmt, which nothing here needs",
+		},
+		"a user who administrates": {
+			draft: func(d *draft) { d.rule("Administrator", "/", &proxmoxve.AclArgs{UserId: pulumi.String("pulumi@pve")}) },
+			want:  least,
+			says:  `roleId is Administrator on "/"`,
+		},
 		"a token that administrates": {draft: func(d *draft) {
 			d.rule("PVEVMAdmin", "/vms", &proxmoxve.AclArgs{TokenId: pulumi.String("pulumi@pve!talos")})
 		}, want: least},
-		"a group that administrates":  {draft: func(d *draft) { d.rule("PVEAdmin", "/", &proxmoxve.AclArgs{GroupId: pulumi.String("ops")}) }, want: least},
-		"an administrator's account":  {draft: func(d *draft) { d.account("pulumi@pve", "PVEAdmin") }, want: least, says: `acls[0].roleId is PVEAdmin on "/"`},
-		"a token that is its user":    {draft: func(d *draft) { d.token(pulumi.Bool(false)) }, want: least, says: "privilegesSeparation is false"},
-		"a token that wants too much": {draft: func(d *draft) { d.role("Realm.Allocate"); d.token(pulumi.Bool(false)) }, want: least},
+		"a group that administrates": {
+			draft: func(d *draft) { d.rule("PVEAdmin", "/", &proxmoxve.AclArgs{GroupId: pulumi.String("ops")}) }, want: least,
+		},
+		"an administrator's account": {
+			draft: func(d *draft) { d.account("pulumi@pve", "PVEAdmin") },
+			want:  least,
+			says:  `acls[0].roleId is PVEAdmin on "/"`,
+		},
+		"a token that is its user": {
+			draft: func(d *draft) { d.token(pulumi.Bool(false)) }, want: least, says: "privilegesSeparation is false",
+		},
+		"a token that wants too much": {
+			draft: func(d *draft) { d.role("Realm.Allocate"); d.token(pulumi.Bool(false)) }, want: least,
+		},
 	}
 }
 
@@ -218,18 +392,36 @@ func badProduction() map[string]badPlan {
 	}
 
 	return map[string]badPlan{
-		"an unprotected control plane": {production: true, draft: func(d *draft) { d.cp("pve1") }, want: protect, says: "control plane of stack prod, a production one, is not protected"},
-		"unprotected Talos secrets":    {production: true, draft: func(d *draft) { d.secrets("v1.12") }, want: protect},
+		"an unprotected control plane": {
+			production: true,
+			draft:      func(d *draft) { d.cp("pve1") },
+			want:       protect,
+			says:       "control plane of stack prod, a production one, is not protected",
+		},
+		"unprotected Talos secrets": {production: true, draft: func(d *draft) { d.secrets("v1.12") }, want: protect},
 		"an unprotected bootstrap": {production: true, draft: func(d *draft) {
 			d.command(&local.CommandArgs{Create: pulumi.String("${TALOSOPS:-go run ./cmd/talosops} bootstrap")})
 		}, want: protect},
-		"a host's certificate unseen": {production: true, draft: through(&proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://127.0.0.1:8006/"), Insecure: pulumi.Bool(true)}), want: []string{"production-tls"}},
-		"an API without TLS": {production: true, draft: func(d *draft) { // nothing uses it, since the provider refuses that by itself
-			_, err := proxmoxve.NewProvider(d.ctx, "provider", &proxmoxve.ProviderArgs{Endpoint: pulumi.String("http://127.0.0.1:8006/"), ApiToken: pulumi.String(planToken)})
+		"a host's certificate unseen": {
+			production: true,
+			draft: through(
+				&proxmoxve.ProviderArgs{Endpoint: pulumi.String("https://127.0.0.1:8006/"), Insecure: pulumi.Bool(true)},
+			),
+			want: []string{"production-tls"},
+		},
+		// nothing uses it, since the provider refuses that by itself
+		"an API without TLS": {production: true, draft: func(d *draft) {
+			_, err := proxmoxve.NewProvider(
+				d.ctx, "provider",
+				&proxmoxve.ProviderArgs{Endpoint: pulumi.String("http://127.0.0.1:8006/"), ApiToken: pulumi.String(planToken)},
+			)
 			d.note(err)
 		}, want: []string{"production-tls"}, says: "endpoint is http://127.0.0.1:8006/, without TLS"},
 		"a download from anyone": {production: true, draft: func(d *draft) {
-			d.download("debian-13.1.img", "https://example.org/debian.img", func(a *download.FileArgs) { checksum(a); a.Verify = pulumi.Bool(false) })
+			d.download(
+				"debian-13.1.img", "https://example.org/debian.img",
+				func(a *download.FileArgs) { checksum(a); a.Verify = pulumi.Bool(false) },
+			)
 		}, want: []string{"production-tls"}},
 		"disks that anyone can read": {
 			production: true, config: `{"production-disk-encryption": "mandatory", "production-talos-firewall": "disabled"}`,

@@ -26,7 +26,8 @@ type draft struct {
 
 type change = func(*vm.VirtualMachineArgs)
 
-// cp, worker and other are machines on a host: a control plane and a worker of cluster one, and one that is no Talos node.
+// cp, worker and other are machines on a host: a control plane and a worker of cluster one, and one that is no Talos
+// node.
 func (d *draft) cp(host string, changes ...change) {
 	d.machine(2000, host, []string{"cluster-one", "controlplane", "talos"}, nil, changes)
 }
@@ -37,7 +38,14 @@ func (d *draft) worker(host string, changes ...change) {
 
 func (d *draft) gpu(host, device string, changes ...change) {
 	d.machine(4000, host, []string{"cluster-one", "talos", "worker"}, nil, append([]change{func(a *vm.VirtualMachineArgs) {
-		a.Hostpcis = vm.VirtualMachineHostpciArray{vm.VirtualMachineHostpciArgs{Device: pulumi.String("hostpci0"), Mapping: pulumi.String(device), Pcie: pulumi.Bool(true), Rombar: pulumi.Bool(true)}}
+		a.Hostpcis = vm.VirtualMachineHostpciArray{
+			vm.VirtualMachineHostpciArgs{
+				Device:  pulumi.String("hostpci0"),
+				Mapping: pulumi.String(device),
+				Pcie:    pulumi.Bool(true),
+				Rombar:  pulumi.Bool(true),
+			},
+		}
 	}}, changes...))
 }
 
@@ -48,10 +56,18 @@ func (d *draft) other(host string, changes ...change) {
 func (d *draft) machine(first int, host string, tags []string, opts []pulumi.ResourceOption, changes []change) {
 	d.n++
 	args := &vm.VirtualMachineArgs{
-		Name: pulumi.Sprintf("m-%d", d.n), VmId: pulumi.Int(first + d.n), NodeName: pulumi.String(host), Tags: pulumi.ToStringArray(tags), Started: pulumi.Bool(false),
-		Cpu:            vm.VirtualMachineCpuArgs{Cores: pulumi.Int(2), Sockets: pulumi.Int(1)},
-		Memory:         vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(4096), Floating: pulumi.Int(0)},
-		Disks:          vm.VirtualMachineDiskArray{vm.VirtualMachineDiskArgs{Interface: pulumi.String("scsi0"), DatastoreId: pulumi.String("local-lvm"), Size: pulumi.Int(20)}},
+		Name:     pulumi.Sprintf("m-%d", d.n),
+		VmId:     pulumi.Int(first + d.n),
+		NodeName: pulumi.String(host),
+		Tags:     pulumi.ToStringArray(tags),
+		Started:  pulumi.Bool(false),
+		Cpu:      vm.VirtualMachineCpuArgs{Cores: pulumi.Int(2), Sockets: pulumi.Int(1)},
+		Memory:   vm.VirtualMachineMemoryArgs{Dedicated: pulumi.Int(4096), Floating: pulumi.Int(0)},
+		Disks: vm.VirtualMachineDiskArray{
+			vm.VirtualMachineDiskArgs{
+				Interface: pulumi.String("scsi0"), DatastoreId: pulumi.String("local-lvm"), Size: pulumi.Int(20),
+			},
+		},
 		NetworkDevices: vm.VirtualMachineNetworkDeviceArray{card(fmt.Sprintf("02:00:00:00:00:%02X", d.n))},
 		Initialization: cloudInit(fmt.Sprintf("10.0.0.%d/24", d.n)),
 	}
@@ -71,7 +87,9 @@ func (d *draft) note(err error) {
 }
 
 func card(mac string) vm.VirtualMachineNetworkDeviceArgs {
-	return vm.VirtualMachineNetworkDeviceArgs{Bridge: pulumi.String("vmbr0"), MacAddress: pulumi.String(mac), Model: pulumi.String("virtio")}
+	return vm.VirtualMachineNetworkDeviceArgs{
+		Bridge: pulumi.String("vmbr0"), MacAddress: pulumi.String(mac), Model: pulumi.String("virtio"),
+	}
 }
 
 func cloudInit(address string) vm.VirtualMachineInitializationArgs {
@@ -126,8 +144,12 @@ func asTemplate(a *vm.VirtualMachineArgs) { a.Template = pulumi.Bool(true) }
 // download is an image of a URL, under a name.
 func (d *draft) download(name, url string, change func(*download.FileArgs)) {
 	args := &download.FileArgs{
-		ContentType: pulumi.String("iso"), DatastoreId: pulumi.String("local"), NodeName: pulumi.String("pve1"), FileName: pulumi.String(name), Url: pulumi.String(url),
-		Overwrite: pulumi.Bool(false),
+		ContentType: pulumi.String("iso"),
+		DatastoreId: pulumi.String("local"),
+		NodeName:    pulumi.String("pve1"),
+		FileName:    pulumi.String(name),
+		Url:         pulumi.String(url),
+		Overwrite:   pulumi.Bool(false),
 	}
 	if change != nil {
 		change(args)
@@ -138,7 +160,9 @@ func (d *draft) download(name, url string, change func(*download.FileArgs)) {
 }
 
 func checksum(a *download.FileArgs) {
-	a.Checksum, a.ChecksumAlgorithm = pulumi.String("9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"), pulumi.String("sha256")
+	a.Checksum, a.ChecksumAlgorithm = pulumi.String(
+		"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+	), pulumi.String("sha256")
 }
 
 // command is a local command that would run at update.
@@ -163,7 +187,9 @@ func (d *draft) configuration(name, address, patch string, opts ...pulumi.Resour
 	}
 
 	_, err := machine.NewConfigurationApply(d.ctx, name, &machine.ConfigurationApplyArgs{
-		ClientConfiguration:       machine.ClientConfigurationArgs{CaCertificate: text, ClientCertificate: text, ClientKey: text},
+		ClientConfiguration: machine.ClientConfigurationArgs{
+			CaCertificate: text, ClientCertificate: text, ClientKey: text,
+		},
 		MachineConfigurationInput: pulumi.ToSecret(pulumi.String("machine: {type: worker}\n")).(pulumi.StringOutput),
 		ConfigPatches:             patches,
 		Node:                      pulumi.String(address),
@@ -183,7 +209,10 @@ func (d *draft) component(token, name string, outputs pulumi.Map) pulumi.Resourc
 }
 
 func (d *draft) cluster(talos, kubernetes string) {
-	d.component(components.TalosClusterType, "one", pulumi.Map{"talosVersion": pulumi.String(talos), "kubernetesVersion": pulumi.String(kubernetes)})
+	d.component(
+		components.TalosClusterType, "one",
+		pulumi.Map{"talosVersion": pulumi.String(talos), "kubernetesVersion": pulumi.String(kubernetes)},
+	)
 }
 
 // node is a Talos node whose image has no extensions.
@@ -196,14 +225,28 @@ func (d *draft) node(changes ...change) {
 	in := pulumi.Parent(d.component(components.TalosNodeType, "node", pulumi.Map{}))
 	d.machine(2000, "pve1", []string{"cluster-one", "controlplane", "talos"}, []pulumi.ResourceOption{in}, changes)
 	// The digest of the text above.
-	d.configuration("configuration", "10.0.0.1", installer("factory.talos.dev/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.12.6"), in)
+	d.configuration(
+		"configuration", "10.0.0.1",
+		installer(
+			"factory.talos.dev/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.12.6",
+		),
+		in,
+	)
 }
 
 // mapping maps as many devices on hosts.
 func (d *draft) mapping(name string, hosts ...string) {
 	maps := mapping.PciMapTypeArray{}
 	for i, host := range hosts {
-		maps = append(maps, mapping.PciMapTypeArgs{Node: pulumi.String(host), Id: pulumi.String("10de:2204"), Path: pulumi.Sprintf("0000:0%d:00.0", i+1), IommuGroup: pulumi.Int(i)})
+		maps = append(
+			maps,
+			mapping.PciMapTypeArgs{
+				Node:       pulumi.String(host),
+				Id:         pulumi.String("10de:2204"),
+				Path:       pulumi.Sprintf("0000:0%d:00.0", i+1),
+				IommuGroup: pulumi.Int(i),
+			},
+		)
 	}
 
 	_, err := mapping.NewPci(d.ctx, name, &mapping.PciArgs{Name: pulumi.String(name), Maps: maps})
@@ -222,7 +265,10 @@ func (d *draft) provider(args *proxmoxve.ProviderArgs, changes ...change) {
 
 // role makes a role of these privileges.
 func (d *draft) role(privileges ...string) {
-	_, err := permission.NewRole(d.ctx, "role", &permission.RoleArgs{RoleId: pulumi.String("TalosProxmox"), Privileges: pulumi.ToStringArray(privileges)})
+	_, err := permission.NewRole(
+		d.ctx, "role",
+		&permission.RoleArgs{RoleId: pulumi.String("TalosProxmox"), Privileges: pulumi.ToStringArray(privileges)},
+	)
 	d.note(err)
 }
 
@@ -251,7 +297,10 @@ func (d *draft) token(separated pulumi.BoolPtrInput) {
 	owner := d.account("pulumi@pve", "PVEAuditor")
 
 	if d.err == nil {
-		_, err := user.NewToken(d.ctx, "token", &user.TokenArgs{UserId: owner.UserId, TokenName: pulumi.String("talos"), PrivilegesSeparation: separated})
+		_, err := user.NewToken(
+			d.ctx, "token",
+			&user.TokenArgs{UserId: owner.UserId, TokenName: pulumi.String("talos"), PrivilegesSeparation: separated},
+		)
 		d.note(err)
 	}
 }

@@ -119,13 +119,23 @@ func image(host string) declared {
 	}}
 }
 
-// bootable is a VM that states everything which the published provider would otherwise guess, and boots Talos from the ISO.
+// bootable is a VM that states everything which the published provider would otherwise guess, and boots Talos from the
+// ISO.
 func bootable(vmid int) object {
 	return object{
-		"nodeName": "pve1", "vmId": vmid, "name": fmt.Sprintf("vm-%d", vmid), "stopOnDestroy": true, "bootOrders": []any{"scsi0", "ide0"},
-		"cdrom": object{"enabled": true, "fileId": "local:iso/talos.iso", "interface": "ide0"}, "memory": object{"dedicated": 512},
-		"disks":           []any{object{"interface": "scsi0", "datastoreId": "local-lvm", "size": 2, "fileFormat": "raw"}},
-		"networkDevices":  []any{object{"bridge": "vmbr0", "disconnected": true, "macAddress": fmt.Sprintf("02:00:00:00:%02X:%02X", vmid>>8, vmid&255)}},
+		"nodeName":      "pve1",
+		"vmId":          vmid,
+		"name":          fmt.Sprintf("vm-%d", vmid),
+		"stopOnDestroy": true,
+		"bootOrders":    []any{"scsi0", "ide0"},
+		"cdrom":         object{"enabled": true, "fileId": "local:iso/talos.iso", "interface": "ide0"},
+		"memory":        object{"dedicated": 512},
+		"disks":         []any{object{"interface": "scsi0", "datastoreId": "local-lvm", "size": 2, "fileFormat": "raw"}},
+		"networkDevices": []any{
+			object{
+				"bridge": "vmbr0", "disconnected": true, "macAddress": fmt.Sprintf("02:00:00:00:%02X:%02X", vmid>>8, vmid&255),
+			},
+		},
 		"operatingSystem": object{"type": "l26"}, "serialDevices": []any{object{"device": "socket"}},
 	}
 }
@@ -143,7 +153,8 @@ func merged(first, second object) object {
 	return out
 }
 
-// changed returns a copy of an object with another value at a path, where [] is the first element; nil takes the value away.
+// changed returns a copy of an object with another value at a path, where [] is the first element; nil takes the value
+// away.
 func changed(o object, path string, v any) object {
 	out := maps.Clone(o)
 	if out == nil {

@@ -23,7 +23,8 @@ import (
 // Providers says who does the work of a run. It is a flag's value (pflag.Value).
 type Providers string
 
-// Auto takes the providers that made the stack; for a new one the published plugins when all of them are installed, and the stand-ins otherwise.
+// Auto takes the providers that made the stack; for a new one the published plugins when all of them are installed, and
+// the stand-ins otherwise.
 const (
 	Auto      Providers = "auto"
 	Published Providers = "published"
@@ -47,7 +48,8 @@ func (p *Providers) Set(text string) error {
 	return nil
 }
 
-// choose takes what was asked for, or what made the stack, or what is installed: a state is read only by the kind of providers that wrote it.
+// choose takes what was asked for, or what made the stack, or what is installed: a state is read only by the kind of
+// providers that wrote it.
 func (p Providers) choose(madeBy Providers) (Providers, error) {
 	missing := providers.Missing()
 	made := map[Providers]string{Published: "the published plugins", StandIn: "the lab's stand-ins"}[madeBy]
@@ -93,7 +95,8 @@ func (p Providers) said() string {
 	return "Providers: the lab's stand-ins"
 }
 
-// standInKey is in the state of the stand-ins themselves, which are made with pulumi-go-provider; the published proxmoxve and talos are bridges to Terraform's.
+// standInKey is in the state of the stand-ins themselves, which are made with pulumi-go-provider; the published
+// proxmoxve and talos are bridges to Terraform's.
 const standInKey = "__pulumi-go-provider-version"
 
 // madeBy looks in the stack's state for the kind of providers that wrote it; empty = it has no resources of theirs.
@@ -187,7 +190,8 @@ func (e *Engine) openProviders(ctx context.Context, env map[string]string) (err 
 	return nil
 }
 
-// linkPlugins lays the user's plugins into the lab's own PULUMI_HOME. Engines pass over folders that are links, but not over files.
+// linkPlugins lays the user's plugins into the lab's own PULUMI_HOME. Engines pass over folders that are links, but not
+// over files.
 func (e *Engine) linkPlugins() error {
 	for _, plugin := range providers.Plugins() {
 		installed, err := plugin.Folder()
@@ -228,10 +232,12 @@ func link(installed, folder string) error {
 	return nil
 }
 
-// trustVariable names a file of authorities for programs in Go, instead of the system's file but beside the system's folder of them.
+// trustVariable names a file of authorities for programs in Go, instead of the system's file but beside the system's
+// folder of them.
 const trustVariable = "SSL_CERT_FILE"
 
-// trust returns the file that makes the providers trust the lab's CA: with the user's own authorities in it where the user names a file.
+// trust returns the file that makes the providers trust the lab's CA: with the user's own authorities in it where the
+// user names a file.
 func (e *Engine) trust() (string, error) {
 	own := os.Getenv(trustVariable)
 	if own == "" || e.o.CA == "" {

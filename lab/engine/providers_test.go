@@ -38,16 +38,30 @@ func TestProvidersAreChosen(t *testing.T) {
 		published bool
 		says      string // or the problem
 	}{
-		"auto takes what is installed":               {all, Auto, nothing, true, "the published plugins proxmoxve 6.18.1, talos 0.7.1, command 1.2.1"},
-		"nothing stated is auto":                     {all, "", commands, true, "the published plugins"},
-		"auto does without":                          {none, Auto, nothing, false, "the lab's stand-ins (published plugins not installed: proxmoxve 6.18.1, talos 0.7.1, command 1.2.1)"},
-		"auto stays with what made the stack":        {all, Auto, byStandIns, false, "the lab's stand-ins"},
-		"stand-ins are taken if asked for":           {all, StandIn, nothing, false, "the lab's stand-ins"},
-		"published ones that are there are linked":   {all, Published, byPublished, true, "the published plugins"},
-		"published ones have to be there":            {none, Published, nothing, false, "\n  pulumi plugin install resource command v1.2.1\n"},
-		"published ones have to stay there":          {none, Auto, byPublished, false, "the published plugins are not installed"},
-		"stand-ins do not go on with their state":    {all, StandIn, byPublished, false, "the published plugins made this stack, and only they can read its state: destroy it with --providers=published"},
-		"published ones do not go on with stand-ins": {all, Published, byStandIns, false, "the lab's stand-ins made this stack"},
+		"auto takes what is installed": {
+			all, Auto, nothing, true, "the published plugins proxmoxve 6.18.1, talos 0.7.1, command 1.2.1",
+		},
+		"nothing stated is auto": {all, "", commands, true, "the published plugins"},
+		"auto does without": {
+			none, Auto, nothing, false,
+			"the lab's stand-ins (published plugins not installed: proxmoxve 6.18.1, talos 0.7.1, command 1.2.1)",
+		},
+		"auto stays with what made the stack":      {all, Auto, byStandIns, false, "the lab's stand-ins"},
+		"stand-ins are taken if asked for":         {all, StandIn, nothing, false, "the lab's stand-ins"},
+		"published ones that are there are linked": {all, Published, byPublished, true, "the published plugins"},
+		"published ones have to be there": {
+			none, Published, nothing, false, "\n  pulumi plugin install resource command v1.2.1\n",
+		},
+		"published ones have to stay there": {
+			none, Auto, byPublished, false, "the published plugins are not installed",
+		},
+		"stand-ins do not go on with their state": {
+			all, StandIn, byPublished, false,
+			"the published plugins made this stack, and only they can read its state: destroy it with --providers=published",
+		},
+		"published ones do not go on with stand-ins": {
+			all, Published, byStandIns, false, "the lab's stand-ins made this stack",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("PULUMI_HOME", test.home)
@@ -57,6 +71,7 @@ func TestProvidersAreChosen(t *testing.T) {
 			e := &Engine{o: Options{Dir: home, Stack: "lab", Providers: test.choice, Err: &said}, close: func() {}}
 			env := map[string]string{}
 			state := fmt.Sprintf(`{"version": 4, "checkpoint": {"latest": {"resources": [%s]}}}`, test.state)
+
 			require.NoError(t, os.MkdirAll(filepath.Dir(e.statePath()), 0o700))
 			require.NoError(t, os.WriteFile(e.statePath(), []byte(state), 0o600))
 

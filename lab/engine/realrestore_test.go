@@ -146,9 +146,13 @@ func (d *drill) keep() string {
 
 	client := kubernetesOf(d.T, d.w.outputs())
 	meta := metav1.ObjectMeta{Name: drillName, Namespace: "default"}
-	_, err := client.CoreV1().ConfigMaps("default").Create(d.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"is": "here"}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().ConfigMaps("default").Create(
+		d.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"is": "here"}}, metav1.CreateOptions{},
+	)
 	require.NoError(d, err)
-	_, err = client.CoreV1().Secrets("default").Create(d.Context(), &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"is": drillText}}, metav1.CreateOptions{})
+	_, err = client.CoreV1().Secrets("default").Create(
+		d.Context(), &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"is": drillText}}, metav1.CreateOptions{},
+	)
 	require.NoError(d, err)
 
 	out, err := d.w.backup("etcd", d.w.options.Stack)
@@ -179,7 +183,9 @@ func (d *drill) keep() string {
 	_, err = backup.Open(exported[0], d.keys.String())
 	require.ErrorContains(d, err, "unable to decrypt")
 
-	_, err = client.CoreV1().Namespaces().Create(d.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lost"}}, metav1.CreateOptions{})
+	_, err = client.CoreV1().Namespaces().Create(
+		d.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lost"}}, metav1.CreateOptions{},
+	)
 	require.NoError(d, err)
 	require.NoError(d, client.CoreV1().ConfigMaps("default").Delete(d.Context(), drillName, metav1.DeleteOptions{}))
 
@@ -215,7 +221,8 @@ func (d *drill) loseEtcd(s stack) {
 			talosclient.WithGRPCDialOptions(grpc.WithNoProxy()))
 		require.NoError(d, err)
 		require.NoError(d, c.ResetGeneric(d.Context(), &machineapi.ResetRequest{
-			Reboot: true, SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: constants.EphemeralPartitionLabel, Wipe: true}},
+			Reboot:                 true,
+			SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: constants.EphemeralPartitionLabel, Wipe: true}},
 		}))
 		require.NoError(d, c.Close())
 	}

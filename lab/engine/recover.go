@@ -29,7 +29,8 @@ func (e *Engine) statePath() string {
 	return filepath.Join(e.o.Dir, stateFolder, ".pulumi", "stacks", projectName, e.o.Stack+".json")
 }
 
-// running notes that an operation is under way; the returned function takes the note back, unless the CLI was killed (then its exit code is negative).
+// running notes that an operation is under way; the returned function takes the note back, unless the CLI was killed
+// (then its exit code is negative).
 func (e *Engine) running() (func(), error) {
 	if err := os.WriteFile(e.runningFile(), nil, 0o600); err != nil {
 		return nil, fmt.Errorf("unable to note the run: %w", err)
@@ -42,8 +43,8 @@ func (e *Engine) running() (func(), error) {
 	}, nil
 }
 
-// recover makes a stack whose last run was killed usable again, as `make recover` does for stacks of one's own. The caller holds the lab's run lock, so that nobody has
-// to be asked whether the run is dead.
+// recover makes a stack whose last run was killed usable again, as `make recover` does for stacks of one's own. The
+// caller holds the lab's run lock, so that nobody has to be asked whether the run is dead.
 func (e *Engine) recover(ctx context.Context, env map[string]string) error {
 	if _, err := os.Stat(e.runningFile()); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -70,7 +71,8 @@ func (e *Engine) unfinishedFile() string { return e.workPath("unfinished-" + e.o
 func (e *Engine) Resume(ctx context.Context, opts ...optup.Option) error {
 	unfinished := e.unfinishedFile()
 	if _, err := os.Stat(unfinished); err == nil {
-		fmt.Fprintln(e.o.out(), "The last up failed: the machines are read first (--refresh).") //nolint:errcheck // to the terminal
+		//nolint:errcheck // to the terminal
+		fmt.Fprintln(e.o.out(), "The last up failed: the machines are read first (--refresh).")
 
 		opts = append(opts, optup.Refresh())
 	}
@@ -103,7 +105,11 @@ func (e *Engine) runRecovery(ctx context.Context, env map[string]string, vmids [
 	}
 
 	if err := recovery.Run(ctx, recovery.Options{
-		Project: filepath.Join(e.o.Dir, workFolder), Stack: e.o.Stack, Pulumi: e.pulumi(env), Shell: recovery.TalosOps(e.o.TalosOps), VMIDs: vmids,
+		Project:     filepath.Join(e.o.Dir, workFolder),
+		Stack:       e.o.Stack,
+		Pulumi:      e.pulumi(env),
+		Shell:       recovery.TalosOps(e.o.TalosOps),
+		VMIDs:       vmids,
 		Plan:        func(config map[string]string) (*spec.Plan, error) { return stacks.PlanOfConfig(e.o.Stack, config) },
 		Environment: func(string) string { return "" }, Transport: transport, Out: e.o.out(), Poll: recoverPolls * e.o.poll(),
 	}); err != nil {
@@ -126,7 +132,9 @@ func (e *Engine) pulumi(env map[string]string) recovery.Pulumi {
 	return func(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 		var stdout bytes.Buffer
 
-		_, stderr, _, err := e.cli.Run(ctx, filepath.Join(e.o.Dir, workFolder), stdin, []io.Writer{&stdout}, nil, environment, args...)
+		_, stderr, _, err := e.cli.Run(
+			ctx, filepath.Join(e.o.Dir, workFolder), stdin, []io.Writer{&stdout}, nil, environment, args...,
+		)
 		if err != nil {
 			return nil, fmt.Errorf("pulumi %s: %w: %s", args[0], err, stderr)
 		}

@@ -15,8 +15,8 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// TestWhatAKilledRunLeaves lets the plugins of a killed run finish their machines, which the state does not know: the next up cannot make them, and says what to do. Then
-// `make recover` removes what is the stack's own, and nothing else.
+// TestWhatAKilledRunLeaves lets the plugins of a killed run finish their machines, which the state does not know: the
+// next up cannot make them, and says what to do. Then `make recover` removes what is the stack's own, and nothing else.
 func TestWhatAKilledRunLeaves(t *testing.T) {
 	t.Parallel()
 
@@ -26,7 +26,10 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 	const made = 3
 
 	w.killed(s.yaml(t), func(w *world) bool { return len(w.machines()) == made }, false)
-	require.Eventually(t, func() bool { return len(w.lab.Machines.Status()) == made }, within, 50*time.Millisecond, "the plugins finish their machines")
+	require.Eventually(
+		t, func() bool { return len(w.lab.Machines.Status()) == made }, within, 50*time.Millisecond,
+		"the plugins finish their machines",
+	)
 	assert.NotEmpty(t, w.plugins())
 
 	// What a user tries first.
@@ -39,7 +42,10 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, w.state(s.yaml(t)), "pending_operations", "they survive every run")
 	assert.Contains(t, w.said(), "unable to create VM 3000: config file already exists")
-	assert.Contains(t, w.said(), "an interrupted run of this stack left VM 3000 on "+w.hostOf(3000)+": `make recover STACK=lab VMID=3000` removes it")
+	assert.Contains(
+		t, w.said(),
+		"an interrupted run of this stack left VM 3000 on "+w.hostOf(3000)+": `make recover STACK=lab VMID=3000` removes it",
+	)
 	assert.NotContains(t, w.said(), "qm destroy")
 
 	// One of the VMIDs is somebody else's by now.
@@ -82,7 +88,9 @@ func TestAMappingThatAKilledRunMade(t *testing.T) {
 	w := newWorld(t, testSpeed/4)
 	text := w.gpuMachine(t, "whenIdle")
 
-	_, err := w.lab.Data.AddFault(datacentre.Fault{Method: "GET", Path: "/cluster/mapping/pci/rtx4000$", Delay: 1000 * time.Hour})
+	_, err := w.lab.Data.AddFault(
+		datacentre.Fault{Method: "GET", Path: "/cluster/mapping/pci/rtx4000$", Delay: 1000 * time.Hour},
+	)
 	require.NoError(t, err)
 	w.killed(text, func(w *world) bool { return len(w.lab.Data.Mappings()) == 1 }, true)
 	require.NoError(t, w.lab.Data.ClearFaults())
@@ -96,7 +104,9 @@ func TestAMappingThatAKilledRunMade(t *testing.T) {
 	_, err = w.tryUp(t.Context(), text, optup.Refresh())
 	require.Error(t, err)
 	assert.Contains(t, w.said(), "pci ID 'rtx4000' already defined")
-	assert.Contains(t, w.said(), "If it names this stack, an interrupted run left it, and `make recover STACK=lab` removes it")
+	assert.Contains(
+		t, w.said(), "If it names this stack, an interrupted run left it, and `make recover STACK=lab` removes it",
+	)
 
 	made := w.lab.Data.Mappings()[0]
 	others := made
@@ -129,7 +139,8 @@ func (w *world) hostOf(vmid int) string {
 	return vm.Host
 }
 
-// TestAHalfBuiltTemplate ends a template's build script with its run: the template is removed, and nothing of it is left when the stack is destroyed instead of resumed.
+// TestAHalfBuiltTemplate ends a template's build script with its run: the template is removed, and nothing of it is
+// left when the stack is destroyed instead of resumed.
 func TestAHalfBuiltTemplate(t *testing.T) {
 	t.Parallel()
 
@@ -149,7 +160,8 @@ func TestAHalfBuiltTemplate(t *testing.T) {
 	assert.Empty(t, w.lab.Data.VMs())
 }
 
-// TestMachinesOfAnOlderVersionGetTheirMarker brings up machines with the description of former versions: the marker is one change in place, of nothing but the description.
+// TestMachinesOfAnOlderVersionGetTheirMarker brings up machines with the description of former versions: the marker is
+// one change in place, of nothing but the description.
 func TestMachinesOfAnOlderVersionGetTheirMarker(t *testing.T) {
 	t.Parallel()
 
@@ -170,9 +182,14 @@ func TestMachinesOfAnOlderVersionGetTheirMarker(t *testing.T) {
 	tasks, boots := len(w.lab.Data.Tasks()), w.boots()
 
 	done := w.up(s.yaml(t))
-	assert.Equal(t, []string{"Command one-healthy", "VirtualMachine one-cp-1-vm", "VirtualMachine one-general-1-vm"}, done.named("update"))
+	assert.Equal(
+		t, []string{"Command one-healthy", "VirtualMachine one-cp-1-vm", "VirtualMachine one-general-1-vm"},
+		done.named("update"),
+	)
 	assert.Len(t, done, 3, "%v", done)
-	assert.True(t, w.described("talos-proxmox-node owner=organization/talos-proxmox/lab (Talos worker one-general-1 of cluster one)"))
+	assert.True(
+		t, w.described("talos-proxmox-node owner=organization/talos-proxmox/lab (Talos worker one-general-1 of cluster one)"),
+	)
 	assert.Len(t, w.lab.Data.Tasks(), tasks, "no task: nothing is stopped, started or moved")
 	assert.Equal(t, boots, w.boots(), "no machine reboots")
 

@@ -18,7 +18,9 @@ func TestProxmox8(t *testing.T) {
 
 	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 2, Release: datacentre.PVE8})
 	role := permissions.Roles()[0]
-	require.ErrorContains(t, w.lab.Data.SetRole(role.ID, false, role.Privileges()...), "invalid privilege 'VM.GuestAgent.Audit'")
+	require.ErrorContains(
+		t, w.lab.Data.SetRole(role.ID, false, role.Privileges()...), "invalid privilege 'VM.GuestAgent.Audit'",
+	)
 
 	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
 	w.up(s.yaml(t))

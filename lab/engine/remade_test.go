@@ -32,7 +32,13 @@ func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 
 	done := w.up(s.yaml(t), optup.Refresh())
 	assert.Equal(t, []string{"VirtualMachine one-cp-2-vm", "VirtualMachine one-general-1-vm"}, vms(done.named("create")))
-	assert.Equal(t, []string{"Command one-healthy", "ConfigurationApply one-cp-2-configuration", "ConfigurationApply one-general-1-configuration"}, replaced(done))
+	assert.Equal(
+		t,
+		[]string{
+			"Command one-healthy", "ConfigurationApply one-cp-2-configuration", "ConfigurationApply one-general-1-configuration",
+		},
+		replaced(done),
+	)
 	w.requireRunning(4)
 	w.requireMembers(3)
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
@@ -51,13 +57,17 @@ func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 
 	// A machine that was moved is the same machine.
 	target := map[string]string{"pve1": "pve2", "pve2": "pve1"}[worker.Host]
-	w.do(w.lab.Data.Migrate(labRoot, worker.Host, worker.ID, datacentre.MigrateRequest{Target: target, Online: true, WithLocalDisks: true}))
+	w.do(
+		w.lab.Data.Migrate(
+			labRoot, worker.Host, worker.ID, datacentre.MigrateRequest{Target: target, Online: true, WithLocalDisks: true},
+		),
+	)
 	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
 	w.requireRunning(4)
 }
 
-// TestAClusterThatLostItsControlPlanes begins anew: nothing of it is left but the workers, whose kubelets register their
-// nodes when they start.
+// TestAClusterThatLostItsControlPlanes begins anew: nothing of it is left but the workers, whose kubelets register
+// their nodes when they start.
 func TestAClusterThatLostItsControlPlanes(t *testing.T) {
 	t.Parallel()
 
@@ -97,7 +107,9 @@ func TestAnUpAfterOneThatFailed(t *testing.T) {
 
 	worker, _ := w.lab.Data.VM(w.machines()["one-general-1"])
 	s.Clusters[0].WorkerMemory = 3072
-	clear := fault(func(n spec.Node) datacentre.Fault { return datacentre.Fault{Lock: "backup", VMID: n.VMID} })(w, &s, newestWorker(w, s))
+	clear := fault(
+		func(n spec.Node) datacentre.Fault { return datacentre.Fault{Lock: "backup", VMID: n.VMID} },
+	)(w, &s, newestWorker(w, s))
 
 	e := w.engine(s.yaml(t))
 	defer e.Close()

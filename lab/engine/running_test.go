@@ -24,7 +24,9 @@ func TestANewGPUHostMovesNoMachine(t *testing.T) {
 	w.gateWithin("60s")
 
 	withBoth := gpuStack{Network: w.network, Workers: 2}.yaml(t)
-	before := strings.NewReplacer("name: pve1\n", "name: pve3\n", w.network+".0.11", w.network+".0.13", "count: 2", "count: 1").Replace(withBoth)
+	before := strings.NewReplacer(
+		"name: pve1\n", "name: pve3\n", w.network+".0.11", w.network+".0.13", "count: 2", "count: 1",
+	).Replace(withBoth)
 	pve3 := before[strings.Index(before, "    - name: pve3"):strings.Index(before, "    - {name: pve2")]
 	withBoth = strings.Replace(withBoth, "    - {name: pve2", pve3+"    - {name: pve2", 1)
 
@@ -67,7 +69,9 @@ func TestAFirstRunThatFailedIsJudgedByItsMachines(t *testing.T) {
 	_, err := w.preview(s)
 	require.NoError(t, err, "a stack that was never deployed: %s", w.said())
 
-	_, err = w.lab.Data.AddFault(datacentre.Fault{Task: "qmstart", Message: "start failed: QEMU exited with code 1", Times: cloneTries})
+	_, err = w.lab.Data.AddFault(
+		datacentre.Fault{Task: "qmstart", Message: "start failed: QEMU exited with code 1", Times: cloneTries},
+	)
 	require.NoError(t, err)
 
 	_, err = w.tryUp(t.Context(), s)
@@ -115,7 +119,10 @@ func TestAMachineMovesToTheHostThatIsStated(t *testing.T) {
 	done = w.up(s.yaml(t), optup.Refresh())
 	assert.Empty(t, slices.Concat(vms(done.named("update")), vms(done.named("delete-replaced"))))
 	assert.Equal(t, target, placed(t, w.outputs(), "one-general-1"))
-	assert.Contains(t, w.outputs()[stacks.Readme].Value, "one-general-1 runs on "+target+" and was not moved; a new machine would be placed on "+before.Host)
+	assert.Contains(
+		t, w.outputs()[stacks.Readme].Value,
+		"one-general-1 runs on "+target+" and was not moved; a new machine would be placed on "+before.Host,
+	)
 }
 
 // placed is the host that the stack says a machine of cluster one is on.

@@ -26,7 +26,8 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// TestNoSecretInPlainText knows every secret of a stack and looks for it in everything a run writes: the state, the events, the output, the copied stack file.
+// TestNoSecretInPlainText knows every secret of a stack and looks for it in everything a run writes: the state, the
+// events, the output, the copied stack file.
 func TestNoSecretInPlainText(t *testing.T) {
 	t.Parallel()
 
@@ -43,7 +44,9 @@ func TestNoSecretInPlainText(t *testing.T) {
 	state := filepath.Join(w.dir, "state", ".pulumi", "stacks", "talos-proxmox", "lab.json")
 	require.Contains(t, places[state], "VM/virtualMachine:VirtualMachine", "the state is looked through")
 
-	secrets := w.secrets(output(t, w.outputs(), stacks.Talosconfigs, "one"), output(t, w.outputs(), stacks.Kubeconfigs, "one"))
+	secrets := w.secrets(
+		output(t, w.outputs(), stacks.Talosconfigs, "one"), output(t, w.outputs(), stacks.Kubeconfigs, "one"),
+	)
 	require.Greater(t, len(secrets), 12, "too few secrets to look for")
 
 	for place, text := range places {
@@ -51,7 +54,9 @@ func TestNoSecretInPlainText(t *testing.T) {
 
 		for name, secret := range secrets {
 			assert.False(t, strings.Contains(text, secret), "%s is in %s", name, place)
-			assert.False(t, strings.Contains(text, base64.StdEncoding.EncodeToString([]byte(secret))), "%s is in %s, in base64", name, place)
+			assert.False(
+				t, strings.Contains(text, base64.StdEncoding.EncodeToString([]byte(secret))), "%s is in %s, in base64", name, place,
+			)
 		}
 	}
 }
@@ -111,7 +116,12 @@ func (w *world) secrets(talosconfig, kubeconfig string) map[string]string {
 
 // secretKeys are the names under which Talos' and Kubernetes' configurations hold secrets.
 var secretKeys = map[string]bool{
-	"key": true, "token": true, "secret": true, "client-key-data": true, "aescbcEncryptionSecret": true, "secretboxEncryptionSecret": true,
+	"key":                       true,
+	"token":                     true,
+	"secret":                    true,
+	"client-key-data":           true,
+	"aescbcEncryptionSecret":    true,
+	"secretboxEncryptionSecret": true,
 }
 
 func collectSecrets(t testing.TB, source, text string, secrets map[string]string) {
@@ -192,7 +202,8 @@ func encryptedStack(t testing.TB, network string) string {
 	return text
 }
 
-// TestEncryptedTextsAreNowhereInPlainText runs a stack whose file holds encrypted texts, and looks for them in all that the runs wrote and said, reports included.
+// TestEncryptedTextsAreNowhereInPlainText runs a stack whose file holds encrypted texts, and looks for them in all that
+// the runs wrote and said, reports included.
 func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 	t.Parallel()
 
@@ -236,6 +247,7 @@ func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 	w.refresh(s)
 
 	file := places[filepath.Join(w.dir, "work", "Pulumi.lab.yaml")]
+
 	credentials := 2 // the token and the SSH key
 	if who == engine.Published {
 		credentials++ // the key again, for the provider's own SSH
@@ -253,7 +265,9 @@ func TestEncryptedTextsAreNowhereInPlainText(t *testing.T) {
 
 	texts["clusters[0].patches[0]"] = "machine:\n  sysctls: [marker-wrong-a4f1\n"
 	_, err = w.preview(s)
-	require.ErrorContains(t, err, "clusters[0].patches[0]: is not a patch for Talos, and why is not said of an encrypted one")
+	require.ErrorContains(
+		t, err, "clusters[0].patches[0]: is not a patch for Talos, and why is not said of an encrypted one",
+	)
 
 	places["error"], places["events of up"], places["output"] = err.Error(), w.events.String(), w.said()
 

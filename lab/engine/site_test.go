@@ -71,7 +71,12 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
 	w.do(w.lab.Data.CreateVM(labRoot, "pve2", 901, datacentre.Config{"name": "router"}))
 	w.do(w.lab.Data.CreateVM(labRoot, "pve2", 123, datacentre.Config{"name": nodes[3].Name}))
 	w.lackOf("VM.Clone", "Sys.AccessNetwork")
-	require.NoError(t, w.lab.Data.DeleteACL(datacentre.ACL{Path: "/", Kind: "token", ID: permissions.Token, Role: "TalosProxmoxStartup", Propagate: true}))
+	require.NoError(
+		t,
+		w.lab.Data.DeleteACL(
+			datacentre.ACL{Path: "/", Kind: "token", ID: permissions.Token, Role: "TalosProxmoxStartup", Propagate: true},
+		),
+	)
 
 	for _, f := range []datacentre.Fault{{Offline: true, Host: "pve2"}, {Full: "local", Host: "pve1"}} {
 		_, err := w.lab.Data.AddFault(f)
@@ -81,20 +86,27 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
 	said := w.refusedPreview(s.yaml(t))
 	for _, want := range []string{
 		"Proxmox or the Image Factory does not have what is planned, nothing was changed:",
-		`templates.talos.version: "v1.12.9" is no release that the Image Factory at http://`, "has: state v1.12.6 or v1.13.0 or v1.13.2",
+		`templates.talos.version: "v1.12.9" is no release that the Image Factory at http://`,
+		"has: state v1.12.6 or v1.13.0 or v1.13.2",
 		"proxmoxve:apiToken: pulumi@pve!talos may not VM.Clone on /vms/901",
 		"`pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmox` gives it the role TalosProxmox (a separated token may only what its user may, too)",
-		"may not Sys.AccessNetwork on /nodes/pve1", "may not Sys.Modify on /: as root on a host, `pveum acl modify / --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxStartup`",
+		"may not Sys.AccessNetwork on /nodes/pve1",
+		"may not Sys.Modify on /: as root on a host, `pveum acl modify / --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxStartup`",
 		`hosts[1].name: "pve2" is offline, and `,
-		`clusters[0].workers[0].datastore: "retired" is disabled on pve1, or kept to other hosts: `, "or state another of local-lvm, local-zfs",
+		`clusters[0].workers[0].datastore: "retired" is disabled on pve1, or kept to other hosts: `,
+		"or state another of local-lvm, local-zfs",
 		`clusters[0].workers[0].extraDisks[0].datastore: "nothing" is no storage of pve1 (for images there are local-lvm, local-zfs): correct the name`,
 		`clusters[0].workers[0].extraDisks[1].datastore: "local" takes no content of type images on pve1: state another of local-lvm, local-zfs, or ` +
 			"`pvesm set local --content backup,import,iso,snippets,vztmpl,images`",
 		`templates.talos.imageDatastore: "local" is full on pve1: 0.0 GiB free, and 1.2 GiB are new there (the image of v1.12.9 is to be made there); make room`,
 		`clusters[0].workers[0].extraNICs[0].bridge: "vmbr7" is no bridge of pve1 (there are vmbr0): correct the name, or make the bridge there`,
 		fmt.Sprintf("%s would get a VMID that is taken: VM %d is database on pve1, and no stack made it: leave it, and state a free VMID for %[1]s alone", nodes[0].Name, nodes[0].VMID),
-		fmt.Sprintf("VM %d is prod-general-1 on pve1, and belongs to the stack organization/talos-proxmox/prod: leave it", nodes[1].VMID),
-		fmt.Sprintf("an interrupted run of this stack left VM %d on pve1: `make recover STACK=lab VMID=%[1]d` removes it", nodes[2].VMID),
+		fmt.Sprintf(
+			"VM %d is prod-general-1 on pve1, and belongs to the stack organization/talos-proxmox/prod: leave it", nodes[1].VMID,
+		),
+		fmt.Sprintf(
+			"an interrupted run of this stack left VM %d on pve1: `make recover STACK=lab VMID=%[1]d` removes it", nodes[2].VMID,
+		),
 		"templates.talos.firstVmid: gives the template on pve1 the VMID 901, which router on pve2 has: leave that machine, and state another firstVmid for the class",
 		nodes[3].Name + " would have the name of VM 123 on pve2 as well, and no stack made it",
 		"which resource pools there are cannot be asked for, and is not compared with the plan: pulumi@pve!talos would need Pool.Audit on /pool/nowhere",
@@ -135,7 +147,12 @@ func TestAPreviewOfWhatRunsAsksLittle(t *testing.T) {
 
 	routes := w.lab.Requests.Snapshot().Routes
 	for route, want := range map[string]int{
-		"GET /access/permissions": 1, "GET /version": 1, "GET /nodes": 1, "GET /cluster/resources": 1, "GET /cluster/status": 0, "GET /pools": 0,
+		"GET /access/permissions":  1,
+		"GET /version":             1,
+		"GET /nodes":               1,
+		"GET /cluster/resources":   1,
+		"GET /cluster/status":      0,
+		"GET /pools":               0,
 		"GET /cluster/mapping/pci": 0, "GET /nodes/{node}/storage": 2, "GET /nodes/{node}/network": 2,
 	} {
 		assert.Equal(t, want, routes[route].Requests, route)
@@ -147,8 +164,12 @@ func TestAPreviewOfWhatRunsAsksLittle(t *testing.T) {
 	before := len(w.said())
 	_, err = w.preview(s.yaml(t))
 	require.NoError(t, err, w.said()[before:])
-	assert.Contains(t, w.said()[before:], `hosts[1].name: "pve2" is offline: what is on it can neither be read nor changed`)
-	assert.Contains(t, w.said()[before:], "1 of the 2 hosts of Proxmox's cluster are offline, so that it may have no quorum")
+	assert.Contains(
+		t, w.said()[before:], `hosts[1].name: "pve2" is offline: what is on it can neither be read nor changed`,
+	)
+	assert.Contains(
+		t, w.said()[before:], "1 of the 2 hosts of Proxmox's cluster are offline, so that it may have no quorum",
+	)
 
 	// An up asks nothing of this.
 	require.NoError(t, w.lab.Data.ClearFaults())
@@ -178,8 +199,14 @@ func TestAPreviewWithoutAnAnswer(t *testing.T) {
 	before := len(w.said())
 	_, err := w.preview(s.yaml(t))
 	require.NoError(t, err, w.said()[before:])
-	assert.Contains(t, w.said()[before:], "Proxmox at "+endpoint+" does not answer, so that rights, hosts, datastores, bridges and VMIDs are not compared with the plan: ")
-	assert.Contains(t, w.said()[before:], "which Talos versions the Image Factory at http://"+w.network+".0.99:1 has cannot be asked for")
+	assert.Contains(
+		t, w.said()[before:],
+		"Proxmox at "+endpoint+
+			" does not answer, so that rights, hosts, datastores, bridges and VMIDs are not compared with the plan: ",
+	)
+	assert.Contains(
+		t, w.said()[before:], "which Talos versions the Image Factory at http://"+w.network+".0.99:1 has cannot be asked for",
+	)
 	assert.LessOrEqual(t, strings.Count(w.said()[before:], "does not answer, so that"), 2, "as it happens, and at the end")
 }
 
@@ -213,7 +240,8 @@ func TestCheckReadsAndChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 
 	for _, want := range []string{
-		"Stack lab, Proxmox at https://", "  ok       Proxmox VE 9.1 answers", "  ok       pulumi@pve!talos may do what the plan needs", "\npve1\n  ok       is online\n",
+		"Stack lab, Proxmox at https://", "  ok       Proxmox VE 9.1 answers",
+		"  ok       pulumi@pve!talos may do what the plan needs", "\npve1\n  ok       is online\n",
 		"  ok       storage local-lvm: ", "  ok       bridge vmbr0\n",
 	} {
 		assert.Contains(t, text, want)

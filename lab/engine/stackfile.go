@@ -99,7 +99,8 @@ func parseStackFile(content []byte) (*stackFile, error) {
 	// Pulumi takes objects as text too.
 	for _, e := range f.entries() {
 		var inner yaml.Node
-		if e.value.Kind == yaml.ScalarNode && json.Valid([]byte(e.value.Value)) && yaml.Unmarshal([]byte(e.value.Value), &inner) == nil &&
+		if e.value.Kind == yaml.ScalarNode && json.Valid([]byte(e.value.Value)) &&
+			yaml.Unmarshal([]byte(e.value.Value), &inner) == nil &&
 			inner.Content[0].Kind != yaml.ScalarNode {
 			*e.value = *inner.Content[0]
 		}
@@ -233,7 +234,8 @@ func (f *stackFile) takeSecrets(secrets map[string]string) {
 	}
 }
 
-// useShells states the port and the key of the lab's shells at the hosts of the same names, and returns the lab's address for each host's own.
+// useShells states the port and the key of the lab's shells at the hosts of the same names, and returns the lab's
+// address for each host's own.
 func (f *stackFile) useShells(connection server.Connection) (map[netip.Addr]netip.Addr, error) {
 	addresses := map[netip.Addr]netip.Addr{}
 
@@ -275,7 +277,10 @@ func (f *stackFile) useShells(connection server.Connection) (map[netip.Addr]neti
 	}
 
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("the lab has no host %s (it has %s): stop and start it, it takes its hosts from the project's stack files", strings.Join(missing, ", "), strings.Join(known, ", "))
+		return nil, fmt.Errorf(
+			"the lab has no host %s (it has %s): stop and start it, it takes its hosts from the project's stack files",
+			strings.Join(missing, ", "), strings.Join(known, ", "),
+		)
 	}
 
 	return addresses, nil

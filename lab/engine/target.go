@@ -23,8 +23,9 @@ type Target struct {
 	connection server.Connection
 }
 
-// NewTarget plans the stack of a stack file's content for the lab with this network and connection: hosts, endpoint and networks become the lab's. A stack file that
-// cannot be planned is no error and keeps its addresses: the program refuses it, with every problem, before anything is registered.
+// NewTarget plans the stack of a stack file's content for the lab with this network and connection: hosts, endpoint and
+// networks become the lab's. A stack file that cannot be planned is no error and keeps its addresses: the program
+// refuses it, with every problem, before anything is registered.
 func NewTarget(stack string, content []byte, network string, connection server.Connection) (*Target, error) {
 	file, err := parseStackFile(content)
 	if err != nil {
@@ -89,7 +90,8 @@ func (t *Target) config() Config {
 	}
 }
 
-// providerSSH is how the published provider reaches the hosts' shells, for what Proxmox' API cannot do: disks from files, snippets. The program needs neither.
+// providerSSH is how the published provider reaches the hosts' shells, for what Proxmox' API cannot do: disks from
+// files, snippets. The program needs neither.
 func (t *Target) providerSSH() string {
 	nodes := make([]map[string]any, 0, len(t.connection.Hosts))
 	for _, host := range t.connection.Hosts {
@@ -104,14 +106,17 @@ func (t *Target) providerSSH() string {
 	return string(b)
 }
 
-// requireLoopback is the last look at a plan before it is run: an address that is not this computer's would be somebody's machine.
+// requireLoopback is the last look at a plan before it is run: an address that is not this computer's would be
+// somebody's machine.
 func (t *Target) requireLoopback() error {
 	refuse := func(what string, address netip.Addr) error {
 		if !address.IsValid() || address.IsLoopback() {
 			return nil
 		}
 
-		return fmt.Errorf("%s has address %s, which is not the lab's: run this stack with pulumi on its own Proxmox", what, address)
+		return fmt.Errorf(
+			"%s has address %s, which is not the lab's: run this stack with pulumi on its own Proxmox", what, address,
+		)
 	}
 
 	var problems []error
@@ -122,7 +127,8 @@ func (t *Target) requireLoopback() error {
 
 	for _, cluster := range t.Plan.Clusters {
 		problems = append(problems, refuse("the network of cluster "+cluster.Name, cluster.Network.CIDR.Addr()),
-			refuse("the gateway of cluster "+cluster.Name, cluster.Network.Gateway), refuse("the virtual IP of cluster "+cluster.Name, cluster.VIP))
+			refuse("the gateway of cluster "+cluster.Name, cluster.Network.Gateway),
+			refuse("the virtual IP of cluster "+cluster.Name, cluster.VIP))
 
 		for _, node := range cluster.Nodes() {
 			problems = append(problems, refuse("node "+node.Name, node.Address.Addr()))

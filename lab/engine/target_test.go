@@ -17,10 +17,18 @@ import (
 
 // connection is that of a lab on 127.77 with these hosts.
 func connection(names ...string) server.Connection {
-	c := server.Connection{Endpoint: "https://127.77.0.11:8006/", APIToken: "talos@pve!lab=secret", FactoryURL: "http://127.77.0.2:8080", PrivateKey: "key"}
+	c := server.Connection{
+		Endpoint:   "https://127.77.0.11:8006/",
+		APIToken:   "talos@pve!lab=secret",
+		FactoryURL: "http://127.77.0.2:8080",
+		PrivateKey: "key",
+	}
 	for i, name := range names {
 		c.Hosts = append(c.Hosts, server.HostConnection{
-			Name: name, Address: fmt.Sprintf("127.77.0.%d", 11+i), Port: 2222, HostKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILlByXKFwQc6EoBa6IxHEFoDJoHnTHBqM2c9mLxLUO/U",
+			Name:    name,
+			Address: fmt.Sprintf("127.77.0.%d", 11+i),
+			Port:    2222,
+			HostKey: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILlByXKFwQc6EoBa6IxHEFoDJoHnTHBqM2c9mLxLUO/U",
 		})
 	}
 
@@ -60,9 +68,13 @@ func TestEveryAddressOfAStackBecomesTheLabs(t *testing.T) {
 
 	one, two := target.Plan.Clusters[0], target.Plan.Clusters[1]
 	assert.Equal(t, "big-9 127.77.0.13", fmt.Sprint(target.Plan.Hosts[0].Name, " ", target.Plan.Hosts[0].Address))
-	assert.Equal(t, spec.SSH{Port: 2222, User: "root", HostKey: connection("pve1").Hosts[0].HostKey}, target.Plan.Hosts[1].SSH)
+	assert.Equal(
+		t, spec.SSH{Port: 2222, User: "root", HostKey: connection("pve1").Hosts[0].HostKey}, target.Plan.Hosts[1].SSH,
+	)
 	assert.Equal(t, 12, target.Plan.Hosts[1].Cores)
-	assert.Equal(t, "127.77.1.64/26 127.77.1.65 127.77.1.70", fmt.Sprint(one.Network.CIDR, " ", one.Network.Gateway, " ", one.VIP))
+	assert.Equal(
+		t, "127.77.1.64/26 127.77.1.65 127.77.1.70", fmt.Sprint(one.Network.CIDR, " ", one.Network.Gateway, " ", one.VIP),
+	)
 	assert.Equal(t, "[127.77.1.65 127.77.2.53] [127.77.3.7]", fmt.Sprint(one.Network.DNS, " ", one.Network.NTP))
 	assert.Equal(t, "127.77.1.99/26", one.ControlPlanes[0].Address.String())
 	assert.Equal(t, "127.77.3.10/24", one.ControlPlanes[0].ExtraNICs[0].Address.String())
@@ -72,7 +84,9 @@ func TestEveryAddressOfAStackBecomesTheLabs(t *testing.T) {
 
 	assert.Equal(t, "https://127.77.0.11:8006/", target.Config.Values["proxmoxve:endpoint"])
 	assert.Equal(t, map[string]string{
-		"proxmoxve:apiToken": "talos@pve!lab=secret", "talos-proxmox:sshPrivateKey": "key", "talos-proxmox:other": standInSecret,
+		"proxmoxve:apiToken":                   "talos@pve!lab=secret",
+		"talos-proxmox:sshPrivateKey":          "key",
+		"talos-proxmox:other":                  standInSecret,
 		"talos-proxmox:clusters[0].patches[2]": standInPatch,
 	}, target.Config.Secrets)
 	assert.NotContains(t, string(target.File), "encryptionsalt")
@@ -169,7 +183,10 @@ func TestAnAddressThatIsNotTheLabsIsRefused(t *testing.T) {
 		return &spec.Plan{
 			Hosts: []spec.Host{{Name: "pve1", Address: host}},
 			Clusters: []spec.Cluster{{
-				Name: "a", VIP: vip, Network: spec.Network{CIDR: network, Gateway: gateway}, Workers: []spec.Node{{Name: "a-w-1", Address: node}},
+				Name:    "a",
+				VIP:     vip,
+				Network: spec.Network{CIDR: network, Gateway: gateway},
+				Workers: []spec.Node{{Name: "a-w-1", Address: node}},
 			}},
 		}
 	}

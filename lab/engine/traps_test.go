@@ -25,7 +25,9 @@ type trap struct {
 func TestTraps(t *testing.T) {
 	t.Parallel()
 
-	off := merged(bootable(2000), object{"started": false, "cdrom": object{"enabled": true, "fileId": "none", "interface": "ide0"}})
+	off := merged(
+		bootable(2000), object{"started": false, "cdrom": object{"enabled": true, "fileId": "none", "interface": "ide0"}},
+	)
 	careless := []string{}
 
 	for name, test := range map[string]trap{
@@ -37,16 +39,22 @@ func TestTraps(t *testing.T) {
 			first: merged(off, object{"cdrom": nil}), step: opFailed, says: "ide3",
 		},
 		"a program that forgets to ignore the speed updates for ever": {first: off, ignore: careless, step: "update"},
-		"ignoring the speed of every disk ignores nothing":            {first: off, ignore: []string{"disks[*].speed"}, step: "update"},
+		"ignoring the speed of every disk ignores nothing": {
+			first: off, ignore: []string{"disks[*].speed"}, step: "update",
+		},
 		"a machine without a stated name is replaced create first, and is in its own way": {
-			first: merged(off, object{"name": nil}), second: merged(off, object{"name": nil, "tpmState": object{"datastoreId": "local-lvm"}}),
-			step: opFailed, says: "VM 2000 already exists on node 'pve1'",
+			first:  merged(off, object{"name": nil}),
+			second: merged(off, object{"name": nil, "tpmState": object{"datastoreId": "local-lvm"}}),
+			step:   opFailed, says: "VM 2000 already exists on node 'pve1'",
 		},
 		"a machine with a stated name is replaced delete first": {
 			first: off, second: merged(off, object{"tpmState": object{"datastoreId": "local-lvm"}}), step: "replace",
 		},
 		"a protected machine is stopped, and then not deleted": {
-			first: merged(off, object{"started": true, "protection": true}), gone: true, step: opFailed, says: "can't remove VM 2000 - protection mode enabled",
+			first: merged(off, object{"started": true, "protection": true}),
+			gone:  true,
+			step:  opFailed,
+			says:  "can't remove VM 2000 - protection mode enabled",
 			check: func(t *testing.T, w *world) {
 				t.Helper()
 
@@ -56,10 +64,15 @@ func TestTraps(t *testing.T) {
 			},
 		},
 		"a type of cloud-init drive replaces the machine": {
-			first:  merged(off, object{"initialization": object{"datastoreId": "local-lvm", "interface": "ide2"}}),
-			second: merged(off, object{"initialization": object{"datastoreId": "local-lvm", "interface": "ide2", "type": "nocloud"}}), step: "replace",
+			first: merged(off, object{"initialization": object{"datastoreId": "local-lvm", "interface": "ide2"}}),
+			second: merged(
+				off, object{"initialization": object{"datastoreId": "local-lvm", "interface": "ide2", "type": "nocloud"}},
+			),
+			step: "replace",
 		},
-		"a disk cannot shrink":               {first: off, second: changed(off, "disks[].size", 1), step: opFailed, says: "Cannot shrink"},
+		"a disk cannot shrink": {
+			first: off, second: changed(off, "disks[].size", 1), step: opFailed, says: "Cannot shrink",
+		},
 		"a list of no disks changes nothing": {first: off, second: merged(off, object{"disks": []any{}})},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,17 +124,23 @@ func TestTraps(t *testing.T) {
 	}
 }
 
-// TestADiskFromAFile is refused by the stand-in. The published provider imports it over SSH; without that it leaves half a machine, which then passes for a whole one.
+// TestADiskFromAFile is refused by the stand-in. The published provider imports it over SSH; without that it leaves
+// half a machine, which then passes for a whole one.
 func TestADiskFromAFile(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, 1000)
 	w.configure = func(c *engine.Config) {
-		c.Published = map[string]string{"proxmoxve:ssh": `{"username": "root", "nodes": [{"name": "pve1", "address": "127.0.0.1", "port": 1}]}`}
+		c.Published = map[string]string{
+			"proxmoxve:ssh": `{"username": "root", "nodes": [{"name": "pve1", "address": "127.0.0.1", "port": 1}]}`,
+		}
 	}
 
 	vm := changed(merged(bootable(2000), object{"started": false}), "disks[].fileId", "local:iso/talos.iso")
-	program := map[string]declared{"image": image("pve1"), "vm": {token: vmToken, inputs: vm, after: []string{"image"}, ignore: []string{"disks[0].speed"}}}
+	program := map[string]declared{
+		"image": image("pve1"),
+		"vm":    {token: vmToken, inputs: vm, after: []string{"image"}, ignore: []string{"disks[0].speed"}},
+	}
 
 	_, err := w.run(program)
 	require.Error(t, err)
@@ -142,7 +161,8 @@ func TestADiskFromAFile(t *testing.T) {
 	assert.NotContains(t, half.Config, "scsi0")
 }
 
-// TestAnAgentThatIsNotThereCostsItsTimeout waits the whole timeout at the creation and at every refresh, and then has no addresses.
+// TestAnAgentThatIsNotThereCostsItsTimeout waits the whole timeout at the creation and at every refresh, and then has
+// no addresses.
 func TestAnAgentThatIsNotThereCostsItsTimeout(t *testing.T) {
 	t.Parallel()
 
@@ -150,7 +170,8 @@ func TestAnAgentThatIsNotThereCostsItsTimeout(t *testing.T) {
 
 	w := newWorld(t, 1000)
 	vm := merged(bootable(2000), object{
-		"cdrom": object{"enabled": true, "fileId": "none", "interface": "ide0"}, "agent": object{"enabled": true, "timeout": timeout.String()},
+		"cdrom": object{"enabled": true, "fileId": "none", "interface": "ide0"},
+		"agent": object{"enabled": true, "timeout": timeout.String()},
 	})
 
 	start := time.Now()
@@ -164,7 +185,8 @@ func TestAnAgentThatIsNotThereCostsItsTimeout(t *testing.T) {
 	assert.Greater(t, time.Since(start), timeout)
 }
 
-// TestOverwrittenDownloads sees a decompressed image replaced after a refresh, create first and so in vain, unless the program says that it is not to be overwritten.
+// TestOverwrittenDownloads sees a decompressed image replaced after a refresh, create first and so in vain, unless the
+// program says that it is not to be overwritten.
 func TestOverwrittenDownloads(t *testing.T) {
 	t.Parallel()
 

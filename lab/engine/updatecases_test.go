@@ -8,7 +8,9 @@ import (
 // updates are the changes by path.
 func updates() map[string]update {
 	out := map[string]update{}
-	for _, part := range []map[string]update{identityUpdates(), hardwareUpdates(), deviceUpdates(), driveUpdates(), cloudInitUpdates()} {
+	for _, part := range []map[string]update{
+		identityUpdates(), hardwareUpdates(), deviceUpdates(), driveUpdates(), cloudInitUpdates(),
+	} {
 		maps.Copy(out, part)
 	}
 
@@ -21,13 +23,26 @@ func updates() map[string]update {
 
 func identityUpdates() map[string]update {
 	out := map[string]update{
-		"description": {from: "a", to: "b"}, "migrate": {from: false, to: true}, "name": {from: "before", to: "after"}, "nodeName": {from: "pve1", to: "pve2"},
-		"onBoot": {from: true, to: false}, "poolId": {from: nil, to: "lab"}, "protection": {from: false, to: true}, "reboot": {from: false, to: true}, "hookScriptFileId": {from: nil, to: "local:snippets/hook.pl"},
-		"started": {from: true, to: false}, "stopOnDestroy": {from: true, to: false}, "tags": {from: []any{"a"}, to: []any{"b"}}, "template": {from: false, to: true},
-		"vmId":       {from: 2900, to: 2901},
-		"clone.vmId": {from: 900, to: 901}, "clone.full": {from: true, to: false, with: cloned()}, "clone.retries": {from: 1, to: 2, with: cloned()},
-		"clone.nodeName": {from: nil, to: "pve1", with: cloned()}, "clone.datastoreId": {from: nil, to: "local-lvm", with: cloned()},
-		"smbios.uuid": {from: "6d3d8b7e-4c8a-4a0f-9a57-0d2f3f2f5b11", to: "6d3d8b7e-4c8a-4a0f-9a57-0d2f3f2f5b12"},
+		"description":       {from: "a", to: "b"},
+		"migrate":           {from: false, to: true},
+		"name":              {from: "before", to: "after"},
+		"nodeName":          {from: "pve1", to: "pve2"},
+		"onBoot":            {from: true, to: false},
+		"poolId":            {from: nil, to: "lab"},
+		"protection":        {from: false, to: true},
+		"reboot":            {from: false, to: true},
+		"hookScriptFileId":  {from: nil, to: "local:snippets/hook.pl"},
+		"started":           {from: true, to: false},
+		"stopOnDestroy":     {from: true, to: false},
+		"tags":              {from: []any{"a"}, to: []any{"b"}},
+		"template":          {from: false, to: true},
+		"vmId":              {from: 2900, to: 2901},
+		"clone.vmId":        {from: 900, to: 901},
+		"clone.full":        {from: true, to: false, with: cloned()},
+		"clone.retries":     {from: 1, to: 2, with: cloned()},
+		"clone.nodeName":    {from: nil, to: "pve1", with: cloned()},
+		"clone.datastoreId": {from: nil, to: "local-lvm", with: cloned()},
+		"smbios.uuid":       {from: "6d3d8b7e-4c8a-4a0f-9a57-0d2f3f2f5b11", to: "6d3d8b7e-4c8a-4a0f-9a57-0d2f3f2f5b12"},
 	}
 
 	for _, name := range []string{"family", "manufacturer", "product", "serial", "sku", "version"} {
@@ -47,29 +62,63 @@ func hardwareUpdates() map[string]update {
 	watchdog := object{"watchdog": object{"enabled": true}}
 
 	return map[string]update{
-		"acpi": {from: true, to: false}, "bios": {from: "seabios", to: "ovmf"}, "bootOrders": {from: []any{"scsi0", "ide0"}, to: []any{"ide0", "scsi0"}},
-		"agent.enabled": {from: false, to: true, with: object{"agent": object{"timeout": "1s"}}}, "agent.timeout": {from: "5m", to: "6m"},
-		"agent.trim": {from: false, to: true}, "agent.type": {from: "virtio", to: "isa"},
-		"cpu.affinity": {from: "0", to: "1"}, "cpu.cores": {from: 1, to: 2}, "cpu.flags": {from: nil, to: []any{"+aes"}}, "cpu.hotplugged": {from: nil, to: 1},
-		"cpu.limit": {from: 1, to: 2}, "cpu.numa": {from: false, to: true}, "cpu.sockets": {from: 1, to: 2}, "cpu.type": {from: "host", to: "x86-64-v2-AES"},
-		"cpu.units": {from: 1024, to: 2048}, "keyboardLayout": {from: "en-us", to: "de"}, "kvmArguments": {from: nil, to: "-no-hpet"},
-		"machine": {from: "pc", to: "q35"}, "memory.dedicated": {from: 512, to: 768}, "memory.floating": {from: 0, to: 256}, "memory.shared": {from: 0, to: 16},
-		"operatingSystem.type": {from: "l26", to: "other"}, "scsiHardware": {from: "virtio-scsi-pci", to: "virtio-scsi-single"}, "tabletDevice": {from: true, to: false},
-		"vga.clipboard": {from: nil, to: "vnc"}, "vga.memory": {from: 16, to: 32}, "vga.type": {from: "std", to: "virtio"},
-		"watchdog.action": {from: "none", to: "reset", with: watchdog}, "watchdog.enabled": {from: false, to: true}, "watchdog.model": {from: "i6300esb", to: "ib700", with: watchdog},
+		"acpi":          {from: true, to: false},
+		"bios":          {from: "seabios", to: "ovmf"},
+		"bootOrders":    {from: []any{"scsi0", "ide0"}, to: []any{"ide0", "scsi0"}},
+		"agent.enabled": {from: false, to: true, with: object{"agent": object{"timeout": "1s"}}},
+		"agent.timeout": {from: "5m", to: "6m"},
+		"agent.trim":    {from: false, to: true}, "agent.type": {from: "virtio", to: "isa"},
+		"cpu.affinity":         {from: "0", to: "1"},
+		"cpu.cores":            {from: 1, to: 2},
+		"cpu.flags":            {from: nil, to: []any{"+aes"}},
+		"cpu.hotplugged":       {from: nil, to: 1},
+		"cpu.limit":            {from: 1, to: 2},
+		"cpu.numa":             {from: false, to: true},
+		"cpu.sockets":          {from: 1, to: 2},
+		"cpu.type":             {from: "host", to: "x86-64-v2-AES"},
+		"cpu.units":            {from: 1024, to: 2048},
+		"keyboardLayout":       {from: "en-us", to: "de"},
+		"kvmArguments":         {from: nil, to: "-no-hpet"},
+		"machine":              {from: "pc", to: "q35"},
+		"memory.dedicated":     {from: 512, to: 768},
+		"memory.floating":      {from: 0, to: 256},
+		"memory.shared":        {from: 0, to: 16},
+		"operatingSystem.type": {from: "l26", to: "other"},
+		"scsiHardware":         {from: "virtio-scsi-pci", to: "virtio-scsi-single"},
+		"tabletDevice":         {from: true, to: false},
+		"vga.clipboard":        {from: nil, to: "vnc"},
+		"vga.memory":           {from: 16, to: 32},
+		"vga.type":             {from: "std", to: "virtio"},
+		"watchdog.action":      {from: "none", to: "reset", with: watchdog},
+		"watchdog.enabled":     {from: false, to: true},
+		"watchdog.model":       {from: "i6300esb", to: "ib700", with: watchdog},
 	}
 }
 
 func deviceUpdates() map[string]update {
 	out := map[string]update{
 		"serialDevices[].device": {from: "socket", to: "/dev/ttyS0"},
-		"numas[].cpus":           numa("0", "1"), "numas[].hostnodes": numa("0", "1"), "numas[].memory": numa(256, 512), "numas[].policy": numa("preferred", "bind"),
-		"hostpcis[].mapping": gpu(3, "gpu", "card"), "hostpcis[].pcie": gpu(4, false, true), "hostpcis[].rombar": gpu(5, true, false), "hostpcis[].xvga": gpu(6, false, true),
+		"numas[].cpus":           numa("0", "1"),
+		"numas[].hostnodes":      numa("0", "1"),
+		"numas[].memory":         numa(256, 512),
+		"numas[].policy":         numa("preferred", "bind"),
+		"hostpcis[].mapping":     gpu(3, "gpu", "card"),
+		"hostpcis[].pcie":        gpu(4, false, true),
+		"hostpcis[].rombar":      gpu(5, true, false),
+		"hostpcis[].xvga":        gpu(6, false, true),
 	}
 
 	for name, values := range map[string][2]any{
-		"disconnected": {false, true}, "enabled": {true, false}, "firewall": {false, true}, "macAddress": {"02:00:00:00:00:0A", "02:00:00:00:00:0B"},
-		"model": {"virtio", "e1000"}, "mtu": {nil, 1400}, "queues": {nil, 2}, "rateLimit": {nil, 10.5}, "trunks": {nil, "10;20"}, "vlanId": {nil, 10},
+		"disconnected": {false, true},
+		"enabled":      {true, false},
+		"firewall":     {false, true},
+		"macAddress":   {"02:00:00:00:00:0A", "02:00:00:00:00:0B"},
+		"model":        {"virtio", "e1000"},
+		"mtu":          {nil, 1400},
+		"queues":       {nil, 2},
+		"rateLimit":    {nil, 10.5},
+		"trunks":       {nil, "10;20"},
+		"vlanId":       {nil, 10},
 	} {
 		out["networkDevices[]."+name] = update{from: values[0], to: values[1]}
 	}
@@ -79,29 +128,49 @@ func deviceUpdates() map[string]update {
 
 func numa(from, to any) update {
 	return update{from: from, to: to, with: object{
-		"cpu": object{"cores": 2, "numa": true}, "numas": []any{object{"device": "numa0", "cpus": "0", "memory": 512, "hostnodes": "0"}},
+		"cpu":   object{"cores": 2, "numa": true},
+		"numas": []any{object{"device": "numa0", "cpus": "0", "memory": 512, "hostnodes": "0"}},
 	}}
 }
 
 // gpu changes the GPU of a VM on a host of its own.
 func gpu(host int, from, to any) update {
 	return update{from: from, to: to, with: object{
-		"nodeName": fmt.Sprintf("pve%d", host), "machine": "q35", "hostpcis": []any{object{"device": "hostpci0", "mapping": "gpu", "pcie": true, "rombar": true}},
+		"nodeName": fmt.Sprintf("pve%d", host),
+		"machine":  "q35",
+		"hostpcis": []any{object{"device": "hostpci0", "mapping": "gpu", "pcie": true, "rombar": true}},
 	}}
 }
 
 func driveUpdates() map[string]update {
 	out := map[string]update{
-		"cdrom.enabled": {from: true, to: false}, "cdrom.fileId": {from: "local:iso/talos.iso", to: "none"}, "cdrom.interface": {from: "ide0", to: "ide2"},
-		"efiDisk.datastoreId": efi("local-lvm", "local-zfs"), "efiDisk.fileFormat": efi("raw", "qcow2"), "efiDisk.preEnrolledKeys": efi(false, true), "efiDisk.type": efi("4m", "2m"),
-		"tpmState.datastoreId": {from: "local-lvm", to: "local-zfs"}, "tpmState.version": {from: "v2.0", to: "v1.2", with: object{"tpmState": object{"datastoreId": "local-lvm"}}},
-		"disks[].aio": {from: "io_uring", to: "native"}, "disks[].backup": {from: true, to: false}, "disks[].cache": {from: "none", to: "writeback"},
-		"disks[].datastoreId": {from: "local-lvm", to: "local-zfs"}, "disks[].discard": {from: "ignore", to: "on"}, "disks[].fileFormat": {from: "raw", to: "qcow2"},
-		"disks[].interface": {from: "scsi0", to: "scsi1"}, "disks[].iothread": {from: false, to: true}, "disks[].replicate": {from: true, to: false},
-		"disks[].serial": {from: "a", to: "b"}, "disks[].size": {from: 2, to: 3}, "disks[].ssd": {from: false, to: true},
+		"cdrom.enabled":           {from: true, to: false},
+		"cdrom.fileId":            {from: "local:iso/talos.iso", to: "none"},
+		"cdrom.interface":         {from: "ide0", to: "ide2"},
+		"efiDisk.datastoreId":     efi("local-lvm", "local-zfs"),
+		"efiDisk.fileFormat":      efi("raw", "qcow2"),
+		"efiDisk.preEnrolledKeys": efi(false, true),
+		"efiDisk.type":            efi("4m", "2m"),
+		"tpmState.datastoreId":    {from: "local-lvm", to: "local-zfs"},
+		"tpmState.version":        {from: "v2.0", to: "v1.2", with: object{"tpmState": object{"datastoreId": "local-lvm"}}},
+		"disks[].aio":             {from: "io_uring", to: "native"},
+		"disks[].backup":          {from: true, to: false},
+		"disks[].cache":           {from: "none", to: "writeback"},
+		"disks[].datastoreId":     {from: "local-lvm", to: "local-zfs"},
+		"disks[].discard":         {from: "ignore", to: "on"},
+		"disks[].fileFormat":      {from: "raw", to: "qcow2"},
+		"disks[].interface":       {from: "scsi0", to: "scsi1"},
+		"disks[].iothread":        {from: false, to: true},
+		"disks[].replicate":       {from: true, to: false},
+		"disks[].serial":          {from: "a", to: "b"},
+		"disks[].size":            {from: 2, to: 3},
+		"disks[].ssd":             {from: false, to: true},
 	}
 
-	for _, name := range []string{"iopsRead", "iopsReadBurstable", "iopsWrite", "iopsWriteBurstable", "read", "readBurstable", "write", "writeBurstable"} {
+	for _, name := range []string{
+		"iopsRead", "iopsReadBurstable", "iopsWrite", "iopsWriteBurstable", "read", "readBurstable", "write",
+		"writeBurstable",
+	} {
 		out["disks[].speed."+name] = update{from: 10, to: 20}
 	}
 
@@ -109,20 +178,27 @@ func driveUpdates() map[string]update {
 }
 
 func efi(from, to any) update {
-	return update{from: from, to: to, with: object{"bios": "ovmf", "efiDisk": object{"datastoreId": "local-lvm", "type": "4m"}}}
+	return update{
+		from: from, to: to, with: object{"bios": "ovmf", "efiDisk": object{"datastoreId": "local-lvm", "type": "4m"}},
+	}
 }
 
 func cloudInitUpdates() map[string]update {
 	out := map[string]update{}
 
 	for name, values := range map[string][2]any{
-		"datastoreId": {"local-lvm", "local-zfs"}, "dns.domain": {"a.example", "b.example"}, "dns.servers": {[]any{"10.0.0.1"}, []any{"10.0.0.2"}}, "interface": {"ide2", "ide3"},
+		"datastoreId":              {"local-lvm", "local-zfs"},
+		"dns.domain":               {"a.example", "b.example"},
+		"dns.servers":              {[]any{"10.0.0.1"}, []any{"10.0.0.2"}},
+		"interface":                {"ide2", "ide3"},
 		"ipConfigs[].ipv4.address": {"10.9.0.2/24", "10.9.0.3/24"}, "ipConfigs[].ipv4.gateway": {"10.9.0.1", "10.9.0.254"},
 		"ipConfigs[].ipv6.address": {"fd00::2/64", "fd00::3/64"}, "ipConfigs[].ipv6.gateway": {"fd00::1", "fd00::fe"},
 		"type": {"nocloud", "configdrive2"}, "userAccount.keys": {[]any{"ssh-ed25519 AAAA a"}, []any{"ssh-ed25519 AAAA b"}},
 		"userAccount.password": {"first-password", "second-password"}, "userAccount.username": {"a", "b"},
-		"metaDataFileId": {nil, "local:snippets/meta.yaml"}, "networkDataFileId": {nil, "local:snippets/network.yaml"}, "userDataFileId": {nil, "local:snippets/user.yaml"},
-		"vendorDataFileId": {nil, "local:snippets/vendor.yaml"},
+		"metaDataFileId":    {nil, "local:snippets/meta.yaml"},
+		"networkDataFileId": {nil, "local:snippets/network.yaml"},
+		"userDataFileId":    {nil, "local:snippets/user.yaml"},
+		"vendorDataFileId":  {nil, "local:snippets/vendor.yaml"},
 	} {
 		with := object{"initialization": object{"datastoreId": "local-lvm", "interface": "ide2"}}
 

@@ -23,8 +23,8 @@ type update struct {
 	want     proxmoxve.Effect
 }
 
-// TestUpdatesDoWhatTheTableSays changes every property of a VM, each on a VM of its own, and compares what became of it with the stand-in's table: the published
-// provider, where this test runs with it, follows the same table.
+// TestUpdatesDoWhatTheTableSays changes every property of a VM, each on a VM of its own, and compares what became of it
+// with the stand-in's table: the published provider, where this test runs with it, follows the same table.
 func TestUpdatesDoWhatTheTableSays(t *testing.T) {
 	t.Parallel()
 
@@ -63,7 +63,10 @@ func TestUpdatesDoWhatTheTableSays(t *testing.T) {
 	}
 
 	for _, vmid := range []int{900, 901} {
-		source := merged(bootable(vmid), object{"template": true, "started": false, "cdrom": object{"enabled": true, "fileId": "none", "interface": "ide0"}})
+		source := merged(
+			bootable(vmid),
+			object{"template": true, "started": false, "cdrom": object{"enabled": true, "fileId": "none", "interface": "ide0"}},
+		)
 		program[fmt.Sprint("template ", vmid)] = declared{token: vmToken, inputs: source, ignore: []string{"disks[0].speed"}}
 	}
 

@@ -16,8 +16,8 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// TestVersionsAreWhatRuns changes the version of a template, which leaves running machines as they are, upgrades them as docs/upgrades.md says, and sees the outputs
-// follow at each step.
+// TestVersionsAreWhatRuns changes the version of a template, which leaves running machines as they are, upgrades them
+// as docs/upgrades.md says, and sees the outputs follow at each step.
 func TestVersionsAreWhatRuns(t *testing.T) {
 	t.Parallel()
 
@@ -34,7 +34,10 @@ func TestVersionsAreWhatRuns(t *testing.T) {
 	s.Version = "v1.12.6"
 	done := w.up(s.yaml(t))
 	assert.Contains(t, done, "Command one-healthy", "the gate runs again when other versions are planned")
-	behind := map[string]any{"one-cp-1": "runs Talos v1.12.5 (planned: v1.12.6)", "one-general-1": "runs Talos v1.12.5 (planned: v1.12.6)"}
+
+	behind := map[string]any{
+		"one-cp-1": "runs Talos v1.12.5 (planned: v1.12.6)", "one-general-1": "runs Talos v1.12.5 (planned: v1.12.6)",
+	}
 	versions = versionsOf(t, w.outputs(), "one")
 	assert.Equal(t, "v1.12.5", versions["talos"])
 	assert.Equal(t, behind, versions["differences"])

@@ -18,7 +18,8 @@ const (
 	passphraseFile = "passphrase" // of the stack's secrets provider
 )
 
-// prepare makes the folders of a run and the passphrase, and lays the project file in the work folder, so that the committed ones stay as they are.
+// prepare makes the folders of a run and the passphrase, and lays the project file in the work folder, so that the
+// committed ones stay as they are.
 func (e *Engine) prepare() error {
 	for _, folder := range []string{stateFolder, homeFolder, workFolder} {
 		if err := os.MkdirAll(filepath.Join(e.o.Dir, folder), 0o700); err != nil {
@@ -46,8 +47,9 @@ func (e *Engine) prepare() error {
 	return nil
 }
 
-// stopLogging puts a file where the CLI would make the folder of its logs. It would write every property that passes through it to a log of each run, which takes two
-// fifths of a preview's processor time (3.259) and has no switch; where the folder cannot be made it goes without.
+// stopLogging puts a file where the CLI would make the folder of its logs. It would write every property that passes
+// through it to a log of each run, which takes two fifths of a preview's processor time (3.259) and has no switch;
+// where the folder cannot be made it goes without.
 func (e *Engine) stopLogging() error {
 	path := filepath.Join(e.o.Dir, homeFolder, "logs")
 

@@ -1,4 +1,5 @@
-// Package factory is the lab's Image Factory: the HTTP interface of the public one, whose images hold an operating system in name only.
+// Package factory is the lab's Image Factory: the HTTP interface of the public one, whose images hold an operating
+// system in name only.
 package factory
 
 import (
@@ -23,7 +24,8 @@ type Factory struct {
 	schematics map[string]string
 }
 
-// New opens the factory whose schematics are kept in the file at path; an empty path keeps them in memory. Plain Talos is always known.
+// New opens the factory whose schematics are kept in the file at path; an empty path keeps them in memory. Plain Talos
+// is always known.
 func New(path string) (*Factory, error) {
 	f := &Factory{path: path, schematics: map[string]string{}}
 
@@ -35,7 +37,9 @@ func New(path string) (*Factory, error) {
 
 		if len(text) > 0 {
 			if err := json.Unmarshal(text, &f.schematics); err != nil {
-				return nil, fmt.Errorf("read schematics of %s: %w: delete the file, and the next run registers them again", path, err)
+				return nil, fmt.Errorf(
+					"read schematics of %s: %w: delete the file, and the next run registers them again", path, err,
+				)
 			}
 		}
 	}
@@ -136,14 +140,17 @@ func (f *Factory) check(id, version string) error {
 	}
 
 	if name, missing := r.missing(version, d.Customization.Extensions.Official); missing {
-		return invalid("error enhancing profile from schematic: official extension %q is not available for Talos version %s", name, version)
+		return invalid(
+			"error enhancing profile from schematic: official extension %q is not available for Talos version %s", name, version,
+		)
 	}
 
 	return nil
 }
 
-// Resolve returns what an installer image puts on a disk: <any host>/[<platform>-]installer[-secureboot]/<id>:<version>. Talos' own installer
-// (…/siderolabs/installer:<version>) is plain Talos. The error is what pulling the image would answer.
+// Resolve returns what an installer image puts on a disk: <any
+// host>/[<platform>-]installer[-secureboot]/<id>:<version>. Talos' own installer (…/siderolabs/installer:<version>) is
+// plain Talos. The error is what pulling the image would answer.
 func (f *Factory) Resolve(installer string) (image.Image, error) {
 	name, version, tagged := cutLast(installer, ":")
 	repository, id, _ := cutLast(name, "/")
@@ -166,7 +173,9 @@ func (f *Factory) Resolve(installer string) (image.Image, error) {
 	}
 
 	if !tagged || !hosted || !isInstaller {
-		return image.Image{}, fmt.Errorf("%q is not an installer image: it has the form <factory>/<platform>-installer/<schematic>:<version>", installer)
+		return image.Image{}, fmt.Errorf(
+			"%q is not an installer image: it has the form <factory>/<platform>-installer/<schematic>:<version>", installer,
+		)
 	}
 
 	if err := f.check(id, version); err != nil {

@@ -71,14 +71,22 @@ func register(t *testing.T, url, schematic string) string {
 func TestSchematicIDsAreThoseOfThePublicFactory(t *testing.T) {
 	t.Parallel()
 
-	extensions := talos.Schematic{Extensions: []string{"tailscale", "iscsi-tools"}, KernelArgs: []string{"console=ttyS0"}, META: []talos.MetaValue{{Key: 10, Value: "a: b\n"}}}
+	extensions := talos.Schematic{
+		Extensions: []string{"tailscale", "iscsi-tools"},
+		KernelArgs: []string{"console=ttyS0"},
+		META:       []talos.MetaValue{{Key: 10, Value: "a: b\n"}},
+	}
 
 	tests := map[string]struct{ schematic, id string }{
-		"plain Talos":                       {"customization: {}\n", plainID},
-		"a schematic without anything":      {"{}", plainID},
-		"only the guest agent":              {"customization:\n  systemExtensions:\n    officialExtensions: [siderolabs/qemu-guest-agent]\n", agentID},
-		"as the program computes it":        {extensions.YAML(), extensions.ID()},
-		"JSON, which is YAML":               {`{"customization":{"systemExtensions":{"officialExtensions":["siderolabs/qemu-guest-agent"]}}}`, agentID},
+		"plain Talos":                  {"customization: {}\n", plainID},
+		"a schematic without anything": {"{}", plainID},
+		"only the guest agent": {
+			"customization:\n  systemExtensions:\n    officialExtensions: [siderolabs/qemu-guest-agent]\n", agentID,
+		},
+		"as the program computes it": {extensions.YAML(), extensions.ID()},
+		"JSON, which is YAML": {
+			`{"customization":{"systemExtensions":{"officialExtensions":["siderolabs/qemu-guest-agent"]}}}`, agentID,
+		},
 		"the program's own empty schematic": {talos.Schematic{}.YAML(), plainID},
 	}
 
@@ -123,7 +131,14 @@ func TestImagesAreCompressedAsTheirNamesSay(t *testing.T) {
 
 			stem, _, _ := strings.Cut(name, ".")
 			platform, arch, _ := strings.Cut(stem, "-")
-			want := image.Image{OS: "talos", Version: "v1.12.6", Schematic: plainID, Platform: platform, Arch: arch, Live: strings.HasSuffix(name, ".iso")}
+			want := image.Image{
+				OS:        "talos",
+				Version:   "v1.12.6",
+				Schematic: plainID,
+				Platform:  platform,
+				Arch:      arch,
+				Live:      strings.HasSuffix(name, ".iso"),
+			}
 			assert.Equal(t, want, got)
 
 			if strings.Contains(name, "raw") {
@@ -142,14 +157,26 @@ func TestRefusals(t *testing.T) {
 		status             int
 		text               string
 	}{
-		"an unknown schematic":              {http.MethodGet, "/image/abc/v1.12.6/nocloud-amd64.raw.zst", "", 404, "schematic abc not found"},
-		"an unknown schematic read":         {http.MethodGet, "/schematics/abc", "", 404, "schematic not found"},
-		"an unknown version":                {http.MethodGet, "/image/" + plainID + "/v1.2.3/nocloud-amd64.raw.zst", "", 404, "Talos version v1.2.3 not found"},
-		"an unknown version's extensions":   {http.MethodGet, "/version/v1.2.3/extensions/official", "", 404, "not found"},
-		"an unknown platform":               {http.MethodGet, "/image/" + plainID + "/v1.12.6/moon-amd64.raw.zst", "", 400, `invalid platform: "moon"`},
-		"an unknown architecture":           {http.MethodGet, "/image/" + plainID + "/v1.12.6/nocloud-mips.raw.zst", "", 400, `invalid architecture: "mips"`},
-		"an unknown format":                 {http.MethodGet, "/image/" + plainID + "/v1.12.6/nocloud-amd64.zip", "", 400, `invalid image format: "zip"`},
-		"no image name at all":              {http.MethodGet, "/image/" + plainID + "/v1.12.6/kernel", "", 400, "invalid profile path"},
+		"an unknown schematic": {
+			http.MethodGet, "/image/abc/v1.12.6/nocloud-amd64.raw.zst", "", 404, "schematic abc not found",
+		},
+		"an unknown schematic read": {http.MethodGet, "/schematics/abc", "", 404, "schematic not found"},
+		"an unknown version": {
+			http.MethodGet, "/image/" + plainID + "/v1.2.3/nocloud-amd64.raw.zst", "", 404, "Talos version v1.2.3 not found",
+		},
+		"an unknown version's extensions": {http.MethodGet, "/version/v1.2.3/extensions/official", "", 404, "not found"},
+		"an unknown platform": {
+			http.MethodGet, "/image/" + plainID + "/v1.12.6/moon-amd64.raw.zst", "", 400, `invalid platform: "moon"`,
+		},
+		"an unknown architecture": {
+			http.MethodGet, "/image/" + plainID + "/v1.12.6/nocloud-mips.raw.zst", "", 400, `invalid architecture: "mips"`,
+		},
+		"an unknown format": {
+			http.MethodGet, "/image/" + plainID + "/v1.12.6/nocloud-amd64.zip", "", 400, `invalid image format: "zip"`,
+		},
+		"no image name at all": {
+			http.MethodGet, "/image/" + plainID + "/v1.12.6/kernel", "", 400, "invalid profile path",
+		},
 		"a schematic with an unknown field": {http.MethodPost, "/schematics", "customisation: {}", 400, "customisation"},
 		"a schematic that is no YAML":       {http.MethodPost, "/schematics", "\t", 400, ""},
 		"an empty schematic":                {http.MethodPost, "/schematics", "", 400, "EOF"},
@@ -228,7 +255,10 @@ func TestVersionsAndExtensionsAreListed(t *testing.T) {
 	}
 
 	assert.Equal(t, "siderolabs/qemu-guest-agent:v1.12.6", refs["siderolabs/qemu-guest-agent"])
-	assert.Equal(t, "siderolabs/nvidia-open-gpu-kernel-modules-lts:580.105.08-v1.12.6", refs["siderolabs/nvidia-open-gpu-kernel-modules-lts"])
+	assert.Equal(
+		t, "siderolabs/nvidia-open-gpu-kernel-modules-lts:580.105.08-v1.12.6",
+		refs["siderolabs/nvidia-open-gpu-kernel-modules-lts"],
+	)
 }
 
 func TestResolveInstallers(t *testing.T) {
@@ -244,12 +274,26 @@ func TestResolveInstallers(t *testing.T) {
 		want      image.Image
 		refusal   string
 	}{
-		"the program's own":         {program, image.Image{Schematic: agentID, Version: "v1.12.6", Platform: "nocloud"}, ""},
-		"without a platform":        {"any.example/installer/" + agentID + ":v1.11.0", image.Image{Schematic: agentID, Version: "v1.11.0", Platform: "metal"}, ""},
-		"for secure boot":           {"any.example/metal-installer-secureboot/" + agentID + ":v1.13.0", image.Image{Schematic: agentID, Version: "v1.13.0", Platform: "metal"}, ""},
-		"Talos' stock installer":    {"any.example/siderolabs/installer:v1.12.6", image.Image{Schematic: plainID, Version: "v1.12.6", Platform: "metal"}, ""},
-		"an unknown schematic":      {"any.example/nocloud-installer/abc:v1.12.6", image.Image{}, "schematic abc not found"},
-		"an unknown version":        {"any.example/nocloud-installer/" + plainID + ":v9.9.9", image.Image{}, "v9.9.9 not found"},
+		"the program's own": {program, image.Image{Schematic: agentID, Version: "v1.12.6", Platform: "nocloud"}, ""},
+		"without a platform": {
+			"any.example/installer/" + agentID + ":v1.11.0",
+			image.Image{Schematic: agentID, Version: "v1.11.0", Platform: "metal"},
+			"",
+		},
+		"for secure boot": {
+			"any.example/metal-installer-secureboot/" + agentID + ":v1.13.0",
+			image.Image{Schematic: agentID, Version: "v1.13.0", Platform: "metal"},
+			"",
+		},
+		"Talos' stock installer": {
+			"any.example/siderolabs/installer:v1.12.6",
+			image.Image{Schematic: plainID, Version: "v1.12.6", Platform: "metal"},
+			"",
+		},
+		"an unknown schematic": {"any.example/nocloud-installer/abc:v1.12.6", image.Image{}, "schematic abc not found"},
+		"an unknown version": {
+			"any.example/nocloud-installer/" + plainID + ":v9.9.9", image.Image{}, "v9.9.9 not found",
+		},
 		"another image":             {"any.example/library/debian:13", image.Image{}, "not an installer image"},
 		"a reference without a tag": {"any.example/nocloud-installer/" + plainID, image.Image{}, "not an installer image"},
 		"nothing":                   {"", image.Image{}, "not an installer image"},
@@ -279,7 +323,12 @@ func TestSchematicsOutliveTheFactory(t *testing.T) {
 
 	path := filepath.Join(t.TempDir(), "state", "schematics.json")
 	_, url := serve(t, path)
-	id := register(t, url, talos.Schematic{Extensions: []string{"tailscale"}, KernelArgs: []string{"quiet"}, META: []talos.MetaValue{{Key: 10, Value: "x"}}}.YAML())
+	id := register(
+		t, url,
+		talos.Schematic{
+			Extensions: []string{"tailscale"}, KernelArgs: []string{"quiet"}, META: []talos.MetaValue{{Key: 10, Value: "x"}},
+		}.YAML(),
+	)
 
 	info, err := os.Stat(path)
 	require.NoError(t, err)
@@ -288,7 +337,13 @@ func TestSchematicsOutliveTheFactory(t *testing.T) {
 	again, url := serve(t, path)
 	schematic, known := again.Schematic(id)
 	require.True(t, known)
-	assert.Equal(t, factory.Schematic{ID: id, Extensions: []string{"siderolabs/tailscale"}, KernelArgs: []string{"quiet"}, META: map[uint8]string{10: "x"}}, schematic)
+	assert.Equal(
+		t,
+		factory.Schematic{
+			ID: id, Extensions: []string{"siderolabs/tailscale"}, KernelArgs: []string{"quiet"}, META: map[uint8]string{10: "x"},
+		},
+		schematic,
+	)
 
 	_, known = again.Schematic("abc")
 	assert.False(t, known)

@@ -42,7 +42,9 @@ func (f *Factory) Handler() http.Handler {
 	handle("POST /schematics", f.createSchematic)
 	handle("GET /schematics/{id}", f.getSchematic)
 	handle("GET /image/{schematic}/{version}/{file}", f.getImage)
-	handle("GET /versions", func(w http.ResponseWriter, _ *http.Request) error { return answer(w, http.StatusOK, Versions()) })
+	handle(
+		"GET /versions", func(w http.ResponseWriter, _ *http.Request) error { return answer(w, http.StatusOK, Versions()) },
+	)
 	handle("GET /version/{version}/extensions/official", f.getExtensions)
 	handle("GET /version/{version}/overlays/official", func(w http.ResponseWriter, _ *http.Request) error {
 		return answer(w, http.StatusOK, []string{})

@@ -9,7 +9,8 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// release is a Talos minor version: its patches from .0 on, and the versions of the extensions that changed names or tracks.
+// release is a Talos minor version: its patches from .0 on, and the versions of the extensions that changed names or
+// tracks.
 type release struct {
 	minor   string
 	patches int

@@ -14,7 +14,8 @@ import (
 type Schematic struct {
 	// ID is the SHA-256 of the schematic's canonical YAML, in hexadecimal.
 	ID string
-	// Extensions are the official system extensions with their name space, in the order stated: siderolabs/qemu-guest-agent.
+	// Extensions are the official system extensions with their name space, in the order stated:
+	// siderolabs/qemu-guest-agent.
 	Extensions []string
 	// KernelArgs are added to the kernel command line.
 	KernelArgs []string
@@ -55,7 +56,8 @@ type secureBoot struct {
 	WellKnownCertificates bool `yaml:"includeWellKnownCertificates,omitempty"`
 }
 
-// parseSchematic reads a schematic strictly: an unknown field is an error, an empty document is plain Talos only if it says so.
+// parseSchematic reads a schematic strictly: an unknown field is an error, an empty document is plain Talos only if it
+// says so.
 func parseSchematic(text []byte) (document, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)

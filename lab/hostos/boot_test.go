@@ -16,7 +16,13 @@ import (
 func (h *host) reboot(t *testing.T) datacentre.Host {
 	t.Helper()
 	require.NoError(t, h.dc.RebootHost("pve1"))
-	require.Eventually(t, func() bool { v := h.view(t); return !v.Rebooting || v.Problem != "" }, time.Minute, time.Millisecond)
+	require.Eventually(
+		t, func() bool {
+			v := h.view(t)
+
+			return !v.Rebooting || v.Problem != ""
+		}, time.Minute, time.Millisecond,
+	)
 
 	return h.view(t)
 }
@@ -30,9 +36,11 @@ func TestAHostWithoutWhatABootNeedsStaysDown(t *testing.T) {
 		host            datacentre.HostOptions
 		script, problem string
 	}{
-		"no kernel":                {zfsHost(), "rm $root/boot/vmlinuz-*", "no kernel in /boot"},
-		"no initramfs":             {grub, "rm $root/boot/initrd.img-*", "no initramfs for 6.17.2-1-pve"},
-		"half an initramfs":        {grub, "echo '{' >$root/boot/initrd.img-6.17.2-1-pve", "the initramfs of 6.17.2-1-pve is damaged"},
+		"no kernel":    {zfsHost(), "rm $root/boot/vmlinuz-*", "no kernel in /boot"},
+		"no initramfs": {grub, "rm $root/boot/initrd.img-*", "no initramfs for 6.17.2-1-pve"},
+		"half an initramfs": {
+			grub, "echo '{' >$root/boot/initrd.img-6.17.2-1-pve", "the initramfs of 6.17.2-1-pve is damaged",
+		},
 		"no entry of systemd-boot": {zfsHost(), "rm -r $root/var/lib/lab/esp/*/loader", "systemd-boot has no entry"},
 		"no configuration of GRUB": {grub, ": >$root/boot/grub/grub.cfg", "GRUB has no configuration"},
 	} {

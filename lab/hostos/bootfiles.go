@@ -81,7 +81,8 @@ func (d disk) confs(folder string) (string, error) {
 	return text.String(), nil
 }
 
-// updateGRUB writes GRUB's configuration from /etc/default/grub: the disk's own, or where proxmox-boot-tool keeps the loader, that of its partition.
+// updateGRUB writes GRUB's configuration from /etc/default/grub: the disk's own, or where proxmox-boot-tool keeps the
+// loader, that of its partition.
 func (d disk) updateGRUB(h datacentre.Host) error {
 	words, err := d.grubWords()
 	if err != nil {
@@ -105,7 +106,13 @@ func (d disk) updateGRUB(h datacentre.Host) error {
 		name = esp + "/grub/grub.cfg"
 	}
 
-	return d.write(name, fmt.Sprintf("menuentry 'Proxmox VE GNU/Linux' {\n\tlinux\t%s %s ro %s\n\tinitrd\t/boot/initrd.img-%s\n}\n", image, root, words, kernel))
+	return d.write(
+		name,
+		fmt.Sprintf(
+			"menuentry 'Proxmox VE GNU/Linux' {\n\tlinux\t%s %s ro %s\n\tinitrd\t/boot/initrd.img-%s\n}\n", image, root, words,
+			kernel,
+		),
+	)
 }
 
 // grubWords are GRUB's words for the kernel. The files are shell scripts, which are run.
@@ -143,10 +150,13 @@ func (d disk) grubWords() (string, error) {
 		}
 	}
 
-	return strings.Join(strings.Fields(runner.Vars["GRUB_CMDLINE_LINUX"].Str+" "+runner.Vars["GRUB_CMDLINE_LINUX_DEFAULT"].Str), " "), nil
+	return strings.Join(
+		strings.Fields(runner.Vars["GRUB_CMDLINE_LINUX"].Str+" "+runner.Vars["GRUB_CMDLINE_LINUX_DEFAULT"].Str), " ",
+	), nil
 }
 
-// refreshESP is what proxmox-boot-tool refresh does: kernels, images and configuration go to the boot loader's partition.
+// refreshESP is what proxmox-boot-tool refresh does: kernels, images and configuration go to the boot loader's
+// partition.
 func (d disk) refreshESP(h datacentre.Host) error {
 	for _, kernel := range d.kernels() {
 		image, err := d.read(initrd(kernel))
@@ -167,7 +177,9 @@ func (d disk) refreshESP(h datacentre.Host) error {
 			line = d.text("proc/cmdline")
 		}
 
-		if err := d.write(entry(kernel), fmt.Sprintf("title    Proxmox Virtual Environment\nversion  %s\noptions  %s\n", kernel, line)); err != nil {
+		if err := d.write(
+			entry(kernel), fmt.Sprintf("title    Proxmox Virtual Environment\nversion  %s\noptions  %s\n", kernel, line),
+		); err != nil {
 			return err
 		}
 	}
@@ -179,7 +191,8 @@ func (d disk) refreshESP(h datacentre.Host) error {
 	return nil
 }
 
-// Files reads what a boot would run with: the newest kernel, its words as the boot loader in charge has them, its image as that loader finds it.
+// Files reads what a boot would run with: the newest kernel, its words as the boot loader in charge has them, its image
+// as that loader finds it.
 func (s *System) Files(h datacentre.Host) (datacentre.BootFiles, error) {
 	d, err := s.disk(h.Name)
 	if err != nil {

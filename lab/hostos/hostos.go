@@ -1,5 +1,6 @@
-// Package hostos is the operating system on the disks of the lab's Proxmox hosts: Debian 13 with Proxmox VE 9.1, as far as scripts look at it. It furnishes a root
-// folder once, reads from it what a boot would run with, and shows below its /proc and /sys what the kernel would.
+// Package hostos is the operating system on the disks of the lab's Proxmox hosts: Debian 13 with Proxmox VE 9.1, as far
+// as scripts look at it. It furnishes a root folder once, reads from it what a boot would run with, and shows below its
+// /proc and /sys what the kernel would.
 package hostos
 
 import (
@@ -156,7 +157,8 @@ func (d disk) install(h datacentre.Host) error {
 		}
 	}
 
-	if err := os.Symlink("../modules", d.path("etc/modules-load.d/modules.conf")); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Symlink("../modules", d.path("etc/modules-load.d/modules.conf")); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		return err
 	}
 

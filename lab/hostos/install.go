@@ -11,26 +11,32 @@ const espID = "C0D5-3F6A"
 
 func folders() []string {
 	return []string{
-		"boot/efi", "boot/grub", "dev", "etc/apt/sources.list.d", "etc/default/grub.d", "etc/initramfs-tools/conf.d", "etc/kernel", "etc/modprobe.d",
-		"etc/modules-load.d", "etc/pve", "proc", "root", "run/lock", "sys", "tmp", "usr/share/keyrings", "usr/sbin", "var/lib/lab", "var/tmp",
+		"boot/efi", "boot/grub", "dev", "etc/apt/sources.list.d", "etc/default/grub.d", "etc/initramfs-tools/conf.d",
+		"etc/kernel", "etc/modprobe.d",
+		"etc/modules-load.d", "etc/pve", "proc", "root", "run/lock", "sys", "tmp", "usr/share/keyrings", "usr/sbin",
+		"var/lib/lab", "var/tmp",
 	}
 }
 
 // files are those of a fresh installation of Proxmox VE 9.1 that scripts read or change.
 func files(h datacentre.Host) map[string]string {
 	list := map[string]string{
-		"boot/vmlinuz-" + h.Kernel:    "Linux " + h.Kernel + "\n",
-		"boot/config-" + h.Kernel:     "CONFIG_INTEL_IOMMU_DEFAULT_ON=y\nCONFIG_AMD_IOMMU=y\nCONFIG_VFIO_PCI=m\n",
-		"etc/debian_version":          "13.2\n",
-		"etc/os-release":              "PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"13\"\nVERSION=\"13 (trixie)\"\nVERSION_CODENAME=trixie\nID=debian\n",
-		"etc/hostname":                h.Name + "\n",
-		"etc/hosts":                   fmt.Sprintf("127.0.0.1 localhost.localdomain localhost\n%s %s.lab.internal %[2]s\n", h.Address, h.Name),
+		"boot/vmlinuz-" + h.Kernel: "Linux " + h.Kernel + "\n",
+		"boot/config-" + h.Kernel:  "CONFIG_INTEL_IOMMU_DEFAULT_ON=y\nCONFIG_AMD_IOMMU=y\nCONFIG_VFIO_PCI=m\n",
+		"etc/debian_version":       "13.2\n",
+		"etc/os-release":           "PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"13\"\nVERSION=\"13 (trixie)\"\nVERSION_CODENAME=trixie\nID=debian\n",
+		"etc/hostname":             h.Name + "\n",
+		"etc/hosts": fmt.Sprintf(
+			"127.0.0.1 localhost.localdomain localhost\n%s %s.lab.internal %[2]s\n", h.Address, h.Name,
+		),
 		"etc/modules":                 "# /etc/modules is obsolete and has been replaced by /etc/modules-load.d/.\n# Please see modules-load.d(5) and modprobe.d(5) for details.\n",
 		"etc/initramfs-tools/modules": "# List of modules that you want to include in your initramfs.\n# They will be loaded at boot time in the order below.\n",
 		"etc/modprobe.d/pve-blacklist.conf": "# This file contains a list of modules which are not supported by Proxmox VE\n\n" +
 			"# nvidiafb see bugreport https://bugzilla.proxmox.com/show_bug.cgi?id=701\nblacklist nvidiafb\n",
-		"etc/apt/sources.list.d/pve-enterprise.sources": source("https://enterprise.proxmox.com/debian/pve", "pve-enterprise"),
-		"etc/apt/sources.list.d/ceph.sources":           source("https://enterprise.proxmox.com/debian/ceph-squid", "enterprise"),
+		"etc/apt/sources.list.d/pve-enterprise.sources": source(
+			"https://enterprise.proxmox.com/debian/pve", "pve-enterprise",
+		),
+		"etc/apt/sources.list.d/ceph.sources": source("https://enterprise.proxmox.com/debian/ceph-squid", "enterprise"),
 		"etc/apt/sources.list.d/debian.sources": "Types: deb\nURIs: mirror+file:/etc/apt/mirrors/debian.list\nSuites: trixie trixie-updates\n" +
 			"Components: main contrib non-free-firmware\nSigned-By: /usr/share/keyrings/debian-archive-keyring.gpg\n",
 		"etc/default/grub": grubDefaults(h),
@@ -50,7 +56,8 @@ func files(h datacentre.Host) map[string]string {
 }
 
 func source(uri, component string) string {
-	return "Types: deb\nURIs: " + uri + "\nSuites: trixie\nComponents: " + component + "\nSigned-By: /usr/share/keyrings/proxmox-archive-keyring.gpg\n"
+	return "Types: deb\nURIs: " + uri + "\nSuites: trixie\nComponents: " + component +
+		"\nSigned-By: /usr/share/keyrings/proxmox-archive-keyring.gpg\n"
 }
 
 func grubDefaults(h datacentre.Host) string {

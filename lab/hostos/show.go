@@ -132,7 +132,10 @@ func (d disk) prune(t tree, folder string) error {
 
 func (t tree) addProc(h datacentre.Host) {
 	t["proc/cmdline"] = h.Boot.CommandLine + "\n"
-	t["proc/version"] = "Linux version " + h.Boot.Kernel + " (build@proxmox) (gcc (Debian 14.2.0-19) 14.2.0, GNU ld (GNU Binutils for Debian) 2.44) " + KernelBuild(h) + "\n"
+	t["proc/version"] = "Linux version " + h.Boot.Kernel +
+		" (build@proxmox) (gcc (Debian 14.2.0-19) 14.2.0, GNU ld (GNU Binutils for Debian) 2.44) " + KernelBuild(
+		h,
+	) + "\n"
 	t["proc/sys/kernel/osrelease"] = h.Boot.Kernel + "\n"
 	t[bootID] = h.Boot.ID + "\n"
 	t["proc/sys/kernel/hostname"] = h.Name + "\n"
@@ -148,7 +151,8 @@ func (t tree) addProc(h datacentre.Host) {
 
 	var cpus strings.Builder
 	for i := range h.Cores {
-		fmt.Fprintf(&cpus, "processor\t: %d\nvendor_id\t: %s\nmodel name\t: %s\nphysical id\t: 0\nsiblings\t: %d\ncore id\t\t: %[1]d\ncpu cores\t: %[4]d\nflags\t\t: %s\n\n",
+		fmt.Fprintf(&cpus,
+			"processor\t: %d\nvendor_id\t: %s\nmodel name\t: %s\nphysical id\t: 0\nsiblings\t: %d\ncore id\t\t: %[1]d\ncpu cores\t: %[4]d\nflags\t\t: %s\n\n",
 			i, vendor, h.CPUModel, h.Cores, flags)
 	}
 
@@ -159,7 +163,8 @@ func (t tree) addProc(h datacentre.Host) {
 		mounts = pool + "/ROOT/pve-1 / zfs rw,relatime,xattr,posixacl,casesensitive 0 0\n"
 	}
 
-	t["proc/mounts"] = mounts + "proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\nsysfs /sys sysfs rw,nosuid,nodev,noexec,relatime 0 0\n"
+	t["proc/mounts"] = mounts +
+		"proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\nsysfs /sys sysfs rw,nosuid,nodev,noexec,relatime 0 0\n"
 }
 
 const bootID = "proc/sys/kernel/random/boot_id"
@@ -210,9 +215,11 @@ func (t tree) addModules(h datacentre.Host) {
 	highest, lowest := arcLimits(h)
 	t[arcParameter("max")], t[arcParameter("min")] = fmt.Sprintln(h.Boot.ARCMax), fmt.Sprintln(h.Boot.ARCMin)
 	t["sys/module/zfs/version"] = "2.3.4-pve1\n"
-	t["proc/spl/kstat/zfs/arcstats"] = fmt.Sprintf("9 1 0x01 147 39984 3216518241 4321\nname                            type data\n"+
-		"size                            4    %d\nc                               4    %d\nc_min                           4    %d\nc_max                           4    %d\n",
-		min(highest, 4*datacentre.GiB), highest, lowest, highest)
+	t["proc/spl/kstat/zfs/arcstats"] = fmt.Sprintf(
+		"9 1 0x01 147 39984 3216518241 4321\nname                            type data\n"+
+			"size                            4    %d\nc                               4    %d\nc_min                           4    %d\nc_max                           4    %d\n",
+		min(highest, 4*datacentre.GiB), highest, lowest, highest,
+	)
 }
 
 func arcParameter(name string) string { return "sys/module/zfs/parameters/zfs_arc_" + name }

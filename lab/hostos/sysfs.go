@@ -64,9 +64,14 @@ func groupType(h datacentre.Host) string {
 
 func (t tree) addAttributes(p datacentre.PCIDevice, folder string, irq int) {
 	for name, value := range map[string]string{
-		"vendor": p.VendorID, "device": p.DeviceID, "class": p.Class, "subsystem_vendor": orZero(p.SubsystemVendor), "subsystem_device": orZero(p.SubsystemDevice),
-		"revision": "0xa1", "irq": strconv.Itoa(irq), "enable": "1", "numa_node": "-1", "driver_override": "(null)",
-		"modalias": fmt.Sprintf("pci:v%sd%ssv%ssd%sbc%ssc%si%s", long(p.VendorID), long(p.DeviceID), long(p.SubsystemVendor), long(p.SubsystemDevice),
+		"vendor":           p.VendorID,
+		"device":           p.DeviceID,
+		"class":            p.Class,
+		"subsystem_vendor": orZero(p.SubsystemVendor),
+		"subsystem_device": orZero(p.SubsystemDevice),
+		"revision":         "0xa1", "irq": strconv.Itoa(irq), "enable": "1", "numa_node": "-1", "driver_override": "(null)",
+		"modalias": fmt.Sprintf("pci:v%sd%ssv%ssd%sbc%ssc%si%s", long(p.VendorID), long(p.DeviceID), long(p.SubsystemVendor),
+			long(p.SubsystemDevice),
 			p.Class[2:4], p.Class[4:6], p.Class[6:8]),
 	} {
 		t[folder+"/"+name] = value + "\n"

@@ -1,5 +1,5 @@
-// Package image describes what lies on a disk, an ISO or an image file of the lab: an operating system that is not there in bits, only in name, and
-// the state its machine has written.
+// Package image describes what lies on a disk, an ISO or an image file of the lab: an operating system that is not
+// there in bits, only in name, and the state its machine has written.
 package image
 
 import (
@@ -7,8 +7,9 @@ import (
 	"fmt"
 )
 
-// Image is the content of a volume. The Image Factory serves it as the body of its downloads (compressed where the name says so), the datacentre copies it
-// from file to disk and from template to clone, and the machine that boots from it reads and rewrites it.
+// Image is the content of a volume. The Image Factory serves it as the body of its downloads (compressed where the name
+// says so), the datacentre copies it from file to disk and from template to clone, and the machine that boots from it
+// reads and rewrites it.
 type Image struct {
 	// OS is "talos", or empty for a blank disk.
 	OS string `json:"os,omitempty"`
@@ -36,7 +37,8 @@ func (i Image) Encode() []byte {
 	return b
 }
 
-// Decode reads an image. Bytes that are not an image (a compressed file that nobody decompressed, for one) are an error: nothing boots from them.
+// Decode reads an image. Bytes that are not an image (a compressed file that nobody decompressed, for one) are an
+// error: nothing boots from them.
 func Decode(b []byte) (Image, error) {
 	var i Image
 	if len(b) == 0 {

@@ -1,4 +1,5 @@
-// Package loopback keeps the lab's clients on this computer: whatever a stack file, the environment or a state says, nothing else is dialled.
+// Package loopback keeps the lab's clients on this computer: whatever a stack file, the environment or a state says,
+// nothing else is dialled.
 package loopback
 
 import (
@@ -11,7 +12,8 @@ import (
 	"time"
 )
 
-// Dial connects as a [net.Dialer] does, and refuses every address that is not this computer's own before a packet is sent.
+// Dial connects as a [net.Dialer] does, and refuses every address that is not this computer's own before a packet is
+// sent.
 func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: 30 * time.Second, Control: refuse}
 
@@ -22,7 +24,9 @@ func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 func refuse(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil || !to.Addr().Unmap().IsLoopback() {
-		return fmt.Errorf("%s is not on loopback, and the lab reaches nothing else: run this stack with pulumi on its own Proxmox", address)
+		return fmt.Errorf(
+			"%s is not on loopback, and the lab reaches nothing else: run this stack with pulumi on its own Proxmox", address,
+		)
 	}
 
 	return nil

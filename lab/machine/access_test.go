@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRolesOfCertificates asks with certificates that `talosctl config new --roles` makes, one for each of Talos' roles.
+// TestRolesOfCertificates asks with certificates that `talosctl config new --roles` makes, one for each of Talos'
+// roles.
 func TestRolesOfCertificates(t *testing.T) {
 	t.Parallel()
 
@@ -21,15 +22,34 @@ func TestRolesOfCertificates(t *testing.T) {
 	const refusal = "PermissionDenied desc = not authorized"
 
 	commands := map[string]string{
-		"version": "version", "services": "services", "members": "get members", "configuration": "get machineconfig -o yaml", "secrets": "get osrootsecret -o yaml",
-		"etcd members": "etcd members", "etcd snapshot": "etcd snapshot @/etcd.db", "dmesg": "dmesg", "read": "read /etc/hostname", "list": "ls /etc", "copy": "copy /etc @/copied",
-		"kubeconfig": "kubeconfig @/kubeconfig", "restart a service": "service kubelet restart", "image list": "image list", "image pull": "image pull busybox",
-		"apply": "apply-config --dry-run -f " + l.write("same.yaml", l.configuration(machinetype.TypeControlPlane)), "meta": "meta write 12 x", "new client": "config new @/other",
+		"version":           "version",
+		"services":          "services",
+		"members":           "get members",
+		"configuration":     "get machineconfig -o yaml",
+		"secrets":           "get osrootsecret -o yaml",
+		"etcd members":      "etcd members",
+		"etcd snapshot":     "etcd snapshot @/etcd.db",
+		"dmesg":             "dmesg",
+		"read":              "read /etc/hostname",
+		"list":              "ls /etc",
+		"copy":              "copy /etc @/copied",
+		"kubeconfig":        "kubeconfig @/kubeconfig",
+		"restart a service": "service kubelet restart",
+		"image list":        "image list",
+		"image pull":        "image pull busybox",
+		"apply": "apply-config --dry-run -f " + l.write(
+			"same.yaml", l.configuration(machinetype.TypeControlPlane),
+		),
+		"meta":       "meta write 12 x",
+		"new client": "config new @/other",
 	}
 
 	for name, test := range map[string]struct{ roles, may string }{
-		"os:reader":      {"os:reader", "version services members etcd-members dmesg list image-list"},
-		"os:operator":    {"os:operator", "version services members etcd-members etcd-snapshot dmesg list restart-a-service image-list image-pull"},
+		"os:reader": {"os:reader", "version services members etcd-members dmesg list image-list"},
+		"os:operator": {
+			"os:operator",
+			"version services members etcd-members etcd-snapshot dmesg list restart-a-service image-list image-pull",
+		},
 		"os:etcd:backup": {"os:etcd:backup", "etcd-members etcd-snapshot"},
 		"os:admin":       {"os:admin", "version services members configuration secrets etcd-members etcd-snapshot dmesg read list copy kubeconfig restart-a-service image-list image-pull apply meta new-client"},
 		"no role":        {"", ""},
@@ -69,7 +89,12 @@ func TestMaintenanceModeOverTalosctl(t *testing.T) {
 	l.boot(31)
 
 	good := l.write("good.yaml", l.configuration(machinetype.TypeWorker))
-	invalid := l.write("invalid.yaml", []byte(strings.ReplaceAll(string(l.configuration(machinetype.TypeWorker)), "endpoint: https://"+l.address(11)+":6443", "endpoint: nowhere")))
+	invalid := l.write(
+		"invalid.yaml",
+		[]byte(strings.ReplaceAll(
+			string(l.configuration(machinetype.TypeWorker)), "endpoint: https://"+l.address(11)+":6443", "endpoint: nowhere",
+		)),
+	)
 	closed := "API is not implemented in maintenance mode"
 
 	l.check(program, nil, []expectation{
@@ -80,25 +105,46 @@ func TestMaintenanceModeOverTalosctl(t *testing.T) {
 		{command: "-n #31 get pcidevices --insecure"},
 		{command: "-n #31 get extensions --insecure", contain: []string{"qemu-guest-agent"}},
 		{command: "-n #31 get machinestatus --insecure", contain: []string{"maintenance"}},
-		{command: "-n #31 get machineconfig --insecure", contain: []string{"PermissionDenied desc = not authorized"}, refused: true},
+		{
+			command: "-n #31 get machineconfig --insecure",
+			contain: []string{"PermissionDenied desc = not authorized"},
+			refused: true,
+		},
 		{command: "-n #31 meta write --insecure 10 x", contain: []string{closed}, refused: true},
 		{command: "-n #31 meta delete --insecure 10", contain: []string{closed}, refused: true},
 		{command: "-n #31 reset --insecure --wait=false", contain: []string{closed}, refused: true},
 		{command: "-n #31 upgrade --insecure --wait=false --image x", contain: []string{closed}, refused: true},
 		{command: "-n #31 wipe disk --insecure sdz", contain: []string{`blockdevice "sdz" not found`}, refused: true},
-		{command: "-n #31 apply-config --insecure --mode=staged -f " + good, contain: []string{"--mode='staged' is not supported in maintenance mode"}, refused: true},
-		{command: "-n #31 apply-config --insecure -f " + invalid, contain: []string{"configuration validation failed"}, refused: true},
-		{command: "-n #31 apply-config --insecure --dry-run -f " + good, contain: []string{"Node is running in maintenance mode and does not have a config yet."}},
+		{
+			command: "-n #31 apply-config --insecure --mode=staged -f " + good,
+			contain: []string{"--mode='staged' is not supported in maintenance mode"},
+			refused: true,
+		},
+		{
+			command: "-n #31 apply-config --insecure -f " + invalid,
+			contain: []string{"configuration validation failed"},
+			refused: true,
+		},
+		{
+			command: "-n #31 apply-config --insecure --dry-run -f " + good,
+			contain: []string{"Node is running in maintenance mode and does not have a config yet."},
+		},
 	})
 
 	// A client with a certificate does not take the machine for a member of its cluster.
-	l.check(program, common[:2], []expectation{{command: "-e #31 -n #31 version", contain: []string{"certificate signed by unknown authority"}, refused: true}})
+	l.check(
+		program, common[:2],
+		[]expectation{
+			{command: "-e #31 -n #31 version", contain: []string{"certificate signed by unknown authority"}, refused: true},
+		},
+	)
 
 	l.stage(31, "maintenance")
 	require.Empty(t, l.status(31).Role)
 }
 
-// TestConfiguredForWhatIsNotThere: Talos waits for hardware and addresses that a configuration names and the machine does not have, and says so.
+// TestConfiguredForWhatIsNotThere: Talos waits for hardware and addresses that a configuration names and the machine
+// does not have, and says so.
 func TestConfiguredForWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 
@@ -110,23 +156,31 @@ func TestConfiguredForWhatIsNotThere(t *testing.T) {
 		console  string
 		services string // what does not run then
 	}{
-		"a disk for a volume": {machinetype.TypeControlPlane, volume, `"volume": "u-data", "phase": "waiting -> failed", "error": "no disks matched selector for volume"`, ""},
+		"a disk for a volume": {
+			machinetype.TypeControlPlane, volume,
+			`"volume": "u-data", "phase": "waiting -> failed", "error": "no disks matched selector for volume"`, "",
+		},
 		"a card by its hardware address": {
-			machinetype.TypeControlPlane, "machine:\n  network:\n    interfaces:\n      - deviceSelector:\n          hardwareAddr: 02:ff:ff:ff:ff:ff\n        addresses: [127.9.9.9/24]\n",
+			machinetype.TypeControlPlane,
+			"machine:\n  network:\n    interfaces:\n      - deviceSelector:\n          hardwareAddr: 02:ff:ff:ff:ff:ff\n        addresses: [127.9.9.9/24]\n",
 			"no matching network device for defined selector: {hardwareAddr: 02:ff:ff:ff:ff:ff", "",
 		},
 		"an address for the node": {
 			machinetype.TypeControlPlane, "machine:\n  kubelet:\n    nodeIP:\n      validSubnets: [10.99.0.0/24]\n",
-			"no suitable node IP found, please make sure .machine.kubelet.nodeIP filters and pod/service subnets are set up correctly", "kubelet",
+			"no suitable node IP found, please make sure .machine.kubelet.nodeIP filters and pod/service subnets are set up correctly",
+			"kubelet",
 		},
 		"an address outside the pods' for the node": {
-			machinetype.TypeControlPlane, "cluster:\n  network:\n    podSubnets: [127.0.0.0/8]\n", "no address is outside cluster.network.podSubnets and serviceSubnets", "kubelet",
+			machinetype.TypeControlPlane, "cluster:\n  network:\n    podSubnets: [127.0.0.0/8]\n",
+			"no address is outside cluster.network.podSubnets and serviceSubnets", "kubelet",
 		},
 		"an address outside the services' for etcd": {
-			machinetype.TypeControlPlane, "cluster:\n  network:\n    serviceSubnets: [127.0.0.0/8]\n", "service[etcd](Waiting): Waiting for etcd spec", "etcd",
+			machinetype.TypeControlPlane, "cluster:\n  network:\n    serviceSubnets: [127.0.0.0/8]\n",
+			"service[etcd](Waiting): Waiting for etcd spec", "etcd",
 		},
 		"an address for etcd": {
-			machinetype.TypeControlPlane, "cluster:\n  etcd:\n    advertisedSubnets: [10.99.0.0/24]\n", "service[etcd](Waiting): Waiting for etcd spec", "etcd",
+			machinetype.TypeControlPlane, "cluster:\n  etcd:\n    advertisedSubnets: [10.99.0.0/24]\n",
+			"service[etcd](Waiting): Waiting for etcd spec", "etcd",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +190,10 @@ func TestConfiguredForWhatIsNotThere(t *testing.T) {
 			l.boot(11)
 			l.apply(11, l.configuration(test.role, test.patch))
 			l.answers(11)
-			l.until("the console says so", func() bool { return strings.Contains(strings.Join(l.machines.Console(11), "\n"), test.console) })
+			l.until(
+				"the console says so",
+				func() bool { return strings.Contains(strings.Join(l.machines.Console(11), "\n"), test.console) },
+			)
 
 			for _, s := range l.status(11).Services {
 				require.Falsef(t, s.Name == test.services && s.State == "Running", "%s runs", s.Name)

@@ -33,7 +33,9 @@ const (
 )
 
 // sequences are Talos' names of what an action runs.
-var sequences = map[actionKind]string{actApply: "install", actReboot: "reboot", actShutdown: "shutdown", actReset: "reset", actUpgrade: "upgrade"}
+var sequences = map[actionKind]string{
+	actApply: "install", actReboot: "reboot", actShutdown: "shutdown", actReset: "reset", actUpgrade: "upgrade",
+}
 
 // request hands an action to the main sequence; one at a time, as Talos.
 func (m *machine) request(a action) error {
@@ -50,6 +52,7 @@ func (m *machine) requestLocked(a action) error {
 
 	m.busy = true
 	m.logf("[talos] %s via API received. actor id: %s", sequences[a.kind], a.actor)
+
 	m.actions <- a
 
 	return nil
@@ -119,7 +122,8 @@ func (m *machine) performUpgrade(ctx context.Context, a action) outcome {
 	return m.goDown(a, outcome{took: total - total/2})
 }
 
-// replaceSystem makes the next boot start another system, and keeps the present one for a rollback; the caller holds the lock.
+// replaceSystem makes the next boot start another system, and keeps the present one for a rollback; the caller holds
+// the lock.
 func (m *machine) replaceSystem(system image.Image) {
 	previous := m.installed
 	previous.State = nil

@@ -47,7 +47,13 @@ func (m *machine) apiFacts() talosapi.Facts {
 }
 
 func (m *machine) cmdline() string {
-	return strings.Join(append([]string{"talos.platform=" + m.system.Platform, "console=tty1", "init_on_alloc=1", "slab_nomerge", "pti=on"}, m.schematic.KernelArgs...), " ")
+	return strings.Join(
+		append(
+			[]string{"talos.platform=" + m.system.Platform, "console=tty1", "init_on_alloc=1", "slab_nomerge", "pti=on"},
+			m.schematic.KernelArgs...,
+		),
+		" ",
+	)
 }
 
 func (m *machine) runningServices() []string {

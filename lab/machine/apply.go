@@ -16,7 +16,9 @@ import (
 )
 
 // ApplyConfiguration implements the machine service of a configured machine.
-func (s *machined) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
+func (s *machined) ApplyConfiguration(
+	ctx context.Context, in *machineapi.ApplyConfigurationRequest,
+) (*machineapi.ApplyConfigurationResponse, error) {
 	m := s.m
 	if in.GetMode() != machineapi.ApplyConfigurationRequest_TRY {
 		m.endTrial()
@@ -50,7 +52,9 @@ func (s *machined) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyC
 			diff = "No changes."
 		}
 
-		reply.ModeDetails = fmt.Sprintf("Dry run summary:\n%s (skipped in dry-run).\nConfig diff:\n\n%s", reply.GetModeDetails(), diff)
+		reply.ModeDetails = fmt.Sprintf(
+			"Dry run summary:\n%s (skipped in dry-run).\nConfig diff:\n\n%s", reply.GetModeDetails(), diff,
+		)
 
 		return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{reply}}, nil
 	}
@@ -65,7 +69,9 @@ func (s *machined) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyC
 }
 
 // apply does what was decided.
-func (m *machine) apply(in *machineapi.ApplyConfigurationRequest, reply *machineapi.ApplyConfiguration, cfg config.Provider) error {
+func (m *machine) apply(
+	in *machineapi.ApplyConfigurationRequest, reply *machineapi.ApplyConfiguration, cfg config.Provider,
+) error {
 	m.say("[talos] apply config request: mode %s", configuration.ModeName(reply.GetMode()))
 
 	switch reply.GetMode() {
@@ -75,7 +81,9 @@ func (m *machine) apply(in *machineapi.ApplyConfigurationRequest, reply *machine
 			timeout = t.AsDuration()
 		}
 
-		reply.ModeDetails += fmt.Sprintf("\nThe config is applied in 'try' mode and will be automatically reverted back in %s", timeout)
+		reply.ModeDetails += fmt.Sprintf(
+			"\nThe config is applied in 'try' mode and will be automatically reverted back in %s", timeout,
+		)
 		m.startTrial(timeout)
 		m.reconfigure(cfg)
 

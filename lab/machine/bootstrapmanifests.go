@@ -33,7 +33,10 @@ func (k *realKubernetes) ownManifests() []manifest {
 apiVersion: v1
 kind: Service
 metadata: {name: kube-dns, namespace: kube-system, labels: {k8s-app: kube-dns}}
-spec: {clusterIP: %q, selector: {k8s-app: kube-dns}, ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53, protocol: TCP}]}
+spec:
+  clusterIP: %q
+  selector: {k8s-app: kube-dns}
+  ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53, protocol: TCP}]
 `, ips[0])})
 		}
 	}

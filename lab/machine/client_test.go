@@ -83,6 +83,7 @@ func (k kubeClient) do(method, path, accept, body string) (int, map[string]any) 
 	k.l.Helper()
 
 	response := k.open(method, path, accept, body)
+
 	defer func() { _ = response.Body.Close() }()
 
 	content, err := io.ReadAll(response.Body)
@@ -96,7 +97,8 @@ func (k kubeClient) do(method, path, accept, body string) (int, map[string]any) 
 	return response.StatusCode, object
 }
 
-// TestANodeObjectOutlivesItsMachine removes a worker: nobody takes its Node out of Kubernetes, on the lab as on a real cluster.
+// TestANodeObjectOutlivesItsMachine removes a worker: nobody takes its Node out of Kubernetes, on the lab as on a real
+// cluster.
 func TestANodeObjectOutlivesItsMachine(t *testing.T) {
 	t.Parallel()
 
@@ -131,9 +133,14 @@ func TestModelOfKubernetes(t *testing.T) {
 	assert.Equal(t, http.StatusOK, code)
 	assert.Equal(t, "Table", nodes["kind"], "as kubectl get nodes asks for it")
 	require.Len(t, nodes["rows"], 2)
-	assert.Equal(t, []any{"node-11", "Ready", "control-plane"}, nodes["rows"].([]any)[0].(map[string]any)["cells"].([]any)[:3])
+	assert.Equal(
+		t, []any{"node-11", "Ready", "control-plane"}, nodes["rows"].([]any)[0].(map[string]any)["cells"].([]any)[:3],
+	)
 
-	code, patched := k.do(http.MethodPatch, "/api/v1/nodes/node-21", "application/json", `{"spec":{"unschedulable":true},"metadata":{"labels":{"a":"b"}}}`)
+	code, patched := k.do(
+		http.MethodPatch, "/api/v1/nodes/node-21", "application/json",
+		`{"spec":{"unschedulable":true},"metadata":{"labels":{"a":"b"}}}`,
+	)
 	assert.Equal(t, http.StatusOK, code)
 	assert.Equal(t, true, patched["spec"].(map[string]any)["unschedulable"])
 
@@ -141,7 +148,9 @@ func TestModelOfKubernetes(t *testing.T) {
 	assert.Equal(t, http.StatusConflict, code)
 	assert.Contains(t, message, "the object has been modified")
 
-	code, _ = k.patch("node-21", `{"spec":{"unschedulable":false,"taints":[{"key":"a","value":"b","effect":"NoExecute"}]}}`)
+	code, _ = k.patch(
+		"node-21", `{"spec":{"unschedulable":false,"taints":[{"key":"a","value":"b","effect":"NoExecute"}]}}`,
+	)
 	assert.Equal(t, http.StatusOK, code)
 
 	_, _, taints := k.node("node-21")
@@ -161,7 +170,9 @@ func TestModelOfKubernetes(t *testing.T) {
 	assert.Equal(t, `nodes "node-21" not found`, missing["message"])
 
 	for method, path := range map[string]string{
-		http.MethodPost: "/api/v1/namespaces/default/pods", http.MethodGet: "/api/v1/nodes?watch=true", http.MethodPut: "/api/v1/nodes/node-11",
+		http.MethodPost: "/api/v1/namespaces/default/pods",
+		http.MethodGet:  "/api/v1/nodes?watch=true",
+		http.MethodPut:  "/api/v1/nodes/node-11",
 	} {
 		code, refused := k.do(method, path, "application/json", "{}")
 		assert.Equal(t, http.StatusNotFound, code, path)

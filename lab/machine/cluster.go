@@ -10,7 +10,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 )
 
-// cluster is what machines with the same cluster secrets have in common. It is only a meeting place: everything that lasts is on the members' disks.
+// cluster is what machines with the same cluster secrets have in common. It is only a meeting place: everything that
+// lasts is on the members' disks.
 type cluster struct {
 	ms  *Machines
 	key string
@@ -20,7 +21,8 @@ type cluster struct {
 	etcds   map[uint64]*etcd
 }
 
-// clusterKey identifies a cluster by what control planes and workers both know: the certificate of the Kubernetes authority.
+// clusterKey identifies a cluster by what control planes and workers both know: the certificate of the Kubernetes
+// authority.
 func clusterKey(cfg config.Provider) string {
 	sum := sha256.New()
 	for _, ca := range acceptedClusterCAs(cfg) {
@@ -88,7 +90,8 @@ func (c *cluster) controlPlanes() []*machine {
 	return found
 }
 
-// discovers says that two machines find each other through the discovery service: both have it enabled, with the same cluster id and secret.
+// discovers says that two machines find each other through the discovery service: both have it enabled, with the same
+// cluster id and secret.
 func (m *machine) discovers(o *machine) bool {
 	a, b := m.config.Cluster(), o.config.Cluster()
 
@@ -110,8 +113,8 @@ func (m *machine) discovered() []*machine {
 	return found
 }
 
-// endpointOf says whether the cluster endpoint of the machine's configuration leads to another machine. A name that is not an address is taken for a load
-// balancer or DNS record that leads to every control plane.
+// endpointOf says whether the cluster endpoint of the machine's configuration leads to another machine. A name that is
+// not an address is taken for a load balancer or DNS record that leads to every control plane.
 func (m *machine) endpointLeadsTo(o *machine) bool {
 	host := m.config.Cluster().Endpoint().Hostname()
 
@@ -123,7 +126,8 @@ func (m *machine) endpointLeadsTo(o *machine) bool {
 	return o.vips[host] || slices.ContainsFunc(o.net.Addresses, func(p netip.Prefix) bool { return p.Addr() == address })
 }
 
-// trustd finds a control plane that would sign the machine's certificate: reachable, of the same OS authority and machine token.
+// trustd finds a control plane that would sign the machine's certificate: reachable, of the same OS authority and
+// machine token.
 func (m *machine) trustd() *machine {
 	for _, o := range m.cluster.controlPlanes() {
 		if o.up && (m.discovers(o) || m.endpointLeadsTo(o)) && sameTrust(m.config, o.config) {
@@ -134,7 +138,8 @@ func (m *machine) trustd() *machine {
 	return nil
 }
 
-// kubernetes finds a control plane whose Kubernetes API the machine's kubelet reaches: through the cluster endpoint, or with KubePrism through any member.
+// kubernetes finds a control plane whose Kubernetes API the machine's kubelet reaches: through the cluster endpoint, or
+// with KubePrism through any member.
 func (m *machine) kubernetes() *machine {
 	prism := m.config.Machine().Features().KubePrism()
 

@@ -31,14 +31,29 @@ func TestRoles(t *testing.T) {
 	l.cluster(1, 0)
 
 	calls := map[string]func(c *client.Client) error{
-		"version": func(c *client.Client) error { _, err := c.Version(l.context()); return err },
-		"apply": func(c *client.Client) error {
-			_, err := c.ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{Data: l.configuration(machinetype.TypeControlPlane), DryRun: true})
+		"version": func(c *client.Client) error {
+			_, err := c.Version(l.context())
 
 			return err
 		},
-		"kubeconfig":   func(c *client.Client) error { _, err := c.Kubeconfig(l.context()); return err },
-		"stop kubelet": func(c *client.Client) error { _, err := c.ServiceStart(l.context(), "kubelet"); return err },
+		"apply": func(c *client.Client) error {
+			_, err := c.ApplyConfiguration(
+				l.context(),
+				&machineapi.ApplyConfigurationRequest{Data: l.configuration(machinetype.TypeControlPlane), DryRun: true},
+			)
+
+			return err
+		},
+		"kubeconfig": func(c *client.Client) error {
+			_, err := c.Kubeconfig(l.context())
+
+			return err
+		},
+		"stop kubelet": func(c *client.Client) error {
+			_, err := c.ServiceStart(l.context(), "kubelet")
+
+			return err
+		},
 		"etcd members": func(c *client.Client) error {
 			_, err := c.EtcdMemberList(l.context(), &machineapi.EtcdMemberListRequest{})
 
@@ -46,10 +61,12 @@ func TestRoles(t *testing.T) {
 		},
 		"members": func(c *client.Client) error {
 			_, err := safe.StateListAll[*cluster.Member](l.context(), c.COSI)
+
 			return err
 		},
 		"secrets": func(c *client.Client) error {
 			_, err := safe.StateListAll[*secrets.OSRoot](l.context(), c.COSI)
+
 			return err
 		},
 		"machine configuration": func(c *client.Client) error {
@@ -63,10 +80,17 @@ func TestRoles(t *testing.T) {
 		role    role.Role
 		allowed []string
 	}{
-		"an administrator does everything":       {role.Admin, []string{"version", "apply", "kubeconfig", "stop kubelet", "etcd members", "members", "secrets", "machine configuration"}},
-		"an operator reads and handles services": {role.Operator, []string{"version", "stop kubelet", "etcd members", "members"}},
-		"a reader reads what is no secret":       {role.Reader, []string{"version", "etcd members", "members"}},
-		"an etcd backup sees etcd":               {role.EtcdBackup, []string{"etcd members"}},
+		"an administrator does everything": {
+			role.Admin,
+			[]string{
+				"version", "apply", "kubeconfig", "stop kubelet", "etcd members", "members", "secrets", "machine configuration",
+			},
+		},
+		"an operator reads and handles services": {
+			role.Operator, []string{"version", "stop kubelet", "etcd members", "members"},
+		},
+		"a reader reads what is no secret": {role.Reader, []string{"version", "etcd members", "members"}},
+		"an etcd backup sees etcd":         {role.EtcdBackup, []string{"etcd members"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -188,7 +212,8 @@ func holders(l *lab, address string) int {
 }
 
 func serves(address string) bool {
-	conn, err := tls.Dial("tcp", address+":6443", &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // only whether it answers
+	//nolint:gosec // only whether it answers
+	conn, err := tls.Dial("tcp", address+":6443", &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		return false
 	}
@@ -232,7 +257,9 @@ func TestNodesWithoutANetworkPluginAreNotReady(t *testing.T) {
 	text := fmt.Sprint(object)
 	assert.Contains(t, text, "cni plugin not initialized")
 	assert.Contains(t, text, "key:gpu value:true")
-	assert.NotContains(t, text, "key:node-role.kubernetes.io/control-plane", "control planes take pods when the configuration says so")
+	assert.NotContains(
+		t, text, "key:node-role.kubernetes.io/control-plane", "control planes take pods when the configuration says so",
+	)
 }
 
 func TestConfigurationOfARunningMachine(t *testing.T) {
@@ -246,9 +273,18 @@ func TestConfigurationOfARunningMachine(t *testing.T) {
 		mode, took  machineapi.ApplyConfigurationRequest_Mode
 		message     string
 	}{
-		{"labels are taken over at once", "machine:\n  nodeLabels:\n    zone: b\n", machineapi.ApplyConfigurationRequest_AUTO, machineapi.ApplyConfigurationRequest_NO_REBOOT, ""},
-		{"udev rules need a reboot", "machine:\n  udev:\n    rules: [a]\n", machineapi.ApplyConfigurationRequest_AUTO, machineapi.ApplyConfigurationRequest_REBOOT, ""},
-		{"udev rules are refused without a reboot", "machine:\n  udev:\n    rules: [a]\n", machineapi.ApplyConfigurationRequest_NO_REBOOT, 0, "this config change can't be applied in immediate mode"},
+		{
+			"labels are taken over at once", "machine:\n  nodeLabels:\n    zone: b\n", machineapi.ApplyConfigurationRequest_AUTO,
+			machineapi.ApplyConfigurationRequest_NO_REBOOT, "",
+		},
+		{
+			"udev rules need a reboot", "machine:\n  udev:\n    rules: [a]\n", machineapi.ApplyConfigurationRequest_AUTO,
+			machineapi.ApplyConfigurationRequest_REBOOT, "",
+		},
+		{
+			"udev rules are refused without a reboot", "machine:\n  udev:\n    rules: [a]\n",
+			machineapi.ApplyConfigurationRequest_NO_REBOOT, 0, "this config change can't be applied in immediate mode",
+		},
 	} {
 		reply, err := l.client(11).ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
 			Data: l.configuration(machinetype.TypeControlPlane, test.patch), Mode: test.mode, DryRun: true,
@@ -266,10 +302,16 @@ func TestConfigurationOfARunningMachine(t *testing.T) {
 		assert.Contains(t, reply.GetMessages()[0].GetModeDetails(), "Config diff", test.name)
 	}
 
-	_, err := l.client(11).ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{Data: l.configuration(machinetype.TypeControlPlane, "machine:\n  udev:\n    rules: [a]\n")})
+	_, err := l.client(11).ApplyConfiguration(
+		l.context(),
+		&machineapi.ApplyConfigurationRequest{
+			Data: l.configuration(machinetype.TypeControlPlane, "machine:\n  udev:\n    rules: [a]\n"),
+		},
+	)
 	require.NoError(t, err)
 	l.until("the machine comes back from its reboot", func() bool {
-		return strings.Count(strings.Join(l.machines.Console(11), "\n"), "Linux Talos") == 2 && l.status(11).Stage == "running" && l.status(11).Ready
+		return strings.Count(strings.Join(l.machines.Console(11), "\n"), "Linux Talos") == 2 &&
+			l.status(11).Stage == "running" && l.status(11).Ready
 	})
 }
 
@@ -288,7 +330,8 @@ func TestEventsTellOfAReboot(t *testing.T) {
 		result := <-results
 		require.NoError(t, result.Error)
 
-		if s, ok := result.Event.Payload.(*machineapi.MachineStatusEvent); ok && s.GetStage() == machineapi.MachineStatusEvent_RUNNING && s.GetStatus().GetReady() {
+		if s, ok := result.Event.Payload.(*machineapi.MachineStatusEvent); ok &&
+			s.GetStage() == machineapi.MachineStatusEvent_RUNNING && s.GetStatus().GetReady() {
 			break
 		}
 	}
@@ -324,13 +367,20 @@ func TestEtcdMembers(t *testing.T) {
 	err := c.EtcdRemoveMemberByID(l.context(), &machineapi.EtcdRemoveMemberByIDRequest{MemberId: 1})
 	assert.Equal(t, codes.NotFound, status.Code(err))
 
-	require.NoError(t, c.EtcdRemoveMemberByID(l.context(), &machineapi.EtcdRemoveMemberByIDRequest{MemberId: ids["node-13"]}))
-	l.until("the removed member fails", func() bool { return l.status(13).EtcdMember == "" && serviceState(l, 13, "etcd") == "Failed" })
+	require.NoError(
+		t, c.EtcdRemoveMemberByID(l.context(), &machineapi.EtcdRemoveMemberByIDRequest{MemberId: ids["node-13"]}),
+	)
+	l.until(
+		"the removed member fails",
+		func() bool { return l.status(13).EtcdMember == "" && serviceState(l, 13, "etcd") == "Failed" },
+	)
 
 	names, _ = members()
 	assert.Equal(t, []string{"node-11", "node-12"}, names)
 
-	_, err = c.UpgradeWithOptions(l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/"+schematicID+":v1.12.7"))
+	_, err = c.UpgradeWithOptions(
+		l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/"+schematicID+":v1.12.7"),
+	)
 	assert.ErrorContains(t, err, "etcd member count(2) is insufficient to maintain quorum if upgrade commences")
 
 	require.NoError(t, l.client(12).EtcdLeaveCluster(l.context(), &machineapi.EtcdLeaveClusterRequest{}))
@@ -338,7 +388,10 @@ func TestEtcdMembers(t *testing.T) {
 
 	_, err = l.client(12).ServiceStart(l.context(), "etcd")
 	require.NoError(t, err)
-	l.until("a member that left joins again", func() bool { return serviceState(l, 12, "etcd") == "Running" && l.status(12).EtcdMember != "" })
+	l.until(
+		"a member that left joins again",
+		func() bool { return serviceState(l, 12, "etcd") == "Running" && l.status(12).EtcdMember != "" },
+	)
 }
 
 func serviceState(l *lab, n int, name string) string {

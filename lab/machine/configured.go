@@ -76,7 +76,8 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 	}
 }
 
-// startAPI opens the Talos API: at once on a control plane, on a worker as soon as a control plane signs its certificate.
+// startAPI opens the Talos API: at once on a control plane, on a worker as soon as a control plane signs its
+// certificate.
 func (m *machine) startAPI(ctx context.Context) bool {
 	var (
 		creds osCredentials

@@ -36,8 +36,8 @@ type pluginConfig struct {
 	}
 }
 
-// runDevicePlugin is the container of NVIDIA's device plugin: it registers the node's GPUs with the kubelet, or ends with what keeps it from them. The caller
-// holds the lock.
+// runDevicePlugin is the container of NVIDIA's device plugin: it registers the node's GPUs with the kubelet, or ends
+// with what keeps it from them. The caller holds the lock.
 func (p podRun) runDevicePlugin(m *machine, c corev1.Container, nvidiaRuntime bool) podState {
 	config, err := p.pluginConfig(c)
 	if err != nil {
@@ -57,16 +57,31 @@ func (p podRun) runDevicePlugin(m *machine, c corev1.Container, nvidiaRuntime bo
 
 		return p.crashing(c, crash{reason: "Error", code: 1}, log+"E main.go] error starting plugins: error getting plugins: unable to create plugins: failed to construct resource managers: invalid device discovery strategy\n")
 	case !m.kernel.Loaded("nvidia"):
-		return p.crashing(c, crash{reason: "StartError", code: 128, message: hookFailure + "nvml error: driver not loaded: unknown"}, "")
+		return p.crashing(
+			c, crash{reason: "StartError", code: 128, message: hookFailure + "nvml error: driver not loaded: unknown"}, "",
+		)
 	case driver.DriverVersion() != toolkit.DriverVersion():
-		return p.crashing(c, crash{reason: "StartError", code: 128, message: hookFailure + "nvml error: driver/library version mismatch: unknown"}, "")
+		return p.crashing(
+			c,
+			crash{
+				reason: "StartError", code: 128, message: hookFailure + "nvml error: driver/library version mismatch: unknown",
+			},
+			"",
+		)
 	case !mountsHostPath(p.spec, c, pluginSockets):
-		return p.crashing(c, crash{reason: "Error", code: 1}, "E main.go] failed to create FS watcher for /var/lib/kubelet/device-plugins/: no such file or directory\n")
+		return p.crashing(
+			c, crash{reason: "Error", code: 1},
+			"E main.go] failed to create FS watcher for /var/lib/kubelet/device-plugins/: no such file or directory\n",
+		)
 	}
 
 	name, replicas := config.sharing()
 
-	return podState{running: true, offers: map[string]int{name: len(m.kernel.DrivenGPUs()) * replicas}, log: fmt.Sprintf("I server.go] Registered device plugin for '%s' with Kubelet\n", name)}
+	return podState{
+		running: true,
+		offers:  map[string]int{name: len(m.kernel.DrivenGPUs()) * replicas},
+		log:     fmt.Sprintf("I server.go] Registered device plugin for '%s' with Kubelet\n", name),
+	}
 }
 
 // hookFailure is how containerd says that NVIDIA's hook has failed, up to the hook's own reason.
@@ -118,12 +133,17 @@ func (p podRun) pluginConfig(c corev1.Container) (pluginConfig, error) {
 	}
 
 	if config.Version != "v1" {
-		return config, fmt.Errorf("unable to finalize config: unable to parse config file: unknown version: %s", config.Version)
+		return config, fmt.Errorf(
+			"unable to finalize config: unable to parse config file: unknown version: %s", config.Version,
+		)
 	}
 
 	for _, r := range config.Sharing.TimeSlicing.Resources {
 		if r.Replicas < 2 {
-			return config, fmt.Errorf("unable to finalize config: unable to parse config file: unmarshal error: number of replicas must be >= 2, got: %d", r.Replicas)
+			return config, fmt.Errorf(
+				"unable to finalize config: unable to parse config file: unmarshal error: number of replicas must be >= 2, got: %d",
+				r.Replicas,
+			)
 		}
 	}
 
@@ -138,7 +158,9 @@ func (p podRun) mountedFile(c corev1.Container, file string) (string, bool) {
 			continue
 		}
 
-		i := slices.IndexFunc(p.spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.ConfigMap != nil })
+		i := slices.IndexFunc(
+			p.spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.ConfigMap != nil },
+		)
 		if i < 0 {
 			continue
 		}
@@ -178,7 +200,8 @@ func env(c corev1.Container, name string) string {
 func mountsHostPath(spec corev1.PodSpec, c corev1.Container, folder string) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(mount corev1.VolumeMount) bool {
 		return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
-			return v.Name == mount.Name && v.HostPath != nil && path.Clean(v.HostPath.Path) == folder && path.Clean(mount.MountPath) == folder
+			return v.Name == mount.Name && v.HostPath != nil && path.Clean(v.HostPath.Path) == folder &&
+				path.Clean(mount.MountPath) == folder
 		})
 	})
 }

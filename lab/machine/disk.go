@@ -24,7 +24,8 @@ type diskState struct {
 	Data string `json:"data,omitempty"`
 	// Previous is the system before the last upgrade, which a rollback boots.
 	Previous *image.Image `json:"previous,omitempty"`
-	// Upgraded says that the system has not finished a boot since it was installed by an upgrade: when it fails to, Talos boots the one before.
+	// Upgraded says that the system has not finished a boot since it was installed by an upgrade: when it fails to, Talos
+	// boots the one before.
 	Upgraded bool `json:"upgraded,omitempty"`
 	// KubeletRegistered says that the kubelet has its client certificate (EPHEMERAL).
 	KubeletRegistered bool `json:"kubeletRegistered,omitempty"`
@@ -48,7 +49,8 @@ func (m *machine) loadDisk() error {
 	return nil
 }
 
-// save writes the machine's state to its disk; the caller holds the lock. A machine that runs from an ISO keeps nothing.
+// save writes the machine's state to its disk; the caller holds the lock. A machine that runs from an ISO keeps
+// nothing.
 func (m *machine) save() {
 	if m.disks.Volume == "" {
 		return

@@ -59,6 +59,7 @@ func formatMember(id uint64) string { return fmt.Sprintf("%016x", id) }
 
 func randomID() uint64 {
 	var b [8]byte
+
 	_, _ = rand.Read(b[:]) // never fails
 
 	return binary.BigEndian.Uint64(b[:])
@@ -137,7 +138,9 @@ func (e *etcd) copyFor(member uint64) *etcdData {
 		nodes = append(nodes, e.nodes[name])
 	}
 
-	data := &etcdData{ClusterID: e.id, MemberID: member, Revision: e.revision, Members: slices.Clone(e.members), Nodes: nodes}
+	data := &etcdData{
+		ClusterID: e.id, MemberID: member, Revision: e.revision, Members: slices.Clone(e.members), Nodes: nodes,
+	}
 	for _, key := range slices.Sorted(maps.Keys(e.objects)) {
 		data.Objects = append(data.Objects, e.objects[key])
 	}
@@ -166,7 +169,8 @@ func (e *etcd) elect() {
 	}
 }
 
-// removeMember takes a member out of its cluster for good; the caller holds the lock. It fails as etcd does when the rest would have no quorum.
+// removeMember takes a member out of its cluster for good; the caller holds the lock. It fails as etcd does when the
+// rest would have no quorum.
 func (e *etcd) removeMember(id uint64) error {
 	member := e.member(id)
 	if member == nil {

@@ -24,6 +24,7 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 			if m.disk.Etcd == nil {
 				if o := m.joinable(); o != nil {
 					m.joinEtcd(o.etcd)
+
 					joined = true
 				}
 			}
@@ -58,7 +59,8 @@ func (m *machine) joinable() *machine {
 	return nil
 }
 
-// joinEtcd adds the machine as a learner; the caller holds the lock. A former member with the same address is replaced, as Talos does it.
+// joinEtcd adds the machine as a learner; the caller holds the lock. A former member with the same address is replaced,
+// as Talos does it.
 func (m *machine) joinEtcd(e *etcd) {
 	address := m.etcdAddress()
 	e.members = slices.DeleteFunc(e.members, func(o etcdMember) bool { return o.Address == address })
@@ -73,7 +75,8 @@ func (m *machine) joinEtcd(e *etcd) {
 	m.cluster.changed.fire()
 }
 
-// etcdAddress is the address etcd advertises: of the subnets in the configuration, or the node address where it states none; invalid when there is none.
+// etcdAddress is the address etcd advertises: of the subnets in the configuration, or the node address where it states
+// none; invalid when there is none.
 func (m *machine) etcdAddress() netip.Addr {
 	subnets := m.config.Cluster().Etcd().AdvertisedSubnets()
 	if len(subnets) == 0 {
@@ -113,7 +116,8 @@ func (m modelKubernetes) bootstrap() {
 	m.cluster.changed.fire()
 }
 
-// restoreEtcd finds the cluster of the member on disk: in memory, or from the newest copy seen; false when the cluster has removed the member.
+// restoreEtcd finds the cluster of the member on disk: in memory, or from the newest copy seen; false when the cluster
+// has removed the member.
 func (m *machine) restoreEtcd() bool {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -196,6 +200,7 @@ func (m *machine) promote(e *etcd) {
 
 	if member := e.member(m.disk.Etcd.MemberID); member != nil && member.Learner {
 		member.Learner = false
+
 		e.committed(true)
 		m.logf("[talos] etcd: learner %s promoted", formatMember(member.ID))
 		m.changedEtcd(e)

@@ -57,8 +57,11 @@ func (m *machine) resources() state.State {
 func (m *machine) systemFacts() resources.System {
 	facts := resources.System{
 		UUID: m.hw.UUID, Cores: m.hw.Cores, MemoryMiB: m.hw.MemoryMiB,
-		Version: m.system.Version, Platform: m.system.Platform, PlatformHostname: m.net.PlatformHostname, Cmdline: m.cmdline(),
-		Schematic: m.system.Schematic, META: m.disk.META, Stage: m.stage, Unmet: m.unmet(),
+		Version:          m.system.Version,
+		Platform:         m.system.Platform,
+		PlatformHostname: m.net.PlatformHostname,
+		Cmdline:          m.cmdline(),
+		Schematic:        m.system.Schematic, META: m.disk.META, Stage: m.stage, Unmet: m.unmet(),
 	}
 
 	for _, e := range m.extensions {

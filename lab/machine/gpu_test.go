@@ -71,7 +71,9 @@ type gpuCase struct {
 func wholeChain() gpuCase {
 	return gpuCase{
 		devices: []string{"0x27b2"}, patch: gpuModules,
-		extensions: []string{"siderolabs/nvidia-open-gpu-kernel-modules-production", "siderolabs/nvidia-container-toolkit-production"},
+		extensions: []string{
+			"siderolabs/nvidia-open-gpu-kernel-modules-production", "siderolabs/nvidia-container-toolkit-production",
+		},
 	}
 }
 
@@ -90,6 +92,7 @@ func (c gpuCase) start(t *testing.T) *lab {
 			return machine.Schematic{}, true
 		},
 	})
+
 	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
 
 	l.patches = []string{noCNI}
@@ -108,7 +111,12 @@ func (c gpuCase) start(t *testing.T) *lab {
 	hw := l.hardware(21)
 	for i, id := range c.devices {
 		hw.PCI = append(hw.PCI, datacentre.GuestPCI{
-			Address: fmt.Sprintf("0000:%02d:00.0", i+1), Vendor: "NVIDIA Corporation", Device: "GPU", VendorID: "0x10de", DeviceID: id, Class: "0x030000",
+			Address:  fmt.Sprintf("0000:%02d:00.0", i+1),
+			Vendor:   "NVIDIA Corporation",
+			Device:   "GPU",
+			VendorID: "0x10de",
+			DeviceID: id,
+			Class:    "0x030000",
 		})
 	}
 
@@ -117,7 +125,9 @@ func (c gpuCase) start(t *testing.T) *lab {
 	require.NoError(t, l.WriteVolume(hw.Disks[0].Volume, system))
 	l.machines.PowerOn(hw)
 	l.stage(21, "maintenance")
-	l.apply(21, l.configuration(machinetype.TypeWorker, "machine:\n  nodeLabels: {nvidia.com/gpu.present: \"true\"}\n"+c.patch))
+	l.apply(
+		21, l.configuration(machinetype.TypeWorker, "machine:\n  nodeLabels: {nvidia.com/gpu.present: \"true\"}\n"+c.patch),
+	)
 
 	require.NoError(t, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
 	l.answers(21)
@@ -152,9 +162,13 @@ func TestGPUChain(t *testing.T) {
 		gate    string // what `talosops wait` names; empty when it is content
 	}{
 		"a whole chain offers what time slicing makes of the GPU": {
-			func(*gpuCase) {}, "4", "phase:Running", "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.195.03", "Running", "",
+			func(*gpuCase) {}, "4", "phase:Running", "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.195.03",
+			"Running", "",
 		},
-		"two GPUs": {func(c *gpuCase) { c.devices = []string{"0x27b2", "0x2684"} }, "8", "phase:Running", "enabling device", "Running", ""},
+		"two GPUs": {
+			func(c *gpuCase) { c.devices = []string{"0x27b2", "0x2684"} }, "8", "phase:Running", "enabling device", "Running",
+			"",
+		},
 		"nonfree modules drive Pascal": {
 			func(c *gpuCase) {
 				c.devices[0] = "0x1b80"
@@ -163,31 +177,47 @@ func TestGPUChain(t *testing.T) {
 			"4", "phase:Running", "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.195.03", "Running", "",
 		},
 		"without a GPU": {
-			func(c *gpuCase) { c.devices = nil }, "", "CrashLoopBackOff", `error loading module \"nvidia\": load nvidia failed: no such device`, "Waiting", "the machine has no NVIDIA PCI device",
+			func(c *gpuCase) { c.devices = nil }, "", "CrashLoopBackOff",
+			`error loading module \"nvidia\": load nvidia failed: no such device`, "Waiting",
+			"the machine has no NVIDIA PCI device",
 		},
 		"without the modules' extension": {
-			func(c *gpuCase) { c.extensions = c.extensions[1:] }, "", "CrashLoopBackOff", `error loading module \"nvidia\": module not found`, "Waiting", "the machine's image has no NVIDIA kernel modules",
+			func(c *gpuCase) { c.extensions = c.extensions[1:] }, "", "CrashLoopBackOff",
+			`error loading module \"nvidia\": module not found`, "Waiting", "the machine's image has no NVIDIA kernel modules",
 		},
 		"with open modules for Pascal": {
-			func(c *gpuCase) { c.devices[0] = "0x1b80" }, "", "CrashLoopBackOff", "System Processor (GSP)", "Waiting", "refuses the GPU (installed in this system is not supported by open nvidia.ko because it does not include the required GPU System Processor (GSP).): take the flavour",
+			func(c *gpuCase) { c.devices[0] = "0x1b80" }, "", "CrashLoopBackOff", "System Processor (GSP)", "Waiting",
+			"refuses the GPU (installed in this system is not supported by open nvidia.ko because it does not include the required GPU System Processor (GSP).): take the flavour",
 		},
 		"with nonfree modules for Blackwell": {
 			func(c *gpuCase) {
 				c.devices[0] = "0x2b85"
 				c.extensions[0] = "siderolabs/nonfree-kmod-nvidia-production"
 			},
-			"", "CrashLoopBackOff", "requires use of the NVIDIA open kernel modules", "Waiting", "refuses the GPU (installed in this system requires use of the NVIDIA open kernel modules.): take the flavour",
+			"", "CrashLoopBackOff", "requires use of the NVIDIA open kernel modules", "Waiting",
+			"refuses the GPU (installed in this system requires use of the NVIDIA open kernel modules.): take the flavour",
 		},
-		"without the modules in the configuration": {func(c *gpuCase) { c.patch = "" }, "", "CrashLoopBackOff", `file "/sys/bus/pci/drivers/nvidia" to exist`, "Waiting", "the kernel module nvidia is not loaded: list nvidia, nvidia_uvm"},
+		"without the modules in the configuration": {
+			func(c *gpuCase) { c.patch = "" }, "", "CrashLoopBackOff", `file "/sys/bus/pci/drivers/nvidia" to exist`, "Waiting",
+			"the kernel module nvidia is not loaded: list nvidia, nvidia_uvm",
+		},
 		"with a toolkit of the other track": {
 			func(c *gpuCase) { c.extensions[1] = "siderolabs/nvidia-container-toolkit-lts" }, "", "CrashLoopBackOff",
-			"NVRM: API mismatch: the client has the version 580.105.08", "Waiting", "is of driver 570.195.03 and nvidia-container-toolkit-lts of driver 580.105.08: take both from the same track",
+			"NVRM: API mismatch: the client has the version 580.105.08", "Waiting",
+			"is of driver 570.195.03 and nvidia-container-toolkit-lts of driver 580.105.08: take both from the same track",
 		},
 		"without a toolkit": {
-			func(c *gpuCase) { c.extensions = c.extensions[:1] }, "", "ContainerCreating", "", "", "the machine's image has no NVIDIA container toolkit",
+			func(c *gpuCase) { c.extensions = c.extensions[:1] }, "", "ContainerCreating", "", "",
+			"the machine's image has no NVIDIA container toolkit",
 		},
-		"without a RuntimeClass":  {func(c *gpuCase) { c.without = "class" }, "", "CrashLoopBackOff", "", "Running", "the cluster has no RuntimeClass \"nvidia\": create it"},
-		"without a device plugin": {func(c *gpuCase) { c.without = "plugin" }, "", "[]", "", "Running", "the cluster has no NVIDIA device plugin: create its DaemonSet"},
+		"without a RuntimeClass": {
+			func(c *gpuCase) { c.without = "class" }, "", "CrashLoopBackOff", "", "Running",
+			"the cluster has no RuntimeClass \"nvidia\": create it",
+		},
+		"without a device plugin": {
+			func(c *gpuCase) { c.without = "plugin" }, "", "[]", "", "Running",
+			"the cluster has no NVIDIA device plugin: create its DaemonSet",
+		},
 		"without the plugin's configuration": {
 			func(c *gpuCase) { c.without = "config" }, "", "ContainerCreating", "", "Running", "does not run: ContainerCreating",
 		},
@@ -219,7 +249,9 @@ func TestGPUChain(t *testing.T) {
 				offered, pods := l.gpuNode(k)
 
 				return registered && offered == test.offered && strings.Contains(pods, test.pods) &&
-					strings.Contains(strings.Join(l.machines.Console(21), "\n"), test.console) && l.serviceState(21, "ext-nvidia-persistenced") == test.service
+					strings.Contains(
+						strings.Join(l.machines.Console(21), "\n"), test.console,
+					) && l.serviceState(21, "ext-nvidia-persistenced") == test.service
 			})
 
 			count, _ := strconv.Atoi(test.offered)
@@ -257,16 +289,28 @@ func TestGPUWorkerOverTalosctl(t *testing.T) {
 	l.stage(21, "running")
 
 	l.check(program, common, []expectation{
-		{command: "-n #21 get pcidevices", contain: []string{"0000:01:00.0", "Display controller", "VGA compatible controller", "NVIDIA Corporation"}},
-		{command: "-n #21 get pcidevices -o yaml", contain: []string{`vendor_id: "0x10de"`, `product_id: "0x27b2"`, "driver: nvidia"}},
-		{command: "-n #21 get extensions", contain: []string{"nvidia-open-gpu-kernel-modules-production", "570.195.03-v1.12.6"}},
+		{
+			command: "-n #21 get pcidevices",
+			contain: []string{"0000:01:00.0", "Display controller", "VGA compatible controller", "NVIDIA Corporation"},
+		},
+		{
+			command: "-n #21 get pcidevices -o yaml",
+			contain: []string{`vendor_id: "0x10de"`, `product_id: "0x27b2"`, "driver: nvidia"},
+		},
+		{
+			command: "-n #21 get extensions",
+			contain: []string{"nvidia-open-gpu-kernel-modules-production", "570.195.03-v1.12.6"},
+		},
 		{command: "-n #21 get modules", contain: []string{"nvidia_uvm", "nvidia_drm", "Live"}},
 		{command: "-n #21 get kernelmodulespecs", contain: []string{"nvidia_modeset"}},
 		{command: "-n #21 read /proc/modules", contain: []string{"nvidia 65536 2 nvidia_uvm,nvidia_modeset, Live"}},
 		{command: "-n #21 read /proc/driver/nvidia/version", contain: []string{"570.195.03"}},
 		{command: "-n #21 read /proc/sys/net/core/bpf_jit_harden", contain: []string{"1"}},
 		{command: "-n #21 service ext-nvidia-persistenced", contain: []string{"STATE    Running"}},
-		{command: "-n #21 dmesg", contain: []string{"NVRM: loading NVIDIA UNIX Open Kernel Module", "nvidia-uvm: Loaded the UVM driver"}},
+		{
+			command: "-n #21 dmesg",
+			contain: []string{"NVRM: loading NVIDIA UNIX Open Kernel Module", "nvidia-uvm: Loaded the UVM driver"},
+		},
 		{command: "-n #11 get manifeststatuses -o yaml", contain: []string{"99-gpu"}},
 	})
 }
@@ -294,16 +338,24 @@ func TestFailedFirstBootOfAnUpgradeFallsBack(t *testing.T) {
 	c := wholeChain()
 	c.devices = nil
 	l := newLab(t)
-	l.machines = machine.New(l.world, machine.Options{Resolver: l.world, Schematic: func(id string) (machine.Schematic, bool) {
-		return machine.Schematic{Extensions: map[string][]string{otherSchematic: c.extensions}[id]}, true
-	}})
+	l.machines = machine.New(
+		l.world, machine.Options{Resolver: l.world, Schematic: func(id string) (machine.Schematic, bool) {
+			return machine.Schematic{Extensions: map[string][]string{otherSchematic: c.extensions}[id]}, true
+		}},
+	)
+
 	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
 	l.cluster(1, 0)
 
-	_, err := l.client(11).UpgradeWithOptions(l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/"+otherSchematic+":v1.12.7"), client.WithUpgradeForce(true))
+	_, err := l.client(11).UpgradeWithOptions(
+		l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/"+otherSchematic+":v1.12.7"),
+		client.WithUpgradeForce(true),
+	)
 	require.NoError(t, err)
 	l.until("the machine runs the system before the upgrade again", func() bool {
-		return strings.Contains(strings.Join(l.machines.Console(11), "\n"), "reverting to the previous installation (v1.12.6)") &&
+		return strings.Contains(
+			strings.Join(l.machines.Console(11), "\n"), "reverting to the previous installation (v1.12.6)",
+		) &&
 			l.status(11).Version == "v1.12.6" && l.status(11).Stage == "running"
 	})
 }
@@ -319,11 +371,15 @@ func TestManifestsAreCreatedOnce(t *testing.T) {
 	require.NoError(t, c.Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
 
 	console := func() string { return strings.Join(l.machines.Console(11), "\n") }
-	l.until("the class is made", func() bool { return strings.Contains(console(), "created node.k8s.io/v1/RuntimeClass/nvidia") })
+
+	l.until(
+		"the class is made", func() bool { return strings.Contains(console(), "created node.k8s.io/v1/RuntimeClass/nvidia") },
+	)
 
 	other := strings.Replace(gpuManifests["class"], "handler: nvidia", "handler: other", 1)
 	_, err := c.ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{
-		Data: l.configuration(machinetype.TypeControlPlane, inline(other, gpuManifests["config"])), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
+		Data: l.configuration(machinetype.TypeControlPlane, inline(other, gpuManifests["config"])),
+		Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
 	})
 	require.NoError(t, err)
 	l.until("what is new is made", func() bool { return strings.Contains(console(), "created /v1/ConfigMap/plugin") })

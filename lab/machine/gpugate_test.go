@@ -18,7 +18,10 @@ func buildTalosops(t *testing.T) string {
 	t.Helper()
 
 	path := filepath.Join(t.TempDir(), "talosops")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../..", "-o", path, "./cmd/talosops").CombinedOutput() //nolint:gosec // a path of its own
+	//nolint:gosec // a path of its own
+	out, err := exec.CommandContext(
+		t.Context(), "go", "build", "-C", "../..", "-o", path, "./cmd/talosops",
+	).CombinedOutput()
 	require.NoError(t, err, string(out))
 
 	return path
@@ -41,7 +44,8 @@ func (w *interruptedBy) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// gate runs `talosops wait` for the cluster and the GPUs of a worker, and returns all it says. It is interrupted at the text that is waited for, if any.
+// gate runs `talosops wait` for the cluster and the GPUs of a worker, and returns all it says. It is interrupted at the
+// text that is waited for, if any.
 func (l *lab) gate(talosops string, kubeconfig []byte, n, gpus int, until string) (string, error) {
 	l.Helper()
 
@@ -49,7 +53,10 @@ func (l *lab) gate(talosops string, kubeconfig []byte, n, gpus int, until string
 	require.NoError(l.T, err)
 
 	request, err := json.Marshal(map[string]any{
-		"talosconfig": string(talosconfig), "kubeconfig": string(kubeconfig), "timeout": patience.String(), "interval": "100ms",
+		"talosconfig":   string(talosconfig),
+		"kubeconfig":    string(kubeconfig),
+		"timeout":       patience.String(),
+		"interval":      "100ms",
 		"controlPlanes": []any{map[string]string{"name": "node-11", "address": l.address(11)}},
 		"workers":       []any{map[string]string{"name": fmt.Sprintf("node-%d", n), "address": l.address(n)}},
 		"gpus":          []any{map[string]any{"node": fmt.Sprintf("node-%d", n), "count": gpus}},

@@ -55,7 +55,9 @@ var healthChecks = []healthCheck{
 }
 
 // HealthCheck implements the cluster service. The checks wait for changes, not for time.
-func (s *healthServer) HealthCheck(in *clusterapi.HealthCheckRequest, out grpc.ServerStreamingServer[clusterapi.HealthCheckProgress]) error {
+func (s *healthServer) HealthCheck(
+	in *clusterapi.HealthCheckRequest, out grpc.ServerStreamingServer[clusterapi.HealthCheckProgress],
+) error {
 	ctx := out.Context()
 
 	if wait := in.GetWaitTimeout().AsDuration(); wait > 0 {
@@ -191,7 +193,9 @@ func (h *healthRun) service(addresses []string, name string) string {
 		case s == nil:
 			return fmt.Sprintf("service %q not found", name)
 		case s.State != services.Running:
-			return fmt.Sprintf("service %q not in expected state %q: current state [%s] %s", name, services.Running, s.State, s.Message())
+			return fmt.Sprintf(
+				"service %q not in expected state %q: current state [%s] %s", name, services.Running, s.State, s.Message(),
+			)
 		case !s.Healthy() && !s.Unknown:
 			return "service is not healthy: " + name
 		}

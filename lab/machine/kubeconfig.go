@@ -31,7 +31,8 @@ type namedEntry struct {
 	User    map[string]any `yaml:"user,omitempty"`
 }
 
-// adminKubeconfig makes the kubeconfig of the configuration's administrator, with a new certificate of the cluster's authority.
+// adminKubeconfig makes the kubeconfig of the configuration's administrator, with a new certificate of the cluster's
+// authority.
 func adminKubeconfig(cfg config.Provider) ([]byte, error) {
 	cluster := cfg.Cluster()
 
@@ -45,7 +46,8 @@ func adminKubeconfig(cfg config.Provider) ([]byte, error) {
 	pair, err := x509.NewKeyPair(ca,
 		x509.CommonName(admin.CommonName()), x509.Organization(admin.CertOrganization()),
 		x509.NotBefore(time.Now().Add(-10*time.Second)), x509.NotAfter(time.Now().Add(admin.CertLifetime())),
-		x509.KeyUsage(stdx509.KeyUsageDigitalSignature|stdx509.KeyUsageKeyEncipherment), x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}),
+		x509.KeyUsage(stdx509.KeyUsageDigitalSignature|stdx509.KeyUsageKeyEncipherment),
+		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("error generating Kubernetes client certificate: %w", err)
@@ -58,11 +60,15 @@ func adminKubeconfig(cfg config.Provider) ([]byte, error) {
 	return yaml.Marshal(kubeconfig{
 		APIVersion: "v1", Kind: "Config", CurrentContext: user,
 		Clusters: []namedEntry{{Name: name, Cluster: map[string]any{
-			"server": cluster.Endpoint().String(), "certificate-authority-data": base64.StdEncoding.EncodeToString(append(bytes.Join(acceptedClusterCAs(cfg), []byte("\n")), '\n')),
+			"server": cluster.Endpoint().String(),
+			"certificate-authority-data": base64.StdEncoding.EncodeToString(
+				append(bytes.Join(acceptedClusterCAs(cfg), []byte("\n")), '\n'),
+			),
 		}}},
 		Contexts: []namedEntry{{Name: user, Context: map[string]any{"cluster": name, "namespace": "default", "user": user}}},
 		Users: []namedEntry{{Name: user, User: map[string]any{
-			"client-certificate-data": base64.StdEncoding.EncodeToString(encoded.Crt), "client-key-data": base64.StdEncoding.EncodeToString(encoded.Key),
+			"client-certificate-data": base64.StdEncoding.EncodeToString(encoded.Crt),
+			"client-key-data":         base64.StdEncoding.EncodeToString(encoded.Key),
 		}}},
 	})
 }

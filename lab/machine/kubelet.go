@@ -109,7 +109,9 @@ func (m *machine) register(e *etcd) bool {
 		return false
 	}
 
-	node := kubeNode{Name: m.hostname, UID: uuid.NewString(), Created: time.Now().UTC().Truncate(time.Second), Taints: taints}
+	node := kubeNode{
+		Name: m.hostname, UID: uuid.NewString(), Created: time.Now().UTC().Truncate(time.Second), Taints: taints,
+	}
 	if known := e.nodes[m.hostname]; known != nil {
 		node = *known
 	}
@@ -121,6 +123,7 @@ func (m *machine) register(e *etcd) bool {
 	}
 
 	e.store(&node)
+
 	m.kubelet.posting = true
 	m.disk.KubeletRegistered = true
 	m.save()
@@ -188,7 +191,8 @@ func (e *etcd) nodeState(node *kubeNode) (status, reason, message string) {
 	}
 
 	if !e.posts(node) {
-		if m := e.ms.running[node.VMID]; m == nil || m.kubelet.stopped.IsZero() || time.Since(m.kubelet.stopped) > e.ms.world.Clock().Real(nodeGrace) {
+		if m := e.ms.running[node.VMID]; m == nil || m.kubelet.stopped.IsZero() ||
+			time.Since(m.kubelet.stopped) > e.ms.world.Clock().Real(nodeGrace) {
 			return "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."
 		}
 	}

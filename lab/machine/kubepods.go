@@ -100,13 +100,21 @@ func (m *machine) proxy() (workload, bool) {
 func (m *machine) flannel() (workload, bool) {
 	label := map[string]string{"k8s-app": "flannel", "tier": "node"}
 
-	return workload{name: "kube-flannel", container: "kube-flannel", image: "ghcr.io/siderolabs/flannel:v0.27.4", labels: label, cni: true}, m.config.Cluster().Network().CNI().Name() == "flannel"
+	return workload{
+		name:      "kube-flannel",
+		container: "kube-flannel",
+		image:     "ghcr.io/siderolabs/flannel:v0.27.4",
+		labels:    label,
+		cni:       true,
+	}, m.config.Cluster().Network().CNI().Name() == "flannel"
 }
 
 func (m *machine) coreDNS() (workload, bool) {
 	c := m.config.Cluster().CoreDNS()
 
-	return workload{name: "coredns", container: "coredns", image: c.Image(), labels: map[string]string{"k8s-app": "kube-dns"}}, c.Enabled()
+	return workload{
+		name: "coredns", container: "coredns", image: c.Image(), labels: map[string]string{"k8s-app": "kube-dns"},
+	}, c.Enabled()
 }
 
 // coreDNSReplicas is what Talos' manifest asks for.

@@ -27,7 +27,8 @@ import (
 // failureDelay is how long Talos shows a fatal error before it reboots.
 const failureDelay = 10 * time.Second
 
-// machine is a guest from its power-on to its power-off. Its fields are guarded by the machines' lock, except those set once.
+// machine is a guest from its power-on to its power-off. Its fields are guarded by the machines' lock, except those set
+// once.
 type machine struct {
 	ms     *Machines
 	hw     datacentre.Hardware
@@ -106,6 +107,7 @@ func (m *machine) run(ctx context.Context) {
 	for ctx.Err() == nil && !next.off {
 		bootCtx, stop := context.WithCancel(ctx)
 		next = m.boot(bootCtx, next.took)
+
 		stop()
 		m.halt()
 	}
@@ -235,6 +237,7 @@ func (m *machine) track(run func()) {
 
 	go func() {
 		defer m.tracks.Done()
+
 		run()
 	}()
 }

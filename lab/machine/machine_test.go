@@ -60,18 +60,31 @@ func TestMaintenanceModeRefusesWhatTalosRefuses(t *testing.T) {
 			&machineapi.ApplyConfigurationRequest{Data: []byte("nonsense: true\n")}, codes.Unknown, "failed to parse config",
 		},
 		"a field that does not exist": {
-			&machineapi.ApplyConfigurationRequest{Data: append(l.configuration(machinetype.TypeWorker), "---\nmachine:\n  colour: red\n"...)}, codes.Unknown, "failed to parse config",
+			&machineapi.ApplyConfigurationRequest{
+				Data: append(l.configuration(machinetype.TypeWorker), "---\nmachine:\n  colour: red\n"...),
+			},
+			codes.Unknown, "failed to parse config",
 		},
 		"a configuration that machinery finds invalid": {
-			&machineapi.ApplyConfigurationRequest{Data: []byte(strings.ReplaceAll(string(l.configuration(machinetype.TypeWorker)), "endpoint: https://"+l.address(11)+":6443", "endpoint: nowhere"))},
+			&machineapi.ApplyConfigurationRequest{
+				Data: []byte(strings.ReplaceAll(
+					string(l.configuration(machinetype.TypeWorker)), "endpoint: https://"+l.address(11)+":6443", "endpoint: nowhere",
+				)),
+			},
 			codes.InvalidArgument, "configuration validation failed",
 		},
 		"a Kubernetes version that this Talos does not run": {
-			&machineapi.ApplyConfigurationRequest{Data: []byte(strings.ReplaceAll(string(l.configuration(machinetype.TypeWorker)), "kubelet:v1.35.2", "kubelet:v1.20.0"))},
+			&machineapi.ApplyConfigurationRequest{
+				Data: []byte(strings.ReplaceAll(
+					string(l.configuration(machinetype.TypeWorker)), "kubelet:v1.35.2", "kubelet:v1.20.0",
+				)),
+			},
 			codes.InvalidArgument, "kubelet image is not valid: version of Kubernetes 1.20.0 is too old",
 		},
 		"a mode that needs a configured machine": {
-			&machineapi.ApplyConfigurationRequest{Data: l.configuration(machinetype.TypeWorker), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT},
+			&machineapi.ApplyConfigurationRequest{
+				Data: l.configuration(machinetype.TypeWorker), Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
+			},
 			codes.Unimplemented, "apply configuration --mode='no-reboot' is not supported in maintenance mode",
 		},
 	} {
@@ -92,7 +105,9 @@ func TestDryRunChangesNothing(t *testing.T) {
 	l := newLab(t)
 	l.boot(11)
 
-	reply, err := l.insecure(11).ApplyConfiguration(l.context(), &machineapi.ApplyConfigurationRequest{Data: l.configuration(machinetype.TypeWorker), DryRun: true})
+	reply, err := l.insecure(11).ApplyConfiguration(
+		l.context(), &machineapi.ApplyConfigurationRequest{Data: l.configuration(machinetype.TypeWorker), DryRun: true},
+	)
 	require.NoError(t, err)
 	assert.Contains(t, reply.GetMessages()[0].GetModeDetails(), "does not have a config yet")
 	assert.Equal(t, "maintenance", l.status(11).Stage)
@@ -142,7 +157,9 @@ func TestISOWithAMissingDiskComesBackInMaintenanceMode(t *testing.T) {
 	l.stage(11, "maintenance")
 	l.apply(11, l.configuration(machinetype.TypeControlPlane, "machine:\n  install:\n    disk: /dev/nvme0n1\n"))
 	l.until("the failure is on the console", func() bool {
-		return strings.Contains(strings.Join(l.machines.Console(11), "\n"), "install failed: lstat /dev/nvme0n1: no such file or directory")
+		return strings.Contains(
+			strings.Join(l.machines.Console(11), "\n"), "install failed: lstat /dev/nvme0n1: no such file or directory",
+		)
 	})
 	l.stage(11, "maintenance")
 }
@@ -167,9 +184,14 @@ func TestNothingToBoot(t *testing.T) {
 		content image.Image
 		problem string
 	}{
-		"a blank disk":            {image.Image{}, "no bootable device (scsi0: blank)"},
-		"another architecture":    {image.Image{OS: "talos", Version: "v1.12.6", Arch: "arm64"}, "no bootable device (scsi0: Talos for arm64, and the machine's processor is x86)"},
-		"another system's image":  {image.Image{OS: "debian", Version: "13"}, "scsi0 holds debian 13, which the lab keeps in name only"},
+		"a blank disk": {image.Image{}, "no bootable device (scsi0: blank)"},
+		"another architecture": {
+			image.Image{OS: "talos", Version: "v1.12.6", Arch: "arm64"},
+			"no bootable device (scsi0: Talos for arm64, and the machine's processor is x86)",
+		},
+		"another system's image": {
+			image.Image{OS: "debian", Version: "13"}, "scsi0 holds debian 13, which the lab keeps in name only",
+		},
 		"a disk without a volume": {image.Image{OS: "missing"}, "no bootable device (scsi0: no volume"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +211,10 @@ func TestNothingToBoot(t *testing.T) {
 			assert.Empty(t, l.machines.Status())
 
 			l.machines.PowerOn(hw)
-			l.until("the console says why", func() bool { return strings.Contains(strings.Join(l.machines.Console(11), "\n"), test.problem) })
+			l.until(
+				"the console says why",
+				func() bool { return strings.Contains(strings.Join(l.machines.Console(11), "\n"), test.problem) },
+			)
 		})
 	}
 }
@@ -208,6 +233,7 @@ func TestClusterContinuesAfterItsProcessWasKilled(t *testing.T) {
 
 	require.NoError(t, l.machines.Close())
 	l.machines = machine.New(l.world, l.options())
+
 	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
 
 	for _, n := range []int{11, 12, 13, 21} {
@@ -263,7 +289,13 @@ func TestStateOnDiskIsJSON(t *testing.T) {
 
 // wipe is a reset that keeps the system and reboots.
 func wipe(graceful bool) *machineapi.ResetRequest {
-	return &machineapi.ResetRequest{Graceful: graceful, Reboot: true, SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: "STATE", Wipe: true}, {Label: "EPHEMERAL", Wipe: true}}}
+	return &machineapi.ResetRequest{
+		Graceful: graceful,
+		Reboot:   true,
+		SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{
+			{Label: "STATE", Wipe: true}, {Label: "EPHEMERAL", Wipe: true},
+		},
+	}
 }
 
 func TestReset(t *testing.T) {
@@ -299,7 +331,10 @@ func TestLastControlPlaneCannotLeaveGracefully(t *testing.T) {
 
 	require.NoError(t, l.client(11).ResetGeneric(l.context(), wipe(true)))
 	l.until("the reset fails", func() bool {
-		return strings.Contains(strings.Join(l.machines.Console(11), "\n"), "reset failed: etcdserver: re-configuration failed due to not enough started members")
+		return strings.Contains(
+			strings.Join(l.machines.Console(11), "\n"),
+			"reset failed: etcdserver: re-configuration failed due to not enough started members",
+		)
 	})
 	l.stage(11, "running")
 
@@ -316,10 +351,14 @@ func TestUpgradeKeepsTheMachine(t *testing.T) {
 	member := l.status(11).EtcdMember
 	c := l.client(11)
 
-	_, err := c.UpgradeWithOptions(l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/unknown:v1.12.7"))
+	_, err := c.UpgradeWithOptions(
+		l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/unknown:v1.12.7"),
+	)
 	require.ErrorContains(t, err, "error validating installer image")
 
-	_, err = c.UpgradeWithOptions(l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/"+schematicID+":v1.12.7"))
+	_, err = c.UpgradeWithOptions(
+		l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/"+schematicID+":v1.12.7"),
+	)
 	require.NoError(t, err)
 
 	l.until("the new version runs", func() bool {

@@ -164,7 +164,10 @@ func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*m
 
 	system, err := s.m.ms.options.Resolver.Resolve(in.GetImage())
 	if err != nil {
-		return nil, fmt.Errorf("error validating installer image %q: failed to pull image %q: failed to resolve reference %q: %w", in.GetImage(), in.GetImage(), in.GetImage(), err)
+		return nil, fmt.Errorf(
+			"error validating installer image %q: failed to pull image %q: failed to resolve reference %q: %w", in.GetImage(),
+			in.GetImage(), in.GetImage(), err,
+		)
 	}
 
 	unlock, err := s.lock()
@@ -193,7 +196,9 @@ func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*m
 		return nil, err
 	}
 
-	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received", ActorId: actor}}}, nil
+	return &machineapi.UpgradeResponse{
+		Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received", ActorId: actor}},
+	}, nil
 }
 
 // Rollback implements the machine service: the system before the last upgrade boots again.
@@ -231,7 +236,10 @@ func (m *machine) upgradeable() error {
 	}
 
 	if len(e.members) == 2 {
-		return fmt.Errorf("error validating etcd for upgrade: etcd member count(%d) is insufficient to maintain quorum if upgrade commences", len(e.members))
+		return fmt.Errorf(
+			"error validating etcd for upgrade: etcd member count(%d) is insufficient to maintain quorum if upgrade commences",
+			len(e.members),
+		)
 	}
 
 	for _, member := range e.members {

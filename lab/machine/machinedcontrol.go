@@ -12,21 +12,27 @@ import (
 )
 
 // ServiceStart implements the machine service.
-func (s *machined) ServiceStart(_ context.Context, in *machineapi.ServiceStartRequest) (*machineapi.ServiceStartResponse, error) {
+func (s *machined) ServiceStart(
+	_ context.Context, in *machineapi.ServiceStartRequest,
+) (*machineapi.ServiceStartResponse, error) {
 	reply := &machineapi.ServiceStart{Resp: fmt.Sprintf("Service %q started", in.GetId())}
 
 	return &machineapi.ServiceStartResponse{Messages: []*machineapi.ServiceStart{reply}}, s.control(in.GetId(), true)
 }
 
 // ServiceStop implements the machine service.
-func (s *machined) ServiceStop(_ context.Context, in *machineapi.ServiceStopRequest) (*machineapi.ServiceStopResponse, error) {
+func (s *machined) ServiceStop(
+	_ context.Context, in *machineapi.ServiceStopRequest,
+) (*machineapi.ServiceStopResponse, error) {
 	reply := &machineapi.ServiceStop{Resp: fmt.Sprintf("Service %q stopped", in.GetId())}
 
 	return &machineapi.ServiceStopResponse{Messages: []*machineapi.ServiceStop{reply}}, s.control(in.GetId(), false)
 }
 
 // ServiceRestart implements the machine service.
-func (s *machined) ServiceRestart(_ context.Context, in *machineapi.ServiceRestartRequest) (*machineapi.ServiceRestartResponse, error) {
+func (s *machined) ServiceRestart(
+	_ context.Context, in *machineapi.ServiceRestartRequest,
+) (*machineapi.ServiceRestartResponse, error) {
 	if err := s.control(in.GetId(), false); err != nil {
 		return nil, err
 	}
@@ -36,7 +42,8 @@ func (s *machined) ServiceRestart(_ context.Context, in *machineapi.ServiceResta
 	return &machineapi.ServiceRestartResponse{Messages: []*machineapi.ServiceRestart{reply}}, s.control(in.GetId(), true)
 }
 
-// control starts or stops a service. Talos allows it for the kubelet and extensions; a stopped etcd member can only be started again.
+// control starts or stops a service. Talos allows it for the kubelet and extensions; a stopped etcd member can only be
+// started again.
 func (s *machined) control(id string, start bool) error {
 	unlock, err := s.lock()
 	if err != nil {
@@ -50,7 +57,9 @@ func (s *machined) control(id string, start bool) error {
 	}
 
 	if allowed := id == "kubelet" || id == "etcd" && start || services.IsExtension(id); !allowed {
-		return fmt.Errorf("service %q doesn't support %s operation via API", id, map[bool]string{true: "start", false: "stop"}[start])
+		return fmt.Errorf(
+			"service %q doesn't support %s operation via API", id, map[bool]string{true: "start", false: "stop"}[start],
+		)
 	}
 
 	switch {
@@ -73,7 +82,9 @@ func (s *machined) control(id string, start bool) error {
 }
 
 // MetaWrite implements the machine service.
-func (s *machined) MetaWrite(_ context.Context, in *machineapi.MetaWriteRequest) (*machineapi.MetaWriteResponse, error) {
+func (s *machined) MetaWrite(
+	_ context.Context, in *machineapi.MetaWriteRequest,
+) (*machineapi.MetaWriteResponse, error) {
 	if in.GetKey() > 255 {
 		return nil, status.Error(codes.InvalidArgument, "key must be a uint8")
 	}
@@ -96,7 +107,9 @@ func (s *machined) MetaWrite(_ context.Context, in *machineapi.MetaWriteRequest)
 }
 
 // MetaDelete implements the machine service.
-func (s *machined) MetaDelete(_ context.Context, in *machineapi.MetaDeleteRequest) (*machineapi.MetaDeleteResponse, error) {
+func (s *machined) MetaDelete(
+	_ context.Context, in *machineapi.MetaDeleteRequest,
+) (*machineapi.MetaDeleteResponse, error) {
 	unlock, err := s.lock()
 	if err != nil {
 		return nil, err

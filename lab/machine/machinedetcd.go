@@ -37,7 +37,9 @@ func (e *etcd) runs(id uint64) bool {
 }
 
 // Bootstrap implements the machine service: once for a cluster.
-func (s *machined) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
+func (s *machined) Bootstrap(
+	_ context.Context, in *machineapi.BootstrapRequest,
+) (*machineapi.BootstrapResponse, error) {
 	unlock, err := s.lock()
 	if err != nil {
 		return nil, err
@@ -93,7 +95,9 @@ func (s *machined) lockEtcd(what string) (*etcd, func(), error) {
 }
 
 // EtcdMemberList implements the machine service.
-func (s *machined) EtcdMemberList(context.Context, *machineapi.EtcdMemberListRequest) (*machineapi.EtcdMemberListResponse, error) {
+func (s *machined) EtcdMemberList(
+	context.Context, *machineapi.EtcdMemberListRequest,
+) (*machineapi.EtcdMemberListResponse, error) {
 	e, unlock, err := s.lockEtcd("member list")
 	if err != nil {
 		return nil, err
@@ -103,8 +107,11 @@ func (s *machined) EtcdMemberList(context.Context, *machineapi.EtcdMemberListReq
 	members := &machineapi.EtcdMembers{LegacyMembers: e.memberNames()}
 	for _, m := range e.members {
 		members.Members = append(members.Members, &machineapi.EtcdMember{
-			Id: m.ID, Hostname: m.Name, PeerUrls: []string{fmt.Sprintf("https://%s:2380", m.Address)}, ClientUrls: []string{fmt.Sprintf("https://%s:2379", m.Address)},
-			IsLearner: m.Learner,
+			Id:         m.ID,
+			Hostname:   m.Name,
+			PeerUrls:   []string{fmt.Sprintf("https://%s:2380", m.Address)},
+			ClientUrls: []string{fmt.Sprintf("https://%s:2379", m.Address)},
+			IsLearner:  m.Learner,
 		})
 	}
 
@@ -126,8 +133,13 @@ func (s *machined) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineap
 	}
 
 	return &machineapi.EtcdStatusResponse{Messages: []*machineapi.EtcdStatus{{MemberStatus: &machineapi.EtcdMemberStatus{
-		StorageVersion: st.Storage, MemberId: st.Member, ProtocolVersion: st.Version, DbSize: st.Size, DbSizeInUse: st.Used, Leader: st.Leader,
-		RaftIndex: st.Index, RaftTerm: st.Term, RaftAppliedIndex: st.Applied, IsLearner: st.Learner, Errors: st.Errors,
+		StorageVersion:  st.Storage,
+		MemberId:        st.Member,
+		ProtocolVersion: st.Version,
+		DbSize:          st.Size,
+		DbSizeInUse:     st.Used,
+		Leader:          st.Leader,
+		RaftIndex:       st.Index, RaftTerm: st.Term, RaftAppliedIndex: st.Applied, IsLearner: st.Learner, Errors: st.Errors,
 	}}}}, nil
 }
 
@@ -145,7 +157,15 @@ func (m modelKubernetes) etcdStatus(context.Context) (controlplane.EtcdStatus, e
 	size := int64(len(mustJSON(e.copyFor(member.ID))))
 
 	st := controlplane.EtcdStatus{
-		Storage: "3.6.0", Member: member.ID, Version: "3.6.8", Size: size, Used: size, Leader: e.leader, Index: e.revision, Applied: e.revision, Term: raftTerm,
+		Storage: "3.6.0",
+		Member:  member.ID,
+		Version: "3.6.8",
+		Size:    size,
+		Used:    size,
+		Leader:  e.leader,
+		Index:   e.revision,
+		Applied: e.revision,
+		Term:    raftTerm,
 		Learner: member.Learner,
 	}
 
@@ -166,7 +186,9 @@ func mustJSON(v any) []byte {
 }
 
 // EtcdRemoveMemberByID implements the machine service.
-func (s *machined) EtcdRemoveMemberByID(ctx context.Context, in *machineapi.EtcdRemoveMemberByIDRequest) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
+func (s *machined) EtcdRemoveMemberByID(
+	ctx context.Context, in *machineapi.EtcdRemoveMemberByIDRequest,
+) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
 	e, unlock, err := s.lockEtcd("etcd remove member")
 	if err != nil {
 		return nil, err
@@ -186,13 +208,16 @@ func (s *machined) EtcdRemoveMemberByID(ctx context.Context, in *machineapi.Etcd
 }
 
 // EtcdLeaveCluster implements the machine service.
-func (s *machined) EtcdLeaveCluster(ctx context.Context, _ *machineapi.EtcdLeaveClusterRequest) (*machineapi.EtcdLeaveClusterResponse, error) {
+func (s *machined) EtcdLeaveCluster(
+	ctx context.Context, _ *machineapi.EtcdLeaveClusterRequest,
+) (*machineapi.EtcdLeaveClusterResponse, error) {
 	unlock, err := s.lockControlPlane("etcd leave")
 	if err != nil {
 		return nil, err
 	}
 
 	member := s.m.etcd != nil
+
 	unlock()
 
 	if !member {
@@ -207,13 +232,16 @@ func (s *machined) EtcdLeaveCluster(ctx context.Context, _ *machineapi.EtcdLeave
 }
 
 // EtcdForfeitLeadership implements the machine service.
-func (s *machined) EtcdForfeitLeadership(ctx context.Context, _ *machineapi.EtcdForfeitLeadershipRequest) (*machineapi.EtcdForfeitLeadershipResponse, error) {
+func (s *machined) EtcdForfeitLeadership(
+	ctx context.Context, _ *machineapi.EtcdForfeitLeadershipRequest,
+) (*machineapi.EtcdForfeitLeadershipResponse, error) {
 	e, unlock, err := s.lockEtcd("etcd forfeit leadership")
 	if err != nil {
 		return nil, err
 	}
 
 	alone := len(e.members) == 1
+
 	unlock()
 
 	if alone {
@@ -267,6 +295,7 @@ func (s *machined) Kubeconfig(_ *emptypb.Empty, out grpc.ServerStreamingServer[c
 	}
 
 	cfg := s.m.config
+
 	unlock()
 
 	content, err := adminKubeconfig(cfg)
@@ -278,9 +307,13 @@ func (s *machined) Kubeconfig(_ *emptypb.Empty, out grpc.ServerStreamingServer[c
 
 	zipped := gzip.NewWriter(&buffer)
 	archive := tar.NewWriter(zipped)
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: "kubeconfig", Size: int64(len(content)), ModTime: time.Now(), Mode: 0o600}
+	header := &tar.Header{
+		Typeflag: tar.TypeReg, Name: "kubeconfig", Size: int64(len(content)), ModTime: time.Now(), Mode: 0o600,
+	}
 
-	if err := errors.Join(archive.WriteHeader(header), writeAll(archive, content), archive.Close(), zipped.Close()); err != nil {
+	if err := errors.Join(
+		archive.WriteHeader(header), writeAll(archive, content), archive.Close(), zipped.Close(),
+	); err != nil {
 		return fmt.Errorf("unable to pack the kubeconfig: %w", err)
 	}
 

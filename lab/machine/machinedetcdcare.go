@@ -25,7 +25,9 @@ func (s *machined) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.Serv
 
 	unlock()
 
-	if err := s.m.kube.snapshot(out.Context(), e, func(chunk []byte) error { return out.Send(&common.Data{Bytes: chunk}) }); err != nil {
+	if err := s.m.kube.snapshot(
+		out.Context(), e, func(chunk []byte) error { return out.Send(&common.Data{Bytes: chunk}) },
+	); err != nil {
 		return fmt.Errorf("failed reading etcd snapshot: %w", err)
 	}
 
@@ -55,6 +57,7 @@ func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machin
 	}
 
 	ready := s.m.services.Get("etcd") != nil
+
 	unlock()
 
 	if !ready {

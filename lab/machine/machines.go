@@ -1,8 +1,9 @@
-// Package machine is what runs inside a VM that boots a Talos image: maintenance mode, installation, the configured machine with its Talos API, and the
-// cluster that machines with the same secrets form. Every API listens on the machine's own address, so that unchanged clients can use it.
+// Package machine is what runs inside a VM that boots a Talos image: maintenance mode, installation, the configured
+// machine with its Talos API, and the cluster that machines with the same secrets form. Every API listens on the
+// machine's own address, so that unchanged clients can use it.
 //
-// This package is power and boot, what changes a machine, and its cluster. The packages below it are its rooms: each has
-// its data and its methods, takes plain values, and does not know this one.
+// This package is power and boot, what changes a machine, and its cluster. The packages below it are its rooms: each
+// has its data and its methods, takes plain values, and does not know this one.
 package machine
 
 import (
@@ -50,7 +51,8 @@ type Options struct {
 	Resolver Resolver
 	// Schematic looks up what an image contains; without one, images contain no extensions and no META.
 	Schematic func(id string) (Schematic, bool)
-	// ExtensionVersion is the version of an extension in images of a Talos version, such as "570.195.03-v1.12.6"; without one it is Talos' own.
+	// ExtensionVersion is the version of an extension in images of a Talos version, such as "570.195.03-v1.12.6"; without
+	// one it is Talos' own.
 	ExtensionVersion func(talos, extension string) string
 	// Labkube runs etcd and Kubernetes for real; nil runs their model.
 	Labkube *Labkube
@@ -70,7 +72,8 @@ type Machines struct {
 	options  Options
 	requests doors.Requests
 
-	// mu guards everything below and the mutable fields of machines, clusters and etcds: one lock, because cluster decisions read several machines.
+	// mu guards everything below and the mutable fields of machines, clusters and etcds: one lock, because cluster
+	// decisions read several machines.
 	mu       sync.Mutex
 	running  map[int]*machine
 	clusters map[string]*cluster
@@ -111,7 +114,8 @@ func (ms *Machines) PowerOn(vm datacentre.Hardware) {
 	go m.run(ctx)
 }
 
-// PowerOff implements datacentre.Guests. A graceful power-off differs in nothing that outlives it: what a machine keeps is always on its disk.
+// PowerOff implements datacentre.Guests. A graceful power-off differs in nothing that outlives it: what a machine keeps
+// is always on its disk.
 func (ms *Machines) PowerOff(vmid int) {
 	ms.mu.Lock()
 	m := ms.running[vmid]
@@ -124,7 +128,8 @@ func (ms *Machines) PowerOff(vmid int) {
 	}
 }
 
-// Agent implements datacentre.Guests: the QEMU guest agent is a Talos extension and runs once the machine is configured or in maintenance mode.
+// Agent implements datacentre.Guests: the QEMU guest agent is a Talos extension and runs once the machine is configured
+// or in maintenance mode.
 func (ms *Machines) Agent(vmid int) ([]datacentre.AgentInterface, bool) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -137,7 +142,8 @@ func (ms *Machines) Agent(vmid int) ([]datacentre.AgentInterface, bool) {
 	return m.net.AgentInterfaces(m.heldIPs()), true
 }
 
-// Close switches every machine off, without a word to the data centre, and closes every listener. The machines' disks keep their state.
+// Close switches every machine off, without a word to the data centre, and closes every listener. The machines' disks
+// keep their state.
 func (ms *Machines) Close() error {
 	ms.mu.Lock()
 	ms.closed = true

@@ -25,7 +25,8 @@ import (
 	"talos-proxmox/lab/machine/talosapi"
 )
 
-// runMaintenance waits for a configuration: at the end of it the machine is installed, or runs it at once when it booted from a disk image.
+// runMaintenance waits for a configuration: at the end of it the machine is installed, or runs it at once when it
+// booted from a disk image.
 func (m *machine) runMaintenance(ctx context.Context, took time.Duration) outcome {
 	m.ms.mu.Lock()
 	m.adoptNetwork(nil)

@@ -51,7 +51,8 @@ func (m *machine) manifests() []manifest {
 	return list
 }
 
-// runManifests applies the manifests when the API server is up and whenever the configuration has others, as every control plane does by itself.
+// runManifests applies the manifests when the API server is up and whenever the configuration has others, as every
+// control plane does by itself.
 func (m *machine) runManifests(ctx context.Context) {
 	done := ""
 
@@ -88,7 +89,8 @@ func (m *machine) runManifests(ctx context.Context) {
 	}
 }
 
-// applyManifests creates what is not there, namespaces first; what is there stays as it is, as Talos leaves changes to `talosctl upgrade-k8s`.
+// applyManifests creates what is not there, namespaces first; what is there stays as it is, as Talos leaves changes to
+// `talosctl upgrade-k8s`.
 func (m *machine) applyManifests(ctx context.Context, list []manifest) error {
 	var objects []map[string]any
 
@@ -187,7 +189,9 @@ func download(ctx context.Context, address string) ([]byte, error) {
 	}
 
 	if ip, err := netip.ParseAddr(parsed.Hostname()); err != nil || !ip.IsLoopback() {
-		return nil, fmt.Errorf("the lab's machines reach addresses in 127.0.0.0/8 only, not %q: state the manifest inline", parsed.Hostname())
+		return nil, fmt.Errorf(
+			"the lab's machines reach addresses in 127.0.0.0/8 only, not %q: state the manifest inline", parsed.Hostname(),
+		)
 	}
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -209,7 +213,8 @@ func download(ctx context.Context, address string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(response.Body, manifestBytes))
 }
 
-// objects are the objects of an inline manifest, for the resources that show it; none of a manifest that cannot be read.
+// objects are the objects of an inline manifest, for the resources that show it; none of a manifest that cannot be
+// read.
 func (one manifest) objects() []map[string]any {
 	objects, err := splitManifest([]byte(one.inline))
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 // uninitialized is the taint of a node that waits for the cloud controller manager.
 const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// registrationTaints are what the kubelet registers its node with: those of its configuration, and the control plane's, so that no pod is faster than Talos.
+// registrationTaints are what the kubelet registers its node with: those of its configuration, and the control plane's,
+// so that no pod is faster than Talos.
 func (m *machine) registrationTaints() ([]corev1.Taint, error) {
 	extra := m.config.Machine().Kubelet().ExtraConfig()
 
@@ -30,8 +31,12 @@ func (m *machine) registrationTaints() ([]corev1.Taint, error) {
 	}
 
 	var configuration kubeletconfig.KubeletConfiguration
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(extra, &configuration, true); err != nil {
-		return nil, fmt.Errorf("error creating kubelet configuration: error unmarshalling extra kubelet configuration: %w", err)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(
+		extra, &configuration, true,
+	); err != nil {
+		return nil, fmt.Errorf(
+			"error creating kubelet configuration: error unmarshalling extra kubelet configuration: %w", err,
+		)
 	}
 
 	taints := slices.Clone(configuration.RegisterWithTaints)
@@ -79,7 +84,9 @@ func (m *machine) talosTaints() []corev1.Taint {
 	taints := map[string]corev1.Taint{}
 
 	if m.isControlPlane() && !m.config.Cluster().ScheduleOnControlPlanes() {
-		taints[constants.LabelNodeRoleControlPlane] = corev1.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule}
+		taints[constants.LabelNodeRoleControlPlane] = corev1.Taint{
+			Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule,
+		}
 	}
 
 	for key, text := range m.config.Machine().NodeTaints() {
@@ -99,9 +106,10 @@ func (m *machine) talosTaints() []corev1.Taint {
 	return list
 }
 
-// applyNode makes labels, annotations and taints of the Node object those of the machine's configuration, as Talos does: all in one update, so that a refusal loses all
-// of them, and again at every change of the two. Talos takes over what is not there yet or has its value already, and removes what it owns; anything else it leaves.
-// The caller holds the lock.
+// applyNode makes labels, annotations and taints of the Node object those of the machine's configuration, as Talos
+// does: all in one update, so that a refusal loses all of them, and again at every change of the two. Talos takes over
+// what is not there yet or has its value already, and removes what it owns; anything else it leaves. The caller holds
+// the lock.
 func (m *machine) applyNode(e *etcd) {
 	current := e.nodes[m.hostname]
 	if current == nil || m.config == nil {
@@ -122,6 +130,7 @@ func (m *machine) applyNode(e *etcd) {
 	}
 
 	m.kubelet.refused = ""
+
 	e.store(&next)
 }
 
@@ -136,13 +145,16 @@ func (m *machine) refuseNode(message string) {
 
 // sameNode says whether two states of a node differ in nothing that Talos applies.
 func sameNode(a, b *kubeNode) bool {
-	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.Taints, b.Taints)
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		equality.Semantic.DeepEqual(a.Taints, b.Taints)
 }
 
 // wantedNode is the node as Talos wants it; the caller holds the lock.
 func (m *machine) wantedNode(current *kubeNode) kubeNode {
 	next := *current
-	next.Labels, next.Annotations, next.Taints = extended(current.Labels, nil), extended(current.Annotations, nil), slices.Clone(current.Taints)
+	next.Labels, next.Annotations, next.Taints = extended(current.Labels, nil), extended(
+		current.Annotations, nil,
+	), slices.Clone(current.Taints)
 
 	labels := owned(next.Annotations, constants.AnnotationOwnedLabels)
 	annotations := owned(next.Annotations, constants.AnnotationOwnedAnnotations)
@@ -159,9 +171,9 @@ func (m *machine) wantedNode(current *kubeNode) kubeNode {
 	return next
 }
 
-// refusedOf judges a change of the machine's Node as the NodeRestriction admission plugin does: on workers Talos has the
-// kubelet's identity, which taints its node at registration and never afterwards, and touches no labels of kubernetes.io
-// and k8s.io but those meant for it.
+// refusedOf judges a change of the machine's Node as the NodeRestriction admission plugin does: on workers Talos has
+// the kubelet's identity, which taints its node at registration and never afterwards, and touches no labels of
+// kubernetes.io and k8s.io but those meant for it.
 func (m *machine) refusedOf(before, after *kubeNode) string {
 	if m.isControlPlane() { // where Talos is the cluster's administrator
 		return ""
@@ -230,7 +242,8 @@ func remember(annotations map[string]string, key string, set map[string]bool) {
 	annotations[key] = string(mustJSON(slices.Sorted(maps.Keys(set))))
 }
 
-// takeOver sets the wanted values but those that are somebody else's, and removes the owned ones that are not wanted any more.
+// takeOver sets the wanted values but those that are somebody else's, and removes the owned ones that are not wanted
+// any more.
 func takeOver(values map[string]string, own map[string]bool, wanted map[string]string) {
 	for key, value := range wanted {
 		have, exists := values[key]

@@ -34,8 +34,16 @@ func (l *lab) kubelet(name string, groups ...string) kubeClient {
 	encode := base64.StdEncoding.EncodeToString
 	crt, key := l.kubernetesPair(name, groups...)
 	kubeconfig, err := yaml.Marshal(map[string]any{
-		"clusters": []any{map[string]any{"cluster": map[string]any{"server": "https://" + l.address(11) + ":6443", "certificate-authority-data": encode(l.secrets.Certs.K8s.Crt)}}},
-		"users":    []any{map[string]any{"user": map[string]any{"client-certificate-data": encode(crt), "client-key-data": encode(key)}}},
+		"clusters": []any{
+			map[string]any{
+				"cluster": map[string]any{
+					"server": "https://" + l.address(11) + ":6443", "certificate-authority-data": encode(l.secrets.Certs.K8s.Crt),
+				},
+			},
+		},
+		"users": []any{
+			map[string]any{"user": map[string]any{"client-certificate-data": encode(crt), "client-key-data": encode(key)}},
+		},
 	})
 	require.NoError(l.T, err)
 
@@ -49,8 +57,10 @@ func (l *lab) kubernetesPair(name string, groups ...string) (crt, key []byte) {
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(l.secrets.Certs.K8s)
 	require.NoError(l.T, err)
 
-	pair, err := x509.NewKeyPair(ca, x509.CommonName(name), x509.Organization(groups...), x509.NotBefore(time.Now().Add(-time.Minute)), x509.NotAfter(time.Now().Add(time.Hour)),
-		x509.KeyUsage(stdx509.KeyUsageDigitalSignature), x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}))
+	pair, err := x509.NewKeyPair(ca, x509.CommonName(name), x509.Organization(groups...),
+		x509.NotBefore(time.Now().Add(-time.Minute)), x509.NotAfter(time.Now().Add(time.Hour)),
+		x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
+		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}))
 	require.NoError(l.T, err)
 
 	encoded := x509.NewCertificateAndKeyFromKeyPair(pair)
@@ -111,7 +121,10 @@ func TestTaintsOfWorkersCostTheirLabels(t *testing.T) {
 	l.apply(21, l.configuration(machinetype.TypeWorker, labelled, tainted))
 
 	l.until("Talos is refused", func() bool {
-		return strings.Contains(strings.Join(l.machines.Console(21), "\n"), `nodes "node-21" is forbidden: node "node-21" is not allowed to modify taints`)
+		return strings.Contains(
+			strings.Join(l.machines.Console(21), "\n"),
+			`nodes "node-21" is forbidden: node "node-21" is not allowed to modify taints`,
+		)
 	})
 
 	labels, annotations, taints := l.admin().node("node-21")
@@ -150,7 +163,12 @@ func TestKubeletsRegisterTheirTaints(t *testing.T) {
 	l := newLab(t)
 	l.patches = []string{noCNI}
 	l.boot(11)
-	l.apply(11, l.configuration(machinetype.TypeControlPlane, labelled, tainted, "machine:\n  nodeLabels: {node-role.kubernetes.io/etcd: \"\"}\n"))
+	l.apply(
+		11,
+		l.configuration(
+			machinetype.TypeControlPlane, labelled, tainted, "machine:\n  nodeLabels: {node-role.kubernetes.io/etcd: \"\"}\n",
+		),
+	)
 	require.NoError(t, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
 	l.stage(11, "running")
 	l.boot(21)
@@ -167,7 +185,8 @@ func TestKubeletsRegisterTheirTaints(t *testing.T) {
 	assert.Equal(t, "b", labels["example.org/a"])
 	assert.Contains(t, taints, `{"effect":"NoSchedule","key":"dedicated","value":"db"}`)
 
-	// On control planes Talos has the administrator's rights: it adds taints, owns the one that the kubelet registered with, and removes both.
+	// On control planes Talos has the administrator's rights: it adds taints, owns the one that the kubelet registered
+	// with, and removes both.
 	labels, annotations, taints := k.node("node-11")
 	assert.Contains(t, labels, "node-role.kubernetes.io/etcd")
 	assert.Contains(t, taints, `"key":"dedicated"`)
@@ -189,7 +208,13 @@ func TestAKubeletWithAConfigurationItCannotReadRegistersNoNode(t *testing.T) {
 	l.patches = []string{noCNI}
 	l.bootstrapped()
 	l.boot(21)
-	l.apply(21, l.configuration(machinetype.TypeWorker, "machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{name: dedicated, effect: NoSchedule}]\n"))
+	l.apply(
+		21,
+		l.configuration(
+			machinetype.TypeWorker,
+			"machine:\n  kubelet:\n    extraConfig:\n      registerWithTaints: [{name: dedicated, effect: NoSchedule}]\n",
+		),
+	)
 	l.until("the kubelet is refused", func() bool {
 		return strings.Contains(strings.Join(l.machines.Console(21), "\n"), `unknown field "registerWithTaints[0].name"`)
 	})

@@ -21,7 +21,8 @@ import (
 	"talos-proxmox/lab/machine/network"
 )
 
-// certificateLifetime is that of the certificates machines make for themselves; the lab does not run long enough to renew them.
+// certificateLifetime is that of the certificates machines make for themselves; the lab does not run long enough to
+// renew them.
 const certificateLifetime = 24 * 365 * time.Hour
 
 // discardLog swallows what net/http says of clients that hang up.
@@ -29,12 +30,17 @@ var discardLog = log.New(io.Discard, "", 0)
 
 // selfSigned is the certificate of maintenance mode.
 func selfSigned(addresses []netip.Addr) (*tls.Config, error) {
-	ca, err := x509.NewSelfSignedCertificateAuthority(x509.Organization("talos"), x509.NotAfter(time.Now().Add(certificateLifetime)))
+	ca, err := x509.NewSelfSignedCertificateAuthority(
+		x509.Organization("talos"), x509.NotAfter(time.Now().Add(certificateLifetime)),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("unable to make the maintenance certificate authority: %w", err)
 	}
 
-	certificate, err := issue(ca, "maintenance-service.talos.dev", nil, addresses, []string{"maintenance-service.talos.dev"}, stdx509.ExtKeyUsageServerAuth)
+	certificate, err := issue(
+		ca, "maintenance-service.talos.dev", nil, addresses, []string{"maintenance-service.talos.dev"},
+		stdx509.ExtKeyUsageServerAuth,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -42,11 +48,15 @@ func selfSigned(addresses []netip.Addr) (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}, nil
 }
 
-func issue(ca *x509.CertificateAuthority, name string, groups []string, addresses []netip.Addr, names []string, usage stdx509.ExtKeyUsage) (tls.Certificate, error) {
+func issue(
+	ca *x509.CertificateAuthority, name string, groups []string, addresses []netip.Addr, names []string,
+	usage stdx509.ExtKeyUsage,
+) (tls.Certificate, error) {
 	pair, err := x509.NewKeyPair(ca,
 		x509.CommonName(name), x509.Organization(groups...), x509.IPAddresses(netIPs(addresses)), x509.DNSNames(names),
 		x509.NotBefore(time.Now().Add(-time.Minute)), x509.NotAfter(time.Now().Add(certificateLifetime)),
-		x509.KeyUsage(stdx509.KeyUsageDigitalSignature|stdx509.KeyUsageKeyEncipherment), x509.ExtKeyUsage([]stdx509.ExtKeyUsage{usage}),
+		x509.KeyUsage(stdx509.KeyUsageDigitalSignature|stdx509.KeyUsageKeyEncipherment),
+		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{usage}),
 	)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("unable to issue the certificate %q: %w", name, err)
@@ -76,8 +86,8 @@ type osCredentials struct {
 	server, client *tls.Config
 }
 
-// issueOS makes the credentials of a machine with the authority of a control plane: its own, or that of the trustd it asked. Only control planes forward
-// requests, so that only they get a client certificate.
+// issueOS makes the credentials of a machine with the authority of a control plane: its own, or that of the trustd it
+// asked. Only control planes forward requests, so that only they get a client certificate.
 func (m *machine) issueOS(authority config.Provider) (osCredentials, error) {
 	issuing := authority.Machine().Security().IssuingCA()
 	if issuing == nil || len(issuing.Key) == 0 {
@@ -103,7 +113,10 @@ func (m *machine) issueOS(authority config.Provider) (osCredentials, error) {
 	}
 
 	credentials := osCredentials{server: &tls.Config{
-		Certificates: []tls.Certificate{server}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+		Certificates: []tls.Certificate{server},
+		ClientCAs:    pool,
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		MinVersion:   tls.VersionTLS13,
 	}}
 
 	if !m.isControlPlane() {
@@ -154,14 +167,18 @@ func (m *machine) issueKubernetes() (*tls.Config, error) {
 
 	domain := m.config.Cluster().Network().DNSDomain()
 	addresses, names := m.subjects(append(m.config.Cluster().CertSANs(), m.config.Cluster().Endpoint().Hostname()))
-	names = append(names, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc."+domain, "localhost")
+	names = append(
+		names, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc."+domain, "localhost",
+	)
 
 	service, err := m.config.Cluster().Network().APIServerIPs()
 	if err != nil {
 		return nil, fmt.Errorf("unable to read cluster.network.serviceSubnets: %w", err)
 	}
 
-	server, err := issue(ca, "kube-apiserver", []string{"kube-master"}, append(addresses, service...), names, stdx509.ExtKeyUsageServerAuth)
+	server, err := issue(
+		ca, "kube-apiserver", []string{"kube-master"}, append(addresses, service...), names, stdx509.ExtKeyUsageServerAuth,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -173,8 +190,11 @@ func (m *machine) issueKubernetes() (*tls.Config, error) {
 	}
 
 	return &tls.Config{
-		Certificates: []tls.Certificate{server}, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS12,
-		NextProtos: []string{"http/1.1"},
+		Certificates: []tls.Certificate{server},
+		ClientCAs:    pool,
+		ClientAuth:   tls.VerifyClientCertIfGiven,
+		MinVersion:   tls.VersionTLS12,
+		NextProtos:   []string{"http/1.1"},
 	}, nil
 }
 
@@ -205,7 +225,8 @@ func certificates(issuing *x509.PEMEncodedCertificateAndKey, accepted []*x509.PE
 	return list
 }
 
-// sameTrust says that a control plane's trustd would serve a machine: the same token, and an authority the machine accepts.
+// sameTrust says that a control plane's trustd would serve a machine: the same token, and an authority the machine
+// accepts.
 func sameTrust(asking, trustd config.Provider) bool {
 	if asking.Machine().Security().Token() != trustd.Machine().Security().Token() {
 		return false
@@ -213,7 +234,9 @@ func sameTrust(asking, trustd config.Provider) bool {
 
 	issuing := trustd.Machine().Security().IssuingCA()
 
-	return issuing != nil && slices.ContainsFunc(acceptedOSCAs(asking), func(ca []byte) bool { return bytes.Equal(ca, bytes.TrimSpace(issuing.Crt)) })
+	return issuing != nil && slices.ContainsFunc(
+		acceptedOSCAs(asking), func(ca []byte) bool { return bytes.Equal(ca, bytes.TrimSpace(issuing.Crt)) },
+	)
 }
 
 func sameEtcdCA(a, b config.Provider) bool {

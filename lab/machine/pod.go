@@ -90,12 +90,15 @@ func (p podRun) runtimeHandler(class string) string {
 	return found.Handler
 }
 
-// mountProblem says why a volume cannot be mounted; empty when it can. Only ConfigMaps and Secrets may be missing in the lab.
+// mountProblem says why a volume cannot be mounted; empty when it can. Only ConfigMaps and Secrets may be missing in
+// the lab.
 func (p podRun) mountProblem(v corev1.Volume) string {
 	switch {
-	case v.ConfigMap != nil && !isTrue(v.ConfigMap.Optional) && p.objects.object("configmaps", p.namespace, v.ConfigMap.Name) == nil:
+	case v.ConfigMap != nil && !isTrue(v.ConfigMap.Optional) &&
+		p.objects.object("configmaps", p.namespace, v.ConfigMap.Name) == nil:
 		return fmt.Sprintf("configmap %q not found", v.ConfigMap.Name)
-	case v.Secret != nil && !isTrue(v.Secret.Optional) && p.objects.object("secrets", p.namespace, v.Secret.SecretName) == nil:
+	case v.Secret != nil && !isTrue(v.Secret.Optional) &&
+		p.objects.object("secrets", p.namespace, v.Secret.SecretName) == nil:
 		return fmt.Sprintf("secret %q not found", v.Secret.SecretName)
 	default:
 		return ""
@@ -108,12 +111,15 @@ func isTrue(b *bool) bool { return b != nil && *b }
 func (p podRun) crashing(c corev1.Container, end crash, log string) podState {
 	return podState{
 		reason: "CrashLoopBackOff", crash: &end, log: log, warning: "BackOff",
-		message: fmt.Sprintf("back-off 5m0s restarting failed container=%s pod=%s_%s(%s)", c.Name, p.name, p.namespace, p.uid),
+		message: fmt.Sprintf(
+			"back-off 5m0s restarting failed container=%s pod=%s_%s(%s)", c.Name, p.name, p.namespace, p.uid,
+		),
 		details: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.name, p.namespace, p.uid),
 	}
 }
 
-// restarts counts how often the kubelet has started a crashing container in a time: after 10, 20, 40, … seconds, at most 5 minutes.
+// restarts counts how often the kubelet has started a crashing container in a time: after 10, 20, 40, … seconds, at
+// most 5 minutes.
 func restarts(elapsed time.Duration) int {
 	count := 0
 

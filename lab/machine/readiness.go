@@ -93,10 +93,14 @@ func (m *machine) publishTask(task, actor string) {
 
 // eventStages are the event names of the stages.
 var eventStages = map[runtime.MachineStage]machineapi.MachineStatusEvent_MachineStage{
-	runtime.MachineStageBooting: machineapi.MachineStatusEvent_BOOTING, runtime.MachineStageInstalling: machineapi.MachineStatusEvent_INSTALLING,
-	runtime.MachineStageMaintenance: machineapi.MachineStatusEvent_MAINTENANCE, runtime.MachineStageRunning: machineapi.MachineStatusEvent_RUNNING,
-	runtime.MachineStageRebooting: machineapi.MachineStatusEvent_REBOOTING, runtime.MachineStageShuttingDown: machineapi.MachineStatusEvent_SHUTTING_DOWN,
-	runtime.MachineStageResetting: machineapi.MachineStatusEvent_RESETTING, runtime.MachineStageUpgrading: machineapi.MachineStatusEvent_UPGRADING,
+	runtime.MachineStageBooting:      machineapi.MachineStatusEvent_BOOTING,
+	runtime.MachineStageInstalling:   machineapi.MachineStatusEvent_INSTALLING,
+	runtime.MachineStageMaintenance:  machineapi.MachineStatusEvent_MAINTENANCE,
+	runtime.MachineStageRunning:      machineapi.MachineStatusEvent_RUNNING,
+	runtime.MachineStageRebooting:    machineapi.MachineStatusEvent_REBOOTING,
+	runtime.MachineStageShuttingDown: machineapi.MachineStatusEvent_SHUTTING_DOWN,
+	runtime.MachineStageResetting:    machineapi.MachineStatusEvent_RESETTING,
+	runtime.MachineStageUpgrading:    machineapi.MachineStatusEvent_UPGRADING,
 }
 
 // publishStatus publishes the machine's status if it differs from the last one; the caller holds the lock.
@@ -105,7 +109,9 @@ func (m *machine) publishStatus() {
 	text := m.stage.String()
 
 	for _, u := range m.unmet() {
-		status.UnmetConditions = append(status.UnmetConditions, &machineapi.MachineStatusEvent_MachineStatus_UnmetCondition{Name: u.Name, Reason: u.Reason})
+		status.UnmetConditions = append(
+			status.UnmetConditions, &machineapi.MachineStatusEvent_MachineStatus_UnmetCondition{Name: u.Name, Reason: u.Reason},
+		)
 		text += "\n" + u.Name + ": " + u.Reason
 	}
 

@@ -51,6 +51,7 @@ func realLab(t *testing.T) *lab {
 		return plain(id)
 	}
 	l.machines = machine.New(l.world, o)
+
 	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
 
 	return l
@@ -97,7 +98,8 @@ func (k kubectl) try(stdin, arguments string) (string, error) {
 	ctx, cancel := context.WithTimeout(k.l.Context(), patience)
 	defer cancel()
 
-	c := exec.CommandContext(ctx, os.Getenv("LABKUBE"), append([]string{"kubectl"}, strings.Fields(arguments)...)...) //nolint:gosec // a test
+	//nolint:gosec // a test
+	c := exec.CommandContext(ctx, os.Getenv("LABKUBE"), append([]string{"kubectl"}, strings.Fields(arguments)...)...)
 	c.Env = []string{"KUBECONFIG=" + k.kubeconfig, "HOME=" + filepath.Dir(k.kubeconfig)}
 	c.Stdin = strings.NewReader(stdin)
 
@@ -197,8 +199,12 @@ func TestRealNodes(t *testing.T) {
 // with all the others.
 func manifests(l *lab, k kubectl) {
 	k.run("delete runtimeclass nvidia")
-	l.reapply(11, machinetype.TypeControlPlane, inline(strings.Replace(gpuManifests["class"], "name: nvidia", "name: other", 1), gpuManifests["class"],
-		strings.Replace(gpuManifests["config"], "replicas: 4", "replicas: 2", 1), "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: pool}\n"))
+	l.reapply(11, machinetype.TypeControlPlane, inline(strings.Replace(
+		gpuManifests["class"], "name: nvidia", "name: other", 1,
+	),
+		gpuManifests["class"],
+		strings.Replace(gpuManifests["config"], "replicas: 4", "replicas: 2", 1),
+		"apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: pool}\n"))
 	l.soon("Talos names the kind that it does not know", func() bool {
 		return strings.Contains(strings.Join(l.machines.Console(11), "\n"),
 			`no matches for kind \"CiliumLoadBalancerIPPool\" in version \"cilium.io/v2\"`)

@@ -77,7 +77,8 @@ func installsCNI(spec corev1.PodSpec) bool {
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
 		for _, mount := range c.VolumeMounts {
 			if slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
-				return v.Name == mount.Name && !mount.ReadOnly && v.HostPath != nil && path.Clean(v.HostPath.Path) == cniConfigurations
+				return v.Name == mount.Name && !mount.ReadOnly && v.HostPath != nil &&
+					path.Clean(v.HostPath.Path) == cniConfigurations
 			}) {
 				return true
 			}
@@ -117,7 +118,9 @@ func (t podTools) obstacle(ctx context.Context, spec corev1.PodSpec, c corev1.Co
 
 	switch {
 	case c.Name == "mount-cgroup":
-		return &obstacle{code: 126, reason: "Error", log: "nsenter: failed to execute /opt/cni/bin/cilium-mount: Permission denied\n"}
+		return &obstacle{
+			code: 126, reason: "Error", log: "nsenter: failed to execute /opt/cni/bin/cilium-mount: Permission denied\n",
+		}
 	case slices.Contains(command, "build-config"), slices.Contains(command, "cilium-agent"):
 	default:
 		return nil
@@ -148,11 +151,12 @@ func isCilium(image string) bool {
 	return strings.Contains(image, "cilium/cilium:") || strings.Contains(image, "cilium/cilium@")
 }
 
-// reachesAPI says whether a pod in its host's network reaches the Kubernetes API before there is a CNI: by KubePrism, at
-// an address of the lab's network, or by the service's address where kube-proxy runs.
+// reachesAPI says whether a pod in its host's network reaches the Kubernetes API before there is a CNI: by KubePrism,
+// at an address of the lab's network, or by the service's address where kube-proxy runs.
 func (t podTools) reachesAPI(ctx context.Context, host, port string) error {
 	get := func(address, problem string) error {
-		return fmt.Errorf("Get \"https://%s/api/v1/namespaces/kube-system\": dial tcp %s: %s", address, address, problem) //nolint:staticcheck // Go's own words
+		//nolint:staticcheck // Go's own words
+		return fmt.Errorf("Get \"https://%s/api/v1/namespaces/kube-system\": dial tcp %s: %s", address, address, problem)
 	}
 
 	if host == "" {

@@ -10,7 +10,9 @@ import (
 
 // cilium is what Cilium's chart makes of its settings, as far as they matter to Talos.
 func cilium(host, port, capabilities, hostRoot, more string) string {
-	api := fmt.Sprintf("env: [{name: KUBERNETES_SERVICE_HOST, value: %q}, {name: KUBERNETES_SERVICE_PORT, value: %q}]", host, port)
+	api := fmt.Sprintf(
+		"env: [{name: KUBERNETES_SERVICE_HOST, value: %q}, {name: KUBERNETES_SERVICE_PORT, value: %q}]", host, port,
+	)
 
 	return fmt.Sprintf(`apiVersion: apps/v1
 kind: DaemonSet
@@ -58,21 +60,27 @@ func cni(l *lab, k kubectl) {
 			log: "dial tcp 10.96.0.1:443: i/o timeout",
 		},
 		{
-			settings: cilium("localhost", "6443", "SYS_ADMIN", "/sys/fs/cgroup", ""), pods: "Init:CrashLoopBackOff", container: "config",
-			log: "dial tcp 127.0.0.1:6443: connect: connection refused",
+			settings:  cilium("localhost", "6443", "SYS_ADMIN", "/sys/fs/cgroup", ""),
+			pods:      "Init:CrashLoopBackOff",
+			container: "config",
+			log:       "dial tcp 127.0.0.1:6443: connect: connection refused",
 		},
 		{
 			settings: cilium("localhost", "7445", "SYS_ADMIN", "/run/cilium/cgroupv2",
 				"        - {name: mount-cgroup, image: \"quay.io/cilium/cilium:v1.18.5\", command: [sh, -ec, nsenter cilium-mount]}\n"),
-			pods: "Init:CrashLoopBackOff", container: "mount-cgroup", log: "nsenter: failed to execute /opt/cni/bin/cilium-mount: Permission denied",
+			pods:      "Init:CrashLoopBackOff",
+			container: "mount-cgroup",
+			log:       "nsenter: failed to execute /opt/cni/bin/cilium-mount: Permission denied",
 		},
 		{
 			settings: cilium("localhost", "7445", "SYS_MODULE", "/sys/fs/cgroup", ""), pods: "Init:CrashLoopBackOff",
 			reason: "unable to apply caps: operation not permitted",
 		},
 		{
-			settings: cilium("localhost", "7445", "SYS_ADMIN", "/run/cilium/cgroupv2", ""), pods: "CrashLoopBackOff", container: "cilium-agent",
-			log: "/run/cilium/cgroupv2 is no cgroup2 file system",
+			settings:  cilium("localhost", "7445", "SYS_ADMIN", "/run/cilium/cgroupv2", ""),
+			pods:      "CrashLoopBackOff",
+			container: "cilium-agent",
+			log:       "/run/cilium/cgroupv2 is no cgroup2 file system",
 		},
 	} {
 		k.apply(wrong.settings)

@@ -169,6 +169,7 @@ func (r *realKubelet) start(p *realPod, c corev1.Container, one *realContainer, 
 		streams.Stdin = stdin
 		ended = func() {
 			stop()
+
 			_ = stdin.Close() // nobody waits for a container to read
 		}
 	}
@@ -189,10 +190,13 @@ func (r *realKubelet) start(p *realPod, c corev1.Container, one *realContainer, 
 			}
 		case !inName:
 			r.k.serves(one, uid)
+
 			end = endOf(process.Run(ctx, command, streams))
 		case policy == corev1.RestartPolicyAlways:
 			r.k.serves(one, uid)
+
 			_, _ = fmt.Fprintf(log, "the lab runs %s in name only\n", c.Image)
+
 			<-ctx.Done() // a server ends well when it is asked to
 
 			end = endOf(0, nil)

@@ -26,6 +26,7 @@ import (
 func (k *realKubernetes) runDoor(ctx context.Context) {
 	m := k.m
 	serving := &servingCertificate{k: k}
+
 	m.track(func() { serving.run(ctx) })
 
 	for {
@@ -139,6 +140,7 @@ func (k *realKubernetes) CopyLog(ctx context.Context, n kubeletapi.Name, previou
 	w io.Writer,
 ) error {
 	k.mu.Lock()
+
 	p, c, err := k.find(n)
 	if err != nil {
 		k.mu.Unlock()
@@ -219,6 +221,7 @@ func (k *realKubernetes) copyProcessLog(ctx context.Context, part string, o cont
 			for err := error(nil); err == nil && ctx.Err() == nil; waitFor(ctx, kubeletRound) {
 				_, err = io.Copy(&log, file)
 			}
+
 			log.Close()
 		})
 	} else {

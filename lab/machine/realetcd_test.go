@@ -48,7 +48,8 @@ func (c talosctlOn) try(n int, arguments string) (string, error) {
 	defer cancel()
 
 	all := append(slices.Clone(c.common), "-e", c.l.address(n), "-n", c.l.address(n))
-	out, err := exec.CommandContext(ctx, c.program, append(all, strings.Fields(arguments)...)...).CombinedOutput() //nolint:gosec // a test
+	//nolint:gosec // a test
+	out, err := exec.CommandContext(ctx, c.program, append(all, strings.Fields(arguments)...)...).CombinedOutput()
 
 	return string(out), err
 }
@@ -140,7 +141,11 @@ func etcdCare(l *lab, c talosctlOn) {
 
 	leader := l.leader()
 	c.run(leader, "etcd forfeit-leadership")
-	l.soon("another member leads", func() bool { next := l.leader(); return next != 0 && next != leader })
+	l.soon("another member leads", func() bool {
+		next := l.leader()
+
+		return next != 0 && next != leader
+	})
 }
 
 // leader is the machine whose member leads; 0 while none does.
@@ -188,7 +193,9 @@ func (l *lab) raiseAlarm(n int) {
 	require.NoError(l.T, err)
 
 	_, err = care.Alarm(l.context(), &etcdserverpb.AlarmRequest{
-		Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: st.GetHeader().GetMemberId(), Alarm: etcdserverpb.AlarmType_NOSPACE,
+		Action:   etcdserverpb.AlarmRequest_ACTIVATE,
+		MemberID: st.GetHeader().GetMemberId(),
+		Alarm:    etcdserverpb.AlarmType_NOSPACE,
 	})
 	require.NoError(l.T, err)
 }

@@ -259,6 +259,7 @@ func TestRealKills(t *testing.T) {
 
 			l.soon("an API server lists what was written", func() bool {
 				var err error
+
 				lost, err = w.lost(k)
 
 				return err == nil
@@ -356,6 +357,7 @@ func (l *lab) clusterOfProcess() []kubeClient {
 
 	l.soon("there is a kubeconfig", func() bool {
 		var err error
+
 		kubeconfig, err = c.Kubeconfig(l.context())
 
 		return err == nil

@@ -86,6 +86,7 @@ func (k *realKubernetes) restartKubelet(ctx context.Context) {
 	}
 
 	m.ms.mu.Lock()
+
 	last := ""
 	if m.config != nil {
 		last = settings()
@@ -97,6 +98,7 @@ func (k *realKubernetes) restartKubelet(ctx context.Context) {
 	}) {
 		m.ms.mu.Lock()
 		last = settings()
+
 		m.services.Forget("kubelet")
 		m.logf("[talos] service[kubelet](Removed): its settings have changed")
 		m.changed.fire()
@@ -160,6 +162,7 @@ func (r *realKubelet) run(ctx context.Context) {
 
 	go func() {
 		defer close(pods)
+
 		r.runPods(ctx)
 	}()
 

@@ -35,7 +35,8 @@ func servingCertificates(l *lab, k kubectl) {
 func (l *lab) kubeletCertificate(n int) *x509.Certificate {
 	l.Helper()
 
-	conn, err := tls.Dial("tcp", l.address(n)+":10250", &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it is looked at
+	//nolint:gosec // it is looked at
+	conn, err := tls.Dial("tcp", l.address(n)+":10250", &tls.Config{InsecureSkipVerify: true})
 	require.NoError(l.T, err)
 
 	defer func() { _ = conn.Close() }()
@@ -53,8 +54,8 @@ func (l *lab) kubernetesClient(name string, groups ...string) tls.Certificate {
 	return pair
 }
 
-// kubeletCallers: the API server's certificate opens a kubelet, another node's does not, nor does none; a token opens it
-// as far as its rights go.
+// kubeletCallers: the API server's certificate opens a kubelet, another node's does not, nor does none; a token opens
+// it as far as its rights go.
 func kubeletCallers(l *lab, k kubectl) {
 	ask := func(token string, certificates ...tls.Certificate) (int, string) {
 		request, err := http.NewRequestWithContext(l.context(), http.MethodGet,
@@ -65,7 +66,8 @@ func kubeletCallers(l *lab, k kubectl) {
 			request.Header.Set("Authorization", "Bearer "+token)
 		}
 
-		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates}} //nolint:gosec // the node's own certificate
+		//nolint:gosec // the node's own certificate
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates}}
 		defer transport.CloseIdleConnections()
 
 		response, err := (&http.Client{Transport: transport}).Do(request)

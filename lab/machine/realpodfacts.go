@@ -18,7 +18,9 @@ func (f fetched) object(plural, namespace, name string) *kubeObject {
 // podState is what has become of a pod; unknown where the API server does not tell what it refers to.
 func (r *realKubelet) podState(ctx context.Context, p *corev1.Pod) (podState, bool) {
 	if isStatic(p) {
-		return podState{running: r.k.runs(p.Labels["component"]) && (p.Labels["component"] != staticPodNames[0] || r.apiUp())}, true
+		return podState{
+			running: r.k.runs(p.Labels["component"]) && (p.Labels["component"] != staticPodNames[0] || r.apiUp()),
+		}, true
 	}
 
 	objects, err := r.fetch(ctx, p)

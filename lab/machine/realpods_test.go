@@ -74,9 +74,11 @@ func jobs(l *lab, k kubectl) {
 	k.run("wait --for=condition=complete job/well --timeout=2m")
 	assert.Contains(l.T, k.run("get pod -l job-name=well"), "Completed")
 
-	k.apply("apiVersion: batch/v1\nkind: Job\nmetadata: {name: badly}\nspec:\n  backoffLimit: 0\n  template:\n    spec:\n" +
-		"      restartPolicy: Never\n      initContainers: [{name: first, image: busybox, command: [echo, first]}]\n" +
-		"      containers: [{name: main, image: busybox, command: [sh, -c, echo bad; exit 4]}]\n")
+	k.apply(
+		"apiVersion: batch/v1\nkind: Job\nmetadata: {name: badly}\nspec:\n  backoffLimit: 0\n  template:\n    spec:\n" +
+			"      restartPolicy: Never\n      initContainers: [{name: first, image: busybox, command: [echo, first]}]\n" +
+			"      containers: [{name: main, image: busybox, command: [sh, -c, echo bad; exit 4]}]\n",
+	)
 	k.run("wait --for=condition=failed job/badly --timeout=2m")
 	assert.Equal(l.T, "first\n", k.run("logs job/badly -c first"))
 	assert.Equal(l.T, "bad\n", k.run("logs job/badly -c main"))
@@ -112,7 +114,9 @@ func gpus(l *lab, k kubectl) {
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: plain}\nspec:\n  restartPolicy: Never\n" +
 		"  containers: [{name: cuda, image: \"nvcr.io/nvidia/cuda:13.0.1-base-ubuntu24.04\", command: [nvidia-smi, -L], resources: {limits: {nvidia.com/gpu: 1}}}]\n")
 	k.becomes("get pod acceptance", "Completed")
-	assert.Regexp(l.T, `^GPU 0: NVIDIA RTX 4000 SFF Ada Generation \(UUID: GPU-[0-9a-f-]{36}\)\n$`, k.run("logs acceptance"))
+	assert.Regexp(
+		l.T, `^GPU 0: NVIDIA RTX 4000 SFF Ada Generation \(UUID: GPU-[0-9a-f-]{36}\)\n$`, k.run("logs acceptance"),
+	)
 
 	k.becomes("get pod all", "Completed")
 	assert.Contains(l.T, k.run("logs all"), "GPU 1: ")
@@ -134,7 +138,9 @@ func reboots(l *lab, k kubectl) {
 	l.machines.PowerOn(l.hardware(21))
 
 	k.becomes("get pod again -o jsonpath={.status.containerStatuses[0].restartCount}/{.status.phase}", "1/Running")
-	k.becomes("get pod once -o jsonpath={.status.phase}/{.status.containerStatuses[0].state.terminated.exitCode}", "Failed/255")
+	k.becomes(
+		"get pod once -o jsonpath={.status.phase}/{.status.containerStatuses[0].state.terminated.exitCode}", "Failed/255",
+	)
 	k.becomes("logs again", "started")
 	assert.Equal(l.T, certificate.SerialNumber, l.kubeletCertificate(21).SerialNumber, "the certificate is on the disk")
 }

@@ -82,6 +82,7 @@ func (p *realPod) describe(s *corev1.PodStatus) {
 		status.Ready = one.ready && isSidecar(c) || one.ended != nil && !one.failed()
 		initialized = initialized && status.Ready
 		broken = broken || one.failed() && !isSidecar(c) && spec.RestartPolicy == corev1.RestartPolicyNever
+
 		s.InitContainerStatuses = append(s.InitContainerStatuses, status)
 	}
 

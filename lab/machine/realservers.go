@@ -71,6 +71,7 @@ func (k *realKubernetes) runServers(ctx context.Context) {
 	running.Go(func() { static.follow(ctx) })
 
 	m.ms.mu.Lock()
+
 	addresses, port := m.serveAddresses(), uint16(host.Config.Cluster().LocalAPIServerPort()) //nolint:gosec // a port
 	for vip := range m.vips {
 		addresses = append(addresses, netip.MustParseAddr(vip))
@@ -165,7 +166,8 @@ func (k *realKubernetes) createObject(ctx context.Context, content map[string]an
 	return err
 }
 
-// forwarder leads the machine's other addresses, the virtual one among them, to its API server. It implements doors.Kubernetes.
+// forwarder leads the machine's other addresses, the virtual one among them, to its API server. It implements
+// doors.Kubernetes.
 type forwarder struct {
 	target netip.AddrPort
 
@@ -212,6 +214,7 @@ func (f *forwarder) forward(client net.Conn) {
 	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
 		go func() {
 			_, _ = io.Copy(way[0], way[1])
+
 			done <- struct{}{}
 		}()
 	}

@@ -163,7 +163,9 @@ func (k *realKubernetes) settingsOf(ctx context.Context, name string) (staticPod
 		k8s.SchedulerConfigID: k8s.SchedulerConfigType,
 	}[name]
 
-	r, err := k.m.resources().Get(ctx, resource.NewMetadata(k8s.ControlPlaneNamespaceName, kind, name, resource.VersionUndefined))
+	r, err := k.m.resources().Get(
+		ctx, resource.NewMetadata(k8s.ControlPlaneNamespaceName, kind, name, resource.VersionUndefined),
+	)
 	if err != nil {
 		return staticPod{}, fmt.Errorf("%s: %w", name, err)
 	}

@@ -33,7 +33,9 @@ func TestRealUpgrade(t *testing.T) {
 
 	for _, n := range []int{21, 22} {
 		l.boot(n)
-		l.apply(n, l.configuration(machinetype.TypeWorker, "machine:\n  kubelet: {image: \"ghcr.io/siderolabs/kubelet:v1.34.3\"}\n"))
+		l.apply(
+			n, l.configuration(machinetype.TypeWorker, "machine:\n  kubelet: {image: \"ghcr.io/siderolabs/kubelet:v1.34.3\"}\n"),
+		)
 	}
 
 	require.NoError(t, l.answers(11).Bootstrap(l.context(), &machineapi.BootstrapRequest{}))
@@ -59,7 +61,9 @@ func TestRealUpgrade(t *testing.T) {
 	}
 
 	assert.Equal(t, 5, strings.Count(k.run("get nodes"), "v1.35.2"))
-	assert.Contains(t, k.run("-n kube-system get daemonset kube-proxy -o jsonpath={.spec.template.spec.containers[0].image}"), "v1.35.2")
+	assert.Contains(
+		t, k.run("-n kube-system get daemonset kube-proxy -o jsonpath={.spec.template.spec.containers[0].image}"), "v1.35.2",
+	)
 	k.run("rollout status deployment/web --timeout=2m")
 
 	again := c.run(11, "upgrade-k8s --from 1.35.2 --to 1.35.2")

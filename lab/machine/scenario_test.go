@@ -42,7 +42,8 @@ func scenario(l *lab) {
 	for _, n := range []int{11, 12, 13} {
 		l.boot(n)
 		l.apply(n, l.configuration(machinetype.TypeControlPlane, fmt.Sprintf(
-			"machine:\n  network:\n    interfaces:\n      - {deviceSelector: {hardwareAddr: \"02:00:00:00:00:%02x\"}, vip: {ip: %s}}\n", n, vip)))
+			"machine:\n  network:\n    interfaces:\n      - {deviceSelector: {hardwareAddr: \"02:00:00:00:00:%02x\"}, vip: {ip: %s}}\n",
+			n, vip)))
 	}
 
 	l.boot(21)
@@ -96,7 +97,9 @@ func scenario(l *lab) {
 	})
 	l.reapply(21, machinetype.TypeWorker, worker)
 
-	code, _ := k.do(http.MethodPatch, "/api/v1/nodes/node-21", "application/json", `{"metadata":{"labels":{"kept":"yes"}}}`)
+	code, _ := k.do(
+		http.MethodPatch, "/api/v1/nodes/node-21", "application/json", `{"metadata":{"labels":{"kept":"yes"}}}`,
+	)
 	assert.Equal(l.T, http.StatusOK, code)
 
 	l.cutPower(k, vip)

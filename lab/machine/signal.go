@@ -23,8 +23,8 @@ func (s *signal) fire() {
 	}
 }
 
-// await blocks until the condition, which is asked with the lock held whenever the cluster changes, is true; false when the context ended first. The condition
-// may act on what it finds, as nothing else happens in between.
+// await blocks until the condition, which is asked with the lock held whenever the cluster changes, is true; false when
+// the context ended first. The condition may act on what it finds, as nothing else happens in between.
 func (c *cluster) await(ctx context.Context, condition func() bool) bool {
 	for {
 		c.ms.mu.Lock()

@@ -54,8 +54,13 @@ func (ms *Machines) Status() []MachineStatus {
 
 func (m *machine) statusRow() MachineStatus {
 	row := MachineStatus{
-		VMID: m.hw.VMID, Name: m.hw.Name, Hostname: m.hostname, Address: m.net.Node, Stage: m.stage.String(), Problem: m.problem,
-		Version: m.system.Version, Console: m.journal.Tail(statusConsoleLines),
+		VMID:     m.hw.VMID,
+		Name:     m.hw.Name,
+		Hostname: m.hostname,
+		Address:  m.net.Node,
+		Stage:    m.stage.String(),
+		Problem:  m.problem,
+		Version:  m.system.Version, Console: m.journal.Tail(statusConsoleLines),
 	}
 
 	if m.noSystem {

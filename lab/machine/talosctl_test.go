@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// expectation is a command and what must be in its output; "#" stands for the network's prefix and "@" for the test's folder. A command that is refused ends
-// with a status other than 0.
+// expectation is a command and what must be in its output; "#" stands for the network's prefix and "@" for the test's
+// folder. A command that is refused ends with a status other than 0.
 type expectation struct {
 	command string
 	contain []string
@@ -27,7 +27,9 @@ func (l *lab) check(program string, common []string, list []expectation) {
 	fill := strings.NewReplacer("#", l.prefix, "@", folder)
 
 	for _, e := range list {
-		out, err := exec.CommandContext(l.context(), program, append(append([]string{}, common...), strings.Fields(fill.Replace(e.command))...)...).CombinedOutput()
+		out, err := exec.CommandContext(
+			l.context(), program, append(append([]string{}, common...), strings.Fields(fill.Replace(e.command))...)...,
+		).CombinedOutput()
 		assert.Equalf(l.T, e.refused, err != nil, "%s\n%s", e.command, out)
 
 		for _, text := range e.contain {
@@ -36,7 +38,8 @@ func (l *lab) check(program string, common []string, list []expectation) {
 	}
 }
 
-// talosctlAs prepares talosctl with a talosconfig for the first control plane; the test is skipped, and fails in CI, where there is no talosctl.
+// talosctlAs prepares talosctl with a talosconfig for the first control plane; the test is skipped, and fails in CI,
+// where there is no talosctl.
 func (l *lab) talosctlAs(roles role.Set) (program string, common []string) {
 	l.Helper()
 
@@ -64,9 +67,14 @@ func TestTalosctlReads(t *testing.T) {
 
 	l.check(program, common, []expectation{
 		{command: all + "version", contain: []string{"NODE:        #21", "Tag:         v1.12.6", "Enabled:     RBAC"}},
-		{command: all + "services", contain: []string{"#12   etcd                   Running   OK", "#21   ext-qemu-guest-agent   Running   ?"}},
+		{
+			command: all + "services",
+			contain: []string{"#12   etcd                   Running   OK", "#21   ext-qemu-guest-agent   Running   ?"},
+		},
 		{command: "-n #11 service kubelet", contain: []string{"ID       kubelet", "HEALTH   OK"}},
-		{command: all + "get machinestatus", contain: []string{"#13   runtime     MachineStatus   machine", "running   true"}},
+		{
+			command: all + "get machinestatus", contain: []string{"#13   runtime     MachineStatus   machine", "running   true"},
+		},
 		{command: "-n #11 get members", contain: []string{"node-21    worker         Talos (v1.12.6)   [\"#21\"]"}},
 		{command: "-n #11 get affiliates", contain: []string{"node-12", "[\"#12\"]"}},
 		{command: "-n #21 get addresses", contain: []string{"ens18/#21/24", "lo/127.0.0.1/8"}},
@@ -87,7 +95,11 @@ func TestTalosctlReads(t *testing.T) {
 		{command: "-n #11 get nosuch", contain: []string{`resource "nosuch" is not registered`}, refused: true},
 		{command: "-n #11 etcd members", contain: []string{"node-11    https://#11:2380", "node-13    https://#13:2380"}},
 		{command: "-n #11,#12 etcd status", contain: []string{"3.6.0", "false"}},
-		{command: "-n #21 etcd members", contain: []string{"member list is only available on control plane nodes"}, refused: true},
+		{
+			command: "-n #21 etcd members",
+			contain: []string{"member list is only available on control plane nodes"},
+			refused: true,
+		},
 		{command: "-n #11 etcd alarm list"},
 		{command: "-n #11 etcd alarm disarm"},
 		{command: all + "memory", contain: []string{"#21   8192"}},
@@ -97,7 +109,10 @@ func TestTalosctlReads(t *testing.T) {
 		{command: all + "containers -k", contain: []string{"kube-system/kube-apiserver-node-12:kube-apiserver"}},
 		{command: "-n #11 netstat -lt --programs", contain: []string{":::6443", "127.0.0.1:7445", "/etcd"}},
 		{command: all + "time", contain: []string{"#21"}},
-		{command: "-n #11 image list", contain: []string{"registry.k8s.io/kube-apiserver:v1.35.2", "registry.k8s.io/pause:3.10"}},
+		{
+			command: "-n #11 image list",
+			contain: []string{"registry.k8s.io/kube-apiserver:v1.35.2", "registry.k8s.io/pause:3.10"},
+		},
 		{command: "-n #21 image list --namespace system", contain: []string{"ghcr.io/siderolabs/kubelet:v1.35.2"}},
 		{command: "-n #21 image pull busybox:1"},
 		{command: "-n #21 image list", contain: []string{"docker.io/library/busybox:1"}},
@@ -112,13 +127,28 @@ func TestTalosctlReads(t *testing.T) {
 		{command: "-n #11 ls /nothing", contain: []string{"lstat /nothing: no such file or directory"}, refused: true},
 		{command: "-n #11 usage -a /etc", contain: []string{"os-release"}},
 		{command: "-n #11 copy /etc @/copied"},
-		{command: "-n #11 copy /nothing @/copied", contain: []string{"lstat /nothing: no such file or directory"}, refused: true},
+		{
+			command: "-n #11 copy /nothing @/copied",
+			contain: []string{"lstat /nothing: no such file or directory"},
+			refused: true,
+		},
 		{command: "-n #11 dmesg", contain: []string{"Linux Talos v1.12.6"}},
 		{command: "-n #11 logs etcd", contain: []string{"etcd: bootstrapped cluster"}},
 		{command: "-n #11 logs nosuch", contain: []string{`log "nosuch" was not registered`}, refused: true},
-		{command: "-n #11 logs -k kube-system/nosuch", contain: []string{`container "kube-system/nosuch" not found`}, refused: true},
-		{command: "-n #11 health --wait-timeout 20s", contain: []string{"waiting for all k8s nodes to report schedulable: OK"}},
-		{command: "-n #11 etcd snapshot @/etcd.db", contain: []string{"the lab's model of etcd has no snapshots"}, refused: true},
+		{
+			command: "-n #11 logs -k kube-system/nosuch",
+			contain: []string{`container "kube-system/nosuch" not found`},
+			refused: true,
+		},
+		{
+			command: "-n #11 health --wait-timeout 20s",
+			contain: []string{"waiting for all k8s nodes to report schedulable: OK"},
+		},
+		{
+			command: "-n #11 etcd snapshot @/etcd.db",
+			contain: []string{"the lab's model of etcd has no snapshots"},
+			refused: true,
+		},
 		{command: "-n #11 kubeconfig @/kubeconfig"},
 		{command: "config info", contain: []string{"Roles:               os:admin"}},
 		{command: "--nodes #11 config new @/talosconfig-reader --roles os:reader"},
@@ -139,19 +169,47 @@ func TestTalosctlChanges(t *testing.T) {
 	l.cluster(1, 1)
 
 	same := l.write("same.yaml", l.configuration(machinetype.TypeWorker))
-	sysctl := l.write("sysctl.yaml", l.configuration(machinetype.TypeWorker, "machine:\n  sysctls:\n    vm.swappiness: \"10\"\n"))
-	disruptive := l.write("token.yaml", l.configuration(machinetype.TypeWorker, "machine:\n  token: abcdef.0123456789abcdef\n"))
-	invalid := l.write("invalid.yaml", []byte(strings.ReplaceAll(string(l.configuration(machinetype.TypeWorker)), "endpoint: https://"+l.address(11)+":6443", "endpoint: nowhere")))
+	sysctl := l.write(
+		"sysctl.yaml", l.configuration(machinetype.TypeWorker, "machine:\n  sysctls:\n    vm.swappiness: \"10\"\n"),
+	)
+	disruptive := l.write(
+		"token.yaml", l.configuration(machinetype.TypeWorker, "machine:\n  token: abcdef.0123456789abcdef\n"),
+	)
+	invalid := l.write(
+		"invalid.yaml",
+		[]byte(strings.ReplaceAll(
+			string(l.configuration(machinetype.TypeWorker)), "endpoint: https://"+l.address(11)+":6443", "endpoint: nowhere",
+		)),
+	)
 	installer := "factory.talos.dev/nocloud-installer/"
 
 	l.check(program, common, []expectation{
-		{command: "-n #21 apply-config --dry-run -f " + same, contain: []string{"Applied configuration without a reboot (skipped in dry-run)", "No changes."}},
-		{command: "-n #21 apply-config --dry-run -f " + disruptive, contain: []string{"Applied configuration with a reboot: this config change can't be applied in immediate mode", "+    token: abcdef.0123456789abcdef"}},
-		{command: "-n #21 apply-config --mode=no-reboot -f " + disruptive, contain: []string{"this config change can't be applied in immediate mode"}, refused: true},
+		{
+			command: "-n #21 apply-config --dry-run -f " + same,
+			contain: []string{"Applied configuration without a reboot (skipped in dry-run)", "No changes."},
+		},
+		{
+			command: "-n #21 apply-config --dry-run -f " + disruptive,
+			contain: []string{
+				"Applied configuration with a reboot: this config change can't be applied in immediate mode",
+				"+    token: abcdef.0123456789abcdef",
+			},
+		},
+		{
+			command: "-n #21 apply-config --mode=no-reboot -f " + disruptive,
+			contain: []string{"this config change can't be applied in immediate mode"},
+			refused: true,
+		},
 		{command: "-n #21 apply-config -f " + invalid, contain: []string{"InvalidArgument"}, refused: true},
-		{command: "-n #21 apply-config --mode=staged -f " + sysctl, contain: []string{"Staged configuration to be applied after the next reboot"}},
+		{
+			command: "-n #21 apply-config --mode=staged -f " + sysctl,
+			contain: []string{"Staged configuration to be applied after the next reboot"},
+		},
 		{command: "-n #21 read /proc/sys/vm/swappiness", contain: []string{"no such file"}, refused: true},
-		{command: "-n #21 apply-config --mode=try --timeout 1s -f " + sysctl, contain: []string{"automatically reverted back in 1s"}},
+		{
+			command: "-n #21 apply-config --mode=try --timeout 1s -f " + sysctl,
+			contain: []string{"automatically reverted back in 1s"},
+		},
 		{command: "-n #21 apply-config -f " + sysctl, contain: []string{"Applied configuration without a reboot"}},
 		{command: "-n #21 read /proc/sys/vm/swappiness", contain: []string{"10"}},
 		{command: "-n #21 meta write 12 hello"},
@@ -160,19 +218,32 @@ func TestTalosctlChanges(t *testing.T) {
 		{command: "-n #21 service kubelet restart", contain: []string{`Service "kubelet" restarted`}},
 		{command: "-n #21 service machined stop", contain: []string{"doesn't support stop operation via API"}, refused: true},
 		{command: "-n #11 restart -k kube-system/kube-scheduler-node-11:kube-scheduler"},
-		{command: "-n #11 restart -k kube-system/nosuch:nosuch", contain: []string{`container "kube-system/nosuch:nosuch" not found`}, refused: true},
+		{
+			command: "-n #11 restart -k kube-system/nosuch:nosuch",
+			contain: []string{`container "kube-system/nosuch:nosuch" not found`},
+			refused: true,
+		},
 		{command: "-n #21 rollback", contain: []string{"previous UKI not found"}, refused: true},
 		{
 			command: "-n #21 upgrade --image " + installer + "unknown:v1.12.7", refused: true,
-			contain: []string{"error validating installer image \"" + installer + "unknown:v1.12.7\": failed to pull image", "failed to resolve reference"},
+			contain: []string{
+				"error validating installer image \"" + installer + "unknown:v1.12.7\": failed to pull image",
+				"failed to resolve reference",
+			},
 		},
-		{command: "-n #21 upgrade --timeout 2m --image " + installer + otherSchematic + ":v1.12.7", contain: []string{"post check passed"}},
+		{
+			command: "-n #21 upgrade --timeout 2m --image " + installer + otherSchematic + ":v1.12.7",
+			contain: []string{"post check passed"},
+		},
 		{command: "-n #21 version", contain: []string{"Tag:         v1.12.7"}},
 		{command: "-n #21 get extensions", contain: []string{otherSchematic}},
 		{command: "-n #21 rollback"},
 	})
 
-	l.until("the machine is back with the system before the upgrade", func() bool { return l.status(21).Version == "v1.12.6" && l.status(21).Stage == "running" })
+	l.until(
+		"the machine is back with the system before the upgrade",
+		func() bool { return l.status(21).Version == "v1.12.6" && l.status(21).Stage == "running" },
+	)
 
 	l.check(program, common, []expectation{
 		{command: "-n #21 get extensions", contain: []string{schematicID}},
@@ -204,6 +275,10 @@ func TestHealthWaitsForACNI(t *testing.T) {
 	l.bootstrapped()
 
 	l.check(program, common, []expectation{
-		{command: "-n #11 health --wait-timeout 3s", contain: []string{"waiting for all k8s nodes to report ready: some nodes are not ready: [node-11]"}, refused: true},
+		{
+			command: "-n #11 health --wait-timeout 3s",
+			contain: []string{"waiting for all k8s nodes to report ready: some nodes are not ready: [node-11]"},
+			refused: true,
+		},
 	})
 }

@@ -51,7 +51,9 @@ type world struct {
 var _ machine.World = (*datacentre.Datacentre)(nil)
 
 func newWorld() *world {
-	return &world{volumes: map[string]image.Image{}, leases: map[string]netip.Addr{}, off: make(chan int, 100), speed: 1000}
+	return &world{
+		volumes: map[string]image.Image{}, leases: map[string]netip.Addr{}, off: make(chan int, 100), speed: 1000,
+	}
 }
 
 func (w *world) ReadVolume(id string) (image.Image, error) {
@@ -122,7 +124,8 @@ type lab struct {
 	files string
 }
 
-// sharedSecrets are the secrets of every test's cluster: making them takes seconds, and clusters of different tests never meet.
+// sharedSecrets are the secrets of every test's cluster: making them takes seconds, and clusters of different tests
+// never meet.
 var sharedSecrets = sync.OnceValues(newSecrets)
 
 func newSecrets() (*secrets.Bundle, error) {
@@ -135,8 +138,11 @@ func newLab(t *testing.T) *lab {
 	bundle, err := sharedSecrets()
 	require.NoError(t, err)
 
-	l := &lab{T: t, world: newWorld(), prefix: fmt.Sprintf("127.%d.%d.", 64+os.Getpid()%30, networks.Add(1)), secrets: bundle}
+	l := &lab{
+		T: t, world: newWorld(), prefix: fmt.Sprintf("127.%d.%d.", 64+os.Getpid()%30, networks.Add(1)), secrets: bundle,
+	}
 	l.machines = machine.New(l.world, l.options())
+
 	t.Cleanup(func() { require.NoError(t, l.machines.Close()) })
 
 	return l
@@ -162,9 +168,14 @@ func (l *lab) hardware(n int) datacentre.Hardware {
 	mac := fmt.Sprintf("02:00:00:00:00:%02x", n)
 
 	return datacentre.Hardware{
-		Host: "pve1", VMID: n, Name: fmt.Sprintf("node-%d", n), UUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), Cores: 4, MemoryMiB: 8192,
-		NICs:  []datacentre.NIC{{Name: "net0", Model: "virtio", MAC: mac, Bridge: "vmbr0"}},
-		Disks: []datacentre.GuestDisk{scsi}, Boot: []datacentre.GuestDisk{scsi}, AgentEnabled: true,
+		Host:      "pve1",
+		VMID:      n,
+		Name:      fmt.Sprintf("node-%d", n),
+		UUID:      fmt.Sprintf("00000000-0000-4000-8000-%012d", n),
+		Cores:     4,
+		MemoryMiB: 8192,
+		NICs:      []datacentre.NIC{{Name: "net0", Model: "virtio", MAC: mac, Bridge: "vmbr0"}},
+		Disks:     []datacentre.GuestDisk{scsi}, Boot: []datacentre.GuestDisk{scsi}, AgentEnabled: true,
 		CloudInit: &datacentre.CloudInit{Hostname: fmt.Sprintf("node-%d", n), Interfaces: []datacentre.CloudInitInterface{{
 			MAC: mac, Address: netip.MustParsePrefix(l.address(n) + "/24"), Gateway: netip.MustParseAddr(l.address(1)),
 		}}},
@@ -206,12 +217,14 @@ func (l *lab) stage(n int, stage string) {
 	l.until(fmt.Sprintf("machine %d is %s", n, stage), func() bool { return l.status(n).Stage == stage })
 }
 
-// configuration generates a machine configuration with the cluster's secrets; the endpoint is the first control plane unless patched.
+// configuration generates a machine configuration with the cluster's secrets; the endpoint is the first control plane
+// unless patched.
 func (l *lab) configuration(role machinetype.Type, patches ...string) []byte {
 	l.Helper()
 
 	input, err := generate.NewInput("test", "https://"+l.address(11)+":6443", "1.35.2",
-		generate.WithSecretsBundle(l.secrets), generate.WithVersionContract(config.TalosVersion1_12), generate.WithInstallDisk("/dev/sda"),
+		generate.WithSecretsBundle(l.secrets), generate.WithVersionContract(config.TalosVersion1_12),
+		generate.WithInstallDisk("/dev/sda"),
 		generate.WithInstallImage("factory.talos.dev/nocloud-installer/"+schematicID+":"+talosVersion))
 	require.NoError(l.T, err)
 
@@ -235,7 +248,8 @@ func (l *lab) configuration(role machinetype.Type, patches ...string) []byte {
 func (l *lab) talosconfig(roles role.Set, endpoints ...string) *clientconfig.Config {
 	l.Helper()
 
-	input, err := generate.NewInput("test", "https://"+l.address(11)+":6443", "1.35.2", generate.WithSecretsBundle(l.secrets),
+	input, err := generate.NewInput("test", "https://"+l.address(11)+":6443", "1.35.2",
+		generate.WithSecretsBundle(l.secrets),
 		generate.WithRoles(roles), generate.WithEndpointList(endpoints))
 	require.NoError(l.T, err)
 
@@ -261,7 +275,10 @@ func (l *lab) client(n int) *client.Client { return l.clientAs(role.MakeSet(role
 func (l *lab) insecure(n int) *client.Client {
 	l.Helper()
 
-	c, err := client.New(l.Context(), client.WithEndpoints(l.address(n)), client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true})) //nolint:gosec // maintenance mode
+	//nolint:gosec // maintenance mode
+	c, err := client.New(
+		l.Context(), client.WithEndpoints(l.address(n)), client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}),
+	)
 	require.NoError(l.T, err)
 	l.Cleanup(func() { _ = c.Close() })
 

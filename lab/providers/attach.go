@@ -24,21 +24,24 @@ type options struct {
 	hasty  bool
 }
 
-// WithDir says where local commands run that state no folder: the folder an engine would have started the plugin in, the program's.
+// WithDir says where local commands run that state no folder: the folder an engine would have started the plugin in,
+// the program's.
 func WithDir(dir string) Option { return func(o *options) { o.around.Dir = dir } }
 
 // WithPoll says how often Proxmox is asked for a task's state: proxmoxve.DefaultPoll without it.
 func WithPoll(poll time.Duration) Option { return func(o *options) { o.poll = poll } }
 
-// WithEnv gives the stand-ins environment variables: those the engine's process has and this one has not. Local commands get them, and the authorities in the file
-// SSL_CERT_FILE are trusted.
+// WithEnv gives the stand-ins environment variables: those the engine's process has and this one has not. Local
+// commands get them, and the authorities in the file SSL_CERT_FILE are trusted.
 func WithEnv(env map[string]string) Option { return func(o *options) { o.around.Env = env } }
 
-// WithHastyClose has the engine complain, as it does of published plugins when it gives them too little time to leave, that each has crashed.
+// WithHastyClose has the engine complain, as it does of published plugins when it gives them too little time to leave,
+// that each has crashed.
 func WithHastyClose() Option { return func(o *options) { o.hasty = true } }
 
-// Attach starts the stand-ins on loopback and returns the value of PULUMI_DEBUG_PROVIDERS with which an engine uses them instead of installed plugins.
-// They serve any number of engines, one after another and at once. The function it returns stops them; running calls are cancelled.
+// Attach starts the stand-ins on loopback and returns the value of PULUMI_DEBUG_PROVIDERS with which an engine uses
+// them instead of installed plugins. They serve any number of engines, one after another and at once. The function it
+// returns stops them; running calls are cancelled.
 func Attach(ctx context.Context, opts ...Option) (debugProviders string, stop func(), err error) {
 	var (
 		entries []string
@@ -82,6 +85,7 @@ func standIns(o options) []serve.Provider {
 	}
 
 	var list []serve.Provider
+
 	for _, plugin := range Plugins() {
 		construct := constructors[plugin.Name]
 		if o.hasty {
@@ -94,14 +98,17 @@ func standIns(o options) []serve.Provider {
 	return list
 }
 
-// complained says, when the engine takes its leave, what the Pulumi CLI says of a plugin whose answer to that it did not wait for. It cannot say so itself of a
-// provider that it did not start.
+// complained says, when the engine takes its leave, what the Pulumi CLI says of a plugin whose answer to that it did
+// not wait for. It cannot say so itself of a provider that it did not start.
 func complained(name string, construct func() (p.Provider, error)) func() (p.Provider, error) {
 	return func() (p.Provider, error) {
 		provider, err := construct()
 		leave := provider.Cancel
 		provider.Cancel = func(ctx context.Context) error {
-			p.GetLogger(ctx).Errorf("Detected that /nowhere/pulumi-resource-%s exited prematurely. \n       This is *always* a bug in the provider.", name)
+			p.GetLogger(ctx).Errorf(
+				"Detected that /nowhere/pulumi-resource-%s exited prematurely. \n       This is *always* a bug in the provider.",
+				name,
+			)
 
 			if leave == nil {
 				return nil

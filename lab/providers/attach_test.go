@@ -34,6 +34,7 @@ func attach(t *testing.T, opts ...providers.Option) map[string]string {
 	for entry := range strings.SplitSeq(value, ",") {
 		name, port, found := strings.Cut(entry, ":")
 		require.True(t, found, value)
+
 		ports[name] = port
 	}
 
@@ -100,7 +101,9 @@ func TestInstancesOfOneProviderAreApart(t *testing.T) {
 
 		clients[i] = load(t, ports["talos"])
 		_, err = clients[i].Configure(t.Context(), &pulumirpc.ConfigureRequest{
-			Args: properties(t, resource.PropertyMap{"imageFactoryUrl": resource.NewProperty(web.URL)}), AcceptSecrets: true, AcceptResources: true,
+			Args:            properties(t, resource.PropertyMap{"imageFactoryUrl": resource.NewProperty(web.URL)}),
+			AcceptSecrets:   true,
+			AcceptResources: true,
 		})
 		require.NoError(t, err)
 	}
@@ -155,6 +158,7 @@ func TestStoppingEndsRunningCalls(t *testing.T) {
 	require.NoError(t, err)
 
 	done := make(chan error, 1)
+
 	go func() {
 		_, err := client.Create(t.Context(), &pulumirpc.CreateRequest{
 			Urn:        string(resource.NewURN("lab", "project", "", "command:local:Command", "it")),

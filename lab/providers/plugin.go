@@ -21,8 +21,8 @@ const pluginPrefix = "pulumi-resource-"
 // pollVariable tells a stand-in that runs as a plugin how often to ask for a task's state.
 const pollVariable = "LAB_POLL"
 
-// RunAsPlugin serves a stand-in as a process of its own if that is the name under which this program was started, and then ends the program. Like a published plugin it
-// outlives an engine that is killed, and finishes what it has begun.
+// RunAsPlugin serves a stand-in as a process of its own if that is the name under which this program was started, and
+// then ends the program. Like a published plugin it outlives an engine that is killed, and finishes what it has begun.
 func RunAsPlugin() {
 	name, ok := strings.CutPrefix(filepath.Base(os.Args[0]), pluginPrefix)
 	if !ok {
@@ -39,7 +39,11 @@ func RunAsPlugin() {
 
 func runPlugin(name string) error {
 	poll, _ := time.ParseDuration(os.Getenv(pollVariable)) //nolint:errcheck // nothing stated
-	list := standIns(options{poll: poll, around: command.Surroundings{Env: map[string]string{"SSL_CERT_FILE": os.Getenv("SSL_CERT_FILE")}}})
+	list := standIns(
+		options{
+			poll: poll, around: command.Surroundings{Env: map[string]string{"SSL_CERT_FILE": os.Getenv("SSL_CERT_FILE")}},
+		},
+	)
 
 	i := slices.IndexFunc(list, func(p serve.Provider) bool { return p.Name == name })
 	if i < 0 {
@@ -63,7 +67,8 @@ func runPlugin(name string) error {
 	return nil
 }
 
-// Install lays the stand-ins into a PULUMI_HOME as plugins that engines start: the program is one that calls RunAsPlugin. The variables are for the engine.
+// Install lays the stand-ins into a PULUMI_HOME as plugins that engines start: the program is one that calls
+// RunAsPlugin. The variables are for the engine.
 func Install(home, program string, poll time.Duration) (map[string]string, error) {
 	for _, plugin := range Plugins() {
 		folder := filepath.Join(home, "plugins", fmt.Sprintf("resource-%s-v%s", plugin.Name, plugin.Version))

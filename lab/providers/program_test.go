@@ -59,7 +59,8 @@ func recorded(t *testing.T, name string, config map[string]any) []*enginetest.Re
 	return runs
 }
 
-// program runs the committed stacks and those with which the specification is tested, which use everything a stack file can say.
+// program runs the committed stacks and those with which the specification is tested, which use everything a stack file
+// can say.
 func program(t *testing.T) []*enginetest.Recorder {
 	t.Helper()
 
@@ -94,7 +95,9 @@ func program(t *testing.T) []*enginetest.Recorder {
 				reachable(hosts)
 			}
 
-			runs = append(runs, recorded(t, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "Pulumi."), ".yaml"), config)...)
+			runs = append(
+				runs, recorded(t, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "Pulumi."), ".yaml"), config)...,
+			)
 		}
 	}
 
@@ -153,7 +156,9 @@ func TestTheProgramUsesOnlyWhatIsKnown(t *testing.T) {
 		seen[token] = true
 		value := resource.NewProperty(inputs)
 
-		for side, fields := range map[string]map[string]shape{"the published SDK": sdkFields(sdk.inputs), "the stand-in": offered[token][0]} {
+		for side, fields := range map[string]map[string]shape{
+			"the published SDK": sdkFields(sdk.inputs), "the stand-in": offered[token][0],
+		} {
 			for _, path := range unknownTo(value, shape{kind: "object", fields: fields}, token+" ") {
 				problems[path+" for "+side] = true
 			}
@@ -177,7 +182,8 @@ func TestTheProgramUsesOnlyWhatIsKnown(t *testing.T) {
 	assert.Empty(t, problems)
 
 	for _, token := range []string{
-		enginetest.VirtualMachine, enginetest.File, enginetest.Schematic, enginetest.Secrets, enginetest.ConfigurationApply, enginetest.Kubeconfig,
+		enginetest.VirtualMachine, enginetest.File, enginetest.Schematic, enginetest.Secrets, enginetest.ConfigurationApply,
+		enginetest.Kubeconfig,
 		enginetest.LocalCommand, enginetest.RemoteCommand, "talos:machine/getConfiguration:getConfiguration",
 	} {
 		assert.True(t, seen[token], "%s was not seen", token)
@@ -214,7 +220,8 @@ func unknownTo(value resource.PropertyValue, known shape, path string) []string 
 		for _, v := range value.ArrayValue() {
 			problems = append(problems, unknownTo(v, *known.element, path+"[]")...)
 		}
-	case value.IsString() && known.kind == "string", value.IsBool() && known.kind == "boolean", value.IsNumber() && slices.Contains([]string{"integer", "number"}, known.kind):
+	case value.IsString() && known.kind == "string", value.IsBool() && known.kind == "boolean", value.IsNumber() &&
+		slices.Contains([]string{"integer", "number"}, known.kind):
 	default:
 		problems = append(problems, fmt.Sprintf("%s is %s, not %s", path, value.TypeString(), known.kind))
 	}

@@ -51,7 +51,9 @@ func (p Plugin) Folder() (string, error) {
 func (p Plugin) descriptor() workspace.PluginDescriptor {
 	version := semver.MustParse(p.Version)
 
-	return workspace.PluginDescriptor{Name: p.Name, Kind: apitype.ResourcePlugin, Version: &version, PluginDownloadURL: p.Server}
+	return workspace.PluginDescriptor{
+		Name: p.Name, Kind: apitype.ResourcePlugin, Version: &version, PluginDownloadURL: p.Server,
+	}
 }
 
 // Missing are the plugins that are not installed in exactly the version that is needed.

@@ -52,7 +52,9 @@ func TestMissing(t *testing.T) {
 
 	missing := providers.Missing()
 	require.Equal(t, "talos 0.7.1", providers.List(missing), "another version does not count")
-	assert.Equal(t, "pulumi plugin install resource talos v0.7.1 --server github://api.github.com/pulumiverse", missing[0].Install())
+	assert.Equal(
+		t, "pulumi plugin install resource talos v0.7.1 --server github://api.github.com/pulumiverse", missing[0].Install(),
+	)
 
 	folder, err := missing[0].Folder()
 	require.NoError(t, err)

@@ -56,8 +56,12 @@ func sdkTypes() map[string]sdkType {
 		"command:remote:CopyToRemote":        sdkResource[remote.CopyToRemoteArgs, remote.CopyToRemote](),
 
 		"command:local:run": {reflect.TypeFor[local.RunArgs](), reflect.TypeFor[local.RunResult]()},
-		"talos:machine/getConfiguration:getConfiguration": {reflect.TypeFor[machine.GetConfigurationArgs](), reflect.TypeFor[machine.GetConfigurationResult]()},
-		"talos:client/getConfiguration:getConfiguration":  {reflect.TypeFor[client.GetConfigurationArgs](), reflect.TypeFor[client.GetConfigurationResult]()},
+		"talos:machine/getConfiguration:getConfiguration": {
+			reflect.TypeFor[machine.GetConfigurationArgs](), reflect.TypeFor[machine.GetConfigurationResult](),
+		},
+		"talos:client/getConfiguration:getConfiguration": {
+			reflect.TypeFor[client.GetConfigurationArgs](), reflect.TypeFor[client.GetConfigurationResult](),
+		},
 	}
 }
 

@@ -29,7 +29,13 @@ func aclRoutes() []route {
 			handle: func(r *request) (any, error) { return done(r.dc.DeleteRole(r.vars["roleid"])) },
 		},
 		{method: "GET", path: "/access/acl", handle: listACL},
-		{method: "PUT", path: "/access/acl", params: "path* roles* users groups tokens propagate delete", allow: mayModify, handle: putACL},
+		{
+			method: "PUT",
+			path:   "/access/acl",
+			params: "path* roles* users groups tokens propagate delete",
+			allow:  mayModify,
+			handle: putACL,
+		},
 		{method: "GET", path: "/access/permissions", params: "path userid", allow: mayDump, handle: getPermissions},
 	}
 }
@@ -38,7 +44,9 @@ func aclRoutes() []route {
 func postRole(r *request) (any, error) {
 	id := r.params.get("roleid")
 	if strings.HasPrefix(strings.ToUpper(id), "PVE") {
-		return nil, datacentre.ParameterError(map[string]string{"roleid": "cannot use role ID starting with the (case-insensitive) 'PVE' namespace"})
+		return nil, datacentre.ParameterError(
+			map[string]string{"roleid": "cannot use role ID starting with the (case-insensitive) 'PVE' namespace"},
+		)
 	}
 
 	return done(r.dc.AddRole(id, r.params.list("privs")...))
@@ -47,7 +55,9 @@ func postRole(r *request) (any, error) {
 func listRoles(r *request) (any, error) {
 	list := []object{}
 	for _, role := range r.dc.Roles() {
-		list = append(list, object{"roleid": role.ID, "privs": strings.Join(role.Privileges, ","), "special": flag(role.Special)})
+		list = append(
+			list, object{"roleid": role.ID, "privs": strings.Join(role.Privileges, ","), "special": flag(role.Special)},
+		)
 	}
 
 	return list, nil
@@ -74,7 +84,9 @@ func getRole(r *request) (any, error) {
 func modifiers(path string) []string {
 	list := []string{"Permissions.Modify"}
 
-	for prefix, p := range map[string]string{"/storage/": "Datastore.Allocate", "/vms/": "VM.Allocate", "/pool/": "Pool.Allocate"} {
+	for prefix, p := range map[string]string{
+		"/storage/": "Datastore.Allocate", "/vms/": "VM.Allocate", "/pool/": "Pool.Allocate",
+	} {
 		if strings.HasPrefix(path, prefix) {
 			list = append(list, p)
 		}
@@ -97,7 +109,9 @@ func listACL(r *request) (any, error) {
 
 	for _, a := range r.dc.ACLs() {
 		if r.dc.Allowed(r.user, a.Path, modifiers(a.Path)...) {
-			list = append(list, object{"path": a.Path, "type": a.Kind, "ugid": a.ID, "roleid": a.Role, "propagate": flag(a.Propagate)})
+			list = append(
+				list, object{"path": a.Path, "type": a.Kind, "ugid": a.ID, "roleid": a.Role, "propagate": flag(a.Propagate)},
+			)
 		}
 	}
 
@@ -243,7 +257,13 @@ func capabilities(dc *datacentre.Datacentre, user string) object {
 		"dc": {"Sys.Audit", "Sys.Modify", "SDN."}, "mapping": {"Mapping."},
 	}
 	paths := map[string][]string{
-		"vms": {"/vms"}, "access": {"/access/groups"}, "storage": {"/storage"}, "nodes": {"/nodes"}, "sdn": {"/sdn"}, "dc": {"/"}, "mapping": {"/mapping"},
+		"vms":     {"/vms"},
+		"access":  {"/access/groups"},
+		"storage": {"/storage"},
+		"nodes":   {"/nodes"},
+		"sdn":     {"/sdn"},
+		"dc":      {"/"},
+		"mapping": {"/mapping"},
 	}
 
 	for _, a := range dc.ACLs() {
@@ -258,7 +278,8 @@ func capabilities(dc *datacentre.Datacentre, user string) object {
 
 		for _, path := range paths[kind] {
 			for p := range dc.Permissions(user, path) {
-				if p == "Permissions.Modify" && kind != "dc" || slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(p, prefix) }) {
+				if p == "Permissions.Modify" && kind != "dc" ||
+					slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(p, prefix) }) {
 					has[p] = 1
 				}
 			}

@@ -22,14 +22,27 @@ func accountRoutes() []route {
 		{method: "POST", path: "/access/users", params: "userid* password " + fields, allow: mayCreateUser, handle: postUser},
 		{method: "GET", path: user, allow: onAccount("User.Modify", "Sys.Audit"), handle: onUser(getUser)},
 		{method: "PUT", path: user, params: "append " + fields, allow: onAccount("User.Modify"), handle: onUser(putUser)},
-		{method: "DELETE", path: user, allow: onAccount("User.Modify"), handle: onUser(func(r *request, u datacentre.User) (any, error) {
+		{method: "DELETE", path: user, allow: onAccount(
+			"User.Modify",
+		), handle: onUser(func(r *request, u datacentre.User) (any, error) {
 			r.dc.DeleteUser(u.ID)
 
 			return nil, nil
 		})},
-		{method: "PUT", path: "/access/password", params: "userid* password* confirmation-password", allow: ownPassword, handle: onUser(putPassword)},
+		{
+			method: "PUT",
+			path:   "/access/password",
+			params: "userid* password* confirmation-password",
+			allow:  ownPassword,
+			handle: onUser(putPassword),
+		},
 		{method: "GET", path: "/access/users/{userid}/token", allow: ownAccount, handle: onUser(listTokens)},
-		{method: "GET", path: token, allow: ownAccount, handle: onToken(func(_ *request, t datacentre.Token) (any, error) { return tokenInfo(t), nil })},
+		{
+			method: "GET",
+			path:   token,
+			allow:  ownAccount,
+			handle: onToken(func(_ *request, t datacentre.Token) (any, error) { return tokenInfo(t), nil }),
+		},
 		{method: "POST", path: token, params: "comment expire privsep", allow: ownAccount, handle: onUser(postToken)},
 		{method: "PUT", path: token, params: "comment expire privsep delete", allow: ownAccount, handle: onToken(putToken)},
 		{method: "DELETE", path: token, allow: ownAccount, handle: onToken(func(r *request, t datacentre.Token) (any, error) {
@@ -38,7 +51,14 @@ func accountRoutes() []route {
 			return nil, nil
 		})},
 		{method: "GET", path: "/access/groups", handle: listGroups},
-		{method: "POST", path: "/access/groups", params: "groupid* comment", privilege: "Group.Allocate", path2: "/access/groups", handle: postGroup},
+		{
+			method:    "POST",
+			path:      "/access/groups",
+			params:    "groupid* comment",
+			privilege: "Group.Allocate",
+			path2:     "/access/groups",
+			handle:    postGroup,
+		},
 		{method: "GET", path: group, privilege: "Sys.Audit|Group.Allocate", path2: "/access/groups", handle: onGroup(
 			func(_ *request, g datacentre.Group) (any, error) {
 				return object{"members": append([]string{}, g.Users...), "comment": g.Comment}, nil
@@ -137,7 +157,8 @@ func onToken(h func(*request, datacentre.Token) (any, error)) func(*request) (an
 		t, ok := r.dc.Tokens()[u.ID+"!"+r.vars["tokenid"]]
 		if !ok {
 			return nil, &datacentre.Error{
-				Status: http.StatusInternalServerError, Message: "no such token '" + r.vars["tokenid"] + "' for user '" + u.ID + "'",
+				Status:  http.StatusInternalServerError,
+				Message: "no such token '" + r.vars["tokenid"] + "' for user '" + u.ID + "'",
 			}
 		}
 
@@ -153,7 +174,9 @@ func onGroup(h func(*request, datacentre.Group) (any, error)) func(*request) (an
 			}
 		}
 
-		return nil, &datacentre.Error{Status: http.StatusInternalServerError, Message: "group '" + r.vars["groupid"] + "' does not exist"}
+		return nil, &datacentre.Error{
+			Status: http.StatusInternalServerError, Message: "group '" + r.vars["groupid"] + "' does not exist",
+		}
 	}
 }
 
@@ -225,7 +248,12 @@ func getUser(r *request, u datacentre.User) (any, error) {
 // fillUser takes the request's fields over, and puts the user into the groups.
 func fillUser(r *request, u datacentre.User) error {
 	for name, to := range map[string]*string{
-		"comment": &u.Comment, "email": &u.Email, "firstname": &u.First, "keys": &u.Keys, "lastname": &u.Last, "password": &u.Password,
+		"comment":   &u.Comment,
+		"email":     &u.Email,
+		"firstname": &u.First,
+		"keys":      &u.Keys,
+		"lastname":  &u.Last,
+		"password":  &u.Password,
 	} {
 		if r.params.has(name) {
 			*to = r.params.get(name)
@@ -275,15 +303,21 @@ func postUser(r *request) (any, error) {
 
 	name, realm, ok := strings.Cut(id, "@")
 	if !ok || name == "" {
-		return nil, datacentre.ParameterError(map[string]string{"userid": "invalid format - value '" + id + "' does not look like a valid user name"})
+		return nil, datacentre.ParameterError(
+			map[string]string{"userid": "invalid format - value '" + id + "' does not look like a valid user name"},
+		)
 	}
 
 	if realm != "pam" && realm != "pve" {
-		return nil, &datacentre.Error{Status: http.StatusInternalServerError, Message: "create user failed: domain '" + realm + "' does not exist"}
+		return nil, &datacentre.Error{
+			Status: http.StatusInternalServerError, Message: "create user failed: domain '" + realm + "' does not exist",
+		}
 	}
 
 	if _, exists := r.dc.Users()[id]; exists {
-		return nil, &datacentre.Error{Status: http.StatusInternalServerError, Message: "create user failed: user '" + id + "' already exists"}
+		return nil, &datacentre.Error{
+			Status: http.StatusInternalServerError, Message: "create user failed: user '" + id + "' already exists",
+		}
 	}
 
 	return done(fillUser(r, datacentre.User{ID: id}))
@@ -386,7 +420,9 @@ func listGroups(r *request) (any, error) {
 func postGroup(r *request) (any, error) {
 	id := r.params.get("groupid")
 	if slices.ContainsFunc(r.dc.Groups(), func(g datacentre.Group) bool { return g.ID == id }) {
-		return nil, &datacentre.Error{Status: http.StatusInternalServerError, Message: "create group failed: group '" + id + "' already exists"}
+		return nil, &datacentre.Error{
+			Status: http.StatusInternalServerError, Message: "create group failed: group '" + id + "' already exists",
+		}
 	}
 
 	r.dc.PutGroup(datacentre.Group{ID: id, Comment: r.params.get("comment")})

@@ -106,7 +106,9 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 	}
 
 	if r.route == nil {
-		return nil, &datacentre.Error{Status: http.StatusNotImplemented, Message: "Method '" + req.Method + " " + plain + "' not implemented"}
+		return nil, &datacentre.Error{
+			Status: http.StatusNotImplemented, Message: "Method '" + req.Method + " " + plain + "' not implemented",
+		}
 	}
 
 	if node := r.vars["node"]; node != "" && s.offline(node) {
@@ -148,7 +150,9 @@ func (s *Server) carryOut(r *request) (any, error) {
 }
 
 // clusterFiles are the files below /etc/pve that calls below a path change, by their locks.
-var clusterFiles = map[string]string{"/access/": "user_cfg", "/pools": "user_cfg", "/cluster/mapping/pci": "mapping_pci_cfg"}
+var clusterFiles = map[string]string{
+	"/access/": "user_cfg", "/pools": "user_cfg", "/cluster/mapping/pci": "mapping_pci_cfg",
+}
 
 // lockCluster refuses what changes a file of the whole cluster where the cluster has no quorum.
 func (r *request) lockCluster() error {

@@ -19,8 +19,8 @@ var deviations = map[string]string{
 	`GET /cluster/mapping/pci: data\[\d+\].description is missing`:                 "a mapping without a description has none",
 }
 
-// TestAnswersAreProxmoxs leads machines, files, pools and mappings through their lives by every implemented method, and checks each accepted request and its
-// answer against Proxmox's description.
+// TestAnswersAreProxmoxs leads machines, files, pools and mappings through their lives by every implemented method, and
+// checks each accepted request and its answer against Proxmox's description.
 func TestAnswersAreProxmoxs(t *testing.T) {
 	t.Parallel()
 

@@ -21,7 +21,10 @@ func populated(t *testing.T) *lab {
 	l := newLab(t)
 
 	for _, c := range []url.Values{
-		form("vmid", "101", "name", "a", "memory", "1024", "scsi0", "local-lvm:4", "net0", "virtio,bridge=vmbr0", "onboot", "1", "agent", "1", "tags", "x"),
+		form(
+			"vmid", "101", "name", "a", "memory", "1024", "scsi0", "local-lvm:4", "net0", "virtio,bridge=vmbr0", "onboot", "1",
+			"agent", "1", "tags", "x",
+		),
 		form("vmid", "102", "name", "b", "scsi0", "file=local-lvm:4,format=raw", "efidisk0", "local-lvm:1,efitype=4m"),
 		form("vmid", "103"), form("vmid", "104", "protection", "1"), form("vmid", "900", "scsi0", "local-lvm:4"),
 	} {
@@ -47,40 +50,131 @@ func TestRefusals(t *testing.T) {
 		reason       string
 		field, text  string
 	}{
-		"a VMID in use":          {"POST", "/nodes/pve1/qemu", form("vmid", "101"), 500, "unable to create VM 101 - VM 101 already exists on node 'pve1'", "", ""},
-		"a clone to one in use":  {"POST", "/nodes/pve1/qemu/900/clone", form("newid", "101"), 500, "unable to create VM 101: config file already exists", "", ""},
-		"an unknown storage":     {"POST", "/nodes/pve1/qemu", form("vmid", "200", "scsi0", "nowhere:1"), 500, "storage 'nowhere' does not exist", "", ""},
-		"no images there":        {"POST", "/nodes/pve1/qemu", form("vmid", "200", "scsi0", "local:1"), 400, "Parameter verification failed.", "storage", "storage 'local' does not support vm images"},
-		"a template missing":     {"POST", "/nodes/pve1/qemu/999/clone", form("newid", "200"), 500, "Configuration file 'nodes/pve1/qemu-server/999.conf' does not exist", "", ""},
-		"a machine elsewhere":    {"GET", "/nodes/pve2/qemu/101/config", nil, 500, "Configuration file 'nodes/pve2/qemu-server/101.conf' does not exist", "", ""},
-		"a locked machine":       {"PUT", "/nodes/pve1/qemu/103/config", form("cores", "2"), 500, "VM is locked (backup)", "", ""},
-		"a protected machine":    {"DELETE", "/nodes/pve1/qemu/104/", nil, 500, "can't remove VM 104 - protection mode enabled", "", ""},
-		"a running machine":      {"DELETE", "/nodes/pve1/qemu/101/?destroy-unreferenced-disks=1&purge=1", nil, 500, "VM 101 is running - destroy failed", "", ""},
-		"VMID 0":                 {"DELETE", "/nodes/pve1/qemu/0/?purge=1", nil, 400, "Parameter verification failed.", "vmid", "invalid format - value does not look like a valid VM ID"},
-		"raw PCI by a token":     {"PUT", "/nodes/pve1/qemu/102/config", form("hostpci0", "0000:01:00"), 500, "only root can set 'hostpci0' config for non-mapped devices", "", ""},
-		"an unknown parameter":   {"POST", "/nodes/pve1/qemu/102/status/start", form("colour", "red"), 400, "Parameter verification failed.", "colour", "property is not defined in schema and the schema does not allow additional properties"},
-		"a missing parameter":    {"POST", "/nodes/pve1/qemu/900/clone", nil, 400, "Parameter verification failed.", "newid", "property is missing and it is not optional"},
-		"set and delete at once": {"PUT", "/nodes/pve1/qemu/102/config", form("ide3", "none,media=cdrom", "delete", "ide3"), 400, "Parameter verification failed.", "delete", "you can't use '-ide3' and -delete ide3' at the same time"},
-		"an unknown call":        {"GET", "/nodes/pve1/qemu/101/colour", nil, 501, "Method 'GET /nodes/pve1/qemu/101/colour' not implemented", "", ""},
-		"an unknown method":      {"PATCH", "/version", nil, 501, "Method 'PATCH /version' not implemented", "", ""},
-		"an unknown host":        {"GET", "/nodes/pve9/status", nil, 500, "hostname lookup 'pve9' failed - failed to get address info for: pve9: Name or service not known", "", ""},
-		"a move to where it is":  {"POST", "/nodes/pve1/qemu/102/move_disk", form("disk", "efidisk0", "storage", "local-lvm"), 500, "you can't move to the same storage with same format", "", ""},
-		"no agent":               {"GET", "/nodes/pve1/qemu/101/agent/network-get-interfaces", nil, 500, "QEMU guest agent is not running", "", ""},
-		"an unknown task":        {"GET", "/nodes/pve1/tasks/UPID:pve1:0:0:0:x:1:root@pam:/status", nil, 400, "Parameter verification failed.", "upid", "no such task"},
-		"a file that is gone":    {"GET", "/nodes/pve1/storage/local/content/local:iso%2Fx.img", nil, 500, "volume 'local:iso/x.img' does not exist", "", ""},
-		"a bad resource type":    {"GET", "/cluster/resources?type=cow", nil, 400, "Parameter verification failed.", "type", "value 'cow' does not have a value in the enumeration 'vm, storage, node, sdn'"},
-		"text for a number":      {"PUT", "/nodes/pve1/qemu/102/config", form("cores", "two"), 400, "Parameter verification failed.", "cores", "type check ('integer') failed - got 'two'"},
-		"too little":             {"PUT", "/nodes/pve1/qemu/102/config", form("cores", "0"), 400, "Parameter verification failed.", "cores", "value must have a minimum value of 1"},
-		"a word for a boolean":   {"POST", "/nodes/pve1/qemu/900/clone", form("newid", "200", "full", "yes"), 400, "Parameter verification failed.", "full", "type check ('boolean') failed - got 'yes'"},
-		"an unknown bus":         {"PUT", "/nodes/pve1/qemu/102/resize", form("disk", "sd0", "size", "1G"), 400, "Parameter verification failed.", "disk", "value 'sd0' does not have a value in the enumeration 'ide0, ide1, ide2, ide3, " + scsiSlots() + "'"},
-		"a size of no unit":      {"PUT", "/nodes/pve1/qemu/102/resize", form("disk", "scsi0", "size", "1 apple"), 400, "Parameter verification failed.", "size", "value does not match the regex pattern"},
-		"a typo in a card":       {"PUT", "/nodes/pve1/qemu/102/config", form("net0", "virtio,brigde=vmbr0"), 400, "Parameter verification failed.", "net0", "invalid format - invalid key in comma-separated list property: brigde"},
-		"a path contradicted":    {"POST", "/nodes/pve1/qemu/102/status/start", form("vmid", "103"), 400, "Parameter verification failed.", "vmid", "duplicate parameter (already defined in URI) with conflicting values!"},
-		"a parameter alone":      {"GET", "/pools?type=qemu", nil, 400, "Parameter verification failed.", "poolid", "missing property - 'type' requires this property"},
-		"a parameter twice":      {"POST", "/nodes/pve1/qemu/900/clone", form("newid", "200", "name", "a", "name", "b"), 400, "Parameter verification failed.", "name", "type check ('string') failed - got ARRAY"},
-		"a key PVE writes":       {"PUT", "/nodes/pve1/qemu/102/config", form("meta", "x"), 400, "Parameter verification failed.", "meta", "property is not defined in schema and the schema does not allow additional properties"},
-		"a pool that is not":     {"GET", "/pools/x", nil, 500, "pool 'x' does not exist", "", ""},
-		"a VMID that is taken":   {"GET", "/cluster/nextid?vmid=101", nil, 400, "Parameter verification failed.", "vmid", "VM 101 already exists"},
+		"a VMID in use": {
+			"POST", "/nodes/pve1/qemu", form("vmid", "101"), 500,
+			"unable to create VM 101 - VM 101 already exists on node 'pve1'", "", "",
+		},
+		"a clone to one in use": {
+			"POST", "/nodes/pve1/qemu/900/clone", form("newid", "101"), 500,
+			"unable to create VM 101: config file already exists", "", "",
+		},
+		"an unknown storage": {
+			"POST", "/nodes/pve1/qemu", form("vmid", "200", "scsi0", "nowhere:1"), 500, "storage 'nowhere' does not exist", "",
+			"",
+		},
+		"no images there": {
+			"POST", "/nodes/pve1/qemu", form("vmid", "200", "scsi0", "local:1"), 400, "Parameter verification failed.",
+			"storage", "storage 'local' does not support vm images",
+		},
+		"a template missing": {
+			"POST", "/nodes/pve1/qemu/999/clone", form("newid", "200"), 500,
+			"Configuration file 'nodes/pve1/qemu-server/999.conf' does not exist", "", "",
+		},
+		"a machine elsewhere": {
+			"GET", "/nodes/pve2/qemu/101/config", nil, 500,
+			"Configuration file 'nodes/pve2/qemu-server/101.conf' does not exist", "", "",
+		},
+		"a locked machine": {
+			"PUT", "/nodes/pve1/qemu/103/config", form("cores", "2"), 500, "VM is locked (backup)", "", "",
+		},
+		"a protected machine": {
+			"DELETE", "/nodes/pve1/qemu/104/", nil, 500, "can't remove VM 104 - protection mode enabled", "", "",
+		},
+		"a running machine": {
+			"DELETE", "/nodes/pve1/qemu/101/?destroy-unreferenced-disks=1&purge=1", nil, 500,
+			"VM 101 is running - destroy failed", "", "",
+		},
+		"VMID 0": {
+			"DELETE", "/nodes/pve1/qemu/0/?purge=1", nil, 400, "Parameter verification failed.", "vmid",
+			"invalid format - value does not look like a valid VM ID",
+		},
+		"raw PCI by a token": {
+			"PUT", "/nodes/pve1/qemu/102/config", form("hostpci0", "0000:01:00"), 500,
+			"only root can set 'hostpci0' config for non-mapped devices", "", "",
+		},
+		"an unknown parameter": {
+			"POST", "/nodes/pve1/qemu/102/status/start", form("colour", "red"), 400, "Parameter verification failed.", "colour",
+			"property is not defined in schema and the schema does not allow additional properties",
+		},
+		"a missing parameter": {
+			"POST", "/nodes/pve1/qemu/900/clone", nil, 400, "Parameter verification failed.", "newid",
+			"property is missing and it is not optional",
+		},
+		"set and delete at once": {
+			"PUT", "/nodes/pve1/qemu/102/config", form("ide3", "none,media=cdrom", "delete", "ide3"), 400,
+			"Parameter verification failed.", "delete", "you can't use '-ide3' and -delete ide3' at the same time",
+		},
+		"an unknown call": {
+			"GET", "/nodes/pve1/qemu/101/colour", nil, 501, "Method 'GET /nodes/pve1/qemu/101/colour' not implemented", "", "",
+		},
+		"an unknown method": {"PATCH", "/version", nil, 501, "Method 'PATCH /version' not implemented", "", ""},
+		"an unknown host": {
+			"GET", "/nodes/pve9/status", nil, 500,
+			"hostname lookup 'pve9' failed - failed to get address info for: pve9: Name or service not known", "", "",
+		},
+		"a move to where it is": {
+			"POST", "/nodes/pve1/qemu/102/move_disk", form("disk", "efidisk0", "storage", "local-lvm"), 500,
+			"you can't move to the same storage with same format", "", "",
+		},
+		"no agent": {
+			"GET", "/nodes/pve1/qemu/101/agent/network-get-interfaces", nil, 500, "QEMU guest agent is not running", "", "",
+		},
+		"an unknown task": {
+			"GET", "/nodes/pve1/tasks/UPID:pve1:0:0:0:x:1:root@pam:/status", nil, 400, "Parameter verification failed.", "upid",
+			"no such task",
+		},
+		"a file that is gone": {
+			"GET", "/nodes/pve1/storage/local/content/local:iso%2Fx.img", nil, 500, "volume 'local:iso/x.img' does not exist",
+			"", "",
+		},
+		"a bad resource type": {
+			"GET", "/cluster/resources?type=cow", nil, 400, "Parameter verification failed.", "type",
+			"value 'cow' does not have a value in the enumeration 'vm, storage, node, sdn'",
+		},
+		"text for a number": {
+			"PUT", "/nodes/pve1/qemu/102/config", form("cores", "two"), 400, "Parameter verification failed.", "cores",
+			"type check ('integer') failed - got 'two'",
+		},
+		"too little": {
+			"PUT", "/nodes/pve1/qemu/102/config", form("cores", "0"), 400, "Parameter verification failed.", "cores",
+			"value must have a minimum value of 1",
+		},
+		"a word for a boolean": {
+			"POST", "/nodes/pve1/qemu/900/clone", form("newid", "200", "full", "yes"), 400, "Parameter verification failed.",
+			"full", "type check ('boolean') failed - got 'yes'",
+		},
+		"an unknown bus": {
+			"PUT", "/nodes/pve1/qemu/102/resize", form("disk", "sd0", "size", "1G"), 400, "Parameter verification failed.",
+			"disk", "value 'sd0' does not have a value in the enumeration 'ide0, ide1, ide2, ide3, " + scsiSlots() + "'",
+		},
+		"a size of no unit": {
+			"PUT", "/nodes/pve1/qemu/102/resize", form("disk", "scsi0", "size", "1 apple"), 400,
+			"Parameter verification failed.", "size", "value does not match the regex pattern",
+		},
+		"a typo in a card": {
+			"PUT", "/nodes/pve1/qemu/102/config", form("net0", "virtio,brigde=vmbr0"), 400, "Parameter verification failed.",
+			"net0", "invalid format - invalid key in comma-separated list property: brigde",
+		},
+		"a path contradicted": {
+			"POST", "/nodes/pve1/qemu/102/status/start", form("vmid", "103"), 400, "Parameter verification failed.", "vmid",
+			"duplicate parameter (already defined in URI) with conflicting values!",
+		},
+		"a parameter alone": {
+			"GET", "/pools?type=qemu", nil, 400, "Parameter verification failed.", "poolid",
+			"missing property - 'type' requires this property",
+		},
+		"a parameter twice": {
+			"POST", "/nodes/pve1/qemu/900/clone", form("newid", "200", "name", "a", "name", "b"), 400,
+			"Parameter verification failed.", "name", "type check ('string') failed - got ARRAY",
+		},
+		"a key PVE writes": {
+			"PUT", "/nodes/pve1/qemu/102/config", form("meta", "x"), 400, "Parameter verification failed.", "meta",
+			"property is not defined in schema and the schema does not allow additional properties",
+		},
+		"a pool that is not": {"GET", "/pools/x", nil, 500, "pool 'x' does not exist", "", ""},
+		"a VMID that is taken": {
+			"GET", "/cluster/nextid?vmid=101", nil, 400, "Parameter verification failed.", "vmid", "VM 101 already exists",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,7 +215,10 @@ func TestTaskRefusals(t *testing.T) {
 	assert.Equal(t, "VM 101 already running", l.task(t, "POST", "/nodes/pve1/qemu/101/status/start", nil))
 	assert.Equal(t, "VM is locked (backup)", l.task(t, "POST", "/nodes/pve1/qemu/103/status/start", nil))
 	assert.Equal(t, "VM is locked (backup)", l.task(t, "DELETE", "/nodes/pve1/qemu/103", nil))
-	assert.Equal(t, "shrinking disks is not supported", l.task(t, "PUT", "/nodes/pve1/qemu/102/resize", form("disk", "scsi0", "size", "1G")))
+	assert.Equal(
+		t, "shrinking disks is not supported",
+		l.task(t, "PUT", "/nodes/pve1/qemu/102/resize", form("disk", "scsi0", "size", "1G")),
+	)
 }
 
 func TestAnswersHavePVEsTypes(t *testing.T) {
@@ -150,9 +247,12 @@ func TestAnswersHavePVEsTypes(t *testing.T) {
 	assert.InDelta(t, 1, list[4]["template"], 0)
 
 	for _, path := range []string{
-		"/cluster/tasks", "/nodes", "/nodes/pve2/qemu", "/nodes/pve2/lxc", "/nodes/pve2/tasks", "/pools", "/nodes/pve2/storage/local/content", "/cluster/mapping/pci",
-		"/nodes/pve2/hardware/pci", "/cluster/ha/resources", "/storage", "/nodes/pve1/storage?content=images", "/nodes/pve1/qemu/101/pending", "/cluster/status",
-		"/nodes/pve1/network", "/cluster/resources", "/nodes/pve1/qemu/101/snapshot", "/access/domains", "/nodes/pve1/qemu/101", "/cluster",
+		"/cluster/tasks", "/nodes", "/nodes/pve2/qemu", "/nodes/pve2/lxc", "/nodes/pve2/tasks", "/pools",
+		"/nodes/pve2/storage/local/content", "/cluster/mapping/pci",
+		"/nodes/pve2/hardware/pci", "/cluster/ha/resources", "/storage", "/nodes/pve1/storage?content=images",
+		"/nodes/pve1/qemu/101/pending", "/cluster/status",
+		"/nodes/pve1/network", "/cluster/resources", "/nodes/pve1/qemu/101/snapshot", "/access/domains",
+		"/nodes/pve1/qemu/101", "/cluster",
 	} {
 		a := l.call(t, "GET", path, nil)
 		assert.Equal(t, 200, a.status, path)
@@ -171,22 +271,34 @@ func TestFiles(t *testing.T) {
 	assert.Contains(t, meta.raw, `"filename":"talos.raw"`)
 
 	require.Equal(t, "OK", l.task(t, "POST", "/nodes/pve1/storage/local/download-url",
-		form("url", "https://factory.lab/x/talos.raw", "content", "iso", "filename", "talos.img", "verify-certificates", "1", "node", "pve1", "storage", "local")))
+		form(
+			"url", "https://factory.lab/x/talos.raw", "content", "iso", "filename", "talos.img", "verify-certificates", "1",
+			"node", "pve1", "storage", "local",
+		)))
 
 	content := l.call(t, "GET", "/nodes/pve1/storage/local/content?content=iso", nil)
 	assert.Contains(t, content.raw, `"volid":"local:iso/talos.img"`)
-	assert.Contains(t, l.call(t, "GET", "/nodes/pve1/storage/local/content/local:iso%2Ftalos.img", nil).raw, `"path":"/var/lib/vz/template/iso/talos.img"`)
+	assert.Contains(
+		t, l.call(t, "GET", "/nodes/pve1/storage/local/content/local:iso%2Ftalos.img", nil).raw,
+		`"path":"/var/lib/vz/template/iso/talos.img"`,
+	)
 
 	require.Equal(t, "OK", l.task(t, "DELETE", "/nodes/pve1/storage/local/content/local:iso%2Ftalos.img", nil))
 	assert.JSONEq(t, `{"data":[]}`, l.call(t, "GET", "/nodes/pve1/storage/local/content", nil).raw)
-	assert.Contains(t, l.task(t, "DELETE", "/nodes/pve1/storage/local/content/local:iso%2Ftalos.img", nil), "does not exist")
+	assert.Contains(
+		t, l.task(t, "DELETE", "/nodes/pve1/storage/local/content/local:iso%2Ftalos.img", nil), "does not exist",
+	)
 
 	var body strings.Builder
 
 	body.WriteString("--b\r\nContent-Disposition: form-data; name=\"content\"\r\n\r\niso\r\n")
-	body.WriteString("--b\r\nContent-Disposition: form-data; name=\"filename\"; filename=\"up.iso\"\r\n\r\nbytes\r\n--b--\r\n")
+	body.WriteString(
+		"--b\r\nContent-Disposition: form-data; name=\"filename\"; filename=\"up.iso\"\r\n\r\nbytes\r\n--b--\r\n",
+	)
 
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, l.url+"/nodes/pve1/storage/local/upload", strings.NewReader(body.String()))
+	req, err := http.NewRequestWithContext(
+		t.Context(), http.MethodPost, l.url+"/nodes/pve1/storage/local/upload", strings.NewReader(body.String()),
+	)
 	require.NoError(t, err)
 	req.Header.Set("Authorization", "PVEAPIToken="+token)
 	req.Header.Set("Content-Type", "multipart/form-data; boundary=b")
@@ -209,19 +321,32 @@ func TestPoolsAndMappings(t *testing.T) {
 	require.Equal(t, 200, l.call(t, "PUT", "/pools/lab", form("vms", "101,102")).status)
 	assert.Contains(t, l.call(t, "GET", "/pools/lab", nil).raw, `"vmid":102`)
 	assert.Contains(t, l.call(t, "GET", "/cluster/resources?type=vm", nil).raw, `"pool":"lab"`)
-	assert.Equal(t, "delete pool failed: pool 'lab' is not empty (contains VMs: 101)", l.call(t, "DELETE", "/pools/lab", nil).reason)
+	assert.Equal(
+		t, "delete pool failed: pool 'lab' is not empty (contains VMs: 101)", l.call(t, "DELETE", "/pools/lab", nil).reason,
+	)
 	require.Equal(t, 200, l.call(t, "PUT", "/pools/lab", form("vms", "101,102", "delete", "1")).status)
-	assert.Equal(t, "update pools failed: VM 101 is not a pool member", l.call(t, "PUT", "/pools/lab", form("vms", "101", "delete", "1")).reason)
+	assert.Equal(
+		t, "update pools failed: VM 101 is not a pool member",
+		l.call(t, "PUT", "/pools/lab", form("vms", "101", "delete", "1")).reason,
+	)
 	require.Equal(t, 200, l.call(t, "DELETE", "/pools/lab", nil).status)
 
-	create := form("id", "gpu", "map", "id=10de:27b0,node=pve1,path=0000:01:00.0", "map", "id=10de:27b0,node=pve2,path=0000:02:00.0")
+	create := form(
+		"id", "gpu", "map", "id=10de:27b0,node=pve1,path=0000:01:00.0", "map", "id=10de:27b0,node=pve2,path=0000:02:00.0",
+	)
 	require.Equal(t, 200, l.call(t, "POST", "/cluster/mapping/pci", create).status)
 	require.Equal(t, 500, l.call(t, "POST", "/cluster/mapping/pci", create).status)
-	assert.Contains(t, l.call(t, "GET", "/cluster/mapping/pci/gpu", nil).raw, `"map":["id=10de:27b0,node=pve1,path=0000:01:00.0","id=10de:27b0,node=pve2`)
+	assert.Contains(
+		t, l.call(t, "GET", "/cluster/mapping/pci/gpu", nil).raw,
+		`"map":["id=10de:27b0,node=pve1,path=0000:01:00.0","id=10de:27b0,node=pve2`,
+	)
 	require.Equal(t, 200, l.call(t, "PUT", "/cluster/mapping/pci/gpu", form("description", "d")).status)
 	require.Equal(t, 200, l.call(t, "DELETE", "/cluster/mapping/pci/gpu", nil).status)
 	require.Equal(t, 200, l.call(t, "DELETE", "/cluster/mapping/pci/gpu", nil).status)
-	assert.Equal(t, "update hardware mapping failed: pci ID 'gpu' does not exist", l.call(t, "PUT", "/cluster/mapping/pci/gpu", form("description", "d")).reason)
+	assert.Equal(
+		t, "update hardware mapping failed: pci ID 'gpu' does not exist",
+		l.call(t, "PUT", "/cluster/mapping/pci/gpu", form("description", "d")).reason,
+	)
 	assert.Equal(t, "mapping 'gpu' not found", l.call(t, "GET", "/cluster/mapping/pci/gpu", nil).reason)
 }
 

@@ -53,7 +53,8 @@ func (s *Server) authenticate(req *http.Request) (string, error) {
 		return "", denied("permission denied - invalid PVE ticket")
 	}
 
-	if req.Method != http.MethodGet && req.Method != http.MethodHead && !s.checkCSRF(user, req.Header.Get("CSRFPreventionToken")) {
+	if req.Method != http.MethodGet && req.Method != http.MethodHead &&
+		!s.checkCSRF(user, req.Header.Get("CSRFPreventionToken")) {
 		return "", denied("Permission denied - invalid csrf token")
 	}
 
@@ -67,7 +68,8 @@ func (s *Server) sign(text string) string {
 	return base64.StdEncoding.EncodeToString(m.Sum(nil))
 }
 
-// newTicket returns a ticket and its CSRF token. Tickets count in seconds, so that one given out in the second in which all others expired is dated later.
+// newTicket returns a ticket and its CSRF token. Tickets count in seconds, so that one given out in the second in which
+// all others expired is dated later.
 func (s *Server) newTicket(user string) (ticket, csrf string) {
 	now := fmt.Sprintf("%08X", max(time.Now().Unix(), s.dc.TicketsSince().Unix()+1))
 	text := "PVE:" + user + ":" + now
@@ -79,7 +81,8 @@ func (s *Server) ticketUser(ticket string) (string, bool) {
 	text, signature, ok := strings.Cut(ticket, "::")
 	parts := strings.Split(text, ":")
 
-	if !ok || len(parts) != 3 || parts[0] != "PVE" || !hmac.Equal([]byte(signature), []byte(s.sign(text))) || !s.fresh(parts[2]) {
+	if !ok || len(parts) != 3 || parts[0] != "PVE" || !hmac.Equal([]byte(signature), []byte(s.sign(text))) ||
+		!s.fresh(parts[2]) {
 		return "", false
 	}
 
@@ -101,11 +104,23 @@ func (s *Server) fresh(hexTime string) bool {
 
 func accessRoutes() []route {
 	return []route{
-		{method: "GET", path: "/access", handle: index("acl", "domains", "groups", "password", "permissions", "roles", "ticket", "users")},
+		{
+			method: "GET",
+			path:   "/access",
+			handle: index("acl", "domains", "groups", "password", "permissions", "roles", "ticket", "users"),
+		},
 		{method: "GET", path: "/access/ticket", world: true, handle: func(*request) (any, error) { return nil, nil }},
-		{method: "POST", path: "/access/ticket", params: "new-format otp password* path privs realm tfa-challenge username*", world: true, handle: postTicket},
+		{
+			method: "POST",
+			path:   "/access/ticket",
+			params: "new-format otp password* path privs realm tfa-challenge username*",
+			world:  true,
+			handle: postTicket,
+		},
 		{method: "GET", path: "/access/domains", world: true, handle: func(*request) (any, error) {
-			return []object{{"realm": "pam", "type": "pam", "comment": "Linux PAM standard authentication"}, {"realm": "pve", "type": "pve"}}, nil
+			return []object{
+				{"realm": "pam", "type": "pam", "comment": "Linux PAM standard authentication"}, {"realm": "pve", "type": "pve"},
+			}, nil
 		}},
 	}
 }
@@ -122,6 +137,7 @@ func postTicket(r *request) (any, error) {
 	}
 
 	ticket, csrf := r.server.newTicket(user)
+
 	out := object{"username": user, "ticket": ticket, "CSRFPreventionToken": csrf, "cap": capabilities(r.dc, user)}
 	if n := r.dc.ClusterName(); n != "" {
 		out["clustername"] = n

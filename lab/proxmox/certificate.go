@@ -17,7 +17,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// NewCA makes a certificate authority as a Proxmox cluster has one: certificate (pve-root-ca.pem) and private key, both in PEM. It signs for ten years.
+// NewCA makes a certificate authority as a Proxmox cluster has one: certificate (pve-root-ca.pem) and private key, both
+// in PEM. It signs for ten years.
 func NewCA() (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -26,10 +27,15 @@ func NewCA() (certificate, key []byte, err error) {
 
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{
-			CommonName: "Proxmox Virtual Environment", OrganizationalUnit: []string{uuid.NewString()}, Organization: []string{"PVE Cluster Manager CA"},
+			CommonName:         "Proxmox Virtual Environment",
+			OrganizationalUnit: []string{uuid.NewString()},
+			Organization:       []string{"PVE Cluster Manager CA"},
 		},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().AddDate(10, 0, 0),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
@@ -42,7 +48,9 @@ func NewCA() (certificate, key []byte, err error) {
 		return nil, nil, fmt.Errorf("write the key of the lab's CA: %w", err)
 	}
 
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), nil
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(
+		&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8},
+	), nil
 }
 
 // newCertificate makes the certificate of a host, signed by the CA or by itself.
@@ -58,9 +66,15 @@ func newCertificate(ca *tls.Certificate, host string, names []string) (*tls.Cert
 	}
 
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: host, Organization: []string{"PVE Cluster Node"}}, DNSNames: []string{host, "localhost"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(2, 0, 0),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: host, Organization: []string{"PVE Cluster Node"}},
+		DNSNames:              []string{host, "localhost"},
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().AddDate(2, 0, 0),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
 	}
 
 	for _, n := range names {
@@ -81,7 +95,9 @@ func newCertificate(ca *tls.Certificate, host string, names []string) (*tls.Cert
 
 		k, ok := ca.PrivateKey.(crypto.Signer)
 		if !ok {
-			return nil, fmt.Errorf("the lab's CA has a key of type %T that cannot sign: remove the lab's state to make a new one", ca.PrivateKey)
+			return nil, fmt.Errorf(
+				"the lab's CA has a key of type %T that cannot sign: remove the lab's state to make a new one", ca.PrivateKey,
+			)
 		}
 
 		parent, signer = leaf, k

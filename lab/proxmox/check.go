@@ -41,7 +41,8 @@ func Methods() []Method {
 	return list
 }
 
-// prepare reads the route's notation. A parameter without a rule is a mistake in the table: it is taken as it comes, and a test finds it.
+// prepare reads the route's notation. A parameter without a rule is a mistake in the table: it is taken as it comes,
+// and a test finds it.
 func (rt *route) prepare() {
 	rt.segments = strings.Split(strings.Trim(rt.path, "/"), "/")
 	rt.rules = map[string]schema.Rule{}

@@ -48,8 +48,10 @@ func TestGoProxmox(t *testing.T) {
 			require.Equal(t, 100, id)
 
 			wait(node.NewVirtualMachine(ctx, id,
-				client.VirtualMachineOption{Name: "name", Value: "template"}, client.VirtualMachineOption{Name: "memory", Value: 1024},
-				client.VirtualMachineOption{Name: "scsi0", Value: "local-lvm:4"}, client.VirtualMachineOption{Name: "net0", Value: "virtio,bridge=vmbr0"}))
+				client.VirtualMachineOption{Name: "name", Value: "template"},
+				client.VirtualMachineOption{Name: "memory", Value: 1024},
+				client.VirtualMachineOption{Name: "scsi0", Value: "local-lvm:4"},
+				client.VirtualMachineOption{Name: "net0", Value: "virtio,bridge=vmbr0"}))
 
 			template, err := node.VirtualMachine(ctx, id)
 			require.NoError(t, err)
@@ -61,7 +63,12 @@ func TestGoProxmox(t *testing.T) {
 
 			vm, err := node.VirtualMachine(ctx, newID)
 			require.NoError(t, err)
-			wait(vm.Config(ctx, client.VirtualMachineOption{Name: "cores", Value: 2}, client.VirtualMachineOption{Name: "onboot", Value: true}))
+			wait(
+				vm.Config(
+					ctx, client.VirtualMachineOption{Name: "cores", Value: 2},
+					client.VirtualMachineOption{Name: "onboot", Value: true},
+				),
+			)
 			wait(vm.ResizeDisk(ctx, "scsi0", "+1G"))
 			wait(vm.Start(ctx))
 			require.NoError(t, vm.Ping(ctx))

@@ -17,7 +17,11 @@ func clusterRoutes() []route {
 		{method: "GET", path: "/version", handle: version},
 		{method: "GET", path: "/cluster", handle: index("mapping", "nextid", "options", "resources", "status", "tasks")},
 		{method: "GET", path: "/cluster/nextid", params: "vmid", handle: nextID},
-		{method: "GET", path: "/cluster/options", handle: func(*request) (any, error) { return object{"keyboard": "en-us", "mac_prefix": "BC:24:11"}, nil }},
+		{
+			method: "GET",
+			path:   "/cluster/options",
+			handle: func(*request) (any, error) { return object{"keyboard": "en-us", "mac_prefix": "BC:24:11"}, nil },
+		},
 		{method: "GET", path: "/cluster/resources", params: "type", handle: resources},
 		{method: "GET", path: "/cluster/status", privilege: "Sys.Audit", path2: "/", handle: clusterStatus},
 		{method: "GET", path: "/cluster/tasks", handle: func(r *request) (any, error) { return taskRows(r.ownTasks()), nil }},
@@ -45,12 +49,16 @@ func nextID(r *request) (any, error) {
 
 	n, err := strconv.Atoi(id)
 	if err != nil {
-		return nil, datacentre.ParameterError(map[string]string{"vmid": "invalid format - value does not look like a valid VM ID"})
+		return nil, datacentre.ParameterError(
+			map[string]string{"vmid": "invalid format - value does not look like a valid VM ID"},
+		)
 	}
 
 	if _, taken := r.dc.VM(n); taken {
 		return nil, &datacentre.Error{
-			Status: http.StatusBadRequest, Message: "Parameter verification failed.", Fields: map[string]string{"vmid": "VM " + id + " already exists"},
+			Status:  http.StatusBadRequest,
+			Message: "Parameter verification failed.",
+			Fields:  map[string]string{"vmid": "VM " + id + " already exists"},
 		}
 	}
 
@@ -72,7 +80,17 @@ func clusterStatus(r *request) (any, error) {
 	list := []object{}
 
 	if name := r.dc.ClusterName(); name != "" {
-		list = append(list, object{"type": "cluster", "id": "cluster", "name": name, "version": len(hosts), "nodes": len(hosts), "quorate": flag(r.dc.Quorate())})
+		list = append(
+			list,
+			object{
+				"type":    "cluster",
+				"id":      "cluster",
+				"name":    name,
+				"version": len(hosts),
+				"nodes":   len(hosts),
+				"quorate": flag(r.dc.Quorate()),
+			},
+		)
 	}
 
 	for _, h := range hosts {
@@ -82,7 +100,13 @@ func clusterStatus(r *request) (any, error) {
 		}
 
 		o := object{
-			"type": "node", "id": "node/" + h.Name, "name": h.Name, "nodeid": id, "online": flag(h.Online), "local": flag(h.Name == r.server.host), "level": "",
+			"type":   "node",
+			"id":     "node/" + h.Name,
+			"name":   h.Name,
+			"nodeid": id,
+			"online": flag(h.Online),
+			"local":  flag(h.Name == r.server.host),
+			"level":  "",
 		}
 		if h.Address.IsValid() {
 			o["ip"] = h.Address.String()
@@ -141,7 +165,9 @@ func hostRow(h datacentre.Host) object {
 		return o
 	}
 
-	o["status"], o["maxcpu"], o["maxmem"], o["mem"] = "online", h.Cores, int64(h.MemoryMiB)<<20, int64(h.MemoryUsedMiB+1024)<<20
+	o["status"], o["maxcpu"], o["maxmem"], o["mem"] = "online", h.Cores, int64(h.MemoryMiB)<<20, int64(
+		h.MemoryUsedMiB+1024,
+	)<<20
 	o["cpu"], o["maxdisk"], o["disk"] = 0.01, datacentre.RootBytes, datacentre.RootUsedBytes
 
 	return o
@@ -150,8 +176,21 @@ func hostRow(h datacentre.Host) object {
 // vmRow is a VM as lists and its status show it.
 func vmRow(dc *datacentre.Datacentre, vm datacentre.VM) object {
 	o := object{
-		"vmid": vm.ID, "name": vm.Name, "status": "stopped", "template": flag(vm.Template), "cpu": 0, "mem": 0, "disk": 0, "diskread": 0, "diskwrite": 0,
-		"netin": 0, "netout": 0, "uptime": 0, "maxmem": int64(vm.Config.MemoryMiB()) << 20, "cpus": vm.Config.CPUs(), "maxdisk": bootDiskSize(dc, vm),
+		"vmid":      vm.ID,
+		"name":      vm.Name,
+		"status":    "stopped",
+		"template":  flag(vm.Template),
+		"cpu":       0,
+		"mem":       0,
+		"disk":      0,
+		"diskread":  0,
+		"diskwrite": 0,
+		"netin":     0,
+		"netout":    0,
+		"uptime":    0,
+		"maxmem":    int64(vm.Config.MemoryMiB()) << 20,
+		"cpus":      vm.Config.CPUs(),
+		"maxdisk":   bootDiskSize(dc, vm),
 	}
 
 	add(o, "tags", vm.Config["tags"])

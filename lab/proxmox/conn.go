@@ -35,6 +35,7 @@ func (s *Server) serveConn(raw net.Conn) {
 	}
 
 	conn := tls.Server(raw, s.tls)
+
 	defer func() { _ = conn.Close() }()
 
 	if err := conn.HandshakeContext(s.ctx); err != nil {
@@ -135,9 +136,14 @@ func (r reply) write(w io.Writer, keep, headOnly bool) error {
 	var b strings.Builder
 
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", r.status, reason(r.status, r.message))
-	fmt.Fprintf(&b, "Cache-Control: max-age=0\r\nConnection: %s\r\nDate: %s\r\n", connection, time.Now().UTC().Format(http.TimeFormat))
+	fmt.Fprintf(
+		&b, "Cache-Control: max-age=0\r\nConnection: %s\r\nDate: %s\r\n", connection,
+		time.Now().UTC().Format(http.TimeFormat),
+	)
 	fmt.Fprintf(&b, "Pragma: no-cache\r\nServer: %s\r\nContent-Length: %s\r\n", serverHeader, strconv.Itoa(len(body)))
-	b.WriteString("Content-Type: application/json;charset=UTF-8\r\nExpires: " + time.Now().UTC().Format(http.TimeFormat) + "\r\n\r\n")
+	b.WriteString(
+		"Content-Type: application/json;charset=UTF-8\r\nExpires: " + time.Now().UTC().Format(http.TimeFormat) + "\r\n\r\n",
+	)
 
 	out := []byte(b.String())
 	if !headOnly {

@@ -50,15 +50,25 @@ func TestCredentials(t *testing.T) {
 		status  int
 		reason  string
 	}{
-		"a token":                   {"POST", map[string]string{"Authorization": "PVEAPIToken=" + token}, 200, "OK"},
-		"a token's wrong secret":    {"GET", map[string]string{"Authorization": "PVEAPIToken=root@pam!lab=x"}, 401, "invalid token value!"},
-		"a token nobody knows":      {"GET", map[string]string{"Authorization": "PVEAPIToken=root@pam!x=x"}, 401, "no such token 'x' for user 'root@pam'"},
-		"a token of nobody":         {"GET", map[string]string{"Authorization": "PVEAPIToken=a@pam!x=x"}, 401, "no such user ('a@pam')"},
-		"nothing":                   {"GET", nil, 401, "No ticket"},
-		"a ticket that reads":       {"GET", map[string]string{"Cookie": cookie}, 200, "OK"},
-		"a ticket that writes":      {"POST", map[string]string{"Cookie": cookie, "CSRFPreventionToken": csrf}, 200, "OK"},
-		"a write without CSRF":      {"POST", map[string]string{"Cookie": cookie}, 401, "Permission denied - invalid csrf token"},
-		"a forged ticket":           {"GET", map[string]string{"Cookie": cookie + "A"}, 401, "permission denied - invalid PVE ticket"},
+		"a token": {"POST", map[string]string{"Authorization": "PVEAPIToken=" + token}, 200, "OK"},
+		"a token's wrong secret": {
+			"GET", map[string]string{"Authorization": "PVEAPIToken=root@pam!lab=x"}, 401, "invalid token value!",
+		},
+		"a token nobody knows": {
+			"GET", map[string]string{"Authorization": "PVEAPIToken=root@pam!x=x"}, 401, "no such token 'x' for user 'root@pam'",
+		},
+		"a token of nobody": {
+			"GET", map[string]string{"Authorization": "PVEAPIToken=a@pam!x=x"}, 401, "no such user ('a@pam')",
+		},
+		"nothing":              {"GET", nil, 401, "No ticket"},
+		"a ticket that reads":  {"GET", map[string]string{"Cookie": cookie}, 200, "OK"},
+		"a ticket that writes": {"POST", map[string]string{"Cookie": cookie, "CSRFPreventionToken": csrf}, 200, "OK"},
+		"a write without CSRF": {
+			"POST", map[string]string{"Cookie": cookie}, 401, "Permission denied - invalid csrf token",
+		},
+		"a forged ticket": {
+			"GET", map[string]string{"Cookie": cookie + "A"}, 401, "permission denied - invalid PVE ticket",
+		},
 		"another kind of authority": {"GET", map[string]string{"Authorization": "Bearer x"}, 401, "no tokenid specified"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +85,10 @@ func TestCredentials(t *testing.T) {
 		})
 	}
 
-	bad := l.request(t, "POST", "/access/ticket", []byte(`{"username":"root@pam","password":"x"}`), map[string]string{"Content-Type": "application/json"})
+	bad := l.request(
+		t, "POST", "/access/ticket", []byte(`{"username":"root@pam","password":"x"}`),
+		map[string]string{"Content-Type": "application/json"},
+	)
 	assert.Equal(t, 401, bad.status)
 	assert.Equal(t, "authentication failure", bad.reason)
 
@@ -89,7 +102,9 @@ func TestJSONParameters(t *testing.T) {
 
 	l := newLab(t)
 	headers := map[string]string{"Authorization": "PVEAPIToken=" + token, "Content-Type": "application/json"}
-	a := l.request(t, "POST", "/nodes/pve1/qemu", []byte(`{"vmid":100,"onboot":true,"cores":2,"name":"n","tags":null}`), headers)
+	a := l.request(
+		t, "POST", "/nodes/pve1/qemu", []byte(`{"vmid":100,"onboot":true,"cores":2,"name":"n","tags":null}`), headers,
+	)
 	require.Equal(t, 200, a.status, a.reason)
 
 	upid, _ := a.data.(string)
@@ -149,7 +164,16 @@ func TestFaults(t *testing.T) {
 		return err
 	}
 
-	add(datacentre.Fault{Method: "GET", Path: "^/nodes$", Status: 500, Message: "cluster not ready - no quorum?", Times: 1, Delay: time.Second})
+	add(
+		datacentre.Fault{
+			Method:  "GET",
+			Path:    "^/nodes$",
+			Status:  500,
+			Message: "cluster not ready - no quorum?",
+			Times:   1,
+			Delay:   time.Second,
+		},
+	)
 	assert.Equal(t, "cluster not ready - no quorum?", l.call(t, "GET", "/nodes", nil).reason)
 	assert.Equal(t, 200, l.call(t, "GET", "/nodes", nil).status)
 
@@ -194,6 +218,7 @@ func TestAnInjectedCASignsTheCertificate(t *testing.T) {
 	require.NoError(t, err)
 
 	go func() { _ = server.Serve(ln) }()
+
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
 
 	pool := x509.NewCertPool()

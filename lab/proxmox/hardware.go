@@ -24,14 +24,24 @@ func nodeStatus(r *request, h datacentre.Host) (any, error) {
 
 	return object{
 		"cpu": 0.01, "wait": 0, "idle": 0, "uptime": uptime(r.dc, h), "loadavg": []string{"0.10", "0.10", "0.10"},
-		"pveversion": "pve-manager/" + hostos.Version + "/" + hostos.RepoID, "kversion": "Linux " + h.Boot.Kernel + " " + build,
+		"pveversion": "pve-manager/" + hostos.Version + "/" + hostos.RepoID,
+		"kversion":   "Linux " + h.Boot.Kernel + " " + build,
 		"cpuinfo": object{
-			"model": h.CPUModel, "cpus": h.Cores, "cores": h.Cores, "sockets": 1, "mhz": "3600.000", "hvm": "1", "flags": flags, "user_hz": 100,
+			"model":   h.CPUModel,
+			"cpus":    h.Cores,
+			"cores":   h.Cores,
+			"sockets": 1,
+			"mhz":     "3600.000",
+			"hvm":     "1",
+			"flags":   flags,
+			"user_hz": 100,
 		},
 		"memory": object{"total": total, "used": used, "free": total - used, "available": total - used},
 		"swap":   object{"total": 0, "used": 0, "free": 0},
 		"rootfs": object{
-			"total": datacentre.RootBytes, "used": datacentre.RootUsedBytes, "free": datacentre.RootBytes - datacentre.RootUsedBytes,
+			"total": datacentre.RootBytes,
+			"used":  datacentre.RootUsedBytes,
+			"free":  datacentre.RootBytes - datacentre.RootUsedBytes,
 			"avail": datacentre.RootBytes - datacentre.RootUsedBytes,
 		},
 		"ksm": object{"shared": 0}, "boot-info": boot,
@@ -96,7 +106,13 @@ func listZFS(r *request, h datacentre.Host) (any, error) {
 	for _, p := range h.Pools {
 		used := r.dc.PoolUsed(h.Name, p)
 		list = append(list, object{
-			"name": p.Name, "size": p.SizeBytes, "alloc": used, "free": p.SizeBytes - used, "frag": 1, "dedup": 1, "health": p.Health,
+			"name":   p.Name,
+			"size":   p.SizeBytes,
+			"alloc":  used,
+			"free":   p.SizeBytes - used,
+			"frag":   1,
+			"dedup":  1,
+			"health": p.Health,
 		})
 	}
 

@@ -47,8 +47,16 @@ func newLab(t *testing.T) *lab {
 				PCI: []datacentre.PCIDevice{
 					{Address: "0000:00:01.1", VendorID: "0x1022", DeviceID: "0x14db", Class: "0x060400", IOMMUGroup: 2},
 					{
-						Address: "0000:01:00.0", VendorID: "0x10de", DeviceID: "0x27b0", SubsystemVendor: "0x10de", SubsystemDevice: "0x16fa", Class: "0x030000",
-						Vendor: "NVIDIA Corporation", Device: "AD104GL [RTX 4000 SFF Ada Generation]", Driver: "nouveau", IOMMUGroup: 13,
+						Address:         "0000:01:00.0",
+						VendorID:        "0x10de",
+						DeviceID:        "0x27b0",
+						SubsystemVendor: "0x10de",
+						SubsystemDevice: "0x16fa",
+						Class:           "0x030000",
+						Vendor:          "NVIDIA Corporation",
+						Device:          "AD104GL [RTX 4000 SFF Ada Generation]",
+						Driver:          "nouveau",
+						IOMMUGroup:      13,
 					},
 				},
 			},
@@ -68,9 +76,12 @@ func newLab(t *testing.T) *lab {
 	require.NoError(t, err)
 
 	served := make(chan error, 1)
+
 	go func() { served <- server.Serve(ln) }()
 
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the lab's own certificate
+	//nolint:gosec // the lab's own certificate
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		require.NoError(t, server.Close())
@@ -78,7 +89,9 @@ func newLab(t *testing.T) *lab {
 		require.NoError(t, dc.Close())
 	})
 
-	return &lab{dc: dc, server: server, url: "https://" + ln.Addr().String() + "/api2/json", http: &http.Client{Transport: transport}}
+	return &lab{
+		dc: dc, server: server, url: "https://" + ln.Addr().String() + "/api2/json", http: &http.Client{Transport: transport},
+	}
 }
 
 type answer struct {

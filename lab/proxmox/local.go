@@ -42,7 +42,9 @@ func (l *Local) Call(ctx context.Context, command, path string, values map[strin
 		return nil, &datacentre.Error{Status: statusNoRoute, Message: "No route to host"}
 	}
 
-	r := &request{ctx: ctx, server: l.server, dc: l.server.dc, route: rt, user: "root@pam", vars: vars, params: params(values)}
+	r := &request{
+		ctx: ctx, server: l.server, dc: l.server.dc, route: rt, user: "root@pam", vars: vars, params: params(values),
+	}
 
 	data, err := l.server.carryOut(r)
 	if list, ok := data.(listing); ok {

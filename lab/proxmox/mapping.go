@@ -14,6 +14,7 @@ func mappingRoutes() []route {
 		{method: "GET", path: "/cluster/mapping", handle: index("dir", "pci", "usb")},
 		{method: "GET", path: "/cluster/mapping/pci", params: "check-node", handle: func(r *request) (any, error) {
 			list := []object{}
+
 			for _, m := range r.dc.Mappings() {
 				if !r.dc.Allowed(r.user, "/mapping/pci/"+m.ID, "Mapping.Modify", "Mapping.Use", "Mapping.Audit") {
 					continue
@@ -32,11 +33,16 @@ func mappingRoutes() []route {
 			return list, nil
 		}},
 		{
-			method: "POST", path: "/cluster/mapping/pci", params: "id* map* description live-migration-capable mdev", privilege: "Mapping.Modify",
-			path2: "/mapping/pci", handle: func(r *request) (any, error) {
+			method:    "POST",
+			path:      "/cluster/mapping/pci",
+			params:    "id* map* description live-migration-capable mdev",
+			privilege: "Mapping.Modify",
+			path2:     "/mapping/pci", handle: func(r *request) (any, error) {
 				id := r.params.get("id")
 				if _, ok := findMapping(r, id); ok {
-					return nil, &datacentre.Error{Status: 500, Message: "create hardware mapping failed: pci ID '" + id + "' already defined"}
+					return nil, &datacentre.Error{
+						Status: 500, Message: "create hardware mapping failed: pci ID '" + id + "' already defined",
+					}
 				}
 
 				r.dc.SetMapping(datacentre.Mapping{
@@ -47,17 +53,33 @@ func mappingRoutes() []route {
 				return nil, nil
 			},
 		},
-		{method: "GET", path: one, privilege: "Mapping.Use|Mapping.Modify|Mapping.Audit", path2: "/mapping/pci/{id}", handle: onMapping("mapping '%s' not found",
-			func(r *request, m datacentre.Mapping) (any, error) { return mappingRow(r.dc, m), nil })},
 		{
-			method: "PUT", path: one, params: "map description delete digest live-migration-capable mdev", privilege: "Mapping.Modify",
-			path2: "/mapping/pci/{id}", handle: onMapping("update hardware mapping failed: pci ID '%s' does not exist", updateMapping),
+			method:    "GET",
+			path:      one,
+			privilege: "Mapping.Use|Mapping.Modify|Mapping.Audit",
+			path2:     "/mapping/pci/{id}",
+			handle: onMapping("mapping '%s' not found",
+				func(r *request, m datacentre.Mapping) (any, error) { return mappingRow(r.dc, m), nil }),
 		},
-		{method: "DELETE", path: one, privilege: "Mapping.Modify", path2: "/mapping/pci", handle: func(r *request) (any, error) {
-			r.dc.DeleteMapping(r.vars["id"]) // one that is not there is no error
+		{
+			method:    "PUT",
+			path:      one,
+			params:    "map description delete digest live-migration-capable mdev",
+			privilege: "Mapping.Modify",
+			path2:     "/mapping/pci/{id}",
+			handle:    onMapping("update hardware mapping failed: pci ID '%s' does not exist", updateMapping),
+		},
+		{
+			method:    "DELETE",
+			path:      one,
+			privilege: "Mapping.Modify",
+			path2:     "/mapping/pci",
+			handle: func(r *request) (any, error) {
+				r.dc.DeleteMapping(r.vars["id"]) // one that is not there is no error
 
-			return nil, nil
-		}},
+				return nil, nil
+			},
+		},
 	}
 }
 
@@ -115,7 +137,8 @@ func mappingChecks(r *request, m datacentre.Mapping, node string) []object {
 func updateMapping(r *request, m datacentre.Mapping) (any, error) {
 	if r.params.has("digest") && r.params.get("digest") != r.dc.MappingDigest() {
 		return nil, &datacentre.Error{
-			Status: 500, Message: "update hardware mapping failed: detected modified configuration - file changed by other user? Try again.",
+			Status:  500,
+			Message: "update hardware mapping failed: detected modified configuration - file changed by other user? Try again.",
 		}
 	}
 

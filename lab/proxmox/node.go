@@ -15,24 +15,49 @@ func nodeRoutes() []route {
 
 	return []route{
 		{method: "GET", path: "/nodes", handle: listNodes},
-		{method: "GET", path: "/nodes/{node}", handle: index("qemu", "lxc", "storage", "status", "tasks", "network", "hardware", "version", "dns", "disks")},
-		{method: "GET", path: "/nodes/{node}/version", handle: onNode(func(r *request, _ datacentre.Host) (any, error) { return version(r) })},
+		{
+			method: "GET",
+			path:   "/nodes/{node}",
+			handle: index("qemu", "lxc", "storage", "status", "tasks", "network", "hardware", "version", "dns", "disks"),
+		},
+		{
+			method: "GET",
+			path:   "/nodes/{node}/version",
+			handle: onNode(func(r *request, _ datacentre.Host) (any, error) { return version(r) }),
+		},
 		with("/nodes/{node}/status", "", onNode(nodeStatus)),
 		{
-			method: "POST", path: "/nodes/{node}/status", params: "command*", privilege: "Sys.PowerMgmt", path2: "/nodes/{node}", handle: onNode(powerNode),
+			method:    "POST",
+			path:      "/nodes/{node}/status",
+			params:    "command*",
+			privilege: "Sys.PowerMgmt",
+			path2:     "/nodes/{node}",
+			handle:    onNode(powerNode),
 		},
 		with("/nodes/{node}/dns", "", onNode(func(*request, datacentre.Host) (any, error) {
 			return object{"search": "lab.internal", "dns1": "127.0.0.1"}, nil
 		})),
 		{method: "GET", path: "/nodes/{node}/network", params: "type", handle: onNode(listNetwork)},
-		{method: "GET", path: "/nodes/{node}/lxc", handle: onNode(func(r *request, _ datacentre.Host) (any, error) { return empty(r) })},
 		{
-			method: "GET", path: "/nodes/{node}/hardware/pci", params: "pci-class-blacklist verbose", privilege: "Sys.Audit|Sys.Modify", path2: "/",
-			handle: onNode(listPCI),
+			method: "GET",
+			path:   "/nodes/{node}/lxc",
+			handle: onNode(func(r *request, _ datacentre.Host) (any, error) { return empty(r) }),
+		},
+		{
+			method:    "GET",
+			path:      "/nodes/{node}/hardware/pci",
+			params:    "pci-class-blacklist verbose",
+			privilege: "Sys.Audit|Sys.Modify",
+			path2:     "/",
+			handle:    onNode(listPCI),
 		},
 		{method: "GET", path: "/nodes/{node}/disks/zfs", privilege: "Sys.Audit", path2: "/", handle: onNode(listZFS)},
 		{
-			method: "GET", path: "/nodes/{node}/query-url-metadata", params: "url* verify-certificates", allow: mayProbe, handle: onNode(urlMetadata),
+			method: "GET",
+			path:   "/nodes/{node}/query-url-metadata",
+			params: "url* verify-certificates",
+			allow:  mayProbe,
+			handle: onNode(urlMetadata),
 		},
 	}
 }
@@ -71,7 +96,18 @@ func listNetwork(r *request, h datacentre.Host) (any, error) {
 	list := []object{}
 
 	if kind := r.params.get("type"); kind == "eth" || kind == "" {
-		list = append(list, object{"iface": datacentre.Uplink, "type": "eth", "active": 1, "exists": 1, "method": "manual", "method6": "manual", "priority": 3})
+		list = append(
+			list,
+			object{
+				"iface":    datacentre.Uplink,
+				"type":     "eth",
+				"active":   1,
+				"exists":   1,
+				"method":   "manual",
+				"method6":  "manual",
+				"priority": 3,
+			},
+		)
 	}
 
 	if kind := r.params.get("type"); kind != "" && kind != "bridge" && kind != "any_bridge" && kind != "any_local_bridge" {
@@ -84,8 +120,15 @@ func listNetwork(r *request, h datacentre.Host) (any, error) {
 		}
 
 		o := object{
-			"iface": b, "type": "bridge", "active": 1, "autostart": 1, "method": "manual", "method6": "manual", "priority": 4 + i, "bridge_ports": "",
-			"bridge_fd": "0", "bridge_stp": "off",
+			"iface":        b,
+			"type":         "bridge",
+			"active":       1,
+			"autostart":    1,
+			"method":       "manual",
+			"method6":      "manual",
+			"priority":     4 + i,
+			"bridge_ports": "",
+			"bridge_fd":    "0", "bridge_stp": "off",
 		}
 
 		if i == 0 {

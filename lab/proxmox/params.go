@@ -27,7 +27,11 @@ func (p params) get(name string) string {
 	return ""
 }
 
-func (p params) has(name string) bool { _, ok := p[name]; return ok }
+func (p params) has(name string) bool {
+	_, ok := p[name]
+
+	return ok
+}
 
 func (p params) bool(name string) bool { return datacentre.Truth(p.get(name)) }
 
@@ -39,7 +43,9 @@ func (p params) number(name string, fallback int) (int, error) {
 
 	n, err := strconv.Atoi(p.get(name))
 	if err != nil {
-		return 0, datacentre.ParameterError(map[string]string{name: "type check ('integer') failed - got '" + p.get(name) + "'"})
+		return 0, datacentre.ParameterError(
+			map[string]string{name: "type check ('integer') failed - got '" + p.get(name) + "'"},
+		)
 	}
 
 	return n, nil

@@ -20,7 +20,8 @@ func mayAllocate(r *request) error {
 
 // mayProbe is the right to have a host reach out to an address, by which its network could be explored.
 func mayProbe(r *request) error {
-	if r.dc.Allowed(r.user, "/nodes/"+r.node(), "Sys.AccessNetwork") || r.dc.Allowed(r.user, "/", "Sys.Audit") && r.dc.Allowed(r.user, "/", "Sys.Modify") {
+	if r.dc.Allowed(r.user, "/nodes/"+r.node(), "Sys.AccessNetwork") || r.dc.Allowed(r.user, "/", "Sys.Audit") &&
+		r.dc.Allowed(r.user, "/", "Sys.Modify") {
 		return nil
 	}
 

@@ -11,24 +11,59 @@ import (
 func poolRoutes() []route {
 	return []route{
 		{method: "GET", path: "/pools", params: "poolid type", handle: listPools},
-		{method: "POST", path: "/pools", params: "poolid* comment", privilege: "Pool.Allocate", path2: "/pool/{poolid}", handle: func(r *request) (any, error) {
-			return done(r.dc.AddPool(datacentre.Pool{ID: r.params.get("poolid"), Comment: r.params.get("comment")}))
-		}},
 		{
-			method: "PUT", path: "/pools", params: "poolid* allow-move comment delete storage vms", privilege: "Pool.Allocate", path2: "/pool/{poolid}",
-			handle: updatePool,
+			method:    "POST",
+			path:      "/pools",
+			params:    "poolid* comment",
+			privilege: "Pool.Allocate",
+			path2:     "/pool/{poolid}",
+			handle: func(r *request) (any, error) {
+				return done(r.dc.AddPool(datacentre.Pool{ID: r.params.get("poolid"), Comment: r.params.get("comment")}))
+			},
 		},
-		{method: "DELETE", path: "/pools", params: "poolid*", privilege: "Pool.Allocate", path2: "/pool/{poolid}", handle: func(r *request) (any, error) {
-			return done(r.dc.DeletePool(r.params.get("poolid")))
-		}},
-		{method: "GET", path: "/pools/{poolid}", params: "type", privilege: "Pool.Audit", path2: "/pool/{poolid}", handle: getPool},
 		{
-			method: "PUT", path: "/pools/{poolid}", params: "allow-move comment delete storage vms", privilege: "Pool.Allocate", path2: "/pool/{poolid}",
-			handle: updatePool,
+			method:    "PUT",
+			path:      "/pools",
+			params:    "poolid* allow-move comment delete storage vms",
+			privilege: "Pool.Allocate",
+			path2:     "/pool/{poolid}",
+			handle:    updatePool,
 		},
-		{method: "DELETE", path: "/pools/{poolid}", privilege: "Pool.Allocate", path2: "/pool/{poolid}", handle: func(r *request) (any, error) {
-			return done(r.dc.DeletePool(r.vars["poolid"]))
-		}},
+		{
+			method:    "DELETE",
+			path:      "/pools",
+			params:    "poolid*",
+			privilege: "Pool.Allocate",
+			path2:     "/pool/{poolid}",
+			handle: func(r *request) (any, error) {
+				return done(r.dc.DeletePool(r.params.get("poolid")))
+			},
+		},
+		{
+			method:    "GET",
+			path:      "/pools/{poolid}",
+			params:    "type",
+			privilege: "Pool.Audit",
+			path2:     "/pool/{poolid}",
+			handle:    getPool,
+		},
+		{
+			method:    "PUT",
+			path:      "/pools/{poolid}",
+			params:    "allow-move comment delete storage vms",
+			privilege: "Pool.Allocate",
+			path2:     "/pool/{poolid}",
+			handle:    updatePool,
+		},
+		{
+			method:    "DELETE",
+			path:      "/pools/{poolid}",
+			privilege: "Pool.Allocate",
+			path2:     "/pool/{poolid}",
+			handle: func(r *request) (any, error) {
+				return done(r.dc.DeletePool(r.vars["poolid"]))
+			},
+		},
 	}
 }
 
@@ -108,7 +143,9 @@ func updatePool(r *request) (any, error) {
 	for _, v := range r.params.list("vms") {
 		n, err := strconv.Atoi(v)
 		if err != nil {
-			return nil, datacentre.ParameterError(map[string]string{"vms": "invalid format - value does not look like a valid VM ID"})
+			return nil, datacentre.ParameterError(
+				map[string]string{"vms": "invalid format - value does not look like a valid VM ID"},
+			)
 		}
 
 		if err := r.dc.Authorise(r.user, "/vms/"+v, modifiers("/vms/"+v)...); err != nil {
@@ -167,7 +204,9 @@ func checkMembers(r *request, id string, vms []int, remove, move bool) error {
 		case vm.Pool == id:
 			return &datacentre.Error{Status: 500, Message: fmt.Sprintf("update pools failed: VM %d is already a pool member", n)}
 		case vm.Pool != "" && !move:
-			return &datacentre.Error{Status: 500, Message: fmt.Sprintf("update pools failed: VM %d belongs already to pool '%s'", n, vm.Pool)}
+			return &datacentre.Error{
+				Status: 500, Message: fmt.Sprintf("update pools failed: VM %d belongs already to pool '%s'", n, vm.Pool),
+			}
 		}
 	}
 

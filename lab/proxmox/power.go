@@ -9,13 +9,27 @@ import (
 
 func powerRoutes() []route {
 	power := func(action, params string, h func(*request) (any, error)) route {
-		return route{method: "POST", path: vmPath + "/status/" + action, params: params, privilege: "VM.PowerMgmt", path2: "/vms/{vmid}", handle: h}
+		return route{
+			method:    "POST",
+			path:      vmPath + "/status/" + action,
+			params:    params,
+			privilege: "VM.PowerMgmt",
+			path2:     "/vms/{vmid}",
+			handle:    h,
+		}
 	}
 
 	return []route{
 		{method: "GET", path: vmPath + "/status", handle: index("current", "start", "stop", "reset", "shutdown", "reboot")},
-		{method: "GET", path: vmPath + "/status/current", privilege: "VM.Audit", path2: "/vms/{vmid}", handle: onVM(currentStatus)},
-		power("start", "force-cpu machine migratedfrom migration_network migration_type nets-host-mtu skiplock stateuri targetstorage timeout with-conntrack-state",
+		{
+			method:    "GET",
+			path:      vmPath + "/status/current",
+			privilege: "VM.Audit",
+			path2:     "/vms/{vmid}",
+			handle:    onVM(currentStatus),
+		},
+		power("start",
+			"force-cpu machine migratedfrom migration_network migration_type nets-host-mtu skiplock stateuri targetstorage timeout with-conntrack-state",
 			func(r *request) (any, error) { return upid(r.dc.Start(r.user, r.node(), r.vmid())) }),
 		power("stop", "keepActive migratedfrom overrule-shutdown skiplock timeout",
 			func(r *request) (any, error) { return upid(r.dc.Stop(r.user, r.node(), r.vmid())) }),
@@ -56,7 +70,9 @@ func powerRoutes() []route {
 func patience(r *request) (datacentre.ShutdownOptions, error) {
 	seconds, err := r.params.number("timeout", 0)
 
-	return datacentre.ShutdownOptions{Timeout: time.Duration(seconds) * time.Second, ForceStop: r.params.bool("forceStop")}, err
+	return datacentre.ShutdownOptions{
+		Timeout: time.Duration(seconds) * time.Second, ForceStop: r.params.bool("forceStop"),
+	}, err
 }
 
 func currentStatus(r *request, vm datacentre.VM) (any, error) {
@@ -90,7 +106,9 @@ func agentInterfaces(r *request) (any, error) {
 	for _, i := range list {
 		addresses := []object{}
 		for _, a := range i.Addresses {
-			addresses = append(addresses, object{"ip-address": a.Addr().String(), "prefix": a.Bits(), "ip-address-type": family(a.Addr())})
+			addresses = append(
+				addresses, object{"ip-address": a.Addr().String(), "prefix": a.Bits(), "ip-address-type": family(a.Addr())},
+			)
 		}
 
 		result = append(result, object{"name": i.Name, "hardware-address": i.MAC, "ip-addresses": addresses})

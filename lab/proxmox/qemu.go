@@ -17,17 +17,26 @@ func qemuRoutes() []route {
 	return []route{
 		{method: "GET", path: "/nodes/{node}/qemu", params: "full", handle: onNode(listVMs)},
 		{
-			method: "POST", path: "/nodes/{node}/qemu", handle: createVM, // the model checks it: the privileges follow from the configuration
+			// the model checks it: the privileges follow from the configuration
+			method: "POST", path: "/nodes/{node}/qemu", handle: createVM,
 			params: "vmid* config archive bwlimit force ha-managed import-working-storage live-restore pool start storage unique",
 		},
 		{method: "GET", path: vmPath, handle: onVM(func(r *request, _ datacentre.VM) (any, error) {
-			return index("agent", "clone", "config", "migrate", "move_disk", "pending", "resize", "snapshot", "status", "template")(r)
+			return index(
+				"agent", "clone", "config", "migrate", "move_disk", "pending", "resize", "snapshot", "status", "template",
+			)(r)
 		})},
 		{
-			method: "DELETE", path: vmPath, params: "destroy-unreferenced-disks purge skiplock", privilege: "VM.Allocate", path2: "/vms/{vmid}",
+			method:    "DELETE",
+			path:      vmPath,
+			params:    "destroy-unreferenced-disks purge skiplock",
+			privilege: "VM.Allocate",
+			path2:     "/vms/{vmid}",
 			handle: func(r *request) (any, error) {
 				return upid(r.dc.DestroyVM(r.user, r.node(), r.vmid(), datacentre.DestroyOptions{
-					Purge: r.params.bool("purge"), DestroyUnreferencedDisks: r.params.bool("destroy-unreferenced-disks"), SkipLock: r.params.bool("skiplock"),
+					Purge:                    r.params.bool("purge"),
+					DestroyUnreferencedDisks: r.params.bool("destroy-unreferenced-disks"),
+					SkipLock:                 r.params.bool("skiplock"),
 				}))
 			},
 		},
@@ -36,7 +45,11 @@ func qemuRoutes() []route {
 			handle: onVM(func(_ *request, vm datacentre.VM) (any, error) { return configObject(vm), nil }),
 		},
 		{
-			method: "PUT", path: vmPath + "/config", params: "config delete digest force revert skiplock", privilege: vmPrivileges, path2: "/vms/{vmid}",
+			method:    "PUT",
+			path:      vmPath + "/config",
+			params:    "config delete digest force revert skiplock",
+			privilege: vmPrivileges,
+			path2:     "/vms/{vmid}",
 			handle: func(r *request) (any, error) {
 				set, del := configChange(r)
 
@@ -44,7 +57,9 @@ func qemuRoutes() []route {
 			},
 		},
 		{
-			method: "POST", path: vmPath + "/config", params: "config background_delay delete digest force import-working-storage revert skiplock",
+			method:    "POST",
+			path:      vmPath + "/config",
+			params:    "config background_delay delete digest force import-working-storage revert skiplock",
 			privilege: vmPrivileges, path2: "/vms/{vmid}",
 			handle: func(r *request) (any, error) {
 				set, del := configChange(r)
@@ -54,7 +69,9 @@ func qemuRoutes() []route {
 		},
 		{method: "GET", path: vmPath + "/pending", privilege: "VM.Audit", path2: "/vms/{vmid}", handle: onVM(pending)},
 		{
-			method: "POST", path: vmPath + "/clone", params: "bwlimit description format full name newid* pool snapname storage target",
+			method:    "POST",
+			path:      vmPath + "/clone",
+			params:    "bwlimit description format full name newid* pool snapname storage target",
 			privilege: "VM.Clone", path2: "/vms/{vmid}", allow: mayAllocate, handle: cloneVM,
 		},
 		{
@@ -62,17 +79,26 @@ func qemuRoutes() []route {
 			handle: func(r *request) (any, error) { return upid(r.dc.ConvertToTemplate(r.user, r.node(), r.vmid())) },
 		},
 		{
-			method: "PUT", path: vmPath + "/resize", params: "digest disk* size* skiplock", privilege: "VM.Config.Disk", path2: "/vms/{vmid}",
+			method:    "PUT",
+			path:      vmPath + "/resize",
+			params:    "digest disk* size* skiplock",
+			privilege: "VM.Config.Disk",
+			path2:     "/vms/{vmid}",
 			handle: func(r *request) (any, error) {
 				return upid(r.dc.ResizeDisk(r.user, r.node(), r.vmid(), r.params.get("disk"), r.params.get("size")))
 			},
 		},
 		{
-			method: "POST", path: vmPath + "/move_disk", params: "bwlimit delete digest disk* format storage target-digest target-disk target-vmid",
+			method:    "POST",
+			path:      vmPath + "/move_disk",
+			params:    "bwlimit delete digest disk* format storage target-digest target-disk target-vmid",
 			privilege: "VM.Config.Disk", path2: "/vms/{vmid}",
 			handle: func(r *request) (any, error) {
 				return upid(r.dc.MoveDisk(r.user, r.node(), r.vmid(), datacentre.MoveRequest{
-					Disk: r.params.get("disk"), Storage: r.params.get("storage"), Format: r.params.get("format"), Delete: r.params.bool("delete"),
+					Disk:    r.params.get("disk"),
+					Storage: r.params.get("storage"),
+					Format:  r.params.get("format"),
+					Delete:  r.params.bool("delete"),
 				}))
 			},
 		},
@@ -135,7 +161,11 @@ func createVM(r *request) (any, error) {
 		return nil, datacentre.ParameterError(map[string]string{"archive": "the lab restores no backups"})
 	}
 
-	return upid(r.dc.CreateVM(r.user, r.node(), id, r.params.config("vmid", "node", "archive", "ha-managed", "import-working-storage")))
+	return upid(
+		r.dc.CreateVM(
+			r.user, r.node(), id, r.params.config("vmid", "node", "archive", "ha-managed", "import-working-storage"),
+		),
+	)
 }
 
 // configChange splits a change into what is set and what is removed.
@@ -150,8 +180,12 @@ func cloneVM(r *request) (any, error) {
 	}
 
 	c := datacentre.CloneRequest{
-		NewID: newID, Name: r.params.get("name"), Description: r.params.get("description"), Target: r.params.get("target"), Storage: r.params.get("storage"),
-		Format: r.params.get("format"), Pool: r.params.get("pool"),
+		NewID:       newID,
+		Name:        r.params.get("name"),
+		Description: r.params.get("description"),
+		Target:      r.params.get("target"),
+		Storage:     r.params.get("storage"),
+		Format:      r.params.get("format"), Pool: r.params.get("pool"),
 	}
 
 	if r.params.has("full") {
@@ -162,7 +196,8 @@ func cloneVM(r *request) (any, error) {
 	return upid(r.dc.CloneVM(r.user, r.node(), r.vmid(), c))
 }
 
-// pending lists the configuration; nothing is ever pending here: what a guest does not see yet waits for its next power cycle.
+// pending lists the configuration; nothing is ever pending here: what a guest does not see yet waits for its next power
+// cycle.
 func pending(_ *request, vm datacentre.VM) (any, error) {
 	list := []object{}
 	for _, k := range slices.Sorted(maps.Keys(vm.Config)) {
@@ -173,5 +208,7 @@ func pending(_ *request, vm datacentre.VM) (any, error) {
 }
 
 func snapshots(_ *request, vm datacentre.VM) (any, error) {
-	return []object{{"name": "current", "description": "You are here!", "digest": vm.Digest, "running": flag(vm.Running)}}, nil
+	return []object{
+		{"name": "current", "description": "You are here!", "digest": vm.Digest, "running": flag(vm.Running)},
+	}, nil
 }

@@ -58,7 +58,12 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 
 	res.Body = io.NopCloser(bytes.NewReader(answer))
-	e := exchange{method: req.Method, path: strings.TrimPrefix(req.URL.EscapedPath(), "/api2/json"), params: req.URL.Query(), answer: answer}
+	e := exchange{
+		method: req.Method,
+		path:   strings.TrimPrefix(req.URL.EscapedPath(), "/api2/json"),
+		params: req.URL.Query(),
+		answer: answer,
+	}
 
 	kind, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	if err := e.addBody(kind, body); err != nil {

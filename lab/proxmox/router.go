@@ -11,8 +11,8 @@ type route struct {
 	method string
 	// path is PVE's own template, such as "/nodes/{node}/qemu/{vmid}/config"; a last {volume} takes the rest of the path.
 	path string
-	// params are the names of the parameters beside those of the path; required ones end in "*". "config" stands for all keys of a VM's configuration.
-	// What their values must be is in package schema.
+	// params are the names of the parameters beside those of the path; required ones end in "*". "config" stands for all
+	// keys of a VM's configuration. What their values must be is in package schema.
 	params string
 	// privilege is checked on path2 (a template too), "A|B" meaning one of them; empty where being someone is enough.
 	privilege, path2 string
@@ -36,7 +36,8 @@ func newRouter() *router {
 	r := &router{}
 
 	for _, group := range [][]route{
-		accessRoutes(), clusterRoutes(), nodeRoutes(), qemuRoutes(), powerRoutes(), storageRoutes(), taskRoutes(), poolRoutes(), mappingRoutes(),
+		accessRoutes(), clusterRoutes(), nodeRoutes(), qemuRoutes(), powerRoutes(), storageRoutes(), taskRoutes(),
+		poolRoutes(), mappingRoutes(),
 		aclRoutes(), accountRoutes(),
 	} {
 		for _, rt := range group {

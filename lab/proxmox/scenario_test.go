@@ -23,7 +23,9 @@ func (agents) PowerOn(datacentre.Hardware) {}
 func (agents) PowerOff(int) {}
 
 func (agents) Agent(int) ([]datacentre.AgentInterface, bool) {
-	return []datacentre.AgentInterface{{Name: "eth0", MAC: "02:00:00:00:00:01", Addresses: []netip.Prefix{netip.MustParsePrefix("127.30.1.1/24")}}}, true
+	return []datacentre.AgentInterface{
+		{Name: "eth0", MAC: "02:00:00:00:00:01", Addresses: []netip.Prefix{netip.MustParsePrefix("127.30.1.1/24")}},
+	}, true
 }
 
 // scenario calls every method of the lab, through the recorder.
@@ -75,11 +77,16 @@ func (s steps) access() {
 
 func (s steps) files() {
 	s.ok("GET", "/nodes/pve1/query-url-metadata?url="+url.QueryEscape("https://factory.lab/talos.iso"))
-	s.task("POST", "/nodes/pve1/storage/local/download-url", "url", "https://factory.lab/talos.iso", "content", "iso", "filename", "talos.iso")
+	s.task(
+		"POST", "/nodes/pve1/storage/local/download-url", "url", "https://factory.lab/talos.iso", "content", "iso",
+		"filename", "talos.iso",
+	)
 
 	body := "--b\r\nContent-Disposition: form-data; name=\"content\"\r\n\r\niso\r\n" +
 		"--b\r\nContent-Disposition: form-data; name=\"filename\"; filename=\"up.iso\"\r\n\r\nbytes\r\n--b--\r\n"
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.lab.url+"/nodes/pve1/storage/local/upload", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(
+		s.t.Context(), http.MethodPost, s.lab.url+"/nodes/pve1/storage/local/upload", strings.NewReader(body),
+	)
 	require.NoError(s.t, err)
 	req.Header.Set("Authorization", "PVEAPIToken="+token)
 	req.Header.Set("Content-Type", "multipart/form-data; boundary=b")
@@ -95,13 +102,21 @@ func (s steps) files() {
 
 // machines are a template 900, its clone 101, which runs, and 102.
 func (s steps) machines() {
-	s.task("POST", "/nodes/pve1/qemu", "vmid", "900", "name", "template", "memory", "2048", "cores", "2", "cpu", "host", "bios", "ovmf", "machine", "q35",
-		"efidisk0", "local-lvm:1,efitype=4m,pre-enrolled-keys=0", "scsi0", "local-lvm:4,discard=on,ssd=1,iothread=1", "scsihw", "virtio-scsi-pci", "agent", "1",
-		"ide0", "local:iso/talos.iso,media=cdrom", "net0", "virtio,bridge=vmbr0", "ostype", "l26", "serial0", "socket", "tablet", "0", "vga", "serial0",
-		"boot", "order=scsi0;ide0", "tags", "talos;lab", "balloon", "0", "numa", "0", "description", "a template", "onboot", "1", "cpulimit", "1.5")
+	s.task("POST", "/nodes/pve1/qemu", "vmid", "900", "name", "template", "memory", "2048", "cores", "2", "cpu", "host",
+		"bios", "ovmf", "machine", "q35",
+		"efidisk0", "local-lvm:1,efitype=4m,pre-enrolled-keys=0", "scsi0", "local-lvm:4,discard=on,ssd=1,iothread=1",
+		"scsihw", "virtio-scsi-pci", "agent", "1",
+		"ide0", "local:iso/talos.iso,media=cdrom", "net0", "virtio,bridge=vmbr0", "ostype", "l26", "serial0", "socket",
+		"tablet", "0", "vga", "serial0",
+		"boot", "order=scsi0;ide0", "tags", "talos;lab", "balloon", "0", "numa", "0", "description", "a template", "onboot",
+		"1", "cpulimit", "1.5")
 	s.task("POST", "/nodes/pve1/qemu/900/template")
-	s.task("POST", "/nodes/pve1/qemu/900/clone", "newid", "101", "name", "node", "full", "1", "storage", "local-lvm", "description", "a node")
-	s.ok("PUT", "/nodes/pve1/qemu/101/config", "ide2", "local-lvm:cloudinit,media=cdrom", "ipconfig0", "ip=127.30.1.1/24,gw=127.30.1.254", "nameserver", "127.30.1.254",
+	s.task(
+		"POST", "/nodes/pve1/qemu/900/clone", "newid", "101", "name", "node", "full", "1", "storage", "local-lvm",
+		"description", "a node",
+	)
+	s.ok("PUT", "/nodes/pve1/qemu/101/config", "ide2", "local-lvm:cloudinit,media=cdrom", "ipconfig0",
+		"ip=127.30.1.1/24,gw=127.30.1.254", "nameserver", "127.30.1.254",
 		"searchdomain", "lab.internal", "startup", "order=1,up=30", "protection", "0")
 	s.task("POST", "/nodes/pve1/qemu/101/config", "scsi1", "local-lvm:1", "cores", "4")
 	s.task("PUT", "/nodes/pve1/qemu/101/resize", "disk", "scsi0", "size", "+1G")
@@ -114,7 +129,10 @@ func (s steps) machines() {
 	s.ok("GET", "/nodes/pve1/qemu/101/agent/network-get-interfaces")
 	s.ok("POST", "/nodes/pve1/qemu/101/agent/ping")
 
-	for _, path := range []string{"/nodes/pve1/qemu/101/config", "/nodes/pve1/qemu/101/status/current", "/nodes/pve1/qemu/900/config", "/nodes/pve1/qemu/900/status/current"} {
+	for _, path := range []string{
+		"/nodes/pve1/qemu/101/config", "/nodes/pve1/qemu/101/status/current", "/nodes/pve1/qemu/900/config",
+		"/nodes/pve1/qemu/900/status/current",
+	} {
 		s.ok("GET", path)
 	}
 
@@ -134,7 +152,10 @@ func (s steps) pools() {
 }
 
 func (s steps) mappings() {
-	s.ok("POST", "/cluster/mapping/pci", "id", "gpu", "map", "id=10de:27b0,node=pve1,path=0000:01:00.0", "map", "id=10de:27b0,node=pve2,path=0000:02:00.0")
+	s.ok(
+		"POST", "/cluster/mapping/pci", "id", "gpu", "map", "id=10de:27b0,node=pve1,path=0000:01:00.0", "map",
+		"id=10de:27b0,node=pve2,path=0000:02:00.0",
+	)
 	s.ok("PUT", "/cluster/mapping/pci/gpu", "description", "d", "mdev", "1")
 	s.ok("GET", "/cluster/mapping/pci/gpu")
 	s.ok("GET", "/cluster/mapping/pci?check-node=pve1")
@@ -145,11 +166,16 @@ func (s steps) mappings() {
 // reads calls what changes nothing, with machines of every state about.
 func (s steps) reads() {
 	for _, path := range []string{
-		"/version", "/cluster", "/cluster/nextid", "/cluster/nextid?vmid=555", "/cluster/options", "/cluster/resources", "/cluster/resources?type=vm", "/cluster/status",
-		"/cluster/tasks", "/cluster/ha/resources", "/cluster/mapping", "/nodes", "/nodes/pve1", "/nodes/pve1/version", "/nodes/pve1/status", "/nodes/pve1/dns",
-		"/nodes/pve1/network", "/nodes/pve1/network?type=any_bridge", "/nodes/pve1/lxc", "/nodes/pve1/hardware/pci", "/nodes/pve1/disks/zfs", "/nodes/pve1/qemu", "/nodes/pve1/qemu?full=1",
-		"/nodes/pve1/qemu/101", "/nodes/pve1/qemu/101/pending", "/nodes/pve1/qemu/101/snapshot", "/nodes/pve1/qemu/101/status", "/storage", "/storage/local",
-		"/nodes/pve1/storage", "/nodes/pve1/storage?content=images&enabled=1", "/nodes/pve1/storage/local", "/nodes/pve1/storage/local/status",
+		"/version", "/cluster", "/cluster/nextid", "/cluster/nextid?vmid=555", "/cluster/options", "/cluster/resources",
+		"/cluster/resources?type=vm", "/cluster/status",
+		"/cluster/tasks", "/cluster/ha/resources", "/cluster/mapping", "/nodes", "/nodes/pve1", "/nodes/pve1/version",
+		"/nodes/pve1/status", "/nodes/pve1/dns",
+		"/nodes/pve1/network", "/nodes/pve1/network?type=any_bridge", "/nodes/pve1/lxc", "/nodes/pve1/hardware/pci",
+		"/nodes/pve1/disks/zfs", "/nodes/pve1/qemu", "/nodes/pve1/qemu?full=1",
+		"/nodes/pve1/qemu/101", "/nodes/pve1/qemu/101/pending", "/nodes/pve1/qemu/101/snapshot",
+		"/nodes/pve1/qemu/101/status", "/storage", "/storage/local",
+		"/nodes/pve1/storage", "/nodes/pve1/storage?content=images&enabled=1", "/nodes/pve1/storage/local",
+		"/nodes/pve1/storage/local/status",
 		"/nodes/pve1/storage/local-lvm/content", "/nodes/pve1/storage/local-zfs/content?vmid=101", "/pools",
 	} {
 		s.ok("GET", path)
@@ -176,7 +202,10 @@ func (s steps) tasks() {
 // goProxmox does some of it as a client that nobody here wrote does.
 func (s steps) goProxmox() {
 	t, ctx := s.t, s.t.Context()
-	c := client.NewClient(s.lab.url, client.WithHTTPClient(s.lab.http), client.WithCredentials(&client.Credentials{Username: "root@pam", Password: password}))
+	c := client.NewClient(
+		s.lab.url, client.WithHTTPClient(s.lab.http),
+		client.WithCredentials(&client.Credentials{Username: "root@pam", Password: password}),
+	)
 	wait := func(task *client.Task, err error) {
 		t.Helper()
 		require.NoError(t, err)
@@ -195,7 +224,11 @@ func (s steps) goProxmox() {
 
 	vm, err := node.VirtualMachine(ctx, id)
 	require.NoError(t, err)
-	wait(vm.Config(ctx, client.VirtualMachineOption{Name: "cores", Value: 2}, client.VirtualMachineOption{Name: "onboot", Value: true}))
+	wait(
+		vm.Config(
+			ctx, client.VirtualMachineOption{Name: "cores", Value: 2}, client.VirtualMachineOption{Name: "onboot", Value: true},
+		),
+	)
 	wait(vm.ResizeDisk(ctx, "scsi0", "+1G"))
 	wait(vm.Start(ctx))
 

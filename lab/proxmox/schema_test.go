@@ -163,7 +163,10 @@ func compareFormat(t *testing.T, name string, theirs any, ours string) {
 		}
 
 		assert.Equal(t, theirs, ours, "format of %s", name)
-		assert.True(t, ours == "" || schema.Properties(ours) != nil || slices.Contains(schema.Formats(), strings.TrimSuffix(strings.TrimSuffix(ours, "-list"), "-opt")),
+		assert.True(t,
+			ours == "" || schema.Properties(ours) != nil || slices.Contains(
+				schema.Formats(), strings.TrimSuffix(strings.TrimSuffix(ours, "-list"), "-opt"),
+			),
 			"nothing checks the format %s of %s", ours, name)
 
 		return

@@ -1,4 +1,5 @@
-// Package proxmox is Proxmox VE 9.1's REST API over the lab's model: TLS, HTTP/1.1 with PVE's own reason phrases, tickets and API tokens.
+// Package proxmox is Proxmox VE 9.1's REST API over the lab's model: TLS, HTTP/1.1 with PVE's own reason phrases,
+// tickets and API tokens.
 package proxmox
 
 import (
@@ -13,7 +14,8 @@ import (
 
 // Options says how the API is served.
 type Options struct {
-	// Host is the Proxmox host whose API this is; the data centre's first one by default. Every host serves the whole cluster.
+	// Host is the Proxmox host whose API this is; the data centre's first one by default. Every host serves the whole
+	// cluster.
 	Host string
 	// Certificate is what the server shows; without one, CA signs one, or it signs one itself.
 	Certificate *tls.Certificate
@@ -46,7 +48,14 @@ type Server struct {
 
 // New returns a server over the data centre. Where no certificate can be made, Serve says so.
 func New(dc *datacentre.Datacentre, o Options) *Server {
-	s := &Server{dc: dc, host: o.Host, stats: o.Stats, routes: newRouter(), listeners: map[net.Listener]bool{}, conns: map[net.Conn]bool{}}
+	s := &Server{
+		dc:        dc,
+		host:      o.Host,
+		stats:     o.Stats,
+		routes:    newRouter(),
+		listeners: map[net.Listener]bool{},
+		conns:     map[net.Conn]bool{},
+	}
 	if s.host == "" {
 		s.host = dc.Hosts()[0].Name
 	}
@@ -61,7 +70,9 @@ func New(dc *datacentre.Datacentre, o Options) *Server {
 	}
 
 	if s.broken == nil {
-		s.tls = &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+		s.tls = &tls.Config{
+			Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+		}
 	}
 
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -130,6 +141,7 @@ func (s *Server) forget(conn net.Conn) {
 	s.mu.Unlock()
 
 	_ = conn.Close()
+
 	s.done.Done()
 }
 

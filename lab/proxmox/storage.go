@@ -15,25 +15,68 @@ func storageRoutes() []route {
 
 	return []route{
 		{method: "GET", path: "/storage", params: "type", handle: listDefinitions},
-		{method: "GET", path: "/storage/{storage}", privilege: "Datastore.Allocate", path2: "/storage/{storage}", handle: getDefinition},
-		{method: "GET", path: "/nodes/{node}/storage", params: "content enabled format storage target", handle: onNode(listStorages)},
-		{method: "GET", path: one, privilege: space, path2: "/storage/{storage}", handle: index("content", "download-url", "status", "upload")},
-		{method: "GET", path: one + "/status", privilege: space, path2: "/storage/{storage}", handle: onStorage(storageStatus)},
-		{method: "GET", path: one + "/content", params: "content vmid", privilege: space, path2: "/storage/{storage}", handle: onStorage(listContent)},
+		{
+			method:    "GET",
+			path:      "/storage/{storage}",
+			privilege: "Datastore.Allocate",
+			path2:     "/storage/{storage}",
+			handle:    getDefinition,
+		},
+		{
+			method: "GET",
+			path:   "/nodes/{node}/storage",
+			params: "content enabled format storage target",
+			handle: onNode(listStorages),
+		},
+		{
+			method:    "GET",
+			path:      one,
+			privilege: space,
+			path2:     "/storage/{storage}",
+			handle:    index("content", "download-url", "status", "upload"),
+		},
+		{
+			method:    "GET",
+			path:      one + "/status",
+			privilege: space,
+			path2:     "/storage/{storage}",
+			handle:    onStorage(storageStatus),
+		},
+		{
+			method:    "GET",
+			path:      one + "/content",
+			params:    "content vmid",
+			privilege: space,
+			path2:     "/storage/{storage}",
+			handle:    onStorage(listContent),
+		},
 		{method: "GET", path: one + "/content/{volume}", handle: onStorage(getVolume)},
 		{
-			method: "DELETE", path: one + "/content/{volume}", params: "delay", privilege: "Datastore.Allocate", path2: "/storage/{storage}",
+			method:    "DELETE",
+			path:      one + "/content/{volume}",
+			params:    "delay",
+			privilege: "Datastore.Allocate",
+			path2:     "/storage/{storage}",
 			handle: onStorage(func(r *request, _ datacentre.Storage) (any, error) {
 				return upid(r.dc.DeleteVolume(r.user, r.node(), r.volume()))
 			}),
 		},
 		{
-			method: "POST", path: one + "/download-url", privilege: "Datastore.AllocateTemplate", path2: "/storage/{storage}", allow: mayProbe, handle: onStorage(download),
-			params: "checksum checksum-algorithm compression content* filename* url* verify-certificates",
+			method:    "POST",
+			path:      one + "/download-url",
+			privilege: "Datastore.AllocateTemplate",
+			path2:     "/storage/{storage}",
+			allow:     mayProbe,
+			handle:    onStorage(download),
+			params:    "checksum checksum-algorithm compression content* filename* url* verify-certificates",
 		},
 		{
-			method: "POST", path: one + "/upload", privilege: "Datastore.AllocateTemplate", path2: "/storage/{storage}", handle: onStorage(upload),
-			params: "checksum checksum-algorithm content* filename* tmpfilename",
+			method:    "POST",
+			path:      one + "/upload",
+			privilege: "Datastore.AllocateTemplate",
+			path2:     "/storage/{storage}",
+			handle:    onStorage(upload),
+			params:    "checksum checksum-algorithm content* filename* tmpfilename",
 		},
 	}
 }
@@ -64,8 +107,14 @@ func content(s datacentre.Storage) string {
 
 func storageStatus(_ *request, s datacentre.Storage) (any, error) {
 	o := object{
-		"type": s.Type, "content": content(s), "shared": flag(s.Shared), "enabled": flag(!s.Disabled), "active": flag(!s.Disabled), "total": 0, "used": 0,
-		"avail": 0,
+		"type":    s.Type,
+		"content": content(s),
+		"shared":  flag(s.Shared),
+		"enabled": flag(!s.Disabled),
+		"active":  flag(!s.Disabled),
+		"total":   0,
+		"used":    0,
+		"avail":   0,
 	}
 	if !s.Disabled {
 		o["total"], o["used"], o["avail"] = s.SizeBytes, s.UsedBytes, max(0, s.SizeBytes-s.UsedBytes)
@@ -78,7 +127,8 @@ func listStorages(r *request, h datacentre.Host) (any, error) {
 	list := []object{}
 
 	for _, s := range append(r.dc.Storages(h.Name), r.elsewhere(h.Name)...) {
-		if r.params.has("storage") && s.Name != r.params.get("storage") || r.params.bool("enabled") && s.Disabled || !r.seesStorage(s.Name) {
+		if r.params.has("storage") && s.Name != r.params.get("storage") || r.params.bool("enabled") && s.Disabled ||
+			!r.seesStorage(s.Name) {
 			continue
 		}
 
@@ -133,8 +183,13 @@ func storageResource(s datacentre.Storage) object {
 	}
 
 	return object{
-		"id": "storage/" + s.Host + "/" + s.Name, "type": "storage", "node": s.Host, "storage": s.Name, "plugintype": s.Type, "content": content(s),
-		"shared": flag(s.Shared), "status": status, "maxdisk": s.SizeBytes, "disk": s.UsedBytes,
+		"id":         "storage/" + s.Host + "/" + s.Name,
+		"type":       "storage",
+		"node":       s.Host,
+		"storage":    s.Name,
+		"plugintype": s.Type,
+		"content":    content(s),
+		"shared":     flag(s.Shared), "status": status, "maxdisk": s.SizeBytes, "disk": s.UsedBytes,
 	}
 }
 
@@ -199,7 +254,14 @@ func listContent(r *request, s datacentre.Storage) (any, error) {
 	list := []object{}
 
 	for _, v := range r.dc.Volumes(r.node(), s.Name, r.params.get("content")) {
-		o := object{"volid": v.ID, "content": v.Content, "format": v.Format, "size": v.SizeBytes, "used": v.UsedBytes, "ctime": v.Created.Unix()}
+		o := object{
+			"volid":   v.ID,
+			"content": v.Content,
+			"format":  v.Format,
+			"size":    v.SizeBytes,
+			"used":    v.UsedBytes,
+			"ctime":   v.Created.Unix(),
+		}
 		if v.VMID != 0 {
 			o["vmid"] = v.VMID
 		}
@@ -240,11 +302,18 @@ func getVolume(r *request, _ datacentre.Storage) (any, error) {
 
 func download(r *request, s datacentre.Storage) (any, error) {
 	return upid(r.dc.Download(r.user, r.node(), s.Name, datacentre.DownloadRequest{
-		URL: r.params.get("url"), Content: r.params.get("content"), Filename: r.params.get("filename"), Compression: r.params.get("compression"),
-		Checksum: r.params.get("checksum"), ChecksumAlgorithm: r.params.get("checksum-algorithm"),
+		URL:         r.params.get("url"),
+		Content:     r.params.get("content"),
+		Filename:    r.params.get("filename"),
+		Compression: r.params.get("compression"),
+		Checksum:    r.params.get("checksum"), ChecksumAlgorithm: r.params.get("checksum-algorithm"),
 	}))
 }
 
 func upload(r *request, s datacentre.Storage) (any, error) {
-	return upid(r.dc.Upload(r.user, r.node(), s.Name, r.params.get("content"), r.params.get("filename"), []byte(r.params.get(uploaded))))
+	return upid(
+		r.dc.Upload(
+			r.user, r.node(), s.Name, r.params.get("content"), r.params.get("filename"), []byte(r.params.get(uploaded)),
+		),
+	)
 }

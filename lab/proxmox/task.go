@@ -14,12 +14,21 @@ func taskRoutes() []route {
 		},
 		{method: "GET", path: "/nodes/{node}/tasks/{upid}", handle: index("log", "status")},
 		{method: "GET", path: "/nodes/{node}/tasks/{upid}/status", handle: onTask("Sys.Audit", taskStatus)},
-		{method: "GET", path: "/nodes/{node}/tasks/{upid}/log", params: "start limit download", handle: onTask("Sys.Audit", taskLog)},
-		{method: "DELETE", path: "/nodes/{node}/tasks/{upid}", handle: onTask("Sys.Modify", func(r *request, t datacentre.Task) (any, error) {
-			r.dc.StopTask(t.UPID)
+		{
+			method: "GET",
+			path:   "/nodes/{node}/tasks/{upid}/log",
+			params: "start limit download",
+			handle: onTask("Sys.Audit", taskLog),
+		},
+		{
+			method: "DELETE",
+			path:   "/nodes/{node}/tasks/{upid}",
+			handle: onTask("Sys.Modify", func(r *request, t datacentre.Task) (any, error) {
+				r.dc.StopTask(t.UPID)
 
-			return nil, nil
-		})},
+				return nil, nil
+			}),
+		},
 	}
 }
 
@@ -49,8 +58,13 @@ func onTask(privilege string, h func(*request, datacentre.Task) (any, error)) fu
 func taskStatus(_ *request, t datacentre.Task) (any, error) {
 	user, token, isToken := strings.Cut(t.User, "!")
 	o := object{
-		"upid": t.UPID, "node": t.Host, "pid": t.PID, "pstart": t.StartTime.UnixMilli() / 10 & 0xffffffff, "starttime": t.StartTime.Unix(), "type": t.Type,
-		"id": t.ID, "user": user, "status": "running",
+		"upid":      t.UPID,
+		"node":      t.Host,
+		"pid":       t.PID,
+		"pstart":    t.StartTime.UnixMilli() / 10 & 0xffffffff,
+		"starttime": t.StartTime.Unix(),
+		"type":      t.Type,
+		"id":        t.ID, "user": user, "status": "running",
 	}
 
 	if isToken {
@@ -142,8 +156,12 @@ func taskRows(tasks []datacentre.Task) []object {
 	for i := len(tasks) - 1; i >= 0; i-- {
 		t := tasks[i]
 		o := object{
-			"upid": t.UPID, "node": t.Host, "pid": t.PID, "pstart": t.StartTime.UnixMilli() / 10 & 0xffffffff, "starttime": t.StartTime.Unix(),
-			"type": t.Type, "id": t.ID, "user": t.User,
+			"upid":      t.UPID,
+			"node":      t.Host,
+			"pid":       t.PID,
+			"pstart":    t.StartTime.UnixMilli() / 10 & 0xffffffff,
+			"starttime": t.StartTime.Unix(),
+			"type":      t.Type, "id": t.ID, "user": t.User,
 		}
 
 		if !t.Running() {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestErrorsThatTheProgramDoesNotMeet are the rows of Proxmox' table of errors that no run of the program can bring about, each with the reason. The others are seen
-// through the program by lab/engine's TestErrorsOf….
+// TestErrorsThatTheProgramDoesNotMeet are the rows of Proxmox' table of errors that no run of the program can bring
+// about, each with the reason. The others are seen through the program by lab/engine's TestErrorsOf….
 func TestErrorsThatTheProgramDoesNotMeet(t *testing.T) {
 	t.Parallel()
 
@@ -22,7 +22,11 @@ func TestErrorsThatTheProgramDoesNotMeet(t *testing.T) {
 		require.Equal(t, "OK", l.task(t, "POST", "/nodes/pve1/qemu", more))
 	}
 
-	require.Eventually(t, func() bool { vm, _ := l.dc.VM(101); return vm.Running }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		vm, _ := l.dc.VM(101)
+
+		return vm.Running
+	}, time.Minute, time.Millisecond)
 
 	for row, tc := range map[string]struct {
 		reason string
@@ -36,7 +40,10 @@ func TestErrorsThatTheProgramDoesNotMeet(t *testing.T) {
 	}{
 		"the start of a template": {
 			reason: "nothing starts the templates that the build script makes",
-			method: "POST", path: "/nodes/pve1/qemu/100/status/start", want: "you can't start a vm if it's a template", task: true,
+			method: "POST",
+			path:   "/nodes/pve1/qemu/100/status/start",
+			want:   "you can't start a vm if it's a template",
+			task:   true,
 		},
 		"the start of a running machine": {
 			reason: "the provider starts what it has made, or has seen stopped",
@@ -53,8 +60,11 @@ func TestErrorsThatTheProgramDoesNotMeet(t *testing.T) {
 		},
 		"the privilege VM.Monitor": {
 			reason: "an administrator makes the program's role, from docs/permissions.md",
-			method: "POST", path: "/access/roles", form: url.Values{"roleid": {"old"}, "privs": {"VM.Audit,VM.Monitor"}}, status: 400,
-			want: "invalid format - invalid privilege 'VM.Monitor'",
+			method: "POST",
+			path:   "/access/roles",
+			form:   url.Values{"roleid": {"old"}, "privs": {"VM.Audit,VM.Monitor"}},
+			status: 400,
+			want:   "invalid format - invalid privilege 'VM.Monitor'",
 		},
 	} {
 		t.Run(row, func(t *testing.T) {

@@ -144,7 +144,8 @@ func checkText(path string, value any, p property) []string {
 		return []string{fmt.Sprintf("%s is longer than %d", path, p.MaxLength)}
 	case p.Enum != nil && !slices.Contains(p.Enum, s):
 		return []string{fmt.Sprintf("%s is %q, none of %v", path, s, p.Enum)}
-	case p.Pattern != "" && !regexp.MustCompile("^(?:"+largeCount.ReplaceAllString(goPattern(p.Pattern), "*")+")$").MatchString(s):
+	case p.Pattern != "" && !regexp.MustCompile("^(?:"+largeCount.ReplaceAllString(goPattern(p.Pattern), "*")+
+		")$").MatchString(s):
 		return []string{fmt.Sprintf("%s is %q, not like %s", path, s, p.Pattern)}
 	}
 

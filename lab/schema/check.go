@@ -71,7 +71,8 @@ func (r Rule) check(name, value string) string {
 	return ""
 }
 
-// hasType is strict about booleans: that "on" and "true" count too is so inside property strings and on PVE's command line alone.
+// hasType is strict about booleans: that "on" and "true" count too is so inside property strings and on PVE's command
+// line alone.
 func (r Rule) hasType(value string) bool {
 	switch r.Type {
 	case Boolean:

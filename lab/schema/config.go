@@ -73,7 +73,18 @@ var config = mustParse(map[string]string{
 
 // highest are the greatest indices of the keys with one; the description of the API does not say them.
 var highest = map[string]int{
-	"hostpci": 15, "ide": 3, "ipconfig": 31, "net": 31, "numa": 7, "parallel": 2, "sata": 5, "scsi": 30, "serial": 3, "unused": 255, "usb": 13, "virtio": 15,
+	"hostpci":  15,
+	"ide":      3,
+	"ipconfig": 31,
+	"net":      31,
+	"numa":     7,
+	"parallel": 2,
+	"sata":     5,
+	"scsi":     30,
+	"serial":   3,
+	"unused":   255,
+	"usb":      13,
+	"virtio":   15,
 	"virtiofs": 9,
 }
 
@@ -95,7 +106,8 @@ func Config(key string) (Rule, bool) {
 	return Rule{}, false
 }
 
-// ConfigKeys returns the keys of a VM's configuration as the API's description writes them, scsi[n] standing for all of scsi0, scsi1, …
+// ConfigKeys returns the keys of a VM's configuration as the API's description writes them, scsi[n] standing for all of
+// scsi0, scsi1, …
 func ConfigKeys() map[string]Rule { return maps.Clone(config) }
 
 // Properties returns the parts of the property string that a rule's format names; nil if it names none.

@@ -6,31 +6,42 @@ import (
 	"strings"
 )
 
-// formats are the formats of single values: each returns PVE's complaint, or nothing. A format with "-list" behind its name is a list of such values.
+// formats are the formats of single values: each returns PVE's complaint, or nothing. A format with "-list" behind its
+// name is a list of such values.
 var formats = map[string]func(string) string{
-	"CIDR":                 cidr(8, 128, "value does not look like a valid CIDR network"),
-	"address":              address,
-	"disk-size":            like(`\d+(\.\d+)?[KMGT]?`, "value does not look like a valid disk size: %"),
-	"dns-name":             like(dnsName, "value does not look like a valid DNS name"),
-	"email":                like(emailAddress, "value does not look like a valid email address"),
-	"ipv4":                 ip(4, "value does not look like a valid IPv4 address"),
-	"ipv6":                 ip(6, "value does not look like a valid IPv6 address"),
-	"mac-addr":             like(`(?i)[a-f0-9][02468ace](?::[a-f0-9]{2}){5}`, "value does not look like a valid unicast MAC address"),
-	"pve-bridge-id":        like(`[-_.\w]+`, "invalid bridge ID '%'"),
-	"pve-configid":         like(`(?i)[a-z][a-z0-9_-]+`, "invalid configuration ID '%'"),
-	"pve-cpuset":           like(`\d+(-\d+)?(,\d+(-\d+)?)*`, "value does not look like a valid CPU set: %"),
-	"pve-groupid":          like(`[A-Za-z0-9._-]+`, "group name '%' contains invalid characters"),
-	"pve-hotplug-features": like(`0|1|((network|disk|cpu|memory|usb|cloudinit)([,;\s]+|$))*`, "unable to parse hotplug option"),
-	"pve-ipv4-config":      addressConfig(`dhcp|manual`, 32, "value does not look like a valid ipv4 network configuration"),
-	"pve-ipv6-config":      addressConfig(`auto|dhcp|manual`, 128, "value does not look like a valid ipv6 network configuration"),
-	"pve-node":             like(`[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?`, "value does not look like a valid node name"),
-	"pve-poolid":           like(`[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+){0,2}`, "pool name '%' contains invalid characters"),
-	"pve-priv":             like(`[A-Za-z.]+`, "invalid privilege '%'"),
-	"pve-qm-bootdev":       like(`(ide|sata|scsi|virtio|net|usb|hostpci)\d+`, "invalid boot device '%'"),
-	"pve-qm-bootdisk":      like(`(ide|sata|scsi|virtio)\d+`, "invalid boot disk '%'"),
-	"pve-realm":            like(realm, "value does not look like a valid realm"),
-	"pve-roleid":           like(`[A-Za-z0-9._-]+`, "role name '%' contains invalid characters"),
-	"pve-startup-order":    like(`((order=)?\d+|up=\d+|down=\d+|\s*)(,((order=)?\d+|up=\d+|down=\d+|\s*))*`, "unable to parse startup options"),
+	"CIDR":      cidr(8, 128, "value does not look like a valid CIDR network"),
+	"address":   address,
+	"disk-size": like(`\d+(\.\d+)?[KMGT]?`, "value does not look like a valid disk size: %"),
+	"dns-name":  like(dnsName, "value does not look like a valid DNS name"),
+	"email":     like(emailAddress, "value does not look like a valid email address"),
+	"ipv4":      ip(4, "value does not look like a valid IPv4 address"),
+	"ipv6":      ip(6, "value does not look like a valid IPv6 address"),
+	"mac-addr": like(
+		`(?i)[a-f0-9][02468ace](?::[a-f0-9]{2}){5}`, "value does not look like a valid unicast MAC address",
+	),
+	"pve-bridge-id": like(`[-_.\w]+`, "invalid bridge ID '%'"),
+	"pve-configid":  like(`(?i)[a-z][a-z0-9_-]+`, "invalid configuration ID '%'"),
+	"pve-cpuset":    like(`\d+(-\d+)?(,\d+(-\d+)?)*`, "value does not look like a valid CPU set: %"),
+	"pve-groupid":   like(`[A-Za-z0-9._-]+`, "group name '%' contains invalid characters"),
+	"pve-hotplug-features": like(
+		`0|1|((network|disk|cpu|memory|usb|cloudinit)([,;\s]+|$))*`, "unable to parse hotplug option",
+	),
+	"pve-ipv4-config": addressConfig(
+		`dhcp|manual`, 32, "value does not look like a valid ipv4 network configuration",
+	),
+	"pve-ipv6-config": addressConfig(
+		`auto|dhcp|manual`, 128, "value does not look like a valid ipv6 network configuration",
+	),
+	"pve-node":        like(`[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?`, "value does not look like a valid node name"),
+	"pve-poolid":      like(`[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+){0,2}`, "pool name '%' contains invalid characters"),
+	"pve-priv":        like(`[A-Za-z.]+`, "invalid privilege '%'"),
+	"pve-qm-bootdev":  like(`(ide|sata|scsi|virtio|net|usb|hostpci)\d+`, "invalid boot device '%'"),
+	"pve-qm-bootdisk": like(`(ide|sata|scsi|virtio)\d+`, "invalid boot disk '%'"),
+	"pve-realm":       like(realm, "value does not look like a valid realm"),
+	"pve-roleid":      like(`[A-Za-z0-9._-]+`, "role name '%' contains invalid characters"),
+	"pve-startup-order": like(
+		`((order=)?\d+|up=\d+|down=\d+|\s*)(,((order=)?\d+|up=\d+|down=\d+|\s*))*`, "unable to parse startup options",
+	),
 	"pve-storage-content":  like(`images|rootdir|vztmpl|iso|backup|snippets|import|none`, "invalid content type '%'"),
 	"pve-storage-id":       like(storageID, "storage ID '%' contains illegal characters"),
 	"pve-tag":              like(`(?i)[a-z0-9_][a-z0-9_\-+.]*`, "invalid characters in tag"),
@@ -57,7 +68,8 @@ const (
 	emailAddress = `[\w+\-~]+(\.[\w+\-~]+)*@[a-zA-Z0-9-]+(\.[a-zA-Z0-9-]+)*`
 )
 
-// like complains about values that do not match the pattern as a whole; the value takes the place of the complaint's "%".
+// like complains about values that do not match the pattern as a whole; the value takes the place of the complaint's
+// "%".
 func like(pattern, complaint string) func(string) string {
 	re := regexp.MustCompile("^(?:" + pattern + ")$")
 

@@ -106,7 +106,8 @@ func parseTable(table map[string]string) map[string]Rule {
 	return rules
 }
 
-// Parameter returns the rule of a call's parameter; path is PVE's own template of it, such as /nodes/{node}/qemu/{vmid}/clone.
+// Parameter returns the rule of a call's parameter; path is PVE's own template of it, such as
+// /nodes/{node}/qemu/{vmid}/clone.
 func Parameter(method, path, name string) (Rule, bool) {
 	if r, ok := ofCalls[method+" "+path+" "+name]; ok {
 		return r, true

@@ -39,20 +39,30 @@ func diskWith(more map[string]string) map[string]string {
 // properties are the property strings by the names of their formats; those in braces have none in PVE.
 var properties = parseProperties(map[string]map[string]string{
 	"{agent}": {
-		"enabled": "bool * !", "freeze-fs fstrim_cloned_disks": "bool", "freeze-fs-on-backup guest-fsfreeze": "->freeze-fs", "type": "=virtio,isa",
+		"enabled":                            "bool * !",
+		"freeze-fs fstrim_cloned_disks":      "bool",
+		"freeze-fs-on-backup guest-fsfreeze": "->freeze-fs",
+		"type":                               "=virtio,isa",
 	},
 	"{audio}": {"device": "=ich9-intel-hda,intel-hda,AC97 *", "driver": "=spice,none"},
 	"{efidisk}": {
 		"efitype": "=2m,4m", "file": "@pve-volume-id-or-qm-path * !", "format": "=raw,qcow,qed,qcow2,vmdk,cloop",
-		"import-from": "@pve-volume-id-or-absolute-path", "ms-cert": "=2011,2023,2023w,2023k", "pre-enrolled-keys": "bool", "size": "@disk-size",
-		"volume": "->file",
+		"import-from":       "@pve-volume-id-or-absolute-path",
+		"ms-cert":           "=2011,2023,2023w,2023k",
+		"pre-enrolled-keys": "bool",
+		"size":              "@disk-size",
+		"volume":            "->file",
 	},
 	"{ide}":      diskWith(map[string]string{"model": "<=120 @urlencoded", "ssd": "bool", "wwn": worldWideName}),
 	"pve-qm-ide": diskWith(map[string]string{"model": "<=120 @urlencoded", "ssd": "bool", "wwn": worldWideName}),
 	"{sata}":     diskWith(map[string]string{"ssd": "bool", "wwn": worldWideName}),
 	"{virtio}":   diskWith(map[string]string{"iothread ro": "bool"}),
 	"{scsi}": diskWith(map[string]string{
-		"iothread ro scsiblock ssd": "bool", "queues": "int 2..", "product": `~[A-Za-z0-9\-_\s]{0,16}`, "vendor": `~[A-Za-z0-9\-_\s]{0,8}`, "wwn": worldWideName,
+		"iothread ro scsiblock ssd": "bool",
+		"queues":                    "int 2..",
+		"product":                   `~[A-Za-z0-9\-_\s]{0,16}`,
+		"vendor":                    `~[A-Za-z0-9\-_\s]{0,8}`,
+		"wwn":                       worldWideName,
 	}),
 	"{ivshmem}": {"name": `~[a-zA-Z0-9\-]+`, "size": "int 1.. *"},
 	"{machine}": {
@@ -63,17 +73,27 @@ var properties = parseProperties(map[string]map[string]string{
 	"{net}": {
 		"model": "=e1000,e1000-82540em,e1000-82544gc,e1000-82545em,e1000e,i82551,i82557b,i82559er,ne2k_isa,ne2k_pci,pcnet,rtl8139,virtio,vmxnet3 * !",
 		"e1000 e1000-82540em e1000-82544gc e1000-82545em e1000e i82551 i82557b i82559er ne2k_isa ne2k_pci pcnet rtl8139 virtio vmxnet3": "->macaddr/model",
-		"bridge": "@pve-bridge-id", "firewall link_down": "bool", "macaddr": "@mac-addr", "mtu": "int 1..65520", "queues": "int 0..64", "rate": "number 0..",
-		"tag": "int 1..4094", "trunks": `~(?:\d+(?:-\d+)?(?:;\d+(?:-\d+)?)*)`,
+		"bridge":             "@pve-bridge-id",
+		"firewall link_down": "bool",
+		"macaddr":            "@mac-addr",
+		"mtu":                "int 1..65520",
+		"queues":             "int 0..64",
+		"rate":               "number 0..",
+		"tag":                "int 1..4094", "trunks": `~(?:\d+(?:-\d+)?(?:;\d+(?:-\d+)?)*)`,
 	},
 	"{numa}": {
-		"cpus": `~(?:\d+(?:-\d+)?(?:;\d+(?:-\d+)?)*) *`, "hostnodes": `~(?:\d+(?:-\d+)?(?:;\d+(?:-\d+)?)*)`, "memory": "number",
-		"policy": "=preferred,bind,interleave",
+		"cpus":      `~(?:\d+(?:-\d+)?(?:;\d+(?:-\d+)?)*) *`,
+		"hostnodes": `~(?:\d+(?:-\d+)?(?:;\d+(?:-\d+)?)*)`,
+		"memory":    "number",
+		"policy":    "=preferred,bind,interleave",
 	},
 	"{spice}": {"foldersharing": "bool", "videostreaming": "=off,all,filter"},
 	"{tpmstate}": {
-		"file": "@pve-volume-id-or-qm-path * !", "format": "=raw,qcow2,vmdk", "import-from": "@pve-volume-id-or-absolute-path", "size": "@disk-size",
-		"version": "=v1.2,v2.0", "volume": "->file",
+		"file":        "@pve-volume-id-or-qm-path * !",
+		"format":      "=raw,qcow2,vmdk",
+		"import-from": "@pve-volume-id-or-absolute-path",
+		"size":        "@disk-size",
+		"version":     "=v1.2,v2.0", "volume": "->file",
 	},
 	"{unused}": {"file": "@pve-volume-id * !", "volume": "->file"},
 	"{usb}": {
@@ -84,7 +104,9 @@ var properties = parseProperties(map[string]map[string]string{
 		"clipboard": "=vnc", "memory": "int 4..512",
 		"type": "=cirrus,qxl,qxl2,qxl3,qxl4,none,serial0,serial1,serial2,serial3,std,virtio,virtio-gl,vmware !",
 	},
-	"{virtiofs}": {"cache": "=auto,always,metadata,never", "direct-io expose-acl expose-xattr": "bool", "dirid": "@pve-configid * !"},
+	"{virtiofs}": {
+		"cache": "=auto,always,metadata,never", "direct-io expose-acl expose-xattr": "bool", "dirid": "@pve-configid * !",
+	},
 	"{pci-map}": {
 		"description": "<=4096", "id": "~(?:^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}$) *", "iommugroup": "int", "node": "@pve-node *",
 		"path":         "~(?:[a-f0-9]{4,}:[a-f0-9]{2}:[a-f0-9]{2}(?:.[a-f0-9])?;)*[a-f0-9]{4,}:[a-f0-9]{2}:[a-f0-9]{2}(?:.[a-f0-9])? *",
@@ -97,8 +119,12 @@ var properties = parseProperties(map[string]map[string]string{
 	"pve-qm-boot":      {"legacy": "~[acdn]{1,4} !", "order": "@pve-qm-bootdev-list"},
 	"pve-qm-cicustom":  {"meta network user vendor": "@pve-volume-id"},
 	"pve-qm-hostpci": {
-		"host":    `~(?:(?:[a-f0-9]{4,}:)?[a-f0-9]{2}:[a-f0-9]{2}(?:\.[a-f0-9])?;?)+ !`,
-		"mapping": "@pve-configid", "driver": "=vfio,keep", "legacy-igd pcie rombar x-vga": "bool", "mdev": `~[^/\.:]+`, "romfile": "<=255 ~[^,;]+",
+		"host":                         `~(?:(?:[a-f0-9]{4,}:)?[a-f0-9]{2}:[a-f0-9]{2}(?:\.[a-f0-9])?;?)+ !`,
+		"mapping":                      "@pve-configid",
+		"driver":                       "=vfio,keep",
+		"legacy-igd pcie rombar x-vga": "bool",
+		"mdev":                         `~[^/\.:]+`,
+		"romfile":                      "<=255 ~[^,;]+",
 		"device-id sub-device-id sub-vendor-id vendor-id": "~(?:^0x[0-9A-Fa-f]{4}$)",
 	},
 	"pve-qm-ipconfig": {"ip": "@pve-ipv4-config", "gw": "@ipv4 +ip", "ip6": "@pve-ipv6-config", "gw6": "@ipv6 +ip6"},
@@ -109,8 +135,11 @@ var properties = parseProperties(map[string]map[string]string{
 	},
 	"pve-qm-watchdog": {"model": "=i6300esb,ib700 !", "action": "=reset,shutdown,poweroff,pause,debug,none"},
 	"pve-vm-cpu-conf": {
-		"cputype": "!", "flags": `~[+-][a-zA-Z0-9\-_.]+(;[+-][a-zA-Z0-9\-_.]+)*`, "guest-phys-bits": "int 32..64", "hidden": "bool",
-		"hv-vendor-id": "~[a-zA-Z0-9]{1,12}", "phys-bits": "~(host|[0-9]{1,2})", "reported-model": "string",
+		"cputype":         "!",
+		"flags":           `~[+-][a-zA-Z0-9\-_.]+(;[+-][a-zA-Z0-9\-_.]+)*`,
+		"guest-phys-bits": "int 32..64",
+		"hidden":          "bool",
+		"hv-vendor-id":    "~[a-zA-Z0-9]{1,12}", "phys-bits": "~(host|[0-9]{1,2})", "reported-model": "string",
 	},
 })
 

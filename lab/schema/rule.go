@@ -1,4 +1,5 @@
-// Package schema is what Proxmox VE 9 accepts as parameters: a rule for each, in one line, and PVE's own words for what breaks one.
+// Package schema is what Proxmox VE 9 accepts as parameters: a rule for each, in one line, and PVE's own words for what
+// breaks one.
 package schema
 
 import (
@@ -30,8 +31,9 @@ type Rule struct {
 	Format string
 	// Requires is the parameter without which this one means nothing.
 	Requires string
-	// Required, Default, Alias and KeyAlias are of parts of property strings: a part that must be there, one that may go without its key, and one
-	// that is written for another part, its own key being the value of a third: "virtio=MAC" is "model=virtio,macaddr=MAC".
+	// Required, Default, Alias and KeyAlias are of parts of property strings: a part that must be there, one that may go
+	// without its key, and one that is written for another part, its own key being the value of a third: "virtio=MAC" is
+	// "model=virtio,macaddr=MAC".
 	Required, Default bool
 	Alias, KeyAlias   string
 
@@ -139,7 +141,9 @@ type slot struct {
 func slots(more ...slot) []string {
 	var list []string
 
-	for _, s := range append([]slot{{"ide", 4}, {"scsi", 31}, {"virtio", 16}, {"sata", 6}, {"efidisk", 1}, {"tpmstate", 1}}, more...) {
+	for _, s := range append(
+		[]slot{{"ide", 4}, {"scsi", 31}, {"virtio", 16}, {"sata", 6}, {"efidisk", 1}, {"tpmstate", 1}}, more...,
+	) {
 		for n := range s.count {
 			list = append(list, s.name+strconv.Itoa(n))
 		}

@@ -56,7 +56,10 @@ func TestOneAuthorityForAllHosts(t *testing.T) {
 
 		for _, host := range connection.Hosts {
 			for _, name := range []string{host.Address, host.Name, "localhost"} {
-				conn, err := tls.Dial("tcp", host.Address+":"+endpoint.Port(), &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS13})
+				conn, err := tls.Dial(
+					"tcp", host.Address+":"+endpoint.Port(),
+					&tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS13},
+				)
 				require.NoError(t, err, "%s as %s", host.Name, name)
 				assert.Len(t, conn.ConnectionState().PeerCertificates, 1, "a Proxmox host shows its own certificate only")
 				require.NoError(t, conn.Close())

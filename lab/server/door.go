@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// door is a listener of a host that is shut while the host is off: clients are refused then, as by a machine that nothing listens on.
+// door is a listener of a host that is shut while the host is off: clients are refused then, as by a machine that
+// nothing listens on.
 type door struct {
 	mu     sync.Mutex
 	ln     net.Listener
@@ -137,6 +138,7 @@ type front interface {
 // serveHost serves at a door that is shut while the host is off.
 func (s *Server) serveHost(host string, ln net.Listener, server front) {
 	d := newDoor(ln)
+
 	s.serve(func() error { return server.Serve(d) }, func() error { return errors.Join(d.Close(), server.Close()) })
 	s.Data.OnHostPower(host, d.power)
 }

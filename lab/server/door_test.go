@@ -85,7 +85,9 @@ func TestAHostRebootsWithItsDoors(t *testing.T) {
 
 	for _, address := range []string{shell, "127.183.0.11:8006"} {
 		// Until its door is shut, a host on its way down resets connections.
-		require.Eventually(t, func() bool { return errors.Is(dial(t, address), syscall.ECONNREFUSED) }, time.Minute, time.Millisecond)
+		require.Eventually(
+			t, func() bool { return errors.Is(dial(t, address), syscall.ECONNREFUSED) }, time.Minute, time.Millisecond,
+		)
 	}
 
 	require.NoError(t, dial(t, "127.183.0.12:8006"), "the other host goes on")

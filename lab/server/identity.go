@@ -19,7 +19,8 @@ import (
 	"talos-proxmox/lab/proxmox"
 )
 
-// identity is what a lab keeps from start to start besides its data centre: credentials, keys and the ports it was given. The file is its owner's only.
+// identity is what a lab keeps from start to start besides its data centre: credentials, keys and the ports it was
+// given. The file is its owner's only.
 type identity struct {
 	RootPassword string            `json:"rootPassword"`
 	TokenSecret  string            `json:"tokenSecret"`
@@ -43,7 +44,9 @@ func loadIdentity(dir string) (*identity, error) {
 	b, err := os.ReadFile(id.path)
 	if err == nil {
 		if err := json.Unmarshal(b, id); err != nil {
-			return nil, fmt.Errorf("unable to read the lab's identity %s: %w; remove the lab's folder to start over", id.path, err)
+			return nil, fmt.Errorf(
+				"unable to read the lab's identity %s: %w; remove the lab's folder to start over", id.path, err,
+			)
 		}
 
 		return id, nil

@@ -35,9 +35,12 @@ func (s *Server) chooseKubernetes() (*machine.Labkube, error) {
 	}
 
 	if wanted != have && slices.ContainsFunc(s.Data.VMs(), func(vm datacentre.VM) bool { return !vm.Template }) {
-		return nil, fmt.Errorf("--kubernetes %s: the machines of this lab have data of the kind %q, which the other cannot read; "+
-			"remove them first (lab start --kubernetes=%s, then lab destroy and lab stop), "+
-			"or the lab's folder %s with all it holds", wanted, have, have, s.o.Dir)
+		return nil, fmt.Errorf(
+			"--kubernetes %s: the machines of this lab have data of the kind %q, which the other cannot read; "+
+				"remove them first (lab start --kubernetes=%s, then lab destroy and lab stop), "+
+				"or the lab's folder %s with all it holds",
+			wanted, have, have, s.o.Dir,
+		)
 	}
 
 	s.id.Kubernetes = wanted
@@ -46,8 +49,10 @@ func (s *Server) chooseKubernetes() (*machine.Labkube, error) {
 	}
 
 	if _, err := os.Stat(s.o.Labkube); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("--kubernetes %s needs %s, which is not there: make labkube builds it (some five minutes, once)",
-			wanted, s.o.Labkube)
+		return nil, fmt.Errorf(
+			"--kubernetes %s needs %s, which is not there: make labkube builds it (some five minutes, once)", wanted,
+			s.o.Labkube,
+		)
 	}
 
 	dir := filepath.Join(s.o.Dir, "machines")

@@ -39,7 +39,9 @@ func TestALabKeepsItsKubernetes(t *testing.T) {
 	require.EqualError(t, err, `--kubernetes "other": state model or real`)
 
 	_, err = open(KubernetesReal)
-	require.EqualError(t, err, "--kubernetes real needs "+o.Labkube+", which is not there: make labkube builds it (some five minutes, once)")
+	require.EqualError(
+		t, err, "--kubernetes real needs "+o.Labkube+", which is not there: make labkube builds it (some five minutes, once)",
+	)
 
 	require.NoError(t, os.WriteFile(o.Labkube, nil, 0o700)) //nolint:gosec // it is run
 
@@ -52,7 +54,9 @@ func TestALabKeepsItsKubernetes(t *testing.T) {
 
 	_, err = lab.Data.CreateVM(rootUser, "pve1", 100, datacentre.Config{"name": "a"})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(lab.Data.VMs()) == 1 && lab.Data.VMs()[0].Lock == "" }, time.Minute, time.Millisecond)
+	require.Eventually(
+		t, func() bool { return len(lab.Data.VMs()) == 1 && lab.Data.VMs()[0].Lock == "" }, time.Minute, time.Millisecond,
+	)
 	require.NoError(t, lab.Close())
 
 	_, err = open(KubernetesModel)

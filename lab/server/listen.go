@@ -23,8 +23,8 @@ const (
 	kubernetesPort = 6443
 )
 
-// patience is how long a lab waits in all for ports that are taken: those of a lab that has just closed stay with processes
-// that it was starting meanwhile, until these have become other programs.
+// patience is how long a lab waits in all for ports that are taken: those of a lab that has just closed stay with
+// processes that it was starting meanwhile, until these have become other programs.
 const patience = time.Second
 
 // patient listens at a port as soon as it is free, until a moment has come.
@@ -81,7 +81,8 @@ func (p patient) claim(address netip.Addr) (net.Listener, error) {
 	return ln, nil
 }
 
-// checkFree makes sure that the addresses of machines are free, before anything is started: a taken one would show only when its machine boots.
+// checkFree makes sure that the addresses of machines are free, before anything is started: a taken one would show only
+// when its machine boots.
 func (p patient) checkFree(machines netip.Prefix) error {
 	var taken []string
 

@@ -8,7 +8,8 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// GrantProgram makes the roles, the user and the separated token that the program works with, as docs/permissions.md tells an administrator to.
+// GrantProgram makes the roles, the user and the separated token that the program works with, as docs/permissions.md
+// tells an administrator to.
 func GrantProgram(data *datacentre.Datacentre, secret string) error {
 	data.PutUser(datacentre.User{ID: permissions.User, Comment: "talos-proxmox"})
 	data.PutToken(datacentre.Token{ID: permissions.Token, Secret: secret, Separated: true})
@@ -17,6 +18,7 @@ func GrantProgram(data *datacentre.Datacentre, secret string) error {
 
 	for _, role := range permissions.Roles() {
 		privileges := role.PrivilegesOn(data.Release())
+
 		put := func() error { return data.AddRole(role.ID, privileges...) }
 		if slices.ContainsFunc(known, func(k datacentre.Role) bool { return k.ID == role.ID }) {
 			put = func() error { return data.SetRole(role.ID, false, privileges...) }

@@ -76,7 +76,10 @@ nodes their resource pool, ` + "`/pool/<name>`" + `. The most specific path wins
 		b.WriteString("| privilege | on | call that needs it | what for | without it (403) |\n|---|---|---|---|---|\n")
 
 		for _, n := range role.Needs {
-			fmt.Fprintf(&b, "| %s | `%s` | `%s` | %s | `%s` |\n", n.Privilege, n.Path, n.Call, n.Why, strings.ReplaceAll(n.Refusal, "|", `\|`))
+			fmt.Fprintf(
+				&b, "| %s | `%s` | `%s` | %s | `%s` |\n", n.Privilege, n.Path, n.Call, n.Why,
+				strings.ReplaceAll(n.Refusal, "|", `\|`),
+			)
 		}
 	}
 

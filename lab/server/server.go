@@ -1,5 +1,5 @@
-// Package server assembles a lab: the data centre's model, its front doors (Proxmox REST and a shell per host), the Image Factory and the Talos machines, on loopback
-// addresses of one /16 network.
+// Package server assembles a lab: the data centre's model, its front doors (Proxmox REST and a shell per host), the
+// Image Factory and the Talos machines, on loopback addresses of one /16 network.
 package server
 
 import (
@@ -35,7 +35,8 @@ const (
 type Options struct {
 	// Dir is the lab's folder, made if it is missing, for its owner only.
 	Dir string
-	// Network is the first half of the lab's addresses, such as "127.20": hosts are <network>.0.11 and up, machines <network>.1.0/24.
+	// Network is the first half of the lab's addresses, such as "127.20": hosts are <network>.0.11 and up, machines
+	// <network>.1.0/24.
 	Network string
 	// Hosts is the least number of Proxmox hosts: pve1, pve2, ….
 	Hosts int
@@ -82,7 +83,9 @@ func parseNetwork(half string) (network, error) {
 
 	var err error
 	if n.hosts, err = netip.ParsePrefix(half + ".0.0/24"); err != nil || !n.hosts.Addr().IsLoopback() {
-		return n, fmt.Errorf("--network %q: not the first half of a loopback address; use one such as %s", half, DefaultNetwork)
+		return n, fmt.Errorf(
+			"--network %q: not the first half of a loopback address; use one such as %s", half, DefaultNetwork,
+		)
 	}
 
 	n.machines = netip.MustParsePrefix(half + ".1.0/24")
@@ -300,7 +303,9 @@ func (s *Server) openHost(host datacentre.Host) error {
 		return err
 	}
 
-	rest := proxmox.New(s.Data, proxmox.Options{Host: host.Name, CA: ca, Names: []string{host.Address.String()}, Stats: s.Requests})
+	rest := proxmox.New(
+		s.Data, proxmox.Options{Host: host.Name, CA: ca, Names: []string{host.Address.String()}, Stats: s.Requests},
+	)
 	s.serveHost(host.Name, api, rest)
 
 	key, err := s.id.hostKey(host.Name)
@@ -353,7 +358,8 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// fetch gets what a host downloads. The lab's hosts reach nothing but the lab's own Image Factory, which also answers for the public one's name.
+// fetch gets what a host downloads. The lab's hosts reach nothing but the lab's own Image Factory, which also answers
+// for the public one's name.
 func (s *Server) fetch(ctx context.Context, address string) ([]byte, error) {
 	return fetchFrom(ctx, netip.AddrPortFrom(nth(s.network.hosts, 2), uint16(s.id.Ports["factory"])), address)
 }

@@ -93,7 +93,9 @@ func (s *Server) updateInitramfs(ctx context.Context, c call) error {
 		}
 
 		if err := s.write(func() error { return s.system.UpdateInitramfs(s.host, kernel) }); err != nil {
-			c.errorf("E: mkinitramfs failure: %s\nupdate-initramfs: failed for /boot/initrd.img-%s with 1.\n", reason(err), kernel)
+			c.errorf(
+				"E: mkinitramfs failure: %s\nupdate-initramfs: failed for /boot/initrd.img-%s with 1.\n", reason(err), kernel,
+			)
 
 			return interp.ExitStatus(statusFailed)
 		}
@@ -165,7 +167,8 @@ func (s *Server) sayGRUB(c call) {
 	c.errorf("done\n")
 }
 
-// updateGRUB is update-grub. Where proxmox-boot-tool keeps the loader it hands over to that, as Proxmox' own header of GRUB's scripts does.
+// updateGRUB is update-grub. Where proxmox-boot-tool keeps the loader it hands over to that, as Proxmox' own header of
+// GRUB's scripts does.
 func (s *Server) updateGRUB(ctx context.Context, c call) error {
 	if len(s.system.BootPartitions(s.host)) > 0 {
 		c.errorf("Generating grub configuration file ...\nW: This system is booted via proxmox-boot-tool:\n" +
@@ -205,11 +208,16 @@ func (s *Server) bootTool(ctx context.Context, c call) error {
 	case "status", "status --quiet":
 		return s.bootStatus(c, command == "status")
 	case "kernel list":
-		c.printf("Manually selected kernels:\nNone.\n\nAutomatically selected kernels:\n%s\n", strings.Join(s.system.Kernels(s.host), "\n"))
+		c.printf(
+			"Manually selected kernels:\nNone.\n\nAutomatically selected kernels:\n%s\n",
+			strings.Join(s.system.Kernels(s.host), "\n"),
+		)
 
 		return nil
 	default:
-		c.errorf("USAGE: /usr/sbin/proxmox-boot-tool <commands> [ARGS]\n       the lab's: kernel list, refresh, status [--quiet]\n")
+		c.errorf(
+			"USAGE: /usr/sbin/proxmox-boot-tool <commands> [ARGS]\n       the lab's: kernel list, refresh, status [--quiet]\n",
+		)
 
 		return interp.ExitStatus(statusFailed)
 	}
@@ -238,7 +246,10 @@ func (s *Server) bootStatus(c call, loud bool) error {
 		loader = "grub"
 	}
 
-	c.printf("Re-executing '/usr/sbin/proxmox-boot-tool' in new private mount namespace..\nSystem currently booted with %s\n", mode)
+	c.printf(
+		"Re-executing '/usr/sbin/proxmox-boot-tool' in new private mount namespace..\nSystem currently booted with %s\n",
+		mode,
+	)
 
 	for _, id := range partitions {
 		c.printf("%s is configured with: %s (versions: %s)\n", id, loader, strings.Join(s.system.Kernels(s.host), ", "))

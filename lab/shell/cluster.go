@@ -53,6 +53,7 @@ func (s *Server) pvecm(_ context.Context, c call) error {
 
 	if votes.QDevice {
 		flags, column = flags+"Qdevice ", "    Qdevice"
+
 		members.WriteString("0x00000000          1            Qdevice\n")
 	}
 
@@ -82,8 +83,8 @@ func (s *Server) haManager(_ context.Context, c call) error {
 	return nil
 }
 
-// clusterLock is mkdir, rmdir and touch of a lock of the cluster file system: a folder that can be made once in the whole cluster, and whose release anybody
-// may ask for by setting its time to 0.
+// clusterLock is mkdir, rmdir and touch of a lock of the cluster file system: a folder that can be made once in the
+// whole cluster, and whose release anybody may ask for by setting its time to 0.
 func (s *Server) clusterLock(c interp.HandlerContext, name string, words []string) (bool, error) {
 	const folder = "/etc/pve/priv/lock"
 

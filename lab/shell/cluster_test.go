@@ -18,7 +18,9 @@ func (h *host) rebootScript(t *testing.T) string {
 	t.Helper()
 
 	plan := spec.Host{Name: "pve1", Prep: &spec.Prep{IOMMU: true, Repositories: "keep", Reboot: "whenIdle"}}
-	parameters := append(scripts.HostParameters(plan, "talos-proxmox/test", true), scripts.Parameter{Name: "clusters", Value: "one"})
+	parameters := append(
+		scripts.HostParameters(plan, "talos-proxmox/test", true), scripts.Parameter{Name: "clusters", Value: "one"},
+	)
 	stdout, stderr, status := h.run(t, scripts.HostCommand(scripts.ActionReboot), scripts.Host(parameters))
 
 	return strings.TrimSpace(stdout + strings.Repeat(stderr, min(status, 1)))
@@ -31,8 +33,13 @@ func TestVotesOfACluster(t *testing.T) {
 	h := start(t, hostOptions{speed: 100, files: true, cluster: "lab", more: []string{"pve3"}})
 	stdout, _, status := h.run(t, "pvecm status", "")
 	assert.Zero(t, status)
-	assert.Contains(t, stdout, "Expected votes:   3\nHighest expected: 3\nTotal votes:      3\nQuorum:           2  \nFlags:            Quorate \n")
-	assert.Contains(t, stdout, "0x00000001          1 pve1 (local)\n0x00000002          1 pve2\n0x00000003          1 pve3\n")
+	assert.Contains(
+		t, stdout,
+		"Expected votes:   3\nHighest expected: 3\nTotal votes:      3\nQuorum:           2  \nFlags:            Quorate \n",
+	)
+	assert.Contains(
+		t, stdout, "0x00000001          1 pve1 (local)\n0x00000002          1 pve2\n0x00000003          1 pve3\n",
+	)
 
 	_, err := h.dc.AddFault(datacentre.Fault{Offline: true, Host: "pve2"})
 	require.NoError(t, err)
@@ -49,6 +56,7 @@ func TestVotesOfACluster(t *testing.T) {
 	_, stderr, status := h.run(t, "mkdir -p $HOST_ROOT/etc/pve/priv/lock; mkdir $HOST_ROOT/etc/pve/priv/lock/x", "")
 	assert.Equal(t, 1, status)
 	assert.Contains(t, stderr, "cannot create directory '/etc/pve/priv/lock/x': Permission denied")
+
 	_, err = h.dc.CreateVM("root@pam", "pve1", 100, datacentre.Config{"name": "x"})
 	require.ErrorContains(t, err, "cluster not ready - no quorum?")
 }

@@ -31,11 +31,33 @@ func (c call) printf(format string, a ...any) { fmt.Fprintf(c.Stdout, format, a.
 
 func (s *Server) commands() map[string]command {
 	return map[string]command{
-		"qm": s.qm, "pct": s.nothing, "pvesm": s.pvesm, "pvesh": s.pvesh, "pvecm": s.pvecm, "ha-manager": s.haManager, "pveversion": s.pveVersion,
-		"flock": s.flock, "sudo": s.prefix, "nohup": s.prefix, "bash": s.bash, "sh": s.bash,
-		"hostname": s.hostname, "nproc": s.nproc, "uname": s.uname, "lspci": s.lspci, "lsblk": s.lsblk, "df": s.df, "dmesg": s.dmesg, "lsmod": s.lsmod,
-		"modprobe": s.modprobe, "systemctl": s.systemctl, "reboot": s.reboot, "shutdown": s.shutdown, "zpool": s.zpool, "zfs": s.zfs,
-		"update-initramfs": s.updateInitramfs, "update-grub": s.updateGRUB, "proxmox-boot-tool": s.bootTool, "efibootmgr": s.efibootmgr, "mokutil": s.mokutil,
+		"qm":         s.qm,
+		"pct":        s.nothing,
+		"pvesm":      s.pvesm,
+		"pvesh":      s.pvesh,
+		"pvecm":      s.pvecm,
+		"ha-manager": s.haManager,
+		"pveversion": s.pveVersion,
+		"flock":      s.flock, "sudo": s.prefix, "nohup": s.prefix, "bash": s.bash, "sh": s.bash,
+		"hostname":          s.hostname,
+		"nproc":             s.nproc,
+		"uname":             s.uname,
+		"lspci":             s.lspci,
+		"lsblk":             s.lsblk,
+		"df":                s.df,
+		"dmesg":             s.dmesg,
+		"lsmod":             s.lsmod,
+		"modprobe":          s.modprobe,
+		"systemctl":         s.systemctl,
+		"reboot":            s.reboot,
+		"shutdown":          s.shutdown,
+		"zpool":             s.zpool,
+		"zfs":               s.zfs,
+		"update-initramfs":  s.updateInitramfs,
+		"update-grub":       s.updateGRUB,
+		"proxmox-boot-tool": s.bootTool,
+		"efibootmgr":        s.efibootmgr,
+		"mokutil":           s.mokutil,
 	}
 }
 
@@ -62,6 +84,7 @@ func (s *Server) exec(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 			}
 
 			err := next(ctx, words)
+
 			s.settle()
 
 			return err
@@ -209,7 +232,9 @@ func (s *Server) script(ctx context.Context, c call, options, words []string, te
 		stdin = nil
 	}
 
-	runner, err := s.runner(exported(c.Env), c.Dir, stdin, c.Stdout, c.Stderr, interp.Params(append(append(options, "--"), words...)...))
+	runner, err := s.runner(
+		exported(c.Env), c.Dir, stdin, c.Stdout, c.Stderr, interp.Params(append(append(options, "--"), words...)...),
+	)
 	if err != nil {
 		fmt.Fprintf(c.Stderr, "bash: %s\n", err) //nolint:errcheck
 

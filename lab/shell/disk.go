@@ -42,7 +42,8 @@ func (s *Server) openFault(name string, flag int) error {
 	return nil
 }
 
-// commandFault is how this machine's programs end that would write to a disk which does not take it: they know nothing of it.
+// commandFault is how this machine's programs end that would write to a disk which does not take it: they know nothing
+// of it.
 func (s *Server) commandFault(hc interp.HandlerContext, words []string) error {
 	err := s.diskError()
 	if err == nil {
@@ -56,7 +57,9 @@ func (s *Server) commandFault(hc interp.HandlerContext, words []string) error {
 	}
 
 	name := filepath.Base(words[0])
-	inPlace := name == "sed" && slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "-i") || strings.HasPrefix(w, "--in-place") })
+	inPlace := name == "sed" && slices.ContainsFunc(
+		words, func(w string) bool { return strings.HasPrefix(w, "-i") || strings.HasPrefix(w, "--in-place") },
+	)
 
 	if !inPlace && !slices.Contains(writers, name) {
 		return nil

@@ -27,14 +27,25 @@ func TestADiskThatTakesNothing(t *testing.T) {
 		command, stderr string
 		status          int
 	}{
-		"an image":                        {full, "update-initramfs -u", "E: mkinitramfs failure: No space left on device\nupdate-initramfs: failed for /boot/initrd.img-6.17.2-1-pve with 1.\n", 1},
-		"GRUB's configuration":            {grub, "update-grub", "Generating grub configuration file ...\n/usr/sbin/grub-mkconfig: Read-only file system\n", 1},
-		"the boot loader's partition":     {full, "proxmox-boot-tool refresh >/dev/null", "", 0},
-		"a redirection":                   {full, "echo x >/etc/x", "open /etc/x: no space left on device\n", 1},
-		"a file that is there":            {fixed, "echo x >>$HOST_ROOT/etc/hostname", "open /etc/hostname: read-only file system\n", 1},
-		"a copy":                          {fixed, "cp $HOST_ROOT/etc/hosts $HOST_ROOT/etc/x 2>&1 | grep -o 'Read-only file system'", "", 0},
-		"a change in place":               {full, "sed -i s/a/b/ $HOST_ROOT/etc/hosts 2>&1 | grep -o 'No space left on device'", "", 0},
-		"a new name on a full disk":       {full, "mv $HOST_ROOT/etc/hostname $HOST_ROOT/etc/hostname2 && mv $HOST_ROOT/etc/hostname2 $HOST_ROOT/etc/hostname", "", 0},
+		"an image": {full, "update-initramfs -u", "E: mkinitramfs failure: No space left on device\nupdate-initramfs: failed for /boot/initrd.img-6.17.2-1-pve with 1.\n", 1},
+		"GRUB's configuration": {
+			grub, "update-grub", "Generating grub configuration file ...\n/usr/sbin/grub-mkconfig: Read-only file system\n", 1,
+		},
+		"the boot loader's partition": {full, "proxmox-boot-tool refresh >/dev/null", "", 0},
+		"a redirection":               {full, "echo x >/etc/x", "open /etc/x: no space left on device\n", 1},
+		"a file that is there": {
+			fixed, "echo x >>$HOST_ROOT/etc/hostname", "open /etc/hostname: read-only file system\n", 1,
+		},
+		"a copy": {
+			fixed, "cp $HOST_ROOT/etc/hosts $HOST_ROOT/etc/x 2>&1 | grep -o 'Read-only file system'", "", 0,
+		},
+		"a change in place": {
+			full, "sed -i s/a/b/ $HOST_ROOT/etc/hosts 2>&1 | grep -o 'No space left on device'", "", 0,
+		},
+		"a new name on a full disk": {
+			full, "mv $HOST_ROOT/etc/hostname $HOST_ROOT/etc/hostname2 && mv $HOST_ROOT/etc/hostname2 $HOST_ROOT/etc/hostname",
+			"", 0,
+		},
 		"a folder that is there":          {fixed, "mkdir -p $HOST_ROOT/etc", "", 0},
 		"a temporary file":                {fixed, `f=$(mktemp) && echo x >"$f" && cp "$f" "$f.2" && rm "$f" "$f.2"`, "", 0},
 		"a lock":                          {fixed, "flock /run/lock/x true", "", 0},
@@ -63,7 +74,12 @@ func TestTheProjectsOwnHostScriptOnABadDisk(t *testing.T) {
 			t.Parallel()
 
 			h := start(t, hostOptions{speed: 10000, files: true, hardware: zfsHost})
-			text := scripts.Host(scripts.HostParameters(spec.Host{Name: "pve1", Prep: &spec.Prep{IOMMU: true, Repositories: "no-subscription"}}, "talos-proxmox/test", false))
+			text := scripts.Host(
+				scripts.HostParameters(
+					spec.Host{Name: "pve1", Prep: &spec.Prep{IOMMU: true, Repositories: "no-subscription"}}, "talos-proxmox/test",
+					false,
+				),
+			)
 			sums := func() string {
 				stdout, _, _ := h.run(t, "cd $HOST_ROOT/etc && find . -type f -exec sha256sum {} + | sort -k2", "")
 

@@ -12,9 +12,12 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// df knows the root file system, on which everything of the host lies: df [-P|-k|-h|-T|-B1|-BM|-BG] [--output=…] [file…].
+// df knows the root file system, on which everything of the host lies: df [-P|-k|-h|-T|-B1|-BM|-BG] [--output=…]
+// [file…].
 func (s *Server) df(_ context.Context, c call) error {
-	unit, head, share, columns := int64(1<<10), "1K-blocks", "Use%", []string{"source", "size", "used", "avail", "pcent", "target"}
+	unit, head, share, columns := int64(1<<10), "1K-blocks", "Use%", []string{
+		"source", "size", "used", "avail", "pcent", "target",
+	}
 
 	for _, word := range c.words[1:] {
 		size, isSize := strings.CutPrefix(word, "-B")
@@ -28,7 +31,9 @@ func (s *Server) df(_ context.Context, c call) error {
 		case isOutput:
 			columns = strings.Split(list, ",")
 		case isSize:
-			units := map[string]int64{"1": 1, "1K": 1 << 10, "K": 1 << 10, "1M": 1 << 20, "M": 1 << 20, "1G": 1 << 30, "G": 1 << 30}
+			units := map[string]int64{
+				"1": 1, "1K": 1 << 10, "K": 1 << 10, "1M": 1 << 20, "M": 1 << 20, "1G": 1 << 30, "G": 1 << 30,
+			}
 			if unit = units[size]; unit == 0 {
 				c.errorf("df: invalid --block-size argument '%s'\n", size)
 
@@ -62,10 +67,22 @@ func (s *Server) df(_ context.Context, c call) error {
 
 	suffix := map[bool]string{true: "G"}[head == "Size"]
 	size, used := datacentre.RootBytes, datacentre.RootUsedBytes
-	heads := map[string]string{"source": "Filesystem", "fstype": "Type", "size": head, "used": "Used", "avail": "Available", "pcent": share, "target": "Mounted on"}
+	heads := map[string]string{
+		"source": "Filesystem",
+		"fstype": "Type",
+		"size":   head,
+		"used":   "Used",
+		"avail":  "Available",
+		"pcent":  share,
+		"target": "Mounted on",
+	}
 	values := map[string]string{
-		"source": source, "fstype": kind, "size": fmt.Sprint(size/unit, suffix), "used": fmt.Sprint(used/unit, suffix), "avail": fmt.Sprint((size-used)/unit, suffix),
-		"pcent": fmt.Sprintf("%d%%", used*100/size), "target": "/",
+		"source": source,
+		"fstype": kind,
+		"size":   fmt.Sprint(size/unit, suffix),
+		"used":   fmt.Sprint(used/unit, suffix),
+		"avail":  fmt.Sprint((size-used)/unit, suffix),
+		"pcent":  fmt.Sprintf("%d%%", used*100/size), "target": "/",
 	}
 
 	for _, row := range []map[string]string{heads, values} {
@@ -116,8 +133,17 @@ func (s *Server) lsblk(_ context.Context, c call) error {
 
 	row := func(name, size, kind, fs, mount string) map[string]string {
 		return map[string]string{
-			"NAME": name, "KNAME": name, "SIZE": size, "TYPE": kind, "FSTYPE": fs, "MOUNTPOINT": mount, "MOUNTPOINTS": mount, "RM": "0", "RO": "0", "MAJ:MIN": "259:0",
-			"ROTA": "0", "MODEL": "SAMSUNG MZVL21T0HCLR-00B00", "SERIAL": "S676NX0R500001", "TRAN": "nvme",
+			"NAME":        name,
+			"KNAME":       name,
+			"SIZE":        size,
+			"TYPE":        kind,
+			"FSTYPE":      fs,
+			"MOUNTPOINT":  mount,
+			"MOUNTPOINTS": mount,
+			"RM":          "0",
+			"RO":          "0",
+			"MAJ:MIN":     "259:0",
+			"ROTA":        "0", "MODEL": "SAMSUNG MZVL21T0HCLR-00B00", "SERIAL": "S676NX0R500001", "TRAN": "nvme",
 		}
 	}
 	rows := []map[string]string{row("nvme0n1", "953.9G", "disk", "", "")}

@@ -7,7 +7,8 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 )
 
-// acceptsEnv says which environment variables a client may send along: those of AcceptEnv in Debian's sshd_config, which Proxmox leaves as it is.
+// acceptsEnv says which environment variables a client may send along: those of AcceptEnv in Debian's sshd_config,
+// which Proxmox leaves as it is.
 func acceptsEnv(name string) bool {
 	return name == "LANG" || name == "COLORTERM" || name == "NO_COLOR" || strings.HasPrefix(name, "LC_")
 }

@@ -13,8 +13,8 @@ import (
 	"mvdan.cc/sh/v3/interp"
 )
 
-// Roots is the file system of the hosts for the model: host name to root folder. Give it to Datacentre.SetHostFiles, and images that the API downloads lie
-// in the root folders as files.
+// Roots is the file system of the hosts for the model: host name to root folder. Give it to Datacentre.SetHostFiles,
+// and images that the API downloads lie in the root folders as files.
 type Roots map[string]string
 
 func (r Roots) path(host, file string) (string, error) {
@@ -141,8 +141,8 @@ func (s *Server) access(ctx context.Context, path string, mode interp.AccessMode
 	return interp.DefaultAccessHandler()(ctx, s.inside(interp.HandlerCtx(ctx).Dir, path), mode)
 }
 
-// readDir lists folders of the host. The interpreter walks a pattern from the top, so that the folders above the root have to be there, too, if it begins with
-// HOST_ROOT; what is in them is nobody's business.
+// readDir lists folders of the host. The interpreter walks a pattern from the top, so that the folders above the root
+// have to be there, too, if it begins with HOST_ROOT; what is in them is nobody's business.
 func (s *Server) readDir(ctx context.Context, path string) ([]fs.DirEntry, error) {
 	list, err := os.ReadDir(s.inside(interp.HandlerCtx(ctx).Dir, path))
 	if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(s.root, filepath.Clean(path)+"/") {
@@ -161,7 +161,8 @@ func (s *Server) call(ctx context.Context, words []string) ([]string, error) {
 	return words, nil
 }
 
-// materialise makes sure that the file of a volume is there, also in a data centre whose model keeps contents to itself. Disks have no file.
+// materialise makes sure that the file of a volume is there, also in a data centre whose model keeps contents to
+// itself. Disks have no file.
 func (s *Server) materialise(volume string) error {
 	found, known := s.dc.Volume(s.host, volume)
 	if !known || found.Content == "images" {

@@ -75,7 +75,9 @@ func start(t *testing.T, o hostOptions) *host {
 
 	var err error
 
-	hosts, roots := []datacentre.HostOptions{hardware, {Name: "pve2"}}, map[string]string{"pve1": h.root, "pve2": h.root + "-other"}
+	hosts, roots := []datacentre.HostOptions{hardware, {Name: "pve2"}}, map[string]string{
+		"pve1": h.root, "pve2": h.root + "-other",
+	}
 	for _, name := range o.more {
 		hosts = append(hosts, datacentre.HostOptions{Name: name})
 		roots[name] = h.root + "-" + name
@@ -97,7 +99,10 @@ func start(t *testing.T, o hostOptions) *host {
 	system := hostos.New(roots)
 
 	server, err := shell.New(h.dc, "pve1", shell.Options{
-		HostKey: signer(t), AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())}, Root: h.root, System: system,
+		HostKey:        signer(t),
+		AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(h.key.PublicKey())},
+		Root:           h.root,
+		System:         system,
 	})
 	require.NoError(t, err)
 
@@ -111,6 +116,7 @@ func start(t *testing.T, o hostOptions) *host {
 	require.NoError(t, err)
 
 	served := make(chan error, 1)
+
 	go func() { served <- server.Serve(listener) }()
 
 	h.address = listener.Addr().String()
@@ -140,7 +146,10 @@ func fast(t *testing.T) *host {
 }
 
 func (h *host) config(user string, key ssh.Signer) *ssh.ClientConfig {
-	return &ssh.ClientConfig{User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.InsecureIgnoreHostKey()} //nolint:gosec // a test
+	//nolint:gosec // a test
+	return &ssh.ClientConfig{
+		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+	}
 }
 
 func (h *host) dial(t *testing.T, user string, key ssh.Signer) *ssh.Client {
@@ -168,6 +177,7 @@ func (h *host) run(t *testing.T, command, stdin string, env ...string) (stdout, 
 	}
 
 	var out, errOut bytes.Buffer
+
 	session.Stdin, session.Stdout, session.Stderr = strings.NewReader(stdin), &out, &errOut
 
 	return result(t, session.Run(command), &out, &errOut)

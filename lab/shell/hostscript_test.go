@@ -17,17 +17,23 @@ func TestTheProjectsOwnHostScript(t *testing.T) {
 	t.Parallel()
 
 	for name, hardware := range map[string]func(*datacentre.HostOptions){
-		"systemd-boot on ZFS": zfsHost, "GRUB on ZFS with Secure Boot": secureHost, "GRUB on ext4 of an old kernel": intelHost,
+		"systemd-boot on ZFS":           zfsHost,
+		"GRUB on ZFS with Secure Boot":  secureHost,
+		"GRUB on ext4 of an old kernel": intelHost,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			h := start(t, hostOptions{speed: 10000, files: true, hardware: hardware})
 			plan := spec.Host{
-				Name: "pve1", Prep: &spec.Prep{IOMMU: true, Repositories: "no-subscription", Reboot: "never"}, GPUs: []spec.GPU{{Name: "gpu", Host: "pve1", PCI: "0000:01:00"}},
+				Name: "pve1",
+				Prep: &spec.Prep{IOMMU: true, Repositories: "no-subscription", Reboot: "never"},
+				GPUs: []spec.GPU{{Name: "gpu", Host: "pve1", PCI: "0000:01:00"}},
 			}
 			run := func(action string) (changes, pending, problems []string) {
-				stdout, stderr, status := h.run(t, scripts.HostCommand(action), scripts.Host(scripts.HostParameters(plan, "talos-proxmox/test", false)))
+				stdout, stderr, status := h.run(
+					t, scripts.HostCommand(action), scripts.Host(scripts.HostParameters(plan, "talos-proxmox/test", false)),
+				)
 				require.Zero(t, status, stderr)
 
 				var facts struct {
@@ -64,6 +70,7 @@ func TestTheProjectsOwnHostScript(t *testing.T) {
 				"URIs: http://download.proxmox.com/debian/ceph-squid\nComponents: no-subscription\n", stdout, "Ceph keeps a repository")
 
 			prepared := etc()
+
 			h.reboot(t, "systemctl reboot")
 
 			changes, pending, _ = run(scripts.ActionApply)

@@ -12,8 +12,16 @@ import (
 
 // pciClasses are names of the PCI ID database.
 var pciClasses = map[string]string{
-	"0106": "SATA controller", "0108": "Non-Volatile memory controller", "0200": "Ethernet controller", "0300": "VGA compatible controller",
-	"0302": "3D controller", "0403": "Audio device", "0600": "Host bridge", "0601": "ISA bridge", "0604": "PCI bridge", "0806": "IOMMU",
+	"0106": "SATA controller",
+	"0108": "Non-Volatile memory controller",
+	"0200": "Ethernet controller",
+	"0300": "VGA compatible controller",
+	"0302": "3D controller",
+	"0403": "Audio device",
+	"0600": "Host bridge",
+	"0601": "ISA bridge",
+	"0604": "PCI bridge",
+	"0806": "IOMMU",
 	"0c03": "USB controller", "0c05": "SMBus",
 }
 
@@ -68,7 +76,8 @@ func parsePCIQuery(words []string) (pciQuery, error) {
 	return q, nil
 }
 
-// wants says whether a device is asked for: a slot with or without domain and function, and vendor:device with empty parts for any.
+// wants says whether a device is asked for: a slot with or without domain and function, and vendor:device with empty
+// parts for any.
 func (q pciQuery) wants(p datacentre.PCIDevice) bool {
 	slot := q.slot
 	if strings.Count(slot, ":") == 1 {

@@ -17,7 +17,9 @@ func TestLocksAreReal(t *testing.T) {
 
 	h := fast(t)
 
-	stdout, stderr, status := h.run(t, `flock -w 5 /run/lock/x.lock qm list; flock /run/lock/x.lock -c 'hostname; exit 3'`, "")
+	stdout, stderr, status := h.run(
+		t, `flock -w 5 /run/lock/x.lock qm list; flock /run/lock/x.lock -c 'hostname; exit 3'`, "",
+	)
 	assert.Equal(t, "pve1\n", stdout, stderr)
 	assert.Equal(t, 3, status)
 
@@ -77,7 +79,12 @@ func TestStorages(t *testing.T) {
 
 			h := start(t, hostOptions{speed: 10000, files: files})
 
-			stdout, stderr, status := h.run(t, `sha256sum "$(pvesm path `+isoVolume+`)" | cut -d' ' -f1; printf %s '`+string(talosImage.Encode())+`' | sha256sum | cut -d' ' -f1`, "")
+			stdout, stderr, status := h.run(
+				t,
+				`sha256sum "$(pvesm path `+isoVolume+`)" | cut -d' ' -f1; printf %s '`+string(talosImage.Encode())+
+					`' | sha256sum | cut -d' ' -f1`,
+				"",
+			)
 			require.Zero(t, status, stderr)
 
 			sums := strings.Fields(stdout)
@@ -122,11 +129,18 @@ func TestPvesh(t *testing.T) {
 			t.Helper()
 			assert.Equal(t, "stopped", answer.(map[string]any)["status"])
 		}},
-		"the hosts":              {"/nodes", func(t *testing.T, answer any) { t.Helper(); assert.Len(t, answer, 2) }},
-		"the storages":           {"/nodes/pve1/storage", func(t *testing.T, answer any) { t.Helper(); assert.Len(t, answer, 3) }},
-		"what lies on a storage": {"/nodes/pve1/storage/local/content", func(t *testing.T, answer any) { t.Helper(); assert.Len(t, answer, 1) }},
-		"everything":             {"/cluster/resources", func(t *testing.T, answer any) { t.Helper(); assert.Len(t, answer, 9) }},
-		"the version":            {"/version", func(t *testing.T, answer any) { t.Helper(); assert.Equal(t, "9.1", answer.(map[string]any)["release"]) }},
+		"the hosts": {"/nodes", func(t *testing.T, answer any) { t.Helper(); assert.Len(t, answer, 2) }},
+		"the storages": {
+			"/nodes/pve1/storage", func(t *testing.T, answer any) { t.Helper(); assert.Len(t, answer, 3) },
+		},
+		"what lies on a storage": {
+			"/nodes/pve1/storage/local/content", func(t *testing.T, answer any) { t.Helper(); assert.Len(t, answer, 1) },
+		},
+		"everything": {"/cluster/resources", func(t *testing.T, answer any) { t.Helper(); assert.Len(t, answer, 9) }},
+		"the version": {
+			"/version",
+			func(t *testing.T, answer any) { t.Helper(); assert.Equal(t, "9.1", answer.(map[string]any)["release"]) },
+		},
 	}
 
 	for name, test := range tests {

@@ -20,8 +20,9 @@ func flags() string {
 	return " purge destroy-unreferenced-disks skiplock full force forceStop overrule-shutdown keepActive start unique delete-original verbose current noborder noheader human-readable enabled "
 }
 
-// parseArguments reads "--name value", "-name value", "--name=value" and flags with or without a value. known are the options beside a VM's
-// configuration, each between blanks; names of fixed arguments come in the usage: "qm clone <vmid> <newid> [OPTIONS]".
+// parseArguments reads "--name value", "-name value", "--name=value" and flags with or without a value. known are the
+// options beside a VM's configuration, each between blanks; names of fixed arguments come in the usage: "qm clone
+// <vmid> <newid> [OPTIONS]".
 func parseArguments(words []string, usage, known string, configuration bool) (arguments, error) {
 	a := arguments{usage: usage, options: map[string]string{}}
 
@@ -75,7 +76,12 @@ func (a arguments) truth(name string) bool { return datacentre.Truth(a.options[n
 func (a arguments) vmid(i int, name string) (int, error) {
 	n, err := strconv.Atoi(a.fixed[i])
 	if err != nil || n < 100 || n > 999999999 {
-		return 0, usageError{fmt.Sprintf("400 Parameter verification failed.\n%s: invalid format - value does not look like a valid VM ID\n\n%s", name, a.usage)}
+		return 0, usageError{
+			fmt.Sprintf(
+				"400 Parameter verification failed.\n%s: invalid format - value does not look like a valid VM ID\n\n%s", name,
+				a.usage,
+			),
+		}
 	}
 
 	return n, nil

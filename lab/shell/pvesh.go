@@ -64,7 +64,9 @@ func (s *Server) apiParameters(command, path string, words []string) (map[string
 		}
 
 		name, value, stated := strings.Cut(strings.TrimLeft(words[i], "-"), "=")
-		flag := name == "noborder" || name == "noheader" || name == "human-readable" || name == "quiet" || s.api.Boolean(command, path, name)
+		flag := name == "noborder" || name == "noheader" || name == "human-readable" || name == "quiet" || s.api.Boolean(
+			command, path, name,
+		)
 
 		switch {
 		case stated:
@@ -74,11 +76,14 @@ func (s *Server) apiParameters(command, path string, words []string) (map[string
 		case flag:
 			value = "1"
 		default:
-			return nil, usageError{fmt.Sprintf("Option %s requires an argument\n400 unable to parse option\n%s", name, pveshUsage)}
+			return nil, usageError{
+				fmt.Sprintf("Option %s requires an argument\n400 unable to parse option\n%s", name, pveshUsage),
+			}
 		}
 
 		// How the answer is printed is no parameter of the call.
-		if name != "output-format" && name != "noborder" && name != "noheader" && name != "human-readable" && name != "quiet" {
+		if name != "output-format" && name != "noborder" && name != "noheader" && name != "human-readable" &&
+			name != "quiet" {
 			values[name] = append(values[name], value)
 		}
 	}

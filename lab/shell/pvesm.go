@@ -27,7 +27,9 @@ func (s *Server) pvesm(ctx context.Context, c call) error {
 
 	sub, known := s.pvesmCommands()[c.words[1]]
 	if !known {
-		return usageError{fmt.Sprintf("ERROR: unknown command 'pvesm %s'\nUSAGE: pvesm <COMMAND> [ARGS] [OPTIONS]", c.words[1])}
+		return usageError{
+			fmt.Sprintf("ERROR: unknown command 'pvesm %s'\nUSAGE: pvesm <COMMAND> [ARGS] [OPTIONS]", c.words[1]),
+		}
 	}
 
 	a, err := parseArguments(c.words[2:], sub.usage, sub.options, sub.configuration)
@@ -38,7 +40,8 @@ func (s *Server) pvesm(ctx context.Context, c call) error {
 	return sub.do(ctx, c, a)
 }
 
-// pvesmPath prints where a volume lies. As on Proxmox, the volume need not exist; that of a file that does lies below the root folder, where programs find it.
+// pvesmPath prints where a volume lies. As on Proxmox, the volume need not exist; that of a file that does lies below
+// the root folder, where programs find it.
 func (s *Server) pvesmPath(_ context.Context, c call, a arguments) error {
 	path, err := s.dc.VolumePath(s.host, a.fixed[0])
 	if err != nil {
@@ -64,7 +67,8 @@ func (s *Server) pvesmStatus(_ context.Context, c call, a arguments) error {
 	storages := slices.DeleteFunc(s.dc.Storages(s.host), func(st datacentre.Storage) bool {
 		content := a.options["content"]
 
-		return (a.options["storage"] != "" && st.Name != a.options["storage"]) || (content != "" && !slices.Contains(st.Content, content))
+		return (a.options["storage"] != "" && st.Name != a.options["storage"]) || (content != "" &&
+			!slices.Contains(st.Content, content))
 	})
 
 	width := len("Name")
@@ -72,7 +76,10 @@ func (s *Server) pvesmStatus(_ context.Context, c call, a arguments) error {
 		width = max(width, len(st.Name))
 	}
 
-	c.printf("%-*s %10s %10s %15s %15s %15s %8s\n", width, "Name", "Type", "Status", "Total (KiB)", "Used (KiB)", "Available (KiB)", "%")
+	c.printf(
+		"%-*s %10s %10s %15s %15s %15s %8s\n", width, "Name", "Type", "Status", "Total (KiB)", "Used (KiB)",
+		"Available (KiB)", "%",
+	)
 
 	for _, st := range storages {
 		status, total, used := "active", st.SizeBytes>>10, st.UsedBytes>>10
@@ -115,7 +122,10 @@ func (s *Server) pvesmList(_ context.Context, c call, a arguments) error {
 			owner = strconv.Itoa(v.VMID)
 		}
 
-		c.printf("%s\n", strings.TrimRight(fmt.Sprintf("%-*s %-7s %-9s %14d %s", width, v.ID, v.Format, v.Content, v.SizeBytes, owner), " "))
+		c.printf(
+			"%s\n",
+			strings.TrimRight(fmt.Sprintf("%-*s %-7s %-9s %14d %s", width, v.ID, v.Format, v.Content, v.SizeBytes, owner), " "),
+		)
 	}
 
 	return nil

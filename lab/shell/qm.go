@@ -27,19 +27,26 @@ func (s *Server) qmCommands() map[string]subcommand {
 	imports := subcommand{"qm disk import <vmid> <source> <storage> [OPTIONS]", " format target-disk ", false, s.qmImport}
 
 	return map[string]subcommand{
-		"create":      {"qm create <vmid> [OPTIONS]", " pool start storage unique force bwlimit ", true, s.qmCreate},
-		"set":         {"qm set <vmid> [OPTIONS]", " delete digest force skiplock revert ", true, s.qmSet},
-		"config":      {"qm config <vmid> [OPTIONS]", " current snapshot ", false, s.qmConfig},
-		"status":      {"qm status <vmid> [OPTIONS]", " verbose ", false, s.qmStatus},
-		"list":        {"qm list [OPTIONS]", " full ", false, s.qmList},
-		"clone":       {"qm clone <vmid> <newid> [OPTIONS]", " name description full storage format pool target snapname bwlimit ", false, s.qmClone},
-		"template":    {"qm template <vmid> [OPTIONS]", " disk ", false, s.qmTemplate},
-		"destroy":     {"qm destroy <vmid> [OPTIONS]", " purge destroy-unreferenced-disks skiplock ", false, s.qmDestroy},
-		"unlock":      {"qm unlock <vmid>", "", false, s.qmUnlock},
-		"start":       {"qm start <vmid> [OPTIONS]", " skiplock timeout ", false, s.power(s.dc.Start)},
-		"stop":        {"qm stop <vmid> [OPTIONS]", " skiplock timeout keepActive overrule-shutdown ", false, s.power(s.dc.Stop)},
-		"reset":       {"qm reset <vmid> [OPTIONS]", " skiplock ", false, s.power(s.dc.Reset)},
-		"shutdown":    {"qm shutdown <vmid> [OPTIONS]", " skiplock timeout forceStop keepActive ", false, s.qmShutdown(s.dc.Shutdown)},
+		"create": {"qm create <vmid> [OPTIONS]", " pool start storage unique force bwlimit ", true, s.qmCreate},
+		"set":    {"qm set <vmid> [OPTIONS]", " delete digest force skiplock revert ", true, s.qmSet},
+		"config": {"qm config <vmid> [OPTIONS]", " current snapshot ", false, s.qmConfig},
+		"status": {"qm status <vmid> [OPTIONS]", " verbose ", false, s.qmStatus},
+		"list":   {"qm list [OPTIONS]", " full ", false, s.qmList},
+		"clone": {
+			"qm clone <vmid> <newid> [OPTIONS]", " name description full storage format pool target snapname bwlimit ", false,
+			s.qmClone,
+		},
+		"template": {"qm template <vmid> [OPTIONS]", " disk ", false, s.qmTemplate},
+		"destroy":  {"qm destroy <vmid> [OPTIONS]", " purge destroy-unreferenced-disks skiplock ", false, s.qmDestroy},
+		"unlock":   {"qm unlock <vmid>", "", false, s.qmUnlock},
+		"start":    {"qm start <vmid> [OPTIONS]", " skiplock timeout ", false, s.power(s.dc.Start)},
+		"stop": {
+			"qm stop <vmid> [OPTIONS]", " skiplock timeout keepActive overrule-shutdown ", false, s.power(s.dc.Stop),
+		},
+		"reset": {"qm reset <vmid> [OPTIONS]", " skiplock ", false, s.power(s.dc.Reset)},
+		"shutdown": {
+			"qm shutdown <vmid> [OPTIONS]", " skiplock timeout forceStop keepActive ", false, s.qmShutdown(s.dc.Shutdown),
+		},
 		"reboot":      {"qm reboot <vmid> [OPTIONS]", " timeout ", false, s.qmShutdown(s.dc.Reboot)},
 		"disk move":   move,
 		"move-disk":   move,
@@ -69,8 +76,10 @@ func (s *Server) qm(ctx context.Context, c call) error {
 
 	sub, known := commands[name]
 	if !known {
-		return usageError{fmt.Sprintf("ERROR: unknown command 'qm %s'\nUSAGE: qm <COMMAND> [ARGS] [OPTIONS]\n       commands: %s",
-			name, strings.Join(slices.Sorted(maps.Keys(commands)), ", "))}
+		return usageError{
+			fmt.Sprintf("ERROR: unknown command 'qm %s'\nUSAGE: qm <COMMAND> [ARGS] [OPTIONS]\n       commands: %s",
+				name, strings.Join(slices.Sorted(maps.Keys(commands)), ", ")),
+		}
 	}
 
 	a, err := parseArguments(words, sub.usage, sub.options, sub.configuration)

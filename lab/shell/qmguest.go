@@ -35,7 +35,8 @@ func (s *Server) qmConfig(_ context.Context, c call, a arguments) error {
 	return nil
 }
 
-// encodeText is how Proxmox writes a description into one line: control characters, colons, per cent signs and everything beyond ASCII as %XX.
+// encodeText is how Proxmox writes a description into one line: control characters, colons, per cent signs and
+// everything beyond ASCII as %XX.
 func encodeText(text string) string {
 	var b strings.Builder
 
@@ -117,7 +118,9 @@ func (s *Server) qmList(_ context.Context, c call, _ arguments) error {
 			first = false
 		}
 
-		c.printf("%10d %-20s %-10s %-10d %12.2f %-10d\n", vm.ID, vm.Name, statusText(vm), memoryMiB(vm), bootDiskGiB(vm), vm.PID)
+		c.printf(
+			"%10d %-20s %-10s %-10d %12.2f %-10d\n", vm.ID, vm.Name, statusText(vm), memoryMiB(vm), bootDiskGiB(vm), vm.PID,
+		)
 	}
 
 	return nil
@@ -125,7 +128,8 @@ func (s *Server) qmList(_ context.Context, c call, _ arguments) error {
 
 func bootDiskGiB(vm datacentre.VM) float64 {
 	for _, key := range vm.Config.BootOrder() {
-		if size, err := datacentre.ParseSize(datacentre.ParseProperties(vm.Config[key], "file").Get("size")); err == nil && datacentre.IsDrive(key) {
+		if size, err := datacentre.ParseSize(datacentre.ParseProperties(vm.Config[key], "file").Get("size")); err == nil &&
+			datacentre.IsDrive(key) {
 			return float64(size) / float64(datacentre.GiB)
 		}
 	}
@@ -177,7 +181,9 @@ func (s *Server) qmDestroy(ctx context.Context, c call, a arguments) error {
 	}
 
 	upid, err := s.dc.DestroyVM(apiUser, s.host, vmid, datacentre.DestroyOptions{
-		Purge: a.truth("purge"), DestroyUnreferencedDisks: a.truth("destroy-unreferenced-disks"), SkipLock: a.truth("skiplock"),
+		Purge:                    a.truth("purge"),
+		DestroyUnreferencedDisks: a.truth("destroy-unreferenced-disks"),
+		SkipLock:                 a.truth("skiplock"),
 	})
 
 	return s.task(ctx, c, upid, err)
@@ -221,7 +227,9 @@ func (s *Server) qmMove(ctx context.Context, c call, a arguments) error {
 }
 
 // power is a subcommand that starts one task on a VM.
-func (s *Server) power(do func(user, host string, vmid int) (string, error)) func(context.Context, call, arguments) error {
+func (s *Server) power(
+	do func(user, host string, vmid int) (string, error),
+) func(context.Context, call, arguments) error {
 	return func(ctx context.Context, c call, a arguments) error {
 		vmid, err := a.vmid(0, "vmid")
 		if err != nil {
@@ -248,7 +256,11 @@ func (s *Server) qmShutdown(
 		if text, stated := a.options["timeout"]; stated {
 			seconds, err := strconv.Atoi(text)
 			if err != nil || seconds < 0 {
-				return usageError{fmt.Sprintf("400 Parameter verification failed.\ntimeout: type check ('integer') failed - got '%s'\n\n%s", text, a.usage)}
+				return usageError{
+					fmt.Sprintf(
+						"400 Parameter verification failed.\ntimeout: type check ('integer') failed - got '%s'\n\n%s", text, a.usage,
+					),
+				}
 			}
 
 			o.Timeout = time.Duration(seconds) * time.Second

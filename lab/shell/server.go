@@ -1,4 +1,5 @@
-// Package shell is the shell of a Proxmox host: an SSH server that runs scripts in a root folder, with Proxmox' own commands answered by the lab's model.
+// Package shell is the shell of a Proxmox host: an SSH server that runs scripts in a root folder, with Proxmox' own
+// commands answered by the lab's model.
 package shell
 
 import (
@@ -25,8 +26,9 @@ type Options struct {
 	HostKey gossh.Signer
 	// AuthorizedKeys are the public keys of root, each a line in authorized_keys form. There is no other way in.
 	AuthorizedKeys [][]byte
-	// Root is the folder that stands for the host's file system: absolute paths that scripts open lie in it, and their HOME and TMPDIR. It is made if it is not
-	// there. Programs that a script starts get paths as the script writes them; it finds the folder in the variable HOST_ROOT.
+	// Root is the folder that stands for the host's file system: absolute paths that scripts open lie in it, and their
+	// HOME and TMPDIR. It is made if it is not there. Programs that a script starts get paths as the script writes them;
+	// it finds the folder in the variable HOST_ROOT.
 	Root string
 	// System is the operating system in that folder; made if it is nil.
 	System *hostos.System
@@ -74,7 +76,9 @@ func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
 		keys = append(keys, key)
 	}
 
-	s := &Server{dc: dc, host: host, root: root, system: o.System, api: proxmox.NewLocal(dc, host), conns: map[net.Conn]bool{}}
+	s := &Server{
+		dc: dc, host: host, root: root, system: o.System, api: proxmox.NewLocal(dc, host), conns: map[net.Conn]bool{},
+	}
 	if s.system == nil {
 		s.system = hostos.New(map[string]string{host: root})
 	}
@@ -113,6 +117,7 @@ func (s *Server) connect(_ ssh.Context, conn net.Conn) net.Conn {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.conns[conn] = true
 
 	return leaving{conn, s}
@@ -193,15 +198,20 @@ func (s *Server) furnish() error {
 		return err
 	}
 
-	for _, name := range []string{"var/lib/vz/template/iso", "var/lib/vz/template/cache", "var/lib/vz/snippets", "var/lib/vz/import"} {
+	for _, name := range []string{
+		"var/lib/vz/template/iso", "var/lib/vz/template/cache", "var/lib/vz/snippets", "var/lib/vz/import",
+	} {
 		if err := os.MkdirAll(filepath.Join(s.root, name), 0o700); err != nil {
 			return err
 		}
 	}
 
 	for name := range s.commands() {
-		stub := fmt.Sprintf("#!/bin/sh\necho '%s: the lab answers this command only where a script calls it itself' >&2\nexit 126\n", name)
-		if err := os.WriteFile(filepath.Join(s.root, "usr/sbin", name), []byte(stub), 0o700); err != nil { //nolint:gosec // it has to look like a command
+		stub := fmt.Sprintf(
+			"#!/bin/sh\necho '%s: the lab answers this command only where a script calls it itself' >&2\nexit 126\n", name,
+		)
+		//nolint:gosec // it has to look like a command
+		if err := os.WriteFile(filepath.Join(s.root, "usr/sbin", name), []byte(stub), 0o700); err != nil {
 			return err
 		}
 	}

@@ -31,11 +31,13 @@ type errSignal struct{ status int }
 func (e errSignal) Error() string { return fmt.Sprintf("signal %d", e.status-128) }
 
 func signals() map[ssh.Signal]int {
-	return map[ssh.Signal]int{ssh.SIGTERM: statusTerminated, ssh.SIGINT: statusInterrupted, ssh.SIGHUP: statusHungUp, ssh.SIGKILL: statusKilled}
+	return map[ssh.Signal]int{
+		ssh.SIGTERM: statusTerminated, ssh.SIGINT: statusInterrupted, ssh.SIGHUP: statusHungUp, ssh.SIGKILL: statusKilled,
+	}
 }
 
-// session runs one command, or the script on standard input where the client asked for a shell. The command ends with its client: at a signal, when the
-// connection breaks, or when nobody takes its output any more.
+// session runs one command, or the script on standard input where the client asked for a shell. The command ends with
+// its client: at a signal, when the connection breaks, or when nobody takes its output any more.
 func (s *Server) session(session ssh.Session) {
 	ctx, end := context.WithCancelCause(session.Context())
 	defer end(nil)
@@ -130,7 +132,9 @@ func (s *Server) run(ctx context.Context, command string, environ []string, in i
 	return statusOf(ctx, err, errOut)
 }
 
-func (s *Server) runner(environ []string, dir string, in io.Reader, out, errOut io.Writer, more ...interp.RunnerOption) (*interp.Runner, error) {
+func (s *Server) runner(
+	environ []string, dir string, in io.Reader, out, errOut io.Writer, more ...interp.RunnerOption,
+) (*interp.Runner, error) {
 	options := []interp.RunnerOption{
 		interp.Env(expand.ListEnviron(environ...)),
 		interp.Dir(dir),

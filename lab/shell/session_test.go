@@ -40,7 +40,9 @@ func TestACommandEndsWithItsClient(t *testing.T) {
 		status int
 	}{
 		"when the connection breaks": {func(client *ssh.Client, _ *ssh.Session) error { return client.Close() }, 0},
-		"at a signal":                {func(_ *ssh.Client, session *ssh.Session) error { return session.Signal(ssh.SIGTERM) }, 143},
+		"at a signal": {
+			func(_ *ssh.Client, session *ssh.Session) error { return session.Signal(ssh.SIGTERM) }, 143,
+		},
 	}
 
 	for name, test := range tests {
@@ -81,7 +83,9 @@ func startSlowly(t *testing.T, o hostOptions) *host {
 	var err error
 
 	h.dc, err = datacentre.Open(datacentre.Options{
-		Hosts: []datacentre.HostOptions{{Name: "pve1"}}, Clock: datacentre.NewClock(o.speed), Durations: datacentre.DefaultDurations(),
+		Hosts:     []datacentre.HostOptions{{Name: "pve1"}},
+		Clock:     datacentre.NewClock(o.speed),
+		Durations: datacentre.DefaultDurations(),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, h.dc.Close()) })
@@ -96,6 +100,7 @@ func startSlowly(t *testing.T, o hostOptions) *host {
 	require.NoError(t, err)
 
 	go server.Serve(listener) //nolint:errcheck
+
 	t.Cleanup(func() { assert.NoError(t, server.Close()) })
 
 	h.address = listener.Addr().String()
@@ -111,8 +116,11 @@ func TestOnlyRootWithItsKeyGetsIn(t *testing.T) {
 	tests := map[string]*ssh.ClientConfig{
 		"a stranger's key": h.config("root", signer(t)),
 		"another user":     h.config("admin", h.key),
-		"a password":       {User: "root", Auth: []ssh.AuthMethod{ssh.Password("secret")}, HostKeyCallback: ssh.InsecureIgnoreHostKey()}, //nolint:gosec // a test
-		"nothing":          {User: "root", HostKeyCallback: ssh.InsecureIgnoreHostKey()},                                                 //nolint:gosec // a test
+		//nolint:gosec // a test
+		"a password": {
+			User: "root", Auth: []ssh.AuthMethod{ssh.Password("secret")}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+		},
+		"nothing": {User: "root", HostKeyCallback: ssh.InsecureIgnoreHostKey()}, //nolint:gosec // a test
 	}
 
 	for name, config := range tests {
@@ -199,10 +207,12 @@ func TestAShellNeedsItsParts(t *testing.T) {
 		options shell.Options
 		refusal string
 	}{
-		"an unknown host":  {"pve9", shell.Options{HostKey: h.key, Root: t.TempDir()}, "no such host"},
-		"no host key":      {"pve1", shell.Options{Root: t.TempDir()}, "host key"},
-		"no root":          {"pve1", shell.Options{HostKey: h.key}, "root folder"},
-		"a key that is no": {"pve1", shell.Options{HostKey: h.key, Root: t.TempDir(), AuthorizedKeys: [][]byte{[]byte("x")}}, "authorized key"},
+		"an unknown host": {"pve9", shell.Options{HostKey: h.key, Root: t.TempDir()}, "no such host"},
+		"no host key":     {"pve1", shell.Options{Root: t.TempDir()}, "host key"},
+		"no root":         {"pve1", shell.Options{HostKey: h.key}, "root folder"},
+		"a key that is no": {
+			"pve1", shell.Options{HostKey: h.key, Root: t.TempDir(), AuthorizedKeys: [][]byte{[]byte("x")}}, "authorized key",
+		},
 	}
 
 	for name, test := range tests {

@@ -13,7 +13,8 @@ import (
 // sftp serves the host's files, all of them below the root folder.
 func (s *Server) sftp(session ssh.Session) {
 	files := rooted{s}
-	server := sftp.NewRequestServer(session, sftp.Handlers{FileGet: files, FilePut: files, FileCmd: files, FileList: files},
+	server := sftp.NewRequestServer(session,
+		sftp.Handlers{FileGet: files, FilePut: files, FileCmd: files, FileList: files},
 		sftp.WithStartDirectory("/root"))
 
 	err := server.Serve()

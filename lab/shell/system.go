@@ -31,7 +31,9 @@ func (s *Server) nproc(_ context.Context, c call) error {
 // uname prints what is asked for, in uname's own order.
 func (s *Server) uname(_ context.Context, c call) error {
 	h := s.this()
-	asked := strings.NewReplacer("--kernel-release", "-r", "--kernel-name", "-s", "--nodename", "-n", "--machine", "-m", "--all", "-a").
+	asked := strings.NewReplacer(
+		"--kernel-release", "-r", "--kernel-name", "-s", "--nodename", "-n", "--machine", "-m", "--all", "-a",
+	).
 		Replace(strings.Join(c.words[1:], ""))
 	asked = strings.ReplaceAll(asked, "-", "")
 
@@ -46,7 +48,14 @@ func (s *Server) uname(_ context.Context, c call) error {
 	var parts []string
 
 	for _, part := range []struct{ flag, text string }{
-		{"s", "Linux"}, {"n", h.Name}, {"r", h.Boot.Kernel}, {"v", hostos.KernelBuild(h)}, {"m", "x86_64"}, {"p", "unknown"}, {"i", "unknown"}, {"o", "GNU/Linux"},
+		{"s", "Linux"},
+		{"n", h.Name},
+		{"r", h.Boot.Kernel},
+		{"v", hostos.KernelBuild(h)},
+		{"m", "x86_64"},
+		{"p", "unknown"},
+		{"i", "unknown"},
+		{"o", "GNU/Linux"},
 	} {
 		if strings.Contains(asked, part.flag) {
 			parts = append(parts, part.text)
@@ -133,7 +142,8 @@ func (s *Server) modprobe(_ context.Context, c call) error {
 
 func knownModules() []string {
 	return []string{
-		"vfio", "vfio_iommu_type1", "vfio_pci", "vfio_pci_core", "nouveau", "snd_hda_intel", "nvme", "igb", "ast", "ahci", "xhci_hcd", "zfs", "spl", "kvm", "kvm_amd",
+		"vfio", "vfio_iommu_type1", "vfio_pci", "vfio_pci_core", "nouveau", "snd_hda_intel", "nvme", "igb", "ast", "ahci",
+		"xhci_hcd", "zfs", "spl", "kvm", "kvm_amd",
 		"kvm_intel", "nvidiafb", "br_netfilter", "overlay",
 	}
 }
@@ -161,7 +171,9 @@ func (s *Server) dmesg(_ context.Context, c call) error {
 	switch {
 	case !h.Boot.IOMMU:
 	case h.Intel():
-		c.printf("[    0.012345] DMAR: IOMMU enabled\n[    0.612345] DMAR: Intel(R) Virtualization Technology for Directed I/O\n")
+		c.printf(
+			"[    0.012345] DMAR: IOMMU enabled\n[    0.612345] DMAR: Intel(R) Virtualization Technology for Directed I/O\n",
+		)
 	default:
 		c.printf("[    0.312345] AMD-Vi: Interrupt remapping enabled\n[    0.512345] perf/amd_iommu: Detected AMD IOMMU #0 (2 banks, 4 counters/bank).\n")
 	}

@@ -36,7 +36,9 @@ func (s *Server) pools(c call, names []string) ([]datacentre.ZPool, error) {
 		c.errorf("no pools available\n")
 	}
 
-	return slices.DeleteFunc(slices.Clone(all), func(p datacentre.ZPool) bool { return len(names) > 0 && !slices.Contains(names, p.Name) }), nil
+	return slices.DeleteFunc(
+		slices.Clone(all), func(p datacentre.ZPool) bool { return len(names) > 0 && !slices.Contains(names, p.Name) },
+	), nil
 }
 
 func (s *Server) poolProperties(p datacentre.ZPool, t table) map[string]string {
@@ -51,9 +53,19 @@ func (s *Server) poolProperties(p datacentre.ZPool, t table) map[string]string {
 	share := number(fmt.Sprintf("%d%%", used*100/p.SizeBytes))
 
 	return map[string]string{
-		"name": p.Name, "size": t.size(p.SizeBytes), "alloc": t.size(used), "allocated": t.size(used), "free": t.size(p.SizeBytes - used), "health": p.Health,
-		"frag": number("1%"), "fragmentation": number("1%"), "cap": share, "capacity": share, "dedup": number("1.00x"), "dedupratio": number("1.00x"),
-		"altroot": "-", "ckpoint": "-", "expandsz": "-", "ashift": strconv.Itoa(p.Ashift), "autotrim": "off",
+		"name":          p.Name,
+		"size":          t.size(p.SizeBytes),
+		"alloc":         t.size(used),
+		"allocated":     t.size(used),
+		"free":          t.size(p.SizeBytes - used),
+		"health":        p.Health,
+		"frag":          number("1%"),
+		"fragmentation": number("1%"),
+		"cap":           share,
+		"capacity":      share,
+		"dedup":         number("1.00x"),
+		"dedupratio":    number("1.00x"),
+		"altroot":       "-", "ckpoint": "-", "expandsz": "-", "ashift": strconv.Itoa(p.Ashift), "autotrim": "off",
 	}
 }
 
@@ -68,7 +80,9 @@ func (s *Server) zpool(_ context.Context, c call) error {
 
 	switch c.words[1] {
 	case "list":
-		t := parseTable(words, "name", "size", "alloc", "free", "ckpoint", "expandsz", "frag", "cap", "dedup", "health", "altroot")
+		t := parseTable(
+			words, "name", "size", "alloc", "free", "ckpoint", "expandsz", "frag", "cap", "dedup", "health", "altroot",
+		)
 
 		list, err := s.pools(c, t.names)
 		if err != nil || len(list) == 0 {
@@ -93,7 +107,9 @@ func (s *Server) zpool(_ context.Context, c call) error {
 	case "status":
 		return s.zpoolStatus(c, words)
 	default:
-		c.errorf("unrecognized command '%s'\nusage: zpool command args ...\n       the lab's: get, list, status\n", c.words[1])
+		c.errorf(
+			"unrecognized command '%s'\nusage: zpool command args ...\n       the lab's: get, list, status\n", c.words[1],
+		)
 
 		return interp.ExitStatus(statusUsage)
 	}
@@ -146,7 +162,8 @@ func (s *Server) zpoolStatus(c call, words []string) error {
 		return err
 	}
 
-	if slices.Contains(words, "-x") && !slices.ContainsFunc(list, func(p datacentre.ZPool) bool { return p.Health != "ONLINE" }) {
+	if slices.Contains(words, "-x") &&
+		!slices.ContainsFunc(list, func(p datacentre.ZPool) bool { return p.Health != "ONLINE" }) {
 		c.printf("all pools are healthy\n")
 
 		return nil
@@ -196,8 +213,19 @@ func (s *Server) zfs(_ context.Context, c call) error {
 		numbers := s.poolProperties(s.this().Pools[i], t)
 
 		return map[string]string{
-			"name": name, "used": numbers["alloc"], "avail": numbers["free"], "available": numbers["free"], "refer": t.size(0), "mountpoint": "/" + name,
-			"compression": "on", "xattr": "sa", "atime": "on", "relatime": "on", "acltype": "off", "recordsize": "128K", "type": "filesystem",
+			"name":        name,
+			"used":        numbers["alloc"],
+			"avail":       numbers["free"],
+			"available":   numbers["free"],
+			"refer":       t.size(0),
+			"mountpoint":  "/" + name,
+			"compression": "on",
+			"xattr":       "sa",
+			"atime":       "on",
+			"relatime":    "on",
+			"acltype":     "off",
+			"recordsize":  "128K",
+			"type":        "filesystem",
 		}, nil
 	}
 

@@ -23,9 +23,11 @@ func capacityPolicies() []policy {
 					"additionalProperties": map[string]any{
 						"type": "object", "additionalProperties": false,
 						"properties": map[string]any{
-							"memoryMiB":  map[string]any{"type": "number", "minimum": 0},
-							"cores":      map[string]any{"type": "number", "minimum": 0},
-							"storageGiB": map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "number", "minimum": 0}},
+							"memoryMiB": map[string]any{"type": "number", "minimum": 0},
+							"cores":     map[string]any{"type": "number", "minimum": 0},
+							"storageGiB": map[string]any{
+								"type": "object", "additionalProperties": map[string]any{"type": "number", "minimum": 0},
+							},
 						},
 					},
 				},
@@ -153,7 +155,10 @@ func overcommitted(m machine, sum load, l limits) []violation {
 	judge("cores", "", sum.cores, l.cores, l.coreRatio, "make machines smaller")
 
 	for datastore := range own.storageGiB {
-		judge("datastore "+datastore, " GiB", sum.storageGiB[datastore], l.storageGiB[datastore], l.storageRatio, "make disks smaller")
+		judge(
+			"datastore "+datastore, " GiB", sum.storageGiB[datastore], l.storageGiB[datastore], l.storageRatio,
+			"make disks smaller",
+		)
 	}
 
 	return found

@@ -33,8 +33,9 @@ func CheckConfigFile(path string) error {
 	return nil
 }
 
-// CheckConfig finds the policies and options of a policy-config.json that the pack does not have, all of them at once: Pulumi passes over them, so that a misspelt one
-// would change nothing in silence. Levels and values are Pulumi's to judge, by the options' schemas.
+// CheckConfig finds the policies and options of a policy-config.json that the pack does not have, all of them at once:
+// Pulumi passes over them, so that a misspelt one would change nothing in silence. Levels and values are Pulumi's to
+// judge, by the options' schemas.
 func CheckConfig(file []byte) error {
 	var config map[string]json.RawMessage
 	if err := json.Unmarshal(file, &config); err != nil {
@@ -79,7 +80,9 @@ func (p policy) checkOptions(given json.RawMessage) []error {
 
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		if !slices.Contains(known, key) {
-			problems = append(problems, fmt.Errorf("%s.%s: the policy has no such option; %s", p.Name, key, spec.Suggest(key, known)))
+			problems = append(
+				problems, fmt.Errorf("%s.%s: the policy has no such option; %s", p.Name, key, spec.Suggest(key, known)),
+			)
 		}
 	}
 

@@ -16,21 +16,37 @@ func TestCheckConfig(t *testing.T) {
 		file string
 		want string // the whole error, empty = none
 	}{
-		"nothing":                   {file: "{}"},
-		"levels":                    {file: `{"all": "advisory", "host-capacity": "mandatory", "required-tags": {"enforcementLevel": "disabled"}}`},
-		"options":                   {file: `{"host-capacity": {"memoryRatio": 0.9, "hosts": {"pve1": {"cores": 4}}}, "environments": ["prod"]}`},
+		"nothing": {file: "{}"},
+		"levels": {
+			file: `{"all": "advisory", "host-capacity": "mandatory", "required-tags": {"enforcementLevel": "disabled"}}`,
+		},
+		"options": {
+			file: `{"host-capacity": {"memoryRatio": 0.9, "hosts": {"pve1": {"cores": 4}}}, "environments": ["prod"]}`,
+		},
 		"a level that Pulumi knows": {file: `{"host-capacity": "perhaps"}`},
-		"a misspelt policy":         {file: `{"host-capcity": {"memoryRatio": 0.9}}`, want: "host-capcity: there is no such policy; did you mean host-capacity?"},
-		"a misspelt option":         {file: `{"host-capacity": {"memoryratio": 0.9}}`, want: "host-capacity.memoryratio: the policy has no such option; did you mean memoryRatio?"},
+		"a misspelt policy": {
+			file: `{"host-capcity": {"memoryRatio": 0.9}}`,
+			want: "host-capcity: there is no such policy; did you mean host-capacity?",
+		},
+		"a misspelt option": {
+			file: `{"host-capacity": {"memoryratio": 0.9}}`,
+			want: "host-capacity.memoryratio: the policy has no such option; did you mean memoryRatio?",
+		},
 		"an option of another policy": {
-			file: `{"unique-vmids": {"trusted": []}}`, want: "unique-vmids.trusted: the policy has no such option; choose from enforcementLevel",
+			file: `{"unique-vmids": {"trusted": []}}`,
+			want: "unique-vmids.trusted: the policy has no such option; choose from enforcementLevel",
 		},
 		"several at once": {
 			file: `{"unique-vmid": "disabled", "image-checksum": {"trust": []}}`,
 			want: "image-checksum.trust: the policy has no such option; did you mean trusted?\nunique-vmid: there is no such policy; did you mean unique-vmids?",
 		},
-		"a list":  {file: `["host-capacity"]`, want: "not a JSON object of policies: json: cannot unmarshal array into Go value of type map[string]json.RawMessage"},
-		"no JSON": {file: `host-capacity:`, want: "not a JSON object of policies: invalid character 'h' looking for beginning of value"},
+		"a list": {
+			file: `["host-capacity"]`,
+			want: "not a JSON object of policies: json: cannot unmarshal array into Go value of type map[string]json.RawMessage",
+		},
+		"no JSON": {
+			file: `host-capacity:`, want: "not a JSON object of policies: invalid character 'h' looking for beginning of value",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -55,8 +55,14 @@ func cloudInit(p plan) []violation {
 		}
 
 		if len(fields) > 0 {
-			found = append(found, refuse(m.URN, m.Name, fmt.Sprintf("%s is set on a Talos machine: leave it out, and configure the machine by its machine configuration",
-				strings.Join(fields, " and "))))
+			found = append(
+				found,
+				refuse(
+					m.URN, m.Name,
+					fmt.Sprintf("%s is set on a Talos machine: leave it out, and configure the machine by its machine configuration",
+						strings.Join(fields, " and ")),
+				),
+			)
 		}
 	}
 
@@ -66,7 +72,8 @@ func cloudInit(p plan) []violation {
 // extension that answers the calls of QEMU's guest agent.
 const extension = "siderolabs/qemu-guest-agent"
 
-// agentExtension follows a machine's installer image to the schematic of the plan that it was made from. Where that way is not known nothing is said.
+// agentExtension follows a machine's installer image to the schematic of the plan that it was made from. Where that way
+// is not known nothing is said.
 func agentExtension(p plan) []violation {
 	schematics := p.schematics()
 
@@ -95,7 +102,8 @@ func agentExtension(p plan) []violation {
 	return found
 }
 
-// schematics are the extensions of the plan's schematics by their id: the one that the Factory gave, or the digest that it will give.
+// schematics are the extensions of the plan's schematics by their id: the one that the Factory gave, or the digest that
+// it will give.
 func (p plan) schematics() map[string][]string {
 	all := map[string][]string{}
 

@@ -65,7 +65,12 @@ func toProperty(v any) property.Value {
 
 // res is a resource of a test's plan.
 func res(token, name string, p props) resource {
-	return resource{Type: token, Name: name, URN: "urn:pulumi:test::talos-proxmox::" + token + "::" + name, Properties: value{toProperty(p)}}
+	return resource{
+		Type:       token,
+		Name:       name,
+		URN:        "urn:pulumi:test::talos-proxmox::" + token + "::" + name,
+		Properties: value{toProperty(p)},
+	}
 }
 
 func (r resource) with(p props) resource {
@@ -118,9 +123,12 @@ func node(name, host string, id int, tags []string) resource {
 	})
 }
 
-var testSettings = settings{Stack: "test", Ranges: defaultRanges(), FactoryURL: defaultFactory, Hosts: map[string]capacity{}}
+var testSettings = settings{
+	Stack: "test", Ranges: defaultRanges(), FactoryURL: defaultFactory, Hosts: map[string]capacity{},
+}
 
-// judge runs one policy on a plan with its default configuration, changed by o, and returns the messages, as they are shown.
+// judge runs one policy on a plan with its default configuration, changed by o, and returns the messages, as they are
+// shown.
 func judge(t *testing.T, name string, s settings, o options, resources ...resource) []string {
 	t.Helper()
 

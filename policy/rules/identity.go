@@ -42,8 +42,14 @@ func vmidRanges(p plan) []violation {
 
 	judge := func(urn, name, role string, id int) {
 		if r := p.Ranges[role]; id != 0 && (id < r.First || id > r.Last) {
-			found = append(found, refuse(urn, name, fmt.Sprintf("VMID %d is outside %s, the range of %s: choose one inside it, or change talos-proxmox:vmidRanges.%s",
-				id, r, role, role)))
+			found = append(
+				found,
+				refuse(
+					urn, name,
+					fmt.Sprintf("VMID %d is outside %s, the range of %s: choose one inside it, or change talos-proxmox:vmidRanges.%s",
+						id, r, role, role),
+				),
+			)
 		}
 	}
 
@@ -60,7 +66,8 @@ func vmidRanges(p plan) []violation {
 	return found
 }
 
-// role is what range the machine's VMID belongs to, empty while its tags are not known, and for machines that are no nodes.
+// role is what range the machine's VMID belongs to, empty while its tags are not known, and for machines that are no
+// nodes.
 func (m machine) role() string {
 	switch {
 	case m.tagged(tagControlPlane):
@@ -110,7 +117,9 @@ func doubles(what, way string, claims []claim) []violation {
 
 	for _, c := range claims {
 		if earlier, taken := first[c.value]; taken {
-			found = append(found, refuse(c.urn, c.name, fmt.Sprintf("%s %s is that of %s too: %s", what, c.value, earlier.name, way)))
+			found = append(
+				found, refuse(c.urn, c.name, fmt.Sprintf("%s %s is that of %s too: %s", what, c.value, earlier.name, way)),
+			)
 		} else {
 			first[c.value] = c
 		}

@@ -52,7 +52,15 @@ func versionedImages(p plan) []violation {
 		}
 
 		if !imageVersion.MatchString(name.Value) || imageMoving.MatchString(name.Value) {
-			found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("the file name %q says no version: put it in fileName, and choose the URL of that version", name.Value)))
+			found = append(
+				found,
+				refuse(
+					r.URN, r.Name,
+					fmt.Sprintf(
+						"the file name %q says no version: put it in fileName, and choose the URL of that version", name.Value,
+					),
+				),
+			)
 		}
 	}
 
@@ -71,8 +79,15 @@ func imageChecksum(s settings, o options, r resource) []violation {
 		}
 	}
 
-	return []violation{refuse(r.URN, r.Name, fmt.Sprintf("the download from %s has no checksum: state checksum and checksumAlgorithm (or, over HTTPS, the place as trusted)",
-		withoutSecrets(address.Value)))}
+	return []violation{
+		refuse(
+			r.URN, r.Name,
+			fmt.Sprintf(
+				"the download from %s has no checksum: state checksum and checksumAlgorithm (or, over HTTPS, the place as trusted)",
+				withoutSecrets(address.Value),
+			),
+		),
+	}
 }
 
 // private tells a way that nobody else can change what comes along: HTTPS, or this computer itself.

@@ -12,14 +12,30 @@ func TestVersionedImages(t *testing.T) {
 	}
 
 	checkAll(t, "versioned-images", map[string]ruling{
-		"a version":                  {plan: []resource{named("talos-v1.12.6-ce4c980550dd-nocloud-amd64.img"), named("noble-24.04.img"), named("debian-13-20260101.img"), named("arch-2026-11.iso")}},
-		"none":                       {plan: []resource{named("debian.img")}, want: []string{`f: the file name "debian.img" says no version: put it in fileName`}},
-		"a major version only":       {plan: []resource{named("debian-13.img")}, want: []string{"debian-13.img"}},
-		"the latest":                 {plan: []resource{named("talos-1.12-latest.iso")}, want: []string{"latest"}},
-		"without a name, by the URL": {plan: []resource{file(props{"url": "https://example.org/x/debian-13-20260101.qcow2?a=1.2"}), file(props{"url": "https://example.org/1.2/debian.qcow2"})}, want: []string{`"debian.qcow2"`}},
-		"not known yet":              {plan: []resource{named(unknown), file(props{"url": unknown}), file(nil)}},
-		"of another kind":            {plan: []resource{named(5), file(props{"url": "::"})}},
-		"a secret name is not shown": {plan: []resource{named(secret{"debian.img"})}, want: []string{`the file name "[secret]"`}},
+		"a version": {
+			plan: []resource{
+				named("talos-v1.12.6-ce4c980550dd-nocloud-amd64.img"), named("noble-24.04.img"), named("debian-13-20260101.img"),
+				named("arch-2026-11.iso"),
+			},
+		},
+		"none": {
+			plan: []resource{named("debian.img")},
+			want: []string{`f: the file name "debian.img" says no version: put it in fileName`},
+		},
+		"a major version only": {plan: []resource{named("debian-13.img")}, want: []string{"debian-13.img"}},
+		"the latest":           {plan: []resource{named("talos-1.12-latest.iso")}, want: []string{"latest"}},
+		"without a name, by the URL": {
+			plan: []resource{
+				file(props{"url": "https://example.org/x/debian-13-20260101.qcow2?a=1.2"}),
+				file(props{"url": "https://example.org/1.2/debian.qcow2"}),
+			},
+			want: []string{`"debian.qcow2"`},
+		},
+		"not known yet":   {plan: []resource{named(unknown), file(props{"url": unknown}), file(nil)}},
+		"of another kind": {plan: []resource{named(5), file(props{"url": "::"})}},
+		"a secret name is not shown": {
+			plan: []resource{named(secret{"debian.img"})}, want: []string{`the file name "[secret]"`},
+		},
 	})
 }
 
@@ -33,16 +49,45 @@ func TestImageChecksum(t *testing.T) {
 	from := func(url any) resource { return file(props{"url": url}) }
 
 	checkAll(t, "image-checksum", map[string]ruling{
-		"with one":                       {plan: []resource{file(props{"url": "https://example.org/a.img", "checksum": "ab", "checksumAlgorithm": "sha256"})}},
-		"without":                        {plan: []resource{from("https://user:pass@example.org/a.img?token=x")}, want: []string{"f: the download from https://example.org/a.img has no checksum: state checksum and checksumAlgorithm"}},
-		"of the public Image Factory":    {plan: []resource{from("https://factory.talos.dev/image/ab/v1.12.6/nocloud-amd64.iso")}},
-		"of a place that only begins so": {plan: []resource{from("https://factory.talos.dev.example.org/image/ab")}, want: []string{"example.org"}},
-		"of a factory on this computer":  {settings: &own, plan: []resource{from("http://127.0.0.1:8080/image/ab/v1.12.6/nocloud-amd64.iso")}},
-		"of a factory without TLS":       {settings: &remote, plan: []resource{from("http://factory.example.org/image/ab")}, want: []string{"http://factory.example.org/image/ab"}},
-		"of a trusted place":             {options: options{"trusted": []any{"https://example.org/"}}, plan: []resource{from("https://example.org/a.img")}},
-		"of a trusted place without TLS": {options: options{"trusted": []any{"http://example.org/"}}, plan: []resource{from("http://example.org/a.img")}, want: []string{"http://example.org"}},
-		"not known yet":                  {plan: []resource{from(unknown), file(props{"url": "https://example.org/a.img", "checksum": unknown})}},
-		"of another kind":                {plan: []resource{from(5), from([]any{}), res(typeVM, "v", props{"url": "https://example.org"})}},
-		"a secret address is not shown":  {plan: []resource{from(secret{"https://example.org/a.img"})}, want: []string{"the download from [secret]"}},
+		"with one": {
+			plan: []resource{file(props{"url": "https://example.org/a.img", "checksum": "ab", "checksumAlgorithm": "sha256"})},
+		},
+		"without": {
+			plan: []resource{from("https://user:pass@example.org/a.img?token=x")},
+			want: []string{
+				"f: the download from https://example.org/a.img has no checksum: state checksum and checksumAlgorithm",
+			},
+		},
+		"of the public Image Factory": {
+			plan: []resource{from("https://factory.talos.dev/image/ab/v1.12.6/nocloud-amd64.iso")},
+		},
+		"of a place that only begins so": {
+			plan: []resource{from("https://factory.talos.dev.example.org/image/ab")}, want: []string{"example.org"},
+		},
+		"of a factory on this computer": {
+			settings: &own, plan: []resource{from("http://127.0.0.1:8080/image/ab/v1.12.6/nocloud-amd64.iso")},
+		},
+		"of a factory without TLS": {
+			settings: &remote,
+			plan:     []resource{from("http://factory.example.org/image/ab")},
+			want:     []string{"http://factory.example.org/image/ab"},
+		},
+		"of a trusted place": {
+			options: options{"trusted": []any{"https://example.org/"}}, plan: []resource{from("https://example.org/a.img")},
+		},
+		"of a trusted place without TLS": {
+			options: options{"trusted": []any{"http://example.org/"}},
+			plan:    []resource{from("http://example.org/a.img")},
+			want:    []string{"http://example.org"},
+		},
+		"not known yet": {
+			plan: []resource{from(unknown), file(props{"url": "https://example.org/a.img", "checksum": unknown})},
+		},
+		"of another kind": {
+			plan: []resource{from(5), from([]any{}), res(typeVM, "v", props{"url": "https://example.org"})},
+		},
+		"a secret address is not shown": {
+			plan: []resource{from(secret{"https://example.org/a.img"})}, want: []string{"the download from [secret]"},
+		},
 	})
 }

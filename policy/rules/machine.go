@@ -121,7 +121,8 @@ func (p plan) machines() []machine {
 	return list
 }
 
-// controlPlanes are a cluster's control planes. Complete is false while the role of a machine of the cluster is not known.
+// controlPlanes are a cluster's control planes. Complete is false while the role of a machine of the cluster is not
+// known.
 type controlPlanes struct {
 	Cluster, URN string
 	Machines     []machine

@@ -1,5 +1,5 @@
-// Package rules holds the policies of the pack: every one a name, a description, a level and a judgement, which is a pure function of the plan. docs/policies.md is
-// generated from them.
+// Package rules holds the policies of the pack: every one a name, a description, a level and a judgement, which is a
+// pure function of the plan. docs/policies.md is generated from them.
 package rules
 
 import (
@@ -28,8 +28,8 @@ type policy struct {
 
 	// Stack judges the whole plan, at the end of a preview and of an update.
 	Stack func(plan) []violation
-	// Resource judges one resource before it is made; what it remembers of those before it lives as long as one run. It is for what only the update knows, and
-	// for judgements with options.
+	// Resource judges one resource before it is made; what it remembers of those before it lives as long as one run. It is
+	// for what only the update knows, and for judgements with options.
 	Resource func() func(settings, options, resource) []violation
 	// Remedy changes a resource's properties, nil = nothing to change.
 	Remedy func(options, resource) *property.Map
@@ -48,7 +48,8 @@ type options map[string]any
 func policies() []policy {
 	var all []policy
 	for _, topic := range [][]policy{
-		topologyPolicies(), identityPolicies(), passthroughPolicies(), capacityPolicies(), guestPolicies(), versionPolicies(), imagePolicies(),
+		topologyPolicies(), identityPolicies(), passthroughPolicies(), capacityPolicies(), guestPolicies(), versionPolicies(),
+		imagePolicies(),
 		secretPolicies(), privilegePolicies(), productionPolicies(), tagPolicies(),
 	} {
 		all = append(all, topic...)
@@ -137,7 +138,8 @@ func (p policy) register(whole *reading) policyx.Policy {
 	}
 }
 
-// reading is the whole stack as policyx handed it on last: it gives each policy the same list, one policy after the other.
+// reading is the whole stack as policyx handed it on last: it gives each policy the same list, one policy after the
+// other.
 type reading struct {
 	settings settings
 	list     []policyx.AnalyzerResource

@@ -22,6 +22,7 @@ func TestPoliciesAreWholeAndUnmistakable(t *testing.T) {
 		assert.NotEmpty(t, p.Reason, p.Name)
 
 		judges := 0
+
 		for _, given := range []bool{p.Stack != nil, p.Resource != nil, p.Remedy != nil} {
 			if given {
 				judges++
@@ -29,7 +30,10 @@ func TestPoliciesAreWholeAndUnmistakable(t *testing.T) {
 		}
 
 		assert.Equal(t, 1, judges, p.Name)
-		assert.True(t, p.Stack == nil || len(p.Options) == 0, "%s: policies about the whole stack get no configuration from policyx", p.Name)
+		assert.True(
+			t, p.Stack == nil || len(p.Options) == 0, "%s: policies about the whole stack get no configuration from policyx",
+			p.Name,
+		)
 
 		registered := p.register(&reading{settings: testSettings})
 		assert.Equal(t, p.level(), registered.EnforcementLevel(), p.Name)
@@ -54,20 +58,31 @@ func goodPlan() []resource {
 
 	return []resource{
 		cluster, component,
-		cp("one-cp-1-vm", "pve1", 2000).with(card("02:00:00:00:00:01")).with(props{"initialization": props{"ipConfigs": []any{props{"ipv4": props{"address": "10.0.0.10/24"}}}}}).
+		cp("one-cp-1-vm", "pve1", 2000).with(card("02:00:00:00:00:01")).with(
+			props{"initialization": props{"ipConfigs": []any{props{"ipv4": props{"address": "10.0.0.10/24"}}}}},
+		).
 			in(component).from(provider).protected(),
 		worker("one-gpu-1", "pve1", 4000).with(gpuOf("gpu")).with(card("02:00:00:00:00:02")).from(provider),
 		res(typeMapping, "gpu", props{"name": "gpu", "maps": []any{props{"node": "pve1", "path": "0000:01:00"}}}),
 		res(typeTemplate, "t", props{"vmid": 901, "version": "v1.12.6"}),
 		res(typeSecrets, "one-secrets", props{"talosVersion": "v1.12"}).protected(),
 		res(typeCommand, "one-bootstrap", props{"create": "talosops bootstrap", "stdin": secret{"{}"}}).protected(),
-		res(typeDownload, "f", props{"fileName": "talos-v1.12.6.iso", "url": "https://factory.talos.dev/image/ab", "verify": true}),
+		res(
+			typeDownload, "f",
+			props{"fileName": "talos-v1.12.6.iso", "url": "https://factory.talos.dev/image/ab", "verify": true},
+		),
 		res(typeSchematic, "s", props{"schematic": plainSchematic}),
 		res(typeProvider, "p", provider),
-		res(typeRole, "r", props{"privileges": []string{"VM.Audit"}}), res(typeACL, "a", props{"roleId": "TalosProxmox", "path": "/vms"}), res(typeToken, "u", props{"privilegesSeparation": true}),
-		res(typeUser, "v", props{"acls": []any{props{"roleId": "TalosProxmox", "path": "/vms"}}}), res(typeGroup, "g", props{"acls": []any{}}),
-		configured("kind: NetworkDefaultActionConfig\ningress: block\n", "kind: VolumeConfig\nname: STATE\nencryption: {}\n", "kind: VolumeConfig\nname: EPHEMERAL\nencryption: {}\n",
-			"machine: {install: {image: \"factory.talos.dev/nocloud-installer/ab:v1.12.6\"}}").in(component).with(props{"node": "10.0.0.10"}),
+		res(typeRole, "r", props{"privileges": []string{"VM.Audit"}}),
+		res(typeACL, "a", props{"roleId": "TalosProxmox", "path": "/vms"}),
+		res(typeToken, "u", props{"privilegesSeparation": true}),
+		res(typeUser, "v", props{"acls": []any{props{"roleId": "TalosProxmox", "path": "/vms"}}}),
+		res(typeGroup, "g", props{"acls": []any{}}),
+		configured("kind: NetworkDefaultActionConfig\ningress: block\n", "kind: VolumeConfig\nname: STATE\nencryption: {}\n",
+			"kind: VolumeConfig\nname: EPHEMERAL\nencryption: {}\n",
+			"machine: {install: {image: \"factory.talos.dev/nocloud-installer/ab:v1.12.6\"}}").in(component).with(
+			props{"node": "10.0.0.10"},
+		),
 	}
 }
 
@@ -137,7 +152,9 @@ func TestWhatIsNotKnownYetIsNoReasonToRefuse(t *testing.T) {
 	assert.Empty(t, judgeAll(t, goodPlan()), "the good plan is good")
 
 	for name, with := range map[string]property.Value{
-		"unknown": property.New(property.Computed), "unknown and secret": property.New(property.Computed).WithSecret(true), "a secret that a provider emptied": property.New("").WithSecret(true),
+		"unknown":                          property.New(property.Computed),
+		"unknown and secret":               property.New(property.Computed).WithSecret(true),
+		"a secret that a provider emptied": property.New("").WithSecret(true),
 	} {
 		mutate(goodPlan(), with, func(path string, changed []resource) {
 			found := judgeAll(t, changed)
@@ -150,7 +167,15 @@ func TestWhatIsNotKnownYetIsNoReasonToRefuse(t *testing.T) {
 func TestNoShapeOfAValueEndsAJudgement(t *testing.T) {
 	t.Parallel()
 
-	for _, with := range []any{nil, "", "x", "::/%zz", -1, 1e300, true, []any{}, []any{[]any{}}, props{}, props{"": nil}, secret{"x"}, secret{props{"a": secret{1}}}} {
+	for _, with := range []any{
+		nil, "", "x", "::/%zz", -1, 1e300, true,
+		[]any{},
+		[]any{[]any{}},
+		props{},
+		props{"": nil},
+		secret{"x"},
+		secret{props{"a": secret{1}}},
+	} {
 		mutate(goodPlan(), toProperty(with), func(path string, changed []resource) {
 			assert.NotPanics(t, func() { judgeAll(t, changed) }, "%v at %s", with, path)
 		})

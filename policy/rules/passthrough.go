@@ -39,7 +39,13 @@ func rootOnlyFields(p plan) []violation {
 		}
 
 		for _, field := range rootFields(r) {
-			found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("%s; Proxmox takes that from root@pam with a password only, and the provider has an API token", field)))
+			found = append(
+				found,
+				refuse(
+					r.URN, r.Name,
+					fmt.Sprintf("%s; Proxmox takes that from root@pam with a password only, and the provider has an API token", field),
+				),
+			)
 		}
 	}
 
@@ -56,7 +62,13 @@ func rootFields(r resource) []string {
 	devices, _ := r.at("hostpcis").items()
 	for i, d := range devices {
 		if d.at("id").given() {
-			fields = append(fields, fmt.Sprintf("hostpcis[%d].id is the raw PCI id %q: use a mapping, which a token may (hostpcis[%d].mapping)", i, d.at("id").text().Value, i))
+			fields = append(
+				fields,
+				fmt.Sprintf(
+					"hostpcis[%d].id is the raw PCI id %q: use a mapping, which a token may (hostpcis[%d].mapping)", i,
+					d.at("id").text().Value, i,
+				),
+			)
 		}
 
 		if d.at("romFile").given() {
@@ -64,7 +76,9 @@ func rootFields(r resource) []string {
 		}
 	}
 
-	for _, path := range [][]string{{"kvmArguments"}, {"cpu", "affinity"}, {"cpu", "architecture"}, {"memory", "hugepages"}, {"hookScriptFileId"}} {
+	for _, path := range [][]string{
+		{"kvmArguments"}, {"cpu", "affinity"}, {"cpu", "architecture"}, {"memory", "hugepages"}, {"hookScriptFileId"},
+	} {
 		if field := r.at(path...); field.given() {
 			fields = append(fields, fmt.Sprintf("%s is %q: leave it out", strings.Join(path, "."), field.text().Value))
 		}
@@ -78,8 +92,11 @@ func ballooning(p plan) []violation {
 
 	for _, m := range p.machines() {
 		if len(m.Devices) > 0 && m.BalloonMiB.Known && m.BalloonMiB.Value > 0 {
-			found = append(found, refuse(m.URN, m.Name, fmt.Sprintf("memory.floating is %d MiB, and %s is passed through: set memory.floating to 0",
-				m.BalloonMiB.Value, m.Devices[0].Name)))
+			found = append(
+				found,
+				refuse(m.URN, m.Name, fmt.Sprintf("memory.floating is %d MiB, and %s is passed through: set memory.floating to 0",
+					m.BalloonMiB.Value, m.Devices[0].Name)),
+			)
 		}
 	}
 
@@ -120,8 +137,16 @@ func mappingOnce(p plan) []violation {
 		}
 
 		last := machines[len(machines)-1]
-		found = append(found, refuse(last.URN, last.Name, fmt.Sprintf("device %s of host %s is given to %s, and there %s: give one machine another device, or place it on another host",
-			at.device, at.host, names(machines), map[bool]string{true: "is one", false: fmt.Sprintf("are %d", n)}[n == 1])))
+		found = append(
+			found,
+			refuse(
+				last.URN, last.Name,
+				fmt.Sprintf(
+					"device %s of host %s is given to %s, and there %s: give one machine another device, or place it on another host",
+					at.device, at.host, names(machines), map[bool]string{true: "is one", false: fmt.Sprintf("are %d", n)}[n == 1],
+				),
+			),
+		)
 	}
 
 	return found

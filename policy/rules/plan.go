@@ -59,14 +59,23 @@ const (
 // defaultFactory is the public Image Factory.
 const defaultFactory = "https://factory.talos.dev"
 
-// readSettings reads them from the stack's name and configuration. What the program's own validation refuses is left out here.
+// readSettings reads them from the stack's name and configuration. What the program's own validation refuses is left
+// out here.
 func readSettings(stack string, config func(key string) (string, bool)) (settings, error) {
-	s := settings{Stack: stack, Production: isProduction(stack), Hosts: map[string]capacity{}, Ranges: defaultRanges(), FactoryURL: defaultFactory}
+	s := settings{
+		Stack:      stack,
+		Production: isProduction(stack),
+		Hosts:      map[string]capacity{},
+		Ranges:     defaultRanges(),
+		FactoryURL: defaultFactory,
+	}
 
 	if text, ok := config(KeyProduction); ok {
 		production, err := strconv.ParseBool(text)
 		if err != nil {
-			return s, fmt.Errorf("%s: %q is neither true nor false: pulumi config set %s true", KeyProduction, text, KeyProduction)
+			return s, fmt.Errorf(
+				"%s: %q is neither true nor false: pulumi config set %s true", KeyProduction, text, KeyProduction,
+			)
 		}
 
 		s.Production = production
@@ -115,7 +124,12 @@ type plan struct {
 }
 
 func newPlan(s settings, resources []resource) plan {
-	p := plan{settings: s, Resources: resources, byURN: make(map[string]resource, len(resources)), documents: map[string][]yaml.Node{}}
+	p := plan{
+		settings:  s,
+		Resources: resources,
+		byURN:     make(map[string]resource, len(resources)),
+		documents: map[string][]yaml.Node{},
+	}
 	for _, r := range resources {
 		p.byURN[r.URN] = r
 

@@ -18,12 +18,14 @@ func privilegePolicies() []policy {
 	}}
 }
 
-// Privileges are those that a role of the plan may have: the documented ones of the program, of the cloud controller manager and of the CSI driver.
+// Privileges are those that a role of the plan may have: the documented ones of the program, of the cloud controller
+// manager and of the CSI driver.
 func Privileges() []string {
 	list := []string{"Datastore.Audit", "Sys.Audit"} // the controller manager's and the driver's
 	for _, role := range permissions.Roles() {
 		list = slices.Concat(list, role.Privileges(), role.PrivilegesOn(8))
 	}
+
 	slices.Sort(list)
 
 	return slices.Compact(list)
@@ -31,7 +33,10 @@ func Privileges() []string {
 
 // administrators are Proxmox' own roles that may more than any program needs.
 func administrators() []string {
-	return []string{"Administrator", "PVEAdmin", "PVESysAdmin", "PVEUserAdmin", "PVEVMAdmin", "PVEDatastoreAdmin", "PVEPoolAdmin", "PVESDNAdmin", "PVEMappingAdmin"}
+	return []string{
+		"Administrator", "PVEAdmin", "PVESysAdmin", "PVEUserAdmin", "PVEVMAdmin", "PVEDatastoreAdmin", "PVEPoolAdmin",
+		"PVESDNAdmin", "PVEMappingAdmin",
+	}
 }
 
 func leastPrivilege(p plan) []violation {
@@ -53,7 +58,15 @@ func leastPrivilege(p plan) []violation {
 		}
 
 		if len(more) > 0 {
-			found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("privileges has %s, which nothing here needs: leave it out (docs/permissions.md)", strings.Join(more, ", "))))
+			found = append(
+				found,
+				refuse(
+					r.URN, r.Name,
+					fmt.Sprintf(
+						"privileges has %s, which nothing here needs: leave it out (docs/permissions.md)", strings.Join(more, ", "),
+					),
+				),
+			)
 		}
 	}
 
@@ -85,5 +98,8 @@ func administrates(r resource, prefix string, rule value) []violation {
 	}
 
 	return []violation{refuse(r.URN, r.Name,
-		fmt.Sprintf("%sroleId is %s on %q: give a role with the documented privileges (docs/permissions.md)", prefix, role, rule.at("path").text().Value))}
+		fmt.Sprintf(
+			"%sroleId is %s on %q: give a role with the documented privileges (docs/permissions.md)", prefix, role,
+			rule.at("path").text().Value,
+		))}
 }

@@ -92,11 +92,22 @@ func tlsVerified(p plan) []violation {
 
 	for _, r := range p.of(typeProvider) {
 		if is(r.at("insecure").flag(), true) {
-			found = append(found, refuse(r.URN, "provider "+r.Name, "insecure is true: remove proxmoxve:insecure, and give the host a certificate of a CA that this computer trusts"))
+			found = append(
+				found,
+				refuse(
+					r.URN, "provider "+r.Name,
+					"insecure is true: remove proxmoxve:insecure, and give the host a certificate of a CA that this computer trusts",
+				),
+			)
 		}
 
 		if endpoint := r.at("endpoint").text(); strings.HasPrefix(endpoint.Value, "http://") {
-			found = append(found, refuse(r.URN, "provider "+r.Name, fmt.Sprintf("endpoint is %s, without TLS: use https", withoutSecrets(endpoint.Value))))
+			found = append(
+				found,
+				refuse(
+					r.URN, "provider "+r.Name, fmt.Sprintf("endpoint is %s, without TLS: use https", withoutSecrets(endpoint.Value)),
+				),
+			)
 		}
 	}
 
@@ -128,28 +139,31 @@ func lacking(p plan, message string, satisfies func([]yaml.Node) bool) []violati
 }
 
 func diskEncryption(p plan) []violation {
-	return lacking(p, "STATE or EPHEMERAL is not encrypted: add a patch with a VolumeConfig for each that has `encryption`", func(documents []yaml.Node) bool {
-		encrypted := map[string]bool{}
+	return lacking(
+		p, "STATE or EPHEMERAL is not encrypted: add a patch with a VolumeConfig for each that has `encryption`",
+		func(documents []yaml.Node) bool {
+			encrypted := map[string]bool{}
 
-		for _, document := range documents {
-			var config struct {
-				Kind, Name string
-				Encryption *yaml.Node
-				Machine    struct {
-					SystemDiskEncryption struct{ State, Ephemeral *yaml.Node } `yaml:"systemDiskEncryption"`
+			for _, document := range documents {
+				var config struct {
+					Kind, Name string
+					Encryption *yaml.Node
+					Machine    struct {
+						SystemDiskEncryption struct{ State, Ephemeral *yaml.Node } `yaml:"systemDiskEncryption"`
+					}
 				}
-			}
-			if document.Decode(&config) != nil {
-				continue
+				if document.Decode(&config) != nil {
+					continue
+				}
+
+				encrypted[config.Name] = encrypted[config.Name] || config.Kind == "VolumeConfig" && config.Encryption != nil
+				encrypted["STATE"] = encrypted["STATE"] || config.Machine.SystemDiskEncryption.State != nil
+				encrypted["EPHEMERAL"] = encrypted["EPHEMERAL"] || config.Machine.SystemDiskEncryption.Ephemeral != nil
 			}
 
-			encrypted[config.Name] = encrypted[config.Name] || config.Kind == "VolumeConfig" && config.Encryption != nil
-			encrypted["STATE"] = encrypted["STATE"] || config.Machine.SystemDiskEncryption.State != nil
-			encrypted["EPHEMERAL"] = encrypted["EPHEMERAL"] || config.Machine.SystemDiskEncryption.Ephemeral != nil
-		}
-
-		return encrypted["STATE"] && encrypted["EPHEMERAL"]
-	})
+			return encrypted["STATE"] && encrypted["EPHEMERAL"]
+		},
+	)
 }
 
 func talosFirewall(p plan) []violation {

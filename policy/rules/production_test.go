@@ -37,14 +37,42 @@ func TestProductionProtection(t *testing.T) {
 	ours := res(typeCommand, "b", props{"create": "${TALOSOPS:-go run ./cmd/talosops} bootstrap"})
 
 	inProduction(t, "production-protection", map[string]ruling{
-		"all protected":                    {plan: []resource{cp("a", "p", 1).protected(), secrets.protected(), ours.protected(), res(typeBootstrap, "t", nil).protected()}},
-		"an unprotected control plane":     {plan: []resource{cp("a", "p", 1)}, want: []string{"a: control plane of stack prod, a production one, is not protected: set talos-proxmox:protect to true"}},
-		"unprotected secrets":              {plan: []resource{secrets}, want: []string{"s: Talos secrets of stack prod"}},
-		"an unprotected bootstrap":         {plan: []resource{ours, res(typeBootstrap, "t", nil), res(typeCommand, "c", props{"create": "talosctl -n 10.0.0.1 bootstrap"})}, want: []string{"t: bootstrap", "b: bootstrap", "c: bootstrap"}},
-		"what may go":                      {plan: []resource{worker("w", "p", 1), res(typeCommand, "c", props{"create": "talosops wait"}), res(typeCommand, "d", props{"create": "echo bootstrap"})}},
-		"roles and commands not known yet": {plan: []resource{cp("a", "p", 1).with(props{"tags": unknown}), res(typeCommand, "c", props{"create": unknown})}},
-		"of another kind":                  {plan: []resource{cp("a", "p", 1).with(props{"tags": 3}), res(typeCommand, "c", props{"create": []any{"talosctl bootstrap"}})}},
-		"a secret command":                 {plan: []resource{res(typeCommand, "c", props{"create": secret{"talosctl bootstrap"}})}, want: []string{"c: bootstrap"}},
+		"all protected": {
+			plan: []resource{
+				cp("a", "p", 1).protected(), secrets.protected(), ours.protected(), res(typeBootstrap, "t", nil).protected(),
+			},
+		},
+		"an unprotected control plane": {
+			plan: []resource{cp("a", "p", 1)},
+			want: []string{
+				"a: control plane of stack prod, a production one, is not protected: set talos-proxmox:protect to true",
+			},
+		},
+		"unprotected secrets": {plan: []resource{secrets}, want: []string{"s: Talos secrets of stack prod"}},
+		"an unprotected bootstrap": {
+			plan: []resource{
+				ours, res(typeBootstrap, "t", nil), res(typeCommand, "c", props{"create": "talosctl -n 10.0.0.1 bootstrap"}),
+			},
+			want: []string{"t: bootstrap", "b: bootstrap", "c: bootstrap"},
+		},
+		"what may go": {
+			plan: []resource{
+				worker("w", "p", 1), res(typeCommand, "c", props{"create": "talosops wait"}),
+				res(typeCommand, "d", props{"create": "echo bootstrap"}),
+			},
+		},
+		"roles and commands not known yet": {
+			plan: []resource{cp("a", "p", 1).with(props{"tags": unknown}), res(typeCommand, "c", props{"create": unknown})},
+		},
+		"of another kind": {
+			plan: []resource{
+				cp("a", "p", 1).with(props{"tags": 3}), res(typeCommand, "c", props{"create": []any{"talosctl bootstrap"}}),
+			},
+		},
+		"a secret command": {
+			plan: []resource{res(typeCommand, "c", props{"create": secret{"talosctl bootstrap"}})},
+			want: []string{"c: bootstrap"},
+		},
 	})
 }
 
@@ -54,20 +82,43 @@ func TestProductionTLS(t *testing.T) {
 	provider := func(p props) resource { return res(typeProvider, "p", p) }
 
 	inProduction(t, "production-tls", map[string]ruling{
-		"verified":                  {plan: []resource{provider(props{"endpoint": "https://10.0.0.2:8006/", "insecure": false}), provider(props{"insecure": "false"}), file(props{"verify": true}), file(nil)}},
-		"not verified":              {plan: []resource{provider(props{"insecure": true})}, want: []string{"provider p: insecure is true: remove proxmoxve:insecure"}},
-		"in the words of a default": {plan: []resource{provider(props{"insecure": "true"})}, want: []string{"insecure is true"}},
-		"without TLS":               {plan: []resource{provider(props{"endpoint": "http://root:x@10.0.0.2:8006/"})}, want: []string{"provider p: endpoint is http://10.0.0.2:8006/, without TLS: use https"}},
-		"a download from anyone":    {plan: []resource{file(props{"verify": false})}, want: []string{"f: verify is false"}},
-		"not known yet":             {plan: []resource{provider(props{"insecure": unknown, "endpoint": unknown}), file(props{"verify": unknown})}},
-		"of another kind":           {plan: []resource{provider(props{"insecure": "perhaps", "endpoint": 4}), file(props{"verify": []any{}})}},
-		"secret":                    {plan: []resource{provider(props{"insecure": secret{true}, "endpoint": secret{"http://x"}})}, want: []string{"insecure is true", "endpoint is [secret], without TLS"}},
+		"verified": {
+			plan: []resource{
+				provider(props{"endpoint": "https://10.0.0.2:8006/", "insecure": false}), provider(props{"insecure": "false"}),
+				file(props{"verify": true}), file(nil),
+			},
+		},
+		"not verified": {
+			plan: []resource{provider(props{"insecure": true})},
+			want: []string{"provider p: insecure is true: remove proxmoxve:insecure"},
+		},
+		"in the words of a default": {
+			plan: []resource{provider(props{"insecure": "true"})}, want: []string{"insecure is true"},
+		},
+		"without TLS": {
+			plan: []resource{provider(props{"endpoint": "http://root:x@10.0.0.2:8006/"})},
+			want: []string{"provider p: endpoint is http://10.0.0.2:8006/, without TLS: use https"},
+		},
+		"a download from anyone": {plan: []resource{file(props{"verify": false})}, want: []string{"f: verify is false"}},
+		"not known yet": {
+			plan: []resource{provider(props{"insecure": unknown, "endpoint": unknown}), file(props{"verify": unknown})},
+		},
+		"of another kind": {
+			plan: []resource{provider(props{"insecure": "perhaps", "endpoint": 4}), file(props{"verify": []any{}})},
+		},
+		"secret": {
+			plan: []resource{provider(props{"insecure": secret{true}, "endpoint": secret{"http://x"}})},
+			want: []string{"insecure is true", "endpoint is [secret], without TLS"},
+		},
 	})
 }
 
 // configured is a node's configuration whose patches are these.
 func configured(patches ...any) resource {
-	return res(typeConfiguration, "n", props{"configPatches": patches, "machineConfigurationInput": secret{"machine: {type: worker}"}})
+	return res(
+		typeConfiguration, "n",
+		props{"configPatches": patches, "machineConfigurationInput": secret{"machine: {type: worker}"}},
+	)
 }
 
 func TestProductionDiskEncryption(t *testing.T) {
@@ -80,14 +131,33 @@ func TestProductionDiskEncryption(t *testing.T) {
 	)
 
 	inProduction(t, "production-disk-encryption", map[string]ruling{
-		"both":                  {plan: []resource{configured(state, ephemeral), configured(state + "---\n" + ephemeral), configured(old)}},
-		"in the configuration":  {plan: []resource{res(typeConfiguration, "n", props{"machineConfigurationInput": secret{state + "---\n" + ephemeral}})}},
-		"one of them":           {plan: []resource{configured(state)}, want: []string{"n: STATE or EPHEMERAL is not encrypted: add a patch with a VolumeConfig"}},
-		"none":                  {plan: []resource{configured()}, want: []string{"n: "}},
-		"a volume without it":   {plan: []resource{configured("kind: VolumeConfig\nname: STATE\n", ephemeral)}, want: []string{"n: "}},
-		"not known yet":         {plan: []resource{configured(unknown), res(typeConfiguration, "m", props{"configPatches": []any{state}, "machineConfigurationInput": secret{""}}), res(typeConfiguration, "o", props{"machineConfigurationInput": unknown})}},
+		"both": {
+			plan: []resource{configured(state, ephemeral), configured(state + "---\n" + ephemeral), configured(old)},
+		},
+		"in the configuration": {
+			plan: []resource{
+				res(typeConfiguration, "n", props{"machineConfigurationInput": secret{state + "---\n" + ephemeral}}),
+			},
+		},
+		"one of them": {
+			plan: []resource{configured(state)},
+			want: []string{"n: STATE or EPHEMERAL is not encrypted: add a patch with a VolumeConfig"},
+		},
+		"none": {plan: []resource{configured()}, want: []string{"n: "}},
+		"a volume without it": {
+			plan: []resource{configured("kind: VolumeConfig\nname: STATE\n", ephemeral)}, want: []string{"n: "},
+		},
+		"not known yet": {
+			plan: []resource{
+				configured(unknown),
+				res(typeConfiguration, "m", props{"configPatches": []any{state}, "machineConfigurationInput": secret{""}}),
+				res(typeConfiguration, "o", props{"machineConfigurationInput": unknown}),
+			},
+		},
 		"patches that are none": {plan: []resource{configured("{{{", "- x", "kind: [1]")}, want: []string{"n: "}},
-		"of another kind":       {plan: []resource{res(typeConfiguration, "n", props{"configPatches": 4, "machineConfigurationInput": []any{}})}},
+		"of another kind": {
+			plan: []resource{res(typeConfiguration, "n", props{"configPatches": 4, "machineConfigurationInput": []any{}})},
+		},
 	})
 }
 
@@ -99,10 +169,13 @@ func TestProductionTalosFirewall(t *testing.T) {
 	inProduction(t, "production-talos-firewall", map[string]ruling{
 		"blocked":            {plan: []resource{configured(block)}},
 		"blocked, in secret": {plan: []resource{configured(secret{block})}},
-		"accepted":           {plan: []resource{configured("kind: NetworkDefaultActionConfig\ningress: accept\n")}, want: []string{"n: Talos' firewall lets everything in: add a patch with a NetworkDefaultActionConfig"}},
-		"nothing said":       {plan: []resource{configured()}, want: []string{"n: "}},
-		"not known yet":      {plan: []resource{configured(unknown), configured(props{})}},
-		"of another kind":    {plan: []resource{res(typeConfiguration, "n", props{"configPatches": true})}},
+		"accepted": {
+			plan: []resource{configured("kind: NetworkDefaultActionConfig\ningress: accept\n")},
+			want: []string{"n: Talos' firewall lets everything in: add a patch with a NetworkDefaultActionConfig"},
+		},
+		"nothing said":    {plan: []resource{configured()}, want: []string{"n: "}},
+		"not known yet":   {plan: []resource{configured(unknown), configured(props{})}},
+		"of another kind": {plan: []resource{res(typeConfiguration, "n", props{"configPatches": true})}},
 	})
 }
 
@@ -110,8 +183,14 @@ func TestIsProduction(t *testing.T) {
 	t.Parallel()
 
 	for stack, want := range map[string]bool{
-		"prod": true, "production": true, "eu-prod": true, "prod-2": true, "Prod": true, "acme/talos/prod": true, "prod1": true,
-		"dev": false, "lab": false, "product": false, "nonprod": false, "reproduction": false, "prodigy": false,
+		"prod":            true,
+		"production":      true,
+		"eu-prod":         true,
+		"prod-2":          true,
+		"Prod":            true,
+		"acme/talos/prod": true,
+		"prod1":           true,
+		"dev":             false, "lab": false, "product": false, "nonprod": false, "reproduction": false, "prodigy": false,
 	} {
 		assert.Equal(t, want, isProduction(stack), stack)
 	}
@@ -136,8 +215,10 @@ func TestReadSettings(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, settings{
 		Stack: "prod", FactoryURL: "https://factory.example.org",
-		Hosts:  map[string]capacity{"pve1": {8, 4096}, "pve2": {}},
-		Ranges: map[string]vmidRange{roleTemplate: {900, 999}, roleControlPlane: {2000, 2999}, roleWorker: {5000, 5999}, roleGPUWorker: {4000, 4999}},
+		Hosts: map[string]capacity{"pve1": {8, 4096}, "pve2": {}},
+		Ranges: map[string]vmidRange{
+			roleTemplate: {900, 999}, roleControlPlane: {2000, 2999}, roleWorker: {5000, 5999}, roleGPUWorker: {4000, 4999},
+		},
 	}, s)
 
 	s, err = readSettings("lab", config(map[string]string{keyHosts: "{{", keyRanges: `{"workers": "many"}`}))

@@ -7,7 +7,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/policyx"
 )
 
-// Type tokens of what is judged. A misspelt one would pass everything in silence: the catalogue of bad plans (lab/engine) sees each of them judged.
+// Type tokens of what is judged. A misspelt one would pass everything in silence: the catalogue of bad plans
+// (lab/engine) sees each of them judged.
 const (
 	typeVM            = "proxmoxve:VM/virtualMachine:VirtualMachine"
 	typeDownload      = "proxmoxve:Download/file:File"
@@ -66,7 +67,8 @@ func (r resource) below(component string) bool {
 // violation is one reason to refuse a plan: where, and what to do about it.
 type violation struct{ URN, Message string }
 
-// refuse is a violation of a resource; the message begins with its name, since several problems of one policy are shown together.
+// refuse is a violation of a resource; the message begins with its name, since several problems of one policy are shown
+// together.
 func refuse(urn, name, message string) violation { return violation{urn, name + ": " + message} }
 
 // shortestSecret is how long a secret value must be to be struck out of a message: shorter ones are everywhere.

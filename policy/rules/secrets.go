@@ -17,7 +17,8 @@ func secretPolicies() []policy {
 			"tokens, and long random words. The value is never shown.",
 		Options: []option{
 			{
-				Key: "entropy", Doc: "Bits per character from which a word of letters of both cases and digits is random; Base64 has up to 6.",
+				Key:    "entropy",
+				Doc:    "Bits per character from which a word of letters of both cases and digits is random; Base64 has up to 6.",
 				Schema: map[string]any{"type": "number", "minimum": 3, "maximum": 6, "default": 4.2},
 			},
 			{
@@ -25,7 +26,8 @@ func secretPolicies() []policy {
 				Schema: map[string]any{"type": "number", "minimum": 12, "default": 24},
 			},
 			{
-				Key: "allowed", Doc: "Properties that hold no secret, whatever they look like, as `<type>.<path>`: `command:remote:Command.stdin`. Indexes are written `[*]`.",
+				Key:    "allowed",
+				Doc:    "Properties that hold no secret, whatever they look like, as `<type>.<path>`: `command:remote:Command.stdin`. Indexes are written `[*]`.",
 				Schema: map[string]any{"type": "array", "items": map[string]any{"type": "string"}, "default": []any{}},
 			},
 		},
@@ -47,7 +49,15 @@ func plaintextSecrets(o options, r resource) []violation {
 			return
 		}
 
-		found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("%s %s and is not marked secret: wrap it (pulumi.ToSecret), or set it with pulumi config set --secret", path, why)))
+		found = append(
+			found,
+			refuse(
+				r.URN, r.Name,
+				fmt.Sprintf(
+					"%s %s and is not marked secret: wrap it (pulumi.ToSecret), or set it with pulumi config set --secret", path, why,
+				),
+			),
+		)
 	})
 
 	return found
@@ -79,16 +89,19 @@ func walk(v value, path, key string, visit func(path, key, text string)) {
 
 var (
 	privateKey   = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)
-	proxmoxToken = regexp.MustCompile(`[\w.+-]+@[\w.-]+![\w.-]+=[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
-	words        = regexp.MustCompile(`[A-Za-z0-9+/_=-]+`)
-	publicKey    = regexp.MustCompile(`^AAAA[BCE]3NzaC1|^AAAAE2Vj|^AAAAGn|^AAAAIn`)
-	fingerprint  = regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}`)
-	reference    = regexp.MustCompile(`^\$\{?\w+\}?$`)
+	proxmoxToken = regexp.MustCompile(
+		`[\w.+-]+@[\w.-]+![\w.-]+=[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`,
+	)
+	words       = regexp.MustCompile(`[A-Za-z0-9+/_=-]+`)
+	publicKey   = regexp.MustCompile(`^AAAA[BCE]3NzaC1|^AAAAE2Vj|^AAAAGn|^AAAAIn`)
+	fingerprint = regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}`)
+	reference   = regexp.MustCompile(`^\$\{?\w+\}?$`)
 )
 
 // secretEndings are how the names of secrets end, as namesSecret compares them.
 var secretEndings = []string{
-	"password", "passwd", "passphrase", "secret", "apitoken", "authticket", "csrfpreventiontoken", "privatekey", "clientkey", "authkey", "secretkey", "accesskey",
+	"password", "passwd", "passphrase", "secret", "apitoken", "authticket", "csrfpreventiontoken", "privatekey",
+	"clientkey", "authkey", "secretkey", "accesskey",
 	"kubeconfig", "kubeconfigraw", "talosconfig", "machineconfiguration", "machineconfigurationinput",
 }
 
@@ -96,7 +109,9 @@ var secretEndings = []string{
 func namesSecret(name string) bool {
 	name = strings.ToLower(strings.ReplaceAll(name, "_", ""))
 
-	return name == "otp" || name == "token" || slices.ContainsFunc(secretEndings, func(ending string) bool { return strings.HasSuffix(name, ending) })
+	return name == "otp" || name == "token" || slices.ContainsFunc(
+		secretEndings, func(ending string) bool { return strings.HasSuffix(name, ending) },
+	)
 }
 
 // randomness says what a random word is.
@@ -155,8 +170,8 @@ func (t randomness) random(word string) bool {
 	return false
 }
 
-// changes is how often letters of one case, of the other and digits take turns in a random word, at least: about six times in ten, while
-// NamesThatPeopleWrite do so once in three.
+// changes is how often letters of one case, of the other and digits take turns in a random word, at least: about six
+// times in ten, while NamesThatPeopleWrite do so once in three.
 const changes = 0.42
 
 func mixed(word string) bool {

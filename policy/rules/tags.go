@@ -7,7 +7,9 @@ import (
 )
 
 func tagPolicies() []policy {
-	list := map[string]any{"type": "array", "items": map[string]any{"type": "string", "pattern": "^[a-z0-9_][a-z0-9_.+-]*$"}}
+	list := map[string]any{
+		"type": "array", "items": map[string]any{"type": "string", "pattern": "^[a-z0-9_][a-z0-9_.+-]*$"},
+	}
 
 	return []policy{{
 		Name:        "required-tags",
@@ -15,7 +17,11 @@ func tagPolicies() []policy {
 		Reason:      "People and tools find the machines of a cluster by their tags. Missing ones are added.",
 		Options: []option{
 			{Key: "nodes", Doc: "Tags of Talos nodes.", Schema: with(list, "default", []any{tagTalos})},
-			{Key: "machines", Doc: "Tags of every machine, nodes and templates included.", Schema: with(list, "default", []any{})},
+			{
+				Key:    "machines",
+				Doc:    "Tags of every machine, nodes and templates included.",
+				Schema: with(list, "default", []any{}),
+			},
 		},
 		Remedy: addTags,
 	}}

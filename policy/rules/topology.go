@@ -40,7 +40,8 @@ func controlPlaneCount(p plan) []violation {
 	return found
 }
 
-// controlPlaneCountProblem says what is wrong with a number of control planes that is not 1, 3 or 5, and which number to plan.
+// controlPlaneCountProblem says what is wrong with a number of control planes that is not 1, 3 or 5, and which number
+// to plan.
 func controlPlaneCountProblem(machines []machine) string {
 	n := len(machines)
 	if n == 0 {
@@ -73,8 +74,15 @@ func controlPlaneSpread(p plan) []violation {
 
 		for _, host := range slices.Sorted(maps.Keys(on)) {
 			if machines := on[host]; len(machines) > most {
-				found = append(found, refuse(c.URN, "cluster "+c.Cluster, fmt.Sprintf("%s (%s) on host %s, where %d would do with the %s of the stack (%s): place them on other hosts",
-					describe(len(machines), "control plane"), names(machines), host, most, describe(len(hosts), "host"), strings.Join(hosts, ", "))))
+				found = append(
+					found,
+					refuse(
+						c.URN, "cluster "+c.Cluster,
+						fmt.Sprintf("%s (%s) on host %s, where %d would do with the %s of the stack (%s): place them on other hosts",
+							describe(len(machines), "control plane"), names(machines), host, most, describe(len(hosts), "host"),
+							strings.Join(hosts, ", ")),
+					),
+				)
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/property"
 )
 
-// maybe is what a plan says of a property. Known is false where the plan does not know yet: a judgement is then left to the update. A property that is not there is
-// known, and has the zero value.
+// maybe is what a plan says of a property. Known is false where the plan does not know yet: a judgement is then left to
+// the update. A property that is not there is known, and has the zero value.
 type maybe[T any] struct {
 	Value T
 	Known bool
@@ -20,13 +20,15 @@ func known[T any](value T) maybe[T] { return maybe[T]{Value: value, Known: true}
 // is tells whether the value is known to be this one.
 func is[T comparable](m maybe[T], value T) bool { return m.Known && m.Value == value }
 
-// value is a property as a judgement reads it: no reading of it panics, whatever the property really is. Secrets are looked into; nothing prints them.
+// value is a property as a judgement reads it: no reading of it panics, whatever the property really is. Secrets are
+// looked into; nothing prints them.
 type value struct{ property property.Value }
 
 // root is all properties of a resource.
 func root(properties property.Map) value { return value{property.New(properties)} }
 
-// at goes to a property by its name. Below something unknown everything is unknown; below something of another kind there is nothing.
+// at goes to a property by its name. Below something unknown everything is unknown; below something of another kind
+// there is nothing.
 func (v value) at(keys ...string) value {
 	for _, key := range keys {
 		if v.unknown() {
@@ -43,7 +45,8 @@ func (v value) at(keys ...string) value {
 	return v
 }
 
-// unknown tells a value that only the update will know. Providers made with pulumi-go-provider hand an unknown secret on as an empty one.
+// unknown tells a value that only the update will know. Providers made with pulumi-go-provider hand an unknown secret
+// on as an empty one.
 func (v value) unknown() bool {
 	return v.property.IsComputed() || v.property.Secret() && v.property.IsString() && v.property.AsString() == ""
 }
@@ -51,7 +54,8 @@ func (v value) unknown() bool {
 // absent tells a property that is not there.
 func (v value) absent() bool { return v.property.IsNull() }
 
-// items are the elements of a list, and whether it is known which there are. A list of blocks with one element may come as that element.
+// items are the elements of a list, and whether it is known which there are. A list of blocks with one element may come
+// as that element.
 func (v value) items() ([]value, bool) {
 	switch {
 	case v.unknown():

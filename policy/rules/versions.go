@@ -48,8 +48,10 @@ func supportedVersions(p plan) []violation {
 
 	for _, r := range p.of(typeSecrets) {
 		if contract := r.at("talosVersion").text(); contract.Known && !supportedContract(contract.Value) {
-			found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("talosVersion %q is no contract of a supported version: state one of %s",
-				contract.Value, strings.Join(contracts(), ", "))))
+			found = append(
+				found, refuse(r.URN, r.Name, fmt.Sprintf("talosVersion %q is no contract of a supported version: state one of %s",
+					contract.Value, strings.Join(contracts(), ", "))),
+			)
 		}
 	}
 
@@ -58,8 +60,10 @@ func supportedVersions(p plan) []violation {
 			switch err := checkInstaller(image); {
 			case err == nil:
 			case r.at("configPatches").property.HasSecrets():
-				found = append(found, refuse(r.URN, r.Name, "machine.install.image, in an encrypted patch, is of no supported version: "+
-					"state none, or one that docs/compatibility.md lists"))
+				found = append(
+					found, refuse(r.URN, r.Name, "machine.install.image, in an encrypted patch, is of no supported version: "+
+						"state none, or one that docs/compatibility.md lists"),
+				)
 			default:
 				found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("machine.install.image is %q: %v", image, err)))
 			}
@@ -76,6 +80,7 @@ func checkInstaller(image string) error {
 	}
 
 	tag, _, _ = strings.Cut(tag, "@")
+
 	if strings.Contains(name, "@") { // pinned by digest alone
 		return nil
 	}

@@ -1,5 +1,6 @@
-// Command secretsimport takes secrets out of a file that SOPS encrypted and stores them encrypted in a Pulumi stack's configuration. A secret is held in memory and
-// handed over on standard input: never in an argument, a file or a message.
+// Command secretsimport takes secrets out of a file that SOPS encrypted and stores them encrypted in a Pulumi stack's
+// configuration. A secret is held in memory and handed over on standard input: never in an argument, a file or a
+// message.
 package main
 
 import (
@@ -91,12 +92,15 @@ func (r request) run(ctx context.Context, out io.Writer) error {
 		held, there := known[key]
 		switch {
 		// The CLI takes a last line break off what it reads.
-		case there && held.Secret && held.Value != nil && strings.TrimRight(*held.Value, "\n") == strings.TrimRight(secrets[key], "\n"):
+		case there && held.Secret && held.Value != nil &&
+			strings.TrimRight(*held.Value, "\n") == strings.TrimRight(secrets[key], "\n"):
 			fmt.Fprintf(out, "%s: is stored already\n", key)
 		case r.dryRun:
 			fmt.Fprintf(out, "%s: would be stored\n", key)
 		default:
-			if _, err := r.call(ctx, secrets[key], "config", "set", "--secret", "--stack", r.stack, "--non-interactive", key); err != nil {
+			if _, err := r.call(
+				ctx, secrets[key], "config", "set", "--secret", "--stack", r.stack, "--non-interactive", key,
+			); err != nil {
 				return fmt.Errorf("unable to store %s: %w", key, err)
 			}
 			fmt.Fprintf(out, "%s: stored\n", key)
@@ -166,9 +170,15 @@ func (r request) choose(values map[string]string) (map[string]string, error) {
 		value, there := values[path]
 		switch {
 		case !there:
-			problems = append(problems, fmt.Errorf("%s: is not in the file; it has %s", path, strings.Join(slices.Sorted(maps.Keys(values)), ", ")))
+			problems = append(
+				problems,
+				fmt.Errorf("%s: is not in the file; it has %s", path, strings.Join(slices.Sorted(maps.Keys(values)), ", ")),
+			)
 		case !keyForm.MatchString(key):
-			problems = append(problems, fmt.Errorf("%s: is not a configuration key; name the one it goes to: --map '%s=proxmoxve:apiToken'", key, path))
+			problems = append(
+				problems,
+				fmt.Errorf("%s: is not a configuration key; name the one it goes to: --map '%s=proxmoxve:apiToken'", key, path),
+			)
 		case value == "":
 			problems = append(problems, fmt.Errorf("%s: is empty", path))
 		case chosen[key] != "":

@@ -67,7 +67,9 @@ func newStack(t *testing.T) stack {
 	s.pulumi, s.callLog = filepath.Join(s.dir, "noting-pulumi"), filepath.Join(s.dir, "calls")
 	script := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\n' \"$*\" >> %q\nexec %q \"$@\"\n", s.callLog, real)
 	require.NoError(t, os.WriteFile(s.pulumi, []byte(script), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "Pulumi.yaml"), []byte("name: talos-proxmox\nruntime: go\n"), 0o600))
+	require.NoError(
+		t, os.WriteFile(filepath.Join(s.dir, "Pulumi.yaml"), []byte("name: talos-proxmox\nruntime: go\n"), 0o600),
+	)
 	require.NoError(t, os.Mkdir(filepath.Join(s.dir, "state"), 0o700))
 	t.Setenv("PULUMI_BACKEND_URL", "file://"+filepath.Join(s.dir, "state"))
 	t.Setenv("PULUMI_HOME", filepath.Join(s.dir, "home"))
@@ -107,7 +109,9 @@ func (s stack) file() string {
 
 func TestSecretsOfASOPSFileAreStoredEncrypted(t *testing.T) {
 	s := newStack(t)
-	file := encrypt(t, "secrets.enc.yaml", fmt.Sprintf("proxmoxve:apiToken: %s\ntalos-proxmox:sshPrivateKey: %q\n", token, privateKey))
+	file := encrypt(
+		t, "secrets.enc.yaml", fmt.Sprintf("proxmoxve:apiToken: %s\ntalos-proxmox:sshPrivateKey: %q\n", token, privateKey),
+	)
 
 	out, err := s.secretsimport("--dry-run", file)
 	require.NoError(t, err)
@@ -118,7 +122,10 @@ func TestSecretsOfASOPSFileAreStoredEncrypted(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "proxmoxve:apiToken: stored\ntalos-proxmox:sshPrivateKey: stored\n", out)
 	assert.Equal(t, token, s.cli("config", "get", "proxmoxve:apiToken", "--stack", "prod"))
-	assert.Equal(t, strings.TrimSpace(privateKey), strings.TrimSpace(s.cli("config", "get", "talos-proxmox:sshPrivateKey", "--stack", "prod")))
+	assert.Equal(
+		t, strings.TrimSpace(privateKey),
+		strings.TrimSpace(s.cli("config", "get", "talos-proxmox:sshPrivateKey", "--stack", "prod")),
+	)
 
 	before := s.file()
 	assert.Equal(t, 2, strings.Count(before, "secure:"))
@@ -129,7 +136,9 @@ func TestSecretsOfASOPSFileAreStoredEncrypted(t *testing.T) {
 
 	calls, err := os.ReadFile(s.callLog)
 	require.NoError(t, err)
-	for what, text := range map[string]string{"an argument list": string(calls), "the stack's file": before, "the output": out} {
+	for what, text := range map[string]string{
+		"an argument list": string(calls), "the stack's file": before, "the output": out,
+	} {
 		assert.NotContains(t, text, token[20:], what)
 		assert.NotContains(t, text, "line one", what)
 	}
@@ -150,7 +159,10 @@ func TestWhatCannotBeImported(t *testing.T) {
 	file := encrypt(t, "secrets.yaml", fmt.Sprintf("proxmox: {token: %s, empty: \"\"}\n", token))
 
 	_, err := s.secretsimport(file)
-	require.ErrorContains(t, err, "proxmox.token: is not a configuration key; name the one it goes to: --map 'proxmox.token=proxmoxve:apiToken'")
+	require.ErrorContains(
+		t, err,
+		"proxmox.token: is not a configuration key; name the one it goes to: --map 'proxmox.token=proxmoxve:apiToken'",
+	)
 	require.ErrorContains(t, err, "proxmox.empty", "every problem at once")
 	assert.NotContains(t, err.Error(), token)
 

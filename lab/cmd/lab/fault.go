@@ -20,8 +20,9 @@ func newFault(f *folders) *cobra.Command {
 		Short: "Make things go wrong: calls, tasks, hosts, the quorum, storages, locks, sessions",
 		Long: `Make things go wrong, as they do in data centres, and see what the program does.
 
-A fault is a state of the data centre (--offline, --no-quorum, --full, --lock, --hangs, --expire-tickets), or a rule: over tasks (--task, --start-fails) or over requests to
-Proxmox's API (--method, --path). Rules hit for ever, or --times often. All faults last until they are cleared, a restart of the lab included.`,
+A fault is a state of the data centre (--offline, --no-quorum, --full, --lock, --hangs, --expire-tickets), or a rule:
+over tasks (--task, --start-fails) or over requests to Proxmox's API (--method, --path). Rules hit for ever, or --times
+often. All faults last until they are cleared, a restart of the lab included.`,
 	}
 	fault.AddCommand(newFaultAdd(f), newFaultList(f), newFaultClear(f))
 
@@ -50,7 +51,7 @@ func newFaultAdd(f *folders) *cobra.Command {
   lab fault add --task qmclone --delay 5m                          # slow tasks
   lab fault add --task qmcreate --warnings 1                       # tasks that end with WARNINGS: 1
   lab fault add --task qmclone --message "no space left on device" # tasks that fail
-  lab fault add --path '/nodes/pve2/.*' --reset                    # connections that are reset before the request is carried out
+  lab fault add --path '/nodes/pve2/.*' --reset               # connections are reset before the request is carried out
   lab fault add --method POST --path '/clone$' --reset --after     # … or when it has been
   lab fault add --path '/tasks/' --delay 30s                       # slow answers
   lab fault add --method PUT --path '/qemu/.*/config' --status 500 --message "got timeout"`,

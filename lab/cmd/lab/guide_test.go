@@ -26,7 +26,8 @@ const guideTime = 5 * time.Minute
 
 var block = regexp.MustCompile("(?ms)^```([a-z]+) (runnable|file=\\S+)\n(.*?)^```$")
 
-// pulumiShim gives the engine's operations to the lab, which has the addresses and credentials that the guide's reader has; all else is the real CLI's.
+// pulumiShim gives the engine's operations to the lab, which has the addresses and credentials that the guide's reader
+// has; all else is the real CLI's.
 const pulumiShim = `#!/bin/bash
 set -euo pipefail
 case "$1" in
@@ -36,7 +37,8 @@ esac
 exec "%[3]s" "$@"
 `
 
-// TestFirstDeploymentGuide does what docs/first-deployment.md says, in a copy of the project, with a host that answers for the guide's.
+// TestFirstDeploymentGuide does what docs/first-deployment.md says, in a copy of the project, with a host that answers
+// for the guide's.
 func TestFirstDeploymentGuide(t *testing.T) {
 	t.Parallel()
 
@@ -86,7 +88,9 @@ func TestFirstDeploymentGuide(t *testing.T) {
 		said += string(out)
 	}
 
-	for _, expected := range []string{"pve-manager/", "local-lvm", "ssh-ed25519 AAAA", "first-general-2", "NotReady", "control-plane"} {
+	for _, expected := range []string{
+		"pve-manager/", "local-lvm", "ssh-ed25519 AAAA", "first-general-2", "NotReady", "control-plane",
+	} {
 		assert.Contains(t, said, expected)
 	}
 
@@ -114,7 +118,8 @@ func cloneProject(t *testing.T, clone string) {
 	}
 }
 
-// readersMachine returns the environment of somebody who follows the guide: a home with an SSH key, and 10.0.0.2 where the lab's host is.
+// readersMachine returns the environment of somebody who follows the guide: a home with an SSH key, and 10.0.0.2 where
+// the lab's host is.
 func readersMachine(t *testing.T, c *command, clone string, connection server.Connection) []string {
 	t.Helper()
 
@@ -129,12 +134,16 @@ func readersMachine(t *testing.T, c *command, clone string, connection server.Co
 		host.Address, host.Port, key, filepath.Join(home, "known_hosts"))
 
 	for path, content := range map[string]string{
-		key:                                    connection.PrivateKey,
-		filepath.Join(home, ".ssh", "config"):  sshConfig,
-		passphrase:                             "of the guide's reader",
-		filepath.Join(bin, "pulumi"):           fmt.Sprintf(pulumiShim, c.path, c.dir, realPulumi),
-		filepath.Join(bin, "ssh"):              fmt.Sprintf("#!/bin/sh\nexec /usr/bin/ssh -F %q \"$@\"\n", filepath.Join(home, ".ssh", "config")),
-		filepath.Join(bin, "ssh-keyscan"):      fmt.Sprintf("#!/bin/sh\nexec /usr/bin/ssh-keyscan -p %d -t ed25519 %s\n", host.Port, host.Address),
+		key:                                   connection.PrivateKey,
+		filepath.Join(home, ".ssh", "config"): sshConfig,
+		passphrase:                            "of the guide's reader",
+		filepath.Join(bin, "pulumi"):          fmt.Sprintf(pulumiShim, c.path, c.dir, realPulumi),
+		filepath.Join(bin, "ssh"): fmt.Sprintf(
+			"#!/bin/sh\nexec /usr/bin/ssh -F %q \"$@\"\n", filepath.Join(home, ".ssh", "config"),
+		),
+		filepath.Join(bin, "ssh-keyscan"): fmt.Sprintf(
+			"#!/bin/sh\nexec /usr/bin/ssh-keyscan -p %d -t ed25519 %s\n", host.Port, host.Address,
+		),
 		filepath.Join(c.dir, "state", ".keep"): "",
 	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -147,7 +156,8 @@ func readersMachine(t *testing.T, c *command, clone string, connection server.Co
 
 	environment := []string{
 		"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "PROXMOX_TOKEN=" + connection.APIToken,
-		"PULUMI_BACKEND_URL=file://" + filepath.Join(c.dir, "state"), "PULUMI_CONFIG_PASSPHRASE_FILE=" + passphrase, "PULUMI_HOME=" + filepath.Join(home, ".pulumi"),
+		"PULUMI_BACKEND_URL=file://" + filepath.Join(c.dir, "state"), "PULUMI_CONFIG_PASSPHRASE_FILE=" + passphrase,
+		"PULUMI_HOME=" + filepath.Join(home, ".pulumi"),
 		"PULUMI_SKIP_UPDATE_CHECK=true",
 	}
 

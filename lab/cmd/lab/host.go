@@ -17,7 +17,9 @@ import (
 )
 
 func newHost(f *folders) *cobra.Command {
-	host := &cobra.Command{Use: "host", Short: "Look at Proxmox hosts, reboot them, change their hardware", Args: cobra.NoArgs}
+	host := &cobra.Command{
+		Use: "host", Short: "Look at Proxmox hosts, reboot them, change their hardware", Args: cobra.NoArgs,
+	}
 	host.AddCommand(newHostList(f), newHostFacts(f), newHostReboot(f), newHostChange(f), newHostDisk(f))
 
 	return host
@@ -59,7 +61,8 @@ func printHost(w io.Writer, h datacentre.Host) {
 	}
 
 	fmt.Fprintf(w, "%s (%s): %s\n  %s, %d cores, %d MiB, %s, %s, root on %s\n  %s: %s\n  IOMMU %s\n",
-		h.Name, h.Address, hostState(h), h.CPUModel, h.Cores, h.MemoryMiB, firmware, h.Loader, root, h.Boot.Kernel, h.Boot.CommandLine, onOff(h.Boot.IOMMU))
+		h.Name, h.Address, hostState(h), h.CPUModel, h.Cores, h.MemoryMiB, firmware, h.Loader, root, h.Boot.Kernel,
+		h.Boot.CommandLine, onOff(h.Boot.IOMMU))
 
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 
@@ -210,7 +213,7 @@ func newHostChange(f *folders) *cobra.Command {
 		Use:   "change NAME",
 		Short: "Change a host's hardware or firmware from its next boot on",
 		Example: `  lab host change pve1 --move 0000:01:00=0000:41:00       # the card is in another slot
-  lab host change pve1 --group 0000:01:00=0000:02:00.0    # the card shares its IOMMU group with the boot disk's controller
+  lab host change pve1 --group 0000:01:00=0000:02:00.0    # the card shares its IOMMU group with the boot disk
   lab host change pve1 --remove 0000:01:00
   lab host change pve1 --iommu=off                        # in the firmware
   lab host reboot pve1                                    # makes it so`,

@@ -18,7 +18,10 @@ func TestHostCommands(t *testing.T) {
 	list := c.run("host", "list")
 	assert.Contains(t, list, "pve1 (127.181.0.11): up\n  AMD EPYC 4564P 16-Core Processor, 16 cores, 98304 MiB, EFI, systemd-boot, root on ZFS pool rpool")
 	assert.Regexp(t, `0000:01:00\.0 +10de:27b0 +group 13 +nouveau +AD104GL`, list)
-	assert.Contains(t, list, "pve2 (127.181.0.12): up\n  Intel(R) Xeon(R) E-2388G CPU @ 3.20GHz, 16 cores, 65536 MiB, EFI, grub, root on ext4")
+	assert.Contains(
+		t, list,
+		"pve2 (127.181.0.12): up\n  Intel(R) Xeon(R) E-2388G CPU @ 3.20GHz, 16 cores, 65536 MiB, EFI, grub, root on ext4",
+	)
 	assert.Regexp(t, `pve3 +127\.181\.0\.13 +up .* quiet +01:00\.0 nouveau`, c.run("status"))
 
 	assert.Contains(t, c.run("host", "change", "pve1", "--move", "0000:01:00=0000:41:00"), "after its next boot")
@@ -41,7 +44,9 @@ func TestHostCommands(t *testing.T) {
 	assert.NotContains(t, c.run("status"), "disk full")
 	assert.Contains(t, c.fails(1, "host", "disk", "pve2", "wet"), `a disk that is "wet": state full, read-only or nothing`)
 
-	assert.Contains(t, c.fails(1, "host", "change", "pve1", "--move", "0000:01:00=0000:41:00"), "slot 0000:41:00 is taken by NVIDIA")
+	assert.Contains(
+		t, c.fails(1, "host", "change", "pve1", "--move", "0000:01:00=0000:41:00"), "slot 0000:41:00 is taken by NVIDIA",
+	)
 	assert.Contains(t, c.fails(1, "host", "change", "pve1", "--remove", "0000:77:00"), "slot 0000:77:00 is empty")
 	assert.Contains(t, c.fails(1, "host", "reboot", "pve9"), "hostname lookup 'pve9' failed")
 }
@@ -66,6 +71,8 @@ func TestAChangeIsRead(t *testing.T) {
 	change, err := parseChange("", "0000:01:00=0000:02:00.0", "0000:03:00", "off")
 	require.NoError(t, err)
 	assert.Equal(t, [2]string{"0000:01:00", "0000:02:00.0"}, change.GroupWith)
-	assert.Equal(t, datacentre.HostChange{GroupWith: change.GroupWith, RemovePCI: "0000:03:00", IOMMU: change.IOMMU}, change)
+	assert.Equal(
+		t, datacentre.HostChange{GroupWith: change.GroupWith, RemovePCI: "0000:03:00", IOMMU: change.IOMMU}, change,
+	)
 	assert.False(t, *change.IOMMU)
 }

@@ -33,7 +33,10 @@ func newHostFacts(f *folders) *cobra.Command {
 				return err
 			}
 
-			report, err := stacks.HostReport(cmd.Context(), stack, target.Plan, names, status.Connection.PrivateKey, filepath.Join(f.project, ".bin", "talosops"))
+			report, err := stacks.HostReport(
+				cmd.Context(), stack, target.Plan, names, status.Connection.PrivateKey,
+				filepath.Join(f.project, ".bin", "talosops"),
+			)
 			fmt.Fprint(cmd.OutOrStdout(), report) //nolint:errcheck // to the terminal
 
 			return err

@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// lockRuns makes sure that one engine operation runs at a time on a lab; the lock ends with the process, unlike the backend's own. Closing the file gives it back.
+// lockRuns makes sure that one engine operation runs at a time on a lab; the lock ends with the process, unlike the
+// backend's own. Closing the file gives it back.
 func lockRuns(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("unable to make the lab's folder: %w", err)

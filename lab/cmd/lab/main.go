@@ -1,4 +1,5 @@
-// Command lab is a Proxmox data centre with Talos machines on this computer's loopback addresses, and the project's program run on it by the real Pulumi engine.
+// Command lab is a Proxmox data centre with Talos machines on this computer's loopback addresses, and the project's
+// program run on it by the real Pulumi engine.
 package main
 
 import (
@@ -46,8 +47,9 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lab",
 		Short: "A Proxmox data centre with Talos machines, on loopback",
-		Long: `The lab is a Proxmox VE data centre, its hosts' shells, the Image Factory and Talos machines in one process on loopback addresses.
-The project's program runs against it on the real Pulumi engine, without hardware and without touching your own Pulumi.
+		Long: `The lab is a Proxmox VE data centre, its hosts' shells, the Image Factory and Talos machines in one process
+on loopback addresses. The project's program runs against it on the real Pulumi engine, without hardware and without
+touching your own Pulumi.
 
   lab start          start the lab in the background
   lab up             bring the stack up on it
@@ -61,7 +63,9 @@ The project's program runs against it on the real Pulumi engine, without hardwar
 		},
 	}
 
-	root.PersistentFlags().StringVar(&f.project, "project", "", "folder of Pulumi.yaml (default: this one or the nearest above it)")
+	root.PersistentFlags().StringVar(
+		&f.project, "project", "", "folder of Pulumi.yaml (default: this one or the nearest above it)",
+	)
 	root.PersistentFlags().StringVar(&f.dir, "dir", "", "the lab's folder (default: .lab in the project)")
 	root.AddCommand(newServe(f), newStart(f), newStop(f), newStatus(f), newHost(f), newFault(f), newCheck(f))
 	root.AddCommand(newOperations(f)...)

@@ -75,7 +75,9 @@ func TestCommand(t *testing.T) {
 	c := build(t, "127.180")
 
 	assert.Contains(t, c.fails(1, "status"), "no lab runs here; `.bin/lab start` starts it")
-	assert.Regexp(t, `(?s)POST +/nodes/\{node\}/qemu\n.*\n\d+ methods\n`, c.run("status", "--coverage"), "needs no running lab")
+	assert.Regexp(
+		t, `(?s)POST +/nodes/\{node\}/qemu\n.*\n\d+ methods\n`, c.run("status", "--coverage"), "needs no running lab",
+	)
 	assert.Contains(t, c.fails(1, "up"), "no lab runs here")
 	assert.Contains(t, c.run("stop"), "No lab runs.")
 	assert.Contains(t, c.fails(1, "start", "--network", "10.0"), "not the first half of a loopback address")
@@ -91,7 +93,9 @@ func TestCommand(t *testing.T) {
 	assert.Regexp(t, `\+ \d+ to create`, c.run("preview"), "nothing of a preview shown")
 	c.previewsAll()
 
-	assert.Contains(t, c.run("up", "--stack", "dev"), "kubectl get nodes", "a stack for real hardware comes up on stand-in hosts")
+	assert.Contains(
+		t, c.run("up", "--stack", "dev"), "kubectl get nodes", "a stack for real hardware comes up on stand-in hosts",
+	)
 	c.run("destroy", "--stack", "dev")
 
 	// A killed run (the providers die with it) and one more that finishes the job.
@@ -115,11 +119,16 @@ func TestCommand(t *testing.T) {
 	assert.Contains(t, c.run("output"), `"kubeconfigs": "[secret]"`)
 	assert.Contains(t, c.run("output", "kubeconfigs"), "client-key-data")
 	assert.Contains(t, c.run("output", "readme"), "# Stack lab\n")
-	assert.Contains(t, c.fails(1, "output", "kubeconfig"), `stack "lab" has no output "kubeconfig", but addresses, endpoints, `)
+	assert.Contains(
+		t, c.fails(1, "output", "kubeconfig"), `stack "lab" has no output "kubeconfig", but addresses, endpoints, `,
+	)
 
 	table := c.run("status")
 	assert.Equal(t, 12, strings.Count(table, " running "), table) // six VMs and their machines
-	assert.Contains(t, other.fails(1, "start", "--network", c.network), "are taken: another lab or program uses them", "a second lab on the same addresses")
+	assert.Contains(
+		t, other.fails(1, "start", "--network", c.network), "are taken: another lab or program uses them",
+		"a second lab on the same addresses",
+	)
 
 	for _, file := range []string{"kubeconfig", "talosconfig", "passphrase", "identity.json", "datacentre.json"} {
 		info, err := os.Stat(filepath.Join(c.dir, file))
@@ -167,14 +176,24 @@ func (c *command) faults() {
 		{"--full local-lvm --host pve1", `3 +storage local-lvm on pve1 +full +always`},
 		{"--lock backup --vmid 3000", `4 +VM 3000 +locked \(backup\) +always`},
 		{"--expire-tickets", `5 +sessions +those begun before \d\d:\d\d:\d\d have expired +always`},
-		{"--start-fails --vmid 3000 --times 1", `6 +task qmstart of VM 3000 +fails: start failed: QEMU exited with code 1 +1`},
+		{
+			"--start-fails --vmid 3000 --times 1", `6 +task qmstart of VM 3000 +fails: start failed: QEMU exited with code 1 +1`,
+		},
 		{"--task qmclone --delay 5m", `7 +task qmclone +after 5m0s, continues as usual +always`},
 		{"--task qmcreate --warnings 2 --host pve1", `8 +task qmcreate on pve1 +ends with WARNINGS: 2 +always`},
 		{"--path /nodes/pve2/.* --reset", `9 +request /nodes/pve2/\.\* +connection reset before it is carried out +always`},
-		{"--method POST --path /clone$ --reset --after", `10 +request POST /clone\$ +connection reset when it is carried out +always`},
-		{"--method PUT --path /nowhere --message busy --delay 1s", `11 +request PUT /nowhere +after 1s, answers 500 busy +always`},
+		{
+			"--method POST --path /clone$ --reset --after",
+			`10 +request POST /clone\$ +connection reset when it is carried out +always`,
+		},
+		{
+			"--method PUT --path /nowhere --message busy --delay 1s",
+			`11 +request PUT /nowhere +after 1s, answers 500 busy +always`,
+		},
 	} {
-		assert.Contains(t, c.run(append([]string{"fault", "add"}, strings.Fields(form.add)...)...), fmt.Sprintf("Fault %d is set", i+1))
+		assert.Contains(
+			t, c.run(append([]string{"fault", "add"}, strings.Fields(form.add)...)...), fmt.Sprintf("Fault %d is set", i+1),
+		)
 		assert.Regexp(t, form.listed, c.run("fault", "list"))
 	}
 

@@ -42,7 +42,10 @@ func newOperations(f *folders) []*cobra.Command {
 		{"recover", "Remove what a killed run left, and clear pending operations; the other commands do it by themselves after a killed run", r.recover},
 		{"up", "Create or update the stack on the lab", r.up},
 		{"preview", "Show what up would do", r.preview},
-		{"output [name]", "Show the stack's outputs as JSON, without the secret ones, or the named one, secret or not", r.output},
+		{
+			"output [name]", "Show the stack's outputs as JSON, without the secret ones, or the named one, secret or not",
+			r.output,
+		},
 		{"refresh", "Read the lab's world into the stack's state", func(ctx context.Context, e *engine.Engine) error {
 			_, err := e.Refresh(ctx)
 
@@ -73,16 +76,25 @@ func newOperations(f *folders) []*cobra.Command {
 		cmd.Flags().StringVar(&r.stack, "stack", labStack, "the stack: Pulumi.<stack>.yaml")
 		cmd.Flags().IntVar(&r.parallel, "parallel", engine.DefaultParallel, "steps that run at once")
 
-		cmd.Flags().Var(&r.providers, "providers", "who does the work: published plugins of yours (PULUMI_HOME), or the lab's stand-ins")
+		cmd.Flags().Var(
+			&r.providers, "providers", "who does the work: published plugins of yours (PULUMI_HOME), or the lab's stand-ins",
+		)
 
 		if operation.use == "up" || operation.use == "preview" {
 			cmd.Flags().BoolVar(&r.refresh, "refresh", false, "read the lab's world first, as after a failed run")
-			cmd.Flags().BoolVar(&r.policy, "policy", false, "judge the plan by the project's policies (docs/policies.md); up then previews first")
-			cmd.Flags().StringVar(&r.policyConfig, "policy-config", "", "JSON file with the policies' configuration, as policy/policy-config.prod.json")
+			cmd.Flags().BoolVar(
+				&r.policy, "policy", false, "judge the plan by the project's policies (docs/policies.md); up then previews first",
+			)
+			cmd.Flags().StringVar(
+				&r.policyConfig, "policy-config", "",
+				"JSON file with the policies' configuration, as policy/policy-config.prod.json",
+			)
 		}
 
 		if operation.use == "recover" {
-			cmd.Flags().IntSliceVar(&r.vmids, "vmid", nil, "remove this machine of the stack, too, although no creation of it is pending")
+			cmd.Flags().IntSliceVar(
+				&r.vmids, "vmid", nil, "remove this machine of the stack, too, although no creation of it is pending",
+			)
 		}
 
 		if operation.use == "preview" {

@@ -24,8 +24,13 @@ import (
 const startTime = 30 * time.Second
 
 func serverFlags(cmd *cobra.Command, o *server.Options) {
-	cmd.Flags().Float64Var(&o.Speed, "speed", server.DefaultSpeed, "modelled seconds that pass in a real one; 1 is realistic")
-	cmd.Flags().IntVar(&o.Hosts, "hosts", server.DefaultHosts, "least number of Proxmox hosts; those that the project's stacks name are there in any case")
+	cmd.Flags().Float64Var(
+		&o.Speed, "speed", server.DefaultSpeed, "modelled seconds that pass in a real one; 1 is realistic",
+	)
+	cmd.Flags().IntVar(
+		&o.Hosts, "hosts", server.DefaultHosts,
+		"least number of Proxmox hosts; those that the project's stacks name are there in any case",
+	)
 	cmd.Flags().StringVar(&o.Kubernetes, "kubernetes", "",
 		"what clusters run on: model, or real, which is etcd and Kubernetes themselves (needs make labkube); a lab keeps the kind that its machines have (default model)")
 	cmd.Flags().StringVar(&o.Network, "network", server.DefaultNetwork, "first half of the lab's loopback addresses")
@@ -83,7 +88,12 @@ func serve(ctx context.Context, o server.Options) (err error) {
 	o.Log.Info("the lab is open", "endpoint", connection.Endpoint, "factory", connection.FactoryURL)
 
 	return control.Serve(ctx, o.Dir, lab, control.Status{
-		PID: os.Getpid(), Started: time.Now(), Network: o.Network, Speed: o.Speed, Kubernetes: lab.Kubernetes(), Connection: connection,
+		PID:        os.Getpid(),
+		Started:    time.Now(),
+		Network:    o.Network,
+		Speed:      o.Speed,
+		Kubernetes: lab.Kubernetes(),
+		Connection: connection,
 	})
 }
 
@@ -109,7 +119,9 @@ func newStart(f *folders) *cobra.Command {
 
 			if status, err := client.Status(cmd.Context()); err == nil {
 				if o.Kubernetes != "" && o.Kubernetes != status.Kubernetes {
-					return fmt.Errorf("a lab with --kubernetes %s already runs (process %d): lab stop ends it", status.Kubernetes, status.PID)
+					return fmt.Errorf(
+						"a lab with --kubernetes %s already runs (process %d): lab stop ends it", status.Kubernetes, status.PID,
+					)
 				}
 
 				cmd.Printf("The lab already runs: process %d since %s, Proxmox at %s\n",
@@ -123,7 +135,9 @@ func newStart(f *folders) *cobra.Command {
 				return err
 			}
 
-			cmd.Printf("The lab runs: process %d, Proxmox at %s, log in %s\n", status.PID, status.Connection.Endpoint, logPath(f))
+			cmd.Printf(
+				"The lab runs: process %d, Proxmox at %s, log in %s\n", status.PID, status.Connection.Endpoint, logPath(f),
+			)
 
 			return nil
 		},
@@ -152,7 +166,8 @@ func start(ctx context.Context, f *folders, o server.Options, client *control.Cl
 		return control.Status{}, fmt.Errorf("unable to find the lab's own command: %w", err)
 	}
 
-	serve := exec.Command(self, "serve", "--project", f.project, "--dir", f.dir, "--network", o.Network, //nolint:gosec // its own command
+	//nolint:gosec // its own command
+	serve := exec.Command(self, "serve", "--project", f.project, "--dir", f.dir, "--network", o.Network,
 		"--speed", fmt.Sprint(o.Speed), "--hosts", fmt.Sprint(o.Hosts), "--kubernetes", o.Kubernetes)
 	serve.Stdout, serve.Stderr = log, log
 	serve.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -162,6 +177,7 @@ func start(ctx context.Context, f *folders, o server.Options, client *control.Cl
 	}
 
 	ended := make(chan error, 1)
+
 	go func() { ended <- serve.Wait() }()
 
 	deadline := time.After(startTime)

@@ -35,7 +35,9 @@ func newStatus(f *folders) *cobra.Command {
 			return printStatus(cmd.OutOrStdout(), status)
 		},
 	}
-	cmd.Flags().BoolVar(&coverage, "coverage", false, "list the calls of Proxmox's API that the lab implements; needs no running lab")
+	cmd.Flags().BoolVar(
+		&coverage, "coverage", false, "list the calls of Proxmox's API that the lab implements; needs no running lab",
+	)
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "print nothing; the exit code says whether a lab runs")
 
 	return cmd
@@ -66,8 +68,10 @@ func kernelWords(line string) string {
 }
 
 func printStatus(w io.Writer, status control.Status) error {
-	fmt.Fprintf(w, "Lab: process %d, up %s, speed %g, Kubernetes %s, Proxmox at %s, Image Factory at %s, %d tasks under way\n\n",
-		status.PID, time.Since(status.Started).Round(time.Second), status.Speed, status.Kubernetes, status.Connection.Endpoint, status.Connection.FactoryURL, status.Tasks)
+	fmt.Fprintf(w,
+		"Lab: process %d, up %s, speed %g, Kubernetes %s, Proxmox at %s, Image Factory at %s, %d tasks under way\n\n",
+		status.PID, time.Since(status.Started).Round(time.Second), status.Speed, status.Kubernetes,
+		status.Connection.Endpoint, status.Connection.FactoryURL, status.Tasks)
 
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 
@@ -75,7 +79,8 @@ func printStatus(w io.Writer, status control.Status) error {
 
 	for _, host := range status.Hosts {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d of %d\t%d of %d MiB\t%s\t%s\n",
-			host.Name, host.Address, hostState(host), host.CoresUsed, host.Cores, host.MemoryUsedMiB, host.MemoryMiB, kernelWords(host.Boot.CommandLine), gpus(host))
+			host.Name, host.Address, hostState(host), host.CoresUsed, host.Cores, host.MemoryUsedMiB, host.MemoryMiB,
+			kernelWords(host.Boot.CommandLine), gpus(host))
 	}
 
 	if len(status.VMs) > 0 {
@@ -113,7 +118,10 @@ func printStatus(w io.Writer, status control.Status) error {
 			address = m.Address.String()
 		}
 
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", vm.ID, vm.Name, vm.Host, state, address, m.Role, m.Version, stage, m.EtcdMember)
+		fmt.Fprintf(
+			table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", vm.ID, vm.Name, vm.Host, state, address, m.Role, m.Version, stage,
+			m.EtcdMember,
+		)
 
 		if m.Problem != "" {
 			problems = append(problems, fmt.Sprintf("%s (%d): %s", vm.Name, vm.ID, m.Problem))

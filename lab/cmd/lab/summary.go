@@ -55,7 +55,10 @@ func (r *run) summarise(outputs auto.OutputMap) error {
 	fmt.Fprintln(table, "\nCLUSTER\tKUBERNETES API\tKUBECONFIG, TALOSCONFIG")
 
 	for i, name := range clusters {
-		fmt.Fprintf(table, "%s\t%v\t%s, %s\n", name, endpoints[name], filepath.Join(shown, clientFile("kubeconfig", name, i)), filepath.Join(shown, clientFile("talosconfig", name, i)))
+		fmt.Fprintf(
+			table, "%s\t%v\t%s, %s\n", name, endpoints[name], filepath.Join(shown, clientFile("kubeconfig", name, i)),
+			filepath.Join(shown, clientFile("talosconfig", name, i)),
+		)
 	}
 
 	if err := table.Flush(); err != nil {
@@ -111,7 +114,9 @@ func (r *run) output(ctx context.Context, e *engine.Engine) error {
 	} else {
 		output, known := outputs[r.name]
 		if !known {
-			return fmt.Errorf("stack %q has no output %q, but %s", r.stack, r.name, strings.Join(slices.Sorted(maps.Keys(outputs)), ", "))
+			return fmt.Errorf(
+				"stack %q has no output %q, but %s", r.stack, r.name, strings.Join(slices.Sorted(maps.Keys(outputs)), ", "),
+			)
 		}
 
 		shown = output.Value

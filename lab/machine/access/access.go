@@ -44,8 +44,10 @@ var Methods = func() map[string]role.Set {
 	}
 
 	for _, method := range []string{
-		"/cluster.ClusterService/HealthCheck", "/inspect.InspectService/ControllerRuntimeDependencies", "/cosi.resource.State/Get",
-		"/cosi.resource.State/List", "/cosi.resource.State/Watch", "/storage.StorageService/Disks", "/time.TimeService/Time", "/time.TimeService/TimeCheck",
+		"/cluster.ClusterService/HealthCheck", "/inspect.InspectService/ControllerRuntimeDependencies",
+		"/cosi.resource.State/Get",
+		"/cosi.resource.State/List", "/cosi.resource.State/Watch", "/storage.StorageService/Disks", "/time.TimeService/Time",
+		"/time.TimeService/TimeCheck",
 	} {
 		rules[method] = readers
 	}
@@ -68,7 +70,8 @@ func Roles(ctx context.Context) role.Set {
 	return role.Zero
 }
 
-// OfCertificate reads the roles from the client's certificate; another machine's apid speaks for the client it forwards.
+// OfCertificate reads the roles from the client's certificate; another machine's apid speaks for the client it
+// forwards.
 func OfCertificate(ctx context.Context) role.Set {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -115,8 +118,8 @@ type stream struct {
 // Context implements grpc.ServerStream.
 func (s stream) Context() context.Context { return s.ctx }
 
-// Authorize returns server options that find the caller's roles and refuse what they do not allow. Without a table every
-// method is let through.
+// Authorize returns server options that find the caller's roles and refuse what they do not allow. Without a table
+// every method is let through.
 func Authorize(find func(context.Context) role.Set, table map[string]role.Set) []grpc.ServerOption {
 	check := func(ctx context.Context, method string) (context.Context, error) {
 		roles := find(ctx)
@@ -136,21 +139,25 @@ func Authorize(find func(context.Context) role.Set, table map[string]role.Set) [
 	}
 
 	return []grpc.ServerOption{
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			ctx, err := check(ctx, info.FullMethod)
-			if err != nil {
-				return nil, err
-			}
+		grpc.UnaryInterceptor(
+			func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+				ctx, err := check(ctx, info.FullMethod)
+				if err != nil {
+					return nil, err
+				}
 
-			return handler(ctx, req)
-		}),
-		grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-			ctx, err := check(ss.Context(), info.FullMethod)
-			if err != nil {
-				return err
-			}
+				return handler(ctx, req)
+			},
+		),
+		grpc.StreamInterceptor(
+			func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+				ctx, err := check(ss.Context(), info.FullMethod)
+				if err != nil {
+					return err
+				}
 
-			return handler(srv, stream{ServerStream: ss, ctx: ctx})
-		}),
+				return handler(srv, stream{ServerStream: ss, ctx: ctx})
+			},
+		),
 	}
 }

@@ -45,7 +45,8 @@ func (m Mode) RequiresInstall() bool { return m.Metal && !m.Installed }
 // InContainer implements validation.RuntimeMode.
 func (Mode) InContainer() bool { return false }
 
-// Check loads a configuration and validates it with Talos' own machinery, against the resources of a configured machine.
+// Check loads a configuration and validates it with Talos' own machinery, against the resources of a configured
+// machine.
 func Check(ctx context.Context, data []byte, mode Mode, resources state.State) (config.Provider, []string, error) {
 	cfg, err := configloader.NewFromBytes(data)
 	if err != nil {
@@ -70,7 +71,9 @@ func Check(ctx context.Context, data []byte, mode Mode, resources state.State) (
 }
 
 // Decide says what a request does to a running machine: at once, with a reboot, or later.
-func Decide(wanted machineapi.ApplyConfigurationRequest_Mode, current, next config.Provider) (*machineapi.ApplyConfiguration, error) {
+func Decide(
+	wanted machineapi.ApplyConfigurationRequest_Mode, current, next config.Provider,
+) (*machineapi.ApplyConfiguration, error) {
 	reply := &machineapi.ApplyConfiguration{Mode: wanted, ModeDetails: appliedByReboot}
 	reboot := needsReboot(current, next)
 
@@ -95,21 +98,24 @@ func Decide(wanted machineapi.ApplyConfigurationRequest_Mode, current, next conf
 	return reply, nil
 }
 
-// immediate are the parts of the machine section that Talos 1.12 takes over while it runs, by field of v1alpha1.MachineConfig.
+// immediate are the parts of the machine section that Talos 1.12 takes over while it runs, by field of
+// v1alpha1.MachineConfig.
 const immediate = "MachineCA MachineAcceptedCAs MachineTime MachineCertSANs MachineInstall MachineNetwork MachineSysfs MachineSysctls MachineLogging MachineControlPlane " +
 	"MachineKubelet MachineKernel MachineRegistries MachinePods MachineSeccompProfiles MachineNodeAnnotations MachineNodeLabels MachineNodeTaints"
 
 // immediateFeatures are those of v1alpha1.FeaturesConfig.
 const immediateFeatures = "KubernetesTalosAPIAccessConfig KubePrismSupport HostDNSSupport ImageCacheSupport FeatureNodeAddressSortAlgorithm"
 
-// needsReboot says what in the first document cannot be taken over at once; nil when everything can. The other documents never need a reboot.
+// needsReboot says what in the first document cannot be taken over at once; nil when everything can. The other
+// documents never need a reboot.
 func needsReboot(current, next config.Provider) error {
 	before, after := current.RawV1Alpha1(), next.RawV1Alpha1().DeepCopy()
 	if before == nil {
 		return errors.New("current config is not v1alpha1")
 	}
 
-	after.ConfigDebug, after.ClusterConfig = before.ConfigDebug, before.ClusterConfig //nolint:staticcheck // compared as they are
+	//nolint:staticcheck // compared as they are
+	after.ConfigDebug, after.ClusterConfig = before.ConfigDebug, before.ClusterConfig
 
 	if before.MachineConfig != nil && after.MachineConfig != nil {
 		take(after.MachineConfig, before.MachineConfig, immediate)

@@ -20,7 +20,9 @@ func TestCommands(t *testing.T) {
 
 	var slept time.Duration
 
-	gpu := &container.NVIDIA{Driver: "580.1", GPUs: []container.GPU{{Name: "NVIDIA A", UUID: "GPU-1", Bus: "00000000:01:00.0"}}}
+	gpu := &container.NVIDIA{
+		Driver: "580.1", GPUs: []container.GPU{{Name: "NVIDIA A", UUID: "GPU-1", Bus: "00000000:01:00.0"}},
+	}
 
 	for name, test := range map[string]struct {
 		command        []string
@@ -30,28 +32,59 @@ func TestCommands(t *testing.T) {
 		status         int
 		err            string
 	}{
-		"a program":                   {command: []string{"echo", "a  b", "$HOME"}, stdout: "a  b $HOME\n"},
-		"with its path":               {command: []string{"/bin/true"}},
-		"a script":                    {command: []string{"sh", "-ec", "for i in 1 2; do echo $i $A; done; false; echo never"}, stdout: "1 b\n2 b\n", status: 1},
-		"parameters of a script":      {command: []string{"sh", "-c", "echo $1 $#", "x", "one", "two"}, stdout: "one 2\n"},
-		"a script of standard input":  {command: []string{"sh"}, stdin: "echo in\nexit 3\necho never\n", stdout: "in\n", status: 3},
-		"statements of several lines": {command: []string{"sh"}, stdin: "for i in 1 2\ndo\necho $i\ndone\nif )\necho $((1+2))\nexit 7\n", stdout: "1\n2\n3\n", stderr: "sh: ", status: 7},
+		"a program":     {command: []string{"echo", "a  b", "$HOME"}, stdout: "a  b $HOME\n"},
+		"with its path": {command: []string{"/bin/true"}},
+		"a script": {
+			command: []string{"sh", "-ec", "for i in 1 2; do echo $i $A; done; false; echo never"},
+			stdout:  "1 b\n2 b\n",
+			status:  1,
+		},
+		"parameters of a script": {command: []string{"sh", "-c", "echo $1 $#", "x", "one", "two"}, stdout: "one 2\n"},
+		"a script of standard input": {
+			command: []string{"sh"}, stdin: "echo in\nexit 3\necho never\n", stdout: "in\n", status: 3,
+		},
+		"statements of several lines": {
+			command: []string{"sh"},
+			stdin:   "for i in 1 2\ndo\necho $i\ndone\nif )\necho $((1+2))\nexit 7\n",
+			stdout:  "1\n2\n3\n",
+			stderr:  "sh: ",
+			status:  7,
+		},
 		"a program reads the shell's input": {
 			command: []string{"sh"}, stdin: "cat\none\ntwo\n", stdout: "one\ntwo\n",
 		},
-		"a shell in a shell":      {command: []string{"bash", "-c", "export X=1; sh -c 'echo $X; exit 4'; echo $?"}, stdout: "1\n4\n"},
-		"a broken script":         {command: []string{"sh", "-c", "if"}, stderr: "sh:1:1:", status: 2},
-		"no files of the host":    {command: []string{"sh", "-c", "cat /etc/passwd; test -e /etc/passwd || echo none; echo x > /dev/null; echo x > /tmp/x"}, stdout: "none\n", stderr: "can't open '/etc/passwd'", status: 1},
-		"no programs of the host": {command: []string{"sh", "-c", "ls /; echo $?"}, stdout: "127\n", stderr: "sh: ls: not found\n"},
+		"a shell in a shell": {
+			command: []string{"bash", "-c", "export X=1; sh -c 'echo $X; exit 4'; echo $?"}, stdout: "1\n4\n",
+		},
+		"a broken script": {command: []string{"sh", "-c", "if"}, stderr: "sh:1:1:", status: 2},
+		"no files of the host": {
+			command: []string{
+				"sh", "-c", "cat /etc/passwd; test -e /etc/passwd || echo none; echo x > /dev/null; echo x > /tmp/x",
+			},
+			stdout: "none\n",
+			stderr: "can't open '/etc/passwd'",
+			status: 1,
+		},
+		"no programs of the host": {
+			command: []string{"sh", "-c", "ls /; echo $?"}, stdout: "127\n", stderr: "sh: ls: not found\n",
+		},
 		"a program that is not there": {
 			command: []string{"ls"}, err: `exec: "ls": executable file not found in $PATH`,
 		},
-		"NVIDIA's tools without NVIDIA's runtime": {command: []string{"nvidia-smi"}, err: `exec: "nvidia-smi": executable file not found`},
-		"a list of GPUs":  {command: []string{"nvidia-smi", "-L"}, nvidia: gpu, stdout: "GPU 0: NVIDIA A (UUID: GPU-1)\n"},
-		"fields of GPUs":  {command: []string{"nvidia-smi", "--query-gpu=index,name,driver_version", "--format=csv,noheader"}, nvidia: gpu, stdout: "0, NVIDIA A, 580.1\n"},
+		"NVIDIA's tools without NVIDIA's runtime": {
+			command: []string{"nvidia-smi"}, err: `exec: "nvidia-smi": executable file not found`,
+		},
+		"a list of GPUs": {command: []string{"nvidia-smi", "-L"}, nvidia: gpu, stdout: "GPU 0: NVIDIA A (UUID: GPU-1)\n"},
+		"fields of GPUs": {
+			command: []string{"nvidia-smi", "--query-gpu=index,name,driver_version", "--format=csv,noheader"},
+			nvidia:  gpu,
+			stdout:  "0, NVIDIA A, 580.1\n",
+		},
 		"a table of GPUs": {command: []string{"nvidia-smi"}, nvidia: gpu, stdout: "NVIDIA-SMI 580.1"},
-		"no GPU":          {command: []string{"nvidia-smi", "-L"}, nvidia: &container.NVIDIA{}, stderr: "No devices were found\n", status: 6},
-		"sleep":           {command: []string{"sh", "-c", "sleep 2m; hostname; env | cat"}, stdout: "pod-1\n"},
+		"no GPU": {
+			command: []string{"nvidia-smi", "-L"}, nvidia: &container.NVIDIA{}, stderr: "No devices were found\n", status: 6,
+		},
+		"sleep": {command: []string{"sh", "-c", "sleep 2m; hostname; env | cat"}, stdout: "pod-1\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,7 +93,11 @@ func TestCommands(t *testing.T) {
 
 			c := container.Container{
 				Hostname: "pod-1", Env: []string{"A=b"}, NVIDIA: test.nvidia,
-				Sleep: func(_ context.Context, d time.Duration) error { slept = d; return nil },
+				Sleep: func(_ context.Context, d time.Duration) error {
+					slept = d
+
+					return nil
+				},
 			}
 
 			status, err := c.Run(t.Context(), test.command, container.Streams{

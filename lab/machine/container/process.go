@@ -167,6 +167,7 @@ func share(ctx context.Context, in io.Reader) (shared io.Reader, stop func(), er
 
 	return reader, func() {
 		closed()
+
 		_ = reader.Close()
 	}, nil
 }

@@ -33,6 +33,7 @@ func TestAPartThatEndsIsStartedAgain(t *testing.T) {
 	t.Parallel()
 
 	h := program(t, "echo starting\necho 'labkube: this build cannot be that'\necho bye\nexit 2\n")
+
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 
@@ -61,11 +62,13 @@ func TestWhatAPartSaysInTheEnd(t *testing.T) {
 			"discovery failed: listen tcp 127.9.1.2:2379: bind: address already in use; another process has the machine's address",
 		},
 		"a full disk": {
-			`{"level":"panic","msg":"failed to create WAL","error":"no space left on device","stacktrace":"x"}` + "\npanic: failed to create WAL\n",
+			`{"level":"panic","msg":"failed to create WAL","error":"no space left on device","stacktrace":"x"}` +
+				"\npanic: failed to create WAL\n",
 			"failed to create WAL: no space left on device; make room on the disk of the lab's folder",
 		},
 		"a damaged data folder": {
-			`{"level":"panic","msg":"failed to open database","path":"d/member/snap/db","error":"invalid database"}` + "\npanic: failed to open database\n\ngoroutine 1",
+			`{"level":"panic","msg":"failed to open database","path":"d/member/snap/db","error":"invalid database"}` +
+				"\npanic: failed to open database\n\ngoroutine 1",
 			"failed to open database d/member/snap/db: invalid database; the member's data is damaged: wipe it",
 		},
 		"an API server's port": {
@@ -103,6 +106,7 @@ func endOf(t *testing.T, h Host) error {
 	go h.Run(ctx, Part{Name: "etcd", Version: "v9"}, func(err error) {
 		if err != nil {
 			ends <- err
+
 			<-ctx.Done()
 		}
 	})
@@ -158,7 +162,9 @@ func TestArguments(t *testing.T) {
 func controlPlane(t *testing.T, patch func(config.Provider) config.Provider) Host {
 	t.Helper()
 
-	input, err := generate.NewInput("test", "https://127.9.9.100:6443", "1.35.2", generate.WithVersionContract(config.TalosVersion1_12))
+	input, err := generate.NewInput(
+		"test", "https://127.9.9.100:6443", "1.35.2", generate.WithVersionContract(config.TalosVersion1_12),
+	)
 	require.NoError(t, err)
 
 	cfg, err := input.Config(machine.TypeControlPlane)
@@ -227,7 +233,9 @@ func TestArgumentsThatTheConfigurationMayNotChange(t *testing.T) {
 	t.Parallel()
 
 	h := controlPlane(t, func(cfg config.Provider) config.Provider {
-		cfg.RawV1Alpha1().ClusterConfig.APIServerConfig.ExtraArgsConfig = map[string]string{"etcd-servers": "https://elsewhere"}
+		cfg.RawV1Alpha1().ClusterConfig.APIServerConfig.ExtraArgsConfig = map[string]string{
+			"etcd-servers": "https://elsewhere",
+		}
 
 		return cfg
 	})

@@ -74,7 +74,8 @@ func (h Host) SnapshotFile() string { return h.path("etcd.snapshot") }
 // gone afterwards.
 func (h Host) RestoreEtcd(ctx context.Context, skipHash bool) error {
 	utility := func(arguments ...string) error {
-		c := exec.CommandContext(ctx, h.Binary, append([]string{"etcdutl", "snapshot"}, arguments...)...) //nolint:gosec // the lab's own binary
+		//nolint:gosec // the lab's own binary
+		c := exec.CommandContext(ctx, h.Binary, append([]string{"etcdutl", "snapshot"}, arguments...)...)
 		c.Dir = h.Dir
 
 		out, err := c.CombinedOutput()

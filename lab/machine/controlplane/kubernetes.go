@@ -226,6 +226,7 @@ func (h Host) writeConfigs() error {
 	}
 
 	providers := []any{}
+
 	for _, p := range []struct{ kind, key, secret string }{
 		{"secretbox", "key2", c.SecretboxEncryptionSecret()},
 		{"aescbc", "key1", c.AESCBCEncryptionSecret()},

@@ -73,6 +73,7 @@ func (h Host) run(ctx context.Context, p Part, state func(error)) error {
 	// The kernel kills the process with the thread that started it: the thread must live as long, and is not given to
 	// anybody else meanwhile.
 	runtime.LockOSThread()
+
 	defer runtime.UnlockOSThread()
 
 	arguments := append([]string{"--as", p.Version, p.Name}, p.Args...)

@@ -45,8 +45,11 @@ func New(disks []datacentre.GuestDisk) *Disks {
 	}
 
 	order := map[string]int{"virtio": 0, "scsi": 1, "sata": 2, "ide": 3}
+
 	slices.SortStableFunc(devices, func(a, b Device) int {
-		return cmp.Or(cmp.Compare(order[a.bus], order[b.bus]), cmp.Compare(deviceIndex(a.Interface), deviceIndex(b.Interface)))
+		return cmp.Or(
+			cmp.Compare(order[a.bus], order[b.bus]), cmp.Compare(deviceIndex(a.Interface), deviceIndex(b.Interface)),
+		)
 	})
 
 	count := map[string]int{}
@@ -177,7 +180,10 @@ func (ds *Disks) Partitions() []Partition {
 		rest -= min(rest, v.Size)
 	}
 
-	list = append(list, Partition{label: constants.EphemeralPartitionLabel, index: 4, Size: rest - min(rest, 2*mebibyte), Mount: "/var"})
+	list = append(
+		list,
+		Partition{label: constants.EphemeralPartitionLabel, index: 4, Size: rest - min(rest, 2*mebibyte), Mount: "/var"},
+	)
 	for i := range list {
 		list[i].Device = fmt.Sprintf("/dev/%s%d", d.Name, list[i].index)
 	}

@@ -35,7 +35,10 @@ func TestInstallDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			cfg, err := configloader.NewFromBytes([]byte("machine:\n  type: worker\n  install:\n    " + test.install + "\ncluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n"))
+			cfg, err := configloader.NewFromBytes(
+				[]byte("machine:\n  type: worker\n  install:\n    " + test.install +
+					"\ncluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n"),
+			)
 			require.NoError(t, err)
 
 			disk, err := all.ForInstall(t.Context(), cfg)

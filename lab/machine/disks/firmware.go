@@ -25,7 +25,9 @@ func FindSystem(
 		case img.OS == "":
 			tried = append(tried, disk.Interface+": blank")
 		case img.OS != "talos":
-			return img, "", fmt.Sprintf("%s holds %s %s, which the lab keeps in name only: it boots nothing but Talos", disk.Interface, img.OS, img.Version)
+			return img, "", fmt.Sprintf(
+				"%s holds %s %s, which the lab keeps in name only: it boots nothing but Talos", disk.Interface, img.OS, img.Version,
+			)
 		case img.Arch != "amd64":
 			tried = append(tried, fmt.Sprintf("%s: Talos for %s, and the machine's processor is x86", disk.Interface, img.Arch))
 		case img.Live:
@@ -35,7 +37,9 @@ func FindSystem(
 		}
 	}
 
-	return image.Image{}, "", fmt.Sprintf("no bootable device (%s): give the VM a disk with an image or an ISO, and a boot order", strings.Join(tried, ", "))
+	return image.Image{}, "", fmt.Sprintf(
+		"no bootable device (%s): give the VM a disk with an image or an ISO, and a boot order", strings.Join(tried, ", "),
+	)
 }
 
 // Installed tells whether one of the disks holds an installed Talos.

@@ -17,7 +17,9 @@ func (ds *Disks) Resources(cfg config.Config) []resource.Resource {
 	var list []resource.Resource
 
 	for _, d := range ds.devices {
-		list = append(list, d.resource(), resources.Filled(block.NewDevice(block.NamespaceName, d.Name), func(r *block.Device) {
+		list = append(list, d.resource(), resources.Filled(block.NewDevice(
+			block.NamespaceName, d.Name,
+		), func(r *block.Device) {
 			r.TypedSpec().Type, r.TypedSpec().DevicePath = block.DeviceTypeDisk, "/dev/"+d.Name
 		}))
 	}
@@ -29,8 +31,15 @@ func (ds *Disks) Resources(cfg config.Config) []resource.Resource {
 func (d Device) resource() *block.Disk {
 	return resources.Filled(block.NewDisk(block.NamespaceName, d.Name), func(r *block.Disk) {
 		s := r.TypedSpec()
-		s.DevPath, s.Size, s.PrettySize, s.IOSize, s.SectorSize = "/dev/"+d.Name, uint64(d.SizeBytes), prettySize(uint64(d.SizeBytes)), 512, 512
-		s.CDROM, s.Readonly, s.Model, s.BusPath, s.SubSystem, s.Transport = d.CDROM, d.CDROM, d.model(), d.busPath(), "/sys/class/block", d.transport()
+		s.DevPath, s.Size, s.PrettySize, s.IOSize, s.SectorSize = "/dev/"+d.Name, uint64(d.SizeBytes), prettySize(
+			uint64(d.SizeBytes),
+		), 512, 512
+		s.CDROM = d.CDROM
+		s.Readonly = d.CDROM
+		s.Model = d.model()
+		s.BusPath = d.busPath()
+		s.SubSystem = "/sys/class/block"
+		s.Transport = d.transport()
 	})
 }
 
@@ -40,14 +49,21 @@ func (ds *Disks) systemVolumes() []resource.Resource {
 		return nil
 	}
 
-	list := []resource.Resource{resources.Filled(block.NewSystemDisk(block.NamespaceName, block.SystemDiskID), func(r *block.SystemDisk) {
+	list := []resource.Resource{resources.Filled(block.NewSystemDisk(
+		block.NamespaceName, block.SystemDiskID,
+	), func(r *block.SystemDisk) {
 		r.TypedSpec().DiskID, r.TypedSpec().DevPath = d.Name, "/dev/"+d.Name
 	})}
 
 	for _, v := range ds.Partitions() {
-		list = append(list, resources.Filled(block.NewDiscoveredVolume(block.NamespaceName, strings.TrimPrefix(v.Device, "/dev/")), func(r *block.DiscoveredVolume) {
+		list = append(list, resources.Filled(block.NewDiscoveredVolume(
+			block.NamespaceName, strings.TrimPrefix(v.Device, "/dev/"),
+		), func(r *block.DiscoveredVolume) {
 			s := r.TypedSpec()
-			s.DevPath, s.Type, s.Parent, s.ParentDevPath, s.Size, s.PrettySize = v.Device, "partition", d.Name, "/dev/"+d.Name, v.Size, prettySize(v.Size)
+			s.DevPath, s.Type, s.Parent, s.ParentDevPath, s.Size, s.PrettySize = v.Device, "partition", d.Name, "/dev/"+
+				d.Name, v.Size, prettySize(
+				v.Size,
+			)
 			s.PartitionLabel, s.PartitionIndex, s.SectorSize, s.IOSize = v.label, uint(v.index), 512, 512
 
 			if v.Mount != "" {
@@ -62,9 +78,15 @@ func (ds *Disks) systemVolumes() []resource.Resource {
 			}))
 		}
 
-		list = append(list, resources.Filled(block.NewVolumeStatus(block.NamespaceName, v.label), func(r *block.VolumeStatus) {
+		list = append(list, resources.Filled(block.NewVolumeStatus(
+			block.NamespaceName, v.label,
+		), func(r *block.VolumeStatus) {
 			s := r.TypedSpec()
-			s.Phase, s.Type, s.Location, s.ParentLocation, s.PartitionIndex = block.VolumePhaseReady, block.VolumeTypePartition, v.Device, "/dev/"+d.Name, v.index
+			s.Phase = block.VolumePhaseReady
+			s.Type = block.VolumeTypePartition
+			s.Location = v.Device
+			s.ParentLocation = "/dev/" + d.Name
+			s.PartitionIndex = v.index
 			s.Size, s.PrettySize, s.MountLocation = v.Size, prettySize(v.Size), v.Mount
 
 			if v.Mount != "" {

@@ -36,7 +36,12 @@ func (s *Server) Disks(context.Context, *emptypb.Empty) (*storage.DisksResponse,
 		}
 
 		disks.Disks = append(disks.Disks, &storage.Disk{
-			DeviceName: "/dev/" + d.Name, Model: d.model(), Size: uint64(d.SizeBytes), Type: kind, BusPath: d.busPath(), Subsystem: "/sys/class/block",
+			DeviceName: "/dev/" + d.Name,
+			Model:      d.model(),
+			Size:       uint64(d.SizeBytes),
+			Type:       kind,
+			BusPath:    d.busPath(),
+			Subsystem:  "/sys/class/block",
 			SystemDisk: s.Of.runsFrom(d), Readonly: d.CDROM,
 		})
 	}
@@ -45,7 +50,9 @@ func (s *Server) Disks(context.Context, *emptypb.Empty) (*storage.DisksResponse,
 }
 
 // BlockDeviceWipe implements the storage service: it wipes whole disks that the system does not run from.
-func (s *Server) BlockDeviceWipe(_ context.Context, in *storage.BlockDeviceWipeRequest) (*storage.BlockDeviceWipeResponse, error) {
+func (s *Server) BlockDeviceWipe(
+	_ context.Context, in *storage.BlockDeviceWipeRequest,
+) (*storage.BlockDeviceWipeResponse, error) {
 	s.Lock.Lock()
 	defer s.Lock.Unlock()
 
@@ -63,6 +70,7 @@ func (s *Server) BlockDeviceWipe(_ context.Context, in *storage.BlockDeviceWipeR
 				return nil, status.Errorf(codes.FailedPrecondition, "blockdevice %q is in use by volume %q", name, "EPHEMERAL")
 			default:
 				found = true
+
 				volumes = append(volumes, d.Volume)
 			}
 		}

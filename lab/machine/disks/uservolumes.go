@@ -32,7 +32,11 @@ func (ds *Disks) userVolumes(cfg config.Config) []userVolume {
 	var list []userVolume
 
 	for _, doc := range cfg.UserVolumeConfigs() {
-		v := userVolume{id: constants.UserVolumePrefix + doc.Name(), mount: constants.UserVolumeMountPoint + "/" + doc.Name(), kind: doc.Type().ValueOr(block.VolumeTypePartition)}
+		v := userVolume{
+			id:    constants.UserVolumePrefix + doc.Name(),
+			mount: constants.UserVolumeMountPoint + "/" + doc.Name(),
+			kind:  doc.Type().ValueOr(block.VolumeTypePartition),
+		}
 
 		if v.kind != block.VolumeTypeDirectory {
 			v.disk, v.problem = ds.volumeDisk(doc.Provisioning())
@@ -113,7 +117,9 @@ func (ds *Disks) userVolumeResources(cfg config.Config) []resource.Resource {
 
 			if v.disk.Name != "" {
 				s.ParentLocation, s.Location = "/dev/"+v.disk.Name, "/dev/"+v.disk.Name+"1"
-				s.Size, s.PrettySize, s.Filesystem = uint64(v.disk.SizeBytes), prettySize(uint64(v.disk.SizeBytes)), block.FilesystemTypeXFS
+				s.Size, s.PrettySize, s.Filesystem = uint64(v.disk.SizeBytes), prettySize(
+					uint64(v.disk.SizeBytes),
+				), block.FilesystemTypeXFS
 			}
 		}))
 

@@ -27,7 +27,8 @@ import (
 	"talos-proxmox/lab/machine/access"
 )
 
-// apid is the front of a configured machine's Talos API: it authenticates the client and sends the request to this machine, another, or several.
+// apid is the front of a configured machine's Talos API: it authenticates the client and sends the request to this
+// machine, another, or several.
 type apid struct {
 	API
 
@@ -38,7 +39,10 @@ type apid struct {
 }
 
 // streamedMethods answer with a stream; a proxy cannot tell from the outside.
-var streamedMethods = []string{"Copy", "DiskUsage", "Dmesg", "EtcdSnapshot", "Events", "ImageList", "Kubeconfig", "List", "Logs", "PacketCapture", "Read", "HealthCheck"}
+var streamedMethods = []string{
+	"Copy", "DiskUsage", "Dmesg", "EtcdSnapshot", "Events", "ImageList", "Kubeconfig", "List", "Logs", "PacketCapture",
+	"Read", "HealthCheck",
+}
 
 // API is what a configured machine serves.
 type API struct {
@@ -119,7 +123,8 @@ func streamed(method string) bool {
 	return slices.Contains(streamedMethods, name) || strings.HasSuffix(name, "Stream")
 }
 
-// direct decides where a request goes by the metadata "nodes" (one answer made of many) and "node" (that machine's answer as it is).
+// direct decides where a request goes by the metadata "nodes" (one answer made of many) and "node" (that machine's
+// answer as it is).
 func (a *apid) direct(ctx context.Context, method string) (proxy.Mode, []proxy.Backend, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	nodes, node := md.Get("nodes"), md.Get("node")
@@ -148,7 +153,9 @@ func (a *apid) direct(ctx context.Context, method string) (proxy.Mode, []proxy.B
 
 	switch {
 	case len(nodes) > 0 && strings.HasPrefix(method, "/cosi."):
-		return proxy.One2One, nil, status.Error(codes.InvalidArgument, "one-2-many proxying is not supported for COSI methods")
+		return proxy.One2One, nil, status.Error(
+			codes.InvalidArgument, "one-2-many proxying is not supported for COSI methods",
+		)
 	case len(nodes) > 0:
 		backends := make([]proxy.Backend, 0, len(nodes))
 
@@ -256,8 +263,9 @@ func (b *remoteBackend) GetConnection(ctx context.Context, _ string) (context.Co
 	return metadata.NewOutgoingContext(ctx, md), b.conn, nil
 }
 
-// AppendInfo implements proxy.Backend. Every unary answer is a message whose field 1 is a list of messages with metadata in their field 1; repeated
-// fields of encoded messages add up, so that the metadata is appended without knowing the type.
+// AppendInfo implements proxy.Backend. Every unary answer is a message whose field 1 is a list of messages with
+// metadata in their field 1; repeated fields of encoded messages add up, so that the metadata is appended without
+// knowing the type.
 func (b *remoteBackend) AppendInfo(streaming bool, resp []byte) ([]byte, error) {
 	info, err := proto.Marshal(&common.Empty{Metadata: &common.Metadata{Hostname: b.target}})
 	if err != nil || streaming {
@@ -281,7 +289,9 @@ func (b *remoteBackend) AppendInfo(streaming bool, resp []byte) ([]byte, error) 
 
 // BuildError implements proxy.Backend: one machine's error is a message among the others' answers.
 func (b *remoteBackend) BuildError(streaming bool, failure error) ([]byte, error) {
-	empty := &common.Empty{Metadata: &common.Metadata{Hostname: b.target, Error: failure.Error(), Status: status.Convert(failure).Proto()}}
+	empty := &common.Empty{
+		Metadata: &common.Metadata{Hostname: b.target, Error: failure.Error(), Status: status.Convert(failure).Proto()},
+	}
 	if streaming {
 		return proto.Marshal(empty)
 	}

@@ -84,7 +84,10 @@ func (d *Doors) Open(a netip.AddrPort, serve func(net.Listener) error) {
 	}
 
 	if !a.Addr().IsLoopback() {
-		d.fail("%s is outside of 127.0.0.0/8: the machine runs, but nobody can reach it; give it an address of the lab's network", a.Addr())
+		d.fail(
+			"%s is outside of 127.0.0.0/8: the machine runs, but nobody can reach it; give it an address of the lab's network",
+			a.Addr(),
+		)
 
 		return
 	}
@@ -119,6 +122,7 @@ func (d *Doors) forget(a netip.AddrPort, ln net.Listener) {
 
 	if d.listeners[a] == ln {
 		_ = ln.Close()
+
 		delete(d.listeners, a)
 	}
 }
@@ -131,6 +135,7 @@ func (d *Doors) Shut(address netip.Addr) {
 	for a, ln := range d.listeners {
 		if a.Addr() == address {
 			_ = ln.Close()
+
 			delete(d.listeners, a)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package kernel is what a machine's kernel makes of its devices: PCI, kernel modules, and NVIDIA's GPUs with the driver
-// that an extension of the image brings.
+// Package kernel is what a machine's kernel makes of its devices: PCI, kernel modules, and NVIDIA's GPUs with the
+// driver that an extension of the image brings.
 package kernel
 
 import (
@@ -25,5 +25,7 @@ type Extension struct {
 
 // New boots a kernel on the passed-through devices; say writes to the machine's console.
 func New(devices []datacentre.GuestPCI, extensions []Extension, say func(format string, args ...any)) *Kernel {
-	return &Kernel{devices: guestAddresses(devices), extensions: extensions, modules: slices.Clone(hardwareModules), say: say}
+	return &Kernel{
+		devices: guestAddresses(devices), extensions: extensions, modules: slices.Clone(hardwareModules), say: say,
+	}
 }

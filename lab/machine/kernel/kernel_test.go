@@ -53,12 +53,18 @@ func TestNVIDIADriver(t *testing.T) {
 		driven         int
 		console        string
 	}{
-		"open modules drive Ada":                      {ada, open, current, 1, "NVIDIA UNIX Open Kernel Module for x86_64  580.126.20"},
-		"open modules need a system processor":        {pascal, open, current, 0, "System Processor (GSP)"},
-		"proprietary modules drive Pascal":            {pascal, nonfree, current, 1, "NVIDIA UNIX x86_64 Kernel Module  580.126.20"},
-		"a driver that has dropped Pascal":            {pascal, nonfree, "595.10-v1.12.6", 0, "supported through the"},
-		"a driver older than Blackwell":               {blackwell, open, "560.35-v1.12.6", 0, "not supported by the"},
-		"proprietary modules do not do for Blackwell": {blackwell, nonfree, current, 0, "requires use of the NVIDIA open kernel modules"},
+		"open modules drive Ada": {
+			ada, open, current, 1, "NVIDIA UNIX Open Kernel Module for x86_64  580.126.20",
+		},
+		"open modules need a system processor": {pascal, open, current, 0, "System Processor (GSP)"},
+		"proprietary modules drive Pascal": {
+			pascal, nonfree, current, 1, "NVIDIA UNIX x86_64 Kernel Module  580.126.20",
+		},
+		"a driver that has dropped Pascal": {pascal, nonfree, "595.10-v1.12.6", 0, "supported through the"},
+		"a driver older than Blackwell":    {blackwell, open, "560.35-v1.12.6", 0, "not supported by the"},
+		"proprietary modules do not do for Blackwell": {
+			blackwell, nonfree, current, 0, "requires use of the NVIDIA open kernel modules",
+		},
 		"no driver": {ada, "", "", 0, "module not found"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,10 +21,14 @@ var (
 )
 
 // hardwareModules are what Talos' kernel loads by itself on Proxmox' virtual hardware.
-var hardwareModules = []string{"ahci", "i2c_i801", "i2c_smbus", "iTCO_vendor_support", "iTCO_wdt", "libahci", "lpc_ich", "watchdog"}
+var hardwareModules = []string{
+	"ahci", "i2c_i801", "i2c_smbus", "iTCO_vendor_support", "iTCO_wdt", "libahci", "lpc_ich", "watchdog",
+}
 
 // nvidiaModuleNeeds are the modules of NVIDIA's driver, each with the one that it needs.
-var nvidiaModuleNeeds = map[string]string{"nvidia": "", "nvidia_uvm": "nvidia", "nvidia_modeset": "nvidia", "nvidia_drm": "nvidia_modeset"}
+var nvidiaModuleNeeds = map[string]string{
+	"nvidia": "", "nvidia_uvm": "nvidia", "nvidia_modeset": "nvidia", "nvidia_drm": "nvidia_modeset",
+}
 
 // Loaded says whether a module is loaded.
 func (k *Kernel) Loaded(name string) bool { return slices.Contains(k.modules, name) }
@@ -121,8 +125,8 @@ func (k *Kernel) procModules() string {
 // moduleBytes stands for the size of a module.
 const moduleBytes = 65536
 
-// Resources are the devices, with others of the machine, the modules and the settings of the configuration, which is nil
-// in maintenance mode.
+// Resources are the devices, with others of the machine, the modules and the settings of the configuration, which is
+// nil in maintenance mode.
 func (k *Kernel) Resources(cfg config.Config, others []datacentre.GuestPCI) []resource.Resource {
 	var list []resource.Resource
 
@@ -133,9 +137,15 @@ func (k *Kernel) Resources(cfg config.Config, others []datacentre.GuestPCI) []re
 	for _, name := range k.modules {
 		users := k.users(name)
 
-		list = append(list, resources.Filled(runtime.NewLoadedKernelModule(runtime.NamespaceName, name), func(r *runtime.LoadedKernelModule) {
+		list = append(list, resources.Filled(runtime.NewLoadedKernelModule(
+			runtime.NamespaceName, name,
+		), func(r *runtime.LoadedKernelModule) {
 			s := r.TypedSpec()
-			s.Size, s.ReferenceCount, s.Dependencies, s.State, s.Address = moduleBytes, len(users), users, "Live", "0x0000000000000000"
+			s.Size = moduleBytes
+			s.ReferenceCount = len(users)
+			s.Dependencies = users
+			s.State = "Live"
+			s.Address = "0x0000000000000000"
 		}))
 	}
 
@@ -144,7 +154,9 @@ func (k *Kernel) Resources(cfg config.Config, others []datacentre.GuestPCI) []re
 	}
 
 	for _, module := range cfg.Machine().Kernel().Modules() {
-		list = append(list, resources.Filled(runtime.NewKernelModuleSpec(runtime.NamespaceName, module.Name()), func(r *runtime.KernelModuleSpec) {
+		list = append(list, resources.Filled(runtime.NewKernelModuleSpec(
+			runtime.NamespaceName, module.Name(),
+		), func(r *runtime.KernelModuleSpec) {
 			r.TypedSpec().Name, r.TypedSpec().Parameters = module.Name(), module.Parameters()
 		}))
 	}
@@ -152,8 +164,14 @@ func (k *Kernel) Resources(cfg config.Config, others []datacentre.GuestPCI) []re
 	for name, value := range sysctls(cfg) {
 		id := "proc.sys." + name
 		list = append(list,
-			resources.Filled(runtime.NewKernelParamSpec(runtime.NamespaceName, id), func(r *runtime.KernelParamSpec) { r.TypedSpec().Value = value }),
-			resources.Filled(runtime.NewKernelParamStatus(runtime.NamespaceName, id), func(r *runtime.KernelParamStatus) { r.TypedSpec().Current = value }),
+			resources.Filled(
+				runtime.NewKernelParamSpec(runtime.NamespaceName, id),
+				func(r *runtime.KernelParamSpec) { r.TypedSpec().Value = value },
+			),
+			resources.Filled(
+				runtime.NewKernelParamStatus(runtime.NamespaceName, id),
+				func(r *runtime.KernelParamStatus) { r.TypedSpec().Current = value },
+			),
 		)
 	}
 

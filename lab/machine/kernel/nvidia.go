@@ -19,7 +19,8 @@ type generation struct {
 	droppedIn int  // the first driver branch without it; 0 for none
 }
 
-// generations are NVIDIA's since Maxwell, in the order in which their ranges are looked through: Hopper's lies within Ampere's.
+// generations are NVIDIA's since Maxwell, in the order in which their ranges are looked through: Hopper's lies within
+// Ampere's.
 var generations = []generation{
 	{name: "maxwell", from: 0x1340, to: 0x15ef, since: 340, droppedIn: 590},
 	{name: "pascal", from: 0x15f0, to: 0x15ff, since: 370, droppedIn: 590},
@@ -109,15 +110,26 @@ func (k *Kernel) Toolkit() (Extension, bool) { return k.extension(nvidiaToolkit)
 // refuses returns the driver's kernel messages about a GPU that it does not drive; none when it does.
 func (e Extension) refuses(gpu datacentre.GuestPCI) []string {
 	g, known := generationOf(gpu.DeviceID)
-	head := fmt.Sprintf("NVRM: The NVIDIA GPU %s (PCI ID: 10de:%s)", gpu.Address, strings.TrimPrefix(hexID(gpu.DeviceID), "0x"))
+	head := fmt.Sprintf(
+		"NVRM: The NVIDIA GPU %s (PCI ID: 10de:%s)", gpu.Address, strings.TrimPrefix(hexID(gpu.DeviceID), "0x"),
+	)
 
 	switch {
 	case !known || e.branch() < g.since:
-		return []string{head, "NVRM: installed in this system is not supported by the", "NVRM: NVIDIA " + e.DriverVersion() + " driver release."}
+		return []string{
+			head, "NVRM: installed in this system is not supported by the",
+			"NVRM: NVIDIA " + e.DriverVersion() + " driver release.",
+		}
 	case g.droppedIn > 0 && e.branch() >= g.droppedIn:
-		return []string{head, "NVRM: installed in this system is supported through the", "NVRM: NVIDIA 580.xx Legacy drivers. The " + e.DriverVersion() + " NVIDIA driver will ignore this GPU."}
+		return []string{
+			head, "NVRM: installed in this system is supported through the",
+			"NVRM: NVIDIA 580.xx Legacy drivers. The " + e.DriverVersion() + " NVIDIA driver will ignore this GPU.",
+		}
 	case e.open() && !g.gsp:
-		return []string{head, "NVRM: installed in this system is not supported by open", "NVRM: nvidia.ko because it does not include the required GPU", "NVRM: System Processor (GSP)."}
+		return []string{
+			head, "NVRM: installed in this system is not supported by open",
+			"NVRM: nvidia.ko because it does not include the required GPU", "NVRM: System Processor (GSP).",
+		}
 	case !e.open() && g.openOnly:
 		return []string{head, "NVRM: installed in this system requires use of the NVIDIA open kernel modules."}
 	default:
@@ -199,7 +211,9 @@ func (k *Kernel) nvidiaFiles() map[string]string {
 	files["/proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX Kernel Module  " + driver.DriverVersion() + "\n"
 
 	for i, gpu := range k.DrivenGPUs() {
-		files["/proc/driver/nvidia/gpus/"+gpu.Address+"/information"] = fmt.Sprintf("Model: \t\t %s\nBus Location: \t %s\nDevice Minor: \t %d\n", gpu.Device, gpu.Address, i)
+		files["/proc/driver/nvidia/gpus/"+gpu.Address+"/information"] = fmt.Sprintf(
+			"Model: \t\t %s\nBus Location: \t %s\nDevice Minor: \t %d\n", gpu.Device, gpu.Address, i,
+		)
 	}
 
 	return files
@@ -220,7 +234,8 @@ func (k *Kernel) Persistenced(name string) (running bool, message string) {
 		k.say("NVRM: make sure that this kernel module and all NVIDIA driver")
 		k.say("NVRM: components have the same version.")
 
-		return false, "Error running Containerd(" + name + "), going to restart forever: task \"" + name + "\" failed: exit code 1"
+		return false, "Error running Containerd(" + name + "), going to restart forever: task \"" + name +
+			"\" failed: exit code 1"
 	default:
 		return true, "Started task " + name
 	}

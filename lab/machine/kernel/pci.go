@@ -12,7 +12,8 @@ import (
 	"talos-proxmox/lab/machine/resources"
 )
 
-// guestAddresses gives passed-through devices the addresses that the guest sees: the first is behind the first PCIe port, on bus 1, with its functions.
+// guestAddresses gives passed-through devices the addresses that the guest sees: the first is behind the first PCIe
+// port, on bus 1, with its functions.
 func guestAddresses(devices []datacentre.GuestPCI) []datacentre.GuestPCI {
 	var slots []string
 
@@ -38,16 +39,36 @@ func guestAddresses(devices []datacentre.GuestPCI) []datacentre.GuestPCI {
 
 // chipset are devices of Proxmox' virtual hardware.
 var chipset = []datacentre.GuestPCI{
-	{Address: "0000:00:00.0", Vendor: "Intel Corporation", Device: "82G33/G31/P35/P31 Express DRAM Controller", VendorID: "0x8086", DeviceID: "0x29c0", Class: "0x060000"},
-	{Address: "0000:00:1f.0", Vendor: "Intel Corporation", Device: "82801IB (ICH9) LPC Interface Controller", VendorID: "0x8086", DeviceID: "0x2918", Class: "0x060100"},
+	{
+		Address:  "0000:00:00.0",
+		Vendor:   "Intel Corporation",
+		Device:   "82G33/G31/P35/P31 Express DRAM Controller",
+		VendorID: "0x8086",
+		DeviceID: "0x29c0",
+		Class:    "0x060000",
+	},
+	{
+		Address:  "0000:00:1f.0",
+		Vendor:   "Intel Corporation",
+		Device:   "82801IB (ICH9) LPC Interface Controller",
+		VendorID: "0x8086",
+		DeviceID: "0x2918",
+		Class:    "0x060100",
+	},
 }
 
 // pciClasses name the classes and subclasses of devices that are passed through, by their codes.
 var pciClasses = map[string][2]string{
-	"0x0100": {"Mass storage controller", "SCSI storage controller"}, "0x0106": {"Mass storage controller", "SATA controller"},
-	"0x0108": {"Mass storage controller", "Non-Volatile memory controller"}, "0x0200": {"Network controller", "Ethernet controller"},
+	"0x0100": {"Mass storage controller", "SCSI storage controller"},
+	"0x0106": {"Mass storage controller", "SATA controller"},
+	"0x0108": {"Mass storage controller", "Non-Volatile memory controller"},
+	"0x0200": {"Network controller", "Ethernet controller"},
 	"0x0300": {"Display controller", "VGA compatible controller"}, "0x0302": {"Display controller", "3D controller"},
-	"0x0403": {"Multimedia controller", "Audio device"}, "0x0600": {"Bridge", "Host bridge"}, "0x0601": {"Bridge", "ISA bridge"}, "0x0c03": {"Serial bus controller", "USB controller"}, "0x0c80": {"Serial bus controller", "Serial bus controller"},
+	"0x0403": {"Multimedia controller", "Audio device"},
+	"0x0600": {"Bridge", "Host bridge"},
+	"0x0601": {"Bridge", "ISA bridge"},
+	"0x0c03": {"Serial bus controller", "USB controller"},
+	"0x0c80": {"Serial bus controller", "Serial bus controller"},
 }
 
 // pciDevice is a passed-through device; a GPU has the NVIDIA driver once it is loaded.

@@ -18,7 +18,8 @@ func table(nodes []corev1.Node) metav1.Table {
 
 	for i, name := range []string{"Name", "Status", "Roles", "Age", "Version", "Internal-IP", "OS-Image"} {
 		t.ColumnDefinitions = append(t.ColumnDefinitions,
-			metav1.TableColumnDefinition{Name: name, Type: "string", Priority: int32(i / 5)}) //nolint:gosec // 0, or 1 for -o wide
+			//nolint:gosec // 0, or 1 for -o wide
+			metav1.TableColumnDefinition{Name: name, Type: "string", Priority: int32(i / 5)})
 	}
 
 	for _, n := range nodes {

@@ -61,7 +61,11 @@ func TestWhoIsLetIn(t *testing.T) {
 		"nobody":     {path: "/healthz", code: 401, text: "Unauthorized"},
 		"a stranger": {user: "stranger", path: "/healthz", code: 401, text: "Unauthorized"},
 		"an API server that does not answer": {
-			user: "admin", path: "/healthz", broken: errors.New("the kubelet reaches no API server"), code: 500, text: "reaches no API server",
+			user:   "admin",
+			path:   "/healthz",
+			broken: errors.New("the kubelet reaches no API server"),
+			code:   500,
+			text:   "reaches no API server",
 		},
 		"a user with a part of the rights": {user: "user", path: "/healthz", code: 200, text: "ok"},
 		"without the right": {
@@ -71,13 +75,17 @@ func TestWhoIsLetIn(t *testing.T) {
 		"a command without the right": {
 			user: "user", method: http.MethodPost, path: "/exec/ns/pod/main?command=sh&output=1", code: 403, text: "verb=create",
 		},
-		"a log":               {user: "admin", path: "/containerLogs/ns/pod/main?tailLines=1", code: 200, text: "two\n"},
-		"an unknown pod":      {user: "admin", path: "/containerLogs/ns/other/main", code: 404, text: "no such pod"},
-		"a log that is not":   {user: "admin", path: "/containerLogs/ns/pod/main?previous=true", code: 400, text: "no previous container"},
-		"a bad number":        {user: "admin", path: "/containerLogs/ns/pod/main?tailLines=-1", code: 422, text: "tailLines"},
-		"a bad flag":          {user: "admin", path: "/containerLogs/ns/pod/main?follow=perhaps", code: 422, text: "perhaps"},
-		"a bad time":          {user: "admin", path: "/containerLogs/ns/pod/main?sinceTime=noon", code: 422, text: "noon"},
-		"no stream":           {user: "admin", path: "/exec/ns/pod/main?command=sh", code: 400, text: "at least 1 of stdin, stdout, stderr"},
+		"a log":          {user: "admin", path: "/containerLogs/ns/pod/main?tailLines=1", code: 200, text: "two\n"},
+		"an unknown pod": {user: "admin", path: "/containerLogs/ns/other/main", code: 404, text: "no such pod"},
+		"a log that is not": {
+			user: "admin", path: "/containerLogs/ns/pod/main?previous=true", code: 400, text: "no previous container",
+		},
+		"a bad number": {user: "admin", path: "/containerLogs/ns/pod/main?tailLines=-1", code: 422, text: "tailLines"},
+		"a bad flag":   {user: "admin", path: "/containerLogs/ns/pod/main?follow=perhaps", code: 422, text: "perhaps"},
+		"a bad time":   {user: "admin", path: "/containerLogs/ns/pod/main?sinceTime=noon", code: 422, text: "noon"},
+		"no stream": {
+			user: "admin", path: "/exec/ns/pod/main?command=sh", code: 400, text: "at least 1 of stdin, stdout, stderr",
+		},
 		"what is not offered": {user: "admin", path: "/stats/summary", code: 404, text: "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -44,7 +44,9 @@ func (n *Plan) applyMETA(value string) {
 			l.configured = true
 			l.addAddress(a.Address)
 		} else {
-			n.Warnings = append(n.Warnings, "META key 10 gives "+a.Address.String()+" to the link "+a.LinkName+", which this machine does not have")
+			n.Warnings = append(
+				n.Warnings, "META key 10 gives "+a.Address.String()+" to the link "+a.LinkName+", which this machine does not have",
+			)
 		}
 	}
 
@@ -107,7 +109,8 @@ func (n *Plan) configure(cfg config.Config) {
 	}
 }
 
-// alias names links by LinkAliasConfig documents; the first selector that matches a link wins, and one that matches several links matches none.
+// alias names links by LinkAliasConfig documents; the first selector that matches a link wins, and one that matches
+// several links matches none.
 func (n *Plan) alias(cfg config.Config) {
 	for _, doc := range cfg.NetworkLinkAliasConfigs() {
 		var matched []*Link
@@ -127,18 +130,24 @@ func (n *Plan) alias(cfg config.Config) {
 
 		switch {
 		case len(matched) != 1:
-			n.Warnings = append(n.Warnings, "the selector of LinkAliasConfig "+doc.Name()+" matches "+strconv.Itoa(len(matched))+" links")
+			n.Warnings = append(
+				n.Warnings, "the selector of LinkAliasConfig "+doc.Name()+" matches "+strconv.Itoa(len(matched))+" links",
+			)
 		case matched[0].alias == "":
 			matched[0].alias = doc.Name()
 		}
 	}
 }
 
-// missingDevice says that the machine has no card for an interface of the configuration: Talos fails on a selector, and waits for a name.
+// missingDevice says that the machine has no card for an interface of the configuration: Talos fails on a selector, and
+// waits for a name.
 func missingDevice(d config.Device) string {
 	if s := d.Selector(); s != nil {
-		return fmt.Sprintf(`controller failed {"component": "controller-runtime", "controller": "network.DeviceConfigController", `+
-			`"error": "no matching network device for defined selector: {hardwareAddr: %s, bus: %s, driver: %s}"}`, s.HardwareAddress(), s.Bus(), s.KernelDriver())
+		return fmt.Sprintf(
+			`controller failed {"component": "controller-runtime", "controller": "network.DeviceConfigController", `+
+				`"error": "no matching network device for defined selector: {hardwareAddr: %s, bus: %s, driver: %s}"}`,
+			s.HardwareAddress(), s.Bus(), s.KernelDriver(),
+		)
 	}
 
 	return "no network device matches an interface of the configuration (" + d.Interface() + ")"
@@ -170,7 +179,11 @@ func (l *Link) matches(s config.NetworkDeviceSelector) bool {
 	matched := false
 
 	for _, pair := range [][2]string{
-		{s.HardwareAddress(), l.mac}, {s.PermanentAddress(), l.mac}, {s.KernelDriver(), l.driver}, {s.Bus(), l.busPath()}, {s.PCIID(), virtioNetwork},
+		{s.HardwareAddress(), l.mac},
+		{s.PermanentAddress(), l.mac},
+		{s.KernelDriver(), l.driver},
+		{s.Bus(), l.busPath()},
+		{s.PCIID(), virtioNetwork},
 	} {
 		if pair[0] == "" {
 			continue

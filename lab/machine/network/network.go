@@ -1,5 +1,5 @@
-// Package network plans a machine's network as Talos does: from its cards, what its platform says, its configuration and
-// DHCP.
+// Package network plans a machine's network as Talos does: from its cards, what its platform says, its configuration
+// and DHCP.
 package network
 
 import (
@@ -86,8 +86,8 @@ func (m Machine) physicalLinks() []*Link {
 	return links
 }
 
-// Plan computes the machine's network; without a configuration, that of maintenance mode. The layers add up as in Talos:
-// an address that the platform gives and the configuration repeats is one, two different ones are both there.
+// Plan computes the machine's network; without a configuration, that of maintenance mode. The layers add up as in
+// Talos: an address that the platform gives and the configuration repeats is one, two different ones are both there.
 func (m Machine) Plan(cfg config.Config) Plan {
 	n := Plan{Links: m.physicalLinks()}
 	useDefaultDHCP := cfg == nil || cfg.RunDefaultDHCPOperators()
@@ -195,7 +195,8 @@ func (l *Link) addAddress(p netip.Prefix) {
 	}
 }
 
-// finish collects the addresses and chooses the node address: the first that kubelet.nodeIP allows and that is none of Kubernetes' own networks.
+// finish collects the addresses and chooses the node address: the first that kubelet.nodeIP allows and that is none of
+// Kubernetes' own networks.
 func (n *Plan) finish(cfg config.Config) {
 	for _, l := range n.Links {
 		n.Addresses = append(n.Addresses, l.addresses...)
@@ -229,8 +230,8 @@ func (n *Plan) finish(cfg config.Config) {
 	}
 }
 
-// OutsideKubernetes leaves out the addresses of pods and services, which Talos never takes for a node's own: neither its
-// kubelet nor its etcd use one.
+// OutsideKubernetes leaves out the addresses of pods and services, which Talos never takes for a node's own: neither
+// its kubelet nor its etcd use one.
 func OutsideKubernetes(addresses []netip.Prefix, cfg config.Config) []netip.Prefix {
 	if cfg == nil || cfg.Cluster() == nil {
 		return addresses

@@ -20,7 +20,8 @@ const (
 )
 
 func legacy(network string) string {
-	return "machine:\n  type: worker\n  network:\n" + network + "cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n"
+	return "machine:\n  type: worker\n  network:\n" + network +
+		"cluster:\n  controlPlane:\n    endpoint: https://127.9.0.11:6443\n"
 }
 
 func documents(documents string) string { return legacy("    {}\n") + documents }
@@ -28,7 +29,11 @@ func documents(documents string) string { return legacy("    {}\n") + documents 
 // nocloud and metaValue are a static address from the platform, by nocloud data and by META key 10.
 var nocloud = &datacentre.CloudInit{
 	Hostname: "node-1", DNS: []netip.Addr{netip.MustParseAddr("127.9.0.3")},
-	Interfaces: []datacentre.CloudInitInterface{{MAC: "02:00:00:00:00:01", Address: netip.MustParsePrefix("127.9.0.21/24"), Gateway: netip.MustParseAddr("127.9.0.1")}},
+	Interfaces: []datacentre.CloudInitInterface{
+		{
+			MAC: "02:00:00:00:00:01", Address: netip.MustParsePrefix("127.9.0.21/24"), Gateway: netip.MustParseAddr("127.9.0.1"),
+		},
+	},
 }
 
 const metaValue = "addresses:\n  - address: 127.9.0.31/24\n    linkName: ens18\n    family: inet4\n    scope: global\n    flags: permanent\n    layer: platform\n" +
@@ -44,16 +49,27 @@ var networkCases = map[string]struct {
 	node      string
 	warning   string
 }{
-	"nocloud data on the nocloud platform": {platform: "nocloud", cloudInit: nocloud, addresses: []string{"127.9.0.21/24"}, node: "127.9.0.21"},
-	"nocloud data means nothing to metal": {
-		platform: "metal", cloudInit: nocloud, leases: map[string]string{firstMAC: "127.9.0.101/24"}, addresses: []string{"127.9.0.101/24"}, node: "127.9.0.101",
-		warning: "no DHCP server answers ens19",
+	"nocloud data on the nocloud platform": {
+		platform: "nocloud", cloudInit: nocloud, addresses: []string{"127.9.0.21/24"}, node: "127.9.0.21",
 	},
-	"META key 10 on metal":                 {platform: "metal", meta: metaValue, addresses: []string{"127.9.0.31/24"}, node: "127.9.0.31"},
-	"META key 10 means nothing to nocloud": {platform: "nocloud", meta: metaValue, warning: "no DHCP server answers ens18 (02:00:00:00:00:01)"},
+	"nocloud data means nothing to metal": {
+		platform:  "metal",
+		cloudInit: nocloud,
+		leases:    map[string]string{firstMAC: "127.9.0.101/24"},
+		addresses: []string{"127.9.0.101/24"},
+		node:      "127.9.0.101",
+		warning:   "no DHCP server answers ens19",
+	},
+	"META key 10 on metal": {
+		platform: "metal", meta: metaValue, addresses: []string{"127.9.0.31/24"}, node: "127.9.0.31",
+	},
+	"META key 10 means nothing to nocloud": {
+		platform: "nocloud", meta: metaValue, warning: "no DHCP server answers ens18 (02:00:00:00:00:01)",
+	},
 	"META key 10 for a link that is not there": {
-		platform: "metal", meta: "addresses:\n  - address: 127.9.0.31/24\n    linkName: eth0\n    family: inet4\n    scope: global\n    flags: permanent\n    layer: platform\n",
-		warning: "META key 10 gives 127.9.0.31/24 to the link eth0, which this machine does not have",
+		platform: "metal",
+		meta:     "addresses:\n  - address: 127.9.0.31/24\n    linkName: eth0\n    family: inet4\n    scope: global\n    flags: permanent\n    layer: platform\n",
+		warning:  "META key 10 gives 127.9.0.31/24 to the link eth0, which this machine does not have",
 	},
 	"DHCP on every card without any configuration": {
 		platform: "nocloud", leases: map[string]string{firstMAC: "127.9.0.101/24", secondMAC: "127.9.1.101/24"},
@@ -92,12 +108,17 @@ var networkCases = map[string]struct {
 		addresses: []string{"127.9.0.21/24", "127.9.1.41/24"}, node: "127.9.1.41",
 	},
 	"a VLAN on a card": {
-		platform: "nocloud", config: legacy("    interfaces:\n      - interface: ens18\n        vlans:\n          - vlanId: 100\n            addresses: [127.9.2.41/24]\n"),
+		platform:  "nocloud",
+		config:    legacy("    interfaces:\n      - interface: ens18\n        vlans:\n          - vlanId: 100\n            addresses: [127.9.2.41/24]\n"),
 		addresses: []string{"127.9.2.41/24"}, node: "127.9.2.41",
 	},
 	"an interface by another version's name": {
-		platform: "nocloud", cloudInit: nocloud, config: legacy("    interfaces:\n      - interface: eth0\n        addresses: [127.9.0.41/24]\n"),
-		addresses: []string{"127.9.0.21/24"}, node: "127.9.0.21", warning: "no network device matches an interface of the configuration (eth0)",
+		platform:  "nocloud",
+		cloudInit: nocloud,
+		config:    legacy("    interfaces:\n      - interface: eth0\n        addresses: [127.9.0.41/24]\n"),
+		addresses: []string{"127.9.0.21/24"},
+		node:      "127.9.0.21",
+		warning:   "no network device matches an interface of the configuration (eth0)",
 	},
 	"link documents with an alias by MAC": {
 		platform: "nocloud", leases: map[string]string{secondMAC: "127.9.1.101/24"},
@@ -121,7 +142,10 @@ func TestNetworkPlan(t *testing.T) {
 
 			m := network.Machine{
 				Platform: test.platform, CloudInit: test.cloudInit, META: test.meta,
-				NICs: []datacentre.NIC{{Name: "net0", Model: "virtio", MAC: firstMAC, Bridge: "vmbr0"}, {Name: "net1", Model: "virtio", MAC: secondMAC, Bridge: "vmbr1"}},
+				NICs: []datacentre.NIC{
+					{Name: "net0", Model: "virtio", MAC: firstMAC, Bridge: "vmbr0"},
+					{Name: "net1", Model: "virtio", MAC: secondMAC, Bridge: "vmbr1"},
+				},
 				Lease: func(_, mac string) (datacentre.Lease, bool) {
 					text, ok := test.leases[mac]
 					if !ok {
@@ -129,7 +153,9 @@ func TestNetworkPlan(t *testing.T) {
 					}
 
 					return datacentre.Lease{
-						Address: netip.MustParsePrefix(text), Gateway: netip.MustParseAddr("127.9.0.1"), DNS: []netip.Addr{netip.MustParseAddr("127.9.0.2")},
+						Address: netip.MustParsePrefix(text),
+						Gateway: netip.MustParseAddr("127.9.0.1"),
+						DNS:     []netip.Addr{netip.MustParseAddr("127.9.0.2")},
 					}, true
 				},
 			}

@@ -45,10 +45,14 @@ func (l *Link) status() *network.LinkStatus {
 
 		s.Alias, s.Index, s.MTU, s.Driver, s.BusPath = l.alias, uint32(l.index), uint32(l.mtu), l.driver, l.busPath()
 		s.Type, s.OperationalState, s.LinkState = nethelpers.LinkEther, nethelpers.OperStateUp, true
-		s.Flags = nethelpers.LinkFlags(nethelpers.LinkUp | nethelpers.LinkBroadcast | nethelpers.LinkRunning | nethelpers.LinkMulticast)
+		s.Flags = nethelpers.LinkFlags(
+			nethelpers.LinkUp | nethelpers.LinkBroadcast | nethelpers.LinkRunning | nethelpers.LinkMulticast,
+		)
 
 		if l.index == 1 {
-			s.Type, s.Flags, s.OperationalState = nethelpers.LinkLoopbck, nethelpers.LinkFlags(nethelpers.LinkUp|nethelpers.LinkLoopback|nethelpers.LinkRunning), nethelpers.OperStateUnknown
+			s.Type, s.Flags, s.OperationalState = nethelpers.LinkLoopbck, nethelpers.LinkFlags(
+				nethelpers.LinkUp|nethelpers.LinkLoopback|nethelpers.LinkRunning,
+			), nethelpers.OperStateUnknown
 
 			return
 		}
@@ -70,7 +74,9 @@ func (n *Plan) Resources(hostname string, held []netip.Addr) []resource.Resource
 		list = append(list, l.status())
 
 		if l.parent == "" && l.index == 2 {
-			list = append(list, resources.Filled(network.NewHardwareAddr(network.NamespaceName, network.FirstHardwareAddr), func(r *network.HardwareAddr) {
+			list = append(list, resources.Filled(network.NewHardwareAddr(
+				network.NamespaceName, network.FirstHardwareAddr,
+			), func(r *network.HardwareAddr) {
 				r.TypedSpec().Name, r.TypedSpec().HardwareAddr = l.Name, l.status().TypedSpec().HardwareAddr
 			}))
 		}
@@ -80,10 +86,16 @@ func (n *Plan) Resources(hostname string, held []netip.Addr) []resource.Resource
 		}
 
 		for _, g := range l.gateways {
-			list = append(list, resources.Filled(network.NewRouteStatus(network.NamespaceName, network.RouteID(nethelpers.TableMain, family(g), netip.Prefix{}, g, network.DefaultRouteMetric, l.Name)), func(r *network.RouteStatus) {
+			list = append(list, resources.Filled(network.NewRouteStatus(
+				network.NamespaceName,
+				network.RouteID(nethelpers.TableMain, family(g), netip.Prefix{}, g, network.DefaultRouteMetric, l.Name),
+			), func(r *network.RouteStatus) {
 				s := r.TypedSpec()
 				s.Family, s.Gateway, s.OutLinkName, s.OutLinkIndex = family(g), g, l.Name, uint32(l.index)
-				s.Table, s.Priority, s.Type, s.Protocol = nethelpers.TableMain, network.DefaultRouteMetric, nethelpers.TypeUnicast, nethelpers.ProtocolStatic
+				s.Table = nethelpers.TableMain
+				s.Priority = network.DefaultRouteMetric
+				s.Type = nethelpers.TypeUnicast
+				s.Protocol = nethelpers.ProtocolStatic
 			}))
 		}
 	}
@@ -97,17 +109,31 @@ func (n *Plan) Resources(hostname string, held []netip.Addr) []resource.Resource
 	ready := n.Node.IsValid()
 
 	list = append(list,
-		resources.Filled(network.NewResolverStatus(network.NamespaceName, network.ResolverID), func(r *network.ResolverStatus) {
+		resources.Filled(network.NewResolverStatus(
+			network.NamespaceName, network.ResolverID,
+		), func(r *network.ResolverStatus) {
 			r.TypedSpec().DNSServers, r.TypedSpec().SearchDomains = n.DNS, n.search
 		}),
-		resources.Filled(network.NewTimeServerStatus(network.NamespaceName, network.TimeServerID), func(r *network.TimeServerStatus) { r.TypedSpec().NTPServers = n.ntp }),
+		resources.Filled(
+			network.NewTimeServerStatus(network.NamespaceName, network.TimeServerID),
+			func(r *network.TimeServerStatus) { r.TypedSpec().NTPServers = n.ntp },
+		),
 		resources.Filled(network.NewStatus(network.NamespaceName, network.StatusID), func(r *network.Status) {
-			r.TypedSpec().AddressReady, r.TypedSpec().ConnectivityReady, r.TypedSpec().HostnameReady, r.TypedSpec().EtcFilesReady = ready, ready, hostname != "", true
+			r.TypedSpec().AddressReady = ready
+			r.TypedSpec().ConnectivityReady = ready
+			r.TypedSpec().HostnameReady = hostname != ""
+			r.TypedSpec().EtcFilesReady = true
 		}),
 	)
 
 	if hostname != "" {
-		list = append(list, resources.Filled(network.NewHostnameStatus(network.NamespaceName, network.HostnameID), func(r *network.HostnameStatus) { r.TypedSpec().Hostname = hostname }))
+		list = append(
+			list,
+			resources.Filled(
+				network.NewHostnameStatus(network.NamespaceName, network.HostnameID),
+				func(r *network.HostnameStatus) { r.TypedSpec().Hostname = hostname },
+			),
+		)
 	}
 
 	return append(list, n.nodeAddresses(held)...)
@@ -128,7 +154,13 @@ func (n *Plan) nodeAddresses(held []netip.Addr) []resource.Resource {
 		network.NodeAddressRoutedID: n.Addresses, network.NodeAddressAccumulativeID: current,
 	} {
 		if len(addresses) > 0 {
-			list = append(list, resources.Filled(network.NewNodeAddress(network.NamespaceName, id), func(r *network.NodeAddress) { r.TypedSpec().Addresses = addresses }))
+			list = append(
+				list,
+				resources.Filled(
+					network.NewNodeAddress(network.NamespaceName, id),
+					func(r *network.NodeAddress) { r.TypedSpec().Addresses = addresses },
+				),
+			)
 		}
 	}
 
@@ -136,9 +168,13 @@ func (n *Plan) nodeAddresses(held []netip.Addr) []resource.Resource {
 }
 
 func addressStatus(l *Link, p netip.Prefix) resource.Resource {
-	return resources.Filled(network.NewAddressStatus(network.NamespaceName, network.AddressID(l.Name, p)), func(r *network.AddressStatus) {
+	return resources.Filled(network.NewAddressStatus(
+		network.NamespaceName, network.AddressID(l.Name, p),
+	), func(r *network.AddressStatus) {
 		s := r.TypedSpec()
-		s.Address, s.LinkName, s.LinkIndex, s.Family, s.Scope = p, l.Name, uint32(l.index), family(p.Addr()), nethelpers.ScopeGlobal
+		s.Address, s.LinkName, s.LinkIndex, s.Family, s.Scope = p, l.Name, uint32(l.index), family(
+			p.Addr(),
+		), nethelpers.ScopeGlobal
 
 		if l.index == 1 {
 			s.Scope = nethelpers.ScopeHost

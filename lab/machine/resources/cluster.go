@@ -36,12 +36,19 @@ func (k Cluster) Resources() []resource.Resource {
 	discovery := c.Discovery().Enabled()
 
 	list := slices.Concat(configuration(k.Config), secretsOf(k.Config), []resource.Resource{
-		Filled(clusterres.NewIdentity(clusterres.NamespaceName, clusterres.LocalIdentity), func(r *clusterres.Identity) { r.TypedSpec().NodeID = k.Self.NodeID }),
-		Filled(clusterres.NewInfo(), func(r *clusterres.Info) { r.TypedSpec().ClusterID, r.TypedSpec().ClusterName = c.ID(), c.Name() }),
+		Filled(
+			clusterres.NewIdentity(clusterres.NamespaceName, clusterres.LocalIdentity),
+			func(r *clusterres.Identity) { r.TypedSpec().NodeID = k.Self.NodeID },
+		),
+		Filled(
+			clusterres.NewInfo(),
+			func(r *clusterres.Info) { r.TypedSpec().ClusterID, r.TypedSpec().ClusterName = c.ID(), c.Name() },
+		),
 		Filled(clusterres.NewConfig(configNamespace, clusterres.ConfigID), func(r *clusterres.Config) {
 			s := r.TypedSpec()
 			s.DiscoveryEnabled, s.ServiceClusterID = discovery, c.ID()
-			s.RegistryServiceEnabled, s.RegistryKubernetesEnabled = c.Discovery().Registries().Service().Enabled(), c.Discovery().Registries().Kubernetes().Enabled()
+			s.RegistryServiceEnabled = c.Discovery().Registries().Service().Enabled()
+			s.RegistryKubernetesEnabled = c.Discovery().Registries().Kubernetes().Enabled()
 		}),
 	})
 

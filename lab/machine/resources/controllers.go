@@ -31,46 +31,131 @@ type controller struct {
 var controllers = []controller{
 	{name: "block.DiscoveryController", reads: []resource.Type{block.DeviceType}, writes: block.DiscoveredVolumeType},
 	{name: "block.DisksController", reads: []resource.Type{block.DeviceType, block.SymlinkType}, writes: block.DiskType},
-	{name: "block.MountController", reads: []resource.Type{block.MountRequestType, block.VolumeStatusType}, writes: block.MountStatusType},
+	{
+		name:   "block.MountController",
+		reads:  []resource.Type{block.MountRequestType, block.VolumeStatusType},
+		writes: block.MountStatusType,
+	},
 	{
 		name: "block.VolumeManagerController", writes: block.VolumeStatusType,
-		reads: []resource.Type{block.VolumeConfigType, block.DiscoveredVolumeType, block.DiskType, block.SystemDiskType, hardware.SystemInformationType},
+		reads: []resource.Type{
+			block.VolumeConfigType, block.DiscoveredVolumeType, block.DiskType, block.SystemDiskType,
+			hardware.SystemInformationType,
+		},
 	},
-	{name: "cluster.AffiliateMergeController", reads: []resource.Type{clusterres.AffiliateType}, writes: clusterres.AffiliateType, shared: true},
+	{
+		name:   "cluster.AffiliateMergeController",
+		reads:  []resource.Type{clusterres.AffiliateType},
+		writes: clusterres.AffiliateType,
+		shared: true,
+	},
 	{
 		name: "cluster.LocalAffiliateController", writes: clusterres.AffiliateType, shared: true,
-		reads: []resource.Type{clusterres.ConfigType, clusterres.IdentityType, network.HostnameStatusType, k8s.NodenameType, network.NodeAddressType, configres.MachineTypeType},
+		reads: []resource.Type{
+			clusterres.ConfigType, clusterres.IdentityType, network.HostnameStatusType, k8s.NodenameType,
+			network.NodeAddressType, configres.MachineTypeType,
+		},
 	},
 	{name: "cluster.MemberController", reads: []resource.Type{clusterres.AffiliateType}, writes: clusterres.MemberType},
-	{name: "config.MachineTypeController", reads: []resource.Type{configres.MachineConfigType}, writes: configres.MachineTypeType},
+	{
+		name:   "config.MachineTypeController",
+		reads:  []resource.Type{configres.MachineConfigType},
+		writes: configres.MachineTypeType,
+	},
 	{name: "etcd.MemberController", reads: []resource.Type{v1alpha1.ServiceType}, writes: etcdres.MemberType},
-	{name: "etcd.SpecController", reads: []resource.Type{etcdres.ConfigType, network.HostnameStatusType, network.NodeAddressType}, writes: etcdres.SpecType},
+	{
+		name:   "etcd.SpecController",
+		reads:  []resource.Type{etcdres.ConfigType, network.HostnameStatusType, network.NodeAddressType},
+		writes: etcdres.SpecType,
+	},
 	{name: "hardware.PCIDevicesController", reads: []resource.Type{v1alpha1.ServiceType}, writes: hardware.PCIDeviceType},
-	{name: "hardware.SystemInfoController", reads: []resource.Type{runtime.MetaKeyType}, writes: hardware.SystemInformationType},
-	{name: "k8s.ExtraManifestController", reads: []resource.Type{k8s.ExtraManifestsConfigType, network.StatusType}, writes: k8s.ManifestType, shared: true},
-	{name: "k8s.KubeletSpecController", reads: []resource.Type{k8s.KubeletConfigType, k8s.NodenameType, k8s.NodeIPType, configres.MachineTypeType}, writes: k8s.KubeletSpecType},
-	{name: "k8s.KubeletStaticPodController", reads: []resource.Type{k8s.NodenameType, v1alpha1.ServiceType}, writes: k8s.StaticPodStatusType},
-	{name: "k8s.ManifestApplyController", reads: []resource.Type{secrets.KubernetesType, k8s.ManifestType, v1alpha1.ServiceType}, writes: k8s.ManifestStatusType},
-	{name: "k8s.ManifestController", reads: []resource.Type{k8s.BootstrapManifestsConfigType, secrets.KubernetesRootType}, writes: k8s.ManifestType, shared: true},
-	{name: "k8s.NodeIPController", reads: []resource.Type{k8s.NodeIPConfigType, network.NodeAddressType}, writes: k8s.NodeIPType},
-	{name: "k8s.NodenameController", reads: []resource.Type{configres.MachineConfigType, network.HostnameStatusType}, writes: k8s.NodenameType},
+	{
+		name:   "hardware.SystemInfoController",
+		reads:  []resource.Type{runtime.MetaKeyType},
+		writes: hardware.SystemInformationType,
+	},
+	{
+		name:   "k8s.ExtraManifestController",
+		reads:  []resource.Type{k8s.ExtraManifestsConfigType, network.StatusType},
+		writes: k8s.ManifestType,
+		shared: true,
+	},
+	{
+		name:   "k8s.KubeletSpecController",
+		reads:  []resource.Type{k8s.KubeletConfigType, k8s.NodenameType, k8s.NodeIPType, configres.MachineTypeType},
+		writes: k8s.KubeletSpecType,
+	},
+	{
+		name:   "k8s.KubeletStaticPodController",
+		reads:  []resource.Type{k8s.NodenameType, v1alpha1.ServiceType},
+		writes: k8s.StaticPodStatusType,
+	},
+	{
+		name:   "k8s.ManifestApplyController",
+		reads:  []resource.Type{secrets.KubernetesType, k8s.ManifestType, v1alpha1.ServiceType},
+		writes: k8s.ManifestStatusType,
+	},
+	{
+		name:   "k8s.ManifestController",
+		reads:  []resource.Type{k8s.BootstrapManifestsConfigType, secrets.KubernetesRootType},
+		writes: k8s.ManifestType,
+		shared: true,
+	},
+	{
+		name:   "k8s.NodeIPController",
+		reads:  []resource.Type{k8s.NodeIPConfigType, network.NodeAddressType},
+		writes: k8s.NodeIPType,
+	},
+	{
+		name:   "k8s.NodenameController",
+		reads:  []resource.Type{configres.MachineConfigType, network.HostnameStatusType},
+		writes: k8s.NodenameType,
+	},
 	{name: "k8s.NodeStatusController", reads: []resource.Type{k8s.NodenameType}, writes: k8s.NodeStatusType},
 	{name: "network.AddressStatusController", writes: network.AddressStatusType, shared: true},
-	{name: "network.HostnameSpecController", reads: []resource.Type{network.HostnameSpecType}, writes: network.HostnameStatusType},
+	{
+		name:   "network.HostnameSpecController",
+		reads:  []resource.Type{network.HostnameSpecType},
+		writes: network.HostnameStatusType,
+	},
 	{name: "network.LinkStatusController", writes: network.LinkStatusType},
-	{name: "network.NodeAddressController", reads: []resource.Type{network.AddressStatusType, network.LinkStatusType}, writes: network.NodeAddressType},
-	{name: "network.ResolverSpecController", reads: []resource.Type{network.ResolverSpecType}, writes: network.ResolverStatusType},
+	{
+		name:   "network.NodeAddressController",
+		reads:  []resource.Type{network.AddressStatusType, network.LinkStatusType},
+		writes: network.NodeAddressType,
+	},
+	{
+		name:   "network.ResolverSpecController",
+		reads:  []resource.Type{network.ResolverSpecType},
+		writes: network.ResolverStatusType,
+	},
 	{name: "network.RouteStatusController", writes: network.RouteStatusType},
 	{name: "runtime.ExtensionStatusController", writes: runtime.ExtensionStatusType},
 	{name: "runtime.KernelCmdlineController", writes: runtime.KernelCmdlineType},
-	{name: "runtime.KernelModuleConfigController", reads: []resource.Type{configres.MachineConfigType}, writes: runtime.KernelModuleSpecType, shared: true},
-	{name: "runtime.KernelParamSpecController", reads: []resource.Type{runtime.KernelParamSpecType}, writes: runtime.KernelParamStatusType},
+	{
+		name:   "runtime.KernelModuleConfigController",
+		reads:  []resource.Type{configres.MachineConfigType},
+		writes: runtime.KernelModuleSpecType,
+		shared: true,
+	},
+	{
+		name:   "runtime.KernelParamSpecController",
+		reads:  []resource.Type{runtime.KernelParamSpecType},
+		writes: runtime.KernelParamStatusType,
+	},
 	{name: "runtime.LoadedKernelModuleController", writes: runtime.LoadedKernelModuleType},
 	{
 		name: "runtime.MachineStatusController", writes: runtime.MachineStatusType,
-		reads: []resource.Type{timeres.StatusType, network.StatusType, v1alpha1.ServiceType, k8s.StaticPodStatusType, configres.MachineTypeType, k8s.NodenameType, k8s.NodeStatusType},
+		reads: []resource.Type{
+			timeres.StatusType, network.StatusType, v1alpha1.ServiceType, k8s.StaticPodStatusType, configres.MachineTypeType,
+			k8s.NodenameType, k8s.NodeStatusType,
+		},
 	},
-	{name: "runtime.SecurityStateController", reads: []resource.Type{v1alpha1.ServiceType}, writes: runtime.SecurityStateType},
+	{
+		name:   "runtime.SecurityStateController",
+		reads:  []resource.Type{v1alpha1.ServiceType},
+		writes: runtime.SecurityStateType,
+	},
 	{name: "time.SyncController", writes: timeres.StatusType},
 }
 
@@ -80,7 +165,9 @@ type InspectServer struct {
 }
 
 // ControllerRuntimeDependencies implements the inspect service.
-func (InspectServer) ControllerRuntimeDependencies(context.Context, *emptypb.Empty) (*inspect.ControllerRuntimeDependenciesResponse, error) {
+func (InspectServer) ControllerRuntimeDependencies(
+	context.Context, *emptypb.Empty,
+) (*inspect.ControllerRuntimeDependenciesResponse, error) {
 	namespaces := map[resource.Type]resource.Namespace{}
 
 	for _, r := range shownTypes {

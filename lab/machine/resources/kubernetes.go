@@ -46,7 +46,8 @@ type Manifest struct {
 func (k Kubernetes) Resources() []resource.Resource {
 	list := []resource.Resource{
 		Filled(k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID), func(r *k8s.Nodename) {
-			r.TypedSpec().Nodename, r.TypedSpec().SkipNodeRegistration = k.Hostname, k.Config.Machine().Kubelet().SkipNodeRegistration()
+			r.TypedSpec().Nodename = k.Hostname
+			r.TypedSpec().SkipNodeRegistration = k.Config.Machine().Kubelet().SkipNodeRegistration()
 		}),
 		Filled(k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(r *k8s.KubeletSpec) {
 			r.TypedSpec().Image, r.TypedSpec().ExpectedNodename = k.Config.Machine().Kubelet().Image(), k.Hostname
@@ -54,11 +55,20 @@ func (k Kubernetes) Resources() []resource.Resource {
 	}
 
 	if k.NodeIP.IsValid() {
-		list = append(list, Filled(k8s.NewNodeIP(k8s.NamespaceName, k8s.KubeletID), func(r *k8s.NodeIP) { r.TypedSpec().Addresses = append(r.TypedSpec().Addresses, k.NodeIP) }))
+		list = append(
+			list,
+			Filled(
+				k8s.NewNodeIP(k8s.NamespaceName, k8s.KubeletID),
+				func(r *k8s.NodeIP) { r.TypedSpec().Addresses = append(r.TypedSpec().Addresses, k.NodeIP) },
+			),
+		)
 	}
 
 	if k.Node != nil {
-		list = append(list, Filled(k8s.NewNodeStatus(k8s.NamespaceName, k.Node.Nodename), func(r *k8s.NodeStatus) { *r.TypedSpec() = *k.Node }))
+		list = append(
+			list,
+			Filled(k8s.NewNodeStatus(k8s.NamespaceName, k.Node.Nodename), func(r *k8s.NodeStatus) { *r.TypedSpec() = *k.Node }),
+		)
 	}
 
 	list = append(list, ControlPlane(k.Config)...)
@@ -66,7 +76,12 @@ func (k Kubernetes) Resources() []resource.Resource {
 	list = append(list, k.specs()...)
 
 	for name, status := range k.StaticPods {
-		list = append(list, Filled(k8s.NewStaticPodStatus(k8s.NamespaceName, name), func(r *k8s.StaticPodStatus) { r.TypedSpec().PodStatus = status }))
+		list = append(
+			list,
+			Filled(
+				k8s.NewStaticPodStatus(k8s.NamespaceName, name), func(r *k8s.StaticPodStatus) { r.TypedSpec().PodStatus = status },
+			),
+		)
 	}
 
 	return list
@@ -89,7 +104,13 @@ func (k Kubernetes) manifests() []resource.Resource {
 	}
 
 	if len(k.Applied) > 0 {
-		list = append(list, Filled(k8s.NewManifestStatus(k8s.ControlPlaneNamespaceName), func(r *k8s.ManifestStatus) { r.TypedSpec().ManifestsApplied = k.Applied }))
+		list = append(
+			list,
+			Filled(
+				k8s.NewManifestStatus(k8s.ControlPlaneNamespaceName),
+				func(r *k8s.ManifestStatus) { r.TypedSpec().ManifestsApplied = k.Applied },
+			),
+		)
 	}
 
 	return list
@@ -100,7 +121,12 @@ func (k Kubernetes) specs() []resource.Resource {
 	var list []resource.Resource
 
 	for key, value := range k.Labels {
-		list = append(list, Filled(k8s.NewNodeLabelSpec(key), func(r *k8s.NodeLabelSpec) { r.TypedSpec().Key, r.TypedSpec().Value = key, value }))
+		list = append(
+			list,
+			Filled(
+				k8s.NewNodeLabelSpec(key), func(r *k8s.NodeLabelSpec) { r.TypedSpec().Key, r.TypedSpec().Value = key, value },
+			),
+		)
 	}
 
 	for _, t := range k.Taints {
@@ -114,7 +140,9 @@ func (k Kubernetes) specs() []resource.Resource {
 		return list
 	}
 
-	list = append(list, Filled(k8s.NewKubePrismConfig(k8s.NamespaceName, k8s.KubePrismConfigID), func(r *k8s.KubePrismConfig) {
+	list = append(list, Filled(k8s.NewKubePrismConfig(
+		k8s.NamespaceName, k8s.KubePrismConfigID,
+	), func(r *k8s.KubePrismConfig) {
 		s := r.TypedSpec()
 		s.Host, s.Port = "127.0.0.1", prism.Port()
 
@@ -124,7 +152,9 @@ func (k Kubernetes) specs() []resource.Resource {
 	}))
 
 	for _, o := range k.Endpoints {
-		list = append(list, Filled(k8s.NewKubePrismStatuses(k8s.NamespaceName, o.Address.String()), func(r *k8s.KubePrismStatuses) {
+		list = append(list, Filled(k8s.NewKubePrismStatuses(
+			k8s.NamespaceName, o.Address.String(),
+		), func(r *k8s.KubePrismStatuses) {
 			r.TypedSpec().Host, r.TypedSpec().Healthy = o.Address.String(), o.Healthy
 		}))
 	}
@@ -143,7 +173,9 @@ func ControlPlane(cfg config.Provider) []resource.Resource {
 	return []resource.Resource{
 		Filled(k8s.NewAPIServerConfig(), func(r *k8s.APIServerConfig) {
 			s := r.TypedSpec()
-			s.Image, s.ExtraArgs, s.ControlPlaneEndpoint = c.APIServer().Image(), c.APIServer().ExtraArgs(), c.Endpoint().String()
+			s.Image = c.APIServer().Image()
+			s.ExtraArgs = c.APIServer().ExtraArgs()
+			s.ControlPlaneEndpoint = c.Endpoint().String()
 			s.LocalPort, s.ServiceCIDRs = c.LocalAPIServerPort(), c.Network().ServiceCIDRs()
 		}),
 		Filled(k8s.NewControllerManagerConfig(), func(r *k8s.ControllerManagerConfig) {
@@ -153,7 +185,10 @@ func ControlPlane(cfg config.Provider) []resource.Resource {
 		}),
 		Filled(k8s.NewSchedulerConfig(), func(r *k8s.SchedulerConfig) {
 			s := r.TypedSpec()
-			s.Enabled, s.Image, s.ExtraArgs, s.Config = true, c.Scheduler().Image(), c.Scheduler().ExtraArgs(), c.Scheduler().Config()
+			s.Enabled = true
+			s.Image = c.Scheduler().Image()
+			s.ExtraArgs = c.Scheduler().ExtraArgs()
+			s.Config = c.Scheduler().Config()
 		}),
 	}
 }

@@ -170,8 +170,8 @@ func (s *State) Server() cosiapi.StateServer {
 	return server.NewState(state.Filter(lazy{s}, s.access))
 }
 
-// lazy is the state, made when it is first used. It implements state.CoreState for reading; the filter before it refuses
-// everything else.
+// lazy is the state, made when it is first used. It implements state.CoreState for reading; the filter before it
+// refuses everything else.
 type lazy struct{ *State }
 
 var errReadOnly = status.Error(codes.PermissionDenied, "write access is not allowed")
@@ -197,7 +197,9 @@ func (l lazy) WatchKind(ctx context.Context, k resource.Kind, ch chan<- state.Ev
 }
 
 // WatchKindAggregated implements state.CoreState.
-func (l lazy) WatchKindAggregated(ctx context.Context, k resource.Kind, ch chan<- []state.Event, o ...state.WatchKindOption) error {
+func (l lazy) WatchKindAggregated(
+	ctx context.Context, k resource.Kind, ch chan<- []state.Event, o ...state.WatchKindOption,
+) error {
 	return l.Current().WatchKindAggregated(ctx, k, ch, o...)
 }
 
@@ -216,7 +218,8 @@ func (lazy) Destroy(context.Context, resource.Pointer, ...state.DestroyOption) e
 	return errReadOnly
 }
 
-// access brings the resources up to date before they are read, keeps them so while they are watched, and refuses what Talos refuses.
+// access brings the resources up to date before they are read, keeps them so while they are watched, and refuses what
+// Talos refuses.
 func (s *State) access(ctx context.Context, a state.Access) error {
 	if !a.Verb.Readonly() {
 		return errReadOnly
@@ -225,7 +228,9 @@ func (s *State) access(ctx context.Context, a state.Access) error {
 	st := s.Current()
 
 	definition, err := safe.StateGet[*meta.ResourceDefinition](ctx, st,
-		resource.NewMetadata(meta.NamespaceName, meta.ResourceDefinitionType, strings.ToLower(a.ResourceType), resource.VersionUndefined))
+		resource.NewMetadata(
+			meta.NamespaceName, meta.ResourceDefinitionType, strings.ToLower(a.ResourceType), resource.VersionUndefined,
+		))
 	if state.IsNotFoundError(err) {
 		return status.Error(codes.PermissionDenied, fmt.Sprintf("resource type %q is not supported", a.ResourceType))
 	}
@@ -238,7 +243,9 @@ func (s *State) access(ctx context.Context, a state.Access) error {
 		return access.ErrNotAuthorized
 	}
 
-	_, err = st.Get(ctx, resource.NewMetadata(meta.NamespaceName, meta.NamespaceType, a.ResourceNamespace, resource.VersionUndefined))
+	_, err = st.Get(
+		ctx, resource.NewMetadata(meta.NamespaceName, meta.NamespaceType, a.ResourceNamespace, resource.VersionUndefined),
+	)
 	if state.IsNotFoundError(err) {
 		return status.Error(codes.PermissionDenied, fmt.Sprintf("namespace %q is not supported", a.ResourceNamespace))
 	}

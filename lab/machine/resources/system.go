@@ -1,5 +1,5 @@
-// Package resources shows a machine as COSI resources, as Talos does: made of plain values, kept in a state that clients
-// read and watch.
+// Package resources shows a machine as COSI resources, as Talos does: made of plain values, kept in a state that
+// clients read and watch.
 package resources
 
 import (
@@ -60,15 +60,26 @@ func (s System) Resources() []resource.Resource {
 		}),
 		Filled(runtime.NewVersion(), func(r *runtime.Version) { r.TypedSpec().Version = s.Version }),
 		Filled(runtime.NewKernelCmdline(), func(r *runtime.KernelCmdline) { r.TypedSpec().Cmdline = s.Cmdline }),
-		Filled(runtime.NewSecurityStateSpec(runtime.NamespaceName), func(r *runtime.SecurityState) { r.TypedSpec().SELinuxState = runtime.SELinuxStatePermissive }),
-		Filled(runtime.NewPlatformMetadataSpec(runtime.NamespaceName, runtime.PlatformMetadataID), func(r *runtime.PlatformMetadata) {
+		Filled(
+			runtime.NewSecurityStateSpec(runtime.NamespaceName),
+			func(r *runtime.SecurityState) { r.TypedSpec().SELinuxState = runtime.SELinuxStatePermissive },
+		),
+		Filled(runtime.NewPlatformMetadataSpec(
+			runtime.NamespaceName, runtime.PlatformMetadataID,
+		), func(r *runtime.PlatformMetadata) {
 			r.TypedSpec().Platform, r.TypedSpec().Hostname = s.Platform, s.PlatformHostname
 		}),
 		Filled(timeres.NewStatus(), func(r *timeres.Status) { r.TypedSpec().Synced = true }),
 	}
 
 	for tag, value := range s.META {
-		list = append(list, Filled(runtime.NewMetaKey(runtime.NamespaceName, runtime.MetaKeyTagToID(tag)), func(r *runtime.MetaKey) { r.TypedSpec().Value = value }))
+		list = append(
+			list,
+			Filled(
+				runtime.NewMetaKey(runtime.NamespaceName, runtime.MetaKeyTagToID(tag)),
+				func(r *runtime.MetaKey) { r.TypedSpec().Value = value },
+			),
+		)
 	}
 
 	for i, e := range s.Extensions {
@@ -93,11 +104,15 @@ func configuration(cfg config.Provider) []resource.Resource {
 	var list []resource.Resource
 
 	for _, c := range cfg.ExtensionServiceConfigs() {
-		list = append(list, Filled(runtime.NewExtensionServiceConfigSpec(runtime.NamespaceName, c.Name()), func(r *runtime.ExtensionServiceConfig) {
+		list = append(list, Filled(runtime.NewExtensionServiceConfigSpec(
+			runtime.NamespaceName, c.Name(),
+		), func(r *runtime.ExtensionServiceConfig) {
 			r.TypedSpec().Environment = c.Environment()
 
 			for _, f := range c.ConfigFiles() {
-				r.TypedSpec().Files = append(r.TypedSpec().Files, runtime.ExtensionServiceConfigFile{Content: f.Content(), MountPath: f.MountPath()})
+				r.TypedSpec().Files = append(
+					r.TypedSpec().Files, runtime.ExtensionServiceConfigFile{Content: f.Content(), MountPath: f.MountPath()},
+				)
 			}
 		}))
 	}
@@ -108,12 +123,17 @@ func configuration(cfg config.Provider) []resource.Resource {
 	return append(list, configres.NewMachineConfigWithID(cfg, configres.ActiveID), machineType)
 }
 
-// extensionStatus shows an extension as Talos lists it: by its place, with its short name. The pseudo extension "schematic" has the schematic's id as version.
+// extensionStatus shows an extension as Talos lists it: by its place, with its short name. The pseudo extension
+// "schematic" has the schematic's id as version.
 func (s System) extensionStatus(place int, name, version string) resource.Resource {
-	return Filled(runtime.NewExtensionStatus(runtime.NamespaceName, strconv.Itoa(place)), func(r *runtime.ExtensionStatus) {
+	return Filled(runtime.NewExtensionStatus(
+		runtime.NamespaceName, strconv.Itoa(place),
+	), func(r *runtime.ExtensionStatus) {
 		*r.TypedSpec() = extensions.Layer{
-			Image:    strconv.Itoa(place) + ".sqsh",
-			Metadata: extensions.Metadata{Name: name, Version: version, Author: "Image Factory", Description: "Extension of the schematic " + s.Schematic},
+			Image: strconv.Itoa(place) + ".sqsh",
+			Metadata: extensions.Metadata{
+				Name: name, Version: version, Author: "Image Factory", Description: "Extension of the schematic " + s.Schematic,
+			},
 		}
 	})
 }
@@ -128,8 +148,14 @@ func (s System) hardware() []resource.Resource {
 		}),
 		Filled(hardware.NewProcessorInfo("CPU-0"), func(r *hardware.Processor) {
 			spec := r.TypedSpec()
-			spec.Socket, spec.Manufacturer, spec.ProductName, spec.MaxSpeed, spec.BootSpeed = "CPU 0", "QEMU", "pc-q35-10.1", 2000, 2000
-			spec.CoreCount, spec.CoreEnabled, spec.ThreadCount, spec.Status = uint32(s.Cores), uint32(s.Cores), uint32(s.Cores), 65
+			spec.Socket = "CPU 0"
+			spec.Manufacturer = "QEMU"
+			spec.ProductName = "pc-q35-10.1"
+			spec.MaxSpeed = 2000
+			spec.BootSpeed = 2000
+			spec.CoreCount, spec.CoreEnabled, spec.ThreadCount, spec.Status = uint32(
+				s.Cores,
+			), uint32(s.Cores), uint32(s.Cores), 65
 		}),
 		Filled(hardware.NewMemoryModuleInfo("DIMM-0"), func(r *hardware.MemoryModule) {
 			r.TypedSpec().Size, r.TypedSpec().DeviceLocator, r.TypedSpec().Manufacturer = uint32(s.MemoryMiB), "DIMM 0", "QEMU"
@@ -143,14 +169,19 @@ func secretsOf(cfg config.Provider) []resource.Resource {
 
 	list := []resource.Resource{
 		Filled(secrets.NewOSRoot(secrets.OSRootID), func(r *secrets.OSRoot) {
-			r.TypedSpec().IssuingCA, r.TypedSpec().AcceptedCAs, r.TypedSpec().Token = security.IssuingCA(), security.AcceptedCAs(), security.Token()
+			r.TypedSpec().IssuingCA = security.IssuingCA()
+			r.TypedSpec().AcceptedCAs = security.AcceptedCAs()
+			r.TypedSpec().Token = security.Token()
 		}),
 	}
 
 	if cfg.Machine().Type().IsControlPlane() {
 		list = append(list,
 			Filled(secrets.NewKubernetesRoot(secrets.KubernetesRootID), func(r *secrets.KubernetesRoot) {
-				r.TypedSpec().Name, r.TypedSpec().Endpoint, r.TypedSpec().IssuingCA, r.TypedSpec().AcceptedCAs = c.Name(), c.Endpoint(), c.IssuingCA(), c.AcceptedCAs()
+				r.TypedSpec().Name = c.Name()
+				r.TypedSpec().Endpoint = c.Endpoint()
+				r.TypedSpec().IssuingCA = c.IssuingCA()
+				r.TypedSpec().AcceptedCAs = c.AcceptedCAs()
 			}),
 			Filled(secrets.NewEtcdRoot(secrets.EtcdRootID), func(r *secrets.EtcdRoot) { r.TypedSpec().EtcdCA = c.Etcd().CA() }),
 		)

@@ -29,8 +29,8 @@ func (s *Services) StartSystem() {
 	}
 }
 
-// StartExtensions starts the services of extensions, by their short names, or says what they wait for. Documents are the
-// names of the ExtensionServiceConfigs that the machine has, persistenced starts NVIDIA's.
+// StartExtensions starts the services of extensions, by their short names, or says what they wait for. Documents are
+// the names of the ExtensionServiceConfigs that the machine has, persistenced starts NVIDIA's.
 func (s *Services) StartExtensions(
 	extensions, documents []string, persistenced func(name string) (running bool, message string),
 ) {

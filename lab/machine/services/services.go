@@ -130,7 +130,9 @@ func (s *Service) Info() *machineapi.ServiceInfo {
 		events = append(events, &machineapi.ServiceEvent{Msg: e.message, State: e.state, Ts: timestamppb.New(e.at)})
 	}
 
-	return &machineapi.ServiceInfo{Id: s.Name, State: s.State, Events: &machineapi.ServiceEvents{Events: events}, Health: s.health()}
+	return &machineapi.ServiceInfo{
+		Id: s.Name, State: s.State, Events: &machineapi.ServiceEvents{Events: events}, Health: s.health(),
+	}
 }
 
 func (s *Service) health() *machineapi.ServiceHealth {
@@ -147,11 +149,15 @@ func (s *Service) health() *machineapi.ServiceHealth {
 
 // actions are the event names of the states.
 var actions = map[string]machineapi.ServiceStateEvent_Action{
-	Preparing: machineapi.ServiceStateEvent_PREPARING, Waiting: machineapi.ServiceStateEvent_WAITING, Running: machineapi.ServiceStateEvent_RUNNING,
-	Finished: machineapi.ServiceStateEvent_FINISHED, Failed: machineapi.ServiceStateEvent_FAILED,
+	Preparing: machineapi.ServiceStateEvent_PREPARING,
+	Waiting:   machineapi.ServiceStateEvent_WAITING,
+	Running:   machineapi.ServiceStateEvent_RUNNING,
+	Finished:  machineapi.ServiceStateEvent_FINISHED, Failed: machineapi.ServiceStateEvent_FAILED,
 }
 
 // Event is the service's last one as the API streams it.
 func (s *Service) Event() *machineapi.ServiceStateEvent {
-	return &machineapi.ServiceStateEvent{Service: s.Name, Action: actions[s.State], Message: s.Message(), Health: s.health()}
+	return &machineapi.ServiceStateEvent{
+		Service: s.Name, Action: actions[s.State], Message: s.Message(), Health: s.health(),
+	}
 }

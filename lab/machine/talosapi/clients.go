@@ -20,7 +20,8 @@ type Clients struct {
 	Config func() (config.Provider, error)
 }
 
-// GenerateClientConfiguration implements the machine service: a talosconfig with a new certificate for the roles asked for.
+// GenerateClientConfiguration implements the machine service: a talosconfig with a new certificate for the roles asked
+// for.
 func (c Clients) GenerateClientConfiguration(
 	_ context.Context, in *machineapi.GenerateClientConfigurationRequest,
 ) (*machineapi.GenerateClientConfigurationResponse, error) {
@@ -30,7 +31,9 @@ func (c Clients) GenerateClientConfiguration(
 	}
 
 	if !cfg.Machine().Type().IsControlPlane() {
-		return nil, status.Error(codes.FailedPrecondition, "client configuration (talosconfig) can't be generated on worker nodes")
+		return nil, status.Error(
+			codes.FailedPrecondition, "client configuration (talosconfig) can't be generated on worker nodes",
+		)
 	}
 
 	ttl := in.GetCrtTtl().AsDuration()
@@ -56,7 +59,9 @@ func (c Clients) GenerateClientConfiguration(
 		return nil, err
 	}
 
-	reply := &machineapi.GenerateClientConfiguration{Ca: bundle.Certs.OS.Crt, Crt: certificate.Crt, Key: certificate.Key, Talosconfig: talosconfig}
+	reply := &machineapi.GenerateClientConfiguration{
+		Ca: bundle.Certs.OS.Crt, Crt: certificate.Crt, Key: certificate.Key, Talosconfig: talosconfig,
+	}
 
 	return &machineapi.GenerateClientConfigurationResponse{Messages: []*machineapi.GenerateClientConfiguration{reply}}, nil
 }

@@ -63,7 +63,12 @@ func (f Files) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[m
 		}
 
 		if err := out.Send(&machineapi.FileInfo{
-			Name: e.path, RelativeName: e.relative, IsDir: e.folder, Mode: uint32(e.mode()), Size: int64(len(e.content)), Modified: booted.Unix(),
+			Name:         e.path,
+			RelativeName: e.relative,
+			IsDir:        e.folder,
+			Mode:         uint32(e.mode()),
+			Size:         int64(len(e.content)),
+			Modified:     booted.Unix(),
 		}); err != nil {
 			return err
 		}
@@ -72,7 +77,8 @@ func (f Files) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[m
 	return nil
 }
 
-// isOf says whether a listing of these types shows the entry; a listing without types shows all. The machines have no links.
+// isOf says whether a listing of these types shows the entry; a listing without types shows all. The machines have no
+// links.
 func (e entry) isOf(types []machineapi.ListRequest_Type) bool {
 	own := machineapi.ListRequest_REGULAR
 	if e.folder {
@@ -83,7 +89,9 @@ func (e entry) isOf(types []machineapi.ListRequest_Type) bool {
 }
 
 // DiskUsage implements the machine service: a folder is as large as what is in it.
-func (f Files) DiskUsage(in *machineapi.DiskUsageRequest, out grpc.ServerStreamingServer[machineapi.DiskUsageInfo]) error {
+func (f Files) DiskUsage(
+	in *machineapi.DiskUsageRequest, out grpc.ServerStreamingServer[machineapi.DiskUsageInfo],
+) error {
 	for _, root := range in.GetPaths() {
 		entries, _, err := f.walk(root)
 		if err != nil {
@@ -125,7 +133,8 @@ func usage(entries []entry, of entry) int64 {
 	return size
 }
 
-// Copy implements the machine service: a compressed archive of what is at the path. As in Talos, a failure is a message of the stream.
+// Copy implements the machine service: a compressed archive of what is at the path. As in Talos, a failure is a message
+// of the stream.
 func (f Files) Copy(in *machineapi.CopyRequest, out grpc.ServerStreamingServer[common.Data]) error {
 	if !path.IsAbs(in.GetRootPath()) {
 		return fmt.Errorf("path is not absolute %v", in.GetRootPath())
@@ -161,7 +170,9 @@ func (f Files) archive(root string) ([]byte, error) {
 			continue
 		}
 
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: e.relative, Size: int64(len(e.content)), Mode: int64(e.mode().Perm()), ModTime: booted}
+		header := &tar.Header{
+			Typeflag: tar.TypeReg, Name: e.relative, Size: int64(len(e.content)), Mode: int64(e.mode().Perm()), ModTime: booted,
+		}
 		if e.folder {
 			header.Typeflag, header.Name = tar.TypeDir, e.relative+"/"
 		}

@@ -39,7 +39,9 @@ func checkNamespace(namespace common.ContainerdNamespace) error {
 }
 
 // ImageList implements the machine service. Digests are made of the names.
-func (i *Images) ImageList(in *machineapi.ImageListRequest, out grpc.ServerStreamingServer[machineapi.ImageListResponse]) error {
+func (i *Images) ImageList(
+	in *machineapi.ImageListRequest, out grpc.ServerStreamingServer[machineapi.ImageListResponse],
+) error {
 	if err := checkNamespace(in.GetNamespace()); err != nil {
 		return err
 	}
@@ -57,7 +59,10 @@ func (i *Images) ImageList(in *machineapi.ImageListRequest, out grpc.ServerStrea
 
 	for _, name := range slices.Compact(images) {
 		if err := out.Send(&machineapi.ImageListResponse{
-			Name: name, Digest: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(name))), Size: imageBytes, CreatedAt: timestamppb.New(booted),
+			Name:      name,
+			Digest:    fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(name))),
+			Size:      imageBytes,
+			CreatedAt: timestamppb.New(booted),
 		}); err != nil {
 			return err
 		}

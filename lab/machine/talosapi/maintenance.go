@@ -52,11 +52,17 @@ func (*Maintenance) MetaDelete(context.Context, *machineapi.MetaDeleteRequest) (
 }
 
 // ApplyConfiguration implements the machine service: checked by Talos' own machinery, then installed or run.
-func (s *Maintenance) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
+func (s *Maintenance) ApplyConfiguration(
+	ctx context.Context, in *machineapi.ApplyConfigurationRequest,
+) (*machineapi.ApplyConfigurationResponse, error) {
 	switch in.GetMode() {
-	case machineapi.ApplyConfigurationRequest_AUTO, machineapi.ApplyConfigurationRequest_REBOOT, machineapi.ApplyConfigurationRequest_TRY:
+	case machineapi.ApplyConfigurationRequest_AUTO, machineapi.ApplyConfigurationRequest_REBOOT,
+		machineapi.ApplyConfigurationRequest_TRY:
 	default:
-		return nil, status.Errorf(codes.Unimplemented, "apply configuration --mode='%s' is not supported in maintenance mode", configuration.ModeName(in.GetMode()))
+		return nil, status.Errorf(
+			codes.Unimplemented, "apply configuration --mode='%s' is not supported in maintenance mode",
+			configuration.ModeName(in.GetMode()),
+		)
 	}
 
 	cfg, err := configloader.NewFromBytes(in.GetData())

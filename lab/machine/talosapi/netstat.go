@@ -12,7 +12,8 @@ type Listener struct {
 	Port             int
 }
 
-// Netstat implements the machine service: the listening sockets. The lab's machines are not asked for connections, of which they have none of their own.
+// Netstat implements the machine service: the listening sockets. The lab's machines are not asked for connections, of
+// which they have none of their own.
 func (s System) Netstat(_ context.Context, in *machineapi.NetstatRequest) (*machineapi.NetstatResponse, error) {
 	facts, err := s.Look()
 	if err != nil {
@@ -32,8 +33,12 @@ func (s System) Netstat(_ context.Context, in *machineapi.NetstatRequest) (*mach
 		}
 
 		record := &machineapi.ConnectRecord{
-			L4Proto: protocol, Localip: l.Address, Localport: uint32(l.Port), Remoteip: remote, State: machineapi.ConnectRecord_LISTEN,
-			Process: &machineapi.ConnectRecord_Process{},
+			L4Proto:   protocol,
+			Localip:   l.Address,
+			Localport: uint32(l.Port),
+			Remoteip:  remote,
+			State:     machineapi.ConnectRecord_LISTEN,
+			Process:   &machineapi.ConnectRecord_Process{},
 		}
 
 		if in.GetFeature().GetPid() {

@@ -17,7 +17,8 @@ type Pods struct {
 	Say func(format string, args ...any)
 }
 
-// Containers implements the machine service: those of pods in the Kubernetes namespace, the system's services elsewhere.
+// Containers implements the machine service: those of pods in the Kubernetes namespace, the system's services
+// elsewhere.
 func (p Pods) Containers(_ context.Context, in *machineapi.ContainersRequest) (*machineapi.ContainersResponse, error) {
 	pods, services, err := p.Look()
 	if err != nil {
@@ -59,7 +60,9 @@ func (p Pods) Restart(_ context.Context, in *machineapi.RestartRequest) (*machin
 
 // Stats implements the machine service for the same containers.
 func (p Pods) Stats(ctx context.Context, in *machineapi.StatsRequest) (*machineapi.StatsResponse, error) {
-	containers, err := p.Containers(ctx, &machineapi.ContainersRequest{Namespace: in.GetNamespace(), Driver: in.GetDriver()})
+	containers, err := p.Containers(
+		ctx, &machineapi.ContainersRequest{Namespace: in.GetNamespace(), Driver: in.GetDriver()},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +70,17 @@ func (p Pods) Stats(ctx context.Context, in *machineapi.StatsRequest) (*machinea
 	stats := &machineapi.Stats{}
 
 	for _, c := range containers.GetMessages()[0].GetContainers() {
-		stats.Stats = append(stats.Stats, &machineapi.Stat{Namespace: c.GetNamespace(), Id: c.GetId(), PodId: c.GetPodId(), Name: c.GetName(), MemoryUsage: 1 << 26, CpuUsage: 1e9})
+		stats.Stats = append(
+			stats.Stats,
+			&machineapi.Stat{
+				Namespace:   c.GetNamespace(),
+				Id:          c.GetId(),
+				PodId:       c.GetPodId(),
+				Name:        c.GetName(),
+				MemoryUsage: 1 << 26,
+				CpuUsage:    1e9,
+			},
+		)
 	}
 
 	return &machineapi.StatsResponse{Messages: []*machineapi.Stats{stats}}, nil

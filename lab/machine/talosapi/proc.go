@@ -18,9 +18,11 @@ func (f Facts) Files() map[string]string {
 		"/proc/mounts":                    f.procMounts(),
 		"/etc/hostname":                   f.Hostname + "\n",
 		"/etc/hosts":                      f.hosts(),
-		"/etc/os-release":                 fmt.Sprintf("NAME=\"Talos\"\nID=talos\nVERSION_ID=%s\nPRETTY_NAME=\"Talos (%s)\"\n", f.Version, f.Version),
-		"/etc/resolv.conf":                f.resolvConf(),
-		"/sys/class/dmi/id/product_uuid":  f.UUID + "\n",
+		"/etc/os-release": fmt.Sprintf(
+			"NAME=\"Talos\"\nID=talos\nVERSION_ID=%s\nPRETTY_NAME=\"Talos (%s)\"\n", f.Version, f.Version,
+		),
+		"/etc/resolv.conf":               f.resolvConf(),
+		"/sys/class/dmi/id/product_uuid": f.UUID + "\n",
 	}
 }
 

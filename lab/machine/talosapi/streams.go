@@ -73,7 +73,10 @@ func (s Streams) Dmesg(in *machineapi.DmesgRequest, out grpc.ServerStreamingServ
 }
 
 // lines streams console lines; last limits how many old ones are sent, where it is not negative.
-func (s Streams) lines(out grpc.ServerStreamingServer[common.Data], follow, onlyNew bool, last int32, format func(journal.Line) (string, bool)) error {
+func (s Streams) lines(
+	out grpc.ServerStreamingServer[common.Data], follow, onlyNew bool, last int32,
+	format func(journal.Line) (string, bool),
+) error {
 	position := 0
 
 	if onlyNew {
@@ -136,6 +139,7 @@ func (s Streams) Logs(in *machineapi.LogsRequest, out grpc.ServerStreamingServer
 	}
 
 	return s.lines(out, in.GetFollow(), false, in.GetTailLines(), func(l journal.Line) (string, bool) {
-		return l.At.Format(time.RFC3339) + " " + l.Text, strings.Contains(l.Text, "service["+name+"]") || strings.Contains(l.Text, " "+name+": ") || strings.Contains(l.Text, ":"+name+": ")
+		return l.At.Format(time.RFC3339) + " " + l.Text, strings.Contains(l.Text, "service["+name+"]") ||
+			strings.Contains(l.Text, " "+name+": ") || strings.Contains(l.Text, ":"+name+": ")
 	})
 }

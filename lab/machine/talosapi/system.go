@@ -64,7 +64,9 @@ func (s System) Version(context.Context, *emptypb.Empty) (*machineapi.VersionRes
 	}
 
 	return &machineapi.VersionResponse{Messages: []*machineapi.Version{{
-		Version:  &machineapi.VersionInfo{Tag: facts.Version, Os: "linux", Arch: facts.Arch, GoVersion: "go1.25.8", Built: ""},
+		Version: &machineapi.VersionInfo{
+			Tag: facts.Version, Os: "linux", Arch: facts.Arch, GoVersion: "go1.25.8", Built: "",
+		},
 		Platform: &machineapi.PlatformInfo{Name: facts.Platform, Mode: facts.Mode},
 		Features: &machineapi.FeaturesInfo{Rbac: true},
 	}}}, nil
@@ -114,7 +116,10 @@ func (s System) SystemStat(context.Context, *emptypb.Empty) (*machineapi.SystemS
 
 	up := facts.Uptime.Seconds()
 	stat := &machineapi.SystemStat{
-		BootTime: uint64(facts.Booted.Unix()), CpuTotal: cpuStat(up * float64(facts.Cores)), ProcessRunning: 1, ProcessCreated: uint64(up),
+		BootTime:        uint64(facts.Booted.Unix()),
+		CpuTotal:        cpuStat(up * float64(facts.Cores)),
+		ProcessRunning:  1,
+		ProcessCreated:  uint64(up),
 		ContextSwitches: uint64(up * 1000), SoftIrq: &machineapi.SoftIRQStat{},
 	}
 
@@ -140,7 +145,11 @@ func (s System) Memory(context.Context, *emptypb.Empty) (*machineapi.MemoryRespo
 	free := total - min(total, systemMemoryKB)
 
 	return &machineapi.MemoryResponse{Messages: []*machineapi.Memory{{Meminfo: &machineapi.MemInfo{
-		Memtotal: total, Memfree: free, Memavailable: free, Cached: min(total, systemMemoryKB) / 2, Active: min(total, systemMemoryKB) / 2,
+		Memtotal:     total,
+		Memfree:      free,
+		Memavailable: free,
+		Cached:       min(total, systemMemoryKB) / 2,
+		Active:       min(total, systemMemoryKB) / 2,
 	}}}}, nil
 }
 
@@ -154,7 +163,13 @@ func (s System) CPUInfo(context.Context, *emptypb.Empty) (*machineapi.CPUInfoRes
 	info := &machineapi.CPUsInfo{}
 	for i := range facts.Cores {
 		info.CpuInfo = append(info.CpuInfo, &machineapi.CPUInfo{
-			Processor: uint32(i), VendorId: "GenuineIntel", ModelName: "QEMU Virtual CPU", CpuMhz: 2400, CpuCores: uint32(facts.Cores), Siblings: uint32(facts.Cores), CoreId: strconv.Itoa(i),
+			Processor: uint32(i),
+			VendorId:  "GenuineIntel",
+			ModelName: "QEMU Virtual CPU",
+			CpuMhz:    2400,
+			CpuCores:  uint32(facts.Cores),
+			Siblings:  uint32(facts.Cores),
+			CoreId:    strconv.Itoa(i),
 		})
 	}
 
@@ -163,7 +178,9 @@ func (s System) CPUInfo(context.Context, *emptypb.Empty) (*machineapi.CPUInfoRes
 
 // LoadAvg implements the machine service.
 func (System) LoadAvg(context.Context, *emptypb.Empty) (*machineapi.LoadAvgResponse, error) {
-	return &machineapi.LoadAvgResponse{Messages: []*machineapi.LoadAvg{{Load1: idleLoad, Load5: idleLoad, Load15: idleLoad}}}, nil
+	return &machineapi.LoadAvgResponse{
+		Messages: []*machineapi.LoadAvg{{Load1: idleLoad, Load5: idleLoad, Load15: idleLoad}},
+	}, nil
 }
 
 // Mounts implements the machine service.
@@ -176,7 +193,10 @@ func (s System) Mounts(context.Context, *emptypb.Empty) (*machineapi.MountsRespo
 	mounts := &machineapi.Mounts{}
 
 	for _, v := range facts.Mounts {
-		mounts.Stats = append(mounts.Stats, &machineapi.MountStat{Filesystem: v.Device, Size: v.Size, Available: v.Size * 9 / 10, MountedOn: v.Path})
+		mounts.Stats = append(
+			mounts.Stats,
+			&machineapi.MountStat{Filesystem: v.Device, Size: v.Size, Available: v.Size * 9 / 10, MountedOn: v.Path},
+		)
 	}
 
 	return &machineapi.MountsResponse{Messages: []*machineapi.Mounts{mounts}}, nil
@@ -193,7 +213,16 @@ func (s System) DiskStats(context.Context, *emptypb.Empty) (*machineapi.DiskStat
 	stats := &machineapi.DiskStats{Total: &machineapi.DiskStat{}}
 
 	for _, name := range facts.Disks {
-		stats.Devices = append(stats.Devices, &machineapi.DiskStat{Name: name, ReadCompleted: operations, WriteCompleted: operations, ReadSectors: 8 * operations, WriteSectors: 8 * operations})
+		stats.Devices = append(
+			stats.Devices,
+			&machineapi.DiskStat{
+				Name:           name,
+				ReadCompleted:  operations,
+				WriteCompleted: operations,
+				ReadSectors:    8 * operations,
+				WriteSectors:   8 * operations,
+			},
+		)
 		stats.Total.ReadCompleted += operations
 		stats.Total.WriteCompleted += operations
 	}
@@ -212,7 +241,12 @@ func (s System) NetworkDeviceStats(context.Context, *emptypb.Empty) (*machineapi
 	stats := &machineapi.NetworkDeviceStats{Total: &machineapi.NetDev{Name: "total"}}
 
 	for _, name := range facts.Links {
-		stats.Devices = append(stats.Devices, &machineapi.NetDev{Name: name, RxBytes: packets * 500, RxPackets: packets, TxBytes: packets * 500, TxPackets: packets})
+		stats.Devices = append(
+			stats.Devices,
+			&machineapi.NetDev{
+				Name: name, RxBytes: packets * 500, RxPackets: packets, TxBytes: packets * 500, TxPackets: packets,
+			},
+		)
 		stats.Total.RxBytes += packets * 500
 		stats.Total.TxBytes += packets * 500
 	}
@@ -240,6 +274,15 @@ func (s System) Processes(context.Context, *emptypb.Empty) (*machineapi.Processe
 
 func process(pid, parent int32, name, executable string) *machineapi.ProcessInfo {
 	return &machineapi.ProcessInfo{
-		Pid: pid, Ppid: parent, State: "S", Threads: 10, CpuTime: 1, VirtualMemory: 1 << 30, ResidentMemory: 1 << 26, Command: name, Executable: executable, Args: executable,
+		Pid:            pid,
+		Ppid:           parent,
+		State:          "S",
+		Threads:        10,
+		CpuTime:        1,
+		VirtualMemory:  1 << 30,
+		ResidentMemory: 1 << 26,
+		Command:        name,
+		Executable:     executable,
+		Args:           executable,
 	}
 }

@@ -98,19 +98,40 @@ func TestLocalCommands(t *testing.T) {
 		stdout, stderr string
 		refusal        string
 	}{
-		"captures both streams":             {inputs: map[string]any{"create": "echo out; echo err >&2"}, stdout: "out", stderr: "err"},
-		"keeps all but the last line feed":  {inputs: map[string]any{"create": "printf 'a\n\n'"}, stdout: "a\n"},
-		"passes standard input":             {inputs: map[string]any{"create": "cat", "stdin": "text"}, stdout: "text"},
-		"passes the environment":            {inputs: map[string]any{"create": "echo $A", "environment": map[string]any{"A": "b"}}, stdout: "b"},
-		"runs in a folder":                  {inputs: map[string]any{"create": "pwd", "dir": folder}, stdout: folder},
-		"runs with another interpreter":     {inputs: map[string]any{"create": "x", "interpreter": []string{"echo", "y"}}, stdout: "y x"},
-		"runs in the program's folder":      {inputs: map[string]any{"create": "pwd"}, around: command.Surroundings{Dir: folder}, stdout: folder},
-		"has the variables of the engine":   {inputs: map[string]any{"create": "echo $A"}, around: command.Surroundings{Env: map[string]string{"A": "c"}}, stdout: "c"},
-		"states variables over those":       {inputs: map[string]any{"create": "echo $A", "environment": map[string]any{"A": "b"}}, around: command.Surroundings{Env: map[string]string{"A": "c"}}, stdout: "b"},
-		"does nothing without a command":    {inputs: map[string]any{"update": "exit 1"}},
-		"fails with what the command said":  {inputs: map[string]any{"create": "echo why >&2; exit 3"}, refusal: "exit status 3: running \"echo why >&2; exit 3\":\nwhy\n"},
-		"fails where the folder is missing": {inputs: map[string]any{"create": "true", "dir": "/no/such"}, refusal: "/no/such"},
-		"captures what it does not show":    {inputs: map[string]any{"create": "echo out", "logging": "none"}, stdout: "out"},
+		"captures both streams": {
+			inputs: map[string]any{"create": "echo out; echo err >&2"}, stdout: "out", stderr: "err",
+		},
+		"keeps all but the last line feed": {inputs: map[string]any{"create": "printf 'a\n\n'"}, stdout: "a\n"},
+		"passes standard input":            {inputs: map[string]any{"create": "cat", "stdin": "text"}, stdout: "text"},
+		"passes the environment": {
+			inputs: map[string]any{"create": "echo $A", "environment": map[string]any{"A": "b"}}, stdout: "b",
+		},
+		"runs in a folder": {inputs: map[string]any{"create": "pwd", "dir": folder}, stdout: folder},
+		"runs with another interpreter": {
+			inputs: map[string]any{"create": "x", "interpreter": []string{"echo", "y"}}, stdout: "y x",
+		},
+		"runs in the program's folder": {
+			inputs: map[string]any{"create": "pwd"}, around: command.Surroundings{Dir: folder}, stdout: folder,
+		},
+		"has the variables of the engine": {
+			inputs: map[string]any{"create": "echo $A"},
+			around: command.Surroundings{Env: map[string]string{"A": "c"}},
+			stdout: "c",
+		},
+		"states variables over those": {
+			inputs: map[string]any{"create": "echo $A", "environment": map[string]any{"A": "b"}},
+			around: command.Surroundings{Env: map[string]string{"A": "c"}},
+			stdout: "b",
+		},
+		"does nothing without a command": {inputs: map[string]any{"update": "exit 1"}},
+		"fails with what the command said": {
+			inputs:  map[string]any{"create": "echo why >&2; exit 3"},
+			refusal: "exit status 3: running \"echo why >&2; exit 3\":\nwhy\n",
+		},
+		"fails where the folder is missing": {
+			inputs: map[string]any{"create": "true", "dir": "/no/such"}, refusal: "/no/such",
+		},
+		"captures what it does not show": {inputs: map[string]any{"create": "echo out", "logging": "none"}, stdout: "out"},
 	}
 
 	for name, test := range tests {
@@ -151,7 +172,9 @@ func TestTheLifeOfALocalCommand(t *testing.T) {
 	require.NoError(t, err)
 
 	diff := func(in property.Map) p.DiffResponse {
-		d, err := s.Diff(p.DiffRequest{Urn: urn(localType), State: created.Properties, OldInputs: first, Inputs: check(t, s, localType, in)})
+		d, err := s.Diff(
+			p.DiffRequest{Urn: urn(localType), State: created.Properties, OldInputs: first, Inputs: check(t, s, localType, in)},
+		)
 		require.NoError(t, err)
 
 		return d
@@ -169,7 +192,11 @@ func TestTheLifeOfALocalCommand(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "again", updated.Properties.Get("stdout").AsString())
 
-	own := inputs(map[string]any{"create": said("create"), "update": said("update"), "delete": said("delete"), "addPreviousOutputInEnv": false})
+	own := inputs(
+		map[string]any{
+			"create": said("create"), "update": said("update"), "delete": said("delete"), "addPreviousOutputInEnv": false,
+		},
+	)
 	updated, err = s.Update(p.UpdateRequest{Urn: urn(localType), State: updated.Properties, Inputs: own})
 	require.NoError(t, err)
 
@@ -198,10 +225,12 @@ func TestACancelledCommandTakesItsChildrenAlong(t *testing.T) {
 	s := server(ctx, t, command.Surroundings{})
 
 	done := make(chan error, 1)
+
 	go func() {
 		// The child would outlive its shell, and would keep the output open.
 		_, err := s.Create(p.CreateRequest{Urn: urn(localType), Properties: inputs(map[string]any{
-			"create": "(trap 'echo cleaned > cleaned; exit' TERM; touch started; while :; do sleep 0.05; done) & wait", "dir": folder,
+			"create": "(trap 'echo cleaned > cleaned; exit' TERM; touch started; while :; do sleep 0.05; done) & wait",
+			"dir":    folder,
 		})})
 		done <- err
 	}()

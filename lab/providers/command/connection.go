@@ -83,13 +83,18 @@ func (h hop) timeout() time.Duration {
 
 // config is recreated for every dial: agents hand out their signers over a connection of their own, which closing ends.
 func (h hop) config() (config *ssh.ClientConfig, closing func(), err error) {
-	config = &ssh.ClientConfig{User: value(h.User, "root"), Timeout: h.timeout(), HostKeyCallback: ssh.InsecureIgnoreHostKey()} //nolint:gosec // as published, without a hostKey
+	//nolint:gosec // as published, without a hostKey
+	config = &ssh.ClientConfig{
+		User: value(h.User, "root"), Timeout: h.timeout(), HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+	}
 	closing = func() {}
 
 	if h.HostKey != nil {
 		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(*h.HostKey))
 		if err != nil {
-			return nil, nil, fmt.Errorf("failed to parse host key: %w: state it as in known_hosts, without the name: ssh-ed25519 AAAA…", err)
+			return nil, nil, fmt.Errorf(
+				"failed to parse host key: %w: state it as in known_hosts, without the name: ssh-ed25519 AAAA…", err,
+			)
 		}
 
 		config.HostKeyCallback, config.HostKeyAlgorithms = ssh.FixedHostKey(key), []string{key.Type()}
@@ -98,7 +103,9 @@ func (h hop) config() (config *ssh.ClientConfig, closing func(), err error) {
 	if h.PrivateKey != nil {
 		signer, err := h.signer()
 		if err != nil {
-			return nil, nil, fmt.Errorf("failed to read the private key: %w: state it in PEM form, with privateKeyPassword if it is encrypted", err)
+			return nil, nil, fmt.Errorf(
+				"failed to read the private key: %w: state it in PEM form, with privateKeyPassword if it is encrypted", err,
+			)
 		}
 
 		config.Auth = append(config.Auth, ssh.PublicKeys(signer))
@@ -153,6 +160,7 @@ func (h hop) connect(ctx context.Context, dial dialer) (*ssh.Client, error) {
 
 	if timeout := h.timeout(); timeout > 0 {
 		var cancel context.CancelFunc
+
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}

@@ -46,7 +46,9 @@ func (c *copyToRemote) Check(ctx context.Context, request infer.CheckRequest) (i
 }
 
 // Create copies the source.
-func (c *copyToRemote) Create(ctx context.Context, request infer.CreateRequest[copyArgs]) (infer.CreateResponse[copyState], error) {
+func (c *copyToRemote) Create(
+	ctx context.Context, request infer.CreateRequest[copyArgs],
+) (infer.CreateResponse[copyState], error) {
 	response := infer.CreateResponse[copyState]{Output: copyState{request.Inputs}}
 	if request.DryRun {
 		return response, nil
@@ -63,9 +65,12 @@ func (c *copyToRemote) Create(ctx context.Context, request infer.CreateRequest[c
 }
 
 // Update copies again when the content or the destination has changed.
-func (c *copyToRemote) Update(ctx context.Context, request infer.UpdateRequest[copyArgs, copyState]) (infer.UpdateResponse[copyState], error) {
+func (c *copyToRemote) Update(
+	ctx context.Context, request infer.UpdateRequest[copyArgs, copyState],
+) (infer.UpdateResponse[copyState], error) {
 	response := infer.UpdateResponse[copyState]{Output: copyState{request.Inputs}}
-	if request.DryRun || (request.Inputs.hash() == request.State.hash() && request.Inputs.RemotePath == request.State.RemotePath) {
+	if request.DryRun || (request.Inputs.hash() == request.State.hash() &&
+		request.Inputs.RemotePath == request.State.RemotePath) {
 		return response, nil
 	}
 
@@ -95,7 +100,9 @@ func (a copyArgs) copy(ctx context.Context) error {
 
 	files, err := sftp.NewClient(client)
 	if err != nil {
-		return fmt.Errorf("start SFTP on %s: %w: check that its SSH server offers the sftp subsystem", a.Connection.address(), err)
+		return fmt.Errorf(
+			"start SFTP on %s: %w: check that its SSH server offers the sftp subsystem", a.Connection.address(), err,
+		)
 	}
 	defer files.Close() //nolint:errcheck
 
@@ -138,7 +145,8 @@ func (a copyArgs) copyAsset(files *sftp.Client) error {
 	return writeFile(files, destination, content)
 }
 
-// copyArchive writes a folder (its own name below remotePath, unless it ends with a slash) or the members of an archive made of assets.
+// copyArchive writes a folder (its own name below remotePath, unless it ends with a slash) or the members of an archive
+// made of assets.
 func (a copyArgs) copyArchive(files *sftp.Client) error {
 	if folder := a.Source.Archive.Path; folder != "" {
 		return a.copyPath(files, folder)

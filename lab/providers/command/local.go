@@ -44,7 +44,9 @@ type localState struct {
 func (c *localCommand) Annotate(a infer.Annotator) { a.SetToken("local", "Command") }
 
 // Create runs the create command.
-func (c *localCommand) Create(ctx context.Context, request infer.CreateRequest[localArgs]) (infer.CreateResponse[localState], error) {
+func (c *localCommand) Create(
+	ctx context.Context, request infer.CreateRequest[localArgs],
+) (infer.CreateResponse[localState], error) {
 	response := infer.CreateResponse[localState]{Output: localState{localArgs: request.Inputs}}
 
 	id, err := resource.NewUniqueHex(request.Name, 8, 0)
@@ -63,8 +65,12 @@ func (c *localCommand) Create(ctx context.Context, request infer.CreateRequest[l
 }
 
 // Update runs the update command, or the create command where there is none.
-func (c *localCommand) Update(ctx context.Context, request infer.UpdateRequest[localArgs, localState]) (infer.UpdateResponse[localState], error) {
-	response := infer.UpdateResponse[localState]{Output: localState{localArgs: request.Inputs, output: request.State.output}}
+func (c *localCommand) Update(
+	ctx context.Context, request infer.UpdateRequest[localArgs, localState],
+) (infer.UpdateResponse[localState], error) {
+	response := infer.UpdateResponse[localState]{
+		Output: localState{localArgs: request.Inputs, output: request.State.output},
+	}
 
 	command := request.Inputs.onUpdate()
 	if request.DryRun || command == nil {
@@ -80,7 +86,9 @@ func (c *localCommand) Update(ctx context.Context, request infer.UpdateRequest[l
 }
 
 // Delete runs the delete command.
-func (c *localCommand) Delete(ctx context.Context, request infer.DeleteRequest[localState]) (infer.DeleteResponse, error) {
+func (c *localCommand) Delete(
+	ctx context.Context, request infer.DeleteRequest[localState],
+) (infer.DeleteResponse, error) {
 	if request.State.Delete == nil {
 		return infer.DeleteResponse{}, nil
 	}
@@ -108,10 +116,14 @@ type localRunResult struct {
 func (f *localRun) Annotate(a infer.Annotator) { a.SetToken("local", "run") }
 
 // Invoke runs the command.
-func (f *localRun) Invoke(ctx context.Context, request infer.FunctionRequest[localRunArgs]) (infer.FunctionResponse[localRunResult], error) {
+func (f *localRun) Invoke(
+	ctx context.Context, request infer.FunctionRequest[localRunArgs],
+) (infer.FunctionResponse[localRunResult], error) {
 	printed, err := request.Input.run(ctx, f.around, request.Input.Command, output{})
 
-	return infer.FunctionResponse[localRunResult]{Output: localRunResult{localRunArgs: request.Input, output: printed}}, err
+	return infer.FunctionResponse[localRunResult]{
+		Output: localRunResult{localRunArgs: request.Input, output: printed},
+	}, err
 }
 
 func (b localBase) run(ctx context.Context, around Surroundings, command string, before output) (output, error) {
@@ -123,7 +135,8 @@ func (b localBase) run(ctx context.Context, around Surroundings, command string,
 	words = append(words, command)
 	recorder := newRecorder(ctx, b.Logging)
 
-	cmd := exec.CommandContext(ctx, words[0], words[1:]...) //nolint:gosec // running the user's commands is what this is for
+	//nolint:gosec // running the user's commands is what this is for
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Stdout, cmd.Stderr = &recorder.stdout, &recorder.stderr
 	cmd.Env = b.environment(around, before)
 	cmd.Dir = value(b.Dir, around.Dir)

@@ -1,5 +1,5 @@
-// Package command is a stand-in for the published Pulumi provider that runs commands, here and over SSH: the same resources, properties, defaults,
-// replace rules and errors.
+// Package command is a stand-in for the published Pulumi provider that runs commands, here and over SSH: the same
+// resources, properties, defaults, replace rules and errors.
 package command
 
 import (
@@ -7,7 +7,8 @@ import (
 	"github.com/pulumi/pulumi-go-provider/infer"
 )
 
-// Surroundings are what a plugin's process gets from the engine that starts it, and a stand-in does not: it runs in the process of the lab.
+// Surroundings are what a plugin's process gets from the engine that starts it, and a stand-in does not: it runs in the
+// process of the lab.
 type Surroundings struct {
 	// Dir is where local commands run that state no dir; empty = the working folder of this process.
 	Dir string
@@ -30,8 +31,8 @@ func (s Surroundings) Provider() (p.Provider, error) {
 	}), nil
 }
 
-// lifecycle are the inputs that say what runs when. A changed trigger replaces the resource; any other change runs update, or create where there is no
-// update.
+// lifecycle are the inputs that say what runs when. A changed trigger replaces the resource; any other change runs
+// update, or create where there is no update.
 type lifecycle struct {
 	Triggers *[]any  `pulumi:"triggers,optional" provider:"replaceOnChanges"`
 	Create   *string `pulumi:"create,optional"`

@@ -11,7 +11,8 @@ import (
 	"github.com/pulumi/pulumi-go-provider/infer"
 )
 
-// logging says which of a command's outputs are shown while it runs; both where nothing is said. Resources capture both anyway.
+// logging says which of a command's outputs are shown while it runs; both where nothing is said. Resources capture both
+// anyway.
 type logging string
 
 const (
@@ -33,7 +34,8 @@ func (logging) Values() []infer.EnumValue[logging] {
 
 func (l *logging) shows(stream logging) bool { return l == nil || *l == logBoth || *l == stream }
 
-// recorder keeps what a command prints, each stream for the outputs and both as they came for an error, and shows complete lines in the engine's progress.
+// recorder keeps what a command prints, each stream for the outputs and both as they came for an error, and shows
+// complete lines in the engine's progress.
 type recorder struct {
 	mu   sync.Mutex
 	both bytes.Buffer
@@ -107,7 +109,9 @@ func (r *recorder) output() output {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	return output{Stdout: strings.TrimSuffix(r.stdout.text.String(), "\n"), Stderr: strings.TrimSuffix(r.stderr.text.String(), "\n")}
+	return output{
+		Stdout: strings.TrimSuffix(r.stdout.text.String(), "\n"), Stderr: strings.TrimSuffix(r.stderr.text.String(), "\n"),
+	}
 }
 
 // failure says what failed, and everything the command printed.

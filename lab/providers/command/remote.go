@@ -35,7 +35,9 @@ type remoteState struct {
 func (c *remoteCommand) Annotate(a infer.Annotator) { a.SetToken("remote", "Command") }
 
 // Create runs the create command.
-func (c *remoteCommand) Create(ctx context.Context, request infer.CreateRequest[remoteArgs]) (infer.CreateResponse[remoteState], error) {
+func (c *remoteCommand) Create(
+	ctx context.Context, request infer.CreateRequest[remoteArgs],
+) (infer.CreateResponse[remoteState], error) {
 	response := infer.CreateResponse[remoteState]{Output: remoteState{remoteArgs: request.Inputs}}
 
 	id, err := resource.NewUniqueHex(request.Name, 8, 0)
@@ -54,8 +56,12 @@ func (c *remoteCommand) Create(ctx context.Context, request infer.CreateRequest[
 }
 
 // Update runs the update command, or the create command where there is none.
-func (c *remoteCommand) Update(ctx context.Context, request infer.UpdateRequest[remoteArgs, remoteState]) (infer.UpdateResponse[remoteState], error) {
-	response := infer.UpdateResponse[remoteState]{Output: remoteState{remoteArgs: request.Inputs, output: request.State.output}}
+func (c *remoteCommand) Update(
+	ctx context.Context, request infer.UpdateRequest[remoteArgs, remoteState],
+) (infer.UpdateResponse[remoteState], error) {
+	response := infer.UpdateResponse[remoteState]{
+		Output: remoteState{remoteArgs: request.Inputs, output: request.State.output},
+	}
 
 	command := request.Inputs.onUpdate()
 	if request.DryRun || command == nil {
@@ -71,7 +77,9 @@ func (c *remoteCommand) Update(ctx context.Context, request infer.UpdateRequest[
 }
 
 // Delete runs the delete command, over the connection in the state.
-func (c *remoteCommand) Delete(ctx context.Context, request infer.DeleteRequest[remoteState]) (infer.DeleteResponse, error) {
+func (c *remoteCommand) Delete(
+	ctx context.Context, request infer.DeleteRequest[remoteState],
+) (infer.DeleteResponse, error) {
 	if request.State.Delete == nil {
 		return infer.DeleteResponse{}, nil
 	}
@@ -114,6 +122,7 @@ func (a remoteArgs) run(ctx context.Context, command string, before output) (out
 	session.Stdout, session.Stderr = &recorder.stdout, &recorder.stderr
 
 	err = runSession(ctx, session, closing, command)
+
 	recorder.close()
 
 	if err != nil {
@@ -128,9 +137,11 @@ func acceptEnv(name string) string {
 		"otherwise put it before the command, as in 'VAR=value command'", name)
 }
 
-// runSession runs the command; when the engine cancels, the command gets a signal, and shortly afterwards its connection is gone.
+// runSession runs the command; when the engine cancels, the command gets a signal, and shortly afterwards its
+// connection is gone.
 func runSession(ctx context.Context, session *ssh.Session, closing func(), command string) error {
 	done := make(chan error, 1)
+
 	go func() { done <- session.Run(command) }()
 
 	select {

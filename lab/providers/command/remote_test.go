@@ -60,19 +60,25 @@ func startHost(t *testing.T) *host {
 	var err error
 
 	h.dc, err = datacentre.Open(datacentre.Options{
-		Hosts: []datacentre.HostOptions{{Name: "pve1"}}, Clock: datacentre.NewClock(10000), Durations: datacentre.DefaultDurations(),
+		Hosts:     []datacentre.HostOptions{{Name: "pve1"}},
+		Clock:     datacentre.NewClock(10000),
+		Durations: datacentre.DefaultDurations(),
 	})
 	require.NoError(t, err)
 	h.dc.AddUser("root@pam", "secret")
 	t.Cleanup(func() { assert.NoError(t, h.dc.Close()) })
 
-	s, err := shell.New(h.dc, "pve1", shell.Options{HostKey: hostKey, AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(client.PublicKey())}, Root: h.root})
+	s, err := shell.New(
+		h.dc, "pve1",
+		shell.Options{HostKey: hostKey, AuthorizedKeys: [][]byte{ssh.MarshalAuthorizedKey(client.PublicKey())}, Root: h.root},
+	)
 	require.NoError(t, err)
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 
 	go s.Serve(listener) //nolint:errcheck
+
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 
 	_, port, err := net.SplitHostPort(listener.Addr().String())
@@ -124,18 +130,56 @@ func TestRemoteCommands(t *testing.T) {
 		stdout, stderr string
 		refusal        string
 	}{
-		"runs on the host":               {inputs: map[string]any{"create": "hostname; echo err >&2"}, stdout: "pve1", stderr: "err"},
-		"passes standard input":          {inputs: map[string]any{"create": `eval "$(cat)"`, "stdin": "echo $((1+2))"}, stdout: "3"},
-		"passes the environment":         {inputs: map[string]any{"create": "echo $LC_A", "environment": map[string]any{"LC_A": "b"}}, stdout: "b"},
-		"is refused other variables":     {inputs: map[string]any{"create": "echo $A", "environment": map[string]any{"A": "b"}}, refusal: "could not set environment variable \"A\""},
-		"opens an encrypted key":         {connection: map[string]any{"privateKey": h.key(t, "open"), "privateKeyPassword": "open"}, inputs: map[string]any{"create": "hostname"}, stdout: "pve1"},
-		"trusts any host without a key":  {connection: map[string]any{"hostKey": nil}, inputs: map[string]any{"create": "hostname"}, stdout: "pve1"},
-		"fails with what the host said":  {inputs: map[string]any{"create": "qm status 100"}, refusal: "running \"qm status 100\":\nConfiguration file 'nodes/pve1/qemu-server/100.conf' does not exist"},
-		"refuses another host":           {connection: map[string]any{"hostKey": otherHost, "dialErrorLimit": 0}, inputs: map[string]any{"create": "hostname"}, refusal: "after 0 failed attempts: ssh: handshake failed: ssh: host key mismatch"},
-		"refuses a host key that is not": {connection: map[string]any{"hostKey": "x"}, inputs: map[string]any{"create": "hostname"}, refusal: "failed to parse host key"},
-		"refuses a key that is not":      {connection: map[string]any{"privateKey": "x"}, inputs: map[string]any{"create": "hostname"}, refusal: "failed to read the private key"},
-		"gives up on a closed port":      {connection: map[string]any{"port": 1, "dialErrorLimit": 1}, inputs: map[string]any{"create": "hostname"}, refusal: "after 1 failed attempts"},
-		"is refused without a key":       {connection: map[string]any{"privateKey": nil, "password": "secret", "dialErrorLimit": 0}, inputs: map[string]any{"create": "hostname"}, refusal: "unable to authenticate"},
+		"runs on the host": {
+			inputs: map[string]any{"create": "hostname; echo err >&2"}, stdout: "pve1", stderr: "err",
+		},
+		"passes standard input": {
+			inputs: map[string]any{"create": `eval "$(cat)"`, "stdin": "echo $((1+2))"}, stdout: "3",
+		},
+		"passes the environment": {
+			inputs: map[string]any{"create": "echo $LC_A", "environment": map[string]any{"LC_A": "b"}}, stdout: "b",
+		},
+		"is refused other variables": {
+			inputs:  map[string]any{"create": "echo $A", "environment": map[string]any{"A": "b"}},
+			refusal: "could not set environment variable \"A\"",
+		},
+		"opens an encrypted key": {
+			connection: map[string]any{"privateKey": h.key(t, "open"), "privateKeyPassword": "open"},
+			inputs:     map[string]any{"create": "hostname"},
+			stdout:     "pve1",
+		},
+		"trusts any host without a key": {
+			connection: map[string]any{"hostKey": nil}, inputs: map[string]any{"create": "hostname"}, stdout: "pve1",
+		},
+		"fails with what the host said": {
+			inputs:  map[string]any{"create": "qm status 100"},
+			refusal: "running \"qm status 100\":\nConfiguration file 'nodes/pve1/qemu-server/100.conf' does not exist",
+		},
+		"refuses another host": {
+			connection: map[string]any{"hostKey": otherHost, "dialErrorLimit": 0},
+			inputs:     map[string]any{"create": "hostname"},
+			refusal:    "after 0 failed attempts: ssh: handshake failed: ssh: host key mismatch",
+		},
+		"refuses a host key that is not": {
+			connection: map[string]any{"hostKey": "x"},
+			inputs:     map[string]any{"create": "hostname"},
+			refusal:    "failed to parse host key",
+		},
+		"refuses a key that is not": {
+			connection: map[string]any{"privateKey": "x"},
+			inputs:     map[string]any{"create": "hostname"},
+			refusal:    "failed to read the private key",
+		},
+		"gives up on a closed port": {
+			connection: map[string]any{"port": 1, "dialErrorLimit": 1},
+			inputs:     map[string]any{"create": "hostname"},
+			refusal:    "after 1 failed attempts",
+		},
+		"is refused without a key": {
+			connection: map[string]any{"privateKey": nil, "password": "secret", "dialErrorLimit": 0},
+			inputs:     map[string]any{"create": "hostname"},
+			refusal:    "unable to authenticate",
+		},
 	}
 
 	for name, test := range tests {
@@ -173,7 +217,9 @@ func TestConnectionsAreSecretAndHaveDefaults(t *testing.T) {
 	connection := checked.Get("connection")
 	assert.True(t, connection.Secret())
 
-	for name, c := range map[string]property.Map{"connection": connection.AsMap(), "proxy": connection.AsMap().Get("proxy").AsMap()} {
+	for name, c := range map[string]property.Map{
+		"connection": connection.AsMap(), "proxy": connection.AsMap().Get("proxy").AsMap(),
+	} {
 		assert.Equal(t, "root", c.Get("user").AsString(), name)
 		assert.InDelta(t, 22, c.Get("port").AsNumber(), 0, name)
 		assert.InDelta(t, 10, c.Get("dialErrorLimit").AsNumber(), 0, name)
@@ -204,7 +250,11 @@ func TestTheAgentsKeys(t *testing.T) {
 		}
 	}()
 
-	in := inputs(map[string]any{"create": "hostname", "connection": h.connection(t, map[string]any{"privateKey": nil, "agentSocketPath": socket})})
+	in := inputs(
+		map[string]any{
+			"create": "hostname", "connection": h.connection(t, map[string]any{"privateKey": nil, "agentSocketPath": socket}),
+		},
+	)
 	created, err := create(t, server(t.Context(), t, command.Surroundings{}), remoteType, in)
 	require.NoError(t, err)
 	assert.Equal(t, "pve1", created.Properties.Get("stdout").AsString())
@@ -218,7 +268,10 @@ func TestTheLifeOfARemoteCommand(t *testing.T) {
 	connection := h.connection(t, nil)
 	in := func(create string) property.Map {
 		return check(t, s, remoteType, inputs(map[string]any{
-			"create": create, "delete": "echo \"delete $PULUMI_COMMAND_STDOUT\" >> /etc/log", "connection": connection, "triggers": []string{"a"},
+			"create":     create,
+			"delete":     "echo \"delete $PULUMI_COMMAND_STDOUT\" >> /etc/log",
+			"connection": connection,
+			"triggers":   []string{"a"},
 		}))
 	}
 
@@ -226,7 +279,14 @@ func TestTheLifeOfARemoteCommand(t *testing.T) {
 	require.NoError(t, err)
 
 	second := in("echo two | tee -a $HOST_ROOT/etc/log")
-	diff, err := s.Diff(p.DiffRequest{Urn: urn(remoteType), State: created.Properties, OldInputs: in("echo one | tee -a $HOST_ROOT/etc/log"), Inputs: second})
+	diff, err := s.Diff(
+		p.DiffRequest{
+			Urn:       urn(remoteType),
+			State:     created.Properties,
+			OldInputs: in("echo one | tee -a $HOST_ROOT/etc/log"),
+			Inputs:    second,
+		},
+	)
 	require.NoError(t, err)
 	assert.Len(t, diff.DetailedDiff, 1)
 	assert.Equal(t, p.Update, diff.DetailedDiff["create"].Kind)
@@ -237,7 +297,10 @@ func TestTheLifeOfARemoteCommand(t *testing.T) {
 
 	text, err := os.ReadFile(filepath.Join(h.root, "etc/log"))
 	require.NoError(t, err)
-	assert.Equal(t, "one\ntwo\ndelete \n", string(text), "sshd takes no variable with what was printed before; the provider warns and goes on")
+	assert.Equal(
+		t, "one\ntwo\ndelete \n", string(text),
+		"sshd takes no variable with what was printed before; the provider warns and goes on",
+	)
 }
 
 func TestACancelledRemoteCommandEnds(t *testing.T) {
@@ -248,6 +311,7 @@ func TestACancelledRemoteCommandEnds(t *testing.T) {
 	s := server(ctx, t, command.Surroundings{})
 
 	done := make(chan error, 1)
+
 	go func() {
 		_, err := s.Create(p.CreateRequest{Urn: urn(remoteType), Properties: inputs(map[string]any{
 			"create": "touch $HOST_ROOT/started; sleep 1000; touch $HOST_ROOT/went-on", "connection": h.connection(t, nil),
@@ -335,7 +399,11 @@ func TestCopies(t *testing.T) {
 	t.Run("a source is needed", func(t *testing.T) {
 		t.Parallel()
 
-		checked, err := s.Check(p.CheckRequest{Urn: urn(copyType), Inputs: inputs(map[string]any{"connection": h.connection(t, nil), "remotePath": "/x"})})
+		checked, err := s.Check(
+			p.CheckRequest{
+				Urn: urn(copyType), Inputs: inputs(map[string]any{"connection": h.connection(t, nil), "remotePath": "/x"}),
+			},
+		)
 		require.NoError(t, err)
 		require.NotEmpty(t, checked.Failures)
 	})
@@ -352,5 +420,7 @@ func TestThroughAProxy(t *testing.T) {
 
 	_, err := create(t, server(t.Context(), t, command.Surroundings{}), remoteType, in)
 	require.ErrorContains(t, err, "proxy: ")
-	assert.True(t, strings.Contains(err.Error(), "unknown channel type") || strings.Contains(err.Error(), "prohibited"), err.Error())
+	assert.True(
+		t, strings.Contains(err.Error(), "unknown channel type") || strings.Contains(err.Error(), "prohibited"), err.Error(),
+	)
 }

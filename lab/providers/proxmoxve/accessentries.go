@@ -42,7 +42,12 @@ func listRules(ctx context.Context, a *api) ([]rule, error) {
 
 // putRule adds a rule for whom a parameter names (users, groups or tokens), or removes it.
 func putRule(ctx context.Context, a *api, entry object, remove bool, whom form) error {
-	f := form{"path": str(entry, "path"), "roles": str(entry, "roleId"), "propagate": bit(flag(entry, "propagate")), "delete": bit(remove)}
+	f := form{
+		"path":      str(entry, "path"),
+		"roles":     str(entry, "roleId"),
+		"propagate": bit(flag(entry, "propagate")),
+		"delete":    bit(remove),
+	}
 	for name, id := range whom {
 		f[name] = id
 	}
@@ -84,7 +89,9 @@ func readEntries(ctx context.Context, a *api, kind, id string) ([]any, error) {
 
 	for _, r := range rules {
 		if r.Kind == kind && r.ID == id {
-			entries = append(entries, object{"path": r.Path, "propagate": r.Propagate != nil && *r.Propagate == 1, "roleId": r.Role})
+			entries = append(
+				entries, object{"path": r.Path, "propagate": r.Propagate != nil && *r.Propagate == 1, "roleId": r.Role},
+			)
 		}
 	}
 
@@ -104,9 +111,11 @@ func unixTime(date string) (string, error) {
 // date is the way back.
 func date(unix int64) string { return time.Unix(unix, 0).UTC().Format(time.RFC3339) }
 
-// readBack is a resource after it was written. Its sets are those of the plan, whatever was read, until the next refresh: as published. Where it cannot be read, the plan is
-// kept as its state.
-func (as attributes) readBack(ctx context.Context, a *api, id string, plan object, read func(context.Context, *api, string, object) (object, error)) (object, error) {
+// readBack is a resource after it was written. Its sets are those of the plan, whatever was read, until the next
+// refresh: as published. Where it cannot be read, the plan is kept as its state.
+func (as attributes) readBack(
+	ctx context.Context, a *api, id string, plan object, read func(context.Context, *api, string, object) (object, error),
+) (object, error) {
 	state, err := read(ctx, a, id, plan)
 
 	switch {

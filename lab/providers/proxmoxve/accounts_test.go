@@ -47,7 +47,10 @@ func TestTheLivesOfAccountsInTheLab(t *testing.T) {
 		exists    func(*datacentre.Datacentre) bool
 	}{
 		"a role": {
-			token: typeRole, id: "New", in: with(reader(), object{"roleId": "New"}), change: object{"privileges": []any{"Sys.Audit"}},
+			token:  typeRole,
+			id:     "New",
+			in:     with(reader(), object{"roleId": "New"}),
+			change: object{"privileges": []any{"Sys.Audit"}},
 			exists: func(dc *datacentre.Datacentre) bool {
 				for _, r := range dc.Roles() {
 					if r.ID == "New" {
@@ -59,26 +62,51 @@ func TestTheLivesOfAccountsInTheLab(t *testing.T) {
 			},
 		},
 		"a group": {
-			token: typeGroup, id: "ops", in: object{"groupId": "ops", "comment": "people", "acls": []any{readerOn("/vms"), readerOn("/nodes")}},
-			change: object{"comment": nil, "acls": []any{with(readerOn("/vms"), object{"propagate": true})}}, lost: []string{"groupId"},
+			token:  typeGroup,
+			id:     "ops",
+			in:     object{"groupId": "ops", "comment": "people", "acls": []any{readerOn("/vms"), readerOn("/nodes")}},
+			change: object{"comment": nil, "acls": []any{with(readerOn("/vms"), object{"propagate": true})}},
+			lost:   []string{"groupId"},
 			exists: func(dc *datacentre.Datacentre) bool { return len(dc.Groups()) > 0 },
 		},
 		"a user": {
-			token: typeUser, id: "ann@pve", in: object{"userId": "ann@pve", "password": "a password", "acls": []any{readerOn("/vms")}},
+			token: typeUser,
+			id:    "ann@pve",
+			in:    object{"userId": "ann@pve", "password": "a password", "acls": []any{readerOn("/vms")}},
 			change: object{
-				"comment": "c", "email": "a@b.example", "enabled": false, "expirationDate": day, "firstName": "A", "keys": "k", "lastName": "N", "acls": nil,
-				"password": "another password",
+				"comment":        "c",
+				"email":          "a@b.example",
+				"enabled":        false,
+				"expirationDate": day,
+				"firstName":      "A",
+				"keys":           "k",
+				"lastName":       "N",
+				"acls":           nil,
+				"password":       "another password",
 			},
-			lost:   []string{"password"},
-			exists: func(dc *datacentre.Datacentre) bool { _, ok := dc.Users()["ann@pve"]; return ok },
+			lost: []string{"password"},
+			exists: func(dc *datacentre.Datacentre) bool {
+				_, ok := dc.Users()["ann@pve"]
+
+				return ok
+			},
 		},
 		"a token": {
-			token: typeToken, id: "ci@pve!two", in: object{"userId": "ci@pve", "tokenName": "two", "comment": "c", "expirationDate": day},
+			token:  typeToken,
+			id:     "ci@pve!two",
+			in:     object{"userId": "ci@pve", "tokenName": "two", "comment": "c", "expirationDate": day},
 			change: object{"comment": "d", "expirationDate": nil, "privilegesSeparation": false}, lost: []string{"value"},
-			exists: func(dc *datacentre.Datacentre) bool { _, ok := dc.Tokens()["ci@pve!two"]; return ok },
+			exists: func(dc *datacentre.Datacentre) bool {
+				_, ok := dc.Tokens()["ci@pve!two"]
+
+				return ok
+			},
 		},
 		"a rule": {
-			token: typeACL, id: "/vms?ci@pve!one?Reader", in: with(readerOn("/vms"), object{"tokenId": "ci@pve!one"}), change: object{"propagate": false},
+			token:  typeACL,
+			id:     "/vms?ci@pve!one?Reader",
+			in:     with(readerOn("/vms"), object{"tokenId": "ci@pve!one"}),
+			change: object{"propagate": false},
 			exists: func(dc *datacentre.Datacentre) bool { return len(dc.ACLs()) > 0 },
 		},
 	} {
@@ -92,7 +120,10 @@ func TestTheLivesOfAccountsInTheLab(t *testing.T) {
 			assert.Equal(t, test.id, made.ID)
 			assert.True(t, test.exists(dc))
 			assert.Empty(t, r.diff(test.token, test.in, made.Properties), "a second update changes nothing")
-			assert.Equal(t, fromMap(made.Properties), fromMap(r.read(test.token, made.ID, test.in, made.Properties).Properties), "a refresh changes nothing")
+			assert.Equal(
+				t, fromMap(made.Properties), fromMap(r.read(test.token, made.ID, test.in, made.Properties).Properties),
+				"a refresh changes nothing",
+			)
 
 			imported, err := r.p.Read(t.Context(), p.ReadRequest{ID: test.id, Urn: urn(test.token)})
 			require.NoError(t, err)
@@ -176,7 +207,10 @@ func TestMistakesOfThePublishedAccounts(t *testing.T) {
 		require.NoError(t, err)
 		_, err = r.create(typeACL, with(readerOn("/vms"), object{"userId": "ann@pve"}))
 		require.NoError(t, err)
-		assert.Equal(t, map[string]p.DiffKind{"acls[0]": p.Delete}, r.diff(typeUser, user, r.read(typeUser, made.ID, user, made.Properties).Properties))
+		assert.Equal(
+			t, map[string]p.DiffKind{"acls[0]": p.Delete},
+			r.diff(typeUser, user, r.read(typeUser, made.ID, user, made.Properties).Properties),
+		)
 	})
 
 	t.Run("a path that Proxmox writes in another way is gone", func(t *testing.T) {
@@ -229,7 +263,10 @@ func TestWhatIsGoneIsSeenWhereItIsPublished(t *testing.T) {
 				require.NoError(t, dc.DeleteACL(a))
 			}
 
-			seen, err := r.p.Read(t.Context(), p.ReadRequest{ID: made.ID, Urn: urn(test.token), Inputs: r.check(test.token, test.in), Properties: made.Properties})
+			seen, err := r.p.Read(
+				t.Context(),
+				p.ReadRequest{ID: made.ID, Urn: urn(test.token), Inputs: r.check(test.token, test.in), Properties: made.Properties},
+			)
 			removal := r.p.Delete(t.Context(), p.DeleteRequest{ID: made.ID, Urn: urn(test.token), Properties: made.Properties})
 
 			if test.says == "" {
@@ -255,15 +292,35 @@ func TestAccountsFail(t *testing.T) {
 		says  string
 		keeps bool // it is there by then
 	}{
-		"a role that is there":      {typeRole, reader(), "1 error occurred:\n\t* error creating role: received an HTTP 500 response - Reason: create role failed: role 'Reader' already exists\n\n", false},
-		"a privilege of none":       {typeRole, object{"roleId": "r", "privileges": []any{"VM.Fly"}}, "error creating role: received an HTTP 400 response - Reason: Parameter verification failed. (privs: invalid format - invalid privilege 'VM.Fly')", false},
-		"a user who is there":       {typeUser, object{"userId": "ci@pve"}, "error creating user: received an HTTP 500 response - Reason: create user failed: user 'ci@pve' already exists", false},
-		"a user with half a rule":   {typeUser, object{"userId": "ann@pve", "acls": []any{object{"path": "/", "roleId": "Nope"}}}, "failed to update access control list: the requested resource does not exist", true},
-		"a group with half a rule":  {typeGroup, object{"groupId": "ops", "acls": []any{readerOn("/nowhere")}}, "(path: invalid ACL path '/nowhere')", true},
-		"a token that is there":     {typeToken, object{"userId": "ci@pve", "tokenName": "one"}, "Error creating user token: error creating user token: received an HTTP 400 response - Reason: Parameter verification failed. (tokenid: Token already exists.)", false},
-		"a token of nobody":         {typeToken, object{"userId": "ann@pve", "tokenName": "one"}, "Reason: no such user ('ann@pve')", false},
-		"a rule of nobody":          {typeACL, readerOn("/vms"), "Unable to create ACL: API call failed: failed to update access control list: received an HTTP 400 response - Reason: Parameter verification failed. (groups: either", false},
-		"a rule of a group of none": {typeACL, with(readerOn("/vms"), object{"groupId": "ops"}), "Unable to create ACL: API call failed: failed to update access control list: the requested resource does not exist", false},
+		"a role that is there": {typeRole, reader(), "1 error occurred:\n\t* error creating role: received an HTTP 500 response - Reason: create role failed: role 'Reader' already exists\n\n", false},
+		"a privilege of none":  {typeRole, object{"roleId": "r", "privileges": []any{"VM.Fly"}}, "error creating role: received an HTTP 400 response - Reason: Parameter verification failed. (privs: invalid format - invalid privilege 'VM.Fly')", false},
+		"a user who is there": {
+			typeUser,
+			object{"userId": "ci@pve"},
+			"error creating user: received an HTTP 500 response - Reason: create user failed: user 'ci@pve' already exists",
+			false,
+		},
+		"a user with half a rule": {
+			typeUser,
+			object{"userId": "ann@pve", "acls": []any{object{"path": "/", "roleId": "Nope"}}},
+			"failed to update access control list: the requested resource does not exist", true,
+		},
+		"a group with half a rule": {
+			typeGroup,
+			object{"groupId": "ops", "acls": []any{readerOn("/nowhere")}},
+			"(path: invalid ACL path '/nowhere')",
+			true,
+		},
+		"a token that is there": {typeToken, object{"userId": "ci@pve", "tokenName": "one"}, "Error creating user token: error creating user token: received an HTTP 400 response - Reason: Parameter verification failed. (tokenid: Token already exists.)", false},
+		"a token of nobody": {
+			typeToken, object{"userId": "ann@pve", "tokenName": "one"}, "Reason: no such user ('ann@pve')", false,
+		},
+		"a rule of nobody": {typeACL, readerOn("/vms"), "Unable to create ACL: API call failed: failed to update access control list: received an HTTP 400 response - Reason: Parameter verification failed. (groups: either", false},
+		"a rule of a group of none": {
+			typeACL, with(readerOn("/vms"), object{"groupId": "ops"}),
+			"Unable to create ACL: API call failed: failed to update access control list: the requested resource does not exist",
+			false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -300,20 +357,48 @@ func TestAccountChecks(t *testing.T) {
 		in              object
 		property, words string // no property = nothing is wrong
 	}{
-		"a role without privileges":     {typeRole, object{"roleId": "r"}, "privileges", "Missing required argument"},
-		"a user's rule without a role":  {typeUser, object{"userId": "a@pve", "acls": []any{object{"path": "/"}}}, "acls[0].roleId", "Missing required argument"},
-		"a user until tomorrow":         {typeUser, object{"userId": "a@pve", "expirationDate": "tomorrow"}, "expirationDate", `expected "expiration_date" to be a valid RFC3339 date, got "tomorrow"`},
-		"a token until tomorrow":        {typeToken, object{"userId": "a@pve", "tokenName": "ab", "expirationDate": "tomorrow"}, "expirationDate", `must be a valid RFC3339 date, got: "tomorrow"`},
-		"a token's name":                {typeToken, object{"userId": "a@pve", "tokenName": "1"}, "tokenName", "must be a valid token identifier, got: 1"},
-		"a token's value":               {typeToken, object{"userId": "a@pve", "tokenName": "ab", "value": "x"}, "value", "is an output"},
-		"a group's members":             {typeGroup, object{"groupId": "g", "members": []any{"a"}}, "members", "is an output"},
-		"a rule of two":                 {typeACL, with(readerOn("/"), object{"userId": "a@pve", "tokenId": "a@pve!b"}), "tokenId", "These attributes cannot be configured together: [group_id,token_id,user_id]"},
-		"a rule of one and perhaps two": {typeACL, with(readerOn("/"), object{"userId": "a@pve", "tokenId": unknown{}}), "", ""},
+		"a role without privileges": {typeRole, object{"roleId": "r"}, "privileges", "Missing required argument"},
+		"a user's rule without a role": {
+			typeUser,
+			object{"userId": "a@pve", "acls": []any{object{"path": "/"}}},
+			"acls[0].roleId",
+			"Missing required argument",
+		},
+		"a user until tomorrow": {
+			typeUser,
+			object{"userId": "a@pve", "expirationDate": "tomorrow"},
+			"expirationDate",
+			`expected "expiration_date" to be a valid RFC3339 date, got "tomorrow"`,
+		},
+		"a token until tomorrow": {
+			typeToken,
+			object{"userId": "a@pve", "tokenName": "ab", "expirationDate": "tomorrow"},
+			"expirationDate",
+			`must be a valid RFC3339 date, got: "tomorrow"`,
+		},
+		"a token's name": {
+			typeToken, object{"userId": "a@pve", "tokenName": "1"}, "tokenName", "must be a valid token identifier, got: 1",
+		},
+		"a token's value": {
+			typeToken, object{"userId": "a@pve", "tokenName": "ab", "value": "x"}, "value", "is an output",
+		},
+		"a group's members": {
+			typeGroup, object{"groupId": "g", "members": []any{"a"}}, "members", "is an output",
+		},
+		"a rule of two": {
+			typeACL, with(readerOn("/"), object{"userId": "a@pve", "tokenId": "a@pve!b"}), "tokenId",
+			"These attributes cannot be configured together: [group_id,token_id,user_id]",
+		},
+		"a rule of one and perhaps two": {
+			typeACL, with(readerOn("/"), object{"userId": "a@pve", "tokenId": unknown{}}), "", "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := newServer(Options{Poll: testPoll}).provider().Check(t.Context(), p.CheckRequest{Urn: urn(test.token), Inputs: toProperties(test.in)})
+			resp, err := newServer(Options{Poll: testPoll}).provider().Check(
+				t.Context(), p.CheckRequest{Urn: urn(test.token), Inputs: toProperties(test.in)},
+			)
 			require.NoError(t, err)
 
 			if test.property == "" {
@@ -337,14 +422,26 @@ func TestAccountSetsHaveNoOrder(t *testing.T) {
 
 	made, err := r.create(typeRole, role)
 	require.NoError(t, err)
-	assert.Empty(t, r.diff(typeRole, with(role, object{"privileges": []any{"VM.Audit", "Datastore.Audit"}}), made.Properties))
-	assert.Equal(t, map[string]p.DiffKind{"privileges": p.Update}, r.diff(typeRole, with(role, object{"privileges": []any{"VM.Audit", "VM.Clone"}}), made.Properties))
-	assert.Equal(t, map[string]p.DiffKind{"roleId": p.UpdateReplace}, r.diff(typeRole, with(role, object{"roleId": "Newer"}), made.Properties))
+	assert.Empty(
+		t, r.diff(typeRole, with(role, object{"privileges": []any{"VM.Audit", "Datastore.Audit"}}), made.Properties),
+	)
+	assert.Equal(
+		t, map[string]p.DiffKind{"privileges": p.Update},
+		r.diff(typeRole, with(role, object{"privileges": []any{"VM.Audit", "VM.Clone"}}), made.Properties),
+	)
+	assert.Equal(
+		t, map[string]p.DiffKind{"roleId": p.UpdateReplace},
+		r.diff(typeRole, with(role, object{"roleId": "Newer"}), made.Properties),
+	)
 
 	user := object{"userId": "ann@pve", "acls": []any{readerOn("/vms"), readerOn("/nodes")}}
 
 	made, err = r.create(typeUser, user)
 	require.NoError(t, err)
-	assert.Empty(t, r.diff(typeUser, with(user, object{"acls": []any{readerOn("/nodes"), readerOn("/vms")}}), made.Properties))
-	assert.NotEmpty(t, r.diff(typeUser, with(user, object{"acls": []any{readerOn("/nodes"), readerOn("/storage")}}), made.Properties))
+	assert.Empty(
+		t, r.diff(typeUser, with(user, object{"acls": []any{readerOn("/nodes"), readerOn("/vms")}}), made.Properties),
+	)
+	assert.NotEmpty(
+		t, r.diff(typeUser, with(user, object{"acls": []any{readerOn("/nodes"), readerOn("/storage")}}), made.Properties),
+	)
 }

@@ -29,7 +29,9 @@ func acl() attributes {
 }
 
 // aclHolders are the properties that name who has the role, with Proxmox' parameter and type of each.
-var aclHolders = []struct{ property, param, kind string }{{"groupId", "groups", "group"}, {"tokenId", "tokens", "token"}, {"userId", "users", "user"}}
+var aclHolders = []struct{ property, param, kind string }{
+	{"groupId", "groups", "group"}, {"tokenId", "tokens", "token"}, {"userId", "users", "user"},
+}
 
 // checkACL wants one holder at most; without one it is Proxmox that refuses, as published.
 func checkACL(c *checker, in object) {
@@ -67,17 +69,20 @@ func createACL(ctx context.Context, a *api, plan object) (string, object, error)
 		return "", nil, fmt.Errorf("Unable to create ACL: %w", err) //nolint:revive,staticcheck // published words
 	}
 
-	return str(plan, "path") + "?" + str(plan, "groupId") + str(plan, "tokenId") + str(plan, "userId") + "?" + str(plan, "roleId"), plan, nil
+	return str(plan, "path") + "?" + str(plan, "groupId") + str(plan, "tokenId") + str(plan, "userId") + "?" +
+		str(plan, "roleId"), plan, nil
 }
 
-// readACL compares paths as they are written: a rule whose path Proxmox writes in another way counts as gone, as published.
+// readACL compares paths as they are written: a rule whose path Proxmox writes in another way counts as gone, as
+// published.
 func readACL(ctx context.Context, a *api, id string, before object) (object, error) {
 	state := maps.Clone(before)
 
 	if len(before) == 0 {
 		var err error
 		if state, err = importedACL(id); err != nil {
-			return nil, fmt.Errorf("Unable to import ACL: failed to parse ID: %w", err) //nolint:revive,staticcheck // published words
+			//nolint:revive,staticcheck // published words
+			return nil, fmt.Errorf("Unable to import ACL: failed to parse ID: %w", err)
 		}
 	}
 
@@ -106,7 +111,9 @@ func readACL(ctx context.Context, a *api, id string, before object) (object, err
 func importedACL(id string) (object, error) {
 	parts := strings.Split(id, "?")
 	if len(parts) != 3 {
-		return nil, fmt.Errorf("invalid ACL resource ID format %q, expected {path}?{group|user@realm|user@realm!token}?{role}", id)
+		return nil, fmt.Errorf(
+			"invalid ACL resource ID format %q, expected {path}?{group|user@realm|user@realm!token}?{role}", id,
+		)
 	}
 
 	state := object{"path": parts[0], "roleId": parts[2]}

@@ -52,12 +52,14 @@ type repeated url.Values
 func newAPI(o apiOptions) *api {
 	t := loopback.Transport()
 	t.MaxIdleConnsPerHost = 64
-	t.TLSClientConfig = &tls.Config{MinVersion: o.minTLS, RootCAs: o.roots, InsecureSkipVerify: o.insecure} //nolint:gosec // the user's own setting, as published
+	//nolint:gosec // the user's own setting, as published
+	t.TLSClientConfig = &tls.Config{MinVersion: o.minTLS, RootCAs: o.roots, InsecureSkipVerify: o.insecure}
 
 	return &api{o: o, http: &http.Client{Transport: transport{t}}}
 }
 
-// connect returns a client with credentials. As the published provider does, it logs in once and keeps the ticket, which Proxmox honours for two hours.
+// connect returns a client with credentials. As the published provider does, it logs in once and keeps the ticket,
+// which Proxmox honours for two hours.
 func (a *api) connect(ctx context.Context) (*proxmox.Client, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -132,7 +134,9 @@ func failed(method, path string, err error) error {
 		return answer
 	}
 
-	return fmt.Errorf("failed to perform HTTP %s request (path: %s) - Reason: %w", method, strings.TrimPrefix(path, "/"), err)
+	return fmt.Errorf(
+		"failed to perform HTTP %s request (path: %s) - Reason: %w", method, strings.TrimPrefix(path, "/"), err,
+	)
 }
 
 // plain removes net/http's wrapping around an answer.
@@ -179,10 +183,12 @@ func gone(err error) bool {
 }
 
 func (e *statusError) gone() bool {
-	return e.code == http.StatusNotFound || e.code == http.StatusInternalServerError && strings.Contains(e.reason, "does not exist")
+	return e.code == http.StatusNotFound || e.code == http.StatusInternalServerError &&
+		strings.Contains(e.reason, "does not exist")
 }
 
-// transport makes go-proxmox speak like the published provider: forms instead of JSON, and errors with all that Proxmox said.
+// transport makes go-proxmox speak like the published provider: forms instead of JSON, and errors with all that Proxmox
+// said.
 type transport struct{ next http.RoundTripper }
 
 // RoundTrip is part of http.RoundTripper.
@@ -211,7 +217,9 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	defer resp.Body.Close()
 
-	answer := &statusError{code: resp.StatusCode, reason: strings.TrimPrefix(resp.Status, fmt.Sprintf("%d ", resp.StatusCode))}
+	answer := &statusError{
+		code: resp.StatusCode, reason: strings.TrimPrefix(resp.Status, fmt.Sprintf("%d ", resp.StatusCode)),
+	}
 
 	var body struct {
 		Errors map[string]string `json:"errors"`

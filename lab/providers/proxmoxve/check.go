@@ -55,6 +55,7 @@ func (r *resourceType) check(_ context.Context, req p.CheckRequest) (p.CheckResp
 		}
 
 		out["name"] = name
+
 		filled = append(filled, "name")
 	}
 
@@ -116,7 +117,11 @@ func (c *checker) fields(path string, as attributes, in object) object {
 
 	for name := range in {
 		if _, known := as[name]; !known {
-			c.fail(join(path, name), "the lab's stand-in does not support %s: the published provider has no such property either; check its spelling", join(path, name))
+			c.fail(
+				join(path, name),
+				"the lab's stand-in does not support %s: the published provider has no such property either; check its spelling",
+				join(path, name),
+			)
 		}
 	}
 

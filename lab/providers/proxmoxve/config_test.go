@@ -25,20 +25,31 @@ func TestConfigure(t *testing.T) {
 		args    object
 		problem string
 	}{
-		"a token":                    {object{"endpoint": "https://127.0.0.1:8006/", "apiToken": testToken}, ""},
-		"a user with a password":     {object{"endpoint": "https://127.0.0.1:8006", "username": "root@pam", "password": "p"}, ""},
-		"an endpoint not known yet":  {object{"endpoint": unknown{}}, ""},
-		"no endpoint":                {object{"apiToken": testToken}, "set proxmoxve:endpoint"},
-		"an endpoint without TLS":    {object{"endpoint": "http://127.0.0.1:8006", "apiToken": testToken}, "secure endpoint"},
-		"no credentials":             {object{"endpoint": "https://127.0.0.1:8006"}, "set proxmoxve:apiToken"},
-		"a user without a password":  {object{"endpoint": "https://127.0.0.1:8006", "username": "root@pam"}, "set proxmoxve:apiToken"},
-		"a token without a secret":   {object{"endpoint": "https://127.0.0.1:8006", "apiToken": "root@pam!x"}, "USER@REALM!TOKENID=UUID"},
-		"a TLS version there is not": {object{"endpoint": "https://127.0.0.1:8006", "apiToken": testToken, "minTls": "2.0"}, "unsupported minimal TLS version"},
+		"a token": {object{"endpoint": "https://127.0.0.1:8006/", "apiToken": testToken}, ""},
+		"a user with a password": {
+			object{"endpoint": "https://127.0.0.1:8006", "username": "root@pam", "password": "p"}, "",
+		},
+		"an endpoint not known yet": {object{"endpoint": unknown{}}, ""},
+		"no endpoint":               {object{"apiToken": testToken}, "set proxmoxve:endpoint"},
+		"an endpoint without TLS":   {object{"endpoint": "http://127.0.0.1:8006", "apiToken": testToken}, "secure endpoint"},
+		"no credentials":            {object{"endpoint": "https://127.0.0.1:8006"}, "set proxmoxve:apiToken"},
+		"a user without a password": {
+			object{"endpoint": "https://127.0.0.1:8006", "username": "root@pam"}, "set proxmoxve:apiToken",
+		},
+		"a token without a secret": {
+			object{"endpoint": "https://127.0.0.1:8006", "apiToken": "root@pam!x"}, "USER@REALM!TOKENID=UUID",
+		},
+		"a TLS version there is not": {
+			object{"endpoint": "https://127.0.0.1:8006", "apiToken": testToken, "minTls": "2.0"},
+			"unsupported minimal TLS version",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			err := newServer(Options{Poll: testPoll}).provider().Configure(t.Context(), p.ConfigureRequest{Args: toProperties(test.args)})
+			err := newServer(Options{Poll: testPoll}).provider().Configure(
+				t.Context(), p.ConfigureRequest{Args: toProperties(test.args)},
+			)
 			if test.problem == "" {
 				require.NoError(t, err)
 			} else {
@@ -69,7 +80,9 @@ func TestCheckConfig(t *testing.T) {
 		args     object
 		property string
 	}{
-		"what is supported":    {object{"endpoint": "https://127.0.0.1:8006", "apiToken": "t", "insecure": true, "version": "6.18.1"}, ""},
+		"what is supported": {
+			object{"endpoint": "https://127.0.0.1:8006", "apiToken": "t", "insecure": true, "version": "6.18.1"}, "",
+		},
 		"a ticket is not":      {object{"authTicket": "x"}, "authTicket"},
 		"SSH settings are not": {object{"ssh": object{"agent": true}}, "ssh"},
 		"a misspelt setting":   {object{"endpiont": "x"}, "endpiont"},
@@ -77,7 +90,9 @@ func TestCheckConfig(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := newServer(Options{Poll: testPoll}).provider().CheckConfig(t.Context(), p.CheckRequest{Inputs: toProperties(test.args)})
+			resp, err := newServer(Options{Poll: testPoll}).provider().CheckConfig(
+				t.Context(), p.CheckRequest{Inputs: toProperties(test.args)},
+			)
 			require.NoError(t, err)
 
 			if test.property == "" {
@@ -123,6 +138,7 @@ func TestAPasswordGetsATicketOnce(t *testing.T) {
 			tickets.Add(1)
 			assert.NoError(t, r.ParseForm())
 			assert.Equal(t, url.Values{"username": {"root@pam"}, "password": {"p"}}, r.PostForm)
+
 			_, _ = w.Write([]byte(`{"data":{"ticket":"PVE:root","CSRFPreventionToken":"csrf"}}`))
 
 			return
@@ -130,11 +146,14 @@ func TestAPasswordGetsATicketOnce(t *testing.T) {
 
 		calls.Add(1)
 		assert.Equal(t, "PVEAuthCookie=PVE:root", r.Header.Get("Cookie"))
+
 		_, _ = w.Write([]byte(`{"data":"101"}`))
 	}))
 	t.Cleanup(server.Close)
 
-	a := newAPI(apiOptions{base: server.URL + "/api2/json", username: "root@pam", password: "p", insecure: true, poll: testPoll})
+	a := newAPI(
+		apiOptions{base: server.URL + "/api2/json", username: "root@pam", password: "p", insecure: true, poll: testPoll},
+	)
 
 	for range 2 {
 		id, err := a.nextID(t.Context())
@@ -154,11 +173,20 @@ func TestProxmoxIsQuoted(t *testing.T) {
 		want string
 		gone bool
 	}{
-		"a refusal":           {answer{status: 403, reason: "Permission check failed (/vms/100, VM.Audit)"}, "received an HTTP 403 response - Reason: Permission check failed (/vms/100, VM.Audit)", false},
-		"wrong credentials":   {answer{status: 401, reason: "invalid token value!"}, "HTTP 401 response - Reason: invalid token value!", false},
-		"a host that is off":  {answer{status: 595, reason: "No route to host"}, "HTTP 595 response - Reason: No route to host", false},
-		"what does not exist": {answer{status: 500, reason: "Configuration file 'x' does not exist"}, "the requested resource does not exist", true},
-		"what is not found":   {answer{status: 404, reason: "Not Found"}, "the requested resource does not exist", true},
+		"a refusal": {
+			answer{status: 403, reason: "Permission check failed (/vms/100, VM.Audit)"},
+			"received an HTTP 403 response - Reason: Permission check failed (/vms/100, VM.Audit)", false,
+		},
+		"wrong credentials": {
+			answer{status: 401, reason: "invalid token value!"}, "HTTP 401 response - Reason: invalid token value!", false,
+		},
+		"a host that is off": {
+			answer{status: 595, reason: "No route to host"}, "HTTP 595 response - Reason: No route to host", false,
+		},
+		"what does not exist": {
+			answer{status: 500, reason: "Configuration file 'x' does not exist"}, "the requested resource does not exist", true,
+		},
+		"what is not found": {answer{status: 404, reason: "Not Found"}, "the requested resource does not exist", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -187,7 +215,9 @@ func TestTriesOfAClone(t *testing.T) {
 			f := newFake(t)
 			f.exits["qmclone"] = "can't lock file '/var/lock/qemu-server/lock-900.conf' - got timeout"
 
-			_, err := newRig(t, f.URL).create(typeVirtualMachine, with(node(), object{"clone": object{"vmId": 900.0, "retries": test.retries}}))
+			_, err := newRig(t, f.URL).create(
+				typeVirtualMachine, with(node(), object{"clone": object{"vmId": 900.0, "retries": test.retries}}),
+			)
 			require.ErrorContains(t, err, "can't lock file")
 			assert.Len(t, f.recorded(), test.asks)
 		})
@@ -202,13 +232,16 @@ func TestConfiguredReadsStringsAndBooleans(t *testing.T) {
 	assert.Empty(t, configured(property.New(property.Null), "SURELY_NOT_SET_ANYWHERE"))
 }
 
-// TestCertificatesAreVerified reaches a Proxmox whose authority is unknown, and then known, as SSL_CERT_FILE makes it to the published provider.
+// TestCertificatesAreVerified reaches a Proxmox whose authority is unknown, and then known, as SSL_CERT_FILE makes it
+// to the published provider.
 func TestCertificatesAreVerified(t *testing.T) {
 	t.Parallel()
 
 	f := newFake(t)
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw}), 0o600))
+	require.NoError(
+		t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw}), 0o600),
+	)
 
 	create := func(certFile string) error {
 		r := rig{t, newServer(Options{Poll: testPoll, CertFile: certFile}).provider()}
@@ -221,7 +254,9 @@ func TestCertificatesAreVerified(t *testing.T) {
 		return err
 	}
 
-	require.ErrorContains(t, create(""), "tls: failed to verify certificate: x509: certificate signed by unknown authority")
+	require.ErrorContains(
+		t, create(""), "tls: failed to verify certificate: x509: certificate signed by unknown authority",
+	)
 	require.ErrorContains(t, create(file+".gone"), "certificate signed by unknown authority")
 	require.NoError(t, create(file))
 }

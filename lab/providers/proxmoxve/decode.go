@@ -69,7 +69,8 @@ func orElse(o map[string]string, name, absent string) string {
 	return absent
 }
 
-// whole reads an integer; Proxmox writes some of them as 1.0 or with spaces, and what is none counts as 0, like an absent value.
+// whole reads an integer; Proxmox writes some of them as 1.0 or with spaces, and what is none counts as 0, like an
+// absent value.
 func whole(text string) float64 {
 	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if err != nil {
@@ -82,11 +83,14 @@ func whole(text string) float64 {
 // decodeAgent keeps the timeout, which is the provider's own and not in Proxmox.
 func decodeAgent(text, timeout string) object {
 	o := parseOptions(text, "enabled")
+
 	if timeout == "" {
 		timeout = "15m"
 	}
 
-	return object{"enabled": isTrue(o["enabled"]), "trim": isTrue(o["fstrim_cloned_disks"]), "timeout": timeout, "type": o["type"]}
+	return object{
+		"enabled": isTrue(o["enabled"]), "trim": isTrue(o["fstrim_cloned_disks"]), "timeout": timeout, "type": o["type"],
+	}
 }
 
 // decodeCPU states Proxmox' own defaults for what the configuration leaves out.
@@ -99,16 +103,23 @@ func decodeCPU(config map[string]string) object {
 	}
 
 	return object{
-		"cores": whole(orElse(config, "cores", "1")), "hotplugged": whole(orElse(config, "vcpus", "0")), "limit": whole(orElse(config, "cpulimit", "0")),
-		"numa": isTrue(config["numa"]), "sockets": whole(orElse(config, "sockets", "1")), "flags": flags, "type": o["cputype"],
-		"units": whole(orElse(config, "cpuunits", "1024")), "affinity": config["affinity"],
+		"cores":      whole(orElse(config, "cores", "1")),
+		"hotplugged": whole(orElse(config, "vcpus", "0")),
+		"limit":      whole(orElse(config, "cpulimit", "0")),
+		"numa":       isTrue(config["numa"]),
+		"sockets":    whole(orElse(config, "sockets", "1")),
+		"flags":      flags,
+		"type":       o["cputype"],
+		"units":      whole(orElse(config, "cpuunits", "1024")), "affinity": config["affinity"],
 	}
 }
 
 // decodeMemory takes an absent balloon for 0, as published; in Proxmox it would be the whole memory.
 func decodeMemory(config map[string]string) object {
 	return object{
-		"dedicated": whole(config["memory"]), "floating": whole(config["balloon"]), "shared": whole(parseOptions(config["ivshmem"], "size")["size"]),
+		"dedicated": whole(config["memory"]),
+		"floating":  whole(config["balloon"]),
+		"shared":    whole(parseOptions(config["ivshmem"], "size")["size"]),
 		"hugepages": config["hugepages"], "keepHugepages": isTrue(config["keephugepages"]),
 	}
 }
@@ -162,8 +173,17 @@ func decodeCard(text string) (object, string) {
 	}
 
 	return object{
-		"bridge": o["bridge"], "enabled": true, "disconnected": isTrue(o["link_down"]), "firewall": isTrue(o["firewall"]), "macAddress": address, "model": model,
-		"queues": whole(o["queues"]), "rateLimit": rate, "vlanId": whole(o["tag"]), "trunks": o["trunks"], "mtu": whole(o["mtu"]),
+		"bridge":       o["bridge"],
+		"enabled":      true,
+		"disconnected": isTrue(o["link_down"]),
+		"firewall":     isTrue(o["firewall"]),
+		"macAddress":   address,
+		"model":        model,
+		"queues":       whole(o["queues"]),
+		"rateLimit":    rate,
+		"vlanId":       whole(o["tag"]),
+		"trunks":       o["trunks"],
+		"mtu":          whole(o["mtu"]),
 	}, address
 }
 
@@ -181,7 +201,12 @@ func decodePCI(config map[string]string) []any {
 
 		o := parseOptions(text, "host")
 		out = append(out, object{
-			"device": name, "id": o["host"], "mapping": o["mapping"], "mdev": o["mdev"], "pcie": isTrue(o["pcie"]), "rombar": orElse(o, "rombar", "1") == "1",
+			"device":  name,
+			"id":      o["host"],
+			"mapping": o["mapping"],
+			"mdev":    o["mdev"],
+			"pcie":    isTrue(o["pcie"]),
+			"rombar":  orElse(o, "rombar", "1") == "1",
 			"romFile": o["romfile"], "xvga": isTrue(o["x-vga"]),
 		})
 	}
@@ -201,7 +226,9 @@ func decodeNUMA(config map[string]string) map[string]any {
 			continue
 		}
 
-		out[name] = object{"device": name, "cpus": o["cpus"], "hostnodes": o["hostnodes"], "memory": whole(o["memory"]), "policy": o["policy"]}
+		out[name] = object{
+			"device": name, "cpus": o["cpus"], "hostnodes": o["hostnodes"], "memory": whole(o["memory"]), "policy": o["policy"],
+		}
 	}
 
 	return out
@@ -243,7 +270,11 @@ func decodeSMBIOS(text string) object {
 func decodeStartup(text string) object {
 	o := parseOptions(text, "order")
 
-	return object{"order": whole(orElse(o, "order", "-1")), "upDelay": whole(orElse(o, "up", "-1")), "downDelay": whole(orElse(o, "down", "-1"))}
+	return object{
+		"order":     whole(orElse(o, "order", "-1")),
+		"upDelay":   whole(orElse(o, "up", "-1")),
+		"downDelay": whole(orElse(o, "down", "-1")),
+	}
 }
 
 // decodeVGA tells a VM without a vga line from one with the default adapter.

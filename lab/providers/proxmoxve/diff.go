@@ -9,7 +9,8 @@ import (
 	p "github.com/pulumi/pulumi-go-provider"
 )
 
-// plan returns what the resource is to become: the inputs, with the state where the program leaves the choice to the server or ignores changes.
+// plan returns what the resource is to become: the inputs, with the state where the program leaves the choice to the
+// server or ignores changes.
 func (r *resourceType) plan(inputs, state object, ignore []string) object {
 	out := r.attributes.planned("", inputs, state, ignore)
 	r.attributes.keepSets(out, state)
@@ -21,7 +22,8 @@ func (r *resourceType) plan(inputs, state object, ignore []string) object {
 	return out
 }
 
-// planned leaves ignored paths as they are in the state. Paths are compared as written: a wildcard ignores nothing, as published.
+// planned leaves ignored paths as they are in the state. Paths are compared as written: a wildcard ignores nothing, as
+// published.
 func (as attributes) planned(path string, in, state object, ignore []string) object {
 	out := object{}
 
@@ -39,7 +41,8 @@ func (as attributes) planned(path string, in, state object, ignore []string) obj
 	return out
 }
 
-// planned is the value after the update: the state's for outputs and for choices of the server, otherwise the program's.
+// planned is the value after the update: the state's for outputs and for choices of the server, otherwise the
+// program's.
 func (a attribute) planned(path string, in, state any, ignore []string) any {
 	switch {
 	case a.output, in == nil && a.computed:
@@ -95,7 +98,8 @@ func (as attributes) keepSets(plan, state object) {
 	}
 }
 
-// members are the elements of a set as texts, each once and in order. What is not stated in an element is not in its text.
+// members are the elements of a set as texts, each once and in order. What is not stated in an element is not in its
+// text.
 func members(o object, name string) []string {
 	var out []string
 
@@ -169,7 +173,8 @@ func (a attribute) elementChanges(path string, plan, state any, out map[string]p
 	}
 }
 
-// replacing tells whether a change at path needs a new resource: by the table, where a block that comes or goes counts by what is in it.
+// replacing tells whether a change at path needs a new resource: by the table, where a block that comes or goes counts
+// by what is in it.
 func (r *resourceType) replacing(path string, plan, state object) bool {
 	a, effect := r.attributes.at(path)
 	if r.keeps != nil && r.keeps(path, plan, state) {

@@ -12,8 +12,8 @@ const (
 	Ignored Effect = "nothing"
 )
 
-// Effects lists what a change of each property of a resource type does, by its path: disks[].size of a VM. It is the table that updates and plans follow.
-// A property of the published provider that the stand-in refuses is not in it.
+// Effects lists what a change of each property of a resource type does, by its path: disks[].size of a VM. It is the
+// table that updates and plans follow. A property of the published provider that the stand-in refuses is not in it.
 func Effects(token string) map[string]Effect {
 	out := map[string]Effect{}
 	if t := newServer(Options{}).types[token]; t != nil {
@@ -38,7 +38,9 @@ func (as attributes) effects(path string, table attributes, at string, out map[s
 			a.fields.effects(here, table, there, out)
 		default:
 			_, e := table.at(there)
-			out[here] = map[effect]Effect{inPlace: InPlace, reboot: Restart, replace: Replace, refused: Refused, ignored: Ignored}[e]
+			out[here] = map[effect]Effect{
+				inPlace: InPlace, reboot: Restart, replace: Replace, refused: Refused, ignored: Ignored,
+			}[e]
 		}
 	}
 }

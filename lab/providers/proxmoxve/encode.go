@@ -188,7 +188,8 @@ func diskOptions(d object) options {
 	return o
 }
 
-// encodeNewDisk is a disk that Proxmox allocates; a format that is not stated is sent as qcow2, which block storages refuse.
+// encodeNewDisk is a disk that Proxmox allocates; a format that is not stated is sent as qcow2, which block storages
+// refuse.
 func encodeNewDisk(d object) string {
 	format := str(d, "fileFormat")
 	if format == "" {
@@ -229,7 +230,9 @@ func encodePCI(f form, devices []object) error {
 		o.some("mapping", str(d, "mapping"))
 
 		if len(o) == 0 {
-			return fmt.Errorf("failed to encode PCI device %s: either device ID or resource mapping must be set", str(d, "device"))
+			return fmt.Errorf(
+				"failed to encode PCI device %s: either device ID or resource mapping must be set", str(d, "device"),
+			)
 		}
 
 		o.some("mdev", str(d, "mdev"))
@@ -357,5 +360,8 @@ func encodeCloudInit(f form, initialization object) {
 }
 
 var cloudInitFiles = []struct{ property, pve string }{
-	{"metaDataFileId", "meta"}, {"networkDataFileId", "network"}, {"userDataFileId", "user"}, {"vendorDataFileId", "vendor"},
+	{"metaDataFileId", "meta"},
+	{"networkDataFileId", "network"},
+	{"userDataFileId", "user"},
+	{"vendorDataFileId", "vendor"},
 }

@@ -51,7 +51,13 @@ func newFake(t *testing.T) *fake {
 	t.Helper()
 
 	f := &fake{vms: map[int]map[string]string{
-		900: {"name": "talos", "template": "1", "scsi0": "local-lvm:base-900-disk-0,size=10G", "ide2": "none,media=cdrom", "efidisk0": "local-lvm:base-900-disk-1,efitype=4m,size=4M"},
+		900: {
+			"name":     "talos",
+			"template": "1",
+			"scsi0":    "local-lvm:base-900-disk-0,size=10G",
+			"ide2":     "none,media=cdrom",
+			"efidisk0": "local-lvm:base-900-disk-1,efitype=4m,size=4M",
+		},
 	}, running: map[int]bool{}, offered: 100, files: map[string]float64{}, exits: map[string]string{}}
 	f.Server = httptest.NewUnstartedServer(http.HandlerFunc(f.serve))
 	f.Config.ErrorLog = nil
@@ -93,7 +99,9 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func(c net.Conn) { _ = c.Close() }(conn)
 
-	_, _ = fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Length: 13\r\nConnection: close\r\n\r\n{\"data\":null}", a.status, a.reason)
+	_, _ = fmt.Fprintf(
+		conn, "HTTP/1.1 %d %s\r\nContent-Length: 13\r\nConnection: close\r\n\r\n{\"data\":null}", a.status, a.reason,
+	)
 }
 
 func upid(kind string) answer {
@@ -168,7 +176,9 @@ func (f *fake) qemu(method string, parts []string, params url.Values) answer {
 
 	config, ok := f.vms[id]
 	if !ok {
-		return answer{status: 500, reason: fmt.Sprintf("Configuration file 'nodes/pve1/qemu-server/%d.conf' does not exist", id)}
+		return answer{
+			status: 500, reason: fmt.Sprintf("Configuration file 'nodes/pve1/qemu-server/%d.conf' does not exist", id),
+		}
 	}
 
 	switch action := strings.Join(parts[4:], "/"); {
@@ -225,6 +235,7 @@ func (f *fake) apply(id int, params url.Values) {
 		case isDrive(name) && strings.Contains(value, "size="):
 			size, _ := strconv.Atoi(o["size"])
 			value = fmt.Sprintf("local-lvm:vm-%d-%s,size=%dG", id, name, size>>30)
+
 			for _, key := range []string{"iothread", "ssd", "discard", "cache"} {
 				if o[key] != "" {
 					value += "," + key + "=" + o[key]
@@ -233,7 +244,9 @@ func (f *fake) apply(id int, params url.Values) {
 		case name == "cipassword":
 			value = "**********"
 		case strings.HasPrefix(name, "net"):
-			value = strings.Replace(strings.Replace(value, "model=virtio", "virtio="+o["macaddr"], 1), ",macaddr="+o["macaddr"], "", 1)
+			value = strings.Replace(
+				strings.Replace(value, "model=virtio", "virtio="+o["macaddr"], 1), ",macaddr="+o["macaddr"], "", 1,
+			)
 		}
 
 		f.vms[id][name] = value
@@ -274,7 +287,9 @@ func urn(token string) resource.URN {
 func (r rig) check(token string, in object) property.Map {
 	r.t.Helper()
 
-	resp, err := r.p.Check(r.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in), RandomSeed: []byte("0123456789abcdef")})
+	resp, err := r.p.Check(
+		r.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in), RandomSeed: []byte("0123456789abcdef")},
+	)
 	require.NoError(r.t, err)
 	require.Empty(r.t, resp.Failures)
 
@@ -290,7 +305,9 @@ func (r rig) create(token string, in object) (p.CreateResponse, error) {
 func (r rig) diff(token string, in object, state property.Map, ignore ...string) map[string]p.DiffKind {
 	r.t.Helper()
 
-	resp, err := r.p.Diff(r.t.Context(), p.DiffRequest{Urn: urn(token), Inputs: r.check(token, in), State: state, IgnoreChanges: ignore})
+	resp, err := r.p.Diff(
+		r.t.Context(), p.DiffRequest{Urn: urn(token), Inputs: r.check(token, in), State: state, IgnoreChanges: ignore},
+	)
 	require.NoError(r.t, err)
 
 	out := map[string]p.DiffKind{}

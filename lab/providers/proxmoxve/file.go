@@ -15,7 +15,8 @@ import (
 const (
 	typeDownloadFile = "proxmoxve:Download/file:File"
 
-	// The published provider keeps these beside the state: the size at the last refresh before and what the web server says.
+	// The published provider keeps these beside the state: the size at the last refresh before and what the web server
+	// says.
 	previousSizeKey = "__previousSize"
 	urlSizeKey      = "__urlSize"
 )
@@ -58,7 +59,8 @@ func keepSizes(plan, state object) {
 	}
 }
 
-// fileSizeChanges replaces a file that is not what it was, or not what the web server offers. With decompression the latter never fits: state overwrite: false.
+// fileSizeChanges replaces a file that is not what it was, or not what the web server offers. With decompression the
+// latter never fits: state overwrite: false.
 func fileSizeChanges(plan, state object, found map[string]p.DiffKind) {
 	if previous, ok := state[previousSizeKey]; ok && previous != state["size"] && flag(plan, "overwrite") {
 		found["size"] = p.Update
@@ -92,7 +94,8 @@ func storagePath(values object) string {
 	return "/nodes/" + str(values, "nodeName") + "/storage/" + str(values, "datastoreId")
 }
 
-// createFile always asks for the metadata first, even where it is not needed: a host that cannot reach the address fails here.
+// createFile always asks for the metadata first, even where it is not needed: a host that cannot reach the address
+// fails here.
 func createFile(ctx context.Context, a *api, plan object) (string, object, error) {
 	ctx, cancel := context.WithTimeout(ctx, seconds(plan, "uploadTimeout"))
 	defer cancel()
@@ -113,7 +116,9 @@ func createFile(ctx context.Context, a *api, plan object) (string, object, error
 	err = fetchFile(ctx, a, plan)
 	if exists(err) && flag(plan, "overwriteUnmanaged") {
 		if err := deleteVolume(ctx, a, plan, inside); err != nil && !gone(err) {
-			return "", nil, fmt.Errorf("error deleting file from datastore: could not delete file '%s', unexpected error: %w", inside, err)
+			return "", nil, fmt.Errorf(
+				"error deleting file from datastore: could not delete file '%s', unexpected error: %w", inside, err,
+			)
 		}
 
 		err = fetchFile(ctx, a, plan)
@@ -123,7 +128,9 @@ func createFile(ctx context.Context, a *api, plan object) (string, object, error
 	case exists(err):
 		return "", nil, fmt.Errorf("file already exists in the datastore, it was created outside of Terraform or is managed by another resource: '%s', error: %w", name, err)
 	case err != nil:
-		return "", nil, fmt.Errorf("error downloading file from url: could not download file '%s', unexpected error: %w", name, err)
+		return "", nil, fmt.Errorf(
+			"error downloading file from url: could not download file '%s', unexpected error: %w", name, err,
+		)
 	}
 
 	if plan["size"], err = fileSize(ctx, a, id, plan); err != nil {
@@ -143,7 +150,11 @@ func fetchFile(ctx context.Context, a *api, plan object) error {
 	f := form{"verify-certificates": bit(flag(plan, "verify"))}
 
 	for name, pve := range map[string]string{
-		"nodeName": "node", "datastoreId": "storage", "contentType": "content", "checksum": "checksum", "checksumAlgorithm": "checksum-algorithm",
+		"nodeName":               "node",
+		"datastoreId":            "storage",
+		"contentType":            "content",
+		"checksum":               "checksum",
+		"checksumAlgorithm":      "checksum-algorithm",
 		"decompressionAlgorithm": "compression", "fileName": "filename", "url": "url",
 	} {
 		f.some(pve, str(plan, name))
@@ -165,7 +176,9 @@ func fetchFile(ctx context.Context, a *api, plan object) error {
 		err = errors.Join(err, stopErr)
 	}
 
-	return fmt.Errorf("error download file to datastore %s: failed waiting for url download: %w", str(plan, "datastoreId"), err)
+	return fmt.Errorf(
+		"error download file to datastore %s: failed waiting for url download: %w", str(plan, "datastoreId"), err,
+	)
 }
 
 // errNoFile says that a storage does not list a file.
@@ -182,7 +195,10 @@ func fileSize(ctx context.Context, a *api, id string, values object) (any, error
 		return a.call(ctx, http.MethodGet, storagePath(values)+"/content", nil, &found)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("unexpected error when listing datastore files: error listing files from datastore %s: %w", str(values, "datastoreId"), err)
+		return nil, fmt.Errorf(
+			"unexpected error when listing datastore files: error listing files from datastore %s: %w",
+			str(values, "datastoreId"), err,
+		)
 	}
 
 	for _, file := range found {

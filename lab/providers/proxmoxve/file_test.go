@@ -12,7 +12,11 @@ import (
 
 func talosImage() object {
 	return object{
-		"nodeName": "pve1", "datastoreId": "local", "contentType": "iso", "fileName": "talos.img", "url": "https://factory.test/talos.raw.zst",
+		"nodeName":               "pve1",
+		"datastoreId":            "local",
+		"contentType":            "iso",
+		"fileName":               "talos.img",
+		"url":                    "https://factory.test/talos.raw.zst",
 		"decompressionAlgorithm": "zst", "checksum": "abc", "checksumAlgorithm": "sha256", "overwrite": false,
 	}
 }
@@ -32,18 +36,33 @@ func TestDownload(t *testing.T) {
 	require.Len(t, requests, 3)
 	assert.True(t, strings.HasPrefix(requests[0], "GET /nodes/pve1/query-url-metadata"))
 	assert.Equal(t, url.Values{
-		"node": {"pve1"}, "storage": {"local"}, "content": {"iso"}, "filename": {"talos.img"}, "url": {"https://factory.test/talos.raw.zst"}, "compression": {"zst"},
-		"checksum": {"abc"}, "checksum-algorithm": {"sha256"}, "verify-certificates": {"1"},
+		"node":        {"pve1"},
+		"storage":     {"local"},
+		"content":     {"iso"},
+		"filename":    {"talos.img"},
+		"url":         {"https://factory.test/talos.raw.zst"},
+		"compression": {"zst"},
+		"checksum":    {"abc"}, "checksum-algorithm": {"sha256"}, "verify-certificates": {"1"},
 	}, params(t, requests[1]))
 	assert.Equal(t, "GET /nodes/pve1/storage/local/content ", requests[2])
 
 	assert.Empty(t, r.diff(typeDownloadFile, talosImage(), resp.Properties))
 
-	read, err := r.p.Read(t.Context(), p.ReadRequest{ID: resp.ID, Urn: urn(typeDownloadFile), Properties: resp.Properties, Inputs: r.check(typeDownloadFile, talosImage())})
+	read, err := r.p.Read(
+		t.Context(),
+		p.ReadRequest{
+			ID:         resp.ID,
+			Urn:        urn(typeDownloadFile),
+			Properties: resp.Properties,
+			Inputs:     r.check(typeDownloadFile, talosImage()),
+		},
+	)
 	require.NoError(t, err)
 	assert.Equal(t, fromMap(resp.Properties), fromMap(read.Properties), "a refresh changes nothing")
 
-	require.NoError(t, r.p.Delete(t.Context(), p.DeleteRequest{ID: resp.ID, Urn: urn(typeDownloadFile), Properties: resp.Properties}))
+	require.NoError(
+		t, r.p.Delete(t.Context(), p.DeleteRequest{ID: resp.ID, Urn: urn(typeDownloadFile), Properties: resp.Properties}),
+	)
 	assert.Empty(t, f.files)
 
 	read, err = r.p.Read(t.Context(), p.ReadRequest{ID: resp.ID, Urn: urn(typeDownloadFile), Properties: resp.Properties})
@@ -58,10 +77,16 @@ func TestDownloadDiff(t *testing.T) {
 		change object
 		want   map[string]p.DiffKind
 	}{
-		"another address replaces":         {object{"url": "https://factory.test/other"}, map[string]p.DiffKind{"url": p.UpdateReplace}},
-		"another name replaces":            {object{"fileName": "other.img"}, map[string]p.DiffKind{"fileName": p.UpdateReplace}},
-		"another checksum replaces":        {object{"checksum": "abd"}, map[string]p.DiffKind{"checksum": p.UpdateReplace}},
-		"another decompression is a note":  {object{"decompressionAlgorithm": "gz"}, map[string]p.DiffKind{"decompressionAlgorithm": p.Update}},
+		"another address replaces": {
+			object{"url": "https://factory.test/other"}, map[string]p.DiffKind{"url": p.UpdateReplace},
+		},
+		"another name replaces": {
+			object{"fileName": "other.img"}, map[string]p.DiffKind{"fileName": p.UpdateReplace},
+		},
+		"another checksum replaces": {object{"checksum": "abd"}, map[string]p.DiffKind{"checksum": p.UpdateReplace}},
+		"another decompression is a note": {
+			object{"decompressionAlgorithm": "gz"}, map[string]p.DiffKind{"decompressionAlgorithm": p.Update},
+		},
 		"no name keeps the one there is":   {object{"fileName": nil}, map[string]p.DiffKind{}},
 		"another patience changes nothing": {object{"uploadTimeout": 60.0}, map[string]p.DiffKind{"uploadTimeout": p.Update}},
 	} {
@@ -85,10 +110,14 @@ func TestOverwriteReplacesWhatIsNotTheSizeOfTheAddress(t *testing.T) {
 		offered   int
 		want      map[string]p.DiffKind
 	}{
-		"with overwrite a decompressed image is replaced":       {true, 400, 100, map[string]p.DiffKind{"size": p.UpdateReplace}},
-		"with overwrite a file that became another is replaced": {true, 400, 400, map[string]p.DiffKind{"size": p.UpdateReplace}},
-		"with overwrite an image as offered stays":              {true, 100, 100, map[string]p.DiffKind{}},
-		"without overwrite it stays":                            {false, 400, 100, map[string]p.DiffKind{}},
+		"with overwrite a decompressed image is replaced": {
+			true, 400, 100, map[string]p.DiffKind{"size": p.UpdateReplace},
+		},
+		"with overwrite a file that became another is replaced": {
+			true, 400, 400, map[string]p.DiffKind{"size": p.UpdateReplace},
+		},
+		"with overwrite an image as offered stays": {true, 100, 100, map[string]p.DiffKind{}},
+		"without overwrite it stays":               {false, 400, 100, map[string]p.DiffKind{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +131,12 @@ func TestOverwriteReplacesWhatIsNotTheSizeOfTheAddress(t *testing.T) {
 
 			f.files["local:iso/talos.img"], f.offered = test.size, test.offered
 
-			read, err := r.p.Read(t.Context(), p.ReadRequest{ID: resp.ID, Urn: urn(typeDownloadFile), Properties: resp.Properties, Inputs: r.check(typeDownloadFile, in)})
+			read, err := r.p.Read(
+				t.Context(),
+				p.ReadRequest{
+					ID: resp.ID, Urn: urn(typeDownloadFile), Properties: resp.Properties, Inputs: r.check(typeDownloadFile, in),
+				},
+			)
 			require.NoError(t, err)
 			assert.Equal(t, test.want, r.diff(typeDownloadFile, in, read.Properties))
 		})
@@ -117,7 +151,9 @@ func TestDownloadFails(t *testing.T) {
 		exit    string
 		problem string
 	}{
-		"a file that is there already":   {talosImage(), "refusing to override existing file 'talos.img'", "file already exists in the datastore"},
+		"a file that is there already": {
+			talosImage(), "refusing to override existing file 'talos.img'", "file already exists in the datastore",
+		},
 		"a checksum that does not match": {talosImage(), "checksum mismatch: got 'x' != expect 'y'", "checksum mismatch"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +183,9 @@ func TestDownloadChecks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := newServer(Options{Poll: testPoll}).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeDownloadFile), Inputs: toProperties(with(talosImage(), test.change))})
+			resp, err := newServer(Options{Poll: testPoll}).provider().Check(
+				t.Context(), p.CheckRequest{Urn: urn(typeDownloadFile), Inputs: toProperties(with(talosImage(), test.change))},
+			)
 			require.NoError(t, err)
 			assert.Len(t, resp.Failures, 1)
 		})

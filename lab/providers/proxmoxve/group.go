@@ -15,7 +15,9 @@ const (
 
 // groupType is the resource of groups of users, with their rules.
 func groupType() *resourceType {
-	return &resourceType{token: typeGroup, attributes: group(), create: createGroup, read: readGroup, update: updateGroup, remove: removeGroup}
+	return &resourceType{
+		token: typeGroup, attributes: group(), create: createGroup, read: readGroup, update: updateGroup, remove: removeGroup,
+	}
 }
 
 func group() attributes {
@@ -31,7 +33,9 @@ func groupAt(id string) string { return groupPath + "/" + url.PathEscape(id) }
 
 func createGroup(ctx context.Context, a *api, plan object) (string, object, error) {
 	id := str(plan, "groupId")
-	if err := a.call(ctx, http.MethodPost, groupPath, form{"groupid": id, "comment": str(plan, "comment")}, nil); err != nil {
+	if err := a.call(
+		ctx, http.MethodPost, groupPath, form{"groupid": id, "comment": str(plan, "comment")}, nil,
+	); err != nil {
 		return "", nil, fmt.Errorf("failed to create access group: %w", err)
 	}
 
@@ -44,7 +48,8 @@ func createGroup(ctx context.Context, a *api, plan object) (string, object, erro
 	return id, state, err
 }
 
-// readGroup leaves the id as it is in the state: the published provider does not fill it in, so that an imported group has none.
+// readGroup leaves the id as it is in the state: the published provider does not fill it in, so that an imported group
+// has none.
 func readGroup(ctx context.Context, a *api, id string, before object) (object, error) {
 	var found struct {
 		Comment string   `json:"comment"`
@@ -67,7 +72,9 @@ func readGroup(ctx context.Context, a *api, id string, before object) (object, e
 
 	slices.Sort(found.Members)
 
-	return object{"acls": entries, "comment": found.Comment, "groupId": before["groupId"], "members": toList(found.Members)}, nil
+	return object{
+		"acls": entries, "comment": found.Comment, "groupId": before["groupId"], "members": toList(found.Members),
+	}, nil
 }
 
 func updateGroup(ctx context.Context, a *api, id string, plan, state object) (object, error) {

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheEngineLearnsOfAHalfMadeMachine speaks gRPC, as the engine does: the id and state of what exists travel in the error.
+// TestTheEngineLearnsOfAHalfMadeMachine speaks gRPC, as the engine does: the id and state of what exists travel in the
+// error.
 func TestTheEngineLearnsOfAHalfMadeMachine(t *testing.T) {
 	t.Parallel()
 
@@ -24,10 +25,14 @@ func TestTheEngineLearnsOfAHalfMadeMachine(t *testing.T) {
 	server, err := p.RawServer("proxmoxve", Version, r.p)(nil)
 	require.NoError(t, err)
 
-	inputs, err := plugin.MarshalProperties(resource.ToResourcePropertyMap(r.check(typeVirtualMachine, node())), plugin.MarshalOptions{KeepSecrets: true})
+	inputs, err := plugin.MarshalProperties(
+		resource.ToResourcePropertyMap(r.check(typeVirtualMachine, node())), plugin.MarshalOptions{KeepSecrets: true},
+	)
 	require.NoError(t, err)
 
-	_, err = server.Create(context.Background(), &rpc.CreateRequest{Urn: string(urn(typeVirtualMachine)), Properties: inputs})
+	_, err = server.Create(
+		context.Background(), &rpc.CreateRequest{Urn: string(urn(typeVirtualMachine)), Properties: inputs},
+	)
 	require.ErrorContains(t, err, "QEMU exited with code 1")
 
 	converted, ok := rpcerror.FromError(err)

@@ -34,7 +34,9 @@ func newLab(t *testing.T, change ...func(*datacentre.Durations)) (*datacentre.Da
 	talos := image.Image{OS: "talos", Version: "v1.12.6", Platform: "nocloud", Arch: "amd64"}
 
 	dc, err := datacentre.Open(datacentre.Options{
-		Hosts: []datacentre.HostOptions{{Name: "pve1", Cores: 16, MemoryMiB: 65536}, {Name: "pve2", Cores: 16, MemoryMiB: 65536}},
+		Hosts: []datacentre.HostOptions{
+			{Name: "pve1", Cores: 16, MemoryMiB: 65536}, {Name: "pve2", Cores: 16, MemoryMiB: 65536},
+		},
 		Clock: datacentre.NewClock(10000), Durations: durations, Cluster: "lab",
 		Fetch: func(context.Context, string) ([]byte, error) { return bytes.Clone(talos.Encode()), nil },
 	})
@@ -73,10 +75,22 @@ func addTemplate(t *testing.T, dc *datacentre.Datacentre) {
 		require.Equal(t, "OK", task.ExitStatus)
 	}
 
-	done(dc.Download(labRoot, "pve1", "local", datacentre.DownloadRequest{URL: "https://factory.test/talos.img", Content: "iso", Filename: "base.img"}))
+	done(
+		dc.Download(
+			labRoot, "pve1", "local",
+			datacentre.DownloadRequest{URL: "https://factory.test/talos.img", Content: "iso", Filename: "base.img"},
+		),
+	)
 	done(dc.CreateVM(labRoot, "pve1", 900, datacentre.Config{
-		"name": "talos", "memory": "2048", "machine": "q35", "bios": "ovmf", "efidisk0": "local-lvm:1,efitype=4m", "net0": "virtio,bridge=vmbr0",
-		"scsihw": "virtio-scsi-pci", "scsi0": "local-lvm:0,import-from=/var/lib/vz/template/iso/base.img", "boot": "order=scsi0",
+		"name":     "talos",
+		"memory":   "2048",
+		"machine":  "q35",
+		"bios":     "ovmf",
+		"efidisk0": "local-lvm:1,efitype=4m",
+		"net0":     "virtio,bridge=vmbr0",
+		"scsihw":   "virtio-scsi-pci",
+		"scsi0":    "local-lvm:0,import-from=/var/lib/vz/template/iso/base.img",
+		"boot":     "order=scsi0",
 	}))
 	done(dc.ResizeDisk(labRoot, "pve1", 900, "scsi0", "10G"))
 	done(dc.ConvertToTemplate(labRoot, "pve1", 900))
@@ -87,7 +101,9 @@ const ignoredSpeed = "disks[0].speed"
 func (r rig) read(token, id string, in object, state property.Map) p.ReadResponse {
 	r.t.Helper()
 
-	resp, err := r.p.Read(r.t.Context(), p.ReadRequest{ID: id, Urn: urn(token), Properties: state, Inputs: r.check(token, in)})
+	resp, err := r.p.Read(
+		r.t.Context(), p.ReadRequest{ID: id, Urn: urn(token), Properties: state, Inputs: r.check(token, in)},
+	)
 	require.NoError(r.t, err)
 
 	return resp
@@ -96,7 +112,12 @@ func (r rig) read(token, id string, in object, state property.Map) p.ReadRespons
 func (r rig) change(token, id string, in object, state property.Map) (property.Map, error) {
 	r.t.Helper()
 
-	resp, err := r.p.Update(r.t.Context(), p.UpdateRequest{ID: id, Urn: urn(token), State: state, Inputs: r.check(token, in), IgnoreChanges: []string{ignoredSpeed}})
+	resp, err := r.p.Update(
+		r.t.Context(),
+		p.UpdateRequest{
+			ID: id, Urn: urn(token), State: state, Inputs: r.check(token, in), IgnoreChanges: []string{ignoredSpeed},
+		},
+	)
 
 	return resp.Properties, err
 }
@@ -122,8 +143,17 @@ func TestTheLifeOfANodeInTheLab(t *testing.T) {
 	read := r.read(typeVirtualMachine, resp.ID, node(), resp.Properties)
 	assert.Equal(t, fromMap(resp.Properties), fromMap(read.Properties), "a refresh changes nothing")
 
-	larger := with(node(), object{"memory": object{"dedicated": 8192.0}, "disks": []any{with(node()["disks"].([]any)[0].(object), object{"size": 50.0})}})
-	assert.Equal(t, map[string]p.DiffKind{"memory.dedicated": p.Update, "disks[0].size": p.Update}, r.diff(typeVirtualMachine, larger, resp.Properties, ignoredSpeed))
+	larger := with(
+		node(),
+		object{
+			"memory": object{"dedicated": 8192.0},
+			"disks":  []any{with(node()["disks"].([]any)[0].(object), object{"size": 50.0})},
+		},
+	)
+	assert.Equal(
+		t, map[string]p.DiffKind{"memory.dedicated": p.Update, "disks[0].size": p.Update},
+		r.diff(typeVirtualMachine, larger, resp.Properties, ignoredSpeed),
+	)
 
 	state, err := r.change(typeVirtualMachine, resp.ID, larger, resp.Properties)
 	require.NoError(t, err)
@@ -133,7 +163,9 @@ func TestTheLifeOfANodeInTheLab(t *testing.T) {
 	assert.Equal(t, "8192", vm.Config["memory"])
 	assert.Contains(t, vm.Config["scsi0"], "size=50G")
 
-	require.NoError(t, r.p.Delete(t.Context(), p.DeleteRequest{ID: resp.ID, Urn: urn(typeVirtualMachine), Properties: state}))
+	require.NoError(
+		t, r.p.Delete(t.Context(), p.DeleteRequest{ID: resp.ID, Urn: urn(typeVirtualMachine), Properties: state}),
+	)
 
 	_, ok = dc.VM(2000)
 	assert.False(t, ok)
@@ -143,8 +175,20 @@ func TestTheLifeOfANodeInTheLab(t *testing.T) {
 // isoNode is a machine that boots an installer from a CD-ROM.
 func isoNode() object {
 	return with(node(), object{
-		"clone": nil, "cdrom": object{"enabled": true, "fileId": "local:iso/talos.iso", "interface": "ide0"}, "bootOrders": []any{"scsi0", "ide0"},
-		"disks":         []any{object{"interface": "scsi0", "datastoreId": "local-lvm", "size": 40.0, "fileFormat": "raw", "discard": "on", "ssd": true, "iothread": true}},
+		"clone":      nil,
+		"cdrom":      object{"enabled": true, "fileId": "local:iso/talos.iso", "interface": "ide0"},
+		"bootOrders": []any{"scsi0", "ide0"},
+		"disks": []any{
+			object{
+				"interface":   "scsi0",
+				"datastoreId": "local-lvm",
+				"size":        40.0,
+				"fileFormat":  "raw",
+				"discard":     "on",
+				"ssd":         true,
+				"iothread":    true,
+			},
+		},
 		"startup":       object{"order": 1.0, "upDelay": 10.0},
 		"smbios":        object{"serial": "node-1", "uuid": "6d3d8b7e-4c8a-4a0f-9a57-0d2f3f2f5b11"},
 		"serialDevices": []any{object{"device": "socket"}}, "tpmState": object{"datastoreId": "local-lvm"},
@@ -158,7 +202,14 @@ func TestTheLifeOfAnISONodeInTheLab(t *testing.T) {
 	dc, endpoint := newLab(t)
 	r := newRig(t, endpoint)
 
-	iso := object{"nodeName": "pve1", "datastoreId": "local", "contentType": "iso", "fileName": "talos.iso", "url": "https://factory.test/talos.iso", "overwrite": false}
+	iso := object{
+		"nodeName":    "pve1",
+		"datastoreId": "local",
+		"contentType": "iso",
+		"fileName":    "talos.iso",
+		"url":         "https://factory.test/talos.iso",
+		"overwrite":   false,
+	}
 	file, err := r.create(typeDownloadFile, iso)
 	require.NoError(t, err)
 	assert.Empty(t, r.diff(typeDownloadFile, iso, file.Properties))
@@ -167,7 +218,9 @@ func TestTheLifeOfAnISONodeInTheLab(t *testing.T) {
 	resp, err := r.create(typeVirtualMachine, isoNode())
 	require.NoError(t, err)
 	assert.Empty(t, r.diff(typeVirtualMachine, isoNode(), resp.Properties, ignoredSpeed))
-	assert.Equal(t, fromMap(resp.Properties), fromMap(r.read(typeVirtualMachine, resp.ID, isoNode(), resp.Properties).Properties))
+	assert.Equal(
+		t, fromMap(resp.Properties), fromMap(r.read(typeVirtualMachine, resp.ID, isoNode(), resp.Properties).Properties),
+	)
 
 	vm, ok := dc.VM(2000)
 	require.True(t, ok)
@@ -178,8 +231,12 @@ func TestTheLifeOfAnISONodeInTheLab(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, r.diff(typeVirtualMachine, ejected, state, ignoredSpeed))
 
-	require.NoError(t, r.p.Delete(t.Context(), p.DeleteRequest{ID: resp.ID, Urn: urn(typeVirtualMachine), Properties: state}))
-	require.NoError(t, r.p.Delete(t.Context(), p.DeleteRequest{ID: file.ID, Urn: urn(typeDownloadFile), Properties: file.Properties}))
+	require.NoError(
+		t, r.p.Delete(t.Context(), p.DeleteRequest{ID: resp.ID, Urn: urn(typeVirtualMachine), Properties: state}),
+	)
+	require.NoError(
+		t, r.p.Delete(t.Context(), p.DeleteRequest{ID: file.ID, Urn: urn(typeDownloadFile), Properties: file.Properties}),
+	)
 	assert.Empty(t, dc.VMs())
 	assert.Empty(t, dc.Volumes("pve1", "local", ""), "no file is left")
 	assert.Empty(t, dc.Volumes("pve1", "local-lvm", ""), "no disk is left")
@@ -192,9 +249,13 @@ func TestTrapsInTheLab(t *testing.T) {
 		in, change object
 		problem    string
 	}{
-		"an unstated CD-ROM makes the second update fail": {with(isoNode(), object{"cdrom": nil, "bootOrders": []any{"scsi0"}}), object{}, "HTTP 400"},
+		"an unstated CD-ROM makes the second update fail": {
+			with(isoNode(), object{"cdrom": nil, "bootOrders": []any{"scsi0"}}), object{}, "HTTP 400",
+		},
 		"a smaller disk is refused": {
-			node(), object{"disks": []any{object{"interface": "scsi0", "datastoreId": "local-lvm", "size": 30.0}}}, "Cannot shrink local-lvm:vm-2000-disk",
+			node(),
+			object{"disks": []any{object{"interface": "scsi0", "datastoreId": "local-lvm", "size": 30.0}}},
+			"Cannot shrink local-lvm:vm-2000-disk",
 		},
 		"a disk that moves with its EFI disk is refused": {
 			node(), object{
@@ -226,11 +287,18 @@ func TestRefusalsInTheLab(t *testing.T) {
 		change  object
 		problem string
 	}{
-		"a template that is not there":            {object{"clone": object{"vmId": 901.0}}, "does not exist"},
-		"a VM id that is taken":                   {object{"vmId": 900.0}, "unable to create VM 900"},
-		"a disk smaller than the template's":      {object{"disks": []any{object{"interface": "scsi0", "size": 1.0}}}, "is lower than current size"},
-		"a storage that is not there":             {object{"clone": object{"vmId": 900.0, "datastoreId": "ceph"}}, "error waiting for VM clone: the requested resource does not exist"},
-		"an EFI disk of another type than before": {object{"efiDisk": object{"datastoreId": "local-lvm", "type": "2m"}}, "resizing of efidisks is not supported"},
+		"a template that is not there": {object{"clone": object{"vmId": 901.0}}, "does not exist"},
+		"a VM id that is taken":        {object{"vmId": 900.0}, "unable to create VM 900"},
+		"a disk smaller than the template's": {
+			object{"disks": []any{object{"interface": "scsi0", "size": 1.0}}}, "is lower than current size",
+		},
+		"a storage that is not there": {
+			object{"clone": object{"vmId": 900.0, "datastoreId": "ceph"}},
+			"error waiting for VM clone: the requested resource does not exist",
+		},
+		"an EFI disk of another type than before": {
+			object{"efiDisk": object{"datastoreId": "local-lvm", "type": "2m"}}, "resizing of efidisks is not supported",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -318,7 +386,9 @@ func TestAnInterruptedCloneLeavesNothingInTheLab(t *testing.T) {
 	done := make(chan error, 1)
 
 	go func() {
-		_, err := r.p.Create(context.WithoutCancel(t.Context()), p.CreateRequest{Urn: urn(typeVirtualMachine), Properties: in})
+		_, err := r.p.Create(
+			context.WithoutCancel(t.Context()), p.CreateRequest{Urn: urn(typeVirtualMachine), Properties: in},
+		)
 		done <- err
 	}()
 
@@ -364,7 +434,10 @@ func TestAPasswordWorksInTheLab(t *testing.T) {
 	})}))
 
 	resp, err := rig{t, s}.create(typeVirtualMachine, with(isoNode(), object{
-		"vmId": nil, "started": false, "cdrom": object{"enabled": true, "fileId": "none", "interface": "ide0"}, "bootOrders": []any{"scsi0"},
+		"vmId":       nil,
+		"started":    false,
+		"cdrom":      object{"enabled": true, "fileId": "none", "interface": "ide0"},
+		"bootOrders": []any{"scsi0"},
 	}))
 	require.NoError(t, err)
 	assert.Equal(t, "100", resp.ID, "the cluster's next free id")

@@ -149,7 +149,8 @@ func (m machine) start(ctx context.Context, values object) error {
 	return errWarned
 }
 
-// errWarned is a start with warnings. It is no failure, but the published provider ends the operation there, without a look at the machine.
+// errWarned is a start with warnings. It is no failure, but the published provider ends the operation there, without a
+// look at the machine.
 var errWarned = errors.New("the VM startup task finished with a warning")
 
 // shutdown asks the guest and switches it off when the time is up.

@@ -16,7 +16,8 @@ const (
 	mappingPath = "/cluster/mapping/pci"
 )
 
-// mappingType is the resource of PCI mappings: one name for devices of several hosts, which VMs pass through by that name.
+// mappingType is the resource of PCI mappings: one name for devices of several hosts, which VMs pass through by that
+// name.
 func mappingType() *resourceType {
 	return &resourceType{
 		token: typeMapping, attributes: mapping(), autoName: true, framework: true,
@@ -25,7 +26,8 @@ func mappingType() *resourceType {
 	}
 }
 
-// mapping is the table of Hardware/mapping/pci:Pci. A new name is no replacement in the published provider, but a change of a mapping that is not there.
+// mapping is the table of Hardware/mapping/pci:Pci. A new name is no replacement in the published provider, but a
+// change of a mapping that is not there.
 func mapping() attributes {
 	const path = `not a valid Linux device path for hardware mapping of type "pci"`
 
@@ -48,7 +50,12 @@ func mapping() attributes {
 
 // mappingKeys are the parts of an entry by property, in the order in which the published provider writes them.
 var mappingKeys = []struct{ property, pve string }{
-	{"id", "id"}, {"node", "node"}, {"path", "path"}, {"comment", "description"}, {"iommuGroup", "iommugroup"}, {"subsystemId", "subsystem-id"},
+	{"id", "id"},
+	{"node", "node"},
+	{"path", "path"},
+	{"comment", "description"},
+	{"iommuGroup", "iommugroup"},
+	{"subsystemId", "subsystem-id"},
 }
 
 func checkMapping(c *checker, in object) {
@@ -104,7 +111,10 @@ func createMapping(ctx context.Context, a *api, plan object) (string, object, er
 	request["id"] = []string{name}
 
 	if err := a.call(ctx, http.MethodPost, mappingPath, request, nil); err != nil {
-		return "", nil, fmt.Errorf("Could not create PCI hardware mapping %q.: creating hardware mapping %q: %w", name, name, err) //nolint:revive,staticcheck // published words
+		//nolint:revive,staticcheck // published words
+		return "", nil, fmt.Errorf(
+			"Could not create PCI hardware mapping %q.: creating hardware mapping %q: %w", name, name, err,
+		)
 	}
 
 	state, err := mappingBack(ctx, a, name)
@@ -116,7 +126,9 @@ func createMapping(ctx context.Context, a *api, plan object) (string, object, er
 }
 
 // errMappingGone is what a mapping that cannot be read is after it was written or when it is imported.
-var errMappingGone = errors.New("PCI hardware mapping resource not found after update: " + //nolint:staticcheck // published words
+//
+//nolint:staticcheck // published words
+var errMappingGone = errors.New("PCI hardware mapping resource not found after update: " +
 	"Failed to find the resource when trying to read back the updated PCI hardware mapping's data.")
 
 func mappingBack(ctx context.Context, a *api, name string) (object, error) {
@@ -128,7 +140,8 @@ func mappingBack(ctx context.Context, a *api, name string) (object, error) {
 	return state, err
 }
 
-// findMapping takes every failure but one that Proxmox does not even have for a mapping that is gone, as published: one deleted by hand leaves the state on a refresh.
+// findMapping takes every failure but one that Proxmox does not even have for a mapping that is gone, as published: one
+// deleted by hand leaves the state on a refresh.
 func findMapping(ctx context.Context, a *api, name string) (object, error) {
 	var found struct {
 		Map         []string `json:"map"`
@@ -140,7 +153,8 @@ func findMapping(ctx context.Context, a *api, name string) (object, error) {
 
 	switch {
 	case err != nil && strings.Contains(err.Error(), "no such resource"):
-		return nil, fmt.Errorf("Could not read PCI hardware mapping: reading hardware mapping %q: %w", name, err) //nolint:revive,staticcheck // published words
+		//nolint:revive,staticcheck // published words
+		return nil, fmt.Errorf("Could not read PCI hardware mapping: reading hardware mapping %q: %w", name, err)
 	case err != nil:
 		return nil, nil //nolint:nilerr // see above
 	}
@@ -219,7 +233,8 @@ func updateMapping(ctx context.Context, a *api, _ string, plan, state object) (o
 	}
 
 	if err := a.call(ctx, http.MethodPut, mappingAt(name), request, nil); err != nil {
-		return nil, fmt.Errorf("Could not update PCI hardware mapping %q.: udating hardware mapping %q: %w", name, name, err) //nolint:revive,staticcheck // published words
+		//nolint:revive,staticcheck // published words
+		return nil, fmt.Errorf("Could not update PCI hardware mapping %q.: udating hardware mapping %q: %w", name, name, err)
 	}
 
 	return mappingBack(ctx, a, name)
@@ -228,7 +243,8 @@ func updateMapping(ctx context.Context, a *api, _ string, plan, state object) (o
 // removeMapping is content with a mapping that is not there, because Proxmox is.
 func removeMapping(ctx context.Context, a *api, id string, _ object) error {
 	if err := a.call(ctx, http.MethodDelete, mappingAt(id), nil, nil); err != nil {
-		return fmt.Errorf("Could not delete PCI hardware mapping %q.: deleting hardware mapping %q: %w", id, id, err) //nolint:revive,staticcheck // published words
+		//nolint:revive,staticcheck // published words
+		return fmt.Errorf("Could not delete PCI hardware mapping %q.: deleting hardware mapping %q: %w", id, id, err)
 	}
 
 	return nil

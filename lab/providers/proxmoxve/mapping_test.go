@@ -31,11 +31,15 @@ func TestTheLifeOfAMappingInTheLab(t *testing.T) {
 	require.Len(t, found, 1)
 	assert.Equal(t, "two cards", found[0].Description)
 	assert.Equal(t, []string{
-		"id=10de:27b0,node=pve1,path=0000:01:00.0,iommugroup=0,subsystem-id=10de:16fa", "id=10de:27b0,node=pve2,path=0000:02:00,description=below the fan",
+		"id=10de:27b0,node=pve1,path=0000:01:00.0,iommugroup=0,subsystem-id=10de:16fa",
+		"id=10de:27b0,node=pve2,path=0000:02:00,description=below the fan",
 	}, found[0].Map)
 
 	assert.Empty(t, r.diff(typeMapping, gpuMapping(), made.Properties), "a second update changes nothing")
-	assert.Equal(t, fromMap(made.Properties), fromMap(r.read(typeMapping, made.ID, gpuMapping(), made.Properties).Properties), "a refresh changes nothing")
+	assert.Equal(
+		t, fromMap(made.Properties), fromMap(r.read(typeMapping, made.ID, gpuMapping(), made.Properties).Properties),
+		"a refresh changes nothing",
+	)
 
 	imported, err := r.p.Read(t.Context(), p.ReadRequest{ID: "gpu", Urn: urn(typeMapping)})
 	require.NoError(t, err)
@@ -58,7 +62,10 @@ func TestTheLifeOfAMappingInTheLab(t *testing.T) {
 
 	dc.DeleteMapping("gpu")
 	assert.Empty(t, r.read(typeMapping, made.ID, bare, state).ID, "a mapping deleted by hand silently leaves the state")
-	require.NoError(t, r.p.Delete(t.Context(), p.DeleteRequest{ID: made.ID, Urn: urn(typeMapping), Properties: state}), "and is no error when deleted again")
+	require.NoError(
+		t, r.p.Delete(t.Context(), p.DeleteRequest{ID: made.ID, Urn: urn(typeMapping), Properties: state}),
+		"and is no error when deleted again",
+	)
 
 	_, err = r.p.Read(t.Context(), p.ReadRequest{ID: "gpu", Urn: urn(typeMapping)})
 	require.ErrorIs(t, err, errMappingGone)
@@ -70,24 +77,34 @@ func TestMappingRequests(t *testing.T) {
 	f := newFake(t)
 	f.special = func(method, path string, _ url.Values) (answer, bool) {
 		if method == "GET" && path == mappingPath+"/gpu" {
-			return answer{data: map[string]any{"map": []string{"id=10de:27b0,node=pve1,path=0000:01:00"}, "description": "d", "id": "gpu"}}, true
+			return answer{
+				data: map[string]any{"map": []string{"id=10de:27b0,node=pve1,path=0000:01:00"}, "description": "d", "id": "gpu"},
+			}, true
 		}
 
 		return answer{}, path == mappingPath || path == mappingPath+"/gpu"
 	}
 	r := newRig(t, f.URL)
-	in := object{"name": "gpu", "comment": "d", "maps": []any{object{"id": "10de:27b0", "node": "pve1", "path": "0000:01:00"}}}
+	in := object{
+		"name": "gpu", "comment": "d", "maps": []any{object{"id": "10de:27b0", "node": "pve1", "path": "0000:01:00"}},
+	}
 
 	made, err := r.create(typeMapping, in)
 	require.NoError(t, err)
 
 	requests := f.recorded()
 	require.Len(t, requests, 2)
-	assert.Equal(t, url.Values{"id": {"gpu"}, "description": {"d"}, "map": {"id=10de:27b0,node=pve1,path=0000:01:00"}}, params(t, requests[0]))
+	assert.Equal(
+		t, url.Values{"id": {"gpu"}, "description": {"d"}, "map": {"id=10de:27b0,node=pve1,path=0000:01:00"}},
+		params(t, requests[0]),
+	)
 
 	_, err = r.change(typeMapping, made.ID, with(in, object{"comment": nil}), made.Properties)
 	require.NoError(t, err)
-	assert.Equal(t, url.Values{"map": {"id=10de:27b0,node=pve1,path=0000:01:00"}, "delete": {"description,mdev"}}, params(t, f.recorded()[0]))
+	assert.Equal(
+		t, url.Values{"map": {"id=10de:27b0,node=pve1,path=0000:01:00"}, "delete": {"description,mdev"}},
+		params(t, f.recorded()[0]),
+	)
 }
 
 func TestMappingDiff(t *testing.T) {
@@ -99,12 +116,17 @@ func TestMappingDiff(t *testing.T) {
 		change object
 		want   map[string]p.DiffKind
 	}{
-		"another order is none":           {object{"maps": []any{entries[1], entries[0]}}, map[string]p.DiffKind{}},
-		"another comment is written":      {object{"comment": "spare"}, map[string]p.DiffKind{"comment": p.Update}},
-		"a device less is written":        {object{"maps": entries[:1]}, map[string]p.DiffKind{"maps[1]": p.Delete}},
-		"group 0 is not no group":         {object{"maps": []any{with(entries[0].(object), object{"iommuGroup": nil}), entries[1]}}, map[string]p.DiffKind{"maps[0].iommuGroup": p.Delete}},
-		"a new name replaces nothing":     {object{"name": "card"}, map[string]p.DiffKind{"name": p.Update}},
-		"mediated devices are a property": {object{"mediatedDevices": true}, map[string]p.DiffKind{"mediatedDevices": p.Update}},
+		"another order is none":      {object{"maps": []any{entries[1], entries[0]}}, map[string]p.DiffKind{}},
+		"another comment is written": {object{"comment": "spare"}, map[string]p.DiffKind{"comment": p.Update}},
+		"a device less is written":   {object{"maps": entries[:1]}, map[string]p.DiffKind{"maps[1]": p.Delete}},
+		"group 0 is not no group": {
+			object{"maps": []any{with(entries[0].(object), object{"iommuGroup": nil}), entries[1]}},
+			map[string]p.DiffKind{"maps[0].iommuGroup": p.Delete},
+		},
+		"a new name replaces nothing": {object{"name": "card"}, map[string]p.DiffKind{"name": p.Update}},
+		"mediated devices are a property": {
+			object{"mediatedDevices": true}, map[string]p.DiffKind{"mediatedDevices": p.Update},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,19 +169,35 @@ func TestMappingChecks(t *testing.T) {
 		change          object
 		property, words string
 	}{
-		"no device":                {object{"maps": []any{}}, "maps", "at least 1 elements"},
-		"a path of several":        {object{"maps": []any{with(entry, object{"path": "0000:01:00.0;0000:01:00.1"})}}, "maps[0].path", "not a valid Linux device path"},
-		"a path without a domain":  {object{"maps": []any{with(entry, object{"path": "01:00.0"})}}, "maps[0].path", "not a valid Linux device path"},
-		"an id with 0x":            {object{"maps": []any{with(entry, object{"id": "0x10de:0x27b0"})}}, "maps[0].id", "valid hardware mapping device ID"},
-		"a subsystem without card": {object{"maps": []any{with(entry, object{"subsystemId": "10de"})}}, "maps[0].subsystemId", "valid hardware mapping device ID"},
-		"no host":                  {object{"maps": []any{with(entry, object{"node": nil})}}, "maps[0].node", "Missing required argument"},
-		"an empty comment":         {object{"comment": ""}, "comment", "at least 1"},
-		"a comment with a space":   {object{"comment": "gpu "}, "comment", "whitespace"},
+		"no device": {object{"maps": []any{}}, "maps", "at least 1 elements"},
+		"a path of several": {
+			object{"maps": []any{with(entry, object{"path": "0000:01:00.0;0000:01:00.1"})}},
+			"maps[0].path",
+			"not a valid Linux device path",
+		},
+		"a path without a domain": {
+			object{"maps": []any{with(entry, object{"path": "01:00.0"})}}, "maps[0].path", "not a valid Linux device path",
+		},
+		"an id with 0x": {
+			object{"maps": []any{with(entry, object{"id": "0x10de:0x27b0"})}}, "maps[0].id", "valid hardware mapping device ID",
+		},
+		"a subsystem without card": {
+			object{"maps": []any{with(entry, object{"subsystemId": "10de"})}},
+			"maps[0].subsystemId",
+			"valid hardware mapping device ID",
+		},
+		"no host": {
+			object{"maps": []any{with(entry, object{"node": nil})}}, "maps[0].node", "Missing required argument",
+		},
+		"an empty comment":       {object{"comment": ""}, "comment", "at least 1"},
+		"a comment with a space": {object{"comment": "gpu "}, "comment", "whitespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := newServer(Options{Poll: testPoll}).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeMapping), Inputs: toProperties(with(gpuMapping(), test.change))})
+			resp, err := newServer(Options{Poll: testPoll}).provider().Check(
+				t.Context(), p.CheckRequest{Urn: urn(typeMapping), Inputs: toProperties(with(gpuMapping(), test.change))},
+			)
 			require.NoError(t, err)
 			require.Len(t, resp.Failures, 1)
 			assert.Equal(t, test.property, resp.Failures[0].Property)

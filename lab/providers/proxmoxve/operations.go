@@ -22,7 +22,9 @@ func (s *server) create(ctx context.Context, req p.CreateRequest) (p.CreateRespo
 			return p.CreateResponse{}, err
 		}
 
-		return p.CreateResponse{Properties: t.attributes.toMap(t.preview(fromMap(req.Properties)), secrets(req.Properties))}, nil
+		return p.CreateResponse{
+			Properties: t.attributes.toMap(t.preview(fromMap(req.Properties)), secrets(req.Properties)),
+		}, nil
 	}
 
 	ctx, t, a, done, err := s.operation(ctx, req.Urn)
@@ -61,7 +63,8 @@ func (t *resourceType) plannable(urn resource.URN, plan object) error {
 	return t.worded("diffing", urn, t.planFails(plan))
 }
 
-// worded puts in front of an error what the bridge to Terraform does, which leaves those of the newer kind alone; doing is empty where nothing was made.
+// worded puts in front of an error what the bridge to Terraform does, which leaves those of the newer kind alone; doing
+// is empty where nothing was made.
 func (t *resourceType) worded(doing string, urn resource.URN, err error) error {
 	if err == nil || t.framework {
 		return err

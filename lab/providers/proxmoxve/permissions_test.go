@@ -76,6 +76,7 @@ func programInputs(t *testing.T, patience string) (machine, image object) {
 
 	agent, ok := machine["agent"].(object)
 	require.True(t, ok)
+
 	machine["agent"] = with(agent, object{"timeout": patience})
 
 	return machine, image
@@ -96,7 +97,8 @@ type watched struct {
 func watch(t *testing.T, endpoint string, cancel context.CancelFunc) *watched {
 	t.Helper()
 
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the lab's own certificate
+	//nolint:gosec // the lab's own certificate
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	t.Cleanup(transport.CloseIdleConnections)
 
 	w := &watched{cancel: cancel}
@@ -110,8 +112,12 @@ func watch(t *testing.T, endpoint string, cancel context.CancelFunc) *watched {
 }
 
 // forward passes a call on, and its answer back with Proxmox' own reason phrase, which a ResponseWriter cannot write.
-func (w *watched) forward(out http.ResponseWriter, r *http.Request, transport http.RoundTripper, endpoint string) error {
-	onward, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, endpoint+r.URL.RequestURI(), r.Body)
+func (w *watched) forward(
+	out http.ResponseWriter, r *http.Request, transport http.RoundTripper, endpoint string,
+) error {
+	onward, err := http.NewRequestWithContext(
+		context.WithoutCancel(r.Context()), r.Method, endpoint+r.URL.RequestURI(), r.Body,
+	)
 	if err != nil {
 		return err
 	}
@@ -173,7 +179,9 @@ type program struct {
 func (d program) inputs(token string, in object) property.Map {
 	d.t.Helper()
 
-	resp, err := d.p.Check(d.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in), RandomSeed: []byte("0123456789abcdef")})
+	resp, err := d.p.Check(
+		d.t.Context(), p.CheckRequest{Urn: urn(token), Inputs: toProperties(in), RandomSeed: []byte("0123456789abcdef")},
+	)
 	require.NoError(d.t, err)
 	require.Empty(d.t, resp.Failures)
 
@@ -194,7 +202,9 @@ func (d program) run(ctx context.Context, machine, image, changed object) error 
 		}
 	}
 
-	file, err := d.p.Create(ctx, p.CreateRequest{Urn: urn(typeDownloadFile), Properties: d.inputs(typeDownloadFile, image)})
+	file, err := d.p.Create(
+		ctx, p.CreateRequest{Urn: urn(typeDownloadFile), Properties: d.inputs(typeDownloadFile, image)},
+	)
 	if err != nil {
 		return err
 	}
@@ -206,23 +216,33 @@ func (d program) run(ctx context.Context, machine, image, changed object) error 
 		return err
 	}
 
-	read, err := d.p.Read(ctx, p.ReadRequest{ID: vm.ID, Urn: urn(typeVirtualMachine), Properties: vm.Properties, Inputs: in})
+	read, err := d.p.Read(
+		ctx, p.ReadRequest{ID: vm.ID, Urn: urn(typeVirtualMachine), Properties: vm.Properties, Inputs: in},
+	)
 	if err != nil {
 		return err
 	}
 
 	next, err := d.p.Update(ctx, p.UpdateRequest{
-		ID: vm.ID, Urn: urn(typeVirtualMachine), State: read.Properties, Inputs: d.inputs(typeVirtualMachine, changed), IgnoreChanges: []string{ignoredSpeed},
+		ID:            vm.ID,
+		Urn:           urn(typeVirtualMachine),
+		State:         read.Properties,
+		Inputs:        d.inputs(typeVirtualMachine, changed),
+		IgnoreChanges: []string{ignoredSpeed},
 	})
 	if err != nil {
 		return err
 	}
 
-	if err := d.p.Delete(ctx, p.DeleteRequest{ID: vm.ID, Urn: urn(typeVirtualMachine), Properties: next.Properties}); err != nil {
+	if err := d.p.Delete(
+		ctx, p.DeleteRequest{ID: vm.ID, Urn: urn(typeVirtualMachine), Properties: next.Properties},
+	); err != nil {
 		return err
 	}
 
-	if err := d.p.Delete(ctx, p.DeleteRequest{ID: file.ID, Urn: urn(typeDownloadFile), Properties: file.Properties}); err != nil {
+	if err := d.p.Delete(
+		ctx, p.DeleteRequest{ID: file.ID, Urn: urn(typeDownloadFile), Properties: file.Properties},
+	); err != nil {
 		return err
 	}
 
@@ -231,7 +251,9 @@ func (d program) run(ctx context.Context, machine, image, changed object) error 
 
 // mapGPU makes the mapping of the host's GPU, as the program does before a machine that has it.
 func (d program) mapGPU(ctx context.Context) (p.CreateResponse, error) {
-	in := d.inputs(typeMapping, object{"name": "gpu", "maps": []any{object{"id": "10de:27b0", "node": "pve1", "path": "0000:01:00.0"}}})
+	in := d.inputs(
+		typeMapping, object{"name": "gpu", "maps": []any{object{"id": "10de:27b0", "node": "pve1", "path": "0000:01:00.0"}}},
+	)
 
 	made, err := d.p.Create(ctx, p.CreateRequest{Urn: urn(typeMapping), Properties: in})
 	if err != nil {
@@ -247,7 +269,9 @@ func (d program) mapGPU(ctx context.Context) (p.CreateResponse, error) {
 const briefly = "20ms"
 
 // attempt runs the program with the roles as they are after the change, and returns the first refusal.
-func attempt(t *testing.T, change func(*datacentre.Datacentre), alter func(object) object, patience string) (refusal, error) {
+func attempt(
+	t *testing.T, change func(*datacentre.Datacentre), alter func(object) object, patience string,
+) (refusal, error) {
 	t.Helper()
 
 	dc, endpoint := newLab(t)
@@ -262,7 +286,9 @@ func attempt(t *testing.T, change func(*datacentre.Datacentre), alter func(objec
 	w := watch(t, endpoint, cancel)
 	d := program{t, newServer(Options{Poll: testPoll}).provider()}
 	require.NoError(t, d.p.Configure(t.Context(), p.ConfigureRequest{Args: property.NewMap(map[string]property.Value{
-		"endpoint": property.New(w.endpoint), "apiToken": property.New(permissions.Token + "=secret"), "insecure": property.New("true"),
+		"endpoint": property.New(w.endpoint),
+		"apiToken": property.New(permissions.Token + "=secret"),
+		"insecure": property.New("true"),
 	})}))
 
 	machine, image := programInputs(t, patience)
@@ -270,7 +296,8 @@ func attempt(t *testing.T, change func(*datacentre.Datacentre), alter func(objec
 	require.True(t, ok)
 
 	changed := alter(with(machine, object{
-		"memory": object{"dedicated": 8192.0, "floating": 0.0, "shared": 0.0}, "disks": []any{with(disk, object{"size": 30.0})},
+		"memory": object{"dedicated": 8192.0, "floating": 0.0, "shared": 0.0},
+		"disks":  []any{with(disk, object{"size": 30.0})},
 	}))
 
 	err := d.run(ctx, machine, image, changed)
@@ -307,7 +334,8 @@ func TestTheMainRoleIsEnough(t *testing.T) {
 	assert.Empty(t, seen)
 }
 
-// TestNoPrivilegeIsSuperfluous takes one privilege away at a time: the call that the table names is then refused in the table's words.
+// TestNoPrivilegeIsSuperfluous takes one privilege away at a time: the call that the table names is then refused in the
+// table's words.
 func TestNoPrivilegeIsSuperfluous(t *testing.T) {
 	t.Parallel()
 
@@ -342,7 +370,9 @@ func TestNoPrivilegeIsSuperfluous(t *testing.T) {
 				}, alter, patience)
 
 				assert.Equal(t, need.Refusal, seen.reason, "%s: %v", seen.call, err)
-				assert.Regexp(t, "^"+regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(need.Call), `.+`)+"$", seen.call)
+				assert.Regexp(
+					t, "^"+regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(need.Call), `.+`)+"$", seen.call,
+				)
 			})
 		}
 	}

@@ -1,6 +1,7 @@
-// Package proxmoxve stands in for the published proxmoxve provider 6.18.1 (bpg/proxmox 0.69.1) on machines that cannot download it. It keeps the published types,
-// property names, defaults, order of requests, replace rules and errors for VMs, downloaded files, PCI mappings, and for roles, groups, users, their tokens and access rules,
-// and refuses what it does not support.
+// Package proxmoxve stands in for the published proxmoxve provider 6.18.1 (bpg/proxmox 0.69.1) on machines that cannot
+// download it. It keeps the published types, property names, defaults, order of requests, replace rules and errors for
+// VMs, downloaded files, PCI mappings, and for roles, groups, users, their tokens and access rules, and refuses what it
+// does not support.
 package proxmoxve
 
 import (
@@ -48,9 +49,11 @@ type resourceType struct {
 
 // Options are what a plugin's process gets from its surroundings.
 type Options struct {
-	// Poll is how often the state of a task is asked for; the waiting times between tries are multiples of it. 0 = DefaultPoll.
+	// Poll is how often the state of a task is asked for; the waiting times between tries are multiples of it. 0 =
+	// DefaultPoll.
 	Poll time.Duration
-	// CertFile is a PEM file of certificate authorities that are trusted beside the system's, like SSL_CERT_FILE; empty = none.
+	// CertFile is a PEM file of certificate authorities that are trusted beside the system's, like SSL_CERT_FILE; empty =
+	// none.
 	CertFile string
 }
 
@@ -77,7 +80,9 @@ func Provider(o Options) p.Provider {
 // newServer makes an instance; engines get one each, because instances are configured.
 func newServer(o Options) *server {
 	s := &server{o: o, types: map[string]*resourceType{}, running: map[int]context.CancelFunc{}}
-	for _, t := range []*resourceType{virtualMachineType(), downloadFileType(), mappingType(), roleType(), groupType(), userType(), tokenType(), aclType()} {
+	for _, t := range []*resourceType{
+		virtualMachineType(), downloadFileType(), mappingType(), roleType(), groupType(), userType(), tokenType(), aclType(),
+	} {
 		s.types[t.token] = t
 	}
 
@@ -120,14 +125,18 @@ func (s *server) typeOf(urn resource.URN) (*resourceType, error) {
 		return t, nil
 	}
 
-	return nil, fmt.Errorf("the lab's stand-in does not support %s: use one of %s, or run against the published provider", urn.Type(), strings.Join(s.tokens(), ", "))
+	return nil, fmt.Errorf(
+		"the lab's stand-in does not support %s: use one of %s, or run against the published provider", urn.Type(),
+		strings.Join(s.tokens(), ", "),
+	)
 }
 
 func (s *server) tokens() []string {
 	return slices.Sorted(maps.Keys(s.types))
 }
 
-// cancel interrupts whatever runs. Unlike a middleware made for one run, the server works on: several engine runs may follow each other on it.
+// cancel interrupts whatever runs. Unlike a middleware made for one run, the server works on: several engine runs may
+// follow each other on it.
 func (s *server) cancel(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +149,9 @@ func (s *server) cancel(context.Context) error {
 }
 
 // operation prepares a call to Proxmox that cancel can interrupt where nothing half made is left behind; see interrupt.
-func (s *server) operation(ctx context.Context, urn resource.URN) (context.Context, *resourceType, *api, func(), error) {
+func (s *server) operation(
+	ctx context.Context, urn resource.URN,
+) (context.Context, *resourceType, *api, func(), error) {
 	t, err := s.typeOf(urn)
 	if err != nil {
 		return nil, nil, nil, nil, err

@@ -17,7 +17,9 @@ const (
 
 // roleType is the resource of roles: named sets of privileges.
 func roleType() *resourceType {
-	return &resourceType{token: typeRole, attributes: role(), create: createRole, read: readRole, update: updateRole, remove: removeRole}
+	return &resourceType{
+		token: typeRole, attributes: role(), create: createRole, read: readRole, update: updateRole, remove: removeRole,
+	}
 }
 
 func role() attributes {

@@ -30,13 +30,15 @@ const (
 	ignored // a change is not seen
 )
 
-// attribute is one property of a resource: its shape, what it is taken as when it is not stated, and what changing it does.
+// attribute is one property of a resource: its shape, what it is taken as when it is not stated, and what changing it
+// does.
 type attribute struct {
 	kind   kind
 	many   bool       // a list
 	set    bool       // a list whose order and repetitions do not count
 	fields attributes // of a block
-	// fallback is the published default. Lists and blocks have defaults too: the bridge to Terraform fills them in, which Terraform itself does not.
+	// fallback is the published default. Lists and blocks have defaults too: the bridge to Terraform fills them in, which
+	// Terraform itself does not.
 	fallback any
 	effect   effect
 	required bool

@@ -57,7 +57,8 @@ func TestTablesAreThePublishedSDK(t *testing.T) {
 	}
 }
 
-// compare goes through both sides: every published property is in the table, every property of the table is published, with the same kind.
+// compare goes through both sides: every published property is in the table, every property of the table is published,
+// with the same kind.
 func compare(t *testing.T, path string, table attributes, published reflect.Type, state bool) {
 	t.Helper()
 
@@ -129,8 +130,9 @@ func TestRequiredIsRequiredInTheSDK(t *testing.T) {
 		table attributes
 		sdk   reflect.Type
 	}{
-		"a VM": {virtualMachine(), elementType(vm.VirtualMachineArgs{})}, "a download": {downloadFile(), elementType(download.FileArgs{})},
-		"a mapping": {mapping(), elementType(pci.PciArgs{})}, "a role": {role(), elementType(permission.RoleArgs{})},
+		"a VM":       {virtualMachine(), elementType(vm.VirtualMachineArgs{})},
+		"a download": {downloadFile(), elementType(download.FileArgs{})},
+		"a mapping":  {mapping(), elementType(pci.PciArgs{})}, "a role": {role(), elementType(permission.RoleArgs{})},
 		"a group": {group(), elementType(permission.GroupArgs{})}, "a user": {user(), elementType(permission.UserArgs{})},
 		"a token": {token(), elementType(sdkuser.TokenArgs{})}, "an ACL": {acl(), elementType(sdk.AclArgs{})},
 	} {
@@ -139,7 +141,9 @@ func TestRequiredIsRequiredInTheSDK(t *testing.T) {
 
 			for i := range test.sdk.NumField() {
 				field := test.sdk.Field(i)
-				optional := field.Type.Kind() == reflect.Pointer || field.Type.Kind() == reflect.Slice && !slices.Contains(lists, name+": "+field.Name)
+				optional := field.Type.Kind() == reflect.Pointer || field.Type.Kind() == reflect.Slice && !slices.Contains(
+					lists, name+": "+field.Name,
+				)
 				assert.Equal(t, !optional, test.table[field.Tag.Get("pulumi")].required, field.Name)
 			}
 		})
@@ -151,17 +155,22 @@ func TestEffectsOfTheTable(t *testing.T) {
 
 	for want, paths := range map[effect][]string{
 		inPlace: {
-			"description", "tags", "onBoot", "startup.order", "protection", "name", "poolId", "smbios.family", "cdrom.fileId", "disks[0].size", "disks[1]",
+			"description", "tags", "onBoot", "startup.order", "protection", "name", "poolId", "smbios.family", "cdrom.fileId",
+			"disks[0].size", "disks[1]",
 			"started", "stopOnDestroy", "timeoutClone", "migrate",
 		},
 		reboot: {
-			"cpu.cores", "memory.dedicated", "networkDevices[0].bridge", "networkDevices", "hostpcis[0].mapping", "machine", "bios", "serialDevices", "vga.type",
-			"operatingSystem.type", "bootOrders", "scsiHardware", "watchdog.enabled", "agent.enabled", "acpi", "keyboardLayout", "tabletDevice", "kvmArguments",
+			"cpu.cores", "memory.dedicated", "networkDevices[0].bridge", "networkDevices", "hostpcis[0].mapping", "machine",
+			"bios", "serialDevices", "vga.type",
+			"operatingSystem.type", "bootOrders", "scsiHardware", "watchdog.enabled", "agent.enabled", "acpi", "keyboardLayout",
+			"tabletDevice", "kvmArguments",
 			"initialization.ipConfigs[0].ipv4.address", "numas", "disks[0].aio", "efiDisk.datastoreId", "tpmState.datastoreId",
 		},
 		replace: {
-			"clone.vmId", "clone.full", "clone.datastoreId", "clone.nodeName", "clone.retries", "efiDisk.type", "tpmState.version", "template",
-			"vmId", "nodeName", "disks[0].fileId", "initialization.type", "initialization.userAccount.keys", "initialization.userDataFileId",
+			"clone.vmId", "clone.full", "clone.datastoreId", "clone.nodeName", "clone.retries", "efiDisk.type",
+			"tpmState.version", "template",
+			"vmId", "nodeName", "disks[0].fileId", "initialization.type", "initialization.userAccount.keys",
+			"initialization.userDataFileId",
 		},
 	} {
 		for _, path := range paths {
@@ -181,10 +190,16 @@ func TestEffectsOfTheTable(t *testing.T) {
 	}
 
 	for token, replaced := range map[string][]string{
-		typeRole: {"roleId"}, typeGroup: {"groupId"}, typeUser: {"userId"}, typeToken: {"tokenName", "userId"}, typeACL: {"groupId", "path", "roleId", "tokenId", "userId"},
+		typeRole:  {"roleId"},
+		typeGroup: {"groupId"},
+		typeUser:  {"userId"},
+		typeToken: {"tokenName", "userId"},
+		typeACL:   {"groupId", "path", "roleId", "tokenId", "userId"},
 	} {
 		for path, got := range Effects(token) {
-			assert.Equal(t, map[bool]Effect{true: Replace, false: InPlace}[slices.Contains(replaced, path)], got, "%s %s", token, path)
+			assert.Equal(
+				t, map[bool]Effect{true: Replace, false: InPlace}[slices.Contains(replaced, path)], got, "%s %s", token, path,
+			)
 		}
 	}
 }
@@ -196,33 +211,67 @@ func TestCheckRefuses(t *testing.T) {
 		change         object
 		property, says string
 	}{
-		"an unknown property":           {object{"memry": 1.0}, "memry", "does not support memry"},
-		"an unknown property in a list": {object{"disks": []any{object{"interface": "scsi0", "siez": 1.0}}}, "disks[0].siez", "check its spelling"},
-		"a disk from a file":            {object{"disks": []any{object{"interface": "scsi0", "fileId": "local:iso/a.img"}}}, "disks[0].fileId", "stand-in does not support disks[0].fileId"},
-		"an audio device":               {object{"audioDevice": object{"enabled": true}}, "audioDevice", "stand-in does not support audioDevice"},
-		"a USB device":                  {object{"usbs": []any{object{"host": "1"}}}, "usbs", "stand-in does not support usbs"},
-		"an architecture":               {object{"cpu": object{"architecture": "aarch64"}}, "cpu.architecture", "does not support cpu.architecture"},
-		"a VM without a host":           {object{"nodeName": nil}, "nodeName", "Missing required argument"},
-		"a disk without a place":        {object{"disks": []any{object{"size": 10.0}}}, "disks[0].interface", "Missing required argument"},
-		"an output":                     {object{"ipv4Addresses": []any{}}, "ipv4Addresses", "is an output"},
-		"a wrong type":                  {object{"memory": object{"dedicated": "4096"}}, "memory.dedicated", "expected a whole number"},
-		"half a core":                   {object{"cpu": object{"cores": 0.5}}, "cpu.cores", "expected a whole number"},
-		"an object for a list":          {object{"disks": object{}}, "disks", "expected a list"},
-		"a list for an object":          {object{"cpu": []any{}}, "cpu", "expected an object"},
-		"too little memory":             {object{"memory": object{"dedicated": 16.0}}, "memory.dedicated", "range (64 - 268435456)"},
-		"an unknown BIOS":               {object{"bios": "uefi"}, "bios", `expected one of ["ovmf" "seabios"]`},
-		"a VM id below 100":             {object{"vmId": 99.0}, "vmId", "range (100 - 2147483647)"},
-		"a CD-ROM without a storage":    {object{"cdrom": object{"fileId": "talos.iso"}}, "cdrom.fileId", "a file id such as"},
-		"a timeout that is none":        {object{"agent": object{"timeout": "soon"}}, "agent.timeout", "expected a duration"},
-		"a MAC address that is none":    {object{"networkDevices": []any{object{"macAddress": "02:00"}}}, "networkDevices[0].macAddress", "expected a MAC address"},
-		"a serial device that is none":  {object{"serialDevices": []any{object{"device": "tty"}}}, "serialDevices[0].device", `expected "socket"`},
-		"hugepages without NUMA":        {object{"cpu": object{"cores": 2.0}, "memory": object{"hugepages": "2"}}, "memory.hugepages", `"memory.hugepages": all of ` + "`cpu.numa,memory.hugepages` must be specified"},
-		"a disk interface that is none": {object{"disks": []any{object{"interface": "nvme0"}}}, "disks[0].interface", "expected one of ide0..3"},
+		"an unknown property": {object{"memry": 1.0}, "memry", "does not support memry"},
+		"an unknown property in a list": {
+			object{"disks": []any{object{"interface": "scsi0", "siez": 1.0}}}, "disks[0].siez", "check its spelling",
+		},
+		"a disk from a file": {
+			object{"disks": []any{object{"interface": "scsi0", "fileId": "local:iso/a.img"}}},
+			"disks[0].fileId",
+			"stand-in does not support disks[0].fileId",
+		},
+		"an audio device": {
+			object{"audioDevice": object{"enabled": true}}, "audioDevice", "stand-in does not support audioDevice",
+		},
+		"a USB device": {
+			object{"usbs": []any{object{"host": "1"}}}, "usbs", "stand-in does not support usbs",
+		},
+		"an architecture": {
+			object{"cpu": object{"architecture": "aarch64"}}, "cpu.architecture", "does not support cpu.architecture",
+		},
+		"a VM without a host": {object{"nodeName": nil}, "nodeName", "Missing required argument"},
+		"a disk without a place": {
+			object{"disks": []any{object{"size": 10.0}}}, "disks[0].interface", "Missing required argument",
+		},
+		"an output": {object{"ipv4Addresses": []any{}}, "ipv4Addresses", "is an output"},
+		"a wrong type": {
+			object{"memory": object{"dedicated": "4096"}}, "memory.dedicated", "expected a whole number",
+		},
+		"half a core":          {object{"cpu": object{"cores": 0.5}}, "cpu.cores", "expected a whole number"},
+		"an object for a list": {object{"disks": object{}}, "disks", "expected a list"},
+		"a list for an object": {object{"cpu": []any{}}, "cpu", "expected an object"},
+		"too little memory": {
+			object{"memory": object{"dedicated": 16.0}}, "memory.dedicated", "range (64 - 268435456)",
+		},
+		"an unknown BIOS":   {object{"bios": "uefi"}, "bios", `expected one of ["ovmf" "seabios"]`},
+		"a VM id below 100": {object{"vmId": 99.0}, "vmId", "range (100 - 2147483647)"},
+		"a CD-ROM without a storage": {
+			object{"cdrom": object{"fileId": "talos.iso"}}, "cdrom.fileId", "a file id such as",
+		},
+		"a timeout that is none": {object{"agent": object{"timeout": "soon"}}, "agent.timeout", "expected a duration"},
+		"a MAC address that is none": {
+			object{"networkDevices": []any{object{"macAddress": "02:00"}}},
+			"networkDevices[0].macAddress",
+			"expected a MAC address",
+		},
+		"a serial device that is none": {
+			object{"serialDevices": []any{object{"device": "tty"}}}, "serialDevices[0].device", `expected "socket"`,
+		},
+		"hugepages without NUMA": {
+			object{"cpu": object{"cores": 2.0}, "memory": object{"hugepages": "2"}},
+			"memory.hugepages",
+			`"memory.hugepages": all of ` + "`cpu.numa,memory.hugepages` must be specified",
+		},
+		"a disk interface that is none": {
+			object{"disks": []any{object{"interface": "nvme0"}}}, "disks[0].interface", "expected one of ide0..3",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			resp, err := newServer(Options{Poll: testPoll}).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), test.change))})
+			resp, err := newServer(Options{Poll: testPoll}).provider().Check(
+				t.Context(), p.CheckRequest{Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), test.change))},
+			)
 			require.NoError(t, err)
 			require.Len(t, resp.Failures, 1)
 			assert.Equal(t, test.property, resp.Failures[0].Property)
@@ -239,7 +288,9 @@ func TestEveryUnsupportedPropertyIsRefused(t *testing.T) {
 			continue
 		}
 
-		resp, err := newServer(Options{Poll: testPoll}).provider().Check(t.Context(), p.CheckRequest{Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), object{name: "x"}))})
+		resp, err := newServer(Options{Poll: testPoll}).provider().Check(
+			t.Context(), p.CheckRequest{Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), object{name: "x"}))},
+		)
 		require.NoError(t, err)
 		require.Len(t, resp.Failures, 1, name)
 		assert.Contains(t, resp.Failures[0].Reason, "the lab's stand-in does not support "+name)
@@ -250,7 +301,9 @@ func TestCheckFillsInThePublishedDefaults(t *testing.T) {
 	t.Parallel()
 
 	r := newRig(t, newFake(t).URL)
-	in := fromMap(r.check(typeVirtualMachine, object{"nodeName": "pve1", "name": "x", "disks": []any{object{"interface": "virtio0"}}}))
+	in := fromMap(
+		r.check(typeVirtualMachine, object{"nodeName": "pve1", "name": "x", "disks": []any{object{"interface": "virtio0"}}}),
+	)
 
 	assert.Equal(t, object{"enabled": false, "fileId": "", "interface": "ide3"}, in["cdrom"])
 	assert.Equal(t, object{"enabled": false, "timeout": "15m", "trim": false, "type": "virtio"}, in["agent"])
@@ -291,8 +344,10 @@ func TestSchemaNamesThePublishedTypes(t *testing.T) {
 	require.NoError(t, err)
 
 	for _, token := range []string{
-		typeVirtualMachine, typeDownloadFile, "proxmoxve:VM/VirtualMachineDisk:VirtualMachineDisk", "proxmoxve:VM/VirtualMachineInitializationIpConfigIpv4:VirtualMachineInitializationIpConfigIpv4",
-		"proxmoxve:VM/VirtualMachineNetworkDevice:VirtualMachineNetworkDevice", "proxmoxve:VM/VirtualMachineHostpci:VirtualMachineHostpci",
+		typeVirtualMachine, typeDownloadFile, "proxmoxve:VM/VirtualMachineDisk:VirtualMachineDisk",
+		"proxmoxve:VM/VirtualMachineInitializationIpConfigIpv4:VirtualMachineInitializationIpConfigIpv4",
+		"proxmoxve:VM/VirtualMachineNetworkDevice:VirtualMachineNetworkDevice",
+		"proxmoxve:VM/VirtualMachineHostpci:VirtualMachineHostpci",
 	} {
 		assert.Contains(t, resp.Schema, `"`+token+`"`)
 	}
@@ -303,9 +358,15 @@ func TestSchemaNamesThePublishedTypes(t *testing.T) {
 func TestWhatNeedsAnotherPropertyIsContentWithAnyValue(t *testing.T) {
 	t.Parallel()
 
-	for name, cpu := range map[string]any{"no": object{"numa": false}, "yes": object{"numa": true}, "not known": object{"numa": unknown{}}, "nothing known": unknown{}} {
+	for name, cpu := range map[string]any{
+		"no":            object{"numa": false},
+		"yes":           object{"numa": true},
+		"not known":     object{"numa": unknown{}},
+		"nothing known": unknown{},
+	} {
 		resp, err := newServer(Options{Poll: testPoll}).provider().Check(t.Context(), p.CheckRequest{
-			Urn: urn(typeVirtualMachine), Inputs: toProperties(with(node(), object{"cpu": cpu, "memory": object{"keepHugepages": true}})),
+			Urn:    urn(typeVirtualMachine),
+			Inputs: toProperties(with(node(), object{"cpu": cpu, "memory": object{"keepHugepages": true}})),
 		})
 		require.NoError(t, err)
 		assert.Empty(t, resp.Failures, name)

@@ -83,7 +83,9 @@ func (a *api) hasLog(ctx context.Context, upid string) bool {
 		Text string `json:"t"`
 	}
 
-	err := a.call(ctx, http.MethodGet, "/nodes/"+strings.Split(upid, ":")[1]+"/tasks/"+url.PathEscape(upid)+"/log", nil, &lines)
+	err := a.call(
+		ctx, http.MethodGet, "/nodes/"+strings.Split(upid, ":")[1]+"/tasks/"+url.PathEscape(upid)+"/log", nil, &lines,
+	)
 
 	return err == nil && len(lines) > 0
 }
@@ -101,7 +103,8 @@ func exit(upid, status string, o waitOptions, undone bool) error {
 	return fmt.Errorf("task %q failed to complete with exit code: %s", upid, status)
 }
 
-// tries runs do until it succeeds, at most n times while again allows it, with doubling pauses that start at the given number of intervals.
+// tries runs do until it succeeds, at most n times while again allows it, with doubling pauses that start at the given
+// number of intervals.
 func (a *api) tries(ctx context.Context, n int, intervals float64, again func(error) bool, do func() error) error {
 	pause := time.Duration(intervals * float64(a.o.poll))
 

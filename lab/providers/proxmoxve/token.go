@@ -15,7 +15,8 @@ import (
 
 const typeToken = "proxmoxve:User/token:Token" //nolint:gosec // the type's name
 
-// tokenType is the resource of API tokens. Proxmox tells a token's value once: a change of anything but the name loses it from the state, as published.
+// tokenType is the resource of API tokens. Proxmox tells a token's value once: a change of anything but the name loses
+// it from the state, as published.
 func tokenType() *resourceType {
 	return &resourceType{
 		token: typeToken, attributes: token(), framework: true,
@@ -63,7 +64,8 @@ func tokenAt(values object) string {
 	return userAt(str(values, "userId")) + "/token/" + url.PathEscape(str(values, "tokenName"))
 }
 
-// tokenRequest are the parameters that creation and change have in common. A comment that is not stated any more stays, as published.
+// tokenRequest are the parameters that creation and change have in common. A comment that is not stated any more stays,
+// as published.
 func tokenRequest(plan object) (form, error) {
 	f := form{"privsep": bit(flag(plan, "privilegesSeparation"))}
 	if comment, stated := plan["comment"].(string); stated {
@@ -94,7 +96,8 @@ func createToken(ctx context.Context, a *api, plan object) (string, object, erro
 	}
 
 	if err := a.call(ctx, http.MethodPost, tokenAt(plan), f, &made); err != nil {
-		return "", nil, fmt.Errorf("Error creating user token: error creating user token: %w", err) //nolint:revive,staticcheck // published words
+		//nolint:revive,staticcheck // published words
+		return "", nil, fmt.Errorf("Error creating user token: error creating user token: %w", err)
 	}
 
 	plan["value"] = made.ID + "=" + made.Value
@@ -109,7 +112,10 @@ func readToken(ctx context.Context, a *api, id string, before object) (object, e
 	if len(before) == 0 {
 		user, name, ok := strings.Cut(id, "!")
 		if !ok || user == "" || name == "" || strings.Contains(name, "!") {
-			return nil, fmt.Errorf("Unexpected Import Identifier: Expected import identifier with format: 'user_id!token_name'. Got: %q", id) //nolint:revive,staticcheck // published words
+			//nolint:revive,staticcheck // published words
+			return nil, fmt.Errorf(
+				"Unexpected Import Identifier: Expected import identifier with format: 'user_id!token_name'. Got: %q", id,
+			)
 		}
 
 		state["userId"], state["tokenName"] = user, name
@@ -122,7 +128,8 @@ func readToken(ctx context.Context, a *api, id string, before object) (object, e
 	}
 
 	if err := a.call(ctx, http.MethodGet, tokenAt(state), nil, &found); err != nil {
-		return nil, fmt.Errorf("Error reading user token: error retrieving user token: %w", err) //nolint:revive,staticcheck // published words
+		//nolint:revive,staticcheck // published words
+		return nil, fmt.Errorf("Error reading user token: error retrieving user token: %w", err)
 	}
 
 	delete(state, "comment")
@@ -151,7 +158,8 @@ func updateToken(ctx context.Context, a *api, _ string, plan, state object) (obj
 	}
 
 	if err := a.call(ctx, http.MethodPut, tokenAt(plan), f, nil); err != nil {
-		return nil, fmt.Errorf("Error creating user token: error updating user token: %w", err) //nolint:revive,staticcheck // published words
+		//nolint:revive,staticcheck // published words
+		return nil, fmt.Errorf("Error creating user token: error updating user token: %w", err)
 	}
 
 	delete(plan, "value")
@@ -161,7 +169,8 @@ func updateToken(ctx context.Context, a *api, _ string, plan, state object) (obj
 
 func removeToken(ctx context.Context, a *api, _ string, state object) error {
 	if err := a.call(ctx, http.MethodDelete, tokenAt(state), nil, nil); err != nil {
-		return fmt.Errorf("Error deleting user token: error deleting user token: %w", err) //nolint:revive,staticcheck // published words
+		//nolint:revive,staticcheck // published words
+		return fmt.Errorf("Error deleting user token: error deleting user token: %w", err)
 	}
 
 	return nil

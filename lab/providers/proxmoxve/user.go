@@ -17,16 +17,24 @@ const (
 
 // userType is the resource of users, with their rules, groups and password.
 func userType() *resourceType {
-	return &resourceType{token: typeUser, attributes: user(), create: createUser, read: readUser, update: updateUser, remove: removeUser}
+	return &resourceType{
+		token: typeUser, attributes: user(), create: createUser, read: readUser, update: updateUser, remove: removeUser,
+	}
 }
 
 func user() attributes {
 	return attributes{
-		"acls":    aclEntries(),
-		"comment": {fallback: "", effect: inPlace}, "email": {fallback: "", effect: inPlace}, "enabled": {kind: boolean, fallback: true, effect: inPlace},
+		"acls":           aclEntries(),
+		"comment":        {fallback: "", effect: inPlace},
+		"email":          {fallback: "", effect: inPlace},
+		"enabled":        {kind: boolean, fallback: true, effect: inPlace},
 		"expirationDate": {fallback: never, effect: inPlace, validate: userExpiration},
-		"firstName":      {fallback: "", effect: inPlace}, "groups": {many: true, set: true, fallback: []any{}, effect: inPlace}, "keys": {fallback: "", effect: inPlace},
-		"lastName": {fallback: "", effect: inPlace}, "password": {secret: true, effect: inPlace}, "userId": {required: true, effect: replace},
+		"firstName":      {fallback: "", effect: inPlace},
+		"groups":         {many: true, set: true, fallback: []any{}, effect: inPlace},
+		"keys":           {fallback: "", effect: inPlace},
+		"lastName":       {fallback: "", effect: inPlace},
+		"password":       {secret: true, effect: inPlace},
+		"userId":         {required: true, effect: replace},
 	}
 }
 
@@ -40,7 +48,8 @@ func userExpiration(v any) string {
 
 func userAt(id string) string { return userPath + "/" + url.PathEscape(id) }
 
-// userRequest are the parameters that creation and change have in common. Without groups there is no parameter of them, so that the last group is never left: as published.
+// userRequest are the parameters that creation and change have in common. Without groups there is no parameter of them,
+// so that the last group is never left: as published.
 func userRequest(plan object) (form, error) {
 	expires, err := unixTime(str(plan, "expirationDate"))
 	if err != nil {
@@ -48,8 +57,12 @@ func userRequest(plan object) (form, error) {
 	}
 
 	f := form{
-		"comment": str(plan, "comment"), "email": str(plan, "email"), "enable": bit(flag(plan, "enabled")), "expire": expires, "firstname": str(plan, "firstName"),
-		"keys": str(plan, "keys"), "lastname": str(plan, "lastName"),
+		"comment":   str(plan, "comment"),
+		"email":     str(plan, "email"),
+		"enable":    bit(flag(plan, "enabled")),
+		"expire":    expires,
+		"firstname": str(plan, "firstName"),
+		"keys":      str(plan, "keys"), "lastname": str(plan, "lastName"),
 	}
 	f.some("groups", strings.Join(words(plan, "groups"), ","))
 
@@ -80,7 +93,8 @@ func createUser(ctx context.Context, a *api, plan object) (string, object, error
 	return id, state, err
 }
 
-// readUser finds a user who is gone only in words that Proxmox does not have for users: a refresh after one was deleted by hand fails, as published.
+// readUser finds a user who is gone only in words that Proxmox does not have for users: a refresh after one was deleted
+// by hand fails, as published.
 func readUser(ctx context.Context, a *api, id string, before object) (object, error) {
 	found := struct {
 		Comment, Email, FirstName, Keys, LastName string
@@ -106,8 +120,17 @@ func readUser(ctx context.Context, a *api, id string, before object) (object, er
 	slices.Sort(found.Groups)
 
 	return object{
-		"acls": entries, "comment": found.Comment, "email": found.Email, "enabled": found.Enable == 1, "expirationDate": date(found.Expire), "firstName": found.FirstName,
-		"groups": toList(found.Groups), "keys": found.Keys, "lastName": found.LastName, "password": before["password"], "userId": id,
+		"acls":           entries,
+		"comment":        found.Comment,
+		"email":          found.Email,
+		"enabled":        found.Enable == 1,
+		"expirationDate": date(found.Expire),
+		"firstName":      found.FirstName,
+		"groups":         toList(found.Groups),
+		"keys":           found.Keys,
+		"lastName":       found.LastName,
+		"password":       before["password"],
+		"userId":         id,
 	}, nil
 }
 

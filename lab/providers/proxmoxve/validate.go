@@ -96,7 +96,10 @@ func machineType(v any) string {
 }
 
 func diskInterface(v any) string {
-	return matching(`^(ide[0-3]|sata[0-5]|scsi([0-9]|[12][0-9]|30)|virtio([0-9]|1[0-5]))$`, "expected one of ide0..3, sata0..5, scsi0..30, virtio0..15")(v)
+	return matching(
+		`^(ide[0-3]|sata[0-5]|scsi([0-9]|[12][0-9]|30)|virtio([0-9]|1[0-5]))$`,
+		"expected one of ide0..3, sata0..5, scsi0..30, virtio0..15",
+	)(v)
 }
 
 func cloudInitInterface(v any) string {

@@ -188,7 +188,8 @@ func toList(values []string) []any {
 	return out
 }
 
-// same compares two values of an attribute: an unset primitive or list equals its zero, but no block is something else than an empty one.
+// same compares two values of an attribute: an unset primitive or list equals its zero, but no block is something else
+// than an empty one.
 func (a attribute) same(x, y any) bool {
 	switch {
 	case x == (unknown{}) || y == (unknown{}):

@@ -40,7 +40,8 @@ func virtualMachineType() *resourceType {
 	}
 }
 
-// withoutCards is the published provider's answer to a machine that states no network devices: its default, one empty device, does not pass the bridge.
+// withoutCards is the published provider's answer to a machine that states no network devices: its default, one empty
+// device, does not pass the bridge.
 func withoutCards(plan object) error {
 	if plan["networkDevices"] != nil {
 		return nil
@@ -88,7 +89,8 @@ func suppressVM(plan, state object) {
 	}
 }
 
-// suppressDisks takes back what the published provider does not see: a list of no disks, and other limits where a disk has and had some.
+// suppressDisks takes back what the published provider does not see: a list of no disks, and other limits where a disk
+// has and had some.
 func suppressDisks(plan, state object) {
 	if stated, ok := plan["disks"].([]any); ok && len(stated) == 0 {
 		plan["disks"] = state["disks"]
@@ -124,7 +126,9 @@ func sameBlocks(x, y []object, key string) bool {
 		byKey[str(b, key)] = b
 	}
 
-	element := attribute{kind: block, fields: virtualMachine()[map[string]string{"interface": "disks", "device": "numas"}[key]].fields}
+	element := attribute{
+		kind: block, fields: virtualMachine()[map[string]string{"interface": "disks", "device": "numas"}[key]].fields,
+	}
 	element.fields = maps.Clone(element.fields)
 	delete(element.fields, "pathInDatastore")
 
@@ -157,7 +161,8 @@ func recomputedOutputs(plan, state object) []string {
 	return []string{"ipv4Addresses", "ipv6Addresses", "networkInterfaceNames"}
 }
 
-// unread are the lists that only a look at the machine fills. Where an operation ended without one, the next update comes back for them and does nothing else.
+// unread are the lists that only a look at the machine fills. Where an operation ended without one, the next update
+// comes back for them and does nothing else.
 func unread(_, state object, found map[string]p.DiffKind) {
 	for _, name := range []string{"ipv4Addresses", "ipv6Addresses", "networkInterfaceNames", "macAddresses"} {
 		if state[name] == nil {

@@ -18,13 +18,19 @@ import (
 // node is a machine the way the project states it: nothing left for the provider to guess.
 func node() object {
 	return object{
-		"name": "dev-cp-1", "nodeName": "pve1", "vmId": 2000.0, "bios": "ovmf", "machine": "q35", "tags": []any{"talos", "dev"}, "stopOnDestroy": true,
-		"clone":   object{"vmId": 900.0, "full": true},
-		"cpu":     object{"cores": 4.0, "type": "host"},
-		"memory":  object{"dedicated": 4096.0},
-		"cdrom":   object{"enabled": true, "fileId": "none", "interface": "ide0"},
-		"efiDisk": object{"datastoreId": "local-lvm", "type": "4m"},
-		"disks":   []any{object{"interface": "scsi0", "datastoreId": "local-lvm", "size": 40.0}},
+		"name":          "dev-cp-1",
+		"nodeName":      "pve1",
+		"vmId":          2000.0,
+		"bios":          "ovmf",
+		"machine":       "q35",
+		"tags":          []any{"talos", "dev"},
+		"stopOnDestroy": true,
+		"clone":         object{"vmId": 900.0, "full": true},
+		"cpu":           object{"cores": 4.0, "type": "host"},
+		"memory":        object{"dedicated": 4096.0},
+		"cdrom":         object{"enabled": true, "fileId": "none", "interface": "ide0"},
+		"efiDisk":       object{"datastoreId": "local-lvm", "type": "4m"},
+		"disks":         []any{object{"interface": "scsi0", "datastoreId": "local-lvm", "size": 40.0}},
 		"networkDevices": []any{object{
 			"bridge": "vmbr0", "macAddress": "02:00:00:00:00:01",
 		}},
@@ -71,7 +77,8 @@ func TestCloneKeepsThePublishedOrderOfRequests(t *testing.T) {
 		"PUT /nodes/pve1/qemu/2000/resize", "POST /nodes/pve1/qemu/2000/move_disk",
 		"POST /nodes/pve1/qemu/2000/status/start", "GET /nodes/pve1/qemu/2000/status/current",
 		"GET /cluster/resources", "GET /nodes/pve1/qemu/2000/config", "GET /nodes/pve1/qemu/2000/status/current",
-		"GET /nodes/pve1/storage/local-lvm/content/local-lvm:base-900-disk-0", "GET /nodes/pve1/storage/local-lvm/content/local-lvm:base-900-disk-1",
+		"GET /nodes/pve1/storage/local-lvm/content/local-lvm:base-900-disk-0",
+		"GET /nodes/pve1/storage/local-lvm/content/local-lvm:base-900-disk-1",
 	}, verbs)
 	assert.Equal(t, "2000", resp.ID)
 }
@@ -88,9 +95,20 @@ func TestCloneSendsWhatThePublishedProviderSends(t *testing.T) {
 
 	set := params(t, requests[4])
 	for name, want := range map[string]string{
-		"bios": "ovmf", "cores": "4", "cpu": "cputype=host", "memory": "4096", "balloon": "0", "tags": "dev;talos", "onboot": "1",
-		"agent": "enabled=0,fstrim_cloned_disks=0,type=virtio", "ostype": "other", "vga": "memory=16,type=std", "serial0": "socket",
-		"net0": "model=virtio,bridge=vmbr0,firewall=0,macaddr=02:00:00:00:00:01", "ide0": "file=none,media=cdrom,", "ide2": "file=local-lvm:cloudinit,media=cdrom,",
+		"bios":      "ovmf",
+		"cores":     "4",
+		"cpu":       "cputype=host",
+		"memory":    "4096",
+		"balloon":   "0",
+		"tags":      "dev;talos",
+		"onboot":    "1",
+		"agent":     "enabled=0,fstrim_cloned_disks=0,type=virtio",
+		"ostype":    "other",
+		"vga":       "memory=16,type=std",
+		"serial0":   "socket",
+		"net0":      "model=virtio,bridge=vmbr0,firewall=0,macaddr=02:00:00:00:00:01",
+		"ide0":      "file=none,media=cdrom,",
+		"ide2":      "file=local-lvm:cloudinit,media=cdrom,",
 		"ipconfig0": "gw=127.20.1.1,ip=127.20.1.10/24", "nameserver": "1.1.1.1 8.8.8.8",
 	} {
 		assert.Equal(t, want, set.Get(name), name)
@@ -137,7 +155,12 @@ func TestDiffOfAnUnchangedNode(t *testing.T) {
 	t.Run("a refresh changes nothing", func(t *testing.T) {
 		t.Parallel()
 
-		read, err := r.p.Read(t.Context(), p.ReadRequest{ID: resp.ID, Urn: urn(typeVirtualMachine), Properties: resp.Properties, Inputs: r.check(typeVirtualMachine, node())})
+		read, err := r.p.Read(
+			t.Context(),
+			p.ReadRequest{
+				ID: resp.ID, Urn: urn(typeVirtualMachine), Properties: resp.Properties, Inputs: r.check(typeVirtualMachine, node()),
+			},
+		)
 		require.NoError(t, err)
 		assert.Equal(t, fromMap(resp.Properties), fromMap(read.Properties))
 	})
@@ -153,22 +176,44 @@ func TestDiff(t *testing.T) {
 		change object
 		want   map[string]p.DiffKind
 	}{
-		"memory changes in place":            {object{"memory": object{"dedicated": 8192.0}}, map[string]p.DiffKind{"memory.dedicated": p.Update}},
-		"cores change in place":              {object{"cpu": object{"cores": 8.0, "type": "host"}}, map[string]p.DiffKind{"cpu.cores": p.Update}},
-		"the order of tags does not count":   {object{"tags": []any{"dev", "talos"}}, map[string]p.DiffKind{}},
-		"a new tag is an update":             {object{"tags": []any{"dev", "talos", "x"}}, map[string]p.DiffKind{"tags": p.Update}},
-		"a larger disk grows in place":       {object{"disks": []any{with(disk, object{"size": 50.0})}}, map[string]p.DiffKind{"disks[0].size": p.Update}},
-		"another disk is added in place":     {object{"disks": []any{disk, with(disk, object{"interface": "scsi1"})}}, map[string]p.DiffKind{"disks[1]": p.Add}},
-		"another template replaces":          {object{"clone": object{"vmId": 901.0, "full": true}}, map[string]p.DiffKind{"clone.vmId": p.UpdateReplace}},
-		"no template any more replaces":      {object{"clone": nil}, map[string]p.DiffKind{"clone": p.DeleteReplace}},
-		"another host replaces":              {object{"nodeName": "pve2"}, map[string]p.DiffKind{"nodeName": p.UpdateReplace}},
-		"another host with migrate migrates": {object{"nodeName": "pve2", "migrate": true}, map[string]p.DiffKind{"nodeName": p.Update, "migrate": p.Update}},
-		"another id replaces":                {object{"vmId": 2001.0}, map[string]p.DiffKind{"vmId": p.UpdateReplace}},
-		"another EFI type replaces":          {object{"efiDisk": object{"datastoreId": "local-lvm", "type": "2m"}}, map[string]p.DiffKind{"efiDisk.type": p.UpdateReplace}},
-		"a TPM replaces":                     {object{"tpmState": object{"datastoreId": "local-lvm"}}, map[string]p.DiffKind{"tpmState": p.AddReplace}},
-		"a template replaces":                {object{"template": true}, map[string]p.DiffKind{"template": p.UpdateReplace}},
+		"memory changes in place": {
+			object{"memory": object{"dedicated": 8192.0}}, map[string]p.DiffKind{"memory.dedicated": p.Update},
+		},
+		"cores change in place": {
+			object{"cpu": object{"cores": 8.0, "type": "host"}}, map[string]p.DiffKind{"cpu.cores": p.Update},
+		},
+		"the order of tags does not count": {object{"tags": []any{"dev", "talos"}}, map[string]p.DiffKind{}},
+		"a new tag is an update": {
+			object{"tags": []any{"dev", "talos", "x"}}, map[string]p.DiffKind{"tags": p.Update},
+		},
+		"a larger disk grows in place": {
+			object{"disks": []any{with(disk, object{"size": 50.0})}}, map[string]p.DiffKind{"disks[0].size": p.Update},
+		},
+		"another disk is added in place": {
+			object{"disks": []any{disk, with(disk, object{"interface": "scsi1"})}}, map[string]p.DiffKind{"disks[1]": p.Add},
+		},
+		"another template replaces": {
+			object{"clone": object{"vmId": 901.0, "full": true}}, map[string]p.DiffKind{"clone.vmId": p.UpdateReplace},
+		},
+		"no template any more replaces": {object{"clone": nil}, map[string]p.DiffKind{"clone": p.DeleteReplace}},
+		"another host replaces": {
+			object{"nodeName": "pve2"}, map[string]p.DiffKind{"nodeName": p.UpdateReplace},
+		},
+		"another host with migrate migrates": {
+			object{"nodeName": "pve2", "migrate": true}, map[string]p.DiffKind{"nodeName": p.Update, "migrate": p.Update},
+		},
+		"another id replaces": {object{"vmId": 2001.0}, map[string]p.DiffKind{"vmId": p.UpdateReplace}},
+		"another EFI type replaces": {
+			object{"efiDisk": object{"datastoreId": "local-lvm", "type": "2m"}},
+			map[string]p.DiffKind{"efiDisk.type": p.UpdateReplace},
+		},
+		"a TPM replaces": {
+			object{"tpmState": object{"datastoreId": "local-lvm"}}, map[string]p.DiffKind{"tpmState": p.AddReplace},
+		},
+		"a template replaces": {object{"template": true}, map[string]p.DiffKind{"template": p.UpdateReplace}},
 		"a cloud-init format replaces": {
-			object{"initialization": with(node()["initialization"].(object), object{"type": "nocloud"})}, map[string]p.DiffKind{"initialization.type": p.UpdateReplace},
+			object{"initialization": with(node()["initialization"].(object), object{"type": "nocloud"})},
+			map[string]p.DiffKind{"initialization.type": p.UpdateReplace},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +260,10 @@ func TestAutomaticNameStays(t *testing.T) {
 	require.Regexp(t, `^node-[0-9a-f]{7}$`, in.Get("name").AsString())
 
 	again, err := r.p.Check(t.Context(), p.CheckRequest{
-		Urn: urn(typeVirtualMachine), State: in, Inputs: toProperties(with(node(), object{"name": nil})), RandomSeed: []byte("another seed 1234"),
+		Urn:        urn(typeVirtualMachine),
+		State:      in,
+		Inputs:     toProperties(with(node(), object{"name": nil})),
+		RandomSeed: []byte("another seed 1234"),
 	})
 	require.NoError(t, err)
 	assert.Equal(t, in.Get("name"), again.Inputs.Get("name"))
@@ -230,7 +278,12 @@ func TestTheSecondUpdateOfAnUnstatedCdromSendsBothSetAndDelete(t *testing.T) {
 
 	require.Equal(t, p.Add, r.diff(typeVirtualMachine, plain, resp.Properties)["cdrom"])
 
-	_, err := r.p.Update(t.Context(), p.UpdateRequest{ID: "2000", Urn: urn(typeVirtualMachine), State: resp.Properties, Inputs: r.check(typeVirtualMachine, plain)})
+	_, err := r.p.Update(
+		t.Context(),
+		p.UpdateRequest{
+			ID: "2000", Urn: urn(typeVirtualMachine), State: resp.Properties, Inputs: r.check(typeVirtualMachine, plain),
+		},
+	)
 	require.NoError(t, err)
 
 	for _, request := range f.recorded() {
@@ -247,7 +300,9 @@ func TestTheSecondUpdateOfAnUnstatedCdromSendsBothSetAndDelete(t *testing.T) {
 }
 
 // unseen is what a state lacks when an operation ended without a look at the machine.
-var unseen = map[string]p.DiffKind{"ipv4Addresses": p.Add, "ipv6Addresses": p.Add, "networkInterfaceNames": p.Add, "macAddresses": p.Add}
+var unseen = map[string]p.DiffKind{
+	"ipv4Addresses": p.Add, "ipv6Addresses": p.Add, "networkInterfaceNames": p.Add, "macAddresses": p.Add,
+}
 
 func writes(requests []string) []string {
 	return slices.DeleteFunc(requests, func(request string) bool { return strings.HasPrefix(request, "GET") })
@@ -262,14 +317,21 @@ func TestAFailedCreate(t *testing.T) {
 		kept    bool
 	}{
 		"a template that is not there leaves nothing": {func(f *fake) { delete(f.vms, 900) }, "does not exist", false},
-		"a clone task that fails leaves nothing":      {func(f *fake) { f.exits["qmclone"] = "clone failed: out of space" }, "out of space", false},
-		"a start that fails leaves the machine":       {func(f *fake) { f.exits["qmstart"] = "VM is locked (backup)" }, "VM is locked (backup)", true},
+		"a clone task that fails leaves nothing": {
+			func(f *fake) { f.exits["qmclone"] = "clone failed: out of space" }, "out of space", false,
+		},
+		"a start that fails leaves the machine": {
+			func(f *fake) { f.exits["qmstart"] = "VM is locked (backup)" }, "VM is locked (backup)", true,
+		},
 		"a refused configuration leaves the machine": {func(f *fake) {
 			f.special = func(method, path string, _ url.Values) (answer, bool) {
-				return answer{status: 403, reason: "Permission check failed (/vms/2000, VM.Config.CPU)"}, method == "PUT" && strings.HasSuffix(path, "/config")
+				return answer{status: 403, reason: "Permission check failed (/vms/2000, VM.Config.CPU)"}, method == "PUT" &&
+					strings.HasSuffix(path, "/config")
 			}
 		}, "Permission check failed (/vms/2000, VM.Config.CPU)", true},
-		"a template without EFI type leaves the machine": {func(f *fake) { f.vms[900]["efidisk0"] = "local-lvm:base-900-disk-1,size=4M" }, "efitype", true},
+		"a template without EFI type leaves the machine": {
+			func(f *fake) { f.vms[900]["efidisk0"] = "local-lvm:base-900-disk-1,size=4M" }, "efitype", true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -291,11 +353,17 @@ func TestAFailedCreate(t *testing.T) {
 
 			f.recorded()
 
-			// The next update misses what a look at the machine would have told, and mends nothing: docs/provider-pitfalls.md#disks-from-files.
+			// The next update misses what a look at the machine would have told, and mends nothing:
+			// docs/provider-pitfalls.md#disks-from-files.
 			assert.Equal(t, unseen, r.diff(typeVirtualMachine, node(), resp.Properties))
 
 			f.special = nil
-			_, err = r.p.Update(t.Context(), p.UpdateRequest{ID: "2000", Urn: urn(typeVirtualMachine), State: resp.Properties, Inputs: r.check(typeVirtualMachine, node())})
+			_, err = r.p.Update(
+				t.Context(),
+				p.UpdateRequest{
+					ID: "2000", Urn: urn(typeVirtualMachine), State: resp.Properties, Inputs: r.check(typeVirtualMachine, node()),
+				},
+			)
 			require.NoError(t, err)
 			assert.Equal(t, []string{"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1"}, writes(f.recorded()))
 		})
@@ -343,7 +411,9 @@ func TestCancel(t *testing.T) {
 			in := r.check(typeVirtualMachine, node())
 
 			go func() {
-				resp, err := r.p.Create(context.WithoutCancel(t.Context()), p.CreateRequest{Urn: urn(typeVirtualMachine), Properties: in})
+				resp, err := r.p.Create(
+					context.WithoutCancel(t.Context()), p.CreateRequest{Urn: urn(typeVirtualMachine), Properties: in},
+				)
 				done <- result{resp, err}
 			}()
 
@@ -369,7 +439,15 @@ func TestSecretsStaySecret(t *testing.T) {
 
 	f := newFake(t)
 	r := newRig(t, f.URL)
-	in := toProperties(with(node(), object{"description": "x", "initialization": with(node()["initialization"].(object), object{"userAccount": object{"password": "p"}})}))
+	in := toProperties(
+		with(
+			node(),
+			object{
+				"description":    "x",
+				"initialization": with(node()["initialization"].(object), object{"userAccount": object{"password": "p"}}),
+			},
+		),
+	)
 	in = in.Set("description", property.New("x").WithSecret(true))
 
 	checked, err := r.p.Check(t.Context(), p.CheckRequest{Urn: urn(typeVirtualMachine), Inputs: in})
@@ -382,10 +460,20 @@ func TestSecretsStaySecret(t *testing.T) {
 	assert.True(t, resp.Properties.Get("initialization").AsMap().Get("userAccount").AsMap().Get("password").Secret())
 	assert.False(t, resp.Properties.Get("name").Secret())
 
-	diff, err := r.p.Diff(t.Context(), p.DiffRequest{Urn: urn(typeVirtualMachine), Inputs: checked.Inputs, State: resp.Properties, IgnoreChanges: []string{"disks[0].speed"}})
+	diff, err := r.p.Diff(
+		t.Context(),
+		p.DiffRequest{
+			Urn:           urn(typeVirtualMachine),
+			Inputs:        checked.Inputs,
+			State:         resp.Properties,
+			IgnoreChanges: []string{"disks[0].speed"},
+		},
+	)
 	require.NoError(t, err)
 
 	for path := range diff.DetailedDiff {
-		assert.False(t, strings.HasPrefix(path, "initialization"), "Proxmox answers the password with asterisks, which is no difference")
+		assert.False(
+			t, strings.HasPrefix(path, "initialization"), "Proxmox answers the password with asterisks, which is no difference",
+		)
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// cloneVM copies a template and makes it what the program states. From the end of the copy on there is something to keep.
+// cloneVM copies a template and makes it what the program states. From the end of the copy on there is something to
+// keep.
 func cloneVM(ctx context.Context, m machine, plan object) (bool, error) {
 	if err := cloneSource(ctx, m, plan); err != nil {
 		return false, err
@@ -42,7 +43,8 @@ func cloneVM(ctx context.Context, m machine, plan object) (bool, error) {
 	return true, m.fitFirmware(ctx, plan, after)
 }
 
-// cloneForm is the one large change after the copy. Neither the machine type nor the boot order is in it: a clone keeps the template's.
+// cloneForm is the one large change after the copy. Neither the machine type nor the boot order is in it: a clone keeps
+// the template's.
 func cloneForm(ctx context.Context, m machine, plan object, before map[string]string) (form, []string, error) {
 	f := form{"onboot": bit(flag(plan, "onBoot"))}
 
@@ -109,13 +111,19 @@ func (m machine) freeDrives(ctx context.Context, drive, existing string) error {
 	return m.set(ctx, form{}, del)
 }
 
-// encodeUnlessDefault adds the settings that a clone keeps from its template when the program states the published default, or nothing.
+// encodeUnlessDefault adds the settings that a clone keeps from its template when the program states the published
+// default, or nothing.
 func encodeUnlessDefault(f form, plan object) {
 	table := virtualMachine()
 
 	for name, pve := range map[string]string{
-		"acpi": "acpi", "kvmArguments": "args", "bios": "bios", "scsiHardware": "scsihw", "keyboardLayout": "keyboard", "tabletDevice": "tablet",
-		"protection": "protection", "template": "template",
+		"acpi":           "acpi",
+		"kvmArguments":   "args",
+		"bios":           "bios",
+		"scsiHardware":   "scsihw",
+		"keyboardLayout": "keyboard",
+		"tabletDevice":   "tablet",
+		"protection":     "protection", "template": "template",
 	} {
 		a := table[name]
 		if a.same(plan[name], a.fallback) {
@@ -200,7 +208,8 @@ func (m machine) fitDisks(ctx context.Context, plan object, config map[string]st
 	return nil
 }
 
-// fitFirmware gives the EFI disk and the TPM their storage. The published provider always asks for the move, and counts on Proxmox' refusal where they are there already.
+// fitFirmware gives the EFI disk and the TPM their storage. The published provider always asks for the move, and counts
+// on Proxmox' refusal where they are there already.
 func (m machine) fitFirmware(ctx context.Context, plan object, config map[string]string) error {
 	if efi := child(plan, "efiDisk"); efi != nil {
 		current, exists := config["efidisk0"]

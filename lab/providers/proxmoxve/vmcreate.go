@@ -11,10 +11,17 @@ import (
 // buildVM creates a machine with new disks and tells whether there is something to keep.
 func buildVM(ctx context.Context, m machine, plan object) (bool, error) {
 	f := form{
-		"vmid": strconv.Itoa(m.id), "acpi": bit(flag(plan, "acpi")), "agent": encodeAgent(child(plan, "agent")), "bios": str(plan, "bios"),
-		"keyboard": str(plan, "keyboardLayout"), "onboot": bit(flag(plan, "onBoot")), "ostype": str(child(plan, "operatingSystem"), "type"),
-		"protection": bit(flag(plan, "protection")), "scsihw": str(plan, "scsiHardware"), "tablet": bit(flag(plan, "tabletDevice")),
-		"template": bit(flag(plan, "template")), "vga": encodeVGA(child(plan, "vga")),
+		"vmid":       strconv.Itoa(m.id),
+		"acpi":       bit(flag(plan, "acpi")),
+		"agent":      encodeAgent(child(plan, "agent")),
+		"bios":       str(plan, "bios"),
+		"keyboard":   str(plan, "keyboardLayout"),
+		"onboot":     bit(flag(plan, "onBoot")),
+		"ostype":     str(child(plan, "operatingSystem"), "type"),
+		"protection": bit(flag(plan, "protection")),
+		"scsihw":     str(plan, "scsiHardware"),
+		"tablet":     bit(flag(plan, "tabletDevice")),
+		"template":   bit(flag(plan, "template")), "vga": encodeVGA(child(plan, "vga")),
 	}
 
 	encodeCPU(f, child(plan, "cpu"))
@@ -24,7 +31,12 @@ func buildVM(ctx context.Context, m machine, plan object) (bool, error) {
 	encodeMany(f, plan)
 
 	for _, name := range []struct{ property, pve string }{
-		{"description", "description"}, {"name", "name"}, {"poolId", "pool"}, {"kvmArguments", "args"}, {"machine", "machine"}, {"hookScriptFileId", "hookscript"},
+		{"description", "description"},
+		{"name", "name"},
+		{"poolId", "pool"},
+		{"kvmArguments", "args"},
+		{"machine", "machine"},
+		{"hookScriptFileId", "hookscript"},
 	} {
 		f.some(name.pve, str(plan, name.property))
 	}
@@ -139,7 +151,8 @@ func cdromVolume(cdrom object) string {
 	return "cdrom"
 }
 
-// createCall asks three times, with a deletion of VM 0 in between, which never exists: a slip of the published provider that servers must bear.
+// createCall asks three times, with a deletion of VM 0 in between, which never exists: a slip of the published provider
+// that servers must bear.
 func createCall(ctx context.Context, m machine, f form) (bool, error) {
 	var (
 		upid  string

@@ -120,9 +120,15 @@ func (r *reading) disk(ctx context.Context, name string, o map[string]string) (o
 	}
 
 	d := object{
-		"datastoreId": storage, "pathInDatastore": inside, "fileFormat": format, "interface": name, "size": float64(size >> 30),
-		"aio": orElse(o, "aio", "io_uring"), "backup": orElse(o, "backup", "1") == "1", "iothread": isTrue(o["iothread"]),
-		"replicate": orElse(o, "replicate", "1") == "1", "serial": o["serial"], "ssd": isTrue(o["ssd"]),
+		"datastoreId":     storage,
+		"pathInDatastore": inside,
+		"fileFormat":      format,
+		"interface":       name,
+		"size":            float64(size >> 30),
+		"aio":             orElse(o, "aio", "io_uring"),
+		"backup":          orElse(o, "backup", "1") == "1",
+		"iothread":        isTrue(o["iothread"]),
+		"replicate":       orElse(o, "replicate", "1") == "1", "serial": o["serial"], "ssd": isTrue(o["ssd"]),
 		"discard": orElse(o, "discard", "ignore"), "cache": orElse(o, "cache", "none"),
 	}
 
@@ -134,7 +140,8 @@ func (r *reading) disk(ctx context.Context, name string, o map[string]string) (o
 		limited = limited || has
 	}
 
-	// Without limits the published provider reads no block at all, where the program's default is a block of zeros: the difference that never ends.
+	// Without limits the published provider reads no block at all, where the program's default is a block of zeros: the
+	// difference that never ends.
 	if limited {
 		d["speed"] = speed
 	}
@@ -161,7 +168,10 @@ func (r *reading) firmware(ctx context.Context) error {
 	}
 
 	r.out["efiDisk"] = object{
-		"datastoreId": storage, "fileFormat": format, "type": strings.ToLower(orElse(o, "efitype", "2m")), "preEnrolledKeys": isTrue(o["pre-enrolled-keys"]),
+		"datastoreId":     storage,
+		"fileFormat":      format,
+		"type":            strings.ToLower(orElse(o, "efitype", "2m")),
+		"preEnrolledKeys": isTrue(o["pre-enrolled-keys"]),
 	}
 
 	return nil
@@ -194,7 +204,11 @@ func (r *reading) network(ctx context.Context) {
 		r.out["macAddresses"] = toList(found.macs)
 	}
 
-	r.out["ipv4Addresses"], r.out["ipv6Addresses"], r.out["networkInterfaceNames"] = lists(found.ipv4), lists(found.ipv6), toList(found.names)
+	r.out["ipv4Addresses"], r.out["ipv6Addresses"], r.out["networkInterfaceNames"] = lists(
+		found.ipv4,
+	), lists(found.ipv6), toList(
+		found.names,
+	)
 }
 
 // guestNetwork is what the guest reports, one element per interface.

@@ -41,7 +41,13 @@ func readVM(ctx context.Context, a *api, id string, before object) (object, erro
 		return nil, err
 	}
 
-	r := reading{table: virtualMachine(), m: machine{api: a, host: host, id: number}, clone: child(before, "clone") != nil, before: before, out: maps.Clone(before)}
+	r := reading{
+		table:  virtualMachine(),
+		m:      machine{api: a, host: host, id: number},
+		clone:  child(before, "clone") != nil,
+		before: before,
+		out:    maps.Clone(before),
+	}
 
 	if r.config, err = r.m.config(ctx); err != nil {
 		if gone(err) {
@@ -81,8 +87,13 @@ func readVM(ctx context.Context, a *api, id string, before object) (object, erro
 func (r *reading) primitives() {
 	for name, pve := range map[string]struct{ key, absent string }{
 		"acpi": {"acpi", "1"}, "kvmArguments": {"args", ""}, "bios": {"bios", "seabios"}, "description": {"description", ""},
-		"keyboardLayout": {"keyboard", ""}, "machine": {"machine", ""}, "name": {"name", ""}, "protection": {"protection", "0"},
-		"tabletDevice": {"tablet", "1"}, "template": {"template", "0"}, "scsiHardware": {"scsihw", str(r.before, "scsiHardware")},
+		"keyboardLayout": {"keyboard", ""},
+		"machine":        {"machine", ""},
+		"name":           {"name", ""},
+		"protection":     {"protection", "0"},
+		"tabletDevice":   {"tablet", "1"},
+		"template":       {"template", "0"},
+		"scsiHardware":   {"scsihw", str(r.before, "scsiHardware")},
 	} {
 		a := r.table[name]
 		if r.clone && a.same(r.before[name], a.fallback) {
@@ -102,7 +113,8 @@ func (r *reading) primitives() {
 	}
 }
 
-// take sets a block: always when the program states it, and for a machine that is no clone when it is not the default either.
+// take sets a block: always when the program states it, and for a machine that is no clone when it is not the default
+// either.
 func (r *reading) take(name string, value object) {
 	stated := r.before[name] != nil
 	a := r.table[name]

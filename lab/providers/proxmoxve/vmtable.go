@@ -2,7 +2,8 @@ package proxmoxve
 
 import "maps"
 
-// virtualMachine is the table of the VM's properties: shape, default and what a change does. It follows bpg/proxmox 0.69.1 behind proxmoxve 6.18.1.
+// virtualMachine is the table of the VM's properties: shape, default and what a change does. It follows bpg/proxmox
+// 0.69.1 behind proxmoxve 6.18.1.
 func virtualMachine() attributes {
 	out := attributes{}
 	for _, part := range []attributes{vmIdentity(), vmHardware(), vmDevices(), vmTimeouts()} {
@@ -36,11 +37,17 @@ func vmIdentity() attributes {
 			"vmId":        {kind: integer, required: true, effect: replace, validate: vmID},
 		}},
 		"smbios": {kind: block, effect: inPlace, fields: attributes{
-			"family": {fallback: ""}, "manufacturer": {fallback: ""}, "product": {fallback: ""}, "serial": {fallback: ""}, "sku": {fallback: ""},
-			"uuid": {computed: true}, "version": {fallback: ""},
+			"family":       {fallback: ""},
+			"manufacturer": {fallback: ""},
+			"product":      {fallback: ""},
+			"serial":       {fallback: ""},
+			"sku":          {fallback: ""},
+			"uuid":         {computed: true}, "version": {fallback: ""},
 		}},
 		"startup": {kind: block, effect: inPlace, fields: attributes{
-			"downDelay": {kind: integer, fallback: -1.0}, "order": {kind: integer, fallback: -1.0}, "upDelay": {kind: integer, fallback: -1.0},
+			"downDelay": {kind: integer, fallback: -1.0},
+			"order":     {kind: integer, fallback: -1.0},
+			"upDelay":   {kind: integer, fallback: -1.0},
 		}},
 		"hookScriptFileId":      {fallback: "", effect: inPlace},
 		"ipv4Addresses":         {kind: texts, many: true, output: true},
@@ -110,7 +117,8 @@ func vmHardware() attributes {
 	}
 }
 
-// vmDevices are drives, cards and ports. The default disk has no speed block, unlike a stated disk, because its default is a value of its own.
+// vmDevices are drives, cards and ports. The default disk has no speed block, unlike a stated disk, because its default
+// is a value of its own.
 func vmDevices() attributes {
 	cdrom := attributes{
 		"enabled":   {kind: boolean, fallback: false},
@@ -138,7 +146,14 @@ func vmDevices() attributes {
 			"version":     {effect: replace, fallback: "v2.0", validate: oneOf("v1.2", "v2.0")},
 		}},
 		"hostpcis": {kind: block, many: true, effect: reboot, fields: attributes{
-			"device": {required: true}, "id": {}, "mapping": {}, "mdev": {}, "pcie": {kind: boolean}, "romFile": {}, "rombar": {kind: boolean}, "xvga": {kind: boolean},
+			"device":  {required: true},
+			"id":      {},
+			"mapping": {},
+			"mdev":    {},
+			"pcie":    {kind: boolean},
+			"romFile": {},
+			"rombar":  {kind: boolean},
+			"xvga":    {kind: boolean},
 		}},
 		"initialization": {kind: block, effect: reboot, fields: initializationTable()},
 		"networkDevices": {kind: block, many: true, effect: reboot, fields: attributes{
@@ -155,9 +170,11 @@ func vmDevices() attributes {
 			"vlanId":       {kind: integer, fallback: 0.0},
 		}},
 		"numas": {kind: block, many: true, effect: reboot, fields: attributes{
-			"cpus": {required: true, with: "cpu.numa"}, "device": {required: true, validate: numaDevice, with: "cpu.numa"}, "hostnodes": {with: "cpu.numa"},
-			"memory": {kind: integer, required: true, with: "cpu.numa"},
-			"policy": {fallback: "preferred", validate: oneOf("bind", "interleave", "preferred")},
+			"cpus":      {required: true, with: "cpu.numa"},
+			"device":    {required: true, validate: numaDevice, with: "cpu.numa"},
+			"hostnodes": {with: "cpu.numa"},
+			"memory":    {kind: integer, required: true, with: "cpu.numa"},
+			"policy":    {fallback: "preferred", validate: oneOf("bind", "interleave", "preferred")},
 		}},
 		"serialDevices": {kind: block, many: true, fields: serial, fallback: []any{serial.defaults()}, effect: reboot},
 		"audioDevice": {kind: block, unsupported: true, effect: reboot, fields: attributes{
@@ -195,7 +212,8 @@ func diskTable() attributes {
 	}
 }
 
-// initializationTable is what cloud-init is told; the drive's contents change with a restart, its format only with a new machine.
+// initializationTable is what cloud-init is told; the drive's contents change with a restart, its format only with a
+// new machine.
 func initializationTable() attributes {
 	address := attributes{"address": {fallback: ""}, "gateway": {fallback: ""}}
 
@@ -224,7 +242,13 @@ func initializationTable() attributes {
 func vmTimeouts() attributes {
 	out := attributes{}
 	for name, seconds := range map[string]float64{
-		"timeoutClone": 1800, "timeoutCreate": 1800, "timeoutMigrate": 1800, "timeoutReboot": 1800, "timeoutShutdownVm": 1800, "timeoutStartVm": 1800, "timeoutStopVm": 300,
+		"timeoutClone":      1800,
+		"timeoutCreate":     1800,
+		"timeoutMigrate":    1800,
+		"timeoutReboot":     1800,
+		"timeoutShutdownVm": 1800,
+		"timeoutStartVm":    1800,
+		"timeoutStopVm":     300,
 	} {
 		out[name] = attribute{kind: integer, fallback: seconds, effect: inPlace}
 	}

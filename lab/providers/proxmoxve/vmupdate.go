@@ -27,7 +27,9 @@ type change struct {
 func newChange(a *api, table attributes, id string, plan, state object) *change {
 	number, _ := strconv.Atoi(id) //nolint:errcheck // the ids are ours
 
-	return &change{m: machine{api: a, host: str(plan, "nodeName"), id: number}, table: table, plan: plan, state: state, form: form{}}
+	return &change{
+		m: machine{api: a, host: str(plan, "nodeName"), id: number}, table: table, plan: plan, state: state, form: form{},
+	}
 }
 
 func (c *change) changed(name string) bool { return !c.table[name].same(c.plan[name], c.state[name]) }
@@ -136,8 +138,14 @@ func (c *change) relocate(ctx context.Context) error {
 // values adds what is a value of its own; the name always.
 func (c *change) values() {
 	for name, pve := range map[string]string{
-		"acpi": "acpi", "kvmArguments": "args", "bios": "bios", "description": "description", "onBoot": "onboot", "keyboardLayout": "keyboard", "machine": "machine",
-		"protection": "protection", "tabletDevice": "tablet", "template": "template", "scsiHardware": "scsihw",
+		"acpi":           "acpi",
+		"kvmArguments":   "args",
+		"bios":           "bios",
+		"description":    "description",
+		"onBoot":         "onboot",
+		"keyboardLayout": "keyboard",
+		"machine":        "machine",
+		"protection":     "protection", "tabletDevice": "tablet", "template": "template", "scsiHardware": "scsihw",
 	} {
 		switch {
 		case !c.changed(name):
@@ -252,7 +260,8 @@ func (c *change) orDelete(name, value string) {
 	}
 }
 
-// cdrom keeps the published slip: a drive that is neither wanted nor has a medium is deleted and set in one request, which Proxmox refuses.
+// cdrom keeps the published slip: a drive that is neither wanted nor has a medium is deleted and set in one request,
+// which Proxmox refuses.
 func (c *change) cdrom() {
 	if !c.changed("cdrom") {
 		return

@@ -24,22 +24,32 @@ func TestUpdate(t *testing.T) {
 	}{
 		"memory restarts the guest": {
 			object{"memory": object{"dedicated": 8192.0}},
-			[]string{"PUT /nodes/pve1/qemu/2000/config balloon=0&memory=8192&name=dev-cp-1", "POST /nodes/pve1/qemu/2000/status/reboot"},
+			[]string{
+				"PUT /nodes/pve1/qemu/2000/config balloon=0&memory=8192&name=dev-cp-1", "POST /nodes/pve1/qemu/2000/status/reboot",
+			},
 			"", false,
 		},
-		"a description does not": {object{"description": "x"}, []string{"PUT /nodes/pve1/qemu/2000/config description=x&name=dev-cp-1"}, "", false},
+		"a description does not": {
+			object{"description": "x"}, []string{"PUT /nodes/pve1/qemu/2000/config description=x&name=dev-cp-1"}, "", false,
+		},
 		"a hook script does not": {
-			object{"hookScriptFileId": "local:snippets/hook.pl"}, []string{"PUT /nodes/pve1/qemu/2000/config hookscript=local%3Asnippets%2Fhook.pl&name=dev-cp-1"}, "", false,
+			object{"hookScriptFileId": "local:snippets/hook.pl"},
+			[]string{"PUT /nodes/pve1/qemu/2000/config hookscript=local%3Asnippets%2Fhook.pl&name=dev-cp-1"},
+			"", false,
 		},
 		"a larger disk grows": {
 			object{"disks": []any{with(disk, object{"size": 50.0})}},
-			[]string{"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1&scsi0=", "PUT /nodes/pve1/qemu/2000/resize disk=scsi0&size=53687091200"},
+			[]string{
+				"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1&scsi0=",
+				"PUT /nodes/pve1/qemu/2000/resize disk=scsi0&size=53687091200",
+			},
 			"", false,
 		},
 		"a larger disk restarts the guest where Proxmox does not know its aio": {
 			change: object{"disks": []any{with(disk, object{"size": 50.0})}}, plain: true,
 			sends: []string{
-				"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1&scsi0=", "PUT /nodes/pve1/qemu/2000/resize disk=scsi0", "POST /nodes/pve1/qemu/2000/status/reboot",
+				"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1&scsi0=", "PUT /nodes/pve1/qemu/2000/resize disk=scsi0",
+				"POST /nodes/pve1/qemu/2000/status/reboot",
 			},
 		},
 		"a new disk is added without a restart": {
@@ -50,23 +60,31 @@ func TestUpdate(t *testing.T) {
 		"a disk that moves needs the machine off, and no other restart": {
 			object{"disks": []any{with(disk, object{"datastoreId": "local-zfs"})}, "memory": object{"dedicated": 8192.0}},
 			[]string{
-				"PUT /nodes/pve1/qemu/2000/config balloon=0&memory=8192&name=dev-cp-1&scsi0=", "POST /nodes/pve1/qemu/2000/status/shutdown",
-				"POST /nodes/pve1/qemu/2000/move_disk delete=1&disk=scsi0&storage=local-zfs", "POST /nodes/pve1/qemu/2000/status/start",
+				"PUT /nodes/pve1/qemu/2000/config balloon=0&memory=8192&name=dev-cp-1&scsi0=",
+				"POST /nodes/pve1/qemu/2000/status/shutdown",
+				"POST /nodes/pve1/qemu/2000/move_disk delete=1&disk=scsi0&storage=local-zfs",
+				"POST /nodes/pve1/qemu/2000/status/start",
 			},
 			"", false,
 		},
 		"a smaller disk is refused": {object{"disks": []any{with(disk, object{"size": 20.0})}}, nil, "Cannot shrink", false},
-		"a disk cannot go":          {object{"disks": []any{with(disk, object{"interface": "scsi1"})}}, nil, "deletion of disks not supported", false},
+		"a disk cannot go": {
+			object{"disks": []any{with(disk, object{"interface": "scsi1"})}}, nil, "deletion of disks not supported", false,
+		},
 		"a machine that is meant to stop is shut down": {
 			object{"started": false},
-			[]string{"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1", "POST /nodes/pve1/qemu/2000/status/shutdown forceStop=1&timeout=1800"},
+			[]string{
+				"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1",
+				"POST /nodes/pve1/qemu/2000/status/shutdown forceStop=1&timeout=1800",
+			},
 			"", false,
 		},
 		"a moved cloud-init drive needs the machine off": {
 			object{"initialization": with(node()["initialization"].(object), object{"interface": "ide1"})},
 			[]string{
 				"POST /nodes/pve1/qemu/2000/status/shutdown", "PUT /nodes/pve1/qemu/2000/config delete=ide1%2Cide2",
-				"PUT /nodes/pve1/qemu/2000/config ide1=file", "POST /nodes/pve1/qemu/2000/status/start", "POST /nodes/pve1/qemu/2000/status/reboot",
+				"PUT /nodes/pve1/qemu/2000/config ide1=file", "POST /nodes/pve1/qemu/2000/status/start",
+				"POST /nodes/pve1/qemu/2000/status/reboot",
 			},
 			"", false,
 		},
@@ -81,12 +99,21 @@ func TestUpdate(t *testing.T) {
 				f.vms[2000]["scsi0"] += ",aio=io_uring"
 			}
 
-			read, err := r.p.Read(t.Context(), p.ReadRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties, Inputs: r.check(typeVirtualMachine, node())})
+			read, err := r.p.Read(
+				t.Context(),
+				p.ReadRequest{
+					ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties, Inputs: r.check(typeVirtualMachine, node()),
+				},
+			)
 			require.NoError(t, err)
 			f.recorded()
 
 			_, err = r.p.Update(t.Context(), p.UpdateRequest{
-				ID: "2000", Urn: urn(typeVirtualMachine), State: read.Properties, Inputs: r.check(typeVirtualMachine, with(node(), test.change)), IgnoreChanges: []string{"disks[0].speed"},
+				ID:            "2000",
+				Urn:           urn(typeVirtualMachine),
+				State:         read.Properties,
+				Inputs:        r.check(typeVirtualMachine, with(node(), test.change)),
+				IgnoreChanges: []string{"disks[0].speed"},
 			})
 			if test.problem != "" {
 				require.ErrorContains(t, err, test.problem)
@@ -120,10 +147,18 @@ func TestDelete(t *testing.T) {
 		in   object
 		want []string
 	}{
-		"stops at once where the program says so": {node(), []string{"POST /nodes/pve1/qemu/2000/status/stop ", "DELETE /nodes/pve1/qemu/2000/ destroy-unreferenced-disks=1&purge=1"}},
+		"stops at once where the program says so": {
+			node(),
+			[]string{
+				"POST /nodes/pve1/qemu/2000/status/stop ", "DELETE /nodes/pve1/qemu/2000/ destroy-unreferenced-disks=1&purge=1",
+			},
+		},
 		"shuts down otherwise": {
 			with(node(), object{"stopOnDestroy": false}),
-			[]string{"POST /nodes/pve1/qemu/2000/status/shutdown forceStop=1&timeout=1800", "DELETE /nodes/pve1/qemu/2000/ destroy-unreferenced-disks=1&purge=1"},
+			[]string{
+				"POST /nodes/pve1/qemu/2000/status/shutdown forceStop=1&timeout=1800",
+				"DELETE /nodes/pve1/qemu/2000/ destroy-unreferenced-disks=1&purge=1",
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,10 +167,14 @@ func TestDelete(t *testing.T) {
 			f, r, resp := created(t, test.in)
 			f.recorded()
 
-			require.NoError(t, r.p.Delete(t.Context(), p.DeleteRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties}))
+			require.NoError(
+				t, r.p.Delete(t.Context(), p.DeleteRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties}),
+			)
 			assert.Equal(t, test.want, writes(f.recorded()))
 
-			gone, err := r.p.Read(t.Context(), p.ReadRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties})
+			gone, err := r.p.Read(
+				t.Context(), p.ReadRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties},
+			)
 			require.NoError(t, err)
 			assert.Empty(t, gone.ID, "what the cluster does not list is gone")
 		})
@@ -148,7 +187,10 @@ func TestATemplateIsNotStartedAndItsStateIsNotRead(t *testing.T) {
 	f, r, resp := created(t, with(node(), object{"template": true}))
 	assert.False(t, f.running[2000])
 	assert.True(t, resp.Properties.Get("started").AsBool(), "as the program states it, though a template never runs")
-	assert.Empty(t, r.diff(typeVirtualMachine, with(node(), object{"template": true}), resp.Properties, "disks[0].speed"), "started stays as it is stated")
+	assert.Empty(
+		t, r.diff(typeVirtualMachine, with(node(), object{"template": true}), resp.Properties, "disks[0].speed"),
+		"started stays as it is stated",
+	)
 }
 
 func TestAStoppedMachineIsStartedAgain(t *testing.T) {
@@ -159,9 +201,16 @@ func TestAStoppedMachineIsStartedAgain(t *testing.T) {
 	f.running[2000] = false
 	f.mu.Unlock()
 
-	read, err := r.p.Read(t.Context(), p.ReadRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties, Inputs: r.check(typeVirtualMachine, node())})
+	read, err := r.p.Read(
+		t.Context(),
+		p.ReadRequest{
+			ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties, Inputs: r.check(typeVirtualMachine, node()),
+		},
+	)
 	require.NoError(t, err)
-	assert.Equal(t, map[string]p.DiffKind{"started": p.Update}, r.diff(typeVirtualMachine, node(), read.Properties, "disks[0].speed"))
+	assert.Equal(
+		t, map[string]p.DiffKind{"started": p.Update}, r.diff(typeVirtualMachine, node(), read.Properties, "disks[0].speed"),
+	)
 }
 
 func TestWarnings(t *testing.T) {
@@ -200,10 +249,18 @@ func TestWarnings(t *testing.T) {
 				return
 			}
 
-			assert.Equal(t, unseen, r.diff(typeVirtualMachine, test.in, resp.Properties), "a start with warnings ends without a look at the machine")
+			assert.Equal(
+				t, unseen, r.diff(typeVirtualMachine, test.in, resp.Properties),
+				"a start with warnings ends without a look at the machine",
+			)
 			f.recorded()
 
-			next, err := r.p.Update(t.Context(), p.UpdateRequest{ID: "2000", Urn: urn(typeVirtualMachine), State: resp.Properties, Inputs: r.check(typeVirtualMachine, test.in)})
+			next, err := r.p.Update(
+				t.Context(),
+				p.UpdateRequest{
+					ID: "2000", Urn: urn(typeVirtualMachine), State: resp.Properties, Inputs: r.check(typeVirtualMachine, test.in),
+				},
+			)
 			require.NoError(t, err)
 			assert.Equal(t, []string{"PUT /nodes/pve1/qemu/2000/config name=dev-cp-1"}, writes(f.recorded()), "no restart")
 			assert.Empty(t, r.diff(typeVirtualMachine, test.in, next.Properties, "disks[0].speed", "machine"))
@@ -220,7 +277,9 @@ func TestARefusedRemovalIsWordedAsTheBridgeDoes(t *testing.T) {
 	}
 
 	err := r.p.Delete(t.Context(), p.DeleteRequest{ID: "2000", Urn: urn(typeVirtualMachine), Properties: resp.Properties})
-	require.EqualError(t, err, "deleting "+string(urn(typeVirtualMachine))+": 1 error occurred:\n\t* error deleting VM: received an HTTP 500 response - "+
+	require.EqualError(t, err, "deleting "+string(urn(
+		typeVirtualMachine,
+	))+": 1 error occurred:\n\t* error deleting VM: received an HTTP 500 response - "+
 		"Reason: can't remove VM 2000 - protection mode enabled\n\n")
 }
 

@@ -116,7 +116,10 @@ func (c *change) diskSteps() (diskSteps, error) {
 
 		if str(old, "datastoreId") != str(d, "datastoreId") {
 			if !own {
-				return steps, fmt.Errorf("cannot move %s to datastore %s in VM %d configuration, it is not owned by this VM", at, str(d, "datastoreId"), c.m.id)
+				return steps, fmt.Errorf(
+					"cannot move %s to datastore %s in VM %d configuration, it is not owned by this VM", at, str(d, "datastoreId"),
+					c.m.id,
+				)
 			}
 
 			steps.moves = append(steps.moves, d)
@@ -124,7 +127,8 @@ func (c *change) diskSteps() (diskSteps, error) {
 
 		switch before, after := num(old, "size"), num(d, "size"); {
 		case before > after:
-			return steps, fmt.Errorf("Cannot shrink %s in VM %d, it is not supported!", at, c.m.id) //nolint:revive,staticcheck // published words
+			//nolint:revive,staticcheck // published words
+			return steps, fmt.Errorf("Cannot shrink %s in VM %d, it is not supported!", at, c.m.id)
 		case before < after && !own:
 			return steps, fmt.Errorf("cannot resize %s in VM %d, it is not owned by this VM", at, c.m.id)
 		case before < after:
@@ -137,5 +141,6 @@ func (c *change) diskSteps() (diskSteps, error) {
 
 // ownedBy knows the volume names of block and of directory storages.
 func ownedBy(volume string, id int) bool {
-	return strings.HasPrefix(volume, fmt.Sprintf("vm-%d-", id)) || strings.HasPrefix(volume, fmt.Sprintf("%d/vm-%d-", id, id))
+	return strings.HasPrefix(volume, fmt.Sprintf("vm-%d-", id)) ||
+		strings.HasPrefix(volume, fmt.Sprintf("%d/vm-%d-", id, id))
 }

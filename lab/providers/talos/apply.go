@@ -35,7 +35,8 @@ type applyArgs struct {
 	Timeouts                  *applyTimeouts      `pulumi:"timeouts,optional"`
 }
 
-// onDestroy says what a delete does to the machine; without reset, nothing. Graceful is true by default, the others false.
+// onDestroy says what a delete does to the machine; without reset, nothing. Graceful is true by default, the others
+// false.
 type onDestroy struct {
 	Graceful *bool `pulumi:"graceful,optional"`
 	Reboot   *bool `pulumi:"reboot,optional"`
@@ -86,14 +87,19 @@ func (*applyResource) Check(ctx context.Context, request infer.CheckRequest) (in
 	}
 
 	if mode := or(args.ApplyMode, modeAuto); !slices.Contains(modes(), mode) {
-		failures = append(failures, p.CheckFailure{Property: "applyMode", Reason: fmt.Sprintf("value must be one of: %q, got: %q", modes(), mode)})
+		failures = append(
+			failures,
+			p.CheckFailure{Property: "applyMode", Reason: fmt.Sprintf("value must be one of: %q, got: %q", modes(), mode)},
+		)
 	}
 
 	return infer.CheckResponse[applyArgs]{Inputs: args, Failures: append(failures, args.Timeouts.check()...)}, nil
 }
 
 // Create applies the configuration.
-func (r *applyResource) Create(ctx context.Context, request infer.CreateRequest[applyArgs]) (infer.CreateResponse[applyState], error) {
+func (r *applyResource) Create(
+	ctx context.Context, request infer.CreateRequest[applyArgs],
+) (infer.CreateResponse[applyState], error) {
 	state, err := request.Inputs.state(request.DryRun)
 	response := infer.CreateResponse[applyState]{ID: "machine_configuration_apply", Output: state}
 
@@ -110,7 +116,9 @@ func (r *applyResource) Create(ctx context.Context, request infer.CreateRequest[
 }
 
 // Update applies the configuration again, whatever input has changed.
-func (r *applyResource) Update(ctx context.Context, request infer.UpdateRequest[applyArgs, applyState]) (infer.UpdateResponse[applyState], error) {
+func (r *applyResource) Update(
+	ctx context.Context, request infer.UpdateRequest[applyArgs, applyState],
+) (infer.UpdateResponse[applyState], error) {
 	state, err := request.Inputs.state(request.DryRun)
 	response := infer.UpdateResponse[applyState]{Output: state}
 
@@ -130,7 +138,8 @@ func (r *applyResource) Update(ctx context.Context, request infer.UpdateRequest[
 	return response, state.Timeouts.common().savable()
 }
 
-// state fills in what follows from the inputs alone. In a preview unknown inputs are empty, and what depends on them stays empty.
+// state fills in what follows from the inputs alone. In a preview unknown inputs are empty, and what depends on them
+// stays empty.
 func (args applyArgs) state(preview bool) (applyState, error) {
 	s := applyState{
 		ApplyMode:                 strings.ToLower(or(args.ApplyMode, modeAuto)),
@@ -200,16 +209,21 @@ func (s applyState) apply(ctx context.Context, operation string) error {
 		timeout = s.Timeouts.common().update()
 	}
 
-	mode := machine.ApplyConfigurationRequest_Mode(machine.ApplyConfigurationRequest_Mode_value[strings.ToUpper(s.ResolvedApplyMode)])
+	mode := machine.ApplyConfigurationRequest_Mode(
+		machine.ApplyConfigurationRequest_Mode_value[strings.ToUpper(s.ResolvedApplyMode)],
+	)
 
 	return s.target().retry(ctx, timeout, "applying the configuration", func(ctx context.Context, c *client.Client) error {
-		_, err := c.ApplyConfiguration(ctx, &machine.ApplyConfigurationRequest{Data: []byte(s.MachineConfiguration), Mode: mode})
+		_, err := c.ApplyConfiguration(
+			ctx, &machine.ApplyConfigurationRequest{Data: []byte(s.MachineConfiguration), Mode: mode},
+		)
 
 		return err
 	})
 }
 
-// resolveMode asks the machine, for staged_if_needing_reboot, what the configuration would mean; one that cannot be asked is taken as "auto".
+// resolveMode asks the machine, for staged_if_needing_reboot, what the configuration would mean; one that cannot be
+// asked is taken as "auto".
 func (s applyState) resolveMode(ctx context.Context) string {
 	if s.ApplyMode != modeStagedIfNeeded {
 		return s.ApplyMode
@@ -229,9 +243,14 @@ func (s applyState) resolveMode(ctx context.Context) string {
 
 	switch {
 	case err != nil:
-		p.GetLogger(ctx).Warningf("Cannot check reboot requirement of node %s: %v. Using 'auto' mode (may reboot).", s.Node, err)
+		p.GetLogger(ctx).Warningf(
+			"Cannot check reboot requirement of node %s: %v. Using 'auto' mode (may reboot).", s.Node, err,
+		)
 	case reboot:
-		p.GetLogger(ctx).Warningf("Reboot prevented: node %s gets its configuration staged. Reboot it with: talosctl reboot --nodes %s", s.Node, s.Node)
+		p.GetLogger(ctx).Warningf(
+			"Reboot prevented: node %s gets its configuration staged. Reboot it with: talosctl reboot --nodes %s", s.Node,
+			s.Node,
+		)
 
 		return "staged"
 	}

@@ -12,8 +12,10 @@ import (
 // fromBundle gives the machinery's secrets the SDK's nested form.
 func fromBundle(b *secrets.Bundle) machineSecrets {
 	m := machineSecrets{
-		Cluster:    clusterSecrets{ID: b.Cluster.ID, Secret: b.Cluster.Secret},
-		Secrets:    kubernetesSecrets{BootstrapToken: b.Secrets.BootstrapToken, SecretboxEncryptionSecret: b.Secrets.SecretboxEncryptionSecret},
+		Cluster: clusterSecrets{ID: b.Cluster.ID, Secret: b.Cluster.Secret},
+		Secrets: kubernetesSecrets{
+			BootstrapToken: b.Secrets.BootstrapToken, SecretboxEncryptionSecret: b.Secrets.SecretboxEncryptionSecret,
+		},
 		TrustdInfo: trustdInfo{Token: b.TrustdInfo.Token},
 		Certs: certificates{
 			Etcd:              fromPair(b.Certs.Etcd),
@@ -71,7 +73,9 @@ func (d *decoder) pair(name string, c certificate) *x509.PEMEncodedCertificateAn
 func (d *decoder) bytes(name, value string) []byte {
 	b, err := base64.StdEncoding.DecodeString(value)
 	if err != nil && d.err == nil {
-		d.err = fmt.Errorf("machineSecrets.certs.%s is not base64: %w: pass the secrets on as machine/secrets gave them", name, err)
+		d.err = fmt.Errorf(
+			"machineSecrets.certs.%s is not base64: %w: pass the secrets on as machine/secrets gave them", name, err,
+		)
 	}
 
 	return b

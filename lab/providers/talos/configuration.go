@@ -50,7 +50,9 @@ func (f *machineConfiguration) Invoke(
 	_ context.Context, request infer.FunctionRequest[machineConfigurationArgs],
 ) (infer.FunctionResponse[machineConfigurationResult], error) {
 	args := request.Input
-	kubernetes, contract := or(args.KubernetesVersion, constants.DefaultKubernetesVersion), or(args.TalosVersion, defaultContract())
+	kubernetes, contract := or(
+		args.KubernetesVersion, constants.DefaultKubernetesVersion,
+	), or(args.TalosVersion, defaultContract())
 	args.KubernetesVersion, args.TalosVersion = &kubernetes, &contract
 
 	var response infer.FunctionResponse[machineConfigurationResult]
@@ -89,12 +91,15 @@ func (args machineConfigurationArgs) generate(now time.Time) (string, error) {
 		return "", err
 	}
 
-	input, err := generate.NewInput(args.ClusterName, args.ClusterEndpoint, strings.TrimPrefix(*args.KubernetesVersion, "v"),
+	input, err := generate.NewInput(args.ClusterName, args.ClusterEndpoint,
+		strings.TrimPrefix(*args.KubernetesVersion, "v"),
 		generate.WithClusterDiscovery(true),
 		generate.WithDNSDomain(constants.DefaultDNSDomain),
 		// The published provider's defaults; a program that wants others patches them.
 		generate.WithInstallDisk("/dev/sda"),
-		generate.WithInstallImage(fmt.Sprintf("%s/%s/installer:%s", gendata.ImagesRegistry, gendata.ImagesUsername, gendata.VersionTag)),
+		generate.WithInstallImage(
+			fmt.Sprintf("%s/%s/installer:%s", gendata.ImagesRegistry, gendata.ImagesUsername, gendata.VersionTag),
+		),
 		generate.WithPersist(true),
 		generate.WithSecretsBundle(bundle),
 		generate.WithVersionContract(contract),
@@ -147,7 +152,9 @@ func checkEndpoint(endpoint string) error {
 
 	switch {
 	case err != nil || u.Scheme == "" || u.Host == "":
-		return fmt.Errorf("no scheme or no host in %q: write it like https://10.0.0.20:%d", endpoint, constants.DefaultControlPlanePort)
+		return fmt.Errorf(
+			"no scheme or no host in %q: write it like https://10.0.0.20:%d", endpoint, constants.DefaultControlPlanePort,
+		)
 	case u.Scheme != "https":
 		return fmt.Errorf("the control plane endpoint URL should have scheme https://, not %q", u.Scheme)
 	}

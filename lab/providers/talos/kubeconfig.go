@@ -62,7 +62,9 @@ func (*kubeconfigResource) WireDependencies(f infer.FieldSelector, _ *kubeconfig
 }
 
 // Check refuses durations that are none.
-func (*kubeconfigResource) Check(ctx context.Context, request infer.CheckRequest) (infer.CheckResponse[kubeconfigArgs], error) {
+func (*kubeconfigResource) Check(
+	ctx context.Context, request infer.CheckRequest,
+) (infer.CheckResponse[kubeconfigArgs], error) {
 	args, failures, err := infer.DefaultCheck[kubeconfigArgs](ctx, request.NewInputs)
 	if err != nil {
 		return infer.CheckResponse[kubeconfigArgs]{Inputs: args, Failures: failures}, err
@@ -86,7 +88,9 @@ func (args kubeconfigArgs) state() kubeconfigState {
 }
 
 // Create fetches the kubeconfig as soon as the control plane has one.
-func (r *kubeconfigResource) Create(ctx context.Context, request infer.CreateRequest[kubeconfigArgs]) (infer.CreateResponse[kubeconfigState], error) {
+func (r *kubeconfigResource) Create(
+	ctx context.Context, request infer.CreateRequest[kubeconfigArgs],
+) (infer.CreateResponse[kubeconfigState], error) {
 	response := infer.CreateResponse[kubeconfigState]{Output: request.Inputs.state()}
 	if request.DryRun {
 		return response, nil
@@ -103,7 +107,9 @@ func (r *kubeconfigResource) Create(ctx context.Context, request infer.CreateReq
 }
 
 // Update keeps the kubeconfig unless its certificate runs out within the renewal duration.
-func (r *kubeconfigResource) Update(ctx context.Context, request infer.UpdateRequest[kubeconfigArgs, kubeconfigState]) (infer.UpdateResponse[kubeconfigState], error) {
+func (r *kubeconfigResource) Update(
+	ctx context.Context, request infer.UpdateRequest[kubeconfigArgs, kubeconfigState],
+) (infer.UpdateResponse[kubeconfigState], error) {
 	state := request.Inputs.state()
 	state.KubeconfigRaw = request.State.KubeconfigRaw
 	state.KubernetesClientConfiguration = request.State.KubernetesClientConfiguration
@@ -201,7 +207,9 @@ func parseKubeconfig(raw string) (string, kubernetesClient, error) {
 	}
 
 	if cluster == "" || parsed.Host == "" {
-		return "", kubernetesClient{}, fmt.Errorf("failed to parse kubeconfig: its current context %q names no cluster", file.CurrentContext)
+		return "", kubernetesClient{}, fmt.Errorf(
+			"failed to parse kubeconfig: its current context %q names no cluster", file.CurrentContext,
+		)
 	}
 
 	return cluster, parsed, nil

@@ -24,9 +24,11 @@ const (
 )
 
 // onLoopback keeps clients on this computer.
-var onLoopback = client.WithGRPCDialOptions(grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-	return loopback.Dial(ctx, "tcp", address)
-}))
+var onLoopback = client.WithGRPCDialOptions(
+	grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		return loopback.Dial(ctx, "tcp", address)
+	}),
+)
 
 // target is a machine and how to reach it.
 type target struct {
@@ -34,8 +36,8 @@ type target struct {
 	client         clientConfiguration
 }
 
-// call runs an operation on the machine with the client that fits its mode: in maintenance mode anyone may ask for its disks, and no certificate is
-// known there yet.
+// call runs an operation on the machine with the client that fits its mode: in maintenance mode anyone may ask for its
+// disks, and no certificate is known there yet.
 func (t target) call(ctx context.Context, operation func(context.Context, *client.Client) error) error {
 	nodeCtx := client.WithNode(ctx, t.node)
 
@@ -60,7 +62,10 @@ func (t target) call(ctx context.Context, operation func(context.Context, *clien
 
 func (t target) insecure(ctx context.Context) (*client.Client, error) {
 	// A machine in maintenance mode signs its own certificate: there is nothing to verify it with.
-	c, err := client.New(ctx, client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), client.WithEndpoints(t.endpoint), onLoopback) //nolint:gosec
+	//nolint:gosec
+	c, err := client.New(
+		ctx, client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), client.WithEndpoints(t.endpoint), onLoopback,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", t.endpoint, err)
 	}
@@ -82,8 +87,11 @@ func (t target) secure(ctx context.Context) (*client.Client, error) {
 	return secure, nil
 }
 
-// retry repeats the operation until it succeeds, the machine calls the request itself wrong, the timeout has passed, or the engine cancels.
-func (t target) retry(ctx context.Context, timeout time.Duration, what string, operation func(context.Context, *client.Client) error) error {
+// retry repeats the operation until it succeeds, the machine calls the request itself wrong, the timeout has passed, or
+// the engine cancels.
+func (t target) retry(
+	ctx context.Context, timeout time.Duration, what string, operation func(context.Context, *client.Client) error,
+) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
@@ -111,7 +119,10 @@ func (t target) retry(ctx context.Context, timeout time.Duration, what string, o
 		case <-ctx.Done():
 			return fmt.Errorf("%s of %s: interrupted: %w", what, t.node, errors.Join(ctx.Err(), last))
 		case <-limited.Done():
-			return fmt.Errorf("%s of %s: gave up after %s: %w: check that the machine runs and answers on %s", what, t.node, timeout, last, t.endpoint)
+			return fmt.Errorf(
+				"%s of %s: gave up after %s: %w: check that the machine runs and answers on %s", what, t.node, timeout, last,
+				t.endpoint,
+			)
 		case <-time.After(wait):
 		}
 	}

@@ -24,7 +24,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// fakeMachine answers the calls of the provider as Talos does: in maintenance mode to anyone, afterwards to certificates of its cluster.
+// fakeMachine answers the calls of the provider as Talos does: in maintenance mode to anyone, afterwards to
+// certificates of its cluster.
 type fakeMachine struct {
 	machine.UnimplementedMachineServiceServer
 	storage.UnimplementedStorageServiceServer
@@ -64,7 +65,10 @@ func startMachine(t *testing.T, secrets machineSecrets, maintenance bool) *fakeM
 			}
 
 			return &tls.Config{
-				Certificates: []tls.Certificate{cluster}, NextProtos: []string{"h2"}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+				Certificates: []tls.Certificate{cluster},
+				NextProtos:   []string{"h2"},
+				ClientCAs:    pool,
+				ClientAuth:   tls.RequireAndVerifyClientCert,
 			}, nil
 		},
 	})))
@@ -75,6 +79,7 @@ func startMachine(t *testing.T, secrets machineSecrets, maintenance bool) *fakeM
 	require.NoError(t, err)
 
 	go server.Serve(listener) //nolint:errcheck
+
 	t.Cleanup(server.Stop)
 
 	f.address = listener.Addr().String()
@@ -144,7 +149,9 @@ func (f *fakeMachine) Version(context.Context, *emptypb.Empty) (*machine.Version
 	return &machine.VersionResponse{}, nil
 }
 
-func (f *fakeMachine) ApplyConfiguration(_ context.Context, request *machine.ApplyConfigurationRequest) (*machine.ApplyConfigurationResponse, error) {
+func (f *fakeMachine) ApplyConfiguration(
+	_ context.Context, request *machine.ApplyConfigurationRequest,
+) (*machine.ApplyConfigurationResponse, error) {
 	if err := f.call("apply"); err != nil {
 		return nil, err
 	}
@@ -188,7 +195,9 @@ func (f *fakeMachine) Kubeconfig(_ *emptypb.Empty, stream grpc.ServerStreamingSe
 	zip := gzip.NewWriter(&b)
 	archive := tar.NewWriter(zip)
 
-	if err := archive.WriteHeader(&tar.Header{Name: "kubeconfig", Typeflag: tar.TypeReg, Mode: 0o600, Size: int64(len(f.kubeconfig))}); err != nil {
+	if err := archive.WriteHeader(
+		&tar.Header{Name: "kubeconfig", Typeflag: tar.TypeReg, Mode: 0o600, Size: int64(len(f.kubeconfig))},
+	); err != nil {
 		return status.Error(codes.Internal, err.Error())
 	}
 

@@ -1,4 +1,5 @@
-// Package talos is a stand-in for the published Pulumi provider for Talos Linux: the same resources, properties, defaults, replace rules and calls.
+// Package talos is a stand-in for the published Pulumi provider for Talos Linux: the same resources, properties,
+// defaults, replace rules and calls.
 package talos
 
 import (
@@ -59,7 +60,9 @@ func newProvider(now func() time.Time) p.Provider {
 }
 
 // withID adds the id that both functions answer, the cluster's name: inferred schemas allow no property of that name.
-func withID(next func(context.Context, p.InvokeRequest) (p.InvokeResponse, error)) func(context.Context, p.InvokeRequest) (p.InvokeResponse, error) {
+func withID(
+	next func(context.Context, p.InvokeRequest) (p.InvokeResponse, error),
+) func(context.Context, p.InvokeRequest) (p.InvokeResponse, error) {
 	return func(ctx context.Context, request p.InvokeRequest) (p.InvokeResponse, error) {
 		response, err := next(ctx, request)
 		if err == nil && len(response.Failures) == 0 {
@@ -70,10 +73,13 @@ func withID(next func(context.Context, p.InvokeRequest) (p.InvokeResponse, error
 	}
 }
 
-// rules are those that inferred resources cannot express: they need the old state as well as the new inputs, or make known outputs unknown.
+// rules are those that inferred resources cannot express: they need the old state as well as the new inputs, or make
+// known outputs unknown.
 type rules struct{ now func() time.Time }
 
-func (r rules) diff(next func(context.Context, p.DiffRequest) (p.DiffResponse, error)) func(context.Context, p.DiffRequest) (p.DiffResponse, error) {
+func (r rules) diff(
+	next func(context.Context, p.DiffRequest) (p.DiffResponse, error),
+) func(context.Context, p.DiffRequest) (p.DiffResponse, error) {
 	return func(ctx context.Context, request p.DiffRequest) (p.DiffResponse, error) {
 		response, err := next(ctx, request)
 		if err != nil {
@@ -89,7 +95,8 @@ func (r rules) diff(next func(context.Context, p.DiffRequest) (p.DiffResponse, e
 			response.DetailedDiff[name] = p.PropertyDiff{Kind: kind, InputDiff: kind == p.UpdateReplace}
 		}
 
-		if request.Urn.Type() == secretsType && lowered(text(request.State.Get("talosVersion")), text(request.Inputs.Get("talosVersion"))) {
+		if request.Urn.Type() == secretsType &&
+			lowered(text(request.State.Get("talosVersion")), text(request.Inputs.Get("talosVersion"))) {
 			set("talosVersion", p.UpdateReplace)
 		}
 
@@ -102,7 +109,9 @@ func (r rules) diff(next func(context.Context, p.DiffRequest) (p.DiffResponse, e
 	}
 }
 
-func (r rules) update(next func(context.Context, p.UpdateRequest) (p.UpdateResponse, error)) func(context.Context, p.UpdateRequest) (p.UpdateResponse, error) {
+func (r rules) update(
+	next func(context.Context, p.UpdateRequest) (p.UpdateResponse, error),
+) func(context.Context, p.UpdateRequest) (p.UpdateResponse, error) {
 	return func(ctx context.Context, request p.UpdateRequest) (p.UpdateResponse, error) {
 		response, err := next(ctx, request)
 		if err != nil || !request.DryRun {
@@ -122,7 +131,9 @@ func (r rules) update(next func(context.Context, p.UpdateRequest) (p.UpdateRespo
 func (r rules) renewed(typ tokens.Type, state, inputs property.Map) ([]string, error) {
 	switch typ {
 	case secretsType:
-		due, err := expires(member(state.Get("clientConfiguration"), "clientCertificate"), r.now().AddDate(0, secretsRenewalMonths, 0))
+		due, err := expires(
+			member(state.Get("clientConfiguration"), "clientCertificate"), r.now().AddDate(0, secretsRenewalMonths, 0),
+		)
 		if due {
 			return []string{"clientConfiguration"}, err
 		}

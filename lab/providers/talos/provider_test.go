@@ -27,7 +27,9 @@ const (
 func server(t *testing.T, now func() time.Time) integration.Server {
 	t.Helper()
 
-	s, err := integration.NewServer(t.Context(), "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(now)))
+	s, err := integration.NewServer(
+		t.Context(), "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(now)),
+	)
 	require.NoError(t, err)
 
 	return s
@@ -76,7 +78,9 @@ func create(t *testing.T, s integration.Server, typ tokens.Type, in property.Map
 }
 
 // update checks, diffs and updates; the engine's part of the work between two runs.
-func update(t *testing.T, s integration.Server, typ tokens.Type, state, in property.Map, preview bool) (p.DiffResponse, p.UpdateResponse) {
+func update(
+	t *testing.T, s integration.Server, typ tokens.Type, state, in property.Map, preview bool,
+) (p.DiffResponse, p.UpdateResponse) {
 	t.Helper()
 
 	checked, err := s.Check(p.CheckRequest{Urn: urn(typ), Inputs: in})
@@ -94,7 +98,9 @@ func update(t *testing.T, s integration.Server, typ tokens.Type, state, in prope
 
 // made are the secrets of all tests that need some: their RSA key takes seconds to make.
 var made = sync.OnceValues(func() (p.CreateResponse, error) {
-	s, err := integration.NewServer(context.Background(), "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now)))
+	s, err := integration.NewServer(
+		context.Background(), "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now)),
+	)
 	if err != nil {
 		return p.CreateResponse{}, err
 	}
@@ -121,7 +127,9 @@ func TestTheSchemaCanBeWritten(t *testing.T) {
 		assert.Contains(t, schema.Schema, `"`+string(token)+`"`)
 	}
 
-	for _, token := range []string{"talos:machine/getConfiguration:getConfiguration", "talos:client/getConfiguration:getConfiguration"} {
+	for _, token := range []string{
+		"talos:machine/getConfiguration:getConfiguration", "talos:client/getConfiguration:getConfiguration",
+	} {
 		assert.Contains(t, schema.Schema, `"`+token+`"`)
 	}
 }
@@ -212,20 +220,32 @@ func TestGetConfiguration(t *testing.T) {
 	s := server(t, time.Now)
 	secrets := newSecrets(t)
 	base := map[string]any{
-		"clusterName": "prod", "clusterEndpoint": "https://10.0.0.20:6443", "machineType": "controlplane", "machineSecrets": secrets.Get("machineSecrets"),
+		"clusterName":     "prod",
+		"clusterEndpoint": "https://10.0.0.20:6443",
+		"machineType":     "controlplane",
+		"machineSecrets":  secrets.Get("machineSecrets"),
 	}
 
 	tests := map[string]struct {
 		change            map[string]any
 		contains, refusal string
 	}{
-		"the defaults":                  {nil, "disk: /dev/sda", ""},
-		"a worker":                      {map[string]any{"machineType": "worker"}, "type: worker", ""},
-		"a stated Kubernetes version":   {map[string]any{"kubernetesVersion": "v1.34.1"}, "kubelet:v1.34.1", ""},
-		"a patch":                       {map[string]any{"configPatches": []string{"machine: {install: {disk: /dev/vda}}"}}, "disk: /dev/vda", ""},
-		"a document of its own":         {map[string]any{"configPatches": []string{"apiVersion: v1alpha1\nkind: HostnameConfig\nauto: \"off\"\nhostname: n1\n"}}, "hostname: n1", ""},
-		"an older contract":             {map[string]any{"talosVersion": "v1.11.0"}, "type: controlplane", ""},
-		"a broken patch":                {map[string]any{"configPatches": []string{"machine: ["}}, "", "config_patches are invalid"},
+		"the defaults":                {nil, "disk: /dev/sda", ""},
+		"a worker":                    {map[string]any{"machineType": "worker"}, "type: worker", ""},
+		"a stated Kubernetes version": {map[string]any{"kubernetesVersion": "v1.34.1"}, "kubelet:v1.34.1", ""},
+		"a patch": {
+			map[string]any{"configPatches": []string{"machine: {install: {disk: /dev/vda}}"}}, "disk: /dev/vda", "",
+		},
+		"a document of its own": {
+			map[string]any{
+				"configPatches": []string{"apiVersion: v1alpha1\nkind: HostnameConfig\nauto: \"off\"\nhostname: n1\n"},
+			},
+			"hostname: n1", "",
+		},
+		"an older contract": {map[string]any{"talosVersion": "v1.11.0"}, "type: controlplane", ""},
+		"a broken patch": {
+			map[string]any{"configPatches": []string{"machine: ["}}, "", "config_patches are invalid",
+		},
 		"an endpoint without a scheme":  {map[string]any{"clusterEndpoint": "10.0.0.20"}, "", "cluster_endpoint is invalid"},
 		"an endpoint over http":         {map[string]any{"clusterEndpoint": "http://10.0.0.20:6443"}, "", "scheme https"},
 		"a machine type of its own":     {map[string]any{"machineType": "etcd"}, "", `got: "etcd"`},
@@ -240,13 +260,16 @@ func TestGetConfiguration(t *testing.T) {
 			t.Parallel()
 
 			args := map[string]any{}
+
 			for _, m := range []map[string]any{base, test.change} {
 				for k, v := range m {
 					args[k] = v
 				}
 			}
 
-			response, err := s.Invoke(p.InvokeRequest{Token: "talos:machine/getConfiguration:getConfiguration", Args: inputs(args)})
+			response, err := s.Invoke(
+				p.InvokeRequest{Token: "talos:machine/getConfiguration:getConfiguration", Args: inputs(args)},
+			)
 			if test.refusal != "" {
 				require.ErrorContains(t, err, test.refusal)
 
@@ -279,7 +302,10 @@ func TestTheConfigurationOfTheSameInputsIsTheSame(t *testing.T) {
 
 	s := server(t, time.Now)
 	args := inputs(map[string]any{
-		"clusterName": "prod", "clusterEndpoint": "https://10.0.0.20:6443", "machineType": "controlplane", "machineSecrets": newSecrets(t).Get("machineSecrets"),
+		"clusterName":     "prod",
+		"clusterEndpoint": "https://10.0.0.20:6443",
+		"machineType":     "controlplane",
+		"machineSecrets":  newSecrets(t).Get("machineSecrets"),
 	})
 
 	one, err := s.Invoke(p.InvokeRequest{Token: "talos:machine/getConfiguration:getConfiguration", Args: args})
@@ -295,10 +321,12 @@ func TestTalosconfig(t *testing.T) {
 	t.Parallel()
 
 	s := server(t, time.Now)
-	response, err := s.Invoke(p.InvokeRequest{Token: "talos:client/getConfiguration:getConfiguration", Args: inputs(map[string]any{
-		"clusterName": "prod", "clientConfiguration": newSecrets(t).Get("clientConfiguration"),
-		"endpoints": []string{"127.0.0.1"}, "nodes": []string{"127.0.0.2"},
-	})})
+	response, err := s.Invoke(
+		p.InvokeRequest{Token: "talos:client/getConfiguration:getConfiguration", Args: inputs(map[string]any{
+			"clusterName": "prod", "clientConfiguration": newSecrets(t).Get("clientConfiguration"),
+			"endpoints": []string{"127.0.0.1"}, "nodes": []string{"127.0.0.2"},
+		})},
+	)
 	require.NoError(t, err)
 
 	text := response.Return.Get("talosConfig")
@@ -314,6 +342,7 @@ func TestTheClientCertificateComesFromTheClustersAuthority(t *testing.T) {
 	secrets := newSecrets(t)
 
 	var d decoder
+
 	block, _ := pem.Decode(d.bytes("", member(secrets.Get("clientConfiguration"), "clientCertificate")))
 	require.NoError(t, d.err)
 

@@ -15,7 +15,9 @@ import (
 const resetPoll = 250 * time.Millisecond
 
 // Delete resets the machine where onDestroy says so; otherwise the machine keeps its configuration.
-func (r *applyResource) Delete(ctx context.Context, request infer.DeleteRequest[applyState]) (infer.DeleteResponse, error) {
+func (r *applyResource) Delete(
+	ctx context.Context, request infer.DeleteRequest[applyState],
+) (infer.DeleteResponse, error) {
 	o := request.State.OnDestroy.withDefaults()
 	if o == nil || !*o.Reset {
 		return infer.DeleteResponse{}, nil
@@ -35,7 +37,9 @@ func (r *applyResource) Delete(ctx context.Context, request infer.DeleteRequest[
 		})
 	})
 	if err != nil {
-		return infer.DeleteResponse{}, fmt.Errorf("resetting machine %s: %w: set onDestroy.reset to false to delete without a reset", request.State.Node, err)
+		return infer.DeleteResponse{}, fmt.Errorf(
+			"resetting machine %s: %w: set onDestroy.reset to false to delete without a reset", request.State.Node, err,
+		)
 	}
 
 	return infer.DeleteResponse{}, request.State.target().waitReset(ctx, *o.Reboot)

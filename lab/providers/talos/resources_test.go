@@ -47,7 +47,9 @@ func decoded(secrets property.Map) machineSecrets {
 }
 
 func (w world) inputs(extra map[string]any) property.Map {
-	m := map[string]any{"node": "127.0.0.1", "endpoint": w.machine.address, "clientConfiguration": w.secrets.Get("clientConfiguration")}
+	m := map[string]any{
+		"node": "127.0.0.1", "endpoint": w.machine.address, "clientConfiguration": w.secrets.Get("clientConfiguration"),
+	}
 	for k, v := range extra {
 		m[k] = v
 	}
@@ -72,27 +74,47 @@ func TestApply(t *testing.T) {
 		refusal     string
 		calls       int
 	}{
-		"in maintenance mode":                       {mode: machine.ApplyConfigurationRequest_AUTO, resolved: "auto", calls: 1},
-		"to a configured machine, with certificate": {secure: true, mode: machine.ApplyConfigurationRequest_AUTO, resolved: "auto", calls: 1},
+		"in maintenance mode": {
+			mode: machine.ApplyConfigurationRequest_AUTO, resolved: "auto", calls: 1,
+		},
+		"to a configured machine, with certificate": {
+			secure: true, mode: machine.ApplyConfigurationRequest_AUTO, resolved: "auto", calls: 1,
+		},
 		"with a mode": {
-			secure: true, extra: map[string]any{"applyMode": "no_reboot"}, mode: machine.ApplyConfigurationRequest_NO_REBOOT, resolved: "no_reboot", calls: 1,
+			secure:   true,
+			extra:    map[string]any{"applyMode": "no_reboot"},
+			mode:     machine.ApplyConfigurationRequest_NO_REBOOT,
+			resolved: "no_reboot",
+			calls:    1,
 		},
 		"staged where it needs a reboot": {
 			secure: true, extra: map[string]any{"applyMode": "staged_if_needing_reboot"}, needsReboot: true,
 			mode: machine.ApplyConfigurationRequest_STAGED, resolved: "staged", calls: 2,
 		},
 		"at once where it needs none": {
-			secure: true, extra: map[string]any{"applyMode": "staged_if_needing_reboot"}, mode: machine.ApplyConfigurationRequest_AUTO, resolved: "auto", calls: 2,
+			secure:   true,
+			extra:    map[string]any{"applyMode": "staged_if_needing_reboot"},
+			mode:     machine.ApplyConfigurationRequest_AUTO,
+			resolved: "auto",
+			calls:    2,
 		},
-		"again until the machine is ready": {refusals: []error{unavailable, unavailable}, mode: machine.ApplyConfigurationRequest_AUTO, resolved: "auto", calls: 3},
+		"again until the machine is ready": {
+			refusals: []error{unavailable, unavailable},
+			mode:     machine.ApplyConfigurationRequest_AUTO,
+			resolved: "auto",
+			calls:    3,
+		},
 		"never again when the configuration is wrong": {
 			refusals: []error{status.Error(codes.InvalidArgument, "no such disk")}, refusal: "no such disk", calls: 1,
 		},
 		"until the timeout": {
-			extra: map[string]any{"timeouts": map[string]any{"create": "150ms"}}, refusals: []error{unavailable, unavailable, unavailable, unavailable},
-			refusal: "gave up after 150ms",
+			extra:    map[string]any{"timeouts": map[string]any{"create": "150ms"}},
+			refusals: []error{unavailable, unavailable, unavailable, unavailable},
+			refusal:  "gave up after 150ms",
 		},
-		"in vain where there are timeouts": {extra: map[string]any{"timeouts": map[string]any{"create": "1m"}}, refusal: "leave out timeouts", calls: 1},
+		"in vain where there are timeouts": {
+			extra: map[string]any{"timeouts": map[string]any{"create": "1m"}}, refusal: "leave out timeouts", calls: 1,
+		},
 	}
 
 	for name, test := range tests {
@@ -102,7 +124,9 @@ func TestApply(t *testing.T) {
 			w := newWorld(t, !test.secure)
 			w.machine.refusals, w.machine.needsReboot = test.refusals, test.needsReboot
 
-			extra := map[string]any{"machineConfigurationInput": minimal, "configPatches": []string{"machine: {install: {disk: /dev/vda}}"}}
+			extra := map[string]any{
+				"machineConfigurationInput": minimal, "configPatches": []string{"machine: {install: {disk: /dev/vda}}"},
+			}
 			for k, v := range test.extra {
 				extra[k] = v
 			}
@@ -148,7 +172,11 @@ func TestApplyChecksItsInputs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			m := map[string]any{"node": "127.0.0.1", "machineConfigurationInput": minimal, "clientConfiguration": map[string]any{"caCertificate": "", "clientCertificate": "", "clientKey": ""}}
+			m := map[string]any{
+				"node":                      "127.0.0.1",
+				"machineConfigurationInput": minimal,
+				"clientConfiguration":       map[string]any{"caCertificate": "", "clientCertificate": "", "clientKey": ""},
+			}
 			for k, v := range test.extra {
 				m[k] = v
 			}
@@ -166,12 +194,20 @@ func TestApplyPreviews(t *testing.T) {
 
 	w := newWorld(t, true)
 
-	created, err := w.server.Create(p.CreateRequest{Urn: urn(applyType), Properties: w.inputs(map[string]any{"machineConfigurationInput": minimal}), DryRun: true})
+	created, err := w.server.Create(
+		p.CreateRequest{
+			Urn: urn(applyType), Properties: w.inputs(map[string]any{"machineConfigurationInput": minimal}), DryRun: true,
+		},
+	)
 	require.NoError(t, err)
 	assert.Contains(t, created.Properties.Get("machineConfiguration").AsString(), "type: worker")
 
 	unknown := property.New(property.Computed).WithSecret(true)
-	created, err = w.server.Create(p.CreateRequest{Urn: urn(applyType), Properties: w.inputs(map[string]any{"machineConfigurationInput": unknown}), DryRun: true})
+	created, err = w.server.Create(
+		p.CreateRequest{
+			Urn: urn(applyType), Properties: w.inputs(map[string]any{"machineConfigurationInput": unknown}), DryRun: true,
+		},
+	)
 	require.NoError(t, err)
 	assert.True(t, created.Properties.Get("machineConfiguration").IsComputed())
 
@@ -193,7 +229,9 @@ func TestApplyUpdatesAndDeletes(t *testing.T) {
 	require.NoError(t, err)
 
 	changed := map[string]any{
-		"machineConfigurationInput": minimal, "configPatches": []string{"machine: {install: {disk: /dev/vdb}}"}, "onDestroy": map[string]any{"reset": true, "graceful": false, "reboot": true},
+		"machineConfigurationInput": minimal,
+		"configPatches":             []string{"machine: {install: {disk: /dev/vdb}}"},
+		"onDestroy":                 map[string]any{"reset": true, "graceful": false, "reboot": true},
 	}
 	diff, updated := update(t, w.server, applyType, created.Properties, w.inputs(changed), false)
 	assert.True(t, diff.HasChanges)
@@ -250,10 +288,13 @@ func TestRetries(t *testing.T) {
 		}
 
 		ctx, cancel := context.WithCancel(t.Context())
-		s, err := integration.NewServer(ctx, "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now)))
+		s, err := integration.NewServer(
+			ctx, "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now)),
+		)
 		require.NoError(t, err)
 
 		done := make(chan error, 1)
+
 		go func() {
 			_, err := s.Create(p.CreateRequest{Urn: urn(kubeconfigType), Properties: w.inputs(nil)})
 			done <- err
@@ -271,9 +312,13 @@ func kubeconfigOf(secrets property.Map) string {
 
 	return strings.Join([]string{
 		"apiVersion: v1", "kind: Config", "current-context: admin@prod",
-		"clusters: [{name: prod, cluster: {server: 'https://127.0.0.1:6443', certificate-authority-data: " + member(client, "caCertificate") + "}}]",
+		"clusters: [{name: prod, cluster: {server: 'https://127.0.0.1:6443', certificate-authority-data: " + member(
+			client, "caCertificate",
+		) + "}}]",
 		"contexts: [{name: admin@prod, context: {cluster: prod, user: admin@prod}}]",
-		"users: [{name: admin@prod, user: {client-certificate-data: " + member(client, "clientCertificate") + ", client-key-data: " + member(client, "clientKey") + "}}]",
+		"users: [{name: admin@prod, user: {client-certificate-data: " + member(
+			client, "clientCertificate",
+		) + ", client-key-data: " + member(client, "clientKey") + "}}]",
 	}, "\n")
 }
 
@@ -296,7 +341,9 @@ func TestKubeconfig(t *testing.T) {
 	t.Run("an update keeps it, and keeps it known", func(t *testing.T) {
 		t.Parallel()
 
-		diff, preview := update(t, w.server, kubeconfigType, state, w.inputs(map[string]any{"certificateRenewalDuration": "24h"}), true)
+		diff, preview := update(
+			t, w.server, kubeconfigType, state, w.inputs(map[string]any{"certificateRenewalDuration": "24h"}), true,
+		)
 		assert.True(t, diff.HasChanges)
 		assert.Equal(t, state.Get("kubeconfigRaw"), preview.Properties.Get("kubeconfigRaw"))
 	})
@@ -304,12 +351,16 @@ func TestKubeconfig(t *testing.T) {
 	t.Run("a certificate about to end is fetched again", func(t *testing.T) {
 		t.Parallel()
 
-		diff, preview := update(t, w.server, kubeconfigType, state, w.inputs(map[string]any{"certificateRenewalDuration": "8770h"}), true)
+		diff, preview := update(
+			t, w.server, kubeconfigType, state, w.inputs(map[string]any{"certificateRenewalDuration": "8770h"}), true,
+		)
 		assert.True(t, diff.HasChanges)
 		assert.True(t, preview.Properties.Get("kubeconfigRaw").IsComputed())
 
 		before := len(w.machine.seen())
-		_, updated := update(t, w.server, kubeconfigType, state, w.inputs(map[string]any{"certificateRenewalDuration": "8770h"}), false)
+		_, updated := update(
+			t, w.server, kubeconfigType, state, w.inputs(map[string]any{"certificateRenewalDuration": "8770h"}), false,
+		)
 		assert.Len(t, w.machine.seen(), before+1)
 		assert.Equal(t, state.Get("kubeconfigRaw"), updated.Properties.Get("kubeconfigRaw"))
 	})
@@ -334,7 +385,9 @@ func TestSchematic(t *testing.T) {
 	t.Cleanup(web.Close)
 
 	s := server(t, time.Now)
-	checked, err := s.CheckConfig(p.CheckRequest{Urn: urn("pulumi:providers:talos"), Inputs: inputs(map[string]any{"imageFactoryUrl": web.URL})})
+	checked, err := s.CheckConfig(
+		p.CheckRequest{Urn: urn("pulumi:providers:talos"), Inputs: inputs(map[string]any{"imageFactoryUrl": web.URL})},
+	)
 	require.NoError(t, err)
 	require.Empty(t, checked.Failures)
 	require.NoError(t, s.Configure(p.ConfigureRequest{Args: checked.Inputs}))
@@ -366,7 +419,9 @@ func TestTokensAreThoseOfTheSDK(t *testing.T) {
 	t.Parallel()
 
 	for _, typ := range []tokens.Type{secretsType, applyType, kubeconfigType, schematicType} {
-		checked, err := server(t, time.Now).Check(p.CheckRequest{Urn: resource.NewURN("lab", "project", "", typ, "it"), Inputs: property.Map{}})
+		checked, err := server(t, time.Now).Check(
+			p.CheckRequest{Urn: resource.NewURN("lab", "project", "", typ, "it"), Inputs: property.Map{}},
+		)
 		require.NoError(t, err, typ)
 
 		if typ == applyType || typ == kubeconfigType {

@@ -39,7 +39,9 @@ func (r *schematicResource) Annotate(a infer.Annotator) {
 }
 
 // Create registers the schematic; its id is the resource's.
-func (r *schematicResource) Create(ctx context.Context, request infer.CreateRequest[schematicArgs]) (infer.CreateResponse[schematicState], error) {
+func (r *schematicResource) Create(
+	ctx context.Context, request infer.CreateRequest[schematicArgs],
+) (infer.CreateResponse[schematicState], error) {
 	response := infer.CreateResponse[schematicState]{Output: schematicState{request.Inputs}}
 	if request.DryRun {
 		return response, nil
@@ -51,9 +53,11 @@ func (r *schematicResource) Create(ctx context.Context, request infer.CreateRequ
 	return response, err
 }
 
-// Update registers the changed schematic. As in the published provider, the resource keeps the id it was created with: a program that needs the new one
-// computes it, or replaces the resource.
-func (r *schematicResource) Update(ctx context.Context, request infer.UpdateRequest[schematicArgs, schematicState]) (infer.UpdateResponse[schematicState], error) {
+// Update registers the changed schematic. As in the published provider, the resource keeps the id it was created with:
+// a program that needs the new one computes it, or replaces the resource.
+func (r *schematicResource) Update(
+	ctx context.Context, request infer.UpdateRequest[schematicArgs, schematicState],
+) (infer.UpdateResponse[schematicState], error) {
 	response := infer.UpdateResponse[schematicState]{Output: schematicState{request.Inputs}}
 	if request.DryRun {
 		return response, nil
@@ -71,7 +75,9 @@ func register(ctx context.Context, factory string, schematic *string) (string, e
 
 	text := or(schematic, known.Schematic{}.YAML())
 
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(factory, "/")+"/schematics", strings.NewReader(text))
+	request, err := http.NewRequestWithContext(
+		ctx, http.MethodPost, strings.TrimRight(factory, "/")+"/schematics", strings.NewReader(text),
+	)
 	if err != nil {
 		return "", fmt.Errorf("failed to create schematic: %w: check talos:imageFactoryUrl", err)
 	}
@@ -90,7 +96,10 @@ func register(ctx context.Context, factory string, schematic *string) (string, e
 	}
 
 	if response.StatusCode >= http.StatusBadRequest {
-		return "", fmt.Errorf("failed to create schematic: the Image Factory answered %d: %s", response.StatusCode, strings.TrimSpace(string(body)))
+		return "", fmt.Errorf(
+			"failed to create schematic: the Image Factory answered %d: %s", response.StatusCode,
+			strings.TrimSpace(string(body)),
+		)
 	}
 
 	var answer struct{ ID string }

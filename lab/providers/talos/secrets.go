@@ -47,7 +47,9 @@ func (*secretsResource) WireDependencies(f infer.FieldSelector, _ *secretsArgs, 
 }
 
 // Check refuses versions that Talos' machinery does not know.
-func (*secretsResource) Check(ctx context.Context, request infer.CheckRequest) (infer.CheckResponse[secretsArgs], error) {
+func (*secretsResource) Check(
+	ctx context.Context, request infer.CheckRequest,
+) (infer.CheckResponse[secretsArgs], error) {
 	args, failures, err := infer.DefaultCheck[secretsArgs](ctx, request.NewInputs)
 	if err == nil {
 		failures = append(failures, checkVersion(args.TalosVersion)...)
@@ -62,7 +64,9 @@ func checkVersion(version *string) []p.CheckFailure {
 	}
 
 	if _, err := config.ParseContractFromVersion(*version); err != nil {
-		return []p.CheckFailure{{Property: "talosVersion", Reason: fmt.Sprintf("invalid version: %s: write it like v1.12", err)}}
+		return []p.CheckFailure{
+			{Property: "talosVersion", Reason: fmt.Sprintf("invalid version: %s: write it like v1.12", err)},
+		}
 	}
 
 	return nil
@@ -72,7 +76,9 @@ func checkVersion(version *string) []p.CheckFailure {
 func defaultContract() string { return semver.MajorMinor(gendata.VersionTag) }
 
 // Create makes secrets, offline.
-func (r *secretsResource) Create(_ context.Context, request infer.CreateRequest[secretsArgs]) (infer.CreateResponse[secretsState], error) {
+func (r *secretsResource) Create(
+	_ context.Context, request infer.CreateRequest[secretsArgs],
+) (infer.CreateResponse[secretsState], error) {
 	state := secretsState{TalosVersion: or(request.Inputs.TalosVersion, defaultContract())}
 	response := infer.CreateResponse[secretsState]{ID: "machine_secrets", Output: state}
 
@@ -102,7 +108,9 @@ func (r *secretsResource) Create(_ context.Context, request infer.CreateRequest[
 }
 
 // Update keeps the secrets; only a client certificate that runs out within a month is recreated.
-func (r *secretsResource) Update(_ context.Context, request infer.UpdateRequest[secretsArgs, secretsState]) (infer.UpdateResponse[secretsState], error) {
+func (r *secretsResource) Update(
+	_ context.Context, request infer.UpdateRequest[secretsArgs, secretsState],
+) (infer.UpdateResponse[secretsState], error) {
 	state := request.State
 	state.TalosVersion = or(request.Inputs.TalosVersion, defaultContract())
 	response := infer.UpdateResponse[secretsState]{Output: state}

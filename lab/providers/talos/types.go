@@ -148,7 +148,9 @@ func checkDuration(name string, value *string) []p.CheckFailure {
 	}
 
 	if _, err := time.ParseDuration(*value); err != nil {
-		return []p.CheckFailure{{Property: "timeouts." + name, Reason: fmt.Sprintf("%q is not a duration: write it like 10m", *value)}}
+		return []p.CheckFailure{
+			{Property: "timeouts." + name, Reason: fmt.Sprintf("%q is not a duration: write it like 10m", *value)},
+		}
 	}
 
 	return nil
@@ -176,7 +178,8 @@ func renewalDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// expires says whether the certificate (base64 of PEM) is no longer valid at the given time. No certificate never expires.
+// expires says whether the certificate (base64 of PEM) is no longer valid at the given time. No certificate never
+// expires.
 func expires(encoded string, at time.Time) (bool, error) {
 	if encoded == "" {
 		return false, nil

@@ -20,14 +20,15 @@ const maxMessage = 400 << 20
 type Provider struct {
 	// Name is the Pulumi package, Version the published plugin's version that it stands in for.
 	Name, Version string
-	// New makes an instance. Every connection of an engine gets one of its own, as every load of a plugin gets its own process: instances differ in
-	// configuration, and one that was told to cancel stays cancelled.
+	// New makes an instance. Every connection of an engine gets one of its own, as every load of a plugin gets its own
+	// process: instances differ in configuration, and one that was told to cancel stays cancelled.
 	New func() (p.Provider, error)
 	// Outlives says that calls do not end with their connection, as in a published plugin whose engine was killed.
 	Outlives bool
 }
 
-// Start serves the provider on a free loopback port until the function it returns is called, which cancels running calls and waits for their end.
+// Start serves the provider on a free loopback port until the function it returns is called, which cancels running
+// calls and waits for their end.
 func Start(ctx context.Context, provider Provider) (port int, stop func(), err error) {
 	var config net.ListenConfig
 
@@ -44,7 +45,9 @@ func Start(ctx context.Context, provider Provider) (port int, stop func(), err e
 	)
 
 	serve := func(conn net.Conn) {
-		server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.UnaryInterceptor(provider.call))
+		server := grpc.NewServer(
+			grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.UnaryInterceptor(provider.call),
+		)
 		if err := register(server, provider); err != nil {
 			_ = conn.Close()
 
@@ -107,7 +110,9 @@ func Start(ctx context.Context, provider Provider) (port int, stop func(), err e
 }
 
 // call is every call's way in.
-func (provider Provider) call(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func (provider Provider) call(
+	ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
+) (any, error) {
 	if provider.Outlives {
 		ctx = context.WithoutCancel(ctx)
 	}
