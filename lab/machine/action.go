@@ -20,6 +20,8 @@ type action struct {
 	configuration []byte
 	system        image.Image
 	reset         *machineapi.ResetRequest
+	// drain lets pods go elsewhere first.
+	drain bool
 }
 
 type actionKind int
@@ -76,11 +78,11 @@ func (m *machine) perform(ctx context.Context, a action) (outcome, bool) {
 	case actReset:
 		return m.performReset(ctx, a)
 	case actUpgrade:
-		return m.performUpgrade(ctx, a), true
+		return m.performUpgrade(ctx, a)
 	case actShutdown:
-		m.ms.mu.Lock()
-		m.setStage(runtime.MachineStageShuttingDown)
-		m.ms.mu.Unlock()
+		if !m.begin(ctx, a, runtime.MachineStageShuttingDown) {
+			return outcome{}, false
+		}
 
 		return m.goDown(a, outcome{off: true}), true
 	case actReboot, actApply:
@@ -92,6 +94,45 @@ func (m *machine) perform(ctx context.Context, a action) (outcome, bool) {
 	return m.goDown(a, outcome{took: m.durations().Reboot}), true
 }
 
+// begin enters a stage, which cordons the node, and drains it; false when that failed and the machine continues.
+func (m *machine) begin(ctx context.Context, a action, stage runtime.MachineStage) bool {
+	m.ms.mu.Lock()
+	m.setStage(stage)
+	drain := a.drain && m.config != nil && !m.config.Machine().Kubelet().SkipNodeRegistration()
+	m.ms.mu.Unlock()
+
+	if !drain {
+		return true
+	}
+
+	m.publishTask("cordonAndDrainNode", a.actor)
+
+	err := m.kube.drain(ctx)
+	if err == nil || ctx.Err() != nil {
+		return true
+	}
+
+	if a.kind == actReset { // which goes on without
+		m.say("[talos] WARNING: %s", err)
+
+		return true
+	}
+
+	m.abandon(a, err)
+
+	return false
+}
+
+// abandon ends a sequence that has failed before it changed anything.
+func (m *machine) abandon(a action, err error) {
+	m.ms.mu.Lock()
+	m.busy = false
+	m.logf("[talos] %s failed: %s", sequences[a.kind], err)
+	m.setStage(runtime.MachineStageRunning)
+	m.ms.mu.Unlock()
+	m.publishSequence(a.kind, machineapi.SequenceEvent_STOP, a.actor)
+}
+
 // goDown stops the services and lets answers that are on their way arrive.
 func (m *machine) goDown(a action, next outcome) outcome {
 	m.publishTask("stopAllServices", a.actor)
@@ -101,15 +142,15 @@ func (m *machine) goDown(a action, next outcome) outcome {
 }
 
 // performUpgrade installs the new system beside the state; the machine's API stays up for the first half of the time.
-func (m *machine) performUpgrade(ctx context.Context, a action) outcome {
+func (m *machine) performUpgrade(ctx context.Context, a action) (outcome, bool) {
 	total := m.durations().Upgrade
 
-	m.ms.mu.Lock()
-	m.setStage(runtime.MachineStageUpgrading)
-	m.ms.mu.Unlock()
+	if !m.begin(ctx, a, runtime.MachineStageUpgrading) {
+		return outcome{}, false
+	}
 
 	if !m.sleep(ctx, total/2) {
-		return outcome{}
+		return outcome{}, true
 	}
 
 	m.ms.mu.Lock()
@@ -119,7 +160,7 @@ func (m *machine) performUpgrade(ctx context.Context, a action) outcome {
 	m.setStage(runtime.MachineStageRebooting)
 	m.ms.mu.Unlock()
 
-	return m.goDown(a, outcome{took: total - total/2})
+	return m.goDown(a, outcome{took: total - total/2}), true
 }
 
 // replaceSystem makes the next boot start another system, and keeps the present one for a rollback; the caller holds
@@ -133,8 +174,9 @@ func (m *machine) replaceSystem(system image.Image) {
 
 // performReset leaves etcd when the reset is graceful, wipes what was asked for, and reboots or shuts down.
 func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
+	m.begin(ctx, a, runtime.MachineStageResetting)
+
 	m.ms.mu.Lock()
-	m.setStage(runtime.MachineStageResetting)
 	graceful := a.reset.GetGraceful() && m.etcd != nil
 	m.ms.mu.Unlock()
 
@@ -144,12 +186,7 @@ func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
 	}
 
 	if err != nil {
-		m.ms.mu.Lock()
-		m.busy = false
-		m.logf("[talos] reset failed: %s", err)
-		m.setStage(runtime.MachineStageRunning)
-		m.ms.mu.Unlock()
-		m.publishSequence(a.kind, machineapi.SequenceEvent_STOP, a.actor)
+		m.abandon(a, err)
 
 		return outcome{}, false
 	}

@@ -37,6 +37,8 @@ type kubernetes interface {
 	etcdStatus(ctx context.Context) (controlplane.EtcdStatus, error)
 	// snapshot streams etcd's database.
 	snapshot(ctx context.Context, e *etcd, chunk func([]byte) error) error
+	// drain evicts the pods of the machine's node, which Talos has cordoned.
+	drain(ctx context.Context) error
 	// nodePods are the containers that run on the machine's node, but those of static pods; the caller holds the lock.
 	nodePods(e *etcd) []nodeContainer
 	// appProblem is what the pods of an app in kube-system miss, by their label k8s-app; empty where they run.
@@ -51,3 +53,6 @@ type kubernetes interface {
 type modelKubernetes struct{ *machine }
 
 var _ kubernetes = modelKubernetes{}
+
+// drain implements kubernetes: the model's pods belong to DaemonSets, which a drain leaves.
+func (modelKubernetes) drain(context.Context) error { return nil }

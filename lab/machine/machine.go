@@ -49,6 +49,7 @@ type machine struct {
 	bootID     string
 	bootedAt   time.Time
 	stage      runtime.MachineStage
+	cordoned   bool // Talos wants the node to be so
 	up         bool // the Talos API is there
 	noSystem   bool
 	problem    string
@@ -249,6 +250,14 @@ func (m *machine) setStage(s runtime.MachineStage) {
 	}
 
 	m.stage = s
+
+	switch s { //nolint:exhaustive // in other stages the cordon stays as it is
+	case runtime.MachineStageShuttingDown, runtime.MachineStageUpgrading, runtime.MachineStageResetting:
+		m.cordoned = true
+	case runtime.MachineStageBooting, runtime.MachineStageRunning:
+		m.cordoned = false
+	}
+
 	m.publishStatus()
 	m.changed.fire()
 }

@@ -125,9 +125,9 @@ func (s *machined) Reboot(context.Context, *machineapi.RebootRequest) (*machinea
 }
 
 // Shutdown implements the machine service.
-func (s *machined) Shutdown(context.Context, *machineapi.ShutdownRequest) (*machineapi.ShutdownResponse, error) {
+func (s *machined) Shutdown(_ context.Context, in *machineapi.ShutdownRequest) (*machineapi.ShutdownResponse, error) {
 	actor := uuid.NewString()
-	if err := s.m.request(action{kind: actShutdown, actor: actor}); err != nil {
+	if err := s.m.request(action{kind: actShutdown, actor: actor, drain: !in.GetForce()}); err != nil {
 		return nil, err
 	}
 
@@ -149,7 +149,7 @@ func (s *machined) Reset(_ context.Context, in *machineapi.ResetRequest) (*machi
 	}
 
 	actor := uuid.NewString()
-	if err := s.m.request(action{kind: actReset, actor: actor, reset: in}); err != nil {
+	if err := s.m.request(action{kind: actReset, actor: actor, reset: in, drain: in.GetGraceful()}); err != nil {
 		return nil, err
 	}
 
@@ -192,7 +192,7 @@ func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*m
 	}
 
 	actor := uuid.NewString()
-	if err := s.m.requestLocked(action{kind: actUpgrade, actor: actor, system: system}); err != nil {
+	if err := s.m.requestLocked(action{kind: actUpgrade, actor: actor, system: system, drain: true}); err != nil {
 		return nil, err
 	}
 

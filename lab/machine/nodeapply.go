@@ -145,8 +145,8 @@ func (m *machine) refuseNode(message string) {
 
 // sameNode says whether two states of a node differ in nothing that Talos applies.
 func sameNode(a, b *kubeNode) bool {
-	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
-		equality.Semantic.DeepEqual(a.Taints, b.Taints)
+	return a.Unschedulable == b.Unschedulable && maps.Equal(a.Labels, b.Labels) &&
+		maps.Equal(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.Taints, b.Taints)
 }
 
 // wantedNode is the node as Talos wants it; the caller holds the lock.
@@ -164,11 +164,27 @@ func (m *machine) wantedNode(current *kubeNode) kubeNode {
 	takeOver(next.Annotations, annotations, m.config.Machine().NodeAnnotations())
 	next.Taints = takeOverTaints(next.Taints, taints, m.talosTaints())
 
+	m.cordon(&next)
+
 	remember(next.Annotations, constants.AnnotationOwnedLabels, labels)
 	remember(next.Annotations, constants.AnnotationOwnedAnnotations, annotations)
 	remember(next.Annotations, constants.AnnotationOwnedTaints, taints)
 
 	return next
+}
+
+// cordon marks a node of a machine that goes down; Talos lifts its own cordon only, which has its annotation.
+func (m *machine) cordon(next *kubeNode) {
+	_, ours := next.Annotations[constants.AnnotationCordonedKey]
+
+	switch {
+	case m.cordoned && !next.Unschedulable:
+		next.Unschedulable = true
+		next.Annotations[constants.AnnotationCordonedKey] = constants.AnnotationCordonedValue
+	case !m.cordoned && next.Unschedulable && ours:
+		next.Unschedulable = false
+		delete(next.Annotations, constants.AnnotationCordonedKey)
+	}
 }
 
 // refusedOf judges a change of the machine's Node as the NodeRestriction admission plugin does: on workers Talos has

@@ -180,6 +180,7 @@ func TestRealNodes(t *testing.T) {
 		{"GPUs", gpus},
 		{"a reboot", reboots},
 		{"a drain", drain},
+		{"an upgrade", drainedUpgrade},
 		{"manifests", manifests},
 		{"policies", policies},
 	} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -130,4 +131,46 @@ func drain(l *lab, k kubectl) {
 	assert.NotContains(l.T, k.run("get pods -l app=web -o wide"), node)
 	assert.Contains(l.T, k.run("get nodes"), "Ready,SchedulingDisabled")
 	k.run("uncordon " + node)
+}
+
+// drainedUpgrade: Talos cordons the node and waits for the pods that a disruption budget holds, with the machine as it
+// was; after the upgrade it lifts its own cordon.
+func drainedUpgrade(l *lab, k kubectl) {
+	k.run("cordon node-22")
+	k.run("delete pods -l app=web")
+	k.run("rollout status deployment/web --timeout=2m")
+	k.run("uncordon node-22")
+
+	out, err := k.try("spec: {minAvailable: 3}\n", "patch pdb web --patch-file /dev/stdin")
+	require.NoError(l.T, err, out)
+	k.becomes("get pdb web -o jsonpath={.status.disruptionsAllowed}", "0")
+
+	before := l.status(21).Version
+	_, err = l.client(21).UpgradeWithOptions(
+		l.context(), client.WithUpgradeImage("factory.talos.dev/nocloud-installer/"+schematicID+":v1.12.7"),
+	)
+	require.NoError(l.T, err)
+	k.becomes("get node node-21", "Ready,SchedulingDisabled")
+	assert.Contains(l.T, k.run("get node node-21 -o yaml"), "talos.dev/cordoned")
+	assert.Equal(l.T, 3, strings.Count(k.run("get pods -l app=web -o wide"), "node-21"))
+	assert.Equal(l.T, before, l.status(21).Version)
+
+	out, err = k.try("spec: {minAvailable: 0}\n", "patch pdb web --patch-file /dev/stdin")
+	require.NoError(l.T, err, out)
+	l.soon(
+		"the new version runs", func() bool { return l.status(21).Version == "v1.12.7" && l.status(21).Stage == "running" },
+	)
+	l.soon("Talos lifts its cordon", func() bool {
+		out, err := k.try("", "get node node-21 -o yaml")
+
+		return err == nil && !strings.Contains(out, "talos.dev/cordoned") && !strings.Contains(out, "unschedulable")
+	})
+	k.run("rollout status deployment/web --timeout=2m")
+	assert.NotContains(l.T, k.run("get pods -l app=web -o wide"), "node-21")
+
+	k.run("cordon node-21")
+	require.NoError(l.T, l.client(21).Reboot(l.context()))
+	l.soon("the machine is back", func() bool { return l.status(21).Stage == "running" })
+	assert.Contains(l.T, k.run("get node node-21 -o yaml"), "unschedulable", "somebody's own cordon stays")
+	k.run("uncordon node-21")
 }

@@ -115,6 +115,7 @@ func (r *realKubelet) applyNode(ctx context.Context, n *corev1.Node) error {
 
 	if !sameNode(current, &next) {
 		n.Labels, n.Annotations, n.Spec.Taints = next.Labels, next.Annotations, next.Taints
+		n.Spec.Unschedulable = next.Unschedulable
 
 		err := r.talos.Put().Resource("nodes").Name(r.name).Body(n).Do(ctx).Into(n)
 		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {

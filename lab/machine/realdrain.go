@@ -1,0 +1,133 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+)
+
+// How Talos drains a node: it waits a minute for its own cordon, then evicts pods for five minutes. What a disruption
+// budget holds is asked for again, and left where it is in the end.
+const (
+	cordonPatience = time.Minute
+	drainPatience  = 5 * time.Minute
+	evictionPause  = 5 * time.Second
+	evictionGrace  = 60 // seconds
+)
+
+// drain implements kubernetes.
+func (k *realKubernetes) drain(ctx context.Context) error {
+	k.mu.Lock()
+	r := k.kubelet
+	k.mu.Unlock()
+
+	k.m.ms.mu.Lock()
+	registered := k.m.disk.KubeletRegistered
+	k.m.ms.mu.Unlock()
+
+	if r == nil || !registered {
+		return nil
+	}
+
+	k.m.say("[talos] waiting for node to be cordoned")
+
+	if err := r.awaitCordon(ctx); err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, drainPatience)
+	defer cancel()
+
+	var pods corev1.PodList
+
+	err := r.client.Get().Resource("pods").VersionedParams(&metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", r.name).String(),
+	}, metav1.ParameterCodec).Do(ctx).Into(&pods)
+	if err != nil {
+		return fmt.Errorf("cannot get pods for node %s: %w", r.name, err)
+	}
+
+	var evictions sync.WaitGroup
+	defer evictions.Wait()
+
+	for _, p := range pods.Items {
+		owner := metav1.GetControllerOf(&p)
+		if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror || owner == nil || owner.Kind == "DaemonSet" {
+			continue
+		}
+
+		evictions.Go(func() {
+			if err := r.evict(ctx, &p); err != nil {
+				k.m.say("[talos] WARNING: failed to evict pod: %s", err)
+			}
+		})
+	}
+
+	return nil
+}
+
+// awaitCordon returns once the node is cordoned.
+func (r *realKubelet) awaitCordon(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, cordonPatience, errors.New("the node was not cordoned"))
+	defer cancel()
+
+	for {
+		var node corev1.Node
+		if err := r.client.Get().Resource("nodes").Name(r.name).Do(ctx).Into(&node); err == nil && node.Spec.Unschedulable {
+			return nil
+		}
+
+		if waitFor(ctx, kubeletRound); ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// evict asks until a pod may go, and waits until it is gone.
+func (r *realKubelet) evict(ctx context.Context, p *corev1.Pod) error {
+	grace := int64(evictionGrace)
+	eviction := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+		DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: &grace},
+	}
+
+	for {
+		err := r.client.Post().Resource("pods").Namespace(
+			p.Namespace,
+		).Name(p.Name).SubResource("eviction").Body(eviction).Do(ctx).Error()
+
+		switch {
+		case apierrors.IsTooManyRequests(err):
+			waitFor(ctx, evictionPause)
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return fmt.Errorf("failed to evict pod %s/%s: %w", p.Namespace, p.Name, err)
+		default:
+			return r.awaitGone(ctx, p)
+		}
+	}
+}
+
+func (r *realKubelet) awaitGone(ctx context.Context, p *corev1.Pod) error {
+	for {
+		var have corev1.Pod
+
+		err := r.client.Get().Resource("pods").Namespace(p.Namespace).Name(p.Name).Do(ctx).Into(&have)
+		if apierrors.IsNotFound(err) || err == nil && have.UID != p.UID {
+			return nil
+		}
+
+		if waitFor(ctx, kubeletRound); ctx.Err() != nil {
+			return fmt.Errorf("failed waiting on pod %s/%s to be deleted: %w", p.Namespace, p.Name, ctx.Err())
+		}
+	}
+}
