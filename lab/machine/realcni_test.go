@@ -167,6 +167,7 @@ func drainedUpgrade(l *lab, k kubectl) {
 	})
 	k.run("rollout status deployment/web --timeout=2m")
 	assert.NotContains(l.T, k.run("get pods -l app=web -o wide"), "node-21")
+	assert.NotContains(l.T, strings.Join(l.machines.Console(21), "\n"), "failed to evict pod")
 
 	k.run("cordon node-21")
 	require.NoError(l.T, l.client(21).Reboot(l.context()))

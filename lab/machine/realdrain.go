@@ -14,32 +14,30 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// How Talos drains a node: it waits a minute for its own cordon, then evicts pods for five minutes. What a disruption
-// budget holds is asked for again, and left where it is in the end.
+// How Talos drains a node: it waits a minute for its own cordon, then evicts pods for five minutes, and waits a minute
+// for each to be gone. What a disruption budget holds is asked for again, and left where it is in the end.
 const (
 	cordonPatience = time.Minute
 	drainPatience  = 5 * time.Minute
 	evictionPause  = 5 * time.Second
 	evictionGrace  = 60 // seconds
+	gonePatience   = time.Minute
 )
 
-// drain implements kubernetes.
+// drain implements kubernetes. A node that has never joined has nothing to drain.
 func (k *realKubernetes) drain(ctx context.Context) error {
-	k.mu.Lock()
-	r := k.kubelet
-	k.mu.Unlock()
-
 	k.m.ms.mu.Lock()
-	registered := k.m.disk.KubeletRegistered
+	registered, stopped := k.m.disk.KubeletRegistered, k.m.services.Stopped("kubelet")
 	k.m.ms.mu.Unlock()
 
-	if r == nil || !registered {
+	if !registered || stopped {
 		return nil
 	}
 
 	k.m.say("[talos] waiting for node to be cordoned")
 
-	if err := r.awaitCordon(ctx); err != nil {
+	r, err := k.awaitCordon(ctx)
+	if err != nil {
 		return err
 	}
 
@@ -48,7 +46,7 @@ func (k *realKubernetes) drain(ctx context.Context) error {
 
 	var pods corev1.PodList
 
-	err := r.client.Get().Resource("pods").VersionedParams(&metav1.ListOptions{
+	err = r.client.Get().Resource("pods").VersionedParams(&metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", r.name).String(),
 	}, metav1.ParameterCodec).Do(ctx).Into(&pods)
 	if err != nil {
@@ -74,21 +72,24 @@ func (k *realKubernetes) drain(ctx context.Context) error {
 	return nil
 }
 
-// awaitCordon returns once the node is cordoned.
-func (r *realKubelet) awaitCordon(ctx context.Context) error {
+// awaitCordon returns the kubelet once its node is cordoned, for which it has to reach an API server.
+func (k *realKubernetes) awaitCordon(ctx context.Context) (*realKubelet, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cordonPatience, errors.New("the node was not cordoned"))
 	defer cancel()
 
-	for {
-		var node corev1.Node
-		if err := r.client.Get().Resource("nodes").Name(r.name).Do(ctx).Into(&node); err == nil && node.Spec.Unschedulable {
-			return nil
+	for ; ctx.Err() == nil; waitFor(ctx, kubeletRound) {
+		r, err := k.speaker()
+		if err != nil {
+			continue
 		}
 
-		if waitFor(ctx, kubeletRound); ctx.Err() != nil {
-			return context.Cause(ctx)
+		var node corev1.Node
+		if err := r.client.Get().Resource("nodes").Name(r.name).Do(ctx).Into(&node); err == nil && node.Spec.Unschedulable {
+			return r, nil
 		}
 	}
+
+	return nil, context.Cause(ctx)
 }
 
 // evict asks until a pod may go, and waits until it is gone.
@@ -117,17 +118,20 @@ func (r *realKubelet) evict(ctx context.Context, p *corev1.Pod) error {
 	}
 }
 
+// awaitGone waits until a pod is gone: the API server tells a node nothing of pods that it does not have, not even that
+// they do not exist.
 func (r *realKubelet) awaitGone(ctx context.Context, p *corev1.Pod) error {
-	for {
+	ctx, cancel := context.WithTimeout(ctx, gonePatience)
+	defer cancel()
+
+	for ; ctx.Err() == nil; waitFor(ctx, kubeletRound) {
 		var have corev1.Pod
 
 		err := r.client.Get().Resource("pods").Namespace(p.Namespace).Name(p.Name).Do(ctx).Into(&have)
-		if apierrors.IsNotFound(err) || err == nil && have.UID != p.UID {
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && have.UID != p.UID {
 			return nil
 		}
-
-		if waitFor(ctx, kubeletRound); ctx.Err() != nil {
-			return fmt.Errorf("failed waiting on pod %s/%s to be deleted: %w", p.Namespace, p.Name, ctx.Err())
-		}
 	}
+
+	return fmt.Errorf("failed waiting on pod %s/%s to be deleted: %w", p.Namespace, p.Name, ctx.Err())
 }

@@ -211,9 +211,17 @@ func etcdLeave(l *lab, c talosctlOn) {
 	l.ready(13)
 }
 
-// gracefulReset: the member leaves before its data is wiped, and a new one joins.
+// gracefulReset: pods go elsewhere and the member leaves before its data is wiped, and a new one joins.
 func gracefulReset(l *lab, c talosctlOn) {
 	before := l.members(11)
+
+	k := l.kubectl(11)
+	k.apply("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: moving}\nspec:\n" +
+		"  selector: {matchLabels: {app: moving}}\n  template:\n    metadata: {labels: {app: moving}}\n    spec:\n" +
+		"      nodeSelector: {kubernetes.io/hostname: node-13}\n" +
+		"      tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists}]\n" +
+		"      containers: [{name: moving, image: example.org/moving:v1}]\n")
+	k.run("rollout status deployment/moving --timeout=2m")
 
 	c.run(13, "reset --system-labels-to-wipe EPHEMERAL --reboot --wait=false")
 	l.soon("the machine has a new member", func() bool {
@@ -222,6 +230,8 @@ func gracefulReset(l *lab, c talosctlOn) {
 		})
 	})
 	l.ready(13)
+	assert.NotContains(l.T, strings.Join(l.machines.Console(13), "\n"), "failed to evict pod")
+	k.run("delete deployment moving")
 }
 
 // etcdLostWrite: a lab that was killed has not written what it knew of its member, which has data: it goes on with it.
@@ -288,6 +298,13 @@ func etcdRecovery(l *lab, c talosctlOn) {
 	// One after the other, and the others off: two that are left would take a wiped one in again.
 	l.machines.PowerOff(12)
 	l.machines.PowerOff(13)
+
+	// Without the others etcd has no quorum: nobody can cordon the node, and only a forced shutdown does without.
+	require.NoError(l.T, l.client(11).Shutdown(l.context()))
+	l.soon("the machine does not shut down", func() bool {
+		return strings.Contains(strings.Join(l.machines.Console(11), "\n"), "shutdown failed: the node was not cordoned")
+	})
+	assert.Equal(l.T, "running", l.status(11).Stage)
 
 	for _, n := range []int{11, 12, 13} {
 		if n != 11 {
