@@ -205,7 +205,7 @@ func (e *etcd) nodeObject(n *kubeNode) corev1.Node {
 	capacity := n.capacity()
 
 	for _, p := range e.daemonPods(n) {
-		for name, count := range p.state.offers {
+		for name, count := range p.state.Offers {
 			capacity[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
 		}
 	}

@@ -12,13 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"talos-proxmox/lab/machine/services"
+	"talos-proxmox/lab/machine/pods"
 )
 
 // nodeGrace is how long Kubernetes believes a silent kubelet (node-monitor-grace-period).
 const nodeGrace = 40 * time.Second
-
-// noCNI is why a node without a CNI is not ready.
-const noCNI = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
 
 // kubeletState is the kubelet since the machine was switched on.
 type kubeletState struct {
@@ -198,7 +196,7 @@ func (e *etcd) nodeState(node *kubeNode) (status, reason, message string) {
 	}
 
 	if !node.CNI {
-		return "False", "KubeletNotReady", noCNI
+		return "False", "KubeletNotReady", pods.NoCNI
 	}
 
 	return "True", "KubeletReady", "kubelet is posting ready status"

@@ -73,9 +73,9 @@ func (m modelKubernetes) nodePods(e *etcd) []nodeContainer {
 	}
 
 	for _, p := range e.daemonPods(node) {
-		for _, c := range p.spec.Containers {
-			if p.state.running {
-				list = append(list, nodeContainer{p.namespace, p.name, c.Name, c.Image})
+		for _, c := range p.Spec.Containers {
+			if p.state.Running {
+				list = append(list, nodeContainer{p.Namespace, p.Name, c.Name, c.Image})
 			}
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"talos-proxmox/lab/machine/pods"
 )
 
 // kubeObject is an object that a pod refers to, or that makes pods.
@@ -68,9 +70,13 @@ func (e *etcd) keep(content map[string]any) string {
 	return fmt.Sprintf("%s/%s/%s/%s", kind.Group, kind.Version, kind.Kind, meta.Name)
 }
 
-// object implements objects.
-func (e *etcd) object(plural, namespace, name string) *kubeObject {
-	return e.objects[objectKey(plural, namespace, name)]
+// Object implements pods.Objects.
+func (e *etcd) Object(plural, namespace, name string) map[string]any {
+	if o := e.objects[objectKey(plural, namespace, name)]; o != nil {
+		return o.Content
+	}
+
+	return nil
 }
 
 // storedAs are the objects of a resource that can be read, in the order of their names; the caller holds the lock.
@@ -105,15 +111,15 @@ func (e *etcd) stored(plural string) []*kubeObject {
 
 // daemonPod is the pod of a DaemonSet on a node.
 type daemonPod struct {
-	podRun
+	pods.Pod
 
 	node  string
-	state podState
+	state pods.State
 }
 
 // daemonPods are the pods of the DaemonSets whose nodeSelector takes the node; the caller holds the lock.
 func (e *etcd) daemonPods(n *kubeNode) []daemonPod {
-	var pods []daemonPod
+	var list []daemonPod
 
 	for _, o := range e.stored("daemonsets") {
 		var set appsv1.DaemonSet
@@ -127,34 +133,36 @@ func (e *etcd) daemonPods(n *kubeNode) []daemonPod {
 		}
 
 		uid := uuid.NewSHA1(uuid.NameSpaceOID, []byte(o.UID+n.UID)).String()
-		p := daemonPod{podRun: podRun{o.Namespace, o.Name + "-" + uid[:5], uid, spec, e}, node: n.Name}
+		p := daemonPod{Pod: pods.Pod{
+			Namespace: o.Namespace, Name: o.Name + "-" + uid[:5], UID: uid, Spec: spec, Objects: e,
+		}, node: n.Name}
 
 		if m := e.ms.running[n.VMID]; m != nil && e.posts(n) {
-			p.state = p.on(m, n.CNI)
+			p.state = p.On(m.gpus(), n.CNI)
 		}
 
-		pods = append(pods, p)
+		list = append(list, p)
 	}
 
-	return pods
+	return list
 }
 
 // object is the pod as the API shows it.
 func (p daemonPod) object() corev1.Pod {
-	p.spec.NodeName = p.node
+	p.Spec.NodeName = p.node
 	o := corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: p.name, Namespace: p.namespace, UID: types.UID(p.uid)},
-		Spec:       p.spec, Status: corev1.PodStatus{Phase: corev1.PodPending},
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: types.UID(p.UID)},
+		Spec:       p.Spec, Status: corev1.PodStatus{Phase: corev1.PodPending},
 	}
 
-	if p.state.running {
+	if p.state.Running {
 		o.Status.Phase = corev1.PodRunning
 	}
 
-	for _, c := range p.spec.Containers {
-		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: p.state.running}
+	for _, c := range p.Spec.Containers {
+		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: p.state.Running}
 		if !s.Ready {
-			s.State.Waiting = &corev1.ContainerStateWaiting{Reason: p.state.reason, Message: p.state.message}
+			s.State.Waiting = &corev1.ContainerStateWaiting{Reason: p.state.Reason, Message: p.state.Message}
 		}
 
 		o.Status.ContainerStatuses = append(o.Status.ContainerStatuses, s)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"talos-proxmox/lab/machine/pods"
 )
 
 // cniConfigurations is where a CNI's pod tells the container runtime about it.
@@ -102,7 +104,7 @@ const capabilityDropped = "failed to create containerd task: failed to create sh
 // obstacle finds what keeps a container from running on this node; nil where nothing does. What is said of Cilium is
 // what its users saw on Talos (siderolabs/talos#5948 and #11352, cilium/cilium#28823).
 func (t podTools) obstacle(ctx context.Context, spec corev1.PodSpec, c corev1.Container) *obstacle {
-	if s := c.SecurityContext; s != nil && s.Capabilities != nil && !isTrue(s.Privileged) {
+	if s := c.SecurityContext; s != nil && s.Capabilities != nil && !pods.IsTrue(s.Privileged) {
 		for _, name := range s.Capabilities.Add {
 			if name == "SYS_MODULE" || name == "SYS_BOOT" {
 				return &obstacle{code: statusStartErr, reason: "StartError", message: capabilityDropped}
@@ -126,7 +128,7 @@ func (t podTools) obstacle(ctx context.Context, spec corev1.PodSpec, c corev1.Co
 		return nil
 	}
 
-	if err := t.reachesAPI(ctx, env(c, "KUBERNETES_SERVICE_HOST"), env(c, "KUBERNETES_SERVICE_PORT")); err != nil {
+	if err := t.reachesAPI(ctx, pods.Env(c, "KUBERNETES_SERVICE_HOST"), pods.Env(c, "KUBERNETES_SERVICE_PORT")); err != nil {
 		return &obstacle{code: 1, reason: "Error", log: fmt.Sprintf(
 			"level=error msg=\"Unable to contact k8s api-server\" error=%q\n", err)}
 	}

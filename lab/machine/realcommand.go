@@ -5,11 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 
-	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/machine/container"
+	"talos-proxmox/lab/machine/pods"
 )
 
 // shellImages are images that are a shell unless a command is stated.
@@ -64,19 +63,6 @@ func environment(p *corev1.Pod, c corev1.Container, node string) []string {
 	return list
 }
 
-// gpuOf is a GPU as NVIDIA's tools show it; the caller holds the machines' lock.
-func (m *machine) gpuOf(p datacentre.GuestPCI) container.GPU {
-	name := p.Device
-	if _, marketing, found := strings.Cut(name, "["); found {
-		name = strings.TrimSuffix(marketing, "]")
-	}
-
-	return container.GPU{
-		Name: "NVIDIA " + name, Bus: "0000" + strings.ToUpper(p.Address),
-		UUID: "GPU-" + uuid.NewSHA1(uuid.NameSpaceOID, []byte(m.hw.UUID+p.Address)).String(),
-	}
-}
-
 // podTools are what the node gives a pod's containers: GPUs where they run with NVIDIA's runtime, those that were
 // allocated to the pod, or all for a container whose environment asks for all, as NVIDIA's own images do.
 func (r *realKubelet) podTools(p *realPod) podTools {
@@ -85,14 +71,8 @@ func (r *realKubelet) podTools(p *realPod) podTools {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	driver, _ := m.kernel.Driver()
-
-	all := make([]container.GPU, 0, len(m.kernel.DrivenGPUs()))
-	for _, gpu := range m.kernel.DrivenGPUs() {
-		all = append(all, m.gpuOf(gpu))
-	}
-
-	given, runtime := p.gpus, p.state.nvidia
+	gpus := m.gpus()
+	given, runtime := p.gpus, p.state.NVIDIA
 
 	tools := podTools{}
 
@@ -110,17 +90,17 @@ func (r *realKubelet) podTools(p *realPod) podTools {
 	}
 
 	tools.nvidia = func(c corev1.Container) *container.NVIDIA {
-		shown := container.NVIDIA{Driver: driver.DriverVersion()}
+		shown := container.NVIDIA{Driver: gpus.Driver}
 
 		switch {
 		case !runtime:
 			return nil
 		case len(given) > 0 && len(resourceNames(c)) > 0:
 			for _, i := range given {
-				shown.GPUs = append(shown.GPUs, all[i])
+				shown.GPUs = append(shown.GPUs, gpus.Devices[i])
 			}
-		case env(c, "NVIDIA_VISIBLE_DEVICES") == "all" || strings.Contains(c.Image, "nvidia/cuda"):
-			shown.GPUs = all
+		case pods.Env(c, "NVIDIA_VISIBLE_DEVICES") == "all" || strings.Contains(c.Image, "nvidia/cuda"):
+			shown.GPUs = gpus.Devices
 		default:
 			return nil
 		}
@@ -133,7 +113,7 @@ func (r *realKubelet) podTools(p *realPod) podTools {
 
 // isGPUResource says whether a resource is one that NVIDIA's device plugin offers, shared or not.
 func isGPUResource(name string) bool {
-	return name == gpuResource || strings.HasPrefix(name, gpuResource+".")
+	return name == pods.GPUResource || strings.HasPrefix(name, pods.GPUResource+".")
 }
 
 func resourceNames(c corev1.Container) []string {

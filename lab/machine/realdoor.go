@@ -156,9 +156,9 @@ func (k *realKubernetes) CopyLog(ctx context.Context, n kubeletapi.Name, previou
 		return k.copyProcessLog(ctx, n.Container, o, w)
 	}
 
-	if log == nil && state.log != "" {
+	if log == nil && state.Log != "" {
 		log = &container.Log{}
-		_, _ = log.Write([]byte(state.log))
+		_, _ = log.Write([]byte(state.Log))
 		log.Close()
 	}
 
@@ -168,7 +168,7 @@ func (k *realKubernetes) CopyLog(ctx context.Context, n kubeletapi.Name, previou
 	case previous:
 		return fmt.Errorf("previous terminated container %q in pod %q not found", n.Container, n.Pod)
 	default:
-		reason := state.reason
+		reason := state.Reason
 		if reason == "" {
 			reason = "ContainerCreating"
 		}
@@ -180,7 +180,7 @@ func (k *realKubernetes) CopyLog(ctx context.Context, n kubeletapi.Name, previou
 // logOf is the log of a container's last run, or of the one before.
 func (p *realPod) logOf(c *realContainer, previous bool) *container.Log {
 	switch {
-	case c == nil || p.state.log != "":
+	case c == nil || p.state.Log != "":
 		return nil
 	case previous && (c.running || c.ended == nil):
 		return c.former

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/lab/machine/pods"
 )
 
 // sameStatus compares all that a kubelet says but when it said so.
@@ -72,7 +74,7 @@ func (r *realKubelet) describe(n *corev1.Node) {
 	} else {
 		setCondition(s, corev1.NodeCondition{
 			Type: corev1.NodeReady, Status: corev1.ConditionFalse,
-			Reason: "KubeletNotReady", Message: noCNI,
+			Reason: "KubeletNotReady", Message: pods.NoCNI,
 		})
 	}
 }

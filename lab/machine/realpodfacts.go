@@ -6,26 +6,29 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"talos-proxmox/lab/machine/pods"
 )
 
 // fetched are the objects that a pod refers to.
-type fetched map[string]*kubeObject
+type fetched map[string]map[string]any
 
-func (f fetched) object(plural, namespace, name string) *kubeObject {
+// Object implements pods.Objects.
+func (f fetched) Object(plural, namespace, name string) map[string]any {
 	return f[objectKey(plural, namespace, name)]
 }
 
 // podState is what has become of a pod; unknown where the API server does not tell what it refers to.
-func (r *realKubelet) podState(ctx context.Context, p *corev1.Pod) (podState, bool) {
+func (r *realKubelet) podState(ctx context.Context, p *corev1.Pod) (pods.State, bool) {
 	if isStatic(p) {
-		return podState{
-			running: r.k.runs(p.Labels["component"]) && (p.Labels["component"] != staticPodNames[0] || r.apiUp()),
+		return pods.State{
+			Running: r.k.runs(p.Labels["component"]) && (p.Labels["component"] != staticPodNames[0] || r.apiUp()),
 		}, true
 	}
 
 	objects, err := r.fetch(ctx, p)
 	if err != nil {
-		return podState{}, false
+		return pods.State{}, false
 	}
 
 	m, cni := r.m, r.k.networkReady()
@@ -34,11 +37,12 @@ func (r *realKubelet) podState(ctx context.Context, p *corev1.Pod) (podState, bo
 	defer m.ms.mu.Unlock()
 
 	if m.config == nil {
-		return podState{}, false
+		return pods.State{}, false
 	}
 
-	return podRun{namespace: p.Namespace, name: p.Name, uid: string(p.UID), spec: p.Spec, objects: objects}.on(m,
-		cni), true
+	return pods.Pod{
+		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Spec: p.Spec, Objects: objects,
+	}.On(m.gpus(), cni), true
 }
 
 // apiUp says whether the machine's own API server is ready.
@@ -64,12 +68,12 @@ func (r *realKubelet) fetch(ctx context.Context, p *corev1.Pod) (fetched, error)
 			return nil
 		}
 
-		o := &kubeObject{Plural: plural, Namespace: namespace, Name: name}
+		var content map[string]any
 		if err == nil {
-			err = json.Unmarshal(text, &o.Content)
+			err = json.Unmarshal(text, &content)
 		}
 
-		objects[objectKey(plural, namespace, name)] = o
+		objects[objectKey(plural, namespace, name)] = content
 
 		return err
 	}
@@ -106,7 +110,7 @@ func (k *realKubernetes) offers() map[string]int {
 	offers := map[string]int{}
 
 	for _, p := range k.pods {
-		for name, count := range p.state.offers {
+		for name, count := range p.state.Offers {
 			offers[name] = count
 		}
 	}
@@ -123,7 +127,7 @@ func (k *realKubernetes) nodePods(*etcd) []nodeContainer {
 
 	for _, one := range k.pods {
 		p := one.pod
-		if isStatic(p) || !one.state.running || one.finished() {
+		if isStatic(p) || !one.state.Running || one.finished() {
 			continue
 		}
 

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
+
+	"talos-proxmox/lab/machine/pods"
 )
 
 // podRound is how often a kubelet looks after pods that nobody has changed, since their machine may have.
@@ -23,7 +25,7 @@ const podRound = 3 * time.Second
 // realPod is a pod that runs, or tries to, on a node of a real cluster.
 type realPod struct {
 	pod    *corev1.Pod
-	state  podState
+	state  pods.State
 	warned string // the last warning that was told
 
 	containers map[string]*realContainer
@@ -182,7 +184,7 @@ func (k *realKubernetes) known(p *corev1.Pod) *realPod {
 
 // runContainers runs what is to run of a pod whose node is ready for it.
 func (r *realKubelet) runContainers(ctx context.Context, p *corev1.Pod, one *realPod) {
-	if !one.state.running || isStatic(p) {
+	if !one.state.Running || isStatic(p) {
 		return
 	}
 
@@ -267,15 +269,15 @@ func (r *realKubelet) deletePod(ctx context.Context, p *corev1.Pod, only *metav1
 }
 
 // warn remembers a pod's state, and tells its warning once.
-func (r *realKubelet) warn(ctx context.Context, one *realPod, state podState) {
+func (r *realKubelet) warn(ctx context.Context, one *realPod, state pods.State) {
 	r.k.mu.Lock()
 	one.state = state
-	told := one.warned == state.warning+state.details
-	one.warned = state.warning + state.details
+	told := one.warned == state.Warning+state.Details
+	one.warned = state.Warning + state.Details
 	r.k.mu.Unlock()
 
-	if !told && state.warning != "" {
-		r.tell(ctx, one.pod, corev1.EventTypeWarning, state.warning, state.details)
+	if !told && state.Warning != "" {
+		r.tell(ctx, one.pod, corev1.EventTypeWarning, state.Warning, state.Details)
 	}
 }
 

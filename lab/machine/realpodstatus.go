@@ -9,10 +9,12 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/lab/machine/pods"
 )
 
 // podStatus is the status of a pod in its state.
-func (r *realKubelet) podStatus(one *realPod, state podState) corev1.PodStatus {
+func (r *realKubelet) podStatus(one *realPod, state pods.State) corev1.PodStatus {
 	p := one.pod
 	s := *p.Status.DeepCopy()
 
@@ -24,13 +26,13 @@ func (r *realKubelet) podStatus(one *realPod, state podState) corev1.PodStatus {
 	address := r.address()
 	s.HostIP, s.HostIPs, s.Phase = address, []corev1.HostIP{{IP: address}}, corev1.PodPending
 
-	if (state.running || state.crash != nil) && s.PodIP == "" {
+	if (state.Running || state.Crash != nil) && s.PodIP == "" {
 		s.PodIP = r.podAddress(p, address)
 		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
 	}
 
 	r.k.mu.Lock()
-	if state.running && !isStatic(p) {
+	if state.Running && !isStatic(p) {
 		one.describe(&s)
 	} else {
 		r.describeState(p, state, &s)
@@ -41,13 +43,13 @@ func (r *realKubelet) podStatus(one *realPod, state podState) corev1.PodStatus {
 }
 
 // describeState is the status of a pod whose containers are not run one by one.
-func (r *realKubelet) describeState(p *corev1.Pod, state podState, s *corev1.PodStatus) {
+func (r *realKubelet) describeState(p *corev1.Pod, state pods.State, s *corev1.PodStatus) {
 	ready := corev1.ConditionFalse
-	if state.running {
+	if state.Running {
 		ready = corev1.ConditionTrue
 	}
 
-	if state.running || state.crash != nil {
+	if state.Running || state.Crash != nil {
 		s.Phase = corev1.PodRunning
 	}
 
@@ -176,26 +178,26 @@ func setPodCondition(s *corev1.PodStatus, kind corev1.PodConditionType, status c
 	}
 }
 
-func (r *realKubelet) containerStatus(c corev1.Container, state podState, started metav1.Time) corev1.ContainerStatus {
-	running := state.running
+func (r *realKubelet) containerStatus(c corev1.Container, state pods.State, started metav1.Time) corev1.ContainerStatus {
+	running := state.Running
 	s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: running, Started: &running}
 
 	switch {
 	case running:
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: started}
-	case state.reason != "":
-		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: state.reason, Message: state.message}
+	case state.Reason != "":
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: state.Reason, Message: state.Message}
 	default:
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
 	}
 
-	if end := state.crash; end != nil {
+	if end := state.Crash; end != nil {
 		s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
-			Reason: end.reason, Message: end.message,
-			ExitCode: int32(end.code), StartedAt: started,
+			Reason: end.Reason, Message: end.Message,
+			ExitCode: int32(end.Code), StartedAt: started,
 		} //nolint:gosec // an exit code
 		elapsed := time.Duration(float64(time.Since(started.Time)) * r.m.ms.world.Clock().Speed())
-		s.RestartCount = int32(restarts(elapsed)) //nolint:gosec // a few
+		s.RestartCount = int32(pods.Restarts(elapsed)) //nolint:gosec // a few
 	}
 
 	return s

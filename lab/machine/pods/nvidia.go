@@ -1,4 +1,4 @@
-package machine
+package pods
 
 import (
 	"cmp"
@@ -9,13 +9,26 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"talos-proxmox/lab/machine/container"
 )
 
 const (
-	gpuResource = "nvidia.com/gpu"
+	// GPUResource is what NVIDIA's device plugin offers unless it is told another name.
+	GPUResource = "nvidia.com/gpu"
 	// pluginSockets is where device plugins find the kubelet.
 	pluginSockets = "/var/lib/kubelet/device-plugins"
 )
+
+// GPUs are a node's, as its containers find them.
+type GPUs struct {
+	// Driver and Toolkit are the driver's versions in NVIDIA's extensions; empty without.
+	Driver, Toolkit string
+	// Loaded says that the driver's module is.
+	Loaded bool
+	// Devices are those that the driver drives.
+	Devices []container.GPU
+}
 
 func isDevicePlugin(image string) bool {
 	return strings.Contains(image, "nvidia/k8s-device-plugin:") || strings.Contains(image, "nvidia/k8s-device-plugin@")
@@ -37,50 +50,47 @@ type pluginConfig struct {
 }
 
 // runDevicePlugin is the container of NVIDIA's device plugin: it registers the node's GPUs with the kubelet, or ends
-// with what keeps it from them. The caller holds the lock.
-func (p podRun) runDevicePlugin(m *machine, c corev1.Container, nvidiaRuntime bool) podState {
+// with what keeps it from them.
+func (p Pod) runDevicePlugin(gpus GPUs, c corev1.Container, nvidiaRuntime bool) State {
 	config, err := p.pluginConfig(c)
 	if err != nil {
-		return p.crashing(c, crash{reason: "Error", code: 1}, fmt.Sprintf("E main.go:173] unable to load config: %s\n", err))
+		return p.crashing(c, Crash{Reason: "Error", Code: 1}, fmt.Sprintf("E main.go:173] unable to load config: %s\n", err))
 	}
-
-	driver, _ := m.kernel.Driver()
-	toolkit, _ := m.kernel.Toolkit()
 
 	switch {
 	case !nvidiaRuntime:
 		log := "I factory.go] Detected non-NVML platform: could not load NVML library: libnvidia-ml.so.1: cannot open shared object file: No such file or directory\n" +
 			"E factory.go] Incompatible strategy detected auto\nE factory.go] If this is a GPU node, did you configure the NVIDIA Container Toolkit?\n"
-		if fails := config.Flags.FailOnInitError; fails != nil && !*fails || env(c, "FAIL_ON_INIT_ERROR") == "false" {
-			return podState{running: true, log: log + "I main.go] No devices found. Waiting indefinitely.\n"}
+		if fails := config.Flags.FailOnInitError; fails != nil && !*fails || Env(c, "FAIL_ON_INIT_ERROR") == "false" {
+			return State{Running: true, Log: log + "I main.go] No devices found. Waiting indefinitely.\n"}
 		}
 
-		return p.crashing(c, crash{reason: "Error", code: 1}, log+"E main.go] error starting plugins: error getting plugins: unable to create plugins: failed to construct resource managers: invalid device discovery strategy\n")
-	case !m.kernel.Loaded("nvidia"):
+		return p.crashing(c, Crash{Reason: "Error", Code: 1}, log+"E main.go] error starting plugins: error getting plugins: unable to create plugins: failed to construct resource managers: invalid device discovery strategy\n")
+	case !gpus.Loaded:
 		return p.crashing(
-			c, crash{reason: "StartError", code: 128, message: hookFailure + "nvml error: driver not loaded: unknown"}, "",
+			c, Crash{Reason: "StartError", Code: 128, Message: hookFailure + "nvml error: driver not loaded: unknown"}, "",
 		)
-	case driver.DriverVersion() != toolkit.DriverVersion():
+	case gpus.Driver != gpus.Toolkit:
 		return p.crashing(
 			c,
-			crash{
-				reason: "StartError", code: 128, message: hookFailure + "nvml error: driver/library version mismatch: unknown",
+			Crash{
+				Reason: "StartError", Code: 128, Message: hookFailure + "nvml error: driver/library version mismatch: unknown",
 			},
 			"",
 		)
-	case !mountsHostPath(p.spec, c, pluginSockets):
+	case !mountsHostPath(p.Spec, c, pluginSockets):
 		return p.crashing(
-			c, crash{reason: "Error", code: 1},
+			c, Crash{Reason: "Error", Code: 1},
 			"E main.go] failed to create FS watcher for /var/lib/kubelet/device-plugins/: no such file or directory\n",
 		)
 	}
 
 	name, replicas := config.sharing()
 
-	return podState{
-		running: true,
-		offers:  map[string]int{name: len(m.kernel.DrivenGPUs()) * replicas},
-		log:     fmt.Sprintf("I server.go] Registered device plugin for '%s' with Kubelet\n", name),
+	return State{
+		Running: true,
+		Offers:  map[string]int{name: len(gpus.Devices) * replicas},
+		Log:     fmt.Sprintf("I server.go] Registered device plugin for '%s' with Kubelet\n", name),
 	}
 }
 
@@ -91,24 +101,24 @@ const hookFailure = "failed to create containerd task: failed to create shim tas
 // sharing is the name of the GPU resource and how often each GPU is offered.
 func (c pluginConfig) sharing() (name string, replicas int) {
 	for _, r := range c.Sharing.TimeSlicing.Resources {
-		if r.Name != gpuResource {
+		if r.Name != GPUResource {
 			continue
 		}
 
 		name = r.Rename
 		if name == "" && c.Sharing.TimeSlicing.RenameByDefault {
-			name = gpuResource + ".shared"
+			name = GPUResource + ".shared"
 		}
 
-		return cmp.Or(name, gpuResource), r.Replicas
+		return cmp.Or(name, GPUResource), r.Replicas
 	}
 
-	return gpuResource, 1
+	return GPUResource, 1
 }
 
 // pluginConfig reads the configuration file that the container is started with; none is a default one.
-func (p podRun) pluginConfig(c corev1.Container) (pluginConfig, error) {
-	file := env(c, "CONFIG_FILE")
+func (p Pod) pluginConfig(c corev1.Container) (pluginConfig, error) {
+	file := Env(c, "CONFIG_FILE")
 
 	for i, arg := range slices.Concat(c.Command, c.Args) {
 		if value, found := strings.CutPrefix(arg, "--config-file="); found {
@@ -151,7 +161,7 @@ func (p podRun) pluginConfig(c corev1.Container) (pluginConfig, error) {
 }
 
 // mountedFile reads a file of a ConfigMap that the container mounts.
-func (p podRun) mountedFile(c corev1.Container, file string) (string, bool) {
+func (p Pod) mountedFile(c corev1.Container, file string) (string, bool) {
 	for _, mount := range c.VolumeMounts {
 		relative, inside := strings.CutPrefix(path.Clean(file), path.Clean(mount.MountPath)+"/")
 		if !inside {
@@ -159,13 +169,13 @@ func (p podRun) mountedFile(c corev1.Container, file string) (string, bool) {
 		}
 
 		i := slices.IndexFunc(
-			p.spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.ConfigMap != nil },
+			p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.ConfigMap != nil },
 		)
 		if i < 0 {
 			continue
 		}
 
-		source := p.spec.Volumes[i].ConfigMap
+		source := p.Spec.Volumes[i].ConfigMap
 		key := relative
 
 		for _, item := range source.Items {
@@ -176,7 +186,8 @@ func (p podRun) mountedFile(c corev1.Container, file string) (string, bool) {
 
 		var stored corev1.ConfigMap
 
-		if o := p.objects.object("configmaps", p.namespace, source.Name); o != nil && recode(o.Content, &stored) == nil {
+		if content := p.Objects.Object("configmaps", p.Namespace, source.Name); content != nil &&
+			recode(content, &stored) == nil {
 			text, found := stored.Data[key]
 
 			return text, found
@@ -186,7 +197,8 @@ func (p podRun) mountedFile(c corev1.Container, file string) (string, bool) {
 	return "", false
 }
 
-func env(c corev1.Container, name string) string {
+// Env is a variable that a container states.
+func Env(c corev1.Container, name string) string {
 	for _, v := range c.Env {
 		if v.Name == name {
 			return v.Value

@@ -1,0 +1,146 @@
+// Package pods says what becomes of a pod on its node: whether its volumes, its network and its runtime are there, and
+// what NVIDIA's device plugin makes of the node's GPUs.
+package pods
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+)
+
+// NoCNI is why a node without a CNI is not ready.
+const NoCNI = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
+
+// State is what has become of a pod on its node.
+type State struct {
+	Running bool
+	// Reason and Message say why the container waits; Warning is the event that tells the same.
+	Reason, Message  string
+	Warning, Details string
+	// Crash is how the container ended the last time, Log what it has printed.
+	Crash *Crash
+	Log   string
+	// Offers are the resources that a device plugin has registered.
+	Offers map[string]int
+	// NVIDIA says that NVIDIA's container runtime runs the containers.
+	NVIDIA bool
+}
+
+// Crash is how a container ended that ends at every start.
+type Crash struct {
+	Reason, Message string
+	Code            int
+}
+
+// creating is a pod whose container is not there yet.
+func creating(warning, details string) State {
+	return State{Reason: "ContainerCreating", Warning: warning, Details: details}
+}
+
+// Objects are what a kubelet reads of the cluster for its pods: the content of an object, nil where there is none.
+type Objects interface {
+	Object(plural, namespace, name string) map[string]any
+}
+
+// Pod is a pod on its way to its containers.
+type Pod struct {
+	Namespace, Name, UID string
+	Spec                 corev1.PodSpec
+	Objects              Objects
+}
+
+// On follows the pod from its node's kubelet to its container, cni says that pods have a network there.
+func (p Pod) On(gpus GPUs, cni bool) State {
+	if !cni && !p.Spec.HostNetwork {
+		return creating("NetworkNotReady", "network is not ready: "+NoCNI)
+	}
+
+	for _, v := range p.Spec.Volumes {
+		if problem := p.mountProblem(v); problem != "" {
+			return creating("FailedMount", fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", v.Name, problem))
+		}
+	}
+
+	handler := ""
+	if p.Spec.RuntimeClassName != nil {
+		handler = p.runtimeHandler(*p.Spec.RuntimeClassName)
+	}
+
+	switch {
+	case handler == "nvidia" && gpus.Toolkit != "", handler == "runc", handler == "":
+	default:
+		return creating("FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for %q is configured", handler))
+	}
+
+	for _, c := range p.Spec.Containers {
+		if isDevicePlugin(c.Image) {
+			return p.runDevicePlugin(gpus, c, handler == "nvidia")
+		}
+	}
+
+	return State{Running: true, NVIDIA: handler == "nvidia"}
+}
+
+func (p Pod) runtimeHandler(class string) string {
+	var found nodev1.RuntimeClass
+
+	if content := p.Objects.Object("runtimeclasses", "", class); content != nil {
+		_ = recode(content, &found) // it was checked when it was stored
+	}
+
+	return found.Handler
+}
+
+// mountProblem says why a volume cannot be mounted; empty when it can. Only ConfigMaps and Secrets may be missing in
+// the lab.
+func (p Pod) mountProblem(v corev1.Volume) string {
+	switch {
+	case v.ConfigMap != nil && !IsTrue(v.ConfigMap.Optional) &&
+		p.Objects.Object("configmaps", p.Namespace, v.ConfigMap.Name) == nil:
+		return fmt.Sprintf("configmap %q not found", v.ConfigMap.Name)
+	case v.Secret != nil && !IsTrue(v.Secret.Optional) &&
+		p.Objects.Object("secrets", p.Namespace, v.Secret.SecretName) == nil:
+		return fmt.Sprintf("secret %q not found", v.Secret.SecretName)
+	default:
+		return ""
+	}
+}
+
+// IsTrue says whether an optional setting is there and true.
+func IsTrue(b *bool) bool { return b != nil && *b }
+
+// crashing is a container that ends at every start and is started again with growing pauses.
+func (p Pod) crashing(c corev1.Container, end Crash, log string) State {
+	return State{
+		Reason: "CrashLoopBackOff", Crash: &end, Log: log, Warning: "BackOff",
+		Message: fmt.Sprintf(
+			"back-off 5m0s restarting failed container=%s pod=%s_%s(%s)", c.Name, p.Name, p.Namespace, p.UID,
+		),
+		Details: fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, p.Name, p.Namespace, p.UID),
+	}
+}
+
+func recode(from, to any) error {
+	text, err := json.Marshal(from)
+	if err != nil {
+		return err
+	}
+
+	return json.Unmarshal(text, to)
+}
+
+// Restarts counts how often the kubelet has started a crashing container in a time: after 10, 20, 40, … seconds, at
+// most 5 minutes.
+func Restarts(elapsed time.Duration) int {
+	count := 0
+
+	for pause := 10 * time.Second; elapsed >= pause; count++ {
+		elapsed -= pause
+		pause = min(2*pause, 5*time.Minute)
+	}
+
+	return count
+}
