@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+
+	"talos-proxmox/lab/machine/kubelet"
 )
 
 // ownManifests implements kubernetes: the workloads that Talos itself gives a cluster, for the kubelets of real nodes
@@ -63,8 +65,8 @@ func (w workload) serviceAccount() string {
 func (w workload) daemonSet() string {
 	mount, volume := "", ""
 	if w.cni {
-		mount = fmt.Sprintf("{name: cni, mountPath: %s}", cniConfigurations)
-		volume = fmt.Sprintf("{name: cni, hostPath: {path: %s}}", cniConfigurations)
+		mount = fmt.Sprintf("{name: cni, mountPath: %s}", kubelet.CNIConfigurations)
+		volume = fmt.Sprintf("{name: cni, hostPath: {path: %s}}", kubelet.CNIConfigurations)
 	}
 
 	return w.serviceAccount() + fmt.Sprintf(`

@@ -11,8 +11,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
 
-	"talos-proxmox/lab/machine/services"
 	"talos-proxmox/lab/machine/pods"
+	"talos-proxmox/lab/machine/services"
 )
 
 // nodeGrace is how long Kubernetes believes a silent kubelet (node-monitor-grace-period).

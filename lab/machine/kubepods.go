@@ -3,6 +3,8 @@ package machine
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/lab/machine/pods"
 )
 
 // staticPodNames are the control plane's static pods.
@@ -50,8 +52,8 @@ func (m *machine) staticPodStatus(c nodeContainer) map[string]any {
 	_ = recode(corev1.PodStatus{
 		Phase: corev1.PodRunning, HostIP: m.net.Node.String(), PodIP: m.net.Node.String(), StartTime: &started,
 		Conditions: []corev1.PodCondition{
-			{Type: corev1.PodReady, Status: conditionOf(ready), LastTransitionTime: started},
-			{Type: corev1.ContainersReady, Status: conditionOf(ready), LastTransitionTime: started},
+			{Type: corev1.PodReady, Status: pods.ConditionOf(ready), LastTransitionTime: started},
+			{Type: corev1.ContainersReady, Status: pods.ConditionOf(ready), LastTransitionTime: started},
 		},
 		ContainerStatuses: []corev1.ContainerStatus{{
 			Name: c.name, Image: c.image, Ready: ready,

@@ -87,7 +87,7 @@ func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc)
 	m.kube = modelKubernetes{m}
 
 	if ms.options.Labkube != nil {
-		m.kube = &realKubernetes{m: m}
+		m.kube = newRealKubernetes(m)
 	}
 
 	return m

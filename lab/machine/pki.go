@@ -6,8 +6,6 @@ import (
 	stdx509 "crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/netip"
 	"slices"
@@ -24,9 +22,6 @@ import (
 // certificateLifetime is that of the certificates machines make for themselves; the lab does not run long enough to
 // renew them.
 const certificateLifetime = 24 * 365 * time.Hour
-
-// discardLog swallows what net/http says of clients that hang up.
-var discardLog = log.New(io.Discard, "", 0)
 
 // selfSigned is the certificate of maintenance mode.
 func selfSigned(addresses []netip.Addr) (*tls.Config, error) {

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/kubelet"
 )
 
 // realKubernetes runs a machine's part of real etcd and Kubernetes, as processes of labkube on the machine's address.
@@ -28,17 +28,17 @@ type realKubernetes struct {
 	mu sync.Mutex
 	// down says why a part does not run, by its name.
 	down map[string]error
-	// pods are what the node's kubelet runs, by UID; booted ends with the machine's boot, and they with it.
-	pods   map[string]*realPod
-	booted context.Context //nolint:containedctx // containers live longer than any call
 	// static are the static pods as they were started, by name.
-	static map[string]staticPod
-	// cni says that the pods have a network.
-	cni bool
-	// syncing is held while a pod is looked after.
-	syncing sync.Mutex
-	// kubelet speaks to an API server at this moment.
-	kubelet *realKubelet
+	static map[string]kubelet.StaticPod
+
+	kubelet *kubelet.Kubelet
+}
+
+func newRealKubernetes(m *machine) *realKubernetes {
+	k := &realKubernetes{m: m}
+	k.kubelet = kubelet.New(kubeletHost{k}, m.ms.world.Clock())
+
+	return k
 }
 
 var _ kubernetes = (*realKubernetes)(nil)
@@ -62,11 +62,8 @@ func (k *realKubernetes) state(part string) func(error) {
 	}
 }
 
-// runs says whether a part runs at this moment.
-func (k *realKubernetes) runs(part string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-
+// runsLocked says whether a part runs at this moment; the caller holds the lock.
+func (k *realKubernetes) runsLocked(part string) bool {
 	err, started := k.down[part]
 
 	return started && err == nil

@@ -11,15 +11,9 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/kubelet"
 	"talos-proxmox/lab/machine/resources"
 )
-
-// staticPod is what a static pod was started with.
-type staticPod struct {
-	image string
-	// version is that of the settings, as Talos counts it.
-	version string
-}
 
 // errStarting is why a part does not run that is started with other settings.
 var errStarting = errors.New("it is being started with other settings")
@@ -59,7 +53,7 @@ func (k *realKubernetes) newStaticParts() (*staticParts, []controlplane.Part, er
 	k.m.ms.mu.Unlock()
 
 	k.mu.Lock()
-	k.static = map[string]staticPod{}
+	k.static = map[string]kubelet.StaticPod{}
 	k.mu.Unlock()
 
 	host, parts, err := k.servers()
@@ -157,7 +151,7 @@ func (s *staticParts) restart(ctx context.Context, p controlplane.Part) error {
 }
 
 // settingsOf are the settings of a static pod as Talos shows them at this moment.
-func (k *realKubernetes) settingsOf(ctx context.Context, name string) (staticPod, error) {
+func (k *realKubernetes) settingsOf(ctx context.Context, name string) (kubelet.StaticPod, error) {
 	kind := map[string]resource.Type{
 		k8s.APIServerConfigID: k8s.APIServerConfigType, k8s.ControllerManagerConfigID: k8s.ControllerManagerConfigType,
 		k8s.SchedulerConfigID: k8s.SchedulerConfigType,
@@ -167,15 +161,17 @@ func (k *realKubernetes) settingsOf(ctx context.Context, name string) (staticPod
 		ctx, resource.NewMetadata(k8s.ControlPlaneNamespaceName, kind, name, resource.VersionUndefined),
 	)
 	if err != nil {
-		return staticPod{}, fmt.Errorf("%s: %w", name, err)
+		return kubelet.StaticPod{}, fmt.Errorf("%s: %w", name, err)
 	}
 
 	k.m.ms.mu.Lock()
 	defer k.m.ms.mu.Unlock()
 
 	if k.m.config == nil {
-		return staticPod{}, errors.New("the machine is going down")
+		return kubelet.StaticPod{}, errors.New("the machine is going down")
 	}
 
-	return staticPod{image: k.m.staticPodImage(name), version: r.Metadata().Version().String()}, nil
+	return kubelet.StaticPod{
+		Name: name, Image: k.m.staticPodImage(name), Version: r.Metadata().Version().String(),
+	}, nil
 }

@@ -112,6 +112,15 @@ func (p Pod) mountProblem(v corev1.Volume) string {
 // IsTrue says whether an optional setting is there and true.
 func IsTrue(b *bool) bool { return b != nil && *b }
 
+// ConditionOf is a condition that is met or not.
+func ConditionOf(met bool) corev1.ConditionStatus {
+	if met {
+		return corev1.ConditionTrue
+	}
+
+	return corev1.ConditionFalse
+}
+
 // crashing is a container that ends at every start and is started again with growing pauses.
 func (p Pod) crashing(c corev1.Container, end Crash, log string) State {
 	return State{

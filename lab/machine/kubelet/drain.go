@@ -1,4 +1,4 @@
-package machine
+package kubelet
 
 import (
 	"context"
@@ -24,17 +24,9 @@ const (
 	gonePatience   = time.Minute
 )
 
-// drain implements kubernetes. A node that has never joined has nothing to drain.
-func (k *realKubernetes) drain(ctx context.Context) error {
-	k.m.ms.mu.Lock()
-	registered, stopped := k.m.disk.KubeletRegistered, k.m.services.Stopped("kubelet")
-	k.m.ms.mu.Unlock()
-
-	if !registered || stopped {
-		return nil
-	}
-
-	k.m.say("[talos] waiting for node to be cordoned")
+// Drain evicts the node's pods once Talos has cordoned it.
+func (k *Kubelet) Drain(ctx context.Context) error {
+	k.m.Say("[talos] waiting for node to be cordoned")
 
 	r, err := k.awaitCordon(ctx)
 	if err != nil {
@@ -64,7 +56,7 @@ func (k *realKubernetes) drain(ctx context.Context) error {
 
 		evictions.Go(func() {
 			if err := r.evict(ctx, &p); err != nil {
-				k.m.say("[talos] WARNING: failed to evict pod: %s", err)
+				k.m.Say("[talos] WARNING: failed to evict pod: %s", err)
 			}
 		})
 	}
@@ -73,11 +65,11 @@ func (k *realKubernetes) drain(ctx context.Context) error {
 }
 
 // awaitCordon returns the kubelet once its node is cordoned, for which it has to reach an API server.
-func (k *realKubernetes) awaitCordon(ctx context.Context) (*realKubelet, error) {
+func (k *Kubelet) awaitCordon(ctx context.Context) (*link, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cordonPatience, errors.New("the node was not cordoned"))
 	defer cancel()
 
-	for ; ctx.Err() == nil; waitFor(ctx, kubeletRound) {
+	for ; ctx.Err() == nil; waitFor(ctx, round) {
 		r, err := k.speaker()
 		if err != nil {
 			continue
@@ -93,7 +85,7 @@ func (k *realKubernetes) awaitCordon(ctx context.Context) (*realKubelet, error) 
 }
 
 // evict asks until a pod may go, and waits until it is gone.
-func (r *realKubelet) evict(ctx context.Context, p *corev1.Pod) error {
+func (r *link) evict(ctx context.Context, p *corev1.Pod) error {
 	grace := int64(evictionGrace)
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
@@ -120,11 +112,11 @@ func (r *realKubelet) evict(ctx context.Context, p *corev1.Pod) error {
 
 // awaitGone waits until a pod is gone: the API server tells a node nothing of pods that it does not have, not even that
 // they do not exist.
-func (r *realKubelet) awaitGone(ctx context.Context, p *corev1.Pod) error {
+func (r *link) awaitGone(ctx context.Context, p *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, gonePatience)
 	defer cancel()
 
-	for ; ctx.Err() == nil; waitFor(ctx, kubeletRound) {
+	for ; ctx.Err() == nil; waitFor(ctx, round) {
 		var have corev1.Pod
 
 		err := r.client.Get().Resource("pods").Namespace(p.Namespace).Name(p.Name).Do(ctx).Into(&have)

@@ -1,4 +1,4 @@
-package machine
+package kubelet
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 )
 
 // podStatus is the status of a pod in its state.
-func (r *realKubelet) podStatus(one *realPod, state pods.State) corev1.PodStatus {
+func (r *link) podStatus(one *localPod, state pods.State) corev1.PodStatus {
 	p := one.pod
 	s := *p.Status.DeepCopy()
 
@@ -23,11 +23,12 @@ func (r *realKubelet) podStatus(one *realPod, state pods.State) corev1.PodStatus
 		s.StartTime = &now
 	}
 
-	address := r.address()
+	facts := r.k.m.Facts()
+	address := facts.Address.String()
 	s.HostIP, s.HostIPs, s.Phase = address, []corev1.HostIP{{IP: address}}, corev1.PodPending
 
 	if (state.Running || state.Crash != nil) && s.PodIP == "" {
-		s.PodIP = r.podAddress(p, address)
+		s.PodIP = r.podAddress(p, facts)
 		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
 	}
 
@@ -43,7 +44,7 @@ func (r *realKubelet) podStatus(one *realPod, state pods.State) corev1.PodStatus
 }
 
 // describeState is the status of a pod whose containers are not run one by one.
-func (r *realKubelet) describeState(p *corev1.Pod, state pods.State, s *corev1.PodStatus) {
+func (r *link) describeState(p *corev1.Pod, state pods.State, s *corev1.PodStatus) {
 	ready := corev1.ConditionFalse
 	if state.Running {
 		ready = corev1.ConditionTrue
@@ -66,8 +67,8 @@ func (r *realKubelet) describeState(p *corev1.Pod, state pods.State, s *corev1.P
 	}
 }
 
-// describe fills in what the containers of a pod do; the caller holds the lock of realKubernetes.
-func (p *realPod) describe(s *corev1.PodStatus) {
+// describe fills in what the containers of a pod do; the caller holds the kubelet's lock.
+func (p *localPod) describe(s *corev1.PodStatus) {
 	if p.refusal != "" {
 		s.Phase, s.Reason, s.Message = corev1.PodFailed, "UnexpectedAdmissionError", "Pod was rejected: "+p.refusal
 
@@ -117,22 +118,14 @@ func (p *realPod) describe(s *corev1.PodStatus) {
 		reason = "PodCompleted"
 	}
 
-	setPodCondition(s, corev1.PodReadyToStartContainers, conditionOf(!done && !broken), reason)
-	setPodCondition(s, corev1.PodInitialized, conditionOf(initialized), reason)
-	setPodCondition(s, corev1.PodReady, conditionOf(ready && !p.ending), reason)
-	setPodCondition(s, corev1.ContainersReady, conditionOf(ready), reason)
-}
-
-func conditionOf(b bool) corev1.ConditionStatus {
-	if b {
-		return corev1.ConditionTrue
-	}
-
-	return corev1.ConditionFalse
+	setPodCondition(s, corev1.PodReadyToStartContainers, pods.ConditionOf(!done && !broken), reason)
+	setPodCondition(s, corev1.PodInitialized, pods.ConditionOf(initialized), reason)
+	setPodCondition(s, corev1.PodReady, pods.ConditionOf(ready && !p.ending), reason)
+	setPodCondition(s, corev1.ContainersReady, pods.ConditionOf(ready), reason)
 }
 
 // status is that of a container; waiting is why it has not begun.
-func (c *realContainer) status(p *corev1.Pod, spec corev1.Container, waiting string) corev1.ContainerStatus {
+func (c *localContainer) status(p *corev1.Pod, spec corev1.Container, waiting string) corev1.ContainerStatus {
 	running := c.running
 	s := corev1.ContainerStatus{
 		Name: spec.Name, Image: spec.Image, ImageID: spec.Image, Ready: c.ready, Started: &running,
@@ -178,7 +171,7 @@ func setPodCondition(s *corev1.PodStatus, kind corev1.PodConditionType, status c
 	}
 }
 
-func (r *realKubelet) containerStatus(c corev1.Container, state pods.State, started metav1.Time) corev1.ContainerStatus {
+func (r *link) containerStatus(c corev1.Container, state pods.State, started metav1.Time) corev1.ContainerStatus {
 	running := state.Running
 	s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: running, Started: &running}
 
@@ -196,37 +189,23 @@ func (r *realKubelet) containerStatus(c corev1.Container, state pods.State, star
 			Reason: end.Reason, Message: end.Message,
 			ExitCode: int32(end.Code), StartedAt: started,
 		} //nolint:gosec // an exit code
-		elapsed := time.Duration(float64(time.Since(started.Time)) * r.m.ms.world.Clock().Speed())
+		elapsed := time.Duration(float64(time.Since(started.Time)) * r.k.clock.Speed())
 		s.RestartCount = int32(pods.Restarts(elapsed)) //nolint:gosec // a few
 	}
 
 	return s
 }
 
-// address is the node's.
-func (r *realKubelet) address() string {
-	r.m.ms.mu.Lock()
-	defer r.m.ms.mu.Unlock()
-
-	return r.m.net.Node.String()
-}
-
 // podAddress is the next free address of the node's part of the pod network, or the node's own for a pod in its host's
 // network.
-func (r *realKubelet) podAddress(p *corev1.Pod, host string) string {
-	r.m.ms.mu.Lock()
-	defer r.m.ms.mu.Unlock()
-
+func (r *link) podAddress(p *corev1.Pod, facts Facts) string {
 	if p.Spec.HostNetwork {
-		return host
+		return facts.Address.String()
 	}
 
 	network := netip.MustParsePrefix(constants.DefaultIPv4PodNet)
-
-	if e := r.m.etcdOfNode(); e != nil {
-		if given, err := netip.ParsePrefix(e.nodes[r.m.hostname].podNetwork); err == nil {
-			network = given
-		}
+	if facts.Network.IsValid() {
+		network = facts.Network
 	}
 
 	r.k.mu.Lock()

@@ -1,4 +1,4 @@
-package machine
+package kubelet
 
 import (
 	"fmt"
@@ -65,26 +65,17 @@ func environment(p *corev1.Pod, c corev1.Container, node string) []string {
 
 // podTools are what the node gives a pod's containers: GPUs where they run with NVIDIA's runtime, those that were
 // allocated to the pod, or all for a container whose environment asks for all, as NVIDIA's own images do.
-func (r *realKubelet) podTools(p *realPod) podTools {
-	m := r.m
-
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	gpus := m.gpus()
+func (r *link) podTools(p *localPod) podTools {
+	facts := r.k.m.Facts()
+	gpus := facts.GPUs
 	given, runtime := p.gpus, p.state.NVIDIA
 
-	tools := podTools{}
+	tools := podTools{prism: facts.KubePrism}
 
-	if m.config != nil {
-		network := m.config.Cluster().Network()
-		tools.proxy = m.config.Cluster().Proxy().Enabled()
+	if facts.Config != nil {
+		tools.proxy = facts.Config.Cluster().Proxy().Enabled()
 
-		if prism := m.config.Machine().Features().KubePrism(); prism != nil && prism.Enabled() && m.kubernetes() != nil {
-			tools.prism = prism.Port()
-		}
-
-		if ips, err := network.APIServerIPs(); err == nil && len(ips) > 0 {
+		if ips, err := facts.Config.Cluster().Network().APIServerIPs(); err == nil && len(ips) > 0 {
 			tools.service = ips[0].String()
 		}
 	}
@@ -129,11 +120,8 @@ func resourceNames(c corev1.Container) []string {
 }
 
 // admit gives a pod the GPUs that it asks for, the least used first, or says why the kubelet does not take the pod.
-func (r *realKubelet) admit(one *realPod) (refusal string) {
-	r.m.ms.mu.Lock()
-	gpus := len(r.m.kernel.DrivenGPUs())
-	r.m.ms.mu.Unlock()
-
+func (r *link) admit(one *localPod) (refusal string) {
+	gpus := len(r.k.m.Facts().GPUs.Devices)
 	offers := r.k.offers()
 
 	r.k.mu.Lock()
@@ -172,8 +160,8 @@ func (r *realKubelet) admit(one *realPod) (refusal string) {
 	return ""
 }
 
-// usedGPUs counts to how many pods each GPU of the node is given; the caller holds the lock of realKubernetes.
-func (k *realKubernetes) usedGPUs(gpus int) []int {
+// usedGPUs counts to how many pods each GPU of the node is given; the caller holds the kubelet's lock.
+func (k *Kubelet) usedGPUs(gpus int) []int {
 	used := make([]int, gpus)
 
 	for _, p := range k.pods {

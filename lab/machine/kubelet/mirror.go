@@ -1,4 +1,4 @@
-package machine
+package kubelet
 
 import (
 	"context"
@@ -11,16 +11,12 @@ import (
 )
 
 // mirror keeps a mirror pod of each static pod of a control plane.
-func (r *realKubelet) mirror(ctx context.Context, node *corev1.Node) error {
+func (r *link) mirror(ctx context.Context, node *corev1.Node) error {
 	var wanted []*corev1.Pod
 
-	r.k.mu.Lock()
-	for _, name := range staticPodNames {
-		if pod, started := r.k.static[name]; started {
-			wanted = append(wanted, mirrorPod(name, pod, node))
-		}
+	for _, pod := range r.k.m.StaticPods() {
+		wanted = append(wanted, mirrorPod(pod, node))
 	}
-	r.k.mu.Unlock()
 
 	for _, p := range wanted {
 		if have := r.mirrorOf(p.Name); have != nil {
@@ -43,12 +39,12 @@ func (r *realKubelet) mirror(ctx context.Context, node *corev1.Node) error {
 }
 
 // mirrorOf is the mirror pod of a name that the node has.
-func (r *realKubelet) mirrorOf(name string) *corev1.Pod {
+func (r *link) mirrorOf(name string) *corev1.Pod {
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()
 
 	for _, p := range r.k.pods {
-		if p.pod.Name == name && p.pod.Namespace == kubeSystem && p.pod.DeletionTimestamp == nil {
+		if p.pod.Name == name && p.pod.Namespace == metav1.NamespaceSystem && p.pod.DeletionTimestamp == nil {
 			return p.pod
 		}
 	}
@@ -57,17 +53,17 @@ func (r *realKubelet) mirrorOf(name string) *corev1.Pod {
 }
 
 // mirrorPod is what the API shows of a static pod. Its hash follows from what the pod was started with.
-func mirrorPod(component string, pod staticPod, node *corev1.Node) *corev1.Pod {
-	hash := strings.NewReplacer("/", "-", ":", "-", "@", "-").Replace(pod.image + "-" + pod.version)
+func mirrorPod(pod StaticPod, node *corev1.Node) *corev1.Pod {
+	hash := strings.NewReplacer("/", "-", ":", "-", "@", "-").Replace(pod.Image + "-" + pod.Version)
 	controller, grace := true, int64(30)
 
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: component + "-" + node.Name, Namespace: kubeSystem,
-			Labels: map[string]string{"k8s-app": component, "tier": "control-plane", "component": component},
+			Name: pod.Name + "-" + node.Name, Namespace: metav1.NamespaceSystem,
+			Labels: map[string]string{"k8s-app": pod.Name, "tier": "control-plane", "component": pod.Name},
 			Annotations: map[string]string{
 				"kubernetes.io/config.source": "file", corev1.MirrorPodAnnotationKey: hash,
-				"kubernetes.io/config.hash": hash, constants.AnnotationStaticPodConfigVersion: pod.version,
+				"kubernetes.io/config.hash": hash, constants.AnnotationStaticPodConfigVersion: pod.Version,
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID,
@@ -81,7 +77,7 @@ func mirrorPod(component string, pod staticPod, node *corev1.Node) *corev1.Pod {
 				Operator: corev1.TolerationOpExists,
 				Effect:   corev1.TaintEffectNoExecute,
 			}},
-			Containers: []corev1.Container{{Name: component, Image: pod.image}},
+			Containers: []corev1.Container{{Name: pod.Name, Image: pod.Image}},
 		},
 	}
 }

@@ -1,4 +1,4 @@
-package machine
+package kubelet
 
 import (
 	"context"
@@ -18,24 +18,24 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// cniConfigurations is where a CNI's pod tells the container runtime about it.
-const cniConfigurations = "/etc/cni/net.d"
+// CNIConfigurations is where a CNI's pod tells the container runtime about it.
+const CNIConfigurations = "/etc/cni/net.d"
 
 // cniMark is a file of the machine's folder: what it says has brought the network, and it lasts as the configuration
 // does on a node.
 const cniMark = "cni"
 
 // networkReady says whether a CNI has been installed on the node.
-func (k *realKubernetes) networkReady() bool {
+func (k *Kubelet) networkReady() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
 	return k.cni
 }
 
-// loadCNI finds what an earlier boot has left.
-func (k *realKubernetes) loadCNI() {
-	host, err := k.host()
+// LoadCNI finds what an earlier boot has left.
+func (k *Kubelet) LoadCNI() {
+	host, err := k.m.Host()
 	if err != nil {
 		return // the machine goes down
 	}
@@ -49,7 +49,7 @@ func (k *realKubernetes) loadCNI() {
 }
 
 // installCNI makes the network ready where a pod that brings it has started all of its containers.
-func (k *realKubernetes) installCNI(p *realPod) {
+func (k *Kubelet) installCNI(p *localPod) {
 	k.mu.Lock()
 
 	started := !slices.ContainsFunc(p.pod.Spec.Containers, func(c corev1.Container) bool {
@@ -64,13 +64,13 @@ func (k *realKubernetes) installCNI(p *realPod) {
 	k.cni = true
 	k.mu.Unlock()
 
-	host, err := k.host()
+	host, err := k.m.Host()
 	if err == nil {
 		err = os.WriteFile(filepath.Join(host.Dir, cniMark), []byte(p.pod.Name+"\n"), 0o600)
 	}
 
 	if err != nil {
-		k.m.say("[talos] cni: %s", err)
+		k.m.Say("[talos] cni: %s", err)
 	}
 }
 
@@ -80,7 +80,7 @@ func installsCNI(spec corev1.PodSpec) bool {
 		for _, mount := range c.VolumeMounts {
 			if slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
 				return v.Name == mount.Name && !mount.ReadOnly && v.HostPath != nil &&
-					path.Clean(v.HostPath.Path) == cniConfigurations
+					path.Clean(v.HostPath.Path) == CNIConfigurations
 			}) {
 				return true
 			}

@@ -1,4 +1,4 @@
-package machine
+package kubelet
 
 import (
 	"context"
@@ -20,8 +20,8 @@ const (
 	statusStartErr = 128
 )
 
-// realContainer is a container of a pod since its machine was switched on. The lock of realKubernetes guards it.
-type realContainer struct {
+// localContainer is a container of a pod since its machine was switched on. The lock of Kubelet guards it.
+type localContainer struct {
 	// starts counts how often it was started, on earlier boots too.
 	starts  int
 	running bool
@@ -44,10 +44,10 @@ type realContainer struct {
 }
 
 // failed says that the last run of a container ended badly.
-func (c *realContainer) failed() bool { return c.ended != nil && c.ended.ExitCode != 0 }
+func (c *localContainer) failed() bool { return c.ended != nil && c.ended.ExitCode != 0 }
 
 // wanted says whether a container that does not run is to be started.
-func (c *realContainer) wanted(policy corev1.RestartPolicy) bool {
+func (c *localContainer) wanted(policy corev1.RestartPolicy) bool {
 	switch {
 	case c.running:
 		return false
@@ -59,12 +59,12 @@ func (c *realContainer) wanted(policy corev1.RestartPolicy) bool {
 }
 
 // container returns a pod's container, as it was left on an earlier boot where it is new on this one.
-func (p *realPod) container(name string) *realContainer {
+func (p *localPod) container(name string) *localContainer {
 	if c := p.containers[name]; c != nil {
 		return c
 	}
 
-	c := &realContainer{}
+	c := &localContainer{}
 
 	for _, s := range p.pod.Status.ContainerStatuses {
 		switch {
@@ -79,7 +79,7 @@ func (p *realPod) container(name string) *realContainer {
 	}
 
 	if p.containers == nil {
-		p.containers = map[string]*realContainer{}
+		p.containers = map[string]*localContainer{}
 	}
 
 	p.containers[name] = c
@@ -93,9 +93,9 @@ func isSidecar(c corev1.Container) bool {
 }
 
 // progress starts what is to run of a pod, init containers one after another, and returns what it has started. The
-// caller holds the lock of realKubernetes.
-func (r *realKubelet) progress(p *realPod, tools podTools) (started []string) {
-	start := func(c corev1.Container, policy corev1.RestartPolicy) *realContainer {
+// caller holds the kubelet's lock.
+func (r *link) progress(p *localPod, tools podTools) (started []string) {
+	start := func(c corev1.Container, policy corev1.RestartPolicy) *localContainer {
 		one := p.container(c.Name)
 		if one.wanted(policy) && !time.Now().Before(one.again) {
 			r.start(p, c, one, policy, tools)
@@ -141,8 +141,8 @@ type podTools struct {
 	service string
 }
 
-// start starts a container; the caller holds the lock of realKubernetes.
-func (r *realKubelet) start(p *realPod, c corev1.Container, one *realContainer, policy corev1.RestartPolicy,
+// start starts a container; the caller holds the kubelet's lock.
+func (r *link) start(p *localPod, c corev1.Container, one *localContainer, policy corev1.RestartPolicy,
 	tools podTools,
 ) {
 	command := commandOf(p.pod, c)
@@ -155,7 +155,7 @@ func (r *realKubelet) start(p *realPod, c corev1.Container, one *realContainer, 
 	one.stop, one.done = stop, make(chan struct{})
 	one.inName = !container.Knows(command)
 	one.process = container.Container{
-		Hostname: p.pod.Name, Env: environment(p.pod, c, r.name), NVIDIA: tools.nvidia(c), Sleep: r.m.ms.world.Clock().Sleep,
+		Hostname: p.pod.Name, Env: environment(p.pod, c, r.name), NVIDIA: tools.nvidia(c), Sleep: r.k.clock.Sleep,
 	}
 
 	streams := container.Streams{Stdout: one.log, Stderr: one.log, TTY: c.TTY}
@@ -177,7 +177,7 @@ func (r *realKubelet) start(p *realPod, c corev1.Container, one *realContainer, 
 	uid, spec := string(p.pod.UID), p.pod.Spec
 	process, log, finished, inName := one.process, one.log, one.done, one.inName
 
-	r.m.track(func() {
+	r.k.m.Track(func() {
 		defer ended()
 
 		var end *corev1.ContainerStateTerminated
@@ -232,7 +232,7 @@ func endOf(status int, err error) *corev1.ContainerStateTerminated {
 }
 
 // ended notes how a container's run has ended, and when it may start again: after growing pauses.
-func (k *realKubernetes) ended(one *realContainer, log *container.Log, end *corev1.ContainerStateTerminated) {
+func (k *Kubelet) ended(one *localContainer, log *container.Log, end *corev1.ContainerStateTerminated) {
 	log.Close()
 
 	k.mu.Lock()
@@ -242,13 +242,13 @@ func (k *realKubernetes) ended(one *realContainer, log *container.Log, end *core
 		one.pause = 10 * time.Second
 	}
 
-	pause := k.m.ms.world.Clock().Real(one.pause)
+	pause := k.clock.Real(one.pause)
 	end.StartedAt, end.FinishedAt = metav1.NewTime(one.started).Rfc3339Copy(), metav1.Now().Rfc3339Copy()
 	one.running, one.ready, one.ended, one.again = false, false, end, time.Now().Add(pause)
 }
 
 // serves notes that a container's program runs.
-func (k *realKubernetes) serves(one *realContainer, uid string) {
+func (k *Kubelet) serves(one *localContainer, uid string) {
 	k.mu.Lock()
 	one.ready = true
 	k.mu.Unlock()
@@ -257,12 +257,12 @@ func (k *realKubernetes) serves(one *realContainer, uid string) {
 }
 
 // wake looks after a pod as soon as something has happened to it.
-func (k *realKubernetes) wake(ctx context.Context, uid string) {
+func (k *Kubelet) wake(ctx context.Context, uid string) {
 	k.syncing.Lock() // first, so that a pod that is deleted meanwhile does not come back
 	defer k.syncing.Unlock()
 
 	k.mu.Lock()
-	r, one := k.kubelet, k.pods[uid]
+	r, one := k.link, k.pods[uid]
 	k.mu.Unlock()
 
 	if r != nil && one != nil && ctx.Err() == nil {
@@ -271,7 +271,7 @@ func (k *realKubernetes) wake(ctx context.Context, uid string) {
 }
 
 // killAfter ends a pod's containers after its grace period, which another deletion may shorten.
-func (r *realKubelet) killAfter(p *corev1.Pod, one *realPod) {
+func (r *link) killAfter(p *corev1.Pod, one *localPod) {
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	if p.DeletionGracePeriodSeconds != nil {
 		grace = *p.DeletionGracePeriodSeconds
@@ -284,16 +284,16 @@ func (r *realKubelet) killAfter(p *corev1.Pod, one *realPod) {
 	}
 
 	one.grace = grace
-	time.AfterFunc(r.m.ms.world.Clock().Real(time.Duration(grace)*time.Second), one.kill)
+	time.AfterFunc(r.k.clock.Real(time.Duration(grace)*time.Second), one.kill)
 }
 
 // terminate ends a pod that is deleted: hooks first, then its containers, which have the pod's grace period for it. A
 // shell and a program that it starts do not listen when they are asked to end, as they are a container's first process.
-func (r *realKubelet) terminate(one *realPod) {
+func (r *link) terminate(one *localPod) {
 	p := one.pod
 	ctx, cancel := one.killed, one.kill
 
-	r.m.track(func() {
+	r.k.m.Track(func() {
 		defer cancel()
 
 		for _, c := range p.Spec.Containers {
@@ -307,7 +307,7 @@ func (r *realKubelet) terminate(one *realPod) {
 		}
 
 		r.k.mu.Lock()
-		left := make([]*realContainer, 0, len(one.containers))
+		left := make([]*localContainer, 0, len(one.containers))
 
 		for _, c := range one.containers {
 			if c.running {
@@ -336,7 +336,7 @@ func (r *realKubelet) terminate(one *realPod) {
 }
 
 // preStop runs the hook of a container that is asked to end.
-func (k *realKubernetes) preStop(ctx context.Context, c corev1.Container, state *realContainer) {
+func (k *Kubelet) preStop(ctx context.Context, c corev1.Container, state *localContainer) {
 	k.mu.Lock()
 	running, process := state.running, state.process
 	k.mu.Unlock()

@@ -1,4 +1,4 @@
-package machine
+package kubelet
 
 import (
 	"context"
@@ -29,31 +29,17 @@ func sameStatus(a, b *corev1.NodeStatus) bool {
 }
 
 // describe fills in what the kubelet says of its machine.
-func (r *realKubelet) describe(n *corev1.Node) {
-	m := r.m
-
-	m.ms.mu.Lock()
-
-	if m.config == nil {
-		m.ms.mu.Unlock()
-
+func (r *link) describe(n *corev1.Node) {
+	s := &n.Status
+	if !r.k.m.Describe(s) {
 		return
 	}
 
-	about := kubeNode{Name: n.Name}
-
-	m.describeNode(&about)
-	m.ms.mu.Unlock()
-
-	capacity := about.capacity()
-
 	for name, count := range r.k.offers() {
-		capacity[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
+		s.Capacity[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
 	}
 
-	s := &n.Status
-	s.Capacity, s.Allocatable = capacity, capacity
-	s.Addresses, s.NodeInfo = about.addresses(), about.systemInfo()
+	s.Allocatable = s.Capacity
 	s.DaemonEndpoints.KubeletEndpoint.Port = constants.KubeletPort
 
 	for _, pressure := range []corev1.NodeConditionType{
@@ -98,45 +84,21 @@ func setCondition(s *corev1.NodeStatus, c corev1.NodeCondition) {
 }
 
 // applyNode lets Talos make labels, annotations and taints of the node those of its configuration.
-func (r *realKubelet) applyNode(ctx context.Context, n *corev1.Node) error {
-	m := r.m
+func (r *link) applyNode(ctx context.Context, n *corev1.Node) error {
+	refusal := ""
 
-	m.ms.mu.Lock()
-
-	if m.config == nil {
-		m.ms.mu.Unlock()
-
-		return nil
-	}
-
-	current := observed(n)
-	next := m.wantedNode(current)
-	m.ms.mu.Unlock()
-
-	refused := ""
-
-	if !sameNode(current, &next) {
-		n.Labels, n.Annotations, n.Spec.Taints = next.Labels, next.Annotations, next.Taints
-		n.Spec.Unschedulable = next.Unschedulable
-
+	if r.k.m.Want(n) {
 		err := r.talos.Put().Resource("nodes").Name(r.name).Body(n).Do(ctx).Into(n)
 		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 			return ignoreConflict(err)
 		}
 
 		if err != nil {
-			refused = err.Error()
+			refusal = err.Error()
 		}
 	}
 
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if refused != "" {
-		m.refuseNode(refused)
-	}
-
-	m.kubelet.refused = refused
+	r.k.m.Applied(refusal)
 
 	return nil
 }

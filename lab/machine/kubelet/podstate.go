@@ -1,8 +1,9 @@
-package machine
+package kubelet
 
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,19 +12,21 @@ import (
 )
 
 // fetched are the objects that a pod refers to.
-type fetched map[string]map[string]any
+type fetched map[objectKey]map[string]any
+
+type objectKey struct{ plural, namespace, name string }
 
 // Object implements pods.Objects.
 func (f fetched) Object(plural, namespace, name string) map[string]any {
-	return f[objectKey(plural, namespace, name)]
+	return f[objectKey{plural, namespace, name}]
 }
 
 // podState is what has become of a pod; unknown where the API server does not tell what it refers to.
-func (r *realKubelet) podState(ctx context.Context, p *corev1.Pod) (pods.State, bool) {
+func (r *link) podState(ctx context.Context, p *corev1.Pod) (pods.State, bool) {
 	if isStatic(p) {
-		return pods.State{
-			Running: r.k.runs(p.Labels["component"]) && (p.Labels["component"] != staticPodNames[0] || r.apiUp()),
-		}, true
+		return pods.State{Running: slices.ContainsFunc(r.k.m.StaticPods(), func(s StaticPod) bool {
+			return s.Name == p.Labels["component"] && s.Ready
+		})}, true
 	}
 
 	objects, err := r.fetch(ctx, p)
@@ -31,30 +34,18 @@ func (r *realKubelet) podState(ctx context.Context, p *corev1.Pod) (pods.State, 
 		return pods.State{}, false
 	}
 
-	m, cni := r.m, r.k.networkReady()
-
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if m.config == nil {
+	facts := r.k.m.Facts()
+	if facts.Config == nil {
 		return pods.State{}, false
 	}
 
 	return pods.Pod{
 		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Spec: p.Spec, Objects: objects,
-	}.On(m.gpus(), cni), true
-}
-
-// apiUp says whether the machine's own API server is ready.
-func (r *realKubelet) apiUp() bool {
-	r.m.ms.mu.Lock()
-	defer r.m.ms.mu.Unlock()
-
-	return r.m.apiUp
+	}.On(facts.GPUs, r.k.networkReady()), true
 }
 
 // fetch reads what a pod refers to, with the rights of the node's kubelet.
-func (r *realKubelet) fetch(ctx context.Context, p *corev1.Pod) (fetched, error) {
+func (r *link) fetch(ctx context.Context, p *corev1.Pod) (fetched, error) {
 	objects := fetched{}
 
 	get := func(root, plural, namespace, name string) error {
@@ -73,7 +64,7 @@ func (r *realKubelet) fetch(ctx context.Context, p *corev1.Pod) (fetched, error)
 			err = json.Unmarshal(text, &content)
 		}
 
-		objects[objectKey(plural, namespace, name)] = content
+		objects[objectKey{plural, namespace, name}] = content
 
 		return err
 	}
@@ -103,7 +94,7 @@ func (r *realKubelet) fetch(ctx context.Context, p *corev1.Pod) (fetched, error)
 }
 
 // offers are the resources that device plugins have registered with the node's kubelet.
-func (k *realKubernetes) offers() map[string]int {
+func (k *Kubelet) offers() map[string]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -118,12 +109,15 @@ func (k *realKubernetes) offers() map[string]int {
 	return offers
 }
 
-// nodePods implements kubernetes.
-func (k *realKubernetes) nodePods(*etcd) []nodeContainer {
+// Container is a container that runs.
+type Container struct{ Namespace, Pod, Name, Image string }
+
+// Containers are those that run on the node, but those of static pods.
+func (k *Kubelet) Containers() []Container {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	var list []nodeContainer
+	var list []Container
 
 	for _, one := range k.pods {
 		p := one.pod
@@ -132,7 +126,7 @@ func (k *realKubernetes) nodePods(*etcd) []nodeContainer {
 		}
 
 		for _, c := range p.Spec.Containers {
-			list = append(list, nodeContainer{p.Namespace, p.Name, c.Name, c.Image})
+			list = append(list, Container{p.Namespace, p.Name, c.Name, c.Image})
 		}
 	}
 

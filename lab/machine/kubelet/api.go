@@ -1,4 +1,4 @@
-package machine
+package kubelet
 
 import (
 	"context"
@@ -7,13 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"log"
 	"net/http"
-	"net/netip"
 	"os"
 	"sync"
+	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
@@ -22,77 +21,26 @@ import (
 	"talos-proxmox/lab/machine/kubeletapi"
 )
 
-// runDoor serves the kubelet's own API while its service runs.
-func (k *realKubernetes) runDoor(ctx context.Context) {
-	m := k.m
-	serving := &servingCertificate{k: k}
+// headerPatience is how long a caller may take to say what it wants.
+const headerPatience = 5 * time.Second
 
-	m.track(func() { serving.run(ctx) })
-
-	for {
-		if !m.cluster.await(ctx, func() bool { return !m.services.Stopped("kubelet") }) {
-			return
-		}
-
-		server := &http.Server{
-			Handler: kubeletapi.NewHandler(k, k), ReadHeaderTimeout: etcdPatience, ErrorLog: discardLog,
-			TLSConfig: &tls.Config{
-				MinVersion: tls.VersionTLS13, GetCertificate: serving.get, ClientAuth: tls.RequestClientCert,
-				NextProtos: []string{"http/1.1"}, // streams of commands are upgrades of connections
-			},
-		}
-
-		m.doors.Open(netip.AddrPortFrom(m.nodeAddress(), constants.KubeletPort), func(ln net.Listener) error {
-			return server.ServeTLS(ln, "", "")
-		})
-
-		m.cluster.await(ctx, func() bool { return m.services.Stopped("kubelet") })
-
-		_ = server.Close() // and every stream with it
+// Server serves the kubelet's own API with a certificate.
+func (k *Kubelet) Server(serving *Serving) *http.Server {
+	return &http.Server{
+		Handler: kubeletapi.NewHandler(k, k), ReadHeaderTimeout: headerPatience,
+		ErrorLog: log.New(io.Discard, "", 0), // what is said of clients that hang up
+		TLSConfig: &tls.Config{
+			MinVersion: tls.VersionTLS13, GetCertificate: serving.get, ClientAuth: tls.RequestClientCert,
+			NextProtos: []string{"http/1.1"}, // streams of commands are upgrades of connections
+		},
 	}
-}
-
-// nodeAddress is the node's.
-func (m *machine) nodeAddress() netip.Addr {
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	return m.net.Node
 }
 
 // Authorities implements kubeletapi.Reviewer.
-func (k *realKubernetes) Authorities() *x509.CertPool {
-	pool := x509.NewCertPool()
-
-	k.m.ms.mu.Lock()
-	defer k.m.ms.mu.Unlock()
-
-	if k.m.config != nil {
-		for _, ca := range acceptedClusterCAs(k.m.config) {
-			pool.AppendCertsFromPEM(ca)
-		}
-	}
-
-	return pool
-}
-
-// errNoServer is what a kubelet says that does not reach its API server.
-var errNoServer = errors.New("the kubelet reaches no API server")
-
-// speaker is the kubelet that speaks to an API server, which it asks about its callers.
-func (k *realKubernetes) speaker() (*realKubelet, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-
-	if k.kubelet == nil {
-		return nil, errNoServer
-	}
-
-	return k.kubelet, nil
-}
+func (k *Kubelet) Authorities() *x509.CertPool { return k.m.Authorities() }
 
 // ReviewToken implements kubeletapi.Reviewer.
-func (k *realKubernetes) ReviewToken(ctx context.Context, token string) (kubeletapi.User, bool, error) {
+func (k *Kubelet) ReviewToken(ctx context.Context, token string) (kubeletapi.User, bool, error) {
 	r, err := k.speaker()
 	if err != nil {
 		return kubeletapi.User{}, false, err
@@ -106,7 +54,7 @@ func (k *realKubernetes) ReviewToken(ctx context.Context, token string) (kubelet
 }
 
 // ReviewAccess implements kubeletapi.Reviewer.
-func (k *realKubernetes) ReviewAccess(ctx context.Context, u kubeletapi.User, a kubeletapi.Access) (bool, error) {
+func (k *Kubelet) ReviewAccess(ctx context.Context, u kubeletapi.User, a kubeletapi.Access) (bool, error) {
 	r, err := k.speaker()
 	if err != nil {
 		return false, err
@@ -124,8 +72,8 @@ func (k *realKubernetes) ReviewAccess(ctx context.Context, u kubeletapi.User, a 
 }
 
 // find returns a pod of the node and one of its containers, which is nil before its first start; the caller holds the
-// lock of realKubernetes.
-func (k *realKubernetes) find(n kubeletapi.Name) (*realPod, *realContainer, error) {
+// lock of Kubelet.
+func (k *Kubelet) find(n kubeletapi.Name) (*localPod, *localContainer, error) {
 	for _, p := range k.pods {
 		if p.pod.Namespace == n.Namespace && p.pod.Name == n.Pod {
 			return p, p.containers[n.Container], nil
@@ -136,7 +84,7 @@ func (k *realKubernetes) find(n kubeletapi.Name) (*realPod, *realContainer, erro
 }
 
 // CopyLog implements kubeletapi.Containers: a static pod's log is that of its process.
-func (k *realKubernetes) CopyLog(ctx context.Context, n kubeletapi.Name, previous bool, o container.LogOptions,
+func (k *Kubelet) CopyLog(ctx context.Context, n kubeletapi.Name, previous bool, o container.LogOptions,
 	w io.Writer,
 ) error {
 	k.mu.Lock()
@@ -178,7 +126,7 @@ func (k *realKubernetes) CopyLog(ctx context.Context, n kubeletapi.Name, previou
 }
 
 // logOf is the log of a container's last run, or of the one before.
-func (p *realPod) logOf(c *realContainer, previous bool) *container.Log {
+func (p *localPod) logOf(c *localContainer, previous bool) *container.Log {
 	switch {
 	case c == nil || p.state.Log != "":
 		return nil
@@ -190,8 +138,8 @@ func (p *realPod) logOf(c *realContainer, previous bool) *container.Log {
 }
 
 // copyProcessLog writes the log of a part of the control plane.
-func (k *realKubernetes) copyProcessLog(ctx context.Context, part string, o container.LogOptions, w io.Writer) error {
-	host, err := k.host()
+func (k *Kubelet) copyProcessLog(ctx context.Context, part string, o container.LogOptions, w io.Writer) error {
+	host, err := k.m.Host()
 	if err != nil {
 		return err
 	}
@@ -218,7 +166,7 @@ func (k *realKubernetes) copyProcessLog(ctx context.Context, part string, o cont
 
 	if o.Follow {
 		reading.Go(func() {
-			for err := error(nil); err == nil && ctx.Err() == nil; waitFor(ctx, kubeletRound) {
+			for err := error(nil); err == nil && ctx.Err() == nil; waitFor(ctx, round) {
 				_, err = io.Copy(&log, file)
 			}
 
@@ -232,7 +180,7 @@ func (k *realKubernetes) copyProcessLog(ctx context.Context, part string, o cont
 }
 
 // running returns a container that runs.
-func (k *realKubernetes) running(n kubeletapi.Name) (runningContainer, error) {
+func (k *Kubelet) running(n kubeletapi.Name) (runningContainer, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -262,7 +210,7 @@ type runningContainer struct {
 }
 
 // Exec implements kubeletapi.Containers.
-func (k *realKubernetes) Exec(ctx context.Context, n kubeletapi.Name, command []string, s container.Streams,
+func (k *Kubelet) Exec(ctx context.Context, n kubeletapi.Name, command []string, s container.Streams,
 ) (int, error) {
 	c, err := k.running(n)
 	if err != nil {
@@ -289,7 +237,7 @@ func (k *realKubernetes) Exec(ctx context.Context, n kubeletapi.Name, command []
 }
 
 // Attach implements kubeletapi.Containers.
-func (k *realKubernetes) Attach(ctx context.Context, n kubeletapi.Name, s container.Streams) error {
+func (k *Kubelet) Attach(ctx context.Context, n kubeletapi.Name, s container.Streams) error {
 	c, err := k.running(n)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package machine
+package kubelet
 
 import (
 	"context"
@@ -18,17 +18,17 @@ import (
 // servingPoll is how often a kubelet looks whether its certificate has been signed.
 const servingPoll = time.Second
 
-// servingCertificate is what a kubelet shows to its callers: one that it has signed itself, or where its configuration
+// Serving is what a kubelet shows to its callers: one that it has signed itself, or where its configuration
 // says so one that the cluster has signed.
-type servingCertificate struct {
-	k *realKubernetes
+type Serving struct {
+	k *Kubelet
 
 	mu      sync.Mutex
 	current *tls.Certificate
 }
 
 // get implements tls.Config.GetCertificate.
-func (s *servingCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (s *Serving) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -39,27 +39,26 @@ func (s *servingCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return s.current, nil
 }
 
-// run takes the certificate from the machine's disk, or makes a new one.
-func (s *servingCertificate) run(ctx context.Context) {
-	m := s.k.m
+// NewServing makes what a kubelet shows to its callers, which Run finds.
+func (k *Kubelet) NewServing() *Serving { return &Serving{k: k} }
 
-	host, err := s.k.host()
+// Run takes the certificate from the machine's disk, or makes a new one.
+func (s *Serving) Run(ctx context.Context) {
+	host, err := s.k.m.Host()
 	if err != nil {
 		return // the machine goes down
 	}
 
-	signed := s.k.wantsSigned()
-
-	certificate, err := host.KubeletServing(signed)
+	certificate, err := host.KubeletServing(wantsSigned(host))
 	if err == nil && certificate == nil {
-		m.say("[talos] kubelet: the serving certificate is requested from the cluster: kubectl get csr")
+		s.k.m.Say("[talos] kubelet: the serving certificate is requested from the cluster: kubectl get csr")
 
 		certificate, err = s.request(ctx, host)
 	}
 
 	if err != nil {
 		if ctx.Err() == nil {
-			m.say("[talos] kubelet: %s", err)
+			s.k.m.Say("[talos] kubelet: %s", err)
 		}
 
 		return
@@ -71,15 +70,8 @@ func (s *servingCertificate) run(ctx context.Context) {
 }
 
 // wantsSigned says whether the kubelet asks the cluster for its certificate.
-func (k *realKubernetes) wantsSigned() bool {
-	k.m.ms.mu.Lock()
-	defer k.m.ms.mu.Unlock()
-
-	if k.m.config == nil {
-		return false
-	}
-
-	kubelet := k.m.config.Machine().Kubelet()
+func wantsSigned(host controlplane.Host) bool {
+	kubelet := host.Config.Machine().Kubelet()
 	stated, _ := kubelet.ExtraConfig()["serverTLSBootstrap"].(bool)
 
 	return stated || kubelet.ExtraArgs()["rotate-server-certificates"] == "true"
@@ -87,7 +79,7 @@ func (k *realKubernetes) wantsSigned() bool {
 
 // request asks the cluster for a certificate and waits until somebody has approved it, which no part of Kubernetes does
 // by itself.
-func (s *servingCertificate) request(ctx context.Context, host controlplane.Host) (*tls.Certificate, error) {
+func (s *Serving) request(ctx context.Context, host controlplane.Host) (*tls.Certificate, error) {
 	request, key, err := host.KubeletRequest()
 	if err != nil {
 		return nil, err
@@ -135,12 +127,5 @@ func (s *servingCertificate) request(ctx context.Context, host controlplane.Host
 		if len(answer.Status.Certificate) > 0 {
 			return host.KeepKubeletServing(answer.Status.Certificate, key)
 		}
-	}
-}
-
-func waitFor(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }

@@ -1,4 +1,4 @@
-package machine
+package kubelet
 
 import (
 	"context"
@@ -22,13 +22,13 @@ import (
 // podRound is how often a kubelet looks after pods that nobody has changed, since their machine may have.
 const podRound = 3 * time.Second
 
-// realPod is a pod that runs, or tries to, on a node of a real cluster.
-type realPod struct {
+// localPod is a pod that runs, or tries to, on a node of a real cluster.
+type localPod struct {
 	pod    *corev1.Pod
 	state  pods.State
 	warned string // the last warning that was told
 
-	containers map[string]*realContainer
+	containers map[string]*localContainer
 	gpus       []int // what it was given of the node's GPUs
 	// refusal is why the kubelet does not take the pod.
 	refusal string
@@ -41,19 +41,19 @@ type realPod struct {
 }
 
 // finished says that a pod has ended by itself.
-func (p *realPod) finished() bool {
+func (p *localPod) finished() bool {
 	return p.pod.Status.Phase == corev1.PodSucceeded || p.pod.Status.Phase == corev1.PodFailed
 }
 
 // runPods follows the pods of the node.
-func (r *realKubelet) runPods(ctx context.Context) {
+func (r *link) runPods(ctx context.Context) {
 	r.k.mu.Lock()
-	r.k.kubelet = r
+	r.k.link = r
 	r.k.mu.Unlock()
 
 	defer func() {
 		r.k.mu.Lock()
-		r.k.kubelet = nil
+		r.k.link = nil
 		r.k.mu.Unlock()
 	}()
 
@@ -96,7 +96,7 @@ func (r *realKubelet) runPods(ctx context.Context) {
 }
 
 // lostPods ends what is left of pods that the API server does not have any more.
-func (k *realKubernetes) lostPods(uids ...string) {
+func (k *Kubelet) lostPods(uids ...string) {
 	k.syncing.Lock()
 	defer k.syncing.Unlock()
 
@@ -106,7 +106,7 @@ func (k *realKubernetes) lostPods(uids ...string) {
 }
 
 // forgetPod ends what is left of a pod; the caller holds syncing, so that nobody looks after the pod meanwhile.
-func (k *realKubernetes) forgetPod(uid string) {
+func (k *Kubelet) forgetPod(uid string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -122,7 +122,7 @@ func (k *realKubernetes) forgetPod(uid string) {
 }
 
 // forgetOthers ends pods that were deleted while the kubelet did not reach the API server.
-func (k *realKubernetes) forgetOthers(list []any) {
+func (k *Kubelet) forgetOthers(list []any) {
 	kept := map[string]bool{}
 
 	for _, o := range list {
@@ -139,8 +139,8 @@ func (k *realKubernetes) forgetOthers(list []any) {
 }
 
 // syncPod brings a pod as far as it comes on this machine, and says so; the caller holds syncing.
-func (r *realKubelet) syncPod(ctx context.Context, p *corev1.Pod) {
-	if r.stopped() {
+func (r *link) syncPod(ctx context.Context, p *corev1.Pod) {
+	if r.k.m.Stopped() {
 		return
 	}
 
@@ -167,13 +167,13 @@ func (r *realKubelet) syncPod(ctx context.Context, p *corev1.Pod) {
 }
 
 // known is what the node knows of a pod.
-func (k *realKubernetes) known(p *corev1.Pod) *realPod {
+func (k *Kubelet) known(p *corev1.Pod) *localPod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
 	one := k.pods[string(p.UID)]
 	if one == nil {
-		one = &realPod{}
+		one = &localPod{}
 		k.pods[string(p.UID)] = one
 	}
 
@@ -183,7 +183,7 @@ func (k *realKubernetes) known(p *corev1.Pod) *realPod {
 }
 
 // runContainers runs what is to run of a pod whose node is ready for it.
-func (r *realKubelet) runContainers(ctx context.Context, p *corev1.Pod, one *realPod) {
+func (r *link) runContainers(ctx context.Context, p *corev1.Pod, one *localPod) {
 	if !one.state.Running || isStatic(p) {
 		return
 	}
@@ -209,7 +209,7 @@ func (r *realKubelet) runContainers(ctx context.Context, p *corev1.Pod, one *rea
 }
 
 // endPod ends the containers of a pod that is deleted, then the pod.
-func (r *realKubelet) endPod(ctx context.Context, p *corev1.Pod, one *realPod) {
+func (r *link) endPod(ctx context.Context, p *corev1.Pod, one *localPod) {
 	r.k.mu.Lock()
 	begun, over := one.ending, one.over || len(one.containers) == 0
 	one.ending = true
@@ -241,7 +241,7 @@ func (r *realKubelet) endPod(ctx context.Context, p *corev1.Pod, one *realPod) {
 }
 
 // postStatus says what has become of a pod, where that has changed.
-func (r *realKubelet) postStatus(ctx context.Context, p *corev1.Pod, status corev1.PodStatus) {
+func (r *link) postStatus(ctx context.Context, p *corev1.Pod, status corev1.PodStatus) {
 	if equality.Semantic.DeepEqual(status, p.Status) {
 		return
 	}
@@ -256,7 +256,7 @@ func (r *realKubelet) postStatus(ctx context.Context, p *corev1.Pod, status core
 }
 
 // deletePod removes a pod that has ended; one that is gone already is as good.
-func (r *realKubelet) deletePod(ctx context.Context, p *corev1.Pod, only *metav1.Preconditions) error {
+func (r *link) deletePod(ctx context.Context, p *corev1.Pod, only *metav1.Preconditions) error {
 	now := int64(0)
 	options, _ := json.Marshal(metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: only}) // always encodes
 
@@ -269,7 +269,7 @@ func (r *realKubelet) deletePod(ctx context.Context, p *corev1.Pod, only *metav1
 }
 
 // warn remembers a pod's state, and tells its warning once.
-func (r *realKubelet) warn(ctx context.Context, one *realPod, state pods.State) {
+func (r *link) warn(ctx context.Context, one *localPod, state pods.State) {
 	r.k.mu.Lock()
 	one.state = state
 	told := one.warned == state.Warning+state.Details
@@ -282,7 +282,7 @@ func (r *realKubelet) warn(ctx context.Context, one *realPod, state pods.State) 
 }
 
 // tell writes an event about a pod.
-func (r *realKubelet) tell(ctx context.Context, p *corev1.Pod, kind, reason, message string) {
+func (r *link) tell(ctx context.Context, p *corev1.Pod, kind, reason, message string) {
 	now := metav1.Now()
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", p.Name, now.UnixNano()), Namespace: p.Namespace},

@@ -1,0 +1,286 @@
+// Package kubelet is a node's kubelet that speaks to a real API server: it registers the node and looks after its
+// status, runs pods, mirrors static ones, evicts them when Talos drains the node, and serves its own API.
+package kubelet
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/pods"
+)
+
+const (
+	// round is how often a kubelet looks after its node; every leaseRounds it renews the lease.
+	round       = time.Second
+	leaseRounds = 3
+	// patience is how many failures in a row make a kubelet look for another API server.
+	patience       = 3
+	leaseNamespace = "kube-node-lease"
+)
+
+// Machine is what a kubelet needs of the machine that it runs on.
+type Machine interface {
+	// Say writes a line to the console.
+	Say(format string, args ...any)
+	// Track runs something beside the rest until the machine's boot ends.
+	Track(run func())
+	// Stopped says that somebody has stopped the kubelet's service.
+	Stopped() bool
+	// Host describes the machine to what runs on it; an error when it goes down.
+	Host() (controlplane.Host, error)
+	// Facts are what the kubelet finds on the machine at this moment.
+	Facts() Facts
+	// Authorities are those whose client certificates name a user.
+	Authorities() *x509.CertPool
+	// StaticPods are those that were started.
+	StaticPods() []StaticPod
+	// Registration is what the node registers with.
+	Registration() (labels map[string]string, taints []corev1.Taint, err error)
+	// Registered notes that the API server has the node, Refused why it does not.
+	Registered(created bool)
+	Refused(text string)
+	// Describe fills in what the machine is; false when it goes down.
+	Describe(s *corev1.NodeStatus) bool
+	// Want makes a node what Talos wants it to be, and says whether that changes it.
+	Want(n *corev1.Node) bool
+	// Applied notes why the API server does not take that; empty where it does.
+	Applied(refusal string)
+}
+
+// Facts are what a kubelet finds on its machine.
+type Facts struct {
+	// Config is nil once the machine goes down.
+	Config config.Provider
+	// Address is the node's, Network its part of the pods' network; invalid before it has one.
+	Address netip.Addr
+	Network netip.Prefix
+	GPUs    pods.GPUs
+	// KubePrism is its port, 0 where it leads nowhere.
+	KubePrism int
+}
+
+// StaticPod is a static pod of a control plane, as it was started.
+type StaticPod struct {
+	Name, Image string
+	// Version is that of its settings, as Talos counts it.
+	Version string
+	// Ready says that it does its work.
+	Ready bool
+}
+
+// Kubelet runs pods on a machine.
+type Kubelet struct {
+	m     Machine
+	clock datacentre.Clock
+
+	mu sync.Mutex
+	// pods are what it runs, by UID; booted ends with the machine's boot, and they with it.
+	pods   map[string]*localPod
+	booted context.Context //nolint:containedctx // containers live longer than any call
+	// cni says that the pods have a network.
+	cni bool
+	// link to an API server at this moment.
+	link *link
+	// syncing is held while a pod is looked after.
+	syncing sync.Mutex
+}
+
+// New makes the kubelet of a machine.
+func New(m Machine, clock datacentre.Clock) *Kubelet {
+	return &Kubelet{m: m, clock: clock}
+}
+
+// Boot begins anew: nothing runs yet, and the context ends with the boot.
+func (k *Kubelet) Boot(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	k.pods, k.booted = map[string]*localPod{}, ctx
+}
+
+// Server is how a kubelet speaks to one API server.
+type Server struct {
+	// Node is the node's name.
+	Node string
+	// Client has the rights of the node; Talos those with which Talos changes its node, the administrator's on control
+	// planes.
+	Client, Talos *rest.RESTClient
+}
+
+// link is the kubelet while it speaks to one API server.
+type link struct {
+	k             *Kubelet
+	client, talos *rest.RESTClient
+	name          string
+}
+
+// errNoServer is what a kubelet says that does not reach its API server.
+var errNoServer = errors.New("the kubelet reaches no API server")
+
+// speaker is the link to an API server, which the kubelet asks about its callers.
+func (k *Kubelet) speaker() (*link, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	if k.link == nil {
+		return nil, errNoServer
+	}
+
+	return k.link, nil
+}
+
+// Run registers the node and looks after it until the kubelet is stopped or its API server is lost.
+func (k *Kubelet) Run(ctx context.Context, s Server) {
+	r := &link{k: k, client: s.Client, talos: s.Talos, name: s.Node}
+	r.run(ctx)
+}
+
+func (r *link) run(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+
+	failures := 0
+
+	if err := r.register(ctx); err != nil {
+		return
+	}
+
+	pods := make(chan struct{})
+
+	go func() {
+		defer close(pods)
+
+		r.runPods(ctx)
+	}()
+
+	defer func() { stop(); <-pods }()
+
+	for n := 0; ctx.Err() == nil && failures < patience && !r.k.m.Stopped(); n++ {
+		var err error
+		if n%leaseRounds == 0 {
+			err = r.renew(ctx)
+		}
+
+		if err == nil {
+			err = r.lookAfterNode(ctx)
+		}
+
+		if failures++; err == nil {
+			failures = 0
+		}
+
+		select {
+		case <-ctx.Done():
+		case <-time.After(round):
+		}
+	}
+}
+
+// register creates the Node, or takes over the one that is there.
+func (r *link) register(ctx context.Context) error {
+	labels, taints, err := r.k.m.Registration()
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: r.name, Labels: labels}, Spec: corev1.NodeSpec{Taints: taints},
+	}
+
+	if err == nil {
+		err = r.client.Post().Resource("nodes").Body(node).Do(ctx).Error()
+	}
+
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+			err = fmt.Errorf("kubelet: Unable to register node with API server: %w", err)
+		}
+
+		r.k.m.Refused(err.Error())
+
+		return err
+	}
+
+	r.k.m.Registered(err == nil)
+
+	return nil
+}
+
+// renew says that the kubelet is alive.
+func (r *link) renew(ctx context.Context) error {
+	now, seconds := metav1.NowMicro(), int32(40)
+	path := "/apis/coordination.k8s.io/v1/namespaces/" + leaseNamespace + "/leases"
+
+	var lease coordinationv1.Lease
+
+	err := r.client.Get().AbsPath(path, r.name).Do(ctx).Into(&lease)
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &r.name, &seconds, &now
+
+	switch {
+	case apierrors.IsNotFound(err):
+		lease.ObjectMeta = metav1.ObjectMeta{Name: r.name, Namespace: leaseNamespace}
+
+		return r.client.Post().AbsPath(path).Body(&lease).Do(ctx).Error()
+	case err != nil:
+		return err
+	default:
+		return r.client.Put().AbsPath(path, r.name).Body(&lease).Do(ctx).Error()
+	}
+}
+
+// lookAfterNode posts the node's status where it has changed, lets Talos apply its labels, annotations and taints, and
+// keeps the static pods' mirrors.
+func (r *link) lookAfterNode(ctx context.Context) error {
+	var node corev1.Node
+
+	err := r.client.Get().Resource("nodes").Name(r.name).VersionedParams(&metav1.GetOptions{ResourceVersion: "0"},
+		metav1.ParameterCodec).Do(ctx).Into(&node)
+	if apierrors.IsNotFound(err) {
+		return nil // somebody has deleted it; it comes back when the kubelet restarts
+	}
+
+	if err != nil {
+		return err
+	}
+
+	status := node.Status.DeepCopy()
+	r.describe(&node)
+
+	if !sameStatus(status, &node.Status) {
+		put := r.client.Put().Resource("nodes").Name(r.name).SubResource("status").Body(&node)
+		if err := put.Do(ctx).Into(&node); err != nil {
+			return ignoreConflict(err)
+		}
+	}
+
+	if err := r.applyNode(ctx, &node); err != nil {
+		return err
+	}
+
+	return r.mirror(ctx, &node)
+}
+
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil // the next round sees what was changed
+	}
+
+	return err
+}
+
+func waitFor(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,189 @@
+package machine
+
+import (
+	"crypto/x509"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/kubelet"
+)
+
+// kubeletHost shows a machine to its kubelet. It implements kubelet.Machine.
+type kubeletHost struct{ k *realKubernetes }
+
+var _ kubelet.Machine = kubeletHost{}
+
+// Say implements kubelet.Machine.
+func (h kubeletHost) Say(format string, args ...any) { h.k.m.say(format, args...) }
+
+// Track implements kubelet.Machine.
+func (h kubeletHost) Track(run func()) { h.k.m.track(run) }
+
+// Stopped implements kubelet.Machine.
+func (h kubeletHost) Stopped() bool {
+	h.k.m.ms.mu.Lock()
+	defer h.k.m.ms.mu.Unlock()
+
+	return h.k.m.services.Stopped("kubelet")
+}
+
+// Host implements kubelet.Machine.
+func (h kubeletHost) Host() (controlplane.Host, error) { return h.k.host() }
+
+// Facts implements kubelet.Machine.
+func (h kubeletHost) Facts() kubelet.Facts {
+	m := h.k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	facts := kubelet.Facts{Config: m.config, Address: m.net.Node, GPUs: m.gpus()}
+	if m.config == nil {
+		return facts
+	}
+
+	if prism := m.config.Machine().Features().KubePrism(); prism != nil && prism.Enabled() && m.kubernetes() != nil {
+		facts.KubePrism = prism.Port()
+	}
+
+	if e := m.etcdOfNode(); e != nil {
+		facts.Network, _ = netip.ParsePrefix(e.nodes[m.hostname].podNetwork) // it may have none yet
+	}
+
+	return facts
+}
+
+// Authorities implements kubelet.Machine.
+func (h kubeletHost) Authorities() *x509.CertPool {
+	pool := x509.NewCertPool()
+
+	h.k.m.ms.mu.Lock()
+	defer h.k.m.ms.mu.Unlock()
+
+	if h.k.m.config != nil {
+		for _, ca := range acceptedClusterCAs(h.k.m.config) {
+			pool.AppendCertsFromPEM(ca)
+		}
+	}
+
+	return pool
+}
+
+// StaticPods implements kubelet.Machine.
+func (h kubeletHost) StaticPods() []kubelet.StaticPod {
+	m := h.k.m
+
+	m.ms.mu.Lock()
+	apiUp := m.apiUp
+	m.ms.mu.Unlock()
+
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+
+	var list []kubelet.StaticPod
+
+	for _, name := range staticPodNames {
+		pod, started := h.k.static[name]
+		if !started {
+			continue
+		}
+
+		pod.Ready = h.k.runsLocked(name) && (name != staticPodNames[0] || apiUp)
+		list = append(list, pod)
+	}
+
+	return list
+}
+
+// Registration implements kubelet.Machine.
+func (h kubeletHost) Registration() (map[string]string, []corev1.Taint, error) {
+	h.k.m.ms.mu.Lock()
+	defer h.k.m.ms.mu.Unlock()
+
+	taints, err := h.k.m.registrationTaints()
+
+	return h.k.m.kubeletLabels(), taints, err
+}
+
+// Registered implements kubelet.Machine.
+func (h kubeletHost) Registered(created bool) {
+	m := h.k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if created {
+		m.logf("[talos] kubelet: registered node %q", m.hostname)
+	}
+
+	m.kubelet.posting, m.disk.KubeletRegistered = true, true
+	m.save()
+	m.cluster.changed.fire()
+	m.changed.fire()
+}
+
+// Refused implements kubelet.Machine.
+func (h kubeletHost) Refused(text string) {
+	h.k.m.ms.mu.Lock()
+	defer h.k.m.ms.mu.Unlock()
+
+	h.k.m.refuseKubelet(text)
+}
+
+// Describe implements kubelet.Machine.
+func (h kubeletHost) Describe(s *corev1.NodeStatus) bool {
+	m := h.k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.config == nil {
+		return false
+	}
+
+	about := kubeNode{Name: m.hostname}
+	m.describeNode(&about)
+	s.Capacity, s.Addresses, s.NodeInfo = about.capacity(), about.addresses(), about.systemInfo()
+
+	return true
+}
+
+// Want implements kubelet.Machine.
+func (h kubeletHost) Want(n *corev1.Node) bool {
+	m := h.k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.config == nil {
+		return false
+	}
+
+	current := observed(n)
+	next := m.wantedNode(current)
+
+	if sameNode(current, &next) {
+		return false
+	}
+
+	n.Labels, n.Annotations, n.Spec.Taints = next.Labels, next.Annotations, next.Taints
+	n.Spec.Unschedulable = next.Unschedulable
+
+	return true
+}
+
+// Applied implements kubelet.Machine.
+func (h kubeletHost) Applied(refusal string) {
+	m := h.k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if refusal != "" {
+		m.refuseNode(refusal)
+	}
+
+	m.kubelet.refused = refusal
+}
