@@ -145,7 +145,7 @@ restore: $(BIN)/backup $(BIN)/talosops $(BIN)/pulumi ## day 2: Restore etcd of a
 	@$(BACKUP) restore $(STACK) '$(SNAPSHOT)' $(addprefix --cluster ,$(CLUSTER)) $(addprefix --identities ,$(IDENTITIES)) $(addprefix --confirm ,$(CONFIRM))
 
 .PHONY: facts
-facts: tools ## look: Ask hosts what they are and whether they can bear the plan: HOST=pve1 (default: all), STACK=lab (default), KEY=file of a private key (default: the SSH agent)
+facts: tools ## look: Ask hosts what they are and whether the plan fits them: HOST=pve1 (default: all), STACK=lab (default), KEY=file of a private key (default: the SSH agent)
 ifeq ($(STACK),lab)
 	@$(BIN)/lab start
 	@$(BIN)/lab host facts $(HOST)
@@ -310,7 +310,7 @@ $(BIN)/golangci-lint: tools/go.mod
 	@mkdir -p $(BIN)
 	cd tools && go build -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-# Tools of the pipeline are a module of their own: a new one of them does not rebuild the Pulumi CLI.
+# Tools of the pipeline are their own module: a new one of them does not rebuild the Pulumi CLI.
 $(BIN)/actionlint: TOOL := github.com/rhysd/actionlint/cmd/actionlint
 $(BIN)/cyclonedx-gomod: TOOL := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 $(BIN)/gitleaks: TOOL := github.com/zricethezav/gitleaks/v8

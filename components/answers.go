@@ -19,7 +19,7 @@ import (
 const answersWithin = 10 * time.Minute
 
 // answers is a hook that runs before the machine configuration is applied: it waits for the machine, says what it waits
-// for, and fails with what to do where the machine does not come up. A hook is no resource: it costs nothing where
+// for, and fails with what to do where the machine does not come up. A hook is not a resource: it costs nothing where
 // nothing is applied.
 func (c *TalosNode) answers(ctx *pulumi.Context, name string, args TalosNodeArgs) (pulumi.ResourceOption, error) {
 	m := reach.Machine{
@@ -42,7 +42,7 @@ func (c *TalosNode) answers(ctx *pulumi.Context, name string, args TalosNodeArgs
 		look := func(ctx context.Context) reach.Answer { return reach.Look(ctx, to.Address, authority) }
 		line := pulumi.LogArgs{Resource: &row{urn: called.URN}, Ephemeral: true}
 
-		// Nobody reading the progress is no reason to stop.
+		// No one reading the progress is no reason to stop.
 		return reach.Await(ctx.Context(), to, within, look, func(text string) { _ = ctx.Log.Info(text, &line) })
 	}, nil)
 	if err != nil {

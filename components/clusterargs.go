@@ -180,7 +180,7 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 func (a TalosClusterArgs) validate(name string) error {
 	var found problems
 	if a.count() == 0 {
-		found.add("nodes", "none is a control plane; state at least one with the role controlplane")
+		found.add("nodes", "none is a control plane; add at least one with the role controlplane")
 	} else {
 		found.version("talosVersion", a.TalosVersion)
 		found.required("kubernetesVersion", a.KubernetesVersion, "the version in full, like v1.35.0")
@@ -207,7 +207,7 @@ func (a TalosClusterArgs) validate(name string) error {
 
 		for _, key := range []struct{ field, value string }{{"name", n.Name}, {"address", n.Address}} {
 			if first, is := taken[key.field+key.value]; is && key.value != "" {
-				found.add(path+key.field, "%q is already at %s; state each node once", key.value, first)
+				found.add(path+key.field, "%q is already at %s; list each node once", key.value, first)
 			}
 
 			taken[key.field+key.value] = path + key.field

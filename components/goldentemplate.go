@@ -44,7 +44,7 @@ type GoldenTemplateArgs struct {
 	Datastore string `pulumi:"datastore,optional"`
 	// The bridge of the template's network card. Default: vmbr0.
 	Bridge string `pulumi:"bridge,optional"`
-	// Cores of the template's own VM; every machine states its own. Default: 4.
+	// Cores of the template's own VM; every machine sets its own. Default: 4.
 	Cores int `pulumi:"cores,optional"`
 	// Memory of the template's own VM in MiB. Default: 4096.
 	Memory int `pulumi:"memory,optional"`
@@ -145,7 +145,7 @@ func hostCommand(action string, vmid int) string {
 	)
 }
 
-// buildScript also names the host it is meant for, which is no part of what the template is.
+// buildScript also names the host it is meant for, which is not part of what the template is.
 func buildScript(parameters []scripts.Parameter, node string) string {
 	return scripts.Template(append([]scripts.Parameter{{Name: "host", Value: node}}, parameters...))
 }
@@ -207,7 +207,7 @@ func (a GoldenTemplateArgs) validate(name string) error {
 	}
 
 	if a.Source == SourceImage && a.VMID < leastVMID {
-		found.add("vmid", "%d is no VMID; state one from 100 on, or use the source iso", a.VMID)
+		found.add("vmid", "%d is not a VMID; use 100 or higher, or use the source iso", a.VMID)
 	}
 
 	if a.Source == SourceImage {

@@ -156,7 +156,7 @@ func TestGoldenTemplateIsBuiltOnItsHost(t *testing.T) {
 	assert.Equal(t, "127.1.0.11", connection["host"].StringValue())
 	assert.Equal(t, "ssh-ed25519 AAAA", connection["hostKey"].StringValue())
 	assertPatience(t, connection)
-	assert.NotContains(t, connection, "privateKey", "the SSH agent is asked")
+	assert.NotContains(t, connection, "privateKey", "the SSH agent is used")
 	assert.Equal(t, resource.NewPropertyMapFromMap(map[string]any{
 		"vmid":        901,
 		"name":        "talos-v1.12.6-talos",
@@ -254,11 +254,11 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 			"image: is missing; pass the volume of a TalosImage that is kept in tank on host pve1",
 		},
 		"no VMID": {
-			func(a *GoldenTemplateArgs) { a.VMID = 0 }, "vmid: 0 is no VMID; state one from 100 on, or use the source iso",
+			func(a *GoldenTemplateArgs) { a.VMID = 0 }, "vmid: 0 is not a VMID; use 100 or higher, or use the source iso",
 		},
 		"no address of its host": {
 			func(a *GoldenTemplateArgs) { a.Shell.Address = "" },
-			`shell.address: "" is not an IP address; state one like 10.0.0.2`,
+			`shell.address: "" is not an IP address; use one such as 10.0.0.2`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -296,10 +296,10 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 	}{
 		"an image without a version": {
 			TalosImageArgs{Stores: []ImageStore{{"pve1", "local"}}},
-			`talos.version: "" is not a version of Talos; state it in full, like v1.12.6`,
+			`talos.version: "" is not a version of Talos; write it in full, such as v1.12.6`,
 		},
 		"an image without a store": {
-			TalosImageArgs{Talos: Talos{Version: "v1.12.6"}}, "stores: there is none; state at least one host and datastore",
+			TalosImageArgs{Talos: Talos{Version: "v1.12.6"}}, "stores: is empty; add at least one host and datastore",
 		},
 		"an unknown source": {
 			TalosImageArgs{Talos: Talos{Version: "v1.12.6"}, Source: "tape", Stores: []ImageStore{{"pve1", "local"}}},

@@ -124,7 +124,7 @@ func (a GPUWorkerArgs) validate(name string) error {
 
 func validateGPUs(path string, gpus []GPU, driver, node string, found *problems) {
 	if len(gpus) == 0 || len(gpus) > mostGPUs {
-		found.add(path+"gpus", "there are %d; state from 1 to %d", len(gpus), mostGPUs)
+		found.add(path+"gpus", "there are %d; use 1 to %d", len(gpus), mostGPUs)
 	}
 
 	found.required(path+"driver", driver, "which of NVIDIA's drivers its image has, such as open production")

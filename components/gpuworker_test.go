@@ -44,7 +44,7 @@ func TestGPUWorkersVMStatesWhatTheProviderWouldGuess(t *testing.T) {
 				"bios":                "ovmf",
 				"vga.type":            "std",
 			},
-			ignored: []string{"clone", "disks[0].speed"}, // where the plan has its GPU it has to be
+			ignored: []string{"clone", "disks[0].speed"}, // where the plan has its GPU it must be
 		},
 		"two raw GPUs": {
 			change: func(n *ClusterNode, _ *Network) {
@@ -164,8 +164,8 @@ func TestGPUWorkersAreRefusedWithTheirProblems(t *testing.T) {
 	t.Parallel()
 
 	for want, args := range map[string]GPUWorkerArgs{
-		"gpus: there are 0; state from 1 to 16": {Driver: "open production"},
-		"driver: is missing; state which of NVIDIA's drivers its image has, such as open production\n" +
+		"gpus: there are 0; use 1 to 16": {Driver: "open production"},
+		"driver: is missing; set which of NVIDIA's drivers its image has, such as open production\n" +
 			"gpus[0].node: rtx4000 is on host \"pve1\", and the machine on \"pve2\"; place it where its GPU is": {
 			Node: TalosNodeArgs{Machine: Machine{Node: "pve2"}}, GPUs: []GPU{{Name: "rtx4000", Node: "pve1", PCI: "0000:01:00"}},
 		},
@@ -234,8 +234,8 @@ func TestPCIMappingRefusesHalfADescription(t *testing.T) {
 	t.Parallel()
 
 	for want, devices := range map[string][]MappedDevice{
-		"devices: there is none; state at least one": nil,
-		`devices[0]: 0000:01:00 of host "pve1" is not described in full; state node, pci, id, subsystem and group`: {
+		"devices: is empty; add at least one": nil,
+		`devices[0]: 0000:01:00 of host "pve1" is not described in full; set node, pci, id, subsystem and group`: {
 			{Node: "pve1", PCI: "0000:01:00", ID: pulumi.String("10de:27b0")},
 		},
 		`devices[0]: 0000:01:00 of host "" is not described in full`: {

@@ -9,7 +9,7 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// Limits of reaching a host's shell: without them a command to a dead host hangs for ever.
+// Limits of reaching a host's shell: without them a command to a dead host hangs forever.
 const (
 	dialErrorLimit = 5
 	perDialTimeout = 15 // seconds
@@ -21,7 +21,7 @@ type HostShell struct {
 	Address string `pulumi:"address"`
 	// TCP port. Default: 22.
 	Port int `pulumi:"port,optional"`
-	// The user that logs in, who has to be allowed to run qm. Default: root.
+	// The user that logs in, who must be allowed to run qm. Default: root.
 	User string `pulumi:"user,optional"`
 	// The host's public key in authorized_keys form, as ssh-keyscan prints it without the host's name. Default: whatever
 	// key the host shows is taken.

@@ -174,24 +174,24 @@ func (m Machine) validate(path string, found *problems) {
 	found.required(path+"node", m.Node, "the Proxmox host, such as pve1")
 
 	if m.VMID < leastVMID {
-		found.add(path+"vmid", "%d is no VMID; state one from 100 on", m.VMID)
+		found.add(path+"vmid", "%d is not a VMID; use 100 or higher", m.VMID)
 	}
 
-	found.required(path+"mac", m.MAC, "one like 02:00:00:00:00:01")
+	found.required(path+"mac", m.MAC, "one such as 02:00:00:00:00:01")
 
 	for i, disk := range m.ExtraDisks {
 		at := fmt.Sprintf("%sextraDisks[%d].", path, i)
 		found.required(at+"interface", disk.Interface, "where it is attached, such as virtio1")
 
 		if disk.Size < 1 {
-			found.add(at+"size", "%d is no size; state it in GiB", disk.Size)
+			found.add(at+"size", "%d is not a size; set it in GiB", disk.Size)
 		}
 	}
 
 	for i, card := range m.ExtraNICs {
 		at := fmt.Sprintf("%sextraNics[%d].", path, i)
 		found.required(at+"bridge", card.Bridge, "the Proxmox bridge, such as vmbr1")
-		found.required(at+"mac", card.MAC, "one like 02:00:00:00:00:02")
+		found.required(at+"mac", card.MAC, "one such as 02:00:00:00:00:02")
 
 		if card.Address != "" {
 			found.prefix(at+"address", card.Address)
@@ -200,7 +200,7 @@ func (m Machine) validate(path string, found *problems) {
 
 	for i, device := range m.PCIDevices {
 		if (device.Mapping == nil) == (device.ID == "") {
-			found.add(fmt.Sprintf("%spciDevices[%d]", path, i), "has not one of mapping and id; state one of them")
+			found.add(fmt.Sprintf("%spciDevices[%d]", path, i), "needs either mapping or id; set one of them")
 		}
 	}
 }
@@ -208,7 +208,7 @@ func (m Machine) validate(path string, found *problems) {
 // validateOrigin reports a machine that nothing is made from.
 func (m Machine) validateOrigin(path string, found *problems) {
 	if (m.Template == nil) == (m.ISO == nil) {
-		found.add(path+"template", "a machine comes either from a template or from an ISO; state one of template and iso")
+		found.add(path+"template", "a machine comes either from a template or from an ISO; set one of template and iso")
 	}
 }
 

@@ -43,7 +43,7 @@ func planMarks(c talos.ClusterConfig, n talos.NodeConfig) (request.Marks, error)
 		for key := range marks.Labels {
 			if spec.RestrictedLabel(key) {
 				return request.Marks{}, fmt.Errorf("machine configuration of %q: machine.nodeLabels: a patch sets a label that Kubernetes lets no worker give itself, "+
-					"and the node would lose its other labels with it: use a prefix of your own, such as example.org/, or set it with kubectl", n.Name)
+					"and the node would lose its other labels with it: use your own prefix, such as example.org/, or set it with kubectl", n.Name)
 			}
 		}
 	}

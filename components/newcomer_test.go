@@ -11,7 +11,7 @@ import (
 	"talos-proxmox/internal/enginetest"
 )
 
-// oneNode is a program of somebody else: a cluster of one node, of what components export alone.
+// oneNode is a program of someone else: a cluster of one node, of what components export alone.
 func oneNode(ctx *pulumi.Context) error {
 	talos := components.Talos{Version: "v1.12.6", Extensions: []string{"qemu-guest-agent"}}
 

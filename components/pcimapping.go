@@ -90,13 +90,13 @@ func NewPCIMapping(
 func (a PCIMappingArgs) validate(name string) error {
 	var found problems
 	if len(a.Devices) == 0 {
-		found.add("devices", "there is none; state at least one")
+		found.add("devices", "is empty; add at least one")
 	}
 
 	for i, d := range a.Devices {
 		if d.Node == "" || d.PCI == "" || d.ID == nil || d.Subsystem == nil || d.Group == nil {
 			found.add(
-				fmt.Sprintf("devices[%d]", i), "%s of host %q is not described in full; state node, pci, id, subsystem and group",
+				fmt.Sprintf("devices[%d]", i), "%s of host %q is not described in full; set node, pci, id, subsystem and group",
 				d.PCI, d.Node,
 			)
 		}

@@ -156,10 +156,10 @@ func (c *ProxmoxHostPrep) ask(ctx *pulumi.Context, args ProxmoxHostPrepArgs) pul
 		case answer.Facts != nil:
 			return pulumi.String(answer.Document).ToStringOutput(), nil
 		case ctx.DryRun():
-			return unknownText(), ctx.Log.Warn(fmt.Sprintf("%s cannot be asked what it is, so that this preview does not "+
+			return unknownText(), ctx.Log.Warn(fmt.Sprintf("%s cannot be queried, so that this preview does not "+
 				"know what will change on it: %s", args.Node, answer.Err), nil)
 		default:
-			return pulumi.StringOutput{}, fmt.Errorf("%s cannot be asked what it is: %w", args.Node, answer.Err)
+			return pulumi.StringOutput{}, fmt.Errorf("%s cannot be queried: %w", args.Node, answer.Err)
 		}
 	}).(pulumi.StringOutput)
 

@@ -186,7 +186,7 @@ func TestHostsRebootOneAfterTheOther(t *testing.T) {
 	)
 }
 
-// TestProxmoxHostPrepAsksTheHost where nobody has asked it.
+// TestProxmoxHostPrepAsksTheHost where no one has asked it.
 func TestProxmoxHostPrepAsksTheHost(t *testing.T) {
 	t.Parallel()
 
@@ -201,7 +201,7 @@ func TestProxmoxHostPrepAsksTheHost(t *testing.T) {
 	r = runPrep(t, enginetest.Options{Preview: true, Facts: silent}, args)
 	assert.True(t, r.Of(enginetest.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
 	assert.Contains(
-		t, r.Warnings()[0], "pve1 cannot be asked what it is, so that this preview does not know what will change on it: ",
+		t, r.Warnings()[0], "pve1 cannot be queried, so that this preview does not know what will change on it: ",
 	)
 
 	_, err := enginetest.Run(enginetest.Options{Facts: silent}, func(ctx *pulumi.Context) error {
@@ -209,7 +209,7 @@ func TestProxmoxHostPrepAsksTheHost(t *testing.T) {
 
 		return err
 	})
-	require.ErrorContains(t, err, "pve1 cannot be asked what it is: ")
+	require.ErrorContains(t, err, "pve1 cannot be queried: ")
 }
 
 func TestProxmoxHostPrepInAPreviewOfAHostThatDoesNotAnswer(t *testing.T) {
@@ -235,7 +235,7 @@ func TestProxmoxHostPrepRefusesWhatCannotWork(t *testing.T) {
 		change func(*ProxmoxHostPrepArgs)
 		says   string
 	}{
-		"no host":    {func(a *ProxmoxHostPrepArgs) { a.Node = "" }, "node: is missing; state the Proxmox host"},
+		"no host":    {func(a *ProxmoxHostPrepArgs) { a.Node = "" }, "node: is missing; set the Proxmox host"},
 		"no address": {func(a *ProxmoxHostPrepArgs) { a.Shell.Address = "" }, `shell.address: "" is not an IP address`},
 		"everything at once": {
 			func(a *ProxmoxHostPrepArgs) { a.Repositories, a.Reboot = "all", "now" },

@@ -20,7 +20,7 @@ import (
 const runningTimeout = "5s"
 
 // runs is what the nodes run, as JSON of [talos.Running]: what they told the health gate, which asks them when it runs.
-// Where one did not run what was planned then, somebody may have upgraded it since, which no resource shows: the nodes
+// Where one did not run what was planned then, someone may have upgraded it since, which no resource shows: the nodes
 // are asked again, in previews, too.
 func (c *TalosCluster) runs(ctx *pulumi.Context, name string, question request.Wait) pulumi.StringOutput {
 	planned := plannedVersions(question)

@@ -30,7 +30,7 @@ func TestTalosClusterSaysWhatRuns(t *testing.T) {
 		differences       map[string]any
 		questions         int
 	}{
-		"what is planned, and nobody is asked again": {
+		"what is planned, and no one is asked again": {
 			"", "not asked", "v1.12.6", "v1.35.0", enginetest.GateAsked, map[string]any{}, 0,
 		},
 		"a worker that was not upgraded": {

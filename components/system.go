@@ -69,13 +69,13 @@ func (p *problems) add(path, format string, values ...any) {
 // required reports a text that is missing.
 func (p *problems) required(path, value, remedy string) {
 	if value == "" {
-		p.add(path, "is missing; state %s", remedy)
+		p.add(path, "is missing; set %s", remedy)
 	}
 }
 
 func (p *problems) address(path, value string) {
 	if _, err := netip.ParseAddr(value); err != nil {
-		p.add(path, "%q is not an IP address; state one like 10.0.0.2", value)
+		p.add(path, "%q is not an IP address; use one such as 10.0.0.2", value)
 	}
 }
 
@@ -83,7 +83,7 @@ var versionForm = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+`)
 
 func (p *problems) version(path, value string) {
 	if !versionForm.MatchString(value) {
-		p.add(path, "%q is not a version of Talos; state it in full, like v1.12.6", value)
+		p.add(path, "%q is not a version of Talos; write it in full, such as v1.12.6", value)
 	}
 }
 
@@ -104,6 +104,6 @@ func (p *problems) of(what, name string) error {
 
 func (p *problems) prefix(path, value string) {
 	if _, err := netip.ParsePrefix(value); err != nil {
-		p.add(path, "%q is not an address with its prefix length; state one like 10.0.0.10/24", value)
+		p.add(path, "%q is not an address with its prefix length; use one such as 10.0.0.10/24", value)
 	}
 }

@@ -198,7 +198,7 @@ func storeOf(n ClusterNode) ImageStore {
 }
 
 // makeBootstrap runs again when control planes come or go, or are not the machines that they were: where all of them
-// were lost, their cluster begins anew. It waits for all control planes, because talosops bootstraps only when none of
+// were lost, their cluster starts again. It waits for all control planes, because talosops bootstraps only when none of
 // them holds the cluster; otherwise it does nothing.
 func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args TalosClusterArgs) (err error) {
 	var (
@@ -217,7 +217,7 @@ func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args Talo
 		request: func(talosconfig, _ string) any {
 			return request.Bootstrap{Common: common, Talosconfig: talosconfig}
 		},
-		follows:     followed("bootstrap", "machines made anew", remade...),
+		follows:     followed("bootstrap", "machines recreated", remade...),
 		talosconfig: c.talosconfigOf(ctx, args, args.controlPlanes()), // workers come and go
 	}.register(ctx, name+"-bootstrap", pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(after))
 

@@ -386,7 +386,7 @@ func TestTalosClusterBootstrapFollowsTheMachines(t *testing.T) {
 
 	assert.JSONEq(t, `{"FOLLOWS": "bootstrap"}`, follows())
 	assert.Equal(t, follows(), follows(3000), "a worker")
-	assert.JSONEq(t, `{"FOLLOWS": "bootstrap after 2 machines made anew"}`, follows(2000, 2002))
+	assert.JSONEq(t, `{"FOLLOWS": "bootstrap after 2 machines recreated"}`, follows(2000, 2002))
 }
 
 func TestTalosClusterGateRunsAgainWhenWhatMattersChanges(t *testing.T) {
@@ -451,7 +451,7 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 		says   string
 	}{
 		"no control plane": {
-			func(c *TalosClusterArgs) { c.Nodes = c.Nodes[1:] }, "nodes: none is a control plane; state at least one",
+			func(c *TalosClusterArgs) { c.Nodes = c.Nodes[1:] }, "nodes: none is a control plane; add at least one",
 		},
 		"no network": {
 			func(c *TalosClusterArgs) { c.Network.CIDR = "" }, `network.cidr: "" is not a network; write it as 10.0.0.0/24`,
@@ -460,14 +460,14 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 			func(c *TalosClusterArgs) { c.worker(0).Address = c.controlPlane(0).Address },
 			`nodes[1].address: "127.1.1.10/24" is already at nodes[0].address`,
 		},
-		"a version nobody knows": {
+		"a version no one knows": {
 			func(c *TalosClusterArgs) { c.TalosVersion = "1" }, "talosVersion: \"1\" is not a version of Talos",
 		},
 		"a patch that cannot be read": {
 			func(c *TalosClusterArgs) { c.Patches = []string{"machine: ["} }, "patch 1 of the cluster",
 		},
 		"a node without a MAC": {
-			func(c *TalosClusterArgs) { c.worker(0).Machine.MAC = "" }, "nodes[1].machine.mac: is missing; state one like 02:",
+			func(c *TalosClusterArgs) { c.worker(0).Machine.MAC = "" }, "nodes[1].machine.mac: is missing; set one such as 02:",
 		},
 		"no template": {
 			func(*TalosClusterArgs) {}, "machine.template: a machine comes either from a template or from an ISO",
@@ -475,7 +475,7 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 		"everything at once": {
 			func(c *TalosClusterArgs) { c.Network.CIDR, c.worker(0).Machine.VMID, c.worker(0).Role = "x", 0, "boss" },
 			"network.cidr: \"x\" is not a network; write it as 10.0.0.0/24\nnodes[1].role: \"boss\" is neither controlplane nor worker; choose one\n" +
-				"nodes[1].machine.vmid: 0 is no VMID; state one from 100 on",
+				"nodes[1].machine.vmid: 0 is not a VMID; use 100 or higher",
 		},
 		"a patch that taints workers": {
 			func(c *TalosClusterArgs) { c.Patches = []string{"machine: {nodeTaints: {a: \"b:NoSchedule\"}}"} },

@@ -197,7 +197,7 @@ func (a TalosImageArgs) validate(name string) error {
 	found.source("source", a.Source)
 
 	if len(a.Stores) == 0 {
-		found.add("stores", "there is none; state at least one host and datastore")
+		found.add("stores", "is empty; add at least one host and datastore")
 	}
 
 	for i, store := range a.Stores {

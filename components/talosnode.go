@@ -162,9 +162,9 @@ func newTalosNode(
 func (c *TalosNode) makeVM(
 	ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn,
 ) (*vm.VirtualMachine, error) {
-	// A running machine never follows its template, and follows the plan to another host only when that host is stated, or
+	// A running machine never follows its template, and follows the plan to another host only when that host is set, or
 	// when its GPU is there: since it cannot migrate then, it is replaced. The provider sees a difference in the disks'
-	// speed for ever, and never takes a name server out again.
+	// speed forever, and never takes a name server out again.
 	ignored := []string{"clone"}
 	if !args.Machine.NodePinned && len(args.Machine.PCIDevices) == 0 {
 		ignored = append(ignored, "nodeName")
@@ -218,7 +218,7 @@ func (c *TalosNode) makeConfiguration(
 		pulumi.Parent(c),
 		pulumi.DependsOn(after),
 		answers,
-		// A new VM comes without configuration. One that Pulumi creates because somebody removed the former one is not
+		// A new VM comes without configuration. One that Pulumi creates because someone removed the former one is not
 		// replaced, and one that was restored or rolled back has the configuration of that time.
 		pulumi.ReplaceWith([]pulumi.Resource{c.vm}),
 		pulumi.ReplacementTrigger(c.Generation))
@@ -240,7 +240,7 @@ func (a TalosNodeArgs) address() pulumi.StringOutput {
 	return a.Address.ToStringOutput().ApplyT(func(stated string) (string, error) {
 		prefix, err := netip.ParsePrefix(stated)
 		if err != nil {
-			return "", fmt.Errorf("address: %q is not an address with its prefix length; state one like 10.0.0.10/24", stated)
+			return "", fmt.Errorf("address: %q is not an address with its prefix length; use one such as 10.0.0.10/24", stated)
 		}
 
 		return prefix.Addr().String(), nil
@@ -267,7 +267,7 @@ func (a TalosNodeArgs) validate(name string) error {
 	a.Network.validate("network.", &found)
 
 	if a.Address == nil {
-		found.add("address", "is missing; state it with its prefix length, or the one the router reserves")
+		found.add("address", "is missing; set it with its prefix length, or the one the router reserves")
 	}
 
 	if a.Configuration == nil {

@@ -153,13 +153,13 @@ func TestTalosNodeStatesWhatTheProviderWouldGuess(t *testing.T) {
 
 			for pitfall, properties := range mustBeStated {
 				for _, property := range properties {
-					assert.False(t, vm.Input(property).IsNull(), "%s must be stated: see %s", property, pitfall)
+					assert.False(t, vm.Input(property).IsNull(), "%s must be set: see %s", property, pitfall)
 				}
 			}
 
 			for pitfall, properties := range mustNotBeStated {
 				for _, property := range properties {
-					assert.True(t, vm.Input(property).IsNull(), "%s must not be stated: see %s", property, pitfall)
+					assert.True(t, vm.Input(property).IsNull(), "%s must not be set: see %s", property, pitfall)
 				}
 			}
 
@@ -192,7 +192,7 @@ func TestTalosNodeStatesWhatTheProviderWouldGuess(t *testing.T) {
 // planCase is a planned node and what its VM is registered with.
 type planCase struct {
 	change  func(*ClusterNode, *Network)
-	inputs  map[string]any // null = not stated
+	inputs  map[string]any // null = not set
 	ignored []string
 }
 
@@ -326,7 +326,7 @@ func TestTalosNodeFollowsThePlan(t *testing.T) {
 				"cpu.type":          "x86-64-v2-AES",
 			},
 		},
-		"defaults of what is not stated": {
+		"defaults of what is not set": {
 			change: func(n *ClusterNode, network *Network) {
 				m := &n.Machine
 				m.Cores, m.Memory, m.DiskSize, m.DiskPool, m.CPUType, network.Bridge = 0, 0, 0, "", "", ""
@@ -359,7 +359,7 @@ func TestTalosNodeOutputs(t *testing.T) {
 			r := runNode(t, enginetest.Options{Preview: preview}, n, plannedNetwork())
 
 			outputs := r.Outputs(n.Name).Copy()
-			assert.Equal(t, preview, outputs["generation"].IsComputed(), "nobody knows it before the machine is there")
+			assert.Equal(t, preview, outputs["generation"].IsComputed(), "no one knows it before the machine is there")
 			assert.Equal(t, preview, outputs["updates"].IsComputed())
 			assert.Equal(t, preview, outputs["remade"].IsComputed())
 			delete(outputs, "generation")
@@ -460,10 +460,10 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 		says   string
 	}{
 		"no host": {
-			func(a *TalosNodeArgs) { a.Machine.Node = "" }, "machine.node: is missing; state the Proxmox host",
+			func(a *TalosNodeArgs) { a.Machine.Node = "" }, "machine.node: is missing; set the Proxmox host",
 		},
 		"no VMID": {
-			func(a *TalosNodeArgs) { a.Machine.VMID = 0 }, "machine.vmid: 0 is no VMID; state one from 100 on",
+			func(a *TalosNodeArgs) { a.Machine.VMID = 0 }, "machine.vmid: 0 is not a VMID; use 100 or higher",
 		},
 		"no MAC":     {func(a *TalosNodeArgs) { a.Machine.MAC = "" }, "machine.mac: is missing"},
 		"no address": {func(a *TalosNodeArgs) { a.Address = nil }, "address: is missing"},
@@ -471,17 +471,17 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 			func(a *TalosNodeArgs) { a.Machine.Template = nil },
 			"machine.template: a machine comes either from a template or from an ISO",
 		},
-		"template and ISO": {func(a *TalosNodeArgs) { a.Machine.ISO = pulumi.String("x") }, "state one of template and iso"},
+		"template and ISO": {func(a *TalosNodeArgs) { a.Machine.ISO = pulumi.String("x") }, "set one of template and iso"},
 		"half a PCI device": {
 			func(a *TalosNodeArgs) { a.Machine.PCIDevices = []PCIDevice{{}} },
-			"machine.pciDevices[0]: has not one of mapping and id",
+			"machine.pciDevices[0]: needs either mapping or id",
 		},
 		"a router's name": {
 			func(a *TalosNodeArgs) { a.Network.Gateway = "router" }, `network.gateway: "router" is not an IP address`,
 		},
 		"several are at once": {
 			func(a *TalosNodeArgs) { a.Machine.Node, a.Machine.VMID = "", 0 },
-			"machine.node: is missing; state the Proxmox host, such as pve1\nmachine.vmid: 0 is no VMID",
+			"machine.node: is missing; set the Proxmox host, such as pve1\nmachine.vmid: 0 is not a VMID",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -543,13 +543,13 @@ func TestTalosNodeWaitsForItsMachine(t *testing.T) {
 		"with those, pulumi destroy would need the program",
 	)
 
-	// Nobody is at this address.
+	// No one is at this address.
 	_, err = register("127.99.99.99", 10*time.Millisecond)
 	require.ErrorContains(t, err, `before hook "one-general-1-answers" failed: one-general-1 (VM 3000 on pve1) on 127.99.99.99:50000 did not answer within 10ms`)
 	require.ErrorContains(t, err, "check bridge vmbr0, gateway 127.1.1.1, and that no other machine has 127.99.99.99")
 }
 
-// serveMaintenance answers as a machine without configuration, on a loopback address of its own.
+// serveMaintenance answers as a machine without configuration, on its own loopback address.
 func serveMaintenance(t *testing.T) (address string) {
 	t.Helper()
 
@@ -567,7 +567,7 @@ func serveMaintenance(t *testing.T) (address string) {
 	}
 
 	var listener net.Listener
-	for last := 1; listener == nil; last++ { // the port is Talos' own, so the address has to be free
+	for last := 1; listener == nil; last++ { // the port is Talos' own, so the address must be free
 		require.Less(t, last, 255)
 		address = fmt.Sprintf("127.99.98.%d", last)
 		listener, _ = tls.Listen("tcp", net.JoinHostPort(address, "50000"), config)

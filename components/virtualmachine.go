@@ -167,7 +167,7 @@ func disk(d Disk) vm.VirtualMachineDiskArgs {
 	}
 }
 
-// hostPCIs passes devices through by their mapping, or by address. Proxmox' own PCIe and ROM are stated: the provider
+// hostPCIs passes devices through by their mapping, or by address. Proxmox' own PCIe and ROM are set: the provider
 // would switch the ROM off.
 func hostPCIs(ctx *pulumi.Context, devices []PCIDevice) vm.VirtualMachineHostpciArray {
 	var list vm.VirtualMachineHostpciArray
@@ -223,7 +223,7 @@ func networkDevice(card NIC) vm.VirtualMachineNetworkDeviceArgs {
 
 // initialization is the nocloud network data, by which a machine has its address before it has a configuration. There
 // is no user data: Talos needs none. Only the first card is in it: the machine configuration knows the others, and the
-// provider cannot take one out again, which would be a change for ever.
+// provider cannot take one out again, which would differ in every run.
 func initialization(a TalosNodeArgs) vm.VirtualMachineInitializationArgs {
 	address := vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String("dhcp")}
 	if !a.Network.DHCP {

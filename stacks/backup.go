@@ -63,7 +63,7 @@ func ReadBackups(
 func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err error) {
 	if len(b.Plan.Backup.Recipients) == 0 {
 		return nil, errors.New("backup.recipients: there is no public key to encrypt snapshots to: make a pair with " +
-			"age-keygen, keep the secret key elsewhere, and state its public key in the stack's file")
+			"age-keygen, keep the secret key elsewhere, and set its public key in the stack's file")
 	}
 
 	clusters, err := b.clusters(names)
@@ -91,7 +91,7 @@ func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err
 
 		var taken request.Taken
 		if err := json.Unmarshal(out, &taken); err != nil {
-			return lines, fmt.Errorf("talosops snapshot printed what is no result: %w", err)
+			return lines, fmt.Errorf("talosops snapshot printed something that is not a result: %w", err)
 		}
 
 		line := fmt.Sprintf("%s: %s, %d KiB from %s", c.Name, taken.Snapshot, (taken.Bytes+1023)/1024, taken.From)
@@ -108,8 +108,8 @@ func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err
 // Secrets exports the machine secrets of each named cluster, or of all, and returns a line for each.
 func (b Backups) Secrets(ctx context.Context, now time.Time, names ...string) (lines []string, err error) {
 	if len(b.Plan.Backup.SecretsRecipients) == 0 {
-		return nil, errors.New("backup.secretsRecipients: there is no public key to encrypt machine secrets to: state one " +
-			"of somebody who does not have the secret key of backup.recipients")
+		return nil, errors.New("backup.secretsRecipients: there is no public key to encrypt machine secrets to: use one " +
+			"of someone who does not have the secret key of backup.recipients")
 	}
 
 	clusters, err := b.clusters(names)
@@ -213,7 +213,7 @@ func (b Backups) clusters(names []string) ([]spec.Cluster, error) {
 				all = append(all, c.Name)
 			}
 
-			return nil, fmt.Errorf("%q is no cluster of stack %s: name some of %s", name, b.Stack, strings.Join(all, ", "))
+			return nil, fmt.Errorf("%q is not a cluster of stack %s: name some of %s", name, b.Stack, strings.Join(all, ", "))
 		}
 
 		chosen = append(chosen, b.Plan.Clusters[i])

@@ -18,7 +18,7 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// Public keys of age whose secret halves nobody has.
+// Public keys of age whose secret halves no one has.
 const (
 	forEtcd    = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
 	forSecrets = "age1lggyhqrw2nlhcxprm67z43rta597azn8gknawjehu9d9dl0jq3yqqvfafg"
@@ -70,7 +70,7 @@ func keptStack(t *testing.T, change func(map[string]any)) (b Backups, asked func
 		case strings.HasPrefix(line, "stack export"):
 			return []byte(`{"version": 3, "deployment": {"resources": []}}`), nil
 		default:
-			return nil, errors.New("nobody asks " + line)
+			return nil, errors.New("no one asks " + line)
 		}
 	}
 	folder := t.TempDir()
@@ -150,7 +150,7 @@ func TestWhatCannotBeKeptIsSaid(t *testing.T) {
 			_, err := b.Etcd(ctx, "prod")
 
 			return err
-		}, `"prod" is no cluster of stack lab: name some of lab`},
+		}, `"prod" is not a cluster of stack lab: name some of lab`},
 		"a stack that was never up": {nil, func(ctx context.Context, b Backups) error {
 			_, err := b.Secrets(ctx, time.Now())
 

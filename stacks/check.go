@@ -18,7 +18,7 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// ErrSite is the error of [Check.Report] where something stands in the way of a stack, or nobody answers.
+// ErrSite is the error of [Check.Report] where something blocks a stack, or no one answers.
 var ErrSite = errors.New("not everything is as the stack needs it, see above")
 
 // Check asks what previews ask, without an engine.

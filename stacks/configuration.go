@@ -22,7 +22,7 @@ import (
 // namespace of the project's own configuration keys; the project's name in Pulumi.yaml.
 const namespace = "talos-proxmox"
 
-// keySSHPrivateKey is the secret key for the hosts' shells; without it the SSH agent is asked.
+// keySSHPrivateKey is the secret key for the hosts' shells; without it the SSH agent is used.
 const keySSHPrivateKey = "sshPrivateKey"
 
 // planKeys are the configuration keys that the plan is made from.
@@ -220,7 +220,7 @@ func checkRaw(get proxmoxapi.Setting) error {
 		return nil
 	}
 
-	return errors.New("only root@pam may do that in Proxmox, logged in with a password, and this stack logs in otherwise: state passthrough: mapping, " +
+	return errors.New("only root@pam may do that in Proxmox, logged in with a password, and this stack logs in otherwise: set passthrough: mapping, " +
 		"or log in with proxmoxve:username root@pam and proxmoxve:password, without proxmoxve:apiToken")
 }
 

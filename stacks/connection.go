@@ -32,7 +32,7 @@ func checkEndpoint(get proxmoxapi.Setting) spec.Problems {
 		return spec.Problems{
 			{
 				Path:    "proxmoxve:endpoint",
-				Message: "is missing; state a Proxmox host's API, " + example + ", or set PROXMOX_VE_ENDPOINT",
+				Message: "is missing; set a Proxmox host's API, " + example + ", or set PROXMOX_VE_ENDPOINT",
 			},
 		}
 	case err != nil || address.Scheme != "https" || address.Host == "":

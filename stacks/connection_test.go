@@ -14,14 +14,14 @@ func TestAStackThatCannotReachItsProxmoxSaysSo(t *testing.T) {
 	t.Parallel()
 
 	const (
-		noEndpoint = "proxmoxve:endpoint: is missing; state a Proxmox host's API, such as https://10.0.0.2:8006/, or set PROXMOX_VE_ENDPOINT"
+		noEndpoint = "proxmoxve:endpoint: is missing; set a Proxmox host's API, such as https://10.0.0.2:8006/, or set PROXMOX_VE_ENDPOINT"
 		noToken    = "proxmoxve:apiToken: is missing; set it with pulumi config set --secret proxmoxve:apiToken 'user@realm!name=secret', or set PROXMOX_VE_API_TOKEN"
 	)
 	for name, test := range map[string]struct {
 		settings map[string]string
 		says     []string
 	}{
-		"nothing is stated": {nil, []string{noEndpoint, noToken}},
+		"nothing is set":    {nil, []string{noEndpoint, noToken}},
 		"an empty endpoint": {map[string]string{"endpoint": "", "apiToken": "a@pve!b=c"}, []string{noEndpoint}},
 		"an endpoint without TLS": {
 			map[string]string{"endpoint": "http://10.0.0.2:8006/", "apiToken": "a@pve!b=c"},
@@ -116,7 +116,7 @@ func TestAStackFileAloneIsReadAsStrictly(t *testing.T) {
 	_, err := PlanFile("test", []byte(document))
 	for _, text := range []string{
 		"cluster: is not a key of the configuration; did you mean clusters?",
-		"proxmoxve:endpoint: is missing; state a Proxmox host's API", "clusters: is missing; state it",
+		"proxmoxve:endpoint: is missing; set a Proxmox host's API", "clusters: is missing; set it",
 	} {
 		require.ErrorContains(t, err, text)
 	}

@@ -396,7 +396,7 @@ func TestRawPassthroughNeedsAPassword(t *testing.T) {
 			}
 
 			require.ErrorContains(t, err, `hosts[0].gpus[0].passthrough: "raw" cannot be used: only root@pam may do that in Proxmox, logged in with a password, and this stack logs in otherwise: `+
-				"state passthrough: mapping, or log in with proxmoxve:username root@pam and proxmoxve:password, without proxmoxve:apiToken")
+				"set passthrough: mapping, or log in with proxmoxve:username root@pam and proxmoxve:password, without proxmoxve:apiToken")
 			assert.NotContains(t, err.Error(), "hidden")
 		})
 	}
@@ -437,7 +437,7 @@ func TestAWrongConfigurationRegistersNothing(t *testing.T) {
 			with: "talos: {version: v1.12.6, checksum: " + strings.Repeat(
 				"cd", 32,
 			) + "}\n    storage: {checksum: " + strings.Repeat("ab", 32) + ", ",
-			says: []string{"checksum: another class with the same image states another one"},
+			says: []string{"checksum: another class with the same image has another checksum"},
 		},
 		"a patch that replaces an authority": {
 			replace: "      controlPlane: {count: 1}",
@@ -451,7 +451,7 @@ func TestAWrongConfigurationRegistersNothing(t *testing.T) {
 			with:    "extensions: [qemu-gest-agent]",
 			says:    []string{"did you mean qemu-guest-agent?"},
 		},
-		"a patch that is no YAML": {
+		"a patch that is not YAML": {
 			replace: "      controlPlane: {count: 1}",
 			with:    "      patches: ['machine: [']\n      controlPlane: {count: 1}",
 			says:    []string{"clusters[0].patches[0]"},

@@ -20,8 +20,8 @@ func PlanFile(stack string, content []byte) (*spec.Plan, error) {
 	return planFile(stack, content, false)
 }
 
-// PlanUnconnected is [PlanFile] where nobody is asked anything: neither the endpoint nor how hosts are reached has to
-// be stated, as in the lab's own stack.
+// PlanUnconnected is [PlanFile] where no one is asked anything: neither the endpoint nor how hosts are reached has to
+// be set, as in the lab's own stack.
 func PlanUnconnected(stack string, content []byte) (*spec.Plan, error) {
 	return planFile(stack, content, true)
 }

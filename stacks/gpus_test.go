@@ -119,7 +119,7 @@ func TestAHostThatDoesNotAnswerAPreviewLeavesItsMappingUnknown(t *testing.T) {
 
 	entry := r.Of(enginetest.PCIMapping)["rtx4000-mapping"].Input("maps").ArrayValue()[1].ObjectValue()
 	assert.True(t, entry["id"].ContainsUnknowns())
-	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[1]: pve2 cannot be asked what it is")
+	assert.Contains(t, strings.Join(r.Warnings(), "\n"), "hosts[1]: pve2 cannot be queried")
 }
 
 func TestRawGPUsHaveNoMapping(t *testing.T) {

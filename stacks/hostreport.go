@@ -15,10 +15,10 @@ import (
 )
 
 // ErrHosts is the error of [HostReport] where a host does not answer, or cannot bear what is planned for it.
-var ErrHosts = errors.New("not every host can bear what is planned for it, see above")
+var ErrHosts = errors.New("the plan does not fit every host, see above")
 
 // HostReport asks hosts of a stack what they are and returns a report for a terminal. Nothing is changed. No names
-// stand for all hosts; without a private key the SSH agent is asked; talosops is the program's path and first
+// stand for all hosts; without a private key the SSH agent is used; talosops is the program's path and first
 // arguments.
 func HostReport(
 	ctx context.Context, stack string, plan *spec.Plan, names []string, privateKey string, talosops ...string,

@@ -62,7 +62,7 @@ func readHosts(ctx *pulumi.Context, s settings, told func() *site.Site) (map[str
 	}
 
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("the hosts cannot bear what is planned for them, nothing was changed:\n%w", problems)
+		return nil, fmt.Errorf("the plan does not fit the hosts, nothing was changed:\n%w", problems)
 	}
 
 	return states, nil
@@ -107,7 +107,7 @@ func questions(owner string, plan *spec.Plan, hosts []spec.Host) []request.Host 
 	return list
 }
 
-// judge returns what stands in the way of the plan on a host, and tells what does not. A preview continues without a
+// judge returns what blocks the plan on a host, and tells what does not. A preview continues without a
 // host that does not answer.
 func (h *hostState) judge(ctx *pulumi.Context, storagesTold bool) (spec.Problems, error) {
 	if h.answer.Facts == nil {
@@ -120,13 +120,13 @@ func (h *hostState) judge(ctx *pulumi.Context, storagesTold bool) (spec.Problems
 			return nil, warn(
 				ctx,
 				fmt.Sprintf(
-					"%s: %s cannot be asked what it is, so that this preview does not know what will change on it: %s", h.Path, h.Name,
+					"%s: %s cannot be queried, so that this preview does not know what will change on it: %s", h.Path, h.Name,
 					reason,
 				),
 			)
 		}
 
-		return spec.Problems{{Path: h.Path, Message: fmt.Sprintf("%s cannot be asked what it is: %s", h.Name, reason)}}, nil
+		return spec.Problems{{Path: h.Path, Message: fmt.Sprintf("%s cannot be queried: %s", h.Name, reason)}}, nil
 	}
 
 	facts := *h.answer.Facts
@@ -161,7 +161,7 @@ func warn(ctx *pulumi.Context, text string) error {
 	return nil
 }
 
-// makeHosts prepares the hosts for which that is stated: all at the same time, but for their reboots.
+// makeHosts prepares the hosts for which that is set: all at the same time, but for their reboots.
 func (d *deployment) makeHosts(ctx *pulumi.Context) error {
 	var rebooted pulumi.StringInput
 

@@ -117,10 +117,10 @@ func TestHostsStopAPlanBeforeAnythingIsRegistered(t *testing.T) {
 			require.Error(t, err)
 
 			for _, text := range []string{
-				"the hosts cannot bear what is planned for them, nothing was changed",
+				"the plan does not fit the hosts, nothing was changed",
 				"hosts[1].gpus[0].pci: 0000:01:00 is not there on pve1: its NVIDIA GPUs are 0000:41:00.0",
 				"hosts[0]: pve2 runs Proxmox VE 7.4-3",
-				"hosts[0].prep: is stated, but pve2 is prepared by stack talos-proxmox/prod",
+				"hosts[0].prep: is set, but pve2 is prepared by stack talos-proxmox/prod",
 			} {
 				require.ErrorContains(t, err, text)
 			}
@@ -173,7 +173,7 @@ func TestHostsThatDoNotAnswer(t *testing.T) {
 	silent := map[string]*host.Facts{"pve1": nil}
 	r, err := runHosts(t, "never", false, silent)
 	require.ErrorContains(
-		t, err, "hosts[1]: pve1 cannot be asked what it is: pve1 does not answer at 127.0.0.1:22: connection refused",
+		t, err, "hosts[1]: pve1 cannot be queried: pve1 does not answer at 127.0.0.1:22: connection refused",
 	)
 	assert.Empty(t, things(r))
 
@@ -181,7 +181,7 @@ func TestHostsThatDoNotAnswer(t *testing.T) {
 	require.NoError(t, err, "a preview continues")
 	assert.Contains(
 		t, strings.Join(r.Warnings(), "\n"),
-		"hosts[1]: pve1 cannot be asked what it is, so that this preview does not know what will change on it",
+		"hosts[1]: pve1 cannot be queried, so that this preview does not know what will change on it",
 	)
 	assert.True(t, r.Of(enginetest.RemoteCommand)["pve1-apply"].Input("stdin").IsComputed())
 	assert.False(t, r.Of(enginetest.RemoteCommand)["pve2-apply"].Input("stdin").IsComputed())
@@ -211,7 +211,7 @@ func TestHostReport(t *testing.T) {
 		"pve1: Proxmox VE 9.1.1, kernel 6.17.2-1-pve\n",
 		"  boot        systemd-boot (the firmware started entry 0001, systemd-boot); command line in /etc/kernel/cmdline\n",
 		"  GPU rtx4000 at 0000:01:00: VGA compatible controller: NVIDIA Corporation AD104GL [RTX 4000 SFF Ada Generation], IOMMU group 12, alone in it, bound to vfio-pci\n",
-		"  Advice on pools:\n    - pool rpool: compression is off", "  Nothing stands in the way of the plan (2 machines).\n",
+		"  Advice on pools:\n    - pool rpool: compression is off", "  Nothing blocks the plan (2 machines).\n",
 	} {
 		assert.Contains(t, text, line)
 	}

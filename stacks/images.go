@@ -53,7 +53,7 @@ func planImages(plan *spec.Plan) ([]image, error) {
 				problems = append(
 					problems,
 					fmt.Errorf(
-						"templates.%s.checksum: another class with the same image states another one: state the right one for both",
+						"templates.%s.checksum: another class with the same image has another checksum: set the right one for both",
 						t.Key,
 					),
 				)

@@ -56,7 +56,7 @@ func (m *machines) look(ctx context.Context, vm look.VM) (seen look.Seen, err er
 	default:
 		m.warned.Do(func() {
 			_ = m.warn(
-				fmt.Sprintf("this run does not notice machines that were recreated, restored or rolled back by hand: %s", err), nil,
+				fmt.Sprintf("this run does not notice machines that were recreated, restored or rolled back manually: %s", err), nil,
 			)
 		})
 	}
@@ -68,7 +68,7 @@ func (m *machines) look(ctx context.Context, vm look.VM) (seen look.Seen, err er
 const updateHook = "talos-proxmox-updated"
 
 // noteUpdates returns the hook by which the engine says that it has updated a VM, or in a preview that it would, before
-// it goes on to what depends on the VM.
+// it continues to what depends on the VM.
 func (m *machines) noteUpdates(ctx *pulumi.Context) (*pulumi.ResourceHook, error) {
 	hook, err := ctx.RegisterResourceHook(updateHook, func(args *pulumi.ResourceHookArgs) error {
 		m.updated.Store(intAt(args.NewInputs, "vmId"), true)

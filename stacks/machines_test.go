@@ -129,7 +129,7 @@ func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
 			api:     &proxmoxAPI{status: http.StatusForbidden, reason: "Permission check failed (/vms/2000, VM.Audit)"},
 			last:    "former",
 			want:    map[string]string{"one-cp-1": "", "one-gpu-1": "former", "one-gpu-2": ""},
-			warning: "this run does not notice machines that were recreated, restored or rolled back by hand: ",
+			warning: "this run does not notice machines that were recreated, restored or rolled back manually: ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestAPreviewAsksForMachinesThatThereAreOnly(t *testing.T) {
 func TestAnUpThatTheMachinesBelie(t *testing.T) {
 	t.Parallel()
 
-	const wayOut = ". A run that failed left it so, or somebody changed it: `pulumi up --refresh` mends it"
+	const wayOut = ". A run that failed left it so, or someone changed it: `pulumi up --refresh` fixes it"
 
 	for name, tc := range map[string]struct {
 		api  *proxmoxAPI

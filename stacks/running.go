@@ -159,7 +159,7 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 	return nil
 }
 
-// judgeRunning refuses a plan that running machines stand in the way of, and says what it does to them. A state that
+// judgeRunning refuses a plan that running machines block, and says what it does to them. A state that
 // cannot be read is no reason to stop.
 func (d *deployment) judgeRunning(ctx *pulumi.Context) error {
 	last, err := readLastRun(ctx)
@@ -177,7 +177,7 @@ func (d *deployment) judgeRunning(ctx *pulumi.Context) error {
 			return err
 		}
 
-		return fmt.Errorf("the plan does not fit the machines that run, nothing was changed:\n%w", problems)
+		return fmt.Errorf("the plan does not fit the running machines, nothing was changed:\n%w", problems)
 	}
 
 	for _, warning := range warnings {

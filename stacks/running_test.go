@@ -46,7 +46,7 @@ func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
 				return enginetest.Run(stack, deploy)
 			}
 			r, err := run(strings.Replace(gpuStack, "name: gpu,", "name: ai,", 1))
-			require.ErrorContains(t, err, "the plan does not fit the machines that run, nothing was changed:\nclusters[0].gpuWorkers[0].name: \"ai\" makes one-ai-1")
+			require.ErrorContains(t, err, "the plan does not fit the running machines, nothing was changed:\nclusters[0].gpuWorkers[0].name: \"ai\" makes one-ai-1")
 			assert.Empty(t, things(r))
 			assert.Equal(t, resource.PropertyMap{"deployed": resource.NewProperty(true)}, r.Outputs("record"))
 
@@ -125,6 +125,6 @@ func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{
 		"clusters[0].clone: full → linked does nothing to machines that run (one-gpu-1, one-gpu-2): only new ones are made so; " +
-			"a worker is made anew where count goes down and up again",
+			"a worker is recreated where count goes down and up again",
 	}, r.Warnings())
 }

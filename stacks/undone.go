@@ -40,7 +40,7 @@ func undone(vm look.VM, planned running.Machine, found proxmoxapi.Machine) error
 		return nil
 	}
 
-	return fmt.Errorf("%s (VM %d on host %s) is not as planned: %s. A run that failed left it so, or somebody changed it: `pulumi up --refresh` mends it",
+	return fmt.Errorf("%s (VM %d on host %s) is not as planned: %s. A run that failed left it so, or someone changed it: `pulumi up --refresh` fixes it",
 		vm.Name, vm.VMID, found.Host, strings.Join(differs, ", "))
 }
 

@@ -174,7 +174,7 @@ repeated. Run no pulumi up meanwhile, and one afterwards.`,
 func ask(cmd *cobra.Command, r stacks.Restore) (string, error) {
 	//nolint:gosec // a file descriptor
 	if input, ok := cmd.InOrStdin().(*os.File); ok && !term.IsTerminal(int(input.Fd())) {
-		return "", errors.New("there is nobody to ask: say --confirm with the cluster's name")
+		return "", errors.New("cannot ask for confirmation without a terminal: pass --confirm with the cluster's name")
 	}
 
 	_, _ = fmt.Fprintf(

@@ -1,4 +1,4 @@
-// Command hostreport asks the Proxmox hosts of a stack what they are, and says whether they can bear what the stack
+// Command hostreport asks the Proxmox hosts of a stack what they are, and says whether they fit what the stack
 // plans.
 package main
 
@@ -20,11 +20,11 @@ func newRoot() *cobra.Command {
 
 	cmd := &cobra.Command{
 		Use:   "hostreport STACK [HOST…]",
-		Short: "Report what a stack's Proxmox hosts are, and what stands in the way of its plan",
+		Short: "Report what a stack's Proxmox hosts are, and what blocks its plan",
 		Long: `Asks the hosts that Pulumi.STACK.yaml names, over SSH and without changing anything, and prints for each:
-hardware, boot loader, IOMMU, GPUs, storages, ZFS; what stands in the way of the plan, with the command that mends it;
-what the next up changes; and advice on pools. It ends with status 1 where something stands in the way or a host does
-not answer. The host's key is that of the stack file; without --private-key-file the SSH agent is asked.`,
+hardware, boot loader, IOMMU, GPUs, storages, ZFS; what blocks the plan, with the command that fixes it;
+what the next up changes; and advice on pools. It ends with status 1 where something blocks it or a host does
+not answer. The host's key is that of the stack file; without --private-key-file the SSH agent is used.`,
 		Example:       "  hostreport prod\n  hostreport --private-key-file ~/.ssh/pve dev pve1",
 		Args:          cobra.MinimumNArgs(1),
 		SilenceUsage:  true,

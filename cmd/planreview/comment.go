@@ -168,13 +168,13 @@ func shorten(text string) string {
 func (r review) writeFindings(b *strings.Builder) {
 	if len(r.findings) == 0 {
 		if r.Finished {
-			b.WriteString("✅ The guard lets it through.\n\n")
+			b.WriteString("✅ The guard accepts this plan.\n\n")
 		}
 
 		return
 	}
 
-	b.WriteString("⛔ **The guard does not let it through** unless each of these is approved by its name:\n\n")
+	b.WriteString("⛔ **The guard rejects this plan** unless each of these is approved by its name:\n\n")
 
 	for _, f := range r.findings {
 		fmt.Fprintf(b, "- %s **`%s`**: %s\n", f.Operation, f.Resource, escape(strings.Join(f.Why, "; ")))

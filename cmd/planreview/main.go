@@ -99,7 +99,7 @@ func (a *approval) list() []string {
 }
 
 // errFindings is how a guard that has something to say ends.
-var errFindings = errors.New("the plan is not let through")
+var errFindings = errors.New("plan rejected")
 
 func newGuard() *cobra.Command {
 	var (

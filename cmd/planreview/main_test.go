@@ -70,7 +70,7 @@ func TestGuard(t *testing.T) {
 			fails:   "APPROVE=one-cp-3-vm",
 			says:    []string{"delete one-cp-3-vm"},
 		},
-		"what is approved by name is let through": {
+		"what is approved by name passes": {
 			preview: "fewer-control-planes.events",
 			approve: "one-cp-2-vm, one-cp-3-vm",
 			says:    []string{"The plan of stack lab (", "to delete) loses nothing"},
@@ -187,7 +187,7 @@ func TestComment(t *testing.T) {
 
 	approved, err := output("comment", "--approve", "one-cp-2,one-cp-3", unpacked(t, "fewer-control-planes.digest"))
 	require.NoError(t, err)
-	assert.Contains(t, approved, "✅ The guard lets it through.")
+	assert.Contains(t, approved, "✅ The guard accepts this plan.")
 	assert.Contains(t, approved, "Not known: this form of the preview does not tell")
 }
 

@@ -22,7 +22,7 @@ func table(rows [][]string) string {
 	return b.String()
 }
 
-// escape keeps text from ending a table's cell, and from being taken for HTML or for a mention of somebody.
+// escape keeps text from ending a table's cell, and from being taken for HTML or for a mention of someone.
 func escape(text string) string {
 	return strings.NewReplacer(
 		"\n", " ", "|", `\|`, "<", "&lt;", ">", "&gt;", "@", "&#64;",

@@ -36,10 +36,10 @@ func postOf(getenv func(string) string, pull int) (post, error) {
 		missing bool
 		message string
 	}{
-		{p.api == "", "GITHUB_API_URL is not set: state the API's address, such as https://git.example.org/api/v1 for Gitea"},
-		{strings.Count(p.repository, "/") != 1, "GITHUB_REPOSITORY is not set: state it as owner/name"},
+		{p.api == "", "GITHUB_API_URL is not set: set the API's address, such as https://git.example.org/api/v1 for Gitea"},
+		{strings.Count(p.repository, "/") != 1, "GITHUB_REPOSITORY is not set: write it as owner/name"},
 		{p.token == "", "GITHUB_TOKEN is not set: give the step a token that may write comments"},
-		{p.pull <= 0, "--pull is missing: state the pull request's number"},
+		{p.pull <= 0, "--pull is missing: set the pull request's number"},
 	} {
 		if required.missing {
 			problems = append(problems, errors.New(required.message))

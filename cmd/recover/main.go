@@ -32,7 +32,7 @@ func newRoot() *cobra.Command {
 		Short: "Make a stack usable again whose last run was killed",
 		Long: `A killed run (kill -9, a power cut, a lost connection, a pipeline's time-out) leaves the stack's lock,
 operations that the state lists as pending, plugins that work on, and machines that the state does not know and that
-stand in the way of the next run.
+block the next run.
 
 recover restores a half-written state of a file backend from its backup, ends such plugins where they run on this
 machine, unlocks the stack, waits until Proxmox has ended what it does for the pending creations, removes the machines,
@@ -88,7 +88,7 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 func ask(cmd *cobra.Command, question string) (bool, error) {
 	//nolint:gosec // a file descriptor
 	if input, ok := cmd.InOrStdin().(*os.File); ok && !term.IsTerminal(int(input.Fd())) {
-		return false, errors.New("there is nobody to ask: say --yes")
+		return false, errors.New("cannot ask for confirmation without a terminal: pass --yes")
 	}
 
 	_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s [y/N] ", question)

@@ -33,9 +33,9 @@ const (
 
 	configuration = "machine configurations follow in place"
 	addresses     = "machines are reached at the new address afterwards; a control plane's is in certificates and in etcd as well, so put new ones beside it instead"
-	nextUpgrade   = "templates are built anew; machines that run get it at their next upgrade with talosctl"
-	ofTemplate    = "templates are built anew; machines that run stay as they are"
-	hostFiles     = "the host is changed over SSH; machines do not notice, unless the host has to be rebooted"
+	nextUpgrade   = "templates are rebuilt; machines that run get it at their next upgrade with talosctl"
+	ofTemplate    = "templates are rebuilt; machines that run stay as they are"
+	hostFiles     = "the host is changed over SSH; machines do not notice, unless the host must be rebooted"
 	newMachines   = "new machines only"
 	nextBackup    = "no resource; the next backup"
 	identity      = "machines of other VMIDs are other machines"
@@ -45,7 +45,7 @@ const (
 var changesOf = map[string][]try{
 	"Config.talos-proxmox:hosts": {
 		{note: "one more: nothing that runs moves; calculated places of new machines change"},
-		{when: "one less", note: "its machines have to be elsewhere first"},
+		{when: "one less", note: "its machines must be elsewhere first"},
 	},
 	"Config.talos-proxmox:templates": {
 		{note: "a class is built where a machine is made of it, and removed where none is"},
@@ -56,19 +56,19 @@ var changesOf = map[string][]try{
 	"Config.talos-proxmox:protect": {{note: "the state alone"}}, "Config.talos-proxmox:vmidRanges": {{note: "see VMIDs"}},
 	"Config.talos-proxmox:backup":        {{note: "see Backups"}},
 	"Config.talos-proxmox:sshPrivateKey": {{note: "the next run uses it"}},
-	"Config.proxmoxve:endpoint":          {{note: "the next run asks there; it has to be the same Proxmox cluster"}},
+	"Config.proxmoxve:endpoint":          {{note: "the next run asks there; it must be the same Proxmox cluster"}},
 	"Config.proxmoxve:insecure":          {{note: "the next run"}},
 	"Config.proxmoxve:apiToken":          {{note: "the next run logs in with it; a refresh logs in as the last `up` did"}},
 	"Config.proxmoxve:username":          {{note: "as the token"}}, "Config.proxmoxve:password": {{note: "as the token"}},
 	"Config.talos:imageFactoryUrl": {{note: nextUpgrade}},
 
-	"VMIDRangesConfig.templates": {{note: "templates get other VMIDs and are built anew"}},
+	"VMIDRangesConfig.templates": {{note: "templates get other VMIDs and are rebuilt"}},
 	"VMIDRangesConfig.controlPlanes": {
-		{path: "vmidRanges.controlPlanes", to: "2100-2199", note: "unless `firstVmid` is stated"},
+		{path: "vmidRanges.controlPlanes", to: "2100-2199", note: "unless `firstVmid` is set"},
 	},
-	"VMIDRangesConfig.workers": {{path: "vmidRanges.workers", to: "3100-3999", note: "unless `firstVmid` is stated"}},
+	"VMIDRangesConfig.workers": {{path: "vmidRanges.workers", to: "3100-3999", note: "unless `firstVmid` is set"}},
 	"VMIDRangesConfig.gpuWorkers": {
-		{path: "vmidRanges.gpuWorkers", to: "4100-4199", note: "unless `firstVmid` is stated"},
+		{path: "vmidRanges.gpuWorkers", to: "4100-4199", note: "unless `firstVmid` is set"},
 	},
 
 	"BackupConfig.recipients":        {{note: nextBackup}},
@@ -77,7 +77,7 @@ var changesOf = map[string][]try{
 	"BackupConfig.keep":              {{note: nextBackup + ", which removes what is beyond"}},
 
 	"HostConfig.name":    {{note: "another host; machines do not follow a name"}},
-	"HostConfig.number":  {{note: "its templates get other VMIDs and are built anew"}},
+	"HostConfig.number":  {{note: "its templates get other VMIDs and are rebuilt"}},
 	"HostConfig.address": {{note: "the next run reaches the host's shell there"}},
 	"HostConfig.ssh":     {{note: "see below"}},
 	"HostConfig.prep":    {{note: hostFiles}},
@@ -94,7 +94,7 @@ var changesOf = map[string][]try{
 	"PrepConfig.repositories":    {{note: hostFiles}},
 	"PrepConfig.reboot":          {{note: "whether a reboot that waits is made, never while machines run on the host"}},
 	"GPUConfig.name": {
-		{note: "the mapping is made anew by the new name; machines use it by that name after a restart, see `gpu`"},
+		{note: "the mapping is recreated by the new name; machines use it by that name after a restart, see `gpu`"},
 	},
 	"GPUConfig.pci":            {{note: "the mapping follows; machines get the other device when they start again"}},
 	"GPUConfig.generation":     {{note: nextUpgrade}},
@@ -113,10 +113,10 @@ var changesOf = map[string][]try{
 	},
 	"TemplateConfig.datastore": {
 		{
-			when: "where the pool states none",
+			when: "where the pool sets none",
 			path: "templates.talos.datastore",
 			to:   "local-zfs",
-			note: "state the pool's `datastore` first",
+			note: "set the pool's `datastore` first",
 		},
 	},
 	"TemplateConfig.imageDatastore": {{note: "the image is downloaded there"}},
@@ -190,7 +190,7 @@ var changesOf = map[string][]try{
 		{when: "more", path: aPool + "diskGiB", to: 80}, {when: "less", path: aPool + "diskGiB", to: 30},
 	},
 	pool + ".datastore": {
-		{path: aPool + "datastore", to: "local-zfs", note: "new machines on another datastore are a pool of their own"},
+		{path: aPool + "datastore", to: "local-zfs", note: "new machines on another datastore need their own pool"},
 	},
 	pool + ".firstVmid":    {{path: aPool + "firstVmid", to: 3100, note: identity}},
 	pool + ".firstAddress": {{path: aPool + "firstAddress", to: "10.0.1.60", note: addresses}},

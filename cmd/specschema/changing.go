@@ -242,7 +242,7 @@ func (b baseline) judge(t try) (string, error) {
 	}
 
 	if effect == running.Nothing && len(running.Unfollowed(after, running.Making(b.plan), b.machines)) == 0 {
-		return "", fmt.Errorf("a change to %v does nothing that is judged; state a note alone", t.to)
+		return "", fmt.Errorf("a change to %v does nothing that is judged; set a note alone", t.to)
 	}
 
 	return effect.String(), nil

@@ -101,7 +101,7 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 		"TalosClient.caCertificate", "TalosClient.clientCertificate", "TalosClient.clientKey",
 	},
 	"the output alone": {"ClusterNode.driver", "GPUWorkerArgs.driver"},
-	"a machine that runs is upgraded by hand, a new one gets it ([upgrades.md](upgrades.md))": {
+	"a machine that runs is upgraded manually, a new one gets it ([upgrades.md](upgrades.md))": {
 		"TalosClusterArgs.kubernetesVersion", "Talos.version", "Talos.platform", "Talos.extensions", "Talos.kernelArgs",
 	},
 	"nothing after the first run": {

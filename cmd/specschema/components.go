@@ -96,7 +96,7 @@ func componentPage(root string) ([]byte, error) {
 
 	for key := range changesOfInputs() {
 		if !used[key] {
-			return nil, fmt.Errorf("%s is no input of a component: take it out of changesOfInputs", key)
+			return nil, fmt.Errorf("%s is not an input of a component: take it out of changesOfInputs", key)
 		}
 	}
 

@@ -79,7 +79,7 @@ func TestTheSchemaSpeaksOfTheWholeStackFile(t *testing.T) {
 		"a Factory of one's own": {
 			func(c map[string]any) { c["talos:imageFactoryUrl"] = "https://factory.example.org" }, "",
 		},
-		"a Factory that is no URL": {
+		"a Factory that is not a URL": {
 			func(c map[string]any) { c["talos:imageFactoryUrl"] = "factory" }, "talos:imageFactoryUrl",
 		},
 		"a Talos version without v": {

@@ -48,7 +48,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"a stack without a file":  {[]string{"none"}, "name a stack that has a file Pulumi.<stack>.yaml"},
 		"a file that is not YAML": {[]string{"broken"}, `unable to read the file of stack "broken"`},
 		"a stack with problems, all now": {
-			[]string{"invalid"}, "clusters: is an empty list; state at least 1 entry\nhosts[0].address: is missing",
+			[]string{"invalid"}, "clusters: is an empty list; add at least 1 entry\nhosts[0].address: is missing",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,8 +74,8 @@ func run(t *testing.T, args ...string) (string, error) {
 	return said.String(), err
 }
 
-// TestReportOfTheLab has MAC addresses, which reservations on a router need before the first up; nobody is asked, so
-// that nothing about connections has to be stated.
+// TestReportOfTheLab has MAC addresses, which reservations on a router need before the first up; no one is asked, so
+// that nothing about connections needs to be set.
 func TestReportOfTheLab(t *testing.T) {
 	t.Parallel()
 

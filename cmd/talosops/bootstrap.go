@@ -25,7 +25,7 @@ boots, or does not answer, is waited for up to the limit, since the cluster may 
 A run that was interrupted at any moment may be repeated.
 
 Every control plane is asked on its own address. The request comes as JSON on standard input; timeout (default 15m) and
-interval (default 2s) may be left out. What it does, and every 15 seconds what it waits for, is a line on standard
+interval (default 2s) can be omitted. What it does, and every 15 seconds what it waits for, is a line on standard
 error; the result is one line of JSON on standard output. At its limit the command names what it waited for and ends
 with status 1.`
 
@@ -159,7 +159,7 @@ func (b *bootstrapper) lookAt(ctx context.Context, n node) (f finding, there boo
 
 		return f, true
 	}
-	// Without a member of its own, a control plane asks those it discovers, which may be others than the request's. No
+	// Without its own member, a control plane asks those it discovers, which may be others than the request's. No
 	// answer is the usual one before etcd is there.
 	members, err := call(ctx, func(ctx context.Context) ([]member, error) { return b.talos.members(ctx, n.Address) })
 	if err == nil && len(members) > 0 {

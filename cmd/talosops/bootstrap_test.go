@@ -270,7 +270,7 @@ func TestBootstrapIsBounded(t *testing.T) {
 			[]string{"cp-2: etcd: does not tell whether it has data of etcd: permission denied"},
 			0,
 		},
-		"etcd runs, and nobody knows where": {
+		"etcd runs, and no one knows where": {
 			func(c *youngCluster) { c.state["127.0.9.3"] = "Running" },
 			[]string{"cp-3: etcd: is running, and lists no members"},
 			0,
@@ -349,7 +349,7 @@ func TestBootstrapWaitsForTheOthersOverRealConnections(t *testing.T) {
 
 	address := serveTalos(t, talos, first)
 	for name, test := range map[string]struct{ second, want string }{
-		"nobody at the address":   {"127.0.0.253", "cp-2: etcd: Talos does not answer on 127.0.0.253"},
+		"no one at the address":   {"127.0.0.253", "cp-2: etcd: Talos does not answer on 127.0.0.253"},
 		"another Talos authority": {serveTalos(t, newAuthority(t), &talosNode{waits: true}), "signed by unknown authority"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -398,7 +398,7 @@ func TestBootstrapReportsABadRequest(t *testing.T) {
 		},
 		"no control plane": {
 			&bootstrapRequest{Bootstrap: request.Bootstrap{Talosconfig: newAuthority(t).talosconfig(t)}}, nil,
-			[]string{"controlPlanes: none is stated"},
+			[]string{"controlPlanes: is missing"},
 		},
 		"the request of the gate": {
 			&waitRequest{Wait: request.Wait{Kubeconfig: "a"}}, nil,

@@ -64,7 +64,7 @@ func (s service) problem() string {
 	switch {
 	case s.State == "Finished" || s.State == "Skipped":
 		return ""
-	// Extensions may wait for a configuration that somebody sends later.
+	// Extensions may wait for a configuration that someone sends later.
 	case s.State != "Running" && strings.HasPrefix(s.ID, "ext-") && s.State != "Failed":
 		return ""
 	case s.State != "Running":

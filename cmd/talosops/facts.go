@@ -17,7 +17,7 @@ changed on them.
 
 Without flags the request comes as JSON on standard input, and one line of JSON goes to standard output: the facts of
 each host, or why there are none. dialTimeout (default 15s) bounds connecting, stepTimeout (default 2m) the answer.
-Without privateKey the SSH agent is asked.`
+Without privateKey the SSH agent is used.`
 
 const factsExample = `  talosops facts < request.json
 
@@ -42,7 +42,7 @@ func (r *factsRequest) check() error {
 
 	r.limits.step = parseDuration("stepTimeout", r.StepTimeout, defaultStepTimeout, &problems)
 	if len(r.Hosts) == 0 {
-		problems = append(problems, "hosts: none is stated: state at least one")
+		problems = append(problems, "hosts: is missing: set at least one")
 	}
 
 	for i, h := range r.Hosts {
@@ -50,7 +50,7 @@ func (r *factsRequest) check() error {
 
 		problems = append(problems, hostShell{h.Shell}.problems(path)...)
 		if h.Script == "" {
-			problems = append(problems, path+".script: none is stated: state the script that prints the facts")
+			problems = append(problems, path+".script: is missing: set the script that prints the facts")
 		}
 	}
 

@@ -100,9 +100,9 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 		says   string
 	}{
 		"another host key": {
-			prints("{}"), func(h *sshHost) { h.HostKey = otherKey }, "shows another host key than the stated one",
+			prints("{}"), func(h *sshHost) { h.HostKey = otherKey }, "shows another host key than the configured one",
 		},
-		"any host key, as stated": {prints("{}"), func(h *sshHost) {
+		"any host key, as configured": {prints("{}"), func(h *sshHost) {
 			h.HostKey, h.AcceptAnyHostKey = "", true
 		}, ""},
 		"the wrong private key": {
@@ -197,20 +197,20 @@ func TestFactsRequestsThatCannotBe(t *testing.T) {
 		change func(*factsRequest)
 		says   string
 	}{
-		"no host": {func(r *factsRequest) { r.Hosts = nil }, "hosts: none is stated: state at least one"},
-		"no name": {func(r *factsRequest) { r.Hosts[0].Name = "" }, "hosts[0].name: none is stated"},
+		"no host": {func(r *factsRequest) { r.Hosts = nil }, "hosts: is missing: set at least one"},
+		"no name": {func(r *factsRequest) { r.Hosts[0].Name = "" }, "hosts[0].name: is missing"},
 		"no address": {
 			func(r *factsRequest) { r.Hosts[0].Address = "pve1" }, `hosts[0].address: "pve1" is not an IP address`,
 		},
 		"a wrong port": {func(r *factsRequest) { r.Hosts[0].Port = 70000 }, "hosts[0].port: 70000 is not a TCP port"},
 		"no host key": {
 			func(r *factsRequest) { r.Hosts[0].HostKey = "" },
-			"hosts[0].hostKey: none is stated: state what `ssh-keyscan -t ed25519 127.0.0.1` prints",
+			"hosts[0].hostKey: is missing: set what `ssh-keyscan -t ed25519 127.0.0.1` prints",
 		},
 		"no key at all": {
 			func(r *factsRequest) { r.Hosts[0].HostKey = "AAAA" }, "hosts[0].hostKey: is not a public key",
 		},
-		"no script": {func(r *factsRequest) { r.Hosts[0].Script = "" }, "hosts[0].script: none is stated"},
+		"no script": {func(r *factsRequest) { r.Hosts[0].Script = "" }, "hosts[0].script: is missing"},
 		"no time": {
 			func(r *factsRequest) { r.DialTimeout = "0s" }, `dialTimeout: "0s" is not a duration above zero`,
 		},
@@ -218,11 +218,11 @@ func TestFactsRequestsThatCannotBe(t *testing.T) {
 			func(r *factsRequest) { r.StepTimeout = "soon" }, `stepTimeout: "soon" is not a duration above zero`,
 		},
 		"a key that is none": {
-			func(r *factsRequest) { r.PrivateKey = "secret-text" }, "the private key cannot be read: state it in PEM form",
+			func(r *factsRequest) { r.PrivateKey = "secret-text" }, "the private key cannot be read: provide it in PEM form",
 		},
 		"an encrypted key": {
 			func(r *factsRequest) { r.PrivateKey = encrypted(t) },
-			"the private key is encrypted: state one without a passphrase, or add it to the SSH agent",
+			"the private key is encrypted: use one without a passphrase, or add it to the SSH agent",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -66,14 +66,14 @@ func (r *waitRequest) gpuProblems() []string {
 
 		if e.Count < 1 {
 			problems = append(
-				problems, fmt.Sprintf("%s.count: %d GPUs are nothing to wait for: state at least 1", path, e.Count),
+				problems, fmt.Sprintf("%s.count: %d GPUs are nothing to wait for: use at least 1", path, e.Count),
 			)
 		}
 
 		key := e.Node + " " + resourceOf(e)
 		if first, taken := seen[key]; taken {
 			problems = append(
-				problems, fmt.Sprintf("%s: %s of %q is already at gpus[%d]: state it once", path, resourceOf(e), e.Node, first),
+				problems, fmt.Sprintf("%s: %s of %q is already at gpus[%d]: list it once", path, resourceOf(e), e.Node, first),
 			)
 
 			continue

@@ -176,9 +176,9 @@ func TestGPUExpectationsOfARequest(t *testing.T) {
 		{Node: "w-1", Count: 2, Resource: "nvidia.com/gpu.shared"},
 	}
 	assert.Equal(t, []string{
-		`gpus[1].node: "w-9" is none of controlPlanes and workers: state the name of one`,
-		"gpus[1].count: 0 GPUs are nothing to wait for: state at least 1",
-		`gpus[2]: nvidia.com/gpu of "w-1" is already at gpus[0]: state it once`,
+		`gpus[1].node: "w-9" is none of controlPlanes and workers: use the name of one of them`,
+		"gpus[1].count: 0 GPUs are nothing to wait for: use at least 1",
+		`gpus[2]: nvidia.com/gpu of "w-1" is already at gpus[0]: list it once`,
 	}, req.gpuProblems())
 }
 

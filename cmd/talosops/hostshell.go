@@ -37,25 +37,25 @@ func (h hostShell) problems(path string) []string {
 		problems = append(problems, path+"."+field+": "+fmt.Sprintf(format, values...))
 	}
 	if h.Name == "" {
-		report("name", "none is stated: state the host's name in Proxmox")
+		report("name", "is missing: set the host's name in Proxmox")
 	}
 
 	if _, err := netip.ParseAddr(h.Address); err != nil {
-		report("address", "%q is not an IP address: state the host's", h.Address)
+		report("address", "%q is not an IP address: set the host's", h.Address)
 	}
 
 	if h.Port < 0 || h.Port > 65535 {
-		report("port", "%d is not a TCP port: state one of 1 to 65535, or leave it out for 22", h.Port)
+		report("port", "%d is not a TCP port: use 1 to 65535, or omit it for 22", h.Port)
 	}
 
 	switch _, err := h.hostKey(); {
 	case h.HostKey == "" && !h.AcceptAnyHostKey:
 		report(
-			"hostKey", "none is stated: state what `ssh-keyscan -t ed25519 %s` prints after the address, or acceptAnyHostKey",
+			"hostKey", "is missing: set what `ssh-keyscan -t ed25519 %s` prints after the address, or acceptAnyHostKey",
 			h.Address,
 		)
 	case h.HostKey != "" && err != nil:
-		report("hostKey", "is not a public key: state its type and base64 as ssh-keyscan prints them after the address")
+		report("hostKey", "is not a public key: set its type and base64 as ssh-keyscan prints them after the address")
 	}
 
 	return problems
@@ -92,12 +92,12 @@ func newHostLogin(privateKey string) (hostLogin, error) {
 		signer, err := ssh.ParsePrivateKey([]byte(privateKey))
 		if missing := new(ssh.PassphraseMissingError); errors.As(err, &missing) {
 			return hostLogin{}, errors.New(
-				"the private key is encrypted: state one without a passphrase, or add it to the SSH agent",
+				"the private key is encrypted: use one without a passphrase, or add it to the SSH agent",
 			)
 		}
 
 		if err != nil {
-			return hostLogin{}, errors.New("the private key cannot be read: state it in PEM form, as ssh-keygen writes it")
+			return hostLogin{}, errors.New("the private key cannot be read: provide it in PEM form, as ssh-keygen writes it")
 		}
 
 		return hostLogin{method: ssh.PublicKeys(signer), close: func() {}}, nil
@@ -106,7 +106,7 @@ func newHostLogin(privateKey string) (hostLogin, error) {
 	socket := os.Getenv("SSH_AUTH_SOCK")
 	if socket == "" {
 		return hostLogin{}, errors.New(
-			"there is neither a private key nor an SSH agent: state the key, or start an agent (SSH_AUTH_SOCK) and ssh-add it",
+			"there is neither a private key nor an SSH agent: set the key, or start an agent (SSH_AUTH_SOCK) and ssh-add it",
 		)
 	}
 
@@ -207,7 +207,7 @@ func (h hostShell) loginError(ctx context.Context, address string, err error) er
 	case strings.Contains(err.Error(), "host key mismatch"), strings.Contains(
 		err.Error(), "no common algorithm for host key",
 	):
-		return fmt.Errorf("%s at %s shows another host key than the stated one: compare with /etc/ssh/ssh_host_*_key.pub on the host, then correct hostKey", h.Name, address)
+		return fmt.Errorf("%s at %s shows another host key than the configured one: compare with /etc/ssh/ssh_host_*_key.pub on the host, then correct hostKey", h.Name, address)
 	case strings.Contains(err.Error(), "unable to authenticate"):
 		return fmt.Errorf(
 			"%s at %s does not let %s in with this key: add its public half to ~/.ssh/authorized_keys there", h.Name, address,
@@ -227,7 +227,7 @@ func algorithmsOf(key ssh.PublicKey) []string {
 	return []string{key.Type()}
 }
 
-// run runs a command with a script on its standard input, over a connection of its own, and returns what it printed.
+// run runs a command with a script on its standard input, over its own connection, and returns what it printed.
 func (h hostShell) run(
 	ctx context.Context, login hostLogin, limits hostLimits, command, script string,
 ) (string, error) {

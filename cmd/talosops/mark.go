@@ -10,17 +10,17 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-const markHelp = `Gives the nodes of a cluster the stated labels and taints, with the administrator's rights.
+const markHelp = `Gives the nodes of a cluster the configured labels and taints, with the administrator's rights.
 
 A node registers with its taints, and Talos keeps its labels; but no kubelet may change a worker's taints afterwards
-(NodeRestriction), nor does Talos touch a label that somebody else gave another value. This does both on nodes that run.
+(NodeRestriction), nor does Talos touch a label that someone else gave another value. This does both on nodes that run.
 
-What is stated is set. What was stated before and is not any more is removed: the annotations talos-proxmox/labels and
+What is set is set. What was set before and is not any more is removed: the annotations talos-proxmox/labels and
 talos-proxmox/taints of each node say what that was. Labels and taints of others stay. A node that has everything
 already is not written to.
 
 A node that is not registered yet is waited for. Control planes are asked on their own addresses, one that answers is
-enough. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be left out.
+enough. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted.
 What it does, and every 15 seconds what it waits for, is a line on standard error; the result is one line of JSON on
 standard output.`
 
@@ -61,12 +61,12 @@ func (r *markRequest) problems() []string {
 	for i, m := range r.Marks {
 		path := fmt.Sprintf("marks[%d]", i)
 		if m.Node == "" {
-			problems = append(problems, path+".node: none is stated: state the node's host name")
+			problems = append(problems, path+".node: is missing: set the node's host name")
 		}
 
 		if first, taken := seen[m.Node]; taken {
 			problems = append(
-				problems, fmt.Sprintf("%s.node: %q is already at marks[%d]: state each node once", path, m.Node, first),
+				problems, fmt.Sprintf("%s.node: %q is already at marks[%d]: list each node once", path, m.Node, first),
 			)
 		}
 
@@ -81,7 +81,7 @@ func (r *markRequest) problems() []string {
 
 			if slices.ContainsFunc(m.Taints[:j], func(other taint) bool { return identity(other) == identity(t) }) {
 				problems = append(
-					problems, fmt.Sprintf("%s.taints[%d]: there is one with this key and effect already: state each once", path, j),
+					problems, fmt.Sprintf("%s.taints[%d]: there is one with this key and effect already: list each once", path, j),
 				)
 			}
 		}

@@ -42,7 +42,7 @@ func (m *marker) mark(ctx context.Context) error {
 		return current, len(current.open()) == 0
 	})
 	if err == nil {
-		m.print(fmt.Sprintf("labels and taints of nodes as stated: %d", len(m.req.Marks)))
+		m.print(fmt.Sprintf("labels and taints of nodes are up to date: %d", len(m.req.Marks)))
 	}
 
 	return err

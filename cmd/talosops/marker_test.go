@@ -88,12 +88,12 @@ func TestNodesAreMarkedAsTheyRegister(t *testing.T) {
 		}
 		said, err := runMarker(t.Context(), markRequestOf("w-1", "w-2"), api)
 		require.NoError(t, err)
-		assert.Equal(t, map[string]int{"w-1": 1, "w-2": 1}, api.patched, "each node once, and nobody else's")
+		assert.Equal(t, map[string]int{"w-1": 1, "w-2": 1}, api.patched, "each node once, and no one else's")
 		assert.ElementsMatch(t, []string{
 			"w-1: labels and taints: 1 label set",
 			"waits: w-2: labels and taints: its node is not registered",
 			"w-2: labels and taints: 1 label set",
-			"labels and taints of nodes as stated: 2",
+			"labels and taints of nodes are up to date: 2",
 		}, strings.Split(strings.TrimSpace(said), "\n"))
 	})
 }
@@ -161,8 +161,8 @@ func TestRequestsToMark(t *testing.T) {
 
 	err := readRequest(strings.NewReader(text), "talosops mark", &markRequest{})
 	for _, problem := range []string{
-		"kubeconfig: it is not a kubeconfig", `marks[1].node: "a" is already at marks[0]: state each node once`,
-		"marks[2].node: none is stated",
+		"kubeconfig: it is not a kubeconfig", `marks[1].node: "a" is already at marks[0]: list each node once`,
+		"marks[2].node: is missing",
 		"marks[3].taints[0]: it needs a key and an effect",
 		"marks[3].taints[2]: there is one with this key and effect already",
 	} {
@@ -205,7 +205,7 @@ func TestMarkTalksToTheKubernetesAPI(t *testing.T) {
 	}}, never, "--interval", "1ms")
 	require.NoError(t, err, stderr)
 	assert.Equal(t, `{"marked":["w-1"]}`+"\n", stdout)
-	assert.Equal(t, "waits: w-1: labels and taints: the node was changed meanwhile\nw-1: labels and taints: 1 taint set\nlabels and taints of nodes as stated: 1\n", stderr)
+	assert.Equal(t, "waits: w-1: labels and taints: the node was changed meanwhile\nw-1: labels and taints: 1 taint set\nlabels and taints of nodes are up to date: 1\n", stderr)
 
 	want := `/api/v1/nodes/w-1 application/merge-patch+json {"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/taints":"[\"dedicated:NoSchedule\"]"}},` +
 		`"spec":{"taints":[{"key":"a","effect":"NoExecute","timeAdded":"2026-11-21T00:00:00Z"},{"key":"dedicated","value":"db","effect":"NoSchedule"}]}}`

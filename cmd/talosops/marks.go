@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Annotations of a node: the keys of the labels, and the taints as key:Effect, that were stated last. Kubernetes' own
+// Annotations of a node: the keys of the labels, and the taints as key:Effect, that were set last. Kubernetes' own
 // bookkeeping, by field managers, knows the list of taints only as a whole, and Talos keeps its own in annotations,
 // too.
 const (
@@ -95,7 +95,7 @@ func compareMarks(n markedNode, stated marks) (*nodePatch, string) {
 	}
 
 	if len(patch.Metadata.Annotations)+len(patch.Metadata.Labels) == 0 && patch.Spec == nil {
-		return nil, "as stated"
+		return nil, "up to date"
 	}
 
 	return &patch, changeNote(set, removed)
@@ -140,7 +140,7 @@ func encode(t taint) json.RawMessage {
 	return text
 }
 
-// stated is what an annotation says was stated last; anything but a list counts as nothing.
+// stated is what an annotation says was set last; anything but a list counts as nothing.
 func (n markedNode) stated(annotation string) []string {
 	var list []string
 	if json.Unmarshal([]byte(n.Annotations[annotation]), &list) != nil {
@@ -187,7 +187,7 @@ func changeNote(set, removed counts) string {
 	}
 
 	if len(parts) == 0 {
-		return "as stated"
+		return "up to date"
 	}
 
 	return strings.Join(parts, ", ")

@@ -44,19 +44,19 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 		patch  string // without the version; empty = none
 		note   string
 	}{
-		"nothing is stated, and nothing was": {
-			nodeObject(t, map[string]string{"theirs": "y"}, nil, theirs), marks{}, "", "as stated",
+		"nothing is set, and nothing was": {
+			nodeObject(t, map[string]string{"theirs": "y"}, nil, theirs), marks{}, "", "up to date",
 		},
 		"all is there and known": {
 			nodeObject(t, tier, remembered, notReady, dedicated),
 			marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
-			"", "as stated",
+			"", "up to date",
 		},
 		"a node that registered with all of it": {
 			nodeObject(t, tier, nil, dedicated),
 			marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
 			`{"metadata":{"annotations":{"talos-proxmox/labels":"[\"tier\"]","talos-proxmox/taints":"[\"dedicated:NoSchedule\"]"}}}`,
-			"as stated",
+			"up to date",
 		},
 		"a node that runs and lacks it": {
 			nodeObject(t, nil, nil, notReady),
@@ -82,19 +82,19 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 			`{"metadata":{"annotations":{"talos-proxmox/taints":"[\"dedicated:NoExecute\"]"}},"spec":{"taints":[{"key":"dedicated","value":"db","effect":"NoExecute"}]}}`,
 			"1 taint set, 1 taint removed",
 		},
-		"no longer stated": {
+		"no longer set": {
 			nodeObject(t, tier, remembered, theirs, dedicated, notReady),
 			marks{},
 			`{"metadata":{"labels":{"tier":null},"annotations":{"talos-proxmox/labels":null,"talos-proxmox/taints":null}},"spec":{"taints":[` + theirs + `,` + notReady + `]}}`,
 			"1 label removed, 1 taint removed",
 		},
-		"no longer stated, and gone already": {
+		"no longer set, and gone already": {
 			nodeObject(t, nil, remembered),
 			marks{},
-			`{"metadata":{"annotations":{"talos-proxmox/labels":null,"talos-proxmox/taints":null}}}`, "as stated",
+			`{"metadata":{"annotations":{"talos-proxmox/labels":null,"talos-proxmox/taints":null}}}`, "up to date",
 		},
-		"a note that somebody spoilt": {
-			nodeObject(t, tier, map[string]string{labelsAnnotation: "tier"}), marks{}, "", "as stated",
+		"a note that someone spoilt": {
+			nodeObject(t, tier, map[string]string{labelsAnnotation: "tier"}), marks{}, "", "up to date",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

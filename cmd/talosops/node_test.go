@@ -126,11 +126,11 @@ func (n *talosNode) isWaiting() bool {
 	return n.waits
 }
 
-// serveTalos serves the Talos API of a node on a loopback address of its own.
+// serveTalos serves the Talos API of a node on its own loopback address.
 func serveTalos(t *testing.T, talos *authority, n *talosNode) (address string) {
 	t.Helper()
 
-	// The Talos port is fixed, so the address has to be free.
+	// The Talos port is fixed, so the address must be free.
 	var ln net.Listener
 
 	for range 100 {
@@ -209,7 +209,7 @@ func run(t *testing.T, verb string, req any, until string, args ...string) (stdo
 	return out.String(), progress.String(), err
 }
 
-// never is no part of any progress.
+// never is not part of any progress.
 const never = "\x00"
 
 // assertNoSecrets looks for every long word of the configurations.

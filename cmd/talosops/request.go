@@ -166,7 +166,7 @@ func parseDuration(field, text string, otherwise time.Duration, problems *[]stri
 	duration, err := time.ParseDuration(text)
 	if err != nil || duration <= 0 {
 		*problems = append(
-			*problems, fmt.Sprintf("%s: %q is not a duration above zero: state it like 15m or 2s", field, text),
+			*problems, fmt.Sprintf("%s: %q is not a duration above zero: write it like 15m or 2s", field, text),
 		)
 
 		return otherwise
@@ -197,13 +197,13 @@ func talosconfigProblems(talosconfig string) []string {
 	return nil
 }
 
-// nodeProblems looks at the control planes and at further groups of nodes; each node may be stated once in all of them.
+// nodeProblems looks at the control planes and at further groups of nodes; each node may be set once in all of them.
 func nodeProblems(controlPlanes []node, further ...group) []string {
 	var problems []string
 
 	report := func(format string, values ...any) { problems = append(problems, fmt.Sprintf(format, values...)) }
 	if len(controlPlanes) == 0 {
-		report("controlPlanes: none is stated: state at least one")
+		report("controlPlanes: is missing: set at least one")
 	}
 
 	seen := map[string]string{}
@@ -212,17 +212,17 @@ func nodeProblems(controlPlanes []node, further ...group) []string {
 		for i, n := range g.nodes {
 			path := fmt.Sprintf("%s[%d]", g.field, i)
 			if n.Name == "" {
-				report("%s.name: none is stated: state the node's host name", path)
+				report("%s.name: is missing: set the node's host name", path)
 			}
 
 			if _, err := netip.ParseAddr(n.Address); err != nil {
-				report("%s.address: %q is not an IP address: state the node's own, without a prefix length", path, n.Address)
+				report("%s.address: %q is not an IP address: set the node's own, without a prefix length", path, n.Address)
 			}
 
 			for _, key := range []struct{ field, value string }{{"name", n.Name}, {"address", n.Address}} {
 				first, taken := seen[key.field+"="+key.value]
 				if taken && key.value != "" {
-					report("%s.%s: %q is already at %s: state each node once", path, key.field, key.value, first)
+					report("%s.%s: %q is already at %s: list each node once", path, key.field, key.value, first)
 
 					continue
 				}

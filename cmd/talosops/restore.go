@@ -22,7 +22,7 @@ const restoreHelp = `Restores etcd from a snapshot, for a cluster whose etcd has
 
 It refuses while etcd is healthy. The snapshot is decrypted and checked before any machine is touched. Then:
   1. every control plane has to answer: one that is silent could come back with the old data. One that is gone for good
-     has to be taken out of the configuration first;
+     must be taken out of the configuration first;
   2. while none of them has seen a leader for a minute, control planes that have data of etcd are wiped (their EPHEMERAL
      partition: data of etcd, logs, images; the machine
      configuration stays) and boot, all at once;
@@ -32,11 +32,11 @@ It refuses while etcd is healthy. The snapshot is decrypted and checked before a
   4. the others join.
 What was written after the snapshot is lost. Nodes and pods reconcile by themselves afterwards.
 
-confirm has to be the cluster's name. An interrupted restore may be repeated: it resumes at what it finds, and says that
+confirm must be the cluster's name. An interrupted restore may be repeated: it resumes at what it finds, and says that
 etcd is healthy once the cluster has begun from the snapshot. No pulumi up may run meanwhile: it would begin a new,
 empty cluster as soon as no control plane has data.
 
-The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be left out. The result
+The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted. The result
 is one line of JSON on standard output.`
 
 const restoreExample = `  talosops restore --timeout 30m < request.json
@@ -68,15 +68,15 @@ type restoreRequest struct {
 func (r *restoreRequest) problems() []string {
 	problems := slices.Concat(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes))
 	if r.Snapshot == "" {
-		problems = append(problems, "snapshot: none is stated: state the path of a snapshot")
+		problems = append(problems, "snapshot: is missing: set the path of a snapshot")
 	}
 
 	switch {
 	case r.Cluster == "":
-		problems = append(problems, "cluster: none is stated: state the cluster's name")
+		problems = append(problems, "cluster: is missing: set the cluster's name")
 	case r.Confirm != r.Cluster:
 		problems = append(problems, fmt.Sprintf(
-			"confirm: %q is not the cluster's name: a restore loses what was written since the snapshot; state %q to confirm it",
+			"confirm: %q is not the cluster's name: a restore loses what was written since the snapshot; set %q to confirm it",
 			r.Confirm, r.Cluster))
 	}
 
@@ -219,7 +219,7 @@ func (r *restorer) round(ctx context.Context) (report, bool) {
 		return current, true
 	case healthy >= 0 && !r.tried:
 		r.failed = fmt.Errorf(
-			"somebody began a new, empty cluster on %s before the snapshot was there (a pulumi up?): end that, "+
+			"someone began a new, empty cluster on %s before the snapshot was there (a pulumi up?): end that, "+
 				"wipe its EPHEMERAL partition with talosctl reset, then run the same again",
 			looked[healthy].Name,
 		)
@@ -275,7 +275,7 @@ func (r *restorer) lookAt(ctx context.Context, n node) seen {
 
 	s.status, err = call(ctx, func(ctx context.Context) (etcdStatus, error) { return r.talos.etcdStatus(ctx, n.Address) })
 	if s.runs = err == nil; s.runs {
-		// Without a leader nobody tells the members.
+		// Without a leader no one tells the members.
 		s.members, _ = call(ctx, func(ctx context.Context) ([]member, error) { return r.talos.members(ctx, n.Address) })
 	}
 

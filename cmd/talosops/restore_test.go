@@ -161,7 +161,7 @@ func TestEtcdIsRestored(t *testing.T) {
 		"when a machine boots late": {
 			func(c *lostCluster) { c.booting["127.0.9.2"] = time.Now().Add(5 * time.Minute) }, all,
 		},
-		"when a wipe has to be asked for again": {
+		"when a wipe must be asked for again": {
 			func(c *lostCluster) { c.wipes["127.0.9.2"] = errors.New("locked") },
 			[]string{"wipe 127.0.9.1", "wipe 127.0.9.3", "wipe 127.0.9.2", "recover 127.0.9.1"},
 		},
@@ -215,7 +215,7 @@ func TestARestoreRefuses(t *testing.T) {
 			},
 			wants: "file: the snapshot is damaged: its digest does not fit its content: choose another one",
 		},
-		"a cluster that somebody else begins meanwhile": {
+		"a cluster that someone else begins meanwhile": {
 			change: func(c *lostCluster, _ *restorer) {
 				clear(c.data)
 				c.recovers = make([]error, 0)
@@ -224,7 +224,7 @@ func TestARestoreRefuses(t *testing.T) {
 
 				time.AfterFunc(150*time.Second, func() { c.data["127.0.9.1"], c.leader = true, true })
 			},
-			wants: "somebody began a new, empty cluster on cp-1 before the snapshot was there",
+			wants: "someone began a new, empty cluster on cp-1 before the snapshot was there",
 			did:   []string{"wipe 127.0.9.3"},
 		},
 	} {
@@ -249,6 +249,6 @@ func TestARestoreIsConfirmedByTheClustersName(t *testing.T) {
 		"cluster": "prod", "confirm": "yes", "identities": "AGE-SECRET-KEY-1QQ",
 	}, "")
 	require.EqualError(t, err, `the request has 2 problems:
-  snapshot: none is stated: state the path of a snapshot
-  confirm: "yes" is not the cluster's name: a restore loses what was written since the snapshot; state "prod" to confirm it`)
+  snapshot: is missing: set the path of a snapshot
+  confirm: "yes" is not the cluster's name: a restore loses what was written since the snapshot; set "prod" to confirm it`)
 }

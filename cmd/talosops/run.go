@@ -6,7 +6,7 @@ const runHelp = `Runs a command in a Proxmox host's shell, with a script on its 
 command prints.
 
 The request comes as JSON on standard input; dialTimeout (default 15s) bounds connecting, stepTimeout (default 2m) the
-command. Without privateKey the SSH agent is asked.`
+command. Without privateKey the SSH agent is used.`
 
 const runExample = `  talosops run < request.json
 
@@ -39,7 +39,7 @@ func (r *runRequest) check() error {
 
 	problems = append(problems, r.Host.problems("host")...)
 	if r.Command == "" {
-		problems = append(problems, "command: none is stated: state what the host's shell runs")
+		problems = append(problems, "command: is missing: set what the host's shell runs")
 	}
 
 	return requestError(problems)

@@ -78,8 +78,8 @@ func TestRunSaysAllThatIsWrongWithItsRequest(t *testing.T) {
 	require.Error(t, err)
 
 	for _, problem := range []string{
-		"dialTimeout: ", "stepTimeout: ", "host.name: none is stated", `host.address: "pve1" is not an IP address`,
-		"host.hostKey: none is stated", "command: none is stated",
+		"dialTimeout: ", "stepTimeout: ", "host.name: is missing", `host.address: "pve1" is not an IP address`,
+		"host.hostKey: is missing", "command: is missing",
 	} {
 		assert.Contains(t, err.Error(), problem)
 	}

@@ -27,7 +27,7 @@ would not start: a reboot is pending, a GPU is bound to a driver of the host's, 
 that the host needs.
 
 The request comes as JSON on standard input; dialTimeout (default 15s), stepTimeout (default 2m), waitTimeout and
-rebootTimeout (default 15m) may be left out. Without privateKey the SSH agent is asked. The host's facts go to standard
+rebootTimeout (default 15m) can be omitted. Without privateKey the SSH agent is used. The host's facts go to standard
 output, what is done to standard error.`
 
 const settleExample = `  talosops settle < request.json
@@ -48,7 +48,7 @@ const (
 	waitReport = time.Minute
 )
 
-// settleRequest says which host, and what has to be true of it; the private key is a secret and must not appear in any
+// settleRequest says which host, and what must be true of it; the private key is a secret and must not appear in any
 // message.
 type settleRequest struct {
 	request.Settle
@@ -67,7 +67,7 @@ func (r *settleRequest) check() error {
 
 	problems = append(problems, hostShell{r.Host.Shell}.problems("host")...)
 	if r.Host.Script == "" {
-		problems = append(problems, "host.script: none is stated: state the script of the host's preparation")
+		problems = append(problems, "host.script: is missing: set the script of the host's preparation")
 	}
 
 	return requestError(problems)
@@ -295,7 +295,7 @@ func (s *settler) judge(facts *host.Facts) error {
 
 	remedy := "reboot it when it suits, then run this again"
 	if !facts.RebootHelps() {
-		remedy = "mend that, then run this again"
+		remedy = "fix that, then run this again"
 	} else if running := facts.Running(); len(running) > 0 {
 		remedy = fmt.Sprintf("reboot it when it suits (%s run on it), then run this again", strings.Join(running, ", "))
 	}

@@ -30,7 +30,7 @@ type reply struct {
 	took    time.Duration
 }
 
-// scriptedHost answers each action with the next of its replies, and with the last of them for ever.
+// scriptedHost answers each action with the next of its replies, and with the last of them forever.
 type scriptedHost struct {
 	replies map[string][]reply
 	calls   []string
@@ -361,6 +361,6 @@ func TestSettleAsAVerb(t *testing.T) {
 	assert.Equal(t, []string{"facts", "facts", "reboot", "facts"}, h.asked())
 
 	_, _, err = run(t, "settle", &settleRequest{Settle: request.Settle{Host: request.Host{}}}, never)
-	require.ErrorContains(t, err, "host.name: none is stated")
-	require.ErrorContains(t, err, "host.script: none is stated")
+	require.ErrorContains(t, err, "host.name: is missing")
+	require.ErrorContains(t, err, "host.script: is missing")
 }

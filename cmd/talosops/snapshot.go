@@ -53,17 +53,17 @@ func (r *snapshotRequest) problems() []string {
 	problems := slices.Concat(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes))
 	if r.Name == "" || strings.ContainsRune(r.Name, filepath.Separator) {
 		problems = append(
-			problems, fmt.Sprintf("name: %q cannot begin a file's name: state that of the stack and the cluster", r.Name),
+			problems, fmt.Sprintf("name: %q cannot begin a file's name: use that of the stack and the cluster", r.Name),
 		)
 	}
 
 	if r.Directory == "" {
-		problems = append(problems, "directory: none is stated: state where snapshots are kept")
+		problems = append(problems, "directory: is missing: set where snapshots are kept")
 	}
 
 	if len(r.Recipients) == 0 {
 		problems = append(
-			problems, "recipients: none is stated: state at least one public key of age (age-keygen makes a pair)",
+			problems, "recipients: is missing: set at least one public key of age (age-keygen makes a pair)",
 		)
 	}
 
@@ -74,7 +74,7 @@ func (r *snapshotRequest) problems() []string {
 	}
 
 	if r.Keep < 0 {
-		problems = append(problems, fmt.Sprintf("keep: %d is no number of snapshots: state 0 for all, or more", r.Keep))
+		problems = append(problems, fmt.Sprintf("keep: %d is not a number of snapshots: use 0 for all, or more", r.Keep))
 	}
 
 	return problems

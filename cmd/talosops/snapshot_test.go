@@ -211,8 +211,8 @@ func TestRequestsForSnapshotsAreJudged(t *testing.T) {
 		"name": "a/b", "recipients": []string{"AGE-SECRET-KEY-1QQQQ"}, "keep": -1,
 	}, "")
 	require.EqualError(t, err, `the request has 4 problems:
-  name: "a/b" cannot begin a file's name: state that of the stack and the cluster
-  directory: none is stated: state where snapshots are kept
-  recipients[0]: is a secret key, which must not stand here: state the public key of a new pair (age-keygen makes one)
-  keep: -1 is no number of snapshots: state 0 for all, or more`)
+  name: "a/b" cannot begin a file's name: use that of the stack and the cluster
+  directory: is missing: set where snapshots are kept
+  recipients[0]: is a secret key, which must not stand here: set the public key of a new pair (age-keygen makes one)
+  keep: -1 is not a number of snapshots: use 0 for all, or more`)
 }

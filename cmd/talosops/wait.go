@@ -25,7 +25,7 @@ extension with the kernel modules and its flavour, the loaded modules, the conta
 the device plugin and what its pod says.
 
 Every node is asked on its own address. The request comes as JSON on standard input; kubernetesVersion, versions, gpus,
-timeout (default 15m) and interval (default 2s) may be left out. What it does, and every 15 seconds what it waits for,
+timeout (default 15m) and interval (default 2s) can be omitted. What it does, and every 15 seconds what it waits for,
 is a line on standard error; the result is one line of JSON on standard output. At its limit the command names what each
 node misses and ends with status 1.`
 
@@ -68,7 +68,7 @@ func (r *waitRequest) unknownNode(name string) (problem string) {
 		return ""
 	}
 
-	return fmt.Sprintf("%q is none of controlPlanes and workers: state the name of one", name)
+	return fmt.Sprintf("%q is none of controlPlanes and workers: use the name of one of them", name)
 }
 
 func newWait() *cobra.Command {

@@ -22,7 +22,7 @@ import (
 // testVIP is in certificates and the kubeconfig; nothing listens there, as before the VIP is up.
 const testVIP = "127.250.250.250"
 
-// startNode serves the Talos and the Kubernetes API of one control plane on a loopback address of its own, and returns
+// startNode serves the Talos and the Kubernetes API of one control plane on its own loopback address, and returns
 // the address and the port of the Kubernetes API.
 func startNode(t *testing.T, talos, kubernetes *authority, handler http.Handler) (address, port string) {
 	t.Helper()
@@ -111,7 +111,7 @@ func TestWaitNamesWhatRealConnectionsSay(t *testing.T) {
 			func(*waitRequest) {},
 			"cp-1: Kubernetes API: is not ready on " + address + ": 500 Internal Server Error: etcd failed: reason withheld",
 		},
-		"nobody at the address": {
+		"no one at the address": {
 			func(r *waitRequest) { r.Workers = []node{{Name: "w-1", Address: "127.0.0.253"}} },
 			"w-1: services: Talos does not answer on 127.0.0.253: dial tcp 127.0.0.253:50000: connect: connection refused",
 		},
@@ -170,8 +170,8 @@ func TestWaitReportsABadRequest(t *testing.T) {
 			nil,
 			[]string{
 				"the request has 10 problems", `versions[0].node: "w-2" is none of`, `timeout: "soon"`, `interval: "2"`,
-				"talosconfig: it is not", "kubeconfig: it is not", "controlPlanes: none is stated",
-				`workers[0].address: "127.0.9.4/24"`, "workers[1].name: none", `workers[2].name: "w-1" is already at workers[0]`,
+				"talosconfig: it is not", "kubeconfig: it is not", "controlPlanes: is missing",
+				`workers[0].address: "127.0.9.4/24"`, "workers[1].name: is missing", `workers[2].name: "w-1" is already at workers[0]`,
 				`workers[2].address: "127.0.9.5" is already at workers[1]`,
 			},
 		},

@@ -55,13 +55,13 @@ func machines() map[string]machine {
 			zfs: true, gpu: true, files: map[string]string{vfioFile: "", zfsFile: "", "etc/modprobe.d/blacklist-gpu.conf": ""},
 		},
 		"GRUB without a line for the kernel": {loader: "grub", gpu: true, cmdline: "GRUB_DEFAULT=0"},
-		"half of it was done by hand": {
+		"half of it was done manually": {
 			gpu:     true,
 			zfs:     true,
 			cmdline: zfsRoot + " iommu=pt\n",
 			files:   map[string]string{"etc/modules-load.d/vfio.conf": "vfio\n"},
 		},
-		"another device is bound by hand": {
+		"another device is bound manually": {
 			gpu: true, files: map[string]string{vfioFile: "options vfio-pci ids=8086:1521\n"},
 		},
 		"little memory: the ARC's minimum is in the way": {zfs: true, memory: 600},
@@ -204,7 +204,7 @@ func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 			},
 			calls: []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
 		},
-		"ids that are bound by hand are bound with ours": {
+		"ids that are bound manually are bound with ours": {
 			machine: machine{gpu: true, files: map[string]string{"etc/modprobe.d/nic.conf": "options vfio-pci ids=8086:1521\n"}},
 			files: map[string]string{
 				vfioFile: block +
@@ -213,7 +213,7 @@ func TestHostScriptWritesWhatIsWanted(t *testing.T) {
 			},
 			calls: []string{"proxmox-boot-tool refresh", "update-initramfs -u -k all"},
 		},
-		"what was done by hand is left alone": {
+		"what was done manually is left alone": {
 			machine: machine{gpu: true, cmdline: zfsRoot + " iommu=pt\n", files: map[string]string{
 				vfioFile:                            "options  vfio_pci ids=10de:27b0,10de:22bc\nsoftdep nouveau pre: vfio-pci\nsoftdep snd_hda_intel pre: vfio-pci\n",
 				"etc/modules-load.d/vfio.conf":      "vfio\nvfio_iommu_type1\nvfio-pci\n",

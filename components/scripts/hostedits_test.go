@@ -40,7 +40,7 @@ func TestHandEdits(t *testing.T) {
 		},
 		"the file is removed":                       {"-", "-", true, zfsBlock, "-"},
 		"the file is removed that was there before": {"# old\n", "-", true, zfsBlock, "-"},
-		"the wanted line is written by hand": {
+		"the wanted line is written manually": {
 			"-", "options zfs zfs_arc_max=10307502080\n", true, "options zfs zfs_arc_max=10307502080\n",
 			"options zfs zfs_arc_max=10307502080\n",
 		},

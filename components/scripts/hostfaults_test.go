@@ -374,7 +374,7 @@ func TestRunsOnOneHostGoOneAfterTheOther(t *testing.T) {
 	require.NoError(t, first.Wait())
 }
 
-// waitedFor says whether somebody waits for the lock of a file, as the kernel lists it: "2: -> FLOCK  ADVISORY  WRITE
+// waitedFor says whether someone waits for the lock of a file, as the kernel lists it: "2: -> FLOCK  ADVISORY  WRITE
 // 4711 fe:00:1234 0 EOF".
 func waitedFor(t *testing.T, file string) bool {
 	t.Helper()

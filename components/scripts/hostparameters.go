@@ -8,7 +8,7 @@ import (
 )
 
 // HostParameters are what the host script has to know of a host as it is planned. Owner is the stack: project/stack.
-// With running, the running system has to be as wanted, too, not only the files: machines of the plan need it, or the
+// With running, the running system must be as wanted, too, not only the files: machines of the plan need it, or the
 // host is rebooted where that helps.
 func HostParameters(h spec.Host, owner string, running bool) []Parameter {
 	addresses := make([]string, 0, len(h.GPUs))

@@ -73,7 +73,7 @@ func (s Subject) missing(operation string) string {
 		things = append(
 			things,
 			fmt.Sprintf(
-				"its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or state another "+
+				"its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or choose another "+
 					"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: machines that run stay, unless they are linked clones)",
 				s.Template, s.Template,
 			),
@@ -98,14 +98,14 @@ func (s Subject) missing(operation string) string {
 }
 
 // otherDatastore is advice with a price: a pool has one datastore.
-const otherDatastore = "state another datastore, which moves the disks of all machines that the pool has"
+const otherDatastore = "choose another datastore, which moves the disks of all machines that the pool has"
 
 // HeldBy says who has the subject's VMID, and what to do.
 func HeldBy(s Subject) string { return s.taken() }
 
 // taken is what to do about a VMID that another machine has.
 func (s Subject) taken() string {
-	alone := fmt.Sprintf("state a free VMID for %s alone, nodes.<n>.vmid of its pool", s.Name)
+	alone := fmt.Sprintf("set a free VMID for %s alone, nodes.<n>.vmid of its pool", s.Name)
 
 	removed := fmt.Sprintf("`make recover STACK=%s VMID=%d` removes it", s.Stack, s.VMID)
 	switch h := s.Holder; {
@@ -186,7 +186,7 @@ var rows = []row{
 	},
 	{says(`protection mode enabled`), func(s Subject, _ string, _ []string) string {
 		return fmt.Sprintf(
-			"somebody protected it in Proxmox: ask who. If it may go with its data, `qm set %d --protection 0` on %s", s.VMID,
+			"someone protected it in Proxmox: ask who. If it may go with its data, `qm set %d --protection 0` on %s", s.VMID,
 			s.host(),
 		)
 	}},
@@ -210,12 +210,12 @@ var rows = []row{
 			"the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines keep running meanwhile",
 		),
 	},
-	// A connection that nobody takes is to the host of the endpoint, or of a shell; one that Proxmox itself cannot make
+	// A connection that no one takes is to the host of the endpoint, or of a shell; one that Proxmox itself cannot make
 	// is to the machine's host.
 	{says(
 		`dial tcp ([^ ]+:\d+): .*(?:connection refused|i/o timeout|no route to host)`,
 	), func(_ Subject, _ string, match []string) string {
-		return fmt.Sprintf("nobody answers at %s: look at its network and services first (`systemctl status pveproxy ssh`); a restart of the host stops the machines on it", match[1])
+		return fmt.Sprintf("nothing answers at %s: look at its network and services first (`systemctl status pveproxy ssh`); a restart of the host stops the machines on it", match[1])
 	}},
 	{says(
 		`No route to host|HTTP 59[5-9] response|connection refused|i/o timeout`,
@@ -229,7 +229,7 @@ var rows = []row{
 		return fmt.Sprintf("a file that this stack did not make is in the way. Where no machine uses it (`grep -r %s /etc/pve/nodes` says nothing), remove %s on %s",
 			match[1][strings.LastIndex(match[1], "/")+1:], match[1], s.host())
 	}},
-	{says(`shrink|is lower than current size`), text("disks only grow: state at least the size that it has")},
+	{says(`shrink|is lower than current size`), text("disks only grow: use at least the size that it has")},
 	{says(`PCI device mapping (not found for|invalid)`), func(s Subject, _ string, _ []string) string {
 		return fmt.Sprintf("the GPU is not where the stack file says: compare hosts[].gpus[].pci with `lspci -Dnn` on %s and correct it there; the PCI mapping follows", s.host())
 	}},

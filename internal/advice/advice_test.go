@@ -78,7 +78,7 @@ func TestFor(t *testing.T) {
 		},
 		"an endpoint that is away": {
 			"create", "dial tcp 10.0.0.2:8006: connect: connection refused",
-			"nobody answers at 10.0.0.2:8006: look at its network",
+			"nothing answers at 10.0.0.2:8006: look at its network",
 		},
 		"what only root may":          {"update", "Permission check failed (user != root@pam)", "only root@pam"},
 		"a file in the way":           {"create", "refusing to override existing file '/var/lib/vz/template/iso/t.img'", "Where no machine uses it (`grep -r t.img /etc/pve/nodes` says nothing), remove /var/lib/vz/template/iso/t.img on pve1"},
@@ -134,17 +134,17 @@ func TestWhoHasAVMID(t *testing.T) {
 		},
 		"another machine of the stack": {
 			&advice.Holder{Name: "one-general-9", Host: "pve2", Owner: "acme/talos-proxmox/prod", Ours: true},
-			"VM 3000 is one-general-9 on pve2, and belongs to the stack acme/talos-proxmox/prod: leave it, and state a free VMID for one-general-1 alone, nodes.<n>.vmid of its pool.",
+			"VM 3000 is one-general-9 on pve2, and belongs to the stack acme/talos-proxmox/prod: leave it, and set a free VMID for one-general-1 alone, nodes.<n>.vmid of its pool.",
 		},
 		"another stack's": {
 			&advice.Holder{Name: "one-general-1", Host: "pve2", Owner: "acme/talos-proxmox/dev"},
-			"belongs to the stack acme/talos-proxmox/dev: leave it, and state a free VMID for one-general-1 alone",
+			"belongs to the stack acme/talos-proxmox/dev: leave it, and set a free VMID for one-general-1 alone",
 		},
-		"somebody's": {
+		"someone's": {
 			&advice.Holder{Name: "db", Host: "pve2"},
-			"VM 3000 is db on pve2, and no stack made it: leave it, and state a free VMID for one-general-1 alone, nodes.<n>.vmid of its pool.",
+			"VM 3000 is db on pve2, and no stack made it: leave it, and set a free VMID for one-general-1 alone, nodes.<n>.vmid of its pool.",
 		},
-		"nobody knows": {nil, "If it is one-general-1 and names this stack, an interrupted run left it, and `make recover STACK=prod VMID=3000` removes it. Any other stays: state"},
+		"no one knows": {nil, "If it is one-general-1 and names this stack, an interrupted run left it, and `make recover STACK=prod VMID=3000` removes it. Any other stays: set"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -179,7 +179,7 @@ func TestAdviceThatHarms(t *testing.T) {
 		"PCI device mapping invalid",
 	} {
 		said, _ := advice.For(subject, "create", message)
-		assert.NotContains(t, said, "qm destroy", "the machine may be somebody's")
+		assert.NotContains(t, said, "qm destroy", "the machine may be someone's")
 		assert.NotContains(t, said, "Resource Mappings", "Pulumi would put the mapping back")
 		assert.NotContains(t, said, "power", "machines run on the host")
 

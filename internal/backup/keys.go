@@ -19,13 +19,13 @@ const secretKey = "AGE-SECRET-KEY-" //nolint:gosec // what keys begin with
 func CheckRecipient(text string) error {
 	if strings.HasPrefix(strings.ToUpper(strings.TrimSpace(text)), secretKey) {
 		return errors.New(
-			"is a secret key, which must not stand here: state the public key of a new pair (age-keygen makes one)",
+			"is a secret key, which must not stand here: set the public key of a new pair (age-keygen makes one)",
 		)
 	}
 
 	keys, err := age.ParseRecipients(strings.NewReader(text))
 	if err != nil || len(keys) != 1 {
-		return errors.New("is not a public key of age: state it as age-keygen prints it, age1 and 58 characters")
+		return errors.New("is not a public key of age: write it as age-keygen prints it, age1 and 58 characters")
 	}
 
 	return nil
@@ -35,7 +35,7 @@ func CheckRecipient(text string) error {
 func Recipients(texts []string) ([]age.Recipient, error) {
 	if len(texts) == 0 {
 		return nil, errors.New(
-			"there is no public key to encrypt a backup to: state one in backup.recipients (age-keygen makes a pair)",
+			"there is no public key to encrypt a backup to: use one in backup.recipients (age-keygen makes a pair)",
 		)
 	}
 

@@ -25,7 +25,7 @@ func (m *monitor) RegisterResourceHook(
 	return &emptypb.Empty{}, nil
 }
 
-// runHooks runs what has to be done before a resource is made, or after it was updated.
+// runHooks runs what must be done before a resource is made, or after it was updated.
 func (m *monitor) runHooks(ctx context.Context, urn string, request *pulumirpc.RegisterResourceRequest) error {
 	var names []string
 	if m.recorder.options.Hooks {

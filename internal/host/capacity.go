@@ -212,7 +212,7 @@ func (p Pool) advice(pve string) []string {
 	for _, vdev := range p.Vdevs {
 		switch {
 		case strings.HasPrefix(vdev, "raidz"), strings.HasPrefix(vdev, "draid"):
-			say("%s is no mirror; VM disks write small blocks at random, which raidz is slow at and wastes room with: pools for VMs are made of mirrors", vdev)
+			say("%s is not a mirror; VM disks write small blocks at random, which raidz is slow at and wastes room with: pools for VMs are made of mirrors", vdev)
 		case !strings.HasPrefix(vdev, "mirror"):
 			say("%s stands alone, and its data is lost with it: zpool attach %s %s <second disk>", vdev, p.Name, vdev)
 		}

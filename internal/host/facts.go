@@ -30,7 +30,7 @@ type Facts struct {
 type System struct {
 	Hostname string `json:"hostname"` // without its domain
 	Node     string `json:"node"`     // what Proxmox' API calls it; empty where Proxmox does not run
-	// what has to be written for the whole Proxmox cluster can be; true for a host that stands alone
+	// what must be written for the whole Proxmox cluster can be; true for a host that stands alone
 	Quorate      bool   `json:"quorate"`
 	PVE          string `json:"pve"`       // 9.1.1
 	Kernel       string `json:"kernel"`    // of the running system
@@ -139,7 +139,7 @@ func Parse(document []byte) (*Facts, error) {
 	return facts, nil
 }
 
-// ChangeReboot stands among the changes where the running system is not as wanted and has to be.
+// ChangeReboot stands among the changes where the running system is not as wanted and must be.
 const ChangeReboot = "reboot"
 
 // NextRevision is the revision that the host has after the next apply; the same as now while there is nothing to
@@ -152,7 +152,7 @@ func (f *Facts) NextRevision() int {
 	return f.Prep.Revision
 }
 
-// Functions returns the functions at a PCI address as a plan states it: 0000:01:00 for all of a device, 0000:01:00.0
+// Functions returns the functions at a PCI address as a plan sets it: 0000:01:00 for all of a device, 0000:01:00.0
 // for one.
 func (f *Facts) Functions(pci string) []Device {
 	var functions []Device

@@ -14,12 +14,12 @@ type Identity struct {
 	Group     int    // the IOMMU group
 }
 
-// Identity returns that of the device at a PCI address as a plan states it; of a device as a whole it is its first
+// Identity returns that of the device at a PCI address as a plan sets it; of a device as a whole it is its first
 // function's.
 func (f *Facts) Identity(pci string) (Identity, error) {
 	functions := f.Functions(pci)
 	if len(functions) == 0 {
-		return Identity{}, fmt.Errorf("there is no PCI device at %s: state where it is now", pci)
+		return Identity{}, fmt.Errorf("there is no PCI device at %s: set where it is now", pci)
 	}
 
 	first := functions[0]
@@ -31,7 +31,7 @@ func (f *Facts) Identity(pci string) (Identity, error) {
 
 	group, err := strconv.Atoi(first.Group)
 	if err != nil {
-		return Identity{}, fmt.Errorf("the device at %s is in no IOMMU group: the host runs without its IOMMU, and a reboot after its preparation mends that", pci)
+		return Identity{}, fmt.Errorf("the device at %s is in no IOMMU group: the host runs without its IOMMU, and a reboot after its preparation fixes that", pci)
 	}
 
 	return Identity{

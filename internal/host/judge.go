@@ -52,13 +52,13 @@ const rebootWhenIdle = "whenIdle"
 // WhenIdle says whether a host may be rebooted.
 func WhenIdle(h spec.Host) bool { return h.Prep != nil && h.Prep.Reboot == rebootWhenIdle }
 
-// MustRun says whether the host's running system has to be as its files say: machines use its GPUs, or it may be
+// MustRun says whether the host's running system must be as its files say: machines use its GPUs, or it may be
 // rebooted.
 func (n Needs) MustRun(h spec.Host) bool { return n.UsesGPUs() || WhenIdle(h) }
 
 // Judgement is what a host's facts mean for a plan.
 type Judgement struct {
-	// Problems stand in the way, and no preparation mends them; each ends with the command or the setting that does.
+	// Problems stand in the way, and no preparation fixes them; each ends with the command or the setting that does.
 	Problems spec.Problems
 	// Warnings are what the plan can be carried out with, but better were not.
 	Warnings spec.Problems
@@ -79,7 +79,7 @@ type judge struct {
 	needs Needs
 }
 
-// Judge says whether a host can bear what is planned for it.
+// Judge says whether a host fits the plan.
 func Judge(facts *Facts, h spec.Host, needs Needs) Judgement {
 	if problems := Mistaken(facts, h); len(problems) > 0 {
 		return Judgement{Problems: problems}
@@ -106,14 +106,14 @@ func Mistaken(facts *Facts, h spec.Host) spec.Problems {
 		return nil
 	}
 
-	known := "it is no node of Proxmox VE now (does pve-cluster run there?)"
+	known := "it is not a node of Proxmox VE now (does pve-cluster run there?)"
 	if node != "" {
 		known = "Proxmox VE knows it as " + node
 	}
 
 	return spec.Problems{{
 		Path: h.Path + ".address",
-		Message: fmt.Sprintf("%s is not %s: the own name of the host that answers there is %s, and %s; state the address of %s, or the host that answers",
+		Message: fmt.Sprintf("%s is not %s: the own name of the host that answers there is %s, and %s; set the address of %s, or the host that answers",
 			h.Address, h.Name, orUnknown(own), known, h.Name),
 	}}
 }
@@ -126,7 +126,7 @@ func Owner(facts *Facts, h spec.Host, owner string) spec.Problems {
 
 	return spec.Problems{{
 		Path:    h.Path + ".prep",
-		Message: fmt.Sprintf("is stated, but %s is prepared by stack %s; take prep away in one of the two, or remove /var/lib/talos-proxmox/owner on the host if that stack is gone", h.Name, facts.Prep.Owner),
+		Message: fmt.Sprintf("is set, but %s is prepared by stack %s; take prep away in one of the two, or remove /var/lib/talos-proxmox/owner on the host if that stack is gone", h.Name, facts.Prep.Owner),
 	}}
 }
 
@@ -166,7 +166,7 @@ func (j *judge) preparation() {
 
 	if !j.needs.UsesGPUs() && len(j.host.GPUs) == 0 && j.host.Prep != nil && j.host.Prep.IOMMU && j.iommuOff() {
 		j.warning(
-			j.host.Path+".prep.iommu", "prepares %s for passthrough, but %s; or state false", j.host.Name, j.firmwareSetting(),
+			j.host.Path+".prep.iommu", "prepares %s for passthrough, but %s; or set false", j.host.Name, j.firmwareSetting(),
 		)
 	}
 }
@@ -201,7 +201,7 @@ func (j *judge) gpus() {
 		}
 
 		j.problem(j.host.Path+".gpus",
-			"cannot be passed through: %s runs without its IOMMU; state prep: {} to have it prepared, or add %s to %s and reboot",
+			"cannot be passed through: %s runs without its IOMMU; set prep: {} to have it prepared, or add %s to %s and reboot",
 			j.host.Name, words, cmp.Or(j.facts.System.CommandLineFile, "the kernel command line"))
 	}
 
@@ -223,7 +223,7 @@ func (j *judge) gpu(gpu spec.GPU, prepared bool) {
 
 		return
 	case main < 0:
-		j.problem(path, "%s on %s is no NVIDIA GPU but %s: %s", gpu.PCI, j.host.Name, labels(functions), j.whereNVIDIA())
+		j.problem(path, "%s on %s is not an NVIDIA GPU but %s: %s", gpu.PCI, j.host.Name, labels(functions), j.whereNVIDIA())
 
 		return
 	}
@@ -238,7 +238,7 @@ func (j *judge) gpu(gpu spec.GPU, prepared bool) {
 	for _, d := range slot {
 		if !prepared && d.Driver != "" && d.Driver != driverVFIO {
 			j.problem(
-				path, "%s on %s is bound to %s; state prep: {} to have it bound to vfio-pci, or do so by hand and reboot",
+				path, "%s on %s is bound to %s; set prep: {} to have it bound to vfio-pci, or do so manually and reboot",
 				d.Address, j.host.Name, d.Driver,
 			)
 		}
@@ -246,13 +246,13 @@ func (j *judge) gpu(gpu spec.GPU, prepared bool) {
 
 	if twin := j.twin(functions[main]); prepared && twin != "" {
 		j.warning(
-			path, "%s on %s has the same ids as %s, which is bound to vfio-pci along with it; state it among the gpus, too",
+			path, "%s on %s has the same ids as %s, which is bound to vfio-pci along with it; set it among the gpus, too",
 			gpu.PCI, j.host.Name, twin,
 		)
 	}
 }
 
-// shared returns the devices that share a group with a GPU and can be given away with it by nobody: neither its own
+// shared returns the devices that share a group with a GPU and can be given away with it by no one: neither its own
 // functions, nor bridges, nor GPUs of the same machine.
 func (j *judge) shared(gpu spec.GPU, slot []Device) []Device {
 	together := []string{gpu.PCI}
@@ -310,5 +310,5 @@ func (j *judge) whereNVIDIA() string {
 		return "it has no NVIDIA GPU; `lspci -nn` lists its devices: is the card seated and powered?"
 	}
 
-	return "its NVIDIA GPUs are " + strings.Join(found, ", ") + "; state where it is now"
+	return "its NVIDIA GPUs are " + strings.Join(found, ", ") + "; set where it is now"
 }

@@ -69,7 +69,7 @@ func TestJudge(t *testing.T) {
 		warnings []string
 	}{
 		"all is well": {},
-		"a GPU that is bound to the host's driver is what the preparation mends": {
+		"a GPU that is bound to the host's driver is what the preparation fixes": {
 			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
 				edit(f, "0000:01:00.0", func(d *host.Device) { d.Driver = "nouveau" })
 			}},
@@ -78,7 +78,7 @@ func TestJudge(t *testing.T) {
 			change: []situation{unprepared, func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
 				edit(f, "0000:01:00.0", func(d *host.Device) { d.Driver = "nouveau" })
 			}},
-			problems: []string{"hosts[0].gpus.pci: 0000:01:00.0 on pve1 is bound to nouveau; state prep: {} to have it bound to vfio-pci, or do so by hand and reboot"},
+			problems: []string{"hosts[0].gpus.pci: 0000:01:00.0 on pve1 is bound to nouveau; set prep: {} to have it bound to vfio-pci, or do so manually and reboot"},
 		},
 		"another slot": {
 			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
@@ -86,7 +86,7 @@ func TestJudge(t *testing.T) {
 				edit(f, "0000:01:00.1", func(d *host.Device) { d.Address = "0000:41:00.1" })
 			}},
 			problems: []string{"hosts[0].gpus.pci: 0000:01:00 is not there on pve1: its NVIDIA GPUs are 0000:41:00.0 VGA compatible controller: NVIDIA Corporation AD104GL " +
-				"[RTX 4000 SFF Ada Generation] (driver vfio-pci); state where it is now"},
+				"[RTX 4000 SFF Ada Generation] (driver vfio-pci); set where it is now"},
 		},
 		"no GPU at all": {
 			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.Devices = f.Devices[:1] }},
@@ -97,13 +97,13 @@ func TestJudge(t *testing.T) {
 				h.GPUs = []spec.GPU{{Name: "x", PCI: "0000:00:17.0"}}
 				n.Nodes[0].GPUs = h.GPUs
 			}},
-			problems: []string{"hosts[0].gpus.pci: 0000:00:17.0 on pve1 is no NVIDIA GPU but 0000:00:17.0 SATA controller: AMD FCH (driver ahci): its NVIDIA GPUs are 0000:01:00.0"},
+			problems: []string{"hosts[0].gpus.pci: 0000:00:17.0 on pve1 is not an NVIDIA GPU but 0000:00:17.0 SATA controller: AMD FCH (driver ahci): its NVIDIA GPUs are 0000:01:00.0"},
 		},
 		"the audio function alone": {
 			change: []situation{func(_ *host.Facts, h *spec.Host, _ *host.Needs) {
 				h.GPUs = []spec.GPU{{Name: "x", PCI: "0000:01:00.1"}}
 			}},
-			problems: []string{"hosts[0].gpus.pci: 0000:01:00.1 on pve1 is no NVIDIA GPU but 0000:01:00.1 Audio device"},
+			problems: []string{"hosts[0].gpus.pci: 0000:01:00.1 on pve1 is not an NVIDIA GPU but 0000:01:00.1 Audio device"},
 		},
 		"a group shared with the boot disk's controller": {
 			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
@@ -166,14 +166,14 @@ func TestJudge(t *testing.T) {
 			}},
 			warnings: []string{"hosts[0].prep.iommu: prepares pve1 for passthrough, but its IOMMU is switched off in the firmware (neither /sys/firmware/acpi/tables/IVRS nor DMAR is there): switch on VT-d"},
 		},
-		"the kernel does not use the IOMMU, and the preparation mends it": {
+		"the kernel does not use the IOMMU, and the preparation fixes it": {
 			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.IOMMU.Groups = 0 }},
 		},
 		"the kernel does not use the IOMMU of a host that is not prepared": {
 			change: []situation{unprepared, func(f *host.Facts, _ *spec.Host, _ *host.Needs) {
 				f.IOMMU, f.System.CPUVendor = host.IOMMU{Firmware: []string{"DMAR"}}, "intel"
 			}},
-			problems: []string{"hosts[0].gpus: cannot be passed through: pve1 runs without its IOMMU; state prep: {} to have it prepared, or add intel_iommu=on iommu=pt to /etc/kernel/cmdline and reboot"},
+			problems: []string{"hosts[0].gpus: cannot be passed through: pve1 runs without its IOMMU; set prep: {} to have it prepared, or add intel_iommu=on iommu=pt to /etc/kernel/cmdline and reboot"},
 		},
 		"an old Proxmox VE": {
 			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "7.4-3" }},
@@ -292,14 +292,14 @@ func TestMistaken(t *testing.T) {
 
 	for name, test := range map[string]struct{ own, node, says string }{
 		"the host that is meant": {"pve1", "pve1", ""},
-		"another host":           {"pve2", "pve2", "hosts[0].address: 10.0.0.2 is not pve1: the own name of the host that answers there is pve2, and Proxmox VE knows it as pve2; state the address of pve1, or the host that answers"},
+		"another host":           {"pve2", "pve2", "hosts[0].address: 10.0.0.2 is not pve1: the own name of the host that answers there is pve2, and Proxmox VE knows it as pve2; set the address of pve1, or the host that answers"},
 		"a host that was renamed": {
 			"pve1", "pve9", "the own name of the host that answers there is pve1, and Proxmox VE knows it as pve9",
 		},
 		"another name of its own": {
 			"spare", "pve1", "the own name of the host that answers there is spare, and Proxmox VE knows it as pve1",
 		},
-		"no node of Proxmox":    {"pve1", "", "and it is no node of Proxmox VE now (does pve-cluster run there?)"},
+		"no node of Proxmox":    {"pve1", "", "and it is not a node of Proxmox VE now (does pve-cluster run there?)"},
 		"a host without a name": {"", "pve1", "the own name of the host that answers there is unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -372,7 +372,7 @@ func TestOwner(t *testing.T) {
 	assert.Empty(t, host.Owner(facts, h, "talos-proxmox/lab"))
 	assert.Contains(
 		t, host.Owner(facts, h, "talos-proxmox/prod").Error(),
-		"hosts[0].prep: is stated, but pve1 is prepared by stack talos-proxmox/lab; take prep away in one of the two",
+		"hosts[0].prep: is set, but pve1 is prepared by stack talos-proxmox/lab; take prep away in one of the two",
 	)
 	h.Prep = nil
 	assert.Empty(t, host.Owner(facts, h, "talos-proxmox/prod"), "a host that is only looked at")
@@ -405,7 +405,7 @@ func TestAdvice(t *testing.T) {
 			"pool tank: ashift is 9",
 			"pool tank: compression is off; it saves room and is faster than the disks: zfs set compression=lz4 tank",
 			"pool tank: xattr is dir",
-			"pool tank: raidz1-0 is no mirror",
+			"pool tank: raidz1-0 is not a mirror",
 			"pool tank: sdd stands alone, and its data is lost with it: zpool attach tank sdd <second disk>",
 		}},
 	} {
@@ -443,7 +443,7 @@ func TestUnready(t *testing.T) {
 			func(f *host.Facts) { f.Prep.Pending = []string{"the kernel runs without iommu=pt"} },
 			[]string{"the kernel runs without iommu=pt", "the host was rebooted since its last change, and that did not help"},
 		},
-		"a file was changed by hand": {
+		"a file was changed manually": {
 			func(f *host.Facts) { f.Prep.Changes = []string{"/etc/modprobe.d/vfio.conf"} },
 			[]string{"the host is not as it was prepared: /etc/modprobe.d/vfio.conf"},
 		},

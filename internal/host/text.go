@@ -7,8 +7,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// Text is a report on a host for a terminal: what it is, what stands in the way of the plan with the command that mends
-// it, what the preparation changes, and advice. The second result says whether anything stands in the way.
+// Text is a report on a host for a terminal: what it is, what blocks the plan with the command that fixes
+// it, what the preparation changes, and advice. The second result says whether anything blocks it.
 func Text(facts *Facts, h spec.Host, needs Needs) (text string, bears bool) {
 	judgement := Judge(facts, h, needs)
 
@@ -73,7 +73,7 @@ func Text(facts *Facts, h spec.Host, needs Needs) (text string, bears bool) {
 	section("Advice on pools:", judgement.Advice)
 
 	if len(judgement.Problems) == 0 {
-		fmt.Fprintf(&out, "  Nothing stands in the way of the plan (%d machines).\n", len(needs.Nodes))
+		fmt.Fprintf(&out, "  Nothing blocks the plan (%d machines).\n", len(needs.Nodes))
 	}
 
 	return out.String(), len(judgement.Problems) == 0

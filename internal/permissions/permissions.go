@@ -1,4 +1,4 @@
-// Package permissions knows what the program has to be allowed to do on Proxmox VE: docs/permissions.md is generated
+// Package permissions knows what the program must be allowed to do on Proxmox VE: docs/permissions.md is generated
 // from its table, previews and `make check` compare a token with it, and the lab works with exactly these roles.
 package permissions
 
@@ -99,7 +99,7 @@ func Roles() []Role {
 			on("/mapping/pci", "Mapping.Use", configure, "pass mapped GPUs through", " (/mapping/pci/gpu, Mapping.Use)"),
 		}},
 		{ID: "TalosProxmoxMove", For: "`nodes.<n>.host` of a machine that runs, which moves it", Needs: []Need{
-			vm("VM.Migrate", "POST /nodes/{node}/qemu/{vmid}/migrate", "move a VM to the host that is stated for it"),
+			vm("VM.Migrate", "POST /nodes/{node}/qemu/{vmid}/migrate", "move a VM to the host that is set for it"),
 		}},
 		{ID: "TalosProxmoxPool", For: "`resourcePool` of a node pool, when it changes", Needs: []Need{
 			on(

@@ -25,7 +25,7 @@ const (
 	tagCluster    = "cluster-"
 )
 
-// Finding is a step that nobody should take without having said so.
+// Finding is a step that no one should take without having said so.
 type Finding struct {
 	Resource  string // its name, which is what is approved
 	URN       urn.URN

@@ -18,7 +18,7 @@ import (
 	"github.com/luthermonson/go-proxmox"
 )
 
-// Setting reads a setting of the provider by its key, such as apiToken; empty = not stated.
+// Setting reads a setting of the provider by its key, such as apiToken; empty = not set.
 type Setting func(key string) string
 
 // variables are those that the published provider reads where its configuration says nothing. All parts of it read
@@ -34,7 +34,7 @@ var variables = map[string]string{ //nolint:gosec // names of variables
 	"csrfPreventionToken": "PROXMOX_VE_CSRF_PREVENTION_TOKEN",
 }
 
-// Settings reads settings as the published provider does: as they are stated, then from the environment.
+// Settings reads settings as the published provider does: as they are set, then from the environment.
 func Settings(stated, environment func(string) string) Setting {
 	return func(key string) string { return cmp.Or(stated(key), environment(variables[key])) }
 }
@@ -63,7 +63,7 @@ func Connect(ctx context.Context, value Setting, transport http.RoundTripper) (*
 			options, proxmox.WithCredentials(&proxmox.Credentials{Username: username, Password: password, Otp: value("otp")}),
 		)
 	default:
-		return nil, errors.New("there are no credentials for Proxmox: state proxmoxve:apiToken, or set PROXMOX_VE_API_TOKEN")
+		return nil, errors.New("there are no credentials for Proxmox: set proxmoxve:apiToken, or set PROXMOX_VE_API_TOKEN")
 	}
 
 	client := proxmox.NewClient("https://"+endpoint.Host+"/api2/json", options...)

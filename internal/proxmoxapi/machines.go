@@ -35,10 +35,10 @@ type Machines struct {
 
 	mutex  sync.Mutex // guards what follows
 	client *proxmox.Client
-	failed error // nobody answers
+	failed error // no one answers
 }
 
-// NewMachines asks nobody yet; a nil transport is HTTP's default.
+// NewMachines asks no one yet; a nil transport is HTTP's default.
 func NewMachines(value Setting, transport http.RoundTripper) *Machines {
 	g := &Machines{value: value, transport: transport, turns: make(chan struct{}, askedAtOnce)}
 
@@ -135,7 +135,7 @@ func (v *value) UnmarshalJSON(text []byte) error {
 }
 
 // Generation tells a machine from others that had its VMID before: Proxmox gives a VM a new one when it is made,
-// cloned, restored from a backup or rolled back to a snapshot, and keeps it when the VM is moved. Where somebody
+// cloned, restored from a backup or rolled back to a snapshot, and keeps it when the VM is moved. Where someone
 // switched it off, a machine that was recreated has another identity still.
 func (m Machine) Generation() string {
 	if generation := m.Config["vmgenid"]; generation != "" && generation != "0" {

@@ -15,7 +15,7 @@ const (
 	reminder = 15 * time.Second
 )
 
-// Machine is what somebody has to know who looks why a machine does not answer.
+// Machine is what someone has to know who looks why a machine does not answer.
 type Machine struct {
 	Name, Host string // Host is the Proxmox host
 	VMID       int

@@ -17,7 +17,7 @@ import (
 
 const (
 	talosPort = 50000
-	// lookTimeout bounds one look; an address that nobody has is silent for longer than the pause between two looks.
+	// lookTimeout bounds one look; an address that no one has is silent for longer than the pause between two looks.
 	lookTimeout = 5 * time.Second
 )
 

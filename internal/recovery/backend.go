@@ -15,9 +15,9 @@ import (
 // bookkeeping is the folder of a file backend.
 const bookkeeping = ".pulumi"
 
-// mendBackend mends what a kill left half-written in a file backend: the state from its own backup. Other backends
+// repairBackend repairs what a kill left half-written in a file backend: the state from its own backup. Other backends
 // write an object whole or not at all.
-func (r *recovery) mendBackend(ctx context.Context) error {
+func (r *recovery) repairBackend(ctx context.Context) error {
 	out, err := r.Pulumi(ctx, nil, "whoami", "--json")
 	if err != nil {
 		return fmt.Errorf("unable to learn where the state is: %w", err)
@@ -39,7 +39,7 @@ func (r *recovery) mendBackend(ctx context.Context) error {
 		r.say("Stack %s is locked by %s.", r.Stack, lock)
 	}
 
-	return r.mendState(filepath.Join(folder, bookkeeping, "stacks", r.name, r.stackName()+".json"))
+	return r.repairState(filepath.Join(folder, bookkeeping, "stacks", r.name, r.stackName()+".json"))
 }
 
 // fileBackend is the folder of a file backend's URL.
@@ -88,9 +88,9 @@ func (r *recovery) locks(folder string) []string {
 	return locks
 }
 
-// mendState takes a half-written state's backup in its place. A state that was being written for the first time has
+// repairState takes a half-written state's backup in its place. A state that was being written for the first time has
 // none, and nothing is lost with it.
-func (r *recovery) mendState(path string) error {
+func (r *recovery) repairState(path string) error {
 	// The backend keeps a file's attributes beside it, can do without them, and stops at half-written ones.
 	attributes := path + ".attrs"
 	if b, err := os.ReadFile(attributes); err == nil && !json.Valid(b) { //nolint:gosec // the backend's own

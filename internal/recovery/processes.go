@@ -45,7 +45,7 @@ func (r *recovery) processes() []process {
 
 		in, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd"))
 		if err != nil || in != folder {
-			continue // ended, somebody else's, or of another project
+			continue // ended, someone else's, or of another project
 		}
 
 		line, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
@@ -130,7 +130,7 @@ const (
 	endPoll  = 50 * time.Millisecond
 )
 
-// endPlugins ends what works on without its engine, with the commands that it runs: nobody would learn what it makes.
+// endPlugins ends what works on without its engine, with the commands that it runs: no one would learn what it makes.
 func (r *recovery) endPlugins(ctx context.Context) error {
 	for _, p := range r.leftPlugins() {
 		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -146,7 +146,7 @@ func (r *recovery) endPlugins(ctx context.Context) error {
 		}
 
 		if p.runs() {
-			return fmt.Errorf("%s (process %d) does not end: end it by hand, then recover again", p.name, p.pid)
+			return fmt.Errorf("%s (process %d) does not end: end it manually, then recover again", p.name, p.pid)
 		}
 
 		r.say("%s (process %d) is ended", p.name, p.pid)
@@ -169,7 +169,7 @@ func (p process) signal(signal syscall.Signal) error {
 	return nil
 }
 
-// runs tells whether the process has not ended; one that nobody has waited for yet has.
+// runs tells whether the process has not ended; one that no one has waited for yet has.
 func (p process) runs() bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.pid), "stat"))
 	if errors.Is(err, fs.ErrNotExist) {

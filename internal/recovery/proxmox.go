@@ -44,7 +44,7 @@ func ReadConfig(ctx context.Context, pulumi Pulumi, stack string) (map[string]st
 	}
 	if err := json.Unmarshal(out, &values); err != nil {
 		// the cause would quote secrets
-		return nil, fmt.Errorf("unable to read the configuration of stack %q: it is no JSON", stack)
+		return nil, fmt.Errorf("unable to read the configuration of stack %q: it is not JSON", stack)
 	}
 
 	config := make(map[string]string, len(values))

@@ -1,5 +1,5 @@
 // Package recovery makes a stack usable again whose last run was killed. Such a run leaves a lock, operations that the
-// state lists as pending, plugins that work on, and machines that the state does not know and that stand in the way of
+// state lists as pending, plugins that work on, and machines that the state does not know and that block
 // the next run. Only what is provably the stack's own is removed.
 package recovery
 
@@ -72,7 +72,7 @@ type recovery struct {
 	gone     bool // there is no state, since it was being written for the first time
 }
 
-// Run recovers the stack: it mends a half-written state of a file backend, ends plugins that the dead run left on this
+// Run recovers the stack: it repairs a half-written state of a file backend, ends plugins that the dead run left on this
 // machine, unlocks the stack, waits until Proxmox has ended what it does for the pending creations, removes what they
 // made, and takes the pending operations off the state. It can be repeated at any time.
 func Run(ctx context.Context, o Options) error {
@@ -89,7 +89,7 @@ func Run(ctx context.Context, o Options) error {
 	r := &recovery{Options: o}
 
 	for _, step := range []func(context.Context) error{
-		r.readProject, r.refuseLiveRuns, r.mendBackend, r.readState, r.readConfig, r.addNamed, r.connect, r.confirm,
+		r.readProject, r.refuseLiveRuns, r.repairBackend, r.readState, r.readConfig, r.addNamed, r.connect, r.confirm,
 		r.endPlugins, r.unlock, r.settle, r.removeMachines, r.removeMappings,
 		r.removeTemplates, r.forgetPending,
 	} {

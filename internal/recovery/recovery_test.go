@@ -308,7 +308,7 @@ func TestRunRemovesMappingsThatAreTheStacksOwn(t *testing.T) {
 			calls:   []string{unlock, "import"},
 			says:    "PCI mapping rtx4000 is left alone: stack organization/talos-proxmox/dev made it",
 		},
-		"somebody else's": {
+		"someone else's": {
 			comment: "GPUs of the office",
 			calls:   []string{unlock, "import"},
 			says:    "is left alone: its comment does not say that this stack made it",
@@ -388,7 +388,7 @@ func TestRunRemovesWhatIsTheStacksOwn(t *testing.T) {
 			},
 			calls: []string{"cancel --yes --stack prod", "import"}, says: "is left alone: it is not prod-general-1",
 		},
-		"a clone without a name that somebody else began": {
+		"a clone without a name that someone else began": {
 			change: func(w *world) { half(w, ""); w.clone = "UPID:pve1:1:0:0:qmclone:900:me@pam:" },
 			calls:  []string{"cancel --yes --stack prod", "import"},
 			says:   "is left alone: it is a clone that ended before it had a name",

@@ -15,7 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Types of resources whose creation can leave something that stands in the way of the next one; a file does so only
+// Types of resources whose creation can leave something that blocks the next one; a file does so only
 // while it is downloaded, and is overwritten then. Anything else is not on Proxmox.
 const (
 	typeMachine  = "proxmoxve:VM/virtualMachine:VirtualMachine"
@@ -50,7 +50,7 @@ type build struct {
 	connection        Connection
 }
 
-// Connection is how a host's shell is reached; the private key is a secret, without it the SSH agent is asked.
+// Connection is how a host's shell is reached; the private key is a secret, without it the SSH agent is used.
 type Connection struct {
 	Host       string  `json:"host"`
 	Port       float64 `json:"port"`
@@ -202,7 +202,7 @@ func (r *recovery) addNamed(_ context.Context) error {
 			)
 		case r.known[strconv.Itoa(vmid)]:
 			return fmt.Errorf(
-				"VM %d %s is in the state of stack %q: it is no remainder, and `pulumi destroy --target` removes it", vmid,
+				"VM %d %s is in the state of stack %q: it is not a remainder, and `pulumi destroy --target` removes it", vmid,
 				made.name, r.Stack,
 			)
 		case !slices.ContainsFunc(r.ours, func(pending creation) bool { return pending.vmid == vmid }):

@@ -34,7 +34,7 @@ type host struct {
 // usage is what machines take of something the host has; Of is 0 where the stack does not say.
 type usage struct{ Planned, Of int }
 
-// Percent is 0 where the host's size is not stated.
+// Percent is 0 where the host's size is not set.
 func (u usage) Percent() int {
 	if u.Of == 0 {
 		return 0

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// plan has a machine of every kind, a host without machines, a size that is stated and one that is not, and names as
+// plan has a machine of every kind, a host without machines, a size that is set and one that is not, and names as
 // long as they can be.
 func plan() *spec.Plan {
 	node := func(name, host string, role spec.Role, vmid int, address string, gpus ...spec.GPU) spec.Node {

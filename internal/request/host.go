@@ -8,7 +8,7 @@ type Shell struct {
 	Address string `json:"address"`
 	Port    int    `json:"port"` // 0 = 22
 	User    string `json:"user"` // empty = root
-	// HostKey is the host's public key in authorized_keys form; without it any key has to be accepted.
+	// HostKey is the host's public key in authorized_keys form; without it any key must be accepted.
 	HostKey          string `json:"hostKey,omitempty"`
 	AcceptAnyHostKey bool   `json:"acceptAnyHostKey,omitempty"`
 }
@@ -40,7 +40,7 @@ type Answer struct {
 	Error string          `json:"error,omitempty"`
 }
 
-// Settle is what `talosops settle` reads: which host, and what has to be true of it.
+// Settle is what `talosops settle` reads: which host, and what must be true of it.
 type Settle struct {
 	PrivateKey    string `json:"privateKey,omitempty"` // secret; empty = the SSH agent
 	DialTimeout   string `json:"dialTimeout"`

@@ -69,7 +69,7 @@ func (j *judgement) refuse(all []Changed) {
 			return strings.HasPrefix(p.Path, changed.Pool+
 				".extraDisks[")
 		}) {
-			continue // a disk that is stated elsewhere than it is seems to be taken out
+			continue // a disk that is set elsewhere than it is seems to be taken out
 		}
 
 		for _, change := range changed.Changes {

@@ -45,7 +45,7 @@ func TestWhatAChangeDoes(t *testing.T) {
 					".numa)",
 			},
 		},
-		"a machine of its own": {
+		"its own machine": {
 			after:    []string{onePool, onePool + `nodes: {"2": {cores: 4}}, `},
 			warnings: []string{"one-general-2 restarts: cores 2 → 4 (" + workers + ".nodes.2.cores)"},
 		},
@@ -127,9 +127,9 @@ func TestWhatAChangeDoes(t *testing.T) {
 			after: []string{onePool, onePool + "diskGiB: 30, ", "{sizeGiB: 20}", "{sizeGiB: 15}"},
 			problems: []string{
 				workers +
-					".diskGiB: 30 is less than the 40 GiB that one-general-1 has at scsi0, and no disk shrinks; state at least 40",
+					".diskGiB: 30 is less than the 40 GiB that one-general-1 has at scsi0, and no disk shrinks; use at least 40",
 				workers +
-					".extraDisks[1].sizeGiB: 15 is less than the 20 GiB that one-general-1 has at virtio2, and no disk shrinks; state at least 20",
+					".extraDisks[1].sizeGiB: 15 is less than the 20 GiB that one-general-1 has at virtio2, and no disk shrinks; use at least 20",
 			},
 		},
 		"the system disk moves": {
@@ -137,7 +137,7 @@ func TestWhatAChangeDoes(t *testing.T) {
 			problems: []string{
 				workers +
 					`.datastore: "local-zfs" is not local-lvm, where one-general-1 has its system disk, and no run moves that with its EFI disk; ` +
-					"state local-lvm, or make the machine anew: a worker where count goes down and up again",
+					"set local-lvm, or recreate the machine: a worker where count goes down and up again",
 			},
 		},
 		"a disk is taken out": {
@@ -145,7 +145,7 @@ func TestWhatAChangeDoes(t *testing.T) {
 			problems: []string{
 				workers +
 					".extraDisks: disk virtio2 (20 GiB on local-lvm) of one-general-1 would have to be taken out, and no run takes a disk out of a machine; " +
-					"state it again, or make the machine anew without it: a worker where count goes down and up again",
+					"set it again, or recreate the machine without it: a worker where count goes down and up again",
 			},
 		},
 		"a linked clone moves": {
@@ -156,7 +156,7 @@ func TestWhatAChangeDoes(t *testing.T) {
 			problems: []string{
 				workers +
 					".nodes.1.host: pve3 is another host than pve2, where one-general-1 is a linked clone: its disk lives on its template's there, and Proxmox " +
-					"moves no such machine; state pve2, or take the machine out and put it back",
+					"moves no such machine; set pve2, or take the machine out and put it back",
 			},
 		},
 		"a machine with a GPU moves": {
@@ -220,7 +220,7 @@ func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 
 	const these = " does nothing to machines that run (one-cp-1, one-general-1, one-general-2, one-gpu-1, one-gpu-2): only new ones are made so; "
 	assert.Equal(t, []string{
-		"clusters[0].clone: full → linked" + these + "a worker is made anew where count goes down and up again",
+		"clusters[0].clone: full → linked" + these + "a worker is recreated where count goes down and up again",
 		"templates.talos.version: v1.12.6 → v1.12.7" + these + "upgrade it with talosctl (docs/upgrades.md)",
 	}, running.Unfollowed(after, running.Making(before), made(before)))
 }
@@ -237,14 +237,14 @@ func TestClustersKeepTheirNetworks(t *testing.T) {
 	assert.Equal(
 		t,
 		`clusters[0].podCidr: "10.200.0.0/16" is not the network that cluster one was made with, which it has for its life: `+
-			"addresses out of it are in use; state 10.244.0.0/16",
+			"addresses out of it are in use; set 10.244.0.0/16",
 		problems[0].String(),
 	)
 
 	problems, _ = running.Judge(after, made(before), nil)
 	assert.Empty(t, problems, "an earlier version recorded nothing")
 	problems, _ = running.Judge(after, nil, running.Making(before))
-	assert.Empty(t, problems, "a cluster that is gone is made anew")
+	assert.Empty(t, problems, "a cluster that is gone is recreated")
 }
 
 // TestALinkedClonesVolumeKeepsItsSize where it is part of its template's: the provider resizes volumes of the VM's own

@@ -30,7 +30,7 @@ func (e Effect) String() string {
 type Change struct {
 	// Property is the VM's, as its resource calls it: networkDevices.
 	Property string
-	// Key is where the stack file states it, below the pool: memoryMiB; network.… and clone are the cluster's,
+	// Key is where the stack file sets it, below the pool: memoryMiB; network.… and clone are the cluster's,
 	// templates.… the class's. Empty = nowhere in particular.
 	Key    string
 	Effect Effect
@@ -121,7 +121,7 @@ func (c *comparison) place(old, wanted Machine) {
 		c.refuse(
 			"nodeName", "host", wanted.Host,
 			fmt.Sprintf("is another host than %s, where %s is a linked clone: its disk lives on its template's there, "+
-				"and Proxmox moves no such machine; state %[1]s, or take the machine out and put it back", old.Host, old.Name),
+				"and Proxmox moves no such machine; set %[1]s, or take the machine out and put it back", old.Host, old.Name),
 		)
 	default:
 		c.add("nodeName", "host", InPlace, fmt.Sprintf("moves from %s to %s", old.Host, wanted.Host))
@@ -193,8 +193,8 @@ func (c *comparison) disks(old, wanted Machine) {
 	if len(gone) > 0 {
 		c.refuse(
 			"disks", "extraDisks", "",
-			fmt.Sprintf("disk %s of %s would have to be taken out, and no run takes a disk out of a machine; state it again, "+
-				"or make the machine anew without it: a worker where count goes down and up again", strings.Join(
+			fmt.Sprintf("disk %s of %s would have to be taken out, and no run takes a disk out of a machine; set it again, "+
+				"or recreate the machine without it: a worker where count goes down and up again", strings.Join(
 				gone, ", ",
 			), old.Name),
 		)
@@ -223,13 +223,13 @@ func (c *comparison) disks(old, wanted Machine) {
 		case is.SizeGiB < was.SizeGiB:
 			c.refuse("disks", key("sizeGiB"), fmt.Sprint(
 				is.SizeGiB,
-			), fmt.Sprintf("is less than the %d GiB that %s has at %s, and no disk shrinks; state at least %[1]d",
+			), fmt.Sprintf("is less than the %d GiB that %s has at %s, and no disk shrinks; use at least %[1]d",
 				was.SizeGiB, old.Name, is.Interface))
 		case is.SizeGiB > was.SizeGiB && was.Shared:
 			c.refuse("disks", key("sizeGiB"), fmt.Sprint(
 				is.SizeGiB,
 			), fmt.Sprintf("is more than the %d GiB that %s has at %s, where it is a linked clone that shares its "+
-				"template's volume, and the provider does not resize that; state %[1]d, or make the machine anew: a worker where count goes down and up again",
+				"template's volume, and the provider does not resize that; set %[1]d, or recreate the machine: a worker where count goes down and up again",
 				was.SizeGiB, old.Name, is.Interface))
 		case is.SizeGiB > was.SizeGiB:
 			c.add("disks", key("sizeGiB"), InPlace, fmt.Sprintf("disk %s %d → %d GiB", is.Interface, was.SizeGiB, is.SizeGiB))
@@ -242,7 +242,7 @@ func (c *comparison) disks(old, wanted Machine) {
 			c.refuse("disks", key("datastore"), fmt.Sprintf(
 				"%q", is.Datastore,
 			), fmt.Sprintf("is not %s, where %s has its system disk, "+
-				"and no run moves that with its EFI disk; state %[1]s, or make the machine anew: a worker where count goes down and up again", was.Datastore, old.Name))
+				"and no run moves that with its EFI disk; set %[1]s, or recreate the machine: a worker where count goes down and up again", was.Datastore, old.Name))
 		default:
 			c.add(
 				"disks", key("datastore"), Restart,

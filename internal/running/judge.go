@@ -104,7 +104,7 @@ func (j *judgement) identities(path string, nodes []spec.Node) bool {
 		}
 
 		if _, stays := j.planned[holder.Name]; stays {
-			j.report(path, "", "%s would get the %s of %s, which has it until the end of the run; state another one, or make the change in two runs", n.Name, what, holder.Name)
+			j.report(path, "", "%s would get the %s of %s, which has it until the end of the run; choose another one, or make the change in two runs", n.Name, what, holder.Name)
 
 			return true
 		}
@@ -147,7 +147,7 @@ func (j *judgement) placement(path string, nodes []spec.Node) bool {
 
 	if moved != "" {
 		j.report(
-			path+".nodes", "", "%s. State where the machines are, beside what is stated there: nodes: {%s}", moved,
+			path+".nodes", "", "%s. Set where the machines are, in addition to what is set there: nodes: {%s}", moved,
 			strings.Join(pins, ", "),
 		)
 	}
@@ -182,9 +182,9 @@ func (j *judgement) devices(path string, nodes []spec.Node) {
 			continue
 		}
 
-		remedy := fmt.Sprintf("take it from %s in a run of its own first", holder.Name)
+		remedy := fmt.Sprintf("take it from %s in its own run first", holder.Name)
 		if _, stays := j.planned[holder.Name]; stays && n.GPUs[0].Raw {
-			remedy = "give a new GPU a name of its own, for a pool of its own"
+			remedy = "give a new GPU its own name, for its own pool"
 		}
 
 		j.report(
@@ -276,7 +276,7 @@ func (j *judgement) disks(path string, nodes []spec.Node) {
 			if !d.Added {
 				if d.InterfacePinned && d.Interface != m.Disks[own].Interface {
 					j.report(at, fmt.Sprintf("%q", d.Interface),
-						"is not where %s has the disk, and nothing re-attaches it; state %s, or leave it out",
+						"is not where %s has the disk, and nothing re-attaches it; set %s, or leave it out",
 						n.Name, m.Disks[own].Interface)
 
 					return
@@ -287,7 +287,7 @@ func (j *judgement) disks(path string, nodes []spec.Node) {
 
 			if other, twice := taken[d.Interface]; twice {
 				j.report(
-					at, fmt.Sprintf("%q", d.Interface), "is where %s has extraDisks[%d]; state another from virtio0 to virtio15",
+					at, fmt.Sprintf("%q", d.Interface), "is where %s has extraDisks[%d]; choose another from virtio0 to virtio15",
 					n.Name, other,
 				)
 

@@ -29,12 +29,12 @@ func Making(plan *spec.Plan) map[string]string {
 
 // remedies say how a machine that runs gets what only new ones get.
 var remedies = map[string]string{
-	"clone":             "a worker is made anew where count goes down and up again",
-	"template":          "a worker is made anew where count goes down and up again",
+	"clone":             "a worker is recreated where count goes down and up again",
+	"template":          "a worker is recreated where count goes down and up again",
 	"templates.version": "upgrade it with talosctl (docs/upgrades.md)",
 }
 
-// keptNetworks reports clusters that are to have other networks of their own than they were made with.
+// keptNetworks reports clusters that are to have other their own networks than they were made with.
 func (j *judgement) keptNetworks(last map[string]string) {
 	making := Making(j.plan)
 	for _, cluster := range j.plan.Clusters {
@@ -51,7 +51,7 @@ func (j *judgement) keptNetworks(last map[string]string) {
 				j.report(path+"."+key, fmt.Sprintf(
 					"%q", making[at],
 				), "is not the network that cluster %s was made with, which it has for its life: "+
-					"addresses out of it are in use; state %s", cluster.Name, was)
+					"addresses out of it are in use; set %s", cluster.Name, was)
 			}
 		}
 	}

@@ -122,7 +122,7 @@ func Read(resource map[string]any) (Machine, error) {
 
 	for _, disk := range vm.Disks {
 		if disk.Interface == "" {
-			continue // was detached by hand, and a refresh leaves this
+			continue // was detached manually, and a refresh leaves this
 		}
 
 		m.Disks = append(m.Disks, Disk{

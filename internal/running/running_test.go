@@ -110,14 +110,14 @@ func TestJudge(t *testing.T) {
 			after: []string{"count: 2, extraDisks", `count: 2, nodes: {"1": {vmid: 3001}, "2": {vmid: 3000}}, extraDisks`},
 			want: []string{
 				"clusters[0].workers[0]: one-general-1 would get the VMID 3001 of one-general-2, which has it until the end of the run; " +
-					"state another one, or make the change in two runs",
+					"choose another one, or make the change in two runs",
 			},
 		},
 		"a GPU host is added before the others": {
 			after: []string{"hosts:", newHost},
 			want: []string{
-				"clusters[0].gpuWorkers[0].nodes: one-gpu-1 has its GPU on pve2, and would be recreated on pve1. State where the machines are, " +
-					`beside what is stated there: nodes: {"1": {host: pve2}, "2": {host: pve3}}`,
+				"clusters[0].gpuWorkers[0].nodes: one-gpu-1 has its GPU on pve2, and would be recreated on pve1. Set where the machines are, " +
+					`in addition to what is set there: nodes: {"1": {host: pve2}, "2": {host: pve3}}`,
 			},
 		},
 		"a GPU host is added, and the machines are pinned": {
@@ -136,7 +136,7 @@ func TestJudge(t *testing.T) {
 			after: []string{"gpu: rtx4000, count: 2", `gpu: rtx4000, count: 2, nodes: {"1": {host: pve3}, "2": {host: pve2}}`},
 			want: []string{
 				`clusters[0].gpuWorkers[0].gpu: "rtx4000" of pve3 would go to one-gpu-1, and one-gpu-2 has it until the end of the run; ` +
-					"take it from one-gpu-2 in a run of its own first",
+					"take it from one-gpu-2 in its own run first",
 			},
 		},
 		"the GPU of a host is gone": {
@@ -150,7 +150,7 @@ func TestJudge(t *testing.T) {
 			after: []string{"name: gpu, gpu", "name: ai, firstVmid: 4100, firstAddress: 10.0.1.60, gpu"},
 			want: []string{
 				`clusters[0].gpuWorkers[0].gpu: "rtx4000" of pve2 would go to one-ai-1, and one-gpu-1 has it until the end of the run; ` +
-					"take it from one-gpu-1 in a run of its own first",
+					"take it from one-gpu-1 in its own run first",
 			},
 		},
 		"a pool takes the free GPU of a host while another pool leaves the other one": {
@@ -180,24 +180,24 @@ func TestJudge(t *testing.T) {
 			},
 			want: []string{
 				`clusters[0].gpuWorkers[0].gpu: "rtx4000" of pve2 would go to one-gpu-3, and one-gpu-1 has it until the end of the run; ` +
-					"give a new GPU a name of its own, for a pool of its own",
+					"give a new GPU its own name, for its own pool",
 			},
 		},
-		"a disk is stated elsewhere": {
+		"a disk is set elsewhere": {
 			after: []string{"{sizeGiB: 20}", "{sizeGiB: 20, interface: virtio5}"},
 			want: []string{
 				`clusters[0].workers[0].extraDisks[1].interface: "virtio5" is not where one-general-1 has the disk, and nothing re-attaches it; ` +
-					"state virtio2, or leave it out",
+					"set virtio2, or leave it out",
 			},
 		},
-		"a new disk is stated where an old one is": {
+		"a new disk is set where an old one is": {
 			before: strings.NewReplacer("{sizeGiB: 10}", "{sizeGiB: 10, interface: scsi1}"),
 			after: []string{
 				"{sizeGiB: 10, interface: scsi1}", "{sizeGiB: 10}", "{sizeGiB: 20}",
 				"{sizeGiB: 20}, {sizeGiB: 30, interface: scsi1}",
 			},
 			want: []string{
-				`clusters[0].workers[0].extraDisks[2].interface: "scsi1" is where one-general-1 has extraDisks[0]; state another from virtio0 to virtio15`,
+				`clusters[0].workers[0].extraDisks[2].interface: "scsi1" is where one-general-1 has extraDisks[0]; choose another from virtio0 to virtio15`,
 			},
 		},
 	} {

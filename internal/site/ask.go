@@ -77,7 +77,7 @@ func (a *asker) askProxmox(ctx context.Context) {
 	err := a.Proxmox.Get(ctx, "/access/permissions", &rights)
 	switch status := proxmoxapi.Refused(err); {
 	case status == http.StatusUnauthorized:
-		a.site.Refused = err // nobody else writes it
+		a.site.Refused = err // no one else writes it
 
 		return
 	case err != nil && status == 0:
@@ -203,7 +203,7 @@ func (a *asker) askMachines(ctx context.Context) {
 			var config struct {
 				Description string `json:"description"`
 			}
-			// A description that cannot be read is nobody's.
+			// A description that cannot be read has no owner.
 			if err := a.Proxmox.Get(ctx, fmt.Sprintf("/nodes/%s/%s/%d/config",
 				url.PathEscape(held.vm.Host), held.vm.Type, held.vm.VMID), &config); err == nil {
 				a.note("", nil, func(s *Site) { s.Owners[held.vm.VMID] = config.Description })

@@ -19,7 +19,7 @@ func (j *judge) hosts() {
 		found, there := j.site.Hosts[h.Name]
 		switch fresh := j.work.on(h.Name); {
 		case !there:
-			j.problem(h.Name, h.Path+".name", h.Name, "is no host of this Proxmox cluster (there are %s): correct "+
+			j.problem(h.Name, h.Path+".name", h.Name, "is not a host of this Proxmox cluster (there are %s): correct "+
 				"the name, or join the host to the cluster", known)
 		case found.Status != statusOffline:
 			j.fine(h.Name, "is %s", found.Status)
@@ -77,7 +77,7 @@ func (j *judge) quorum() {
 // statusOffline is the status of a host that the others do not see.
 const statusOffline = "offline"
 
-// cores finds machines that Proxmox does not start. The plan itself knows the hosts whose size is stated.
+// cores finds machines that Proxmox does not start. The plan itself knows the hosts whose size is set.
 func (j *judge) cores() {
 	for _, m := range j.work.machines {
 		if cores := j.site.host(m.Host).Cores; cores > 0 && m.Cores > cores && !j.stated(m.Host) {

@@ -187,7 +187,7 @@ func TestJudge(t *testing.T) {
 		"a refused password": {change: func(s *situation) {
 			s.site.Identity, s.site.Refused = "root@pam", errors.New("Proxmox answers 401 authentication failure")
 		}, problems: []string{"proxmoxve:username: is refused (Proxmox answers 401"}},
-		"nobody answers": {change: func(s *situation) {
+		"no one answers": {change: func(s *situation) {
 			s.site = &site.Site{Endpoint: "https://x/", Silent: errors.New("no route to host")}
 		}, warnings: []string{"Proxmox at https://x/ does not answer, so that rights, hosts, datastores, bridges and VMIDs are not compared with the plan: no route to host"}},
 		"what was not answered": {
@@ -243,7 +243,7 @@ func TestJudge(t *testing.T) {
 
 		"an unknown host": {
 			change:   func(s *situation) { delete(s.site.Hosts, "pve2") },
-			problems: []string{`hosts[1].name: "pve2" is no host of this Proxmox cluster (there are pve1): correct the name`},
+			problems: []string{`hosts[1].name: "pve2" is not a host of this Proxmox cluster (there are pve1): correct the name`},
 		},
 		"a host that is away": {
 			change: func(s *situation) { s.host("pve2").Status = "offline" },
@@ -268,30 +268,30 @@ func TestJudge(t *testing.T) {
 		},
 		"the plan knows the cores": {change: func(s *situation) { s.host("pve2").Cores = 2; s.plan.Hosts[1].Cores = 8 }},
 
-		"no such datastore": {change: func(s *situation) { s.worker().Datastore = "slow" }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "slow" is no storage of pve2 (for images there are disks, fast): correct the name`}},
+		"no such datastore": {change: func(s *situation) { s.worker().Datastore = "slow" }, problems: []string{`clusters[0].gpuWorkers[0].datastore: "slow" is not a storage of pve2 (for images there are disks, fast): correct the name`}},
 		"the template's, once": {change: func(s *situation) {
 			s.plan.Templates[0].Datastore = "x"
 			n := &s.plan.Clusters[0].ControlPlanes[0]
 			n.Datastore, n.Template.Datastore = "x", "x"
-		}, problems: []string{`templates.talos.datastore: "x" is no storage of pve1`}},
+		}, problems: []string{`templates.talos.datastore: "x" is not a storage of pve1`}},
 		"a disabled datastore": {
 			change: func(s *situation) { s.storage("pve2", "fast").Enabled = 0 },
 			problems: []string{
 				`clusters[0].gpuWorkers[0].datastore: "fast" is disabled on pve2, or kept to other hosts: ` +
-					"`pvesm set fast --disable 0` and `--nodes` change it; or state another of disks",
+					"`pvesm set fast --disable 0` and `--nodes` change it; or choose another of disks",
 			},
 		},
 		"a datastore for others": {
 			change: func(s *situation) { s.storage("pve2", "fast").Content = "backup" },
 			problems: []string{
-				`"fast" takes no content of type images on pve2: state another of disks, or ` +
+				`"fast" takes no content of type images on pve2: choose another of disks, or ` +
 					"`pvesm set fast --content backup,images`",
 			},
 		},
 		"an image's datastore": {
 			change: func(s *situation) { s.storage("pve1", "local").Content = "" },
 			problems: []string{
-				`templates.talos.imageDatastore: "local" takes no content of type iso on pve1: state another of none, or ` +
+				`templates.talos.imageDatastore: "local" takes no content of type iso on pve1: choose another of none, or ` +
 					"`pvesm set local --content iso`",
 			},
 		},
@@ -303,7 +303,7 @@ func TestJudge(t *testing.T) {
 			change:   func(s *situation) { s.made = true; s.runs(*s.worker()); s.storage("pve2", "fast").Active = 0 },
 			warnings: []string{`"fast" is not active on pve2`},
 		},
-		"a datastore nobody may see": {
+		"a datastore no one may see": {
 			change: func(s *situation) {
 				s.worker().Datastore = "slow"
 				delete(s.site.Rights, "/storage")
@@ -339,13 +339,13 @@ func TestJudge(t *testing.T) {
 		"no such bridge": {
 			change: func(s *situation) { s.plan.Clusters[0].Network.Bridge = "vmbr9" },
 			problems: []string{
-				`clusters[0].network.bridge: "vmbr9" is no bridge of pve1 (there are inner, tenant, vmbr0)`,
-				`clusters[0].network.bridge: "vmbr9" is no bridge of pve2`,
+				`clusters[0].network.bridge: "vmbr9" is not a bridge of pve1 (there are inner, tenant, vmbr0)`,
+				`clusters[0].network.bridge: "vmbr9" is not a bridge of pve2`,
 			},
 		},
 		"another card's bridge": {
 			change:   func(s *situation) { s.worker().ExtraNICs = []spec.NIC{{Bridge: "vmbr9"}} },
-			problems: []string{`clusters[0].gpuWorkers[0].extraNICs[0].bridge: "vmbr9" is no bridge of pve2`},
+			problems: []string{`clusters[0].gpuWorkers[0].extraNICs[0].bridge: "vmbr9" is not a bridge of pve2`},
 		},
 		"a VLAN that is tagged": {change: func(s *situation) { s.plan.Clusters[0].Network.VLAN = 42 }},
 		"a VLAN without a port": {
@@ -365,7 +365,7 @@ func TestJudge(t *testing.T) {
 			s.site.Rights["/sdn/zones/localnetwork/tenant"] = map[string]bool{"x": true}
 		}},
 
-		"a machine of somebody": {change: func(s *situation) { s.taken(proxmoxapi.Listed{VMID: 4000, Name: "db", Host: "pve1"}, "") }, problems: []string{"clusters[0].gpuWorkers[0]: one-gpu-1 would get a VMID that is taken: VM 4000 is db on pve1, and no stack made it: leave it, and state a free VMID for one-gpu-1 alone"}},
+		"a machine of someone": {change: func(s *situation) { s.taken(proxmoxapi.Listed{VMID: 4000, Name: "db", Host: "pve1"}, "") }, problems: []string{"clusters[0].gpuWorkers[0]: one-gpu-1 would get a VMID that is taken: VM 4000 is db on pve1, and no stack made it: leave it, and set a free VMID for one-gpu-1 alone"}},
 		"a machine of another stack": {change: func(s *situation) {
 			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve1"}, owned("dev"))
 		}, problems: []string{"VM 4000 is one-gpu-1 on pve1, and belongs to the stack organization/talos-proxmox/dev"}},
@@ -407,7 +407,7 @@ func TestJudge(t *testing.T) {
 			s.taken(proxmoxapi.Listed{VMID: 77, Name: "one-gpu-1", Host: "pve1"}, owned("prod"))
 		}},
 
-		"somebody's mapping": {
+		"someone's mapping": {
 			change:   func(s *situation) { s.site.Mappings["rtx"] = "mine" },
 			problems: []string{`hosts[1].gpus.name: "rtx" is a PCI mapping that no stack made: give the GPU another name`},
 		},
@@ -422,11 +422,11 @@ func TestJudge(t *testing.T) {
 		"the stack's own mapping": {
 			change: func(s *situation) { s.site.Mappings["rtx"] = "x"; s.stack.Mappings = []string{"rtx"} },
 		},
-		"no such pool": {change: func(s *situation) { s.worker().ResourcePool = "gpus"; s.site.Pools = []string{} }, problems: []string{`clusters[0].gpuWorkers[0].resourcePool: "gpus" is no resource pool (there are none): correct the name, or make it with ` + "`pvesh create /pools --poolid gpus`"}},
+		"no such pool": {change: func(s *situation) { s.worker().ResourcePool = "gpus"; s.site.Pools = []string{} }, problems: []string{`clusters[0].gpuWorkers[0].resourcePool: "gpus" is not a resource pool (there are none): correct the name, or make it with ` + "`pvesh create /pools --poolid gpus`"}},
 
-		"a release that is not": {change: func(s *situation) { s.plan.Templates[0].Version = "v1.12.7" }, problems: []string{`templates.talos.version: "v1.12.7" is no release that the Image Factory at https://factory.test has: state v1.12.6 or v1.13.0 or v1.13.1`}},
+		"a release that is not": {change: func(s *situation) { s.plan.Templates[0].Version = "v1.12.7" }, problems: []string{`templates.talos.version: "v1.12.7" is not a release that the Image Factory at https://factory.test has: use v1.12.6 or v1.13.0 or v1.13.1`}},
 		"a release to come": {
-			change: func(s *situation) { s.plan.Templates[0].Version = "v1.14.0" }, problems: []string{"state v1.13.1"},
+			change: func(s *situation) { s.plan.Templates[0].Version = "v1.14.0" }, problems: []string{"use v1.13.1"},
 		},
 		"an extension that is not": {change: func(s *situation) { s.plan.Templates[0].Extensions = []string{"siderolabs/magic"} }, problems: []string{"templates.talos.extensions: siderolabs/magic: the Image Factory at https://factory.test has no such extension for Talos v1.12.6"}},
 		"an image that is there":   {change: func(s *situation) { s.made = true; s.plan.Templates[0].Version = "v1.12.7" }},

@@ -57,7 +57,7 @@ func (j *judge) noBridge(m machine, c card, h *Host) {
 	}
 
 	slices.Sort(names)
-	j.problem(m.Host, c.path+".bridge", c.bridge, "is no bridge of %s (there are %s): correct the name, or make "+
+	j.problem(m.Host, c.path+".bridge", c.bridge, "is not a bridge of %s (there are %s): correct the name, or make "+
 		"the bridge there; a VNet needs SDN.Use on /sdn/zones/<zone>/%s",
 		m.Host, strings.Join(names, ", "), c.bridge)
 }

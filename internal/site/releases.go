@@ -19,7 +19,7 @@ func (j *judge) releases() {
 
 	for _, i := range j.work.images {
 		if !slices.Contains(j.site.Releases, i.Version) {
-			j.problem("", i.path+".version", i.Version, "is no release that the Image Factory at %s has: state %s",
+			j.problem("", i.path+".version", i.Version, "is not a release that the Image Factory at %s has: use %s",
 				j.site.Factory, nearest(i.Version, j.site.Releases))
 
 			continue

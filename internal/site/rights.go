@@ -56,7 +56,7 @@ func (j *judge) version() {
 	}
 }
 
-// need is what the plan has to be allowed on a path; any of the privileges will do.
+// need is what the plan must be allowed on a path; any of the privileges will do.
 type need struct {
 	privileges []string
 	path       string

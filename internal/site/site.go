@@ -63,7 +63,7 @@ type Storage struct {
 type Bridge struct {
 	Name string `json:"iface"`
 	Type string `json:"type"`
-	// VLANAware is stated of a bridge, VNetAware of a VNet: 1 = it takes VLANs.
+	// VLANAware is set of a bridge, VNetAware of a VNet: 1 = it takes VLANs.
 	VLANAware int `json:"bridge_vlan_aware"`
 	VNetAware int `json:"vlanaware"`
 	// Ports are a Linux bridge's.
@@ -103,7 +103,7 @@ type Finding struct {
 // Findings are a judgement.
 type Findings []Finding
 
-// Problems are what stands in the way.
+// Problems are what is wrong.
 func (f Findings) Problems() spec.Problems {
 	var problems spec.Problems
 

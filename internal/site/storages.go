@@ -81,10 +81,10 @@ func (j *judge) storages() {
 			j.absent(u, h)
 		case s.Enabled == 0:
 			j.problem(u.host, u.path, u.datastore, "is disabled on %s, or kept to other hosts: `pvesm set %s "+
-				"--disable 0` and `--nodes` change it; or state another of %s",
+				"--disable 0` and `--nodes` change it; or choose another of %s",
 				u.host, u.datastore, h.offer(u.content))
 		case !slices.Contains(s.contents(), u.content):
-			j.problem(u.host, u.path, u.datastore, "takes no content of type %s on %s: state another of %s, or "+
+			j.problem(u.host, u.path, u.datastore, "takes no content of type %s on %s: choose another of %s, or "+
 				"`pvesm set %s --content %s`",
 				u.content, u.host, h.offer(u.content), u.datastore, strings.Join(append(s.contents(), u.content), ","))
 		case s.Active == 0:
@@ -117,7 +117,7 @@ func (j *judge) absent(u use, h *Host) {
 		return
 	}
 
-	j.problem(u.host, u.path, u.datastore, "is no storage of %s (for %s there are %s): correct the name, or add it "+
+	j.problem(u.host, u.path, u.datastore, "is not a storage of %s (for %s there are %s): correct the name, or add it "+
 		"with `pvesm add`", u.host, u.content, h.offer(u.content))
 }
 

@@ -26,7 +26,7 @@ func (j *judge) vmids() {
 
 		if held.template != "" {
 			j.problem(held.host, held.path, nil, "gives the template on %s the VMID %d, which %s on %s has: leave "+
-				"that machine, and state another firstVmid for the class",
+				"that machine, and choose another firstVmid for the class",
 				held.host, held.vm.VMID, held.vm.Name, held.vm.Host)
 
 			continue
@@ -105,7 +105,7 @@ func (j *judge) names() {
 	}
 }
 
-// mappings finds names of GPUs that somebody else's PCI mapping has.
+// mappings finds names of GPUs that someone else's PCI mapping has.
 func (j *judge) mappings() {
 	for _, h := range j.plan.Hosts {
 		for _, gpu := range h.GPUs {
@@ -140,7 +140,7 @@ func (j *judge) pools() {
 
 	for _, m := range j.work.machines {
 		if m.ResourcePool != "" && !slices.Contains(j.site.Pools, m.ResourcePool) {
-			j.problem(m.Host, m.Path+".resourcePool", m.ResourcePool, "is no resource pool (%s): correct the name, "+
+			j.problem(m.Host, m.Path+".resourcePool", m.ResourcePool, "is not a resource pool (%s): correct the name, "+
 				"or make it with `pvesh create /pools --poolid %s`",
 				thereAre(j.site.Pools), m.ResourcePool)
 		}

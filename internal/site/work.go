@@ -69,7 +69,7 @@ func newWork(plan *spec.Plan, stack Stack) work {
 
 			w.images = append(w.images, image{t, path})
 		}
-		// A template of another image is built anew.
+		// A template of another image is rebuilt.
 		if t.Source == spec.SourceImage {
 			w.templates = append(w.templates, template{t, path, downloaded && stack.Built(t)})
 		}
@@ -112,7 +112,7 @@ func (w work) on(host string) []string {
 	return names
 }
 
-// disks are a machine's by datastore, each with where that is stated: a pool's is its template's unless it says so.
+// disks are a machine's by datastore, each with where that is set: a pool's is its template's unless it says so.
 func (m machine) disks() []disk {
 	at := func(datastore, path string) string {
 		if datastore == m.Template.Datastore {
@@ -136,7 +136,7 @@ type disk struct {
 	sizeGiB         int
 }
 
-// cards are a machine's network cards, each with where it is stated.
+// cards are a machine's network cards, each with where it is set.
 func (m machine) cards() []card {
 	list := []card{{m.network.Bridge, m.network.VLAN, m.at + ".network"}}
 	for i, extra := range m.ExtraNICs {

@@ -8,7 +8,7 @@ import (
 // planAddresses gives the pool's machines their addresses in the cluster's network.
 func (p *planner) planAddresses(g *pool, own map[int]ownNode) {
 	if g.FirstAddress != "" && len(g.Addresses) > 0 {
-		p.problems.report(g.path+".firstAddress", g.FirstAddress, "is stated beside addresses; remove one of the two")
+		p.problems.report(g.path+".firstAddress", g.FirstAddress, "is set together with addresses; remove one of the two")
 
 		return
 	}
@@ -74,7 +74,7 @@ func (p *planner) listedAddresses(g *pool, own map[int]ownNode) []netip.Addr {
 	return listed
 }
 
-// Addresses are counted from these places of the network unless the pool states its first.
+// Addresses are counted from these places of the network unless the pool sets its first.
 var firstOffsets = map[rangeKind]int{rangeControlPlanes: 10, rangeWorkers: 20, rangeGPUWorkers: 40}
 
 // row is a row of addresses to give out: from the stated first one on, or from the kind's place in the network.
@@ -128,7 +128,7 @@ func (p *planner) row(r row) []netip.Addr {
 		case i > 0:
 			why = fmt.Sprintf("gives %s-%d the address %s, which %s", r.group.prefix(), i+1, address, why)
 		case shown == nil:
-			why = fmt.Sprintf("is not stated, and the default %s %s", address, why)
+			why = fmt.Sprintf("is not set, and the default %s %s", address, why)
 		}
 
 		p.problems.report(r.path, shown, "%s; %s", why, p.freeAddresses(claim{count: r.group.count, net: r.net}))

@@ -31,7 +31,7 @@ func (p *planner) checkMemory(path string, h hostEntry) {
 	shares := p.sharesOn(h.Name, func(n Node) int { return n.MemoryMiB })
 	if planned := sum(shares); h.MemoryMiB > 0 && planned > h.MemoryMiB {
 		p.problems.report(path, h.MemoryMiB,
-			"is less than the %d MiB planned for %s (= %s); place machines on other hosts, make them smaller, or state more if the host has it",
+			"is less than the %d MiB planned for %s (= %s); place machines on other hosts, make them smaller, or set more if the host has it",
 			planned, h.Name, explain(shares))
 	}
 }

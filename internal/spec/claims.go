@@ -12,10 +12,10 @@ import (
 type claim struct {
 	owner string // for the reader: prod-cp-1, the gateway of prod
 	group string // the path of the pool, template or network; conflicts between the same two groups are reported once
-	path  string // where the value is stated, or could be
+	path  string // where the value is set, or could be
 	count int    // how many values the group needs in one row from here
 	kind  rangeKind
-	net   Network // where an address has to be
+	net   Network // where an address must be
 	// shared says that other shared claims may hold the same: gateways of several clusters, a host that is the gateway.
 	shared bool
 }
@@ -127,7 +127,7 @@ func (p *planner) reportConflicts() {
 
 	for _, c := range p.macs.conflicts {
 		p.problems.report(
-			c.wanted.path, c.key, "belongs to %s already; state another one for %s", c.held.owner, c.wanted.owner,
+			c.wanted.path, c.key, "belongs to %s already; choose another one for %s", c.held.owner, c.wanted.owner,
 		)
 	}
 
@@ -170,18 +170,18 @@ func (p *planner) freeVMIDs(by claim) string {
 			return taken || !r.holds(first+
 				i)
 		}) {
-			return "state another, such as " + strconv.Itoa(first)
+			return "choose another, such as " + strconv.Itoa(first)
 		}
 	}
 
-	return "state another, and a wider " + by.kind.path()
+	return "choose another, and a wider " + by.kind.path()
 }
 
 // freeAddresses says where a row of addresses has room.
 func (p *planner) freeAddresses(by claim) string {
 	if first, ok := p.roomFor(by.net, by.count); ok {
-		return "state another, such as " + first
+		return "choose another, such as " + first
 	}
 
-	return "state another, in a larger network"
+	return "choose another, in a larger network"
 }

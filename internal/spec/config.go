@@ -23,7 +23,7 @@ type Config struct {
 type BackupConfig struct {
 	// The public keys (`age1…`) that snapshots of etcd are encrypted to. Without one there are no snapshots.
 	Recipients []string `json:"recipients,omitempty"`
-	// The public keys that exported machine secrets are encrypted to; with these and a snapshot somebody can read every
+	// The public keys that exported machine secrets are encrypted to; with these and a snapshot someone can read every
 	// Secret of a cluster, so give them to others. Without one nothing is exported.
 	SecretsRecipients []string `json:"secretsRecipients,omitempty"`
 	// The folder of backups; `~/` is the home of the user who runs the command, other paths begin at the project's folder.
@@ -58,7 +58,7 @@ type HostConfig struct {
 	Prep *PrepConfig `json:"prep,omitempty"`
 	// The host's GPUs for machines. Without `prep` the host is looked at and judged, never changed.
 	GPUs []GPUConfig `json:"gpus,omitempty"`
-	// What guests may use of the host. Where it is stated, more memory planned than stated is an error, and more cores a
+	// What guests may use of the host. Where it is set, more memory planned than stated is an error, and more cores a
 	// warning.
 	Capacity CapacityConfig `json:"capacity,omitempty"`
 }
@@ -68,7 +68,7 @@ type HostConfig struct {
 type SSHConfig struct {
 	// TCP port.
 	Port int `json:"port,omitempty" jsonschema:"default=22,minimum=1,maximum=65535"`
-	// The user that logs in; it has to be allowed to run `qm`.
+	// The user that logs in; it must be allowed to run `qm`.
 	User string `json:"user,omitempty" jsonschema:"default=root"`
 	// The host's public key, as `ssh-keyscan` prints it without the host's name.
 	HostKey string `json:"hostKey,omitempty" jsonschema:"example=ssh-ed25519 AAAAC3Nz…"`
@@ -101,7 +101,7 @@ type TemplateConfig struct {
 	ImageDatastore string `json:"imageDatastore,omitempty" jsonschema:"default=local"`
 	// Talos system extensions, by short name (`qemu-guest-agent`) or in full (`siderolabs/qemu-guest-agent`).
 	Extensions []string `json:"extensions,omitempty"`
-	// Take extensions that are not official ones of the stated version, as an Image Factory of your own
+	// Take extensions that are not official ones of the configured version, as your own Image Factory
 	// (`talos:imageFactoryUrl`) may have.
 	AcceptAnyExtension bool `json:"acceptAnyExtension,omitempty" jsonschema:"default=false"`
 	// Additional kernel arguments, one per entry, in this order.
@@ -111,9 +111,9 @@ type TemplateConfig struct {
 	// The VMID before the first: host number n has the class's template at firstVmid + n. Default: the first of
 	// `vmidRanges.templates`. Unused with `source: iso`.
 	FirstVMID int `json:"firstVmid,omitempty" jsonschema:"minimum=0,maximum=999999999"`
-	// Cores of the template's own VM; every machine states its own.
+	// Cores of the template's own VM; every machine sets its own.
 	Cores int `json:"cores,omitempty" jsonschema:"default=4,minimum=1,maximum=512"`
-	// Memory of the template's own VM in MiB; every machine states its own.
+	// Memory of the template's own VM in MiB; every machine sets its own.
 	MemoryMiB int `json:"memoryMiB,omitempty" jsonschema:"default=4096,minimum=512,maximum=16777216"`
 	// The template's disk in GiB, the least a machine of the class can have.
 	DiskGiB int `json:"diskGiB,omitempty" jsonschema:"default=20,minimum=5,maximum=65536"`

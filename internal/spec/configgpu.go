@@ -31,7 +31,7 @@ type GPUConfig struct {
 }
 
 // GPUTemplateConfig is what the templates for machines with a GPU have different from those of their class: they carry
-// the driver, so that they are images of their own. They are made where a machine needs one.
+// the driver, so that they are their own images. They are made where a machine needs one.
 type GPUTemplateConfig struct {
 	// The VMID before the first: host number n has it at firstVmid + n. Default: 50 more than the class's own.
 	FirstVMID int `json:"firstVmid,omitempty" jsonschema:"minimum=0,maximum=999999999"`

@@ -117,7 +117,7 @@ func (d decoder) structure(path string, in map[string]any, out reflect.Value) {
 		if value := in[f.key]; value != nil {
 			d.value(join(path, f.key), value, out.FieldByIndex(f.index), f.rules)
 		} else if f.rules.required {
-			d.problems.report(join(path, f.key), nil, "is missing; state it%s", exampleOf(f))
+			d.problems.report(join(path, f.key), nil, "is missing; set it%s", exampleOf(f))
 		}
 	}
 }
@@ -131,7 +131,7 @@ func (d decoder) list(path string, in any, out reflect.Value, r rules) {
 	}
 
 	if len(items) < r.minItems {
-		d.problems.report(path, nil, "is an empty list; state at least %d entry", r.minItems)
+		d.problems.report(path, nil, "is an empty list; add at least %d entry", r.minItems)
 	}
 
 	out.Set(reflect.MakeSlice(out.Type(), len(items), len(items)))
@@ -173,7 +173,7 @@ func (d decoder) text(path string, in any, out reflect.Value, r rules) {
 	}
 
 	if text == "" && r.required {
-		d.problems.report(path, text, "is empty; state it%s", exampleOf(field{rules: r}))
+		d.problems.report(path, text, "is empty; set it%s", exampleOf(field{rules: r}))
 
 		return
 	}
@@ -232,9 +232,9 @@ func (d decoder) fraction(path string, in any, out reflect.Value, r rules) {
 func (d decoder) within(path string, stated json.Number, number float64, r rules) bool {
 	switch {
 	case r.minimum != nil && number < float64(*r.minimum):
-		d.problems.report(path, stated, "is too small; state at least %d", *r.minimum)
+		d.problems.report(path, stated, "is too small; use at least %d", *r.minimum)
 	case r.maximum != nil && number > float64(*r.maximum):
-		d.problems.report(path, stated, "is too large; state at most %d", *r.maximum)
+		d.problems.report(path, stated, "is too large; use at most %d", *r.maximum)
 	default:
 		return true
 	}

@@ -52,7 +52,7 @@ var (
 	}
 	kernelArgForm = form{
 		regexp.MustCompile(`^[!-~]+$`),
-		"is not a single kernel argument; write each in an entry of its own, without spaces",
+		"is not a single kernel argument; write each in its own entry, without spaces",
 	}
 	cpuForm = form{
 		regexp.MustCompile(`^[A-Za-z0-9._+-]+$`),

@@ -98,7 +98,7 @@ func options() spec.Options {
 		return nil
 	}, CheckRecipient: func(key string) error {
 		if !strings.HasPrefix(key, "age1") {
-			return errors.New("is no public key; state one")
+			return errors.New("is not a public key; use one")
 		}
 
 		return nil

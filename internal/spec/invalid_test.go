@@ -57,7 +57,7 @@ func TestEveryInvalidConfigurationIsRefusedInItsOwnWords(t *testing.T) {
 
 // remedy is what messages tell the reader to do.
 var remedy = regexp.MustCompile(
-	`(; |: )(state|write|choose|use|remove|leave|did you mean|add|put|give|place|shorten|correct|it has)\b`,
+	`(; |: )(set|write|choose|use|remove|leave|did you mean|add|put|give|place|shorten|correct|it has)\b`,
 )
 
 // changed returns the base configuration with changes.

@@ -8,7 +8,7 @@ type Options struct {
 	// Stack is the name of the Pulumi stack; MAC addresses follow from it.
 	Stack string
 	// Compatibility knows versions and minimum sizes. Without it every pair of versions is accepted, and Kubernetes
-	// versions have to be stated.
+	// versions must be set.
 	Compatibility Compatibility
 	// CheckPatch judges a user's Talos patch; optional. Its error is shown as it is, so it must not repeat the patch.
 	CheckPatch func(patch string) error
@@ -20,7 +20,7 @@ type Options struct {
 	Encrypted map[string]string
 	// Blinded says that encrypted values are not known: in their places are [Blinded], or what the stack's file has.
 	Blinded bool
-	// Unconnected says that nobody is asked anything: how hosts are reached may be left out.
+	// Unconnected says that no one is asked anything: how hosts are reached can be omitted.
 	Unconnected bool
 	// CheckRaw says whether the stack's credentials let it pass devices through without a mapping; optional. Its error
 	// says what to do instead.

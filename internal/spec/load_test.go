@@ -25,7 +25,7 @@ func TestWarnings(t *testing.T) {
 		"a Kubernetes version that follows Talos": {map[string]any{
 			"clusters[0].controlPlane.count": 1, "clusters[0].kubernetesVersion": nil,
 		}, []string{
-			"clusters[0].kubernetesVersion is not stated and follows Talos v1.12.6: v1.35.0; state it, so that a new Talos version does not change it",
+			"clusters[0].kubernetesVersion is not set and follows Talos v1.12.6: v1.35.0; set it, so that a new Talos version does not change it",
 		}},
 		"more cores than a host has": {map[string]any{
 			"clusters[0].controlPlane.count": 1,
@@ -146,9 +146,9 @@ func TestWithoutCompatibilityVersionsAreTaken(t *testing.T) {
 	set["clusters[0].kubernetesVersion"], set["clusters[0].workers[0].memoryMiB"], set["clusters[0].controlPlane.memoryMiB"] = nil, 600, 1200
 	_, err = spec.Load(changed(t, set), spec.Options{Stack: "test"})
 	require.EqualError(
-		t, err, `clusters[0].controlPlane.memoryMiB: 1200 is below Talos' minimum for a control plane; state at least 2048
-clusters[0].kubernetesVersion: is missing; state it, such as kubernetesVersion: v1.35.0
-clusters[0].workers[0].memoryMiB: 600 is below Talos' minimum for a worker; state at least 1024`,
+		t, err, `clusters[0].controlPlane.memoryMiB: 1200 is below Talos' minimum for a control plane; use at least 2048
+clusters[0].kubernetesVersion: is missing; set it, such as kubernetesVersion: v1.35.0
+clusters[0].workers[0].memoryMiB: 600 is below Talos' minimum for a worker; use at least 1024`,
 	)
 }
 
@@ -163,7 +163,7 @@ func TestAVersionWithoutDefaultIsNotSupported(t *testing.T) {
 	_, err := spec.Load(changed(t, nil), spec.Options{Compatibility: unsure{}})
 	require.EqualError(
 		t, err,
-		`templates.talos.version: "v1.12.6" is not a supported Talos version; state one that docs/compatibility.md lists`,
+		`templates.talos.version: "v1.12.6" is not a supported Talos version; use one listed in docs/compatibility.md`,
 	)
 }
 

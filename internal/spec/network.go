@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-const noIPv6 = "is IPv6, which does not work yet; state an IPv4 "
+const noIPv6 = "is IPv6, which does not work yet; set an IPv4 "
 
 // address reads a stated IPv4 address.
 func (p *planner) address(path, text string) (netip.Addr, bool) {
@@ -23,7 +23,7 @@ func (p *planner) address(path, text string) (netip.Addr, bool) {
 	case address.Is6():
 		p.problems.report(path, text, noIPv6+"address")
 	case address.IsUnspecified() || address.IsMulticast() || address == lastAddress(netip.PrefixFrom(address, 0)):
-		p.problems.report(path, text, "cannot be a machine's address; state a unicast one")
+		p.problems.report(path, text, "cannot be a machine's address; use a unicast address")
 	default:
 		return address, true
 	}
@@ -49,11 +49,11 @@ func (p *planner) networkFor(what, path, text string, shortest, longest int) net
 	case prefix.Addr().Is6():
 		p.problems.report(path, text, noIPv6+"network")
 	case prefix.Bits() < shortest || prefix.Bits() > longest:
-		p.problems.report(path, text, "has no size for %s; state a prefix length from %d to %d", what, shortest, longest)
+		p.problems.report(path, text, "has no size for %s; set a prefix length from %d to %d", what, shortest, longest)
 	case prefix != prefix.Masked():
 		p.problems.report(path, text, "is an address inside a network; write the network as %s", prefix.Masked())
 	case prefix.Addr().IsMulticast() || prefix.Addr().As4()[0] == 0 || prefix.Addr().As4()[0] >= 240:
-		p.problems.report(path, text, "is not a network for %s; state a private one, such as 10.0.0.0/24", what)
+		p.problems.report(path, text, "is not a network for %s; use a private one, such as 10.0.0.0/24", what)
 	default:
 		return prefix
 	}
@@ -104,7 +104,7 @@ const leastMTU = 1280
 
 func (p *planner) checkMTU(path string, mtu int) {
 	if mtu != 0 && mtu < leastMTU {
-		p.problems.report(path, mtu, "is too small for Kubernetes; state at least %d, or 0 for the bridge's", leastMTU)
+		p.problems.report(path, mtu, "is too small for Kubernetes; use at least %d, or 0 for the bridge's", leastMTU)
 	}
 }
 
@@ -113,7 +113,7 @@ func (p *planner) inside(path string, address netip.Addr, network netip.Prefix) 
 	why := unusable(address, network)
 	if why != "" && network.IsValid() {
 		p.problems.report(
-			path, address.String(), "%s; state one between %s and %s", why, network.Addr().Next(), lastAddress(network).Prev(),
+			path, address.String(), "%s; use one between %s and %s", why, network.Addr().Next(), lastAddress(network).Prev(),
 		)
 	}
 

@@ -70,7 +70,7 @@ func (p *planner) place(g *pool, own map[int]ownNode) {
 	if len(open) > 0 {
 		p.problems.report(
 			g.path+".placement", g.placement,
-			"leaves %s without a host; state nodes.<number>.host for each, or another placement", strings.Join(open, ", "),
+			"leaves %s without a host; set nodes.<number>.host for each, or another placement", strings.Join(open, ", "),
 		)
 	}
 
@@ -103,7 +103,7 @@ func (p *planner) poolHosts(g *pool) []string {
 
 func (p *planner) unknownHost(path, name string) {
 	if !p.problems.has(path) && len(p.hosts) > 0 {
-		p.problems.report(path, name, "is no host; %s", suggestName(name, slices.Collect(maps.Keys(p.hosts)), "hosts"))
+		p.problems.report(path, name, "is not a host; %s", suggestName(name, slices.Collect(maps.Keys(p.hosts)), "hosts"))
 	}
 }
 

@@ -83,7 +83,7 @@ func (p *planner) checkPinnedGPUs(g *pool, own map[int]ownNode) {
 		why := "has " + p.lack(g, host)
 		if p.gpuRoom(g, host) > 0 {
 			why = fmt.Sprintf(
-				"has %d of the GPU %q, and other machines of the pool are stated for it", len(p.gpusOn(host, g.gpu)), g.gpu,
+				"has %d of the GPU %q, and other machines of the pool are pinned to it", len(p.gpusOn(host, g.gpu)), g.gpu,
 			)
 		}
 
@@ -114,16 +114,16 @@ func (p *planner) reportUnplaced(g *pool, unplaced int) {
 
 	if g.use.GPUsPerNode > most {
 		p.problems.report(
-			g.path+".gpusPerNode", g.use.GPUsPerNode, "is more than one host has of the GPU %q (%s); state at most %d", g.gpu,
+			g.path+".gpusPerNode", g.use.GPUsPerNode, "is more than one host has of the GPU %q (%s); use at most %d", g.gpu,
 			strings.Join(have, ", "), most,
 		)
 
 		return
 	}
 
-	remedy := fmt.Sprintf("state at most %d", g.count-unplaced)
+	remedy := fmt.Sprintf("use at most %d", g.count-unplaced)
 	if g.role == RoleControlPlane {
-		remedy = "state fewer control planes"
+		remedy = "use fewer control planes"
 	}
 
 	p.problems.report(
@@ -132,7 +132,7 @@ func (p *planner) reportUnplaced(g *pool, unplaced int) {
 	)
 }
 
-// checkGPUControlPlanes keeps a GPU that is added elsewhere from moving a control plane: where its GPU is it has to be,
+// checkGPUControlPlanes keeps a GPU that is added elsewhere from moving a control plane: where its GPU is it must be,
 // and it would be replaced there.
 func (p *planner) checkGPUControlPlanes(g *pool, hosts []string, own map[int]ownNode) {
 	if g.gpu == "" || g.role != RoleControlPlane || len(g.Hosts) > 0 || len(hosts) < 2 {
@@ -142,7 +142,7 @@ func (p *planner) checkGPUControlPlanes(g *pool, hosts []string, own map[int]own
 	for i := range g.nodes {
 		if own[i].Host == "" {
 			p.problems.report(g.path+".hosts", nil,
-				"is missing, and %s have the GPU %q; state those of this pool, so that another GPU never replaces a control plane",
+				"is missing, and %s have the GPU %q; set those of this pool, so that another GPU never replaces a control plane",
 				strings.Join(hosts, " and "), g.gpu)
 
 			return
@@ -197,7 +197,7 @@ func (p *planner) assignGPUs(clusters []Cluster) {
 				p.reportTaken(
 					reported, own.pool, at.host, at.name,
 					fmt.Sprintf(
-						"is passed through by address, and %s has one of the name already; a pool needs raw GPUs of a name of its own",
+						"is passed through by address, and %s has one of the name already; a pool needs raw GPUs of its own name",
 						held[foreign].machine,
 					),
 				)
@@ -238,9 +238,9 @@ func (p *planner) reportTaken(reported map[string]bool, prefix, host, name, why 
 		}
 	}
 
-	remedy := "state fewer machines, or add a GPU to hosts[].gpus"
+	remedy := "use fewer machines, or add a GPU to hosts[].gpus"
 	if len(others) > 0 {
-		remedy = "state hosts with a free one: " + strings.Join(others, ", ")
+		remedy = "use hosts with a free one: " + strings.Join(others, ", ")
 	}
 
 	p.problems.report(g.path+".gpu", name, "of %s %s; %s", host, why, remedy)

@@ -87,8 +87,8 @@ func TestRawGPUsOfANameServeOnePool(t *testing.T) {
 	_, err := spec.Load(
 		values(t, gpuHosts+"[{name: a, gpu: b40}, {name: b, gpu: b40, firstVmid: 4100, firstAddress: 10.0.0.60}]"), o,
 	)
-	assert.EqualError(t, err, `clusters[0].gpuWorkers[1].gpu: "b40" of pve2 is passed through by address, and c-a-1 has one of the name already; a pool needs raw GPUs of a name of its own; `+
-		`state fewer machines, or add a GPU to hosts[].gpus`)
+	assert.EqualError(t, err, `clusters[0].gpuWorkers[1].gpu: "b40" of pve2 is passed through by address, and c-a-1 has one of the name already; a pool needs raw GPUs of its own name; `+
+		`use fewer machines, or add a GPU to hosts[].gpus`)
 }
 
 func TestDedicatedGPUWorkersLeaveOrdinaryPodsToControlPlanes(t *testing.T) {

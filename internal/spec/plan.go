@@ -40,7 +40,7 @@ type Host struct {
 	SSH     SSH
 	// Path leads to the host in the configuration, for errors that come later than the plan: hosts[0].
 	Path string `json:"-"`
-	// Cores and MemoryMiB are the host's size for guests; 0 = not stated.
+	// Cores and MemoryMiB are the host's size for guests; 0 = not set.
 	Cores, MemoryMiB int
 	// Prep says how the host is prepared; nil = not at all.
 	Prep *Prep
@@ -89,7 +89,7 @@ type Driver struct {
 type SSH struct {
 	Port int    // default 22
 	User string // default root
-	// HostKey is the host's public key in authorized_keys form; empty = trusted at first use, which has to be stated
+	// HostKey is the host's public key in authorized_keys form; empty = trusted at first use, which must be set
 	// (acceptAnyHostKey).
 	HostKey string
 }
@@ -185,14 +185,14 @@ type Node struct {
 	// Path leads to the node's pool in the configuration, for errors that come later than the plan:
 	// clusters[0].workers[1].
 	Path string `json:"-"`
-	// Own leads to what the node states for itself, by key: memoryMiB → clusters[0].workers[1].nodes.2.memoryMiB.
+	// Own leads to what the node sets for itself, by key: memoryMiB → clusters[0].workers[1].nodes.2.memoryMiB.
 	Own     map[string]string `json:"-"`
 	Cluster string
 	Role    Role
 	Pool    string // "cp" for control planes
 	Index   int    // 0-based in its pool
 	Host    string
-	// HostPinned says that the stack states this host for the node; otherwise placement was calculated, and a running VM
+	// HostPinned says that the stack sets this host for the node; otherwise placement was calculated, and a running VM
 	// stays where it is.
 	HostPinned bool
 	VMID       int

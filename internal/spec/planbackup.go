@@ -31,7 +31,7 @@ func (p *planner) planBackup() Backup {
 	for i, key := range c.SecretsRecipients {
 		if slices.Contains(c.Recipients, key) {
 			p.warn("backup.secretsRecipients[%d]: this key opens snapshots of etcd, too: whoever has its secret half can read every Secret of a cluster; "+
-				"use a key of somebody else", i)
+				"use someone else's key", i)
 		}
 	}
 

@@ -128,7 +128,7 @@ func poolsOf(path string, c ClusterConfig) []*pool {
 func (p *planner) checkCounts(pools []*pool) {
 	if count := pools[0].count; count%2 == 0 && !p.problems.has(pools[0].path+".count") {
 		p.problems.report(
-			pools[0].path+".count", count, "is even, and etcd then survives no more failures than with one less; state %d or %d",
+			pools[0].path+".count", count, "is even, and etcd then survives no more failures than with one less; use %d or %d",
 			count-1, count+1,
 		)
 	}
@@ -164,11 +164,11 @@ func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, p
 	cluster.KubernetesVersion = c.KubernetesVersion
 	if c.KubernetesVersion == "" {
 		if known == nil {
-			p.problems.report(at, nil, "is missing; state it, such as kubernetesVersion: v1.35.0")
+			p.problems.report(at, nil, "is missing; set it, such as kubernetesVersion: v1.35.0")
 		} else if version, found := known.DefaultKubernetes(cluster.TalosVersion); found {
 			cluster.KubernetesVersion = version
 			p.warn(
-				"%s is not stated and follows Talos %s: %s; state it, so that a new Talos version does not change it", at,
+				"%s is not set and follows Talos %s: %s; set it, so that a new Talos version does not change it", at,
 				cluster.TalosVersion, version,
 			)
 		}
@@ -221,7 +221,7 @@ func (p *planner) planScheduling(path string, c ClusterConfig, cluster *Cluster)
 	}
 
 	p.problems.report(path+".allowSchedulingOnControlPlanes", false,
-		"leaves no machine for pods that need no GPU, since all workers are dedicated GPU workers; leave it out, add workers, or state dedicated: false for a pool")
+		"leaves no machine for pods that need no GPU, since all workers are dedicated GPU workers; leave it out, add workers, or set dedicated: false for a pool")
 }
 
 // endpoint returns the URL of the Kubernetes API.

@@ -14,7 +14,7 @@ var gpuNameForm = form{
 	"cannot be the name of a PCI mapping in Proxmox; use letters, digits, _ and -, from 2 to 63, with a letter first",
 }
 
-// gpuKind is what all GPUs of a name have in common, and where it was stated first.
+// gpuKind is what all GPUs of a name have in common, and where it was set first.
 type gpuKind struct {
 	GPU
 	path string
@@ -38,7 +38,7 @@ func (p *planner) planPrep(path string, c *PrepConfig) *Prep {
 			prep.ZFSArcMaxBytes = -1
 		} else if at := path + ".zfsArcMaxGiB"; prep.ZFSArcMaxBytes < least && !p.problems.has(at) {
 			p.problems.report(
-				at, *c.ZFSArcMaxGiB, "is less than ZFS works with (64 MiB); state at least 0.0625, or 0 to leave ZFS alone",
+				at, *c.ZFSArcMaxGiB, "is less than ZFS works with (64 MiB); use at least 0.0625, or 0 to leave ZFS alone",
 			)
 		}
 	}
@@ -47,7 +47,7 @@ func (p *planner) planPrep(path string, c *PrepConfig) *Prep {
 }
 
 // planGPUs judges the GPUs of a host and returns those that can be given to machines, in order of their addresses, and
-// where they are stated.
+// where they are set.
 func (p *planner) planGPUs(path string, c HostConfig) ([]GPU, map[string]string) {
 	var gpus []GPU
 
@@ -117,7 +117,7 @@ func (p *planner) checkKind(path string, gpu GPU) {
 	if gpu.Generation != first.Generation && gpu.Generation != "" && first.Generation != "" {
 		p.problems.report(
 			path+".generation", gpu.Generation,
-			"differs from %s, which is %s and has the same name; give each kind of GPU a name of its own", first.path,
+			"differs from %s, which is %s and has the same name; give each kind of GPU its own name", first.path,
 			first.Generation,
 		)
 	}
@@ -125,7 +125,7 @@ func (p *planner) checkKind(path string, gpu GPU) {
 	if gpu.Raw != first.Raw {
 		p.problems.report(
 			path+".passthrough", nil,
-			"differs from %s, which has the same name; state one way for all GPUs of a name, or give them names of their own",
+			"differs from %s, which has the same name; use one way for all GPUs of a name, or give them their own names",
 			first.path,
 		)
 	}
@@ -138,7 +138,7 @@ func (p *planner) checkGPUUse(g *pool) {
 			g.use.Driver != DriverConfig{}) {
 			p.problems.report(
 				g.path+".gpu", nil,
-				"is missing beside settings of GPUs; state it, such as gpu: rtx4000, or remove gpusPerNode, timeSlicing and driver",
+				"is missing beside settings of GPUs; set it, such as gpu: rtx4000, or remove gpusPerNode, timeSlicing and driver",
 			)
 		}
 
@@ -158,7 +158,7 @@ func (p *planner) checkGPUUse(g *pool) {
 	}
 
 	if g.use.TimeSlicing == 1 {
-		p.problems.report(g.path+".timeSlicing", 1, "is the whole GPU; leave it out, or state at least 2")
+		p.problems.report(g.path+".timeSlicing", 1, "is the whole GPU; leave it out, or use at least 2")
 	}
 
 	template, ok := p.classes[g.Template]
@@ -196,7 +196,7 @@ func (p *planner) gpusOfHosts() string {
 	}
 
 	if len(all) == 0 {
-		return " (no host states gpus)"
+		return " (no host lists gpus)"
 	}
 
 	return " (hosts: " + strings.Join(all, "; ") + ")"

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// planHosts judges the hosts and returns those that have a name of their own, in order of names.
+// planHosts judges the hosts and returns those that have their own name, in order of names.
 func (p *planner) planHosts() []Host {
 	var hosts []Host
 
@@ -24,7 +24,7 @@ func (p *planner) planHosts() []Host {
 		if address, ok := p.address(path+".address", c.Address); ok {
 			h.Address = address
 			if other, taken := addresses[c.Address]; taken {
-				p.problems.report(path+".address", c.Address, "is the address of %s too; state each host's own", other)
+				p.problems.report(path+".address", c.Address, "is the address of %s too; set each host's own", other)
 			}
 
 			addresses[c.Address] = c.Name
@@ -74,7 +74,7 @@ func (p *planner) ssh(path string, c SSHConfig) SSH {
 	}
 
 	if c.AcceptAnyHostKey {
-		p.problems.report(path+".acceptAnyHostKey", true, "is stated beside hostKey; remove one of the two")
+		p.problems.report(path+".acceptAnyHostKey", true, "is set together with hostKey; remove one of the two")
 	}
 
 	s.HostKey = key
@@ -95,7 +95,7 @@ func (p *planner) hostNumber(path string, c HostConfig, taken map[int]string) in
 		if err != nil || stated > largestNumber {
 			if c.Name != "" && !p.problems.has(path+".number") {
 				p.problems.report(path+".number", nil,
-					"does not follow from the name %q, which does not end with a small number; state one that no other host has",
+					"does not follow from the name %q, which does not end with a small number; set one that no other host has",
 					p.shown(path+".name", c.Name))
 			}
 
@@ -106,7 +106,7 @@ func (p *planner) hostNumber(path string, c HostConfig, taken map[int]string) in
 	}
 
 	if other, ok := taken[number]; ok && other != c.Name {
-		p.problems.report(path+".number", number, "is the number of %s too; state one that no other host has", other)
+		p.problems.report(path+".number", number, "is the number of %s too; set one that no other host has", other)
 	}
 
 	taken[number] = c.Name
@@ -114,7 +114,7 @@ func (p *planner) hostNumber(path string, c HostConfig, taken map[int]string) in
 	return number
 }
 
-// needShell reports a host whose shell is needed but whose key is not stated.
+// needShell reports a host whose shell is needed but whose key is not set.
 func (p *planner) needShell(host, why string) {
 	h := p.hosts[host]
 	if p.options.Unconnected || h.config.SSH.HostKey != "" || h.config.SSH.AcceptAnyHostKey || p.problems.has(h.path+
@@ -123,6 +123,6 @@ func (p *planner) needShell(host, why string) {
 	}
 
 	p.problems.report(h.path+".ssh.hostKey", nil,
-		"is missing, but %s; state what `ssh-keyscan -t ed25519 %s` prints after the address, or acceptAnyHostKey: true", why,
+		"is missing, but %s; set what `ssh-keyscan -t ed25519 %s` prints after the address, or acceptAnyHostKey: true", why,
 		h.config.Address)
 }

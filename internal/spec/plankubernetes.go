@@ -115,11 +115,11 @@ func freeNetwork(others []network) string {
 		}
 
 		if free {
-			return "state another, such as " + text
+			return "choose another, such as " + text
 		}
 	}
 
-	return "state another, which no network of the stack overlaps"
+	return "choose another, which no network of the stack overlaps"
 }
 
 // checkPodRoom reports a network that has not a part for each machine. A patch may give machines parts of another size.
@@ -131,7 +131,7 @@ func (p *planner) checkPodRoom(path string, c Cluster) {
 	}
 
 	p.problems.report(path, c.PodCIDR.String(),
-		"has 256 addresses each for %d machines, and %s has %d; state a larger one, such as 10.244.0.0/16",
+		"has 256 addresses each for %d machines, and %s has %d; use a larger one, such as 10.244.0.0/16",
 		1<<(podsOfMachine-c.PodCIDR.Bits()), c.Name, len(nodes))
 }
 

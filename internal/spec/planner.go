@@ -28,7 +28,7 @@ type planner struct {
 	names     *claims[string]
 }
 
-// hostEntry is a host with what was stated about it.
+// hostEntry is a host with what was set about it.
 type hostEntry struct {
 	Host
 	path   string

@@ -98,7 +98,7 @@ type ownNode struct {
 	path string
 }
 
-// stated are the paths of what the machine states for itself, by key.
+// stated are the paths of what the machine sets for itself, by key.
 func (o ownNode) stated() map[string]string {
 	paths := map[string]string{}
 
@@ -124,7 +124,7 @@ func (p *planner) ownSettings(g *pool) map[int]ownNode {
 		number, err := strconv.Atoi(strings.TrimPrefix(key, g.prefix()+"-"))
 		switch {
 		case err != nil || number < 1 || number > g.count || strings.ContainsAny(key, "+ "):
-			p.problems.report(at, nil, "is no machine of the pool; %s", machinesOf(g))
+			p.problems.report(at, nil, "is not a machine of the pool; %s", machinesOf(g))
 		case own[number-1].path != "":
 			p.problems.report(at, nil, "is the machine of %s too; put both into one entry", own[number-1].path)
 		default:
@@ -148,7 +148,7 @@ func machinesOf(g *pool) string {
 	}
 }
 
-// applyOwn gives a machine what it states for itself, except for its identity.
+// applyOwn gives a machine what it sets for itself, except for its identity.
 func (p *planner) applyOwn(g *pool, n *Node, own ownNode) {
 	if own.path == "" {
 		return
@@ -178,7 +178,7 @@ func (p *planner) secretTexts(path string, labels map[string]string, taints, pat
 		len(patches) > 0 && p.secrets.touch(path+".patches")
 }
 
-// planNames claims the names, which have to be unique in the stack.
+// planNames claims the names, which must be unique in the stack.
 func (p *planner) planNames(g *pool) {
 	if g.duplicate || !labelForm.pattern.MatchString(g.cluster.Name) || !labelForm.pattern.MatchString(g.name) {
 		return
@@ -209,7 +209,7 @@ func (p *planner) planVMIDs(g *pool, own map[int]ownNode) {
 	first := cmp.Or(g.FirstVMID, r.first)
 	if last := first + g.count - 1; g.count > 0 && (!r.holds(first) || !r.holds(last)) {
 		p.problems.report(
-			at, first, "gives %s the VMIDs %d to %d, outside the range %s; state another firstVmid, or a wider %s", g.prefix(),
+			at, first, "gives %s the VMIDs %d to %d, outside the range %s; choose another firstVmid, or a wider %s", g.prefix(),
 			first, last, r, g.kind.path(),
 		)
 
@@ -225,7 +225,7 @@ func (p *planner) planVMIDs(g *pool, own map[int]ownNode) {
 
 			by.path, by.count = own[i].path+".vmid", 1
 			if !r.holds(stated) {
-				p.problems.report(by.path, stated, "is outside the range %s; state another, or a wider %s", r, g.kind.path())
+				p.problems.report(by.path, stated, "is outside the range %s; choose another, or a wider %s", r, g.kind.path())
 
 				continue
 			}

@@ -24,7 +24,7 @@ func (p *planner) checkPool(g *pool) {
 	template, known := p.classes[g.Template]
 	if !known && len(p.classes) > 0 {
 		p.problems.report(
-			g.path+".template", g.Template, "is no template; %s",
+			g.path+".template", g.Template, "is not a template; %s",
 			suggestName(g.Template, slices.Collect(maps.Keys(p.classes)), "templates"),
 		)
 	}
@@ -36,12 +36,12 @@ func (p *planner) checkPool(g *pool) {
 	if template.Source == SourceISO {
 		p.problems.report(
 			g.path+".template", g.Template,
-			"has source: iso, so there is nothing to make linked clones of; state clone: full, or source: image",
+			"has source: iso, so there is nothing to make linked clones of; set clone: full, or source: image",
 		)
 	} else if datastore := cmp.Or(g.Datastore, template.Datastore); datastore != template.Datastore {
 		p.problems.report(
 			g.path+".datastore", datastore,
-			"is not the template's (%s), on which linked clones have to stay; leave it out, or state clone: full",
+			"is not the template's (%s), on which linked clones have to stay; leave it out, or set clone: full",
 			template.Datastore,
 		)
 	}
@@ -53,7 +53,7 @@ var oldProcessors = []string{
 	"phenom", "x86-64-v1",
 }
 
-// checkSizes judges sizes against Talos' minimum and the template; 0 = not stated there.
+// checkSizes judges sizes against Talos' minimum and the template; 0 = not set there.
 func (p *planner) checkSizes(path string, g *pool, cores, memoryMiB, diskGiB int) {
 	leastCores, leastMemory, leastDisk := p.minimum(g.role)
 	for _, size := range []struct {
@@ -62,7 +62,7 @@ func (p *planner) checkSizes(path string, g *pool, cores, memoryMiB, diskGiB int
 	}{{"cores", cores, leastCores}, {"memoryMiB", memoryMiB, leastMemory}, {"diskGiB", diskGiB, leastDisk}} {
 		if at := path + "." + size.key; size.stated != 0 && size.stated < size.least && !p.problems.has(at) {
 			p.problems.report(
-				at, size.stated, "is below Talos' minimum for a %s; state at least %d", roleNames[g.role], size.least,
+				at, size.stated, "is below Talos' minimum for a %s; use at least %d", roleNames[g.role], size.least,
 			)
 		}
 	}
@@ -72,7 +72,7 @@ func (p *planner) checkSizes(path string, g *pool, cores, memoryMiB, diskGiB int
 		!p.problems.has(at) {
 		p.problems.report(
 			at, diskGiB,
-			"is less than the disk of template %s, and disks do not shrink; state at least %d, or a smaller %s.diskGiB",
+			"is less than the disk of template %s, and disks do not shrink; use at least %d, or a smaller %s.diskGiB",
 			g.Template, t.DiskGiB, t.path,
 		)
 	}
@@ -80,7 +80,7 @@ func (p *planner) checkSizes(path string, g *pool, cores, memoryMiB, diskGiB int
 
 var roleNames = map[Role]string{RoleControlPlane: "control plane", RoleWorker: "worker"}
 
-// suggestName is the advice for a name that the user gives to nothing; group is where such names are stated.
+// suggestName is the advice for a name that the user gives to nothing; group is where such names are set.
 func suggestName(name string, known []string, group string) string {
 	slices.Sort(known)
 
@@ -126,12 +126,12 @@ func (p *planner) extraDisks(g *pool, datastore string) []Disk {
 			SizeGiB: c.SizeGiB, Datastore: cmp.Or(c.Datastore, datastore),
 		}
 		if c.Interface == "" && i == mostDisks {
-			p.problems.report(at, nil, "is one disk more than virtio1 to virtio15 take; remove it, or state its interface")
+			p.problems.report(at, nil, "is one disk more than virtio1 to virtio15 take; remove it, or set its interface")
 		}
 
 		if j := slices.IndexFunc(disks, func(o Disk) bool { return o.Interface == d.Interface }); j >= 0 {
 			p.problems.report(
-				at+".interface", d.Interface, "is the place of extraDisks[%d] too; state another from virtio0 to virtio15", j,
+				at+".interface", d.Interface, "is the place of extraDisks[%d] too; choose another from virtio0 to virtio15", j,
 			)
 		}
 
@@ -181,7 +181,7 @@ func (p *planner) nicAddresses(path string, g *pool, c NICConfig) (Network, []ne
 	if c.CIDR == "" {
 		if c.FirstAddress != "" {
 			p.problems.report(
-				path+".firstAddress", c.FirstAddress, "is stated without cidr; state the network, or remove the address for DHCP",
+				path+".firstAddress", c.FirstAddress, "is set without cidr; set the network, or remove the address for DHCP",
 			)
 		}
 
@@ -191,7 +191,7 @@ func (p *planner) nicAddresses(path string, g *pool, c NICConfig) (Network, []ne
 	n.CIDR = p.network(path+".cidr", c.CIDR)
 	if n.CIDR.IsValid() && g.network.CIDR.IsValid() && n.CIDR.Overlaps(g.network.CIDR) {
 		p.problems.report(
-			path+".cidr", c.CIDR, "overlaps the cluster's own network %s; state another network", g.network.CIDR,
+			path+".cidr", c.CIDR, "overlaps the cluster's own network %s; choose another network", g.network.CIDR,
 		)
 
 		return n, nil
@@ -214,7 +214,7 @@ func (p *planner) labels(path string, labels map[string]string, role Role) map[s
 			p.problems.report(at, nil, "is a label that Kubernetes or Talos gives every node itself; remove it")
 		} else if role == RoleWorker && RestrictedLabel(key) {
 			p.problems.report(
-				at, nil, "is a label that Kubernetes lets no worker give itself; use a prefix of your own, such as example.org/, "+
+				at, nil, "is a label that Kubernetes lets no worker give itself; use your own prefix, such as example.org/, "+
 					"or node.kubernetes.io/, or set it with kubectl: labels of others stay",
 			)
 		}
@@ -248,7 +248,7 @@ func RestrictedLabel(key string) bool {
 	}, key)
 }
 
-// ownLabel says whether kubelet or Talos sets a label themselves: what was stated beside them would be removed with its
+// ownLabel says whether kubelet or Talos sets a label themselves: what was set beside them would be removed with its
 // statement.
 func ownLabel(key string, role Role) bool {
 	switch key {

@@ -13,7 +13,7 @@ type class struct {
 	Template
 	path string
 	base int    // the VMID before the first
-	at   string // where base is stated
+	at   string // where base is set
 }
 
 // planClasses judges the classes of templates.
@@ -66,7 +66,7 @@ func (p *planner) checkTalos(path, version string) {
 		return
 	}
 
-	p.problems.report(path, version, "is not a supported Talos version; state one that docs/compatibility.md lists")
+	p.problems.report(path, version, "is not a supported Talos version; use one listed in docs/compatibility.md")
 }
 
 // officialExtensions is the name space of Talos' own system extensions.
@@ -98,7 +98,7 @@ func (p *planner) extensions(path string, c TemplateConfig) []string {
 		}
 		// Without its GPU the module's service never comes up, and the machine's boot waits for it.
 		if strings.Contains(name, "nvidia") {
-			p.problems.report(at, c.Extensions[i], "hangs the boot of machines without a GPU; remove it, machines with one (gpuWorkers, controlPlane.gpu) get templates of their own with it")
+			p.problems.report(at, c.Extensions[i], "hangs the boot of machines without a GPU; remove it, machines with one (gpuWorkers, controlPlane.gpu) get their own templates with it")
 		} else if len(official) > 0 && !slices.Contains(official, name) {
 			p.problems.report(
 				at, c.Extensions[i], "is not an official extension of Talos %s; %s", c.Version, otherExtension(name, official),
@@ -115,7 +115,7 @@ func (p *planner) extensions(path string, c TemplateConfig) []string {
 
 // otherExtension is the advice for a name that is not official.
 func otherExtension(name string, official []string) string {
-	const remedy = "state acceptAnyExtension: true if your own Image Factory has it"
+	const remedy = "set acceptAnyExtension: true if your own Image Factory has it"
 
 	short := make([]string, len(official))
 	for i := range official {
@@ -150,7 +150,7 @@ func (p *planner) requireText(path, text, remedy string) {
 const gpuOffset = 50
 
 // classOf returns the class a pool's machines are made from. For machines with a GPU it is the class's own with the
-// driver: as a class of its own, since the driver's services hang the boot of machines without a GPU.
+// driver: as its own class, since the driver's services hang the boot of machines without a GPU.
 func (p *planner) classOf(g *pool) class {
 	c := p.classes[g.Template]
 	if g.driver.Flavour == "" || c.Key == "" {
@@ -217,7 +217,7 @@ func (p *planner) claimTemplate(c class, h hostEntry, vmid int) {
 
 	if r := p.ranges[rangeTemplates]; !r.holds(vmid) {
 		p.problems.report(c.at, c.base,
-			"gives host %s (number %d) the VMID %d, outside the templates' range %s; state another firstVmid, a smaller %s.number, or a wider %s",
+			"gives host %s (number %d) the VMID %d, outside the templates' range %s; choose another firstVmid, a smaller %s.number, or a wider %s",
 			h.Name, h.Number, vmid, r, h.path, rangeTemplates.path())
 
 		return
@@ -225,7 +225,7 @@ func (p *planner) claimTemplate(c class, h hostEntry, vmid int) {
 
 	by := claim{owner: "template " + c.Key + " on " + h.Name, group: c.path, path: c.at, count: 1, kind: rangeTemplates}
 	if held, taken := p.vmids.held[vmid]; taken && held.path == c.at {
-		p.problems.report(c.at, vmid, "would be %s and %s, two drivers of one class on one host; give one of their pools a template of its own, with another gpu.firstVmid", held.owner, by.owner)
+		p.problems.report(c.at, vmid, "would be %s and %s, two drivers of one class on one host; give one of their pools its own template, with another gpu.firstVmid", held.owner, by.owner)
 
 		return
 	}

@@ -11,7 +11,7 @@ import (
 type Problem struct {
 	// Path leads to the value: clusters[0].workers[1].memoryMiB.
 	Path string
-	// Value is what is stated there, as JSON; empty where nothing is, or where it must not be shown.
+	// Value is what is set there, as JSON; empty where nothing is, or where it must not be shown.
 	Value string
 	// Message says what is wrong and ends with what to do about it.
 	Message string

@@ -51,7 +51,7 @@ func gpusOf(n spec.Node) string {
 	return fmt.Sprint(text, n.Template.Key)
 }
 
-// world is a configuration that a seed decides and that can be changed like one in use. Every pool states its first
+// world is a configuration that a seed decides and that can be changed like one in use. Every pool sets its first
 // VMID and address, as several pools have to.
 type world struct {
 	random   *rand.Rand

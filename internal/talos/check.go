@@ -49,7 +49,7 @@ func SplitPatch(text string) ([]string, error) {
 func checkDocument(document string) error {
 	// The provider would read the file on the machine it runs on.
 	if strings.HasPrefix(document, "@") {
-		return fmt.Errorf("%q names a file: state the patch's text", strings.TrimSpace(document))
+		return fmt.Errorf("%q names a file: set the patch's text", strings.TrimSpace(document))
 	}
 
 	patch, err := configpatcher.LoadPatch([]byte(document))
@@ -69,7 +69,7 @@ func checkRole(role string) error {
 		return nil
 	}
 
-	return fmt.Errorf("role: %q is no role of a machine: choose %s or %s", role, RoleControlPlane, RoleWorker)
+	return fmt.Errorf("role: %q is not a role of a machine: choose %s or %s", role, RoleControlPlane, RoleWorker)
 }
 
 func parseContract(contract string) (version, error) {
@@ -90,13 +90,13 @@ func checkCluster(c ClusterConfig) error {
 	if len(c.Subnets) == 0 {
 		problems = append(
 			problems,
-			errors.New("subnets: none is stated: state the nodes' network, without which etcd may advertise any address"),
+			errors.New("subnets: is missing: set the nodes' network, without which etcd may advertise any address"),
 		)
 	}
 
 	for i, subnet := range c.Subnets {
 		if !subnet.IsValid() {
-			problems = append(problems, fmt.Errorf("subnets[%d]: not a network: state it as 10.0.0.0/24", i))
+			problems = append(problems, fmt.Errorf("subnets[%d]: not a network: write it as 10.0.0.0/24", i))
 		}
 	}
 
@@ -104,7 +104,7 @@ func checkCluster(c ClusterConfig) error {
 		if endpoint, err := url.Parse(c.DiscoveryEndpoint); err != nil || endpoint.Host == "" {
 			problems = append(
 				problems,
-				fmt.Errorf("discovery endpoint: %q is not a URL: state it as https://discovery.example.org/", c.DiscoveryEndpoint),
+				fmt.Errorf("discovery endpoint: %q is not a URL: write it as https://discovery.example.org/", c.DiscoveryEndpoint),
 			)
 		}
 	}
@@ -122,17 +122,17 @@ func checkNode(n NodeConfig) error {
 	}
 
 	if n.Install.Image == "" {
-		report("install image: none is stated: use the Image Factory's installer of the node's schematic, or extensions are lost at the next upgrade")
+		report("install image: is missing: use the Image Factory's installer of the node's schematic, or extensions are lost at the next upgrade")
 	}
 
 	if len(n.Interfaces) == 0 {
-		report("interfaces: none is stated: state at least the network card the cluster talks over")
+		report("interfaces: is missing: set at least the network card the cluster talks over")
 	}
 
 	for i, card := range n.Interfaces {
 		path := fmt.Sprintf("interfaces[%d]", i)
 		if hardware, err := net.ParseMAC(card.MAC); err != nil || len(hardware) != 6 {
-			report("%s.mac: %q is not a MAC address: state it as 02:00:00:00:00:01", path, card.MAC)
+			report("%s.mac: %q is not a MAC address: write it as 02:00:00:00:00:01", path, card.MAC)
 		}
 
 		problems = append(problems, checkLink(path, card.Link))
@@ -151,7 +151,7 @@ func checkNode(n NodeConfig) error {
 		}
 
 		if volume.SizeGiB < 1 {
-			report("volumes[%d].sizeGiB: %d is too small: state the disk's size, at least 1", i, volume.SizeGiB)
+			report("volumes[%d].sizeGiB: %d is too small: set the disk's size, at least 1", i, volume.SizeGiB)
 		}
 	}
 
@@ -160,7 +160,7 @@ func checkNode(n NodeConfig) error {
 	}
 
 	if err := labels.ValidateTaints(n.Taints); err != nil {
-		report("taints: %w: state them as key: value:NoSchedule", err)
+		report("taints: %w: set them as key: value:NoSchedule", err)
 	}
 
 	return errors.Join(problems...)
@@ -169,7 +169,7 @@ func checkNode(n NodeConfig) error {
 func checkLink(path string, l Link) error {
 	if l.DHCP && l.Gateway.IsValid() {
 		return fmt.Errorf(
-			"%s.gateway: %s is stated beside DHCP, which brings its own: leave out one of them", path, l.Gateway,
+			"%s.gateway: %s is set together with DHCP, which brings its own: leave out one of them", path, l.Gateway,
 		)
 	}
 

@@ -23,7 +23,7 @@ func TestSplitPatch(t *testing.T) {
 			[]string{"machine:\n  sysctls: {a: b}\n", "cluster:\n  proxy: {disabled: true}\n"},
 			"",
 		},
-		"a rule inside a text is no separator": {
+		"a rule inside a text is not a separator": {
 			"machine:\n  files:\n    - content: |\n        ---\n        a\n      path: /var/a\n",
 			[]string{"machine:\n  files:\n    - content: |\n        ---\n        a\n      path: /var/a\n"},
 			"",
@@ -37,7 +37,7 @@ func TestSplitPatch(t *testing.T) {
 		"an unknown field": {"machine:\n  kubelett: {}\n", nil, "kubelett"},
 		"an unknown kind":  {"apiVersion: v1alpha1\nkind: Nonsense\n", nil, "Nonsense"},
 		"no YAML":          {"machine: [\n", nil, "the patch is not accepted by Talos"},
-		"a file's name":    {"@patch.yaml", nil, `"@patch.yaml" names a file: state the patch's text`},
+		"a file's name":    {"@patch.yaml", nil, `"@patch.yaml" names a file: set the patch's text`},
 		"a JSON patch": {
 			`[{"op": "add", "path": "/machine/type", "value": "worker"}]`, nil, "write a strategic-merge patch",
 		},
@@ -81,8 +81,8 @@ func TestNodePatchesReportsEverythingAtOnce(t *testing.T) {
 	require.Error(t, err)
 
 	for _, want := range []string{
-		`machine configuration of "Prod_1"`, `role: "master"`, "subnets: none", `discovery endpoint: "nowhere"`,
-		`name: "Prod_1"`, "install image: none",
+		`machine configuration of "Prod_1"`, `role: "master"`, "subnets: is missing", `discovery endpoint: "nowhere"`,
+		`name: "Prod_1"`, "install image: is missing",
 		`interfaces[0].mac: "02:00"`, "interfaces[0].gateway: 10.0.0.1", "interfaces[0].vlans[0].id: 4095",
 		"interfaces[0].vlans[0].mtu: 100",
 		"interfaces[1].mtu: 70000", `volumes[0].name: "a_b"`, "volumes[0].sizeGiB: 0", "labels:", "taints:",
@@ -112,7 +112,7 @@ func TestNodePatchesNeedsAnInterface(t *testing.T) {
 	node := testNode("prod-cp-1", RoleControlPlane, 10)
 	node.Interfaces = nil
 	_, err := NodePatches(testCluster(), node, "v1.12")
-	require.ErrorContains(t, err, "interfaces: none is stated")
+	require.ErrorContains(t, err, "interfaces: is missing")
 }
 
 func TestRolePatchesRefusesBadInput(t *testing.T) {

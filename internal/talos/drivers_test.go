@@ -83,7 +83,7 @@ func driverPage() string {
 ## NVIDIA drivers
 
 Which of NVIDIA's drivers machines with a GPU get follows from the generation of the GPU and the Talos version of their template: the first one of a cell, or
-another one of it that the pool states under ` + "`driver`" + `. Anything else is refused before anything is registered. The modules are open or nonfree; the track is the
+another one of it that the pool sets under ` + "`driver`" + `. Anything else is refused before anything is registered. The modules are open or nonfree; the track is the
 branch of the driver. Both extensions of a machine (modules and container toolkit) are always of one track.
 
 | GPU generation |`)

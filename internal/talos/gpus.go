@@ -35,7 +35,7 @@ type GPUs struct {
 
 // ClusterGPUs are what a cluster's GPU nodes have in common.
 type ClusterGPUs struct {
-	// TimeSlicing are the nodes' different values, each with a device plugin of its own.
+	// TimeSlicing are the nodes' different values, each with its own device plugin.
 	TimeSlicing []int
 	// Operator says that NVIDIA's GPU Operator brings the device plugin.
 	Operator bool

@@ -92,7 +92,7 @@ func nodeMarks(n NodeConfig) object {
 // planned.
 var marksForm = regexp.MustCompile(`nodeLabels|nodeTaints|registerWithTaints`)
 
-// MarksOf returns the labels and taints of a node, as its configuration states them after the user's patches.
+// MarksOf returns the labels and taints of a node, as its configuration sets them after the user's patches.
 func MarksOf(c ClusterConfig, n NodeConfig) (Marks, error) {
 	marks := Marks{Labels: labelsOf(n), Taints: taintList(taintsOf(n))}
 
@@ -168,7 +168,7 @@ func readMarks(machine config.MachineConfig) (Marks, error) {
 		taint := Taint{Key: text("key"), Value: text("value"), Effect: text("effect")}
 		if taint.Key == "" || taint.Effect == "" {
 			return Marks{}, fmt.Errorf(
-				"machine.kubelet.extraConfig.registerWithTaints[%d]: is no taint: state its key, effect and, if any, value", i,
+				"machine.kubelet.extraConfig.registerWithTaints[%d]: is not a taint: set its key, effect and, if any, value", i,
 			)
 		}
 

@@ -28,7 +28,7 @@ func registered(t *testing.T, cfg config.Provider) []Taint {
 	return kubelet.RegisterWithTaints
 }
 
-// TestMarksAreWhatTheConfigurationSays: what is stated of a node beside its configuration must never contradict it.
+// TestMarksAreWhatTheConfigurationSays: what is set of a node beside its configuration must never contradict it.
 func TestMarksAreWhatTheConfigurationSays(t *testing.T) {
 	t.Parallel()
 
@@ -116,7 +116,7 @@ func TestMarksThatWouldCostAWorkerItsLabels(t *testing.T) {
 		},
 		"a taint of another form": {
 			"machine: {kubelet: {extraConfig: {registerWithTaints: [{name: a, effect: NoSchedule}]}}}\n",
-			"machine.kubelet.extraConfig.registerWithTaints[0]: is no taint: state its key, effect and, if any, value",
+			"machine.kubelet.extraConfig.registerWithTaints[0]: is not a taint: set its key, effect and, if any, value",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

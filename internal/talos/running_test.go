@@ -52,7 +52,7 @@ func TestUpdatedKeepsWhatASilentNodeSaidBefore(t *testing.T) {
 	}}
 	now := then.Add(time.Hour)
 
-	assert.Equal(t, before, before.Updated(Running{Asked: now}), "nobody was reached")
+	assert.Equal(t, before, before.Updated(Running{Asked: now}), "no one was reached")
 	assert.Equal(
 		t, before, before.Updated(Running{Asked: now, Nodes: map[string]NodeVersions{"w-1": {Talos: "v1.12.5"}}}),
 		"nothing is new",

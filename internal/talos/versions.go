@@ -120,7 +120,7 @@ var versionForm = regexp.MustCompile(`^v(\d{1,4})\.(\d{1,4})\.\d{1,4}(-[0-9A-Za-
 func parseVersion(of, text string) (version, error) {
 	match := versionForm.FindStringSubmatch(text)
 	if match == nil {
-		return version{}, fmt.Errorf("%q is not a version of %s: state it in full, like %s", text, of, exampleVersion(of))
+		return version{}, fmt.Errorf("%q is not a version of %s: write it in full, such as %s", text, of, exampleVersion(of))
 	}
 
 	major, _ := strconv.Atoi(match[1])

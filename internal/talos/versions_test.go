@@ -36,11 +36,11 @@ func TestCheck(t *testing.T) {
 			"v1.12.6", "v1.12.6",
 			"version v1.12.6 of Kubernetes does not run on Talos v1.12.6: choose a version from v1.30 to v1.35",
 		},
-		"Talos without its v": {"1.12.6", "v1.35.0", `"1.12.6" is not a version of Talos: state it in full, like v1.13.0`},
+		"Talos without its v": {"1.12.6", "v1.35.0", `"1.12.6" is not a version of Talos: write it in full, such as v1.13.0`},
 		"only a minor version": {
-			"v1.12.6", "v1.35", `"v1.35" is not a version of Kubernetes: state it in full, like v1.36.0`,
+			"v1.12.6", "v1.35", `"v1.35" is not a version of Kubernetes: write it in full, such as v1.36.0`,
 		},
-		"no version at all": {"latest", "v1.35.0", `"latest" is not a version of Talos: state it in full, like v1.13.0`},
+		"no version at all": {"latest", "v1.35.0", `"latest" is not a version of Talos: write it in full, such as v1.13.0`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +67,7 @@ func TestContract(t *testing.T) {
 	}
 
 	_, err := Contract("v1.12")
-	assert.EqualError(t, err, `"v1.12" is not a version of Talos: state it in full, like v1.13.0`)
+	assert.EqualError(t, err, `"v1.12" is not a version of Talos: write it in full, such as v1.13.0`)
 }
 
 func TestDefaultKubernetes(t *testing.T) {
@@ -146,7 +146,7 @@ func TestDocumentationShowsTheTable(t *testing.T) {
 	}
 
 	page.WriteString(`
-Any patch release of these minor versions will do; both versions are stated in full, with their v. Another pair is refused before anything is
+Any patch release of these minor versions will do; both versions are set in full, with their v. Another pair is refused before anything is
 registered, with the versions that would do.
 
 The default is the Kubernetes release that the Talos minor version first shipped with. It does not move with Talos' patch releases: a new Talos patch

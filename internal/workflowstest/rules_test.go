@@ -186,7 +186,7 @@ func TestTheRulesFindEachMistake(t *testing.T) {
 			"drift.yaml", "- run: make stack-tools", "- uses: ./.github/actions/tools\n      - run: make stack-tools",
 			"restores what a less trusted job may have written",
 		},
-		"an action of its own that is none": {
+		"its own action that is none": {
 			"check.yaml", "./.github/actions/tools", "./.github/actions/none", "not pinned by a digest",
 		},
 		"no environment": {"drift.yaml", "environment: drift", "", "has secrets and no environment"},

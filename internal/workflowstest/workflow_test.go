@@ -135,7 +135,7 @@ func judge(w workflow) []string {
 
 	for scope, access := range stated(w.Permissions) {
 		if access == "write" || access == "write-all" || w.Permissions == nil {
-			report("the workflow has the permission %s %s: state it for the job that needs it", scope, access)
+			report("the workflow has the permission %s %s: set it for the job that needs it", scope, access)
 		}
 	}
 
@@ -158,7 +158,7 @@ func judge(w workflow) []string {
 	return found
 }
 
-// stated are permissions; GitHub's own, which may be all, where none are stated.
+// stated are permissions; GitHub's own, which may be all, where none are set.
 func stated(p *permissions) permissions {
 	if p == nil {
 		return permissions{"": "of the repository's settings"}
@@ -175,7 +175,7 @@ func (w workflow) judgeJob(j job) []string {
 
 	for name, value := range j.Env {
 		if secret.MatchString(value) || strings.Contains(value, "github.token") {
-			report("env.%s is a secret in the environment of every step: state it in the step that needs it", name)
+			report("env.%s is a secret in the environment of every step: set it in the step that needs it", name)
 		}
 	}
 

@@ -27,7 +27,7 @@ type User struct {
 type Token struct {
 	ID     string `json:"id"`
 	Secret string `json:"secret"`
-	// Separated says that the token has privileges of its own, and of those only what its user has too, instead of its
+	// Separated says that the token has its own privileges, and of those only what its user has too, instead of its
 	// user's.
 	Separated bool   `json:"separated,omitempty"`
 	Comment   string `json:"comment,omitempty"`

@@ -48,7 +48,7 @@ func TestRules(t *testing.T) {
 		path    string
 		allowed bool
 	}{
-		"nobody has anything without rules": {nil, ann, "/vms/100", false},
+		"no one has anything without rules": {nil, ann, "/vms/100", false},
 		"root has everything":               {nil, root, "/vms/100", true},
 		"a rule holds below its path": {
 			[]datacentre.ACL{rule("/", "user", ann, "PVEVMUser")}, ann, "/vms/100", true,

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ACL is a rule: a role of somebody on a path.
+// ACL is a rule: a role of someone on a path.
 type ACL struct {
 	Path string `json:"path"`
 	// Kind is user, group or token; ID names it.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// subject is somebody at work on a VM, which may be about to go into a pool. Its methods are called with the lock held.
+// subject is someone at work on a VM, which may be about to go into a pool. Its methods are called with the lock held.
 type subject struct {
 	d    *Datacentre
 	user string

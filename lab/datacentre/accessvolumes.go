@@ -41,7 +41,7 @@ func (s subject) mayImport(hostName, source string) error {
 	return s.mayRead(hostName, source)
 }
 
-// mayRead says whether the subject may use an existing volume. One that there is not is nobody's secret.
+// mayRead says whether the subject may use an existing volume. One that there is not has no owner secret.
 func (s subject) mayRead(hostName, id string) error {
 	v := s.d.findVolume(hostName, id)
 	if v == nil {

@@ -205,7 +205,7 @@ func (d *Datacentre) baseInUse(v *volume) bool {
 	return false
 }
 
-// drivePlan is a drive that is to be: what its storage is, and what has to be done for it.
+// drivePlan is a drive that is to be: what its storage is, and what must be done for it.
 type drivePlan struct {
 	drive
 	storage *storage

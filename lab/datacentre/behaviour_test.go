@@ -121,8 +121,8 @@ func TestAStorageMakesOneVolumeAtATime(t *testing.T) {
 			}
 		}
 
-		assert.NotZero(t, failed, "nobody lost patience")
-		assert.Less(t, failed, many, "nobody was served")
+		assert.NotZero(t, failed, "no one lost patience")
+		assert.Less(t, failed, many, "no one was served")
 		assert.Len(t, d.VMs(), 1+many-failed, "what failed left nothing")
 		assert.Len(t, d.Volumes("pve1", "local-lvm", ""), 2*(1+many-failed))
 	})

@@ -18,9 +18,9 @@ func TestTheIOMMUFollowsFirmwareProcessorKernelAndWords(t *testing.T) {
 		firmware           datacentre.Firmware
 		active             bool
 	}{
-		"AMD has it by itself":            {cpu: "AMD EPYC", kernel: oldKernel, active: true},
-		"AMD can be told not to":          {cpu: "AMD EPYC", kernel: newKernel, words: "quiet amd_iommu=off"},
-		"Intel has to be told before 6.8": {cpu: "Intel Xeon", kernel: oldKernel, words: "iommu=pt"},
+		"AMD has it by itself":          {cpu: "AMD EPYC", kernel: oldKernel, active: true},
+		"AMD can be told not to":        {cpu: "AMD EPYC", kernel: newKernel, words: "quiet amd_iommu=off"},
+		"Intel must be told before 6.8": {cpu: "Intel Xeon", kernel: oldKernel, words: "iommu=pt"},
 		"Intel is told": {
 			cpu: "Intel Xeon", kernel: oldKernel, words: "quiet intel_iommu=on iommu=pt", active: true,
 		},

@@ -213,7 +213,7 @@ func (d *Datacentre) clone(ctx context.Context, w *worker, hostName string, vmid
 }
 
 // copied is the source's configuration as the clone has it before its drives are there, the source's description
-// included where none is stated, and the drives.
+// included where none is set, and the drives.
 func (p clonePlan) copied(vmid int) (Config, []drive) {
 	c, drives, name := p.source, p.source.drives(), p.Name
 	if name == "" {

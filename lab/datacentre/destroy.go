@@ -84,7 +84,7 @@ func (d *Datacentre) destroyable(hostName string, vmid int, o DestroyOptions) er
 	return nil
 }
 
-// destroy removes a VM's disks one by one, then its configuration, which nobody else changes meanwhile.
+// destroy removes a VM's disks one by one, then its configuration, which no one else changes meanwhile.
 func (d *Datacentre) destroy(ctx context.Context, vmid int, o DestroyOptions) error {
 	d.mu.Lock()
 	v := d.state.VMs[vmid]

@@ -35,7 +35,7 @@ type Fault struct {
 	// Reset breaks the connection instead of answering: before the request is carried out, or with After when it has been.
 	Reset bool `json:"reset,omitempty"`
 	After bool `json:"after,omitempty"`
-	// Times is how often the rule still hits; 0 means for ever.
+	// Times is how often the rule still hits; 0 means forever.
 	Times int `json:"times,omitempty"`
 
 	// Offline makes Host unreachable.

@@ -65,7 +65,7 @@ func TestFaultsAreChecked(t *testing.T) {
 			datacentre.Fault{Task: "qmclone", Message: "x", Warnings: 1},
 			"--warnings: a task that ends with --message has not done its work",
 		},
-		"fewer than no warnings":  {datacentre.Fault{Task: "qmclone", Warnings: -1}, "--warnings -1: state how many"},
+		"fewer than no warnings":  {datacentre.Fault{Task: "qmclone", Warnings: -1}, "--warnings -1: set how many"},
 		"a request with warnings": {datacentre.Fault{Path: "/x", Warnings: 1}, "--warnings: goes with --task"},
 		"a request of a VM": {
 			datacentre.Fault{Path: "/x", Reset: true, VMID: 100},
@@ -86,7 +86,7 @@ func TestFaultsAreChecked(t *testing.T) {
 		"a time that goes back": {
 			datacentre.Fault{Path: "/x", Delay: -time.Second}, "--delay -1s: a time does not run backwards",
 		},
-		"fewer times than none": {datacentre.Fault{Path: "/x", Reset: true, Times: -1}, "--times -1: state how often"},
+		"fewer times than none": {datacentre.Fault{Path: "/x", Reset: true, Times: -1}, "--times -1: set how often"},
 	} {
 		_, err := d.AddFault(tc.fault)
 		assert.ErrorContains(t, err, tc.want, name)

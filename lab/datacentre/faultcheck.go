@@ -58,7 +58,7 @@ var (
 	}
 )
 
-// option is an option of `lab fault add`, and whether the fault states it.
+// option is an option of `lab fault add`, and whether the fault sets it.
 type option struct {
 	name string
 	set  bool
@@ -147,11 +147,11 @@ func (f Fault) validateTask() error {
 	case !slices.Contains(taskTypes, f.Task):
 		return fmt.Errorf("--task %q: no such type of task: use one of %s", f.Task, strings.Join(taskTypes, ", "))
 	case f.Message != "" && f.Warnings != 0:
-		return errors.New("--warnings: a task that ends with --message has not done its work: state one of them")
+		return errors.New("--warnings: a task that ends with --message has not done its work: use one of them")
 	case f.Delay == 0 && f.Message == "" && f.Warnings == 0:
 		return errors.New("--task: what happens to it? State --message, --warnings or --delay")
 	case f.Warnings < 0:
-		return fmt.Errorf("--warnings %d: state how many, from 1 on", f.Warnings)
+		return fmt.Errorf("--warnings %d: set how many, from 1 on", f.Warnings)
 	default:
 		return f.validateNumbers()
 	}
@@ -172,7 +172,7 @@ func (f Fault) validateRequest() error {
 	case f.After && !f.Reset:
 		return errors.New("--after: goes with --reset")
 	case f.Reset && (f.Status != 0 || f.Message != ""):
-		return errors.New("--reset: a connection that is reset has no --status and no --message: state one or the other")
+		return errors.New("--reset: a connection that is reset has no --status and no --message: set one or the other")
 	case f.Status != 0 && (f.Status < 400 || f.Status > 599):
 		return fmt.Errorf("--status %d: use one from 400 to 599", f.Status)
 	case f.Delay == 0 && f.Message == "" && f.Status == 0 && !f.Reset:
@@ -187,7 +187,7 @@ func (f Fault) validateNumbers() error {
 	case f.Delay < 0:
 		return fmt.Errorf("--delay %s: a time does not run backwards: use one like 30s", f.Delay)
 	case f.Times < 0:
-		return fmt.Errorf("--times %d: state how often, or 0 for always", f.Times)
+		return fmt.Errorf("--times %d: set how often, or 0 for always", f.Times)
 	default:
 		return nil
 	}

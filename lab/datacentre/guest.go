@@ -2,7 +2,7 @@ package datacentre
 
 import "net/netip"
 
-// Guests is what runs inside the VMs. The datacentre calls it without holding a lock of its own, and never twice at
+// Guests is what runs inside the VMs. The datacentre calls it without holding its own lock, and never twice at
 // once for the same VM.
 type Guests interface {
 	// PowerOn is called when a VM has started (at the end of its start task), and for every running VM when a saved

@@ -61,7 +61,7 @@ type host struct {
 func (d *Datacentre) addHosts(list []HostOptions) error {
 	for i, o := range list {
 		if o.Name == "" || d.host(o.Name) != nil {
-			return fmt.Errorf("host %d: name %q is empty or taken: give every host a name of its own", i, o.Name)
+			return fmt.Errorf("host %d: name %q is empty or taken: give every host its own name", i, o.Name)
 		}
 
 		o = hostDefaults(o)

@@ -71,7 +71,7 @@ type PCIDevice struct {
 	Vendor, Device string
 	// VendorID, DeviceID, SubsystemVendor, SubsystemDevice are with "0x"; Class is such as "0x030000".
 	VendorID, DeviceID, SubsystemVendor, SubsystemDevice, Class string
-	// Driver is the kernel module that serves the device unless somebody interferes.
+	// Driver is the kernel module that serves the device unless someone interferes.
 	Driver string
 	// IOMMUGroup is the group with an active IOMMU; a Host's devices have -1 while it is not active.
 	IOMMUGroup int

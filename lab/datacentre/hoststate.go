@@ -195,7 +195,7 @@ func (d *Datacentre) SetHostDisk(name, state string) error {
 	}
 
 	if !slices.Contains([]string{"", DiskFull, DiskReadOnly}, state) {
-		return fmt.Errorf("a disk that is %q: state %s, %s or nothing", state, DiskFull, DiskReadOnly)
+		return fmt.Errorf("a disk that is %q: use %s, %s or nothing", state, DiskFull, DiskReadOnly)
 	}
 
 	d.mu.Lock()

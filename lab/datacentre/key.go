@@ -25,7 +25,7 @@ var (
 
 // TypeOf returns the type of a configuration key, KeyUnknown if VMs have none of that name.
 func TypeOf(key string) KeyType {
-	// PVE writes meta itself; nobody can set it.
+	// PVE writes meta itself; no one can set it.
 	if key == "meta" {
 		return KeyString
 	}

@@ -129,7 +129,7 @@ func TestClones(t *testing.T) {
 	}
 }
 
-// TestClonesSayWhatTheirSourceSays clones with and without a name and a description of their own.
+// TestClonesSayWhatTheirSourceSays clones with and without a name and their own description.
 func TestClonesSayWhatTheirSourceSays(t *testing.T) {
 	t.Parallel()
 
@@ -290,7 +290,7 @@ func TestImportDisk(t *testing.T) {
 	do(d.ImportDisk(root, "pve1", 100, "files:import/packed.raw", "local-lvm"))
 
 	_, err = d.ReadVolume("local-lvm:vm-100-disk-0")
-	require.Error(t, err, "nothing boots from bytes that nobody decompressed")
+	require.Error(t, err, "nothing boots from bytes that no one decompressed")
 	require.NoError(t, d.WriteVolume("local-lvm:vm-100-disk-0", image.Image{OS: "talos"}))
 
 	img, err = d.ReadVolume("local-lvm:vm-100-disk-0")

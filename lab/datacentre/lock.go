@@ -84,7 +84,7 @@ func (d *Datacentre) lockVM(ctx context.Context, vmid int) (func(), error) {
 }
 
 // lockConfig takes a VM's configuration lock with a weight: 1 shares it with others of that weight, exclusive with
-// nobody.
+// no one.
 func (d *Datacentre) lockConfig(ctx context.Context, vmid int, weight int64, patience time.Duration) (func(), error) {
 	unlock, err := d.acquire(ctx, fmt.Sprintf("vm/%d", vmid), weight, patience)
 	if errors.Is(err, errTimeout) {

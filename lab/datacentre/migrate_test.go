@@ -61,7 +61,7 @@ func TestRefusedMigration(t *testing.T) {
 		logged  string
 	}{
 		"to where it is": {request: datacentre.MigrateRequest{Target: "pve1"}, refused: "target is local node."},
-		"to a host nobody knows": {
+		"to a host no one knows": {
 			request: datacentre.MigrateRequest{Target: "pve9"}, refused: "no such cluster node 'pve9'",
 		},
 		"running, but not told so": {

@@ -21,7 +21,7 @@ func function(address, ids, driver string, group int) datacentre.PCIDevice {
 	}
 }
 
-// gpuHost has two equal GPUs in groups of their own, one that shares its group with the boot disk, and two that share
+// gpuHost has two equal GPUs in their own groups, one that shares its group with the boot disk, and two that share
 // one.
 func gpuHost() datacentre.HostOptions {
 	disk := function("0000:09:00.0", "144d:a80a", "nvme", 20)

@@ -115,7 +115,7 @@ func ParseSize(s string) (int64, error) {
 
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || f < 0 {
-		return 0, fmt.Errorf("%q is not a size: state a number with K, M, G or T", s)
+		return 0, fmt.Errorf("%q is not a size: set a number with K, M, G or T", s)
 	}
 
 	return int64(f * float64(factor)), nil

@@ -255,7 +255,7 @@ func TestTasksThatFail(t *testing.T) {
 		"a delete of a locked": {func(d *datacentre.Datacentre) (string, error) {
 			return d.DestroyVM(root, "pve1", 103, datacentre.DestroyOptions{})
 		}, "VM is locked (backup)"},
-		"a shutdown that nobody hears": {func(d *datacentre.Datacentre) (string, error) {
+		"a shutdown that no one hears": {func(d *datacentre.Datacentre) (string, error) {
 			return d.Shutdown(root, "pve1", 101, datacentre.ShutdownOptions{Timeout: time.Second})
 		}, "VM quit/powerdown failed - got timeout"},
 		"a shrink": {

@@ -103,7 +103,7 @@ func (w *world) ask(token, method, path string) int {
 }
 
 // TestAccountsThroughTheirLives makes a user, a role, a token and a rule with the engine, uses the token, changes each
-// of them, mends what is changed by hand, and removes all.
+// of them, fixes what is changed manually, and removes all.
 func TestAccountsThroughTheirLives(t *testing.T) {
 	t.Parallel()
 
@@ -169,7 +169,7 @@ func TestAccountsThroughTheirLives(t *testing.T) {
 	assert.Equal(t, 401, w.ask(first, http.MethodGet, config))
 	assert.Equal(t, 200, w.ask(second, http.MethodGet, config))
 
-	w.mendAccounts(up, second, config)
+	w.repairAccounts(up, second, config)
 
 	places := w.written()
 	places["events"], places["output"] = w.events.String(), w.said()
@@ -184,8 +184,8 @@ func TestAccountsThroughTheirLives(t *testing.T) {
 	assert.Equal(t, before, w.accounts())
 }
 
-// mendAccounts changes by hand what the program made: a refresh sees it, and the next update makes it good.
-func (w *world) mendAccounts(up func(...optup.Option) (string, steps), token, path string) {
+// repairAccounts changes manually what the program made: a refresh sees it, and the next update makes it good.
+func (w *world) repairAccounts(up func(...optup.Option) (string, steps), token, path string) {
 	w.t.Helper()
 
 	require.NoError(w.t, w.lab.Data.SetRole("Operator", false, "VM.Audit", "Sys.Modify"))
@@ -280,7 +280,7 @@ func accountUpdates() map[string]map[string]update {
 	}
 }
 
-// holder is what a resource of a type states beside what is tried, with names of its own.
+// holder is what a resource of a type states beside what is tried, with its own names.
 func holder(token string, n int) object {
 	switch token {
 	case roleToken:
@@ -296,7 +296,7 @@ func holder(token string, n int) object {
 	}
 }
 
-// TestAccountUpdatesDoWhatTheTablesSay changes every property of accounts, each on a resource of its own, and compares
+// TestAccountUpdatesDoWhatTheTablesSay changes every property of accounts, each on its own resource, and compares
 // what became of it with the stand-in's tables.
 func TestAccountUpdatesDoWhatTheTablesSay(t *testing.T) {
 	t.Parallel()

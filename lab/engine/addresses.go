@@ -38,7 +38,7 @@ func (f *stackFile) mapAddresses(network string, hosts map[netip.Addr]netip.Addr
 	for _, cluster := range f.list("clusters") {
 		cidr := text(get(cluster, "network"), "cidr")
 		if prefix, err := netip.ParsePrefix(cidr); err == nil && prefix.Bits() < networkBits && !s.isLabs(prefix.Addr()) {
-			return fmt.Errorf("cluster %s has network %s, and the lab stands in for networks of up to 256 addresses (/%d): state a part of it to try the stack here",
+			return fmt.Errorf("cluster %s has network %s, and the lab stands in for networks of up to 256 addresses (/%d): set a part of it to try the stack here",
 				text(cluster, "name"), cidr, networkBits)
 		}
 

@@ -45,7 +45,7 @@ func TestAMachineThatDoesNotComeUpIsNamed(t *testing.T) {
 	require.NoError(t, <-ended, w.said())
 	w.requireRunning(3)
 
-	// What waited is no resource: nothing of it is left to compare.
+	// What waited is not a resource: nothing of it is left to compare.
 	done := w.up(s.yaml(t), optup.ExpectNoChanges())
 	assert.Empty(t, done)
 }

@@ -25,7 +25,7 @@ func needsLanguageHost(t testing.TB) {
 }
 
 // asUser runs a command of the CLI on the engine's stack as a user does: it starts the program by Pulumi's own language
-// host, and the published plugins, where they are chosen, as processes of their own.
+// host, and the published plugins, where they are chosen, as their own processes.
 func (w *world) asUser(e *engine.Engine, command ...string) (string, error) {
 	w.t.Helper()
 

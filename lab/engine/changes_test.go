@@ -51,7 +51,7 @@ func promises(network string) []promise {
 			name: "linked clones", from: "clone: full", to: "clone: linked", ungated: true,
 			says: []string{
 				"clusters[0].clone: full → linked does nothing to machines that run (one-cp-1, one-general-1, one-general-2): only new ones are made so; " +
-					"a worker is made anew where count goes down and up again",
+					"a worker is recreated where count goes down and up again",
 			},
 		},
 		{
@@ -160,7 +160,7 @@ func TestPromisesAreKept(t *testing.T) {
 	w.up(file, optup.Refresh(), optup.ExpectNoChanges())
 	w.requireRunning(3)
 
-	// What somebody changed is put back, and the cluster is looked at after that as well.
+	// What someone changed is put back, and the cluster is looked at after that as well.
 	vm, _ := w.lab.Data.VM(3000)
 	require.NoError(t, w.lab.Data.SetConfig(labRoot, vm.Host, vm.ID, datacentre.Config{"memory": "2048"}, nil))
 
@@ -263,13 +263,13 @@ func TestWhatCannotBeHadIsRefusedBeforehand(t *testing.T) {
 	for file, refusals := range map[string][]string{
 		worse: {
 			pool +
-				".diskGiB: 19 is less than the 20 GiB that one-general-1 has at scsi0, and no disk shrinks; state at least 20",
+				".diskGiB: 19 is less than the 20 GiB that one-general-1 has at scsi0, and no disk shrinks; use at least 20",
 			pool +
-				".extraDisks[0].sizeGiB: 9 is less than the 10 GiB that one-general-1 has at virtio1, and no disk shrinks; state at least 10",
+				".extraDisks[0].sizeGiB: 9 is less than the 10 GiB that one-general-1 has at virtio1, and no disk shrinks; use at least 10",
 		},
 		strings.Replace(file, "extraDisks:", "datastore: local-zfs\n          extraDisks:", 1): {
 			pool +
-				`.datastore: "local-zfs" is not local-lvm, where one-general-1 has its system disk, and no run moves that with its EFI disk; state local-lvm`,
+				`.datastore: "local-zfs" is not local-lvm, where one-general-1 has its system disk, and no run moves that with its EFI disk; set local-lvm`,
 		},
 		out: {pool + ".extraDisks: disk virtio2 (12 GiB on local-lvm) of one-general-1 would have to be taken out, and no run takes a disk out of a machine; "},
 	} {

@@ -163,8 +163,8 @@ func (c *cli) Run(
 	return stdout.String(), stderr.String(), code, err
 }
 
-// spares answers what the Automation API would start the CLI for although nobody here needs to know. Every command
-// names its stack, so that none has to be selected; the outputs and the summary of an update are not what Up returns.
+// spares answers what the Automation API would start the CLI for although no one here needs to know. Every command
+// names its stack, so that none needs to be selected; the outputs and the summary of an update are not what Up returns.
 func (c *cli) spares(args []string) (answer string, spared bool) {
 	switch strings.Join(args[:min(2, len(args))], " ") {
 	case "stack select":

@@ -51,7 +51,7 @@ func output(t *testing.T, outputs auto.OutputMap, name, cluster string) string {
 	return text
 }
 
-// TestClients reads a cluster with clients nobody here wrote: talosctl with the exported talosconfig, client-go with
+// TestClients reads a cluster with clients no one here wrote: talosctl with the exported talosconfig, client-go with
 // the exported kubeconfig.
 func TestClients(t *testing.T) {
 	t.Parallel()

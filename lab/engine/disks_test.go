@@ -37,7 +37,7 @@ func TestExtraDisks(t *testing.T) {
 	before := machine("one-general-1").Config
 	require.Contains(t, before["scsi1"], "ssd=1")
 
-	// Without the stated place, as such stack files always were.
+	// Without the configured place, as such stack files always were.
 	_, err := w.preview(file("{sizeGiB: 50}"), optpreview.ExpectNoChanges())
 	require.NoError(t, err, w.said())
 

@@ -20,7 +20,7 @@ var record = flag.String(
 	"record", "", "file to record the state of this program's stack in, for TestAStateOfAnEarlierProgram",
 )
 
-// earlierState is the state that the program of 2026-11-22 left, before its components had arguments of their own.
+// earlierState is the state that the program of 2026-11-22 left, before its components had their own arguments.
 const earlierState = "testdata/earlier.json"
 
 // earlierStack has what components differ in: a prepared host that reboots, a GPU with its mapping, a control plane,
@@ -87,7 +87,7 @@ type earlierWorld struct {
 	stackText string
 }
 
-// upOf deploys the stack on a lab of its own, and returns what it left.
+// upOf deploys the stack on its own lab, and returns what it left.
 func upOf(t *testing.T) (earlierWorld, apitype.DeploymentV3) {
 	t.Helper()
 

@@ -53,7 +53,7 @@ type Options struct {
 	Parallel int // 0 = DefaultParallel
 	// Program is what runs; nil = stacks.Deploy.
 	Program pulumi.RunFunc
-	// Rehearsal says that the stack has a Proxmox of its own, and only its plan is wanted here.
+	// Rehearsal says that the stack has its own Proxmox, and only its plan is wanted here.
 	Rehearsal bool
 	// Format is what a preview writes to Out; Text for everything else.
 	Format Format

@@ -175,7 +175,7 @@ func always(f datacentre.Fault) func(spec.Node) datacentre.Fault {
 	return func(spec.Node) datacentre.Fault { return f }
 }
 
-// foreign is a machine of somebody else at the VMID.
+// foreign is a machine of someone else at the VMID.
 func foreign(w *world, _ *stack, n spec.Node) func() {
 	w.do(w.lab.Data.CreateVM(labRoot, "pve1", n.VMID, datacentre.Config{"name": "foreign"}))
 
@@ -232,7 +232,7 @@ func storageRows() []failure {
 		{
 			row: "an unknown storage", cause: on("nowhere"), unhealed: true, // the provider keeps Proxmox' words to itself
 			says:   "the requested resource does not exist",
-			advice: "its datastore nowhere (`pvesm status` lists those that there are; bring it back, or state another",
+			advice: "its datastore nowhere (`pvesm status` lists those that there are; bring it back, or choose another",
 		},
 		{
 			row:      "a disabled storage",

@@ -13,7 +13,7 @@ import (
 )
 
 // removal is what is seen instead of advice where a machine is removed: this program, inline in the test, has ended by
-// then. One that pulumi runs as a process of its own waits for the engine, and advises.
+// then. One that pulumi runs as its own process waits for the engine, and advises.
 const removal = "VirtualMachine::{name}-vm: 1 error occurred:\n    \t* "
 
 // TestErrorsOfChanges meets what Proxmox refuses to machines that exist, in a session with a password.
@@ -59,7 +59,7 @@ func TestErrorsOfChanges(t *testing.T) {
 				return func() { pinned(`nodes: {"1": {memoryMiB: 3072}}`)(s) }
 			},
 			asked: func(*stack) {}, subject: firstWorker,
-			says: "25 is less than the 30 GiB that {name} has at scsi0", advice: "no disk shrinks; state at least 30",
+			says: "25 is less than the 30 GiB that {name} has at scsi0", advice: "no disk shrinks; use at least 30",
 		},
 		{
 			row: "protected", asked: oneWorkerLess, subject: leaving,

@@ -40,7 +40,7 @@ func refusedClones(t *testing.T, w *world) []failure {
 		{
 			row: "VMID used", cause: foreign,
 			says:   "unable to create VM {vmid}: config file already exists",
-			advice: "{name} (VM {vmid} on host {host}): create failed. What to do: VM {vmid} is foreign on pve1, and no stack made it: leave it, and state a free VMID for {name} alone, nodes.<n>.vmid of its pool",
+			advice: "{name} (VM {vmid} on host {host}): create failed. What to do: VM {vmid} is foreign on pve1, and no stack made it: leave it, and set a free VMID for {name} alone, nodes.<n>.vmid of its pool",
 		},
 		{
 			row: "storage full", cause: fault(always(datacentre.Fault{Full: "local-lvm"})),
@@ -121,7 +121,7 @@ func brokenClones() []failure {
 				return func() { s.Template = 950 }
 			},
 			says: "the requested resource does not exist", // the provider keeps Proxmox' words to itself
-			advice: "{host} lacks something that it needs: its template, VM {template} (`qm config {template}`; if it was removed behind Pulumi's back, restore it, or state " +
+			advice: "{host} lacks something that it needs: its template, VM {template} (`qm config {template}`; if it was removed behind Pulumi's back, restore it, or choose " +
 				"another talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: machines that run stay",
 		},
 		{

@@ -51,7 +51,7 @@ func TestErrorsOfCreations(t *testing.T) {
 }
 
 // TestRefusalsThatAreNoErrors are answers of Proxmox that a run gets over: warnings of clones and starts, and a file of
-// the image's name that nobody manages, which a killed run may have left.
+// the image's name that no one manages, which a killed run may have left.
 func TestRefusalsThatAreNoErrors(t *testing.T) {
 	t.Parallel()
 

@@ -184,7 +184,7 @@ func TestGPUWorker(t *testing.T) {
 	w.up(s.yaml(t))
 	requireOffers(t, w.outputs(), "one-gpu-1", 1)
 
-	// A mapping that somebody changed is put right, one that somebody deleted is made again.
+	// A mapping that someone changed is put right, one that someone deleted is made again.
 	w.lab.Data.SetMapping(datacentre.Mapping{ID: "rtx4000", Map: []string{"id=10de:1111,node=pve1,path=0000:01:00"}})
 	done = w.up(s.yaml(t), optup.Refresh())
 	assert.Equal(t, []string{"Pci rtx4000-mapping"}, done.named("update"))
@@ -200,7 +200,7 @@ func TestGPUWorker(t *testing.T) {
 	assert.Contains(t, done.named("delete"), "VirtualMachine one-gpu-1-vm")
 	assert.Empty(t, w.lab.Data.Mappings())
 
-	// Meanwhile a machine of somebody else's takes the card: the one that does not start is named, with Proxmox' reason.
+	// Meanwhile a machine of someone else's takes the card: the one that does not start is named, with Proxmox' reason.
 	const foreign = 9000
 
 	w.task(
@@ -284,7 +284,7 @@ func TestGPUControlPlane(t *testing.T) {
 	assert.Contains(t, said, "hosts[0].gpus[0].pci: 0000:01:00 is not there on pve1: its NVIDIA GPUs are 0000:08:00.0")
 	assert.Contains(t, said, "nothing was changed")
 
-	// Where it is stated, the mapping follows and the same machine has it.
+	// Where it is set, the mapping follows and the same machine has it.
 	s.PCI = "08:00"
 	done := w.up(s.yaml(t), optup.Refresh())
 	assert.Contains(t, done.named("update"), "Pci rtx4000-mapping")

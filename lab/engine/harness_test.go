@@ -46,10 +46,10 @@ type world struct {
 	options engine.Options
 	// configure changes what the lab adds to the stack's configuration.
 	configure func(c *engine.Config)
-	// swapped gives the first two hosts each other's address and host key, as somebody does who took one for the other.
+	// swapped gives the first two hosts each other's address and host key, as someone does who took one for the other.
 	swapped bool
 
-	// last is the engine of the last up, and known are its outputs once somebody has asked.
+	// last is the engine of the last up, and known are its outputs once someone has asked.
 	last  *engine.Engine
 	known auto.OutputMap
 
@@ -64,7 +64,7 @@ func newWorld(t testing.TB, speed float64) *world {
 	return openWorld(t, server.Options{Speed: speed, Hosts: 2})
 }
 
-// openWorld opens a lab with these options on a network of its own.
+// openWorld opens a lab with these options on its own network.
 func openWorld(t testing.TB, o server.Options) *world {
 	t.Helper()
 

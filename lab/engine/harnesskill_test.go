@@ -34,7 +34,7 @@ func (w *world) when(ctx context.Context, reached func(w *world) bool, do func()
 }
 
 // killed runs an up that is killed at a moment, with its plugins or without them, and forgets that it ran, as nothing
-// of Pulumi's notes it either. Stand-ins are plugins with processes of their own, which outlive their engine as the
+// of Pulumi's notes it either. Stand-ins are plugins with their own processes, which outlive their engine as the
 // published ones do.
 func (w *world) killed(stack string, reached func(w *world) bool, plugins bool) {
 	w.t.Helper()

@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// gpuMachine is a stack file with a GPU worker on pve1, whose preparation reboots as stated, and one control plane on
+// gpuMachine is a stack file with a GPU worker on pve1, whose preparation reboots as configured, and one control plane on
 // pve2.
 func (w *world) gpuMachine(t *testing.T, reboot string) string {
 	t.Helper()

@@ -125,7 +125,7 @@ func TestHostPreparation(t *testing.T) {
 	assert.Equal(t, false, of["rebootRequired"])
 	assert.Contains(t, fmt.Sprint(of["report"]), "IOMMU group 13, alone in it, bound to vfio-pci")
 
-	// A file is changed by hand: the preview shows it, up repairs it, the next one has nothing to do.
+	// A file is changed manually: the preview shows it, up repairs it, the next one has nothing to do.
 	require.NoError(
 		t, os.WriteFile(w.hostFile("pve1", "etc/modprobe.d/zfs.conf"), []byte("options zfs zfs_arc_max=1\n"), 0o600),
 	)

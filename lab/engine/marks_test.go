@@ -108,7 +108,7 @@ func TestLabelsAndTaints(t *testing.T) {
 	)
 	assert.Equal(t, "b", labelsOf(t, client, "one-gpu-1")["tier"])
 
-	// What is not stated any more is gone, on workers and control planes; what others set is there.
+	// What is not set any more is gone, on workers and control planes; what others set is there.
 	s.Labels, s.Taints, s.ControlPlane = "", "", ""
 	w.up(s.yaml(t))
 	assert.ElementsMatch(

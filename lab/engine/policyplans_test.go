@@ -253,7 +253,7 @@ func (d *draft) mapping(name string, hosts ...string) {
 	d.note(err)
 }
 
-// provider makes a worker through a Proxmox provider of its own.
+// provider makes a worker through its own Proxmox provider.
 func (d *draft) provider(args *proxmoxve.ProviderArgs, changes ...change) {
 	p, err := proxmoxve.NewProvider(d.ctx, "provider", args)
 	d.note(err)
@@ -292,7 +292,7 @@ func (d *draft) account(id string, roles ...string) *permission.User {
 	return u
 }
 
-// token makes a token of its user, who is made too; separated is nil where it is not stated.
+// token makes a token of its user, who is made too; separated is nil where it is not set.
 func (d *draft) token(separated pulumi.BoolPtrInput) {
 	owner := d.account("pulumi@pve", "PVEAuditor")
 

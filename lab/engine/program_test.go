@@ -32,7 +32,7 @@ type declared struct {
 	ignore []string // paths whose changes are ignored
 }
 
-// anyResource is a resource whose outputs nobody reads.
+// anyResource is a resource whose outputs no one reads.
 type anyResource struct{ pulumi.CustomResourceState }
 
 // programOf registers resources by name, each after those it depends on.

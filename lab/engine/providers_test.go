@@ -41,7 +41,7 @@ func TestProvidersAreChosen(t *testing.T) {
 		"auto takes what is installed": {
 			all, Auto, nothing, true, "the published plugins proxmoxve 6.18.1, talos 0.7.1, command 1.2.1",
 		},
-		"nothing stated is auto": {all, "", commands, true, "the published plugins"},
+		"nothing set is auto": {all, "", commands, true, "the published plugins"},
 		"auto does without": {
 			none, Auto, nothing, false,
 			"the lab's stand-ins (published plugins not installed: proxmoxve 6.18.1, talos 0.7.1, command 1.2.1)",
@@ -49,17 +49,17 @@ func TestProvidersAreChosen(t *testing.T) {
 		"auto stays with what made the stack":      {all, Auto, byStandIns, false, "the lab's stand-ins"},
 		"stand-ins are taken if asked for":         {all, StandIn, nothing, false, "the lab's stand-ins"},
 		"published ones that are there are linked": {all, Published, byPublished, true, "the published plugins"},
-		"published ones have to be there": {
+		"published ones must be there": {
 			none, Published, nothing, false, "\n  pulumi plugin install resource command v1.2.1\n",
 		},
 		"published ones have to stay there": {
 			none, Auto, byPublished, false, "the published plugins are not installed",
 		},
-		"stand-ins do not go on with their state": {
+		"stand-ins do not continue with their state": {
 			all, StandIn, byPublished, false,
 			"the published plugins made this stack, and only they can read its state: destroy it with --providers=published",
 		},
-		"published ones do not go on with stand-ins": {
+		"published ones do not continue with stand-ins": {
 			all, Published, byStandIns, false, "the lab's stand-ins made this stack",
 		},
 	} {

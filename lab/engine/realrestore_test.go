@@ -60,7 +60,7 @@ func (w *world) backup(arguments ...string) (string, error) {
 }
 
 // TestRealRestore is the restore drill: what was written before a snapshot is there after every control plane has lost
-// its data, what was written later is not, and nobody reads a backup without the secret keys.
+// its data, what was written later is not, and no one reads a backup without the secret keys.
 func TestRealRestore(t *testing.T) {
 	t.Parallel()
 

@@ -48,13 +48,13 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 	)
 	assert.NotContains(t, w.said(), "qm destroy")
 
-	// One of the VMIDs is somebody else's by now.
+	// One of the VMIDs is someone else's by now.
 	host := w.hostOf(3001)
 	require.NoError(t, w.lab.Data.SetConfig("root@pam", host, 3001, datacentre.Config{"name": "db"}, nil))
 
 	said, err := w.tryRecover()
 	require.Error(t, err)
-	assert.Contains(t, said, "there is nobody to ask: say --yes")
+	assert.Contains(t, said, "cannot ask for confirmation without a terminal: pass --yes")
 	assert.Len(t, w.machines(), made)
 
 	said = w.recover()

@@ -12,7 +12,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// TestMachinesThatAreNotWhatTheyWere deletes machines by hand, and rolls one back: what comes back gets its
+// TestMachinesThatAreNotWhatTheyWere deletes machines manually, and rolls one back: what comes back gets its
 // configuration again, and the cluster is judged by it.
 func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,7 @@ func TestMachinesThatAreNotWhatTheyWere(t *testing.T) {
 	w.requireRunning(4)
 }
 
-// TestAClusterThatLostItsControlPlanes begins anew: nothing of it is left but the workers, whose kubelets register
+// TestAClusterThatLostItsControlPlanes starts again: nothing of it is left but the workers, whose kubelets register
 // their nodes when they start.
 func TestAClusterThatLostItsControlPlanes(t *testing.T) {
 	t.Parallel()
@@ -119,7 +119,7 @@ func TestAnUpAfterOneThatFailed(t *testing.T) {
 
 	said := w.fails(s.yaml(t))
 	assert.Contains(t, said, "one-general-1 (VM 3000 on host "+worker.Host+") is not as planned: memory 2048 → 3072 MiB.")
-	assert.Contains(t, said, "`pulumi up --refresh` mends it")
+	assert.Contains(t, said, "`pulumi up --refresh` fixes it")
 
 	require.NoError(t, e.Resume(t.Context()), w.said())
 

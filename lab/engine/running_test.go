@@ -35,7 +35,7 @@ func TestANewGPUHostMovesNoMachine(t *testing.T) {
 	require.Equal(t, "pve3", made.Host)
 
 	const refused = "clusters[0].gpuWorkers[0].nodes: one-gpu-1 has its GPU on pve3, and would be recreated on pve1. " +
-		`State where the machines are, beside what is stated there: nodes: {"1": {host: pve3}}`
+		`Set where the machines are, in addition to what is set there: nodes: {"1": {host: pve3}}`
 	// Twice: a run that is refused leaves what the next one is judged by.
 	assert.Contains(t, w.fails(withBoth), refused)
 	assert.Contains(t, w.fails(withBoth), refused)
@@ -89,7 +89,7 @@ func TestAFirstRunThatFailedIsJudgedByItsMachines(t *testing.T) {
 	assert.Equal(t, map[string]int{"one-cp-1": 2000, "one-general-1": 3000}, w.machines())
 }
 
-// TestAMachineMovesToTheHostThatIsStated and stays there once nothing is stated any more: only then the plan would have
+// TestAMachineMovesToTheHostThatIsStated and stays there once nothing is set any more: only then the plan would have
 // it elsewhere.
 func TestAMachineMovesToTheHostThatIsStated(t *testing.T) {
 	t.Parallel()

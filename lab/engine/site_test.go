@@ -86,28 +86,28 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
 	said := w.refusedPreview(s.yaml(t))
 	for _, want := range []string{
 		"Proxmox or the Image Factory does not have what is planned, nothing was changed:",
-		`templates.talos.version: "v1.12.9" is no release that the Image Factory at http://`,
-		"has: state v1.12.6 or v1.13.0 or v1.13.2",
+		`templates.talos.version: "v1.12.9" is not a release that the Image Factory at http://`,
+		"has: use v1.12.6 or v1.13.0 or v1.13.2",
 		"proxmoxve:apiToken: pulumi@pve!talos may not VM.Clone on /vms/901",
 		"`pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmox` gives it the role TalosProxmox (a separated token may only what its user may, too)",
 		"may not Sys.AccessNetwork on /nodes/pve1",
 		"may not Sys.Modify on /: as root on a host, `pveum acl modify / --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxStartup`",
 		`hosts[1].name: "pve2" is offline, and `,
 		`clusters[0].workers[0].datastore: "retired" is disabled on pve1, or kept to other hosts: `,
-		"or state another of local-lvm, local-zfs",
-		`clusters[0].workers[0].extraDisks[0].datastore: "nothing" is no storage of pve1 (for images there are local-lvm, local-zfs): correct the name`,
-		`clusters[0].workers[0].extraDisks[1].datastore: "local" takes no content of type images on pve1: state another of local-lvm, local-zfs, or ` +
+		"or choose another of local-lvm, local-zfs",
+		`clusters[0].workers[0].extraDisks[0].datastore: "nothing" is not a storage of pve1 (for images there are local-lvm, local-zfs): correct the name`,
+		`clusters[0].workers[0].extraDisks[1].datastore: "local" takes no content of type images on pve1: choose another of local-lvm, local-zfs, or ` +
 			"`pvesm set local --content backup,import,iso,snippets,vztmpl,images`",
 		`templates.talos.imageDatastore: "local" is full on pve1: 0.0 GiB free, and 1.2 GiB are new there (the image of v1.12.9 is to be made there); make room`,
-		`clusters[0].workers[0].extraNICs[0].bridge: "vmbr7" is no bridge of pve1 (there are vmbr0): correct the name, or make the bridge there`,
-		fmt.Sprintf("%s would get a VMID that is taken: VM %d is database on pve1, and no stack made it: leave it, and state a free VMID for %[1]s alone", nodes[0].Name, nodes[0].VMID),
+		`clusters[0].workers[0].extraNICs[0].bridge: "vmbr7" is not a bridge of pve1 (there are vmbr0): correct the name, or make the bridge there`,
+		fmt.Sprintf("%s would get a VMID that is taken: VM %d is database on pve1, and no stack made it: leave it, and set a free VMID for %[1]s alone", nodes[0].Name, nodes[0].VMID),
 		fmt.Sprintf(
 			"VM %d is prod-general-1 on pve1, and belongs to the stack organization/talos-proxmox/prod: leave it", nodes[1].VMID,
 		),
 		fmt.Sprintf(
 			"an interrupted run of this stack left VM %d on pve1: `make recover STACK=lab VMID=%[1]d` removes it", nodes[2].VMID,
 		),
-		"templates.talos.firstVmid: gives the template on pve1 the VMID 901, which router on pve2 has: leave that machine, and state another firstVmid for the class",
+		"templates.talos.firstVmid: gives the template on pve1 the VMID 901, which router on pve2 has: leave that machine, and choose another firstVmid for the class",
 		nodes[3].Name + " would have the name of VM 123 on pve2 as well, and no stack made it",
 		"which resource pools there are cannot be asked for, and is not compared with the plan: pulumi@pve!talos would need Pool.Audit on /pool/nowhere",
 	} {
@@ -178,7 +178,7 @@ func TestAPreviewOfWhatRunsAsksLittle(t *testing.T) {
 	assert.Zero(t, w.lab.Requests.Snapshot().Routes["GET /access/permissions"].Requests)
 }
 
-// TestAPreviewWithoutAnAnswer has a token that Proxmox does not know, and then nobody who answers at all.
+// TestAPreviewWithoutAnAnswer has a token that Proxmox does not know, and then no one who answers at all.
 func TestAPreviewWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 
@@ -210,7 +210,7 @@ func TestAPreviewWithoutAnAnswer(t *testing.T) {
 	assert.LessOrEqual(t, strings.Count(w.said()[before:], "does not answer, so that"), 2, "as it happens, and at the end")
 }
 
-// TestCheckReadsAndChangesNothing has the report that `make check` prints, while somebody else holds the stack's lock.
+// TestCheckReadsAndChangesNothing has the report that `make check` prints, while someone else holds the stack's lock.
 func TestCheckReadsAndChangesNothing(t *testing.T) {
 	t.Parallel()
 
@@ -253,7 +253,7 @@ func TestCheckReadsAndChangesNothing(t *testing.T) {
 	s.Clusters[0].Pins = "datastore: nowhere"
 	text, err = check(s.yaml(t))
 	require.ErrorContains(t, err, "not everything is as the stack needs it")
-	assert.Contains(t, text, `  PROBLEM  clusters[0].workers[0].datastore: "nowhere" is no storage of pve`)
+	assert.Contains(t, text, `  PROBLEM  clusters[0].workers[0].datastore: "nowhere" is not a storage of pve`)
 
 	s.Clusters[0].WorkerMemory = 1
 	_, err = check(s.yaml(t))

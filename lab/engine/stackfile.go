@@ -181,7 +181,7 @@ func (f *stackFile) bytes() ([]byte, error) {
 // standInSecret takes the place of a secret that only the stack's own secrets provider can read.
 const standInSecret = "stand-in"
 
-// standInPatch does so for a patch, which has to be one.
+// standInPatch does so for a patch, which must be one.
 const standInPatch = "machine: {}"
 
 // standInTaint does so for a taint.

@@ -107,7 +107,7 @@ func (t *Target) providerSSH() string {
 }
 
 // requireLoopback is the last look at a plan before it is run: an address that is not this computer's would be
-// somebody's machine.
+// someone's machine.
 func (t *Target) requireLoopback() error {
 	refuse := func(what string, address netip.Addr) error {
 		if !address.IsValid() || address.IsLoopback() {

@@ -38,7 +38,7 @@ func TestTraps(t *testing.T) {
 		"a program that forgets cdrom fails the second time": {
 			first: merged(off, object{"cdrom": nil}), step: opFailed, says: "ide3",
 		},
-		"a program that forgets to ignore the speed updates for ever": {first: off, ignore: careless, step: "update"},
+		"a program that forgets to ignore the speed updates forever": {first: off, ignore: careless, step: "update"},
 		"ignoring the speed of every disk ignores nothing": {
 			first: off, ignore: []string{"disks[*].speed"}, step: "update",
 		},

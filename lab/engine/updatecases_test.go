@@ -133,7 +133,7 @@ func numa(from, to any) update {
 	}}
 }
 
-// gpu changes the GPU of a VM on a host of its own.
+// gpu changes the GPU of a VM on its own host.
 func gpu(host int, from, to any) update {
 	return update{from: from, to: to, with: object{
 		"nodeName": fmt.Sprintf("pve%d", host),

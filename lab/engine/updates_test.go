@@ -23,7 +23,7 @@ type update struct {
 	want     proxmoxve.Effect
 }
 
-// TestUpdatesDoWhatTheTableSays changes every property of a VM, each on a VM of its own, and compares what became of it
+// TestUpdatesDoWhatTheTableSays changes every property of a VM, each on its own VM, and compares what became of it
 // with the stand-in's table: the published provider, where this test runs with it, follows the same table.
 func TestUpdatesDoWhatTheTableSays(t *testing.T) {
 	t.Parallel()

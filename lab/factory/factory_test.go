@@ -178,7 +178,7 @@ func TestRefusals(t *testing.T) {
 			http.MethodGet, "/image/" + plainID + "/v1.12.6/kernel", "", 400, "invalid profile path",
 		},
 		"a schematic with an unknown field": {http.MethodPost, "/schematics", "customisation: {}", 400, "customisation"},
-		"a schematic that is no YAML":       {http.MethodPost, "/schematics", "\t", 400, ""},
+		"a schematic that is not YAML":      {http.MethodPost, "/schematics", "\t", 400, ""},
 		"an empty schematic":                {http.MethodPost, "/schematics", "", 400, "EOF"},
 	}
 

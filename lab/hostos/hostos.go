@@ -64,7 +64,7 @@ func (d disk) exists(name string) bool {
 	return err == nil
 }
 
-// write replaces a file at once, so that nobody reads half of it.
+// write replaces a file at once, so that no one reads half of it.
 func (d disk) write(name, content string) error {
 	path := d.path(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

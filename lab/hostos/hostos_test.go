@@ -163,7 +163,7 @@ func TestAScriptSeesAHost(t *testing.T) {
 			zfs, `cat $root/etc/kernel/proxmox-boot-uuids $root/etc/kernel/cmdline`,
 			"C0D5-3F6A\nroot=ZFS=rpool/ROOT/pve-1 boot=zfs\n",
 		},
-		"nobody keeps the loader": {intel, `ls $root/etc/kernel`, ""},
+		"no one keeps the loader": {intel, `ls $root/etc/kernel`, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

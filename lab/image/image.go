@@ -37,7 +37,7 @@ func (i Image) Encode() []byte {
 	return b
 }
 
-// Decode reads an image. Bytes that are not an image (a compressed file that nobody decompressed, for one) are an
+// Decode reads an image. Bytes that are not an image (a compressed file that no one decompressed, for one) are an
 // error: nothing boots from them.
 func Decode(b []byte) (Image, error) {
 	var i Image

@@ -57,11 +57,11 @@ func parse(args []string) (call, error) {
 	}
 
 	if len(args) == 0 {
-		return c, fmt.Errorf("no part is stated; usage: labkube [--as VERSION] %s [ARGUMENT…]", partNames("|"))
+		return c, fmt.Errorf("no part is set; usage: labkube [--as VERSION] %s [ARGUMENT…]", partNames("|"))
 	}
 
 	if parts[args[0]].run == nil {
-		return c, fmt.Errorf("%q is no part of labkube; it has %s", args[0], partNames(", "))
+		return c, fmt.Errorf("%q is not part of labkube; it has %s", args[0], partNames(", "))
 	}
 
 	c.part, c.args = args[0], args[1:]

@@ -32,15 +32,15 @@ func TestCommandLine(t *testing.T) {
 		"nothing": {
 			[]string{"labkube"},
 			call{},
-			"no part is stated; usage: labkube [--as VERSION] etcd|etcdutl|kube-apiserver|",
+			"no part is set; usage: labkube [--as VERSION] etcd|etcdutl|kube-apiserver|",
 		},
 		"no such part": {
 			[]string{"labkube", "kube-proxy"},
 			call{},
-			`"kube-proxy" is no part of labkube; it has etcd, etcdutl, kube-apiserver,`,
+			`"kube-proxy" is not part of labkube; it has etcd, etcdutl, kube-apiserver,`,
 		},
 		"--as without a version": {[]string{"labkube", "--as"}, call{}, "--as needs a version, such as --as v1.35."},
-		"--as without a part":    {[]string{"labkube", "--as", "v1.35.0"}, call{}, "no part is stated"},
+		"--as without a part":    {[]string{"labkube", "--as", "v1.35.0"}, call{}, "no part is set"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,7 +73,7 @@ func TestVersions(t *testing.T) { //nolint:paralleltest // see above
 	}
 
 	assert.EqualError(t, reportKubernetes("v1.36.0"), "this build cannot be Kubernetes v1.36.0: it is "+built()+
-		" and emulates minors from v1.32 to v1.35; state one of these, or run the lab's model (--kubernetes=model)")
+		" and emulates minors from v1.32 to v1.35; use one of these, or run the lab's model (--kubernetes=model)")
 
 	for text, minor := range map[string]string{
 		"v1.35.4": "1.35", "v1.35.0": "1.35", "v1.34.2": "1.34",
@@ -88,7 +88,7 @@ func TestVersions(t *testing.T) { //nolint:paralleltest // see above
 	}
 
 	assert.ErrorContains(t, reportEtcd("v3.5.21"), "this build cannot be etcd v3.5.21: it is v3.6.")
-	assert.ErrorContains(t, reportEtcd("3"), `"3" is no version of etcd`)
+	assert.ErrorContains(t, reportEtcd("3"), `"3" is not a version of etcd`)
 	require.NoError(t, reportEtcd("v3.6.6"))
 	assert.Equal(t, "3.6.6", etcdversion.Version)
 }

@@ -48,13 +48,13 @@ func reportKubernetes(text string) error {
 
 	wanted, err := version.ParseSemantic(text)
 	if err != nil || !strings.HasPrefix(text, "v") {
-		return fmt.Errorf("%q is no version of Kubernetes; state one such as %s", text, built())
+		return fmt.Errorf("%q is not a version of Kubernetes; use one such as %s", text, built())
 	}
 
 	minor := version.MajorMinor(wanted.Major(), wanted.Minor())
 	if minor.LessThan(oldest) || own.LessThan(minor) {
 		return fmt.Errorf("this build cannot be Kubernetes %s: it is %s and emulates minors from v%s to v%s; "+
-			"state one of these, or run the lab's model (--kubernetes=model)", text, built(), oldest, own)
+			"use one of these, or run the lab's model (--kubernetes=model)", text, built(), oldest, own)
 	}
 
 	gitVersion = text
@@ -69,12 +69,12 @@ func reportEtcd(text string) error {
 
 	wanted, err := version.ParseSemantic(text)
 	if err != nil {
-		return fmt.Errorf("%q is no version of etcd; state one such as v%s", text, own)
+		return fmt.Errorf("%q is not a version of etcd; use one such as v%s", text, own)
 	}
 
 	if wanted.Major() != own.Major() || wanted.Minor() != own.Minor() {
 		return fmt.Errorf("this build cannot be etcd %s: it is v%s and reports releases of %d.%d only; "+
-			"state one of these, or run the lab's model (--kubernetes=model)", text, own, own.Major(), own.Minor())
+			"use one of these, or run the lab's model (--kubernetes=model)", text, own, own.Major(), own.Minor())
 	}
 
 	etcdversion.Version = strings.TrimPrefix(text, "v")

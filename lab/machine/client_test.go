@@ -97,7 +97,7 @@ func (k kubeClient) do(method, path, accept, body string) (int, map[string]any) 
 	return response.StatusCode, object
 }
 
-// TestANodeObjectOutlivesItsMachine removes a worker: nobody takes its Node out of Kubernetes, on the lab as on a real
+// TestANodeObjectOutlivesItsMachine removes a worker: no one takes its Node out of Kubernetes, on the lab as on a real
 // cluster.
 func TestANodeObjectOutlivesItsMachine(t *testing.T) {
 	t.Parallel()

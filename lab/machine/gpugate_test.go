@@ -18,7 +18,7 @@ func buildTalosops(t *testing.T) string {
 	t.Helper()
 
 	path := filepath.Join(t.TempDir(), "talosops")
-	//nolint:gosec // a path of its own
+	//nolint:gosec // its own path
 	out, err := exec.CommandContext(
 		t.Context(), "go", "build", "-C", "../..", "-o", path, "./cmd/talosops",
 	).CombinedOutput()

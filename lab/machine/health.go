@@ -207,7 +207,7 @@ func (h *healthRun) service(addresses []string, name string) string {
 func (h *healthRun) etcdConsistent() string {
 	return h.each(h.controlPlanes, func(m *machine) string {
 		if m.etcd == nil || m.etcd != h.m.etcd {
-			return "is no member of the etcd cluster"
+			return "is not a member of the etcd cluster"
 		}
 
 		return ""

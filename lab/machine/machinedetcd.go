@@ -73,7 +73,7 @@ func (s *machined) lockEtcd(what string) (*etcd, func(), error) {
 		return nil, nil, err
 	}
 
-	// Without a member of its own, a control plane asks those of its peers that it finds.
+	// Without its own member, a control plane asks those of its peers that it finds.
 	e := s.m.etcd
 	if e == nil || !e.quorum() {
 		e = nil

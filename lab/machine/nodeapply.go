@@ -258,7 +258,7 @@ func remember(annotations map[string]string, key string, set map[string]bool) {
 	annotations[key] = string(mustJSON(slices.Sorted(maps.Keys(set))))
 }
 
-// takeOver sets the wanted values but those that are somebody else's, and removes the owned ones that are not wanted
+// takeOver sets the wanted values but those that are someone else's, and removes the owned ones that are not wanted
 // any more.
 func takeOver(values map[string]string, own map[string]bool, wanted map[string]string) {
 	for key, value := range wanted {

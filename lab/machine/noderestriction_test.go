@@ -140,7 +140,7 @@ func TestTaintsOfWorkersCostTheirLabels(t *testing.T) {
 	assert.Contains(t, annotations["talos.dev/owned-labels"], "example.org/a")
 	assert.NotContains(t, taints, "dedicated")
 
-	// Talos removes what it owns, and leaves what is somebody else's.
+	// Talos removes what it owns, and leaves what is someone else's.
 	code, _ := l.admin().patch("node-21", `{"metadata":{"labels":{"mine":"1"}}}`)
 	require.Equal(t, http.StatusOK, code)
 	l.reapply(21, machinetype.TypeWorker, "machine:\n  nodeLabels: {mine: \"2\"}\n")

@@ -193,7 +193,7 @@ func (l *lab) voters(n int) []string {
 	return names
 }
 
-// object is a machine's Node object; none while nobody answers, as where a virtual address moves.
+// object is a machine's Node object; none while no one answers, as where a virtual address moves.
 func (k kubeClient) object(n int) (node corev1.Node, ok bool) {
 	response, err := k.http.Get(fmt.Sprintf("%s/api/v1/nodes/node-%d", k.server, n))
 	if err != nil {

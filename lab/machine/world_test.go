@@ -111,7 +111,7 @@ func (*world) Resolve(ref string) (image.Image, error) {
 // networks counts the test networks of this process, 127.<pid>.<n>.0/24.
 var networks atomic.Int32
 
-// lab is a world with machines on a network of its own.
+// lab is a world with machines on its own network.
 type lab struct {
 	*testing.T
 	*world

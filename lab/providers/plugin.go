@@ -21,7 +21,7 @@ const pluginPrefix = "pulumi-resource-"
 // pollVariable tells a stand-in that runs as a plugin how often to ask for a task's state.
 const pollVariable = "LAB_POLL"
 
-// RunAsPlugin serves a stand-in as a process of its own if that is the name under which this program was started, and
+// RunAsPlugin serves a stand-in as its own process if that is the name under which this program was started, and
 // then ends the program. Like a published plugin it outlives an engine that is killed, and finishes what it has begun.
 func RunAsPlugin() {
 	name, ok := strings.CutPrefix(filepath.Base(os.Args[0]), pluginPrefix)
@@ -38,7 +38,7 @@ func RunAsPlugin() {
 }
 
 func runPlugin(name string) error {
-	poll, _ := time.ParseDuration(os.Getenv(pollVariable)) //nolint:errcheck // nothing stated
+	poll, _ := time.ParseDuration(os.Getenv(pollVariable)) //nolint:errcheck // nothing set
 	list := standIns(
 		options{
 			poll: poll, around: command.Surroundings{Env: map[string]string{"SSL_CERT_FILE": os.Getenv("SSL_CERT_FILE")}},
@@ -53,7 +53,7 @@ func runPlugin(name string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	list[i].Outlives = name != "command" // the published one of these is no bridge: its calls end with their connection
+	list[i].Outlives = name != "command" // the published one of these is not a bridge: its calls end with their connection
 
 	port, end, err := serve.Start(ctx, list[i])
 	if err != nil {

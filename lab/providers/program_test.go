@@ -113,7 +113,7 @@ func reachable(hosts []any) {
 	}
 }
 
-// equipped lets hosts with GPUs have those that are stated, each alone in its IOMMU group.
+// equipped lets hosts with GPUs have those that are set, each alone in its IOMMU group.
 func equipped(hosts []any, facts map[string]*host.Facts) {
 	for _, h := range hosts {
 		stated, _ := h.(map[string]any)

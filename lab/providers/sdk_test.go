@@ -78,7 +78,7 @@ func sdkShape(t reflect.Type) shape {
 		return sdkShape(output.ElementType())
 	}
 
-	switch t.Kind() { //nolint:exhaustive // the rest is no property's
+	switch t.Kind() { //nolint:exhaustive // the rest is not a property's
 	case reflect.Pointer:
 		return sdkShape(t.Elem())
 	case reflect.String:
@@ -132,7 +132,7 @@ type property struct {
 	Properties           map[string]property
 }
 
-// UnmarshalJSON knows $ref, which is no name of a field.
+// UnmarshalJSON knows $ref, which is not a name of a field.
 func (p *property) UnmarshalJSON(b []byte) error {
 	type plain property
 

@@ -66,7 +66,7 @@ func TestAnswersAreProxmoxs(t *testing.T) {
 		assert.True(t, called[m.Method+" "+m.Path], "the scenario does not call %s %s", m.Method, m.Path)
 	}
 
-	assert.Len(t, seen, len(deviations), "a deviation is stated that does not occur")
+	assert.Len(t, seen, len(deviations), "a deviation is set that does not occur")
 }
 
 func deviation(complaint string) string {

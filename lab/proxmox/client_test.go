@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGoProxmox lets a client that nobody here wrote lead a machine through its life.
+// TestGoProxmox lets a client that no one here wrote lead a machine through its life.
 func TestGoProxmox(t *testing.T) {
 	t.Parallel()
 

@@ -54,7 +54,7 @@ func TestCredentials(t *testing.T) {
 		"a token's wrong secret": {
 			"GET", map[string]string{"Authorization": "PVEAPIToken=root@pam!lab=x"}, 401, "invalid token value!",
 		},
-		"a token nobody knows": {
+		"a token no one knows": {
 			"GET", map[string]string{"Authorization": "PVEAPIToken=root@pam!x=x"}, 401, "no such token 'x' for user 'root@pam'",
 		},
 		"a token of nobody": {
@@ -178,11 +178,11 @@ func TestFaults(t *testing.T) {
 	assert.Equal(t, 200, l.call(t, "GET", "/nodes", nil).status)
 
 	add(datacentre.Fault{Method: "POST", Path: "^/pools$", Reset: true, Times: 1})
-	require.Error(t, post(), "broken off before it was done")
+	require.Error(t, post(), "interrupted before it was done")
 	assert.Empty(t, l.dc.Pools())
 
 	add(datacentre.Fault{Method: "POST", Path: "^/pools$", Reset: true, After: true, Times: 1})
-	require.Error(t, post(), "broken off after it was done")
+	require.Error(t, post(), "interrupted after it was done")
 	assert.Len(t, l.dc.Pools(), 1)
 
 	id := add(datacentre.Fault{Host: "pve2", Offline: true})

@@ -54,7 +54,7 @@ func uptime(dc *datacentre.Datacentre, h datacentre.Host) int {
 	return int(time.Since(h.Boot.Since).Seconds()*dc.Clock().Speed()) + 1
 }
 
-// powerNode reboots a host. The lab has nobody who would switch one on again.
+// powerNode reboots a host. The lab has no one who would switch one on again.
 func powerNode(r *request, h datacentre.Host) (any, error) {
 	if r.params.get("command") != "reboot" {
 		return nil, &datacentre.Error{Status: 501, Message: "the lab's hosts only reboot"}
@@ -63,7 +63,7 @@ func powerNode(r *request, h datacentre.Host) (any, error) {
 	return done(r.dc.RebootHost(h.Name))
 }
 
-// listPCI leaves out what nobody passes through, unless told otherwise: memory controllers, bridges, processors.
+// listPCI leaves out what no one passes through, unless told otherwise: memory controllers, bridges, processors.
 func listPCI(r *request, h datacentre.Host) (any, error) {
 	hidden := []string{"05", "06", "0b"}
 	if r.params.has("pci-class-blacklist") {

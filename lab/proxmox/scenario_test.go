@@ -199,7 +199,7 @@ func (s steps) tasks() {
 	s.ok("GET", "/nodes/pve1/tasks?vmid=101&typefilter=qmstart")
 }
 
-// goProxmox does some of it as a client that nobody here wrote does.
+// goProxmox does some of it as a client that no one here wrote does.
 func (s steps) goProxmox() {
 	t, ctx := s.t, s.t.Context()
 	c := client.NewClient(

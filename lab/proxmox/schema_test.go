@@ -47,7 +47,7 @@ func description(t *testing.T) map[string]method {
 
 	path := os.Getenv("PVE_API_SCHEMA")
 	if path == "" {
-		t.Skip("skipped: PVE_API_SCHEMA is not set. Nothing is compared with Proxmox's own API description, which is no part of this repository; " +
+		t.Skip("skipped: PVE_API_SCHEMA is not set. Nothing is compared with Proxmox's own API description, which is not part of this repository; " +
 			"set the variable to the path of its apidata.json")
 	}
 

@@ -92,7 +92,7 @@ func onStorage(h func(*request, datacentre.Storage) (any, error)) func(*request)
 	}
 }
 
-// volume is the call's volume; the storage may be left out of it.
+// volume is the call's volume; the storage can be omitted of it.
 func (r *request) volume() string {
 	if v := r.vars["volume"]; strings.Contains(v, ":") {
 		return v

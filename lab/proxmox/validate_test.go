@@ -25,7 +25,7 @@ func checkParameters(given url.Values, p property) []string {
 		case "boolean", "integer", "number":
 			n, err := strconv.ParseFloat(values[0], 64)
 			if err != nil {
-				return []string{name + " is no number: " + values[0]}
+				return []string{name + " is not a number: " + values[0]}
 			}
 
 			doc[name] = n

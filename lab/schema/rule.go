@@ -40,7 +40,7 @@ type Rule struct {
 	pattern *regexp.Regexp
 }
 
-// parse reads the notation: the type (string if none is stated), then any of
+// parse reads the notation: the type (string if none is set), then any of
 //
 //	1..10  1..   the range            =a,b   the enumeration     ~regex  the pattern
 //	>=8  <=40    the lengths          @name  the format          {name}  a property string

@@ -18,7 +18,7 @@ type door struct {
 	once   sync.Once
 }
 
-// reopenPoll is how often a door is tried whose port somebody else has taken meanwhile.
+// reopenPoll is how often a door is tried whose port someone else has taken meanwhile.
 const reopenPoll = 50 * time.Millisecond
 
 func newDoor(ln net.Listener) *door {
@@ -59,7 +59,7 @@ func (d *door) Accept() (net.Conn, error) {
 // Addr is the same all the time.
 func (d *door) Addr() net.Addr { return d.addr }
 
-// Close shuts the door for ever.
+// Close shuts the door forever.
 func (d *door) Close() error {
 	d.once.Do(func() { close(d.closed) })
 	d.shut()

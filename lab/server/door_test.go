@@ -90,7 +90,7 @@ func TestAHostRebootsWithItsDoors(t *testing.T) {
 		)
 	}
 
-	require.NoError(t, dial(t, "127.183.0.12:8006"), "the other host goes on")
+	require.NoError(t, dial(t, "127.183.0.12:8006"), "the other host continues")
 	require.NoError(t, lab.Close())
 
 	// The lab starts again with the host on its way up.
@@ -113,7 +113,7 @@ func TestTheShellTakesPort22WhereItIsFree(t *testing.T) {
 	// Another program's server on one of the hosts' addresses.
 	taken, err := net.Listen("tcp", net.JoinHostPort(second, "22"))
 	if err != nil {
-		t.Skipf("nobody here may listen on port 22: %v", err)
+		t.Skipf("no one here may listen on port 22: %v", err)
 	}
 
 	t.Cleanup(func() { _ = taken.Close() })

@@ -87,7 +87,7 @@ const (
 	pcieport = "pcieport"
 )
 
-// gpu is an NVIDIA RTX 4000 SFF Ada with its audio function, in a group of its own.
+// gpu is an NVIDIA RTX 4000 SFF Ada with its audio function, in its own group.
 func gpu() []datacentre.PCIDevice {
 	return []datacentre.PCIDevice{
 		subsystem(

@@ -31,7 +31,7 @@ func (s *Server) chooseKubernetes() (*machine.Labkube, error) {
 	have := cmp.Or(s.id.Kubernetes, KubernetesModel)
 
 	if wanted != KubernetesModel && wanted != KubernetesReal {
-		return nil, fmt.Errorf("--kubernetes %q: state %s or %s", wanted, KubernetesModel, KubernetesReal)
+		return nil, fmt.Errorf("--kubernetes %q: use %s or %s", wanted, KubernetesModel, KubernetesReal)
 	}
 
 	if wanted != have && slices.ContainsFunc(s.Data.VMs(), func(vm datacentre.VM) bool { return !vm.Template }) {

@@ -36,7 +36,7 @@ func TestALabKeepsItsKubernetes(t *testing.T) {
 	}
 
 	_, err := open("other")
-	require.EqualError(t, err, `--kubernetes "other": state model or real`)
+	require.EqualError(t, err, `--kubernetes "other": use model or real`)
 
 	_, err = open(KubernetesReal)
 	require.EqualError(
@@ -47,7 +47,7 @@ func TestALabKeepsItsKubernetes(t *testing.T) {
 
 	assert.Equal(t, KubernetesModel, kind(""))
 	assert.Equal(t, KubernetesReal, kind(KubernetesReal), "without machines another kind is chosen freely")
-	assert.Equal(t, KubernetesReal, kind(""), "what is not stated is as it was")
+	assert.Equal(t, KubernetesReal, kind(""), "what is not set is as it was")
 
 	lab, err := open("")
 	require.NoError(t, err)

@@ -234,7 +234,7 @@ func (s *Server) openModel() error {
 	s.closers = append(s.closers, data.Close)
 
 	data.AddUser(rootUser, s.id.RootPassword)
-	data.DeleteToken(rootUser + "!lab") // of labs made before the program had an account of its own
+	data.DeleteToken(rootUser + "!lab") // of labs made before the program had its own account
 
 	return GrantProgram(data, s.id.TokenSecret)
 }

@@ -74,7 +74,7 @@ func TestCommands(t *testing.T) {
 			command: "qm create 100", status: 255, stderr: "unable to create VM 100 - VM 100 already exists on node 'pve1'\n",
 		},
 		"a VMID that is none": {command: "qm status x", status: 255, stderr: "400 Parameter verification failed.\nvmid: invalid format - value does not look like a valid VM ID\n\nqm status <vmid> [OPTIONS]\n"},
-		"an option nobody knows": {
+		"an option no one knows": {
 			command: "qm create 101 --colour red",
 			status:  255,
 			stderr:  "Unknown option: colour\n400 unable to parse option\nqm create <vmid> [OPTIONS]\n",
@@ -101,7 +101,7 @@ func TestCommands(t *testing.T) {
 		"a task that fails": {
 			command: "qm resize 100 scsi0 1G", status: 255, stderr: "shrinking disks is not supported\n",
 		},
-		"a storage nobody knows": {
+		"a storage no one knows": {
 			command: "pvesm path nfs:iso/x.iso", status: 255, stderr: "storage 'nfs' does not exist\n",
 		},
 		"what no real pvesm knows": {
@@ -112,7 +112,7 @@ func TestCommands(t *testing.T) {
 		"what no real pvesh does": {
 			command: "pvesh create /nodes", status: 255, stderr: "No 'create' handler defined for '/nodes'\n",
 		},
-		"an API path nobody knows": {
+		"an API path no one knows": {
 			command: "pvesh get /moon", status: 255, stderr: "No 'get' handler defined for '/moon'\n",
 		},
 		"the next free VMID": {command: "pvesh get /cluster/nextid", stdout: "\"101\"\n"},

@@ -15,7 +15,7 @@ import (
 
 const (
 	lockPoll = 20 * time.Millisecond
-	// statusConflict is flock's own for a lock that somebody else has.
+	// statusConflict is flock's own for a lock that someone else has.
 	statusConflict = 1
 	statusBadFlock = 64
 )
@@ -25,7 +25,7 @@ type lockRequest struct {
 	file     string
 	command  []string
 	shared   bool
-	wait     time.Duration // negative = for ever
+	wait     time.Duration // negative = forever
 	conflict uint8
 }
 

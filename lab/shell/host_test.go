@@ -174,7 +174,7 @@ func TestCommandsOfAHost(t *testing.T) {
 			stdout:  "mirror-0 ONLINE\nnvme-a-part3 ONLINE\nnvme-b-part3 ONLINE\n",
 		},
 		"healthy pools": {h: zfs, command: "zpool status -x", stdout: "all pools are healthy\n"},
-		"a pool nobody has": {
+		"a pool no one has": {
 			h: zfs, command: "zpool status tank", status: 1, stderr: "cannot open 'tank': no such pool\n",
 		},
 		"no pools": {h: intel, command: "zpool list", stderr: "no pools available\n"},

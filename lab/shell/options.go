@@ -50,7 +50,7 @@ func parseArguments(words []string, usage, known string, configuration bool) (ar
 			return a, usageError{fmt.Sprintf("Option %s requires an argument\n400 unable to parse option\n%s", name, usage)}
 		}
 
-		// A list may be stated more than once.
+		// A list may be set more than once.
 		if before, again := a.options[name]; again && name == "delete" {
 			value = before + "," + value
 		}

@@ -81,7 +81,7 @@ func (s *Server) apiParameters(command, path string, words []string) (map[string
 			}
 		}
 
-		// How the answer is printed is no parameter of the call.
+		// How the answer is printed is not a parameter of the call.
 		if name != "output-format" && name != "noborder" && name != "noheader" && name != "human-readable" &&
 			name != "quiet" {
 			values[name] = append(values[name], value)

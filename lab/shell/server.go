@@ -107,7 +107,7 @@ func New(dc *datacentre.Datacentre, host string, o Options) (*Server, error) {
 	return s, nil
 }
 
-// connect lets nobody in while the host is away.
+// connect lets no one in while the host is away.
 func (s *Server) connect(_ ssh.Context, conn net.Conn) net.Conn {
 	if !s.this().Online {
 		reset(conn)

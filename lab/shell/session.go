@@ -37,7 +37,7 @@ func signals() map[ssh.Signal]int {
 }
 
 // session runs one command, or the script on standard input where the client asked for a shell. The command ends with
-// its client: at a signal, when the connection breaks, or when nobody takes its output any more.
+// its client: at a signal, when the connection breaks, or when no one takes its output any more.
 func (s *Server) session(session ssh.Session) {
 	ctx, end := context.WithCancelCause(session.Context())
 	defer end(nil)

@@ -10,7 +10,7 @@ func capacityPolicies() []policy {
 		Name:        "host-capacity",
 		Description: "The machines of a host fit it: memory, cores and storage.",
 		Reason: "Memory that is given out twice ends with the host killing machines; a full storage stops all of them. Sizes come from " +
-			"`talos-proxmox:hosts[].capacity`; `hosts` here adds to them or takes their place, and is the only place for storage. What is not stated is not judged.",
+			"`talos-proxmox:hosts[].capacity`; `hosts` here adds to them or takes their place, and is the only place for storage. What is not set is not judged.",
 		Options: []option{
 			ratio("memoryRatio", 1, "How much of a host's memory may be planned: 1 = all of it."),
 			ratio("coreRatio", 4, "How many virtual cores may be planned for each core of a host."),
@@ -144,7 +144,7 @@ func overcommitted(m machine, sum load, l limits) []violation {
 
 	judge := func(what, unit string, planned int, size, ratio float64, way string) {
 		if size > 0 && float64(planned) > size*ratio {
-			found = append(found, refuse(m.URN, m.Name, fmt.Sprintf("with it host %s has %d%s of %s planned, and %g%s for guests (times %g): place it on another host, %s, or state more if the host has it",
+			found = append(found, refuse(m.URN, m.Name, fmt.Sprintf("with it host %s has %d%s of %s planned, and %g%s for guests (times %g): place it on another host, %s, or set more if the host has it",
 				sum.host, planned, unit, what, size, unit, ratio, way)))
 		}
 	}

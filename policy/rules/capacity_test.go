@@ -11,9 +11,9 @@ func TestHostCapacity(t *testing.T) {
 	hosts := func(v any) options { return options{"hosts": map[string]any{"pve1": v}} }
 
 	checkAll(t, "host-capacity", map[string]ruling{
-		"nothing is stated":  {plan: []resource{a, b, c}},
+		"nothing is set":     {plan: []resource{a, b, c}},
 		"two fit":            {settings: &small, plan: []resource{a, b}},
-		"the third does not": {settings: &small, plan: []resource{a, b, c}, want: []string{"c: with it host pve1 has 12288 MiB of memory planned, and 8192 MiB for guests (times 1): place it on another host, make machines smaller, or state more", "6 of cores planned, and 1 for guests (times 4)"}[:1], options: options{"coreRatio": 6.0}},
+		"the third does not": {settings: &small, plan: []resource{a, b, c}, want: []string{"c: with it host pve1 has 12288 MiB of memory planned, and 8192 MiB for guests (times 1): place it on another host, make machines smaller, or set more", "6 of cores planned, and 1 for guests (times 4)"}[:1], options: options{"coreRatio": 6.0}},
 		"cores by their ratio": {
 			settings: &small,
 			options:  options{"memoryRatio": 9.0, "coreRatio": 3.0},

@@ -63,7 +63,7 @@ func TestCheckConfig(t *testing.T) {
 	}
 }
 
-// TestConfigurationsOfTheProject includes those that a user adds for stacks of their own.
+// TestConfigurationsOfTheProject includes those that a user adds for their own stacks.
 func TestConfigurationsOfTheProject(t *testing.T) {
 	t.Parallel()
 

@@ -13,7 +13,7 @@ func identityPolicies() []policy {
 			Name:        "vmid-ranges",
 			Description: "Every VMID is in the range of its role.",
 			Reason: "Ranges keep stacks, templates and machines of others on one Proxmox apart. They are the stack's own (`talos-proxmox:vmidRanges`), which are " +
-				"900-999 for templates, 2000-2999 for control planes, 3000-3999 for workers and 4000-4999 for GPU workers unless it states others.",
+				"900-999 for templates, 2000-2999 for control planes, 3000-3999 for workers and 4000-4999 for GPU workers unless it sets others.",
 			Stack: vmidRanges,
 		},
 		{
@@ -155,7 +155,7 @@ func uniqueMACs(p plan) []violation {
 		}
 	}
 
-	return doubles("MAC address", "state another, like 02:00:00:00:00:01, or none", claims)
+	return doubles("MAC address", "choose another, like 02:00:00:00:00:01, or none", claims)
 }
 
 func uniqueAddresses(p plan) []violation {

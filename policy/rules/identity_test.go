@@ -42,8 +42,8 @@ func TestVMIDRanges(t *testing.T) {
 				cp("c", "pve1", 77).with(props{"tags": unknown}), worker("w", "pve1", 77).with(props{"hostpcis": unknown}),
 			},
 		},
-		"a machine without a role": {plan: []resource{res(typeVM, "debian", props{"vmId": 105})}},
-		"a VMID that is no number": {plan: []resource{cp("c", "pve1", 0).with(props{"vmId": "many"})}},
+		"a machine without a role":    {plan: []resource{res(typeVM, "debian", props{"vmId": 105})}},
+		"a VMID that is not a number": {plan: []resource{cp("c", "pve1", 0).with(props{"vmId": "many"})}},
 		"a VMID in words of digits": {
 			plan: []resource{cp("c", "pve1", 0).with(props{"vmId": "7777"})}, want: []string{"VMID 7777"},
 		},

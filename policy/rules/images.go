@@ -83,14 +83,14 @@ func imageChecksum(s settings, o options, r resource) []violation {
 		refuse(
 			r.URN, r.Name,
 			fmt.Sprintf(
-				"the download from %s has no checksum: state checksum and checksumAlgorithm (or, over HTTPS, the place as trusted)",
+				"the download from %s has no checksum: set checksum and checksumAlgorithm (or, over HTTPS, the place as trusted)",
 				withoutSecrets(address.Value),
 			),
 		),
 	}
 }
 
-// private tells a way that nobody else can change what comes along: HTTPS, or this computer itself.
+// private tells a way that no one else can change what comes along: HTTPS, or this computer itself.
 func private(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -106,7 +106,7 @@ func private(address string) bool {
 func withoutSecrets(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
-		return "an address that is no URL"
+		return "an address that is not a URL"
 	}
 
 	u.User, u.RawQuery, u.Fragment = nil, "", ""

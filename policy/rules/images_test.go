@@ -55,7 +55,7 @@ func TestImageChecksum(t *testing.T) {
 		"without": {
 			plan: []resource{from("https://user:pass@example.org/a.img?token=x")},
 			want: []string{
-				"f: the download from https://example.org/a.img has no checksum: state checksum and checksumAlgorithm",
+				"f: the download from https://example.org/a.img has no checksum: set checksum and checksumAlgorithm",
 			},
 		},
 		"of the public Image Factory": {

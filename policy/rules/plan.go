@@ -23,7 +23,7 @@ type settings struct {
 	FactoryURL string
 }
 
-// capacity is what a host has for guests; 0 = not stated.
+// capacity is what a host has for guests; 0 = not set.
 type capacity struct{ Cores, MemoryMiB int }
 
 // Roles of machines that have a range of VMIDs.

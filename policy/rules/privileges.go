@@ -44,7 +44,7 @@ func leastPrivilege(p plan) []violation {
 
 	for _, r := range p.of(typeProvider) {
 		if token := r.at("apiToken").text(); strings.HasPrefix(token.Value, "root@pam!") {
-			found = append(found, refuse(r.URN, "provider "+r.Name, "apiToken is one of root@pam, which may do everything: make a user, a role and a token of its own (docs/permissions.md)"))
+			found = append(found, refuse(r.URN, "provider "+r.Name, "apiToken is one of root@pam, which may do everything: make a user, a role and its own token (docs/permissions.md)"))
 		}
 	}
 

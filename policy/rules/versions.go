@@ -49,7 +49,7 @@ func supportedVersions(p plan) []violation {
 	for _, r := range p.of(typeSecrets) {
 		if contract := r.at("talosVersion").text(); contract.Known && !supportedContract(contract.Value) {
 			found = append(
-				found, refuse(r.URN, r.Name, fmt.Sprintf("talosVersion %q is no contract of a supported version: state one of %s",
+				found, refuse(r.URN, r.Name, fmt.Sprintf("talosVersion %q is not a contract of a supported version: use one of %s",
 					contract.Value, strings.Join(contracts(), ", "))),
 			)
 		}
@@ -62,7 +62,7 @@ func supportedVersions(p plan) []violation {
 			case r.at("configPatches").property.HasSecrets():
 				found = append(
 					found, refuse(r.URN, r.Name, "machine.install.image, in an encrypted patch, is of no supported version: "+
-						"state none, or one that docs/compatibility.md lists"),
+						"omit it, or use one listed in docs/compatibility.md"),
 				)
 			default:
 				found = append(found, refuse(r.URN, r.Name, fmt.Sprintf("machine.install.image is %q: %v", image, err)))

@@ -28,7 +28,7 @@ func TestSupportedVersions(t *testing.T) {
 		},
 		"an unpinned Talos": {
 			plan: []resource{cluster("v1.12", "v1.35.0")},
-			want: []string{`cluster one: "v1.12" is not a version of Talos: state it in full`},
+			want: []string{`cluster one: "v1.12" is not a version of Talos: write it in full`},
 		},
 		"latest Kubernetes": {
 			plan: []resource{cluster("v1.12.6", "latest")}, want: []string{`"latest" is not a version of Kubernetes`},
@@ -45,7 +45,7 @@ func TestSupportedVersions(t *testing.T) {
 		},
 		"an old contract": {
 			plan: []resource{secrets("v1.3")},
-			want: []string{`s: talosVersion "v1.3" is no contract of a supported version: state one of v1.11`},
+			want: []string{`s: talosVersion "v1.3" is not a contract of a supported version: use one of v1.11`},
 		},
 		"a contract in full":     {plan: []resource{secrets("v1.12.6")}},
 		"secrets of no contract": {plan: []resource{secrets(nil)}, want: []string{`talosVersion ""`}},

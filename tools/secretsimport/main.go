@@ -129,7 +129,7 @@ func (r request) read() (map[string]string, error) {
 	}
 	var document yaml.Node // JSON is YAML
 	if err := yaml.Unmarshal(plain, &document); err != nil {
-		return nil, fmt.Errorf("%s is no YAML once decrypted", r.file) // the parser's error would show what it read
+		return nil, fmt.Errorf("%s is not YAML once decrypted", r.file) // the parser's error would show what it read
 	}
 	values := map[string]string{}
 	if len(document.Content) > 0 {

@@ -21,7 +21,7 @@ func newFault(f *folders) *cobra.Command {
 		Long: `Make things go wrong, as they do in data centres, and see what the program does.
 
 A fault is a state of the data centre (--offline, --no-quorum, --full, --lock, --hangs, --expire-tickets), or a rule:
-over tasks (--task, --start-fails) or over requests to Proxmox's API (--method, --path). Rules hit for ever, or --times
+over tasks (--task, --start-fails) or over requests to Proxmox's API (--method, --path). Rules hit forever, or --times
 often. All faults last until they are cleared, a restart of the lab included.`,
 	}
 	fault.AddCommand(newFaultAdd(f), newFaultList(f), newFaultClear(f))
@@ -59,7 +59,7 @@ func newFaultAdd(f *folders) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if startFails {
 				if rule.Task != "" || rule.Message != "" {
-					return fmt.Errorf("--start-fails: is --task qmstart with the --message %q: state one or the other", startFailure)
+					return fmt.Errorf("--start-fails: is --task qmstart with the --message %q: set one or the other", startFailure)
 				}
 
 				rule.Task, rule.Message = "qmstart", startFailure

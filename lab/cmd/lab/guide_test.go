@@ -118,7 +118,7 @@ func cloneProject(t *testing.T, clone string) {
 	}
 }
 
-// readersMachine returns the environment of somebody who follows the guide: a home with an SSH key, and 10.0.0.2 where
+// readersMachine returns the environment of someone who follows the guide: a home with an SSH key, and 10.0.0.2 where
 // the lab's host is.
 func readersMachine(t *testing.T, c *command, clone string, connection server.Connection) []string {
 	t.Helper()

@@ -42,7 +42,7 @@ func TestHostCommands(t *testing.T) {
 	assert.Regexp(t, `pve2 +127\.181\.0\.12 +up, disk full`, c.run("status"))
 	c.run("host", "disk", "pve2", "ok")
 	assert.NotContains(t, c.run("status"), "disk full")
-	assert.Contains(t, c.fails(1, "host", "disk", "pve2", "wet"), `a disk that is "wet": state full, read-only or nothing`)
+	assert.Contains(t, c.fails(1, "host", "disk", "pve2", "wet"), `a disk that is "wet": use full, read-only or nothing`)
 
 	assert.Contains(
 		t, c.fails(1, "host", "change", "pve1", "--move", "0000:01:00=0000:41:00"), "slot 0000:41:00 is taken by NVIDIA",

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// command is the built lab command with a folder and a network of its own.
+// command is the built lab command with a folder and its own network.
 type command struct {
 	t       *testing.T
 	path    string

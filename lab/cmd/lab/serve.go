@@ -149,7 +149,7 @@ func newStart(f *folders) *cobra.Command {
 
 func logPath(f *folders) string { return filepath.Join(f.dir, "lab.log") }
 
-// start runs `lab serve` as a process of its own session and waits until it answers.
+// start runs `lab serve` as its own process session and waits until it answers.
 func start(ctx context.Context, f *folders, o server.Options, client *control.Client) (control.Status, error) {
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return control.Status{}, fmt.Errorf("unable to make the lab's folder: %w", err)

@@ -57,7 +57,7 @@ func (l *Log) add(text []byte) {
 	}
 }
 
-// Close ends the log: nobody waits for more.
+// Close ends the log: no one waits for more.
 func (l *Log) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -158,7 +158,7 @@ func share(ctx context.Context, in io.Reader) (shared io.Reader, stop func(), er
 		return nil, nil, err
 	}
 
-	go func() { // ends with the input, or when nobody reads what it writes
+	go func() { // ends with the input, or when no one reads what it writes
 		_, _ = io.Copy(writer, in)
 		_ = writer.Close()
 	}()

@@ -75,7 +75,7 @@ func TestWhatAPartSaysInTheEnd(t *testing.T) {
 			"I1122 07:00:00.1 1 server.go:1] starting\nError: failed to create listener: listen tcp 127.9.1.1:6443: bind: address already in use",
 			"Error: failed to create listener: listen tcp 127.9.1.1:6443: bind: address already in use; another process has",
 		},
-		"what nobody knows": {"E1122 07:00:00.1 1 x.go:1] strange\nI1122 07:00:00.2 1 x.go:1] bye", "x.go:1] strange ("},
+		"what no one knows": {"E1122 07:00:00.1 1 x.go:1] strange\nI1122 07:00:00.2 1 x.go:1] bye", "x.go:1] strange ("},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -142,7 +142,7 @@ func TestAPartIsKilledWithItsMachine(t *testing.T) {
 	cancel()
 	<-ended
 
-	require.Eventually(t, func() bool { // a zombie until somebody has waited for it
+	require.Eventually(t, func() bool { // a zombie until someone has waited for it
 		stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(child), "stat"))
 
 		return errors.Is(syscall.Kill(child, 0), syscall.ESRCH) || err == nil && strings.Contains(string(stat), ") Z ")
@@ -213,7 +213,7 @@ func TestPartsFollowTheConfiguration(t *testing.T) {
 	assertPrivate(t, h)
 }
 
-// assertPrivate checks that nobody but the owner reads what a machine has on its disk, and that no argument holds a
+// assertPrivate checks that no one but the owner reads what a machine has on its disk, and that no argument holds a
 // secret.
 func assertPrivate(t *testing.T, h Host) {
 	t.Helper()

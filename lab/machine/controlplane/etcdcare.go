@@ -92,7 +92,7 @@ func (h Host) RestoreEtcd(ctx context.Context, skipHash bool) error {
 		return fmt.Errorf("error verifying snapshot: %w", err)
 	}
 
-	// What an interrupted recovery has left is nobody's data, and no member's until it is complete.
+	// What an interrupted recovery has left has no owner data, and no member's until it is complete.
 	recovered := h.path("etcd.recovered")
 	if err := errors.Join(os.RemoveAll(recovered), os.RemoveAll(h.path("etcd"))); err != nil {
 		return fmt.Errorf("unable to make room for the recovered data: %w", err)

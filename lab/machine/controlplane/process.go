@@ -13,7 +13,7 @@ import (
 
 const (
 	// restartFirst and restartMost bound the pause before a part that ended is started again. A kubelet's are 10 s and 5
-	// min, which nobody waits for in a lab.
+	// min, which no one waits for in a lab.
 	restartFirst = time.Second
 	restartMost  = 10 * time.Second
 	// settled is how long a part runs before its next pause is the first again.
@@ -31,7 +31,7 @@ type Part struct {
 }
 
 // Run keeps a part running until the context ends: it is started again after growing pauses, as a kubelet does it, and
-// killed at the end, since a machine that is switched off asks nobody. state hears nil when the part has started, and
+// killed at the end, since a machine that is switched off asks no one. state hears nil when the part has started, and
 // why a start failed or the part ended, with its last words.
 func (h Host) Run(ctx context.Context, p Part, state func(error)) {
 	pause := restartFirst

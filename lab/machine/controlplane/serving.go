@@ -30,7 +30,7 @@ const (
 )
 
 // KubeletServing is the certificate that the machine's kubelet shows to its callers: one that it signs itself, as it
-// does without rotation, or the one that the cluster has signed; nil where it has to be requested.
+// does without rotation, or the one that the cluster has signed; nil where it must be requested.
 func (h Host) KubeletServing(signed bool) (*tls.Certificate, error) {
 	file := ownServing
 	if signed {

@@ -85,7 +85,7 @@ func (d *Doors) Open(a netip.AddrPort, serve func(net.Listener) error) {
 
 	if !a.Addr().IsLoopback() {
 		d.fail(
-			"%s is outside of 127.0.0.0/8: the machine runs, but nobody can reach it; give it an address of the lab's network",
+			"%s is outside of 127.0.0.0/8: the machine runs, but no one can reach it; give it an address of the lab's network",
 			a.Addr(),
 		)
 

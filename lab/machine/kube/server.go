@@ -94,7 +94,7 @@ func refusal(code int32, reason metav1.StatusReason, message string) error {
 	}}
 }
 
-// authorize lets members of system:masters do everything, and nobody else anything beyond health and version.
+// authorize lets members of system:masters do everything, and no one else anything beyond health and version.
 func authorize(r *http.Request) error {
 	user, groups := identify(r.TLS)
 	if slices.Contains(groups, "system:masters") {

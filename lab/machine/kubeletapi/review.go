@@ -29,7 +29,7 @@ type Reviewer interface {
 	ReviewAccess(ctx context.Context, user User, access Access) (bool, error)
 }
 
-// guarded lets nobody in whom the reviewer does not.
+// guarded lets no one in whom the reviewer does not.
 type guarded struct {
 	reviewer Reviewer
 	next     http.Handler

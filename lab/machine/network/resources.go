@@ -139,7 +139,7 @@ func (n *Plan) Resources(hostname string, held []netip.Addr) []resource.Resource
 	return append(list, n.nodeAddresses(held)...)
 }
 
-// nodeAddresses are the address lists: the default one is the first that is no virtual address.
+// nodeAddresses are the address lists: the default one is the first that is not a virtual address.
 func (n *Plan) nodeAddresses(held []netip.Addr) []resource.Resource {
 	current := append([]netip.Prefix(nil), n.Addresses...)
 

@@ -34,7 +34,7 @@ type Machine interface {
 }
 
 // State is what a machine shows. It is made when the first client asks and brought up to date at every request, so that
-// machines nobody looks at cost nothing. It has its own lock, which is taken before the machine's.
+// machines no one looks at cost nothing. It has its own lock, which is taken before the machine's.
 type State struct {
 	definitions *Definitions
 	machine     Machine

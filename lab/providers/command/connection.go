@@ -81,7 +81,7 @@ func (h hop) timeout() time.Duration {
 	return time.Duration(value(h.PerDialTimeout, defaultPerDialTimeout)) * time.Second
 }
 
-// config is recreated for every dial: agents hand out their signers over a connection of their own, which closing ends.
+// config is recreated for every dial: agents hand out their signers over their own connection, which closing ends.
 func (h hop) config() (config *ssh.ClientConfig, closing func(), err error) {
 	//nolint:gosec // as published, without a hostKey
 	config = &ssh.ClientConfig{
@@ -93,7 +93,7 @@ func (h hop) config() (config *ssh.ClientConfig, closing func(), err error) {
 		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(*h.HostKey))
 		if err != nil {
 			return nil, nil, fmt.Errorf(
-				"failed to parse host key: %w: state it as in known_hosts, without the name: ssh-ed25519 AAAA…", err,
+				"failed to parse host key: %w: write it as in known_hosts, without the name: ssh-ed25519 AAAA…", err,
 			)
 		}
 
@@ -104,7 +104,7 @@ func (h hop) config() (config *ssh.ClientConfig, closing func(), err error) {
 		signer, err := h.signer()
 		if err != nil {
 			return nil, nil, fmt.Errorf(
-				"failed to read the private key: %w: state it in PEM form, with privateKeyPassword if it is encrypted", err,
+				"failed to read the private key: %w: provide it in PEM form, with privateKeyPassword if it is encrypted", err,
 			)
 		}
 
@@ -120,7 +120,7 @@ func (h hop) config() (config *ssh.ClientConfig, closing func(), err error) {
 		return config, closing, nil
 	}
 
-	conn, err := net.Dial("unix", socket) //nolint:gosec // the user states the socket
+	conn, err := net.Dial("unix", socket) //nolint:gosec // the user sets the socket
 	if err != nil {
 		return nil, nil, fmt.Errorf("failed to reach the SSH agent: %w: start it, or unset SSH_AUTH_SOCK", err)
 	}
@@ -191,7 +191,7 @@ func (h hop) connect(ctx context.Context, dial dialer) (*ssh.Client, error) {
 func (h hop) persist(ctx context.Context, what string, dial dialer) (*ssh.Client, error) {
 	limit := value(h.DialErrorLimit, defaultDialErrorLimit)
 
-	// What is stated wrong stays wrong: only the network is worth another try.
+	// What is set wrong stays wrong: only the network is worth another try.
 	_, closing, err := h.config()
 	if err != nil {
 		return nil, err

@@ -130,7 +130,7 @@ func (a copyArgs) copyAsset(files *sftp.Client) error {
 
 	if err == nil && info.IsDir() {
 		if !a.Source.Asset.IsPath() {
-			return errors.New("the remote path is a directory: for a text asset it has to be the path of a file")
+			return errors.New("the remote path is a directory: for a text asset it must be the path of a file")
 		}
 
 		destination = path.Join(destination, path.Base(a.Source.Asset.Path))

@@ -299,7 +299,7 @@ func TestTheLifeOfARemoteCommand(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(
 		t, "one\ntwo\ndelete \n", string(text),
-		"sshd takes no variable with what was printed before; the provider warns and goes on",
+		"sshd takes no variable with what was printed before; the provider warns and continues",
 	)
 }
 

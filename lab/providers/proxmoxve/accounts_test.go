@@ -197,7 +197,7 @@ func TestMistakesOfThePublishedAccounts(t *testing.T) {
 		assert.Equal(t, []any{"ops"}, fromMap(r.read(typeUser, made.ID, user, state).Properties)["groups"])
 	})
 
-	t.Run("a rule of its own is one of its user's too", func(t *testing.T) {
+	t.Run("its own rule is one of its user's too", func(t *testing.T) {
 		t.Parallel()
 
 		_, r := newAccounts(t)

@@ -23,7 +23,7 @@ func (c *checker) fail(path, format string, args ...any) {
 	c.failures = append(c.failures, p.CheckFailure{Property: path, Reason: fmt.Sprintf(format, args...)})
 }
 
-// states tells whether the program states a property, or may do so: what holds it can be unknown.
+// states tells whether the program sets a property, or may do so: what holds it can be unknown.
 func (c *checker) states(path string) bool {
 	var v any = c.stated
 

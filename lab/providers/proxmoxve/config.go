@@ -162,7 +162,7 @@ func configured(v property.Value, variable string) string {
 	return os.Getenv(variable)
 }
 
-// minimumTLS is 1.3 unless stated, which Proxmox VE 8 and 9 speak.
+// minimumTLS is 1.3 unless set, which Proxmox VE 8 and 9 speak.
 func minimumTLS(text string) (uint16, error) {
 	versions := map[string]uint16{
 		"":    tls.VersionTLS13,

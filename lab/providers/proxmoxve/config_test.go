@@ -208,7 +208,7 @@ func TestTriesOfAClone(t *testing.T) {
 	for name, test := range map[string]struct {
 		retries float64
 		asks    int
-	}{"one without retries": {1, 1}, "as many as stated": {3, 3}} {
+	}{"one without retries": {1, 1}, "as many as configured": {3, 3}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 

@@ -98,7 +98,7 @@ func (as attributes) keepSets(plan, state object) {
 	}
 }
 
-// members are the elements of a set as texts, each once and in order. What is not stated in an element is not in its
+// members are the elements of a set as texts, each once and in order. What is not set in an element is not in its
 // text.
 func members(o object, name string) []string {
 	var out []string

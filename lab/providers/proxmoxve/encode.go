@@ -28,7 +28,7 @@ type options []string
 
 func (o *options) add(name, value string) { *o = append(*o, name+"="+value) }
 
-// some adds a value that is stated.
+// some adds a value that is set.
 func (o *options) some(name, value string) {
 	if value != "" {
 		o.add(name, value)
@@ -87,7 +87,7 @@ func (f form) positive(name string, value int) {
 	}
 }
 
-// some adds what is stated: an empty value would be a refusal.
+// some adds what is set: an empty value would be a refusal.
 func (f form) some(name, value string) {
 	if value != "" {
 		f[name] = value
@@ -188,7 +188,7 @@ func diskOptions(d object) options {
 	return o
 }
 
-// encodeNewDisk is a disk that Proxmox allocates; a format that is not stated is sent as qcow2, which block storages
+// encodeNewDisk is a disk that Proxmox allocates; a format that is not set is sent as qcow2, which block storages
 // refuse.
 func encodeNewDisk(d object) string {
 	format := str(d, "fileFormat")
@@ -256,7 +256,7 @@ func encodeNUMA(f form, devices []object) {
 	}
 }
 
-// encodeSMBIOS forgets the SKU, as published, and gives a new id where none is stated.
+// encodeSMBIOS forgets the SKU, as published, and gives a new id where none is set.
 func encodeSMBIOS(smbios object) string {
 	o := options{"base64=1"}
 

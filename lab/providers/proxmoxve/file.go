@@ -60,7 +60,7 @@ func keepSizes(plan, state object) {
 }
 
 // fileSizeChanges replaces a file that is not what it was, or not what the web server offers. With decompression the
-// latter never fits: state overwrite: false.
+// latter never fits: set overwrite: false.
 func fileSizeChanges(plan, state object, found map[string]p.DiffKind) {
 	if previous, ok := state[previousSizeKey]; ok && previous != state["size"] && flag(plan, "overwrite") {
 		found["size"] = p.Update

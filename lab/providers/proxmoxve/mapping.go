@@ -141,7 +141,7 @@ func mappingBack(ctx context.Context, a *api, name string) (object, error) {
 }
 
 // findMapping takes every failure but one that Proxmox does not even have for a mapping that is gone, as published: one
-// deleted by hand leaves the state on a refresh.
+// deleted manually leaves the state on a refresh.
 func findMapping(ctx context.Context, a *api, name string) (object, error) {
 	var found struct {
 		Map         []string `json:"map"`

@@ -61,7 +61,7 @@ func TestTheLifeOfAMappingInTheLab(t *testing.T) {
 	assert.False(t, dc.Mappings()[0].MDev)
 
 	dc.DeleteMapping("gpu")
-	assert.Empty(t, r.read(typeMapping, made.ID, bare, state).ID, "a mapping deleted by hand silently leaves the state")
+	assert.Empty(t, r.read(typeMapping, made.ID, bare, state).ID, "a mapping deleted manually silently leaves the state")
 	require.NoError(
 		t, r.p.Delete(t.Context(), p.DeleteRequest{ID: made.ID, Urn: urn(typeMapping), Properties: state}),
 		"and is no error when deleted again",

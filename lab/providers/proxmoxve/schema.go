@@ -30,7 +30,7 @@ const (
 	ignored // a change is not seen
 )
 
-// attribute is one property of a resource: its shape, what it is taken as when it is not stated, and what changing it
+// attribute is one property of a resource: its shape, what it is taken as when it is not set, and what changing it
 // does.
 type attribute struct {
 	kind   kind
@@ -45,8 +45,8 @@ type attribute struct {
 	computed bool // keeps what the server chose while the program does not state it
 	output   bool // never an input
 	secret   bool
-	exact    bool // zero is something else than nothing stated
-	// with is the path of another property that must be stated too, whatever its value.
+	exact    bool // zero is something else than nothing set
+	// with is the path of another property that must be set too, whatever its value.
 	with string
 	// unsupported properties exist in the published SDK; stating one here is an error rather than being ignored.
 	unsupported bool
@@ -78,7 +78,7 @@ func (as attributes) at(path string) (attribute, effect) {
 	return found, result
 }
 
-// defaults returns what a block of these attributes looks like when nothing in it is stated.
+// defaults returns what a block of these attributes looks like when nothing in it is set.
 func (as attributes) defaults() object {
 	out := object{}
 

@@ -46,7 +46,7 @@ func moduleOf(token string) (module, name string) {
 // Version is the published provider whose place this one takes.
 const Version = "6.18.1"
 
-// spec lists the supported properties; blocks become types of their own, named by where they are.
+// spec lists the supported properties; blocks become their own types, named by where they are.
 func (as attributes) spec(module, owner string, types object, outputs bool) (object, []string) {
 	properties := object{}
 	required := []string{}

@@ -64,7 +64,7 @@ func tokenAt(values object) string {
 	return userAt(str(values, "userId")) + "/token/" + url.PathEscape(str(values, "tokenName"))
 }
 
-// tokenRequest are the parameters that creation and change have in common. A comment that is not stated any more stays,
+// tokenRequest are the parameters that creation and change have in common. A comment that is not set any more stays,
 // as published.
 func tokenRequest(plan object) (form, error) {
 	f := form{"privsep": bit(flag(plan, "privilegesSeparation"))}

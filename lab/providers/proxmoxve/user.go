@@ -94,7 +94,7 @@ func createUser(ctx context.Context, a *api, plan object) (string, object, error
 }
 
 // readUser finds a user who is gone only in words that Proxmox does not have for users: a refresh after one was deleted
-// by hand fails, as published.
+// manually fails, as published.
 func readUser(ctx context.Context, a *api, id string, before object) (object, error) {
 	found := struct {
 		Comment, Email, FirstName, Keys, LastName string

@@ -137,7 +137,7 @@ func TestDiffOfAnUnchangedNode(t *testing.T) {
 
 	_, r, resp := created(t, node())
 
-	t.Run("only the disk's speed differs, for ever", func(t *testing.T) {
+	t.Run("only the disk's speed differs, forever", func(t *testing.T) {
 		t.Parallel()
 
 		assert.Equal(t, map[string]p.DiffKind{"disks[0].speed": p.Add}, r.diff(typeVirtualMachine, node(), resp.Properties))
@@ -353,7 +353,7 @@ func TestAFailedCreate(t *testing.T) {
 
 			f.recorded()
 
-			// The next update misses what a look at the machine would have told, and mends nothing:
+			// The next update misses what a look at the machine would have told, and fixes nothing:
 			// docs/provider-pitfalls.md#disks-from-files.
 			assert.Equal(t, unseen, r.diff(typeVirtualMachine, node(), resp.Properties))
 

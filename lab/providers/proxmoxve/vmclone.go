@@ -111,7 +111,7 @@ func (m machine) freeDrives(ctx context.Context, drive, existing string) error {
 	return m.set(ctx, form{}, del)
 }
 
-// encodeUnlessDefault adds the settings that a clone keeps from its template when the program states the published
+// encodeUnlessDefault adds the settings that a clone keeps from its template when the program sets the published
 // default, or nothing.
 func encodeUnlessDefault(f form, plan object) {
 	table := virtualMachine()
@@ -189,7 +189,7 @@ func (m machine) fitDisks(ctx context.Context, plan object, config map[string]st
 		}
 
 		if size < int(has>>30) {
-			return fmt.Errorf("disk resize fails requests size (%dG) is lower than current size (%d): state at least the size of the template's %s", size, has, iface)
+			return fmt.Errorf("disk resize fails requests size (%dG) is lower than current size (%d): use at least the size of the template's %s", size, has, iface)
 		}
 
 		if at, _, _ := strings.Cut(o["file"], ":"); storage != "" && storage != at {
@@ -224,7 +224,7 @@ func (m machine) fitFirmware(ctx context.Context, plan object, config map[string
 		case !typed:
 			err = errEFIType
 		case !strings.EqualFold(kind, str(efi, "type")):
-			err = fmt.Errorf("resizing of efidisks is not supported: state efiDisk.type %s like the template", kind)
+			err = fmt.Errorf("resizing of efidisks is not supported: set efiDisk.type %s like the template", kind)
 		case str(efi, "datastoreId") != "":
 			err = m.move(ctx, "efidisk0", str(efi, "datastoreId"))
 		}

@@ -142,7 +142,7 @@ func encodeDrives(f form, plan object) {
 	}
 }
 
-// cdromVolume is the host's own drive where no medium is stated.
+// cdromVolume is the host's own drive where no medium is set.
 func cdromVolume(cdrom object) string {
 	if id := str(cdrom, "fileId"); id != "" {
 		return id

@@ -51,7 +51,7 @@ func (r *reading) cdrom() {
 
 	switch {
 	case !exists:
-		// The published provider forgets the block here, so that a program that does not state it differs for ever.
+		// The published provider forgets the block here, so that a program that does not state it differs forever.
 		r.out["cdrom"] = nil
 	case r.clone && before == nil:
 	default:
@@ -149,7 +149,7 @@ func (r *reading) disk(ctx context.Context, name string, o map[string]string) (o
 	return d, nil
 }
 
-// firmware reads the EFI disk; on a clone only where the program states one.
+// firmware reads the EFI disk; on a clone only where the program sets one.
 func (r *reading) firmware(ctx context.Context) error {
 	text, ok := r.config["efidisk0"]
 	if !ok || r.clone && r.before["efiDisk"] == nil {

@@ -29,7 +29,7 @@ func readVM(ctx context.Context, a *api, id string, before object) (object, erro
 
 	number, err := strconv.Atoi(id)
 	if err != nil {
-		return nil, fmt.Errorf("unable to read the VM id %q: state an import as host/id: %w", id, err)
+		return nil, fmt.Errorf("unable to read the VM id %q: set an import as host/id: %w", id, err)
 	}
 
 	host, err := a.locate(ctx, number)
@@ -113,7 +113,7 @@ func (r *reading) primitives() {
 	}
 }
 
-// take sets a block: always when the program states it, and for a machine that is no clone when it is not the default
+// take sets a block: always when the program sets it, and for a machine that is not a clone when it is not the default
 // either.
 func (r *reading) take(name string, value object) {
 	stated := r.before[name] != nil
@@ -176,7 +176,7 @@ func (r *reading) optional(name, key string, decode func(string) object) {
 	}
 }
 
-// smbios appears in the state only when somebody set more than the id that every VM has.
+// smbios appears in the state only when someone set more than the id that every VM has.
 func (r *reading) smbios() {
 	text, exists := r.config["smbios1"]
 	if !exists {

@@ -118,7 +118,7 @@ func vmHardware() attributes {
 }
 
 // vmDevices are drives, cards and ports. The default disk has no speed block, unlike a stated disk, because its default
-// is a value of its own.
+// is its own value.
 func vmDevices() attributes {
 	cdrom := attributes{
 		"enabled":   {kind: boolean, fallback: false},

@@ -135,7 +135,7 @@ func (c *change) relocate(ctx context.Context) error {
 	return old.migrate(ctx, form{"target": c.m.host, "with-local-disks": "1", "online": "1"})
 }
 
-// values adds what is a value of its own; the name always.
+// values adds what is its own value; the name always.
 func (c *change) values() {
 	for name, pve := range map[string]string{
 		"acpi":           "acpi",
@@ -251,7 +251,7 @@ func (c *change) absent(names ...string) {
 	}
 }
 
-// orDelete sets a key, or removes it where nothing is stated.
+// orDelete sets a key, or removes it where nothing is set.
 func (c *change) orDelete(name, value string) {
 	if value == "" {
 		c.del = append(c.del, name)

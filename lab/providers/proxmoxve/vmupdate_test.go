@@ -93,7 +93,7 @@ func TestUpdate(t *testing.T) {
 			t.Parallel()
 
 			f, r, resp := created(t, node())
-			// A full clone has volumes of its own.
+			// A full clone has its own volumes.
 			f.vms[2000]["scsi0"] = strings.Replace(f.vms[2000]["scsi0"], "base-900", "vm-2000", 1)
 			if !test.plain {
 				f.vms[2000]["scsi0"] += ",aio=io_uring"
@@ -186,10 +186,10 @@ func TestATemplateIsNotStartedAndItsStateIsNotRead(t *testing.T) {
 
 	f, r, resp := created(t, with(node(), object{"template": true}))
 	assert.False(t, f.running[2000])
-	assert.True(t, resp.Properties.Get("started").AsBool(), "as the program states it, though a template never runs")
+	assert.True(t, resp.Properties.Get("started").AsBool(), "as the program sets it, though a template never runs")
 	assert.Empty(
 		t, r.diff(typeVirtualMachine, with(node(), object{"template": true}), resp.Properties, "disks[0].speed"),
-		"started stays as it is stated",
+		"started stays as it is set",
 	)
 }
 

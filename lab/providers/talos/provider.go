@@ -14,7 +14,7 @@ import (
 	known "talos-proxmox/internal/talos"
 )
 
-// Types of resources that have rules of their own beside "a changed input is an update".
+// Types of resources that have their own rules beside "a changed input is an update".
 const (
 	secretsType    tokens.Type = "talos:machine/secrets:Secrets" //nolint:gosec // a type
 	kubeconfigType tokens.Type = "talos:cluster/kubeconfig:Kubeconfig"

@@ -236,7 +236,7 @@ func TestGetConfiguration(t *testing.T) {
 		"a patch": {
 			map[string]any{"configPatches": []string{"machine: {install: {disk: /dev/vda}}"}}, "disk: /dev/vda", "",
 		},
-		"a document of its own": {
+		"its own document": {
 			map[string]any{
 				"configPatches": []string{"apiVersion: v1alpha1\nkind: HostnameConfig\nauto: \"off\"\nhostname: n1\n"},
 			},
@@ -248,7 +248,7 @@ func TestGetConfiguration(t *testing.T) {
 		},
 		"an endpoint without a scheme":  {map[string]any{"clusterEndpoint": "10.0.0.20"}, "", "cluster_endpoint is invalid"},
 		"an endpoint over http":         {map[string]any{"clusterEndpoint": "http://10.0.0.20:6443"}, "", "scheme https"},
-		"a machine type of its own":     {map[string]any{"machineType": "etcd"}, "", `got: "etcd"`},
+		"its own machine type":          {map[string]any{"machineType": "etcd"}, "", `got: "etcd"`},
 		"a cluster without a name":      {map[string]any{"clusterName": ""}, "", "name the cluster"},
 		"a version that is none":        {map[string]any{"talosVersion": "latest"}, "", "invalid version"},
 		"secrets that are not base64":   {map[string]any{"machineSecrets": broken(secrets)}, "", "is not base64"},

@@ -163,9 +163,9 @@ func TestApplyChecksItsInputs(t *testing.T) {
 		extra    map[string]any
 		property string
 	}{
-		"an unknown mode":               {map[string]any{"applyMode": "later"}, "applyMode"},
-		"a timeout that is no duration": {map[string]any{"timeouts": map[string]any{"update": "soon"}}, "timeouts.update"},
-		"a property nobody knows":       {map[string]any{"colour": "red"}, "colour"},
+		"an unknown mode":                  {map[string]any{"applyMode": "later"}, "applyMode"},
+		"a timeout that is not a duration": {map[string]any{"timeouts": map[string]any{"update": "soon"}}, "timeouts.update"},
+		"a property no one knows":          {map[string]any{"colour": "red"}, "colour"},
 	}
 
 	for name, test := range tests {

@@ -109,7 +109,7 @@ func (t *applyTimeouts) check() []p.CheckFailure {
 	return append(t.timeouts.check(), checkDuration("delete", t.Delete)...)
 }
 
-// duration reads a timeout. One that is no duration was unknown when Check refused such ones.
+// duration reads a timeout. One that is not a duration was unknown when Check refused such ones.
 func duration(stated bool, field func() *string) time.Duration {
 	if !stated || field() == nil {
 		return defaultTimeout

@@ -34,7 +34,7 @@ func Start(ctx context.Context, provider Provider) (port int, stop func(), err e
 
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return 0, nil, fmt.Errorf("listen for provider %s: %w: a loopback address has to be free", provider.Name, err)
+		return 0, nil, fmt.Errorf("listen for provider %s: %w: a loopback address must be free", provider.Name, err)
 	}
 
 	var (
