@@ -176,8 +176,9 @@ test-engine: $(if $(RUN),tools) ## develop: Run the engine tests that RUN names,
 	@if [ -z '$(RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi
 	cd lab/engine && go test -count 1 -v -timeout 60m -run '$(RUN)' . -args -providers=$(PROVIDERS)
 
-# The engine's tests wait more than they work.
+# The engine's tests wait more than they work. Memory is given for processor time: a tenth of it is garbage collection.
 .PHONY: test
+test: export GOGC = 400
 test: tools ## develop: Run every test but those of secrets-import: specification, Talos knowledge, mocks, and the engine against the lab
 	go test ./...
 	cd lab && go test -timeout 30m -parallel 8 ./...

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/encoding"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/config"
@@ -116,7 +117,7 @@ func (e *Engine) crypter(ctx context.Context, stack *workspace.ProjectStack) (co
 	if version, rest, _ := strings.Cut(stack.EncryptionSalt, ":"); version == "v1" {
 		encoded, _, _ := strings.Cut(rest, ":")
 		if salt, err := base64.StdEncoding.DecodeString(encoded); err == nil {
-			return config.NewSymmetricCrypterFromPassphrase(string(passphrase), salt), nil
+			return derive(string(passphrase), salt), nil
 		}
 	}
 
@@ -125,7 +126,7 @@ func (e *Engine) crypter(ctx context.Context, stack *workspace.ProjectStack) (co
 		return nil, fmt.Errorf("unable to make a salt: %w", err)
 	}
 
-	crypter := config.NewSymmetricCrypterFromPassphrase(string(passphrase), salt)
+	crypter := derive(string(passphrase), salt)
 
 	word, err := crypter.EncryptValue(ctx, "pulumi")
 	if err != nil {
@@ -135,6 +136,22 @@ func (e *Engine) crypter(ctx context.Context, stack *workspace.ProjectStack) (co
 	stack.EncryptionSalt = "v1:" + base64.StdEncoding.EncodeToString(salt) + ":" + word
 
 	return crypter, nil
+}
+
+// derived are the crypters of this process by passphrase and salt.
+var derived sync.Map
+
+// derive makes a crypter once: that is slow on purpose.
+func derive(passphrase string, salt []byte) config.Crypter {
+	key := passphrase + "\x00" + string(salt)
+	if crypter, ok := derived.Load(key); ok {
+		return crypter.(config.Crypter)
+	}
+
+	crypter := config.NewSymmetricCrypterFromPassphrase(passphrase, salt)
+	derived.Store(key, crypter)
+
+	return crypter
 }
 
 // configuredFile holds the digest of the configuration that the work folder's stack file has, so that an unchanged one

@@ -45,6 +45,9 @@ type Options struct {
 	// HastyClose has stand-ins leave an engine as published plugins do that get no time for it: with an error after the
 	// work is done.
 	HastyClose bool
+	// ServiceAccountKey is one that attached stand-ins give all new clusters instead of one of their own, which takes
+	// seconds to make: providers.WithServiceAccountKey.
+	ServiceAccountKey []byte
 	// CA is a PEM file with the authority that signed the hosts' certificates, which the providers trust beside the
 	// system's.
 	CA string
@@ -160,9 +163,10 @@ func (e *Engine) environment() (map[string]string, error) {
 	trust, err := e.trust()
 
 	return map[string]string{
-		"PULUMI_BACKEND_URL":                          "file://" + filepath.Join(e.o.Dir, stateFolder),
-		"PULUMI_CONFIG_PASSPHRASE_FILE":               filepath.Join(e.o.Dir, passphraseFile),
-		"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+		"PULUMI_BACKEND_URL":                            "file://" + filepath.Join(e.o.Dir, stateFolder),
+		"PULUMI_CONFIG_PASSPHRASE_FILE":                 filepath.Join(e.o.Dir, passphraseFile),
+		"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION":   "true",
+		"PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true", // of the state after every step, which nobody reads here
 		"TALOSOPS":    e.o.TalosOps,
 		trustVariable: trust,
 	}, err

@@ -20,6 +20,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/siderolabs/crypto/x509"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -90,7 +91,12 @@ func openWorld(t testing.TB, o server.Options) *world {
 	require.NoError(t, err)
 	require.FileExists(t, talosops, "`make tools` builds it")
 
+	key, err := serviceAccountKey()
+	require.NoError(t, err)
+
 	w.options = engine.Options{
+		ServiceAccountKey: key.KeyPEM,
+
 		Dir:       dir,
 		Project:   project,
 		Stack:     "lab",
@@ -104,6 +110,9 @@ func openWorld(t testing.TB, o server.Options) *world {
 
 	return w
 }
+
+// serviceAccountKey is made once for all tests.
+var serviceAccountKey = sync.OnceValues(func() (*x509.RSAKey, error) { return x509.NewRSAKey() })
 
 // findCLI asks the CLI for its version once for all tests.
 var findCLI = sync.OnceValues(func() (engine.CLI, error) {

@@ -177,7 +177,10 @@ func (e *Engine) openProviders(ctx context.Context, env map[string]string) (err 
 		return err
 	}
 
-	options := []providers.Option{providers.WithEnv(env), providers.WithDir(e.o.Project), providers.WithPoll(e.o.poll())}
+	options := []providers.Option{
+		providers.WithEnv(env), providers.WithDir(e.o.Project), providers.WithPoll(e.o.poll()),
+		providers.WithServiceAccountKey(e.o.ServiceAccountKey),
+	}
 	if e.o.HastyClose {
 		options = append(options, providers.WithHastyClose())
 	}

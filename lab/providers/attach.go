@@ -21,6 +21,7 @@ type Option func(*options)
 type options struct {
 	around command.Surroundings
 	poll   time.Duration
+	talos  talos.Options
 	hasty  bool
 }
 
@@ -34,6 +35,11 @@ func WithPoll(poll time.Duration) Option { return func(o *options) { o.poll = po
 // WithEnv gives the stand-ins environment variables: those the engine's process has and this one has not. Local
 // commands get them, and the authorities in the file SSL_CERT_FILE are trusted.
 func WithEnv(env map[string]string) Option { return func(o *options) { o.around.Env = env } }
+
+// WithServiceAccountKey has new clusters share a key for their service accounts: talos.Options.
+func WithServiceAccountKey(key []byte) Option {
+	return func(o *options) { o.talos.ServiceAccountKey = key }
+}
 
 // WithHastyClose has the engine complain, as it does of published plugins when it gives them too little time to leave,
 // that each has crashed.
@@ -80,7 +86,9 @@ func standIns(o options) []serve.Provider {
 		"proxmoxve": func() (p.Provider, error) { //nolint:unparam // one of three kinds
 			return proxmoxve.Provider(proxmoxve.Options{Poll: o.poll, CertFile: o.around.Env["SSL_CERT_FILE"]}), nil
 		},
-		"talos":   talos.Provider,
+		"talos": func() (p.Provider, error) { //nolint:unparam // one of three kinds
+			return talos.Provider(o.talos), nil
+		},
 		"command": o.around.Provider,
 	}
 

@@ -48,7 +48,7 @@ func TestFirstDeploymentGuide(t *testing.T) {
 		}
 	}
 
-	c := build(t, "127.182")
+	c := newCommand(t, "127.182")
 	clone := filepath.Join(filepath.Dir(c.dir), "clone")
 	text, err := os.ReadFile(guide)
 	require.NoError(t, err)

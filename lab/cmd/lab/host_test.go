@@ -12,7 +12,7 @@ import (
 func TestHostCommands(t *testing.T) {
 	t.Parallel()
 
-	c := build(t, "127.181")
+	c := newCommand(t, "127.181")
 	c.run("start", "--network", c.network, "--speed", "1000", "--hosts", "3")
 
 	list := c.run("host", "list")

@@ -25,16 +25,16 @@ type command struct {
 
 const project = "../../.."
 
-func build(t *testing.T, network string) *command {
+func newCommand(t *testing.T, network string) *command {
 	t.Helper()
 
 	dir, err := os.MkdirTemp("", "labcmd") //nolint:usetesting // a socket's path is limited: t.TempDir's are too long
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 
-	path := filepath.Join(dir, "lab")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	require.NoError(t, err, string(out))
+	path, err := filepath.Abs(filepath.Join(project, ".bin", "lab"))
+	require.NoError(t, err)
+	require.FileExists(t, path, "`make tools` builds it")
 
 	c := &command{t: t, path: path, dir: filepath.Join(dir, "world"), network: network}
 	t.Cleanup(func() { _ = c.command("stop").Run() })
@@ -72,7 +72,7 @@ func (c *command) fails(code int, args ...string) string {
 func TestCommand(t *testing.T) {
 	t.Parallel()
 
-	c := build(t, "127.180")
+	c := newCommand(t, "127.180")
 
 	assert.Contains(t, c.fails(1, "status"), "no lab runs here; `.bin/lab start` starts it")
 	assert.Regexp(

@@ -289,7 +289,7 @@ func TestRetries(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		s, err := integration.NewServer(
-			ctx, "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now)),
+			ctx, "talos", semver.MustParse("0.7.1"), integration.WithProvider(newProvider(time.Now, Options{})),
 		)
 		require.NoError(t, err)
 

@@ -8,6 +8,7 @@ import (
 
 	p "github.com/pulumi/pulumi-go-provider"
 	"github.com/pulumi/pulumi-go-provider/infer"
+	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
@@ -16,7 +17,10 @@ import (
 )
 
 // secretsResource is machine/secrets:Secrets.
-type secretsResource struct{ now func() time.Time }
+type secretsResource struct {
+	now               func() time.Time
+	serviceAccountKey []byte
+}
 
 type secretsArgs struct {
 	TalosVersion *string `pulumi:"talosVersion,optional"`
@@ -91,7 +95,7 @@ func (r *secretsResource) Create(
 		return response, fmt.Errorf("failed to validate talos version: %w", err)
 	}
 
-	bundle, err := secrets.NewBundle(secrets.NewFixedClock(r.now()), contract)
+	bundle, err := r.generate(contract)
 	if err != nil {
 		return response, fmt.Errorf("failed to generate secrets bundle: %w", err)
 	}
@@ -105,6 +109,21 @@ func (r *secretsResource) Create(
 	response.Output = state
 
 	return response, nil
+}
+
+// generate makes a new cluster's secrets. Those of a contract that has no RSA key yet differ in nothing else.
+func (r *secretsResource) generate(contract *config.VersionContract) (*secrets.Bundle, error) {
+	clock := secrets.NewFixedClock(r.now())
+	if r.serviceAccountKey == nil || !contract.UseRSAServiceAccountKey() {
+		return secrets.NewBundle(clock, contract)
+	}
+
+	bundle, err := secrets.NewBundle(clock, config.TalosVersion1_6)
+	if err == nil {
+		bundle.Certs.K8sServiceAccount = &x509.PEMEncodedKey{Key: r.serviceAccountKey}
+	}
+
+	return bundle, err
 }
 
 // Update keeps the secrets; only a client certificate that runs out within a month is recreated.
