@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcdmember"
 	"talos-proxmox/lab/machine/kubelet"
 )
 
@@ -32,11 +33,12 @@ type realKubernetes struct {
 	static map[string]kubelet.StaticPod
 
 	kubelet *kubelet.Kubelet
+	member  *etcdmember.Member
 }
 
 func newRealKubernetes(m *machine) *realKubernetes {
 	k := &realKubernetes{m: m}
-	k.kubelet = kubelet.New(kubeletHost{k}, m.ms.world.Clock())
+	k.kubelet, k.member = kubelet.New(kubeletHost{k}, m.ms.world.Clock()), etcdmember.New(memberHost{k})
 
 	return k
 }

@@ -2,188 +2,158 @@ package machine
 
 import (
 	"context"
-	"os"
-	"path/filepath"
-	"sync"
-	"time"
+	"net/netip"
+	"slices"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/services"
-)
-
-const (
-	// etcdPoll is how often a member that comes up is asked, etcdLook how often one that runs.
-	etcdPoll = 200 * time.Millisecond
-	etcdLook = time.Second
-	// etcdPatience bounds one question to a member.
-	etcdPatience = 5 * time.Second
 )
 
 // runEtcd implements kubernetes.
 func (k *realKubernetes) runEtcd(ctx context.Context) {
-	m := k.m
-
-	if !m.awaitEtcdAddress(ctx) {
-		return
-	}
-
-	for ctx.Err() == nil {
-		m.setEtcd(services.Preparing, "Running pre state")
-
-		if !k.awaitMember(ctx) {
-			return
-		}
-
-		// A member that could not be recovered waits for another bootstrap.
-		if err := k.restore(ctx); err != nil {
-			m.setEtcd(services.Failed, err.Error())
-			m.cluster.await(ctx, func() bool { return k.recovers() != nil || m.disk.Etcd != nil })
-
-			continue
-		}
-
-		if err := k.serveEtcd(ctx); err != nil {
-			m.setEtcd(services.Failed, err.Error())
-		}
-
-		// A member that has left comes back when its service is started again, a removed one never.
-		m.cluster.await(ctx, func() bool { return m.disk.Etcd == nil && !m.services.Stopped("etcd") })
+	if k.m.awaitEtcdAddress(ctx) {
+		k.member.Run(ctx)
 	}
 }
 
-// awaitMember waits until the machine has a member: data of one, a bootstrap, or a cluster that it has joined.
-func (k *realKubernetes) awaitMember(ctx context.Context) bool {
-	m := k.m
-
-	for {
-		var peer *machine
-
-		if !m.cluster.await(ctx, func() bool {
-			// A member whose data is lost joins again, as on Talos.
-			if m.disk.Etcd != nil && m.disk.Etcd.Initial == "" && !k.hasEtcdData() {
-				m.disk.Etcd = nil
-			}
-
-			// A lab that was killed may not have written what it knew of its member, but the member has data.
-			if m.disk.Etcd == nil && k.hasEtcdData() {
-				m.disk.Etcd = &etcdData{}
-			}
-
-			if m.disk.Etcd == nil && k.recovers() == nil {
-				peer = m.joinable()
-			}
-
-			return m.disk.Etcd != nil || k.recovers() != nil || peer != nil
-		}) {
-			return false
-		}
-
-		if peer == nil {
-			return true
-		}
-
-		if err := k.join(ctx, peer); err == nil {
-			return true
-		}
-
-		// Right after a change of its members etcd refuses another one for some seconds.
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(etcdLook):
-		}
-	}
-}
-
-// join adds the machine to the cluster of a peer, as a learner.
-func (k *realKubernetes) join(ctx context.Context, peer *machine) error {
-	m := k.m
-
-	host, err := k.host()
-	if err != nil {
+// removeMember implements kubernetes.
+func (k *realKubernetes) removeMember(ctx context.Context, e *etcd, id uint64) error {
+	if err := k.member.Ask(ctx, k.memberOf(e), func(ctx context.Context, c *controlplane.EtcdClient) error {
+		return c.Remove(ctx, id)
+	}); err != nil {
 		return err
 	}
 
+	k.m.ms.mu.Lock()
+	defer k.m.ms.mu.Unlock()
+
+	e.members = slices.DeleteFunc(slices.Clone(e.members), func(o etcdMember) bool { return o.ID == id })
+
+	for _, o := range slices.Clone(e.running) {
+		if o.disk.Etcd != nil && o.disk.Etcd.MemberID == id {
+			o.stopEtcd()
+			o.services.Set("etcd", services.Failed, "the member has been permanently removed from the cluster")
+		}
+	}
+
+	return nil
+}
+
+// leaveEtcd implements kubernetes: another member leads, the machine's own is removed, and its data with it.
+func (k *realKubernetes) leaveEtcd(ctx context.Context) error {
+	m := k.m
+
 	m.ms.mu.Lock()
-	if peer.config == nil {
+	e := m.etcd
+
+	if e == nil {
 		m.ms.mu.Unlock()
 
 		return errNoEtcd
 	}
 
-	address := peer.etcdAddress()
+	id := m.disk.Etcd.MemberID
 	m.ms.mu.Unlock()
 
-	client, err := host.EtcdClient(address)
-	if err != nil {
+	if _, err := k.moveLeader(ctx, e); err != nil {
 		return err
 	}
-	defer client.Close()
 
-	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
-	defer cancel()
-
-	id, initial, err := client.Join(ctx, host.Name, host.Etcd)
-	if err != nil {
+	if err := k.member.Leave(ctx, id, func() netip.Addr { return k.memberOf(e) }); err != nil {
 		return err
 	}
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	m.disk.Etcd = &etcdData{MemberID: id, Initial: initial}
+	e.members = slices.DeleteFunc(slices.Clone(e.members), func(o etcdMember) bool { return o.ID == id })
+	m.disk.Etcd = nil
 	m.save()
-	m.logf("[talos] etcd: joining as learner %s", formatMember(id))
+	m.stopEtcd()
+	m.services.Set("etcd", services.Finished, "Service finished successfully")
 
 	return nil
 }
 
-// serveEtcd runs the member until it leaves its cluster, is removed from it, or the machine stops.
-func (k *realKubernetes) serveEtcd(ctx context.Context) error {
+// moveLeader implements kubernetes.
+func (k *realKubernetes) moveLeader(ctx context.Context, e *etcd) (string, error) {
 	m := k.m
 
-	host, err := k.host()
-	if err != nil {
-		return err
-	}
-
 	m.ms.mu.Lock()
-	data := m.disk.Etcd
+	to := m.successor(e)
+
+	var next etcdMember
+	if to != nil {
+		next = *to
+	}
 	m.ms.mu.Unlock()
 
-	if data == nil { // left meanwhile
-		return nil
+	if to == nil {
+		return "", nil
 	}
 
-	part, err := host.EtcdPart(data.Initial, data.New)
-	if err != nil {
+	err := k.withOwn(ctx, func(ctx context.Context, c *controlplane.EtcdClient) error {
+		return c.MoveLeader(ctx, next.ID)
+	})
+
+	return next.Name, err
+}
+
+// etcdStatus implements kubernetes.
+func (k *realKubernetes) etcdStatus(ctx context.Context) (st controlplane.EtcdStatus, err error) {
+	err = k.withOwn(ctx, func(ctx context.Context, c *controlplane.EtcdClient) error {
+		st, err = c.Status(ctx)
+
 		return err
-	}
+	})
 
-	client, err := host.EtcdClient(host.Etcd)
-	if err != nil {
+	return st, err
+}
+
+// snapshot implements kubernetes.
+func (k *realKubernetes) snapshot(ctx context.Context, e *etcd, send func([]byte) error) error {
+	return k.member.Ask(ctx, k.memberOf(e), func(ctx context.Context, c *controlplane.EtcdClient) error {
+		return c.Snapshot(ctx, send)
+	})
+}
+
+// alarms implements kubernetes.
+func (k *realKubernetes) alarms(ctx context.Context, disarm bool) (list []*etcdserverpb.AlarmMember, err error) {
+	err = k.withOwn(ctx, func(ctx context.Context, c *controlplane.EtcdClient) error {
+		if disarm {
+			list, err = c.DisarmAlarms(ctx)
+		} else {
+			list, err = c.Alarms(ctx)
+		}
+
 		return err
-	}
-	defer client.Close()
+	})
 
-	m.setEtcd(services.Preparing, "Starting etcd member")
+	return list, err
+}
 
-	run, stop := context.WithCancel(ctx)
+// defragment implements kubernetes.
+func (k *realKubernetes) defragment(ctx context.Context) error {
+	return k.withOwn(ctx, func(ctx context.Context, c *controlplane.EtcdClient) error { return c.Defragment(ctx) })
+}
 
-	var process sync.WaitGroup
+// withOwn asks the machine's own member.
+func (k *realKubernetes) withOwn(ctx context.Context, ask func(context.Context, *controlplane.EtcdClient) error) error {
+	return k.member.Ask(ctx, netip.Addr{}, ask)
+}
 
-	process.Go(func() { host.Run(run, part, k.state(part.Name)) })
-	k.followEtcd(ctx, host, client)
-	stop()
-	process.Wait()
+// memberOf is where a cluster can be asked: invalid for the machine's own member, else that of another one that runs.
+func (k *realKubernetes) memberOf(e *etcd) netip.Addr {
+	m := k.m
 
 	m.ms.mu.Lock()
-	left := m.disk.Etcd == nil
-	m.stopEtcd()
-	m.ms.mu.Unlock()
+	defer m.ms.mu.Unlock()
 
-	if left {
-		return os.RemoveAll(filepath.Join(host.Dir, "etcd"))
+	if m.etcd != e && len(e.running) > 0 {
+		return e.running[0].etcdAddress()
 	}
 
-	return nil
+	return netip.Addr{}
 }

@@ -1,10 +1,8 @@
 package machine
 
 import (
-	"context"
-	"fmt"
-
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcdmember"
 )
 
 // bootstrap implements kubernetes.
@@ -18,8 +16,9 @@ func (k *realKubernetes) bootstrap() {
 
 // recovery is what a bootstrap asks for that recovers from a snapshot. It is in memory only: a reboot loses it.
 type recovery struct {
-	skipHash bool
-	boot     string
+	etcdmember.Recovery
+
+	boot string
 }
 
 // recovers is the recovery that somebody has asked for since the machine booted; the caller holds the machines' lock.
@@ -40,46 +39,8 @@ func (k *realKubernetes) awaitSnapshot() (string, error) {
 
 // recoverEtcd implements kubernetes.
 func (k *realKubernetes) recoverEtcd(skipHash bool) error {
-	k.recovery = &recovery{skipHash, k.m.bootID}
+	k.recovery = &recovery{etcdmember.Recovery{SkipHash: skipHash}, k.m.bootID}
 	k.m.cluster.changed.fire()
-
-	return nil
-}
-
-// restore makes the member's data of the uploaded snapshot.
-func (k *realKubernetes) restore(ctx context.Context) error {
-	m := k.m
-
-	m.ms.mu.Lock()
-	asked := k.recovers()
-	k.recovery = nil
-	m.ms.mu.Unlock()
-
-	if asked == nil {
-		return nil
-	}
-
-	host, err := k.host()
-	if err == nil {
-		err = host.RestoreEtcd(ctx, asked.skipHash)
-	}
-
-	if err != nil {
-		return fmt.Errorf("Failed to run pre stage: %w", err) //nolint:staticcheck // Talos' own words
-	}
-
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	// The recovered cluster has the first one's id and older data than is known of that.
-	for id, e := range m.cluster.etcds {
-		if len(e.running) == 0 {
-			delete(m.cluster.etcds, id)
-		}
-	}
-
-	m.logf("[talos] etcd: recovered from the snapshot")
-	k.bootstrap()
 
 	return nil
 }

@@ -2,8 +2,6 @@ package machine
 
 import (
 	"context"
-	"io"
-	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -11,12 +9,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/doors"
 )
 
 const (
 	// serverPoll is how often an API server that starts is asked whether it is ready, serverLook how often one that is.
 	serverPoll = 250 * time.Millisecond
 	serverLook = 2 * time.Second
+	// serverPatience bounds one question.
+	serverPatience = 5 * time.Second
 )
 
 // runServers implements kubernetes: the API server first, then what needs it.
@@ -42,7 +43,7 @@ func (k *realKubernetes) runServers(ctx context.Context) {
 		return
 	}
 
-	m.doors.SetKubernetes(newForwarder(netip.AddrPortFrom(host.Address,
+	m.doors.SetKubernetes(doors.NewForwarder(netip.AddrPortFrom(host.Address,
 		uint16(host.Config.Cluster().LocalAPIServerPort())))) //nolint:gosec // a port
 
 	defer static.stop()
@@ -132,7 +133,7 @@ func (k *realKubernetes) followServer(ctx context.Context, client *rest.RESTClie
 }
 
 func isReady(ctx context.Context, client *rest.RESTClient) bool {
-	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
+	ctx, cancel := context.WithTimeout(ctx, serverPatience)
 	defer cancel()
 
 	return client.Get().AbsPath("/readyz").Do(ctx).Error() == nil
@@ -164,99 +165,4 @@ func (k *realKubernetes) createObject(ctx context.Context, content map[string]an
 	}
 
 	return err
-}
-
-// forwarder leads the machine's other addresses, the virtual one among them, to its API server. It implements
-// doors.Kubernetes.
-type forwarder struct {
-	target netip.AddrPort
-
-	mu     sync.Mutex
-	closed bool
-	open   map[net.Conn]bool
-}
-
-func newForwarder(target netip.AddrPort) *forwarder {
-	return &forwarder{target: target, open: map[net.Conn]bool{}}
-}
-
-func (f *forwarder) Has(a netip.Addr) bool { return a == f.target.Addr() }
-
-// Serve implements doors.Kubernetes.
-func (f *forwarder) Serve(ln net.Listener) error {
-	for {
-		conn, err := ln.Accept()
-		if err != nil {
-			return err
-		}
-
-		go f.forward(conn)
-	}
-}
-
-func (f *forwarder) forward(client net.Conn) {
-	server, err := net.Dial("tcp", f.target.String())
-	if err != nil {
-		_ = client.Close()
-
-		return
-	}
-
-	if !f.keep(client, server) {
-		return
-	}
-
-	defer f.drop(client, server)
-
-	// What one side has ended, the other one hears; the first that ends ends both, as TLS says goodbye by itself.
-	done := make(chan struct{}, 2)
-
-	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
-		go func() {
-			_, _ = io.Copy(way[0], way[1])
-
-			done <- struct{}{}
-		}()
-	}
-
-	<-done
-}
-
-// keep remembers connections, which a machine that goes down takes with it; false when it has.
-func (f *forwarder) keep(connections ...net.Conn) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	for _, c := range connections {
-		if f.closed {
-			_ = c.Close()
-		} else {
-			f.open[c] = true
-		}
-	}
-
-	return !f.closed
-}
-
-func (f *forwarder) drop(connections ...net.Conn) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	for _, c := range connections {
-		_ = c.Close()
-		delete(f.open, c)
-	}
-}
-
-// Close implements doors.Kubernetes.
-func (f *forwarder) Close() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	f.closed = true
-	for c := range f.open {
-		_ = c.Close()
-	}
-
-	return nil
 }

@@ -1,0 +1,65 @@
+package etcdmember
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"talos-proxmox/lab/machine/controlplane"
+)
+
+// leavePatience is how long Talos tries to leave a cluster.
+const leavePatience = 5 * time.Minute
+
+// Ask asks the member at an address with the machine's right to it, the machine's own where the address is invalid.
+func (r *Member) Ask(ctx context.Context, address netip.Addr,
+	ask func(context.Context, *controlplane.EtcdClient) error,
+) error {
+	host, err := r.m.Host()
+	if err != nil {
+		return err
+	}
+
+	if !address.IsValid() {
+		address = host.Etcd
+	}
+
+	return asking(ctx, host, address, ask)
+}
+
+// Leave removes a member as soon as etcd lets it go: after another change of its members it waits for some seconds. It
+// asks the member whose address it is told each time.
+func (r *Member) Leave(ctx context.Context, id uint64, at func() netip.Addr) error {
+	ctx, cancel := context.WithTimeout(ctx, leavePatience)
+	defer cancel()
+
+	for {
+		err := r.Ask(ctx, at(), func(ctx context.Context, c *controlplane.EtcdClient) error {
+			return c.Remove(ctx, id)
+		})
+
+		switch {
+		case err == nil, strings.Contains(err.Error(), rpctypes.ErrMemberNotFound.Error()):
+			return nil
+		case ctx.Err() != nil || !strings.Contains(err.Error(), rpctypes.ErrUnhealthy.Error()):
+			return err
+		}
+
+		waitFor(ctx, look)
+	}
+}
+
+func asking(ctx context.Context, host controlplane.Host, address netip.Addr,
+	ask func(context.Context, *controlplane.EtcdClient) error,
+) error {
+	client, err := host.EtcdClient(address)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	return ask(ctx, client)
+}

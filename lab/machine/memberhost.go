@@ -1,0 +1,214 @@
+package machine
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcdmember"
+	"talos-proxmox/lab/machine/services"
+)
+
+// memberHost shows a machine to its etcd member. It implements etcdmember.Machine.
+type memberHost struct{ k *realKubernetes }
+
+var _ etcdmember.Machine = memberHost{}
+
+// Host implements etcdmember.Machine.
+func (h memberHost) Host() (controlplane.Host, error) { return h.k.host() }
+
+// Report implements etcdmember.Machine.
+func (h memberHost) Report(state, message string) { h.k.m.setEtcd(state, message) }
+
+// Part implements etcdmember.Machine.
+func (h memberHost) Part(name string) func(error) { return h.k.state(name) }
+
+// AwaitMember implements etcdmember.Machine.
+func (h memberHost) AwaitMember(ctx context.Context) (peer netip.Addr, found bool) {
+	m := h.k.m
+
+	found = m.cluster.await(ctx, func() bool {
+		// A member whose data is lost joins again, as on Talos.
+		if m.disk.Etcd != nil && m.disk.Etcd.Initial == "" && !h.k.hasEtcdData() {
+			m.disk.Etcd = nil
+		}
+
+		// A lab that was killed may not have written what it knew of its member, but the member has data.
+		if m.disk.Etcd == nil && h.k.hasEtcdData() {
+			m.disk.Etcd = &etcdData{}
+		}
+
+		if m.disk.Etcd != nil || h.k.recovers() != nil {
+			return true
+		}
+
+		o := m.joinable()
+		if o == nil {
+			return false
+		}
+
+		peer = o.etcdAddress()
+
+		return peer.IsValid()
+	})
+
+	return peer, found
+}
+
+// AwaitBootstrap implements etcdmember.Machine.
+func (h memberHost) AwaitBootstrap(ctx context.Context) {
+	h.k.m.cluster.await(ctx, func() bool { return h.k.recovers() != nil || h.k.m.disk.Etcd != nil })
+}
+
+// AwaitStart implements etcdmember.Machine.
+func (h memberHost) AwaitStart(ctx context.Context) {
+	m := h.k.m
+	m.cluster.await(ctx, func() bool { return m.disk.Etcd == nil && !m.services.Stopped("etcd") })
+}
+
+// Joined implements etcdmember.Machine.
+func (h memberHost) Joined(id uint64, initial string) {
+	m := h.k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.disk.Etcd = &etcdData{MemberID: id, Initial: initial}
+	m.save()
+	m.logf("[talos] etcd: joining as learner %s", formatMember(id))
+}
+
+// Start implements etcdmember.Machine.
+func (h memberHost) Start() (etcdmember.Start, bool) {
+	m := h.k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.disk.Etcd == nil {
+		return etcdmember.Start{}, false
+	}
+
+	return etcdmember.Start{Initial: m.disk.Etcd.Initial, New: m.disk.Etcd.New}, true
+}
+
+// Recovery implements etcdmember.Machine.
+func (h memberHost) Recovery() (etcdmember.Recovery, bool) {
+	h.k.m.ms.mu.Lock()
+	defer h.k.m.ms.mu.Unlock()
+
+	asked := h.k.recovers()
+	h.k.recovery = nil
+
+	if asked == nil {
+		return etcdmember.Recovery{}, false
+	}
+
+	return asked.Recovery, true
+}
+
+// Recovered implements etcdmember.Machine.
+func (h memberHost) Recovered() {
+	m := h.k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	// The recovered cluster has the first one's id and older data than is known of that.
+	for id, e := range m.cluster.etcds {
+		if len(e.running) == 0 {
+			delete(m.cluster.etcds, id)
+		}
+	}
+
+	m.logf("[talos] etcd: recovered from the snapshot")
+	h.k.bootstrap()
+}
+
+// Ended implements etcdmember.Machine.
+func (h memberHost) Ended() (left bool) {
+	m := h.k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	left = m.disk.Etcd == nil
+	m.stopEtcd()
+
+	return left
+}
+
+// Voter implements etcdmember.Machine.
+func (h memberHost) Voter(id uint64) netip.Addr {
+	m := h.k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if e := m.cluster.etcds[id]; e != nil {
+		for _, o := range e.running {
+			if o != m && o.config != nil {
+				return o.etcdAddress()
+			}
+		}
+	}
+
+	return m.etcdAddress()
+}
+
+// Saw implements etcdmember.Machine.
+func (h memberHost) Saw(st controlplane.EtcdStatus, members []controlplane.Member, err error) (gone bool) {
+	m := h.k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.disk.Etcd == nil || m.services.Get("etcd").State == services.Failed {
+		return true
+	}
+
+	if err != nil {
+		m.stopEtcd() // its process is down, or starting
+
+		return false
+	}
+
+	// A learner that has not started yet has another answer than those that count.
+	if m.cluster == nil || st.Cluster == 0 {
+		return false
+	}
+
+	if m.disk.Etcd.ClusterID != st.Cluster || m.disk.Etcd.MemberID != st.Member || m.disk.Etcd.Initial != "" {
+		m.disk.Etcd = &etcdData{ClusterID: st.Cluster, MemberID: st.Member}
+		m.save()
+	}
+
+	e := m.cluster.etcds[st.Cluster]
+	if e == nil {
+		e = &etcd{ms: m.ms, id: st.Cluster, real: true, nodes: map[string]*kubeNode{}, objects: map[string]*kubeObject{}}
+		m.cluster.etcds[e.id] = e
+	}
+
+	known := make([]etcdMember, 0, len(members))
+	for _, one := range members {
+		known = append(known, etcdMember{ID: one.ID, Name: one.Name, Address: one.Address, Learner: one.Learner})
+	}
+
+	slices.SortFunc(known, func(a, b etcdMember) int { return a.Address.Compare(b.Address) })
+
+	changed := m.etcd != e || !slices.Equal(known, e.members) || e.leader != st.Leader
+	e.members, e.leader, e.revision = known, st.Leader, max(e.revision, st.Revision)
+
+	if m.etcd != e {
+		m.etcd = e
+		e.running = append(e.running, m)
+		m.services.Set("etcd", services.Running, "Health check successful")
+	}
+
+	if changed {
+		m.changedEtcd(e)
+	}
+
+	return false
+}
