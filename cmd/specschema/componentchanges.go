@@ -69,12 +69,15 @@ var machineChanges = map[string]string{ //nolint:gochecknoglobals // a table
 
 // otherChanges are the inputs by what a change does.
 var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
-	replaced: {"ClusterNode.name", "TalosNodeArgs.name"},
-	restart:  {"ClusterNode.address", "TalosNodeArgs.address"},
+	"another machine: the former one is deleted with its data; give it another VMID, MAC and address": {
+		"ClusterNode.name",
+	},
+	"in place: the VM's name; the Kubernetes node's is in its configuration": {"TalosNodeArgs.name"},
+
+	restart: {"ClusterNode.address", "TalosNodeArgs.address"},
 	inPlace: {
 		"TalosNodeArgs.cluster", "TalosNodeArgs.role", "PCIMappingArgs.devices", "MappedDevice.pci", "MappedDevice.id",
-		"MappedDevice.subsystem",
-		"MappedDevice.group", "MappedDevice.node",
+		"MappedDevice.subsystem", "MappedDevice.group", "MappedDevice.node",
 	},
 	kept: {
 		"TalosNodeArgs.protect", "TalosClusterArgs.protect", "TalosImageArgs.secret", "TalosClusterArgs.secret",
@@ -82,53 +85,62 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 	},
 	asThere: {
 		"TalosNodeArgs.machine", "TalosNodeArgs.network", "TalosNodeArgs.client", "GPUWorkerArgs.node", "GPUWorkerArgs.gpus",
-		"ClusterNode.machine",
-		"ClusterNode.gpus", "TalosClusterArgs.network", "TalosImageArgs.talos", "GoldenTemplateArgs.talos",
-		"ClusterNode.talos",
-		"GoldenTemplateArgs.shell", "ProxmoxHostPrepArgs.shell",
+		"ClusterNode.machine", "ClusterNode.gpus", "TalosClusterArgs.network", "GoldenTemplateArgs.talos",
+		"ClusterNode.talos", "GoldenTemplateArgs.shell", "ProxmoxHostPrepArgs.shell",
 	},
 	order: {
 		"TalosNodeArgs.answersWithin", "TalosImageArgs.settled", "PCIMappingArgs.hostsReady",
 		"ProxmoxHostPrepArgs.rebootAfter",
-		"ProxmoxHostPrepArgs.clusters", "ProxmoxHostPrepArgs.facts",
 	},
 	applied: {
 		"TalosNodeArgs.configuration", "TalosNodeArgs.patches", "ClusterNode.labels", "ClusterNode.taints",
-		"ClusterNode.patches",
-		"ClusterNode.timeSlicing", "ClusterNode.dedicated", "TalosClusterArgs.patches", "TalosClusterArgs.vip",
-		"TalosClusterArgs.endpoint",
+		"ClusterNode.patches", "ClusterNode.timeSlicing", "ClusterNode.dedicated", "TalosClusterArgs.patches",
 		"TalosClusterArgs.allowSchedulingOnControlPlanes", "TalosClusterArgs.gpuOperator", "TalosClusterArgs.factoryUrl",
 		"TalosClient.caCertificate", "TalosClient.clientCertificate", "TalosClient.clientKey",
 	},
-	"the output alone": {"ClusterNode.driver", "GPUWorkerArgs.driver"},
-	"a machine that runs is upgraded manually, a new one gets it ([upgrades.md](upgrades.md))": {
-		"TalosClusterArgs.kubernetesVersion", "Talos.version", "Talos.platform", "Talos.extensions", "Talos.kernelArgs",
+	applied + "; nodes are not drained ([upgrades.md](upgrades.md))": {"TalosClusterArgs.kubernetesVersion"},
+	applied + "; the kubeconfig follows when its certificate is renewed": {
+		"TalosClusterArgs.name", "TalosClusterArgs.endpoint", "TalosClusterArgs.vip",
 	},
-	"nothing after the first run": {
-		"TalosClusterArgs.talosVersion", "TalosClusterArgs.podCidr", "TalosClusterArgs.serviceCidr",
+	"nothing after the first run": {"TalosClusterArgs.talosVersion"},
+	"never change it: machine configurations follow, the addresses that the cluster uses do not": {
+		"TalosClusterArgs.podCidr", "TalosClusterArgs.serviceCidr",
 	},
 	"one more joins, one less is deleted with its data": {"TalosClusterArgs.nodes"},
-	"the kubeconfig and talosconfig are written again":  {"TalosClusterArgs.name"},
 	"the node is refused by its cluster; make another":  {"ClusterNode.role"},
+	"the output alone": {"ClusterNode.driver", "GPUWorkerArgs.driver", "HostGPU.name"},
+
+	"a running machine is upgraded with talosctl, a new one gets it ([upgrades.md](upgrades.md))": {
+		"Talos.version", "Talos.platform", "Talos.extensions", "Talos.kernelArgs",
+	},
 	anew: {
-		"GoldenTemplateArgs.node", "GoldenTemplateArgs.vmid", "GoldenTemplateArgs.name", "GoldenTemplateArgs.source",
-		"GoldenTemplateArgs.image",
-		"GoldenTemplateArgs.imageDatastore", "GoldenTemplateArgs.datastore", "GoldenTemplateArgs.bridge",
-		"GoldenTemplateArgs.cores",
+		"GoldenTemplateArgs.vmid", "GoldenTemplateArgs.name", "GoldenTemplateArgs.imageDatastore",
+		"GoldenTemplateArgs.datastore", "GoldenTemplateArgs.bridge", "GoldenTemplateArgs.cores",
 		"GoldenTemplateArgs.memory", "GoldenTemplateArgs.diskSize",
 	},
+	"the script runs again, and finds the template as it is":                       {"GoldenTemplateArgs.image"},
+	"the script runs on the other host, and fails while the VMID is taken":         {"GoldenTemplateArgs.node"},
+	"`image` builds the template, `iso` removes it; machines that run keep theirs": {"GoldenTemplateArgs.source"},
 	"another file is downloaded": {
-		"TalosImageArgs.source", "TalosImageArgs.stores", "TalosImageArgs.checksum", "ImageStore.node",
-		"ImageStore.datastore",
+		"TalosImageArgs.stores", "TalosImageArgs.checksum", "ImageStore.node", "ImageStore.datastore",
+	},
+	"nothing is downloaded: give another image another resource name": {
+		"TalosImageArgs.source", "TalosImageArgs.talos",
 	},
 	"nothing: a file that is there stays": {"TalosImageArgs.factoryUrl"},
+
 	prepared: {
 		"ProxmoxHostPrepArgs.node", "ProxmoxHostPrepArgs.iommu", "ProxmoxHostPrepArgs.zfsArcMaxGiB",
-		"ProxmoxHostPrepArgs.repositories",
-		"ProxmoxHostPrepArgs.gpus", "HostGPU.name", "HostGPU.pci",
+		"ProxmoxHostPrepArgs.repositories", "ProxmoxHostPrepArgs.gpus", "HostGPU.pci",
 	},
-	"the check of the host runs again":    {"ProxmoxHostPrepArgs.machines"},
+	prepared + " where they differ from the plan": {"ProxmoxHostPrepArgs.facts"},
+	"the check of the host runs again; the first machine, or the last one less, prepares the host again as well": {
+		"ProxmoxHostPrepArgs.machines",
+	},
 	"the step that reboots comes or goes": {"ProxmoxHostPrepArgs.reboot"},
+	"with `reboot: whenIdle` the steps that wait for the host run again, otherwise nothing": {
+		"ProxmoxHostPrepArgs.clusters",
+	},
 	"the host's scripts run again, and find their work done": {
 		"HostShell.address", "HostShell.port", "HostShell.user", "HostShell.hostKey", "HostShell.privateKey",
 	},
