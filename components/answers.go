@@ -15,13 +15,13 @@ import (
 )
 
 // answersWithin is how long a machine may take until it answers at its address; the provider of Talos would wait as
-// long, and say nothing meanwhile.
+// long, and say nothing in the meantime.
 const answersWithin = 10 * time.Minute
 
-// answers is a hook that runs before the machine configuration is applied: it waits for the machine, says what it waits
-// for, and fails with what to do where the machine does not come up. A hook is not a resource: it costs nothing where
-// nothing is applied.
-func (c *TalosNode) answers(ctx *pulumi.Context, name string, args TalosNodeArgs) (pulumi.ResourceOption, error) {
+// makeHook registers a hook that runs before the machine configuration is applied: it waits for the machine, says what
+// it waits for, and fails with what to do if the machine does not come up. A hook is not a resource: it costs nothing
+// where nothing is applied.
+func (c *TalosNode) makeHook(ctx *pulumi.Context, name string, args TalosNodeArgs) (pulumi.ResourceOption, error) {
 	m := reach.Machine{
 		Name: args.Name, Host: args.Machine.Node, VMID: args.Machine.VMID, MAC: args.Machine.MAC,
 		DHCP: args.Network.DHCP, Bridge: args.Network.Bridge, VLAN: args.Network.VLAN, Gateway: args.Network.gateway(),
@@ -31,18 +31,18 @@ func (c *TalosNode) answers(ctx *pulumi.Context, name string, args TalosNodeArgs
 	hook, err := ctx.RegisterResourceHook(name+"-answers", func(called *pulumi.ResourceHookArgs) error {
 		authority, err := authorityOf(called.NewInputs)
 		if err != nil {
-			return fmt.Errorf("the Talos authority of node %q: %w", name, err)
+			return fmt.Errorf("unable to read the Talos authority of node %q: %w", name, err)
 		}
 
 		to := m // the hook may run for several operations
 		if to.Address, err = addressIn(called.NewInputs); err != nil {
-			return fmt.Errorf("the address of node %q: %w", name, err)
+			return fmt.Errorf("unable to read the address of node %q: %w", name, err)
 		}
 
 		look := func(ctx context.Context) reach.Answer { return reach.Look(ctx, to.Address, authority) }
 		line := pulumi.LogArgs{Resource: &row{urn: called.URN}, Ephemeral: true}
 
-		// No one reading the progress is no reason to stop.
+		// Continue even if no one reads the progress.
 		return reach.Await(ctx.Context(), to, within, look, func(text string) { _ = ctx.Log.Info(text, &line) })
 	}, nil)
 	if err != nil {

@@ -44,7 +44,7 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 	c.gate, err = talosops{
 		verb: "wait", request: withConfigurations(question), follows: follows, resultHidden: true,
 		talosconfig: c.Talosconfig, kubeconfig: c.Kubeconfig,
-	}.register(ctx, name+"-healthy", pulumi.Parent(c), pulumi.DependsOn(after), pulumi.ReplaceWith(after[1:]))
+	}.make(ctx, name+"-healthy", pulumi.Parent(c), pulumi.DependsOn(after), pulumi.ReplaceWith(after[1:]))
 	c.running = c.runs(ctx, name, question)
 
 	return err

@@ -69,14 +69,7 @@ func newGPUWorker(
 		return nil, fmt.Errorf("unable to register GPU worker %q: %w", name, err)
 	}
 
-	// A node that had no GPU before was its owner's own child.
-	own := []pulumi.ResourceOption{pulumi.Parent(c)}
-	if given, err := pulumi.NewResourceOptions(opts...); err == nil && given.Parent != nil {
-		own = append(own, pulumi.Aliases([]pulumi.Alias{{Parent: given.Parent}}))
-	}
-
-	var err error
-	if c.Node, err = newTalosNode(ctx, name, args.node(), turn, own...); err != nil {
+	if err := c.makeNode(ctx, name, args, turn, opts...); err != nil {
 		return nil, err
 	}
 
@@ -93,6 +86,20 @@ func newGPUWorker(
 	}
 
 	return c, nil
+}
+
+// makeNode has an alias: a node that had no GPU before was its owner's own child.
+func (c *GPUWorker) makeNode(
+	ctx *pulumi.Context, name string, args GPUWorkerArgs, turn turn, given ...pulumi.ResourceOption,
+) (err error) {
+	own := []pulumi.ResourceOption{pulumi.Parent(c)}
+	if options, err := pulumi.NewResourceOptions(given...); err == nil && options.Parent != nil {
+		own = append(own, pulumi.Aliases([]pulumi.Alias{{Parent: options.Parent}}))
+	}
+
+	c.Node, err = newTalosNode(ctx, name, args.node(), turn, own...)
+
+	return err
 }
 
 // mostGPUs is how many devices a VM of Proxmox can have.

@@ -69,7 +69,7 @@ type Disk struct {
 	Interface string `pulumi:"interface"`
 	// Whether interface is where it is for sure, also on machines that run. Default: false.
 	Pinned bool `pulumi:"pinned,optional"`
-	// Whether a machine that runs has it from this run on; only the warnings of the engine follow. Default: false.
+	// Whether a running machine has it from this run on; only the warnings of the engine follow. Default: false.
 	Added bool `pulumi:"added,optional"`
 	// Size in GiB; it can grow, never shrink.
 	Size int `pulumi:"size"`

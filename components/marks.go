@@ -27,7 +27,7 @@ func (c *TalosCluster) makeMarks(ctx *pulumi.Context, name string, args TalosClu
 			return request.Mark{Common: common, Marks: args.planned.marks, Kubeconfig: kubeconfig}
 		},
 		kubeconfig: c.Kubeconfig, resultHidden: true,
-	}.register(ctx, name+"-marked", pulumi.Parent(c), pulumi.DependsOn(after))
+	}.make(ctx, name+"-marked", pulumi.Parent(c), pulumi.DependsOn(after))
 
 	return err
 }

@@ -58,6 +58,18 @@ func NewPCIMapping(
 		return nil, fmt.Errorf("unable to register PCI mapping %q: %w", name, err)
 	}
 
+	if err := c.makeMapping(ctx, name, args); err != nil {
+		return nil, fmt.Errorf("unable to register PCI mapping %q: %w", name, err)
+	}
+
+	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{"name": c.Name}); err != nil {
+		return nil, fmt.Errorf("unable to register the outputs of PCI mapping %q: %w", name, err)
+	}
+
+	return c, nil
+}
+
+func (c *PCIMapping) makeMapping(ctx *pulumi.Context, name string, args PCIMappingArgs) error {
 	maps := make(mapping.PciMapTypeArray, 0, len(args.Devices))
 	for _, device := range args.Devices {
 		maps = append(maps, mapping.PciMapTypeArgs{
@@ -76,15 +88,12 @@ func NewPCIMapping(
 		Maps:            maps,
 	}, pulumi.Parent(c), waitFor(args.HostsReady))
 	if err != nil {
-		return nil, fmt.Errorf("unable to register PCI mapping %q: %w", name, err)
+		return err
 	}
 
 	c.Name = after(ctx, name, made)
-	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{"name": c.Name}); err != nil {
-		return nil, fmt.Errorf("unable to register the outputs of PCI mapping %q: %w", name, err)
-	}
 
-	return c, nil
+	return nil
 }
 
 func (a PCIMappingArgs) validate(name string) error {

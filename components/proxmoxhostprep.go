@@ -204,7 +204,7 @@ func (c *ProxmoxHostPrep) makeReboot(ctx *pulumi.Context, name string, args Prox
 		return nil
 	}
 
-	c.reboot, err = args.settle(ctx, name+"-reboot", request.Settle{Reboot: true}, pulumi.Parent(c),
+	c.reboot, err = c.makeSettle(ctx, name+"-reboot", args, request.Settle{Reboot: true},
 		pulumi.DependsOn([]pulumi.Resource{c.apply}), waitFor(args.RebootAfter))
 
 	return err
@@ -217,20 +217,21 @@ func (c *ProxmoxHostPrep) makeVerify(ctx *pulumi.Context, name string, args Prox
 	}
 
 	question := request.Settle{Required: true, Prepared: *args.IOMMU, Machines: args.Machines}
-	c.verify, err = args.settle(
-		ctx, name+"-verify", question, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.settled()}),
+	c.verify, err = c.makeSettle(
+		ctx, name+"-verify", args, question, pulumi.DependsOn([]pulumi.Resource{c.settled()}),
 	)
 
 	return err
 }
 
-func (a ProxmoxHostPrepArgs) settle(
-	ctx *pulumi.Context, name string, question request.Settle, opts ...pulumi.ResourceOption,
+// makeSettle registers a call of talosops settle.
+func (c *ProxmoxHostPrep) makeSettle(
+	ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs, question request.Settle, opts ...pulumi.ResourceOption,
 ) (*local.Command, error) {
 	question.DialTimeout, question.StepTimeout = hostfacts.DialTimeout, hostfacts.StepTimeout
 	question.WaitTimeout, question.RebootTimeout = hostWaitTimeout, hostRebootTimeout
-	question.Host = a.stated(stackOwner(ctx))
-	stdin := pulumi.All(a.revision(), privateKey(a.Shell)).ApplyT(func(values []any) (string, error) {
+	question.Host = args.stated(stackOwner(ctx))
+	stdin := pulumi.All(args.revision(), privateKey(args.Shell)).ApplyT(func(values []any) (string, error) {
 		full := question
 		full.Revision, full.PrivateKey = values[0].(string), values[1].(string)
 		text, err := json.Marshal(full)
@@ -243,7 +244,7 @@ func (a ProxmoxHostPrepArgs) settle(
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 		Logging:                local.LoggingStderr, // standard output is the facts
-	}, opts...)
+	}, append(opts, pulumi.Parent(c))...)
 }
 
 // settled is what everything else on the host waits for.

@@ -20,8 +20,8 @@ import (
 const runningTimeout = "5s"
 
 // runs is what the nodes run, as JSON of [talos.Running]: what they told the health gate, which asks them when it runs.
-// Where one did not run what was planned then, someone may have upgraded it since, which no resource shows: the nodes
-// are asked again, in previews, too.
+// A node that did not run what was planned may have been upgraded since, and no resource shows that: nodes are then
+// asked again, in previews too.
 func (c *TalosCluster) runs(ctx *pulumi.Context, name string, question request.Wait) pulumi.StringOutput {
 	planned := plannedVersions(question)
 	c.planned = planned

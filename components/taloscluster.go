@@ -219,7 +219,7 @@ func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args Talo
 		},
 		follows:     followed("bootstrap", "machines recreated", remade...),
 		talosconfig: c.talosconfigOf(ctx, args, args.controlPlanes()), // workers come and go
-	}.register(ctx, name+"-bootstrap", pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(after))
+	}.make(ctx, name+"-bootstrap", pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(after))
 
 	return err
 }

@@ -78,14 +78,10 @@ func NewTalosImage(
 		return nil, fmt.Errorf("unable to register image %q: %w", name, err)
 	}
 
-	schematic, err := imagefactory.NewSchematic(ctx, name+"-schematic", &imagefactory.SchematicArgs{
-		Schematic: secretText(args.Secret, args.Talos.schematic().YAML()),
-	}, pulumi.Parent(c))
-	if err != nil {
+	if err := c.makeSchematic(ctx, name, args); err != nil {
 		return nil, fmt.Errorf("unable to register the schematic of image %q: %w", name, err)
 	}
 
-	c.SchematicID = confirmedID(schematic, args)
 	for _, store := range args.Stores {
 		if err := c.makeFile(ctx, name, args, store); err != nil {
 			return nil, err
@@ -106,6 +102,19 @@ func NewTalosImage(
 // for.
 func (c *TalosImage) VolumeID(node, datastore string) pulumi.StringInput {
 	return c.volumes[ImageStore{Node: node, Datastore: datastore}.key()]
+}
+
+func (c *TalosImage) makeSchematic(ctx *pulumi.Context, name string, args TalosImageArgs) error {
+	schematic, err := imagefactory.NewSchematic(ctx, name+"-schematic", &imagefactory.SchematicArgs{
+		Schematic: secretText(args.Secret, args.Talos.schematic().YAML()),
+	}, pulumi.Parent(c))
+	if err != nil {
+		return err
+	}
+
+	c.SchematicID = confirmedID(schematic, args)
+
+	return nil
 }
 
 // confirmedID fails at apply when the Factory knows the schematic under another id: file names, installers and URLs

@@ -200,7 +200,7 @@ func (c *TalosNode) makeConfiguration(
 ) (*machine.ConfigurationApply, error) {
 	after := append([]pulumi.Resource{c.vm}, turn.appliedAfter...)
 
-	answers, err := c.answers(ctx, name, args)
+	hook, err := c.makeHook(ctx, name, args)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (c *TalosNode) makeConfiguration(
 	},
 		pulumi.Parent(c),
 		pulumi.DependsOn(after),
-		answers,
+		hook,
 		// A new VM comes without configuration. One that Pulumi creates because someone removed the former one is not
 		// replaced, and one that was restored or rolled back has the configuration of that time.
 		pulumi.ReplaceWith([]pulumi.Resource{c.vm}),

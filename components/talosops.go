@@ -22,7 +22,7 @@ type talosops struct {
 	talosconfig, kubeconfig pulumi.StringInput // those that the verb needs
 }
 
-func (t talosops) register(ctx *pulumi.Context, name string, opts ...pulumi.ResourceOption) (*local.Command, error) {
+func (t talosops) make(ctx *pulumi.Context, name string, opts ...pulumi.ResourceOption) (*local.Command, error) {
 	if t.talosconfig == nil {
 		t.talosconfig = pulumi.String("")
 	}
@@ -71,7 +71,7 @@ func talosopsPlanned(nodes []ClusterNode) []request.Versions {
 	return list
 }
 
-// offeredGPUs are what the cluster's nodes have to offer: each GPU, as often as it is shared. With the GPU Operator
+// offeredGPUs are what the cluster's nodes have to offer: each GPU, counted once per share. With the GPU Operator
 // nothing is offered before it is installed.
 func offeredGPUs(a TalosClusterArgs) []request.GPUs {
 	var list []request.GPUs

@@ -187,7 +187,7 @@ func TestWhatIsEncryptedLeavesTheProgramAsASecret(t *testing.T) {
 }
 
 // TestAnImageIsSecretForAllItsClasses: of two classes that share an image, the first states its kernel argument
-// encrypted and the other in plain text, and the other way round.
+// encrypted and the other in plain text, and in reverse.
 func TestAnImageIsSecretForAllItsClasses(t *testing.T) {
 	t.Parallel()
 

@@ -160,7 +160,7 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 }
 
 // judgeRunning refuses a plan that running machines block, and says what it does to them. A state that
-// cannot be read is no reason to stop.
+// cannot be read does not stop the run.
 func (d *deployment) judgeRunning(ctx *pulumi.Context) error {
 	last, err := readLastRun(ctx)
 	d.last, d.machines.last = last, last.seen

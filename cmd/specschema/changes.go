@@ -33,8 +33,8 @@ const (
 
 	configuration = "machine configurations follow in place"
 	addresses     = "machines are reached at the new address afterwards; a control plane's is in certificates and in etcd as well, so put new ones beside it instead"
-	nextUpgrade   = "templates are rebuilt; machines that run get it at their next upgrade with talosctl"
-	ofTemplate    = "templates are rebuilt; machines that run stay as they are"
+	nextUpgrade   = "templates are rebuilt; running machines get it at their next upgrade with talosctl"
+	ofTemplate    = "templates are rebuilt; running machines stay as they are"
 	hostFiles     = "the host is changed over SSH; machines do not notice, unless the host must be rebooted"
 	newMachines   = "new machines only"
 	nextBackup    = "no resource; the next backup"

@@ -6,7 +6,7 @@ const (
 	inPlace  = "in place"
 	restart  = "restart"
 	replaced = "**replaced, with its data**"
-	anew     = "a new template; machines that run keep theirs"
+	anew     = "a new template; running machines keep theirs"
 	prepared = "the host is prepared again"
 	applied  = "in place: the machine configuration is applied again, with a restart where Talos needs one"
 	asThere  = "as its parts"
@@ -118,9 +118,9 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 		"GoldenTemplateArgs.datastore", "GoldenTemplateArgs.bridge", "GoldenTemplateArgs.cores",
 		"GoldenTemplateArgs.memory", "GoldenTemplateArgs.diskSize",
 	},
-	"the script runs again, and finds the template as it is":                       {"GoldenTemplateArgs.image"},
-	"the script runs on the other host, and fails while the VMID is taken":         {"GoldenTemplateArgs.node"},
-	"`image` builds the template, `iso` removes it; machines that run keep theirs": {"GoldenTemplateArgs.source"},
+	"the script runs again, and finds the template as it is":                      {"GoldenTemplateArgs.image"},
+	"the script runs on the other host, and fails while the VMID is taken":        {"GoldenTemplateArgs.node"},
+	"`image` builds the template, `iso` removes it; running machines keep theirs": {"GoldenTemplateArgs.source"},
 	"another file is downloaded": {
 		"TalosImageArgs.stores", "TalosImageArgs.checksum", "ImageStore.node", "ImageStore.datastore",
 	},

@@ -76,7 +76,7 @@ func TestTheSchemaSpeaksOfTheWholeStackFile(t *testing.T) {
 		},
 		"a token is a number": {func(c map[string]any) { c["proxmoxve:apiToken"] = 1 }, "proxmoxve:apiToken"},
 		"any certificate":     {func(c map[string]any) { c["proxmoxve:insecure"] = true }, ""},
-		"a Factory of one's own": {
+		"your own Factory": {
 			func(c map[string]any) { c["talos:imageFactoryUrl"] = "https://factory.example.org" }, "",
 		},
 		"a Factory that is not a URL": {

@@ -40,7 +40,7 @@ func newRoot() *cobra.Command {
 
 // planned is what a stack file alone does not say.
 var planned = []string{
-	"Hosts are those of new machines: a machine that runs stays on its host, unless `nodes.<n>.host` states another.",
+	"Hosts are those of new machines: a running machine stays on its host, unless `nodes.<n>.host` sets another.",
 }
 
 func write(say io.Writer, project, out, stack string) error {

@@ -115,7 +115,7 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 			defer h.mutex.Unlock()
 
 			h.refuses = true
-		}, "log in to pve1 at 127.0.0.1"},
+		}, "unable to log in to pve1 at 127.0.0.1"},
 		"a connection that breaks": {
 			func(string, string) (string, string, int) { return "", "", -1 }, func(*sshHost) {}, "the connection was lost",
 		},

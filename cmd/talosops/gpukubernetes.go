@@ -168,7 +168,7 @@ func (k *kubernetesClients) list(ctx context.Context, address, path, fieldSelect
 	}
 
 	if err := json.Unmarshal(body, to); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
+		return fmt.Errorf("unable to read %s: %w", path, err)
 	}
 
 	return nil

@@ -113,7 +113,7 @@ func newHostLogin(privateKey string) (hostLogin, error) {
 	conn, err := net.Dial("unix", socket) //nolint:gosec // the user's own agent
 	if err != nil {
 		return hostLogin{}, fmt.Errorf(
-			"reach the SSH agent: %w: start it, or unset SSH_AUTH_SOCK and state a private key", err,
+			"unable to reach the SSH agent: %w: start it, or unset SSH_AUTH_SOCK and set a private key", err,
 		)
 	}
 
@@ -158,7 +158,7 @@ func (h hostShell) dial(ctx context.Context, login hostLogin, limit time.Duratio
 	if h.HostKey != "" {
 		key, err := h.hostKey()
 		if err != nil {
-			return nil, fmt.Errorf("read the host key of %s: %w", h.Name, err)
+			return nil, fmt.Errorf("unable to read the host key of %s: %w", h.Name, err)
 		}
 
 		config.HostKeyCallback, config.HostKeyAlgorithms = ssh.FixedHostKey(key), algorithmsOf(key)
@@ -214,7 +214,7 @@ func (h hostShell) loginError(ctx context.Context, address string, err error) er
 			h.User,
 		)
 	default:
-		return fmt.Errorf("log in to %s at %s: %w", h.Name, address, err)
+		return fmt.Errorf("unable to log in to %s at %s: %w", h.Name, address, err)
 	}
 }
 
@@ -251,7 +251,7 @@ func (h hostShell) run(
 	}
 
 	if err != nil {
-		return "", fmt.Errorf("open a session on %s: %w", h.Name, err)
+		return "", fmt.Errorf("unable to open a session on %s: %w", h.Name, err)
 	}
 
 	defer session.Close() //nolint:errcheck // nothing is lost with it

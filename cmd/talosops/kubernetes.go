@@ -199,7 +199,7 @@ func (k *kubernetesClients) send(
 
 	req, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(content))
 	if err != nil {
-		return kubeAnswer{}, fmt.Errorf("ask the Kubernetes API: %w", err)
+		return kubeAnswer{}, fmt.Errorf("unable to query the Kubernetes API: %w", err)
 	}
 
 	if form != "" {
@@ -220,7 +220,7 @@ func (k *kubernetesClients) send(
 
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return kubeAnswer{}, fmt.Errorf("read the answer: %w", err)
+		return kubeAnswer{}, fmt.Errorf("unable to read the answer: %w", err)
 	}
 
 	return kubeAnswer{resp.StatusCode, resp.Status, body}, nil
@@ -259,7 +259,7 @@ func (k *kubernetesClients) apiVersion(ctx context.Context, address string) (str
 		GitVersion string `json:"gitVersion"`
 	}
 	if err := json.Unmarshal(body, &info); err != nil {
-		return "", fmt.Errorf("read the version: %w", err)
+		return "", fmt.Errorf("unable to read the version: %w", err)
 	}
 
 	return info.GitVersion, nil
@@ -289,7 +289,7 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 		} `json:"items"`
 	}
 	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("read the list of nodes: %w", err)
+		return nil, fmt.Errorf("unable to read the list of nodes: %w", err)
 	}
 
 	nodes := make([]kubeNode, 0, len(list.Items))

@@ -19,7 +19,7 @@ type nodesAPI interface {
 }
 
 // errChanged says that a node was changed since it was read.
-var errChanged = errors.New("the node was changed meanwhile")
+var errChanged = errors.New("the node changed in the meantime")
 
 // marker gives nodes their labels and taints.
 type marker struct {
@@ -154,7 +154,7 @@ func (k *kubernetesClients) markedNodes(ctx context.Context, address string) ([]
 		for _, text := range item.Spec.Taints {
 			t := heldTaint{whole: text}
 			if err := json.Unmarshal(text, &t.taint); err != nil {
-				return nil, fmt.Errorf("read the taints of node %s: %w", n.Name, err)
+				return nil, fmt.Errorf("unable to read the taints of node %s: %w", n.Name, err)
 			}
 
 			n.Taints = append(n.Taints, t)
@@ -170,7 +170,7 @@ func (k *kubernetesClients) markedNodes(ctx context.Context, address string) ([]
 func (k *kubernetesClients) patchNode(ctx context.Context, address, node string, patch nodePatch) error {
 	content, err := json.Marshal(patch)
 	if err != nil {
-		return fmt.Errorf("encode the change of node %s: %w", node, err)
+		return fmt.Errorf("unable to encode the change of node %s: %w", node, err)
 	}
 
 	answer, err := k.send(

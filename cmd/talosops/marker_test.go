@@ -205,7 +205,7 @@ func TestMarkTalksToTheKubernetesAPI(t *testing.T) {
 	}}, never, "--interval", "1ms")
 	require.NoError(t, err, stderr)
 	assert.Equal(t, `{"marked":["w-1"]}`+"\n", stdout)
-	assert.Equal(t, "waits: w-1: labels and taints: the node was changed meanwhile\nw-1: labels and taints: 1 taint set\nlabels and taints of nodes are up to date: 1\n", stderr)
+	assert.Equal(t, "waits: w-1: labels and taints: the node changed in the meantime\nw-1: labels and taints: 1 taint set\nlabels and taints of nodes are up to date: 1\n", stderr)
 
 	want := `/api/v1/nodes/w-1 application/merge-patch+json {"metadata":{"resourceVersion":"7","annotations":{"talos-proxmox/taints":"[\"dedicated:NoSchedule\"]"}},` +
 		`"spec":{"taints":[{"key":"a","effect":"NoExecute","timeAdded":"2026-11-21T00:00:00Z"},{"key":"dedicated","value":"db","effect":"NoSchedule"}]}}`

@@ -251,7 +251,7 @@ func requestError(problems []string) error {
 // printResult writes one line of JSON, which is a resource's output: nothing in it may be secret.
 func printResult(out io.Writer, result any) error {
 	if err := json.NewEncoder(out).Encode(result); err != nil {
-		return fmt.Errorf("print the result: %w", err)
+		return fmt.Errorf("unable to print the result: %w", err)
 	}
 
 	return nil

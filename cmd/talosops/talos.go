@@ -179,7 +179,7 @@ func (t *talosClients) dial(ctx context.Context, address string) (*client.Client
 		ctx, client.WithConfig(t.config), client.WithEndpoints(address), client.WithGRPCDialOptions(grpc.WithNoProxy()),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("connect to Talos on %s: %w", address, err)
+		return nil, fmt.Errorf("unable to connect to Talos on %s: %w", address, err)
 	}
 
 	t.clients[address] = c

@@ -133,7 +133,7 @@ func (w *watch) say(ctx context.Context, f finding) {
 func (w *watch) print(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// No one reading the progress is no reason to stop.
+	// Continue even if no one reads the progress.
 	_, _ = fmt.Fprintln(w.progress, line)
 }
 

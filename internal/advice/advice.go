@@ -74,7 +74,7 @@ func (s Subject) missing(operation string) string {
 			things,
 			fmt.Sprintf(
 				"its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or choose another "+
-					"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: machines that run stay, unless they are linked clones)",
+					"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: running machines stay, unless they are linked clones)",
 				s.Template, s.Template,
 			),
 		)
@@ -207,7 +207,7 @@ var rows = []row{
 	{
 		says(`no quorum|/etc/pve/.* - Permission denied`),
 		text(
-			"the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines keep running meanwhile",
+			"the cluster has no quorum: `pvecm status` on a host shows who is missing; running machines keep running in the meantime",
 		),
 	},
 	// A connection that no one takes is to the host of the endpoint, or of a shell; one that Proxmox itself cannot make

@@ -106,7 +106,7 @@ func (o Options) facts(name string) *host.Facts {
 func (o Options) askHosts(request string) (string, error) {
 	var asked struct{ Hosts []struct{ Name string } }
 	if err := json.Unmarshal([]byte(request), &asked); err != nil {
-		return "", fmt.Errorf("the request for facts: %w", err)
+		return "", fmt.Errorf("unable to read the request for facts: %w", err)
 	}
 
 	answers := []map[string]any{}

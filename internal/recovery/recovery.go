@@ -185,7 +185,7 @@ func (r *recovery) prospect(made creation, machines map[int]machine) string {
 // unlock takes the dead run's lock off the stack.
 func (r *recovery) unlock(ctx context.Context) error {
 	_, err := r.Pulumi(ctx, nil, "cancel", "--yes", "--stack", r.Stack)
-	// Pulumi Cloud refuses where no update is under way; a backend of one's own has nothing to do then.
+	// Pulumi Cloud refuses where no update is under way; your own backend has nothing to do then.
 	if err != nil && !strings.Contains(err.Error(), "has never been updated") &&
 		!strings.Contains(err.Error(), "already completed") {
 		return fmt.Errorf("unable to unlock stack %q: %w", r.Stack, err)

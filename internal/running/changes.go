@@ -157,7 +157,7 @@ func awayLine(cluster string, away []Changed, count int) string {
 		return ""
 	case count == 1 && away[0].Effect() == Restart:
 		return fmt.Sprintf(
-			"cluster %s has one control plane: its API is away while %s restarts", cluster, away[0].Machine.Name,
+			"cluster %s has one control plane: its API is unavailable while %s restarts", cluster, away[0].Machine.Name,
 		)
 	case count-len(away) > count/2:
 		return ""
@@ -172,8 +172,8 @@ func awayLine(cluster string, away []Changed, count int) string {
 		remedy = fmt.Sprintf(`to restart one after the other, change one in each run: nodes: {"1": {%s}}`, own)
 	}
 
-	return fmt.Sprintf("%d of the %d control planes of cluster %s restart at the same time, since nothing puts restarts in order yet: etcd loses its majority, and "+
-		"the API is away meanwhile; %s", len(away), count, cluster, remedy)
+	return fmt.Sprintf("%d of the %d control planes of cluster %s restart at the same time, because restarts are not ordered yet: etcd loses its majority, and "+
+		"the API is unavailable in the meantime; %s", len(away), count, cluster, remedy)
 }
 
 // ownKeys are the keys that a single machine can have different from its pool; empty where others change as well.

@@ -12,7 +12,7 @@ import (
 
 const (
 	workers = "clusters[0].workers[0]"
-	apiAway = "cluster one has one control plane: its API is away while one-cp-1 restarts"
+	apiAway = "cluster one has one control plane: its API is unavailable while one-cp-1 restarts"
 	manyCPs = "controlPlane: {count: 3}"
 )
 
@@ -24,8 +24,8 @@ func TestWhatAChangeDoes(t *testing.T) {
 		some    = "one-general-1, one-general-2 "
 		all     = "one-cp-1, one-general-1, one-general-2, one-gpu-1, one-gpu-2 "
 		onePool = "workers: [{name: general, count: 2, "
-		quorum  = "3 of the 3 control planes of cluster one restart at the same time, since nothing puts restarts in order yet: etcd loses its majority, " +
-			"and the API is away meanwhile; "
+		quorum  = "3 of the 3 control planes of cluster one restart at the same time, because restarts are not ordered yet: etcd loses its majority, " +
+			"and the API is unavailable in the meantime; "
 	)
 	for name, test := range map[string]struct {
 		before   []string // changes of the stack file that ran: old, new, …

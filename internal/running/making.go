@@ -27,7 +27,7 @@ func Making(plan *spec.Plan) map[string]string {
 	return making
 }
 
-// remedies say how a machine that runs gets what only new ones get.
+// remedies say how a running machine gets what only new ones get.
 var remedies = map[string]string{
 	"clone":             "a worker is recreated where count goes down and up again",
 	"template":          "a worker is recreated where count goes down and up again",

@@ -54,7 +54,7 @@ func (j *judge) quorum() {
 	if j.site.NoQuorum {
 		j.add(severity(j.work.anything()), "", "hosts", nil,
 			"Proxmox's cluster has no quorum, so that nothing can be made or changed: `pvecm status` on a host "+
-				"shows who is missing; machines that run keep running")
+				"shows who is missing; running machines keep running")
 
 		return
 	}

@@ -254,7 +254,7 @@ type Disk struct {
 	// InterfacePinned says that it is the place for sure: stated, or where a running machine has it. Otherwise a machine
 	// that has the disk already keeps its place.
 	InterfacePinned bool
-	// Added says that a machine that runs has it from this run on: the stack file alone does not tell.
+	// Added says that a running machine has it from this run on: the stack file alone does not tell.
 	Added     bool `json:"-"`
 	SizeGiB   int
 	Datastore string

@@ -27,7 +27,7 @@ func (p *planner) planClusters() []Cluster {
 		seen[c.Name] = true
 		clusters = append(clusters, p.planCluster(path, c, duplicate))
 	}
-	// VIPs come last, so that a machine's address is reported as the VIP's problem and not the other way round.
+	// VIPs come last, so that a machine's address is reported as the VIP's problem and not in reverse.
 	for i := range clusters {
 		at := fmt.Sprintf("clusters[%d].network.vip", i)
 		if vip := clusters[i].VIP; vip.IsValid() {

@@ -34,7 +34,7 @@ func officialReleases() []officialSince {
 }
 
 // Extensions returns the official system extensions of a full Talos version in full (siderolabs/qemu-guest-agent),
-// sorted; none for a version that is not supported. A Factory of one's own may have others.
+// sorted; none for a version that is not supported. Your own Factory may have others.
 func Extensions(talos string) []string {
 	if CheckTalos(talos) != nil {
 		return nil

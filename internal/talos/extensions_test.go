@@ -57,7 +57,7 @@ func extensionPage() string {
 	page.WriteString(`
 ## System extensions
 
-A template's ` + "`extensions`" + ` must be official ones of its Talos version; a misspelt name is refused with the nearest one. An Image Factory of your own may have others:
+A template's ` + "`extensions`" + ` must be official ones of its Talos version; a misspelt name is refused with the nearest one. Your own Image Factory may have others:
 ` + "`acceptAnyExtension: true`" + ` of the template lets them pass. What NVIDIA's GPUs need is chosen by the program and never listed there.
 
 | since | extensions |

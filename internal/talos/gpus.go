@@ -168,7 +168,7 @@ func inlineManifests(g *ClusterGPUs) (object, error) {
 	for i, o := range gpuObjects(g) {
 		document, err := yaml.Marshal(o)
 		if err != nil {
-			return nil, fmt.Errorf("encode the manifests of GPUs: %w", err)
+			return nil, fmt.Errorf("unable to encode the manifests of GPUs: %w", err)
 		}
 
 		if i > 0 {
@@ -217,7 +217,7 @@ func GPUOperatorValues(g ClusterGPUs) (string, error) {
 		"devicePlugin": plugin,
 	})
 	if err != nil {
-		return "", fmt.Errorf("encode the GPU Operator's values: %w", err)
+		return "", fmt.Errorf("unable to encode the GPU Operator's values: %w", err)
 	}
 
 	return string(text), nil

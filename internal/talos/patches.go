@@ -110,7 +110,7 @@ func encode(docs []object) ([]string, error) {
 	for _, doc := range docs {
 		data, err := yaml.Marshal(doc)
 		if err != nil {
-			return nil, fmt.Errorf("encode a machine-configuration patch: %w", err)
+			return nil, fmt.Errorf("unable to encode a machine-configuration patch: %w", err)
 		}
 
 		patches = append(patches, string(data))

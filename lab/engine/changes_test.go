@@ -28,7 +28,7 @@ type promise struct {
 }
 
 const (
-	onlyOne = "cluster one has one control plane: its API is away while one-cp-1 restarts"
+	onlyOne = "cluster one has one control plane: its API is unavailable while one-cp-1 restarts"
 	pool    = "clusters[0].workers[0]"
 )
 

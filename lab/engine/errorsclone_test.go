@@ -122,7 +122,7 @@ func brokenClones() []failure {
 			},
 			says: "the requested resource does not exist", // the provider keeps Proxmox' words to itself
 			advice: "{host} lacks something that it needs: its template, VM {template} (`qm config {template}`; if it was removed behind Pulumi's back, restore it, or choose " +
-				"another talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: machines that run stay",
+				"another talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: running machines stay",
 		},
 		{
 			row: "node offline", cause: fault(always(datacentre.Fault{Offline: true, Host: "pve2"})),

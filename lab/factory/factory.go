@@ -83,7 +83,7 @@ func (f *Factory) save() error {
 
 	text, err := json.MarshalIndent(f.schematics, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encode schematics: %w", err)
+		return fmt.Errorf("unable to encode schematics: %w", err)
 	}
 
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {

@@ -74,7 +74,7 @@ func parseSchematic(text []byte) (document, error) {
 func (d document) canonical() (text []byte, id string, err error) {
 	text, err = yaml.Marshal(d)
 	if err != nil {
-		return nil, "", fmt.Errorf("encode schematic: %w", err)
+		return nil, "", fmt.Errorf("unable to encode schematic: %w", err)
 	}
 
 	sum := sha256.Sum256(text)

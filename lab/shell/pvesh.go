@@ -46,7 +46,7 @@ func (s *Server) pvesh(ctx context.Context, c call) error {
 
 	text, err := json.Marshal(answer)
 	if err != nil {
-		return fmt.Errorf("encode the answer: %w", err)
+		return fmt.Errorf("unable to encode the answer: %w", err)
 	}
 
 	c.printf("%s\n", text)

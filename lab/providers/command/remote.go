@@ -98,7 +98,7 @@ func (a remoteArgs) run(ctx context.Context, command string, before output) (out
 
 	session, err := client.NewSession()
 	if err != nil {
-		return output{}, fmt.Errorf("open a session on %s: %w", a.Connection.address(), err)
+		return output{}, fmt.Errorf("unable to open a session on %s: %w", a.Connection.address(), err)
 	}
 	defer session.Close() //nolint:errcheck
 

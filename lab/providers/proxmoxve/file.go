@@ -41,7 +41,7 @@ func downloadFileType() *resourceType {
 	}
 }
 
-// checkFile wants a checksum with its algorithm, and the other way round.
+// checkFile wants a checksum with its algorithm, and in reverse.
 func checkFile(c *checker, in object) {
 	for name, other := range map[string]string{"checksum": "checksumAlgorithm", "checksumAlgorithm": "checksum"} {
 		if in[name] != nil && in[other] == nil {
