@@ -36,6 +36,8 @@ BACKUPS ?= $(HOME)/.pulumi-backups
 BIN := $(CURDIR)/.bin
 # The policy pack, by the name under which Pulumi finds it without its language host for Go.
 POLICY := $(BIN)/pulumi-analyzer-policy-go
+# The plugin that serves the components to other languages.
+SERVED := $(BIN)/pulumi-resource-talos-proxmox
 POLICY_CONFIG := $(wildcard policy/policy-config.$(STACK).json)
 # Pulumi passes over what a misspelt name in the configuration was to change; the lab checks by itself.
 POLICY_CHECK := $(POLICY) check $(POLICY_CONFIG)
@@ -172,14 +174,14 @@ test-unit: ## develop: Run the tests that need neither the lab nor shells, in un
 	go test $$(go list ./... | grep -v /components/scripts)
 
 .PHONY: test-engine
-test-engine: $(if $(RUN),tools) ## develop: Run the engine tests that RUN names, on the lab: RUN=TestProtection; PROVIDERS=published runs them with the published plugins
+test-engine: $(if $(RUN),tools $(SERVED)) ## develop: Run the engine tests that RUN names, on the lab: RUN=TestProtection; PROVIDERS=published runs them with the published plugins
 	@if [ -z '$(RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi
 	cd lab/engine && go test -count 1 -v -timeout 60m -run '$(RUN)' . -args -providers=$(PROVIDERS)
 
 # The engine's tests wait more than they work. Memory is given for processor time: a tenth of it is garbage collection.
 .PHONY: test
 test: export GOGC = 400
-test: tools ## develop: Run every test but those of secrets-import: specification, Talos knowledge, mocks, and the engine against the lab
+test: tools $(SERVED) ## develop: Run every test but those of secrets-import: specification, Talos knowledge, mocks, and the engine against the lab
 	go test ./...
 	cd lab && go test -timeout 30m -parallel 8 ./...
 	cd lab/engine && go test -timeout 60m -args -providers=published
@@ -242,7 +244,7 @@ fmt: $(BIN)/golangci-lint ## develop: Format the Go code
 	cd lab && $(BIN)/golangci-lint fmt --config ../.golangci.yaml ./...
 
 .PHONY: schema
-schema: ## develop: Generate the JSON schema, the reference of the stack configuration and what a change of it does
+schema: ## develop: Generate the schemas of stack files and of the served components, and the references of both
 	go run ./cmd/specschema
 
 .PHONY: tools
@@ -290,6 +292,10 @@ $(BIN)/secretsimport: tools/secretsimport/go.mod tools/secretsimport/main.go
 $(POLICY): $(GO_FILES)
 	@mkdir -p $(BIN)
 	go build -o $@ ./policy
+
+$(SERVED): $(GO_FILES) $(wildcard cmd/pulumi-resource-talos-proxmox/*.json)
+	@mkdir -p $(BIN)
+	go build -o $@ ./cmd/pulumi-resource-talos-proxmox
 
 $(BIN)/talosctl: tools/go.mod
 	@mkdir -p $(BIN)

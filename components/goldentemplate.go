@@ -50,8 +50,8 @@ type GoldenTemplateArgs struct {
 	Memory int `pulumi:"memory,optional"`
 	// The template's disk in GiB, the least that a machine made from it can have. Default: 20.
 	DiskSize int `pulumi:"diskSize,optional"`
-	// The host's shell, which the template is built in; unused with the source iso.
-	Shell HostShell `pulumi:"shell,optional"`
+	// The host's shell, which the template is built in; unused with the source iso. Default: none.
+	Shell *HostShell `pulumi:"shell,optional"`
 }
 
 // GoldenTemplate is what nodes of one class on one host are made from: a VM template built from a disk image, or the
@@ -181,7 +181,8 @@ func withImage(parameters []scripts.Parameter, volume string) []scripts.Paramete
 func provenanceOf(parameters []scripts.Parameter) string { return parameters[len(parameters)-1].Value }
 
 func (a GoldenTemplateArgs) withDefaults(name string) GoldenTemplateArgs {
-	a.Talos, a.Shell = a.Talos.withDefaults(), a.Shell.withDefaults()
+	a.Talos = a.Talos.withDefaults()
+	a.Shell = new(pointed(a.Shell).withDefaults())
 	setDefault(&a.Name, name)
 	setDefault(&a.Source, SourceImage)
 	setDefault(&a.ImageDatastore, "local")

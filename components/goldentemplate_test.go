@@ -180,7 +180,9 @@ func TestGoldenTemplateIsBuiltAnewOnlyWhenItWouldBeAnother(t *testing.T) {
 	before := trigger("lab", func(*GoldenTemplateArgs) {})
 
 	assert.Equal(t, before, trigger("lab", func(*GoldenTemplateArgs) {}))
-	assert.Equal(t, before, trigger("lab", func(t *GoldenTemplateArgs) { t.Shell.Port = 2222 }), "how its host is reached")
+	assert.Equal(t, before, trigger("lab", func(t *GoldenTemplateArgs) {
+		t.Shell = &HostShell{Address: "127.1.0.12", Port: 2222}
+	}), "how its host is reached")
 
 	for name, change := range map[string]func(*GoldenTemplateArgs){
 		"its version":    func(t *GoldenTemplateArgs) { t.Talos.Version = "v1.12.7" },
@@ -225,7 +227,7 @@ func TestGoldenTemplateUsesThePrivateKeyAsASecret(t *testing.T) {
 		}
 
 		template.Image = image.VolumeID("pve1", "local")
-		template.Shell = HostShell{Address: "127.1.0.11", PrivateKey: pulumi.String("the-private-key")}
+		template.Shell = &HostShell{Address: "127.1.0.11", PrivateKey: pulumi.String("the-private-key")}
 		_, err = NewGoldenTemplate(ctx, "talos-pve1", template)
 
 		return err
@@ -257,7 +259,7 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 			func(a *GoldenTemplateArgs) { a.VMID = 0 }, "vmid: 0 is not a VMID; use 100 or higher, or use the source iso",
 		},
 		"no address of its host": {
-			func(a *GoldenTemplateArgs) { a.Shell.Address = "" },
+			func(a *GoldenTemplateArgs) { a.Shell = nil },
 			`shell.address: "" is not an IP address; use one such as 10.0.0.2`,
 		},
 	} {
@@ -273,7 +275,7 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 				}
 
 				args := plannedTemplate("pve1")
-				args.Image, args.Shell.Address = image.VolumeID("pve1", "local"), "127.1.0.11"
+				args.Image, args.Shell = image.VolumeID("pve1", "local"), &HostShell{Address: "127.1.0.11"}
 				test.change(&args)
 
 				if args.Image != nil {

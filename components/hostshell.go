@@ -27,7 +27,7 @@ type HostShell struct {
 	// key the host shows is taken.
 	HostKey string `pulumi:"hostKey,optional"`
 	// The private key in PEM form, secret. Default: the keys of the SSH agent at SSH_AUTH_SOCK.
-	PrivateKey pulumi.StringPtrInput `pulumi:"privateKey,optional"`
+	PrivateKey pulumi.StringPtrInput `pulumi:"privateKey,optional" provider:"secret"`
 }
 
 func (h HostShell) withDefaults() HostShell {

@@ -32,7 +32,7 @@ type Machine struct {
 	ISO pulumi.StringInput `pulumi:"iso,optional"`
 	// Whether its image answers the QEMU guest agent's calls (siderolabs/qemu-guest-agent). Default: false.
 	Agent bool `pulumi:"agent,optional"`
-	// Default: 2.
+	// Processor cores. Default: 2.
 	Cores int `pulumi:"cores,optional"`
 	// Memory in MiB. Default: 4096.
 	Memory int `pulumi:"memory,optional"`
@@ -150,6 +150,15 @@ func (m Machine) withDefaults() Machine {
 	}
 
 	return m
+}
+
+// pointed is what a pointer points to, or a value without anything stated.
+func pointed[T any](value *T) (found T) {
+	if value != nil {
+		found = *value
+	}
+
+	return found
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -1,9 +1,14 @@
 package components
 
 import (
+	"os"
 	"testing"
 
 	"talos-proxmox/internal/scripttest"
 )
 
-func TestMain(m *testing.M) { scripttest.Main(m) }
+func TestMain(m *testing.M) {
+	_ = os.Setenv("TALOSOPS", os.Args[0]) // nothing here runs it, but it has to be there
+
+	scripttest.Main(m)
+}

@@ -24,7 +24,7 @@ func oneNode(ctx *pulumi.Context) error {
 
 	template, err := components.NewGoldenTemplate(ctx, "talos-pve1", components.GoldenTemplateArgs{
 		Node: "pve1", VMID: 901, Talos: talos, Image: image.VolumeID("pve1", "local"),
-		Shell: components.HostShell{Address: "10.0.0.2"},
+		Shell: &components.HostShell{Address: "10.0.0.2"},
 	})
 	if err != nil {
 		return err
@@ -75,5 +75,25 @@ func TestAClusterOfSomebodyElse(t *testing.T) {
 			assert.Equal(t, "https://10.0.0.10:6443", r.Outputs("one")["endpoint"].StringValue())
 			assert.Equal(t, []string{"one-bootstrap", "one-healthy", "one-marked"}, r.Names(enginetest.LocalCommand))
 		})
+	}
+}
+
+func TestAClusterNeedsTheHelper(t *testing.T) {
+	t.Setenv("TALOSOPS", "/nowhere/talosops")
+
+	for name, program := range map[string]pulumi.RunFunc{
+		"cluster": oneNode,
+		"host": func(ctx *pulumi.Context) error {
+			_, err := components.NewProxmoxHostPrep(ctx, "pve1", components.ProxmoxHostPrepArgs{
+				Node: "pve1", Shell: components.HostShell{Address: "10.0.0.2"},
+			})
+
+			return err
+		},
+	} {
+		r, err := enginetest.Run(enginetest.Options{}, program)
+		require.ErrorContains(t, err, "unable to find talosops", name)
+		require.ErrorContains(t, err, "/nowhere/talosops", name)
+		assert.Empty(t, r.Of(enginetest.VirtualMachine), name)
 	}
 }

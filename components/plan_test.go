@@ -80,7 +80,10 @@ func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (map[string]*Gold
 	for _, t := range all {
 		t.Image = image.VolumeID(t.Node, t.ImageDatastore)
 
-		t.Shell = HostShell{Address: "127.1.0.11", HostKey: "ssh-ed25519 AAAA"}
+		if t.Shell == nil {
+			t.Shell = &HostShell{Address: "127.1.0.11", HostKey: "ssh-ed25519 AAAA"}
+		}
+
 		if made[t.Node], err = NewGoldenTemplate(ctx, "talos-"+t.Node, t); err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package components
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/helper"
 	"talos-proxmox/internal/host"
 	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/request"
@@ -102,7 +104,7 @@ func NewProxmoxHostPrep(
 	ctx *pulumi.Context, name string, args ProxmoxHostPrepArgs, opts ...pulumi.ResourceOption,
 ) (*ProxmoxHostPrep, error) {
 	args = args.withDefaults()
-	if err := args.validate(name); err != nil {
+	if err := errors.Join(args.validate(name), helper.Find(ctx)); err != nil {
 		return nil, err
 	}
 
@@ -142,7 +144,7 @@ func (c *ProxmoxHostPrep) ask(ctx *pulumi.Context, args ProxmoxHostPrepArgs) pul
 		return hostfacts.Request(key, args.stated(stackOwner(ctx)))
 	}).(pulumi.StringOutput)
 	printed := local.RunOutput(ctx, local.RunOutputArgs{
-		Command: pulumi.String(request.Command + "facts"), Stdin: pulumi.ToSecret(stdin).(pulumi.StringOutput),
+		Command: pulumi.String(helper.Command(ctx) + "facts"), Stdin: pulumi.ToSecret(stdin).(pulumi.StringOutput),
 		Logging: local.LoggingNone, AddPreviousOutputInEnv: pulumi.Bool(false),
 	}, pulumi.Parent(c)).Stdout()
 	facts := printed.ApplyT(func(text string) (pulumi.StringOutput, error) {
@@ -240,7 +242,7 @@ func (c *ProxmoxHostPrep) makeSettle(
 	}).(pulumi.StringOutput)
 
 	return local.NewCommand(ctx, name, &local.CommandArgs{
-		Create:                 pulumi.String(request.Command + "settle"),
+		Create:                 pulumi.String(helper.Command(ctx) + "settle"),
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 		Logging:                local.LoggingStderr, // standard output is the facts

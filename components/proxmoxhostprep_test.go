@@ -82,7 +82,7 @@ func TestProxmoxHostPrep(t *testing.T) {
 	require.Equal(t, []string{"pve1-verify"}, r.Names(enginetest.LocalCommand))
 	verify := r.Of(enginetest.LocalCommand)["pve1-verify"]
 	assert.Equal(t, []string{"pve1-apply"}, verify.DependsOn())
-	assert.Equal(t, "${TALOSOPS:-go run ./cmd/talosops} settle", verify.Input("create").StringValue())
+	assert.Equal(t, "${TALOSOPS:-talosops} settle", verify.Input("create").StringValue())
 	require.True(t, verify.Input("stdin").IsSecret())
 
 	var request request.Settle

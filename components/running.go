@@ -11,6 +11,7 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/internal/helper"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 )
@@ -39,7 +40,7 @@ func (c *TalosCluster) runs(ctx *pulumi.Context, name string, question request.W
 		}
 
 		answer := local.RunOutput(ctx, local.RunOutputArgs{
-			Command:                pulumi.String(request.Command + "versions --timeout " + runningTimeout),
+			Command:                pulumi.String(helper.Command(ctx) + "versions --timeout " + runningTimeout),
 			Stdin:                  pulumi.ToSecret(pulumi.String(string(stdin))).(pulumi.StringOutput),
 			Logging:                local.LoggingNone,
 			AddPreviousOutputInEnv: pulumi.Bool(false),

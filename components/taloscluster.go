@@ -1,6 +1,7 @@
 package components
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
@@ -9,6 +10,7 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/cluster"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
+	"talos-proxmox/internal/helper"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 )
@@ -36,9 +38,9 @@ type TalosCluster struct {
 	// The URL of the Kubernetes API.
 	Endpoint pulumi.StringOutput `pulumi:"endpoint"`
 	// The kubeconfig, secret.
-	Kubeconfig pulumi.StringOutput `pulumi:"kubeconfig"`
+	Kubeconfig pulumi.StringOutput `pulumi:"kubeconfig" provider:"secret"`
 	// The talosconfig, secret.
-	Talosconfig pulumi.StringOutput `pulumi:"talosconfig"`
+	Talosconfig pulumi.StringOutput `pulumi:"talosconfig" provider:"secret"`
 	// Addresses by node.
 	Addresses pulumi.StringMapOutput `pulumi:"addresses"`
 	// VMIDs by node.
@@ -71,7 +73,7 @@ func NewTalosCluster(
 	ctx *pulumi.Context, name string, args TalosClusterArgs, opts ...pulumi.ResourceOption,
 ) (*TalosCluster, error) {
 	args, err := args.Checked(name)
-	if err != nil {
+	if err := errors.Join(err, helper.Find(ctx)); err != nil {
 		return nil, err
 	}
 
@@ -127,7 +129,7 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, _ string, args TalosCluste
 		}
 
 		node, err := c.makeNode(ctx, n, TalosNodeArgs{
-			Name: n.Name, Cluster: args.Name, Role: n.Role, Machine: n.Machine, Network: args.Network,
+			Name: n.Name, Cluster: args.Name, Role: n.Role, Machine: n.Machine, Network: &args.Network,
 			Address:       pulumi.String(n.Address),
 			Protect:       args.Protect && n.isControlPlane(),
 			Configuration: configurations[n.Role],

@@ -332,12 +332,12 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 		follows       bool
 	}{
 		"one-bootstrap": {
-			create:  "${TALOSOPS:-go run ./cmd/talosops} bootstrap",
+			create:  "${TALOSOPS:-talosops} bootstrap",
 			stdin:   `{"interval":"500ms",` + controlPlanes + `,"talosconfig":"the-talosconfig"}`,
 			follows: true,
 		},
 		"one-healthy": {
-			create: "${TALOSOPS:-go run ./cmd/talosops} wait",
+			create: "${TALOSOPS:-talosops} wait",
 			stdin: `{` + controlPlanes +
 				`,"workers":[{"name":"one-general-1","address":"127.1.1.20"},{"name":"one-general-2","address":"127.1.1.21"}],` +
 				`"kubernetesVersion":"v1.35.0","versions":[` + strings.Join(
@@ -346,7 +346,7 @@ func TestTalosClusterCallsOfTalosops(t *testing.T) {
 			follows: true,
 		},
 		"one-marked": {
-			create: "${TALOSOPS:-go run ./cmd/talosops} mark",
+			create: "${TALOSOPS:-talosops} mark",
 			stdin: `{` + controlPlanes +
 				`,"marks":[{"node":"one-cp-1"},{"node":"one-cp-2"},{"node":"one-cp-3"},{"node":"one-general-1"},{"node":"one-general-2"}],` +
 				`"kubeconfig":"the-kubeconfig"}`,

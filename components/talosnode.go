@@ -30,12 +30,12 @@ type TalosNodeArgs struct {
 	Role string `pulumi:"role,optional"`
 	// The VM.
 	Machine Machine `pulumi:"machine"`
-	// The network of its first card.
-	Network Network `pulumi:"network,optional"`
+	// The network of its first card. Default: untagged on vmbr0, without a router.
+	Network *Network `pulumi:"network,optional"`
 	// The node's address with its prefix length, 10.0.0.10/24; with DHCP the one that the router reserves.
 	Address pulumi.StringInput `pulumi:"address"`
 	// The generated machine configuration of the node's role, secret: of talos:machine:getConfiguration.
-	Configuration pulumi.StringInput `pulumi:"configuration"`
+	Configuration pulumi.StringInput `pulumi:"configuration" provider:"secret"`
 	// The node's own strategic-merge patches of it, one YAML document each. Default: none.
 	Patches pulumi.StringArrayInput `pulumi:"patches,optional"`
 	// The Talos client configuration of the cluster's secrets; a machine without configuration is reached without it.
@@ -53,7 +53,7 @@ type TalosClient struct {
 	// The client's certificate, base64.
 	ClientCertificate pulumi.StringInput `pulumi:"clientCertificate"`
 	// The client's key, base64, secret.
-	ClientKey pulumi.StringInput `pulumi:"clientKey"`
+	ClientKey pulumi.StringInput `pulumi:"clientKey" provider:"secret"`
 }
 
 func (t TalosClient) configuration() machine.ClientConfigurationInput {
@@ -74,16 +74,22 @@ type turn struct {
 type TalosNode struct {
 	pulumi.ResourceState
 
-	VMID    pulumi.IntOutput    `pulumi:"vmid"`
-	VMName  pulumi.StringOutput `pulumi:"vmName"`
-	Host    pulumi.StringOutput `pulumi:"node"` // the Proxmox host, which Proxmox calls node
+	// The VMID.
+	VMID pulumi.IntOutput `pulumi:"vmid"`
+	// The VM's name.
+	VMName pulumi.StringOutput `pulumi:"vmName"`
+	// The Proxmox host, which Proxmox calls node.
+	Host pulumi.StringOutput `pulumi:"node"`
+	// The node's address.
 	Address pulumi.StringOutput `pulumi:"address"`
-	MAC     pulumi.StringOutput `pulumi:"mac"`
-	// Generation is the machine's own, as [look.Func] says; nil = not known.
+	// The MAC address of the first network card.
+	MAC pulumi.StringOutput `pulumi:"mac"`
+	// Which machine has the VMID, as Proxmox tells machines apart (vmgenid); none where nobody asked, which only the
+	// program of stack files does.
 	Generation pulumi.StringPtrOutput `pulumi:"generation"`
-	// Updates counts the runs that updated the VM; the health gate follows it.
+	// How many runs updated the VM; the health gate follows it.
 	Updates pulumi.IntOutput `pulumi:"updates"`
-	// Remade counts the runs that found another machine than before; the bootstrap follows those of control planes.
+	// How many runs found another machine than before; the bootstrap follows those of control planes.
 	Remade pulumi.IntOutput `pulumi:"remade"`
 
 	vm      *vm.VirtualMachine
@@ -251,7 +257,8 @@ func (a TalosNodeArgs) withDefaults(name string) TalosNodeArgs {
 	setDefault(&a.Name, name)
 	setDefault(&a.Role, RoleWorker)
 	setDefault(&a.AnswersWithin, answersWithin.Seconds())
-	a.Machine, a.Network = a.Machine.withDefaults(), a.Network.withDefaults()
+	a.Machine = a.Machine.withDefaults()
+	a.Network = new(pointed(a.Network).withDefaults())
 
 	return a
 }

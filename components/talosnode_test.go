@@ -118,7 +118,7 @@ func nodeArgs(ctx *pulumi.Context, n ClusterNode, network Network) (TalosNodeArg
 	client := secrets.ClientConfiguration
 
 	return TalosNodeArgs{
-		Name: n.Name, Cluster: "one", Role: n.Role, Machine: n.Machine, Network: network, Address: pulumi.String(n.Address),
+		Name: n.Name, Cluster: "one", Role: n.Role, Machine: n.Machine, Network: &network, Address: pulumi.String(n.Address),
 		Configuration: pulumi.ToSecret(pulumi.String("configuration")).(pulumi.StringOutput),
 		Patches:       pulumi.StringArray{pulumi.String("patch")},
 		Client: TalosClient{
@@ -490,7 +490,7 @@ func TestTalosNodeRefusesWhatCannotWork(t *testing.T) {
 			n := plannedNode(RoleWorker, 0, "pve1")
 			args := TalosNodeArgs{
 				Machine:       n.Machine,
-				Network:       plannedNetwork(),
+				Network:       new(plannedNetwork()),
 				Address:       pulumi.String(n.Address),
 				Configuration: pulumi.String("configuration"),
 			}

@@ -6,6 +6,7 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/internal/helper"
 	"talos-proxmox/internal/request"
 )
 
@@ -38,7 +39,7 @@ func (t talosops) make(ctx *pulumi.Context, name string, opts ...pulumi.Resource
 	}).(pulumi.StringOutput)
 
 	args := &local.CommandArgs{
-		Create:                 pulumi.String(request.Command + t.verb),
+		Create:                 pulumi.String(helper.Command(ctx) + t.verb),
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 	}

@@ -32,7 +32,7 @@ func (d *deployment) templateArgs(t spec.Template, h spec.Host) components.Golde
 		Node: t.Host, VMID: t.VMID, Name: t.Name, Source: string(t.Source), Talos: talosOf(t),
 		Image: d.images[ImageOf(t)].VolumeID(t.Host, t.ImageDatastore), ImageDatastore: t.ImageDatastore,
 		Datastore: t.Datastore, Bridge: t.Bridge, Cores: t.Cores, Memory: t.MemoryMiB, DiskSize: t.DiskGiB,
-		Shell: d.shell(h),
+		Shell: new(d.shell(h)),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
+	"talos-proxmox/internal/helper"
 	"talos-proxmox/internal/look"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
@@ -46,6 +47,8 @@ func Deploy(ctx *pulumi.Context) error { return Program{}.Deploy(ctx) }
 
 // Deploy is [Deploy].
 func (p Program) Deploy(ctx *pulumi.Context) error {
+	ctx = helper.With(ctx, helper.FromSources)
+
 	s, err := readSettings(ctx)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
+	"talos-proxmox/internal/helper"
 	"talos-proxmox/internal/host"
 	"talos-proxmox/internal/hostfacts"
 	"talos-proxmox/internal/request"
@@ -81,7 +82,7 @@ func askHosts(
 	logging, again := local.LoggingNone, false
 
 	result, err := local.Run(ctx, &local.RunArgs{
-		Command:                request.Command + "facts",
+		Command:                helper.Command(ctx) + "facts",
 		Stdin:                  pulumi.StringRef(question),
 		Logging:                &logging,
 		AddPreviousOutputInEnv: &again,

@@ -82,7 +82,7 @@ func componentPage(root string) ([]byte, error) {
 		tables.WriteString("\n| output | type | what it is |\n|---|---|---|\n")
 
 		for _, f := range structures[name].fields {
-			fmt.Fprintf(&tables, "| `%s` | %s | %s |\n", f.name, f.kind, f.means)
+			fmt.Fprintf(&tables, "| `%s` | %s | %s |\n", f.name, f.kind, cell(f.means))
 		}
 	}
 
@@ -128,7 +128,7 @@ func inputTable(tables *strings.Builder, name string, structures map[string]stru
 			otherwise = "none"
 		}
 
-		fmt.Fprintf(tables, "| `%s` | %s | %s | %s | %s |\n", f.name, f.kind, otherwise, f.means, change)
+		fmt.Fprintf(tables, "| `%s` | %s | %s | %s | %s |\n", f.name, f.kind, otherwise, cell(f.means), change)
 	}
 
 	return nil
@@ -197,12 +197,15 @@ func fieldsOf(s *ast.StructType) (fields []field) {
 			read.otherwise, means = found[1], strings.TrimSuffix(means, found[0])
 		}
 
-		read.means = strings.ReplaceAll(means, "|", `\|`)
+		read.means = means
 		fields = append(fields, read)
 	}
 
 	return fields
 }
+
+// cell is a text in a table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
 var linkForm = regexp.MustCompile(`\[(\w+)\]`)
 

@@ -1,6 +1,7 @@
 // Command specschema writes what follows from the configuration types of internal/spec: the JSON schema for editors,
 // docs/schema/stack.schema.json, the tables of keys in docs/configuration.md, and what a change of each does in
-// docs/changing.md; and docs/components.md from the types of components. It runs in the project's root.
+// docs/changing.md; and from the types of components docs/components.md and the schema of the package that serves them.
+// It runs in the project's root.
 package main
 
 import (
@@ -64,8 +65,17 @@ func generate(root string) ([]file, error) {
 		return nil, err
 	}
 
+	served, err := servedSchema(root)
+	if err != nil {
+		return nil, err
+	}
+
 	return []file{
-		{schemaPath, encoded}, {referencePath, reference}, {changingPath, changing}, {componentsPath, components},
+		{schemaPath, encoded},
+		{referencePath, reference},
+		{changingPath, changing},
+		{componentsPath, components},
+		{servedPath, served},
 	}, nil
 }
 

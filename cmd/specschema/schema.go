@@ -150,7 +150,7 @@ func allowSecrets(definition *jsonschema.Schema) {
 	}
 }
 
-func encode(schema *jsonschema.Schema) ([]byte, error) {
+func encode(schema any) ([]byte, error) {
 	var text bytes.Buffer
 
 	encoder := json.NewEncoder(&text)

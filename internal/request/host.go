@@ -57,7 +57,3 @@ type Settle struct {
 	// Machines are the PCI addresses of the GPUs of each machine.
 	Machines [][]string `json:"machines,omitempty"`
 }
-
-// Command is how talosops is called: by TALOSOPS where that names a built one. No path is part of the command, so that
-// the state is the same on every machine that the program runs on.
-const Command = `${TALOSOPS:-go run ./cmd/talosops} `
