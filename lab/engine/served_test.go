@@ -1,0 +1,159 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/served"
+	"talos-proxmox/lab/server"
+)
+
+// plugin is the program that serves the components.
+const plugin = "pulumi-resource-talos-proxmox"
+
+// remote is a component of somebody's SDK, which knows nothing of this project but its schema.
+type remote struct {
+	pulumi.ResourceState
+
+	VMID        pulumi.IntOutput       `pulumi:"vmid"`
+	VolumeIDs   pulumi.StringMapOutput `pulumi:"volumeIds"`
+	Kubeconfig  pulumi.StringOutput    `pulumi:"kubeconfig"`
+	Differences pulumi.StringMapOutput `pulumi:"differences"`
+	Endpoint    pulumi.StringOutput    `pulumi:"endpoint"`
+}
+
+func newRemote(ctx *pulumi.Context, token, name string, inputs pulumi.Map) (*remote, error) {
+	made := &remote{}
+
+	return made, ctx.RegisterRemoteComponentResource(token, name, inputs, made, pulumi.Version(served.Version))
+}
+
+// foreignProgram is a program that has the components from the plugin: a control plane and a worker.
+func foreignProgram(network string, host server.HostConnection, key string) pulumi.RunFunc {
+	talos := pulumi.Map{
+		"version": pulumi.String("v1.12.6"), "extensions": pulumi.StringArray{pulumi.String("qemu-guest-agent")},
+	}
+
+	return func(ctx *pulumi.Context) error {
+		image, err := newRemote(ctx, "talos-proxmox:image:TalosImage", "talos", pulumi.Map{
+			"talos":  talos,
+			"stores": pulumi.Array{pulumi.Map{"node": pulumi.String(host.Name), "datastore": pulumi.String("local")}},
+		})
+		if err != nil {
+			return err
+		}
+
+		template, err := newRemote(ctx, "talos-proxmox:template:GoldenTemplate", "talos-pve1", pulumi.Map{
+			"node": pulumi.String(host.Name), "vmid": pulumi.Int(901), "talos": talos,
+			"image": image.VolumeIDs.MapIndex(pulumi.String(host.Name + "/local")),
+			"shell": pulumi.Map{
+				"address": pulumi.String(host.Address), "port": pulumi.Int(host.Port), "hostKey": pulumi.String(host.HostKey),
+				"privateKey": pulumi.ToSecret(pulumi.String(key)),
+			},
+		})
+		if err != nil {
+			return err
+		}
+
+		node := func(name, role, address, mac string, vmid int) pulumi.Map {
+			return pulumi.Map{
+				"name": pulumi.String(name), "role": pulumi.String(role), "address": pulumi.String(network + address),
+				"talos": talos, "machine": pulumi.Map{
+					"node": pulumi.String(host.Name), "vmid": pulumi.Int(vmid), "mac": pulumi.String(mac), "template": template.VMID,
+				},
+			}
+		}
+
+		cluster, err := newRemote(ctx, "talos-proxmox:cluster:TalosCluster", "one", pulumi.Map{
+			"network": pulumi.Map{
+				"cidr": pulumi.String(network + ".1.0/24"), "gateway": pulumi.String(network + ".1.1"),
+				"dns": pulumi.StringArray{pulumi.String(network + ".1.1")},
+			},
+			"nodes": pulumi.Array{
+				node("one-cp-1", "controlplane", ".1.10/24", "02:00:00:00:0a:00", 2000),
+				node("one-worker-1", "worker", ".1.20/24", "02:00:00:00:0b:00", 3000),
+			},
+			"factoryUrl": pulumi.String("https://factory.talos.dev"),
+		})
+		if err != nil {
+			return err
+		}
+
+		ctx.Export("kubeconfig", cluster.Kubeconfig)
+		ctx.Export("differences", cluster.Differences)
+
+		return nil
+	}
+}
+
+// TestServedComponents has a program of another language make a cluster: nothing of it comes from this project but the
+// plugin, which the engine starts.
+func TestServedComponents(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	w.installServed()
+
+	connection, err := w.lab.Connection()
+	require.NoError(t, err)
+
+	w.options.Program = foreignProgram(w.network, connection.Hosts[0], connection.PrivateKey)
+
+	const none = "config: {}\n"
+
+	done := w.up(none)
+	assert.Contains(t, done.named("create"), "TalosCluster one")
+	assert.Equal(t, map[string]int{"one-cp-1": 2000, "one-worker-1": 3000}, w.machines())
+	w.requireRunning(2)
+	assert.Empty(t, w.outputs()["differences"].Value)
+	assert.Contains(t, w.outputs()["kubeconfig"].Value, "client-key-data")
+	assert.True(t, w.outputs()["kubeconfig"].Secret)
+
+	assert.Contains(t, w.dependenciesOf(none, "one-worker-1-vm"), "talos-pve1-build", "clones go before their template")
+
+	assert.Empty(t, w.up(none, optup.ExpectNoChanges()))
+
+	w.destroy(none)
+	w.requireEmpty()
+}
+
+// dependenciesOf are the names of the resources that a resource of the state depends on.
+func (w *world) dependenciesOf(stack, name string) (names []string) {
+	w.t.Helper()
+
+	var document struct {
+		Deployment apitype.DeploymentV3 `json:"deployment"`
+	}
+	require.NoError(w.t, json.Unmarshal([]byte(w.state(stack)), &document))
+
+	for _, r := range document.Deployment.Resources {
+		if r.URN.Name() == name {
+			for _, dependency := range r.Dependencies {
+				names = append(names, dependency.Name())
+			}
+		}
+	}
+
+	return names
+}
+
+// installServed lays the plugin where engines find it.
+func (w *world) installServed() {
+	w.t.Helper()
+
+	built, err := filepath.Abs(filepath.Join(project, ".bin", plugin))
+	require.NoError(w.t, err)
+	require.FileExists(w.t, built, "`make test` builds it")
+
+	folder := filepath.Join(w.dir, "pulumi", "plugins", "resource-"+served.Name+"-v"+served.Version)
+	require.NoError(w.t, os.MkdirAll(folder, 0o700))
+	require.NoError(w.t, os.Symlink(built, filepath.Join(folder, plugin)))
+}
