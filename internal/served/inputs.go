@@ -111,11 +111,11 @@ func (c *check) value(path string, value resource.PropertyValue, kind reflect.Ty
 
 	switch {
 	case value.IsSecret() || value.IsOutput() && value.OutputValue().Secret:
-		c.add(path, "is a secret, which is not kept as one here; state it in plain text")
+		c.add(path, "is a secret, which is not kept as one here; use it in plain text")
 	case value.IsComputed() || value.IsOutput() && !value.OutputValue().Known:
-		c.add(path, "is not known before something else is made; state a plain value: what is registered follows from it")
+		c.add(path, "is not known before something else is made; use a plain value: what is registered follows from it")
 	case value.IsOutput(): // of another resource, but known: only the order of the run could follow from it
-		c.add(path, "is an output of another resource; state a plain value: what is registered follows from it")
+		c.add(path, "is an output of another resource; use a plain value: what is registered follows from it")
 	case kind.Kind() == reflect.Struct && value.IsObject():
 		return resource.NewProperty(c.object(path+".", value.ObjectValue(), kind))
 	case kind.Kind() == reflect.Slice && value.IsArray():
@@ -159,6 +159,6 @@ func (c *check) leaf(path string, value resource.PropertyValue, kind reflect.Typ
 	}
 
 	if !fits {
-		c.add(path, "is of type %s; state %s", value.TypeString(), wanted)
+		c.add(path, "is of type %s; use %s", value.TypeString(), wanted)
 	}
 }

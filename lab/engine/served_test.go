@@ -117,7 +117,7 @@ func TestServedComponents(t *testing.T) {
 	assert.Contains(t, w.outputs()["kubeconfig"].Value, "client-key-data")
 	assert.True(t, w.outputs()["kubeconfig"].Secret)
 
-	assert.Contains(t, w.dependenciesOf(none, "one-worker-1-vm"), "talos-pve1-build", "clones go before their template")
+	assert.Contains(t, w.dependenciesOf(none, "one-worker-1-vm"), "talos-pve1", "clones go before their template")
 
 	assert.Empty(t, w.up(none, optup.ExpectNoChanges()))
 
