@@ -20,8 +20,8 @@ func Run(schema string) error {
 	})
 }
 
-// server is a provider that makes components by the SDK itself: pulumi-go-provider loses the aliases of a component, and
-// registers its outputs a second time, which the engine refuses.
+// server is a provider that makes components by the SDK itself: pulumi-go-provider loses the aliases of a component,
+// and registers its outputs a second time, which the engine refuses.
 type server struct {
 	pulumirpc.ResourceProviderServer
 
