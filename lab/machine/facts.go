@@ -5,6 +5,7 @@ import (
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 
+	"talos-proxmox/lab/machine/nodes"
 	"talos-proxmox/lab/machine/resources"
 	"talos-proxmox/lab/machine/services"
 )
@@ -104,9 +105,10 @@ func (m *machine) clusterFacts() resources.Cluster {
 }
 
 func (m *machine) kubernetesFacts() resources.Kubernetes {
+	wanted := nodes.Wanted(m.config, m.extensions, m.cordoned)
 	facts := resources.Kubernetes{
 		Config: m.config, Hostname: m.hostname, NodeIP: m.net.Node,
-		Labels: m.talosLabels(), Taints: m.talosTaints(), Applied: m.applied, StaticPods: map[string]map[string]any{},
+		Labels: wanted.Labels, Taints: wanted.Taints, Applied: m.applied, StaticPods: map[string]map[string]any{},
 	}
 
 	if e := m.etcdOfNode(); e != nil {

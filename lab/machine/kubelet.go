@@ -11,6 +11,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	corev1 "k8s.io/api/core/v1"
 
+	"talos-proxmox/lab/machine/nodes"
 	"talos-proxmox/lab/machine/pods"
 	"talos-proxmox/lab/machine/services"
 )
@@ -30,24 +31,22 @@ type kubeletState struct {
 
 // kubeNode is a Node object as etcd keeps it.
 type kubeNode struct {
-	Name          string            `json:"name"`
-	UID           string            `json:"uid"`
-	Revision      uint64            `json:"revision,omitempty"` // of its last change
-	Created       time.Time         `json:"created"`
-	VMID          int               `json:"vmid"`
-	Labels        map[string]string `json:"labels,omitempty"`
-	Annotations   map[string]string `json:"annotations,omitempty"`
-	Taints        []corev1.Taint    `json:"taints,omitempty"`
-	Unschedulable bool              `json:"unschedulable,omitempty"`
-	Address       netip.Addr        `json:"address"`
-	Kubelet       string            `json:"kubelet"`
-	Talos         string            `json:"talos"`
-	Arch          string            `json:"arch"`
-	MachineID     string            `json:"machineId,omitempty"`
-	Cores         int               `json:"cores"`
-	MemoryMiB     int               `json:"memoryMiB"`
-	DiskBytes     int64             `json:"diskBytes"`
-	ControlPlane  bool              `json:"controlPlane,omitempty"`
+	nodes.Marks
+
+	Name         string     `json:"name"`
+	UID          string     `json:"uid"`
+	Revision     uint64     `json:"revision,omitempty"` // of its last change
+	Created      time.Time  `json:"created"`
+	VMID         int        `json:"vmid"`
+	Address      netip.Addr `json:"address"`
+	Kubelet      string     `json:"kubelet"`
+	Talos        string     `json:"talos"`
+	Arch         string     `json:"arch"`
+	MachineID    string     `json:"machineId,omitempty"`
+	Cores        int        `json:"cores"`
+	MemoryMiB    int        `json:"memoryMiB"`
+	DiskBytes    int64      `json:"diskBytes"`
+	ControlPlane bool       `json:"controlPlane,omitempty"`
 	// CNI says that pods have a network; nodes without one are not ready.
 	CNI bool `json:"cni"`
 	// ready is what a real API server says of the node; the model finds it out.
@@ -100,7 +99,7 @@ func (m *machine) awaitNodeIP(ctx context.Context) bool {
 
 // register creates or updates the Node object; false when the kubelet cannot. The caller holds the lock.
 func (m *machine) register(e *etcd) bool {
-	taints, err := m.registrationTaints()
+	taints, err := nodes.RegistrationTaints(m.config)
 	if err != nil {
 		m.refuseKubelet(err.Error())
 
@@ -108,7 +107,8 @@ func (m *machine) register(e *etcd) bool {
 	}
 
 	node := kubeNode{
-		Name: m.hostname, UID: uuid.NewString(), Created: time.Now().UTC().Truncate(time.Second), Taints: taints,
+		Name: m.hostname, UID: uuid.NewString(), Created: time.Now().UTC().Truncate(time.Second),
+		Marks: nodes.Marks{Taints: taints},
 	}
 	if known := e.nodes[m.hostname]; known != nil {
 		node = *known

@@ -8,6 +8,7 @@ import (
 
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/kubelet"
+	"talos-proxmox/lab/machine/nodes"
 )
 
 // kubeletHost shows a machine to its kubelet. It implements kubelet.Machine.
@@ -102,7 +103,7 @@ func (h kubeletHost) Registration() (map[string]string, []corev1.Taint, error) {
 	h.k.m.ms.mu.Lock()
 	defer h.k.m.ms.mu.Unlock()
 
-	taints, err := h.k.m.registrationTaints()
+	taints, err := nodes.RegistrationTaints(h.k.m.config)
 
 	return h.k.m.kubeletLabels(), taints, err
 }
@@ -161,15 +162,14 @@ func (h kubeletHost) Want(n *corev1.Node) bool {
 		return false
 	}
 
-	current := observed(n)
+	current := nodes.Of(n)
 	next := m.wantedNode(current)
 
-	if sameNode(current, &next) {
+	if current.Same(next) {
 		return false
 	}
 
-	n.Labels, n.Annotations, n.Spec.Taints = next.Labels, next.Annotations, next.Taints
-	n.Spec.Unschedulable = next.Unschedulable
+	next.Put(n)
 
 	return true
 }

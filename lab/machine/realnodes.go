@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"talos-proxmox/lab/machine/nodes"
 )
 
 // observeNodes keeps what is known of the cluster's nodes as the API server has them.
@@ -95,9 +97,8 @@ func observed(n *corev1.Node) *kubeNode {
 	revision, _ := strconv.ParseUint(n.ResourceVersion, 10, 64) // every revision of etcd is a number
 
 	node := &kubeNode{
-		Name: n.Name, UID: string(n.UID), Revision: revision, Created: n.CreationTimestamp.Time, Labels: n.Labels,
-		Annotations: n.Annotations,
-		Taints:      n.Spec.Taints, Unschedulable: n.Spec.Unschedulable, podNetwork: n.Spec.PodCIDR,
+		Name: n.Name, UID: string(n.UID), Revision: revision, Created: n.CreationTimestamp.Time,
+		Marks: nodes.Of(n), podNetwork: n.Spec.PodCIDR,
 		Kubelet: n.Status.NodeInfo.KubeletVersion, Arch: n.Status.NodeInfo.Architecture,
 		ready: &corev1.NodeCondition{Status: corev1.ConditionUnknown},
 	}

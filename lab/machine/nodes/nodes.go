@@ -1,0 +1,304 @@
+// Package nodes says what Talos and the kubelet make of a Node object: labels, annotations, taints and the cordon, and
+// what of that the API server refuses.
+package nodes
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/kubelet"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	kubeletapis "k8s.io/kubelet/pkg/apis"
+
+	"talos-proxmox/lab/machine/kernel"
+)
+
+// Marks are what of a Node object Talos and others change.
+type Marks struct {
+	Labels        map[string]string `json:"labels,omitempty"`
+	Annotations   map[string]string `json:"annotations,omitempty"`
+	Taints        []corev1.Taint    `json:"taints,omitempty"`
+	Unschedulable bool              `json:"unschedulable,omitempty"`
+}
+
+// Of are those of a Node object.
+func Of(n *corev1.Node) Marks {
+	return Marks{
+		Labels: n.Labels, Annotations: n.Annotations, Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable,
+	}
+}
+
+// Put gives them to a Node object.
+func (a Marks) Put(n *corev1.Node) {
+	n.Labels, n.Annotations, n.Spec.Taints, n.Spec.Unschedulable = a.Labels, a.Annotations, a.Taints, a.Unschedulable
+}
+
+// uninitialized is the taint of a node that waits for the cloud controller manager.
+const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+
+// RegistrationTaints are what the kubelet registers its node with: those of its configuration, and the control plane's,
+// so that no pod is faster than Talos.
+func RegistrationTaints(cfg config.Config) ([]corev1.Taint, error) {
+	extra := cfg.Machine().Kubelet().ExtraConfig()
+
+	for _, field := range kubelet.ProtectedConfigurationFields {
+		if _, stated := extra[field]; stated {
+			return nil, fmt.Errorf("error creating kubelet configuration: field %q can't be overridden", field)
+		}
+	}
+
+	var configuration kubeletconfig.KubeletConfiguration
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(
+		extra, &configuration, true,
+	); err != nil {
+		return nil, fmt.Errorf(
+			"error creating kubelet configuration: error unmarshalling extra kubelet configuration: %w", err,
+		)
+	}
+
+	taints := slices.Clone(configuration.RegisterWithTaints)
+
+	controlPlane := func(t corev1.Taint) bool { return t.Key == constants.LabelNodeRoleControlPlane }
+	if cfg.Machine().Type().IsControlPlane() && !cfg.Cluster().ScheduleOnControlPlanes() &&
+		!slices.ContainsFunc(taints, controlPlane) {
+		taints = append(taints, corev1.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule})
+	}
+
+	if cfg.Cluster().ExternalCloudProvider().Enabled() {
+		taints = append(taints, corev1.Taint{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule})
+	}
+
+	return taints, nil
+}
+
+// Wishes are what Talos wants of its node.
+type Wishes struct {
+	Labels, Annotations map[string]string
+	Taints              []corev1.Taint
+	// Cordoned says that the machine goes down.
+	Cordoned bool
+}
+
+// Wanted are the wishes of a configuration, on a system with extensions.
+func Wanted(cfg config.Config, extensions []kernel.Extension, cordoned bool) Wishes {
+	return Wishes{
+		Labels: labels(cfg, extensions), Annotations: cfg.Machine().NodeAnnotations(), Taints: taints(cfg),
+		Cordoned: cordoned,
+	}
+}
+
+func labels(cfg config.Config, extensions []kernel.Extension) map[string]string {
+	wanted := maps.Clone(cfg.Machine().NodeLabels())
+	if wanted == nil {
+		wanted = map[string]string{}
+	}
+
+	if cfg.Machine().Type().IsControlPlane() {
+		wanted[constants.LabelNodeRoleControlPlane] = ""
+	}
+
+	for _, e := range extensions {
+		wanted[constants.K8sExtensionPrefix+e.Name] = e.Version
+	}
+
+	return wanted
+}
+
+// taints are those that Talos wants its node to have, by key: one for each.
+func taints(cfg config.Config) []corev1.Taint {
+	byKey := map[string]corev1.Taint{}
+
+	if cfg.Machine().Type().IsControlPlane() && !cfg.Cluster().ScheduleOnControlPlanes() {
+		byKey[constants.LabelNodeRoleControlPlane] = corev1.Taint{
+			Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule,
+		}
+	}
+
+	for key, text := range cfg.Machine().NodeTaints() {
+		value, effect, found := strings.Cut(text, ":")
+		if !found {
+			value, effect = "", text
+		}
+
+		byKey[key] = corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
+	}
+
+	list := make([]corev1.Taint, 0, len(byKey))
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		list = append(list, byKey[key])
+	}
+
+	return list
+}
+
+// Same says whether two states of a node differ in nothing that Talos applies.
+func (a Marks) Same(b Marks) bool {
+	return a.Unschedulable == b.Unschedulable && maps.Equal(a.Labels, b.Labels) &&
+		maps.Equal(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.Taints, b.Taints)
+}
+
+// With is the node as Talos wants it. Talos takes over what is not there yet or has its value already, and removes what
+// it owns; anything else it leaves.
+func (a Marks) With(w Wishes) Marks {
+	next := a
+	next.Labels, next.Annotations, next.Taints = copied(a.Labels), copied(a.Annotations), slices.Clone(a.Taints)
+
+	ownLabels := owned(next.Annotations, constants.AnnotationOwnedLabels)
+	ownAnnotations := owned(next.Annotations, constants.AnnotationOwnedAnnotations)
+	ownTaints := owned(next.Annotations, constants.AnnotationOwnedTaints)
+
+	takeOver(next.Labels, ownLabels, w.Labels)
+	takeOver(next.Annotations, ownAnnotations, w.Annotations)
+	next.Taints = takeOverTaints(next.Taints, ownTaints, w.Taints)
+
+	next.cordon(w.Cordoned)
+
+	remember(next.Annotations, constants.AnnotationOwnedLabels, ownLabels)
+	remember(next.Annotations, constants.AnnotationOwnedAnnotations, ownAnnotations)
+	remember(next.Annotations, constants.AnnotationOwnedTaints, ownTaints)
+
+	return next
+}
+
+// cordon marks a node of a machine that goes down; Talos lifts its own cordon only, which has its annotation.
+func (a *Marks) cordon(wanted bool) {
+	_, ours := a.Annotations[constants.AnnotationCordonedKey]
+
+	switch {
+	case wanted && !a.Unschedulable:
+		a.Unschedulable = true
+		a.Annotations[constants.AnnotationCordonedKey] = constants.AnnotationCordonedValue
+	case !wanted && a.Unschedulable && ours:
+		a.Unschedulable = false
+		delete(a.Annotations, constants.AnnotationCordonedKey)
+	}
+}
+
+// Refusal judges a change of a worker's Node by its machine as the NodeRestriction admission plugin does: on workers
+// Talos has the kubelet's identity, which taints its node at registration and never afterwards, and touches no labels
+// of kubernetes.io and k8s.io but those meant for it.
+func Refusal(name string, before, after Marks) string {
+	forbidden := fmt.Sprintf("nodes %q is forbidden: ", name)
+
+	if !equality.Semantic.DeepEqual(before.Taints, after.Taints) {
+		return forbidden + fmt.Sprintf("node %q is not allowed to modify taints", name)
+	}
+
+	changed := map[string]bool{}
+
+	both := copied(before.Labels)
+	maps.Copy(both, after.Labels)
+
+	for key := range both {
+		old, was := before.Labels[key]
+		now, is := after.Labels[key]
+		changed[key] = (was != is || old != now) && restrictedLabel(key)
+	}
+
+	maps.DeleteFunc(changed, func(_ string, is bool) bool { return !is })
+
+	if len(changed) > 0 {
+		return forbidden + "is not allowed to modify labels: " + strings.Join(slices.Sorted(maps.Keys(changed)), ", ")
+	}
+
+	return ""
+}
+
+// restrictedLabel says whether NodeRestriction keeps a label from kubelets.
+func restrictedLabel(key string) bool {
+	prefix, _, found := strings.Cut(key, "/")
+	within := func(domain string) bool { return found && (prefix == domain || strings.HasSuffix(prefix, "."+domain)) }
+
+	return within(corev1.LabelNamespaceNodeRestriction) ||
+		(within("kubernetes.io") || within("k8s.io")) && !kubeletapis.IsKubeletLabel(key)
+}
+
+// owned reads what Talos has noted as its own in an annotation of the node.
+func owned(annotations map[string]string, key string) map[string]bool {
+	var list []string
+
+	_ = json.Unmarshal([]byte(annotations[key]), &list) // only Talos writes it
+
+	set := map[string]bool{}
+	for _, name := range list {
+		set[name] = true
+	}
+
+	return set
+}
+
+func remember(annotations map[string]string, key string, set map[string]bool) {
+	if len(set) == 0 {
+		delete(annotations, key)
+
+		return
+	}
+
+	text, _ := json.Marshal(slices.Sorted(maps.Keys(set))) // names always encode
+	annotations[key] = string(text)
+}
+
+// takeOver sets the wanted values but those that are someone else's, and removes the owned ones that are not wanted
+// any more.
+func takeOver(values map[string]string, own map[string]bool, wanted map[string]string) {
+	for key, value := range wanted {
+		have, exists := values[key]
+		if exists && have != value && !own[key] {
+			continue
+		}
+
+		values[key], own[key] = value, true
+	}
+
+	for key := range own {
+		if _, stays := wanted[key]; !stays {
+			delete(values, key)
+			delete(own, key)
+		}
+	}
+}
+
+// takeOverTaints does the same for taints, which Talos knows by their key.
+func takeOverTaints(taints []corev1.Taint, own map[string]bool, wanted []corev1.Taint) []corev1.Taint {
+	byKey := func(key string) func(corev1.Taint) bool { return func(t corev1.Taint) bool { return t.Key == key } }
+
+	for _, t := range wanted {
+		i := slices.IndexFunc(taints, byKey(t.Key))
+
+		switch {
+		case i < 0:
+			taints = append(taints, t)
+		case taints[i].Value == t.Value && taints[i].Effect == t.Effect: // it keeps the time at which it was added
+		case !own[t.Key]:
+			continue
+		default:
+			taints[i] = t
+		}
+
+		own[t.Key] = true
+	}
+
+	return slices.DeleteFunc(taints, func(t corev1.Taint) bool {
+		gone := own[t.Key] && !slices.ContainsFunc(wanted, byKey(t.Key))
+		if gone {
+			delete(own, t.Key)
+		}
+
+		return gone
+	})
+}
+
+func copied(values map[string]string) map[string]string {
+	result := map[string]string{}
+	maps.Copy(result, values)
+
+	return result
+}
