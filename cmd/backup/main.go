@@ -120,7 +120,7 @@ func newRestore(f *flags) *cobra.Command {
 		Long: `Restores etcd of a cluster whose etcd has lost its majority or its data, from a snapshot that ` +
 			"`backup etcd`" + ` or talosctl took. It refuses while etcd is healthy; see talosops restore --help for what it does
 to which machine. What was written after the snapshot is lost. It asks for the cluster's name; it may be interrupted and
-repeated. Run no pulumi up meanwhile, and one afterwards.`,
+repeated. Do not run pulumi up in the meantime; run it afterwards.`,
 		Example: "  backup restore prod ~/.pulumi-backups/prod-home-etcd-20261122T030000Z.age --identities key.txt",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

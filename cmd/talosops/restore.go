@@ -33,8 +33,8 @@ It refuses while etcd is healthy. The snapshot is decrypted and checked before a
 What was written after the snapshot is lost. Nodes and pods reconcile by themselves afterwards.
 
 confirm must be the cluster's name. An interrupted restore may be repeated: it resumes at what it finds, and says that
-etcd is healthy once the cluster has begun from the snapshot. No pulumi up may run meanwhile: it would begin a new,
-empty cluster as soon as no control plane has data.
+etcd is healthy once the cluster has begun from the snapshot. Do not run pulumi up in the meantime: it would start a
+new, empty cluster as soon as no control plane has data.
 
 The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted. The result
 is one line of JSON on standard output.`
