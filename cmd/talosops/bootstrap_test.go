@@ -253,35 +253,32 @@ func TestBootstrapIsBounded(t *testing.T) {
 		asked  int
 	}{
 		"the first one does not answer": {
-			func(c *youngCluster) { c.down["127.0.9.1"] = errors.New("connection refused") },
-			[]string{"1 of 3 checks are open:\n  cp-1: etcd: Talos does not answer on 127.0.9.1: connection refused\n"},
-			0,
+			change: func(c *youngCluster) { c.down["127.0.9.1"] = errors.New("connection refused") },
+			wants:  []string{"1 of 3 checks are open:\n  cp-1: etcd: Talos does not answer on 127.0.9.1: connection refused\n"},
 		},
 		"another one may hold the cluster": {
-			func(c *youngCluster) { c.down["127.0.9.2"] = errors.New("no route to host") },
-			[]string{
+			change: func(c *youngCluster) { c.down["127.0.9.2"] = errors.New("no route to host") },
+			wants: []string{
 				"1 of 3 checks are open:\n  cp-2: etcd: Talos does not answer on 127.0.9.2: no route to host\n",
 				"take one that is gone for good out of the configuration",
 			},
-			0,
 		},
 		"another one does not tell": {
-			func(c *youngCluster) { c.noData["127.0.9.2"] = errors.New("permission denied") },
-			[]string{"cp-2: etcd: does not tell whether it has data of etcd: permission denied"},
-			0,
+			change: func(c *youngCluster) { c.noData["127.0.9.2"] = errors.New("permission denied") },
+			wants:  []string{"cp-2: etcd: does not tell whether it has data of etcd: permission denied"},
 		},
 		"etcd runs, and no one knows where": {
-			func(c *youngCluster) { c.state["127.0.9.3"] = "Running" },
-			[]string{"cp-3: etcd: is running, and lists no members"},
-			0,
+			change: func(c *youngCluster) { c.state["127.0.9.3"] = "Running" },
+			wants:  []string{"cp-3: etcd: is running, and lists no members"},
 		},
 		"a control plane that has no etcd": {
-			func(c *youngCluster) { c.state["127.0.9.3"] = "" }, []string{"cp-3: etcd: has not started"}, 0,
+			change: func(c *youngCluster) { c.state["127.0.9.3"] = "" },
+			wants:  []string{"cp-3: etcd: has not started"},
 		},
 		"etcd does not start": {
-			func(c *youngCluster) { c.starts = true },
-			[]string{" checks are open:\n  cp-1: etcd: is bootstrapped and starts\n"},
-			1,
+			change: func(c *youngCluster) { c.starts = true },
+			wants:  []string{" checks are open:\n  cp-1: etcd: is bootstrapped and starts\n"},
+			asked:  1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -312,13 +309,19 @@ func TestBootstrapOverRealConnections(t *testing.T) {
 		first, second *talosNode
 		requests      int
 	}{
-		"a new cluster": {&talosNode{waits: true}, &talosNode{waits: true}, 1},
+		"a new cluster": {first: &talosNode{waits: true}, second: &talosNode{waits: true}, requests: 1},
 		"a cluster without data directories": {
-			&talosNode{waits: true, missing: true}, &talosNode{waits: true, missing: true}, 1,
+			first:    &talosNode{waits: true, missing: true},
+			second:   &talosNode{waits: true, missing: true},
+			requests: 1,
 		},
-		"a first control plane with data":     {&talosNode{}, &talosNode{waits: true}, 0},
-		"a first control plane that is new":   {&talosNode{waits: true}, &talosNode{}, 0},
-		"data that came between the requests": {&talosNode{waits: true, refuses: true}, &talosNode{waits: true}, 1},
+		"a first control plane with data":   {first: &talosNode{}, second: &talosNode{waits: true}},
+		"a first control plane that is new": {first: &talosNode{waits: true}, second: &talosNode{}},
+		"data that came between the requests": {
+			first:    &talosNode{waits: true, refuses: true},
+			second:   &talosNode{waits: true},
+			requests: 1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -382,7 +385,7 @@ func TestBootstrapReportsABadRequest(t *testing.T) {
 		wants []string
 	}{
 		"everything at once": {
-			&bootstrapRequest{
+			req: &bootstrapRequest{
 				Bootstrap: request.Bootstrap{
 					Common: request.Common{
 						Timeout:       "soon",
@@ -390,29 +393,28 @@ func TestBootstrapReportsABadRequest(t *testing.T) {
 					},
 				},
 			},
-			nil,
-			[]string{
+			wants: []string{
 				"the request has 4 problems", `timeout: "soon"`, "talosconfig: it is not",
 				`controlPlanes[0].address: "127.0.9.1/24"`, `controlPlanes[1].name: "cp-1" is already`,
 			},
 		},
 		"no control plane": {
-			&bootstrapRequest{Bootstrap: request.Bootstrap{Talosconfig: newAuthority(t).talosconfig(t)}}, nil,
-			[]string{"controlPlanes: is missing"},
+			req:   &bootstrapRequest{Bootstrap: request.Bootstrap{Talosconfig: newAuthority(t).talosconfig(t)}},
+			wants: []string{"controlPlanes: is missing"},
 		},
 		"the request of the gate": {
-			&waitRequest{Wait: request.Wait{Kubeconfig: "a"}}, nil,
-			[]string{`unknown field "kubeconfig"`, "see talosops bootstrap --help"},
+			req:   &waitRequest{Wait: request.Wait{Kubeconfig: "a"}},
+			wants: []string{`unknown field "kubeconfig"`, "see talosops bootstrap --help"},
 		},
 		"no time": {
-			&bootstrapRequest{
+			req: &bootstrapRequest{
 				Bootstrap: request.Bootstrap{
 					Talosconfig: newAuthority(t).talosconfig(t),
 					Common:      request.Common{ControlPlanes: []node{{Name: "cp-1", Address: "127.0.9.1"}}},
 				},
 			},
-			[]string{"--timeout", "-1s"},
-			[]string{"timeout: must be greater than zero (got -1s)"},
+			args:  []string{"--timeout", "-1s"},
+			wants: []string{"timeout: must be greater than zero (got -1s)"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -95,11 +95,19 @@ func TestJudgeNode(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct{ node, version, want string }{
-		"registered and Ready":       {"cp-1", "v1.35.0", ""},
-		"registered without a CNI":   {"cp-2", "", ""},
-		"another version of kubelet": {"cp-2", "v1.35.0", "runs kubelet v1.34.0 instead of v1.35.0"},
-		"no version of kubelet":      {"cp-3", "v1.35.0", "runs kubelet of an unknown version instead of v1.35.0"},
-		"not registered":             {"w-1", "v1.35.0", "is not registered"},
+		"registered and Ready":     {node: "cp-1", version: "v1.35.0"},
+		"registered without a CNI": {node: "cp-2"},
+		"another version of kubelet": {
+			node:    "cp-2",
+			version: "v1.35.0",
+			want:    "runs kubelet v1.34.0 instead of v1.35.0",
+		},
+		"no version of kubelet": {
+			node:    "cp-3",
+			version: "v1.35.0",
+			want:    "runs kubelet of an unknown version instead of v1.35.0",
+		},
+		"not registered": {node: "w-1", version: "v1.35.0", want: "is not registered"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -100,35 +100,57 @@ func TestFactsOfHostsThatDoNotAnswer(t *testing.T) {
 		says   string
 	}{
 		"another host key": {
-			prints("{}"), func(h *sshHost) { h.HostKey = otherKey }, "shows another host key than the configured one",
+			answer: prints("{}"),
+			change: func(h *sshHost) { h.HostKey = otherKey },
+			says:   "shows another host key than the configured one",
 		},
-		"any host key, as configured": {prints("{}"), func(h *sshHost) {
-			h.HostKey, h.AcceptAnyHostKey = "", true
-		}, ""},
+		"any host key, as configured": {
+			answer: prints("{}"),
+			change: func(h *sshHost) {
+				h.HostKey, h.AcceptAnyHostKey = "", true
+			},
+		},
 		"the wrong private key": {
-			prints("{}"), func(h *sshHost) { *h = *startHost(t, "pve1", otherKey, prints("{}")) },
-			"does not let root in with this key: add its public half to ~/.ssh/authorized_keys",
+			answer: prints("{}"),
+			change: func(h *sshHost) { *h = *startHost(t, "pve1", otherKey, prints("{}")) },
+			says:   "does not let root in with this key: add its public half to ~/.ssh/authorized_keys",
 		},
-		"nothing listens": {prints("{}"), func(h *sshHost) { h.Port = 1 }, "does not answer at 127.0.0.1:1"},
-		"a handshake that breaks off": {prints("{}"), func(h *sshHost) {
-			h.mutex.Lock()
-			defer h.mutex.Unlock()
+		"nothing listens": {
+			answer: prints("{}"),
+			change: func(h *sshHost) { h.Port = 1 },
+			says:   "does not answer at 127.0.0.1:1",
+		},
+		"a handshake that breaks off": {
+			answer: prints("{}"),
+			change: func(h *sshHost) {
+				h.mutex.Lock()
+				defer h.mutex.Unlock()
 
-			h.refuses = true
-		}, "unable to log in to pve1 at 127.0.0.1"},
-		"a connection that breaks": {
-			func(string, string) (string, string, int) { return "", "", -1 }, func(*sshHost) {}, "the connection was lost",
+				h.refuses = true
+			},
+			says: "unable to log in to pve1 at 127.0.0.1",
 		},
-		"a script that fails": {func(string, string) (string, string, int) {
-			return "", "some noise\nerror: one thing\nerror: another\nmore noise\n", 1
-		}, func(*sshHost) {}, "pve1 says: one thing; another"},
+		"a connection that breaks": {
+			answer: func(string, string) (string, string, int) { return "", "", -1 },
+			change: func(*sshHost) {},
+			says:   "the connection was lost",
+		},
+		"a script that fails": {
+			answer: func(string, string) (string, string, int) {
+				return "", "some noise\nerror: one thing\nerror: another\nmore noise\n", 1
+			},
+			change: func(*sshHost) {},
+			says:   "pve1 says: one thing; another",
+		},
 		"a shell that greets": {
-			prints("Welcome!\n{}"), func(*sshHost) {},
-			"pve1 printed no facts but something else: does its login shell print text of its own?",
+			answer: prints("Welcome!\n{}"),
+			change: func(*sshHost) {},
+			says:   "pve1 printed no facts but something else: does its login shell print text of its own?",
 		},
 		"no flock": {
-			func(string, string) (string, string, int) { return "", "bash: flock: command not found\n", 127 }, func(*sshHost) {},
-			"pve1 says: bash: flock: command not found",
+			answer: func(string, string) (string, string, int) { return "", "bash: flock: command not found\n", 127 },
+			change: func(*sshHost) {},
+			says:   "pve1 says: bash: flock: command not found",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

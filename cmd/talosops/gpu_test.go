@@ -47,85 +47,86 @@ func TestGateNamesTheMissingLinkOfAGPU(t *testing.T) {
 		offers bool // although the link is missing
 	}{
 		"no device": {
-			machine(func(m *gpuMachine) { m.Devices, m.Modules = nil, nil }),
-			"the machine has no NVIDIA PCI device: see that its VM has the card's PCI mapping", false,
+			change: machine(func(m *gpuMachine) { m.Devices, m.Modules = nil, nil }),
+			want:   "the machine has no NVIDIA PCI device: see that its VM has the card's PCI mapping",
 		},
 		"no kernel modules in the image": {
-			machine(func(m *gpuMachine) { delete(m.Extensions, openModules+"production") }),
-			"the machine's image has no NVIDIA kernel modules: make its template from a schematic", false,
+			change: machine(func(m *gpuMachine) { delete(m.Extensions, openModules+"production") }),
+			want:   "the machine's image has no NVIDIA kernel modules: make its template from a schematic",
 		},
 		"modules of the wrong flavour": {
-			machine(func(m *gpuMachine) {
+			change: machine(func(m *gpuMachine) {
 				m.Modules, m.Driver = nil, []string{"installed in this system requires use of the NVIDIA open kernel modules."}
 			}),
-			"refuses the GPU (installed in this system requires use of the NVIDIA open kernel modules.): take the flavour and track",
-			false,
+			want: "refuses the GPU (installed in this system requires use of the NVIDIA open kernel modules.): take the flavour and track",
 		},
 		"modules and toolkit of different tracks": {
-			machine(func(m *gpuMachine) {
+			change: machine(func(m *gpuMachine) {
 				delete(m.Extensions, containerToolkit+"production")
 				m.Extensions[containerToolkit+"lts"] = "580.105.08-v1.12.6"
 			}),
-			"is of driver 570.195.03 and nvidia-container-toolkit-lts of driver 580.105.08: take both from the same track",
-			false,
+			want: "is of driver 570.195.03 and nvidia-container-toolkit-lts of driver 580.105.08: take both from the same track",
 		},
 		"modules that are not loaded": {
-			machine(func(m *gpuMachine) { m.Modules = nil }),
-			"the kernel module nvidia is not loaded: list nvidia, nvidia_uvm, nvidia_drm and nvidia_modeset", false,
+			change: machine(func(m *gpuMachine) { m.Modules = nil }),
+			want:   "the kernel module nvidia is not loaded: list nvidia, nvidia_uvm, nvidia_drm and nvidia_modeset",
 		},
 		"no CUDA on a node that offers GPUs": {
-			machine(func(m *gpuMachine) { m.Modules = m.Modules[:1] }), "the kernel module nvidia_uvm is not loaded", true,
+			change: machine(func(m *gpuMachine) { m.Modules = m.Modules[:1] }),
+			want:   "the kernel module nvidia_uvm is not loaded",
+			offers: true,
 		},
 		"no toolkit": {
-			machine(func(m *gpuMachine) { delete(m.Extensions, containerToolkit+"production") }),
-			"the machine's image has no NVIDIA container toolkit", false,
+			change: machine(func(m *gpuMachine) { delete(m.Extensions, containerToolkit+"production") }),
+			want:   "the machine's image has no NVIDIA container toolkit",
 		},
 		"no RuntimeClass": {
-			func(_ *waitRequest, c *fakeCluster) { c.gpus.HasClass = false },
-			`the cluster has no RuntimeClass "nvidia": create it with handler nvidia`, false,
+			change: func(_ *waitRequest, c *fakeCluster) { c.gpus.HasClass = false },
+			want:   `the cluster has no RuntimeClass "nvidia": create it with handler nvidia`,
 		},
 		"a RuntimeClass of another runtime": {
-			func(_ *waitRequest, c *fakeCluster) { c.gpus.Handler = "runc" }, `the RuntimeClass "nvidia" has the handler "runc"`,
-			false,
+			change: func(_ *waitRequest, c *fakeCluster) { c.gpus.Handler = "runc" },
+			want:   `the RuntimeClass "nvidia" has the handler "runc"`,
 		},
 		"no device plugin": {
-			func(_ *waitRequest, c *fakeCluster) { c.gpus.Plugins, c.gpus.Pods = nil, nil },
-			"the cluster has no NVIDIA device plugin", false,
+			change: func(_ *waitRequest, c *fakeCluster) { c.gpus.Plugins, c.gpus.Pods = nil, nil },
+			want:   "the cluster has no NVIDIA device plugin",
 		},
 		"a device plugin that is not for the node": {
-			func(_ *waitRequest, c *fakeCluster) { c.gpus.Pods = nil },
-			"gpu/plugin has no pod on the node: compare its nodeSelector, affinity and tolerations", false,
+			change: func(_ *waitRequest, c *fakeCluster) { c.gpus.Pods = nil },
+			want:   "gpu/plugin has no pod on the node: compare its nodeSelector, affinity and tolerations",
 		},
 		"a device plugin whose pod is refused": {
-			func(_ *waitRequest, c *fakeCluster) {
+			change: func(_ *waitRequest, c *fakeCluster) {
 				c.gpus.Pods, c.gpus.Warnings = nil, []string{"violates PodSecurity"}
 			},
-			"gpu/plugin has no pod on the node: violates PodSecurity", false,
+			want: "gpu/plugin has no pod on the node: violates PodSecurity",
 		},
 		"a device plugin's pod that crashes": {
-			func(_ *waitRequest, c *fakeCluster) {
+			change: func(_ *waitRequest, c *fakeCluster) {
 				c.gpus.Pods = []gpuPod{{Name: "gpu/plugin-1", Reason: "CrashLoopBackOff (driver not loaded)"}}
 			},
-			"pod gpu/plugin-1 does not run: CrashLoopBackOff (driver not loaded)", false,
+			want: "pod gpu/plugin-1 does not run: CrashLoopBackOff (driver not loaded)",
 		},
 		"fewer GPUs than expected": {
-			func(r *waitRequest, c *fakeCluster) {
+			change: func(r *waitRequest, c *fakeCluster) {
 				r.GPUs[0].Count, c.nodesL[3].Allocatable[defaultGPUResource] = 8, "2"
 			},
-			"offers 2 instead of 8 of nvidia.com/gpu, although its device plugin gpu/plugin-1 runs: the machine has 1 NVIDIA devices",
-			true,
+			want:   "offers 2 instead of 8 of nvidia.com/gpu, although its device plugin gpu/plugin-1 runs: the machine has 1 NVIDIA devices",
+			offers: true,
 		},
 		"another resource": {
-			func(r *waitRequest, _ *fakeCluster) { r.GPUs[0].Resource = "nvidia.com/gpu.shared" },
-			"offers 0 instead of 2 of nvidia.com/gpu.shared", true,
+			change: func(r *waitRequest, _ *fakeCluster) { r.GPUs[0].Resource = "nvidia.com/gpu.shared" },
+			want:   "offers 0 instead of 2 of nvidia.com/gpu.shared",
+			offers: true,
 		},
 		"a machine that does not answer": {
-			func(_ *waitRequest, c *fakeCluster) { c.down["gpu 127.0.9.4"] = errors.New("no route to host") },
-			"Talos does not answer on 127.0.9.4: no route to host", false,
+			change: func(_ *waitRequest, c *fakeCluster) { c.down["gpu 127.0.9.4"] = errors.New("no route to host") },
+			want:   "Talos does not answer on 127.0.9.4: no route to host",
 		},
 		"a cluster that does not answer": {
-			func(_ *waitRequest, c *fakeCluster) { c.gpusErr = errors.New("403 Forbidden") },
-			"the Kubernetes API does not tell what its device plugin does: 403 Forbidden", false,
+			change: func(_ *waitRequest, c *fakeCluster) { c.gpusErr = errors.New("403 Forbidden") },
+			want:   "the Kubernetes API does not tell what its device plugin does: 403 Forbidden",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,56 +45,64 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 		note   string
 	}{
 		"nothing is set, and nothing was": {
-			nodeObject(t, map[string]string{"theirs": "y"}, nil, theirs), marks{}, "", "up to date",
+			node:   nodeObject(t, map[string]string{"theirs": "y"}, nil, theirs),
+			stated: marks{},
+			note:   "up to date",
 		},
 		"all is there and known": {
-			nodeObject(t, tier, remembered, notReady, dedicated),
-			marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
-			"", "up to date",
+			node:   nodeObject(t, tier, remembered, notReady, dedicated),
+			stated: marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
+			note:   "up to date",
 		},
 		"a node that registered with all of it": {
-			nodeObject(t, tier, nil, dedicated),
-			marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
-			`{"metadata":{"annotations":{"talos-proxmox/labels":"[\"tier\"]","talos-proxmox/taints":"[\"dedicated:NoSchedule\"]"}}}`,
-			"up to date",
+			node:   nodeObject(t, tier, nil, dedicated),
+			stated: marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
+			patch:  `{"metadata":{"annotations":{"talos-proxmox/labels":"[\"tier\"]","talos-proxmox/taints":"[\"dedicated:NoSchedule\"]"}}}`,
+			note:   "up to date",
 		},
 		"a node that runs and lacks it": {
-			nodeObject(t, nil, nil, notReady),
-			marks{Labels: map[string]string{"tier": "db", "empty": ""}, Taints: []taint{db, {Key: "a", Effect: "NoExecute"}}},
-			`{"metadata":{"labels":{"tier":"db","empty":""},"annotations":{"talos-proxmox/labels":"[\"empty\",\"tier\"]","talos-proxmox/taints":"[\"a:NoExecute\",\"dedicated:NoSchedule\"]"}},` +
+			node:   nodeObject(t, nil, nil, notReady),
+			stated: marks{
+				Labels: map[string]string{"tier": "db", "empty": ""},
+				Taints: []taint{db, {Key: "a", Effect: "NoExecute"}},
+			},
+			patch: `{"metadata":{"labels":{"tier":"db","empty":""},"annotations":{"talos-proxmox/labels":"[\"empty\",\"tier\"]","talos-proxmox/taints":"[\"a:NoExecute\",\"dedicated:NoSchedule\"]"}},` +
 				`"spec":{"taints":[` + notReady + `,` + dedicated + `,{"key":"a","effect":"NoExecute"}]}}`,
-			"2 labels set, 2 taints set",
+			note: "2 labels set, 2 taints set",
 		},
 		"other values": {
-			nodeObject(t, tier, remembered, dedicated, theirs),
-			marks{
+			node: nodeObject(t, tier, remembered, dedicated, theirs),
+			stated: marks{
 				Labels: map[string]string{"tier": "web"}, Taints: []taint{{Key: "dedicated", Value: "web", Effect: "NoSchedule"}},
 			},
-			`{"metadata":{"labels":{"tier":"web"}},"spec":{"taints":[{"key":"dedicated","value":"web","effect":"NoSchedule"},` +
+			patch: `{"metadata":{"labels":{"tier":"web"}},"spec":{"taints":[{"key":"dedicated","value":"web","effect":"NoSchedule"},` +
 				theirs + `]}}`,
-			"1 label set, 1 taint set",
+			note: "1 label set, 1 taint set",
 		},
 		"another effect is another taint": {
-			nodeObject(t, tier, remembered, dedicated),
-			marks{
+			node: nodeObject(t, tier, remembered, dedicated),
+			stated: marks{
 				Labels: map[string]string{"tier": "db"}, Taints: []taint{{Key: "dedicated", Value: "db", Effect: "NoExecute"}},
 			},
-			`{"metadata":{"annotations":{"talos-proxmox/taints":"[\"dedicated:NoExecute\"]"}},"spec":{"taints":[{"key":"dedicated","value":"db","effect":"NoExecute"}]}}`,
-			"1 taint set, 1 taint removed",
+			patch: `{"metadata":{"annotations":{"talos-proxmox/taints":"[\"dedicated:NoExecute\"]"}},"spec":{"taints":[{"key":"dedicated","value":"db","effect":"NoExecute"}]}}`,
+			note:  "1 taint set, 1 taint removed",
 		},
 		"no longer set": {
-			nodeObject(t, tier, remembered, theirs, dedicated, notReady),
-			marks{},
-			`{"metadata":{"labels":{"tier":null},"annotations":{"talos-proxmox/labels":null,"talos-proxmox/taints":null}},"spec":{"taints":[` + theirs + `,` + notReady + `]}}`,
-			"1 label removed, 1 taint removed",
+			node:   nodeObject(t, tier, remembered, theirs, dedicated, notReady),
+			stated: marks{},
+			patch:  `{"metadata":{"labels":{"tier":null},"annotations":{"talos-proxmox/labels":null,"talos-proxmox/taints":null}},"spec":{"taints":[` + theirs + `,` + notReady + `]}}`,
+			note:   "1 label removed, 1 taint removed",
 		},
 		"no longer set, and gone already": {
-			nodeObject(t, nil, remembered),
-			marks{},
-			`{"metadata":{"annotations":{"talos-proxmox/labels":null,"talos-proxmox/taints":null}}}`, "up to date",
+			node:   nodeObject(t, nil, remembered),
+			stated: marks{},
+			patch:  `{"metadata":{"annotations":{"talos-proxmox/labels":null,"talos-proxmox/taints":null}}}`,
+			note:   "up to date",
 		},
 		"a note that someone spoilt": {
-			nodeObject(t, tier, map[string]string{labelsAnnotation: "tier"}), marks{}, "", "up to date",
+			node:   nodeObject(t, tier, map[string]string{labelsAnnotation: "tier"}),
+			stated: marks{},
+			note:   "up to date",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,28 +81,43 @@ func TestSettleWithoutAReboot(t *testing.T) {
 		change func(*settleRequest)
 		says   string // the error; empty = none
 	}{
-		"a host that is ready": {asIs, func(*settleRequest) {}, ""},
+		"a host that is ready": {facts: asIs, change: func(*settleRequest) {}},
 		"another host": {
-			func(f *host.Facts) { f.System.Hostname, f.System.Node = "pve2", "pve2" }, rebooting,
-			"pve1.address: 10.0.0.2 is not pve1: the own name of the host that answers there is pve2, and Proxmox VE knows it as pve2",
+			facts:  func(f *host.Facts) { f.System.Hostname, f.System.Node = "pve2", "pve2" },
+			change: rebooting,
+			says:   "pve1.address: 10.0.0.2 is not pve1: the own name of the host that answers there is pve2, and Proxmox VE knows it as pve2",
 		},
-		"a reboot is pending": {pendingReboot, func(*settleRequest) {}, "pve1 cannot give its GPUs to machines yet:\n  the kernel runs without iommu=pt\nreboot it when it suits, then run this again"},
-		"a reboot is pending while machines run": {func(f *host.Facts) {
-			pendingReboot(f)
-			f.Machines = []host.Guest{{VMID: "101", Status: "running"}}
-		}, func(*settleRequest) {}, "reboot it when it suits (101 run on it), then run this again"},
-		"a reboot is pending that nothing needs": {pendingReboot, func(r *settleRequest) { r.Required = false }, ""},
+		"a reboot is pending": {
+			facts:  pendingReboot,
+			change: func(*settleRequest) {},
+			says:   "pve1 cannot give its GPUs to machines yet:\n  the kernel runs without iommu=pt\nreboot it when it suits, then run this again",
+		},
+		"a reboot is pending while machines run": {
+			facts: func(f *host.Facts) {
+				pendingReboot(f)
+				f.Machines = []host.Guest{{VMID: "101", Status: "running"}}
+			},
+			change: func(*settleRequest) {},
+			says:   "reboot it when it suits (101 run on it), then run this again",
+		},
+		"a reboot is pending that nothing needs": {
+			facts:  pendingReboot,
+			change: func(r *settleRequest) { r.Required = false },
+		},
 		"a reboot that came did not help": {
-			func(f *host.Facts) { pendingReboot(f); f.Prep.ChangedInBoot = "boot-1" }, func(*settleRequest) {},
-			"the host was rebooted since its last change, and that did not help: was another kernel or boot entry started?",
+			facts:  func(f *host.Facts) { pendingReboot(f); f.Prep.ChangedInBoot = "boot-1" },
+			change: func(*settleRequest) {},
+			says:   "the host was rebooted since its last change, and that did not help: was another kernel or boot entry started?",
 		},
 		"a group that is shared": {
-			func(f *host.Facts) { f.Devices[0].Group = "12" }, func(*settleRequest) {},
-			"shares IOMMU group 12 with 0000:00:17.0 SATA controller: AMD FCH (driver ahci)",
+			facts:  func(f *host.Facts) { f.Devices[0].Group = "12" },
+			change: func(*settleRequest) {},
+			says:   "shares IOMMU group 12 with 0000:00:17.0 SATA controller: AMD FCH (driver ahci)",
 		},
 		"a GPU that is bound by the host, not prepared": {
-			func(f *host.Facts) { f.Devices[1].Driver = "nouveau" }, func(r *settleRequest) { r.Prepared = false },
-			"0000:01:00.0 on pve1 is bound to nouveau",
+			facts:  func(f *host.Facts) { f.Devices[1].Driver = "nouveau" },
+			change: func(r *settleRequest) { r.Prepared = false },
+			says:   "0000:01:00.0 on pve1 is bound to nouveau",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,25 +178,24 @@ func TestSettleRebootsOnlyWhereItMayAndHelps(t *testing.T) {
 		says   string // progress
 		fails  string
 	}{
-		"nothing is pending": {asIs, reply{}, []string{"facts"}, "", ""},
+		"nothing is pending": {facts: asIs, reboot: reply{}, calls: []string{"facts"}},
 		"machines run": {
-			pendingReboot,
-			reply{printed: "busy 101 102 \n"},
-			[]string{"facts", "reboot"},
-			"pve1 is not rebooted: 101, 102 run on it; shut them down and run this again", "",
+			facts:  pendingReboot,
+			reboot: reply{printed: "busy 101 102 \n"},
+			calls:  []string{"facts", "reboot"},
+			says:   "pve1 is not rebooted: 101, 102 run on it; shut them down and run this again",
 		},
 		"a reboot came in vain": {
-			func(f *host.Facts) { pendingReboot(f); f.Prep.ChangedInBoot = "boot-1" },
-			reply{},
-			[]string{"facts"},
-			"pve1 was rebooted since its last change, which did not help", "",
+			facts:  func(f *host.Facts) { pendingReboot(f); f.Prep.ChangedInBoot = "boot-1" },
+			reboot: reply{},
+			calls:  []string{"facts"},
+			says:   "pve1 was rebooted since its last change, which did not help",
 		},
 		"the host refuses": {
-			pendingReboot,
-			reply{err: errors.New("pve1 says: qm list failed")},
-			[]string{"facts", "reboot"},
-			"",
-			"pve1 says: qm list failed",
+			facts:  pendingReboot,
+			reboot: reply{err: errors.New("pve1 says: qm list failed")},
+			calls:  []string{"facts", "reboot"},
+			fails:  "pve1 says: qm list failed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

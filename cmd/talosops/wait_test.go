@@ -156,7 +156,7 @@ func TestWaitReportsABadRequest(t *testing.T) {
 		want   []string
 	}{
 		"everything at once": {
-			func(r *waitRequest) {
+			change: func(r *waitRequest) {
 				*r = waitRequest{Wait: request.Wait{
 					Common:      request.Common{Timeout: "soon", Interval: "2"},
 					Talosconfig: "contexts: " + secret,
@@ -167,8 +167,7 @@ func TestWaitReportsABadRequest(t *testing.T) {
 					Versions: []request.Versions{{Node: "w-2"}},
 				}}
 			},
-			nil,
-			[]string{
+			want: []string{
 				"the request has 10 problems", `versions[0].node: "w-2" is none of`, `timeout: "soon"`, `interval: "2"`,
 				"talosconfig: it is not", "kubeconfig: it is not", "controlPlanes: is missing",
 				`workers[0].address: "127.0.9.4/24"`, "workers[1].name: is missing", `workers[2].name: "w-1" is already at workers[0]`,
@@ -176,41 +175,44 @@ func TestWaitReportsABadRequest(t *testing.T) {
 			},
 		},
 		"a talosconfig without the context it names": {
-			func(r *waitRequest) { r.Talosconfig = "context: a\ncontexts: {}\n" }, nil, []string{"talosconfig: it is not"},
+			change: func(r *waitRequest) { r.Talosconfig = "context: a\ncontexts: {}\n" },
+			want:   []string{"talosconfig: it is not"},
 		},
 		"a talosconfig without a certificate": {
-			func(r *waitRequest) {
+			change: func(r *waitRequest) {
 				r.Talosconfig = "context: a\ncontexts:\n  a:\n    ca: " + secret + "\n    crt: " + secret + "\n    key: " + secret +
 					"\n"
 			},
-			nil,
-			[]string{"talosconfig: it is not"},
+			want: []string{"talosconfig: it is not"},
 		},
 		"a kubeconfig without TLS": {
-			func(r *waitRequest) { r.Kubeconfig = kubernetes.kubeconfig(t, "http://"+testVIP+":6443") }, nil,
-			[]string{"kubeconfig: it is not"},
+			change: func(r *waitRequest) { r.Kubeconfig = kubernetes.kubeconfig(t, "http://"+testVIP+":6443") },
+			want:   []string{"kubeconfig: it is not"},
 		},
 		"a kubeconfig with a broken key": {
-			func(r *waitRequest) {
+			change: func(r *waitRequest) {
 				r.Kubeconfig = strings.Replace(r.Kubeconfig, "client-key-data: ", "client-key-data: "+secret, 1)
-			}, nil, []string{"kubeconfig: it is not"},
+			},
+			want: []string{"kubeconfig: it is not"},
 		},
 		"a kubeconfig without its user": {
-			func(r *waitRequest) {
+			change: func(r *waitRequest) {
 				r.Kubeconfig = strings.Replace(r.Kubeconfig, "user: admin@test", "user: nobody", 1)
-			}, nil, []string{"kubeconfig: it is not"},
+			},
+			want: []string{"kubeconfig: it is not"},
 		},
 		"a kubeconfig without base64": {
-			func(r *waitRequest) {
+			change: func(r *waitRequest) {
 				r.Kubeconfig = strings.Replace(r.Kubeconfig, "client-key-data: ", "client-key-data: '%'#", 1)
-			}, nil, []string{"kubeconfig: it is not"},
+			},
+			want: []string{"kubeconfig: it is not"},
 		},
 		"no time": {
-			func(*waitRequest) {},
-			[]string{"--timeout", "0s", "--interval", "-1s"},
-			[]string{"timeout: must be greater than zero (got 0s)", "interval: must be greater than zero (got -1s)"},
+			change: func(*waitRequest) {},
+			args:   []string{"--timeout", "0s", "--interval", "-1s"},
+			want:   []string{"timeout: must be greater than zero (got 0s)", "interval: must be greater than zero (got -1s)"},
 		},
-		"an argument": {func(*waitRequest) {}, []string{"now"}, []string{`unknown command "now"`}},
+		"an argument": {change: func(*waitRequest) {}, args: []string{"now"}, want: []string{`unknown command "now"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -76,24 +76,32 @@ func TestHowPulumiHandsValuesOver(t *testing.T) {
 	good := changed(t, nil)
 	for name, c := range map[string]struct{ key, text, want string }{
 		"a text comes without quotes": {
-			"protect", "yes", `protect: "yes" is text where a boolean belongs; write true or false, without quotes`,
+			key:  "protect",
+			text: "yes",
+			want: `protect: "yes" is text where a boolean belongs; write true or false, without quotes`,
 		},
 		"broken JSON is a text": {
-			"hosts", `[{"name":`,
-			`hosts: "[{\"name\":" is text where a list belongs; write it as a list with - before each entry`,
+			key:  "hosts",
+			text: `[{"name":`,
+			want: `hosts: "[{\"name\":" is text where a list belongs; write it as a list with - before each entry`,
 		},
 		"two JSON values are a text": {
-			"clusters", `[] []`, `clusters: "[] []" is text where a list belongs; write it as a list with - before each entry`,
+			key:  "clusters",
+			text: `[] []`,
+			want: `clusters: "[] []" is text where a list belongs; write it as a list with - before each entry`,
 		},
-		"an empty value is none":        {"protect", " ", ""},
-		"null is none":                  {"protect", "null", ""},
-		"the SSH key is someone else's": {"sshPrivateKey", "-----BEGIN OPENSSH PRIVATE KEY-----", ""},
+		"an empty value is none":        {key: "protect", text: " "},
+		"null is none":                  {key: "protect", text: "null"},
+		"the SSH key is someone else's": {key: "sshPrivateKey", text: "-----BEGIN OPENSSH PRIVATE KEY-----"},
 		"long values are cut": {
-			"protect", `"` + fmt.Sprintf("%0200d", 7) + `"`,
-			`protect: "` + fmt.Sprintf("%079d", 0) + `… is text where a boolean belongs; write true or false, without quotes`,
+			key:  "protect",
+			text: `"` + fmt.Sprintf("%0200d", 7) + `"`,
+			want: `protect: "` + fmt.Sprintf("%079d", 0) + `… is text where a boolean belongs; write true or false, without quotes`,
 		},
 		"a key of another case is unknown": {
-			"Protect", "true", "Protect: is not a key of the configuration; did you mean protect?",
+			key:  "Protect",
+			text: "true",
+			want: "Protect: is not a key of the configuration; did you mean protect?",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,28 +191,31 @@ func TestKubernetesOwnNetworks(t *testing.T) {
 		set            map[string]any
 		pods, services string
 	}{
-		"as Talos has them": {nil, "10.244.0.0/16", "10.96.0.0/12"},
+		"as Talos has them": {pods: "10.244.0.0/16", services: "10.96.0.0/12"},
 		"where the machines are in the network of services": {
-			map[string]any{
+			set: map[string]any{
 				"clusters[0].network": map[string]any{"cidr": "10.100.0.0/16"}, "clusters[0].serviceCidr": "10.43.0.0/16",
 			},
-			"10.244.0.0/16", "10.43.0.0/16",
+			pods:     "10.244.0.0/16",
+			services: "10.43.0.0/16",
 		},
 		"the smallest": {
-			map[string]any{"clusters[0].podCidr": "10.42.0.0/21", "clusters[0].serviceCidr": "10.42.8.0/28"},
-			"10.42.0.0/21",
-			"10.42.8.0/28",
+			set:      map[string]any{"clusters[0].podCidr": "10.42.0.0/21", "clusters[0].serviceCidr": "10.42.8.0/28"},
+			pods:     "10.42.0.0/21",
+			services: "10.42.8.0/28",
 		},
 		"smaller, with smaller parts": {
-			map[string]any{
+			set: map[string]any{
 				"clusters[0].podCidr": "10.42.0.0/23",
 				"clusters[0].patches": []any{"cluster: {controllerManager: {extraArgs: {node-cidr-mask-size-ipv4: \"26\"}}}"},
-			}, "10.42.0.0/23", "10.96.0.0/12",
+			},
+			pods:     "10.42.0.0/23",
+			services: "10.96.0.0/12",
 		},
 		"a card that asks by DHCP": {
-			map[string]any{"clusters[0].workers[0].extraNICs": []any{map[string]any{"bridge": "vmbr1"}}},
-			"10.244.0.0/16",
-			"10.96.0.0/12",
+			set:      map[string]any{"clusters[0].workers[0].extraNICs": []any{map[string]any{"bridge": "vmbr1"}}},
+			pods:     "10.244.0.0/16",
+			services: "10.96.0.0/12",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
