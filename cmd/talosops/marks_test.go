@@ -61,7 +61,7 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 			note:   "up to date",
 		},
 		"a node that runs and lacks it": {
-			node:   nodeObject(t, nil, nil, notReady),
+			node: nodeObject(t, nil, nil, notReady),
 			stated: marks{
 				Labels: map[string]string{"tier": "db", "empty": ""},
 				Taints: []taint{db, {Key: "a", Effect: "NoExecute"}},
