@@ -72,9 +72,9 @@ type recovery struct {
 	gone     bool // there is no state, since it was being written for the first time
 }
 
-// Run recovers the stack: it repairs a half-written state of a file backend, ends plugins that the dead run left on this
-// machine, unlocks the stack, waits until Proxmox has ended what it does for the pending creations, removes what they
-// made, and takes the pending operations off the state. It can be repeated at any time.
+// Run recovers the stack: it repairs a half-written state of a file backend, ends plugins that the dead run left on
+// this machine, unlocks the stack, waits until Proxmox has ended what it does for the pending creations, removes what
+// they made, and takes the pending operations off the state. It can be repeated at any time.
 func Run(ctx context.Context, o Options) error {
 	if o.Poll == 0 {
 		o.Poll = defaultPoll

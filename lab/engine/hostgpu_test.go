@@ -12,8 +12,8 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// gpuMachine is a stack file with a GPU worker on pve1, whose preparation reboots as configured, and one control plane on
-// pve2.
+// gpuMachine is a stack file with a GPU worker on pve1, whose preparation reboots as configured, and one control plane
+// on pve2.
 func (w *world) gpuMachine(t *testing.T, reboot string) string {
 	t.Helper()
 
