@@ -208,7 +208,7 @@ func TestAnUpThatTheMachinesBelie(t *testing.T) {
 			o := configured(t, "test", document)
 			o.Preview = true
 			_, err = enginetest.Run(o, Program{Transport: tc.api}.Deploy)
-			require.NoError(t, err, "what a preview plans is not there yet")
+			require.NoError(t, err, "what a preview plans does not exist yet")
 		})
 	}
 }

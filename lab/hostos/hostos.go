@@ -93,7 +93,7 @@ func plain(text string) []string {
 	return list
 }
 
-// Furnish installs what is not there yet, and makes the boot images of a new disk.
+// Furnish installs what is missing, and makes the boot images of a new disk.
 func (s *System) Furnish(h datacentre.Host) error {
 	d, err := s.disk(h.Name)
 	if err != nil {

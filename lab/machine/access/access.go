@@ -119,7 +119,7 @@ type stream struct {
 func (s stream) Context() context.Context { return s.ctx }
 
 // Authorize returns server options that find the caller's roles and refuse what they do not allow. Without a table
-// every method is let through.
+// every method is allowed.
 func Authorize(find func(context.Context) role.Set, table map[string]role.Set) []grpc.ServerOption {
 	check := func(ctx context.Context, method string) (context.Context, error) {
 		roles := find(ctx)

@@ -145,7 +145,7 @@ func (a Marks) Same(b Marks) bool {
 		maps.Equal(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.Taints, b.Taints)
 }
 
-// With is the node as Talos wants it. Talos takes over what is not there yet or has its value already, and removes what
+// With is the node as Talos wants it. Talos takes over what is missing or has its value already, and removes what
 // it owns; anything else it leaves.
 func (a Marks) With(w Wishes) Marks {
 	next := a

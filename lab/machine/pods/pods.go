@@ -35,7 +35,7 @@ type Crash struct {
 	Code            int
 }
 
-// creating is a pod whose container is not there yet.
+// creating is a pod whose container does not exist yet.
 func creating(warning, details string) State {
 	return State{Reason: "ContainerCreating", Warning: warning, Details: details}
 }

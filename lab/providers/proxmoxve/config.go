@@ -46,7 +46,7 @@ var environment = map[string]string{ //nolint:gosec // names of variables
 	"insecure": "PROXMOX_VE_INSECURE", "minTls": "PROXMOX_VE_MIN_TLS",
 }
 
-// checkConfig refuses settings without effect here. Keys that the engine adds itself are let through.
+// checkConfig refuses settings without effect here. Keys that the engine adds itself pass.
 func (s *server) checkConfig(_ context.Context, req p.CheckRequest) (p.CheckResponse, error) {
 	c := &checker{}
 	as := configuration()

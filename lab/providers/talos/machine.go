@@ -37,7 +37,7 @@ type target struct {
 }
 
 // call runs an operation on the machine with the client that fits its mode: in maintenance mode anyone may ask for its
-// disks, and no certificate is known there yet.
+// disks, and it knows no certificate of a client yet.
 func (t target) call(ctx context.Context, operation func(context.Context, *client.Client) error) error {
 	nodeCtx := client.WithNode(ctx, t.node)
 
