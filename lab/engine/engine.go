@@ -163,10 +163,9 @@ func (e *Engine) environment() (map[string]string, error) {
 	trust, err := e.trust()
 
 	return map[string]string{
-		"PULUMI_BACKEND_URL":                            "file://" + filepath.Join(e.o.Dir, stateFolder),
-		"PULUMI_CONFIG_PASSPHRASE_FILE":                 filepath.Join(e.o.Dir, passphraseFile),
-		"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION":   "true",
-		"PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true", // of the state after every step, which nobody reads here
+		"PULUMI_BACKEND_URL":                          "file://" + filepath.Join(e.o.Dir, stateFolder),
+		"PULUMI_CONFIG_PASSPHRASE_FILE":               filepath.Join(e.o.Dir, passphraseFile),
+		"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
 		"TALOSOPS":    e.o.TalosOps,
 		trustVariable: trust,
 	}, err
