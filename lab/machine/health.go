@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/services"
 )
 
@@ -47,7 +48,7 @@ var healthChecks = []healthCheck{
 	{"all nodes to finish boot sequence", (*healthRun).booted, nil},
 	{"all k8s nodes to report", (*healthRun).reported, nil},
 	{"all control plane static pods to be running", (*healthRun).staticPods, nil},
-	{"all control plane components to be ready", (*healthRun).staticPods, staticPodNames},
+	{"all control plane components to be ready", (*healthRun).staticPods, controlplane.StaticPods()},
 	{"all k8s nodes to report ready", (*healthRun).ready, nil},
 	{"kube-proxy to report ready", (*healthRun).ready, []string{"kube-proxy"}},
 	{"coredns to report ready", (*healthRun).ready, []string{"kube-dns"}},
@@ -272,7 +273,7 @@ func (h *healthRun) reported() string {
 func (h *healthRun) staticPods() string {
 	return h.each(h.controlPlanes, func(m *machine) string {
 		if !m.apiReady() {
-			return fmt.Sprintf("missing static pods: %v", staticPodNames)
+			return fmt.Sprintf("missing static pods: %v", controlplane.StaticPods())
 		}
 
 		return ""

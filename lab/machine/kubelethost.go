@@ -80,22 +80,7 @@ func (h kubeletHost) StaticPods() []kubelet.StaticPod {
 	apiUp := m.apiUp
 	m.ms.mu.Unlock()
 
-	h.k.mu.Lock()
-	defer h.k.mu.Unlock()
-
-	var list []kubelet.StaticPod
-
-	for _, name := range staticPodNames {
-		pod, started := h.k.static[name]
-		if !started {
-			continue
-		}
-
-		pod.Ready = h.k.runsLocked(name) && (name != staticPodNames[0] || apiUp)
-		list = append(list, pod)
-	}
-
-	return list
+	return h.k.static.Pods(apiUp)
 }
 
 // Registration implements kubelet.Machine.

@@ -4,25 +4,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/pods"
 )
-
-// staticPodNames are the control plane's static pods.
-var staticPodNames = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-
-// staticPodImage is the image of a static pod in the machine's configuration.
-func (m *machine) staticPodImage(name string) string {
-	c := m.config.Cluster()
-
-	switch name {
-	case "kube-apiserver":
-		return c.APIServer().Image()
-	case "kube-controller-manager":
-		return c.ControllerManager().Image()
-	default:
-		return c.Scheduler().Image()
-	}
-}
 
 // nodeContainer is a container of a pod that runs on a machine, as its container runtime tells it.
 type nodeContainer struct{ namespace, pod, name, image string }
@@ -35,8 +19,10 @@ func (m *machine) staticPods() []nodeContainer {
 	}
 
 	var list []nodeContainer
-	for _, name := range staticPodNames {
-		list = append(list, nodeContainer{kubeSystem, name + "-" + m.hostname, name, m.staticPodImage(name)})
+	for _, name := range controlplane.StaticPods() {
+		list = append(list, nodeContainer{
+			kubeSystem, name + "-" + m.hostname, name, controlplane.StaticPodImage(m.config, name),
+		})
 	}
 
 	return list

@@ -21,8 +21,8 @@ func (h memberHost) Host() (controlplane.Host, error) { return h.k.host() }
 // Report implements etcdmember.Machine.
 func (h memberHost) Report(state, message string) { h.k.m.setEtcd(state, message) }
 
-// Part implements etcdmember.Machine.
-func (h memberHost) Part(name string) func(error) { return h.k.state(name) }
+// Process implements etcdmember.Machine.
+func (h memberHost) Process(err error) { h.k.process(err) }
 
 // AwaitMember implements etcdmember.Machine.
 func (h memberHost) AwaitMember(ctx context.Context) (peer netip.Addr, found bool) {

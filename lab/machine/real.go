@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,13 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/google/uuid"
 
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcdmember"
 	"talos-proxmox/lab/machine/kubelet"
+	"talos-proxmox/lab/machine/staticpods"
 )
 
 // realKubernetes runs a machine's part of real etcd and Kubernetes, as processes of labkube on the machine's address.
@@ -26,49 +27,28 @@ type realKubernetes struct {
 	// recovery is asked for; the machines' lock guards it.
 	recovery *recovery
 
-	mu sync.Mutex
-	// down says why a part does not run, by its name.
-	down map[string]error
-	// static are the static pods as they were started, by name.
-	static map[string]kubelet.StaticPod
-
 	kubelet *kubelet.Kubelet
 	member  *etcdmember.Member
+	static  *staticpods.StaticPods
 }
 
 func newRealKubernetes(m *machine) *realKubernetes {
 	k := &realKubernetes{m: m}
 	k.kubelet, k.member = kubelet.New(kubeletHost{k}, m.ms.world.Clock()), etcdmember.New(memberHost{k})
+	k.static = staticpods.New(staticPodHost{k})
 
 	return k
 }
 
 var _ kubernetes = (*realKubernetes)(nil)
 
-// state notes that a part runs, or why it ended.
-func (k *realKubernetes) state(part string) func(error) {
-	return func(err error) {
-		k.mu.Lock()
-		if k.down == nil {
-			k.down = map[string]error{}
-		}
-
-		k.down[part] = err
-		k.mu.Unlock()
-
-		if err != nil {
-			k.m.say("[talos] %s", err)
-		}
-
-		k.m.changed.fireLocked(k.m.ms)
+// process notes that a process of the machine runs, or why it ended.
+func (k *realKubernetes) process(err error) {
+	if err != nil {
+		k.m.say("[talos] %s", err)
 	}
-}
 
-// runsLocked says whether a part runs at this moment; the caller holds the lock.
-func (k *realKubernetes) runsLocked(part string) bool {
-	err, started := k.down[part]
-
-	return started && err == nil
+	k.m.changed.fireLocked(k.m.ms)
 }
 
 // host describes the machine to its parts.
@@ -175,4 +155,58 @@ func apiServerOf(m *machine) string {
 	port := uint16(m.config.Cluster().LocalAPIServerPort()) //nolint:gosec // a port
 
 	return "https://" + netip.AddrPortFrom(m.net.Node, port).String()
+}
+
+// runServers implements kubernetes.
+func (k *realKubernetes) runServers(ctx context.Context) { k.static.Run(ctx) }
+
+// createObject implements kubernetes.
+func (k *realKubernetes) createObject(ctx context.Context, content map[string]any) error {
+	m := k.m
+
+	m.ms.mu.Lock()
+
+	if m.config == nil || !m.apiReady() {
+		m.ms.mu.Unlock()
+
+		return errNoEtcd
+	}
+
+	cfg, server := m.config, apiServerOf(m)
+	m.ms.mu.Unlock()
+
+	client, err := controlplane.AsAdministrator(cfg, server)
+	if err != nil {
+		return err
+	}
+
+	created, err := controlplane.Create(ctx, client, content)
+	if created != "" {
+		m.say("[talos] created %s", created)
+	}
+
+	return err
+}
+
+// appProblem implements kubernetes: the machine's own API server tells, as Talos asks it.
+func (k *realKubernetes) appProblem(ctx context.Context, h *healthRun, app string) string {
+	m := k.m
+
+	m.ms.mu.Lock()
+
+	if m.config == nil || !m.isControlPlane() {
+		m.ms.mu.Unlock()
+
+		return "no Kubernetes API runs on " + m.hostname
+	}
+
+	cfg, server := m.config, apiServerOf(m)
+	m.ms.mu.Unlock()
+
+	client, err := controlplane.AsAdministrator(cfg, server)
+	if err != nil {
+		return err.Error()
+	}
+
+	return controlplane.AppProblem(ctx, client, app, len(h.controlPlanes))
 }

@@ -1,44 +1,15 @@
 package machine
 
 import (
-	"context"
 	"net/netip"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"talos-proxmox/lab/machine/nodes"
 )
 
-// observeNodes keeps what is known of the cluster's nodes as the API server has them.
-func (k *realKubernetes) observeNodes(ctx context.Context, client *rest.RESTClient) {
-	saw := func(deleted bool) func(any) {
-		return func(o any) {
-			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = last.Obj
-			}
-
-			if n, ok := o.(*corev1.Node); ok {
-				k.sawNode(n, deleted)
-			}
-		}
-	}
-
-	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(client, "nodes", metav1.NamespaceAll, fields.Everything()),
-		ObjectType:    &corev1.Node{},
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: saw(false), UpdateFunc: func(_, o any) { saw(false)(o) },
-			DeleteFunc: saw(true),
-		},
-	})
-	informer.RunWithContext(ctx)
-}
-
+// sawNode keeps what is known of a node as the API server has it.
 func (k *realKubernetes) sawNode(n *corev1.Node, deleted bool) {
 	m := k.m
 

@@ -27,9 +27,9 @@ const (
 type Machine interface {
 	// Host describes the machine to what runs on it; an error when it goes down.
 	Host() (controlplane.Host, error)
-	// Report tells the state of etcd's service, Part that its process runs, or why it ended.
+	// Report tells the state of etcd's service, Process that its process runs, or why it ended.
 	Report(state, message string)
-	Part(name string) func(error)
+	Process(err error)
 	// AwaitMember waits until the machine has a member, or shall recover one, or may join a cluster: then the address of
 	// one of its members is valid. False when the context ended first.
 	AwaitMember(ctx context.Context) (peer netip.Addr, found bool)
@@ -164,7 +164,7 @@ func (r *Member) serve(ctx context.Context) error {
 
 	var process sync.WaitGroup
 
-	process.Go(func() { host.Run(run, part, r.m.Part(part.Name)) })
+	process.Go(func() { host.Run(run, part, r.m.Process) })
 	r.follow(ctx, host, client)
 	stop()
 	process.Wait()

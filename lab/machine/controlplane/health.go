@@ -1,4 +1,4 @@
-package machine
+package controlplane
 
 import (
 	"context"
@@ -9,33 +9,18 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
-
-	"talos-proxmox/lab/machine/controlplane"
 )
 
-// appProblem implements kubernetes: the machine's own API server tells, as Talos asks it.
-func (k *realKubernetes) appProblem(ctx context.Context, h *healthRun, app string) string {
-	m := k.m
+// kubeSystem is the namespace of Kubernetes' own workloads.
+const kubeSystem = "kube-system"
 
-	m.ms.mu.Lock()
+// AppProblem is what the pods of an app in kube-system miss, by their label k8s-app, in Talos' words; empty where they
+// run. A static pod runs on every one of so many control planes; other apps are those of a DaemonSet or a Deployment.
+func AppProblem(ctx context.Context, client *rest.RESTClient, app string, controlPlanes int) string {
+	wanted := controlPlanes
 
-	if m.config == nil || !m.isControlPlane() {
-		m.ms.mu.Unlock()
-
-		return "no Kubernetes API runs on " + m.hostname
-	}
-
-	cfg, server := m.config, apiServerOf(m)
-	m.ms.mu.Unlock()
-
-	client, err := controlplane.AsAdministrator(cfg, server)
-	if err != nil {
-		return err.Error()
-	}
-
-	wanted := len(h.controlPlanes)
-
-	if !slices.Contains(staticPodNames, app) {
+	if !slices.Contains(StaticPods(), app) {
+		var err error
 		if wanted, err = wantedPods(ctx, client, app); err != nil {
 			return err.Error()
 		}

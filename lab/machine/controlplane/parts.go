@@ -1,0 +1,27 @@
+package controlplane
+
+import "github.com/siderolabs/talos/pkg/machinery/config"
+
+// The static pods of a control plane, and the parts that they are.
+const (
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Scheduler         = "kube-scheduler"
+)
+
+// StaticPods are the names of a control plane's static pods, in the order in which they are needed.
+func StaticPods() []string { return []string{APIServer, ControllerManager, Scheduler} }
+
+// StaticPodImage is the image of a static pod in a machine configuration.
+func StaticPodImage(cfg config.Provider, name string) string {
+	c := cfg.Cluster()
+
+	switch name {
+	case APIServer:
+		return c.APIServer().Image()
+	case ControllerManager:
+		return c.ControllerManager().Image()
+	default:
+		return c.Scheduler().Image()
+	}
+}

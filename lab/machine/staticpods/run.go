@@ -1,0 +1,155 @@
+package staticpods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/kubelet"
+	"talos-proxmox/lab/machine/resources"
+)
+
+// errStarting is why a part does not run that is started with other settings.
+var errStarting = errors.New("it is being started with other settings")
+
+// settings are those of a configuration's static pods, by name.
+func settings(cfg config.Provider) map[string]string {
+	settings := map[string]string{}
+	for _, r := range resources.ControlPlane(cfg) {
+		settings[r.Metadata().ID()] = fmt.Sprint(r.Spec())
+	}
+
+	server := cfg.Cluster().APIServer()
+	policies := []any{server.AuditPolicy()}
+
+	for _, plugin := range server.AdmissionControl() {
+		policies = append(policies, plugin.Name(), plugin.Configuration())
+	}
+
+	settings[controlplane.APIServer] += fmt.Sprint(policies...)
+
+	return settings
+}
+
+// run are the parts of a control plane from a boot on, which run as a kubelet runs static pods.
+type run struct {
+	s    *StaticPods
+	host controlplane.Host
+
+	running  map[string]func() // stops a part
+	settings map[string]string
+}
+
+// newRun makes the parts of the configuration.
+func (s *StaticPods) newRun() (*run, []controlplane.Part, error) {
+	cfg := s.m.Config()
+	if cfg == nil {
+		return nil, nil, errGoingDown
+	}
+
+	s.mu.Lock()
+	s.started = map[string]kubelet.StaticPod{}
+	s.mu.Unlock()
+
+	r := &run{s: s, running: map[string]func(){}, settings: settings(cfg)}
+	parts, err := r.load()
+
+	return r, parts, err
+}
+
+// load takes over the configuration of this moment, and returns its parts.
+func (r *run) load() ([]controlplane.Part, error) {
+	host, err := r.s.m.Host()
+	if err != nil {
+		return nil, err
+	}
+
+	r.host = host
+
+	return host.KubernetesParts()
+}
+
+// start starts a part, which mirror pods show from now on.
+func (r *run) start(ctx context.Context, p controlplane.Part) error {
+	pod, err := r.s.settingsOf(ctx, p.Name)
+	if err != nil {
+		return err
+	}
+
+	r.s.mu.Lock()
+	r.s.started[p.Name] = pod
+	r.s.mu.Unlock()
+
+	ctx, cancel := context.WithCancel(ctx)
+
+	var process sync.WaitGroup
+
+	host := r.host
+
+	process.Go(func() { host.Run(ctx, p, r.s.state(p.Name)) })
+
+	r.running[p.Name] = func() {
+		cancel()
+		process.Wait()
+	}
+
+	return nil
+}
+
+// stop stops all parts.
+func (r *run) stop() {
+	for _, stop := range r.running {
+		stop()
+	}
+}
+
+// follow starts parts again whose settings have changed, one after another, until the context ends.
+func (r *run) follow(ctx context.Context) {
+	for {
+		var next map[string]string
+
+		if !r.s.m.AwaitConfig(ctx, func(cfg config.Provider) bool {
+			next = settings(cfg)
+
+			return !maps.Equal(next, r.settings)
+		}) {
+			return
+		}
+
+		parts, err := r.load()
+
+		for _, p := range parts {
+			if next[p.Name] != r.settings[p.Name] && err == nil {
+				err = r.restart(ctx, p)
+			}
+		}
+
+		r.settings = next
+
+		if err != nil && ctx.Err() == nil {
+			r.s.m.Fail("%s", err)
+		}
+	}
+}
+
+// restart ends a part and starts it with other arguments.
+func (r *run) restart(ctx context.Context, p controlplane.Part) error {
+	r.s.m.Say("[talos] %s: its settings have changed, it is started again as %s", p.Name, p.Version)
+
+	r.s.mu.Lock()
+	r.s.down[p.Name] = errStarting
+	r.s.mu.Unlock()
+
+	if p.Name == controlplane.APIServer {
+		r.s.m.Restarting()
+	}
+
+	r.running[p.Name]()
+
+	return r.start(ctx, p)
+}

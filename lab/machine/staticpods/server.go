@@ -1,0 +1,75 @@
+package staticpods
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	// poll is how often an API server that starts is asked whether it is ready, look how often one that is.
+	poll = 250 * time.Millisecond
+	look = 2 * time.Second
+	// patience bounds one question.
+	patience = 5 * time.Second
+)
+
+// follow keeps asking whether the API server is ready until it is as wanted; false when the context ended first.
+func (s *StaticPods) follow(ctx context.Context, client *rest.RESTClient, wanted func(ready bool) bool) bool {
+	for {
+		ready := isReady(ctx, client)
+		s.m.Ready(ctx, ready)
+
+		if wanted(ready) {
+			return true
+		}
+
+		pause := poll
+		if ready {
+			pause = look
+		}
+
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(pause):
+		}
+	}
+}
+
+func isReady(ctx context.Context, client *rest.RESTClient) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+
+	return client.Get().AbsPath("/readyz").Do(ctx).Error() == nil
+}
+
+// observeNodes tells the machine of every Node object until the context ends.
+func (s *StaticPods) observeNodes(ctx context.Context, client *rest.RESTClient) {
+	saw := func(deleted bool) func(any) {
+		return func(o any) {
+			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = last.Obj
+			}
+
+			if n, ok := o.(*corev1.Node); ok {
+				s.m.SawNode(n, deleted)
+			}
+		}
+	}
+
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(client, "nodes", metav1.NamespaceAll, fields.Everything()),
+		ObjectType:    &corev1.Node{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: saw(false), UpdateFunc: func(_, o any) { saw(false)(o) },
+			DeleteFunc: saw(true),
+		},
+	})
+	informer.RunWithContext(ctx)
+}

@@ -1,0 +1,176 @@
+// Package staticpods runs the static pods of a control plane with real Kubernetes: the API server first, then the
+// controller manager and the scheduler, each started again when the configuration gives it other settings. It tells
+// whether the API server is ready, and what nodes it has.
+package staticpods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/cosi-project/runtime/pkg/resource"
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+	corev1 "k8s.io/api/core/v1"
+
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/kubelet"
+)
+
+// Machine is what static pods need of the control plane that they run on. No method is called with a lock held.
+type Machine interface {
+	// Say writes a line to the console, Fail why the machine's Kubernetes cannot be reached.
+	Say(format string, args ...any)
+	Fail(format string, args ...any)
+	// Config is nil once the machine goes down.
+	Config() config.Provider
+	// Host describes the machine to what runs on it; an error when it goes down.
+	Host() (controlplane.Host, error)
+	// Resources are what the Talos API shows of the machine, up to date.
+	Resources() state.State
+	// AwaitEtcd waits until the machine's etcd member votes in a cluster with quorum, AwaitConfig until a configuration is
+	// the wanted one, which is asked with the machines' lock held. False when the context ended first.
+	AwaitEtcd(ctx context.Context) bool
+	AwaitConfig(ctx context.Context, wanted func(config.Provider) bool) bool
+	// Process notes that the process of a static pod runs, or why it ended.
+	Process(err error)
+	// Ready notes whether the API server is ready, unless the context has ended; Restarting that it is not because it is
+	// started with other settings.
+	Ready(ctx context.Context, ready bool)
+	Restarting()
+	// Forward lets the machine's doors lead to its API server, Open opens them at the port.
+	Forward(server netip.AddrPort)
+	Open(port uint16)
+	// SawNode takes over a Node object as the API server has it, or had it when it was deleted.
+	SawNode(n *corev1.Node, deleted bool)
+}
+
+// StaticPods are those of a machine.
+type StaticPods struct {
+	m Machine
+
+	mu sync.Mutex
+	// down says why a part does not run, by its name.
+	down map[string]error
+	// started are the static pods as they were started, by name.
+	started map[string]kubelet.StaticPod
+}
+
+// New makes the static pods of a machine.
+func New(m Machine) *StaticPods { return &StaticPods{m: m, down: map[string]error{}} }
+
+// Run runs the static pods from the time when etcd serves until the context ends.
+func (s *StaticPods) Run(ctx context.Context) {
+	if !s.m.AwaitEtcd(ctx) {
+		return
+	}
+
+	if err := s.run(ctx); err != nil {
+		s.m.Fail("%s", err)
+	}
+}
+
+func (s *StaticPods) run(ctx context.Context) error {
+	r, parts, err := s.newRun()
+	if err != nil {
+		return fmt.Errorf("%s: %w", controlplane.APIServer, err)
+	}
+
+	administrator, err := controlplane.AsAdministrator(r.host.Config, r.host.APIServer())
+	if err != nil {
+		return fmt.Errorf("%s: %w", controlplane.APIServer, err)
+	}
+
+	port := uint16(r.host.Config.Cluster().LocalAPIServerPort()) //nolint:gosec // a port
+	s.m.Forward(netip.AddrPortFrom(r.host.Address, port))
+
+	defer r.stop()
+
+	var running sync.WaitGroup
+	defer running.Wait() // first, as it starts parts again
+
+	if err := r.start(ctx, parts[0]); err != nil {
+		return err
+	}
+
+	if !s.follow(ctx, administrator, func(ready bool) bool { return ready }) {
+		return nil
+	}
+
+	for _, p := range parts[1:] {
+		if err := r.start(ctx, p); err != nil {
+			return err
+		}
+	}
+
+	running.Go(func() { r.follow(ctx) })
+	s.m.Open(port)
+	running.Go(func() { s.observeNodes(ctx, administrator) })
+	s.follow(ctx, administrator, func(bool) bool { return false })
+
+	return nil
+}
+
+// state notes that a part runs, or why it ended.
+func (s *StaticPods) state(part string) func(error) {
+	return func(err error) {
+		s.mu.Lock()
+		s.down[part] = err
+		s.mu.Unlock()
+
+		s.m.Process(err)
+	}
+}
+
+// Pods are the static pods that were started, for the kubelet to mirror. The API server is only ready when it says so
+// itself.
+func (s *StaticPods) Pods(apiServerReady bool) []kubelet.StaticPod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	var list []kubelet.StaticPod
+
+	for _, name := range controlplane.StaticPods() {
+		pod, started := s.started[name]
+		if !started {
+			continue
+		}
+
+		err, ran := s.down[name]
+		pod.Ready = ran && err == nil && (name != controlplane.APIServer || apiServerReady)
+		list = append(list, pod)
+	}
+
+	return list
+}
+
+// settingsTypes are the resources with the settings of static pods.
+var settingsTypes = map[string]resource.Type{
+	controlplane.APIServer:         k8s.APIServerConfigType,
+	controlplane.ControllerManager: k8s.ControllerManagerConfigType,
+	controlplane.Scheduler:         k8s.SchedulerConfigType,
+}
+
+// settingsOf are the settings of a static pod as Talos shows them at this moment.
+func (s *StaticPods) settingsOf(ctx context.Context, name string) (kubelet.StaticPod, error) {
+	r, err := s.m.Resources().Get(ctx, resource.NewMetadata(
+		k8s.ControlPlaneNamespaceName, settingsTypes[name], name, resource.VersionUndefined,
+	))
+	if err != nil {
+		return kubelet.StaticPod{}, fmt.Errorf("%s: %w", name, err)
+	}
+
+	cfg := s.m.Config()
+	if cfg == nil {
+		return kubelet.StaticPod{}, errGoingDown
+	}
+
+	return kubelet.StaticPod{
+		Name: name, Image: controlplane.StaticPodImage(cfg, name), Version: r.Metadata().Version().String(),
+	}, nil
+}
+
+var errGoingDown = errors.New("the machine is going down")
