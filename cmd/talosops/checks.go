@@ -25,8 +25,14 @@ type member struct {
 // kubeNode is a Node object of the Kubernetes API.
 type kubeNode struct {
 	Name    string
+	Address string // its InternalIP
 	Ready   bool
 	Kubelet string // version
+
+	Version       string // of the object
+	Unschedulable bool
+	Annotations   map[string]string
+
 	// Allocatable is what pods can ask for, as quantities by resource.
 	Allocatable map[string]string
 }
@@ -80,14 +86,24 @@ func (s service) problem() string {
 
 // judgeMembers returns how the etcd members one control plane sees differ from the expected ones, or nothing.
 func judgeMembers(members []member, expected []node) string {
-	var problems []string
+	problems, surplus := compareMembers(members, expected)
+	for _, m := range surplus {
+		problems = append(problems, fmt.Sprintf("member %s is not expected", m.label()))
+	}
 
+	slices.Sort(problems)
+
+	return strings.Join(problems, ", ")
+}
+
+// compareMembers returns what is wrong with the expected members, and those that are not expected.
+func compareMembers(members []member, expected []node) (problems []string, surplus []member) {
 	found := map[string]bool{}
 
 	for _, m := range members {
 		i := slices.IndexFunc(expected, m.is)
 		if i < 0 {
-			problems = append(problems, fmt.Sprintf("member %s is not expected", m.label()))
+			surplus = append(surplus, m)
 
 			continue
 		}
@@ -113,9 +129,7 @@ func judgeMembers(members []member, expected []node) string {
 		}
 	}
 
-	slices.Sort(problems)
-
-	return strings.Join(problems, ", ")
+	return problems, surplus
 }
 
 func (m member) is(n node) bool {
@@ -123,11 +137,20 @@ func (m member) is(n node) bool {
 		return m.Hostname == n.Name
 	}
 
-	return slices.ContainsFunc(m.PeerURLs, func(peer string) bool {
-		parsed, err := url.Parse(peer)
+	return slices.Contains(m.addresses(), n.Address)
+}
 
-		return err == nil && parsed.Hostname() == n.Address
-	})
+// addresses are those of its peer URLs.
+func (m member) addresses() []string {
+	var list []string
+
+	for _, peer := range m.PeerURLs {
+		if parsed, err := url.Parse(peer); err == nil {
+			list = append(list, parsed.Hostname())
+		}
+	}
+
+	return list
 }
 
 func (m member) label() string {

@@ -274,9 +274,18 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 	var list struct {
 		Items []struct {
 			Metadata struct {
-				Name string `json:"name"`
+				Name            string            `json:"name"`
+				ResourceVersion string            `json:"resourceVersion"`
+				Annotations     map[string]string `json:"annotations"`
 			} `json:"metadata"`
+			Spec struct {
+				Unschedulable bool `json:"unschedulable"`
+			} `json:"spec"`
 			Status struct {
+				Addresses []struct {
+					Type    string `json:"type"`
+					Address string `json:"address"`
+				} `json:"addresses"`
 				Conditions []struct {
 					Type   string `json:"type"`
 					Status string `json:"status"`
@@ -296,7 +305,17 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 	for _, item := range list.Items {
 		n := kubeNode{
 			Name: item.Metadata.Name, Kubelet: item.Status.NodeInfo.KubeletVersion, Allocatable: item.Status.Allocatable,
+			Version: item.Metadata.ResourceVersion, Annotations: item.Metadata.Annotations,
+			Unschedulable: item.Spec.Unschedulable,
 		}
+		for _, address := range item.Status.Addresses {
+			if address.Type == "InternalIP" {
+				n.Address = address.Address
+
+				break
+			}
+		}
+
 		for _, condition := range item.Status.Conditions {
 			n.Ready = n.Ready || condition.Type == "Ready" && condition.Status == "True"
 		}

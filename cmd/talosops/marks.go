@@ -39,11 +39,12 @@ type nodePatch struct {
 		Labels          map[string]*string `json:"labels,omitempty"`
 		Annotations     map[string]*string `json:"annotations,omitempty"`
 	} `json:"metadata"`
-	Spec *taintsPatch `json:"spec,omitempty"`
+	Spec *specPatch `json:"spec,omitempty"`
 }
 
-type taintsPatch struct {
-	Taints []json.RawMessage `json:"taints"`
+type specPatch struct {
+	Taints        []json.RawMessage `json:"taints,omitzero"` // an empty list removes all
+	Unschedulable *bool             `json:"unschedulable,omitempty"`
 }
 
 // compareMarks returns what has to change in a node, nil if nothing, and says how much that is. It names nothing: a
@@ -74,7 +75,7 @@ func compareMarks(n markedNode, stated marks) (*nodePatch, string) {
 
 	taints := n.compareTaints(stated.Taints, &set, &removed)
 	if set.taints+removed.taints > 0 {
-		patch.Spec = &taintsPatch{taints}
+		patch.Spec = &specPatch{Taints: taints}
 	}
 
 	ids := make([]string, 0, len(stated.Taints))

@@ -37,6 +37,8 @@ type talosNode struct {
 	missing      bool // etcd's data directory
 	refuses      bool // to bootstrap, although there was no data a moment ago
 	bootstrapped int  // requests
+
+	kubeconfig string
 }
 
 func (n *talosNode) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceListResponse, error) {

@@ -27,7 +27,15 @@ const testVIP = "127.250.250.250"
 func startNode(t *testing.T, talos, kubernetes *authority, handler http.Handler) (address, port string) {
 	t.Helper()
 
-	address = serveTalos(t, talos, &talosNode{name: "cp-1"})
+	return startNodeOf(t, &talosNode{name: "cp-1"}, talos, kubernetes, handler)
+}
+
+func startNodeOf(
+	t *testing.T, n *talosNode, talos, kubernetes *authority, handler http.Handler,
+) (address, port string) {
+	t.Helper()
+
+	address = serveTalos(t, talos, n)
 	// Only the shared address is in this certificate: verification must use the kubeconfig's name.
 	api, err := tls.Listen("tcp", address+":0", kubernetes.serverTLS(t, testVIP))
 	require.NoError(t, err)

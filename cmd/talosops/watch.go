@@ -53,7 +53,14 @@ func newWatch(limits *limits, progress io.Writer) *watch {
 // until returns nil once a round says it is done, and an error that names every open check at the limit or at an
 // interrupt.
 func (w *watch) until(ctx context.Context, g goal, round func(context.Context) (current report, done bool)) error {
-	limited, cancel := context.WithTimeout(ctx, w.timeout)
+	return w.within(ctx, w.timeout, g, round)
+}
+
+// within is until with a limit of its own.
+func (w *watch) within(
+	ctx context.Context, timeout time.Duration, g goal, round func(context.Context) (current report, done bool),
+) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
 	var last report
@@ -82,12 +89,12 @@ func (w *watch) until(ctx context.Context, g goal, round func(context.Context) (
 		case <-limited.Done():
 			pause.Stop()
 
-			return w.failure(ctx, g, last)
+			return w.failure(ctx, timeout, g, last)
 		}
 	}
 }
 
-func (w *watch) failure(ctx context.Context, g goal, last report) error {
+func (w *watch) failure(ctx context.Context, timeout time.Duration, g goal, last report) error {
 	open := last.open()
 
 	lines := make([]string, 0, len(open))
@@ -100,7 +107,7 @@ func (w *watch) failure(ctx context.Context, g goal, last report) error {
 		return fmt.Errorf("interrupted before %s; %s\nrun the same again to keep waiting", g.before, missing)
 	}
 
-	return fmt.Errorf("%s after %s; %s\n%s, then run the same again", g.missed, w.timeout, missing, g.remedy)
+	return fmt.Errorf("%s after %s; %s\n%s, then run the same again", g.missed, timeout, missing, g.remedy)
 }
 
 // waiting is the line about checks that are open.

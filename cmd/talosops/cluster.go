@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+)
+
+// clusterTalos asks one machine's Talos API on its own address.
+type clusterTalos interface {
+	services(ctx context.Context, address string) ([]service, error)
+	members(ctx context.Context, address string) ([]member, error)
+	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
+	etcdAlarms(ctx context.Context, address string) ([]string, error)
+	bootID(ctx context.Context, address string) (string, error)
+}
+
+// clusterKubernetes asks the Kubernetes API on one control plane's own address.
+type clusterKubernetes interface {
+	ready(ctx context.Context, address string) error
+	nodes(ctx context.Context, address string) ([]kubeNode, error)
+	patchNode(ctx context.Context, address, node string, patch nodePatch) error
+	podsOn(ctx context.Context, address, node string) ([]kubePod, error)
+	evict(ctx context.Context, address string, pod kubePod) error
+}
+
+// cluster is a cluster that runs, whose machines are changed one at a time: it looks at the whole before and after,
+// takes a node out of service, and puts it back.
+type cluster struct {
+	*watch
+
+	controlPlanes []node
+	talos         clusterTalos
+	kubernetes    clusterKubernetes
+}
+
+// openCluster makes the clients of a cluster's APIs. The kubeconfig comes from the first control plane that gives one.
+func openCluster(ctx context.Context, w *watch, talos *talosClients, controlPlanes []node) (*cluster, error) {
+	var problems []error
+
+	for _, n := range controlPlanes {
+		text, err := call(ctx, func(ctx context.Context) (string, error) { return talos.kubeconfig(ctx, n.Address) })
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %s", n.Name, cause(err)))
+
+			continue
+		}
+
+		kubernetes, err := newKubernetesAPI(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", n.Name, err)
+		}
+
+		return &cluster{watch: w, controlPlanes: controlPlanes, talos: talos, kubernetes: kubernetes}, nil
+	}
+
+	return nil, fmt.Errorf("no control plane gives a kubeconfig:\n%w", errors.Join(problems...))
+}
+
+// listNodes asks the first control plane that answers, and returns its address, too.
+func (c *cluster) listNodes(ctx context.Context) (nodes []kubeNode, address string, err error) {
+	for _, n := range c.controlPlanes {
+		nodes, err = call(ctx, func(ctx context.Context) ([]kubeNode, error) { return c.kubernetes.nodes(ctx, n.Address) })
+		if err == nil {
+			return nodes, n.Address, nil
+		}
+	}
+
+	return nil, "", err
+}
+
+// find returns the node of this name.
+func find(nodes []kubeNode, name string) (kubeNode, bool) {
+	i := slices.IndexFunc(nodes, func(n kubeNode) bool { return n.Name == name })
+	if i < 0 {
+		return kubeNode{}, false
+	}
+
+	return nodes[i], true
+}
+
+const bootCheck = "boot"
+
+// rebooted waits until a machine has another boot id than before.
+func (c *cluster) rebooted(ctx context.Context, n node, before string) error {
+	booted := goal{
+		before: n.Name + " had booted again", missed: n.Name + " has not booted again",
+		remedy: "look at its console, or at talosctl --nodes " + n.Address + " dmesg; `talosctl --nodes " + n.Address +
+			" reboot` ends a shutdown that hangs",
+	}
+
+	return c.until(ctx, booted, func(ctx context.Context) (report, bool) {
+		id, err := call(ctx, func(ctx context.Context) (string, error) { return c.talos.bootID(ctx, n.Address) })
+		switch {
+		case err != nil:
+			return report{silent(n, bootCheck, err)}, false
+		case id == before:
+			return report{{node: n.Name, check: bootCheck, problem: "has not shut down yet"}}, false
+		default:
+			return nil, true
+		}
+	})
+}
+
+// bootID is another one after each boot.
+func (t *talosClients) bootID(ctx context.Context, address string) (string, error) {
+	return ask(ctx, t, address, func(c *client.Client) (string, error) {
+		file, err := c.Read(ctx, "/proc/sys/kernel/random/boot_id")
+		if err != nil {
+			return "", err
+		}
+
+		defer func() { _ = file.Close() }()
+
+		content, err := io.ReadAll(file)
+		if id := strings.TrimSpace(string(content)); id != "" || err != nil {
+			return id, err
+		}
+
+		return "", errors.New("the boot id is empty")
+	})
+}
+
+// kubeconfig is the administrator's, which a control plane makes.
+func (t *talosClients) kubeconfig(ctx context.Context, address string) (string, error) {
+	return ask(ctx, t, address, func(c *client.Client) (string, error) {
+		content, err := c.Kubeconfig(ctx)
+
+		return string(content), err
+	})
+}
+
+// etcdAlarms are the alarms that members of etcd have raised.
+func (t *talosClients) etcdAlarms(ctx context.Context, address string) ([]string, error) {
+	resp, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.EtcdAlarmListResponse, error) {
+		return c.EtcdAlarmList(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	var list []string
+
+	for _, message := range resp.GetMessages() {
+		for _, alarm := range message.GetMemberAlarms() {
+			if kind := alarm.GetAlarm(); kind != machineapi.EtcdMemberAlarm_NONE {
+				list = append(list, fmt.Sprintf("%s of member %016x", kind, alarm.GetMemberId()))
+			}
+		}
+	}
+
+	return list, nil
+}

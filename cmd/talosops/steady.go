@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// standing is how a node stands in Kubernetes before its machine is touched; it must stand like that again afterwards.
+type standing struct {
+	node
+
+	Ready bool // without a CNI no node is
+}
+
+// standing asks how a node stands.
+func (c *cluster) standing(ctx context.Context, n node) (standing, error) {
+	nodes, _, err := c.listNodes(ctx)
+	if err != nil {
+		return standing{}, fmt.Errorf("unable to list the nodes: %w", err)
+	}
+
+	found, ok := find(nodes, n.Name)
+	if !ok {
+		return standing{}, fmt.Errorf("%s: its node is not registered in Kubernetes", n.Name)
+	}
+
+	return standing{n, found.Ready}, nil
+}
+
+// steady waits until no machine's absence is felt: etcd has all its members, healthy, without alarms and learners, the
+// API is ready on every control plane, and these nodes stand as they did.
+func (c *cluster) steady(ctx context.Context, touched ...standing) error {
+	whole := goal{
+		before: "the cluster was steady", missed: "the cluster is not steady, so that no machine may be touched",
+		remedy: "repair what is named, with talosctl --nodes <address> dmesg or etcd status",
+	}
+
+	return c.until(ctx, whole, func(ctx context.Context) (report, bool) {
+		current := c.look(ctx, touched...)
+
+		return current, len(current.open()) == 0
+	})
+}
+
+// look asks all control planes at once.
+func (c *cluster) look(ctx context.Context, touched ...standing) report {
+	reports := make([]report, len(c.controlPlanes))
+
+	var wg sync.WaitGroup
+	for i, n := range c.controlPlanes {
+		wg.Go(func() { reports[i] = c.lookAt(ctx, n) })
+	}
+
+	wg.Wait()
+
+	return append(slices.Concat(reports...), c.stand(ctx, touched)...)
+}
+
+func (c *cluster) lookAt(ctx context.Context, n node) report {
+	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return c.talos.services(ctx, n.Address) })
+	if err != nil {
+		return report{silent(n, "services", err)}
+	}
+
+	r := report{
+		{node: n.Name, check: "services", problem: judgeServices(services, controlPlaneServices)},
+		{node: n.Name, check: etcdCheck, problem: c.judgeEtcd(ctx, n)},
+	}
+
+	api := finding{node: n.Name, check: apiCheck}
+	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, c.kubernetes.ready(ctx, n.Address)
+	}); err != nil {
+		api.problem, api.detail = "is not ready on "+n.Address, err.Error()
+	}
+
+	return append(r, api)
+}
+
+// judgeEtcd returns what is wrong with etcd as one control plane sees it, or nothing. Further members, which a later
+// step of the run takes out, are tolerated where they are healthy.
+func (c *cluster) judgeEtcd(ctx context.Context, n node) string {
+	members, err := call(ctx, func(ctx context.Context) ([]member, error) { return c.talos.members(ctx, n.Address) })
+	if err != nil {
+		return "cannot list the members: " + cause(err)
+	}
+
+	problems, surplus := compareMembers(members, c.controlPlanes)
+	for _, m := range surplus {
+		if problem := c.judgeSurplus(ctx, m); problem != "" {
+			problems = append(problems, fmt.Sprintf("member %s %s", m.label(), problem))
+		}
+	}
+
+	problems = append(problems, c.judgeMember(ctx, n.Address)...)
+
+	alarms, err := call(ctx, func(ctx context.Context) ([]string, error) { return c.talos.etcdAlarms(ctx, n.Address) })
+	if err != nil {
+		problems = append(problems, "cannot list the alarms: "+cause(err))
+	}
+
+	for _, alarm := range alarms {
+		problems = append(problems, "alarm "+alarm)
+	}
+
+	slices.Sort(problems)
+
+	return strings.Join(problems, ", ")
+}
+
+// judgeMember returns what a member of etcd says is wrong with it.
+func (c *cluster) judgeMember(ctx context.Context, address string) []string {
+	status, err := call(ctx, func(ctx context.Context) (etcdStatus, error) { return c.talos.etcdStatus(ctx, address) })
+
+	switch {
+	case err != nil:
+		return []string{"its member does not answer: " + cause(err)}
+	case status.Learner:
+		return []string{"its member is a learner"}
+	case !status.HasLeader:
+		return []string{"its member sees no leader"}
+	default:
+		return status.Errors
+	}
+}
+
+func (c *cluster) judgeSurplus(ctx context.Context, m member) string {
+	addresses := m.addresses()
+
+	switch {
+	case m.Learner:
+		return "is not expected, and a learner"
+	case m.Hostname == "" || len(addresses) == 0:
+		return "is not expected, and has not started"
+	default:
+		if problems := c.judgeMember(ctx, addresses[0]); len(problems) > 0 {
+			return "is not expected, and not healthy: " + strings.Join(problems, ", ")
+		}
+
+		return ""
+	}
+}
+
+// stand compares how these nodes stand with how they stood.
+func (c *cluster) stand(ctx context.Context, touched []standing) report {
+	if len(touched) == 0 {
+		return nil
+	}
+
+	nodes, _, err := c.listNodes(ctx)
+
+	var r report
+
+	for _, before := range touched {
+		f := finding{node: before.Name, check: "node"}
+		now, registered := find(nodes, before.Name)
+
+		switch {
+		case err != nil:
+			f.problem, f.detail = "no Kubernetes API lists the nodes", err.Error()
+		case !registered:
+			f.problem = "is not registered"
+		case before.Ready && !now.Ready:
+			f.problem = "is not Ready, as it was before"
+		}
+
+		r = append(r, f)
+	}
+
+	return r
+}
