@@ -43,8 +43,9 @@ POLICY_CONFIG := $(wildcard policy/policy-config.$(STACK).json)
 POLICY_CHECK := $(POLICY) check $(POLICY_CONFIG)
 POLICY_FLAGS := --policy-pack $(POLICY) $(addprefix --policy-pack-config ,$(POLICY_CONFIG))
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
-# The Go modules, but lab/kubernetes, whose versions are pinned.
-MODULES := . lab tools tools/ci tools/secretsimport
+# The Go modules, but lab/kubernetes, whose versions are pinned. Examples have the versions of the program.
+EXAMPLES := examples/one-node
+MODULES := . lab tools tools/ci tools/secretsimport $(EXAMPLES)
 GO_FILES := $(filter-out lab/kubernetes/%,$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
 LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
@@ -196,6 +197,7 @@ lint: $(BIN)/golangci-lint $(BIN)/actionlint ## develop: Check format, code, scr
 	@for module in $(MODULES) lab/kubernetes; do (cd $$module && go mod tidy -diff) || { echo "$$module/go.mod is not tidy: go mod tidy" >&2; exit 1; }; done
 	$(BIN)/golangci-lint run ./...
 	cd lab && $(BIN)/golangci-lint run --config ../.golangci.yaml ./...
+	@for module in $(EXAMPLES); do (cd $$module && $(BIN)/golangci-lint fmt --diff --config $(CURDIR)/.golangci.yaml ./... && go vet ./...) || exit 1; done
 	@command -v shellcheck >/dev/null || { echo 'shellcheck is missing: apt-get install shellcheck' >&2; exit 1; }
 	shellcheck $(SHELL_FILES)
 	$(BIN)/actionlint
@@ -229,19 +231,19 @@ test-kubernetes: $(BIN)/labkube $(BIN)/backup tools ## develop: Run the tests of
 
 .PHONY: update
 update: ## develop: Bring all dependencies to their newest patch versions, but those of lab/kubernetes, which are pinned
-	@for module in $(MODULES); do (cd $$module && go get -u=patch all && go mod tidy); done
+	@for module in $(filter-out $(EXAMPLES),$(MODULES)); do (cd $$module && go get -u=patch all && go mod tidy); done
 	@$(MAKE) --no-print-directory align
 
 # The lab's own dependencies may raise what it shares with the program, which ships what its tests ran on.
 .PHONY: align
-align: ## develop: Give the program the versions that the lab has of the modules they share
+align: ## develop: Give the program the versions that the lab has of the modules they share, and the examples those of the program
 	@go get $$(awk 'NR == FNR { shared[$$1]; next } $$2 ~ /^v[0-9]/ && $$1 in shared { print $$1 "@" $$2 }' go.mod lab/go.mod)
-	@for module in . lab; do (cd $$module && go mod tidy); done
+	@for module in . $(EXAMPLES) lab; do (cd $$module && go mod tidy); done
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint ## develop: Format the Go code
 	$(BIN)/golangci-lint fmt ./...
-	cd lab && $(BIN)/golangci-lint fmt --config ../.golangci.yaml ./...
+	@for module in lab $(EXAMPLES); do (cd $$module && $(BIN)/golangci-lint fmt --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
 
 .PHONY: schema
 schema: ## develop: Generate the schemas of stack files and of the served components, and the references of both

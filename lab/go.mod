@@ -43,6 +43,7 @@ require (
 	k8s.io/kubelet v0.35.2
 	k8s.io/utils v0.0.0-20251002143259-bc988d571ff4
 	mvdan.cc/sh/v3 v3.14.1
+	one-node v0.0.0
 	sigs.k8s.io/yaml v1.6.0
 	talos-proxmox v0.0.0
 )
@@ -181,6 +182,7 @@ require (
 	github.com/siderolabs/go-api-signature v0.3.12 // indirect
 	github.com/siderolabs/go-pointer v1.0.1 // indirect
 	github.com/siderolabs/protoenc v0.2.4 // indirect
+	github.com/spf13/cast v1.7.0 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/stoewer/go-strcase v1.3.0 // indirect
 	github.com/texttheater/golang-levenshtein v1.0.1 // indirect
@@ -231,4 +233,7 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.0 // indirect
 )
 
-replace talos-proxmox => ../
+replace (
+	one-node => ../examples/one-node
+	talos-proxmox => ../
+)

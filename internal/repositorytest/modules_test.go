@@ -25,12 +25,13 @@ func requirements(t *testing.T, text string) map[string]string {
 	return versions
 }
 
-func differences(program, lab map[string]string) []string {
+// differences are the modules of the program that another go.mod file has in another version.
+func differences(program, others map[string]string, where string) []string {
 	var found []string
 
 	for module, version := range program {
-		if other, shared := lab[module]; shared && other != version {
-			found = append(found, fmt.Sprintf("%s %s, in the lab %s", module, version, other))
+		if other, shared := others[module]; shared && other != version {
+			found = append(found, fmt.Sprintf("%s %s, in %s %s", module, version, where, other))
 		}
 	}
 
@@ -39,15 +40,27 @@ func differences(program, lab map[string]string) []string {
 	return found
 }
 
+// TestExamplesUseTheVersionsOfTheProgram compares the modules of the examples with those of the program, whose
+// components they use.
+func TestExamplesUseTheVersionsOfTheProgram(t *testing.T) {
+	t.Parallel()
+
+	const example = "examples/one-node/go.mod"
+
+	assert.Empty(t, differences(requirements(t, read(t, "go.mod")), requirements(t, read(t, example)), example),
+		"align them: make align")
+}
+
 // TestTheProgramIsTestedOnTheVersionsItShipsWith compares the modules of the program with those of the lab, whose tests
 // run the program.
 func TestTheProgramIsTestedOnTheVersionsItShipsWith(t *testing.T) {
 	t.Parallel()
 
-	assert.Empty(
-		t, differences(requirements(t, read(t, "go.mod")), requirements(t, read(t, "lab/go.mod"))), "align them: make align",
-	)
-	assert.Equal(t, []string{"a v1.0.0, in the lab v1.0.1"}, differences(
+	const lab = "lab/go.mod"
+
+	assert.Empty(t, differences(requirements(t, read(t, "go.mod")), requirements(t, read(t, lab)), lab),
+		"align them: make align")
+	assert.Equal(t, []string{"a v1.0.0, in lab/go.mod v1.0.1"}, differences(
 		requirements(t, "module m\nrequire (\n\ta v1.0.0\n\tb v1.0.0 // indirect\n\tc v1.0.0\n)\n"),
-		requirements(t, "module m\nrequire (\n\ta v1.0.1 // indirect\n\tb v1.0.0\n\td v1.0.0\n)\n")))
+		requirements(t, "module m\nrequire (\n\ta v1.0.1 // indirect\n\tb v1.0.0\n\td v1.0.0\n)\n"), lab))
 }

@@ -83,9 +83,6 @@ func (s gpuStack) yaml(t *testing.T) string {
 func (w *world) gateWithin(limit string) {
 	w.t.Helper()
 
-	talosops, err := filepath.Abs(filepath.Join(project, ".bin", "talosops"))
-	require.NoError(w.t, err)
-
 	path := filepath.Join(w.dir, "talosops-"+limit)
 	script := fmt.Sprintf(
 		"#!/bin/sh\n[ \"$1\" = wait ] || exec %[1]q \"$@\"\nexec %[1]q \"$@\" --timeout %s\n", talosops, limit,

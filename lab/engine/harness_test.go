@@ -87,8 +87,6 @@ func openWorld(t testing.TB, o server.Options) *world {
 	cli, err := findCLI()
 	require.NoError(t, err)
 
-	talosops, err := filepath.Abs(filepath.Join(project, ".bin", "talosops"))
-	require.NoError(t, err)
 	require.FileExists(t, talosops, "`make tools` builds it")
 
 	key, err := serviceAccountKey()

@@ -149,11 +149,9 @@ func (w *world) dependenciesOf(stack, name string) (names []string) {
 func (w *world) installServed() {
 	w.t.Helper()
 
-	built, err := filepath.Abs(filepath.Join(project, ".bin", plugin))
-	require.NoError(w.t, err)
-	require.FileExists(w.t, built, "`make test` builds it")
+	require.FileExists(w.t, built(plugin), "`make test` builds it")
 
 	folder := filepath.Join(w.dir, "pulumi", "plugins", "resource-"+served.Name+"-v"+served.Version)
 	require.NoError(w.t, os.MkdirAll(folder, 0o700))
-	require.NoError(w.t, os.Symlink(built, filepath.Join(folder, plugin)))
+	require.NoError(w.t, os.Symlink(built(plugin), filepath.Join(folder, plugin)))
 }

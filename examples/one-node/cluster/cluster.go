@@ -1,0 +1,49 @@
+// Package cluster is a cluster of one node.
+package cluster
+
+import (
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/config"
+
+	"talos-proxmox/components"
+)
+
+// OneNode makes the cluster on one Proxmox host. Pulumi.yaml lists what the stack's configuration says.
+func OneNode(ctx *pulumi.Context) error {
+	settings := config.New(ctx, "")
+	node := settings.Require("node")
+	talos := components.Talos{Version: "v1.12.6", Extensions: []string{"qemu-guest-agent"}}
+
+	image, err := components.NewTalosImage(ctx, "talos", components.TalosImageArgs{
+		Talos: talos, Stores: []components.ImageStore{{Node: node, Datastore: "local"}},
+	})
+	if err != nil {
+		return err
+	}
+
+	template, err := components.NewGoldenTemplate(ctx, "talos-template", components.GoldenTemplateArgs{
+		Node: node, VMID: 901, Talos: talos, Image: image.VolumeID(node, "local"),
+		Shell: &components.HostShell{
+			Address: settings.Require("host"), Port: settings.RequireInt("port"), HostKey: settings.Require("hostKey"),
+			PrivateKey: settings.RequireSecret("privateKey"),
+		},
+	})
+	if err != nil {
+		return err
+	}
+
+	cluster, err := components.NewTalosCluster(ctx, "one", components.TalosClusterArgs{
+		Network: components.Network{CIDR: settings.Require("network"), Gateway: settings.Require("gateway")},
+		Nodes: []components.ClusterNode{{
+			Name: "one-cp-1", Role: components.RoleControlPlane, Address: settings.Require("address"), Talos: talos,
+			Machine: components.Machine{Node: node, VMID: 2000, MAC: "02:00:00:00:0a:00", Template: template.VMID},
+		}},
+	})
+	if err != nil {
+		return err
+	}
+
+	ctx.Export("kubeconfig", cluster.Kubeconfig)
+
+	return nil
+}
