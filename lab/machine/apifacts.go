@@ -11,6 +11,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"talos-proxmox/lab/machine/doors"
+	"talos-proxmox/lab/machine/kernel"
+	"talos-proxmox/lab/machine/pods"
 	"talos-proxmox/lab/machine/services"
 	"talos-proxmox/lab/machine/talosapi"
 )
@@ -20,7 +22,7 @@ func (m *machine) apiFacts() talosapi.Facts {
 	facts := talosapi.Facts{
 		UUID: m.hw.UUID, Cores: m.hw.Cores, MemoryMiB: m.hw.MemoryMiB,
 		Version: m.system.Version, Arch: m.system.Arch, Platform: m.system.Platform, Mode: m.mode().String(),
-		Kernel: kernelVersion, Cmdline: m.cmdline(), BootID: m.bootID, Booted: m.bootedAt,
+		Kernel: kernel.Version, Cmdline: m.cmdline(), BootID: m.bootID, Booted: m.bootedAt,
 		Uptime:   time.Duration(float64(time.Since(m.bootedAt)) * m.ms.world.Clock().Speed()),
 		Hostname: m.hostname, Address: m.net.Node, DNS: m.net.DNS, Running: m.runningServices(), Listeners: m.listeners(),
 	}
@@ -123,9 +125,9 @@ func (m *machine) podContainers() []*machineapi.ContainerInfo {
 	var list []*machineapi.ContainerInfo
 
 	for _, c := range m.podsHere() {
-		id := c.namespace + "/" + c.pod
+		id := c.Namespace + "/" + c.Pod
 		list = append(list, &machineapi.ContainerInfo{
-			Namespace: constants.K8sContainerdNamespace, Id: id + ":" + c.name, PodId: id, Name: c.name, Image: c.image,
+			Namespace: constants.K8sContainerdNamespace, Id: id + ":" + c.Name, PodId: id, Name: c.Name, Image: c.Image,
 			Status: "CONTAINER_RUNNING",
 		})
 	}
@@ -134,7 +136,7 @@ func (m *machine) podContainers() []*machineapi.ContainerInfo {
 }
 
 // podsHere are the containers of this machine's pods; the caller holds the lock.
-func (m *machine) podsHere() []nodeContainer {
+func (m *machine) podsHere() []pods.Container {
 	if e := m.etcdOfNode(); e != nil {
 		return append(m.staticPods(), m.kube.nodePods(e)...)
 	}
@@ -179,7 +181,7 @@ func (m *machine) usedImages(namespace common.ContainerdNamespace) ([]string, ti
 	images := []string{pauseImage}
 
 	for _, c := range m.podsHere() {
-		images = append(images, c.image)
+		images = append(images, c.Image)
 	}
 
 	return images, m.bootedAt, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"talos-proxmox/lab/machine/configuration"
+	"talos-proxmox/lab/machine/etcd"
 )
 
 // ApplyConfiguration implements the machine service of a configured machine.
@@ -155,7 +156,7 @@ func (m *machine) reconfigure(cfg config.Provider) {
 	m.adoptNetwork(cfg)
 	after, port := m.serveAddresses(), uint16(cfg.Cluster().LocalAPIServerPort())
 
-	if e := m.etcdOfNode(); e != nil && !e.real {
+	if e := m.etcdOfNode(); e != nil && !e.Real {
 		m.register(e)
 	}
 
@@ -185,13 +186,13 @@ func (m *machine) reconfigure(cfg config.Provider) {
 }
 
 // etcdOfNode is the cluster that holds the machine's Node object while its kubelet posts; the caller holds the lock.
-func (m *machine) etcdOfNode() *etcd {
+func (m *machine) etcdOfNode() *etcd.Cluster {
 	if !m.kubelet.posting {
 		return nil
 	}
 
 	for _, e := range m.cluster.etcds {
-		if n := e.nodes[m.hostname]; n != nil && n.VMID == m.hw.VMID {
+		if n := e.Nodes[m.hostname]; n != nil && n.VMID == m.hw.VMID {
 			return e
 		}
 	}

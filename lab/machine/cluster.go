@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
+
+	"talos-proxmox/lab/machine/etcd"
 )
 
 // cluster is what machines with the same cluster secrets have in common. It is only a meeting place: everything that
@@ -18,7 +20,7 @@ type cluster struct {
 	// changed fires when something another member may wait for has changed.
 	changed signal
 	members []*machine
-	etcds   map[uint64]*etcd
+	etcds   map[uint64]*etcd.Cluster
 }
 
 // clusterKey identifies a cluster by what control planes and workers both know: the certificate of the Kubernetes
@@ -38,7 +40,7 @@ func (m *machine) join() {
 
 	c := m.ms.clusters[key]
 	if c == nil {
-		c = &cluster{ms: m.ms, key: key, etcds: map[uint64]*etcd{}}
+		c = &cluster{ms: m.ms, key: key, etcds: map[uint64]*etcd.Cluster{}}
 		m.ms.clusters[key] = c
 	}
 
@@ -88,6 +90,17 @@ func (c *cluster) controlPlanes() []*machine {
 	}
 
 	return found
+}
+
+// named is the member of a name; nil where none runs.
+func (c *cluster) named(hostname string) *machine {
+	for _, m := range c.members {
+		if m.hostname == hostname {
+			return m
+		}
+	}
+
+	return nil
 }
 
 // discovers says that two machines find each other through the discovery service: both have it enabled, with the same
@@ -157,7 +170,7 @@ func (m *machine) kubernetes() *machine {
 }
 
 // apiReady says that the Kubernetes API of this control plane answers.
-func (m *machine) apiReady() bool { return m.apiUp && m.etcd != nil && m.etcd.quorum() }
+func (m *machine) apiReady() bool { return m.apiUp && m.etcd != nil && m.etcd.Quorum() }
 
 // address returns the members that have an address, for what is sent to a node by address.
 func (ms *Machines) byAddress(a string) *machine {

@@ -138,11 +138,11 @@ func (m *machine) startAPI(ctx context.Context) bool {
 
 // serving says that the machine's etcd member votes in a cluster with quorum; the caller holds the lock.
 func (m *machine) serving() bool {
-	if m.etcd == nil || !m.services.Running("etcd") || !m.etcd.quorum() {
+	if m.etcd == nil || !m.services.Running("etcd") || !m.etcd.Quorum() {
 		return false
 	}
 
-	member := m.etcd.member(m.disk.Etcd.MemberID)
+	member := m.etcd.Member(m.disk.Etcd.MemberID)
 
 	return member != nil && !member.Learner
 }
@@ -164,7 +164,7 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 		return
 	}
 
-	m.doors.SetKubernetes(doors.NewHTTP(kube.NewServer(modelCluster{m.machine}), tlsConfig))
+	m.doors.SetKubernetes(doors.NewHTTP(kube.NewServer(modelHost{m.machine}), tlsConfig))
 
 	m.ms.mu.Lock()
 	m.apiUp = true

@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/machine/etcd"
 )
 
 // diskState is what a machine keeps on its system disk: the STATE, META and EPHEMERAL partitions.
@@ -19,7 +20,7 @@ type diskState struct {
 	// META are the values of the META partition.
 	META map[uint8]string `json:"meta,omitempty"`
 	// Etcd is the etcd data directory (EPHEMERAL).
-	Etcd *etcdData `json:"etcd,omitempty"`
+	Etcd *etcd.Data `json:"etcd,omitempty"`
 	// Data names the folder in which real etcd and Kubernetes keep their files (EPHEMERAL); a new one after every wipe.
 	Data string `json:"data,omitempty"`
 	// Previous is the system before the last upgrade, which a rollback boots.

@@ -3,8 +3,8 @@ package machine
 import (
 	"context"
 	"net/netip"
-	"slices"
 
+	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/network"
 	"talos-proxmox/lab/machine/services"
 )
@@ -47,7 +47,7 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 // the lock.
 func (m *machine) joinable() *machine {
 	for _, o := range m.cluster.controlPlanes() {
-		if o == m || o.etcd == nil || !o.up || !o.etcd.quorum() || o.etcd.learning() || !sameEtcdCA(m.config, o.config) {
+		if o == m || o.etcd == nil || !o.up || !o.etcd.Quorum() || o.etcd.Learning() || !sameEtcdCA(m.config, o.config) {
 			continue
 		}
 
@@ -59,19 +59,11 @@ func (m *machine) joinable() *machine {
 	return nil
 }
 
-// joinEtcd adds the machine as a learner; the caller holds the lock. A former member with the same address is replaced,
-// as Talos does it.
-func (m *machine) joinEtcd(e *etcd) {
-	address := m.etcdAddress()
-	e.members = slices.DeleteFunc(e.members, func(o etcdMember) bool { return o.Address == address })
-
-	member := etcdMember{ID: randomID(), Name: m.hostname, Address: address, Learner: true}
-	e.members = append(e.members, member)
-	m.disk.Etcd = e.copyFor(member.ID)
+// joinEtcd adds the machine as a learner; the caller holds the lock.
+func (m *machine) joinEtcd(e *etcd.Cluster) {
 	m.etcd = e
-	e.running = append(e.running, m)
-	e.committed(true)
-	m.logf("[talos] etcd: joining cluster %s as learner %s", formatMember(e.id), formatMember(member.ID))
+	learner := e.Join(runner{m}, m.hostname, m.etcdAddress(), func(d *etcd.Data) { m.disk.Etcd = d })
+	m.logf("[talos] etcd: joining cluster %s as learner %s", etcd.FormatID(e.ID), etcd.FormatID(learner.ID))
 	m.cluster.changed.fire()
 }
 
@@ -106,13 +98,11 @@ func (m *machine) awaitEtcdAddress(ctx context.Context) bool {
 
 // bootstrap implements kubernetes: a new cluster on this machine.
 func (m modelKubernetes) bootstrap() {
-	e := &etcd{ms: m.ms, id: randomID(), nodes: map[string]*kubeNode{}, objects: map[string]*kubeObject{}}
-	member := etcdMember{ID: randomID(), Name: m.hostname, Address: m.etcdAddress()}
-	e.members, e.revision = []etcdMember{member}, 1
-	m.cluster.etcds[e.id] = e
-	m.disk.Etcd = e.copyFor(member.ID)
+	e, data := etcd.Bootstrap(etcdMachines{m.ms}, m.hostname, m.etcdAddress())
+	m.cluster.etcds[e.ID] = e
+	m.disk.Etcd = data
 	m.save()
-	m.logf("[talos] etcd: bootstrapped cluster %s", formatMember(e.id))
+	m.logf("[talos] etcd: bootstrapped cluster %s", etcd.FormatID(e.ID))
 	m.cluster.changed.fire()
 }
 
@@ -129,24 +119,13 @@ func (m *machine) restoreEtcd() bool {
 
 	e := m.cluster.etcds[data.ClusterID]
 	if e == nil {
-		e = &etcd{ms: m.ms, id: data.ClusterID, nodes: map[string]*kubeNode{}, objects: map[string]*kubeObject{}}
-		m.cluster.etcds[e.id] = e
+		e = etcd.New(etcdMachines{m.ms}, data.ClusterID, false)
+		m.cluster.etcds[e.ID] = e
 	}
 
-	if data.Revision > e.revision {
-		e.revision, e.members = data.Revision, slices.Clone(data.Members)
-		e.nodes, e.objects = map[string]*kubeNode{}, map[string]*kubeObject{}
+	e.Restore(data)
 
-		for _, n := range data.Nodes {
-			e.nodes[n.Name] = n
-		}
-
-		for _, o := range data.Objects {
-			e.objects[objectKey(o.Plural, o.Namespace, o.Name)] = o
-		}
-	}
-
-	if e.member(data.MemberID) == nil {
+	if e.Member(data.MemberID) == nil {
 		m.services.Set("etcd", services.Failed, "the member has been permanently removed from the cluster")
 
 		return false
@@ -174,7 +153,7 @@ func (m *machine) serveEtcd(ctx context.Context, learner bool) {
 	if data := m.disk.Etcd; e == nil && data != nil {
 		e = m.cluster.etcds[data.ClusterID]
 		m.etcd = e
-		e.running = append(e.running, m)
+		e.Start(runner{m})
 	}
 
 	m.services.Set("etcd", services.Running, "Health check successful")
@@ -193,29 +172,17 @@ func (m *machine) serveEtcd(ctx context.Context, learner bool) {
 }
 
 // promote makes the machine's learner a voter once it runs and the others have quorum; the caller holds the lock.
-func (m *machine) promote(e *etcd) {
-	if m.etcd != e || !e.quorum() {
-		return
-	}
-
-	if member := e.member(m.disk.Etcd.MemberID); member != nil && member.Learner {
-		member.Learner = false
-
-		e.committed(true)
-		m.logf("[talos] etcd: learner %s promoted", formatMember(member.ID))
+func (m *machine) promote(e *etcd.Cluster) {
+	if m.etcd == e && e.Promote(m.disk.Etcd.MemberID) {
+		m.logf("[talos] etcd: learner %s promoted", etcd.FormatID(m.disk.Etcd.MemberID))
 		m.changedEtcd(e)
 	}
 }
 
-func (m *machine) changedEtcd(e *etcd) {
+// changedEtcd tells everyone of a change of etcd; the caller holds the lock.
+func (m *machine) changedEtcd(e *etcd.Cluster) {
 	if e != nil {
-		e.elect()
-
-		// Quorum comes and goes for every member at once.
-		for _, o := range e.running {
-			o.settle()
-			o.changed.fire()
-		}
+		e.Changed()
 	}
 
 	m.cluster.changed.fire()
@@ -229,13 +196,78 @@ func (m *machine) stopEtcd() {
 		return
 	}
 
-	if e.flush != nil {
-		e.flush.Stop()
-		e.flush = nil
-		e.persist()
+	m.etcd = nil
+	e.Stop(runner{m})
+	m.cluster.changed.fire()
+	m.changed.fire()
+}
+
+// removeMember implements kubernetes.
+func (m modelKubernetes) removeMember(_ context.Context, e *etcd.Cluster, id uint64) error {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	return e.Remove(id)
+}
+
+// leaveEtcd implements kubernetes: it removes the machine's member and its data, as Talos does before a graceful reset.
+func (m modelKubernetes) leaveEtcd(context.Context) error {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.etcd == nil {
+		return errNoEtcd
 	}
 
-	e.running = slices.DeleteFunc(e.running, func(o *machine) bool { return o == m })
-	m.etcd = nil
-	m.changedEtcd(e)
+	if err := m.etcd.Remove(m.disk.Etcd.MemberID); err != nil {
+		return err
+	}
+
+	m.disk.Etcd = nil
+	m.save()
+	m.services.Set("etcd", services.Finished, "Service finished successfully")
+
+	return nil
+}
+
+// runner is a machine whose etcd member runs. It implements etcd.Runner.
+type runner struct{ *machine }
+
+var _ etcd.Runner = runner{}
+
+// MemberID implements etcd.Runner.
+func (m runner) MemberID() uint64 {
+	if m.disk.Etcd == nil {
+		return 0
+	}
+
+	return m.disk.Etcd.MemberID
+}
+
+// Address implements etcd.Runner.
+func (m runner) Address() netip.Addr {
+	if m.config == nil {
+		return netip.Addr{}
+	}
+
+	return m.etcdAddress()
+}
+
+// Keep implements etcd.Runner.
+func (m runner) Keep(d *etcd.Data) {
+	m.disk.Etcd = d
+	m.save()
+}
+
+// Changed implements etcd.Runner.
+func (m runner) Changed() {
+	m.settle()
+	m.cluster.changed.fire()
+	m.changed.fire()
+}
+
+// Removed implements etcd.Runner.
+func (m runner) Removed() {
+	m.stopEtcd()
+	m.services.Set("etcd", services.Failed, "the member has been permanently removed from the cluster")
 }

@@ -5,7 +5,9 @@ import (
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 
+	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/nodes"
+	"talos-proxmox/lab/machine/pods"
 	"talos-proxmox/lab/machine/resources"
 	"talos-proxmox/lab/machine/services"
 )
@@ -94,7 +96,7 @@ func (m *machine) clusterFacts() resources.Cluster {
 	}
 
 	if m.etcd != nil {
-		facts.EtcdMember = formatMember(m.disk.Etcd.MemberID)
+		facts.EtcdMember = etcd.FormatID(m.disk.Etcd.MemberID)
 	}
 
 	for _, o := range m.discovered() {
@@ -112,10 +114,9 @@ func (m *machine) kubernetesFacts() resources.Kubernetes {
 	}
 
 	if e := m.etcdOfNode(); e != nil {
-		node := e.nodes[m.hostname]
-		ready, _, _ := e.nodeState(node)
+		node := e.Nodes[m.hostname]
 		facts.Node = &k8s.NodeStatusSpec{
-			Nodename: node.Name, NodeReady: ready == "True", Unschedulable: node.Unschedulable,
+			Nodename: node.Name, NodeReady: e.IsReady(node), Unschedulable: node.Unschedulable,
 			Labels: node.Labels, Annotations: node.Annotations,
 		}
 	}
@@ -135,7 +136,7 @@ func (m *machine) kubernetesFacts() resources.Kubernetes {
 	}
 
 	for _, pod := range m.staticPods() {
-		facts.StaticPods[pod.namespace+"/"+pod.pod] = m.staticPodStatus(pod)
+		facts.StaticPods[pod.Namespace+"/"+pod.Pod] = pods.StaticStatus(pod, m.net.Node.String(), m.bootedAt, m.apiReady())
 	}
 
 	return facts

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/services"
 )
 
@@ -220,7 +221,7 @@ func (h *healthRun) etcdControlPlanes() string {
 		return "no etcd member on " + h.m.hostname
 	}
 
-	for _, member := range h.m.etcd.members {
+	for _, member := range h.m.etcd.Members {
 		if !slices.Contains(h.controlPlanes, member.Address.String()) {
 			return fmt.Sprintf("etcd member ip %q is not one of the control plane node ips %q", member.Address, h.controlPlanes)
 		}
@@ -240,18 +241,12 @@ func (h *healthRun) booted() string {
 }
 
 // node finds the Node object of an address.
-func (h *healthRun) node(address string) *kubeNode {
+func (h *healthRun) node(address string) *etcd.Node {
 	if h.m.etcd == nil {
 		return nil
 	}
 
-	for _, n := range h.m.etcd.nodes {
-		if n.Address.String() == address {
-			return n
-		}
-	}
-
-	return nil
+	return h.m.etcd.NodeAt(address)
 }
 
 func (h *healthRun) reported() string {
@@ -284,10 +279,8 @@ func (h *healthRun) ready() string {
 	var notReady []string
 
 	for _, a := range h.all() {
-		if n := h.node(a); n != nil {
-			if state, _, _ := h.m.etcd.nodeState(n); state != "True" {
-				notReady = append(notReady, n.Name)
-			}
+		if n := h.node(a); n != nil && !h.m.etcd.IsReady(n) {
+			notReady = append(notReady, n.Name)
 		}
 	}
 
@@ -307,7 +300,7 @@ func (m modelKubernetes) appProblem(_ context.Context, _ *healthRun, app string)
 		return "the machine is going down"
 	}
 
-	if _, enabled := m.coreDNS(); app == "kube-dns" && enabled && !m.etcd.schedulable() {
+	if _, enabled := m.coreDNS(); app == "kube-dns" && enabled && !m.etcd.Schedulable() {
 		return "no ready pods found for namespace \"kube-system\" and label selector \"k8s-app=kube-dns\""
 	}
 

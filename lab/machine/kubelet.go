@@ -3,21 +3,17 @@ package machine
 import (
 	"context"
 	"maps"
-	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
-	corev1 "k8s.io/api/core/v1"
 
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/nodes"
-	"talos-proxmox/lab/machine/pods"
 	"talos-proxmox/lab/machine/services"
 )
-
-// nodeGrace is how long Kubernetes believes a silent kubelet (node-monitor-grace-period).
-const nodeGrace = 40 * time.Second
 
 // kubeletState is the kubelet since the machine was switched on.
 type kubeletState struct {
@@ -27,32 +23,6 @@ type kubeletState struct {
 	stopped time.Time
 	// refused is what the API server said to Talos' last change of the node; empty when it took it.
 	refused string
-}
-
-// kubeNode is a Node object as etcd keeps it.
-type kubeNode struct {
-	nodes.Marks
-
-	Name         string     `json:"name"`
-	UID          string     `json:"uid"`
-	Revision     uint64     `json:"revision,omitempty"` // of its last change
-	Created      time.Time  `json:"created"`
-	VMID         int        `json:"vmid"`
-	Address      netip.Addr `json:"address"`
-	Kubelet      string     `json:"kubelet"`
-	Talos        string     `json:"talos"`
-	Arch         string     `json:"arch"`
-	MachineID    string     `json:"machineId,omitempty"`
-	Cores        int        `json:"cores"`
-	MemoryMiB    int        `json:"memoryMiB"`
-	DiskBytes    int64      `json:"diskBytes"`
-	ControlPlane bool       `json:"controlPlane,omitempty"`
-	// CNI says that pods have a network; nodes without one are not ready.
-	CNI bool `json:"cni"`
-	// ready is what a real API server says of the node; the model finds it out.
-	ready *corev1.NodeCondition
-	// podNetwork is what a real controller manager has given the node.
-	podNetwork string
 }
 
 // runKubelet implements kubernetes: the kubelet starts on its own and registers the node once it reaches the Kubernetes
@@ -98,7 +68,7 @@ func (m *machine) awaitNodeIP(ctx context.Context) bool {
 }
 
 // register creates or updates the Node object; false when the kubelet cannot. The caller holds the lock.
-func (m *machine) register(e *etcd) bool {
+func (m *machine) register(e *etcd.Cluster) bool {
 	taints, err := nodes.RegistrationTaints(m.config)
 	if err != nil {
 		m.refuseKubelet(err.Error())
@@ -106,21 +76,21 @@ func (m *machine) register(e *etcd) bool {
 		return false
 	}
 
-	node := kubeNode{
+	node := etcd.Node{
 		Name: m.hostname, UID: uuid.NewString(), Created: time.Now().UTC().Truncate(time.Second),
 		Marks: nodes.Marks{Taints: taints},
 	}
-	if known := e.nodes[m.hostname]; known != nil {
+	if known := e.Nodes[m.hostname]; known != nil {
 		node = *known
 	}
 
 	m.describeNode(&node)
 
-	if e.nodes[m.hostname] == nil {
+	if e.Nodes[m.hostname] == nil {
 		m.logf("[talos] kubelet: registered node %q", node.Name)
 	}
 
-	e.store(&node)
+	e.Store(&node)
 
 	m.kubelet.posting = true
 	m.disk.KubeletRegistered = true
@@ -142,11 +112,12 @@ func (m *machine) refuseKubelet(message string) {
 }
 
 // describeNode fills in what the kubelet says of its machine at every start.
-func (m *machine) describeNode(node *kubeNode) {
+func (m *machine) describeNode(node *etcd.Node) {
 	cfg := m.config
 
 	node.VMID, node.Address = m.hw.VMID, m.net.Node
-	node.Kubelet, node.Talos, node.Arch = imageTag(cfg.Machine().Kubelet().Image()), m.system.Version, m.system.Arch
+	node.Kubelet = controlplane.Tag(cfg.Machine().Kubelet().Image())
+	node.Talos, node.Arch = m.system.Version, m.system.Arch
 	node.MachineID = strings.ReplaceAll(m.hw.UUID, "-", "")
 	node.Cores, node.MemoryMiB, node.ControlPlane = m.hw.Cores, m.hw.MemoryMiB, m.isControlPlane()
 	node.CNI = cfg.Cluster().Network().CNI().Name() != constants.NoneCNI || node.CNI
@@ -166,38 +137,4 @@ func extended(values, others map[string]string) map[string]string {
 	maps.Copy(result, others)
 
 	return result
-}
-
-// imageTag is the tag of an image reference, without a digest: the version of what it contains.
-func imageTag(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-
-	return image[strings.LastIndex(image, ":")+1:]
-}
-
-// posts says whether the kubelet of a node is heard by the cluster's control plane; the caller holds the lock.
-func (e *etcd) posts(node *kubeNode) bool {
-	m := e.ms.running[node.VMID]
-
-	return m != nil && m.kubelet.posting && m.hostname == node.Name && m.cluster != nil && m.cluster.etcds[e.id] == e
-}
-
-// nodeState is the Ready condition of a node.
-func (e *etcd) nodeState(node *kubeNode) (status, reason, message string) {
-	if node.ready != nil {
-		return string(node.ready.Status), node.ready.Reason, node.ready.Message
-	}
-
-	if !e.posts(node) {
-		if m := e.ms.running[node.VMID]; m == nil || m.kubelet.stopped.IsZero() ||
-			time.Since(m.kubelet.stopped) > e.ms.world.Clock().Real(nodeGrace) {
-			return "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."
-		}
-	}
-
-	if !node.CNI {
-		return "False", "KubeletNotReady", pods.NoCNI
-	}
-
-	return "True", "KubeletReady", "kubelet is posting ready status"
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/kubelet"
 	"talos-proxmox/lab/machine/nodes"
 )
@@ -50,7 +51,7 @@ func (h kubeletHost) Facts() kubelet.Facts {
 	}
 
 	if e := m.etcdOfNode(); e != nil {
-		facts.Network, _ = netip.ParsePrefix(e.nodes[m.hostname].podNetwork) // it may have none yet
+		facts.Network, _ = netip.ParsePrefix(e.Nodes[m.hostname].PodNetwork) // it may have none yet
 	}
 
 	return facts
@@ -129,9 +130,9 @@ func (h kubeletHost) Describe(s *corev1.NodeStatus) bool {
 		return false
 	}
 
-	about := kubeNode{Name: m.hostname}
+	about := etcd.Node{Name: m.hostname}
 	m.describeNode(&about)
-	s.Capacity, s.Addresses, s.NodeInfo = about.capacity(), about.addresses(), about.systemInfo()
+	about.Describe(s)
 
 	return true
 }

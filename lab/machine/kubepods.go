@@ -1,74 +1,43 @@
 package machine
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcd"
+	"talos-proxmox/lab/machine/kube"
 	"talos-proxmox/lab/machine/pods"
 )
 
-// nodeContainer is a container of a pod that runs on a machine, as its container runtime tells it.
-type nodeContainer struct{ namespace, pod, name, image string }
-
 // staticPods are the containers of this control plane's static pods while its API server runs; the caller holds the
 // lock.
-func (m *machine) staticPods() []nodeContainer {
+func (m *machine) staticPods() []pods.Container {
 	if !m.isControlPlane() || !m.apiUp {
 		return nil
 	}
 
-	var list []nodeContainer
+	var list []pods.Container
 	for _, name := range controlplane.StaticPods() {
-		list = append(list, nodeContainer{
-			kubeSystem, name + "-" + m.hostname, name, controlplane.StaticPodImage(m.config, name),
+		list = append(list, pods.Container{
+			Namespace: pods.System, Pod: name + "-" + m.hostname, Name: name,
+			Image: controlplane.StaticPodImage(m.config, name),
 		})
 	}
 
 	return list
 }
 
-// staticPodStatus is what the kubelet says of a static pod, as JSON; the caller holds the lock.
-func (m *machine) staticPodStatus(c nodeContainer) map[string]any {
-	ready := m.apiReady()
-	started := metav1.NewTime(m.bootedAt).Rfc3339Copy()
-
-	var shown map[string]any
-
-	_ = recode(corev1.PodStatus{
-		Phase: corev1.PodRunning, HostIP: m.net.Node.String(), PodIP: m.net.Node.String(), StartTime: &started,
-		Conditions: []corev1.PodCondition{
-			{Type: corev1.PodReady, Status: pods.ConditionOf(ready), LastTransitionTime: started},
-			{Type: corev1.ContainersReady, Status: pods.ConditionOf(ready), LastTransitionTime: started},
-		},
-		ContainerStatuses: []corev1.ContainerStatus{{
-			Name: c.name, Image: c.image, Ready: ready,
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}},
-		}},
-	}, &shown) // it always encodes
-
-	return shown
-}
-
 // nodePods implements kubernetes.
-func (m modelKubernetes) nodePods(e *etcd) []nodeContainer {
-	var list []nodeContainer
+func (m modelKubernetes) nodePods(e *etcd.Cluster) []pods.Container {
+	var list []pods.Container
 
-	node := e.nodes[m.hostname]
+	node := e.Nodes[m.hostname]
 
 	for _, w := range m.enabled(m.proxy, m.flannel) {
-		list = append(list, nodeContainer{kubeSystem, w.name + "-" + node.UID[:5], w.container, w.image})
+		list = append(list, pods.Container{
+			Namespace: pods.System, Pod: w.name + "-" + node.UID[:5], Name: w.container, Image: w.image,
+		})
 	}
 
-	for _, p := range e.daemonPods(node) {
-		for _, c := range p.Spec.Containers {
-			if p.state.Running {
-				list = append(list, nodeContainer{p.Namespace, p.Name, c.Name, c.Image})
-			}
-		}
-	}
-
-	return list
+	return append(list, kube.Containers(e, node)...)
 }
 
 // workload is what Talos' bootstrap manifests run on the nodes.
@@ -118,15 +87,4 @@ func (m *machine) enabled(candidates ...func() (workload, bool)) []workload {
 	}
 
 	return found
-}
-
-// schedulable says whether a ready node takes ordinary pods; CoreDNS also tolerates control planes.
-func (e *etcd) schedulable() bool {
-	for _, n := range e.nodes {
-		if status, _, _ := e.nodeState(n); status == "True" && !n.Unschedulable {
-			return true
-		}
-	}
-
-	return false
 }

@@ -6,10 +6,12 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcd"
+	"talos-proxmox/lab/machine/pods"
 )
 
 // kubernetes is how etcd and Kubernetes run on a machine: their model in this process, or the real ones as processes of
-// labkube. What is known of a cluster is kept in [etcd] by both, for everything else that a machine does.
+// labkube. What is known of a cluster is kept in [etcd.Cluster] by both, for everything else that a machine does.
 type kubernetes interface {
 	// runEtcd is the etcd service of a control plane: it waits for a bootstrap or for a cluster to join, then runs the
 	// member until the context ends.
@@ -29,18 +31,18 @@ type kubernetes interface {
 	// defragment shrinks the database of the machine's member.
 	defragment(ctx context.Context) error
 	// removeMember takes a member out of a cluster for good, leaveEtcd the machine's own, with its data.
-	removeMember(ctx context.Context, e *etcd, id uint64) error
+	removeMember(ctx context.Context, e *etcd.Cluster, id uint64) error
 	leaveEtcd(ctx context.Context) error
 	// moveLeader lets another member lead where the machine's own does, and returns its name; empty where it does not.
-	moveLeader(ctx context.Context, e *etcd) (string, error)
+	moveLeader(ctx context.Context, e *etcd.Cluster) (string, error)
 	// etcdStatus is what the machine's member says of itself.
 	etcdStatus(ctx context.Context) (controlplane.EtcdStatus, error)
 	// snapshot streams etcd's database.
-	snapshot(ctx context.Context, e *etcd, chunk func([]byte) error) error
+	snapshot(ctx context.Context, e *etcd.Cluster, chunk func([]byte) error) error
 	// drain evicts the pods of the machine's node, which Talos has cordoned.
 	drain(ctx context.Context) error
 	// nodePods are the containers that run on the machine's node, but those of static pods; the caller holds the lock.
-	nodePods(e *etcd) []nodeContainer
+	nodePods(e *etcd.Cluster) []pods.Container
 	// appProblem is what the pods of an app in kube-system miss, by their label k8s-app; empty where they run.
 	appProblem(ctx context.Context, h *healthRun, app string) string
 	// ownManifests are those that Talos adds to the configuration's; the caller holds the lock.

@@ -16,6 +16,7 @@ import (
 	"talos-proxmox/lab/image"
 	"talos-proxmox/lab/machine/disks"
 	"talos-proxmox/lab/machine/doors"
+	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/journal"
 	"talos-proxmox/lab/machine/kernel"
 	"talos-proxmox/lab/machine/network"
@@ -58,9 +59,9 @@ type machine struct {
 	config     config.Provider // nil in maintenance mode
 	cluster    *cluster
 	services   *services.Services
-	published  string // the last machine status among the events
-	etcd       *etcd  // the etcd cluster whose member runs here
-	apiUp      bool   // kube-apiserver runs
+	published  string        // the last machine status among the events
+	etcd       *etcd.Cluster // the etcd cluster whose member runs here
+	apiUp      bool          // kube-apiserver runs
 	kubelet    kubeletState
 	kube       kubernetes      // how etcd and Kubernetes run here
 	vips       map[string]bool // virtual addresses held

@@ -231,19 +231,19 @@ func (s *machined) Rollback(context.Context, *machineapi.RollbackRequest) (*mach
 // upgradeable checks etcd as Talos does before it takes a member down; the caller holds the lock.
 func (m *machine) upgradeable() error {
 	e := m.etcd
-	if e == nil || !e.quorum() {
+	if e == nil || !e.Quorum() {
 		return fmt.Errorf("failed to create etcd client: %w", errNoEtcd)
 	}
 
-	if len(e.members) == 2 {
+	if len(e.Members) == 2 {
 		return fmt.Errorf(
 			"error validating etcd for upgrade: etcd member count(%d) is insufficient to maintain quorum if upgrade commences",
-			len(e.members),
+			len(e.Members),
 		)
 	}
 
-	for _, member := range e.members {
-		if !e.runs(member.ID) {
+	for _, member := range e.Members {
+		if !e.Runs(member.ID) {
 			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade", member.ID)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,21 +19,13 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcd"
 )
 
-var (
-	errMemberNotFound   = errors.New("etcdserver: member not found")
-	errNotEnoughMembers = errors.New("etcdserver: re-configuration failed due to not enough started members")
-	errNoEtcd           = status.Error(codes.Unavailable, "etcdserver: no leader")
-)
+var errNoEtcd = status.Error(codes.Unavailable, "etcdserver: no leader")
 
 // raftTerm is the term of every election in the lab.
 const raftTerm = 2
-
-// runs says whether a member's machine runs.
-func (e *etcd) runs(id uint64) bool {
-	return slices.ContainsFunc(e.running, func(m *machine) bool { return m.disk.Etcd.MemberID == id })
-}
 
 // Bootstrap implements the machine service: once for a cluster.
 func (s *machined) Bootstrap(
@@ -67,7 +58,7 @@ func (s *machined) Bootstrap(
 }
 
 // lockEtcd is lock for what asks etcd.
-func (s *machined) lockEtcd(what string) (*etcd, func(), error) {
+func (s *machined) lockEtcd(what string) (*etcd.Cluster, func(), error) {
 	unlock, err := s.lockControlPlane(what)
 	if err != nil {
 		return nil, nil, err
@@ -75,11 +66,11 @@ func (s *machined) lockEtcd(what string) (*etcd, func(), error) {
 
 	// Without its own member, a control plane asks those of its peers that it finds.
 	e := s.m.etcd
-	if e == nil || !e.quorum() {
+	if e == nil || !e.Quorum() {
 		e = nil
 
 		for _, o := range s.m.cluster.controlPlanes() {
-			if o.etcd != nil && o.etcd.quorum() && (s.m.discovers(o) || s.m.endpointLeadsTo(o)) {
+			if o.etcd != nil && o.etcd.Quorum() && (s.m.discovers(o) || s.m.endpointLeadsTo(o)) {
 				e = o.etcd
 			}
 		}
@@ -104,8 +95,8 @@ func (s *machined) EtcdMemberList(
 	}
 	defer unlock()
 
-	members := &machineapi.EtcdMembers{LegacyMembers: e.memberNames()}
-	for _, m := range e.members {
+	members := &machineapi.EtcdMembers{LegacyMembers: e.MemberNames()}
+	for _, m := range e.Members {
 		members.Members = append(members.Members, &machineapi.EtcdMember{
 			Id:         m.ID,
 			Hostname:   m.Name,
@@ -153,8 +144,8 @@ func (m modelKubernetes) etcdStatus(context.Context) (controlplane.EtcdStatus, e
 		return controlplane.EtcdStatus{}, errNoEtcd
 	}
 
-	member := e.member(m.disk.Etcd.MemberID)
-	size := int64(len(mustJSON(e.copyFor(member.ID))))
+	member := e.Member(m.disk.Etcd.MemberID)
+	size := int64(len(mustJSON(e.CopyFor(member.ID))))
 
 	st := controlplane.EtcdStatus{
 		Storage: "3.6.0",
@@ -162,14 +153,14 @@ func (m modelKubernetes) etcdStatus(context.Context) (controlplane.EtcdStatus, e
 		Version: "3.6.8",
 		Size:    size,
 		Used:    size,
-		Leader:  e.leader,
-		Index:   e.revision,
-		Applied: e.revision,
+		Leader:  e.Leader,
+		Index:   e.Revision,
+		Applied: e.Revision,
 		Term:    raftTerm,
 		Learner: member.Learner,
 	}
 
-	if e.leader == 0 {
+	if e.Leader == 0 {
 		st.Errors = []string{"etcdserver: no leader"}
 	}
 
@@ -197,7 +188,7 @@ func (s *machined) EtcdRemoveMemberByID(
 	unlock()
 
 	if err := s.m.kube.removeMember(ctx, e, in.GetMemberId()); err != nil {
-		if strings.Contains(err.Error(), errMemberNotFound.Error()) {
+		if strings.Contains(err.Error(), etcd.ErrMemberNotFound.Error()) {
 			return nil, status.Errorf(codes.NotFound, "failed to remove member %d: %s", in.GetMemberId(), err)
 		}
 
@@ -240,7 +231,7 @@ func (s *machined) EtcdForfeitLeadership(
 		return nil, err
 	}
 
-	alone := len(e.members) == 1
+	alone := len(e.Members) == 1
 
 	unlock()
 
@@ -257,7 +248,7 @@ func (s *machined) EtcdForfeitLeadership(
 }
 
 // moveLeader implements kubernetes.
-func (m modelKubernetes) moveLeader(_ context.Context, e *etcd) (string, error) {
+func (m modelKubernetes) moveLeader(_ context.Context, e *etcd.Cluster) (string, error) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
@@ -266,25 +257,19 @@ func (m modelKubernetes) moveLeader(_ context.Context, e *etcd) (string, error) 
 		return "", nil
 	}
 
-	e.leader = to.ID
+	e.Leader = to.ID
 
 	return to.Name, nil
 }
 
 // successor is the member that may lead instead of the machine's own; nil where that does not lead. The caller holds
 // the lock.
-func (m *machine) successor(e *etcd) *etcdMember {
-	if m.etcd != e || e.leader != m.disk.Etcd.MemberID {
+func (m *machine) successor(e *etcd.Cluster) *etcd.Member {
+	if m.etcd != e {
 		return nil
 	}
 
-	for i, member := range e.members {
-		if member.ID != e.leader && !member.Learner && e.runs(member.ID) {
-			return &e.members[i]
-		}
-	}
-
-	return nil
+	return e.Successor(m.disk.Etcd.MemberID)
 }
 
 // Kubeconfig implements the machine service: the administrator's kubeconfig in a .tar.gz.

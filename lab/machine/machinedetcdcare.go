@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"talos-proxmox/lab/machine/etcd"
 )
 
 // EtcdSnapshot implements the machine service: a database that etcd's own tools read.
@@ -39,7 +41,7 @@ var errModelSnapshot = status.Error(codes.Unimplemented,
 	"the lab's model of etcd has no snapshots: start the lab with --kubernetes=real")
 
 // snapshot implements kubernetes.
-func (modelKubernetes) snapshot(context.Context, *etcd, func([]byte) error) error {
+func (modelKubernetes) snapshot(context.Context, *etcd.Cluster, func([]byte) error) error {
 	return errModelSnapshot
 }
 

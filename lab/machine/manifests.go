@@ -146,7 +146,7 @@ func (m modelKubernetes) createObject(_ context.Context, content map[string]any)
 		return errNoEtcd
 	}
 
-	if label := m.etcd.keep(content); label != "" {
+	if label := m.etcd.Keep(content); label != "" {
 		m.logf("[talos] created %s", label)
 	}
 

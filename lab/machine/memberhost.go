@@ -3,9 +3,9 @@ package machine
 import (
 	"context"
 	"net/netip"
-	"slices"
 
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/etcdmember"
 	"talos-proxmox/lab/machine/services"
 )
@@ -36,7 +36,7 @@ func (h memberHost) AwaitMember(ctx context.Context) (peer netip.Addr, found boo
 
 		// A lab that was killed may not have written what it knew of its member, but the member has data.
 		if m.disk.Etcd == nil && h.k.hasEtcdData() {
-			m.disk.Etcd = &etcdData{}
+			m.disk.Etcd = &etcd.Data{}
 		}
 
 		if m.disk.Etcd != nil || h.k.recovers() != nil {
@@ -74,9 +74,9 @@ func (h memberHost) Joined(id uint64, initial string) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	m.disk.Etcd = &etcdData{MemberID: id, Initial: initial}
+	m.disk.Etcd = &etcd.Data{MemberID: id, Initial: initial}
 	m.save()
-	m.logf("[talos] etcd: joining as learner %s", formatMember(id))
+	m.logf("[talos] etcd: joining as learner %s", etcd.FormatID(id))
 }
 
 // Start implements etcdmember.Machine.
@@ -117,7 +117,7 @@ func (h memberHost) Recovered() {
 
 	// The recovered cluster has the first one's id and older data than is known of that.
 	for id, e := range m.cluster.etcds {
-		if len(e.running) == 0 {
+		if !e.Running() {
 			delete(m.cluster.etcds, id)
 		}
 	}
@@ -147,10 +147,8 @@ func (h memberHost) Voter(id uint64) netip.Addr {
 	defer m.ms.mu.Unlock()
 
 	if e := m.cluster.etcds[id]; e != nil {
-		for _, o := range e.running {
-			if o != m && o.config != nil {
-				return o.etcdAddress()
-			}
+		if a := e.AddressBut(runner{m}); a.IsValid() {
+			return a
 		}
 	}
 
@@ -180,29 +178,26 @@ func (h memberHost) Saw(st controlplane.EtcdStatus, members []controlplane.Membe
 	}
 
 	if m.disk.Etcd.ClusterID != st.Cluster || m.disk.Etcd.MemberID != st.Member || m.disk.Etcd.Initial != "" {
-		m.disk.Etcd = &etcdData{ClusterID: st.Cluster, MemberID: st.Member}
+		m.disk.Etcd = &etcd.Data{ClusterID: st.Cluster, MemberID: st.Member}
 		m.save()
 	}
 
 	e := m.cluster.etcds[st.Cluster]
 	if e == nil {
-		e = &etcd{ms: m.ms, id: st.Cluster, real: true, nodes: map[string]*kubeNode{}, objects: map[string]*kubeObject{}}
-		m.cluster.etcds[e.id] = e
+		e = etcd.New(etcdMachines{m.ms}, st.Cluster, true)
+		m.cluster.etcds[e.ID] = e
 	}
 
-	known := make([]etcdMember, 0, len(members))
+	known := make([]etcd.Member, 0, len(members))
 	for _, one := range members {
-		known = append(known, etcdMember{ID: one.ID, Name: one.Name, Address: one.Address, Learner: one.Learner})
+		known = append(known, etcd.Member{ID: one.ID, Name: one.Name, Address: one.Address, Learner: one.Learner})
 	}
 
-	slices.SortFunc(known, func(a, b etcdMember) int { return a.Address.Compare(b.Address) })
-
-	changed := m.etcd != e || !slices.Equal(known, e.members) || e.leader != st.Leader
-	e.members, e.leader, e.revision = known, st.Leader, max(e.revision, st.Revision)
+	changed := e.Saw(known, st.Leader, st.Revision) || m.etcd != e
 
 	if m.etcd != e {
 		m.etcd = e
-		e.running = append(e.running, m)
+		e.Start(runner{m})
 		m.services.Set("etcd", services.Running, "Health check successful")
 	}
 

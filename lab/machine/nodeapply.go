@@ -1,6 +1,9 @@
 package machine
 
-import "talos-proxmox/lab/machine/nodes"
+import (
+	"talos-proxmox/lab/machine/etcd"
+	"talos-proxmox/lab/machine/nodes"
+)
 
 // kubeletLabels are what the kubelet says of its machine, at registration and at every later start.
 func (m *machine) kubeletLabels() map[string]string {
@@ -13,8 +16,8 @@ func (m *machine) kubeletLabels() map[string]string {
 // applyNode makes labels, annotations and taints of the Node object those of the machine's configuration, as Talos
 // does: all in one update, so that a refusal loses all of them, and again at every change of the two. The caller holds
 // the lock.
-func (m *machine) applyNode(e *etcd) {
-	current := e.nodes[m.hostname]
+func (m *machine) applyNode(e *etcd.Cluster) {
+	current := e.Nodes[m.hostname]
 	if current == nil || m.config == nil {
 		return
 	}
@@ -38,7 +41,7 @@ func (m *machine) applyNode(e *etcd) {
 
 	m.kubelet.refused = ""
 
-	e.store(&next)
+	e.Store(&next)
 }
 
 // refuseNode tells once why the API server does not take a change of the node, which Talos tries again and again; the
@@ -53,11 +56,4 @@ func (m *machine) refuseNode(message string) {
 // wantedNode is a node as Talos wants it; the caller holds the lock.
 func (m *machine) wantedNode(current nodes.Marks) nodes.Marks {
 	return current.With(nodes.Wanted(m.config, m.extensions, m.cordoned))
-}
-
-// store keeps a Node; the caller holds the lock.
-func (e *etcd) store(n *kubeNode) {
-	e.committed(false)
-	n.Revision = e.revision
-	e.nodes[n.Name] = n
 }

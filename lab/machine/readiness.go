@@ -37,7 +37,7 @@ func (m *machine) fail(format string, args ...any) {
 // newServices are the services of a boot, whose changes the machine tells and follows; the caller holds the lock.
 func (m *machine) newServices() *services.Services {
 	return services.New(
-		func() bool { return m.etcd != nil && m.etcd.quorum() },
+		func() bool { return m.etcd != nil && m.etcd.Quorum() },
 		func(s *services.Service) {
 			m.logf("[talos] service[%s](%s): %s", s.Name, s.State, s.Message())
 			m.journal.Publish(s.Event(), "")
@@ -170,7 +170,7 @@ func (m *machine) nodeProblem() string {
 		return "node \"" + m.hostname + "\" status is not available yet"
 	}
 
-	if status, _, _ := e.nodeState(e.nodes[m.hostname]); status != "True" {
+	if !e.IsReady(e.Nodes[m.hostname]) {
 		return "node \"" + m.hostname + "\" is not ready"
 	}
 

@@ -3,11 +3,11 @@ package machine
 import (
 	"context"
 	"net/netip"
-	"slices"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/services"
 )
 
@@ -19,7 +19,7 @@ func (k *realKubernetes) runEtcd(ctx context.Context) {
 }
 
 // removeMember implements kubernetes.
-func (k *realKubernetes) removeMember(ctx context.Context, e *etcd, id uint64) error {
+func (k *realKubernetes) removeMember(ctx context.Context, e *etcd.Cluster, id uint64) error {
 	if err := k.member.Ask(ctx, k.memberOf(e), func(ctx context.Context, c *controlplane.EtcdClient) error {
 		return c.Remove(ctx, id)
 	}); err != nil {
@@ -29,14 +29,8 @@ func (k *realKubernetes) removeMember(ctx context.Context, e *etcd, id uint64) e
 	k.m.ms.mu.Lock()
 	defer k.m.ms.mu.Unlock()
 
-	e.members = slices.DeleteFunc(slices.Clone(e.members), func(o etcdMember) bool { return o.ID == id })
-
-	for _, o := range slices.Clone(e.running) {
-		if o.disk.Etcd != nil && o.disk.Etcd.MemberID == id {
-			o.stopEtcd()
-			o.services.Set("etcd", services.Failed, "the member has been permanently removed from the cluster")
-		}
-	}
+	e.Forget(id)
+	e.Dismiss(id)
 
 	return nil
 }
@@ -68,7 +62,8 @@ func (k *realKubernetes) leaveEtcd(ctx context.Context) error {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	e.members = slices.DeleteFunc(slices.Clone(e.members), func(o etcdMember) bool { return o.ID == id })
+	e.Forget(id)
+
 	m.disk.Etcd = nil
 	m.save()
 	m.stopEtcd()
@@ -78,13 +73,13 @@ func (k *realKubernetes) leaveEtcd(ctx context.Context) error {
 }
 
 // moveLeader implements kubernetes.
-func (k *realKubernetes) moveLeader(ctx context.Context, e *etcd) (string, error) {
+func (k *realKubernetes) moveLeader(ctx context.Context, e *etcd.Cluster) (string, error) {
 	m := k.m
 
 	m.ms.mu.Lock()
 	to := m.successor(e)
 
-	var next etcdMember
+	var next etcd.Member
 	if to != nil {
 		next = *to
 	}
@@ -113,7 +108,7 @@ func (k *realKubernetes) etcdStatus(ctx context.Context) (st controlplane.EtcdSt
 }
 
 // snapshot implements kubernetes.
-func (k *realKubernetes) snapshot(ctx context.Context, e *etcd, send func([]byte) error) error {
+func (k *realKubernetes) snapshot(ctx context.Context, e *etcd.Cluster, send func([]byte) error) error {
 	return k.member.Ask(ctx, k.memberOf(e), func(ctx context.Context, c *controlplane.EtcdClient) error {
 		return c.Snapshot(ctx, send)
 	})
@@ -145,15 +140,15 @@ func (k *realKubernetes) withOwn(ctx context.Context, ask func(context.Context, 
 }
 
 // memberOf is where a cluster can be asked: invalid for the machine's own member, else that of another one that runs.
-func (k *realKubernetes) memberOf(e *etcd) netip.Addr {
+func (k *realKubernetes) memberOf(e *etcd.Cluster) netip.Addr {
 	m := k.m
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	if m.etcd != e && len(e.running) > 0 {
-		return e.running[0].etcdAddress()
+	if m.etcd == e {
+		return netip.Addr{}
 	}
 
-	return netip.Addr{}
+	return e.AddressBut(runner{m})
 }

@@ -2,13 +2,14 @@ package machine
 
 import (
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/etcdmember"
 )
 
 // bootstrap implements kubernetes.
 func (k *realKubernetes) bootstrap() {
 	m := k.m
-	m.disk.Etcd = &etcdData{Initial: controlplane.Initial(m.hostname, m.etcdAddress()), New: true}
+	m.disk.Etcd = &etcd.Data{Initial: controlplane.Initial(m.hostname, m.etcdAddress()), New: true}
 	m.save()
 	m.logf("[talos] etcd: bootstrapping a cluster")
 	m.cluster.changed.fire()

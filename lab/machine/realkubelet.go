@@ -10,7 +10,9 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/kubelet"
+	"talos-proxmox/lab/machine/pods"
 	"talos-proxmox/lab/machine/services"
 )
 
@@ -166,15 +168,7 @@ func (k *realKubernetes) drain(ctx context.Context) error {
 }
 
 // nodePods implements kubernetes.
-func (k *realKubernetes) nodePods(*etcd) []nodeContainer {
-	var list []nodeContainer
-
-	for _, c := range k.kubelet.Containers() {
-		list = append(list, nodeContainer{c.Namespace, c.Pod, c.Name, c.Image})
-	}
-
-	return list
-}
+func (k *realKubernetes) nodePods(*etcd.Cluster) []pods.Container { return k.kubelet.Containers() }
 
 func waitFor(ctx context.Context, d time.Duration) {
 	select {

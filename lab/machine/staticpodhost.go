@@ -10,6 +10,7 @@ import (
 
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/doors"
+	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/staticpods"
 )
 
@@ -99,4 +100,34 @@ func (h staticPodHost) Open(port uint16) {
 }
 
 // SawNode implements staticpods.Machine.
-func (h staticPodHost) SawNode(n *corev1.Node, deleted bool) { h.k.sawNode(n, deleted) }
+func (h staticPodHost) SawNode(n *corev1.Node, deleted bool) {
+	m := h.k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.etcd == nil || m.cluster == nil {
+		return
+	}
+
+	vmid, of := 0, m.cluster.named(n.Name)
+	if of != nil {
+		vmid = of.hw.VMID
+	}
+
+	if !m.etcd.SawNode(etcd.Observed(n), vmid, deleted) {
+		return
+	}
+
+	// A kubelet does not register its node again before it restarts; until then it posts into the void.
+	if deleted && of != nil {
+		of.kubelet.posting = false
+	}
+
+	m.cluster.changed.fire()
+
+	if of != nil && of.config != nil {
+		of.settle()
+		of.changed.fire()
+	}
+}

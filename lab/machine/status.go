@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+
+	"talos-proxmox/lab/machine/etcd"
 )
 
 // MachineStatus is one row of the lab's table of machines.
@@ -73,7 +75,7 @@ func (m *machine) statusRow() MachineStatus {
 	}
 
 	if m.etcd != nil {
-		row.EtcdMember = formatMember(m.disk.Etcd.MemberID)
+		row.EtcdMember = etcd.FormatID(m.disk.Etcd.MemberID)
 	}
 
 	for _, s := range m.services.List() {

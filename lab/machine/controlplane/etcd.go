@@ -46,7 +46,7 @@ func (h Host) EtcdPart(initial string, bootstrap bool) (Part, error) {
 		return Part{}, fmt.Errorf("cluster.etcd.extraArgs: %w", err)
 	}
 
-	return Part{Name: "etcd", Version: tag(etcd.Image()), Args: args.list()}, nil
+	return Part{Name: "etcd", Version: Tag(etcd.Image()), Args: args.list()}, nil
 }
 
 // Initial is how a member is named to others that start.

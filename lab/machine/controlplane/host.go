@@ -57,8 +57,8 @@ func (h Host) write(name string, content []byte) error {
 	return nil
 }
 
-// tag is the version that an image reference states.
-func tag(image string) string {
+// Tag is the version that an image reference states.
+func Tag(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 
 	return image[strings.LastIndex(image, ":")+1:]

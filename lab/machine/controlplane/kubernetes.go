@@ -106,7 +106,7 @@ func (h Host) apiServer() (Part, error) {
 		return Part{}, fmt.Errorf("cluster.apiServer.extraArgs: %w", err)
 	}
 
-	return Part{Name: APIServer, Version: tag(c.APIServer().Image()), Args: args.list()}, nil
+	return Part{Name: APIServer, Version: Tag(c.APIServer().Image()), Args: args.list()}, nil
 }
 
 func (h Host) controllerManager() (Part, error) {
@@ -133,7 +133,7 @@ func (h Host) controllerManager() (Part, error) {
 		return Part{}, fmt.Errorf("cluster.controllerManager.extraArgs: %w", err)
 	}
 
-	return Part{Name: ControllerManager, Version: tag(c.ControllerManager().Image()), Args: args.list()}, nil
+	return Part{Name: ControllerManager, Version: Tag(c.ControllerManager().Image()), Args: args.list()}, nil
 }
 
 func (h Host) scheduler() (Part, error) {
@@ -173,7 +173,7 @@ func (h Host) scheduler() (Part, error) {
 		return Part{}, fmt.Errorf("cluster.scheduler.extraArgs: %w", err)
 	}
 
-	return Part{Name: Scheduler, Version: tag(c.Image()), Args: args.list()}, nil
+	return Part{Name: Scheduler, Version: Tag(c.Image()), Args: args.list()}, nil
 }
 
 // asClient lets a part speak to the machine's own API server, with its own certificate.

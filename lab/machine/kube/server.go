@@ -22,29 +22,12 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// Cluster is what a server shows.
-type Cluster interface {
-	// Version is the API server's version with its "v".
-	Version() string
-	// Healthy says whether etcd has a leader.
-	Healthy() bool
-	// Nodes are in the order of their names.
-	Nodes() []corev1.Node
-	// PatchNode changes labels, annotations, taints and schedulability of a node to what change makes of it.
-	PatchNode(name string, change func(*corev1.Node) error) (*corev1.Node, error)
-	DeleteNode(name string) error
-	RuntimeClasses() []nodev1.RuntimeClass
-	DaemonSets() []appsv1.DaemonSet
-	// Pods are those of DaemonSets on a node, or on all of them where it is empty.
-	Pods(node string) []corev1.Pod
-}
-
 // server is the HTTP side. Clients authenticate with certificates, which the TLS listener must have verified.
-type server struct{ cluster Cluster }
+type server struct{ machine Machine }
 
-// NewServer returns the handler for a cluster.
-func NewServer(c Cluster) http.Handler {
-	s := &server{c}
+// NewServer returns the handler of a control plane.
+func NewServer(m Machine) http.Handler {
+	s := &server{m}
 	open, asked := http.NewServeMux(), http.NewServeMux()
 
 	for _, check := range []string{"livez", "readyz", "healthz"} {
@@ -55,7 +38,7 @@ func NewServer(c Cluster) http.Handler {
 	open.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if err := authorize(r); err != nil {
 			write(w, nil, err)
-		} else if !s.cluster.Healthy() {
+		} else if !s.machine.Healthy() {
 			write(w, nil, apierrors.NewInternalError(errors.New("etcdserver: no leader")))
 		} else {
 			asked.ServeHTTP(w, r)
@@ -144,7 +127,7 @@ func write(w http.ResponseWriter, body any, err error) {
 
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	// A server that only waits for its storage is alive, not ready.
-	if r.URL.Path != "/livez" && !s.cluster.Healthy() {
+	if r.URL.Path != "/livez" && !s.machine.Healthy() {
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = io.WriteString(w, "[+]ping ok\n[-]etcd failed: no leader\nreadyz check failed\n")
 
@@ -155,7 +138,7 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) version(*http.Request) (any, error) {
-	v := s.cluster.Version()
+	v := s.machine.Version()
 	parts := append(strings.SplitN(strings.TrimPrefix(v, "v"), ".", 3), "", "")
 
 	return version.Info{
@@ -184,7 +167,7 @@ func (s *server) nodes(r *http.Request) (any, error) {
 		return nil, errNotServed
 	}
 
-	nodes := s.cluster.Nodes()
+	nodes := s.listNodes()
 	if wantsTable(r) {
 		return table(nodes), nil
 	}
@@ -195,7 +178,7 @@ func (s *server) nodes(r *http.Request) (any, error) {
 func wantsTable(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "as=Table") }
 
 func (s *server) node(r *http.Request) (any, error) {
-	nodes := s.cluster.Nodes()
+	nodes := s.listNodes()
 
 	i := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == r.PathValue("name") })
 	if i < 0 {
@@ -221,7 +204,7 @@ func (s *server) patch(r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	return s.cluster.PatchNode(r.PathValue("name"), func(n *corev1.Node) error {
+	return s.patchNode(r.PathValue("name"), func(n *corev1.Node) error {
 		before, err := json.Marshal(n)
 		if err != nil {
 			return err
@@ -242,7 +225,7 @@ func (s *server) patch(r *http.Request) (any, error) {
 }
 
 func (s *server) remove(r *http.Request) (any, error) {
-	if err := s.cluster.DeleteNode(r.PathValue("name")); err != nil {
+	if err := s.deleteNode(r.PathValue("name")); err != nil {
 		return nil, err
 	}
 
@@ -257,7 +240,7 @@ func (s *server) pods(r *http.Request) (any, error) {
 
 	node, _ := selector.RequiresExactMatch("spec.nodeName")
 
-	return corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: s.cluster.Pods(node)}, nil
+	return corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: s.listPods(node)}, nil
 }
 
 // events are none: what keeps a pod from running is in its status.
@@ -267,12 +250,12 @@ func (s *server) events(*http.Request) (any, error) {
 
 func (s *server) daemonSets(*http.Request) (any, error) {
 	return appsv1.DaemonSetList{
-		TypeMeta: metav1.TypeMeta{Kind: "DaemonSetList", APIVersion: "apps/v1"}, Items: s.cluster.DaemonSets(),
+		TypeMeta: metav1.TypeMeta{Kind: "DaemonSetList", APIVersion: "apps/v1"}, Items: s.listDaemonSets(),
 	}, nil
 }
 
 func (s *server) runtimeClasses(*http.Request) (any, error) {
 	return nodev1.RuntimeClassList{
-		TypeMeta: metav1.TypeMeta{Kind: "RuntimeClassList", APIVersion: "node.k8s.io/v1"}, Items: s.cluster.RuntimeClasses(),
+		TypeMeta: metav1.TypeMeta{Kind: "RuntimeClassList", APIVersion: "node.k8s.io/v1"}, Items: s.listRuntimeClasses(),
 	}, nil
 }

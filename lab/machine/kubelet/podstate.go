@@ -109,15 +109,12 @@ func (k *Kubelet) offers() map[string]int {
 	return offers
 }
 
-// Container is a container that runs.
-type Container struct{ Namespace, Pod, Name, Image string }
-
 // Containers are those that run on the node, but those of static pods.
-func (k *Kubelet) Containers() []Container {
+func (k *Kubelet) Containers() []pods.Container {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	var list []Container
+	var list []pods.Container
 
 	for _, one := range k.pods {
 		p := one.pod
@@ -126,7 +123,7 @@ func (k *Kubelet) Containers() []Container {
 		}
 
 		for _, c := range p.Spec.Containers {
-			list = append(list, Container{p.Namespace, p.Name, c.Name, c.Image})
+			list = append(list, pods.Container{Namespace: p.Namespace, Pod: p.Name, Name: c.Name, Image: c.Image})
 		}
 	}
 

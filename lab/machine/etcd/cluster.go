@@ -1,0 +1,261 @@
+// Package etcd is what is known of an etcd cluster: its members, its leader, and the data that they agree on, as far as
+// the lab needs it. The model has nothing else; of a real cluster it is what its members and its API servers tell.
+//
+// The machines' lock guards all of it: whoever calls a function holds it, and so do the methods of [Machines] and
+// [Runner] that are called from here.
+package etcd
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"talos-proxmox/lab/machine/pods"
+)
+
+// persistDelay gathers changes of nodes, so that a cluster that comes up does not write every disk for each of them.
+const persistDelay = 200 * time.Millisecond
+
+// What etcd says when it refuses to remove a member.
+var (
+	ErrMemberNotFound   = errors.New("etcdserver: member not found")
+	ErrNotEnoughMembers = errors.New("etcdserver: re-configuration failed due to not enough started members")
+)
+
+// Machines are all machines of the lab.
+type Machines interface {
+	// Locker is the machines' lock.
+	sync.Locker
+	// Posts says whether the kubelet of a node is heard by the cluster's control plane; Believed whether Kubernetes still
+	// believes one that is not, as it was heard of a moment ago.
+	Posts(c *Cluster, n *Node) bool
+	Believed(n *Node) bool
+	// GPUs are those of a node that posts.
+	GPUs(n *Node) pods.GPUs
+}
+
+// Runner is a machine on which a member of the cluster runs. Runners can be compared.
+type Runner interface {
+	// MemberID is that of its member.
+	MemberID() uint64
+	// Address is where others reach its member; invalid when the machine goes down.
+	Address() netip.Addr
+	// Keep writes a copy of the cluster's data to the machine's disk.
+	Keep(d *Data)
+	// Changed says that members, leader or quorum may be others.
+	Changed()
+	// Removed takes the member down, which the cluster has removed for good.
+	Removed()
+}
+
+// Cluster is one etcd cluster. It lives as long as the process; its members' disks hold copies.
+type Cluster struct {
+	ID       uint64
+	Revision uint64
+	Members  []Member
+	Leader   uint64
+	// Nodes are by name.
+	Nodes map[string]*Node
+	// Real says that this is only what is known of a real cluster, which keeps its data itself.
+	Real bool
+
+	machines Machines
+	objects  map[string]*Object // by objectKey
+	running  []Runner
+	flush    *time.Timer
+}
+
+// Member is a member as etcd lists it.
+type Member struct {
+	ID      uint64     `json:"id"`
+	Name    string     `json:"name"`
+	Address netip.Addr `json:"address"`
+	Learner bool       `json:"learner,omitempty"`
+}
+
+// Data is a member's copy on disk.
+type Data struct {
+	ClusterID uint64    `json:"clusterId"`
+	MemberID  uint64    `json:"memberId"`
+	Revision  uint64    `json:"revision"`
+	Members   []Member  `json:"members"`
+	Nodes     []*Node   `json:"nodes,omitempty"`
+	Objects   []*Object `json:"objects,omitempty"`
+	// Initial is how a real member finds the others at its first start, New that it begins a cluster; neither counts
+	// once it has data.
+	Initial string `json:"initial,omitempty"`
+	New     bool   `json:"new,omitempty"`
+}
+
+// New makes a cluster of which nothing is known yet.
+func New(machines Machines, id uint64, real bool) *Cluster {
+	return &Cluster{ID: id, Real: real, machines: machines, Nodes: map[string]*Node{}, objects: map[string]*Object{}}
+}
+
+// Bootstrap begins a cluster with one member, and returns that member's data.
+func Bootstrap(machines Machines, name string, address netip.Addr) (*Cluster, *Data) {
+	c := New(machines, randomID(), false)
+	member := Member{ID: randomID(), Name: name, Address: address}
+	c.Members, c.Revision = []Member{member}, 1
+
+	return c, c.CopyFor(member.ID)
+}
+
+// FormatID writes the id of a cluster or a member as etcd does.
+func FormatID(id uint64) string { return fmt.Sprintf("%016x", id) }
+
+func randomID() uint64 {
+	var b [8]byte
+
+	_, _ = rand.Read(b[:]) // never fails
+
+	return binary.BigEndian.Uint64(b[:])
+}
+
+// Member is the member of an id; nil where there is none.
+func (c *Cluster) Member(id uint64) *Member {
+	for i := range c.Members {
+		if c.Members[i].ID == id {
+			return &c.Members[i]
+		}
+	}
+
+	return nil
+}
+
+// Runs says whether a member's machine runs.
+func (c *Cluster) Runs(id uint64) bool { return runs(c.running, id) }
+
+func runs(running []Runner, id uint64) bool {
+	return slices.ContainsFunc(running, func(r Runner) bool { return r.MemberID() == id })
+}
+
+// Running says whether any member runs.
+func (c *Cluster) Running() bool { return len(c.running) > 0 }
+
+// AddressBut is where a member that runs is reached, but not that of one machine; invalid where there is none.
+func (c *Cluster) AddressBut(own Runner) netip.Addr {
+	for _, r := range c.running {
+		if a := r.Address(); r != own && a.IsValid() {
+			return a
+		}
+	}
+
+	return netip.Addr{}
+}
+
+// Quorum says that more than half of the voters run.
+func (c *Cluster) Quorum() bool { return quorum(c.Members, c.running) }
+
+func quorum(members []Member, running []Runner) bool {
+	voters, alive := 0, 0
+
+	for _, member := range members {
+		if member.Learner {
+			continue
+		}
+
+		voters++
+
+		if runs(running, member.ID) {
+			alive++
+		}
+	}
+
+	return alive > voters/2
+}
+
+// Learning says that there is a learner; etcd takes one at a time.
+func (c *Cluster) Learning() bool {
+	return slices.ContainsFunc(c.Members, func(m Member) bool { return m.Learner })
+}
+
+// committed counts a change and lets every running member write it: membership at once, nodes after a moment.
+func (c *Cluster) committed(now bool) {
+	c.Revision++
+
+	if now {
+		c.Persist()
+
+		return
+	}
+
+	if c.flush == nil {
+		c.flush = time.AfterFunc(persistDelay, func() {
+			c.machines.Lock()
+			defer c.machines.Unlock()
+
+			c.flush = nil
+			c.Persist()
+		})
+	}
+}
+
+// Persist lets every running member write its copy.
+func (c *Cluster) Persist() {
+	if c.Real {
+		return
+	}
+
+	for _, r := range c.running {
+		r.Keep(c.CopyFor(r.MemberID()))
+	}
+}
+
+// CopyFor is the data of a member.
+func (c *Cluster) CopyFor(member uint64) *Data {
+	data := &Data{
+		ClusterID: c.ID, MemberID: member, Revision: c.Revision, Members: slices.Clone(c.Members), Nodes: c.SortedNodes(),
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.objects)) {
+		data.Objects = append(data.Objects, c.objects[key])
+	}
+
+	return data
+}
+
+// Restore takes over a member's copy that is newer than what is known.
+func (c *Cluster) Restore(data *Data) {
+	if data.Revision <= c.Revision {
+		return
+	}
+
+	c.Revision, c.Members = data.Revision, slices.Clone(data.Members)
+	c.Nodes, c.objects = map[string]*Node{}, map[string]*Object{}
+
+	for _, n := range data.Nodes {
+		c.Nodes[n.Name] = n
+	}
+
+	for _, o := range data.Objects {
+		c.objects[objectKey(o.Plural, o.Namespace, o.Name)] = o
+	}
+}
+
+// elect keeps the leader while it runs.
+func (c *Cluster) elect() {
+	if !c.Quorum() {
+		c.Leader = 0
+
+		return
+	}
+
+	voters := []uint64{}
+
+	for _, r := range c.running {
+		if member := c.Member(r.MemberID()); member != nil && !member.Learner {
+			voters = append(voters, member.ID)
+		}
+	}
+
+	if !slices.Contains(voters, c.Leader) {
+		c.Leader = cmp.Or(voters...)
+	}
+}

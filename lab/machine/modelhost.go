@@ -1,0 +1,112 @@
+package machine
+
+import (
+	"time"
+
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/etcd"
+	"talos-proxmox/lab/machine/kube"
+	"talos-proxmox/lab/machine/pods"
+)
+
+// modelHost shows a control plane to the model's API server. It implements kube.Machine.
+type modelHost struct{ m *machine }
+
+var _ kube.Machine = modelHost{}
+
+// Cluster implements kube.Machine.
+func (h modelHost) Cluster() (*etcd.Cluster, func()) {
+	h.m.ms.mu.Lock()
+
+	if h.m.cluster == nil || h.m.etcd == nil {
+		return &etcd.Cluster{}, h.m.ms.mu.Unlock
+	}
+
+	return h.m.etcd, h.m.ms.mu.Unlock
+}
+
+// Version implements kube.Machine.
+func (h modelHost) Version() string {
+	h.m.ms.mu.Lock()
+	defer h.m.ms.mu.Unlock()
+
+	if h.m.config == nil {
+		return ""
+	}
+
+	return controlplane.Tag(h.m.config.Cluster().APIServer().Image())
+}
+
+// Healthy implements kube.Machine.
+func (h modelHost) Healthy() bool {
+	h.m.ms.mu.Lock()
+	defer h.m.ms.mu.Unlock()
+
+	return h.m.apiReady()
+}
+
+// Deleted implements kube.Machine.
+func (h modelHost) Deleted(_ *etcd.Cluster, n *etcd.Node) {
+	// A kubelet does not register its node again before it restarts; until then it posts into the void.
+	if m := h.m.ms.ofNode(n); m != nil {
+		m.kubelet.posting = false
+		m.changed.fire()
+	}
+
+	h.m.cluster.changed.fire()
+}
+
+// Patched implements kube.Machine.
+func (h modelHost) Patched(c *etcd.Cluster, n *etcd.Node) {
+	if m := h.m.ms.ofNode(n); m != nil && m.cluster == h.m.cluster {
+		m.applyNode(c)
+	}
+
+	h.m.cluster.changed.fire()
+}
+
+// ofNode is the machine of a node; nil where it is off. The caller holds the lock.
+func (ms *Machines) ofNode(n *etcd.Node) *machine {
+	if m := ms.running[n.VMID]; m != nil && m.hostname == n.Name {
+		return m
+	}
+
+	return nil
+}
+
+// etcdMachines shows all machines to a cluster's data. It implements etcd.Machines.
+type etcdMachines struct{ ms *Machines }
+
+var _ etcd.Machines = etcdMachines{}
+
+// Lock implements etcd.Machines.
+func (e etcdMachines) Lock() { e.ms.mu.Lock() }
+
+// Unlock implements etcd.Machines.
+func (e etcdMachines) Unlock() { e.ms.mu.Unlock() }
+
+// Posts implements etcd.Machines.
+func (e etcdMachines) Posts(c *etcd.Cluster, n *etcd.Node) bool {
+	m := e.ms.ofNode(n)
+
+	return m != nil && m.kubelet.posting && m.cluster != nil && m.cluster.etcds[c.ID] == c
+}
+
+// nodeGrace is how long Kubernetes believes a silent kubelet (node-monitor-grace-period).
+const nodeGrace = 40 * time.Second
+
+// Believed implements etcd.Machines.
+func (e etcdMachines) Believed(n *etcd.Node) bool {
+	m := e.ms.running[n.VMID]
+
+	return m != nil && !m.kubelet.stopped.IsZero() && time.Since(m.kubelet.stopped) <= e.ms.world.Clock().Real(nodeGrace)
+}
+
+// GPUs implements etcd.Machines.
+func (e etcdMachines) GPUs(n *etcd.Node) pods.GPUs {
+	if m := e.ms.running[n.VMID]; m != nil {
+		return m.gpus()
+	}
+
+	return pods.GPUs{}
+}

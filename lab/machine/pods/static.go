@@ -1,0 +1,38 @@
+package pods
+
+import (
+	"encoding/json"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// System is the namespace of Kubernetes' own pods.
+const System = metav1.NamespaceSystem
+
+// Container is a container of a pod that runs on a node, as its container runtime tells it.
+type Container struct{ Namespace, Pod, Name, Image string }
+
+// StaticStatus is what the kubelet says of a static pod that has run since the node booted, as JSON.
+func StaticStatus(c Container, address string, booted time.Time, ready bool) map[string]any {
+	started := metav1.NewTime(booted).Rfc3339Copy()
+
+	text, _ := json.Marshal(corev1.PodStatus{ // it always encodes
+		Phase: corev1.PodRunning, HostIP: address, PodIP: address, StartTime: &started,
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: ConditionOf(ready), LastTransitionTime: started},
+			{Type: corev1.ContainersReady, Status: ConditionOf(ready), LastTransitionTime: started},
+		},
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: c.Name, Image: c.Image, Ready: ready,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}},
+		}},
+	})
+
+	var shown map[string]any
+
+	_ = json.Unmarshal(text, &shown)
+
+	return shown
+}
