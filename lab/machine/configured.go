@@ -13,6 +13,7 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 	"talos-proxmox/lab/machine/doors"
 	"talos-proxmox/lab/machine/kube"
+	"talos-proxmox/lab/machine/manifests"
 	"talos-proxmox/lab/machine/network"
 	"talos-proxmox/lab/machine/services"
 )
@@ -61,7 +62,7 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 		m.track(func() { m.kube.runEtcd(ctx) })
 		m.track(func() { m.kube.runServers(ctx) })
 		m.track(func() { m.runVirtualIPs(ctx) })
-		m.track(func() { m.runManifests(ctx) })
+		m.track(func() { manifests.Run(ctx, manifestHost{m}) })
 	}
 
 	for {

@@ -131,7 +131,7 @@ func (m *machine) kubernetesFacts() resources.Kubernetes {
 
 	if m.isControlPlane() {
 		for _, one := range m.manifests() {
-			facts.Manifests = append(facts.Manifests, resources.Manifest{ID: one.id, Objects: one.objects()})
+			facts.Manifests = append(facts.Manifests, resources.Manifest{ID: one.ID, Objects: one.Objects()})
 		}
 	}
 

@@ -7,6 +7,7 @@ import (
 
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
+	"talos-proxmox/lab/machine/manifests"
 	"talos-proxmox/lab/machine/pods"
 )
 
@@ -46,7 +47,7 @@ type kubernetes interface {
 	// appProblem is what the pods of an app in kube-system miss, by their label k8s-app; empty where they run.
 	appProblem(ctx context.Context, h *healthRun, app string) string
 	// ownManifests are those that Talos adds to the configuration's; the caller holds the lock.
-	ownManifests() []manifest
+	ownManifests() []manifests.Manifest
 	// createObject creates an object of a manifest; what exists stays as it is.
 	createObject(ctx context.Context, content map[string]any) error
 }

@@ -18,9 +18,6 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// CNIConfigurations is where a CNI's pod tells the container runtime about it.
-const CNIConfigurations = "/etc/cni/net.d"
-
 // cniMark is a file of the machine's folder: what it says has brought the network, and it lasts as the configuration
 // does on a node.
 const cniMark = "cni"
@@ -80,7 +77,7 @@ func installsCNI(spec corev1.PodSpec) bool {
 		for _, mount := range c.VolumeMounts {
 			if slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
 				return v.Name == mount.Name && !mount.ReadOnly && v.HostPath != nil &&
-					path.Clean(v.HostPath.Path) == CNIConfigurations
+					path.Clean(v.HostPath.Path) == pods.CNIConfigurations
 			}) {
 				return true
 			}

@@ -14,6 +14,9 @@ import (
 // NoCNI is why a node without a CNI is not ready.
 const NoCNI = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
 
+// CNIConfigurations is where a CNI's pod tells the container runtime about it.
+const CNIConfigurations = "/etc/cni/net.d"
+
 // State is what has become of a pod on its node.
 type State struct {
 	Running bool

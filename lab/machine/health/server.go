@@ -15,6 +15,7 @@ import (
 
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
+	"talos-proxmox/lab/machine/manifests"
 	"talos-proxmox/lab/machine/services"
 )
 
@@ -300,7 +301,7 @@ func (m modelKubernetes) appProblem(_ context.Context, _ *healthRun, app string)
 		return "the machine is going down"
 	}
 
-	if _, enabled := m.coreDNS(); app == "kube-dns" && enabled && !m.etcd.Schedulable() {
+	if _, enabled := manifests.CoreDNS(m.config); app == "kube-dns" && enabled && !m.etcd.Schedulable() {
 		return "no ready pods found for namespace \"kube-system\" and label selector \"k8s-app=kube-dns\""
 	}
 

@@ -1,0 +1,216 @@
+// Package manifests is what Talos applies to a cluster: its own workloads, and the manifests of the configuration,
+// which every control plane creates by itself. What is there stays as it is, as Talos leaves changes to
+// `talosctl upgrade-k8s`.
+package manifests
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+const (
+	// retry is the pause before Talos applies manifests again of which some failed.
+	retry = 15 * time.Second
+	// most is the most that a downloaded manifest may have.
+	most = 16 << 20
+)
+
+// Machine is what the manifests need of their control plane. No method is called with a lock held.
+type Machine interface {
+	// Await waits until the API server answers and the manifests of the configuration are wanted ones, which is asked with
+	// the machines' lock held; false when the context ended first.
+	Await(ctx context.Context, wanted func([]Manifest) bool) bool
+	// Create creates an object; what exists stays as it is.
+	Create(ctx context.Context, content map[string]any) error
+	// Applied notes the ids of the manifests that were applied.
+	Applied(ids []string)
+	// Say writes a line to the console.
+	Say(format string, args ...any)
+	// Sleep waits for the modelled time; false when the machine stopped meanwhile.
+	Sleep(ctx context.Context, d time.Duration) bool
+}
+
+// Manifest is a manifest with the id that Talos gives it, at an address or inline.
+type Manifest struct {
+	ID, URL, Inline string
+}
+
+// Configured are those that a configuration adds to Talos' own: of the CNI, of the cloud provider, extra and inline
+// ones.
+func Configured(cfg config.Provider) []Manifest {
+	var list []Manifest
+
+	c := cfg.Cluster()
+
+	for _, part := range []struct {
+		priority string
+		urls     []string
+	}{{"05", c.Network().CNI().URLs()}, {"30", c.ExternalCloudProvider().ManifestURLs()}, {"99", c.ExtraManifestURLs()}} {
+		for _, u := range part.urls {
+			list = append(list, Manifest{ID: part.priority + "-" + u, URL: u})
+		}
+	}
+
+	for _, i := range c.InlineManifests() {
+		list = append(list, Manifest{ID: "99-" + i.Name(), Inline: i.Contents()})
+	}
+
+	return list
+}
+
+// Run applies the manifests when the API server is up and whenever the configuration has others, until the context
+// ends.
+func Run(ctx context.Context, m Machine) {
+	done := ""
+
+	for {
+		var (
+			list   []Manifest
+			digest string
+		)
+
+		if !m.Await(ctx, func(wanted []Manifest) bool {
+			list = wanted
+			digest = fmt.Sprintf("%x", sha256.Sum256([]byte(fmt.Sprint(list))))
+
+			return digest != done
+		}) {
+			return
+		}
+
+		if err := apply(ctx, m, list); err != nil {
+			m.Say(`[talos] controller failed {"component": "controller-runtime", "controller": "k8s.ManifestApplyController", "error": %q}`, err.Error())
+
+			if !m.Sleep(ctx, retry) {
+				return
+			}
+
+			continue
+		}
+
+		done = digest
+	}
+}
+
+// apply creates what is not there, namespaces first.
+func apply(ctx context.Context, m Machine, list []Manifest) error {
+	var (
+		ids      []string
+		objects  []map[string]any
+		failures []error
+	)
+
+	for _, one := range list {
+		text := []byte(one.Inline)
+
+		if one.URL != "" {
+			var err error
+			if text, err = download(ctx, one.URL); err != nil {
+				return fmt.Errorf("error downloading %q: %w", one.URL, err)
+			}
+		}
+
+		documents, err := split(text)
+		if err != nil {
+			return fmt.Errorf("error parsing manifest %q: %w", one.ID, err)
+		}
+
+		ids, objects = append(ids, one.ID), append(objects, documents...)
+	}
+
+	slices.SortStableFunc(objects, func(a, b map[string]any) int { return cmp.Compare(rank(a), rank(b)) })
+
+	for _, content := range objects {
+		if err := m.Create(ctx, content); err != nil {
+			failures = append(failures, err)
+		}
+	}
+
+	m.Applied(ids)
+
+	return errors.Join(failures...)
+}
+
+func rank(content map[string]any) int {
+	if content["kind"] == "Namespace" {
+		return 0
+	}
+
+	return 1
+}
+
+// split reads the YAML or JSON documents of a manifest.
+func split(text []byte) ([]map[string]any, error) {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+
+	var list []map[string]any
+
+	for {
+		var content map[string]any
+
+		switch err := decoder.Decode(&content); {
+		case errors.Is(err, io.EOF):
+			return list, nil
+		case err != nil:
+			return nil, err
+		case len(content) > 0:
+			list = append(list, content)
+		}
+	}
+}
+
+// download fetches a manifest from loopback, which is all that the lab's machines reach.
+func download(ctx context.Context, address string) ([]byte, error) {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+
+	if ip, err := netip.ParseAddr(parsed.Hostname()); err != nil || !ip.IsLoopback() {
+		return nil, fmt.Errorf(
+			"the lab's machines reach addresses in 127.0.0.0/8 only, not %q: state the manifest inline", parsed.Hostname(),
+		)
+	}
+
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+
+	defer func() { _ = response.Body.Close() }()
+
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("bad response code: %d", response.StatusCode)
+	}
+
+	return io.ReadAll(io.LimitReader(response.Body, most))
+}
+
+// Objects are the objects of an inline manifest, for the resources that show it; none of a manifest that cannot be
+// read.
+func (one Manifest) Objects() []map[string]any {
+	objects, err := split([]byte(one.Inline))
+	if err != nil {
+		return nil
+	}
+
+	return objects
+}
