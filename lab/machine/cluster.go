@@ -9,6 +9,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
 
+	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/etcd"
 )
 
@@ -27,7 +28,7 @@ type cluster struct {
 // authority.
 func clusterKey(cfg config.Provider) string {
 	sum := sha256.New()
-	for _, ca := range acceptedClusterCAs(cfg) {
+	for _, ca := range certificates.ClusterAuthorities(cfg) {
 		sum.Write(ca)
 	}
 
@@ -143,7 +144,7 @@ func (m *machine) endpointLeadsTo(o *machine) bool {
 // machine token.
 func (m *machine) trustd() *machine {
 	for _, o := range m.cluster.controlPlanes() {
-		if o.up && (m.discovers(o) || m.endpointLeadsTo(o)) && sameTrust(m.config, o.config) {
+		if o.up && (m.discovers(o) || m.endpointLeadsTo(o)) && certificates.Serves(o.config, m.config) {
 			return o
 		}
 	}

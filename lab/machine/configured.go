@@ -10,6 +10,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
+	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/configuration"
 	"talos-proxmox/lab/machine/doors"
 	"talos-proxmox/lab/machine/kube"
@@ -77,11 +78,18 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 	}
 }
 
+// certified is the machine as its certificates name it; the caller holds the lock.
+func (m *machine) certified() certificates.Machine {
+	return certificates.Machine{
+		Config: m.config, Hostname: m.hostname, Addresses: append(network.VirtualIPs(m.config), m.serveAddresses()...),
+	}
+}
+
 // startAPI opens the Talos API: at once on a control plane, on a worker as soon as a control plane signs its
 // certificate.
 func (m *machine) startAPI(ctx context.Context) bool {
 	var (
-		creds osCredentials
+		creds certificates.Apid
 		err   error
 	)
 
@@ -95,7 +103,7 @@ func (m *machine) startAPI(ctx context.Context) bool {
 			return false
 		}
 
-		creds, err = m.issueOS(authority.config)
+		creds, err = m.certified().Apid(authority.config)
 
 		return true
 	}) {
@@ -104,7 +112,7 @@ func (m *machine) startAPI(ctx context.Context) bool {
 
 	if err == nil {
 		err = m.doors.Configure(doors.API{
-			Server: creds.server, Client: creds.client, Requests: &m.ms.requests,
+			Server: creds.Server, Client: creds.Client, Requests: &m.ms.requests,
 			Register: m.registerServices, Local: m.isLocal, Resolve: m.ms.resolve,
 		})
 	}
@@ -155,7 +163,7 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 	}
 
 	m.ms.mu.Lock()
-	tlsConfig, err := m.issueKubernetes()
+	tlsConfig, err := m.certified().APIServer()
 	addresses, port := m.serveAddresses(), uint16(m.config.Cluster().LocalAPIServerPort())
 	m.ms.mu.Unlock()
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 
+	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/network"
 	"talos-proxmox/lab/machine/services"
@@ -47,7 +48,8 @@ func (m modelKubernetes) runEtcd(ctx context.Context) {
 // the lock.
 func (m *machine) joinable() *machine {
 	for _, o := range m.cluster.controlPlanes() {
-		if o == m || o.etcd == nil || !o.up || !o.etcd.Quorum() || o.etcd.Learning() || !sameEtcdCA(m.config, o.config) {
+		if o == m || o.etcd == nil || !o.up || !o.etcd.Quorum() || o.etcd.Learning() ||
+			!certificates.SameEtcd(m.config, o.config) {
 			continue
 		}
 

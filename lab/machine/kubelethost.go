@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/kubelet"
@@ -59,18 +60,14 @@ func (h kubeletHost) Facts() kubelet.Facts {
 
 // Authorities implements kubelet.Machine.
 func (h kubeletHost) Authorities() *x509.CertPool {
-	pool := x509.NewCertPool()
-
 	h.k.m.ms.mu.Lock()
 	defer h.k.m.ms.mu.Unlock()
 
-	if h.k.m.config != nil {
-		for _, ca := range acceptedClusterCAs(h.k.m.config) {
-			pool.AppendCertsFromPEM(ca)
-		}
+	if h.k.m.config == nil {
+		return x509.NewCertPool()
 	}
 
-	return pool
+	return certificates.ClusterPool(h.k.m.config)
 }
 
 // StaticPods implements kubelet.Machine.

@@ -1,15 +1,11 @@
 package machine
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -18,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
 )
@@ -283,24 +280,10 @@ func (s *machined) Kubeconfig(_ *emptypb.Empty, out grpc.ServerStreamingServer[c
 
 	unlock()
 
-	content, err := adminKubeconfig(cfg)
+	packed, err := certificates.Kubeconfig(cfg)
 	if err != nil {
 		return err
 	}
 
-	var buffer bytes.Buffer
-
-	zipped := gzip.NewWriter(&buffer)
-	archive := tar.NewWriter(zipped)
-	header := &tar.Header{
-		Typeflag: tar.TypeReg, Name: "kubeconfig", Size: int64(len(content)), ModTime: time.Now(), Mode: 0o600,
-	}
-
-	if err := errors.Join(
-		archive.WriteHeader(header), writeAll(archive, content), archive.Close(), zipped.Close(),
-	); err != nil {
-		return fmt.Errorf("unable to pack the kubeconfig: %w", err)
-	}
-
-	return out.Send(&common.Data{Bytes: buffer.Bytes()})
+	return out.Send(&common.Data{Bytes: packed})
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/disks"
 	"talos-proxmox/lab/machine/doors"
 	"talos-proxmox/lab/machine/network"
@@ -80,7 +81,7 @@ func (m *machine) openMaintenance() error {
 	addresses := m.serveAddresses()
 	m.ms.mu.Unlock()
 
-	tlsConfig, err := selfSigned(addresses)
+	tlsConfig, err := certificates.Maintenance(addresses)
 	if err != nil {
 		return err
 	}

@@ -67,11 +67,11 @@ func (k *realKubernetes) host() (controlplane.Host, error) {
 		return controlplane.Host{}, err
 	}
 
-	addresses, names := m.subjects(append(m.config.Cluster().CertSANs(), m.config.Cluster().Endpoint().Hostname()))
+	server := m.certified().APIServerSubject()
 
 	return controlplane.Host{
 		Binary: m.ms.options.Labkube.Binary, Dir: dir, Name: m.hostname, Address: m.net.Node, Etcd: m.etcdAddress(),
-		Addresses: addresses, Names: names, Config: m.config,
+		Addresses: server.Addresses, Names: server.Names, Config: m.config,
 	}, nil
 }
 

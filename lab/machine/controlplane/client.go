@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+
+	"talos-proxmox/lab/machine/certificates"
 )
 
 // NodeGrace is how long the controller manager believes a silent kubelet; Kubernetes' own 50 s are long for a lab.
@@ -36,27 +38,31 @@ var codecs = func() serializer.CodecFactory {
 
 // AsAdministrator is a client of an API server with every right, as a control plane's configuration gives it.
 func AsAdministrator(cfg config.Provider, server string) (*rest.RESTClient, error) {
-	return connect(cfg, server, subject{name: "talos", groups: []string{constants.KubernetesAdminCertOrganization}})
+	return connect(cfg, server, certificates.Subject{
+		Name: "talos", Groups: []string{constants.KubernetesAdminCertOrganization},
+	})
 }
 
 // AsKubelet is a client with the rights of a node's kubelet, signed by a control plane.
 func AsKubelet(cfg config.Provider, server, node string) (*rest.RESTClient, error) {
-	return connect(cfg, server, subject{name: "system:node:" + node, groups: []string{"system:nodes"}})
+	return connect(cfg, server, certificates.Subject{
+		Name: "system:node:" + node, Groups: []string{"system:nodes"},
+	})
 }
 
-func connect(cfg config.Provider, server string, s subject) (*rest.RESTClient, error) {
-	ca, err := authority(cfg.Cluster().IssuingCA(), "cluster.ca")
+func connect(cfg config.Provider, server string, s certificates.Subject) (*rest.RESTClient, error) {
+	ca, err := certificates.Authority(cfg.Cluster().IssuingCA(), "cluster.ca")
 	if err != nil {
 		return nil, err
 	}
 
-	pair, err := issue(ca, s, stdx509.ExtKeyUsageClientAuth)
+	pair, err := certificates.Issue(ca, s, stdx509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return nil, err
 	}
 
 	client, err := rest.RESTClientFor(&rest.Config{
-		Host: server, APIPath: "/api", QPS: 50, Burst: 100, UserAgent: s.name, WarningHandler: rest.NoWarnings{},
+		Host: server, APIPath: "/api", QPS: 50, Burst: 100, UserAgent: s.Name, WarningHandler: rest.NoWarnings{},
 		TLSClientConfig: rest.TLSClientConfig{CertData: pair.Crt, KeyData: pair.Key, CAData: cfg.Cluster().IssuingCA().Crt},
 		ContentConfig: rest.ContentConfig{
 			GroupVersion:         &corev1.SchemeGroupVersion,

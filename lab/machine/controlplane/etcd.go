@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+
+	"talos-proxmox/lab/machine/certificates"
 )
 
 // EtcdPart is the machine's member. initial names the members that it finds, as name=URL; a member whose data is there
@@ -80,12 +82,12 @@ type EtcdClient struct {
 
 // EtcdClient returns a client of the member at an address, with the machine's right to it. Close it.
 func (h Host) EtcdClient(address netip.Addr) (*EtcdClient, error) {
-	ca, err := authority(h.Config.Cluster().Etcd().CA(), "cluster.etcd.ca")
+	ca, err := certificates.Authority(h.Config.Cluster().Etcd().CA(), "cluster.etcd.ca")
 	if err != nil {
 		return nil, err
 	}
 
-	pair, err := issue(ca, subject{name: h.Name}, stdx509.ExtKeyUsageClientAuth)
+	pair, err := certificates.Issue(ca, certificates.Subject{Name: h.Name}, stdx509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return nil, err
 	}

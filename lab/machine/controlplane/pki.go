@@ -5,62 +5,19 @@ import (
 	stdx509 "crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"time"
 
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+
+	"talos-proxmox/lab/machine/certificates"
 )
 
-// lifetime is that of the certificates that parts are started with; each start of the machine makes new ones.
-const lifetime = 365 * 24 * time.Hour
-
-// subject is who a certificate is for.
-type subject struct {
-	name      string
-	groups    []string
-	addresses []netip.Addr
-	names     []string
-}
-
-// authority loads an authority of the configuration.
-func authority(pair *x509.PEMEncodedCertificateAndKey, path string) (*x509.CertificateAuthority, error) {
-	if pair == nil || len(pair.Key) == 0 {
-		return nil, fmt.Errorf("%s has no key: the configuration of a control plane contains it", path)
-	}
-
-	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(pair)
-	if err != nil {
-		return nil, fmt.Errorf("unable to load %s: %w", path, err)
-	}
-
-	return ca, nil
-}
-
-func issue(ca *x509.CertificateAuthority, s subject, usage ...stdx509.ExtKeyUsage) (*x509.PEMEncodedCertificateAndKey,
-	error,
-) {
-	ips := make([]net.IP, 0, len(s.addresses))
-	for _, a := range s.addresses {
-		ips = append(ips, a.AsSlice())
-	}
-
-	pair, err := x509.NewKeyPair(ca,
-		x509.CommonName(s.name), x509.Organization(s.groups...), x509.IPAddresses(ips), x509.DNSNames(s.names),
-		x509.NotBefore(time.Now().Add(-time.Minute)), x509.NotAfter(time.Now().Add(lifetime)),
-		x509.KeyUsage(stdx509.KeyUsageDigitalSignature|stdx509.KeyUsageKeyEncipherment), x509.ExtKeyUsage(usage),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("unable to issue the certificate %q: %w", s.name, err)
-	}
-
-	return x509.NewCertificateAndKeyFromKeyPair(pair), nil
-}
-
 // writeIssued issues a certificate into a pair of files.
-func (h Host) writeIssued(file string, ca *x509.CertificateAuthority, s subject, usage ...stdx509.ExtKeyUsage) error {
-	pair, err := issue(ca, s, usage...)
+func (h Host) writeIssued(
+	file string, ca *x509.CertificateAuthority, s certificates.Subject, usage ...stdx509.ExtKeyUsage,
+) error {
+	pair, err := certificates.Issue(ca, s, usage...)
 	if err != nil {
 		return err
 	}
@@ -74,14 +31,14 @@ var loopback = netip.MustParseAddr("127.0.0.1")
 func (h Host) writeEtcdPKI() error {
 	pair := h.Config.Cluster().Etcd().CA()
 
-	ca, err := authority(pair, "cluster.etcd.ca")
+	ca, err := certificates.Authority(pair, "cluster.etcd.ca")
 	if err != nil {
 		return err
 	}
 
-	server := subject{
-		name: h.Name, addresses: []netip.Addr{h.Etcd, h.Address, loopback},
-		names: []string{h.Name, "localhost"},
+	server := certificates.Subject{
+		Name: h.Name, Addresses: []netip.Addr{h.Etcd, h.Address, loopback},
+		Names: []string{h.Name, "localhost"},
 	}
 
 	return errors.Join(h.write("pki/etcd/ca.crt", pair.Crt),
@@ -92,17 +49,17 @@ func (h Host) writeEtcdPKI() error {
 func (h Host) writeKubernetesPKI() error {
 	c := h.Config.Cluster()
 
-	ca, err := authority(c.IssuingCA(), "cluster.ca")
+	ca, err := certificates.Authority(c.IssuingCA(), "cluster.ca")
 	if err != nil {
 		return err
 	}
 
-	etcd, err := authority(c.Etcd().CA(), "cluster.etcd.ca")
+	etcd, err := certificates.Authority(c.Etcd().CA(), "cluster.etcd.ca")
 	if err != nil {
 		return err
 	}
 
-	aggregator, err := authority(c.AggregatorCA(), "cluster.aggregatorCA")
+	aggregator, err := certificates.Authority(c.AggregatorCA(), "cluster.aggregatorCA")
 	if err != nil {
 		return err
 	}
@@ -120,9 +77,9 @@ func (h Host) writeKubernetesPKI() error {
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc",
 		"kubernetes.default.svc." + c.Network().DNSDomain(), "localhost",
 	}, h.Names...)
-	server := subject{
-		name: "kube-apiserver", groups: []string{"kube-master"},
-		addresses: append(append(service, loopback), h.Addresses...), names: names,
+	server := certificates.Subject{
+		Name: "kube-apiserver", Groups: []string{"kube-master"},
+		Addresses: append(append(service, loopback), h.Addresses...), Names: names,
 	}
 	admin := []string{constants.KubernetesAdminCertOrganization}
 	client := stdx509.ExtKeyUsageClientAuth
@@ -137,11 +94,11 @@ func (h Host) writeKubernetesPKI() error {
 		h.write("pki/signing.crt", c.IssuingCA().Crt), h.write("pki/signing.key", c.IssuingCA().Key),
 		h.write("pki/aggregator-ca.crt", c.AggregatorCA().Crt), h.write("pki/service-account.key", c.ServiceAccount().Key),
 		h.writeIssued("apiserver", ca, server, stdx509.ExtKeyUsageServerAuth),
-		h.writeIssued("apiserver-etcd", etcd, subject{name: "kube-apiserver"}, client),
+		h.writeIssued("apiserver-etcd", etcd, certificates.Subject{Name: "kube-apiserver"}, client),
 		h.writeIssued("apiserver-kubelet", ca,
-			subject{name: constants.KubernetesAPIServerKubeletClientCommonName, groups: admin}, client),
-		h.writeIssued("front-proxy", aggregator, subject{name: "front-proxy-client"}, client),
-		h.writeIssued("controller-manager", ca, subject{name: "system:kube-controller-manager"}, client),
-		h.writeIssued("scheduler", ca, subject{name: "system:kube-scheduler"}, client),
+			certificates.Subject{Name: constants.KubernetesAPIServerKubeletClientCommonName, Groups: admin}, client),
+		h.writeIssued("front-proxy", aggregator, certificates.Subject{Name: "front-proxy-client"}, client),
+		h.writeIssued("controller-manager", ca, certificates.Subject{Name: "system:kube-controller-manager"}, client),
+		h.writeIssued("scheduler", ca, certificates.Subject{Name: "system:kube-scheduler"}, client),
 	)
 }

@@ -1,7 +1,9 @@
-package machine
+package certificates
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	stdx509 "crypto/x509"
 	"encoding/base64"
 	"errors"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -62,7 +65,7 @@ func adminKubeconfig(cfg config.Provider) ([]byte, error) {
 		Clusters: []namedEntry{{Name: name, Cluster: map[string]any{
 			"server": cluster.Endpoint().String(),
 			"certificate-authority-data": base64.StdEncoding.EncodeToString(
-				append(bytes.Join(acceptedClusterCAs(cfg), []byte("\n")), '\n'),
+				append(bytes.Join(ClusterAuthorities(cfg), []byte("\n")), '\n'),
 			),
 		}}},
 		Contexts: []namedEntry{{Name: user, Context: map[string]any{"cluster": name, "namespace": "default", "user": user}}},
@@ -71,6 +74,39 @@ func adminKubeconfig(cfg config.Provider) ([]byte, error) {
 			"client-key-data":         base64.StdEncoding.EncodeToString(encoded.Key),
 		}}},
 	})
+}
+
+// clusterName is what the kubeconfig calls the cluster.
+func clusterName(cfg config.Provider) string {
+	if name := cfg.Cluster().Name(); name != "" {
+		return name
+	}
+
+	return constants.DefaultDNSDomain
+}
+
+// Kubeconfig is the administrator's kubeconfig in a .tar.gz, as the Talos API sends it.
+func Kubeconfig(cfg config.Provider) ([]byte, error) {
+	content, err := adminKubeconfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+
+	var buffer bytes.Buffer
+
+	zipped := gzip.NewWriter(&buffer)
+	archive := tar.NewWriter(zipped)
+	header := &tar.Header{
+		Typeflag: tar.TypeReg, Name: "kubeconfig", Size: int64(len(content)), ModTime: time.Now(), Mode: 0o600,
+	}
+
+	if err := errors.Join(
+		archive.WriteHeader(header), writeAll(archive, content), archive.Close(), zipped.Close(),
+	); err != nil {
+		return nil, fmt.Errorf("unable to pack the kubeconfig: %w", err)
+	}
+
+	return buffer.Bytes(), nil
 }
 
 func writeAll(w io.Writer, content []byte) error {

@@ -1,0 +1,73 @@
+package certificates
+
+import (
+	"bytes"
+	stdx509 "crypto/x509"
+	"slices"
+
+	"github.com/siderolabs/crypto/x509"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+)
+
+func osAuthorities(cfg config.Provider) [][]byte {
+	s := cfg.Machine().Security()
+
+	return encoded(s.IssuingCA(), s.AcceptedCAs())
+}
+
+// ClusterAuthorities are the certificates of Kubernetes' authorities: the one that issues, and others that are
+// accepted.
+func ClusterAuthorities(cfg config.Provider) [][]byte {
+	return encoded(cfg.Cluster().IssuingCA(), cfg.Cluster().AcceptedCAs())
+}
+
+// ClusterPool is ClusterAuthorities for what checks certificates.
+func ClusterPool(cfg config.Provider) *stdx509.CertPool { return pool(ClusterAuthorities(cfg)) }
+
+func pool(authorities [][]byte) *stdx509.CertPool {
+	pool := stdx509.NewCertPool()
+
+	for _, one := range authorities {
+		pool.AppendCertsFromPEM(one)
+	}
+
+	return pool
+}
+
+// encoded lists an issuing authority's certificate and the accepted ones, each once.
+func encoded(issuing *x509.PEMEncodedCertificateAndKey, accepted []*x509.PEMEncodedCertificate) [][]byte {
+	var list [][]byte
+
+	if issuing != nil && len(issuing.Crt) > 0 {
+		list = append(list, bytes.TrimSpace(issuing.Crt))
+	}
+
+	for _, a := range accepted {
+		if crt := bytes.TrimSpace(a.Crt); !slices.ContainsFunc(list, func(o []byte) bool { return bytes.Equal(o, crt) }) {
+			list = append(list, crt)
+		}
+	}
+
+	return list
+}
+
+// Serves says that a control plane's trustd would serve a machine: the same token, and an authority the machine
+// accepts.
+func Serves(trustd, asking config.Provider) bool {
+	if asking.Machine().Security().Token() != trustd.Machine().Security().Token() {
+		return false
+	}
+
+	issuing := trustd.Machine().Security().IssuingCA()
+
+	return issuing != nil && slices.ContainsFunc(
+		osAuthorities(asking), func(ca []byte) bool { return bytes.Equal(ca, bytes.TrimSpace(issuing.Crt)) },
+	)
+}
+
+// SameEtcd says that two control planes have the same authority of etcd.
+func SameEtcd(a, b config.Provider) bool {
+	x, y := a.Cluster().Etcd().CA(), b.Cluster().Etcd().CA()
+
+	return x != nil && y != nil && bytes.Equal(bytes.TrimSpace(x.Crt), bytes.TrimSpace(y.Crt))
+}
