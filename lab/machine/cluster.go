@@ -172,14 +172,3 @@ func (m *machine) kubernetes() *machine {
 
 // apiReady says that the Kubernetes API of this control plane answers.
 func (m *machine) apiReady() bool { return m.apiUp && m.etcd != nil && m.etcd.Quorum() }
-
-// address returns the members that have an address, for what is sent to a node by address.
-func (ms *Machines) byAddress(a string) *machine {
-	for _, m := range ms.running {
-		if m.up && m.net.Node.String() == a {
-			return m
-		}
-	}
-
-	return nil
-}

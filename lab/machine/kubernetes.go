@@ -45,7 +45,7 @@ type kubernetes interface {
 	// nodePods are the containers that run on the machine's node, but those of static pods; the caller holds the lock.
 	nodePods(e *etcd.Cluster) []pods.Container
 	// appProblem is what the pods of an app in kube-system miss, by their label k8s-app; empty where they run.
-	appProblem(ctx context.Context, h *healthRun, app string) string
+	appProblem(ctx context.Context, app string, controlPlanes int) string
 	// ownManifests are those that Talos adds to the configuration's; the caller holds the lock.
 	ownManifests() []manifests.Manifest
 	// createObject creates an object of a manifest; what exists stays as it is.

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"talos-proxmox/lab/machine/health"
 	"talos-proxmox/lab/machine/resources"
 	"talos-proxmox/lab/machine/talosapi"
 )
@@ -76,7 +77,7 @@ func locked[T any](s *machined, ask func() T) (T, error) {
 // registerServices adds those of a configured machine.
 func (m *machine) registerServices(server grpc.ServiceRegistrar) {
 	machineapi.RegisterMachineServiceServer(server, newMachined(m))
-	clusterapi.RegisterClusterServiceServer(server, &healthServer{m: m})
+	clusterapi.RegisterClusterServiceServer(server, &health.Server{Machine: healthHost{m}})
 	storage.RegisterStorageServiceServer(server, m.storageServer())
 	timeapi.RegisterTimeServiceServer(server, talosapi.Time{})
 	inspect.RegisterInspectServiceServer(server, resources.InspectServer{})

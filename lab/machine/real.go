@@ -189,7 +189,7 @@ func (k *realKubernetes) createObject(ctx context.Context, content map[string]an
 }
 
 // appProblem implements kubernetes: the machine's own API server tells, as Talos asks it.
-func (k *realKubernetes) appProblem(ctx context.Context, h *healthRun, app string) string {
+func (k *realKubernetes) appProblem(ctx context.Context, app string, controlPlanes int) string {
 	m := k.m
 
 	m.ms.mu.Lock()
@@ -208,5 +208,5 @@ func (k *realKubernetes) appProblem(ctx context.Context, h *healthRun, app strin
 		return err.Error()
 	}
 
-	return controlplane.AppProblem(ctx, client, app, len(h.controlPlanes))
+	return controlplane.AppProblem(ctx, client, app, controlPlanes)
 }

@@ -1,64 +1,43 @@
-package machine
+// Package health is the health check that `talosctl health` asks a control plane to run: Talos' checks in Talos' order,
+// each of which waits for changes of the cluster, not for time.
+package health
 
 import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
-	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"talos-proxmox/lab/machine/controlplane"
-	"talos-proxmox/lab/machine/etcd"
-	"talos-proxmox/lab/machine/manifests"
-	"talos-proxmox/lab/machine/services"
 )
 
-// healthServer implements the cluster service: the health check that `talosctl health` asks a control plane to run.
-type healthServer struct {
+// Machine is the control plane that is asked.
+type Machine interface {
+	// Cluster is the machine's, with the addresses of the nodes that it discovers; nil when the machine is going down.
+	Cluster() (c Cluster, controlPlanes, workers []string)
+}
+
+// Cluster is what a check follows. No method is called with a lock held.
+type Cluster interface {
+	// Look is what is known at this moment; false when the machine is going down or has left the cluster. The channels
+	// close when that may have changed.
+	Look() (s State, there bool, mine, others <-chan struct{})
+	// AppProblem is what the pods of an app in kube-system miss, by their label k8s-app; empty where they run.
+	AppProblem(ctx context.Context, app string, controlPlanes int) string
+}
+
+// Server implements the cluster service.
+type Server struct {
 	clusterapi.UnimplementedClusterServiceServer
 
-	m *machine
+	Machine Machine
 }
 
-// healthCheck is one condition; find returns what is missing, empty when nothing is. It is called with the lock held.
-// Of apps Kubernetes is asked besides.
-type healthCheck struct {
-	name string
-	find func(h *healthRun) string
-	apps []string
-}
-
-// healthRun is a running check: the nodes that are expected, by address.
-type healthRun struct {
-	m                      *machine
-	controlPlanes, workers []string
-}
-
-// healthChecks are Talos' checks in Talos' order.
-var healthChecks = []healthCheck{
-	{"etcd to be healthy", func(h *healthRun) string { return h.service(h.controlPlanes, "etcd") }, nil},
-	{"etcd members to be consistent across nodes", (*healthRun).etcdConsistent, nil},
-	{"etcd members to be control plane nodes", (*healthRun).etcdControlPlanes, nil},
-	{"apid to be ready", func(h *healthRun) string { return h.service(h.all(), "apid") }, nil},
-	{"kubelet to be healthy", func(h *healthRun) string { return h.service(h.all(), "kubelet") }, nil},
-	{"all nodes to finish boot sequence", (*healthRun).booted, nil},
-	{"all k8s nodes to report", (*healthRun).reported, nil},
-	{"all control plane static pods to be running", (*healthRun).staticPods, nil},
-	{"all control plane components to be ready", (*healthRun).staticPods, controlplane.StaticPods()},
-	{"all k8s nodes to report ready", (*healthRun).ready, nil},
-	{"kube-proxy to report ready", (*healthRun).ready, []string{"kube-proxy"}},
-	{"coredns to report ready", (*healthRun).ready, []string{"kube-dns"}},
-	{"all k8s nodes to report schedulable", (*healthRun).schedulable, nil},
-}
-
-// HealthCheck implements the cluster service. The checks wait for changes, not for time.
-func (s *healthServer) HealthCheck(
+// HealthCheck implements the cluster service.
+func (s *Server) HealthCheck(
 	in *clusterapi.HealthCheckRequest, out grpc.ServerStreamingServer[clusterapi.HealthCheckProgress],
 ) error {
 	ctx := out.Context()
@@ -70,23 +49,29 @@ func (s *healthServer) HealthCheck(
 		ctx = limited
 	}
 
-	s.m.ms.mu.Lock()
-	run := s.m.healthRun(in.GetClusterInfo())
-	joined := s.m.cluster
-	s.m.ms.mu.Unlock()
-
-	if run == nil || joined == nil {
-		return status.Error(codes.Unavailable, "the machine is going down")
+	cluster, controlPlanes, workers := s.Machine.Cluster()
+	if cluster == nil {
+		return status.Error(codes.Unavailable, goingDown)
 	}
 
-	say := func(text string) error { return out.Send(&clusterapi.HealthCheckProgress{Message: text}) }
+	if info := in.GetClusterInfo(); len(info.GetControlPlaneNodes())+len(info.GetWorkerNodes()) > 0 {
+		controlPlanes, workers = info.GetControlPlaneNodes(), info.GetWorkerNodes()
+	} else {
+		slices.Sort(controlPlanes)
+		slices.Sort(workers)
+	}
 
-	if err := say(fmt.Sprintf("discovered nodes: %q", run.all())); err != nil {
+	r := &run{
+		cluster: cluster, nodes: nodes{controlPlanes, workers},
+		say: func(text string) error { return out.Send(&clusterapi.HealthCheckProgress{Message: text}) },
+	}
+
+	if err := r.say(fmt.Sprintf("discovered nodes: %q", r.nodes.all())); err != nil {
 		return err
 	}
 
-	for _, check := range healthChecks {
-		if err := run.wait(ctx, joined, check, say); err != nil {
+	for _, one := range checks {
+		if err := r.wait(ctx, one); err != nil {
 			return err
 		}
 	}
@@ -94,232 +79,55 @@ func (s *healthServer) HealthCheck(
 	return nil
 }
 
+const goingDown = "the machine is going down"
+
+// run is a running check.
+type run struct {
+	cluster Cluster
+	nodes   nodes
+	say     func(string) error
+}
+
 // wait reports what a check misses whenever that changes, until nothing is missing.
-func (h *healthRun) wait(ctx context.Context, joined *cluster, check healthCheck, say func(string) error) error {
+func (r *run) wait(ctx context.Context, one check) error {
 	last := "..."
 
-	if err := say("waiting for " + check.name + ": ..."); err != nil {
+	if err := r.say("waiting for " + one.name + ": ..."); err != nil {
 		return err
 	}
 
 	for {
-		h.m.ms.mu.Lock()
-		missing := "the machine is going down"
+		missing := goingDown
 
-		if h.m.config != nil && h.m.cluster == joined {
-			missing = check.find(h)
+		state, there, mine, others := r.cluster.Look()
+		if there {
+			missing = one.find(state, r.nodes)
 		}
 
-		changed, mine := joined.changed.wait(), h.m.changed.wait()
-		h.m.ms.mu.Unlock()
-
-		for _, app := range check.apps {
+		for _, app := range one.apps {
 			if missing == "" {
-				missing = h.m.kube.appProblem(ctx, h, app)
+				missing = r.cluster.AppProblem(ctx, app, len(r.nodes.controlPlanes))
 			}
 		}
 
 		if missing == "" {
-			return say("waiting for " + check.name + ": OK")
+			return r.say("waiting for " + one.name + ": OK")
 		}
 
 		if missing != last {
 			last = missing
 
-			if err := say("waiting for " + check.name + ": " + missing); err != nil {
+			if err := r.say("waiting for " + one.name + ": " + missing); err != nil {
 				return err
 			}
 		}
 
 		select {
-		case <-changed:
+		case <-others:
 		case <-mine:
 		case <-time.After(time.Second): // a member's service may change without a word to the cluster
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
 		}
 	}
-}
-
-// healthRun takes the nodes from the request, else from discovery; the caller holds the lock.
-func (m *machine) healthRun(info *clusterapi.ClusterInfo) *healthRun {
-	if m.config == nil {
-		return nil
-	}
-
-	h := &healthRun{m: m, controlPlanes: info.GetControlPlaneNodes(), workers: info.GetWorkerNodes()}
-	if len(h.controlPlanes)+len(h.workers) > 0 {
-		return h
-	}
-
-	for _, o := range m.discovered() {
-		if o.isControlPlane() {
-			h.controlPlanes = append(h.controlPlanes, o.net.Node.String())
-		} else {
-			h.workers = append(h.workers, o.net.Node.String())
-		}
-	}
-
-	slices.Sort(h.controlPlanes)
-	slices.Sort(h.workers)
-
-	return h
-}
-
-func (h *healthRun) all() []string { return slices.Concat(h.controlPlanes, h.workers) }
-
-// each asks every node and joins the answers that are not empty.
-func (h *healthRun) each(addresses []string, find func(m *machine) string) string {
-	var missing []string
-
-	for _, a := range addresses {
-		m := h.m.ms.byAddress(a)
-
-		switch {
-		case m == nil || m.cluster != h.m.cluster:
-			missing = append(missing, a+": not reachable")
-		default:
-			if text := find(m); text != "" {
-				missing = append(missing, a+": "+text)
-			}
-		}
-	}
-
-	return strings.Join(missing, "; ")
-}
-
-func (h *healthRun) service(addresses []string, name string) string {
-	return h.each(addresses, func(m *machine) string {
-		s := m.services.Get(name)
-
-		switch {
-		case s == nil:
-			return fmt.Sprintf("service %q not found", name)
-		case s.State != services.Running:
-			return fmt.Sprintf(
-				"service %q not in expected state %q: current state [%s] %s", name, services.Running, s.State, s.Message(),
-			)
-		case !s.Healthy() && !s.Unknown:
-			return "service is not healthy: " + name
-		}
-
-		return ""
-	})
-}
-
-func (h *healthRun) etcdConsistent() string {
-	return h.each(h.controlPlanes, func(m *machine) string {
-		if m.etcd == nil || m.etcd != h.m.etcd {
-			return "is not a member of the etcd cluster"
-		}
-
-		return ""
-	})
-}
-
-func (h *healthRun) etcdControlPlanes() string {
-	if h.m.etcd == nil {
-		return "no etcd member on " + h.m.hostname
-	}
-
-	for _, member := range h.m.etcd.Members {
-		if !slices.Contains(h.controlPlanes, member.Address.String()) {
-			return fmt.Sprintf("etcd member ip %q is not one of the control plane node ips %q", member.Address, h.controlPlanes)
-		}
-	}
-
-	return ""
-}
-
-func (h *healthRun) booted() string {
-	return h.each(h.all(), func(m *machine) string {
-		if m.stage != runtime.MachineStageRunning {
-			return "is " + m.stage.String()
-		}
-
-		return ""
-	})
-}
-
-// node finds the Node object of an address.
-func (h *healthRun) node(address string) *etcd.Node {
-	if h.m.etcd == nil {
-		return nil
-	}
-
-	return h.m.etcd.NodeAt(address)
-}
-
-func (h *healthRun) reported() string {
-	var missing []string
-
-	for _, a := range h.all() {
-		if h.node(a) == nil {
-			missing = append(missing, a)
-		}
-	}
-
-	if len(missing) > 0 {
-		return fmt.Sprintf("can't find expected node with IPs %q", missing)
-	}
-
-	return ""
-}
-
-func (h *healthRun) staticPods() string {
-	return h.each(h.controlPlanes, func(m *machine) string {
-		if !m.apiReady() {
-			return fmt.Sprintf("missing static pods: %v", controlplane.StaticPods())
-		}
-
-		return ""
-	})
-}
-
-func (h *healthRun) ready() string {
-	var notReady []string
-
-	for _, a := range h.all() {
-		if n := h.node(a); n != nil && !h.m.etcd.IsReady(n) {
-			notReady = append(notReady, n.Name)
-		}
-	}
-
-	if len(notReady) > 0 {
-		return fmt.Sprintf("some nodes are not ready: %v", notReady)
-	}
-
-	return ""
-}
-
-// appProblem implements kubernetes: pods of the model run where nodes are ready.
-func (m modelKubernetes) appProblem(_ context.Context, _ *healthRun, app string) string {
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if m.config == nil || m.etcd == nil {
-		return "the machine is going down"
-	}
-
-	if _, enabled := manifests.CoreDNS(m.config); app == "kube-dns" && enabled && !m.etcd.Schedulable() {
-		return "no ready pods found for namespace \"kube-system\" and label selector \"k8s-app=kube-dns\""
-	}
-
-	return ""
-}
-
-func (h *healthRun) schedulable() string {
-	var cordoned []string
-
-	for _, a := range h.all() {
-		if n := h.node(a); n != nil && n.Unschedulable {
-			cordoned = append(cordoned, n.Name)
-		}
-	}
-
-	if len(cordoned) > 0 {
-		return fmt.Sprintf("some nodes are not schedulable: %v", cordoned)
-	}
-
-	return ""
 }

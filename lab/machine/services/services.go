@@ -3,6 +3,7 @@ package services
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -113,6 +114,22 @@ func (s *Services) Problems(required ...string) []string {
 	}
 
 	return problems
+}
+
+// Problem is what a service lacks, in the words of a health check; empty where it runs.
+func (s *Services) Problem(name string) string {
+	switch one := s.all[name]; {
+	case one == nil:
+		return fmt.Sprintf("service %q not found", name)
+	case one.State != Running:
+		return fmt.Sprintf(
+			"service %q not in expected state %q: current state [%s] %s", name, Running, one.State, one.Message(),
+		)
+	case !one.Healthy() && !one.Unknown:
+		return "service is not healthy: " + name
+	default:
+		return ""
+	}
 }
 
 // Healthy is the service's health at this moment: etcd's depends on its peers, the others' on their state.

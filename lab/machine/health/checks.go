@@ -1,0 +1,182 @@
+package health
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"talos-proxmox/lab/machine/controlplane"
+)
+
+// State is what is known of a cluster at one moment.
+type State struct {
+	// Hostname is that of the machine that is asked.
+	Hostname string
+	// Etcd says that an etcd member runs there, Members where those of its cluster are.
+	Etcd    bool
+	Members []netip.Addr
+	// Machines are those of the cluster that answer, Nodes the Node objects, both by their addresses.
+	Machines map[string]Member
+	Nodes    map[string]Node
+}
+
+// Member is a machine of the cluster.
+type Member struct {
+	Stage runtime.MachineStage
+	// Service is what the named service lacks; empty where it runs.
+	Service map[string]string
+	// Etcd says that its etcd member belongs to the cluster of the machine that is asked, API that its Kubernetes API
+	// answers.
+	Etcd, API bool
+}
+
+// Node is a Node object.
+type Node struct {
+	Name            string
+	Ready, Cordoned bool
+}
+
+// Services are those that checks look at.
+func Services() []string { return []string{"apid", "etcd", "kubelet"} }
+
+// nodes are the addresses of the machines that are expected.
+type nodes struct{ controlPlanes, workers []string }
+
+func (n nodes) all() []string { return slices.Concat(n.controlPlanes, n.workers) }
+
+// check is one condition; find returns what is missing, empty when nothing is. Of apps Kubernetes is asked besides.
+type check struct {
+	name string
+	find func(s State, n nodes) string
+	apps []string
+}
+
+// checks are Talos' checks in Talos' order.
+var checks = []check{
+	{"etcd to be healthy", func(s State, n nodes) string { return s.service(n.controlPlanes, "etcd") }, nil},
+	{"etcd members to be consistent across nodes", State.etcdConsistent, nil},
+	{"etcd members to be control plane nodes", State.etcdControlPlanes, nil},
+	{"apid to be ready", func(s State, n nodes) string { return s.service(n.all(), "apid") }, nil},
+	{"kubelet to be healthy", func(s State, n nodes) string { return s.service(n.all(), "kubelet") }, nil},
+	{"all nodes to finish boot sequence", State.booted, nil},
+	{"all k8s nodes to report", State.reported, nil},
+	{"all control plane static pods to be running", State.staticPods, nil},
+	{"all control plane components to be ready", State.staticPods, controlplane.StaticPods()},
+	{"all k8s nodes to report ready", State.ready, nil},
+	{"kube-proxy to report ready", State.ready, []string{"kube-proxy"}},
+	{"coredns to report ready", State.ready, []string{"kube-dns"}},
+	{"all k8s nodes to report schedulable", State.schedulable, nil},
+}
+
+// each asks every machine and joins the answers that are not empty.
+func (s State) each(addresses []string, find func(m Member) string) string {
+	var missing []string
+
+	for _, a := range addresses {
+		m, there := s.Machines[a]
+
+		switch {
+		case !there:
+			missing = append(missing, a+": not reachable")
+		default:
+			if text := find(m); text != "" {
+				missing = append(missing, a+": "+text)
+			}
+		}
+	}
+
+	return strings.Join(missing, "; ")
+}
+
+func (s State) service(addresses []string, name string) string {
+	return s.each(addresses, func(m Member) string { return m.Service[name] })
+}
+
+func (s State) etcdConsistent(n nodes) string {
+	return s.each(n.controlPlanes, func(m Member) string {
+		if !m.Etcd {
+			return "is not a member of the etcd cluster"
+		}
+
+		return ""
+	})
+}
+
+func (s State) etcdControlPlanes(n nodes) string {
+	if !s.Etcd {
+		return "no etcd member on " + s.Hostname
+	}
+
+	for _, member := range s.Members {
+		if !slices.Contains(n.controlPlanes, member.String()) {
+			return fmt.Sprintf("etcd member ip %q is not one of the control plane node ips %q", member, n.controlPlanes)
+		}
+	}
+
+	return ""
+}
+
+func (s State) booted(n nodes) string {
+	return s.each(n.all(), func(m Member) string {
+		if m.Stage != runtime.MachineStageRunning {
+			return "is " + m.Stage.String()
+		}
+
+		return ""
+	})
+}
+
+func (s State) reported(n nodes) string {
+	missing := slices.DeleteFunc(n.all(), func(a string) bool {
+		_, there := s.Nodes[a]
+
+		return there
+	})
+	if len(missing) > 0 {
+		return fmt.Sprintf("can't find expected node with IPs %q", missing)
+	}
+
+	return ""
+}
+
+func (s State) staticPods(n nodes) string {
+	return s.each(n.controlPlanes, func(m Member) string {
+		if !m.API {
+			return fmt.Sprintf("missing static pods: %v", controlplane.StaticPods())
+		}
+
+		return ""
+	})
+}
+
+func (s State) ready(n nodes) string {
+	if found := s.named(n, func(o Node) bool { return !o.Ready }); len(found) > 0 {
+		return fmt.Sprintf("some nodes are not ready: %v", found)
+	}
+
+	return ""
+}
+
+func (s State) schedulable(n nodes) string {
+	if found := s.named(n, func(o Node) bool { return o.Cordoned }); len(found) > 0 {
+		return fmt.Sprintf("some nodes are not schedulable: %v", found)
+	}
+
+	return ""
+}
+
+// named are the names of the Node objects that are so.
+func (s State) named(n nodes, so func(Node) bool) []string {
+	var found []string
+
+	for _, a := range n.all() {
+		if o, there := s.Nodes[a]; there && so(o) {
+			found = append(found, o.Name)
+		}
+	}
+
+	return found
+}

@@ -1,0 +1,136 @@
+package health_test
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	clusterapi "github.com/siderolabs/talos/pkg/machinery/api/cluster"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"talos-proxmox/lab/machine/health"
+)
+
+const (
+	first = "127.20.1.11"
+	last  = "127.20.1.21"
+)
+
+// cluster is a control plane and a worker. Look mends what is broken, after it has been seen once.
+type cluster struct {
+	state health.State
+	mend  func(*health.State)
+	seen  bool
+	gone  bool
+}
+
+func (c *cluster) Cluster() (health.Cluster, []string, []string) {
+	if c.gone {
+		return nil, nil, nil
+	}
+
+	return c, []string{first}, []string{last}
+}
+
+func (c *cluster) Look() (s health.State, there bool, mine, others <-chan struct{}) {
+	if c.seen && c.mend != nil {
+		c.mend(&c.state)
+	}
+
+	c.seen = true
+	changed := make(chan struct{})
+	close(changed)
+
+	return c.state, true, changed, changed
+}
+
+func (c *cluster) AppProblem(context.Context, string, int) string { return "" }
+
+func healthy() health.State {
+	return health.State{
+		Hostname: "first", Etcd: true, Members: []netip.Addr{netip.MustParseAddr(first)},
+		Machines: map[string]health.Member{
+			first: {Stage: runtime.MachineStageRunning, Etcd: true, API: true},
+			last:  {Stage: runtime.MachineStageRunning},
+		},
+		Nodes: map[string]health.Node{first: {Name: "first", Ready: true}, last: {Name: "last", Ready: true}},
+	}
+}
+
+// stream collects what the check says.
+type stream struct {
+	grpc.ServerStreamingServer[clusterapi.HealthCheckProgress]
+
+	ctx   context.Context //nolint:containedctx // as gRPC's streams
+	lines []string
+}
+
+func (s *stream) Context() context.Context { return s.ctx }
+
+func (s *stream) Send(p *clusterapi.HealthCheckProgress) error {
+	s.lines = append(s.lines, p.GetMessage())
+
+	return nil
+}
+
+func TestChecksSayWhatIsMissingUntilNothingIs(t *testing.T) {
+	t.Parallel()
+
+	for want, damage := range map[string]func(*health.State){
+		`etcd to be healthy: 127.20.1.11: service "etcd" not found`: func(s *health.State) {
+			s.Machines[first] = health.Member{Service: map[string]string{"etcd": `service "etcd" not found`}}
+		},
+		"etcd members to be consistent across nodes: 127.20.1.11: is not a member of the etcd cluster": func(s *health.State) {
+			s.Machines[first] = health.Member{API: true}
+		},
+		"etcd members to be control plane nodes: no etcd member on first": func(s *health.State) { s.Etcd = false },
+		`etcd members to be control plane nodes: etcd member ip "127.20.1.21" is not one of the control plane node ips ` +
+			`["127.20.1.11"]`: func(s *health.State) { s.Members[0] = netip.MustParseAddr(last) },
+		"apid to be ready: 127.20.1.21: not reachable": func(s *health.State) { delete(s.Machines, last) },
+		"all nodes to finish boot sequence: 127.20.1.21: is booting": func(s *health.State) {
+			s.Machines[last] = health.Member{Stage: runtime.MachineStageBooting}
+		},
+		`all k8s nodes to report: can't find expected node with IPs ["127.20.1.21"]`: func(s *health.State) {
+			delete(s.Nodes, last)
+		},
+		"all control plane static pods to be running: 127.20.1.11: missing static pods: " +
+			"[kube-apiserver kube-controller-manager kube-scheduler]": func(s *health.State) {
+			s.Machines[first] = health.Member{Stage: runtime.MachineStageRunning, Etcd: true}
+		},
+		"all k8s nodes to report ready: some nodes are not ready: [last]": func(s *health.State) {
+			s.Nodes[last] = health.Node{Name: "last"}
+		},
+		"all k8s nodes to report schedulable: some nodes are not schedulable: [last]": func(s *health.State) {
+			s.Nodes[last] = health.Node{Name: "last", Ready: true, Cordoned: true}
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+
+			looks := 0
+			c := &cluster{state: healthy()}
+			damage(&c.state)
+
+			c.mend = func(s *health.State) {
+				if looks++; looks > 20 { // after every check has looked
+					*s = healthy()
+				}
+			}
+			out := &stream{ctx: t.Context()}
+
+			require.NoError(t, (&health.Server{Machine: c}).HealthCheck(&clusterapi.HealthCheckRequest{}, out))
+			assert.Contains(t, out.lines, "waiting for "+want)
+			assert.Equal(t, "waiting for all k8s nodes to report schedulable: OK", out.lines[len(out.lines)-1])
+		})
+	}
+}
+
+func TestAMachineThatGoesDown(t *testing.T) {
+	t.Parallel()
+
+	require.ErrorContains(t, (&health.Server{Machine: &cluster{gone: true}}).HealthCheck(
+		&clusterapi.HealthCheckRequest{}, &stream{ctx: t.Context()}), "the machine is going down")
+}
