@@ -1,12 +1,9 @@
 package machine
 
 import (
-	"time"
-
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/kube"
-	"talos-proxmox/lab/machine/pods"
 )
 
 // modelHost shows a control plane to the model's API server. It implements kube.Machine.
@@ -72,41 +69,4 @@ func (ms *Machines) ofNode(n *etcd.Node) *machine {
 	}
 
 	return nil
-}
-
-// etcdMachines shows all machines to a cluster's data. It implements etcd.Machines.
-type etcdMachines struct{ ms *Machines }
-
-var _ etcd.Machines = etcdMachines{}
-
-// Lock implements etcd.Machines.
-func (e etcdMachines) Lock() { e.ms.mu.Lock() }
-
-// Unlock implements etcd.Machines.
-func (e etcdMachines) Unlock() { e.ms.mu.Unlock() }
-
-// Posts implements etcd.Machines.
-func (e etcdMachines) Posts(c *etcd.Cluster, n *etcd.Node) bool {
-	m := e.ms.ofNode(n)
-
-	return m != nil && m.kubelet.posting && m.cluster != nil && m.cluster.etcds[c.ID] == c
-}
-
-// nodeGrace is how long Kubernetes believes a silent kubelet (node-monitor-grace-period).
-const nodeGrace = 40 * time.Second
-
-// Believed implements etcd.Machines.
-func (e etcdMachines) Believed(n *etcd.Node) bool {
-	m := e.ms.running[n.VMID]
-
-	return m != nil && !m.kubelet.stopped.IsZero() && time.Since(m.kubelet.stopped) <= e.ms.world.Clock().Real(nodeGrace)
-}
-
-// GPUs implements etcd.Machines.
-func (e etcdMachines) GPUs(n *etcd.Node) pods.GPUs {
-	if m := e.ms.running[n.VMID]; m != nil {
-		return m.gpus()
-	}
-
-	return pods.GPUs{}
 }
