@@ -28,6 +28,8 @@ type clusterKubernetes interface {
 	patchNode(ctx context.Context, address, node string, patch nodePatch) error
 	podsOn(ctx context.Context, address, node string) ([]kubePod, error)
 	evict(ctx context.Context, address string, pod kubePod) error
+	lease(ctx context.Context, address string) (kubeLease, error)
+	putLease(ctx context.Context, address string, lease kubeLease) error
 }
 
 // cluster is a cluster that runs, whose machines are changed one at a time: it looks at the whole before and after,

@@ -23,6 +23,7 @@ import (
 // fakeRunning is a cluster that is changed while it runs.
 type fakeRunning struct {
 	*fakeCluster
+	fakeLease
 
 	statuses map[string]etcdStatus // by address
 	alarms   []string
