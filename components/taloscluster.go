@@ -11,6 +11,7 @@ import (
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
 
 	"talos-proxmox/internal/helper"
+	"talos-proxmox/internal/look"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
 )
@@ -87,8 +88,8 @@ func NewTalosCluster(
 		do   func(*pulumi.Context, string, TalosClusterArgs) error
 	}{
 		{"secrets", c.makeSecrets},
-		{"nodes", c.makeNodes},
 		{"talosconfig", c.makeTalosconfig},
+		{"nodes", c.makeNodes},
 		{"bootstrap", c.makeBootstrap},
 		{"kubeconfig", c.makeKubeconfig},
 		{"labels and taints", c.makeMarks},
@@ -116,16 +117,31 @@ func (c *TalosCluster) makeSecrets(ctx *pulumi.Context, name string, args TalosC
 // makeNodes makes all VMs in parallel, as far as clones may, and configures them as they come up. Control planes are
 // configured in order: a configuration that the first one refuses does not reach the others. At first creation that
 // costs one call's time for each, since the machines boot and install in parallel.
-func (c *TalosCluster) makeNodes(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
+//
+// What runs is updated one node at a time, control planes first: workers that run wait for them without depending on
+// them, since a dependency would order deletions and first creation as well.
+func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	configurations := roleConfigurations(ctx, args, c.secrets, c)
 	queue := cloneQueue{}
 
-	var configured []pulumi.Resource // the control plane configured last
+	_, inTurn, err := newRollout(ctx, name, args, c.Talosconfig)
+	if err != nil {
+		return err
+	}
+
+	var (
+		configured []pulumi.Resource // the control plane configured last
+		updated    []pulumi.Input    // the control planes
+	)
 
 	for _, n := range args.nodes() {
-		turn := turn{madeAfter: queue.before(n), client: c.secrets.ClientConfiguration}
-		if n.isControlPlane() {
+		turn := turn{madeAfter: queue.before(n), inTurn: inTurn, client: c.secrets.ClientConfiguration}
+
+		switch {
+		case n.isControlPlane():
 			turn.appliedAfter = configured
+		case look.Ran(ctx, n.Name):
+			turn.updatedAfter = updated
 		}
 
 		node, err := c.makeNode(ctx, n, TalosNodeArgs{
@@ -143,6 +159,7 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, _ string, args TalosCluste
 
 		if n.isControlPlane() {
 			configured = []pulumi.Resource{node.applied}
+			updated = append(updated, detached(ctx, node.applied.URN()))
 		}
 
 		c.nodes = append(c.nodes, node)

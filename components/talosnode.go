@@ -66,8 +66,20 @@ func (t TalosClient) configuration() machine.ClientConfigurationInput {
 type turn struct {
 	// madeAfter are the VMs before its own, and appliedAfter the configurations.
 	madeAfter, appliedAfter []pulumi.Resource
+	// updatedAfter are the VM and the configuration of other nodes before those of a node that runs.
+	updatedAfter []pulumi.Input
+	// inTurn has updates of the node wait for those of others; nil = they do not.
+	inTurn pulumi.ResourceOption
 	// client is the cluster's as a whole; nil = the one of the arguments.
 	client machine.ClientConfigurationInput
+}
+
+func (t turn) options() pulumi.ResourceOption {
+	if t.inTurn == nil {
+		return waitFor(t.updatedAfter...)
+	}
+
+	return pulumi.Composite(waitFor(t.updatedAfter...), t.inTurn)
 }
 
 // TalosNode is a VM made from a golden template, together with its machine configuration.
@@ -196,6 +208,7 @@ func (c *TalosNode) makeVM(
 		pulumi.Parent(c),
 		pulumi.DependsOn(turn.madeAfter),
 		args.Machine.waitsFor(),
+		turn.options(),
 		pulumi.Protect(args.Protect),
 		pulumi.DeleteBeforeReplace(true),
 		pulumi.IgnoreChanges(ignored))
@@ -224,6 +237,7 @@ func (c *TalosNode) makeConfiguration(
 		pulumi.Parent(c),
 		pulumi.DependsOn(after),
 		hook,
+		turn.options(), // after the wait for the machine
 		// A new VM comes without configuration. One that Pulumi creates because someone removed the former one is not
 		// replaced, and one that was restored or rolled back has the configuration of that time.
 		pulumi.ReplaceWith([]pulumi.Resource{c.vm}),

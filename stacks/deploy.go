@@ -35,6 +35,8 @@ type deployment struct {
 type Program struct {
 	// Transport is how it reaches Proxmox; nil is HTTP's default.
 	Transport http.RoundTripper
+	// TalosOps is the path of a built talosops; empty = that of the environment, or it is built from its sources.
+	TalosOps string
 	// Rehearsal says that Proxmox is not the stack's own: machines of other stacks are not in its way there.
 	Rehearsal bool
 }
@@ -48,6 +50,9 @@ func Deploy(ctx *pulumi.Context) error { return Program{}.Deploy(ctx) }
 // Deploy is [Deploy].
 func (p Program) Deploy(ctx *pulumi.Context) error {
 	ctx = helper.With(ctx, helper.FromSources)
+	if p.TalosOps != "" {
+		ctx = helper.WithBuilt(ctx, p.TalosOps)
+	}
 
 	s, err := readSettings(ctx)
 	if err != nil {
@@ -170,7 +175,7 @@ func (d *deployment) makeTemplates(ctx *pulumi.Context) error {
 func (d *deployment) makeClusters(ctx *pulumi.Context, checked map[string]components.TalosClusterArgs) error {
 	d.machines.wanted = wanted(d.plan)
 
-	ctx = look.With(ctx, d.machines.look)
+	ctx = look.WithRan(look.With(ctx, d.machines.look), d.last.ran)
 	for _, planned := range d.plan.Clusters {
 		args := checked[planned.Name]
 		d.wire(args, planned)

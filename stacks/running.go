@@ -159,6 +159,11 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 	return nil
 }
 
+// ran says whether a machine of this name is in the state that this run begins with.
+func (l *lastRun) ran(name string) bool {
+	return slices.ContainsFunc(l.machines, func(m running.Machine) bool { return m.Name == name })
+}
+
 // judgeRunning refuses a plan that running machines block, and says what it does to them. A state that
 // cannot be read does not stop the run.
 func (d *deployment) judgeRunning(ctx *pulumi.Context) error {

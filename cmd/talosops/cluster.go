@@ -19,6 +19,8 @@ type clusterTalos interface {
 	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
 	etcdAlarms(ctx context.Context, address string) ([]string, error)
 	bootID(ctx context.Context, address string) (string, error)
+	holdsEtcd(ctx context.Context, address string) (bool, error)
+	rehearse(ctx context.Context, address string, configuration []byte) (effect, error)
 }
 
 // clusterKubernetes asks the Kubernetes API on one control plane's own address.
@@ -38,6 +40,7 @@ type cluster struct {
 	*watch
 
 	controlPlanes []node
+	aside         node // a machine in whatever state, which is to be changed
 	talos         clusterTalos
 	kubernetes    clusterKubernetes
 }

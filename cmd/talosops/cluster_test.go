@@ -31,6 +31,8 @@ type fakeRunning struct {
 	pods     map[string][]kubePod
 	budget   map[string]string // why a pod may not leave, by its name
 	patches  []string          // what was made of nodes
+	effects  map[string]effect // of applying a configuration, by address
+	empty    bool              // no control plane holds data of etcd
 	conflict int               // how many changes of nodes meet one of someone else
 }
 
@@ -80,6 +82,20 @@ func (f *fakeRunning) bootID(_ context.Context, address string) (string, error) 
 	defer f.mu.Unlock()
 
 	return f.boots[address], f.down[address]
+}
+
+func (f *fakeRunning) holdsEtcd(_ context.Context, address string) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return !f.empty, f.down[address]
+}
+
+func (f *fakeRunning) rehearse(_ context.Context, address string, _ []byte) (effect, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return f.effects[address], f.down[address]
 }
 
 // nodes returns copies, as an API does.
@@ -148,7 +164,7 @@ func TestSteadyToleratesHealthySurplus(t *testing.T) {
 
 	before, err := c.standing(t.Context(), w)
 	require.NoError(t, err)
-	assert.Equal(t, standing{w, true}, before)
+	assert.Equal(t, standing{w, true, true}, before)
 	require.NoError(t, c.steady(t.Context(), before))
 	assert.Empty(t, said.String(), "nothing is waited for")
 }
@@ -206,7 +222,7 @@ func TestSteadyNamesWhatIsMissing(t *testing.T) {
 				c, f, _ := runningCluster()
 				test.change(f)
 
-				err := c.steady(t.Context(), standing{node{Name: "w-1", Address: "127.0.9.4"}, true})
+				err := c.steady(t.Context(), standing{node{Name: "w-1", Address: "127.0.9.4"}, true, true})
 				require.ErrorContains(t, err, "the cluster is not steady, so that no machine may be touched after 1m0s; ")
 				require.ErrorContains(t, err, test.want)
 			})
@@ -220,7 +236,7 @@ func TestANodeThatWasNotReadyNeedNotBecomeIt(t *testing.T) {
 	c, f, _ := runningCluster()
 	f.nodesL[3].Ready = false
 
-	require.NoError(t, c.steady(t.Context(), standing{node{Name: "w-1", Address: "127.0.9.4"}, false}))
+	require.NoError(t, c.steady(t.Context(), standing{node{Name: "w-1", Address: "127.0.9.4"}, true, false}))
 }
 
 func TestEvacuate(t *testing.T) {

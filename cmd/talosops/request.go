@@ -124,16 +124,8 @@ func readChecked(cmd *cobra.Command, req checked) error {
 // decodeRequest reads exactly one request.
 func decodeRequest(in io.Reader, command string, into any) error {
 	decoder := json.NewDecoder(in)
-	decoder.DisallowUnknownFields()
-
-	if err := decoder.Decode(into); err != nil {
-		if errors.Is(err, io.EOF) {
-			return fmt.Errorf("there is no request on standard input: see %s --help for its form", command)
-		}
-
-		return fmt.Errorf(
-			"the request on standard input is not what it should be: %w: see %s --help for its form", err, command,
-		)
+	if err := decodeFirst(decoder, command, into); err != nil {
+		return err
 	}
 
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
@@ -143,11 +135,34 @@ func decodeRequest(in io.Reader, command string, into any) error {
 	return nil
 }
 
+// decodeFirst reads a request that something may follow.
+func decodeFirst(decoder *json.Decoder, command string, into any) error {
+	decoder.DisallowUnknownFields()
+
+	err := decoder.Decode(into)
+
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("there is no request on standard input: see %s --help for its form", command)
+	case err != nil:
+		return fmt.Errorf(
+			"the request on standard input is not what it should be: %w: see %s --help for its form", err, command,
+		)
+	default:
+		return nil
+	}
+}
+
 func readRequest(in io.Reader, command string, req clusterRequest) error {
 	if err := decodeRequest(in, command, req); err != nil {
 		return err
 	}
 
+	return checkRequest(req)
+}
+
+// checkRequest judges a request that was read, and sets its limits.
+func checkRequest(req clusterRequest) error {
 	var problems []string
 
 	limits, stated := req.limit(), req.Stated()

@@ -6,13 +6,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // standing is how a node stands in Kubernetes before its machine is touched; it must stand like that again afterwards.
 type standing struct {
 	node
 
-	Ready bool // without a CNI no node is
+	Registered bool
+	Ready      bool // without a CNI no node is
 }
 
 // standing asks how a node stands.
@@ -27,18 +29,23 @@ func (c *cluster) standing(ctx context.Context, n node) (standing, error) {
 		return standing{}, fmt.Errorf("%s: its node is not registered in Kubernetes", n.Name)
 	}
 
-	return standing{n, found.Ready}, nil
+	return standing{n, true, found.Ready}, nil
 }
 
 // steady waits until no machine's absence is felt: etcd has all its members, healthy, without alarms and learners, the
 // API is ready on every control plane, and these nodes stand as they did.
 func (c *cluster) steady(ctx context.Context, touched ...standing) error {
+	return c.steadyWithin(ctx, c.timeout, touched...)
+}
+
+// steadyWithin is steady with a limit of its own.
+func (c *cluster) steadyWithin(ctx context.Context, limit time.Duration, touched ...standing) error {
 	whole := goal{
 		before: "the cluster was steady", missed: "the cluster is not steady, so that no machine may be touched",
 		remedy: "repair what is named, with talosctl --nodes <address> dmesg or etcd status",
 	}
 
-	return c.until(ctx, whole, func(ctx context.Context) (report, bool) {
+	return c.within(ctx, limit, whole, func(ctx context.Context) (report, bool) {
 		current := c.look(ctx, touched...)
 
 		return current, len(current.open()) == 0
@@ -90,6 +97,10 @@ func (c *cluster) judgeEtcd(ctx context.Context, n node) string {
 
 	problems, surplus := compareMembers(members, c.controlPlanes)
 	for _, m := range surplus {
+		if m.is(c.aside) {
+			continue
+		}
+
 		if problem := c.judgeSurplus(ctx, m); problem != "" {
 			problems = append(problems, fmt.Sprintf("member %s %s", m.label(), problem))
 		}

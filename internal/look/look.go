@@ -39,3 +39,17 @@ func Of(ctx *pulumi.Context) Func {
 
 	return func(context.Context, VM) (Seen, error) { return Seen{}, nil }
 }
+
+type ranKey struct{}
+
+// WithRan returns a context that knows which machines ran before this run, by their names.
+func WithRan(ctx *pulumi.Context, ran func(name string) bool) *pulumi.Context {
+	return ctx.WithValue(ranKey{}, ran)
+}
+
+// Ran says whether a machine ran before this run; where nobody knows, none did.
+func Ran(ctx *pulumi.Context, name string) bool {
+	ran, ok := ctx.Value(ranKey{}).(func(name string) bool)
+
+	return ok && ran(name)
+}

@@ -147,12 +147,12 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 // program is the project's, which reaches the lab's Proxmox.
 func (e *Engine) program() (pulumi.RunFunc, error) {
 	if e.o.CA == "" {
-		return stacks.Deploy, nil
+		return stacks.Program{TalosOps: e.o.TalosOps}.Deploy, nil
 	}
 
 	transport, err := e.transport()
 
-	return stacks.Program{Transport: transport, Rehearsal: e.o.Rehearsal}.Deploy, err
+	return stacks.Program{Transport: transport, TalosOps: e.o.TalosOps, Rehearsal: e.o.Rehearsal}.Deploy, err
 }
 
 // Close stops the providers.

@@ -1,0 +1,281 @@
+package components
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"sync"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
+
+	"talos-proxmox/internal/helper"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/running"
+)
+
+// regardless is the variable that has machines changed although their cluster is not steady.
+const regardless = "TALOS_PROXMOX_REGARDLESS"
+
+// changeInterval is short because all other machines wait.
+const changeInterval = "1s"
+
+// rollout changes the running machines of a cluster one at a time. Hooks of their resources call it around an update;
+// what is created passes it by.
+type rollout struct {
+	ctx           *pulumi.Context
+	controlPlanes []request.Node
+	talosconfig   pulumi.StringOutput
+	subjects      map[string]subject // by the names of resources
+	turn          chan struct{}      // holds a value while no machine is changed
+
+	mu      sync.Mutex
+	changes map[string]*helper.Session // under way, by the names of resources
+	failed  string                     // the node whose change failed
+}
+
+// subject is what the update of a resource changes.
+type subject struct {
+	node   request.Node
+	worker bool
+	vm     bool // or the configuration
+}
+
+// newRollout returns a cluster's, and the option by which its resources are updated in turn.
+func newRollout(
+	ctx *pulumi.Context, name string, args TalosClusterArgs, talosconfig pulumi.StringOutput,
+) (*rollout, pulumi.ResourceOption, error) {
+	r := &rollout{
+		ctx: ctx, controlPlanes: talosopsNodes(args.controlPlanes()), talosconfig: talosconfig,
+		subjects: map[string]subject{}, turn: make(chan struct{}, 1), changes: map[string]*helper.Session{},
+	}
+	r.turn <- struct{}{}
+
+	for i, node := range talosopsNodes(args.nodes()) {
+		worker := i >= args.count()
+		r.subjects[node.Name+"-vm"] = subject{node: node, worker: worker, vm: true}
+		r.subjects[node.Name+"-configuration"] = subject{node: node, worker: worker}
+	}
+
+	before, err := ctx.RegisterResourceHook(name+"-change", r.begin, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	after, err := ctx.RegisterResourceHook(name+"-changed", func(called *pulumi.ResourceHookArgs) error {
+		return r.end(called.Name, true)
+	}, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	failed, err := ctx.RegisterErrorHook(name+"-unchanged", func(called *pulumi.ErrorHookArgs) (bool, error) {
+		return false, r.end(called.Name, false)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+
+	return r, pulumi.ResourceHooks(&pulumi.ResourceHookBinding{
+		BeforeUpdate: []*pulumi.ResourceHook{before},
+		AfterUpdate:  []*pulumi.ResourceHook{after},
+		OnError:      []*pulumi.ErrorHook{failed},
+	}), nil
+}
+
+// begin waits for a machine's turn, and until it may be changed.
+func (r *rollout) begin(called *pulumi.ResourceHookArgs) error {
+	of := r.subjects[called.Name]
+	if of.vm && !restarts(called.OldInputs, called.NewInputs) {
+		return nil
+	}
+
+	select {
+	case <-r.turn:
+	case <-r.ctx.Context().Done():
+		return r.ctx.Context().Err()
+	}
+
+	if failed := r.failure(); failed != "" {
+		r.turn <- struct{}{}
+
+		return fmt.Errorf("%s is not changed, because the change of %s failed; the next `pulumi up` continues",
+			of.node.Name, failed)
+	}
+
+	session, err := r.start(called, of)
+	if err != nil {
+		return r.over(of, err)
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	r.changes[called.Name] = session
+
+	return nil
+}
+
+// start has talosops prepare a machine for its change.
+func (r *rollout) start(called *pulumi.ResourceHookArgs, of subject) (*helper.Session, error) {
+	talosconfig, err := internals.UnsafeAwaitOutput(r.ctx.Context(), r.talosconfig)
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the talosconfig: %w", err)
+	}
+
+	asked := request.Change{
+		Common: request.Common{Interval: changeInterval, ControlPlanes: r.controlPlanes}, Node: of.node, Worker: of.worker,
+		Restart: of.vm, Regardless: os.Getenv(regardless) != "",
+	}
+	asked.Talosconfig, _ = talosconfig.Value.(string)
+
+	if !of.vm {
+		asked.Configuration = inputText(called.NewInputs["machineConfigurationInput"])
+		asked.Patches = inputTexts(called.NewInputs["configPatches"])
+	}
+
+	line := pulumi.LogArgs{Resource: &row{urn: called.URN}, Ephemeral: true}
+
+	session, err := helper.Start(r.ctx, "change", asked, func(text string) { _ = r.ctx.Log.Info(text, &line) })
+	if err != nil {
+		return nil, err
+	}
+
+	var ready request.Ready
+
+	return session, session.Receive(&ready)
+}
+
+// end lets talosops wait until a machine is back, where its change has begun.
+func (r *rollout) end(name string, changed bool) error {
+	r.mu.Lock()
+	session := r.changes[name]
+	delete(r.changes, name)
+	r.mu.Unlock()
+
+	if session == nil {
+		return nil
+	}
+
+	err := session.Finish(request.Outcome{Changed: changed})
+	if err == nil && !changed {
+		return r.over(r.subjects[name], errChange)
+	}
+
+	return r.over(r.subjects[name], err)
+}
+
+// errChange stands for the provider's error, which the engine shows.
+var errChange = errors.New("its provider refused the change")
+
+// over gives the turn to the next one; after a failure that changes nothing any more.
+func (r *rollout) over(of subject, err error) error {
+	r.mu.Lock()
+	if err != nil && r.failed == "" {
+		r.failed = of.node.Name
+	}
+	r.mu.Unlock()
+
+	r.turn <- struct{}{}
+
+	if errors.Is(err, errChange) {
+		return nil
+	}
+
+	return err
+}
+
+func (r *rollout) failure() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return r.failed
+}
+
+// restarts says whether an update of a VM restarts it. Where its inputs are the same it is the machine that differs,
+// and nobody knows in what.
+func restarts(before, after resource.PropertyMap) bool {
+	differs := false
+
+	keys := resource.PropertyMap{}
+	maps.Copy(keys, before)
+	maps.Copy(keys, after)
+
+	for key := range keys {
+		was, is := plainInput(before[key]), plainInput(after[key])
+		if was.DeepEquals(is) {
+			continue
+		}
+
+		differs = true
+
+		if running.EffectOf(string(key)) == running.Restart || key == "disks" && moved(was, is) {
+			return true
+		}
+	}
+
+	return !differs
+}
+
+// moved says whether a disk comes to another datastore, for which its machine is off.
+func moved(before, after resource.PropertyValue) bool {
+	places := func(disks resource.PropertyValue) map[string]string {
+		found := map[string]string{}
+
+		if disks.IsArray() {
+			for _, disk := range disks.ArrayValue() {
+				if disk = plainInput(disk); disk.IsObject() {
+					object := disk.ObjectValue()
+					found[inputText(object["interface"])] = inputText(object["datastoreId"])
+				}
+			}
+		}
+
+		return found
+	}
+	was, is := places(before), places(after)
+
+	for at, to := range is {
+		if from, there := was[at]; there && from != to {
+			return true
+		}
+	}
+
+	return false
+}
+
+// plainInput takes the engine's wrapping from a value; one that is not known is none.
+func plainInput(value resource.PropertyValue) resource.PropertyValue {
+	switch {
+	case value.IsOutput():
+		return plainInput(value.OutputValue().Element)
+	case value.IsSecret():
+		return plainInput(value.SecretValue().Element)
+	default:
+		return value
+	}
+}
+
+func inputText(value resource.PropertyValue) string {
+	if value = plainInput(value); value.IsString() {
+		return value.StringValue()
+	}
+
+	return ""
+}
+
+func inputTexts(value resource.PropertyValue) []string {
+	value = plainInput(value)
+	if !value.IsArray() {
+		return nil
+	}
+
+	texts := make([]string, 0, len(value.ArrayValue()))
+	for _, element := range value.ArrayValue() {
+		texts = append(texts, inputText(element))
+	}
+
+	return texts
+}

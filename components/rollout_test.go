@@ -1,0 +1,186 @@
+package components
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/helper"
+)
+
+// accompanies stands in for talosops: it writes when a change begins and how it ends into a file, and refuses those of
+// nodes that are called so.
+const accompanies = `#!/bin/sh
+read -r request
+node=${request##*'"node":{"name":"'}
+node=${node%%%%'"'*}
+case $node in
+*refused*) echo "talosops: the cluster is not steady" >&2; echo "  cp-2: etcd" >&2; exit 1 ;;
+esac
+echo "$1 $node begins" >>'%[1]s'
+echo '{"ready":true}'
+read -r outcome
+echo "$node $outcome" >>'%[1]s'
+case $node in
+*lost*) echo "$node: waits" >&2; echo "talosops: $node is not back" >&2; exit 1 ;;
+esac
+`
+
+type noMocks struct{}
+
+func (noMocks) NewResource(pulumi.MockResourceArgs) (string, resource.PropertyMap, error) {
+	return "", nil, nil
+}
+
+func (noMocks) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) { return nil, nil }
+
+// withRollout runs something with a rollout of nodes, and returns what talosops was told.
+func withRollout(t *testing.T, do func(r *rollout), nodes ...string) []string {
+	t.Helper()
+
+	folder := t.TempDir()
+	told := filepath.Join(folder, "told")
+	talosops := filepath.Join(folder, "talosops")
+	//nolint:gosec // a program
+	require.NoError(t, os.WriteFile(talosops, fmt.Appendf(nil, accompanies, told), 0o700))
+
+	require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
+		args := TalosClusterArgs{Name: "one"}
+		for i, name := range nodes {
+			args.Nodes = append(args.Nodes, ClusterNode{Name: name, Address: fmt.Sprintf("127.0.9.%d/24", i+1)})
+		}
+
+		r, _, err := newRollout(
+			helper.With(ctx, talosops+" "), "one", args, pulumi.String("a talosconfig").ToStringOutput(),
+		)
+		if err == nil {
+			do(r)
+		}
+
+		return err
+	}, pulumi.WithMocks("project", "stack", noMocks{})))
+
+	content, err := os.ReadFile(told)
+	if os.IsNotExist(err) {
+		return nil
+	}
+
+	require.NoError(t, err)
+
+	return strings.Split(strings.TrimSpace(string(content)), "\n")
+}
+
+// cores are the inputs of a VM.
+func cores(n float64) resource.PropertyMap {
+	return resource.PropertyMap{"cpu": resource.NewProperty(resource.PropertyMap{"cores": resource.NewProperty(n)})}
+}
+
+func updateOf(node string) *pulumi.ResourceHookArgs {
+	return &pulumi.ResourceHookArgs{Name: node + "-vm", OldInputs: cores(2), NewInputs: cores(4)}
+}
+
+func TestOneMachineAtATime(t *testing.T) {
+	t.Parallel()
+
+	nodes := []string{"one-1", "one-2", "one-3", "one-4"}
+	told := withRollout(t, func(r *rollout) {
+		var all sync.WaitGroup
+		for _, node := range nodes {
+			all.Go(func() {
+				assert.NoError(t, r.begin(updateOf(node)))
+				assert.NoError(t, r.end(node+"-vm", true))
+			})
+		}
+
+		all.Wait()
+	}, nodes...)
+
+	require.Len(t, told, 2*len(nodes))
+
+	for i := 0; i < len(told); i += 2 {
+		node, _ := strings.CutSuffix(strings.TrimPrefix(told[i], "change "), " begins")
+		assert.Equal(t, node+` {"changed":true}`, told[i+1], "no other begins before one has ended")
+	}
+}
+
+func TestAFailedChangeStopsTheRest(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		first string
+		do    func(t *testing.T, r *rollout)
+		told  []string
+	}{
+		"the cluster is not steady": {first: "one-refused", do: func(t *testing.T, r *rollout) {
+			t.Helper()
+			require.EqualError(t, r.begin(updateOf("one-refused")), "the cluster is not steady\n  cp-2: etcd")
+			require.NoError(t, r.end("one-refused-vm", false), "its change has not begun")
+		}},
+		"the machine does not come back": {first: "one-lost", do: func(t *testing.T, r *rollout) {
+			t.Helper()
+			require.NoError(t, r.begin(updateOf("one-lost")))
+			require.EqualError(t, r.end("one-lost-vm", true), "one-lost is not back")
+		}, told: []string{"change one-lost begins", `one-lost {"changed":true}`}},
+		"the provider refuses": {first: "one-1", do: func(t *testing.T, r *rollout) {
+			t.Helper()
+			require.NoError(t, r.begin(updateOf("one-1")))
+			require.NoError(t, r.end("one-1-vm", false), "the engine shows the provider's own error")
+		}, told: []string{"change one-1 begins", `one-1 {"changed":false}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			told := withRollout(t, func(r *rollout) {
+				test.do(t, r)
+				require.EqualError(t, r.begin(updateOf("one-2")), "one-2 is not changed, because the change of "+
+					test.first+" failed; the next `pulumi up` continues")
+				require.Error(t, r.begin(updateOf("one-3")))
+			}, test.first, "one-2", "one-3")
+			assert.Equal(t, test.told, told)
+		})
+	}
+}
+
+func TestWhatChangesWhileAMachineRunsWaitsForNoOne(t *testing.T) {
+	t.Parallel()
+
+	told := withRollout(t, func(r *rollout) {
+		<-r.turn // someone else's
+
+		require.NoError(t, r.begin(&pulumi.ResourceHookArgs{
+			Name:      "one-1-vm",
+			OldInputs: resource.PropertyMap{"tags": resource.NewProperty("a")},
+			NewInputs: resource.PropertyMap{"tags": resource.NewProperty("b")},
+		}))
+		require.NoError(t, r.end("one-1-vm", true))
+	}, "one-1")
+	assert.Empty(t, told)
+}
+
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+
+	disks := func(size float64, datastore string) resource.PropertyMap {
+		return resource.PropertyMap{"disks": resource.NewProperty([]resource.PropertyValue{
+			resource.MakeSecret(resource.NewProperty(resource.PropertyMap{
+				"interface": resource.NewProperty("virtio1"), "size": resource.NewProperty(size),
+				"datastoreId": resource.NewProperty(datastore),
+			})),
+		})}
+	}
+
+	assert.True(t, restarts(cores(2), cores(4)))
+	assert.True(t, restarts(cores(2), cores(2)), "the machine differs, nobody knows in what")
+	assert.False(t, restarts(disks(10, "local"), disks(20, "local")))
+	assert.True(t, restarts(disks(10, "local"), disks(10, "ceph")))
+	assert.False(t, restarts(nil, disks(10, "local")), "a new disk")
+	assert.True(t, restarts(nil, cores(2)))
+}

@@ -1,0 +1,28 @@
+package request
+
+// Change is what `talosops change` reads first: which machine of a running cluster is to be changed, and how.
+type Change struct {
+	Common
+
+	Node   Node `json:"node"`
+	Worker bool `json:"worker,omitempty"`
+	// Restart says that the change restarts the machine; of a configuration, Talos says so itself.
+	Restart bool `json:"restart,omitempty"`
+	// Configuration is the machine configuration that is to be applied, and Patches are those that come on top of it;
+	// secret. Empty = another change.
+	Configuration string   `json:"configuration,omitempty"`
+	Patches       []string `json:"patches,omitempty"`
+	// Regardless has the machine changed although the cluster is not steady: to repair it.
+	Regardless  bool   `json:"regardless,omitempty"`
+	Talosconfig string `json:"talosconfig"` // secret
+}
+
+// Ready is what `talosops change` prints once the machine may be changed.
+type Ready struct {
+	Ready bool `json:"ready"`
+}
+
+// Outcome is what `talosops change` reads then, once the change is over.
+type Outcome struct {
+	Changed bool `json:"changed"`
+}
