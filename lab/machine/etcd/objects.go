@@ -92,3 +92,47 @@ func (c *Cluster) Objects(plural string) []*Object {
 
 	return list
 }
+
+// Stored reads an object that a client has put, and says whether there is one.
+func (c *Cluster) Stored(plural, namespace, name string, into any) (bool, error) {
+	o := c.objects[objectKey(plural, namespace, name)]
+	if o == nil {
+		return false, nil
+	}
+
+	return true, o.Read(into)
+}
+
+// Put keeps what a client wants of an object, made for its revision and its UID, and returns it.
+func (c *Cluster) Put(plural, namespace, name string, make func(revision uint64, uid string) any) map[string]any {
+	c.committed(false)
+
+	o := &Object{
+		Plural: plural, Namespace: namespace, Name: name, UID: uuid.NewString(),
+		Created: time.Now().UTC().Truncate(time.Second),
+	}
+	if known := c.objects[objectKey(plural, namespace, name)]; known != nil {
+		o.UID, o.Created = known.UID, known.Created
+	}
+
+	if err := recode(make(c.Revision, o.UID), &o.Content); err != nil {
+		panic(err) // what was decoded can be encoded
+	}
+
+	c.objects[objectKey(plural, namespace, name)] = o
+
+	return o.Content
+}
+
+// Take deletes an object, and says whether it was there.
+func (c *Cluster) Take(plural, namespace, name string) bool {
+	key := objectKey(plural, namespace, name)
+	if c.objects[key] == nil {
+		return false
+	}
+
+	delete(c.objects, key)
+	c.committed(false)
+
+	return true
+}

@@ -59,6 +59,10 @@ func NewServer(m Machine) http.Handler {
 		asked.HandleFunc(path, answer(find))
 	}
 
+	for path, find := range s.leaseRoutes() {
+		asked.HandleFunc(path, answer(find))
+	}
+
 	for path, body := range discovery {
 		asked.HandleFunc(path, answer(func(*http.Request) (any, error) { return body, nil }))
 	}
@@ -102,13 +106,19 @@ func identify(state *tls.ConnectionState) (user string, groups []string) {
 func answer(find func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := find(r)
-		write(w, body, err)
+
+		code := http.StatusOK
+		if r.Method == http.MethodPost {
+			code = http.StatusCreated
+		}
+
+		writeAs(w, code, body, err)
 	}
 }
 
-func write(w http.ResponseWriter, body any, err error) {
-	code := http.StatusOK
+func write(w http.ResponseWriter, body any, err error) { writeAs(w, http.StatusOK, body, err) }
 
+func writeAs(w http.ResponseWriter, code int, body any, err error) {
 	var status apierrors.APIStatus
 
 	switch {
