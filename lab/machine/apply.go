@@ -90,27 +90,28 @@ func (m *machine) apply(
 
 		return nil
 	case machineapi.ApplyConfigurationRequest_STAGED:
-		m.persist(in.GetData())
+		m.persist(in.GetData(), cfg)
 
 		return nil
 	case machineapi.ApplyConfigurationRequest_REBOOT:
-		m.persist(in.GetData())
+		m.persist(in.GetData(), cfg)
 
 		return m.request(action{kind: actReboot, actor: uuid.NewString()})
 	default:
-		m.persist(in.GetData())
+		m.persist(in.GetData(), cfg)
 		m.reconfigure(cfg)
 
 		return nil
 	}
 }
 
-func (m *machine) persist(configuration []byte) {
+func (m *machine) persist(configuration []byte, cfg config.Provider) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	m.disk.Configuration = string(configuration)
+	m.disk.Configuration, m.persisted = string(configuration), cfg
 	m.save()
+	m.changed.fire()
 }
 
 // startTrial returns to the persisted configuration after the time, unless another one is applied before.

@@ -89,7 +89,7 @@ func (m *machine) asMember() resources.Member {
 }
 
 func (m *machine) clusterFacts() resources.Cluster {
-	facts := resources.Cluster{Config: m.config, Self: m.asMember()}
+	facts := resources.Cluster{Config: m.config, Persisted: m.persisted, Self: m.asMember()}
 
 	if m.isControlPlane() {
 		facts.EtcdAddress = m.etcdAddress()

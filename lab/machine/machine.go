@@ -57,6 +57,7 @@ type machine struct {
 	net        network.Plan
 	hostname   string
 	config     config.Provider // nil in maintenance mode
+	persisted  config.Provider // what was written to the disk since the boot; nil = nothing
 	cluster    *cluster
 	services   *services.Services
 	published  string        // the last machine status among the events
@@ -229,7 +230,7 @@ func (m *machine) halt() {
 	defer m.ms.mu.Unlock()
 
 	m.leave()
-	m.config = nil
+	m.config, m.persisted = nil, nil
 	m.changed.fire()
 }
 

@@ -205,6 +205,7 @@ func TestTalosctlChanges(t *testing.T) {
 			command: "-n #21 apply-config --mode=staged -f " + sysctl,
 			contain: []string{"Staged configuration to be applied after the next reboot"},
 		},
+		{command: "-n #21 get machineconfig persistent", contain: []string{"persistent"}},
 		{command: "-n #21 read /proc/sys/vm/swappiness", contain: []string{"no such file"}, refused: true},
 		{
 			command: "-n #21 apply-config --mode=try --timeout 1s -f " + sysctl,

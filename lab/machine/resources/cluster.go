@@ -14,7 +14,9 @@ import (
 // Cluster is what a machine knows of its cluster.
 type Cluster struct {
 	Config config.Provider
-	Self   Member
+	// Persisted is the configuration on the disk where it was written since the boot, or nil.
+	Persisted config.Provider
+	Self      Member
 	// EtcdAddress is invalid where etcd has none, EtcdMember empty where the machine is none.
 	EtcdAddress netip.Addr
 	EtcdMember  string
@@ -35,7 +37,7 @@ func (k Cluster) Resources() []resource.Resource {
 	c := k.Config.Cluster()
 	discovery := c.Discovery().Enabled()
 
-	list := slices.Concat(configuration(k.Config), secretsOf(k.Config), []resource.Resource{
+	list := slices.Concat(configuration(k.Config, k.Persisted), secretsOf(k.Config), []resource.Resource{
 		Filled(
 			clusterres.NewIdentity(clusterres.NamespaceName, clusterres.LocalIdentity),
 			func(r *clusterres.Identity) { r.TypedSpec().NodeID = k.Self.NodeID },

@@ -99,8 +99,9 @@ func (s System) Resources() []resource.Resource {
 	return append(list, s.hardware()...)
 }
 
-// configuration are resources made of the configuration alone.
-func configuration(cfg config.Provider) []resource.Resource {
+// configuration are resources made of the configuration alone. Talos shows the persisted one only where it was written
+// since the boot.
+func configuration(cfg, persisted config.Provider) []resource.Resource {
 	var list []resource.Resource
 
 	for _, c := range cfg.ExtensionServiceConfigs() {
@@ -119,6 +120,10 @@ func configuration(cfg config.Provider) []resource.Resource {
 
 	machineType := configres.NewMachineType()
 	machineType.SetMachineType(cfg.Machine().Type())
+
+	if persisted != nil {
+		list = append(list, configres.NewMachineConfigWithID(persisted, configres.PersistentID))
+	}
 
 	return append(list, configres.NewMachineConfigWithID(cfg, configres.ActiveID), machineType)
 }
