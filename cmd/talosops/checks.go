@@ -27,6 +27,7 @@ type kubeNode struct {
 	Name    string
 	Address string // its InternalIP
 	Ready   bool
+	Waits   string // what its kubelet says of its readiness
 	Kubelet string // version
 
 	Version       string // of the object

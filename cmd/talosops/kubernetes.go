@@ -26,8 +26,9 @@ var errKubeconfig = errors.New(
 
 // kubeconfig is what a few calls need; a whole Kubernetes client would be this program's largest dependency.
 type kubeconfig struct {
-	server *url.URL
-	tls    *tls.Config
+	server    *url.URL
+	tls       *tls.Config
+	authority []byte // PEM
 }
 
 type kubeconfigFile struct {
@@ -102,7 +103,7 @@ func (f *kubeconfigFile) resolve(cluster, user string) (*kubeconfig, error) {
 			return nil, errKubeconfig
 		}
 
-		config.server, config.tls.RootCAs = server, pool
+		config.server, config.tls.RootCAs, config.authority = server, pool, c.Cluster.Authority
 	}
 
 	for _, u := range f.Users {
@@ -287,8 +288,9 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 					Address string `json:"address"`
 				} `json:"addresses"`
 				Conditions []struct {
-					Type   string `json:"type"`
-					Status string `json:"status"`
+					Type    string `json:"type"`
+					Status  string `json:"status"`
+					Message string `json:"message"`
 				} `json:"conditions"`
 				Allocatable map[string]string `json:"allocatable"`
 				NodeInfo    struct {
@@ -317,7 +319,9 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 		}
 
 		for _, condition := range item.Status.Conditions {
-			n.Ready = n.Ready || condition.Type == "Ready" && condition.Status == "True"
+			if condition.Type == "Ready" {
+				n.Ready, n.Waits = condition.Status == "True", condition.Message
+			}
 		}
 
 		nodes = append(nodes, n)

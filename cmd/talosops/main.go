@@ -19,8 +19,8 @@ func newRoot() *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.AddCommand(
-		newBootstrap(), newMark(), newWait(), newVersions(), newFacts(), newSettle(), newRun(), newSnapshot(), newRestore(),
-		newChange(),
+		newBootstrap(), newMark(), newWait(), newVersions(), newFacts(), newSettle(), newRun(),
+		newSnapshot(), newRestore(), newChange(), newStatus(),
 	)
 
 	return root

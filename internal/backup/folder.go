@@ -167,6 +167,28 @@ func (f Folder) prune(folder string, kind Kind, keep int, now time.Time) (remove
 	return removed, nil
 }
 
+// Newest returns the newest backup of a kind and when it was made; an empty path where there is none.
+func (f Folder) Newest(kind Kind) (path string, made time.Time, err error) {
+	folder, err := expand(f.Path)
+	if err != nil {
+		return "", made, err
+	}
+
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", made, fmt.Errorf("unable to look for backups: %w", err)
+	}
+
+	for _, e := range entries {
+		at, ours := f.made(kind, e.Name())
+		if ours && !strings.HasSuffix(e.Name(), unfinished) && !at.Before(made) {
+			path, made = filepath.Join(folder, e.Name()), at
+		}
+	}
+
+	return path, made, nil
+}
+
 // made tells when a backup of this cluster and kind was made, from its name.
 func (f Folder) made(kind Kind, name string) (time.Time, bool) {
 	text, ours := strings.CutPrefix(strings.TrimSuffix(name, unfinished), f.prefix(kind))

@@ -11,17 +11,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Main runs a command line to its end, and ends the program with status 1 where it fails. An interrupt asks it to end;
+// Main runs a command line to its end, and ends the program with [Status] where it fails. An interrupt asks it to end;
 // a second one ends the program at once.
 func Main(root *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 
 	stop()
 
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", root.Name(), err)
-		os.Exit(1)
+		os.Exit(Status(cmd, err))
 	}
 }

@@ -1,0 +1,409 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	configres "github.com/siderolabs/talos/pkg/machinery/resources/config"
+
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+)
+
+// noCNI is part of what a kubelet says that waits for a network plugin; its node is not Ready until someone installs
+// one, which is not this program's business.
+const noCNI = "NetworkPluginNotReady"
+
+// told is what a node said.
+type told struct {
+	request.NodeStanding
+
+	silent       bool
+	concerns     []string
+	difference   request.NodeDifference
+	certificates []namedCertificate
+
+	// Of control planes.
+	members []member
+	etcd    etcdStatus
+	alarms  []string
+}
+
+func (a *told) worry(format string, values ...any) {
+	a.concerns = append(a.concerns, fmt.Sprintf(format, values...))
+}
+
+// ask asks all nodes at once.
+func (q *inquiry) ask(ctx context.Context) request.Standing {
+	nodes := q.req.asWait().nodes()
+	answers := make([]told, len(nodes))
+
+	var (
+		listed  []kubeNode
+		listErr error
+		wg      sync.WaitGroup
+	)
+
+	for i, n := range nodes {
+		wg.Go(func() { answers[i] = q.askNode(ctx, n, i < len(q.req.ControlPlanes)) })
+	}
+
+	wg.Go(func() { listed, listErr = q.listNodes(ctx) })
+	wg.Wait()
+
+	s := request.Standing{Cluster: q.req.Cluster, Asked: q.now().UTC().Truncate(time.Second)}
+
+	for i := range answers {
+		q.register(&answers[i], listed, listErr)
+	}
+
+	q.judgeCluster(&s, answers, listErr)
+
+	for _, a := range answers {
+		s.Nodes = append(s.Nodes, a.NodeStanding)
+		if a.difference.Versions != "" || len(a.difference.Configuration) > 0 {
+			s.Drift = append(s.Drift, a.difference)
+		}
+
+		for _, concern := range a.concerns {
+			s.Care = append(s.Care, request.Concern{About: a.Name, Problem: concern})
+		}
+	}
+
+	q.judgeCertificates(&s, answers)
+	q.judgeBackup(&s)
+
+	for _, host := range q.req.RebootPending {
+		s.Care = append(s.Care, request.Concern{
+			About: host, Problem: "the host has to reboot until it runs as it was prepared: make facts says what for",
+		})
+	}
+
+	s.Status = request.StatusOK
+
+	switch answered := func(a told) bool { return !a.silent }; {
+	case listErr != nil && !slices.ContainsFunc(answers, answered):
+		s.Status = request.StatusUnknown
+	case len(s.Care) > 0:
+		s.Status = request.StatusCare
+	}
+
+	return s
+}
+
+// listNodes asks the control planes for the nodes, one after another.
+func (q *inquiry) listNodes(ctx context.Context) (nodes []kubeNode, err error) {
+	for _, n := range q.req.ControlPlanes {
+		nodes, err = call(ctx, func(ctx context.Context) ([]kubeNode, error) { return q.kubernetes.nodes(ctx, n.Address) })
+		if err == nil {
+			return nodes, nil
+		}
+	}
+
+	return nil, err
+}
+
+func (q *inquiry) askNode(ctx context.Context, n node, controlPlane bool) told {
+	a := told{NodeStanding: request.NodeStanding{Name: n.Name, Address: n.Address, Role: "worker"}}
+	required := nodeServices
+
+	if controlPlane {
+		a.Role, required = "control plane", controlPlaneServices
+	}
+
+	a.difference.Node = n.Name
+
+	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return q.talos.services(ctx, n.Address) })
+	if err != nil {
+		a.silent = true
+		a.worry("Talos does not answer on %s: %s", n.Address, cause(err))
+
+		return a
+	}
+
+	if problem := judgeServices(services, required); problem != "" {
+		a.worry("%s", problem)
+	}
+
+	if controlPlane {
+		q.askEtcd(ctx, &a)
+		q.askAPI(ctx, &a)
+	}
+
+	q.askImage(ctx, &a)
+	q.askConfiguration(ctx, &a)
+	a.certificates = q.served(ctx, a.NodeStanding)
+
+	return a
+}
+
+func (q *inquiry) askEtcd(ctx context.Context, a *told) {
+	var err error
+
+	a.etcd, err = call(ctx, func(ctx context.Context) (etcdStatus, error) { return q.talos.etcdStatus(ctx, a.Address) })
+
+	switch {
+	case err != nil:
+		a.worry("its member of etcd does not answer: %s", cause(err))
+
+		return
+	case a.etcd.Learner:
+		a.worry("its member of etcd is a learner")
+	case !a.etcd.HasLeader:
+		a.worry("its member of etcd sees no leader")
+
+		return // without one no one tells the members
+	}
+
+	for _, problem := range a.etcd.Errors {
+		a.worry("etcd: %s", problem)
+	}
+
+	if a.members, err = call(
+		ctx, func(ctx context.Context) ([]member, error) { return q.talos.members(ctx, a.Address) },
+	); err != nil {
+		a.worry("etcd does not list its members: %s", cause(err))
+	}
+
+	if a.alarms, err = call(
+		ctx, func(ctx context.Context) ([]string, error) { return q.talos.etcdAlarms(ctx, a.Address) },
+	); err != nil {
+		a.worry("etcd does not list its alarms: %s", cause(err))
+	}
+}
+
+func (q *inquiry) askAPI(ctx context.Context, a *told) {
+	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, q.kubernetes.ready(ctx, a.Address)
+	}); err != nil {
+		a.worry("the Kubernetes API is not ready on %s: %s", a.Address, err)
+
+		return
+	}
+
+	var err error
+	if a.APIServer, err = call(
+		ctx, func(ctx context.Context) (string, error) { return q.kubernetes.apiVersion(ctx, a.Address) },
+	); err != nil {
+		a.worry("the Kubernetes API does not tell its version: %s", err)
+	}
+}
+
+func (q *inquiry) askImage(ctx context.Context, a *told) {
+	var err error
+	if a.Talos, err = call(
+		ctx, func(ctx context.Context) (string, error) { return q.talos.version(ctx, a.Address) },
+	); err != nil {
+		a.worry("Talos does not tell its version: %s", cause(err))
+	}
+
+	if a.Schematic, err = call(
+		ctx, func(ctx context.Context) (string, error) { return q.talos.schematic(ctx, a.Address) },
+	); err != nil {
+		a.worry("Talos does not tell its schematic: %s", cause(err))
+	}
+}
+
+// askConfiguration compares the node's machine configuration with the one that was applied last.
+func (q *inquiry) askConfiguration(ctx context.Context, a *told) {
+	planned := q.req.Configurations[a.Name]
+	if planned == "" {
+		return
+	}
+
+	type pair struct{ active, persistent string }
+
+	is, err := call(ctx, func(ctx context.Context) (pair, error) {
+		active, persistent, err := q.talos.configuration(ctx, a.Address)
+
+		return pair{active, persistent}, err
+	})
+	if err != nil {
+		a.worry("Talos does not show its machine configuration: %s", cause(err))
+
+		return
+	}
+
+	a.difference.Configuration, err = talos.ConfigurationDifferences(planned, is.active)
+	if err != nil {
+		a.worry("its machine configuration cannot be compared: %s", err)
+	}
+
+	if is.persistent == "" {
+		return
+	}
+
+	if paths, err := talos.ConfigurationDifferences(is.active, is.persistent); err == nil && len(paths) > 0 {
+		a.Staged = true
+		a.worry("another machine configuration than the running one is on its disk, which it takes at its next reboot")
+	}
+}
+
+// register adds what Kubernetes says of a node, and compares what the node runs with what is planned.
+func (q *inquiry) register(a *told, listed []kubeNode, listErr error) {
+	if n, registered := find(listed, a.Name); registered {
+		a.Kubelet, a.Cordoned, a.Ready = n.Kubelet, n.Unschedulable, "yes"
+
+		switch {
+		case n.Ready:
+		case strings.Contains(n.Waits, noCNI):
+			a.Ready = "no CNI"
+		default:
+			a.Ready = "no"
+			a.worry("its node is not Ready: %s", n.Waits)
+		}
+
+		if a.Cordoned {
+			a.worry("its node is cordoned, so that no pods are placed on it: kubectl uncordon %s ends that", a.Name)
+		}
+
+		q.judgeGPUs(a, n)
+	} else if listErr == nil {
+		a.worry("its node is not registered in Kubernetes")
+	}
+
+	for _, v := range q.req.Versions {
+		if v.Node != a.Name {
+			continue
+		}
+
+		planned := talos.NodeVersions{
+			Talos: v.Talos, Schematic: v.Schematic, Kubelet: q.req.KubernetesVersion, APIServer: q.req.KubernetesVersion,
+		}
+		a.difference.Versions = planned.Differences(talos.NodeVersions{
+			Talos: a.Talos, Schematic: a.Schematic, Kubelet: a.Kubelet, APIServer: a.APIServer,
+		})
+	}
+
+	if a.difference.Versions != "" {
+		a.worry("%s", a.difference.Versions)
+	}
+
+	if paths := a.difference.Configuration; len(paths) > 0 {
+		text := strings.Join(paths[:min(len(paths), named)], ", ")
+		if more := len(paths) - named; more > 0 {
+			text += fmt.Sprintf(", and %d more", more)
+		}
+
+		a.worry("its machine configuration is not the one that was applied last: %s", text)
+	}
+}
+
+func (q *inquiry) judgeGPUs(a *told, n kubeNode) {
+	for _, e := range q.req.GPUs {
+		if e.Node != a.Name {
+			continue
+		}
+
+		offer := request.Offer{Resource: resourceOf(e), Offered: n.offers(resourceOf(e)), Planned: e.Count}
+		a.GPUs = append(a.GPUs, offer)
+
+		if offer.Offered < offer.Planned {
+			a.worry("it offers %d of %d %s", offer.Offered, offer.Planned, offer.Resource)
+		}
+	}
+}
+
+// judgeCluster adds what concerns no single node.
+func (q *inquiry) judgeCluster(s *request.Standing, answers []told, listErr error) {
+	if listErr != nil {
+		s.Care = append(s.Care, request.Concern{About: s.Cluster, Problem: "no Kubernetes API lists the nodes: " + listErr.Error()})
+	}
+
+	i := slices.IndexFunc(answers, func(a told) bool { return len(a.members) > 0 })
+	if i < 0 {
+		return
+	}
+
+	problems, surplus := compareMembers(answers[i].members, q.req.ControlPlanes)
+	for _, m := range surplus {
+		problems = append(problems, fmt.Sprintf("member %s is not planned", m.label()))
+	}
+
+	for _, alarm := range answers[i].alarms {
+		problems = append(problems, "alarm "+alarm)
+	}
+
+	for _, problem := range problems {
+		s.Care = append(s.Care, request.Concern{About: "etcd", Problem: problem})
+	}
+
+	for _, m := range answers[i].members {
+		leads := slices.ContainsFunc(answers, func(a told) bool { return a.Name == m.Hostname && a.etcd.Leads })
+		s.Members = append(s.Members, request.Member{Name: m.label(), Leader: leads, Learner: m.Learner})
+	}
+
+	slices.SortFunc(s.Members, func(a, b request.Member) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// judgeBackup looks for the newest snapshot of etcd.
+func (q *inquiry) judgeBackup(s *request.Standing) {
+	kept := q.req.Backup
+	if kept == nil {
+		return
+	}
+
+	worry := func(format string, values ...any) {
+		s.Care = append(s.Care, request.Concern{About: "backup", Problem: fmt.Sprintf(format, values...)})
+	}
+
+	path, taken, err := backup.Folder{Path: kept.Directory, Name: kept.Name}.Newest(backup.Etcd)
+
+	switch {
+	case err != nil:
+		worry("%v", err)
+
+		return
+	case path == "":
+		worry("there is no snapshot of etcd in %s: make backup-etcd takes one", kept.Directory)
+
+		return
+	}
+
+	s.Backup = &request.NewestBackup{Snapshot: path, Taken: taken}
+
+	if limit, err := time.ParseDuration(kept.MaxAge); err == nil && q.now().Sub(taken) > limit {
+		worry("the newest snapshot of etcd is older than %s: %s", kept.MaxAge, path)
+	}
+}
+
+// configuration returns the running machine configuration, and the one on the disk where it was written since the boot.
+func (t *talosClients) configuration(ctx context.Context, address string) (active, persistent string, err error) {
+	type pair struct{ active, persistent string }
+
+	is, err := ask(ctx, t, address, func(c *client.Client) (is pair, err error) {
+		for _, one := range []struct {
+			id string
+			to *string
+		}{{configres.ActiveID, &is.active}, {configres.PersistentID, &is.persistent}} {
+			found, err := safe.StateGetByID[*configres.MachineConfig](ctx, c.COSI, one.id)
+			if state.IsNotFoundError(err) {
+				continue
+			}
+
+			if err != nil {
+				return is, err
+			}
+
+			text, err := found.Provider().Bytes()
+			if err != nil {
+				return is, errors.New("it is not a machine configuration") // the cause would quote it
+			}
+
+			*one.to = string(text)
+		}
+
+		return is, nil
+	})
+
+	return is.active, is.persistent, err
+}

@@ -1,0 +1,103 @@
+package request
+
+import "time"
+
+// Status is what `talosops status` reads: what is planned for a cluster, and what was applied to it last.
+type Status struct {
+	Wait
+
+	Cluster string `json:"cluster"`
+	// Configurations are the machine configurations that were applied last, by node; secret. A node without one is not
+	// compared.
+	Configurations map[string]string `json:"configurations,omitempty"`
+	// Backup says where snapshots of etcd are kept; without it none is looked for.
+	Backup *Kept `json:"backup,omitempty"`
+	// RebootPending are the Proxmox hosts that have to reboot.
+	RebootPending []string `json:"rebootPending,omitempty"`
+}
+
+// Kept says where snapshots of etcd are, and how old the newest may be.
+type Kept struct {
+	Directory string `json:"directory"`
+	Name      string `json:"name"`             // that files' names begin with
+	MaxAge    string `json:"maxAge,omitempty"` // 48h; empty = any
+}
+
+// The status of a cluster as a whole.
+const (
+	StatusOK      = "ok"
+	StatusCare    = "care"    // something needs care
+	StatusUnknown = "unknown" // no one answered
+)
+
+// Standing is what `talosops status` prints: how a cluster is.
+type Standing struct {
+	Cluster string    `json:"cluster"`
+	Status  string    `json:"status"`
+	Asked   time.Time `json:"asked"`
+	// Care is what needs care, in the order of the nodes.
+	Care         []Concern        `json:"care,omitempty"`
+	Members      []Member         `json:"members,omitempty"` // of etcd
+	Nodes        []NodeStanding   `json:"nodes"`
+	Certificates []Certificate    `json:"certificates,omitempty"`
+	Backup       *NewestBackup    `json:"backup,omitempty"`
+	Drift        []NodeDifference `json:"drift,omitempty"`
+}
+
+// Concern is something that needs care.
+type Concern struct {
+	About   string `json:"about"` // a node, a certificate, …
+	Problem string `json:"problem"`
+}
+
+// Member is one of etcd.
+type Member struct {
+	Name    string `json:"name"`
+	Leader  bool   `json:"leader,omitempty"`
+	Learner bool   `json:"learner,omitempty"`
+}
+
+// NodeStanding is how a node is; what it does not tell is empty.
+type NodeStanding struct {
+	Name      string `json:"name"`
+	Address   string `json:"address"`
+	Role      string `json:"role"`
+	Talos     string `json:"talos,omitempty"`
+	Schematic string `json:"schematic,omitempty"`
+	Kubelet   string `json:"kubelet,omitempty"`
+	APIServer string `json:"apiServer,omitempty"`
+	// Ready is empty where no Kubernetes API tells.
+	Ready    string  `json:"ready,omitempty"` // yes, no, or no CNI
+	Cordoned bool    `json:"cordoned,omitempty"`
+	GPUs     []Offer `json:"gpus,omitempty"`
+	// Staged says that it takes another configuration at its next reboot.
+	Staged bool `json:"staged,omitempty"`
+}
+
+// Offer is how many GPUs a node offers to pods, of how many it has to.
+type Offer struct {
+	Resource string `json:"resource"`
+	Offered  int    `json:"offered"`
+	Planned  int    `json:"planned"`
+}
+
+// NodeDifference is where a node is not what is planned, or was applied last.
+type NodeDifference struct {
+	Node string `json:"node"`
+	// Versions says in words what it runs that is not planned.
+	Versions string `json:"versions,omitempty"`
+	// Configuration are paths in the machine configuration whose values differ from those that were applied last.
+	Configuration []string `json:"configuration,omitempty"`
+}
+
+// Certificate is one that ends.
+type Certificate struct {
+	Of   string    `json:"of"`
+	Ends time.Time `json:"ends"`
+}
+
+// NewestBackup is the newest snapshot of etcd.
+type NewestBackup struct {
+	Snapshot string    `json:"snapshot"`
+	Taken    time.Time `json:"taken"`
+}
