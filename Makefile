@@ -20,13 +20,18 @@ VMID ?=
 YES ?=
 # Which cluster of a stack; all, or the only one, where it is empty.
 CLUSTER ?=
-# What `restore` reads.
+# What `restore` reads; SKIP_HASH_CHECK=1 takes a database that was copied from a disk.
 SNAPSHOT ?=
 IDENTITIES ?=
 CONFIRM ?=
+SKIP_HASH_CHECK ?=
+# Further options of `status` and `secrets-import`.
+FLAGS ?=
 # The lab's stack has its state, its passphrase and its addresses in .lab.
-BACKUP = $(if $(filter lab,$(STACK)),PULUMI_BACKEND_URL=file://$(CURDIR)/.lab/state PULUMI_CONFIG_PASSPHRASE_FILE=$(CURDIR)/.lab/passphrase) \
-  $(BIN)/backup $(if $(filter lab,$(STACK)),--project .lab/work)
+LAB_STATE = $(if $(filter lab,$(STACK)),PULUMI_BACKEND_URL=file://$(CURDIR)/.lab/state PULUMI_CONFIG_PASSPHRASE_FILE=$(CURDIR)/.lab/passphrase)
+LAB_PROJECT = $(if $(filter lab,$(STACK)),--project .lab/work)
+BACKUP = $(LAB_STATE) $(BIN)/backup $(LAB_PROJECT)
+STATUS = $(LAB_STATE) $(BIN)/stackstatus $(LAB_PROJECT)
 # What the lab's clusters run on: model (default), or real.
 KUBERNETES ?=
 # Engine tests: a pattern of their names, and who does the work: standin or published.
@@ -117,7 +122,8 @@ comment: $(BIN)/planreview ## deploy: Write all plans of .plan/ as Markdown; PUL
 
 .PHONY: drift
 drift: PLAN_FLAGS := --refresh
-drift: plan ## look: Fail when machines are not what the state and the stack file say
+drift: plan $(BIN)/stackstatus $(BIN)/talosops $(BIN)/pulumi ## look: Fail when machines, nodes or files of hosts are not what the state and the stack file say
+	@$(STATUS) drift $(STACK) >> .plan/$(STACK).json
 	@$(BIN)/planreview guard --expect-no-changes .plan/$(STACK).json
 
 .PHONY: deployments
@@ -144,8 +150,12 @@ export-secrets: $(BIN)/backup $(BIN)/pulumi ## day 2: Export the machine secrets
 	@$(BACKUP) secrets $(STACK) $(CLUSTER)
 
 .PHONY: restore
-restore: $(BIN)/backup $(BIN)/talosops $(BIN)/pulumi ## day 2: Restore etcd of a cluster that lost it: STACK=, SNAPSHOT=file, IDENTITIES=file of the secret key, CLUSTER=name; CONFIRM=name does not ask
-	@$(BACKUP) restore $(STACK) '$(SNAPSHOT)' $(addprefix --cluster ,$(CLUSTER)) $(addprefix --identities ,$(IDENTITIES)) $(addprefix --confirm ,$(CONFIRM))
+restore: $(BIN)/backup $(BIN)/talosops $(BIN)/pulumi ## day 2: Restore etcd of a cluster that lost it: STACK=, SNAPSHOT=file, IDENTITIES=file of the secret key, CLUSTER=name; CONFIRM=name does not ask; SKIP_HASH_CHECK=1 for a database copied from a disk
+	@$(BACKUP) restore $(STACK) '$(SNAPSHOT)' $(addprefix --cluster ,$(CLUSTER)) $(addprefix --identities ,$(IDENTITIES)) $(addprefix --confirm ,$(CONFIRM)) $(if $(SKIP_HASH_CHECK),--skip-hash-check)
+
+.PHONY: status
+status: $(BIN)/stackstatus $(BIN)/talosops $(BIN)/pulumi ## look: Say how STACK's clusters are: etcd, versions, certificates, GPUs, last backup; CLUSTER=name for one, FLAGS=--json; fails where something needs care
+	@$(STATUS) status $(STACK) $(CLUSTER) $(FLAGS)
 
 .PHONY: facts
 facts: tools ## look: Ask hosts what they are and whether the plan fits them: HOST=pve1 (default: all), STACK=lab (default), KEY=file of a private key (default: the SSH agent)
@@ -175,14 +185,14 @@ test-unit: ## develop: Run the tests that need neither the lab nor shells, in un
 	go test $$(go list ./... | grep -v /components/scripts)
 
 .PHONY: test-engine
-test-engine: $(if $(RUN),tools $(SERVED)) ## develop: Run the engine tests that RUN names, on the lab: RUN=TestProtection; PROVIDERS=published runs them with the published plugins
+test-engine: $(if $(RUN),tools $(SERVED) $(BIN)/backup $(BIN)/stackstatus) ## develop: Run the engine tests that RUN names, on the lab: RUN=TestProtection; PROVIDERS=published runs them with the published plugins
 	@if [ -z '$(RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi
 	cd lab/engine && go test -count 1 -v -timeout 60m -run '$(RUN)' . -args -providers=$(PROVIDERS)
 
 # The engine's tests wait more than they work. Memory is given for processor time: a tenth of it is garbage collection.
 .PHONY: test
 test: export GOGC = 400
-test: tools $(SERVED) ## develop: Run every test but those of secrets-import: specification, Talos knowledge, mocks, and the engine against the lab
+test: tools $(SERVED) $(BIN)/backup $(BIN)/stackstatus ## develop: Run every test but those of secrets-import: specification, Talos knowledge, mocks, and the engine against the lab
 	go test ./...
 	cd lab && go test -timeout 30m -parallel 8 ./...
 	cd lab/engine && go test -timeout 60m -args -providers=published
@@ -225,7 +235,7 @@ test-secrets: $(BIN)/pulumi ## develop: Run the tests of secrets-import, which b
 labkube: $(BIN)/labkube ## develop: Build the lab's etcd, Kubernetes control plane and kubectl into .bin/labkube (some five minutes, once); .bin/kubectl is a part of it
 
 .PHONY: test-kubernetes
-test-kubernetes: $(BIN)/labkube $(BIN)/backup tools ## develop: Run the tests of labkube and those of the lab on real etcd and Kubernetes
+test-kubernetes: $(BIN)/labkube $(BIN)/backup $(BIN)/stackstatus tools ## develop: Run the tests of labkube and those of the lab on real etcd and Kubernetes
 	cd lab/kubernetes && go test ./...
 	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 20m -run 'TestScenario/real|TestReal' ./machine ./engine
 
@@ -253,7 +263,7 @@ schema: ## develop: Generate the schemas of stack files and of the served compon
 tools: $(BIN)/lab $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/talosctl $(BIN)/pulumi ## start: Build what is missing into .bin/
 
 .PHONY: stack-tools
-stack-tools: $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/planreview $(BIN)/pulumi ## deploy: Build what a stack on its own Proxmox needs: tools without the lab and talosctl
+stack-tools: $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/planreview $(BIN)/stackstatus $(BIN)/pulumi ## deploy: Build what a stack on its own Proxmox needs: tools without the lab and talosctl
 
 .PHONY: clean
 clean: ## develop: Remove what was built (.bin/); stops a running lab, keeps its data
@@ -281,6 +291,10 @@ $(BIN)/recover: $(GO_FILES)
 $(BIN)/backup: $(GO_FILES)
 	@mkdir -p $(BIN)
 	go build -o $@ ./cmd/backup
+
+$(BIN)/stackstatus: $(GO_FILES)
+	@mkdir -p $(BIN)
+	go build -o $@ ./cmd/stackstatus
 
 $(BIN)/planreview: $(GO_FILES)
 	@mkdir -p $(BIN)

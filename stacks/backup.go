@@ -1,16 +1,12 @@
 package stacks
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,35 +24,7 @@ const (
 )
 
 // Backups keeps what clusters of a stack cannot be made again without, and restores them from it.
-type Backups struct {
-	Stack    string
-	Project  string // folder that directories of backups begin at
-	Plan     *spec.Plan
-	Pulumi   recovery.Pulumi
-	TalosOps string    // path of the program
-	Progress io.Writer // where it says what it does
-}
-
-// ReadBackups reads a stack's configuration with the Pulumi CLI. It takes no lock and changes nothing.
-func ReadBackups(
-	ctx context.Context, pulumi recovery.Pulumi, stack, project, talosops string, progress io.Writer,
-) (Backups, error) {
-	config, err := recovery.ReadConfig(ctx, pulumi, stack)
-	if err != nil {
-		return Backups{}, err
-	}
-
-	name := stack[strings.LastIndex(stack, "/")+1:]
-
-	plan, err := PlanOfConfig(name, config)
-	if err != nil {
-		return Backups{}, fmt.Errorf("the configuration of stack %q has problems:\n%w", stack, err)
-	}
-
-	return Backups{
-		Stack: stack, Project: project, Plan: plan, Pulumi: pulumi, TalosOps: talosops, Progress: progress,
-	}, nil
-}
+type Backups struct{ Deployed }
 
 // Etcd keeps an encrypted snapshot of etcd of each named cluster, or of all, and returns a line for each. One that
 // fails does not keep the others from theirs.
@@ -71,7 +39,7 @@ func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err
 		return nil, err
 	}
 
-	talosconfigs, err := b.talosconfigs(ctx, clusters)
+	talosconfigs, err := b.configs(ctx, Talosconfigs, clusters)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +144,7 @@ func (b Backups) Restore(ctx context.Context, r Restore) error {
 		return err
 	}
 
-	talosconfigs, err := b.talosconfigs(ctx, clusters)
+	talosconfigs, err := b.configs(ctx, Talosconfigs, clusters)
 	if err != nil {
 		return err
 	}
@@ -195,100 +163,6 @@ func (b Backups) Restore(ctx context.Context, r Restore) error {
 	})
 
 	return err
-}
-
-// clusters are those of the plan that are named, or all.
-func (b Backups) clusters(names []string) ([]spec.Cluster, error) {
-	if len(names) == 0 {
-		return b.Plan.Clusters, nil
-	}
-
-	var chosen []spec.Cluster
-
-	for _, name := range names {
-		i := slices.IndexFunc(b.Plan.Clusters, func(c spec.Cluster) bool { return c.Name == name })
-		if i < 0 {
-			var all []string
-			for _, c := range b.Plan.Clusters {
-				all = append(all, c.Name)
-			}
-
-			return nil, fmt.Errorf("%q is not a cluster of stack %s: name some of %s", name, b.Stack, strings.Join(all, ", "))
-		}
-
-		chosen = append(chosen, b.Plan.Clusters[i])
-	}
-
-	return chosen, nil
-}
-
-// talosconfigs reads those that the stack's last run left.
-func (b Backups) talosconfigs(ctx context.Context, clusters []spec.Cluster) (map[string]string, error) {
-	out, err := b.Pulumi(ctx, nil, "stack", "output", "--json", "--show-secrets", "--stack", b.Stack)
-	if err != nil {
-		return nil, fmt.Errorf("unable to read the outputs of stack %q: %w", b.Stack, err)
-	}
-
-	outputs := map[string]json.RawMessage{}
-	talosconfigs := map[string]string{}
-
-	err = json.Unmarshal(out, &outputs)
-	if text := outputs[Talosconfigs]; err == nil && len(text) > 0 {
-		err = json.Unmarshal(text, &talosconfigs)
-	}
-
-	if err != nil { // its text may quote a secret
-		return nil, fmt.Errorf(
-			"the outputs of stack %q are not what this program writes: bring it up once, then repeat", b.Stack,
-		)
-	}
-
-	for _, c := range clusters {
-		if talosconfigs[c.Name] == "" {
-			return nil, b.missing(c, "talosconfig")
-		}
-	}
-
-	return talosconfigs, nil
-}
-
-// controlPlanes are those of a cluster that are asked; no time is the verb's own.
-func controlPlanes(c spec.Cluster, timeout time.Duration) request.Common {
-	var common request.Common
-	if timeout > 0 {
-		common.Timeout = timeout.String()
-	}
-
-	for _, n := range c.ControlPlanes {
-		common.ControlPlanes = append(common.ControlPlanes, request.Node{Name: n.Name, Address: n.Address.Addr().String()})
-	}
-
-	return common
-}
-
-// talosops runs a verb with a request.
-func (b Backups) talosops(ctx context.Context, verb string, about any) ([]byte, error) {
-	text, err := json.Marshal(about)
-	if err != nil {
-		return nil, fmt.Errorf("unable to write a request: %w", err)
-	}
-
-	cmd := exec.CommandContext(ctx, b.TalosOps, verb)                     //nolint:gosec // the project's own program
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it says where it stopped
-	cmd.WaitDelay = 10 * time.Second
-
-	var stdout bytes.Buffer
-
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &stdout, b.Progress
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("talosops %s did not succeed, see above: %w", verb, err)
-	}
-
-	return stdout.Bytes(), nil
-}
-
-func (b Backups) missing(c spec.Cluster, what string) error {
-	return fmt.Errorf("stack %s has no %s of cluster %s: bring it up once, then repeat", b.Stack, what, c.Name)
 }
 
 // directory is where backups are; the user's home stays ~/.

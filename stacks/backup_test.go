@@ -78,7 +78,7 @@ func keptStack(t *testing.T, change func(map[string]any)) (b Backups, asked func
 	script := "#!/bin/sh\necho \"$1\" >> " + folder + "/asked\ncat >> " + folder + "/asked\necho working >&2\n" +
 		`echo '{"snapshot": "/kept/file.age", "bytes": 2049, "from": "lab-cp-2", "removed": ["x"]}'` + "\n"
 	require.NoError(t, os.WriteFile(talosops, []byte(script), 0o700)) //nolint:gosec // it is run
-	b, err = ReadBackups(t.Context(), pulumi, "lab", folder, talosops, io.Discard)
+	b.Deployed, err = ReadDeployed(t.Context(), pulumi, "lab", folder, talosops, io.Discard)
 	require.NoError(t, err)
 
 	return b, func() []string {

@@ -56,9 +56,11 @@ func (f *flags) backups(cmd *cobra.Command, stack string) (stacks.Backups, error
 		paths[i] = absolute
 	}
 
-	return stacks.ReadBackups(
+	deployed, err := stacks.ReadDeployed(
 		cmd.Context(), recovery.CLI(paths[1], paths[0]), stack, paths[0], paths[2], cmd.ErrOrStderr(),
 	)
+
+	return stacks.Backups{Deployed: deployed}, err
 }
 
 func newEtcd(f *flags) *cobra.Command {

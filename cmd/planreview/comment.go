@@ -104,6 +104,7 @@ func (r *review) section() string {
 	r.writeMessages(&b, "Errors", r.Errors)
 	r.writeFindings(&b)
 	r.writeMachines(&b)
+	r.writeDrift(&b)
 	r.writeSteps(&b)
 	r.writePolicies(&b)
 	r.writeCapacity(&b)
@@ -152,6 +153,27 @@ func (r *review) writeMachines(b *strings.Builder) {
 		}
 
 		b.WriteString("- " + escape(shorten(line)) + "\n")
+	}
+
+	b.WriteString("\n")
+}
+
+// writeDrift names nodes that are not what is planned, and the files of hosts that are not as wanted.
+func (r *review) writeDrift(b *strings.Builder) {
+	if len(r.Drift)+len(r.Hosts) == 0 {
+		return
+	}
+
+	b.WriteString("### Drift\n\n")
+
+	for _, line := range r.Hosts {
+		b.WriteString("- " + escape(shorten(line)) + "\n")
+	}
+
+	for _, d := range r.Drift {
+		for _, line := range d.Lines() {
+			fmt.Fprintf(b, "- `%s`: %s\n", d.Node, escape(shorten(line)))
+		}
 	}
 
 	b.WriteString("\n")

@@ -130,7 +130,7 @@ too: it does not show everything. Without FILE, or with -, standard input is rea
 	}
 	approved.flags(cmd)
 	cmd.Flags().BoolVar(
-		&unchanged, "expect-no-changes", false, "fail on any change: with a preview that refreshes, on drift",
+		&unchanged, "expect-no-changes", false, "fail on any change, and on nodes that differ: with a preview that refreshes, on drift",
 	)
 
 	return cmd
@@ -144,6 +144,18 @@ func (r review) requireUnchanged(w io.Writer) error {
 		case preview.Same, preview.Read, preview.Refresh:
 		case preview.Create, preview.Update, preview.Delete, preview.Replace, preview.Import:
 			fmt.Fprintf(w, "%s %s: %s\n", s.Operation, s.Name(), strings.Join(s.Properties, ", "))
+
+			count++
+		}
+	}
+
+	for _, line := range r.Hosts {
+		fmt.Fprintln(w, line)
+	}
+
+	for _, d := range r.Drift {
+		for _, line := range d.Lines() {
+			fmt.Fprintf(w, "node %s: %s\n", d.Node, line)
 
 			count++
 		}

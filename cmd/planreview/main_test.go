@@ -167,6 +167,43 @@ func TestDrift(t *testing.T) {
 	assert.Contains(t, out, "update prod-general-1-vm: memory")
 }
 
+// TestDriftOfNodes reads what stackstatus drift appends.
+func TestDriftOfNodes(t *testing.T) {
+	t.Parallel()
+
+	preview := unpacked(t, "drift.events")
+	file, err := os.OpenFile(preview, os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = file.WriteString(`{"diagnosticEvent": {"severity": "info", "message": ` +
+		`"hosts[0].prep: pve1 is not as wanted, up changes /etc/modprobe.d/zfs.conf"}}` + "\n" +
+		`{"drift": [{"cluster": "home", "node": "home-cp-1", "versions": "runs Talos v1.12.5 (planned: v1.12.6)",` +
+		` "configuration": ["machine.token"]}, {"cluster": "home", "node": "home-cp-2", "unknown": "no answer"}]}` + "\n")
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+
+	lines := []string{
+		"hosts[0].prep: pve1 is not as wanted, up changes /etc/modprobe.d/zfs.conf\n",
+		"node home-cp-1: runs Talos v1.12.5 (planned: v1.12.6)\n",
+		"node home-cp-1: its machine configuration is not the one that was applied last: machine.token\n",
+		"node home-cp-2: cannot be compared: no answer\n",
+	}
+
+	out, err := output("guard", "--expect-no-changes", preview)
+	require.ErrorContains(t, err, `stack "prod" is not what it should be; differences: 4`)
+
+	for _, line := range lines {
+		assert.Contains(t, out, line)
+	}
+
+	_, err = output("guard", preview)
+	require.NoError(t, err, "the guard judges the plan alone")
+
+	out, err = output("comment", preview)
+	require.NoError(t, err)
+	assert.Contains(t, out, "### Drift\n\n- hosts[0].prep: pve1 is not as wanted, up changes /etc/modprobe.d/zfs.conf\n")
+	assert.Contains(t, out, "- `home-cp-1`: runs Talos v1.12.5 (planned: v1.12.6)\n")
+}
+
 func TestComment(t *testing.T) {
 	t.Parallel()
 	out, err := output(

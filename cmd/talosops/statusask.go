@@ -42,6 +42,12 @@ func (a *told) worry(format string, values ...any) {
 	a.concerns = append(a.concerns, fmt.Sprintf(format, values...))
 }
 
+// hide is worry about something without which the node cannot be compared with the plan.
+func (a *told) hide(format string, values ...any) {
+	a.worry(format, values...)
+	a.difference.Unknown = a.concerns[len(a.concerns)-1]
+}
+
 // ask asks all nodes at once.
 func (q *inquiry) ask(ctx context.Context) request.Standing {
 	nodes := q.req.asWait().nodes()
@@ -70,7 +76,7 @@ func (q *inquiry) ask(ctx context.Context) request.Standing {
 
 	for _, a := range answers {
 		s.Nodes = append(s.Nodes, a.NodeStanding)
-		if a.difference.Versions != "" || len(a.difference.Configuration) > 0 {
+		if d := a.difference; d.Versions != "" || d.Unknown != "" || len(d.Configuration) > 0 {
 			s.Drift = append(s.Drift, a.difference)
 		}
 
@@ -125,7 +131,7 @@ func (q *inquiry) askNode(ctx context.Context, n node, controlPlane bool) told {
 	services, err := call(ctx, func(ctx context.Context) ([]service, error) { return q.talos.services(ctx, n.Address) })
 	if err != nil {
 		a.silent = true
-		a.worry("Talos does not answer on %s: %s", n.Address, cause(err))
+		a.hide("Talos does not answer on %s: %s", n.Address, cause(err))
 
 		return a
 	}
@@ -194,7 +200,7 @@ func (q *inquiry) askAPI(ctx context.Context, a *told) {
 	if a.APIServer, err = call(
 		ctx, func(ctx context.Context) (string, error) { return q.kubernetes.apiVersion(ctx, a.Address) },
 	); err != nil {
-		a.worry("the Kubernetes API does not tell its version: %s", err)
+		a.hide("the Kubernetes API does not tell its version: %s", err)
 	}
 }
 
@@ -203,13 +209,13 @@ func (q *inquiry) askImage(ctx context.Context, a *told) {
 	if a.Talos, err = call(
 		ctx, func(ctx context.Context) (string, error) { return q.talos.version(ctx, a.Address) },
 	); err != nil {
-		a.worry("Talos does not tell its version: %s", cause(err))
+		a.hide("Talos does not tell its version: %s", cause(err))
 	}
 
 	if a.Schematic, err = call(
 		ctx, func(ctx context.Context) (string, error) { return q.talos.schematic(ctx, a.Address) },
 	); err != nil {
-		a.worry("Talos does not tell its schematic: %s", cause(err))
+		a.hide("Talos does not tell its schematic: %s", cause(err))
 	}
 }
 
@@ -228,14 +234,14 @@ func (q *inquiry) askConfiguration(ctx context.Context, a *told) {
 		return pair{active, persistent}, err
 	})
 	if err != nil {
-		a.worry("Talos does not show its machine configuration: %s", cause(err))
+		a.hide("Talos does not show its machine configuration: %s", cause(err))
 
 		return
 	}
 
 	a.difference.Configuration, err = talos.ConfigurationDifferences(planned, is.active)
 	if err != nil {
-		a.worry("its machine configuration cannot be compared: %s", err)
+		a.hide("its machine configuration cannot be compared: %s", err)
 	}
 
 	if is.persistent == "" {

@@ -30,6 +30,10 @@ type Preview struct {
 	// Policies are violations; Packs the policy packs that ran, name → version. Digests hold neither, see Streamed.
 	Policies []Policy
 	Packs    map[string]string
+	// Hosts say what a run changes on Proxmox hosts that are not as wanted, file by file.
+	Hosts []string
+	// Drift are nodes that are not what is planned, where someone has asked them.
+	Drift []Drifted
 	// Streamed says that the engine's events were read, with policies, instead of a digest.
 	Streamed bool
 	// Finished says that the preview came to its end. The engine's summary and the CLI's exit status say so; a digest
@@ -100,11 +104,40 @@ type Policy struct {
 	Message
 }
 
+// Drifted is a node that is not what is planned for it, or was applied to it last.
+type Drifted struct {
+	Cluster, Node string
+	Versions      string   // what it runs that is not planned, in words
+	Configuration []string // paths in its machine configuration
+	Unknown       string   // why it could not be compared
+}
+
+// Lines say in words what differs, one thing each.
+func (d Drifted) Lines() []string {
+	var lines []string
+
+	if d.Versions != "" {
+		lines = append(lines, d.Versions)
+	}
+
+	if len(d.Configuration) > 0 {
+		lines = append(lines, "its machine configuration is not the one that was applied last: "+
+			strings.Join(d.Configuration, ", "))
+	}
+
+	if d.Unknown != "" {
+		lines = append(lines, "cannot be compared: "+d.Unknown)
+	}
+
+	return lines
+}
+
 // ErrFormat is returned for input that `pulumi preview --json` did not write to its end.
 var ErrFormat = errors.New("not the output of `pulumi preview --json`")
 
 // Parse reads either form of `pulumi preview --json`: the digest, or with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true the
-// engine's events. Whoever ran it may append the CLI's exit status, {"exitStatus": 255}, which neither form has.
+// engine's events. Whoever ran it may append what neither form has: the CLI's exit status, {"exitStatus": 255}, and nodes
+// that differ from the plan, {"drift": […]}.
 func Parse(r io.Reader) (*Preview, error) {
 	decoder := json.NewDecoder(bufio.NewReader(r))
 	p := &Preview{}
@@ -130,6 +163,7 @@ func Parse(r io.Reader) (*Preview, error) {
 		var keys struct {
 			Sequence   *int
 			ExitStatus *int
+			Drift      json.RawMessage
 		}
 		if err := json.Unmarshal(raw, &keys); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrFormat, err)
@@ -141,6 +175,8 @@ func Parse(r io.Reader) (*Preview, error) {
 			return nil, fmt.Errorf("%w: it is empty, and the preview failed with exit status %d", ErrFormat, *keys.ExitStatus)
 		case keys.ExitStatus != nil:
 			read = p.exit
+		case keys.Drift != nil:
+			read = p.drift
 		case first && keys.Sequence != nil, p.Streamed:
 			p.Streamed, read = true, p.event
 		}
@@ -161,6 +197,18 @@ func (p *Preview) exit(raw json.RawMessage) error {
 	if e.ExitStatus != 0 {
 		p.result = failed
 	}
+
+	return nil
+}
+
+// drift takes what nodes said.
+func (p *Preview) drift(raw json.RawMessage) error {
+	var d struct{ Drift []Drifted }
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+
+	p.Drift = append(p.Drift, d.Drift...)
 
 	return nil
 }
@@ -346,6 +394,9 @@ func rank(o Operation) int {
 	return slices.Index([]Operation{Refresh, Same, Read, Import, Create, Update, Delete, Replace}, o)
 }
 
+// hostChanges is part of what the program says of a host that is not as wanted.
+const hostChanges = " is not as wanted, up changes "
+
 func (p *Preview) say(severity, resource, text string) {
 	switch severity {
 	case "error":
@@ -354,6 +405,10 @@ func (p *Preview) say(severity, resource, text string) {
 			p.closing = append(p.closing, m)
 		} else {
 			p.Errors = append(p.Errors, m)
+		}
+	case "info":
+		if m := message(resource, text); strings.Contains(m.Text, hostChanges) {
+			p.Hosts = append(p.Hosts, m.Text)
 		}
 	case "warning":
 		p.Warnings = append(p.Warnings, message(resource, strings.TrimPrefix(text, "warning: ")))

@@ -88,6 +88,8 @@ type NodeDifference struct {
 	Versions string `json:"versions,omitempty"`
 	// Configuration are paths in the machine configuration whose values differ from those that were applied last.
 	Configuration []string `json:"configuration,omitempty"`
+	// Unknown says why it could not be compared, or not all of it.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // Certificate is one that ends.

@@ -1,0 +1,143 @@
+package stacks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
+)
+
+// Deployed is a stack that was brought up: its plan, its state, and talosops, which reaches its clusters.
+type Deployed struct {
+	Stack    string
+	Project  string // folder that directories of backups begin at
+	Plan     *spec.Plan
+	Pulumi   recovery.Pulumi
+	TalosOps string    // path of the program
+	Progress io.Writer // where it says what it does
+}
+
+// ReadDeployed reads a stack's configuration with the Pulumi CLI. It takes no lock and changes nothing.
+func ReadDeployed(
+	ctx context.Context, pulumi recovery.Pulumi, stack, project, talosops string, progress io.Writer,
+) (Deployed, error) {
+	config, err := recovery.ReadConfig(ctx, pulumi, stack)
+	if err != nil {
+		return Deployed{}, err
+	}
+
+	name := stack[strings.LastIndex(stack, "/")+1:]
+
+	plan, err := PlanOfConfig(name, config)
+	if err != nil {
+		return Deployed{}, fmt.Errorf("the configuration of stack %q has problems:\n%w", stack, err)
+	}
+
+	return Deployed{
+		Stack: stack, Project: project, Plan: plan, Pulumi: pulumi, TalosOps: talosops, Progress: progress,
+	}, nil
+}
+
+// clusters are those of the plan that are named, or all.
+func (d Deployed) clusters(names []string) ([]spec.Cluster, error) {
+	if len(names) == 0 {
+		return d.Plan.Clusters, nil
+	}
+
+	var chosen []spec.Cluster
+
+	for _, name := range names {
+		i := slices.IndexFunc(d.Plan.Clusters, func(c spec.Cluster) bool { return c.Name == name })
+		if i < 0 {
+			var all []string
+			for _, c := range d.Plan.Clusters {
+				all = append(all, c.Name)
+			}
+
+			return nil, fmt.Errorf("%q is not a cluster of stack %s: name some of %s", name, d.Stack, strings.Join(all, ", "))
+		}
+
+		chosen = append(chosen, d.Plan.Clusters[i])
+	}
+
+	return chosen, nil
+}
+
+// configs reads the talosconfigs or kubeconfigs that the stack's last run left, by cluster.
+func (d Deployed) configs(ctx context.Context, output string, clusters []spec.Cluster) (map[string]string, error) {
+	out, err := d.Pulumi(ctx, nil, "stack", "output", "--json", "--show-secrets", "--stack", d.Stack)
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the outputs of stack %q: %w", d.Stack, err)
+	}
+
+	outputs := map[string]json.RawMessage{}
+	configs := map[string]string{}
+
+	err = json.Unmarshal(out, &outputs)
+	if text := outputs[output]; err == nil && len(text) > 0 {
+		err = json.Unmarshal(text, &configs)
+	}
+
+	if err != nil { // its text may quote a secret
+		return nil, fmt.Errorf(
+			"the outputs of stack %q are not what this program writes: bring it up once, then repeat", d.Stack,
+		)
+	}
+
+	for _, c := range clusters {
+		if configs[c.Name] == "" {
+			return nil, d.missing(c, strings.TrimSuffix(output, "s"))
+		}
+	}
+
+	return configs, nil
+}
+
+// controlPlanes are those of a cluster that are asked; no time is the verb's own.
+func controlPlanes(c spec.Cluster, timeout time.Duration) request.Common {
+	var common request.Common
+	if timeout > 0 {
+		common.Timeout = timeout.String()
+	}
+
+	for _, n := range c.ControlPlanes {
+		common.ControlPlanes = append(common.ControlPlanes, request.Node{Name: n.Name, Address: n.Address.Addr().String()})
+	}
+
+	return common
+}
+
+// talosops runs a verb with a request, and returns what it printed, after a failure too.
+func (d Deployed) talosops(ctx context.Context, verb string, about any, options ...string) ([]byte, error) {
+	text, err := json.Marshal(about)
+	if err != nil {
+		return nil, fmt.Errorf("unable to write a request: %w", err)
+	}
+
+	cmd := exec.CommandContext(ctx, d.TalosOps, append([]string{verb}, options...)...) //nolint:gosec // the project's own
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }              // it says where it stopped
+	cmd.WaitDelay = 10 * time.Second
+
+	var stdout bytes.Buffer
+
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &stdout, d.Progress
+	if err := cmd.Run(); err != nil {
+		return stdout.Bytes(), fmt.Errorf("talosops %s did not succeed, see above: %w", verb, err)
+	}
+
+	return stdout.Bytes(), nil
+}
+
+func (d Deployed) missing(c spec.Cluster, what string) error {
+	return fmt.Errorf("stack %s has no %s of cluster %s: bring it up once, then repeat", d.Stack, what, c.Name)
+}
