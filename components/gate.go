@@ -75,10 +75,15 @@ func followed(digest, what string, counts ...any) pulumi.StringOutput {
 	}).(pulumi.StringOutput)
 }
 
-// hardware is what a node runs on. The names of its fields are those of the digests that stacks have.
+// hardware is what a node runs on, and what its machine restarts for: the gate looks again after a run that was
+// interrupted while it changed that. The names of its fields are those of the digests that stacks have.
 type hardware struct {
-	VMID int
-	GPUs []hardwareGPU
+	VMID, Cores, Memory, VLAN, MTU int
+	CPUType, Bridge, Gateway       string
+	NUMA, DHCP                     bool
+	DNS                            []string
+	NICs                           []NIC
+	GPUs                           []hardwareGPU
 }
 
 type hardwareGPU struct {
@@ -89,7 +94,11 @@ type hardwareGPU struct {
 func hardwareOf(a TalosClusterArgs) []hardware {
 	list := make([]hardware, 0, len(a.Nodes))
 	for _, n := range a.nodes() {
-		machine := hardware{VMID: n.Machine.VMID}
+		machine := hardware{
+			VMID: n.Machine.VMID, Cores: n.Machine.Cores, Memory: n.Machine.Memory, VLAN: a.Network.VLAN, MTU: a.Network.MTU,
+			CPUType: n.Machine.CPUType, Bridge: a.Network.Bridge, Gateway: a.Network.Gateway, NUMA: n.Machine.NUMA,
+			DHCP: a.Network.DHCP, DNS: a.Network.DNS, NICs: n.Machine.ExtraNICs,
+		}
 		for _, gpu := range n.GPUs {
 			machine.GPUs = append(machine.GPUs, hardwareGPU{
 				Name:       gpu.Name,

@@ -381,8 +381,8 @@ func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
 		change  func(*TalosClusterArgs)
 		changed []string // registrations whose inputs differ
 	}{
-		"one node's memory": {func(c *TalosClusterArgs) { c.worker(0).Machine.Memory = 8192 }, []string{"one-general-1-vm"}},
-		"one node's cores":  {func(c *TalosClusterArgs) { c.controlPlane(1).Machine.Cores = 8 }, []string{"one-cp-2-vm"}},
+		"one node's memory": {func(c *TalosClusterArgs) { c.worker(0).Machine.Memory = 8192 }, []string{"one-general-1-vm", "one-healthy"}},
+		"one node's cores":  {func(c *TalosClusterArgs) { c.controlPlane(1).Machine.Cores = 8 }, []string{"one-cp-2-vm", "one-healthy"}},
 		"one node's disk":   {func(c *TalosClusterArgs) { c.worker(1).Machine.DiskSize = 80 }, []string{"one-general-2-vm"}},
 		"one node's own disk": {func(c *TalosClusterArgs) {
 			c.worker(1).Machine.ExtraDisks = []Disk{{Interface: "scsi1", Size: 1, Pool: "tank"}}

@@ -197,3 +197,22 @@ func TestUnnoticed(t *testing.T) {
 }
 
 const configuration = "version: v1alpha1\nmachine:\n  type: controlplane\ncluster: {}\n"
+
+func TestTheGateLiftsWhatAnInterruptedRunLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, _ := runningCluster()
+		g := &gate{watch: c.watch, req: testRequest(), cluster: c}
+
+		require.NoError(t, g.liftLeftovers(t.Context()))
+		assert.Empty(t, f.patches)
+
+		for i, annotations := range []map[string]string{nil, {cordonAnnotation: "true"}} {
+			f.nodesL[i].Unschedulable, f.nodesL[i].Annotations = true, annotations
+		}
+
+		g.listed = f.nodesL
+		require.NoError(t, g.liftLeftovers(t.Context()))
+		assert.Equal(t, []string{"cp-2 schedulable"}, f.patches, "the other's cordon is someone else's")
+	})
+}

@@ -151,7 +151,7 @@ func (c *cluster) liftLeftover(ctx context.Context, except node) error {
 	}
 
 	for _, n := range nodes {
-		if _, ours := n.Annotations[cordonAnnotation]; !ours || n.Name == except.Name {
+		if !n.left() || n.Name == except.Name {
 			continue
 		}
 

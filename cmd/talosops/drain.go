@@ -34,6 +34,13 @@ type kubePod struct {
 	Stays                bool // it belongs to its node: of a DaemonSet, or static
 }
 
+// left says whether this program has cordoned a node.
+func (n kubeNode) left() bool {
+	_, ours := n.Annotations[cordonAnnotation]
+
+	return ours
+}
+
 // cordon keeps new pods away from a node. One that is cordoned already stays as it is.
 func (c *cluster) cordon(ctx context.Context, n node) error {
 	return c.changeNode(ctx, n, "cordoned", func(now kubeNode) *nodePatch {
@@ -48,7 +55,7 @@ func (c *cluster) cordon(ctx context.Context, n node) error {
 // uncordon lifts the cordon of this program, and no one else's.
 func (c *cluster) uncordon(ctx context.Context, n node) error {
 	return c.changeNode(ctx, n, "schedulable again", func(now kubeNode) *nodePatch {
-		if _, ours := now.Annotations[cordonAnnotation]; !ours {
+		if !now.left() {
 			return nil
 		}
 

@@ -34,6 +34,7 @@ type gate struct {
 	talos      talosAPI
 	kubernetes kubernetesAPI
 	listed     []kubeNode // of the last round
+	cluster    *cluster   // for what is changed
 }
 
 func newGate(req *waitRequest, talos talosAPI, kubernetes kubernetesAPI, progress io.Writer) *gate {
@@ -52,6 +53,17 @@ func (g *gate) wait(ctx context.Context) error {
 		current := g.round(ctx)
 
 		return current, len(current.open()) == 0
+	})
+}
+
+// liftLeftovers makes nodes of a healthy cluster schedulable again that an interrupted run left cordoned.
+func (g *gate) liftLeftovers(ctx context.Context) error {
+	if !slices.ContainsFunc(g.listed, kubeNode.left) {
+		return nil
+	}
+
+	return g.cluster.hold(ctx, "looks at nodes that are cordoned", func(ctx context.Context) error {
+		return g.cluster.liftLeftover(ctx, node{})
 	})
 }
 

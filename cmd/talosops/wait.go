@@ -16,6 +16,8 @@ Healthy means: etcd has exactly the control planes as members and no learners, t
 healthy, the Kubernetes API is ready on every control plane, and every node is registered in Kubernetes, with the stated
 kubernetesVersion. Nodes need not be Ready: without a CNI they never are, and the CNI comes later.
 
+Nodes that an interrupted run left cordoned take pods again.
+
 Then every node is asked what it runs, which is part of the result. Where Talos or the schematic is another than under
 versions, a line says so, and the command succeeds: machines are upgraded with talosctl, not by this.
 
@@ -83,6 +85,10 @@ func runWait(cmd *cobra.Command, req *waitRequest) error {
 			return err
 		}
 
+		if err := g.liftLeftovers(cmd.Context()); err != nil {
+			return err
+		}
+
 		g.print(g.summary())
 
 		return printResult(cmd.OutOrStdout(), waitResult(req, g.running(cmd.Context(), g.listed)))
@@ -101,7 +107,10 @@ func withGate(cmd *cobra.Command, req *waitRequest, do func(*gate) error) error 
 		return err
 	}
 
-	return do(newGate(req, machines, kubernetes, cmd.ErrOrStderr()))
+	g := newGate(req, machines, kubernetes, cmd.ErrOrStderr())
+	g.cluster = &cluster{watch: g.watch, controlPlanes: req.ControlPlanes, talos: machines, kubernetes: kubernetes}
+
+	return do(g)
 }
 
 func waitResult(req *waitRequest, running talos.Running) any {

@@ -366,11 +366,7 @@ func TestDescribeSaysWhatHappensToMachines(t *testing.T) {
 
 	for _, form := range []string{"digest", "events"} {
 		p := recorded(t, "more-cores", form)
-		assert.Equal(t, []string{
-			restart,
-			"3 of the 3 control planes of cluster one restart at the same time, because restarts are not ordered yet: etcd loses its majority, and the API is unavailable " +
-				`in the meantime; to restart one after the other, change one in each run: nodes: {"1": {cores: …}}`,
-		}, p.Describe())
+		assert.Equal(t, []string{restart}, p.Describe(), "one after the other, so that the API stays")
 		unshown(p)
 		assert.Equal(t, []string{restart}, p.Describe(), "how many there are is not known")
 	}

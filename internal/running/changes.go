@@ -150,49 +150,23 @@ func (c Changed) text() string {
 	return fmt.Sprintf("restarts: %[1]s|restart: %[1]s", what)
 }
 
-// awayLine says that a cluster's API is away; empty = enough of its control planes stay for etcd's majority.
+// awayLine says that a cluster's API is away; empty = enough of its control planes stay for etcd's majority. They
+// restart one after the other, so that a single one lacks it.
 func awayLine(cluster string, away []Changed, count int) string {
+	replaced := slices.ContainsFunc(away, func(c Changed) bool { return c.Effect() == Replace })
+
 	switch {
-	case count == 0:
+	case count == 0, replaced && count-len(away) > count/2:
 		return ""
-	case count == 1 && away[0].Effect() == Restart:
+	case replaced:
+		return fmt.Sprintf("%d of the %d control planes of cluster %s are replaced: without a majority of those that are there, its etcd is lost", len(away), count, cluster)
+	case count == 1:
 		return fmt.Sprintf(
 			"cluster %s has one control plane: its API is unavailable while %s restarts", cluster, away[0].Machine.Name,
 		)
-	case count-len(away) > count/2:
+	default:
 		return ""
 	}
-
-	if slices.ContainsFunc(away, func(c Changed) bool { return c.Effect() == Replace }) {
-		return fmt.Sprintf("%d of the %d control planes of cluster %s are replaced: without a majority of those that are there, its etcd is lost", len(away), count, cluster)
-	}
-
-	remedy := "run it when that suits"
-	if own := ownKeys(away); own != "" {
-		remedy = fmt.Sprintf(`to restart one after the other, change one in each run: nodes: {"1": {%s}}`, own)
-	}
-
-	return fmt.Sprintf("%d of the %d control planes of cluster %s restart at the same time, because restarts are not ordered yet: etcd loses its majority, and "+
-		"the API is unavailable in the meantime; %s", len(away), count, cluster, remedy)
-}
-
-// ownKeys are the keys that a single machine can have different from its pool; empty where others change as well.
-func ownKeys(away []Changed) string {
-	var keys []string
-
-	for _, c := range away {
-		for _, change := range c.Changes {
-			if change.Key != "cores" && change.Key != "memoryMiB" {
-				return ""
-			}
-
-			keys = append(keys, change.Key+": …")
-		}
-	}
-
-	slices.Sort(keys)
-
-	return strings.Join(slices.Compact(keys), ", ")
 }
 
 // Names lists machines: those with consecutive numbers by the first and the last of them.
