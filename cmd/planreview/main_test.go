@@ -184,7 +184,8 @@ func TestDriftOfNodes(t *testing.T) {
 	lines := []string{
 		"hosts[0].prep: pve1 is not as wanted, up changes /etc/modprobe.d/zfs.conf\n",
 		"node home-cp-1: runs Talos v1.12.5 (planned: v1.12.6)\n",
-		"node home-cp-1: its machine configuration is not the one that was applied last: machine.token\n",
+		"node home-cp-1: its machine configuration is not the one that was applied last: machine.token; " +
+			"`pulumi up --replace '**::home-cp-1-configuration'` applies that again\n",
 		"node home-cp-2: cannot be compared: no answer\n",
 	}
 

@@ -121,8 +121,9 @@ func (d Drifted) Lines() []string {
 	}
 
 	if len(d.Configuration) > 0 {
-		lines = append(lines, "its machine configuration is not the one that was applied last: "+
-			strings.Join(d.Configuration, ", "))
+		lines = append(lines, fmt.Sprintf(
+			"its machine configuration is not the one that was applied last: %s; `pulumi up --replace '**::%s-configuration'` "+
+				"applies that again", strings.Join(d.Configuration, ", "), d.Node))
 	}
 
 	if d.Unknown != "" {

@@ -1,0 +1,177 @@
+package engine_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+	"github.com/siderolabs/crypto/x509"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	stdx509 "crypto/x509"
+
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/lab/engine"
+	"talos-proxmox/stacks"
+)
+
+// TestTheTokenIsRotated as docs/secrets.md says: a second token with the rules of the first, config set, up, the first
+// one removed. No machine is touched, and what comes after does not miss it.
+func TestTheTokenIsRotated(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	w.up(s.yaml(t))
+
+	second := permissions.User + "!second"
+	secret := "5f0a7d83-1c6d-4f0e-9a43-60f1f6c2a7b1"
+	token := w.lab.Data.Tokens()[permissions.Token]
+	token.ID, token.Secret = second, secret
+	w.lab.Data.PutToken(token)
+
+	rules := 0
+
+	for _, rule := range w.lab.Data.ACLs() {
+		if rule.Kind == "token" && rule.ID == permissions.Token {
+			rule.ID = second
+			require.NoError(t, w.lab.Data.SetACL(rule))
+
+			rules++
+		}
+	}
+
+	require.Positive(t, rules)
+
+	w.configure = func(c *engine.Config) { c.Secrets["proxmoxve:apiToken"] = second + "=" + secret }
+	done := w.up(s.yaml(t))
+	assert.Empty(t, vms(slices.Concat(done.named("create"), done.named("update"), done.named("delete-replaced"))))
+
+	w.lab.Data.DeleteToken(permissions.Token)
+
+	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
+	s.Clusters[0].Workers = 2
+	w.up(s.yaml(t))
+	w.requireRunning(3)
+}
+
+// TestClientCertificatesAreRenewed gives a stack's state certificates that end in three weeks, as time does: status warns
+// of them, an up renews them in place, and touches no machine.
+func TestClientCertificatesAreRenewed(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	w.up(s.yaml(t))
+	w.age(s.yaml(t), 21*24*time.Hour)
+
+	standing, status := w.status()
+	assert.Equal(t, stacks.StandingCare, status)
+	require.Len(t, standing.Care, 2, "%v", problems(standing))
+
+	for i, of := range []string{"kubeconfig", "talosconfig"} {
+		assert.Equal(t, of, standing.Care[i].About)
+		assert.Contains(t, standing.Care[i].Problem, "its certificate ends in 20 days (")
+		assert.Contains(t, standing.Care[i].Problem, "): pulumi up renews it")
+	}
+
+	_, err := w.preview(s.yaml(t), optpreview.ExpectNoChanges())
+	require.Error(t, err, "a preview shows it")
+
+	done := w.up(s.yaml(t))
+	assert.Contains(t, done.named("update"), "Secrets one-secrets")
+	assert.Contains(t, done.named("update"), "Kubeconfig one-kubeconfig")
+	assert.Empty(t, vms(slices.Concat(done.named("create"), done.named("update"), done.named("delete-replaced"))))
+
+	standing, status = w.status()
+	assert.Zero(t, status, "%v", problems(standing))
+
+	for _, c := range standing.Certificates {
+		assert.Greater(t, time.Until(c.Ends), 300*24*time.Hour, c.Of)
+	}
+
+	w.up(s.yaml(t), optup.ExpectNoChanges())
+}
+
+// age puts client certificates that end after this time in the place of those that the state has, wherever it has them.
+func (w *world) age(stack string, left time.Duration) {
+	w.t.Helper()
+
+	text := w.state(stack)
+
+	var state apitype.UntypedDeployment
+	require.NoError(w.t, json.Unmarshal([]byte(text), &state))
+
+	var deployment apitype.DeploymentV3
+	require.NoError(w.t, json.Unmarshal(state.Deployment, &deployment))
+
+	outputs := func(kind string) map[string]any {
+		i := slices.IndexFunc(deployment.Resources, func(r apitype.ResourceV3) bool { return string(r.Type) == kind })
+		require.GreaterOrEqual(w.t, i, 0, kind)
+
+		return recovery.Reveal(deployment.Resources[i].Outputs)
+	}
+	secrets, kubeconfig := outputs("talos:machine/secrets:Secrets"), outputs("talos:cluster/kubeconfig:Kubeconfig")
+
+	certs := secrets["machineSecrets"].(map[string]any)["certs"].(map[string]any)
+	for _, client := range []struct{ of, authority, organization any }{
+		{secrets["clientConfiguration"], certs["os"], "os:admin"},
+		{kubeconfig["kubernetesClientConfiguration"], certs["k8s"], "system:masters"},
+	} {
+		was := client.of.(map[string]any)
+		pair := w.issue(client.authority.(map[string]any), client.organization.(string), left)
+
+		for field, now := range map[string][]byte{"clientCertificate": pair.Crt, "clientKey": pair.Key} {
+			old := was[field].(string)
+			require.Contains(w.t, text, old)
+			text = strings.ReplaceAll(text, old, base64.StdEncoding.EncodeToString(now))
+		}
+	}
+
+	require.NoError(w.t, json.Unmarshal([]byte(text), &state))
+
+	e := w.engine(stack)
+	defer e.Close()
+
+	current := e.Stack()
+	require.NoError(w.t, current.Import(w.t.Context(), state))
+}
+
+// issue makes a client's certificate of an authority in the state, which has it in base64.
+func (w *world) issue(
+	authority map[string]any, organization string, left time.Duration,
+) *x509.PEMEncodedCertificateAndKey {
+	w.t.Helper()
+
+	decoded := map[string][]byte{}
+
+	for field, text := range authority {
+		content, err := base64.StdEncoding.DecodeString(text.(string))
+		require.NoError(w.t, err)
+
+		decoded[field] = content
+	}
+
+	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(
+		&x509.PEMEncodedCertificateAndKey{Crt: decoded["cert"], Key: decoded["key"]},
+	)
+	require.NoError(w.t, err)
+
+	pair, err := x509.NewKeyPair(
+		ca, x509.CommonName("admin"), x509.Organization(organization),
+		x509.NotBefore(time.Now().Add(left-365*24*time.Hour)), x509.NotAfter(time.Now().Add(left)),
+		x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
+		x509.ExtKeyUsage([]stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}),
+	)
+	require.NoError(w.t, err)
+
+	return x509.NewCertificateAndKeyFromKeyPair(pair)
+}

@@ -1,0 +1,212 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
+	"github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/stacks"
+)
+
+// program runs one of the programs of .bin that read a stack's state, and returns what it said and its exit status.
+func (w *world) program(name string, arguments ...string) (stdout, stderr string, status int) {
+	w.t.Helper()
+
+	program, err := filepath.Abs(filepath.Join(project, ".bin", name))
+	require.NoError(w.t, err)
+	require.FileExists(w.t, program, "`make test-engine` builds it")
+
+	cmd := exec.CommandContext(w.t.Context(), program, append(arguments, "--project", filepath.Join(w.dir, "work"),
+		"--pulumi", w.options.CLI.Path, "--talosops", w.options.TalosOps)...)
+	cmd.Env = w.environment()
+
+	out, err := cmd.Output()
+
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		return string(out), string(ended.Stderr), ended.ExitCode()
+	}
+
+	require.NoError(w.t, err)
+
+	return string(out), "", 0
+}
+
+// status is what `make status` prints of the only cluster as JSON, and its exit status.
+func (w *world) status() (request.Standing, int) {
+	w.t.Helper()
+
+	out, said, status := w.program("stackstatus", "status", w.options.Stack, "--json")
+
+	var s request.Standing
+	require.NoError(w.t, json.Unmarshal([]byte(out), &s), said)
+
+	return s, status
+}
+
+// drift is what `make drift` adds to a preview.
+func (w *world) drift() []stacks.Difference {
+	w.t.Helper()
+
+	out, said, status := w.program("stackstatus", "drift", w.options.Stack)
+	require.Zero(w.t, status, said)
+
+	var d struct{ Drift []stacks.Difference }
+	require.NoError(w.t, json.Unmarshal([]byte(out), &d))
+
+	return d.Drift
+}
+
+func problems(s request.Standing) []string {
+	var list []string
+	for _, c := range s.Care {
+		list = append(list, c.About+": "+c.Problem)
+	}
+
+	return list
+}
+
+// patchNode changes a node's machine configuration as someone does with talosctl.
+func (w *world) patchNode(talosconfig, address, patch string, mode machine.ApplyConfigurationRequest_Mode) {
+	w.t.Helper()
+
+	parsed, err := clientconfig.FromString(talosconfig)
+	require.NoError(w.t, err)
+
+	c, err := client.New(w.t.Context(), client.WithConfig(parsed), client.WithEndpoints(address))
+	require.NoError(w.t, err)
+
+	defer c.Close() //nolint:errcheck
+
+	active, err := safe.StateGetByID[*config.MachineConfig](w.t.Context(), c.COSI, config.ActiveID)
+	require.NoError(w.t, err)
+
+	patches, err := configpatcher.LoadPatches([]string{patch})
+	require.NoError(w.t, err)
+
+	patched, err := configpatcher.Apply(configpatcher.WithConfig(active.Provider()), patches)
+	require.NoError(w.t, err)
+
+	text, err := patched.Bytes()
+	require.NoError(w.t, err)
+
+	_, err = c.ApplyConfiguration(w.t.Context(), &machine.ApplyConfigurationRequest{Data: text, Mode: mode})
+	require.NoError(w.t, err)
+}
+
+// TestStatusAndDrift asks a stack how it is, changes nodes by hand, takes machines down, and sees each of it named.
+func TestStatusAndDrift(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Version: "v1.12.5", Clusters: []cluster{one(3, 1)}}
+	s.Clusters[0].VIP = 0
+	w.up(s.yaml(t))
+
+	standing, status := w.status()
+	assert.Zero(t, status, "%v", problems(standing))
+	assert.Equal(t, request.StatusOK, standing.Status)
+	assert.Empty(t, problems(standing))
+	assert.Len(t, standing.Members, 3)
+	assert.Len(t, standing.Nodes, 4)
+	assert.Equal(t, "no CNI", standing.Nodes[3].Ready)
+	assert.Empty(t, w.drift())
+
+	leaders := 0
+	for _, m := range standing.Members {
+		if m.Leader {
+			leaders++
+		}
+	}
+
+	assert.Equal(t, 1, leaders)
+
+	// Someone changes a worker, and stages something on a control plane.
+	const patch = `{"machine": {"sysctls": {"kernel.hostname": "a secret of mine"}}}`
+
+	worker, controlPlane := w.network+".1.20", w.network+".1.10"
+	talosconfig := output(t, w.outputs(), stacks.Talosconfigs, "one")
+	w.patchNode(talosconfig, worker, patch, machine.ApplyConfigurationRequest_NO_REBOOT)
+	w.patchNode(talosconfig, controlPlane, patch, machine.ApplyConfigurationRequest_STAGED)
+
+	paths := []string{"machine.sysctls"}
+	assert.Equal(t, []stacks.Difference{
+		{NodeDifference: request.NodeDifference{Node: "one-general-1", Configuration: paths}, Cluster: "one"},
+	}, w.drift())
+
+	standing, status = w.status()
+	assert.Equal(t, stacks.StandingCare, status)
+	assert.Equal(t, []string{
+		"one-cp-1: another machine configuration than the running one is on its disk, which it takes at its next reboot",
+		"one-general-1: its machine configuration is not the one that was applied last: " + paths[0],
+	}, problems(standing))
+
+	table, said, status := w.program("stackstatus", "status", w.options.Stack)
+	assert.Equal(t, stacks.StandingCare, status)
+	assert.Contains(t, table, "Cluster one needs care:\n")
+	assert.NotContains(t, table+said, "a secret of mine")
+
+	for name, secret := range w.secrets(
+		talosconfig, output(t, w.outputs(), stacks.Kubeconfigs, "one"),
+	) {
+		assert.NotContains(t, table+said, secret, name)
+	}
+
+	// It is applied again, and nothing is restarted for it.
+	done := w.up(s.yaml(t), optup.Replace([]string{"**::one-general-1-configuration", "**::one-cp-1-configuration"}))
+	assert.Empty(t, vms(done.named("update")))
+	assert.Empty(t, w.drift())
+
+	standing, status = w.status()
+	assert.Zero(t, status, "%v", problems(standing))
+
+	// The stack's file plans another version.
+	changed := s
+	changed.Version = "v1.12.6"
+	_, err := w.preview(changed.yaml(t))
+	require.NoError(t, err)
+	require.Len(t, w.drift(), 4)
+	assert.Equal(t, "runs Talos v1.12.5 (planned: v1.12.6)", w.drift()[0].Versions)
+
+	_, err = w.preview(s.yaml(t))
+	require.NoError(t, err)
+	require.Empty(t, w.drift())
+
+	// A part that is down hides nothing of the rest.
+	third, _ := w.lab.Data.VM(w.machines()["one-cp-3"])
+	w.do(w.lab.Data.Stop(labRoot, third.Host, third.ID))
+
+	standing, status = w.status()
+	assert.Equal(t, stacks.StandingCare, status)
+	require.NotEmpty(t, standing.Care)
+	assert.Contains(t, problems(standing)[0], "one-cp-3: Talos does not answer on "+w.network+".1.12: ")
+	assert.Len(t, standing.Members, 3)
+	require.Len(t, w.drift(), 1)
+	assert.Contains(t, w.drift()[0].Unknown, "Talos does not answer")
+
+	for _, name := range []string{"one-cp-1", "one-cp-2", "one-general-1"} {
+		vm, _ := w.lab.Data.VM(w.machines()[name])
+		w.do(w.lab.Data.Stop(labRoot, vm.Host, vm.ID))
+	}
+
+	standing, status = w.status()
+	assert.Equal(t, stacks.StandingUnknown, status)
+	assert.Equal(t, request.StatusUnknown, standing.Status)
+
+	_, said, status = w.program("stackstatus", "status", "nosuch")
+	assert.Equal(t, stacks.StandingUnknown, status)
+	assert.Contains(t, said, "unable to read the configuration of stack \"nosuch\"")
+}
