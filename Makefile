@@ -263,7 +263,7 @@ schema: ## develop: Generate the schemas of stack files and of the served compon
 tools: $(BIN)/lab $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/talosctl $(BIN)/pulumi ## start: Build what is missing into .bin/
 
 .PHONY: stack-tools
-stack-tools: $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/planreview $(BIN)/stackstatus $(BIN)/pulumi ## deploy: Build what a stack on its own Proxmox needs: tools without the lab and talosctl
+stack-tools: $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/planreview $(BIN)/backup $(BIN)/stackstatus $(BIN)/pulumi ## deploy: Build what a stack on its own Proxmox needs: tools without the lab and talosctl
 
 .PHONY: clean
 clean: ## develop: Remove what was built (.bin/); stops a running lab, keeps its data

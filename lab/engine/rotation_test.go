@@ -99,6 +99,18 @@ func TestClientCertificatesAreRenewed(t *testing.T) {
 	}
 
 	w.up(s.yaml(t), optup.ExpectNoChanges())
+
+	// Where no one came in time, no one is let in, and an up still renews them.
+	w.age(s.yaml(t), -time.Hour)
+
+	standing, status = w.status()
+	assert.Equal(t, stacks.StandingUnknown, status)
+	assert.Contains(t, strings.Join(problems(standing), "\n"), "talosconfig: its certificate has ended (")
+
+	w.up(s.yaml(t))
+
+	standing, status = w.status()
+	assert.Zero(t, status, "%v", problems(standing))
 }
 
 // age puts client certificates that end after this time in the place of those that the state has, wherever it has them.

@@ -1,0 +1,116 @@
+package engine_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/lab/datacentre"
+)
+
+// pulumi runs the Pulumi CLI in the stack's folder, as a person does, and returns what it printed.
+func (w *world) pulumi(arguments ...string) (string, error) {
+	w.t.Helper()
+
+	cmd := exec.CommandContext(w.t.Context(), w.options.CLI.Path, arguments...)
+	cmd.Dir, cmd.Env = filepath.Join(w.dir, "work"), w.environment()
+	out, err := cmd.CombinedOutput()
+	_, _ = w.Write(out)
+
+	return string(out), err
+}
+
+// TestAHostIsLost for good, with a control plane and a worker on it: docs/recovery.md's commands make both anew on the
+// host that is left, as the same nodes.
+func TestAHostIsLost(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(3, 2)}}
+	w.up(s.yaml(t))
+
+	for _, vm := range w.lab.Data.VMs() { // `pvecm delnode pve2`, and its folder below /etc/pve/nodes removed
+		if vm.Host == "pve2" && !vm.Template {
+			w.remove(vm.Host, vm.ID)
+		} else if vm.Host == "pve2" {
+			w.do(w.lab.Data.DestroyVM(labRoot, vm.Host, vm.ID, datacentre.DestroyOptions{Purge: true}))
+		}
+	}
+
+	_, err := w.lab.Data.AddFault(datacentre.Fault{Offline: true, Host: "pve2"})
+	require.NoError(t, err)
+
+	s.OneHost = true
+
+	// The nodes come back elsewhere; what was on the host itself cannot be removed.
+	done, err := w.tryUp(t.Context(), s.yaml(t), optup.Refresh())
+	require.Error(t, err)
+	assert.Equal(t, []string{"VirtualMachine one-cp-2-vm", "VirtualMachine one-general-2-vm"}, vms(done.named("create")))
+	w.requireRunning(5)
+	w.requireMembers(3)
+
+	left := w.resourcesOf("pve2")
+	require.NotEmpty(t, left)
+
+	for _, urn := range left {
+		out, err := w.pulumi("state", "delete", "--yes", "--stack", w.options.Stack, urn)
+		require.NoError(t, err, out)
+	}
+
+	w.up(s.yaml(t), optup.Refresh())
+	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
+	w.requireMembers(3)
+
+	standing, status := w.status()
+	assert.Zero(t, status, "%v", problems(standing))
+}
+
+// resourcesOf are the URNs of what the state has of a host itself, as `pulumi stack --show-urns` shows them.
+func (w *world) resourcesOf(host string) []string {
+	w.t.Helper()
+
+	out, err := w.pulumi("stack", "--show-urns", "--stack", w.options.Stack)
+	require.NoError(w.t, err)
+
+	var urns []string
+
+	for field := range strings.FieldsSeq(out) {
+		_, name, _ := strings.Cut(field, "::talos-proxmox::")
+		if kind := strings.Split(name, "::"); strings.HasPrefix(field, "urn:pulumi:") &&
+			strings.Contains(kind[len(kind)-1], host) && !strings.Contains(kind[0][strings.LastIndex(kind[0], "$")+1:], "talos-proxmox:") {
+			urns = append(urns, field)
+		}
+	}
+
+	return urns
+}
+
+// TestAStateIsLost: `make backup` has exported it.
+func TestAStateIsLost(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	w.up(s.yaml(t))
+
+	file := filepath.Join(t.TempDir(), "lab.json")
+	_, err := w.pulumi("stack", "export", "--stack", w.options.Stack, "--file", file)
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "state", ".pulumi")))
+
+	out, err := w.pulumi("stack", "init", w.options.Stack)
+	require.NoError(t, err, out)
+	out, err = w.pulumi("stack", "import", "--stack", w.options.Stack, "--file", file)
+	require.NoError(t, err, out)
+
+	w.up(s.yaml(t), optup.Refresh(), optup.ExpectNoChanges())
+
+	_, status := w.status()
+	assert.Zero(t, status)
+}
