@@ -17,6 +17,7 @@ type service struct {
 
 // member is an etcd member as a control plane reports it.
 type member struct {
+	ID       uint64
 	Hostname string // empty until the member has started
 	PeerURLs []string
 	Learner  bool
@@ -30,6 +31,7 @@ type kubeNode struct {
 	Waits   string // what its kubelet says of its readiness
 	Kubelet string // version
 
+	UID           string
 	Version       string // of the object
 	Unschedulable bool
 	Annotations   map[string]string

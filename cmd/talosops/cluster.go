@@ -40,7 +40,7 @@ type cluster struct {
 	*watch
 
 	controlPlanes []node
-	aside         node // a machine in whatever state, which is to be changed
+	aside         node // a machine in whatever state, which is changed or taken out; none = empty
 	talos         clusterTalos
 	kubernetes    clusterKubernetes
 }

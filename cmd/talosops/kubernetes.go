@@ -276,6 +276,7 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 		Items []struct {
 			Metadata struct {
 				Name            string            `json:"name"`
+				UID             string            `json:"uid"`
 				ResourceVersion string            `json:"resourceVersion"`
 				Annotations     map[string]string `json:"annotations"`
 			} `json:"metadata"`
@@ -307,7 +308,7 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 	for _, item := range list.Items {
 		n := kubeNode{
 			Name: item.Metadata.Name, Kubelet: item.Status.NodeInfo.KubeletVersion, Allocatable: item.Status.Allocatable,
-			Version: item.Metadata.ResourceVersion, Annotations: item.Metadata.Annotations,
+			UID: item.Metadata.UID, Version: item.Metadata.ResourceVersion, Annotations: item.Metadata.Annotations,
 			Unschedulable: item.Spec.Unschedulable,
 		}
 		for _, address := range item.Status.Addresses {

@@ -105,7 +105,9 @@ func (t *talosClients) members(ctx context.Context, address string) ([]member, e
 
 	for _, message := range resp.GetMessages() {
 		for _, m := range message.GetMembers() {
-			list = append(list, member{Hostname: m.GetHostname(), PeerURLs: m.GetPeerUrls(), Learner: m.GetIsLearner()})
+			list = append(list, member{
+				ID: m.GetId(), Hostname: m.GetHostname(), PeerURLs: m.GetPeerUrls(), Learner: m.GetIsLearner(),
+			})
 		}
 	}
 
