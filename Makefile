@@ -192,7 +192,7 @@ test-engine: $(if $(RUN),tools $(SERVED) $(BIN)/backup $(BIN)/stackstatus) ## de
 # The engine's tests wait more than they work. Memory is given for processor time: a tenth of it is garbage collection.
 .PHONY: test
 test: export GOGC = 400
-test: tools $(SERVED) $(BIN)/backup $(BIN)/stackstatus ## develop: Run every test but those of secrets-import: specification, Talos knowledge, mocks, and the engine against the lab
+test: tools $(SERVED) $(BIN)/backup $(BIN)/stackstatus ## develop: Run every test but those of secrets-import, of SDKs that npm installs and of real Kubernetes: specification, Talos knowledge, mocks, and the engine against the lab
 	go test ./...
 	cd lab && go test -timeout 30m -parallel 8 ./...
 	cd lab/engine && go test -timeout 60m -args -providers=published
@@ -230,6 +230,10 @@ secrets-import: $(BIN)/pulumi $(BIN)/secretsimport ## day 2: Store the secrets o
 .PHONY: test-secrets
 test-secrets: $(BIN)/pulumi ## develop: Run the tests of secrets-import, which build the SOPS library with all its key services
 	cd tools/secretsimport && go test ./...
+
+.PHONY: test-typescript
+test-typescript: ## develop: Compile the SDK for TypeScript and its example, and run the example with a mocked engine; npm downloads 130 MB
+	cd lab && go test -count 1 -v -run TestTypeScript ./sdktest -args -npm
 
 .PHONY: labkube
 labkube: $(BIN)/labkube ## develop: Build the lab's etcd, Kubernetes control plane and kubectl into .bin/labkube (some five minutes, once); .bin/kubectl is a part of it
