@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
 	"talos-proxmox/internal/talos"
 )
 
@@ -24,6 +26,13 @@ type TalosClusterArgs struct {
 	TalosVersion string `pulumi:"talosVersion,optional"`
 	// The Kubernetes version in full, with its v. Default: the one that the Talos minor version came with.
 	KubernetesVersion string `pulumi:"kubernetesVersion,optional"`
+	// How Talos is upgraded on nodes that run. Default: one after the other, and no downgrade.
+	Upgrades *TalosUpgrades `pulumi:"upgrades,optional"`
+	// The outputs schematicId of the images that the nodes are made from: upgrades wait until the Image Factory knows
+	// them. Default: none.
+	Schematics pulumi.StringArrayInput `pulumi:"schematics,optional"`
+	// Where a snapshot of etcd is kept before nodes are upgraded. Default: none is taken.
+	Backup *Backup `pulumi:"backup,optional"`
 	// The network of the nodes.
 	Network Network `pulumi:"network"`
 	// The IPv4 network of pods, for the cluster's life. Default: Talos' own, 10.244.0.0/16.
@@ -156,6 +165,12 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 		n.Machine.Agent = n.Machine.Agent || n.Talos.hasAgent()
 	}
 
+	if a.Backup != nil {
+		backup := *a.Backup
+		setDefault(&backup.Name, a.Name)
+		a.Backup = &backup
+	}
+
 	if a.AllowSchedulingOnControlPlanes == nil {
 		alone := a.count() == len(a.Nodes)
 		a.AllowSchedulingOnControlPlanes = &alone
@@ -191,6 +206,18 @@ func (a TalosClusterArgs) validate(name string) error {
 
 	if a.VIP != "" {
 		found.address("vip", a.VIP)
+	}
+
+	if count := pointed(a.Upgrades).ParallelWorkers; count < 0 {
+		found.add("upgrades.parallelWorkers", "%d is not a number of workers; use 1 or more", count)
+	}
+
+	if a.Backup != nil {
+		found.required("backup.directory", a.Backup.Directory, "the folder that snapshots are kept in")
+
+		if len(a.Backup.Recipients) == 0 {
+			found.add("backup.recipients", "is empty; add the public key of age that snapshots are encrypted to")
+		}
 	}
 
 	for _, own := range []struct{ path, value string }{{"podCidr", a.PodCIDR}, {"serviceCidr", a.ServiceCIDR}} {

@@ -61,7 +61,8 @@ func judgeRunning(
 ) (string, error) {
 	if text := differencesText(running.Differences(planned)); text != "" {
 		if err := ctx.Log.Warn(fmt.Sprintf("not every node of cluster %s runs what is planned for it:\n%s\n"+
-			"upgrade them with talosctl when it suits (docs/upgrades.md); nothing else waits for it", cluster, text), nil); err != nil {
+			"`pulumi up --replace '**::%[1]s-talos'` brings every node to its version of Talos and its schematic (docs/upgrades.md); "+
+			"nothing else waits for it", cluster, text), nil); err != nil {
 			return "", err
 		}
 	}
@@ -86,6 +87,17 @@ func (c *TalosCluster) makeVersions(args TalosClusterArgs) {
 
 		return r.Asked.Format(time.RFC3339)
 	})
+	c.TalosVersions = c.running.ApplyT(func(printed string) map[string]string {
+		versions := map[string]string{}
+
+		for name, node := range readRunning(printed).Nodes {
+			if node.Talos != "" {
+				versions[name] = node.Talos
+			}
+		}
+
+		return versions
+	}).(pulumi.StringMapOutput)
 	c.Differences = c.running.ApplyT(func(printed string) map[string]string {
 		return readRunning(printed).Differences(c.planned)
 	}).(pulumi.StringMapOutput)

@@ -90,7 +90,8 @@ func TestTalosClusterSaysWhatRuns(t *testing.T) {
 				assert.Empty(t, r.Warnings())
 			} else {
 				assert.Equal(t, []string{"not every node of cluster one runs what is planned for it:\n  one-general-1 runs Talos v1.12.5 (planned: v1.12.6)\n" +
-					"upgrade them with talosctl when it suits (docs/upgrades.md); nothing else waits for it"}, r.Warnings())
+					"`pulumi up --replace '**::one-talos'` brings every node to its version of Talos and its schematic (docs/upgrades.md); " +
+					"nothing else waits for it"}, r.Warnings())
 			}
 		})
 	}

@@ -31,8 +31,8 @@ const certificateRenewal = "720h"
 // bootstrapInterval is short because the whole cluster waits for etcd.
 const bootstrapInterval = "500ms"
 
-// TalosCluster is a Talos Kubernetes cluster: secrets, configurations, nodes, talosconfig, bootstrap, kubeconfig, the
-// nodes' labels and taints, and a health gate at the end.
+// TalosCluster is a Talos Kubernetes cluster: secrets, talosconfig, the upgrade of Talos on nodes that run,
+// configurations, nodes, bootstrap, kubeconfig, the nodes' labels and taints, and a health gate at the end.
 type TalosCluster struct {
 	pulumi.ResourceState
 
@@ -56,12 +56,15 @@ type TalosCluster struct {
 	KubernetesVersion pulumi.StringOutput `pulumi:"kubernetesVersion"`
 	// When they were asked.
 	VersionsAsked pulumi.StringOutput `pulumi:"versionsAsked"`
+	// The version of Talos that each node said that it runs, by node; without those that did not.
+	TalosVersions pulumi.StringMapOutput `pulumi:"talosVersions"`
 	// Where a node runs something else than planned, by node.
 	Differences pulumi.StringMapOutput `pulumi:"differences"`
 	// The version that secrets and configurations were generated for.
 	Contract pulumi.StringOutput `pulumi:"contract"`
 
 	secrets   *machine.Secrets
+	talos     *local.Command
 	nodes     []*TalosNode
 	bootstrap *local.Command
 	gate      *local.Command
@@ -89,6 +92,7 @@ func NewTalosCluster(
 	}{
 		{"secrets", c.makeSecrets},
 		{"talosconfig", c.makeTalosconfig},
+		{"upgrade of Talos", c.makeTalos},
 		{"nodes", c.makeNodes},
 		{"bootstrap", c.makeBootstrap},
 		{"kubeconfig", c.makeKubeconfig},
@@ -135,11 +139,16 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClu
 	)
 
 	for _, n := range args.nodes() {
-		turn := turn{madeAfter: queue.before(n), inTurn: inTurn, client: c.secrets.ClientConfiguration}
+		turn := turn{
+			madeAfter:    append(queue.before(n), c.afterTalos(ctx, n)...),
+			appliedAfter: []pulumi.Resource{c.talos},
+			inTurn:       inTurn,
+			client:       c.secrets.ClientConfiguration,
+		}
 
 		switch {
 		case n.isControlPlane():
-			turn.appliedAfter = configured
+			turn.appliedAfter = append(turn.appliedAfter, configured...)
 		case look.Ran(ctx, n.Name):
 			turn.updatedAfter = updated
 		}
@@ -320,6 +329,7 @@ func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClus
 		"talosVersion":      c.TalosVersion,
 		"kubernetesVersion": c.KubernetesVersion,
 		"versionsAsked":     c.VersionsAsked,
+		"talosVersions":     c.TalosVersions,
 		"differences":       c.Differences,
 		"contract":          c.Contract,
 	})

@@ -34,7 +34,7 @@ func TestTalosClusterRegistersItsSteps(t *testing.T) {
 	for token, names := range map[string][]string{
 		enginetest.Secrets:      {"one-secrets"},
 		enginetest.Kubeconfig:   {"one-kubeconfig"},
-		enginetest.LocalCommand: {"one-bootstrap", "one-healthy", "one-marked"},
+		enginetest.LocalCommand: {"one-bootstrap", "one-healthy", "one-marked", "one-talos"},
 	} {
 		require.Equal(t, names, r.Names(token))
 
@@ -53,7 +53,7 @@ func TestTalosClusterRegistersItsSteps(t *testing.T) {
 	assert.Equal(t, resource.MakeSecret(resource.NewProperty(enginetest.TalosconfigText)), exports["talosconfig"])
 	assert.ElementsMatch(t, []resource.PropertyKey{
 		"endpoint", "kubeconfig", "talosconfig", "addresses", "vmids", "macs", "hosts", "talosVersion", "kubernetesVersion",
-		"versionsAsked", "differences", "contract",
+		"versionsAsked", "talosVersions", "differences", "contract",
 	}, slices.Collect(maps.Keys(r.Outputs("one"))))
 }
 
@@ -84,7 +84,10 @@ func TestTalosClusterOrder(t *testing.T) {
 		"one-general-2": {"one-general-2-vm"},
 	} {
 		apply := applies[node+"-configuration"]
-		assert.ElementsMatch(t, append(expected, "one-secrets"), apply.DependsOn(), node)
+		assert.ElementsMatch(
+			t, append(expected, "one-secrets", "one-talos"), apply.DependsOn(),
+			"%s: a configuration may have what only an upgraded node knows", node,
+		)
 		assert.Equal(t, []string{node + "-vm"}, apply.ReplaceWith(), node)
 	}
 

@@ -393,7 +393,7 @@ func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
 		},
 		"a worker less": {
 			func(c *TalosClusterArgs) { c.Nodes = c.Nodes[:len(c.Nodes)-1] },
-			[]string{"one-general-2", "one-general-2-configuration", "one-general-2-vm", "one-healthy", "one-marked"},
+			[]string{"one-general-2", "one-general-2-configuration", "one-general-2-vm", "one-healthy", "one-marked", "one-talos"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -447,7 +447,7 @@ func TestTalosNodeOfANewTemplateVersionIsNotReplaced(t *testing.T) {
 		assert.Contains(t, other.Request.GetIgnoreChanges(), "clone")
 	}
 
-	assert.Equal(t, []string{"one-cp-1-configuration", "one-general-1-configuration", "one-healthy"},
+	assert.Equal(t, []string{"one-cp-1-configuration", "one-general-1-configuration", "one-healthy", "one-talos"},
 		differences(old, changed),
 		"the installer image of later upgrades is all that follows")
 }

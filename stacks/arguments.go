@@ -82,7 +82,11 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		VIP:               textOf(c.VIP),
 		TalosVersion:      c.TalosVersion,
 		KubernetesVersion: c.KubernetesVersion,
-		Network:           networkArgs(c.Network), PodCIDR: c.PodCIDR.String(), ServiceCIDR: c.ServiceCIDR.String(),
+		Upgrades: &components.TalosUpgrades{
+			ParallelWorkers: c.Upgrade.ParallelWorkers, AllowDowngrade: c.Upgrade.AllowDowngrade,
+		},
+		Backup:  d.backupArgs(c),
+		Network: networkArgs(c.Network), PodCIDR: c.PodCIDR.String(), ServiceCIDR: c.ServiceCIDR.String(),
 		AllowSchedulingOnControlPlanes: &c.AllowSchedulingOnControlPlanes, GPUOperator: c.GPUOperator,
 		Patches: c.Patches, Secret: c.Secret, Protect: d.plan.Protect, FactoryURL: d.factory.URL,
 	}
@@ -91,6 +95,18 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 	}
 
 	return args
+}
+
+// backupArgs say where a cluster's snapshots are kept; nil = there are none.
+func (d *deployment) backupArgs(c spec.Cluster) *components.Backup {
+	b := d.plan.Backup
+	if len(b.Recipients) == 0 {
+		return nil
+	}
+
+	return &components.Backup{
+		Name: d.plan.Stack + "-" + c.Name, Directory: b.Directory, Recipients: b.Recipients, Keep: b.Keep,
+	}
 }
 
 func networkArgs(n spec.Network) components.Network {
@@ -166,8 +182,10 @@ func extraDisks(n spec.Node) []components.Disk {
 }
 
 // wire passes a cluster's nodes what comes from other resources, which are templates, mappings and hosts that are
-// ready, and their disks, which follow the machines that run.
-func (d *deployment) wire(args components.TalosClusterArgs, c spec.Cluster) {
+// ready, and their disks, which follow the machines that run; its upgrades wait for its images' schematics.
+func (d *deployment) wire(args *components.TalosClusterArgs, c spec.Cluster) {
+	args.Schematics = d.schematicsOf(c)
+
 	for i, n := range c.Nodes() {
 		machine, template := &args.Nodes[i].Machine, d.templates[keyOf(n.Template)]
 
@@ -190,6 +208,24 @@ func (d *deployment) wire(args components.TalosClusterArgs, c spec.Cluster) {
 			}
 		}
 	}
+}
+
+// schematicsOf are those of a cluster's images.
+func (d *deployment) schematicsOf(c spec.Cluster) pulumi.StringArray {
+	var (
+		ids  pulumi.StringArray
+		seen = map[string]bool{}
+	)
+
+	for _, n := range c.Nodes() {
+		if name := ImageOf(n.Template); !seen[name] {
+			seen[name] = true
+
+			ids = append(ids, d.images[name].SchematicID)
+		}
+	}
+
+	return ids
 }
 
 func unknownText() pulumi.StringOutput {

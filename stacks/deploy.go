@@ -176,9 +176,11 @@ func (d *deployment) makeClusters(ctx *pulumi.Context, checked map[string]compon
 	d.machines.wanted = wanted(d.plan)
 
 	ctx = look.WithRan(look.With(ctx, d.machines.look), d.last.ran)
+	ctx = look.WithBegun(ctx, d.last.hasBegun)
+
 	for _, planned := range d.plan.Clusters {
 		args := checked[planned.Name]
-		d.wire(args, planned)
+		d.wire(&args, planned)
 
 		cluster, err := components.NewTalosCluster(ctx, planned.Name, args)
 		if err != nil {

@@ -25,7 +25,10 @@ const (
 	typeMachine   = "proxmoxve:VM/virtualMachine:VirtualMachine"
 	typeFile      = "proxmoxve:Download/file:File"
 	typeMapping   = "proxmoxve:Hardware/mapping/pci:Pci"
+	typeCommand   = "command:local:Command"
 )
+
+const bootstrapSuffix = "-bootstrap" // of the command that began a cluster
 
 // lastRun is what the stack's last run left in its state.
 type lastRun struct {
@@ -34,6 +37,8 @@ type lastRun struct {
 	making   map[string]string // how it made machines: [running.Making]
 	made     map[string]bool   // images and builds of templates, by their resources' names
 	mappings []string          // PCI mappings by name
+	begun    map[string]bool   // clusters that were bootstrapped
+	talos    map[string]string // versions of Talos that nodes run, as far as they said
 	record   *record
 }
 
@@ -115,10 +120,16 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	}
 
 	last.seen, last.made = map[int]look.Seen{}, map[string]bool{}
+	last.begun, last.talos = map[string]bool{}, map[string]string{}
+
 	for urn, r := range resources.Outputs {
 		if err := last.add(urn, r.Type, r.Outputs); err != nil {
 			return last, err
 		}
+	}
+
+	for i := range last.machines {
+		last.machines[i].Talos = last.talos[last.machines[i].Name]
 	}
 
 	slices.SortFunc(last.machines, func(a, b running.Machine) int { return strings.Compare(a.Name, b.Name) })
@@ -144,6 +155,15 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		}
 	case typeFile, remoteCommand:
 		l.made[urn[strings.LastIndex(urn, "::")+2:]] = true
+	case components.TalosClusterType:
+		versions, _ := outputs["talosVersions"].(map[string]any)
+		for node, version := range versions {
+			l.talos[node], _ = version.(string)
+		}
+	case typeCommand:
+		if cluster, found := strings.CutSuffix(urn[strings.LastIndex(urn, "::")+2:], bootstrapSuffix); found {
+			l.begun[cluster] = true
+		}
 	case typeMapping:
 		name, _ := outputs["name"].(string)
 		l.mappings = append(l.mappings, name)
@@ -163,6 +183,9 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 func (l *lastRun) ran(name string) bool {
 	return slices.ContainsFunc(l.machines, func(m running.Machine) bool { return m.Name == name })
 }
+
+// hasBegun says whether a cluster of this name was bootstrapped.
+func (l *lastRun) hasBegun(cluster string) bool { return l.begun[cluster] }
 
 // judgeRunning refuses a plan that running machines block, and says what it does to them. A state that
 // cannot be read does not stop the run.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/components"
 	"talos-proxmox/internal/enginetest"
 )
 
@@ -127,4 +128,20 @@ func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 		"clusters[0].clone: full → linked does nothing to machines that run (one-gpu-1, one-gpu-2): only new ones are made so; " +
 			"a worker is recreated where count goes down and up again",
 	}, r.Warnings())
+}
+
+// TestWhatTheLastRunToldOfTalos: the preview refuses what the nodes cannot be upgraded to by it, and a cluster that was
+// begun is known.
+func TestWhatTheLastRunToldOfTalos(t *testing.T) {
+	t.Parallel()
+
+	last := lastRun{begun: map[string]bool{}, talos: map[string]string{}}
+	require.NoError(t, last.add("urn:pulumi:a::b::c::one", components.TalosClusterType, map[string]any{
+		"talosVersions": map[string]any{"one-cp-1": "v1.12.1"},
+	}))
+	require.NoError(t, last.add("urn:pulumi:a::b::c$command:local:Command::one-bootstrap", typeCommand, nil))
+	require.NoError(t, last.add("urn:pulumi:a::b::c$command:local:Command::two-healthy", typeCommand, nil))
+	assert.Equal(t, map[string]string{"one-cp-1": "v1.12.1"}, last.talos)
+	assert.True(t, last.hasBegun("one"))
+	assert.False(t, last.hasBegun("two"))
 }

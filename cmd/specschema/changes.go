@@ -9,7 +9,7 @@ const runningStack = `config:
     - {name: pve2, address: 10.0.0.3, ssh: {acceptAnyHostKey: true}}
   talos-proxmox:templates:
     talos: {version: v1.12.5}
-    other: {version: v1.12.5, firstVmid: 920}
+    other: {version: v1.12.6, firstVmid: 920}
   talos-proxmox:clusters:
     - name: prod
       kubernetesVersion: v1.34.0
@@ -33,7 +33,8 @@ const (
 
 	configuration = "machine configurations follow in place"
 	addresses     = "machines are reached at the new address afterwards; a control plane's is in certificates and in etcd as well, so put new ones beside it instead"
-	nextUpgrade   = "templates are rebuilt; running machines get it at their next upgrade with talosctl"
+	inTurn        = "templates are rebuilt; running machines are upgraded to it, one after the other ([upgrades](upgrades.md))"
+	nextUpgrade   = "the next upgrade of Talos"
 	ofTemplate    = "templates are rebuilt; running machines stay as they are"
 	hostFiles     = "the host is changed over SSH; machines do not notice, unless the host must be rebooted"
 	newMachines   = "new machines only"
@@ -60,7 +61,7 @@ var changesOf = map[string][]try{
 	"Config.proxmoxve:insecure":          {{note: "the next run"}},
 	"Config.proxmoxve:apiToken":          {{note: "the next run logs in with it; a refresh logs in as the last `up` did"}},
 	"Config.proxmoxve:username":          {{note: "as the token"}}, "Config.proxmoxve:password": {{note: "as the token"}},
-	"Config.talos:imageFactoryUrl": {{note: nextUpgrade}},
+	"Config.talos:imageFactoryUrl": {{note: "templates are rebuilt; running machines get their next image from there"}},
 
 	"VMIDRangesConfig.templates": {{note: "templates get other VMIDs and are rebuilt"}},
 	"VMIDRangesConfig.controlPlanes": {
@@ -97,13 +98,16 @@ var changesOf = map[string][]try{
 		{note: "the mapping is recreated by the new name; machines use it by that name after a restart, see `gpu`"},
 	},
 	"GPUConfig.pci":            {{note: "the mapping follows; machines get the other device when they start again"}},
-	"GPUConfig.generation":     {{note: nextUpgrade}},
+	"GPUConfig.generation":     {{note: inTurn}},
 	"GPUConfig.passthrough":    {{path: "hosts.0.gpus.0.passthrough", to: "raw", note: "the machines that have it"}},
 	"CapacityConfig.cores":     {{note: "what the plan is compared with"}},
 	"CapacityConfig.memoryMiB": {{note: "what the plan is compared with"}},
 
-	"TemplateConfig.version": {{path: "templates.talos.version", to: "v1.12.6", note: nextUpgrade}},
-	"TemplateConfig.arch":    {{note: "amd64 alone"}},
+	"TemplateConfig.version": {
+		{path: "templates.talos.version", to: "v1.12.6", note: inTurn},
+		{when: "an older one, or more than one minor version newer", path: "templates.talos.version", to: "v1.12.4"},
+	},
+	"TemplateConfig.arch": {{note: "amd64 alone"}},
 	"TemplateConfig.source": {
 		{
 			path: "templates.talos.source",
@@ -125,12 +129,12 @@ var changesOf = map[string][]try{
 			when: "`qemu-guest-agent`",
 			path: "templates.talos.extensions",
 			to:   []any{"qemu-guest-agent"},
-			note: "the VM's agent option; Talos has the agent from its next upgrade on",
+			note: "the VM's agent option; machines are upgraded to an image with the agent before that",
 		},
-		{when: "others", note: nextUpgrade},
+		{when: "others", note: inTurn},
 	},
 	"TemplateConfig.acceptAnyExtension": {{note: "a check"}},
-	"TemplateConfig.kernelArgs":         {{note: nextUpgrade}},
+	"TemplateConfig.kernelArgs":         {{note: inTurn}},
 	"TemplateConfig.checksum":           {{note: ofTemplate}},
 	"TemplateConfig.firstVmid":          {{note: ofTemplate}},
 	"TemplateConfig.cores":              {{note: ofTemplate}},
@@ -144,6 +148,9 @@ var changesOf = map[string][]try{
 	"ClusterConfig.kubernetesVersion": {
 		{note: configuration + "; nodes are not drained ([upgrades](upgrades.md))"},
 	},
+	"ClusterConfig.talos":                          {{note: "see Talos"}},
+	"UpgradeConfig.parallelWorkers":                {{note: nextUpgrade}},
+	"UpgradeConfig.allowDowngrade":                 {{note: nextUpgrade}},
 	"ClusterConfig.allowSchedulingOnControlPlanes": {{note: configuration}},
 	"ClusterConfig.clone":                          {{path: theCluster + "clone", to: "linked"}},
 	"ClusterConfig.network":                        {{note: "see Networks"}},
@@ -182,7 +189,7 @@ var changesOf = map[string][]try{
 		{
 			path: aPool + "template",
 			to:   "other",
-			note: "`up` warns until the machines are upgraded to its version and schematic",
+			note: "machines are upgraded to its version and extensions",
 		},
 	},
 	pool + ".cores": {{path: aPool + "cores", to: 4}}, pool + ".memoryMiB": {{path: aPool + "memoryMiB", to: 8192}},
@@ -228,12 +235,12 @@ var changesOf = map[string][]try{
 		{
 			path: theCluster + "controlPlane",
 			to:   map[string]any{"count": 1, "gpu": "rtx4000"},
-			note: "the driver comes with the next upgrade",
+			note: "the machine is upgraded to an image with the driver before that",
 		},
 	},
 	"ControlPlaneConfig.gpusPerNode": {{note: "as `gpu`"}},
 	"ControlPlaneConfig.timeSlicing": {{note: "the device plugin's configuration"}},
-	"ControlPlaneConfig.driver":      {{note: nextUpgrade}},
+	"ControlPlaneConfig.driver":      {{note: inTurn}},
 	"WorkersConfig.name":             {{path: aPool + "name", to: "other"}},
 	"WorkersConfig.count": {
 		{when: "more", note: "new machines"}, {when: "less", note: "the last machines are deleted, with their data"},
@@ -252,8 +259,8 @@ var changesOf = map[string][]try{
 	"GPUWorkersConfig.dedicated":   {{note: "as `taints`"}},
 	"GPUWorkersConfig.gpusPerNode": {{note: "as `gpu`"}},
 	"GPUWorkersConfig.timeSlicing": {{note: "the device plugin's configuration"}},
-	"GPUWorkersConfig.driver":      {{note: nextUpgrade}},
-	"DriverConfig.flavour":         {{note: nextUpgrade}}, "DriverConfig.track": {{note: nextUpgrade}},
+	"GPUWorkersConfig.driver":      {{note: inTurn}},
+	"DriverConfig.flavour":         {{note: inTurn}}, "DriverConfig.track": {{note: inTurn}},
 
 	"NodeConfig.host": {
 		{

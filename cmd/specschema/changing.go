@@ -101,6 +101,7 @@ var sections = []section{
 	{"Templates", "TemplateConfig", ""},
 	{"Templates for GPUs", "GPUTemplateConfig", ""},
 	{"Clusters", "ClusterConfig", ""},
+	{"Talos", "UpgradeConfig", ""},
 	{"Networks", "NetworkConfig", ""},
 	{"All pools", pool, ""},
 	{"Control planes", "ControlPlaneConfig", pool},

@@ -89,7 +89,7 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 		"ClusterNode.talos", "GoldenTemplateArgs.shell", "ProxmoxHostPrepArgs.shell",
 	},
 	order: {
-		"TalosNodeArgs.answersWithin", "TalosImageArgs.settled", "PCIMappingArgs.hostsReady",
+		"TalosNodeArgs.answersWithin", "TalosImageArgs.settled", "TalosClusterArgs.schematics", "PCIMappingArgs.hostsReady",
 		"ProxmoxHostPrepArgs.rebootAfter",
 	},
 	applied: {
@@ -102,6 +102,10 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 	applied + "; the kubeconfig follows when its certificate is renewed": {
 		"TalosClusterArgs.name", "TalosClusterArgs.endpoint", "TalosClusterArgs.vip",
 	},
+	"the next upgrade of Talos": {
+		"TalosUpgrades.parallelWorkers", "TalosUpgrades.allowDowngrade", "TalosClusterArgs.upgrades",
+		"TalosClusterArgs.backup", "Backup.name", "Backup.directory", "Backup.recipients", "Backup.keep",
+	},
 	"nothing after the first run": {"TalosClusterArgs.talosVersion"},
 	"never change it: machine configurations follow, the addresses that the cluster uses do not": {
 		"TalosClusterArgs.podCidr", "TalosClusterArgs.serviceCidr",
@@ -110,7 +114,7 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 	"the node is refused by its cluster; make another":  {"ClusterNode.role"},
 	"the output alone": {"ClusterNode.driver", "GPUWorkerArgs.driver", "HostGPU.name"},
 
-	"a running machine is upgraded with talosctl, a new one gets it ([upgrades.md](upgrades.md))": {
+	"running nodes are upgraded, one after the other ([upgrades.md](upgrades.md))": {
 		"Talos.version", "Talos.platform", "Talos.extensions", "Talos.kernelArgs",
 	},
 	anew: {

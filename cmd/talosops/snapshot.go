@@ -50,31 +50,39 @@ type snapshotRequest struct {
 }
 
 func (r *snapshotRequest) problems() []string {
-	problems := slices.Concat(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes))
-	if r.Name == "" || strings.ContainsRune(r.Name, filepath.Separator) {
-		problems = append(
-			problems, fmt.Sprintf("name: %q cannot begin a file's name: use that of the stack and the cluster", r.Name),
-		)
+	kept := request.Backup{Name: r.Name, Directory: r.Directory, Recipients: r.Recipients, Keep: r.Keep}
+
+	return slices.Concat(talosconfigProblems(r.Talosconfig), nodeProblems(r.ControlPlanes), backupProblems("", kept))
+}
+
+// backupProblems finds what is wrong with where snapshots are kept.
+func backupProblems(path string, b request.Backup) []string {
+	var problems []string
+
+	report := func(format string, values ...any) {
+		problems = append(problems, path+fmt.Sprintf(format, values...))
 	}
 
-	if r.Directory == "" {
-		problems = append(problems, "directory: is missing: set where snapshots are kept")
+	if b.Name == "" || strings.ContainsRune(b.Name, filepath.Separator) {
+		report("name: %q cannot begin a file's name: use that of the stack and the cluster", b.Name)
 	}
 
-	if len(r.Recipients) == 0 {
-		problems = append(
-			problems, "recipients: is missing: set at least one public key of age (age-keygen makes a pair)",
-		)
+	if b.Directory == "" {
+		report("directory: is missing: set where snapshots are kept")
 	}
 
-	for i, recipient := range r.Recipients {
+	if len(b.Recipients) == 0 {
+		report("recipients: is missing: set at least one public key of age (age-keygen makes a pair)")
+	}
+
+	for i, recipient := range b.Recipients {
 		if err := backup.CheckRecipient(recipient); err != nil {
-			problems = append(problems, fmt.Sprintf("recipients[%d]: %v", i, err))
+			report("recipients[%d]: %v", i, err)
 		}
 	}
 
-	if r.Keep < 0 {
-		problems = append(problems, fmt.Sprintf("keep: %d is not a number of snapshots: use 0 for all, or more", r.Keep))
+	if b.Keep < 0 {
+		report("keep: %d is not a number of snapshots: use 0 for all, or more", b.Keep)
 	}
 
 	return problems

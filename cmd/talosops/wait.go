@@ -19,7 +19,7 @@ kubernetesVersion. Nodes need not be Ready: without a CNI they never are, and th
 Nodes that an interrupted run left cordoned take pods again.
 
 Then every node is asked what it runs, which is part of the result. Where Talos or the schematic is another than under
-versions, a line says so, and the command succeeds: machines are upgraded with talosctl, not by this.
+versions, a line says so, and the command succeeds: talosops upgrade brings machines to it.
 
 Nodes under gpus have to offer that many GPUs to pods (resource, default nvidia.com/gpu), time slicing counted in. Of
 one that does not, the first missing link is named, with what to do about it: the PCI device in the machine, the

@@ -53,3 +53,17 @@ func Ran(ctx *pulumi.Context, name string) bool {
 
 	return ok && ran(name)
 }
+
+type begunKey struct{}
+
+// WithBegun returns a context that knows which clusters were bootstrapped before this run, by their names.
+func WithBegun(ctx *pulumi.Context, begun func(cluster string) bool) *pulumi.Context {
+	return ctx.WithValue(begunKey{}, begun)
+}
+
+// Begun says whether a cluster was bootstrapped before this run; where nobody knows, none was.
+func Begun(ctx *pulumi.Context, cluster string) bool {
+	begun, ok := ctx.Value(begunKey{}).(func(cluster string) bool)
+
+	return ok && begun(cluster)
+}

@@ -50,10 +50,13 @@ func Changes(plan *spec.Plan, machines []Machine) []Changed {
 				n.Host = old.Host // a calculated placement moves no machine
 			}
 
+			wanted := Wanted(n, cluster.Network)
+			wanted.AllowDowngrade = cluster.Upgrade.AllowDowngrade
+
 			all = append(all, Changed{
 				Machine: old,
 				Pool:    n.Path,
-				Changes: Compare(old, Wanted(n, cluster.Network)),
+				Changes: Compare(old, wanted),
 				At:      func(key string) string { return pathOf(n, key) },
 			})
 		}
@@ -89,11 +92,12 @@ func Describe(all []Changed, controlPlanes map[string]int) []string {
 	together, away := map[string][]string{}, map[string][]Changed{}
 
 	for _, c := range all {
-		if effect := c.Effect(); effect != Restart && effect != Replace {
+		effect := c.Effect()
+		if effect != Upgrade && effect != Restart && effect != Replace {
 			continue
 		}
 
-		if c.Machine.ControlPlane {
+		if c.Machine.ControlPlane && effect != Upgrade {
 			away[c.Machine.Cluster] = append(away[c.Machine.Cluster], c)
 		}
 
@@ -130,7 +134,7 @@ func (c Changed) text() string {
 	var parts []string
 
 	for _, change := range c.Changes {
-		if effect == Replace && change.Effect != Replace {
+		if effect == Replace && change.Effect != Replace || effect == Upgrade && change.Effect != Upgrade {
 			continue
 		}
 
@@ -145,6 +149,10 @@ func (c Changed) text() string {
 	what := strings.Join(parts, "; ")
 	if effect == Replace {
 		return fmt.Sprintf("is replaced, with its data: %[1]s|are replaced, with their data: %[1]s", what)
+	}
+
+	if effect == Upgrade {
+		return fmt.Sprintf("is upgraded: %[1]s|are upgraded in turn: %[1]s", what)
 	}
 
 	return fmt.Sprintf("restarts: %[1]s|restart: %[1]s", what)

@@ -98,6 +98,36 @@ func TestWhatAChangeDoes(t *testing.T) {
 			after:    []string{"{bridge: vmbr1}", "{bridge: vmbr1, vlan: 7}"},
 			warnings: []string{some + "restart: VLAN 0 → 7 (" + workers + ".extraNICs[0].vlan)"},
 		},
+		"a newer Talos": {
+			after:    []string{"version: v1.12.6", "version: v1.13.2"},
+			warnings: []string{all + "are upgraded in turn: Talos v1.12.6 → v1.13.2 (templates.talos.version)"},
+		},
+		"a newer Talos, and more memory": {
+			after: []string{"version: v1.12.6", "version: v1.13.2", onePool, onePool + "memoryMiB: 8192, "},
+			warnings: []string{
+				"one-cp-1, one-gpu-1, one-gpu-2 are upgraded in turn: Talos v1.12.6 → v1.13.2 (templates.talos.version)",
+				some + "restart: memory 4096 → 8192 MiB (" + workers + ".memoryMiB); Talos v1.12.6 → v1.13.2 (templates.talos.version)",
+			},
+		},
+		"a Talos that is too new": {
+			before: []string{"version: v1.12.6", "version: v1.11.3", "v1.35.0", "v1.33.0"},
+			after:  []string{"version: v1.11.3", "version: v1.13.2"},
+			problems: []string{
+				"templates.talos.version: v1.13.2 cannot follow Talos v1.11.3, which one-cp-1 runs: it is 2 minor versions newer, " +
+					"and Talos is upgraded by one at a time; set the latest patch of v1.12 first",
+			},
+		},
+		"an older Talos": {
+			after: []string{"version: v1.12.6", "version: v1.12.5"},
+			problems: []string{
+				"templates.talos.version: v1.12.5 cannot follow Talos v1.12.6, which one-cp-1 runs: it is older, and a downgrade has to be " +
+					"stated; set the version that runs, or talos.allowDowngrade: true of the cluster",
+			},
+		},
+		"an older Talos, as it is stated": {
+			after:    []string{"version: v1.12.6", "version: v1.12.5", "kubernetesVersion", "talos: {allowDowngrade: true}\n      kubernetesVersion"},
+			warnings: []string{all + "are upgraded in turn: Talos v1.12.6 → v1.12.5 (templates.talos.version)"},
+		},
 		"the guest agent": {
 			after:    []string{"version: v1.12.6", "version: v1.12.6, extensions: [qemu-guest-agent]"},
 			warnings: []string{all + "restart: guest agent false → true (templates.talos.extensions)", apiAway},
@@ -207,17 +237,16 @@ func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 	after := planOf(
 		t,
 		strings.NewReplacer(
-			"kubernetesVersion: v1.35.0", "clone: linked\n      kubernetesVersion: v1.35.0", "v1.12.6", "v1.12.7",
+			"kubernetesVersion: v1.35.0", "clone: linked\n      kubernetesVersion: v1.35.0",
 		).Replace(stackFile),
 	)
 	assert.Empty(t, running.Unfollowed(before, running.Making(before), made(before)))
 	assert.Empty(t, running.Unfollowed(after, nil, made(before)), "an earlier version recorded nothing")
 	assert.Empty(t, running.Unfollowed(after, running.Making(before), nil), "no machine runs")
 
-	const these = " does nothing to machines that run (one-cp-1, one-general-1, one-general-2, one-gpu-1, one-gpu-2): only new ones are made so; "
 	assert.Equal(t, []string{
-		"clusters[0].clone: full → linked" + these + "a worker is recreated where count goes down and up again",
-		"templates.talos.version: v1.12.6 → v1.12.7" + these + "upgrade it with talosctl (docs/upgrades.md)",
+		"clusters[0].clone: full → linked does nothing to machines that run (one-cp-1, one-general-1, one-general-2, one-gpu-1, one-gpu-2): " +
+			"only new ones are made so; a worker is recreated where count goes down and up again",
 	}, running.Unfollowed(after, running.Making(before), made(before)))
 }
 

@@ -16,6 +16,7 @@ type Effect int
 const (
 	Nothing    Effect = iota // only new machines get it
 	InPlace                  // while it runs
+	Upgrade                  // Talos is upgraded, one machine at a time
 	Restart                  // the machine restarts
 	Replace                  // a new machine takes its place, and its data is gone
 	Impossible               // `up` would end with an error
@@ -23,7 +24,7 @@ const (
 
 // String says it as a table does.
 func (e Effect) String() string {
-	return [...]string{"no effect", "in place", "restart", "**replaced, with its data**", "**refused**"}[e]
+	return [...]string{"no effect", "in place", "upgrade", "restart", "**replaced, with its data**", "**refused**"}[e]
 }
 
 // Change is a property of a machine that is to change.
@@ -58,6 +59,7 @@ func Compare(old, wanted Machine) []Change {
 	}
 
 	c.disks(old, wanted)
+	c.talos(old, wanted)
 	changed(&c, "onBoot", "onBoot", InPlace, "start with the host %v → %v", old.OnBoot, wanted.OnBoot)
 	changed(&c, "startup", "startupOrder", InPlace, "start-up order %v → %v", old.StartupOrder, wanted.StartupOrder)
 	changed(&c, "poolId", "resourcePool", InPlace, "resource pool %q → %q", old.Pool, wanted.Pool)
@@ -126,6 +128,23 @@ func (c *comparison) place(old, wanted Machine) {
 	default:
 		c.add("nodeName", "host", InPlace, fmt.Sprintf("moves from %s to %s", old.Host, wanted.Host))
 	}
+}
+
+// talos compares the versions of Talos, where it is known what runs.
+func (c *comparison) talos(old, wanted Machine) {
+	if old.Talos == "" || old.Talos == wanted.Talos {
+		return
+	}
+
+	const key = "templates.version"
+
+	if problem := spec.TalosStep(old.Talos, wanted.Talos, wanted.AllowDowngrade); problem != "" {
+		c.refuse("", key, wanted.Talos, fmt.Sprintf("cannot follow Talos %s, which %s runs: it %s", old.Talos, old.Name, problem))
+
+		return
+	}
+
+	c.add("", key, Upgrade, fmt.Sprintf("Talos %s → %s", old.Talos, wanted.Talos))
 }
 
 // network compares cards and the first card's address, which the machine reads at its start.

@@ -19,8 +19,6 @@ func Making(plan *spec.Plan) map[string]string {
 		for _, n := range cluster.Nodes() {
 			pool := n.Cluster + "-" + n.Pool
 			making[pool+" clone"] = map[bool]string{true: "linked", false: "full"}[n.Linked]
-			making[pool+" template"] = n.Template.Key
-			making[pool+" templates.version"] = n.Template.Version
 		}
 	}
 
@@ -29,9 +27,7 @@ func Making(plan *spec.Plan) map[string]string {
 
 // remedies say how a running machine gets what only new ones get.
 var remedies = map[string]string{
-	"clone":             "a worker is recreated where count goes down and up again",
-	"template":          "a worker is recreated where count goes down and up again",
-	"templates.version": "upgrade it with talosctl (docs/upgrades.md)",
+	"clone": "a worker is recreated where count goes down and up again",
 }
 
 // keptNetworks reports clusters that are to have other their own networks than they were made with.

@@ -134,6 +134,8 @@ type ClusterConfig struct {
 	AllowSchedulingOnControlPlanes *bool `json:"allowSchedulingOnControlPlanes,omitempty"`
 	// How machines are made from their template: `linked` clones share the template's disk and must stay on its datastore.
 	Clone string `json:"clone,omitempty" jsonschema:"default=full,enum=full,enum=linked"`
+	// How machines that run are brought to the version, extensions and kernel arguments of their template.
+	Talos UpgradeConfig `json:"talos,omitempty"`
 	// The network of the cluster's machines.
 	Network NetworkConfig `json:"network" jsonschema:"required"`
 	// The IPv4 network of pods, for the cluster's life; every machine gets 256 addresses of it.
@@ -151,6 +153,14 @@ type ClusterConfig struct {
 	GPUOperator bool `json:"gpuOperator,omitempty" jsonschema:"default=false"`
 	// Talos strategic-merge patches for all machines of the cluster, as YAML text.
 	Patches []string `json:"patches,omitempty"`
+}
+
+// UpgradeConfig is how Talos is upgraded on machines that run: control planes one after the other, then workers.
+type UpgradeConfig struct {
+	// How many workers are upgraded at a time. Each is drained first, so the others have to have room for its pods.
+	ParallelWorkers int `json:"parallelWorkers,omitempty" jsonschema:"default=1,minimum=1,maximum=1000"`
+	// Let machines get an older version than they run, of the minor version before at the most.
+	AllowDowngrade bool `json:"allowDowngrade,omitempty" jsonschema:"default=false"`
 }
 
 // NetworkConfig is the network of a cluster's machines.

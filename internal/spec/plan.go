@@ -136,6 +136,7 @@ type Cluster struct {
 	VIP               netip.Addr // invalid without one
 	TalosVersion      string     // of the control planes' template
 	KubernetesVersion string
+	Upgrade           Upgrade
 	Network           Network
 	// PodCIDR and ServiceCIDR are Kubernetes' own networks, which overlap no other network of the stack.
 	PodCIDR, ServiceCIDR netip.Prefix
@@ -154,6 +155,12 @@ type Cluster struct {
 // Nodes returns the control planes, then the workers.
 func (c Cluster) Nodes() []Node {
 	return append(append(make([]Node, 0, len(c.ControlPlanes)+len(c.Workers)), c.ControlPlanes...), c.Workers...)
+}
+
+// Upgrade is how Talos is upgraded on a cluster's nodes.
+type Upgrade struct {
+	ParallelWorkers int  // at a time
+	AllowDowngrade  bool // by one minor version at the most
 }
 
 // Network is the network of a cluster's nodes.

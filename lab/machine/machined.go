@@ -192,9 +192,10 @@ func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*m
 		system.Arch = s.m.system.Arch
 	}
 
+	// Talos answers before the sequence begins: one that another sequence keeps from beginning is in its log alone.
 	actor := uuid.NewString()
 	if err := s.m.requestLocked(action{kind: actUpgrade, actor: actor, system: system, drain: true}); err != nil {
-		return nil, err
+		s.m.logf("[talos] upgrade failed: %s", err)
 	}
 
 	return &machineapi.UpgradeResponse{
@@ -244,8 +245,14 @@ func (m *machine) upgradeable() error {
 	}
 
 	for _, member := range e.Members {
-		if !e.Runs(member.ID) {
+		switch {
+		case member.Name == "":
+			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not started, all members must be running to perform an upgrade", member.ID)
+		case !e.Runs(member.ID):
 			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade", member.ID)
+		case member.Learner: // it is asked for a key, which learners do not answer
+			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade: "+
+				"etcdserver: rpc not supported for learner", member.ID)
 		}
 	}
 

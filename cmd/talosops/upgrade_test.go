@@ -1,0 +1,593 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"filippo.io/age"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"talos-proxmox/internal/request"
+)
+
+// What the nodes of the fakes run, and have to run.
+const (
+	oldTalos, oldSchematic = "v1.12.1", "376567"
+	newTalos, newSchematic = "v1.12.6", "ce4c98"
+	installs               = 40 * time.Second // until a machine goes down
+	boots                  = 80 * time.Second // until it answers again
+)
+
+// upgradeable are machines that can be upgraded.
+type upgradeable struct {
+	*fakeRunning
+
+	t        *testing.T
+	empty    bool             // no control plane has data of etcd
+	refuses  map[string]error // to upgrade, by address
+	reverts  map[string]bool  // machines that boot their former image
+	hangs    map[string]bool  // machines that never shut down
+	pulls    time.Duration    // how long an installer takes to come
+	history  []string
+	upgrades map[string]int // by address
+	atOnce   int            // most machines away together
+	away     int
+}
+
+// note adds what happened to the history.
+func (f *upgradeable) note(format string, values ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.history = append(f.history, fmt.Sprintf(format, values...))
+}
+
+func (f *upgradeable) holdsEtcd(context.Context, string) (bool, error) { return !f.empty, nil }
+
+func (f *upgradeable) forfeitLeadership(_ context.Context, address string) error {
+	f.note("%s gives up the lead", address)
+
+	return nil
+}
+
+func (f *upgradeable) snapshot(_ context.Context, _ string, to io.Writer) error {
+	f.note("snapshot")
+	_, err := to.Write(etcdSnapshot("kept"))
+
+	return err
+}
+
+func (f *upgradeable) gpuCluster(ctx context.Context, address, node string) (gpuCluster, error) {
+	return f.fakeCluster.gpuCluster(ctx, address, node)
+}
+
+func (f *upgradeable) patchNode(ctx context.Context, address, node string, patch nodePatch) error {
+	err := f.fakeRunning.patchNode(ctx, address, node, patch)
+	if err == nil {
+		f.note("%s", f.patches[len(f.patches)-1])
+	}
+
+	return err
+}
+
+// upgrade answers when the installer is there; the machine boots later.
+func (f *upgradeable) upgrade(ctx context.Context, address, installer string) error {
+	select {
+	case <-time.After(f.pulls):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	if err := f.refuses[address]; err != nil {
+		return err
+	}
+
+	f.upgrades[address]++
+	f.away++
+	f.atOnce = max(f.atOnce, f.away)
+	f.history = append(f.history, "upgrade "+address+" to "+installer)
+
+	if !f.hangs[address] {
+		f.at(installs, func() { f.down[address] = errors.New("connection refused") })
+		f.at(boots, func() {
+			f.down[address] = nil
+			f.away--
+			f.boots[address] = "boot of " + time.Now().String()
+
+			if !f.reverts[address] {
+				schematic, version, _ := strings.Cut(installer[strings.LastIndex(installer, "/")+1:], ":")
+				f.talos[address], f.images[address] = version, schematic
+			}
+		})
+	}
+
+	return nil
+}
+
+func (f *upgradeable) at(after time.Duration, do func()) {
+	time.AfterFunc(after, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+
+		do()
+	})
+}
+
+func (f *upgradeable) version(ctx context.Context, address string) (string, error) {
+	version, err := f.fakeCluster.version(ctx, address)
+	if down := f.isDown(address); down != nil {
+		return "", down
+	}
+
+	return version, err
+}
+
+func (f *upgradeable) isDown(address string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return f.down[address]
+}
+
+func installer(schematic, version string) string {
+	return "factory.talos.dev/nocloud-installer/" + schematic + ":" + version
+}
+
+// upgradingCluster has three control planes and two workers that run the old image and have to run the new one.
+func upgradingCluster(t *testing.T) (*upgrader, *upgradeable, *bytes.Buffer) {
+	t.Helper()
+
+	c, running, said := runningCluster()
+	c.timeout = 15 * time.Minute
+
+	f := &upgradeable{
+		fakeRunning: running, t: t, refuses: map[string]error{}, reverts: map[string]bool{}, hangs: map[string]bool{},
+		upgrades: map[string]int{},
+	}
+	c.talos, c.kubernetes = f, f
+
+	wait := testRequest()
+	req := &upgradeRequest{
+		limits: limits{timeout: c.timeout, interval: c.interval},
+		Upgrade: request.Upgrade{
+			Common: wait.Common, Workers: wait.Workers,
+		},
+	}
+
+	for _, n := range req.nodes() {
+		f.talos[n.Address], f.images[n.Address] = oldTalos, oldSchematic
+		req.Images = append(req.Images, request.Image{
+			Node: n.Name, Installer: installer(newSchematic, newTalos), Talos: newTalos, Schematic: newSchematic,
+		})
+	}
+
+	u := &upgrader{
+		watch: c.watch, req: req, talos: f, now: time.Now, result: request.Upgraded{Upgraded: []string{}},
+		open: func(context.Context) (*cluster, upgradeKubernetes, error) { return c, f, nil },
+	}
+
+	return u, f, said
+}
+
+// upgraded is the history of a node that is upgraded.
+func upgraded(address, name string) []string {
+	list := []string{name + " cordoned"}
+	if strings.HasPrefix(name, "cp-") {
+		list = append(list, address+" gives up the lead")
+	}
+
+	return append(list, "upgrade "+address+" to "+installer(newSchematic, newTalos), name+" schedulable")
+}
+
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+
+	cp1, cp2, cp3 := upgraded("127.0.9.1", "cp-1"), upgraded("127.0.9.2", "cp-2"), upgraded("127.0.9.3", "cp-3")
+	w1, w2 := upgraded("127.0.9.4", "w-1"), upgraded("127.0.9.5", "w-2")
+
+	run := func(u *upgrader, f *upgradeable, names ...string) {
+		for _, n := range u.req.nodes() {
+			if slices.Contains(names, n.Name) {
+				f.talos[n.Address], f.images[n.Address] = newTalos, newSchematic
+			}
+		}
+	}
+
+	for name, test := range map[string]struct {
+		change  func(*upgrader, *upgradeable)
+		history []string
+		result  request.Upgraded
+		wants   []string // of the error
+		says    []string
+	}{
+		"all nodes, control planes first, one after the other": {
+			history: slices.Concat(cp1, cp2, cp3, w1, w2),
+			result:  request.Upgraded{Upgraded: []string{"cp-1", "cp-2", "cp-3", "w-1", "w-2"}},
+			says: []string{
+				"no snapshot of etcd is taken: backup.recipients in the stack file says to whom one is encrypted\n",
+				"cp-1: upgrade: v1.12.1 → v1.12.6, schematic 376567 → ce4c98 (0s)\n", "cp-1: upgrade: is drained (0s)\n",
+				"cp-1: upgrade: installs factory.talos.dev/nocloud-installer/ce4c98:v1.12.6 (",
+				"waits for 15s: cp-1: upgrade: installs v1.12.6, and has not shut down yet\n",
+				"cp-1: upgrade: runs Talos v1.12.6, schematic ce4c98 (1m",
+				"all nodes run what they have to: 5, of which 5 were upgraded in ",
+			},
+		},
+		"what runs already is left as it is": {
+			change: func(u *upgrader, f *upgradeable) { run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2") },
+			result: request.Upgraded{Upgraded: []string{}},
+			says:   []string{"all nodes run what they have to: 5\n"},
+		},
+		"an interrupted run resumes": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2")
+				f.nodesL[1].Unschedulable, f.nodesL[1].Annotations = true, map[string]string{cordonAnnotation: "true"}
+			},
+			history: slices.Concat([]string{"cp-2 schedulable"}, cp3, w1, w2),
+			result:  request.Upgraded{Upgraded: []string{"cp-3", "w-1", "w-2"}},
+		},
+		"what an interrupted run has left cordoned takes pods again": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
+				f.nodesL[4].Unschedulable, f.nodesL[4].Annotations = true, map[string]string{cordonAnnotation: "true"}
+			},
+			history: []string{"w-2 schedulable"}, result: request.Upgraded{Upgraded: []string{}},
+		},
+		"a machine that is on its way when a run resumes": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
+				f.down["127.0.9.4"], f.nodesL[3].Ready = errors.New("connection refused"), false
+				f.at(30*time.Second, func() {
+					f.down["127.0.9.4"], f.nodesL[3].Ready = nil, true
+					f.talos["127.0.9.4"], f.images["127.0.9.4"] = newTalos, newSchematic
+				})
+			},
+			result: request.Upgraded{Upgraded: []string{}},
+			says:   []string{"waits: w-1: upgrade: Talos does not answer on 127.0.9.4: connection refused\n"},
+		},
+		"a new schematic of the same version": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
+				f.images["127.0.9.5"] = oldSchematic
+			},
+			history: w2, result: request.Upgraded{Upgraded: []string{"w-2"}},
+			says: []string{"w-2: upgrade: schematic 376567 → ce4c98 (0s)\n"},
+		},
+		"a cluster that does not answer is none yet": {
+			change: func(u *upgrader, f *upgradeable) {
+				for _, n := range u.req.nodes() {
+					f.down[n.Address] = errors.New("no route to host")
+				}
+			},
+			result: request.Upgraded{Upgraded: []string{}},
+			says:   []string{"no node answers: the cluster is not there yet, and nothing is upgraded\n"},
+		},
+		"a new machine is left alone": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-1")
+				f.down["127.0.9.5"], f.nodesL = errors.New("no route to host"), f.nodesL[:4]
+			},
+			result: request.Upgraded{Upgraded: []string{}, Left: []string{"w-2"}},
+			says:   []string{"w-2: upgrade: is new, and is left alone\n"},
+		},
+		"a cluster that is not bootstrapped has nothing to upgrade": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
+				f.empty = true
+			},
+			result: request.Upgraded{Upgraded: []string{}},
+			says:   []string{"the cluster is not bootstrapped yet, and nothing is upgraded\n"},
+		},
+		"a cluster that is not bootstrapped cannot be upgraded": {
+			change: func(_ *upgrader, f *upgradeable) { f.empty = true },
+			wants:  []string{"cp-1 runs Talos v1.12.1 and has to run v1.12.6, but the cluster is not bootstrapped yet"},
+		},
+		"two minor versions are refused before anything is touched": {
+			change: func(_ *upgrader, f *upgradeable) { f.talos["127.0.9.4"] = "v1.10.2" },
+			wants: []string{
+				"nothing was upgraded:\nw-1 runs Talos v1.10.2, and v1.12.6 is 2 minor versions newer, and Talos is upgraded by one at a time; " +
+					"set the latest patch of v1.11 first",
+			},
+		},
+		"a downgrade is refused": {
+			change: func(_ *upgrader, f *upgradeable) { f.talos["127.0.9.4"] = "v1.13.0" },
+			wants:  []string{"w-1 runs Talos v1.13.0, and v1.12.6 is older, and a downgrade has to be stated"},
+		},
+		"a downgrade that is stated": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
+				f.talos["127.0.9.4"], u.req.AllowDowngrade = "v1.13.0", true
+			},
+			history: w1, result: request.Upgraded{Upgraded: []string{"w-1"}},
+		},
+		"a wrong image": {
+			change: func(_ *upgrader, f *upgradeable) {
+				f.refuses["127.0.9.1"] = status.Error(codes.Unknown, "error validating installer image: not found")
+			},
+			history: []string{"cp-1 cordoned", "127.0.9.1 gives up the lead", "cp-1 schedulable"},
+			wants: []string{
+				"cp-1 refuses to be upgraded to " + installer(newSchematic, newTalos) + ": error validating installer image: not found: " +
+					"correct it, then run the same again\nnot upgraded: [cp-1 cp-2 cp-3 w-1 w-2]; the next run resumes there",
+			},
+		},
+		"a machine that boots its former image": {
+			change:  func(_ *upgrader, f *upgradeable) { f.reverts["127.0.9.2"] = true },
+			history: slices.Concat(cp1, cp2),
+			wants: []string{
+				"cp-2 has booted and runs Talos v1.12.1, schematic 376567 again, instead of v1.12.6, schematic ce4c98: the new image did not start",
+				"talosctl --nodes 127.0.9.2 dmesg, then run the same again\nnot upgraded: [cp-2 cp-3 w-1 w-2]",
+			},
+		},
+		"a machine that hangs stays cordoned": {
+			change:  func(_ *upgrader, f *upgradeable) { f.hangs["127.0.9.1"] = true },
+			history: cp1[:3],
+			wants: []string{
+				"cp-1 does not run Talos v1.12.6 after 15m0s; 1 of 1 checks are open:\n" +
+					"  cp-1: upgrade: installs v1.12.6, and has not shut down yet\nlook at its console, or at talosctl --nodes 127.0.9.1 dmesg; " +
+					"`talosctl --nodes 127.0.9.1 reboot` ends an installation that hangs, and boots what ran before",
+			},
+		},
+		"a budget": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3")
+				f.pods["w-1"] = []kubePod{{Namespace: "default", Name: "web", UID: "1"}}
+				f.budget["web"] = "The disruption budget web needs 3 healthy pods and has 3 currently"
+			},
+			history: []string{"w-1 cordoned", "w-1 schedulable"},
+			wants: []string{
+				"w-1: drain: pod default/web may not leave: The disruption budget web needs 3 healthy pods", "not upgraded: [w-1 w-2]",
+			},
+		},
+		"etcd with an alarm is not touched": {
+			change: func(_ *upgrader, f *upgradeable) { f.alarms = []string{"NOSPACE of member 2a"} },
+			wants:  []string{"the cluster is not steady, so that no machine may be touched", "alarm NOSPACE of member 2a"},
+		},
+		"a machine whose node does not become Ready stays cordoned": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
+				f.at(20*time.Second, func() { f.nodesL[3].Ready = false })
+			},
+			history: w1[:2],
+			wants:   []string{"w-1: node: is not Ready, as it was before"},
+		},
+		"without a CNI no node is Ready, before and after": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
+				for i := range f.nodesL {
+					f.nodesL[i].Ready = false
+				}
+			},
+			history: w1, result: request.Upgraded{Upgraded: []string{"w-1"}},
+		},
+		"a node without another one for its pods is not drained": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
+				for _, i := range []int{0, 1, 2, 4} {
+					f.nodesL[i].Unschedulable = true
+				}
+			},
+			history: w1[1:2], result: request.Upgraded{Upgraded: []string{"w-1"}},
+			says: []string{"w-1: upgrade: is not drained: no other node takes its pods (0s)\n"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				u, f, said := upgradingCluster(t)
+				if test.change != nil {
+					test.change(u, f)
+				}
+
+				err := u.run(t.Context())
+				if len(test.wants) == 0 {
+					require.NoError(t, err)
+					assert.Equal(t, test.result, u.result)
+				}
+
+				for _, want := range test.wants {
+					require.ErrorContains(t, err, want)
+				}
+
+				assert.Equal(t, test.history, f.history)
+
+				for _, text := range test.says {
+					assert.Contains(t, said.String(), text)
+				}
+
+				assert.LessOrEqual(t, f.atOnce, 1)
+			})
+		})
+	}
+}
+
+// TestWorkersInParallel: so many at a time as are allowed, and none begins once one has failed.
+func TestWorkersInParallel(t *testing.T) {
+	t.Parallel()
+
+	workers := func(u *upgrader, f *upgradeable) {
+		for _, n := range u.req.ControlPlanes {
+			f.talos[n.Address], f.images[n.Address] = newTalos, newSchematic
+		}
+
+		for i := 3; i <= 6; i++ {
+			n := node{Name: fmt.Sprintf("w-%d", i), Address: fmt.Sprintf("127.0.9.%d", 3+i)}
+			u.req.Workers = append(u.req.Workers, n)
+			u.req.Images = append(u.req.Images, request.Image{
+				Node: n.Name, Installer: installer(newSchematic, newTalos), Talos: newTalos, Schematic: newSchematic,
+			})
+			f.talos[n.Address], f.images[n.Address], f.boots[n.Address] = oldTalos, oldSchematic, "first"
+			f.servicesL[n.Address] = f.servicesL["127.0.9.4"]
+			f.nodesL = append(f.nodesL, kubeNode{Name: n.Name, Ready: true, Address: n.Address})
+		}
+
+		u.req.ParallelWorkers = 3
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		u, f, _ := upgradingCluster(t)
+		workers(u, f)
+
+		began := time.Now()
+
+		require.NoError(t, u.run(t.Context()))
+		assert.Equal(t, 3, f.atOnce)
+		assert.Equal(t, []string{"w-1", "w-2", "w-3", "w-4", "w-5", "w-6"}, u.result.Upgraded)
+		assert.Less(t, time.Since(began), 3*(boots+10*time.Second))
+	})
+
+	synctest.Test(t, func(t *testing.T) {
+		u, f, _ := upgradingCluster(t)
+		workers(u, f)
+		f.refuses["127.0.9.4"] = errors.New("no space left on device")
+
+		err := u.run(t.Context())
+		require.ErrorContains(t, err, "w-1 refuses to be upgraded to "+installer(newSchematic, newTalos)+": no space left on device")
+		require.ErrorContains(t, err, "\nnot upgraded: [w-1 w-4 w-5 w-6]; the next run resumes there")
+		assert.Equal(t, []string{"w-2", "w-3"}, u.result.Upgraded)
+	})
+}
+
+// TestASnapshotComesBeforeTheFirstUpgrade, and without one that was asked for nothing is upgraded.
+func TestASnapshotComesBeforeTheFirstUpgrade(t *testing.T) {
+	t.Parallel()
+
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+
+	u, f, said := upgradingCluster(t)
+	kept := &request.Backup{
+		Name: "home-prod", Directory: filepath.Join(t.TempDir(), "backups"), Recipients: []string{identity.Recipient().String()},
+	}
+	u.req.Backup = kept
+	require.NoError(t, u.keep(t.Context()))
+	assert.Equal(t, []string{"snapshot"}, f.history)
+	require.FileExists(t, u.result.Snapshot)
+	assert.Contains(t, said.String(), "snapshot of etcd before the upgrade: "+u.result.Snapshot)
+
+	u, f, _ = upgradingCluster(t)
+	u.req.Backup = &request.Backup{Name: kept.Name, Directory: notAFolder(t, kept.Directory), Recipients: kept.Recipients}
+	require.ErrorContains(t, u.run(t.Context()), "nothing was upgraded: ")
+	assert.Empty(t, f.upgrades)
+}
+
+// notAFolder is a file, where a folder cannot be.
+func notAFolder(t *testing.T, folder string) string {
+	t.Helper()
+
+	file := filepath.Join(filepath.Dir(folder), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+
+	return filepath.Join(file, "in-it")
+}
+
+// TestAnInterruptWhileAnInstallerComesLiftsTheCordon.
+func TestAnInterruptWhileAnInstallerComesLiftsTheCordon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u, f, said := upgradingCluster(t)
+		f.pulls = 5 * time.Minute
+
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+
+		require.ErrorContains(t, u.run(ctx), "not upgraded: [cp-1 cp-2 cp-3 w-1 w-2]; the next run resumes there")
+		assert.Equal(t, []string{"cp-1 cordoned", "127.0.9.1 gives up the lead", "cp-1 schedulable"}, f.history)
+		assert.Contains(t, said.String(), "waits for 49s: cp-1: upgrade: gets the installer\n")
+	})
+}
+
+// TestGPUsComeBack: what a node offered before it has to offer afterwards; a driver that comes with the image has a
+// configuration to wait for, which comes later.
+func TestGPUsComeBack(t *testing.T) {
+	t.Parallel()
+
+	card := gpuMachine{
+		Devices: []string{"0000:01:00.0"}, Modules: []string{"nvidia", "nvidia_uvm"},
+		Extensions: map[string]string{"nvidia-open-gpu-kernel-modules-lts": "1-v1", "nvidia-container-toolkit-lts": "1-v1"},
+	}
+
+	for name, test := range map[string]struct {
+		before, after string
+		bare          bool
+		want          string
+	}{
+		"again": {before: "1", after: "1"},
+		"not any more": {
+			before: "1", after: "0",
+			want: "w-1 does not offer its GPUs again after 15m0s; 1 of 1 checks are open:\n  w-1: GPU: the cluster has no RuntimeClass \"nvidia\"",
+		},
+		"not before either":      {before: "0", after: "0"},
+		"not in the machine yet": {before: "0", after: "0", bare: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				u, f, _ := upgradingCluster(t)
+				for _, n := range u.req.nodes() {
+					if n.Name != "w-1" {
+						f.talos[n.Address], f.images[n.Address] = newTalos, newSchematic
+					}
+				}
+
+				u.req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}}
+				f.machines = map[string]gpuMachine{"127.0.9.4": card}
+				if test.bare {
+					f.machines = nil
+				}
+
+				f.nodesL[3].Allocatable = map[string]string{defaultGPUResource: test.before}
+				f.at(boots, func() { f.nodesL[3].Allocatable = map[string]string{defaultGPUResource: test.after} })
+
+				err := u.run(t.Context())
+				if test.want == "" {
+					require.NoError(t, err)
+					assert.Equal(t, test.bare, len(u.result.Upgraded) == 0, "an image with a driver does not boot without the card")
+
+					return
+				}
+
+				require.ErrorContains(t, err, test.want)
+				assert.True(t, f.nodesL[3].Unschedulable)
+			})
+		})
+	}
+}
+
+func TestRequestsForUpgradesAreJudged(t *testing.T) {
+	t.Parallel()
+
+	u, _, _ := upgradingCluster(t)
+	u.req.Talosconfig = newAuthority(t).talosconfig(t)
+	assert.Empty(t, u.req.problems())
+
+	u.req.Images = append(u.req.Images[1:], u.req.Images[1], request.Image{Node: "w-9", Installer: "x", Talos: "v1.12.6"})
+	u.req.ParallelWorkers = -1
+	u.req.GPUs = []request.GPUs{{Node: "w-8", Count: 1}}
+	u.req.Backup = &request.Backup{Name: "a/b"}
+	assert.Equal(t, []string{
+		`images[4].node: "cp-2" is already at images[0]: list each node once`,
+		`images[5].node: "w-9" is none of controlPlanes and workers: use the name of one of them`,
+		"images[5].schematic: is missing: set what w-9 has to run",
+		"images: there is none of cp-1: set what every node has to run",
+		`gpus[0].node: "w-8" is none of controlPlanes and workers: use the name of one of them`,
+		"parallelWorkers: -1 is not a number of workers: use 1 or more, or leave it out for one",
+		`backup.name: "a/b" cannot begin a file's name: use that of the stack and the cluster`,
+		"backup.directory: is missing: set where snapshots are kept",
+		"backup.recipients: is missing: set at least one public key of age (age-keygen makes a pair)",
+	}, u.req.problems())
+}

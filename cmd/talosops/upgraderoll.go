@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"talos-proxmox/internal/request"
+)
+
+// run brings all nodes to what they have to run, and touches none that does.
+func (u *upgrader) run(ctx context.Context) error {
+	u.began = u.now()
+	nodes := u.survey(ctx)
+	silent := silentOnes(nodes)
+
+	if len(silent) == len(nodes) {
+		u.print("no node answers: the cluster is not there yet, and nothing is upgraded")
+
+		return ctx.Err()
+	}
+
+	for _, s := range where(nodes, func(s surveyed) bool { return s.bare }) {
+		u.say(ctx, finding{node: s.Name, check: upgradeCheck, note: "has no GPU yet, whose driver its image has: it gets that image when the " +
+			"upgrade runs again (pulumi up --replace)"})
+	}
+
+	if err := u.judgeSteps(nodes); err != nil {
+		return err
+	}
+
+	if there, err := u.bootstrapped(ctx, nodes); err == nil && !there && !u.controlPlanesSilent(nodes) {
+		return u.notBootstrapped(nodes)
+	}
+
+	if len(silent) == 0 && len(differing(nodes)) == 0 && !u.unfinished(ctx) {
+		u.print(fmt.Sprintf("all nodes run what they have to: %d", len(nodes)))
+
+		return nil
+	}
+
+	if err := u.openCluster(ctx); err != nil {
+		return err
+	}
+
+	nodes, err := u.awaitKnown(ctx, nodes)
+	if err != nil {
+		return err
+	}
+
+	if err := u.markOurs(ctx, nodes); err != nil {
+		return err
+	}
+
+	if !slices.ContainsFunc(nodes, surveyed.open) {
+		u.print(fmt.Sprintf("all nodes run what they have to: %d", len(nodes)))
+
+		return nil
+	}
+
+	return u.cluster.hold(ctx, "upgrades Talos", func(ctx context.Context) error { return u.roll(ctx, nodes) })
+}
+
+// open says that there is something to do with a node.
+func (s surveyed) open() bool { return s.differs() || s.ours }
+
+func (u *upgrader) controlPlanesSilent(nodes []surveyed) bool {
+	return !slices.ContainsFunc(nodes, func(s surveyed) bool { return s.controlPlane && s.silent == nil })
+}
+
+// notBootstrapped is a cluster whose first creation was interrupted: its machines cannot be upgraded as its members.
+func (u *upgrader) notBootstrapped(nodes []surveyed) error {
+	differ := differing(nodes)
+	if len(differ) == 0 {
+		u.print("the cluster is not bootstrapped yet, and nothing is upgraded")
+
+		return nil
+	}
+
+	return fmt.Errorf("%s runs Talos %s and has to run %s, but the cluster is not bootstrapped yet, so that no node can be "+
+		"upgraded: finish its creation with the version and extensions that its machines were made with, and change them then",
+		differ[0].Name, differ[0].runs.talos, differ[0].wanted.Talos)
+}
+
+// unfinished says whether an interrupted run has left its cordon; a cluster that cannot be asked has nothing to finish.
+func (u *upgrader) unfinished(ctx context.Context) bool {
+	c, _, err := u.open(ctx)
+	if err != nil {
+		return false
+	}
+
+	nodes, _, err := c.listNodes(ctx)
+
+	return err == nil && slices.ContainsFunc(nodes, func(n kubeNode) bool {
+		_, ours := n.Annotations[cordonAnnotation]
+
+		return ours
+	})
+}
+
+// markOurs notes the cordons that an interrupted run has left.
+func (u *upgrader) markOurs(ctx context.Context, nodes []surveyed) error {
+	registered, _, err := u.cluster.listNodes(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to list the nodes: %w", err)
+	}
+
+	for i := range nodes {
+		if now, ok := find(registered, nodes[i].Name); ok {
+			_, nodes[i].ours = now.Annotations[cordonAnnotation]
+		}
+	}
+
+	return nil
+}
+
+// roll upgrades control planes one after the other, then workers.
+func (u *upgrader) roll(ctx context.Context, nodes []surveyed) error {
+	if err := u.judgeSteps(nodes); err != nil { // of what did not answer before
+		return err
+	}
+
+	if len(differing(nodes)) > 0 {
+		if err := u.keep(ctx); err != nil {
+			return err
+		}
+	}
+
+	todo := where(nodes, surveyed.open)
+
+	for _, s := range where(todo, func(s surveyed) bool { return s.controlPlane }) {
+		if err := u.bring(ctx, s); err != nil {
+			return u.stopped(todo, err)
+		}
+	}
+
+	if err := u.bringWorkers(ctx, where(todo, func(s surveyed) bool { return !s.controlPlane })); err != nil {
+		return u.stopped(todo, err)
+	}
+
+	u.print(fmt.Sprintf("all nodes run what they have to: %d, of which %d were upgraded in %s",
+		len(nodes), len(u.result.Upgraded), u.since(u.began)))
+
+	return nil
+}
+
+// stopped adds to an error what it leaves for another run.
+func (u *upgrader) stopped(todo []surveyed, err error) error {
+	var left []string
+
+	for _, s := range todo {
+		if !slices.Contains(u.result.Upgraded, s.Name) {
+			left = append(left, s.Name)
+		}
+	}
+
+	return fmt.Errorf("%w\nnot upgraded: %v; the next run resumes there", err, left)
+}
+
+// bringWorkers brings so many workers at a time as are allowed; where one fails, no other begins.
+func (u *upgrader) bringWorkers(ctx context.Context, todo []surveyed) error {
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex
+		failed []error
+	)
+
+	turn := make(chan struct{}, max(u.req.ParallelWorkers, 1))
+
+	for _, s := range todo {
+		turn <- struct{}{}
+
+		mu.Lock()
+		stop := len(failed) > 0
+		mu.Unlock()
+
+		if stop {
+			break
+		}
+
+		wg.Go(func() {
+			defer func() { <-turn }()
+
+			if err := u.bring(ctx, s); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+
+				failed = append(failed, err)
+			}
+		})
+	}
+
+	wg.Wait()
+
+	return errors.Join(failed...)
+}
+
+// keep takes a snapshot of etcd, or says that none is.
+func (u *upgrader) keep(ctx context.Context) error {
+	b := u.req.Backup
+	if b == nil {
+		u.print("no snapshot of etcd is taken: backup.recipients in the stack file says to whom one is encrypted")
+
+		return nil
+	}
+
+	req := &snapshotRequest{limits: u.req.limits, Snapshot: request.Snapshot{
+		Common: request.Common{ControlPlanes: u.req.ControlPlanes},
+		Name:   b.Name, Directory: b.Directory, Recipients: b.Recipients, Keep: b.Keep,
+	}}
+	s := &snapshotter{watch: u.watch, req: req, talos: u.talos, now: u.now}
+
+	if err := s.wait(ctx); err != nil {
+		return fmt.Errorf("nothing was upgraded: %w", err)
+	}
+
+	u.result.Snapshot = s.taken.Snapshot
+	u.print(fmt.Sprintf("snapshot of etcd before the upgrade: %s", s.taken.Snapshot))
+
+	return nil
+}
+
+// since is how long something has taken, for people.
+func (u *upgrader) since(began time.Time) time.Duration { return u.now().Sub(began).Round(time.Second) }

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/spec"
+)
+
+// surveyTimeout bounds the first question to all nodes: at the first creation of a cluster none of them answers.
+const surveyTimeout = 4 * time.Second
+
+const upgradeCheck = "upgrade"
+
+// upgradeTalos asks one machine's Talos API on its own address.
+type upgradeTalos interface {
+	clusterTalos
+	talosAPI
+	snapshotAPI
+	upgrade(ctx context.Context, address, installer string) error
+	forfeitLeadership(ctx context.Context, address string) error
+}
+
+// upgradeKubernetes asks the Kubernetes API on one control plane's own address.
+type upgradeKubernetes interface {
+	clusterKubernetes
+	kubernetesAPI
+}
+
+// upgrader brings the nodes of a cluster to what they have to run.
+type upgrader struct {
+	*watch
+
+	req   *upgradeRequest
+	talos upgradeTalos
+	open  func(ctx context.Context) (*cluster, upgradeKubernetes, error)
+	now   func() time.Time
+
+	// These are there once the cluster is open.
+	cluster    *cluster
+	kubernetes upgradeKubernetes
+
+	began  time.Time
+	mu     sync.Mutex
+	result request.Upgraded
+}
+
+func newUpgrader(req *upgradeRequest, talos upgradeTalos, progress io.Writer) *upgrader {
+	return &upgrader{
+		watch: newWatch(&req.limits, progress), req: req, talos: talos, now: time.Now,
+		result: request.Upgraded{Upgraded: []string{}},
+	}
+}
+
+// surveyed is what is known of a node.
+type surveyed struct {
+	node
+
+	controlPlane bool
+	wanted       request.Image
+	runs         image
+	silent       error // why nothing is known
+	ours         bool  // an interrupted run has left its cordon
+	bare         bool  // its GPU is not in the machine yet
+}
+
+// image is what a machine runs.
+type image struct{ talos, schematic string }
+
+func (i image) is(wanted request.Image) bool {
+	return i.talos == wanted.Talos && i.schematic == wanted.Schematic
+}
+
+// differs says that a node that answers does not run what it has to, and can be brought to it.
+func (s surveyed) differs() bool { return s.silent == nil && !s.runs.is(s.wanted) && !s.bare }
+
+// step is what an upgrade changes, in words.
+func (s surveyed) step() string {
+	var parts []string
+	if s.runs.talos != s.wanted.Talos {
+		parts = append(parts, s.runs.talos+" → "+s.wanted.Talos)
+	}
+
+	if s.runs.schematic != s.wanted.Schematic {
+		parts = append(parts, "schematic "+short(s.runs.schematic)+" → "+short(s.wanted.Schematic))
+	}
+
+	return strings.Join(parts, ", ")
+}
+
+// short is a schematic's id as people compare it.
+func short(schematic string) string { return schematic[:min(len(schematic), 8)] }
+
+// survey asks all nodes at once what they run.
+func (u *upgrader) survey(ctx context.Context) []surveyed {
+	nodes := u.req.nodes()
+	found := make([]surveyed, len(nodes))
+
+	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+	defer cancel()
+
+	var wg sync.WaitGroup
+	for i, n := range nodes {
+		wg.Go(func() {
+			found[i] = surveyed{node: n, controlPlane: i < len(u.req.ControlPlanes)}
+			found[i].wanted, _ = u.req.image(n.Name)
+			found[i].runs, found[i].silent = u.imageOf(ctx, n)
+			found[i].bare = found[i].differs() && u.lacksGPU(ctx, n)
+		})
+	}
+
+	wg.Wait()
+
+	return found
+}
+
+func (u *upgrader) imageOf(ctx context.Context, n node) (image, error) {
+	version, err := call(ctx, func(ctx context.Context) (string, error) { return u.talos.version(ctx, n.Address) })
+	if err != nil {
+		return image{}, err
+	}
+
+	schematic, err := call(ctx, func(ctx context.Context) (string, error) { return u.talos.schematic(ctx, n.Address) })
+
+	return image{version, schematic}, err
+}
+
+// lacksGPU says that a node has to have GPUs and its machine has none. An image with their driver does not boot to its
+// end there; the VM gets the card later in the run.
+func (u *upgrader) lacksGPU(ctx context.Context, n node) bool {
+	if !slices.ContainsFunc(u.req.GPUs, func(e request.GPUs) bool { return e.Node == n.Name }) {
+		return false
+	}
+
+	m, err := call(ctx, func(ctx context.Context) (gpuMachine, error) { return u.talos.gpuMachine(ctx, n.Address) })
+
+	return err == nil && len(m.Devices) == 0
+}
+
+func silentOnes(nodes []surveyed) []surveyed {
+	return where(nodes, func(s surveyed) bool { return s.silent != nil })
+}
+func differing(nodes []surveyed) []surveyed { return where(nodes, surveyed.differs) }
+
+func where(nodes []surveyed, is func(surveyed) bool) []surveyed {
+	return slices.DeleteFunc(slices.Clone(nodes), func(s surveyed) bool { return !is(s) })
+}
+
+// judgeSteps refuses, before anything is touched, what no node can be brought to in one step.
+func (u *upgrader) judgeSteps(nodes []surveyed) error {
+	var problems []error
+
+	for _, s := range differing(nodes) {
+		if problem := spec.TalosStep(s.runs.talos, s.wanted.Talos, u.req.AllowDowngrade); problem != "" {
+			problems = append(problems, fmt.Errorf("%s runs Talos %s, and %s %s", s.Name, s.runs.talos, s.wanted.Talos, problem))
+		}
+	}
+
+	if len(problems) > 0 {
+		return fmt.Errorf("nothing was upgraded:\n%w", errors.Join(problems...))
+	}
+
+	return nil
+}
+
+// bootstrapped says whether any control plane that answers has data of etcd.
+func (u *upgrader) bootstrapped(ctx context.Context, nodes []surveyed) (bool, error) {
+	var problem error
+
+	for _, s := range nodes {
+		if !s.controlPlane || s.silent != nil {
+			continue
+		}
+
+		holds, err := call(ctx, func(ctx context.Context) (bool, error) { return u.talos.holdsEtcd(ctx, s.Address) })
+		if holds {
+			return true, nil
+		}
+
+		problem = errors.Join(problem, err)
+	}
+
+	return false, problem
+}
+
+// openCluster waits until a control plane can be asked.
+func (u *upgrader) openCluster(ctx context.Context) error {
+	opened := goal{
+		before: "a control plane answered", missed: "no control plane answers",
+		remedy: "start or repair one of them",
+	}
+
+	return u.until(ctx, opened, func(ctx context.Context) (report, bool) {
+		var err error
+		if u.cluster, u.kubernetes, err = u.open(ctx); err == nil {
+			err = u.cluster.dropNew(ctx)
+		}
+
+		if err != nil {
+			return report{{node: "cluster", check: upgradeCheck, problem: "cannot be asked", detail: err.Error()}}, false
+		}
+
+		return nil, true
+	})
+}
+
+// awaitKnown waits until nodes that are part of the cluster answer, and leaves new machines out.
+func (u *upgrader) awaitKnown(ctx context.Context, nodes []surveyed) ([]surveyed, error) {
+	answered := goal{
+		before: "all nodes of the cluster answered", missed: "nodes of the cluster do not answer",
+		remedy: "start or repair them, or take them out of the stack file",
+	}
+	fresh := []string{}
+
+	err := u.until(ctx, answered, func(ctx context.Context) (report, bool) {
+		known, err := u.members(ctx)
+		if err != nil {
+			return report{{node: "cluster", check: upgradeCheck, problem: "does not tell its members", detail: err.Error()}}, false
+		}
+
+		nodes, fresh = u.survey(ctx), nil
+
+		var r report
+
+		for _, s := range silentOnes(nodes) {
+			if slices.ContainsFunc(known, func(m member) bool { return m.is(s.node) }) {
+				r = append(r, silent(s.node, upgradeCheck, s.silent))
+			} else {
+				fresh = append(fresh, s.Name)
+			}
+		}
+
+		return r, len(r) == 0
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	for _, name := range fresh {
+		u.say(ctx, finding{node: name, check: upgradeCheck, note: "is new, and is left alone"})
+	}
+
+	u.result.Left = fresh
+
+	return where(nodes, func(s surveyed) bool { return s.silent == nil }), nil
+}
+
+// members are the members of etcd and the registered nodes.
+func (u *upgrader) members(ctx context.Context) ([]member, error) {
+	nodes, address, err := u.cluster.listNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	list, err := call(ctx, func(ctx context.Context) ([]member, error) { return u.talos.members(ctx, address) })
+	if err != nil {
+		return nil, err
+	}
+
+	for _, n := range nodes {
+		list = append(list, member{Hostname: n.Name})
+	}
+
+	return list, nil
+}
