@@ -25,6 +25,9 @@ SNAPSHOT ?=
 IDENTITIES ?=
 CONFIRM ?=
 SKIP_HASH_CHECK ?=
+# What `reseal` reads.
+STATE ?=
+SECRETS ?=
 # Further options of `status` and `secrets-import`.
 FLAGS ?=
 # The lab's stack has its state, its passphrase and its addresses in .lab.
@@ -148,6 +151,10 @@ backup-etcd: $(BIN)/backup $(BIN)/talosops $(BIN)/pulumi ## day 2: Keep an encry
 .PHONY: export-secrets
 export-secrets: $(BIN)/backup $(BIN)/pulumi ## day 2: Export the machine secrets of STACK's clusters, encrypted (backup.secretsRecipients in the stack file); CLUSTER=name for one
 	@$(BACKUP) secrets $(STACK) $(CLUSTER)
+
+.PHONY: reseal
+reseal: $(BIN)/backup $(BIN)/pulumi ## day 2: Continue STACK whose passphrase is lost: STATE=file of `backup`, SECRETS='cluster=file …' of `export-secrets`, IDENTITIES=file of the secret key
+	@$(BACKUP) reseal $(STACK) '$(STATE)' $(SECRETS) $(addprefix --identities ,$(IDENTITIES))
 
 .PHONY: restore
 restore: $(BIN)/backup $(BIN)/talosops $(BIN)/pulumi ## day 2: Restore etcd of a cluster that lost it: STACK=, SNAPSHOT=file, IDENTITIES=file of the secret key, CLUSTER=name; CONFIRM=name does not ask; SKIP_HASH_CHECK=1 for a database copied from a disk

@@ -32,7 +32,7 @@ func newRoot() *cobra.Command {
 		Long: `Keeps snapshots of etcd and machine secrets of a stack's clusters, encrypted with age to the public keys of
 the stack's file (backup.recipients, backup.secretsRecipients), and restores a cluster's etcd from a snapshot.
 
-It reads the stack's configuration and state, changes neither, takes no lock, and shows no secret.`,
+All but reseal read the stack's configuration and state, change neither, and take no lock. None shows a secret.`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
@@ -40,7 +40,7 @@ It reads the stack's configuration and state, changes neither, takes no lock, an
 	root.PersistentFlags().StringVar(&f.project, "project", ".", "folder of Pulumi.yaml")
 	root.PersistentFlags().StringVar(&f.pulumi, "pulumi", ".bin/pulumi", "path of the Pulumi CLI")
 	root.PersistentFlags().StringVar(&f.talosops, "talosops", ".bin/talosops", "path of talosops")
-	root.AddCommand(newEtcd(&f), newSecrets(&f), newRestore(&f))
+	root.AddCommand(newEtcd(&f), newSecrets(&f), newRestore(&f), newReseal(&f))
 
 	return root
 }
@@ -136,13 +136,8 @@ repeated. Do not run pulumi up in the meantime; run it afterwards.`,
 				r.Cluster = b.Plan.Clusters[0].Name
 			}
 
-			if identities != "" {
-				text, err := os.ReadFile(identities) //nolint:gosec // the user names it
-				if err != nil {
-					return fmt.Errorf("unable to read the secret keys: %w", err)
-				}
-
-				r.Identities = string(text)
+			if r.Identities, err = readIdentities(identities); err != nil {
+				return err
 			}
 
 			if r.Confirm == "" {
@@ -170,6 +165,20 @@ repeated. Do not run pulumi up in the meantime; run it afterwards.`,
 	cmd.Flags().DurationVar(&r.Timeout, "timeout", 0, "how long to wait at most (default: 15m)")
 
 	return cmd
+}
+
+// readIdentities reads a file of secret keys, where one is named.
+func readIdentities(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+
+	text, err := os.ReadFile(path) //nolint:gosec // the user names it
+	if err != nil {
+		return "", fmt.Errorf("unable to read the secret keys: %w", err)
+	}
+
+	return string(text), nil
 }
 
 // ask has a person type the cluster's name.

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/siderolabs/crypto/x509"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"gopkg.in/yaml.v3"
 )
@@ -35,6 +37,9 @@ type certificate struct {
 	Cert string `json:"cert"`
 	Key  string `json:"key"`
 }
+
+// errExported tells nothing of what was read.
+var errExported = errors.New("they are not machine secrets as `make export-secrets` or `talosctl gen secrets` writes them")
 
 // errSecrets tells nothing of what was read.
 var errSecrets = errors.New(
@@ -88,4 +93,64 @@ func SecretsBundle(values map[string]any) ([]byte, error) {
 	}
 
 	return text, nil
+}
+
+// ProviderSecrets is the inverse of [SecretsBundle]: the outputs machineSecrets and clientConfiguration of Talos'
+// provider for machine secrets that were exported, with a new client certificate. Its errors tell nothing of them.
+func ProviderSecrets(exported []byte, now time.Time) (machine, client map[string]any, err error) {
+	var bundle secrets.Bundle
+	if err := yaml.Unmarshal(exported, &bundle); err != nil {
+		return nil, nil, errExported
+	}
+
+	bundle.Clock = secrets.NewFixedClock(now)
+	if bundle.Cluster == nil || bundle.Secrets == nil || bundle.TrustdInfo == nil || bundle.Certs == nil ||
+		bundle.Validate() != nil {
+		return nil, nil, errExported
+	}
+
+	input, err := generate.NewInput("", "", "", generate.WithSecretsBundle(&bundle))
+	if err != nil {
+		return nil, nil, errExported
+	}
+
+	config, err := input.Talosconfig()
+	if err != nil {
+		return nil, nil, errExported
+	}
+
+	current := config.Contexts[config.Context]
+
+	return providerSecrets(&bundle), map[string]any{
+		"caCertificate": current.CA, "clientCertificate": current.Crt, "clientKey": current.Key,
+	}, nil
+}
+
+// providerSecrets is what Talos' provider has of a bundle in its output machineSecrets.
+func providerSecrets(b *secrets.Bundle) map[string]any {
+	encode := base64.StdEncoding.EncodeToString
+	pair := func(c *x509.PEMEncodedCertificateAndKey) map[string]any {
+		return map[string]any{"cert": encode(c.Crt), "key": encode(c.Key)}
+	}
+
+	values := map[string]any{
+		"certs": map[string]any{
+			"etcd":              pair(b.Certs.Etcd),
+			"k8s":               pair(b.Certs.K8s),
+			"k8sAggregator":     pair(b.Certs.K8sAggregator),
+			"os":                pair(b.Certs.OS),
+			"k8sServiceaccount": map[string]any{"key": encode(b.Certs.K8sServiceAccount.Key)},
+		},
+		"cluster": map[string]any{"id": b.Cluster.ID, "secret": b.Cluster.Secret},
+		"secrets": map[string]any{
+			"bootstrapToken": b.Secrets.BootstrapToken, "secretboxEncryptionSecret": b.Secrets.SecretboxEncryptionSecret,
+		},
+		"trustdinfo": map[string]any{"token": b.TrustdInfo.Token},
+	}
+
+	if old := b.Secrets.AESCBCEncryptionSecret; old != "" { // of contracts before 1.3
+		values["secrets"].(map[string]any)["aescbcEncryptionSecret"] = old
+	}
+
+	return values
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/stretchr/testify/assert"
@@ -15,27 +14,23 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-// providerSecrets is what Talos' provider has of a bundle in its output machineSecrets.
-func providerSecrets(b *secrets.Bundle) map[string]any {
-	encode := base64.StdEncoding.EncodeToString
-	pair := func(c *x509.PEMEncodedCertificateAndKey) map[string]any {
-		return map[string]any{"cert": encode(c.Crt), "key": encode(c.Key)}
+// provided is what Talos' provider has of a bundle in its output machineSecrets.
+func provided(t *testing.T, b *secrets.Bundle) map[string]any {
+	t.Helper()
+
+	text, err := yaml.Marshal(b)
+	require.NoError(t, err)
+
+	machine, client, err := talos.ProviderSecrets(text, time.Now())
+	require.NoError(t, err)
+
+	for _, field := range []string{"caCertificate", "clientCertificate", "clientKey"} {
+		pem, err := base64.StdEncoding.DecodeString(client[field].(string))
+		require.NoError(t, err)
+		assert.Contains(t, string(pem), "-----BEGIN ", field)
 	}
 
-	return map[string]any{
-		"certs": map[string]any{
-			"etcd":              pair(b.Certs.Etcd),
-			"k8s":               pair(b.Certs.K8s),
-			"k8sAggregator":     pair(b.Certs.K8sAggregator),
-			"os":                pair(b.Certs.OS),
-			"k8sServiceaccount": map[string]any{"key": encode(b.Certs.K8sServiceAccount.Key)},
-		},
-		"cluster": map[string]any{"id": b.Cluster.ID, "secret": b.Cluster.Secret},
-		"secrets": map[string]any{
-			"bootstrapToken": b.Secrets.BootstrapToken, "secretboxEncryptionSecret": b.Secrets.SecretboxEncryptionSecret,
-		},
-		"trustdinfo": map[string]any{"token": b.TrustdInfo.Token},
-	}
+	return machine
 }
 
 func TestSecretsBundleIsWhatTalosctlReads(t *testing.T) {
@@ -44,7 +39,7 @@ func TestSecretsBundleIsWhatTalosctlReads(t *testing.T) {
 	made, err := secrets.NewBundle(secrets.NewFixedClock(time.Now()), config.TalosVersion1_12)
 	require.NoError(t, err)
 
-	text, err := talos.SecretsBundle(providerSecrets(made))
+	text, err := talos.SecretsBundle(provided(t, made))
 	require.NoError(t, err)
 
 	var read secrets.Bundle
@@ -71,10 +66,24 @@ func TestSecretsBundleTellsNothingOfWhatItCannotUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			values := providerSecrets(made)
+			values := provided(t, made)
 			change(values)
 			_, err := talos.SecretsBundle(values)
 			require.ErrorContains(t, err, "the machine secrets are not what Talos' provider writes")
+			assert.NotContains(t, err.Error(), "a secret")
+		})
+	}
+}
+
+func TestProviderSecretsTellsNothingOfWhatItCannotUse(t *testing.T) {
+	t.Parallel()
+
+	for name, text := range map[string]string{"nothing": "", "a text": "a secret", "half of it": "cluster: {id: a secret}"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			_, _, err := talos.ProviderSecrets([]byte(text), time.Now())
+			require.ErrorContains(t, err, "they are not machine secrets as `make export-secrets`")
 			assert.NotContains(t, err.Error(), "a secret")
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,4 +114,55 @@ func TestAStateIsLost(t *testing.T) {
 
 	_, status := w.status()
 	assert.Zero(t, status)
+}
+
+// TestAPassphraseIsLost: the state is there, its secrets cannot be read by anyone. With the exported machine secrets the
+// stack continues, with the machines that it has.
+func TestAPassphraseIsLost(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	d := newDrill(t, w)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	file := d.withBackups(s.yaml(t))
+	w.up(file)
+
+	out, err := w.backup("secrets", w.options.Stack)
+	require.NoError(t, err, out)
+
+	exported, err := filepath.Glob(filepath.Join(d.folder, "lab-one-secrets-*.age"))
+	require.NoError(t, err)
+	require.Len(t, exported, 1)
+
+	// What is left is the file of the backend; no one can ask the CLI for an export.
+	state := filepath.Join(t.TempDir(), "lab.json")
+	left := filepath.Join(w.dir, "state", ".pulumi")
+	content, err := os.ReadFile(filepath.Join(left, "stacks", "talos-proxmox", "lab.json"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(state, content, 0o600))
+	require.NoError(t, os.RemoveAll(left))
+	require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "work"))) // with the stack file and its salt
+	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "passphrase"), []byte("another one"), 0o600))
+
+	w.engine(file).Close() // pulumi stack init, and its configuration
+
+	out, err = w.backup("reseal", w.options.Stack, state, "one="+exported[0], "--identities", d.file(d.keys))
+	require.Error(t, err)
+	assert.Contains(t, out, "unable to decrypt")
+
+	out, err = w.backup("reseal", w.options.Stack, state, "one="+exported[0], "--identities", d.file(d.others))
+	require.NoError(t, err, out)
+	assert.NotContains(t, out, "PRIVATE KEY")
+
+	done := w.up(file)
+	assert.Empty(t, vms(slices.Concat(done.named("create"), done.named("update"), done.named("delete-replaced"))))
+	w.requireRunning(2)
+	w.up(file, optup.Refresh(), optup.ExpectNoChanges())
+	w.requireMembers(1)
+
+	standing, _ := w.status()
+	assert.Equal(t, []string{
+		"backup: there is no snapshot of etcd in " + d.folder + ": make backup-etcd takes one",
+	}, problems(standing))
+	assert.Empty(t, w.drift())
 }

@@ -3,10 +3,13 @@ package engine_test
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"filippo.io/age"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
@@ -72,8 +75,24 @@ func TestRealRestore(t *testing.T) {
 	file := d.withBackups(s.yaml(t))
 	w.up(file)
 
+	standing, status := w.status()
+	assert.Equal(t, stacks.StandingCare, status)
+	assert.Equal(
+		t, []string{"backup: there is no snapshot of etcd in " + d.folder + ": make backup-etcd takes one"}, problems(standing),
+	)
+
 	snapshot := d.keep()
+
+	standing, status = w.status()
+	assert.Zero(t, status, "%v", problems(standing))
+	assert.Equal(t, snapshot, standing.Backup.Snapshot)
+	assert.Len(t, standing.Members, 3)
+
 	d.loseEtcd(s)
+
+	standing, status = w.status()
+	assert.Equal(t, stacks.StandingCare, status)
+	assert.Contains(t, strings.Join(problems(standing), "\n"), "one: no Kubernetes API lists the nodes: ")
 
 	out, err := w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.keys), "--confirm", "two")
 	require.Error(t, err)
@@ -95,10 +114,91 @@ func TestRealRestore(t *testing.T) {
 	w.requireMembers(3)
 	d.requireRestored()
 
+	standing, status = w.status()
+	assert.Zero(t, status, "%v", problems(standing))
+
 	out, err = w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.keys), "--confirm", "one")
 	require.Error(t, err)
 	assert.Contains(t, out, "etcd of cluster one is healthy")
 	d.requireRestored()
+}
+
+// TestRealRestoreOfACopiedDatabase restores a cluster from the database of its member's disk, which has no digest: a
+// restore refuses that unless it is told so.
+func TestRealRestoreOfACopiedDatabase(t *testing.T) {
+	t.Parallel()
+
+	w := realWorld(t)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	s.Clusters[0].VIP = 0
+	w.up(s.yaml(t))
+
+	meta := metav1.ObjectMeta{Name: drillName, Namespace: "default"}
+	_, err := kubernetesOf(t, w.outputs()).CoreV1().ConfigMaps("default").Create(
+		t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"is": "here"}}, metav1.CreateOptions{},
+	)
+	require.NoError(t, err)
+
+	vm, _ := w.lab.Data.VM(w.machines()["one-cp-1"])
+	w.do(w.lab.Data.Stop(labRoot, vm.Host, vm.ID))
+
+	database := filepath.Join(t.TempDir(), "db")
+	content, err := os.ReadFile(w.database())
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(database, content, 0o600))
+	w.do(w.lab.Data.Start(labRoot, vm.Host, vm.ID))
+
+	config, err := clientconfig.FromString(output(t, w.outputs(), stacks.Talosconfigs, "one"))
+	require.NoError(t, err)
+	w.wipe(config, w.plan(s).Clusters[0].ControlPlanes[0].Address.Addr().String())
+
+	out, err := w.backup("restore", w.options.Stack, database, "--confirm", "one")
+	require.Error(t, err)
+	assert.Contains(t, out, "choose another one")
+
+	out, err = w.backup("restore", w.options.Stack, database, "--confirm", "one", "--skip-hash-check")
+	require.NoError(t, err, out)
+
+	w.up(s.yaml(t), optup.Refresh())
+	w.requireMembers(1)
+
+	kept, err := kubernetesOf(t, w.outputs()).CoreV1().ConfigMaps("default").Get(t.Context(), drillName, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "here", kept.Data["is"])
+}
+
+// database is where the only member of etcd has its database on its machine's disk.
+func (w *world) database() string {
+	w.t.Helper()
+
+	var found []string
+
+	require.NoError(w.t, filepath.WalkDir(w.dir, func(path string, _ fs.DirEntry, _ error) error {
+		if strings.HasSuffix(path, filepath.Join("member", "snap", "db")) {
+			found = append(found, path)
+		}
+
+		return nil
+	}))
+	require.Len(w.t, found, 1)
+
+	return found[0]
+}
+
+// wipe has a control plane lose its data of etcd, as soon as it answers.
+func (w *world) wipe(config *clientconfig.Config, address string) {
+	w.t.Helper()
+
+	c, err := talosclient.New(w.t.Context(), talosclient.WithConfig(config), talosclient.WithEndpoints(address),
+		talosclient.WithGRPCDialOptions(grpc.WithNoProxy()))
+	require.NoError(w.t, err)
+	require.EventuallyWithT(w.t, func(t *assert.CollectT) {
+		require.NoError(t, c.ResetGeneric(w.t.Context(), &machineapi.ResetRequest{
+			Reboot:                 true,
+			SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: constants.EphemeralPartitionLabel, Wipe: true}},
+		}))
+	}, within, 100*time.Millisecond, "%s takes a reset", address)
+	require.NoError(w.t, c.Close())
 }
 
 // drill is a cluster's markers and who can read its backups.
@@ -216,15 +316,7 @@ func (d *drill) loseEtcd(s stack) {
 	require.NoError(d, err)
 
 	for _, n := range d.w.plan(s).Clusters[0].ControlPlanes[:2] {
-		address := n.Address.Addr().String()
-		c, err := talosclient.New(d.Context(), talosclient.WithConfig(config), talosclient.WithEndpoints(address),
-			talosclient.WithGRPCDialOptions(grpc.WithNoProxy()))
-		require.NoError(d, err)
-		require.NoError(d, c.ResetGeneric(d.Context(), &machineapi.ResetRequest{
-			Reboot:                 true,
-			SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: constants.EphemeralPartitionLabel, Wipe: true}},
-		}))
-		require.NoError(d, c.Close())
+		d.w.wipe(config, n.Address.Addr().String())
 	}
 
 	d.w.do(d.w.lab.Data.Start(labRoot, third.Host, third.ID))

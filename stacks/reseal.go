@@ -1,0 +1,276 @@
+package stacks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/recovery"
+	"talos-proxmox/internal/talos"
+)
+
+// Marks of a secret in every state of Pulumi.
+const (
+	signatureKey    = "4dabf18193072939515e22adb298388d" //nolint:gosec // the same in every state
+	signatureSecret = "1b47061264138c4ac30d75fd1eb44270" //nolint:gosec // the same in every state
+)
+
+var errState = errors.New(
+	"it is not a state of Pulumi: take a file of `make backup`, or <stack>.json of a folder that is the backend",
+)
+
+// object is a JSON object that keeps fields that this program does not know.
+type object = map[string]any
+
+// Reseal makes a stack continue with a state whose secrets no one can decrypt any more, and imports it into the stack,
+// which has other secrets already. Machine secrets come from the exports of all its clusters. Other secrets are not
+// needed: of machines and providers they are left out, and other resources that had some leave the state, and the next
+// up makes them again, all of which find their work done. It returns the names of those.
+func Reseal(
+	ctx context.Context, pulumi recovery.Pulumi, stack string, state io.Reader, exported map[string][]byte, now time.Time,
+) (left []string, err error) {
+	deployment, err := readDeployment(state)
+	if err != nil {
+		return nil, err
+	}
+
+	if left, err = reseal(deployment, exported, now); err != nil {
+		return nil, err
+	}
+
+	if deployment["secrets_providers"], err = newSecretsProvider(ctx, pulumi, stack); err != nil {
+		return nil, err
+	}
+
+	text, err := json.Marshal(object{"version": 3, "deployment": deployment})
+	if err != nil {
+		return nil, fmt.Errorf("unable to write the state: %w", err)
+	}
+
+	if _, err := pulumi(ctx, bytes.NewReader(text), "stack", "import", "--stack", stack); err != nil {
+		return nil, fmt.Errorf("unable to import the state into stack %q: %w", stack, err)
+	}
+
+	return left, nil
+}
+
+// newSecretsProvider is how the stack, which has to be empty, encrypts secrets now.
+func newSecretsProvider(ctx context.Context, pulumi recovery.Pulumi, stack string) (any, error) {
+	state, deployment, err := recovery.ReadState(ctx, pulumi, stack)
+	if err != nil {
+		return nil, err
+	}
+
+	var fresh object
+	if err := json.Unmarshal(state.Deployment, &fresh); err != nil || fresh["secrets_providers"] == nil {
+		return nil, fmt.Errorf("stack %q does not say how it encrypts secrets: make it anew with pulumi stack init", stack)
+	}
+
+	if n := len(deployment.Resources); n > 0 {
+		return nil, fmt.Errorf(
+			"stack %q has a state with %d resources already: a state is resealed into an empty stack only", stack, n,
+		)
+	}
+
+	return fresh["secrets_providers"], nil
+}
+
+// ReadExports decrypts exported machine secrets: files by cluster, identities as age-keygen writes them.
+func ReadExports(files map[string]string, identities string) (map[string][]byte, error) {
+	exported := map[string][]byte{}
+
+	for cluster, path := range files {
+		from, err := backup.Open(path, identities)
+		if err != nil {
+			return nil, err
+		}
+
+		content, err := io.ReadAll(from)
+		_ = from.Close() // it was only read
+
+		if err != nil {
+			return nil, fmt.Errorf("unable to read %s: %w", path, err)
+		}
+
+		exported[cluster] = content
+	}
+
+	return exported, nil
+}
+
+// readDeployment reads an export, or the file of a backend.
+func readDeployment(state io.Reader) (object, error) {
+	var file struct {
+		Deployment object `json:"deployment"`
+		Checkpoint struct {
+			Latest object `json:"latest"`
+		} `json:"checkpoint"`
+	}
+	if err := json.NewDecoder(state).Decode(&file); err != nil {
+		return nil, errState
+	}
+
+	if file.Deployment == nil {
+		file.Deployment = file.Checkpoint.Latest
+	}
+
+	if _, ok := file.Deployment["resources"].([]any); !ok {
+		return nil, errState
+	}
+
+	return file.Deployment, nil
+}
+
+func reseal(deployment object, exported map[string][]byte, now time.Time) (left []string, err error) {
+	var (
+		kept    []any
+		dropped = map[string]bool{}
+		sealed  = map[string]bool{} // clusters
+	)
+
+	for _, item := range deployment["resources"].([]any) {
+		r, _ := item.(object)
+		kind, _ := r["type"].(string)
+		urn, _ := r["urn"].(string)
+		name := urn[strings.LastIndex(urn, ":")+1:]
+
+		switch cluster, isSecrets := strings.CutSuffix(name, secretsSuffix); {
+		case kind == typeSecrets && isSecrets:
+			if err := putSecrets(r, cluster, exported, now); err != nil {
+				return nil, err
+			}
+
+			sealed[cluster] = true
+		case r["custom"] != true || strings.HasPrefix(kind, "pulumi:providers:") || strings.HasPrefix(kind, "proxmoxve:"):
+			for _, part := range []string{"inputs", "outputs"} {
+				r[part] = withoutSecrets(r[part])
+			}
+		case holdsSecret(r["inputs"]) || holdsSecret(r["outputs"]):
+			dropped[urn] = true
+			left = append(left, name)
+
+			continue
+		}
+
+		kept = append(kept, r)
+	}
+
+	for cluster := range exported {
+		if !sealed[cluster] {
+			return nil, fmt.Errorf("the state has no machine secrets of cluster %q: name the clusters of the stack", cluster)
+		}
+	}
+
+	for _, item := range kept {
+		forget(item.(object), dropped)
+	}
+
+	deployment["resources"] = kept
+	delete(deployment, "pending_operations")
+	slices.Sort(left)
+
+	return left, nil
+}
+
+// putSecrets fills in the machine secrets of a cluster.
+func putSecrets(r object, cluster string, exported map[string][]byte, now time.Time) error {
+	text, ok := exported[cluster]
+	if !ok {
+		return fmt.Errorf("there is no export of the machine secrets of cluster %q: name its file", cluster)
+	}
+
+	machine, client, err := talos.ProviderSecrets(text, now)
+	if err != nil {
+		return fmt.Errorf("cluster %s: %w", cluster, err)
+	}
+
+	outputs, _ := r["outputs"].(object)
+	if outputs == nil {
+		return errState
+	}
+
+	for field, value := range map[string]object{"machineSecrets": machine, "clientConfiguration": client} {
+		plain, err := json.Marshal(value)
+		if err != nil {
+			return fmt.Errorf("unable to write the state: %w", err)
+		}
+
+		outputs[field] = object{signatureKey: signatureSecret, "plaintext": string(plain)}
+	}
+
+	return nil
+}
+
+func isSecret(value any) bool {
+	fields, _ := value.(object)
+
+	return fields[signatureKey] == signatureSecret
+}
+
+func holdsSecret(value any) bool {
+	if isSecret(value) {
+		return true
+	}
+
+	switch value := value.(type) {
+	case object:
+		for _, field := range value {
+			if holdsSecret(field) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(value, holdsSecret)
+	}
+
+	return false
+}
+
+// withoutSecrets leaves the secrets of an object out.
+func withoutSecrets(value any) any {
+	fields, ok := value.(object)
+	if !ok {
+		return value
+	}
+
+	kept := object{}
+
+	for name, field := range fields {
+		if !holdsSecret(field) {
+			kept[name] = field
+		}
+	}
+
+	return kept
+}
+
+// forget takes what was left out of the state out of what a resource depends on.
+func forget(r object, dropped map[string]bool) {
+	without := func(list any) []any {
+		urns, _ := list.([]any)
+
+		return slices.DeleteFunc(urns, func(urn any) bool { text, _ := urn.(string); return dropped[text] })
+	}
+
+	for _, field := range []string{"dependencies", "replaceWith"} {
+		if r[field] != nil {
+			r[field] = without(r[field])
+		}
+	}
+
+	properties, _ := r["propertyDependencies"].(object)
+	for name, list := range properties {
+		properties[name] = without(list)
+	}
+
+	if with, _ := r["deletedWith"].(string); dropped[with] {
+		delete(r, "deletedWith")
+	}
+}
