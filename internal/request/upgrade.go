@@ -24,14 +24,6 @@ type Image struct {
 	Schematic string `json:"schematic"`
 }
 
-// Backup is where snapshots of a cluster's etcd are kept.
-type Backup struct {
-	Name       string   `json:"name"`       // that files' names begin with: of the stack and the cluster
-	Directory  string   `json:"directory"`  // may begin with ~/
-	Recipients []string `json:"recipients"` // public keys of age
-	Keep       int      `json:"keep"`       // how many snapshots stay; 0 = all
-}
-
 // Upgraded is what `talosops upgrade` prints.
 type Upgraded struct {
 	// Upgraded are the nodes that this run brought to their image.
