@@ -28,6 +28,8 @@ type TalosClusterArgs struct {
 	KubernetesVersion string `pulumi:"kubernetesVersion,optional"`
 	// How Talos is upgraded on nodes that run. Default: one after the other, and no downgrade.
 	Upgrades *TalosUpgrades `pulumi:"upgrades,optional"`
+	// How many seconds pods may take to leave a node that is to restart, to be upgraded or taken out. Default: 300.
+	DrainTimeoutSeconds int `pulumi:"drainTimeoutSeconds,optional"`
 	// The outputs schematicId of the images that the nodes are made from: upgrades wait until the Image Factory knows
 	// them. Default: none.
 	Schematics pulumi.StringArrayInput `pulumi:"schematics,optional"`
@@ -206,6 +208,10 @@ func (a TalosClusterArgs) validate(name string) error {
 
 	if a.VIP != "" {
 		found.address("vip", a.VIP)
+	}
+
+	if a.DrainTimeoutSeconds < 0 {
+		found.add("drainTimeoutSeconds", "%d is not a number of seconds; use 1 or more", a.DrainTimeoutSeconds)
 	}
 
 	if count := pointed(a.Upgrades).ParallelWorkers; count < 0 {

@@ -25,11 +25,11 @@ const changeInterval = "1s"
 // rollout changes the running machines of a cluster one at a time. Hooks of their resources call it around an update;
 // what is created passes it by.
 type rollout struct {
-	ctx           *pulumi.Context
-	controlPlanes []request.Node
-	talosconfig   pulumi.StringOutput
-	subjects      map[string]subject // by the names of resources
-	turn          chan struct{}      // holds a value while no machine is changed
+	ctx         *pulumi.Context
+	common      request.Common
+	talosconfig pulumi.StringOutput
+	subjects    map[string]subject // by the names of resources
+	turn        chan struct{}      // holds a value while no machine is changed
 
 	mu      sync.Mutex
 	changes map[string]*helper.Session // under way, by the names of resources
@@ -48,7 +48,7 @@ func newRollout(
 	ctx *pulumi.Context, name string, args TalosClusterArgs, talosconfig pulumi.StringOutput,
 ) (*rollout, pulumi.ResourceOption, error) {
 	r := &rollout{
-		ctx: ctx, controlPlanes: talosopsNodes(args.controlPlanes()), talosconfig: talosconfig,
+		ctx: ctx, common: args.common(), talosconfig: talosconfig,
 		subjects: map[string]subject{}, turn: make(chan struct{}, 1), changes: map[string]*helper.Session{},
 	}
 	r.turn <- struct{}{}
@@ -126,9 +126,9 @@ func (r *rollout) start(called *pulumi.ResourceHookArgs, of subject) (*helper.Se
 	}
 
 	asked := request.Change{
-		Common: request.Common{Interval: changeInterval, ControlPlanes: r.controlPlanes}, Node: of.node, Worker: of.worker,
-		Restart: of.vm, Regardless: os.Getenv(regardless) != "",
+		Common: r.common, Node: of.node, Worker: of.worker, Restart: of.vm, Regardless: os.Getenv(regardless) != "",
 	}
+	asked.Interval = changeInterval
 	asked.Talosconfig, _ = talosconfig.Value.(string)
 
 	if !of.vm {

@@ -2,6 +2,7 @@ package components
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -52,6 +53,16 @@ func (t talosops) make(ctx *pulumi.Context, name string, opts ...pulumi.Resource
 	}
 
 	return local.NewCommand(ctx, name, args, opts...)
+}
+
+// common is what verbs that change a running machine are told.
+func (a TalosClusterArgs) common() request.Common {
+	common := request.Common{ControlPlanes: talosopsNodes(a.controlPlanes())}
+	if a.DrainTimeoutSeconds > 0 {
+		common.DrainTimeout = (time.Duration(a.DrainTimeoutSeconds) * time.Second).String()
+	}
+
+	return common
 }
 
 func talosopsNodes(nodes []ClusterNode) []request.Node {

@@ -41,7 +41,7 @@ type Backup struct {
 // creation does not wait for it: where no node answers it is done.
 func (c *TalosCluster) makeTalos(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	question := request.Upgrade{
-		Common:          request.Common{ControlPlanes: talosopsNodes(args.controlPlanes())},
+		Common:          args.common(),
 		Workers:         talosopsNodes(args.workers()),
 		Images:          talosopsImages(args),
 		GPUs:            offeredGPUs(args),

@@ -149,6 +149,7 @@ var changesOf = map[string][]try{
 		{note: configuration + "; nodes are not drained ([upgrades](upgrades.md))"},
 	},
 	"ClusterConfig.talos":                          {{note: "see Talos"}},
+	"ClusterConfig.drainTimeoutSeconds":            {{note: "the next change of a machine"}},
 	"UpgradeConfig.parallelWorkers":                {{note: nextUpgrade}},
 	"UpgradeConfig.allowDowngrade":                 {{note: nextUpgrade}},
 	"ClusterConfig.allowSchedulingOnControlPlanes": {{note: configuration}},

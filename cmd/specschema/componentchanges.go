@@ -102,6 +102,7 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 	applied + "; the kubeconfig follows when its certificate is renewed": {
 		"TalosClusterArgs.name", "TalosClusterArgs.endpoint", "TalosClusterArgs.vip",
 	},
+	"the next change of a machine": {"TalosClusterArgs.drainTimeoutSeconds"},
 	"the next upgrade of Talos": {
 		"TalosUpgrades.parallelWorkers", "TalosUpgrades.allowDowngrade", "TalosClusterArgs.upgrades",
 		"TalosClusterArgs.backup", "Backup.name", "Backup.directory", "Backup.recipients", "Backup.keep",

@@ -16,7 +16,7 @@ import (
 // cordonAnnotation of a node says who made it unschedulable: only what this program has cordoned does it uncordon.
 const cordonAnnotation = "talos-proxmox/cordoned"
 
-// drainTimeout is how long pods may take to leave a node.
+// drainTimeout is how long pods may take to leave a node unless a request says otherwise.
 const drainTimeout = 5 * time.Minute
 
 // Annotation and controller of pods that a drain leaves alone.
@@ -147,7 +147,7 @@ func (c *cluster) drain(ctx context.Context, n node) error {
 		remedy: "give what a budget protects another replica on another node, or change the budget",
 	}
 
-	return c.within(ctx, drainTimeout, drained, func(ctx context.Context) (report, bool) {
+	return c.within(ctx, c.drainTimeout, drained, func(ctx context.Context) (report, bool) {
 		current := c.evictAll(ctx, n)
 
 		return current, len(current) == 0

@@ -30,8 +30,8 @@ type clusterRequest interface {
 	problems() []string
 }
 
-// limits say how long to look, and how often.
-type limits struct{ timeout, interval time.Duration }
+// limits say how long to look, and how often, and how long to drain a node.
+type limits struct{ timeout, interval, drain time.Duration }
 
 func (l *limits) limit() *limits { return l }
 
@@ -168,6 +168,7 @@ func checkRequest(req clusterRequest) error {
 	limits, stated := req.limit(), req.Stated()
 	limits.timeout = parseDuration("timeout", stated.Timeout, defaultTimeout, &problems)
 	limits.interval = parseDuration("interval", stated.Interval, defaultInterval, &problems)
+	limits.drain = parseDuration("drainTimeout", stated.DrainTimeout, drainTimeout, &problems)
 	problems = append(problems, req.problems()...)
 
 	return requestError(problems)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ const (
 
 // watch looks at a cluster again and again, within a request's limits, and says what it waits for.
 type watch struct {
-	timeout, interval time.Duration
+	timeout, interval, drainTimeout time.Duration
 
 	mu       sync.Mutex
 	progress io.Writer
@@ -47,7 +48,10 @@ type finding struct {
 type report []finding
 
 func newWatch(limits *limits, progress io.Writer) *watch {
-	return &watch{timeout: limits.timeout, interval: limits.interval, progress: progress}
+	return &watch{
+		timeout: limits.timeout, interval: limits.interval, drainTimeout: cmp.Or(limits.drain, drainTimeout),
+		progress: progress,
+	}
 }
 
 // until returns nil once a round says it is done, and an error that names every open check at the limit or at an

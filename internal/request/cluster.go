@@ -9,6 +9,8 @@ type Common struct {
 	// Timeout and Interval say how long to look, and how often: 15m, 2s. Empty = the verb's own.
 	Timeout  string `json:"timeout,omitempty"`
 	Interval string `json:"interval,omitempty"`
+	// DrainTimeout is how long pods may take to leave a node. Empty = 5m.
+	DrainTimeout string `json:"drainTimeout,omitempty"`
 	// ControlPlanes are those that are asked, in order.
 	ControlPlanes []Node `json:"controlPlanes"`
 }

@@ -136,6 +136,9 @@ type ClusterConfig struct {
 	Clone string `json:"clone,omitempty" jsonschema:"default=full,enum=full,enum=linked"`
 	// How machines that run are brought to the version, extensions and kernel arguments of their template.
 	Talos UpgradeConfig `json:"talos,omitempty"`
+	// How many seconds pods may take to leave a node that is to restart, to be upgraded or taken out: then the run stops,
+	// names them, and the node takes pods again.
+	DrainTimeoutSeconds int `json:"drainTimeoutSeconds,omitempty" jsonschema:"default=300,minimum=1,maximum=3600"`
 	// The network of the cluster's machines.
 	Network NetworkConfig `json:"network" jsonschema:"required"`
 	// The IPv4 network of pods, for the cluster's life; every machine gets 256 addresses of it.

@@ -137,7 +137,9 @@ type Cluster struct {
 	TalosVersion      string     // of the control planes' template
 	KubernetesVersion string
 	Upgrade           Upgrade
-	Network           Network
+	// DrainSeconds is how long pods may take to leave a node.
+	DrainSeconds int
+	Network      Network
 	// PodCIDR and ServiceCIDR are Kubernetes' own networks, which overlap no other network of the stack.
 	PodCIDR, ServiceCIDR netip.Prefix
 	ControlPlanes        []Node // in order of their index

@@ -25,7 +25,10 @@ func TestRealRollout(t *testing.T) {
 	k.deploy("web", 3, 2)
 
 	users := w.patrols(t)
-	cores := func(text string) string { return strings.Replace(text, "cores: 2,", "cores: 3,", 1) }
+	cores := func(text string) string {
+		return strings.NewReplacer("controlPlane: {count: 3, cores: 2,", "controlPlane: {count: 3, cores: 3,",
+			"      network:", "      drainTimeoutSeconds: 5\n      network:").Replace(text)
+	}
 	s.Clusters[0].WorkerMemory = 5120
 	file := cores(s.yaml(t))
 	before := len(w.said())
@@ -36,8 +39,17 @@ func TestRealRollout(t *testing.T) {
 
 	w.up(file, optup.ExpectNoChanges())
 
+	k.budget("web", 3)
+
 	s.Clusters[0].WorkerMemory = 6144
 	file = cores(s.yaml(t))
+	said := w.fails(file)
+	assert.Contains(t, said, "could not be drained, and was left as it is")
+	assert.Contains(t, said, "may not leave: Cannot evict pod as it would violate the pod's disruption budget.")
+	assert.Contains(t, said, "is not changed, because the change of one-general-")
+	assert.Empty(t, k.cordoned())
+
+	k.budget("web", 2)
 	w.killed(file, func(*world) bool { return len(k.cordoned()) > 0 }, true)
 	w.recover()
 	w.up(file, optup.Refresh())
