@@ -116,6 +116,12 @@ func (m *machine) run(ctx context.Context) {
 	}
 
 	if next.off && ctx.Err() == nil {
+		m.ms.mu.Lock()
+		if m.ms.running[m.hw.VMID] == m {
+			delete(m.ms.running, m.hw.VMID)
+		}
+		m.ms.mu.Unlock()
+
 		go m.ms.world.GuestShutdown(m.hw.VMID)
 	}
 }
