@@ -73,7 +73,10 @@ func TestAClusterOfSomebodyElse(t *testing.T) {
 			}
 
 			assert.Equal(t, "https://10.0.0.10:6443", r.Outputs("one")["endpoint"].StringValue())
-			assert.Equal(t, []string{"one-bootstrap", "one-healthy", "one-marked", "one-talos"}, r.Names(enginetest.LocalCommand))
+			assert.Equal(
+				t, []string{"one-bootstrap", "one-cp-1-leave", "one-healthy", "one-marked", "one-talos"},
+				r.Names(enginetest.LocalCommand),
+			)
 		})
 	}
 }

@@ -65,6 +65,7 @@ type TalosCluster struct {
 
 	secrets   *machine.Secrets
 	talos     *local.Command
+	control   pulumi.StringOutput // the talosconfig of control planes alone, which stays when workers come and go
 	nodes     []*TalosNode
 	bootstrap *local.Command
 	gate      *local.Command
@@ -94,6 +95,7 @@ func NewTalosCluster(
 		{"talosconfig", c.makeTalosconfig},
 		{"upgrade of Talos", c.makeTalos},
 		{"nodes", c.makeNodes},
+		{"departures", c.makeLeaves},
 		{"bootstrap", c.makeBootstrap},
 		{"kubeconfig", c.makeKubeconfig},
 		{"labels and taints", c.makeMarks},
@@ -246,7 +248,7 @@ func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args Talo
 			return request.Bootstrap{Common: common, Talosconfig: talosconfig}
 		},
 		follows:     followed("bootstrap", "machines recreated", remade...),
-		talosconfig: c.talosconfigOf(ctx, args, args.controlPlanes()), // workers come and go
+		talosconfig: c.control,
 	}.make(ctx, name+"-bootstrap", pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(after))
 
 	return err
@@ -279,6 +281,7 @@ func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args Tal
 // makeTalosconfig makes what the user gets.
 func (c *TalosCluster) makeTalosconfig(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
 	c.Talosconfig = c.talosconfigOf(ctx, args, args.nodes())
+	c.control = c.talosconfigOf(ctx, args, args.controlPlanes())
 
 	return nil
 }

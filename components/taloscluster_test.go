@@ -32,9 +32,12 @@ func TestTalosClusterRegistersItsSteps(t *testing.T) {
 	}
 
 	for token, names := range map[string][]string{
-		enginetest.Secrets:      {"one-secrets"},
-		enginetest.Kubeconfig:   {"one-kubeconfig"},
-		enginetest.LocalCommand: {"one-bootstrap", "one-healthy", "one-marked", "one-talos"},
+		enginetest.Secrets:    {"one-secrets"},
+		enginetest.Kubeconfig: {"one-kubeconfig"},
+		enginetest.LocalCommand: {
+			"one-bootstrap", "one-cp-1-leave", "one-cp-2-leave", "one-cp-3-leave", "one-general-1-leave", "one-general-2-leave",
+			"one-healthy", "one-marked", "one-talos",
+		},
 	} {
 		require.Equal(t, names, r.Names(token))
 

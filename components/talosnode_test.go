@@ -393,7 +393,10 @@ func TestTalosNodeChangesStayWithTheNode(t *testing.T) {
 		},
 		"a worker less": {
 			func(c *TalosClusterArgs) { c.Nodes = c.Nodes[:len(c.Nodes)-1] },
-			[]string{"one-general-2", "one-general-2-configuration", "one-general-2-vm", "one-healthy", "one-marked", "one-talos"},
+			[]string{
+				"one-general-2", "one-general-2-configuration", "one-general-2-leave", "one-general-2-vm", "one-healthy", "one-marked",
+				"one-talos",
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -116,7 +116,7 @@ func TestCommittedStacks(t *testing.T) {
 			gpus:      []string{"dev-cp-1"},
 			templates: []string{"talos-nvidia-open-production-pve1"},
 			builds:    2,
-			commands:  []string{"dev-bootstrap", "dev-healthy", "dev-marked", "dev-talos", "pve1-reboot", "pve1-verify"},
+			commands:  []string{"dev-bootstrap", "dev-cp-1-leave", "dev-healthy", "dev-marked", "dev-talos", "pve1-reboot", "pve1-verify"},
 			endpoint:  "https://10.0.0.10:6443",
 		},
 		"prod": {
@@ -125,14 +125,20 @@ func TestCommittedStacks(t *testing.T) {
 			templates: []string{"talos-nvidia-open-production-pve3", "talos-pve1", "talos-pve2", "talos-pve3"},
 			builds:    5,
 			protected: 5,
-			commands:  []string{"prod-bootstrap", "prod-healthy", "prod-marked", "prod-talos", "pve3-verify"},
-			endpoint:  "https://10.0.0.5:6443",
+			commands: []string{
+				"prod-bootstrap", "prod-cp-1-leave", "prod-cp-2-leave", "prod-cp-3-leave", "prod-general-1-leave",
+				"prod-general-2-leave", "prod-gpu-1-leave", "prod-healthy", "prod-marked", "prod-talos", "pve3-verify",
+			},
+			endpoint: "https://10.0.0.5:6443",
 		},
 		"lab": {
 			nodes:     []string{"lab-cp-1", "lab-cp-2", "lab-cp-3", "lab-general-1", "lab-general-2", "lab-gpu-1"},
 			gpus:      []string{"lab-gpu-1"},
 			templates: []string{"talos-nvidia-open-production-pve1", "talos-pve1", "talos-pve2"}, builds: 4,
-			commands: []string{"lab-bootstrap", "lab-healthy", "lab-marked", "lab-talos", "pve1-reboot", "pve1-verify"},
+			commands: []string{
+				"lab-bootstrap", "lab-cp-1-leave", "lab-cp-2-leave", "lab-cp-3-leave", "lab-general-1-leave",
+				"lab-general-2-leave", "lab-gpu-1-leave", "lab-healthy", "lab-marked", "lab-talos", "pve1-reboot", "pve1-verify",
+			},
 			endpoint: "https://127.20.1.5:6443",
 		},
 	} {

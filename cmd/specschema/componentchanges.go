@@ -111,8 +111,8 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 	"never change it: machine configurations follow, the addresses that the cluster uses do not": {
 		"TalosClusterArgs.podCidr", "TalosClusterArgs.serviceCidr",
 	},
-	"one more joins, one less is deleted with its data": {"TalosClusterArgs.nodes"},
-	"the node is refused by its cluster; make another":  {"ClusterNode.role"},
+	"one more joins, one less leaves the cluster and is deleted with its data": {"TalosClusterArgs.nodes"},
+	"the node is refused by its cluster; make another":                         {"ClusterNode.role"},
 	"the output alone": {"ClusterNode.driver", "GPUWorkerArgs.driver", "HostGPU.name"},
 
 	"running nodes are upgraded, one after the other ([upgrades.md](upgrades.md))": {

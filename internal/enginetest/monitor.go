@@ -157,7 +157,7 @@ func (o Options) answer(
 			state["stdout"] = resource.NewProperty(facts)
 		}
 
-		if strings.HasSuffix(inputs["create"].StringValue(), " wait") {
+		if create := inputs["create"]; create.IsString() && strings.HasSuffix(create.StringValue(), " wait") {
 			state["stdout"] = secret(o.gate(inputs["stdin"]))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestLifecycle takes one stack through everything a user does with it, from the first up to destroy, for both ways to
@@ -68,6 +69,19 @@ func lifecycle(t *testing.T, source string) {
 	w.requireRunning(4)
 	w.requireMembers(3)
 
+	// Back to one and to three again: those that go leave etcd before.
+	s.Clusters[0].ControlPlanes = 1
+	done = w.up(s.yaml(t))
+	assert.Equal(t, []string{"VirtualMachine one-cp-2-vm", "VirtualMachine one-cp-3-vm"}, vms(done.named("delete")))
+	w.requireRunning(2)
+	w.requireMembers(1)
+	w.requireNodes("one-cp-1", "one-general-1")
+
+	s.Clusters[0].ControlPlanes = 3
+	w.up(s.yaml(t))
+	w.requireRunning(4)
+	w.requireMembers(3)
+
 	// More memory for the worker: in place, that node only.
 	s.Clusters[0].WorkerMemory = 6144
 	done = w.up(s.yaml(t))
@@ -102,8 +116,16 @@ func lifecycle(t *testing.T, source string) {
 
 	w.requireRunning(6)
 
+	// A whole cluster less: nothing of it leaves.
+	s.Clusters = s.Clusters[:1]
+	told := len(w.said())
+	done = w.up(s.yaml(t))
+	assert.Equal(t, []string{"VirtualMachine two-cp-1-vm", "VirtualMachine two-general-1-vm"}, vms(done.named("delete")))
+	assert.NotContains(t, w.said()[told:], "wipes itself and shuts down")
+
 	w.destroy(s.yaml(t))
 	w.requireEmpty()
+	assert.NotContains(t, w.said()[told:], "wipes itself and shuts down")
 }
 
 // vms keeps the virtual machines of a list of resources.
@@ -210,4 +232,19 @@ func TestProtection(t *testing.T) {
 	w.up(s.yaml(t))
 	w.destroy(s.yaml(t))
 	w.requireEmpty()
+}
+
+// requireNodes checks which Node objects there are.
+func (w *world) requireNodes(names ...string) {
+	w.t.Helper()
+
+	list, err := kubernetesOf(w.t, w.outputs()).CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
+	require.NoError(w.t, err)
+
+	found := make([]string, 0, len(list.Items))
+	for _, n := range list.Items {
+		found = append(found, n.Name)
+	}
+
+	require.ElementsMatch(w.t, names, found)
 }

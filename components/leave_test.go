@@ -1,0 +1,55 @@
+package components
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/enginetest"
+)
+
+// TestEveryNodeLeavesBeforeItsMachineGoes: the command of a node runs when it is deleted, and at no other time.
+func TestEveryNodeLeavesBeforeItsMachineGoes(t *testing.T) {
+	t.Parallel()
+
+	planned := plannedCluster(3, 1)
+	planned.Backup = &Backup{Directory: "~/backups", Recipients: []string{"age1x"}, Keep: 7}
+	r, _ := runCluster(t, enginetest.Options{}, planned, false)
+
+	const controlPlanes = `{"timeout":"30m","controlPlanes":[{"name":"one-cp-1","address":"127.1.1.10"},` +
+		`{"name":"one-cp-2","address":"127.1.1.11"},{"name":"one-cp-3","address":"127.1.1.12"}],`
+
+	for name, stdin := range map[string]string{
+		"one-cp-2": controlPlanes + `"node":{"name":"one-cp-2","address":"127.1.1.11"},"backup":{"name":"one",` +
+			`"directory":"~/backups","recipients":["age1x"],"keep":7},"talosconfig":"the-talosconfig"}`,
+		"one-general-1": controlPlanes +
+			`"node":{"name":"one-general-1","address":"127.1.1.20"},"talosconfig":"the-talosconfig"}`,
+	} {
+		command := r.Of(enginetest.LocalCommand)[name+"-leave"]
+
+		for _, property := range []string{"create", "update", "triggers", "environment"} {
+			assert.True(t, command.Input(property).IsNull(), property)
+		}
+
+		assert.Equal(t, "${TALOSOPS:-talosops} leave", command.Input("delete").StringValue())
+		require.True(t, command.Input("stdin").IsSecret())
+		assert.JSONEq(t, stdin, command.Input("stdin").SecretValue().Element.StringValue())
+
+		assert.Subset(t, command.DependsOn(), []string{name + "-configuration", name + "-vm"})
+		assert.NotContains(t, command.DependsOn(), "one-cp-1-leave", "leaves are registered at once")
+		assert.Equal(t, []string{name + "-vm"}, command.ReplaceWith())
+		assert.Contains(t, command.Request.GetDeletedWith(), "::one-secrets")
+	}
+}
+
+func TestBackupsOfAClusterAreChecked(t *testing.T) {
+	t.Parallel()
+
+	planned := plannedCluster(1, 0)
+	planned.Backup = &Backup{}
+
+	_, err := planned.Checked("one")
+	require.ErrorContains(t, err, "backup.directory: is missing")
+	require.ErrorContains(t, err, "backup.recipients: is empty; add the public key of age that snapshots are encrypted to")
+}
