@@ -2,7 +2,6 @@ package preview
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -25,6 +24,13 @@ const (
 	tagCluster    = "cluster-"
 )
 
+// Endings of the names of a machine, of the command that has its node leave, and of a cluster's secrets.
+const (
+	suffixMachine = "-vm"
+	suffixLeave   = "-leave"
+	suffixSecrets = "-secrets"
+)
+
 // Finding is a step that no one should take without having said so.
 type Finding struct {
 	Resource  string // its name, which is what is approved
@@ -38,9 +44,9 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s %s: %s", f.Operation, f.Resource, strings.Join(f.Why, "; "))
 }
 
-// Judge finds the steps of a plan that lose what cannot be had again, or that put a cluster at risk: a control plane,
-// Talos secrets, the bootstrap or a data disk deleted or replaced, a template taken from linked clones, more than one
-// control plane's VM of a cluster restarted or gone at once, and what `up` would refuse. Steps on resources approved by
+// Judge finds the steps of a plan that lose what cannot be had again, or that put a cluster at risk: Talos secrets, the
+// bootstrap or a data disk deleted or replaced, a template taken from linked clones, a control plane that goes without
+// leaving etcd, the only one or more than one of a cluster replaced, and what `up` would refuse. Steps on resources approved by
 // name (or URN), or by the name of the node a VM belongs to, are left out; unused are the approvals that fitted no
 // finding.
 func Judge(p *Preview, approved []string) (findings []Finding, unused []string) {
@@ -121,20 +127,8 @@ func (g *guard) judgeMachine(s Step) []string {
 	var why []string
 
 	loses := s.Operation == Delete || s.Operation == Replace
-	if cluster, ok := controlPlaneOf(s); ok {
-		if loses {
-			why = append(why, fmt.Sprintf("it is a control plane of cluster %s and a member of its etcd", cluster))
-		}
-
-		if touched := g.touched(cluster); len(touched) > 1 && slices.Contains(touched, s.Name()) {
-			why = append(
-				why,
-				fmt.Sprintf(
-					"the plan touches %d control planes of cluster %s at once (%s), which can lose etcd's majority", len(touched),
-					cluster, strings.Join(touched, ", "),
-				),
-			)
-		}
+	if cluster, ok := controlPlaneOf(s); ok && loses {
+		why = g.judgeControlPlane(s, cluster)
 	}
 
 	if devices, _ := s.Old.Inputs["hostpcis"].([]any); s.Operation == Replace && len(devices) > 0 {
@@ -158,23 +152,87 @@ func (g *guard) judgeMachine(s Step) []string {
 	return why
 }
 
-// touched are the control planes of a cluster whose VMs the plan restarts, deletes or replaces.
-func (g *guard) touched(cluster string) []string {
-	names := map[string]bool{}
+// judgeControlPlane judges a control plane that goes, for good or for another machine. Those that leave etcd before do
+// so one after the other, and only where the others are healthy; but nothing has one replacement wait for the one
+// before it to be back.
+func (g *guard) judgeControlPlane(s Step, cluster string) []string {
+	is := fmt.Sprintf("it is a control plane of cluster %s and a member of its etcd", cluster)
 
+	switch stay, all := g.staying(cluster); {
+	case g.goes(cluster):
+		return []string{is}
+	case !g.leaves(s):
+		return []string{is + ", and nothing has it leave: the state is of an earlier version of this program; " +
+			"run `up` once without this change before"}
+	case s.Operation != Replace:
+		return nil
+	case len(stay) == 0 && !all:
+		return []string{is + "; whether another one stays cannot be told: preview with --show-sames"}
+	case len(stay) == 0:
+		return []string{is + ", and no other one stays: `up` would end with an error; add control planes before"}
+	}
+
+	if replaced := g.replaced(cluster); len(replaced) > 1 {
+		return []string{fmt.Sprintf(
+			"the plan replaces %d control planes of cluster %s at once (%s), which can lose etcd's majority: replace one in each run",
+			len(replaced), cluster, strings.Join(replaced, ", "),
+		)}
+	}
+
+	return nil
+}
+
+// goes says whether a whole cluster goes.
+func (g *guard) goes(cluster string) bool {
+	return slices.ContainsFunc(g.preview.Steps, func(s Step) bool {
+		return s.URN.Type() == typeSecrets && s.Name() == cluster+suffixSecrets && s.Operation == Delete
+	})
+}
+
+// leaves says whether the state has the command that has a machine's node leave.
+func (g *guard) leaves(machine Step) bool {
+	name := strings.TrimSuffix(machine.Name(), suffixMachine) + suffixLeave
+
+	return slices.ContainsFunc(g.preview.Steps, func(s Step) bool {
+		return s.URN.Type() == typeLocal && s.Name() == name && s.Old != nil
+	})
+}
+
+// staying are the control planes of a cluster whose machines stay; all says whether the preview shows those that do not
+// change at all.
+func (g *guard) staying(cluster string) (names []string, all bool) {
 	for _, s := range g.preview.Steps {
-		if s.URN.Type() != typeMachine || s.Old == nil {
+		all = all || s.Operation == Same && s.URN.Type() != typeStack
+
+		if s.URN.Type() != typeMachine || s.Old == nil || s.Operation == Delete || s.Operation == Replace {
 			continue
 		}
 
-		changed, is := changedMachine(s)
-		if of, ok := controlPlaneOf(s); ok && of == cluster && (s.Operation == Delete || is &&
-			changed.Effect() >= running.Restart) {
-			names[s.Name()] = true
+		if of, ok := controlPlaneOf(s); ok && of == cluster {
+			names = append(names, s.Name())
 		}
 	}
 
-	return slices.Sorted(maps.Keys(names))
+	return names, all
+}
+
+// replaced are the control planes of a cluster whose machines are replaced.
+func (g *guard) replaced(cluster string) []string {
+	var names []string
+
+	for _, s := range g.preview.Steps {
+		if s.URN.Type() != typeMachine || s.Old == nil || s.Operation != Replace {
+			continue
+		}
+
+		if of, ok := controlPlaneOf(s); ok && of == cluster {
+			names = append(names, s.Name())
+		}
+	}
+
+	slices.Sort(names)
+
+	return slices.Compact(names)
 }
 
 // controlPlaneOf returns the cluster of a control plane's VM, by the tags that every machine of the program has.

@@ -61,12 +61,18 @@ func input(name, key string, value any) edit {
 	})
 }
 
-// keep leaves a property of a machine as it was.
-func keep(name, key string) edit {
-	return step(name, func(s *preview.Step) {
-		s.New.Inputs[key] = s.Old.Outputs[key]
-		s.Properties = slices.DeleteFunc(s.Properties, func(p string) bool { return p == key })
-	})
+// leaves has the state have the commands by which nodes leave their cluster, and no others.
+func leaves(nodes ...string) edit {
+	return func(p *preview.Preview) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s preview.Step) bool { return strings.HasSuffix(s.Name(), "-leave") })
+
+		for _, n := range nodes {
+			p.Steps = append(p.Steps, preview.Step{
+				URN:       urn.New("lab", "talos-proxmox", "", "command:local:Command", n+"-leave"),
+				Operation: preview.Delete, Old: &preview.State{},
+			})
+		}
+	}
 }
 
 // unshown takes the steps out that leave a resource as it is, the stack apart, as a preview without --show-sames does.
@@ -77,10 +83,10 @@ func unshown(p *preview.Preview) {
 }
 
 const (
-	member = "it is a control plane of cluster one and a member of its etcd"
-	many   = "which can lose etcd's majority"
-	two    = "the plan touches 2 control planes of cluster one at once (one-cp-2-vm, one-cp-3-vm), " + many
-	three  = "the plan touches 3 control planes of cluster one at once (one-cp-1-vm, one-cp-2-vm, one-cp-3-vm), " + many
+	is     = "it is a control plane of cluster one and a member of its etcd"
+	stays  = ", and nothing has it leave: the state is of an earlier version of this program; run `up` once without this change before"
+	member = is + stays
+	two    = "the plan replaces 2 control planes of cluster one at once (one-cp-2-vm, one-cp-3-vm), which can lose etcd's majority: replace one in each run"
 	gone   = "data disk scsi1 (50 GiB on local-lvm) is deleted with all that is on it"
 	clones = "linked clones live on its disk: "
 )
@@ -88,7 +94,7 @@ const (
 func TestJudge(t *testing.T) {
 	t.Parallel()
 
-	both := []string{"delete one-cp-2-vm: " + member + "; " + two, "delete one-cp-3-vm: " + member + "; " + two}
+	both := []string{"delete one-cp-2-vm: " + member, "delete one-cp-3-vm: " + member}
 	// Nothing takes a disk out: a version of the program that did not know let such a plan through to `up`.
 	const refused = "`up` would end with an error: disk scsi1 (50 GiB on local-lvm) of %s would have to be taken out, and no run takes a disk out of a machine; " +
 		"set it again, or recreate the machine without it: a worker where count goes down and up again"
@@ -109,41 +115,62 @@ func TestJudge(t *testing.T) {
 		findings []string
 		unused   []string
 	}{
-		"two control planes go at once": {preview: "fewer-control-planes", findings: both},
+		"two control planes go that nothing has leave": {
+			preview: "fewer-control-planes", edits: []edit{leaves()}, findings: both,
+		},
+		"two control planes leave and go": {preview: "fewer-control-planes", edits: []edit{leaves("one-cp-2", "one-cp-3")}},
+		"the cluster goes with them": {
+			preview: "fewer-control-planes",
+			edits:   []edit{leaves("one-cp-2", "one-cp-3"), operation("one-secrets", preview.Delete)},
+			findings: []string{
+				"delete one-cp-2-vm: " + is, "delete one-cp-3-vm: " + is,
+				"delete one-secrets: the cluster's certificate authorities and tokens are gone with it; no node and no client of the cluster can be reached any more",
+			},
+		},
 		"one control plane goes": {
 			preview:  "fewer-control-planes",
-			edits:    []edit{operation("one-cp-3-vm", preview.Same)},
+			edits:    []edit{leaves(), operation("one-cp-3-vm", preview.Same)},
 			findings: []string{"delete one-cp-2-vm: " + member},
 		},
 		"a control plane is replaced while another changes": {
 			preview: "fewer-control-planes",
-			edits:   []edit{operation("one-cp-2-vm", preview.Replace), operation("one-cp-3-vm", preview.Update)},
+			edits: []edit{
+				leaves("one-cp-2"), operation("one-cp-2-vm", preview.Replace), operation("one-cp-3-vm", preview.Update),
+			},
+		},
+		"a control plane is replaced that nothing has leave": {
+			preview:  "fewer-control-planes",
+			edits:    []edit{leaves(), operation("one-cp-2-vm", preview.Replace), operation("one-cp-3-vm", preview.Update)},
+			findings: []string{"replace one-cp-2-vm: " + member},
+		},
+		"two control planes are replaced": {
+			preview: "fewer-control-planes",
+			edits: []edit{
+				leaves("one-cp-2", "one-cp-3"), operation("one-cp-2-vm", preview.Replace), operation("one-cp-3-vm", preview.Replace),
+			},
+			findings: []string{"replace one-cp-2-vm: " + two, "replace one-cp-3-vm: " + two},
+		},
+		"a control plane is replaced while all others go": {
+			preview: "fewer-control-planes",
+			edits: []edit{
+				leaves("one-cp-1", "one-cp-2", "one-cp-3"), operation("one-cp-1-vm", preview.Replace),
+			},
 			findings: []string{
-				"replace one-cp-2-vm: " + member + "; " + two, "update one-cp-3-vm: " + two,
+				"replace one-cp-1-vm: " + is + ", and no other one stays: `up` would end with an error; add control planes before",
+			},
+		},
+		"whether another control plane stays cannot be told": {
+			preview: "fewer-control-planes",
+			edits:   []edit{leaves("one-cp-2", "one-cp-3"), operation("one-cp-2-vm", preview.Replace), unshown},
+			findings: []string{
+				"replace one-cp-2-vm: " + is + "; whether another one stays cannot be told: preview with --show-sames",
 			},
 		},
 		"one control plane changes": {
 			preview: "fewer-control-planes",
 			edits:   []edit{operation("one-cp-2-vm", preview.Update), operation("one-cp-3-vm", preview.Same)},
 		},
-		"control planes restart at once": {
-			preview:  "more-cores",
-			findings: []string{"update one-cp-1-vm: " + three, "update one-cp-2-vm: " + three, "update one-cp-3-vm: " + three},
-		},
-		"one control plane restarts, another changes while it runs": {
-			preview: "more-cores",
-			edits: []edit{
-				operation("one-cp-2-vm", preview.Same), keep("one-cp-3-vm", "cpu"), input("one-cp-3-vm", "onBoot", false),
-			},
-		},
-		"one control plane restarts, another is changed by what is not known": {
-			preview: "more-cores",
-			edits: []edit{
-				operation("one-cp-1-vm", preview.Same), keep("one-cp-3-vm", "cpu"),
-				step("one-cp-3-vm", func(s *preview.Step) { s.Properties = []string{"bios"} }),
-			},
-			findings: []string{"update one-cp-2-vm: " + two, "update one-cp-3-vm: " + two},
-		},
+		"control planes restart, one after the other": {preview: "more-cores"},
 		"a disk shrinks": {
 			preview: "more-cores",
 			edits: []edit{
@@ -162,22 +189,22 @@ func TestJudge(t *testing.T) {
 		},
 		"a control plane that is read or refreshed is not touched": {
 			preview:  "fewer-control-planes",
-			edits:    []edit{operation("one-cp-1-vm", preview.Refresh), operation("one-cp-3-vm", preview.Read)},
+			edits:    []edit{leaves(), operation("one-cp-1-vm", preview.Refresh), operation("one-cp-3-vm", preview.Read)},
 			findings: []string{"delete one-cp-2-vm: " + member},
 		},
 		"a control plane that is new is not touched": {
 			preview: "fewer-control-planes",
 			edits: []edit{
-				step("one-cp-3-vm", func(s *preview.Step) { s.Operation, s.Old, s.New = preview.Create, nil, s.Old }),
+				leaves(), step("one-cp-3-vm", func(s *preview.Step) { s.Operation, s.Old, s.New = preview.Create, nil, s.Old }),
 			},
 			findings: []string{"delete one-cp-2-vm: " + member},
 		},
 		"control planes of two clusters": {
 			preview: "fewer-control-planes",
-			edits:   []edit{input("one-cp-3-vm", "tags", []any{"cluster-other", "controlplane", "talos"})},
+			edits:   []edit{leaves(), input("one-cp-3-vm", "tags", []any{"cluster-other", "controlplane", "talos"})},
 			findings: []string{
 				"delete one-cp-2-vm: " + member,
-				"delete one-cp-3-vm: it is a control plane of cluster other and a member of its etcd",
+				"delete one-cp-3-vm: it is a control plane of cluster other and a member of its etcd" + stays,
 			},
 		},
 		"a worker without data disks goes": {
@@ -230,7 +257,7 @@ func TestJudge(t *testing.T) {
 		"a template goes with its clones, but for one": {
 			preview: "template",
 			edits: []edit{
-				operation("one-general-1-vm", preview.Delete), operation("one-cp-1-vm", preview.Delete),
+				leaves(), operation("one-general-1-vm", preview.Delete), operation("one-cp-1-vm", preview.Delete),
 				operation("talos-pve2-build", preview.Same),
 				operation("talos-pve1-build", preview.Delete),
 			},
@@ -297,7 +324,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		"what is approved is left out": {
-			preview: "fewer-control-planes", approved: []string{"one-cp-2-vm"}, findings: both[1:],
+			preview: "fewer-control-planes", edits: []edit{leaves()}, approved: []string{"one-cp-2-vm"}, findings: both[1:],
 		},
 		"a machine is approved by its node": {
 			preview:  "fewer-control-planes",

@@ -104,7 +104,7 @@ func requireOffers(t *testing.T, outputs auto.OutputMap, node string, want int64
 }
 
 // kubernetesOf is a client of cluster one by its exported kubeconfig.
-func kubernetesOf(t testing.TB, outputs auto.OutputMap) kubernetes.Interface {
+func kubernetesOf(t *testing.T, outputs auto.OutputMap) kubernetes.Interface {
 	t.Helper()
 
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(output(t, outputs, stacks.Kubeconfigs, "one")))

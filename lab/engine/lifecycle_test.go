@@ -238,7 +238,7 @@ func TestProtection(t *testing.T) {
 func (w *world) requireNodes(names ...string) {
 	w.t.Helper()
 
-	list, err := kubernetesOf(w.t, w.outputs()).CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
+	list, err := kubernetesOf(w.test(), w.outputs()).CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
 	require.NoError(w.t, err)
 
 	found := make([]string, 0, len(list.Items))

@@ -1,0 +1,130 @@
+package engine_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// test is the test of a world that is no benchmark's.
+func (w *world) test() *testing.T { return w.t.(*testing.T) }
+
+// since returns what a run said.
+func (w *world) since(run func()) string {
+	before := len(w.said())
+
+	run()
+
+	return w.said()[before:]
+}
+
+// urn is that of a resource in the state.
+func (w *world) urn(stack, name string) string {
+	w.t.Helper()
+
+	found := regexp.MustCompile(`"urn":\s*"([^"]+::` + name + `)"`).FindStringSubmatch(w.state(stack))
+	require.NotEmpty(w.t, found, name)
+
+	return found[1]
+}
+
+// TestControlPlanesLeave: two of five go, one after the other, and a replaced one comes back as another member.
+func TestControlPlanesLeave(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(5, 0)}}
+	w.up(s.yaml(t))
+	w.requireMembers(5)
+
+	s.Clusters[0].ControlPlanes = 3
+	said := w.since(func() { w.up(s.yaml(t)) })
+	w.requireMembers(3)
+	w.requireNodes("one-cp-1", "one-cp-2", "one-cp-3")
+	assert.Equal(t, 2, strings.Count(said, "etcd: is no member any more"))
+	assert.Equal(t, 2, strings.Count(said, "no snapshot is taken: the stack sets no backup.recipients"))
+
+	w.up(s.yaml(t), optup.ExpectNoChanges())
+
+	said = w.since(func() { w.up(s.yaml(t), optup.Replace([]string{w.urn(s.yaml(t), "one-cp-2-vm")})) })
+	assert.Contains(t, said, "one-cp-2: etcd: is no member any more")
+	w.requireMembers(3)
+	w.requireNodes("one-cp-1", "one-cp-2", "one-cp-3")
+	w.requireRunning(3)
+	w.up(s.yaml(t), optup.ExpectNoChanges())
+}
+
+// TestKilledRemovals: wherever a run that takes nodes out is killed, one more brings what is planned.
+func TestKilledRemovals(t *testing.T) {
+	t.Parallel()
+
+	seen := func(text string) func(*world) bool {
+		return func(w *world) bool { return strings.Contains(w.consoles(), text) }
+	}
+
+	for name, test := range map[string]struct {
+		reached func(*world) bool
+		plugins bool
+	}{
+		"a machine wipes itself": {seen("reset via API received"), false},
+		"a machine is wiped":     {seen("wiped the partition EPHEMERAL"), true},
+		"a member has left": {func(w *world) bool {
+			members := 0
+
+			for _, m := range w.lab.Machines.Status() {
+				if m.EtcdMember != "" {
+					members++
+				}
+			}
+
+			return members < 3
+		}, true},
+		"a VM is gone": {func(w *world) bool { return len(w.machines()) < 5 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorld(t, testSpeed)
+			s := stack{Network: w.network, Clusters: []cluster{one(3, 2)}}
+			w.up(s.yaml(t))
+
+			s.Clusters[0].ControlPlanes, s.Clusters[0].Workers = 1, 1
+			w.killed(s.yaml(t), test.reached, test.plugins)
+			w.recover()
+			w.up(s.yaml(t))
+
+			assert.Equal(t, map[string]int{"one-cp-1": 2000, "one-general-1": 3000}, w.machines())
+			w.requireMembers(1)
+			w.requireNodes("one-cp-1", "one-general-1")
+			w.requireRunning(2)
+			w.up(s.yaml(t), optup.ExpectNoChanges())
+		})
+	}
+}
+
+// consoles is what all machines say.
+func (w *world) consoles() string {
+	var all strings.Builder
+
+	for _, m := range w.lab.Machines.Status() {
+		all.WriteString(strings.Join(m.Console, "\n"))
+	}
+
+	return all.String()
+}
+
+// leavesWithin has every wait of a node that leaves end after a while.
+func (w *world) leavesWithin(limit time.Duration) (undo func()) {
+	w.t.Helper()
+
+	before := w.options.TalosOps
+	w.options.TalosOps = w.script("talosops", `if [ "$1" = leave ]; then exec "`+before+`" "$@" --timeout `+
+		limit.String()+"; fi\n"+`exec "`+before+`" "$@"`)
+
+	return func() { w.options.TalosOps = before }
+}
