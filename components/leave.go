@@ -20,12 +20,11 @@ const leaveTimeout = "30m"
 // Where the cluster's secrets go, the whole cluster goes, and nothing is asked of it.
 func (c *TalosCluster) makeLeaves(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
 	for i, n := range args.nodes() {
-		question := request.Leave{
-			Common: request.Common{Timeout: leaveTimeout, ControlPlanes: talosopsNodes(args.controlPlanes())},
-			Node:   talosopsNodes([]ClusterNode{n})[0],
-		}
-		if b := args.Backup; b != nil && n.isControlPlane() {
-			question.Backup = &request.Backup{Name: b.Name, Directory: b.Directory, Recipients: b.Recipients, Keep: b.Keep}
+		question := request.Leave{Common: args.common(), Node: talosopsNodes([]ClusterNode{n})[0]}
+		question.Timeout = leaveTimeout
+
+		if n.isControlPlane() {
+			question.Backup = args.Backup.asked()
 		}
 
 		stdin := c.control.ApplyT(func(talosconfig string) (string, error) {

@@ -36,6 +36,15 @@ type Backup struct {
 	Keep int `pulumi:"keep,optional"`
 }
 
+// asked is what talosops is told of backups; nil = there are none.
+func (b *Backup) asked() *request.Backup {
+	if b == nil {
+		return nil
+	}
+
+	return &request.Backup{Name: b.Name, Directory: b.Directory, Recipients: b.Recipients, Keep: b.Keep}
+}
+
 // makeTalos brings nodes that run to their version of Talos and their schematic, before anything else of them changes:
 // a configuration may have documents that only the new version knows. It waits for no machine, so that the first
 // creation does not wait for it: where no node answers it is done.
@@ -47,9 +56,7 @@ func (c *TalosCluster) makeTalos(ctx *pulumi.Context, name string, args TalosClu
 		GPUs:            offeredGPUs(args),
 		ParallelWorkers: pointed(args.Upgrades).ParallelWorkers,
 		AllowDowngrade:  pointed(args.Upgrades).AllowDowngrade,
-	}
-	if b := args.Backup; b != nil {
-		question.Backup = &request.Backup{Name: b.Name, Directory: b.Directory, Recipients: b.Recipients, Keep: b.Keep}
+		Backup:          args.Backup.asked(),
 	}
 
 	hook, err := c.makeThere(ctx, name, args)
