@@ -137,7 +137,7 @@ func (c *GoldenTemplate) makeBuild(ctx *pulumi.Context, name string, args Golden
 	}, pulumi.Parent(c))
 }
 
-// hostCommand runs the script on standard input: in the command itself it would stand in full in every error message,
+// hostCommand runs the script on standard input: in the command itself it would appear in full in every error message,
 // and sshd passes no environment on by default. A killed run's script may live on; its successor waits for the lock.
 func hostCommand(action string, vmid int) string {
 	return fmt.Sprintf(

@@ -20,9 +20,9 @@ import (
 // did before.
 const runningTimeout = "5s"
 
-// runs is what the nodes run, as JSON of [talos.Running]: what they told the health gate, which asks them when it runs.
-// A node that did not run what was planned may have been upgraded since, and no resource shows that: nodes are then
-// asked again, in previews too.
+// runs is what the nodes run, as JSON of [talos.Running]: what they reported to the health gate, which asks them when
+// it runs. A node that did not run what was planned may have been upgraded since, and no resource shows that: nodes are
+// then asked again, in previews too.
 func (c *TalosCluster) runs(ctx *pulumi.Context, name string, question request.Wait) pulumi.StringOutput {
 	planned := plannedVersions(question)
 	c.planned = planned

@@ -96,7 +96,7 @@ type TalosNode struct {
 	Address pulumi.StringOutput `pulumi:"address"`
 	// The MAC address of the first network card.
 	MAC pulumi.StringOutput `pulumi:"mac"`
-	// Which machine has the VMID, as Proxmox tells machines apart (vmgenid); none where nobody asked, which only the
+	// Which machine has the VMID, as Proxmox tells machines apart (vmgenid); empty where it was not asked, which only the
 	// program of stack files does.
 	Generation pulumi.StringPtrOutput `pulumi:"generation"`
 	// How many runs updated the VM; the health gate follows it.

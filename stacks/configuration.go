@@ -164,7 +164,7 @@ func unknownKeys(stated []string) spec.Problems {
 }
 
 // statedKeys are the full keys of the configuration. A program is asked for single keys only; all of them are in the
-// environment that the language host gives it, and in the stack's file where that is at hand, which is what a program
+// environment that the language host gives it, and in the stack's file where that is available, which is what a program
 // inside another one has.
 func statedKeys(ctx *pulumi.Context, environment func(string) string) []string {
 	keys := map[string]json.RawMessage{}

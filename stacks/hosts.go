@@ -27,7 +27,7 @@ type hostState struct {
 }
 
 // readHosts asks the hosts what they are and judges the plan by it, before anything is registered: all problems of all
-// hosts at once. Storages that Proxmox's API has told are judged by that.
+// hosts at once. Storages that Proxmox's API has reported are judged by that.
 func readHosts(ctx *pulumi.Context, s settings, told func() *site.Site) (map[string]*hostState, error) {
 	states := map[string]*hostState{}
 

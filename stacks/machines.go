@@ -18,7 +18,7 @@ import (
 // machines knows which machine has a VMID, and what it lacks.
 type machines struct {
 	asked   *proxmoxapi.Machines
-	last    map[int]look.Seen       // what the last run was told, by VMID
+	last    map[int]look.Seen       // the answers of the last run, by VMID
 	wanted  map[int]running.Machine // by VMID
 	updated sync.Map                // VMIDs whose VM this run has updated
 	warn    func(text string, args *pulumi.LogArgs) error
@@ -26,7 +26,7 @@ type machines struct {
 	preview bool
 }
 
-// look asks Proxmox. What the last run was told counts where there is no answer, so that a run without one forgets
+// look asks Proxmox. The answers of the last run count where there is none now, so that a run without one forgets
 // nothing. In a preview the VM is not yet what the plan makes of it.
 func (m *machines) look(ctx context.Context, vm look.VM) (seen look.Seen, err error) {
 	seen = m.last[vm.VMID]

@@ -111,7 +111,7 @@ func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		api     *proxmoxAPI
-		last    string // what the last run was told of one-gpu-1
+		last    string // the last run's answer for one-gpu-1
 		want    map[string]string
 		warning string
 	}{

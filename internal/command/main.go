@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Main runs a command line to its end, and ends the program with [Status] where it fails. An interrupt asks it to end;
+// Main runs a command line to completion, and exits with [Status] if it fails. An interrupt asks it to end;
 // a second one ends the program at once.
 func Main(root *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -105,7 +105,7 @@ type call struct {
 	arguments resource.PropertyMap
 }
 
-// Run runs a program to its end.
+// Run runs a program to completion.
 func Run(o Options, program pulumi.RunFunc) (*Recorder, error) {
 	if o.Stack == "" {
 		o.Stack = "test"

@@ -1,6 +1,6 @@
 // Package helper says how the commands of a run call talosops. The program builds it from its own sources; programs of
-// others have none, and find it on PATH. It is no argument of a component, but a value of the context that components
-// are made with.
+// others have none, and find it on PATH. It is not an argument of a component, but a value of the context that
+// components are made with.
 package helper
 
 import (

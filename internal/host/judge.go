@@ -58,7 +58,7 @@ func (n Needs) MustRun(h spec.Host) bool { return n.UsesGPUs() || WhenIdle(h) }
 
 // Judgement is what a host's facts mean for a plan.
 type Judgement struct {
-	// Problems stand in the way, and no preparation fixes them; each ends with the command or the setting that does.
+	// Problems prevent the plan, and no preparation fixes them; each ends with the command or the setting that does.
 	Problems spec.Problems
 	// Warnings are what the plan can be carried out with, but better were not.
 	Warnings spec.Problems
@@ -158,7 +158,7 @@ func (j *judge) version() {
 
 func (j *judge) preparation() {
 	for _, problem := range j.facts.Prep.Problems {
-		// A GPU that is not there is told with its path.
+		// A missing GPU is reported with its path.
 		if !strings.HasPrefix(problem, "there is no PCI device at ") {
 			j.problem(j.host.Path+".prep", "cannot be carried out on %s: %s", j.host.Name, problem)
 		}

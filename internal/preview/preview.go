@@ -36,7 +36,7 @@ type Preview struct {
 	Drift []Drifted
 	// Streamed says that the engine's events were read, with policies, instead of a digest.
 	Streamed bool
-	// Finished says that the preview came to its end. The engine's summary and the CLI's exit status say so; a digest
+	// Finished says that the preview completed. The engine's summary and the CLI's exit status say so; a digest
 	// tells neither, so that an error in it says the opposite.
 	Finished bool
 
@@ -50,7 +50,7 @@ type result int
 
 const (
 	unfinished result = iota // no summary
-	ended                    // it came to its end, one way or the other
+	ended                    // it completed, whatever its result
 	succeeded
 	failed
 )
@@ -133,7 +133,7 @@ func (d Drifted) Lines() []string {
 	return lines
 }
 
-// ErrFormat is returned for input that `pulumi preview --json` did not write to its end.
+// ErrFormat is returned for input that is not a complete output of `pulumi preview --json`.
 var ErrFormat = errors.New("not the output of `pulumi preview --json`")
 
 // Parse reads either form of `pulumi preview --json`: the digest, or with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true the

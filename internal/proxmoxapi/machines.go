@@ -90,7 +90,7 @@ func (g *Machines) now(ctx context.Context) (all []Listed, err error) {
 	return all, err
 }
 
-// ask bounds a question. Whatever is no answer of Proxmox ends all questions.
+// ask bounds a question. Anything that is not an answer of Proxmox ends all questions.
 func (g *Machines) ask(ctx context.Context, question func(context.Context, *proxmox.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()

@@ -205,7 +205,7 @@ func (a *api) destroy(ctx context.Context, m machine, poll time.Duration) error 
 	return a.wait(ctx, id, poll)
 }
 
-// wait sees a task to its end.
+// wait waits until a task has ended.
 func (a *api) wait(ctx context.Context, id proxmox.UPID, poll time.Duration) error {
 	t := proxmox.NewTask(id, a.client)
 	if t == nil {

@@ -13,7 +13,7 @@ import (
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 )
 
-// Run serves the components, with their schema, until the engine that started the process takes its leave.
+// Run serves the components, with their schema, until the engine that started the process disconnects.
 func Run(schema string) error {
 	return host.Main(Name, func(client *host.HostClient) (pulumirpc.ResourceProviderServer, error) {
 		return newServer(schema, client)

@@ -116,7 +116,7 @@ func (f Findings) Problems() spec.Problems {
 	return problems
 }
 
-// Warnings are what does not stand in the way.
+// Warnings do not prevent the plan.
 func (f Findings) Warnings() []string {
 	var warnings []string
 

@@ -15,7 +15,7 @@ type Options struct {
 	// CheckRecipient judges a public key that backups are encrypted to; optional. Its error does not repeat the key.
 	CheckRecipient func(key string) error
 	// Encrypted are the keys that hold something encrypted, each with the JSON of what the stack's file has for it,
-	// where encrypted values are {"secure": …}; empty = the file is not at hand. No problem and no warning shows an
+	// where encrypted values are {"secure": …}; empty = the file is not available. No problem and no warning shows an
 	// encrypted value.
 	Encrypted map[string]string
 	// Blinded says that encrypted values are not known: in their places are [Blinded], or what the stack's file has.
@@ -27,7 +27,7 @@ type Options struct {
 	CheckRaw func() error
 }
 
-// PatchRefusal is an error of CheckPatch that tells nothing of what stands in the patch, so that it is shown of an
+// PatchRefusal is an error of CheckPatch that reveals nothing of the patch, so that it is shown of an
 // encrypted one, too.
 type PatchRefusal string
 

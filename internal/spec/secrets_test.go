@@ -16,7 +16,7 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// wholeKeys encrypts all of a configuration, without the stack's file at hand.
+// wholeKeys encrypts all of a configuration, without the stack's file.
 func wholeKeys(values map[string]string) map[string]string {
 	keys := map[string]string{}
 	for key := range values {

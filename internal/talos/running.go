@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Unknown stands for a version that was not asked for, or not told.
+// Unknown stands for a version that was not asked for, or not reported.
 const Unknown = "unknown"
 
 // NodeVersions are what a node runs, or what is planned for it; an empty field is not known. APIServer is of control

@@ -15,7 +15,7 @@ type Role struct {
 	Special bool `json:"-"`
 }
 
-// noAccess is the role that takes away whatever other roles give.
+// noAccess is the role that revokes whatever other roles grant.
 const noAccess = "NoAccess"
 
 // privilegeGroup is a category of privileges by who is meant to have them; PVE derives its own roles from it.

@@ -90,7 +90,7 @@ func newMAC() string {
 var nicModels = strings.Fields("e1000 e1000-82540em e1000-82544gc e1000-82545em e1000e i82551 i82557b i82559er ne2k_isa ne2k_pci pcnet rtl8139 virtio vmxnet3")
 
 // canonicalNIC turns "model=virtio,macaddr=M,…" and "virtio,…" into "virtio=M,…", with a new address where there is
-// none or where it is told to renew it.
+// none or where a renewal is requested.
 func canonicalNIC(value string, renew bool) string {
 	p := ParseProperties(value, "model")
 	model, mac := p.Get("model"), p.Get("macaddr")

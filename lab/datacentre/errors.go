@@ -40,7 +40,7 @@ func Forbidden(what string) *Error {
 	return &Error{Status: http.StatusForbidden, Message: "Permission check failed (" + what + ")"}
 }
 
-// errInterrupted is how a worker ends that was told to.
+// errInterrupted is how an interrupted worker ends.
 var errInterrupted = errors.New("interrupted by signal")
 
 func refuse(format string, a ...any) *Error {

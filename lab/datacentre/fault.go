@@ -47,7 +47,7 @@ type Fault struct {
 	Full string `json:"full,omitempty"`
 	// Lock is the reason for which VMID is locked, such as "backup".
 	Lock string `json:"lock,omitempty"`
-	// Hangs stops VMID, which need not be there yet, in its boot, before its network is up.
+	// Hangs stops VMID, which does not have to exist yet, during its boot, before its network is up.
 	Hangs bool `json:"hangs,omitempty"`
 	// ExpireTickets makes all tickets given out until Since invalid; logging in gives new ones.
 	ExpireTickets bool      `json:"expireTickets,omitempty"`
@@ -129,7 +129,7 @@ func (d *Datacentre) ClearFaults(ids ...int) error {
 	return nil
 }
 
-// forgetUnlocked drops locks that something else has taken away, or whose VM is gone; called with the lock held.
+// forgetUnlocked drops locks that something else has removed, or whose VM is gone; called with the lock held.
 func (d *Datacentre) forgetUnlocked() {
 	d.state.Faults = slices.DeleteFunc(d.state.Faults, func(f *Fault) bool {
 		v := d.state.VMs[f.VMID]

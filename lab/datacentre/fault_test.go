@@ -133,7 +133,7 @@ func TestFaultsThatAreStates(t *testing.T) {
 	_, hit := d.RequestFault("GET", "/x")
 	assert.True(t, hit)
 
-	// What `qm unlock` takes away is no fault any more.
+	// What `qm unlock` removes is not a fault any more.
 	require.NoError(t, d.SetLock(100, ""))
 	assert.Len(t, d.Faults(), 5)
 

@@ -113,7 +113,7 @@ func template(t *testing.T, d *datacentre.Datacentre, vmid int, store string) {
 	do(d.ConvertToTemplate(root, "pve1", vmid))
 }
 
-// guests records what it is told.
+// guests records its calls.
 type guests struct {
 	mu  sync.Mutex
 	on  map[int]datacentre.Hardware

@@ -39,7 +39,7 @@ func TestMigration(t *testing.T) {
 	assert.Len(t, d.Volumes("pve2", "local-lvm", ""), 3)
 	assert.Equal(t, "local-lvm:vm-100-disk-1,discard=on,size=20G", vm.Config["scsi0"])
 
-	// What it was told on its way, it keeps: it can be changed and removed where it is now.
+	// It keeps what changed on its way: it can be changed and removed where it is now.
 	require.NoError(t, d.SetConfig(root, "pve2", 100, datacentre.Config{"memory": "4096"}, nil))
 	do(d.Stop(root, "pve2", 100))
 	do(d.DestroyVM(root, "pve2", 100, datacentre.DestroyOptions{Purge: true, DestroyUnreferencedDisks: true}))

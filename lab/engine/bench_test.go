@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"math"
 	"syscall"
 	"testing"
 	"time"
@@ -19,8 +20,8 @@ func fleet(network string, nodes int) stack {
 	return stack{Network: network, Wide: true, Clusters: []cluster{c}}
 }
 
-// BenchmarkPreview measures a preview of an empty world: wall time, and the peak memory of the Pulumi CLI, which all
-// sizes of this process share.
+// BenchmarkPreview measures a preview of an empty world: wall time and processor time of the quickest one, since other
+// work on the machine only adds to them, and the peak memory of the Pulumi CLI, which all sizes of this process share.
 func BenchmarkPreview(b *testing.B) {
 	for _, nodes := range []int{5, 50, 250} {
 		b.Run(fmt.Sprintf("%d nodes", nodes), func(b *testing.B) {
@@ -28,11 +29,18 @@ func BenchmarkPreview(b *testing.B) {
 			e := w.engine(fleet(w.network, nodes).yaml(b))
 			b.Cleanup(e.Close)
 
+			wall, cpu := math.Inf(1), math.Inf(1)
+
 			for b.Loop() {
+				begin, used := time.Now(), cpuSeconds()
 				_, err := e.Preview(b.Context())
 				require.NoError(b, err, w.said())
+
+				wall, cpu = min(wall, time.Since(begin).Seconds()), min(cpu, cpuSeconds()-used)
 			}
 
+			b.ReportMetric(wall, "s-quickest")
+			b.ReportMetric(cpu, "cpu-s-quickest")
 			b.ReportMetric(peakMiB(syscall.RUSAGE_CHILDREN), "MiB-cli")
 			b.ReportMetric(peakMiB(syscall.RUSAGE_SELF), "MiB-program+lab")
 		})

@@ -285,7 +285,7 @@ func TestWhatCannotBeHadIsRefusedBeforehand(t *testing.T) {
 
 	assert.Equal(t, before, w.found(), "nothing was changed")
 
-	// Made anew they are without it.
+	// Recreated machines do not have it.
 	w.up(strings.Replace(out, "count: 2\n", "count: 0\n", 1))
 	w.up(out)
 	w.requireRunning(3)

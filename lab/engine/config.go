@@ -28,8 +28,8 @@ type Config struct {
 	Published map[string]string
 }
 
-// layStackFile lays the stack file in the work folder, with the lab's configuration in it. Secrets are encrypted here,
-// as `pulumi config set --secret` does, which would take a start of the CLI each.
+// layStackFile writes the stack file to the work folder, with the lab's configuration in it. Secrets are encrypted
+// here, as `pulumi config set --secret` does, which would take a start of the CLI each.
 func (e *Engine) layStackFile(ctx context.Context) error {
 	if e.configured() {
 		return nil
@@ -42,7 +42,7 @@ func (e *Engine) layStackFile(ctx context.Context) error {
 		return fmt.Errorf("unable to read stack %q: %w", e.o.Stack, err)
 	}
 
-	// Secrets of the state and of the configuration stay under one key; an unreadable copy is written anew.
+	// Secrets of the state and of the configuration stay under one key; an unreadable copy is rewritten.
 	if earlier, err := workspace.LoadProjectStack(nil, nil, path); err == nil {
 		stack.EncryptionSalt = earlier.EncryptionSalt
 	}

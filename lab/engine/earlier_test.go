@@ -48,7 +48,7 @@ const (
 )
 
 // TestAStateOfAnEarlierProgram continues a stack of an earlier program: nothing is created, deleted or replaced. The
-// recorded state has no secret and no address: this lab's stand in for them, in the places where it had its own.
+// recorded state has no secret and no address: this lab's take their place where it had its own.
 func TestAStateOfAnEarlierProgram(t *testing.T) {
 	t.Parallel()
 

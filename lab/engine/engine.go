@@ -283,7 +283,7 @@ func (e *Engine) exit(verb string, err error) error {
 		code = 1
 	}
 
-	if e.o.Terminal { // the CLI has told the person already
+	if e.o.Terminal { // the CLI has said so already
 		err = fmt.Errorf("pulumi %s failed", verb)
 		if verb == "up" {
 			err = fmt.Errorf("%w: when the cause is gone, `lab up --refresh` resumes", err)

@@ -251,7 +251,7 @@ func TestGPUControlPlane(t *testing.T) {
 	assert.Contains(t, vm.Config["hostpci0"], "mapping=rtx4000")
 	w.destroy(s.yaml(t))
 
-	// One that had it from the beginning, without the device plugin that a patch of the user's has taken away, and with
+	// One that had it from the beginning, without the device plugin, which a patch of the user's removes, and with
 	// it.
 	w.gateWithin("30s")
 

@@ -99,7 +99,7 @@ func TestRebootWhenIdle(t *testing.T) {
 	assert.Empty(t, done)
 }
 
-// TestAHostInUseIsNotRebooted prepares a host on which a machine runs: it is told, and nothing but the GPU machine
+// TestAHostInUseIsNotRebooted prepares a host on which a machine runs: this is reported, and only the GPU machine
 // waits. Once the host is idle, the same up resumes.
 func TestAHostInUseIsNotRebooted(t *testing.T) {
 	t.Parallel()
@@ -143,7 +143,7 @@ func TestABrokenConnectionInTheMiddleOfAnApply(t *testing.T) {
 	gone := make(chan error, 1)
 
 	go func() {
-		// The files are in place, and the boot loader is not yet told.
+		// The files are in place, but the boot loader is not updated yet.
 		for deadline := time.Now().Add(within); w.readHost(
 			"pve1", "var/lib/talos-proxmox/todo",
 		) == "" && time.Now().Before(deadline); {

@@ -38,6 +38,6 @@ func (w *onePlan) Write(p []byte) (int, error) {
 // close passes on the preview of an update that has not begun.
 func (w *onePlan) close() {
 	if w.held {
-		_, _ = w.to.Write(w.preview.Bytes()) // the run's result is told by its exit status
+		_, _ = w.to.Write(w.preview.Bytes()) // the run's exit status is its result
 	}
 }

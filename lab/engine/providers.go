@@ -164,7 +164,7 @@ func (e *Engine) chooseProviders() error {
 	return nil
 }
 
-// openProviders makes ready what was chosen, and adds to the engine's environment what it needs for that.
+// openProviders prepares what was chosen, and adds what that needs to the engine's environment.
 func (e *Engine) openProviders(ctx context.Context, env map[string]string) (err error) {
 	if e.o.Providers == Published {
 		return e.linkPlugins()
@@ -193,8 +193,8 @@ func (e *Engine) openProviders(ctx context.Context, env map[string]string) (err 
 	return nil
 }
 
-// linkPlugins lays the user's plugins into the lab's own PULUMI_HOME. Engines pass over folders that are links, but not
-// over files.
+// linkPlugins links the user's plugins into the lab's own PULUMI_HOME. Engines ignore folders that are links, but not
+// files.
 func (e *Engine) linkPlugins() error {
 	for _, plugin := range providers.Plugins() {
 		installed, err := plugin.Folder()

@@ -63,10 +63,10 @@ func (e *Engine) recover(ctx context.Context, env map[string]string) error {
 	return nil
 }
 
-// unfinishedFile is there from the beginning of a Resume until one has come to its end, or the stack is destroyed.
+// unfinishedFile exists from the beginning of a Resume until one has completed, or the stack is destroyed.
 func (e *Engine) unfinishedFile() string { return e.workPath("unfinished-" + e.o.Stack) }
 
-// Resume is Up, and reads the machines first where the last one did not come to its end: of a change that failed, the
+// Resume is Up, and reads the machines first where the last one did not complete: of a change that failed, the
 // state has what was asked for, not what is there.
 func (e *Engine) Resume(ctx context.Context, opts ...optup.Option) error {
 	unfinished := e.unfinishedFile()

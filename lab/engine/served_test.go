@@ -19,7 +19,7 @@ import (
 // plugin is the program that serves the components.
 const plugin = "pulumi-resource-talos-proxmox"
 
-// remote is a component of somebody's SDK, which knows nothing of this project but its schema.
+// remote is a component of a generated SDK, which knows nothing of this project but its schema.
 type remote struct {
 	pulumi.ResourceState
 
@@ -145,7 +145,7 @@ func (w *world) dependenciesOf(stack, name string) (names []string) {
 	return names
 }
 
-// installServed lays the plugin where engines find it.
+// installServed installs the plugin where engines find it.
 func (w *world) installServed() {
 	w.t.Helper()
 

@@ -18,7 +18,7 @@ const (
 	passphraseFile = "passphrase" // of the stack's secrets provider
 )
 
-// prepare makes the folders of a run and the passphrase, and lays the project file in the work folder, so that the
+// prepare makes the folders of a run and the passphrase, and copies the project file to the work folder, so that the
 // committed ones stay as they are.
 func (e *Engine) prepare() error {
 	for _, folder := range []string{stateFolder, homeFolder, workFolder} {

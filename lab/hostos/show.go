@@ -47,7 +47,7 @@ func (s *System) Show(h datacentre.Host) error {
 	t.addPCI(h)
 	t.addModules(h)
 
-	// Parameters are set at a boot; afterwards whoever writes them is right.
+	// Parameters are set at a boot; what is written afterwards stays.
 	if d.text(bootID) == t[bootID] {
 		for _, name := range []string{arcParameter("max"), arcParameter("min")} {
 			if _, known := t[name]; known && d.exists(name) {

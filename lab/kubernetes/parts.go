@@ -17,7 +17,7 @@ import (
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
-// part is one of the programs: how it runs with os.Args, and how it is told the version that it reports.
+// part is one of the programs: how it runs with os.Args, and how the version that it reports is set.
 type part struct {
 	run    func() int
 	report func(version string) error

@@ -112,7 +112,7 @@ func (m *machine) begin(ctx context.Context, a action, stage runtime.MachineStag
 		return true
 	}
 
-	if a.kind == actReset { // which goes on without
+	if a.kind == actReset { // which continues without
 		m.say("[talos] WARNING: %s", err)
 
 		return true

@@ -126,7 +126,7 @@ func (m *machine) run(ctx context.Context) {
 	}
 }
 
-// boot runs one operating system from the firmware to its end.
+// boot runs one operating system from the firmware until it ends.
 func (m *machine) boot(ctx context.Context, took time.Duration) outcome {
 	if !m.start() {
 		<-ctx.Done()

@@ -234,7 +234,7 @@ func gracefulReset(l *lab, c talosctlOn) {
 	k.run("delete deployment moving")
 }
 
-// etcdLostWrite: a lab that was killed has not written what it knew of its member, which has data: it goes on with it.
+// etcdLostWrite: a lab that was killed has not written what it knew of its member; it continues with the data.
 func etcdLostWrite(l *lab, _ talosctlOn) {
 	before := l.members(11)
 
@@ -299,7 +299,7 @@ func etcdRecovery(l *lab, c talosctlOn) {
 	l.machines.PowerOff(12)
 	l.machines.PowerOff(13)
 
-	// Without the others etcd has no quorum: nobody can cordon the node, and only a forced shutdown does without.
+	// Without the others etcd has no quorum: the node cannot be cordoned, and only a forced shutdown does without.
 	require.NoError(l.T, l.client(11).Shutdown(l.context()))
 	l.soon("the machine does not shut down", func() bool {
 		return strings.Contains(strings.Join(l.machines.Console(11), "\n"), "shutdown failed: the node was not cordoned")
@@ -334,7 +334,7 @@ func etcdRecovery(l *lab, c talosctlOn) {
 	c.run(11, "reboot --wait=false")
 	l.soon("a reboot has lost the intent", func() bool { return serviceState(l, 11, "etcd") == "Preparing" })
 
-	// A power cut in the middle of a restore loses the intent, and the snapshot stays: what was begun is nobody's data.
+	// A power cut in the middle of a restore loses the intent, and the snapshot stays: what was begun is discarded.
 	snapshot, err := os.Open(file) //nolint:gosec // of this test
 	require.NoError(l.T, err)
 	_, err = l.client(11).EtcdRecover(l.context(), snapshot)

@@ -22,7 +22,7 @@ type recovery struct {
 	boot string
 }
 
-// recovers is the recovery that somebody has asked for since the machine booted; the caller holds the machines' lock.
+// recovers is the recovery that was requested since the machine booted; the caller holds the machines' lock.
 func (k *realKubernetes) recovers() *recovery {
 	if k.recovery == nil || k.recovery.boot != k.m.bootID {
 		return nil

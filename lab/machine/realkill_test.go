@@ -28,7 +28,7 @@ import (
 	"talos-proxmox/lab/machine"
 )
 
-// Names of what a lab in a process of its own is told by its environment.
+// Names of the environment variables of a lab in a process of its own.
 const (
 	processDir    = "LAB_PROCESS_DIR"
 	processPrefix = "LAB_PROCESS_PREFIX"

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// servingCertificates: a kubelet with rotation has no certificate until somebody has approved it, one without signs its
+// servingCertificates: a kubelet with rotation has no certificate until its request is approved, one without signs its
 // own.
 func servingCertificates(l *lab, k kubectl) {
 	k.becomes("get csr", "kubernetes.io/kubelet-serving   system:node:node-21")

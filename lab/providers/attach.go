@@ -106,7 +106,7 @@ func standIns(o options) []serve.Provider {
 	return list
 }
 
-// complained says, when the engine takes its leave, what the Pulumi CLI says of a plugin whose answer to that it did
+// complained says, when the engine disconnects, what the Pulumi CLI says of a plugin whose answer to that it did
 // not wait for. It cannot say so itself of a provider that it did not start.
 func complained(name string, construct func() (p.Provider, error)) func() (p.Provider, error) {
 	return func() (p.Provider, error) {

@@ -67,7 +67,7 @@ func runPlugin(name string) error {
 	return nil
 }
 
-// Install lays the stand-ins into a PULUMI_HOME as plugins that engines start: the program is one that calls
+// Install installs the stand-ins in a PULUMI_HOME as plugins that engines start: the program is one that calls
 // RunAsPlugin. The variables are for the engine.
 func Install(home, program string, poll time.Duration) (map[string]string, error) {
 	for _, plugin := range Plugins() {

@@ -158,7 +158,7 @@ func putACL(r *request) (any, error) {
 	return nil, nil
 }
 
-// maySpread lets those without Permissions.Modify give away no more than they have.
+// maySpread lets those without Permissions.Modify grant no more than they have.
 func maySpread(r *request, path, role string, propagate bool) error {
 	has := r.dc.Permissions(r.user, path)
 	if _, ok := has["Permissions.Modify"]; ok {

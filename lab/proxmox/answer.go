@@ -133,7 +133,7 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 
 // carryOut does what the call asks for, if its caller may and its parameters are right.
 func (s *Server) carryOut(r *request) (any, error) {
-	// As Proxmox does it: who may not, is not told what was wrong with the parameters.
+	// As in Proxmox: without the permission, the parameters are not judged.
 	if err := r.permit(); err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func powerNode(r *request, h datacentre.Host) (any, error) {
 	return done(r.dc.RebootHost(h.Name))
 }
 
-// listPCI leaves out what no one passes through, unless told otherwise: memory controllers, bridges, processors.
+// listPCI leaves out what is not passed through, unless asked for: memory controllers, bridges, processors.
 func listPCI(r *request, h datacentre.Host) (any, error) {
 	hidden := []string{"05", "06", "0b"}
 	if r.params.has("pci-class-blacklist") {

@@ -8,7 +8,7 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// mayAllocate is the right to a clone's VMID, or to the pool that it goes into. Proxmox says no more than no.
+// mayAllocate is the right to a clone's VMID, or to the pool that it goes into. Proxmox gives no reason for a refusal.
 func mayAllocate(r *request) error {
 	if r.dc.Allowed(r.user, "/vms/"+r.params.get("newid"), "VM.Allocate") ||
 		r.params.has("pool") && r.dc.Allowed(r.user, "/pool/"+r.params.get("pool"), "VM.Allocate") {

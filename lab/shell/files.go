@@ -142,7 +142,7 @@ func (s *Server) access(ctx context.Context, path string, mode interp.AccessMode
 }
 
 // readDir lists folders of the host. The interpreter walks a pattern from the top, so that the folders above the root
-// must be there, too, if it begins with HOST_ROOT; what is in them is nobody's business.
+// must be there, too, if it begins with HOST_ROOT; their content is not judged.
 func (s *Server) readDir(ctx context.Context, path string) ([]fs.DirEntry, error) {
 	list, err := os.ReadDir(s.inside(interp.HandlerCtx(ctx).Dir, path))
 	if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(s.root, filepath.Clean(path)+"/") {

@@ -138,7 +138,7 @@ func (l leaving) Close() error {
 	return l.Conn.Close()
 }
 
-// lastWords is how long a session lasts after the host was told to reboot, so that whoever told it gets an answer.
+// lastWords is how long a session lasts after the command to reboot, so that its caller gets an answer.
 const lastWords = 100 * time.Millisecond
 
 // hangUp breaks all connections when the host goes down.

@@ -34,7 +34,7 @@ func CheckConfigFile(path string) error {
 }
 
 // CheckConfig finds the policies and options of a policy-config.json that the pack does not have, all of them at once:
-// Pulumi passes over them, so that a misspelt one would change nothing in silence. Levels and values are Pulumi's to
+// Pulumi passes over them, so that a misspelt one would silently change nothing. Levels and values are Pulumi's to
 // judge, by the options' schemas.
 func CheckConfig(file []byte) error {
 	var config map[string]json.RawMessage

@@ -7,7 +7,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/policyx"
 )
 
-// Type tokens of what is judged. A misspelt one would pass everything in silence: the catalogue of bad plans
+// Type tokens of what is judged. A misspelt one would silently pass everything: the catalogue of bad plans
 // (lab/engine) sees each of them judged.
 const (
 	typeVM            = "proxmoxve:VM/virtualMachine:VirtualMachine"

@@ -101,7 +101,7 @@ func TestFirstDeploymentGuide(t *testing.T) {
 	assert.Empty(t, status.VMs, "the host is as it was")
 }
 
-// cloneProject lays the committed files that the guide's commands need into a folder.
+// cloneProject copies the committed files that the guide's commands need into a folder.
 func cloneProject(t *testing.T, clone string) {
 	t.Helper()
 

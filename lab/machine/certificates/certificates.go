@@ -76,7 +76,7 @@ func issueTLS(ca *x509.CertificateAuthority, s Subject, usage stdx509.ExtKeyUsag
 	return certificate, nil
 }
 
-// Maintenance is what a machine in maintenance mode shows: a certificate of an authority that nobody knows.
+// Maintenance is what a machine in maintenance mode shows: a certificate of an unknown authority.
 func Maintenance(addresses []netip.Addr) (*tls.Config, error) {
 	ca, err := x509.NewSelfSignedCertificateAuthority(
 		x509.Organization("talos"), x509.NotAfter(time.Now().Add(lifetime)),

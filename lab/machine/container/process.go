@@ -107,7 +107,7 @@ func scriptOf(command []string) (script string, parameters []string, given bool)
 	return "", nil, false
 }
 
-// Run runs a command to its end and returns its exit status, or ErrNotFound.
+// Run runs a command to completion and returns its exit status, or ErrNotFound.
 func (c Container) Run(ctx context.Context, command []string, s Streams) (int, error) {
 	if len(command) == 0 || !c.has(path.Base(command[0])) {
 		return 0, fmt.Errorf("exec: %q: %w", strings.Join(command[:min(1, len(command))], ""), ErrNotFound)

@@ -1,7 +1,7 @@
 // Package etcd is what is known of an etcd cluster: its members, its leader, and the data that they agree on, as far as
 // the lab needs it. The model has nothing else; of a real cluster it is what its members and its API servers tell.
 //
-// The machines' lock guards all of it: whoever calls a function holds it, and so do the methods of [Machines] and
+// The machines' lock guards all of it: callers of its functions hold it, and so do the methods of [Machines] and
 // [Runner] that are called from here.
 package etcd
 

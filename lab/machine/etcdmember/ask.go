@@ -31,7 +31,7 @@ func (r *Member) Ask(ctx context.Context, address netip.Addr,
 }
 
 // Leave removes a member as soon as etcd lets it go: after another change of its members it waits for some seconds. It
-// asks the member whose address it is told each time.
+// asks the member whose address is passed each time.
 func (r *Member) Leave(ctx context.Context, id uint64, at func() netip.Addr) error {
 	ctx, cancel := context.WithTimeout(ctx, leavePatience)
 	defer cancel()

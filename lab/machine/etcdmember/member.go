@@ -33,15 +33,15 @@ type Machine interface {
 	// AwaitMember waits until the machine has a member, or shall recover one, or may join a cluster: then the address of
 	// one of its members is valid. False when the context ended first.
 	AwaitMember(ctx context.Context) (peer netip.Addr, found bool)
-	// AwaitBootstrap waits until somebody has begun a cluster on the machine or asks for a recovery.
+	// AwaitBootstrap waits until a cluster is bootstrapped on the machine or a recovery is requested.
 	AwaitBootstrap(ctx context.Context)
-	// AwaitStart waits until the member has left and somebody starts etcd's service again.
+	// AwaitStart waits until the member has left and etcd's service is started again.
 	AwaitStart(ctx context.Context)
 	// Joined keeps the machine's new learner, and how it finds the others at its first start.
 	Joined(id uint64, initial string)
 	// Start is how the member starts; false when the machine has none any more.
 	Start() (Start, bool)
-	// Recovery takes the recovery that somebody has asked for; false where nobody has.
+	// Recovery takes the requested recovery; false where there is none.
 	Recovery() (r Recovery, asked bool)
 	// Recovered begins a cluster with the data that was recovered.
 	Recovered()
@@ -176,7 +176,7 @@ func (r *Member) serve(ctx context.Context) error {
 	return nil
 }
 
-// restore makes the member's data of the uploaded snapshot where somebody has asked for that.
+// restore makes the member's data from the uploaded snapshot where that was requested.
 func (r *Member) restore(ctx context.Context) error {
 	recovery, asked := r.m.Recovery()
 	if !asked {

@@ -170,7 +170,7 @@ func (r *link) start(p *localPod, c corev1.Container, one *localContainer, polic
 		ended = func() {
 			stop()
 
-			_ = stdin.Close() // nobody waits for a container to read
+			_ = stdin.Close() // nothing waits for a container to read
 		}
 	}
 

@@ -38,7 +38,7 @@ type Machine interface {
 	Say(format string, args ...any)
 	// Track runs something beside the rest until the machine's boot ends.
 	Track(run func())
-	// Stopped says that somebody has stopped the kubelet's service.
+	// Stopped says that the kubelet's service was stopped.
 	Stopped() bool
 	// Host describes the machine to what runs on it; an error when it goes down.
 	Host() (controlplane.Host, error)
@@ -104,7 +104,7 @@ func New(m Machine, clock datacentre.Clock) *Kubelet {
 	return &Kubelet{m: m, clock: clock}
 }
 
-// Boot begins anew: nothing runs yet, and the context ends with the boot.
+// Boot starts over: nothing runs yet, and the context ends with the boot.
 func (k *Kubelet) Boot(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -246,7 +246,7 @@ func (r *link) lookAfterNode(ctx context.Context) error {
 	err := r.client.Get().Resource("nodes").Name(r.name).VersionedParams(&metav1.GetOptions{ResourceVersion: "0"},
 		metav1.ParameterCodec).Do(ctx).Into(&node)
 	if apierrors.IsNotFound(err) {
-		return nil // somebody has deleted it; it comes back when the kubelet restarts
+		return nil // it was deleted; it comes back when the kubelet restarts
 	}
 
 	if err != nil {

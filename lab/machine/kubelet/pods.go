@@ -19,14 +19,14 @@ import (
 	"talos-proxmox/lab/machine/pods"
 )
 
-// podRound is how often a kubelet looks after pods that nobody has changed, since their machine may have.
+// podRound is how often a kubelet checks pods that did not change, since their machine may have.
 const podRound = 3 * time.Second
 
 // localPod is a pod that runs, or tries to, on a node of a real cluster.
 type localPod struct {
 	pod    *corev1.Pod
 	state  pods.State
-	warned string // the last warning that was told
+	warned string // the last warning that was reported
 
 	containers map[string]*localContainer
 	gpus       []int // what it was given of the node's GPUs
@@ -105,7 +105,7 @@ func (k *Kubelet) lostPods(uids ...string) {
 	}
 }
 
-// forgetPod ends what is left of a pod; the caller holds syncing, so that nobody looks after the pod meanwhile.
+// forgetPod ends what is left of a pod; the caller holds syncing, so that nothing else handles the pod meanwhile.
 func (k *Kubelet) forgetPod(uid string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -294,6 +294,6 @@ func (r *link) tell(ctx context.Context, p *corev1.Pod, kind, reason, message st
 		FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: "kubelet", Host: r.name},
 	}
-	// An event that is lost is told nowhere, as on a real node.
+	// A lost event is reported nowhere, as on a real node.
 	_ = r.client.Post().Resource("events").Namespace(p.Namespace).Body(event).Do(ctx).Error()
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// GPUResource is what NVIDIA's device plugin offers unless it is told another name.
+	// GPUResource is what NVIDIA's device plugin offers unless another name is configured.
 	GPUResource = "nvidia.com/gpu"
 	// pluginSockets is where device plugins find the kubelet.
 	pluginSockets = "/var/lib/kubelet/device-plugins"

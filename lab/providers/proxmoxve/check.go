@@ -197,7 +197,7 @@ func (c *checker) value(path string, a attribute, v any) any {
 	return c.primitive(path, a, v)
 }
 
-// primitive checks the type of a single value and then its range, so that each mistake is told once.
+// primitive checks the type of a single value and then its range, so that each mistake is reported once.
 func (c *checker) primitive(path string, a attribute, v any) any {
 	ok := false
 

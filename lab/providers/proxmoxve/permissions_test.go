@@ -146,7 +146,7 @@ func (w *watched) forward(
 	}
 
 	answer.Close = true
-	_, _ = answer.Write(conn), conn.Close() // whoever asked may have gone
+	_, _ = answer.Write(conn), conn.Close() // the client may have gone
 
 	return nil
 }

@@ -353,7 +353,7 @@ func TestAFailedCreate(t *testing.T) {
 
 			f.recorded()
 
-			// The next update misses what a look at the machine would have told, and fixes nothing:
+			// The next update misses what reading the machine would have shown, and fixes nothing:
 			// docs/provider-pitfalls.md#disks-from-files.
 			assert.Equal(t, unseen, r.diff(typeVirtualMachine, node(), resp.Properties))
 
@@ -374,7 +374,7 @@ func TestCancel(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		ends string // how the clone ends once it is told to stop
+		ends string // how the clone ends once it is stopped
 		kept bool
 	}{
 		"a clone is undone and leaves nothing":        {"unexpected status", false},

@@ -212,7 +212,7 @@ func diskTable() attributes {
 	}
 }
 
-// initializationTable is what cloud-init is told; the drive's contents change with a restart, its format only with a
+// initializationTable is what cloud-init gets; the drive's contents change with a restart, its format only with a
 // new machine.
 func initializationTable() attributes {
 	address := attributes{"address": {fallback: ""}, "gateway": {fallback: ""}}

@@ -325,7 +325,7 @@ func (c *change) devices() error {
 	return nil
 }
 
-// cloudInit changes what the guest is told; another drive or storage for it needs the VM switched off.
+// cloudInit changes what the guest gets; another drive or storage for it needs the VM switched off.
 func (c *change) cloudInit(ctx context.Context) error {
 	next := child(c.plan, "initialization")
 	if !c.changed("initialization") || next == nil {

@@ -21,7 +21,7 @@ type Provider struct {
 	// Name is the Pulumi package, Version the published plugin's version that it stands in for.
 	Name, Version string
 	// New makes an instance. Every connection of an engine gets one of its own, as every load of a plugin gets its own
-	// process: instances differ in configuration, and one that was told to cancel stays cancelled.
+	// process: instances differ in configuration, and a cancelled one stays cancelled.
 	New func() (p.Provider, error)
 	// Outlives says that calls do not end with their connection, as in a published plugin whose engine was killed.
 	Outlives bool
