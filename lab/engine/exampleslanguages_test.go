@@ -14,8 +14,8 @@ import (
 	"talos-proxmox/lab/engine"
 )
 
-// TestTheExamplesInOtherLanguages runs examples/typescript and examples/yaml as their users do, with the Pulumi CLI, its
-// language hosts and the plugin: each brings up a cluster, runs again without changes and destroys it.
+// TestTheExamplesInOtherLanguages runs examples/typescript and examples/yaml as their users do, with the Pulumi CLI,
+// its language hosts and the plugin: each brings up a cluster, runs again without changes and destroys it.
 func TestTheExamplesInOtherLanguages(t *testing.T) {
 	t.Parallel()
 
@@ -111,6 +111,7 @@ func (w *world) inFolder(e *engine.Engine, folder string, command ...string) str
 	stack := e.Stack()
 	workspace := stack.Workspace()
 	cmd := exec.CommandContext(w.t.Context(), w.options.CLI.Path, append(command, "--non-interactive", "--color=never")...)
+
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "PULUMI_SKIP_UPDATE_CHECK=true", "PULUMI_HOME="+workspace.PulumiHome())
 
