@@ -1,0 +1,47 @@
+package repositorytest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestUnitsRunCommandsOfTheMakefile looks at the examples for systemd: a timer starts the service of its name, at a time
+// that systemd understands, and the service runs a command that there is.
+func TestUnitsRunCommandsOfTheMakefile(t *testing.T) {
+	t.Parallel()
+
+	timers, err := filepath.Glob("../../examples/systemd/*.timer")
+	require.NoError(t, err)
+	require.NotEmpty(t, timers)
+
+	makefile, err := os.ReadFile("../../Makefile")
+	require.NoError(t, err)
+
+	for _, path := range timers {
+		timer, err := os.ReadFile(path)
+		require.NoError(t, err)
+
+		when := regexp.MustCompile(`(?m)^OnCalendar=(.+)$`).FindSubmatch(timer)
+		require.NotNil(t, when, path)
+		assert.Contains(t, string(timer), "\nWantedBy=timers.target\n", path)
+
+		if program, err := exec.LookPath("systemd-analyze"); err == nil {
+			out, err := exec.CommandContext(t.Context(), program, "calendar", string(when[1])).CombinedOutput()
+			assert.NoError(t, err, string(out))
+		}
+
+		service, err := os.ReadFile(strings.TrimSuffix(path, ".timer") + ".service")
+		require.NoError(t, err)
+
+		command := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/make (\S+) STACK=\S+$`).FindSubmatch(service)
+		require.NotNil(t, command, path)
+		assert.Contains(t, string(makefile), "\n"+string(command[1])+":", path)
+	}
+}
