@@ -153,8 +153,7 @@ func reseal(deployment object, exported map[string][]byte, now time.Time) (left 
 				r[part] = withoutSecrets(r[part])
 			}
 		case holdsSecret(r["inputs"]) || holdsSecret(r["outputs"]):
-			dropped[urn] = true
-			left = append(left, name)
+			dropped[urn], left = true, append(left, name)
 
 			continue
 		}
@@ -256,7 +255,11 @@ func forget(r object, dropped map[string]bool) {
 	without := func(list any) []any {
 		urns, _ := list.([]any)
 
-		return slices.DeleteFunc(urns, func(urn any) bool { text, _ := urn.(string); return dropped[text] })
+		return slices.DeleteFunc(urns, func(urn any) bool {
+			text, _ := urn.(string)
+
+			return dropped[text]
+		})
 	}
 
 	for _, field := range []string{"dependencies", "replaceWith"} {

@@ -132,7 +132,8 @@ func TestWhatCannotBeResealedIsSaid(t *testing.T) {
 			unreadable, "", map[string][]byte{"home": []byte("x")}, "cluster home: they are not machine secrets",
 		},
 		"an export of another cluster": {
-			unreadable, "", map[string][]byte{"home": exported, "edge": exported},
+			unreadable, "",
+			map[string][]byte{"home": exported, "edge": exported},
 			`the state has no machine secrets of cluster "edge"`,
 		},
 		"a stack that is in use": {

@@ -83,7 +83,9 @@ func TestAClusterIsAskedWithWhatTheStateHas(t *testing.T) {
 	assert.Len(t, sent.GPUs, 1)
 	assert.Equal(t, map[string]string{"lab-cp-1": "the configuration"}, sent.Configurations)
 	assert.Equal(t, []string{"pve2"}, sent.RebootPending)
-	assert.Equal(t, request.Kept{Directory: filepath.Join(s.Project, "kept"), Name: "lab-lab", MaxAge: "48h"}, *sent.Backup)
+	assert.Equal(
+		t, request.Kept{Directory: filepath.Join(s.Project, "kept"), Name: "lab-lab", MaxAge: "48h"}, *sent.Backup,
+	)
 }
 
 func TestTheExitStatusOfTalosopsIsPassedOn(t *testing.T) {

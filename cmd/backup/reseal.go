@@ -19,8 +19,8 @@ func newReseal(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reseal STACK STATE CLUSTER=SECRETS…",
 		Short: "Continue a stack whose passphrase is lost, with exported machine secrets",
-		Long: `Makes a stack continue with a state whose secrets no one can decrypt any more. STATE is a file of make backup, or
-<stack>.json of a folder that is the backend. The stack has to be there already, empty, of the same name, with a new
+		Long: `Makes a stack continue with a state whose secrets no one can decrypt any more. STATE is a file of make backup,
+or <stack>.json of a folder that is the backend. The stack has to be there already, empty, of the same name, with a new
 passphrase and its secrets set again. Machine secrets come from the export of each of the stack's clusters; the state
 goes to the Pulumi CLI's standard input and is encrypted with the new passphrase.
 

@@ -107,9 +107,9 @@ func newDrift(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "drift STACK",
 		Short: "Compare every node with the plan, for planreview",
-		Long: `Asks every node what it runs (Talos, schematic, kubelet, API server) and which machine configuration it has, and
-compares that with the stack's file and with what was applied last. Prints a line of JSON that planreview reads at the
-end of a preview: {"drift": […]}. It names paths of machine configurations, and never a value.`,
+		Long: `Asks every node what it runs (Talos, schematic, kubelet, API server) and which machine configuration it has,
+and compares that with the stack's file and with what was applied last. Prints a line of JSON that planreview reads at
+the end of a preview: {"drift": […]}. It names paths of machine configurations, and never a value.`,
 		Example: "  stackstatus drift prod >> .plan/prod.json && planreview guard --expect-no-changes .plan/prod.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

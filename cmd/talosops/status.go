@@ -13,7 +13,8 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-const statusHelp = `Asks every node, every control plane's etcd and the Kubernetes API how they are, once, and waits for nothing.
+const statusHelp = `Asks every node, every control plane's etcd and the Kubernetes API how they are, once, and waits for
+nothing.
 
 It prints a table, with --json one line of JSON: members of etcd and their leader; per node the versions of Talos, its
 schematic, its kubelet and its API server, whether it is Ready, and the GPUs that it offers; when certificates end; the
@@ -113,6 +114,7 @@ func runStatus(cmd *cobra.Command, req *statusRequest, asJSON bool) error {
 	defer cancel()
 
 	standing := q.ask(ctx)
+
 	if err := cmd.Context().Err(); err != nil {
 		return errors.New("interrupted before every node had answered: run the same again")
 	}

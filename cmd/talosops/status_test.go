@@ -46,7 +46,8 @@ func wellCluster(t *testing.T) (*inquiry, *fakeStanding) {
 	f := &fakeStanding{fakeRunning: running, active: map[string]string{}, persistent: map[string]string{}}
 	f.statuses["127.0.9.1"] = etcdStatus{HasLeader: true, Leads: true}
 
-	req := &statusRequest{Status: request.Status{Cluster: "prod", Configurations: map[string]string{}}, limits: testLimits()}
+	req := &statusRequest{limits: testLimits()}
+	req.Cluster, req.Configurations = "prod", map[string]string{}
 	req.ControlPlanes, req.Workers = c.controlPlanes, []node{{Name: "w-1", Address: "127.0.9.4"}, {Name: "w-2", Address: "127.0.9.5"}}
 	req.KubernetesVersion = "v1.35.0"
 
@@ -227,6 +228,7 @@ func TestStatusOfAnOldSnapshot(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "home-prod-etcd-20261120T030000Z.age")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
+
 	q.req.Backup = &request.Kept{Directory: folder, Name: "home-prod", MaxAge: "48h"}
 
 	assert.Equal(

@@ -322,7 +322,9 @@ func (q *inquiry) judgeGPUs(a *told, n kubeNode) {
 // judgeCluster adds what concerns no single node.
 func (q *inquiry) judgeCluster(s *request.Standing, answers []told, listErr error) {
 	if listErr != nil {
-		s.Care = append(s.Care, request.Concern{About: s.Cluster, Problem: "no Kubernetes API lists the nodes: " + listErr.Error()})
+		s.Care = append(s.Care, request.Concern{
+			About: s.Cluster, Problem: "no Kubernetes API lists the nodes: " + listErr.Error(),
+		})
 	}
 
 	i := slices.IndexFunc(answers, func(a told) bool { return len(a.members) > 0 })

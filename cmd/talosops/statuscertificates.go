@@ -43,7 +43,9 @@ type namedCertificate struct {
 
 func portsOf(k *kubeconfig) map[string]string {
 	return map[string]string{
-		servesTalos: fmt.Sprint(constants.ApidPort), servesKubernetes: cmp.Or(k.server.Port(), "443"), servesKubelet: kubeletPort,
+		servesTalos:      fmt.Sprint(constants.ApidPort),
+		servesKubernetes: cmp.Or(k.server.Port(), "443"),
+		servesKubelet:    kubeletPort,
 	}
 }
 
@@ -169,7 +171,9 @@ func (q *inquiry) judgeCertificates(s *request.Standing, answers []told) {
 			continue
 		}
 
-		problem := fmt.Sprintf("its certificate ends in %s (%s): %s", inWords(left), c.NotAfter.UTC().Format(time.DateOnly), c.remedy)
+		problem := fmt.Sprintf(
+			"its certificate ends in %s (%s): %s", inWords(left), c.NotAfter.UTC().Format(time.DateOnly), c.remedy,
+		)
 		if left <= 0 {
 			problem = fmt.Sprintf("its certificate has ended (%s): %s", c.NotAfter.UTC().Format(time.DateTime), c.remedy)
 		}

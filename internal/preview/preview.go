@@ -137,8 +137,8 @@ func (d Drifted) Lines() []string {
 var ErrFormat = errors.New("not the output of `pulumi preview --json`")
 
 // Parse reads either form of `pulumi preview --json`: the digest, or with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true the
-// engine's events. Whoever ran it may append what neither form has: the CLI's exit status, {"exitStatus": 255}, and nodes
-// that differ from the plan, {"drift": […]}.
+// engine's events. Whoever ran it may append what neither form has: the CLI's exit status, {"exitStatus": 255}, and
+// nodes that differ from the plan, {"drift": […]}.
 func Parse(r io.Reader) (*Preview, error) {
 	decoder := json.NewDecoder(bufio.NewReader(r))
 	p := &Preview{}

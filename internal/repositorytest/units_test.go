@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUnitsRunCommandsOfTheMakefile looks at the examples for systemd: a timer starts the service of its name, at a time
-// that systemd understands, and the service runs a command that there is.
+// TestUnitsRunCommandsOfTheMakefile looks at the examples for systemd: a timer starts the service of its name, at a
+// time that systemd understands, and the service runs a command that there is.
 func TestUnitsRunCommandsOfTheMakefile(t *testing.T) {
 	t.Parallel()
 
