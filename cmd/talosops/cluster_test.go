@@ -263,7 +263,7 @@ func TestEvacuate(t *testing.T) {
 				f.pods["w-1"], f.budget["web"] = []kubePod{web}, "The disruption budget web needs 3 healthy pods and has 3 currently"
 			},
 			wants: []string{
-				"w-1 could not be drained, and was left as it is after 1m0s; 1 of 1 checks are open:\n" +
+				"w-1 could not be drained, and was left as it is after 5m0s; 1 of 1 checks are open:\n" +
 					"  w-1: drain: pod default/web may not leave: The disruption budget web needs 3 healthy pods and has 3 currently\n",
 			},
 			patches: []string{"w-1 cordoned", "w-1 schedulable"}, after: []string{"w-1 cordoned", "w-1 schedulable"},
