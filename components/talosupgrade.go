@@ -1,6 +1,7 @@
 package components
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -96,27 +97,36 @@ func talosopsImages(args TalosClusterArgs) []request.Image {
 func (c *TalosCluster) makeThere(
 	ctx *pulumi.Context, name string, args TalosClusterArgs,
 ) (pulumi.ResourceOption, error) {
-	began := look.Begun(ctx, name)
-
 	var addresses []netip.Addr
 	for _, n := range args.nodes() {
 		addresses = append(addresses, n.prefix().Addr())
 	}
 
+	begun := look.Begun(ctx, name)
+
 	hook, err := ctx.RegisterResourceHook(name+"-there", func(called *pulumi.ResourceHookArgs) error {
-		if !began || reach.Any(ctx.Context(), addresses, clusterAnswersWithin) {
+		if !begun {
 			return nil
 		}
 
-		return errors.Join(ctx.Context().Err(), fmt.Errorf("no node of cluster %q answers, so that none can be upgraded: "+
-			"start its machines, or repair the network between here and them, then run pulumi up again; if the machines are gone "+
-			"for good, `pulumi up --replace '%s'` goes on without them", name, called.URN))
+		return there(ctx.Context(), name, called.URN, addresses, clusterAnswersWithin)
 	}, nil)
 	if err != nil {
 		return nil, err
 	}
 
 	return pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeUpdate: []*pulumi.ResourceHook{hook}}), nil
+}
+
+// there waits until a node of a cluster answers.
+func there(ctx context.Context, name string, urn pulumi.URN, addresses []netip.Addr, within time.Duration) error {
+	if reach.Any(ctx, addresses, within) {
+		return nil
+	}
+
+	return errors.Join(ctx.Err(), fmt.Errorf("no node of cluster %q answers, so that none can be upgraded: "+
+		"start its machines, or repair the network between here and them, then run pulumi up again; if the machines are gone "+
+		"for good, `pulumi up --replace '%s'` goes on without them", name, urn))
 }
 
 // afterTalos is what waits for the upgrade: a VM that was there before. A new one is made in the meantime.

@@ -2,8 +2,10 @@ package components
 
 import (
 	"encoding/json"
+	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/stretchr/testify/assert"
@@ -74,7 +76,9 @@ func TestTalosIsUpgradedBeforeAnythingElseOfAMachineThatRuns(t *testing.T) {
 	assert.Equal(t, 2, asked.ParallelWorkers)
 	assert.True(t, asked.AllowDowngrade)
 	assert.Equal(t, enginetest.TalosconfigText, asked.Talosconfig)
-	assert.Equal(t, &request.Backup{Name: "one", Directory: "~/backups", Recipients: []string{"age1"}, Keep: 3}, asked.Backup)
+	assert.Equal(
+		t, &request.Backup{Name: "one", Directory: "~/backups", Recipients: []string{"age1"}, Keep: 3}, asked.Backup,
+	)
 
 	for name, waits := range map[string]bool{"one-cp-1-vm": true, "one-general-1-vm": true, "one-general-2-vm": false} {
 		after := r.Of(enginetest.VirtualMachine)[name].DependsOn()
@@ -95,4 +99,13 @@ func TestUpgradesAreJudged(t *testing.T) {
 	require.ErrorContains(t, err, "upgrades.parallelWorkers: -1 is not a number of workers; use 1 or more")
 	require.ErrorContains(t, err, "backup.directory: is missing; set the folder that snapshots are kept in")
 	require.ErrorContains(t, err, "backup.recipients: is empty; add the public key of age that snapshots are encrypted to")
+}
+
+func TestAClusterThatWasBegunAndIsSilentIsNotUpgraded(t *testing.T) {
+	t.Parallel()
+
+	nobody := []netip.Addr{netip.MustParseAddr("127.9.9.9"), netip.MustParseAddr("127.9.9.10")}
+	err := there(t.Context(), "one", "urn:pulumi:a::b::c::one-talos", nobody, 10*time.Millisecond)
+	require.ErrorContains(t, err, `no node of cluster "one" answers, so that none can be upgraded: start its machines`)
+	require.ErrorContains(t, err, "`pulumi up --replace 'urn:pulumi:a::b::c::one-talos'` goes on without them")
 }

@@ -39,6 +39,7 @@ type talosNode struct {
 	bootstrapped int  // requests
 
 	kubeconfig string
+	asked      *machineapi.UpgradeRequest
 }
 
 func (n *talosNode) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceListResponse, error) {

@@ -10,7 +10,8 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-const upgradeHelp = `Brings every node of a cluster to its version of Talos and its schematic, in place and one at a time.
+const upgradeHelp = `Brings every node of a cluster to its version of Talos and its schematic, in place, one at a
+time.
 
 Nodes that run both already are left as they are, so that an interrupted upgrade resumes where it was. Of the others:
   1. the step is judged: the next minor version at most, and no downgrade unless allowDowngrade says so;

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"filippo.io/age"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
@@ -65,6 +66,7 @@ func (f *upgradeable) forfeitLeadership(_ context.Context, address string) error
 
 func (f *upgradeable) snapshot(_ context.Context, _ string, to io.Writer) error {
 	f.note("snapshot")
+
 	_, err := to.Write(etcdSnapshot("kept"))
 
 	return err
@@ -315,6 +317,13 @@ func TestUpgrade(t *testing.T) {
 			},
 			history: w1, result: request.Upgraded{Upgraded: []string{"w-1"}},
 		},
+		"a Kubernetes that the version does not run": {
+			change: func(_ *upgrader, f *upgradeable) { f.nodesL[3].Kubelet = "v1.29.4" },
+			wants: []string{
+				"nothing was upgraded:\nw-1 runs Kubernetes v1.29.4: version v1.29.4 of Kubernetes does not run on Talos v1.12.6: " +
+					"choose a version from v1.30 to v1.35, or Talos v1.11; change kubernetesVersion first, in an up of its own",
+			},
+		},
 		"a wrong image": {
 			change: func(_ *upgrader, f *upgradeable) {
 				f.refuses["127.0.9.1"] = status.Error(codes.Unknown, "error validating installer image: not found")
@@ -368,6 +377,7 @@ func TestUpgrade(t *testing.T) {
 		"without a CNI no node is Ready, before and after": {
 			change: func(u *upgrader, f *upgradeable) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
+
 				for i := range f.nodesL {
 					f.nodesL[i].Ready = false
 				}
@@ -377,6 +387,7 @@ func TestUpgrade(t *testing.T) {
 		"a node without another one for its pods is not drained": {
 			change: func(u *upgrader, f *upgradeable) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")
+
 				for _, i := range []int{0, 1, 2, 4} {
 					f.nodesL[i].Unschedulable = true
 				}
@@ -471,7 +482,8 @@ func TestASnapshotComesBeforeTheFirstUpgrade(t *testing.T) {
 
 	u, f, said := upgradingCluster(t)
 	kept := &request.Backup{
-		Name: "home-prod", Directory: filepath.Join(t.TempDir(), "backups"), Recipients: []string{identity.Recipient().String()},
+		Name: "home-prod", Directory: filepath.Join(t.TempDir(), "backups"),
+		Recipients: []string{identity.Recipient().String()},
 	}
 	u.req.Backup = kept
 	require.NoError(t, u.keep(t.Context()))
@@ -545,6 +557,7 @@ func TestGPUsComeBack(t *testing.T) {
 				}
 
 				u.req.GPUs = []request.GPUs{{Node: "w-1", Count: 1}}
+
 				f.machines = map[string]gpuMachine{"127.0.9.4": card}
 				if test.bare {
 					f.machines = nil
@@ -590,4 +603,50 @@ func TestRequestsForUpgradesAreJudged(t *testing.T) {
 		"backup.directory: is missing: set where snapshots are kept",
 		"backup.recipients: is missing: set at least one public key of age (age-keygen makes a pair)",
 	}, u.req.problems())
+}
+
+// Upgrade implements the machine service.
+func (n *talosNode) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	n.asked = in
+
+	return &machineapi.UpgradeResponse{Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received"}}}, nil
+}
+
+// EtcdForfeitLeadership implements the machine service.
+func (*talosNode) EtcdForfeitLeadership(
+	context.Context, *machineapi.EtcdForfeitLeadershipRequest,
+) (*machineapi.EtcdForfeitLeadershipResponse, error) {
+	return nil, status.Error(codes.FailedPrecondition, "this is not the leader")
+}
+
+// TestUpgradeOverRealConnections: neither force nor stage, and Talos' own words of a refusal.
+func TestUpgradeOverRealConnections(t *testing.T) {
+	t.Parallel()
+
+	talos := newAuthority(t)
+	n := &talosNode{name: "cp-1"}
+	address := serveTalos(t, talos, n)
+
+	machines, err := newTalosAPI(talos.talosconfig(t))
+	require.NoError(t, err)
+	t.Cleanup(machines.close)
+
+	require.NoError(t, machines.upgrade(t.Context(), address, installer(newSchematic, newTalos)))
+	assert.Equal(t, installer(newSchematic, newTalos), n.asked.GetImage())
+	assert.False(t, n.asked.GetForce() || n.asked.GetStage() || n.asked.GetPreserve())
+	require.EqualError(t, machines.forfeitLeadership(t.Context(), address), "this is not the leader")
+
+	// A cluster that runs what it has to is looked at, and left alone.
+	u, _, _ := upgradingCluster(t)
+	req := u.req.Upgrade
+	req.Talosconfig, req.Workers = talos.talosconfig(t), nil
+	req.ControlPlanes = []node{{Name: "cp-1", Address: address}}
+	req.Images = []request.Image{{Node: "cp-1", Installer: "x", Talos: "v1.12.6", Schematic: "376567"}}
+	out, said, err := run(t, "upgrade", req, never)
+	require.NoError(t, err, said)
+	assert.JSONEq(t, `{"upgraded": []}`, out)
+	assert.Equal(t, "all nodes run what they have to: 1\n", said)
 }

@@ -54,12 +54,18 @@ func (u *upgrader) bring(ctx context.Context, s surveyed) error {
 		return err
 	}
 
-	t.upgrader.mu.Lock()
-	u.result.Upgraded = append(u.result.Upgraded, s.Name)
-	slices.Sort(u.result.Upgraded)
-	t.upgrader.mu.Unlock()
+	u.note(s.Name)
 
 	return t.finish(ctx)
+}
+
+// note adds a node to the result.
+func (u *upgrader) note(name string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+
+	u.result.Upgraded = append(u.result.Upgraded, name)
+	slices.Sort(u.result.Upgraded)
 }
 
 // step says what happens to the node now, and how long it took to get here.
@@ -85,7 +91,8 @@ func (t *turnOf) look(ctx context.Context) error {
 		return fmt.Errorf("%s does not tell what it runs: %w", t.Name, err)
 	}
 
-	if t.boot, err = call(ctx, func(ctx context.Context) (string, error) { return t.talos.bootID(ctx, t.Address) }); err != nil {
+	t.boot, err = call(ctx, func(ctx context.Context) (string, error) { return t.talos.bootID(ctx, t.Address) })
+	if err != nil {
 		return fmt.Errorf("%s does not tell its boot id: %w", t.Name, err)
 	}
 
@@ -288,7 +295,9 @@ func (t *turnOf) awaitGPUs(ctx context.Context) error {
 	return t.until(ctx, offers, func(ctx context.Context) (report, bool) {
 		nodes, address, err := t.cluster.listNodes(ctx)
 		if err != nil {
-			return report{{node: t.Name, check: gpuCheck, problem: "no Kubernetes API lists the nodes", detail: err.Error()}}, false
+			f := finding{node: t.Name, check: gpuCheck, problem: "no Kubernetes API lists the nodes", detail: err.Error()}
+
+			return report{f}, false
 		}
 
 		r := g.checkGPUs(ctx, nodes, address)

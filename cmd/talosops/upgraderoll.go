@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 )
 
 // run brings all nodes to what they have to run, and touches none that does.
@@ -51,7 +52,7 @@ func (u *upgrader) run(ctx context.Context) error {
 		return err
 	}
 
-	if err := u.markOurs(ctx, nodes); err != nil {
+	if err := u.judgeRegistered(ctx, nodes); err != nil {
 		return err
 	}
 
@@ -101,17 +102,36 @@ func (u *upgrader) unfinished(ctx context.Context) bool {
 	})
 }
 
-// markOurs notes the cordons that an interrupted run has left.
-func (u *upgrader) markOurs(ctx context.Context, nodes []surveyed) error {
+// judgeRegistered notes the cordons that an interrupted run has left, and refuses a version that does not run the
+// Kubernetes that runs: Kubernetes is upgraded after Talos.
+func (u *upgrader) judgeRegistered(ctx context.Context, nodes []surveyed) error {
 	registered, _, err := u.cluster.listNodes(ctx)
 	if err != nil {
 		return fmt.Errorf("unable to list the nodes: %w", err)
 	}
 
+	var problems []error
+
 	for i := range nodes {
-		if now, ok := find(registered, nodes[i].Name); ok {
-			_, nodes[i].ours = now.Annotations[cordonAnnotation]
+		now, ok := find(registered, nodes[i].Name)
+		if !ok {
+			continue
 		}
+
+		_, nodes[i].ours = now.Annotations[cordonAnnotation]
+
+		if !nodes[i].differs() || now.Kubelet == "" {
+			continue
+		}
+
+		if err := talos.Check(nodes[i].wanted.Talos, now.Kubelet); err != nil {
+			problems = append(problems, fmt.Errorf("%s runs Kubernetes %s: %w; change kubernetesVersion first, in an up of its own",
+				now.Name, now.Kubelet, err))
+		}
+	}
+
+	if len(problems) > 0 {
+		return fmt.Errorf("nothing was upgraded:\n%w", errors.Join(problems...))
 	}
 
 	return nil

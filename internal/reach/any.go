@@ -43,6 +43,7 @@ func connects(ctx context.Context, addresses []netip.Addr, port uint16) bool {
 			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", netip.AddrPortFrom(address, port).String())
 			if err == nil {
 				_ = conn.Close()
+
 				found <- true
 
 				cancel() // one is enough

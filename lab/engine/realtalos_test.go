@@ -15,8 +15,14 @@ import (
 	"talos-proxmox/stacks"
 )
 
+<<<<<<< HEAD
 // TestRealTalosUpgrade brings three control planes and two workers to another version and another schematic. The run is
 // killed while the second control plane is on its way, with talosops; one more brings all of them there.
+=======
+// TestRealTalosUpgrade brings three control planes and two workers to another version and another schematic, under pods
+// that a budget keeps and users of the API. The run is killed while the second control plane is on its way, and
+// talosops when it says its next word; one more brings all of them there.
+>>>>>>> 370ae26 (An upgrade of Talos is refused where the Kubernetes that runs does not fit it; examples wait for their schematic)
 func TestRealTalosUpgrade(t *testing.T) {
 	t.Parallel()
 
@@ -37,6 +43,7 @@ func TestRealTalosUpgrade(t *testing.T) {
 	before := len(w.said())
 	done := w.up(after, optup.Refresh())
 	said := w.said()[before:]
+
 	assert.Equal(t, "update", done["Command one-talos"])
 	assert.NotContains(t, said, "one-cp-1: upgrade: installs", "it runs its image already")
 	assert.Contains(t, said, "one-general-2: upgrade: is done")

@@ -33,7 +33,8 @@ func OneNode(ctx *pulumi.Context) error {
 	}
 
 	cluster, err := components.NewTalosCluster(ctx, "one", components.TalosClusterArgs{
-		Network: components.Network{CIDR: settings.Require("network"), Gateway: settings.Require("gateway")},
+		Network:    components.Network{CIDR: settings.Require("network"), Gateway: settings.Require("gateway")},
+		Schematics: pulumi.StringArray{image.SchematicID},
 		Nodes: []components.ClusterNode{{
 			Name: "one-cp-1", Role: components.RoleControlPlane, Address: settings.Require("address"), Talos: talos,
 			Machine: components.Machine{Node: node, VMID: 2000, MAC: "02:00:00:00:0a:00", Template: template.VMID},
