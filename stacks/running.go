@@ -26,9 +26,15 @@ const (
 	typeFile      = "proxmoxve:Download/file:File"
 	typeMapping   = "proxmoxve:Hardware/mapping/pci:Pci"
 	typeCommand   = "command:local:Command"
+	typeApply     = "talos:machine/configurationApply:ConfigurationApply"
 )
 
-const bootstrapSuffix = "-bootstrap" // of the command that began a cluster
+// Endings of names: of the command that began a cluster, the one by which a node leaves it, and its configuration.
+const (
+	bootstrapSuffix     = "-bootstrap"
+	leaveSuffix         = "-leave"
+	configurationSuffix = "-configuration"
+)
 
 // lastRun is what the stack's last run left in its state.
 type lastRun struct {
@@ -38,6 +44,8 @@ type lastRun struct {
 	made     map[string]bool   // images and builds of templates, by their resources' names
 	mappings []string          // PCI mappings by name
 	begun    map[string]bool   // clusters that were bootstrapped
+	applied  map[string]bool   // nodes that were configured
+	leaves   map[string]bool   // nodes that have a command by which they leave
 	talos    map[string]string // versions of Talos that nodes run, as far as they said
 	record   *record
 }
@@ -121,6 +129,7 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 
 	last.seen, last.made = map[int]look.Seen{}, map[string]bool{}
 	last.begun, last.talos = map[string]bool{}, map[string]string{}
+	last.applied, last.leaves = map[string]bool{}, map[string]bool{}
 
 	for urn, r := range resources.Outputs {
 		if err := last.add(urn, r.Type, r.Outputs); err != nil {
@@ -129,7 +138,9 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	}
 
 	for i := range last.machines {
-		last.machines[i].Talos = last.talos[last.machines[i].Name]
+		m := &last.machines[i]
+		m.Talos = last.talos[m.Name]
+		m.Bound = last.applied[m.Name] && last.begun[m.Cluster] && !last.leaves[m.Name]
 	}
 
 	slices.SortFunc(last.machines, func(a, b running.Machine) int { return strings.Compare(a.Name, b.Name) })
@@ -160,9 +171,16 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		for node, version := range versions {
 			l.talos[node], _ = version.(string)
 		}
+	case typeApply:
+		l.applied[strings.TrimSuffix(urn[strings.LastIndex(urn, "::")+2:], configurationSuffix)] = true
 	case typeCommand:
-		if cluster, found := strings.CutSuffix(urn[strings.LastIndex(urn, "::")+2:], bootstrapSuffix); found {
+		name := urn[strings.LastIndex(urn, "::")+2:]
+		if cluster, found := strings.CutSuffix(name, bootstrapSuffix); found {
 			l.begun[cluster] = true
+		}
+
+		if node, found := strings.CutSuffix(name, leaveSuffix); found {
+			l.leaves[node] = true
 		}
 	case typeMapping:
 		name, _ := outputs["name"].(string)

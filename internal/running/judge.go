@@ -66,6 +66,7 @@ func Judge(plan *spec.Plan, machines []Machine, making map[string]string) (probl
 
 	changes := Changes(plan, machines)
 	j.refuse(changes)
+	departures := j.departures()
 
 	if len(j.problems) > 0 {
 		return j.problems, nil
@@ -76,7 +77,7 @@ func Judge(plan *spec.Plan, machines []Machine, making map[string]string) (probl
 		controlPlanes[cluster.Name] = len(cluster.ControlPlanes)
 	}
 
-	return nil, Describe(changes, controlPlanes)
+	return nil, append(Describe(changes, controlPlanes), departures...)
 }
 
 func (j *judgement) report(path, value, format string, arguments ...any) {

@@ -15,7 +15,9 @@ import (
 type Machine struct {
 	Name, Cluster, Host string
 	ControlPlane        bool
-	VMID                int
+	// Bound says that it was configured, and that the state has no command by which its node leaves its cluster.
+	Bound bool
+	VMID  int
 
 	Cores, MemoryMiB    int
 	CPUType             string

@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
@@ -116,15 +115,4 @@ func (w *world) consoles() string {
 	}
 
 	return all.String()
-}
-
-// leavesWithin has every wait of a node that leaves end after a while.
-func (w *world) leavesWithin(limit time.Duration) (undo func()) {
-	w.t.Helper()
-
-	before := w.options.TalosOps
-	w.options.TalosOps = w.script("talosops", `if [ "$1" = leave ]; then exec "`+before+`" "$@" --timeout `+
-		limit.String()+"; fi\n"+`exec "`+before+`" "$@"`)
-
-	return func() { w.options.TalosOps = before }
 }
