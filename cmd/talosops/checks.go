@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/url"
 	"slices"
@@ -87,18 +88,6 @@ func (s service) problem() string {
 	}
 }
 
-// judgeMembers returns how the etcd members one control plane sees differ from the expected ones, or nothing.
-func judgeMembers(members []member, expected []node) string {
-	problems, surplus := compareMembers(members, expected)
-	for _, m := range surplus {
-		problems = append(problems, fmt.Sprintf("member %s is not expected", m.label()))
-	}
-
-	slices.Sort(problems)
-
-	return strings.Join(problems, ", ")
-}
-
 // compareMembers returns what is wrong with the expected members, and those that are not expected.
 func compareMembers(members []member, expected []node) (problems []string, surplus []member) {
 	found := map[string]bool{}
@@ -133,6 +122,48 @@ func compareMembers(members []member, expected []node) (problems []string, surpl
 	}
 
 	return problems, surplus
+}
+
+// memberAPI asks a member of etcd how it is.
+type memberAPI interface {
+	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
+}
+
+// judgeMember returns what a member of etcd says is wrong with it.
+func judgeMember(ctx context.Context, talos memberAPI, address string) []string {
+	status, err := call(ctx, func(ctx context.Context) (etcdStatus, error) { return talos.etcdStatus(ctx, address) })
+
+	switch {
+	case err != nil:
+		return []string{"its member does not answer: " + cause(err)}
+	case status.Learner:
+		return []string{"its member is a learner"}
+	case !status.HasLeader:
+		return []string{"its member sees no leader"}
+	default:
+		return status.Errors
+	}
+}
+
+// judgeSurplus returns what is wrong with members that are not expected. Those that are healthy are none of it: they
+// leave at the end of the run.
+func judgeSurplus(ctx context.Context, talos memberAPI, surplus []member) (problems []string) {
+	for _, m := range surplus {
+		is := fmt.Sprintf("member %s is not expected, and ", m.label())
+
+		switch addresses := m.addresses(); {
+		case m.Learner:
+			problems = append(problems, is+"a learner")
+		case m.Hostname == "" || len(addresses) == 0:
+			problems = append(problems, is+"has not started")
+		default:
+			if wrong := judgeMember(ctx, talos, addresses[0]); len(wrong) > 0 {
+				problems = append(problems, is+"not healthy: "+strings.Join(wrong, ", "))
+			}
+		}
+	}
+
+	return problems
 }
 
 func (m member) is(n node) bool {

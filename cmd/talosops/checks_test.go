@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -82,7 +85,13 @@ func TestJudgeMembers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, test.want, judgeMembers(test.members, expected))
+			problems, surplus := compareMembers(test.members, expected)
+			for _, m := range surplus {
+				problems = append(problems, fmt.Sprintf("member %s is not expected", m.label()))
+			}
+
+			slices.Sort(problems)
+			assert.Equal(t, test.want, strings.Join(problems, ", "))
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -13,6 +14,7 @@ import (
 type talosAPI interface {
 	services(ctx context.Context, address string) ([]service, error)
 	members(ctx context.Context, address string) ([]member, error)
+	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
 	version(ctx context.Context, address string) (string, error)
 	schematic(ctx context.Context, address string) (string, error)
 	gpuMachine(ctx context.Context, address string) (gpuMachine, error)
@@ -156,7 +158,11 @@ func (g *gate) checkMembers(ctx context.Context, n node) finding {
 		return finding{check: etcdCheck, problem: "cannot list the members", detail: err.Error()}
 	}
 
-	return finding{check: etcdCheck, problem: judgeMembers(members, g.req.ControlPlanes)}
+	problems, surplus := compareMembers(members, g.req.ControlPlanes)
+	problems = append(problems, judgeSurplus(ctx, g.talos, surplus)...)
+	slices.Sort(problems)
+
+	return finding{check: etcdCheck, problem: strings.Join(problems, ", ")}
 }
 
 // listNodes asks the first of these control planes that answers for the nodes, and returns its address, too.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -105,6 +106,24 @@ func (c *fakeCluster) members(_ context.Context, address string) ([]member, erro
 	return c.membersL, c.down["etcd "+address]
 }
 
+func (c *fakeCluster) etcdStatus(_ context.Context, address string) (etcdStatus, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return etcdStatus{HasLeader: true}, c.down["etcd "+address]
+}
+
+// TestGateToleratesMembersThatLeave: the run takes them out when everything else is done.
+func TestGateToleratesMembersThatLeave(t *testing.T) {
+	t.Parallel()
+
+	req := testRequest()
+	c := healthyCluster(req)
+	c.membersL = append(c.membersL, member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
+
+	require.NoError(t, newGate(req, c, c, io.Discard).wait(t.Context()))
+}
+
 func (c *fakeCluster) version(_ context.Context, address string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +215,14 @@ func TestGateNamesWhatIsMissing(t *testing.T) {
 		},
 		"an unexpected member": {
 			func(_ *waitRequest, c *fakeCluster) { c.membersL = append(c.membersL, member{Hostname: "old-cp-1"}) },
-			[]string{"3 of 16 checks", "cp-3: etcd: member old-cp-1 is not expected"},
+			[]string{"3 of 16 checks", "cp-3: etcd: member old-cp-1 is not expected, and has not started"},
+		},
+		"an unexpected member that is dead": {
+			func(_ *waitRequest, c *fakeCluster) {
+				c.membersL = append(c.membersL, member{Hostname: "cp-4", PeerURLs: []string{"https://127.0.9.9:2380"}})
+				c.down["etcd 127.0.9.9"] = errors.New("no route to host")
+			},
+			[]string{"cp-3: etcd: member cp-4 is not expected, and not healthy: its member does not answer: no route to host"},
 		},
 		"etcd that does not answer": {
 			func(_ *waitRequest, c *fakeCluster) { c.down["etcd 127.0.9.2"] = errors.New("etcdserver: no leader") },

@@ -96,17 +96,9 @@ func (c *cluster) judgeEtcd(ctx context.Context, n node) string {
 	}
 
 	problems, surplus := compareMembers(members, c.controlPlanes)
-	for _, m := range surplus {
-		if m.is(c.aside) {
-			continue
-		}
-
-		if problem := c.judgeSurplus(ctx, m); problem != "" {
-			problems = append(problems, fmt.Sprintf("member %s %s", m.label(), problem))
-		}
-	}
-
-	problems = append(problems, c.judgeMember(ctx, n.Address)...)
+	surplus = slices.DeleteFunc(surplus, func(m member) bool { return m.is(c.aside) })
+	problems = append(problems, judgeSurplus(ctx, c.talos, surplus)...)
+	problems = append(problems, judgeMember(ctx, c.talos, n.Address)...)
 
 	alarms, err := call(ctx, func(ctx context.Context) ([]string, error) { return c.talos.etcdAlarms(ctx, n.Address) })
 	if err != nil {
@@ -120,39 +112,6 @@ func (c *cluster) judgeEtcd(ctx context.Context, n node) string {
 	slices.Sort(problems)
 
 	return strings.Join(problems, ", ")
-}
-
-// judgeMember returns what a member of etcd says is wrong with it.
-func (c *cluster) judgeMember(ctx context.Context, address string) []string {
-	status, err := call(ctx, func(ctx context.Context) (etcdStatus, error) { return c.talos.etcdStatus(ctx, address) })
-
-	switch {
-	case err != nil:
-		return []string{"its member does not answer: " + cause(err)}
-	case status.Learner:
-		return []string{"its member is a learner"}
-	case !status.HasLeader:
-		return []string{"its member sees no leader"}
-	default:
-		return status.Errors
-	}
-}
-
-func (c *cluster) judgeSurplus(ctx context.Context, m member) string {
-	addresses := m.addresses()
-
-	switch {
-	case m.Learner:
-		return "is not expected, and a learner"
-	case m.Hostname == "" || len(addresses) == 0:
-		return "is not expected, and has not started"
-	default:
-		if problems := c.judgeMember(ctx, addresses[0]); len(problems) > 0 {
-			return "is not expected, and not healthy: " + strings.Join(problems, ", ")
-		}
-
-		return ""
-	}
 }
 
 // stand compares how these nodes stand with how they stood.
