@@ -228,7 +228,7 @@ var changesOf = map[string][]try{
 		{when: "more", note: "new ones join"},
 		{
 			when: "less",
-			note: "not yet: the health gate names the members that would have to leave etcd, and nothing is deleted before that",
+			note: "the last ones leave etcd and are deleted, one after the other ([upgrades](upgrades.md#taking-machines-out))",
 		},
 	},
 	"ControlPlaneConfig.placement": {{note: newMachines}},
@@ -244,7 +244,11 @@ var changesOf = map[string][]try{
 	"ControlPlaneConfig.driver":      {{note: inTurn}},
 	"WorkersConfig.name":             {{path: aPool + "name", to: "other"}},
 	"WorkersConfig.count": {
-		{when: "more", note: "new machines"}, {when: "less", note: "the last machines are deleted, with their data"},
+		{when: "more", note: "new machines"},
+		{
+			when: "less",
+			note: "the last machines are drained and deleted, with their data ([upgrades](upgrades.md#taking-machines-out))",
+		},
 	},
 	"WorkersConfig.placement":    {{note: newMachines}},
 	"GPUWorkersConfig.name":      {{path: theCluster + "gpuWorkers.0.name", to: "other"}},
