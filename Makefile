@@ -51,10 +51,12 @@ POLICY_CONFIG := $(wildcard policy/policy-config.$(STACK).json)
 POLICY_CHECK := $(POLICY) check $(POLICY_CONFIG)
 POLICY_FLAGS := --policy-pack $(POLICY) $(addprefix --policy-pack-config ,$(POLICY_CONFIG))
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
-# The Go modules, but lab/kubernetes, whose versions are pinned. Examples have the versions of the program.
+# The Go modules, but lab/kubernetes, whose versions are pinned. Examples have the versions of the program, and so has what upgrades Kubernetes.
 EXAMPLES := examples/one-node
-MODULES := . lab tools tools/ci tools/secretsimport $(EXAMPLES)
-GO_FILES := $(filter-out lab/kubernetes/%,$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
+KUBEUPGRADE := cmd/kubeupgrade
+MODULES := . lab $(KUBEUPGRADE) tools tools/ci tools/secretsimport $(EXAMPLES)
+KUBEUPGRADE_FILES := $(wildcard $(KUBEUPGRADE)/*.go $(KUBEUPGRADE)/go.* internal/command/*.go internal/request/*.go internal/talos/*.go)
+GO_FILES := $(filter-out lab/kubernetes/% $(KUBEUPGRADE)/%,$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
 LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
 
@@ -92,7 +94,7 @@ deploy: stack-tools ## deploy: Bring up STACK on its own Proxmox without asking,
 	  { echo 'Was this run, or one before it, killed? make recover STACK=$(STACK) removes what it left; then make deploy STACK=$(STACK) resumes.' >&2; exit 1; }
 
 .PHONY: recover
-recover: $(if $(filter lab,$(STACK)),tools,stack-tools) ## day 2: Make STACK usable after a killed run: unlock it, remove what the run left, clear pending operations; VMID=3000 after a create that failed; YES=1 does not ask
+recover: $(if $(filter lab,$(STACK)),tools,plan-tools) ## day 2: Make STACK usable after a killed run: unlock it, remove what the run left, clear pending operations; VMID=3000 after a create that failed; YES=1 does not ask
 ifeq ($(STACK),lab)
 	@$(BIN)/lab start
 	@$(BIN)/lab recover $(addprefix --vmid ,$(VMID))
@@ -104,7 +106,7 @@ endif
 PLAN_FAILED = { echo "{\"exitStatus\": $$?}" >> .plan/$(STACK).json; echo 'the preview failed; guard and comment say why' >&2; }
 
 .PHONY: plan
-plan: $(if $(filter lab,$(ON)),tools,stack-tools) $(BIN)/planreview ## deploy: Write what `up` would do to .plan/STACK.json, for guard and comment; ON=lab plans any stack on the lab's stand-ins
+plan: $(if $(filter lab,$(ON)),tools,plan-tools) $(BIN)/planreview ## deploy: Write what `up` would do to .plan/STACK.json, for guard and comment; ON=lab plans any stack on the lab's stand-ins
 	@mkdir -p .plan
 ifeq ($(ON),lab)
 	@$(BIN)/lab start
@@ -140,7 +142,7 @@ hooks: $(BIN)/golangci-lint $(BIN)/gitleaks $(BIN)/actionlint ## develop: Instal
 	pre-commit install
 
 .PHONY: backup
-backup: stack-tools ## day 2: Export the state of STACK to BACKUPS (default ~/.pulumi-backups); its secrets stay encrypted
+backup: plan-tools ## day 2: Export the state of STACK to BACKUPS (default ~/.pulumi-backups); its secrets stay encrypted
 	@umask 077; mkdir -p '$(BACKUPS)'; file='$(BACKUPS)/$(STACK)-'$$(date -u +%Y%m%dT%H%M%SZ).json; \
 	$(BIN)/pulumi stack export --stack $(STACK) --file "$$file"; echo "$$file"
 
@@ -214,6 +216,7 @@ lint: $(BIN)/golangci-lint $(BIN)/actionlint ## develop: Check format, code, scr
 	@for module in $(MODULES) lab/kubernetes; do (cd $$module && go mod tidy -diff) || { echo "$$module/go.mod is not tidy: go mod tidy" >&2; exit 1; }; done
 	$(BIN)/golangci-lint run ./...
 	cd lab && $(BIN)/golangci-lint run --config ../.golangci.yaml ./...
+	cd $(KUBEUPGRADE) && $(BIN)/golangci-lint run --config $(CURDIR)/.golangci.yaml ./...
 	@for module in $(EXAMPLES); do (cd $$module && $(BIN)/golangci-lint fmt --diff --config $(CURDIR)/.golangci.yaml ./... && go vet ./...) || exit 1; done
 	@command -v shellcheck >/dev/null || { echo 'shellcheck is missing: apt-get install shellcheck' >&2; exit 1; }
 	shellcheck $(SHELL_FILES)
@@ -242,12 +245,16 @@ test-secrets: $(BIN)/pulumi ## develop: Run the tests of secrets-import, which b
 test-typescript: ## develop: Compile the SDK for TypeScript and its example, and run the example with a mocked engine; npm downloads 130 MB
 	cd lab && go test -count 1 -v -run TestTypeScript ./sdktest -args -npm
 
+.PHONY: kubeupgrade
+kubeupgrade: $(BIN)/kubeupgrade ## day 2: Build what upgrades Kubernetes (kubernetesVersion) into .bin/kubeupgrade: Talos' own library, a few minutes, once; deploy does it by itself
+
 .PHONY: labkube
 labkube: $(BIN)/labkube ## develop: Build the lab's etcd, Kubernetes control plane and kubectl into .bin/labkube (some five minutes, once); .bin/kubectl is a part of it
 
 .PHONY: test-kubernetes
-test-kubernetes: $(BIN)/labkube $(BIN)/backup $(BIN)/stackstatus tools ## develop: Run the tests of labkube and those of the lab on real etcd and Kubernetes
+test-kubernetes: $(BIN)/labkube $(BIN)/backup $(BIN)/kubeupgrade $(BIN)/stackstatus tools ## develop: Run the tests of labkube and those of the lab on real etcd and Kubernetes
 	cd lab/kubernetes && go test ./...
+	cd $(KUBEUPGRADE) && go test ./...
 	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 20m -run 'TestScenario/real|TestReal' ./machine ./engine
 
 .PHONY: update
@@ -259,12 +266,12 @@ update: ## develop: Bring all dependencies to their newest patch versions, but t
 .PHONY: align
 align: ## develop: Give the program the versions that the lab has of the modules they share, and the examples those of the program
 	@go get $$(awk 'NR == FNR { shared[$$1]; next } $$2 ~ /^v[0-9]/ && $$1 in shared { print $$1 "@" $$2 }' go.mod lab/go.mod)
-	@for module in . $(EXAMPLES) lab; do (cd $$module && go mod tidy); done
+	@for module in . $(EXAMPLES) $(KUBEUPGRADE) lab; do (cd $$module && go mod tidy); done
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint ## develop: Format the Go code
 	$(BIN)/golangci-lint fmt ./...
-	@for module in lab $(EXAMPLES); do (cd $$module && $(BIN)/golangci-lint fmt --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
+	@for module in lab $(KUBEUPGRADE) $(EXAMPLES); do (cd $$module && $(BIN)/golangci-lint fmt --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
 
 .PHONY: schema
 schema: ## develop: Generate the schemas of stack files and of the served components, and the references of both
@@ -274,7 +281,10 @@ schema: ## develop: Generate the schemas of stack files and of the served compon
 tools: $(BIN)/lab $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/talosctl $(BIN)/pulumi ## start: Build what is missing into .bin/
 
 .PHONY: stack-tools
-stack-tools: $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/planreview $(BIN)/backup $(BIN)/stackstatus $(BIN)/pulumi ## deploy: Build what a stack on its own Proxmox needs: tools without the lab and talosctl
+stack-tools: plan-tools $(BIN)/kubeupgrade ## deploy: Build what a stack on its own Proxmox needs: tools without the lab and talosctl
+
+.PHONY: plan-tools
+plan-tools: $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/planreview $(BIN)/backup $(BIN)/stackstatus $(BIN)/pulumi
 
 .PHONY: clean
 clean: ## develop: Remove what was built (.bin/); stops a running lab, keeps its data
@@ -294,6 +304,11 @@ $(BIN)/labkube: $(LABKUBE_FILES)
 $(BIN)/talosops: $(GO_FILES)
 	@mkdir -p $(BIN)
 	go build -o $@ ./cmd/talosops
+
+$(BIN)/kubeupgrade: $(KUBEUPGRADE_FILES)
+	@mkdir -p $(BIN)
+	@echo 'building kubeupgrade with the upgrade library of Talos (a few minutes, once)'
+	cd $(KUBEUPGRADE) && go build -ldflags '-s -w' -o $@ .
 
 $(BIN)/recover: $(GO_FILES)
 	@mkdir -p $(BIN)

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/go-kubernetes/kubernetes/upgrade"
+	"github.com/siderolabs/talos/pkg/cluster"
+	"github.com/siderolabs/talos/pkg/cluster/kubernetes"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"google.golang.org/grpc"
+
+	"talos-proxmox/internal/request"
+)
+
+// again ends errors after which the same can be run again.
+const again = "run the same again: what was done is skipped"
+
+func upgradeCluster(ctx context.Context, req request.KubernetesUpgrade, p *progress) error {
+	path, err := pathOf(req)
+	if err != nil {
+		return err
+	}
+
+	config, err := clientconfig.FromString(req.Talosconfig)
+	if err != nil {
+		return errors.New("talosconfig: it is not a Talos client configuration") // the parser quotes the text
+	}
+
+	if len(req.Endpoints) == 0 {
+		return errors.New("endpoints: is missing: set the control planes' addresses")
+	}
+
+	talos, err := client.New(ctx, client.WithConfig(config), client.WithEndpoints(req.Endpoints...),
+		client.WithGRPCDialOptions(grpc.WithNoProxy()))
+	if err != nil {
+		return fmt.Errorf("unable to connect to Talos on %s: %w", strings.Join(req.Endpoints, ", "), err)
+	}
+
+	defer func() { _ = talos.Close() }()
+
+	clients := &cluster.ConfigClientProvider{DefaultClient: talos}
+	provider := struct {
+		cluster.ClientProvider
+		cluster.K8sProvider
+	}{clients, &cluster.KubernetesClient{ClientProvider: clients, ForceEndpoint: req.Endpoints[0]}}
+
+	return attempt(ctx, p, func(ctx context.Context, out io.Writer) error {
+		return kubernetes.Upgrade(ctx, &provider, options(req, path, out))
+	})
+}
+
+// upgradeWith says what is wrong in the words of this program.
+func upgradeWith(
+	ctx context.Context, req request.KubernetesUpgrade, out io.Writer,
+	do func(context.Context, request.KubernetesUpgrade, *progress) error,
+) error {
+	p := newProgress(out, req.Nodes)
+
+	err := do(ctx, req, p)
+	if err == nil {
+		return nil
+	}
+
+	var (
+		removed upgrade.ComponentRemovedItemsError
+		stalled *stalledError
+	)
+
+	switch {
+	case errors.As(err, &removed):
+		return errors.New(removedText(removed, req))
+	case errors.As(err, &stalled) && stalled.ofKubelet():
+		return fmt.Errorf("%s: the node's kubelet hangs: `talosctl --nodes <its address> reboot` ends that, then %s",
+			p.named(stalled.Error()), again)
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted: %w: %s", cmp.Or(context.Cause(ctx), err), again)
+	default:
+		return fmt.Errorf("%s: repair what it names, then %s", p.named(err.Error()), again)
+	}
+}
+
+func upgradeNow(ctx context.Context, req request.KubernetesUpgrade, out io.Writer) error {
+	return upgradeWith(ctx, req, out, upgradeCluster)
+}
+
+// pathOf is the step that the library knows.
+func pathOf(req request.KubernetesUpgrade) (*upgrade.Path, error) {
+	path, err := upgrade.NewPath(req.From, req.To)
+	if err != nil {
+		return nil, fmt.Errorf("%s → %s: %w: write versions in full, such as v1.35.0", req.From, req.To, err)
+	}
+
+	if !path.IsSupported() {
+		return nil, fmt.Errorf("this program's upgrade library of Talos does not know the step %s → %s: upgrade with "+
+			"`talosctl upgrade-k8s --to %s` of a newer Talos, then run the same again", req.From, req.To,
+			strings.TrimPrefix(req.To, "v"))
+	}
+
+	return path, nil
+}
+
+func options(req request.KubernetesUpgrade, path *upgrade.Path, out io.Writer) kubernetes.UpgradeOptions {
+	return kubernetes.UpgradeOptions{
+		Path:           path,
+		LogOutput:      out,
+		PrePullImages:  true,
+		UpgradeKubelet: req.Kubelets,
+		EncoderOpt:     encoder.WithComments(encoder.CommentsDisabled),
+
+		KubeletImage:           cmp.Or(req.Images.Kubelet, constants.KubeletImage),
+		APIServerImage:         cmp.Or(req.Images.APIServer, constants.KubernetesAPIServerImage),
+		ControllerManagerImage: cmp.Or(req.Images.ControllerManager, constants.KubernetesControllerManagerImage),
+		SchedulerImage:         cmp.Or(req.Images.Scheduler, constants.KubernetesSchedulerImage),
+		ProxyImage:             cmp.Or(req.Images.Proxy, constants.KubeProxyImage),
+	}
+}
+
+// removedText names what the version does not have any more.
+func removedText(removed upgrade.ComponentRemovedItemsError, req request.KubernetesUpgrade) string {
+	names := map[string]string{}
+	for _, n := range req.Nodes {
+		names[n.Address] = n.Name
+	}
+
+	var lines []string
+
+	for _, list := range []struct {
+		what  string
+		items []upgrade.ComponentItem
+	}{
+		{"admission plugin", removed.AdmissionFlags}, {"feature gate", removed.FeatureGates}, {"flag", removed.CLIFlags},
+	} {
+		for _, item := range list.items {
+			lines = append(lines, fmt.Sprintf("  %s: %s: %s %s", cmp.Or(names[item.Node], item.Node), item.Component,
+				list.what, item.Value))
+		}
+	}
+
+	for resource, count := range removed.APIResources {
+		lines = append(lines, fmt.Sprintf("  objects of %s: %d", resource, count))
+	}
+
+	slices.Sort(lines)
+
+	return fmt.Sprintf("Kubernetes %s does not have what the cluster uses, and nothing was changed:\n%s\n"+
+		"take flags, gates and plugins out of the stack's patches with an `up` of the version that runs, move objects to a "+
+		"version that stays, then set %s again", req.To, strings.Join(lines, "\n"), req.To)
+}
