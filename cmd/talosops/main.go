@@ -20,7 +20,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(
 		newBootstrap(), newMark(), newWait(), newVersions(), newFacts(), newSettle(), newRun(),
-		newSnapshot(), newRestore(), newChange(), newStatus(), newLeave(), newUpgrade(),
+		newSnapshot(), newRestore(), newChange(), newStatus(), newLeave(), newUpgrade(), newKubernetes(),
 	)
 
 	return root
