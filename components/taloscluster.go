@@ -31,8 +31,8 @@ const certificateRenewal = "720h"
 // bootstrapInterval is short because the whole cluster waits for etcd.
 const bootstrapInterval = "500ms"
 
-// TalosCluster is a Talos Kubernetes cluster: secrets, talosconfig, the upgrade of Talos on nodes that run,
-// configurations, nodes, bootstrap, kubeconfig, the nodes' labels and taints, and a health gate at the end.
+// TalosCluster is a Talos Kubernetes cluster: secrets, talosconfig, the upgrades of Talos and Kubernetes on
+// nodes that run, configurations, nodes, bootstrap, kubeconfig, the nodes' labels and taints, and a health gate at the end.
 type TalosCluster struct {
 	pulumi.ResourceState
 
@@ -63,14 +63,15 @@ type TalosCluster struct {
 	// The version that secrets and configurations were generated for.
 	Contract pulumi.StringOutput `pulumi:"contract"`
 
-	secrets   *machine.Secrets
-	talos     *local.Command
-	control   pulumi.StringOutput // the talosconfig of control planes alone, which stays when workers come and go
-	nodes     []*TalosNode
-	bootstrap *local.Command
-	gate      *local.Command
-	running   pulumi.StringOutput // of talos.Running, as JSON
-	planned   map[string]talos.NodeVersions
+	secrets    *machine.Secrets
+	talos      *local.Command
+	kubernetes *local.Command
+	control    pulumi.StringOutput // the talosconfig of control planes alone, which stays when workers come and go
+	nodes      []*TalosNode
+	bootstrap  *local.Command
+	gate       *local.Command
+	running    pulumi.StringOutput // of talos.Running, as JSON
+	planned    map[string]talos.NodeVersions
 }
 
 // NewTalosCluster makes the cluster's machines in parallel and one cluster of them.
@@ -94,6 +95,7 @@ func NewTalosCluster(
 		{"secrets", c.makeSecrets},
 		{"talosconfig", c.makeTalosconfig},
 		{"upgrade of Talos", c.makeTalos},
+		{"upgrade of Kubernetes", c.makeKubernetes},
 		{"nodes", c.makeNodes},
 		{"departures", c.makeLeaves},
 		{"bootstrap", c.makeBootstrap},
@@ -142,8 +144,8 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClu
 
 	for _, n := range args.nodes() {
 		turn := turn{
-			madeAfter:    append(queue.before(n), c.afterTalos(ctx, n)...),
-			appliedAfter: []pulumi.Resource{c.talos},
+			madeAfter:    append(queue.before(n), c.afterUpgrades(ctx, n)...),
+			appliedAfter: []pulumi.Resource{c.kubernetes},
 			inTurn:       inTurn,
 			client:       c.secrets.ClientConfiguration,
 		}
@@ -278,7 +280,7 @@ func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args Tal
 	return nil
 }
 
-// makeTalosconfig makes what the user gets.
+// makeTalosconfig makes what the user gets, and what commands get that do not run for workers.
 func (c *TalosCluster) makeTalosconfig(ctx *pulumi.Context, _ string, args TalosClusterArgs) error {
 	c.Talosconfig = c.talosconfigOf(ctx, args, args.nodes())
 	c.control = c.talosconfigOf(ctx, args, args.controlPlanes())

@@ -36,7 +36,7 @@ func TestTalosClusterRegistersItsSteps(t *testing.T) {
 		enginetest.Kubeconfig: {"one-kubeconfig"},
 		enginetest.LocalCommand: {
 			"one-bootstrap", "one-cp-1-leave", "one-cp-2-leave", "one-cp-3-leave", "one-general-1-leave", "one-general-2-leave",
-			"one-healthy", "one-marked", "one-talos",
+			"one-healthy", "one-kubernetes", "one-marked", "one-talos",
 		},
 	} {
 		require.Equal(t, names, r.Names(token))
@@ -88,7 +88,7 @@ func TestTalosClusterOrder(t *testing.T) {
 	} {
 		apply := applies[node+"-configuration"]
 		assert.ElementsMatch(
-			t, append(expected, "one-secrets", "one-talos"), apply.DependsOn(),
+			t, append(expected, "one-secrets", "one-kubernetes"), apply.DependsOn(),
 			"%s: a configuration may have what only an upgraded node knows", node,
 		)
 		assert.Equal(t, []string{node + "-vm"}, apply.ReplaceWith(), node)

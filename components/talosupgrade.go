@@ -60,7 +60,7 @@ func (c *TalosCluster) makeTalos(ctx *pulumi.Context, name string, args TalosClu
 		Backup:          args.Backup.asked(),
 	}
 
-	hook, err := c.makeThere(ctx, name, args)
+	hook, err := c.makeThere(ctx, name+"-there", name, args.nodes())
 	if err != nil {
 		return err
 	}
@@ -95,21 +95,21 @@ func talosopsImages(args TalosClusterArgs) []request.Image {
 // would get their configurations without the upgrade, once they answer again. It is a hook because the program knows
 // from the state whether the cluster was begun, and an input that says so would differ in the second run.
 func (c *TalosCluster) makeThere(
-	ctx *pulumi.Context, name string, args TalosClusterArgs,
+	ctx *pulumi.Context, name, cluster string, nodes []ClusterNode,
 ) (pulumi.ResourceOption, error) {
 	var addresses []netip.Addr
-	for _, n := range args.nodes() {
+	for _, n := range nodes {
 		addresses = append(addresses, n.prefix().Addr())
 	}
 
-	begun := look.Begun(ctx, name)
+	begun := look.Begun(ctx, cluster)
 
-	hook, err := ctx.RegisterResourceHook(name+"-there", func(called *pulumi.ResourceHookArgs) error {
+	hook, err := ctx.RegisterResourceHook(name, func(called *pulumi.ResourceHookArgs) error {
 		if !begun {
 			return nil
 		}
 
-		return there(ctx.Context(), name, called.URN, addresses, clusterAnswersWithin)
+		return there(ctx.Context(), cluster, called.URN, addresses, clusterAnswersWithin)
 	}, nil)
 	if err != nil {
 		return nil, err
@@ -129,11 +129,11 @@ func there(ctx context.Context, name string, urn pulumi.URN, addresses []netip.A
 		"for good, `pulumi up --replace '%s'` goes on without them", name, urn))
 }
 
-// afterTalos is what waits for the upgrade: a VM that was there before. A new one is made in the meantime.
-func (c *TalosCluster) afterTalos(ctx *pulumi.Context, n ClusterNode) []pulumi.Resource {
+// afterUpgrades is what waits for the upgrades: a VM that was there before. A new one is made in the meantime.
+func (c *TalosCluster) afterUpgrades(ctx *pulumi.Context, n ClusterNode) []pulumi.Resource {
 	if !look.Ran(ctx, n.Name) {
 		return nil
 	}
 
-	return []pulumi.Resource{c.talos}
+	return []pulumi.Resource{c.kubernetes}
 }

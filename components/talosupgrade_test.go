@@ -82,11 +82,11 @@ func TestTalosIsUpgradedBeforeAnythingElseOfAMachineThatRuns(t *testing.T) {
 
 	for name, waits := range map[string]bool{"one-cp-1-vm": true, "one-general-1-vm": true, "one-general-2-vm": false} {
 		after := r.Of(enginetest.VirtualMachine)[name].DependsOn()
-		assert.Equal(t, waits, slices.Contains(after, "one-talos"), name)
+		assert.Equal(t, waits, slices.Contains(after, "one-kubernetes"), name)
 	}
 
 	for name, apply := range r.Of(enginetest.ConfigurationApply) {
-		assert.Contains(t, apply.DependsOn(), "one-talos", name)
+		assert.Contains(t, apply.DependsOn(), "one-kubernetes", name)
 	}
 }
 

@@ -116,7 +116,7 @@ func TestCommittedStacks(t *testing.T) {
 			gpus:      []string{"dev-cp-1"},
 			templates: []string{"talos-nvidia-open-production-pve1"},
 			builds:    2,
-			commands:  []string{"dev-bootstrap", "dev-cp-1-leave", "dev-healthy", "dev-marked", "dev-talos", "pve1-reboot", "pve1-verify"},
+			commands:  []string{"dev-bootstrap", "dev-cp-1-leave", "dev-healthy", "dev-kubernetes", "dev-marked", "dev-talos", "pve1-reboot", "pve1-verify"},
 			endpoint:  "https://10.0.0.10:6443",
 		},
 		"prod": {
@@ -127,7 +127,7 @@ func TestCommittedStacks(t *testing.T) {
 			protected: 5,
 			commands: []string{
 				"prod-bootstrap", "prod-cp-1-leave", "prod-cp-2-leave", "prod-cp-3-leave", "prod-general-1-leave",
-				"prod-general-2-leave", "prod-gpu-1-leave", "prod-healthy", "prod-marked", "prod-talos", "pve3-verify",
+				"prod-general-2-leave", "prod-gpu-1-leave", "prod-healthy", "prod-kubernetes", "prod-marked", "prod-talos", "pve3-verify",
 			},
 			endpoint: "https://10.0.0.5:6443",
 		},
@@ -137,7 +137,7 @@ func TestCommittedStacks(t *testing.T) {
 			templates: []string{"talos-nvidia-open-production-pve1", "talos-pve1", "talos-pve2"}, builds: 4,
 			commands: []string{
 				"lab-bootstrap", "lab-cp-1-leave", "lab-cp-2-leave", "lab-cp-3-leave", "lab-general-1-leave",
-				"lab-general-2-leave", "lab-gpu-1-leave", "lab-healthy", "lab-marked", "lab-talos", "pve1-reboot", "pve1-verify",
+				"lab-general-2-leave", "lab-gpu-1-leave", "lab-healthy", "lab-kubernetes", "lab-marked", "lab-talos", "pve1-reboot", "pve1-verify",
 			},
 			endpoint: "https://127.20.1.5:6443",
 		},

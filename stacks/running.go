@@ -15,6 +15,7 @@ import (
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/running"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // Functions of the engine itself, and the type of what is looked for.
@@ -29,9 +30,11 @@ const (
 	typeApply     = "talos:machine/configurationApply:ConfigurationApply"
 )
 
-// Endings of names: of the command that began a cluster, the one by which a node leaves it, and its configuration.
+// Endings of names: of the commands that began a cluster and that looked at it last, the one by which a node leaves it,
+// and its configuration.
 const (
 	bootstrapSuffix     = "-bootstrap"
+	gateSuffix          = "-healthy"
 	leaveSuffix         = "-leave"
 	configurationSuffix = "-configuration"
 )
@@ -47,7 +50,9 @@ type lastRun struct {
 	applied  map[string]bool   // nodes that were configured
 	leaves   map[string]bool   // nodes that have a command by which they leave
 	talos    map[string]string // versions of Talos that nodes run, as far as they said
-	record   *record
+	// kubernetes are the versions of Kubernetes that the health gate was told, by cluster.
+	kubernetes map[string][]string
+	record     *record
 }
 
 // RecordType is the type token of the record; it must not change.
@@ -128,7 +133,7 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	}
 
 	last.seen, last.made = map[int]look.Seen{}, map[string]bool{}
-	last.begun, last.talos = map[string]bool{}, map[string]string{}
+	last.begun, last.talos, last.kubernetes = map[string]bool{}, map[string]string{}, map[string][]string{}
 	last.applied, last.leaves = map[string]bool{}, map[string]bool{}
 
 	for urn, r := range resources.Outputs {
@@ -174,14 +179,7 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 	case typeApply:
 		l.applied[strings.TrimSuffix(urn[strings.LastIndex(urn, "::")+2:], configurationSuffix)] = true
 	case typeCommand:
-		name := urn[strings.LastIndex(urn, "::")+2:]
-		if cluster, found := strings.CutSuffix(name, bootstrapSuffix); found {
-			l.begun[cluster] = true
-		}
-
-		if node, found := strings.CutSuffix(name, leaveSuffix); found {
-			l.leaves[node] = true
-		}
+		l.addCommand(urn[strings.LastIndex(urn, "::")+2:], outputs)
 	case typeMapping:
 		name, _ := outputs["name"].(string)
 		l.mappings = append(l.mappings, name)
@@ -200,6 +198,22 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 // ran says whether a machine of this name is in the state that this run begins with.
 func (l *lastRun) ran(name string) bool {
 	return slices.ContainsFunc(l.machines, func(m running.Machine) bool { return m.Name == name })
+}
+
+// addCommand takes what the commands of a cluster tell of it.
+func (l *lastRun) addCommand(name string, outputs map[string]any) {
+	if cluster, found := strings.CutSuffix(name, bootstrapSuffix); found {
+		l.begun[cluster] = true
+	}
+
+	if cluster, found := strings.CutSuffix(name, gateSuffix); found {
+		printed, _ := outputs["stdout"].(string)
+		l.kubernetes[cluster] = talos.KubernetesVersions(printed)
+	}
+
+	if node, found := strings.CutSuffix(name, leaveSuffix); found {
+		l.leaves[node] = true
+	}
 }
 
 // hasBegun says whether a cluster of this name was bootstrapped.
@@ -248,6 +262,8 @@ func (l *lastRun) judge(
 		)+": the state has other sizes of disks than Proxmox, as after a change that failed; "+
 			"`pulumi up --refresh` is needed where this run does not refresh")
 	}
+
+	problems = append(problems, running.KubernetesSteps(plan, l.kubernetes)...)
 
 	return problems, append(warnings, running.Unfollowed(plan, l.making, l.machines)...)
 }

@@ -135,7 +135,7 @@ func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 func TestWhatTheLastRunToldOfTalos(t *testing.T) {
 	t.Parallel()
 
-	last := lastRun{begun: map[string]bool{}, talos: map[string]string{}}
+	last := lastRun{begun: map[string]bool{}, talos: map[string]string{}, kubernetes: map[string][]string{}}
 	require.NoError(t, last.add("urn:pulumi:a::b::c::one", components.TalosClusterType, map[string]any{
 		"talosVersions": map[string]any{"one-cp-1": "v1.12.1"},
 	}))
@@ -144,4 +144,20 @@ func TestWhatTheLastRunToldOfTalos(t *testing.T) {
 	assert.Equal(t, map[string]string{"one-cp-1": "v1.12.1"}, last.talos)
 	assert.True(t, last.hasBegun("one"))
 	assert.False(t, last.hasBegun("two"))
+}
+
+// TestWhatTheLastRunToldOfKubernetes: the preview refuses by it what a cluster cannot be upgraded to in one step.
+func TestWhatTheLastRunToldOfKubernetes(t *testing.T) {
+	t.Parallel()
+
+	last := lastRun{begun: map[string]bool{}, kubernetes: map[string][]string{}}
+	require.NoError(t, last.add("urn:pulumi:a::b::c$command:local:Command::one-healthy", typeCommand, map[string]any{
+		"stdout": `{"healthy":true,"nodes":{"one-cp-1":{"kubelet":"v1.34.1","apiServer":"v1.34.1"}}}` + "\n",
+	}))
+
+	plan, err := PlanFile("test", []byte(strings.Replace(gpuStack, "config:\n", "config:\n  proxmoxve:endpoint: https://10.0.0.2:8006/\n", 1)))
+	require.NoError(t, err)
+
+	problems, _ := last.judge(t.Context(), plan, nil)
+	require.ErrorContains(t, problems, "clusters[0].kubernetesVersion: \"v1.36.0\" is 2 minor versions newer")
 }

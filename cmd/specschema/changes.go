@@ -146,7 +146,11 @@ var changesOf = map[string][]try{
 
 	"ClusterConfig.name": {{path: theCluster + "name", to: "other"}},
 	"ClusterConfig.kubernetesVersion": {
-		{note: configuration + "; nodes are not drained ([upgrades](upgrades.md))"},
+		{
+			when: "a patch or one minor version newer",
+			note: "Kubernetes is upgraded, one part and one node at a time; nodes are not drained ([upgrades](upgrades.md#kubernetes))",
+		},
+		{when: "an older one, or more than one minor version newer", path: theCluster + "kubernetesVersion", to: "v1.33.0"},
 	},
 	"ClusterConfig.talos":                          {{note: "see Talos"}},
 	"ClusterConfig.drainTimeoutSeconds":            {{note: "the next change of a machine"}},

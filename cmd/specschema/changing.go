@@ -233,7 +233,13 @@ func (b baseline) judge(t try) (string, error) {
 		return "", err
 	}
 
-	if problems, _ := running.Judge(after, b.machines, running.Making(b.plan)); len(problems) > 0 {
+	runs := map[string][]string{}
+	for _, cluster := range b.plan.Clusters {
+		runs[cluster.Name] = []string{cluster.KubernetesVersion}
+	}
+
+	problems, _ := running.Judge(after, b.machines, running.Making(b.plan))
+	if len(append(problems, running.KubernetesSteps(after, runs)...)) > 0 {
 		return running.Impossible.String(), nil
 	}
 

@@ -1,6 +1,7 @@
 package talos
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,6 +102,29 @@ func (r Running) Talos(nodes []string) string {
 // Kubernetes is the version of the API servers on these control planes, in the form of [Running.Talos].
 func (r Running) Kubernetes(controlPlanes []string) string {
 	return r.versions(controlPlanes, func(v NodeVersions) string { return v.APIServer })
+}
+
+// KubernetesVersions are those of API servers and kubelets in what the health gate printed, each once; nothing of what
+// says nothing of this.
+func KubernetesVersions(printed string) []string {
+	var running Running
+	if json.Unmarshal([]byte(printed), &running) != nil {
+		return nil
+	}
+
+	var versions []string
+
+	for _, node := range running.Nodes {
+		for _, version := range []string{node.APIServer, node.Kubelet} {
+			if version != "" && !slices.Contains(versions, version) {
+				versions = append(versions, version)
+			}
+		}
+	}
+
+	slices.Sort(versions)
+
+	return versions
 }
 
 func (r Running) versions(nodes []string, of func(NodeVersions) string) string {

@@ -82,3 +82,11 @@ func TestVersionsOfACluster(t *testing.T) {
 	assert.Equal(t, "unknown", Running{}.Kubernetes([]string{"cp-1"}))
 	assert.Equal(t, "v1.35.0", r.Kubernetes([]string{"cp-1"}))
 }
+
+func TestKubernetesVersions(t *testing.T) {
+	t.Parallel()
+
+	assert.Equal(t, []string{"v1.34.3", "v1.35.0"}, KubernetesVersions(
+		`{"healthy":true,"nodes":{"a":{"kubelet":"v1.34.3","apiServer":"v1.35.0"},"b":{"kubelet":"v1.34.3"},"c":{"talos":"v1.12.6"}}}`))
+	assert.Empty(t, KubernetesVersions("healthy"))
+}

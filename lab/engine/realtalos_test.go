@@ -10,29 +10,25 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/stacks"
 )
 
-<<<<<<< HEAD
-// TestRealTalosUpgrade brings three control planes and two workers to another version and another schematic. The run is
-// killed while the second control plane is on its way, with talosops; one more brings all of them there.
-=======
 // TestRealTalosUpgrade brings three control planes and two workers to another version and another schematic, under pods
 // that a budget keeps and users of the API. The run is killed while the second control plane is on its way, and
 // talosops when it says its next word; one more brings all of them there.
->>>>>>> 370ae26 (An upgrade of Talos is refused where the Kubernetes that runs does not fit it; examples wait for their schematic)
 func TestRealTalosUpgrade(t *testing.T) {
 	t.Parallel()
 
 	w := realWorld(t)
 	s := stack{Network: w.network, Version: "v1.12.1", Clusters: []cluster{one(3, 2)}}
-	s.Clusters[0].VIP = 0
 	w.up(s.yaml(t))
 
-	client := kubernetesOf(t, w.outputs())
-	members := w.etcdIDs()
+	k := workloadOn(t, w)
+	k.withCNI(5)
+	k.deploy("web", 3, 2)
+
+	users, members := w.patrols(t), w.etcdIDs()
 
 	s.Version = "v1.12.6"
 	after := strings.Replace(s.yaml(t), "extensions: [qemu-guest-agent", "extensions: [iscsi-tools, qemu-guest-agent", 1)
@@ -41,6 +37,7 @@ func TestRealTalosUpgrade(t *testing.T) {
 	w.recover()
 
 	before := len(w.said())
+
 	done := w.up(after, optup.Refresh())
 	said := w.said()[before:]
 
@@ -53,15 +50,8 @@ func TestRealTalosUpgrade(t *testing.T) {
 		assert.Equal(t, "v1.12.6", m.Version, m.Name)
 	}
 
-	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	require.Len(t, nodes.Items, 5)
-
-	for _, n := range nodes.Items {
-		assert.False(t, n.Spec.Unschedulable, n.Name)
-		assert.NotContains(t, n.Annotations, "talos-proxmox/cordoned", n.Name)
-		assert.Contains(t, n.Labels, "kubernetes.io/hostname")
-	}
+	assert.Equal(t, 5, k.ready(), "all nodes take pods")
+	users.report()
 
 	versions := versionsOf(t, w.outputs(), "one")
 	assert.Equal(t, "v1.12.6", versions["talos"])
