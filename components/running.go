@@ -87,19 +87,25 @@ func (c *TalosCluster) makeVersions(args TalosClusterArgs) {
 
 		return r.Asked.Format(time.RFC3339)
 	})
-	c.TalosVersions = c.running.ApplyT(func(printed string) map[string]string {
-		versions := map[string]string{}
+	c.TalosVersions = c.byNode(func(v talos.NodeVersions) string { return v.Talos })
+	c.Schematics = c.byNode(func(v talos.NodeVersions) string { return v.Schematic })
+	c.Differences = c.running.ApplyT(func(printed string) map[string]string {
+		return readRunning(printed).Differences(c.planned)
+	}).(pulumi.StringMapOutput)
+}
+
+// byNode is what each node told, without those that did not.
+func (c *TalosCluster) byNode(of func(talos.NodeVersions) string) pulumi.StringMapOutput {
+	return c.running.ApplyT(func(printed string) map[string]string {
+		told := map[string]string{}
 
 		for name, node := range readRunning(printed).Nodes {
-			if node.Talos != "" {
-				versions[name] = node.Talos
+			if text := of(node); text != "" {
+				told[name] = text
 			}
 		}
 
-		return versions
-	}).(pulumi.StringMapOutput)
-	c.Differences = c.running.ApplyT(func(printed string) map[string]string {
-		return readRunning(printed).Differences(c.planned)
+		return told
 	}).(pulumi.StringMapOutput)
 }
 

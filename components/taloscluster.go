@@ -58,6 +58,8 @@ type TalosCluster struct {
 	VersionsAsked pulumi.StringOutput `pulumi:"versionsAsked"`
 	// The version of Talos that each node said that it runs, by node; without those that did not.
 	TalosVersions pulumi.StringMapOutput `pulumi:"talosVersions"`
+	// The schematic of the image that each node said that it runs, by node; without those that did not.
+	Schematics pulumi.StringMapOutput `pulumi:"schematics"`
 	// Where a node runs something else than planned, by node.
 	Differences pulumi.StringMapOutput `pulumi:"differences"`
 	// The version that secrets and configurations were generated for.
@@ -335,6 +337,7 @@ func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClus
 		"kubernetesVersion": c.KubernetesVersion,
 		"versionsAsked":     c.VersionsAsked,
 		"talosVersions":     c.TalosVersions,
+		"schematics":        c.Schematics,
 		"differences":       c.Differences,
 		"contract":          c.Contract,
 	})

@@ -49,7 +49,8 @@ type lastRun struct {
 	begun    map[string]bool   // clusters that were bootstrapped
 	applied  map[string]bool   // nodes that were configured
 	leaves   map[string]bool   // nodes that have a command by which they leave
-	talos    map[string]string // versions of Talos that nodes run, as far as they said
+	// Versions of Talos and schematics that nodes run, as far as they said.
+	talos, schematics map[string]string
 	// kubernetes are the versions of Kubernetes that the health gate was told, by cluster.
 	kubernetes map[string][]string
 	record     *record
@@ -133,7 +134,8 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	}
 
 	last.seen, last.made = map[int]look.Seen{}, map[string]bool{}
-	last.begun, last.talos, last.kubernetes = map[string]bool{}, map[string]string{}, map[string][]string{}
+	last.begun, last.talos, last.schematics = map[string]bool{}, map[string]string{}, map[string]string{}
+	last.kubernetes = map[string][]string{}
 	last.applied, last.leaves = map[string]bool{}, map[string]bool{}
 
 	for urn, r := range resources.Outputs {
@@ -144,7 +146,7 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 
 	for i := range last.machines {
 		m := &last.machines[i]
-		m.Talos = last.talos[m.Name]
+		m.Talos, m.Schematic = last.talos[m.Name], last.schematics[m.Name]
 		m.Bound = last.applied[m.Name] && last.begun[m.Cluster] && !last.leaves[m.Name]
 	}
 
@@ -172,9 +174,11 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 	case typeFile, remoteCommand:
 		l.made[urn[strings.LastIndex(urn, "::")+2:]] = true
 	case components.TalosClusterType:
-		versions, _ := outputs["talosVersions"].(map[string]any)
-		for node, version := range versions {
-			l.talos[node], _ = version.(string)
+		for output, to := range map[string]map[string]string{"talosVersions": l.talos, "schematics": l.schematics} {
+			told, _ := outputs[output].(map[string]any)
+			for node, text := range told {
+				to[node], _ = text.(string)
+			}
 		}
 	case typeApply:
 		l.applied[strings.TrimSuffix(urn[strings.LastIndex(urn, "::")+2:], configurationSuffix)] = true
@@ -254,6 +258,14 @@ func (d *deployment) judgeRunning(ctx *pulumi.Context) error {
 func (l *lastRun) judge(
 	ctx context.Context, plan *spec.Plan, asked *proxmoxapi.Machines,
 ) (problems spec.Problems, warnings []string) {
+	for i := range plan.Clusters {
+		for _, nodes := range [][]spec.Node{plan.Clusters[i].ControlPlanes, plan.Clusters[i].Workers} {
+			for j := range nodes {
+				nodes[j].Template.Schematic = schematicOf(nodes[j].Template).ID()
+			}
+		}
+	}
+
 	problems, warnings = running.Judge(plan, l.machines, l.making)
 	if corrected := l.correctSizes(ctx, running.Changes(plan, l.machines), asked); len(corrected) > 0 {
 		problems, warnings = running.Judge(plan, l.machines, l.making)

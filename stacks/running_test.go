@@ -135,13 +135,17 @@ func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 func TestWhatTheLastRunToldOfTalos(t *testing.T) {
 	t.Parallel()
 
-	last := lastRun{begun: map[string]bool{}, talos: map[string]string{}, kubernetes: map[string][]string{}}
+	last := lastRun{
+		begun: map[string]bool{}, talos: map[string]string{}, schematics: map[string]string{},
+		kubernetes: map[string][]string{},
+	}
 	require.NoError(t, last.add("urn:pulumi:a::b::c::one", components.TalosClusterType, map[string]any{
-		"talosVersions": map[string]any{"one-cp-1": "v1.12.1"},
+		"talosVersions": map[string]any{"one-cp-1": "v1.12.1"}, "schematics": map[string]any{"one-cp-1": "376567"},
 	}))
 	require.NoError(t, last.add("urn:pulumi:a::b::c$command:local:Command::one-bootstrap", typeCommand, nil))
 	require.NoError(t, last.add("urn:pulumi:a::b::c$command:local:Command::two-healthy", typeCommand, nil))
 	assert.Equal(t, map[string]string{"one-cp-1": "v1.12.1"}, last.talos)
+	assert.Equal(t, map[string]string{"one-cp-1": "376567"}, last.schematics)
 	assert.True(t, last.hasBegun("one"))
 	assert.False(t, last.hasBegun("two"))
 }

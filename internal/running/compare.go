@@ -132,6 +132,10 @@ func (c *comparison) place(old, wanted Machine) {
 
 // talos compares the versions of Talos, where it is known what runs.
 func (c *comparison) talos(old, wanted Machine) {
+	if old.Schematic != "" && wanted.Schematic != "" && old.Schematic != wanted.Schematic {
+		c.add("", "templates.extensions", Upgrade, "another schematic")
+	}
+
 	if old.Talos == "" || old.Talos == wanted.Talos {
 		return
 	}

@@ -36,10 +36,10 @@ type Machine struct {
 	Disks   []Disk
 	Devices []Device
 	Linked  bool // a linked clone
-	// Talos is the version that it said that it runs; empty = not known. AllowDowngrade lets a wanted one be older.
-	Talos          string
-	AllowDowngrade bool
-	ISO            bool // boots the ISO where its disk does not
+	// Talos and Schematic are what it said that it runs; empty = not known. AllowDowngrade lets a wanted Talos be older.
+	Talos, Schematic string
+	AllowDowngrade   bool
+	ISO              bool // boots the ISO where its disk does not
 }
 
 // Card is a network card.
@@ -172,6 +172,7 @@ func Wanted(n spec.Node, network spec.Network) Machine {
 		Linked:       n.Linked,
 		ISO:          n.Template.Source == spec.SourceISO,
 		Talos:        n.Template.Version,
+		Schematic:    n.Template.Schematic,
 		Cards:        []Card{{Bridge: network.Bridge, MAC: n.MAC, VLAN: network.VLAN, MTU: network.MTU}},
 		Disks:        []Disk{{Interface: spec.SystemDisk, Datastore: n.Datastore, SizeGiB: n.DiskGiB}},
 	}

@@ -116,8 +116,10 @@ type Template struct {
 
 	Extensions []string // siderolabs/…, sorted; with the driver's
 	KernelArgs []string
-	Secret     bool   `json:",omitempty"` // the kernel arguments are stored encrypted
-	Driver     Driver // of a template for machines with a GPU; otherwise the zero value
+	// Schematic is the id of the image's schematic, where someone has calculated it.
+	Schematic string `json:"-"`
+	Secret    bool   `json:",omitempty"` // the kernel arguments are stored encrypted
+	Driver    Driver // of a template for machines with a GPU; otherwise the zero value
 
 	Datastore      string // of the template's disk
 	ImageDatastore string // of the downloaded file; content type iso

@@ -48,6 +48,12 @@ func TestTalosIsUpgraded(t *testing.T) {
 
 	assert.Empty(t, w.up(s.yaml(t), optup.ExpectNoChanges()))
 
+	// Another schematic of the same version, which the preview names.
+	preview, err := w.preview(strings.Replace(s.yaml(t), "[qemu-guest-agent", "[iscsi-tools, qemu-guest-agent", 1))
+	require.NoError(t, err)
+	assert.Contains(t, preview.StdErr+w.said(),
+		"one-cp-1, one-general-1 are upgraded in turn: another schematic (templates.talos.extensions)")
+
 	// One worker more finds every node as it has to be.
 	before := len(w.said())
 	s.Clusters = []cluster{one(1, 2)}
