@@ -85,6 +85,7 @@ func TestJudgeMembers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			problems, surplus := compareMembers(test.members, expected)
 			for _, m := range surplus {
 				problems = append(problems, fmt.Sprintf("member %s is not expected", m.label()))

@@ -110,6 +110,7 @@ func (h *holding) acquire(ctx context.Context) error {
 			holder := h.seen.Holder
 
 			var f finding
+
 			f, done = h.try(ctx)
 			f.node, f.check = leaseNamespace+"/"+leaseName, "lease"
 

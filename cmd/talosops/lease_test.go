@@ -250,6 +250,7 @@ func TestAHolderGivesUpWhatItCannotRenew(t *testing.T) {
 		},
 		"the only control plane restarts": {func(c *cluster, f *fakeLease) {
 			c.controlPlanes = c.controlPlanes[:1]
+
 			f.set(func() { f.noAPI = errors.New("connection refused") })
 			time.AfterFunc(2*time.Minute, func() { f.set(func() { f.noAPI = nil }) })
 		}, 10 * time.Minute, ""},
@@ -260,6 +261,7 @@ func TestAHolderGivesUpWhatItCannotRenew(t *testing.T) {
 				c, f, _ := leased(t, nil)
 				err := c.hold(t.Context(), "x", func(ctx context.Context) error {
 					began := time.Now()
+
 					test.happens(c, f)
 
 					select {

@@ -38,6 +38,7 @@ func (f *fakeLeaving) do(what string, does func()) error {
 	}
 
 	f.did = append(f.did, what)
+
 	does()
 
 	return nil
@@ -68,7 +69,12 @@ func (f *fakeLeaving) leaveEtcd(_ context.Context, address string) error {
 
 func (f *fakeLeaving) removeMember(_ context.Context, _ string, id uint64) error {
 	found := false
-	gone := func(m member) bool { found = found || m.ID == id; return m.ID == id }
+
+	gone := func(m member) bool {
+		found = found || m.ID == id
+
+		return m.ID == id
+	}
 	err := f.do("remove", func() { f.membersL = slices.DeleteFunc(slices.Clone(f.membersL), gone) })
 
 	if err == nil && !found {

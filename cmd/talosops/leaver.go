@@ -75,6 +75,7 @@ func (l *leaver) find(ctx context.Context) (found leaving, err error) {
 		missed: "it is not known what is there of " + l.req.Node.Name,
 		remedy: "repair the control planes that are named",
 	}
+
 	err = l.until(ctx, known, func(ctx context.Context) (report, bool) {
 		nodes, _, err := l.listNodes(ctx)
 		if err != nil {
