@@ -56,6 +56,10 @@ func (r *leaveRequest) problems() []string {
 		)
 	}
 
+	if r.Backup != nil {
+		problems = append(problems, backupProblems("backup.", *r.Backup)...)
+	}
+
 	return problems
 }
 

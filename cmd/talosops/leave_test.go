@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"filippo.io/age"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
@@ -354,4 +357,62 @@ type bootstrapping struct{ *fakeLeaving }
 
 func (bootstrapping) bootstrap(context.Context, string) error {
 	return errors.New("no one may bootstrap")
+}
+
+// TestDeleteNode: a Node object of the same name that is another one stays.
+func TestDeleteNode(t *testing.T) {
+	t.Parallel()
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("DELETE /api/v1/nodes/w-1", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if string(body) != `{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"a"}}` {
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, `{"message":"Precondition failed: UID in precondition"}`)
+		}
+	})
+
+	talos, kubernetes := newAuthority(t), newAuthority(t)
+	address, port := startNode(t, talos, kubernetes, mux)
+	clients, err := newKubernetesAPI(kubernetes.kubeconfig(t, "https://"+net.JoinHostPort(testVIP, port)))
+	require.NoError(t, err)
+
+	require.NoError(t, clients.deleteNode(t.Context(), address, kubeNode{Name: "w-1", UID: "a"}))
+	require.NoError(t, clients.deleteNode(t.Context(), address, kubeNode{Name: "w-2", UID: "a"}), "it is gone")
+	require.ErrorContains(
+		t, clients.deleteNode(t.Context(), address, kubeNode{Name: "w-1", UID: "b"}), "409 Conflict: Precondition failed: UID",
+	)
+}
+
+// TestLeaveKeepsASnapshotBefore: without a snapshot that is asked for, no member leaves.
+func TestLeaveKeepsASnapshotBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		identity, err := age.GenerateX25519Identity()
+		require.NoError(t, err)
+
+		l, f, _ := leavingCluster(node{Name: "cp-3", Address: "127.0.9.3"}, func(f *fakeLeaving) {
+			f.refused["snapshot"] = errors.New("rpc error: no space")
+		})
+		l.req.Backup = &request.Backup{Name: "one", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()}}
+
+		require.ErrorContains(t, l.leave(t.Context()), "there is no snapshot of etcd after 1m0s")
+		assert.Empty(t, f.did)
+		assert.Empty(t, f.patches, "the node was not cordoned yet")
+	})
+}
+
+func TestLeaveRequestProblems(t *testing.T) {
+	t.Parallel()
+
+	req := &leaveRequest{Leave: request.Leave{
+		Node: node{Address: "x"}, Backup: &request.Backup{Name: "one", Recipients: []string{"age1"}},
+	}}
+	text := strings.Join(req.problems(), "\n")
+	assert.Contains(t, text, "talosconfig: ")
+	assert.Contains(t, text, "controlPlanes: is missing")
+	assert.Contains(t, text, "node.name: is missing: set the node that leaves")
+	assert.Contains(t, text, `node.address: "x" is not an IP address: set the node's own`)
+	assert.Contains(t, text, "backup.directory: is missing")
+	assert.Contains(t, text, "backup.recipients[0]: ")
 }
