@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -138,6 +139,13 @@ func TestRealRestoreOfACopiedDatabase(t *testing.T) {
 		t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"is": "here"}}, metav1.CreateOptions{},
 	)
 	require.NoError(t, err)
+
+	// The database has what etcd has committed to it; the rest is in its log, which is not copied.
+	require.Eventually(t, func() bool {
+		content, err := os.ReadFile(w.database())
+
+		return err == nil && bytes.Contains(content, []byte("configmaps/default/"+drillName))
+	}, within, 100*time.Millisecond)
 
 	vm, _ := w.lab.Data.VM(w.machines()["one-cp-1"])
 	w.do(w.lab.Data.Stop(labRoot, vm.Host, vm.ID))
