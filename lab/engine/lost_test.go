@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource/urn"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -59,8 +60,8 @@ func TestAHostIsLost(t *testing.T) {
 	left := w.resourcesOf("pve2")
 	require.NotEmpty(t, left)
 
-	for _, urn := range left {
-		out, err := w.pulumi("state", "delete", "--yes", "--stack", w.options.Stack, urn)
+	for _, lost := range left {
+		out, err := w.pulumi("state", "delete", "--yes", "--stack", w.options.Stack, lost)
 		require.NoError(t, err, out)
 	}
 
@@ -82,9 +83,8 @@ func (w *world) resourcesOf(host string) []string {
 	var urns []string
 
 	for field := range strings.FieldsSeq(out) {
-		_, name, _ := strings.Cut(field, "::talos-proxmox::")
-		if kind := strings.Split(name, "::"); strings.HasPrefix(field, "urn:pulumi:") &&
-			strings.Contains(kind[len(kind)-1], host) && !strings.Contains(kind[0][strings.LastIndex(kind[0], "$")+1:], "talos-proxmox:") {
+		u := urn.URN(field)
+		if u.IsValid() && strings.Contains(u.Name(), host) && !strings.HasPrefix(string(u.Type()), "talos-proxmox:") {
 			urns = append(urns, field)
 		}
 	}
@@ -116,8 +116,8 @@ func TestAStateIsLost(t *testing.T) {
 	assert.Zero(t, status)
 }
 
-// TestAPassphraseIsLost: the state is there, its secrets cannot be read by anyone. With the exported machine secrets the
-// stack continues, with the machines that it has.
+// TestAPassphraseIsLost: the state is there, its secrets cannot be read by anyone. With the exported machine secrets
+// the stack continues, with the machines that it has.
 func TestAPassphraseIsLost(t *testing.T) {
 	t.Parallel()
 

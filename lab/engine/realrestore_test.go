@@ -170,7 +170,9 @@ func TestRealRestoreOfACopiedDatabase(t *testing.T) {
 	w.up(s.yaml(t), optup.Refresh())
 	w.requireMembers(1)
 
-	kept, err := kubernetesOf(t, w.outputs()).CoreV1().ConfigMaps("default").Get(t.Context(), drillName, metav1.GetOptions{})
+	kept, err := kubernetesOf(t, w.outputs()).CoreV1().ConfigMaps("default").Get(
+		t.Context(), drillName, metav1.GetOptions{},
+	)
 	require.NoError(t, err)
 	assert.Equal(t, "here", kept.Data["is"])
 }

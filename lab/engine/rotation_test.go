@@ -63,8 +63,8 @@ func TestTheTokenIsRotated(t *testing.T) {
 	w.requireRunning(3)
 }
 
-// TestClientCertificatesAreRenewed gives a stack's state certificates that end in three weeks, as time does: status warns
-// of them, an up renews them in place, and touches no machine.
+// TestClientCertificatesAreRenewed gives a stack's state certificates that end in three weeks, as time does: status
+// warns of them, an up renews them in place, and touches no machine.
 func TestClientCertificatesAreRenewed(t *testing.T) {
 	t.Parallel()
 

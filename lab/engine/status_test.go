@@ -126,6 +126,7 @@ func TestStatusAndDrift(t *testing.T) {
 	assert.Empty(t, w.drift())
 
 	leaders := 0
+
 	for _, m := range standing.Members {
 		if m.Leader {
 			leaders++
