@@ -28,7 +28,8 @@ func TestKubernetesIsUpgradedBeforeConfigurationsNameIt(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(command.Input("stdin").SecretValue().Element.StringValue()), &asked))
 	assert.Equal(t, request.Kubernetes{
 		Common: request.Common{ControlPlanes: []request.Node{
-			{Name: "one-cp-1", Address: "127.1.1.10"}, {Name: "one-cp-2", Address: "127.1.1.11"},
+			{Name: "one-cp-1", Address: "127.1.1.10"},
+			{Name: "one-cp-2", Address: "127.1.1.11"},
 			{Name: "one-cp-3", Address: "127.1.1.12"},
 		}},
 		KubernetesVersion: "v1.35.0", Talosconfig: enginetest.TalosconfigText,

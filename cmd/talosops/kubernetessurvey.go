@@ -79,6 +79,7 @@ func (u *kubernetesUpgrader) survey(ctx context.Context) (*kubernetesSurvey, err
 		}
 
 		var r report
+
 		found, r = u.look(ctx, answers)
 
 		return r, len(r) == 0
@@ -144,9 +145,10 @@ func (u *kubernetesUpgrader) look(ctx context.Context, answers []answered) (*kub
 	var r report
 
 	for _, a := range answers {
-		if _, registered := find(listed, a.Name); !registered && !a.holds && !slices.ContainsFunc(members, func(m member) bool {
-			return m.is(a.node)
-		}) {
+		_, registered := find(listed, a.Name)
+		joined := slices.ContainsFunc(members, func(m member) bool { return m.is(a.node) })
+
+		if !registered && !a.holds && !joined {
 			continue // a new one
 		}
 
@@ -262,7 +264,8 @@ func (u *kubernetesUpgrader) judge(s *kubernetesSurvey) (done bool, err error) {
 	}
 
 	if s.notServed != nil {
-		problems = append(problems, fmt.Errorf("the Kubernetes API cannot be upgraded from %s to %s: %w", s.oldest(), version, s.notServed))
+		problems = append(problems, fmt.Errorf(
+			"the Kubernetes API cannot be upgraded from %s to %s: %w", s.oldest(), version, s.notServed))
 	}
 
 	return false, errors.Join(problems...)

@@ -21,8 +21,8 @@ every control plane, kube-proxy's, and the kubelets. Where nothing differs it en
      control plane, and all nodes are Ready;
   4. a snapshot of etcd is kept, where backup says where;
   5. kubeupgrade, which is found beside talosops, in .bin or on PATH, looks for what the new version does not have any
-     more, has images pulled, and upgrades API servers, controller managers, schedulers and kubelets, one node at a time,
-     and Talos' own manifests. A kubelet that hangs is looked at twice;
+     more, has images pulled, and upgrades API servers, controller managers, schedulers and kubelets, one node at a
+     time, and Talos' own manifests. A kubelet that hangs is looked at twice;
   6. the cluster is whole again, and runs the version.
 Pods stay where they are. What has its image already is skipped, so that an interrupted upgrade resumes where it was.
 Without a CNI no node is Ready: kubelets are then left to the machine configurations.

@@ -139,8 +139,11 @@ func TestKubernetesIsUpgraded(t *testing.T) {
 		assert.Equal(t, []request.KubernetesUpgrade{{
 			Talosconfig: "secret", Endpoints: []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"},
 			Nodes: []node{
-				{Name: "cp-1", Address: "127.0.9.1"}, {Name: "cp-2", Address: "127.0.9.2"}, {Name: "cp-3", Address: "127.0.9.3"},
-				{Name: "w-1", Address: "127.0.9.4"}, {Name: "w-2", Address: "127.0.9.5"},
+				{Name: "cp-1", Address: "127.0.9.1"},
+				{Name: "cp-2", Address: "127.0.9.2"},
+				{Name: "cp-3", Address: "127.0.9.3"},
+				{Name: "w-1", Address: "127.0.9.4"},
+				{Name: "w-2", Address: "127.0.9.5"},
 			},
 			From: oldKubernetes, To: newKubernetesVersion, Kubelets: true,
 			Images: request.KubernetesImages{
@@ -397,6 +400,7 @@ func TestKubernetesRequest(t *testing.T) {
 	read := func(text string) error {
 		return readRequest(strings.NewReader(text), "talosops kubernetes", &kubernetesRequest{})
 	}
+
 	err := read(`{"controlPlanes": [], "kubernetesVersion": "1.35", "backup": {"name": "", "directory": "", "recipients": [], "keep": -1}}`)
 	for _, problem := range []string{
 		"talosconfig: ", "controlPlanes: is missing", `backup.name: "" cannot begin a file's name`, "backup.directory: is missing", "backup.recipients: is missing",

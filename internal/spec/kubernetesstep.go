@@ -3,8 +3,8 @@ package spec
 import "fmt"
 
 // KubernetesStep says why a cluster cannot go from one version of Kubernetes to another one in one step, and what to
-// do; it is empty where it can. Of a version that is not one in full nothing is said. Kubernetes' parts may be one minor
-// version apart while they are upgraded, and an API server may have stored what an older one does not read.
+// do; it is empty where it can. Of a version that is not one in full nothing is said. Kubernetes' parts may be one
+// minor version apart while they are upgraded, and an API server may have stored what an older one does not read.
 func KubernetesStep(from, to string) string {
 	old, wanted := parts(from), parts(to)
 	if old == nil || wanted == nil {
