@@ -30,6 +30,17 @@ func (w *world) asUser(e *engine.Engine, command ...string) (string, error) {
 	w.t.Helper()
 
 	stack := e.Stack()
+	args := append(command, "--stack", w.options.Stack, "--config-file",
+		filepath.Join(stack.Workspace().WorkDir(), "Pulumi."+w.options.Stack+".yaml"), "--parallel", "64")
+
+	return w.inFolder(e, project, args...)
+}
+
+// inFolder runs a command of the CLI in a folder, with the state and the providers of an engine.
+func (w *world) inFolder(e *engine.Engine, folder string, command ...string) (string, error) {
+	w.t.Helper()
+
+	stack := e.Stack()
 	workspace := stack.Workspace()
 	env := append(os.Environ(), "PULUMI_SKIP_UPDATE_CHECK=true", "PULUMI_HOME="+workspace.PulumiHome())
 
@@ -37,11 +48,8 @@ func (w *world) asUser(e *engine.Engine, command ...string) (string, error) {
 		env = append(env, name+"="+value)
 	}
 
-	args := append(command, "--stack", w.options.Stack, "--config-file",
-		filepath.Join(workspace.WorkDir(), "Pulumi."+w.options.Stack+".yaml"),
-		"--parallel", "64", "--non-interactive")
-	cmd := exec.CommandContext(w.t.Context(), w.options.CLI.Path, args...)
-	cmd.Dir, cmd.Env = project, env
+	cmd := exec.CommandContext(w.t.Context(), w.options.CLI.Path, append(command, "--non-interactive")...)
+	cmd.Dir, cmd.Env = folder, env
 	output, err := cmd.CombinedOutput()
 
 	return string(output), err

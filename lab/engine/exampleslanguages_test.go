@@ -37,7 +37,12 @@ func TestTheExamplesInOtherLanguages(t *testing.T) {
 			t.Cleanup(e.Close)
 
 			folder := w.copyExample(example)
-			pulumi := func(command ...string) string { return w.inFolder(e, folder, command...) }
+			pulumi := func(command ...string) string {
+				said, err := w.inFolder(e, folder, append(command, "--color=never")...)
+				require.NoError(t, err, "%s: %s", command, said)
+
+				return said
+			}
 
 			pulumi("package", "add", built(plugin))
 			pulumi("stack", "init", w.options.Stack)
@@ -47,7 +52,7 @@ func TestTheExamplesInOtherLanguages(t *testing.T) {
 				return pulumi(append(command, "--yes", "--skip-preview", "--config-file", file)...)
 			}
 
-			assert.Contains(t, run("up"), "+ 18 created")
+			assert.Contains(t, run("up"), "talos-proxmox:cluster:TalosCluster two creating")
 			assert.Equal(t, map[string]int{"two-cp-1": 2000, "two-worker-1": 3000}, w.machines())
 			w.requireRunning(2)
 			assert.Contains(t, pulumi("stack", "output", "kubeconfig", "--show-secrets"), "client-key-data")
@@ -103,24 +108,3 @@ func (w *world) copyExample(name string) string {
 
 // packages are those of a Pulumi.yaml.
 var packages = regexp.MustCompile(`(?m)^packages:.*\n(  .*\n)+`)
-
-// inFolder runs a command of the CLI in a folder, with the providers of an engine.
-func (w *world) inFolder(e *engine.Engine, folder string, command ...string) string {
-	w.t.Helper()
-
-	stack := e.Stack()
-	workspace := stack.Workspace()
-	cmd := exec.CommandContext(w.t.Context(), w.options.CLI.Path, append(command, "--non-interactive", "--color=never")...)
-
-	cmd.Dir = folder
-	cmd.Env = append(os.Environ(), "PULUMI_SKIP_UPDATE_CHECK=true", "PULUMI_HOME="+workspace.PulumiHome())
-
-	for name, value := range workspace.GetEnvVars() {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
-
-	output, err := cmd.CombinedOutput()
-	require.NoError(w.t, err, "%s: %s", cmd, output)
-
-	return string(output)
-}
