@@ -125,7 +125,9 @@ func (w *world) keepWriting() (stop func() time.Duration) {
 	const name = "written"
 
 	configMaps := kubernetesOf(w.t.(*testing.T), w.outputs()).CoreV1().ConfigMaps("default")
-	_, err := configMaps.Create(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := configMaps.Create(
+		w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{},
+	)
 	require.NoError(w.t, err)
 
 	ctx, end := context.WithCancel(w.t.Context())
@@ -141,7 +143,8 @@ func (w *world) keepWriting() (stop func() time.Duration) {
 
 		for last, next := time.Now(), 1; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 			limited, cancel := context.WithTimeout(ctx, 2*time.Second)
-			_, err := configMaps.Patch(limited, name, types.MergePatchType, fmt.Appendf(nil, `{"data": {"n": "%d"}}`, next), metav1.PatchOptions{})
+			change := fmt.Appendf(nil, `{"data": {"n": "%d"}}`, next)
+			_, err := configMaps.Patch(limited, name, types.MergePatchType, change, metav1.PatchOptions{})
 
 			cancel()
 
