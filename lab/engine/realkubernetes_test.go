@@ -51,6 +51,7 @@ func TestRealKubernetesUpgrade(t *testing.T) {
 	said, began := len(w.said()), time.Now()
 	longest := w.keepWriting()
 	done := w.up(kubernetesAt(file, "v1.35.2"))
+
 	t.Logf("1.34 to 1.35, three control planes and two workers: %s; a client that writes every 100 ms waited for %s at most",
 		time.Since(began).Round(time.Second), longest().Round(10*time.Millisecond))
 	assert.Equal(t, "update", done["Command one-kubernetes"])
