@@ -71,6 +71,7 @@ func TestChange(t *testing.T) {
 
 					f.down["127.0.9.4"] = errors.New("no route to host")
 				})
+
 				f.pods["w-1"] = []kubePod{web}
 			},
 			wants: []string{"w-1 is not back after 1m0s", "w-1: services: Talos does not answer on 127.0.9.4: no route to host"},

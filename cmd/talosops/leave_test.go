@@ -267,6 +267,7 @@ func TestLeaveNeverTouchesAnotherMachine(t *testing.T) {
 				l, f, _ := leavingCluster(n, func(f *fakeLeaving) {
 					f.pods[n.Name] = []kubePod{{Namespace: "default", Name: "web", UID: "1", Leaving: true}}
 				})
+
 				time.AfterFunc(10*time.Second, func() {
 					f.mu.Lock()
 					defer f.mu.Unlock()
@@ -380,7 +381,8 @@ func TestDeleteNode(t *testing.T) {
 	require.NoError(t, clients.deleteNode(t.Context(), address, kubeNode{Name: "w-1", UID: "a"}))
 	require.NoError(t, clients.deleteNode(t.Context(), address, kubeNode{Name: "w-2", UID: "a"}), "it is gone")
 	require.ErrorContains(
-		t, clients.deleteNode(t.Context(), address, kubeNode{Name: "w-1", UID: "b"}), "409 Conflict: Precondition failed: UID",
+		t, clients.deleteNode(t.Context(), address, kubeNode{Name: "w-1", UID: "b"}),
+		"409 Conflict: Precondition failed: UID",
 	)
 }
 
@@ -394,7 +396,9 @@ func TestLeaveKeepsASnapshotBefore(t *testing.T) {
 		l, f, _ := leavingCluster(node{Name: "cp-3", Address: "127.0.9.3"}, func(f *fakeLeaving) {
 			f.refused["snapshot"] = errors.New("rpc error: no space")
 		})
-		l.req.Backup = &request.Backup{Name: "one", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()}}
+		l.req.Backup = &request.Backup{
+			Name: "one", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()},
+		}
 
 		require.ErrorContains(t, l.leave(t.Context()), "there is no snapshot of etcd after 1m0s")
 		assert.Empty(t, f.did)

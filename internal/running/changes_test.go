@@ -296,8 +296,12 @@ func TestALinkedClonesVolumeKeepsItsSize(t *testing.T) {
 func TestAnotherSchematicIsAnUpgrade(t *testing.T) {
 	t.Parallel()
 
-	for told, want := range map[string]running.Effect{"": running.Nothing, "376567": running.Upgrade, "ce4c98": running.Nothing} {
-		effect := running.Changed{Changes: running.Compare(running.Machine{Schematic: told}, running.Machine{Schematic: "ce4c98"})}
+	for told, want := range map[string]running.Effect{
+		"": running.Nothing, "376567": running.Upgrade, "ce4c98": running.Nothing,
+	} {
+		effect := running.Changed{
+			Changes: running.Compare(running.Machine{Schematic: told}, running.Machine{Schematic: "ce4c98"}),
+		}
 		assert.Equal(t, want, effect.Effect(), told)
 	}
 }

@@ -45,7 +45,8 @@ func (p *planner) planClusters() []Cluster {
 
 func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Cluster {
 	cluster := Cluster{
-		Name: c.Name, Upgrade: Upgrade(c.Talos), DrainSeconds: c.DrainTimeoutSeconds, GPUOperator: c.GPUOperator, Patches: p.patches(path+".patches", c.Patches),
+		Name: c.Name, Upgrade: Upgrade(c.Talos), DrainSeconds: c.DrainTimeoutSeconds, GPUOperator: c.GPUOperator,
+		Patches: p.patches(path+".patches", c.Patches),
 	}
 	secretPatches := len(c.Patches) > 0 && p.secrets.touch(path+".patches")
 	cluster.Secret = secretPatches || len(c.Network.NTP) > 0 && p.secrets.touch(path+".network.ntp")
