@@ -64,7 +64,7 @@ func ReadCheck(
 
 // Report compares the stack with what Proxmox and the Image Factory say; the text is for a terminal.
 func (c Check) Report(ctx context.Context) (string, error) {
-	last := lastRun{seen: map[int]look.Seen{}, made: map[string]bool{}}
+	last := newLastRun()
 	for _, r := range c.Resources {
 		if err := last.add(string(r.URN), string(r.Type), recovery.Reveal(r.Outputs)); err != nil {
 			return "", err

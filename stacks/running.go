@@ -56,6 +56,15 @@ type lastRun struct {
 	record     *record
 }
 
+// newLastRun is one that has left nothing yet.
+func newLastRun() lastRun {
+	return lastRun{
+		seen: map[int]look.Seen{}, made: map[string]bool{}, begun: map[string]bool{}, applied: map[string]bool{},
+		leaves: map[string]bool{}, talos: map[string]string{}, schematics: map[string]string{},
+		kubernetes: map[string][]string{},
+	}
+}
+
 // RecordType is the type token of the record; it must not change.
 const RecordType = "talos-proxmox:stack:Record"
 
@@ -103,6 +112,8 @@ func (r *record) state(ctx *pulumi.Context, making map[string]string) error {
 // for its resources: it would end with a panic (Pulumi 3.259, backendClient.GetStackResourceOutputs). Stacks of earlier
 // versions of this program have outputs and no record.
 func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
+	last = newLastRun()
+
 	var deployed bool
 	if last.record, deployed, err = recordRun(ctx); err != nil {
 		return last, err
@@ -132,11 +143,6 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	}{name}, &resources, ""); err != nil {
 		return last, err
 	}
-
-	last.seen, last.made = map[int]look.Seen{}, map[string]bool{}
-	last.begun, last.talos, last.schematics = map[string]bool{}, map[string]string{}, map[string]string{}
-	last.kubernetes = map[string][]string{}
-	last.applied, last.leaves = map[string]bool{}, map[string]bool{}
 
 	for urn, r := range resources.Outputs {
 		if err := last.add(urn, r.Type, r.Outputs); err != nil {

@@ -135,10 +135,7 @@ func TestChangesThatMachinesDoNotFollow(t *testing.T) {
 func TestWhatTheLastRunToldOfTalos(t *testing.T) {
 	t.Parallel()
 
-	last := lastRun{
-		begun: map[string]bool{}, talos: map[string]string{}, schematics: map[string]string{},
-		kubernetes: map[string][]string{},
-	}
+	last := newLastRun()
 	require.NoError(t, last.add("urn:pulumi:a::b::c::one", components.TalosClusterType, map[string]any{
 		"talosVersions": map[string]any{"one-cp-1": "v1.12.1"}, "schematics": map[string]any{"one-cp-1": "376567"},
 	}))
@@ -154,7 +151,7 @@ func TestWhatTheLastRunToldOfTalos(t *testing.T) {
 func TestWhatTheLastRunToldOfKubernetes(t *testing.T) {
 	t.Parallel()
 
-	last := lastRun{begun: map[string]bool{}, kubernetes: map[string][]string{}}
+	last := newLastRun()
 	require.NoError(t, last.add("urn:pulumi:a::b::c$command:local:Command::one-healthy", typeCommand, map[string]any{
 		"stdout": `{"healthy":true,"nodes":{"one-cp-1":{"kubelet":"v1.34.1","apiServer":"v1.34.1"}}}` + "\n",
 	}))

@@ -75,7 +75,7 @@ func TestErrorsOfChanges(t *testing.T) {
 		},
 		{
 			row: "locked, for a removal", cause: lock, asked: oneWorkerLess, subject: leaving,
-			says: "failed to complete with exit code: VM is locked (backup)", advice: removal + "error waiting for VM stop",
+			says: "failed to complete with exit code: VM is locked (backup)", advice: removal + "error waiting for VM deletion",
 		},
 		{
 			row: "a ticket that expires", subject: leaving,
@@ -83,10 +83,7 @@ func TestErrorsOfChanges(t *testing.T) {
 				oneWorkerLess(s)
 				pinned("")(s)
 			},
-			cause: func(w *world, _ *stack, n spec.Node) func() {
-				_, err := w.lab.Data.AddFault(datacentre.Fault{Task: "qmstop", VMID: n.VMID, Delay: 10 * time.Minute, Times: 1})
-				require.NoError(t, err)
-
+			cause: func(w *world, _ *stack, _ spec.Node) func() {
 				known := len(w.lab.Data.Tasks())
 
 				go func() {
@@ -101,7 +98,7 @@ func TestErrorsOfChanges(t *testing.T) {
 				return nil
 			},
 			says:   "received an HTTP 401 response - Reason: permission denied - invalid PVE ticket",
-			advice: removal + "error waiting for VM stop",
+			advice: removal + "error waiting for VM deletion", refresh: true, // Proxmox has deleted it all the same
 		},
 	})
 }
