@@ -10,7 +10,6 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
-	"talos-proxmox/internal/look"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/site"
