@@ -30,6 +30,7 @@ type rollout struct {
 	talosconfig pulumi.StringOutput
 	subjects    map[string]subject // by the names of resources
 	turn        chan struct{}      // holds a value while no machine is changed
+	inTurn      pulumi.ResourceOption
 
 	mu      sync.Mutex
 	changes map[string]*helper.Session // under way, by the names of resources
@@ -43,10 +44,10 @@ type subject struct {
 	vm     bool // or the configuration
 }
 
-// newRollout returns a cluster's, and the option by which its resources are updated in turn.
+// newRollout returns a cluster's.
 func newRollout(
 	ctx *pulumi.Context, name string, args TalosClusterArgs, talosconfig pulumi.StringOutput,
-) (*rollout, pulumi.ResourceOption, error) {
+) (*rollout, error) {
 	r := &rollout{
 		ctx: ctx, common: args.common(), talosconfig: talosconfig,
 		subjects: map[string]subject{}, turn: make(chan struct{}, 1), changes: map[string]*helper.Session{},
@@ -61,28 +62,30 @@ func newRollout(
 
 	before, err := ctx.RegisterResourceHook(name+"-change", r.begin, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 
 	after, err := ctx.RegisterResourceHook(name+"-changed", func(called *pulumi.ResourceHookArgs) error {
 		return r.end(called.Name, true)
 	}, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 
 	failed, err := ctx.RegisterErrorHook(name+"-unchanged", func(called *pulumi.ErrorHookArgs) (bool, error) {
 		return false, r.end(called.Name, false)
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 
-	return r, pulumi.ResourceHooks(&pulumi.ResourceHookBinding{
+	r.inTurn = pulumi.ResourceHooks(&pulumi.ResourceHookBinding{
 		BeforeUpdate: []*pulumi.ResourceHook{before},
 		AfterUpdate:  []*pulumi.ResourceHook{after},
 		OnError:      []*pulumi.ErrorHook{failed},
-	}), nil
+	})
+
+	return r, nil
 }
 
 // begin waits for a machine's turn, and until it may be changed.

@@ -58,7 +58,7 @@ func withRollout(t *testing.T, do func(r *rollout), nodes ...string) []string {
 			args.Nodes = append(args.Nodes, ClusterNode{Name: name, Address: fmt.Sprintf("127.0.9.%d/24", i+1)})
 		}
 
-		r, _, err := newRollout(
+		r, err := newRollout(
 			helper.With(ctx, talosops+" "), "one", args, pulumi.String("a talosconfig").ToStringOutput(),
 		)
 		if err == nil {

@@ -134,7 +134,7 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClu
 	configurations := roleConfigurations(ctx, args, c.secrets, c)
 	queue := cloneQueue{}
 
-	_, inTurn, err := newRollout(ctx, name, args, c.Talosconfig)
+	rollout, err := newRollout(ctx, name, args, c.Talosconfig)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClu
 		turn := turn{
 			madeAfter:    append(queue.before(n), c.afterUpgrades(ctx, n)...),
 			appliedAfter: []pulumi.Resource{c.kubernetes},
-			inTurn:       inTurn,
+			inTurn:       rollout.inTurn,
 			client:       c.secrets.ClientConfiguration,
 		}
 
