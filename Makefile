@@ -255,7 +255,7 @@ labkube: $(BIN)/labkube ## develop: Build the lab's etcd, Kubernetes control pla
 test-kubernetes: $(BIN)/labkube $(BIN)/backup $(BIN)/kubeupgrade $(BIN)/stackstatus tools ## develop: Run the tests of labkube and those of the lab on real etcd and Kubernetes
 	cd lab/kubernetes && go test ./...
 	cd $(KUBEUPGRADE) && go test ./...
-	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 20m -run 'TestScenario/real|TestReal' ./machine ./engine
+	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 40m -run 'TestScenario/real|TestReal' ./machine ./engine
 
 .PHONY: update
 update: ## develop: Bring all dependencies to their newest patch versions, but those of lab/kubernetes, which are pinned
