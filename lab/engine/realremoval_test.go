@@ -52,6 +52,7 @@ func TestRealRemoval(t *testing.T) {
 	w.requireNodes("one-cp-1", "one-general-1")
 
 	s.Clusters[0].ControlPlanes = 3
+
 	w.up(file())
 	w.requireMembers(3)
 	w.requireNodes("one-cp-1", "one-cp-2", "one-cp-3", "one-general-1")
