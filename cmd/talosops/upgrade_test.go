@@ -277,7 +277,7 @@ func TestUpgrade(t *testing.T) {
 				}
 			},
 			result: request.Upgraded{Upgraded: []string{}},
-			says:   []string{"no node answers: the cluster is not there yet, and nothing is upgraded\n"},
+			says:   []string{"no node answers: there is no cluster yet, and nothing is upgraded\n"},
 		},
 		"a new machine is left alone": {
 			change: func(u *upgrader, f *upgradeable) {

@@ -19,7 +19,7 @@ func (u *upgrader) run(ctx context.Context) error {
 	silent := silentOnes(nodes)
 
 	if len(silent) == len(nodes) {
-		u.print("no node answers: the cluster is not there yet, and nothing is upgraded")
+		u.print("no node answers: there is no cluster yet, and nothing is upgraded")
 
 		return ctx.Err()
 	}

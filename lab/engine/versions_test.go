@@ -25,7 +25,7 @@ func TestTalosIsUpgraded(t *testing.T) {
 	assert.Equal(t, "v1.12.5", versions["talos"])
 	assert.Equal(t, "v1.35.0", versions["kubernetes"])
 	assert.Empty(t, versions["differences"])
-	assert.Contains(t, w.said(), "no node answers: the cluster is not there yet, and nothing is upgraded")
+	assert.Contains(t, w.said(), "no node answers: there is no cluster yet, and nothing is upgraded")
 
 	s.Version = "v1.12.4"
 	said := w.refusedPreview(s.yaml(t))
