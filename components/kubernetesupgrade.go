@@ -8,7 +8,7 @@ import (
 
 // makeKubernetes brings a cluster that runs to its version of Kubernetes, before any machine configuration names it:
 // applying that would move kubelets and API servers together, and nothing would look at what the version removes. Where
-// the cluster is not there yet it is done at once, and where it runs the version as well. It knows control planes
+// there is no cluster yet it is done at once, and where it runs the version as well. It knows control planes
 // alone, so that it does not run for workers that come and go.
 func (c *TalosCluster) makeKubernetes(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	question := request.Kubernetes{

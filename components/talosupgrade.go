@@ -91,7 +91,7 @@ func talosopsImages(args TalosClusterArgs) []request.Image {
 	return images
 }
 
-// makeThere registers a hook that refuses to take a cluster that was begun for one that is not there yet: its nodes
+// makeThere registers a hook that refuses to take a cluster that was begun for one that is still to be made: its nodes
 // would get their configurations without the upgrade, once they answer again. It is a hook because the program knows
 // from the state whether the cluster was begun, and an input that says so would differ in the second run.
 func (c *TalosCluster) makeThere(
