@@ -51,12 +51,13 @@ POLICY_CONFIG := $(wildcard policy/policy-config.$(STACK).json)
 POLICY_CHECK := $(POLICY) check $(POLICY_CONFIG)
 POLICY_FLAGS := --policy-pack $(POLICY) $(addprefix --policy-pack-config ,$(POLICY_CONFIG))
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
-# The Go modules, but lab/kubernetes, whose versions are pinned. Examples have the versions of the program, and so has what upgrades Kubernetes.
+# The Go modules, but lab/kubernetes, whose versions are pinned. Examples have the versions of the program, and so have the helpers of talosops.
 EXAMPLES := examples/one-node
-KUBEUPGRADE := cmd/kubeupgrade
-MODULES := . lab $(KUBEUPGRADE) tools tools/ci tools/secretsimport $(EXAMPLES)
-KUBEUPGRADE_FILES := $(wildcard $(KUBEUPGRADE)/*.go $(KUBEUPGRADE)/go.* internal/command/*.go internal/request/*.go internal/talos/*.go)
-GO_FILES := $(filter-out lab/kubernetes/% $(KUBEUPGRADE)/%,$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
+# What talosops calls: programs whose libraries are too large for it.
+HELPERS := cmd/kubeupgrade cmd/platform
+MODULES := . lab $(HELPERS) tools tools/ci tools/secretsimport $(EXAMPLES)
+HELPER_FILES := $(wildcard internal/command/*.go internal/request/*.go internal/talos/*.go)
+GO_FILES := $(filter-out lab/kubernetes/% $(addsuffix /%,$(HELPERS)),$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
 LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
 
@@ -216,7 +217,7 @@ lint: $(BIN)/golangci-lint $(BIN)/actionlint ## develop: Check format, code, scr
 	@for module in $(MODULES) lab/kubernetes; do (cd $$module && go mod tidy -diff) || { echo "$$module/go.mod is not tidy: go mod tidy" >&2; exit 1; }; done
 	$(BIN)/golangci-lint run ./...
 	cd lab && $(BIN)/golangci-lint run --config ../.golangci.yaml ./...
-	cd $(KUBEUPGRADE) && $(BIN)/golangci-lint run --config $(CURDIR)/.golangci.yaml ./...
+	@for module in $(HELPERS); do (cd $$module && $(BIN)/golangci-lint run --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
 	@for module in $(EXAMPLES); do (cd $$module && $(BIN)/golangci-lint fmt --diff --config $(CURDIR)/.golangci.yaml ./... && go vet ./...) || exit 1; done
 	@command -v shellcheck >/dev/null || { echo 'shellcheck is missing: apt-get install shellcheck' >&2; exit 1; }
 	shellcheck $(SHELL_FILES)
@@ -254,7 +255,7 @@ labkube: $(BIN)/labkube ## develop: Build the lab's etcd, Kubernetes control pla
 .PHONY: test-kubernetes
 test-kubernetes: $(BIN)/labkube $(BIN)/backup $(BIN)/kubeupgrade $(BIN)/stackstatus tools ## develop: Run the tests of labkube and those of the lab on real etcd and Kubernetes
 	cd lab/kubernetes && go test ./...
-	cd $(KUBEUPGRADE) && go test ./...
+	cd cmd/kubeupgrade && go test ./...
 	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 40m -run 'TestScenario/real|TestReal' ./machine ./engine
 
 .PHONY: update
@@ -266,12 +267,12 @@ update: ## develop: Bring all dependencies to their newest patch versions, but t
 .PHONY: align
 align: ## develop: Give the program the versions that the lab has of the modules they share, and the examples those of the program
 	@go get $$(awk 'NR == FNR { shared[$$1]; next } $$2 ~ /^v[0-9]/ && $$1 in shared { print $$1 "@" $$2 }' go.mod lab/go.mod)
-	@for module in . $(EXAMPLES) $(KUBEUPGRADE) lab; do (cd $$module && go mod tidy); done
+	@for module in . $(EXAMPLES) $(HELPERS) lab; do (cd $$module && go mod tidy); done
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint ## develop: Format the Go code
 	$(BIN)/golangci-lint fmt ./...
-	@for module in lab $(KUBEUPGRADE) $(EXAMPLES); do (cd $$module && $(BIN)/golangci-lint fmt --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
+	@for module in lab $(HELPERS) $(EXAMPLES); do (cd $$module && $(BIN)/golangci-lint fmt --config $(CURDIR)/.golangci.yaml ./...) || exit 1; done
 
 .PHONY: schema
 schema: ## develop: Generate the schemas of stack files and of the served components, and the references of both
@@ -281,7 +282,7 @@ schema: ## develop: Generate the schemas of stack files and of the served compon
 tools: $(BIN)/lab $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/talosctl $(BIN)/pulumi ## start: Build what is missing into .bin/
 
 .PHONY: stack-tools
-stack-tools: plan-tools $(BIN)/kubeupgrade ## deploy: Build what a stack on its own Proxmox needs: tools without the lab and talosctl
+stack-tools: plan-tools $(BIN)/kubeupgrade $(BIN)/platform ## deploy: Build what a stack on its own Proxmox needs: tools without the lab and talosctl
 
 .PHONY: plan-tools
 plan-tools: $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/planreview $(BIN)/backup $(BIN)/stackstatus $(BIN)/pulumi
@@ -305,10 +306,15 @@ $(BIN)/talosops: $(GO_FILES)
 	@mkdir -p $(BIN)
 	go build -o $@ ./cmd/talosops
 
-$(BIN)/kubeupgrade: $(KUBEUPGRADE_FILES)
+$(BIN)/kubeupgrade: $(HELPER_FILES) $(wildcard cmd/kubeupgrade/*.go cmd/kubeupgrade/go.*)
 	@mkdir -p $(BIN)
 	@echo 'building kubeupgrade with the upgrade library of Talos (a few minutes, once)'
-	cd $(KUBEUPGRADE) && go build -ldflags '-s -w' -o $@ .
+	cd cmd/kubeupgrade && go build -ldflags '-s -w' -o $@ .
+
+$(BIN)/platform: $(HELPER_FILES) $(wildcard cmd/platform/*.go cmd/platform/go.*)
+	@mkdir -p $(BIN)
+	@echo 'building platform with the library of Helm (a few minutes, once)'
+	cd cmd/platform && go build -ldflags '-s -w' -o $@ .
 
 $(BIN)/recover: $(GO_FILES)
 	@mkdir -p $(BIN)

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"talos-proxmox/internal/request"
+)
+
+const releaseHelp = `Brings a Helm release to a cluster, and objects that belong to it.
+
+The chart is fetched first, and its digest and the values are judged: what is refused has changed nothing. Then, in
+order:
+  1. objects that come before the release are applied;
+  2. the release is installed where there is none, and upgraded where its chart or its values are others. One that an
+     interrupted run left half made is continued: what runs is never removed for it;
+  3. it is waited for its Deployments, DaemonSets and StatefulSets;
+  4. objects that follow the release are applied, those of kinds that it registers itself included, and those of earlier
+     requests that are not wanted any more are removed.
+A release that a HelmRelease of Flux has is left alone, and so are objects that Flux has from Git: a line says so.
+
+Where the Kubernetes API does not answer for a while it is asked again, until timeout (default 10m).`
+
+// Limits of a release.
+const (
+	releaseTimeout = 10 * time.Minute
+	interval       = 2 * time.Second
+	reminder       = 15 * time.Second // between two lines about what is waited for
+)
+
+// again ends errors after which the same can be run again.
+const again = "run the same again: what was done is skipped"
+
+func newRelease() *cobra.Command {
+	return withRequest(&cobra.Command{
+		Use: "release", Short: "Bring a Helm release to a cluster", Long: releaseHelp,
+	}, func(ctx context.Context, req request.Release, progress io.Writer) error {
+		r, err := newReleaser(req, progress)
+		if err != nil {
+			return err
+		}
+
+		return r.run(ctx)
+	})
+}
+
+// releaser brings a release to a cluster.
+type releaser struct {
+	req     request.Release
+	timeout time.Duration
+	cluster *cluster
+	before  []*unstructured.Unstructured
+	after   []*unstructured.Unstructured
+	chart   *chart.Chart
+	values  map[string]any
+
+	mu       sync.Mutex
+	progress io.Writer
+	last     string    // line
+	lastAt   time.Time // when it was said
+}
+
+func newReleaser(req request.Release, progress io.Writer) (*releaser, error) {
+	r := &releaser{req: req, timeout: releaseTimeout, progress: progress}
+
+	var err error
+	if req.Timeout != "" {
+		if r.timeout, err = time.ParseDuration(req.Timeout); err != nil || r.timeout <= 0 {
+			return nil, fmt.Errorf("timeout: %q is not a duration above zero: write it like 10m", req.Timeout)
+		}
+	}
+
+	if r.values, err = loader.LoadValues(bytes.NewReader(req.Values)); err != nil {
+		return nil, errors.New("values: they are not a map") // the parser quotes them
+	}
+
+	var beforeErr, afterErr error
+
+	r.before, beforeErr = parseObjects("before", req.Before)
+	r.after, afterErr = parseObjects("after", req.After)
+	r.cluster, err = openCluster(req.Kubeconfig, req.Endpoints)
+
+	return r, errors.Join(beforeErr, afterErr, err)
+}
+
+// run does the whole within the timeout.
+func (r *releaser) run(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+
+	owner, err := patientOf(limited, r, func(ctx context.Context) (string, error) { return r.owner(ctx) })
+	if err != nil {
+		return r.ended(ctx, err)
+	}
+
+	if owner == "" {
+		err = r.release(limited)
+	} else {
+		r.say("release %s/%s is %s's: it is left alone, and what the stack says of its chart and values is not applied",
+			r.req.Namespace, r.req.Name, owner)
+	}
+
+	if err == nil {
+		err = r.follow(limited)
+	}
+
+	return r.ended(ctx, err)
+}
+
+// release brings the release itself.
+func (r *releaser) release(ctx context.Context) error {
+	var err error
+	if r.chart, err = fetchChart(ctx, r.req); err != nil {
+		return err
+	}
+
+	if err := checkValues(r.chart, r.values); err != nil {
+		return err
+	}
+
+	before := slices.Clone(r.before)
+
+	for _, m := range r.req.Manifests {
+		text, err := fetchManifest(ctx, m)
+		if err != nil {
+			return err
+		}
+
+		objects, err := parseManifest(m.Source, text)
+		if err != nil {
+			return err
+		}
+
+		before = append(before, objects...)
+	}
+
+	for _, object := range before {
+		if err := r.patient(ctx, func(ctx context.Context) error { return r.apply(ctx, object) }); err != nil {
+			return err
+		}
+	}
+
+	if err := r.patient(ctx, r.reconcile); err != nil {
+		return err
+	}
+
+	return r.rolledOut(ctx)
+}
+
+// follow applies the objects that follow the release, which may be of kinds that its pods register.
+func (r *releaser) follow(ctx context.Context) error {
+	for _, object := range r.after {
+		if err := r.patient(ctx, func(ctx context.Context) error { return r.apply(ctx, object) }); err != nil {
+			return err
+		}
+	}
+
+	for _, name := range r.req.Absent {
+		if err := r.patient(ctx, func(ctx context.Context) error { return r.remove(ctx, name) }); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// ended is the error in words that say what to do.
+func (r *releaser) ended(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted: %w: %s", cmp.Or(context.Cause(ctx), err), again)
+	case strings.HasSuffix(err.Error(), again) || strings.Contains(err.Error(), nothingChanged):
+		return err
+	default:
+		return fmt.Errorf("release %s/%s: %w: repair what it names, then %s", r.req.Namespace, r.req.Name, err, again)
+	}
+}
+
+// patient does something again while the Kubernetes API does not answer, or does not know a kind yet.
+func (r *releaser) patient(ctx context.Context, do func(context.Context) error) error {
+	for {
+		err := do(ctx)
+		if err == nil || !passing(err) {
+			return err
+		}
+
+		r.say("waits: %v", err)
+
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w (for %s)", err, r.timeout)
+		case <-time.After(interval):
+		}
+	}
+}
+
+func patientOf[T any](ctx context.Context, r *releaser, ask func(context.Context) (T, error)) (answer T, err error) {
+	err = r.patient(ctx, func(ctx context.Context) error {
+		answer, err = ask(ctx)
+
+		return err
+	})
+
+	return answer, err
+}
+
+// passing says whether an error is one of an API that restarts, or that does not know a kind yet.
+func passing(err error) bool {
+	for _, is := range []func(error) bool{
+		meta.IsNoMatchError, apierrors.IsServerTimeout, apierrors.IsServiceUnavailable, apierrors.IsTooManyRequests,
+		apierrors.IsTimeout, apierrors.IsInternalError, apierrors.IsConflict,
+		utilnet.IsConnectionRefused, utilnet.IsConnectionReset, utilnet.IsProbableEOF, utilnet.IsTimeout,
+		utilnet.IsHTTP2ConnectionLost,
+	} {
+		if is(err) {
+			return true
+		}
+	}
+
+	var wrapped interface{ Unwrap() []error }
+	if errors.As(err, &wrapped) {
+		return slices.ContainsFunc(wrapped.Unwrap(), passing)
+	}
+
+	return false
+}
+
+// say writes a line of progress, unless it is the one before it again.
+func (r *releaser) say(format string, values ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	line := fmt.Sprintf(format, values...)
+	if line == r.last && time.Since(r.lastAt) < reminder {
+		return
+	}
+
+	r.last, r.lastAt = line, time.Now()
+	// Continue even if no one reads the progress.
+	_, _ = fmt.Fprintln(r.progress, line)
+}

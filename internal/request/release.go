@@ -1,0 +1,46 @@
+package request
+
+import "encoding/json"
+
+// Release is what `platform release` reads: a Helm release that a cluster has to have, and what belongs to it. The end
+// of its standard input ends it.
+type Release struct {
+	Kubeconfig string `json:"kubeconfig"` // secret
+	// Endpoints are the control planes' own addresses: the first that answers is asked, and never the shared one, which
+	// may be nowhere yet. Empty = the server of the kubeconfig.
+	Endpoints []string `json:"endpoints,omitempty"`
+	// Timeout says how long the whole may take: 10m. Empty = that.
+	Timeout string `json:"timeout,omitempty"`
+
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	// Chart is where the chart's archive is: oci://…, https://….tgz, file:///….tgz or a path.
+	Chart   string `json:"chart"`
+	Version string `json:"version"`
+	// Digest is sha256:… of the archive; of a chart in a registry its manifest's will do as well. Empty = any.
+	Digest string          `json:"digest,omitempty"`
+	Values json.RawMessage `json:"values,omitempty"` // may hold secrets
+
+	// Manifests are applied before the release, and then Before. After follows it.
+	Manifests []Manifest        `json:"manifests,omitempty"`
+	Before    []json.RawMessage `json:"before,omitempty"` // objects, which may be secrets
+	After     []json.RawMessage `json:"after,omitempty"`  // objects, which may be secrets
+	// Absent are objects of earlier requests that are not wanted any more. What someone else made stays.
+	Absent []ObjectName `json:"absent,omitempty"`
+}
+
+// Manifest is a file of objects in YAML.
+type Manifest struct {
+	// Source is where it is: https://…, file:///… or a path.
+	Source string `json:"source"`
+	// Digest is sha256:… of the file.
+	Digest string `json:"digest"`
+}
+
+// ObjectName says which object.
+type ObjectName struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+}
