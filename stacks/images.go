@@ -39,6 +39,12 @@ func planImages(plan *spec.Plan) ([]image, error) {
 	var problems []error
 
 	for _, t := range plan.Templates {
+		if t.System != nil {
+			problems = append(problems, fmt.Errorf("templates.%s.os: templates of %s cannot be built yet; use talos", t.Key, t.System.OS))
+
+			continue
+		}
+
 		name := ImageOf(t)
 
 		found := byName[name]

@@ -100,6 +100,7 @@ var sections = []section{
 	{"A host's capacity", "CapacityConfig", ""},
 	{"Templates", "TemplateConfig", ""},
 	{"Templates for GPUs", "GPUTemplateConfig", ""},
+	{"Templates of Windows", "WindowsConfig", ""},
 	{"Clusters", "ClusterConfig", ""},
 	{"Talos", "UpgradeConfig", ""},
 	{"Networks", "NetworkConfig", ""},

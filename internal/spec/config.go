@@ -86,10 +86,12 @@ type CapacityConfig struct {
 }
 
 // TemplateConfig is a class of templates. Every host that a machine of the class is placed on gets one template of it,
-// and other hosts none.
+// and other hosts none but those that `hosts` names.
 type TemplateConfig struct {
-	// The Talos version, in full. New machines get it; running machines are upgraded, never replaced.
-	Version string `json:"version" jsonschema:"required,example=v1.12.6,pattern=^v[0-9]+\\.[0-9]+\\.[0-9]+(-[0-9A-Za-z.]+)?$"`
+	SystemConfig
+	// The Talos version, in full; classes of Talos need it. New machines get it; running machines are upgraded, never
+	// replaced.
+	Version string `json:"version,omitempty" jsonschema:"example=v1.12.6,pattern=^v[0-9]+\\.[0-9]+\\.[0-9]+(-[0-9A-Za-z.]+)?$"`
 	// The machines' processor architecture, which is that of every host: Proxmox VE is released for amd64.
 	Arch string `json:"arch,omitempty" jsonschema:"default=amd64,enum=amd64,because=Proxmox VE is released for amd64 and its machines are x86"`
 	// How the template is made: `image` = a VM template from a disk image, built over SSH; `iso` = no VM template, nodes
@@ -106,7 +108,8 @@ type TemplateConfig struct {
 	AcceptAnyExtension bool `json:"acceptAnyExtension,omitempty" jsonschema:"default=false"`
 	// Additional kernel arguments, one per entry, in this order.
 	KernelArgs []string `json:"kernelArgs,omitempty"`
-	// The SHA-256 of the downloaded (still compressed) file in hexadecimal; empty = not checked.
+	// The SHA-256 of the downloaded (still compressed) file in hexadecimal; empty = not checked. Of other systems than
+	// Talos with its algorithm, as the publisher has it: sha256:…, sha384:… or sha512:….
 	Checksum string `json:"checksum,omitempty"`
 	// The VMID before the first: host number n has the class's template at firstVmid + n. Default: the first of
 	// `vmidRanges.templates`. Unused with `source: iso`.

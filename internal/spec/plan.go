@@ -3,6 +3,8 @@ package spec
 import (
 	"net/netip"
 	"slices"
+
+	"talos-proxmox/internal/systems"
 )
 
 // Plan is what a stack will consist of, decided before the first resource is registered: every name, number, address,
@@ -14,7 +16,8 @@ type Plan struct {
 	Protect bool
 	// Hosts in order of their names.
 	Hosts []Host
-	// Templates, one for every host and class that a machine is made from, in order of VMID (then name).
+	// Templates, one for every host and class that a machine is made from or that the class names, in order of VMID (then
+	// name).
 	Templates []Template
 	// Clusters in order of their names.
 	Clusters []Cluster
@@ -103,16 +106,18 @@ const (
 	SourceISO   Source = "iso"   // no VM template: the node boots the ISO and installs itself; needs the Proxmox API only
 )
 
-// Template is a golden template of one class on one host.
+// Template is a golden template of one class on one host: Talos, where System is nil.
 type Template struct {
 	// the class: its key under talos-proxmox:templates, and -nvidia-<flavour>-<track> for machines with a GPU
 	Key      string
-	Name     string // talos-v1.12.6-<class>; also the VM's name
+	Name     string // talos-v1.12.6-<class>, debian-13-<build>-<class>; also the VM's name
 	Host     string
 	VMID     int // 0 for SourceISO, which has no VM
 	Source   Source
-	Version  string // Talos, with its v
+	Version  string // Talos, with its v; otherwise empty
 	Platform string // nocloud
+	// System is what the template runs where that is not Talos.
+	System *System `json:",omitempty"`
 
 	Extensions []string // siderolabs/…, sorted; with the driver's
 	KernelArgs []string
@@ -123,11 +128,55 @@ type Template struct {
 
 	Datastore      string // of the template's disk
 	ImageDatastore string // of the downloaded file; content type iso
-	// Checksum of the downloaded (still compressed) file, hex SHA-256; empty = not checked.
+	// Checksum of the downloaded (still compressed) file of Talos, hex SHA-256; empty = not checked.
 	Checksum string
 	Bridge   string
 
 	Cores, MemoryMiB, DiskGiB int
+}
+
+// System is an operating system other than Talos, as a template has it.
+type System struct {
+	OS             systems.Name
+	Release, Build string
+	Hardware       systems.Hardware
+	// URL is where the image is downloaded from; empty for Windows.
+	URL string
+	// Checksum is that of the downloaded file, or of Windows' medium; empty = not checked.
+	Checksum Checksum
+	Packages []string // sorted, without the guest agent
+	// User and SSHKeys are for machines made from the template; it has neither itself. An empty user is the image's own.
+	User    string
+	SSHKeys []string
+	// Timezone and Locale are the system's; empty where its image decides.
+	Timezone, Locale string
+	SecureBoot       bool
+	VLAN             int // of the network that the system is built in; 0 = untagged
+	Minutes          int // that a build may take
+	// Windows is what Windows is installed from; nil for other systems.
+	Windows *Windows `json:",omitempty"`
+}
+
+// Title returns what people call it: Debian 13, build 20260712-2537.
+func (s System) Title() string {
+	known, _ := systems.Find(s.OS)
+
+	return known.Title + " " + s.Release + ", build " + s.Build
+}
+
+// Checksum is a checksum of a file.
+type Checksum struct {
+	Algorithm string // sha256, sha384 or sha512; empty = none
+	Digest    string // hexadecimal
+}
+
+// Windows is what Windows is installed from.
+type Windows struct {
+	ISO, VirtioISO    string // volumes
+	VirtioChecksum    Checksum
+	CloudbaseURL      string
+	CloudbaseChecksum Checksum
+	Edition           string
 }
 
 // Cluster is a Talos Kubernetes cluster.

@@ -64,6 +64,7 @@ func (p *planner) plan() *Plan {
 	p.planClasses()
 	plan.Clusters = p.planClusters()
 	p.assignGPUs(plan.Clusters)
+	p.placeTemplates()
 	plan.Templates = p.templatesInUse()
 	p.reportConflicts()
 	p.checkCapacity()

@@ -29,6 +29,13 @@ func (p *planner) checkPool(g *pool) {
 		)
 	}
 
+	if template.System != nil {
+		p.problems.report(
+			g.path+".template", g.Template, "is a template of %s, and machines of clusters run Talos; set one of Talos",
+			template.System.Title(),
+		)
+	}
+
 	if !known || g.cluster.Clone != "linked" {
 		return
 	}

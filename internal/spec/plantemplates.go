@@ -22,31 +22,49 @@ func (p *planner) planClasses() {
 		c := p.config.Templates[key]
 		path := join("templates", key)
 
-		t := Template{
-			Key: key, Name: "talos-" + c.Version + "-" + key, Source: Source(c.Source), Version: c.Version, Platform: "nocloud",
-			Datastore: c.Datastore, ImageDatastore: c.ImageDatastore, Checksum: c.Checksum, Bridge: c.Bridge,
-			Cores: c.Cores, MemoryMiB: c.MemoryMiB, DiskGiB: c.DiskGiB,
-		}
 		if !classForm.pattern.MatchString(key) {
 			p.problems.report(path, nil, "%s", classForm.remedy)
 		}
 
-		if p.check(path+".version", c.Version, versionForm) {
-			p.checkTalos(path+".version", c.Version)
+		t := Template{
+			Key: key, Source: Source(c.Source), Platform: "nocloud",
+			Datastore: c.Datastore, ImageDatastore: c.ImageDatastore, Bridge: c.Bridge,
+			Cores: c.Cores, MemoryMiB: c.MemoryMiB, DiskGiB: c.DiskGiB,
 		}
-
 		p.check(path+".datastore", c.Datastore, datastoreForm)
 		p.check(path+".imageDatastore", c.ImageDatastore, datastoreForm)
-		p.check(path+".checksum", c.Checksum, checksumForm)
 		p.check(path+".bridge", c.Bridge, bridgeForm)
-		t.Extensions = p.extensions(path+".extensions", c)
-		t.KernelArgs = p.kernelArgs(path+".kernelArgs", c.KernelArgs)
-		t.Secret = len(c.KernelArgs) > 0 && p.secrets.touch(path+".kernelArgs")
-		p.check(path+".gpu.checksum", c.GPU.Checksum, checksumForm)
+
+		switch {
+		case c.OS == "" || p.problems.has(path+".os"): // it is reported
+		case c.OS == talosOS:
+			p.planTalos(path, c, &t)
+		default:
+			p.planSystem(path, c, &t)
+		}
+
 		p.classes[key] = class{
 			Template: t, path: path, base: cmp.Or(c.FirstVMID, p.ranges[rangeTemplates].first), at: path + ".firstVmid",
 		}
 	}
+}
+
+// planTalos judges what a class of Talos says about it.
+func (p *planner) planTalos(path string, c TemplateConfig, t *Template) {
+	p.refuseKeys(path, c.SystemConfig.stated(), "is not a key of Talos' templates; set os as well, or remove it")
+
+	t.Name, t.Version, t.Checksum = "talos-"+c.Version+"-"+t.Key, c.Version, c.Checksum
+	if c.Version == "" {
+		p.problems.report(path+".version", nil, "is missing; set it, such as version: v1.12.6")
+	} else if p.check(path+".version", c.Version, versionForm) {
+		p.checkTalos(path+".version", c.Version)
+	}
+
+	p.check(path+".checksum", c.Checksum, checksumForm)
+	t.Extensions = p.extensions(path+".extensions", c)
+	t.KernelArgs = p.kernelArgs(path+".kernelArgs", c.KernelArgs)
+	t.Secret = len(c.KernelArgs) > 0 && p.secrets.touch(path+".kernelArgs")
+	p.check(path+".gpu.checksum", c.GPU.Checksum, checksumForm)
 }
 
 // checkTalos reports a Talos version that is not supported, whether or not a cluster uses it.
@@ -231,6 +249,27 @@ func (p *planner) claimTemplate(c class, h hostEntry, vmid int) {
 	}
 
 	p.vmids.take(vmid, by)
+}
+
+// placeTemplates plans templates on the hosts that their classes name.
+func (p *planner) placeTemplates() {
+	for _, key := range slices.Sorted(maps.Keys(p.config.Templates)) {
+		path := join("templates", key) + ".hosts"
+		hosts := p.config.Templates[key].Hosts
+
+		for i, host := range hosts {
+			at := fmt.Sprintf("%s[%d]", path, i)
+
+			switch _, known := p.hosts[host]; {
+			case slices.Contains(hosts[:i], host):
+				p.problems.report(at, host, "is listed twice; remove one of the two")
+			case known:
+				p.onHost(p.classes[key], host)
+			case len(p.hosts) > 0:
+				p.problems.report(at, host, "is not a host; %s", suggestName(host, p.hostNames, "hosts"))
+			}
+		}
+	}
 }
 
 // templatesInUse returns the templates that machines are made from, in order of VMID, then name, then host.

@@ -1,0 +1,82 @@
+package systems
+
+// Algorithms of published checksums.
+const (
+	sha256 = "sha256"
+	sha512 = "sha512"
+)
+
+// linux is the hardware of machines whose system comes as a cloud image. The cloud-init drive is a SCSI one: under OVMF
+// such kernels do not see one at IDE.
+func linux(signed bool) Hardware {
+	return Hardware{
+		OSType: "l26", Machine: "q35", BIOS: "ovmf", SystemDisk: "scsi0", CloudInitDrive: "scsi1",
+		CloudInitType: "nocloud", Display: "serial0", SignedBoot: signed,
+	}
+}
+
+const (
+	debianImages = "https://cloud.debian.org/images/cloud/"
+	ubuntuImages = "https://cloud-images.ubuntu.com/releases/"
+	archImages   = "https://geo.mirror.pkgbuild.com/images/v{build}/"
+	archImage    = archImages + "Arch-Linux-x86_64-cloudimg-{build}.qcow2"
+)
+
+func debian(version, name string) Release {
+	folder := debianImages + name + "/{build}/"
+
+	return Release{
+		Name: version, Image: folder + "debian-" + version + "-genericcloud-amd64-{build}.qcow2",
+		Sums: folder + "SHA512SUMS", Algorithm: sha512,
+	}
+}
+
+func ubuntu(version, name string) Release {
+	folder := ubuntuImages + name + "/release-{build}/"
+
+	return Release{
+		Name: version, Image: folder + "ubuntu-" + version + "-server-cloudimg-amd64.img",
+		Sums: folder + "SHA256SUMS", Algorithm: sha256,
+	}
+}
+
+// All returns the systems, in the order in which people read about them.
+func All() []System {
+	return []System{
+		{
+			Name: Debian, Title: "Debian", Format: DiskImage, Packages: true, Hardware: linux(true),
+			Releases: []Release{debian("13", "trixie"), debian("12", "bookworm")},
+			Timezone: "Etc/UTC", Locale: "C.UTF-8", LeastDiskGiB: 5, LeastMemoryMiB: 1024, Minutes: 15,
+		},
+		{
+			Name: Ubuntu, Title: "Ubuntu", Format: DiskImage, Packages: true, Hardware: linux(true),
+			Releases: []Release{ubuntu("26.04", "resolute"), ubuntu("24.04", "noble"), ubuntu("22.04", "jammy")},
+			Timezone: "Etc/UTC", Locale: "C.UTF-8", LeastDiskGiB: 6, LeastMemoryMiB: 1024, Minutes: 15,
+		},
+		{
+			Name: Arch, Title: "Arch Linux", Format: DiskImage, Packages: true, Hardware: linux(false),
+			Releases: []Release{{Name: "rolling", Image: archImage, Sums: archImage + ".SHA256", Algorithm: sha256}},
+			Timezone: "Etc/UTC", Locale: "C.UTF-8", LeastDiskGiB: 6, LeastMemoryMiB: 1024, Minutes: 15,
+		},
+		{
+			// Hydra's VMA has its own hardware: nixos/modules/virtualisation/proxmox-image.nix of nixpkgs. Its builds have no
+			// lasting address.
+			Name: NixOS, Title: "NixOS", Format: Backup,
+			Hardware: Hardware{
+				OSType: "l26", Machine: "pc", BIOS: "seabios", SystemDisk: "virtio0", CloudInitDrive: "ide2",
+				CloudInitType: "nocloud", Display: "serial0",
+			},
+			Releases:     []Release{{Name: "26.05"}, {Name: "25.11"}},
+			LeastDiskGiB: 5, LeastMemoryMiB: 1024, Minutes: 30,
+		},
+		{
+			Name: Windows, Title: "Windows", Format: Medium,
+			Hardware: Hardware{
+				OSType: "win11", Machine: "q35", BIOS: "ovmf", SystemDisk: "scsi0", CloudInitDrive: "ide2",
+				CloudInitType: "configdrive2", Display: "std", SignedBoot: true, TPM: true,
+			},
+			Releases: []Release{{Name: "server-2025"}, {Name: "server-2022"}, {Name: "11"}},
+			Timezone: "UTC", Locale: "en-US", LeastDiskGiB: 40, LeastMemoryMiB: 4096, Minutes: 90,
+		},
+	}
+}
