@@ -341,7 +341,7 @@ func (a ProxmoxHostPrepArgs) host() spec.Host {
 func (a ProxmoxHostPrepArgs) needs() host.Needs {
 	needs := host.Needs{Clusters: a.Clusters}
 	for _, machine := range a.Machines {
-		node := spec.Node{Host: a.Node}
+		node := spec.Node{VM: spec.VM{Host: a.Node}}
 		for _, pci := range machine {
 			node.GPUs = append(node.GPUs, spec.GPU{Host: a.Node, PCI: pci})
 		}

@@ -27,14 +27,16 @@ func planned() (spec.Host, host.Needs) {
 	needs := host.Needs{
 		Nodes: []spec.Node{
 			{
-				Name:      "one-gpu-1",
-				Host:      "pve1",
-				VMID:      4000,
-				Cores:     8,
-				MemoryMiB: 32768,
-				DiskGiB:   100,
-				Datastore: "local-zfs",
-				GPUs:      []spec.GPU{gpu},
+				VM: spec.VM{
+					Name:      "one-gpu-1",
+					Host:      "pve1",
+					VMID:      4000,
+					Cores:     8,
+					MemoryMiB: 32768,
+					DiskGiB:   100,
+					Datastore: "local-zfs",
+				},
+				GPUs: []spec.GPU{gpu},
 			},
 		},
 		Templates: []spec.Template{
@@ -347,7 +349,7 @@ func twoGPUs(together bool) situation {
 		if together {
 			n.Nodes[0].GPUs = append(n.Nodes[0].GPUs, second)
 		} else {
-			n.Nodes = append(n.Nodes, spec.Node{Name: "two", Host: "pve1", GPUs: []spec.GPU{second}})
+			n.Nodes = append(n.Nodes, spec.Node{VM: spec.VM{Name: "two", Host: "pve1"}, GPUs: []spec.GPU{second}})
 		}
 	}
 }

@@ -257,7 +257,7 @@ func named(vmids ...int) func(o *recovery.Options) {
 	return func(o *recovery.Options) {
 		o.VMIDs = vmids
 		o.Plan = func(map[string]string) (*spec.Plan, error) {
-			node := spec.Node{VMID: 3000, Name: "prod-general-1", Host: "pve1", Template: spec.Template{VMID: 900}}
+			node := spec.Node{VM: spec.VM{VMID: 3000, Name: "prod-general-1", Host: "pve1", Template: spec.Template{VMID: 900}}}
 
 			return &spec.Plan{Clusters: []spec.Cluster{{Workers: []spec.Node{node}}}}, nil
 		}

@@ -26,14 +26,20 @@ var update = flag.Bool("update", false, "write the golden files again")
 func plan() *spec.Plan {
 	node := func(name, host string, role spec.Role, vmid int, address string, gpus ...spec.GPU) spec.Node {
 		return spec.Node{
-			Name:     name,
-			Cluster:  "prod",
-			Role:     role,
-			Host:     host,
-			VMID:     vmid,
-			Address:  netip.MustParsePrefix(address),
-			Template: spec.Template{Version: "v1.12.6"},
-			Cores:    4, MemoryMiB: 8704, DiskGiB: 40, Datastore: "local-zfs", GPUs: gpus,
+			VM: spec.VM{
+				Name:      name,
+				Host:      host,
+				VMID:      vmid,
+				Address:   netip.MustParsePrefix(address),
+				Template:  spec.Template{Version: "v1.12.6"},
+				Cores:     4,
+				MemoryMiB: 8704,
+				DiskGiB:   40,
+				Datastore: "local-zfs",
+			},
+			Cluster: "prod",
+			Role:    role,
+			GPUs:    gpus,
 		}
 	}
 	used := spec.GPU{Name: "rtx4000", Host: "pve1", PCI: "0000:01:00", Generation: "ada"}

@@ -15,7 +15,7 @@ func TestPlacedSaysWhereMachinesAre(t *testing.T) {
 	t.Parallel()
 
 	node := func(name, host string, index int, change func(*spec.Node)) spec.Node {
-		n := spec.Node{Name: name, Host: host, Index: index, Path: "clusters[0].workers[0]"}
+		n := spec.Node{VM: spec.VM{Name: name, Host: host, Index: index, Path: "clusters[0].workers[0]"}}
 		change(&n)
 
 		return n

@@ -1,9 +1,7 @@
 package spec
 
-// PoolConfig is what control planes and pools of workers have in common.
-type PoolConfig struct {
-	// The class of the machines' template.
-	Template string `json:"template,omitempty" jsonschema:"default=talos"`
+// VMPoolConfig is what pools of machines of every kind have in common.
+type VMPoolConfig struct {
 	// Cores of each machine.
 	Cores int `json:"cores,omitempty" jsonschema:"default=2,minimum=1,maximum=512"`
 	// Memory of each machine in MiB.
@@ -21,8 +19,6 @@ type PoolConfig struct {
 	Addresses []string `json:"addresses,omitempty"`
 	// The hosts that machines are placed on, in this order. Default: all hosts in order of their names.
 	Hosts []string `json:"hosts,omitempty"`
-	// What single machines have different from their pool, by number (`"2"`) or name (`prod-cp-2`).
-	Nodes map[string]NodeConfig `json:"nodes,omitempty"`
 	// The processor type as Proxmox calls it; Talos needs x86-64-v2 or better. `host` is the fastest; hosts of different
 	// makes share `x86-64-v2-AES`.
 	CPUType string `json:"cpuType,omitempty" jsonschema:"default=host"`
@@ -40,6 +36,15 @@ type PoolConfig struct {
 	ExtraDisks []DiskConfig `json:"extraDisks,omitempty"`
 	// Additional network cards.
 	ExtraNICs []NICConfig `json:"extraNICs,omitempty"`
+}
+
+// PoolConfig is what control planes and pools of workers have in common.
+type PoolConfig struct {
+	// The class of the machines' template.
+	Template string `json:"template,omitempty" jsonschema:"default=talos"`
+	VMPoolConfig
+	// What single machines have different from their pool, by number (`"2"`) or name (`prod-cp-2`).
+	Nodes map[string]NodeConfig `json:"nodes,omitempty"`
 	// Labels of the Kubernetes nodes; running nodes follow. Not those that Kubernetes lets no worker set
 	// (`node-role.kubernetes.io/…` and others of `kubernetes.io` and `k8s.io`), nor those of every node.
 	Labels map[string]string `json:"labels,omitempty"`
@@ -50,8 +55,8 @@ type PoolConfig struct {
 	Patches []string `json:"patches,omitempty"`
 }
 
-// NodeConfig is what a single machine has different from its pool.
-type NodeConfig struct {
+// VMConfig is what a single machine of any kind has different from its pool.
+type VMConfig struct {
 	// The host; a running machine moves when it changes, while the calculated placement never moves one. A machine with a
 	// GPU is replaced instead.
 	Host string `json:"host,omitempty"`
@@ -67,6 +72,11 @@ type NodeConfig struct {
 	MemoryMiB int `json:"memoryMiB,omitempty" jsonschema:"minimum=0,maximum=16777216"`
 	// The system disk in GiB; 0 = the pool's.
 	DiskGiB int `json:"diskGiB,omitempty" jsonschema:"minimum=0,maximum=65536"`
+}
+
+// NodeConfig is what a single machine of a cluster has different from its pool.
+type NodeConfig struct {
+	VMConfig
 	// Labels beside the pool's; a label of the same key replaces the pool's.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Talos strategic-merge patches, as YAML text; applied last.

@@ -239,20 +239,18 @@ const (
 	RoleWorker       Role = "worker"
 )
 
-// Node is a Kubernetes node and the VM it lives on.
-type Node struct {
-	Name string // <cluster>-cp-<n> or <cluster>-<pool>-<n>, n from 1
-	// Path leads to the node's pool in the configuration, for errors that come later than the plan:
+// VM is a virtual machine of the plan, whatever runs on it.
+type VM struct {
+	Name string // <cluster>-cp-<n>, <cluster>-<pool>-<n> or <pool>-<n>, n from 1; also the host name
+	// Path leads to the machine's pool in the configuration, for errors that come later than the plan:
 	// clusters[0].workers[1].
 	Path string `json:"-"`
-	// Own leads to what the node sets for itself, by key: memoryMiB → clusters[0].workers[1].nodes.2.memoryMiB.
-	Own     map[string]string `json:"-"`
-	Cluster string
-	Role    Role
-	Pool    string // "cp" for control planes
-	Index   int    // 0-based in its pool
-	Host    string
-	// HostPinned says that the stack sets this host for the node; otherwise placement was calculated, and a running VM
+	// Own leads to what the machine sets for itself, by key: memoryMiB → clusters[0].workers[1].nodes.2.memoryMiB.
+	Own   map[string]string `json:"-"`
+	Pool  string            // "cp" for control planes
+	Index int               // 0-based in its pool
+	Host  string
+	// HostPinned says that the stack sets this host for the machine; otherwise placement was calculated, and a running VM
 	// stays where it is.
 	HostPinned bool
 	VMID       int
@@ -273,6 +271,14 @@ type Node struct {
 
 	ExtraDisks []Disk
 	ExtraNICs  []NIC
+}
+
+// Node is a Kubernetes node and the VM it lives on.
+type Node struct {
+	VM
+
+	Cluster string
+	Role    Role
 	// Labels and Taints of the Kubernetes node; taints as key=value:Effect → Talos' map form key → value:Effect.
 	Labels, Taints map[string]string
 	// Patches are the pool's own, one YAML document each.
@@ -298,16 +304,16 @@ const agentExtension = "siderolabs/qemu-guest-agent"
 // HasAgent says whether the node's image answers the QEMU guest agent's calls.
 func (n Node) HasAgent() bool { return slices.Contains(n.Template.Extensions, agentExtension) }
 
-// At leads to a key of the node's pool in the configuration, or of its own where it states that for itself.
-func (n Node) At(key string) string {
-	if own, stated := n.Own[key]; stated {
+// At leads to a key of the machine's pool in the configuration, or of its own where it states that for itself.
+func (m VM) At(key string) string {
+	if own, stated := m.Own[key]; stated {
 		return own
 	}
 
-	return n.Path + "." + key
+	return m.Path + "." + key
 }
 
-// Disk is an additional disk of a node.
+// Disk is an additional disk of a machine.
 type Disk struct {
 	// Interface is where a new machine gets it: virtio1, virtio2, …
 	Interface string

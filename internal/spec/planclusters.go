@@ -59,6 +59,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 
 	for _, group := range pools {
 		group.network, group.duplicate = cluster.Network, group.duplicate || duplicate
+		group.linked = c.Clone == "linked"
 
 		nodes := p.planPool(group)
 		for i := range nodes {
@@ -91,7 +92,7 @@ func poolsOf(path string, c ClusterConfig) []*pool {
 	pools := []*pool{{
 		PoolConfig: c.ControlPlane.PoolConfig,
 		path:       path + ".controlPlane",
-		cluster:    c,
+		cluster:    c.Name,
 		name:       "cp",
 		role:       RoleControlPlane,
 		kind:       rangeControlPlanes,
@@ -104,7 +105,7 @@ func poolsOf(path string, c ClusterConfig) []*pool {
 		pools = append(pools, &pool{
 			PoolConfig: w.PoolConfig,
 			path:       fmt.Sprintf("%s.workers[%d]", path, i),
-			cluster:    c,
+			cluster:    c.Name,
 			name:       w.Name,
 			role:       RoleWorker,
 			kind:       rangeWorkers,
@@ -116,7 +117,7 @@ func poolsOf(path string, c ClusterConfig) []*pool {
 		pools = append(pools, &pool{
 			PoolConfig: w.PoolConfig,
 			path:       fmt.Sprintf("%s.gpuWorkers[%d]", path, i),
-			cluster:    c,
+			cluster:    c.Name,
 			name:       w.Name,
 			role:       RoleWorker,
 			kind:       rangeGPUWorkers,

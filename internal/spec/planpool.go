@@ -15,7 +15,8 @@ import (
 type pool struct {
 	PoolConfig
 	path      string
-	cluster   ClusterConfig
+	cluster   string // empty for machines of no cluster
+	linked    bool   // machines are linked clones
 	network   Network
 	name      string
 	role      Role
@@ -31,7 +32,13 @@ type pool struct {
 }
 
 // prefix is what the names of the pool's machines begin with.
-func (g *pool) prefix() string { return g.cluster.Name + "-" + g.name }
+func (g *pool) prefix() string {
+	if g.cluster == "" {
+		return g.name
+	}
+
+	return g.cluster + "-" + g.name
+}
 
 // planPool judges a pool and returns its machines in order of their index.
 func (p *planner) planPool(g *pool) []Node {
@@ -71,10 +78,13 @@ func (p *planner) prototype(g *pool) Node {
 	template := p.classes[g.Template]
 
 	n := Node{
-		Path: g.path, Cluster: g.cluster.Name, Role: g.role, Pool: g.name,
-		Cores: g.Cores, MemoryMiB: g.MemoryMiB, DiskGiB: g.DiskGiB, Datastore: cmp.Or(g.Datastore, template.Datastore),
-		CPUType: g.CPUType, NUMA: g.NUMA, OnBoot: g.OnBoot, StartupOrder: g.StartupOrder, ResourcePool: g.ResourcePool,
-		Linked: g.cluster.Clone == "linked",
+		VM: VM{
+			Path: g.path, Pool: g.name,
+			Cores: g.Cores, MemoryMiB: g.MemoryMiB, DiskGiB: g.DiskGiB, Datastore: cmp.Or(g.Datastore, template.Datastore),
+			CPUType: g.CPUType, NUMA: g.NUMA, OnBoot: g.OnBoot, StartupOrder: g.StartupOrder, ResourcePool: g.ResourcePool,
+			Linked: g.linked,
+		},
+		Cluster: g.cluster, Role: g.role,
 		Labels: p.labels(g.path+".labels", g.Labels, g.role),
 		Taints: p.taints(g.path+".taints", g.Taints),
 	}
@@ -180,7 +190,7 @@ func (p *planner) secretTexts(path string, labels map[string]string, taints, pat
 
 // planNames claims the names, which must be unique in the stack.
 func (p *planner) planNames(g *pool) {
-	if g.duplicate || !labelForm.pattern.MatchString(g.cluster.Name) || !labelForm.pattern.MatchString(g.name) {
+	if g.duplicate || g.cluster != "" && !labelForm.pattern.MatchString(g.cluster) || !labelForm.pattern.MatchString(g.name) {
 		return
 	}
 
@@ -239,7 +249,7 @@ func (p *planner) planVMIDs(g *pool, own map[int]ownNode) {
 func (p *planner) planMACs(g *pool, own map[int]ownNode) {
 	for i := range g.nodes {
 		n := &g.nodes[i]
-		n.MAC = mac(p.options.Stack, g.cluster.Name, n.Name)
+		n.MAC = mac(p.options.Stack, g.cluster, n.Name)
 
 		by := claim{owner: n.Name, group: g.path, path: fmt.Sprintf("%s.nodes.%d.mac", g.path, i+1)}
 		if stated := own[i].MAC; stated != "" {

@@ -36,7 +36,7 @@ func (p *planner) checkPool(g *pool) {
 		)
 	}
 
-	if !known || g.cluster.Clone != "linked" {
+	if !known || !g.linked {
 		return
 	}
 
@@ -104,7 +104,7 @@ func suggestName(name string, known []string, group string) string {
 
 // tags returns the machines' tags, sorted.
 func (p *planner) tags(g *pool) []string {
-	tags := []string{"talos", string(g.role), "cluster-" + g.cluster.Name}
+	tags := []string{"talos", string(g.role), "cluster-" + g.cluster}
 	for i, tag := range g.Tags {
 		at := fmt.Sprintf("%s.tags[%d]", g.path, i)
 		p.requireText(at, tag, "write it as gpu")
@@ -163,7 +163,7 @@ func (p *planner) planNICs(g *pool) {
 				Bridge: c.Bridge,
 				VLAN:   c.VLAN,
 				MTU:    c.MTU,
-				MAC:    mac(p.options.Stack, g.cluster.Name, node.Name, fmt.Sprintf("nic%d", j+1)),
+				MAC:    mac(p.options.Stack, g.cluster, node.Name, fmt.Sprintf("nic%d", j+1)),
 			}
 			if i < len(addresses) {
 				nic.Address = netip.PrefixFrom(addresses[i], n.CIDR.Bits())

@@ -186,7 +186,7 @@ func TestAnAddressThatIsNotTheLabsIsRefused(t *testing.T) {
 				Name:    "a",
 				VIP:     vip,
 				Network: spec.Network{CIDR: network, Gateway: gateway},
-				Workers: []spec.Node{{Name: "a-w-1", Address: node}},
+				Workers: []spec.Node{{VM: spec.VM{Name: "a-w-1", Address: node}}},
 			}},
 		}
 	}
