@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -21,7 +20,7 @@ import (
 func main() { command.Main(newRoot()) }
 
 // flags are those of every command.
-type flags struct{ project, pulumi, talosops string }
+type flags struct{ command.Project }
 
 func newRoot() *cobra.Command {
 	var f flags
@@ -37,27 +36,20 @@ All but reseal read the stack's configuration and state, change neither, and tak
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.PersistentFlags().StringVar(&f.project, "project", ".", "folder of Pulumi.yaml")
-	root.PersistentFlags().StringVar(&f.pulumi, "pulumi", ".bin/pulumi", "path of the Pulumi CLI")
-	root.PersistentFlags().StringVar(&f.talosops, "talosops", ".bin/talosops", "path of talosops")
+	f.Flags(root)
 	root.AddCommand(newEtcd(&f), newSecrets(&f), newRestore(&f), newReseal(&f))
 
 	return root
 }
 
 func (f *flags) backups(cmd *cobra.Command, stack string) (stacks.Backups, error) {
-	paths := []string{f.project, f.pulumi, f.talosops}
-	for i := range paths {
-		absolute, err := filepath.Abs(paths[i])
-		if err != nil {
-			return stacks.Backups{}, fmt.Errorf("unable to find %s: %w", paths[i], err)
-		}
-
-		paths[i] = absolute
+	p, err := f.Absolute()
+	if err != nil {
+		return stacks.Backups{}, err
 	}
 
 	deployed, err := stacks.ReadDeployed(
-		cmd.Context(), recovery.CLI(paths[1], paths[0]), stack, paths[0], paths[2], cmd.ErrOrStderr(),
+		cmd.Context(), recovery.CLI(p.Pulumi, p.Folder), stack, p.Folder, p.TalosOps, cmd.ErrOrStderr(),
 	)
 
 	return stacks.Backups{Deployed: deployed}, err

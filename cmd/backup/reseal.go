@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -42,6 +41,10 @@ Machines stay as they are. Let that up be one without a refresh, which would rea
 					return fmt.Errorf("%q is not CLUSTER=FILE: name the cluster of each export", arg)
 				}
 
+				if first, twice := files[cluster]; twice {
+					return fmt.Errorf("%q: cluster %s has its export in %s already: name one", arg, cluster, first)
+				}
+
 				files[cluster] = path
 			}
 
@@ -57,17 +60,12 @@ Machines stay as they are. Let that up be one without a refresh, which would rea
 
 			defer func() { _ = state.Close() }()
 
-			project, err := filepath.Abs(f.project)
+			p, err := f.Absolute()
 			if err != nil {
-				return fmt.Errorf("unable to find %s: %w", f.project, err)
+				return err
 			}
 
-			pulumi, err := filepath.Abs(f.pulumi)
-			if err != nil {
-				return fmt.Errorf("unable to find %s: %w", f.pulumi, err)
-			}
-
-			left, err := stacks.Reseal(cmd.Context(), recovery.CLI(pulumi, project), args[0], state, exported, time.Now())
+			left, err := stacks.Reseal(cmd.Context(), recovery.CLI(p.Pulumi, p.Folder), args[0], state, exported, time.Now())
 			if err != nil {
 				return err
 			}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,9 +21,9 @@ func main() { command.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
 	var (
-		project, pulumi, talosops string
-		yes                       bool
-		vmids                     []int
+		project command.Project
+		yes     bool
+		vmids   []int
 	)
 
 	cmd := &cobra.Command{
@@ -51,16 +50,16 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, err := filepath.Abs(pulumi)
+			p, err := project.Absolute()
 			if err != nil {
-				return fmt.Errorf("unable to find the Pulumi CLI: %w", err)
+				return err
 			}
 
 			o := recovery.Options{
-				Project:     project,
+				Project:     p.Folder,
 				Stack:       args[0],
-				Pulumi:      recovery.CLI(path, project),
-				Shell:       recovery.TalosOps(talosops),
+				Pulumi:      recovery.CLI(p.Pulumi, p.Folder),
+				Shell:       recovery.TalosOps(p.TalosOps),
 				Environment: os.Getenv,
 				Out:         cmd.OutOrStdout(),
 				VMIDs:       vmids,
@@ -73,9 +72,7 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 			return recovery.Run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&project, "project", ".", "folder of Pulumi.yaml")
-	cmd.Flags().StringVar(&pulumi, "pulumi", ".bin/pulumi", "path of the Pulumi CLI")
-	cmd.Flags().StringVar(&talosops, "talosops", ".bin/talosops", "path of talosops")
+	project.Flags(cmd)
 	cmd.Flags().IntSliceVar(
 		&vmids, "vmid", nil, "remove this machine of the stack, too, although no creation of it is pending",
 	)

@@ -4,7 +4,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +15,7 @@ import (
 func main() { command.Main(newRoot()) }
 
 // flags are those of every command.
-type flags struct{ project, pulumi, talosops string }
+type flags struct{ command.Project }
 
 func newRoot() *cobra.Command {
 	var f flags
@@ -32,27 +31,20 @@ It reads the stack's configuration and state, changes neither, takes no lock, an
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		Annotations:       command.OtherErrors(stacks.StandingUnknown),
 	}
-	root.PersistentFlags().StringVar(&f.project, "project", ".", "folder of Pulumi.yaml")
-	root.PersistentFlags().StringVar(&f.pulumi, "pulumi", ".bin/pulumi", "path of the Pulumi CLI")
-	root.PersistentFlags().StringVar(&f.talosops, "talosops", ".bin/talosops", "path of talosops")
+	f.Flags(root)
 	root.AddCommand(newStatus(&f), newDrift(&f))
 
 	return root
 }
 
 func (f *flags) standing(cmd *cobra.Command, stack string) (stacks.Standing, error) {
-	paths := []string{f.project, f.pulumi, f.talosops}
-	for i := range paths {
-		absolute, err := filepath.Abs(paths[i])
-		if err != nil {
-			return stacks.Standing{}, fmt.Errorf("unable to find %s: %w", paths[i], err)
-		}
-
-		paths[i] = absolute
+	p, err := f.Absolute()
+	if err != nil {
+		return stacks.Standing{}, err
 	}
 
 	deployed, err := stacks.ReadDeployed(
-		cmd.Context(), recovery.CLI(paths[1], paths[0]), stack, paths[0], paths[2], cmd.ErrOrStderr(),
+		cmd.Context(), recovery.CLI(p.Pulumi, p.Folder), stack, p.Folder, p.TalosOps, cmd.ErrOrStderr(),
 	)
 
 	return stacks.Standing{Deployed: deployed}, err
