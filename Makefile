@@ -258,6 +258,11 @@ test-kubernetes: $(BIN)/labkube $(BIN)/backup $(BIN)/kubeupgrade $(BIN)/stacksta
 	cd cmd/kubeupgrade && go test ./...
 	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 40m -run 'TestScenario/real|TestReal' ./machine ./engine
 
+# It takes some two minutes of two cores for each round of each operation.
+.PHONY: soak
+soak: $(BIN)/labkube $(BIN)/backup $(BIN)/kubeupgrade $(BIN)/stackstatus tools ## develop: Break changes of running clusters off at random moments, on real etcd and Kubernetes, and see one more up converge: ROUNDS=10 of each, SEED= repeats one, RUN=kills/talos or RUN=faults for some
+	cd lab/engine && LABKUBE=$(BIN)/labkube go test -count 1 -v -timeout 24h -parallel 3 -run '^TestSoak$$$(if $(RUN),/$(RUN))' . -args -rounds $(or $(ROUNDS),10) -seed $(or $(SEED),0)
+
 .PHONY: update
 update: ## develop: Bring all dependencies to their newest patch versions, but those of lab/kubernetes, which are pinned
 	@for module in $(filter-out $(EXAMPLES),$(MODULES)); do (cd $$module && go get -u=patch all && go mod tidy); done

@@ -11,7 +11,7 @@ import (
 )
 
 // Fault is something that goes wrong. It is one of a rule over requests (Method, Path), a rule over tasks (Task), or a
-// state of the data centre (Offline, NoQuorum, Full, Lock, Hangs, ExpireTickets), which lasts until it is cleared. All
+// state of the data centre (Offline, NoQuorum, Full, Lock, Hangs, Reverts, ExpireTickets), which lasts until it is cleared. All
 // of them are saved with the data centre.
 type Fault struct {
 	ID int `json:"id"`
@@ -23,7 +23,7 @@ type Fault struct {
 	Task string `json:"task,omitempty"`
 	// Host limits the fault to a host.
 	Host string `json:"host,omitempty"`
-	// VMID is the VM that Lock locks or that Hangs, or limits a rule over tasks to a VM.
+	// VMID is the VM that Lock locks or that Hangs or Reverts, or limits a rule over tasks to a VM.
 	VMID int `json:"vmid,omitempty"`
 	// Delay is modelled time that passes first.
 	Delay time.Duration `json:"delay,omitempty"`
@@ -49,6 +49,8 @@ type Fault struct {
 	Lock string `json:"lock,omitempty"`
 	// Hangs stops VMID, which does not have to exist yet, during its boot, before its network is up.
 	Hangs bool `json:"hangs,omitempty"`
+	// Reverts has no system start on VMID that an upgrade installed: the machine goes back to the one before.
+	Reverts bool `json:"reverts,omitempty"`
 	// ExpireTickets makes all tickets given out until Since invalid; logging in gives new ones.
 	ExpireTickets bool      `json:"expireTickets,omitempty"`
 	Since         time.Time `json:"since,omitzero"`
@@ -187,6 +189,14 @@ func (d *Datacentre) Hangs(vmid int) bool {
 	defer d.mu.Unlock()
 
 	return d.anyFault(func(f *Fault) bool { return f.Hangs && f.VMID == vmid })
+}
+
+// Reverts says whether no system of an upgrade starts on a VM.
+func (d *Datacentre) Reverts(vmid int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	return d.anyFault(func(f *Fault) bool { return f.Reverts && f.VMID == vmid })
 }
 
 // filled is called with the lock held.

@@ -35,7 +35,7 @@ func (f Fault) kind() faultKind {
 func (f Fault) states() int {
 	n := 0
 
-	for _, set := range []bool{f.Offline, f.NoQuorum, f.Full != "", f.Lock != "", f.Hangs, f.ExpireTickets} {
+	for _, set := range []bool{f.Offline, f.NoQuorum, f.Full != "", f.Lock != "", f.Hangs, f.Reverts, f.ExpireTickets} {
 		if set {
 			n++
 		}
@@ -72,6 +72,7 @@ func (f Fault) validate() error {
 		{"--full", f.Full != ""},
 		{"--lock", f.Lock != ""},
 		{"--hangs", f.Hangs},
+		{"--reverts", f.Reverts},
 		{"--expire-tickets", f.ExpireTickets},
 		{"--task", f.Task != ""},
 		{"--method", f.Method != ""},
@@ -89,7 +90,7 @@ func (f Fault) validate() error {
 
 	switch f.kind() {
 	case faultNothing:
-		return errors.New("nothing that goes wrong: state --task, --method or --path, or one of --offline, --no-quorum, --full, --lock, --hangs, --expire-tickets")
+		return errors.New("nothing that goes wrong: state --task, --method or --path, or one of --offline, --no-quorum, --full, --lock, --hangs, --reverts, --expire-tickets")
 	case faultState:
 		if f.states() > 1 || f.Task+f.Method+f.Path != "" {
 			return fmt.Errorf("%s: one fault is one thing: add one after the other", names(what))
@@ -131,8 +132,10 @@ func (f Fault) validateState() error {
 		return errors.New("--lock: of which VM? Name it with --vmid")
 	case f.Hangs && f.VMID == 0:
 		return errors.New("--hangs: which VM? Name it with --vmid")
-	case f.Lock == "" && !f.Hangs && f.VMID != 0:
-		return errors.New("--vmid: goes with --lock, --hangs or --task: leave it out")
+	case f.Reverts && f.VMID == 0:
+		return errors.New("--reverts: which VM? Name it with --vmid")
+	case f.Lock == "" && !f.Hangs && !f.Reverts && f.VMID != 0:
+		return errors.New("--vmid: goes with --lock, --hangs, --reverts or --task: leave it out")
 	case f.Host != "" && !f.Offline && f.Full == "":
 		return errors.New("--host: goes with --offline, --full, --task or --path: leave it out")
 	default:
@@ -166,7 +169,7 @@ func (f Fault) validateRequest() error {
 	case f.Method != "" && !slices.Contains(methods, strings.ToUpper(f.Method)):
 		return fmt.Errorf("--method %q: use one of %s", f.Method, strings.Join(methods, ", "))
 	case f.VMID != 0:
-		return errors.New("--vmid: goes with --lock, --hangs or --task; for requests state it in --path, such as /qemu/2000/")
+		return errors.New("--vmid: goes with --lock, --hangs, --reverts or --task; for requests state it in --path, such as /qemu/2000/")
 	case f.Warnings != 0:
 		return errors.New("--warnings: goes with --task")
 	case f.After && !f.Reset:

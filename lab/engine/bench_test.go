@@ -57,7 +57,7 @@ func peakMiB(who int) float64 {
 }
 
 // BenchmarkUp measures a whole up at realistic speed against the lab's own critical path, and the requests that up and
-// a no-op up cost per node.
+// a no-op up cost per node, and the longest chain of resources that depend on each other.
 func BenchmarkUp(b *testing.B) {
 	w := newWorld(b, 1)
 	s := stack{Network: w.network, Clusters: []cluster{one(3, 2)}}
@@ -70,6 +70,9 @@ func BenchmarkUp(b *testing.B) {
 		w.up(s.yaml(b))
 
 		wall, before := time.Since(start), w.requests()
+		chain := w.longestChain(s.yaml(b), w.times)
+		b.Logf("the longest chain of resources that depend on each other: %s", chain)
+		b.ReportMetric(chain.took.Seconds(), "s-longest-chain")
 		b.ReportMetric(wall.Seconds(), "s-up")
 		b.ReportMetric(wall.Seconds()/criticalPath(w.lab.Data.Durations()).Seconds(), "wall/critical-path")
 		b.ReportMetric(before.proxmox/nodes, "proxmox-requests/node-up")

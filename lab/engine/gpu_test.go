@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"text/template"
 	"time"
@@ -80,13 +81,15 @@ func (s gpuStack) yaml(t *testing.T) string {
 }
 
 // gateWithin bounds the health gate, which otherwise waits for a quarter of an hour.
-func (w *world) gateWithin(limit string) {
+func (w *world) gateWithin(limit string) { w.verbsWithin(limit, "wait") }
+
+// verbsWithin bounds the waits of verbs of talosops.
+func (w *world) verbsWithin(limit string, verbs ...string) {
 	w.t.Helper()
 
 	path := filepath.Join(w.dir, "talosops-"+limit)
-	script := fmt.Sprintf(
-		"#!/bin/sh\n[ \"$1\" = wait ] || exec %[1]q \"$@\"\nexec %[1]q \"$@\" --timeout %s\n", talosops, limit,
-	)
+	script := fmt.Sprintf("#!/bin/sh\ncase \"$1\" in %[2]s) exec %[1]q \"$@\" --timeout %[3]s;; *) exec %[1]q \"$@\";; esac\n",
+		talosops, strings.Join(verbs, "|"), limit)
 	require.NoError(w.t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // to be run
 
 	w.options.TalosOps = path

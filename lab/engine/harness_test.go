@@ -57,6 +57,7 @@ type world struct {
 	mu     sync.Mutex
 	output bytes.Buffer
 	events bytes.Buffer // every event of every run, as JSON
+	times  *stopwatch   // of the last up
 }
 
 func newWorld(t testing.TB, speed float64) *world {
@@ -237,6 +238,11 @@ func (w *world) collect(collected steps, event events.EngineEvent) {
 
 	w.mu.Lock()
 	w.events.Write(line)
+
+	if w.times != nil {
+		w.times.see(event)
+	}
+
 	w.mu.Unlock()
 
 	if e := event.ResOutputsEvent; e != nil && e.Metadata.Op != "same" && e.Metadata.Op != "read" {
@@ -271,7 +277,7 @@ func (w *world) tryUp(ctx context.Context, stack string, opts ...optup.Option) (
 	e := w.engine(stack)
 	defer e.Close()
 
-	w.last, w.known = e, nil
+	w.last, w.known, w.times = e, nil, newStopwatch()
 
 	ch, collected := w.watch()
 	err := e.Up(ctx, append(opts, optup.EventStreams(ch))...)

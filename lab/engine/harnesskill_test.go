@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,18 +41,7 @@ func (w *world) when(ctx context.Context, reached func(w *world) bool, do func()
 func (w *world) killed(stack string, reached func(w *world) bool, plugins bool) {
 	w.t.Helper()
 
-	if who == engine.StandIn {
-		program, err := os.Executable()
-		require.NoError(w.t, err)
-
-		w.options.StandInPlugin = program
-	}
-
-	cli := w.options.CLI
-
-	defer func() { w.options.CLI = cli }()
-
-	w.traceable()
+	w.pluginsApart()
 
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
@@ -59,46 +50,60 @@ func (w *world) killed(stack string, reached func(w *world) bool, plugins bool) 
 
 	_, err := w.tryUp(ctx, stack)
 	require.Error(w.t, err, "the run ended before it was killed")
-	require.NoError(w.t, os.Remove(filepath.Join(w.dir, "work", "running-"+w.options.Stack)))
+	w.forgetRun()
 }
 
-// traceable makes the engine's runs leave their process ids in the world's folder, for kill.
-func (w *world) traceable() {
-	script := fmt.Sprintf("#!/bin/sh\necho $$ > %s\nexec %s \"$@\"\n", w.pidFile(), w.options.CLI.Path)
-	path := filepath.Join(w.dir, "pulumi.sh")
-	require.NoError(w.t, os.WriteFile(path, []byte(script), 0o700))
+// forgetRun takes back the lab's note of a run that was killed, which nothing of Pulumi's takes.
+func (w *world) forgetRun() {
+	w.t.Helper()
 
-	w.options.CLI.Path = path
+	err := os.Remove(filepath.Join(w.dir, "work", "running-"+w.options.Stack))
+	if !errors.Is(err, fs.ErrNotExist) {
+		require.NoError(w.t, err)
+	}
 }
 
-func (w *world) pidFile() string { return filepath.Join(w.dir, "pid") }
+// pluginsApart has the world's runs start stand-ins as processes of their own.
+func (w *world) pluginsApart() {
+	w.t.Helper()
+
+	if who == engine.StandIn {
+		program, err := os.Executable()
+		require.NoError(w.t, err)
+
+		w.options.StandInPlugin = program
+	}
+}
 
 // kill ends the Pulumi CLI without a chance to clean up, and with it, as a power cut does, the plugins that it has
 // started.
 func (w *world) kill(plugins bool) {
-	b, err := os.ReadFile(w.pidFile())
-	if !assert.NoError(w.t, err) {
-		return
-	}
+	running := w.commands("pulumi")
+	assert.NotEmpty(w.t, running, "no engine runs")
 
-	pid := strings.TrimSpace(string(b))
-	running := []string{pid}
+	for _, pid := range slices.Clone(running) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+		assert.NoError(w.t, err)
 
-	threads, err := filepath.Glob("/proc/" + pid + "/task/*/children")
-	assert.NoError(w.t, err)
-
-	for _, thread := range threads {
-		if plugins {
+		for _, thread := range threads {
 			children, _ := os.ReadFile(thread) // a thread that has ended has none
-			running = append(running, strings.Fields(string(children))...)
+
+			for _, child := range strings.Fields(string(children)) {
+				if id, err := strconv.Atoi(child); plugins && assert.NoError(w.t, err) {
+					running = append(running, id)
+				}
+			}
 		}
 	}
 
-	for _, process := range running {
-		if id, err := strconv.Atoi(process); assert.NoError(w.t, err) {
-			if err := syscall.Kill(id, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) { // it may have ended by itself
-				assert.NoError(w.t, err)
-			}
+	w.killAll(running)
+}
+
+// killAll kills processes, which may have ended by themselves.
+func (w *world) killAll(running []int) {
+	for _, pid := range running {
+		if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
+			assert.NoError(w.t, err, pid)
 		}
 	}
 }

@@ -30,6 +30,7 @@ func built(name string) string {
 // TestMain ends at once, saying so, where the published plugins are asked for and are not there.
 func TestMain(m *testing.M) {
 	providers.RunAsPlugin()
+	runAsProgram()
 
 	// Programs that have components as others do find it here: they run in this process, which the CLI's environment
 	// does not reach.

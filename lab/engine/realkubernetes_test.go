@@ -2,12 +2,10 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,7 +19,6 @@ import (
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"talos-proxmox/stacks"
 )
@@ -49,11 +46,12 @@ func TestRealKubernetesUpgrade(t *testing.T) {
 	w.up(kubernetesAt(file, "v1.34.3"), optup.ExpectNoChanges())
 
 	said, began := len(w.said()), time.Now()
-	longest := w.keepWriting()
+	users := w.patrols(t)
 	done := w.up(kubernetesAt(file, "v1.35.2"))
 
-	t.Logf("1.34 to 1.35, three control planes and two workers: %s; a client that writes every 100 ms waited for %s at most",
-		time.Since(began).Round(time.Second), longest().Round(10*time.Millisecond))
+	t.Logf("1.34 to 1.35, three control planes and two workers: %s", time.Since(began).Round(time.Second))
+	users.report()
+	w.requireHealth(t)
 	assert.Equal(t, "update", done["Command one-kubernetes"])
 	assert.Equal(t, "update", done["ConfigurationApply one-general-2-configuration"])
 
@@ -116,59 +114,6 @@ func TestRealKubernetesUpgradeWithoutCNI(t *testing.T) {
 	assert.Contains(t, w.said()[said:], "kubelets: no node is Ready, as without a CNI")
 	w.requireKubernetes(s, "v1.35.0")
 	w.up(file, optup.ExpectNoChanges())
-}
-
-// keepWriting has a client write to the cluster every 100 ms, through its virtual IP, until the returned function is
-// called: it says how long the client had to wait at most. No write that was accepted is lost.
-func (w *world) keepWriting() (stop func() time.Duration) {
-	w.t.Helper()
-
-	const name = "written"
-
-	configMaps := kubernetesOf(w.t.(*testing.T), w.outputs()).CoreV1().ConfigMaps("default")
-	_, err := configMaps.Create(
-		w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{},
-	)
-	require.NoError(w.t, err)
-
-	ctx, end := context.WithCancel(w.t.Context())
-	ended := make(chan struct{})
-
-	var (
-		longest time.Duration
-		written int
-	)
-
-	go func() {
-		defer close(ended)
-
-		for last, next := time.Now(), 1; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
-			limited, cancel := context.WithTimeout(ctx, 2*time.Second)
-			change := fmt.Appendf(nil, `{"data": {"n": "%d"}}`, next)
-			_, err := configMaps.Patch(limited, name, types.MergePatchType, change, metav1.PatchOptions{})
-
-			cancel()
-
-			if err == nil {
-				longest, last, written, next = max(longest, time.Since(last)), time.Now(), next, next+1
-			}
-		}
-	}()
-
-	return func() time.Duration {
-		end()
-		<-ended
-
-		found, err := configMaps.Get(w.t.Context(), name, metav1.GetOptions{})
-		require.NoError(w.t, err)
-
-		n, err := strconv.Atoi(found.Data["n"])
-		require.NoError(w.t, err)
-		assert.GreaterOrEqual(w.t, n, written, "no accepted write is lost")
-		assert.Positive(w.t, written)
-
-		return longest
-	}
 }
 
 // requireReady waits for nodes, which are Ready once their CNI runs.
@@ -296,8 +241,5 @@ func (w *world) commands(program string) []int {
 func (w *world) killCommands(program string) {
 	found := w.commands(program)
 	assert.NotEmpty(w.t, found, program)
-
-	for _, pid := range found {
-		assert.NoError(w.t, syscall.Kill(pid, syscall.SIGKILL), fmt.Sprintf("%s %d", program, pid))
-	}
+	w.killAll(found)
 }

@@ -56,7 +56,7 @@ func (w *world) backup(arguments ...string) (string, error) {
 
 	cmd := exec.CommandContext(w.t.Context(), program, append(arguments, "--project", filepath.Join(w.dir, "work"),
 		"--pulumi", w.options.CLI.Path, "--talosops", w.options.TalosOps)...)
-	cmd.Env = w.environment()
+	cmd.Dir, cmd.Env = filepath.Join(w.dir, "work"), w.environment()
 	out, err := cmd.CombinedOutput()
 	_, _ = w.Write(out)
 

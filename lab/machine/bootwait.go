@@ -28,6 +28,18 @@ func (m *machine) fallBack() {
 	}
 }
 
+// fails says that a fault keeps the system of an upgrade from its first start.
+func (m *machine) fails() bool {
+	if !m.ms.world.Reverts(m.hw.VMID) {
+		return false
+	}
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	return m.disk.Upgraded && m.disk.Previous != nil
+}
+
 // awaitServices says what the boot waits for, and reboots the machine when it has waited too long.
 func (m *machine) awaitServices(ctx context.Context) {
 	for waited := time.Duration(0); waited < bootTimeout; waited += bootReminder {

@@ -56,6 +56,12 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 		return outcome{}
 	}
 
+	if m.fails() {
+		m.fallBack()
+
+		return outcome{}
+	}
+
 	m.track(func() { m.kube.runKubelet(ctx) })
 	m.track(func() { m.awaitServices(ctx) })
 

@@ -25,6 +25,8 @@ type World interface {
 	Lease(bridge, mac string) (datacentre.Lease, bool)
 	// Hangs says whether a guest hangs in its boot.
 	Hangs(vmid int) bool
+	// Reverts says whether no system of an upgrade starts on a machine.
+	Reverts(vmid int) bool
 	// GuestShutdown says that a guest has switched itself off.
 	GuestShutdown(vmid int)
 	Clock() datacentre.Clock

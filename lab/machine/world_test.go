@@ -96,6 +96,7 @@ func (w *world) Lease(_, mac string) (datacentre.Lease, bool) {
 }
 
 func (*world) Hangs(int) bool                  { return false }
+func (*world) Reverts(int) bool                { return false }
 func (w *world) GuestShutdown(vmid int)        { w.off <- vmid }
 func (w *world) Clock() datacentre.Clock       { return datacentre.NewClock(w.speed) }
 func (*world) Durations() datacentre.Durations { return datacentre.DefaultDurations() }

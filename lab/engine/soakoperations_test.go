@@ -1,0 +1,244 @@
+package engine_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// operations are what the soak breaks off.
+func operations() []operation {
+	return []operation{
+		talosUpgrades(), kubernetesUpgrades(), controlPlaneCounts(), workerRemovals(), deadControlPlanes(), resizes(),
+		restores(),
+	}
+}
+
+// talosUpgrades lead to another version and a further extension, and back.
+func talosUpgrades() operation {
+	at := func(version, extensions string) func(b *bed) string {
+		return func(b *bed) string {
+			s := b.s
+			s.Version = version
+
+			return strings.NewReplacer("extensions: [", "extensions: ["+extensions,
+				"      kubernetesVersion:", "      talos: {allowDowngrade: true}\n      kubernetesVersion:").Replace(s.yaml(b))
+		}
+	}
+	run := func(version string) func(b *bed) {
+		return func(b *bed) {
+			for _, m := range b.w.lab.Machines.Status() {
+				assert.Equal(b, version, m.Version, m.Name)
+			}
+
+			assert.Empty(b, versionsOf(b.T, b.w.outputs(), "one")["differences"])
+		}
+	}
+	before, after := at("v1.12.1", ""), at("v1.12.6", "iscsi-tools, ")
+
+	return operation{
+		name: "talos", cluster: one(3, 2), first: before,
+		begin: func(b *bed) {
+			b.k.withCNI(5)
+			b.k.deploy("web", 3, 2)
+		},
+		steps: []step{
+			{
+				name: "Talos 1.12.1 → 1.12.6 with one extension more", file: after, check: run("v1.12.6"),
+				controlPlanes: 3, workers: 2,
+			},
+			{
+				name: "Talos 1.12.6 → 1.12.1 with one extension less", file: before, check: run("v1.12.1"),
+				controlPlanes: 3, workers: 2,
+			},
+		},
+		more: []breakage{noInstaller()},
+	}
+}
+
+// kubernetesUpgrades lead from one minor version to the next, and never back.
+func kubernetesUpgrades() operation {
+	at := func(version string) func(b *bed) string {
+		return func(b *bed) string { return kubernetesAt(b.s.yaml(b), version) }
+	}
+	to := func(version string) step {
+		return step{
+			name: "Kubernetes to " + version, file: at(version), controlPlanes: 3, workers: 2,
+			check: func(b *bed) {
+				b.w.requireKubernetes(b.s, version)
+				assert.Empty(b, versionsOf(b.T, b.w.outputs(), "one")["differences"])
+			},
+		}
+	}
+
+	return operation{
+		name: "kubernetes", cluster: one(3, 2), first: at("v1.32.0"), laps: 1,
+		begin: func(b *bed) {
+			b.w.requireReady(5)
+			b.k.deploy("web", 3, 2)
+		},
+		steps: []step{to("v1.33.0"), to("v1.34.3"), to("v1.35.2")},
+	}
+}
+
+// controlPlaneCounts lead from five to one and back.
+func controlPlaneCounts() operation {
+	of := func(count int) func(b *bed) string {
+		return func(b *bed) string {
+			s := b.s
+			s.Clusters = []cluster{s.Clusters[0]}
+			s.Clusters[0].ControlPlanes = count
+
+			return s.yaml(b)
+		}
+	}
+	to := func(from, count, voters int) step {
+		return step{
+			name: fmt.Sprintf("control planes %d → %d", from, count), file: of(count), controlPlanes: count,
+			voters: voters, away: min(from, count) < 3,
+		}
+	}
+
+	return operation{
+		name: "control planes", cluster: one(5, 0), first: of(5),
+		begin: func(b *bed) { b.k.withCNI(5) },
+		steps: []step{to(5, 3, majority(5)), to(3, 1, 1), to(1, 3, 1), to(3, 5, majority(5))},
+		more:  []breakage{fullStorage()},
+	}
+}
+
+// workerRemovals take a worker out whose pods a budget keeps, and make it again.
+func workerRemovals() operation {
+	of := func(count int) func(b *bed) string {
+		return func(b *bed) string {
+			s := b.s
+			s.Clusters = []cluster{s.Clusters[0]}
+			s.Clusters[0].Workers = count
+
+			return s.yaml(b)
+		}
+	}
+
+	return operation{
+		name: "workers", cluster: one(1, 3), first: of(3),
+		begin: func(b *bed) {
+			b.k.withCNI(4)
+			b.k.deploy("web", 4, 3)
+		},
+		steps: []step{
+			{name: "workers 3 → 2 under a budget", file: of(2), controlPlanes: 1, workers: 2, voters: 1},
+			{name: "workers 2 → 3", file: of(3), controlPlanes: 1, workers: 3, voters: 1},
+		},
+	}
+}
+
+// deadControlPlanes replace one that is dead.
+func deadControlPlanes() operation {
+	file := func(b *bed) string { return b.s.yaml(b) }
+
+	var urn string
+
+	return operation{
+		name: "dead control plane", cluster: one(3, 1), first: file,
+		begin: func(b *bed) {
+			b.k.withCNI(4)
+			urn = b.w.urn(file(b), "one-cp-3-vm")
+		},
+		steps: []step{{
+			name: "a dead control plane is replaced", file: file, controlPlanes: 3, workers: 1, voters: 2,
+			before: func(b *bed) {
+				third, _ := b.w.lab.Data.VM(b.w.machines()["one-cp-3"])
+				b.w.do(b.w.lab.Data.Stop(labRoot, third.Host, third.ID))
+			},
+			opts: func(*bed) []optup.Option { return []optup.Option{optup.Replace([]string{urn})} },
+		}},
+		more: []breakage{fullStorage()},
+	}
+}
+
+// resizes give control planes a core and take it again.
+func resizes() operation {
+	with := func(cores int) func(b *bed) string {
+		return func(b *bed) string {
+			return strings.Replace(
+				b.s.yaml(b), "controlPlane: {count: 3, cores: 2,", fmt.Sprintf("controlPlane: {count: 3, cores: %d,", cores), 1,
+			)
+		}
+	}
+	to := func(cores int) step {
+		return step{
+			name: fmt.Sprintf("control planes to %d cores", cores), file: with(cores), controlPlanes: 3, workers: 1,
+			check: func(b *bed) {
+				for name, vmid := range b.w.machines() {
+					if vm, _ := b.w.lab.Data.VM(vmid); strings.Contains(name, "-cp-") {
+						assert.Equal(b, fmt.Sprint(cores), vm.Config["cores"], name)
+					}
+				}
+			},
+		}
+	}
+
+	return operation{
+		name: "resize", cluster: one(3, 1), first: with(2),
+		begin: func(b *bed) {
+			b.k.withCNI(4)
+		},
+		steps: []step{to(3), to(2)},
+	}
+}
+
+// restored is how a restore that has begun the cluster says that the rest happens by itself.
+const restored = "etcd of cluster one is healthy"
+
+// restores are restore drills.
+func restores() operation {
+	c := one(3, 1)
+	c.VIP = 0
+	file := func(b *bed) string { return b.drill.withBackups(b.s.yaml(b)) }
+
+	return operation{
+		name: "restore", cluster: c, first: file, commands: true,
+		begin: func(b *bed) { b.k.withCNI(4) },
+		steps: []step{{
+			name: "a restore drill", file: file, controlPlanes: 3, workers: 1, unwatched: true,
+			before: func(b *bed) {
+				b.forgetDrill()
+				b.snapshot = b.drill.keep()
+				b.drill.loseEtcd(b.s)
+			},
+			run: func(b *bed) error {
+				said, err := b.w.backup("restore", b.w.options.Stack, b.snapshot, "--identities", b.drill.file(b.drill.keys),
+					"--confirm", "one")
+				if err != nil && !strings.Contains(said, restored) {
+					return fmt.Errorf("%w: %s", err, said)
+				}
+
+				_, err = b.w.tryUp(b.Context(), file(b), optup.Refresh())
+
+				return err
+			},
+			check: func(b *bed) { b.drill.requireRestored() },
+		}},
+	}
+}
+
+// forgetDrill removes what an earlier drill left.
+func (b *bed) forgetDrill() {
+	b.Helper()
+
+	kept, err := filepath.Glob(filepath.Join(b.drill.folder, "*"))
+	require.NoError(b, err)
+
+	for _, path := range kept {
+		require.NoError(b, os.Remove(path))
+	}
+
+	_ = b.k.client.CoreV1().ConfigMaps("default").Delete(b.Context(), drillName, metav1.DeleteOptions{})
+	_ = b.k.client.CoreV1().Secrets("default").Delete(b.Context(), drillName, metav1.DeleteOptions{})
+}
