@@ -50,6 +50,7 @@ type holding struct {
 
 	seen      kubeLease // someone else's
 	unchanged time.Time // since when
+	waitsFor  string    // who holds it; empty = no one is known to
 }
 
 // hold does something to a cluster while no one else does: the Lease kube-system/talos-proxmox says who is at work. It
@@ -102,19 +103,26 @@ func (h *holding) acquire(ctx context.Context) error {
 		before: "the cluster was free to change", missed: "someone else changes the cluster",
 		remedy: "wait for them; if they are gone, break the lease with " + breakLease,
 	}
+	writable := goal{
+		before: "the cluster's lease was taken", missed: "the cluster cannot be changed: its lease cannot be taken",
+		remedy: "repair etcd and the API servers",
+	}
 
 	for {
+		waited, g := h.waitsFor, writable
+		if waited != "" {
+			g = free
+		}
+
 		var done bool
 
-		err := h.until(ctx, free, func(ctx context.Context) (report, bool) {
-			holder := h.seen.Holder
-
+		err := h.until(ctx, g, func(ctx context.Context) (report, bool) {
 			var f finding
 
 			f, done = h.try(ctx)
 			f.node, f.check = leaseNamespace+"/"+leaseName, "lease"
 
-			return report{f}, done || holder != "" && holder != h.seen.Holder
+			return report{f}, done || h.waitsFor != waited
 		})
 		if err != nil || done {
 			return err
@@ -131,7 +139,10 @@ func (h *holding) try(ctx context.Context) (finding, bool) {
 		return finding{problem: "no Kubernetes API says who changes the cluster", detail: err.Error()}, false
 	}
 
+	h.waitsFor = ""
+
 	if h.taken(now) {
+		h.waitsFor = now.Holder
 		since, renewed := now.Acquired.UTC().Format(time.RFC3339), now.Renewed.UTC().Format(time.TimeOnly)
 
 		return finding{problem: fmt.Sprintf("%s since %s, renewed at %s", now.Holder, since, renewed)}, false
