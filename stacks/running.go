@@ -282,8 +282,25 @@ func (l *lastRun) judge(
 	}
 
 	problems = append(problems, running.KubernetesSteps(plan, l.kubernetes)...)
+	warnings = append(warnings, l.beyondLibrary(plan)...)
 
 	return problems, append(warnings, running.Unfollowed(plan, l.making, l.machines)...)
+}
+
+// beyondLibrary warns of clusters whose Kubernetes changes and cannot be upgraded by this program.
+func (l *lastRun) beyondLibrary(plan *spec.Plan) (warnings []string) {
+	for _, c := range plan.Clusters {
+		runs := l.kubernetes[c.Name]
+		if len(c.ControlPlanes) == 0 || len(runs) == 0 || !slices.ContainsFunc(runs, func(version string) bool { return version != c.KubernetesVersion }) {
+			continue
+		}
+
+		if problem := talos.BeyondLibrary(c.ControlPlanes[0].Template.Version, c.KubernetesVersion); problem != "" {
+			warnings = append(warnings, fmt.Sprintf("cluster %s: Kubernetes %s %s", c.Name, c.KubernetesVersion, problem))
+		}
+	}
+
+	return warnings
 }
 
 // correctSizes asks Proxmox for the disks of machines that cannot become what is wanted, and returns the machines whose

@@ -159,6 +159,12 @@ func TestWhatTheLastRunToldOfKubernetes(t *testing.T) {
 	plan, err := PlanFile("test", []byte(strings.Replace(gpuStack, "config:\n", "config:\n  proxmoxve:endpoint: https://10.0.0.2:8006/\n", 1)))
 	require.NoError(t, err)
 
-	problems, _ := last.judge(t.Context(), plan, nil)
+	problems, warnings := last.judge(t.Context(), plan, nil)
 	require.ErrorContains(t, problems, "clusters[0].kubernetesVersion: \"v1.36.0\" is 2 minor versions newer")
+	assert.Contains(t, strings.Join(warnings, "\n"), "cluster one: Kubernetes v1.36.0 is beyond the library that upgrades Kubernetes, of Talos v1.12")
+
+	last.kubernetes["one"] = []string{"v1.36.0", "v1.36.0"} // someone has upgraded it
+	problems, warnings = last.judge(t.Context(), plan, nil)
+	require.Empty(t, problems)
+	assert.NotContains(t, strings.Join(warnings, "\n"), "is beyond the library")
 }

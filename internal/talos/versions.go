@@ -59,6 +59,26 @@ func Check(talos, kubernetes string) error {
 		kubernetes, talos, release.OldestKubernetes, release.NewestKubernetes, runnersOf(kubernetesVersion))
 }
 
+// library is the release whose library upgrades Kubernetes: that of cmd/kubeupgrade's go.mod.
+const library = "v1.12"
+
+// BeyondLibrary says why this program cannot upgrade a cluster to a version of Kubernetes, on nodes of a version of
+// Talos; it is empty where it can, and where a version is not one in full.
+func BeyondLibrary(talos, kubernetes string) string {
+	nodes, unknown := parseVersion("Talos", talos)
+	wanted, wrong := parseVersion("Kubernetes", kubernetes)
+	release, _ := find(minorVersion(library))
+
+	if unknown != nil || wrong != nil ||
+		!minorVersion(release.Talos).before(nodes) && !minorVersion(release.NewestKubernetes).before(wanted) {
+		return ""
+	}
+
+	return fmt.Sprintf("is beyond the library that upgrades Kubernetes, of Talos %s: it knows Kubernetes up to %s, on nodes up "+
+		"to Talos %[1]s, so that the run fails there and changes nothing; `talosctl upgrade-k8s --to %[3]s` of a newer Talos, run "+
+		"before, leaves nothing to do", release.Talos, release.NewestKubernetes, kubernetes[1:])
+}
+
 // CheckTalos says whether a full Talos version is supported. The error says what to do.
 func CheckTalos(talos string) error {
 	version, err := parseVersion("Talos", talos)

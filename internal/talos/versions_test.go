@@ -2,6 +2,7 @@ package talos
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -168,4 +169,19 @@ A cluster's configurations and secrets keep the version contract (the Talos mino
 	page.WriteString(extensionPage())
 
 	requireFile(t, "../../docs/compatibility.md", page.String())
+}
+
+// TestBeyondLibrary: the library is that of the module which upgrades Kubernetes.
+func TestBeyondLibrary(t *testing.T) {
+	t.Parallel()
+
+	module, err := os.ReadFile("../../cmd/kubeupgrade/go.mod")
+	require.NoError(t, err)
+	require.Contains(t, string(module), "github.com/siderolabs/talos "+library+".")
+
+	assert.Empty(t, BeyondLibrary("v1.12.6", "v1.35.4"))
+	assert.Empty(t, BeyondLibrary("v1.11.6", "v1.30.0"))
+	assert.Contains(t, BeyondLibrary("v1.13.0", "v1.35.4"), "on nodes up to Talos v1.12")
+	assert.Contains(t, BeyondLibrary("v1.12.6", "v1.36.1"), "Kubernetes up to v1.35")
+	assert.Contains(t, BeyondLibrary("v1.13.0", "v1.36.1"), "`talosctl upgrade-k8s --to 1.36.1`")
 }

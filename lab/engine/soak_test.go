@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 // seed = one by the clock.
 var (
 	rounds = flag.Int("rounds", 0, "how often TestSoak breaks each operation off")
+	gap    = flag.Duration("gap", longestGap, "how long the API may be away in TestSoak; more on a machine with other work")
 	seed   = flag.Uint64("seed", 0, "what the random moments of TestSoak follow from; 0 = the time")
 )
 
@@ -229,7 +231,7 @@ func (b *bed) broken(s step, hit strike, lasts time.Duration) {
 		}
 	}()
 
-	began := time.Now()
+	began, before := time.Now(), len(b.w.said())
 	err := s.start(b)
 
 	over()
@@ -240,7 +242,7 @@ func (b *bed) broken(s step, hit strike, lasts time.Duration) {
 
 	line := fmt.Sprintf("%s: %s at %s of %s", s.name, cmp.Or(what, hit.name+" came too late"),
 		moment.Round(100*time.Millisecond), lasts.Round(time.Second))
-	b.Logf("%s: the run ended after %s: %s", line, ended.Round(time.Second), b.outcome(err))
+	b.Logf("%s: the run ended after %s: %s", line, ended.Round(time.Second), b.outcome(err, b.w.said()[before:]))
 
 	if hit.end != nil {
 		hit.end(b)
@@ -279,23 +281,28 @@ func (s step) start(b *bed) error {
 	return err
 }
 
-// outcome is how a run ended, in its last words.
-func (b *bed) outcome(err error) string {
+// outcome is how a run ended, by the errors that it said, or its last words.
+func (b *bed) outcome(err error, said string) string {
 	if err == nil {
 		return "well"
 	}
 
-	said := b.last()
-	if _, diagnostics, found := strings.Cut(said, "Diagnostics:"); found {
-		said = diagnostics
+	_, diagnostics, found := strings.Cut(said, "Diagnostics:")
+	if !found {
+		return strings.Join(strings.Fields(said[max(0, len(said)-300):]), " ")
 	}
 
-	return strings.Join(strings.Fields(said), " ")
+	diagnostics, _, _ = strings.Cut(diagnostics, "\nOutputs:")
+	lines := slices.DeleteFunc(strings.Split(diagnostics, "\n"), func(line string) bool {
+		return strings.TrimSpace(line) == "" || strings.Contains(line, "warning: ")
+	})
+
+	return "\n" + strings.Join(lines, "\n")
 }
 
 // last is what was said last.
 func (b *bed) last() string {
-	const most = 3000
+	const most = 5000
 
 	said := b.w.said()
 
@@ -331,7 +338,7 @@ func (b *bed) unwatched(s step, users *patrol, votes *census, powered bool) stri
 	assert.Empty(b, users.lost)
 
 	if powered && !s.away {
-		assert.Less(b, users.gap, longestGap, "the API was away")
+		assert.Less(b, users.gap, *gap, "the API was away")
 	}
 
 	return fmt.Sprintf("the API away for %s at most over %d writes; %s", users.gap.Round(100*time.Millisecond),

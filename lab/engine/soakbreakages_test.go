@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cosi-project/runtime/pkg/safe"
@@ -116,23 +117,26 @@ func (b *bed) killEngine(ctx context.Context, plugins bool) string {
 // killOf kills all processes of a program that a run has started.
 func killOf(program string) breakage {
 	return breakage{name: "kill of " + program, strike: func(ctx context.Context, b *bed) string {
-		if !await(ctx, func() bool { return len(b.w.commands(program)) > 0 }) {
+		var verbs []string
+
+		await(ctx, func() bool {
+			for _, pid := range b.w.commands(program) {
+				line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+				if words := strings.Split(string(line), "\x00"); syscall.Kill(pid, syscall.SIGKILL) == nil && len(words) > 1 {
+					verbs = append(verbs, words[1])
+				}
+			}
+
+			return len(verbs) > 0
+		})
+
+		if len(verbs) == 0 {
 			return ""
 		}
 
-		var verbs []string
-
-		for _, pid := range b.w.commands(program) {
-			line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-			if words := strings.Split(string(line), "\x00"); len(words) > 1 {
-				verbs = append(verbs, words[1])
-			}
-		}
-
-		b.w.killCommands(program)
 		slices.Sort(verbs)
 
-		return strings.TrimSpace(program+" "+strings.Join(slices.Compact(verbs), ", ")) + " is killed"
+		return program + " " + strings.Join(slices.Compact(verbs), ", ") + " is killed"
 	}}
 }
 
