@@ -53,13 +53,18 @@ POLICY_FLAGS := --policy-pack $(POLICY) $(addprefix --policy-pack-config ,$(POLI
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
 # The Go modules, but lab/kubernetes, whose versions are pinned. Examples have the versions of the program, and so have the helpers of talosops.
 EXAMPLES := examples/one-node
-# What talosops calls: programs whose libraries are too large for it.
-HELPERS := cmd/kubeupgrade cmd/platform
-MODULES := . lab $(HELPERS) tools tools/ci tools/secretsimport $(EXAMPLES)
+# What talosops calls, and gitopscheck: programs whose libraries are too large for the others.
+HELPERS := cmd/gitopscheck cmd/kubeupgrade cmd/platform
+MODULES := . lab $(HELPERS) cmd/gitopscheck/schemas tools tools/ci tools/secretsimport $(EXAMPLES)
 HELPER_FILES := $(wildcard internal/command/*.go internal/request/*.go internal/talos/*.go)
 GO_FILES := $(filter-out lab/kubernetes/% $(addsuffix /%,$(HELPERS)),$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
 LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
+
+# Stacks whose clusters have a GitOps path are told first what their machines lack of what it needs.
+GITOPS_CHECK = if grep -qE '^[^\#]*\bgitops:' Pulumi.$(STACK).yaml; then $(MAKE) --no-print-directory gitops-check; fi
+# Where the repository of the clusters' GitOps paths is.
+REPOSITORY ?= .
 
 .PHONY: help
 help: ## start: Show this list
@@ -83,6 +88,7 @@ ifeq ($(STACK),lab)
 	@$(BIN)/lab start
 	@$(BIN)/lab preview --policy $(addprefix --policy-config ,$(POLICY_CONFIG))
 else
+	@$(GITOPS_CHECK)
 	@$(POLICY_CHECK)
 	@$(PULUMI) preview --stack $(STACK) --parallel 64 $(POLICY_FLAGS)
 endif
@@ -90,6 +96,7 @@ endif
 .PHONY: deploy
 deploy: stack-tools ## deploy: Bring up STACK on its own Proxmox without asking, judged by the policies: what the pipeline does after `guard`
 	@if [ '$(STACK)' = lab ]; then echo 'stack lab has no Proxmox of its own: make up brings it up; say STACK=' >&2; exit 1; fi
+	@$(GITOPS_CHECK)
 	@$(POLICY_CHECK)
 	@$(PULUMI) up --stack $(STACK) --yes --non-interactive --refresh --parallel 64 $(POLICY_FLAGS) || \
 	  { echo 'Was this run, or one before it, killed? make recover STACK=$(STACK) removes what it left; then make deploy STACK=$(STACK) resumes.' >&2; exit 1; }
@@ -113,6 +120,7 @@ ifeq ($(ON),lab)
 	@$(BIN)/lab start
 	@$(BIN)/lab preview --stack $(STACK) --json --policy $(addprefix --policy-config ,$(POLICY_CONFIG)) $(PLAN_FLAGS) > .plan/$(STACK).json || $(PLAN_FAILED)
 else
+	@$(GITOPS_CHECK)
 	@$(POLICY_CHECK)
 	@PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true $(PULUMI) preview --stack $(STACK) --non-interactive --json --show-sames --parallel 64 $(POLICY_FLAGS) $(PLAN_FLAGS) > .plan/$(STACK).json \
 	  || $(PLAN_FAILED)
@@ -185,6 +193,11 @@ else
 	@go run ./cmd/sitecheck $(STACK)
 endif
 
+.PHONY: gitops-check
+gitops-check: $(BIN)/gitopscheck ## look: Judge gitops/ offline, and say what STACK's machines lack of what its clusters' GitOps paths need; REPOSITORY=folder of another repository
+	@$(BIN)/gitopscheck tree '$(REPOSITORY)'
+	@$(BIN)/gitopscheck stack --repository '$(REPOSITORY)' $(STACK)
+
 .PHONY: report
 report: ## look: Write what a stack will consist of, as Markdown and as a page: STACK=lab (default), into .report/
 	@go run ./cmd/stackreport $(STACK)
@@ -204,6 +217,7 @@ test-engine: $(if $(RUN),tools $(SERVED) $(BIN)/backup $(BIN)/stackstatus) ## de
 test: export GOGC = 400
 test: tools $(SERVED) $(BIN)/backup $(BIN)/stackstatus ## develop: Run every test but those of secrets-import, of SDKs that npm installs and of real Kubernetes: specification, Talos knowledge, mocks, and the engine against the lab
 	go test ./...
+	cd cmd/gitopscheck && go test -ldflags "-s -w" ./...
 	cd lab && go test -timeout 30m -parallel 8 ./...
 	cd lab/engine && go test -timeout 60m -args -providers=published
 
@@ -320,6 +334,11 @@ $(BIN)/platform: $(HELPER_FILES) $(wildcard cmd/platform/*.go cmd/platform/go.*)
 	@mkdir -p $(BIN)
 	@echo 'building platform with the library of Helm (a few minutes, once)'
 	cd cmd/platform && go build -ldflags '-s -w' -o $@ .
+
+$(BIN)/gitopscheck: $(GO_FILES) $(wildcard cmd/gitopscheck/*.go cmd/gitopscheck/go.*)
+	@mkdir -p $(BIN)
+	@echo 'building gitopscheck with the libraries of Flux and of the API server (a minute or two, once)'
+	cd cmd/gitopscheck && go build -ldflags '-s -w' -o $@ .
 
 $(BIN)/recover: $(GO_FILES)
 	@mkdir -p $(BIN)

@@ -1,0 +1,21 @@
+package main
+
+// factsName is the ConfigMap that the program writes.
+const factsName = "cluster-facts"
+
+// facts are the keys of that ConfigMap, each with an example: docs/gitops.md has the same list.
+var facts = map[string]string{ //nolint:gochecknoglobals // a table
+	"CLUSTER_NAME":       "prod",
+	"CLUSTER_REGION":     "pve",
+	"CLUSTER_ENDPOINT":   "https://10.0.0.5:6443",
+	"CONTROL_PLANES":     "10.0.0.10, 10.0.0.11, 10.0.0.12",
+	"NODE_CIDR":          "10.0.0.0/24",
+	"POD_CIDR":           "10.244.0.0/16",
+	"SERVICE_CIDR":       "10.96.0.0/12",
+	"LOAD_BALANCER_POOL": "10.0.0.200-10.0.0.220",
+	"TALOS_VERSION":      "v1.12.6",
+	"KUBERNETES_VERSION": "v1.35.0",
+	"CILIUM_VERSION":     "1.20.2",
+	"CILIUM_VALUES":      "ipam: {mode: kubernetes}",
+	"DATASTORES":         "local-zfs",
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+	"golang.org/x/mod/semver"
+
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
+)
+
+// judgeStack says what a cluster's components need that the plan of its stack does not have.
+func judgeStack(planned spec.Cluster, needs []requirements) []string {
+	var problems []string
+
+	machines := machinesOf(planned)
+
+	for _, r := range needs {
+		for _, m := range r.Machines {
+			for _, machine := range machines {
+				if machine.takes(m.On, planned) {
+					problems = append(problems, machine.judge(r.Component, m)...)
+				}
+			}
+		}
+
+		for _, problem := range judgeCluster(planned, r.Cluster) {
+			problems = append(problems, r.Component+" needs "+problem)
+		}
+	}
+
+	slices.Sort(problems)
+
+	return slices.Compact(problems)
+}
+
+// machine is a node, and the part of its configuration that its stack file has.
+type machine struct {
+	spec.Node
+	documents []map[string]any
+	// unknown says that patches are stored encrypted, so that what is missing may be in them.
+	unknown bool
+}
+
+func machinesOf(planned spec.Cluster) []machine {
+	var machines []machine
+	for _, node := range planned.Nodes() {
+		machines = append(machines, configured(planned, node))
+	}
+
+	return machines
+}
+
+// configured puts the patches of a node's cluster and pool on top of an empty configuration, as Talos does.
+func configured(planned spec.Cluster, node spec.Node) machine {
+	kind := "worker"
+	if node.Role == spec.RoleControlPlane {
+		kind = "controlplane"
+	}
+
+	m := machine{Node: node}
+	text := []byte("version: v1alpha1\nmachine: {type: " + kind + "}\ncluster: {}\n")
+
+	for _, patch := range slices.Concat(planned.Patches, node.Patches) {
+		patched, err := talos.Patched(string(text), []string{patch})
+		if err != nil { // a text that takes the place of an encrypted one; others are refused when the stack is planned
+			m.unknown = true
+
+			continue
+		}
+
+		text = patched
+	}
+
+	for decoder := yaml.NewDecoder(strings.NewReader(string(text))); ; {
+		var document map[string]any
+		if err := decoder.Decode(&document); errors.Is(err, io.EOF) || err != nil {
+			return m
+		}
+
+		m.documents = append(m.documents, document)
+	}
+}
+
+// takes says whether a machine is meant: workers are those that take ordinary pods.
+func (m machine) takes(on string, planned spec.Cluster) bool {
+	switch on {
+	case "controlPlanes":
+		return m.Role == spec.RoleControlPlane
+	case "workers":
+		if m.Role == spec.RoleControlPlane {
+			return planned.AllowSchedulingOnControlPlanes
+		}
+
+		return !m.Dedicated && !slices.ContainsFunc(slices.Collect(values(m.Taints)), keepsPodsOff)
+	default:
+		return true
+	}
+}
+
+func values(taints map[string]string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, taint := range taints {
+			if !yield(taint) {
+				return
+			}
+		}
+	}
+}
+
+func keepsPodsOff(taint string) bool {
+	return strings.HasSuffix(taint, ":NoSchedule") || strings.HasSuffix(taint, ":NoExecute")
+}
+
+// driverSuffix is what the class of a template for machines with a GPU has beside its key in the stack file.
+var driverSuffix = regexp.MustCompile(`-nvidia-(open|nonfree)-(lts|production)$`)
+
+// judge says what a machine lacks, by its pool.
+func (m machine) judge(component string, needs machineNeeds) []string {
+	var problems []string
+
+	// What all machines need is said once.
+	where := m.Path
+	if cluster, _, found := strings.Cut(m.Path, "]."); needs.On == "all" && found {
+		where = cluster + "]"
+	}
+
+	report := func(what, way string) {
+		if m.unknown {
+			way = "if its patches, which are stored encrypted, do not say so: " + way
+		}
+
+		problems = append(problems, fmt.Sprintf("%s needs %s, which %s of cluster %s lacks: %s", component, what, where, m.Cluster, way))
+	}
+
+	for _, extension := range needs.Extensions {
+		if !slices.Contains(m.Template.Extensions, extension) {
+			problems = append(problems, fmt.Sprintf("%s needs the extension %s, which %s of cluster %s lacks: add %s to "+
+				"templates.%s.extensions", component, extension, m.Path, m.Cluster, strings.TrimPrefix(extension, "siderolabs/"),
+				driverSuffix.ReplaceAllString(m.Template.Key, "")))
+		}
+	}
+
+	for _, name := range needs.UserVolumes {
+		if !m.hasVolume(name) {
+			report("the user volume "+name, fmt.Sprintf("add a UserVolumeConfig of that name to %s.patches (docs/gitops.md#volumes)", where))
+		}
+	}
+
+	modules, _ := m.field("machine.kernel.modules").([]any)
+	for _, name := range needs.KernelModules {
+		if !slices.ContainsFunc(modules, func(one any) bool {
+			module, _ := one.(map[string]any)
+
+			return module["name"] == name
+		}) {
+			report("the kernel module "+name, "add it to machine.kernel.modules in "+where+".patches")
+		}
+	}
+
+	for name, value := range needs.Config {
+		if found := m.field(name); found == nil || fmt.Sprint(found) != value {
+			report(fmt.Sprintf("%s: %s in the machine configuration", name, value), "add it to "+where+".patches")
+		}
+	}
+
+	sysctls, _ := m.field("machine.sysctls").(map[string]any)
+	for name, value := range needs.Sysctls {
+		if fmt.Sprint(sysctls[name]) != value {
+			report(fmt.Sprintf("the sysctl %s=%s", name, value), "add it to machine.sysctls in "+where+".patches")
+		}
+	}
+
+	return problems
+}
+
+func (m machine) hasVolume(name string) bool {
+	return slices.ContainsFunc(m.documents, func(d map[string]any) bool {
+		return d["kind"] == "UserVolumeConfig" && d["name"] == name
+	})
+}
+
+// field is a field of the machine configuration's main document; nil = it is not stated.
+func (m machine) field(name string) any {
+	for _, document := range m.documents {
+		if _, other := document["kind"]; other {
+			continue
+		}
+
+		var value any = document
+		for key := range strings.SplitSeq(name, ".") {
+			fields, _ := value.(map[string]any)
+			value = fields[key]
+		}
+
+		return value
+	}
+
+	return nil
+}
+
+func judgeCluster(planned spec.Cluster, needs clusterNeeds) []string {
+	var problems []string
+
+	if needs.Talos != "" && semver.Compare(planned.TalosVersion, needs.Talos) < 0 {
+		problems = append(problems, fmt.Sprintf("Talos %s, and cluster %s has %s: upgrade it, or take the component out of the "+
+			"cluster's kustomization.yaml", needs.Talos, planned.Name, planned.TalosVersion))
+	}
+
+	switch {
+	case needs.GPUs == "device-plugin" && planned.GPUOperator:
+		problems = append(problems, fmt.Sprintf("the program's own device plugin, and cluster %s has gpuOperator: true: list "+
+			"nvidia-gpu-operator instead, or take gpuOperator out", planned.Name))
+	case needs.GPUs == "gpu-operator" && !planned.GPUOperator:
+		problems = append(problems, fmt.Sprintf("gpuOperator: true of cluster %s, or there are two device plugins: set it, or list "+
+			"nvidia-dcgm-exporter instead", planned.Name))
+	}
+
+	return problems
+}

@@ -1,0 +1,137 @@
+// Command gitopscheck judges the tree that Flux reconciles clusters from: offline, and against the plans of stacks.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/spec"
+	"talos-proxmox/stacks"
+)
+
+func main() { command.Main(newRoot()) }
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{Use: "gitopscheck", SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(newTree(), newStack())
+
+	return root
+}
+
+func newTree() *cobra.Command {
+	var folder, definitions string
+
+	cmd := &cobra.Command{
+		Use:   "tree REPOSITORY",
+		Short: "Judge every cluster and every component of a repository's tree, offline",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, err := checkTree(cmd.Context(), args[0], folder, definitions)
+			if err != nil {
+				return err
+			}
+
+			if len(found.problems) > 0 {
+				return errors.New(strings.Join(found.problems, "\n"))
+			}
+
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d clusters and %d components are fine\n", folder, len(found.clusters),
+				len(found.components))
+
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&folder, "folder", "gitops", "folder of the tree in the repository")
+	cmd.Flags().StringVar(&definitions, "definitions", "cmd/gitopscheck/schemas", "module that names where custom resources are defined")
+
+	return cmd
+}
+
+func newStack() *cobra.Command {
+	var project, repository string
+
+	cmd := &cobra.Command{
+		Use:   "stack STACK",
+		Short: "Compare the plan of a stack with what its clusters' GitOps paths need of the machines",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			content, err := os.ReadFile(filepath.Join(project, "Pulumi."+args[0]+".yaml"))
+			if err != nil {
+				return fmt.Errorf("unable to read the file of stack %q: %w", args[0], err)
+			}
+
+			plan, err := stacks.PlanUnconnected(args[0], content)
+			if err != nil {
+				return err
+			}
+
+			problems, err := checkStack(plan, repository)
+			if err != nil {
+				return err
+			}
+
+			if len(problems) > 0 {
+				return errors.New(strings.Join(problems, "\n"))
+			}
+
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "stack %s has what its GitOps paths need\n", args[0])
+
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&project, "project", ".", "folder of the stack's file")
+	cmd.Flags().StringVar(&repository, "repository", ".", "folder of the repository that the clusters' GitOps paths are in")
+
+	return cmd
+}
+
+// checkStack says what the clusters of a stack lack.
+func checkStack(plan *spec.Plan, repository string) ([]string, error) {
+	copied, err := os.MkdirTemp("", "gitopscheck-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(copied) //nolint:errcheck // a temporary folder
+
+	t, err := openTree(repository, copied)
+	if err != nil {
+		return nil, err
+	}
+
+	var problems []string
+
+	for _, planned := range plan.Clusters {
+		folder := path.Join("gitops/clusters", planned.Name)
+		if !exists(repository, folder) {
+			problems = append(problems, fmt.Sprintf("cluster %s has no folder %s in %s: make one, as docs/gitops.md says", planned.Name, folder,
+				repository))
+
+			continue
+		}
+
+		c := t.resolve(folder)
+		problems = append(problems, c.problems...)
+
+		var needs []requirements
+
+		for _, one := range c.components {
+			r, err := readRequirements(t.root, one.folder)
+			if err != nil {
+				problems = append(problems, strings.ReplaceAll(err.Error(), t.root+"/", ""))
+			}
+
+			needs = append(needs, r)
+		}
+
+		problems = append(problems, judgeStack(planned, needs)...)
+	}
+
+	return problems, nil
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/semver"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// judge says what is wrong with a cluster, beside what building it has shown.
+func (c *cluster) judge(s *schemas) {
+	for _, one := range c.components {
+		for _, o := range one.objects {
+			for _, problem := range judgeObject(s, o) {
+				c.report("%s: %s %s: %s", one.folder, o.GetKind(), o.GetName(), problem)
+			}
+		}
+	}
+
+	c.judgeOrder()
+	c.judgeDuplicates()
+	c.judgeReleases()
+	c.judgePrivileges()
+}
+
+func judgeObject(s *schemas, o object) []string {
+	plain := o.DeepCopy()
+	delete(plain.Object, "sops") // kustomize-controller takes it away
+
+	problems, known := s.judge(plain)
+	if !known {
+		problems = append(problems, "is of a kind that no module defines ("+o.GetAPIVersion()+"), so nothing can be said of it: "+
+			"correct apiVersion and kind, or add the module of its definition to cmd/gitopscheck/schemas")
+	}
+
+	return append(problems, judgePins(o)...)
+}
+
+// judgeOrder finds what depends on something that is not there, or on itself.
+func (c *cluster) judgeOrder() {
+	depends := map[string][]string{}
+	for _, one := range c.components {
+		if one.name != "" {
+			depends[one.name] = one.dependsOn
+		}
+	}
+
+	for _, one := range c.components {
+		for _, name := range one.dependsOn {
+			if _, there := depends[name]; !there {
+				c.report("%s: %s depends on %s, which the cluster does not have: list its folder in kustomization.yaml",
+					c.folder, one.name, name)
+			}
+		}
+
+		// A circle is told of once, by its first name.
+		if circle := circleOf(depends, []string{one.name}); circle != nil && one.name == slices.Min(circle) {
+			c.report("%s: %s, so that Flux reconciles none of them: remove one dependsOn", c.folder,
+				strings.Join(append(circle, circle[0]), " depends on "))
+		}
+	}
+}
+
+// circleOf follows dependencies from the last name of a path until they lead back to the first.
+func circleOf(depends map[string][]string, way []string) []string {
+	for _, next := range depends[way[len(way)-1]] {
+		if next == way[0] {
+			return way
+		}
+
+		if !slices.Contains(way, next) {
+			if circle := circleOf(depends, append(slices.Clone(way), next)); circle != nil {
+				return circle
+			}
+		}
+	}
+
+	return nil
+}
+
+// judgeDuplicates finds objects and Helm releases that two places make.
+func (c *cluster) judgeDuplicates() {
+	made := map[string]string{}
+
+	for _, one := range c.components {
+		for _, o := range one.objects {
+			names := []string{fmt.Sprintf("%s %s", o.GetKind(), strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))}
+			keys := []string{o.GroupVersionKind().GroupKind().String() + names[0]}
+
+			if isRelease(o) {
+				names = append(names, "release "+releaseOf(o))
+				keys = append(keys, names[1])
+			}
+
+			for i, key := range keys {
+				if before, twice := made[key]; twice {
+					c.report("%s: %s is made twice, by %s and %s: remove one", c.folder, names[i], before, one.folder)
+
+					break // of two HelmReleases of one name, their releases are two as well
+				}
+
+				made[key] = one.folder
+			}
+		}
+	}
+}
+
+func isRelease(o object) bool {
+	return o.GroupVersionKind().Group == helmGroup && o.GetKind() == "HelmRelease"
+}
+
+// releaseOf is the Helm release of a HelmRelease: namespace/name.
+func releaseOf(o object) string {
+	name := text(o, o.GetName(), "spec", "releaseName")
+
+	return text(o, text(o, o.GetNamespace(), "spec", "targetNamespace"), "spec", "storageNamespace") + "/" + name
+}
+
+// text is a text of an object, or a default.
+func text(o object, otherwise string, fields ...string) string {
+	if found, _, _ := unstructured.NestedString(o.Object, fields...); found != "" {
+		return found
+	}
+
+	return otherwise
+}
+
+// kubernetesNamespaces are there without anybody's doing, or by the program's.
+var kubernetesNamespaces = []string{ //nolint:gochecknoglobals // a table
+	"default", "kube-system", "kube-public", "kube-node-lease", fluxNamespace,
+}
+
+// judgeReleases follows what a HelmRelease names: its chart, its namespace, and what its values come from.
+func (c *cluster) judgeReleases() {
+	for _, one := range c.components {
+		for _, o := range one.objects {
+			if !isRelease(o) {
+				continue
+			}
+
+			at := fmt.Sprintf("%s: HelmRelease %s", one.folder, o.GetName())
+
+			source := []string{"spec", "chart", "spec", "sourceRef"}
+			if _, stated, _ := unstructured.NestedMap(o.Object, "spec", "chartRef"); stated {
+				source = []string{"spec", "chartRef"}
+			}
+
+			kind, name := text(o, "", append(source, "kind")...), text(o, "", append(source, "name")...)
+			if c.find(sourceGroup, kind, text(o, o.GetNamespace(), append(source, "namespace")...), name) == nil {
+				c.report("%s: its chart comes from %s %s, which the cluster does not have", at, kind, name)
+			}
+
+			namespace := text(o, o.GetNamespace(), "spec", "targetNamespace")
+			if !slices.Contains(kubernetesNamespaces, namespace) && c.find("", "Namespace", "", namespace) == nil {
+				c.report("%s: nothing makes its namespace %s: add a Namespace beside it", at, namespace)
+			}
+
+			c.judgeValues(at, o)
+		}
+	}
+}
+
+func (c *cluster) judgeValues(at string, release object) {
+	sources, _, _ := unstructured.NestedSlice(release.Object, "spec", "valuesFrom")
+	for _, one := range sources {
+		source, _ := one.(map[string]any)
+		kind, name := fmt.Sprint(source["kind"]), fmt.Sprint(source["name"])
+
+		if kind == "ConfigMap" && name == factsName {
+			if key := fmt.Sprint(source["valuesKey"]); facts[key] == "" {
+				c.report("%s: its values come from %s of %s, which is no fact of the program", at, key, name)
+			}
+
+			continue
+		}
+
+		if source["optional"] != true && c.find("", kind, release.GetNamespace(), name) == nil {
+			c.report("%s: its values come from %s %s, which %s does not have: copy secret.sops.example.yaml of the component "+
+				"there, fill it in, encrypt it and list it in kustomization.yaml", at, kind, name, c.folder)
+		}
+	}
+}
+
+var (
+	imageLine = regexp.MustCompile(`(?m)^\s*(?:- )?image:\s*["']?([^\s"'{}]+)`)
+	exact     = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
+)
+
+// judgePins finds versions that are missing, or that mean another thing tomorrow.
+func judgePins(o object) []string {
+	var problems []string
+
+	switch kind := o.GetKind(); {
+	case isRelease(o):
+		_, referred, _ := unstructured.NestedMap(o.Object, "spec", "chartRef")
+		if version := text(o, "", "spec", "chart", "spec", "version"); !referred && (!exact.MatchString(version) ||
+			!semver.IsValid("v"+strings.TrimPrefix(version, "v"))) {
+			problems = append(problems, fmt.Sprintf("the chart's version %q is not exact: write spec.chart.spec.version in full, "+
+				"as 1.2.3", version))
+		}
+	case o.GroupVersionKind().Group == sourceGroup && kind != "HelmRepository":
+		tag := text(o, "", "spec", "ref", "tag")
+		if text(o, "", "spec", "ref", "digest") == "" && text(o, "", "spec", "ref", "commit") == "" &&
+			(tag == "" || tag == "latest") {
+			problems = append(problems, "has no version: write spec.ref.tag")
+		}
+	}
+
+	for _, image := range imagesIn(o.Object) {
+		if unpinned(image) {
+			problems = append(problems, fmt.Sprintf("the image %s has no version: write its tag or digest, not latest", image))
+		}
+	}
+
+	return problems
+}
+
+// imagesIn finds images wherever they are: in pods, in values of charts and in texts of ConfigMaps.
+func imagesIn(value any) []string {
+	var found []string
+
+	switch value := value.(type) {
+	case map[string]any:
+		repository, named := value["repository"].(string)
+		if tag, stated := value["tag"]; named && stated {
+			found = append(found, fmt.Sprintf("%s:%v", repository, tag))
+		}
+
+		for key, inner := range value {
+			if image, is := inner.(string); is && key == "image" {
+				found = append(found, image)
+			} else {
+				found = append(found, imagesIn(inner)...)
+			}
+		}
+	case []any:
+		for _, inner := range value {
+			found = append(found, imagesIn(inner)...)
+		}
+	case string:
+		for _, match := range imageLine.FindAllStringSubmatch(value, -1) {
+			found = append(found, match[1])
+		}
+	}
+
+	slices.Sort(found)
+
+	return found
+}
+
+func unpinned(image string) bool {
+	if strings.Contains(image, "@sha256:") {
+		return false
+	}
+
+	name := image[strings.LastIndex(image, "/")+1:]
+	_, tag, tagged := strings.Cut(name, ":")
+
+	return !tagged || tag == "" || tag == "latest"
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+
+	"filippo.io/age"
+	"go.yaml.in/yaml/v4"
+)
+
+const (
+	encryptedSuffix = ".sops.yaml"
+	exampleSuffix   = ".sops.example.yaml"
+)
+
+// secretFile is a Secret in a file, whether SOPS encrypted it or not.
+type secretFile struct {
+	Kind       string            `yaml:"kind"`
+	Data       map[string]string `yaml:"data"`
+	StringData map[string]string `yaml:"stringData"`
+	SOPS       struct {
+		MAC string `yaml:"mac"`
+	} `yaml:"sops"`
+}
+
+// judgeSecrets reads every YAML file of the tree below a folder: Secrets are encrypted, examples have no real values,
+// and what SOPS encrypts to are keys.
+func judgeSecrets(repository, folder string) (problems []string, err error) {
+	report := func(file, format string, values ...any) {
+		problems = append(problems, file+": "+fmt.Sprintf(format, values...))
+	}
+
+	walk := func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(file) != ".yaml" {
+			return err
+		}
+
+		content, err := os.ReadFile(path.Join(repository, file))
+		if err != nil {
+			return err
+		}
+
+		if path.Base(file) == ".sops.yaml" {
+			for _, problem := range judgeRecipients(content) {
+				report(file, "%s", problem)
+			}
+
+			return nil
+		}
+
+		for _, document := range strings.Split("\n"+string(content), "\n---") {
+			var s secretFile
+			if yaml.Unmarshal([]byte(document), &s) != nil || (s.Kind != "Secret" && !strings.HasSuffix(file, encryptedSuffix)) {
+				continue // what is no YAML, kustomize says
+			}
+
+			for _, problem := range s.judge(file) {
+				report(file, "%s", problem)
+			}
+		}
+
+		return nil
+	}
+	if err := fs.WalkDir(os.DirFS(repository), folder, walk); err != nil {
+		return nil, fmt.Errorf("unable to read the files of %s: %w", folder, err)
+	}
+
+	return problems, nil
+}
+
+func (s secretFile) judge(file string) []string {
+	if strings.HasSuffix(file, exampleSuffix) {
+		if s.SOPS.MAC != "" || !strings.Contains(fmt.Sprint(s.Data, s.StringData), "REPLACE") {
+			return []string{"is an example: write REPLACE where real values go"}
+		}
+
+		return nil
+	}
+
+	var problems []string
+
+	for _, values := range []map[string]string{s.Data, s.StringData} {
+		for key, value := range values {
+			if !strings.HasPrefix(value, "ENC[") {
+				problems = append(problems, fmt.Sprintf("%s of a Secret is in plain text: encrypt the file (sops --encrypt --in-place), "+
+					"and take what was in it out of use if it was ever pushed", key))
+			}
+		}
+	}
+
+	if len(problems) == 0 && s.SOPS.MAC == "" {
+		problems = append(problems, "is not encrypted: encrypt it (sops --encrypt --in-place)")
+	}
+
+	if len(problems) == 0 && !strings.HasSuffix(file, encryptedSuffix) {
+		problems = append(problems, "is encrypted, but not named *"+encryptedSuffix+", by which .sops.yaml finds it: rename it")
+	}
+
+	return problems
+}
+
+var recipient = regexp.MustCompile(`[\s,]+`)
+
+// judgeRecipients says what is wrong with SOPS' configuration; keys of other services than age are not looked at.
+func judgeRecipients(content []byte) []string {
+	var configuration struct {
+		Rules []struct {
+			Age            string `yaml:"age"`
+			EncryptedRegex string `yaml:"encrypted_regex"`
+		} `yaml:"creation_rules"`
+	}
+	if err := yaml.Unmarshal(content, &configuration); err != nil {
+		return []string{"is not a configuration of SOPS: " + err.Error()}
+	}
+
+	if len(configuration.Rules) == 0 {
+		return []string{"has no creation_rules: copy .sops.example.yaml"}
+	}
+
+	var problems []string
+
+	for i, rule := range configuration.Rules {
+		for _, key := range recipient.Split(strings.TrimSpace(rule.Age), -1) {
+			if _, err := age.ParseX25519Recipient(key); key != "" && err != nil {
+				problems = append(problems, fmt.Sprintf("creation_rules[%d].age: %q is not a public key of age: write age1…, as "+
+					"age-keygen prints it", i, key))
+			}
+		}
+
+		if rule.EncryptedRegex != "^(data|stringData)$" {
+			problems = append(problems, fmt.Sprintf("creation_rules[%d].encrypted_regex: write ^(data|stringData)$: Flux cannot read "+
+				"an object whose kind and name are encrypted", i))
+		}
+	}
+
+	return problems
+}

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/fluxcd/pkg/kustomize"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/resource"
+)
+
+const (
+	fluxNamespace = "flux-system"
+	fluxGroup     = "kustomize.toolkit.fluxcd.io"
+	helmGroup     = "helm.toolkit.fluxcd.io"
+	sourceGroup   = "source.toolkit.fluxcd.io"
+)
+
+// object is an object of Kubernetes as the API server would get it.
+type object = *unstructured.Unstructured
+
+// tree is a copy of a repository that Flux reconciles clusters from: Flux's library writes into it.
+type tree struct{ root string }
+
+// openTree copies the files of a repository below a folder, where the caller removes them.
+func openTree(repository, folder string) (*tree, error) {
+	if err := os.CopyFS(folder, repositoryFiles{os.DirFS(repository)}); err != nil {
+		return nil, fmt.Errorf("unable to copy %s: %w", repository, err)
+	}
+
+	return &tree{root: folder}, nil
+}
+
+// repositoryFiles leaves out what is no manifest: hidden folders, and whatever is not YAML.
+type repositoryFiles struct{ fs.FS }
+
+func (r repositoryFiles) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(r.FS, name)
+
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		if e.IsDir() {
+			return strings.HasPrefix(e.Name(), ".")
+		}
+
+		return path.Ext(e.Name()) != ".yaml"
+	}), err
+}
+
+// cluster is what Flux makes of a cluster's folder.
+type cluster struct {
+	folder string
+	// components are the folder itself, which has no name, and then every Flux Kustomization.
+	components []*component
+	problems   []string
+}
+
+// component is a Flux Kustomization.
+type component struct {
+	name, folder string
+	dependsOn    []string
+	objects      []object
+}
+
+func (c *cluster) report(format string, values ...any) {
+	c.problems = append(c.problems, fmt.Sprintf(format, values...))
+}
+
+// objects of all components.
+func (c *cluster) objects() []object {
+	var all []object
+	for _, one := range c.components {
+		all = append(all, one.objects...)
+	}
+
+	return all
+}
+
+// find returns the object of a kind, by the kind's group; nil = there is none.
+func (c *cluster) find(group, kind, namespace, name string) object {
+	for _, o := range c.objects() {
+		gvk := o.GroupVersionKind()
+		if gvk.Group == group && gvk.Kind == kind && o.GetNamespace() == namespace && o.GetName() == name {
+			return o
+		}
+	}
+
+	return nil
+}
+
+// resolve builds a cluster's folder and, by the Flux Kustomizations in it, everything that they lead to in this
+// repository, as Flux' kustomize-controller does.
+func (t *tree) resolve(folder string) *cluster {
+	c := &cluster{folder: folder}
+	start := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+	start.SetNamespace(fluxNamespace)
+	t.add(c, start, folder)
+
+	for i := 0; i < len(c.components); i++ {
+		for _, o := range c.components[i].objects {
+			if o.GroupVersionKind().Group != fluxGroup || o.GetKind() != "Kustomization" {
+				continue
+			}
+
+			source, _, _ := unstructured.NestedString(o.Object, "spec", "sourceRef", "name")
+			own, _, _ := unstructured.NestedString(o.Object, "spec", "path")
+
+			if source == fluxNamespace {
+				t.add(c, o, path.Clean(own))
+			} else {
+				c.components = append(c.components, &component{name: o.GetName(), dependsOn: dependencies(o)})
+			}
+		}
+	}
+
+	return c
+}
+
+func dependencies(o object) []string {
+	var names []string
+
+	list, _, _ := unstructured.NestedSlice(o.Object, "spec", "dependsOn")
+	for _, one := range list {
+		if fields, ok := one.(map[string]any); ok {
+			names = append(names, fmt.Sprint(fields["name"]))
+		}
+	}
+
+	return names
+}
+
+// add builds what a Flux Kustomization applies.
+func (t *tree) add(c *cluster, flux object, folder string) {
+	one := &component{name: flux.GetName(), folder: folder, dependsOn: dependencies(flux)}
+	c.components = append(c.components, one)
+
+	resources, err := t.build(flux, folder)
+	if err != nil {
+		c.report("%s: %s", folder, strings.ReplaceAll(err.Error(), t.root+"/", ""))
+
+		return
+	}
+
+	variables := c.variables(flux)
+
+	for _, r := range resources {
+		substituted, missing, err := substitute(flux, r, variables)
+		for _, name := range missing {
+			c.report("%s: %s %s reads ${%s}, which is neither a fact of the program nor a setting of %s: see "+
+				"docs/gitops.md#facts-and-settings, or give it a default, ${%s:=…}",
+				folder, r.GetKind(), r.GetName(), name, c.folder, name)
+		}
+
+		if err != nil {
+			c.report("%s: %s %s: %v", folder, r.GetKind(), r.GetName(), err)
+
+			continue
+		}
+
+		o := &unstructured.Unstructured{}
+
+		text, err := substituted.MarshalJSON()
+		if err == nil {
+			err = o.UnmarshalJSON(text)
+		}
+
+		if err != nil {
+			c.report("%s: %s %s: %v", folder, r.GetKind(), r.GetName(), err)
+
+			continue
+		}
+
+		one.objects = append(one.objects, o)
+	}
+}
+
+func (t *tree) build(flux object, folder string) ([]*resource.Resource, error) {
+	full := filepath.Join(t.root, folder)
+	if stat, err := os.Stat(full); err != nil || !stat.IsDir() {
+		return nil, fmt.Errorf("the folder of Kustomization %s is not in the repository: correct its spec.path", flux.GetName())
+	}
+
+	generator := kustomize.NewGenerator(t.root, *flux)
+
+	action, err := generator.WriteFile(full, kustomize.WithSaveOriginalKustomization())
+	if err != nil {
+		return nil, fmt.Errorf("unable to read it: %w", err)
+	}
+
+	built, err := kustomize.SecureBuild(t.root, full, false)
+	if cleaned := kustomize.CleanDirectory(full, action); err == nil {
+		err = cleaned
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("kustomize: %w", err)
+	}
+
+	return built.Resources(), nil
+}
+
+// variables are what a Flux Kustomization substitutes from: facts, and ConfigMaps and Secrets of the cluster.
+func (c *cluster) variables(flux object) map[string]string {
+	found, _, _ := unstructured.NestedStringMap(flux.Object, "spec", "postBuild", "substitute")
+	found = maps.Clone(found)
+
+	if found == nil {
+		found = map[string]string{}
+	}
+
+	sources, _, _ := unstructured.NestedSlice(flux.Object, "spec", "postBuild", "substituteFrom")
+	for _, one := range sources {
+		source, _ := one.(map[string]any)
+		kind, name := fmt.Sprint(source["kind"]), fmt.Sprint(source["name"])
+
+		if kind == "ConfigMap" && name == factsName {
+			maps.Copy(found, facts)
+
+			continue
+		}
+
+		o := c.find("", kind, fluxNamespace, name)
+		if o == nil {
+			if source["optional"] != true {
+				c.report("%s: Kustomization %s substitutes from %s %s, which the cluster does not have", c.folder, flux.GetName(),
+					kind, name)
+			}
+
+			continue
+		}
+
+		for _, key := range []string{"data", "stringData"} {
+			values, _, _ := unstructured.NestedStringMap(o.Object, key)
+			maps.Copy(found, values)
+		}
+	}
+
+	return found
+}
+
+var unset = regexp.MustCompile(`variable not set \(strict mode\): "([^"]+)"`)
+
+// substitute replaces the variables of a resource as Flux does, and says which there are not.
+func substitute(
+	flux object, r *resource.Resource, variables map[string]string,
+) (substituted *resource.Resource, missing []string, err error) {
+	if _, stated, _ := unstructured.NestedMap(flux.Object, "spec", "postBuild"); !stated {
+		return r, nil, nil
+	}
+
+	for {
+		inline := map[string]any{"x": ""} // without any, Flux substitutes nothing
+		for name, value := range variables {
+			inline[name] = value
+		}
+
+		values := unstructured.Unstructured{Object: map[string]any{
+			"spec": map[string]any{"postBuild": map[string]any{"substitute": inline}},
+		}}
+
+		substituted, err = kustomize.SubstituteVariables(context.Background(), nil, values, r.DeepCopy(),
+			kustomize.SubstituteWithDryRun(true), kustomize.SubstituteWithStrict(true))
+		if err == nil {
+			if substituted == nil { // told not to
+				substituted = r
+			}
+
+			return substituted, missing, nil
+		}
+
+		match := unset.FindStringSubmatch(err.Error())
+		if match == nil || slices.Contains(missing, match[1]) {
+			return nil, missing, fmt.Errorf("unable to substitute its variables: %w", err)
+		}
+
+		missing = append(missing, match[1])
+		variables[match[1]] = "unknown"
+	}
+}
