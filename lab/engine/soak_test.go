@@ -33,7 +33,7 @@ type operation struct {
 	name    string
 	cluster cluster
 	version string // of Talos
-	// laps is how often a cluster can go through the steps; 0 = for ever.
+	// laps is how often a cluster can go through the steps, which are the same work then; 0 = for ever.
 	laps int
 	// begin prepares a cluster that was just made.
 	begin func(b *bed)
@@ -77,7 +77,6 @@ type bed struct {
 
 	snapshot string
 	etcdTLS  *tls.Config
-	lap      int
 }
 
 // took is how long each step takes when nothing happens.
@@ -162,10 +161,15 @@ func (o operation) soak(t *testing.T, known took, random *rand.Rand, plan []stri
 	o.begin(b)
 	b.openEtcd()
 
-	for len(plan) > 0 {
+	for lap := 0; o.laps == 0 || lap < o.laps; lap++ {
 		for _, s := range o.steps {
-			if known[s.name] == 0 {
-				known[s.name] = b.plain(s)
+			name := s.name
+			if o.laps > 0 { // each step is the same work
+				name = o.name
+			}
+
+			if known[name] == 0 {
+				known[name] = b.plain(s)
 
 				continue
 			}
@@ -174,11 +178,9 @@ func (o operation) soak(t *testing.T, known took, random *rand.Rand, plan []stri
 				return
 			}
 
-			b.broken(s, plan[0], known[s.name])
+			b.broken(s, plan[0], known[name])
 			plan = plan[1:]
 		}
-
-		b.lap++
 	}
 }
 
