@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"sync"
 
@@ -132,6 +133,7 @@ func (r *rollout) start(called *pulumi.ResourceHookArgs, of subject) (*helper.Se
 		Common: r.common, Node: of.node, Worker: of.worker, Restart: of.vm, Regardless: os.Getenv(regardless) != "",
 	}
 	asked.Interval = changeInterval
+	asked.Former = formerAddress(called.OldInputs, of)
 	asked.Talosconfig, _ = talosconfig.Value.(string)
 
 	if !of.vm {
@@ -195,6 +197,36 @@ func (r *rollout) failure() string {
 	defer r.mu.Unlock()
 
 	return r.failed
+}
+
+// formerAddress is the address of a VM that its update gives another one; empty = it keeps its own.
+func formerAddress(before resource.PropertyMap, of subject) string {
+	initialization := plainInput(before["initialization"])
+	if !of.vm || !initialization.IsObject() {
+		return ""
+	}
+
+	configs := plainInput(initialization.ObjectValue()["ipConfigs"])
+	if !configs.IsArray() || len(configs.ArrayValue()) == 0 {
+		return ""
+	}
+
+	first := plainInput(configs.ArrayValue()[0])
+	if !first.IsObject() {
+		return ""
+	}
+
+	ipv4 := plainInput(first.ObjectValue()["ipv4"])
+	if !ipv4.IsObject() {
+		return ""
+	}
+
+	prefix, err := netip.ParsePrefix(inputText(ipv4.ObjectValue()["address"])) // dhcp is none
+	if err != nil || prefix.Addr().String() == of.node.Address {
+		return ""
+	}
+
+	return prefix.Addr().String()
 }
 
 // restarts says whether an update of a VM restarts it. Where its inputs are the same it is the machine that differs,

@@ -183,4 +183,15 @@ func TestRestarts(t *testing.T) {
 	assert.True(t, restarts(disks(10, "local"), disks(10, "ceph")))
 	assert.False(t, restarts(nil, disks(10, "local")), "a new disk")
 	assert.True(t, restarts(nil, cores(2)))
+
+	addressed := func(address string) resource.PropertyMap {
+		return resource.NewPropertyMapFromMap(map[string]any{"initialization": map[string]any{
+			"ipConfigs": []any{map[string]any{"ipv4": map[string]any{"address": address}}},
+		}})
+	}
+	of := subject{node: talosopsNodes([]ClusterNode{{Name: "cp-1", Address: "10.0.0.10/24"}})[0], vm: true}
+	assert.Equal(t, "10.0.0.9", formerAddress(addressed("10.0.0.9/24"), of))
+	assert.Empty(t, formerAddress(addressed("10.0.0.10/24"), of))
+	assert.Empty(t, formerAddress(addressed("dhcp"), of))
+	assert.Empty(t, formerAddress(nil, of))
 }

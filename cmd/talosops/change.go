@@ -22,10 +22,11 @@ alarms and learners, and the Kubernetes API is ready), drains the node where the
 is back as it was, makes its node schedulable again, and ends. At the end of the input without an outcome it ends, and
 leaves the node as it is: the next change continues.
 
-A machine that does not answer, and one of a cluster that was not bootstrapped yet, is changed without a look. Of a
-machine configuration Talos says whether it changes anything, and whether it restarts the machine.
+A machine that does not answer, and one of a cluster that was not bootstrapped yet, is changed without a look. One that
+gets another address is asked on its former one, and a control plane that would is not changed: its address is in
+certificates and in etcd. Of a machine configuration Talos says whether it changes anything, and whether it restarts the machine.
 
-restart, worker, configuration, patches, regardless (change the machine although the cluster is not steady), timeout
+restart, worker, former, configuration, patches, regardless (change the machine although the cluster is not steady), timeout
 (default 15m) and interval (default 2s) can be omitted.`
 
 const changeExample = `  talosops change < pipe
@@ -70,6 +71,16 @@ func (r *changeRequest) problems() []string {
 	}
 
 	return problems
+}
+
+// before is the machine as it is reached before the change.
+func (r *changeRequest) before() node {
+	n := r.Node
+	if r.Former != "" {
+		n.Address = r.Former
+	}
+
+	return n
 }
 
 func newChange() *cobra.Command {
@@ -137,8 +148,19 @@ func accompany(ctx context.Context, w *watch, req *changeRequest, talos *talosCl
 
 // unnoticed returns why no one notices when this machine is changed; empty = a cluster does.
 func (c *cluster) unnoticed(ctx context.Context, req *changeRequest) (why string, err error) {
-	if !c.answers(ctx, req.Node) {
-		return "does not answer on " + req.Node.Address + ", so that it is changed as it is", ctx.Err()
+	n := req.before()
+	if !c.answers(ctx, n) {
+		return "does not answer on " + n.Address + ", so that it is changed as it is", ctx.Err()
+	}
+
+	if req.Former != "" && !req.Worker {
+		if req.Regardless { // the others are not asked either, which may have other addresses as well
+			return "gets the address " + req.Node.Address + " in place of " + req.Former, nil
+		}
+
+		return "", fmt.Errorf("%s is not changed: it would get the address %s in place of %s, and a control plane's is in "+
+			"certificates and in etcd. Set the former address again, and put new control planes beside it (docs/changing.md); to "+
+			"change it all the same: TALOS_PROXMOX_REGARDLESS=1 pulumi up", n.Name, req.Node.Address, req.Former)
 	}
 
 	if req.Configuration != "" {

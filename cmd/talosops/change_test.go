@@ -153,7 +153,27 @@ func TestUnnoticed(t *testing.T) {
 		change  func(*changeRequest, *fakeRunning)
 		want    string
 		restart bool
+		refused string
 	}{
+		"a control plane that would get another address": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Former, r.Node.Address = r.Node.Address, "127.0.9.99"
+				f.down["127.0.9.99"] = errors.New("connection refused")
+			},
+			refused: "cp-1 is not changed: it would get the address 127.0.9.99 in place of 127.0.9.1",
+		},
+		"a control plane that gets another address regardless": {
+			change: func(r *changeRequest, _ *fakeRunning) {
+				r.Former, r.Node.Address, r.Regardless = r.Node.Address, "127.0.9.99", true
+			},
+			want: "gets the address 127.0.9.99 in place of 127.0.9.1",
+		},
+		"a worker that gets another address": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Node, r.Former, r.Worker = node{Name: "w-1", Address: "127.0.9.99"}, "127.0.9.4", true
+				f.down["127.0.9.99"] = errors.New("connection refused")
+			},
+		},
 		"a machine of a cluster that runs": {change: func(*changeRequest, *fakeRunning) {}},
 		"a machine that is off": {
 			change: func(_ *changeRequest, f *fakeRunning) { f.down["127.0.9.1"] = errors.New("connection refused") },
@@ -188,6 +208,12 @@ func TestUnnoticed(t *testing.T) {
 				test.change(ch.req, f)
 
 				why, err := c.unnoticed(t.Context(), ch.req)
+				if test.refused != "" {
+					require.ErrorContains(t, err, test.refused)
+
+					return
+				}
+
 				require.NoError(t, err)
 				assert.Contains(t, why, test.want)
 				assert.Equal(t, test.want == "", why == "")

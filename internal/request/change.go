@@ -6,6 +6,8 @@ type Change struct {
 
 	Node   Node `json:"node"`
 	Worker bool `json:"worker,omitempty"`
+	// Former is the address of a machine that gets another one. Empty = it keeps its own.
+	Former string `json:"former,omitempty"`
 	// Restart says that the change restarts the machine; of a configuration, Talos says so itself.
 	Restart bool `json:"restart,omitempty"`
 	// Configuration is the machine configuration that is to be applied, and Patches are those that come on top of it;

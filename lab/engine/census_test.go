@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
@@ -35,7 +36,7 @@ type census struct {
 	end    context.CancelFunc
 	ended  sync.WaitGroup
 	counts int
-	fewest int // voters
+	asked  atomic.Int64 // calls of the Talos API that were answered
 	// steps are the numbers of voters in order.
 	steps []int
 	// silent is how many counts in a row found no majority that runs, and longest the most of them.
@@ -82,7 +83,7 @@ func (w *world) count(addresses []string) *census {
 }
 
 func (c *census) take(ctx context.Context, clients map[string]*talosclient.Client, addresses []string) {
-	before := votersOf(ctx, clients, addresses)
+	before := c.votersOf(ctx, clients, addresses)
 	if len(before) == 0 {
 		return // no one answers now: a count before or after tells
 	}
@@ -93,13 +94,15 @@ func (c *census) take(ctx context.Context, clients map[string]*talosclient.Clien
 
 	for _, v := range before {
 		if err := runs(ctx, clients[v.address], v.id); err == nil {
+			c.asked.Add(1)
+
 			running++
 		} else {
 			dead = append(dead, fmt.Sprintf("%s: %s", v.address, err))
 		}
 	}
 
-	if after := votersOf(ctx, clients, addresses); ctx.Err() != nil || !slices.Equal(before, after) {
+	if after := c.votersOf(ctx, clients, addresses); ctx.Err() != nil || !slices.Equal(before, after) {
 		return
 	}
 
@@ -119,7 +122,9 @@ func (c *census) take(ctx context.Context, clients map[string]*talosclient.Clien
 }
 
 // votersOf asks the first control plane that answers.
-func votersOf(ctx context.Context, clients map[string]*talosclient.Client, addresses []string) (voters []voter) {
+func (c *census) votersOf(
+	ctx context.Context, clients map[string]*talosclient.Client, addresses []string,
+) (voters []voter) {
 	for _, address := range addresses {
 		limited, cancel := context.WithTimeout(ctx, time.Second)
 		answer, err := clients[address].EtcdMemberList(limited, &machineapi.EtcdMemberListRequest{})
@@ -129,6 +134,8 @@ func votersOf(ctx context.Context, clients map[string]*talosclient.Client, addre
 		if err != nil {
 			continue
 		}
+
+		c.asked.Add(1)
 
 		for _, m := range answer.GetMessages()[0].GetMembers() {
 			if peer, err := url.Parse(m.GetPeerUrls()[0]); err == nil && !m.GetIsLearner() {

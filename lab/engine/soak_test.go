@@ -193,14 +193,18 @@ func (b *bed) plain(s step) time.Duration {
 	}
 
 	users, votes := b.watch(s)
-	began := time.Now()
+	began, before := time.Now(), b.w.requests()
 	require.NoError(b, s.start(b), b.last())
 
-	lasted := time.Since(began)
+	lasted, after := time.Since(began), b.w.requests()
+	if votes != nil {
+		after.talos -= float64(votes.asked.Load())
+	}
 
 	gap := b.unwatched(s, users, votes, true)
 	b.judge(s)
-	b.Logf("%s: took %s as it is; %s", s.name, lasted.Round(time.Second), gap)
+	b.Logf("%s: took %s as it is, with %.0f requests to Proxmox and %.0f to Talos; %s", s.name, lasted.Round(time.Second),
+		after.proxmox-before.proxmox, after.talos-before.talos, gap)
 
 	return lasted
 }
