@@ -32,7 +32,7 @@ const (
 	aCard      = aPool + "extraNICs.0."
 
 	configuration = "machine configurations follow in place"
-	addresses     = "machines are reached at the new address afterwards; a control plane's is in certificates and in etcd as well, so put new ones beside it instead"
+	addresses     = "machines are reached at the new address afterwards; a control plane's is in certificates and in etcd as well, so that `up` does not change it: put new ones beside it instead"
 	inTurn        = "templates are rebuilt; running machines are upgraded to it, one after the other ([upgrades](upgrades.md))"
 	nextUpgrade   = "the next upgrade of Talos"
 	ofTemplate    = "templates are rebuilt; running machines stay as they are"
