@@ -49,6 +49,9 @@ type TalosClusterArgs struct {
 	GPUOperator bool `pulumi:"gpuOperator,optional"`
 	// Talos strategic-merge patches for all nodes, one YAML document each. Default: none.
 	Patches []string `pulumi:"patches,optional"`
+	// What the cluster knows of the Proxmox cluster that its nodes live on, and what its software may do there. Default:
+	// nothing.
+	Proxmox *Proxmox `pulumi:"proxmox,optional"`
 	// Keep patches and time servers out of the plain state and previews. Default: false.
 	Secret bool `pulumi:"secret,optional"`
 	// Protect control-plane VMs, secrets and the bootstrap against deletion. Default: false.
@@ -69,6 +72,9 @@ type ClusterNode struct {
 	Address string `pulumi:"address"`
 	// The VM.
 	Machine Machine `pulumi:"machine"`
+	// The Proxmox host that the VM is on, where the cluster's proxmox is set: a machine that runs may be elsewhere than a
+	// new one would be. Default: the machine's node.
+	Zone string `pulumi:"zone,optional"`
 	// What its image holds, and the installer of later upgrades.
 	Talos Talos `pulumi:"talos"`
 	// Labels of the Kubernetes node; running nodes follow. Default: none.
@@ -158,6 +164,7 @@ func (a TalosClusterArgs) Checked(name string) (TalosClusterArgs, error) {
 func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 	setDefault(&a.Name, name)
 	a.Network = a.Network.withDefaults()
+	a.Proxmox = a.Proxmox.withDefaults()
 
 	a.Nodes = slices.Clone(a.Nodes)
 	for i := range a.Nodes {
@@ -165,6 +172,7 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 		setDefault(&n.Role, RoleWorker)
 		n.Talos, n.Machine = n.Talos.withDefaults(), n.Machine.withDefaults()
 		n.Machine.Agent = n.Machine.Agent || n.Talos.hasAgent()
+		setDefault(&n.Zone, n.Machine.Node)
 	}
 
 	if a.Backup != nil {
@@ -225,6 +233,8 @@ func (a TalosClusterArgs) validate(name string) error {
 			found.add("backup.recipients", "is empty; add the public key of age that snapshots are encrypted to")
 		}
 	}
+
+	a.Proxmox.validate("proxmox.", &found)
 
 	for _, own := range []struct{ path, value string }{{"podCidr", a.PodCIDR}, {"serviceCidr", a.ServiceCIDR}} {
 		if own.value != "" {

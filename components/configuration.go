@@ -83,7 +83,7 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 
 	factory := talos.Factory{URL: a.FactoryURL}
 
-	return talos.NodeConfig{
+	node := talos.NodeConfig{
 		Name:       n.Name,
 		Role:       n.Role,
 		Install:    talos.Install{Image: factory.Installer(n.Talos.SchematicID(), n.Talos.Version, n.Talos.Platform)},
@@ -93,6 +93,11 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 		GPUs:       gpus,
 		Patches:    n.Patches,
 	}
+	if a.Proxmox != nil {
+		node.Region, node.Zone, node.ProviderID = a.Proxmox.Region, n.Zone, a.Proxmox.providerID(n.Machine.VMID)
+	}
+
+	return node
 }
 
 // plannedPatches are all patches of a cluster for the contract of its Talos version: by role and by node. Computing

@@ -48,5 +48,7 @@ func planMarks(c talos.ClusterConfig, n talos.NodeConfig) (request.Marks, error)
 		}
 	}
 
-	return request.Marks{Node: n.Name, Labels: marks.Labels, Taints: marks.Taints}, nil
+	return request.Marks{
+		Node: n.Name, Labels: marks.Labels, Taints: marks.Taints, ProviderID: marks.ProviderID,
+	}, nil
 }

@@ -72,6 +72,7 @@ type TalosCluster struct {
 	nodes      []*TalosNode
 	bootstrap  *local.Command
 	gate       *local.Command
+	csi, ccm   *account            // accounts on Proxmox; nil = there is none
 	running    pulumi.StringOutput // of talos.Running, as JSON
 	planned    map[string]talos.NodeVersions
 }
@@ -98,11 +99,13 @@ func NewTalosCluster(
 		{"talosconfig", c.makeTalosconfig},
 		{"upgrade of Talos", c.makeTalos},
 		{"upgrade of Kubernetes", c.makeKubernetes},
+		{"accounts on Proxmox", c.makeIdentities},
 		{"nodes", c.makeNodes},
 		{"departures", c.makeLeaves},
 		{"bootstrap", c.makeBootstrap},
 		{"kubeconfig", c.makeKubeconfig},
 		{"labels and taints", c.makeMarks},
+		{"accounts in the cluster", c.makeHandover},
 		{"health gate", c.makeGate},
 		{"outputs", c.makeOutputs},
 	} {
@@ -150,6 +153,7 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClu
 			appliedAfter: []pulumi.Resource{c.kubernetes},
 			inTurn:       rollout.inTurn,
 			client:       c.secrets.ClientConfiguration,
+			admitted:     func(node *TalosNode) ([]pulumi.Resource, error) { return c.admitNode(ctx, n, node) },
 		}
 
 		switch {

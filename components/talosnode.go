@@ -3,6 +3,7 @@ package components
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -70,6 +71,8 @@ type turn struct {
 	updatedAfter []pulumi.Input
 	// inTurn has updates of the node wait for those of others; nil = they do not.
 	inTurn pulumi.ResourceOption
+	// admitted are what the node's software may do on its machine, which is given before its configuration; nil = nothing.
+	admitted func(*TalosNode) ([]pulumi.Resource, error)
 	// client is the cluster's as a whole; nil = the one of the arguments.
 	client machine.ClientConfigurationInput
 }
@@ -150,6 +153,15 @@ func newTalosNode(
 
 		return &generation
 	}).(pulumi.StringPtrOutput)
+	if turn.admitted != nil {
+		rules, err := turn.admitted(c)
+		if err != nil {
+			return nil, fmt.Errorf("unable to register what may be done on the machine of node %q: %w", name, err)
+		}
+
+		turn.appliedAfter = append(slices.Clone(turn.appliedAfter), rules...)
+	}
+
 	if c.applied, err = c.makeConfiguration(ctx, name, args, turn); err != nil {
 		return nil, fmt.Errorf("unable to register the machine configuration of node %q: %w", name, err)
 	}

@@ -89,9 +89,12 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		Network: networkArgs(c.Network), PodCIDR: c.PodCIDR.String(), ServiceCIDR: c.ServiceCIDR.String(),
 		AllowSchedulingOnControlPlanes: &c.AllowSchedulingOnControlPlanes, GPUOperator: c.GPUOperator,
 		Patches: c.Patches, Secret: c.Secret, Protect: d.plan.Protect, FactoryURL: d.factory.URL,
+		Proxmox: d.proxmoxArgs(c.Proxmox),
 	}
 	for _, n := range c.Nodes() {
-		args.Nodes = append(args.Nodes, nodeArgs(n))
+		node := nodeArgs(n)
+		node.Zone = d.zones[n.Name]
+		args.Nodes = append(args.Nodes, node)
 	}
 
 	return args

@@ -33,6 +33,7 @@ func planKeys() []string {
 // settings are everything that a stack's configuration says.
 type settings struct {
 	plan          *spec.Plan
+	proxmox       proxmoxapi.Setting // of the provider
 	factory       talos.Factory
 	sshPrivateKey pulumi.StringPtrInput // nil = the SSH agent
 	// sshPrivateKeyText is the same for the questions that the program asks hosts while it runs; empty = the SSH agent.
@@ -86,8 +87,8 @@ func blinded(stack string) spec.Options {
 
 // readSettings returns the settings, or every problem of the configuration at once.
 func readSettings(ctx *pulumi.Context) (settings, error) {
-	s := settings{}
 	get := proxmoxSetting(ctx, os.Getenv)
+	s := settings{proxmox: get}
 	problems := slices.Concat(unknownKeys(statedKeys(ctx, os.Getenv)), checkEndpoint(get), checkCredentials(get))
 
 	values := map[string]string{}

@@ -28,6 +28,7 @@ type deployment struct {
 	clusters  map[string]*components.TalosCluster
 	machines  *machines
 	last      lastRun
+	zones     map[string]string // hosts that nodes are on, by name
 	rehearsal bool
 }
 
@@ -66,6 +67,7 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		templates: map[templateKey]*components.GoldenTemplate{},
 		mappings:  map[string]*components.PCIMapping{},
 		clusters:  map[string]*components.TalosCluster{},
+		zones:     map[string]string{},
 		machines: &machines{
 			asked:   proxmoxapi.NewMachines(proxmoxSetting(ctx, os.Getenv), p.Transport),
 			warn:    ctx.Log.Warn,
@@ -78,12 +80,14 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		return err
 	}
 
+	unread := d.readLast(ctx)
+
 	checked, err := d.checkClusters()
 	if err != nil {
-		return err
+		return errors.Join(err, d.last.refused(ctx))
 	}
 
-	if err := d.judgeRunning(ctx); err != nil {
+	if err := d.judgeRunning(ctx, unread); err != nil {
 		return err
 	}
 

@@ -73,6 +73,11 @@ func TestWhatStacksRegister(t *testing.T) {
 
 			return configured(t, "test", wideStack)
 		},
+		"proxmox": func(t *testing.T) enginetest.Options {
+			t.Helper()
+
+			return configured(t, "test", proxmoxStack)
+		},
 	} {
 		for _, run := range []string{"up", "preview"} {
 			t.Run(name+" "+run, func(t *testing.T) {
@@ -108,6 +113,25 @@ func TestWhatStacksRegister(t *testing.T) {
 		}
 	}
 }
+
+// proxmoxStack has accounts on Proxmox.
+const proxmoxStack = `config:
+  talos-proxmox:hosts:
+    - {name: pve1, address: 127.1.0.11, ssh: {acceptAnyHostKey: true}}
+    - {name: pve2, address: 127.1.0.12, ssh: {acceptAnyHostKey: true}}
+  talos-proxmox:templates:
+    talos: {version: v1.12.6}
+  talos-proxmox:clusters:
+    - name: one
+      kubernetesVersion: v1.35.0
+      network: {cidr: 127.1.1.0/24, gateway: 127.1.1.1}
+      controlPlane: {count: 1}
+      workers: [{name: db, count: 1, hosts: [pve2], labels: {tier: db}, taints: ["dedicated=db:NoSchedule"]}]
+      proxmox:
+        region: homelab
+        csi: {tokens: [1, 2], storageClasses: [{name: fast, datastore: local-zfs, ssd: true, default: true}]}
+        cloudController: {}
+`
 
 // wideStack uses what the others do not.
 const wideStack = `config:

@@ -229,21 +229,45 @@ func (l *lastRun) addCommand(name string, outputs map[string]any) {
 // hasBegun says whether a cluster of this name was bootstrapped.
 func (l *lastRun) hasBegun(cluster string) bool { return l.begun[cluster] }
 
-// judgeRunning refuses a plan that running machines block, and says what it does to them. A state that
-// cannot be read does not stop the run.
-func (d *deployment) judgeRunning(ctx *pulumi.Context) error {
+// readLast reads what the last run left, and where machines that run are. The error is of a state that cannot be read.
+func (d *deployment) readLast(ctx *pulumi.Context) error {
 	last, err := readLastRun(ctx)
 	d.last, d.machines.last = last, last.seen
 
-	if err != nil {
+	placed, _ := running.Placed(d.plan, last.machines)
+	for _, cluster := range placed.Clusters {
+		for _, n := range cluster.Nodes() {
+			d.zones[n.Name] = n.Host
+		}
+	}
+
+	return err
+}
+
+// refused records that a run made nothing.
+func (l *lastRun) refused(ctx *pulumi.Context) error {
+	if l.record == nil {
+		return nil
+	}
+
+	return l.record.state(ctx, l.making)
+}
+
+// judgeRunning refuses a plan that running machines block, and says what it does to them. A state that
+// cannot be read does not stop the run.
+func (d *deployment) judgeRunning(ctx *pulumi.Context, unread error) error {
+	if unread != nil {
 		return warn(
-			ctx, fmt.Sprintf("unable to read what runs, so that nothing says what a change does to running machines: %s", err),
+			ctx,
+			fmt.Sprintf("unable to read what runs, so that nothing says what a change does to running machines: %s", unread),
 		)
 	}
 
+	last := d.last
+
 	problems, warnings := last.judge(ctx.Context(), d.plan, d.machines.asked)
 	if len(problems) > 0 {
-		if err := last.record.state(ctx, last.making); err != nil {
+		if err := last.refused(ctx); err != nil {
 			return err
 		}
 

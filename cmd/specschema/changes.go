@@ -38,6 +38,8 @@ const (
 	ofTemplate    = "templates are rebuilt; running machines stay as they are"
 	hostFiles     = "the host is changed over SSH; machines do not notice, unless the host must be rebooted"
 	newMachines   = "new machines only"
+	newVolumes    = "new volumes only: the class is recreated"
+	handover      = "the cluster gets it"
 	nextBackup    = "no resource; the next backup"
 	identity      = "machines of other VMIDs are other machines"
 )
@@ -185,7 +187,37 @@ var changesOf = map[string][]try{
 	},
 	"ClusterConfig.gpuWorkers":  {{note: "as `workers`"}},
 	"ClusterConfig.gpuOperator": {{note: "the device plugin goes or comes"}},
-	"ClusterConfig.patches":     {{note: configuration + "; Talos restarts a machine for what it cannot take while it runs, such as `machine.files`, `machine.env` and `machine.udev`"}},
+	"ClusterConfig.proxmox": {
+		{
+			when: "set of a cluster that runs",
+			note: configuration + ": the kubelet restarts and pods stay; nodes get their labels and provider ids at once",
+		},
+		{
+			when: "none any more",
+			note: configuration + "; accounts are deleted, and what the cluster was handed stays there: take out `csi` and `cloudController` first",
+		},
+	},
+	"ProxmoxConfig.region": {
+		{when: "another one", note: "refused while nodes run: they have it in their provider ids"},
+	},
+	"ProxmoxConfig.ca":    {{note: handover + "; restart the software"}},
+	"ProxmoxConfig.roles": {{note: "accounts get the other roles; for a moment they have none"}},
+	"ProxmoxConfig.csi": {
+		{when: "taken out", note: "storage classes and the Secret are removed, and the account; volumes stay where they are"},
+	},
+	"ProxmoxConfig.cloudController": {{when: "taken out", note: "the Secret is removed, and the account"}},
+	"IdentityConfig.tokens": {
+		{when: "one more at the end", note: "it is made and " + handover + ", and the others stay; restart the software"},
+		{when: "one less", note: "it is deleted at once"},
+	},
+	"CSIConfig.storageClasses":         {{note: handover + "; of a class that is gone, volumes stay"}},
+	"StorageClassConfig.name":          {{note: "another class; volumes keep the name of the old one"}},
+	"StorageClassConfig.datastore":     {{note: newVolumes}},
+	"StorageClassConfig.fsType":        {{note: newVolumes}},
+	"StorageClassConfig.ssd":           {{note: newVolumes}},
+	"StorageClassConfig.reclaimPolicy": {{note: newVolumes}},
+	"StorageClassConfig.default":       {{note: handover}},
+	"ClusterConfig.patches":            {{note: configuration + "; Talos restarts a machine for what it cannot take while it runs, such as `machine.files`, `machine.env` and `machine.udev`"}},
 
 	"NetworkConfig.cidr": {
 		{

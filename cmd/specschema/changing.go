@@ -104,6 +104,10 @@ var sections = []section{
 	{"Clusters", "ClusterConfig", ""},
 	{"Talos", "UpgradeConfig", ""},
 	{"Networks", "NetworkConfig", ""},
+	{"Proxmox", "ProxmoxConfig", ""},
+	{"Accounts on Proxmox", "IdentityConfig", ""},
+	{"The CSI plugin", "CSIConfig", "IdentityConfig"},
+	{"Storage classes", "StorageClassConfig", ""},
 	{"All pools", pool, ""},
 	{"Control planes", "ControlPlaneConfig", pool},
 	{"Pools of workers", "WorkersConfig", pool},
@@ -143,7 +147,12 @@ func (s section) keys(schema *jsonschema.Schema) ([]string, error) {
 	}
 
 	if s.except != "" {
-		keys = slices.DeleteFunc(keys, func(key string) bool { return slices.Contains(shared, key) })
+		both := shared
+		if s.except != pool {
+			both = of(s.except)
+		}
+
+		keys = slices.DeleteFunc(keys, func(key string) bool { return slices.Contains(both, key) })
 	}
 
 	if len(keys) == 0 {

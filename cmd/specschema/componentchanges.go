@@ -85,8 +85,8 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 	},
 	asThere: {
 		"TalosNodeArgs.machine", "TalosNodeArgs.network", "TalosNodeArgs.client", "GPUWorkerArgs.node", "GPUWorkerArgs.gpus",
-		"ClusterNode.machine", "ClusterNode.gpus", "TalosClusterArgs.network", "GoldenTemplateArgs.talos",
-		"ClusterNode.talos", "GoldenTemplateArgs.shell", "ProxmoxHostPrepArgs.shell",
+		"TalosClusterArgs.proxmox", "ClusterNode.machine", "ClusterNode.gpus", "TalosClusterArgs.network",
+		"GoldenTemplateArgs.talos", "ClusterNode.talos", "GoldenTemplateArgs.shell", "ProxmoxHostPrepArgs.shell",
 	},
 	order: {
 		"TalosNodeArgs.answersWithin", "TalosImageArgs.settled", "TalosClusterArgs.schematics", "PCIMappingArgs.hostsReady",
@@ -94,6 +94,7 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 	},
 	applied: {
 		"TalosNodeArgs.configuration", "TalosNodeArgs.patches", "ClusterNode.labels", "ClusterNode.taints",
+		"ClusterNode.zone",
 		"ClusterNode.patches", "ClusterNode.timeSlicing", "ClusterNode.dedicated", "TalosClusterArgs.patches",
 		"TalosClusterArgs.allowSchedulingOnControlPlanes", "TalosClusterArgs.gpuOperator", "TalosClusterArgs.factoryUrl",
 		"TalosClient.caCertificate", "TalosClient.clientCertificate", "TalosClient.clientKey",
@@ -107,7 +108,18 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 		"TalosUpgrades.parallelWorkers", "TalosUpgrades.allowDowngrade", "TalosClusterArgs.upgrades",
 		"TalosClusterArgs.backup", "Backup.name", "Backup.directory", "Backup.recipients", "Backup.keep",
 	},
-	"nothing after the first run": {"TalosClusterArgs.talosVersion"},
+	"nothing after the first run":                                            {"TalosClusterArgs.talosVersion"},
+	"nodes keep the one that they have in their provider ids: make new ones": {"Proxmox.region"},
+	"the cluster gets it": {
+		"Proxmox.endpoint", "Proxmox.insecure", "Proxmox.ca", "Proxmox.storageClasses", "StorageClass.name",
+		"StorageClass.default",
+	},
+	"accounts and their rules come, go and follow": {
+		"Proxmox.existingRoles", "Proxmox.csi", "Proxmox.cloudController", "Identity.account", "Identity.tokens",
+	},
+	newVolumes: {
+		"StorageClass.datastore", "StorageClass.fsType", "StorageClass.ssd", "StorageClass.reclaimPolicy",
+	},
 	"never change it: machine configurations follow, the addresses that the cluster uses do not": {
 		"TalosClusterArgs.podCidr", "TalosClusterArgs.serviceCidr",
 	},

@@ -31,7 +31,7 @@ var (
 		"ProxmoxHostPrep", "TalosImage", "GoldenTemplate", "PCIMapping", "TalosNode", "GPUWorker", "TalosCluster",
 	}
 	types = []string{
-		"ClusterNode", "TalosUpgrades", "Backup", "Machine", "Network", "Disk", "NIC", "PCIDevice", "GPU", "Talos", "TalosClient", "ImageStore",
+		"ClusterNode", "TalosUpgrades", "Backup", "Proxmox", "Identity", "StorageClass", "Machine", "Network", "Disk", "NIC", "PCIDevice", "GPU", "Talos", "TalosClient", "ImageStore",
 		"HostShell",
 		"HostGPU", "MappedDevice",
 	}

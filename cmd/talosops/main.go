@@ -21,6 +21,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		newBootstrap(), newMark(), newWait(), newVersions(), newFacts(), newSettle(), newRun(),
 		newSnapshot(), newRestore(), newChange(), newStatus(), newLeave(), newUpgrade(), newKubernetes(),
+		newProxmox(),
 	)
 
 	return root

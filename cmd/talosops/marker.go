@@ -106,6 +106,13 @@ func (m *marker) markNode(ctx context.Context, address string, stated marks, nod
 		return finding{problem: "its node is not registered"}
 	}
 
+	if has := nodes[i].ProviderID; stated.ProviderID != "" && has != "" && has != stated.ProviderID {
+		return finding{
+			problem: fmt.Sprintf("its provider id is %s instead of %s, and Kubernetes lets no one change it", has, stated.ProviderID),
+			detail:  "delete the Node object and restart its kubelet, or set the region back",
+		}
+	}
+
 	patch, note := compareMarks(nodes[i], stated)
 	if patch == nil {
 		return finding{}
@@ -135,7 +142,8 @@ func (k *kubernetesClients) markedNodes(ctx context.Context, address string) ([]
 				Annotations     map[string]string `json:"annotations"`
 			} `json:"metadata"`
 			Spec struct {
-				Taints []json.RawMessage `json:"taints"`
+				Taints     []json.RawMessage `json:"taints"`
+				ProviderID string            `json:"providerID"`
 			} `json:"spec"`
 		} `json:"items"`
 	}
@@ -150,6 +158,7 @@ func (k *kubernetesClients) markedNodes(ctx context.Context, address string) ([]
 			Version:     item.Metadata.ResourceVersion,
 			Labels:      item.Metadata.Labels,
 			Annotations: item.Metadata.Annotations,
+			ProviderID:  item.Spec.ProviderID,
 		}
 		for _, text := range item.Spec.Taints {
 			t := heldTaint{whole: text}

@@ -133,6 +133,11 @@ func TestMarkingEndsAtItsLimit(t *testing.T) {
 			},
 			"w-1: labels and taints: no Kubernetes API lists the nodes: three\n",
 		},
+		"another provider id": {
+			&fakeNodes{nodes: []markedNode{{Name: "w-1", ProviderID: "proxmox://old/3000"}, {Name: "w-2"}}},
+			"w-1: labels and taints: its provider id is proxmox://old/3000 instead of proxmox://homelab/3000, and Kubernetes lets " +
+				"no one change it: delete the Node object and restart its kubelet, or set the region back\n",
+		},
 		"a refusal": {
 			&fakeNodes{
 				nodes:  []markedNode{{Name: "w-1"}, {Name: "w-2"}},
@@ -145,7 +150,9 @@ func TestMarkingEndsAtItsLimit(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				_, err := runMarker(t.Context(), markRequestOf("w-1", "w-2"), test.api)
+				req := markRequestOf("w-1", "w-2")
+				req.Marks[0].ProviderID = "proxmox://homelab/3000"
+				_, err := runMarker(t.Context(), req, test.api)
 				require.ErrorContains(t, err, test.says)
 				assert.Equal(t, time.Minute, time.Since(start))
 			})

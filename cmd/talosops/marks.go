@@ -19,6 +19,7 @@ const (
 // markedNode is a Node object as far as labels and taints go.
 type markedNode struct {
 	Name, Version string
+	ProviderID    string
 	Labels        map[string]string
 	Annotations   map[string]string
 	Taints        []heldTaint
@@ -45,6 +46,7 @@ type nodePatch struct {
 type specPatch struct {
 	Taints        []json.RawMessage `json:"taints,omitzero"` // an empty list removes all
 	Unschedulable *bool             `json:"unschedulable,omitempty"`
+	ProviderID    string            `json:"providerID,omitempty"`
 }
 
 // compareMarks returns what has to change in a node, nil if nothing, and says how much that is. It names nothing: a
@@ -76,6 +78,15 @@ func compareMarks(n markedNode, stated marks) (*nodePatch, string) {
 	taints := n.compareTaints(stated.Taints, &set, &removed)
 	if set.taints+removed.taints > 0 {
 		patch.Spec = &specPatch{Taints: taints}
+	}
+
+	if stated.ProviderID != "" && n.ProviderID == "" {
+		if patch.Spec == nil {
+			patch.Spec = &specPatch{}
+		}
+
+		patch.Spec.ProviderID = stated.ProviderID
+		set.ids++
 	}
 
 	ids := make([]string, 0, len(stated.Taints))
@@ -162,7 +173,7 @@ func annotationOf(list []string) *string {
 	return &text
 }
 
-type counts struct{ labels, taints int }
+type counts struct{ labels, taints, ids int }
 
 // changeNote says how much was changed.
 func changeNote(set, removed counts) string {
@@ -176,6 +187,7 @@ func changeNote(set, removed counts) string {
 		{removed.labels, "label%s removed"},
 		{set.taints, "taint%s set"},
 		{removed.taints, "taint%s removed"},
+		{set.ids, "provider id%s set"},
 	} {
 		if c.count > 0 {
 			plural := "s"

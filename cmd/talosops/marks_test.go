@@ -54,6 +54,12 @@ func TestOnlyWhatWasStatedIsChangedInANode(t *testing.T) {
 			stated: marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},
 			note:   "up to date",
 		},
+		"a node that ran before it had a provider id": {
+			node:   nodeObject(t, nil, nil, notReady),
+			stated: marks{ProviderID: "proxmox://homelab/3000"},
+			patch:  `{"metadata":{},"spec":{"providerID":"proxmox://homelab/3000"}}`,
+			note:   "1 provider id set",
+		},
 		"a node that registered with all of it": {
 			node:   nodeObject(t, tier, nil, dedicated),
 			stated: marks{Labels: map[string]string{"tier": "db"}, Taints: []taint{db}},

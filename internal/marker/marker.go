@@ -1,9 +1,10 @@
-// Package marker says on Proxmox whose a machine or a PCI mapping is: in the first words of its description. The words
+// Package marker says on Proxmox whose a machine, a PCI mapping or an account is: in the first words of its description. The words
 // must not change, since machines that exist carry them.
 package marker
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -12,6 +13,7 @@ const (
 	node     = "talos-proxmox-node"
 	template = "talos-proxmox-template"
 	mapping  = "talos-proxmox-mapping"
+	account  = "talos-proxmox-account"
 )
 
 // Owner names a stack: organization/project/stack. A template's leaves the organization out.
@@ -40,11 +42,17 @@ func Mapping(owner Owner) string {
 	return fmt.Sprintf("%s owner=%s (GPUs)", mapping, owner)
 }
 
-// OwnerOf reads the owner from the description of a node's VM, of a template or of a PCI mapping; ok is false for
-// anything else.
+// Account returns the comment of an account on Proxmox: talos-proxmox-account owner=organization/talos-proxmox/prod
+// (prod-csi).
+func Account(owner Owner, about string) string {
+	return fmt.Sprintf("%s owner=%s (%s)", account, owner, about)
+}
+
+// OwnerOf reads the owner from the description of a node's VM, of a template, or of a PCI mapping or account; ok is
+// false for anything else.
 func OwnerOf(description string) (owner Owner, ok bool) {
 	words := strings.Fields(description)
-	if len(words) < 2 || words[0] != node && words[0] != template && words[0] != mapping {
+	if len(words) < 2 || !slices.Contains([]string{node, template, mapping, account}, words[0]) {
 		return "", false
 	}
 

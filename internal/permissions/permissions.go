@@ -12,6 +12,9 @@ import (
 const (
 	User  = "pulumi@pve"
 	Token = User + "!talos"
+	// Group is the one that the accounts of clusters' software are in: who may change the users of a group can change no
+	// others, root@pam's tokens among them.
+	Group = "talos-kubernetes"
 )
 
 // Need is a privilege that the program cannot do without.
@@ -48,6 +51,8 @@ const (
 const (
 	configure = "PUT /nodes/{node}/qemu/{vmid}/config"
 	clone     = "POST /nodes/{node}/qemu/{vmid}/clone"
+	postUser  = "POST /access/users"
+	putACL    = "PUT /access/acl"
 )
 
 // Roles are the least roles that the program needs: docs/permissions.md is generated from them, and the lab's program
@@ -106,6 +111,21 @@ func Roles() []Role {
 				"/pool", "Pool.Allocate", "PUT /pools/{poolid}", "move VMs between resource pools", " (/pool/talos, Pool.Allocate)",
 			),
 		}},
+		{ID: "TalosProxmoxAccounts", For: "`proxmox.csi` and `proxmox.cloudController` of a cluster", Needs: []Need{
+			on("/access/realm/pve", "Realm.AllocateUser", postUser, "make and delete users of Proxmox' own realm",
+				" (/access/realm/pve, Realm.AllocateUser)"),
+			on("/access/groups/"+Group, "User.Modify", postUser, "make and delete the group's users and their tokens",
+				" (/access/groups/"+Group+", User.Modify)"),
+			{
+				Privilege: "Datastore.Audit", Path: "/storage", Call: putACL,
+				Why:     "let the CSI plugin see its datastores: nobody gives away what he does not have",
+				Refusal: "Parameter verification failed.",
+			},
+		}},
+		{ID: "TalosProxmoxRoles", For: "such accounts with roles of their own, `proxmox.roles: make`", Needs: []Need{
+			on("/access", "Sys.Modify", "POST /access/roles", "make and delete roles: those of others too, so that whoever has "+
+				"this can give himself more", " (/access, Sys.Modify)"),
+		}},
 		{ID: "TalosProxmoxStartup", For: "`startupOrder` of a node pool", Needs: []Need{
 			on(
 				"/", "Sys.Modify", configure, "the order in which hosts start VMs, which changes what hosts do", " (/, Sys.Modify)",
@@ -155,10 +175,15 @@ func (r Role) Paths() []string {
 	return slices.Compact(list)
 }
 
+// Command is the shell command that makes the role.
+func (r Role) Command() string {
+	return fmt.Sprintf("pveum role add %s --privs \"%s\"", r.ID, strings.Join(r.Privileges(), " "))
+}
+
 // Commands are the shell commands that make the role and give it to the program's user and token.
 func (r Role) Commands() string {
 	_, token, _ := strings.Cut(Token, "!")
-	lines := []string{fmt.Sprintf("pveum role add %s --privs \"%s\"", r.ID, strings.Join(r.Privileges(), " "))}
+	lines := []string{r.Command()}
 
 	if r.For == "" {
 		lines = append(lines,
@@ -167,6 +192,10 @@ func (r Role) Commands() string {
 	}
 
 	for _, path := range r.Paths() {
+		if group, found := strings.CutPrefix(path, "/access/groups/"); found {
+			lines = append(lines, "pveum group add "+group)
+		}
+
 		lines = append(lines, fmt.Sprintf("pveum acl modify %s --users %s --tokens '%s' --roles %s", path, User, Token, r.ID))
 	}
 

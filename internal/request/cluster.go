@@ -39,11 +39,13 @@ type Mark struct {
 	Kubeconfig string  `json:"kubeconfig,omitempty"` // secret
 }
 
-// Marks are the labels and taints that a node has to have.
+// Marks are the labels and taints that a node has to have, and its provider id.
 type Marks struct {
 	Node   string            `json:"node"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Taints []talos.Taint     `json:"taints,omitempty"`
+	// ProviderID is what Kubernetes calls the node's machine; empty = whatever it is.
+	ProviderID string `json:"providerId,omitempty"`
 }
 
 // Wait is what `talosops wait` and `talosops versions` read: what a healthy cluster is, and what is planned for its

@@ -52,6 +52,7 @@ func Changes(plan *spec.Plan, machines []Machine) []Changed {
 
 			wanted := Wanted(n, cluster.Network)
 			wanted.AllowDowngrade = cluster.Upgrade.AllowDowngrade
+			wanted.TakesVolumes = cluster.Proxmox != nil && cluster.Proxmox.CSI != nil
 
 			all = append(all, Changed{
 				Machine: old,

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/running"
+	"talos-proxmox/internal/spec"
 )
 
 const (
@@ -270,6 +271,62 @@ func TestClustersKeepTheirNetworks(t *testing.T) {
 	assert.Empty(t, problems, "an earlier version recorded nothing")
 	problems, _ = running.Judge(after, nil, running.Making(before))
 	assert.Empty(t, problems, "a cluster that is gone is recreated")
+}
+
+// TestNodesKeepTheirRegion in their provider ids; one that had none may get one, and a region may be taken out.
+func TestNodesKeepTheirRegion(t *testing.T) {
+	t.Parallel()
+
+	in := func(region string) *spec.Plan {
+		return planOf(
+			t, strings.Replace(stackFile, "kubernetesVersion", "proxmox: {region: "+region+"}\n      kubernetesVersion", 1),
+		)
+	}
+	before := in("home")
+
+	problems, _ := running.Judge(in("away"), made(before), running.Making(before))
+	require.Len(t, problems, 1)
+	assert.Equal(
+		t,
+		`clusters[0].proxmox.region: "away" is not the region that the nodes of cluster one have in their provider ids, `+
+			"which they keep for their lives; set home",
+		problems[0].String(),
+	)
+
+	none := planOf(t, stackFile)
+	problems, _ = running.Judge(before, made(none), running.Making(none))
+	assert.Empty(t, problems)
+	problems, _ = running.Judge(none, made(before), running.Making(before))
+	assert.Empty(t, problems)
+}
+
+// TestNoDiskComesWhereVolumesAre: the CSI plugin takes the first free place of scsi1 to scsi29 of a running machine.
+func TestNoDiskComesWhereVolumesAre(t *testing.T) {
+	t.Parallel()
+
+	with := func(proxmox, disks string) *spec.Plan {
+		text := strings.Replace(stackFile, "kubernetesVersion", proxmox+"kubernetesVersion", 1)
+
+		return planOf(t, strings.Replace(text, "{sizeGiB: 20}", disks, 1))
+	}
+
+	const csi = "proxmox: {region: home, csi: {storageClasses: [{name: a, datastore: local-lvm}]}}\n      "
+
+	const more = "{sizeGiB: 20}, {sizeGiB: 5, interface: scsi1}"
+
+	before := with("", "{sizeGiB: 20}")
+
+	problems, _ := running.Judge(with("", more), made(before), running.Making(before))
+	assert.Empty(t, problems, "no one attaches volumes")
+	problems, _ = running.Judge(with(csi, more), made(before), running.Making(before))
+	require.Len(t, problems, 1)
+	assert.Equal(t, `clusters[0].workers[0].extraDisks[2].interface: "scsi1" is where the Proxmox CSI plugin may have attached a `+
+		"volume to one-general-1 since: a disk there would take the volume's place; leave interface out, or choose one from "+
+		"virtio0 to virtio15", problems[0].String())
+
+	there := with("", more)
+	problems, _ = running.Judge(with(csi, more), made(there), running.Making(there))
+	assert.Empty(t, problems, "the plugin finds the place taken")
 }
 
 // TestALinkedClonesVolumeKeepsItsSize where it is part of its template's: the provider resizes volumes of the VM's own

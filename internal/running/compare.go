@@ -236,6 +236,12 @@ func (c *comparison) disks(old, wanted Machine) {
 
 		was, found := places[is.Interface]
 		switch {
+		case !found && wanted.TakesVolumes && strings.HasPrefix(is.Interface, "scsi"):
+			c.refuse(
+				"disks", key("interface"), fmt.Sprintf("%q", is.Interface),
+				fmt.Sprintf("is where the Proxmox CSI plugin may have attached a volume to %s since: a disk there would take the "+
+					"volume's place; leave interface out, or choose one from virtio0 to virtio15", old.Name),
+			)
 		case !found:
 			c.add(
 				"disks", fmt.Sprintf("extraDisks[%d]", i-1), InPlace,

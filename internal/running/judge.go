@@ -62,7 +62,7 @@ func Judge(plan *spec.Plan, machines []Machine, making map[string]string) (probl
 		j.disks(path, nodes)
 	}
 
-	j.keptNetworks(making)
+	j.kept(making)
 
 	changes := Changes(plan, machines)
 	j.refuse(changes)

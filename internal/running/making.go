@@ -16,6 +16,10 @@ func Making(plan *spec.Plan) map[string]string {
 	for _, cluster := range plan.Clusters {
 		making[cluster.Name+" podCidr"], making[cluster.Name+
 			" serviceCidr"] = cluster.PodCIDR.String(), cluster.ServiceCIDR.String()
+		if cluster.Proxmox != nil {
+			making[cluster.Name+" "+regionKey] = cluster.Proxmox.Region
+		}
+
 		for _, n := range cluster.Nodes() {
 			pool := n.Cluster + "-" + n.Pool
 			making[pool+" clone"] = map[bool]string{true: "linked", false: "full"}[n.Linked]
@@ -25,13 +29,16 @@ func Making(plan *spec.Plan) map[string]string {
 	return making
 }
 
+// regionKey is what the provider ids of a cluster's nodes are made with.
+const regionKey = "proxmox.region"
+
 // remedies say how a running machine gets what only new ones get.
 var remedies = map[string]string{
 	"clone": "a worker is recreated where count goes down and up again",
 }
 
-// keptNetworks reports clusters that are to have other their own networks than they were made with.
-func (j *judgement) keptNetworks(last map[string]string) {
+// kept reports clusters that are to have other networks of their own, or another region, than they were made with.
+func (j *judgement) kept(last map[string]string) {
 	making := Making(j.plan)
 	for _, cluster := range j.plan.Clusters {
 		nodes := cluster.Nodes()
@@ -49,6 +56,14 @@ func (j *judgement) keptNetworks(last map[string]string) {
 				), "is not the network that cluster %s was made with, which it has for its life: "+
 					"addresses out of it are in use; set %s", cluster.Name, was)
 			}
+		}
+
+		at := cluster.Name + " " + regionKey
+		if was, is := last[at], making[at]; was != "" && is != "" && was != is {
+			j.report(path+"."+regionKey, fmt.Sprintf(
+				"%q", is,
+			), "is not the region that the nodes of cluster %s have in their provider ids, which they keep for their lives; set %s",
+				cluster.Name, was)
 		}
 	}
 }

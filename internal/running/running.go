@@ -39,7 +39,9 @@ type Machine struct {
 	// Talos and Schematic are what it said that it runs; empty = not known. AllowDowngrade lets a wanted Talos be older.
 	Talos, Schematic string
 	AllowDowngrade   bool
-	ISO              bool // boots the ISO where its disk does not
+	// TakesVolumes says that the Proxmox CSI plugin attaches volumes to it, at the first free place of scsi1 to scsi29.
+	TakesVolumes bool
+	ISO          bool // boots the ISO where its disk does not
 }
 
 // Card is a network card.

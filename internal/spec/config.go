@@ -159,6 +159,9 @@ type ClusterConfig struct {
 	GPUOperator bool `json:"gpuOperator,omitempty" jsonschema:"default=false"`
 	// Talos strategic-merge patches for all machines of the cluster, as YAML text.
 	Patches []string `json:"patches,omitempty"`
+	// The nodes' place on Proxmox, and accounts there for storage and the cloud controller manager. Default: nodes do not
+	// know that they live on Proxmox.
+	Proxmox *ProxmoxConfig `json:"proxmox,omitempty"`
 }
 
 // UpgradeConfig is how Talos is upgraded on machines that run: control planes one after the other, then workers.

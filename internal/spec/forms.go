@@ -78,6 +78,14 @@ var (
 		regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`),
 		"is not a key of Kubernetes labels or taints; write it as name or example.org/name",
 	}
+	regionForm = form{
+		regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`),
+		"cannot be a label and part of a provider id; use letters, digits, ., _ and -, at most 63, with a letter or digit first and last",
+	}
+	objectForm = form{
+		regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`),
+		"is not the name of a Kubernetes object (RFC 1123); use lower-case letters, digits, - and ., with a letter or digit first and last",
+	}
 	labelValueForm = form{
 		regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`),
 		"is not a value of Kubernetes labels or taints; use letters, digits, ., _ and -, at most 63, with a letter or digit first and last",

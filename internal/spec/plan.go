@@ -203,6 +203,8 @@ type Cluster struct {
 	Patches []string
 	// Secret says that patches or time servers are stored encrypted.
 	Secret bool `json:",omitempty"`
+	// Proxmox is what the cluster knows of its Proxmox cluster; nil = nothing.
+	Proxmox *Proxmox `json:",omitempty"`
 }
 
 // Nodes returns the control planes, then the workers.

@@ -46,7 +46,7 @@ func (p *planner) planClusters() []Cluster {
 func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Cluster {
 	cluster := Cluster{
 		Name: c.Name, Upgrade: Upgrade(c.Talos), DrainSeconds: c.DrainTimeoutSeconds, GPUOperator: c.GPUOperator,
-		Patches: p.patches(path+".patches", c.Patches),
+		Patches: p.patches(path+".patches", c.Patches), Proxmox: p.planProxmox(path, c.Name, c.Proxmox),
 	}
 	secretPatches := len(c.Patches) > 0 && p.secrets.touch(path+".patches")
 	cluster.Secret = secretPatches || len(c.Network.NTP) > 0 && p.secrets.touch(path+".network.ntp")
@@ -59,7 +59,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 
 	for _, group := range pools {
 		group.network, group.duplicate = cluster.Network, group.duplicate || duplicate
-		group.linked = c.Clone == "linked"
+		group.linked, group.placed = c.Clone == "linked", c.Proxmox != nil
 
 		nodes := p.planPool(group)
 		for i := range nodes {

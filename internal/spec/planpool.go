@@ -17,6 +17,7 @@ type pool struct {
 	path      string
 	cluster   string // empty for machines of no cluster
 	linked    bool   // machines are linked clones
+	placed    bool   // nodes are told where they are
 	network   Network
 	name      string
 	role      Role
@@ -85,7 +86,7 @@ func (p *planner) prototype(g *pool) Node {
 			Linked: g.linked,
 		},
 		Cluster: g.cluster, Role: g.role,
-		Labels: p.labels(g.path+".labels", g.Labels, g.role),
+		Labels: p.labels(g.path+".labels", g.Labels, g),
 		Taints: p.taints(g.path+".taints", g.Taints),
 	}
 	if g.gpu != "" {
@@ -170,7 +171,7 @@ func (p *planner) applyOwn(g *pool, n *Node, own ownNode) {
 	), cmp.Or(own.DiskGiB, n.DiskGiB)
 	p.checkSizes(own.path, g, own.Cores, own.MemoryMiB, own.DiskGiB)
 
-	if labels := p.labels(own.path+".labels", own.Labels, g.role); len(labels) > 0 {
+	if labels := p.labels(own.path+".labels", own.Labels, g); len(labels) > 0 {
 		if n.Labels == nil {
 			n.Labels = map[string]string{}
 		}

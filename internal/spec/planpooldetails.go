@@ -212,14 +212,16 @@ func (p *planner) nicAddresses(path string, g *pool, c NICConfig) (Network, []ne
 }
 
 // labels judges the labels of Kubernetes nodes.
-func (p *planner) labels(path string, labels map[string]string, role Role) map[string]string {
+func (p *planner) labels(path string, labels map[string]string, g *pool) map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		at := join(path, p.shown(path, key))
 		if !labelNameForm.pattern.MatchString(key) {
 			p.problems.report(at, nil, "%s", labelNameForm.remedy)
-		} else if ownLabel(key, role) {
+		} else if ownLabel(key, g.role) {
 			p.problems.report(at, nil, "is a label that Kubernetes or Talos gives every node itself; remove it")
-		} else if role == RoleWorker && RestrictedLabel(key) {
+		} else if g.placed && topologyLabel(key) {
+			p.problems.report(at, nil, "follows from the cluster's proxmox.region and the node's host; remove it")
+		} else if g.role == RoleWorker && RestrictedLabel(key) {
 			p.problems.report(
 				at, nil, "is a label that Kubernetes lets no worker give itself; use your own prefix, such as example.org/, "+
 					"or node.kubernetes.io/, or set it with kubectl: labels of others stay",

@@ -45,6 +45,8 @@ type NodeConfig struct {
 	Labels map[string]string
 	// Taints of the Kubernetes node: key → value:Effect, or key → Effect.
 	Taints map[string]string
+	// Region and Zone are the node's topology in Kubernetes, and ProviderID its machine's name there; empty = not known.
+	Region, Zone, ProviderID string
 	// GPUs are the node's; nil = it has none. Labels and Taints come after theirs.
 	GPUs *GPUs
 	// Patches are the user's strategic-merge patches for this node; they are applied last.

@@ -13,11 +13,18 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
 )
 
-// Marks are the labels and taints that a machine configuration gives its Kubernetes node.
+// Marks are the labels and taints that a machine configuration gives its Kubernetes node, and its provider id.
 type Marks struct {
-	Labels map[string]string
-	Taints []Taint // by key
+	Labels     map[string]string
+	Taints     []Taint // by key
+	ProviderID string
 }
+
+// Labels of a node's topology. Every kubelet may set those of its own node (k8s.io/kubelet/pkg/apis).
+const (
+	regionLabel = "topology.kubernetes.io/region"
+	zoneLabel   = "topology.kubernetes.io/zone"
+)
 
 // Taint of a Kubernetes node.
 type Taint struct {
@@ -54,6 +61,18 @@ func labelsOf(n NodeConfig) map[string]string {
 		labels[gpuLabel], labels[pluginLabel] = "true", pluginConfig(n.GPUs.TimeSlicing)
 	}
 
+	maps.Copy(labels, ownLabels(n))
+
+	return labels
+}
+
+// ownLabels are the node's topology and what is stated; labels of GPUs have patches of their own.
+func ownLabels(n NodeConfig) map[string]string {
+	labels := map[string]string{}
+	if n.Region != "" {
+		labels[regionLabel], labels[zoneLabel] = n.Region, n.Zone
+	}
+
 	maps.Copy(labels, n.Labels)
 
 	return labels
@@ -71,15 +90,23 @@ func taintList(taints map[string]string) []Taint {
 // nodeMarks is the patch with a node's own labels and its taints. The kubelet registers the node with the taints,
 // before any pod can be placed on it. On control planes Talos then owns them. On workers it may not: it has the
 // kubelet's rights there, Kubernetes' NodeRestriction lets no kubelet change taints, and the node would lose its labels
-// with them, which are in the same update.
+// with them, which are in the same update. The kubelet states its provider id when it registers the node, and never
+// later.
 func nodeMarks(n NodeConfig) object {
-	machine := object{}
-	if len(n.Labels) > 0 {
-		machine["nodeLabels"] = n.Labels
+	machine, kubelet := object{}, object{}
+	if labels := ownLabels(n); len(labels) > 0 {
+		machine["nodeLabels"] = labels
+	}
+
+	if n.ProviderID != "" {
+		kubelet["extraArgs"] = object{"provider-id": n.ProviderID}
+		machine["kubelet"] = kubelet
 	}
 
 	if taints := taintsOf(n); len(taints) > 0 {
-		machine["kubelet"] = object{"extraConfig": object{"registerWithTaints": taintList(taints)}}
+		kubelet["extraConfig"] = object{"registerWithTaints": taintList(taints)}
+		machine["kubelet"] = kubelet
+
 		if n.Role == RoleControlPlane {
 			machine["nodeTaints"] = taints
 		}
@@ -94,7 +121,7 @@ var marksForm = regexp.MustCompile(`nodeLabels|nodeTaints|registerWithTaints`)
 
 // MarksOf returns the labels and taints of a node, as its configuration sets them after the user's patches.
 func MarksOf(c ClusterConfig, n NodeConfig) (Marks, error) {
-	marks := Marks{Labels: labelsOf(n), Taints: taintList(taintsOf(n))}
+	marks := Marks{Labels: labelsOf(n), Taints: taintList(taintsOf(n)), ProviderID: n.ProviderID}
 
 	var theirs []string
 
@@ -139,7 +166,10 @@ func MarksOf(c ClusterConfig, n NodeConfig) (Marks, error) {
 		return Marks{}, err
 	}
 
-	return readMarks(configuration.Machine())
+	patchedMarks, err := readMarks(configuration.Machine())
+	patchedMarks.ProviderID = n.ProviderID
+
+	return patchedMarks, err
 }
 
 // readMarks refuses what would cost a worker its labels.

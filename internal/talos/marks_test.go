@@ -56,6 +56,10 @@ func TestMarksAreWhatTheConfigurationSays(t *testing.T) {
 		}, false, map[string]string{gpuLabel: "true", pluginLabel: "exclusive"}, []Taint{
 			{"a", "", "NoSchedule"}, {"nvidia.com/gpu", "mine", "NoExecute"},
 		}, nil},
+		"its place on Proxmox": {func(_ *ClusterConfig, n *NodeConfig) {
+			n.Region, n.Zone, n.ProviderID = "homelab", "pve1", "proxmox://homelab/3000"
+			n.Taints = map[string]string{"a": "NoSchedule"}
+		}, false, map[string]string{regionLabel: "homelab", zoneLabel: "pve1"}, []Taint{{"a", "", "NoSchedule"}}, nil},
 		"patches of the cluster and the node": {func(c *ClusterConfig, n *NodeConfig) {
 			n.GPUs, n.Labels = &GPUs{Dedicated: true}, map[string]string{"tier": "db", "zone": "a"}
 			c.Patches = []string{
@@ -96,6 +100,8 @@ func TestMarksAreWhatTheConfigurationSays(t *testing.T) {
 				}
 
 				assert.Equal(t, test.owned, map[string]string(cfg.Machine().NodeTaints()))
+				assert.Equal(t, node.ProviderID, marks.ProviderID)
+				assert.Equal(t, node.ProviderID, cfg.Machine().Kubelet().ExtraArgs()["provider-id"])
 
 				if name != "a patch of a control plane" {
 					assert.ElementsMatch(t, test.taints, registered(t, cfg))

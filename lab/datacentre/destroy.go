@@ -107,8 +107,19 @@ func (d *Datacentre) destroy(ctx context.Context, vmid int, o DestroyOptions) er
 	}
 
 	d.remove(vmid)
+	d.removeAccess(vmid)
 
 	return nil
+}
+
+// removeAccess takes away what anybody may do on a VM that is gone (pve-access-control, remove_vm_access).
+func (d *Datacentre) removeAccess(vmid int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	path := "/vms/" + strconv.Itoa(vmid)
+	d.state.ACL = slices.DeleteFunc(d.state.ACL, func(a ACL) bool { return a.Path == path })
+	d.changed()
 }
 
 // freeDisk removes a volume as its storage does, one at a time.

@@ -78,7 +78,7 @@ func (m *machine) register(e *etcd.Cluster) bool {
 
 	node := etcd.Node{
 		Name: m.hostname, UID: uuid.NewString(), Created: time.Now().UTC().Truncate(time.Second),
-		Marks: nodes.Marks{Taints: taints},
+		Marks: nodes.Marks{Taints: taints, ProviderID: nodes.RegistrationProviderID(m.config)},
 	}
 	if known := e.Nodes[m.hostname]; known != nil {
 		node = *known

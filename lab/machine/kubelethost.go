@@ -82,13 +82,15 @@ func (h kubeletHost) StaticPods() []kubelet.StaticPod {
 }
 
 // Registration implements kubelet.Machine.
-func (h kubeletHost) Registration() (map[string]string, []corev1.Taint, error) {
+func (h kubeletHost) Registration() (map[string]string, corev1.NodeSpec, error) {
 	h.k.m.ms.mu.Lock()
 	defer h.k.m.ms.mu.Unlock()
 
 	taints, err := nodes.RegistrationTaints(h.k.m.config)
 
-	return h.k.m.kubeletLabels(), taints, err
+	return h.k.m.kubeletLabels(), corev1.NodeSpec{
+		Taints: taints, ProviderID: nodes.RegistrationProviderID(h.k.m.config),
+	}, err
 }
 
 // Registered implements kubelet.Machine.

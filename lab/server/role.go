@@ -14,9 +14,13 @@ func GrantProgram(data *datacentre.Datacentre, secret string) error {
 	data.PutUser(datacentre.User{ID: permissions.User, Comment: "talos-proxmox"})
 	data.PutToken(datacentre.Token{ID: permissions.Token, Secret: secret, Separated: true})
 
+	if !slices.ContainsFunc(data.Groups(), func(g datacentre.Group) bool { return g.ID == permissions.Group }) {
+		data.PutGroup(datacentre.Group{ID: permissions.Group})
+	}
+
 	known := data.Roles()
 
-	for _, role := range permissions.Roles() {
+	for _, role := range slices.Concat(permissions.Roles(), permissions.KubernetesRoles()) {
 		privileges := role.PrivilegesOn(data.Release())
 
 		put := func() error { return data.AddRole(role.ID, privileges...) }
@@ -26,6 +30,10 @@ func GrantProgram(data *datacentre.Datacentre, secret string) error {
 
 		if err := put(); err != nil {
 			return fmt.Errorf("unable to make the role %s: %w", role.ID, err)
+		}
+
+		if slices.ContainsFunc(permissions.KubernetesRoles(), func(k permissions.Role) bool { return k.ID == role.ID }) {
+			continue // the program gives it to others
 		}
 
 		for _, path := range role.Paths() {

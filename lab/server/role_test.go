@@ -83,10 +83,32 @@ nodes their resource pool, ` + "`/pool/<name>`" + `. The most specific path wins
 		}
 	}
 
+	b.WriteString("\n## For the software of clusters\n\nThe accounts of `proxmox.csi` and `proxmox.cloudController` " +
+		"([platform.md](platform.md)) get these roles on the cluster's own machines and datastores, on Proxmox VE 8 and 9\n" +
+		"alike. With `proxmox.roles: make` each account has roles of its own with these privileges; with `existing` an administrator makes them, once:\n\n```shell\n")
+
+	for _, role := range permissions.KubernetesRoles() {
+		b.WriteString(role.Command() + "\n")
+	}
+
+	b.WriteString("```\n\n| role | privilege | on | call that needs it | what for | without it (403) |\n|---|---|---|---|---|---|\n")
+
+	for _, role := range permissions.KubernetesRoles() {
+		for _, n := range role.Needs {
+			refusal := "nothing: the list leaves it out"
+			if !strings.HasSuffix(n.Refusal, "failed") {
+				refusal = "`" + n.Refusal + "`"
+			}
+
+			fmt.Fprintf(&b, "| %s | %s | `%s` | `%s` | %s | %s |\n", role.ID, n.Privilege, n.Path+"/<id>", n.Call, n.Why, refusal)
+		}
+	}
+
 	b.WriteString(`
 In the last column VM 2000 stands for a node, 900 for a template. Where Proxmox would take one of several privileges, it says no more than that the check failed.
 
-Not needed: Datastore.Audit (Datastore.Allocate shows as much; it takes its place where nothing is ever deleted), Sys.Audit, Permissions.Modify, anything on ` + "`/access`" + `. Of the fields that only root@pam with a password
+Not needed: Datastore.Audit (Datastore.Allocate shows as much; it takes its place where nothing is ever deleted), Sys.Audit, Permissions.Modify, and without accounts for clusters anything on ` + "`/access`" + `. Who may make a VM or
+allocate on a datastore may give away, on that VM or datastore, what he may do there himself. Of the fields that only root@pam with a password
 may set (raw ` + "`hostpci`, `args`, `affinity`, `arch`, `hugepages`, `hookscript`" + `) the program sets none.
 
 Every preview and ` + "`make check`" + ` compare this table with what the token may do on the stack's paths (` + "`GET /access/permissions`" + `, which every token may ask of itself), and
@@ -96,7 +118,7 @@ Sys.Audit on ` + "`/nodes`" + ` the cores of hosts, Pool.Audit on ` + "`/pool/<n
 Templates are built, and hosts prepared, over SSH as root: Proxmox' permissions have no say there.
 
 The lab works with exactly these roles, this user and a separated token. A test removes one privilege at a time and sees the call in the table refused with these words
-(` + "`lab/providers/proxmoxve/permissions_test.go`" + `).
+(` + "`lab/providers/proxmoxve/permissions_test.go`" + `, and for the software of clusters ` + "`lab/proxmox/identities_test.go`" + `).
 `)
 
 	return b.String()

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"talos-proxmox/lab/machine/etcd"
 )
@@ -79,8 +80,16 @@ func (s *server) patchNode(name string, change func(*corev1.Node) error) (*corev
 			"please apply your changes to the latest version and try again"))
 	}
 
+	if current.ProviderID != "" && o.Spec.ProviderID != current.ProviderID {
+		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), name, field.ErrorList{
+			field.Forbidden(field.NewPath("spec", "providerID"),
+				"node updates may not change providerID except from \"\" to valid"),
+		})
+	}
+
 	// The controllers' own taints follow from the node's condition: a change of them is undone.
 	after := *current
+	after.ProviderID = o.Spec.ProviderID
 	after.Labels, after.Annotations, after.Unschedulable = o.Labels, o.Annotations, o.Spec.Unschedulable
 	after.Taints = slices.DeleteFunc(o.Spec.Taints, func(t corev1.Taint) bool {
 		return slices.Contains(conditionTaints, t.Key)
@@ -169,7 +178,9 @@ func nodeObject(c *etcd.Cluster, n *etcd.Node) corev1.Node {
 			Name: n.Name, UID: types.UID(n.UID), CreationTimestamp: metav1.NewTime(n.Created),
 			Labels: n.Labels, Annotations: n.Annotations, ResourceVersion: fmt.Sprint(n.Revision),
 		},
-		Spec:   corev1.NodeSpec{Taints: taints(c, n), Unschedulable: n.Unschedulable},
+		Spec: corev1.NodeSpec{
+			Taints: taints(c, n), Unschedulable: n.Unschedulable, ProviderID: n.ProviderID,
+		},
 		Status: status,
 	}
 }

@@ -49,7 +49,7 @@ type Machine interface {
 	// StaticPods are those that were started.
 	StaticPods() []StaticPod
 	// Registration is what the node registers with.
-	Registration() (labels map[string]string, taints []corev1.Taint, err error)
+	Registration() (labels map[string]string, spec corev1.NodeSpec, err error)
 	// Registered notes that the API server has the node, Refused why it does not.
 	Registered(created bool)
 	Refused(text string)
@@ -192,10 +192,8 @@ func (r *link) run(ctx context.Context) {
 
 // register creates the Node, or takes over the one that is there.
 func (r *link) register(ctx context.Context) error {
-	labels, taints, err := r.k.m.Registration()
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: r.name, Labels: labels}, Spec: corev1.NodeSpec{Taints: taints},
-	}
+	labels, spec, err := r.k.m.Registration()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.name, Labels: labels}, Spec: spec}
 
 	if err == nil {
 		err = r.client.Post().Resource("nodes").Body(node).Do(ctx).Error()

@@ -27,18 +27,27 @@ type Marks struct {
 	Annotations   map[string]string `json:"annotations,omitempty"`
 	Taints        []corev1.Taint    `json:"taints,omitempty"`
 	Unschedulable bool              `json:"unschedulable,omitempty"`
+	ProviderID    string            `json:"providerId,omitempty"`
 }
 
 // Of are those of a Node object.
 func Of(n *corev1.Node) Marks {
 	return Marks{
 		Labels: n.Labels, Annotations: n.Annotations, Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable,
+		ProviderID: n.Spec.ProviderID,
 	}
 }
 
 // Put gives them to a Node object.
 func (a Marks) Put(n *corev1.Node) {
 	n.Labels, n.Annotations, n.Spec.Taints, n.Spec.Unschedulable = a.Labels, a.Annotations, a.Taints, a.Unschedulable
+	n.Spec.ProviderID = a.ProviderID
+}
+
+// RegistrationProviderID is the provider id that the kubelet registers its node with; of a node that is there already
+// it says none (k8s.io/kubernetes pkg/kubelet/kubelet_node_status.go, initialNode).
+func RegistrationProviderID(cfg config.Config) string {
+	return cfg.Machine().Kubelet().ExtraArgs()["provider-id"]
 }
 
 // uninitialized is the taint of a node that waits for the cloud controller manager.

@@ -1,0 +1,34 @@
+package request
+
+// Proxmox is what `talosops proxmox` reads: accounts on Proxmox that software in the cluster gets, and storage classes.
+type Proxmox struct {
+	Common
+
+	// Region is what the software calls this Proxmox cluster.
+	Region string `json:"region"`
+	// URL is where it calls the API: https://10.0.0.2:8006/api2/json.
+	URL string `json:"url"`
+	// Insecure lets it take any certificate, CA is the authority whose it takes as well, as PEM; empty = none.
+	Insecure       bool           `json:"insecure,omitempty"`
+	CA             string         `json:"ca,omitempty"`
+	StorageClasses []StorageClass `json:"storageClasses,omitempty"`
+	// Tokens are user@realm!name=secret by what they are for: [ForCSI], [ForCCM]. Secret.
+	Tokens     map[string]string `json:"tokens,omitempty"`
+	Kubeconfig string            `json:"kubeconfig,omitempty"` // secret
+}
+
+// What tokens are for: the Proxmox CSI plugin, and the Proxmox cloud controller manager.
+const (
+	ForCSI = "csi"
+	ForCCM = "ccm"
+)
+
+// StorageClass is a storage class of the Proxmox CSI plugin.
+type StorageClass struct {
+	Name          string `json:"name"`
+	Datastore     string `json:"datastore"`
+	FSType        string `json:"fsType"`
+	SSD           bool   `json:"ssd,omitempty"`
+	ReclaimPolicy string `json:"reclaimPolicy"`
+	Default       bool   `json:"default,omitempty"`
+}
