@@ -10,7 +10,8 @@ func CSIMachines() Role {
 		on("/vms", "VM.Audit", "GET /nodes/{node}/qemu/{vmid}/status/current", "find the node's machine and what it has",
 			" (/vms/2000, VM.Audit)"),
 		on("/vms", "VM.Config.Disk", "POST /nodes/{node}/qemu/{vmid}/config", "attach, resize and detach volumes",
-			" (/vms/2000, VM.Config.Disk)"),
+			" (/vms/2000, VM.Config.Disk|VM.Config.CDROM|VM.Config.CPU|VM.Config.Memory|VM.Config.Network|VM.Config.HWType|"+
+				"VM.Config.Options|VM.Config.Cloudinit)"),
 	}}
 }
 
@@ -20,8 +21,8 @@ func CSIStorage() Role {
 		on("/storage", "Datastore.Audit", "GET /cluster/resources", "find the datastore and the hosts that have it", ""),
 		on("/storage", "Datastore.AllocateSpace", "POST /nodes/{node}/storage/{storage}/content", "make volumes",
 			" (/storage/local-lvm, Datastore.AllocateSpace)"),
-		on("/storage", "Datastore.Allocate", "DELETE /nodes/{node}/storage/{storage}/content/{volume}",
-			"attach and delete volumes of VM 9999", " (/storage/local-lvm, Datastore.Allocate)"),
+		on("/storage", "Datastore.Allocate", "POST /nodes/{node}/qemu/{vmid}/config",
+			"attach volumes, which are VM 9999's, and delete them", " (/vms/9999, VM.Config.Disk)"),
 	}}
 }
 

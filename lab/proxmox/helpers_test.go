@@ -36,6 +36,13 @@ type lab struct {
 func newLab(t *testing.T) *lab {
 	t.Helper()
 
+	return newLabOf(t, datacentre.PVE9)
+}
+
+// newLabOf is newLab with a release of Proxmox VE.
+func newLabOf(t *testing.T, release int) *lab {
+	t.Helper()
+
 	durations := datacentre.DefaultDurations()
 	durations.BootHost = time.Hour // long enough to be noticed at this speed
 
@@ -62,7 +69,7 @@ func newLab(t *testing.T) *lab {
 			},
 			{Name: "pve2", Cores: 8, MemoryMiB: 16384},
 		},
-		Cluster: "lab", Clock: datacentre.NewClock(10000), Durations: durations,
+		Cluster: "lab", Release: release, Clock: datacentre.NewClock(10000), Durations: durations,
 		Fetch: func(context.Context, string) ([]byte, error) { return image.Image{OS: "talos"}.Encode(), nil },
 	})
 	require.NoError(t, err)

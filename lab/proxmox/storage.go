@@ -3,6 +3,7 @@ package proxmox
 import (
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"talos-proxmox/lab/datacentre"
@@ -50,6 +51,14 @@ func storageRoutes() []route {
 			path2:     "/storage/{storage}",
 			handle:    onStorage(listContent),
 		},
+		{
+			method:    "POST",
+			path:      one + "/content",
+			params:    "filename* format size* vmid*",
+			privilege: "Datastore.AllocateSpace",
+			path2:     "/storage/{storage}",
+			handle:    onStorage(postVolume),
+		},
 		{method: "GET", path: one + "/content/{volume}", handle: onStorage(getVolume)},
 		{
 			method:    "DELETE",
@@ -90,6 +99,25 @@ func onStorage(h func(*request, datacentre.Storage) (any, error)) func(*request)
 
 		return h(r, s)
 	}
+}
+
+// postVolume makes an empty disk; its size is in KiB unless it says otherwise.
+func postVolume(r *request, s datacentre.Storage) (any, error) {
+	vmid, err := r.params.number("vmid", 0)
+	if err != nil {
+		return nil, err
+	}
+
+	units := map[string]int64{"": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+	size := r.params.get("size")
+	unit := strings.TrimLeft(size, "0123456789")
+
+	number, err := strconv.ParseInt(strings.TrimSuffix(size, unit), 10, 64)
+	if err != nil || units[unit] == 0 {
+		return nil, datacentre.ParameterError(map[string]string{"size": "value does not match the regex pattern"})
+	}
+
+	return r.dc.AllocateVolume(r.ctx, r.node(), s.Name, r.params.get("filename"), vmid, number*units[unit])
 }
 
 // volume is the call's volume; the storage can be omitted of it.

@@ -97,7 +97,7 @@ nodes their resource pool, ` + "`/pool/<name>`" + `. The most specific path wins
 		for _, n := range role.Needs {
 			refusal := "nothing: the list leaves it out"
 			if !strings.HasSuffix(n.Refusal, "failed") {
-				refusal = "`" + n.Refusal + "`"
+				refusal = "`" + strings.ReplaceAll(n.Refusal, "|", `\|`) + "`"
 			}
 
 			fmt.Fprintf(&b, "| %s | %s | `%s` | `%s` | %s | %s |\n", role.ID, n.Privilege, n.Path+"/<id>", n.Call, n.Why, refusal)

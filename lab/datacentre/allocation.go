@@ -1,0 +1,36 @@
+package datacentre
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// AllocateVolume makes an empty disk of a VMID, which no VM need have, and returns its id.
+func (d *Datacentre) AllocateVolume(ctx context.Context, hostName, storageName, name string, vmid int, bytes int64) (
+	string, error,
+) {
+	d.mu.Lock()
+	s, err := d.needStorage(hostName, storageName, "images")
+	d.mu.Unlock()
+
+	if err != nil {
+		return "", err
+	}
+
+	bare, format, _ := strings.Cut(name, ".")
+	if prefix := fmt.Sprintf("vm-%d-", vmid); !strings.HasPrefix(bare, prefix) {
+		return "", refuse("illegal name '%s' - should be '%s*'", name, prefix)
+	}
+
+	if format == "" {
+		format = s.defaultFormat()
+	}
+
+	made, err := d.allocate(ctx, s, newDisk{vmid: vmid, name: s.place(vmid, bare, format), format: format, size: bytes})
+	if err != nil {
+		return "", err
+	}
+
+	return made.ID, nil
+}
