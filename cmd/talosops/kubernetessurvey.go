@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -259,8 +260,9 @@ func (u *kubernetesUpgrader) judge(s *kubernetesSurvey) (done bool, err error) {
 	}
 
 	var problems []error
-	for problem, parts := range refused {
-		problems = append(problems, fmt.Errorf("kubernetesVersion: %q %s; nothing was changed, and this runs:\n%s", version, problem, partLines(parts)))
+	for _, problem := range slices.Sorted(maps.Keys(refused)) {
+		problems = append(problems, fmt.Errorf(
+			"kubernetesVersion: %q %s; nothing was changed, and this runs:\n%s", version, problem, partLines(refused[problem])))
 	}
 
 	if s.notServed != nil {
