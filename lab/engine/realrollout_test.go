@@ -55,6 +55,7 @@ func TestRealRollout(t *testing.T) {
 	w.up(file, optup.Refresh(), optup.ExpectNoChanges())
 	assert.Equal(t, 5, k.ready())
 	w.requireMembers(3)
+	w.requireHealth(t)
 
 	users.report()
 }
