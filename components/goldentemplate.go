@@ -34,10 +34,13 @@ type GoldenTemplateArgs struct {
 	// How machines get their system: image = from a VM template that is built in the host's shell, iso = from the ISO.
 	// Default: image.
 	Source string `pulumi:"source,optional"`
-	// What the template runs.
-	Talos Talos `pulumi:"talos"`
-	// The volume of the image on the host: an output volumeIds of a TalosImage.
-	Image pulumi.StringInput `pulumi:"image"`
+	// What the template runs, where that is Talos. Default: system says it.
+	Talos *Talos `pulumi:"talos,optional"`
+	// What the template runs, where that is not Talos. Default: Talos.
+	System *System `pulumi:"system,optional"`
+	// The volume of the image on the host: an output volumeIds of a TalosImage or of a SystemImage, or the medium that
+	// Windows is installed from. NixOS has none: its host downloads it.
+	Image pulumi.StringInput `pulumi:"image,optional"`
 	// The datastore that the image is kept in. Default: local.
 	ImageDatastore string `pulumi:"imageDatastore,optional"`
 	// The datastore of the template's disk. Default: local-lvm.
@@ -67,9 +70,9 @@ type GoldenTemplate struct {
 	Host pulumi.StringOutput `pulumi:"host"`
 	// The volume of the downloaded file, which machines boot with the source iso: local:iso/talos-….
 	VolumeID pulumi.StringOutput `pulumi:"volumeId"`
-	// The id of the schematic at the Image Factory.
+	// The id of the schematic at the Image Factory; empty where the template runs another system than Talos.
 	SchematicID pulumi.StringOutput `pulumi:"schematicId"`
-	// Talos' version, with its v.
+	// Talos' version, with its v, or release and build of another system: 13-20260712-2537.
 	Version pulumi.StringOutput `pulumi:"version"`
 }
 
@@ -87,7 +90,10 @@ func NewGoldenTemplate(
 		return nil, fmt.Errorf("unable to register template %q: %w", name, err)
 	}
 
-	c.VolumeID = args.Image.ToStringOutput()
+	c.VolumeID = pulumi.String("").ToStringOutput()
+	if args.Image != nil {
+		c.VolumeID = args.Image.ToStringOutput()
+	}
 
 	c.VMID = pulumi.Int(args.VMID).ToIntOutput()
 	if args.Source == SourceImage {
@@ -101,9 +107,8 @@ func NewGoldenTemplate(
 
 	c.Name = pulumi.String(args.Name).ToStringOutput()
 	c.Host = pulumi.String(args.Node).ToStringOutput()
-	c.SchematicID = pulumi.String(args.Talos.SchematicID()).ToStringOutput()
+	c.SchematicID, c.Version = args.runs()
 
-	c.Version = pulumi.String(args.Talos.Version).ToStringOutput()
 	if err := ctx.RegisterResourceOutputs(c, pulumi.Map{
 		"vmid":        c.VMID,
 		"name":        c.Name,
@@ -118,52 +123,94 @@ func NewGoldenTemplate(
 	return c, nil
 }
 
+// runs returns the schematic, empty for other systems than Talos, and the version of what the template runs.
+func (a GoldenTemplateArgs) runs() (schematic, version pulumi.StringOutput) {
+	if a.System != nil {
+		return pulumi.String("").ToStringOutput(), pulumi.String(a.System.version()).ToStringOutput()
+	}
+
+	return pulumi.String(a.Talos.SchematicID()).ToStringOutput(), pulumi.String(a.Talos.Version).ToStringOutput()
+}
+
 func (c *GoldenTemplate) makeBuild(ctx *pulumi.Context, name string, args GoldenTemplateArgs) (*remote.Command, error) {
-	parameters := buildParameters(args, stackOwner(ctx))
-	script := c.VolumeID.ApplyT(func(volume string) string {
-		return buildScript(withImage(parameters, volume), args.Node)
-	}).(pulumi.StringOutput)
+	r := recipeOf(args, stackOwner(ctx))
+	script := c.VolumeID.ApplyT(func(volume string) string { return r.script(volume, args.Node) }).(pulumi.StringOutput)
 
 	return remote.NewCommand(ctx, name+"-build", &remote.CommandArgs{
-		Create:                 pulumi.String(hostCommand(actionBuild, args.VMID)),
-		Delete:                 pulumi.String(hostCommand(actionRemove, args.VMID)),
+		Create:                 pulumi.String(hostCommand(actionBuild, args.VMID, r.lockSeconds)),
+		Delete:                 pulumi.String(hostCommand(actionRemove, args.VMID, r.lockSeconds)),
 		Stdin:                  script,
 		Connection:             args.Shell.connection(),
 		AddPreviousOutputInEnv: pulumi.Bool(false),
 		// Only the provenance: a new template takes the place of the old one, whose removal then finds nothing of its own. A
 		// change of the script or of the connection runs the script again, which finds its work done; replacing would have
 		// the removal find it too.
-		Triggers: pulumi.Array{pulumi.String(provenanceOf(parameters))},
+		Triggers: pulumi.Array{pulumi.String(provenanceOf(r.parameters))},
 	}, pulumi.Parent(c))
 }
 
+// lockSeconds is how long a run waits for the script of a killed one to end.
+const lockSeconds = 1800
+
 // hostCommand runs the script on standard input: in the command itself it would appear in full in every error message,
 // and sshd passes no environment on by default. A killed run's script may live on; its successor waits for the lock.
-func hostCommand(action string, vmid int) string {
+func hostCommand(action string, vmid, wait int) string {
 	return fmt.Sprintf(
-		`action=%s flock -w 1800 /run/lock/talos-proxmox-template-%d.lock bash -c 'eval "$(cat)"'`, action, vmid,
+		`action=%s flock -w %d /run/lock/talos-proxmox-template-%d.lock bash -c 'eval "$(cat)"'`, action, wait, vmid,
 	)
 }
 
-// buildScript also names the host it is meant for, which is not part of what the template is.
-func buildScript(parameters []scripts.Parameter, node string) string {
-	return scripts.Template(append([]scripts.Parameter{{Name: "host", Value: node}}, parameters...))
+// recipe is how a template is made: a script, and everything that decides what the template is.
+type recipe struct {
+	compose    func(parameters []scripts.Parameter) string
+	parameters []scripts.Parameter // the last is the provenance, a digest of the others
+	// beside are parameters that decide nothing about the template.
+	beside      []scripts.Parameter
+	lockSeconds int
 }
 
-// buildParameters are everything that decides what the template is, then its provenance, which is a digest of them.
+// recipeOf returns the recipe of a template.
+func recipeOf(a GoldenTemplateArgs, owner string) recipe {
+	if a.System != nil {
+		return a.System.recipe(a, owner)
+	}
+
+	return recipe{compose: scripts.Template, parameters: buildParameters(a, owner), lockSeconds: lockSeconds}
+}
+
+// script is the recipe's for a host, with the stack's own file of the image.
+func (r recipe) script(volume, node string) string {
+	host := []scripts.Parameter{{Name: "host", Value: node}}
+
+	return r.compose(slices.Concat(host, withImage(r.parameters, volume), r.beside))
+}
+
+// buildParameters are everything that decides what a template of Talos is, then its provenance.
 func buildParameters(a GoldenTemplateArgs, owner string) []scripts.Parameter {
-	parameters := []scripts.Parameter{
+	image := a.ImageDatastore + ":iso/" + a.Talos.image(a.Source)
+	about := fmt.Sprintf("Talos %s, %s, schematic %s", a.Talos.Version, talos.Arch, a.Talos.SchematicID())
+
+	return withProvenance(a.common(owner, image, about))
+}
+
+// common are the parameters of every recipe.
+func (a GoldenTemplateArgs) common(owner, image, about string) []scripts.Parameter {
+	return []scripts.Parameter{
 		{Name: "owner", Value: owner},
 		{Name: "vmid", Value: strconv.Itoa(a.VMID)},
 		{Name: "name", Value: a.Name},
-		{Name: "image", Value: a.ImageDatastore + ":iso/" + a.Talos.image(a.Source)},
+		{Name: "image", Value: image},
 		{Name: "datastore", Value: a.Datastore},
 		{Name: "bridge", Value: a.Bridge},
 		{Name: "cores", Value: strconv.Itoa(a.Cores)},
 		{Name: "memory", Value: strconv.Itoa(a.Memory)},
 		{Name: "disk", Value: strconv.Itoa(a.DiskSize)},
-		{Name: "about", Value: fmt.Sprintf("Talos %s, %s, schematic %s", a.Talos.Version, talos.Arch, a.Talos.SchematicID())},
+		{Name: "about", Value: about},
 	}
+}
+
+// withProvenance adds a digest of the parameters.
+func withProvenance(parameters []scripts.Parameter) []scripts.Parameter {
 	digest := sha256.Sum256([]byte(scripts.Assignments(parameters)))
 
 	return append(parameters, scripts.Parameter{Name: "provenance", Value: hex.EncodeToString(digest[:16])})
@@ -172,6 +219,10 @@ func buildParameters(a GoldenTemplateArgs, owner string) []scripts.Parameter {
 // withImage names the stack's own file of the image. The provenance leaves it out: it says what the template is made
 // of, not where that is kept.
 func withImage(parameters []scripts.Parameter, volume string) []scripts.Parameter {
+	if volume == "" { // NixOS has none
+		return parameters
+	}
+
 	own := slices.Clone(parameters)
 	own[slices.IndexFunc(own, func(p scripts.Parameter) bool { return p.Name == "image" })].Value = volume
 
@@ -181,7 +232,11 @@ func withImage(parameters []scripts.Parameter, volume string) []scripts.Paramete
 func provenanceOf(parameters []scripts.Parameter) string { return parameters[len(parameters)-1].Value }
 
 func (a GoldenTemplateArgs) withDefaults(name string) GoldenTemplateArgs {
-	a.Talos = a.Talos.withDefaults()
+	if a.System == nil {
+		a.Talos = new(pointed(a.Talos).withDefaults())
+	}
+
+	a.System = a.System.withDefaults()
 	a.Shell = new(pointed(a.Shell).withDefaults())
 	setDefault(&a.Name, name)
 	setDefault(&a.Source, SourceImage)
@@ -199,9 +254,14 @@ func (a GoldenTemplateArgs) validate(name string) error {
 	var found problems
 	found.required("node", a.Node, "the Proxmox host, such as pve1")
 	found.source("source", a.Source)
-	found.version("talos.version", a.Talos.Version)
 
-	if a.Image == nil {
+	if a.System == nil {
+		found.version("talos.version", a.Talos.Version)
+	} else {
+		a.System.validate(&found, a)
+	}
+
+	if a.Image == nil && (a.System == nil || a.System.imaged()) {
 		found.add(
 			"image", "is missing; pass the volume of a TalosImage that is kept in %s on host %s", a.ImageDatastore, a.Node,
 		)

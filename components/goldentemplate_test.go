@@ -140,8 +140,8 @@ func TestGoldenTemplateIsBuiltOnItsHost(t *testing.T) {
 	build := r.Of(enginetest.RemoteCommand)["talos-pve1-build"]
 	assert.Equal(t, "talos-pve1", build.Parent)
 	assert.Equal(t, []string{"image-pve1-local"}, build.DependsOn())
-	assert.Equal(t, hostCommand(actionBuild, 901), build.Input("create").StringValue())
-	assert.Equal(t, hostCommand(actionRemove, 901), build.Input("delete").StringValue())
+	assert.Equal(t, hostCommand(actionBuild, 901, lockSeconds), build.Input("create").StringValue())
+	assert.Equal(t, hostCommand(actionRemove, 901, lockSeconds), build.Input("delete").StringValue())
 
 	stdin := build.Input("stdin").StringValue()
 	for _, line := range []string{

@@ -47,7 +47,7 @@ func scriptTemplate() GoldenTemplateArgs {
 		Node:      "pve1",
 		VMID:      901,
 		Source:    SourceImage,
-		Talos:     Talos{Version: "v1.12.6", Platform: "nocloud"},
+		Talos:     &Talos{Version: "v1.12.6", Platform: "nocloud"},
 		Datastore: "local-lvm", ImageDatastore: "local", Bridge: "vmbr0", Cores: 4, Memory: 4096, DiskSize: 20,
 	}
 }
@@ -62,10 +62,15 @@ func (h *scriptHost) command(action string, t GoldenTemplateArgs) *exec.Cmd {
 
 	stubs, err := filepath.Abs("testdata/bin")
 	require.NoError(h.t, err)
+	own := ""
+	if t.System != nil && t.System.imaged() {
+		own = "local:iso/image.img"
+	}
+
 	cmd := exec.CommandContext(
-		h.t.Context(), "bash", "-c", strings.ReplaceAll(hostCommand(action, t.VMID), "/run/lock", h.folder),
+		h.t.Context(), "bash", "-c", strings.ReplaceAll(hostCommand(action, t.VMID, lockSeconds), "/run/lock", h.folder),
 	)
-	cmd.Stdin = strings.NewReader(buildScript(buildParameters(t, owner), t.Node))
+	cmd.Stdin = strings.NewReader(recipeOf(t, owner).script(own, t.Node))
 
 	cmd.Env = append(os.Environ(), "PATH="+stubs+":"+os.Getenv("PATH"), "FAKE="+h.folder, "HOST_ROOT="+h.folder)
 
@@ -188,7 +193,7 @@ func TestBuildScriptRunsAgain(t *testing.T) {
 				require.NoError(t, err)
 			} else {
 				h.write(
-					"901.conf", strings.ReplaceAll(test.before, "PROVENANCE", provenanceOf(buildParameters(test.template, owner))),
+					"901.conf", strings.ReplaceAll(test.before, "PROVENANCE", provenanceOf(recipeOf(test.template, owner).parameters)),
 				)
 			}
 
@@ -213,7 +218,7 @@ func TestBuildScriptRunsAgain(t *testing.T) {
 			}
 
 			assert.Contains(
-				t, h.read("901.conf"), "provenance="+provenanceOf(buildParameters(test.template, owner))+" state=ready",
+				t, h.read("901.conf"), "provenance="+provenanceOf(recipeOf(test.template, owner).parameters)+" state=ready",
 			)
 			assert.Contains(t, h.changes(), "destroy --purge 1 --destroy-unreferenced-disks 1")
 		})

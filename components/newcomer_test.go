@@ -23,7 +23,7 @@ func oneNode(ctx *pulumi.Context) error {
 	}
 
 	template, err := components.NewGoldenTemplate(ctx, "talos-pve1", components.GoldenTemplateArgs{
-		Node: "pve1", VMID: 901, Talos: talos, Image: image.VolumeID("pve1", "local"),
+		Node: "pve1", VMID: 901, Talos: &talos, Image: image.VolumeID("pve1", "local"),
 		Shell: &components.HostShell{Address: "10.0.0.2"},
 	})
 	if err != nil {

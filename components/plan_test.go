@@ -31,7 +31,7 @@ func plannedNode(role string, index int, host string) ClusterNode {
 
 	return ClusterNode{
 		Name: fmt.Sprintf("one-%s-%d", pool, index+1), Role: role, Address: fmt.Sprintf("127.1.1.%d/24", last+index),
-		Talos: plannedTemplate(host).Talos,
+		Talos: *plannedTemplate(host).Talos,
 		Machine: Machine{
 			Node: host, VMID: vmid + index, MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", last, index),
 			Cores: 2, Memory: 4096, DiskSize: 40, DiskPool: "local-lvm", CPUType: "host", Tags: []string{"talos"},
@@ -65,7 +65,7 @@ func (a TalosClusterArgs) worker(i int) *ClusterNode       { return &a.Nodes[a.c
 
 // templates registers the image and the templates, and returns them by host.
 func templates(ctx *pulumi.Context, all ...GoldenTemplateArgs) (map[string]*GoldenTemplate, error) {
-	args := TalosImageArgs{Talos: all[0].Talos, Source: all[0].Source}
+	args := TalosImageArgs{Talos: *all[0].Talos, Source: all[0].Source}
 	for _, t := range all {
 		args.Stores = append(args.Stores, ImageStore{Node: t.Node, Datastore: t.ImageDatastore})
 	}

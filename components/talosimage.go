@@ -2,10 +2,7 @@ package components
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
-	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/imagefactory"
 
@@ -14,10 +11,6 @@ import (
 
 // TalosImageType is the type token of [TalosImage].
 const TalosImageType = "talos-proxmox:image:TalosImage"
-
-// downloadTimeout is in seconds. The Image Factory builds an image at its first request, which takes minutes of its
-// own.
-const downloadTimeout = 1800
 
 // TalosImageArgs describe one image and where it is kept.
 type TalosImageArgs struct {
@@ -38,16 +31,6 @@ type TalosImageArgs struct {
 	// interrupt. Default: none.
 	Settled pulumi.StringArrayInput `pulumi:"settled,optional"`
 }
-
-// ImageStore is a datastore of a host with the content type iso.
-type ImageStore struct {
-	// The Proxmox host, as Proxmox calls its nodes: pve1.
-	Node string `pulumi:"node"`
-	// The datastore: local.
-	Datastore string `pulumi:"datastore"`
-}
-
-func (s ImageStore) key() string { return s.Node + "/" + s.Datastore }
 
 // TalosImage is a Talos disk image or ISO of the Image Factory, kept on hosts under an immutable name of the stack's
 // own.
@@ -133,44 +116,24 @@ func confirmedID(schematic *imagefactory.Schematic, args TalosImageArgs) pulumi.
 }
 
 func (c *TalosImage) makeFile(ctx *pulumi.Context, name string, args TalosImageArgs, store ImageStore) error {
-	file := &download.FileArgs{
-		ContentType:        pulumi.String("iso"),
-		DatastoreId:        pulumi.String(store.Datastore),
-		FileName:           pulumi.String(talos.ImageFile(args.Talos.image(args.Source), stackOwner(ctx))),
-		NodeName:           pulumi.String(store.Node),
-		Overwrite:          pulumi.Bool(false),
-		OverwriteUnmanaged: pulumi.Bool(true), // what a killed run downloaded: the name says it is the same file
-		UploadTimeout:      pulumi.Int(downloadTimeout),
-		Url:                c.url(args),
-		Verify:             pulumi.Bool(true),
+	file := imageFile{
+		name: talos.ImageFile(args.Talos.image(args.Source), stackOwner(ctx)), url: c.url(args), checksum: args.Checksum,
+		algorithm: "sha256",
 	}
 	if args.Source == SourceImage {
-		file.DecompressionAlgorithm = pulumi.String("zst")
+		file.compression = "zst"
 	}
 
-	if args.Checksum != "" {
-		file.Checksum = pulumi.String(args.Checksum)
-		file.ChecksumAlgorithm = pulumi.String("sha256")
-	}
-
-	made, err := download.NewFile(ctx, fmt.Sprintf("%s-%s-%s", name, store.Node, store.Datastore), file,
-		pulumi.Parent(c),
-		waitFor(args.Settled),
-		// The name says what is in the file; where it came from may move. A file that was downloaded before stacks had their
-		// own keeps its name.
-		pulumi.IgnoreChanges([]string{"url", "fileName"}),
-		pulumi.DeleteBeforeReplace(true))
+	made, volume, err := file.download(ctx, c, name, store, args.Settled)
 	if err != nil {
-		return fmt.Errorf(
-			"unable to register the download of image %q to %s on host %s: %w", name, store.Datastore, store.Node, err,
-		)
+		return err
 	}
 
 	if len(c.volumes) == 0 {
 		c.FileName = made.FileName
 	}
 
-	c.volumes[store.key()] = pulumi.Sprintf("%s:iso/%s", store.Datastore, made.FileName)
+	c.volumes[store.key()] = volume
 
 	return nil
 }
@@ -191,11 +154,7 @@ func (c *TalosImage) url(args TalosImageArgs) pulumi.StringOutput {
 func (a TalosImageArgs) withDefaults() TalosImageArgs {
 	a.Talos = a.Talos.withDefaults()
 	setDefault(&a.Source, SourceImage)
-	a.Stores = slices.Clone(a.Stores)
-	slices.SortFunc(a.Stores, func(x, y ImageStore) int {
-		return strings.Compare(x.Node+"\x00"+x.Datastore, y.Node+"\x00"+y.Datastore)
-	})
-	a.Stores = slices.Compact(a.Stores)
+	a.Stores = sortedStores(a.Stores)
 
 	return a
 }
@@ -205,16 +164,7 @@ func (a TalosImageArgs) validate(name string) error {
 	found.version("talos.version", a.Talos.Version)
 	found.source("source", a.Source)
 
-	if len(a.Stores) == 0 {
-		found.add("stores", "is empty; add at least one host and datastore")
-	}
-
-	for i, store := range a.Stores {
-		found.required(fmt.Sprintf("stores[%d].node", i), store.Node, "the Proxmox host, such as pve1")
-		found.required(
-			fmt.Sprintf("stores[%d].datastore", i), store.Datastore, "one with the content type iso, such as local",
-		)
-	}
+	found.stores(a.Stores)
 
 	return found.of("image", name)
 }

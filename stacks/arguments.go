@@ -8,6 +8,7 @@ import (
 	"talos-proxmox/components"
 	"talos-proxmox/internal/host"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // talosOf is what a template's image holds.
@@ -20,20 +21,67 @@ func (d *deployment) imageArgs(i image) components.TalosImageArgs {
 		Talos: talosOf(i.template), Source: string(i.template.Source), FactoryURL: d.factory.URL,
 		Checksum: i.checksum, Secret: i.secret, Settled: d.settled(),
 	}
+	args.Stores = storesOf(i)
+
+	return args
+}
+
+// systemImageArgs are those of an image of another system than Talos. Its file's name says whose it is, as that of
+// Talos does.
+func (d *deployment) systemImageArgs(i image, owner string) components.SystemImageArgs {
+	s := i.template.System
+
+	return components.SystemImageArgs{
+		URL: s.URL, FileName: talos.ImageFile(i.name+".img", owner), Checksum: s.Checksum.Digest,
+		ChecksumAlgorithm: s.Checksum.Algorithm, Stores: storesOf(i), Settled: d.settled(),
+	}
+}
+
+func storesOf(i image) []components.ImageStore {
+	stores := make([]components.ImageStore, 0, len(i.stores))
 	for _, s := range i.stores {
-		args.Stores = append(args.Stores, components.ImageStore{Node: s.host, Datastore: s.datastore})
+		stores = append(stores, components.ImageStore{Node: s.host, Datastore: s.datastore})
+	}
+
+	return stores
+}
+
+func (d *deployment) templateArgs(t spec.Template, h spec.Host) components.GoldenTemplateArgs {
+	args := components.GoldenTemplateArgs{
+		Node: t.Host, VMID: t.VMID, Name: t.Name, Source: string(t.Source), ImageDatastore: t.ImageDatastore,
+		Datastore: t.Datastore, Bridge: t.Bridge, Cores: t.Cores, Memory: t.MemoryMiB, DiskSize: t.DiskGiB,
+		Shell: new(d.shell(h)),
+	}
+
+	switch {
+	case t.System == nil:
+		args.Talos, args.Image = new(talosOf(t)), d.images[ImageOf(t)].VolumeID(t.Host, t.ImageDatastore)
+	case t.Downloaded():
+		args.System, args.Image = systemOf(*t.System), d.systems[ImageOf(t)].VolumeID(t.Host, t.ImageDatastore)
+	case t.System.Windows != nil:
+		args.System, args.Image = systemOf(*t.System), pulumi.String(t.System.Windows.ISO)
+	default:
+		args.System = systemOf(*t.System)
 	}
 
 	return args
 }
 
-func (d *deployment) templateArgs(t spec.Template, h spec.Host) components.GoldenTemplateArgs {
-	return components.GoldenTemplateArgs{
-		Node: t.Host, VMID: t.VMID, Name: t.Name, Source: string(t.Source), Talos: talosOf(t),
-		Image: d.images[ImageOf(t)].VolumeID(t.Host, t.ImageDatastore), ImageDatastore: t.ImageDatastore,
-		Datastore: t.Datastore, Bridge: t.Bridge, Cores: t.Cores, Memory: t.MemoryMiB, DiskSize: t.DiskGiB,
-		Shell: new(d.shell(h)),
+// systemOf is what a template of another system than Talos runs.
+func systemOf(s spec.System) *components.System {
+	system := &components.System{
+		OS: string(s.OS), Release: s.Release, Build: s.Build, Checksum: s.Checksum.String(), Packages: s.Packages,
+		User: s.User, SSHKeys: s.SSHKeys, Timezone: s.Timezone, Locale: s.Locale, SecureBoot: s.SecureBoot, VLAN: s.VLAN,
+		BuildMinutes: s.Minutes, URL: s.URL,
 	}
+	if w := s.Windows; w != nil {
+		system.Windows = &components.WindowsMedia{
+			VirtioISO: w.VirtioISO, VirtioChecksum: w.VirtioChecksum.String(), CloudbaseURL: w.CloudbaseURL,
+			CloudbaseChecksum: w.CloudbaseChecksum.String(), Edition: w.Edition,
+		}
+	}
+
+	return system
 }
 
 func (d *deployment) prepArgs(h *hostState, rebootAfter pulumi.StringInput) components.ProxmoxHostPrepArgs {

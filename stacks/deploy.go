@@ -21,8 +21,9 @@ import (
 // deployment is what one run of the program registers.
 type deployment struct {
 	settings
-	hosts     map[string]*hostState             // those with prep or gpus, by name
-	images    map[string]*components.TalosImage // by name
+	hosts     map[string]*hostState              // those with prep or gpus, by name
+	images    map[string]*components.TalosImage  // by name
+	systems   map[string]*components.SystemImage // by name
 	templates map[templateKey]*components.GoldenTemplate
 	mappings  map[string]*components.PCIMapping // by GPU name
 	clusters  map[string]*components.TalosCluster
@@ -64,6 +65,7 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		settings:  s,
 		rehearsal: p.Rehearsal,
 		images:    map[string]*components.TalosImage{},
+		systems:   map[string]*components.SystemImage{},
 		templates: map[templateKey]*components.GoldenTemplate{},
 		mappings:  map[string]*components.PCIMapping{},
 		clusters:  map[string]*components.TalosCluster{},
@@ -147,6 +149,17 @@ func (d *deployment) checkClusters() (map[string]components.TalosClusterArgs, er
 
 func (d *deployment) makeImages(ctx *pulumi.Context, images []image) error {
 	for _, planned := range images {
+		if planned.template.System != nil {
+			made, err := components.NewSystemImage(ctx, planned.name, d.systemImageArgs(planned, ctx.Project()+"/"+ctx.Stack()))
+			if err != nil {
+				return err
+			}
+
+			d.systems[planned.name] = made
+
+			continue
+		}
+
 		made, err := components.NewTalosImage(ctx, planned.name, d.imageArgs(planned))
 		if err != nil {
 			return err

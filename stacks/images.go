@@ -25,6 +25,12 @@ type store struct{ host, datastore string }
 
 // ImageOf returns the name of a template's image, which says what is in it.
 func ImageOf(t spec.Template) string {
+	if s := t.System; s != nil {
+		const short = 12
+
+		return strings.Join([]string{string(s.OS), s.Release, s.Build, s.Checksum.Digest[:min(short, len(s.Checksum.Digest))]}, "-")
+	}
+
 	return talos.ImageName(schematicOf(t).ID(), t.Version, t.Platform, t.Source == spec.SourceISO)
 }
 
@@ -39,9 +45,7 @@ func planImages(plan *spec.Plan) ([]image, error) {
 	var problems []error
 
 	for _, t := range plan.Templates {
-		if t.System != nil {
-			problems = append(problems, fmt.Errorf("templates.%s.os: templates of %s cannot be built yet; use talos", t.Key, t.System.OS))
-
+		if !t.Downloaded() {
 			continue
 		}
 
@@ -54,6 +58,12 @@ func planImages(plan *spec.Plan) ([]image, error) {
 		}
 
 		found.secret = found.secret || t.Secret
+		if found.template.System != nil && found.template.System.URL != t.System.URL {
+			problems = append(problems, fmt.Errorf(
+				"templates.%s.url: another class with the same image has another url: set the right one for both", t.Key,
+			))
+		}
+
 		if t.Checksum != "" {
 			if found.checksum != "" && found.checksum != t.Checksum {
 				problems = append(

@@ -20,7 +20,7 @@ const (
 	// cluster → talos and kubernetes that run, when that was asked, differences from the plan by node, and contract
 	Versions    = "versions"
 	Templates   = "templates"   // class → host → name, VMID (0 for an ISO) and volume of the image
-	Schematics  = "schematics"  // class → schematic id
+	Schematics  = "schematics"  // class of Talos → schematic id
 	PCIMappings = "pciMappings" // GPU name → its mapping's devices, as host and address
 	Hosts       = "hosts"       // host with prep or gpus → report, and with prep rebootRequired and changedFiles
 	Readme      = "readme"      // what the stack consists of, as Markdown; Pulumi Cloud shows the output of this name
@@ -76,7 +76,9 @@ func (d *deployment) exportTemplates(ctx *pulumi.Context) {
 		}
 
 		templates[t.Key][t.Host] = pulumi.Map{"name": made.Name, "vmid": made.VMID, "volumeId": made.VolumeID}
-		schematics[t.Key] = made.SchematicID
+		if t.System == nil {
+			schematics[t.Key] = made.SchematicID
+		}
 	}
 
 	byClass := pulumi.Map{}

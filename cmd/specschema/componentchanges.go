@@ -86,10 +86,11 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 	asThere: {
 		"TalosNodeArgs.machine", "TalosNodeArgs.network", "TalosNodeArgs.client", "GPUWorkerArgs.node", "GPUWorkerArgs.gpus",
 		"TalosClusterArgs.proxmox", "ClusterNode.machine", "ClusterNode.gpus", "TalosClusterArgs.network",
-		"GoldenTemplateArgs.talos", "ClusterNode.talos", "GoldenTemplateArgs.shell", "ProxmoxHostPrepArgs.shell",
+		"GoldenTemplateArgs.talos", "GoldenTemplateArgs.system",
+		"System.windows", "ClusterNode.talos", "GoldenTemplateArgs.shell", "ProxmoxHostPrepArgs.shell",
 	},
 	order: {
-		"TalosNodeArgs.answersWithin", "TalosImageArgs.settled", "TalosClusterArgs.schematics", "PCIMappingArgs.hostsReady",
+		"TalosNodeArgs.answersWithin", "TalosImageArgs.settled", "SystemImageArgs.settled", "TalosClusterArgs.schematics", "PCIMappingArgs.hostsReady",
 		"ProxmoxHostPrepArgs.rebootAfter",
 	},
 	applied: {
@@ -133,18 +134,23 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 	anew: {
 		"GoldenTemplateArgs.vmid", "GoldenTemplateArgs.name", "GoldenTemplateArgs.imageDatastore",
 		"GoldenTemplateArgs.datastore", "GoldenTemplateArgs.bridge", "GoldenTemplateArgs.cores",
-		"GoldenTemplateArgs.memory", "GoldenTemplateArgs.diskSize",
+		"GoldenTemplateArgs.memory", "GoldenTemplateArgs.diskSize", "System.os", "System.release", "System.build",
+		"System.checksum", "System.packages", "System.user", "System.sshKeys", "System.timezone", "System.locale",
+		"System.secureBoot", "System.vlan", "WindowsMedia.virtioIso", "WindowsMedia.virtioChecksum",
+		"WindowsMedia.cloudbaseChecksum", "WindowsMedia.edition",
 	},
+	"the next build": {"System.buildMinutes", "System.url", "WindowsMedia.cloudbaseUrl"},
 	"the script runs again, and finds the template as it is":                      {"GoldenTemplateArgs.image"},
 	"the script runs on the other host, and fails while the VMID is taken":        {"GoldenTemplateArgs.node"},
 	"`image` builds the template, `iso` removes it; running machines keep theirs": {"GoldenTemplateArgs.source"},
 	"another file is downloaded": {
-		"TalosImageArgs.stores", "TalosImageArgs.checksum", "ImageStore.node", "ImageStore.datastore",
+		"TalosImageArgs.stores", "TalosImageArgs.checksum", "SystemImageArgs.stores", "SystemImageArgs.checksum",
+		"SystemImageArgs.checksumAlgorithm", "ImageStore.node", "ImageStore.datastore",
 	},
 	"nothing is downloaded: give another image another resource name": {
-		"TalosImageArgs.source", "TalosImageArgs.talos",
+		"TalosImageArgs.source", "TalosImageArgs.talos", "SystemImageArgs.fileName",
 	},
-	"nothing: a file that is there stays": {"TalosImageArgs.factoryUrl"},
+	"nothing: a file that is there stays": {"TalosImageArgs.factoryUrl", "SystemImageArgs.url"},
 
 	prepared: {
 		"ProxmoxHostPrepArgs.node", "ProxmoxHostPrepArgs.iommu", "ProxmoxHostPrepArgs.zfsArcMaxGiB",

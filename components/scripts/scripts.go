@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-//go:embed identity.sh build-template.sh host/*.sh
+//go:embed identity.sh template/*.sh host/*.sh
 var parts embed.FS
 
 // The actions of the host script.
@@ -32,8 +32,25 @@ func Host(parameters []Parameter) string {
 	)
 }
 
-// Template is the script that makes and removes templates.
-func Template(parameters []Parameter) string { return script(parameters, "identity", "build-template") }
+// Template is the script that makes and removes templates of Talos. Its text is an input of what stacks have registered:
+// a changed byte runs it again for every template.
+func Template(parameters []Parameter) string {
+	return script(parameters, "identity", "template/state", "template/talos", "template/main")
+}
+
+// The recipes of templates of other systems, by what is published of them.
+const (
+	RecipeCloud   = "cloud"   // a cloud image, which is started once with a seed for cloud-init
+	RecipeNixOS   = "nixos"   // a backup, whose disk is taken as it is
+	RecipeWindows = "windows" // a medium, which installs by an answer file
+)
+
+// SystemTemplate is the script that makes and removes templates of another system than Talos.
+func SystemTemplate(recipe string, parameters []Parameter) string {
+	return script(
+		parameters, "identity", "template/state", "template/systems", "template/"+recipe, "template/main",
+	)
+}
 
 func script(parameters []Parameter, names ...string) string {
 	var text strings.Builder

@@ -31,6 +31,7 @@ func all() []component {
 	return []component{
 		serve(components.ProxmoxHostPrepType, components.NewProxmoxHostPrep),
 		serve(components.TalosImageType, components.NewTalosImage),
+		serve(components.SystemImageType, components.NewSystemImage),
 		serve(components.GoldenTemplateType, components.NewGoldenTemplate),
 		serve(components.PCIMappingType, components.NewPCIMapping),
 		serve(components.TalosNodeType, components.NewTalosNode),

@@ -282,7 +282,7 @@ func (a *asker) askPools(ctx context.Context) {
 // askFactory asks the Image Factory what it has where something is to be downloaded. It is not asked for the images
 // themselves: it would build them, which takes minutes, and has those only whose schematic it was given.
 func (a *asker) askFactory(ctx context.Context) {
-	if len(a.work.images) == 0 {
+	if len(a.work.talosImages()) == 0 {
 		return
 	}
 
@@ -304,7 +304,7 @@ func (a *asker) askFactory(ctx context.Context) {
 	}
 
 	asked := map[string]bool{}
-	for _, i := range a.work.images {
+	for _, i := range a.work.talosImages() {
 		if asked[i.Version] || len(i.Extensions) == 0 || !slices.Contains(releases, i.Version) {
 			continue
 		}

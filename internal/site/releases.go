@@ -17,7 +17,7 @@ func (j *judge) releases() {
 		return
 	}
 
-	for _, i := range j.work.images {
+	for _, i := range j.work.talosImages() {
 		if !slices.Contains(j.site.Releases, i.Version) {
 			j.problem("", i.path+".version", i.Version, "is not a release that the Image Factory at %s has: use %s",
 				j.site.Factory, nearest(i.Version, j.site.Releases))

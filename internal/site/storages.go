@@ -33,7 +33,7 @@ func (j *judge) uses() []use {
 	for _, i := range j.work.images {
 		uses = append(uses, use{
 			i.Host, i.ImageDatastore, i.path + ".imageDatastore",
-			contentISO, "the image of " + i.Version, imageBytes, leastBytes,
+			contentISO, "the image of " + i.title(), imageBytes, leastBytes,
 		})
 	}
 

@@ -26,11 +26,25 @@ type template struct {
 	built bool
 }
 
+// talosImages are those of the Image Factory that are still to be downloaded.
+func (w work) talosImages() []image {
+	return slices.DeleteFunc(slices.Clone(w.images), func(i image) bool { return i.System != nil })
+}
+
 // image is a file that is downloaded to a datastore of a host.
 type image struct {
 	spec.Template
 
 	path string
+}
+
+// title is what people call what the image holds.
+func (i image) title() string {
+	if i.System != nil {
+		return i.System.Title()
+	}
+
+	return i.Version
 }
 
 // work is what a plan needs of its site, and what of that is new.
@@ -64,6 +78,10 @@ func newWork(plan *spec.Plan, stack Stack) work {
 
 	for _, t := range plan.Templates {
 		path, downloaded := "templates."+classOf(t), stack.Downloaded(t)
+		if !t.Downloaded() {
+			downloaded = true // by its host, when it builds the template
+		}
+
 		if id := strings.Join([]string{stack.Image(t), t.Host, t.ImageDatastore}, " "); !downloaded && !seen[id] {
 			seen[id] = true
 

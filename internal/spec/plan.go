@@ -135,6 +135,18 @@ type Template struct {
 	Cores, MemoryMiB, DiskGiB int
 }
 
+// Downloaded says whether Proxmox downloads an image for the template. Windows' medium is the user's own, and NixOS'
+// backup is none of what Proxmox downloads: the host does, when it builds the template.
+func (t Template) Downloaded() bool {
+	if t.System == nil {
+		return true
+	}
+
+	known, _ := systems.Find(t.System.OS)
+
+	return known.Format == systems.DiskImage
+}
+
 // System is an operating system other than Talos, as a template has it.
 type System struct {
 	OS             systems.Name
@@ -168,6 +180,15 @@ func (s System) Title() string {
 type Checksum struct {
 	Algorithm string // sha256, sha384 or sha512; empty = none
 	Digest    string // hexadecimal
+}
+
+// String returns the checksum with its algorithm; empty = none.
+func (c Checksum) String() string {
+	if c.Algorithm == "" {
+		return ""
+	}
+
+	return c.Algorithm + ":" + c.Digest
 }
 
 // Windows is what Windows is installed from.

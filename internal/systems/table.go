@@ -46,17 +46,17 @@ func All() []System {
 		{
 			Name: Debian, Title: "Debian", Format: DiskImage, Packages: true, Hardware: linux(true),
 			Releases: []Release{debian("13", "trixie"), debian("12", "bookworm")},
-			Timezone: "Etc/UTC", Locale: "C.UTF-8", LeastDiskGiB: 5, LeastMemoryMiB: 1024, Minutes: 15,
+			Timezone: "Etc/UTC", Locale: noLocale, LeastDiskGiB: 5, LeastMemoryMiB: 1024, Minutes: 15,
 		},
 		{
 			Name: Ubuntu, Title: "Ubuntu", Format: DiskImage, Packages: true, Hardware: linux(true),
 			Releases: []Release{ubuntu("26.04", "resolute"), ubuntu("24.04", "noble"), ubuntu("22.04", "jammy")},
-			Timezone: "Etc/UTC", Locale: "C.UTF-8", LeastDiskGiB: 6, LeastMemoryMiB: 1024, Minutes: 15,
+			Timezone: "Etc/UTC", Locale: noLocale, LeastDiskGiB: 6, LeastMemoryMiB: 1024, Minutes: 15,
 		},
 		{
 			Name: Arch, Title: "Arch Linux", Format: DiskImage, Packages: true, Hardware: linux(false),
 			Releases: []Release{{Name: "rolling", Image: archImage, Sums: archImage + ".SHA256", Algorithm: sha256}},
-			Timezone: "Etc/UTC", Locale: "C.UTF-8", LeastDiskGiB: 6, LeastMemoryMiB: 1024, Minutes: 15,
+			Timezone: "Etc/UTC", Locale: noLocale, LeastDiskGiB: 6, LeastMemoryMiB: 1024, Minutes: 15,
 		},
 		{
 			// Hydra's VMA has its own hardware: nixos/modules/virtualisation/proxmox-image.nix of nixpkgs. Its builds have no

@@ -22,7 +22,7 @@ func OneNode(ctx *pulumi.Context) error {
 	}
 
 	template, err := components.NewGoldenTemplate(ctx, "talos-template", components.GoldenTemplateArgs{
-		Node: node, VMID: 901, Talos: talos, Image: image.VolumeID(node, "local"),
+		Node: node, VMID: 901, Talos: &talos, Image: image.VolumeID(node, "local"),
 		Shell: &components.HostShell{
 			Address: settings.Require("host"), Port: settings.RequireInt("port"), HostKey: settings.Require("hostKey"),
 			PrivateKey: settings.RequireSecret("privateKey"),
