@@ -1,7 +1,10 @@
 package main
 
-// factsName is the ConfigMap that the program writes.
-const factsName = "cluster-facts"
+// What the program writes into Flux' namespace for manifests to read: facts, and the values of Cilium's release.
+const (
+	factsName  = "cluster-facts"
+	valuesName = "cilium-values"
+)
 
 // facts are the keys of that ConfigMap, each with an example: docs/gitops.md has the same list.
 var facts = map[string]string{ //nolint:gochecknoglobals // a table
@@ -16,6 +19,5 @@ var facts = map[string]string{ //nolint:gochecknoglobals // a table
 	"TALOS_VERSION":      "v1.12.6",
 	"KUBERNETES_VERSION": "v1.35.0",
 	"CILIUM_VERSION":     "1.20.2",
-	"CILIUM_VALUES":      "ipam: {mode: kubernetes}",
 	"DATASTORES":         "local-zfs",
 }

@@ -169,11 +169,7 @@ func (c *cluster) judgeValues(at string, release object) {
 		source, _ := one.(map[string]any)
 		kind, name := fmt.Sprint(source["kind"]), fmt.Sprint(source["name"])
 
-		if kind == "ConfigMap" && name == factsName {
-			if key := fmt.Sprint(source["valuesKey"]); facts[key] == "" {
-				c.report("%s: its values come from %s of %s, which is no fact of the program", at, key, name)
-			}
-
+		if kind == "Secret" && name == valuesName {
 			continue
 		}
 
