@@ -213,6 +213,19 @@ func judgeCluster(planned spec.Cluster, needs clusterNeeds) []string {
 			"cluster's kustomization.yaml", needs.Talos, planned.Name, planned.TalosVersion))
 	}
 
+	for _, account := range needs.Proxmox {
+		x := planned.Proxmox
+		if x == nil || account == "csi" && x.CSI == nil || account == "cloudController" && x.CloudController == nil {
+			problems = append(problems, fmt.Sprintf("an account on Proxmox: set proxmox.%s of cluster %s", account, planned.Name))
+		}
+	}
+
+	if needs.DefaultStorageClass && (planned.Proxmox == nil || !slices.ContainsFunc(planned.Proxmox.StorageClasses,
+		func(c spec.StorageClass) bool { return c.Default })) {
+		problems = append(problems, fmt.Sprintf("a default storage class: set default: true of one of proxmox.csi.storageClasses of "+
+			"cluster %s", planned.Name))
+	}
+
 	switch {
 	case needs.GPUs == "device-plugin" && planned.GPUOperator:
 		problems = append(problems, fmt.Sprintf("the program's own device plugin, and cluster %s has gpuOperator: true: list "+

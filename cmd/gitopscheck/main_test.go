@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/spec"
 	"talos-proxmox/stacks"
 )
 
@@ -276,6 +277,26 @@ func manifests(t *testing.T) map[string]string {
 	}))
 
 	return found
+}
+
+// TestAccounts: what the Proxmox CSI plugin needs of a cluster, and what the default storage class does.
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+
+	csi, err := readRequirements(repository, "gitops/infrastructure/controllers/proxmox-csi/manifests")
+	require.NoError(t, err)
+	class, err := readRequirements(repository, "gitops/infrastructure/configs/storage/proxmox/manifests")
+	require.NoError(t, err)
+
+	needs := []requirements{csi, class}
+	planned := spec.Cluster{Name: "prod"}
+	assert.Equal(t, []string{
+		"the Proxmox CSI plugin needs an account on Proxmox: set proxmox.csi of cluster prod",
+		"what claims take by default needs a default storage class: set default: true of one of proxmox.csi.storageClasses of cluster prod",
+	}, judgeStack(planned, needs))
+
+	planned.Proxmox = &spec.Proxmox{CSI: &spec.Identity{}, StorageClasses: []spec.StorageClass{{Name: "proxmox", Default: true}}}
+	assert.Empty(t, judgeStack(planned, needs))
 }
 
 // TestVariablesAreDocumented compares the facts and what manifests read with the tables of docs/gitops.md.

@@ -50,8 +50,10 @@ type clusterNeeds struct {
 	GatewayAPI   bool     `yaml:"gatewayAPI"`   // of Cilium
 	LoadBalancer bool     `yaml:"loadBalancer"` // addresses for Services
 	Proxmox      []string `yaml:"proxmox"`      // accounts on Proxmox: csi, cloudController
-	GPUs         string   `yaml:"gpus"`         // device-plugin or gpu-operator
-	Talos        string   `yaml:"talos"`        // the oldest version, with its v
+	// DefaultStorageClass is one of the classes that the program makes for the Proxmox CSI plugin.
+	DefaultStorageClass bool   `yaml:"defaultStorageClass"`
+	GPUs                string `yaml:"gpus"`  // device-plugin or gpu-operator
+	Talos               string `yaml:"talos"` // the oldest version, with its v
 }
 
 var choices = map[string][]string{ //nolint:gochecknoglobals // a table
