@@ -82,6 +82,7 @@ func TestRealFaults(t *testing.T) {
 	w.options.TalosOps = talosops
 	began := time.Now()
 	said := w.since(func() { w.up(file, optup.Refresh()) })
+
 	t.Logf("four nodes to another version: %s", time.Since(began).Round(time.Second))
 	assert.Equal(t, 4, strings.Count(said, ": upgrade: is done"))
 	assert.Equal(t, members, w.etcdIDs(), "no member left or joined")

@@ -146,15 +146,23 @@ func (w *world) requireReady(count int) {
 func (w *world) talosOn(address string, do func(ctx context.Context, c *talosclient.Client)) {
 	w.t.Helper()
 
-	config, err := clientconfig.FromString(output(w.t.(*testing.T), w.outputs(), stacks.Talosconfigs, "one"))
+	c := w.talosAt(output(w.t.(*testing.T), w.outputs(), stacks.Talosconfigs, "one"), address)
+	do(w.t.Context(), c)
+	require.NoError(w.t, c.Close())
+}
+
+// talosAt is a client of a node's own Talos API.
+func (w *world) talosAt(talosconfig, address string) *talosclient.Client {
+	w.t.Helper()
+
+	config, err := clientconfig.FromString(talosconfig)
 	require.NoError(w.t, err)
 
 	c, err := talosclient.New(w.t.Context(), talosclient.WithConfig(config), talosclient.WithEndpoints(address),
 		talosclient.WithGRPCDialOptions(grpc.WithNoProxy()))
 	require.NoError(w.t, err)
 
-	do(w.t.Context(), c)
-	require.NoError(w.t, c.Close())
+	return c
 }
 
 // settings count how often those of an API server changed, by node.

@@ -75,8 +75,9 @@ type bed struct {
 	host   *languageHost
 	random *rand.Rand
 
-	snapshot string
-	etcdTLS  *tls.Config
+	snapshot    string
+	talosconfig string
+	etcdTLS     *tls.Config
 }
 
 // took is how long each step takes when nothing happens.
@@ -229,11 +230,13 @@ func (b *bed) broken(s step, hit strike, lasts time.Duration) {
 	}
 
 	go func() {
+		what := ""
+		defer func() { struck <- what }() // a strike that fails the test ends this
+
 		select {
 		case <-time.After(moment):
-			struck <- hit.strike(ctx, b)
+			what = hit.strike(ctx, b)
 		case <-ctx.Done():
-			struck <- ""
 		}
 	}()
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	stdx509 "crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,6 +25,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/stacks"
 )
 
 // breakage is what goes wrong in the middle of a run.
@@ -263,20 +265,27 @@ func (b *bed) raiseAlarm(ctx context.Context) error {
 }
 
 // disarm ends alarms as `talosctl etcd alarm disarm` does.
-func (b *bed) disarm() (err error) {
-	b.w.talosOn(b.etcdAddress(), func(ctx context.Context, c *talosclient.Client) {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
+func (b *bed) disarm() error {
+	address := b.etcdAddress()
+	if address == "" {
+		return errors.New("there is no member of etcd")
+	}
 
-		_, err = c.EtcdAlarmDisarm(ctx)
-	})
+	c := b.w.talosAt(b.talosconfig, address)
 
-	return err
+	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
+	defer cancel()
+
+	_, err := c.EtcdAlarmDisarm(ctx)
+
+	return errors.Join(err, c.Close())
 }
 
-// openEtcd makes a client certificate for the cluster's etcd.
+// openEtcd makes a client certificate for the cluster's etcd, and keeps the talosconfig: a run has no outputs.
 func (b *bed) openEtcd() {
 	b.Helper()
+
+	b.talosconfig = output(b.T, b.w.outputs(), stacks.Talosconfigs, "one")
 
 	b.w.talosOn(b.w.network+".1.10", func(ctx context.Context, c *talosclient.Client) {
 		active, err := safe.StateGetByID[*config.MachineConfig](ctx, c.COSI, config.ActiveID)

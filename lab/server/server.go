@@ -184,7 +184,8 @@ func Open(o Options) (_ *Server, err error) {
 	}
 
 	s.Machines = machine.New(s.Data, machine.Options{
-		Resolver: registry{s.Data, s.Factory}, Schematic: s.schematic, ExtensionVersion: factory.ExtensionVersion, Labkube: labkube, Log: o.Log,
+		Resolver: registry{s.Data, s.Factory}, Schematic: s.schematic, ExtensionVersion: factory.ExtensionVersion,
+		Labkube: labkube, Log: o.Log,
 	})
 	s.Data.SetGuests(s.Machines)
 	s.closers = append(s.closers, s.Machines.Close)
