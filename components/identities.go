@@ -23,7 +23,8 @@ type account struct {
 	user              *permission.User
 	tokens            []*user.Token
 	numbers           []int
-	machines, storage pulumi.StringInput // roles
+	machines, storage pulumi.StringInput // roles' names
+	roles             []pulumi.Resource  // those that are made
 	rules             []pulumi.Resource
 }
 
@@ -67,12 +68,12 @@ func (c *TalosCluster) makeAccount(
 	a := &account{name: name, numbers: i.Tokens}
 
 	var err error
-	if a.machines, err = c.roleOf(ctx, name+"-machines", i.Account+"-machines", machines, existing); err != nil {
+	if a.machines, err = c.makeRole(ctx, a, name+"-machines", i.Account+"-machines", machines, existing); err != nil {
 		return nil, err
 	}
 
 	if storage != nil {
-		if a.storage, err = c.roleOf(ctx, name+"-storage", i.Account+"-storage", *storage, existing); err != nil {
+		if a.storage, err = c.makeRole(ctx, a, name+"-storage", i.Account+"-storage", *storage, existing); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +81,10 @@ func (c *TalosCluster) makeAccount(
 	a.user, err = permission.NewUser(ctx, name, &permission.UserArgs{
 		UserId: pulumi.String(i.Account + "@pve"), Comment: pulumi.String(owner),
 		Groups: pulumi.StringArray{pulumi.String(permissions.Group)},
-	}, pulumi.Parent(c), pulumi.DeleteBeforeReplace(true), pulumi.IgnoreChanges([]string{"acls"}))
+	},
+		pulumi.Parent(c), pulumi.DeleteBeforeReplace(true), pulumi.IgnoreChanges([]string{"acls"}),
+		// After a refresh, the user goes with rules that name the roles: those have to be there still.
+		pulumi.DependsOn(a.roles))
 	if err != nil {
 		return nil, err
 	}
@@ -100,9 +104,9 @@ func (c *TalosCluster) makeAccount(
 	return a, nil
 }
 
-// roleOf is the name of a role that is there, or of one that is made.
-func (c *TalosCluster) roleOf(
-	ctx *pulumi.Context, name, id string, role permissions.Role, existing bool,
+// makeRole is the name of a role that is there, or of one that is made for the account.
+func (c *TalosCluster) makeRole(
+	ctx *pulumi.Context, a *account, name, id string, role permissions.Role, existing bool,
 ) (pulumi.StringInput, error) {
 	if existing {
 		return pulumi.String(role.ID), nil
@@ -114,6 +118,8 @@ func (c *TalosCluster) roleOf(
 	if err != nil {
 		return nil, err
 	}
+
+	a.roles = append(a.roles, made)
 
 	return made.RoleId, nil
 }

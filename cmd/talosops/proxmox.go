@@ -204,14 +204,20 @@ func (h *handover) apply(ctx context.Context) error {
 	var refused *refusedError
 
 	err := h.until(ctx, had, func(ctx context.Context) (report, bool) {
-		var err error
+		var last finding
 		for _, n := range h.req.ControlPlanes {
-			if err = h.applyAt(ctx, n.Address); err == nil || errors.As(err, &refused) {
+			err := h.applyAt(ctx, n.Address)
+			if err == nil || errors.As(err, &refused) {
 				return nil, true
+			}
+
+			last = finding{
+				node: n.Name, check: "accounts and storage classes", problem: "the Kubernetes API does not take them",
+				detail: err.Error(),
 			}
 		}
 
-		return report{{check: "accounts and storage classes", problem: "no Kubernetes API takes them", detail: err.Error()}}, false
+		return report{last}, false
 	})
 	if refused != nil {
 		return refused

@@ -90,7 +90,7 @@ func (a *asker) askProxmox(ctx context.Context) {
 
 	var all sync.WaitGroup
 	for _, question := range []func(context.Context){
-		a.askVersion, a.askHosts, a.askQuorum, a.askMachines, a.askMappings, a.askPools,
+		a.askVersion, a.askHosts, a.askQuorum, a.askMachines, a.askMappings, a.askPools, a.askAccounts,
 	} {
 		all.Go(func() { question(ctx) })
 	}

@@ -158,6 +158,25 @@ func owned(stack string) string {
 	return marker.Node(marker.Of("organization", "talos-proxmox", stack), "Talos worker")
 }
 
+// accounts has the cluster's software get accounts on Proxmox, and a storage class on a datastore.
+func accounts(datastore string) func(*situation) {
+	return func(s *situation) {
+		c := &s.plan.Clusters[0]
+		c.Proxmox = &spec.Proxmox{
+			Region: "homelab", CSI: &spec.Identity{Account: "talos-csi"}, CloudController: &spec.Identity{Account: "talos-ccm"},
+			StorageClasses: []spec.StorageClass{
+				{Path: "clusters[0].proxmox.csi.storageClasses[0]", Name: "class", Datastore: datastore},
+			},
+		}
+
+		for _, nodes := range [][]spec.Node{c.ControlPlanes, c.Workers} {
+			for i := range nodes {
+				nodes[i].Cluster = c.Name
+			}
+		}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	t.Parallel()
 
@@ -427,6 +446,54 @@ func TestJudge(t *testing.T) {
 			change: func(s *situation) { s.site.Mappings["rtx"] = "x"; s.stack.Mappings = []string{"rtx"} },
 		},
 		"no such pool": {change: func(s *situation) { s.worker().ResourcePool = "gpus"; s.site.Pools = []string{} }, problems: []string{`clusters[0].gpuWorkers[0].resourcePool: "gpus" is not a resource pool (there are none): correct the name, or make it with ` + "`pvesh create /pools --poolid gpus`"}},
+
+		"accounts of a cluster": {change: accounts("fast")},
+		"accounts on another datastore than all hosts have": {
+			change: func(s *situation) {
+				accounts("fast")(s)
+				s.storage("pve1", "fast").Enabled = 0
+			},
+			warnings: []string{`clusters[0].proxmox.csi.storageClasses[0].datastore: "fast" is not on pve1, where cluster one has ` +
+				"machines: pods there get no volume of storage class class"},
+		},
+		"accounts on no datastore": {
+			change: accounts("slow"),
+			problems: []string{`clusters[0].proxmox.csi.storageClasses[0].datastore: "slow" is not a storage of any host of ` +
+				"cluster one (pve1, pve2; for images pve1 has disks, fast): correct the name, or add it with `pvesm add`"},
+		},
+		"accounts without the group": {
+			change: func(s *situation) { accounts("fast")(s); s.site.Groups = []string{"others"} },
+			problems: []string{"clusters[0].proxmox: needs the group talos-kubernetes on Proxmox, which its accounts are in: as root " +
+				"on a host, `pveum group add talos-kubernetes` makes it"},
+		},
+		"accounts without the roles that are there": {
+			change: func(s *situation) {
+				accounts("fast")(s)
+				delete(s.site.Rights, "/access")
+				s.plan.Clusters[0].Proxmox.ExistingRoles = true
+				s.site.Roles = map[string][]string{
+					"TalosCSIMachines": {"VM.Audit"}, "TalosCCMMachines": {"VM.Audit"},
+					"TalosCSIStorage": {"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.Audit"},
+				}
+			},
+			problems: []string{`clusters[0].proxmox.roles: "existing" needs the role TalosCSIMachines with VM.Config.Disk on Proxmox: ` +
+				"as root on a host, `pveum role add TalosCSIMachines --privs \"VM.Audit VM.Config.Disk\"` makes it"},
+		},
+		"accounts without the rights to make them": {
+			change: func(s *situation) {
+				accounts("fast")(s)
+				delete(s.site.Rights, "/access")
+				delete(s.site.Rights["/"], "Sys.Modify")
+				delete(s.site.Rights, "/access/groups/talos-kubernetes")
+				delete(s.site.Rights["/storage"], "Datastore.Audit")
+			},
+			problems: []string{
+				"pulumi@pve!talos may not User.Modify on /access/groups/talos-kubernetes: as root on a host, `pveum acl modify " +
+					"/access/groups/talos-kubernetes --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxAccounts` gives it",
+				"pulumi@pve!talos may not Datastore.Audit on /storage/fast",
+				"pulumi@pve!talos may not Sys.Modify on /access: as root on a host",
+			},
+		},
 
 		"a release that is not": {change: func(s *situation) { s.plan.Templates[0].Version = "v1.12.7" }, problems: []string{`templates.talos.version: "v1.12.7" is not a release that the Image Factory at https://factory.test has: use v1.12.6 or v1.13.0 or v1.13.1`}},
 		"a release to come": {

@@ -155,7 +155,7 @@ func (j *judge) needs(n permissions.Need) []need {
 	case "VM.Clone":
 		return j.cloned(privilege)
 	case "VM.Allocate":
-		return j.onMachines(func(m machine) bool { return m.new }, privilege)
+		return j.onMachines(func(m machine) bool { return m.new || j.admits(m) }, privilege)
 	case "VM.GuestAgent.Audit":
 		agent := func(m machine) bool { return slices.Contains(m.Template.Extensions, "siderolabs/qemu-guest-agent") }
 
@@ -169,12 +169,20 @@ func (j *judge) needs(n permissions.Need) []need {
 	case "Datastore.AllocateTemplate":
 		return j.onImages(privilege)
 	case "Datastore.AllocateSpace":
-		return slices.Concat(j.onDatastores(privilege), j.onImages(privilege))
+		return slices.Concat(j.onDatastores(privilege), j.onImages(privilege), j.onClasses(privilege))
 	case "SDN.Use":
 		return j.onBridges(privilege)
 	case "Sys.AccessNetwork":
 		return j.onHosts(privilege)
+	case "Realm.AllocateUser", "User.Modify":
+		return j.onAccounts(n.Path, privilege, anyAccount)
+	case "Datastore.Audit":
+		return j.onClasses(privilege)
 	case "Sys.Modify":
+		if n.Path != "/" {
+			return j.onAccounts(n.Path, privilege, makesRoles)
+		}
+
 		if slices.ContainsFunc(j.work.machines, func(m machine) bool { return m.new && m.StartupOrder > 0 }) {
 			return []need{{privileges: []string{privilege}, path: "/"}}
 		}
@@ -182,7 +190,9 @@ func (j *judge) needs(n permissions.Need) []need {
 		return nil
 	case "Mapping.Modify", "Mapping.Use":
 		return j.onMappings(privilege)
-	case "Datastore.Allocate", "Pool.Allocate": // for what a later run may do
+	case "Datastore.Allocate": // otherwise for what a later run may do
+		return j.onClasses(privilege)
+	case "Pool.Allocate": // for what a later run may do
 		return nil
 	default:
 		return j.onMachines(func(machine) bool { return true }, privilege)

@@ -34,6 +34,9 @@ type Site struct {
 	// Mappings are the comments of PCI mappings by their names.
 	Mappings map[string]string
 	Pools    []string
+	// Groups are those of users, Roles the privileges of roles by name.
+	Groups []string
+	Roles  map[string][]string
 	// Releases are the Talos versions of the Image Factory, Extensions those of each version that was asked for.
 	Factory    string
 	Releases   []string
@@ -154,7 +157,7 @@ func Judge(plan *spec.Plan, stack Stack, site *Site) Findings {
 
 	for _, rule := range []func(){
 		j.version, j.rights, j.hosts, j.quorum, j.storages, j.bridges, j.cores,
-		j.vmids, j.names, j.mappings, j.pools, j.releases,
+		j.vmids, j.names, j.mappings, j.pools, j.accounts, j.classes, j.releases,
 	} {
 		rule()
 	}

@@ -1,7 +1,9 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,8 +14,8 @@ func privilegePolicies() []policy {
 	return []policy{{
 		Name:        "least-privilege",
 		Description: "API tokens have the documented roles, and no more.",
-		Reason: "A token that leaks is worth what it may do. docs/permissions.md has the roles that the program needs; the Proxmox cloud controller manager and " +
-			"CSI driver need VM.Audit, Sys.Audit, Datastore.Audit and what is in them.",
+		Reason: "A token that leaks is worth what it may do. docs/permissions.md has the roles that the program needs, and those of the Proxmox cloud controller manager " +
+			"and CSI plugin, which need them on single machines and datastores.",
 		Stack: leastPrivilege,
 	}}
 }
@@ -21,8 +23,8 @@ func privilegePolicies() []policy {
 // Privileges are those that a role of the plan may have: the documented ones of the program, of the cloud controller
 // manager and of the CSI driver.
 func Privileges() []string {
-	list := []string{"Datastore.Audit", "Sys.Audit"} // the controller manager's and the driver's
-	for _, role := range permissions.Roles() {
+	var list []string
+	for _, role := range slices.Concat(permissions.Roles(), permissions.KubernetesRoles()) {
 		list = slices.Concat(list, role.Privileges(), role.PrivilegesOn(8))
 	}
 
@@ -70,8 +72,10 @@ func leastPrivilege(p plan) []violation {
 		}
 	}
 
+	software := p.software()
 	for _, r := range p.of(typeACL) {
 		found = append(found, administrates(r, "", r.Properties)...)
+		found = append(found, spreads(r, software)...)
 	}
 
 	for _, r := range slices.Concat(p.of(typeUser), p.of(typeGroup)) {
@@ -88,6 +92,33 @@ func leastPrivilege(p plan) []violation {
 	}
 
 	return found
+}
+
+// software are the users of clusters' software.
+func (p plan) software() (users []string) {
+	for _, r := range p.of(typeUser) {
+		if slices.Contains(r.at("groups").texts().Value, permissions.Group) {
+			users = append(users, r.at("userId").text().Value)
+		}
+	}
+
+	return users
+}
+
+// single are the paths of one machine and of one datastore.
+var single = regexp.MustCompile(`^/(vms|storage)/[^/]+$`)
+
+// spreads judges a rule of a cluster's software, which is for one machine or one datastore.
+func spreads(r resource, software []string) []violation {
+	user, _, _ := strings.Cut(cmp.Or(r.at("userId").text().Value, r.at("tokenId").text().Value), "!")
+
+	path := r.at("path").text().Value
+	if path == "" || single.MatchString(path) || !slices.Contains(software, user) {
+		return nil
+	}
+
+	return []violation{refuse(r.URN, r.Name, fmt.Sprintf("path is %q, and %s is software of a cluster: give it rules on its "+
+		"own machines and datastores, such as /vms/2000 and /storage/local-lvm (docs/platform.md)", path, user))}
 }
 
 // administrates judges an access rule, which is the resource itself or one of its properties.

@@ -44,6 +44,16 @@ func TestLeastPrivilege(t *testing.T) {
 			plan: []resource{res(typeGroup, "g", props{"acls": []any{props{"roleId": "PVEVMAdmin", "path": "/vms"}}})},
 			want: []string{`g: acls[0].roleId is PVEVMAdmin on "/vms"`},
 		},
+		"software of a cluster on all machines": {
+			plan: []resource{
+				res(typeUser, "u", props{"userId": "talos-csi@pve", "groups": []any{"talos-kubernetes"}}),
+				res(typeACL, "a", props{"roleId": "r", "path": "/vms", "tokenId": "talos-csi@pve!kubernetes-1"}),
+				res(typeACL, "b", props{"roleId": "r", "path": "/vms/2000", "userId": "talos-csi@pve"}),
+				res(typeACL, "c", props{"roleId": "r", "path": "/vms", "userId": "others@pve"}),
+				res(typeACL, "d", props{"roleId": "r", "path": "/vms", "tokenId": unknown}),
+			},
+			want: []string{`a: path is "/vms", and talos-csi@pve is software of a cluster: give it rules on its own machines`},
+		},
 		"a token that is its user": {
 			plan: []resource{res(typeToken, "t", props{"privilegesSeparation": false})},
 			want: []string{"t: privilegesSeparation is false"},
