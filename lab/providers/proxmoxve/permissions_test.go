@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -131,7 +132,9 @@ func (w *watched) forward(
 
 	defer func() { _ = answer.Body.Close() }()
 
-	if answer.StatusCode == http.StatusForbidden {
+	// Who gives away what he does not have is told that his parameters are wrong.
+	if answer.StatusCode == http.StatusForbidden ||
+		answer.StatusCode == http.StatusBadRequest && strings.HasSuffix(r.URL.Path, "/access/acl") {
 		w.refused(answer)
 	}
 
@@ -190,6 +193,14 @@ func (d program) inputs(token string, in object) property.Map {
 
 func (d program) run(ctx context.Context, machine, image, changed object) error {
 	mapped := func() error { return nil }
+
+	if _, accounts := changed[accountsKey]; accounts {
+		delete(changed, accountsKey)
+
+		if err := d.accounts(ctx); err != nil {
+			return err
+		}
+	}
 
 	if _, gpu := changed["hostpcis"]; gpu {
 		made, err := d.mapGPU(ctx)
@@ -265,6 +276,64 @@ func (d program) mapGPU(ctx context.Context) (p.CreateResponse, error) {
 	return made, err
 }
 
+// accountsKey says that the program makes accounts for the software of a cluster.
+const accountsKey = "accounts"
+
+// accounts makes and deletes what the software of a cluster gets, in the program's order.
+func (d program) accounts(ctx context.Context) error {
+	type made struct {
+		token string
+		p.CreateResponse
+	}
+
+	var all []made
+
+	const user = "talos-one-csi@pve"
+
+	rule := func(path, role string, holder object) object {
+		return with(holder, object{"path": path, "roleId": role, "propagate": false})
+	}
+
+	for _, one := range []struct {
+		token string
+		in    object
+	}{
+		{typeRole, object{"roleId": "machines", "privileges": toList(permissions.CSIMachines().Privileges())}},
+		{typeRole, object{"roleId": "storage", "privileges": toList(permissions.CSIStorage().Privileges())}},
+		{typeUser, object{"userId": user, "comment": "c", "groups": []any{permissions.Group}}},
+		{typeToken, object{"userId": user, "tokenName": "kubernetes-1", "comment": "c"}},
+		{typeACL, rule("/storage/local-lvm", "storage", object{"userId": user})},
+		{typeACL, rule("/storage/local-lvm", "storage", object{"tokenId": user + "!kubernetes-1"})},
+		{typeACL, rule("/vms/2000", "machines", object{"userId": user})},
+		{typeACL, rule("/vms/2000", "machines", object{"tokenId": user + "!kubernetes-1"})},
+	} {
+		in := d.inputs(one.token, one.in)
+
+		created, err := d.p.Create(ctx, p.CreateRequest{Urn: urn(one.token), Properties: in})
+		if err != nil {
+			return err
+		}
+
+		read := p.ReadRequest{ID: created.ID, Urn: urn(one.token), Properties: created.Properties, Inputs: in}
+		if _, err := d.p.Read(ctx, read); err != nil {
+			return err
+		}
+
+		all = append(all, made{one.token, created})
+	}
+
+	slices.Reverse(all)
+
+	for _, one := range all {
+		gone := p.DeleteRequest{ID: one.ID, Urn: urn(one.token), Properties: one.Properties}
+		if err := d.p.Delete(ctx, gone); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
 // briefly is how long the agent is waited for: nothing runs in the VM that could answer.
 const briefly = "20ms"
 
@@ -313,9 +382,11 @@ func extras() map[string]func(object) object {
 		"TalosProxmoxGPU": func(in object) object {
 			return with(in, object{"hostpcis": []any{object{"device": "hostpci0", "mapping": "gpu", "pcie": true}}})
 		},
-		"TalosProxmoxMove":    func(in object) object { return with(in, object{"nodeName": "pve2", "migrate": true}) },
-		"TalosProxmoxPool":    func(in object) object { return with(in, object{"poolId": "talos"}) },
-		"TalosProxmoxStartup": func(in object) object { return with(in, object{"startup": object{"order": 1.0}}) },
+		"TalosProxmoxAccounts": func(in object) object { return with(in, object{accountsKey: true}) },
+		"TalosProxmoxRoles":    func(in object) object { return with(in, object{accountsKey: true}) },
+		"TalosProxmoxMove":     func(in object) object { return with(in, object{"nodeName": "pve2", "migrate": true}) },
+		"TalosProxmoxPool":     func(in object) object { return with(in, object{"poolId": "talos"}) },
+		"TalosProxmoxStartup":  func(in object) object { return with(in, object{"startup": object{"order": 1.0}}) },
 	}
 }
 
