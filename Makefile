@@ -51,14 +51,18 @@ POLICY_CONFIG := $(wildcard policy/policy-config.$(STACK).json)
 POLICY_CHECK := $(POLICY) check $(POLICY_CONFIG)
 POLICY_FLAGS := --policy-pack $(POLICY) $(addprefix --policy-pack-config ,$(POLICY_CONFIG))
 PULUMI_VERSION := $(shell sed -n 's|^\tgithub.com/pulumi/pulumi/pkg/v3 \(v[0-9.]*\).*|\1|p' tools/go.mod)
-# The Go modules, but lab/kubernetes, whose versions are pinned. Examples have the versions of the program, and so have the helpers of talosops.
+# The Go modules, but lab/kubernetes and those of lab/platform, whose versions are pinned. Examples have the versions of the program, and so have the helpers of talosops.
 EXAMPLES := examples/one-node
 # What talosops calls, and gitopscheck: programs whose libraries are too large for the others.
 HELPERS := cmd/gitopscheck cmd/kubeupgrade cmd/platform
 MODULES := . lab $(HELPERS) cmd/gitopscheck/schemas tools tools/ci tools/secretsimport $(EXAMPLES)
 HELPER_FILES := $(wildcard internal/command/*.go internal/request/*.go internal/talos/*.go)
-GO_FILES := $(filter-out lab/kubernetes/% $(addsuffix /%,$(HELPERS)),$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
+GO_FILES := $(filter-out lab/kubernetes/% lab/platform/% $(addsuffix /%,$(HELPERS)),$(wildcard $(shell git ls-files --cached --others --exclude-standard '*.go' '*.sh' '*go.mod' '*go.sum' 2>/dev/null)))
 LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
+# The controllers of Flux, which the lab's kubelets run, and the chart of Flux' operator.
+FLUX_CONTROLLERS := $(addprefix $(BIN)/,source-controller kustomize-controller helm-controller)
+FLUX_OPERATOR := $(BIN)/flux-operator
+FLUX_OPERATOR_MODULE := github.com/controlplaneio-fluxcd/flux-operator
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
 
 # Stacks whose clusters have a GitOps path are told first what their machines lack of what it needs.
@@ -266,6 +270,13 @@ kubeupgrade: $(BIN)/kubeupgrade ## day 2: Build what upgrades Kubernetes (kubern
 .PHONY: labkube
 labkube: $(BIN)/labkube ## develop: Build the lab's etcd, Kubernetes control plane and kubectl into .bin/labkube (some five minutes, once); .bin/kubectl is a part of it
 
+.PHONY: platform-tools
+platform-tools: $(FLUX_CONTROLLERS) $(FLUX_OPERATOR) ## develop: Build the controllers of Flux and its operator for the lab's real Kubernetes (some ten minutes, once)
+
+.PHONY: test-platform
+test-platform: $(BIN)/labkube platform-tools $(BIN)/platform tools ## develop: Run the tests of the platform: from a bare lab to what Flux reconciles, by its real controllers; ROUNDS=10 kills more runs
+	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 60m -v -run 'TestPlatform' ./engine
+
 .PHONY: test-kubernetes
 test-kubernetes: $(BIN)/labkube $(BIN)/backup $(BIN)/kubeupgrade $(BIN)/stackstatus tools ## develop: Run the tests of labkube and those of the lab on real etcd and Kubernetes
 	cd lab/kubernetes && go test ./...
@@ -320,6 +331,26 @@ $(BIN)/labkube: $(LABKUBE_FILES)
 	@echo 'building labkube: etcd and Kubernetes (some five minutes, once)'
 	cd lab/kubernetes && go build -ldflags '-s -w' -o $@ .
 	@ln -sf labkube $(BIN)/kubectl
+
+$(FLUX_CONTROLLERS): lab/platform/go.mod lab/platform/go.sum
+	@mkdir -p $(BIN)
+	@echo 'building $(@F) of Flux (some minutes, once)'
+	cd lab/platform && go build -trimpath -ldflags '-s -w' -o $@ github.com/fluxcd/$(@F)
+	@touch $@
+
+# The operator reads the manifests of Flux' versions from a folder beside it. Its module lacks the pages that it serves, and
+# Go embeds nothing into a module's own folder: a copy of it has a page that says so.
+$(FLUX_OPERATOR): $(wildcard lab/platform/operator/go.* lab/platform/operator/chart/*.go)
+	@mkdir -p $(BIN)
+	@echo 'building the operator of Flux (some minutes, once)'
+	@cd lab/platform/operator && module=$$(go list -m -f '{{.Dir}}' $(FLUX_OPERATOR_MODULE)) && \
+	  version=$$(go list -m -f '{{.Version}}' $(FLUX_OPERATOR_MODULE)) && \
+	  rm -rf $@-source && cp -r "$$module" $@-source && chmod -R u+w $@-source && mkdir -p $@-source/web/dist && \
+	  echo 'The lab has no pages of the operator.' > $@-source/web/dist/index.html && \
+	  cp go.mod $@.mod && cp go.sum $@.sum && go mod edit -replace=$(FLUX_OPERATOR_MODULE)=$@-source $@.mod && \
+	  go build -modfile $@.mod -trimpath -ldflags "-s -w -X main.VERSION=$$version" -o $@.new $(FLUX_OPERATOR_MODULE)/cmd/operator && \
+	  rm -rf $@-data && mv $@-source/config/data $@-data && go run ./chart $@-source "$${version#v}" $@.tgz && \
+	  rm -rf $@-source $@.mod $@.sum && mv $@.new $@
 
 $(BIN)/talosops: $(GO_FILES)
 	@mkdir -p $(BIN)

@@ -47,6 +47,8 @@ type TalosClusterArgs struct {
 	AllowSchedulingOnControlPlanes *bool `pulumi:"allowSchedulingOnControlPlanes,optional"`
 	// Leave NVIDIA's device plugin out, because NVIDIA's GPU Operator brings it. Default: false.
 	GPUOperator bool `pulumi:"gpuOperator,optional"`
+	// What Flux reconciles the cluster from. Default: nothing, and Flux is not installed.
+	GitOps *GitOps `pulumi:"gitops,optional"`
 	// Talos strategic-merge patches for all nodes, one YAML document each. Default: none.
 	Patches []string `pulumi:"patches,optional"`
 	// What the cluster knows of the Proxmox cluster that its nodes live on, and what its software may do there. Default:
@@ -181,6 +183,8 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 		a.Backup = &backup
 	}
 
+	a.GitOps = a.GitOps.withDefaults(a.Name)
+
 	if a.AllowSchedulingOnControlPlanes == nil {
 		alone := a.count() == len(a.Nodes)
 		a.AllowSchedulingOnControlPlanes = &alone
@@ -235,6 +239,7 @@ func (a TalosClusterArgs) validate(name string) error {
 	}
 
 	a.Proxmox.validate("proxmox.", &found)
+	a.GitOps.validate(&found)
 
 	for _, own := range []struct{ path, value string }{{"podCidr", a.PodCIDR}, {"serviceCidr", a.ServiceCIDR}} {
 		if own.value != "" {

@@ -107,6 +107,7 @@ func NewTalosCluster(
 		{"labels and taints", c.makeMarks},
 		{"accounts in the cluster", c.makeHandover},
 		{"health gate", c.makeGate},
+		{"GitOps", c.makeGitOps},
 		{"outputs", c.makeOutputs},
 	} {
 		if err := step.do(ctx, name, args); err != nil {

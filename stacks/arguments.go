@@ -1,7 +1,10 @@
 package stacks
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -137,7 +140,7 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		Network: networkArgs(c.Network), PodCIDR: c.PodCIDR.String(), ServiceCIDR: c.ServiceCIDR.String(),
 		AllowSchedulingOnControlPlanes: &c.AllowSchedulingOnControlPlanes, GPUOperator: c.GPUOperator,
 		Patches: c.Patches, Secret: c.Secret, Protect: d.plan.Protect, FactoryURL: d.factory.URL,
-		Proxmox: d.proxmoxArgs(c.Proxmox),
+		GitOps: gitopsArgs(c), Proxmox: d.proxmoxArgs(c.Proxmox),
 	}
 	for _, n := range c.Nodes() {
 		node := nodeArgs(n)
@@ -146,6 +149,36 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 	}
 
 	return args
+}
+
+// gitopsArgs say what Flux reconciles a cluster from; nil = nothing.
+func gitopsArgs(c spec.Cluster) *components.GitOps {
+	g := c.GitOps
+	if g == nil {
+		return nil
+	}
+
+	args := &components.GitOps{
+		Kind: g.Kind, URL: g.URL, Ref: g.Ref, Path: g.Path, Interval: g.Interval, Version: g.Version,
+		Chart: g.Chart, ChartVersion: g.ChartVersion, Digest: g.Digest, TimeoutSeconds: g.TimeoutSeconds, Age: g.Age,
+		Facts: facts(c),
+	}
+	if g.PullSecret != (spec.PullSecret{}) {
+		secret := components.PullSecret(g.PullSecret)
+		args.PullSecret = &secret
+	}
+
+	return args
+}
+
+// facts are what Git may know of a cluster that follows from the stack alone.
+func facts(c spec.Cluster) map[string]string {
+	stores := map[string]bool{}
+	for _, n := range c.Nodes() {
+		stores[n.Datastore] = true
+	}
+
+	return map[string]string{"DATASTORES": strings.Join(slices.Sorted(maps.Keys(stores)), ", ")}
 }
 
 // backupArgs say where a cluster's snapshots are kept; nil = there are none.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"golang.org/x/crypto/ssh"
 	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/internal/backup"
@@ -61,6 +62,7 @@ func load(configuration map[string]string, options spec.Options) (*spec.Plan, er
 func planOptions(stack string) spec.Options {
 	return spec.Options{
 		Stack: stack, Compatibility: compatibility{}, CheckPatch: checkPatch, CheckRecipient: backup.CheckRecipient,
+		CheckIdentities: backup.CheckIdentities, CheckSSHKey: checkSSHKey,
 	}
 }
 
@@ -223,6 +225,22 @@ func checkRaw(get proxmoxapi.Setting) error {
 
 	return errors.New("only root@pam may do that in Proxmox, logged in with a password, and this stack logs in otherwise: set passthrough: mapping, " +
 		"or log in with proxmoxve:username root@pam and proxmoxve:password, without proxmoxve:apiToken")
+}
+
+// checkSSHKey judges a private key that a program uses, which no one is there to unlock for.
+func checkSSHKey(text string) error {
+	_, err := ssh.ParseRawPrivateKey([]byte(text))
+
+	var locked *ssh.PassphraseMissingError
+
+	switch {
+	case errors.As(err, &locked):
+		return errors.New("has a passphrase, which Flux is not told: set a key without one (ssh-keygen -t ed25519 -N '')")
+	case err != nil:
+		return errors.New("is not a private key in OpenSSH's form: set the whole file, with its last line break")
+	default:
+		return nil
+	}
 }
 
 func checkPatch(patch string) error {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // callTimeout bounds one call of the Kubernetes API.
@@ -105,3 +106,18 @@ func (c *cluster) ToRESTMapper() (meta.RESTMapper, error) { return c.mapper, nil
 
 // ToRawKubeConfigLoader returns the kubeconfig, of which Helm reads the namespace.
 func (c *cluster) ToRawKubeConfigLoader() clientcmd.ClientConfig { return c.raw }
+
+// in has objects of a chart that state no namespace come into this one.
+func (c *cluster) in(namespace string) (*cluster, error) {
+	raw, err := c.raw.RawConfig()
+	if err != nil {
+		return nil, err
+	}
+
+	into := *c
+	into.raw = clientcmd.NewDefaultClientConfig(raw, &clientcmd.ConfigOverrides{
+		Context: clientcmdapi.Context{Namespace: namespace},
+	})
+
+	return &into, nil
+}

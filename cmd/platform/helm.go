@@ -27,7 +27,12 @@ func (r *releaser) helm() (*action.Configuration, error) {
 	cfg := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
 	r.cluster.found.Invalidate()
 
-	return cfg, cfg.Init(r.cluster, r.req.Namespace, "secret")
+	into, err := r.cluster.in(r.req.Namespace)
+	if err != nil {
+		return nil, err
+	}
+
+	return cfg, cfg.Init(into, r.req.Namespace, "secret")
 }
 
 // newest is the record of the newest revision; nil = there is no release.

@@ -50,7 +50,7 @@ func newRoot() *cobra.Command {
 		Use: "platform", Short: "Bring Helm releases and objects to a cluster", Long: help,
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(newRelease())
+	root.AddCommand(newRelease(), newGitOps(), newReconciled())
 
 	return root
 }

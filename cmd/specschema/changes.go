@@ -42,6 +42,7 @@ const (
 	handover      = "the cluster gets it"
 	nextBackup    = "no resource; the next backup"
 	identity      = "machines of other VMIDs are other machines"
+	fluxFollows   = "Flux follows at once; nothing restarts"
 )
 
 // changesOf are the changes of each key.
@@ -73,6 +74,24 @@ var changesOf = map[string][]try{
 	"VMIDRangesConfig.gpuWorkers": {
 		{path: "vmidRanges.gpuWorkers", to: "4100-4199", note: "unless `firstVmid` is set"},
 	},
+
+	"ClusterConfig.gitops": {
+		{note: "Flux is installed, and `up` waits for its first reconciliation; without it nothing is removed ([platform](platform.md#flux))"},
+	},
+	"GitOpsConfig.kind": {{note: fluxFollows}}, "GitOpsConfig.url": {{note: fluxFollows}}, "GitOpsConfig.ref": {{note: fluxFollows}},
+	"GitOpsConfig.path":           {{note: fluxFollows + "; what the new folder does not have is deleted"}},
+	"GitOpsConfig.interval":       {{note: fluxFollows}},
+	"GitOpsConfig.pullSecret":     {{note: "see below"}},
+	"GitOpsConfig.age":            {{note: fluxFollows + ", but for the first key and the last, with which kustomize-controller restarts"}},
+	"GitOpsConfig.version":        {{note: "the controllers of Flux are upgraded"}},
+	"GitOpsConfig.operator":       {{note: "the operator of Flux is upgraded"}},
+	"GitOpsConfig.timeoutSeconds": {{note: "the next run"}},
+	"PullSecretConfig.identity":   {{note: fluxFollows}}, "PullSecretConfig.knownHosts": {{note: fluxFollows}},
+	"PullSecretConfig.username": {{note: fluxFollows}}, "PullSecretConfig.password": {{note: fluxFollows}},
+	"PullSecretConfig.ca":         {{note: fluxFollows}},
+	"OperatorChartConfig.chart":   {{note: "the operator of Flux is upgraded where the chart is another one"}},
+	"OperatorChartConfig.version": {{note: "the operator of Flux is upgraded"}},
+	"OperatorChartConfig.digest":  {{note: "the next run compares it"}},
 
 	"BackupConfig.recipients":        {{note: nextBackup}},
 	"BackupConfig.secretsRecipients": {{note: nextBackup}},

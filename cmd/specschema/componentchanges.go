@@ -121,6 +121,12 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 	newVolumes: {
 		"StorageClass.datastore", "StorageClass.fsType", "StorageClass.ssd", "StorageClass.reclaimPolicy",
 	},
+	"Flux follows; what is left out stays in the cluster ([platform.md](platform.md#flux))": {
+		"TalosClusterArgs.gitops", "GitOps.kind", "GitOps.url", "GitOps.ref", "GitOps.path", "GitOps.interval",
+		"GitOps.version", "GitOps.chart", "GitOps.chartVersion", "GitOps.digest", "GitOps.timeoutSeconds",
+		"GitOps.pullSecret", "GitOps.age", "GitOps.facts", "PullSecret.identity", "PullSecret.knownHosts",
+		"PullSecret.username", "PullSecret.password", "PullSecret.ca",
+	},
 	"never change it: machine configurations follow, the addresses that the cluster uses do not": {
 		"TalosClusterArgs.podCidr", "TalosClusterArgs.serviceCidr",
 	},

@@ -31,7 +31,7 @@ var (
 		"ProxmoxHostPrep", "TalosImage", "SystemImage", "GoldenTemplate", "PCIMapping", "TalosNode", "GPUWorker", "TalosCluster",
 	}
 	types = []string{
-		"ClusterNode", "TalosUpgrades", "Backup", "Proxmox", "Identity", "StorageClass", "Machine", "Network", "Disk", "NIC", "PCIDevice", "GPU", "Talos", "System", "WindowsMedia", "TalosClient", "ImageStore",
+		"ClusterNode", "TalosUpgrades", "Backup", "GitOps", "PullSecret", "Proxmox", "Identity", "StorageClass", "Machine", "Network", "Disk", "NIC", "PCIDevice", "GPU", "Talos", "System", "WindowsMedia", "TalosClient", "ImageStore",
 		"HostShell",
 		"HostGPU", "MappedDevice",
 	}

@@ -127,7 +127,7 @@ type kubernetesUpgrader struct {
 func newKubernetesUpgrader(req *kubernetesRequest, talos kubernetesTalos, progress io.Writer) *kubernetesUpgrader {
 	return &kubernetesUpgrader{
 		watch: newWatch(&req.limits, progress), req: req, talos: talos,
-		find: findKubeupgrade, call: callKubeupgrade,
+		find: kubeupgrade.find, call: callKubeupgrade,
 	}
 }
 

@@ -31,6 +31,15 @@ func CheckRecipient(text string) error {
 	return nil
 }
 
+// CheckIdentities judges secret keys of age, one per line. Its error repeats nothing of them.
+func CheckIdentities(text string) error {
+	if _, err := age.ParseIdentities(strings.NewReader(text)); err != nil {
+		return errors.New("is not a secret key of age: set what age-keygen prints, AGE-SECRET-KEY-1 and 58 characters")
+	}
+
+	return nil
+}
+
 // Recipients parses the public keys that a backup is encrypted to.
 func Recipients(texts []string) ([]age.Recipient, error) {
 	if len(texts) == 0 {

@@ -157,6 +157,8 @@ type ClusterConfig struct {
 	// Leave NVIDIA's device plugin out, because NVIDIA's GPU Operator brings it; the output `gpuOperatorValues` is what to
 	// install that with.
 	GPUOperator bool `json:"gpuOperator,omitempty" jsonschema:"default=false"`
+	// What Flux reconciles the cluster from. Default: nothing, and Flux is not installed.
+	GitOps *GitOpsConfig `json:"gitops,omitempty"`
 	// Talos strategic-merge patches for all machines of the cluster, as YAML text.
 	Patches []string `json:"patches,omitempty"`
 	// The nodes' place on Proxmox, and accounts there for storage and the cloud controller manager. Default: nodes do not

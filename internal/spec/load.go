@@ -14,6 +14,8 @@ type Options struct {
 	CheckPatch func(patch string) error
 	// CheckRecipient judges a public key that backups are encrypted to; optional. Its error does not repeat the key.
 	CheckRecipient func(key string) error
+	// CheckIdentities judges secret keys of age, CheckSSHKey a private key; optional. Their errors repeat nothing of them.
+	CheckIdentities, CheckSSHKey func(text string) error
 	// Encrypted are the keys that hold something encrypted, each with the JSON of what the stack's file has for it,
 	// where encrypted values are {"secure": …}; empty = the file is not available. No problem and no warning shows an
 	// encrypted value.

@@ -220,6 +220,8 @@ type Cluster struct {
 	AllowSchedulingOnControlPlanes bool
 	// GPUOperator says that NVIDIA's GPU Operator brings the device plugin.
 	GPUOperator bool
+	// GitOps is what Flux reconciles the cluster from; nil = nothing.
+	GitOps *GitOps `json:",omitempty"`
 	// Patches are the user's own for all nodes, one YAML document each.
 	Patches []string
 	// Secret says that patches or time servers are stored encrypted.

@@ -54,6 +54,8 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 	cluster.PodCIDR = p.networkFor("pods", path+".podCidr", c.PodCIDR, shortestPods, longestPods)
 	cluster.ServiceCIDR = p.networkFor("services", path+".serviceCidr", c.ServiceCIDR, shortestServices, longestServices)
 
+	cluster.GitOps = p.planGitOps(path+".gitops", c.Name, c.GitOps)
+
 	pools := poolsOf(path, c)
 	p.checkCounts(pools)
 

@@ -3,6 +3,7 @@ package machine
 import (
 	"crypto/x509"
 	"net/netip"
+	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -42,9 +43,15 @@ func (h kubeletHost) Facts() kubelet.Facts {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
 
-	facts := kubelet.Facts{Config: m.config, Address: m.net.Node, GPUs: m.gpus()}
+	facts := kubelet.Facts{
+		Config: m.config, Address: m.net.Node, GPUs: m.gpus(), API: netip.AddrPortFrom(m.net.Node, servicePort),
+	}
 	if m.config == nil {
 		return facts
+	}
+
+	if dir, err := h.k.folder(); err == nil {
+		facts.Dir, facts.Binaries = dir, filepath.Dir(m.ms.options.Labkube.Binary)
 	}
 
 	if prism := m.config.Machine().Features().KubePrism(); prism != nil && prism.Enabled() && m.kubernetes() != nil {

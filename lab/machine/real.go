@@ -151,10 +151,10 @@ func (k *realKubernetes) hasEtcdData() bool {
 }
 
 // apiServerOf is where the API server of a control plane answers; the caller holds the lock.
-func apiServerOf(m *machine) string {
-	port := uint16(m.config.Cluster().LocalAPIServerPort()) //nolint:gosec // a port
+func apiServerOf(m *machine) string { return "https://" + apiServerAt(m).String() }
 
-	return "https://" + netip.AddrPortFrom(m.net.Node, port).String()
+func apiServerAt(m *machine) netip.AddrPort {
+	return netip.AddrPortFrom(m.net.Node, uint16(m.config.Cluster().LocalAPIServerPort())) //nolint:gosec // a port
 }
 
 // runServers implements kubernetes.

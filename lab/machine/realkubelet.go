@@ -10,6 +10,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/doors"
 	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/kubelet"
 	"talos-proxmox/lab/machine/pods"
@@ -18,6 +19,30 @@ import (
 
 // kubeletPause is how long a kubelet waits before it looks for an API server again.
 const kubeletPause = time.Second
+
+// servicePort is where a machine leads its pods to the API servers, at its own address: that of the service
+// default/kubernetes leads nowhere in the lab. It is the number of KubePrism's.
+const servicePort = constants.DefaultKubePrismPort
+
+// serviceTarget is an API server that answers; invalid while none does.
+func (k *realKubernetes) serviceTarget() netip.AddrPort {
+	m := k.m
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if m.config == nil {
+		return netip.AddrPort{}
+	}
+
+	for _, o := range m.cluster.controlPlanes() {
+		if o.apiReady() {
+			return apiServerAt(o)
+		}
+	}
+
+	return netip.AddrPort{}
+}
 
 // runKubelet implements kubernetes.
 func (k *realKubernetes) runKubelet(ctx context.Context) {
@@ -36,6 +61,15 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 	m.services.Set("kubelet", services.Running, "Health check successful")
 	skip := m.config.Machine().Kubelet().SkipNodeRegistration()
 	m.ms.mu.Unlock()
+
+	service := doors.NewBalancer(k.serviceTarget)
+
+	m.track(func() {
+		<-ctx.Done()
+
+		_ = service.Close() // and every connection with it
+	})
+	m.doors.Open(netip.AddrPortFrom(m.nodeAddress(), servicePort), service.Serve)
 
 	m.track(func() { k.runDoor(ctx) })
 	m.track(func() { k.restartKubelet(ctx) })

@@ -6,9 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"syscall"
 	"time"
+
+	"talos-proxmox/lab/machine/process"
 )
 
 const (
@@ -70,38 +70,33 @@ func (h Host) run(ctx context.Context, p Part, state func(error)) error {
 
 	defer func() { _ = log.Close() }()
 
-	// The kernel kills the process with the thread that started it: the thread must live as long, and is not given to
-	// anybody else meanwhile.
-	runtime.LockOSThread()
-
-	defer runtime.UnlockOSThread()
-
 	arguments := append([]string{"--as", p.Version, p.Name}, p.Args...)
 	c := exec.Command(h.Binary, arguments...) //nolint:gosec // the lab's own binary
 	c.Dir, c.Stdout, c.Stderr = h.Dir, log, log
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	// A part that cleans up often instead of late takes half the memory; there is nothing of a host's environment that a
 	// machine should see.
 	c.Env = []string{"GOGC=50", "PATH=" + os.Getenv("PATH")}
 
 	from, _ := log.Seek(0, 2)
 
-	if err := c.Start(); err != nil {
+	began := false
+
+	err = process.Run(ctx, c, func() {
+		began = true
+
+		state(nil)
+	})
+
+	switch {
+	case err != nil && !began:
 		return fmt.Errorf("unable to start %s: %w%s", p.Name, err, wayOut(err.Error()))
-	}
-
-	state(nil)
-
-	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) })
-	defer stop()
-
-	if err := c.Wait(); err != nil {
+	case err != nil:
 		words := lastWords(path, from)
 
 		return fmt.Errorf("%s: %w: %s%s (%s)", p.Name, err, words, wayOut(words), path)
+	default:
+		return fmt.Errorf("%s has ended (%s)", p.Name, path)
 	}
-
-	return fmt.Errorf("%s has ended (%s)", p.Name, path)
 }
 
 func openLog(path string) (*os.File, error) {

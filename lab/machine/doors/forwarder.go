@@ -7,10 +7,12 @@ import (
 	"sync"
 )
 
-// Forwarder leads the machine's other addresses, the virtual one among them, to its API server. It implements
-// Kubernetes.
+// Forwarder leads connections to an API server: those to the machine's other addresses, the virtual one among them, or
+// those of its pods. It implements Kubernetes.
 type Forwarder struct {
-	target netip.AddrPort
+	// own is the API server's own address; invalid where it changes.
+	own    netip.Addr
+	target func() netip.AddrPort
 
 	mu     sync.Mutex
 	closed bool
@@ -19,11 +21,19 @@ type Forwarder struct {
 
 // NewForwarder makes one that leads to an API server.
 func NewForwarder(target netip.AddrPort) *Forwarder {
+	f := NewBalancer(func() netip.AddrPort { return target })
+	f.own = target.Addr()
+
+	return f
+}
+
+// NewBalancer makes one that leads each connection to the API server of its moment; none where that is invalid.
+func NewBalancer(target func() netip.AddrPort) *Forwarder {
 	return &Forwarder{target: target, open: map[net.Conn]bool{}}
 }
 
 // Has implements Kubernetes.
-func (f *Forwarder) Has(a netip.Addr) bool { return a == f.target.Addr() }
+func (f *Forwarder) Has(a netip.Addr) bool { return a == f.own }
 
 // Serve implements Kubernetes.
 func (f *Forwarder) Serve(ln net.Listener) error {
@@ -38,7 +48,9 @@ func (f *Forwarder) Serve(ln net.Listener) error {
 }
 
 func (f *Forwarder) forward(client net.Conn) {
-	server, err := net.Dial("tcp", f.target.String())
+	target := f.target()
+
+	server, err := net.Dial("tcp", target.String())
 	if err != nil {
 		_ = client.Close()
 

@@ -30,15 +30,7 @@ func commandOf(p *corev1.Pod, c corev1.Container) []string {
 		}
 	}
 
-	// Variables of the container stand in its command as $(NAME).
-	for i := range command {
-		for _, v := range environment(p, c, p.Spec.NodeName) {
-			name, value, _ := strings.Cut(v, "=")
-			command[i] = strings.ReplaceAll(command[i], "$("+name+")", value)
-		}
-	}
-
-	return command
+	return expand(command, environment(p, c, p.Spec.NodeName))
 }
 
 // environment is that of a container; of other objects' values it has those of the pod itself.
@@ -70,7 +62,7 @@ func (r *link) podTools(p *localPod) podTools {
 	gpus := facts.GPUs
 	given, runtime := p.gpus, p.state.NVIDIA
 
-	tools := podTools{prism: facts.KubePrism}
+	tools := podTools{prism: facts.KubePrism, binaries: facts.Binaries}
 
 	if facts.Config != nil {
 		tools.proxy = facts.Config.Cluster().Proxy().Enabled()

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/lab/machine/container"
+	"talos-proxmox/lab/machine/images"
 )
 
 // Exit statuses of containers that did not end by themselves.
@@ -19,6 +20,9 @@ const (
 	statusUnknown  = 255 // the machine went down meanwhile
 	statusStartErr = 128
 )
+
+// processPause is the least time between two starts of a program of the lab's.
+const processPause = 2 * time.Second
 
 // localContainer is a container of a pod since its machine was switched on. The lock of Kubelet guards it.
 type localContainer struct {
@@ -38,9 +42,11 @@ type localContainer struct {
 	// inName says that it runs in name only.
 	inName  bool
 	process container.Container
-	stop    context.CancelFunc
-	done    chan struct{}
-	stdin   *io.PipeWriter
+	// ask asks a process of the lab's to end; nil for other containers.
+	ask   func()
+	stop  context.CancelFunc
+	done  chan struct{}
+	stdin *io.PipeWriter
 }
 
 // failed says that the last run of a container ended badly.
@@ -139,6 +145,8 @@ type podTools struct {
 	prism   int
 	proxy   bool
 	service string
+	// binaries is the folder of the programs that the lab has of images.
+	binaries string
 }
 
 // start starts a container; the caller holds the kubelet's lock.
@@ -153,7 +161,10 @@ func (r *link) start(p *localPod, c corev1.Container, one *localContainer, polic
 	one.last, one.ended = one.ended, nil
 	one.log, one.former = &container.Log{}, one.log
 	one.stop, one.done = stop, make(chan struct{})
-	one.inName = !container.Knows(command)
+
+	image, _ := images.Find(tools.binaries, c.Image) // a pod without its program comes no further than its pull
+
+	one.inName, one.ask = image == nil && !container.Knows(command), nil
 	one.process = container.Container{
 		Hostname: p.pod.Name, Env: environment(p.pod, c, r.name), NVIDIA: tools.nvidia(c), Sleep: r.k.clock.Sleep,
 	}
@@ -188,6 +199,8 @@ func (r *link) start(p *localPod, c corev1.Container, one *localContainer, polic
 			end = &corev1.ContainerStateTerminated{
 				ExitCode: obstacle.code, Reason: obstacle.reason, Message: obstacle.message,
 			}
+		case image != nil:
+			end = r.runProgram(ctx, p, c, one, image, log, tools)
 		case !inName:
 			r.k.serves(one, uid)
 
@@ -243,6 +256,10 @@ func (k *Kubelet) ended(one *localContainer, log *container.Log, end *corev1.Con
 	}
 
 	pause := k.clock.Real(one.pause)
+	if one.ask != nil { // a process that ends at once is not started in a hurry, however fast the lab's clock is
+		pause = max(pause, processPause)
+	}
+
 	end.StartedAt, end.FinishedAt = metav1.NewTime(one.started).Rfc3339Copy(), metav1.Now().Rfc3339Copy()
 	one.running, one.ready, one.ended, one.again = false, false, end, time.Now().Add(pause)
 }
@@ -317,6 +334,14 @@ func (r *link) terminate(one *localPod) {
 		r.k.mu.Unlock()
 
 		for _, c := range left {
+			r.k.mu.Lock()
+			ask := c.ask
+			r.k.mu.Unlock()
+
+			if ask != nil {
+				ask()
+			}
+
 			if !c.inName {
 				select {
 				case <-ctx.Done():

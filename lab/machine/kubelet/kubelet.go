@@ -71,6 +71,11 @@ type Facts struct {
 	GPUs    pods.GPUs
 	// KubePrism is its port, 0 where it leads nowhere.
 	KubePrism int
+	// API is where pods reach the API server, as they reach its service on a node.
+	API netip.AddrPort
+	// Binaries is the folder of the programs that the lab has of images, Dir the machine's own folder; empty once it goes
+	// down.
+	Binaries, Dir string
 }
 
 // StaticPod is a static pod of a control plane, as it was started.

@@ -30,6 +30,8 @@ type localPod struct {
 
 	containers map[string]*localContainer
 	gpus       []int // what it was given of the node's GPUs
+	// ports are those of the node that processes of the lab's listen at, by the container's.
+	ports map[int32]uint16
 	// refusal is why the kubelet does not take the pod.
 	refusal string
 	// admitted says that this was decided, ending that the pod's containers are asked to end, over that they have.
@@ -107,6 +109,8 @@ func (k *Kubelet) lostPods(uids ...string) {
 
 // forgetPod ends what is left of a pod; the caller holds syncing, so that nothing else handles the pod meanwhile.
 func (k *Kubelet) forgetPod(uid string) {
+	defer k.removePodDirs(func(other string) bool { return other == uid })
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -136,6 +140,7 @@ func (k *Kubelet) forgetOthers(list []any) {
 	k.mu.Unlock()
 
 	k.lostPods(gone...)
+	k.removePodDirs(func(uid string) bool { return !kept[uid] })
 }
 
 // syncPod brings a pod as far as it comes on this machine, and says so; the caller holds syncing.

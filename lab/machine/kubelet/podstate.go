@@ -39,9 +39,9 @@ func (r *link) podState(ctx context.Context, p *corev1.Pod) (pods.State, bool) {
 		return pods.State{}, false
 	}
 
-	return pods.Pod{
+	return pulled(p, pods.Pod{
 		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Spec: p.Spec, Objects: objects,
-	}.On(facts.GPUs, r.k.networkReady()), true
+	}.On(facts.GPUs, r.k.networkReady()), facts), true
 }
 
 // fetch reads what a pod refers to, with the rights of the node's kubelet.

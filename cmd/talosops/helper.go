@@ -16,14 +16,23 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-// kubeupgradeName is the program that has Talos' upgrade library: too large for this one.
-const kubeupgradeName = "kubeupgrade"
+// helper is a program whose library is too large for this one.
+type helper struct {
+	name string
+	has  string // its library, in words
+	make string // the target that builds it
+}
 
-// kubeupgradeEnds is how long it may take to end after an interrupt: it waits for no node then.
-const kubeupgradeEnds = 30 * time.Second
+var (
+	kubeupgrade = helper{name: "kubeupgrade", has: "Talos' upgrade library", make: "make kubeupgrade"}
+	platform    = helper{name: "platform", has: "Helm's library", make: "make stack-tools"}
+)
 
-// findKubeupgrade looks beside this program, in the project's .bin and on PATH.
-func findKubeupgrade() (string, error) {
+// helperEnds is how long one may take to end after an interrupt: it waits for no node then.
+const helperEnds = 30 * time.Second
+
+// find looks beside this program, in the project's .bin and on PATH.
+func (h helper) find() (string, error) {
 	var places []string
 	if own, err := os.Executable(); err == nil {
 		places = append(places, filepath.Dir(own))
@@ -32,7 +41,7 @@ func findKubeupgrade() (string, error) {
 	places = append(places, ".bin")
 
 	for _, place := range places {
-		path, err := filepath.Abs(filepath.Join(place, kubeupgradeName))
+		path, err := filepath.Abs(filepath.Join(place, h.name))
 		if err != nil {
 			continue
 		}
@@ -42,31 +51,29 @@ func findKubeupgrade() (string, error) {
 		}
 	}
 
-	found, err := exec.LookPath(kubeupgradeName)
+	found, err := exec.LookPath(h.name)
 	if err != nil {
-		return "", fmt.Errorf("unable to find kubeupgrade, which has Talos' upgrade library, in %s or on PATH; nothing was "+
-			"changed: `make kubeupgrade` builds it (a few minutes, once), then run the same again", strings.Join(places, ", "))
+		return "", fmt.Errorf("unable to find %s, which has %s, in %s or on PATH; nothing was changed: `%s` builds it (a few "+
+			"minutes, once), then run the same again", h.name, h.has, strings.Join(places, ", "), h.make)
 	}
 
 	return found, nil
 }
 
-// callKubeupgrade passes it the request, with its secrets, on standard input alone, and ends it by closing that: also
-// where this program is killed.
-func callKubeupgrade(
-	ctx context.Context, program string, req request.KubernetesUpgrade, progress io.Writer,
-) error {
+// call passes a program, at its path, the request, with its secrets, on standard input alone, and ends it by closing
+// that: also where this program is killed.
+func (h helper) call(ctx context.Context, program string, arguments []string, req any, progress io.Writer) error {
 	text, err := json.Marshal(req)
 	if err != nil {
-		return fmt.Errorf("unable to write the request for %s: %w", kubeupgradeName, err)
+		return fmt.Errorf("unable to write the request for %s: %w", h.name, err)
 	}
 
-	said := &sayings{progress: progress}
+	said := &sayings{progress: progress, name: h.name}
 
-	cmd := exec.CommandContext(ctx, program)
+	cmd := exec.CommandContext(ctx, program, arguments...)
 	cmd.Stderr = said
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = kubeupgradeEnds
+	cmd.WaitDelay = helperEnds
 
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -96,6 +103,7 @@ func callKubeupgrade(
 // sayings are the lines of a program: its progress, and at the end what is wrong, which begins with its name.
 type sayings struct {
 	progress io.Writer
+	name     string
 	rest     []byte // of a line that has not ended
 	wrong    []string
 }
@@ -116,7 +124,7 @@ func (s *sayings) Write(b []byte) (int, error) {
 }
 
 func (s *sayings) take(line string) {
-	failure, begins := strings.CutPrefix(line, kubeupgradeName+": ")
+	failure, begins := strings.CutPrefix(line, s.name+": ")
 
 	switch {
 	case len(s.wrong) > 0:
@@ -139,4 +147,9 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	w.print(strings.TrimSuffix(string(line), "\n"))
 
 	return len(line), nil
+}
+
+// callKubeupgrade has it upgrade a cluster.
+func callKubeupgrade(ctx context.Context, program string, req request.KubernetesUpgrade, progress io.Writer) error {
+	return kubeupgrade.call(ctx, program, nil, req, progress)
 }

@@ -1,0 +1,331 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	fluxGroup     = "fluxcd.controlplane.io/v1"
+	sourceGroup   = "source.toolkit.fluxcd.io/v1"
+	syncGroup     = "kustomize.toolkit.fluxcd.io/v1"
+	requestedAt   = "reconcile.fluxcd.io/requestedAt"
+	ofInstance    = "fluxcd.controlplane.io/name"
+	kustomization = "Kustomization"
+)
+
+// refusals is how often in a row, some two seconds apart, Flux may say the same of a source or a Kustomization that it
+// looked at: then waiting does not help.
+const refusals = 15
+
+// settling is how long Kustomizations that Flux just made may take until they were looked at once.
+const settling = 30 * time.Second
+
+// acceptance waits until Flux reconciles.
+type acceptance struct {
+	*releaser
+
+	kind  string // of the source
+	asked string // what Flux is asked to look again for
+	said  map[string]int
+}
+
+// step is one thing that is waited for.
+type step struct {
+	what              string
+	version, kind, is string
+	// asked says that Flux is asked to look again, and that its answer to that counts.
+	asked bool
+	// stubborn says that the same refusal several times in a row is final.
+	stubborn bool
+}
+
+// await waits for the instance, the source and the Kustomization, in this order.
+func (a *acceptance) await(ctx, limited context.Context) error {
+	a.said = map[string]int{}
+
+	for _, s := range []step{
+		{what: "Flux' operator has not brought Flux to work", version: fluxGroup, kind: "FluxInstance", is: fluxInstance},
+		{
+			what: "Flux does not get what it has to reconcile", version: sourceGroup, kind: a.kind, is: fluxSync,
+			asked: true, stubborn: true,
+		},
+		{
+			what: "Flux does not reconcile what it got", version: syncGroup, kind: kustomization, is: fluxSync, asked: true,
+			stubborn: true,
+		},
+	} {
+		if err := a.step(ctx, limited, s); err != nil {
+			return err
+		}
+	}
+
+	return a.children(ctx, limited)
+}
+
+// step waits for one object to be ready.
+func (a *acceptance) step(ctx, limited context.Context, s step) error {
+	asked := !s.asked
+
+	for {
+		object, err := patientOf(limited, a.releaser, func(ctx context.Context) (*unstructured.Unstructured, error) {
+			object, err := a.get(ctx, s)
+			if err == nil && object != nil && !asked {
+				object, err = a.ask(ctx, s)
+				asked = err == nil
+			}
+
+			return object, err
+		})
+		if err != nil {
+			return a.failed(ctx, s, err.Error())
+		}
+
+		ready, reason := verdict(object, s, a.asked)
+		if ready {
+			a.say("%s is ready: %s", nameIn(s.kind, fluxNamespace, s.is), reason)
+
+			return nil
+		}
+
+		if s.kind == "FluxInstance" {
+			reason = strings.Join(append([]string{reason}, a.pods(limited)...), "; ")
+		}
+
+		a.say("waits: %s: %s", nameIn(s.kind, fluxNamespace, s.is), reason)
+
+		if a.said[reason]++; s.stubborn && a.said[reason] >= refusals && refused(object, s, a.asked) {
+			return a.failed(ctx, s, reason)
+		}
+
+		select {
+		case <-limited.Done():
+			return a.failed(ctx, s, reason)
+		case <-time.After(interval):
+		}
+	}
+}
+
+// failed is the error of a step that did not succeed.
+func (a *acceptance) failed(ctx context.Context, s step, reason string) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("interrupted: %w: %s", context.Cause(ctx), again)
+	}
+
+	return fmt.Errorf("%s: %s: %s: repair what it names, then %s",
+		s.what, nameIn(s.kind, fluxNamespace, s.is), strings.TrimRight(reason, ". \n"), again)
+}
+
+// get returns the object of a step; nil while there is none.
+func (a *acceptance) get(ctx context.Context, s step) (*unstructured.Unstructured, error) {
+	resource, err := a.cluster.resource(schema.FromAPIVersionAndKind(s.version, s.kind), fluxNamespace)
+	if err != nil {
+		return nil, err
+	}
+
+	object, err := resource.Get(ctx, s.is, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // as the comment says
+	}
+
+	return object, err
+}
+
+// ask has Flux look at an object now.
+func (a *acceptance) ask(ctx context.Context, s step) (*unstructured.Unstructured, error) {
+	resource, err := a.cluster.resource(schema.FromAPIVersionAndKind(s.version, s.kind), fluxNamespace)
+	if err != nil {
+		return nil, err
+	}
+
+	text := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, requestedAt, a.asked)
+
+	return resource.Patch(ctx, s.is, types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: "talos-proxmox"})
+}
+
+// verdict says whether an object is ready, as of its newest generation and of what was asked last, and what it says.
+func verdict(object *unstructured.Unstructured, s step, since string) (ready bool, reason string) {
+	if object == nil {
+		return false, "it is not there yet"
+	}
+
+	status, message := readiness(object)
+
+	switch {
+	case !current(object, s, since):
+		return false, cmp.Or(message, "nothing has looked at it yet")
+	case status == metav1.ConditionTrue:
+		return true, message
+	default:
+		return false, cmp.Or(message, "nothing has looked at it yet")
+	}
+}
+
+// refused says whether an object was looked at, and is not ready.
+func refused(object *unstructured.Unstructured, s step, since string) bool {
+	if object == nil {
+		return false
+	}
+
+	status, _ := readiness(object)
+
+	return current(object, s, since) && status == metav1.ConditionFalse
+}
+
+// current says whether an object's status is of its newest generation, and of what was asked last.
+func current(object *unstructured.Unstructured, s step, since string) bool {
+	for _, c := range conditions(object) {
+		if c["type"] != "Ready" {
+			continue
+		}
+
+		seen, _ := c["observedGeneration"].(int64)
+		handled, _, _ := unstructured.NestedString(object.Object, "status", "lastHandledReconcileAt")
+
+		return seen == object.GetGeneration() && (!s.asked || handled == since)
+	}
+
+	return false
+}
+
+// readiness is what an object's condition Ready says.
+func readiness(object *unstructured.Unstructured) (status metav1.ConditionStatus, message string) {
+	for _, c := range conditions(object) {
+		if c["type"] == "Ready" {
+			text, _ := c["status"].(string)
+			message, _ := c["message"].(string)
+
+			return metav1.ConditionStatus(text), message
+		}
+	}
+
+	return metav1.ConditionUnknown, ""
+}
+
+func conditions(object *unstructured.Unstructured) []map[string]any {
+	list, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	found := make([]map[string]any, 0, len(list))
+
+	for _, item := range list {
+		if c, ok := item.(map[string]any); ok {
+			found = append(found, c)
+		}
+	}
+
+	return found
+}
+
+// pods are what keeps the pods of Flux' controllers from running.
+func (a *acceptance) pods(ctx context.Context) []string {
+	resource, err := a.cluster.resource(appsv1.SchemeGroupVersion.WithKind("Deployment"), fluxNamespace)
+	if err != nil {
+		return nil
+	}
+
+	list, err := resource.List(ctx, metav1.ListOptions{LabelSelector: ofInstance + "=" + fluxInstance})
+	if err != nil {
+		return nil // the next look says so
+	}
+
+	var found []string
+
+	for i := range list.Items {
+		troubles, err := a.troubles(ctx, &list.Items[i])
+		if err == nil {
+			found = append(found, troubles...)
+		}
+	}
+
+	return found
+}
+
+// children says which Kustomizations that Flux reconciles from the source are not ready: it is Git's to say what comes
+// when. What cannot be built, by a wrong key for instance, does not change by waiting.
+func (a *acceptance) children(ctx, limited context.Context) error {
+	until := time.Now().Add(settling)
+
+	for {
+		open, broken, unseen, err := a.lookAtChildren(limited)
+		if err != nil {
+			return a.failed(ctx, step{what: "unable to read what Flux reconciles", kind: kustomization, is: "*"}, err.Error())
+		}
+
+		if len(broken) > 0 && !unseen || len(broken) > 0 && time.Now().After(until) {
+			return fmt.Errorf("Flux cannot build what it got:\n  %s\nrepair what it names, then %s", //nolint:staticcheck // a name
+				strings.Join(broken, "\n  "), again)
+		}
+
+		if !unseen || time.Now().After(until) {
+			for _, line := range open {
+				a.say("%s", line)
+			}
+
+			return nil
+		}
+
+		select {
+		case <-limited.Done():
+			return nil
+		case <-time.After(interval):
+		}
+	}
+}
+
+func (a *acceptance) lookAtChildren(ctx context.Context) (open, broken []string, unseen bool, err error) {
+	list, err := patientOf(ctx, a.releaser, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
+		resource, err := a.cluster.resource(schema.FromAPIVersionAndKind(syncGroup, kustomization), metav1.NamespaceAll)
+		if meta.IsNoMatchError(err) || err != nil {
+			return nil, err
+		}
+
+		return resource.List(ctx, metav1.ListOptions{})
+	})
+	if err != nil {
+		return nil, nil, false, err
+	}
+
+	for i := range list.Items {
+		object := &list.Items[i]
+		status, message := readiness(object)
+		reason := reasonOf(object)
+
+		switch {
+		case status == metav1.ConditionTrue:
+		case status == metav1.ConditionFalse && reason == "BuildFailed":
+			broken = append(broken, nameOf(object)+": "+message)
+		case status == metav1.ConditionUnknown && message == "":
+			unseen = true
+		default:
+			open = append(open, nameOf(object)+" is not ready yet: "+message)
+		}
+	}
+
+	slices.Sort(open)
+	slices.Sort(broken)
+
+	return open, broken, unseen, nil
+}
+
+func reasonOf(object *unstructured.Unstructured) string {
+	for _, c := range conditions(object) {
+		if c["type"] == "Ready" {
+			reason, _ := c["reason"].(string)
+
+			return reason
+		}
+	}
+
+	return ""
+}

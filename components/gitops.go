@@ -1,0 +1,198 @@
+package components
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/internal/request"
+)
+
+// GitOps is what Flux reconciles a cluster from. The resource installs Flux' operator and the instance, and hands over
+// what Flux is let in with, the keys and the facts; it waits until the first reconciliation is done. Its deletion
+// leaves all of it in the cluster.
+type GitOps struct {
+	// git or oci. Default: git.
+	Kind string `pulumi:"kind,optional"`
+	// The repository or artifact: ssh://…, https://… or oci://….
+	URL string `pulumi:"url"`
+	// The branch or tag in full; of an artifact its tag. Default: refs/heads/main, or latest.
+	Ref string `pulumi:"ref,optional"`
+	// The folder that is reconciled. Default: ./clusters/<cluster>.
+	Path string `pulumi:"path,optional"`
+	// How often it is asked for something new. Default: 1m.
+	Interval string `pulumi:"interval,optional"`
+	// The version of Flux, without v: one that the operator has in it.
+	Version string `pulumi:"version"`
+	// The chart of Flux' operator: oci://…, https://….tgz, or a file.
+	Chart string `pulumi:"chart"`
+	// The chart's version.
+	ChartVersion string `pulumi:"chartVersion"`
+	// The digest of the chart's archive or manifest. Default: any.
+	Digest string `pulumi:"digest,optional"`
+	// How many seconds to wait for the first reconciliation. Default: 900.
+	TimeoutSeconds int `pulumi:"timeoutSeconds,optional"`
+	// What Flux is let in with; it is kept out of the plain state. Default: the source is public.
+	PullSecret *PullSecret `pulumi:"pullSecret,optional"`
+	// The secret keys of age for SOPS files; they are kept out of the plain state. Default: none.
+	Age string `pulumi:"age,optional"`
+	// What Git may know of the cluster, by name, beside what follows from the cluster. Default: nothing more.
+	Facts map[string]string `pulumi:"facts,optional"`
+}
+
+// PullSecret is what Flux is let in with.
+type PullSecret struct {
+	// The private SSH key.
+	Identity string `pulumi:"identity,optional"`
+	// The public keys of the SSH server.
+	KnownHosts string `pulumi:"knownHosts,optional"`
+	// The user, for https:// and oci://.
+	Username string `pulumi:"username,optional"`
+	// The user's password, or a token.
+	Password string `pulumi:"password,optional"`
+	// The authority of an https server's certificate, as PEM.
+	CA string `pulumi:"ca,optional"`
+}
+
+const (
+	gitopsGit            = "git"
+	gitopsOCI            = "oci"
+	gitopsTimeoutSeconds = 900
+)
+
+// withDefaults returns the arguments of a cluster of a name.
+func (g *GitOps) withDefaults(cluster string) *GitOps {
+	if g == nil {
+		return nil
+	}
+
+	filled := *g
+	setDefault(&filled.Kind, gitopsGit)
+	setDefault(&filled.Path, "./clusters/"+cluster)
+	setDefault(&filled.Interval, "1m")
+	setDefault(&filled.TimeoutSeconds, gitopsTimeoutSeconds)
+
+	if filled.Kind == gitopsOCI {
+		setDefault(&filled.Ref, "latest")
+	} else {
+		setDefault(&filled.Ref, "refs/heads/main")
+	}
+
+	return &filled
+}
+
+func (g *GitOps) validate(found *problems) {
+	if g == nil {
+		return
+	}
+
+	found.required("gitops.version", g.Version, "the version of Flux without v, like 2.9.4")
+	found.required("gitops.chart", g.Chart, "the chart of Flux' operator")
+	found.required("gitops.chartVersion", g.ChartVersion, "the version of the operator's chart, like 0.58.1")
+
+	if g.Kind != gitopsGit && g.Kind != gitopsOCI {
+		found.add("gitops.kind", "%q is neither git nor oci; choose one", g.Kind)
+	}
+
+	source, err := url.Parse(g.URL)
+	if err != nil || source.Host == "" || (source.Scheme == gitopsOCI) != (g.Kind == gitopsOCI) {
+		found.add("gitops.url", "is not a URL of kind %s; write it as ssh://git@host/path, https://host/path or oci://host/path",
+			g.Kind)
+	} else if _, given := source.User.Password(); given {
+		found.add("gitops.url", "has a password in it; remove it and set pullSecret.username and pullSecret.password")
+	}
+
+	if g.TimeoutSeconds < 0 {
+		found.add("gitops.timeoutSeconds", "%d is not a number of seconds; use 1 or more", g.TimeoutSeconds)
+	}
+}
+
+// said is what a preview shows of it.
+func (g *GitOps) said() string {
+	return fmt.Sprintf("Flux %s (operator %s %s) of %s, %s, %s", g.Version, g.Chart, g.ChartVersion, g.URL, g.Ref, g.Path)
+}
+
+// facts are what Git may know of a cluster.
+func (a TalosClusterArgs) facts() map[string]string {
+	var addresses []string
+	for _, n := range a.controlPlanes() {
+		addresses = append(addresses, n.prefix().Addr().String())
+	}
+
+	facts := map[string]string{
+		"CLUSTER_NAME": a.Name, "CLUSTER_ENDPOINT": a.Endpoint, "CONTROL_PLANES": strings.Join(addresses, ", "),
+		"NODE_CIDR": a.Network.CIDR, "POD_CIDR": a.PodCIDR, "SERVICE_CIDR": a.ServiceCIDR,
+		"TALOS_VERSION": a.TalosVersion, "KUBERNETES_VERSION": a.KubernetesVersion,
+	}
+	maps.Copy(facts, a.GitOps.Facts)
+
+	return facts
+}
+
+// makeGitOps has Flux reconcile the cluster, once the cluster works. It runs again when what it is told changes, and
+// when the control planes are not the machines that they were.
+func (c *TalosCluster) makeGitOps(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
+	g := args.GitOps
+	if g == nil {
+		return nil
+	}
+
+	question := request.GitOps{
+		Timeout: (time.Duration(g.TimeoutSeconds) * time.Second).String(),
+		Chart:   g.Chart, ChartVersion: g.ChartVersion, ChartDigest: g.Digest,
+		Kind: g.Kind, URL: g.URL, Ref: g.Ref, Path: g.Path, Interval: g.Interval, Version: g.Version,
+		PullSecret: request.PullSecret(pointed(g.PullSecret)), Age: g.Age, Facts: args.facts(),
+	}
+	for _, n := range args.controlPlanes() {
+		question.Endpoints = append(question.Endpoints, n.prefix().Addr().String())
+	}
+
+	var remade []any
+	for _, node := range c.nodes[:args.count()] {
+		remade = append(remade, node.Remade)
+	}
+
+	brought, err := talosops{
+		verb: "gitops",
+		request: func(_, kubeconfig string) any {
+			question.Kubeconfig = kubeconfig
+
+			return question
+		},
+		follows:    followed(g.said(), "machines recreated", remade...),
+		kubeconfig: c.Kubeconfig,
+	}.make(ctx, name+"-gitops", pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.gate}))
+	if err != nil {
+		return err
+	}
+
+	// Another resource than what it waits for: where Flux refuses what a run brought, the state has it, and the next run
+	// brings what was there before, if that is what it is told.
+	accepted := request.Reconciled{Endpoints: question.Endpoints, Timeout: question.Timeout, Kind: g.Kind}
+	_, err = talosops{
+		verb: "reconciled",
+		request: func(asked, kubeconfig string) any {
+			accepted.Asked, accepted.Kubeconfig = asked, kubeconfig
+
+			return accepted
+		},
+		talosconfig: brought.Stdout.ApplyT(askedAt).(pulumi.StringOutput), kubeconfig: c.Kubeconfig,
+	}.make(ctx, name+"-reconciled", pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{brought}))
+
+	return err
+}
+
+// askedAt reads what `talosops gitops` has printed.
+func askedAt(text string) (string, error) {
+	var printed request.Asked
+	if err := json.Unmarshal([]byte(text), &printed); err != nil {
+		return "", fmt.Errorf("unable to read what talosops gitops has printed: %w", err)
+	}
+
+	return printed.Asked, nil
+}

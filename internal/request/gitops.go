@@ -1,0 +1,55 @@
+package request
+
+// GitOps is what `talosops gitops` and `platform gitops` read: what Flux reconciles a cluster from.
+type GitOps struct {
+	Kubeconfig string `json:"kubeconfig"` // secret
+	// Endpoints are the control planes' own addresses, as in Release.
+	Endpoints []string `json:"endpoints,omitempty"`
+	// Timeout says how long the whole may take: 15m. Empty = that.
+	Timeout string `json:"timeout,omitempty"`
+
+	// Chart, ChartVersion and ChartDigest are those of Flux' operator, as in Release.
+	Chart        string `json:"chart"`
+	ChartVersion string `json:"chartVersion"`
+	ChartDigest  string `json:"chartDigest,omitempty"`
+
+	Kind     string `json:"kind"` // git or oci
+	URL      string `json:"url"`
+	Ref      string `json:"ref"`
+	Path     string `json:"path"`
+	Interval string `json:"interval"`
+	Version  string `json:"version"` // of Flux
+	// Domain is the cluster's, of its DNS. Empty = cluster.local.
+	Domain string `json:"domain,omitempty"`
+
+	PullSecret PullSecret `json:"pullSecret"`
+	Age        string     `json:"age,omitempty"` // secret keys; secret
+	// Facts are what Git may know of the cluster, by name.
+	Facts map[string]string `json:"facts"`
+}
+
+// Asked is what `talosops gitops` prints: when it was done, which is what Flux is asked to reconcile for. It differs
+// after each run, so that what follows from it runs again.
+type Asked struct {
+	Asked string `json:"asked"`
+}
+
+// Reconciled is what `talosops reconciled` and `platform reconciled` read: what Flux has to have reconciled.
+type Reconciled struct {
+	Kubeconfig string `json:"kubeconfig"` // secret
+	// Endpoints are the control planes' own addresses, as in Release.
+	Endpoints []string `json:"endpoints,omitempty"`
+	// Timeout says how long to wait: 15m. Empty = that.
+	Timeout string `json:"timeout,omitempty"`
+	Kind    string `json:"kind"`  // git or oci
+	Asked   string `json:"asked"` // as `talosops gitops` printed it
+}
+
+// PullSecret is what Flux is let in with; without values the source is public.
+type PullSecret struct {
+	Identity   string `json:"identity,omitempty"` // secret
+	KnownHosts string `json:"knownHosts,omitempty"`
+	Username   string `json:"username,omitempty"`
+	Password   string `json:"password,omitempty"` // secret
+	CA         string `json:"ca,omitempty"`
+}

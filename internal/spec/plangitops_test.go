@@ -1,0 +1,55 @@
+package spec_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/spec"
+)
+
+func TestGitOps(t *testing.T) {
+	t.Parallel()
+
+	plain := map[string]any{"url": "https://git.example.org/fleet", "age": "AGE-SECRET-KEY-1X", "pullSecret": map[string]any{
+		"username": "git", "password": "hunter2",
+	}}
+	values := changed(t, map[string]any{"clusters[0].gitops": plain})
+
+	o := options()
+	o.CheckIdentities = func(string) error { return nil }
+
+	plan, err := spec.Load(values, o)
+	require.NoError(t, err)
+
+	g := plan.Clusters[0].GitOps
+	assert.Equal(t, &spec.GitOps{
+		Kind: "git", URL: "https://git.example.org/fleet", Ref: "refs/heads/main", Path: "./clusters/prod", Interval: "1m",
+		Version: "2.9.4", Chart: "oci://ghcr.io/controlplaneio-fluxcd/charts/flux-operator", ChartVersion: "0.58.1",
+		TimeoutSeconds: 900, Age: "AGE-SECRET-KEY-1X", PullSecret: spec.PullSecret{Username: "git", Password: "hunter2"},
+	}, g)
+
+	written, err := json.Marshal(plan)
+	require.NoError(t, err)
+	assert.NotContains(t, string(written), "hunter2")
+	assert.NotContains(t, string(written), "AGE-SECRET")
+
+	// A stack's file that has them in plain text, and one that has one of them encrypted.
+	o.CheckIdentities = func(string) error { return errors.New("is none: set one") }
+	o.Encrypted = map[string]string{"clusters": strings.Replace(values["clusters"], `"hunter2"`, `{"secure":"v1:cipher"}`, 1)}
+	_, err = spec.Load(values, o)
+	require.EqualError(t, err, "clusters[0].gitops.age: is a secret that is stored in plain text: store it encrypted; "+
+		"write pulumi config set --secret --path 'talos-proxmox:clusters[0].gitops.age' < file, and take what it was out of use\n"+
+		"clusters[0].gitops.age: is none: set one")
+
+	// Blinded, nothing is judged that is not known.
+	o = options()
+	o.Blinded = true
+	values["clusters"] = strings.NewReplacer(`"hunter2"`, `"[secret]"`, `"AGE-SECRET-KEY-1X"`, `"[secret]"`).Replace(values["clusters"])
+	_, err = spec.Load(values, o)
+	require.NoError(t, err)
+}

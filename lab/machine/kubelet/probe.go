@@ -1,0 +1,107 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"talos-proxmox/lab/machine/images"
+)
+
+// What a probe has where it does not say, and how often the lab asks at most, whatever its speed.
+const (
+	probePeriod   = 10
+	probeTimeout  = 1
+	probeFailures = 3
+	probeAtMost   = 500 * time.Millisecond
+)
+
+// probe asks a process about its health, as its container's probes say, until the context ends: whether it is ready,
+// and whether it is to be started again. Without a probe it is ready at once.
+func (k *Kubelet) probe(ctx context.Context, p *localPod, c corev1.Container, one *localContainer, place images.Place) {
+	uid := string(p.pod.UID)
+
+	if probed(c.ReadinessProbe) {
+		k.m.Track(func() {
+			k.repeat(ctx, c, *c.ReadinessProbe, place, func(ok bool) {
+				k.mu.Lock()
+				changed := one.running && one.ready != ok && ctx.Err() == nil
+				one.ready = one.ready && !changed || ok && changed
+				k.mu.Unlock()
+
+				if changed {
+					k.wake(k.booted, uid)
+				}
+			})
+		})
+	} else {
+		k.m.Track(func() { k.serves(one, uid) })
+	}
+
+	if probed(c.LivenessProbe) {
+		failures := 0
+
+		k.m.Track(func() {
+			k.repeat(ctx, c, *c.LivenessProbe, place, func(ok bool) {
+				if failures++; ok {
+					failures = 0
+				}
+
+				if failures >= int(cmp.Or(c.LivenessProbe.FailureThreshold, probeFailures)) {
+					k.mu.Lock()
+					defer k.mu.Unlock()
+
+					one.ask()
+				}
+			})
+		})
+	}
+}
+
+func probed(p *corev1.Probe) bool { return p != nil && p.HTTPGet != nil }
+
+// repeat runs a probe again and again.
+func (k *Kubelet) repeat(ctx context.Context, c corev1.Container, p corev1.Probe, place images.Place, say func(bool)) {
+	seconds := func(n int32) time.Duration { return time.Duration(n) * time.Second }
+
+	port := p.HTTPGet.Port.IntVal
+
+	for _, named := range c.Ports {
+		if named.Name == p.HTTPGet.Port.StrVal {
+			port = named.ContainerPort
+		}
+	}
+
+	client := http.Client{Timeout: seconds(cmp.Or(p.TimeoutSeconds, probeTimeout))}
+	url := fmt.Sprintf("http://%s%s", place.At(port), p.HTTPGet.Path)
+
+	waitFor(ctx, k.clock.Real(seconds(p.InitialDelaySeconds)))
+
+	for ctx.Err() == nil {
+		say(answers(ctx, client, url))
+		waitFor(ctx, max(k.clock.Real(seconds(cmp.Or(p.PeriodSeconds, probePeriod))), probeAtMost))
+	}
+}
+
+// answers says whether a server answers as a kubelet wants it to.
+func answers(ctx context.Context, client http.Client, url string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return false
+	}
+
+	response, err := client.Do(request)
+	if err != nil {
+		return false
+	}
+
+	_, _ = io.Copy(io.Discard, response.Body) // what it says is not of interest
+
+	return response.Body.Close() == nil && response.StatusCode >= http.StatusOK &&
+		response.StatusCode < http.StatusBadRequest
+}

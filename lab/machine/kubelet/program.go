@@ -1,0 +1,202 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"talos-proxmox/lab/machine/container"
+	"talos-proxmox/lab/machine/images"
+	"talos-proxmox/lab/machine/pods"
+	"talos-proxmox/lab/machine/process"
+)
+
+// Containers whose program the lab has run as its processes: with the service account of their pod, at ports of their
+// node's address, in a folder of the pod.
+
+// pulled is a pod's state once its images have been looked for: the lab may not have one's program.
+func pulled(p *corev1.Pod, state pods.State, facts Facts) pods.State {
+	if !state.Running {
+		return state
+	}
+
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		if _, err := images.Find(facts.Binaries, c.Image); err != nil {
+			return pods.State{
+				Reason: "ErrImagePull", Message: err.Error(),
+				Warning: "Failed", Details: fmt.Sprintf("Failed to pull image %q: %s", c.Image, err),
+			}
+		}
+	}
+
+	return state
+}
+
+// podDir is a pod's folder on its machine.
+func podDir(machine, uid string) string { return filepath.Join(machine, "pods", uid) }
+
+// removePodDirs removes the folders of pods that are gone; what stays is tried again with the next boot.
+func (k *Kubelet) removePodDirs(gone func(uid string) bool) {
+	facts := k.m.Facts()
+	if facts.Dir == "" {
+		return
+	}
+
+	entries, err := os.ReadDir(podDir(facts.Dir, ""))
+	if err != nil {
+		return // it has none
+	}
+
+	for _, e := range entries {
+		if gone(e.Name()) {
+			_ = os.RemoveAll(podDir(facts.Dir, e.Name()))
+		}
+	}
+}
+
+// place gives a container's process its folder and its ports, which last as long as the pod.
+func (k *Kubelet) place(p *localPod, i *images.Image) (images.Place, error) {
+	facts := k.m.Facts()
+	if facts.Dir == "" {
+		return images.Place{}, errNoServer // the machine goes down
+	}
+
+	dir := podDir(facts.Dir, string(p.pod.UID))
+	place := images.Place{Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), Address: facts.Address}
+
+	for _, folder := range place.Folders() {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return place, fmt.Errorf("unable to make a volume: %w", err)
+		}
+	}
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	if p.ports == nil {
+		p.ports = map[int32]uint16{}
+	}
+
+	for _, port := range i.Listens() {
+		if p.ports[port] == 0 {
+			free, err := freePort(facts.Address)
+			if err != nil {
+				return place, err
+			}
+
+			p.ports[port] = free
+		}
+	}
+
+	place.Ports = maps.Clone(p.ports)
+
+	return place, nil
+}
+
+// freePort is one that nothing listens at.
+func freePort(a netip.Addr) (uint16, error) {
+	ln, err := net.Listen("tcp", netip.AddrPortFrom(a, 0).String())
+	if err != nil {
+		return 0, fmt.Errorf("unable to find a free port: %w", err)
+	}
+	defer func() { _ = ln.Close() }()
+
+	at, err := netip.ParseAddrPort(ln.Addr().String())
+
+	return at.Port(), err
+}
+
+// serviceAddress is why a pod does not reach the API server's service; nil where kube-proxy or Cilium leads there.
+func (r *link) serviceAddress(tools podTools) error {
+	if tools.proxy {
+		return nil
+	}
+
+	r.k.mu.Lock()
+	defer r.k.mu.Unlock()
+
+	for _, p := range r.k.pods {
+		for _, c := range p.pod.Spec.Containers {
+			if isCilium(c.Image) && p.state.Running {
+				return nil
+			}
+		}
+	}
+
+	return fmt.Errorf("dial tcp %s: i/o timeout", net.JoinHostPort(tools.service, "443"))
+}
+
+// runProgram runs a container's program until it ends or is killed.
+func (r *link) runProgram(ctx context.Context, p *localPod, c corev1.Container, one *localContainer, i *images.Image,
+	log *container.Log, tools podTools,
+) *corev1.ContainerStateTerminated {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+
+	if err := r.serviceAddress(tools); err != nil {
+		_, _ = fmt.Fprintf(log, "unable to reach the API server: %s\n", err)
+
+		return endOf(1, nil)
+	}
+
+	place, err := r.k.place(p, i)
+	if err == nil {
+		err = r.k.serviceAccount(ctx, p.pod, place)
+	}
+
+	if err != nil {
+		return &corev1.ContainerStateTerminated{ExitCode: statusStartErr, Reason: "StartError", Message: err.Error()}
+	}
+
+	argv, env := i.Command(expand(slices.Concat(c.Command, c.Args), environment(p.pod, c, r.name)),
+		environment(p.pod, c, r.name), place)
+
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // the lab's own binary
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = place.Dir, env, log, log
+
+	err = process.Run(ctx, cmd, func() {
+		r.k.mu.Lock()
+		one.ask = func() { _ = cmd.Process.Signal(syscall.SIGTERM) }
+		r.k.mu.Unlock()
+
+		r.k.probe(ctx, p, c, one, place)
+	})
+
+	var exit *exec.ExitError
+
+	switch {
+	case err == nil:
+		return endOf(0, nil)
+	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		return endOf(exit.ExitCode(), nil)
+	case errors.As(err, &exit):
+		return endOf(0, err)
+	default:
+		return &corev1.ContainerStateTerminated{ExitCode: statusStartErr, Reason: "StartError", Message: err.Error()}
+	}
+}
+
+// expand puts a container's variables in the place of $(NAME).
+func expand(args, env []string) []string {
+	args = slices.Clone(args)
+
+	for i := range args {
+		for _, v := range env {
+			name, value, _ := strings.Cut(v, "=")
+			args[i] = strings.ReplaceAll(args[i], "$("+name+")", value)
+		}
+	}
+
+	return args
+}

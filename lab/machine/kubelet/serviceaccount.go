@@ -1,0 +1,101 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"talos-proxmox/lab/machine/controlplane"
+	"talos-proxmox/lab/machine/images"
+)
+
+const (
+	// tokenSeconds is what a kubelet asks for as the life of a pod's token, tokenRenewal when it asks again: after four
+	// fifths of it.
+	tokenSeconds = 3607
+	tokenRenewal = tokenSeconds * time.Second * 4 / 5
+	tokenFile    = "token"
+)
+
+// serviceAccount gives a pod's process the rights of the pod's service account, until the context ends.
+func (k *Kubelet) serviceAccount(ctx context.Context, p *corev1.Pod, place images.Place) error {
+	facts := k.m.Facts()
+	if facts.Config == nil {
+		return errNoServer
+	}
+
+	if err := k.writeToken(ctx, p, place.Dir); err != nil {
+		return err
+	}
+
+	text, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Config", "current-context": "pod",
+		"clusters": []any{map[string]any{"name": "pod", "cluster": map[string]any{
+			"server": "https://" + facts.API.String(), "tls-server-name": "kubernetes.default.svc",
+			"certificate-authority-data": facts.Config.Cluster().IssuingCA().Crt,
+		}}},
+		"users": []any{map[string]any{"name": "pod", "user": map[string]any{
+			"tokenFile": filepath.Join(place.Dir, tokenFile),
+		}}},
+		"contexts": []any{map[string]any{"name": "pod", "context": map[string]any{
+			"cluster": "pod", "user": "pod", "namespace": p.Namespace,
+		}}},
+	})
+	if err != nil {
+		return err
+	}
+
+	if err := os.WriteFile(place.Kubeconfig, text, 0o600); err != nil {
+		return fmt.Errorf("unable to write the pod's kubeconfig: %w", err)
+	}
+
+	k.m.Track(func() {
+		for every := time.NewTicker(tokenRenewal); ; {
+			select {
+			case <-ctx.Done():
+				every.Stop()
+
+				return
+			case <-every.C:
+				if err := k.writeToken(ctx, p, place.Dir); err != nil {
+					k.m.Say("[talos] kubelet: %s", err)
+				}
+			}
+		}
+	})
+
+	return nil
+}
+
+// writeToken asks the API server for a token of the pod's service account that ends with the pod.
+func (k *Kubelet) writeToken(ctx context.Context, p *corev1.Pod, dir string) error {
+	r, err := k.speaker()
+	if err != nil {
+		return err
+	}
+
+	seconds := int64(tokenSeconds)
+	request := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &seconds,
+		BoundObjectRef: &authenticationv1.BoundObjectReference{
+			APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID,
+		},
+	}}
+	path := "/api/v1/namespaces/" + p.Namespace + "/serviceaccounts/" + p.Spec.ServiceAccountName + "/token"
+
+	if err := controlplane.Post(ctx, r.client, path, &request); err != nil {
+		return fmt.Errorf("failed to fetch token of service account %s/%s: %w", p.Namespace, p.Spec.ServiceAccountName, err)
+	}
+
+	if err := os.WriteFile(filepath.Join(dir, tokenFile), []byte(request.Status.Token), 0o600); err != nil {
+		return fmt.Errorf("unable to write the pod's token: %w", err)
+	}
+
+	return nil
+}
