@@ -1,9 +1,7 @@
 package stacks
 
 import (
-	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -173,12 +171,13 @@ func gitopsArgs(c spec.Cluster) *components.GitOps {
 
 // facts are what Git may know of a cluster that follows from the stack alone.
 func facts(c spec.Cluster) map[string]string {
-	stores := map[string]bool{}
-	for _, n := range c.Nodes() {
-		stores[n.Datastore] = true
+	if c.Proxmox == nil {
+		return nil
 	}
 
-	return map[string]string{"DATASTORES": strings.Join(slices.Sorted(maps.Keys(stores)), ", ")}
+	return map[string]string{
+		"CLUSTER_REGION": c.Proxmox.Region, "DATASTORES": strings.Join(c.Proxmox.Datastores(), ", "),
+	}
 }
 
 // backupArgs say where a cluster's snapshots are kept; nil = there are none.
