@@ -48,6 +48,9 @@ type program struct {
 // events is where the controllers of Flux send what happens: no program of the lab's receives it.
 const events = "--events-addr="
 
+// alone leaves leader election out, which finds its namespace in a pod's file system only: there is one replica.
+const alone = "--enable-leader-election=false"
+
 var programs = map[string]program{
 	"source-controller": {
 		listens: map[int32]string{9090: "--storage-addr", 8080: "--metrics-addr", 9440: "--health-addr"},
@@ -139,6 +142,8 @@ func (i Image) Command(args, env []string, p Place) (argv, environment []string)
 	// KUBECONFIG is a list with colons between its files, and the names of machines' folders have such: the process runs
 	// in the file's folder.
 	environment = append(environment, "HOME="+temporary, "TMPDIR="+temporary, "KUBECONFIG="+filepath.Base(p.Kubeconfig))
+
+	argv = append(argv, alone)
 
 	return append(argv, i.program.flags(i, p)...), append(environment, i.program.env...)
 }

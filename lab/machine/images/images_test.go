@@ -55,7 +55,7 @@ func TestCommand(t *testing.T) {
 	assert.Equal(t, []string{
 		"/bin/source-controller", "--events-addr=http://notification-controller.flux-system.svc.cluster.local./",
 		"--storage-path=/data", "--metrics-addr=127.20.1.21:1", "--storage-addr=127.20.1.21:2", "--health-addr=127.20.1.21:3",
-		"--events-addr=", "--storage-path=/pod/volumes/data", "--storage-adv-addr=127.20.1.21:2",
+		"--enable-leader-election=false", "--events-addr=", "--storage-path=/pod/volumes/data", "--storage-adv-addr=127.20.1.21:2",
 	}, argv)
 	assert.Equal(t, []string{
 		"RUNTIME_NAMESPACE=flux-system", "TUF_ROOT=/pod/volumes/tmp/.sigstore", "HOME=/pod/volumes/tmp",
