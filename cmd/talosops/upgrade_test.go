@@ -250,6 +250,16 @@ func TestUpgrade(t *testing.T) {
 			},
 			history: []string{"w-2 schedulable"}, result: request.Upgraded{Upgraded: []string{}},
 		},
+		"a machine without power when its turn comes": {
+			change: func(u *upgrader, f *upgradeable) {
+				run(u, f, "cp-1", "cp-2", "cp-3")
+				f.at(20*time.Second, func() { f.down["127.0.9.5"] = errors.New("no route to host") })
+				f.at(5*time.Minute, func() { f.down["127.0.9.5"] = nil })
+			},
+			history: slices.Concat(w1, w2),
+			result:  request.Upgraded{Upgraded: []string{"w-1", "w-2"}},
+			says:    []string{"w-2: upgrade: Talos does not answer on 127.0.9.5: no route to host"},
+		},
 		"a machine that is on its way when a run resumes": {
 			change: func(u *upgrader, f *upgradeable) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-2")

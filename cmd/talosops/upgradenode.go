@@ -87,13 +87,8 @@ func (t *turnOf) look(ctx context.Context) error {
 		return err
 	}
 
-	if t.runs, err = t.imageOf(ctx, t.node); err != nil {
-		return fmt.Errorf("%s does not tell what it runs: %w", t.Name, err)
-	}
-
-	t.boot, err = call(ctx, func(ctx context.Context) (string, error) { return t.talos.bootID(ctx, t.Address) })
-	if err != nil {
-		return fmt.Errorf("%s does not tell its boot id: %w", t.Name, err)
+	if err := t.ask(ctx); err != nil {
+		return err
 	}
 
 	nodes, _, err = t.cluster.listNodes(ctx)
@@ -109,6 +104,26 @@ func (t *turnOf) look(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// ask waits until the machine says what it runs, and in which boot: its power may be away for a moment.
+func (t *turnOf) ask(ctx context.Context) error {
+	answered := goal{
+		before: t.Name + " answered", missed: t.Name + " does not answer", remedy: "start or repair it",
+	}
+
+	return t.until(ctx, answered, func(ctx context.Context) (r report, done bool) {
+		var err error
+		if t.runs, err = t.imageOf(ctx, t.node); err == nil {
+			t.boot, err = call(ctx, func(ctx context.Context) (string, error) { return t.talos.bootID(ctx, t.Address) })
+		}
+
+		if err != nil {
+			return report{silent(t.node, upgradeCheck, err)}, false
+		}
+
+		return nil, true
+	})
 }
 
 // vacate has the node's pods go elsewhere, where there is an elsewhere.
