@@ -108,10 +108,14 @@ func checkStack(plan *spec.Plan, repository string) ([]string, error) {
 	var problems []string
 
 	for _, planned := range plan.Clusters {
-		folder := path.Join("gitops/clusters", planned.Name)
+		if planned.GitOps == nil {
+			continue
+		}
+
+		folder := path.Clean(planned.GitOps.Path)
 		if !exists(repository, folder) {
-			problems = append(problems, fmt.Sprintf("cluster %s has no folder %s in %s: make one, as docs/gitops.md says", planned.Name, folder,
-				repository))
+			problems = append(problems, fmt.Sprintf("cluster %s: gitops.path %s is not in %s: name the folder of %s, "+
+				"REPOSITORY=../fleet, or correct the path", planned.Name, folder, repository, planned.GitOps.URL))
 
 			continue
 		}

@@ -33,21 +33,58 @@ func TestTree(t *testing.T) {
 	assert.Contains(t, found.components, "gitops/apps/optional/vault")
 }
 
+// lacking plans a stack whose cluster has its folder of the repository's own tree, and says what that lacks.
+func lacking(t *testing.T, stack, content string) []string {
+	t.Helper()
+
+	plan, err := stacks.PlanUnconnected(stack, []byte(content))
+	require.NoError(t, err)
+
+	plan.Clusters[0].GitOps = &spec.GitOps{Path: "./gitops/clusters/" + stack}
+
+	problems, err := checkStack(plan, repository)
+	require.NoError(t, err)
+
+	return problems
+}
+
+func stackFile(t *testing.T, stack string) string {
+	t.Helper()
+
+	content, err := os.ReadFile(filepath.Join(repository, "Pulumi."+stack+".yaml"))
+	require.NoError(t, err)
+
+	return string(content)
+}
+
 // TestStacks: the repository's own stacks have what their clusters in gitops/ need.
 func TestStacks(t *testing.T) {
 	t.Parallel()
 
 	for _, stack := range []string{"dev", "prod", "lab"} {
-		content, err := os.ReadFile(filepath.Join(repository, "Pulumi."+stack+".yaml"))
-		require.NoError(t, err)
-
-		plan, err := stacks.PlanUnconnected(stack, content)
-		require.NoError(t, err)
-
-		problems, err := checkStack(plan, repository)
-		require.NoError(t, err)
-		assert.Empty(t, problems, stack)
+		assert.Empty(t, lacking(t, stack, stackFile(t, stack)), stack)
 	}
+}
+
+// TestPath: a path that is not in the repository, and a cluster without one.
+func TestPath(t *testing.T) {
+	t.Parallel()
+
+	plan, err := stacks.PlanUnconnected("prod", []byte(stackFile(t, "prod")))
+	require.NoError(t, err)
+
+	problems, err := checkStack(plan, repository)
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+
+	plan.Clusters[0].GitOps = &spec.GitOps{Path: "./fleet/prod", URL: "https://git.example.com/fleet"}
+
+	problems, err = checkStack(plan, repository)
+	require.NoError(t, err)
+	assert.Equal(t, []string{
+		"cluster prod: gitops.path fleet/prod is not in ../..: name the folder of https://git.example.com/fleet, " +
+			"REPOSITORY=../fleet, or correct the path",
+	}, problems)
 }
 
 // edit changes a file of a copy of the tree.
@@ -218,8 +255,7 @@ func TestSecrets(t *testing.T) {
 func TestMachines(t *testing.T) {
 	t.Parallel()
 
-	content, err := os.ReadFile(filepath.Join(repository, "Pulumi.prod.yaml"))
-	require.NoError(t, err)
+	content := stackFile(t, "prod")
 
 	for name, test := range map[string]struct{ before, after, says string }{
 		"an extension": {
@@ -242,14 +278,10 @@ func TestMachines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			changed := strings.ReplaceAll(string(content), test.before, test.after)
-			require.NotEqual(t, string(content), changed)
+			changed := strings.ReplaceAll(content, test.before, test.after)
+			require.NotEqual(t, content, changed)
 
-			plan, err := stacks.PlanUnconnected("prod", []byte(changed))
-			require.NoError(t, err)
-
-			problems, err := checkStack(plan, repository)
-			require.NoError(t, err)
+			problems := lacking(t, "prod", changed)
 			require.Len(t, problems, 1)
 			assert.Contains(t, problems[0], test.says)
 		})
