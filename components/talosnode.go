@@ -8,8 +8,6 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
-
-	"talos-proxmox/internal/look"
 )
 
 // TalosNodeType is the type token of [TalosNode].
@@ -141,18 +139,7 @@ func newTalosNode(
 		return nil, fmt.Errorf("unable to register the VM of node %q: %w", name, err)
 	}
 
-	seen := c.look(ctx, args)
-	c.Updates = seen.ApplyT(func(s any) int { return s.(look.Seen).Updates }).(pulumi.IntOutput)
-	c.Remade = seen.ApplyT(func(s any) int { return s.(look.Seen).Remade }).(pulumi.IntOutput)
-
-	c.Generation = seen.ApplyT(func(s any) *string {
-		generation := s.(look.Seen).Generation
-		if generation == "" {
-			return nil
-		}
-
-		return &generation
-	}).(pulumi.StringPtrOutput)
+	c.Generation, c.Updates, c.Remade = seenOf(lookAt(ctx, c.vm, args.Name, args.Machine.VMID))
 	if turn.admitted != nil {
 		rules, err := turn.admitted(c)
 		if err != nil {
@@ -192,38 +179,17 @@ func newTalosNode(
 func (c *TalosNode) makeVM(
 	ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn,
 ) (*vm.VirtualMachine, error) {
-	// A running machine never follows its template, and follows the plan to another host only when that host is set, or
-	// when its GPU is there: since it cannot migrate then, it is replaced. The provider sees a difference in the disks'
-	// speed forever, and never takes a name server out again.
-	ignored := []string{"clone"}
-	if !args.Machine.NodePinned && len(args.Machine.PCIDevices) == 0 {
-		ignored = append(ignored, "nodeName")
-	}
-
-	if len(args.Network.DNS) == 0 {
-		ignored = append(ignored, "initialization.dns")
-	}
-
-	ignored = append(ignored, "disks[0].speed")
-
-	for i, d := range args.Machine.ExtraDisks {
-		if !d.Added { // the engine warns of a path that the state does not have
-			ignored = append(ignored, fmt.Sprintf("disks[%d].speed", 1+i))
-		}
-		// A disk stays where it is attached: nothing re-attaches it, and earlier versions of this program used scsiN.
-		if !d.Pinned {
-			ignored = append(ignored, fmt.Sprintf("disks[%d].interface", 1+i), fmt.Sprintf("disks[%d].ssd", 1+i))
-		}
-	}
-
-	return vm.NewVirtualMachine(ctx, name+"-vm", virtualMachine(ctx, args),
-		pulumi.Parent(c),
-		pulumi.DependsOn(turn.madeAfter),
-		args.Machine.waitsFor(),
-		turn.options(),
-		pulumi.Protect(args.Protect),
-		pulumi.DeleteBeforeReplace(true),
-		pulumi.IgnoreChanges(ignored))
+	return newVM(ctx, name, virtual{
+		name:     args.Name,
+		about:    fmt.Sprintf("Talos %s %s of cluster %s", args.Role, args.Name, args.Cluster),
+		machine:  args.Machine,
+		network:  *args.Network,
+		hardware: talosHardware,
+		// Nothing here needs the agent's answer.
+		agentTimeout:   "2s",
+		initialization: initialization(args),
+		protect:        args.Protect,
+	}, nil, pulumi.Parent(c), pulumi.DependsOn(turn.madeAfter), turn.options())
 }
 
 func (c *TalosNode) makeConfiguration(
@@ -256,20 +222,12 @@ func (c *TalosNode) makeConfiguration(
 		pulumi.ReplacementTrigger(c.Generation))
 }
 
-// look is known once the VM is made and updated.
-func (c *TalosNode) look(ctx *pulumi.Context, args TalosNodeArgs) pulumi.Output {
-	seen := look.Of(ctx)
-
-	return pulumi.All(
-		c.vm.ID(), c.vm.NodeName, c.vm.Cpu, c.vm.Memory, c.vm.Disks,
-	).ApplyT(func(made []any) (look.Seen, error) {
-		return seen(ctx.Context(), look.VM{Name: args.Name, Host: made[1].(string), VMID: args.Machine.VMID})
-	})
-}
-
 // address is the node's without its prefix length.
-func (a TalosNodeArgs) address() pulumi.StringOutput {
-	return a.Address.ToStringOutput().ApplyT(func(stated string) (string, error) {
+func (a TalosNodeArgs) address() pulumi.StringOutput { return addressAlone(a.Address) }
+
+// addressAlone is an address without its prefix length.
+func addressAlone(address pulumi.StringInput) pulumi.StringOutput {
+	return address.ToStringOutput().ApplyT(func(stated string) (string, error) {
 		prefix, err := netip.ParsePrefix(stated)
 		if err != nil {
 			return "", fmt.Errorf("address: %q is not an address with its prefix length; use one such as 10.0.0.10/24", stated)

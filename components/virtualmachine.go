@@ -10,12 +10,29 @@ import (
 	"talos-proxmox/internal/marker"
 )
 
-// Devices of every node's VM. q35 has no other ide places than ide0 and ide2.
-const (
-	systemDisk     = "scsi0"
-	cdromDrive     = "ide0"
-	cloudInitDrive = "ide2"
-)
+// cdromDrive is where every VM has its CD drive. q35 has no other ide places than ide0 and ide2.
+const cdromDrive = "ide0"
+
+// talosHardware is what nodes' VMs have.
+var talosHardware = Hardware{
+	OSType: "l26", Machine: "q35", BIOS: biosOVMF, SystemDisk: "scsi0", CloudInitDrive: "ide2", Display: "std",
+}
+
+// biosOVMF is the firmware that keeps its settings on a disk of its own.
+const biosOVMF = "ovmf"
+
+// virtual is a VM: what is the same whatever it runs, and what that decides.
+type virtual struct {
+	name     string
+	about    string // for people, in the description
+	machine  Machine
+	network  Network
+	hardware Hardware
+	// agentTimeout is how long every create and refresh waits for an agent that does not answer.
+	agentTimeout   string
+	initialization vm.VirtualMachineInitializationArgs
+	protect        bool
+}
 
 // Limits of single steps in seconds; the provider's own are half an hour, which hides a failure.
 const (
@@ -26,16 +43,16 @@ const (
 
 // virtualMachine states every property that the provider would otherwise guess: several of its defaults differ from
 // what Proxmox then reports, and make each later run fail or change something.
-func virtualMachine(ctx *pulumi.Context, a TalosNodeArgs) *vm.VirtualMachineArgs {
-	m := a.Machine
+func virtualMachine(ctx *pulumi.Context, v virtual) *vm.VirtualMachineArgs {
+	m := v.machine
 	owner := marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack())
 
 	args := &vm.VirtualMachineArgs{
-		Name:     pulumi.String(a.Name),
+		Name:     pulumi.String(v.name),
 		VmId:     pulumi.Int(m.VMID),
 		NodeName: pulumi.String(m.Node),
 		// The provider sends name and description with the very call that clones, so that a half-made VM says whose it is.
-		Description: pulumi.String(marker.Node(owner, fmt.Sprintf("Talos %s %s of cluster %s", a.Role, a.Name, a.Cluster))),
+		Description: pulumi.String(marker.Node(owner, v.about)),
 		Tags:        pulumi.ToStringArray(m.Tags),
 		PoolId:      optional(m.Pool),
 
@@ -48,25 +65,19 @@ func virtualMachine(ctx *pulumi.Context, a TalosNodeArgs) *vm.VirtualMachineArgs
 		Migrate:      pulumi.Bool(len(m.PCIDevices) == 0), // a device stays where it is
 		Acpi:         pulumi.Bool(true),
 		TabletDevice: pulumi.Bool(false),
-		// Talos ignores a long ACPI wait.
+		// Talos ignores a long ACPI wait, and the disks go with any machine.
 		StopOnDestroy: pulumi.Bool(true),
 
-		Machine:         pulumi.String("q35"),
-		Bios:            pulumi.String("ovmf"),
+		Machine:         pulumi.String(v.hardware.Machine),
+		Bios:            pulumi.String(v.hardware.BIOS),
 		ScsiHardware:    pulumi.String("virtio-scsi-pci"),
 		KeyboardLayout:  pulumi.String("en-us"),
-		BootOrders:      pulumi.StringArray{pulumi.String(systemDisk)},
-		OperatingSystem: vm.VirtualMachineOperatingSystemArgs{Type: pulumi.String("l26")},
+		BootOrders:      pulumi.StringArray{pulumi.String(v.hardware.SystemDisk)},
+		OperatingSystem: vm.VirtualMachineOperatingSystemArgs{Type: pulumi.String(v.hardware.OSType)},
 		SerialDevices: vm.VirtualMachineSerialDeviceArray{
 			vm.VirtualMachineSerialDeviceArgs{Device: pulumi.String("socket")},
 		},
-		Vga: vm.VirtualMachineVgaArgs{Type: pulumi.String("std"), Memory: pulumi.Int(16)},
-		EfiDisk: vm.VirtualMachineEfiDiskArgs{
-			DatastoreId:     pulumi.String(m.DiskPool),
-			FileFormat:      pulumi.String("raw"),
-			PreEnrolledKeys: pulumi.Bool(false),
-			Type:            pulumi.String("4m"),
-		},
+		Vga: vm.VirtualMachineVgaArgs{Type: pulumi.String(v.hardware.Display), Memory: pulumi.Int(16)},
 		Cpu: vm.VirtualMachineCpuArgs{
 			Cores:      pulumi.Int(m.Cores),
 			Sockets:    pulumi.Int(1),
@@ -83,15 +94,14 @@ func virtualMachine(ctx *pulumi.Context, a TalosNodeArgs) *vm.VirtualMachineArgs
 		},
 		Agent: vm.VirtualMachineAgentArgs{
 			Enabled: pulumi.Bool(m.Agent),
-			// Every create and refresh waits this long for an agent that does not answer; nothing here needs its answer.
-			Timeout: pulumi.String("2s"),
+			Timeout: pulumi.String(v.agentTimeout),
 			Trim:    pulumi.Bool(false),
 			Type:    pulumi.String("virtio"),
 		},
 
-		Disks:          disks(m),
-		NetworkDevices: networkDevices(a),
-		Initialization: initialization(a),
+		Disks:          disks(m, v.hardware.SystemDisk),
+		NetworkDevices: networkDevices(m, v.network),
+		Initialization: v.initialization,
 		Hostpcis:       hostPCIs(ctx, m.PCIDevices),
 
 		TimeoutClone:      pulumi.Int(createTimeout),
@@ -108,6 +118,15 @@ func virtualMachine(ctx *pulumi.Context, a TalosNodeArgs) *vm.VirtualMachineArgs
 		}
 	}
 
+	if v.hardware.BIOS == biosOVMF {
+		args.EfiDisk = vm.VirtualMachineEfiDiskArgs{
+			DatastoreId:     pulumi.String(m.DiskPool),
+			FileFormat:      pulumi.String("raw"),
+			PreEnrolledKeys: pulumi.Bool(v.hardware.SecureBoot),
+			Type:            pulumi.String("4m"),
+		}
+	}
+
 	origin(ctx, args, m)
 
 	return args
@@ -118,7 +137,7 @@ func origin(ctx *pulumi.Context, args *vm.VirtualMachineArgs, m Machine) {
 	var medium pulumi.StringInput = pulumi.String("none")
 	if m.Template == nil {
 		medium = textOf(ctx, m.ISO)
-		args.BootOrders = pulumi.StringArray{pulumi.String(systemDisk), pulumi.String(cdromDrive)}
+		args.BootOrders = pulumi.StringArray{pulumi.String(talosHardware.SystemDisk), pulumi.String(cdromDrive)}
 	} else {
 		clone := vm.VirtualMachineCloneArgs{
 			VmId:     numberOf(ctx, m.Template),
@@ -140,8 +159,8 @@ func origin(ctx *pulumi.Context, args *vm.VirtualMachineArgs, m Machine) {
 	}
 }
 
-func disks(m Machine) vm.VirtualMachineDiskArray {
-	list := vm.VirtualMachineDiskArray{disk(Disk{Interface: systemDisk, Size: m.DiskSize, Pool: m.DiskPool})}
+func disks(m Machine, system string) vm.VirtualMachineDiskArray {
+	list := vm.VirtualMachineDiskArray{disk(Disk{Interface: system, Size: m.DiskSize, Pool: m.DiskPool})}
 	for _, extra := range m.ExtraDisks {
 		list = append(list, disk(extra))
 	}
@@ -189,12 +208,12 @@ func hostPCIs(ctx *pulumi.Context, devices []PCIDevice) vm.VirtualMachineHostpci
 	return list
 }
 
-// networkDevices are a node's network cards, the cluster's first.
-func networkDevices(a TalosNodeArgs) vm.VirtualMachineNetworkDeviceArray {
-	first := NIC{Bridge: a.Network.Bridge, VLAN: a.Network.VLAN, MTU: a.Network.MTU, MAC: a.Machine.MAC}
+// networkDevices are a machine's network cards.
+func networkDevices(m Machine, n Network) vm.VirtualMachineNetworkDeviceArray {
+	first := NIC{Bridge: n.Bridge, VLAN: n.VLAN, MTU: n.MTU, MAC: m.MAC}
 
 	list := vm.VirtualMachineNetworkDeviceArray{networkDevice(first)}
-	for _, card := range a.Machine.ExtraNICs {
+	for _, card := range m.ExtraNICs {
 		list = append(list, networkDevice(card))
 	}
 
@@ -225,15 +244,11 @@ func networkDevice(card NIC) vm.VirtualMachineNetworkDeviceArgs {
 // is no user data: Talos needs none. Only the first card is in it: the machine configuration knows the others, and the
 // provider cannot take one out again, which would differ in every run.
 func initialization(a TalosNodeArgs) vm.VirtualMachineInitializationArgs {
-	address := vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String("dhcp")}
-	if !a.Network.DHCP {
-		address.Address = a.Address.ToStringOutput().ToStringPtrOutput()
-		address.Gateway = optional(a.Network.Gateway)
-	}
+	address := firstAddress(*a.Network, a.Address)
 
 	args := vm.VirtualMachineInitializationArgs{
 		DatastoreId: pulumi.String(a.Machine.DiskPool),
-		Interface:   pulumi.String(cloudInitDrive),
+		Interface:   pulumi.String(talosHardware.CloudInitDrive),
 		IpConfigs:   vm.VirtualMachineInitializationIpConfigArray{vm.VirtualMachineInitializationIpConfigArgs{Ipv4: address}},
 	}
 	if len(a.Network.DNS) > 0 {
@@ -241,6 +256,53 @@ func initialization(a TalosNodeArgs) vm.VirtualMachineInitializationArgs {
 	}
 
 	return args
+}
+
+// firstAddress is how the first card gets its address.
+func firstAddress(n Network, address pulumi.StringInput) vm.VirtualMachineInitializationIpConfigIpv4Args {
+	if n.DHCP {
+		return vm.VirtualMachineInitializationIpConfigIpv4Args{Address: pulumi.String("dhcp")}
+	}
+
+	return vm.VirtualMachineInitializationIpConfigIpv4Args{
+		Address: address.ToStringOutput().ToStringPtrOutput(), Gateway: optional(n.Gateway),
+	}
+}
+
+// newVM registers a VM that keeps what changes cannot reach: a running machine never follows its template, and follows
+// the plan to another host only when that host is set, or when its GPU is there: since it cannot migrate then, it is
+// replaced. The provider sees a difference in the disks' speed forever. Ignored are what else the VM keeps.
+func newVM(
+	ctx *pulumi.Context, name string, v virtual, ignored []string, opts ...pulumi.ResourceOption,
+) (*vm.VirtualMachine, error) {
+	m := v.machine
+
+	ignored = append([]string{"clone"}, ignored...)
+	if !m.NodePinned && len(m.PCIDevices) == 0 {
+		ignored = append(ignored, "nodeName")
+	}
+
+	if v.initialization.Dns == nil { // the provider never takes a name server out again
+		ignored = append(ignored, "initialization.dns")
+	}
+
+	ignored = append(ignored, "disks[0].speed")
+
+	for i, d := range m.ExtraDisks {
+		if !d.Added { // the engine warns of a path that the state does not have
+			ignored = append(ignored, fmt.Sprintf("disks[%d].speed", 1+i))
+		}
+		// A disk stays where it is attached: nothing re-attaches it, and earlier versions of this program used scsiN.
+		if !d.Pinned {
+			ignored = append(ignored, fmt.Sprintf("disks[%d].interface", 1+i), fmt.Sprintf("disks[%d].ssd", 1+i))
+		}
+	}
+
+	return vm.NewVirtualMachine(ctx, name+"-vm", virtualMachine(ctx, v), append(opts,
+		m.waitsFor(),
+		pulumi.Protect(v.protect),
+		pulumi.DeleteBeforeReplace(true),
+		pulumi.IgnoreChanges(ignored))...)
 }
 
 // optional leaves an empty text out.

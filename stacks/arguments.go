@@ -194,7 +194,6 @@ func (d *deployment) backupArgs(c spec.Cluster) *components.Backup {
 
 func networkArgs(n spec.Network) components.Network {
 	args := components.Network{
-		CIDR:    n.CIDR.String(),
 		Gateway: textOf(n.Gateway),
 		Bridge:  n.Bridge,
 		VLAN:    n.VLAN,
@@ -202,6 +201,10 @@ func networkArgs(n spec.Network) components.Network {
 		NTP:     n.NTP,
 		DHCP:    n.DHCP,
 	}
+	if n.CIDR.IsValid() { // machines that ask by DHCP need none
+		args.CIDR = n.CIDR.String()
+	}
+
 	for _, server := range n.DNS {
 		args.DNS = append(args.DNS, server.String())
 	}
@@ -223,21 +226,7 @@ func nodeArgs(n spec.Node) components.ClusterNode {
 		Name: n.Name, Role: string(n.Role), Address: n.Address.String(), Talos: talosOf(n.Template),
 		Labels: n.Labels, Taints: n.Taints, Patches: n.Patches, Secret: n.Secret,
 		TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated,
-		Machine: components.Machine{
-			Node: n.Host, NodePinned: n.HostPinned, VMID: n.VMID, MAC: n.MAC, Linked: n.Linked,
-			Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, DiskPool: n.Datastore, CPUType: n.CPUType, NUMA: n.NUMA,
-			OnBoot: &n.OnBoot, StartupOrder: n.StartupOrder, Tags: n.Tags, Pool: n.ResourcePool,
-		},
-	}
-
-	args.Machine.ExtraDisks = extraDisks(n)
-	for _, card := range n.ExtraNICs {
-		nic := components.NIC{Bridge: card.Bridge, VLAN: card.VLAN, MTU: card.MTU, MAC: card.MAC}
-		if card.Address.IsValid() {
-			nic.Address = card.Address.String()
-		}
-
-		args.Machine.ExtraNICs = append(args.Machine.ExtraNICs, nic)
+		Machine: vmArgs(n.VM),
 	}
 
 	for _, gpu := range n.GPUs {
@@ -253,7 +242,27 @@ func nodeArgs(n spec.Node) components.ClusterNode {
 	return args
 }
 
-func extraDisks(n spec.Node) []components.Disk {
+// vmArgs are a machine's VM, without what comes from other resources.
+func vmArgs(n spec.VM) components.Machine {
+	m := components.Machine{
+		Node: n.Host, NodePinned: n.HostPinned, VMID: n.VMID, MAC: n.MAC, Linked: n.Linked, Agent: n.Template.System != nil,
+		Cores: n.Cores, Memory: n.MemoryMiB, DiskSize: n.DiskGiB, DiskPool: n.Datastore, CPUType: n.CPUType, NUMA: n.NUMA,
+		OnBoot: &n.OnBoot, StartupOrder: n.StartupOrder, Tags: n.Tags, Pool: n.ResourcePool, ExtraDisks: extraDisks(n),
+	}
+
+	for _, card := range n.ExtraNICs {
+		nic := components.NIC{Bridge: card.Bridge, VLAN: card.VLAN, MTU: card.MTU, MAC: card.MAC}
+		if card.Address.IsValid() {
+			nic.Address = card.Address.String()
+		}
+
+		m.ExtraNICs = append(m.ExtraNICs, nic)
+	}
+
+	return m
+}
+
+func extraDisks(n spec.VM) []components.Disk {
 	var disks []components.Disk
 	for _, disk := range n.ExtraDisks {
 		disks = append(disks, components.Disk{
@@ -272,7 +281,7 @@ func (d *deployment) wire(args *components.TalosClusterArgs, c spec.Cluster) {
 	for i, n := range c.Nodes() {
 		machine, template := &args.Nodes[i].Machine, d.templates[keyOf(n.Template)]
 
-		machine.ExtraDisks = extraDisks(n)
+		machine.ExtraDisks = extraDisks(n.VM)
 		if n.Template.Source == spec.SourceISO {
 			machine.ISO = template.VolumeID
 		} else {

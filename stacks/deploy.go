@@ -27,6 +27,7 @@ type deployment struct {
 	templates map[templateKey]*components.GoldenTemplate
 	mappings  map[string]*components.PCIMapping // by GPU name
 	clusters  map[string]*components.TalosCluster
+	cloud     map[string]*components.CloudMachine // machines of no cluster by name
 	machines  *machines
 	last      lastRun
 	zones     map[string]string // hosts that nodes are on, by name
@@ -44,7 +45,7 @@ type Program struct {
 }
 
 // Deploy is the program: it reads and judges the whole configuration and the hosts that it prepares or takes GPUs of,
-// then registers preparations, images, templates and clusters, then exports the outputs. A preview asks Proxmox and the
+// then registers preparations, images, templates, clusters and machines, then exports the outputs. A preview asks Proxmox and the
 // Image Factory as well. A problem in the configuration, of running machines, of Proxmox or of a host ends it before
 // anything but the record of the run is registered.
 func Deploy(ctx *pulumi.Context) error { return Program{}.Deploy(ctx) }
@@ -70,6 +71,7 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		mappings:  map[string]*components.PCIMapping{},
 		clusters:  map[string]*components.TalosCluster{},
 		zones:     map[string]string{},
+		cloud:     map[string]*components.CloudMachine{},
 		machines: &machines{
 			asked:   proxmoxapi.NewMachines(proxmoxSetting(ctx, os.Getenv), p.Transport),
 			warn:    ctx.Log.Warn,
@@ -116,7 +118,8 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		func() error { return d.makeImages(ctx, images) },
 		func() error { return d.makeTemplates(ctx) },
 		func() error { return d.makeMappings(ctx) },
-		func() error { return d.makeClusters(ctx, checked) },
+		func() error { return d.makeClusters(d.looking(ctx), checked) },
+		func() error { return d.makeMachines(d.looking(ctx)) },
 		func() error { return d.export(ctx) },
 	} {
 		if err := step(); err != nil {
@@ -189,12 +192,16 @@ func (d *deployment) makeTemplates(ctx *pulumi.Context) error {
 	return nil
 }
 
-func (d *deployment) makeClusters(ctx *pulumi.Context, checked map[string]components.TalosClusterArgs) error {
+// looking is the context in which machines are made: what runs is known in it.
+func (d *deployment) looking(ctx *pulumi.Context) *pulumi.Context {
 	d.machines.wanted = wanted(d.plan)
 
 	ctx = look.WithRan(look.With(ctx, d.machines.look), d.last.ran)
-	ctx = look.WithBegun(ctx, d.last.hasBegun)
 
+	return look.WithBegun(ctx, d.last.hasBegun)
+}
+
+func (d *deployment) makeClusters(ctx *pulumi.Context, checked map[string]components.TalosClusterArgs) error {
 	for _, planned := range d.plan.Clusters {
 		args := checked[planned.Name]
 		d.wire(&args, planned)

@@ -19,6 +19,7 @@ const (
 	Talosconfigs = "talosconfigs" // cluster → talosconfig; secret
 	// cluster → talos and kubernetes that run, when that was asked, differences from the plan by node, and contract
 	Versions    = "versions"
+	Machines    = "machines"    // machine of no cluster → address, vmid, mac and host
 	Templates   = "templates"   // class → host → name, VMID (0 for an ISO) and volume of the image
 	Schematics  = "schematics"  // class of Talos → schematic id
 	PCIMappings = "pciMappings" // GPU name → its mapping's devices, as host and address
@@ -61,6 +62,7 @@ func (d *deployment) export(ctx *pulumi.Context) error {
 
 	placed, stays := running.Placed(d.plan, d.last.machines)
 	ctx.Export(Readme, pulumi.String(report.Markdown(placed, stays)))
+	d.exportMachines(ctx)
 	d.exportTemplates(ctx)
 	d.exportHosts(ctx)
 

@@ -164,7 +164,7 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 // add takes what is judged from a resource of the state.
 func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 	switch kind {
-	case components.TalosNodeType:
+	case components.TalosNodeType, components.CloudMachineType:
 		vmid, _ := outputs["vmid"].(float64)
 		generation, _ := outputs["generation"].(string)
 		updates, _ := outputs["updates"].(float64)

@@ -21,6 +21,10 @@ func wanted(plan *spec.Plan) map[int]running.Machine {
 		}
 	}
 
+	for _, m := range plan.Machines {
+		machines[m.VMID] = running.WantedMachine(m)
+	}
+
 	return machines
 }
 

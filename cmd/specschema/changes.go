@@ -10,6 +10,7 @@ const runningStack = `config:
   talos-proxmox:templates:
     talos: {version: v1.12.5}
     other: {version: v1.12.6, firstVmid: 920}
+    debian: {os: debian, release: "13", build: "20260712-2537", firstVmid: 940}
   talos-proxmox:clusters:
     - name: prod
       kubernetesVersion: v1.34.0
@@ -22,6 +23,8 @@ const runningStack = `config:
           extraDisks: [{sizeGiB: 10, interface: virtio1}]
           extraNICs: [{bridge: vmbr1}]
       gpuWorkers: [{name: gpu, gpu: a2000, count: 1}]
+  talos-proxmox:machines:
+    - {name: web, template: debian, firstAddress: 10.0.1.100, network: {cidr: 10.0.1.0/24, gateway: 10.0.1.1, dns: [1.1.1.1]}}
 `
 
 const (
@@ -29,6 +32,7 @@ const (
 	aPool      = "clusters.0.workers.0."
 	aMachine   = aPool + "nodes.1."
 	aDisk      = aPool + "extraDisks.0."
+	aWeb       = "machines.0."
 	aCard      = aPool + "extraNICs.0."
 
 	configuration = "machine configurations follow in place"
@@ -41,6 +45,7 @@ const (
 	newVolumes    = "new volumes only: the class is recreated"
 	handover      = "the cluster gets it"
 	nextBackup    = "no resource; the next backup"
+	cloudInit     = "cloud-init takes the machine for a new one, which also gets new SSH host keys; refused where it has a password"
 	identity      = "machines of other VMIDs are other machines"
 	fluxFollows   = "Flux follows at once; nothing restarts"
 )
@@ -56,6 +61,9 @@ var changesOf = map[string][]try{
 	},
 	"Config.talos-proxmox:clusters": {
 		{note: "one more is made beside the others; one less is deleted with its machines and their data"},
+	},
+	"Config.talos-proxmox:machines": {
+		{note: "one more pool: new machines; one less: its machines are deleted, with their data"},
 	},
 	"Config.talos-proxmox:protect": {{note: "the state alone"}}, "Config.talos-proxmox:vmidRanges": {{note: "see VMIDs"}},
 	"Config.talos-proxmox:backup":        {{note: "see Backups"}},
@@ -92,6 +100,9 @@ var changesOf = map[string][]try{
 	"OperatorChartConfig.chart":   {{note: "the operator of Flux is upgraded where the chart is another one"}},
 	"OperatorChartConfig.version": {{note: "the operator of Flux is upgraded"}},
 	"OperatorChartConfig.digest":  {{note: "the next run compares it"}},
+	"VMIDRangesConfig.machines": {
+		{path: "vmidRanges.machines", to: "5100-5199", note: "unless `firstVmid` is set"},
+	},
 
 	"BackupConfig.recipients":        {{note: nextBackup}},
 	"BackupConfig.secretsRecipients": {{note: nextBackup}},
@@ -338,7 +349,41 @@ var changesOf = map[string][]try{
 	"GPUWorkersConfig.gpusPerNode": {{note: "as `gpu`"}},
 	"GPUWorkersConfig.timeSlicing": {{note: "the device plugin's configuration"}},
 	"GPUWorkersConfig.driver":      {{note: inTurn}},
-	"DriverConfig.flavour":         {{note: inTurn}}, "DriverConfig.track": {{note: inTurn}},
+	"MachinesConfig.name":          {{path: aWeb + "name", to: "other"}},
+	"MachinesConfig.count":         {{when: "more", note: "new machines"}, {when: "less", note: "the last machines are deleted, with their data"}},
+	"MachinesConfig.clone":         {{path: aWeb + "clone", to: "linked"}},
+	"MachinesConfig.placement":     {{note: newMachines}},
+	"MachinesConfig.user":          {{path: aWeb + "user", to: "ops"}},
+	"MachinesConfig.sshKeys": {
+		{
+			path: aWeb + "sshKeys",
+			to:   []any{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"},
+		},
+	},
+	"MachinesConfig.password":      {{note: newMachines + ": cloud-init sets it when a machine starts first"}},
+	"MachinesConfig.protect":       {{note: "the state alone"}},
+	"MachinesConfig.network":       {{note: "see their networks"}},
+	"MachineNetworkConfig.cidr":    {{path: aWeb + "network", to: map[string]any{"cidr": "10.0.0.0/16", "gateway": "10.0.1.1", "dns": []any{"1.1.1.1"}}, note: cloudInit}},
+	"MachineNetworkConfig.gateway": {{path: aWeb + "network.gateway", to: "10.0.1.254", note: cloudInit}},
+	"MachineNetworkConfig.bridge":  {{path: aWeb + "network.bridge", to: "vmbr2"}},
+	"MachineNetworkConfig.vlan":    {{path: aWeb + "network.vlan", to: 7}},
+	"MachineNetworkConfig.mtu":     {{path: aWeb + "network.mtu", to: 1400}},
+	"MachineNetworkConfig.dns": {
+		{path: aWeb + "network.dns", to: []any{"8.8.8.8"}, note: cloudInit},
+		{when: "none any more", note: "the VM keeps them"},
+	},
+	"MachineNetworkConfig.searchDomain": {{path: aWeb + "network.searchDomain", to: "example.org", note: cloudInit}},
+	"MachineNetworkConfig.addressing": {
+		{
+			path: "machines.0",
+			to: map[string]any{
+				"name": "web", "template": "debian", "network": map[string]any{"addressing": "dhcp", "dns": []any{"1.1.1.1"}},
+			},
+			note: cloudInit,
+		},
+	},
+
+	"DriverConfig.flavour": {{note: inTurn}}, "DriverConfig.track": {{note: inTurn}},
 
 	"NodeConfig.host": {
 		{

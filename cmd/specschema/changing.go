@@ -115,6 +115,8 @@ var sections = []section{
 	{"Control planes", "ControlPlaneConfig", pool},
 	{"Pools of workers", "WorkersConfig", pool},
 	{"Pools of GPU workers", "GPUWorkersConfig", pool},
+	{"Pools of machines of other systems", "MachinesConfig", pool},
+	{"Networks of machines of other systems", "MachineNetworkConfig", ""},
 	{"Drivers", "DriverConfig", ""},
 	{"Single machines", "NodeConfig", ""},
 	{"Additional disks", "DiskConfig", ""},
@@ -222,6 +224,10 @@ func newBaseline() (baseline, error) {
 		for _, n := range cluster.Nodes() {
 			b.machines = append(b.machines, running.Wanted(n, cluster.Network))
 		}
+	}
+
+	for _, m := range plan.Machines {
+		b.machines = append(b.machines, running.WantedMachine(m))
 	}
 
 	return b, nil

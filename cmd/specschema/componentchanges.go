@@ -75,21 +75,34 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 	"in place: the VM's name; the Kubernetes node's is in its configuration": {"TalosNodeArgs.name"},
 
 	restart: {"ClusterNode.address", "TalosNodeArgs.address"},
+	restart + "; **refused** with a password": {
+		"CloudMachineArgs.address", "CloudMachineArgs.searchDomain",
+	},
+	"in place; cloud-init takes the machine for a new one at its next start": {"CloudMachineArgs.name"},
+	none: {"CloudMachineArgs.user", "CloudMachineArgs.sshKeys", "CloudMachineArgs.password"},
+	"never change it: the template decides": {
+		"Hardware.osType", "Hardware.machine", "Hardware.bios", "Hardware.systemDisk", "Hardware.cloudInitDrive",
+		"Hardware.display", "Hardware.secureBoot",
+	},
 	inPlace: {
+		"CloudMachineArgs.about",
 		"TalosNodeArgs.cluster", "TalosNodeArgs.role", "PCIMappingArgs.devices", "MappedDevice.pci", "MappedDevice.id",
 		"MappedDevice.subsystem", "MappedDevice.group", "MappedDevice.node",
 	},
 	kept: {
+		"CloudMachineArgs.protect",
 		"TalosNodeArgs.protect", "TalosClusterArgs.protect", "TalosImageArgs.secret", "TalosClusterArgs.secret",
 		"ClusterNode.secret",
 	},
 	asThere: {
+		"CloudMachineArgs.machine", "CloudMachineArgs.network", "CloudMachineArgs.hardware",
 		"TalosNodeArgs.machine", "TalosNodeArgs.network", "TalosNodeArgs.client", "GPUWorkerArgs.node", "GPUWorkerArgs.gpus",
 		"TalosClusterArgs.proxmox", "ClusterNode.machine", "ClusterNode.gpus", "TalosClusterArgs.network",
 		"GoldenTemplateArgs.talos", "GoldenTemplateArgs.system",
 		"System.windows", "ClusterNode.talos", "GoldenTemplateArgs.shell", "ProxmoxHostPrepArgs.shell",
 	},
 	order: {
+		"CloudMachineArgs.after",
 		"TalosNodeArgs.answersWithin", "TalosImageArgs.settled", "SystemImageArgs.settled", "TalosClusterArgs.schematics", "PCIMappingArgs.hostsReady",
 		"ProxmoxHostPrepArgs.rebootAfter",
 	},

@@ -28,10 +28,10 @@ const (
 // documented are the components in the page's order, and types are what their arguments are made of.
 var (
 	documented = []string{
-		"ProxmoxHostPrep", "TalosImage", "SystemImage", "GoldenTemplate", "PCIMapping", "TalosNode", "GPUWorker", "TalosCluster",
+		"ProxmoxHostPrep", "TalosImage", "SystemImage", "GoldenTemplate", "PCIMapping", "CloudMachine", "TalosNode", "GPUWorker", "TalosCluster",
 	}
 	types = []string{
-		"ClusterNode", "TalosUpgrades", "Backup", "GitOps", "PullSecret", "Proxmox", "Identity", "StorageClass", "Machine", "Network", "Disk", "NIC", "PCIDevice", "GPU", "Talos", "System", "WindowsMedia", "TalosClient", "ImageStore",
+		"ClusterNode", "TalosUpgrades", "Backup", "GitOps", "PullSecret", "Proxmox", "Identity", "StorageClass", "Machine", "Hardware", "Network", "Disk", "NIC", "PCIDevice", "GPU", "Talos", "System", "WindowsMedia", "TalosClient", "ImageStore",
 		"HostShell",
 		"HostGPU", "MappedDevice",
 	}

@@ -144,6 +144,9 @@ func allowSecrets(definition *jsonschema.Schema) {
 		case !spec.CanBeSecret(pair.Key):
 		case pair.Value.Items != nil:
 			pair.Value.Items = secret("")
+		case pair.Value.Type == "string":
+			pair.Value = secret(pair.Value.Description)
+			definition.Properties.Set(pair.Key, pair.Value)
 		default:
 			pair.Value.AdditionalProperties = secret("")
 		}

@@ -12,7 +12,7 @@ import (
 
 // Needs are what a plan puts on a host.
 type Needs struct {
-	Nodes     []spec.Node
+	Nodes     []spec.Node // machines of no cluster are among them
 	Templates []spec.Template
 	// Clusters are the names of all the plan's clusters, sorted: a host reboots only while their machines run elsewhere.
 	Clusters []string
@@ -27,6 +27,12 @@ func NeedsOf(plan *spec.Plan, name string) Needs {
 			if node.Host == name {
 				needs.Nodes = append(needs.Nodes, node)
 			}
+		}
+	}
+
+	for _, m := range plan.Machines {
+		if m.Host == name {
+			needs.Nodes = append(needs.Nodes, spec.Node{VM: m.VM})
 		}
 	}
 

@@ -45,7 +45,7 @@ func (f Finding) String() string {
 }
 
 // Judge finds the steps of a plan that lose what cannot be had again, or that put a cluster at risk: Talos secrets, the
-// bootstrap or a data disk deleted or replaced, a template taken from linked clones, a control plane that goes without
+// bootstrap or a data disk deleted or replaced (of machines of no cluster, any disk), a template taken from linked clones, a control plane that goes without
 // leaving etcd, the only one or more than one of a cluster replaced, and what `up` would refuse. Steps on resources
 // approved by name (or URN), or by the name of the node a VM belongs to, are left out; unused are the approvals that
 // fitted no finding.
@@ -135,8 +135,10 @@ func (g *guard) judgeMachine(s Step) []string {
 		why = append(why, "it has GPUs and is recreated: what runs on it ends, and what is on its disks is gone")
 	}
 
+	// A node's system disk holds nothing that is not made again; that of a machine of no cluster may.
+	cluster, _ := controlPlaneOf(s)
 	for _, d := range disksOf(s.Old) {
-		if loses && d.name != spec.SystemDisk {
+		if loses && (cluster == "" || d.name != spec.SystemDisk) {
 			why = append(
 				why, fmt.Sprintf("data disk %s (%v GiB on %s) is deleted with all that is on it", d.name, d.size, d.datastore),
 			)

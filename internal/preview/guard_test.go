@@ -229,6 +229,14 @@ func TestJudge(t *testing.T) {
 			},
 			findings: []string{"delete one-general-1-vm: " + gone, "replace one-general-2-vm: " + gone},
 		},
+		"a machine of no cluster goes": {
+			preview: "without-data-disks",
+			edits: []edit{
+				operation("one-general-1-vm", preview.Delete),
+				input("one-general-1-vm", "tags", []any{"debian", "machine"}), operation("one-general-2-vm", preview.Same),
+			},
+			findings: []string{"delete one-general-1-vm: data disk scsi0 (20 GiB on local-lvm) is deleted with all that is on it; " + gone},
+		},
 		"a machine with a GPU is recreated": {
 			preview: "drift",
 			edits: []edit{

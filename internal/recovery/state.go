@@ -185,11 +185,9 @@ func (r *recovery) addNamed(_ context.Context) error {
 
 	planned := map[int]creation{}
 
-	for _, cluster := range plan.Clusters {
-		for _, n := range cluster.Nodes() {
-			planned[n.VMID] = creation{
-				resource: n.Name, vmid: n.VMID, name: n.Name, host: n.Host, source: n.Template.VMID, sourceHost: n.Host,
-			}
+	for _, n := range plan.VMs() {
+		planned[n.VMID] = creation{
+			resource: n.Name, vmid: n.VMID, name: n.Name, host: n.Host, source: n.Template.VMID, sourceHost: n.Host,
 		}
 	}
 

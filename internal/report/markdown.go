@@ -134,11 +134,11 @@ func (w *writer) machines(v view) {
 
 		rows = append(rows, []string{
 			m.Name, kind, m.Host, fmt.Sprint(m.VMID), m.Address, m.MAC, fmt.Sprint(m.Cores), m.MemoryGiB() + " GiB",
-			fmt.Sprintf("%d GiB", m.DiskGiB), m.Talos,
+			fmt.Sprintf("%d GiB", m.DiskGiB), m.System,
 		})
 	}
 
-	w.table([]string{"machine", "kind", "host", "VMID", "address", "MAC", "cores", "memory", "disks", "Talos"}, rows)
+	w.table([]string{"machine", "kind", "host", "VMID", "address", "MAC", "cores", "memory", "disks", "system"}, rows)
 }
 
 func (w *writer) capacity(v view) {

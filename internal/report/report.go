@@ -18,7 +18,7 @@ type view struct {
 	Protect  bool
 	Hosts    []host
 	Clusters []cluster
-	Machines []machine // of all clusters, control planes first
+	Machines []machine // of all clusters, control planes first, then those of none
 	Warnings []string
 }
 
@@ -77,9 +77,9 @@ type cluster struct {
 }
 
 type machine struct {
-	Name, Cluster, Kind, Host, Address, MAC, Talos string
-	VMID, Cores, MemoryMiB, DiskGiB                int
-	GPUs                                           []string
+	Name, Cluster, Kind, Host, Address, MAC, System string
+	VMID, Cores, MemoryMiB, DiskGiB                 int
+	GPUs                                            []string
 }
 
 // Kinds of machines; they are also the classes of the page's style.
@@ -87,6 +87,7 @@ const (
 	kindControlPlane = "control plane"
 	kindWorker       = "worker"
 	kindGPUWorker    = "GPU worker"
+	kindMachine      = "machine"
 )
 
 // Class is the machine's class in the page's style.
@@ -104,6 +105,10 @@ func arrange(p *spec.Plan) view {
 		for _, n := range c.Nodes() {
 			v.Machines = append(v.Machines, arrangeMachine(n))
 		}
+	}
+
+	for _, m := range p.Machines {
+		v.Machines = append(v.Machines, arrangeVM(m.VM))
 	}
 
 	for _, h := range p.Hosts {
@@ -129,20 +134,35 @@ func arrangeCluster(c spec.Cluster) cluster {
 	return arranged
 }
 
-func arrangeMachine(n spec.Node) machine {
+// arrangeVM is a machine of no cluster, and what a node's machine has in common with it.
+func arrangeVM(n spec.VM) machine {
 	m := machine{
 		Name:    n.Name,
-		Cluster: n.Cluster,
-		Kind:    kindWorker,
+		Kind:    kindMachine,
 		Host:    n.Host,
-		Address: n.Address.Addr().String(),
+		Address: "by DHCP",
 		MAC:     n.MAC,
-		Talos:   n.Template.Version,
+		System:  "Talos " + n.Template.Version,
 		VMID:    n.VMID, Cores: n.Cores, MemoryMiB: n.MemoryMiB, DiskGiB: n.DiskGiB,
 	}
+	if n.Address.IsValid() {
+		m.Address = n.Address.Addr().String()
+	}
+
+	if n.Template.System != nil {
+		m.System = n.Template.System.Title()
+	}
+
 	for _, extra := range n.ExtraDisks {
 		m.DiskGiB += extra.SizeGiB
 	}
+
+	return m
+}
+
+func arrangeMachine(n spec.Node) machine {
+	m := arrangeVM(n.VM)
+	m.Cluster, m.Kind = n.Cluster, kindWorker
 
 	for _, g := range n.GPUs {
 		m.GPUs = append(m.GPUs, g.Name)
@@ -165,24 +185,34 @@ func arrangeHost(p *spec.Plan, h spec.Host) host {
 	}
 	memory, disks, users := 0, map[string]int{}, map[string]string{}
 
+	add := func(m machine, n spec.VM) {
+		arranged.Machines = append(arranged.Machines, m)
+		arranged.Cores.Planned += n.Cores
+		memory += n.MemoryMiB
+
+		disks[n.Datastore] += n.DiskGiB
+		for _, extra := range n.ExtraDisks {
+			disks[extra.Datastore] += extra.SizeGiB
+		}
+	}
+
 	for _, c := range p.Clusters {
 		for _, n := range c.Nodes() {
 			if n.Host != h.Name {
 				continue
 			}
 
-			arranged.Machines = append(arranged.Machines, arrangeMachine(n))
-			arranged.Cores.Planned += n.Cores
-			memory += n.MemoryMiB
-
-			disks[n.Datastore] += n.DiskGiB
-			for _, extra := range n.ExtraDisks {
-				disks[extra.Datastore] += extra.SizeGiB
-			}
+			add(arrangeMachine(n), n.VM)
 
 			for _, g := range n.GPUs {
 				users[g.PCI] = n.Name
 			}
+		}
+	}
+
+	for _, m := range p.Machines {
+		if m.Host == h.Name {
+			add(arrangeVM(m.VM), m.VM)
 		}
 	}
 

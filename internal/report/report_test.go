@@ -17,6 +17,7 @@ import (
 
 	"talos-proxmox/internal/report"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/systems"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -47,8 +48,14 @@ func plan() *spec.Plan {
 	worker := node("prod-"+strings.Repeat("general-", 7)+"1", "pve1", spec.RoleWorker, 3000, "10.0.0.20/24")
 	worker.ExtraDisks = []spec.Disk{{Interface: "scsi1", SizeGiB: 100, Datastore: "tank"}}
 
+	machine := spec.Machine{VM: node("web-1", "pve2", "", 5000, "10.0.0.60/24").VM, Password: "not to be seen"}
+	machine.Template.System = &spec.System{OS: systems.Debian, Release: "13", Build: "20260712-2537"}
+
+	leased := machine
+	leased.Name, leased.VMID, leased.Address = "web-2", 5001, netip.Prefix{}
+
 	return &spec.Plan{
-		Stack: "prod", Protect: true, Warnings: []string{"hosts[0].capacity.cores: a | in a text"},
+		Stack: "prod", Protect: true, Machines: []spec.Machine{machine, leased}, Warnings: []string{"hosts[0].capacity.cores: a | in a text"},
 		Hosts: []spec.Host{
 			{
 				Name:      "pve1",

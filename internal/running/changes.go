@@ -58,9 +58,27 @@ func Changes(plan *spec.Plan, machines []Machine) []Changed {
 				Machine: old,
 				Pool:    n.Path,
 				Changes: Compare(old, wanted),
-				At:      func(key string) string { return pathOf(n, key) },
+				At:      func(key string) string { return pathOf(n.VM, key) },
 			})
 		}
+	}
+
+	for _, m := range plan.Machines {
+		old, runs := byName[m.Name]
+		if !runs {
+			continue
+		}
+
+		if !m.HostPinned {
+			m.Host = old.Host
+		}
+
+		all = append(all, Changed{
+			Machine: old,
+			Pool:    m.Path,
+			Changes: Compare(old, WantedMachine(m)),
+			At:      func(key string) string { return pathOf(m.VM, key) },
+		})
 	}
 
 	return all

@@ -68,7 +68,39 @@ func Compare(old, wanted Machine) []Change {
 		c.add("tags", "tags", InPlace, "tags")
 	}
 
+	if wanted.Cluster == "" {
+		c.ofNoCluster(old, wanted)
+	}
+
 	return c
+}
+
+// ofNoCluster judges what cloud-init reads. The provider cannot take a card's address out again; and where it writes
+// anything for cloud-init, it writes the password as it was read back, ten asterisks.
+func (c *comparison) ofNoCluster(old, wanted Machine) {
+	if len(wanted.More) < len(old.More) {
+		c.refuse("initialization", "extraNICs", "", fmt.Sprintf("would take a network card out of %s, whose address no run takes "+
+			"out of cloud-init; set it again, or recreate the machine: a worker where count goes down and up again", old.Name))
+	} else if !slices.Equal(old.More, wanted.More) {
+		c.add("initialization", "extraNICs", Restart, "another address of a further card")
+	}
+
+	if wanted.SearchDomain != "" {
+		changed(c, "initialization", "network.searchDomain", Restart, "search domain %s → %s",
+			cmp.Or(old.SearchDomain, "none"), wanted.SearchDomain)
+	}
+
+	for i := range *c {
+		change := &(*c)[i]
+		if change.Property == "initialization" && change.Effect == Restart && (old.Password || wanted.Password) {
+			change.Effect = Impossible
+			change.Why = fmt.Sprintf("cannot be changed while cloud-init has a password for %s, which the provider would set to "+
+				"ten asterisks (%s); put it back, or recreate the machine: a worker where count goes down and up again",
+				old.Name, change.What)
+		}
+
+		change.Why = strings.Replace(change.Why, "a worker where", "the last one of its pool where", 1)
+	}
 }
 
 // inPlace are a VM's properties that change while it runs; timeouts and what only says how to do it are among them.
@@ -291,8 +323,11 @@ func names(devices []Device) string {
 }
 
 // pathOf leads to a change's key in the stack file.
-func pathOf(n spec.Node, key string) string {
-	cluster := n.Path[:strings.LastIndex(n.Path, ".")]
+func pathOf(n spec.VM, key string) string {
+	cluster := n.Path // where a machine of no cluster has what is a cluster's otherwise
+	if dot := strings.LastIndex(n.Path, "."); dot > 0 {
+		cluster = n.Path[:dot]
+	}
 
 	class, _, _ := strings.Cut(n.Template.Key, "-nvidia-")
 	switch rest, template := strings.CutPrefix(key, "templates."); {

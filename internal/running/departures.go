@@ -7,10 +7,26 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// departures says which machines leave their clusters, and reports control planes that nothing would have leave. Where
+// departures says which machines go and which leave their clusters, and reports control planes that nothing would have leave. Where
 // a whole cluster goes, nothing leaves it.
 func (j *judgement) departures() []string {
 	var lines []string
+
+	var gone []string
+
+	for _, m := range j.machines {
+		if _, stays := j.planned[m.Name]; !stays && m.Cluster == "" {
+			gone = append(gone, m.Name)
+		}
+	}
+
+	switch len(gone) {
+	case 0:
+	case 1:
+		lines = append(lines, gone[0]+" is deleted, with its data")
+	default:
+		lines = append(lines, Names(gone)+" are deleted, with their data")
+	}
 
 	for _, cluster := range j.plan.Clusters {
 		var workers, controlPlanes, bound []string

@@ -53,6 +53,16 @@ func Judge(plan *spec.Plan, machines []Machine, making map[string]string) (probl
 		}
 	}
 
+	for _, m := range plan.Machines {
+		if pools[m.Path] == nil {
+			paths = append(paths, m.Path)
+		}
+
+		n := spec.Node{VM: m.VM}
+		pools[m.Path] = append(pools[m.Path], n)
+		j.planned[m.Name] = n
+	}
+
 	for _, path := range paths {
 		nodes := pools[path]
 		if !j.identities(path, nodes) && !j.placement(path, nodes) {
@@ -111,7 +121,7 @@ func (j *judgement) identities(path string, nodes []spec.Node) bool {
 		}
 
 		at, value := path+".name", n.Pool
-		if holder.Cluster != n.Cluster || n.Role == spec.RoleControlPlane {
+		if n.Cluster != "" && (holder.Cluster != n.Cluster || n.Role == spec.RoleControlPlane) {
 			at, value = path[:strings.LastIndex(path, ".")]+".name", n.Cluster
 		}
 

@@ -1,6 +1,7 @@
 package running
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,6 +27,13 @@ func Making(plan *spec.Plan) map[string]string {
 		}
 	}
 
+	for _, m := range plan.Machines {
+		making[m.Pool+" clone"] = map[bool]string{true: "linked", false: "full"}[m.Linked]
+		making[m.Pool+" template"] = m.Template.Name
+		making[m.Pool+" user"] = m.User
+		making[m.Pool+" sshKeys"] = fingerprint(m.SSHKeys)
+	}
+
 	return making
 }
 
@@ -34,7 +42,18 @@ const regionKey = "proxmox.region"
 
 // remedies say how a running machine gets what only new ones get.
 var remedies = map[string]string{
-	"clone": "a worker is recreated where count goes down and up again",
+	"clone": "a worker is recreated where count goes down and up again", "template": again, "user": again,
+	"sshKeys": again,
+}
+
+// again is how a machine of no cluster is recreated.
+const again = "the last one of a pool is recreated where count goes down and up again"
+
+// fingerprint is a short text for public keys.
+func fingerprint(keys []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(keys, "\n")))
+
+	return fmt.Sprintf("%d keys (%x)", len(keys), sum[:3])
 }
 
 // kept reports clusters that are to have other networks of their own, or another region, than they were made with.
@@ -79,23 +98,29 @@ func Unfollowed(plan *spec.Plan, last map[string]string, machines []Machine) []s
 	concerned := map[string][]string{} // machines by what is said
 
 	making := Making(plan)
+	judge := func(pool string, n spec.VM) {
+		for _, key := range slices.Sorted(maps.Keys(remedies)) {
+			was, is := last[pool+" "+key], making[pool+" "+key]
+			if !runs[n.Name] || was == "" || was == is {
+				continue
+			}
+
+			text := fmt.Sprintf(
+				"%s: %s → %s does nothing to machines that run (%%s): only new ones are made so; %s", pathOf(n, key), was, is,
+				remedies[key],
+			)
+			concerned[text] = append(concerned[text], n.Name)
+		}
+	}
+
 	for _, cluster := range plan.Clusters {
 		for _, n := range cluster.Nodes() {
-			for _, key := range slices.Sorted(maps.Keys(remedies)) {
-				at := n.Cluster + "-" + n.Pool + " " + key
-
-				was, is := last[at], making[at]
-				if !runs[n.Name] || was == "" || was == is {
-					continue
-				}
-
-				text := fmt.Sprintf(
-					"%s: %s → %s does nothing to machines that run (%%s): only new ones are made so; %s", pathOf(n, key), was, is,
-					remedies[key],
-				)
-				concerned[text] = append(concerned[text], n.Name)
-			}
+			judge(n.Cluster+"-"+n.Pool, n.VM)
 		}
+	}
+
+	for _, m := range plan.Machines {
+		judge(m.Pool, m.VM)
 	}
 
 	var lines []string

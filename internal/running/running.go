@@ -13,8 +13,9 @@ import (
 
 // Machine is a VM of the stack, as its last run left it or as it is wanted.
 type Machine struct {
-	Name, Cluster, Host string
-	ControlPlane        bool
+	Name, Host   string
+	Cluster      string // empty for a machine of no cluster
+	ControlPlane bool
 	// Bound says that it was configured, and that the state has no command by which its node leaves its cluster.
 	Bound bool
 	VMID  int
@@ -30,6 +31,12 @@ type Machine struct {
 	Prefix  int    // of the address
 	Gateway string
 	DNS     []string
+
+	// SearchDomain is that of short names, and More how further cards of machines of no cluster get their addresses.
+	SearchDomain string
+	More         []string
+	// Password says that cloud-init has one for the user.
+	Password bool
 
 	Cards []Card
 	// Disks are in the order of the stack file, the system disk first.
@@ -88,10 +95,14 @@ type properties struct {
 	}
 	HostPCIs       []struct{ Mapping, ID string }
 	Initialization struct {
-		DNS       struct{ Servers []string }
+		DNS struct {
+			Servers []string
+			Domain  string
+		}
 		IPConfigs []struct {
 			IPv4 struct{ Address, Gateway string }
 		}
+		UserAccount struct{ Password json.RawMessage }
 	}
 }
 
@@ -144,6 +155,16 @@ func Read(resource map[string]any) (Machine, error) {
 		m.Devices = append(m.Devices, Device{Mapping: device.Mapping, PCI: device.ID})
 	}
 
+	m.SearchDomain = vm.Initialization.DNS.Domain
+	// One that is secret is null here, and one that was read back is asterisks.
+	m.Password = len(vm.Initialization.UserAccount.Password) > 0 && string(vm.Initialization.UserAccount.Password) != `""`
+
+	for i, config := range vm.Initialization.IPConfigs {
+		if i > 0 {
+			m.More = append(m.More, config.IPv4.Address)
+		}
+	}
+
 	if configs := vm.Initialization.IPConfigs; len(configs) > 0 && configs[0].IPv4.Address != "dhcp" {
 		var prefix string
 
@@ -162,10 +183,42 @@ func shared(path string, vmid int) bool {
 	return path != "" && !strings.HasPrefix(path, own) && !strings.HasPrefix(path, fmt.Sprintf("%d/%s", vmid, own))
 }
 
-// Wanted is a machine as a plan makes it.
+// Wanted is a node's machine as a plan makes it.
 func Wanted(n spec.Node, network spec.Network) Machine {
+	m := wantedVM(n.VM, network)
+	m.Cluster, m.ControlPlane = n.Cluster, n.Role == spec.RoleControlPlane
+
+	for _, gpu := range n.GPUs {
+		if gpu.Raw {
+			m.Devices = append(m.Devices, Device{PCI: gpu.PCI})
+		} else {
+			m.Devices = append(m.Devices, Device{Mapping: gpu.Name})
+		}
+	}
+
+	return m
+}
+
+// WantedMachine is a machine of no cluster as a plan makes it.
+func WantedMachine(planned spec.Machine) Machine {
+	m := wantedVM(planned.VM, planned.Network)
+	m.SearchDomain, m.Password = planned.SearchDomain, planned.Password != ""
+
+	for _, card := range planned.ExtraNICs {
+		address := "dhcp"
+		if card.Address.IsValid() {
+			address = card.Address.String()
+		}
+
+		m.More = append(m.More, address)
+	}
+
+	return m
+}
+
+func wantedVM(n spec.VM, network spec.Network) Machine {
 	m := Machine{
-		Name: n.Name, Cluster: n.Cluster, Host: n.Host, ControlPlane: n.Role == spec.RoleControlPlane, VMID: n.VMID,
+		Name: n.Name, Host: n.Host, VMID: n.VMID,
 		Cores: n.Cores, MemoryMiB: n.MemoryMiB, CPUType: n.CPUType, NUMA: n.NUMA, Agent: n.HasAgent(),
 		OnBoot:       n.OnBoot,
 		StartupOrder: n.StartupOrder,
@@ -176,7 +229,7 @@ func Wanted(n spec.Node, network spec.Network) Machine {
 		Talos:        n.Template.Version,
 		Schematic:    n.Template.Schematic,
 		Cards:        []Card{{Bridge: network.Bridge, MAC: n.MAC, VLAN: network.VLAN, MTU: network.MTU}},
-		Disks:        []Disk{{Interface: spec.SystemDisk, Datastore: n.Datastore, SizeGiB: n.DiskGiB}},
+		Disks:        []Disk{{Interface: n.SystemDisk(), Datastore: n.Datastore, SizeGiB: n.DiskGiB}},
 	}
 	for _, server := range network.DNS {
 		m.DNS = append(m.DNS, server.String())
@@ -195,14 +248,6 @@ func Wanted(n spec.Node, network spec.Network) Machine {
 
 	for _, disk := range n.ExtraDisks {
 		m.Disks = append(m.Disks, Disk{Interface: disk.Interface, Datastore: disk.Datastore, SizeGiB: disk.SizeGiB})
-	}
-
-	for _, gpu := range n.GPUs {
-		if gpu.Raw {
-			m.Devices = append(m.Devices, Device{PCI: gpu.PCI})
-		} else {
-			m.Devices = append(m.Devices, Device{Mapping: gpu.Name})
-		}
 	}
 
 	return m

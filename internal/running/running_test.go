@@ -47,6 +47,10 @@ func made(plan *spec.Plan) []running.Machine {
 		}
 	}
 
+	for _, m := range plan.Machines {
+		machines = append(machines, running.WantedMachine(m))
+	}
+
 	return machines
 }
 

@@ -34,6 +34,7 @@ func all() []component {
 		serve(components.SystemImageType, components.NewSystemImage),
 		serve(components.GoldenTemplateType, components.NewGoldenTemplate),
 		serve(components.PCIMappingType, components.NewPCIMapping),
+		serve(components.CloudMachineType, components.NewCloudMachine),
 		serve(components.TalosNodeType, components.NewTalosNode),
 		serve(components.GPUWorkerType, components.NewGPUWorker),
 		serve(components.TalosClusterType, components.NewTalosCluster),

@@ -9,12 +9,12 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// machine is a planned node and where its cluster is configured.
+// machine is a planned machine and where its network is configured.
 type machine struct {
-	spec.Node
+	spec.VM
 
 	network spec.Network
-	at      string // its cluster's path: clusters[0]
+	at      string // the path of its cluster, or of its pool where it belongs to none: clusters[0]
 	new     bool   // it is still to be made
 }
 
@@ -58,20 +58,28 @@ type work struct {
 func newWork(plan *spec.Plan, stack Stack) work {
 	w := work{own: stack.Machines}
 
+	add := func(n spec.VM, network spec.Network, at string) {
+		running, there := stack.Machines[n.VMID]
+		if there && !n.HostPinned {
+			n.Host = running.Host // it stays where it is
+		}
+
+		w.machines = append(w.machines, machine{n, network, at, !there})
+	}
+
 	for i, cluster := range plan.Clusters {
 		for _, n := range cluster.Nodes() {
-			running, there := stack.Machines[n.VMID]
-			if there && !n.HostPinned {
-				n.Host = running.Host // it stays where it is
-			}
-
 			at := fmt.Sprintf("clusters[%d]", i)
 			if dot := strings.LastIndex(n.Path, "."); dot > 0 {
 				at = n.Path[:dot]
 			}
 
-			w.machines = append(w.machines, machine{n, cluster.Network, at, !there})
+			add(n.VM, cluster.Network, at)
 		}
+	}
+
+	for _, m := range plan.Machines {
+		add(m.VM, m.Network, m.Path)
 	}
 
 	seen := map[string]bool{}

@@ -7,6 +7,10 @@ import (
 
 // planAddresses gives the pool's machines their addresses in the cluster's network.
 func (p *planner) planAddresses(g *pool, own map[int]ownNode) {
+	if !g.ofCluster() && g.network.DHCP {
+		return // the agent tells what they get
+	}
+
 	if g.FirstAddress != "" && len(g.Addresses) > 0 {
 		p.problems.report(g.path+".firstAddress", g.FirstAddress, "is set together with addresses; remove one of the two")
 
@@ -75,7 +79,7 @@ func (p *planner) listedAddresses(g *pool, own map[int]ownNode) []netip.Addr {
 }
 
 // Addresses are counted from these places of the network unless the pool sets its first.
-var firstOffsets = map[rangeKind]int{rangeControlPlanes: 10, rangeWorkers: 20, rangeGPUWorkers: 40}
+var firstOffsets = map[rangeKind]int{rangeControlPlanes: 10, rangeWorkers: 20, rangeGPUWorkers: 40, rangeMachines: 60}
 
 // row is a row of addresses to give out: from the stated first one on, or from the kind's place in the network.
 type row struct {

@@ -64,6 +64,7 @@ const (
 	rangeControlPlanes rangeKind = "controlPlanes"
 	rangeWorkers       rangeKind = "workers"
 	rangeGPUWorkers    rangeKind = "gpuWorkers"
+	rangeMachines      rangeKind = "machines"
 )
 
 func (k rangeKind) path() string { return "vmidRanges." + string(k) }
@@ -84,6 +85,7 @@ func (p *planner) planRanges() {
 		{rangeControlPlanes, p.config.VMIDRanges.ControlPlanes},
 		{rangeWorkers, p.config.VMIDRanges.Workers},
 		{rangeGPUWorkers, p.config.VMIDRanges.GPUWorkers},
+		{rangeMachines, p.config.VMIDRanges.Machines},
 	}
 	for i, t := range texts {
 		r, ok := parseRange(t.text)

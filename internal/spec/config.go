@@ -10,6 +10,8 @@ type Config struct {
 	Templates map[string]TemplateConfig `json:"templates" jsonschema:"required"`
 	// The Talos Kubernetes clusters.
 	Clusters []ClusterConfig `json:"clusters" jsonschema:"required,minItems=1"`
+	// Machines of systems other than Talos, which belong to no cluster.
+	Machines []MachinesConfig `json:"machines,omitempty"`
 	// Protect control-plane VMs, Talos secrets and the bootstrap against deletion.
 	Protect bool `json:"protect,omitempty" jsonschema:"default=false"`
 	// The VMIDs each role may use.
@@ -42,6 +44,8 @@ type VMIDRangesConfig struct {
 	Workers string `json:"workers,omitempty" jsonschema:"default=3000-3999"`
 	// Of GPU workers.
 	GPUWorkers string `json:"gpuWorkers,omitempty" jsonschema:"default=4000-4999"`
+	// Of machines of no cluster.
+	Machines string `json:"machines,omitempty" jsonschema:"default=5000-5999"`
 }
 
 // HostConfig is a Proxmox VE host.

@@ -13,7 +13,8 @@ type VMPoolConfig struct {
 	// The VMID of the first machine; the others follow. Default: the first of the role's range in `vmidRanges`.
 	FirstVMID int `json:"firstVmid,omitempty" jsonschema:"minimum=0,maximum=999999999"`
 	// The address of the first machine; the others follow. Default: the tenth of the network for control planes
-	// (10.0.0.10), the twentieth for workers (10.0.0.20), the fortieth for GPU workers (10.0.0.40).
+	// (10.0.0.10), the twentieth for workers (10.0.0.20), the fortieth for GPU workers (10.0.0.40), the sixtieth for
+	// machines of no cluster (10.0.0.60).
 	FirstAddress string `json:"firstAddress,omitempty" jsonschema:"example=10.0.0.40"`
 	// The addresses of the machines in order of their numbers, instead of `firstAddress`; at least as many as machines.
 	Addresses []string `json:"addresses,omitempty"`
@@ -28,7 +29,8 @@ type VMPoolConfig struct {
 	OnBoot bool `json:"onBoot,omitempty" jsonschema:"default=true"`
 	// The place in the host's start-up order; 0 = none.
 	StartupOrder int `json:"startupOrder,omitempty" jsonschema:"default=0,minimum=0,maximum=9999"`
-	// Additional Proxmox tags. Every machine has `talos`, its role and `cluster-<name>`.
+	// Additional Proxmox tags. Every machine of a cluster has `talos`, its role and `cluster-<name>`, every other one
+	// `machine` and its system, such as `debian`.
 	Tags []string `json:"tags,omitempty"`
 	// The Proxmox resource pool, which has to exist.
 	ResourcePool string `json:"resourcePool,omitempty"`

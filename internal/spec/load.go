@@ -53,7 +53,8 @@ type Compatibility interface {
 }
 
 // Load reads the configuration and plans the stack. The values are the top-level keys without their namespace (hosts,
-// templates, clusters, protect, vmidRanges, backup) with JSON text; sshPrivateKey is left alone. The error is
+// templates, clusters, machines, protect, vmidRanges,
+// backup) with JSON text; sshPrivateKey is left alone. The error is
 // [Problems] with everything that is wrong.
 func Load(values map[string]string, o Options) (*Plan, error) {
 	var problems Problems

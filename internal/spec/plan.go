@@ -21,6 +21,8 @@ type Plan struct {
 	Templates []Template
 	// Clusters in order of their names.
 	Clusters []Cluster
+	// Machines of no cluster, in order of pool and number.
+	Machines []Machine `json:",omitempty"`
 	// Backup says what is kept of the clusters; no resource follows from it.
 	Backup Backup
 	// Warnings are what the plan can be carried out with, but better were not; each with its path and what to do about it.
@@ -320,14 +322,59 @@ type Node struct {
 	Dedicated bool
 }
 
-// SystemDisk is the place of every machine's system disk.
+// Machine is a machine of no cluster, which runs another system than Talos.
+type Machine struct {
+	VM
+
+	// Network is that of the first card; by DHCP, the machine has no planned address.
+	Network      Network
+	SearchDomain string // of short names; empty = the Proxmox host's
+	// User is the one that cloud-init makes.
+	User    string
+	SSHKeys []string
+	// Password is the user's, secret; empty = none.
+	Password string `json:"-"`
+	// Protect says that the VM is protected against deletion.
+	Protect bool
+}
+
+// VMs are the virtual machines of the plan: the clusters' nodes, then machines of no cluster.
+func (p *Plan) VMs() []VM {
+	var all []VM
+
+	for _, c := range p.Clusters {
+		for _, n := range c.Nodes() {
+			all = append(all, n.VM)
+		}
+	}
+
+	for _, m := range p.Machines {
+		all = append(all, m.VM)
+	}
+
+	return all
+}
+
+// SystemDisk is the place of the machine's system disk.
+func (m VM) SystemDisk() string {
+	if m.Template.System != nil {
+		return m.Template.System.Hardware.SystemDisk
+	}
+
+	return SystemDisk
+}
+
+// SystemDisk is the place of the system disk of every machine that runs Talos.
 const SystemDisk = "scsi0"
 
 // agentExtension is the Talos extension that answers the QEMU guest agent's calls.
 const agentExtension = "siderolabs/qemu-guest-agent"
 
-// HasAgent says whether the node's image answers the QEMU guest agent's calls.
-func (n Node) HasAgent() bool { return slices.Contains(n.Template.Extensions, agentExtension) }
+// HasAgent says whether the machine answers the QEMU guest agent's calls: templates of other systems than Talos are
+// built with it.
+func (m VM) HasAgent() bool {
+	return m.Template.System != nil || slices.Contains(m.Template.Extensions, agentExtension)
+}
 
 // At leads to a key of the machine's pool in the configuration, or of its own where it states that for itself.
 func (m VM) At(key string) string {

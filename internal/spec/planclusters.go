@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// planClusters judges the clusters and returns them in order of names.
+// planClusters judges the clusters and returns them in order of the configuration.
 func (p *planner) planClusters() []Cluster {
 	clusters := make([]Cluster, 0, len(p.config.Clusters))
 	seen := map[string]bool{}
@@ -36,9 +36,6 @@ func (p *planner) planClusters() []Cluster {
 			)
 		}
 	}
-
-	p.checkKubernetesNetworks(clusters)
-	slices.SortStableFunc(clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })
 
 	return clusters
 }

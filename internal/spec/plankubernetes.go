@@ -64,6 +64,10 @@ func (p *planner) statedNetworks(clusters []Cluster) []network {
 	}
 
 	for _, g := range p.pools {
+		if !g.ofCluster() {
+			list = append(list, network{g.path + ".network.cidr", g.network.CIDR})
+		}
+
 		for j := range g.ExtraNICs {
 			if len(g.nodes) > 0 {
 				list = append(

@@ -3,6 +3,8 @@ package spec
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 )
 
 // planner makes a plan of a configuration and notes every problem on the way. What is not fit for use is left out of
@@ -63,6 +65,9 @@ func (p *planner) plan() *Plan {
 
 	p.planClasses()
 	plan.Clusters = p.planClusters()
+	plan.Machines = p.planMachines()
+	p.checkKubernetesNetworks(plan.Clusters)
+	slices.SortStableFunc(plan.Clusters, func(a, b Cluster) int { return strings.Compare(a.Name, b.Name) })
 	p.assignGPUs(plan.Clusters)
 	p.placeTemplates()
 	plan.Templates = p.templatesInUse()
@@ -77,8 +82,12 @@ func (p *planner) warn(format string, arguments ...any) {
 	p.warnings = append(p.warnings, fmt.Sprintf(format, arguments...))
 }
 
-// minimum returns the smallest machine for a role.
+// minimum returns the smallest machine for a role; empty = none in a cluster.
 func (p *planner) minimum(role Role) (cores, memoryMiB, diskGiB int) {
+	if role == "" {
+		return 0, 0, 0
+	}
+
 	if p.options.Compatibility != nil {
 		return p.options.Compatibility.Minimum(role)
 	}

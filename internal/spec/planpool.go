@@ -32,9 +32,12 @@ type pool struct {
 	nodes     []Node
 }
 
+// ofCluster says whether the pool's machines run Talos in a cluster.
+func (g *pool) ofCluster() bool { return g.kind != rangeMachines }
+
 // prefix is what the names of the pool's machines begin with.
 func (g *pool) prefix() string {
-	if g.cluster == "" {
+	if !g.ofCluster() {
 		return g.name
 	}
 
@@ -191,7 +194,7 @@ func (p *planner) secretTexts(path string, labels map[string]string, taints, pat
 
 // planNames claims the names, which must be unique in the stack.
 func (p *planner) planNames(g *pool) {
-	if g.duplicate || g.cluster != "" && !labelForm.pattern.MatchString(g.cluster) || !labelForm.pattern.MatchString(g.name) {
+	if g.duplicate || g.ofCluster() && !labelForm.pattern.MatchString(g.cluster) || !labelForm.pattern.MatchString(g.name) {
 		return
 	}
 

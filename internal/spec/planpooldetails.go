@@ -14,7 +14,7 @@ func (p *planner) checkPool(g *pool) {
 	p.check(g.path+".datastore", g.Datastore, datastoreForm)
 	p.check(g.path+".resourcePool", g.ResourcePool, resourcePoolForm)
 
-	if p.check(g.path+".cpuType", g.CPUType, cpuForm) && slices.Contains(oldProcessors, g.CPUType) {
+	if p.check(g.path+".cpuType", g.CPUType, cpuForm) && g.ofCluster() && slices.Contains(oldProcessors, g.CPUType) {
 		p.problems.report(g.path+".cpuType", g.CPUType, "lacks what Talos needs (x86-64-v2); use host or x86-64-v2-AES")
 	}
 
@@ -29,7 +29,10 @@ func (p *planner) checkPool(g *pool) {
 		)
 	}
 
-	if template.System != nil {
+	switch {
+	case !g.ofCluster():
+		p.checkMachinePool(g)
+	case template.System != nil:
 		p.problems.report(
 			g.path+".template", g.Template, "is a template of %s, and machines of clusters run Talos; set one of Talos",
 			template.System.Title(),
@@ -105,6 +108,13 @@ func suggestName(name string, known []string, group string) string {
 // tags returns the machines' tags, sorted.
 func (p *planner) tags(g *pool) []string {
 	tags := []string{"talos", string(g.role), "cluster-" + g.cluster}
+	if !g.ofCluster() {
+		tags = []string{"machine"}
+		if system := p.classes[g.Template].System; system != nil {
+			tags = append(tags, string(system.OS))
+		}
+	}
+
 	for i, tag := range g.Tags {
 		at := fmt.Sprintf("%s.tags[%d]", g.path, i)
 		p.requireText(at, tag, "write it as gpu")
@@ -198,7 +208,7 @@ func (p *planner) nicAddresses(path string, g *pool, c NICConfig) (Network, []ne
 	n.CIDR = p.network(path+".cidr", c.CIDR)
 	if n.CIDR.IsValid() && g.network.CIDR.IsValid() && n.CIDR.Overlaps(g.network.CIDR) {
 		p.problems.report(
-			path+".cidr", c.CIDR, "overlaps the cluster's own network %s; choose another network", g.network.CIDR,
+			path+".cidr", c.CIDR, "overlaps the network %s of the first card; choose another network", g.network.CIDR,
 		)
 
 		return n, nil

@@ -152,8 +152,12 @@ func (p *planner) judgeWholeKeys() {
 
 func howToEncrypt(key string) string {
 	path := key + "[0].patches[0]"
-	if key == "templates" {
+
+	switch key {
+	case "templates":
 		path = key + ".talos.kernelArgs[0]"
+	case "machines":
+		path = key + "[0].password"
 	}
 
 	return "pulumi config set --secret --path 'talos-proxmox:" + path + "'"

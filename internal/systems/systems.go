@@ -40,6 +40,8 @@ type System struct {
 	Hardware Hardware
 	// Timezone and Locale are the defaults.
 	Timezone, Locale string
+	// User is the one that cloud-init makes where no other is stated.
+	User string
 	// Packages says whether the build installs packages of the user's choice.
 	Packages bool
 	// LeastDiskGiB and LeastMemoryMiB are the least that a template can have.

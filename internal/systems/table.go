@@ -44,24 +44,24 @@ func ubuntu(version, name string) Release {
 func All() []System {
 	return []System{
 		{
-			Name: Debian, Title: "Debian", Format: DiskImage, Packages: true, Hardware: linux(true),
+			Name: Debian, Title: "Debian", Format: DiskImage, User: "debian", Packages: true, Hardware: linux(true),
 			Releases: []Release{debian("13", "trixie"), debian("12", "bookworm")},
 			Timezone: "Etc/UTC", Locale: noLocale, LeastDiskGiB: 5, LeastMemoryMiB: 1024, Minutes: 15,
 		},
 		{
-			Name: Ubuntu, Title: "Ubuntu", Format: DiskImage, Packages: true, Hardware: linux(true),
+			Name: Ubuntu, Title: "Ubuntu", Format: DiskImage, User: "ubuntu", Packages: true, Hardware: linux(true),
 			Releases: []Release{ubuntu("26.04", "resolute"), ubuntu("24.04", "noble"), ubuntu("22.04", "jammy")},
 			Timezone: "Etc/UTC", Locale: noLocale, LeastDiskGiB: 6, LeastMemoryMiB: 1024, Minutes: 15,
 		},
 		{
-			Name: Arch, Title: "Arch Linux", Format: DiskImage, Packages: true, Hardware: linux(false),
+			Name: Arch, Title: "Arch Linux", Format: DiskImage, User: "arch", Packages: true, Hardware: linux(false),
 			Releases: []Release{{Name: "rolling", Image: archImage, Sums: archImage + ".SHA256", Algorithm: sha256}},
 			Timezone: "Etc/UTC", Locale: noLocale, LeastDiskGiB: 6, LeastMemoryMiB: 1024, Minutes: 15,
 		},
 		{
 			// Hydra's VMA has its own hardware: nixos/modules/virtualisation/proxmox-image.nix of nixpkgs. Its builds have no
 			// lasting address.
-			Name: NixOS, Title: "NixOS", Format: Backup,
+			Name: NixOS, Title: "NixOS", Format: Backup, User: "root",
 			Hardware: Hardware{
 				OSType: "l26", Machine: "pc", BIOS: "seabios", SystemDisk: "virtio0", CloudInitDrive: "ide2",
 				CloudInitType: "nocloud", Display: "serial0",
@@ -70,7 +70,7 @@ func All() []System {
 			LeastDiskGiB: 5, LeastMemoryMiB: 1024, Minutes: 30,
 		},
 		{
-			Name: Windows, Title: "Windows", Format: Medium,
+			Name: Windows, Title: "Windows", Format: Medium, User: "Administrator",
 			Hardware: Hardware{
 				OSType: "win11", Machine: "q35", BIOS: "ovmf", SystemDisk: "scsi0", CloudInitDrive: "ide2",
 				CloudInitType: "configdrive2", Display: "std", SignedBoot: true, TPM: true,

@@ -13,7 +13,7 @@ func identityPolicies() []policy {
 			Name:        "vmid-ranges",
 			Description: "Every VMID is in the range of its role.",
 			Reason: "Ranges keep stacks, templates and machines of others on one Proxmox apart. They are the stack's own (`talos-proxmox:vmidRanges`), which are " +
-				"900-999 for templates, 2000-2999 for control planes, 3000-3999 for workers and 4000-4999 for GPU workers unless it sets others.",
+				"900-999 for templates, 2000-2999 for control planes, 3000-3999 for workers, 4000-4999 for GPU workers and 5000-5999 for other machines unless it sets others.",
 			Stack: vmidRanges,
 		},
 		{
@@ -66,12 +66,14 @@ func vmidRanges(p plan) []violation {
 	return found
 }
 
-// role is what range the machine's VMID belongs to, empty while its tags are not known, and for machines that are no
-// nodes.
+// role is what range the machine's VMID belongs to, empty while its tags are not known, and for machines of
+// others.
 func (m machine) role() string {
 	switch {
 	case m.tagged(tagControlPlane):
 		return roleControlPlane
+	case m.below(typeCloudMachine):
+		return roleMachine
 	case !m.tagged(tagWorker) || !m.DevicesKnown:
 		return ""
 	case len(m.Devices) > 0:

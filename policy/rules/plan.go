@@ -32,6 +32,7 @@ const (
 	roleControlPlane = "controlPlanes"
 	roleWorker       = "workers"
 	roleGPUWorker    = "gpuWorkers"
+	roleMachine      = "machines"
 )
 
 // vmidRange is the first and the last VMID of a role.
@@ -43,6 +44,7 @@ func (r vmidRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last
 func defaultRanges() map[string]vmidRange {
 	return map[string]vmidRange{
 		roleTemplate: {900, 999}, roleControlPlane: {2000, 2999}, roleWorker: {3000, 3999}, roleGPUWorker: {4000, 4999},
+		roleMachine: {5000, 5999},
 	}
 }
 

@@ -26,6 +26,7 @@ const (
 	typeSchematic     = "talos:imageFactory/schematic:Schematic"
 	typeCluster       = "talos-proxmox:cluster:TalosCluster"
 	typeTemplate      = "talos-proxmox:template:GoldenTemplate"
+	typeCloudMachine  = "talos-proxmox:machine:CloudMachine"
 	nodeTypes         = "talos-proxmox:node:" // TalosNode and its kinds
 )
 

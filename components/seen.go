@@ -1,0 +1,34 @@
+package components
+
+import (
+	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"talos-proxmox/internal/look"
+)
+
+// lookAt is known once the VM is made and updated.
+func lookAt(ctx *pulumi.Context, made *vm.VirtualMachine, name string, vmid int) pulumi.Output {
+	seen := look.Of(ctx)
+
+	return pulumi.All(
+		made.ID(), made.NodeName, made.Cpu, made.Memory, made.Disks,
+	).ApplyT(func(known []any) (look.Seen, error) {
+		return seen(ctx.Context(), look.VM{Name: name, Host: known[1].(string), VMID: vmid})
+	})
+}
+
+// seenOf are the parts of what is known of a machine.
+func seenOf(seen pulumi.Output) (generation pulumi.StringPtrOutput, updates, remade pulumi.IntOutput) {
+	generation = seen.ApplyT(func(s any) *string {
+		if text := s.(look.Seen).Generation; text != "" {
+			return &text
+		}
+
+		return nil
+	}).(pulumi.StringPtrOutput)
+	updates = seen.ApplyT(func(s any) int { return s.(look.Seen).Updates }).(pulumi.IntOutput)
+	remade = seen.ApplyT(func(s any) int { return s.(look.Seen).Remade }).(pulumi.IntOutput)
+
+	return generation, updates, remade
+}
