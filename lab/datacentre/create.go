@@ -28,6 +28,8 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 		return "", err
 	}
 
+	c.hashPassword()
+
 	if err := d.permitCreate(user, hostName, vmid, pool, store, start, c); err != nil {
 		return "", err
 	}

@@ -31,6 +31,8 @@ type Hardware struct {
 	// CloudInit is the nocloud data of a cloud-init drive, nil without one.
 	CloudInit *CloudInit
 	PCI       []GuestPCI
+	// Firmware is "seabios" or "ovmf".
+	Firmware string
 	// AgentEnabled says that the VM's QEMU agent channel is there.
 	AgentEnabled bool
 }
@@ -60,12 +62,20 @@ type GuestPCI struct {
 
 // CloudInit is what Proxmox writes on the cloud-init drive of type nocloud.
 type CloudInit struct {
+	// Drive is where it is attached: scsi1, ide2.
+	Drive      string
 	Hostname   string
 	Interfaces []CloudInitInterface // in the order of net0, net1, …
 	DNS        []netip.Addr
 	Search     []string
 	// UserData says that user data beyond Proxmox' own default was given (user, password, keys or a snippet).
 	UserData bool
+	// User is made, with these keys and the hash of a password.
+	User     string
+	Keys     []string
+	Password string
+	// Upgrade says that packages are to be upgraded, as they are unless ciupgrade is 0.
+	Upgrade bool
 }
 
 // CloudInitInterface is the nocloud network of one card.

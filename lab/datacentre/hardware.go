@@ -1,8 +1,13 @@
 package datacentre
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
 	"maps"
 	"net/netip"
+	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +19,7 @@ func (d *Datacentre) hardware(v *vm, pci []PCIDevice) Hardware {
 	hw := Hardware{
 		Host: v.Host, VMID: v.ID, Name: v.name(), UUID: ParseProperties(c["smbios1"], "uuid").Get("uuid"),
 		Cores: c.CPUs(), MemoryMiB: c.MemoryMiB(), NICs: c.nics(), PCI: guestPCI(pci),
+		Firmware:     cmp.Or(c["bios"], "seabios"),
 		AgentEnabled: ParseProperties(c["agent"], "enabled").Bool("enabled"),
 	}
 	slots := map[string]GuestDisk{}
@@ -26,6 +32,7 @@ func (d *Datacentre) hardware(v *vm, pci []PCIDevice) Hardware {
 
 		if dr.cloudInit() {
 			hw.CloudInit = c.cloudInit(v.name())
+			hw.CloudInit.Drive = dr.key
 
 			continue
 		}
@@ -106,6 +113,11 @@ func (c Config) nics() []NIC {
 func (c Config) cloudInit(name string) *CloudInit {
 	ci := &CloudInit{Hostname: name, DNS: addresses(c["nameserver"]), Search: fields(c["searchdomain"])}
 
+	ci.User, ci.Password, ci.Upgrade = c["ciuser"], c["cipassword"], c["ciupgrade"] != "0"
+	if keys, err := url.PathUnescape(c["sshkeys"]); err == nil {
+		ci.Keys = strings.FieldsFunc(keys, func(r rune) bool { return r == '\n' })
+	}
+
 	for _, k := range []string{"ciuser", "cipassword", "sshkeys", "cicustom"} {
 		ci.UserData = ci.UserData || c[k] != ""
 	}
@@ -142,4 +154,14 @@ func addresses(s string) []netip.Addr {
 	}
 
 	return list
+}
+
+// hashed is a password that is a hash already, as qemu-server recognises one.
+var hashed = regexp.MustCompile(`^\$(?:[156]|2[ay])(\$.+){2}`)
+
+// hashPassword keeps no password but its hash, as Proxmox does for systems other than Windows.
+func (c Config) hashPassword() {
+	if password, set := c["cipassword"]; set && !hashed.MatchString(password) {
+		c["cipassword"] = fmt.Sprintf("$5$lab$%x", sha256.Sum256([]byte(password)))
+	}
 }

@@ -49,6 +49,8 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config, de
 		return nil, err
 	}
 
+	set.hashPassword()
+
 	for _, k := range del {
 		if _, both := set[k]; both {
 			return nil, wrongParameter("delete", "you can't use '-%s' and -delete %s' at the same time", k, k)

@@ -11,7 +11,7 @@ import (
 // says so), the datacentre copies it from file to disk and from template to clone, and the machine that boots from it
 // reads and rewrites it.
 type Image struct {
-	// OS is "talos", or empty for a blank disk.
+	// OS is "talos", another system's name such as "debian", or empty for a blank disk.
 	OS string `json:"os,omitempty"`
 	// Version is the release with its "v", such as "v1.12.6".
 	Version string `json:"version,omitempty"`
@@ -21,6 +21,8 @@ type Image struct {
 	Platform string `json:"platform,omitempty"`
 	// Arch is "amd64" or "arm64".
 	Arch string `json:"arch,omitempty"`
+	// Agent says that a system other than Talos has the QEMU guest agent; Talos' is an extension.
+	Agent bool `json:"agent,omitempty"`
 	// Live says that the image is an ISO, which runs without being installed.
 	Live bool `json:"live,omitempty"`
 	// State is what the machine keeps on the disk (configuration, etcd, META), in the machine's own form.

@@ -14,6 +14,7 @@ import (
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/machine/cloudguest"
 	"talos-proxmox/lab/machine/disks"
 	"talos-proxmox/lab/machine/doors"
 	"talos-proxmox/lab/machine/etcd"
@@ -53,6 +54,7 @@ type machine struct {
 	cordoned   bool // Talos wants the node to be so
 	up         bool // the Talos API is there
 	noSystem   bool
+	guest      *cloudguest.Guest // what cloud-init made of a system other than Talos; nil = Talos
 	problem    string
 	net        network.Plan
 	hostname   string
@@ -167,8 +169,16 @@ func (m *machine) start() bool {
 	m.cosi = resources.New(&m.ms.definitions, shown{m})
 	m.setStage(runtime.MachineStageBooting)
 
+	m.guest = nil
+
 	if problem != "" {
 		m.logf("firmware: %s", problem)
+
+		return false
+	}
+
+	if found.OS != talosOS {
+		m.startCloud(found, volume)
 
 		return false
 	}

@@ -131,12 +131,16 @@ func (ms *Machines) PowerOff(vmid int) {
 }
 
 // Agent implements datacentre.Guests: the QEMU guest agent is a Talos extension and runs once the machine is configured
-// or in maintenance mode.
+// or in maintenance mode; in other systems it runs where their image has it.
 func (ms *Machines) Agent(vmid int) ([]datacentre.AgentInterface, bool) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 
 	m := ms.running[vmid]
+	if m != nil && m.hw.AgentEnabled && m.guest != nil && m.system.Agent {
+		return m.guest.Interfaces(m.hw), true
+	}
+
 	if m == nil || !m.hw.AgentEnabled || !m.hasExtension("qemu-guest-agent") || !m.up {
 		return nil, false
 	}

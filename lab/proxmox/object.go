@@ -47,10 +47,19 @@ func configObject(vm datacentre.VM) object {
 	out := object{"digest": vm.Digest}
 
 	for k, v := range vm.Config {
-		out[k] = typed(k, v)
+		out[k] = typed(k, shown(k, v))
 	}
 
 	return out
+}
+
+// shown is a value as Proxmox lets it be read: no password.
+func shown(key, value string) string {
+	if key == "cipassword" {
+		return "**********"
+	}
+
+	return value
 }
 
 func typed(key, value string) any {

@@ -201,7 +201,7 @@ func cloneVM(r *request) (any, error) {
 func pending(_ *request, vm datacentre.VM) (any, error) {
 	list := []object{}
 	for _, k := range slices.Sorted(maps.Keys(vm.Config)) {
-		list = append(list, object{"key": k, "value": typed(k, vm.Config[k])})
+		list = append(list, object{"key": k, "value": typed(k, shown(k, vm.Config[k]))})
 	}
 
 	return append(list, object{"key": "digest", "value": vm.Digest}), nil

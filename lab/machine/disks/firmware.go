@@ -25,9 +25,7 @@ func FindSystem(
 		case img.OS == "":
 			tried = append(tried, disk.Interface+": blank")
 		case img.OS != "talos":
-			return img, "", fmt.Sprintf(
-				"%s holds %s %s, which the lab keeps in name only: it boots nothing but Talos", disk.Interface, img.OS, img.Version,
-			)
+			return img, disk.Volume, ""
 		case img.Arch != "amd64":
 			tried = append(tried, fmt.Sprintf("%s: Talos for %s, and the machine's processor is x86", disk.Interface, img.Arch))
 		case img.Live:
