@@ -13,6 +13,7 @@ import (
 type machine struct {
 	spec.VM
 
+	Cluster string // empty = none
 	network spec.Network
 	at      string // the path of its cluster, or of its pool where it belongs to none: clusters[0]
 	new     bool   // it is still to be made
@@ -58,13 +59,13 @@ type work struct {
 func newWork(plan *spec.Plan, stack Stack) work {
 	w := work{own: stack.Machines}
 
-	add := func(n spec.VM, network spec.Network, at string) {
+	add := func(n spec.VM, cluster string, network spec.Network, at string) {
 		running, there := stack.Machines[n.VMID]
 		if there && !n.HostPinned {
 			n.Host = running.Host // it stays where it is
 		}
 
-		w.machines = append(w.machines, machine{n, network, at, !there})
+		w.machines = append(w.machines, machine{n, cluster, network, at, !there})
 	}
 
 	for i, cluster := range plan.Clusters {
@@ -74,12 +75,12 @@ func newWork(plan *spec.Plan, stack Stack) work {
 				at = n.Path[:dot]
 			}
 
-			add(n.VM, cluster.Network, at)
+			add(n.VM, cluster.Name, cluster.Network, at)
 		}
 	}
 
 	for _, m := range plan.Machines {
-		add(m.VM, m.Network, m.Path)
+		add(m.VM, "", m.Network, m.Path)
 	}
 
 	seen := map[string]bool{}
