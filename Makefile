@@ -273,6 +273,10 @@ labkube: $(BIN)/labkube ## develop: Build the lab's etcd, Kubernetes control pla
 .PHONY: platform-tools
 platform-tools: $(FLUX_CONTROLLERS) $(FLUX_OPERATOR) ## develop: Build the controllers of Flux and its operator for the lab's real Kubernetes (some ten minutes, once)
 
+.PHONY: platform
+platform: $(BIN)/labkube platform-tools $(BIN)/platform tools ## develop: Show a platform from nothing: a lab with real Kubernetes, one `up`, and the real controllers of Flux reconciling a Git server on loopback
+	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 30m -v -run 'TestPlatform$$' ./engine
+
 .PHONY: test-platform
 test-platform: $(BIN)/labkube platform-tools $(BIN)/platform tools ## develop: Run the tests of the platform: from a bare lab to what Flux reconciles, by its real controllers; ROUNDS=10 kills more runs
 	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 60m -v -run 'TestPlatform' ./engine

@@ -207,7 +207,7 @@ func readiness(object *unstructured.Unstructured) (status metav1.ConditionStatus
 			text, _ := c["status"].(string)
 			message, _ := c["message"].(string)
 
-			return metav1.ConditionStatus(text), message
+			return metav1.ConditionStatus(text), strings.Join(strings.Fields(message), " ")
 		}
 	}
 

@@ -187,6 +187,7 @@ func TestPlatform(t *testing.T) {
 	assert.NotContains(t, w.said(), "AGE-SECRET-KEY")
 
 	before := f.pods()
+	f.secrets = nil
 	w.up(f.file)
 	assert.Equal(t, before, f.pods(), "without gitops in the stack everything stays")
 	f.says("second")
