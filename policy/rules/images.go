@@ -35,12 +35,22 @@ func imagePolicies() []policy {
 var (
 	imageVersion = regexp.MustCompile(`\d+\.\d+|(19|20)\d{6}|(19|20)\d{2}-\d{2}`)
 	imageMoving  = regexp.MustCompile(`(?i)(^|[^a-z])(latest|current|daily|nightly)([^a-z]|$)`)
+	movingFolder = regexp.MustCompile(`(?i)/(latest|current|release)/`)
 )
 
 func versionedImages(p plan) []violation {
 	var found []violation
 
 	for _, r := range p.of(typeDownload) {
+		from, err := url.Parse(r.at("url").text().Value)
+		if err == nil && r.at("fileName").given() && movingFolder.MatchString(from.Path) {
+			found = append(found, refuse(r.URN, r.Name, fmt.Sprintf(
+				"the download from %s is of whatever is newest there: choose the URL of one build", withoutSecrets(from.String()),
+			)))
+
+			continue
+		}
+
 		name := r.at("fileName").text()
 		if name.Value == "" { // the provider takes the URL's
 			address, err := url.Parse(r.at("url").text().Value)

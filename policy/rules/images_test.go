@@ -8,7 +8,7 @@ func TestVersionedImages(t *testing.T) {
 	t.Parallel()
 
 	named := func(name any) resource {
-		return file(props{"fileName": name, "url": "https://example.org/latest/x.img"})
+		return file(props{"fileName": name, "url": "https://example.org/1.2/x.img"})
 	}
 
 	checkAll(t, "versioned-images", map[string]ruling{
@@ -30,6 +30,14 @@ func TestVersionedImages(t *testing.T) {
 				file(props{"url": "https://example.org/1.2/debian.qcow2"}),
 			},
 			want: []string{`"debian.qcow2"`},
+		},
+		"an address that moves": {
+			plan: []resource{file(props{
+				"fileName": "debian-13-20260712-2537.img", "url": "https://user:x@example.org/trixie/latest/debian-13.qcow2?key=x",
+			})},
+			want: []string{
+				"f: the download from https://example.org/trixie/latest/debian-13.qcow2 is of whatever is newest there",
+			},
 		},
 		"not known yet":   {plan: []resource{named(unknown), file(props{"url": unknown}), file(nil)}},
 		"of another kind": {plan: []resource{named(5), file(props{"url": "::"})}},
