@@ -131,7 +131,7 @@ func TestTheExampleInYAML(t *testing.T) {
 		"an output":      {"template.vmid", "template.id", "there is no ${template.id}"},
 		"of all":         {"${two.kubeconfig}", "${two.config}", "there is no ${two.config}"},
 		"what it needs":  {"          role: worker\n          address: ${worker}\n", "", "two.nodes.address is required"},
-		"what they need": {"      image: ${", "      diskSize: 10 # ${", "template.image is required"},
+		"what they need": {"      node: pve1", "      diskSize: 10", "template.node is required"},
 		"an output where a plain value decides": {
 			"vmid: 901", "vmid: ${image.volumeIds}", "template: vmid: is not known before something else is made",
 		},
