@@ -190,7 +190,9 @@ func newTrials(t *tree, folder, model string) (*trials, error) {
 // with resolves the model with a component more, what that depends on, and its secret; another component of its name
 // gives way.
 func (t *trials) with(component string) (*cluster, error) {
-	resources := slices.DeleteFunc(slices.Clone(t.resources), func(r string) bool { return t.names[r] == t.names[component] })
+	resources := slices.DeleteFunc(slices.Clone(t.resources), func(r string) bool {
+		return t.names[r] == t.names[component]
+	})
 	resources = append(resources, component)
 
 	for i := 0; i < len(resources); i++ {
@@ -206,6 +208,7 @@ func (t *trials) with(component string) (*cluster, error) {
 	}
 
 	files, settings := []string{"settings.yaml"}, map[string]string{}
+
 	if example := path.Join(component, "secret"+exampleSuffix); exists(t.tree.root, example) {
 		resources = append(resources, example)
 	}

@@ -136,7 +136,8 @@ func (m machine) judge(component string, needs machineNeeds) []string {
 			way = "if its patches, which are stored encrypted, do not say so: " + way
 		}
 
-		problems = append(problems, fmt.Sprintf("%s needs %s, which %s of cluster %s lacks: %s", component, what, where, m.Cluster, way))
+		problems = append(problems, fmt.Sprintf("%s needs %s, which %s of cluster %s lacks: %s",
+			component, what, where, m.Cluster, way))
 	}
 
 	for _, extension := range needs.Extensions {
@@ -216,7 +217,8 @@ func judgeCluster(planned spec.Cluster, needs clusterNeeds) []string {
 	for _, account := range needs.Proxmox {
 		x := planned.Proxmox
 		if x == nil || account == "csi" && x.CSI == nil || account == "cloudController" && x.CloudController == nil {
-			problems = append(problems, fmt.Sprintf("an account on Proxmox: set proxmox.%s of cluster %s", account, planned.Name))
+			problems = append(problems, fmt.Sprintf("an account on Proxmox: set proxmox.%s of cluster %s",
+				account, planned.Name))
 		}
 	}
 

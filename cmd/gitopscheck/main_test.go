@@ -108,19 +108,23 @@ func TestTreeBroken(t *testing.T) {
 		says    string
 	}{
 		"a folder that is not there": {
-			[]edit{{"gitops/infrastructure/controllers/longhorn/flux.yaml", "longhorn/manifests", "longhorns/manifests"}}, "prod",
+			[]edit{{"gitops/infrastructure/controllers/longhorn/flux.yaml", "longhorn/manifests", "longhorns/manifests"}},
+			"prod",
 			"the folder of Kustomization longhorn is not in the repository: correct its spec.path",
 		},
 		"a field that there is not": {
-			[]edit{{longhorn, "  targetNamespace:", "  targetNamespaces: x\n  targetNamespace:"}}, "prod",
+			[]edit{{longhorn, "  targetNamespace:", "  targetNamespaces: x\n  targetNamespace:"}},
+			"prod",
 			`HelmRelease longhorn: unknown field "spec.targetNamespaces"`,
 		},
 		"a value that a custom resource does not take": {
-			[]edit{{longhorn, "interval: 24h\n  url", "interval: daily\n  url"}}, "prod",
+			[]edit{{longhorn, "interval: 24h\n  url", "interval: daily\n  url"}},
+			"prod",
 			"HelmRepository longhorn: spec.interval: Invalid value",
 		},
 		"a rule of a custom resource": {
-			[]edit{{longhorn, "  chart:\n", "  chartRef: {kind: OCIRepository, name: longhorn}\n  chart:\n"}}, "prod",
+			[]edit{{longhorn, "  chart:\n", "  chartRef: {kind: OCIRepository, name: longhorn}\n  chart:\n"}},
+			"prod",
 			"either chart or chartRef must be set",
 		},
 		"a field of a built-in kind": {[]edit{{local, "replicas: 1", "replicaz: 1"}}, "lab", `unknown field "spec.replicaz"`},
@@ -133,32 +137,42 @@ func TestTreeBroken(t *testing.T) {
 			[]edit{{local, "busybox:1.37.0", "busybox:latest"}}, "lab", "image docker.io/library/busybox:latest has no version",
 		},
 		"a release that is there twice": {
-			[]edit{{longhorn, "metadata: {name: longhorn, namespace: flux-system}\nspec:\n  releaseName: longhorn\n  targetNamespace: longhorn-system\n  storageNamespace: longhorn-system",
-				"metadata: {name: another, namespace: flux-system}\nspec:\n  releaseName: cert-manager\n  targetNamespace: cert-manager\n  storageNamespace: cert-manager"}}, "prod",
+			[]edit{{
+				longhorn, "metadata: {name: longhorn, namespace: flux-system}\nspec:\n  releaseName: longhorn\n  targetNamespace: longhorn-system\n  storageNamespace: longhorn-system",
+				"metadata: {name: another, namespace: flux-system}\nspec:\n  releaseName: cert-manager\n  targetNamespace: cert-manager\n  storageNamespace: cert-manager",
+			}},
+			"prod",
 			"release cert-manager/cert-manager is made twice",
 		},
 		"a dependency that is not there": {
-			[]edit{{prod, "  - ../../infrastructure/configs/issuers\n", ""}}, "prod",
+			[]edit{{prod, "  - ../../infrastructure/configs/issuers\n", ""}},
+			"prod",
 			"gateway depends on issuers, which the cluster does not have: list its folder",
 		},
 		"a circle": {
-			[]edit{{"gitops/infrastructure/crds/flux.yaml", "spec:\n", "spec:\n  dependsOn: [{name: longhorn}]\n"}}, "prod",
+			[]edit{{"gitops/infrastructure/crds/flux.yaml", "spec:\n", "spec:\n  dependsOn: [{name: longhorn}]\n"}},
+			"prod",
 			"cilium depends on crds depends on longhorn depends on cilium, so that Flux reconciles none of them",
 		},
 		"an unknown variable": {
-			[]edit{{longhorn, "LONGHORN_REPLICAS:=3", "REPLICAS"}}, "prod",
+			[]edit{{longhorn, "LONGHORN_REPLICAS:=3", "REPLICAS"}},
+			"prod",
 			"reads ${REPLICAS}, which is neither a fact of the program nor a setting of gitops/clusters/prod",
 		},
 		"a namespace without its label": {
-			[]edit{{longhorn, "enforce: privileged", "enforce: baseline"}}, "prod",
+			[]edit{{longhorn, "enforce: privileged", "enforce: baseline"}},
+			"prod",
 			"Longhorn needs the namespace longhorn-system to be privileged",
 		},
 		"a pod that its namespace refuses": {
-			[]edit{{local, "    spec:\n      serviceAccountName", "    spec:\n      hostNetwork: true\n      serviceAccountName"},
-				{local, "enforce: privileged", "enforce: baseline"}}, "lab", "which allows baseline, refuses its pods",
+			[]edit{
+				{local, "    spec:\n      serviceAccountName", "    spec:\n      hostNetwork: true\n      serviceAccountName"},
+				{local, "enforce: privileged", "enforce: baseline"},
+			}, "lab", "which allows baseline, refuses its pods",
 		},
 		"a namespace that nobody makes": {
-			[]edit{{longhorn, "  targetNamespace: longhorn-system", "  targetNamespace: storage"}}, "prod",
+			[]edit{{longhorn, "  targetNamespace: longhorn-system", "  targetNamespace: storage"}},
+			"prod",
 			"nothing makes its namespace storage",
 		},
 		"a source that is not there": {
@@ -166,11 +180,13 @@ func TestTreeBroken(t *testing.T) {
 			"prod", "its chart comes from HelmRepository rancher, which the cluster does not have",
 		},
 		"a component without its secret": {
-			[]edit{{prod, "  # - ../../apps/optional/harbor", "  - ../../apps/optional/harbor"}}, "prod",
+			[]edit{{prod, "  # - ../../apps/optional/harbor", "  - ../../apps/optional/harbor"}},
+			"prod",
 			"its values come from Secret harbor-values, which gitops/clusters/prod does not have: copy secret.sops.example.yaml",
 		},
 		"a need that is misspelt": {
-			[]edit{{"gitops/infrastructure/controllers/longhorn/requirements.yaml", "extensions:", "extension:"}}, "prod",
+			[]edit{{"gitops/infrastructure/controllers/longhorn/requirements.yaml", "extensions:", "extension:"}},
+			"prod",
 			"field extension not found",
 		},
 	} {
@@ -324,10 +340,13 @@ func TestAccounts(t *testing.T) {
 	planned := spec.Cluster{Name: "prod"}
 	assert.Equal(t, []string{
 		"the Proxmox CSI plugin needs an account on Proxmox: set proxmox.csi of cluster prod",
-		"what claims take by default needs a default storage class: set default: true of one of proxmox.csi.storageClasses of cluster prod",
+		"what claims take by default needs a default storage class: set default: true of one of proxmox.csi.storageClasses " +
+			"of cluster prod",
 	}, judgeStack(planned, needs))
 
-	planned.Proxmox = &spec.Proxmox{CSI: &spec.Identity{}, StorageClasses: []spec.StorageClass{{Name: "proxmox", Default: true}}}
+	planned.Proxmox = &spec.Proxmox{
+		CSI: &spec.Identity{}, StorageClasses: []spec.StorageClass{{Name: "proxmox", Default: true}},
+	}
 	assert.Empty(t, judgeStack(planned, needs))
 }
 

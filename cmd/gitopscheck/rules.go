@@ -42,6 +42,7 @@ func judgeObject(s *schemas, o object) []string {
 // judgeOrder finds what depends on something that is not there, or on itself.
 func (c *cluster) judgeOrder() {
 	depends := map[string][]string{}
+
 	for _, one := range c.components {
 		if one.name != "" {
 			depends[one.name] = one.dependsOn
