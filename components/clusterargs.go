@@ -41,6 +41,8 @@ type TalosClusterArgs struct {
 	PodCIDR string `pulumi:"podCidr,optional"`
 	// The IPv4 network of services, for the cluster's life. Default: Talos' own, 10.96.0.0/12.
 	ServiceCIDR string `pulumi:"serviceCidr,optional"`
+	// What brings pods their network. Default: nobody does, and nodes wait for a CNI that replaces kube-proxy.
+	CNI *CNI `pulumi:"cni,optional"`
 	// The nodes. At least one of them is a control plane.
 	Nodes []ClusterNode `pulumi:"nodes"`
 	// Let ordinary pods run on control planes. Default: true for clusters without workers.
@@ -201,6 +203,8 @@ func (a TalosClusterArgs) withDefaults(name string) TalosClusterArgs {
 		a.KubernetesVersion, _ = talos.DefaultKubernetes(a.TalosVersion)
 	}
 
+	a.CNI = a.CNI.withDefaults(a.KubernetesVersion)
+
 	setDefault(&a.Endpoint, "https://"+net.JoinHostPort(cmp.Or(a.VIP, first.prefix().Addr().String()), "6443"))
 
 	return a
@@ -261,6 +265,8 @@ func (a TalosClusterArgs) validate(name string) error {
 			taken[key.field+key.value] = path + key.field
 		}
 	}
+
+	a.CNI.validate(a, &found)
 
 	return found.of("cluster", name)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
@@ -23,6 +24,7 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 		Versions:          talosopsPlanned(args.nodes()),
 	}
 	after := []pulumi.Resource{c.bootstrap}
+	asked := []any{*args.planned, hardwareOf(args)}
 
 	var updates []any
 
@@ -31,7 +33,15 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 		updates = append(updates, node.Updates)
 	}
 
-	digest, err := contentHash(question, *args.planned, hardwareOf(args))
+	nodes := after[1:]
+
+	if args.CNI != nil {
+		question.CNI = ciliumRelease
+		after = append(after, c.cni)
+		asked = append(asked, *args.CNI)
+	}
+
+	digest, err := contentHash(slices.Concat([]any{question}, asked)...)
 	if err != nil {
 		return err
 	}
@@ -44,7 +54,7 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 	c.gate, err = talosops{
 		verb: "wait", request: withConfigurations(question), follows: follows, resultHidden: true,
 		talosconfig: c.Talosconfig, kubeconfig: c.Kubeconfig,
-	}.make(ctx, name+"-healthy", pulumi.Parent(c), pulumi.DependsOn(after), pulumi.ReplaceWith(after[1:]))
+	}.make(ctx, name+"-healthy", pulumi.Parent(c), pulumi.DependsOn(after), pulumi.ReplaceWith(nodes))
 	c.running = c.runs(ctx, name, question)
 
 	return err

@@ -32,7 +32,7 @@ const certificateRenewal = "720h"
 const bootstrapInterval = "500ms"
 
 // TalosCluster is a Talos Kubernetes cluster: secrets, talosconfig, the upgrades of Talos and Kubernetes on nodes that
-// run, configurations, nodes, bootstrap, kubeconfig, the nodes' labels and taints, and a health gate at the end.
+// run, configurations, nodes, bootstrap, kubeconfig, CNI, the nodes' labels and taints, and a health gate at the end.
 type TalosCluster struct {
 	pulumi.ResourceState
 
@@ -71,6 +71,7 @@ type TalosCluster struct {
 	control    pulumi.StringOutput // the talosconfig of control planes alone, which stays when workers come and go
 	nodes      []*TalosNode
 	bootstrap  *local.Command
+	cni        *local.Command // nil without one
 	gate       *local.Command
 	csi, ccm   *account            // accounts on Proxmox; nil = there is none
 	running    pulumi.StringOutput // of talos.Running, as JSON
@@ -104,6 +105,7 @@ func NewTalosCluster(
 		{"departures", c.makeLeaves},
 		{"bootstrap", c.makeBootstrap},
 		{"kubeconfig", c.makeKubeconfig},
+		{"CNI", c.makeCNI},
 		{"labels and taints", c.makeMarks},
 		{"accounts in the cluster", c.makeHandover},
 		{"health gate", c.makeGate},

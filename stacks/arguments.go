@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"encoding/json"
 	"net/netip"
 	"strings"
 
@@ -144,6 +145,26 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		node := nodeArgs(n)
 		node.Zone = d.zones[n.Name]
 		args.Nodes = append(args.Nodes, node)
+	}
+
+	args.CNI = cniArgs(c.CNI)
+
+	return args
+}
+
+func cniArgs(c *spec.CNI) *components.CNI {
+	if c == nil {
+		return nil
+	}
+
+	values, _ := json.Marshal(c.Values) // they were read from JSON
+	args := &components.CNI{
+		Version: c.Version, Chart: c.Chart, Digest: c.Digest, Values: string(values), Interfaces: c.Interfaces,
+		GatewayAPI: c.GatewayAPI, GatewayAPISource: c.GatewayAPISource, Hubble: c.Hubble, Secret: c.Secret,
+	}
+
+	for _, r := range c.LoadBalancer {
+		args.LoadBalancer = append(args.LoadBalancer, components.AddressRange{First: r.First.String(), Last: r.Last.String()})
 	}
 
 	return args

@@ -15,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/internal/backup"
+	"talos-proxmox/internal/cilium"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/internal/talos"
@@ -61,7 +62,7 @@ func load(configuration map[string]string, options spec.Options) (*spec.Plan, er
 
 func planOptions(stack string) spec.Options {
 	return spec.Options{
-		Stack: stack, Compatibility: compatibility{}, CheckPatch: checkPatch, CheckRecipient: backup.CheckRecipient,
+		Stack: stack, Compatibility: compatibility{}, CNIs: charts{}, CheckPatch: checkPatch, CheckRecipient: backup.CheckRecipient,
 		CheckIdentities: backup.CheckIdentities, CheckSSHKey: checkSSHKey,
 	}
 }
@@ -214,6 +215,19 @@ func (compatibility) Driver(talosVersion, generation, flavour, track string) (sp
 	}
 
 	return spec.Driver{Flavour: driver.Flavour, Track: driver.Track, Extensions: driver.Extensions()}, nil
+}
+
+// charts lends the specification what the program knows about Cilium's.
+type charts struct{}
+
+func (charts) DefaultVersion(kubernetes string) string             { return cilium.DefaultVersion(kubernetes) }
+func (charts) Check(version, kubernetes string) error              { return cilium.Check(version, kubernetes) }
+func (charts) CheckValues(values map[string]any) map[string]string { return cilium.CheckValues(values) }
+
+func (charts) Known(version string) bool {
+	_, known := cilium.Find(version)
+
+	return known
 }
 
 // checkRaw says whether Proxmox lets this stack pass a device through by its address: it checks for root@pam itself,

@@ -48,6 +48,7 @@ const (
 	cloudInit     = "cloud-init takes the machine for a new one, which also gets new SSH host keys; refused where it has a password"
 	identity      = "machines of other VMIDs are other machines"
 	fluxFollows   = "Flux follows at once; nothing restarts"
+	rollsOut      = "the release is upgraded, and its pods rolled out"
 )
 
 // changesOf are the changes of each key.
@@ -211,6 +212,7 @@ var changesOf = map[string][]try{
 	"ClusterConfig.network":                        {{note: "see Networks"}},
 	"ClusterConfig.podCidr":                        {{path: theCluster + "podCidr", to: "10.200.0.0/16"}},
 	"ClusterConfig.serviceCidr":                    {{path: theCluster + "serviceCidr", to: "10.112.0.0/12"}},
+	"ClusterConfig.cni":                            {{note: "see CNI"}},
 	"ClusterConfig.controlPlane":                   {{note: "see Control planes"}},
 	"ClusterConfig.workers": {
 		{note: "one more pool: new machines; one less: its machines are deleted, with their data"},
@@ -248,6 +250,21 @@ var changesOf = map[string][]try{
 	"StorageClassConfig.reclaimPolicy": {{note: newVolumes}},
 	"StorageClassConfig.default":       {{note: handover}},
 	"ClusterConfig.patches":            {{note: configuration + "; Talos restarts a machine for what it cannot take while it runs, such as `machine.files`, `machine.env` and `machine.udev`"}},
+
+	"CNIConfig.kind": {
+		{when: "`none` to `cilium`", note: "the release is installed, where no other CNI runs"},
+		{when: "`cilium` to `none`", note: "refused: a run takes no network from pods"},
+	},
+	"CNIConfig.version":             {{note: rollsOut + ", one minor version at a time"}},
+	"CNIConfig.chart":               {{note: rollsOut}},
+	"CNIConfig.digest":              {{note: rollsOut}},
+	"CNIConfig.values":              {{note: rollsOut}},
+	"CNIConfig.loadBalancer":        {{note: rollsOut + "; without it pool and policy are removed"}},
+	"CNIConfig.gatewayApi":          {{note: rollsOut + "; the definitions stay"}},
+	"CNIConfig.gatewayApiSource":    {{note: "read again"}},
+	"CNIConfig.hubble":              {{note: rollsOut}},
+	"LoadBalancerConfig.addresses":  {{note: "the pool follows; Services keep addresses that are in it"}},
+	"LoadBalancerConfig.interfaces": {{note: "the policy follows"}},
 
 	"NetworkConfig.cidr": {
 		{

@@ -111,6 +111,8 @@ var sections = []section{
 	{"Accounts on Proxmox", "IdentityConfig", ""},
 	{"The CSI plugin", "CSIConfig", "IdentityConfig"},
 	{"Storage classes", "StorageClassConfig", ""},
+	{"CNI", "CNIConfig", ""},
+	{"Load balancers", "LoadBalancerConfig", ""},
 	{"All pools", pool, ""},
 	{"Control planes", "ControlPlaneConfig", pool},
 	{"Pools of workers", "WorkersConfig", pool},

@@ -140,6 +140,10 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 		"GitOps.pullSecret", "GitOps.age", "GitOps.facts", "PullSecret.identity", "PullSecret.knownHosts",
 		"PullSecret.username", "PullSecret.password", "PullSecret.ca",
 	},
+	"the release of the CNI is upgraded, and its pods rolled out ([platform.md](platform.md))": {
+		"TalosClusterArgs.cni", "CNI.version", "CNI.chart", "CNI.digest", "CNI.values", "CNI.loadBalancer", "CNI.interfaces",
+		"CNI.gatewayApi", "CNI.gatewayApiSource", "CNI.hubble", "CNI.secret", "AddressRange.first", "AddressRange.last",
+	},
 	"never change it: machine configurations follow, the addresses that the cluster uses do not": {
 		"TalosClusterArgs.podCidr", "TalosClusterArgs.serviceCidr",
 	},

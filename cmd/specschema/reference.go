@@ -91,7 +91,9 @@ func valueOf(s *jsonschema.Schema) string {
 		return "true, false"
 	case s.Type == "array":
 		return "list: " + valueOf(s.Items)
-	case s.Type == "object" && s.AdditionalProperties != nil:
+	case s.Type == "object" && s.AdditionalProperties == nil:
+		return "map"
+	case s.Type == "object":
 		return "map: " + valueOf(s.AdditionalProperties)
 	default:
 		return "text"

@@ -147,6 +147,7 @@ func allowSecrets(definition *jsonschema.Schema) {
 		case pair.Value.Type == "string":
 			pair.Value = secret(pair.Value.Description)
 			definition.Properties.Set(pair.Key, pair.Value)
+		case pair.Value.AdditionalProperties == nil: // values of whatever form
 		default:
 			pair.Value.AdditionalProperties = secret("")
 		}

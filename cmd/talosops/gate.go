@@ -26,6 +26,7 @@ type kubernetesAPI interface {
 	apiVersion(ctx context.Context, address string) (string, error)
 	nodes(ctx context.Context, address string) ([]kubeNode, error)
 	gpuCluster(ctx context.Context, address, node string) (gpuCluster, error)
+	podNetwork(ctx context.Context, address, release string) (podNetwork, error)
 }
 
 // gate waits until a cluster is healthy.
@@ -199,6 +200,9 @@ func (g *gate) registrations(ctx context.Context, reports []report) report {
 		switch {
 		case err == nil:
 			f.problem = judgeNode(nodes, n.Name, g.req.KubernetesVersion)
+			if known, _ := find(nodes, n.Name); f.problem == "" && g.req.CNI != "" && !known.Ready {
+				f.problem, f.detail = "is not Ready", known.Waits
+			}
 		case len(ready) > 0:
 			f.problem, f.detail = "the Kubernetes API does not list the nodes", err.Error()
 		default:
@@ -209,6 +213,7 @@ func (g *gate) registrations(ctx context.Context, reports []report) report {
 	}
 
 	if err == nil {
+		r = append(r, g.checkCNI(ctx, address)...)
 		r = append(r, g.checkGPUs(ctx, nodes, address)...)
 	}
 

@@ -31,6 +31,7 @@ type fakeCluster struct {
 	machines  map[string]gpuMachine // by address
 	gpus      gpuCluster
 	gpusErr   error
+	network   podNetwork
 	asked     int
 	onAsk     func(c *fakeCluster, asked int) // called before each answer of the first control plane's services
 }
@@ -150,6 +151,13 @@ func (c *fakeCluster) gpuMachine(_ context.Context, address string) (gpuMachine,
 	defer c.mu.Unlock()
 
 	return c.machines[address], c.down["gpu "+address]
+}
+
+func (c *fakeCluster) podNetwork(context.Context, string, string) (podNetwork, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.network, nil
 }
 
 func (c *fakeCluster) gpuCluster(context.Context, string, string) (gpuCluster, error) {

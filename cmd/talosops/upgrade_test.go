@@ -72,6 +72,10 @@ func (f *upgradeable) snapshot(_ context.Context, _ string, to io.Writer) error 
 	return err
 }
 
+func (f *upgradeable) podNetwork(ctx context.Context, address, release string) (podNetwork, error) {
+	return f.fakeCluster.podNetwork(ctx, address, release)
+}
+
 func (f *upgradeable) gpuCluster(ctx context.Context, address, node string) (gpuCluster, error) {
 	return f.fakeCluster.gpuCluster(ctx, address, node)
 }

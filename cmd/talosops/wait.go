@@ -14,7 +14,10 @@ const waitHelp = `Waits until a cluster is healthy, and no longer than its limit
 
 Healthy means: etcd has exactly the control planes as members and no learners, the Talos services of every node are
 healthy, the Kubernetes API is ready on every control plane, and every node is registered in Kubernetes, with the stated
-kubernetesVersion. Nodes need not be Ready: without a CNI they never are, and the CNI comes later.
+kubernetesVersion.
+
+Where cni names the Helm release that brings the network of pods, every node is Ready as well, the release is deployed,
+its DaemonSet is rolled out and CoreDNS is ready. Otherwise nodes need not be Ready: without a CNI they never are.
 
 Nodes that an interrupted run left cordoned take pods again.
 
@@ -26,7 +29,7 @@ one that does not, the first missing link is named, with what to do about it: th
 extension with the kernel modules and its flavour, the loaded modules, the container toolkit, the RuntimeClass nvidia,
 the device plugin and what its pod says.
 
-Every node is asked on its own address. The request comes as JSON on standard input; kubernetesVersion, versions, gpus,
+Every node is asked on its own address. The request comes as JSON on standard input; kubernetesVersion, versions, gpus, cni,
 timeout (default 15m) and interval (default 2s) can be omitted. What it does, and every 15 seconds what it waits for,
 is a line on standard error; the result is one line of JSON on standard output. At its limit the command names what each
 node misses and ends with status 1.`

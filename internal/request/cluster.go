@@ -57,8 +57,10 @@ type Wait struct {
 	KubernetesVersion string     `json:"kubernetesVersion,omitempty"`
 	GPUs              []GPUs     `json:"gpus,omitempty"`
 	Versions          []Versions `json:"versions,omitempty"`
-	Talosconfig       string     `json:"talosconfig,omitempty"` // secret
-	Kubeconfig        string     `json:"kubeconfig,omitempty"`  // secret
+	// CNI is the Helm release that brings pods their network; empty = nobody has to.
+	CNI         string `json:"cni,omitempty"`
+	Talosconfig string `json:"talosconfig,omitempty"` // secret
+	Kubeconfig  string `json:"kubeconfig,omitempty"`  // secret
 }
 
 // GPUs are how many a node has to offer to pods.

@@ -2,16 +2,35 @@ package request
 
 import "encoding/json"
 
-// Release is what `platform release` reads: a Helm release that a cluster has to have, and what belongs to it. The end
-// of its standard input ends it.
+// CNI is what `talosops cni` reads: the release that brings a cluster's pods their network.
+type CNI struct {
+	Common
+
+	Release    HelmRelease `json:"release"`
+	Kubeconfig string      `json:"kubeconfig,omitempty"` // secret
+}
+
+// CNIInstalled is what `talosops cni` prints. It is the same whether or not there was something to do, so that what
+// follows from it does not change.
+type CNIInstalled struct {
+	Release string `json:"release"`
+	Version string `json:"version"`
+}
+
+// Release is what `platform release` reads: a Helm release, in a cluster. The end of its standard input ends it.
 type Release struct {
+	HelmRelease
+
 	Kubeconfig string `json:"kubeconfig"` // secret
 	// Endpoints are the control planes' own addresses: the first that answers is asked, and never the shared one, which
 	// may be nowhere yet. Empty = the server of the kubeconfig.
 	Endpoints []string `json:"endpoints,omitempty"`
 	// Timeout says how long the whole may take: 10m. Empty = that.
 	Timeout string `json:"timeout,omitempty"`
+}
 
+// HelmRelease is a release that a cluster has to have, and what belongs to it.
+type HelmRelease struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
 	// Chart is where the chart's archive is: oci://…, https://….tgz, file:///….tgz or a path.

@@ -152,6 +152,8 @@ type ClusterConfig struct {
 	PodCIDR string `json:"podCidr,omitempty" jsonschema:"default=10.244.0.0/16"`
 	// The IPv4 network of services, for the cluster's life; the cluster's DNS has its tenth address.
 	ServiceCIDR string `json:"serviceCidr,omitempty" jsonschema:"default=10.96.0.0/12"`
+	// What brings pods their network.
+	CNI CNIConfig `json:"cni,omitempty"`
 	// The control planes.
 	ControlPlane ControlPlaneConfig `json:"controlPlane" jsonschema:"required"`
 	// Pools of workers.

@@ -92,6 +92,10 @@ func (d decoder) value(path string, in any, out reflect.Value, r rules) {
 		d.number(path, in, out, r)
 	case reflect.Float64:
 		d.fraction(path, in, out, r)
+	case reflect.Interface: // a value of whatever form, such as one of a chart
+		if in != nil {
+			out.Set(reflect.ValueOf(in))
+		}
 	case reflect.Bool:
 		if truth, ok := in.(bool); ok {
 			out.SetBool(truth)

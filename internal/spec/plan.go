@@ -216,8 +216,10 @@ type Cluster struct {
 	Network      Network
 	// PodCIDR and ServiceCIDR are Kubernetes' own networks, which overlap no other network of the stack.
 	PodCIDR, ServiceCIDR netip.Prefix
-	ControlPlanes        []Node // in order of their index
-	Workers              []Node // in order of pool name and index; GPU workers are among them
+	// CNI is what brings pods their network; nil = nodes wait for somebody's.
+	CNI           *CNI   `json:",omitempty"`
+	ControlPlanes []Node // in order of their index
+	Workers       []Node // in order of pool name and index; GPU workers are among them
 	// AllowSchedulingOnControlPlanes is true where stated, and for clusters without workers.
 	AllowSchedulingOnControlPlanes bool
 	// GPUOperator says that NVIDIA's GPU Operator brings the device plugin.

@@ -81,6 +81,7 @@ func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Clus
 
 	p.planVersions(path, c, &cluster, pools)
 	p.planScheduling(path, c, &cluster)
+	cluster.CNI = p.planCNI(path+".cni", c.CNI, cluster)
 	cluster.Endpoint = endpoint(cluster)
 
 	return cluster

@@ -164,7 +164,7 @@ func howToEncrypt(key string) string {
 }
 
 // secretKeys are the keys, at any depth, whose texts are kept secret where they are stored encrypted.
-var secretKeys = []string{"age", "identity", "kernelArgs", "labels", "ntp", "password", "patches", "taints"}
+var secretKeys = []string{"age", "identity", "kernelArgs", "labels", "ntp", "password", "patches", "taints", "values"}
 
 // CanBeSecret says whether what stands under a key, at any depth, is kept secret where it is stored encrypted.
 func CanBeSecret(key string) bool { return slices.Contains(secretKeys, key) }

@@ -294,7 +294,7 @@ func TestWhatCannotBeKeptSecretIsRefused(t *testing.T) {
 	o := options()
 	o.Encrypted = map[string]string{"hosts": strings.Replace(values["hosts"], `"10.0.0.2"`, `{"secure":"v1:cipher"}`, 1)}
 	_, err := spec.Load(values, o)
-	require.EqualError(t, err, "hosts[0].address: is stored encrypted, and would be shown all the same: only age, identity, kernelArgs, labels, ntp, password, patches and taints are kept secret; "+
+	require.EqualError(t, err, "hosts[0].address: is stored encrypted, and would be shown all the same: only age, identity, kernelArgs, labels, ntp, password, patches, taints and values are kept secret; "+
 		"store it in plain text, without --secret")
 }
 

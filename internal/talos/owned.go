@@ -93,3 +93,28 @@ func touches(patch map[string]any, path []string) bool {
 
 	return touches(inner, path[1:])
 }
+
+// NetworkOf returns the parts of a patch that say who brings the network of pods, and of services.
+func NetworkOf(text string) []string {
+	documents, err := SplitPatch(text)
+	if err != nil {
+		return nil // whoever reads it says what is wrong with it
+	}
+
+	var parts []string
+
+	for _, document := range documents {
+		var patch map[string]any
+		if yaml.Unmarshal([]byte(document), &patch) != nil {
+			continue
+		}
+
+		for _, path := range []string{"cluster.network.cni", "cluster.proxy"} {
+			if touches(patch, strings.Split(path, ".")) {
+				parts = append(parts, path)
+			}
+		}
+	}
+
+	return parts
+}

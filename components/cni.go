@@ -1,0 +1,215 @@
+package components
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/internal/cilium"
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+)
+
+// CNI is what brings a cluster's pods their network: Cilium, as the Helm release cilium in kube-system. A HelmRelease
+// of Flux with that name takes it over, and it is left alone from then on.
+type CNI struct {
+	// The version of the chart. Default: one that is tested on the Kubernetes version.
+	Version string `pulumi:"version,optional"`
+	// Where the chart's archive is: oci://…, https://….tgz, file:///….tgz, or a path. Default: where Cilium publishes it.
+	Chart string `pulumi:"chart,optional"`
+	// The SHA-256 of the archive, as sha256:…; of a chart in a registry its manifest's will do as well. Default: that of
+	// the archive that Cilium publishes, where it is known.
+	Digest string `pulumi:"digest,optional"`
+	// Values of the chart beyond those that Talos needs, as YAML text. Default: none.
+	Values string `pulumi:"values,optional"`
+	// Addresses for Services of type LoadBalancer, which the nodes answer for in their own network. Default: none.
+	LoadBalancer []AddressRange `pulumi:"loadBalancer,optional"`
+	// Regular expressions for the names of the network cards that answer for them. Default: all.
+	Interfaces []string `pulumi:"interfaces,optional"`
+	// Serve Gateways: the definitions of the Gateway API come before the release. Default: false.
+	GatewayAPI bool `pulumi:"gatewayApi,optional"`
+	// The folder of the Gateway API's definitions, as an https:// address or a path. Default: its repository.
+	GatewayAPISource string `pulumi:"gatewayApiSource,optional"`
+	// Run Hubble, its relay and its user interface. Default: false.
+	Hubble bool `pulumi:"hubble,optional"`
+	// Keep what follows from the values out of the plain state and previews. Default: false.
+	Secret bool `pulumi:"secret,optional"`
+}
+
+// AddressRange are IPv4 addresses, both ends included.
+type AddressRange struct {
+	// The first address.
+	First string `pulumi:"first"`
+	// The last address.
+	Last string `pulumi:"last"`
+}
+
+const ciliumRelease, ciliumNamespace = "cilium", "kube-system"
+
+// withDefaults returns the CNI of a cluster with this version of Kubernetes.
+func (c *CNI) withDefaults(kubernetes string) *CNI {
+	if c == nil {
+		return nil
+	}
+
+	cni := *c
+	setDefault(&cni.Version, cilium.DefaultVersion(kubernetes))
+	setDefault(&cni.Chart, cilium.Address(cni.Version))
+
+	if chart, known := cilium.Find(cni.Version); known {
+		setDefault(&cni.Digest, chart.Digest)
+	}
+
+	return &cni
+}
+
+func (c *CNI) validate(a TalosClusterArgs, found *problems) {
+	if c == nil {
+		return
+	}
+
+	found.required("cni.version", c.Version, "a version of the chart that runs on Kubernetes "+a.KubernetesVersion)
+	found.required("cni.digest", c.Digest, "the SHA-256 of the chart's archive, as sha256:…")
+
+	if err := cilium.Check(c.Version, a.KubernetesVersion); err != nil {
+		found.add("cni.version", "%q %w", c.Version, err)
+	}
+
+	values, err := c.own()
+	if err != nil {
+		found.add("cni.values", "%w", err)
+	}
+
+	for path, problem := range cilium.CheckValues(values) {
+		found.add("cni.values."+path, "%s", problem)
+	}
+
+	for i, r := range c.LoadBalancer {
+		for _, end := range []string{r.First, r.Last} {
+			if _, err := netip.ParseAddr(end); err != nil {
+				found.add(fmt.Sprintf("cni.loadBalancer[%d]", i), "%q is not an address; write it as 10.0.0.200", end)
+			}
+		}
+	}
+
+	for path, patches := range patchesByPath(a) {
+		for i, patch := range patches {
+			if parts := talos.NetworkOf(patch); len(parts) > 0 {
+				found.add(fmt.Sprintf("%s[%d]", path, i), "it changes %s, which Cilium stands in for; remove it, or cni",
+					strings.Join(parts, ", "))
+			}
+		}
+	}
+}
+
+// patchesByPath are all patches of a cluster, by the arguments that have them.
+func patchesByPath(a TalosClusterArgs) map[string][]string {
+	all := map[string][]string{"patches": a.Patches}
+	for i, n := range a.Nodes {
+		all[fmt.Sprintf("nodes[%d].patches", i)] = n.Patches
+	}
+
+	return all
+}
+
+// own are the user's values. The error does not repeat them: they may be secret.
+func (c *CNI) own() (map[string]any, error) {
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(c.Values), &values); err != nil {
+		return nil, errors.New("it is not a map in YAML; correct it")
+	}
+
+	return values, nil
+}
+
+// release is what a cluster with this CNI has to have.
+func (c *CNI) release(nodes int) (request.HelmRelease, error) {
+	own, err := c.own()
+	if err != nil {
+		return request.HelmRelease{}, err
+	}
+
+	settings := cilium.Settings{
+		Nodes: nodes, Hubble: c.Hubble, GatewayAPI: c.GatewayAPI, Interfaces: c.Interfaces, Own: own,
+	}
+	for _, r := range c.LoadBalancer {
+		settings.Pool = append(settings.Pool, cilium.Range(r))
+	}
+
+	release := request.HelmRelease{
+		Name: ciliumRelease, Namespace: ciliumNamespace, Chart: c.Chart, Version: c.Version, Digest: c.Digest,
+	}
+
+	if release.Values, err = json.Marshal(settings.Values()); err != nil {
+		return release, err
+	}
+
+	for _, object := range settings.Objects() {
+		text, err := json.Marshal(object)
+		if err != nil {
+			return release, err
+		}
+
+		release.After = append(release.After, text)
+	}
+
+	for _, m := range settings.Definitions(c.Version, c.GatewayAPISource) {
+		release.Manifests = append(release.Manifests, request.Manifest(m))
+	}
+
+	for _, name := range settings.Absent() {
+		release.Absent = append(release.Absent, request.ObjectName{
+			APIVersion: name.APIVersion, Kind: name.Kind, Name: name.Name,
+		})
+	}
+
+	return release, nil
+}
+
+// makeCNI installs the CNI as soon as the Kubernetes API is there: a node that waits for one for ten minutes restarts.
+// It runs again when the chart, its values or the objects around it change; the preview shows which chart, and a digest
+// of the rest.
+func (c *TalosCluster) makeCNI(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
+	if args.CNI == nil {
+		return nil
+	}
+
+	release, err := args.CNI.release(len(args.Nodes))
+	if err != nil {
+		return err
+	}
+
+	digest, err := contentHash(release)
+	if err != nil {
+		return err
+	}
+
+	question := request.CNI{
+		Common: request.Common{ControlPlanes: talosopsNodes(args.controlPlanes())}, Release: release,
+	}
+
+	const shown = 12 // digits tell one content from another
+
+	follows := pulumi.StringInput(pulumi.Sprintf("%s %s of %s with values %s", release.Name, release.Version, release.Chart,
+		digest[:shown]))
+	if args.CNI.Secret {
+		follows = pulumi.ToSecret(follows).(pulumi.StringOutput) // a digest of little that is secret could be guessed
+	}
+
+	c.cni, err = talosops{
+		verb: "cni",
+		request: func(_, kubeconfig string) any {
+			question.Kubeconfig = kubeconfig
+
+			return question
+		},
+		follows: follows, kubeconfig: c.Kubeconfig, resultHidden: true,
+	}.make(ctx, name+"-cni", pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.bootstrap}))
+
+	return err
+}

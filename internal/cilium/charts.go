@@ -1,0 +1,139 @@
+// Package cilium knows the CNI that the program installs: which version of its chart runs on which Kubernetes, the
+// values that it needs on Talos, and the objects that follow from a stack file.
+package cilium
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Chart is a version of Cilium's chart.
+type Chart struct {
+	// Version is the chart's, without a v.
+	Version string
+	// Digest is sha256:… of the archive that Cilium publishes.
+	Digest string
+	// Oldest and Newest are the minor versions of Kubernetes that Cilium tests the version on, both included.
+	Oldest, Newest string
+	// GatewayAPI is the version of the Gateway API that it implements, and Definitions are those of its kinds.
+	GatewayAPI  string
+	Definitions []Definition
+}
+
+// Definition is a file of the Gateway API's repository: the CustomResourceDefinition of one kind.
+type Definition struct {
+	Kind   string // as files are named
+	Digest string // sha256:… of the file
+}
+
+// Charts returns the versions whose digests are known, oldest first. The digests of charts are those of the index of
+// github.com/cilium/charts; those of definitions are of the files at the Gateway API's tag.
+func Charts() []Chart {
+	return []Chart{
+		{
+			Version: "1.18.12", Digest: "sha256:5923f9d9fcb11bc4692ad52353cc791b935d96e09ba0c535c5a8b88ea8a37572",
+			Oldest: "v1.30", Newest: "v1.33", GatewayAPI: "v1.4.1", Definitions: gatewayAPI141(),
+		},
+		{
+			Version: "1.19.6", Digest: "sha256:21c43cf53841f9ab0375047d95aa4c64051ea52bbd2c679416e6408f5f1c9179",
+			Oldest: "v1.32", Newest: "v1.35", GatewayAPI: "v1.4.1", Definitions: gatewayAPI141(),
+		},
+		{
+			Version: "1.20.0", Digest: "sha256:c5f013912360d1a334f44ef25f36da59ba3414cdb48f466ee12d0c4fdff27883",
+			Oldest: "v1.33", Newest: "v1.36", GatewayAPI: "v1.6.1", Definitions: gatewayAPI161(),
+		},
+	}
+}
+
+func gatewayAPI141() []Definition {
+	return []Definition{
+		{"gatewayclasses", "sha256:7d958ad3965ea4a4996616846d9ecaf1fededbf9351b9752b8b85973936ae8c8"},
+		{"gateways", "sha256:a02ea425fc901f197b668c9ddd56375e1f6896994914c6e6b9b4fdb85cf3ba6e"},
+		{"grpcroutes", "sha256:b72068b42cb32051ca609e5a8dfefb16904d164abe2e71d9f3c776fae41c4dab"},
+		{"httproutes", "sha256:98c6777c22309d319292e9c288ee632006c9ffdd4272383d6f9dffa3fbccaf14"},
+		{"referencegrants", "sha256:d74fc2f8e90094f4c4d6dc13a2d720011a40e30e5640b3e2a2051fac820f6584"},
+	}
+}
+
+func gatewayAPI161() []Definition {
+	return []Definition{
+		{"backendtlspolicies", "sha256:0d48c9e4b53dd9510cf615b9b1192d9d7afb07a1cc0498c9515627cb1c075419"},
+		{"gatewayclasses", "sha256:53710048ba26f8620eed59d5e51b157ecf040daf5c6eef31a4b991e0808c4be5"},
+		{"gateways", "sha256:25b885f5870b8fff1ae82efa2628b2761cef3745900c2aecf8fb76629a01255a"},
+		{"grpcroutes", "sha256:53a8d029da8f07e55d3fa58a5cf6de5950dab19fbb8d6a8082fb5e51ca5ef6fc"},
+		{"httproutes", "sha256:a424a0d6c953b162e71d1d97bb7e75012d8f1ac264e7274f2763d1b96ab39852"},
+		{"referencegrants", "sha256:8c645e9333cfa67790cc2a53e0c00076f88b2bd4230d2b49688c78bc34f9b2c3"},
+		{"tlsroutes", "sha256:bb8b67926e5d9652cbfd2e19063b7c1d9e78806c9dd671608f57baef2f2e3bbb"},
+	}
+}
+
+// preferred is the version for clusters whose Kubernetes it runs on.
+const preferred = "1.19.6"
+
+// DefaultVersion is the version for a Kubernetes version in full: the preferred one where it runs there, otherwise the
+// newest that does; empty = none.
+func DefaultVersion(kubernetes string) string {
+	found := ""
+
+	for _, chart := range Charts() {
+		switch {
+		case !chart.runs(kubernetes):
+		case chart.Version == preferred:
+			return preferred
+		default:
+			found = chart.Version
+		}
+	}
+
+	return found
+}
+
+// Find returns the chart of a version whose digest is known.
+func Find(version string) (Chart, bool) {
+	charts := Charts()
+	if i := slices.IndexFunc(charts, func(c Chart) bool { return c.Version == version }); i >= 0 {
+		return charts[i], true
+	}
+
+	return Chart{}, false
+}
+
+// Address is where Cilium publishes the archive of a version.
+func Address(version string) string { return "https://helm.cilium.io/cilium-" + version + ".tgz" }
+
+// Check says whether a version, which is known, runs on a Kubernetes version in full. Of unknown ones it says nothing.
+// The error says what to do.
+func Check(version, kubernetes string) error {
+	chart, known := Find(version)
+	if !known || chart.runs(kubernetes) {
+		return nil
+	}
+
+	advice := "and none that this program knows does: choose another version of Kubernetes"
+	if better := DefaultVersion(kubernetes); better != "" {
+		advice = "set " + better
+	}
+
+	return fmt.Errorf("is tested by Cilium on Kubernetes %s to %s, not on %s; %s", chart.Oldest, chart.Newest, kubernetes,
+		advice)
+}
+
+func (c Chart) runs(kubernetes string) bool {
+	minor := minorOf(kubernetes)
+
+	return minor >= minorOf(c.Oldest) && minor <= minorOf(c.Newest)
+}
+
+// minorOf is 35 of v1.35 and of v1.35.4.
+func minorOf(version string) int {
+	parts := strings.Split(version, ".")
+	if len(parts) < 2 {
+		return 0
+	}
+
+	minor, _ := strconv.Atoi(parts[1])
+
+	return minor
+}
