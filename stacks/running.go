@@ -30,11 +30,12 @@ const (
 	typeApply     = "talos:machine/configurationApply:ConfigurationApply"
 )
 
-// Endings of names: of the commands that began a cluster and that looked at it last, the one by which a node leaves it,
-// and its configuration.
+// Endings of names: of the commands that began a cluster, that looked at it last and that installed its CNI, the one by
+// which a node leaves it, and its configuration.
 const (
 	bootstrapSuffix     = "-bootstrap"
 	gateSuffix          = "-healthy"
+	cniSuffix           = "-cni"
 	leaveSuffix         = "-leave"
 	configurationSuffix = "-configuration"
 )
@@ -47,6 +48,7 @@ type lastRun struct {
 	made     map[string]bool   // images and builds of templates, by their resources' names
 	mappings []string          // PCI mappings by name
 	begun    map[string]bool   // clusters that were bootstrapped
+	cnis     map[string]bool   // clusters whose CNI was installed
 	applied  map[string]bool   // nodes that were configured
 	leaves   map[string]bool   // nodes that have a command by which they leave
 	// Versions of Talos and schematics that nodes run, as far as they said.
@@ -60,7 +62,7 @@ type lastRun struct {
 func newLastRun() lastRun {
 	return lastRun{
 		seen: map[int]look.Seen{}, made: map[string]bool{}, begun: map[string]bool{}, applied: map[string]bool{},
-		leaves: map[string]bool{}, talos: map[string]string{}, schematics: map[string]string{},
+		cnis: map[string]bool{}, leaves: map[string]bool{}, talos: map[string]string{}, schematics: map[string]string{},
 		kubernetes: map[string][]string{},
 	}
 }
@@ -221,6 +223,10 @@ func (l *lastRun) addCommand(name string, outputs map[string]any) {
 		l.kubernetes[cluster] = talos.KubernetesVersions(printed)
 	}
 
+	if cluster, found := strings.CutSuffix(name, cniSuffix); found {
+		l.cnis[cluster] = true
+	}
+
 	if node, found := strings.CutSuffix(name, leaveSuffix); found {
 		l.leaves[node] = true
 	}
@@ -306,6 +312,7 @@ func (l *lastRun) judge(
 	}
 
 	problems = append(problems, running.KubernetesSteps(plan, l.kubernetes)...)
+	problems = append(problems, running.KeptCNIs(plan, l.cnis)...)
 	warnings = append(warnings, l.beyondLibrary(plan)...)
 
 	return problems, append(warnings, running.Unfollowed(plan, l.making, l.machines)...)

@@ -93,8 +93,9 @@ func bringFlux(ctx context.Context, req request.GitOps, progress io.Writer) erro
 // fluxRelease is the operator's release, with everything that comes before and after it.
 func fluxRelease(req request.GitOps) (request.Release, error) {
 	release := request.Release{
-		Kubeconfig: req.Kubeconfig, Endpoints: req.Endpoints, Timeout: req.Timeout, Name: fluxOperator,
-		Namespace: fluxNamespace, Chart: req.Chart, Version: req.ChartVersion, Digest: req.ChartDigest,
+		Kubeconfig: req.Kubeconfig, Endpoints: req.Endpoints, Timeout: req.Timeout, HelmRelease: request.HelmRelease{
+			Name: fluxOperator, Namespace: fluxNamespace, Chart: req.Chart, Version: req.ChartVersion, Digest: req.ChartDigest,
+		},
 	}
 	release.Timeout = cmp.Or(release.Timeout, gitopsTimeout.String())
 

@@ -40,8 +40,7 @@ func main() {
 func quiet() {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	log.SetOutput(io.Discard)
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 }
 
