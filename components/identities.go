@@ -39,13 +39,17 @@ func (c *TalosCluster) makeIdentities(ctx *pulumi.Context, name string, args Tal
 	var err error
 
 	if x.CSI != nil {
-		c.csi, err = c.makeAccount(ctx, name+"-csi", *x.CSI, x.ExistingRoles, permissions.CSIMachines(), new(permissions.CSIStorage()))
+		c.csi, err = c.makeAccount(
+			ctx, name+"-csi", *x.CSI, x.ExistingRoles, permissions.CSIMachines(), new(permissions.CSIStorage()),
+		)
 		if err != nil {
 			return err
 		}
 
 		for _, datastore := range x.datastores() {
-			if err := c.csi.admit(ctx, name+"-csi-"+datastore, "/storage/"+datastore, c.csi.storage, pulumi.Parent(c)); err != nil {
+			if err := c.csi.admit(
+				ctx, name+"-csi-"+datastore, "/storage/"+datastore, c.csi.storage, pulumi.Parent(c),
+			); err != nil {
 				return err
 			}
 		}

@@ -167,7 +167,9 @@ func judgeAnswer(o kubeApplied, answer kubeAnswer) error {
 }
 
 // readObject reads an object's metadata; false = it is not there.
-func (k *kubernetesClients) readObject(ctx context.Context, address, path string) (found kubeMetadata, there bool, err error) {
+func (k *kubernetesClients) readObject(
+	ctx context.Context, address, path string,
+) (found kubeMetadata, there bool, err error) {
 	answer, err := call(ctx, func(ctx context.Context) (kubeAnswer, error) {
 		return k.send(ctx, address, http.MethodGet, path, "", nil)
 	})

@@ -16,8 +16,8 @@ import (
 
 const proxmoxHelp = `Hands a cluster the accounts that its software has on Proxmox, and keeps its storage classes.
 
-The tokens become Secrets in the form that the software's charts read: csi-proxmox/proxmox-csi-plugin for the Proxmox CSI
-plugin, with its namespace, and kube-system/proxmox-cloud-controller-manager for the cloud controller manager. Each has
+The tokens become Secrets in the form that the software's charts read: csi-proxmox/proxmox-csi-plugin for the Proxmox
+CSI plugin, with its namespace, and kube-system/proxmox-cloud-controller-manager for the cloud controller manager. Each has
 config.yaml and, where a certificate authority is set, ca.crt.
 
 Objects are applied by the server and have the label talos-proxmox/part=proxmox. Those with the label that are not set
@@ -53,7 +53,9 @@ func (r *proxmoxRequest) problems() []string {
 	}
 
 	if len(r.Tokens) > 0 && (r.Region == "" || !strings.HasPrefix(r.URL, "https://")) {
-		problems = append(problems, "region and url: are missing beside tokens: set both, such as https://10.0.0.2:8006/api2/json")
+		problems = append(
+			problems, "region and url: are missing beside tokens: set both, such as https://10.0.0.2:8006/api2/json",
+		)
 	}
 
 	for what, token := range r.Tokens {
@@ -197,7 +199,8 @@ type handover struct {
 // apply tries again what has no answer; what Kubernetes refuses ends it.
 func (h *handover) apply(ctx context.Context) error {
 	had := goal{
-		before: "the cluster had its accounts and storage classes", missed: "the cluster does not have its accounts and storage classes",
+		before: "the cluster had its accounts and storage classes",
+		missed: "the cluster does not have its accounts and storage classes",
 		remedy: "see what keeps the API server from answering, with talosctl --nodes <address> dmesg",
 	}
 

@@ -114,8 +114,8 @@ func (j *judge) classes() {
 }
 
 func (j *judge) absentClass(path, datastore string, h *Host, host string) {
-	j.problem(host, path, datastore, "takes no content of type %s on %s: choose another of %s, or `pvesm set %s --content` "+
-		"with %[1]s", contentImages, host, h.offer(contentImages), datastore)
+	j.problem(host, path, datastore, "takes no content of type %s on %s: choose another of %s, or `pvesm set %s "+
+		"--content` with %[1]s", contentImages, host, h.offer(contentImages), datastore)
 }
 
 // hostsOf are the hosts of a cluster's machines, sorted.
@@ -133,8 +133,8 @@ func (j *judge) hostsOf(cluster string) []string {
 	return slices.Compact(hosts)
 }
 
-// askAccounts asks for the group that accounts are in, and for roles that are to be there already. Proxmox shows a group
-// to those who may change its users.
+// askAccounts asks for the group that accounts are in, and for roles that are to be there already. Proxmox shows a
+// group to those who may change its users.
 func (a *asker) askAccounts(ctx context.Context) {
 	accounts := a.work.accounts(a.Plan)
 	if len(accounts) == 0 {
@@ -201,8 +201,8 @@ func (j *judge) accounts() {
 			}
 
 			if len(lack) > 0 {
-				j.problem("", at+".proxmox.roles", "existing", "needs the role %s with %s on Proxmox: as root on a host, `%s` makes it",
-					role.ID, strings.Join(lack, ", "), role.Command())
+				j.problem("", at+".proxmox.roles", "existing", "needs the role %s with %s on Proxmox: as root on a host, "+
+					"`%s` makes it", role.ID, strings.Join(lack, ", "), role.Command())
 			}
 		}
 	}

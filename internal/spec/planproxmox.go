@@ -95,7 +95,8 @@ func (p *planner) checkCertificate(path, text string) {
 		}
 
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			p.problems.report(path, nil, "has a certificate that cannot be read; put /etc/pve/pve-root-ca.pem of a host there, whole")
+			p.problems.report(path, nil, "has a certificate that cannot be read; put /etc/pve/pve-root-ca.pem of a host "+
+				"there, whole")
 
 			return
 		}
