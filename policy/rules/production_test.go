@@ -210,14 +210,15 @@ func TestReadSettings(t *testing.T) {
 	s, err := readSettings("prod", config(map[string]string{
 		KeyProduction: "false", keyFactory: "https://factory.example.org/",
 		keyHosts:  `[{"name": "pve1", "capacity": {"cores": 8, "memoryMiB": 4096}}, {"name": "pve2"}]`,
-		keyRanges: `{"workers": "5000-5999"}`,
+		keyRanges: `{"workers": "6000-6999"}`,
 	}))
 	require.NoError(t, err)
 	assert.Equal(t, settings{
 		Stack: "prod", FactoryURL: "https://factory.example.org",
 		Hosts: map[string]capacity{"pve1": {8, 4096}, "pve2": {}},
 		Ranges: map[string]vmidRange{
-			roleTemplate: {900, 999}, roleControlPlane: {2000, 2999}, roleWorker: {5000, 5999}, roleGPUWorker: {4000, 4999},
+			roleTemplate: {900, 999}, roleControlPlane: {2000, 2999}, roleWorker: {6000, 6999}, roleGPUWorker: {4000, 4999},
+			roleMachine: {5000, 5999},
 		},
 	}, s)
 
