@@ -37,6 +37,7 @@ func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClus
 
 	if args.CNI != nil {
 		question.CNI = ciliumRelease
+
 		after = append(after, c.cni)
 		asked = append(asked, *args.CNI)
 	}

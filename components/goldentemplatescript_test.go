@@ -62,6 +62,7 @@ func (h *scriptHost) command(action string, t GoldenTemplateArgs) *exec.Cmd {
 
 	stubs, err := filepath.Abs("testdata/bin")
 	require.NoError(h.t, err)
+
 	own := ""
 	if t.System != nil && t.System.imaged() {
 		own = "local:iso/image.img"

@@ -208,6 +208,7 @@ func (h *handover) apply(ctx context.Context) error {
 
 	err := h.until(ctx, had, func(ctx context.Context) (report, bool) {
 		var last finding
+
 		for _, n := range h.req.ControlPlanes {
 			err := h.applyAt(ctx, n.Address)
 			if err == nil || errors.As(err, &refused) {
@@ -222,6 +223,7 @@ func (h *handover) apply(ctx context.Context) error {
 
 		return report{last}, false
 	})
+
 	if refused != nil {
 		return refused
 	}

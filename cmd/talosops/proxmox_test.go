@@ -44,6 +44,7 @@ func (f *fakeObjects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var items []any
 
 		kind := r.URL.Path[strings.LastIndex(r.URL.Path, "/"):]
+
 		for path, o := range f.objects {
 			labels, _ := o["metadata"].(map[string]any)["labels"].(map[string]any)
 			if strings.Contains(path, kind+"/") && labels[partLabel] == partProxmox {

@@ -20,6 +20,7 @@ func (w work) accounts(plan *spec.Plan) map[string]spec.Cluster {
 		}
 
 		at := fmt.Sprintf("clusters[%d]", i)
+
 		for _, m := range w.machines {
 			if m.Cluster == c.Name {
 				at = m.at

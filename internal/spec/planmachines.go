@@ -170,6 +170,7 @@ func (p *planner) checkMachinePool(g *pool) {
 	}
 
 	hardware := template.System.Hardware
+
 	for i, d := range g.ExtraDisks {
 		at := fmt.Sprintf("%s.extraDisks[%d].interface", g.path, i)
 

@@ -51,7 +51,7 @@ func (p *planner) planClasses() {
 
 // planTalos judges what a class of Talos says about it.
 func (p *planner) planTalos(path string, c TemplateConfig, t *Template) {
-	p.refuseKeys(path, c.SystemConfig.stated(), "is not a key of Talos' templates; set os as well, or remove it")
+	p.refuseKeys(path, c.stated(), "is not a key of Talos' templates; set os as well, or remove it")
 
 	t.Name, t.Version, t.Checksum = "talos-"+c.Version+"-"+t.Key, c.Version, c.Checksum
 	if c.Version == "" {

@@ -106,6 +106,7 @@ func TestAnswersOfWindowsSetup(t *testing.T) {
 	require.NoError(t, xml.Unmarshal([]byte(files.Answers), &parsed))
 
 	parts := map[string][]string{}
+
 	for _, pass := range parsed.Settings {
 		for _, c := range pass.Components {
 			parts[pass.Pass] = append(parts[pass.Pass], c.Name)
