@@ -131,7 +131,28 @@ func (a TalosClusterArgs) facts() map[string]string {
 	}
 	maps.Copy(facts, a.GitOps.Facts)
 
+	if a.CNI != nil {
+		var pool []string
+		for _, r := range a.CNI.LoadBalancer {
+			pool = append(pool, r.First+"-"+r.Last)
+		}
+
+		facts["CILIUM_VERSION"], facts["LOAD_BALANCER_POOL"] = a.CNI.Version, strings.Join(pool, ", ")
+	}
+
 	return facts
+}
+
+// ciliumValues are those that the program installs Cilium with, for a HelmRelease that takes it over; empty = it
+// installs none.
+func (a TalosClusterArgs) ciliumValues() (string, error) {
+	if a.CNI == nil {
+		return "", nil
+	}
+
+	release, err := a.CNI.release(len(a.Nodes))
+
+	return string(release.Values), err
 }
 
 // makeGitOps has Flux reconcile the cluster, once the cluster works. It runs again when what it is told changes, and
@@ -148,6 +169,11 @@ func (c *TalosCluster) makeGitOps(ctx *pulumi.Context, name string, args TalosCl
 		Kind: g.Kind, URL: g.URL, Ref: g.Ref, Path: g.Path, Interval: g.Interval, Version: g.Version,
 		PullSecret: request.PullSecret(pointed(g.PullSecret)), Age: g.Age, Facts: args.facts(),
 	}
+	var err error
+	if question.CiliumValues, err = args.ciliumValues(); err != nil {
+		return err
+	}
+
 	for _, n := range args.controlPlanes() {
 		question.Endpoints = append(question.Endpoints, n.prefix().Addr().String())
 	}

@@ -228,6 +228,17 @@ func judgeCluster(planned spec.Cluster, needs clusterNeeds) []string {
 			"cluster %s", planned.Name))
 	}
 
+	switch cni := planned.CNI; {
+	case needs.CNI != "" && cni == nil:
+		problems = append(problems, fmt.Sprintf("cni.kind: %s of cluster %s, which the program installs before Flux: set it",
+			needs.CNI, planned.Name))
+	case needs.GatewayAPI && (cni == nil || !cni.GatewayAPI):
+		problems = append(problems, fmt.Sprintf("the Gateway API: set cni.gatewayApi: true of cluster %s", planned.Name))
+	case needs.LoadBalancer && (cni == nil || len(cni.LoadBalancer) == 0):
+		problems = append(problems, fmt.Sprintf("an address for its Service: set cni.loadBalancer.addresses of cluster %s",
+			planned.Name))
+	}
+
 	switch {
 	case needs.GPUs == "device-plugin" && planned.GPUOperator:
 		problems = append(problems, fmt.Sprintf("the program's own device plugin, and cluster %s has gpuOperator: true: list "+

@@ -37,6 +37,7 @@ const (
 	ociSecret     = "flux-registry" // of another type, which a Secret cannot change
 	ageSecret     = "sops-age"
 	factsName     = "cluster-facts"
+	ciliumSecret  = "cilium-values"
 	fluxImages    = "ghcr.io/fluxcd"
 )
 
@@ -167,6 +168,7 @@ func secretsOf(req request.GitOps) []secret {
 		{name: gitSecret, kind: "Opaque"},
 		{name: ociSecret, kind: "kubernetes.io/dockerconfigjson"},
 		{name: ageSecret, kind: "Opaque", data: encoded("age.agekey", req.Age)}, // the ending is what Flux looks for
+		{name: ciliumSecret, kind: "Opaque", data: encoded("values.yaml", req.CiliumValues)},
 	}
 
 	if req.Kind != "oci" {

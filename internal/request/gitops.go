@@ -26,6 +26,9 @@ type GitOps struct {
 	Age        string     `json:"age,omitempty"` // secret keys; secret
 	// Facts are what Git may know of the cluster, by name.
 	Facts map[string]string `json:"facts"`
+	// CiliumValues are those of Cilium's release, as YAML, for a HelmRelease that takes it over; may hold secrets. Empty =
+	// the program installs no CNI.
+	CiliumValues string `json:"ciliumValues,omitempty"`
 }
 
 // Asked is what `talosops gitops` prints: when it was done, which is what Flux is asked to reconcile for. It differs
