@@ -114,7 +114,7 @@ func (c Config) cloudInit(name string) *CloudInit {
 	ci := &CloudInit{Hostname: name, DNS: addresses(c["nameserver"]), Search: fields(c["searchdomain"])}
 
 	ci.User, ci.Password, ci.Upgrade = c["ciuser"], c["cipassword"], c["ciupgrade"] != "0"
-	if keys, err := url.PathUnescape(c["sshkeys"]); err == nil {
+	if keys, err := url.PathUnescape(c["sshkeys"]); err == nil && keys != "" {
 		ci.Keys = strings.FieldsFunc(keys, func(r rune) bool { return r == '\n' })
 	}
 

@@ -190,6 +190,7 @@ func TestHardwareIsWhatTheMachineWasSwitchedOnWith(t *testing.T) {
 		},
 		Disks: []datacentre.GuestDisk{iso, disk}, Boot: []datacentre.GuestDisk{disk, iso},
 		CloudInit: &datacentre.CloudInit{
+			Drive:    "ide2",
 			Hostname: "cp-1",
 			DNS:      []netip.Addr{netip.MustParseAddr("127.30.1.1"), netip.MustParseAddr("127.30.1.2")},
 			Search:   []string{"lab.internal"},
@@ -198,7 +199,9 @@ func TestHardwareIsWhatTheMachineWasSwitchedOnWith(t *testing.T) {
 				Address: netip.MustParsePrefix("127.30.1.10/24"),
 				Gateway: netip.MustParseAddr("127.30.1.1"),
 			}},
+			Upgrade: true,
 		},
+		Firmware:     "seabios",
 		AgentEnabled: true,
 	}, hw)
 

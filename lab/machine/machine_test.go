@@ -189,8 +189,8 @@ func TestNothingToBoot(t *testing.T) {
 			image.Image{OS: "talos", Version: "v1.12.6", Arch: "arm64"},
 			"no bootable device (scsi0: Talos for arm64, and the machine's processor is x86)",
 		},
-		"another system's image": {
-			image.Image{OS: "debian", Version: "13"}, "scsi0 holds debian 13, which the lab keeps in name only",
+		"another system, which has no Talos API": {
+			image.Image{OS: "debian", Version: "13"}, "[debian] cloud-init: instance",
 		},
 		"a disk without a volume": {image.Image{OS: "missing"}, "no bootable device (scsi0: no volume"},
 	} {
