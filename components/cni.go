@@ -195,8 +195,9 @@ func (c *TalosCluster) makeCNI(ctx *pulumi.Context, name string, args TalosClust
 
 	const shown = 12 // digits tell one content from another
 
-	follows := pulumi.StringInput(pulumi.Sprintf("%s %s of %s with values %s", release.Name, release.Version, release.Chart,
-		digest[:shown]))
+	follows := pulumi.StringInput(pulumi.Sprintf(
+		"%s %s of %s with values %s", release.Name, release.Version, release.Chart, digest[:shown],
+	))
 	if args.CNI.Secret {
 		follows = pulumi.ToSecret(follows).(pulumi.StringOutput) // a digest of little that is secret could be guessed
 	}

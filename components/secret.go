@@ -28,7 +28,8 @@ func secretTexts(secret bool, texts pulumi.StringArrayInput) pulumi.StringArrayI
 
 // holdsSecrets says whether the machine configurations of a cluster hold something stored encrypted.
 func holdsSecrets(a TalosClusterArgs) bool {
-	return a.Secret || a.CNI != nil && a.CNI.Secret || slices.ContainsFunc(a.Nodes, func(n ClusterNode) bool { return n.Secret })
+	return a.Secret || a.CNI != nil && a.CNI.Secret ||
+		slices.ContainsFunc(a.Nodes, func(n ClusterNode) bool { return n.Secret })
 }
 
 // withoutDetails is an error about a node's machine configuration, which may quote it, as it may be shown.

@@ -20,8 +20,8 @@ type System struct {
 	Build string `pulumi:"build"`
 	// The address of NixOS' backup, which the host downloads. Default: none.
 	URL string `pulumi:"url,optional"`
-	// The checksum of the image with its algorithm: sha512:…. The recipes of NixOS and Windows check it on the host, that of
-	// a SystemImage was checked when it was downloaded. Default: none.
+	// The checksum of the image with its algorithm: sha512:…. The recipes of NixOS and Windows check it on the host, that
+	// of a SystemImage was checked when it was downloaded. Default: none.
 	Checksum string `pulumi:"checksum,optional"`
 	// Packages that are installed beside the guest agent: Debian, Ubuntu, Arch Linux. Default: none.
 	Packages []string `pulumi:"packages,optional"`

@@ -62,8 +62,8 @@ func load(configuration map[string]string, options spec.Options) (*spec.Plan, er
 
 func planOptions(stack string) spec.Options {
 	return spec.Options{
-		Stack: stack, Compatibility: compatibility{}, CNIs: charts{}, CheckPatch: checkPatch, CheckRecipient: backup.CheckRecipient,
-		CheckIdentities: backup.CheckIdentities, CheckSSHKey: checkSSHKey,
+		Stack: stack, Compatibility: compatibility{}, CNIs: charts{}, CheckPatch: checkPatch,
+		CheckRecipient: backup.CheckRecipient, CheckIdentities: backup.CheckIdentities, CheckSSHKey: checkSSHKey,
 	}
 }
 

@@ -45,9 +45,9 @@ type Program struct {
 }
 
 // Deploy is the program: it reads and judges the whole configuration and the hosts that it prepares or takes GPUs of,
-// then registers preparations, images, templates, clusters and machines, then exports the outputs. A preview asks Proxmox and the
-// Image Factory as well. A problem in the configuration, of running machines, of Proxmox or of a host ends it before
-// anything but the record of the run is registered.
+// then registers preparations, images, templates, clusters and machines, then exports the outputs. A preview asks
+// Proxmox and the Image Factory as well. A problem in the configuration, of running machines, of Proxmox or of a host
+// ends it before anything but the record of the run is registered.
 func Deploy(ctx *pulumi.Context) error { return Program{}.Deploy(ctx) }
 
 // Deploy is [Deploy].

@@ -213,8 +213,8 @@ func TestOutputs(t *testing.T) {
 	exports := r.Exports()
 
 	assert.ElementsMatch(t, []resource.PropertyKey{
-		Endpoints, Addresses, VMIDs, MACs, Placement, Kubeconfigs, Talosconfigs, Versions, Machines, Templates, Schematics, Hosts,
-		Readme, PCIMappings, GPUOperatorValues,
+		Endpoints, Addresses, VMIDs, MACs, Placement, Kubeconfigs, Talosconfigs, Versions, Machines, Templates, Schematics,
+		Hosts, Readme, PCIMappings, GPUOperatorValues,
 	}, slices.Collect(maps.Keys(exports)))
 	assert.Equal(t, map[string]any{"lab": map[string]any{
 		"talos":       "v1.12.6",

@@ -28,7 +28,9 @@ func ImageOf(t spec.Template) string {
 	if s := t.System; s != nil {
 		const short = 12
 
-		return strings.Join([]string{string(s.OS), s.Release, s.Build, s.Checksum.Digest[:min(short, len(s.Checksum.Digest))]}, "-")
+		digest := s.Checksum.Digest
+
+		return strings.Join([]string{string(s.OS), s.Release, s.Build, digest[:min(short, len(digest))]}, "-")
 	}
 
 	return talos.ImageName(schematicOf(t).ID(), t.Version, t.Platform, t.Source == spec.SourceISO)

@@ -322,7 +322,9 @@ func (l *lastRun) judge(
 func (l *lastRun) beyondLibrary(plan *spec.Plan) (warnings []string) {
 	for _, c := range plan.Clusters {
 		runs := l.kubernetes[c.Name]
-		if len(c.ControlPlanes) == 0 || len(runs) == 0 || !slices.ContainsFunc(runs, func(version string) bool { return version != c.KubernetesVersion }) {
+		other := func(version string) bool { return version != c.KubernetesVersion }
+
+		if len(c.ControlPlanes) == 0 || !slices.ContainsFunc(runs, other) {
 			continue
 		}
 

@@ -24,7 +24,10 @@ const runningStack = `config:
           extraNICs: [{bridge: vmbr1}]
       gpuWorkers: [{name: gpu, gpu: a2000, count: 1}]
   talos-proxmox:machines:
-    - {name: web, template: debian, firstAddress: 10.0.1.100, network: {cidr: 10.0.1.0/24, gateway: 10.0.1.1, dns: [1.1.1.1]}}
+    - name: web
+      template: debian
+      firstAddress: 10.0.1.100
+      network: {cidr: 10.0.1.0/24, gateway: 10.0.1.1, dns: [1.1.1.1]}
 `
 
 const (

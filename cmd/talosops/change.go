@@ -24,10 +24,11 @@ leaves the node as it is: the next change continues.
 
 A machine that does not answer, and one of a cluster that was not bootstrapped yet, is changed without a look. One that
 gets another address is asked on its former one, and a control plane that would is not changed: its address is in
-certificates and in etcd. Of a machine configuration Talos says whether it changes anything, and whether it restarts the machine.
+certificates and in etcd. Of a machine configuration Talos says whether it changes anything, and whether it restarts the
+machine.
 
-restart, worker, former, configuration, patches, regardless (change the machine although the cluster is not steady), timeout
-(default 15m) and interval (default 2s) can be omitted.`
+restart, worker, former, configuration, patches, regardless (change the machine although the cluster is not steady),
+timeout (default 15m) and interval (default 2s) can be omitted.`
 
 const changeExample = `  talosops change < pipe
 

@@ -49,9 +49,9 @@ func newGitOps() *cobra.Command {
 	}
 }
 
-const reconciledHelp = `Waits until Flux reconciles a cluster: until the FluxInstance with its controllers, the source and
-the Kustomization flux-system are ready, after Flux was asked to look at both. It says what it waits for, and ends with
-what refuses.
+const reconciledHelp = `Waits until Flux reconciles a cluster: until the FluxInstance with its controllers, the source
+and the Kustomization flux-system are ready, after Flux was asked to look at both. It says what it waits for, and ends
+with what refuses.
 
 The request comes as JSON on standard input; kubeconfig is a secret:
   {"kubeconfig": "apiVersion: v1 …", "endpoints": ["10.0.0.10"], "timeout": "15m", "kind": "git",

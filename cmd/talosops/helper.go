@@ -70,7 +70,7 @@ func (h helper) call(ctx context.Context, program string, arguments []string, re
 
 	said := &sayings{progress: progress, name: h.name}
 
-	cmd := exec.CommandContext(ctx, program, arguments...)
+	cmd := exec.CommandContext(ctx, program, arguments...) //nolint:gosec // one of this project's own, and its verb
 	cmd.Stderr = said
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = helperEnds

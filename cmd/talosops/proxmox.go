@@ -17,8 +17,8 @@ import (
 const proxmoxHelp = `Hands a cluster the accounts that its software has on Proxmox, and keeps its storage classes.
 
 The tokens become Secrets in the form that the software's charts read: csi-proxmox/proxmox-csi-plugin for the Proxmox
-CSI plugin, with its namespace, and kube-system/proxmox-cloud-controller-manager for the cloud controller manager. Each has
-config.yaml and, where a certificate authority is set, ca.crt.
+CSI plugin, with its namespace, and kube-system/proxmox-cloud-controller-manager for the cloud controller manager. Each
+has config.yaml and, where a certificate authority is set, ca.crt.
 
 Objects are applied by the server and have the label talos-proxmox/part=proxmox. Those with the label that are not set
 any more are deleted; volumes stay. An object of the same name without the label is somebody else's: then the verb ends

@@ -32,8 +32,8 @@ func Host(parameters []Parameter) string {
 	)
 }
 
-// Template is the script that makes and removes templates of Talos. Its text is an input of what stacks have registered:
-// a changed byte runs it again for every template.
+// Template is the script that makes and removes templates of Talos. Its text is an input of what stacks have
+// registered: a changed byte runs it again for every template.
 func Template(parameters []Parameter) string {
 	return script(parameters, "identity", "template/state", "template/talos", "template/main")
 }

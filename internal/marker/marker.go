@@ -1,5 +1,5 @@
-// Package marker says on Proxmox whose a machine, a PCI mapping or an account is: in the first words of its description. The words
-// must not change, since machines that exist carry them.
+// Package marker says on Proxmox whose a machine, a PCI mapping or an account is: in the first words of its
+// description. The words must not change, since machines that exist carry them.
 package marker
 
 import (

@@ -7,8 +7,8 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// departures says which machines go and which leave their clusters, and reports control planes that nothing would have leave. Where
-// a whole cluster goes, nothing leaves it.
+// departures says which machines go and which leave their clusters, and reports control planes that nothing would have
+// leave. Where a whole cluster goes, nothing leaves it.
 func (j *judgement) departures() []string {
 	var lines []string
 

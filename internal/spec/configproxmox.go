@@ -14,7 +14,8 @@ type ProxmoxConfig struct {
 	Roles string `json:"roles,omitempty" jsonschema:"default=make,enum=make,enum=existing"`
 	// An account for the Proxmox CSI plugin, which gives pods volumes on datastores. Default: none.
 	CSI *CSIConfig `json:"csi,omitempty"`
-	// An account for the Proxmox cloud controller manager, which removes the nodes of machines that are gone. Default: none.
+	// An account for the Proxmox cloud controller manager, which removes the nodes of machines that are gone. Default:
+	// none.
 	CloudController *IdentityConfig `json:"cloudController,omitempty"`
 }
 

@@ -194,7 +194,8 @@ func (p *planner) secretTexts(path string, labels map[string]string, taints, pat
 
 // planNames claims the names, which must be unique in the stack.
 func (p *planner) planNames(g *pool) {
-	if g.duplicate || g.ofCluster() && !labelForm.pattern.MatchString(g.cluster) || !labelForm.pattern.MatchString(g.name) {
+	form := labelForm.pattern
+	if g.duplicate || g.ofCluster() && !form.MatchString(g.cluster) || !form.MatchString(g.name) {
 		return
 	}
 

@@ -43,8 +43,8 @@ type file struct {
 	Content     string `json:"content"`
 }
 
-// UserData returns the user data of a seed for cloud-init (JSON, which is YAML as well): it installs the guest agent and
-// packages, sets time zone and locale, and has the system sealed when cloud-init is done.
+// UserData returns the user data of a seed for cloud-init (JSON, which is YAML as well): it installs the guest agent
+// and packages, sets time zone and locale, and has the system sealed when cloud-init is done.
 func UserData(name Name, packages []string, timezone, locale string) string {
 	all := []string{agent}
 	if name != Arch && locale != noLocale {

@@ -107,6 +107,7 @@ func TestCloudMachines(t *testing.T) {
 
 	two, _ := w.lab.Machines.Cloud(5001)
 	assert.True(t, strings.HasPrefix(two.Password, "$5$"), two.Password)
+
 	for place, text := range w.written() {
 		assert.NotContains(t, text+w.said(), "a password that no one sees", place)
 	}
@@ -124,10 +125,12 @@ func TestCloudMachines(t *testing.T) {
 
 	first.Machine.Template, second.Machine.Template = pulumi.Int(942), pulumi.Int(942)
 	first.User, first.SSHKeys, second.Password = "other", nil, pulumi.String("another one")
+
 	unchanged("a new template, another user and another password reach no machine that is there")
 
 	first.Machine.ExtraDisks = []components.Disk{{Interface: "virtio1", Size: 1, Added: true, Pinned: true}}
 	first.Network = &components.Network{Gateway: "10.0.0.1", DNS: []string{"10.0.0.2"}}
+
 	assert.Equal(t, "update", up(both())["VirtualMachine web-1-vm"])
 
 	again, found := w.lab.Machines.Cloud(5000)

@@ -82,6 +82,7 @@ func (g *gitServer) git(folder string, arguments ...string) string {
 
 	cmd := exec.Command("git", arguments...)
 	cmd.Dir = folder
+
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_AUTHOR_NAME=test",
 		"GIT_AUTHOR_EMAIL=test@example.org", "GIT_COMMITTER_NAME=test", "GIT_COMMITTER_EMAIL=test@example.org")
 

@@ -130,6 +130,7 @@ func (f *reconciledStack) pods() map[types.UID]int32 {
 	require.NoError(f, err)
 
 	found := map[types.UID]int32{}
+
 	for _, pod := range list.Items {
 		require.Equal(f, corev1.PodRunning, pod.Status.Phase, pod.Name)
 		found[pod.UID] = pod.Status.ContainerStatuses[0].RestartCount
@@ -148,6 +149,7 @@ func TestPlatform(t *testing.T) {
 
 	began := time.Now()
 	done := w.up(f.stack(""))
+
 	t.Logf("from a bare lab to what Git says: %s", time.Since(began).Round(time.Second))
 	assert.Equal(t, "create", done["Command one-gitops"])
 	assert.Equal(t, "create", done["Command one-reconciled"])
@@ -280,6 +282,7 @@ func TestPlatformKills(t *testing.T) {
 		})
 
 		_, err := f.w.tryUp(ctx, f.stack(""))
+
 		cancel()
 
 		if err != nil {

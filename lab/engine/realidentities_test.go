@@ -129,6 +129,7 @@ func TestRealIdentities(t *testing.T) {
 	assert.Equal(t, boots, w.machines())
 
 	host := w.lab.Data.VMs()
+
 	for i, name := range map[int]string{2000: "one-cp-1", 3000: "one-general-1"} {
 		id, labels := node(name)
 		assert.Equal(t, fmt.Sprintf("proxmox://homelab/%d", i), id)

@@ -231,6 +231,7 @@ func (b *bed) broken(s step, hit strike, lasts time.Duration) {
 
 	go func() {
 		what := ""
+
 		defer func() { struck <- what }() // a strike that fails the test ends this
 
 		select {

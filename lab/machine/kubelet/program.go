@@ -110,6 +110,7 @@ func freePort(a netip.Addr) (uint16, error) {
 	if err != nil {
 		return 0, fmt.Errorf("unable to find a free port: %w", err)
 	}
+
 	defer func() { _ = ln.Close() }()
 
 	at, err := netip.ParseAddrPort(ln.Addr().String())
