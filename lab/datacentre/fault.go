@@ -11,8 +11,8 @@ import (
 )
 
 // Fault is something that goes wrong. It is one of a rule over requests (Method, Path), a rule over tasks (Task), or a
-// state of the data centre (Offline, NoQuorum, Full, Lock, Hangs, Reverts, ExpireTickets), which lasts until it is cleared. All
-// of them are saved with the data centre.
+// state of the data centre (Offline, NoQuorum, Full, Lock, Hangs, Reverts, ExpireTickets), which lasts until it is
+// cleared. All of them are saved with the data centre.
 type Fault struct {
 	ID int `json:"id"`
 	// Method and Path (a regular expression over "/nodes/pve1/qemu/101/…", without /api2/json) choose requests; empty ones

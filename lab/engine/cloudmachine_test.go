@@ -15,8 +15,8 @@ import (
 	labimage "talos-proxmox/lab/image"
 )
 
-// cloudTemplate is a template of Debian as its build leaves it: the agent is installed, packages are not upgraded at the
-// first start.
+// cloudTemplate is a template of Debian as its build leaves it: the agent is installed, packages are not upgraded at
+// the first start.
 func (w *world) cloudTemplate(vmid int) {
 	w.t.Helper()
 

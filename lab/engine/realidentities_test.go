@@ -91,7 +91,8 @@ func (w *world) proxmoxClient() *http.Client {
 func (w *world) rulesOf(account string) (rules []string) {
 	for _, a := range w.lab.Data.ACLs() {
 		if strings.HasPrefix(a.ID, account+"@pve") {
-			rules = append(rules, fmt.Sprintf("%s %s %s", a.Path, strings.TrimPrefix(a.ID, account), strings.TrimPrefix(a.Role, account)))
+			user, role := strings.TrimPrefix(a.ID, account), strings.TrimPrefix(a.Role, account)
+			rules = append(rules, fmt.Sprintf("%s %s %s", a.Path, user, role))
 		}
 	}
 
@@ -149,7 +150,9 @@ func TestRealIdentities(t *testing.T) {
 	assert.Equal(t, account+"@pve!kubernetes-1", first.ID)
 	assert.Equal(t, "homelab", first.Region)
 	assert.ElementsMatch(t, []int{2000, 3000}, w.sees(t, first), "its own machines, and not the template")
-	assert.ElementsMatch(t, []int{2000, 3000}, w.sees(t, handedTo(t, k, "kube-system", "proxmox-cloud-controller-manager")))
+
+	second := handedTo(t, k, "kube-system", "proxmox-cloud-controller-manager")
+	assert.ElementsMatch(t, []int{2000, 3000}, w.sees(t, second))
 
 	for place, text := range w.written() {
 		assert.NotContains(t, text, first.Secret, place)

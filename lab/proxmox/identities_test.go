@@ -231,7 +231,8 @@ func TestTheNarrowRulesOfTheCSIPluginAreEnough(t *testing.T) {
 
 			stranger := &client.VirtualMachine{}
 			stranger.New(d.c, "pve1", others)
-			err = ended2(t.Context())(stranger.Config(t.Context(), client.VirtualMachineOption{Name: "scsi1", Value: "local-lvm:1"}))
+			option := client.VirtualMachineOption{Name: "scsi1", Value: "local-lvm:1"}
+			err = ended2(t.Context())(stranger.Config(t.Context(), option))
 			require.Error(t, err)
 			assert.Contains(t, d.refused, "Permission check failed (/vms/3000, VM.Config.Disk|")
 		})

@@ -31,8 +31,8 @@ type Guest struct {
 // Lease is the answer of the DHCP server behind a bridge; ok is false where none answers.
 type Lease func(bridge, mac string) (address netip.Prefix, ok bool)
 
-// sees says whether a cloud image's kernel sees a drive: it has no driver for IDE, which only SeaBIOS' machine type has a
-// legacy one for.
+// sees says whether a cloud image's kernel sees a drive: it has no driver for IDE, which only SeaBIOS' machine type
+// has a legacy one for.
 func sees(hw datacentre.Hardware) bool {
 	return !strings.HasPrefix(hw.CloudInit.Drive, "ide") || hw.Firmware != "ovmf"
 }
