@@ -62,6 +62,8 @@ LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
 # The controllers of Flux, which the lab's kubelets run, and the chart of Flux' operator.
 FLUX_CONTROLLERS := $(addprefix $(BIN)/,source-controller kustomize-controller helm-controller)
 FLUX_OPERATOR := $(BIN)/flux-operator
+# The chart of Cilium, packed of its module, and beside it the definitions of its kinds.
+CILIUM := $(BIN)/cilium.tgz
 FLUX_OPERATOR_MODULE := github.com/controlplaneio-fluxcd/flux-operator
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
 
@@ -271,7 +273,7 @@ kubeupgrade: $(BIN)/kubeupgrade ## day 2: Build what upgrades Kubernetes (kubern
 labkube: $(BIN)/labkube ## develop: Build the lab's etcd, Kubernetes control plane and kubectl into .bin/labkube (some five minutes, once); .bin/kubectl is a part of it
 
 .PHONY: platform-tools
-platform-tools: $(FLUX_CONTROLLERS) $(FLUX_OPERATOR) ## develop: Build the controllers of Flux and its operator for the lab's real Kubernetes (some ten minutes, once)
+platform-tools: $(FLUX_CONTROLLERS) $(FLUX_OPERATOR) $(CILIUM) ## develop: Build the controllers of Flux and its operator for the lab's real Kubernetes, and pack Cilium's chart (some ten minutes, once)
 
 .PHONY: platform
 platform: $(BIN)/labkube platform-tools $(BIN)/platform tools ## develop: Show a platform from nothing: a lab with real Kubernetes, one `up`, and the real controllers of Flux reconciling a Git server on loopback
@@ -355,6 +357,15 @@ $(FLUX_OPERATOR): $(wildcard lab/platform/operator/go.* lab/platform/operator/ch
 	  go build -modfile $@.mod -trimpath -ldflags "-s -w -X main.VERSION=$$version" -o $@.new $(FLUX_OPERATOR_MODULE)/cmd/operator && \
 	  rm -rf $@-data && mv $@-source/config/data $@-data && go run ./chart $@-source "$${version#v}" $@.tgz && \
 	  rm -rf $@-source $@.mod $@.sum && mv $@.new $@
+
+# Equal archives of equal sources: neither times nor owners are in them.
+$(CILIUM): lab/platform/cilium/go.mod lab/platform/cilium/go.sum
+	@mkdir -p $(BIN)
+	@cd lab/platform/cilium && go mod download github.com/cilium/cilium && module=$$(go list -m -f '{{.Dir}}' github.com/cilium/cilium) && \
+	  rm -rf $(BIN)/cilium-crds && mkdir $(BIN)/cilium-crds && \
+	  cp --no-preserve=mode "$$module"/pkg/k8s/apis/cilium.io/client/crds/*/*.yaml $(BIN)/cilium-crds/ && \
+	  tar --create --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+	    --directory "$$module/install/kubernetes" cilium | gzip --no-name > $@
 
 $(BIN)/talosops: $(GO_FILES)
 	@mkdir -p $(BIN)

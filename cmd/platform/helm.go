@@ -181,8 +181,8 @@ func (r *releaser) upgrade(ctx context.Context, cfg *action.Configuration, newes
 	do.WaitStrategy, do.Timeout = kube.HookOnlyStrategy, r.timeout
 	do.Labels = map[string]string{revisionLabel: strconv.Itoa(newest.Version + 1)}
 
-	r.say("release %s/%s: %s %s is upgraded to %s", r.req.Namespace, r.req.Name, newest.Chart.Name(),
-		newest.Chart.Metadata.Version, r.chart.Metadata.Version)
+	r.say("release %s/%s: revision %d gets %s %s", r.req.Namespace, r.req.Name, newest.Version+1, r.chart.Name(),
+		r.chart.Metadata.Version)
 
 	_, err := do.RunWithContext(ctx, r.req.Name, r.chart, r.values)
 

@@ -73,7 +73,7 @@ The stack is up and the lab keeps running. Next:
   export TALOSCONFIG=%[2]s/talosconfig KUBECONFIG=%[2]s/kubeconfig
   %[1]s/talosctl get members
   %[1]s/talosctl version
-  kubectl get nodes        # NotReady until a CNI is installed: Talos is told to bring none
+  kubectl get nodes        # NotReady until there is a CNI: clusters[].cni
 
 Change Pulumi.%[3]s.yaml and run this again; 'make down' removes everything.
 `, bin, shown, r.stack)

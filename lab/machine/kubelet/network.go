@@ -109,7 +109,10 @@ func (t podTools) obstacle(ctx context.Context, spec corev1.PodSpec, c corev1.Co
 		}
 	}
 
-	if !isCilium(c.Image) {
+	switch {
+	case isCiliumOperator(c.Image):
+		return lacksDefinitions(t.binaries)
+	case !isCilium(c.Image):
 		return nil
 	}
 

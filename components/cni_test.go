@@ -1,0 +1,70 @@
+package components
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/request"
+)
+
+// TestCNI is installed between kubeconfig and gate, with what the preview shows of it.
+func TestCNI(t *testing.T) {
+	t.Parallel()
+
+	cluster := plannedCluster(3, 2)
+	assert.NotContains(t, runTalos(t, cluster).Names(enginetest.LocalCommand), "one-cni", "nobody asked for it")
+
+	cluster.CNI = &CNI{
+		LoadBalancer: []AddressRange{{First: "127.1.1.200", Last: "127.1.1.210"}}, GatewayAPI: true, Values: "MTU: 1400",
+	}
+	commands := runTalos(t, cluster).Of(enginetest.LocalCommand)
+	command, gate := commands["one-cni"], commands["one-healthy"]
+	assert.Subset(t, command.DependsOn(), []string{"one-bootstrap", "one-kubeconfig"})
+	assert.Contains(t, gate.DependsOn(), "one-cni")
+	assert.NotContains(t, gate.ReplaceWith(), "one-cni")
+	require.True(t, command.Input("stdin").IsSecret())
+	assert.Regexp(t, `^cilium 1\.19\.6 of https://helm\.cilium\.io/cilium-1\.19\.6\.tgz with values [0-9a-f]{12}$`,
+		command.Input("environment").ObjectValue()["FOLLOWS"].StringValue())
+
+	var asked request.CNI
+	require.NoError(t, json.Unmarshal([]byte(command.Input("stdin").SecretValue().Element.StringValue()), &asked))
+	assert.Equal(t, enginetest.KubeconfigText, asked.Kubeconfig)
+	assert.Equal(t, "kube-system/cilium", asked.Release.Namespace+"/"+asked.Release.Name)
+	assert.Len(t, asked.Release.Manifests, 5)
+	assert.Len(t, asked.Release.After, 2)
+	assert.Empty(t, asked.Release.Absent)
+
+	var values map[string]any
+	require.NoError(t, json.Unmarshal(asked.Release.Values, &values))
+	assert.InDelta(t, 7445, values["k8sServicePort"], 0)
+	assert.InDelta(t, 1400, values["MTU"], 0)
+
+	cluster.CNI.Secret = true
+	assert.True(t, runTalos(t, cluster).Of(enginetest.LocalCommand)["one-cni"].Input("environment").
+		ObjectValue()["FOLLOWS"].IsSecret())
+}
+
+// TestCNIProblems are all named at once.
+func TestCNIProblems(t *testing.T) {
+	t.Parallel()
+
+	cluster := plannedCluster(1, 1)
+	cluster.CNI = &CNI{
+		Version: "1.18.12", Values: "k8sServicePort: 6443", LoadBalancer: []AddressRange{{First: "a", Last: "127.1.1.9"}},
+	}
+	cluster.Patches = []string{"cluster: {network: {cni: {name: flannel}}, proxy: {disabled: false}}"}
+
+	_, err := cluster.Checked("one")
+	for _, problem := range []string{
+		`cni.version: "1.18.12" is tested by Cilium on Kubernetes v1.30 to v1.33, not on v1.35.0; set 1.19.6`,
+		"cni.values.k8sServicePort: is set by the program, because KubePrism has port 7445; remove it",
+		`cni.loadBalancer[0]: "a" is not an address; write it as 10.0.0.200`,
+		"patches[0]: it changes cluster.network.cni, cluster.proxy, which Cilium stands in for; remove it, or cni",
+	} {
+		require.ErrorContains(t, err, problem)
+	}
+}

@@ -1,0 +1,82 @@
+package cilium
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestVersions(t *testing.T) {
+	t.Parallel()
+
+	for kubernetes, want := range map[string]string{
+		"v1.29.0": "", "v1.30.4": "1.18.12", "v1.32.0": "1.19.6", "v1.35.4": "1.19.6", "v1.36.0": "1.20.0", "v1.37.0": "",
+	} {
+		assert.Equal(t, want, DefaultVersion(kubernetes), kubernetes)
+	}
+
+	require.NoError(t, Check("1.19.6", "v1.35.0"))
+	require.NoError(t, Check("1.99.0", "v1.35.0"), "nothing is known of it")
+	require.ErrorContains(t, Check("1.19.6", "v1.36.0"), "is tested by Cilium on Kubernetes v1.32 to v1.35, not on v1.36.0; set 1.20.0")
+	require.ErrorContains(t, Check("1.18.12", "v1.40.0"), "none that this program knows does")
+}
+
+func TestValues(t *testing.T) {
+	t.Parallel()
+
+	values := func(s Settings) string {
+		text, err := json.Marshal(s.Values())
+		require.NoError(t, err)
+
+		return string(text)
+	}
+
+	plain := values(Settings{Nodes: 1})
+	for _, want := range []string{
+		`"cgroup":{"autoMount":{"enabled":false},"hostRoot":"/sys/fs/cgroup"}`, `"ipam":{"mode":"kubernetes"}`,
+		`"k8sServiceHost":"localhost","k8sServicePort":7445,"kubeProxyReplacement":true`, `"operator":{"replicas":1}`,
+		`"hubble":{"enabled":false}`,
+	} {
+		assert.Contains(t, plain, want)
+	}
+
+	assert.NotContains(t, plain, "SYS_MODULE")
+
+	whole := values(Settings{
+		Nodes: 6, Hubble: true, GatewayAPI: true, Pool: []Range{{"10.0.0.200", "10.0.0.210"}},
+		Own: map[string]any{"operator": map[string]any{"prometheus": map[string]any{"enabled": true}}, "MTU": 1400},
+	})
+	for _, want := range []string{
+		`"operator":{"prometheus":{"enabled":true},"replicas":2}`, `"MTU":1400`, `"l2announcements":{"enabled":true}`,
+		`"method":"cronJob"`, `"gatewayClass":{"create":"true"}`,
+	} {
+		assert.Contains(t, whole, want)
+	}
+
+	assert.Len(t, CheckValues(map[string]any{
+		"k8sServicePort": 6443, "hubble": map[string]any{"enabled": true, "relay": map[string]any{}},
+		"bpf": map[string]any{"masquerade": true},
+	}), 3)
+	assert.Empty(t, CheckValues(map[string]any{"bpf": map[string]any{"masquerade": true, "hostLegacyRouting": true}}))
+}
+
+func TestObjects(t *testing.T) {
+	t.Parallel()
+
+	with := Settings{Pool: []Range{{"10.0.0.200", "10.0.0.210"}}, Interfaces: []string{"^ens"}}
+	text, err := json.Marshal(with.Objects())
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"spec":{"blocks":[{"start":"10.0.0.200","stop":"10.0.0.210"}]}`)
+	assert.Contains(t, string(text), `"spec":{"interfaces":["^ens"],"loadBalancerIPs":true}`)
+	assert.Empty(t, with.Absent())
+	assert.Empty(t, Settings{}.Objects())
+	assert.Len(t, Settings{}.Absent(), 2)
+
+	gateway := Settings{GatewayAPI: true}
+	assert.Equal(t, "https://raw.githubusercontent.com/kubernetes-sigs/gateway-api/v1.4.1/config/crd/standard/"+
+		"gateway.networking.k8s.io_gatewayclasses.yaml", gateway.Definitions("1.19.6", "")[0].Source)
+	assert.Equal(t, "/srv/gateway.networking.k8s.io_gatewayclasses.yaml", gateway.Definitions("1.19.6", "/srv/")[0].Source)
+	assert.Empty(t, Settings{}.Definitions("1.19.6", ""))
+}

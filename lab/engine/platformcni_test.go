@@ -1,0 +1,231 @@
+package engine_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// ciliumStack is a stack whose cluster has Cilium, of the chart of its module.
+type ciliumStack struct {
+	*testing.T
+
+	w        *world
+	file     string
+	settings map[string]any
+}
+
+func newCiliumStack(t *testing.T) *ciliumStack {
+	t.Helper()
+
+	w := realWorld(t)
+	w.pluginsApart()
+
+	chart := filepath.Join(filepath.Dir(os.Getenv("LABKUBE")), "cilium.tgz")
+
+	archive, err := os.ReadFile(chart) //nolint:gosec // the lab's own
+	require.NoError(t, err, "make platform-tools packs it")
+
+	sum := sha256.Sum256(archive)
+
+	return &ciliumStack{
+		T: t, w: w, file: stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t),
+		settings: map[string]any{
+			"kind": "cilium", "version": "1.19.6", "chart": chart, "digest": "sha256:" + hex.EncodeToString(sum[:]),
+			"loadBalancer": map[string]any{
+				"addresses": []string{w.network + ".1.200-" + w.network + ".1.210"}, "interfaces": []string{"^eth"},
+			},
+		},
+	}
+}
+
+// stack is the stack's file, with settings that differ; nil removes one.
+func (c *ciliumStack) stack(differing ...any) string {
+	c.Helper()
+
+	settings := map[string]any{}
+	for key, value := range c.settings {
+		settings[key] = value
+	}
+
+	for i := 0; i < len(differing); i += 2 {
+		key, _ := differing[i].(string)
+		settings[key] = differing[i+1]
+
+		if differing[i+1] == nil {
+			delete(settings, key)
+		}
+	}
+
+	text, err := json.Marshal(settings)
+	require.NoError(c, err)
+
+	return strings.Replace(c.file, "      network:\n", "      cni: "+string(text)+"\n      network:\n", 1)
+}
+
+func (c *ciliumStack) client() kubernetes.Interface { return kubernetesOf(c.T, c.w.outputs()) }
+
+// revisions are those of the release, by what Helm says of each.
+func revisions(client kubernetes.Interface) map[string]int {
+	list, err := client.CoreV1().Secrets("kube-system").List(context.Background(), metav1.ListOptions{
+		LabelSelector: "owner=helm,name=cilium",
+	})
+	if err != nil {
+		return nil
+	}
+
+	found := map[string]int{}
+	for _, s := range list.Items {
+		found[s.Labels["status"]]++
+	}
+
+	return found
+}
+
+// killedAt runs an up whose program of Helm is killed at a moment.
+func (c *ciliumStack) killedAt(file string, reached func(w *world) bool) {
+	c.Helper()
+
+	ctx, cancel := context.WithCancel(c.Context())
+	defer cancel()
+
+	c.w.when(ctx, reached, func() { c.w.killCommands("platform") })
+
+	_, err := c.w.tryUp(ctx, file)
+	require.Error(c, err, "the run ended before it was killed: %s", c.w.said())
+}
+
+// there says whether an object of Cilium's kinds is there.
+func (c *ciliumStack) there(path string) bool {
+	_, err := c.client().CoreV1().RESTClient().Get().AbsPath("/apis/cilium.io/" + path).DoRaw(c.Context())
+
+	return err == nil
+}
+
+const ciliumPool = "v2/ciliumloadbalancerippools/talos-proxmox"
+
+// TestPlatformCNI: a cluster gets its network with its first up; runs that are killed are continued, what is refused is
+// said in one message, and Flux' release is left alone.
+func TestPlatformCNI(t *testing.T) {
+	t.Parallel()
+
+	c := newCiliumStack(t)
+	w := c.w
+
+	var began time.Time
+
+	c.killedAt(c.stack(), func(w *world) bool {
+		if began.IsZero() && len(w.commands("platform")) > 0 {
+			began = time.Now()
+		}
+
+		return !began.IsZero() && time.Since(began) > 400*time.Millisecond // in the middle, on most machines
+	})
+	w.up(c.stack())
+
+	client := c.client()
+	assert.Equal(t, 1, revisions(client)["deployed"])
+	assert.Zero(t, revisions(client)["pending-install"])
+	assert.Contains(t, w.said(), "healthy: etcd members: 1; nodes: 2")
+	assert.NotContains(t, w.said(), "are not Ready")
+	assert.True(t, c.there(ciliumPool))
+	w.up(c.stack(), optup.ExpectNoChanges())
+
+	values := func(mtu int) map[string]any { return map[string]any{"MTU": mtu} }
+	c.killedAt(c.stack("values", values(1400)), func(*world) bool { return revisions(client)["pending-upgrade"] > 0 })
+	assert.Equal(t, 1, revisions(client)["pending-upgrade"])
+	c.network("")
+
+	said := len(w.said())
+	w.up(c.stack("values", values(1400)))
+	assert.Contains(t, w.said()[said:], "was pending-upgrade when a run was interrupted: it is continued")
+	assert.Equal(t, 1, revisions(client)["deployed"])
+	assert.Zero(t, revisions(client)["pending-upgrade"])
+	c.network("1400")
+
+	before := revisions(client)
+
+	for name, fault := range map[string]struct{ stack, says string }{
+		"wrong digest": {
+			c.stack("digest", "sha256:"+strings.Repeat("0", 64)), "it is not what was meant; nothing was changed",
+		},
+		"chart unreachable": {c.stack("chart", "https://127.0.0.1:9/cilium.tgz"), "connection refused; nothing was changed"},
+		"a value that the chart does not have": {
+			c.stack("values", map[string]any{"debug": map[string]any{"enabeld": true}}), "debug.enabeld: write debug.enabled",
+		},
+		"a value of another type": {
+			c.stack("values", map[string]any{"debug": map[string]any{"enabled": "yes"}}), "got string, want boolean",
+		},
+		"no CNI any more": {c.file, "would leave Cilium, which brings the pods of cluster one their network, to nobody"},
+	} {
+		assert.Contains(t, w.fails(fault.stack), fault.says, name)
+	}
+
+	assert.Equal(t, before, revisions(client), "nothing was changed")
+	c.network("1400")
+
+	w.up(c.stack("values", values(1400), "loadBalancer", nil))
+	assert.False(t, c.there(ciliumPool))
+	c.adopted(client, values)
+}
+
+// network asks for the MTU that Cilium was told; empty = none.
+func (c *ciliumStack) network(mtu string) {
+	c.Helper()
+
+	found, err := c.client().CoreV1().ConfigMaps("kube-system").Get(c.Context(), "cilium-config", metav1.GetOptions{})
+	require.NoError(c, err)
+
+	if mtu != "" {
+		assert.Equal(c, mtu, found.Data["mtu"])
+	}
+
+	nodes, err := c.client().CoreV1().Nodes().List(c.Context(), metav1.ListOptions{})
+	require.NoError(c, err)
+
+	for _, n := range nodes.Items {
+		for _, condition := range n.Status.Conditions {
+			if condition.Type == corev1.NodeReady {
+				assert.Equal(c, corev1.ConditionTrue, condition.Status, n.Name)
+			}
+		}
+	}
+}
+
+// adopted leaves a release alone that a HelmRelease of Flux has.
+func (c *ciliumStack) adopted(client kubernetes.Interface, values func(int) map[string]any) {
+	c.Helper()
+
+	post := func(path, object string) {
+		require.Eventually(c, func() bool {
+			return client.CoreV1().RESTClient().Post().AbsPath(path).Body([]byte(object)).Do(c.Context()).Error() == nil
+		}, within, time.Second, path)
+	}
+	post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"apiVersion": "apiextensions.k8s.io/v1",
+		"kind": "CustomResourceDefinition", "metadata": {"name": "helmreleases.helm.toolkit.fluxcd.io"}, "spec": {
+		"group": "helm.toolkit.fluxcd.io", "scope": "Namespaced", "names": {"kind": "HelmRelease", "plural": "helmreleases"},
+		"versions": [{"name": "v2", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object",
+		"x-kubernetes-preserve-unknown-fields": true}}}]}}`)
+	post("/apis/helm.toolkit.fluxcd.io/v2/namespaces/default/helmreleases", `{"apiVersion": "helm.toolkit.fluxcd.io/v2",
+		"kind": "HelmRelease", "metadata": {"name": "network", "namespace": "default"},
+		"spec": {"releaseName": "cilium", "targetNamespace": "kube-system", "storageNamespace": "kube-system"}}`)
+
+	before, said := revisions(client), len(c.w.said())
+	c.w.up(c.stack("values", values(1300), "loadBalancer", nil))
+	assert.Contains(c, c.w.said()[said:], "release kube-system/cilium is HelmRelease default/network's: it is left alone")
+	assert.Equal(c, before, revisions(client))
+	c.network("1400")
+}
