@@ -169,6 +169,7 @@ func (c *TalosCluster) makeGitOps(ctx *pulumi.Context, name string, args TalosCl
 		Kind: g.Kind, URL: g.URL, Ref: g.Ref, Path: g.Path, Interval: g.Interval, Version: g.Version,
 		PullSecret: request.PullSecret(pointed(g.PullSecret)), Age: g.Age, Facts: args.facts(),
 	}
+
 	var err error
 	if question.CiliumValues, err = args.ciliumValues(); err != nil {
 		return err

@@ -152,7 +152,9 @@ func (a *acceptance) ask(ctx context.Context, s step) (*unstructured.Unstructure
 
 	text := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, requestedAt, a.asked)
 
-	return resource.Patch(ctx, s.is, types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: "talos-proxmox"})
+	options := metav1.PatchOptions{FieldManager: "talos-proxmox"}
+
+	return resource.Patch(ctx, s.is, types.MergePatchType, []byte(text), options)
 }
 
 // verdict says whether an object is ready, as of its newest generation and of what was asked last, and what it says.

@@ -25,6 +25,7 @@ const revisionLabel = "talos-proxmox/revision"
 
 func (r *releaser) helm() (*action.Configuration, error) {
 	cfg := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
+
 	r.cluster.found.Invalidate()
 
 	into, err := r.cluster.in(r.req.Namespace)

@@ -24,8 +24,8 @@ const help = `Brings what a cluster's platform begins with to a cluster: Helm re
 talosops calls it. Each verb reads a request as JSON on standard input, whose end is the end of the work: whoever began
 it is gone then.`
 
-// fieldManager is who owns the fields of what is applied. It is the name of Flux' helm-controller, so that a HelmRelease
-// of the same name takes a release over without a conflict.
+// fieldManager is who owns the fields of what is applied. It is the name of Flux' helm-controller, so that a
+// HelmRelease of the same name takes a release over without a conflict.
 const fieldManager = "helm-controller"
 
 func main() {
@@ -57,7 +57,9 @@ func newRoot() *cobra.Command {
 var errAbandoned = errors.New("standard input has ended: whoever began this is gone")
 
 // withRequest makes a command one that reads a request, and that ends when the request's sender does.
-func withRequest[R any](cmd *cobra.Command, run func(ctx context.Context, req R, progress io.Writer) error) *cobra.Command {
+func withRequest[R any](
+	cmd *cobra.Command, run func(ctx context.Context, req R, progress io.Writer) error,
+) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var req R

@@ -83,8 +83,8 @@ func nameIn(kind, namespace, name string) string {
 	return kind + " " + name
 }
 
-// resource is where objects of a kind are asked. The API is asked again for a kind that it did not have: definitions may
-// be new.
+// resource is where objects of a kind are asked. The API is asked again for a kind that it did not have: definitions
+// may be new.
 func (c *cluster) resource(kind schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
 	mapping, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
@@ -133,7 +133,9 @@ func (r *releaser) apply(ctx context.Context, object *unstructured.Unstructured)
 	labels[managedBy] = manager
 	object.SetLabels(labels)
 
-	applied, err := resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
+
+	applied, err := resource.Apply(ctx, object.GetName(), object, options)
 	if err != nil {
 		return fmt.Errorf("%s: %w", nameOf(object), err)
 	}

@@ -109,10 +109,14 @@ func TestSame(t *testing.T) {
 	archive, err := chartutil.Save(testChart(), t.TempDir())
 	require.NoError(t, err)
 
-	wanted, err := fetchChart(t.Context(), request.Release{HelmRelease: request.HelmRelease{Chart: archive, Version: "1.2.3"}})
+	wanted, err := fetchChart(t.Context(), request.Release{
+		HelmRelease: request.HelmRelease{Chart: archive, Version: "1.2.3"},
+	})
 	require.NoError(t, err)
 
-	text, err := json.Marshal(&releasev1.Release{Chart: wanted, Config: map[string]any{"a": 1, "b": map[string]any{"c": true}}})
+	text, err := json.Marshal(&releasev1.Release{
+		Chart: wanted, Config: map[string]any{"a": 1, "b": map[string]any{"c": true}},
+	})
 	require.NoError(t, err)
 
 	var kept releasev1.Release

@@ -56,7 +56,7 @@ func (r *releaser) rolledOut(ctx context.Context) error {
 
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("its pods are not ready after %s:\n  %s\n", r.timeout, strings.Join(open, "\n  "))
+			return fmt.Errorf("its pods are not ready after %s:\n  %s", r.timeout, strings.Join(open, "\n  "))
 		case <-time.After(interval):
 		}
 	}

@@ -31,8 +31,8 @@ the device plugin and what its pod says.
 
 Every node is asked on its own address. The request comes as JSON on standard input; kubernetesVersion, versions, gpus,
 cni, timeout (default 15m) and interval (default 2s) can be omitted. What it does, and every 15 seconds what it waits
-for, is a line on standard error; the result is one line of JSON on standard output. At its limit the command names what each
-node misses and ends with status 1.`
+for, is a line on standard error; the result is one line of JSON on standard output. At its limit the command names what
+each node misses and ends with status 1.`
 
 const waitExample = `  talosops wait --timeout 5m < request.json
 
