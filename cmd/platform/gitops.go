@@ -24,8 +24,8 @@ const gitopsHelp = `Brings Flux to a cluster. In order:
 What is there is changed only where it differs. ` + "`platform reconciled`" + ` waits for the rest.`
 
 const reconciledHelp = `Waits until Flux reconciles a cluster: until the FluxInstance with its controllers, the source
-and the Kustomization flux-system are ready, after Flux was asked to look at both. It says what it waits for, and ends with
-what refuses. A source or a Kustomization that says the same for half a minute is not waited for any longer.`
+and the Kustomization flux-system are ready, after Flux was asked to look at both. It says what it waits for, and ends
+with what refuses. A source or a Kustomization that says the same for half a minute is not waited for any longer.`
 
 // Names of what Flux has in every cluster; those of the source and its Kustomization are what its bootstrap command
 // uses.

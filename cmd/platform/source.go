@@ -108,7 +108,9 @@ func fetch(ctx context.Context, source, version string) (content []byte, digests
 }
 
 // patiently downloads again what a network lost.
-func patiently(ctx context.Context, get func() ([]byte, []string, error)) (content []byte, digests []string, err error) {
+func patiently(
+	ctx context.Context, get func() ([]byte, []string, error),
+) (content []byte, digests []string, err error) {
 	for attempt := range fetchAttempts {
 		if attempt > 0 {
 			select {

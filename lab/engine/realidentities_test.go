@@ -151,8 +151,8 @@ func TestRealIdentities(t *testing.T) {
 	assert.Equal(t, "homelab", first.Region)
 	assert.ElementsMatch(t, []int{2000, 3000}, w.sees(t, first), "its own machines, and not the template")
 
-	second := handedTo(t, k, "kube-system", "proxmox-cloud-controller-manager")
-	assert.ElementsMatch(t, []int{2000, 3000}, w.sees(t, second))
+	controller := handedTo(t, k, "kube-system", "proxmox-cloud-controller-manager")
+	assert.ElementsMatch(t, []int{2000, 3000}, w.sees(t, controller))
 
 	for place, text := range w.written() {
 		assert.NotContains(t, text, first.Secret, place)
