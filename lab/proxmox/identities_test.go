@@ -231,6 +231,7 @@ func TestTheNarrowRulesOfTheCSIPluginAreEnough(t *testing.T) {
 
 			stranger := &client.VirtualMachine{}
 			stranger.New(d.c, "pve1", others)
+
 			option := client.VirtualMachineOption{Name: "scsi1", Value: "local-lvm:1"}
 			err = ended2(t.Context())(stranger.Config(t.Context(), option))
 			require.Error(t, err)

@@ -23,8 +23,8 @@ const ciliumDefinitions = "cilium-crds"
 // isCiliumOperator tells Cilium's operator from its other images.
 func isCiliumOperator(image string) bool { return strings.Contains(image, "cilium/operator-") }
 
-// operate does what Cilium's operator begins with, where one of these containers is one: it registers the definitions of
-// Cilium's kinds with the rights of its service account.
+// operate does what Cilium's operator begins with, where one of these containers is one: it registers the definitions
+// of Cilium's kinds with the rights of its service account.
 func (r *link) operate(p *corev1.Pod, started []string) {
 	for _, c := range p.Spec.Containers {
 		for _, name := range started {
