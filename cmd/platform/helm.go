@@ -26,7 +26,7 @@ const revisionLabel = "talos-proxmox/revision"
 func (r *releaser) helm() (*action.Configuration, error) {
 	cfg := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
 
-	r.cluster.found.Invalidate()
+	r.cluster.mapper.Reset() // definitions may be new
 
 	into, err := r.cluster.in(r.req.Namespace)
 	if err != nil {
