@@ -175,7 +175,7 @@ func TestPageInABrowser(t *testing.T) {
 
 			_, found, _ := strings.Cut(string(out), `data-found="`)
 			found, _, _ = strings.Cut(found, `"`)
-			assert.Equal(t, "4 machines; 4 drawn", found)
+			assert.Equal(t, "6 machines; 6 drawn", found)
 		})
 	}
 }

@@ -126,7 +126,8 @@ await() {
   say "VM $vmid installs $about; it has $minutes minutes"
   qm start "$vmid" || fail "unable to start VM $vmid"
   wake
-  said=$(timeout "$((minutes * 60))" socat -u "UNIX-CONNECT:/var/run/qemu-server/$vmid.serial0" - 2>/dev/null | verdict) || true
+  # Not a pipe: that would be waited for until the console ends, and a system that failed stays on.
+  said=$(verdict < <(timeout "$((minutes * 60))" socat -u "UNIX-CONNECT:/var/run/qemu-server/$vmid.serial0" - 2>/dev/null)) || true
   case "$said" in
     ready) ;;
     failed:*) give_up "the system says that its installation $said" ;;
