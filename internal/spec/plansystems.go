@@ -264,3 +264,68 @@ func (p *planner) sshKeys(path string, keys []string) []string {
 
 	return slices.Clone(keys)
 }
+
+// Downloaded says whether Proxmox downloads an image for the template. Windows' medium is the user's own, and NixOS'
+// backup is none of what Proxmox downloads: the host does, when it builds the template.
+func (t Template) Downloaded() bool {
+	if t.System == nil {
+		return true
+	}
+
+	known, _ := systems.Find(t.System.OS)
+
+	return known.Format == systems.DiskImage
+}
+
+// System is an operating system other than Talos, as a template has it.
+type System struct {
+	OS             systems.Name
+	Release, Build string
+	Hardware       systems.Hardware
+	// URL is where the image is downloaded from; empty for Windows.
+	URL string
+	// Checksum is that of the downloaded file, or of Windows' medium; empty = not checked.
+	Checksum Checksum
+	Packages []string // sorted, without the guest agent
+	// User and SSHKeys are for machines made from the template; it has neither itself. An empty user is the image's own.
+	User    string
+	SSHKeys []string
+	// Timezone and Locale are the system's; empty where its image decides.
+	Timezone, Locale string
+	SecureBoot       bool
+	VLAN             int // of the network that the system is built in; 0 = untagged
+	Minutes          int // that a build may take
+	// Windows is what Windows is installed from; nil for other systems.
+	Windows *Windows `json:",omitempty"`
+}
+
+// Title returns what people call it: Debian 13, build 20260712-2537.
+func (s System) Title() string {
+	known, _ := systems.Find(s.OS)
+
+	return known.Title + " " + s.Release + ", build " + s.Build
+}
+
+// Checksum is a checksum of a file.
+type Checksum struct {
+	Algorithm string // sha256, sha384 or sha512; empty = none
+	Digest    string // hexadecimal
+}
+
+// String returns the checksum with its algorithm; empty = none.
+func (c Checksum) String() string {
+	if c.Algorithm == "" {
+		return ""
+	}
+
+	return c.Algorithm + ":" + c.Digest
+}
+
+// Windows is what Windows is installed from.
+type Windows struct {
+	ISO, VirtioISO    string // volumes
+	VirtioChecksum    Checksum
+	CloudbaseURL      string
+	CloudbaseChecksum Checksum
+	Edition           string
+}

@@ -1,0 +1,41 @@
+package main
+
+// runningStack is what runs, and is changed key by key.
+const runningStack = `config:
+  proxmoxve:endpoint: https://10.0.0.2:8006/
+  talos-proxmox:hosts:
+    - {name: pve1, address: 10.0.0.2, ssh: {acceptAnyHostKey: true}, gpus: [{name: a2000, pci: "01:00", generation:
+    ampere}, {name: rtx4000, pci: "02:00", generation: ada}]}
+    - {name: pve2, address: 10.0.0.3, ssh: {acceptAnyHostKey: true}}
+  talos-proxmox:templates:
+    talos: {version: v1.12.5}
+    other: {version: v1.12.6, firstVmid: 920}
+    debian: {os: debian, release: "13", build: "20260712-2537", firstVmid: 940}
+  talos-proxmox:clusters:
+    - name: prod
+      kubernetesVersion: v1.34.0
+      network: {cidr: 10.0.1.0/24, gateway: 10.0.1.1, dns: [1.1.1.1]}
+      controlPlane: {count: 1}
+      workers:
+        - name: general
+          count: 2
+          nodes: {"1": {host: pve1}}
+          extraDisks: [{sizeGiB: 10, interface: virtio1}]
+          extraNICs: [{bridge: vmbr1}]
+      gpuWorkers: [{name: gpu, gpu: a2000, count: 1}]
+  talos-proxmox:machines:
+    - name: web
+      template: debian
+      firstAddress: 10.0.1.100
+      network: {cidr: 10.0.1.0/24, gateway: 10.0.1.1, dns: [1.1.1.1]}
+`
+
+// Places in it.
+const (
+	theCluster = "clusters.0."
+	aPool      = "clusters.0.workers.0."
+	aMachine   = aPool + "nodes.1."
+	aDisk      = aPool + "extraDisks.0."
+	aWeb       = "machines.0."
+	aCard      = aPool + "extraNICs.0."
+)

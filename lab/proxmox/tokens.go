@@ -1,0 +1,96 @@
+package proxmox
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"talos-proxmox/lab/datacentre"
+)
+
+func onToken(h func(*request, datacentre.Token) (any, error)) func(*request) (any, error) {
+	return onUser(func(r *request, u datacentre.User) (any, error) {
+		t, ok := r.dc.Tokens()[u.ID+"!"+r.vars["tokenid"]]
+		if !ok {
+			return nil, &datacentre.Error{
+				Status:  http.StatusInternalServerError,
+				Message: "no such token '" + r.vars["tokenid"] + "' for user '" + u.ID + "'",
+			}
+		}
+
+		return h(r, t)
+	})
+}
+
+func tokenInfo(t datacentre.Token) object {
+	o := object{"privsep": flag(t.Separated), "expire": t.Expire}
+	add(o, "comment", t.Comment)
+
+	return o
+}
+
+func tokensOf(r *request, user string) []object {
+	list := []object{}
+
+	for id, t := range r.dc.Tokens() {
+		if name, ok := strings.CutPrefix(id, user+"!"); ok {
+			o := tokenInfo(t)
+			o["tokenid"] = name
+			list = append(list, o)
+		}
+	}
+
+	slices.SortFunc(list, func(a, b object) int { return strings.Compare(a["tokenid"].(string), b["tokenid"].(string)) })
+
+	return list
+}
+
+func listTokens(r *request, u datacentre.User) (any, error) { return tokensOf(r, u.ID), nil }
+
+func fillToken(r *request, t datacentre.Token) (datacentre.Token, error) {
+	if r.params.has("comment") {
+		t.Comment = r.params.get("comment")
+	}
+
+	if r.params.has("privsep") {
+		t.Separated = r.params.bool("privsep")
+	}
+
+	expire, err := r.params.number("expire", int(t.Expire))
+	t.Expire = int64(expire)
+
+	if slices.Contains(r.params.list("delete"), "comment") {
+		t.Comment = ""
+	}
+
+	return t, err
+}
+
+func postToken(r *request, u datacentre.User) (any, error) {
+	id := u.ID + "!" + r.vars["tokenid"]
+	if _, exists := r.dc.Tokens()[id]; exists {
+		return nil, datacentre.ParameterError(map[string]string{"tokenid": "Token already exists."})
+	}
+
+	t, err := fillToken(r, datacentre.Token{ID: id, Separated: true, Secret: uuid.NewString()})
+	if err != nil {
+		return nil, err
+	}
+
+	r.dc.PutToken(t)
+
+	return object{"full-tokenid": id, "value": t.Secret, "info": tokenInfo(t)}, nil
+}
+
+func putToken(r *request, t datacentre.Token) (any, error) {
+	t, err := fillToken(r, t)
+	if err != nil {
+		return nil, err
+	}
+
+	r.dc.PutToken(t)
+
+	return tokenInfo(t), nil
+}
