@@ -97,7 +97,7 @@ func (s *System) validate(found *problems, a GoldenTemplateArgs) {
 	}
 
 	if a.Talos != nil {
-		found.add("talos", "says something else than system, which is %s; state one of the two", s.OS)
+		found.add("talos", "says something else than system, which is %s; set only one of the two", s.OS)
 	}
 
 	found.required("system.release", s.Release, "the release, such as "+known.Releases[0].Name)

@@ -160,7 +160,7 @@ func (a *acceptance) ask(ctx context.Context, s step) (*unstructured.Unstructure
 // verdict says whether an object is ready, as of its newest generation and of what was asked last, and what it says.
 func verdict(object *unstructured.Unstructured, s step, since string) (ready bool, reason string) {
 	if object == nil {
-		return false, "it is not there yet"
+		return false, "it has not been created yet"
 	}
 
 	status, message := readiness(object)

@@ -62,7 +62,7 @@ func (r *releaser) rolledOut(ctx context.Context) error {
 	}
 }
 
-// unready says of each workload that is not there yet what it lacks.
+// unready says what each workload that is not ready lacks.
 func (r *releaser) unready(ctx context.Context, objects []*unstructured.Unstructured) ([]string, error) {
 	var open []string
 
