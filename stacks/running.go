@@ -30,12 +30,13 @@ const (
 	typeApply     = "talos:machine/configurationApply:ConfigurationApply"
 )
 
-// Endings of names: of the commands that began a cluster, that looked at it last and that installed its CNI, the one by
-// which a node leaves it, and its configuration.
+// Endings of names: of the commands that began a cluster, that looked at it last, that installed its CNI and that
+// brought Flux to it, the one by which a node leaves it, and its configuration.
 const (
 	bootstrapSuffix     = "-bootstrap"
 	gateSuffix          = "-healthy"
 	cniSuffix           = "-cni"
+	gitopsSuffix        = "-gitops"
 	leaveSuffix         = "-leave"
 	configurationSuffix = "-configuration"
 )
@@ -49,6 +50,7 @@ type lastRun struct {
 	mappings []string          // PCI mappings by name
 	begun    map[string]bool   // clusters that were bootstrapped
 	cnis     map[string]bool   // clusters whose CNI was installed
+	gitops   map[string]bool   // clusters that Flux was brought to
 	applied  map[string]bool   // nodes that were configured
 	leaves   map[string]bool   // nodes that have a command by which they leave
 	// Versions of Talos and schematics that nodes run, as far as they said.
@@ -62,8 +64,8 @@ type lastRun struct {
 func newLastRun() lastRun {
 	return lastRun{
 		seen: map[int]look.Seen{}, made: map[string]bool{}, begun: map[string]bool{}, applied: map[string]bool{},
-		cnis: map[string]bool{}, leaves: map[string]bool{}, talos: map[string]string{}, schematics: map[string]string{},
-		kubernetes: map[string][]string{},
+		cnis: map[string]bool{}, gitops: map[string]bool{}, leaves: map[string]bool{}, talos: map[string]string{},
+		schematics: map[string]string{}, kubernetes: map[string][]string{},
 	}
 }
 
@@ -227,6 +229,10 @@ func (l *lastRun) addCommand(name string, outputs map[string]any) {
 		l.cnis[cluster] = true
 	}
 
+	if cluster, found := strings.CutSuffix(name, gitopsSuffix); found {
+		l.gitops[cluster] = true
+	}
+
 	if node, found := strings.CutSuffix(name, leaveSuffix); found {
 		l.leaves[node] = true
 	}
@@ -313,6 +319,7 @@ func (l *lastRun) judge(
 
 	problems = append(problems, running.KubernetesSteps(plan, l.kubernetes)...)
 	problems = append(problems, running.KeptCNIs(plan, l.cnis)...)
+	warnings = append(warnings, running.LeftFlux(plan, l.gitops)...)
 	warnings = append(warnings, l.beyondLibrary(plan)...)
 
 	return problems, append(warnings, running.Unfollowed(plan, l.making, l.machines)...)

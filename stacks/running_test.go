@@ -159,7 +159,10 @@ func TestWhatTheLastRunToldOfKubernetes(t *testing.T) {
 	plan, err := PlanFile("test", []byte(strings.Replace(gpuStack, "config:\n", "config:\n  proxmoxve:endpoint: https://10.0.0.2:8006/\n", 1)))
 	require.NoError(t, err)
 
+	require.NoError(t, last.add("urn:pulumi:a::b::c$command:local:Command::one-gitops", typeCommand, nil))
+
 	problems, warnings := last.judge(t.Context(), plan, nil)
+	assert.Contains(t, strings.Join(warnings, "\n"), "clusters[0].gitops: is not set any more")
 	require.ErrorContains(t, problems, "clusters[0].kubernetesVersion: \"v1.36.0\" is 2 minor versions newer")
 	assert.Contains(t, strings.Join(warnings, "\n"), "cluster one: Kubernetes v1.36.0 is beyond the library that upgrades Kubernetes, of Talos v1.12")
 

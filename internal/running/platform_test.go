@@ -25,3 +25,19 @@ func TestACNIIsNotLeftToNobody(t *testing.T) {
 	plan.Clusters[0].CNI = &spec.CNI{}
 	assert.Empty(t, running.KeptCNIs(plan, map[string]bool{"one": true}))
 }
+
+// TestFluxThatStaysIsSaid where the last run brought it, and the plan has it no more.
+func TestFluxThatStaysIsSaid(t *testing.T) {
+	t.Parallel()
+
+	plan := planOf(t, stackFile)
+	assert.Equal(t, []string{
+		"clusters[0].gitops: is not set any more: Flux and all that it made stay in cluster one, and it goes on reconciling what " +
+			"it was told last; docs/platform.md says how to take it out",
+	}, running.LeftFlux(plan, map[string]bool{"one": true}))
+
+	assert.Empty(t, running.LeftFlux(plan, nil))
+
+	plan.Clusters[0].GitOps = &spec.GitOps{}
+	assert.Empty(t, running.LeftFlux(plan, map[string]bool{"one": true}))
+}
