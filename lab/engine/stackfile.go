@@ -318,3 +318,20 @@ func set(node *yaml.Node, key string, value *yaml.Node) {
 
 	node.Content = append(node.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
 }
+
+// remove takes a key out, and says whether it was there.
+func remove(node *yaml.Node, key string) bool {
+	if node == nil || node.Kind != yaml.MappingNode {
+		return false
+	}
+
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == key {
+			node.Content = slices.Delete(node.Content, i, i+2)
+
+			return true
+		}
+	}
+
+	return false
+}

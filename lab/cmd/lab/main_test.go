@@ -93,9 +93,9 @@ func TestCommand(t *testing.T) {
 	assert.Regexp(t, `\+ \d+ to create`, c.run("preview"), "nothing of a preview shown")
 	c.previewsAll()
 
-	assert.Contains(
-		t, c.run("up", "--stack", "dev"), "kubectl get nodes", "a stack for real hardware comes up on stand-in hosts",
-	)
+	dev := c.run("up", "--stack", "dev")
+	assert.Contains(t, dev, "kubectl get nodes", "a stack for real hardware comes up on stand-in hosts")
+	assert.Contains(t, dev, "The lab's Kubernetes is a model: stack dev runs without clusters[0].cni")
 	c.run("destroy", "--stack", "dev")
 
 	// A killed run (the providers die with it) and one more that finishes the job.

@@ -12,6 +12,7 @@ import (
 
 	"talos-proxmox/lab/control"
 	"talos-proxmox/lab/engine"
+	"talos-proxmox/lab/server"
 )
 
 // run are the flags of the engine's operations.
@@ -164,6 +165,19 @@ func (r *run) options(cmd *cobra.Command, client *control.Client) (engine.Option
 	file, err := engine.ReadStack(r.project, r.stack)
 	if err != nil {
 		return engine.Options{}, nil, err
+	}
+
+	if status.Kubernetes == server.KubernetesModel {
+		var without []string
+		if file, without, err = engine.OnAModel(file); err != nil {
+			return engine.Options{}, nil, err
+		}
+
+		if len(without) > 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), //nolint:errcheck // to the terminal
+				"The lab's Kubernetes is a model: stack %s runs without %s (`lab start --kubernetes=real` has them)\n",
+				r.stack, strings.Join(without, ", "))
+		}
 	}
 
 	target, err := engine.NewTarget(r.stack, file, status.Network, status.Connection)
