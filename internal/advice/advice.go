@@ -123,6 +123,12 @@ func (s Subject) taken() string {
 	}
 }
 
+// account is what to do about a part of an account that is there already.
+func (s Subject) account(what string) string {
+	return fmt.Sprintf("there is a %s, and its comment under Datacenter, Permissions says whose it is. If an interrupted run of "+
+		"this stack left it, `make recover STACK=%s` removes it. Anybody else's stays: ask whose it is", what, s.Stack)
+}
+
 // row is a refusal by Proxmox' own words, and what to do about it.
 type row struct {
 	words *regexp.Regexp
@@ -149,6 +155,14 @@ var rows = []row{
 		return fmt.Sprintf("there is a PCI mapping %s, and its comment under Datacenter, Resource Mappings says whose it is. If it names this stack, an interrupted run left it, "+
 			"and `make recover STACK=%s` removes it. Anybody else's stays: give the GPU another name in hosts[…].gpus and in the pools that use it", match[1], s.Stack)
 	}},
+	{
+		says(`(role|user) '([^']+)' already exists`),
+		func(s Subject, _ string, match []string) string { return s.account(match[1] + " " + match[2]) },
+	},
+	{
+		says(`Token already exists`),
+		func(s Subject, _ string, _ []string) string { return s.account("token of this name") },
+	},
 	{says(`failed to complete with exit code: WARNINGS: \d+`), func(s Subject, operation string, _ []string) string {
 		if operation != "create" {
 			return fmt.Sprintf("the work was done; read the warnings in the task's log on %s", s.host())

@@ -35,6 +35,14 @@ func TestFor(t *testing.T) {
 			"create", "create hardware mapping failed: pci ID 'rtx4000' already defined",
 			"and `make recover STACK=prod` removes it. Anybody else's stays",
 		},
+		"a user that is there": {
+			"create", "create user failed: user 'talos-prod-one-csi@pve' already exists",
+			"there is a user talos-prod-one-csi@pve, and its comment",
+		},
+		"a token that is there": {
+			"create", "Parameter verification failed. (tokenid: Token already exists.)",
+			"`make recover STACK=prod` removes it. Anybody else's stays",
+		},
 		"warnings of a change": {
 			"update", `task "UPID:…" failed to complete with exit code: WARNINGS: 1`, "the work was done",
 		},

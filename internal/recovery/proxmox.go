@@ -22,7 +22,7 @@ type api struct{ client *proxmox.Client }
 
 // readConfig reads the stack's configuration, in plain text, where it is needed.
 func (r *recovery) readConfig(ctx context.Context) error {
-	if len(r.ours)+len(r.mappings)+len(r.files) == 0 && len(r.VMIDs) == 0 {
+	if len(r.ours)+len(r.entries)+len(r.files) == 0 && len(r.VMIDs) == 0 {
 		return nil
 	}
 
@@ -57,7 +57,7 @@ func ReadConfig(ctx context.Context, pulumi Pulumi, stack string) (map[string]st
 
 // connect makes a client with the stack's own endpoint and credentials.
 func (r *recovery) connect(ctx context.Context) error {
-	if len(r.ours)+len(r.mappings)+len(r.files) == 0 {
+	if len(r.ours)+len(r.entries)+len(r.files) == 0 {
 		return nil // nothing is to be removed or waited for
 	}
 

@@ -64,8 +64,8 @@ type recovery struct {
 	pending []operation
 	known   map[string]bool // VMIDs of the machines and templates in the state
 	ours    []creation      // what the pending creations make, or may have made
-	// mappings are PCI mappings among them.
-	mappings []mapping
+	// entries are those of Proxmox' configuration.
+	entries  []entry
 	files    []download
 	identity string // of the credentials: a user, or a token with its user
 	api      *api
@@ -90,7 +90,7 @@ func Run(ctx context.Context, o Options) error {
 
 	for _, step := range []func(context.Context) error{
 		r.readProject, r.refuseLiveRuns, r.repairBackend, r.readState, r.readConfig, r.addNamed, r.connect, r.confirm,
-		r.endPlugins, r.unlock, r.settle, r.removeMachines, r.removeMappings,
+		r.endPlugins, r.unlock, r.settle, r.removeMachines, r.removeEntries,
 		r.removeTemplates, r.forgetPending,
 	} {
 		if err := step(ctx); err != nil || r.gone {
@@ -127,7 +127,7 @@ func (r *recovery) confirm(ctx context.Context) error {
 		return err
 	}
 
-	mappings, err := r.foundMappings(ctx)
+	entries, err := r.foundEntries(ctx)
 	if err != nil {
 		return err
 	}
@@ -142,8 +142,8 @@ func (r *recovery) confirm(ctx context.Context) error {
 		r.say("  creating %s: %s", made.resource, r.prospect(made, machines))
 	}
 
-	for _, made := range r.mappings {
-		r.say("  creating %s: %s", made.resource, r.prospectOf(made, mappings))
+	for _, made := range r.entries {
+		r.say("  creating %s: %s", made.resource, r.prospectOf(made, entries))
 	}
 
 	for _, p := range r.leftPlugins() {

@@ -49,6 +49,9 @@ type world struct {
 	clone string // the UPID of a task that cloned the template to VM 3000
 	// mappings are the comments of PCI mappings.
 	mappings map[string]string
+	// Accounts: comments of users and tokens, privileges of roles, and roles that rules name.
+	users, tokens, roles map[string]string
+	rules                []string
 	fails    string // path of a call that Proxmox refuses
 	out      bytes.Buffer
 }
@@ -160,6 +163,35 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 		list := []any{}
 		for id, comment := range w.mappings {
 			list = append(list, map[string]any{"id": id, "description": comment, "map": []any{}})
+		}
+
+		data = list
+	case "GET /access/users":
+		assert.Equal(w.t, "1", request.URL.Query().Get("full"))
+
+		list := []any{}
+
+		for id, comment := range w.users {
+			tokens := []any{}
+			for token, about := range w.tokens {
+				tokens = append(tokens, map[string]any{"tokenid": token, "comment": about})
+			}
+
+			list = append(list, map[string]any{"userid": id, "comment": comment, "tokens": tokens})
+		}
+
+		data = list
+	case "GET /access/roles":
+		list := []any{map[string]any{"roleid": "PVEAuditor", "privs": "VM.Audit"}}
+		for id, privileges := range w.roles {
+			list = append(list, map[string]any{"roleid": id, "privs": privileges})
+		}
+
+		data = list
+	case "GET /access/acl":
+		list := []any{}
+		for _, role := range w.rules {
+			list = append(list, map[string]any{"roleid": role, "path": "/vms/2000"})
 		}
 
 		data = list
@@ -339,6 +371,101 @@ func TestRunRemovesMappingsThatAreTheStacksOwn(t *testing.T) {
 			assert.Equal(t, test.calls, w.calls)
 			assert.Contains(t, w.out.String(), test.says)
 			assert.Contains(t, w.mappings, "other")
+			assert.Nil(t, w.pending())
+		})
+	}
+}
+
+// accountResource is a resource of an account in the state.
+func accountResource(kind, name string, inputs map[string]any) map[string]any {
+	return map[string]any{
+		"urn":  "urn:pulumi:prod::talos-proxmox::talos-proxmox:cluster:TalosCluster$" + kind + "::" + name,
+		"type": kind, "custom": true, "inputs": inputs,
+	}
+}
+
+// TestRunRemovesAccountsThatAreTheStacksOwn: a role, which has no comment, by its privileges and where nobody has it.
+func TestRunRemovesAccountsThatAreTheStacksOwn(t *testing.T) {
+	t.Parallel()
+
+	const (
+		user   = "talos-prod-one-csi@pve"
+		ours   = "talos-proxmox-account owner=organization/talos-proxmox/prod (one-csi)"
+		others = "talos-proxmox-account owner=organization/talos-proxmox/dev (one-csi)"
+		id     = "talos-prod-one-csi-machines"
+		unlock = "cancel --yes --stack prod"
+	)
+
+	role := accountResource("proxmoxve:Permission/role:Role", "one-csi-machines", map[string]any{
+		"roleId": id, "privileges": []string{"VM.Config.Disk", "VM.Audit"},
+	})
+	account := accountResource("proxmoxve:Permission/user:User", "one-csi", map[string]any{"userId": user, "comment": ours})
+	token := accountResource("proxmoxve:User/token:Token", "one-csi-token-1", map[string]any{
+		"userId": user, "tokenName": "kubernetes-1", "comment": ours,
+	})
+
+	for name, test := range map[string]struct {
+		pending, known       map[string]any
+		users, tokens, roles map[string]string
+		rules                []string
+		removed, says        string
+	}{
+		"a user": {
+			pending: account, users: map[string]string{user: ours, "root@pam": ""},
+			removed: "DELETE /access/users/" + user, says: "user " + user + " is removed",
+		},
+		"a user in the state": {
+			pending: account, known: account, users: map[string]string{user: ours}, says: "  creating one-csi\n",
+		},
+		"another stack's user": {
+			pending: account, users: map[string]string{user: others},
+			says: "user " + user + " is left alone: stack organization/talos-proxmox/dev made it",
+		},
+		"no user yet": {
+			pending: account, users: map[string]string{"root@pam": ""}, says: "user " + user + " is not there, or not yet",
+		},
+		"a token": {
+			pending: token, known: account, users: map[string]string{user: ours}, tokens: map[string]string{"kubernetes-1": ours},
+			removed: "DELETE /access/users/" + user + "/token/kubernetes-1", says: "token " + user + "!kubernetes-1 is removed",
+		},
+		"somebody's token": {
+			pending: token, known: account, users: map[string]string{user: ours}, tokens: map[string]string{"kubernetes-1": "mine"},
+			says: "is left alone: its comment does not say that this stack made it",
+		},
+		"a role": {
+			pending: role, roles: map[string]string{id: "VM.Audit,VM.Config.Disk"}, rules: []string{"PVEAuditor"},
+			removed: "DELETE /access/roles/" + id, says: "role " + id + " is removed",
+		},
+		"a role with other privileges": {
+			pending: role, roles: map[string]string{id: "VM.Audit"},
+			says: "role " + id + " is left alone: its privileges are not those that this stack gives it",
+		},
+		"a role that somebody has": {
+			pending: role, roles: map[string]string{id: "VM.Audit,VM.Config.Disk"}, rules: []string{id},
+			says: "role " + id + " is left alone: somebody has it",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := newWorld(t)
+			w.users, w.tokens, w.roles, w.rules = test.users, test.tokens, test.roles, test.rules
+
+			var known []any
+			if test.known != nil {
+				known = append(known, test.known)
+			}
+
+			w.state = w.deployment([]any{test.pending}, known)
+
+			calls := []string{unlock}
+			if test.removed != "" {
+				calls = append(calls, test.removed)
+			}
+
+			require.NoError(t, w.run(nil))
+			assert.Equal(t, append(calls, "import"), w.calls)
+			assert.Contains(t, w.out.String(), test.says)
 			assert.Nil(t, w.pending())
 		})
 	}

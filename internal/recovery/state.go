@@ -21,6 +21,9 @@ const (
 	typeMachine  = "proxmoxve:VM/virtualMachine:VirtualMachine"
 	typeTemplate = "talos-proxmox:template:GoldenTemplate$command:remote:Command"
 	typeMapping  = "proxmoxve:Hardware/mapping/pci:Pci"
+	typeRole     = "proxmoxve:Permission/role:Role"
+	typeUser     = "proxmoxve:Permission/user:User"
+	typeToken    = "proxmoxve:User/token:Token" //nolint:gosec // a type
 	typeFile     = "proxmoxve:Download/file:File"
 )
 
@@ -28,7 +31,7 @@ const (
 type operation struct {
 	verb     string // creating, updating, deleting, …
 	resource string
-	made     bool // one makes a machine, a template or a mapping, of which more is said
+	made     bool // one makes a machine, a template or an entry, of which more is said
 }
 
 // Connection is how a host's shell is reached; the private key is a secret, without it the SSH agent is used.
@@ -110,16 +113,15 @@ func (r *recovery) readState(ctx context.Context) error {
 	}
 
 	r.known = map[string]bool{}
-	mappings := map[string]bool{}
+	entries := map[string]bool{}
 
 	for _, resource := range deployment.Resources {
-		switch string(resource.Type) {
-		case typeMachine:
+		if string(resource.Type) == typeMachine {
 			r.known[resource.ID.String()] = true
-		case typeMapping:
-			if known, ok := mappingOf(resource); ok {
-				mappings[known.name] = true
-			}
+		}
+
+		if known, ok := entryOf(resource); ok {
+			entries[known.String()] = true
 		}
 
 		if strings.HasSuffix(string(resource.URN.QualifiedType()), typeTemplate) {
@@ -137,9 +139,9 @@ func (r *recovery) readState(ctx context.Context) error {
 				r.ours = append(r.ours, made)
 			}
 
-			if made, ok := mappingOf(p.Resource); ok && !mappings[made.name] {
+			if made, ok := entryOf(p.Resource); ok && !entries[made.String()] {
 				o.made = true
-				r.mappings = append(r.mappings, made)
+				r.entries = append(r.entries, made)
 			}
 
 			if made, ok := downloadOf(p.Resource); ok {

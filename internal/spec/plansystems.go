@@ -162,6 +162,10 @@ func (p *planner) planRelease(path string, c TemplateConfig, known systems.Syste
 		return
 	}
 
+	if known.Format == systems.Backup && c.Checksum == "" && !p.problems.has(path+".checksum") {
+		p.problems.report(path+".checksum", nil, "is missing; set that of the file, which the host compares, as sha256:…")
+	}
+
 	s.URL = cmp.Or(c.URL, release.URL(c.Build))
 	if address, err := url.Parse(s.URL); c.URL != "" && !p.unknown(path+".url") && (err != nil || address.Host == "" ||
 		address.User != nil || address.Scheme != "https" && address.Scheme != "http") {

@@ -80,6 +80,50 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 	w.requireWhole(s.yaml(t))
 }
 
+// TestAUserThatAKilledRunMade kills a run between the creation of a user on Proxmox and the look at it: Proxmox refuses
+// another one of its name, until `make recover` has removed it.
+func TestAUserThatAKilledRunMade(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed/4)
+	plain := stack{Network: w.network, Clusters: []cluster{one(1, 0)}}.yaml(t)
+	text := onProxmox(plain, "{region: homelab, cloudController: {}}")
+
+	const user = "talos-lab-one-ccm@pve"
+
+	there := func(w *world) bool {
+		_, found := w.lab.Data.Users()[user]
+
+		return found
+	}
+
+	_, err := w.lab.Data.AddFault(
+		datacentre.Fault{Method: "GET", Path: "/access/users/" + user + "$", Delay: 1000 * time.Hour},
+	)
+	require.NoError(t, err)
+	w.killed(text, there, true)
+	require.NoError(t, w.lab.Data.ClearFaults())
+
+	// What a user tries first.
+	e := w.engine(text)
+	current := e.Stack()
+	require.NoError(t, current.Cancel(t.Context()))
+	e.Close()
+
+	_, err = w.tryUp(t.Context(), text, optup.Refresh())
+	require.Error(t, err)
+	assert.Contains(t, w.said(), "there is a user "+user+", and its comment under Datacenter, Permissions says whose it is")
+	assert.Contains(t, w.said(), "`make recover STACK=lab` removes it. Anybody else's stays")
+
+	assert.Contains(t, w.recover(), "user "+user+" is removed")
+	assert.False(t, there(w))
+
+	// The lab's small Kubernetes takes no Secrets, so that the run ends there; the user is made.
+	_, err = w.tryUp(t.Context(), text, optup.Refresh())
+	require.Error(t, err)
+	assert.True(t, there(w))
+}
+
 // TestAMappingThatAKilledRunMade kills a run between the creation of its PCI mapping and the answer: the state does not
 // know it, and Proxmox refuses another one. Then `make recover` removes it, unless it is another stack's.
 func TestAMappingThatAKilledRunMade(t *testing.T) {

@@ -3,6 +3,8 @@ package engine_test
 import (
 	"fmt"
 	"maps"
+
+	"talos-proxmox/lab/providers/proxmoxve"
 )
 
 // updates are the changes by path.
@@ -211,6 +213,13 @@ func cloudInitUpdates() map[string]update {
 
 		out["initialization."+name] = update{from: values[0], to: values[1], with: with}
 	}
+
+	// Proxmox shows the password as asterisks, which is no difference from any other.
+	const password = "initialization.userAccount.password"
+
+	hidden := out[password]
+	hidden.want = proxmoxve.Ignored
+	out[password] = hidden
 
 	return out
 }

@@ -42,6 +42,17 @@ func recorded(t *testing.T, name string, config map[string]any) []*enginetest.Re
 		equipped(hosts, o.Facts)
 	}
 
+	// A machine's password is stored encrypted, and handed to the program in plain text.
+	if machines, ok := config["talos-proxmox:machines"].([]any); ok {
+		o.Secrets = []string{"talos-proxmox:machines"}
+
+		for _, m := range machines {
+			if stated, _ := m.(map[string]any); stated["password"] != nil {
+				stated["password"] = map[string]any{"secure": "v1:encrypted"}
+			}
+		}
+	}
+
 	document, err := yaml.Marshal(map[string]any{"config": config})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(o.Root, "Pulumi."+name+".yaml"), document, 0o600))

@@ -191,7 +191,10 @@ func listUsers(r *request) (any, error) {
 	list := []object{}
 
 	for id, u := range r.dc.Users() {
-		visible := id == r.user || r.dc.Allowed(r.user, "/access/groups", "User.Modify", "Sys.Audit")
+		visible := id == r.user || r.dc.Allowed(r.user, "/access/groups", "User.Modify", "Sys.Audit") ||
+			slices.ContainsFunc(groupsOf(r, id), func(group string) bool {
+				return r.dc.Allowed(r.user, "/access/groups/"+group, "User.Modify", "Sys.Audit")
+			})
 		if !visible || r.params.has("enabled") && r.params.bool("enabled") == u.Disabled {
 			continue
 		}
