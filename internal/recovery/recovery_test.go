@@ -52,8 +52,8 @@ type world struct {
 	// Accounts: comments of users and tokens, privileges of roles, and roles that rules name.
 	users, tokens, roles map[string]string
 	rules                []string
-	fails    string // path of a call that Proxmox refuses
-	out      bytes.Buffer
+	fails                string // path of a call that Proxmox refuses
+	out                  bytes.Buffer
 }
 
 func newWorld(t *testing.T) *world {
