@@ -34,7 +34,7 @@ func Charts() []Chart {
 	return []Chart{
 		{
 			Version: "1.18.12", Digest: "sha256:5923f9d9fcb11bc4692ad52353cc791b935d96e09ba0c535c5a8b88ea8a37572",
-			Oldest: "v1.30", Newest: "v1.33", GatewayAPI: "v1.4.1", Definitions: gatewayAPI141(),
+			Oldest: "v1.30", Newest: "v1.33", GatewayAPI: "v1.3.0", Definitions: gatewayAPI130(),
 		},
 		{
 			Version: "1.19.6", Digest: "sha256:21c43cf53841f9ab0375047d95aa4c64051ea52bbd2c679416e6408f5f1c9179",
@@ -44,6 +44,16 @@ func Charts() []Chart {
 			Version: "1.20.0", Digest: "sha256:c5f013912360d1a334f44ef25f36da59ba3414cdb48f466ee12d0c4fdff27883",
 			Oldest: "v1.33", Newest: "v1.36", GatewayAPI: "v1.6.1", Definitions: gatewayAPI161(),
 		},
+	}
+}
+
+func gatewayAPI130() []Definition {
+	return []Definition{
+		{"gatewayclasses", "sha256:7c8ee2c1878d9dcc6ba106181e3d14d7eaa520ec070233d62f3aa0d674d19450"},
+		{"gateways", "sha256:c949e7c3951227b92a582817a7a660558ce0fb94c081da264b4e2bbe4a1e5387"},
+		{"grpcroutes", "sha256:5867279c3cfd77377fe7e9255b22751f17592242b9b5e7485c74b13b268d13c5"},
+		{"httproutes", "sha256:a4ecf600c7e0bfd3cdb24e6411938d9b330117a26675f303cc6d9a407cb257d1"},
+		{"referencegrants", "sha256:7587b2e7e5b1b9a26717b3ef8142f64e6600637eadf481a6bd0031740644b495"},
 	}
 }
 
