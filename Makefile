@@ -213,6 +213,10 @@ report: ## look: Write what a stack will consist of, as Markdown and as a page: 
 test-unit: ## develop: Run the tests that need neither the lab nor shells, in under a minute
 	go test $$(go list ./... | grep -v /components/scripts)
 
+.PHONY: test-debian
+test-debian: ## develop: Boot a Debian from its mirror in QEMU with the seed of templates, and judge what it leaves; needs root, installs packages, emulates a processor (half an hour)
+	internal/systems/test-debian.sh
+
 .PHONY: test-engine
 test-engine: $(if $(RUN),tools $(SERVED) $(BIN)/backup $(BIN)/stackstatus) ## develop: Run the engine tests that RUN names, on the lab: RUN=TestProtection; PROVIDERS=published runs them with the published plugins
 	@if [ -z '$(RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi
