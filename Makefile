@@ -79,7 +79,7 @@ help: ## start: Show this list
 	  END { count = split(groups, order, ","); for (i = 1; i <= count; i++) printf "%s%s\n%s", (i > 1 ? "\n" : ""), order[i], list[order[i]] }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: up
-up: tools $(if $(filter real,$(KUBERNETES)),$(BIN)/labkube) ## start: Bring up stack `lab` on the embedded lab: three control planes, two workers and a GPU worker, no hardware needed; KUBERNETES=real on real etcd and Kubernetes
+up: tools $(if $(filter real,$(KUBERNETES)),$(BIN)/labkube) ## start: Bring up stack `lab` on the embedded lab: three control planes, two workers, a GPU worker, two machines of Debian, no hardware needed; KUBERNETES=real on real etcd and Kubernetes
 	@$(BIN)/lab start $(if $(KUBERNETES),--kubernetes=$(KUBERNETES))
 	@$(BIN)/lab up --policy
 

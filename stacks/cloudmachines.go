@@ -40,7 +40,8 @@ func (d *deployment) machineArgs(m spec.Machine) components.CloudMachineArgs {
 	hardware := system.Hardware
 
 	args := components.CloudMachineArgs{
-		Name: m.Name, About: system.Title() + ", machine " + m.Name, Machine: vmArgs(m.VM),
+		// No release: a new one in the stack file makes another template, and reaches no machine that is there.
+		Name: m.Name, About: system.Name() + ", machine " + m.Name, Machine: vmArgs(m.VM),
 		Hardware: &components.Hardware{
 			OSType: hardware.OSType, Machine: hardware.Machine, BIOS: hardware.BIOS, SystemDisk: hardware.SystemDisk,
 			CloudInitDrive: hardware.CloudInitDrive, Display: hardware.Display, SecureBoot: system.SecureBoot,

@@ -116,7 +116,7 @@ func TestAStackFileAloneIsReadAsStrictly(t *testing.T) {
 	_, err := PlanFile("test", []byte(document))
 	for _, text := range []string{
 		"cluster: is not a key of the configuration; did you mean clusters?",
-		"proxmoxve:endpoint: is missing; set a Proxmox host's API", "clusters: is missing; set it",
+		"proxmoxve:endpoint: is missing; set a Proxmox host's API", "clusters: is missing, and so is machines",
 	} {
 		require.ErrorContains(t, err, text)
 	}

@@ -187,6 +187,14 @@ var rows = []row{
 			"the storage on %s is full: make room (`pvesm status` shows how full it is), or %s", s.host(), otherDatastore,
 		)
 	}},
+	{says(`invalid server response: '404|404 Not Found`), func(Subject, string, []string) string {
+		return "there is no such file any more, or there never was: choose a build (of Talos, a version) that its publisher " +
+			"has now, or set talos-proxmox:templates.<class>.url to a place that has the file"
+	}},
+	{says(`checksum mismatch: got`), func(Subject, string, []string) string {
+		return "the file is not the one that talos-proxmox:templates.<class>.checksum means: compare it with what the " +
+			"publisher states for this build, and correct it; if they are the same, the file was changed on its way"
+	}},
 	{says(`VM is locked \(([^)]+)\)`), func(s Subject, operation string, match []string) string {
 		return fmt.Sprintf(
 			"wait for the end of the %s of VM %d; if no such task runs any more, `qm unlock %d` on %s", match[1],

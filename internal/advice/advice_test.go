@@ -61,6 +61,14 @@ func TestFor(t *testing.T) {
 			"create", "clone failed: copy failed: command '/usr/bin/qemu-img …' failed: exit code 1",
 			"the storage on pve1 is full",
 		},
+		"an image that is gone": {
+			"create", "received an HTTP 500 response - Reason: invalid server response: '404 Not Found'",
+			"set talos-proxmox:templates.<class>.url",
+		},
+		"an image that is another file": {
+			"create", "failed to complete with exit code: checksum mismatch: got 'a' != expect 'b'",
+			"compare it with what the publisher states",
+		},
 		"a locked template": {
 			"create", "VM is locked (backup)",
 			"wait for the end of the backup of VM 998; if no such task runs any more, `qm unlock 998` on pve1",

@@ -8,8 +8,8 @@ type Config struct {
 	Hosts []HostConfig `json:"hosts" jsonschema:"required,minItems=1"`
 	// The classes of machine templates by name. A pool without `template` uses the class `talos`.
 	Templates map[string]TemplateConfig `json:"templates" jsonschema:"required"`
-	// The Talos Kubernetes clusters.
-	Clusters []ClusterConfig `json:"clusters" jsonschema:"required,minItems=1"`
+	// The Talos Kubernetes clusters. A stack has clusters, `machines`, or both.
+	Clusters []ClusterConfig `json:"clusters,omitempty" jsonschema:"minItems=1"`
 	// Machines of systems other than Talos, which belong to no cluster.
 	Machines []MachinesConfig `json:"machines,omitempty"`
 	// Protect control-plane VMs, Talos secrets and the bootstrap against deletion.

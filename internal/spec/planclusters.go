@@ -15,6 +15,10 @@ func (p *planner) planClusters() []Cluster {
 	clusters := make([]Cluster, 0, len(p.config.Clusters))
 	seen := map[string]bool{}
 
+	if len(p.config.Clusters)+len(p.config.Machines) == 0 && !p.problems.has("clusters") && !p.problems.has("machines") {
+		p.problems.report("clusters", nil, "is missing, and so is machines; set one of them as docs/configuration.md shows")
+	}
+
 	for i, c := range p.config.Clusters {
 		path := fmt.Sprintf("clusters[%d]", i)
 		p.check(path+".name", c.Name, labelForm)

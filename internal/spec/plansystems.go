@@ -303,11 +303,16 @@ type System struct {
 	Windows *Windows `json:",omitempty"`
 }
 
-// Title returns what people call it: Debian 13, build 20260712-2537.
-func (s System) Title() string {
+// Name returns what people call it, without its release: Debian.
+func (s System) Name() string {
 	known, _ := systems.Find(s.OS)
 
-	return known.Title + " " + s.Release + ", build " + s.Build
+	return known.Title
+}
+
+// Title returns what people call it: Debian 13, build 20260712-2537.
+func (s System) Title() string {
+	return s.Name() + " " + s.Release + ", build " + s.Build
 }
 
 // Checksum is a checksum of a file.

@@ -24,6 +24,10 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 	}
 
 	c, err := c.check()
+	if err == nil {
+		err = c.checkKeys()
+	}
+
 	if err != nil {
 		return "", err
 	}

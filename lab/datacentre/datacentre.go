@@ -38,6 +38,8 @@ type HostFiles interface {
 	ReadFile(host, path string) ([]byte, error)
 	WriteFile(host, path string, content []byte) error
 	RemoveFile(host, path string) error
+	// ListFiles returns the sizes of the files in a folder by their names; a folder that there is not has none.
+	ListFiles(host, folder string) (map[string]int64, error)
 }
 
 // Datacentre is the model. All methods are safe for concurrent use.

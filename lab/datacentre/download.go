@@ -131,17 +131,15 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostNa
 
 // putFile writes a file that must not exist.
 func (d *Datacentre) putFile(s *storage, hostName, id, file, kind string, b []byte) error {
+	// The lock is held until the file is written: a rescan meets both or neither.
 	d.mu.Lock()
+	defer d.mu.Unlock()
 
 	if d.findVolume(hostName, id) != nil {
-		d.mu.Unlock()
-
 		return fmt.Errorf("refusing to override existing file '%s'", file)
 	}
 
 	if err := d.room(s, int64(len(b))); err != nil {
-		d.mu.Unlock()
-
 		return err
 	}
 
@@ -156,16 +154,14 @@ func (d *Datacentre) putFile(s *storage, hostName, id, file, kind string, b []by
 		Created:   time.Now(),
 	}, Raw: b}
 	d.state.Volumes[v.key()] = v
-	files := d.files
 	d.changed()
-	d.mu.Unlock()
 
-	if files == nil {
+	if d.files == nil {
 		return nil
 	}
 
-	if err := files.WriteFile(hostName, file, b); err != nil {
-		d.undo([]*volume{v})
+	if err := d.files.WriteFile(hostName, file, b); err != nil {
+		d.free(v)
 
 		return fmt.Errorf("write '%s': %w", file, err)
 	}

@@ -14,6 +14,9 @@ type Durations struct {
 	// BootMaintenance is from power-on to the Talos API of maintenance mode; BootConfigured to the API of a configured
 	// machine.
 	BootMaintenance, BootConfigured time.Duration
+	// BootSystem is from power-on to cloud-init in a system other than Talos that a seed sets up; InstallPackages is what
+	// its packages take.
+	BootSystem, InstallPackages time.Duration
 	// Install is what an ISO boot needs to write the disk; ApplyConfiguration what a machine booted from a disk image
 	// needs between the configuration and a running API.
 	Install, ApplyConfiguration time.Duration
@@ -39,6 +42,8 @@ func DefaultDurations() Durations {
 		AllocateVolume: 500 * time.Millisecond, FreeVolume: 300 * time.Millisecond, StorageThroughput: 250 * mib,
 		BootMaintenance:    20 * time.Second,
 		BootConfigured:     25 * time.Second,
+		BootSystem:         20 * time.Second,
+		InstallPackages:    40 * time.Second,
 		Install:            30 * time.Second,
 		ApplyConfiguration: 15 * time.Second,
 		EtcdBootstrap:      10 * time.Second,

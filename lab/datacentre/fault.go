@@ -11,8 +11,8 @@ import (
 )
 
 // Fault is something that goes wrong. It is one of a rule over requests (Method, Path), a rule over tasks (Task), or a
-// state of the data centre (Offline, NoQuorum, Full, Lock, Hangs, Reverts, ExpireTickets), which lasts until it is
-// cleared. All of them are saved with the data centre.
+// state of the data centre (Offline, NoQuorum, Full, Lock, Hangs, Reverts, NoNetwork, NoPackage, ExpireTickets), which
+// lasts until it is cleared. All of them are saved with the data centre.
 type Fault struct {
 	ID int `json:"id"`
 	// Method and Path (a regular expression over "/nodes/pve1/qemu/101/…", without /api2/json) choose requests; empty ones
@@ -23,7 +23,7 @@ type Fault struct {
 	Task string `json:"task,omitempty"`
 	// Host limits the fault to a host.
 	Host string `json:"host,omitempty"`
-	// VMID is the VM that Lock locks or that Hangs or Reverts, or limits a rule over tasks to a VM.
+	// VMID is the VM that Lock locks, that Hangs or Reverts, or that has NoNetwork, or limits a rule over tasks to a VM.
 	VMID int `json:"vmid,omitempty"`
 	// Delay is modelled time that passes first.
 	Delay time.Duration `json:"delay,omitempty"`
@@ -51,6 +51,10 @@ type Fault struct {
 	Hangs bool `json:"hangs,omitempty"`
 	// Reverts has no system start on VMID that an upgrade installed: the machine goes back to the one before.
 	Reverts bool `json:"reverts,omitempty"`
+	// NoNetwork takes VMID's network away: nothing answers on any of its cards. It does not have to exist yet.
+	NoNetwork bool `json:"noNetwork,omitempty"`
+	// NoPackage is a package that the mirrors of operating systems do not have.
+	NoPackage string `json:"noPackage,omitempty"`
 	// ExpireTickets makes all tickets given out until Since invalid; logging in gives new ones.
 	ExpireTickets bool      `json:"expireTickets,omitempty"`
 	Since         time.Time `json:"since,omitzero"`
@@ -197,6 +201,22 @@ func (d *Datacentre) Reverts(vmid int) bool {
 	defer d.mu.Unlock()
 
 	return d.anyFault(func(f *Fault) bool { return f.Reverts && f.VMID == vmid })
+}
+
+// Unplugged says whether a VM's network is away.
+func (d *Datacentre) Unplugged(vmid int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	return d.anyFault(func(f *Fault) bool { return f.NoNetwork && f.VMID == vmid })
+}
+
+// Lacks says whether the mirrors of operating systems do not have a package.
+func (d *Datacentre) Lacks(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	return d.anyFault(func(f *Fault) bool { return f.NoPackage == name })
 }
 
 // filled is called with the lock held.

@@ -50,7 +50,8 @@ func TestFaultsAreChecked(t *testing.T) {
 			datacentre.Fault{Lock: "lunch", VMID: 100}, `--lock "lunch": not a reason that Proxmox knows: use one of backup,`,
 		},
 		"a VM of an offline host": {
-			datacentre.Fault{Offline: true, Host: "pve1", VMID: 100}, "--vmid: goes with --lock, --hangs, --reverts or --task",
+			datacentre.Fault{Offline: true, Host: "pve1", VMID: 100},
+			"--vmid: goes with --lock, --hangs, --reverts, --no-network or --task",
 		},
 		"an unknown task": {
 			datacentre.Fault{Task: "clone", Message: "x"}, `--task "clone": no such type of task: use one of *, download`,
@@ -69,7 +70,7 @@ func TestFaultsAreChecked(t *testing.T) {
 		"a request with warnings": {datacentre.Fault{Path: "/x", Warnings: 1}, "--warnings: goes with --task"},
 		"a request of a VM": {
 			datacentre.Fault{Path: "/x", Reset: true, VMID: 100},
-			"--vmid: goes with --lock, --hangs, --reverts or --task; for requests state it in --path",
+			"--vmid: goes with --lock, --hangs, --reverts, --no-network or --task; for requests state it in --path",
 		},
 		"a bad expression": {datacentre.Fault{Path: "(", Reset: true}, `--path "(": not a regular expression`},
 		"a bad method": {

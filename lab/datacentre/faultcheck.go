@@ -35,7 +35,9 @@ func (f Fault) kind() faultKind {
 func (f Fault) states() int {
 	n := 0
 
-	for _, set := range []bool{f.Offline, f.NoQuorum, f.Full != "", f.Lock != "", f.Hangs, f.Reverts, f.ExpireTickets} {
+	for _, set := range []bool{
+		f.Offline, f.NoQuorum, f.Full != "", f.Lock != "", f.Hangs, f.Reverts, f.NoNetwork, f.NoPackage != "", f.ExpireTickets,
+	} {
 		if set {
 			n++
 		}
@@ -73,6 +75,8 @@ func (f Fault) validate() error {
 		{"--lock", f.Lock != ""},
 		{"--hangs", f.Hangs},
 		{"--reverts", f.Reverts},
+		{"--no-network", f.NoNetwork},
+		{"--no-package", f.NoPackage != ""},
 		{"--expire-tickets", f.ExpireTickets},
 		{"--task", f.Task != ""},
 		{"--method", f.Method != ""},
@@ -90,7 +94,7 @@ func (f Fault) validate() error {
 
 	switch f.kind() {
 	case faultNothing:
-		return errors.New("nothing that goes wrong: state --task, --method or --path, or one of --offline, --no-quorum, --full, --lock, --hangs, --reverts, --expire-tickets")
+		return errors.New("nothing that goes wrong: state --task, --method or --path, or one of --offline, --no-quorum, --full, --lock, --hangs, --reverts, --no-network, --no-package, --expire-tickets")
 	case faultState:
 		if f.states() > 1 || f.Task+f.Method+f.Path != "" {
 			return fmt.Errorf("%s: one fault is one thing: add one after the other", names(what))
@@ -134,8 +138,10 @@ func (f Fault) validateState() error {
 		return errors.New("--hangs: which VM? Name it with --vmid")
 	case f.Reverts && f.VMID == 0:
 		return errors.New("--reverts: which VM? Name it with --vmid")
-	case f.Lock == "" && !f.Hangs && !f.Reverts && f.VMID != 0:
-		return errors.New("--vmid: goes with --lock, --hangs, --reverts or --task: leave it out")
+	case f.NoNetwork && f.VMID == 0:
+		return errors.New("--no-network: which VM? Name it with --vmid")
+	case f.Lock == "" && !f.Hangs && !f.Reverts && !f.NoNetwork && f.VMID != 0:
+		return errors.New("--vmid: goes with --lock, --hangs, --reverts, --no-network or --task: leave it out")
 	case f.Host != "" && !f.Offline && f.Full == "":
 		return errors.New("--host: goes with --offline, --full, --task or --path: leave it out")
 	default:
@@ -169,7 +175,7 @@ func (f Fault) validateRequest() error {
 	case f.Method != "" && !slices.Contains(methods, strings.ToUpper(f.Method)):
 		return fmt.Errorf("--method %q: use one of %s", f.Method, strings.Join(methods, ", "))
 	case f.VMID != 0:
-		return errors.New("--vmid: goes with --lock, --hangs, --reverts or --task; for requests state it in --path, such as /qemu/2000/")
+		return errors.New("--vmid: goes with --lock, --hangs, --reverts, --no-network or --task; for requests state it in --path, such as /qemu/2000/")
 	case f.Warnings != 0:
 		return errors.New("--warnings: goes with --task")
 	case f.After && !f.Reset:

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
+	"strings"
 	"sync"
 	"testing"
 
@@ -55,6 +56,21 @@ func (f *hostFiles) RemoveFile(host, path string) error {
 	delete(f.files, host+path)
 
 	return nil
+}
+
+func (f *hostFiles) ListFiles(host, folder string) (map[string]int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	list := map[string]int64{}
+
+	for path, content := range f.files {
+		if name, inside := strings.CutPrefix(path, host+folder+"/"); inside && !strings.Contains(name, "/") {
+			list[name] = int64(len(content))
+		}
+	}
+
+	return list, nil
 }
 
 func TestFilesLieInTheHostsFileSystem(t *testing.T) {

@@ -156,6 +156,10 @@ func newContent(b []byte, from *storage) content {
 	}
 
 	c := content{img: img, size: smallImageBytes, from: from}
+	if size, ok := image.VirtualSize(b); ok {
+		c.size = size
+	}
+
 	if img.Platform != "" && img.Platform != "nocloud" && img.Platform != "metal" {
 		c.size = largeImageBytes
 	}

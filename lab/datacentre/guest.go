@@ -1,6 +1,9 @@
 package datacentre
 
-import "net/netip"
+import (
+	"context"
+	"net/netip"
+)
 
 // Guests is what runs inside the VMs. The datacentre calls it without holding its own lock, and never twice at
 // once for the same VM.
@@ -13,6 +16,9 @@ type Guests interface {
 	PowerOff(vmid int)
 	// Agent answers what the QEMU guest agent of the VM would report; false where none runs.
 	Agent(vmid int) ([]AgentInterface, bool)
+	// Serial follows a guest's serial console, from its power-on until the guest is off, the context ends, or
+	// line returns an error, which it returns. Without a guest it returns at once.
+	Serial(ctx context.Context, vmid int, line func(text string) error) error
 }
 
 // Hardware is a VM seen from inside, as it was when it was switched on.

@@ -1,7 +1,11 @@
 package datacentre
 
 import (
+	"net/url"
 	"regexp"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
 
 	"talos-proxmox/lab/schema"
 )
@@ -82,4 +86,24 @@ func checkValue(key, value string) (checked, complaint string) {
 	}
 
 	return value, rule.Check(key, []string{value})
+}
+
+// checkKeys refuses what ssh-keygen does not take for public keys, as PVE does (PVE::Tools::validate_ssh_public_keys).
+func (c Config) checkKeys() error {
+	keys, err := url.PathUnescape(c["sshkeys"])
+	if err != nil {
+		return wrongParameter("sshkeys", "invalid format - invalid urlencoded string: %s", c["sshkeys"])
+	}
+
+	for line := range strings.Lines(keys) {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+
+		if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line)); err != nil {
+			return refuse("SSH public key validation error")
+		}
+	}
+
+	return nil
 }

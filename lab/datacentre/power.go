@@ -202,7 +202,7 @@ func (d *Datacentre) deaf(vmid int) bool {
 			return false
 		}
 
-		img, err := vol.image()
+		img, err := d.image(vol)
 
 		return err == nil && img.OS != ""
 	})

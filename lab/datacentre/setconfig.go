@@ -45,6 +45,10 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config, de
 	delete(set, "skiplock")
 
 	set, err := set.check()
+	if err == nil {
+		err = set.checkKeys()
+	}
+
 	if err != nil {
 		return nil, err
 	}

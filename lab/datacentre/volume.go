@@ -33,6 +33,8 @@ type volume struct {
 	// Raw is the content of a file, or of a disk that holds no image; Image that of a disk.
 	Raw   []byte      `json:"raw,omitempty"`
 	Image image.Image `json:"image"`
+	// OfHost says that a program of the host wrote the file, not Proxmox.
+	OfHost bool `json:"ofHost,omitempty"`
 }
 
 func (v *volume) key() string { return volumeKey(v.Host, v.ID) }
@@ -174,15 +176,20 @@ func (d *Datacentre) ReadVolume(id string) (image.Image, error) {
 		return image.Image{}, refuse("volume '%s' does not exist", id)
 	}
 
-	return v.image()
+	return d.image(v)
 }
 
-func (v *volume) image() (image.Image, error) {
+func (d *Datacentre) image(v *volume) (image.Image, error) {
 	if v.Content == "images" && len(v.Raw) == 0 {
 		return v.Image, nil
 	}
 
-	return image.Decode(v.Raw)
+	content, err := d.bytes(v)
+	if err != nil {
+		return image.Image{}, err
+	}
+
+	return image.Decode(content)
 }
 
 // WriteVolume replaces what is on a disk.

@@ -35,14 +35,18 @@ func (f *stackFile) mapAddresses(network string, hosts map[netip.Addr]netip.Addr
 		eachText(e.value, s.keep)
 	}
 
-	for _, cluster := range f.list("clusters") {
-		cidr := text(get(cluster, "network"), "cidr")
-		if prefix, err := netip.ParsePrefix(cidr); err == nil && prefix.Bits() < networkBits && !s.isLabs(prefix.Addr()) {
-			return fmt.Errorf("cluster %s has network %s, and the lab stands in for networks of up to 256 addresses (/%d): set a part of it to try the stack here",
-				text(cluster, "name"), cidr, networkBits)
-		}
+	for _, what := range []string{"cluster", "machines"} {
+		for _, of := range f.list(strings.TrimSuffix(what, "s") + "s") {
+			cidr := text(get(of, "network"), "cidr")
+			if prefix, err := netip.ParsePrefix(cidr); err == nil && prefix.Bits() < networkBits && !s.isLabs(prefix.Addr()) {
+				return fmt.Errorf(
+					"%s %s has network %s, and the lab stands in for networks of up to 256 addresses (/%d): set a part of it to try the stack here",
+					what, text(of, "name"), cidr, networkBits,
+				)
+			}
 
-		s.learn(cidr)
+			s.learn(cidr)
+		}
 	}
 
 	for _, step := range []func(*yaml.Node){func(n *yaml.Node) { s.learn(n.Value) }, s.rewrite} {

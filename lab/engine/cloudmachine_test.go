@@ -59,7 +59,7 @@ func TestCloudMachines(t *testing.T) {
 		},
 		Hardware: &components.Hardware{SecureBoot: true},
 		Network:  &components.Network{Gateway: "10.0.0.1", DNS: []string{"10.0.0.1"}}, Address: pulumi.String("10.0.0.60/24"),
-		User: "ops", SSHKeys: []string{"ssh-ed25519 AAAA one", "ssh-ed25519 AAAA two"},
+		User: "ops", SSHKeys: []string{keyOfOps, keyOfOps + "-2"},
 	}
 	second := first
 	second.Machine.VMID, second.Machine.MAC = 5001, "02:00:00:00:3c:01"

@@ -139,6 +139,15 @@ func (t *Target) requireLoopback() error {
 		}
 	}
 
+	for _, machine := range t.Plan.Machines {
+		problems = append(problems, refuse("the network of machine "+machine.Name, machine.Network.CIDR.Addr()),
+			refuse("machine "+machine.Name, machine.Address.Addr()))
+
+		for _, nic := range machine.ExtraNICs {
+			problems = append(problems, refuse("a card of machine "+machine.Name, nic.Address.Addr()))
+		}
+	}
+
 	return errors.Join(problems...)
 }
 

@@ -195,7 +195,7 @@ func cloudInitUpdates() map[string]update {
 		"interface":                {"ide2", "ide3"},
 		"ipConfigs[].ipv4.address": {"10.9.0.2/24", "10.9.0.3/24"}, "ipConfigs[].ipv4.gateway": {"10.9.0.1", "10.9.0.254"},
 		"ipConfigs[].ipv6.address": {"fd00::2/64", "fd00::3/64"}, "ipConfigs[].ipv6.gateway": {"fd00::1", "fd00::fe"},
-		"type": {"nocloud", "configdrive2"}, "userAccount.keys": {[]any{"ssh-ed25519 AAAA a"}, []any{"ssh-ed25519 AAAA b"}},
+		"type": {"nocloud", "configdrive2"}, "userAccount.keys": {[]any{keyOfOps}, []any{keyOfOps + "-2"}},
 		"userAccount.password": {"first-password", "second-password"}, "userAccount.username": {"a", "b"},
 		"metaDataFileId":    {nil, "local:snippets/meta.yaml"},
 		"networkDataFileId": {nil, "local:snippets/network.yaml"},

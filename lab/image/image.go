@@ -47,6 +47,10 @@ func Decode(b []byte) (Image, error) {
 		return i, nil
 	}
 
+	if _, ok := VirtualSize(b); ok {
+		b = b[qcow2Sector:]
+	}
+
 	if err := json.Unmarshal(b, &i); err != nil {
 		return Image{}, fmt.Errorf("no bootable image: %w", err)
 	}

@@ -1,9 +1,11 @@
 package machine
 
 import (
+	"context"
 	"encoding/json"
 	"net/netip"
 
+	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/image"
 	"talos-proxmox/lab/machine/cloudguest"
 )
@@ -11,35 +13,74 @@ import (
 // talosOS is Talos' name in images.
 const talosOS = "talos"
 
-// startCloud runs a system other than Talos, which cloud-init sets up at its start.
-func (m *machine) startCloud(system image.Image, volume string) {
-	m.noSystem = true // that has a Talos API
+// runCloud runs a system other than Talos, which cloud-init sets up at its start, until the machine is switched off.
+func (m *machine) runCloud(ctx context.Context) outcome {
+	m.ms.mu.Lock()
+	system, volume := m.system, m.disks.Volume
+	m.ms.mu.Unlock()
 
 	var before cloudguest.Guest
 	if err := json.Unmarshal(system.State, &before); err != nil && len(system.State) > 0 {
-		m.logf("[%s] the disk's state cannot be read: %s", system.OS, err)
+		m.say("[%s] the disk's state cannot be read: %s", system.OS, err)
 	}
 
-	after, console := cloudguest.Start(before, m.hw, func(bridge, mac string) (netip.Prefix, bool) {
-		lease, ok := m.ms.world.Lease(bridge, mac)
+	m.say("Linux version 6.12 (%s %s)", system.OS, system.Version)
 
-		return lease.Address, ok
-	})
-	for _, line := range console {
-		m.logf("[%s] %s", system.OS, line)
+	after, off, err := cloudguest.Run(ctx, system.OS, system.Agent, before, m.hw, m.around())
+	if err != nil { // switched off meanwhile: what was not written is lost
+		return outcome{}
 	}
 
-	m.guest = &after
+	m.keepCloud(system, volume, after)
 
+	if off {
+		m.say("reboot: Power down")
+
+		return outcome{off: true}
+	}
+
+	<-ctx.Done()
+
+	return outcome{}
+}
+
+// around is what a system other than Talos finds around it.
+func (m *machine) around() cloudguest.World {
+	world := m.ms.world
+
+	return cloudguest.World{
+		Lease: func(bridge, mac string) (netip.Prefix, bool) {
+			lease, ok := world.Lease(bridge, mac)
+
+			return lease.Address, ok
+		},
+		Unplugged: func() bool { return world.Unplugged(m.hw.VMID) },
+		Lacks:     world.Lacks,
+		Read:      func(volume string) ([]byte, error) { return world.VolumeBytes(m.hw.Host, volume) },
+		Say:       func(line string) { m.say("%s", line) },
+		Sleep:     world.Clock().Sleep,
+		Boot:      m.durations().BootSystem,
+		Install:   m.durations().InstallPackages,
+	}
+}
+
+// keepCloud writes what a system did to its disk, and lets its guest agent tell of it.
+func (m *machine) keepCloud(system image.Image, volume string, after cloudguest.Guest) {
 	state, err := json.Marshal(after)
 	if err == nil {
-		system.State = state
+		system.State, system.Agent = state, after.Agent
 		err = m.ms.world.WriteVolume(volume, system)
 	}
 
 	if err != nil {
-		m.logf("[%s] the disk's state cannot be written: %s", system.OS, err)
+		m.say("[%s] the disk's state cannot be written: %s", system.OS, err)
 	}
+
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.guest, m.system = &after, system
+	m.changed.fire()
 }
 
 // Cloud is what cloud-init made of a machine that runs another system than Talos; false where none runs.
@@ -54,3 +95,53 @@ func (ms *Machines) Cloud(vmid int) (cloudguest.Guest, bool) {
 
 	return *m.guest, true
 }
+
+// Serial implements datacentre.Guests: what a machine has said since it was switched on, and says until it is off.
+func (ms *Machines) Serial(ctx context.Context, vmid int, line func(text string) error) error {
+	ms.mu.Lock()
+	m := ms.running[vmid]
+
+	if m == nil {
+		ms.mu.Unlock()
+
+		return nil
+	}
+
+	lines, position := m.journal.Lines(0)
+	ms.mu.Unlock()
+
+	for ended := false; ; {
+		for _, l := range lines {
+			if err := line(l.Text); err != nil {
+				return err
+			}
+		}
+
+		if ended {
+			return nil
+		}
+
+		ms.mu.Lock()
+		lines, position = m.journal.Lines(position)
+		changed := m.changed.wait()
+		ms.mu.Unlock()
+
+		if len(lines) > 0 {
+			continue
+		}
+
+		select {
+		case <-changed:
+		case <-m.done: // its last lines are there
+			ended = true
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+
+		ms.mu.Lock()
+		lines, position = m.journal.Lines(position)
+		ms.mu.Unlock()
+	}
+}
+
+var _ datacentre.Guests = (*Machines)(nil)

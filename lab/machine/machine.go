@@ -141,14 +141,17 @@ func (m *machine) boot(ctx context.Context, took time.Duration) outcome {
 	}
 
 	m.ms.mu.Lock()
-	configured := m.disk.Configuration != ""
+	cloud, configured := m.system.OS != talosOS, m.disk.Configuration != ""
 	m.ms.mu.Unlock()
 
-	if configured {
+	switch {
+	case cloud:
+		return m.runCloud(ctx)
+	case configured:
 		return m.runConfigured(ctx, took)
+	default:
+		return m.runMaintenance(ctx, took)
 	}
-
-	return m.runMaintenance(ctx, took)
 }
 
 // start resets the machine and loads what the firmware finds; false when nothing can be booted.
@@ -178,9 +181,9 @@ func (m *machine) start() bool {
 	}
 
 	if found.OS != talosOS {
-		m.startCloud(found, volume)
+		m.noSystem = true // that has a Talos API
 
-		return false
+		return true
 	}
 
 	m.logf("[talos] Linux Talos %s (%s, %s, schematic %s)", found.Version, found.Platform, found.Arch, found.Schematic)

@@ -27,6 +27,11 @@ type World interface {
 	Hangs(vmid int) bool
 	// Reverts says whether no system of an upgrade starts on a machine.
 	Reverts(vmid int) bool
+	// Unplugged says whether nothing answers on a guest's cards, Lacks whether the mirrors of systems lack a package.
+	Unplugged(vmid int) bool
+	Lacks(name string) bool
+	// VolumeBytes are those of a file on a host's storage, such as an ISO.
+	VolumeBytes(host, id string) ([]byte, error)
 	// GuestShutdown says that a guest has switched itself off.
 	GuestShutdown(vmid int)
 	Clock() datacentre.Clock
@@ -83,8 +88,6 @@ type Machines struct {
 
 	definitions resources.Definitions
 }
-
-var _ datacentre.Guests = (*Machines)(nil)
 
 // New returns machines that live in the world; they start when the data centre switches them on.
 func New(world World, o Options) *Machines {

@@ -15,7 +15,8 @@ type MachineStatus struct { //nolint:revive // a row of Machines.Status, named a
 	Hostname string
 	// Address is the node address, invalid while there is none.
 	Address netip.Addr
-	// Stage is Talos' stage ("maintenance", "booting", "running", …); "no system" when nothing could be booted.
+	// Stage is Talos' stage ("maintenance", "booting", "running", …); the name of another system,
+	// such as debian, once cloud-init is done; "no system" when nothing could be booted.
 	Stage string
 	// Problem says what keeps the machine from being reached, in one sentence; empty when nothing does.
 	Problem string
@@ -65,7 +66,12 @@ func (m *machine) statusRow() MachineStatus {
 		Version:  m.system.Version, Console: m.journal.Tail(statusConsoleLines),
 	}
 
-	if m.noSystem {
+	switch {
+	case m.guest != nil:
+		row.Stage, row.Hostname, row.Address = m.system.OS, m.guest.Hostname, m.guest.Address(m.hw)
+	case m.noSystem && m.problem == "":
+		row.Stage = "booting"
+	case m.noSystem:
 		row.Stage = "no system"
 	}
 

@@ -95,11 +95,14 @@ func (w *world) Lease(_, mac string) (datacentre.Lease, bool) {
 	return datacentre.Lease{Address: netip.PrefixFrom(a, 24)}, ok
 }
 
-func (*world) Hangs(int) bool                  { return false }
-func (*world) Reverts(int) bool                { return false }
-func (w *world) GuestShutdown(vmid int)        { w.off <- vmid }
-func (w *world) Clock() datacentre.Clock       { return datacentre.NewClock(w.speed) }
-func (*world) Durations() datacentre.Durations { return datacentre.DefaultDurations() }
+func (*world) Hangs(int) bool                             { return false }
+func (*world) Reverts(int) bool                           { return false }
+func (*world) Unplugged(int) bool                         { return false }
+func (*world) Lacks(string) bool                          { return false }
+func (*world) VolumeBytes(string, string) ([]byte, error) { return nil, nil }
+func (w *world) GuestShutdown(vmid int)                   { w.off <- vmid }
+func (w *world) Clock() datacentre.Clock                  { return datacentre.NewClock(w.speed) }
+func (*world) Durations() datacentre.Durations            { return datacentre.DefaultDurations() }
 func (*world) Resolve(ref string) (image.Image, error) {
 	id, version, found := strings.Cut(ref[strings.LastIndex(ref, "/")+1:], ":")
 	if !found || len(id) != 64 {

@@ -1,6 +1,7 @@
 package proxmox_test
 
 import (
+	"context"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -21,6 +22,8 @@ type agents struct{}
 func (agents) PowerOn(datacentre.Hardware) {}
 
 func (agents) PowerOff(int) {}
+
+func (agents) Serial(context.Context, int, func(string) error) error { return nil }
 
 func (agents) Agent(int) ([]datacentre.AgentInterface, bool) {
 	return []datacentre.AgentInterface{

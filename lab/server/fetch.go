@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+
+	"talos-proxmox/lab/publisher"
 )
 
 // publicFactory is the name under which the lab's hosts reach the lab's factory, as real ones reach the public one.
@@ -20,6 +22,15 @@ func fetchFrom(ctx context.Context, factory netip.AddrPort, address string) ([]b
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, fmt.Errorf("unable to read the address: %w", err)
+	}
+
+	if publisher.Publishes(u) {
+		content, found := publisher.Get(u)
+		if !found {
+			return nil, fmt.Errorf("%d %s", http.StatusNotFound, http.StatusText(http.StatusNotFound))
+		}
+
+		return content, nil
 	}
 
 	if u.Hostname() == publicFactory {

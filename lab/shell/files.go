@@ -64,6 +64,29 @@ func (r Roots) RemoveFile(host, file string) error {
 	return nil
 }
 
+// ListFiles returns the sizes of the files in a folder of a host by their names.
+func (r Roots) ListFiles(host, folder string) (map[string]int64, error) {
+	name, err := r.path(host, folder)
+	if err != nil {
+		return nil, err
+	}
+
+	entries, err := os.ReadDir(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+
+	list := map[string]int64{}
+
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+			list[entry.Name()] = info.Size()
+		}
+	}
+
+	return list, nil
+}
+
 // inside returns where a path of the host lies on this machine. Devices and processes are this machine's own.
 func (s *Server) inside(dir, path string) string {
 	if !filepath.IsAbs(path) {
@@ -121,8 +144,10 @@ func (p parameter) Close() error {
 	return err
 }
 
-// settle tells the model of kernel parameters that were written.
+// settle tells the model of kernel parameters and files that were written.
 func (s *Server) settle() {
+	_ = s.dc.Rescan(s.host)
+
 	if highest, lowest, ok := s.system.ReadARC(s.host); ok {
 		_ = s.dc.SetARC(s.host, highest, lowest)
 	}
@@ -152,8 +177,13 @@ func (s *Server) readDir(ctx context.Context, path string) ([]fs.DirEntry, error
 	return list, err
 }
 
-// call lets the working folder stay inside the root, where programs that the script starts can be started.
-func (s *Server) call(ctx context.Context, words []string) ([]string, error) {
+// call lets the working folder stay inside the root, where programs that the script starts can be started. umask, which
+// the interpreter lacks, changes nothing: the root folder is its owner's alone.
+func (s *Server) call(_ context.Context, words []string) ([]string, error) {
+	if len(words) == 2 && words[0] == "umask" {
+		return []string{":"}, nil
+	}
+
 	if len(words) == 2 && (words[0] == "cd" || words[0] == "pushd") && filepath.IsAbs(words[1]) {
 		return []string{words[0], s.inside("/", words[1])}, nil
 	}

@@ -21,6 +21,10 @@ func (s *Server) pvesmCommands() map[string]subcommand {
 
 // pvesm is Proxmox' command for storages.
 func (s *Server) pvesm(ctx context.Context, c call) error {
+	if err := s.dc.Rescan(s.host); err != nil {
+		return err
+	}
+
 	if len(c.words) < 2 {
 		return usageError{"ERROR: no command specified\nUSAGE: pvesm <COMMAND> [ARGS] [OPTIONS]"}
 	}

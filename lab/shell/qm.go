@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,6 +41,7 @@ func (s *Server) qmCommands() map[string]subcommand {
 		"template": {"qm template <vmid> [OPTIONS]", " disk ", false, s.qmTemplate},
 		"destroy":  {"qm destroy <vmid> [OPTIONS]", " purge destroy-unreferenced-disks skiplock ", false, s.qmDestroy},
 		"unlock":   {"qm unlock <vmid>", "", false, s.qmUnlock},
+		"wait":     {"qm wait <vmid> [OPTIONS]", " timeout ", false, s.qmWait},
 		"start":    {"qm start <vmid> [OPTIONS]", " skiplock timeout ", false, s.power(s.dc.Start)},
 		"stop": {
 			"qm stop <vmid> [OPTIONS]", " skiplock timeout keepActive overrule-shutdown ", false, s.power(s.dc.Stop),
@@ -61,6 +64,10 @@ func (s *Server) qmCommands() map[string]subcommand {
 
 // qm is Proxmox' command for virtual machines.
 func (s *Server) qm(ctx context.Context, c call) error {
+	if err := s.dc.Rescan(s.host); err != nil {
+		return err
+	}
+
 	words := c.words[1:]
 	name := ""
 
@@ -122,8 +129,18 @@ func (s *Server) task(ctx context.Context, c call, upid string, err error) error
 	return nil
 }
 
-// hostPaths turns paths below the root folder, which pvesm path prints, into the host's own.
-func (s *Server) hostPaths(config datacentre.Config) datacentre.Config {
+// hostFiles turns paths below the root folder, which pvesm path prints, into the host's own, and the name of the file
+// of public keys into its content (param_mapping of PVE::CLI::qm).
+func (s *Server) hostFiles(c call, config datacentre.Config) (datacentre.Config, error) {
+	if name, stated := config["sshkeys"]; stated {
+		keys, err := os.ReadFile(s.inside(c.Dir, name))
+		if err != nil {
+			return nil, fmt.Errorf("can't open '%s' - %s", name, reason(err))
+		}
+
+		config["sshkeys"] = strings.ReplaceAll(url.QueryEscape(string(keys)), "+", "%20")
+	}
+
 	for key, value := range config {
 		if !datacentre.IsDrive(key) {
 			continue
@@ -137,7 +154,7 @@ func (s *Server) hostPaths(config datacentre.Config) datacentre.Config {
 		config[key] = properties.Format("file")
 	}
 
-	return config
+	return config, nil
 }
 
 func (s *Server) qmCreate(ctx context.Context, c call, a arguments) error {
@@ -146,7 +163,11 @@ func (s *Server) qmCreate(ctx context.Context, c call, a arguments) error {
 		return err
 	}
 
-	config := s.hostPaths(a.configuration())
+	config, err := s.hostFiles(c, a.configuration())
+	if err != nil {
+		return err
+	}
+
 	for _, name := range []string{"pool", "start", "storage"} {
 		if value, stated := a.options[name]; stated {
 			config[name] = value
@@ -169,7 +190,11 @@ func (s *Server) qmSet(ctx context.Context, c call, a arguments) error {
 		remove = strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ';' || r == ' ' })
 	}
 
-	config := s.hostPaths(a.configuration())
+	config, err := s.hostFiles(c, a.configuration())
+	if err != nil {
+		return err
+	}
+
 	if len(config) == 0 && len(remove) == 0 {
 		return usageError{"no options specified\n" + a.usage}
 	}

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -200,6 +201,43 @@ func (s *Server) qmUnlock(_ context.Context, _ call, a arguments) error {
 	}
 
 	return s.dc.SetLock(vmid, "")
+}
+
+// qmWait waits until a VM has stopped, looking every second.
+func (s *Server) qmWait(ctx context.Context, c call, a arguments) error {
+	vmid, err := a.vmid(0, "vmid")
+	if err != nil {
+		return err
+	}
+
+	bound := 0
+
+	if text, stated := a.options["timeout"]; stated {
+		if bound, err = strconv.Atoi(text); err != nil || bound < 1 {
+			return usageError{
+				fmt.Sprintf("400 Parameter verification failed.\ntimeout: value must have a minimum value of 1\n\n%s", a.usage),
+			}
+		}
+	}
+
+	vm, err := s.dc.GuestVM(s.host, vmid)
+	if err != nil || !vm.Running {
+		return err
+	}
+
+	c.printf("waiting until VM %d stops (PID %d)\n", vmid, vm.PID)
+
+	for second := 0; bound == 0 || second < bound; second++ {
+		if err := s.dc.Clock().Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+
+		if vm, err = s.dc.GuestVM(s.host, vmid); err != nil || !vm.Running {
+			return err
+		}
+	}
+
+	return errors.New("wait failed - got timeout")
 }
 
 func (s *Server) qmResize(ctx context.Context, c call, a arguments) error {

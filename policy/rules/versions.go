@@ -39,6 +39,11 @@ func supportedVersions(p plan) []violation {
 	}
 
 	for _, r := range p.of(typeTemplate) {
+		// Templates of other systems have no schematic.
+		if schematic := r.at("schematicId").text(); schematic.Known && schematic.Value == "" {
+			continue
+		}
+
 		if version := r.at("version").text(); version.Known && version.Value != "" {
 			if err := talos.CheckTalos(version.Value); err != nil {
 				found = append(found, refuse(r.URN, "template "+r.Name, err.Error()))

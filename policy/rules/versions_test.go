@@ -13,7 +13,9 @@ func TestSupportedVersions(t *testing.T) {
 	cluster := func(talos, kubernetes any) resource {
 		return res(typeCluster, "one", props{"talosVersion": talos, "kubernetesVersion": kubernetes})
 	}
-	template := func(version any) resource { return res(typeTemplate, "t", props{"version": version}) }
+	template := func(version any) resource {
+		return res(typeTemplate, "t", props{"version": version, "schematicId": "ab"})
+	}
 	secrets := func(version any) resource { return res(typeSecrets, "s", props{"talosVersion": version}) }
 	install := func(image string) resource {
 		return res(typeConfiguration, "c", props{"configPatches": []any{"machine:\n  install:\n    image: " + image + "\n"}})
@@ -42,6 +44,9 @@ func TestSupportedVersions(t *testing.T) {
 		},
 		"an old template": {
 			plan: []resource{template("v1.2.3")}, want: []string{"template t: version v1.2.3 of Talos is not supported"},
+		},
+		"a template of another system": {
+			plan: []resource{res(typeTemplate, "t", props{"version": "13-20260712-2537", "schematicId": ""})},
 		},
 		"an old contract": {
 			plan: []resource{secrets("v1.3")},

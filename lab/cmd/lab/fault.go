@@ -20,8 +20,8 @@ func newFault(f *folders) *cobra.Command {
 		Short: "Make things go wrong: calls, tasks, hosts, the quorum, storages, locks, sessions",
 		Long: `Make things go wrong, as they do in data centres, and see what the program does.
 
-A fault is a state of the data centre (--offline, --no-quorum, --full, --lock, --hangs, --reverts, --expire-tickets), or
-a rule: over tasks (--task, --start-fails) or over requests to Proxmox's API (--method, --path). Rules hit forever, or
+A fault is a state of the data centre (--offline, --no-quorum, --full, --lock, --hangs, --reverts, --no-network,
+--no-package, --expire-tickets), or a rule: over tasks (--task, --start-fails) or over requests to Proxmox's API (--method, --path). Rules hit forever, or
 --times often. All faults last until they are cleared, a restart of the lab included.`,
 	}
 	fault.AddCommand(newFaultAdd(f), newFaultList(f), newFaultClear(f))
@@ -90,13 +90,15 @@ func faultFlags(cmd *cobra.Command, rule *datacentre.Fault) {
 	flags.StringVar(&rule.Lock, "lock", "", "--vmid is locked for this reason, such as backup")
 	flags.BoolVar(&rule.Hangs, "hangs", false, "the machine of --vmid hangs in its boot")
 	flags.BoolVar(&rule.Reverts, "reverts", false, "no system that an upgrade installs on --vmid starts")
+	flags.BoolVar(&rule.NoNetwork, "no-network", false, "nothing answers on the cards of --vmid, whose system is not Talos")
+	flags.StringVar(&rule.NoPackage, "no-package", "", "the mirrors of systems do not have this package")
 	flags.BoolVar(&rule.ExpireTickets, "expire-tickets", false, "sessions begun with a password before now have expired")
 
 	flags.StringVar(&rule.Task, "task", "", "tasks of this type, such as qmclone; * for all")
 	flags.StringVar(&rule.Method, "method", "", "requests of this method")
 	flags.StringVar(&rule.Path, "path", "", "requests whose path (without /api2/json) matches this regular expression")
 	flags.StringVar(&rule.Host, "host", "", "only on this host")
-	flags.IntVar(&rule.VMID, "vmid", 0, "the VM of --lock, --hangs and --reverts; with --task: only tasks of this VM")
+	flags.IntVar(&rule.VMID, "vmid", 0, "the VM of --lock, --hangs, --reverts and --no-network; with --task: only tasks of this VM")
 
 	flags.DurationVar(&rule.Delay, "delay", time.Duration(0), "modelled time that passes first")
 	flags.IntVar(&rule.Status, "status", 0, "HTTP status of the answer (default 500)")
@@ -144,7 +146,9 @@ func faultTarget(fault datacentre.Fault) string {
 		return "cluster"
 	case fault.ExpireTickets:
 		return "sessions"
-	case fault.Lock != "" || fault.Hangs || fault.Reverts:
+	case fault.NoPackage != "":
+		return "package " + fault.NoPackage
+	case fault.Lock != "" || fault.Hangs || fault.Reverts || fault.NoNetwork:
 		return fmt.Sprintf("VM %d", fault.VMID)
 	case fault.Offline:
 		return "host " + fault.Host
@@ -176,6 +180,10 @@ func faultEffect(fault datacentre.Fault) string {
 		return "hangs in its boot"
 	case fault.Reverts:
 		return "goes back to the system before an upgrade"
+	case fault.NoNetwork:
+		return "no network"
+	case fault.NoPackage != "":
+		return "no mirror has it"
 	case fault.Lock != "":
 		return "locked (" + fault.Lock + ")"
 	case fault.Offline:

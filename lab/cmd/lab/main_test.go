@@ -124,7 +124,7 @@ func TestCommand(t *testing.T) {
 	)
 
 	table := c.run("status")
-	assert.Equal(t, 12, strings.Count(table, " running "), table) // six VMs and their machines
+	assert.Equal(t, 14, strings.Count(table, " running "), table) // eight VMs, and the six that run Talos
 	assert.Contains(
 		t, other.fails(1, "start", "--network", c.network), "are taken: another lab or program uses them",
 		"a second lab on the same addresses",

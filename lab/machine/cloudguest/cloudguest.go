@@ -1,21 +1,26 @@
-// Package cloudguest is what cloud-init makes of a machine that runs another system than Talos: it reads the drive that
-// Proxmox wrote, once for each instance id, and keeps what it did.
+// Package cloudguest is a system other than Talos in a machine, as far as a data centre meets it: what cloud-init makes of
+// the drive that it finds, once for each instance id, what a seed has it do, and what stays on its disk.
 package cloudguest
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	"talos-proxmox/lab/datacentre"
 )
 
-// Guest is a machine after cloud-init, as its disk keeps it.
+// Guest is a system as its disk keeps it.
 type Guest struct {
-	InstanceID string `json:"instanceId,omitempty"`
-	Hostname   string `json:"hostname,omitempty"`
+	Hostname string `json:"hostname,omitempty"`
 	// User is who can log in, by these keys and the password's hash.
 	User     string   `json:"user,omitempty"`
 	Keys     []string `json:"keys,omitempty"`
@@ -26,53 +31,171 @@ type Guest struct {
 	Upgraded bool `json:"upgraded,omitempty"`
 	// Addresses are the cards' own, by MAC address.
 	Addresses map[string]netip.Prefix `json:"addresses,omitempty"`
+	// Agent says that the guest agent is installed.
+	Agent bool `json:"agent,omitempty"`
+	// Packages are those that were installed beside the image's own.
+	Packages []string `json:"packages,omitempty"`
+	// Files are those that something here writes or reads, by path; Links are symbolic links and what they lead to.
+	Files map[string]string `json:"files,omitempty"`
+	Links map[string]string `json:"links,omitempty"`
 }
 
-// Lease is the answer of the DHCP server behind a bridge; ok is false where none answers.
-type Lease func(bridge, mac string) (address netip.Prefix, ok bool)
+// Files and folders of a guest.
+const (
+	machineID    = "/etc/machine-id"
+	instanceFile = "/var/lib/cloud/data/instance-id"
+	outputLog    = "/var/log/cloud-init-output.log"
+	journalDir   = "/var/log/journal/"
+	randomSeed   = "/var/lib/systemd/random-seed"
+	localtime    = "/etc/localtime"
+	zones        = "/usr/share/zoneinfo/"
+)
+
+// World is what is around a guest.
+type World struct {
+	// Lease is the answer of the DHCP server behind a bridge; ok is false where none answers.
+	Lease func(bridge, mac string) (address netip.Prefix, ok bool)
+	// Unplugged says that nothing answers on any card.
+	Unplugged func() bool
+	// Lacks says that mirrors do not have a package.
+	Lacks func(name string) bool
+	// Read returns the bytes of a CD.
+	Read func(volume string) ([]byte, error)
+	// Say writes a line to the serial console.
+	Say func(line string)
+	// Sleep lets modelled time pass; its error is that of the context.
+	Sleep func(ctx context.Context, d time.Duration) error
+	// Boot is how long a system takes until cloud-init runs, Install how long packages take.
+	Boot, Install time.Duration
+}
+
+// InstanceID is the instance that cloud-init has set up, empty where it has set up none.
+func (g Guest) InstanceID() string { return strings.TrimSpace(g.Files[instanceFile]) }
+
+// clone returns a copy that can be changed.
+func (g Guest) clone() Guest {
+	g.Files, g.Links = maps.Clone(g.Files), maps.Clone(g.Links)
+	g.Packages = slices.Clone(g.Packages)
+
+	if g.Files == nil {
+		g.Files = map[string]string{}
+	}
+
+	if g.Links == nil {
+		g.Links = map[string]string{localtime: zones + "Etc/UTC", "/var/lib/dbus/machine-id": machineID}
+	}
+
+	return g
+}
+
+// boot is what a system writes at every start.
+func (g *Guest) boot() {
+	if strings.TrimSpace(g.Files[machineID]) == "" {
+		g.Files[machineID] = strings.ReplaceAll(uuid.NewString(), "-", "") + "\n"
+	}
+
+	g.keepJournal()
+}
+
+// keepJournal is what journald writes while it runs.
+func (g *Guest) keepJournal() {
+	g.Files[journalDir+strings.TrimSpace(g.Files[machineID])+"/system.journal"] = "a journal"
+}
+
+// newInstance is what cloud-init does for every new instance.
+func (g *Guest) newInstance(id string) {
+	g.Files[instanceFile] = id + "\n"
+	g.Files["/var/lib/cloud/instance/boot-finished"] = "finished"
+	g.Files["/etc/netplan/50-cloud-init.yaml"] = "network: {version: 2}"
+	g.HostKeys++
+
+	for _, kind := range []string{"ecdsa", "ed25519", "rsa"} {
+		g.Files["/etc/ssh/ssh_host_"+kind+"_key"] = uuid.NewString()
+	}
+}
 
 // sees says whether a cloud image's kernel sees a drive: it has no driver for IDE, which only SeaBIOS' machine type
 // has a legacy one for.
-func sees(hw datacentre.Hardware) bool {
-	return !strings.HasPrefix(hw.CloudInit.Drive, "ide") || hw.Firmware != "ovmf"
+func sees(drive, firmware string) bool { return !strings.HasPrefix(drive, "ide") || firmware != "ovmf" }
+
+// Run is a system from its start until it has nothing more to do, or, with off, has switched itself off. The error is
+// the context's. The agent is there if the image has it, or its package was installed.
+func Run(ctx context.Context, os string, agent bool, before Guest, hw datacentre.Hardware, w World) (
+	after Guest, off bool, err error,
+) {
+	after = before.clone()
+	after.Agent = after.Agent || agent
+	after.boot()
+
+	found, err := findSeed(hw, w.Read)
+
+	switch {
+	case err != nil:
+		w.Say("cloud-init: " + err.Error())
+
+		return after, false, nil
+	case found != nil:
+		return (&build{os: os, guest: after, hw: hw, w: w}).run(ctx, *found)
+	default:
+		after.start(hw, w)
+
+		return after, false, nil
+	}
 }
 
-// Start is the next start of a machine: what cloud-init makes of the drive, and what the console says of it.
-func Start(before Guest, hw datacentre.Hardware, lease Lease) (after Guest, console []string) {
-	switch {
-	case hw.CloudInit == nil:
-		return before, []string{"cloud-init: no datasource found: there is no cloud-init drive"}
-	case !sees(hw):
-		return before, []string{fmt.Sprintf(
-			"cloud-init: no datasource found: the kernel has no driver for a drive at %s; attach it at scsi1", hw.CloudInit.Drive,
-		)}
-	}
-
-	id := instance(hw.CloudInit)
-	if id == before.InstanceID {
-		return before, []string{"cloud-init: instance " + id + " is set up already"}
-	}
-
+// start is what cloud-init makes of the drive that Proxmox writes.
+func (g *Guest) start(hw datacentre.Hardware, w World) {
 	ci := hw.CloudInit
-	after = Guest{
-		InstanceID: id, Hostname: ci.Hostname, User: ci.User, Keys: ci.Keys, Password: ci.Password,
-		HostKeys: before.HostKeys + 1, Upgraded: before.Upgraded || ci.Upgrade, Addresses: map[string]netip.Prefix{},
+
+	switch {
+	case ci == nil:
+		w.Say("cloud-init: no datasource found: there is no cloud-init drive")
+
+		return
+	case !sees(ci.Drive, hw.Firmware):
+		w.Say(fmt.Sprintf(
+			"cloud-init: no datasource found: the kernel has no driver for a drive at %s; attach it at scsi1", ci.Drive,
+		))
+
+		return
 	}
+
+	id := instance(ci)
+	if id == g.InstanceID() {
+		w.Say("cloud-init: instance " + id + " is set up already")
+
+		return
+	}
+
+	g.newInstance(id)
+	g.Hostname, g.User, g.Keys, g.Password = ci.Hostname, ci.User, ci.Keys, ci.Password
+	g.Upgraded = g.Upgraded || ci.Upgrade
+	g.Addresses = map[string]netip.Prefix{}
 
 	for i, card := range ci.Interfaces {
 		switch {
 		case card.Address.IsValid():
-			after.Addresses[card.MAC] = card.Address
+			g.Addresses[card.MAC] = card.Address
 		case card.DHCP && i < len(hw.NICs):
-			if address, ok := lease(hw.NICs[i].Bridge, card.MAC); ok {
-				after.Addresses[card.MAC] = address
-			} else {
-				console = append(console, "cloud-init: no DHCP server answers "+card.MAC+" on "+hw.NICs[i].Bridge)
-			}
+			g.lease(hw.NICs[i], w)
 		}
 	}
 
-	return after, append(console, "cloud-init: instance "+id+" is set up")
+	w.Say("cloud-init: instance " + id + " is set up")
+}
+
+// lease asks for a card's address; false where nothing answers. The lab's networks are untagged.
+func (g *Guest) lease(card datacentre.NIC, w World) bool {
+	address, ok := w.Lease(card.Bridge, card.MAC)
+	if !ok || card.VLAN != 0 || w.Unplugged() {
+		w.Say("cloud-init: no DHCP server answers " + card.MAC + " on " + card.Bridge)
+
+		return false
+	}
+
+	g.Addresses[card.MAC] = address
+
+	return true
 }
 
 // instance is Proxmox' instance id: a digest of everything on the drive (qemu-server, nocloud_gen_metadata).
@@ -80,6 +203,15 @@ func instance(ci *datacentre.CloudInit) string {
 	text, _ := json.Marshal(ci) //nolint:errchkjson // plain values
 
 	return fmt.Sprintf("%x", sha256.Sum256(text))[:40]
+}
+
+// Address is the first card's, invalid where that has none.
+func (g Guest) Address(hw datacentre.Hardware) netip.Addr {
+	if len(hw.NICs) == 0 {
+		return netip.Addr{}
+	}
+
+	return g.Addresses[hw.NICs[0].MAC].Addr()
 }
 
 // Interfaces are what the guest agent tells.

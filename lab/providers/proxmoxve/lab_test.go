@@ -361,14 +361,14 @@ func TestAPasswordForTheGuestIsNoDifferenceInTheLab(t *testing.T) {
 	addTemplate(t, dc)
 	r := newRig(t, endpoint)
 	in := with(node(), object{"initialization": with(node()["initialization"].(object), object{
-		"userAccount": object{"username": "ops", "password": "s3cret", "keys": []any{"ssh-ed25519 AAAA+/ a b"}},
+		"userAccount": object{"username": "ops", "password": "s3cret", "keys": []any{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJnSqgdRRhzrNQjPxuRQKg4PWCMXAl8VuiC5uB7DZvbM a b"}},
 	})})
 
 	resp, err := r.create(typeVirtualMachine, in)
 	require.NoError(t, err)
 
 	account := child(child(fromMap(resp.Properties), "initialization"), "userAccount")
-	assert.Equal(t, []any{"ssh-ed25519 AAAA+/ a b"}, account["keys"])
+	assert.Equal(t, []any{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJnSqgdRRhzrNQjPxuRQKg4PWCMXAl8VuiC5uB7DZvbM a b"}, account["keys"])
 	assert.Empty(t, r.diff(typeVirtualMachine, in, resp.Properties, ignoredSpeed))
 }
 

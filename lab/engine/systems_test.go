@@ -1,0 +1,189 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/systems"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/machine/cloudguest"
+	"talos-proxmox/lab/publisher"
+)
+
+// keyOfOps is a public key that ssh-keygen takes, and nobody has the other half of.
+const keyOfOps = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJnSqgdRRhzrNQjPxuRQKg4PWCMXAl8VuiC5uB7DZvbM ops"
+
+// systemStack is a stack of machines of another system than Talos, without a cluster.
+type systemStack struct {
+	OS, Release, Build string
+	Checksum           string // empty = the published one
+	Count              int
+	Keys               string // more YAML of the template
+}
+
+// debians are two machines of Debian.
+func debians() systemStack { return systemStack{OS: "debian", Release: "13", Build: "20260712-2537", Count: 2} }
+
+// template is the name of the pool's template.
+func (p systemStack) template() string { return p.OS + "-" + p.Release + "-" + p.Build + "-" + p.OS }
+
+// publishedChecksum is what the publisher of an image states.
+func publishedChecksum(t testing.TB, name, release, build string) string {
+	t.Helper()
+
+	system, found := systems.Find(systems.Name(name))
+	require.True(t, found)
+
+	of, found := system.Release(release)
+	require.True(t, found)
+
+	return publisher.Checksum(system, of, build)
+}
+
+func (p systemStack) yaml(w *world) string {
+	w.t.Helper()
+
+	if p.Checksum == "" {
+		p.Checksum = publishedChecksum(w.t, p.OS, p.Release, p.Build)
+	}
+
+	return fmt.Sprintf(`config:
+  talos-proxmox:hosts:
+    - {name: pve1, address: %[1]s.0.11}
+  talos-proxmox:templates:
+    %[2]s:
+      {os: %[2]s, release: "%[3]s", build: "%[4]s", checksum: "%[5]s", packages: [htop], timezone: Europe/Berlin,
+      locale: de_DE.UTF-8, user: ops, sshKeys: [%[6]s], hosts: [pve1], firstVmid: 940, datastore: local-lvm, diskGiB: 6%[7]s}
+  talos-proxmox:machines:
+    - name: web
+      template: %[2]s
+      count: %[8]d
+      cores: 1
+      memoryMiB: 1024
+      diskGiB: 8
+      firstAddress: %[1]s.1.60
+      network: {cidr: %[1]s.1.0/24, gateway: %[1]s.1.1, dns: [%[1]s.1.1]}
+`, w.network, p.OS, p.Release, p.Build, p.Checksum, keyOfOps, p.Keys, p.Count)
+}
+
+// built is the template of a systemStack, and the system on its disk.
+func (w *world) built(p systemStack) (datacentre.VM, cloudguest.Guest) {
+	w.t.Helper()
+
+	i := slices.IndexFunc(w.lab.Data.VMs(), func(vm datacentre.VM) bool { return vm.Name == p.template() })
+	require.GreaterOrEqual(w.t, i, 0, "there is no %s: %v", p.template(), w.machines())
+
+	vm := w.lab.Data.VMs()[i]
+	volume, _, _ := strings.Cut(vm.Config["scsi0"], ",")
+	on, err := w.lab.Data.ReadVolume(volume)
+	require.NoError(w.t, err)
+
+	var guest cloudguest.Guest
+	require.NoError(w.t, json.Unmarshal(on.State, &guest))
+
+	return vm, guest
+}
+
+// seeds are what builds have left behind on the hosts' storages.
+func (w *world) seeds() []string {
+	w.t.Helper()
+
+	var names []string
+
+	for _, host := range w.lab.Data.Hosts() {
+		require.NoError(w.t, w.lab.Data.Rescan(host.Name))
+
+		for _, volume := range w.lab.Data.Volumes(host.Name, "local", "iso") {
+			if strings.Contains(volume.ID, "seed") {
+				names = append(names, volume.ID)
+			}
+		}
+	}
+
+	return names
+}
+
+// TestSystems takes machines of other systems through their life, with the build of their template: the host makes the
+// seed, the guest does what it says.
+func TestSystems(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	p := debians()
+
+	done := w.up(p.yaml(w))
+	assert.Equal(t, []string{"VirtualMachine web-1-vm", "VirtualMachine web-2-vm"}, vms(done.named("create")))
+	assert.Empty(t, w.seeds())
+
+	vm, guest := w.built(p)
+	assert.Equal(t, 941, vm.ID)
+	assert.True(t, vm.Template)
+	assert.Equal(t, "6G", datacentre.ParseProperties(vm.Config["scsi0"], "file").Get("size"))
+	assert.Contains(t, vm.Config["scsi1"], "media=cdrom")
+	assert.Equal(t, "ops", vm.Config["ciuser"])
+
+	assert.Equal(t, []string{"qemu-guest-agent", "locales", "htop"}, guest.Packages)
+	assert.Equal(t, "/usr/share/zoneinfo/Europe/Berlin", guest.Links["/etc/localtime"])
+	assert.Equal(t, "LANG=de_DE.UTF-8\n", guest.Files["/etc/default/locale"])
+	assert.Empty(t, guest.User)
+	assert.Empty(t, guest.Files["/etc/machine-id"])
+	assert.Contains(t, guest.Files, "/etc/machine-id")
+
+	for file, content := range guest.Files {
+		for _, own := range []string{"ssh_host", "/var/lib/cloud", "random-seed", "/var/log/journal/", "/run/", ".deb"} {
+			assert.NotContains(t, file, own, "it belongs to one machine only")
+		}
+
+		assert.False(t, strings.HasPrefix(file, "/var/log/") && content != "", "%s has %q", file, content)
+	}
+
+	one, found := w.lab.Machines.Cloud(5000)
+	require.True(t, found)
+
+	two, found := w.lab.Machines.Cloud(5001)
+	require.True(t, found)
+	assert.Equal(t, []string{"web-1", "web-2"}, []string{one.Hostname, two.Hostname})
+	assert.Equal(t, []string{keyOfOps}, two.Keys)
+	assert.Equal(t, "ops", two.User)
+	assert.False(t, two.Upgraded, "the template's ciupgrade")
+	assert.NotEqual(t, one.Files["/etc/machine-id"], two.Files["/etc/machine-id"])
+	assert.NotEqual(t, one.Files["/etc/ssh/ssh_host_rsa_key"], two.Files["/etc/ssh/ssh_host_rsa_key"])
+
+	// Unchanged: nothing to do, to preview or to refresh.
+	_, err := w.preview(p.yaml(w), optpreview.ExpectNoChanges())
+	require.NoError(t, err, w.said())
+	w.up(p.yaml(w), optup.ExpectNoChanges())
+	assert.Empty(t, w.refresh(p.yaml(w)))
+
+	// A new build: a new template, and machines that are there stay as they are.
+	p.Build = "20260811-2566"
+	done = w.up(p.yaml(w))
+	assert.Empty(t, vms(slices.Concat(done.named("create"), done.named("update"), done.named("replace"), done.named("delete"))))
+
+	vm, _ = w.built(p)
+	assert.Equal(t, 941, vm.ID)
+	assert.Equal(t, map[string]int{"web-1": 5000, "web-2": 5001}, w.machines())
+
+	again, found := w.lab.Machines.Cloud(5000)
+	require.True(t, found)
+	assert.Equal(t, one.Files["/etc/machine-id"], again.Files["/etc/machine-id"])
+
+	// Fewer, and none.
+	p.Count = 1
+	done = w.up(p.yaml(w))
+	assert.Equal(t, []string{"VirtualMachine web-2-vm"}, vms(done.named("delete")))
+
+	w.destroy(p.yaml(w))
+	w.requireEmpty()
+	assert.Empty(t, w.seeds())
+	assert.Empty(t, slices.Collect(maps.Keys(w.machines())))
+}

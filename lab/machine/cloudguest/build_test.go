@@ -1,0 +1,224 @@
+package cloudguest_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/diskfs/go-diskfs/backend/file"
+	"github.com/diskfs/go-diskfs/filesystem/iso9660"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/systems"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/machine/cloudguest"
+)
+
+// errEnd ends a guest that would say forever what is wrong.
+var errEnd = errors.New("the machine is switched off")
+
+// iso writes a CD with files at its top.
+func iso(t *testing.T, label string, files map[string]string) []byte {
+	t.Helper()
+
+	name := filepath.Join(t.TempDir(), "seed.iso")
+	to, err := os.Create(name)
+	require.NoError(t, err)
+
+	image, err := iso9660.Create(file.New(to, false), 0, 0, 2048, t.TempDir())
+	require.NoError(t, err)
+
+	for name, content := range files {
+		on, err := image.OpenFile("/"+name, os.O_CREATE|os.O_RDWR)
+		require.NoError(t, err)
+
+		_, err = on.Write([]byte(content))
+		require.NoError(t, err)
+		require.NoError(t, on.Close())
+	}
+
+	require.NoError(t, image.Finalize(iso9660.FinalizeOptions{RockRidge: true, VolumeIdentifier: label}))
+	require.NoError(t, to.Close())
+
+	content, err := os.ReadFile(name)
+	require.NoError(t, err)
+
+	return content
+}
+
+func seedOf(userData string) map[string]string {
+	return map[string]string{"user-data": userData + "\n", "meta-data": systems.MetaData + "\n"}
+}
+
+// run starts a system with a CD, and returns what it leaves, whether it switched itself off, and its console.
+func run(t *testing.T, name systems.Name, cd []byte) (after cloudguest.Guest, off bool, console string) {
+	t.Helper()
+
+	var said strings.Builder
+
+	sleeps := 0
+	after, off, err := cloudguest.Run(t.Context(), string(name), name == systems.Arch, cloudguest.Guest{},
+		datacentre.Hardware{
+			Firmware: "ovmf", NICs: []datacentre.NIC{{Name: "net0", MAC: "02:00:00:00:00:01", Bridge: "vmbr0"}},
+			Disks: []datacentre.GuestDisk{{Interface: "scsi1", Volume: "local:iso/seed.iso", CDROM: true}},
+		}, cloudguest.World{
+			Lease:     func(string, string) (netip.Prefix, bool) { return netip.MustParsePrefix("127.1.1.5/24"), true },
+			Unplugged: func() bool { return false },
+			Lacks:     func(name string) bool { return name == "nothing" },
+			Read:      func(string) ([]byte, error) { return cd, nil },
+			Say:       func(line string) { said.WriteString(line + "\n") },
+			Sleep: func(context.Context, time.Duration) error {
+				if sleeps++; sleeps > 5 {
+					return errEnd
+				}
+
+				return nil
+			},
+		})
+	if !errors.Is(err, errEnd) {
+		require.NoError(t, err)
+	}
+
+	return after, off, said.String()
+}
+
+// TestSystemsDoWhatTheirSeedsSay runs the very seeds of the program's templates.
+func TestSystemsDoWhatTheirSeedsSay(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range []systems.Name{systems.Debian, systems.Ubuntu, systems.Arch} {
+		t.Run(string(name), func(t *testing.T) {
+			t.Parallel()
+
+			seed := iso(t, "cidata", seedOf(systems.UserData(name, []string{"htop"}, "Europe/Berlin", "de_DE.UTF-8")))
+			after, off, console := run(t, name, seed)
+			assert.True(t, off, console)
+			assert.Contains(t, console, "template: ready")
+			assert.True(t, after.Agent)
+			assert.Contains(t, after.Packages, "htop")
+			assert.Equal(t, "/usr/share/zoneinfo/Europe/Berlin", after.Links["/etc/localtime"])
+			assert.Equal(t, "UTF-8", after.Files["/usr/lib/locale/de_DE.UTF-8"])
+			assert.Empty(t, after.Files["/etc/machine-id"])
+			assert.Empty(t, after.InstanceID())
+			assert.Equal(t, 1, after.HostKeys)
+
+			for file := range after.Files {
+				assert.NotContains(t, file, "ssh_host")
+				assert.NotContains(t, file, "/var/log/journal/")
+			}
+		})
+	}
+}
+
+// TestASeedThatForgetsSomethingLeavesIt shows that nothing is cleaned unless the seed says so.
+func TestASeedThatForgetsSomethingLeavesIt(t *testing.T) {
+	t.Parallel()
+
+	all := systems.UserData(systems.Debian, nil, "Etc/UTC", "C.UTF-8")
+
+	for what, test := range map[string]struct{ without, instead, leaves string }{
+		"keys":     {"/etc/ssh/ssh_host_* /root", "/root", "/etc/ssh/ssh_host_rsa_key"},
+		"journal":  {"journalctl --relinquish-var", "journalctl --rotate", "/var/log/journal/"},
+		"numbers":  {"systemctl poweroff --force", "systemctl poweroff", "/var/lib/systemd/random-seed"},
+		"packages": {"/var/cache/apt/archives/*.deb ", "", "/var/cache/apt/archives/qemu-guest-agent.deb"},
+	} {
+		changed := strings.ReplaceAll(all, test.without, test.instead)
+		require.NotEqual(t, all, changed, what)
+
+		after, off, console := run(t, systems.Debian, iso(t, "cidata", seedOf(changed)))
+
+		if what == "keys" { // which the seed itself looks for
+			assert.False(t, off)
+			assert.Contains(t, console, "template: failed: the host key /etc/ssh/ssh_host_ecdsa_key is still there")
+
+			continue
+		}
+
+		assert.True(t, off, what)
+
+		var left []string
+		for file := range after.Files {
+			left = append(left, file)
+		}
+
+		assert.Contains(t, strings.Join(left, "\n"), test.leaves, what)
+	}
+}
+
+// TestSeedsThatSystemsDoNotTake are those of which a real cloud-init makes nothing, or an error.
+func TestSeedsThatSystemsDoNotTake(t *testing.T) {
+	t.Parallel()
+
+	good := systems.UserData(systems.Debian, nil, "Etc/UTC", "C.UTF-8")
+
+	for what, test := range map[string]struct {
+		cd   []byte
+		says string
+	}{
+		"another label": {iso(t, "seed", seedOf(good)), "no datasource found"},
+		"no meta data":  {iso(t, "cidata", map[string]string{"user-data": good}), "has no meta-data"},
+		"no CD at all":  {[]byte("text"), "no datasource found"},
+		"no cloud-config": {
+			iso(t, "cidata", seedOf("{}")), "unhandled non-multipart",
+		},
+		"an unknown key": {
+			iso(t, "cidata", seedOf(strings.Replace(good, `"packages"`, `"package"`, 1))), `unknown field "package"`,
+		},
+		"a package that there is not": {
+			iso(t, "cidata", seedOf(systems.UserData(systems.Debian, []string{"nothing"}, "Etc/UTC", "C.UTF-8"))),
+			"template: failed: cloud-init ended with errors",
+		},
+		"a time zone that there is not": {
+			iso(t, "cidata", seedOf(systems.UserData(systems.Debian, nil, "Europe/Nowhere", "C.UTF-8"))),
+			"Invalid timezone Europe/Nowhere",
+		},
+		"a locale that there is not": {
+			iso(t, "cidata", seedOf(systems.UserData(systems.Debian, nil, "Etc/UTC", "xx.UTF-8"))),
+			"template: failed: the locale xx.UTF-8 cannot be made",
+		},
+		"an unknown command": {
+			iso(t, "cidata", seedOf(strings.Replace(good, "cloud-init clean --logs --seed", "cloud-init forget", 1))),
+			"template: failed: cloud-init clean ended with errors",
+		},
+	} {
+		_, off, console := run(t, systems.Debian, test.cd)
+		assert.False(t, off, what)
+		assert.Contains(t, console, test.says, what)
+		assert.NotContains(t, console, "template: ready", what)
+	}
+}
+
+// TestAGuestReadsWhatTheRealToolWrites compares the lab's images with those of the hosts' own program.
+func TestAGuestReadsWhatTheRealToolWrites(t *testing.T) {
+	t.Parallel()
+
+	program, err := exec.LookPath("genisoimage")
+	if err != nil {
+		t.Skip("genisoimage is missing")
+	}
+
+	dir := t.TempDir()
+	output := filepath.Join(dir, "seed.iso")
+	words := []string{"-quiet", "-output", output, "-volid", "cidata", "-joliet", "-rock"}
+
+	for name, content := range seedOf(systems.UserData(systems.Debian, nil, "Etc/UTC", "C.UTF-8")) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+		words = append(words, filepath.Join(dir, name))
+	}
+
+	said, err := exec.CommandContext(t.Context(), program, words...).CombinedOutput()
+	require.NoError(t, err, string(said))
+
+	cd, err := os.ReadFile(output)
+	require.NoError(t, err)
+
+	_, off, console := run(t, systems.Debian, cd)
+	assert.True(t, off, console)
+}

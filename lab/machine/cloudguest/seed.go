@@ -1,0 +1,134 @@
+package cloudguest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/diskfs/go-diskfs/backend/file"
+	"github.com/diskfs/go-diskfs/filesystem/iso9660"
+	"sigs.k8s.io/yaml"
+
+	"talos-proxmox/lab/datacentre"
+)
+
+// seed is what a CD labelled cidata has: the datasource NoCloud.
+type seed struct {
+	InstanceID string
+	UserData   string
+}
+
+// cloudConfig is the part of cloud-init's user data that guests know; anything else is refused.
+type cloudConfig struct {
+	Users            []string `json:"users"`
+	PreserveHostname bool     `json:"preserve_hostname"`
+	Timezone         string   `json:"timezone"`
+	PackageUpdate    bool     `json:"package_update"`
+	PackageUpgrade   bool     `json:"package_upgrade"`
+	Packages         []string `json:"packages"`
+	WriteFiles       []struct {
+		Path        string `json:"path"`
+		Permissions string `json:"permissions"`
+		Content     string `json:"content"`
+	} `json:"write_files"`
+	RunCmd [][]string `json:"runcmd"`
+}
+
+// findSeed looks at the CDs as cloud-init does: by their labels. Nil where none is a seed.
+func findSeed(hw datacentre.Hardware, read func(volume string) ([]byte, error)) (*seed, error) {
+	for _, disk := range hw.Disks {
+		if !disk.CDROM || !sees(disk.Interface, hw.Firmware) {
+			continue
+		}
+
+		content, err := read(disk.Volume)
+		if err != nil {
+			return nil, fmt.Errorf("%s cannot be read: %w", disk.Interface, err)
+		}
+
+		image, err := iso9660.Read(file.New(memory{bytes.NewReader(content)}, true), int64(len(content)), 0, isoBlock)
+		if err != nil || !strings.EqualFold(strings.TrimRight(image.Label(), " \x00"), "cidata") {
+			continue
+		}
+
+		found, err := readSeed(image)
+		if err != nil {
+			return nil, fmt.Errorf("no datasource found: the CD at %s: %w", disk.Interface, err)
+		}
+
+		return found, nil
+	}
+
+	return nil, nil //nolint:nilnil // none is no error
+}
+
+const isoBlock = 2048
+
+// readSeed reads the two files without which there is no datasource.
+func readSeed(image *iso9660.FileSystem) (*seed, error) {
+	texts := map[string]string{}
+
+	for _, name := range []string{"meta-data", "user-data"} {
+		from, err := image.OpenFile("/"+name, os.O_RDONLY)
+		if err != nil {
+			return nil, fmt.Errorf("has no %s: %w", name, err)
+		}
+
+		text, err := io.ReadAll(from)
+		if err := errors.Join(err, from.Close()); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+
+		texts[name] = string(text)
+	}
+
+	var meta struct {
+		InstanceID string `json:"instance-id"`
+	}
+	if err := yaml.UnmarshalStrict([]byte(texts["meta-data"]), &meta); err != nil || meta.InstanceID == "" {
+		return nil, fmt.Errorf("meta-data has no instance-id (%w)", err)
+	}
+
+	return &seed{InstanceID: meta.InstanceID, UserData: texts["user-data"]}, nil
+}
+
+// config reads the user data; nothing of what is no cloud-config is carried out.
+func (s seed) config() (cloudConfig, error) {
+	var c cloudConfig
+
+	first, rest, _ := strings.Cut(s.UserData, "\n")
+	if strings.TrimSpace(first) != "#cloud-config" {
+		return c, fmt.Errorf("unhandled non-multipart (text/x-not-multipart) userdata: %q", first)
+	}
+
+	if err := yaml.UnmarshalStrict([]byte(rest), &c); err != nil {
+		return c, fmt.Errorf("invalid cloud-config: %w", err)
+	}
+
+	return c, nil
+}
+
+// memory is a file of bytes.
+type memory struct{ *bytes.Reader }
+
+func (memory) Close() error                 { return nil }
+func (m memory) Stat() (fs.FileInfo, error) { return info{name: "cd", size: m.Size()}, nil }
+
+// info describes a file.
+type info struct {
+	name string
+	size int64
+	mode fs.FileMode
+}
+
+func (i info) Name() string       { return i.name }
+func (i info) Size() int64        { return i.size }
+func (i info) Mode() fs.FileMode  { return i.mode }
+func (i info) ModTime() time.Time { return time.Time{} }
+func (i info) IsDir() bool        { return i.mode.IsDir() }
+func (i info) Sys() any           { return nil }

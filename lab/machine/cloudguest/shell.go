@@ -1,0 +1,353 @@
+package cloudguest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // what zones there are must not depend on this machine
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/interp"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// serialPort is the guest's first.
+const serialPort = "/dev/ttyS0"
+
+// statusNotFound is a shell's for a command that there is not.
+const statusNotFound = 127
+
+// zoneExists says whether there is a time zone.
+func zoneExists(name string) bool {
+	_, err := time.LoadLocation(name)
+
+	return err == nil && name != "" && name != "Local"
+}
+
+// shell runs a script of the seed, really, with the guest's files and commands alone: nothing of this machine is read,
+// written or started. What the guest has no command for ends with status 127, as in any shell.
+func (b *build) shell(ctx context.Context, words []string) error {
+	if len(words) < 2 || words[0] != "sh" {
+		b.fail("Failed to run %q: the lab's guests run scripts: sh FILE", strings.Join(words, " "))
+
+		return nil
+	}
+
+	text, found := b.guest.Files[words[1]]
+	if !found {
+		b.fail("sh: 0: cannot open %s: No such file", words[1])
+
+		return nil
+	}
+
+	script, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(text), words[1])
+	if err != nil {
+		b.fail("%s", err)
+
+		return nil
+	}
+
+	runner, err := interp.New(
+		interp.Env(expand.ListEnviron("PATH=/usr/sbin:/usr/bin")), interp.Dir("/"), interp.StdIO(nil, io.Discard, io.Discard),
+		interp.Params(append([]string{"--"}, words[2:]...)...),
+		interp.CallHandler(func(_ context.Context, words []string) ([]string, error) {
+			if len(words) == 3 && words[0] == "command" && words[1] == "-v" {
+				return []string{"which", words[2]}, nil
+			}
+
+			return words, nil
+		}),
+		interp.OpenHandler(func(_ context.Context, name string, flag int, _ fs.FileMode) (io.ReadWriteCloser, error) {
+			return b.open(name, flag)
+		}),
+		interp.StatHandler(func(_ context.Context, name string, follow bool) (fs.FileInfo, error) {
+			return b.stat(name, follow)
+		}),
+		interp.ReadDirHandler2(func(_ context.Context, name string) ([]fs.DirEntry, error) { return b.readDir(name), nil }),
+		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return b.exec }),
+	)
+	if err != nil {
+		return err
+	}
+
+	err = runner.Run(ctx, script)
+	if status := interp.ExitStatus(0); errors.As(err, &status) || errors.Is(err, errOff) {
+		err = nil // a unit that fails stops no system
+	}
+
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+
+	return err
+}
+
+// open opens a file of the guest, or its serial console.
+func (b *build) open(name string, flag int) (io.ReadWriteCloser, error) {
+	if name == os.DevNull {
+		return os.OpenFile(name, os.O_RDWR, 0)
+	}
+
+	content, found := b.guest.Files[b.follow(name)]
+
+	switch {
+	case name == serialPort:
+		return &written{done: func(text string) {
+			for line := range strings.Lines(text) {
+				b.w.Say(strings.TrimRight(line, "\r\n"))
+			}
+		}}, nil
+	case !found && flag&os.O_CREATE == 0:
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+
+	f := &written{done: func(text string) {
+		if flag&(os.O_WRONLY|os.O_RDWR) != 0 {
+			b.guest.Files[b.follow(name)] = text
+		}
+	}}
+
+	if flag&os.O_TRUNC == 0 {
+		f.WriteString(content)
+	}
+
+	return f, nil
+}
+
+// written is a file in memory that is kept when it is closed.
+type written struct {
+	bytes.Buffer
+
+	done func(text string)
+}
+
+// Close implements io.Closer.
+func (w *written) Close() error {
+	w.done(w.String())
+
+	return nil
+}
+
+// follow returns what a name leads to.
+func (b *build) follow(name string) string {
+	if target, linked := b.guest.Links[name]; linked {
+		return target
+	}
+
+	return name
+}
+
+func (b *build) stat(name string, follow bool) (fs.FileInfo, error) {
+	name = path.Clean(name)
+	if _, linked := b.guest.Links[name]; linked && !follow {
+		return info{name: path.Base(name), mode: fs.ModeSymlink}, nil
+	}
+
+	if content, found := b.guest.Files[b.follow(name)]; found {
+		return info{name: path.Base(name), size: int64(len(content))}, nil
+	}
+
+	if zone, inside := strings.CutPrefix(b.follow(name), zones); inside && zoneExists(zone) {
+		return info{name: path.Base(name), size: 1}, nil
+	}
+
+	if len(b.readDir(name)) > 0 {
+		return info{name: path.Base(name), mode: fs.ModeDir}, nil
+	}
+
+	return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+}
+
+// readDir lists a folder.
+func (b *build) readDir(name string) []fs.DirEntry {
+	found := map[string]fs.DirEntry{}
+
+	add := func(file string, mode fs.FileMode) {
+		rest, inside := strings.CutPrefix(file, strings.TrimSuffix(path.Clean(name), "/")+"/")
+		if !inside {
+			return
+		}
+
+		first, _, deeper := strings.Cut(rest, "/")
+		if deeper {
+			mode = fs.ModeDir
+		}
+
+		found[first] = fs.FileInfoToDirEntry(info{name: first, mode: mode})
+	}
+
+	for file := range b.guest.Files {
+		add(file, 0)
+	}
+
+	for file := range b.guest.Links {
+		add(file, fs.ModeSymlink)
+	}
+
+	list := make([]fs.DirEntry, 0, len(found))
+	for _, entry := range found {
+		list = append(list, entry)
+	}
+
+	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+
+	return list
+}
+
+// errOff ends everything that runs.
+var errOff = errors.New("the system is switched off")
+
+// has says whether the guest has a command beside those of every system.
+func (b *build) has(name string) bool {
+	locales := b.os == "arch" || slices.Contains(b.guest.Packages, "locales")
+
+	switch name {
+	case "qemu-ga":
+		return b.guest.Agent
+	case "locale-gen":
+		return locales
+	case "update-locale":
+		return locales && b.os != "arch"
+	default:
+		return slices.Contains([]string{
+			"cloud-init", "find", "fstrim", "journalctl", "readlink", "rm", "sleep", "sync", "systemctl", "tail", "truncate",
+		}, name)
+	}
+}
+
+// exec is the guest's commands.
+func (b *build) exec(ctx context.Context, words []string) error {
+	hc := interp.HandlerCtx(ctx)
+	name, rest := words[0], words[1:]
+	print := func(format string, a ...any) { fmt.Fprintf(hc.Stdout, format, a...) } //nolint:errcheck
+	refuse := func() error {
+		fmt.Fprintf(hc.Stderr, "%s: the lab's guests do not know %q\n", name, strings.Join(rest, " ")) //nolint:errcheck
+
+		return interp.ExitStatus(2)
+	}
+
+	if name == "which" {
+		return map[bool]error{false: interp.ExitStatus(1)}[b.has(rest[0])]
+	}
+
+	if !b.has(name) {
+		fmt.Fprintf(hc.Stderr, "sh: %s: not found\n", name) //nolint:errcheck
+
+		return interp.ExitStatus(statusNotFound)
+	}
+
+	switch line := strings.Join(words, " "); {
+	case line == "cloud-init status --wait" || line == "cloud-init status --long":
+		return b.status(print)
+	case line == "cloud-init clean --logs --seed":
+		b.remove("/var/lib/cloud", "/var/log/cloud-init.log", outputLog)
+	case name == "sleep" && len(rest) == 1:
+		seconds, err := strconv.ParseFloat(rest[0], 64)
+		if err != nil {
+			return refuse()
+		}
+
+		return b.w.Sleep(ctx, time.Duration(seconds*float64(time.Second)))
+	case name == "tail" && len(rest) == 3 && rest[0] == "-n":
+		lines := strings.SplitAfter(b.guest.Files[rest[2]], "\n")
+		n, _ := strconv.Atoi(rest[1]) //nolint:errcheck // 0 shows nothing
+		print("%s", strings.Join(lines[max(0, len(lines)-n-1):], ""))
+	case name == "readlink" && len(rest) == 2 && rest[0] == "-f":
+		print("%s\n", b.follow(rest[1]))
+	case name == "rm" && len(rest) > 0 && (rest[0] == "-f" || rest[0] == "-rf"):
+		b.remove(rest[1:]...)
+	case name == "find":
+		return b.find(rest, refuse)
+	case line == "locale-gen":
+		return b.localeGen(print)
+	case name == "update-locale" && len(rest) == 1:
+		b.guest.Files["/etc/default/locale"] = rest[0] + "\n"
+	case line == "journalctl --relinquish-var":
+		b.relinquished = true
+	case line == "journalctl --rotate", line == "fstrim -a", line == "sync":
+	case line == "systemctl poweroff" || line == "systemctl poweroff --force":
+		b.off, b.atOnce = true, strings.HasSuffix(line, "--force")
+
+		return errOff
+	default:
+		return refuse()
+	}
+
+	return nil
+}
+
+// status is that of cloud-init: 1 where a module failed.
+func (b *build) status(print func(format string, a ...any)) error {
+	if len(b.errors) == 0 {
+		print("status: done\n")
+
+		return nil
+	}
+
+	print("status: error\nerrors:\n")
+
+	for _, text := range b.errors {
+		print("\t- %s\n", text)
+	}
+
+	return interp.ExitStatus(1)
+}
+
+// remove removes files, and folders with all that is in them.
+func (b *build) remove(names ...string) {
+	for _, name := range names {
+		for _, files := range []map[string]string{b.guest.Files, b.guest.Links} {
+			for file := range files {
+				if file == name || strings.HasPrefix(file, name+"/") {
+					delete(files, file)
+				}
+			}
+		}
+	}
+}
+
+// find empties files: find FOLDER -type f ! -path PATTERN -exec truncate -s 0 {} +.
+func (b *build) find(words []string, refuse func() error) error {
+	if len(words) != 12 || strings.Join(words[1:5], " ") != "-type f ! -path" ||
+		strings.Join(words[6:], " ") != "-exec truncate -s 0 {} +" {
+		return refuse()
+	}
+
+	// A pattern of find's takes a stroke for a letter.
+	keep := strings.TrimSuffix(words[5], "*")
+
+	for file := range b.guest.Files {
+		if strings.HasPrefix(file, words[0]+"/") && !strings.HasPrefix(file, keep) {
+			b.guest.Files[file] = ""
+		}
+	}
+
+	return nil
+}
+
+// localeGen makes the locales of its list.
+func (b *build) localeGen(print func(format string, a ...any)) error {
+	for line := range strings.Lines(b.guest.Files["/etc/locale.gen"]) {
+		locale, encoding, ok := strings.Cut(strings.TrimSpace(line), " ")
+		language, _, _ := strings.Cut(locale, ".")
+
+		if !ok || encoding == "" || len(language) < len("xx_YY") {
+			print("[error] cannot open locale definition file `%s': No such file or directory\n", language)
+
+			return interp.ExitStatus(1)
+		}
+
+		b.guest.Files["/usr/lib/locale/"+locale] = encoding
+	}
+
+	return nil
+}

@@ -1,0 +1,258 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/diskfs/go-diskfs/backend/file"
+	"github.com/diskfs/go-diskfs/filesystem/iso9660"
+	"mvdan.cc/sh/v3/interp"
+)
+
+const (
+	isoBlock = 2048
+	// isoOverhead is what genisoimage writes beside the files themselves.
+	isoOverhead = 350 << 10
+	// statusTimeout is timeout's own for a command that it has ended.
+	statusTimeout = 124
+)
+
+// isoRequest is genisoimage's command line.
+type isoRequest struct {
+	output, label string
+	rock          bool
+	sources       []string
+}
+
+func parseISO(words []string) (isoRequest, error) {
+	r := isoRequest{label: "CDROM"}
+
+	for len(words) > 0 {
+		word := words[0]
+		words = words[1:]
+
+		switch word {
+		case "-quiet", "-joliet", "-J", "-joliet-long":
+		case "-rock", "-R", "-r":
+			r.rock = true
+		case "-output", "-o", "-volid", "-V":
+			if len(words) == 0 {
+				return r, fmt.Errorf("option %s requires an argument", word)
+			}
+
+			if word == "-output" || word == "-o" {
+				r.output = words[0]
+			} else {
+				r.label = words[0]
+			}
+
+			words = words[1:]
+		default:
+			if strings.HasPrefix(word, "-") {
+				return r, fmt.Errorf("Bad Option '%s' (error -1 BADFLAG).", word) //nolint:revive,staticcheck // its own words
+			}
+
+			r.sources = append(r.sources, word)
+		}
+	}
+
+	switch {
+	case len(r.sources) == 0:
+		return r, errors.New("Missing pathspec.") //nolint:revive,staticcheck // its own words
+	case r.output == "":
+		return r, errors.New("the lab writes no image to standard output: state -output")
+	case len(r.label) > 32:
+		return r, fmt.Errorf("Volume ID string too long") //nolint:revive,staticcheck // its own words
+	default:
+		return r, nil
+	}
+}
+
+// genisoimage writes a real ISO 9660 image, with Rock Ridge where it is asked for, and without Joliet, which Linux does
+// not look at where there is Rock Ridge.
+func (s *Server) genisoimage(_ context.Context, c call) error {
+	r, err := parseISO(c.words[1:])
+	if err == nil {
+		err = s.writeISO(c, r)
+	}
+
+	if err != nil {
+		c.errorf("genisoimage: %s\n", err)
+
+		return interp.ExitStatus(statusFailed)
+	}
+
+	return s.dc.Rescan(s.host)
+}
+
+// writeISO writes the files of a list, and those in its folders, to the top of an image.
+func (s *Server) writeISO(c call, r isoRequest) (err error) {
+	var files []string
+
+	for _, source := range r.sources {
+		name := s.inside(c.Dir, source)
+
+		entries, err := os.ReadDir(name)
+
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return fmt.Errorf("No such file or directory. Invalid node - '%s'.", source) //nolint:revive,staticcheck // as above
+		case err != nil:
+			files = append(files, name)
+		default:
+			for _, entry := range entries {
+				files = append(files, filepath.Join(name, entry.Name()))
+			}
+		}
+	}
+
+	size, output := int64(isoOverhead), s.inside(c.Dir, r.output)
+
+	for _, name := range files {
+		if info, err := os.Stat(name); err == nil {
+			size += info.Size()
+		}
+	}
+
+	if s.dc.RoomFor(s.host, s.outside(output), size) != nil || s.openFault(output, os.O_WRONLY) != nil {
+		return fmt.Errorf(
+			"%s. Unable to open disc image file '%s'.", reason(syscall.ENOSPC), r.output, //nolint:revive,staticcheck // as above
+		)
+	}
+
+	to, err := os.OpenFile(output, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("%s. Unable to open disc image file '%s'.", reason(err), r.output) //nolint:revive,staticcheck // as above
+	}
+
+	defer func() { err = errors.Join(err, to.Close()) }()
+
+	workspace, err := os.MkdirTemp("", "iso")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(workspace) //nolint:errcheck // a folder for a moment
+
+	image, err := iso9660.Create(file.New(to, false), 0, 0, isoBlock, workspace)
+	if err != nil {
+		return err
+	}
+
+	for _, name := range files {
+		if err := addToISO(image, name); err != nil {
+			return err
+		}
+	}
+
+	return image.Finalize(iso9660.FinalizeOptions{RockRidge: r.rock, VolumeIdentifier: r.label})
+}
+
+func addToISO(image *iso9660.FileSystem, name string) error {
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+
+	to, err := image.OpenFile("/"+filepath.Base(name), os.O_CREATE|os.O_RDWR)
+	if err != nil {
+		return err
+	}
+
+	_, err = to.Write(content)
+
+	return errors.Join(err, to.Close())
+}
+
+var serialSocket = regexp.MustCompile(`^UNIX-CONNECT:/(?:var/)?run/qemu-server/([0-9]+)\.serial0$`)
+
+// socat connects to the serial console of a VM, and prints what the guest says: socat [-u] UNIX-CONNECT:… -.
+func (s *Server) socat(ctx context.Context, c call) error {
+	words := slices.DeleteFunc(slices.Clone(c.words[1:]), func(w string) bool { return w == "-u" })
+
+	if len(words) != 2 || (words[1] != "-" && words[1] != "STDOUT" && words[1] != "STDIO") {
+		c.errorf("socat: the lab connects a serial console to standard output: socat -u UNIX-CONNECT:/var/run/qemu-server/<vmid>.serial0 -\n")
+
+		return interp.ExitStatus(statusFailed)
+	}
+
+	found := serialSocket.FindStringSubmatch(words[0])
+	if found == nil {
+		c.errorf("socat[1] E connect(, %q): No such file or directory\n", words[0])
+
+		return interp.ExitStatus(statusFailed)
+	}
+
+	vmid, _ := strconv.Atoi(found[1]) //nolint:errcheck // digits
+
+	err := s.dc.Serial(ctx, s.host, vmid, func(text string) error {
+		_, err := fmt.Fprintf(c.Stdout, "%s\r\n", text)
+
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		c.errorf("socat[1] E %s\n", err)
+
+		return interp.ExitStatus(statusFailed)
+	}
+
+	return ctx.Err()
+}
+
+// timeout runs a command for a modelled time: timeout <number>[s|m|h|d] command…
+func (s *Server) timeout(ctx context.Context, c call) error {
+	if len(c.words) < 3 {
+		c.errorf("timeout: missing operand\nTry 'timeout --help' for more information.\n")
+
+		return interp.ExitStatus(statusTimeout + 1)
+	}
+
+	text := c.words[1]
+	if strings.TrimRight(text, "smhd") == text {
+		text += "s"
+	}
+
+	bound, err := time.ParseDuration(strings.ReplaceAll(text, "d", "h"))
+	if err != nil || bound < 0 {
+		c.errorf("timeout: invalid time interval '%s'\nTry 'timeout --help' for more information.\n", c.words[1])
+
+		return interp.ExitStatus(statusTimeout + 1)
+	}
+
+	if strings.HasSuffix(text, "d") {
+		bound *= 24
+	}
+
+	if bound == 0 { // no bound at all
+		return c.again(ctx, c.words[2:])
+	}
+
+	within, end := context.WithCancel(ctx)
+	defer end()
+
+	over := make(chan bool, 1)
+
+	go func() {
+		over <- s.dc.Clock().Sleep(within, bound) == nil
+
+		end()
+	}()
+
+	err = c.again(within, c.words[2:])
+
+	end()
+
+	if <-over && ctx.Err() == nil {
+		return interp.ExitStatus(statusTimeout)
+	}
+
+	return err
+}
