@@ -27,11 +27,13 @@ type systemStack struct {
 	OS, Release, Build string
 	Checksum           string // empty = the published one
 	Count              int
-	Keys               string // more YAML of the template
+	Minutes            int // that a build may take
 }
 
-// debians are two machines of Debian.
-func debians() systemStack { return systemStack{OS: "debian", Release: "13", Build: "20260712-2537", Count: 2} }
+// debians are two machines of Debian, whose build has all the time that the lab needs on a busy computer.
+func debians() systemStack {
+	return systemStack{OS: "debian", Release: "13", Build: "20260712-2537", Count: 2, Minutes: 600}
+}
 
 // template is the name of the pool's template.
 func (p systemStack) template() string { return p.OS + "-" + p.Release + "-" + p.Build + "-" + p.OS }
@@ -62,7 +64,8 @@ func (p systemStack) yaml(w *world) string {
   talos-proxmox:templates:
     %[2]s:
       {os: %[2]s, release: "%[3]s", build: "%[4]s", checksum: "%[5]s", packages: [htop], timezone: Europe/Berlin,
-      locale: de_DE.UTF-8, user: ops, sshKeys: [%[6]s], hosts: [pve1], firstVmid: 940, datastore: local-lvm, diskGiB: 6%[7]s}
+      locale: de_DE.UTF-8, user: ops, sshKeys: [%[6]s], hosts: [pve1], firstVmid: 940, datastore: local-lvm, diskGiB: 6,
+      buildMinutes: %[7]d}
   talos-proxmox:machines:
     - name: web
       template: %[2]s
@@ -72,7 +75,7 @@ func (p systemStack) yaml(w *world) string {
       diskGiB: 8
       firstAddress: %[1]s.1.60
       network: {cidr: %[1]s.1.0/24, gateway: %[1]s.1.1, dns: [%[1]s.1.1]}
-`, w.network, p.OS, p.Release, p.Build, p.Checksum, keyOfOps, p.Keys, p.Count)
+`, w.network, p.OS, p.Release, p.Build, p.Checksum, keyOfOps, p.Minutes, p.Count)
 }
 
 // built is the template of a systemStack, and the system on its disk.

@@ -40,7 +40,7 @@ func TestFailuresOfSystems(t *testing.T) {
 	gone, wrong, slow := healthy, healthy, healthy
 	gone.Build, gone.Checksum = "20250101-1", "sha512:"+strings.Repeat("0", 128)
 	wrong.Checksum = "sha512:" + strings.Repeat("1", 128)
-	slow.Keys = ", buildMinutes: 2"
+	slow.Minutes = 2
 
 	rows := []struct {
 		row   string
