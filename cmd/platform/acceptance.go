@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,8 @@ type acceptance struct {
 type step struct {
 	what              string
 	version, kind, is string
+	// follows is a field that the object has of the instance's sync.
+	follows string
 	// asked says that Flux is asked to look again, and that its answer to that counts.
 	asked bool
 	// stubborn says that the same refusal several times in a row is final.
@@ -56,23 +59,31 @@ type step struct {
 func (a *acceptance) await(ctx, limited context.Context) error {
 	a.said = map[string]int{}
 
-	for _, s := range []step{
-		{what: "Flux' operator has not brought Flux to work", version: fluxGroup, kind: "FluxInstance", is: fluxInstance},
-		{
-			what: "Flux does not get what it has to reconcile", version: sourceGroup, kind: a.kind, is: fluxSync,
-			asked: true, stubborn: true,
-		},
-		{
-			what: "Flux does not reconcile what it got", version: syncGroup, kind: kustomization, is: fluxSync, asked: true,
-			stubborn: true,
-		},
-	} {
+	instance := step{
+		what: "Flux' operator has not brought Flux to work", version: fluxGroup, kind: "FluxInstance", is: fluxInstance,
+	}
+
+	for _, s := range append([]step{instance}, a.synced()...) {
 		if err := a.step(ctx, limited, s); err != nil {
 			return err
 		}
 	}
 
 	return a.children(ctx, limited)
+}
+
+// synced are what the operator makes of the instance's sync.
+func (a *acceptance) synced() []step {
+	return []step{
+		{
+			what: "Flux does not get what it has to reconcile", version: sourceGroup, kind: a.kind, is: fluxSync, follows: "url",
+			asked: true, stubborn: true,
+		},
+		{
+			what: "Flux does not reconcile what it got", version: syncGroup, kind: kustomization, is: fluxSync, follows: "path",
+			asked: true, stubborn: true,
+		},
+	}
 }
 
 // step waits for one object to be ready.
@@ -101,7 +112,11 @@ func (a *acceptance) step(ctx, limited context.Context, s step) error {
 		}
 
 		if s.kind == "FluxInstance" {
-			reason = strings.Join(append([]string{reason}, a.pods(limited)...), "; ")
+			if of, refusal := a.syncRefusal(limited, object); a.said[refusal] >= refusals {
+				return a.failed(ctx, of, refusal)
+			}
+
+			reason = strings.Join(slices.Concat([]string{reason}, a.nodes(limited), a.pods(limited)), "; ")
 		}
 
 		a.say("waits: %s: %s", nameIn(s.kind, fluxNamespace, s.is), reason)
@@ -116,6 +131,29 @@ func (a *acceptance) step(ctx, limited context.Context, s step) error {
 		case <-time.After(interval):
 		}
 	}
+}
+
+// syncRefusal is what refuses of that which an instance that is not ready has made: the operator waits for it.
+func (a *acceptance) syncRefusal(ctx context.Context, instance *unstructured.Unstructured) (of step, refusal string) {
+	for _, s := range a.synced() {
+		object, err := a.get(ctx, s)
+		if instance == nil || object == nil || err != nil {
+			return s, "" // the next look says so
+		}
+
+		wanted, _, _ := unstructured.NestedString(instance.Object, "spec", "sync", s.follows)
+		has, _, _ := unstructured.NestedString(object.Object, "spec", s.follows)
+		s.asked = false
+
+		if _, message := readiness(object); has == wanted && refused(object, s, "") {
+			a.said[message]++
+			a.say("waits: %s: %s", nameIn(s.kind, fluxNamespace, s.is), message)
+
+			return s, message
+		}
+	}
+
+	return of, ""
 }
 
 // failed is the error of a step that did not succeed.
@@ -167,11 +205,11 @@ func verdict(object *unstructured.Unstructured, s step, since string) (ready boo
 
 	switch {
 	case !current(object, s, since):
-		return false, cmp.Or(message, "nothing has looked at it yet")
+		return false, "its controller has not looked at it yet"
 	case status == metav1.ConditionTrue:
 		return true, message
 	default:
-		return false, cmp.Or(message, "nothing has looked at it yet")
+		return false, cmp.Or(message, "its controller has not looked at it yet")
 	}
 }
 
@@ -229,14 +267,14 @@ func conditions(object *unstructured.Unstructured) []map[string]any {
 	return found
 }
 
-// pods are what keeps the pods of Flux' controllers from running.
-func (a *acceptance) pods(ctx context.Context) []string {
-	resource, err := a.cluster.resource(appsv1.SchemeGroupVersion.WithKind("Deployment"), fluxNamespace)
+// nodes are those that are not ready, with what they say.
+func (a *acceptance) nodes(ctx context.Context) []string {
+	resource, err := a.cluster.resource(corev1.SchemeGroupVersion.WithKind("Node"), "")
 	if err != nil {
 		return nil
 	}
 
-	list, err := resource.List(ctx, metav1.ListOptions{LabelSelector: ofInstance + "=" + fluxInstance})
+	list, err := resource.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil // the next look says so
 	}
@@ -244,6 +282,33 @@ func (a *acceptance) pods(ctx context.Context) []string {
 	var found []string
 
 	for i := range list.Items {
+		if status, message := readiness(&list.Items[i]); status != metav1.ConditionTrue {
+			found = append(found, fmt.Sprintf("node %s is not ready: %s", list.Items[i].GetName(), strings.TrimRight(message, ".")))
+		}
+	}
+
+	return found
+}
+
+// pods are what keeps the pods of Flux' operator and its controllers from running.
+func (a *acceptance) pods(ctx context.Context) []string {
+	resource, err := a.cluster.resource(appsv1.SchemeGroupVersion.WithKind("Deployment"), fluxNamespace)
+	if err != nil {
+		return nil
+	}
+
+	list, err := resource.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil // the next look says so
+	}
+
+	var found []string
+
+	for i := range list.Items {
+		if d := &list.Items[i]; d.GetName() != fluxOperator && d.GetLabels()[ofInstance] != fluxInstance {
+			continue
+		}
+
 		troubles, err := a.troubles(ctx, &list.Items[i])
 		if err == nil {
 			found = append(found, troubles...)

@@ -206,6 +206,10 @@ func (r *releaser) patient(ctx context.Context, do func(context.Context) error) 
 
 		select {
 		case <-ctx.Done():
+			if oneOf(err, unreachable()) {
+				return fmt.Errorf("the Kubernetes API has not answered for %s: %w", r.timeout, err)
+			}
+
 			return fmt.Errorf("%w (for %s)", err, r.timeout)
 		case <-time.After(interval):
 		}
@@ -224,12 +228,21 @@ func patientOf[T any](ctx context.Context, r *releaser, ask func(context.Context
 
 // passing says whether an error is one of an API that restarts, or that does not know a kind yet.
 func passing(err error) bool {
-	for _, is := range []func(error) bool{
-		meta.IsNoMatchError, apierrors.IsServerTimeout, apierrors.IsServiceUnavailable, apierrors.IsTooManyRequests,
-		apierrors.IsTimeout, apierrors.IsInternalError, apierrors.IsConflict,
+	return oneOf(err, append(unreachable(), meta.IsNoMatchError, apierrors.IsServerTimeout, apierrors.IsServiceUnavailable,
+		apierrors.IsTooManyRequests, apierrors.IsTimeout, apierrors.IsInternalError, apierrors.IsConflict))
+}
+
+// unreachable are the errors of an API that is not there.
+func unreachable() []func(error) bool {
+	return []func(error) bool{
 		utilnet.IsConnectionRefused, utilnet.IsConnectionReset, utilnet.IsProbableEOF, utilnet.IsTimeout,
 		utilnet.IsHTTP2ConnectionLost,
-	} {
+	}
+}
+
+// oneOf says whether an error, or one that it joins, is of some kind.
+func oneOf(err error, kinds []func(error) bool) bool {
+	for _, is := range kinds {
 		if is(err) {
 			return true
 		}
@@ -237,7 +250,7 @@ func passing(err error) bool {
 
 	var wrapped interface{ Unwrap() []error }
 	if errors.As(err, &wrapped) {
-		return slices.ContainsFunc(wrapped.Unwrap(), passing)
+		return slices.ContainsFunc(wrapped.Unwrap(), func(err error) bool { return oneOf(err, kinds) })
 	}
 
 	return false
