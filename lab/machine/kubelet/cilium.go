@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,36 +62,23 @@ func (k *Kubelet) registerDefinitions(p *corev1.Pod) {
 
 // register creates the definitions that are not there yet.
 func (k *Kubelet) register(ctx context.Context, p *corev1.Pod) error {
-	facts := k.m.Facts()
-	if facts.Config == nil || facts.Dir == "" {
-		return errNoServer
-	}
-
-	dir := podDir(facts.Dir, string(p.UID))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("unable to make the pod's folder: %w", err)
-	}
-
-	if err := k.writeToken(ctx, p, dir); err != nil {
-		return err
-	}
-
-	client, err := rest.RESTClientFor(&rest.Config{
-		Host: "https://" + facts.API.String(), BearerTokenFile: filepath.Join(dir, tokenFile), APIPath: "/apis",
-		TLSClientConfig: rest.TLSClientConfig{
-			ServerName: "kubernetes.default.svc", CAData: facts.Config.Cluster().IssuingCA().Crt,
-		},
-		ContentConfig: rest.ContentConfig{
-			GroupVersion:         &schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"},
-			NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
-		},
-		Proxy: http.ProxyURL(nil),
-	})
+	config, err := k.asPod(ctx, p)
 	if err != nil {
 		return err
 	}
 
-	files, err := filepath.Glob(filepath.Join(facts.Binaries, ciliumDefinitions, "*.yaml"))
+	config.APIPath = "/apis"
+	config.ContentConfig = rest.ContentConfig{
+		GroupVersion:         &schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"},
+		NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
+	}
+
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return err
+	}
+
+	files, err := filepath.Glob(filepath.Join(k.m.Facts().Binaries, ciliumDefinitions, "*.yaml"))
 	if err != nil {
 		return err
 	}

@@ -201,6 +201,8 @@ func (r *link) start(p *localPod, c corev1.Container, one *localContainer, polic
 			}
 		case image != nil:
 			end = r.runProgram(ctx, p, c, one, image, log, tools)
+		case isCertgen(c.Image):
+			end = endOf(r.k.certify(ctx, p.pod, c, log), nil)
 		case !inName:
 			r.k.serves(one, uid)
 

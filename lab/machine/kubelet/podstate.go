@@ -76,17 +76,10 @@ func (r *link) fetch(ctx context.Context, p *corev1.Pod) (fetched, error) {
 	}
 
 	for _, v := range p.Spec.Volumes {
-		var err error
-
-		switch {
-		case v.ConfigMap != nil:
-			err = get("/api/v1", "configmaps", p.Namespace, v.ConfigMap.Name)
-		case v.Secret != nil:
-			err = get("/api/v1", "secrets", p.Namespace, v.Secret.SecretName)
-		}
-
-		if err != nil {
-			return nil, err
+		for _, source := range pods.Sources(v) {
+			if err := get("/api/v1", source.Plural, p.Namespace, source.Name); err != nil {
+				return nil, err
+			}
 		}
 	}
 

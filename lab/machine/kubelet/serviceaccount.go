@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/images"
@@ -71,6 +73,32 @@ func (k *Kubelet) serviceAccount(ctx context.Context, p *corev1.Pod, place image
 	})
 
 	return nil
+}
+
+// asPod is how the API server is reached with the rights of a pod's service account, for what the lab does in the pod's
+// place.
+func (k *Kubelet) asPod(ctx context.Context, p *corev1.Pod) (*rest.Config, error) {
+	facts := k.m.Facts()
+	if facts.Config == nil || facts.Dir == "" {
+		return nil, errNoServer
+	}
+
+	dir := podDir(facts.Dir, string(p.UID))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("unable to make the pod's folder: %w", err)
+	}
+
+	if err := k.writeToken(ctx, p, dir); err != nil {
+		return nil, err
+	}
+
+	return &rest.Config{
+		Host: "https://" + facts.API.String(), BearerTokenFile: filepath.Join(dir, tokenFile),
+		TLSClientConfig: rest.TLSClientConfig{
+			ServerName: "kubernetes.default.svc", CAData: facts.Config.Cluster().IssuingCA().Crt,
+		},
+		Proxy: http.ProxyURL(nil),
+	}, nil
 }
 
 // writeToken asks the API server for a token of the pod's service account that ends with the pod.

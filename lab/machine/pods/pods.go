@@ -5,6 +5,7 @@ package pods
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -97,19 +98,48 @@ func (p Pod) runtimeHandler(class string) string {
 	return found.Handler
 }
 
+// Source is a ConfigMap or a Secret that a volume has files from.
+type Source struct {
+	Plural, Name string // configmaps or secrets
+	Optional     bool
+}
+
+// Sources are those of a volume.
+func Sources(v corev1.Volume) []Source {
+	var found []Source
+
+	configMap := func(name string, optional *bool) { found = append(found, Source{"configmaps", name, IsTrue(optional)}) }
+	secret := func(name string, optional *bool) { found = append(found, Source{"secrets", name, IsTrue(optional)}) }
+
+	switch {
+	case v.ConfigMap != nil:
+		configMap(v.ConfigMap.Name, v.ConfigMap.Optional)
+	case v.Secret != nil:
+		secret(v.Secret.SecretName, v.Secret.Optional)
+	case v.Projected != nil:
+		for _, part := range v.Projected.Sources {
+			switch {
+			case part.ConfigMap != nil:
+				configMap(part.ConfigMap.Name, part.ConfigMap.Optional)
+			case part.Secret != nil:
+				secret(part.Secret.Name, part.Secret.Optional)
+			}
+		}
+	}
+
+	return found
+}
+
 // mountProblem says why a volume cannot be mounted; empty when it can. Only ConfigMaps and Secrets may be missing in
 // the lab.
 func (p Pod) mountProblem(v corev1.Volume) string {
-	switch {
-	case v.ConfigMap != nil && !IsTrue(v.ConfigMap.Optional) &&
-		p.Objects.Object("configmaps", p.Namespace, v.ConfigMap.Name) == nil:
-		return fmt.Sprintf("configmap %q not found", v.ConfigMap.Name)
-	case v.Secret != nil && !IsTrue(v.Secret.Optional) &&
-		p.Objects.Object("secrets", p.Namespace, v.Secret.SecretName) == nil:
-		return fmt.Sprintf("secret %q not found", v.Secret.SecretName)
-	default:
-		return ""
+	for _, source := range Sources(v) {
+		if !source.Optional && p.Objects.Object(source.Plural, p.Namespace, source.Name) == nil {
+			return fmt.Sprintf("%s %q not found", strings.TrimSuffix(source.Plural, "s"), source.Name)
+		}
 	}
+
+	return ""
 }
 
 // IsTrue says whether an optional setting is there and true.

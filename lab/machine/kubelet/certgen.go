@@ -1,0 +1,130 @@
+package kubelet
+
+import (
+	"context"
+	stdx509 "crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/siderolabs/crypto/x509"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"talos-proxmox/lab/machine/pods"
+)
+
+// isCertgen tells the image of Cilium's that makes certificates.
+func isCertgen(image string) bool { return strings.Contains(image, "cilium/certgen") }
+
+// certificate is one that Cilium's chart asks for.
+type certificate struct {
+	Name, Namespace, CommonName string
+	Hosts                       []string
+	Validity                    metav1.Duration
+}
+
+// authorityName is the Secret of the authority that signs them; later runs use it again.
+const authorityName = "cilium-ca"
+
+// certify does what Cilium's program for certificates does, with the rights of its pod: it makes the Secrets that its
+// container asks for. It returns an exit status.
+func (k *Kubelet) certify(ctx context.Context, p *corev1.Pod, c corev1.Container, log io.Writer) int {
+	var wanted struct{ Certs []certificate }
+
+	err := yaml.Unmarshal([]byte(pods.Env(c, "CILIUM_CERTGEN_CONFIG")), &wanted)
+	if err == nil {
+		err = k.writeCertificates(ctx, p, wanted.Certs)
+	}
+
+	if err != nil {
+		_, _ = fmt.Fprintf(log, "level=fatal msg=\"unable to generate certificates\" error=%q\n", err)
+
+		return 1
+	}
+
+	return 0
+}
+
+func (k *Kubelet) writeCertificates(ctx context.Context, p *corev1.Pod, wanted []certificate) error {
+	config, err := k.asPod(ctx, p)
+	if err != nil {
+		return err
+	}
+
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+
+	ca, err := authorityOf(ctx, client, p.Namespace)
+	if err != nil {
+		return err
+	}
+
+	for _, one := range wanted {
+		pair, err := x509.NewKeyPair(ca, x509.CommonName(one.CommonName), x509.DNSNames(one.Hosts),
+			x509.NotAfter(time.Now().Add(one.Validity.Duration)), x509.ExtKeyUsage([]stdx509.ExtKeyUsage{
+				stdx509.ExtKeyUsageServerAuth, stdx509.ExtKeyUsageClientAuth,
+			}))
+		if err != nil {
+			return err
+		}
+
+		encoded := x509.NewCertificateAndKeyFromKeyPair(pair)
+
+		if err := writeSecret(ctx, client, one.Namespace, one.Name, corev1.SecretTypeTLS, map[string][]byte{
+			"ca.crt": ca.CrtPEM, corev1.TLSCertKey: encoded.Crt, corev1.TLSPrivateKeyKey: encoded.Key,
+		}); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// authorityOf is the authority that is there, or a new one.
+func authorityOf(ctx context.Context, client kubernetes.Interface, namespace string) (*x509.CertificateAuthority, error) {
+	there, err := client.CoreV1().Secrets(namespace).Get(ctx, authorityName, metav1.GetOptions{})
+	if err == nil {
+		return x509.NewCertificateAuthorityFromCertificateAndKey(&x509.PEMEncodedCertificateAndKey{
+			Crt: there.Data["ca.crt"], Key: there.Data["ca.key"],
+		})
+	}
+
+	if !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+
+	ca, err := x509.NewSelfSignedCertificateAuthority(x509.ECDSA(true), x509.CommonName("Cilium CA"))
+	if err != nil {
+		return nil, err
+	}
+
+	return ca, writeSecret(ctx, client, namespace, authorityName, corev1.SecretTypeOpaque, map[string][]byte{
+		"ca.crt": ca.CrtPEM, "ca.key": ca.KeyPEM,
+	})
+}
+
+// writeSecret creates a Secret, or has the one that is there say this.
+func writeSecret(ctx context.Context, client kubernetes.Interface, namespace, name string, kind corev1.SecretType,
+	data map[string][]byte,
+) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: kind, Data: data}
+
+	_, err := client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = client.CoreV1().Secrets(namespace).Update(ctx, secret, metav1.UpdateOptions{})
+	}
+
+	if err != nil {
+		return errors.Join(fmt.Errorf("unable to write the Secret %s", name), err)
+	}
+
+	return nil
+}
