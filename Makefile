@@ -62,8 +62,8 @@ LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
 # The controllers of Flux, which the lab's kubelets run, and the chart of Flux' operator.
 FLUX_CONTROLLERS := $(addprefix $(BIN)/,source-controller kustomize-controller helm-controller)
 FLUX_OPERATOR := $(BIN)/flux-operator
-# The chart of Cilium, packed of its module, and beside it the definitions of its kinds.
-CILIUM := $(BIN)/cilium.tgz
+# The charts that the lab serves, packed of modules, and the definitions that its Cilium registers and needs.
+CHARTS := $(BIN)/charts
 FLUX_OPERATOR_MODULE := github.com/controlplaneio-fluxcd/flux-operator
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
 
@@ -277,15 +277,15 @@ kubeupgrade: $(BIN)/kubeupgrade ## day 2: Build what upgrades Kubernetes (kubern
 labkube: $(BIN)/labkube ## develop: Build the lab's etcd, Kubernetes control plane and kubectl into .bin/labkube (some five minutes, once); .bin/kubectl is a part of it
 
 .PHONY: platform-tools
-platform-tools: $(FLUX_CONTROLLERS) $(FLUX_OPERATOR) $(CILIUM) ## develop: Build the controllers of Flux and its operator for the lab's real Kubernetes, and pack Cilium's chart (some ten minutes, once)
+platform-tools: $(FLUX_CONTROLLERS) $(FLUX_OPERATOR) $(CHARTS) ## develop: Build the controllers of Flux and its operator for the lab's real Kubernetes, and pack the charts that it serves (some ten minutes, once)
 
 .PHONY: platform
-platform: $(BIN)/labkube platform-tools $(BIN)/platform tools ## develop: Show a platform from nothing: a lab with real Kubernetes, one `up`, and the real controllers of Flux reconciling a Git server on loopback
+platform: $(BIN)/labkube platform-tools $(BIN)/platform tools ## develop: Show a platform from nothing: a lab with real Kubernetes, one `up`, and the real controllers of Flux reconciling gitops/clusters/lab from a Git server on loopback
 	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 30m -v -run 'TestPlatform$$' ./engine
 
 .PHONY: test-platform
-test-platform: $(BIN)/labkube platform-tools $(BIN)/platform tools ## develop: Run the tests of the platform: from a bare lab to what Flux reconciles, by its real controllers; ROUNDS=10 kills more runs
-	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 60m -v -run 'TestPlatform' ./engine
+test-platform: $(BIN)/labkube platform-tools $(BIN)/platform tools ## develop: Run the tests of the platform: from a bare lab to what Flux reconciles, by its real controllers; ROUNDS=10 kills more runs, SEED= repeats them, RUN=Kills runs no more than that
+	cd lab/engine && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 90m -v -run 'TestPlatform$(RUN)' . -args -rounds $(or $(ROUNDS),2) -seed $(or $(SEED),0)
 
 .PHONY: test-kubernetes
 test-kubernetes: $(BIN)/labkube $(BIN)/backup $(BIN)/kubeupgrade $(BIN)/stackstatus tools ## develop: Run the tests of labkube and those of the lab on real etcd and Kubernetes
@@ -362,14 +362,27 @@ $(FLUX_OPERATOR): $(wildcard lab/platform/operator/go.* lab/platform/operator/ch
 	  rm -rf $@-data && mv $@-source/config/data $@-data && go run ./chart $@-source "$${version#v}" $@.tgz && \
 	  rm -rf $@-source $@.mod $@.sum && mv $@.new $@
 
-# Equal archives of equal sources: neither times nor owners are in them.
-$(CILIUM): lab/platform/cilium/go.mod lab/platform/cilium/go.sum
-	@mkdir -p $(BIN)
-	@cd lab/platform/cilium && go mod download github.com/cilium/cilium && module=$$(go list -m -f '{{.Dir}}' github.com/cilium/cilium) && \
-	  rm -rf $(BIN)/cilium-crds && mkdir $(BIN)/cilium-crds && \
-	  cp --no-preserve=mode "$$module"/pkg/k8s/apis/cilium.io/client/crds/*/*.yaml $(BIN)/cilium-crds/ && \
-	  tar --create --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
-	    --directory "$$module/install/kubernetes" cilium | gzip --no-name > $@
+# Equal archives of equal sources: neither times nor owners are in them. The definitions of Prometheus' operator are a chart
+# of their own, as its community publishes them.
+$(CHARTS): lab/platform/charts/go.mod lab/platform/charts/go.sum
+	@rm -rf $@ $@.new $(BIN)/cilium-crds $(BIN)/gateway-api-crds
+	@mkdir -p $@.new/prometheus-operator-crds/crds $(BIN)/cilium-crds $(BIN)/gateway-api-crds
+	@set -e; cd lab/platform/charts; \
+	  source() { go mod download "$$1"; go list -m -f '{{.Dir}}' "$$1"; }; \
+	  pack() { tar --create --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+	    --directory "$$1" "$$2" | gzip --no-name > $@.new/$$2.tgz; }; \
+	  cilium=$$(source github.com/cilium/cilium); \
+	  pack "$$cilium/install/kubernetes" cilium; \
+	  cp --no-preserve=mode "$$cilium"/pkg/k8s/apis/cilium.io/client/crds/*/*.yaml $(BIN)/cilium-crds/; \
+	  gateway=$$(source sigs.k8s.io/gateway-api); \
+	  cp --no-preserve=mode "$$gateway"/config/crd/standard/gateway.*.yaml $(BIN)/gateway-api-crds/; \
+	  prometheus=$$(source github.com/prometheus-operator/prometheus-operator); \
+	  cp --no-preserve=mode "$$prometheus"/example/prometheus-operator-crd/*.yaml $@.new/prometheus-operator-crds/crds/; \
+	  version=$$(cat "$$prometheus/VERSION"); \
+	  printf 'apiVersion: v2\nname: prometheus-operator-crds\nversion: %s\ndescription: packed by the lab\n' "$$version" \
+	    > $@.new/prometheus-operator-crds/Chart.yaml; \
+	  pack $@.new prometheus-operator-crds; \
+	  rm -r $@.new/prometheus-operator-crds; mv $@.new $@
 
 $(BIN)/talosops: $(GO_FILES)
 	@mkdir -p $(BIN)

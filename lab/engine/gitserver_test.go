@@ -35,7 +35,7 @@ type gitServer struct {
 	refused, allowed atomic.Int32 // requests
 }
 
-func newGitServer(t testing.TB, network string) *gitServer {
+func newGitServer(t testing.TB) *gitServer {
 	t.Helper()
 
 	root := t.TempDir()
@@ -107,6 +107,33 @@ func (g *gitServer) commit(files map[string]string) string {
 	g.git(g.work, "push", "--quiet", "origin", "HEAD:main")
 
 	return "refs/heads/main@sha1:" + strings.TrimSpace(g.git(g.work, "rev-parse", "HEAD"))
+}
+
+// replace has a file of the repository say something else in one place.
+func (g *gitServer) replace(name, old, with string) string {
+	g.t.Helper()
+
+	text, err := os.ReadFile(filepath.Join(g.work, filepath.FromSlash(name)))
+	require.NoError(g.t, err)
+	require.Contains(g.t, string(text), old)
+
+	return g.commit(map[string]string{name: strings.Replace(string(text), old, with, 1)})
+}
+
+// files are those of the repository that git lists below a folder, by their paths.
+func (g *gitServer) files(repository, folder string) map[string]string {
+	g.t.Helper()
+
+	found := map[string]string{}
+
+	for _, name := range strings.Fields(g.git(repository, "ls-files", folder)) {
+		text, err := os.ReadFile(filepath.Join(repository, filepath.FromSlash(name)))
+		require.NoError(g.t, err)
+
+		found[name] = string(text)
+	}
+
+	return found
 }
 
 // sealed is a Secret as a SOPS file, encrypted to a key of age.

@@ -47,6 +47,8 @@ type world struct {
 	options engine.Options
 	// configure changes what the lab adds to the stack's configuration.
 	configure func(c *engine.Config)
+	// trusted are authorities, as PEM, that runs trust beside the lab's.
+	trusted []byte
 	// swapped gives the first two hosts each other's address and host key, as someone does who took one for the other.
 	swapped bool
 
@@ -166,6 +168,10 @@ func (w *world) engine(stack string) *engine.Engine {
 	}
 
 	o.StackFile, o.Config, o.CA = target.File, target.Config, connection.CA
+	if w.trusted != nil {
+		o.CA = w.trust(connection.CA)
+	}
+
 	if w.configure != nil {
 		w.configure(&o.Config)
 	}
@@ -174,6 +180,19 @@ func (w *world) engine(stack string) *engine.Engine {
 	require.NoError(w.t, err)
 
 	return e
+}
+
+// trust returns a file with the lab's authority and those that the world trusts beside it.
+func (w *world) trust(file string) string {
+	w.t.Helper()
+
+	authorities, err := os.ReadFile(file) //nolint:gosec // the lab's own
+	require.NoError(w.t, err)
+
+	both := filepath.Join(w.dir, "trusted.pem")
+	require.NoError(w.t, os.WriteFile(both, append(authorities, w.trusted...), 0o600))
+
+	return both
 }
 
 // steps are what a run did: operation by resource name, without what stayed the same.

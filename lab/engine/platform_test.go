@@ -1,13 +1,13 @@
 package engine_test
 
 import (
-	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
+	"maps"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +16,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,278 +25,431 @@ import (
 	"talos-proxmox/lab/engine"
 )
 
-// reconciledStack is a stack whose cluster Flux reconciles from a Git server on loopback, by its real controllers.
-type reconciledStack struct {
+// platform is a stack whose cluster has Cilium, and is reconciled from the repository's own tree by the real controllers
+// of Flux: the charts are the lab's, the Git server is on loopback.
+type platform struct {
 	*testing.T
 
-	w        *world
-	git      *gitServer
-	key      *age.X25519Identity
-	secrets  map[string]string
-	operator string // of the stack file
-	file     string
+	w       *world
+	git     *gitServer
+	key     *age.X25519Identity
+	secrets map[string]string
+	// cni and gitops are those of the stack file; nil = none.
+	cni, gitops map[string]any
 }
 
-// newFleet begins with a cluster of one node, whose repository has a ConfigMap and a SOPS file.
-func newFleet(t *testing.T) (f *reconciledStack, revision string) {
+// Secrets of the stack, by their keys.
+const (
+	agePath      = "talos-proxmox:clusters[0].gitops.age"
+	passwordPath = "talos-proxmox:clusters[0].gitops.pullSecret.password"
+	identityPath = "talos-proxmox:clusters[0].gitops.pullSecret.identity"
+)
+
+// binaries is the folder of labkube, and of what else `make platform-tools` builds.
+func binaries() string { return filepath.Dir(os.Getenv("LABKUBE")) }
+
+func digestOf(t *testing.T, file string) string {
+	t.Helper()
+
+	archive, err := os.ReadFile(file) //nolint:gosec // the lab's own
+	require.NoError(t, err, "make platform-tools packs it")
+
+	sum := sha256.Sum256(archive)
+
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// newPlatform begins with one control plane and one worker that are not there yet, and returns the revision of the
+// repository that they are to be reconciled from.
+func newPlatform(t *testing.T) (p *platform, revision string) {
 	t.Helper()
 
 	w := realWorld(t)
-	folder := filepath.Dir(os.Getenv("LABKUBE"))
+	w.pluginsApart()
 
 	for _, program := range []string{"flux-operator.tgz", "source-controller", "kustomize-controller", "helm-controller", "platform"} {
-		require.FileExists(t, filepath.Join(folder, program), "make platform-tools builds it")
+		require.FileExists(t, filepath.Join(binaries(), program), "make platform-tools builds it")
 	}
 
 	key, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
 
-	f = &reconciledStack{T: t, w: w, git: newGitServer(t, w.network), key: key}
-	f.secrets = map[string]string{
-		"talos-proxmox:clusters[0].gitops.age":                 key.String(),
-		"talos-proxmox:clusters[0].gitops.pullSecret.password": f.git.password,
+	connection, err := w.lab.Connection()
+	require.NoError(t, err)
+
+	p = &platform{T: t, w: w, git: newGitServer(t), key: key}
+	p.secrets = map[string]string{agePath: key.String(), passwordPath: p.git.password}
+	p.cni = map[string]any{
+		"kind": "cilium", "version": "1.19.6", "chart": connection.Charts + "/cilium.tgz",
+		"digest":       digestOf(t, filepath.Join(binaries(), "charts", "cilium.tgz")),
+		"loadBalancer": map[string]any{"addresses": []string{w.network + ".1.200-" + w.network + ".1.210"}},
+		"gatewayApi":   true, "gatewayApiSource": filepath.Join(binaries(), "gateway-api-crds"),
+	}
+	p.gitops = map[string]any{
+		"url": p.git.url, "path": "gitops/clusters/lab", "interval": "5s", "version": "2.7.3", "timeoutSeconds": 600,
+		"operator":   map[string]any{"chart": filepath.Join(binaries(), "flux-operator.tgz"), "version": "0.58.1"},
+		"pullSecret": map[string]any{"username": p.git.username, "ca": p.git.ca},
 	}
 	w.configure = func(c *engine.Config) {
-		for name, value := range f.secrets {
+		for name, value := range p.secrets {
 			c.Secrets[name] = value
 		}
 	}
 
-	s := stack{Network: w.network, Clusters: []cluster{one(1, 0)}}
-	f.operator = filepath.Join(folder, "flux-operator.tgz")
-	f.file = strings.Replace(s.yaml(t), "kubernetesVersion: v1.35.0", "kubernetesVersion: v1.35.0\n      "+
-		`patches: ["cluster: {network: {cni: {name: flannel}}, proxy: {disabled: false}}"]`, 1)
-
-	return f, f.git.commit(map[string]string{
-		"clusters/one/app.yaml":    app("first"),
-		"clusters/one/secret.yaml": sealed(t, key.Recipient(), "sealed", "password", "opened by Flux"),
-	})
+	return p, p.git.commit(p.tree(connection.Charts))
 }
 
-func app(says string) string {
-	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app, namespace: default}\ndata: {says: " + says + "}\n"
+// tree is the repository's own, by paths: its lab has a SOPS file, and its charts from here.
+func (p *platform) tree(charts string) map[string]string {
+	p.Helper()
+
+	files := p.git.files(project, "gitops")
+
+	const cluster = "gitops/clusters/lab/"
+
+	replaced := func(file, old, with string) {
+		require.Contains(p, files[cluster+file], old)
+		files[cluster+file] = strings.Replace(files[cluster+file], old, with, 1)
+	}
+	replaced("settings.yaml", "http://127.20.0.4:8080/charts", charts)
+	replaced("kustomization.yaml", "  - settings.yaml\n", "  - settings.yaml\n  - sealed.sops.yaml\n")
+	files[cluster+"sealed.sops.yaml"] = sealed(p, p.key.Recipient(), "sealed", "password", "opened by Flux")
+
+	return files
 }
 
-// stack is the stack's file; digest is that of the operator's chart.
-func (f *reconciledStack) stack(digest string) string {
-	settings, err := json.Marshal(map[string]any{
-		"url": f.git.url, "interval": "5s", "version": "2.7.3", "timeoutSeconds": 600,
-		"operator":   map[string]any{"chart": f.operator, "version": "0.58.1", "digest": digest},
-		"pullSecret": map[string]any{"username": f.git.username, "ca": f.git.ca},
-	})
-	require.NoError(f, err)
+// stack is the stack's file.
+func (p *platform) stack() string {
+	p.Helper()
 
-	return strings.Replace(f.file, "      network:\n", "      gitops: "+string(settings)+"\n      network:\n", 1)
+	nodes := one(1, 1)
+	nodes.Pins = `patches: ["{apiVersion: v1alpha1, kind: UserVolumeConfig, name: local-path-provisioner, volumeType: directory}"]`
+	file := stack{Network: p.w.network, Clusters: []cluster{nodes}}.yaml(p)
+
+	for key, settings := range map[string]map[string]any{"cni": p.cni, "gitops": p.gitops} {
+		if settings != nil {
+			text, err := json.Marshal(settings)
+			require.NoError(p, err)
+
+			file = strings.Replace(file, "      network:\n", "      "+key+": "+string(text)+"\n      network:\n", 1)
+		}
+	}
+
+	return file
 }
 
-func (f *reconciledStack) client() kubernetes.Interface { return kubernetesOf(f.T, f.w.outputs()) }
+func (p *platform) client() kubernetes.Interface { return kubernetesOf(p.T, p.w.outputs()) }
 
-// flux is an object of Flux.
-func (f *reconciledStack) flux(path, name string) (object struct {
-	Metadata struct{ Generation int }
-	Status   struct{ LastAppliedRevision string }
-},
-) {
-	text, err := f.client().CoreV1().RESTClient().Get().AbsPath("/apis/"+path, name).Do(f.Context()).Raw()
-	require.NoError(f, err)
-	require.NoError(f, json.Unmarshal(text, &object))
+// fluxObject is what a test asks of an object of Flux.
+type fluxObject struct {
+	Metadata struct {
+		CreationTimestamp metav1.Time
+		Generation        int64
+	}
+	Status struct {
+		LastAppliedRevision string
+		ObservedGeneration  int64
+		Conditions          []metav1.Condition
+	}
+}
+
+// Where objects of Flux are.
+const (
+	kustomizations = "kustomize.toolkit.fluxcd.io/v1/namespaces/flux-system/kustomizations"
+	helmReleases   = "helm.toolkit.fluxcd.io/v2/namespaces/flux-system/helmreleases"
+)
+
+func (p *platform) flux(path, name string) (object fluxObject, err error) {
+	text, err := p.client().CoreV1().RESTClient().Get().AbsPath("/apis/"+path, name).Do(p.Context()).Raw()
+	if err != nil {
+		return object, err
+	}
+
+	return object, json.Unmarshal(text, &object)
+}
+
+// ready waits until Flux says so of an object.
+func (p *platform) ready(path, name string) fluxObject {
+	p.Helper()
+
+	var (
+		object fluxObject
+		said   string
+	)
+
+	require.Eventually(p, func() bool {
+		found, err := p.flux(path, name)
+		if err != nil {
+			return false
+		}
+
+		object = found
+
+		for _, c := range found.Status.Conditions {
+			if said = c.Message; c.Type == "Ready" {
+				return c.Status == metav1.ConditionTrue && found.Status.ObservedGeneration == found.Metadata.Generation
+			}
+		}
+
+		return false
+	}, within, time.Second, "%s/%s is ready", path, name)
+	p.Logf("%s is ready: %s", name, said)
 
 	return object
 }
 
-const kustomizations = "kustomize.toolkit.fluxcd.io/v1/namespaces/flux-system/kustomizations"
-
 // reconcile asks Flux to look now, as `flux reconcile` does.
-func (f *reconciledStack) reconcile() {
-	_, err := f.client().CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath("/apis/"+kustomizations, "flux-system").
+func (p *platform) reconcile(path, name string) {
+	_, err := p.client().CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath("/apis/"+path, name).
 		Body([]byte(fmt.Sprintf(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"%d"}}}`, time.Now().UnixNano()))).
-		Do(f.Context()).Raw()
-	require.NoError(f, err)
+		Do(p.Context()).Raw()
+	require.NoError(p, err)
 }
 
-// says waits until the ConfigMap of the repository says something.
-func (f *reconciledStack) says(text string) {
-	f.Helper()
+// setting waits until the cluster's ConfigMap of settings has one.
+func (p *platform) setting(key, value string) {
+	p.Helper()
 
-	require.Eventually(f, func() bool {
-		found, err := f.client().CoreV1().ConfigMaps("default").Get(f.Context(), "app", metav1.GetOptions{})
+	require.Eventually(p, func() bool {
+		found, err := p.client().CoreV1().ConfigMaps("flux-system").Get(p.Context(), "cluster-settings", metav1.GetOptions{})
 
-		return err == nil && found.Data["says"] == text
-	}, within, time.Second, "the ConfigMap says %q", text)
+		return err == nil && found.Data[key] == value
+	}, within, time.Second, "%s is %q", key, value)
 }
 
-// pods are those of Flux, by name, with how often they were restarted.
-func (f *reconciledStack) pods() map[types.UID]int32 {
-	list, err := f.client().CoreV1().Pods("flux-system").List(f.Context(), metav1.ListOptions{})
-	require.NoError(f, err)
+// pods are those of a namespace, by their UIDs, with how often they were restarted.
+func (p *platform) pods(namespace string) map[string]int32 {
+	p.Helper()
 
-	found := map[types.UID]int32{}
+	list, err := p.client().CoreV1().Pods(namespace).List(p.Context(), metav1.ListOptions{})
+	require.NoError(p, err)
+
+	found := map[string]int32{}
 
 	for _, pod := range list.Items {
-		require.Equal(f, corev1.PodRunning, pod.Status.Phase, pod.Name)
-		found[pod.UID] = pod.Status.ContainerStatuses[0].RestartCount
+		require.Equal(p, corev1.PodRunning, pod.Status.Phase, pod.Name)
+		found[pod.Name+" "+string(pod.UID)] = pod.Status.ContainerStatuses[0].RestartCount
 	}
 
 	return found
 }
 
-// TestPlatform: one up from a bare lab to a cluster that Flux reconciles; what is refused is said in one message,
-// and the next up converges.
+// reconciled waits for everything that the tree has of the lab.
+func (p *platform) reconciled() {
+	p.Helper()
+
+	for _, name := range []string{"flux-system", "crds", "cilium", "local-path", "storage"} {
+		p.ready(kustomizations, name)
+	}
+}
+
+// TestPlatform: one up from a bare lab to a cluster that Flux reconciles from the repository's own tree, and what
+// becomes of it: Cilium is Git's without a restart, commits arrive, drift is repaired, and what is refused is said in
+// one message, after which one more up converges.
 func TestPlatform(t *testing.T) {
 	t.Parallel()
 
-	f, revision := newFleet(t)
-	w := f.w
+	p, revision := newPlatform(t)
+	w := p.w
 
 	began := time.Now()
-	done := w.up(f.stack(""))
+	done := w.up(p.stack())
 
 	t.Logf("from a bare lab to what Git says: %s", time.Since(began).Round(time.Second))
+	p.reconciled()
+	t.Logf("from a bare lab to all that the tree has: %s", time.Since(began).Round(time.Second))
+
 	assert.Equal(t, "create", done["Command one-gitops"])
 	assert.Equal(t, "create", done["Command one-reconciled"])
 	assert.Contains(t, w.said(), "Kustomization flux-system/flux-system is ready: Applied revision: "+revision)
-	assert.Equal(t, revision, f.flux(kustomizations, "flux-system").Status.LastAppliedRevision)
-	f.says("first")
 
-	secret, err := f.client().CoreV1().Secrets("default").Get(t.Context(), "sealed", metav1.GetOptions{})
+	sync, err := p.flux(kustomizations, "flux-system")
+	require.NoError(t, err)
+	assert.Equal(t, revision, sync.Status.LastAppliedRevision)
+
+	secret, err := p.client().CoreV1().Secrets("default").Get(t.Context(), "sealed", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "opened by Flux", string(secret.Data["password"]))
 
-	facts, err := f.client().CoreV1().ConfigMaps("flux-system").Get(t.Context(), "cluster-facts", metav1.GetOptions{})
+	p.adopted()
+
+	class, err := p.client().StorageV1().StorageClasses().Get(t.Context(), "local-path", metav1.GetOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, "one", facts.Data["CLUSTER_NAME"])
-	assert.Equal(t, "v1.35.0", facts.Data["KUBERNETES_VERSION"])
+	assert.Equal(t, "rancher.io/local-path", class.Provisioner)
 
-	pods := f.pods()
-	assert.Len(t, pods, 5)
-	w.up(f.stack(""), optup.ExpectNoChanges())
+	_, err = p.client().CoreV1().RESTClient().Get().AbsPath("/apis/gateway.networking.k8s.io/v1/gatewayclasses/cilium").
+		DoRaw(t.Context())
+	require.NoError(t, err, "Cilium serves Gateways")
 
-	f.git.commit(map[string]string{"clusters/one/app.yaml": app("second")})
-	f.says("second")
-	require.NoError(t, f.client().CoreV1().ConfigMaps("default").Delete(t.Context(), "app", metav1.DeleteOptions{}))
-	f.reconcile()
-	f.says("second")
+	network, flux := p.pods("kube-system"), p.pods("flux-system")
+	assert.Len(t, flux, 5)
+	w.up(p.stack(), optup.ExpectNoChanges())
 
-	f.faults()
-	assert.Equal(t, pods, f.pods(), "no pod of Flux restarted")
+	p.git.replace("gitops/clusters/lab/settings.yaml", "data:\n", "data:\n  DOMAIN: lab.example.org\n")
+	p.setting("DOMAIN", "lab.example.org")
+	p.drift()
+	p.retold()
+	p.sources()
+	p.faults(platformFaults())
+	assert.Equal(t, network, p.pods("kube-system"), "no pod of the network restarted")
+	assert.Equal(t, flux, p.pods("flux-system"), "no pod of Flux restarted")
 
 	for place, text := range w.written() {
-		for _, value := range []string{f.git.password, "AGE-SECRET-KEY"} {
+		for _, value := range []string{p.git.password, p.key.String()} {
 			assert.NotContains(t, text, value, place)
 		}
 	}
 
-	assert.NotContains(t, w.said(), f.git.password)
-	assert.NotContains(t, w.said(), "AGE-SECRET-KEY")
+	assert.NotContains(t, w.said(), p.git.password)
+	assert.NotContains(t, w.said(), p.key.String())
 
-	before := f.pods()
-	f.secrets = nil
-	w.up(f.file)
-	assert.Equal(t, before, f.pods(), "without gitops in the stack everything stays")
-	f.says("second")
+	p.faults(powerCuts())
+	p.reconciled()
+
+	flux = p.pods("flux-system")
+	p.secrets, p.gitops = nil, nil
+	w.up(p.stack())
+	assert.Equal(t, flux, p.pods("flux-system"), "without gitops in the stack everything stays")
+	p.setting("DOMAIN", "lab.example.org")
 }
 
-// faults are found and named, and one more up converges.
-func (f *reconciledStack) faults() {
-	f.Helper()
+// adopted sees that Flux has the release of Cilium that the program installed, and that nothing of it was made anew: it
+// all is older than the HelmRelease.
+func (p *platform) adopted() {
+	p.Helper()
 
-	other, err := age.GenerateX25519Identity()
-	require.NoError(f, err)
+	owner := p.ready(helmReleases, "cilium")
+	assert.Equal(p, map[string]int{"superseded": 1, "deployed": 1}, revisions(p.client()))
 
-	const (
-		age      = "talos-proxmox:clusters[0].gitops.age"
-		password = "talos-proxmox:clusters[0].gitops.pullSecret.password"
-	)
+	records, err := p.client().CoreV1().Secrets("kube-system").List(p.Context(), metav1.ListOptions{
+		LabelSelector: "owner=helm,name=cilium",
+	})
+	require.NoError(p, err)
 
-	chart := f.operator
-
-	for _, fault := range []struct {
-		name, says    string
-		begins, mends func()
-		digest        string
-	}{
-		{
-			name: "the password is wrong", says: "Flux does not get what it has to reconcile: GitRepository flux-system/flux-system: ",
-			begins: func() { f.secrets[password] = "another" }, mends: func() { f.secrets[password] = f.git.password },
-		},
-		{
-			name: "the key of SOPS is wrong", says: "Flux does not reconcile what it got: Kustomization flux-system/flux-system: ",
-			begins: func() { f.secrets[age] = other.String() }, mends: func() { f.secrets[age] = f.key.String() },
-		},
-		{
-			name: "the chart cannot be had", says: "unable to get the chart ", digest: "",
-			begins: func() { f.operator = chart + ".not" }, mends: func() { f.operator = chart },
-		},
-		{
-			name: "the chart is another one", says: "it is not what was meant; nothing was changed",
-			digest: "sha256:" + strings.Repeat("0", 64), begins: func() {}, mends: func() {},
-		},
-	} {
-		fault.begins()
-
-		said := f.w.fails(f.stack(fault.digest))
-		assert.Contains(f, said, fault.says, fault.name)
-
-		fault.mends()
-		f.w.up(f.stack(""))
-		f.Logf("%s: found, and mended by one up", fault.name)
+	for _, record := range records.Items {
+		if record.Labels["version"] == "1" {
+			assert.Equal(p, "1", record.Labels["talos-proxmox/revision"], "the first revision is the program's")
+		}
 	}
 
-	f.says("second")
+	older := func(object metav1.ObjectMeta) {
+		assert.True(p, object.CreationTimestamp.Before(&owner.Metadata.CreationTimestamp), "%s was made anew", object.Name)
+	}
+
+	agents, err := p.client().AppsV1().DaemonSets("kube-system").Get(p.Context(), "cilium", metav1.GetOptions{})
+	require.NoError(p, err)
+
+	operator, err := p.client().AppsV1().Deployments("kube-system").Get(p.Context(), "cilium-operator", metav1.GetOptions{})
+	require.NoError(p, err)
+
+	for _, object := range []metav1.ObjectMeta{agents.ObjectMeta, operator.ObjectMeta} {
+		assert.Equal(p, "cilium", object.Labels["helm.toolkit.fluxcd.io/name"], object.Name)
+		assert.EqualValues(p, 1, object.Generation, object.Name)
+		older(object)
+	}
+
+	pods, err := p.client().CoreV1().Pods("kube-system").List(p.Context(), metav1.ListOptions{
+		LabelSelector: "app.kubernetes.io/part-of=cilium",
+	})
+	require.NoError(p, err)
+	assert.GreaterOrEqual(p, len(pods.Items), 4, "two nodes' agents, and two of the operator")
+
+	for _, pod := range pods.Items {
+		older(pod.ObjectMeta)
+
+		for _, container := range pod.Status.ContainerStatuses {
+			assert.Zero(p, container.RestartCount, pod.Name)
+		}
+	}
 }
 
-// TestPlatformKills kills runs while Flux is brought to a cluster: one more up converges. ROUNDS says how often.
-func TestPlatformKills(t *testing.T) {
-	t.Parallel()
+// drift is repaired, of what Git has as manifests and of what it has as a release.
+func (p *platform) drift() {
+	p.Helper()
 
-	rounds, err := strconv.Atoi(os.Getenv("ROUNDS"))
-	if err != nil {
-		rounds = 2
+	scale := func(path string) {
+		_, err := p.client().CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath("/apis/apps/v1/namespaces", path).
+			Body([]byte(`{"spec":{"replicas":0}}`)).Do(p.Context()).Raw()
+		require.NoError(p, err)
+	}
+	eventually := func(namespace, name string, replicas int32) {
+		require.Eventually(p, func() bool {
+			var found *appsv1.Deployment
+
+			found, err := p.client().AppsV1().Deployments(namespace).Get(p.Context(), name, metav1.GetOptions{})
+
+			return err == nil && found.Status.ReadyReplicas == replicas && *found.Spec.Replicas == replicas
+		}, within, time.Second, "%s is as Git says", name)
 	}
 
-	f, _ := newFleet(t)
-	moments := []string{
-		"release flux-system/flux-operator: flux-operator 0.58.1 is installed", "waits: Deployment flux-system/flux-operator",
-		"FluxInstance flux-system/flux is applied", "waits: FluxInstance flux-system/flux", "waits: GitRepository",
-	}
+	scale("local-path-storage/deployments/local-path-provisioner")
+	p.reconcile(kustomizations, "local-path")
+	eventually("local-path-storage", "local-path-provisioner", 1)
 
-	f.w.pluginsApart()
+	config := p.client().CoreV1().ConfigMaps("kube-system")
+	found, err := config.Get(p.Context(), "cilium-config", metav1.GetOptions{})
+	require.NoError(p, err)
 
-	later := []string{
-		"Secret flux-system/flux-system is applied", "waits: GitRepository", "GitRepository flux-system/flux-system is ready",
-	}
+	found.Data["debug"] = "true"
+	_, err = config.Update(p.Context(), found, metav1.UpdateOptions{})
+	require.NoError(p, err)
+	p.reconcile(helmReleases, "cilium")
+	require.Eventually(p, func() bool {
+		found, err := config.Get(p.Context(), "cilium-config", metav1.GetOptions{})
 
-	for round := range rounds {
-		moment := moments[rand.IntN(len(moments))] //nolint:gosec // any
-		if round > 0 {
-			moment = later[rand.IntN(len(later))] //nolint:gosec // any
-		}
+		return err == nil && found.Data["debug"] == "false"
+	}, within, time.Second, "the setting of Cilium is as the release says")
+}
 
-		said := len(f.w.said())
+// retold: what the stack file says of a release that Git has reaches it by way of Git.
+func (p *platform) retold() {
+	p.Helper()
 
-		t.Logf("round %d: killed at %q", round, moment)
+	p.cni["values"] = map[string]any{"MTU": 1400}
 
-		ctx, cancel := context.WithCancel(t.Context())
-		f.w.when(ctx, func(w *world) bool { return strings.Contains(w.said()[said:], moment) }, func() {
-			f.w.kill(true)
-			f.w.killCommands("talosops")
-		})
+	said := p.w.since(func() { p.w.up(p.stack()) })
+	assert.Contains(p, said, "release kube-system/cilium is HelmRelease flux-system/cilium's: it is left alone")
+	require.Eventually(p, func() bool {
+		found, err := p.client().CoreV1().ConfigMaps("kube-system").Get(p.Context(), "cilium-config", metav1.GetOptions{})
 
-		_, err := f.w.tryUp(ctx, f.stack(""))
+		return err == nil && found.Data["mtu"] == "1400"
+	}, within, time.Second, "Git's release follows the stack")
+	p.ready(helmReleases, "cilium")
+	p.w.up(p.stack(), optup.ExpectNoChanges())
+}
 
-		cancel()
+// sources: the same tree by SSH, and as an artifact of a registry; then by HTTPS again.
+func (p *platform) sources() {
+	p.Helper()
 
-		if err != nil {
-			f.w.forgetRun()
-			f.w.recover()
-		}
+	secrets, before := p.secrets, maps.Clone(p.gitops)
 
-		f.w.up(f.stack(""))
-		f.w.up(f.stack(""), optup.ExpectNoChanges())
-		f.says("first")
+	door := p.git.ssh()
+	p.secrets = map[string]string{agePath: p.key.String(), identityPath: door.identity}
+	p.gitops["url"], p.gitops["pullSecret"] = door.url, map[string]any{"knownHosts": door.knownHosts}
+	p.w.up(p.stack())
+	p.git.replace("gitops/clusters/lab/settings.yaml", "lab.example.org", "ssh.example.org")
+	p.setting("DOMAIN", "ssh.example.org")
 
-		// The next round brings another password.
-		f.git.password += "x"
-		f.secrets["talos-proxmox:clusters[0].gitops.pullSecret.password"] = f.git.password
-	}
+	const kustomization = "gitops/clusters/lab/kustomization.yaml"
+
+	files := p.git.files(p.git.work, "gitops")
+	files[kustomization] = strings.Replace(files[kustomization], "/defaults]", "/defaults, ../../infrastructure/defaults/oci]", 1)
+	registry := newRegistry(p, false)
+	revision := registry.pushTree("fleet", "v1", files)
+
+	delete(p.secrets, identityPath)
+	delete(p.gitops, "pullSecret")
+	p.gitops["kind"], p.gitops["url"], p.gitops["ref"] = "oci", "oci://"+registry.address+"/fleet", "v1"
+	said := p.w.since(func() { p.w.up(p.stack()) })
+	assert.Contains(p, said, "OCIRepository flux-system/flux-system is ready: ")
+	assert.Contains(p, said, "Kustomization flux-system/flux-system is ready: Applied revision: "+revision)
+	require.Eventually(p, func() bool {
+		first, err := p.flux(kustomizations, "crds")
+
+		return err == nil && first.Status.LastAppliedRevision == revision
+	}, within, time.Second, "components follow the artifact")
+
+	p.secrets, p.gitops = secrets, before
+	p.w.up(p.stack())
 }

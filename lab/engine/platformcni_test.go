@@ -2,8 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -34,17 +32,18 @@ func newCiliumStack(t *testing.T) *ciliumStack {
 	w := realWorld(t)
 	w.pluginsApart()
 
-	chart := filepath.Join(filepath.Dir(os.Getenv("LABKUBE")), "cilium.tgz")
-
-	archive, err := os.ReadFile(chart) //nolint:gosec // the lab's own
+	archive, err := os.ReadFile(filepath.Join(binaries(), "charts", "cilium.tgz"))
 	require.NoError(t, err, "make platform-tools packs it")
 
-	sum := sha256.Sum256(archive)
+	registry := newRegistry(t, true)
+	digest := registry.push("charts/cilium", "1.19.6", chartConfigType, []byte(`{"name": "cilium", "version": "1.19.6"}`),
+		chartType, archive)
+	w.trusted = registry.ca
 
 	return &ciliumStack{
 		T: t, w: w, file: stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t),
 		settings: map[string]any{
-			"kind": "cilium", "version": "1.19.6", "chart": chart, "digest": "sha256:" + hex.EncodeToString(sum[:]),
+			"kind": "cilium", "version": "1.19.6", "chart": "oci://" + registry.address + "/charts/cilium", "digest": digest,
 			"loadBalancer": map[string]any{
 				"addresses": []string{w.network + ".1.200-" + w.network + ".1.210"}, "interfaces": []string{"^eth"},
 			},
@@ -117,8 +116,8 @@ func (c *ciliumStack) there(path string) bool {
 
 const ciliumPool = "v2/ciliumloadbalancerippools/talos-proxmox"
 
-// TestPlatformCNI: a cluster gets its network with its first up; runs that are killed are continued, what is refused is
-// said in one message, and Flux' release is left alone.
+// TestPlatformCNI: a cluster gets its network with its first up; runs that are killed are continued, and what is refused
+// is said in one message.
 func TestPlatformCNI(t *testing.T) {
 	t.Parallel()
 
@@ -179,7 +178,26 @@ func TestPlatformCNI(t *testing.T) {
 
 	w.up(c.stack("values", values(1400), "loadBalancer", nil))
 	assert.False(t, c.there(ciliumPool))
-	c.adopted(client, values)
+	c.hubble(client)
+}
+
+// hubble runs with certificates that a job makes, since Helm would make new ones at each rendering.
+func (c *ciliumStack) hubble(client kubernetes.Interface) {
+	c.Helper()
+
+	file := c.stack("loadBalancer", nil, "hubble", true)
+	c.w.up(file)
+
+	for _, name := range []string{"hubble-relay", "hubble-ui"} {
+		found, err := client.AppsV1().Deployments("kube-system").Get(c.Context(), name, metav1.GetOptions{})
+		require.NoError(c, err)
+		assert.EqualValues(c, 1, found.Status.ReadyReplicas, name)
+	}
+
+	certificates, err := client.CoreV1().Secrets("kube-system").Get(c.Context(), "hubble-relay-client-certs", metav1.GetOptions{})
+	require.NoError(c, err)
+	assert.Contains(c, certificates.Data, "ca.crt")
+	c.w.up(file, optup.ExpectNoChanges())
 }
 
 // network asks for the MTU that Cilium was told; empty = none.
@@ -203,29 +221,4 @@ func (c *ciliumStack) network(mtu string) {
 			}
 		}
 	}
-}
-
-// adopted leaves a release alone that a HelmRelease of Flux has.
-func (c *ciliumStack) adopted(client kubernetes.Interface, values func(int) map[string]any) {
-	c.Helper()
-
-	post := func(path, object string) {
-		require.Eventually(c, func() bool {
-			return client.CoreV1().RESTClient().Post().AbsPath(path).Body([]byte(object)).Do(c.Context()).Error() == nil
-		}, within, time.Second, path)
-	}
-	post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"apiVersion": "apiextensions.k8s.io/v1",
-		"kind": "CustomResourceDefinition", "metadata": {"name": "helmreleases.helm.toolkit.fluxcd.io"}, "spec": {
-		"group": "helm.toolkit.fluxcd.io", "scope": "Namespaced", "names": {"kind": "HelmRelease", "plural": "helmreleases"},
-		"versions": [{"name": "v2", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object",
-		"x-kubernetes-preserve-unknown-fields": true}}}]}}`)
-	post("/apis/helm.toolkit.fluxcd.io/v2/namespaces/default/helmreleases", `{"apiVersion": "helm.toolkit.fluxcd.io/v2",
-		"kind": "HelmRelease", "metadata": {"name": "network", "namespace": "default"},
-		"spec": {"releaseName": "cilium", "targetNamespace": "kube-system", "storageNamespace": "kube-system"}}`)
-
-	before, said := revisions(client), len(c.w.said())
-	c.w.up(c.stack("values", values(1300), "loadBalancer", nil))
-	assert.Contains(c, c.w.said()[said:], "release kube-system/cilium is HelmRelease default/network's: it is left alone")
-	assert.Equal(c, before, revisions(client))
-	c.network("1400")
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// How often the soak breaks each operation off, and what its random moments follow from; no rounds = it is skipped, no
-// seed = one by the clock.
+// How often the soak breaks each operation off, and how many first runs of a platform are killed; what random moments
+// follow from. No rounds = the soak is skipped, no seed = one by the clock.
 var (
-	rounds = flag.Int("rounds", 0, "how often TestSoak breaks each operation off")
+	rounds = flag.Int("rounds", 0, "how often TestSoak breaks each operation off, and TestPlatformKills a first run")
 	gap    = flag.Duration("gap", longestGap, "how long the API may be away in TestSoak; more on a machine with other work")
-	seed   = flag.Uint64("seed", 0, "what the random moments of TestSoak follow from; 0 = the time")
+	seed   = flag.Uint64("seed", 0, "what random moments follow from; 0 = the time")
 )
 
 // longestGap is how long a user with three control planes may wait for the API while a machine is changed.

@@ -15,6 +15,7 @@ type Connection struct {
 	CA         string // that signed the hosts' certificates: path of a PEM file
 	APIToken   string // secret: user@realm!name=uuid
 	FactoryURL string
+	Charts     string // the Helm repository; empty without real Kubernetes
 	PrivateKey string // secret: OpenSSH PEM, accepted by every host
 	Hosts      []HostConnection
 }
@@ -33,6 +34,10 @@ func (s *Server) Connection() (Connection, error) {
 		APIToken:   permissions.Token + "=" + s.id.TokenSecret,
 		PrivateKey: s.id.ClientKey,
 		FactoryURL: fmt.Sprintf("http://%s:%d", nth(s.network.hosts, 2), s.id.Ports["factory"]),
+	}
+
+	if s.id.Kubernetes == KubernetesReal {
+		c.Charts = fmt.Sprintf("http://%s:%d/charts", nth(s.network.hosts, 4), s.id.Ports["charts"])
 	}
 
 	for i, host := range s.Data.Hosts() {

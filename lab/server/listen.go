@@ -15,6 +15,7 @@ const (
 	apiPort     = 8006
 	sshPort     = 22
 	factoryPort = 8080
+	chartsPort  = 8080
 )
 
 // Ports that Talos and Kubernetes clients expect on a machine's own address.

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"talos-proxmox/lab/charts"
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/factory"
 	"talos-proxmox/lab/hostos"
@@ -183,6 +184,12 @@ func Open(o Options) (_ *Server, err error) {
 		return nil, err
 	}
 
+	if labkube != nil {
+		if err := s.openCharts(filepath.Join(filepath.Dir(labkube.Binary), "charts")); err != nil {
+			return nil, err
+		}
+	}
+
 	s.Machines = machine.New(s.Data, machine.Options{
 		Resolver: registry{s.Data, s.Factory}, Schematic: s.schematic, ExtensionVersion: factory.ExtensionVersion,
 		Labkube: labkube, Log: o.Log,
@@ -288,6 +295,19 @@ func (s *Server) openFactory() error {
 	}
 
 	server := &http.Server{Handler: f.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	s.serve(func() error { return server.Serve(ln) }, server.Close)
+
+	return nil
+}
+
+// openCharts serves the charts that were packed beside labkube, for clusters without the Internet.
+func (s *Server) openCharts(folder string) error {
+	ln, err := s.id.listen("charts", nth(s.network.hosts, 4), chartsPort)
+	if err != nil {
+		return err
+	}
+
+	server := &http.Server{Handler: charts.Handler(folder), ReadHeaderTimeout: 10 * time.Second}
 	s.serve(func() error { return server.Serve(ln) }, server.Close)
 
 	return nil
