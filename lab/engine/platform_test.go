@@ -256,6 +256,7 @@ func TestPlatform(t *testing.T) {
 	done := w.up(p.stack())
 
 	t.Logf("from a bare lab to what Git says: %s", time.Since(began).Round(time.Second))
+	t.Log(w.longestChain(p.stack(), w.times))
 	p.reconciled()
 	t.Logf("from a bare lab to all that the tree has: %s", time.Since(began).Round(time.Second))
 
