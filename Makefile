@@ -285,7 +285,7 @@ platform: $(BIN)/labkube platform-tools $(BIN)/platform tools ## develop: Show a
 
 .PHONY: test-platform
 test-platform: $(BIN)/labkube platform-tools $(BIN)/platform tools ## develop: Run the tests of the platform: from a bare lab to what Flux reconciles, by its real controllers; ROUNDS=10 kills more runs, SEED= repeats them, RUN=Kills runs no more than that
-	cd lab/engine && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 90m -v -run 'TestPlatform$(RUN)' . -args -rounds $(or $(ROUNDS),2) -seed $(or $(SEED),0)
+	cd lab/engine && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 90m -v -parallel 3 -run 'TestPlatform$(RUN)' . -args -rounds $(or $(ROUNDS),2) -seed $(or $(SEED),0)
 
 .PHONY: test-kubernetes
 test-kubernetes: $(BIN)/labkube $(BIN)/backup $(BIN)/kubeupgrade $(BIN)/stackstatus tools ## develop: Run the tests of labkube and those of the lab on real etcd and Kubernetes

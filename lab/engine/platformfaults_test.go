@@ -2,11 +2,30 @@ package engine_test
 
 import (
 	"strings"
+	"testing"
 
 	"filippo.io/age"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// TestPlatformFaults: what goes wrong while something new is brought to a cluster that Flux reconciles is said in one
+// message, and one more up converges.
+func TestPlatformFaults(t *testing.T) {
+	t.Parallel()
+
+	p, _ := newPlatform(t)
+	p.w.up(p.stack())
+
+	network, flux := p.pods("kube-system"), p.pods("flux-system")
+
+	p.faults(platformFaults())
+	assert.Equal(t, network, p.pods("kube-system"), "no pod of the network restarted")
+	assert.Equal(t, flux, p.pods("flux-system"), "no pod of Flux restarted")
+	p.faults(powerCuts())
+	p.unsaid()
+	p.reconciled()
+}
 
 // platformFault is one thing that goes wrong while a run brings something new to a cluster that Flux reconciles.
 type platformFault struct {
