@@ -36,7 +36,8 @@ func TestWhatTheOperatorWaitsFor(t *testing.T) {
 	source := func(url, status string, generation int64) *unstructured.Unstructured {
 		return fluxThing("GitRepository", sourceGroup, fluxSync, map[string]any{"url": url}, generation, status, "refused")
 	}
-	kustomize := fluxThing(kustomization, syncGroup, fluxSync, map[string]any{"path": "./clusters/one"}, 2, "False", "no such folder")
+	kustomize := fluxThing(kustomization, syncGroup, fluxSync, map[string]any{"path": "./clusters/one"}, 2, "False",
+		"no such folder")
 
 	for name, c := range map[string]struct {
 		there      []runtime.Object

@@ -39,7 +39,7 @@ func newGitServer(t testing.TB) *gitServer {
 	t.Helper()
 
 	root := t.TempDir()
-	g := &gitServer{t: t, work: filepath.Join(root, "work"), username: "git", password: "let-flux-in-7d1f"}
+	g := &gitServer{t: t, work: filepath.Join(root, "work"), username: "git", password: rand.Text()}
 
 	g.git(root, "init", "--quiet", "--bare", "--initial-branch=main", "fleet.git")
 	g.git(root, "clone", "--quiet", "fleet.git", "work")

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -85,12 +86,12 @@ func (k *Kubelet) place(p *localPod, i *images.Image) (images.Place, error) {
 	defer k.mu.Unlock()
 
 	if p.ports == nil {
-		p.ports = map[int32]uint16{}
+		p.ports = formerPorts(dir, facts.Address)
 	}
 
 	for _, port := range i.Listens() {
 		if p.ports[port] == 0 {
-			free, err := freePort(facts.Address)
+			free, err := freePort(facts.Address, 0)
 			if err != nil {
 				return place, err
 			}
@@ -99,14 +100,45 @@ func (k *Kubelet) place(p *localPod, i *images.Image) (images.Place, error) {
 		}
 	}
 
+	text, err := json.Marshal(p.ports)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, portsFile), text, 0o600)
+	}
+
+	if err != nil {
+		return place, fmt.Errorf("unable to note a pod's ports: %w", err)
+	}
+
 	place.Ports = maps.Clone(p.ports)
 
 	return place, nil
 }
 
-// freePort is one that nothing listens at.
-func freePort(a netip.Addr) (uint16, error) {
-	ln, err := net.Listen("tcp", netip.AddrPortFrom(a, 0).String())
+// portsFile is where a pod's folder notes its ports: they are the same after its machine has been off, as others know
+// them.
+const portsFile = "ports"
+
+// formerPorts are those that a pod had, as far as nothing else has taken them.
+func formerPorts(dir string, a netip.Addr) map[int32]uint16 {
+	ports := map[int32]uint16{}
+
+	text, err := os.ReadFile(filepath.Join(dir, portsFile)) //nolint:gosec // the pod's own
+	if err != nil || json.Unmarshal(text, &ports) != nil {
+		return map[int32]uint16{} // it is new
+	}
+
+	maps.DeleteFunc(ports, func(_ int32, port uint16) bool {
+		_, err := freePort(a, port)
+
+		return err != nil
+	})
+
+	return ports
+}
+
+// freePort is one that nothing listens at: this one, or any where it is 0.
+func freePort(a netip.Addr, port uint16) (uint16, error) {
+	ln, err := net.Listen("tcp", netip.AddrPortFrom(a, port).String())
 	if err != nil {
 		return 0, fmt.Errorf("unable to find a free port: %w", err)
 	}
