@@ -36,8 +36,8 @@ type entry struct {
 	URLs        []string `yaml:"urls"`
 }
 
-// Handler serves the archives (*.tgz) of a folder below /charts/, and the index of what is there at that moment. A folder
-// that is not there has none.
+// Handler serves the archives (*.tgz) of a folder below /charts/, and the index of what is there at that moment. A
+// folder that is not there has none.
 func Handler(folder string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /charts/index.yaml", func(w http.ResponseWriter, _ *http.Request) {

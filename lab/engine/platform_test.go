@@ -25,8 +25,8 @@ import (
 	"talos-proxmox/lab/engine"
 )
 
-// platform is a stack whose cluster has Cilium, and is reconciled from the repository's own tree by the real controllers
-// of Flux: the charts are the lab's, the Git server is on loopback.
+// platform is a stack whose cluster has Cilium, and is reconciled from the repository's own tree by the real
+// controllers of Flux: the charts are the lab's, the Git server is on loopback.
 type platform struct {
 	*testing.T
 
@@ -339,10 +339,12 @@ func (p *platform) adopted() {
 		assert.True(p, object.CreationTimestamp.Before(&owner.Metadata.CreationTimestamp), "%s was made anew", object.Name)
 	}
 
-	agents, err := p.client().AppsV1().DaemonSets("kube-system").Get(p.Context(), "cilium", metav1.GetOptions{})
+	apps := p.client().AppsV1()
+
+	agents, err := apps.DaemonSets("kube-system").Get(p.Context(), "cilium", metav1.GetOptions{})
 	require.NoError(p, err)
 
-	operator, err := p.client().AppsV1().Deployments("kube-system").Get(p.Context(), "cilium-operator", metav1.GetOptions{})
+	operator, err := apps.Deployments("kube-system").Get(p.Context(), "cilium-operator", metav1.GetOptions{})
 	require.NoError(p, err)
 
 	for _, object := range []metav1.ObjectMeta{agents.ObjectMeta, operator.ObjectMeta} {
@@ -437,7 +439,8 @@ func (p *platform) sources() {
 	const kustomization = "gitops/clusters/lab/kustomization.yaml"
 
 	files := p.git.files(p.git.work, "gitops")
-	files[kustomization] = strings.Replace(files[kustomization], "/defaults]", "/defaults, ../../infrastructure/defaults/oci]", 1)
+	files[kustomization] = strings.Replace(files[kustomization], "/defaults]",
+		"/defaults, ../../infrastructure/defaults/oci]", 1)
 	registry := newRegistry(p, false)
 	revision := registry.pushTree("fleet", "v1", files)
 

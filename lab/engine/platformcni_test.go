@@ -116,8 +116,8 @@ func (c *ciliumStack) there(path string) bool {
 
 const ciliumPool = "v2/ciliumloadbalancerippools/talos-proxmox"
 
-// TestPlatformCNI: a cluster gets its network with its first up; runs that are killed are continued, and what is refused
-// is said in one message.
+// TestPlatformCNI: a cluster gets its network with its first up; runs that are killed are continued, and what is
+// refused is said in one message.
 func TestPlatformCNI(t *testing.T) {
 	t.Parallel()
 
@@ -194,7 +194,8 @@ func (c *ciliumStack) hubble(client kubernetes.Interface) {
 		assert.EqualValues(c, 1, found.Status.ReadyReplicas, name)
 	}
 
-	certificates, err := client.CoreV1().Secrets("kube-system").Get(c.Context(), "hubble-relay-client-certs", metav1.GetOptions{})
+	secrets := client.CoreV1().Secrets("kube-system")
+	certificates, err := secrets.Get(c.Context(), "hubble-relay-client-certs", metav1.GetOptions{})
 	require.NoError(c, err)
 	assert.Contains(c, certificates.Data, "ca.crt")
 	c.w.up(file, optup.ExpectNoChanges())

@@ -89,7 +89,9 @@ func (k *Kubelet) writeCertificates(ctx context.Context, p *corev1.Pod, wanted [
 }
 
 // authorityOf is the authority that is there, or a new one.
-func authorityOf(ctx context.Context, client kubernetes.Interface, namespace string) (*x509.CertificateAuthority, error) {
+func authorityOf(
+	ctx context.Context, client kubernetes.Interface, namespace string,
+) (*x509.CertificateAuthority, error) {
 	there, err := client.CoreV1().Secrets(namespace).Get(ctx, authorityName, metav1.GetOptions{})
 	if err == nil {
 		return x509.NewCertificateAuthorityFromCertificateAndKey(&x509.PEMEncodedCertificateAndKey{
