@@ -6,6 +6,7 @@ require (
 	filippo.io/age v1.3.2
 	github.com/blang/semver v3.5.1+incompatible
 	github.com/cosi-project/runtime v1.12.0
+	github.com/diskfs/go-diskfs v1.7.0
 	github.com/distribution/reference v0.6.0
 	github.com/gliderlabs/ssh v0.3.8
 	github.com/go-logr/logr v1.4.4
@@ -84,7 +85,6 @@ require (
 	github.com/containernetworking/cni v1.3.0 // indirect
 	github.com/danieljoos/wincred v1.2.3 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
-	github.com/diskfs/go-diskfs v1.7.0 // indirect
 	github.com/djherbis/times v1.6.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/ebitengine/purego v0.10.2 // indirect

@@ -27,9 +27,9 @@ func installs(w *world) bool {
 	return found && vm.Running
 }
 
-// TestFailuresOfSystems lets builds of a template fail in every way that no stand-in of a host's command shows. Each says
-// what was wrong and what to do, and leaves nothing: the next begins anew, and the last, with nothing in its way, makes
-// the template.
+// TestFailuresOfSystems lets builds of a template fail in every way that no stand-in of a host's command shows. Each
+// says what was wrong and what to do, and leaves nothing: the next begins anew, and the last, with nothing in its way,
+// makes the template.
 func TestFailuresOfSystems(t *testing.T) {
 	t.Parallel()
 
@@ -116,8 +116,8 @@ func TestFailuresOfSystems(t *testing.T) {
 		assert.Empty(t, w.seeds(), row.row)
 	}
 
-	// Runs that are killed leave a build whose system may go on; the next one stops it, removes it, and begins anew. Of the
-	// second, the system does not end by itself.
+	// Runs that are killed leave a build whose system may go on; the next one stops it, removes it, and begins anew. Of
+	// the second, the system does not end by itself.
 	w.killed(healthy.yaml(w), installs, true)
 	w.recover()
 	w.set(datacentre.Fault{Hangs: true, VMID: buildVMID})

@@ -24,6 +24,7 @@ func (i Image) EncodeQCOW2(size int64) []byte {
 
 	header := make([]byte, qcow2Sector)
 	copy(header, qcow2Magic)
+
 	big := binary.BigEndian
 	big.PutUint32(header[4:], qcow2Version)
 	big.PutUint32(header[20:], qcow2ClusterBits)

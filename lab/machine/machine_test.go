@@ -190,7 +190,7 @@ func TestNothingToBoot(t *testing.T) {
 			"no bootable device (scsi0: Talos for arm64, and the machine's processor is x86)",
 		},
 		"another system, which has no Talos API": {
-			image.Image{OS: "debian", Version: "13"}, "[debian] cloud-init: instance",
+			image.Image{OS: "debian", Version: "13"}, "cloud-init: instance",
 		},
 		"a disk without a volume": {image.Image{OS: "missing"}, "no bootable device (scsi0: no volume"},
 	} {
@@ -204,8 +204,13 @@ func TestNothingToBoot(t *testing.T) {
 				require.NoError(t, l.WriteVolume(hw.Disks[0].Volume, test.content))
 			}
 
+			stage := "no system"
+			if test.content.OS == "debian" {
+				stage = "debian"
+			}
+
 			l.machines.PowerOn(hw)
-			l.stage(11, "no system")
+			l.stage(11, stage)
 
 			l.machines.PowerOff(11)
 			assert.Empty(t, l.machines.Status())

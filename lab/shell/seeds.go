@@ -124,14 +124,12 @@ func (s *Server) writeISO(c call, r isoRequest) (err error) {
 	}
 
 	if s.dc.RoomFor(s.host, s.outside(output), size) != nil || s.openFault(output, os.O_WRONLY) != nil {
-		return fmt.Errorf(
-			"%s. Unable to open disc image file '%s'.", reason(syscall.ENOSPC), r.output, //nolint:revive,staticcheck // as above
-		)
+		return noImage(syscall.ENOSPC, r.output)
 	}
 
 	to, err := os.OpenFile(output, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return fmt.Errorf("%s. Unable to open disc image file '%s'.", reason(err), r.output) //nolint:revive,staticcheck // as above
+		return noImage(err, r.output)
 	}
 
 	defer func() { err = errors.Join(err, to.Close()) }()
@@ -154,6 +152,12 @@ func (s *Server) writeISO(c call, r isoRequest) (err error) {
 	}
 
 	return image.Finalize(iso9660.FinalizeOptions{RockRidge: r.rock, VolumeIdentifier: r.label})
+}
+
+// noImage is what genisoimage says where it cannot write.
+func noImage(err error, output string) error {
+	//nolint:revive,staticcheck // its own words
+	return fmt.Errorf("%s. Unable to open disc image file '%s'.", reason(err), output)
 }
 
 func addToISO(image *iso9660.FileSystem, name string) error {

@@ -21,8 +21,9 @@ func newFault(f *folders) *cobra.Command {
 		Long: `Make things go wrong, as they do in data centres, and see what the program does.
 
 A fault is a state of the data centre (--offline, --no-quorum, --full, --lock, --hangs, --reverts, --no-network,
---no-package, --expire-tickets), or a rule: over tasks (--task, --start-fails) or over requests to Proxmox's API (--method, --path). Rules hit forever, or
---times often. All faults last until they are cleared, a restart of the lab included.`,
+--no-package, --expire-tickets), or a rule: over tasks (--task, --start-fails) or over requests to Proxmox's API
+(--method, --path). Rules hit forever, or --times often. All faults last until they are cleared, a restart of the lab
+included.`,
 	}
 	fault.AddCommand(newFaultAdd(f), newFaultList(f), newFaultClear(f))
 

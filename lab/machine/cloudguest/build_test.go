@@ -64,6 +64,7 @@ func run(t *testing.T, name systems.Name, cd []byte) (after cloudguest.Guest, of
 	var said strings.Builder
 
 	sleeps := 0
+
 	after, off, err := cloudguest.Run(t.Context(), string(name), name == systems.Arch, cloudguest.Guest{},
 		datacentre.Hardware{
 			Firmware: "ovmf", NICs: []datacentre.NIC{{Name: "net0", MAC: "02:00:00:00:00:01", Bridge: "vmbr0"}},

@@ -1,5 +1,5 @@
-// Package cloudguest is a system other than Talos in a machine, as far as a data centre meets it: what cloud-init makes of
-// the drive that it finds, once for each instance id, what a seed has it do, and what stays on its disk.
+// Package cloudguest is a system other than Talos in a machine, as far as a data centre meets it: what cloud-init makes
+// of the drive that it finds, once for each instance id, what a seed has it do, and what stays on its disk.
 package cloudguest
 
 import (

@@ -117,7 +117,7 @@ func (b *build) open(name string, flag int) (io.ReadWriteCloser, error) {
 	}}
 
 	if flag&os.O_TRUNC == 0 {
-		f.WriteString(content)
+		_, _ = f.WriteString(content) // a buffer takes everything
 	}
 
 	return f, nil
