@@ -6,7 +6,6 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 work=${WORK:-/var/tmp/test-debian}
-mirror=${MIRROR:-http://deb.debian.org/debian}
 minutes=${MINUTES:-60}
 
 fail() {
@@ -29,7 +28,7 @@ began=$SECONDS
 # What Debian's genericcloud images have, as far as a build meets it: cloud-init, networkd by netplan, no ifupdown.
 # shellcheck disable=SC2016 # the folder is the hook's argument
 mmdebstrap --quiet --variant=minbase --components=main --include=linux-image-cloud-amd64,systemd-sysv,udev,dbus,cloud-init,cloud-guest-utils,openssh-server,sudo,systemd-resolved,systemd-timesyncd,netplan.io,ca-certificates,tzdata,iproute2,initramfs-tools,grub-efi-amd64-signed,shim-signed,e2fsprogs,gdisk \
-  --customize-hook='chroot "$1" systemctl enable systemd-networkd' trixie root "$mirror" || fail "unable to install Debian from $mirror"
+  --customize-hook='chroot "$1" systemctl enable systemd-networkd' trixie root ${MIRROR:+"$MIRROR"} || fail "unable to install Debian from ${MIRROR:-its own mirror}; MIRROR=http://… names another"
 cat >root/etc/fstab <<'END'
 LABEL=root / ext4 rw,discard,errors=remount-ro 0 1
 LABEL=ESP /boot/efi vfat umask=0077 0 1

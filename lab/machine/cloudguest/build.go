@@ -104,7 +104,7 @@ func (b *build) setUp(ctx context.Context, c cloudConfig) error {
 	}
 
 	if !network || b.w.Unplugged() {
-		b.print("Err:1 http://deb.debian.org/debian trixie InRelease: Temporary failure resolving 'deb.debian.org'")
+		b.print("Err:1 trixie InRelease: Temporary failure resolving the mirror")
 		b.fail("Failed to install the following packages: {%s}", strings.Join(c.Packages, ", "))
 
 		return nil
