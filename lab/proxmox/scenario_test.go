@@ -101,6 +101,7 @@ func (s steps) files() {
 	s.ok("GET", "/nodes/pve1/storage/local/content?content=iso")
 	s.ok("GET", "/nodes/pve1/storage/local/content/local:iso%2Ftalos.iso")
 	s.task("DELETE", "/nodes/pve1/storage/local/content/local:iso%2Fup.iso")
+	s.ok("POST", "/nodes/pve1/storage/local-lvm/content", "vmid", "9999", "filename", "vm-9999-disk-7", "size", "1G")
 }
 
 // machines are a template 900, its clone 101, which runs, and 102.

@@ -39,12 +39,13 @@ func supportedVersions(p plan) []violation {
 	}
 
 	for _, r := range p.of(typeTemplate) {
-		// Templates of other systems have no schematic.
-		if schematic := r.at("schematicId").text(); schematic.Known && schematic.Value == "" {
+		version, schematic := r.at("version").text(), r.at("schematicId").text()
+		// Templates of other systems have no schematic, and their versions no v.
+		if schematic.Known && schematic.Value == "" && version.Known && !strings.HasPrefix(version.Value, "v") {
 			continue
 		}
 
-		if version := r.at("version").text(); version.Known && version.Value != "" {
+		if version.Known && version.Value != "" {
 			if err := talos.CheckTalos(version.Value); err != nil {
 				found = append(found, refuse(r.URN, "template "+r.Name, err.Error()))
 			}
