@@ -113,6 +113,7 @@ func (p *platform) tree(charts string) map[string]string {
 	}
 	replaced("settings.yaml", "http://127.20.0.4:8080/charts", charts)
 	replaced("kustomization.yaml", "  - settings.yaml\n", "  - settings.yaml\n  - sealed.sops.yaml\n")
+
 	files[cluster+"sealed.sops.yaml"] = sealed(p, p.key.Recipient(), "sealed", "password", "opened by Flux")
 
 	return files

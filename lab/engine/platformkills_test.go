@@ -117,6 +117,7 @@ func (p *platform) whole(revision string) {
 	p.Helper()
 
 	began := time.Now()
+
 	p.w.up(p.stack())
 	p.Logf("one more up took %s", time.Since(began).Round(time.Second))
 
