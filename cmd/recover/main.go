@@ -35,11 +35,11 @@ block the next run.
 
 recover restores a half-written state of a file backend from its backup, ends such plugins where they run on this
 machine, unlocks the stack, waits until Proxmox has ended what it does for the pending creations, removes the machines,
-templates, PCI mappings and accounts that they made, and takes the pending operations off the state. It removes a machine only if
-it has the VMID and the name of a pending creation, says in its description that this stack made it, and is not in the
-state; a PCI mapping, a user or a token only if it has the name of a pending creation and says in its comment that this
-stack made it; a role only if it has the name and the privileges of one and no rule names it. Any other is named and
-left alone. It asks before it changes anything; it can be repeated.
+templates, PCI mappings and accounts that they made, and takes the pending operations off the state. It removes a
+machine only if it has the VMID and the name of a pending creation, says in its description that this stack made it, and
+is not in the state; a PCI mapping, a user or a token only if it has the name of a pending creation and says in its
+comment that this stack made it; a role only if it has the name and the privileges of one and no rule names it. Any
+other is named and left alone. It asks before it changes anything; it can be repeated.
 
 A creation that failed half-way is not pending any more: name its machine with --vmid. It then has to have the name that
 the stack plans for that VMID.

@@ -425,12 +425,14 @@ func TestRunRemovesAccountsThatAreTheStacksOwn(t *testing.T) {
 			pending: account, users: map[string]string{"root@pam": ""}, says: "user " + user + " is not there, or not yet",
 		},
 		"a token": {
-			pending: token, known: account, users: map[string]string{user: ours}, tokens: map[string]string{"kubernetes-1": ours},
+			pending: token, known: account, users: map[string]string{user: ours},
+			tokens:  map[string]string{"kubernetes-1": ours},
 			removed: "DELETE /access/users/" + user + "/token/kubernetes-1", says: "token " + user + "!kubernetes-1 is removed",
 		},
 		"somebody's token": {
-			pending: token, known: account, users: map[string]string{user: ours}, tokens: map[string]string{"kubernetes-1": "mine"},
-			says: "is left alone: its comment does not say that this stack made it",
+			pending: token, known: account, users: map[string]string{user: ours},
+			tokens: map[string]string{"kubernetes-1": "mine"},
+			says:   "is left alone: its comment does not say that this stack made it",
 		},
 		"a role": {
 			pending: role, roles: map[string]string{id: "VM.Audit,VM.Config.Disk"}, rules: []string{"PVEAuditor"},
