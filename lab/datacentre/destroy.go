@@ -188,26 +188,27 @@ func (d *Datacentre) deleteVolume(hostName, volid string) error {
 		return err
 	}
 
+	// The lock is held until the file is gone: a rescan, and a download in its place, meet both or neither.
 	d.mu.Lock()
+	defer d.mu.Unlock()
+
 	v := d.findVolume(hostName, volid)
-	files := d.files
 
 	switch {
 	case v == nil:
-		err = fmt.Errorf("volume '%s' does not exist", volid)
+		return fmt.Errorf("volume '%s' does not exist", volid)
 	case d.baseInUse(v):
-		err = fmt.Errorf("base volume '%s' is still in use by linked clones", v.ID)
-	default:
-		d.free(v)
+		return fmt.Errorf("base volume '%s' is still in use by linked clones", v.ID)
 	}
-	d.mu.Unlock()
 
-	if err != nil || files == nil || v.Content == "images" {
-		return err
+	d.free(v)
+
+	if d.files == nil || v.Content == "images" {
+		return nil
 	}
 
 	// A script of the host may have been faster.
-	if err := files.RemoveFile(hostName, path); !errors.Is(err, fs.ErrNotExist) {
+	if err := d.files.RemoveFile(hostName, path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 
