@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -145,7 +145,8 @@ func (a *acceptance) syncRefusal(ctx context.Context, instance *unstructured.Uns
 		has, _, _ := unstructured.NestedString(object.Object, "spec", s.follows)
 		s.asked = false
 
-		if _, message := readiness(object); has == wanted && refused(object, s, "") {
+		if has == wanted && refused(object, s, "") {
+			message := readyCondition(object).Message
 			a.said[message]++
 			a.say("waits: %s: %s", nameIn(s.kind, fluxNamespace, s.is), message)
 
@@ -201,16 +202,12 @@ func verdict(object *unstructured.Unstructured, s step, since string) (ready boo
 		return false, "it has not been created yet"
 	}
 
-	status, message := readiness(object)
-
-	switch {
-	case !current(object, s, since):
+	found := readyCondition(object)
+	if !current(object, s, since) || found.Message == "" && found.Status != metav1.ConditionTrue {
 		return false, "its controller has not looked at it yet"
-	case status == metav1.ConditionTrue:
-		return true, message
-	default:
-		return false, cmp.Or(message, "its controller has not looked at it yet")
 	}
+
+	return found.Status == metav1.ConditionTrue, found.Message
 }
 
 // refused says whether an object was looked at, and is not ready.
@@ -219,71 +216,41 @@ func refused(object *unstructured.Unstructured, s step, since string) bool {
 		return false
 	}
 
-	status, _ := readiness(object)
-
-	return current(object, s, since) && status == metav1.ConditionFalse
+	return current(object, s, since) && readyCondition(object).Status == metav1.ConditionFalse
 }
 
 // current says whether an object's status is of its newest generation, and of what was asked last.
 func current(object *unstructured.Unstructured, s step, since string) bool {
-	for _, c := range conditions(object) {
-		if c["type"] != "Ready" {
-			continue
-		}
+	ready := readyCondition(object)
+	handled, _, _ := unstructured.NestedString(object.Object, "status", "lastHandledReconcileAt")
 
-		seen, _ := c["observedGeneration"].(int64)
-		handled, _, _ := unstructured.NestedString(object.Object, "status", "lastHandledReconcileAt")
-
-		return seen == object.GetGeneration() && (!s.asked || handled == since)
-	}
-
-	return false
+	return ready.ObservedGeneration == object.GetGeneration() && (!s.asked || handled == since)
 }
 
-// readiness is what an object's condition Ready says.
-func readiness(object *unstructured.Unstructured) (status metav1.ConditionStatus, message string) {
-	for _, c := range conditions(object) {
-		if c["type"] == "Ready" {
-			text, _ := c["status"].(string)
-			message, _ := c["message"].(string)
+// readyCondition is an object's condition Ready, with its message on one line; unknown where it has none.
+func readyCondition(object *unstructured.Unstructured) metav1.Condition {
+	var conditioned struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
 
-			return metav1.ConditionStatus(text), strings.Join(strings.Fields(message), " ")
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &conditioned); err == nil {
+		if ready := meta.FindStatusCondition(conditioned.Status.Conditions, "Ready"); ready != nil {
+			ready.Message = strings.Join(strings.Fields(ready.Message), " ")
+
+			return *ready
 		}
 	}
 
-	return metav1.ConditionUnknown, ""
-}
-
-func conditions(object *unstructured.Unstructured) []map[string]any {
-	list, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	found := make([]map[string]any, 0, len(list))
-
-	for _, item := range list {
-		if c, ok := item.(map[string]any); ok {
-			found = append(found, c)
-		}
-	}
-
-	return found
+	return metav1.Condition{Status: metav1.ConditionUnknown}
 }
 
 // nodes are those that are not ready, with what they say.
-func (a *acceptance) nodes(ctx context.Context) []string {
-	resource, err := a.cluster.resource(corev1.SchemeGroupVersion.WithKind("Node"), "")
-	if err != nil {
-		return nil
-	}
-
-	list, err := resource.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil // the next look says so
-	}
-
-	var found []string
-
-	for i := range list.Items {
-		if status, message := readiness(&list.Items[i]); status != metav1.ConditionTrue {
-			found = append(found, fmt.Sprintf("node %s is not ready: %s", list.Items[i].GetName(), strings.TrimRight(message, ".")))
+func (a *acceptance) nodes(ctx context.Context) (found []string) {
+	for _, node := range a.list(ctx, corev1.SchemeGroupVersion.WithKind("Node"), "") {
+		if ready := readyCondition(&node); ready.Status != metav1.ConditionTrue {
+			found = append(found, fmt.Sprintf("node %s is not ready: %s", node.GetName(), strings.TrimRight(ready.Message, ".")))
 		}
 	}
 
@@ -291,31 +258,33 @@ func (a *acceptance) nodes(ctx context.Context) []string {
 }
 
 // pods are what keeps the pods of Flux' operator and its controllers from running.
-func (a *acceptance) pods(ctx context.Context) []string {
-	resource, err := a.cluster.resource(appsv1.SchemeGroupVersion.WithKind("Deployment"), fluxNamespace)
+func (a *acceptance) pods(ctx context.Context) (found []string) {
+	for _, d := range a.list(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment"), fluxNamespace) {
+		if d.GetName() != fluxOperator && d.GetLabels()[ofInstance] != fluxInstance {
+			continue
+		}
+
+		if troubles, err := a.troubles(ctx, &d); err == nil {
+			found = append(found, troubles...)
+		}
+	}
+
+	return found
+}
+
+// list returns the objects of a kind; none where they cannot be read now, which the next look says.
+func (a *acceptance) list(ctx context.Context, kind schema.GroupVersionKind, namespace string) []unstructured.Unstructured {
+	resource, err := a.cluster.resource(kind, namespace)
 	if err != nil {
 		return nil
 	}
 
 	list, err := resource.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil // the next look says so
+		return nil
 	}
 
-	var found []string
-
-	for i := range list.Items {
-		if d := &list.Items[i]; d.GetName() != fluxOperator && d.GetLabels()[ofInstance] != fluxInstance {
-			continue
-		}
-
-		troubles, err := a.troubles(ctx, &list.Items[i])
-		if err == nil {
-			found = append(found, troubles...)
-		}
-	}
-
-	return found
+	return list.Items
 }
 
 // children says which Kustomizations that Flux reconciles from the source are not ready: it is Git's to say what comes
@@ -365,17 +334,16 @@ func (a *acceptance) lookAtChildren(ctx context.Context) (open, broken []string,
 
 	for i := range list.Items {
 		object := &list.Items[i]
-		status, message := readiness(object)
-		reason := reasonOf(object)
+		ready := readyCondition(object)
 
 		switch {
-		case status == metav1.ConditionTrue:
-		case status == metav1.ConditionFalse && reason == "BuildFailed":
-			broken = append(broken, nameOf(object)+": "+message)
-		case status == metav1.ConditionUnknown && message == "":
+		case ready.Status == metav1.ConditionTrue:
+		case ready.Status == metav1.ConditionFalse && ready.Reason == "BuildFailed":
+			broken = append(broken, nameOf(object)+": "+ready.Message)
+		case ready.Status == metav1.ConditionUnknown && ready.Message == "":
 			unseen = true
 		default:
-			open = append(open, nameOf(object)+" is not ready yet: "+message)
+			open = append(open, nameOf(object)+" is not ready yet: "+ready.Message)
 		}
 	}
 
@@ -383,16 +351,4 @@ func (a *acceptance) lookAtChildren(ctx context.Context) (open, broken []string,
 	slices.Sort(broken)
 
 	return open, broken, unseen, nil
-}
-
-func reasonOf(object *unstructured.Unstructured) string {
-	for _, c := range conditions(object) {
-		if c["type"] == "Ready" {
-			reason, _ := c["reason"].(string)
-
-			return reason
-		}
-	}
-
-	return ""
 }
