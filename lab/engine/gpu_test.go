@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"text/template"
-	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
@@ -275,10 +274,7 @@ func TestGPUControlPlane(t *testing.T) {
 		t, w.lab.Data.ChangeHost("pve1", datacentre.HostChange{MovePCI: [2]string{"0000:01:00", "0000:08:00"}}),
 	)
 	require.NoError(t, w.lab.Data.RebootHost("pve1"))
-	require.Eventually(
-		t, func() bool { return w.lab.Data.Hosts()[0].Online && !w.lab.Data.Hosts()[0].Rebooting }, within,
-		100*time.Millisecond,
-	)
+	w.awaitHost("pve1")
 
 	said = w.fails(s.yaml(t))
 	assert.Contains(t, said, "hosts[0].gpus[0].pci: 0000:01:00 is not there on pve1: its NVIDIA GPUs are 0000:08:00.0")

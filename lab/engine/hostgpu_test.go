@@ -158,12 +158,7 @@ func TestABrokenConnectionInTheMiddleOfAnApply(t *testing.T) {
 	require.Error(t, err, "the host went away with the script")
 	assert.NotEmpty(t, w.readHost("pve1", "var/lib/talos-proxmox/todo"))
 
-	require.Eventually(t, func() bool {
-		h, _ := w.lab.Data.Host("pve1")
-
-		return h.Online
-	}, within, 50*time.Millisecond)
-
+	w.awaitHost("pve1")
 	w.up(text)
 	assert.Empty(t, w.readHost("pve1", "var/lib/talos-proxmox/todo"))
 	assert.Equal(t, "1\n", w.readHost("pve1", "var/lib/talos-proxmox/revision"))

@@ -61,6 +61,17 @@ func (w *world) reboot(host string) {
 	}, within, 50*time.Millisecond)
 }
 
+// awaitHost waits until a host that reboots answers again.
+func (w *world) awaitHost(host string) {
+	w.t.Helper()
+
+	require.Eventually(w.t, func() bool {
+		h, _ := w.lab.Data.Host(host)
+
+		return h.Online && !h.Rebooting
+	}, within, 50*time.Millisecond)
+}
+
 // hostOutput is what the stack says of a host.
 func hostOutput(t *testing.T, outputs auto.OutputMap, host string) map[string]any {
 	t.Helper()

@@ -104,6 +104,7 @@ func TestKilledRunsOfPreparation(t *testing.T) {
 			w.killed(text, kill.reached, kill.plugins)
 			w.recover()
 			w.requireRecovered(text)
+			w.awaitHost("pve1")
 
 			w.up(text, optup.Refresh())
 			assert.Equal(t, false, hostOutput(t, w.outputs(), "pve1")["rebootRequired"])

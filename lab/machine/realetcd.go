@@ -55,7 +55,8 @@ func (k *realKubernetes) leaveEtcd(ctx context.Context) error {
 		return err
 	}
 
-	if err := k.member.Leave(ctx, id, func() netip.Addr { return k.memberOf(e) }); err != nil {
+	// Talos asks any member; the machine's own is no longer there to ask once it is removed.
+	if err := k.member.Leave(ctx, id, func() netip.Addr { return k.anotherOf(e) }); err != nil {
 		return err
 	}
 
@@ -141,14 +142,21 @@ func (k *realKubernetes) withOwn(ctx context.Context, ask func(context.Context, 
 
 // memberOf is where a cluster can be asked: invalid for the machine's own member, else that of another one that runs.
 func (k *realKubernetes) memberOf(e *etcd.Cluster) netip.Addr {
-	m := k.m
+	k.m.ms.mu.Lock()
+	own := k.m.etcd == e
+	k.m.ms.mu.Unlock()
 
-	m.ms.mu.Lock()
-	defer m.ms.mu.Unlock()
-
-	if m.etcd == e {
+	if own {
 		return netip.Addr{}
 	}
 
-	return e.AddressBut(runner{m})
+	return k.anotherOf(e)
+}
+
+// anotherOf is where a cluster's other members can be asked: that of one that runs, invalid where there is none.
+func (k *realKubernetes) anotherOf(e *etcd.Cluster) netip.Addr {
+	k.m.ms.mu.Lock()
+	defer k.m.ms.mu.Unlock()
+
+	return e.AddressBut(runner{k.m})
 }

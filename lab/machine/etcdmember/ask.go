@@ -30,8 +30,7 @@ func (r *Member) Ask(ctx context.Context, address netip.Addr,
 	return asking(ctx, host, address, ask)
 }
 
-// Leave removes a member as soon as etcd lets it go: after another change of its members it waits for some seconds. It
-// asks the member whose address is passed each time.
+// Leave removes a member as soon as etcd lets it go. It asks the member whose address is passed each time.
 func (r *Member) Leave(ctx context.Context, id uint64, at func() netip.Addr) error {
 	ctx, cancel := context.WithTimeout(ctx, leavePatience)
 	defer cancel()
@@ -42,15 +41,23 @@ func (r *Member) Leave(ctx context.Context, id uint64, at func() netip.Addr) err
 		})
 
 		switch {
-		case err == nil, strings.Contains(err.Error(), rpctypes.ErrMemberNotFound.Error()):
+		case err == nil, refusal(err, rpctypes.ErrMemberNotFound):
 			return nil
-		case ctx.Err() != nil || !strings.Contains(err.Error(), rpctypes.ErrUnhealthy.Error()):
+		case ctx.Err() != nil || !passing(err):
 			return err
 		}
 
 		waitFor(ctx, look)
 	}
 }
+
+// passing says that etcd may let a member go a little later, as Talos sees it: for some seconds after another change of
+// its members it refuses, and a member that is asked to remove itself may stop before it has answered.
+func passing(err error) bool {
+	return refusal(err, rpctypes.ErrUnhealthy) || refusal(err, rpctypes.ErrStopped)
+}
+
+func refusal(err, as error) bool { return strings.Contains(err.Error(), as.Error()) }
 
 func asking(ctx context.Context, host controlplane.Host, address netip.Addr,
 	ask func(context.Context, *controlplane.EtcdClient) error,

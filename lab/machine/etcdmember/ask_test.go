@@ -1,0 +1,24 @@
+package etcdmember
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// TestPassing: as Talos, a machine tries again to leave where a member is unhealthy or stops, and only there.
+func TestPassing(t *testing.T) {
+	t.Parallel()
+
+	for err, want := range map[error]bool{
+		rpctypes.ErrGRPCUnhealthy:              true,
+		rpctypes.ErrGRPCStopped:                true,
+		rpctypes.ErrGRPCMemberNotEnoughStarted: false,
+		errors.New("no route to host"):         false,
+	} {
+		assert.Equal(t, want, passing(fmt.Errorf("failed to remove a member: %w", err)), err)
+	}
+}
