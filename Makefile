@@ -295,7 +295,7 @@ test-kubernetes: $(BIN)/labkube $(BIN)/backup $(BIN)/kubeupgrade $(BIN)/stacksta
 
 # It takes some two minutes of two cores for each round of each operation.
 .PHONY: soak
-soak: $(BIN)/labkube $(BIN)/backup $(BIN)/kubeupgrade $(BIN)/stackstatus tools ## develop: Break changes of running clusters off at random moments, on real etcd and Kubernetes, and see one more up converge: ROUNDS=10 of each, SEED= repeats one, GAP=60s on a machine with other work, RUN=kills/talos or RUN=faults for some
+soak: $(BIN)/labkube $(BIN)/backup $(BIN)/kubeupgrade $(BIN)/stackstatus tools ## develop: Interrupt changes of running clusters at random moments, on real etcd and Kubernetes, and see one more up converge: ROUNDS=10 of each, SEED= repeats one, GAP=60s on a machine with other work, RUN=kills/talos or RUN=faults for some
 	cd lab/engine && LABKUBE=$(BIN)/labkube go test -count 1 -v -timeout 24h -parallel 3 -run '^TestSoak$$$(if $(RUN),/$(RUN))' . -args -rounds $(or $(ROUNDS),10) -seed $(or $(SEED),0) $(if $(GAP),-gap $(GAP))
 
 .PHONY: update

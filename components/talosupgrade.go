@@ -126,7 +126,7 @@ func there(ctx context.Context, name string, urn pulumi.URN, addresses []netip.A
 
 	return errors.Join(ctx.Err(), fmt.Errorf("no node of cluster %q answers, so that none can be upgraded: "+
 		"start its machines, or repair the network between here and them, then run pulumi up again; if the machines are gone "+
-		"for good, `pulumi up --replace '%s'` goes on without them", name, urn))
+		"for good, `pulumi up --replace '%s'` continues without them", name, urn))
 }
 
 // afterUpgrades is what waits for the upgrades: a VM that was there before. A new one is made in the meantime.

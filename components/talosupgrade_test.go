@@ -107,5 +107,5 @@ func TestAClusterThatWasBegunAndIsSilentIsNotUpgraded(t *testing.T) {
 	nobody := []netip.Addr{netip.MustParseAddr("127.9.9.9"), netip.MustParseAddr("127.9.9.10")}
 	err := there(t.Context(), "one", "urn:pulumi:a::b::c::one-talos", nobody, 10*time.Millisecond)
 	require.ErrorContains(t, err, `no node of cluster "one" answers, so that none can be upgraded: start its machines`)
-	require.ErrorContains(t, err, "`pulumi up --replace 'urn:pulumi:a::b::c::one-talos'` goes on without them")
+	require.ErrorContains(t, err, "`pulumi up --replace 'urn:pulumi:a::b::c::one-talos'` continues without them")
 }

@@ -24,7 +24,7 @@ func KeptCNIs(plan *spec.Plan, installed map[string]bool) (problems spec.Problem
 	return problems
 }
 
-// LeftFlux warns of clusters that the last run brought Flux to and this one does not: it stays and goes on.
+// LeftFlux warns of clusters that the last run brought Flux to and this one does not: it stays and keeps reconciling.
 func LeftFlux(plan *spec.Plan, brought map[string]bool) (warnings []string) {
 	for _, cluster := range plan.Clusters {
 		if !brought[cluster.Name] || cluster.GitOps != nil || len(cluster.Nodes()) == 0 {
@@ -32,7 +32,7 @@ func LeftFlux(plan *spec.Plan, brought map[string]bool) (warnings []string) {
 		}
 
 		warnings = append(warnings, fmt.Sprintf("%s.gitops: is not set any more: Flux and all that it made stay in cluster %s, and "+
-			"it goes on reconciling what it was told last; docs/platform.md says how to take it out", clusterPath(cluster), cluster.Name))
+			"it keeps reconciling what it was told last; docs/platform.md says how to take it out", clusterPath(cluster), cluster.Name))
 	}
 
 	return warnings

@@ -32,7 +32,7 @@ func TestFluxThatStaysIsSaid(t *testing.T) {
 
 	plan := planOf(t, stackFile)
 	assert.Equal(t, []string{
-		"clusters[0].gitops: is not set any more: Flux and all that it made stay in cluster one, and it goes on reconciling what " +
+		"clusters[0].gitops: is not set any more: Flux and all that it made stay in cluster one, and it keeps reconciling what " +
 			"it was told last; docs/platform.md says how to take it out",
 	}, running.LeftFlux(plan, map[string]bool{"one": true}))
 

@@ -40,7 +40,7 @@ func TestSeedsAreAsRecordedAndCloudInitTakesThem(t *testing.T) {
 			program, err := exec.LookPath("cloud-init")
 			if err != nil {
 				require.Empty(t, os.Getenv("CI"), "CI has to have cloud-init: apt-get install cloud-init")
-				t.Skip("cloud-init is missing, whose schema judges seeds: apt-get install cloud-init")
+				t.Skip("cloud-init is not installed (apt-get install cloud-init): its schema does not judge the seed")
 			}
 
 			said, err := exec.CommandContext(t.Context(), program, "schema", "--config-file", golden).CombinedOutput()

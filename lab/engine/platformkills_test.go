@@ -102,9 +102,9 @@ func (p *platform) broken(moment, victim string) {
 
 	began := time.Now()
 	_, err := p.w.tryUp(ctx, p.stack())
-	require.Error(p, err, "the run is not broken off")
+	require.Error(p, err, "the run was not interrupted")
 	require.True(p, struck, p.w.said())
-	p.Logf("broken off after %s", time.Since(began).Round(time.Second))
+	p.Logf("interrupted after %s", time.Since(began).Round(time.Second))
 
 	if victim != "platform" && victim != "talosops" {
 		p.w.forgetRun()

@@ -52,7 +52,7 @@ type step struct {
 	file func(b *bed) string
 	// before prepares the step, and check judges its end.
 	before, check func(b *bed)
-	// run is what the user runs, the same once more after it was broken off; nil = pulumi up --refresh with these.
+	// run is what the user runs, the same once more after it was interrupted; nil = pulumi up --refresh with these.
 	run  func(b *bed) error
 	opts func(b *bed) []optup.Option
 	// voters is how many there have to be all the time; 0 = a majority of three. unwatched is a step without etcd.
@@ -148,7 +148,7 @@ func strikes(random *rand.Rand, breakages []breakage, count int) []strike {
 	return plan
 }
 
-// soak takes one cluster through its steps, the first time as they are, then broken off.
+// soak takes one cluster through its steps, the first time as they are, then interrupted.
 func (o operation) soak(t *testing.T, known took, random *rand.Rand, plan []strike) {
 	t.Helper()
 
@@ -259,7 +259,7 @@ func (b *bed) broken(s step, hit strike, lasts time.Duration) {
 	}
 
 	if hit.engine && what != "" && s.run == nil {
-		require.Error(b, err, "the run goes on although its engine was killed")
+		require.Error(b, err, "the run continues although its engine was killed")
 		b.w.forgetRun()
 		b.w.recover()
 	}

@@ -25,7 +25,7 @@ type build struct {
 	errors []string
 	// off says that the system is to switch itself off, at once without waiting for its services.
 	off, atOnce bool
-	// relinquished says that the journal goes on in memory.
+	// relinquished says that the journal continues in memory.
 	relinquished bool
 }
 
@@ -60,7 +60,7 @@ func (b *build) run(ctx context.Context, s seed) (Guest, bool, error) {
 	return b.guest, b.off, nil
 }
 
-// fail notes an error of cloud-init, which goes on all the same.
+// fail notes an error of cloud-init, which continues all the same.
 func (b *build) fail(format string, a ...any) {
 	text := fmt.Sprintf(format, a...)
 	b.errors = append(b.errors, text)

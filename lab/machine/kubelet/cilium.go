@@ -60,7 +60,7 @@ func (k *Kubelet) registerDefinitions(p *corev1.Pod) {
 	}
 }
 
-// register creates the definitions that are not there yet.
+// register creates the definitions that are missing.
 func (k *Kubelet) register(ctx context.Context, p *corev1.Pod) error {
 	config, err := k.asPod(ctx, p)
 	if err != nil {
