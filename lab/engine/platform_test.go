@@ -59,8 +59,8 @@ func digestOf(t *testing.T, file string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// newPlatform begins with one control plane and one worker, which a run has yet to make, and returns the revision of the
-// repository that they are to be reconciled from.
+// newPlatform begins with one control plane and one worker, which a run has yet to make. It returns the revision of
+// the repository that they are to be reconciled from.
 func newPlatform(t *testing.T) (p *platform, revision string) {
 	t.Helper()
 
