@@ -31,7 +31,9 @@ func (k *Kubelet) probe(ctx context.Context, p *localPod, c corev1.Container, on
 			k.repeat(ctx, c, *c.ReadinessProbe, place, func(ok bool) {
 				k.mu.Lock()
 				changed := one.running && one.ready != ok && ctx.Err() == nil
-				one.ready = one.ready && !changed || ok && changed
+				if changed {
+					one.ready = ok
+				}
 				k.mu.Unlock()
 
 				if changed {
