@@ -49,7 +49,7 @@ rm -rf /var/lib/cloud/* /etc/netplan/50-cloud-init.yaml /etc/network/interfaces.
 rm -f /etc/ssh/ssh_host_* /root/.ssh/authorized_keys /root/.bash_history /var/lib/systemd/random-seed
 rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb /var/cache/apt/*.bin /var/cache/pacman/pkg/* /var/lib/dhcp/* \
   /var/lib/NetworkManager/*.lease
-# The journal continues in memory: on the disk journald would begin anew.
+# The journal goes on in memory: on the disk journald would begin anew.
 journalctl --relinquish-var >/dev/null 2>&1
 rm -rf /var/log/journal/* /run/log/journal/*
 find /var/log -type f ! -path '/var/log/journal/*' -exec truncate -s 0 {} +
