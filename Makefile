@@ -62,7 +62,9 @@ LABKUBE_FILES := $(wildcard lab/kubernetes/*.go lab/kubernetes/go.*)
 # The controllers of Flux, which the lab's kubelets run, and the chart of Flux' operator.
 FLUX_CONTROLLERS := $(addprefix $(BIN)/,source-controller kustomize-controller helm-controller)
 FLUX_OPERATOR := $(BIN)/flux-operator
-# The charts that the lab serves, packed of modules, and the definitions that its Cilium registers and needs.
+# Cilium's operator, which they run as well.
+CILIUM_OPERATOR := $(BIN)/operator-generic
+# The charts that the lab serves, packed of modules, and the definitions of the Gateway API.
 CHARTS := $(BIN)/charts
 FLUX_OPERATOR_MODULE := github.com/controlplaneio-fluxcd/flux-operator
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
@@ -277,7 +279,7 @@ kubeupgrade: $(BIN)/kubeupgrade ## day 2: Build what upgrades Kubernetes (kubern
 labkube: $(BIN)/labkube ## develop: Build the lab's etcd, Kubernetes control plane and kubectl into .bin/labkube (some five minutes, once); .bin/kubectl is a part of it
 
 .PHONY: platform-tools
-platform-tools: $(FLUX_CONTROLLERS) $(FLUX_OPERATOR) $(CHARTS) ## develop: Build the controllers of Flux and its operator for the lab's real Kubernetes, and pack the charts that it serves (some ten minutes, once)
+platform-tools: $(FLUX_CONTROLLERS) $(FLUX_OPERATOR) $(CILIUM_OPERATOR) $(CHARTS) ## develop: Build the controllers of Flux, its operator and that of Cilium for the lab's real Kubernetes, and pack the charts that it serves (some fifteen minutes, once)
 
 .PHONY: platform
 platform: $(BIN)/labkube platform-tools $(BIN)/platform tools ## develop: Show a platform from nothing: a lab with real Kubernetes, one `up`, and the real controllers of Flux reconciling gitops/clusters/lab from a Git server on loopback
@@ -362,18 +364,24 @@ $(FLUX_OPERATOR): $(wildcard lab/platform/operator/go.* lab/platform/operator/ch
 	  rm -rf $@-data && mv $@-source/config/data $@-data && go run ./chart $@-source "$${version#v}" $@.tgz && \
 	  rm -rf $@-source $@.mod $@.sum && mv $@.new $@
 
+# The name is that of its image.
+$(CILIUM_OPERATOR): lab/platform/cilium/go.mod lab/platform/cilium/go.sum
+	@mkdir -p $(BIN)
+	@echo 'building the operator of Cilium (some minutes, once)'
+	cd lab/platform/cilium && go build -trimpath -tags ipam_provider_operator -ldflags '-s -w' -o $@ github.com/cilium/cilium/operator
+	@touch $@
+
 # Equal archives of equal sources: neither times nor owners are in them. The definitions of Prometheus' operator are a chart
 # of their own, as its community publishes them.
-$(CHARTS): lab/platform/charts/go.mod lab/platform/charts/go.sum
-	@rm -rf $@ $@.new $(BIN)/cilium-crds $(BIN)/gateway-api-crds
-	@mkdir -p $@.new/prometheus-operator-crds/crds $(BIN)/cilium-crds $(BIN)/gateway-api-crds
+$(CHARTS): $(foreach folder,charts cilium,lab/platform/$(folder)/go.mod lab/platform/$(folder)/go.sum)
+	@rm -rf $@ $@.new $(BIN)/gateway-api-crds
+	@mkdir -p $@.new/prometheus-operator-crds/crds $(BIN)/gateway-api-crds
 	@set -e; cd lab/platform/charts; \
 	  source() { go mod download "$$1"; go list -m -f '{{.Dir}}' "$$1"; }; \
 	  pack() { tar --create --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
 	    --directory "$$1" "$$2" | gzip --no-name > $@.new/$$2.tgz; }; \
-	  cilium=$$(source github.com/cilium/cilium); \
+	  cilium=$$(cd ../cilium && source github.com/cilium/cilium); \
 	  pack "$$cilium/install/kubernetes" cilium; \
-	  cp --no-preserve=mode "$$cilium"/pkg/k8s/apis/cilium.io/client/crds/*/*.yaml $(BIN)/cilium-crds/; \
 	  gateway=$$(source sigs.k8s.io/gateway-api); \
 	  cp --no-preserve=mode "$$gateway"/config/crd/standard/gateway.*.yaml $(BIN)/gateway-api-crds/; \
 	  prometheus=$$(source github.com/prometheus-operator/prometheus-operator); \

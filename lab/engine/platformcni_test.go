@@ -141,6 +141,7 @@ func TestPlatformCNI(t *testing.T) {
 	assert.Contains(t, w.said(), "healthy: etcd members: 1; nodes: 2")
 	assert.NotContains(t, w.said(), "are not Ready")
 	assert.True(t, c.there(ciliumPool))
+	c.addressOfAService(client)
 	w.up(c.stack(), optup.ExpectNoChanges())
 
 	values := func(mtu int) map[string]any { return map[string]any{"MTU": mtu} }
@@ -179,6 +180,29 @@ func TestPlatformCNI(t *testing.T) {
 	w.up(c.stack("values", values(1400), "loadBalancer", nil))
 	assert.False(t, c.there(ciliumPool))
 	c.hubble(client)
+}
+
+// addressOfAService sees that Cilium's operator gives a Service an address of the pool.
+func (c *ciliumStack) addressOfAService(client kubernetes.Interface) {
+	c.Helper()
+
+	services := client.CoreV1().Services("default")
+	_, err := services.Create(c.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "page"},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(c, err)
+
+	require.Eventually(c, func() bool {
+		found, err := services.Get(c.Context(), "page", metav1.GetOptions{})
+		require.NoError(c, err)
+
+		ingress := found.Status.LoadBalancer.Ingress
+
+		return len(ingress) == 1 && strings.HasPrefix(ingress[0].IP, c.w.network+".1.20")
+	}, within, 100*time.Millisecond, "the Service gets an address")
 }
 
 // hubble runs with certificates that a job makes, since Helm would make new ones at each rendering.

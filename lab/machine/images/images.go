@@ -48,32 +48,43 @@ type program struct {
 // events is where the controllers of Flux send what happens: no program of the lab's receives it.
 const events = "--events-addr="
 
-// alone leaves leader election out, which finds its namespace in a pod's file system only: there is one replica.
+// alone leaves leader election of controllers out, which finds its namespace in a pod's file system only: there is one replica.
 const alone = "--enable-leader-election=false"
 
 var programs = map[string]program{
 	"source-controller": {
 		listens: map[int32]string{9090: "--storage-addr", 8080: "--metrics-addr", 9440: "--health-addr"},
 		flags: func(_ Image, p Place) []string {
-			return []string{events, "--storage-path=" + p.Folder("/data"), "--storage-adv-addr=" + p.At(9090)}
+			return []string{alone, events, "--storage-path=" + p.Folder("/data"), "--storage-adv-addr=" + p.At(9090)}
 		},
 	},
 	"kustomize-controller": {
 		listens: map[int32]string{8080: "--metrics-addr", 9440: "--health-addr"},
-		flags:   func(Image, Place) []string { return []string{events} },
+		flags:   func(Image, Place) []string { return []string{alone, events} },
 	},
 	"helm-controller": {
 		listens: map[int32]string{8080: "--metrics-addr", 9440: "--health-addr"},
-		flags:   func(Image, Place) []string { return []string{events} },
+		flags:   func(Image, Place) []string { return []string{alone, events} },
 	},
 	"flux-operator": {
 		listens: map[int32]string{8080: "--metrics-addr", 8081: "--health-addr"},
 		flags: func(i Image, _ Place) []string {
-			return []string{"--storage-path=" + i.Path + "-data"}
+			return []string{alone, "--storage-path=" + i.Path + "-data"}
 		},
 		// Its pages would be served at every address of the computer; and it runs with Go's FIPS cryptography only, which its
 		// image is built with.
 		env: []string{"WEB_SERVER_PORT=0", "GODEBUG=fips140=on"},
+	},
+	"operator-generic": {
+		listens: map[int32]string{9234: "--operator-api-serve-addr", 9963: "--operator-prometheus-serve-addr"},
+		flags: func(_ Image, p Place) []string {
+			return []string{
+				"--config-dir=" + p.Folder("/tmp/cilium/config-map"), "--k8s-kubeconfig-path=" + p.Kubeconfig,
+				"--enable-gops=false", // its address would be the same in all pods
+				// The lab's agents note no endpoints: without one, a pod of CoreDNS would be started again and again.
+				"--unmanaged-pod-watcher-interval=0",
+			}
+		},
 	},
 }
 
@@ -142,8 +153,6 @@ func (i Image) Command(args, env []string, p Place) (argv, environment []string)
 	// KUBECONFIG is a list with colons between its files, and the names of machines' folders have such: the process runs
 	// in the file's folder.
 	environment = append(environment, "HOME="+temporary, "TMPDIR="+temporary, "KUBECONFIG="+filepath.Base(p.Kubeconfig))
-
-	argv = append(argv, alone)
 
 	return append(argv, i.program.flags(i, p)...), append(environment, i.program.env...)
 }

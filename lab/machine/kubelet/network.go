@@ -109,10 +109,8 @@ func (t podTools) obstacle(ctx context.Context, spec corev1.PodSpec, c corev1.Co
 		}
 	}
 
-	switch {
-	case isCiliumOperator(c.Image):
-		return lacksDefinitions(t.binaries)
-	case !isCilium(c.Image):
+	operator := isCiliumOperator(c.Image)
+	if !operator && !isCilium(c.Image) {
 		return nil
 	}
 
@@ -123,7 +121,7 @@ func (t podTools) obstacle(ctx context.Context, spec corev1.PodSpec, c corev1.Co
 		return &obstacle{
 			code: 126, reason: "Error", log: "nsenter: failed to execute /opt/cni/bin/cilium-mount: Permission denied\n",
 		}
-	case slices.Contains(command, "build-config"), slices.Contains(command, "cilium-agent"):
+	case operator, slices.Contains(command, "build-config"), slices.Contains(command, "cilium-agent"):
 	default:
 		return nil
 	}
@@ -133,7 +131,7 @@ func (t podTools) obstacle(ctx context.Context, spec corev1.PodSpec, c corev1.Co
 			"level=error msg=\"Unable to contact k8s api-server\" error=%q\n", err)}
 	}
 
-	if slices.Contains(command, "build-config") {
+	if operator || slices.Contains(command, "build-config") {
 		return nil
 	}
 
@@ -152,6 +150,9 @@ func (t podTools) obstacle(ctx context.Context, spec corev1.PodSpec, c corev1.Co
 func isCilium(image string) bool {
 	return strings.Contains(image, "cilium/cilium:") || strings.Contains(image, "cilium/cilium@")
 }
+
+// isCiliumOperator tells Cilium's operator from its other images.
+func isCiliumOperator(image string) bool { return strings.Contains(image, "cilium/operator-") }
 
 // reachesAPI says whether a pod in its host's network reaches the Kubernetes API before there is a CNI: by KubePrism,
 // at an address of the lab's network, or by the service's address where kube-proxy runs.

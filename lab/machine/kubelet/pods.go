@@ -207,7 +207,6 @@ func (r *link) runContainers(ctx context.Context, p *corev1.Pod, one *localPod) 
 	started := r.progress(one, tools)
 	r.k.mu.Unlock()
 	r.k.installCNI(one)
-	r.operate(p, started)
 
 	for _, name := range started {
 		r.tell(ctx, p, corev1.EventTypeNormal, "Started", "Started container "+name)

@@ -183,17 +183,31 @@ func (r *link) runProgram(ctx context.Context, p *localPod, c corev1.Container, 
 		return endOf(1, nil)
 	}
 
+	var env []string
+
 	place, err := r.k.place(p, i)
 	if err == nil {
 		err = r.k.serviceAccount(ctx, p.pod, place)
+	}
+
+	if err == nil {
+		err = r.mountConfigMaps(ctx, p.pod, c, place)
+	}
+
+	if err == nil {
+		env, err = r.variables(ctx, p.pod, c)
 	}
 
 	if err != nil {
 		return &corev1.ContainerStateTerminated{ExitCode: statusStartErr, Reason: "StartError", Message: err.Error()}
 	}
 
-	argv, env := i.Command(expand(slices.Concat(c.Command, c.Args), environment(p.pod, c, r.name)),
-		environment(p.pod, c, r.name), place)
+	command := slices.Concat(c.Command, c.Args)
+	if len(c.Command) > 0 {
+		command = command[1:] // the program's name
+	}
+
+	argv, env := i.Command(expand(command, env), env, place)
 
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // the lab's own binary
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = place.Dir, env, log, log

@@ -4,7 +4,6 @@ module talos-proxmox/lab/platform/charts
 go 1.26.0
 
 require (
-	github.com/cilium/cilium v1.19.6
 	github.com/prometheus-operator/prometheus-operator v0.85.0
 	sigs.k8s.io/gateway-api v1.4.1
 )

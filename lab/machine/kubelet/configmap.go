@@ -1,0 +1,82 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"talos-proxmox/lab/machine/images"
+)
+
+// configMap reads what a ConfigMap has, with the rights of the node's kubelet; nil where there is none.
+func (r *link) configMap(ctx context.Context, namespace, name string) (map[string]string, error) {
+	var found corev1.ConfigMap
+
+	err := r.client.Get().Namespace(namespace).Resource("configmaps").Name(name).Do(ctx).Into(&found)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // as the comment says
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("unable to read ConfigMap %s/%s: %w", namespace, name, err)
+	}
+
+	return found.Data, nil
+}
+
+// mountConfigMaps writes the ConfigMaps that a container mounts whole into what stands for their folders.
+func (r *link) mountConfigMaps(ctx context.Context, p *corev1.Pod, c corev1.Container, place images.Place) error {
+	for _, mount := range c.VolumeMounts {
+		i := slices.IndexFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.ConfigMap != nil })
+		if i < 0 {
+			continue
+		}
+
+		data, err := r.configMap(ctx, p.Namespace, p.Spec.Volumes[i].ConfigMap.Name)
+		if err != nil {
+			return err
+		}
+
+		dir := place.Folder(mount.MountPath)
+		if err = os.RemoveAll(dir); err == nil {
+			err = os.MkdirAll(dir, 0o700)
+		}
+
+		for key, value := range data {
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, key), []byte(value), 0o600)
+			}
+		}
+
+		if err != nil {
+			return fmt.Errorf("unable to mount a ConfigMap: %w", err)
+		}
+	}
+
+	return nil
+}
+
+// variables are a container's environment, with what it has of ConfigMaps.
+func (r *link) variables(ctx context.Context, p *corev1.Pod, c corev1.Container) ([]string, error) {
+	list := environment(p, c, r.name)
+
+	for i, v := range c.Env {
+		if v.ValueFrom == nil || v.ValueFrom.ConfigMapKeyRef == nil {
+			continue
+		}
+
+		data, err := r.configMap(ctx, p.Namespace, v.ValueFrom.ConfigMapKeyRef.Name)
+		if err != nil {
+			return nil, err
+		}
+
+		list[i] = v.Name + "=" + data[v.ValueFrom.ConfigMapKeyRef.Key]
+	}
+
+	return list, nil
+}
