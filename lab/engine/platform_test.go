@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -279,9 +280,7 @@ func TestPlatform(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "rancher.io/local-path", class.Provisioner)
 
-	_, err = p.client().CoreV1().RESTClient().Get().AbsPath("/apis/gateway.networking.k8s.io/v1/gatewayclasses/cilium").
-		DoRaw(t.Context())
-	require.NoError(t, err, "Cilium serves Gateways")
+	p.gateway()
 
 	network, flux := p.pods("kube-system"), p.pods("flux-system")
 	assert.Len(t, flux, 5)
@@ -301,6 +300,37 @@ func TestPlatform(t *testing.T) {
 	w.up(p.stack())
 	assert.Equal(t, flux, p.pods("flux-system"), "without gitops in the stack everything stays")
 	p.setting("DOMAIN", "ssh.example.org")
+}
+
+// gateway sees that Cilium's operator takes the definitions of the Gateway API that the program brings, and gives a
+// Gateway an address of the pool.
+func (p *platform) gateway() {
+	p.Helper()
+
+	const gateways = "/apis/gateway.networking.k8s.io/v1/namespaces/default/gateways"
+
+	api := p.client().CoreV1().RESTClient()
+	require.NoError(p, api.Post().AbsPath(gateways).SetHeader("Content-Type", "application/yaml").Body([]byte(
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: pages}\n"+
+			"spec: {gatewayClassName: cilium, listeners: [{name: http, port: 80, protocol: HTTP}]}\n",
+	)).Do(p.Context()).Error())
+
+	var found struct {
+		Status struct {
+			Addresses  []struct{ Value string }
+			Conditions []metav1.Condition
+		}
+	}
+
+	require.Eventually(p, func() bool {
+		text, err := api.Get().AbsPath(gateways, "pages").Do(p.Context()).Raw()
+		require.NoError(p, err)
+		require.NoError(p, json.Unmarshal(text, &found))
+
+		return meta.IsStatusConditionTrue(found.Status.Conditions, "Programmed")
+	}, within, 100*time.Millisecond, "Cilium serves Gateways: %v", &found)
+	require.Len(p, found.Status.Addresses, 1)
+	assert.Contains(p, found.Status.Addresses[0].Value, p.w.network+".1.2")
 }
 
 // unsaid sees that no secret is in what runs said and wrote.
@@ -364,7 +394,7 @@ func (p *platform) adopted() {
 		older(pod.ObjectMeta)
 
 		for _, container := range pod.Status.ContainerStatuses {
-			assert.Zero(p, container.RestartCount, pod.Name)
+			assert.Zero(p, container.RestartCount, "%s: %+v", pod.Name, container.LastTerminationState)
 		}
 	}
 }

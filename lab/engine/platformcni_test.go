@@ -141,7 +141,8 @@ func TestPlatformCNI(t *testing.T) {
 	assert.Contains(t, w.said(), "healthy: etcd members: 1; nodes: 2")
 	assert.NotContains(t, w.said(), "are not Ready")
 	assert.True(t, c.there(ciliumPool))
-	c.addressOfAService(client)
+	c.publish(client)
+	c.address(client, w.network+".1.2")
 	w.up(c.stack(), optup.ExpectNoChanges())
 
 	values := func(mtu int) map[string]any { return map[string]any{"MTU": mtu} }
@@ -179,30 +180,35 @@ func TestPlatformCNI(t *testing.T) {
 
 	w.up(c.stack("values", values(1400), "loadBalancer", nil))
 	assert.False(t, c.there(ciliumPool))
+	c.address(client, "")
 	c.hubble(client)
 }
 
-// addressOfAService sees that Cilium's operator gives a Service an address of the pool.
-func (c *ciliumStack) addressOfAService(client kubernetes.Interface) {
+// publish makes a Service that wants an address.
+func (c *ciliumStack) publish(client kubernetes.Interface) {
 	c.Helper()
 
-	services := client.CoreV1().Services("default")
-	_, err := services.Create(c.Context(), &corev1.Service{
+	_, err := client.CoreV1().Services("default").Create(c.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "page"},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(c, err)
+}
+
+// address waits until Cilium's operator has given the Service an address that begins so; empty = taken it away.
+func (c *ciliumStack) address(client kubernetes.Interface, begin string) {
+	c.Helper()
 
 	require.Eventually(c, func() bool {
-		found, err := services.Get(c.Context(), "page", metav1.GetOptions{})
+		found, err := client.CoreV1().Services("default").Get(c.Context(), "page", metav1.GetOptions{})
 		require.NoError(c, err)
 
-		ingress := found.Status.LoadBalancer.Ingress
+		given := found.Status.LoadBalancer.Ingress
 
-		return len(ingress) == 1 && strings.HasPrefix(ingress[0].IP, c.w.network+".1.20")
-	}, within, 100*time.Millisecond, "the Service gets an address")
+		return begin == "" && len(given) == 0 || begin != "" && len(given) == 1 && strings.HasPrefix(given[0].IP, begin)
+	}, within, 100*time.Millisecond, "the address of the Service")
 }
 
 // hubble runs with certificates that a job makes, since Helm would make new ones at each rendering.

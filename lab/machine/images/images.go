@@ -48,7 +48,8 @@ type program struct {
 // events is where the controllers of Flux send what happens: no program of the lab's receives it.
 const events = "--events-addr="
 
-// alone leaves leader election of controllers out, which finds its namespace in a pod's file system only: there is one replica.
+// alone leaves leader election of controllers out, which finds its namespace in a pod's file system only: there is one
+// replica.
 const alone = "--enable-leader-election=false"
 
 var programs = map[string]program{

@@ -62,3 +62,21 @@ func TestCommand(t *testing.T) {
 		"TMPDIR=/pod/volumes/tmp", "KUBECONFIG=kubeconfig",
 	}, env)
 }
+
+// TestCommandOfAConfiguredProgram: Cilium's operator reads a ConfigMap, and the kubeconfig by a flag.
+func TestCommandOfAConfiguredProgram(t *testing.T) {
+	t.Parallel()
+
+	argv, _ := images.Known("/bin/operator-generic").Command(
+		[]string{"--config-dir=/tmp/cilium/config-map", "--debug=false"}, nil, images.Place{
+			Dir: "/pod", Kubeconfig: "/pod/kubeconfig", Address: netip.MustParseAddr("127.20.1.21"),
+			Ports: map[int32]uint16{9234: 1, 9963: 2},
+		},
+	)
+	assert.Equal(t, []string{
+		"/bin/operator-generic", "--config-dir=/tmp/cilium/config-map", "--debug=false",
+		"--operator-api-serve-addr=127.20.1.21:1", "--operator-prometheus-serve-addr=127.20.1.21:2",
+		"--config-dir=/pod/volumes/tmp/cilium/config-map", "--k8s-kubeconfig-path=/pod/kubeconfig", "--enable-gops=false",
+		"--unmanaged-pod-watcher-interval=0",
+	}, argv)
+}

@@ -32,7 +32,9 @@ func (r *link) configMap(ctx context.Context, namespace, name string) (map[strin
 // mountConfigMaps writes the ConfigMaps that a container mounts whole into what stands for their folders.
 func (r *link) mountConfigMaps(ctx context.Context, p *corev1.Pod, c corev1.Container, place images.Place) error {
 	for _, mount := range c.VolumeMounts {
-		i := slices.IndexFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.ConfigMap != nil })
+		i := slices.IndexFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.Name == mount.Name && v.ConfigMap != nil
+		})
 		if i < 0 {
 			continue
 		}

@@ -150,9 +150,10 @@ func freePort(a netip.Addr, port uint16) (uint16, error) {
 	return at.Port(), err
 }
 
-// serviceAddress is why a pod does not reach the API server's service; nil where kube-proxy or Cilium leads there.
-func (r *link) serviceAddress(tools podTools) error {
-	if tools.proxy {
+// reachesService is why a container does not reach the API server's service; nil where kube-proxy or Cilium leads
+// there, or where it is told another address.
+func (r *link) reachesService(c corev1.Container, tools podTools) error {
+	if tools.proxy || pods.Env(c, "KUBERNETES_SERVICE_HOST") != "" {
 		return nil
 	}
 
@@ -177,7 +178,7 @@ func (r *link) runProgram(ctx context.Context, p *localPod, c corev1.Container, 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 
-	if err := r.serviceAddress(tools); err != nil {
+	if err := r.reachesService(c, tools); err != nil {
 		_, _ = fmt.Fprintf(log, "unable to reach the API server: %s\n", err)
 
 		return endOf(1, nil)
