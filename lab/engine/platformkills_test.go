@@ -78,25 +78,31 @@ func (p *platform) broken(moment, victim string) {
 	ctx, cancel := context.WithCancel(p.Context())
 	defer cancel()
 
+	program := victim == "platform" || victim == "talosops"
 	struck := false
 
-	reached := func(w *world) bool { return strings.Contains(w.said(), moment) }
-	if moment == chartLoading {
-		reached = func(w *world) bool { return len(w.commands("platform")) > 0 }
+	reached := func(w *world) bool {
+		begun := strings.Contains(w.said(), moment)
+		if moment == chartLoading {
+			begun = len(w.commands("platform")) > 0
+		}
+
+		return begun && (!program || len(w.commands(victim)) > 0) // the next one, where the last ended with the line
 	}
 
 	p.w.when(ctx, reached, func() {
 		struck = true
 
-		switch victim {
-		case "platform", "talosops":
+		if program {
 			p.w.killCommands(victim)
-		default:
-			p.w.kill(victim != "the engine")
 
-			if victim == "all of them" {
-				p.w.killCommands("talosops")
-			}
+			return
+		}
+
+		p.w.kill(victim != "the engine")
+
+		if victim == "all of them" {
+			p.w.killAll(p.w.commands("talosops"))
 		}
 	})
 
@@ -106,7 +112,7 @@ func (p *platform) broken(moment, victim string) {
 	require.True(p, struck, p.w.said())
 	p.Logf("interrupted after %s", time.Since(began).Round(time.Second))
 
-	if victim != "platform" && victim != "talosops" {
+	if !program {
 		p.w.forgetRun()
 		p.w.recover()
 	}
