@@ -273,7 +273,8 @@ func (a *acceptance) pods(ctx context.Context) (found []string) {
 }
 
 // list returns the objects of a kind; none where they cannot be read now, which the next look says.
-func (a *acceptance) list(ctx context.Context, kind schema.GroupVersionKind, namespace string) []unstructured.Unstructured {
+func (a *acceptance) list(ctx context.Context, kind schema.GroupVersionKind, namespace string,
+) []unstructured.Unstructured {
 	resource, err := a.cluster.resource(kind, namespace)
 	if err != nil {
 		return nil
