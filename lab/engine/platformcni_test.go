@@ -143,6 +143,12 @@ func TestPlatformCNI(t *testing.T) {
 	assert.True(t, c.there(ciliumPool))
 	c.publish(client)
 	c.address(client, w.network+".1.2")
+
+	leader, err := client.CoordinationV1().Leases("kube-system").Get(t.Context(), "cilium-operator-resource-lock",
+		metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.NotNil(t, leader.Spec.HolderIdentity)
+
 	w.up(c.stack(), optup.ExpectNoChanges())
 
 	values := func(mtu int) map[string]any { return map[string]any{"MTU": mtu} }

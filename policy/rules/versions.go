@@ -39,13 +39,12 @@ func supportedVersions(p plan) []violation {
 	}
 
 	for _, r := range p.of(typeTemplate) {
-		version, schematic := r.at("version").text(), r.at("schematicId").text()
-		// Templates of other systems have no schematic, and their versions no v.
-		if schematic.Known && schematic.Value == "" && version.Known && !strings.HasPrefix(version.Value, "v") {
+		// Templates of other systems have an empty schematic.
+		if schematic := r.at("schematicId"); !schematic.absent() && schematic.text() == known("") {
 			continue
 		}
 
-		if version.Known && version.Value != "" {
+		if version := r.at("version").text(); version.Known && version.Value != "" {
 			if err := talos.CheckTalos(version.Value); err != nil {
 				found = append(found, refuse(r.URN, "template "+r.Name, err.Error()))
 			}
