@@ -30,11 +30,17 @@ type TalosClusterArgs struct {
 	Upgrades *TalosUpgrades `pulumi:"upgrades,optional"`
 	// How many seconds pods may take to leave a node that is to restart, to be upgraded or taken out. Default: 300.
 	DrainTimeoutSeconds int `pulumi:"drainTimeoutSeconds,optional"`
+	// A command of the user's own, for sh, that has to succeed before pods leave a node that is to restart, to be upgraded
+	// or taken out, and before Kubernetes is upgraded. It has the cluster's administrator in KUBECONFIG. Default: none.
+	HealthCheck string `pulumi:"healthCheck,optional"`
 	// The outputs schematicId of the images that the nodes are made from: upgrades wait until the Image Factory knows
 	// them. Default: none.
 	Schematics pulumi.StringArrayInput `pulumi:"schematics,optional"`
 	// Where a snapshot of etcd is kept before nodes are upgraded. Default: none is taken.
 	Backup *Backup `pulumi:"backup,optional"`
+	// Begin the cluster again with an empty etcd where all its control planes have lost their data, once for each text:
+	// its objects are lost, and its workers end their pods. Default: such a cluster is not begun again.
+	BootstrapEmpty string `pulumi:"bootstrapEmpty,optional"`
 	// The network of the nodes.
 	Network Network `pulumi:"network"`
 	// The IPv4 network of pods, for the cluster's life. Default: Talos' own, 10.244.0.0/16.
@@ -216,7 +222,7 @@ func (a TalosClusterArgs) validate(name string) error {
 		found.add("nodes", "none is a control plane; add at least one with the role controlplane")
 	} else {
 		found.version("talosVersion", a.TalosVersion)
-		found.required("kubernetesVersion", a.KubernetesVersion, "the version in full, like v1.35.0")
+		found.required("kubernetesVersion", a.KubernetesVersion, "the version in full, like v1.37.2")
 	}
 
 	found.network("network.cidr", a.Network.CIDR)

@@ -18,7 +18,7 @@ import (
 // CNI is what brings a cluster's pods their network: Cilium, as the Helm release cilium in kube-system. A HelmRelease
 // of Flux with that name takes it over, and it is left alone from then on.
 type CNI struct {
-	// The version of the chart. Default: one that is tested on the Kubernetes version.
+	// The version of the chart. Default: the newest one that runs on the Kubernetes version.
 	Version string `pulumi:"version,optional"`
 	// Where the chart's archive is: oci://…, https://….tgz, file:///….tgz, or a path. Default: where Cilium publishes it.
 	Chart string `pulumi:"chart,optional"`

@@ -27,14 +27,14 @@ func TestCNI(t *testing.T) {
 	assert.Contains(t, gate.DependsOn(), "one-cni")
 	assert.NotContains(t, gate.ReplaceWith(), "one-cni")
 	require.True(t, command.Input("stdin").IsSecret())
-	assert.Regexp(t, `^cilium 1\.19\.6 of https://helm\.cilium\.io/cilium-1\.19\.6\.tgz with values [0-9a-f]{12}$`,
+	assert.Regexp(t, `^cilium 1\.20\.2 of https://helm\.cilium\.io/cilium-1\.20\.2\.tgz with values [0-9a-f]{12}$`,
 		command.Input("environment").ObjectValue()["FOLLOWS"].StringValue())
 
 	var asked request.CNI
 	require.NoError(t, json.Unmarshal([]byte(command.Input("stdin").SecretValue().Element.StringValue()), &asked))
 	assert.Equal(t, enginetest.KubeconfigText, asked.Kubeconfig)
 	assert.Equal(t, "kube-system/cilium", asked.Release.Namespace+"/"+asked.Release.Name)
-	assert.Len(t, asked.Release.Manifests, 5)
+	assert.Len(t, asked.Release.Manifests, 7)
 	assert.Len(t, asked.Release.After, 2)
 	assert.Empty(t, asked.Release.Absent)
 
@@ -60,7 +60,7 @@ func TestCNIProblems(t *testing.T) {
 
 	_, err := cluster.Checked("one")
 	for _, problem := range []string{
-		`cni.version: "1.18.12" is tested by Cilium on Kubernetes v1.30 to v1.33, not on v1.35.0; set 1.19.6`,
+		`cni.version: "1.18.12" is tested by Cilium on Kubernetes v1.30 to v1.33, not on v1.35.0; set 1.20.2`,
 		"cni.values.k8sServicePort: is set by the program, because KubePrism has port 7445; remove it",
 		`cni.loadBalancer[0]: "a" is not an address; write it as 10.0.0.200`,
 		"patches[0]: it changes cluster.network.cni, cluster.proxy, which Cilium stands in for; remove it, or cni",

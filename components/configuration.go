@@ -100,8 +100,8 @@ func nodeConfiguration(a TalosClusterArgs, n ClusterNode) talos.NodeConfig {
 	return node
 }
 
-// plannedPatches are all patches of a cluster for the contract of its Talos version: by role and by node. Computing
-// them finds what is wrong with them before anything is registered.
+// plannedPatches are all patches of a cluster, by role and by node. Computing them finds what is wrong with them before
+// anything is registered.
 type plannedPatches struct {
 	contract string
 	marks    []request.Marks
@@ -110,12 +110,12 @@ type plannedPatches struct {
 }
 
 func planPatches(a TalosClusterArgs) (plannedPatches, error) {
-	contract, err := talos.Contract(a.TalosVersion)
+	release, err := talos.ReleaseOf(a.TalosVersion)
 	if err != nil {
 		return plannedPatches{}, fmt.Errorf("cluster %q: %w", a.Name, err)
 	}
 
-	planned := plannedPatches{contract: contract, Roles: map[string][]string{}, Nodes: map[string][]string{}}
+	planned := plannedPatches{contract: release.Contract, Roles: map[string][]string{}, Nodes: map[string][]string{}}
 	common := clusterConfiguration(a)
 
 	var problems []error
@@ -128,7 +128,7 @@ func planPatches(a TalosClusterArgs) (plannedPatches, error) {
 
 	for _, n := range a.nodes() {
 		node := nodeConfiguration(a, n)
-		if planned.Nodes[n.Name], err = talos.NodePatches(common, node, contract); err != nil {
+		if planned.Nodes[n.Name], err = talos.NodePatches(common, node, release.Contract); err != nil {
 			problems = append(problems, withoutDetails(n, err))
 
 			continue

@@ -91,9 +91,9 @@ func (g *GitOps) validate(found *problems) {
 		return
 	}
 
-	found.required("gitops.version", g.Version, "the version of Flux without v, like 2.9.4")
+	found.required("gitops.version", g.Version, "the version of Flux without v, like 2.9.5")
 	found.required("gitops.chart", g.Chart, "the chart of Flux' operator")
-	found.required("gitops.chartVersion", g.ChartVersion, "the version of the operator's chart, like 0.58.1")
+	found.required("gitops.chartVersion", g.ChartVersion, "the version of the operator's chart, like 0.59.0")
 
 	if g.Kind != gitopsGit && g.Kind != gitopsOCI {
 		found.add("gitops.kind", "%q is neither git nor oci; choose one", g.Kind)

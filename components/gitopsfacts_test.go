@@ -22,11 +22,11 @@ func TestGitTakesCiliumOver(t *testing.T) {
 	assert.Empty(t, values)
 
 	cluster.CNI = &CNI{
-		Version: "1.19.6", Values: "bpf: {masquerade: false}",
+		Version: "1.20.2", Values: "bpf: {masquerade: false}",
 		LoadBalancer: []AddressRange{{First: "127.1.1.200", Last: "127.1.1.210"}},
 	}
 	facts := cluster.facts()
-	assert.Equal(t, "1.19.6", facts["CILIUM_VERSION"])
+	assert.Equal(t, "1.20.2", facts["CILIUM_VERSION"])
 	assert.Equal(t, "127.1.1.200-127.1.1.210", facts["LOAD_BALANCER_POOL"])
 
 	values, err = cluster.ciliumValues()

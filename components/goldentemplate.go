@@ -11,6 +11,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components/scripts"
+	"talos-proxmox/internal/look"
 	"talos-proxmox/internal/talos"
 )
 
@@ -134,6 +135,7 @@ func (a GoldenTemplateArgs) runs() (schematic, version pulumi.StringOutput) {
 
 func (c *GoldenTemplate) makeBuild(ctx *pulumi.Context, name string, args GoldenTemplateArgs) (*remote.Command, error) {
 	r := recipeOf(args, stackOwner(ctx))
+	r.beside = append(r.beside, scripts.Parameter{Name: "stack_id", Value: look.StackID(ctx)})
 	script := c.VolumeID.ApplyT(func(volume string) string { return r.script(volume, args.Node) }).(pulumi.StringOutput)
 
 	return remote.NewCommand(ctx, name+"-build", &remote.CommandArgs{

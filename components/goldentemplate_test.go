@@ -298,7 +298,7 @@ func TestGoldenTemplateRefusesWhatCannotWork(t *testing.T) {
 	}{
 		"an image without a version": {
 			TalosImageArgs{Stores: []ImageStore{{"pve1", "local"}}},
-			`talos.version: "" is not a version of Talos; write it in full, such as v1.12.6`,
+			`talos.version: "" is not a version of Talos; write it in full, such as v1.14.4`,
 		},
 		"an image without a store": {
 			TalosImageArgs{Talos: Talos{Version: "v1.12.6"}}, "stores: is empty; add at least one host and datastore",

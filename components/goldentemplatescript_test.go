@@ -12,12 +12,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/components/scripts"
 )
 
 // scriptHost is a Proxmox host of shell stubs, on which the build script really runs.
 type scriptHost struct {
-	t      *testing.T
-	folder string
+	t       *testing.T
+	folder  string
+	stackID string
 }
 
 func newScriptHost(t *testing.T) *scriptHost {
@@ -71,7 +74,10 @@ func (h *scriptHost) command(action string, t GoldenTemplateArgs) *exec.Cmd {
 	cmd := exec.CommandContext(
 		h.t.Context(), "bash", "-c", strings.ReplaceAll(hostCommand(action, t.VMID, lockSeconds), "/run/lock", h.folder),
 	)
-	cmd.Stdin = strings.NewReader(recipeOf(t, owner).script(own, t.Node))
+
+	r := recipeOf(t, owner)
+	r.beside = append(r.beside, scripts.Parameter{Name: "stack_id", Value: h.stackID})
+	cmd.Stdin = strings.NewReader(r.script(own, t.Node))
 
 	cmd.Env = append(os.Environ(), "PATH="+stubs+":"+os.Getenv("PATH"), "FAKE="+h.folder, "HOST_ROOT="+h.folder)
 
@@ -221,9 +227,60 @@ func TestBuildScriptRunsAgain(t *testing.T) {
 			assert.Contains(
 				t, h.read("901.conf"), "provenance="+provenanceOf(recipeOf(test.template, owner).parameters)+" state=ready",
 			)
-			assert.Contains(t, h.changes(), "destroy --purge 1 --destroy-unreferenced-disks 1")
+			assert.Contains(t, h.changes(), "destroy --purge 1")
 		})
 	}
+}
+
+// TestBuildScriptGivesATemplateItsStacksID: one of a former version gets it and stays as it is, and so does one of
+// another id that is just what is to be made; any other of another id, another backend's perhaps, is nobody's here.
+func TestBuildScriptGivesATemplateItsStacksID(t *testing.T) {
+	t.Parallel()
+
+	h := newScriptHost(t)
+	_, err := h.run(actionBuild, scriptTemplate())
+	require.NoError(t, err)
+	assert.NotContains(t, h.read("901.conf"), "id=")
+
+	h.stackID = "9f86"
+
+	h.write("log", "")
+
+	output, err := h.run(actionBuild, scriptTemplate())
+	require.NoError(t, err, output)
+	assert.Contains(t, output, "is there already")
+	assert.Contains(t, h.read("901.conf"), " state=ready id=9f86 (Talos v1.12.6")
+	assert.Len(t, h.changes(), 1, "its description alone")
+
+	h.write("log", "")
+
+	_, err = h.run(actionBuild, scriptTemplate())
+	require.NoError(t, err)
+	assert.Empty(t, h.changes(), "it has it")
+
+	h.stackID = "1d2c"
+	other := scriptTemplate()
+	other.DiskSize++
+
+	for action, template := range map[string]GoldenTemplateArgs{actionBuild: other, actionRemove: scriptTemplate()} {
+		output, err = h.run(action, template)
+		assert.Contains(t, output, "left alone", action)
+		assert.Equal(t, action == actionBuild, err != nil)
+		assert.Empty(t, h.changes())
+	}
+
+	_, err = h.run(actionBuild, scriptTemplate())
+	require.NoError(t, err)
+	assert.Contains(t, h.read("901.conf"), " state=ready id=1d2c (Talos v1.12.6")
+	assert.Len(t, h.changes(), 1, "its description alone")
+
+	_, err = h.run(actionRemove, scriptTemplate())
+	require.NoError(t, err)
+	assert.Contains(t, h.changes(), "destroy --purge 1")
+
+	output, err = h.run(actionBuild, scriptTemplate())
+	require.NoError(t, err, output)
+	assert.Contains(t, h.read("901.conf"), " state=ready id=1d2c (Talos v1.12.6")
 }
 
 func TestBuildScriptLeavesNothingBehindAfterAFailure(t *testing.T) {

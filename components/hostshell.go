@@ -6,6 +6,8 @@ import (
 	"github.com/pulumi/pulumi-command/sdk/go/command/remote"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"talos-proxmox/internal/look"
+	"talos-proxmox/internal/marker"
 	"talos-proxmox/internal/request"
 )
 
@@ -61,3 +63,8 @@ func (h HostShell) stated(node string) request.Shell {
 
 // stackOwner is who prepared a host or made a template: project/stack.
 func stackOwner(ctx *pulumi.Context) string { return ctx.Project() + "/" + ctx.Stack() }
+
+// markedOwner is the stack in the markers of what it makes.
+func markedOwner(ctx *pulumi.Context) marker.Owner {
+	return marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack(), look.StackID(ctx))
+}

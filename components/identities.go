@@ -68,7 +68,7 @@ func (c *TalosCluster) makeIdentities(ctx *pulumi.Context, name string, args Tal
 func (c *TalosCluster) makeAccount(
 	ctx *pulumi.Context, name string, i Identity, existing bool, machines permissions.Role, storage *permissions.Role,
 ) (*account, error) {
-	owner := marker.Account(marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack()), name)
+	comment := pulumi.String(marker.Account(markedOwner(ctx), name))
 	a := &account{name: name, numbers: i.Tokens}
 
 	var err error
@@ -83,7 +83,7 @@ func (c *TalosCluster) makeAccount(
 	}
 
 	a.user, err = permission.NewUser(ctx, name, &permission.UserArgs{
-		UserId: pulumi.String(i.Account + "@pve"), Comment: pulumi.String(owner),
+		UserId: pulumi.String(i.Account + "@pve"), Comment: comment,
 		Groups: pulumi.StringArray{pulumi.String(permissions.Group)},
 	},
 		pulumi.Parent(c), pulumi.DeleteBeforeReplace(true), pulumi.IgnoreChanges([]string{"acls"}),
@@ -96,7 +96,7 @@ func (c *TalosCluster) makeAccount(
 	for _, number := range i.Tokens {
 		token, err := user.NewToken(ctx, fmt.Sprintf("%s-token-%d", name, number), &user.TokenArgs{
 			UserId: a.user.UserId, TokenName: pulumi.String(fmt.Sprintf("kubernetes-%d", number)),
-			Comment: pulumi.String(owner), PrivilegesSeparation: pulumi.Bool(true),
+			Comment: comment, PrivilegesSeparation: pulumi.Bool(true),
 		}, pulumi.Parent(c), pulumi.DeleteBeforeReplace(true), pulumi.IgnoreChanges([]string{"comment"}))
 		if err != nil {
 			return nil, err

@@ -12,7 +12,7 @@ import (
 // alone, so that it does not run for workers that come and go.
 func (c *TalosCluster) makeKubernetes(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	question := request.Kubernetes{
-		Common:            request.Common{ControlPlanes: talosopsNodes(args.controlPlanes())},
+		Common:            request.Common{ControlPlanes: talosopsNodes(args.controlPlanes()), HealthCheck: args.HealthCheck},
 		KubernetesVersion: args.KubernetesVersion,
 		Backup:            args.Backup.asked(),
 	}

@@ -83,7 +83,7 @@ func (c *PCIMapping) makeMapping(ctx *pulumi.Context, name string, args PCIMappi
 
 	made, err := mapping.NewPci(ctx, name+"-mapping", &mapping.PciArgs{
 		Name:            pulumi.String(name),
-		Comment:         pulumi.String(marker.Mapping(marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack()))),
+		Comment:         pulumi.String(marker.Mapping(markedOwner(ctx))),
 		MediatedDevices: pulumi.Bool(false),
 		Maps:            maps,
 	}, pulumi.Parent(c), waitFor(args.HostsReady))

@@ -13,6 +13,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 
 	"talos-proxmox/internal/helper"
+	"talos-proxmox/internal/look"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/running"
 )
@@ -29,6 +30,7 @@ type rollout struct {
 	ctx         *pulumi.Context
 	common      request.Common
 	talosconfig pulumi.StringOutput
+	begun       bool               // or nobody knows whether its cluster was
 	subjects    map[string]subject // by the names of resources
 	turn        chan struct{}      // holds a value while no machine is changed
 	inTurn      pulumi.ResourceOption
@@ -54,6 +56,9 @@ func newRollout(
 		subjects: map[string]subject{}, turn: make(chan struct{}, 1), changes: map[string]*helper.Session{},
 	}
 	r.turn <- struct{}{}
+
+	begun, known := look.Begun(ctx, args.Name)
+	r.begun = begun || !known
 
 	for i, node := range talosopsNodes(args.nodes()) {
 		worker := i >= args.count()
@@ -131,6 +136,7 @@ func (r *rollout) start(called *pulumi.ResourceHookArgs, of subject) (*helper.Se
 
 	asked := request.Change{
 		Common: r.common, Node: of.node, Worker: of.worker, Restart: of.vm, Regardless: os.Getenv(regardless) != "",
+		Begun: r.begun, Off: of.vm && isOff(called.OldOutputs),
 	}
 	asked.Interval = changeInterval
 	asked.Former = formerAddress(called.OldInputs, of)
@@ -227,6 +233,13 @@ func formerAddress(before resource.PropertyMap, of subject) string {
 	}
 
 	return prefix.Addr().String()
+}
+
+// isOff says whether a VM was off when the run, or a refresh, read it last.
+func isOff(before resource.PropertyMap) bool {
+	started := plainInput(before["started"])
+
+	return started.IsBool() && !started.BoolValue()
 }
 
 // restarts says whether an update of a VM restarts it. Where its inputs are the same it is the machine that differs,

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/helper"
+	"talos-proxmox/internal/look"
 )
 
 // accompanies stands in for talosops: it writes when a change begins and how it ends into a file, and refuses those of
@@ -184,6 +185,13 @@ func TestRestarts(t *testing.T) {
 	assert.False(t, restarts(nil, disks(10, "local")), "a new disk")
 	assert.True(t, restarts(nil, cores(2)))
 
+	off := func(started bool) resource.PropertyMap {
+		return resource.PropertyMap{"started": resource.NewProperty(started)}
+	}
+	assert.True(t, isOff(off(false)))
+	assert.False(t, isOff(off(true)))
+	assert.False(t, isOff(nil), "nobody knows")
+
 	addressed := func(address string) resource.PropertyMap {
 		return resource.NewPropertyMapFromMap(map[string]any{"initialization": map[string]any{
 			"ipConfigs": []any{map[string]any{"ipv4": map[string]any{"address": address}}},
@@ -194,4 +202,26 @@ func TestRestarts(t *testing.T) {
 	assert.Empty(t, formerAddress(addressed("10.0.0.10/24"), of))
 	assert.Empty(t, formerAddress(addressed("dhcp"), of))
 	assert.Empty(t, formerAddress(nil, of))
+}
+
+// TestAClusterThatMayHaveBegun: programs of others do not know, and nothing is risked then.
+func TestAClusterThatMayHaveBegun(t *testing.T) {
+	t.Parallel()
+
+	require.NoError(t, pulumi.RunErr(func(ctx *pulumi.Context) error {
+		for name, test := range map[string]struct {
+			ctx  *pulumi.Context
+			want bool
+		}{
+			"nobody knows": {ctx, true},
+			"one":          {look.WithBegun(ctx, func(cluster string) bool { return cluster == "one" }), true},
+			"two":          {look.WithBegun(ctx, func(cluster string) bool { return cluster == "one" }), false},
+		} {
+			r, err := newRollout(test.ctx, name, TalosClusterArgs{Name: name}, pulumi.String("").ToStringOutput())
+			assert.NoError(t, err)
+			assert.Equal(t, test.want, r.begun, name)
+		}
+
+		return nil
+	}, pulumi.WithMocks("project", "stack", noMocks{})))
 }

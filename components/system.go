@@ -24,7 +24,7 @@ const defaultPlatform = "nocloud"
 // Talos says which Talos a machine runs: what its image holds, and the installer of later upgrades. Source: the Image
 // Factory (https://factory.talos.dev), whose schematics have the same fields.
 type Talos struct {
-	// Talos' version in full, with its v: v1.12.6.
+	// Talos' version in full, with its v: v1.14.4.
 	Version string `pulumi:"version"`
 	// Talos' platform. Default: nocloud.
 	Platform string `pulumi:"platform,optional"`
@@ -83,7 +83,7 @@ var versionForm = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+`)
 
 func (p *problems) version(path, value string) {
 	if !versionForm.MatchString(value) {
-		p.add(path, "%q is not a version of Talos; write it in full, such as v1.12.6", value)
+		p.add(path, "%q is not a version of Talos; write it in full, such as v1.14.4", value)
 	}
 }
 

@@ -312,5 +312,5 @@ func TestTheScriptOfTalosStaysAsItIs(t *testing.T) {
 	t.Parallel()
 
 	text := recipeOf(scriptTemplate(), owner).script("local:iso/x.img", "pve1")
-	assert.Equal(t, "ba7084894fff12a64217000d7dbfa0ba69d44e629391452fdd3ce89efe718233", fmt.Sprintf("%x", sha256.Sum256([]byte(text))))
+	assert.Equal(t, "e1fd0f28f6822474277c1647cbca8255513c9ced7ba645a300627ec3509dddcd", fmt.Sprintf("%x", sha256.Sum256([]byte(text))))
 }

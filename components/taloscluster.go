@@ -6,6 +6,7 @@ import (
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/client"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/cluster"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
@@ -126,8 +127,26 @@ func (c *TalosCluster) makeSecrets(ctx *pulumi.Context, name string, args TalosC
 	c.secrets, err = machine.NewSecrets(ctx, name+"-secrets",
 		&machine.SecretsArgs{TalosVersion: pulumi.String(args.planned.contract)},
 		pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.IgnoreChanges([]string{"talosVersion"}))
+	if err != nil {
+		return err
+	}
+
+	_, err = internals.UnsafeAwaitOutput(ctx.Context(), pulumi.All(
+		c.secrets.MachineSecrets.Certs().Os().Cert(), c.secrets.ClientConfiguration.CaCertificate(),
+	).ApplyT(func(of []any) (bool, error) { return true, checkAuthority(args.Name, of[0].(string), of[1].(string)) }))
 
 	return err
+}
+
+// checkAuthority refuses to run while `make rotate-ca` replaces the authority of the Talos API: the state has the new
+// one with a client of the old one then, and configurations of the new one alone would cut machines off.
+func checkAuthority(cluster, issuing, trusted string) error {
+	if issuing == trusted {
+		return nil
+	}
+
+	return fmt.Errorf("the certificate authority of its Talos API is being replaced, and nothing was changed: "+
+		"make rotate-ca STACK=<stack> CLUSTER=%s finishes that, then run this again", cluster)
 }
 
 // makeNodes makes all VMs in parallel, as far as clones may, and configures them as they come up. Control planes are
@@ -238,9 +257,9 @@ func storeOf(n ClusterNode) ImageStore {
 	return ImageStore{Node: n.Machine.Node, Datastore: n.Machine.DiskPool}
 }
 
-// makeBootstrap runs again when control planes come or go, or are not the machines that they were: where all of them
-// were lost, their cluster starts again. It waits for all control planes, because talosops bootstraps only when none of
-// them holds the cluster; otherwise it does nothing.
+// makeBootstrap runs again when control planes come or go, or are not the machines that they were. It waits for all
+// control planes, because talosops bootstraps only when none of them holds the cluster; otherwise it does nothing. It
+// refuses to begin an empty cluster where an earlier run bootstrapped it, unless BootstrapEmpty says so.
 func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args TalosClusterArgs) (err error) {
 	var (
 		after  []pulumi.Resource
@@ -256,8 +275,9 @@ func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args Talo
 	c.bootstrap, err = talosops{
 		verb: "bootstrap",
 		request: func(talosconfig, _ string) any {
-			return request.Bootstrap{Common: common, Talosconfig: talosconfig}
+			return request.Bootstrap{Common: common, Talosconfig: talosconfig, Empty: args.BootstrapEmpty}
 		},
+		earlier:     true,
 		follows:     followed("bootstrap", "machines recreated", remade...),
 		talosconfig: c.control,
 	}.make(ctx, name+"-bootstrap", pulumi.Parent(c), pulumi.Protect(args.Protect), pulumi.DependsOn(after))

@@ -390,6 +390,10 @@ func TestTalosClusterBootstrapFollowsTheMachines(t *testing.T) {
 		return text(r.Of(enginetest.LocalCommand)["one-bootstrap"].Input("environment"))
 	}
 
+	r, _ := runCluster(t, enginetest.Options{}, plannedCluster(3, 2), false)
+	assert.True(t, r.Of(enginetest.LocalCommand)["one-bootstrap"].Input("addPreviousOutputInEnv").BoolValue(),
+		"talosops knows by it that the cluster was bootstrapped before")
+
 	assert.JSONEq(t, `{"FOLLOWS": "bootstrap"}`, follows())
 	assert.Equal(t, follows(), follows(3000), "a worker")
 	assert.JSONEq(t, `{"FOLLOWS": "bootstrap after 2 machines recreated"}`, follows(2000, 2002))
@@ -508,4 +512,18 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 			require.ErrorContains(t, err, test.says)
 		})
 	}
+}
+
+func TestAClusterWhoseAuthorityIsBeingReplacedIsNotTouched(t *testing.T) {
+	t.Parallel()
+
+	r, err := enginetest.Run(enginetest.Options{Authority: "bmV3"}, func(ctx *pulumi.Context) error {
+		_, err := NewTalosCluster(ctx, "one", plannedCluster(3, 1))
+
+		return err
+	})
+	require.ErrorContains(t, err, "the certificate authority of its Talos API is being replaced, and nothing was changed: "+
+		"make rotate-ca STACK=<stack> CLUSTER=one finishes that, then run this again")
+	assert.Empty(t, r.Names(enginetest.VirtualMachine))
+	assert.Empty(t, r.Names(enginetest.ConfigurationApply))
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"github.com/pulumiverse/pulumi-talos/sdk/go/talos/machine"
+
+	"talos-proxmox/internal/marker"
 )
 
 // TalosNodeType is the type token of [TalosNode].
@@ -181,7 +183,7 @@ func (c *TalosNode) makeVM(
 ) (*vm.VirtualMachine, error) {
 	return newVM(ctx, name, virtual{
 		name:     args.Name,
-		about:    fmt.Sprintf("Talos %s %s of cluster %s", args.Role, args.Name, args.Cluster),
+		about:    marker.NodeAbout(args.Role, args.Name, args.Cluster),
 		machine:  args.Machine,
 		network:  *args.Network,
 		hardware: talosHardware,

@@ -20,6 +20,8 @@ type talosops struct {
 	follows pulumi.StringInput
 	// resultHidden leaves the result, which is long, out of the progress.
 	resultHidden bool
+	// earlier gives the verb the result of the run before; without one, there was none.
+	earlier bool
 
 	talosconfig, kubeconfig pulumi.StringInput // those that the verb needs
 }
@@ -42,7 +44,7 @@ func (t talosops) make(ctx *pulumi.Context, name string, opts ...pulumi.Resource
 	args := &local.CommandArgs{
 		Create:                 pulumi.String(helper.Command(ctx) + t.verb),
 		Stdin:                  pulumi.ToSecret(stdin).(pulumi.StringOutput),
-		AddPreviousOutputInEnv: pulumi.Bool(false),
+		AddPreviousOutputInEnv: pulumi.Bool(t.earlier),
 	}
 	if t.follows != nil { // talosops does not read it; a trigger would replace the command, and say so in six lines
 		args.Environment = pulumi.StringMap{"FOLLOWS": t.follows}
@@ -57,7 +59,7 @@ func (t talosops) make(ctx *pulumi.Context, name string, opts ...pulumi.Resource
 
 // common is what verbs that change a running machine are told.
 func (a TalosClusterArgs) common() request.Common {
-	common := request.Common{ControlPlanes: talosopsNodes(a.controlPlanes())}
+	common := request.Common{ControlPlanes: talosopsNodes(a.controlPlanes()), HealthCheck: a.HealthCheck}
 	if a.DrainTimeoutSeconds > 0 {
 		common.DrainTimeout = (time.Duration(a.DrainTimeoutSeconds) * time.Second).String()
 	}

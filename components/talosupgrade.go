@@ -102,7 +102,7 @@ func (c *TalosCluster) makeThere(
 		addresses = append(addresses, n.prefix().Addr())
 	}
 
-	begun := look.Begun(ctx, cluster)
+	begun, _ := look.Begun(ctx, cluster)
 
 	hook, err := ctx.RegisterResourceHook(name, func(called *pulumi.ResourceHookArgs) error {
 		if !begun {

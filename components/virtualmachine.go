@@ -45,14 +45,13 @@ const (
 // what Proxmox then reports, and make each later run fail or change something.
 func virtualMachine(ctx *pulumi.Context, v virtual) *vm.VirtualMachineArgs {
 	m := v.machine
-	owner := marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack())
 
 	args := &vm.VirtualMachineArgs{
 		Name:     pulumi.String(v.name),
 		VmId:     pulumi.Int(m.VMID),
 		NodeName: pulumi.String(m.Node),
 		// The provider sends name and description with the very call that clones, so that a half-made VM says whose it is.
-		Description: pulumi.String(marker.Node(owner, v.about)),
+		Description: pulumi.String(marker.Node(markedOwner(ctx), v.about)),
 		Tags:        pulumi.ToStringArray(m.Tags),
 		PoolId:      optional(m.Pool),
 

@@ -135,7 +135,8 @@ func (d *deployment) clusterArgs(c spec.Cluster) components.TalosClusterArgs {
 		Upgrades: &components.TalosUpgrades{
 			ParallelWorkers: c.Upgrade.ParallelWorkers, AllowDowngrade: c.Upgrade.AllowDowngrade,
 		},
-		DrainTimeoutSeconds: c.DrainSeconds, Backup: d.backupArgs(c),
+		DrainTimeoutSeconds: c.DrainSeconds, HealthCheck: c.HealthCheck, BootstrapEmpty: c.BootstrapEmpty,
+		Backup:  d.backupArgs(c),
 		Network: networkArgs(c.Network), PodCIDR: c.PodCIDR.String(), ServiceCIDR: c.ServiceCIDR.String(),
 		AllowSchedulingOnControlPlanes: &c.AllowSchedulingOnControlPlanes, GPUOperator: c.GPUOperator,
 		Patches: c.Patches, Secret: c.Secret, Protect: d.plan.Protect, FactoryURL: d.factory.URL,

@@ -134,6 +134,8 @@ type Restore struct {
 	Snapshot      string        // path, encrypted or not
 	Identities    string        // secret keys of age, as age-keygen writes them; secret
 	SkipHashCheck bool          // for a database that was copied from a machine's disk
+	Unsealed      bool          // for a snapshot that does not say which cluster it is of
+	Discard       bool          // what control planes still have, where it cannot be kept
 	Timeout       time.Duration // 0 = that of talosops restore
 }
 
@@ -154,12 +156,18 @@ func (b Backups) Restore(ctx context.Context, r Restore) error {
 		return fmt.Errorf("unable to find the snapshot %s: %w", r.Snapshot, err)
 	}
 
+	var kept *request.Backup
+	if recipients := b.Plan.Backup.Recipients; len(recipients) > 0 {
+		kept = &request.Backup{Name: b.fileName(clusters[0]), Directory: b.directory(), Recipients: recipients}
+	}
+
 	_, err = b.talosops(ctx, "restore", request.Restore{
 		Common:      controlPlanes(clusters[0], r.Timeout),
 		Talosconfig: talosconfigs[r.Cluster],
 		Cluster:     r.Cluster,
 		Confirm:     r.Confirm,
 		Snapshot:    snapshot, Identities: r.Identities, SkipHashCheck: r.SkipHashCheck,
+		Unsealed: r.Unsealed, Backup: kept, DiscardSurvivors: r.Discard,
 	})
 
 	return err

@@ -4,6 +4,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
+	"talos-proxmox/internal/marker"
 	"talos-proxmox/internal/spec"
 )
 
@@ -41,7 +42,7 @@ func (d *deployment) machineArgs(m spec.Machine) components.CloudMachineArgs {
 
 	args := components.CloudMachineArgs{
 		// No release: a new one in the stack file makes another template, and reaches no machine that is there.
-		Name: m.Name, About: system.Name() + ", machine " + m.Name, Machine: vmArgs(m.VM),
+		Name: m.Name, About: marker.MachineAbout(system.Name(), m.Name), Machine: vmArgs(m.VM),
 		Hardware: &components.Hardware{
 			OSType: hardware.OSType, Machine: hardware.Machine, BIOS: hardware.BIOS, SystemDisk: hardware.SystemDisk,
 			CloudInitDrive: hardware.CloudInitDrive, Display: hardware.Display, SecureBoot: system.SecureBoot,

@@ -191,6 +191,12 @@ func (compatibility) Check(talosVersion, kubernetesVersion string) error {
 	return talos.Check(talosVersion, kubernetesVersion)
 }
 
+func (compatibility) CheckTalos(version string) error {
+	_, err := talos.ReleaseOf(version)
+
+	return err
+}
+
 func (compatibility) DefaultKubernetes(talosVersion string) (string, bool) {
 	return talos.DefaultKubernetes(talosVersion)
 }
@@ -220,8 +226,14 @@ func (compatibility) Driver(talosVersion, generation, flavour, track string) (sp
 // charts lends the specification what the program knows about Cilium's.
 type charts struct{}
 
-func (charts) DefaultVersion(kubernetes string) string             { return cilium.DefaultVersion(kubernetes) }
-func (charts) Check(version, kubernetes string) error              { return cilium.Check(version, kubernetes) }
+func (charts) DefaultVersion(kubernetes string) string { return cilium.DefaultVersion(kubernetes) }
+
+func (charts) Check(version, kubernetes string) error { return cilium.Check(version, kubernetes) }
+
+func (charts) Untested(version, kubernetes string) string {
+	return cilium.Untested(version, kubernetes)
+}
+
 func (charts) CheckValues(values map[string]any) map[string]string { return cilium.CheckValues(values) }
 
 func (charts) Known(version string) bool {

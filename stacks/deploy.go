@@ -2,6 +2,8 @@
 package stacks
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -32,6 +34,7 @@ type deployment struct {
 	last      lastRun
 	zones     map[string]string // hosts that nodes are on, by name
 	rehearsal bool
+	newID     func() string
 }
 
 // Program is the program.
@@ -42,6 +45,16 @@ type Program struct {
 	TalosOps string
 	// Rehearsal says that Proxmox is not the stack's own: machines of other stacks are not in its way there.
 	Rehearsal bool
+	// NewID makes the id of a stack that has none yet; nil = at random. A preview's is not kept.
+	NewID func() string
+}
+
+// randomID is 16 hexadecimal digits.
+func randomID() string {
+	id := make([]byte, 8)
+	_, _ = rand.Read(id) // it does not fail
+
+	return hex.EncodeToString(id)
 }
 
 // Deploy is the program: it reads and judges the whole configuration and the hosts that it prepares or takes GPUs of,
@@ -65,6 +78,7 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 	d := &deployment{
 		settings:  s,
 		rehearsal: p.Rehearsal,
+		newID:     p.NewID,
 		images:    map[string]*components.TalosImage{},
 		systems:   map[string]*components.SystemImage{},
 		templates: map[templateKey]*components.GoldenTemplate{},
@@ -79,12 +93,17 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 		},
 	}
 
+	if d.newID == nil {
+		d.newID = randomID
+	}
+
 	images, err := planImages(s.plan)
 	if err != nil {
 		return err
 	}
 
 	unread := d.readLast(ctx)
+	ctx = look.WithStackID(ctx, d.last.id)
 
 	checked, err := d.checkClusters()
 	if err != nil {

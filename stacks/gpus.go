@@ -123,12 +123,13 @@ func (d *deployment) device(gpu spec.GPU) (components.MappedDevice, error) {
 // warnOperators warns of clusters whose Talos the GPU Operator cannot validate.
 func (d *deployment) warnOperators(ctx *pulumi.Context) error {
 	for _, cluster := range d.plan.Clusters {
-		if !cluster.GPUOperator || talos.RunsGPUOperator(cluster.TalosVersion) {
+		runs, oldest := talos.RunsGPUOperator(cluster.TalosVersion)
+		if !cluster.GPUOperator || runs {
 			continue
 		}
 
 		text := fmt.Sprintf("cluster %s: NVIDIA's GPU Operator fails to validate the driver on Talos %s; use %s or later, or state gpuOperator: false for the device plugin",
-			cluster.Name, cluster.TalosVersion, talos.OldestWithGPUOperator)
+			cluster.Name, cluster.TalosVersion, oldest)
 		if err := warn(ctx, text); err != nil {
 			return err
 		}

@@ -24,6 +24,8 @@ type machines struct {
 	warn    func(text string, args *pulumi.LogArgs) error
 	warned  sync.Once
 	preview bool
+	owner   marker.Owner // the stack
+	blank   bool         // whose state has no machine and no cluster
 }
 
 // look asks Proxmox. The answers of the last run count where there is none now, so that a run without one forgets
@@ -94,7 +96,8 @@ func (m *machines) holder(ctx *pulumi.Context, vmid int) *advice.Holder {
 	return &advice.Holder{
 		Name:  string(machine.Config["name"]),
 		Host:  machine.Host,
-		Owner: string(owner),
-		Ours:  owner.Is(ctx.Project(), ctx.Stack()),
+		Owner: owner.String(),
+		Ours:  owner.Is(m.owner),
+		Lost:  owner.IsLost(m.owner, m.blank),
 	}
 }

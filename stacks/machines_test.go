@@ -19,7 +19,9 @@ import (
 )
 
 // deploy is the program, with a Proxmox where each VM has its VMID as generation.
-func deploy(ctx *pulumi.Context) error { return Program{Transport: &proxmoxAPI{}}.Deploy(ctx) }
+func deploy(ctx *pulumi.Context) error {
+	return Program{Transport: &proxmoxAPI{}, NewID: func() string { return "0123456789abcdef" }}.Deploy(ctx)
+}
 
 // proxmoxAPI answers as Proxmox' API does where a VM's configuration is asked for.
 type proxmoxAPI struct {

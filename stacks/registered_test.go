@@ -90,7 +90,9 @@ func TestWhatStacksRegister(t *testing.T) {
 					cards = wideCards
 				}
 
-				r, err := enginetest.Run(o, Program{Transport: &proxmoxAPI{config: cards}}.Deploy)
+				r, err := enginetest.Run(o, Program{
+					Transport: &proxmoxAPI{config: cards}, NewID: func() string { return "0123456789abcdef" },
+				}.Deploy)
 				require.NoError(t, err)
 
 				got := map[string]registered{}

@@ -31,8 +31,9 @@ type object = map[string]any
 
 // Reseal makes a stack continue with a state whose secrets no one can decrypt any more, and imports it into the stack,
 // which has other secrets already. Machine secrets come from the exports of all its clusters. Other secrets are not
-// needed: of machines and providers they are left out, and other resources that had some leave the state, and the next
-// up makes them again, all of which find their work done. It returns the names of those.
+// needed: of machines, providers and what says that a cluster was bootstrapped they are left out, and other resources
+// that had some leave the state, and the next up makes them again, all of which find their work done. It returns the
+// names of those.
 func Reseal(
 	ctx context.Context, pulumi recovery.Pulumi, stack string, state io.Reader, exported map[string][]byte, now time.Time,
 ) (left []string, err error) {
@@ -148,7 +149,8 @@ func reseal(deployment object, exported map[string][]byte, now time.Time) (left 
 			}
 
 			sealed[cluster] = true
-		case r["custom"] != true || strings.HasPrefix(kind, "pulumi:providers:") || strings.HasPrefix(kind, "proxmoxve:"):
+		case r["custom"] != true || strings.HasPrefix(kind, "pulumi:providers:") || strings.HasPrefix(kind, "proxmoxve:"),
+			kind == typeCommand && strings.HasSuffix(name, bootstrapSuffix):
 			for _, part := range []string{"inputs", "outputs"} {
 				r[part] = withoutSecrets(r[part])
 			}
@@ -190,6 +192,11 @@ func putSecrets(r object, cluster string, exported map[string][]byte, now time.T
 		return fmt.Errorf("cluster %s: %w", cluster, err)
 	}
 
+	return sealSecrets(r, machine, client)
+}
+
+// sealSecrets puts machine secrets into their resource; an import encrypts them.
+func sealSecrets(r, machine, client object) error {
 	outputs, _ := r["outputs"].(object)
 	if outputs == nil {
 		return errState

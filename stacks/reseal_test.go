@@ -32,12 +32,15 @@ const unreadable = `{"version": 3, "checkpoint": {"stack": "organization/talos-p
 		"machineSecrets": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "x"}}},
 	{"urn": "urn:s::p::proxmoxve:VM/virtualMachine:VirtualMachine::home-cp-1-vm",
 		"type": "proxmoxve:VM/virtualMachine:VirtualMachine", "custom": true, "inputs": {"vmId": 2000}},
-	{"urn": "urn:s::p::command:local:Command::home-bootstrap", "type": "command:local:Command", "custom": true,
+	{"urn": "urn:s::p::command:local:Command::home-healthy", "type": "command:local:Command", "custom": true,
 		"inputs": {"stdin": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "x"}}},
+	{"urn": "urn:s::p::command:local:Command::home-bootstrap", "type": "command:local:Command", "custom": true,
+		"inputs": {"stdin": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "x"}},
+		"outputs": {"stdout": "{\"bootstrapped\": true}"}},
 	{"urn": "urn:s::p::other:index:Thing::after", "type": "other:index:Thing", "custom": true,
-		"dependencies": ["urn:s::p::command:local:Command::home-bootstrap", "urn:s::p::pulumi:pulumi:Stack::p-s"],
-		"propertyDependencies": {"a": ["urn:s::p::command:local:Command::home-bootstrap"]},
-		"deletedWith": "urn:s::p::command:local:Command::home-bootstrap"}]}}}`
+		"dependencies": ["urn:s::p::command:local:Command::home-healthy", "urn:s::p::pulumi:pulumi:Stack::p-s"],
+		"propertyDependencies": {"a": ["urn:s::p::command:local:Command::home-healthy"]},
+		"deletedWith": "urn:s::p::command:local:Command::home-healthy"}]}}}`
 
 // emptyStack is a CLI with a stack that was just made, and what was imported into it.
 func emptyStack(resources string) (pulumi recovery.Pulumi, imported func() string) {
@@ -81,7 +84,7 @@ func TestAStateIsResealed(t *testing.T) {
 		t.Context(), pulumi, "prod", strings.NewReader(unreadable), map[string][]byte{"home": exported}, time.Now(),
 	)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"home-bootstrap"}, left)
+	assert.Equal(t, []string{"home-healthy"}, left)
 
 	var state struct {
 		Deployment struct {
@@ -100,7 +103,7 @@ func TestAStateIsResealed(t *testing.T) {
 	assert.NotContains(t, imported(), "ciphertext")
 
 	resources := state.Deployment.Resources
-	require.Len(t, resources, 5)
+	require.Len(t, resources, 6)
 	assert.Equal(t, map[string]any{"endpoints": map[string]any{"home": "https://10.0.0.20:6443"}}, resources[0].Outputs)
 	assert.Equal(t, map[string]any{"endpoint": "https://pve"}, resources[1].Inputs)
 	assert.Equal(t, "v1.12", resources[2].Outputs["talosVersion"], "the contract stays")
@@ -109,9 +112,12 @@ func TestAStateIsResealed(t *testing.T) {
 	assert.Equal(t, bundle.Cluster.ID, revealed["machineSecrets"].(map[string]any)["cluster"].(map[string]any)["id"])
 	assert.NotEmpty(t, revealed["clientConfiguration"].(map[string]any)["clientKey"])
 
-	assert.Equal(t, []string{"urn:s::p::pulumi:pulumi:Stack::p-s"}, resources[4].Dependencies)
-	assert.Empty(t, resources[4].PropertyDependencies["a"])
-	assert.Empty(t, resources[4].DeletedWith)
+	assert.Empty(t, resources[4].Inputs)
+	assert.NotEmpty(t, resources[4].Outputs["stdout"], "it says that the cluster was bootstrapped")
+
+	assert.Equal(t, []string{"urn:s::p::pulumi:pulumi:Stack::p-s"}, resources[5].Dependencies)
+	assert.Empty(t, resources[5].PropertyDependencies["a"])
+	assert.Empty(t, resources[5].DeletedWith)
 }
 
 func TestWhatCannotBeResealedIsSaid(t *testing.T) {

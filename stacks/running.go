@@ -12,6 +12,7 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/internal/look"
+	"talos-proxmox/internal/marker"
 	"talos-proxmox/internal/proxmoxapi"
 	"talos-proxmox/internal/running"
 	"talos-proxmox/internal/spec"
@@ -58,6 +59,8 @@ type lastRun struct {
 	// kubernetes are the versions of Kubernetes that the health gate was told, by cluster.
 	kubernetes map[string][]string
 	record     *record
+	secrets    map[string]bool // clusters whose machine secrets there are
+	id         string          // of the stack
 }
 
 // newLastRun is one that has left nothing yet.
@@ -65,7 +68,7 @@ func newLastRun() lastRun {
 	return lastRun{
 		seen: map[int]look.Seen{}, made: map[string]bool{}, begun: map[string]bool{}, applied: map[string]bool{},
 		cnis: map[string]bool{}, gitops: map[string]bool{}, leaves: map[string]bool{}, talos: map[string]string{},
-		schematics: map[string]string{}, kubernetes: map[string][]string{},
+		schematics: map[string]string{}, kubernetes: map[string][]string{}, secrets: map[string]bool{},
 	}
 }
 
@@ -76,35 +79,39 @@ const RecordType = "talos-proxmox:stack:Record"
 // so as well, but only once a run has made everything.
 type record struct{ pulumi.ResourceState }
 
-// recordRun registers the record and returns whether an earlier run left it.
-func recordRun(ctx *pulumi.Context) (r *record, deployed bool, err error) {
+// recorded is what an earlier run left in it.
+type recorded struct {
+	Deployed bool   `pulumi:"deployed"`
+	ID       string `pulumi:"id"`
+}
+
+// recordRun registers the record and returns what an earlier run left in it.
+func recordRun(ctx *pulumi.Context) (r *record, was recorded, err error) {
 	r = &record{}
 	if err := ctx.RegisterComponentResource(RecordType, "record", r); err != nil {
-		return nil, false, fmt.Errorf("unable to register the record of this run: %w", err)
+		return nil, was, fmt.Errorf("unable to register the record of this run: %w", err)
 	}
 
 	urn, err := internals.UnsafeAwaitOutput(ctx.Context(), r.URN())
 	if err != nil {
-		return nil, false, fmt.Errorf("unable to register the record of this run: %w", err)
+		return nil, was, fmt.Errorf("unable to register the record of this run: %w", err)
 	}
 	// Until this run states its own, the engine has the outputs of an earlier run, and none in the first.
 	var earlier struct {
-		State struct {
-			Deployed bool `pulumi:"deployed"`
-		} `pulumi:"state"`
+		State recorded `pulumi:"state"`
 	}
 	if _, err := ctx.InvokePackageRaw(getResource, struct {
 		URN string `pulumi:"urn"`
 	}{fmt.Sprint(urn.Value)}, &earlier, ""); err != nil {
-		return nil, false, fmt.Errorf("unable to read the record of an earlier run: %w", err)
+		return nil, was, fmt.Errorf("unable to read the record of an earlier run: %w", err)
 	}
 
-	return r, earlier.State.Deployed, nil
+	return r, earlier.State, nil
 }
 
-// state records how a run makes machines; one that is refused makes none.
-func (r *record) state(ctx *pulumi.Context, making map[string]string) error {
-	outputs := pulumi.Map{"deployed": pulumi.Bool(true)}
+// state records the stack's id, and how a run makes machines; one that is refused makes none.
+func (r *record) state(ctx *pulumi.Context, id string, making map[string]string) error {
+	outputs := pulumi.Map{"deployed": pulumi.Bool(true), "id": pulumi.String(id)}
 	if len(making) > 0 {
 		outputs["making"] = pulumi.ToStringMap(making)
 	}
@@ -118,14 +125,16 @@ func (r *record) state(ctx *pulumi.Context, making map[string]string) error {
 func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 	last = newLastRun()
 
-	var deployed bool
-	if last.record, deployed, err = recordRun(ctx); err != nil {
+	var was recorded
+	if last.record, was, err = recordRun(ctx); err != nil {
 		return last, err
 	}
 
+	last.id = was.ID
+
 	name := strings.Join([]string{ctx.Organization(), ctx.Project(), ctx.Stack()}, "/")
 
-	if !deployed {
+	if !was.Deployed {
 		var stack struct {
 			Outputs map[string]any `pulumi:"outputs"`
 		}
@@ -175,6 +184,10 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 		remade, _ := outputs["remade"].(float64)
 		l.seen[int(vmid)] = look.Seen{Generation: generation, Updates: int(updates), Remade: int(remade)}
 	case RecordType:
+		if id, _ := outputs["id"].(string); id != "" {
+			l.id = id
+		}
+
 		making, _ := outputs["making"].(map[string]any)
 
 		l.making = map[string]string{}
@@ -190,6 +203,8 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 				to[node], _ = text.(string)
 			}
 		}
+	case typeSecrets:
+		l.secrets[urn[strings.LastIndex(urn, "::")+2:]] = true
 	case typeApply:
 		l.applied[strings.TrimSuffix(urn[strings.LastIndex(urn, "::")+2:], configurationSuffix)] = true
 	case typeCommand:
@@ -244,7 +259,14 @@ func (l *lastRun) hasBegun(cluster string) bool { return l.begun[cluster] }
 // readLast reads what the last run left, and where machines that run are. The error is of a state that cannot be read.
 func (d *deployment) readLast(ctx *pulumi.Context) error {
 	last, err := readLastRun(ctx)
+	// A run whose record cannot be read must not give the stack another id.
+	if last.record != nil && last.id == "" {
+		last.id = d.newID()
+	}
+
 	d.last, d.machines.last = last, last.seen
+	d.machines.owner = marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack(), last.id)
+	d.machines.blank = last.blank()
 
 	placed, _ := running.Placed(d.plan, last.machines)
 	for _, cluster := range placed.Clusters {
@@ -262,8 +284,11 @@ func (l *lastRun) refused(ctx *pulumi.Context) error {
 		return nil
 	}
 
-	return l.record.state(ctx, l.making)
+	return l.record.state(ctx, l.id, l.making)
 }
+
+// blank says that no cluster and no machine is known: of a stack that was never brought up, or whose state was lost.
+func (l lastRun) blank() bool { return len(l.machines)+len(l.secrets) == 0 }
 
 // judgeRunning refuses a plan that running machines block, and says what it does to them. A state that
 // cannot be read does not stop the run.
@@ -292,7 +317,7 @@ func (d *deployment) judgeRunning(ctx *pulumi.Context, unread error) error {
 		}
 	}
 
-	return last.record.state(ctx, running.Making(d.plan))
+	return last.record.state(ctx, last.id, running.Making(d.plan))
 }
 
 // judge returns what a plan asks of running machines and cannot be had, else what it does to them. Where the state says
@@ -320,27 +345,8 @@ func (l *lastRun) judge(
 	problems = append(problems, running.KubernetesSteps(plan, l.kubernetes)...)
 	problems = append(problems, running.KeptCNIs(plan, l.cnis)...)
 	warnings = append(warnings, running.LeftFlux(plan, l.gitops)...)
-	warnings = append(warnings, l.beyondLibrary(plan)...)
 
 	return problems, append(warnings, running.Unfollowed(plan, l.making, l.machines)...)
-}
-
-// beyondLibrary warns of clusters whose Kubernetes changes and cannot be upgraded by this program.
-func (l *lastRun) beyondLibrary(plan *spec.Plan) (warnings []string) {
-	for _, c := range plan.Clusters {
-		runs := l.kubernetes[c.Name]
-		other := func(version string) bool { return version != c.KubernetesVersion }
-
-		if len(c.ControlPlanes) == 0 || !slices.ContainsFunc(runs, other) {
-			continue
-		}
-
-		if problem := talos.BeyondLibrary(c.ControlPlanes[0].Template.Version, c.KubernetesVersion); problem != "" {
-			warnings = append(warnings, fmt.Sprintf("cluster %s: Kubernetes %s %s", c.Name, c.KubernetesVersion, problem))
-		}
-	}
-
-	return warnings
 }
 
 // correctSizes asks Proxmox for the disks of machines that cannot become what is wanted, and returns the machines whose

@@ -60,7 +60,7 @@ func (d *deployment) siteStack(ctx *pulumi.Context) site.Stack {
 // siteStack is what the stack has made already.
 func (l lastRun) siteStack(project, name string, rehearsal bool) site.Stack {
 	s := site.Stack{
-		Project: project, Name: name, Rehearsal: rehearsal,
+		Project: project, Name: name, ID: l.id, Blank: l.blank(), Rehearsal: rehearsal,
 		Machines: map[int]running.Machine{}, Mappings: l.mappings,
 		Image:      ImageOf,
 		Downloaded: func(t spec.Template) bool { return l.made[ImageOf(t)+"-"+t.Host+"-"+t.ImageDatastore] },

@@ -31,13 +31,14 @@ func newRoot() *cobra.Command {
 		Long: `Keeps snapshots of etcd and machine secrets of a stack's clusters, encrypted with age to the public keys of
 the stack's file (backup.recipients, backup.secretsRecipients), and restores a cluster's etcd from a snapshot.
 
-All but reseal read the stack's configuration and state, change neither, and take no lock. None shows a secret.`,
+All but reseal and rotate-ca read the stack's configuration and state, change neither, and take no lock. None shows a
+secret.`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	f.Flags(root)
-	root.AddCommand(newEtcd(&f), newSecrets(&f), newRestore(&f), newReseal(&f))
+	root.AddCommand(newEtcd(&f), newSecrets(&f), newRestore(&f), newReseal(&f), newRotateCA(&f))
 
 	return root
 }
@@ -84,8 +85,8 @@ func newSecrets(f *flags) *cobra.Command {
 		Short: "Export each cluster's machine secrets, encrypted",
 		Long: `Writes the machine secrets of each cluster (certificate authorities, tokens, the key of etcd's Secrets), which
 are in the state only, as talosctl gen secrets writes them, encrypted to backup.secretsRecipients. A snapshot of etcd is
-of no use without them. They do not change as long as the cluster lives: export them once, and after each import of
-others.`,
+of no use without them. They change with rotate-ca only: export them once, after that, and after each
+import of others.`,
 		Example: "  backup secrets prod",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -113,8 +114,9 @@ func newRestore(f *flags) *cobra.Command {
 		Short: "Restore a cluster's etcd from a snapshot",
 		Long: `Restores etcd of a cluster whose etcd has lost its majority or its data, from a snapshot that ` +
 			"`backup etcd`" + ` or talosctl took. It refuses while etcd is healthy; see talosops restore --help for what it does
-to which machine. What was written after the snapshot is lost. It asks for the cluster's name; it may be interrupted and
-repeated. Do not run pulumi up in the meantime; run it afterwards.`,
+to which machine. What was written after the snapshot is lost. What control planes still have is kept in
+backup.directory before they are wiped. It asks for the cluster's name; it may be interrupted and repeated. Run pulumi
+up afterwards.`,
 		Example: "  backup restore prod ~/.pulumi-backups/prod-home-etcd-20261122T030000Z.age --identities key.txt",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -153,6 +155,13 @@ repeated. Do not run pulumi up in the meantime; run it afterwards.`,
 	cmd.Flags().BoolVar(
 		&r.SkipHashCheck, "skip-hash-check", false,
 		"the snapshot is a database that was copied from a machine's disk, without a digest",
+	)
+	cmd.Flags().BoolVar(
+		&r.Unsealed, "unsealed", false, "the snapshot does not say which cluster it is of, and is of this one",
+	)
+	cmd.Flags().BoolVar(
+		&r.Discard, "discard-survivors", false,
+		"wipe what control planes still have of etcd even where it cannot be kept in backup.directory first",
 	)
 	cmd.Flags().DurationVar(&r.Timeout, "timeout", 0, "how long to wait at most (default: 15m)")
 

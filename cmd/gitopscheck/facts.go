@@ -16,8 +16,8 @@ var facts = map[string]string{ //nolint:gochecknoglobals // a table
 	"POD_CIDR":           "10.244.0.0/16",
 	"SERVICE_CIDR":       "10.96.0.0/12",
 	"LOAD_BALANCER_POOL": "10.0.0.200-10.0.0.220",
-	"TALOS_VERSION":      "v1.12.6",
-	"KUBERNETES_VERSION": "v1.35.0",
+	"TALOS_VERSION":      "v1.14.4",
+	"KUBERNETES_VERSION": "v1.37.2",
 	"CILIUM_VERSION":     "1.20.2",
 	"DATASTORES":         "local-zfs",
 }

@@ -209,9 +209,13 @@ func (m machine) field(name string) any {
 func judgeCluster(planned spec.Cluster, needs clusterNeeds) []string {
 	var problems []string
 
-	if needs.Talos != "" && semver.Compare(planned.TalosVersion, needs.Talos) < 0 {
-		problems = append(problems, fmt.Sprintf("Talos %s, and cluster %s has %s: upgrade it, or take the component out of the "+
-			"cluster's kustomization.yaml", needs.Talos, planned.Name, planned.TalosVersion))
+	for _, version := range []struct{ of, needs, has string }{
+		{"Talos", needs.Talos, planned.TalosVersion}, {"Kubernetes", needs.Kubernetes, planned.KubernetesVersion},
+	} {
+		if version.needs != "" && semver.Compare(version.has, version.needs) < 0 {
+			problems = append(problems, fmt.Sprintf("%s %s, and cluster %s has %s: upgrade it, or take the component out of the "+
+				"cluster's kustomization.yaml", version.of, version.needs, planned.Name, version.has))
+		}
 	}
 
 	for _, account := range needs.Proxmox {

@@ -134,10 +134,10 @@ func TestTreeBroken(t *testing.T) {
 		"a kind that nobody defines": {
 			[]edit{{local, "apiVersion: apps/v1", "apiVersion: apps/v9"}}, "lab", "is of a kind that no module defines (apps/v9)",
 		},
-		"no version of a chart":    {[]edit{{longhorn, "version: 1.12.1", `version: "1.x"`}}, "prod", `the chart's version "1.x" is not exact`},
+		"no version of a chart":    {[]edit{{longhorn, "version: 1.13.0", `version: "1.x"`}}, "prod", `the chart's version "1.x" is not exact`},
 		"an image without version": {[]edit{{local, "provisioner:v0.0.37", "provisioner"}}, "lab", "has no version: write its tag"},
 		"the latest image, in the text of a ConfigMap": {
-			[]edit{{local, "busybox:1.37.0", "busybox:latest"}}, "lab", "image docker.io/library/busybox:latest has no version",
+			[]edit{{local, "busybox:1.38.0", "busybox:latest"}}, "lab", "image docker.io/library/busybox:latest has no version",
 		},
 		"a release that is there twice": {
 			[]edit{{
@@ -355,6 +355,27 @@ func TestAccounts(t *testing.T) {
 		CSI: &spec.Identity{}, StorageClasses: []spec.StorageClass{{Name: "proxmox", Default: true}},
 	}
 	assert.Empty(t, judgeStack(planned, needs))
+}
+
+// TestVersions: what components need of Talos and of Kubernetes, and who is too old for them.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+
+	longhorn, err := readRequirements(repository, "gitops/infrastructure/controllers/longhorn/manifests")
+	require.NoError(t, err)
+	operator, err := readRequirements(repository, "gitops/infrastructure/controllers/nvidia-gpu-operator/manifests")
+	require.NoError(t, err)
+
+	old := spec.Cluster{Name: "prod", TalosVersion: "v1.12.9", KubernetesVersion: "v1.33.7", GPUOperator: true}
+	assert.Equal(t, []string{
+		"Longhorn needs Kubernetes v1.34.0, and cluster prod has v1.33.7: upgrade it, or take the component out of the " +
+			"cluster's kustomization.yaml",
+		"NVIDIA's GPU Operator needs Talos v1.13.0, and cluster prod has v1.12.9: upgrade it, or take the component out of " +
+			"the cluster's kustomization.yaml",
+	}, judgeStack(old, []requirements{longhorn, operator}))
+
+	young := spec.Cluster{Name: "prod", TalosVersion: "v1.13.0", KubernetesVersion: "v1.34.0", GPUOperator: true}
+	assert.Empty(t, judgeStack(young, []requirements{longhorn, operator}))
 }
 
 // TestVariablesAreDocumented compares the facts and what manifests read with the tables of docs/gitops.md.

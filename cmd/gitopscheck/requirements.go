@@ -52,8 +52,10 @@ type clusterNeeds struct {
 	Proxmox      []string `yaml:"proxmox"`      // accounts on Proxmox: csi, cloudController
 	// DefaultStorageClass is one of the classes that the program makes for the Proxmox CSI plugin.
 	DefaultStorageClass bool   `yaml:"defaultStorageClass"`
-	GPUs                string `yaml:"gpus"`  // device-plugin or gpu-operator
-	Talos               string `yaml:"talos"` // the oldest version, with its v
+	GPUs                string `yaml:"gpus"` // device-plugin or gpu-operator
+	// Talos and Kubernetes are the oldest versions, with their v.
+	Talos      string `yaml:"talos"`
+	Kubernetes string `yaml:"kubernetes"`
 }
 
 var choices = map[string][]string{ //nolint:gochecknoglobals // a table

@@ -59,6 +59,9 @@ func loadSchemas(ctx context.Context, folder string) (*schemas, error) {
 
 	command := exec.CommandContext(ctx, "go", arguments...) //nolint:gosec // names of a table
 	command.Dir, command.Stderr = folder, os.Stderr
+	// A module may ask for a newer Go than the one here, which the Go command then downloads as a module, too. Images with
+	// Go in them switch that off.
+	command.Env = append(command.Environ(), "GOTOOLCHAIN=auto")
 
 	output, err := command.Output()
 	if err != nil {

@@ -12,9 +12,11 @@ import (
 	"log"
 	"os"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"talos-proxmox/internal/command"
 	"talos-proxmox/internal/request"
@@ -38,6 +40,7 @@ func quiet() {
 	log.SetOutput(io.Discard)
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
+	ctrllog.SetLogger(logr.Discard())
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/siderolabs/go-kubernetes/kubernetes/ssa"
+
 	"talos-proxmox/internal/request"
 )
 
@@ -39,7 +41,13 @@ const (
 var (
 	beginning = regexp.MustCompile(`^updating "?([a-z-]+)"?(?: to version .*)?$`)
 	ofNode    = regexp.MustCompile(`^[<>] (?:"([^"]+)": )?(.*)$`)
+	applied   = regexp.MustCompile(`^(created|configured) (\S+)$`)
 )
+
+// done are what server-side apply does to objects, in words of people.
+var done = map[string]string{ //nolint:gochecknoglobals // a table
+	ssa.CreatedAction.String(): "is created", ssa.ConfiguredAction.String(): "is updated",
+}
 
 func newProgress(out io.Writer, nodes []request.Node) *progress {
 	var pairs []string
@@ -58,6 +66,10 @@ func (p *progress) Write(message []byte) (int, error) {
 	defer p.mu.Unlock()
 
 	text := strings.TrimSpace(string(message))
+	if text == "" || isDiff(text) {
+		return len(message), nil
+	}
+
 	p.heard(text)
 
 	if node, what, say := p.read(text); say {
@@ -67,17 +79,15 @@ func (p *progress) Write(message []byte) (int, error) {
 	return len(message), nil
 }
 
-// read returns what a message says of which node. What an object of a manifest had and has is not said: it may be a
-// Secret.
+// isDiff says whether a message is what an object of a manifest had and has, which no one is told: it may be a Secret.
+func isDiff(text string) bool { return strings.HasPrefix(text, "--- ") || strings.Contains(text, "\n") }
+
+// read returns what a message says of which node.
 func (p *progress) read(text string) (node, what string, say bool) {
 	if begins := beginning.FindStringSubmatch(text); begins != nil {
 		p.step = begins[1]
 
 		return "", "begins", true
-	}
-
-	if strings.HasPrefix(text, "--- ") || strings.Contains(text, "\n") {
-		return "", "", false
 	}
 
 	found := ofNode.FindStringSubmatch(p.nodes.Replace(text))
@@ -93,16 +103,33 @@ func (p *progress) read(text string) (node, what string, say bool) {
 		return "", "", false
 	}
 
-	switch {
-	case p.step == checksStep && strings.HasPrefix(what, "pre-pulling "):
-		p.step = prePullStep
-	case p.step == manifestsStep && what == "no changes":
-		return "", "", false
-	case p.step == manifestsStep && what == "applied successfully":
-		what = p.manifest + " is updated"
+	switch p.step {
+	case checksStep:
+		if strings.HasPrefix(what, "pre-pulling ") {
+			p.step = prePullStep
+		}
+	case manifestsStep:
+		what, say = p.ofManifest(what)
+
+		return node, what, say
 	}
 
 	return node, what, true
+}
+
+// ofManifest returns what a message says of an object: of the one that was named before, where the oldest node's Talos
+// is 1.12, and otherwise of one that was applied server-side.
+func (p *progress) ofManifest(what string) (string, bool) {
+	switch change := applied.FindStringSubmatch(what); {
+	case strings.HasSuffix(what, "no changes"):
+		return "", false
+	case what == "applied successfully":
+		return p.manifest + " is updated", true
+	case change != nil:
+		return change[2] + " " + done[change[1]], true
+	default:
+		return what, true
+	}
 }
 
 // say writes a line, unless it is the one before it again.

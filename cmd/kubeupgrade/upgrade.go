@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	ssaerrors "github.com/fluxcd/pkg/ssa/errors"
+	"github.com/fluxcd/pkg/ssa/utils"
+	"github.com/siderolabs/go-kubernetes/kubernetes/ssa"
 	"github.com/siderolabs/go-kubernetes/kubernetes/upgrade"
 	"github.com/siderolabs/talos/pkg/cluster"
 	"github.com/siderolabs/talos/pkg/cluster/kubernetes"
@@ -72,12 +75,18 @@ func upgradeWith(
 
 	var (
 		removed upgrade.ComponentRemovedItemsError
+		refused *ssaerrors.DryRunErr
 		stalled *stalledError
 	)
 
 	switch {
 	case errors.As(err, &removed):
 		return errors.New(removedText(removed, req))
+	case errors.As(err, &refused) && utils.IsSecret(refused.InvolvedObject()):
+		// The API server quotes what it does not take.
+		return fmt.Errorf("the API server refuses %s of Talos' manifests, and its reason is left out, because it may quote "+
+			"the secret: repair that manifest in the stack's patches, then %s",
+			utils.FmtUnstructured(refused.InvolvedObject()), again)
 	case errors.As(err, &stalled) && stalled.ofKubelet():
 		return fmt.Errorf("%s: the node's kubelet hangs: `talosctl --nodes <its address> reboot` ends that, then %s",
 			p.named(stalled.Error()), again)
@@ -96,13 +105,12 @@ func upgradeNow(ctx context.Context, req request.KubernetesUpgrade, out io.Write
 func pathOf(req request.KubernetesUpgrade) (*upgrade.Path, error) {
 	path, err := upgrade.NewPath(req.From, req.To)
 	if err != nil {
-		return nil, fmt.Errorf("%s → %s: %w: write versions in full, such as v1.35.0", req.From, req.To, err)
+		return nil, fmt.Errorf("%s → %s: %w: write versions in full, such as v1.37.2", req.From, req.To, err)
 	}
 
 	if !path.IsSupported() {
-		return nil, fmt.Errorf("this program's upgrade library of Talos does not know the step %s → %s: upgrade with "+
-			"`talosctl upgrade-k8s --to %s` of a newer Talos, then run the same again", req.From, req.To,
-			strings.TrimPrefix(req.To, "v"))
+		return nil, fmt.Errorf("the upgrade library of Talos does not know the step %s → %s: Kubernetes is upgraded by one "+
+			"minor version at a time", req.From, req.To)
 	}
 
 	return path, nil
@@ -115,6 +123,14 @@ func options(req request.KubernetesUpgrade, path *upgrade.Path, out io.Writer) k
 		PrePullImages:  true,
 		UpgradeKubelet: req.Kubelets,
 		EncoderOpt:     encoder.WithComments(encoder.CommentsDisabled),
+
+		// Talos before 1.13 kept no inventory of its manifests: their objects belong to none.
+		InventoryPolicy: ssa.InventoryPolicyAdoptIfNoInventory,
+		// An object that the manifests of one control plane lack may be of a manifest that it could not download.
+		NoPrune:          true,
+		ReconcileTimeout: reconcileTimeout,
+		// CoreDNS is not available without a CNI.
+		SkipManifestWait: !req.Kubelets,
 
 		KubeletImage:           cmp.Or(req.Images.Kubelet, constants.KubeletImage),
 		APIServerImage:         cmp.Or(req.Images.APIServer, constants.KubernetesAPIServerImage),

@@ -19,6 +19,10 @@ const (
 	otherSilence   = 7 * time.Minute
 )
 
+// reconcileTimeout is how long the library waits for what has become of manifests: shorter than the silence after which
+// it is ended, so that it can say which of them are not there.
+const reconcileTimeout = 5 * time.Minute
+
 // stalledError says that nothing was heard of the library for too long.
 type stalledError struct {
 	after time.Duration

@@ -2,7 +2,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -21,9 +20,10 @@ func main() { command.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
 	var (
-		project command.Project
-		yes     bool
-		vmids   []int
+		project   command.Project
+		yes       bool
+		vmids     []int
+		confirmed []string
 	)
 
 	cmd := &cobra.Command{
@@ -41,12 +41,19 @@ is not in the state; a PCI mapping, a user or a token only if it has the name of
 comment that this stack made it; a role only if it has the name and the privileges of one and no rule names it. Any
 other is named and left alone. It asks before it changes anything; it can be repeated.
 
-A creation that failed half-way is not pending any more: name its machine with --vmid. It then has to have the name that
-the stack plans for that VMID.
+A creation that failed half-way is not pending any more: name its machine with --vmid. It then has to have the name and
+the description that the stack plans for that VMID, and the state the secrets of its cluster: a state that has nothing
+of the cluster was lost, or is another backend's, and the machine may be the cluster's.
+
+A machine that may be in use is removed only if somebody types its name, or names it with --confirm; --yes is not
+enough. That is one of a pending creation that answers with a Talos configuration, one that --vmid names and that runs,
+and any that is older than the last run that succeeded. Volumes of a VMID that the machine does not name stay, and are
+listed.
 
 It uses the stack's own endpoint and credentials for Proxmox, and the hosts' shells for templates. Afterwards
 ` + "`pulumi up --refresh`" + ` resumes.`,
-		Example:       "  recover prod\n  recover --yes prod\n  recover --vmid 3000 prod",
+		Example: "  recover prod\n  recover --yes prod\n  recover --vmid 3000 prod\n" +
+			"  recover --vmid 3000 --confirm prod-general-1 prod",
 		Args:          cobra.ExactArgs(1),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -64,10 +71,14 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 				Environment: os.Getenv,
 				Out:         cmd.OutOrStdout(),
 				VMIDs:       vmids,
+				Confirmed:   confirmed,
 				Plan:        func(config map[string]string) (*spec.Plan, error) { return stacks.PlanOfConfig(args[0], config) },
 			}
 			if !yes {
 				o.Confirm = func(question string) (bool, error) { return ask(cmd, question) }
+				if terminal(cmd) {
+					o.TypeName = func(question string) (string, error) { return typed(cmd, question+".\nIts name: ") }
+				}
 			}
 
 			return recovery.Run(cmd.Context(), o)
@@ -78,25 +89,45 @@ It uses the stack's own endpoint and credentials for Proxmox, and the hosts' she
 		&vmids, "vmid", nil, "remove this machine of the stack, too, although no creation of it is pending",
 	)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().StringSliceVar(&confirmed, "confirm", nil, "remove this machine, by its name, although it may be in use")
 
 	return cmd
 }
 
+// terminal says whether somebody can be asked. Standard input that is no file is a test's.
+func terminal(cmd *cobra.Command) bool {
+	input, ok := cmd.InOrStdin().(*os.File)
+
+	return !ok || term.IsTerminal(int(input.Fd())) //nolint:gosec // a file descriptor
+}
+
 // ask wants a person's yes.
 func ask(cmd *cobra.Command, question string) (bool, error) {
-	//nolint:gosec // a file descriptor
-	if input, ok := cmd.InOrStdin().(*os.File); ok && !term.IsTerminal(int(input.Fd())) {
+	if !terminal(cmd) {
 		return false, errors.New("cannot ask for confirmation without a terminal: pass --yes")
 	}
 
-	_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s [y/N] ", question)
+	answer, err := typed(cmd, question+" [y/N] ")
+	answer = strings.ToLower(answer)
 
-	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	if err != nil {
-		return false, err
+	return answer == "y" || answer == "yes", err
+}
+
+// typed is the line that a person answers with. It is read to its end and no further: there may be another question.
+func typed(cmd *cobra.Command, question string) (string, error) {
+	_, _ = fmt.Fprint(cmd.OutOrStdout(), question)
+
+	var line strings.Builder
+
+	for one := make([]byte, 1); ; {
+		if n, err := cmd.InOrStdin().Read(one); n == 0 && err != nil {
+			return "", err
+		}
+
+		if one[0] == '\n' {
+			return strings.TrimSpace(line.String()), nil
+		}
+
+		line.WriteByte(one[0])
 	}
-
-	answer := strings.ToLower(strings.TrimSpace(line))
-
-	return answer == "y" || answer == "yes", nil
 }

@@ -117,7 +117,8 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 	applied + "; the kubeconfig follows when its certificate is renewed": {
 		"TalosClusterArgs.name", "TalosClusterArgs.endpoint", "TalosClusterArgs.vip",
 	},
-	"the next change of a machine": {"TalosClusterArgs.drainTimeoutSeconds"},
+	"the next change of a machine":                                    {"TalosClusterArgs.drainTimeoutSeconds", "TalosClusterArgs.healthCheck"},
+	"nothing, unless all control planes have lost their data of etcd": {"TalosClusterArgs.bootstrapEmpty"},
 	"the next upgrade of Talos": {
 		"TalosUpgrades.parallelWorkers", "TalosUpgrades.allowDowngrade", "TalosClusterArgs.upgrades",
 		"TalosClusterArgs.backup", "Backup.name", "Backup.directory", "Backup.recipients", "Backup.keep",

@@ -8,12 +8,12 @@ const runningStack = `config:
     ampere}, {name: rtx4000, pci: "02:00", generation: ada}]}
     - {name: pve2, address: 10.0.0.3, ssh: {acceptAnyHostKey: true}}
   talos-proxmox:templates:
-    talos: {version: v1.12.5}
-    other: {version: v1.12.6, firstVmid: 920}
+    talos: {version: v1.14.3}
+    other: {version: v1.14.4, firstVmid: 920}
     debian: {os: debian, release: "13", build: "20260712-2537", firstVmid: 940}
   talos-proxmox:clusters:
     - name: prod
-      kubernetesVersion: v1.34.0
+      kubernetesVersion: v1.36.4
       network: {cidr: 10.0.1.0/24, gateway: 10.0.1.1, dns: [1.1.1.1]}
       controlPlane: {count: 1}
       workers:

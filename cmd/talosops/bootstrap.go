@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +27,11 @@ is enough: etcd is bootstrapped, and the command is done, whatever the others sa
 control plane answers with the client certificate, has no data of etcd and waits to join a cluster. One that still
 boots, or does not answer, is waited for up to the limit, since the cluster may live there. "Already exists" is success.
 A run that was interrupted at any moment may be repeated.
+
+A cluster that was bootstrapped before is not begun again with an empty etcd: its workers' kubelets would see no pods
+and end theirs. The variable PULUMI_COMMAND_STDOUT has the result of an earlier run: it says that there was one. Where
+no control plane of such a cluster has data of etcd, the command ends with an error and changes nothing; talosops
+restore brings the data back. To begin empty nevertheless, set empty to a text that the earlier result does not have.
 
 Every control plane is asked on its own address. The request comes as JSON on standard input; timeout (default 15m) and
 interval (default 2s) can be omitted. What it does, and every 15 seconds what it waits for, is a line on standard
@@ -68,7 +77,9 @@ type bootstrapper struct {
 
 	req      *bootstrapRequest
 	talos    etcdAPI
-	accepted bool // by the first control plane
+	earlier  request.Bootstrapped // of the run before
+	accepted bool                 // by the first control plane
+	refused  error                // why etcd may not begin
 }
 
 func newBootstrap() *cobra.Command {
@@ -84,14 +95,25 @@ func runBootstrap(cmd *cobra.Command, req *bootstrapRequest) error {
 	}
 	defer talos.close()
 
-	if err := newBootstrapper(req, talos, cmd.ErrOrStderr()).wait(cmd.Context()); err != nil {
+	b := newBootstrapper(req, talos, cmd.ErrOrStderr())
+	b.earlier = earlierBootstrap(os.Getenv("PULUMI_COMMAND_STDOUT"))
+
+	if err := b.wait(cmd.Context()); err != nil {
 		return err
 	}
 
-	return printResult(cmd.OutOrStdout(), struct {
-		Bootstrapped  bool     `json:"bootstrapped"`
-		ControlPlanes []string `json:"controlPlanes"`
-	}{true, names(req.ControlPlanes)})
+	return printResult(
+		cmd.OutOrStdout(),
+		request.Bootstrapped{Bootstrapped: true, ControlPlanes: names(req.ControlPlanes), Empty: req.Empty},
+	)
+}
+
+// earlierBootstrap reads the result of the run before; one that is not read is one nevertheless.
+func earlierBootstrap(printed string) request.Bootstrapped {
+	earlier := request.Bootstrapped{Bootstrapped: printed != ""}
+	_ = json.Unmarshal([]byte(printed), &earlier)
+
+	return earlier
 }
 
 func newBootstrapper(req *bootstrapRequest, talos etcdAPI, progress io.Writer) *bootstrapper {
@@ -104,7 +126,7 @@ func (b *bootstrapper) wait(ctx context.Context) error {
 		remedy: "start or repair these control planes, or take one that is gone for good out of the configuration",
 	}
 
-	return b.until(ctx, there, b.round)
+	return errors.Join(b.until(ctx, there, b.round), b.refused)
 }
 
 // round asks all control planes at once and bootstraps when none of them speaks against it.
@@ -124,7 +146,12 @@ func (b *bootstrapper) round(ctx context.Context) (report, bool) {
 	case slices.Contains(there, true):
 	case b.accepted:
 		current = report{starting(first)}
-	case len(current.open()) == 0:
+	case len(current.open()) > 0:
+	case b.earlier.Bootstrapped && (b.req.Empty == "" || b.req.Empty == b.earlier.Empty):
+		b.refused = b.lost()
+
+		return current, true
+	default:
 		current[0], there[0] = b.bootstrapOn(ctx, first)
 	}
 
@@ -135,6 +162,20 @@ func (b *bootstrapper) round(ctx context.Context) (report, bool) {
 	}
 
 	return current, slices.Contains(there, true)
+}
+
+// lost says why etcd does not begin empty, and what to do.
+func (b *bootstrapper) lost() error {
+	text := "set one"
+	if b.req.Empty != "" {
+		text = fmt.Sprintf("%q was used for that already: set another one", b.req.Empty)
+	}
+
+	return fmt.Errorf("the cluster was bootstrapped before, and none of its control planes (%s) has data of etcd: etcd is "+
+		"not begun empty, since the workers' kubelets would end the pods that run there. Restore a snapshot with make "+
+		"restore, then run the same again. To lose the cluster's objects and pods instead, set bootstrapEmpty of the "+
+		"cluster in the stack file to a text that was not there before, such as the day: %s",
+		strings.Join(names(b.req.ControlPlanes), ", "), text)
 }
 
 // lookAt says whether a control plane knows of an etcd cluster, and if not, whether it speaks against bootstrapping

@@ -431,3 +431,55 @@ func TestBootstrapReportsABadRequest(t *testing.T) {
 		})
 	}
 }
+
+func TestBootstrapOfAClusterThatLostItsDataIsRefused(t *testing.T) {
+	t.Parallel()
+
+	const begun = `{"bootstrapped":true,"controlPlanes":["cp-1"]}`
+
+	for name, test := range map[string]struct {
+		earlier, empty, wants string
+		change                func(*youngCluster)
+	}{
+		"without a run before": {},
+		"told so":              {earlier: begun, empty: "2026-11-24"},
+		"told so another time": {earlier: `{"bootstrapped":true,"empty":"2026-11-23"}`, empty: "2026-11-24"},
+		"not told so":          {earlier: begun, wants: "such as the day: set one"},
+		"by another program":   {earlier: "done", wants: "such as the day: set one"},
+		"told so before, not now": {
+			earlier: `{"bootstrapped":true,"empty":"2026-11-24"}`, wants: "such as the day: set one",
+		},
+		"told so once already": {
+			earlier: `{"bootstrapped":true,"empty":"2026-11-24"}`, empty: "2026-11-24",
+			wants: `"2026-11-24" was used for that already: set another one`,
+		},
+		"where one has the data": {earlier: begun, change: func(c *youngCluster) { c.data["127.0.9.3"] = true }},
+		"where one comes late": {earlier: begun, wants: "has data of etcd", change: func(c *youngCluster) {
+			c.until(3, func() { c.down["127.0.9.3"] = errors.New("connection refused") }, func() { delete(c.down, "127.0.9.3") })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			c := newYoungCluster()
+			if test.change != nil {
+				test.change(c)
+			}
+
+			b, _ := testBootstrap(c, time.Minute)
+			b.earlier, b.req.Empty = earlierBootstrap(test.earlier), test.empty
+
+			err := b.wait(t.Context())
+			if test.wants == "" {
+				require.NoError(t, err)
+
+				return
+			}
+
+			require.ErrorContains(t, err, test.wants)
+			require.ErrorContains(t, err, "none of its control planes (cp-1, cp-2, cp-3) has data of etcd")
+			require.ErrorContains(t, err, "make restore")
+			assert.Empty(t, c.requested)
+		})
+	}
+}

@@ -22,13 +22,22 @@ alarms and learners, and the Kubernetes API is ready), drains the node where the
 is back as it was, makes its node schedulable again, and ends. At the end of the input without an outcome it ends, and
 leaves the node as it is: the next change continues.
 
-A machine that does not answer, and one of a cluster that was not bootstrapped yet, is changed without a look. One that
-gets another address is asked on its former one, and a control plane that would is not changed: its address is in
-certificates and in etcd. Of a machine configuration Talos says whether it changes anything, and whether it restarts the
-machine.
+One of a cluster that was not bootstrapped yet is changed without a look, and so is one that does not answer and is off.
+Where another one does not answer, its cluster is asked: while Kubernetes hears from its node it runs, and only the way
+to it is barred, and where no control plane of a cluster that was begun answers, nobody knows; neither is changed. A
+machine that is dead, of a cluster that lives, is changed once its absence will not be felt, and is not waited for.
 
-restart, worker, former, configuration, patches, regardless (change the machine although the cluster is not steady),
-timeout (default 15m) and interval (default 2s) can be omitted.`
+One that gets another address is asked on its former one, and a control plane that would is not changed: its address is
+in certificates and in etcd.
+
+Of a machine configuration Talos says whether it changes anything, and whether it restarts the machine. Where Talos
+takes a part over that has no effect before a restart (from 1.14 on it restarts for nothing), the machine is restarted
+once it has the configuration. The node's annotation talos-proxmox/restart says so meanwhile, by which an interrupted
+run is resumed.
+
+restart, worker, former, begun (the cluster was bootstrapped), off (Proxmox calls the machine off), configuration,
+patches, regardless (change the machine although the cluster is not steady), timeout (default 15m) and interval (default
+2s) can be omitted.`
 
 const changeExample = `  talosops change < pipe
 
@@ -43,12 +52,17 @@ const changeExample = `  talosops change < pipe
   }
   {"changed": true}`
 
-// steadyTimeout is how long a cluster may take to become steady before a machine is changed, and silenceTimeout how
-// long a machine may be silent until it counts as one that is off.
+// steadyTimeout is how long a cluster may take to become steady before a machine is changed, silenceTimeout how long a
+// machine may be silent until its cluster is asked for it, and lossTimeout how long Kubernetes may go on to hear from
+// it: longer than the 50 seconds after which it calls a node unknown that has died (node-monitor-grace-period).
 const (
 	steadyTimeout  = 5 * time.Minute
 	silenceTimeout = 10 * time.Second
+	lossTimeout    = 90 * time.Second
 )
+
+// allTheSame is how a change that is refused is made nevertheless.
+const allTheSame = "TALOS_PROXMOX_REGARDLESS=1 pulumi up"
 
 const changeCheck = "change"
 
@@ -56,6 +70,9 @@ const changeCheck = "change"
 type changeRequest struct {
 	request.Change
 	limits
+
+	silent bool     // it does not answer
+	left   []string // parts of the configuration that have no effect before the program restarts the machine
 }
 
 func (r *changeRequest) problems() []string {
@@ -126,17 +143,30 @@ func accompany(ctx context.Context, w *watch, req *changeRequest, talos *talosCl
 		return err
 	}
 
-	if why != "" {
-		w.say(ctx, finding{node: req.Node.Name, check: changeCheck, note: why})
-
-		_, err := caller.change(ctx)
-
-		return err
+	if why != "" && why != hasAlready {
+		return first.changeAtOnce(ctx, req, why, caller)
 	}
 
 	c, err := openCluster(ctx, w, talos, req.ControlPlanes)
-	if err != nil {
+
+	switch {
+	case why == hasAlready && (err != nil || !c.awaitsRestart(ctx, req)):
+		return first.changeAtOnce(ctx, req, why, caller)
+	case err != nil:
 		return err
+	}
+
+	if req.silent {
+		answers, err := c.awaitLoss(ctx, req)
+		if err != nil {
+			return err
+		}
+
+		if answers {
+			req.silent = false
+
+			return accompany(ctx, w, req, talos, caller)
+		}
 	}
 
 	change := &change{cluster: c, req: req}
@@ -147,11 +177,26 @@ func accompany(ctx context.Context, w *watch, req *changeRequest, talos *talosCl
 	return c.hold(ctx, "changes "+req.Node.Name, func(ctx context.Context) error { return change.run(ctx, caller) })
 }
 
+// hasAlready is why no one notices a configuration that is no other one.
+const hasAlready = "has this configuration already"
+
+// changeAtOnce leads a change that no one notices.
+func (c *cluster) changeAtOnce(ctx context.Context, req *changeRequest, why string, caller caller) error {
+	c.say(ctx, finding{node: req.Node.Name, check: changeCheck, note: why})
+
+	changed, err := caller.change(ctx)
+	if err != nil || !changed || len(req.left) == 0 {
+		return err
+	}
+
+	return c.restart(ctx, req)
+}
+
 // unnoticed returns why no one notices when this machine is changed; empty = a cluster does.
 func (c *cluster) unnoticed(ctx context.Context, req *changeRequest) (why string, err error) {
 	n := req.before()
 	if !c.answers(ctx, n) {
-		return "does not answer on " + n.Address + ", so that it is changed as it is", ctx.Err()
+		return c.unheard(ctx, req)
 	}
 
 	if req.Former != "" && !req.Worker {
@@ -161,16 +206,17 @@ func (c *cluster) unnoticed(ctx context.Context, req *changeRequest) (why string
 
 		return "", fmt.Errorf("%s is not changed: it would get the address %s in place of %s, and a control plane's is in "+
 			"certificates and in etcd. Set the former address again, and put new control planes beside it (docs/changing.md); to "+
-			"change it all the same: TALOS_PROXMOX_REGARDLESS=1 pulumi up", n.Name, req.Node.Address, req.Former)
+			"change it all the same: "+allTheSame, n.Name, req.Node.Address, req.Former)
 	}
 
 	if req.Configuration != "" {
-		effect, err := c.effectOf(ctx, req)
-		if err != nil || effect == unchanged {
-			return "has this configuration already", err
+		would, err := c.effectOf(ctx, req)
+		if err != nil || would.effect == unchanged {
+			return hasAlready, err
 		}
 
-		req.Restart = req.Restart || effect == restarts
+		req.left = would.left
+		req.Restart = req.Restart || would.effect == restarts || len(req.left) > 0
 	}
 
 	formed, err := c.formed(ctx)
@@ -179,6 +225,68 @@ func (c *cluster) unnoticed(ctx context.Context, req *changeRequest) (why string
 	}
 
 	return "is of a cluster that was not bootstrapped yet, so that it is changed at once", nil
+}
+
+// unheard returns why no one notices when a machine is changed that does not answer; empty = its cluster is to be
+// asked.
+func (c *cluster) unheard(ctx context.Context, req *changeRequest) (why string, err error) {
+	n := req.before()
+	why = "does not answer on " + n.Address + ", so that it is changed as it is"
+
+	if err := ctx.Err(); err != nil || req.Off || req.Regardless {
+		return why, err
+	}
+
+	others := c.without(req.Node)
+
+	formed, err := others.formed(ctx)
+	if req.silent = formed; formed {
+		return "", nil
+	}
+
+	if !req.Begun || ctx.Err() != nil {
+		return why, ctx.Err()
+	}
+
+	return "", errors.Join(fmt.Errorf("%s is not changed: it does not answer on %s, and no control plane of its cluster "+
+		"answers that has data of etcd, so that nobody knows what runs. Repair the network between here and the machines "+
+		"(a VPN, a firewall, port 50000), or start them (those that are off: pulumi up --refresh), then run pulumi up again; to "+
+		"change it all the same: "+allTheSame, n.Name, n.Address), err)
+}
+
+// awaitLoss waits until Kubernetes does not hear from a machine that does not answer either, or until it answers: one
+// that is only booting, or has only just died, is neither.
+func (c *cluster) awaitLoss(ctx context.Context, req *changeRequest) (answers bool, err error) {
+	n := req.before()
+	lost := goal{
+		before: "it was known whether " + n.Name + " runs",
+		missed: n.Name + " is not changed: Talos does not answer on " + n.Address + ", and nothing says that it is dead",
+		remedy: "to change it all the same: " + allTheSame + "; else repair the network between here and it (a VPN, a " +
+			"firewall, port 50000)",
+	}
+
+	return answers, c.within(ctx, min(lossTimeout, c.timeout), lost, func(ctx context.Context) (report, bool) {
+		_, err := call(ctx, func(ctx context.Context) (string, error) { return c.talos.bootID(ctx, n.Address) })
+		if answers = err == nil; answers {
+			return nil, true
+		}
+
+		f := finding{node: n.Name, check: "node"}
+
+		nodes, _, err := c.listNodes(ctx)
+		now, registered := find(nodes, n.Name)
+
+		switch {
+		case err != nil:
+			f.problem, f.detail = "no Kubernetes API lists the nodes", err.Error()
+		case registered && !now.Lost:
+			f.problem = "Kubernetes hears from its kubelet"
+		default:
+			return nil, true
+		}
+
+		return report{f}, false
+	})
 }
 
 // answers says whether a machine answers, which is asked for a while.

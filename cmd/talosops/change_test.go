@@ -42,6 +42,8 @@ func TestChange(t *testing.T) {
 	for name, test := range map[string]struct {
 		node    string
 		restart bool
+		silent  bool
+		left    []string
 		outcome string
 		change  func(*cluster, *fakeRunning)
 		said    string
@@ -51,6 +53,23 @@ func TestChange(t *testing.T) {
 		"a worker that restarts is drained and put back": {
 			node: "w-1", restart: true, outcome: `{"changed":true}`, said: ready, patches: back,
 			change: func(_ *cluster, f *fakeRunning) { f.pods["w-1"] = []kubePod{web} },
+		},
+		"a configuration that has no effect before a restart gets one": {
+			node: "w-1", restart: true, left: []string{"machine.files"}, outcome: `{"changed":true}`, said: ready,
+			change: func(_ *cluster, f *fakeRunning) { f.pods["w-1"] = []kubePod{web} },
+			patches: []string{
+				"w-1 cordoned", "w-1 waits for the end of boot first", "127.0.9.4 restarts", "w-1 waits no more", "w-1 schedulable",
+			},
+		},
+		"a configuration that the provider could not bring restarts nothing": {
+			node: "w-1", restart: true, left: []string{"machine.files"}, outcome: `{"changed":false}`, said: ready,
+			patches: []string{
+				"w-1 cordoned", "w-1 waits for the end of boot first", "w-1 waits no more", "w-1 schedulable",
+			},
+		},
+		"a restart that a run was interrupted before": {
+			node: "w-1", restart: true, left: []string{"machine.files"}, said: ready, wants: []string{"the change was not finished"},
+			patches: []string{"w-1 cordoned", "w-1 waits for the end of boot first"},
 		},
 		"a worker that does not restart is left as it is": {
 			node: "w-1", outcome: `{"changed":true}`, said: ready,
@@ -75,6 +94,18 @@ func TestChange(t *testing.T) {
 				f.pods["w-1"] = []kubePod{web}
 			},
 			wants: []string{"w-1 is not back after 1m0s", "w-1: services: Talos does not answer on 127.0.9.4: no route to host"},
+		},
+		"a dead machine is changed, and not waited for": {
+			node: "w-1", restart: true, silent: true, outcome: `{"changed":true}`, said: ready,
+			change: func(_ *cluster, f *fakeRunning) {
+				f.pods["w-1"] = []kubePod{web}
+				silence(f, "127.0.9.4")
+			},
+		},
+		"a dead control plane is not changed while another one is down": {
+			node: "cp-1", restart: true, silent: true,
+			change: func(_ *cluster, f *fakeRunning) { silence(f, "127.0.9.1", "127.0.9.3") },
+			wants:  []string{"cp-1 is not changed: the cluster is not steady", "cp-3: services: Talos does not answer"},
 		},
 		"another control plane that is down keeps a machine from being changed": {
 			node: "w-1", restart: true,
@@ -130,7 +161,10 @@ func TestChange(t *testing.T) {
 
 				caller, said := changed(test.outcome)
 
-				err := changeOf(c, test.node, test.node == "w-1", test.restart).run(t.Context(), caller)
+				of := changeOf(c, test.node, test.node == "w-1", test.restart)
+				of.req.silent, of.req.left = test.silent, test.left
+
+				err := of.run(t.Context(), caller)
 				if len(test.wants) == 0 {
 					require.NoError(t, err)
 				}
@@ -146,6 +180,74 @@ func TestChange(t *testing.T) {
 	}
 }
 
+// silence has nobody get through to the Talos API of machines.
+func silence(f *fakeRunning, addresses ...string) {
+	for _, address := range addresses {
+		f.down[address] = errors.New("i/o timeout")
+	}
+}
+
+// TestSilentMachines: one that runs and cannot be reached is not changed, and a dead one is.
+func TestSilentMachines(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change  func(*fakeRunning)
+		answers bool
+		within  time.Duration
+		want    string // of the error
+	}{
+		"Kubernetes hears from its node": {
+			change: func(*fakeRunning) {}, within: time.Minute,
+			want: "w-1 is not changed: Talos does not answer on 127.0.9.4, and nothing says that it is dead after 1m0s; " +
+				"1 of 1 checks are open:\n  w-1: node: Kubernetes hears from its kubelet\nto change it all the same: " +
+				"TALOS_PROXMOX_REGARDLESS=1 pulumi up; else repair the network between here and it",
+		},
+		"a node that is not Ready is heard of": {
+			change: func(f *fakeRunning) { f.nodesL[3].Ready = false }, within: time.Minute, want: "w-1 is not changed",
+		},
+		"it has died just now": {
+			change: func(f *fakeRunning) {
+				time.AfterFunc(50*time.Second, func() { f.do(func() { f.nodesL[3].Ready, f.nodesL[3].Lost = false, true }) })
+			}, within: 50 * time.Second,
+		},
+		"it was booting": {
+			change: func(f *fakeRunning) { time.AfterFunc(30*time.Second, func() { f.do(func() { clear(f.down) }) }) },
+			within: 30 * time.Second, answers: true,
+		},
+		"it has no node": {change: func(f *fakeRunning) { f.nodesL = f.nodesL[:3] }},
+		"no API lists the nodes": {
+			change: func(f *fakeRunning) {
+				for _, address := range []string{"127.0.9.1", "127.0.9.2", "127.0.9.3"} {
+					f.apiDown[address] = errors.New("connection refused")
+				}
+			}, within: time.Minute, want: "w-1: node: no Kubernetes API lists the nodes: connection refused",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, f, _ := runningCluster()
+				silence(f, "127.0.9.4")
+				test.change(f)
+
+				began := time.Now()
+				answers, err := c.awaitLoss(t.Context(), changeOf(c, "w-1", true, true).req)
+				assert.WithinDuration(t, began.Add(test.within), time.Now(), 2*time.Second)
+
+				if test.want != "" {
+					require.ErrorContains(t, err, test.want)
+
+					return
+				}
+
+				require.NoError(t, err)
+				assert.Equal(t, test.answers, answers)
+			})
+		})
+	}
+}
+
 func TestUnnoticed(t *testing.T) {
 	t.Parallel()
 
@@ -153,6 +255,9 @@ func TestUnnoticed(t *testing.T) {
 		change  func(*changeRequest, *fakeRunning)
 		want    string
 		restart bool
+		silent  bool
+		left    []string
+		only    bool // it is the only control plane
 		refused string
 	}{
 		"a control plane that would get another address": {
@@ -175,8 +280,50 @@ func TestUnnoticed(t *testing.T) {
 			},
 		},
 		"a machine of a cluster that runs": {change: func(*changeRequest, *fakeRunning) {}},
-		"a machine that is off": {
-			change: func(_ *changeRequest, f *fakeRunning) { f.down["127.0.9.1"] = errors.New("connection refused") },
+		"a machine that does not answer, of a cluster that lives": {
+			change: func(_ *changeRequest, f *fakeRunning) { silence(f, "127.0.9.1") }, silent: true,
+		},
+		"a machine that Proxmox calls off": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Off, r.Begun = true, true
+
+				silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
+			},
+			want: "does not answer on 127.0.9.1, so that it is changed as it is",
+		},
+		"a machine that does not answer, regardless": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Regardless = true
+
+				silence(f, "127.0.9.1")
+			},
+			want: "does not answer on 127.0.9.1, so that it is changed as it is",
+		},
+		"no machine of a cluster that was begun answers": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Begun = true
+
+				silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3")
+			},
+			refused: "cp-1 is not changed: it does not answer on 127.0.9.1, and no control plane of its cluster answers",
+		},
+		"the only control plane of a cluster that was begun does not answer": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Begun = true
+
+				silence(f, "127.0.9.1")
+			},
+			only: true, refused: "change it all the same: TALOS_PROXMOX_REGARDLESS=1 pulumi up",
+		},
+		"what answers of a cluster that was begun has no data of etcd": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Begun, f.empty = true, true
+				silence(f, "127.0.9.1")
+			},
+			refused: "nobody knows what runs",
+		},
+		"no machine of a cluster that was never begun answers": {
+			change: func(_ *changeRequest, f *fakeRunning) { silence(f, "127.0.9.1", "127.0.9.2", "127.0.9.3") },
 			want:   "does not answer on 127.0.9.1",
 		},
 		"a cluster without etcd": {
@@ -191,6 +338,12 @@ func TestUnnoticed(t *testing.T) {
 			change: func(r *changeRequest, f *fakeRunning) {
 				r.Configuration, f.effects["127.0.9.1"] = configuration, takesOver
 			},
+		},
+		"a configuration that has no effect before a restart": {
+			change: func(r *changeRequest, f *fakeRunning) {
+				r.Configuration, f.effects["127.0.9.1"], f.left = configuration, takesOver, []string{"cluster.etcd.extraArgs"}
+			},
+			restart: true, left: []string{"cluster.etcd.extraArgs"},
 		},
 		"a configuration that restarts the machine": {
 			change: func(r *changeRequest, f *fakeRunning) {
@@ -207,6 +360,10 @@ func TestUnnoticed(t *testing.T) {
 				ch := changeOf(c, "cp-1", false, false)
 				test.change(ch.req, f)
 
+				if test.only {
+					c.controlPlanes = c.controlPlanes[:1]
+				}
+
 				why, err := c.unnoticed(t.Context(), ch.req)
 				if test.refused != "" {
 					require.ErrorContains(t, err, test.refused)
@@ -217,7 +374,9 @@ func TestUnnoticed(t *testing.T) {
 				require.NoError(t, err)
 				assert.Contains(t, why, test.want)
 				assert.Equal(t, test.want == "", why == "")
+				assert.Equal(t, test.silent, ch.req.silent)
 				assert.Equal(t, test.restart, ch.req.Restart)
+				assert.Equal(t, test.left, ch.req.left)
 			})
 		})
 	}
@@ -241,5 +400,38 @@ func TestTheGateLiftsWhatAnInterruptedRunLeft(t *testing.T) {
 		g.listed = f.nodesL
 		require.NoError(t, g.liftLeftovers(t.Context()))
 		assert.Equal(t, []string{"cp-2 schedulable"}, f.patches, "the other's cordon is someone else's")
+	})
+}
+
+// TestAwaitsRestart: a configuration is in effect once another boot has begun.
+func TestAwaitsRestart(t *testing.T) {
+	t.Parallel()
+
+	for boot, want := range map[string]bool{"": false, "first": true, "earlier": false} {
+		c, f, _ := runningCluster()
+		f.nodesL[3].Annotations = map[string]string{restartAnnotation: boot}
+		req := changeOf(c, "w-1", true, false).req
+
+		assert.Equal(t, want, c.awaitsRestart(t.Context(), req), boot)
+		assert.Equal(t, want, req.Restart)
+		assert.Equal(t, want, len(req.left) > 0)
+		assert.Equal(t, want, f.nodesL[3].Annotations[restartAnnotation] != "", "a note of an earlier boot is taken away")
+	}
+}
+
+// TestARestartWhoseAnswerIsLost: no machine is restarted once more that has restarted.
+func TestARestartWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f, said := runningCluster()
+		f.answer = errors.New("connection reset")
+		c.interval = 15 * time.Second
+
+		req := changeOf(c, "w-1", true, true).req
+		req.left = []string{"machine.files"}
+
+		require.NoError(t, c.restart(t.Context(), req))
+		assert.Equal(t, []string{"127.0.9.4 restarts"}, f.patches)
+		assert.Contains(t, said.String(), "w-1: boot: restarts, for what has no effect before: machine.files")
 	})
 }

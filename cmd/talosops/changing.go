@@ -30,13 +30,19 @@ func (c *change) run(ctx context.Context, caller caller) error {
 	}
 
 	changed, err := caller.change(ctx)
-	if err != nil {
+	if err != nil || c.req.silent {
 		return err
 	}
 
 	c.say(ctx, finding{node: c.req.Node.Name, check: changeCheck, note: map[bool]string{
 		true: "is changed; waits until it is back", false: "could not be changed; looks whether it is well",
 	}[changed]})
+
+	if changed && len(c.req.left) > 0 {
+		if err := c.restart(ctx, c.req); err != nil {
+			return err
+		}
+	}
 
 	return c.finish(ctx, before, changed)
 }
@@ -49,10 +55,21 @@ func (c *change) prepare(ctx context.Context) (standing, error) {
 		return standing{}, err
 	}
 
+	if c.req.Regardless {
+		c.healthCheck = ""
+	}
+
 	others := c.without(n)
 	if err := others.steadyWithin(ctx, steadyTimeout); err != nil && !c.req.Regardless {
 		return standing{}, fmt.Errorf("%s is not changed: %w\nto change it all the same, to repair the cluster by that: "+
-			"TALOS_PROXMOX_REGARDLESS=1 pulumi up", n.Name, err)
+			allTheSame, n.Name, err)
+	}
+
+	if c.req.silent {
+		c.say(ctx, finding{node: n.Name, check: changeCheck, note: "is dead: neither Talos nor its kubelet answers; it is " +
+			"changed, and not waited for"})
+
+		return standing{}, c.liftLeftover(ctx, n)
 	}
 
 	before, err := c.standing(ctx, n)
@@ -72,7 +89,16 @@ func (c *change) prepare(ctx context.Context) (standing, error) {
 		}
 	}
 
-	return before, nil
+	if len(c.req.left) == 0 {
+		return before, nil
+	}
+
+	boot, err := call(ctx, func(ctx context.Context) (string, error) { return c.talos.bootID(ctx, n.Address) })
+	if err != nil {
+		return standing{}, fmt.Errorf("%s does not tell its boot: %s", n.Name, cause(err))
+	}
+
+	return before, c.noteRestart(ctx, n, boot)
 }
 
 // vacate drains a node whose pods have somewhere to go.
@@ -116,6 +142,10 @@ func (c *change) finish(ctx context.Context, before standing, changed bool) erro
 
 	if !before.Registered {
 		return nil
+	}
+
+	if err := c.noteRestart(ctx, n, ""); err != nil {
+		return err
 	}
 
 	return c.uncordon(ctx, n)
@@ -228,37 +258,53 @@ const (
 // noChanges is how Talos says that a configuration is what the machine has.
 const noChanges = "No changes."
 
+// rehearsal is what a machine says of a configuration before it gets it.
+type rehearsal struct {
+	effect effect
+	// left are the parts of the configuration, of a machine that takes it over while it runs, that have no effect before
+	// it restarts.
+	left []string
+}
+
 // effectOf has Talos say what a machine configuration would do; the rest of its answer is secret.
-func (c *cluster) effectOf(ctx context.Context, req *changeRequest) (effect, error) {
+func (c *cluster) effectOf(ctx context.Context, req *changeRequest) (rehearsal, error) {
 	configuration, err := talos.Patched(req.Configuration, req.Patches)
 	if err != nil {
-		return 0, fmt.Errorf("unable to read the machine configuration of %s: %w", req.Node.Name, err)
+		return rehearsal{}, fmt.Errorf("unable to read the machine configuration of %s: %w", req.Node.Name, err)
 	}
 
-	return call(ctx, func(ctx context.Context) (effect, error) {
+	return call(ctx, func(ctx context.Context) (rehearsal, error) {
 		return c.talos.rehearse(ctx, req.Node.Address, configuration)
 	})
 }
 
-// rehearse asks a machine what applying a configuration would do.
-func (t *talosClients) rehearse(ctx context.Context, address string, configuration []byte) (effect, error) {
+// rehearse asks a machine what applying a configuration would do. What it takes over without effect it does not say:
+// the difference does.
+func (t *talosClients) rehearse(ctx context.Context, address string, configuration []byte) (rehearsal, error) {
 	resp, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.ApplyConfigurationResponse, error) {
 		return c.ApplyConfiguration(ctx, &machineapi.ApplyConfigurationRequest{
 			Data: configuration, Mode: machineapi.ApplyConfigurationRequest_AUTO, DryRun: true,
 		})
 	})
 	if err != nil {
-		return 0, err
+		return rehearsal{}, err
 	}
 
 	for _, message := range resp.GetMessages() {
 		switch {
 		case strings.HasSuffix(strings.TrimSpace(message.GetModeDetails()), noChanges):
-			return unchanged, nil
+			return rehearsal{effect: unchanged}, nil
 		case message.GetMode() == machineapi.ApplyConfigurationRequest_REBOOT:
-			return restarts, nil
+			return rehearsal{effect: restarts}, nil
 		}
 	}
 
-	return takesOver, nil
+	running, _, err := t.configuration(ctx, address)
+	if err != nil {
+		return rehearsal{}, err
+	}
+
+	left, err := talos.AtRestart(running, string(configuration))
+
+	return rehearsal{effect: takesOver, left: left}, err
 }

@@ -29,6 +29,7 @@ type kubeNode struct {
 	Name    string
 	Address string // its InternalIP
 	Ready   bool
+	Lost    bool   // its kubelet is not heard of any more
 	Waits   string // what its kubelet says of its readiness
 	Kubelet string // version
 

@@ -20,7 +20,8 @@ type clusterTalos interface {
 	etcdAlarms(ctx context.Context, address string) ([]string, error)
 	bootID(ctx context.Context, address string) (string, error)
 	holdsEtcd(ctx context.Context, address string) (bool, error)
-	rehearse(ctx context.Context, address string, configuration []byte) (effect, error)
+	rehearse(ctx context.Context, address string, configuration []byte) (rehearsal, error)
+	reboot(ctx context.Context, address string, devices bool) error
 }
 
 // clusterKubernetes asks the Kubernetes API on one control plane's own address.
@@ -43,6 +44,7 @@ type cluster struct {
 	aside         node // a machine in whatever state, which is changed or taken out; none = empty
 	talos         clusterTalos
 	kubernetes    clusterKubernetes
+	kubeconfig    string // the administrator's
 }
 
 // openCluster makes the clients of a cluster's APIs. The kubeconfig comes from the first control plane that gives one.
@@ -62,7 +64,9 @@ func openCluster(ctx context.Context, w *watch, talos *talosClients, controlPlan
 			return nil, fmt.Errorf("%s: %w", n.Name, err)
 		}
 
-		return &cluster{watch: w, controlPlanes: controlPlanes, talos: talos, kubernetes: kubernetes}, nil
+		return &cluster{
+			watch: w, controlPlanes: controlPlanes, talos: talos, kubernetes: kubernetes, kubeconfig: text,
+		}, nil
 	}
 
 	return nil, fmt.Errorf("no control plane gives a kubeconfig:\n%w", errors.Join(problems...))

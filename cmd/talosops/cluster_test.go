@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -32,6 +33,8 @@ type fakeRunning struct {
 	budget   map[string]string // why a pod may not leave, by its name
 	patches  []string          // what was made of nodes
 	effects  map[string]effect // of applying a configuration, by address
+	left     []string          // what a configuration would leave to a restart
+	answer   error             // to a restart, which takes place
 	empty    bool              // no control plane holds data of etcd
 	conflict int               // how many changes of nodes meet one of someone else
 }
@@ -63,6 +66,14 @@ func runningCluster() (*cluster, *fakeRunning, *bytes.Buffer) {
 	}, f, said
 }
 
+// do changes the cluster while it runs.
+func (f *fakeRunning) do(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	change()
+}
+
 func (f *fakeRunning) etcdStatus(_ context.Context, address string) (etcdStatus, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,14 +99,14 @@ func (f *fakeRunning) holdsEtcd(_ context.Context, address string) (bool, error)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	return !f.empty, f.down[address]
+	return !f.empty && f.down[address] == nil, f.down[address]
 }
 
-func (f *fakeRunning) rehearse(_ context.Context, address string, _ []byte) (effect, error) {
+func (f *fakeRunning) rehearse(_ context.Context, address string, _ []byte) (rehearsal, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	return f.effects[address], f.down[address]
+	return rehearsal{effect: f.effects[address], left: f.left}, f.down[address]
 }
 
 // nodes returns copies, as an API does.
@@ -116,19 +127,41 @@ func (f *fakeRunning) patchNode(_ context.Context, _, node string, patch nodePat
 	}
 
 	i := slices.IndexFunc(f.nodesL, func(n kubeNode) bool { return n.Name == node })
-	f.nodesL[i].Unschedulable = *patch.Spec.Unschedulable
-	f.nodesL[i].Annotations = nil
+	annotations := map[string]string{}
+	maps.Copy(annotations, f.nodesL[i].Annotations)
 
-	what := "schedulable"
+	for key, value := range patch.Metadata.Annotations {
+		said := map[string]string{cordonAnnotation: "schedulable", restartAnnotation: "waits no more"}[key]
 
-	if value := patch.Metadata.Annotations[cordonAnnotation]; value != nil {
-		f.nodesL[i].Annotations = map[string]string{cordonAnnotation: *value}
-		what = "cordoned"
+		delete(annotations, key)
+
+		if value != nil {
+			annotations[key] = *value
+			said = map[string]string{cordonAnnotation: "cordoned", restartAnnotation: "waits for the end of boot " + *value}[key]
+		}
+
+		f.patches = append(f.patches, node+" "+said)
 	}
 
-	f.patches = append(f.patches, node+" "+what)
+	f.nodesL[i].Annotations = annotations
+
+	if patch.Spec != nil {
+		f.nodesL[i].Unschedulable = *patch.Spec.Unschedulable
+	}
 
 	return nil
+}
+
+// reboot has a machine boot again in a while.
+func (f *fakeRunning) reboot(_ context.Context, address string, _ bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.patches = append(f.patches, address+" restarts")
+
+	time.AfterFunc(10*time.Second, func() { f.do(func() { f.boots[address] = "second" }) })
+
+	return f.answer
 }
 
 func (f *fakeRunning) podsOn(_ context.Context, _, node string) ([]kubePod, error) {

@@ -26,7 +26,7 @@ const cniExample = `  talosops cni < request.json
     "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
     "release": {
       "name": "cilium", "namespace": "kube-system", "values": {"k8sServicePort": 7445},
-      "chart": "https://helm.cilium.io/cilium-1.19.6.tgz", "version": "1.19.6", "digest": "sha256:21c4…"
+      "chart": "https://helm.cilium.io/cilium-1.20.2.tgz", "version": "1.20.2", "digest": "sha256:b2af…"
     }
   }`
 

@@ -112,19 +112,26 @@ func (c *cluster) changeNode(ctx context.Context, n node, what string, compare f
 	})
 }
 
-// evacuate cordons a node and has its pods go elsewhere. Where they may not leave in time, the error names them and
-// why, and the node takes pods again.
+// evacuate cordons a node and evicts its pods, once the user's health check succeeds. Where they may not leave in time,
+// the error names them and why, and the node is schedulable again.
 func (c *cluster) evacuate(ctx context.Context, n node) error {
-	if err := c.cordon(ctx, n); err != nil {
-		return err
-	}
-
 	nodes, _, err := c.listNodes(ctx)
 	if err != nil {
 		return fmt.Errorf("unable to list the nodes: %w", err)
 	}
 
-	if now, _ := find(nodes, n.Name); !now.Ready {
+	now, _ := find(nodes, n.Name)
+	if now.Ready { // what its absence costs is lost already otherwise
+		if err := c.healthy(ctx); err != nil {
+			return err
+		}
+	}
+
+	if err := c.cordon(ctx, n); err != nil {
+		return err
+	}
+
+	if !now.Ready {
 		c.say(ctx, finding{node: n.Name, check: drainCheck, note: "is skipped: the node is not Ready, so that no pod of it would end"})
 
 		return nil
@@ -149,8 +156,18 @@ func (c *cluster) drain(ctx context.Context, n node) error {
 
 	return c.within(ctx, c.drainTimeout, drained, func(ctx context.Context) (report, bool) {
 		current := c.evictAll(ctx, n)
+		if len(current) == 0 {
+			return nil, true
+		}
 
-		return current, len(current) == 0
+		nodes, _, err := c.listNodes(ctx)
+		now, _ := find(nodes, n.Name)
+
+		if now.Lost {
+			c.say(ctx, finding{node: n.Name, check: drainCheck, note: "ends: its kubelet is not heard of any more, so that no pod of it would end"})
+		}
+
+		return current, err == nil && now.Lost
 	})
 }
 

@@ -18,9 +18,9 @@ The program platform, which is found beside talosops, in .bin or on PATH, does t
 The request comes as JSON on standard input; kubeconfig, age, pullSecret.identity and pullSecret.password are secrets:
   {
     "kubeconfig": "apiVersion: v1 …", "endpoints": ["10.0.0.10"], "timeout": "15m",
-    "chart": "oci://ghcr.io/controlplaneio-fluxcd/charts/flux-operator", "chartVersion": "0.58.1",
+    "chart": "oci://ghcr.io/controlplaneio-fluxcd/charts/flux-operator", "chartVersion": "0.59.0",
     "kind": "git", "url": "ssh://git@github.com/example/fleet", "ref": "refs/heads/main", "path": "./clusters/prod",
-    "interval": "1m", "version": "2.9.4", "pullSecret": {"identity": "-----BEGIN …", "knownHosts": "github.com ssh-ed25519 …"},
+    "interval": "1m", "version": "2.9.5", "pullSecret": {"identity": "-----BEGIN …", "knownHosts": "github.com ssh-ed25519 …"},
     "age": "AGE-SECRET-KEY-1…", "facts": {"CLUSTER_NAME": "prod"}
   }`
 

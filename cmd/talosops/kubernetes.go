@@ -321,7 +321,7 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 
 		for _, condition := range item.Status.Conditions {
 			if condition.Type == "Ready" {
-				n.Ready, n.Waits = condition.Status == "True", condition.Message
+				n.Ready, n.Lost, n.Waits = condition.Status == "True", condition.Status == "Unknown", condition.Message
 			}
 		}
 

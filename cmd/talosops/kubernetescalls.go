@@ -22,15 +22,17 @@ func (t *talosClients) kubernetesImages(ctx context.Context, address string) (ku
 
 		for _, read := range []func() error{
 			func() error {
-				return imageOf(ctx, c, k8s.NewAPIServerConfig().Metadata(), &images.APIServer,
+				return imageOf(ctx, c, k8s.NewAPIServerConfig(k8s.APIServerConfigID).Metadata(), &images.APIServer,
 					func(r *k8s.APIServerConfig) string { return r.TypedSpec().Image })
 			},
 			func() error {
-				return imageOf(ctx, c, k8s.NewControllerManagerConfig().Metadata(), &images.ControllerManager,
+				at := k8s.NewControllerManagerConfig(k8s.ControllerManagerConfigID).Metadata()
+
+				return imageOf(ctx, c, at, &images.ControllerManager,
 					func(r *k8s.ControllerManagerConfig) string { return r.TypedSpec().Image })
 			},
 			func() error {
-				return imageOf(ctx, c, k8s.NewSchedulerConfig().Metadata(), &images.Scheduler,
+				return imageOf(ctx, c, k8s.NewSchedulerConfig(k8s.SchedulerConfigID).Metadata(), &images.Scheduler,
 					func(r *k8s.SchedulerConfig) string { return r.TypedSpec().Image })
 			},
 			func() error {

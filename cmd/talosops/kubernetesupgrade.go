@@ -59,7 +59,7 @@ func (r *kubernetesRequest) problems() []string {
 
 	if !fullVersion.MatchString(r.KubernetesVersion) {
 		problems = append(problems, fmt.Sprintf(
-			"kubernetesVersion: %q is not a version of Kubernetes: write it in full, such as v1.35.0", r.KubernetesVersion))
+			"kubernetesVersion: %q is not a version of Kubernetes: write it in full, such as v1.37.2", r.KubernetesVersion))
 	}
 
 	return problems
@@ -165,6 +165,10 @@ func (u *kubernetesUpgrader) run(ctx context.Context) error {
 // upgrade changes a cluster that is whole before and after.
 func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey, program string) error {
 	if err := s.cluster.steady(ctx, s.nodes...); err != nil {
+		return err
+	}
+
+	if err := s.cluster.healthy(ctx); err != nil {
 		return err
 	}
 

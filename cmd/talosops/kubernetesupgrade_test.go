@@ -404,7 +404,7 @@ func TestKubernetesRequest(t *testing.T) {
 	err := read(`{"controlPlanes": [], "kubernetesVersion": "1.35", "backup": {"name": "", "directory": "", "recipients": [], "keep": -1}}`)
 	for _, problem := range []string{
 		"talosconfig: ", "controlPlanes: is missing", `backup.name: "" cannot begin a file's name`, "backup.directory: is missing", "backup.recipients: is missing",
-		"backup.keep: -1", `kubernetesVersion: "1.35" is not a version of Kubernetes: write it in full, such as v1.35.0`,
+		"backup.keep: -1", `kubernetesVersion: "1.35" is not a version of Kubernetes: write it in full, such as v1.37.2`,
 	} {
 		require.ErrorContains(t, err, problem)
 	}

@@ -19,10 +19,10 @@ shuts down), and its Node object is deleted once the machine is silent. A contro
 leaves etcd before it is reset, and is seen gone by the others. It leaves only where another member stays and all others
 are healthy; a snapshot of etcd is kept before, where the request says where.
 
-A machine that is silent is taken for dead after half a minute: its member is removed through another one, and its Node
-object is deleted. A node of which nothing is there has left. A run that was interrupted at any moment may be repeated:
-it compares with the cluster and does what is left. One that fails before the machine leaves etcd or is reset lifts its
-cordon.
+A machine that is silent is done without after half a minute: it is drained as long as Kubernetes hears from its node,
+its member is removed through another one, and its Node object is deleted. A node of which nothing is there has left. A
+run that was interrupted at any moment may be repeated: it compares with the cluster and does what is left. One that
+fails before the machine leaves etcd or is reset lifts its cordon.
 
 One operator changes a cluster at a time: see the lease kube-system/talos-proxmox. The request comes as JSON on standard
 input; timeout (default 15m) and interval (default 2s) can be omitted. What it does, and every 15 seconds what it waits
@@ -153,8 +153,8 @@ func isThere(
 		}
 
 		return false, fmt.Errorf("%s is the only control plane, so it is left as it is: with it the cluster's etcd would be "+
-			"lost. Add control planes first (controlPlane.count: 3); or, if the cluster's data may go, remove the VM on Proxmox "+
-			"and run pulumi up --refresh, or run pulumi destroy", req.Node.Name)
+			"lost. Add control planes first (controlPlane.count: 3); or, if the cluster's data may go, set its bootstrapEmpty in "+
+			"the stack file, remove the VM on Proxmox and run pulumi up --refresh, or run pulumi destroy", req.Node.Name)
 	}
 
 	opened := goal{

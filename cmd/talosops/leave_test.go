@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/request"
 )
 
@@ -53,6 +54,8 @@ func (f *fakeLeaving) holdsEtcd(_ context.Context, address string) (bool, error)
 
 	return len(f.membersL) > 0, f.down[address]
 }
+
+func (*fakeLeaving) origin(context.Context, string) (backup.Origin, error) { return testOrigin(), nil }
 
 func (f *fakeLeaving) snapshot(_ context.Context, address string, _ io.Writer) error {
 	return f.do("snapshot "+address, func() {})
@@ -141,6 +144,7 @@ func TestLeave(t *testing.T) {
 	gone := func(f *fakeLeaving, n node) {
 		f.down[n.Address], f.down["etcd "+n.Address], f.apiDown[n.Address] = dead, dead, dead
 	}
+	web := kubePod{Namespace: "default", Name: "web", UID: "1"}
 
 	for name, test := range map[string]struct {
 		node    node
@@ -149,6 +153,7 @@ func TestLeave(t *testing.T) {
 		patches []string
 		wants   []string // of the error
 		says    string
+		empty   bool // no pod is left on it
 	}{
 		"a worker": {
 			node: worker, did: []string{"reset 127.0.9.4", "delete w-1 uid-w-1"}, patches: []string{"w-1 cordoned"},
@@ -167,12 +172,43 @@ func TestLeave(t *testing.T) {
 			says: "cp-3: etcd: keeps its leadership: timed out\n",
 		},
 		"a dead worker": {
-			node: worker, change: func(f *fakeLeaving) { gone(f, worker) }, did: []string{"delete w-1 uid-w-1"},
-			says: "w-1: boot: the machine is silent, and taken for dead\n",
+			node: worker, change: func(f *fakeLeaving) {
+				gone(f, worker)
+				f.nodesL[3].Ready, f.nodesL[3].Lost = false, true
+				f.pods["w-1"] = []kubePod{web}
+			}, did: []string{"delete w-1 uid-w-1"}, patches: []string{"w-1 cordoned"},
+			says: "w-1: boot: is silent, and is not reset before its VM is deleted\n",
+		},
+		"a worker whose Talos API nobody reaches": {
+			node: worker, change: func(f *fakeLeaving) {
+				silence(f.fakeRunning, worker.Address)
+				f.pods["w-1"] = []kubePod{web}
+			}, did: []string{"delete w-1 uid-w-1"}, patches: []string{"w-1 cordoned"}, empty: true,
+		},
+		"a worker whose Talos API nobody reaches, and a budget": {
+			node: worker, change: func(f *fakeLeaving) {
+				silence(f.fakeRunning, worker.Address)
+				f.pods["w-1"], f.budget["web"] = []kubePod{web}, "The disruption budget web needs 3 healthy pods"
+			},
+			patches: []string{"w-1 cordoned", "w-1 schedulable"},
+			wants:   []string{"pod default/web may not leave: The disruption budget web needs 3 healthy pods"},
+		},
+		"a worker that dies while it is drained": {
+			node: worker, change: func(f *fakeLeaving) {
+				gone(f, worker)
+
+				f.pods["w-1"], f.budget["web"] = []kubePod{web}, "its node is away"
+
+				time.AfterFunc(50*time.Second, func() {
+					f.fakeRunning.do(func() { f.nodesL[3].Ready, f.nodesL[3].Lost = false, true })
+				})
+			}, did: []string{"delete w-1 uid-w-1"}, patches: []string{"w-1 cordoned"},
+			says: "w-1: drain: ends: its kubelet is not heard of any more, so that no pod of it would end\n",
 		},
 		"a dead control plane": {
 			node: third, change: func(f *fakeLeaving) { gone(f, third) }, did: []string{"remove", "delete cp-3 uid-cp-3"},
-			says: "cp-3: etcd: is no member any more\n",
+			patches: []string{"cp-3 cordoned"},
+			says:    "cp-3: etcd: is no member any more\n",
 		},
 		"nothing is there": {
 			node: third, change: func(f *fakeLeaving) {
@@ -212,7 +248,7 @@ func TestLeave(t *testing.T) {
 		},
 		"a budget": {
 			node: worker, change: func(f *fakeLeaving) {
-				f.pods["w-1"] = []kubePod{{Namespace: "default", Name: "web", UID: "1"}}
+				f.pods["w-1"] = []kubePod{web}
 				f.budget["web"] = "The disruption budget web needs 3 healthy pods"
 			},
 			patches: []string{"w-1 cordoned", "w-1 schedulable"},
@@ -249,6 +285,7 @@ func TestLeave(t *testing.T) {
 				assert.Equal(t, test.did, slices.Compact(f.did))
 				assert.Equal(t, test.patches, f.patches)
 				assert.Contains(t, said.String(), test.says)
+				assert.True(t, !test.empty || len(f.pods[test.node.Name]) == 0, "no pod is left")
 				assert.Empty(t, f.held.Holder, "the lease is free again")
 				time.Sleep(time.Hour) // timers of the fake
 			})

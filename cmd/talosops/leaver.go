@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// deadAfter is how long a machine may be silent before it is taken for dead: its VM is deleted afterwards.
+	// deadAfter is how long a machine may be silent before it is done without: it is not reset, and its VM is deleted.
 	deadAfter = 30 * time.Second
 	// silentRounds are those without an answer until a machine that was reset is down.
 	silentRounds = 3
@@ -51,10 +51,8 @@ func (l *leaver) takeOut(ctx context.Context) error {
 		}
 	}
 
-	if found.boot != "" && found.node != nil {
-		if err := l.evacuate(ctx, l.req.Node); err != nil {
-			return err
-		}
+	if err := l.vacate(ctx, found); err != nil {
+		return err
 	}
 
 	if err := l.leaveEtcd(ctx, found); err != nil {
@@ -66,6 +64,24 @@ func (l *leaver) takeOut(ctx context.Context) error {
 	}
 
 	return l.forget(ctx, found)
+}
+
+// vacate drains the node, whose pods run whether or not Talos answers.
+func (l *leaver) vacate(ctx context.Context, found leaving) error {
+	if found.node == nil {
+		return nil
+	}
+
+	nodes, _, err := l.listNodes(ctx)
+	if err != nil {
+		return fmt.Errorf("unable to list the nodes: %w", err)
+	}
+
+	if now, registered := find(nodes, l.req.Node.Name); !registered || now.UID != found.node.UID {
+		return nil // another one came in its place
+	}
+
+	return l.evacuate(ctx, l.req.Node)
 }
 
 // find asks the other control planes, and the machine itself.
@@ -163,7 +179,7 @@ func (l *leaver) bootOf(ctx context.Context) (string, error) {
 	return call(ctx, func(ctx context.Context) (string, error) { return l.talos.bootID(ctx, l.req.Node.Address) })
 }
 
-// awaitAnswer gives a silent machine a while: it may be booting. Nothing = it is dead.
+// awaitAnswer gives a silent machine a while: it may be booting. Nothing = it is dead, or cannot be reached.
 func (l *leaver) awaitAnswer(ctx context.Context) (boot string) {
 	alive := goal{before: l.req.Node.Name + " answered", missed: l.req.Node.Name + " is silent"}
 
@@ -177,7 +193,9 @@ func (l *leaver) awaitAnswer(ctx context.Context) (boot string) {
 
 		return nil, true
 	}); err != nil {
-		l.say(ctx, finding{node: l.req.Node.Name, check: bootCheck, note: "the machine is silent, and taken for dead"})
+		l.say(ctx, finding{
+			node: l.req.Node.Name, check: bootCheck, note: "is silent, and is not reset before its VM is deleted",
+		})
 	}
 
 	return boot

@@ -88,7 +88,7 @@ func (l *leaver) leaveEtcd(ctx context.Context, found leaving) error {
 
 // stays has a node that could not be taken out take pods again, also after an interrupt.
 func (l *leaver) stays(ctx context.Context, found leaving, err error) error {
-	if found.boot == "" || found.node == nil {
+	if found.node == nil {
 		return err
 	}
 

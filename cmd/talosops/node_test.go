@@ -17,6 +17,8 @@ import (
 	"github.com/cosi-project/runtime/pkg/state/impl/inmem"
 	cosi "github.com/cosi-project/runtime/pkg/state/protobuf/server"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -40,6 +42,17 @@ type talosNode struct {
 
 	kubeconfig string
 	asked      *machineapi.UpgradeRequest
+	etcd       *string // the location of its volume; nil = there is none
+	wiped      []string
+}
+
+// Reset implements the machine service.
+func (n *talosNode) Reset(_ context.Context, in *machineapi.ResetRequest) (*machineapi.ResetResponse, error) {
+	for _, partition := range in.GetSystemPartitionsToWipe() {
+		n.wiped = append(n.wiped, partition.GetLabel())
+	}
+
+	return &machineapi.ResetResponse{Messages: []*machineapi.Reset{{}}}, nil
 }
 
 func (n *talosNode) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceListResponse, error) {
@@ -148,7 +161,7 @@ func serveTalos(t *testing.T, talos *authority, n *talosNode) (address string) {
 	require.NotNil(t, ln, "no loopback address is free on port 50000")
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(talos.serverTLS(t, address))))
 	machineapi.RegisterMachineServiceServer(server, n)
-	cosiapi.RegisterStateServer(server, cosi.NewState(factoryImage(t)))
+	cosiapi.RegisterStateServer(server, cosi.NewState(n.resources(t)))
 
 	go func() { _ = server.Serve(ln) }()
 
@@ -157,8 +170,8 @@ func serveTalos(t *testing.T, talos *authority, n *talosNode) (address string) {
 	return address
 }
 
-// factoryImage are the resources of a machine that runs an image of the Image Factory.
-func factoryImage(t *testing.T) state.CoreState {
+// resources are those of a machine that runs an image of the Image Factory.
+func (n *talosNode) resources(t *testing.T) state.CoreState {
 	t.Helper()
 
 	resources := inmem.NewState(runtime.NamespaceName)
@@ -166,6 +179,12 @@ func factoryImage(t *testing.T) state.CoreState {
 		extension := runtime.NewExtensionStatus(runtime.NamespaceName, fmt.Sprint(i))
 		extension.TypedSpec().Metadata.Name, extension.TypedSpec().Metadata.Version = name, "376567"
 		require.NoError(t, resources.Create(t.Context(), extension))
+	}
+
+	if n.etcd != nil {
+		volume := block.NewVolumeStatus(block.NamespaceName, constants.EtcdDataVolumeID)
+		volume.TypedSpec().Location = *n.etcd
+		require.NoError(t, resources.Create(t.Context(), volume))
 	}
 
 	return resources

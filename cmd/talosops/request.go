@@ -31,7 +31,10 @@ type clusterRequest interface {
 }
 
 // limits say how long to look, and how often, and how long to drain a node.
-type limits struct{ timeout, interval, drain time.Duration }
+type limits struct {
+	timeout, interval, drain time.Duration
+	healthCheck              string
+}
 
 func (l *limits) limit() *limits { return l }
 
@@ -169,6 +172,8 @@ func checkRequest(req clusterRequest) error {
 	limits.timeout = parseDuration("timeout", stated.Timeout, defaultTimeout, &problems)
 	limits.interval = parseDuration("interval", stated.Interval, defaultInterval, &problems)
 	limits.drain = parseDuration("drainTimeout", stated.DrainTimeout, drainTimeout, &problems)
+	limits.healthCheck = stated.HealthCheck
+
 	problems = append(problems, req.problems()...)
 
 	return requestError(problems)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,21 +22,25 @@ import (
 
 const restoreHelp = `Restores etcd from a snapshot, for a cluster whose etcd has lost its majority or its data.
 
-It refuses while etcd is healthy. The snapshot is decrypted and checked before any machine is touched. Then:
+It refuses while etcd is healthy. The snapshot is decrypted and checked before any machine is touched, and refused where
+its seal is another cluster's; one without a seal (by talosctl, copied from a disk, or older) needs unsealed. Then:
   1. every control plane has to answer: one that is silent could come back with the old data. One that is gone for good
      must be taken out of the configuration first;
-  2. while none of them has seen a leader for a minute, control planes that have data of etcd are wiped (their EPHEMERAL
-     partition: data of etcd, logs, images; the machine
-     configuration stays) and boot, all at once;
-  3. the snapshot is sent to the first control plane, which begins the cluster anew from it. What a reboot loses there
-     is
-     sent again;
-  4. the others join.
+  2. while none of them has seen a leader for a minute, what control planes still have of etcd is kept, since it may be
+     newer than the snapshot: each member's own snapshot, which needs no majority, or a copy of its database where the
+     member does not answer. It is encrypted like snapshots, into files of their own that nothing removes. Where one
+     cannot be kept, nothing is wiped, unless discardSurvivors says so;
+  3. these control planes are wiped (the partition of etcd where it has one of its own, else EPHEMERAL: data of etcd,
+     logs, images; the machine configuration stays) and boot, all at once. Those that wait for a cluster, since they
+     were never part of one, stay as they are;
+  4. the snapshot is sent to the first control plane, which begins the cluster anew from it. What a reboot loses there
+     is sent again. It is rewritten before, in a temporary file that only its owner can read: its revision is raised and
+     all before is compacted, so that clients that remember later revisions than the snapshot's list anew;
+  5. the others join.
 What was written after the snapshot is lost. Nodes and pods reconcile by themselves afterwards.
 
 confirm must be the cluster's name. An interrupted restore may be repeated: it resumes at what it finds, and says that
-etcd is healthy once the cluster has begun from the snapshot. Do not run pulumi up in the meantime: it would start a
-new, empty cluster as soon as no control plane has data.
+etcd is healthy once the cluster has begun from the snapshot.
 
 The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted. The result
 is one line of JSON on standard output.`
@@ -48,7 +54,8 @@ const restoreExample = `  talosops restore --timeout 30m < request.json
     "cluster": "prod",
     "confirm": "prod",
     "snapshot": "/var/backups/talos/home-prod-etcd-20261122T030000Z.age",
-    "identities": "AGE-SECRET-KEY-1…"
+    "identities": "AGE-SECRET-KEY-1…",
+    "backup": {"name": "home-prod", "directory": "/var/backups/talos", "recipients": ["age1…"], "keep": 0}
   }`
 
 // lossGrace is how long no control plane may see a leader before data of etcd is wiped: members that start need a while
@@ -80,15 +87,20 @@ func (r *restoreRequest) problems() []string {
 			r.Confirm, r.Cluster))
 	}
 
+	if r.Backup != nil {
+		problems = append(problems, backupProblems("backup.", *r.Backup)...)
+	}
+
 	return problems
 }
 
 // restoreAPI asks one control plane's Talos API on its own address.
 type restoreAPI interface {
 	etcdAPI
-	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
+	snapshotAPI
+	database(ctx context.Context, address string, to io.Writer) error
 	wipe(ctx context.Context, address string) error
-	recover(ctx context.Context, address string, snapshot io.Reader, skipHashCheck bool) error
+	recover(ctx context.Context, address string, snapshot io.Reader) error
 }
 
 // restorer brings a cluster's control planes through a restore, by what it finds at each look.
@@ -98,9 +110,14 @@ type restorer struct {
 	req   *restoreRequest
 	talos restoreAPI
 	open  func() (io.ReadCloser, error) // the snapshot in plain
+	raise func(path string) error       // the revision of a snapshot in plain
+
+	// origin is which cluster the snapshot says that it is of; nil = it does not say, or was found to be of this one.
+	origin *backup.Origin
 
 	lost   time.Time            // since when all of them answer and none sees a leader
 	begun  bool                 // a machine was touched by this run
+	saved  map[string]string    // where the data of a control plane is kept
 	wiped  map[string]time.Time // when a control plane accepted to wipe itself
 	tried  bool                 // the snapshot was sent, whatever came of it
 	sent   time.Time            // when the first control plane accepted the snapshot
@@ -123,19 +140,23 @@ func runRestore(cmd *cobra.Command, req *restoreRequest) error {
 	defer talos.close()
 
 	r := newRestorer(req, talos, cmd.ErrOrStderr())
+	if r.origin, err = backup.ReadOrigin(req.Snapshot, req.Identities); err != nil {
+		return err
+	}
+
 	if err := r.wait(cmd.Context()); err != nil {
 		return err
 	}
 
-	return printResult(cmd.OutOrStdout(), struct {
-		Restored bool     `json:"restored"`
-		Members  []string `json:"members"`
-	}{true, names(req.ControlPlanes)})
+	return printResult(
+		cmd.OutOrStdout(), request.Restored{Restored: true, Members: names(req.ControlPlanes), Survivors: r.saved},
+	)
 }
 
 func newRestorer(req *restoreRequest, talos restoreAPI, progress io.Writer) *restorer {
 	return &restorer{
 		watch: newWatch(&req.limits, progress), req: req, talos: talos, wiped: map[string]time.Time{},
+		saved: map[string]string{}, raise: raiseRevision,
 		open: func() (io.ReadCloser, error) { return backup.Open(req.Snapshot, req.Identities) },
 	}
 }
@@ -145,7 +166,18 @@ func (r *restorer) wait(ctx context.Context) error {
 		return err
 	}
 
-	err := r.until(ctx, goal{
+	folder, err := os.MkdirTemp("", "talosops-restore-")
+	if err != nil {
+		return fmt.Errorf("unable to make a folder for the snapshot in plain: %w", err)
+	}
+
+	defer func() { _ = os.RemoveAll(folder) }()
+
+	if err := r.rewrite(filepath.Join(folder, "etcd.db")); err != nil {
+		return fmt.Errorf("%s: %w", r.req.Snapshot, err)
+	}
+
+	err = r.until(ctx, goal{
 		before: "etcd was restored", missed: "etcd is not restored",
 		remedy: "start or repair these control planes, or take one that is gone for good out of the configuration",
 	}, r.round)
@@ -169,6 +201,11 @@ func (r *restorer) check() error {
 
 	if err := snapshot.Check(); err != nil && !r.req.SkipHashCheck {
 		return fmt.Errorf("%s: %w: choose another one", r.req.Snapshot, err)
+	}
+
+	if r.origin == nil && !r.req.Unsealed {
+		return fmt.Errorf("%s does not say which cluster it is of, as one of make backup-etcd does: where you know that it is "+
+			"of cluster %s, repeat with UNSEALED=1", r.req.Snapshot, r.req.Cluster)
 	}
 
 	return nil
@@ -219,7 +256,7 @@ func (r *restorer) round(ctx context.Context) (report, bool) {
 		return current, true
 	case healthy >= 0 && !r.tried:
 		r.failed = fmt.Errorf(
-			"someone began a new, empty cluster on %s before the snapshot was there (a pulumi up?): end that, "+
+			"someone began a new, empty cluster on %s before the snapshot was there (talosctl bootstrap, or an up with bootstrapEmpty?): end that, "+
 				"wipe its EPHEMERAL partition with talosctl reset, then run the same again",
 			looked[healthy].Name,
 		)
@@ -227,7 +264,7 @@ func (r *restorer) round(ctx context.Context) (report, bool) {
 		return current, true
 	case healthy >= 0:
 		return current, r.joined(looked, looked[healthy].members)
-	case r.lost.IsZero():
+	case r.lost.IsZero() || !r.ours(ctx, looked[0].node, &current[0]):
 	case is(func(s seen) bool { return s.holds }) && r.sent.IsZero():
 		if time.Since(r.lost) > lossGrace {
 			r.wipe(ctx, looked, current)
@@ -317,8 +354,12 @@ func (r *restorer) joined(looked []seen, members []member) bool {
 	return !slices.ContainsFunc(looked, func(s seen) bool { return !s.leads() || s.status.Learner || !voters[s.Name] })
 }
 
-// wipe has control planes that hold data of etcd wipe it; they boot afterwards.
+// wipe has control planes that hold data of etcd wipe it, once that is kept; they boot afterwards.
 func (r *restorer) wipe(ctx context.Context, looked []seen, current report) {
+	if r.failed = r.save(ctx, looked); r.failed != nil {
+		return
+	}
+
 	for i, s := range looked {
 		if asked, ok := r.wiped[s.Name]; !s.holds || ok && time.Since(asked) < resend {
 			continue
@@ -352,7 +393,7 @@ func (r *restorer) send(ctx context.Context, first node, current *finding) {
 	r.begun, r.tried = true, true
 	r.say(ctx, finding{node: first.Name, check: etcdCheck, note: "gets the snapshot"})
 
-	err = r.talos.recover(ctx, first.Address, from, r.req.SkipHashCheck)
+	err = r.talos.recover(ctx, first.Address, from)
 	switch {
 	case err == nil:
 		r.sent = time.Now()

@@ -3,17 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"filippo.io/age"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/request"
 )
 
@@ -26,13 +29,18 @@ type lostCluster struct {
 	restored string   // what it was begun anew from
 	did      []string // in order
 	wipes    map[string]error
-	recovers []error // of the next attempts
-	loses    int     // how many restores get lost by a reboot
+	recovers []error          // of the next attempts
+	loses    int              // how many restores get lost by a reboot
+	mute     map[string]bool  // members that do not answer
+	keeps    map[string]error // why a machine does not give what it has
+	sealed   bool             // the snapshot
+	untold   error            // why no machine tells which cluster it is of
 }
 
 func newLostCluster() *lostCluster {
 	c := &lostCluster{
 		down: map[string]error{}, booting: map[string]time.Time{}, data: map[string]bool{}, wipes: map[string]error{},
+		mute: map[string]bool{}, keeps: map[string]error{},
 	}
 	for _, n := range testControlPlanes().ControlPlanes {
 		c.data[n.Address] = true
@@ -82,8 +90,33 @@ func (c *lostCluster) bootstrap(context.Context, string) error {
 	panic("a restore bootstraps nothing empty")
 }
 
-func (c *lostCluster) etcdStatus(context.Context, string) (etcdStatus, error) {
+func (c *lostCluster) etcdStatus(_ context.Context, address string) (etcdStatus, error) {
+	if c.mute[address] {
+		return etcdStatus{}, errors.New("context deadline exceeded")
+	}
+
 	return etcdStatus{HasLeader: c.leader}, nil
+}
+
+func (c *lostCluster) origin(context.Context, string) (backup.Origin, error) {
+	return testOrigin(), c.untold
+}
+
+func (c *lostCluster) snapshot(_ context.Context, address string, to io.Writer) error {
+	if c.mute[address] {
+		panic("a member that does not answer is asked for a snapshot")
+	}
+
+	_, err := to.Write(etcdSnapshot("left on " + address))
+
+	return errors.Join(err, c.keeps[address])
+}
+
+func (c *lostCluster) database(_ context.Context, address string, to io.Writer) error {
+	whole := etcdSnapshot("left on " + address)
+	_, err := to.Write(whole[:len(whole)-sha256.Size])
+
+	return errors.Join(err, c.keeps[address])
 }
 
 func (c *lostCluster) wipe(_ context.Context, address string) error {
@@ -94,12 +127,12 @@ func (c *lostCluster) wipe(_ context.Context, address string) error {
 	}
 
 	c.did = append(c.did, "wipe "+address)
-	c.data[address], c.booting[address] = false, time.Now().Add(time.Minute)
+	c.data[address], c.mute[address], c.booting[address] = false, false, time.Now().Add(time.Minute)
 
 	return nil
 }
 
-func (c *lostCluster) recover(_ context.Context, address string, snapshot io.Reader, _ bool) error {
+func (c *lostCluster) recover(_ context.Context, address string, snapshot io.Reader) error {
 	if len(c.recovers) > 0 {
 		err := c.recovers[0]
 		c.recovers = c.recovers[1:]
@@ -129,14 +162,21 @@ func (c *lostCluster) recover(_ context.Context, address string, snapshot io.Rea
 func testRestore(t *testing.T, c *lostCluster) (*restorer, *bytes.Buffer) {
 	t.Helper()
 
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+
 	req := &restoreRequest{limits: testLimits(), Restore: request.Restore{
-		Common: testControlPlanes(), Cluster: "prod", Confirm: "prod", Snapshot: "file",
+		Common: testControlPlanes(), Cluster: "prod", Confirm: "prod", Snapshot: "file", Identities: identity.String(),
+		Backup: &request.Backup{
+			Name: "home-prod", Directory: t.TempDir(), Recipients: []string{identity.Recipient().String()},
+		},
 	}}
-	req.timeout, req.interval = 30*time.Minute, time.Second
+	req.timeout, req.interval, req.Unsealed = 30*time.Minute, time.Second, true
 
 	var progress bytes.Buffer
 
 	r := newRestorer(req, c, &progress)
+	r.raise = func(string) error { return nil } // what these tests send is no database
 	r.open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(etcdSnapshot("kept"))), nil }
 
 	return r, &progress
@@ -170,6 +210,9 @@ func TestEtcdIsRestored(t *testing.T) {
 				c.recovers = []error{status.Error(codes.FailedPrecondition, "not ready for recovery yet")}
 			}, all,
 		},
+		"from a snapshot that is sealed": {
+			func(c *lostCluster) { c.sealed = true }, all,
+		},
 		"when a reboot loses the snapshot": {
 			func(c *lostCluster) { c.loses = 1 }, append(all[:4:4], "recover 127.0.9.1"),
 		},
@@ -179,7 +222,12 @@ func TestEtcdIsRestored(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newLostCluster()
 				test.change(c)
+
 				r, progress := testRestore(t, c)
+				if c.sealed {
+					r.origin, r.req.Unsealed = sealedBy(t, testOrigin()), false
+				}
+
 				require.NoError(t, r.wait(t.Context()), progress)
 				assert.Equal(t, string(etcdSnapshot("kept")), c.restored)
 				assert.Equal(t, test.did, c.did)
@@ -215,6 +263,29 @@ func TestARestoreRefuses(t *testing.T) {
 			},
 			wants: "file: the snapshot is damaged: its digest does not fit its content: choose another one",
 		},
+		"a snapshot that does not say which cluster it is of": {
+			change: func(_ *lostCluster, r *restorer) { r.req.Unsealed = false },
+			wants:  "file does not say which cluster it is of, as one of make backup-etcd does: where you know that it is of cluster prod, repeat with UNSEALED=1",
+		},
+		"another cluster's snapshot": {
+			change: func(_ *lostCluster, r *restorer) {
+				r.origin = sealedBy(t, backup.Origin{ID: "4567"}.SealedBy("another"))
+			},
+			wants: "file is of another cluster, or not what was sealed: it says that it is of home-prod (4567), made 2026-11-24T08:00:00Z by Talos",
+		},
+		"a snapshot of this cluster that was moved into another file": {
+			change: func(_ *lostCluster, r *restorer) {
+				r.origin = sealedBy(t, testOrigin())
+				r.origin.Seal = sealedBy(t, testOrigin()).Seal
+			},
+			wants: "is of another cluster, or not what was sealed",
+		},
+		"while no control plane tells which cluster it is of": {
+			change: func(c *lostCluster, r *restorer) {
+				r.origin, c.untold = sealedBy(t, testOrigin()), errors.New("permission denied")
+			},
+			wants: "cp-1: etcd: does not tell which cluster it is of: permission denied",
+		},
 		"a cluster that someone else begins meanwhile": {
 			change: func(c *lostCluster, _ *restorer) {
 				clear(c.data)
@@ -241,6 +312,26 @@ func TestARestoreRefuses(t *testing.T) {
 	}
 }
 
+// sealedBy is the origin of a file as it is read.
+func sealedBy(t *testing.T, by backup.Origin) *backup.Origin {
+	t.Helper()
+
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+
+	file, err := backup.Folder{Path: t.TempDir(), Name: "home-prod", Origin: &by}.Write(
+		backup.Etcd, time.Date(2026, 11, 24, 8, 0, 0, 0, time.UTC), []string{identity.Recipient().String()}, 0,
+		func(to io.Writer) error { return nil },
+	)
+	require.NoError(t, err)
+
+	origin, err := backup.ReadOrigin(file.Path, identity.String())
+	require.NoError(t, err)
+	require.NotNil(t, origin)
+
+	return origin
+}
+
 func TestARestoreIsConfirmedByTheClustersName(t *testing.T) {
 	t.Parallel()
 	authority := newAuthority(t)
@@ -251,4 +342,109 @@ func TestARestoreIsConfirmedByTheClustersName(t *testing.T) {
 	require.EqualError(t, err, `the request has 2 problems:
   snapshot: is missing: set the path of a snapshot
   confirm: "yes" is not the cluster's name: a restore loses what was written since the snapshot; set "prod" to confirm it`)
+}
+
+func TestARestoreKeepsWhatControlPlanesStillHave(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		change func(*lostCluster, *restorer)
+		keeps  map[string]int // bytes by control plane
+		wants  string         // the error
+		says   string
+	}{
+		"members that see no leader": {
+			keeps: map[string]int{"cp-1": 9248, "cp-2": 9248, "cp-3": 9248},
+		},
+		"one that is left, whose member does not answer": {
+			change: func(c *lostCluster, _ *restorer) {
+				c.data["127.0.9.1"], c.data["127.0.9.2"], c.mute["127.0.9.3"] = false, false, true
+			},
+			keeps: map[string]int{"cp-3": 9216},
+			says:  ".age, a copied database (SKIP_HASH_CHECK=1 restores it)",
+		},
+		"one that gives nothing, and nothing is wiped": {
+			change: func(c *lostCluster, _ *restorer) { c.keeps["127.0.9.2"] = errors.New("input/output error") },
+			keeps:  map[string]int{"cp-1": 9248, "cp-3": 9248},
+			wants:  "nothing was wiped: these control planes have data of etcd that cannot be kept, and may be newer than the snapshot:\n  cp-2: input/output error\n",
+		},
+		"one that gives nothing, and is wiped as it was told": {
+			change: func(c *lostCluster, r *restorer) {
+				c.keeps["127.0.9.2"], r.req.DiscardSurvivors = errors.New("input/output error"), true
+			},
+			keeps: map[string]int{"cp-1": 9248, "cp-3": 9248},
+			says:  "cp-2: etcd: its data is not kept, as it was told: input/output error",
+		},
+		"nowhere to keep it": {
+			change: func(_ *lostCluster, r *restorer) { r.req.Backup = nil },
+			wants:  "cp-3: backup.recipients: there is no public key to encrypt it to: set one in the stack file",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newLostCluster()
+				r, progress := testRestore(t, c)
+				kept := *r.req.Backup
+
+				if test.change != nil {
+					test.change(c, r)
+				}
+
+				err := r.wait(t.Context())
+				if test.wants == "" {
+					require.NoError(t, err)
+					assert.Len(t, r.saved, len(test.keeps))
+				} else {
+					require.ErrorContains(t, err, test.wants)
+					require.ErrorContains(t, err, "DISCARD_SURVIVORS=1")
+					assert.Empty(t, c.did)
+				}
+
+				assert.Contains(t, progress.String(), test.says)
+
+				for node, size := range test.keeps {
+					path, _, err := backup.Folder{Path: kept.Directory, Name: kept.Name}.Newest(backup.Survivor(node))
+					require.NoError(t, err)
+					assert.Contains(t, progress.String(), node+": etcd: its data is kept in "+path)
+
+					file, err := backup.Open(path, r.req.Identities)
+					require.NoError(t, err)
+
+					content, err := io.ReadAll(file)
+					require.NoError(t, errors.Join(err, file.Close()))
+					assert.Len(t, content, size)
+					assert.Contains(t, string(content), "left on 127.0.9."+node[3:])
+				}
+			})
+		})
+	}
+}
+
+// TestWipeTakesWhatHoldsEtcd: Talos 1.14 may have it on a partition of its own.
+func TestWipeTakesWhatHoldsEtcd(t *testing.T) {
+	t.Parallel()
+
+	for name, test := range map[string]struct {
+		location *string
+		want     string
+	}{
+		"a Talos without the volume": {nil, "EPHEMERAL"},
+		"a directory":                {new(""), "EPHEMERAL"},
+		"a partition":                {new("/dev/vda7"), "ETCD"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			authority, n := newAuthority(t), &talosNode{name: "cp-1", etcd: test.location}
+			address := serveTalos(t, authority, n)
+
+			clients, err := newTalosAPI(authority.talosconfig(t))
+			require.NoError(t, err)
+			t.Cleanup(clients.close)
+
+			require.NoError(t, clients.wipe(t.Context(), address))
+			assert.Equal(t, []string{test.want}, n.wiped)
+		})
+	}
 }

@@ -22,7 +22,8 @@ const snapshotHelp = `Takes a snapshot of etcd, checks it, and keeps it encrypte
 Every control plane is asked how its member of etcd is. The snapshot comes from the one that is the furthest, healthy
 ones first, and from the next where that fails; a learner is not asked. Its digest is checked before the file gets its
 name: what lies in the directory is whole. Older snapshots of the same cluster beyond keep (0 = all stay) are removed.
-Whoever takes snapshots cannot read them.
+Whoever takes snapshots cannot read them. Each says which cluster it is of, with a seal by the cluster's secret, and
+when it was made by which versions: talosops restore refuses the snapshot of another cluster.
 
 A snapshot holds Kubernetes' Secrets encrypted with a key that is among Talos' machine secrets: keep these as well, for
 other people. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be left
@@ -99,6 +100,7 @@ type etcdStatus struct {
 type snapshotAPI interface {
 	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
 	snapshot(ctx context.Context, address string, to io.Writer) error
+	origin(ctx context.Context, address string) (backup.Origin, error)
 }
 
 // snapshotter looks for a member of etcd that gives a snapshot.
@@ -241,34 +243,10 @@ func better(a, b candidate) int {
 // take writes a member's snapshot, whole or not at all.
 func (s *snapshotter) take(ctx context.Context, n node) error {
 	s.say(ctx, finding{node: n.Name, check: etcdCheck, note: "gives a snapshot"})
-	folder := backup.Folder{Path: s.req.Directory, Name: s.req.Name}
+	kept := request.Backup{Name: s.req.Name, Directory: s.req.Directory, Recipients: s.req.Recipients, Keep: s.req.Keep}
 
-	var snapshot *backup.Snapshot
+	snapshot, file, refused, err := keep(ctx, kept, backup.Etcd, s.now(), snapshotOf(s.talos, n))
 
-	var refused error // by the member
-
-	file, err := folder.Write(backup.Etcd, s.now(), s.req.Recipients, s.req.Keep, func(to io.Writer) error {
-		flow, stop := newFlow(ctx, to)
-		defer stop()
-
-		snapshot = backup.NewSnapshot(flow)
-
-		refused = s.talos.snapshot(flow.ctx, n.Address, snapshot)
-		if refused == nil {
-			refused = snapshot.Check()
-		}
-
-		switch {
-		case flow.err != nil:
-			refused = nil
-
-			return flow.err
-		case refused != nil && flow.ctx.Err() != nil: // the client takes an interrupted stream for its end
-			refused = context.Cause(flow.ctx)
-		}
-
-		return refused
-	})
 	switch {
 	case refused != nil:
 		return refused
@@ -283,6 +261,60 @@ func (s *snapshotter) take(ctx context.Context, n node) error {
 	}
 
 	return nil
+}
+
+// source is a node that gives its data of etcd.
+type source struct {
+	give   func(ctx context.Context, to io.Writer) error
+	check  func(*backup.Snapshot) error // whether that is whole
+	origin func(ctx context.Context) (backup.Origin, error)
+}
+
+// snapshotOf is a node's member of etcd.
+func snapshotOf(talos snapshotAPI, n node) source {
+	return source{
+		give:   func(ctx context.Context, to io.Writer) error { return talos.snapshot(ctx, n.Address, to) },
+		check:  (*backup.Snapshot).Check,
+		origin: func(ctx context.Context) (backup.Origin, error) { return talos.origin(ctx, n.Address) },
+	}
+}
+
+// keep writes what a node gives into a new file of a folder, encrypted and sealed. Refused is why the node gave nothing
+// that is whole; the other error is of the folder.
+func keep(ctx context.Context, at request.Backup, kind backup.Kind, now time.Time, from source) (
+	snapshot *backup.Snapshot, file backup.File, refused, err error,
+) {
+	origin, refused := call(ctx, from.origin)
+	if refused != nil {
+		return nil, file, refused, nil
+	}
+
+	folder := backup.Folder{Path: at.Directory, Name: at.Name, Origin: &origin}
+
+	file, err = folder.Write(kind, now, at.Recipients, at.Keep, func(to io.Writer) error {
+		flow, stop := newFlow(ctx, to)
+		defer stop()
+
+		snapshot = backup.NewSnapshot(flow)
+
+		refused = from.give(flow.ctx, snapshot)
+		if refused == nil {
+			refused = from.check(snapshot)
+		}
+
+		switch {
+		case flow.err != nil:
+			refused = nil
+
+			return flow.err
+		case refused != nil && flow.ctx.Err() != nil: // the client takes an interrupted stream for its end
+			refused = context.Cause(flow.ctx)
+		}
+
+		return refused
+	})
+
+	return snapshot, file, refused, err
 }
 
 // flow is a stream that a node gives. It ends its context when nothing comes for a while, and knows why it could not be

@@ -28,6 +28,11 @@ func etcdSnapshot(text string) []byte {
 	return append(database, digest[:]...)
 }
 
+// testOrigin is that of every cluster of these tests.
+func testOrigin() backup.Origin {
+	return backup.Origin{ID: "0123", Talos: "v1.14.4", Kubernetes: "v1.37.2"}.SealedBy("the key of etcd's Secrets")
+}
+
 // snapshotCluster answers for control planes by their addresses.
 type snapshotCluster struct {
 	statuses map[string]etcdStatus
@@ -56,6 +61,10 @@ func newSnapshotCluster() *snapshotCluster {
 
 func (c *snapshotCluster) etcdStatus(_ context.Context, address string) (etcdStatus, error) {
 	return c.statuses[address], c.down[address]
+}
+
+func (*snapshotCluster) origin(context.Context, string) (backup.Origin, error) {
+	return testOrigin(), nil
 }
 
 func (c *snapshotCluster) snapshot(ctx context.Context, address string, to io.Writer) error {
@@ -99,6 +108,13 @@ func testSnapshot(t *testing.T, c *snapshotCluster, change func(*snapshotRequest
 
 	plain, err := io.ReadAll(file)
 	require.NoError(t, err)
+
+	origin, err := backup.ReadOrigin(s.taken.Snapshot, identity.String())
+	require.NoError(t, err)
+	require.NotNil(t, origin)
+	assert.True(t, origin.Is(testOrigin()))
+	assert.Equal(t, "home-prod", origin.Cluster)
+	assert.Equal(t, "v1.14.4", origin.Talos)
 
 	return s.taken, string(plain), nil
 }

@@ -19,8 +19,9 @@ nothing.
 It prints a table, with --json one line of JSON: members of etcd and their leader; per node the versions of Talos, its
 schematic, its kubelet and its API server, whether it is Ready, and the GPUs that it offers; when certificates end; the
 newest snapshot of etcd. What needs care comes first: what does not answer or is not healthy, what is not as planned, a
-machine configuration that is not the one that was applied last, a certificate that ends within thirty days (one that
-its owner renews: within a sixth of its life), a snapshot that is missing or too old, a host that has to reboot.
+machine configuration that is not the one that was applied last, or waits for a restart, a certificate that ends within
+thirty days (one that its owner renews: within a sixth of its life), a snapshot that is missing or too old, a host that
+has to reboot.
 
 Of machine configurations it names paths, and never a value. A part of the cluster that is down hides nothing of the
 rest.
@@ -38,8 +39,8 @@ const statusExample = `  talosops status < request.json
     "kubeconfig": "apiVersion: v1\nkind: Config\n…",
     "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
     "workers": [{"name": "prod-general-1", "address": "10.0.0.30"}],
-    "kubernetesVersion": "v1.35.0",
-    "versions": [{"node": "prod-cp-1", "talosVersion": "v1.12.6", "schematic": "376567988ad3…"}],
+    "kubernetesVersion": "v1.37.2",
+    "versions": [{"node": "prod-cp-1", "talosVersion": "v1.14.4", "schematic": "376567988ad3…"}],
     "cluster": "prod",
     "configurations": {"prod-cp-1": "version: v1alpha1\n…"},
     "backup": {"directory": "/var/backups/talos", "name": "home-prod", "maxAge": "48h"},
@@ -153,6 +154,7 @@ type statusTalos interface {
 	version(ctx context.Context, address string) (string, error)
 	schematic(ctx context.Context, address string) (string, error)
 	configuration(ctx context.Context, address string) (active, persistent string, err error)
+	bootID(ctx context.Context, address string) (string, error)
 }
 
 // statusKubernetes asks the Kubernetes API on one control plane's own address.

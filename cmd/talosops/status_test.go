@@ -52,8 +52,9 @@ func wellCluster(t *testing.T) (*inquiry, *fakeStanding) {
 	req.KubernetesVersion = "v1.35.0"
 
 	for i, n := range req.asWait().nodes() {
-		req.Versions = append(req.Versions, request.Versions{Node: n.Name, Talos: "v1.12.6", Schematic: "376567"})
+		req.Versions = append(req.Versions, request.Versions{Node: n.Name, Talos: "v1.13.9", Schematic: "376567"})
 		req.Configurations[n.Name], f.active[n.Address] = appliedConfiguration, appliedConfiguration
+		f.talos[n.Address] = "v1.13.9"
 		f.nodesL[i].Ready, f.nodesL[i].Waits = false, "reason:NetworkPluginNotReady message: cni plugin not initialized"
 	}
 
@@ -111,9 +112,9 @@ func TestStatusOfAClusterThatIsWell(t *testing.T) {
 	for _, line := range []string{
 		"Cluster prod is well.\n",
 		"NODE  ROLE           TALOS    SCHEMATIC  KUBELET  API SERVER  ETCD    READY   GPUS\n",
-		"cp-1  control plane  v1.12.6  376567     v1.35.0  v1.35.0     leader  no CNI  -\n",
-		"w-1   worker         v1.12.6  376567     v1.35.0  -           -       no CNI  2/2 nvidia.com/gpu\n",
-		"w-2   worker         v1.12.6  376567     v1.35.0  -           -       yes     -\n",
+		"cp-1  control plane  v1.13.9  376567     v1.35.0  v1.35.0     leader  no CNI  -\n",
+		"w-1   worker         v1.13.9  376567     v1.35.0  -           -       no CNI  2/2 nvidia.com/gpu\n",
+		"w-2   worker         v1.13.9  376567     v1.35.0  -           -       yes     -\n",
 		"cp-1 Talos API       2026-11-23  13 hours\n",
 		"kubeconfig           2027-01-01  40 days\n",
 		"home-prod-etcd-20261122T030000Z.age, 9 hours ago\n",
@@ -156,9 +157,26 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			func(_ *inquiry, f *fakeStanding) { f.apiDown["127.0.9.1"] = errors.New("500 Internal Server Error") },
 			[]string{"cp-1: the Kubernetes API is not ready on 127.0.9.1: 500 Internal Server Error"},
 		},
+		"versions that get no fixes any more": {
+			func(q *inquiry, f *fakeStanding) {
+				for i := range q.req.Versions {
+					q.req.Versions[i].Talos = "v1.12.6"
+				}
+
+				for i, n := range q.req.asWait().nodes() {
+					f.talos[n.Address], f.nodesL[i].Kubelet = "v1.12.6", "v1.34.3"
+				}
+
+				q.req.KubernetesVersion = "" // the same for all, which is not compared here
+			},
+			[]string{
+				"prod: Talos v1.12.6 gets no fixes since 2026-09-04: upgrade it (docs/upgrades.md)",
+				"prod: Kubernetes v1.34.3 gets no fixes since 2026-10-27: upgrade it (docs/upgrades.md)",
+			},
+		},
 		"another version and schematic than planned": {
-			func(_ *inquiry, f *fakeStanding) { f.talos["127.0.9.5"], f.images["127.0.9.5"] = "v1.12.5", "none" },
-			[]string{"w-2: runs Talos v1.12.5 (planned: v1.12.6), schematic none (planned: 376567)"},
+			func(_ *inquiry, f *fakeStanding) { f.talos["127.0.9.5"], f.images["127.0.9.5"] = "v1.13.8", "none" },
+			[]string{"w-2: runs Talos v1.13.8 (planned: v1.13.9), schematic none (planned: 376567)"},
 		},
 		"another configuration than the one that was applied": {
 			func(_ *inquiry, f *fakeStanding) { f.active["127.0.9.5"] = changedConfiguration },
@@ -167,6 +185,14 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 		"a configuration that is staged": {
 			func(_ *inquiry, f *fakeStanding) { f.persistent["127.0.9.5"] = changedConfiguration },
 			[]string{"w-2: another machine configuration than the running one is on its disk, which it takes at its next reboot"},
+		},
+		"a configuration that waits for a restart": {
+			func(_ *inquiry, f *fakeStanding) {
+				f.nodesL[3].Annotations = map[string]string{restartAnnotation: "an earlier boot"}
+				f.nodesL[4].Annotations = map[string]string{restartAnnotation: "first"}
+			},
+			[]string{"w-2: its configuration waits for a restart since an interrupted run: talosctl --nodes 127.0.9.5 reboot, " +
+				"one machine at a time"},
 		},
 		"a node that is not Ready, and cordoned": {
 			func(_ *inquiry, f *fakeStanding) {
@@ -257,7 +283,7 @@ func TestStatusOfAClusterWithoutAQuorum(t *testing.T) {
 		"cp-3: Talos does not answer on 127.0.9.3: no route to host",
 	}, concerns(s))
 	assert.Empty(t, s.Members)
-	assert.Contains(t, statusTable(s), "w-1   worker         v1.12.6  376567     -        -           -     -      -\n")
+	assert.Contains(t, statusTable(s), "w-1   worker         v1.13.9  376567     -        -           -     -      -\n")
 }
 
 func TestStatusOfAClusterThatDoesNotAnswer(t *testing.T) {

@@ -27,6 +27,7 @@ type told struct {
 	request.NodeStanding
 
 	silent       bool
+	boot         string // its id
 	concerns     []string
 	difference   request.NodeDifference
 	certificates []namedCertificate
@@ -84,6 +85,7 @@ func (q *inquiry) ask(ctx context.Context) request.Standing {
 		}
 	}
 
+	q.judgeVersions(&s, answers)
 	q.judgeCertificates(&s, answers)
 	q.judgeBackup(&s)
 
@@ -146,6 +148,8 @@ func (q *inquiry) askNode(ctx context.Context, n node, controlPlane bool) told {
 
 	q.askImage(ctx, &a)
 	q.askConfiguration(ctx, &a)
+	// Without it nobody knows whether the machine has restarted since.
+	a.boot, _ = call(ctx, func(ctx context.Context) (string, error) { return q.talos.bootID(ctx, a.Address) })
 	a.certificates = q.served(ctx, a.NodeStanding)
 
 	return a
@@ -269,6 +273,12 @@ func (q *inquiry) register(a *told, listed []kubeNode, listErr error) {
 
 		if a.Cordoned {
 			a.worry("its node is cordoned, so that no pods are placed on it: kubectl uncordon %s ends that", a.Name)
+		}
+
+		if boot := n.Annotations[restartAnnotation]; boot != "" && boot == a.boot {
+			a.AwaitsRestart = true
+			a.worry("its configuration waits for a restart since an interrupted run: talosctl --nodes %s reboot, one machine at a "+
+				"time", a.Address)
 		}
 
 		q.judgeGPUs(a, n)

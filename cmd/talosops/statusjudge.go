@@ -8,6 +8,7 @@ import (
 
 	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 )
 
 func (q *inquiry) judgeGPUs(a *told, n kubeNode) {
@@ -57,6 +58,24 @@ func (q *inquiry) judgeCluster(s *request.Standing, answers []told, listErr erro
 	}
 
 	slices.SortFunc(s.Members, func(a, b request.Member) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// judgeVersions looks for versions that get no fixes any more, among those that nodes run.
+func (q *inquiry) judgeVersions(s *request.Standing, answers []told) {
+	var over []string
+
+	for _, a := range answers {
+		for _, end := range talos.EndsOfLife(a.Talos, a.Kubelet) {
+			if !end.Over(q.now()) || slices.Contains(over, end.Of) {
+				continue
+			}
+
+			over = append(over, end.Of)
+			s.Care = append(s.Care, request.Concern{
+				About: s.Cluster, Problem: end.Of + " gets no fixes since " + end.Day + ": upgrade it (docs/upgrades.md)",
+			})
+		}
+	}
 }
 
 // judgeBackup looks for the newest snapshot of etcd.

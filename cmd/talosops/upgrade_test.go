@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"talos-proxmox/internal/backup"
 	"talos-proxmox/internal/request"
 )
 
@@ -36,16 +37,18 @@ const (
 type upgradeable struct {
 	*fakeRunning
 
-	t        *testing.T
-	empty    bool             // no control plane has data of etcd
-	refuses  map[string]error // to upgrade, by address
-	reverts  map[string]bool  // machines that boot their former image
-	hangs    map[string]bool  // machines that never shut down
-	pulls    time.Duration    // how long an installer takes to come
-	history  []string
-	upgrades map[string]int // by address
-	atOnce   int            // most machines away together
-	away     int
+	t         *testing.T
+	empty     bool              // no control plane has data of etcd
+	refuses   map[string]error  // to upgrade, by address
+	reverts   map[string]bool   // machines that boot their former image
+	hangs     map[string]bool   // machines that never shut down
+	fails     map[string]string // why the installer fails, by address: they boot their former image
+	pulls     time.Duration     // how long an installer takes to come
+	history   []string
+	upgrades  map[string]int    // by address
+	installed map[string]string // what a restart boots, by address
+	atOnce    int               // most machines away together
+	away      int
 }
 
 // note adds what happened to the history.
@@ -63,6 +66,8 @@ func (f *upgradeable) forfeitLeadership(_ context.Context, address string) error
 
 	return nil
 }
+
+func (*upgradeable) origin(context.Context, string) (backup.Origin, error) { return testOrigin(), nil }
 
 func (f *upgradeable) snapshot(_ context.Context, _ string, to io.Writer) error {
 	f.note("snapshot")
@@ -90,40 +95,93 @@ func (f *upgradeable) patchNode(ctx context.Context, address, node string, patch
 }
 
 // upgrade answers when the installer is there; the machine boots later.
-func (f *upgradeable) upgrade(ctx context.Context, address, installer string) error {
-	select {
-	case <-time.After(f.pulls):
-	case <-ctx.Done():
-		return ctx.Err()
+func (f *upgradeable) upgrade(ctx context.Context, address, installer string, devices bool) error {
+	if err := f.pull(ctx, address); err != nil {
+		return err
 	}
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	if err := f.refuses[address]; err != nil {
+	f.upgrades[address]++
+	f.history = append(f.history, "upgrade "+address+" to "+installer+resets(devices))
+	f.boot(address, installer, installs)
+
+	return nil
+}
+
+// pull takes its time, and may be refused.
+func (f *upgradeable) pull(ctx context.Context, address string) error {
+	select {
+	case <-time.After(f.pulls):
+		return f.refuses[address]
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// install answers when the installer has ended; the machine runs on.
+func (f *upgradeable) install(ctx context.Context, address, installer string) error {
+	if err := f.pull(ctx, address); err != nil {
 		return err
 	}
 
-	f.upgrades[address]++
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.history = append(f.history, "install "+address+" "+installer)
+	f.installed[address] = installer
+
+	return nil
+}
+
+func resets(devices bool) string {
+	if devices {
+		return ", with its devices"
+	}
+
+	return ""
+}
+
+func (f *upgradeable) reboot(_ context.Context, address string, devices bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.history = append(f.history, "restart "+address+resets(devices))
+	f.boot(address, f.installed[address], 0)
+
+	return nil
+}
+
+// boot takes a machine down and up with another image; the caller holds the lock.
+func (f *upgradeable) boot(address, installer string, after time.Duration) {
 	f.away++
 	f.atOnce = max(f.atOnce, f.away)
-	f.history = append(f.history, "upgrade "+address+" to "+installer)
 
 	if !f.hangs[address] {
-		f.at(installs, func() { f.down[address] = errors.New("connection refused") })
-		f.at(boots, func() {
+		f.at(after, func() { f.down[address] = errors.New("connection refused") })
+		f.at(after+boots-installs, func() {
 			f.down[address] = nil
 			f.away--
 			f.boots[address] = "boot of " + time.Now().String()
 
-			if !f.reverts[address] {
+			if !f.reverts[address] && f.fails[address] == "" {
 				schematic, version, _ := strings.Cut(installer[strings.LastIndex(installer, "/")+1:], ":")
 				f.talos[address], f.images[address] = version, schematic
 			}
 		})
 	}
+}
 
-	return nil
+// failures tells halfway to where a machine goes down.
+func (f *upgradeable) failures(_ context.Context, address string) <-chan string {
+	told := make(chan string, 1)
+
+	if why := f.fails[address]; why != "" {
+		f.at(installs/2, func() { told <- why })
+	}
+
+	return told
 }
 
 func (f *upgradeable) at(after time.Duration, do func()) {
@@ -164,7 +222,8 @@ func upgradingCluster(t *testing.T) (*upgrader, *upgradeable, *bytes.Buffer) {
 
 	f := &upgradeable{
 		fakeRunning: running, t: t, refuses: map[string]error{}, reverts: map[string]bool{}, hangs: map[string]bool{},
-		upgrades: map[string]int{},
+		fails: map[string]string{}, upgrades: map[string]int{},
+		installed: map[string]string{},
 	}
 	c.talos, c.kubernetes = f, f
 
@@ -229,9 +288,9 @@ func TestUpgrade(t *testing.T) {
 				"no snapshot of etcd is taken: backup.recipients in the stack file says to whom one is encrypted\n",
 				"cp-1: upgrade: v1.12.1 → v1.12.6, schematic 376567 → ce4c98 (0s)\n", "cp-1: upgrade: is drained (0s)\n",
 				"cp-1: upgrade: installs factory.talos.dev/nocloud-installer/ce4c98:v1.12.6 (",
-				"waits for 15s: cp-1: upgrade: installs v1.12.6, and has not shut down yet\n",
+				"waits for 15s: cp-1: upgrade: has not shut down yet, to boot v1.12.6\n",
 				"cp-1: upgrade: runs Talos v1.12.6, schematic ce4c98 (1m",
-				"all nodes run what they have to: 5, of which 5 were upgraded in ",
+				"all nodes that answer run what they have to: 5, of which 5 were upgraded in ",
 			},
 		},
 		"what runs already is left as it is": {
@@ -275,6 +334,28 @@ func TestUpgrade(t *testing.T) {
 			},
 			result: request.Upgraded{Upgraded: []string{}},
 			says:   []string{"waits: w-1: upgrade: Talos does not answer on 127.0.9.4: connection refused\n"},
+		},
+		"a worker that is dead keeps no other from its upgrade": {
+			change: func(_ *upgrader, f *upgradeable) {
+				f.down["127.0.9.4"], f.nodesL[3].Ready = errors.New("no route to host"), false
+			},
+			history: slices.Concat(cp1, cp2, cp3, w2),
+			wants: []string{
+				"nodes of the cluster do not answer after 15m0s", "w-1: upgrade: Talos does not answer on 127.0.9.4: no route to host",
+				"all other nodes run what they have to: 4",
+			},
+		},
+		"a worker that comes back is upgraded last": {
+			change: func(_ *upgrader, f *upgradeable) {
+				f.down["127.0.9.4"], f.nodesL[3].Ready = errors.New("no route to host"), false
+				f.at(9*time.Minute, func() { f.down["127.0.9.4"], f.nodesL[3].Ready = nil, true })
+			},
+			history: slices.Concat(cp1, cp2, cp3, w2, w1),
+			result:  request.Upgraded{Upgraded: []string{"cp-1", "cp-2", "cp-3", "w-1", "w-2"}},
+		},
+		"a control plane that is dead": {
+			change: func(_ *upgrader, f *upgradeable) { f.down["127.0.9.2"] = errors.New("no route to host") },
+			wants:  []string{"nodes of the cluster do not answer after 15m0s", "cp-2: upgrade: Talos does not answer on 127.0.9.2"},
 		},
 		"a new schematic of the same version": {
 			change: func(u *upgrader, f *upgradeable) {
@@ -329,13 +410,16 @@ func TestUpgrade(t *testing.T) {
 				run(u, f, "cp-1", "cp-2", "cp-3", "w-1", "w-2")
 				f.talos["127.0.9.4"], u.req.AllowDowngrade = "v1.13.0", true
 			},
-			history: w1, result: request.Upgraded{Upgraded: []string{"w-1"}},
+			history: []string{
+				"install 127.0.9.4 " + installer(newSchematic, newTalos), "w-1 cordoned", "restart 127.0.9.4", "w-1 schedulable",
+			},
+			result: request.Upgraded{Upgraded: []string{"w-1"}},
 		},
 		"a Kubernetes that the version does not run": {
 			change: func(_ *upgrader, f *upgradeable) { f.nodesL[3].Kubelet = "v1.29.4" },
 			wants: []string{
 				"nothing was upgraded:\nw-1 runs Kubernetes v1.29.4: version v1.29.4 of Kubernetes does not run on Talos v1.12.6: " +
-					"choose a version from v1.30 to v1.35, or Talos v1.11; change kubernetesVersion first, in an up of its own",
+					"choose a version from v1.30 to v1.35; change kubernetesVersion first, in an up of its own",
 			},
 		},
 		"a wrong image": {
@@ -356,12 +440,23 @@ func TestUpgrade(t *testing.T) {
 				"talosctl --nodes 127.0.9.2 dmesg, then run the same again\nnot upgraded: [cp-2 cp-3 w-1 w-2]",
 			},
 		},
+		"an installer that fails": {
+			change: func(_ *upgrader, f *upgradeable) {
+				f.fails["127.0.9.2"] = "sequence failed: task \"upgrade\" failed: exit code 1"
+			},
+			history: slices.Concat(cp1, cp2),
+			wants: []string{
+				"instead of v1.12.6, schematic ce4c98: its installation failed (sequence failed: task \"upgrade\" failed: exit code 1); look at",
+				"not upgraded: [cp-2 cp-3 w-1 w-2]",
+			},
+			says: []string{"cp-2: upgrade: has not installed v1.12.6, and boots what ran before: sequence failed: task"},
+		},
 		"a machine that hangs stays cordoned": {
 			change:  func(_ *upgrader, f *upgradeable) { f.hangs["127.0.9.1"] = true },
 			history: cp1[:3],
 			wants: []string{
 				"cp-1 does not run Talos v1.12.6 after 15m0s; 1 of 1 checks are open:\n" +
-					"  cp-1: upgrade: installs v1.12.6, and has not shut down yet\nlook at its console, or at talosctl --nodes 127.0.9.1 dmesg; " +
+					"  cp-1: upgrade: has not shut down yet, to boot v1.12.6\nlook at its console, or at talosctl --nodes 127.0.9.1 dmesg; " +
 					"`talosctl --nodes 127.0.9.1 reboot` ends an installation that hangs, and boots what ran before",
 			},
 		},
@@ -438,6 +533,97 @@ func TestUpgrade(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestInstallAndRestart: from Talos 1.13 on the image is written while the node has its pods.
+func TestInstallAndRestart(t *testing.T) {
+	t.Parallel()
+
+	const from, to = "v1.13.2", "v1.14.1"
+
+	image := installer(newSchematic, to)
+	turn := func(address, name string) []string {
+		list := []string{"install " + address + " " + image, name + " cordoned"}
+		if strings.HasPrefix(name, "cp-") {
+			list = append(list, address+" gives up the lead")
+		}
+
+		return append(list, "restart "+address, name+" schedulable")
+	}
+	cp1, w1 := turn("127.0.9.1", "cp-1"), turn("127.0.9.4", "w-1")
+
+	for name, test := range map[string]struct {
+		change  func(*upgradeable)
+		gpus    []request.GPUs
+		history []string
+		wants   string // of the error
+	}{
+		"a card is reset": {
+			change: func(f *upgradeable) {
+				f.machines = map[string]gpuMachine{"127.0.9.4": {Devices: []string{"0000:01:00.0"}}}
+			},
+			gpus: []request.GPUs{{Node: "w-1", Count: 1}},
+			history: slices.Concat(cp1, turn("127.0.9.2", "cp-2"), turn("127.0.9.3", "cp-3"),
+				[]string{w1[0], w1[1], w1[2] + ", with its devices", w1[3]}, turn("127.0.9.5", "w-2")),
+		},
+		"control planes first, one after the other": {
+			history: slices.Concat(cp1, turn("127.0.9.2", "cp-2"), turn("127.0.9.3", "cp-3"), w1, turn("127.0.9.5", "w-2")),
+		},
+		"an installer that fails leaves its node as it was": {
+			change: func(f *upgradeable) {
+				f.refuses["127.0.9.1"] = errors.New("the installer ended with 1: no space left on device")
+			},
+			wants: "cp-1 refuses to be upgraded to " + image + ": the installer ended with 1: no space left on device: correct it",
+		},
+		"a machine that boots its former image": {
+			change:  func(f *upgradeable) { f.reverts["127.0.9.1"] = true },
+			history: cp1, wants: "cp-1 has booted and runs Talos v1.13.2, schematic 376567 again, instead of v1.14.1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				u, f, _ := upgradingCluster(t)
+				for i, n := range u.req.nodes() {
+					f.talos[n.Address] = from
+					u.req.Images[i].Talos, u.req.Images[i].Installer = to, image
+				}
+
+				u.req.GPUs = test.gpus
+				if test.change != nil {
+					test.change(f)
+				}
+
+				err := u.run(t.Context())
+				if test.wants == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, test.wants)
+				}
+
+				assert.Equal(t, test.history, f.history)
+				assert.LessOrEqual(t, f.atOnce, 1)
+			})
+		})
+	}
+}
+
+// TestOneOfTwoMembersIsNotRestarted, as Talos refuses to upgrade it (internal/pkg/etcd: ValidateForUpgrade).
+func TestOneOfTwoMembersIsNotRestarted(t *testing.T) {
+	t.Parallel()
+
+	u, f, _ := upgradingCluster(t)
+	turn := &turnOf{upgrader: u, surveyed: surveyed{node: u.req.ControlPlanes[0], controlPlane: true}}
+
+	require.NoError(t, turn.refusePair(t.Context()))
+
+	f.membersL = f.membersL[:2]
+
+	require.EqualError(t, turn.refusePair(t.Context()), "cp-1 is not upgraded: etcd has two members, and would have no majority "+
+		"without it: finish the change of control planes first, with the version that runs")
+
+	turn.controlPlane = false
+	require.NoError(t, turn.refusePair(t.Context()))
 }
 
 // TestWorkersInParallel: so many at a time as are allowed, and none begins once one has failed.
@@ -584,6 +770,7 @@ func TestGPUsComeBack(t *testing.T) {
 				if test.want == "" {
 					require.NoError(t, err)
 					assert.Equal(t, test.bare, len(u.result.Upgraded) == 0, "an image with a driver does not boot without the card")
+					assert.Equal(t, !test.bare, slices.Contains(f.history, upgraded("127.0.9.4", "w-1")[1]+", with its devices"))
 
 					return
 				}
@@ -648,8 +835,9 @@ func TestUpgradeOverRealConnections(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(machines.close)
 
-	require.NoError(t, machines.upgrade(t.Context(), address, installer(newSchematic, newTalos)))
+	require.NoError(t, machines.upgrade(t.Context(), address, installer(newSchematic, newTalos), true))
 	assert.Equal(t, installer(newSchematic, newTalos), n.asked.GetImage())
+	assert.Equal(t, machineapi.UpgradeRequest_POWERCYCLE, n.asked.GetRebootMode())
 	assert.False(t, n.asked.GetForce() || n.asked.GetStage() || n.asked.GetPreserve())
 	require.EqualError(t, machines.forfeitLeadership(t.Context(), address), "this is not the leader")
 

@@ -1,20 +1,159 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 )
 
-// upgrade has a machine install another image and boot it. It returns once the machine has the image and has judged it
-// and etcd; that it is neither forced nor staged is the default.
-func (t *talosClients) upgrade(ctx context.Context, address, installer string) error {
-	_, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.UpgradeResponse, error) {
-		return c.UpgradeWithOptions(ctx, client.WithUpgradeImage(installer))
+// Where Talos keeps the images of its own, etcd's and the kubelet's among them.
+func systemImages() *common.ContainerdInstance {
+	return &common.ContainerdInstance{
+		Driver: common.ContainerDriver_CONTAINERD, Namespace: common.ContainerdNamespace_NS_SYSTEM,
+	}
+}
+
+// install has a machine of a release with the service for it write another image beside the one that runs. It returns
+// once that is done; the machine runs on, and boots the new one when it is restarted.
+func (t *talosClients) install(ctx context.Context, address, installer string) error {
+	_, err := ask(ctx, t, address, func(c *client.Client) (struct{}, error) {
+		name, err := pull(ctx, c, installer)
+		if err != nil {
+			return struct{}{}, err
+		}
+
+		return struct{}{}, runInstaller(ctx, c, name)
 	})
 
 	return err
+}
+
+// pull has a machine get an image, and returns its name there.
+func pull(ctx context.Context, c *client.Client, image string) (name string, err error) {
+	stream, err := c.ImageClient.Pull(ctx, &machineapi.ImageServicePullRequest{
+		Containerd: systemImages(), ImageRef: image,
+	})
+	if err != nil {
+		return "", err //nolint:wrapcheck // ask says what it is
+	}
+
+	for {
+		answer, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return name, nil
+		}
+
+		if err != nil {
+			return "", err //nolint:wrapcheck // ask says what it is
+		}
+
+		name = cmp.Or(answer.GetName(), name)
+	}
+}
+
+// runInstaller runs an installer that was pulled; its last words are the error of one that fails.
+func runInstaller(ctx context.Context, c *client.Client, name string) error {
+	stream, err := c.LifecycleClient.Upgrade(ctx, &machineapi.LifecycleServiceUpgradeRequest{
+		Containerd: systemImages(), Source: &machineapi.InstallArtifactsSource{ImageName: name},
+	})
+	if err != nil {
+		return err //nolint:wrapcheck // ask says what it is
+	}
+
+	ended, last := false, ""
+
+	for {
+		answer, err := stream.Recv()
+
+		switch {
+		case errors.Is(err, io.EOF) && ended:
+			return nil
+		case errors.Is(err, io.EOF):
+			return errors.New("the installer did not say how it ended")
+		case err != nil:
+			return err //nolint:wrapcheck // ask says what it is
+		}
+
+		switch r := answer.GetProgress().GetResponse().(type) {
+		case *machineapi.LifecycleServiceInstallProgress_Message:
+			last = strings.TrimSpace(r.Message)
+		case *machineapi.LifecycleServiceInstallProgress_ExitCode:
+			if ended = true; r.ExitCode != 0 {
+				return fmt.Errorf("the installer ended with %d: %s", r.ExitCode, last)
+			}
+		}
+	}
+}
+
+// reboot has a machine restart: by kexec, as Talos does it, or with a reset of its devices.
+func (t *talosClients) reboot(ctx context.Context, address string, devices bool) error {
+	mode := machineapi.RebootRequest_DEFAULT
+	if devices {
+		mode = machineapi.RebootRequest_POWERCYCLE
+	}
+
+	_, err := ask(ctx, t, address, func(c *client.Client) (struct{}, error) {
+		return struct{}{}, c.Reboot(ctx, client.WithRebootMode(mode))
+	})
+
+	return err
+}
+
+// upgrade has a machine of a release without the service for installations install another image and boot it. It
+// returns once the machine has the image and has judged it and etcd; that it is neither forced nor staged is the
+// default.
+func (t *talosClients) upgrade(ctx context.Context, address, installer string, devices bool) error {
+	mode := machineapi.UpgradeRequest_DEFAULT
+	if devices {
+		mode = machineapi.UpgradeRequest_POWERCYCLE
+	}
+
+	_, err := ask(ctx, t, address, func(c *client.Client) (*machineapi.UpgradeResponse, error) {
+		return c.UpgradeWithOptions(ctx, client.WithUpgradeImage(installer), client.WithUpgradeRebootMode(mode))
+	})
+
+	return err
+}
+
+// failures tells from now on why a sequence of a machine has failed, as its events say it, until the context ends or
+// the machine stops telling.
+func (t *talosClients) failures(ctx context.Context, address string) <-chan string {
+	told := make(chan string, 1)
+
+	go func() {
+		results := make(chan client.EventResult)
+
+		if _, err := ask(ctx, t, address, func(c *client.Client) (struct{}, error) {
+			return struct{}{}, c.EventsWatchV2(ctx, results)
+		}); err != nil {
+			return
+		}
+
+		for {
+			select {
+			case r := <-results:
+				event, _ := r.Event.Payload.(*machineapi.SequenceEvent)
+				if event.GetError() != nil {
+					told <- event.GetError().GetMessage()
+				}
+
+				if r.Error != nil || event.GetError() != nil {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+
+	return told
 }
 
 // forfeitLeadership has a control plane's member of etcd give the lead to another one; one that does not lead does

@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 )
-
-// pullTimeout is how long a machine may take to get an installer image and to judge it.
-const pullTimeout = 10 * time.Minute
 
 // turnOf is one node's upgrade.
 type turnOf struct {
@@ -22,10 +20,15 @@ type turnOf struct {
 	before  standing
 	boot    string // id of the boot that the upgrade ends
 	offered []request.GPUs
+	told    <-chan string // why a sequence of the machine has failed
+	failed  string        // what was told
 }
 
 // bring brings one node to what it has to run.
 func (u *upgrader) bring(ctx context.Context, s surveyed) error {
+	ctx, done := context.WithCancel(ctx) // ends what the turn has begun to listen to
+	defer done()
+
 	t := &turnOf{upgrader: u, surveyed: s, began: u.now()}
 
 	t.step("waits its turn: the cluster has to be whole")
@@ -40,13 +43,12 @@ func (u *upgrader) bring(ctx context.Context, s surveyed) error {
 
 	t.step(t.surveyed.step())
 
-	if err := t.vacate(ctx); err != nil {
-		return err
+	change := t.upgrade
+	if release, err := talos.ReleaseOf(t.runs.talos); err == nil && release.Lifecycle {
+		change = t.installAndRestart
 	}
 
-	t.giveUpLead(ctx)
-
-	if err := t.install(ctx); err != nil {
+	if err := change(ctx); err != nil {
 		return err
 	}
 
@@ -161,54 +163,6 @@ func (t *turnOf) giveUpLead(ctx context.Context) {
 	}
 }
 
-// install has the machine get the image and begin; a refusal lifts the cordon.
-func (t *turnOf) install(ctx context.Context) error {
-	answer := make(chan error, 1)
-
-	asked, cancel := context.WithTimeout(ctx, pullTimeout)
-	defer cancel()
-
-	go func() { answer <- t.talos.upgrade(asked, t.Address, t.wanted.Installer) }()
-
-	accepted := goal{
-		before: t.Name + " had got " + t.wanted.Installer, missed: t.Name + " has not got " + t.wanted.Installer,
-		remedy: "see that the machine reaches the Image Factory",
-	}
-
-	var refused error
-
-	err := t.within(ctx, pullTimeout+callTimeout, accepted, func(ctx context.Context) (report, bool) {
-		select {
-		case refused = <-answer:
-			return nil, true
-		case <-time.After(t.interval):
-			return report{{node: t.Name, check: upgradeCheck, problem: "gets the installer"}}, false
-		case <-ctx.Done():
-			return report{{node: t.Name, check: upgradeCheck, problem: "gets the installer"}}, false
-		}
-	})
-	if refused != nil {
-		err = fmt.Errorf("%s refuses to be upgraded to %s: %s: correct it, then run the same again",
-			t.Name, t.wanted.Installer, cause(refused))
-	}
-
-	if err != nil {
-		return errors.Join(err, t.lift(ctx))
-	}
-
-	t.step("installs " + t.wanted.Installer)
-
-	return nil
-}
-
-// lift takes the cordon away from a node that stays as it was, also after an interrupt.
-func (t *turnOf) lift(ctx context.Context) error {
-	lifting, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-
-	return t.cluster.uncordon(lifting, t.node)
-}
-
 // arrive waits until the machine has booted, and sees that it runs the new image.
 func (t *turnOf) arrive(ctx context.Context) error {
 	arrived := goal{
@@ -236,10 +190,15 @@ func (t *turnOf) arrive(ctx context.Context) error {
 		return err
 	}
 
-	err = fmt.Errorf("%s has booted and runs Talos %s, schematic %s again, instead of %s, schematic %s: the new image did not start, "+
-		"and Talos went back to the one before, or the machine was restarted before it was installed; look at its console and at "+
-		"talosctl --nodes %s dmesg, then run the same again", t.Name, last.talos, short(last.schematic), t.wanted.Talos,
-		short(t.wanted.Schematic), t.Address)
+	why := "the new image did not start, and Talos went back to the one before, or the machine was restarted before it was " +
+		"installed"
+	if t.failed != "" {
+		why = "its installation failed (" + t.failed + ")"
+	}
+
+	err = fmt.Errorf("%s has booted and runs Talos %s, schematic %s again, instead of %s, schematic %s: %s; look at its console "+
+		"and at talosctl --nodes %s dmesg, then run the same again",
+		t.Name, last.talos, short(last.schematic), t.wanted.Talos, short(t.wanted.Schematic), why, t.Address)
 
 	// It takes pods again if it is as healthy as before.
 	return errors.Join(err, t.cluster.back(ctx, t.before))
@@ -254,8 +213,16 @@ func (t *turnOf) lookAtBoot(ctx context.Context) (now image, fell bool, r report
 		return now, false, report{silent(t.node, upgradeCheck, err)}
 	}
 
-	if id == t.boot {
-		return now, false, open("installs " + t.wanted.Talos + ", and has not shut down yet")
+	select {
+	case t.failed = <-t.told:
+	default:
+	}
+
+	switch {
+	case id == t.boot && t.failed != "":
+		return now, false, open("has not installed " + t.wanted.Talos + ", and boots what ran before: " + t.failed)
+	case id == t.boot:
+		return now, false, open("has not shut down yet, to boot " + t.wanted.Talos)
 	}
 
 	now, err = t.imageOf(ctx, t.node)

@@ -47,7 +47,8 @@ func (u *upgrader) run(ctx context.Context) error {
 		return err
 	}
 
-	nodes, err := u.awaitKnown(ctx, nodes)
+	// A worker that is dead keeps no other node from its upgrade: it is waited for at the end.
+	nodes, more, err := u.awaitKnown(ctx, func(s surveyed) bool { return s.controlPlane })
 	if err != nil {
 		return err
 	}
@@ -56,13 +57,33 @@ func (u *upgrader) run(ctx context.Context) error {
 		return err
 	}
 
-	if !slices.ContainsFunc(nodes, surveyed.open) {
+	if !more && !slices.ContainsFunc(nodes, surveyed.open) {
 		u.print(fmt.Sprintf("all nodes run what they have to: %d", len(nodes)))
 
 		return nil
 	}
 
-	return u.cluster.hold(ctx, "upgrades Talos", func(ctx context.Context) error { return u.roll(ctx, nodes) })
+	return u.cluster.hold(ctx, "upgrades Talos", func(ctx context.Context) error {
+		if err := u.roll(ctx, nodes); err != nil || !more {
+			return err
+		}
+
+		return u.rollLast(ctx, len(nodes))
+	})
+}
+
+// rollLast upgrades the workers that did not answer before the others were brought to what they have to run.
+func (u *upgrader) rollLast(ctx context.Context, done int) error {
+	nodes, _, err := u.awaitKnown(ctx, func(surveyed) bool { return true })
+	if err != nil {
+		return fmt.Errorf("%w\nall other nodes run what they have to: %d", err, done)
+	}
+
+	if err := u.judgeRegistered(ctx, nodes); err != nil {
+		return err
+	}
+
+	return u.roll(ctx, nodes)
 }
 
 // open says that there is something to do with a node.
@@ -143,10 +164,12 @@ func (u *upgrader) roll(ctx context.Context, nodes []surveyed) error {
 		return err
 	}
 
-	if len(differing(nodes)) > 0 {
+	if len(differing(nodes)) > 0 && !u.kept {
 		if err := u.keep(ctx); err != nil {
 			return err
 		}
+
+		u.kept = true
 	}
 
 	todo := where(nodes, surveyed.open)
@@ -161,7 +184,7 @@ func (u *upgrader) roll(ctx context.Context, nodes []surveyed) error {
 		return u.stopped(todo, err)
 	}
 
-	u.print(fmt.Sprintf("all nodes run what they have to: %d, of which %d were upgraded in %s",
+	u.print(fmt.Sprintf("all nodes that answer run what they have to: %d, of which %d were upgraded in %s",
 		len(nodes), len(u.result.Upgraded), u.since(u.began)))
 
 	return nil

@@ -24,7 +24,9 @@ type upgradeTalos interface {
 	clusterTalos
 	talosAPI
 	snapshotAPI
-	upgrade(ctx context.Context, address, installer string) error
+	install(ctx context.Context, address, installer string) error
+	upgrade(ctx context.Context, address, installer string, devices bool) error
+	failures(ctx context.Context, address string) <-chan string
 	forfeitLeadership(ctx context.Context, address string) error
 }
 
@@ -48,6 +50,7 @@ type upgrader struct {
 	kubernetes upgradeKubernetes
 
 	began  time.Time
+	kept   bool // a snapshot, or it was said that there is none
 	mu     sync.Mutex
 	result request.Upgraded
 }
@@ -211,36 +214,42 @@ func (u *upgrader) openCluster(ctx context.Context) error {
 	})
 }
 
-// awaitKnown waits until nodes that are part of the cluster answer, and leaves new machines out.
-func (u *upgrader) awaitKnown(ctx context.Context, nodes []surveyed) ([]surveyed, error) {
+// awaitKnown waits until those nodes that are part of the cluster answer which are to be awaited, and leaves new
+// machines out. It returns the nodes that answer, and whether others of the cluster do not.
+func (u *upgrader) awaitKnown(
+	ctx context.Context, awaited func(surveyed) bool,
+) (nodes []surveyed, more bool, err error) {
 	answered := goal{
 		before: "all nodes of the cluster answered", missed: "nodes of the cluster do not answer",
 		remedy: "start or repair them, or take them out of the stack file",
 	}
 	fresh := []string{}
 
-	err := u.until(ctx, answered, func(ctx context.Context) (report, bool) {
+	err = u.until(ctx, answered, func(ctx context.Context) (report, bool) {
 		known, err := u.members(ctx)
 		if err != nil {
 			return report{{node: "cluster", check: upgradeCheck, problem: "does not tell its members", detail: err.Error()}}, false
 		}
 
-		nodes, fresh = u.survey(ctx), nil
+		nodes, fresh, more = u.survey(ctx), nil, false
 
 		var r report
 
 		for _, s := range silentOnes(nodes) {
-			if slices.ContainsFunc(known, func(m member) bool { return m.is(s.node) }) {
-				r = append(r, silent(s.node, upgradeCheck, s.silent))
-			} else {
+			switch {
+			case !slices.ContainsFunc(known, func(m member) bool { return m.is(s.node) }):
 				fresh = append(fresh, s.Name)
+			case awaited(s):
+				r = append(r, silent(s.node, upgradeCheck, s.silent))
+			default:
+				more = true
 			}
 		}
 
 		return r, len(r) == 0
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 
 	for _, name := range fresh {
@@ -249,7 +258,7 @@ func (u *upgrader) awaitKnown(ctx context.Context, nodes []surveyed) ([]surveyed
 
 	u.result.Left = fresh
 
-	return where(nodes, func(s surveyed) bool { return s.silent == nil }), nil
+	return where(nodes, func(s surveyed) bool { return s.silent == nil }), more, nil
 }
 
 // members are the members of etcd and the registered nodes.

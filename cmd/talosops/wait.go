@@ -45,8 +45,8 @@ const waitExample = `  talosops wait --timeout 5m < request.json
     "controlPlanes": [{"name": "prod-cp-1", "address": "10.0.0.10"}],
     "workers": [{"name": "prod-general-1", "address": "10.0.0.30"}],
     "gpus": [{"node": "prod-general-1", "count": 1}],
-    "kubernetesVersion": "v1.35.0",
-    "versions": [{"node": "prod-cp-1", "talosVersion": "v1.12.6", "schematic": "376567988ad3…"}]
+    "kubernetesVersion": "v1.37.2",
+    "versions": [{"node": "prod-cp-1", "talosVersion": "v1.14.4", "schematic": "376567988ad3…"}]
   }`
 
 // waitRequest says which cluster must be healthy; the kubeconfig is a secret, too.

@@ -26,6 +26,7 @@ const (
 // watch looks at a cluster again and again, within a request's limits, and says what it waits for.
 type watch struct {
 	timeout, interval, drainTimeout time.Duration
+	healthCheck                     string // the user's own command; empty = there is none
 
 	mu       sync.Mutex
 	progress io.Writer
@@ -50,7 +51,7 @@ type report []finding
 func newWatch(limits *limits, progress io.Writer) *watch {
 	return &watch{
 		timeout: limits.timeout, interval: limits.interval, drainTimeout: cmp.Or(limits.drain, drainTimeout),
-		progress: progress,
+		healthCheck: limits.healthCheck, progress: progress,
 	}
 }
 

@@ -4,7 +4,7 @@ import { cluster, image, template } from "talos-proxmox";
 // A control plane and a worker on one Proxmox host. Pulumi.yaml lists what the stack's configuration says.
 const config = new pulumi.Config();
 const node = config.require("node");
-const talos = { version: "v1.12.6", extensions: ["qemu-guest-agent"] };
+const talos = { version: "v1.14.4", extensions: ["qemu-guest-agent"] };
 
 const talosImage = new image.TalosImage("talos", {
     talos,

@@ -28,6 +28,8 @@ type Holder struct {
 	// Owner is the stack that made it, empty for a machine that no stack made; Ours says that it is the subject's.
 	Owner string
 	Ours  bool
+	// Lost says that it is of a stack of the subject's names, and that the state knows nothing of what that made.
+	Lost bool
 }
 
 // String names the subject: one-general-1 (VM 3000 on host pve1).
@@ -112,6 +114,10 @@ func (s Subject) taken() string {
 	case h == nil:
 		return fmt.Sprintf("a machine of this Proxmox cluster has VMID %d, and its description there says whose it is. If it is %s and names this stack, an interrupted "+
 			"run left it, and %s. Any other stays: %s", s.VMID, s.Name, removed, alone)
+	case h.Lost:
+		return fmt.Sprintf("VM %d is %s on %s, of the stack %s, and this state knows nothing of that: the state was lost, or this is another "+
+			"backend (`pulumi whoami --verbose` names it). Log in to the right one, restore the state or import the machines "+
+			"(docs/recovery.md, \"The state is lost\"); nothing is to be removed", s.VMID, h.Name, h.Host, h.Owner)
 	case h.Ours && h.Name == s.Name:
 		return fmt.Sprintf("an interrupted run of this stack left VM %d on %s: %s", s.VMID, h.Host, removed)
 	case h.Owner != "":

@@ -156,6 +156,11 @@ func TestWhoHasAVMID(t *testing.T) {
 			&advice.Holder{Name: "one-general-1", Host: "pve2", Owner: "acme/talos-proxmox/dev"},
 			"belongs to the stack acme/talos-proxmox/dev: leave it, and set a free VMID for one-general-1 alone",
 		},
+		"one that the state knows nothing of": {
+			&advice.Holder{Name: "one-general-1", Host: "pve2", Owner: "acme/talos-proxmox/prod (id=1d2c)", Lost: true},
+			"VM 3000 is one-general-1 on pve2, of the stack acme/talos-proxmox/prod (id=1d2c), and this state knows nothing of that: " +
+				"the state was lost, or this is another backend",
+		},
 		"someone's": {
 			&advice.Holder{Name: "db", Host: "pve2"},
 			"VM 3000 is db on pve2, and no stack made it: leave it, and set a free VMID for one-general-1 alone, nodes.<n>.vmid of its pool.",

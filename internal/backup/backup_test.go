@@ -221,3 +221,61 @@ func names(t *testing.T, folder string) []string {
 
 	return list
 }
+
+func TestABackupSaysWhichClusterItIsOf(t *testing.T) {
+	t.Parallel()
+
+	classic, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	quantum, err := age.GenerateHybridIdentity()
+	require.NoError(t, err)
+
+	own := backup.Origin{ID: "0123", Talos: "v1.14.4", Kubernetes: "v1.37.2"}.SealedBy("the cluster's key")
+
+	for name, key := range map[string]struct {
+		identity  age.Identity
+		recipient string
+		secret    string
+	}{
+		"classic":      {classic, classic.Recipient().String(), classic.String()},
+		"post-quantum": {quantum, quantum.Recipient().String(), quantum.String()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			folder := backup.Folder{Path: t.TempDir(), Name: "home-prod", Origin: &own}
+			file, err := folder.Write(backup.Etcd, noon, []string{key.recipient}, 0, writes("the content"))
+			require.NoError(t, err)
+
+			origin, err := backup.ReadOrigin(file.Path, key.secret)
+			require.NoError(t, err)
+			require.NotNil(t, origin)
+			assert.True(t, origin.Is(own))
+			assert.False(t, origin.Is(own.SealedBy("another cluster's key")))
+			assert.Equal(t, "home-prod", origin.Cluster)
+			assert.Equal(t, noon.UTC(), origin.Time)
+
+			forged := *origin
+			forged.Cluster = "home-other"
+			assert.False(t, forged.Is(own), "what it says is sealed")
+
+			// age's own commands read what it holds.
+			raw, err := os.ReadFile(file.Path)
+			require.NoError(t, err)
+			plain, err := age.Decrypt(bytes.NewReader(raw), key.identity)
+			require.NoError(t, err)
+			text, err := io.ReadAll(plain)
+			require.NoError(t, err)
+			assert.Equal(t, "the content", string(text))
+
+			unsealed, err := backup.Folder{Path: t.TempDir(), Name: "home-prod"}.Write(
+				backup.Etcd, noon, []string{key.recipient}, 0, writes("the content"),
+			)
+			require.NoError(t, err)
+
+			origin, err = backup.ReadOrigin(unsealed.Path, key.secret)
+			require.NoError(t, err)
+			assert.Nil(t, origin)
+		})
+	}
+}

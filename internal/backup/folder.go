@@ -22,6 +22,10 @@ const (
 	Secrets Kind = "secrets" // Talos' machine secrets: certificate authorities, tokens and the key of etcd's Secrets
 )
 
+// Survivor is what a control plane still had of etcd before a restore wiped it. It is a kind of its own for each: it is
+// neither the newest snapshot of its cluster nor among those that keep counts.
+func Survivor(node string) Kind { return Kind("survivor-" + node) }
+
 // Kind is what a backup holds.
 type Kind string
 
@@ -36,6 +40,8 @@ const (
 type Folder struct {
 	Path string // made with mode 0700 where it is missing; ~/ is the user's home
 	Name string // of the cluster in file names: stack and cluster
+	// Origin says which cluster its backups are of; nil = they do not say.
+	Origin *Origin
 }
 
 // File is a backup that was written.
@@ -53,6 +59,12 @@ func (f Folder) Write(kind Kind, now time.Time, recipients []string, keep int, c
 	to, err := Recipients(recipients)
 	if err != nil {
 		return File{}, err
+	}
+
+	if f.Origin != nil {
+		origin := *f.Origin
+		origin.Cluster, origin.Time = f.Name, now.UTC()
+		to[0] = sealing{to[0], origin}
 	}
 
 	folder, err := expand(f.Path)

@@ -72,35 +72,43 @@ func Recipients(texts []string) ([]age.Recipient, error) {
 // Open opens a backup for reading. One that is not encrypted, such as a snapshot by talosctl, is opened as it is.
 // Identities is what age-keygen wrote: a secret key per line, comments with #.
 func Open(path, identities string) (io.ReadCloser, error) {
+	file, _, err := open(path, identities)
+
+	return file, err
+}
+
+func open(path, identities string) (io.ReadCloser, *Origin, error) {
 	file, err := os.Open(path) //nolint:gosec // the user names it
 	if err != nil {
-		return nil, fmt.Errorf("unable to open the backup: %w", err)
+		return nil, nil, fmt.Errorf("unable to open the backup: %w", err)
 	}
 
 	const magic = "age-encryption.org/"
 
 	in := bufio.NewReader(file)
 	if begin, _ := in.Peek(len(magic)); !bytes.Equal(begin, []byte(magic)) {
-		return opened{in, file}, nil
+		return opened{in, file}, nil, nil
 	}
 
 	keys, err := age.ParseIdentities(strings.NewReader(identities))
 	if err != nil { // its text may quote a key
 		_ = file.Close()
 
-		return nil, fmt.Errorf(
+		return nil, nil, fmt.Errorf(
 			"%s is encrypted, and there is no secret key of age to read it with: give the file that age-keygen wrote", path,
 		)
 	}
 
-	plain, err := age.Decrypt(in, keys...)
+	with := &reading{keys: keys}
+
+	plain, err := age.Decrypt(in, with)
 	if err != nil {
 		_ = file.Close()
 
-		return nil, fmt.Errorf("unable to decrypt %s: %w", path, err)
+		return nil, nil, fmt.Errorf("unable to decrypt %s: %w", path, err)
 	}
 
-	return opened{plain, file}, nil
+	return opened{plain, file}, with.origin, nil
 }
 
 // opened reads from the one and closes the other.

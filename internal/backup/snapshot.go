@@ -19,7 +19,8 @@ type Snapshot struct {
 	size int64
 }
 
-const block = 512
+// Block is how many bytes a database of etcd has, or a multiple of it.
+const Block = 512
 
 // NewSnapshot returns a writer that passes on to another one.
 func NewSnapshot(to io.Writer) *Snapshot {
@@ -45,13 +46,22 @@ func (s *Snapshot) Check() error {
 	switch {
 	case s.size == 0:
 		return errors.New("the snapshot is empty")
-	case s.size%block != sha256.Size:
+	case s.size%Block != sha256.Size:
 		return fmt.Errorf("the snapshot is not whole: it has %d bytes, which are not whole blocks and a digest", s.size)
 	case !bytes.Equal(s.sum.Sum(nil), s.tail):
 		return errors.New("the snapshot is damaged: its digest does not fit its content")
 	default:
 		return nil
 	}
+}
+
+// CheckCopy says whether what was written is a database as a machine's disk has it, whole blocks without a digest.
+func (s *Snapshot) CheckCopy() error {
+	if s.size == 0 || s.size%Block != 0 {
+		return fmt.Errorf("the database is not whole: it has %d bytes, which are not blocks of %d", s.size, Block)
+	}
+
+	return nil
 }
 
 // Size is in bytes, the digest included.

@@ -15,7 +15,9 @@ type Chart struct {
 	Version string
 	// Digest is sha256:… of the archive that Cilium publishes.
 	Digest string
-	// Oldest and Newest are the minor versions of Kubernetes that Cilium tests the version on, both included.
+	// Oldest and Newest are the minor versions of Kubernetes that Cilium tests the version on, both included. An older one
+	// it does not support; a newer one it leaves to the compatibility that Kubernetes promises
+	// (Documentation/network/kubernetes/requirements.rst of its repository).
 	Oldest, Newest string
 	// GatewayAPI is the version of the Gateway API that it implements, and Definitions are those of its kinds.
 	GatewayAPI  string
@@ -28,8 +30,8 @@ type Definition struct {
 	Digest string // sha256:… of the file
 }
 
-// Charts returns the versions whose digests are known, oldest first. The digests of charts are those of the index of
-// github.com/cilium/charts; those of definitions are of the files at the Gateway API's tag.
+// Charts returns the versions whose digests are known, oldest first. The digests of charts are those of the archives at
+// Address; those of definitions are of the files at the Gateway API's tag.
 func Charts() []Chart {
 	return []Chart{
 		{
@@ -41,7 +43,7 @@ func Charts() []Chart {
 			Oldest: "v1.32", Newest: "v1.35", GatewayAPI: "v1.4.1", Definitions: gatewayAPI141(),
 		},
 		{
-			Version: "1.20.0", Digest: "sha256:c5f013912360d1a334f44ef25f36da59ba3414cdb48f466ee12d0c4fdff27883",
+			Version: "1.20.2", Digest: "sha256:b2afd87b7f75f875f92a14559f14f59b7babbb479d968e3fd625a20bf30ec20e",
 			Oldest: "v1.33", Newest: "v1.36", GatewayAPI: "v1.6.1", Definitions: gatewayAPI161(),
 		},
 	}
@@ -79,20 +81,12 @@ func gatewayAPI161() []Definition {
 	}
 }
 
-// preferred is the version for clusters whose Kubernetes it runs on.
-const preferred = "1.19.6"
-
-// DefaultVersion is the version for a Kubernetes version in full: the preferred one where it runs there, otherwise the
-// newest that does; empty = none.
+// DefaultVersion is the newest version that runs on a Kubernetes version in full; empty = none.
 func DefaultVersion(kubernetes string) string {
 	found := ""
 
 	for _, chart := range Charts() {
-		switch {
-		case !chart.runs(kubernetes):
-		case chart.Version == preferred:
-			return preferred
-		default:
+		if chart.runs(kubernetes) {
 			found = chart.Version
 		}
 	}
@@ -121,7 +115,7 @@ func Check(version, kubernetes string) error {
 		return nil
 	}
 
-	advice := "and none that this program knows does: choose another version of Kubernetes"
+	advice := "and none that this program knows runs there: choose a newer version of Kubernetes"
 	if better := DefaultVersion(kubernetes); better != "" {
 		advice = "set " + better
 	}
@@ -130,10 +124,25 @@ func Check(version, kubernetes string) error {
 		advice)
 }
 
+// runs says whether Cilium tests the version on a Kubernetes version. The newest one runs on whatever is newer as well:
+// there is no better one.
 func (c Chart) runs(kubernetes string) bool {
+	charts := Charts()
 	minor := minorOf(kubernetes)
 
-	return minor >= minorOf(c.Oldest) && minor <= minorOf(c.Newest)
+	return minor >= minorOf(c.Oldest) && (minor <= minorOf(c.Newest) || c.Version == charts[len(charts)-1].Version)
+}
+
+// Untested says what is not known of a version, which is known, on a Kubernetes version in full that it runs on; empty
+// where Cilium tests the two together.
+func Untested(version, kubernetes string) string {
+	chart, known := Find(version)
+	if !known || !chart.runs(kubernetes) || minorOf(kubernetes) <= minorOf(chart.Newest) {
+		return ""
+	}
+
+	return fmt.Sprintf("Cilium tests %s on Kubernetes %s to %s, and not yet on %s", version, chart.Oldest, chart.Newest,
+		kubernetes)
 }
 
 // minorOf is 35 of v1.35 and of v1.35.4.

@@ -12,15 +12,24 @@ func TestVersions(t *testing.T) {
 	t.Parallel()
 
 	for kubernetes, want := range map[string]string{
-		"v1.29.0": "", "v1.30.4": "1.18.12", "v1.32.0": "1.19.6", "v1.35.4": "1.19.6", "v1.36.0": "1.20.0", "v1.37.0": "",
+		"v1.29.0": "", "v1.30.4": "1.18.12", "v1.32.0": "1.19.6", "v1.33.0": "1.20.2", "v1.36.0": "1.20.2",
+		"v1.37.2": "1.20.2",
 	} {
 		assert.Equal(t, want, DefaultVersion(kubernetes), kubernetes)
 	}
 
 	require.NoError(t, Check("1.19.6", "v1.35.0"))
 	require.NoError(t, Check("1.99.0", "v1.35.0"), "nothing is known of it")
-	require.ErrorContains(t, Check("1.19.6", "v1.36.0"), "is tested by Cilium on Kubernetes v1.32 to v1.35, not on v1.36.0; set 1.20.0")
-	require.ErrorContains(t, Check("1.18.12", "v1.40.0"), "none that this program knows does")
+	require.NoError(t, Check("1.20.2", "v1.37.2"), "Cilium leaves it to Kubernetes, and there is no newer one")
+	require.ErrorContains(t, Check("1.20.2", "v1.32.9"),
+		"is tested by Cilium on Kubernetes v1.33 to v1.36, not on v1.32.9; set 1.19.6")
+	require.ErrorContains(t, Check("1.19.6", "v1.36.0"),
+		"is tested by Cilium on Kubernetes v1.32 to v1.35, not on v1.36.0; set 1.20.2")
+	require.ErrorContains(t, Check("1.19.6", "v1.37.2"), "set 1.20.2")
+	assert.Equal(t, "Cilium tests 1.20.2 on Kubernetes v1.33 to v1.36, and not yet on v1.37.2", Untested("1.20.2", "v1.37.2"))
+	assert.Empty(t, Untested("1.20.2", "v1.36.4"))
+	assert.Empty(t, Untested("1.99.0", "v1.37.2"), "nothing is known of it")
+	require.ErrorContains(t, Check("1.18.12", "v1.29.4"), "choose a newer version of Kubernetes")
 }
 
 func TestValues(t *testing.T) {

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -144,7 +145,13 @@ func (o Options) answer(
 			state["talosVersion"] = resource.NewProperty(o.Contract)
 		}
 
-		state["machineSecrets"] = secret(resource.PropertyMap{"secrets": object("bootstrapToken", MachineSecret)})
+		authority := resource.NewProperty(cmp.Or(o.Authority, "Y2E="))
+		state["machineSecrets"] = secret(resource.PropertyMap{
+			"secrets": object("bootstrapToken", MachineSecret),
+			"certs": resource.NewProperty(resource.PropertyMap{
+				"os": resource.NewProperty(resource.PropertyMap{"cert": authority}),
+			}),
+		})
 		state["clientConfiguration"] = secret(resource.PropertyMap{
 			"caCertificate":     resource.NewProperty("Y2E="),
 			"clientCertificate": resource.NewProperty("certificate"),
@@ -223,6 +230,9 @@ func (m *monitor) Invoke(
 		if o := m.recorder.options; len(o.Running) > 0 && !o.Unrecorded &&
 			strings.Contains(arguments["urn"].StringValue(), "::"+Record+"::") {
 			state["deployed"] = resource.NewProperty(true)
+			if o.ID != "" {
+				state["id"] = resource.NewProperty(o.ID)
+			}
 		}
 
 		result["state"] = resource.NewProperty(state)

@@ -64,12 +64,16 @@ type Options struct {
 	Running []resource.PropertyMap
 	// Unrecorded says that a version of the program without the record made them, whose runs left outputs.
 	Unrecorded bool
+	// ID is the stack's, which the record has; empty = it has none yet.
+	ID string
 	// Making is how it recorded that it made machines.
 	Making resource.PropertyMap
 	// Nodes are the outputs of the nodes that it left.
 	Nodes []resource.PropertyMap
 	// Contract is the version the secrets recorded when they were made; empty = the one asked for.
 	Contract string
+	// Authority is the certificate of the Talos API's authority among the secrets, in base64; empty = that of the client.
+	Authority string
 	// Gate is what the health gate printed when it ran last; empty = that every node runs what is planned for it.
 	Gate string
 	// Hooks says that resources' hooks are run before they are made, as the engine does.

@@ -192,7 +192,7 @@ const (
 	bytesPerTiB   = 1 << 40
 	kibPerMiB     = 1 << 10
 	bytesPerMiB   = 1 << 20
-	leastPVE      = 8
+	leastPVE      = 8 // whose end endOfPVE has
 	leastAshift   = 12
 	contentISO    = "iso"
 	contentImages = "images"

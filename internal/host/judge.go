@@ -144,6 +144,9 @@ func (j *judge) warning(path, format string, arguments ...any) {
 	j.Warnings = append(j.Warnings, spec.Problem{Path: path, Message: fmt.Sprintf(format, arguments...)})
 }
 
+// endOfPVE are the days from which major versions that are still accepted get no fixes (the FAQ of Proxmox VE's wiki).
+var endOfPVE = map[int]string{leastPVE: "2026-08-31"}
+
 func (j *judge) version() {
 	pve := j.facts.System.PVE
 	major, _, _ := strings.Cut(pve, ".")
@@ -158,6 +161,11 @@ func (j *judge) version() {
 		j.problem(
 			j.host.Path, "%s runs Proxmox VE %s; upgrade it to %d or later: pve%dto%d --full shows what is in the way",
 			j.host.Name, pve, leastPVE, number, number+1,
+		)
+	case endOfPVE[number] != "":
+		j.warning(
+			j.host.Path, "%s runs Proxmox VE %s, which gets no fixes since %s; upgrade it: pve%dto%d --full shows what is in the way",
+			j.host.Name, pve, endOfPVE[number], number, number+1,
 		)
 	}
 }

@@ -182,7 +182,8 @@ func TestJudge(t *testing.T) {
 			problems: []string{"hosts[0]: pve1 runs Proxmox VE 7.4-3; upgrade it to 8 or later: pve7to8 --full"},
 		},
 		"the oldest Proxmox VE that is supported": {
-			change: []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "8.0.2" }},
+			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "8.0.2" }},
+			warnings: []string{"hosts[0]: pve1 runs Proxmox VE 8.0.2, which gets no fixes since 2026-08-31; upgrade it: pve8to9 --full shows what is in the way"},
 		},
 		"no Proxmox VE": {
 			change:   []situation{func(f *host.Facts, _ *spec.Host, _ *host.Needs) { f.System.PVE = "" }},

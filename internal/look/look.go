@@ -54,6 +54,20 @@ func Ran(ctx *pulumi.Context, name string) bool {
 	return ok && ran(name)
 }
 
+type stackKey struct{}
+
+// WithStackID returns a context that knows the id of the stack, which the markers of what it makes have.
+func WithStackID(ctx *pulumi.Context, id string) *pulumi.Context {
+	return ctx.WithValue(stackKey{}, id)
+}
+
+// StackID is the id of the stack; programs of others have none, and their markers neither.
+func StackID(ctx *pulumi.Context) string {
+	id, _ := ctx.Value(stackKey{}).(string)
+
+	return id
+}
+
 type begunKey struct{}
 
 // WithBegun returns a context that knows which clusters were bootstrapped before this run, by their names.
@@ -61,9 +75,9 @@ func WithBegun(ctx *pulumi.Context, begun func(cluster string) bool) *pulumi.Con
 	return ctx.WithValue(begunKey{}, begun)
 }
 
-// Begun says whether a cluster was bootstrapped before this run; where nobody knows, none was.
-func Begun(ctx *pulumi.Context, cluster string) bool {
-	begun, ok := ctx.Value(begunKey{}).(func(cluster string) bool)
+// Begun says whether a cluster was bootstrapped before this run, and whether that is known.
+func Begun(ctx *pulumi.Context, cluster string) (begun, known bool) {
+	of, known := ctx.Value(begunKey{}).(func(cluster string) bool)
 
-	return ok && begun(cluster)
+	return known && of(cluster), known
 }

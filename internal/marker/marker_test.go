@@ -14,41 +14,93 @@ func TestOwnerOf(t *testing.T) {
 	for name, test := range map[string]struct {
 		description string
 		owner       marker.Owner
+		none        bool
 	}{
 		"a node": {
-			marker.Node(marker.Of("acme", "talos-proxmox", "prod"), "Talos worker prod-general-1 of cluster prod"),
-			"acme/talos-proxmox/prod",
+			description: marker.Node(
+				marker.Of("acme", "talos-proxmox", "prod", "9f86"), "Talos worker prod-general-1 of cluster prod",
+			),
+			owner: marker.Owner{Name: "acme/talos-proxmox/prod", ID: "9f86"},
+		},
+		"a node of a former version": {
+			description: marker.Node(marker.Of("acme", "talos-proxmox", "prod", ""), "Talos worker id=1 of cluster prod"),
+			owner:       marker.Owner{Name: "acme/talos-proxmox/prod"},
 		},
 		"as Proxmox gives it back": {
-			"talos-proxmox-node owner=organization/talos-proxmox/prod (Talos)\n", "organization/talos-proxmox/prod",
+			description: "talos-proxmox-node owner=organization/talos-proxmox/prod id=9f86 (Talos)\n",
+			owner:       marker.Owner{Name: "organization/talos-proxmox/prod", ID: "9f86"},
 		},
 		"a template": {
-			"talos-proxmox-template owner=talos-proxmox/prod provenance=1 state=building (Talos)", "talos-proxmox/prod",
+			description: "talos-proxmox-template owner=talos-proxmox/prod provenance=1 state=building id=9f86 (Talos)",
+			owner:       marker.Owner{Name: "talos-proxmox/prod", ID: "9f86"},
 		},
 		"a PCI mapping": {
-			marker.Mapping(marker.Of("acme", "talos-proxmox", "prod")), "acme/talos-proxmox/prod",
+			description: marker.Mapping(marker.Of("acme", "talos-proxmox", "prod", "9f86")),
+			owner:       marker.Owner{Name: "acme/talos-proxmox/prod", ID: "9f86"},
 		},
-		"no description":               {"", ""},
-		"a machine of an older form":   {"Talos worker prod-general-1 of cluster prod, made by talos-proxmox", ""},
-		"a mention further on":         {"cloned from talos-proxmox-node owner=a/b/c", ""},
-		"an owner that is not written": {"talos-proxmox-node owner= (Talos)", ""},
-		"another second word":          {"talos-proxmox-node provenance=1 owner=a/b/c", ""},
+		"no description": {none: true},
+		"a machine of an older form": {
+			description: "Talos worker prod-general-1 of cluster prod, made by talos-proxmox", none: true,
+		},
+		"a mention further on":         {description: "cloned from talos-proxmox-node owner=a/b/c", none: true},
+		"an owner that is not written": {description: "talos-proxmox-node owner= (Talos)", none: true},
+		"another second word":          {description: "talos-proxmox-node provenance=1 owner=a/b/c", none: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			owner, ok := marker.OwnerOf(test.description)
 			assert.Equal(t, test.owner, owner)
-			assert.Equal(t, test.owner != "", ok)
+			assert.Equal(t, test.none, !ok)
 		})
 	}
 }
 
+// TestOwnerIs: an id decides, of whatever backend and organization; without one the names do.
 func TestOwnerIs(t *testing.T) {
 	t.Parallel()
-	assert.True(t, marker.Owner("acme/talos-proxmox/prod").Is("talos-proxmox", "prod"))
-	assert.True(t, marker.Owner("talos-proxmox/prod").Is("talos-proxmox", "prod"))
-	assert.False(t, marker.Owner("acme/talos-proxmox/prod2").Is("talos-proxmox", "prod"))
-	assert.False(t, marker.Owner("acme/my-talos-proxmox/prod").Is("talos-proxmox", "prod"))
-	assert.False(t, marker.Owner("my-talos-proxmox/prod").Is("talos-proxmox", "prod"))
+
+	stack := marker.Of("acme", "talos-proxmox", "prod", "9f86")
+
+	for name, test := range map[string]struct {
+		owner        marker.Owner
+		is, namesake bool
+	}{
+		"the same":                      {marker.Of("acme", "talos-proxmox", "prod", "9f86"), true, true},
+		"of a renamed organization":     {marker.Of("b", "talos-proxmox", "prod", "9f86"), true, true},
+		"of another backend":            {marker.Of("acme", "talos-proxmox", "prod", "1d2c"), false, true},
+		"without an id":                 {marker.Of("acme", "talos-proxmox", "prod", ""), true, true},
+		"a template without an id":      {marker.Owner{Name: "talos-proxmox/prod"}, true, true},
+		"a template of another backend": {marker.Owner{Name: "talos-proxmox/prod", ID: "1d2c"}, false, true},
+		"another stack":                 {marker.Owner{Name: "acme/talos-proxmox/prod2"}, false, false},
+		"another project":               {marker.Owner{Name: "acme/my-talos-proxmox/prod"}, false, false},
+		"another project's template":    {marker.Owner{Name: "my-talos-proxmox/prod"}, false, false},
+		"nobody":                        {marker.Owner{}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			assert.Equal(t, test.is, test.owner.Is(stack))
+			assert.Equal(t, test.namesake, test.owner.IsNamesake(stack))
+		})
+	}
+
+	former := marker.Of("acme", "talos-proxmox", "prod", "")
+	assert.True(t, former.IsLost(stack, true))
+	assert.False(t, former.IsLost(stack, false))
+	assert.False(t, stack.IsLost(stack, true), "its first run made it")
+	assert.True(t, marker.Of("acme", "talos-proxmox", "prod", "1d2c").IsLost(stack, false))
+
+	assert.False(t, stack.Is(marker.Of("acme", "talos-proxmox", "prod", "")), "a state without an id is not this one's")
+}
+
+func TestAbout(t *testing.T) {
+	t.Parallel()
+
+	about := marker.NodeAbout("worker", "prod-general-1", "prod")
+	for _, id := range []string{"", "9f86"} {
+		assert.Equal(t, about, marker.About(marker.Node(marker.Of("acme", "talos-proxmox", "prod", id), about)+"\n"))
+	}
+
+	assert.Empty(t, marker.About("somebody's (Talos worker)"))
+	assert.Empty(t, marker.About(marker.Mapping(marker.Owner{Name: "a"})+" more"))
 }

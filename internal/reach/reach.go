@@ -28,6 +28,8 @@ type Answer struct {
 	// Ready says that the machine takes a configuration: in maintenance mode from anyone, configured from the owner of its
 	// cluster's certificates.
 	Ready bool
+	// Configured says that the machine has a configuration, of whatever cluster.
+	Configured bool
 }
 
 // Look asks the Talos API at the address who it is. The authority is the certificate of the cluster's Talos authority,
@@ -72,9 +74,11 @@ func look(ctx context.Context, address netip.AddrPort, authority []byte) Answer 
 	case !asked:
 		return Answer{Text: "it answers in maintenance mode", Ready: true}
 	case signedBy(shown[0], authority):
-		return Answer{Text: "it answers with its cluster's certificate", Ready: true}
+		return Answer{Text: "it answers with its cluster's certificate", Ready: true, Configured: true}
 	default:
-		return Answer{Text: "a machine that is configured already answers, with a certificate of another cluster"}
+		return Answer{
+			Text: "a machine that is configured already answers, with a certificate of another cluster", Configured: true,
+		}
 	}
 }
 

@@ -2,22 +2,41 @@ package recovery
 
 import (
 	"encoding/json"
+	"net/netip"
 	"strconv"
 	"strings"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+
+	"talos-proxmox/internal/marker"
 )
 
 // creation is a machine that the killed run was making, by the inputs that it was made from.
 type creation struct {
 	resource          string
 	vmid              int
-	name, description string // the description is empty for one whose inputs are not known
+	name, description string
 	host              string // where it was to be; it may be on another one by now
+	// named is one that no pending creation proves: somebody has named its VMID. Its description is then known only by
+	// what it says of the machine, about.
+	named bool
+	about string
+	// cluster is that of a named node, address where a node's Talos API is; both may be unknown.
+	cluster string
+	address netip.Addr
 	// source and sourceHost are the VM that it is cloned from, 0 and empty for none: the task that clones is the source's.
 	source     int
 	sourceHost string
 	build      *build // of a template
+}
+
+// describes says whether a description is the one that the stack gives the machine.
+func (c creation) describes(description string) bool {
+	if c.named {
+		return marker.About(description) == c.about
+	}
+
+	return description == strings.TrimSpace(c.description)
 }
 
 // build is how a template is built and removed, in its host's shell.
@@ -49,6 +68,13 @@ func machineOf(resource apitype.ResourceV3) (creation, bool) {
 			VMID int    `json:"vmId"`
 			Host string `json:"nodeName"`
 		} `json:"clone"`
+		Initialization struct {
+			IPConfigs []struct {
+				IPv4 struct {
+					Address string `json:"address"`
+				} `json:"ipv4"`
+			} `json:"ipConfigs"`
+		} `json:"initialization"`
 	}
 	if err := decode(resource.Inputs, &inputs); err != nil || inputs.VMID == 0 || inputs.Name == "" {
 		return creation{}, false
@@ -64,6 +90,12 @@ func machineOf(resource apitype.ResourceV3) (creation, bool) {
 	}
 	if made.source != 0 && made.sourceHost == "" {
 		made.sourceHost = made.host
+	}
+
+	for _, card := range inputs.Initialization.IPConfigs[:min(1, len(inputs.Initialization.IPConfigs))] {
+		if prefix, err := netip.ParsePrefix(card.IPv4.Address); err == nil {
+			made.address = prefix.Addr()
+		}
 	}
 
 	return made, true

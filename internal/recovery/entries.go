@@ -181,8 +181,8 @@ func (r *recovery) foreignEntry(made entry, remark string) string {
 	switch {
 	case !marked:
 		return "its comment does not say that this stack made it"
-	case !owner.Is(r.name, r.stackName()):
-		return fmt.Sprintf("stack %s made it", owner)
+	case !owner.Is(r.owner):
+		return r.anothers(owner)
 	case remark != made.remark:
 		return "its comment is not the one that this stack gives it"
 	default:

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"talos-proxmox/internal/marker"
 )
@@ -21,6 +22,8 @@ type machine struct {
 	lock        string
 	status      string
 	template    bool
+	// created is when its configuration was first written: of a clone, its template's.
+	created time.Time
 	// begun is a clone that has no name and no marker yet; proven says that a task of this stack's credentials began it
 	// from the template that it is to be made of.
 	begun, proven bool
@@ -44,16 +47,25 @@ func (r *recovery) foreign(made creation, m machine) string {
 		return fmt.Sprintf("it is not %s", made.name)
 	case !marked:
 		return "its description does not say that this stack made it"
-	case !owner.Is(r.name, r.stackName()):
-		return fmt.Sprintf("stack %s made it", owner)
-	case made.build == nil && (m.template || made.description != "" &&
-		m.description != strings.TrimSpace(made.description)):
+	case !owner.Is(r.owner):
+		return r.anothers(owner)
+	case made.build == nil && (m.template || !made.describes(m.description)):
 		return "its description is not the one that this stack gives it"
 	case made.build != nil && !strings.Contains(m.description+" ", " provenance="+made.build.provenance+" "):
 		return "it is a template that was built from something else"
 	default:
 		return ""
 	}
+}
+
+// anothers says whose something is.
+func (r *recovery) anothers(owner marker.Owner) string {
+	if owner.IsNamesake(r.owner) {
+		return fmt.Sprintf("stack %s made it, which has this one's names and another id: the state was lost, or this is another "+
+			"backend (`pulumi whoami --verbose` names it)", owner)
+	}
+
+	return fmt.Sprintf("stack %s made it", owner)
 }
 
 // machines are the VMs that there are under the VMIDs of the pending creations.
@@ -80,9 +92,12 @@ func (r *recovery) machines(ctx context.Context) (map[int]machine, error) {
 		}
 
 		if m.begun = m.name == "" && m.description == begunClone && made.source != 0; m.begun {
-			if m.proven, err = r.api.cloned(ctx, r.identity, made.sourceHost, made.source, m.vmid); err != nil {
+			cloned, err := r.api.cloned(ctx, r.identity, made.sourceHost, made.source, m.vmid)
+			if err != nil {
 				return nil, err
 			}
+
+			m.proven = !cloned.IsZero()
 
 			m.name = "without a name"
 			if m.proven {
@@ -198,7 +213,8 @@ func (r *recovery) removeMachines(ctx context.Context) error {
 
 			defer func() { <-places }()
 
-			report(r.remove(ctx, m), "%s is removed", m)
+			left, err := r.remove(ctx, made, m)
+			report(err, "%s is removed%s", m, left)
 		})
 	}
 
@@ -207,24 +223,40 @@ func (r *recovery) removeMachines(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-func (r *recovery) remove(ctx context.Context, m machine) error {
+// remove returns what it says of the volumes that stay.
+func (r *recovery) remove(ctx context.Context, made creation, m machine) (left string, err error) {
 	if m.lock != "" {
-		return fmt.Errorf(
+		return "", fmt.Errorf(
 			"%s is locked (%s) and no task runs for it: `qm unlock %d` on %s, then recover again", m, m.lock, m.vmid, m.host,
 		)
 	}
 
+	// It may have been started since the question.
+	if why, err := r.inUse(ctx, made, m); err != nil || why != "" && !r.isConfirmed(m) {
+		return "", errors.Join(err, r.refusal(m, why))
+	}
+
 	if m.status != stopped {
 		if err := r.api.stop(ctx, m, r.Poll); err != nil {
-			return fmt.Errorf("unable to stop %s: %w", m, err)
+			return "", fmt.Errorf("unable to stop %s: %w", m, err)
 		}
 	}
 
 	if err := r.api.destroy(ctx, m, r.Poll); err != nil {
-		return fmt.Errorf("unable to remove %s: %w", m, err)
+		return "", fmt.Errorf("unable to remove %s: %w", m, err)
 	}
 
-	return nil
+	volumes, err := r.api.volumes(ctx, m.host, m.vmid)
+
+	switch {
+	case err != nil:
+		return fmt.Sprintf("; what may stay of its volumes is not known: %s", err), nil
+	case len(volumes) > 0:
+		return fmt.Sprintf("; volumes of its VMID that it did not name stay: %s. Where nobody needs one, `pvesm free <volume>` on %s",
+			strings.Join(volumes, ", "), m.host), nil
+	default:
+		return "", nil
+	}
 }
 
 // removeTemplates runs the templates' own removal in their hosts' shells. It waits for a build that still runs there,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -96,6 +97,7 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 		Description string `json:"description"`
 		Lock        string `json:"lock"`
 		Template    int    `json:"template"`
+		Meta        string `json:"meta"` // creation-qemu=10.1.2,ctime=1790000000
 	}
 	if err := a.client.Get(ctx, a.path(*m, "/config"), &config); err != nil {
 		if strings.Contains(err.Error(), "does not exist") {
@@ -109,6 +111,13 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 		config.Description,
 	), config.Lock, config.Template == 1
 
+	if _, created, found := strings.Cut(config.Meta, "ctime="); found {
+		seconds, _, _ := strings.Cut(created, ",")
+		if begun, err := strconv.ParseInt(seconds, 10, 64); err == nil {
+			m.created = time.Unix(begun, 0)
+		}
+	}
+
 	return nil
 }
 
@@ -116,21 +125,22 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 // description after that.
 const begunClone = "qmclone temporary file"
 
-// cloned tells whether these credentials had Proxmox clone one VM to another VMID on a host, by the first words of the
-// task's log. Its list says what was cloned, but not to where.
-func (a *api) cloned(ctx context.Context, identity, host string, from, to int) (bool, error) {
+// cloned says when these credentials had Proxmox clone one VM to another VMID on a host, for the last time: by the
+// first words of the task's log, since the list says what was cloned, but not to where. The zero time is no such task.
+func (a *api) cloned(ctx context.Context, identity, host string, from, to int) (time.Time, error) {
 	var list []struct {
-		UPID string `json:"upid"`
+		UPID  string `json:"upid"`
+		Start int64  `json:"starttime"`
 	}
 	if err := a.client.Get(
 		ctx,
 		fmt.Sprintf("/nodes/%s/tasks?source=all&typefilter=qmclone&vmid=%d&limit=%d", url.PathEscape(host), from, mostClones),
 		&list,
 	); err != nil {
-		return false, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.Said(err))
+		return time.Time{}, fmt.Errorf("unable to list the tasks of %s: %w", host, proxmoxapi.Said(err))
 	}
 
-	for _, t := range list {
+	for _, t := range list { // the newest first
 		// UPID:host:pid:pstart:starttime:type:id:user:
 		if words := strings.Split(t.UPID, ":"); len(words) < 8 || words[7] != identity {
 			continue
@@ -142,17 +152,17 @@ func (a *api) cloned(ctx context.Context, identity, host string, from, to int) (
 		if err := a.client.Get(
 			ctx, fmt.Sprintf("/nodes/%s/tasks/%s/log?limit=5", url.PathEscape(host), url.PathEscape(t.UPID)), &log,
 		); err != nil {
-			return false, fmt.Errorf("unable to read the task %s: %w", t.UPID, proxmoxapi.Said(err))
+			return time.Time{}, fmt.Errorf("unable to read the task %s: %w", t.UPID, proxmoxapi.Said(err))
 		}
 
 		for _, line := range log {
 			if line.Text == fmt.Sprintf("creating a clone of VM %d with ID %d", from, to) {
-				return true, nil
+				return time.Unix(t.Start, 0), nil
 			}
 		}
 	}
 
-	return false, nil
+	return time.Time{}, nil
 }
 
 // mostClones bounds how many clones of a template are looked through, the newest first.
@@ -195,14 +205,46 @@ func (a *api) stop(ctx context.Context, m machine, poll time.Duration) error {
 	return a.wait(ctx, id, poll)
 }
 
-// destroy removes the machine with everything that is its own.
+// destroy removes the machine with the disks that its configuration names. Volumes of its VMID that it does not name
+// may be somebody's: kept by hand, or of a machine of another Proxmox cluster on the same storage.
 func (a *api) destroy(ctx context.Context, m machine, poll time.Duration) error {
 	var id proxmox.UPID
-	if err := a.client.Delete(ctx, a.path(m, "?purge=1&destroy-unreferenced-disks=1"), &id); err != nil {
+	if err := a.client.Delete(ctx, a.path(m, "?purge=1"), &id); err != nil {
 		return proxmoxapi.Said(err)
 	}
 
 	return a.wait(ctx, id, poll)
+}
+
+// volumes are those of a VMID that a host's storages have.
+func (a *api) volumes(ctx context.Context, host string, vmid int) ([]string, error) {
+	node := "/nodes/" + url.PathEscape(host) + "/storage"
+
+	var storages []struct {
+		Name string `json:"storage"`
+	}
+	if err := a.client.Get(ctx, node+"?content=images&enabled=1", &storages); err != nil {
+		return nil, fmt.Errorf("unable to list the storages of %s: %w", host, proxmoxapi.Said(err))
+	}
+
+	var volumes []string
+
+	for _, storage := range storages {
+		var content []struct {
+			ID string `json:"volid"`
+		}
+		if err := a.client.Get(
+			ctx, fmt.Sprintf("%s/%s/content?content=images&vmid=%d", node, url.PathEscape(storage.Name), vmid), &content,
+		); err != nil {
+			return nil, fmt.Errorf("unable to list the volumes of %s on %s: %w", storage.Name, host, proxmoxapi.Said(err))
+		}
+
+		for _, volume := range content {
+			volumes = append(volumes, volume.ID)
+		}
+	}
+
+	return volumes, nil
 }
 
 // wait waits until a task has ended.

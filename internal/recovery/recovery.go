@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"talos-proxmox/internal/marker"
 	"talos-proxmox/internal/spec"
 )
 
@@ -35,7 +36,11 @@ type Options struct {
 	Transport http.RoundTripper
 	// Confirm is asked once, before the stack is unlocked and anything is ended or removed; nil = yes.
 	Confirm func(question string) (bool, error)
-	Out     io.Writer
+	// Confirmed are names of machines that are removed although they may be in use. TypeName asks for one's; nil = such
+	// machines are refused.
+	Confirmed []string
+	TypeName  func(question string) (string, error)
+	Out       io.Writer
 	// VMIDs are of machines that are removed although no creation of them is pending: one that failed half-way is not.
 	// Plan says what the stack plans under them, by the values of its configuration.
 	VMIDs []int
@@ -63,6 +68,9 @@ type recovery struct {
 	config  map[string]string
 	pending []operation
 	known   map[string]bool // VMIDs of the machines and templates in the state
+	secrets map[string]bool // clusters whose machine secrets the state has
+	owner   marker.Owner    // the stack
+	since   time.Time       // nothing older is of an interrupted run; zero = not known
 	ours    []creation      // what the pending creations make, or may have made
 	// entries are those of Proxmox' configuration.
 	entries  []entry
@@ -89,8 +97,8 @@ func Run(ctx context.Context, o Options) error {
 	r := &recovery{Options: o}
 
 	for _, step := range []func(context.Context) error{
-		r.readProject, r.refuseLiveRuns, r.repairBackend, r.readState, r.readConfig, r.addNamed, r.connect, r.confirm,
-		r.endPlugins, r.unlock, r.settle, r.removeMachines, r.removeEntries,
+		r.readProject, r.refuseLiveRuns, r.repairBackend, r.readState, r.readConfig, r.addPlanned, r.connect, r.readBegin,
+		r.confirm, r.endPlugins, r.unlock, r.settle, r.removeMachines, r.removeEntries,
 		r.removeTemplates, r.forgetPending,
 	} {
 		if err := step(ctx); err != nil || r.gone {
@@ -150,8 +158,8 @@ func (r *recovery) confirm(ctx context.Context) error {
 		r.say("  %s works on without its engine (process %d): is ended", p.name, p.pid)
 	}
 
-	if r.Confirm == nil {
-		return nil
+	if err := r.confirmByName(ctx, machines); err != nil || r.Confirm == nil {
+		return err
 	}
 
 	yes, err := r.Confirm(

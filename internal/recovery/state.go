@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 	"gopkg.in/yaml.v3"
+
+	"talos-proxmox/internal/marker"
+	"talos-proxmox/internal/spec"
 )
 
 // Types of resources whose creation can leave something that blocks the next one; a file does so only
@@ -25,6 +29,8 @@ const (
 	typeUser     = "proxmoxve:Permission/user:User"
 	typeToken    = "proxmoxve:User/token:Token" //nolint:gosec // a type
 	typeFile     = "proxmoxve:Download/file:File"
+	typeRecord   = "talos-proxmox:stack:Record"
+	typeSecrets  = "talos:machine/secrets:Secrets" //nolint:gosec // a type
 )
 
 // operation is one that the killed run had begun.
@@ -112,10 +118,23 @@ func (r *recovery) readState(ctx context.Context) error {
 		}
 	}
 
-	r.known = map[string]bool{}
+	r.owner.Name = r.name + "/" + r.stackName()
+	r.known, r.secrets = map[string]bool{}, map[string]bool{}
 	entries := map[string]bool{}
 
 	for _, resource := range deployment.Resources {
+		if at := resource.Created; at != nil && (r.since.IsZero() || at.Before(r.since)) {
+			r.since = *at
+		}
+
+		if id, ok := resource.Outputs["id"].(string); ok && string(resource.Type) == typeRecord {
+			r.owner.ID = id
+		}
+
+		if cluster, ok := strings.CutSuffix(resource.URN.Name(), "-secrets"); ok && string(resource.Type) == typeSecrets {
+			r.secrets[cluster] = true
+		}
+
 		if string(resource.Type) == typeMachine {
 			r.known[resource.ID.String()] = true
 		}
@@ -155,43 +174,96 @@ func (r *recovery) readState(ctx context.Context) error {
 	return nil
 }
 
-// addNamed takes machines that are named by their VMIDs for what a creation made.
-func (r *recovery) addNamed(_ context.Context) error {
-	if len(r.VMIDs) == 0 {
+// addPlanned learns from the plan what the state does not say of pending creations, and takes machines that are named
+// by their VMIDs for what a creation made.
+func (r *recovery) addPlanned(_ context.Context) error {
+	if len(r.ours)+len(r.VMIDs) == 0 || r.Plan == nil {
 		return nil
 	}
 
 	plan, err := r.Plan(r.config)
 	if err != nil {
+		if len(r.VMIDs) == 0 { // the state says enough of pending creations
+			return nil
+		}
+
 		return fmt.Errorf("the configuration of stack %q has problems:\n%w", r.Stack, err)
 	}
 
-	planned := map[int]creation{}
+	planned := plannedIn(plan)
 
-	for _, n := range plan.VMs() {
-		planned[n.VMID] = creation{
-			resource: n.Name, vmid: n.VMID, name: n.Name, host: n.Host, source: n.Template.VMID, sourceHost: n.Host,
+	for i, made := range r.ours {
+		if !made.address.IsValid() { // by DHCP
+			r.ours[i].address = planned[made.vmid].address
 		}
 	}
+
+	var problems []error
 
 	for _, vmid := range r.VMIDs {
 		made, ok := planned[vmid]
-		switch {
-		case !ok:
-			return fmt.Errorf(
+		if !ok {
+			problems = append(problems, fmt.Errorf(
 				"stack %q plans no machine with VMID %d: make report STACK=%s lists those that it plans", r.Stack, vmid, r.Stack,
-			)
-		case r.known[strconv.Itoa(vmid)]:
-			return fmt.Errorf(
-				"VM %d %s is in the state of stack %q: it is not a remainder, and `pulumi destroy --target` removes it", vmid,
-				made.name, r.Stack,
-			)
-		case !slices.ContainsFunc(r.ours, func(pending creation) bool { return pending.vmid == vmid }):
-			r.ours = append(r.ours, made)
+			))
+
+			continue
 		}
+
+		problems = append(problems, r.addNamed(made))
+	}
+
+	return errors.Join(problems...)
+}
+
+// addNamed takes a machine that somebody named for what a creation made that failed. Where the state has nothing of its
+// cluster it cannot be that: a run makes a cluster's secrets before its machines.
+func (r *recovery) addNamed(made creation) error {
+	switch {
+	case r.known[strconv.Itoa(made.vmid)]:
+		return fmt.Errorf(
+			"VM %d %s is in the state of stack %q: it is not a remainder, and `pulumi destroy --target` removes it", made.vmid,
+			made.name, r.Stack,
+		)
+	case made.cluster != "" && !r.secrets[made.cluster]:
+		return fmt.Errorf(
+			"the state of stack %q has nothing of cluster %s, whose machine VM %d %s is: the state was lost, or this is another "+
+				"backend (`pulumi whoami --verbose` names it). Log in to the right one, or restore the state: docs/recovery.md, "+
+				"\"The state is lost\". If the machine runs, its cluster does; nothing is removed",
+			r.Stack, made.cluster, made.vmid, made.name,
+		)
+	case !slices.ContainsFunc(r.ours, func(pending creation) bool { return pending.vmid == made.vmid }):
+		r.ours = append(r.ours, made)
 	}
 
 	return nil
+}
+
+// plannedIn are the machines of a plan by VMID.
+func plannedIn(plan *spec.Plan) map[int]creation {
+	planned := map[int]creation{}
+	add := func(m spec.VM, c creation) {
+		c.resource, c.vmid, c.name, c.host, c.named = m.Name, m.VMID, m.Name, m.Host, true
+		if m.Template.VMID != 0 {
+			c.source, c.sourceHost = m.Template.VMID, m.Host
+		}
+
+		planned[m.VMID] = c
+	}
+
+	for _, cluster := range plan.Clusters {
+		for _, n := range cluster.Nodes() {
+			add(n.VM, creation{
+				about: marker.NodeAbout(string(n.Role), n.Name, n.Cluster), cluster: n.Cluster, address: n.Address.Addr(),
+			})
+		}
+	}
+
+	for _, m := range plan.Machines {
+		add(m.VM, creation{about: marker.MachineAbout(m.Template.System.Name(), m.Name)})
+	}
+
+	return planned
 }
 
 // secretKey marks a secret in an exported state.

@@ -75,11 +75,13 @@ func (w *writer) clusters(v view) {
 	for _, c := range v.Clusters {
 		rows = append(
 			rows,
-			[]string{c.Name, fmt.Sprintf("%d + %d", c.ControlPlanes, c.Workers), c.Talos, c.Kubernetes, c.Endpoint, c.CIDR},
+			[]string{
+				c.Name, fmt.Sprintf("%d + %d", c.ControlPlanes, c.Workers), c.Talos, c.Kubernetes, c.Fixes, c.Endpoint, c.CIDR,
+			},
 		)
 	}
 
-	w.table([]string{"cluster", "control planes + workers", "Talos", "Kubernetes", "API", "network"}, rows)
+	w.table([]string{"cluster", "control planes + workers", "Talos", "Kubernetes", "fixes until", "API", "network"}, rows)
 
 	if v.Protect {
 		w.line("\nControl planes, Talos secrets and the bootstrap are protected against deletion.")

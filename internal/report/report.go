@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // view is a plan arranged by hosts, as both forms show it.
@@ -72,8 +73,10 @@ type gpu struct {
 
 type cluster struct {
 	Name, Endpoint, Talos, Kubernetes, VIP, CIDR string
-	ControlPlanes, Workers                       int
-	GPUOperator                                  bool
+	// Fixes is the first day without fixes, and for what; a dash where none is known.
+	Fixes                  string
+	ControlPlanes, Workers int
+	GPUOperator            bool
 }
 
 type machine struct {
@@ -124,9 +127,17 @@ func arrangeCluster(c spec.Cluster) cluster {
 		Endpoint:      c.Endpoint,
 		Talos:         c.TalosVersion,
 		Kubernetes:    c.KubernetesVersion,
+		Fixes:         "–",
 		CIDR:          c.Network.CIDR.String(),
 		ControlPlanes: len(c.ControlPlanes), Workers: len(c.Workers), GPUOperator: c.GPUOperator,
 	}
+	ends := talos.EndsOfLife(c.TalosVersion, c.KubernetesVersion)
+	slices.SortStableFunc(ends, func(a, b talos.EndOfLife) int { return strings.Compare(a.Day, b.Day) })
+
+	if len(ends) > 0 {
+		arranged.Fixes = ends[0].Day + " (" + ends[0].Of + ")"
+	}
+
 	if c.VIP.IsValid() {
 		arranged.VIP = c.VIP.String()
 	}

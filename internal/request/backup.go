@@ -39,4 +39,18 @@ type Restore struct {
 	Identities  string `json:"identities,omitempty"` // secret keys of age, as age-keygen writes them; secret
 	// SkipHashCheck is for a database that was copied from a machine's disk, which has no digest.
 	SkipHashCheck bool `json:"skipHashCheck,omitempty"`
+	// Unsealed takes a snapshot that does not say which cluster it is of.
+	Unsealed bool `json:"unsealed,omitempty"`
+	// Backup is where the data of control planes that still have some is kept before it is wiped; nil = nowhere.
+	Backup *Backup `json:"backup,omitempty"`
+	// DiscardSurvivors wipes that data even where it could not be kept.
+	DiscardSurvivors bool `json:"discardSurvivors,omitempty"`
+}
+
+// Restored is what `talosops restore` prints.
+type Restored struct {
+	Restored bool     `json:"restored"`
+	Members  []string `json:"members"`
+	// Survivors are the paths of the encrypted files that have what control planes had, by control plane.
+	Survivors map[string]string `json:"survivors,omitempty"`
 }

@@ -10,6 +10,10 @@ type Change struct {
 	Former string `json:"former,omitempty"`
 	// Restart says that the change restarts the machine; of a configuration, Talos says so itself.
 	Restart bool `json:"restart,omitempty"`
+	// Begun says that the cluster was bootstrapped, or that nobody knows whether it was.
+	Begun bool `json:"begun,omitempty"`
+	// Off says that Proxmox calls the machine off.
+	Off bool `json:"off,omitempty"`
 	// Configuration is the machine configuration that is to be applied, and Patches are those that come on top of it;
 	// secret. Empty = another change.
 	Configuration string   `json:"configuration,omitempty"`

@@ -11,6 +11,9 @@ type Common struct {
 	Interval string `json:"interval,omitempty"`
 	// DrainTimeout is how long pods may take to leave a node. Empty = 5m.
 	DrainTimeout string `json:"drainTimeout,omitempty"`
+	// HealthCheck is a command of the user's own, for sh -c, which succeeds where the cluster bears that a machine is
+	// taken away. Empty = there is none.
+	HealthCheck string `json:"healthCheck,omitempty"`
 	// ControlPlanes are those that are asked, in order.
 	ControlPlanes []Node `json:"controlPlanes"`
 }
@@ -29,6 +32,16 @@ type Bootstrap struct {
 	Common
 
 	Talosconfig string `json:"talosconfig,omitempty"` // secret
+	// Empty has etcd begin empty on a cluster that was bootstrapped before, where no control plane has data of etcd. Each
+	// text does so once.
+	Empty string `json:"empty,omitempty"`
+}
+
+// Bootstrapped is what `talosops bootstrap` prints, and reads of the run before.
+type Bootstrapped struct {
+	Bootstrapped  bool     `json:"bootstrapped"`
+	ControlPlanes []string `json:"controlPlanes"`
+	Empty         string   `json:"empty,omitempty"` // that was asked for, and does not count again
 }
 
 // Mark is what `talosops mark` reads.

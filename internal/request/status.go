@@ -72,6 +72,8 @@ type NodeStanding struct {
 	GPUs     []Offer `json:"gpus,omitempty"`
 	// Staged says that it takes another configuration at its next reboot.
 	Staged bool `json:"staged,omitempty"`
+	// AwaitsRestart says that parts of its configuration have no effect before it restarts, which an interrupted run left.
+	AwaitsRestart bool `json:"awaitsRestart,omitempty"`
 }
 
 // Offer is how many GPUs a node offers to pods, of how many it has to.

@@ -111,11 +111,11 @@ func TestWhatAChangeDoes(t *testing.T) {
 			},
 		},
 		"a Talos that is too new": {
-			before: []string{"version: v1.12.6", "version: v1.11.3", "v1.35.0", "v1.33.0"},
-			after:  []string{"version: v1.11.3", "version: v1.13.2"},
+			before: []string{"version: v1.12.6", "version: v1.12.3"},
+			after:  []string{"version: v1.12.3", "version: v1.14.4"},
 			problems: []string{
-				"templates.talos.version: v1.13.2 cannot follow Talos v1.11.3, which one-cp-1 runs: it is 2 minor versions newer, " +
-					"and Talos is upgraded by one at a time; set the latest patch of v1.12 first",
+				"templates.talos.version: v1.14.4 cannot follow Talos v1.12.3, which one-cp-1 runs: it is 2 minor versions newer, " +
+					"and Talos is upgraded by one at a time; set the latest patch of v1.13 first",
 			},
 		},
 		"an older Talos": {

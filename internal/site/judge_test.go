@@ -155,7 +155,7 @@ func newSituation() *situation {
 }
 
 func owned(stack string) string {
-	return marker.Node(marker.Of("organization", "talos-proxmox", stack), "Talos worker")
+	return marker.Node(marker.Of("organization", "talos-proxmox", stack, ""), "Talos worker")
 }
 
 // accounts has the cluster's software get accounts on Proxmox, and a storage class on a datastore.
@@ -402,6 +402,26 @@ func TestJudge(t *testing.T) {
 		}, problems: []string{
 			"an interrupted run of this stack left VM 4000 on pve2: `make recover STACK=prod VMID=4000` removes it",
 		}},
+		"a machine of this stack whose state is blank": {change: func(s *situation) {
+			s.stack.Blank = true
+			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, owned("prod"))
+		}, problems: []string{"this state knows nothing of that: the state was lost, or this is another backend"}},
+		"a machine of another backend's stack of this name": {change: func(s *situation) {
+			s.stack.ID = "9f86"
+			s.taken(
+				proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"},
+				marker.Node(marker.Of("organization", "talos-proxmox", "prod", "1d2c"), "Talos worker"),
+			)
+		}, problems: []string{
+			"of the stack organization/talos-proxmox/prod (id=1d2c), and this state knows nothing of that: the state was lost",
+		}},
+		"an interrupted run's, by its id": {change: func(s *situation) {
+			s.stack.ID = "9f86"
+			s.taken(
+				proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"},
+				marker.Node(marker.Of("acme", "talos-proxmox", "prod", "9f86"), "Talos worker"),
+			)
+		}, problems: []string{"an interrupted run of this stack left VM 4000 on pve2"}},
 		"the stack's own": {change: func(s *situation) {
 			s.runs(*s.worker())
 			s.taken(proxmoxapi.Listed{VMID: 4000, Name: "one-gpu-1", Host: "pve2"}, owned("prod"))
@@ -435,11 +455,13 @@ func TestJudge(t *testing.T) {
 			problems: []string{`hosts[1].gpus.name: "rtx" is a PCI mapping that no stack made: give the GPU another name`},
 		},
 		"another stack's mapping": {
-			change:   func(s *situation) { s.site.Mappings["rtx"] = marker.Mapping("a/talos-proxmox/dev") },
+			change:   func(s *situation) { s.site.Mappings["rtx"] = marker.Mapping(marker.Owner{Name: "a/talos-proxmox/dev"}) },
 			problems: []string{`"rtx" is a PCI mapping of the stack a/talos-proxmox/dev`},
 		},
 		"an interrupted run's mapping": {
-			change:   func(s *situation) { s.site.Mappings["rtx"] = marker.Mapping("a/talos-proxmox/prod") },
+			change: func(s *situation) {
+				s.site.Mappings["rtx"] = marker.Mapping(marker.Owner{Name: "a/talos-proxmox/prod"})
+			},
 			problems: []string{"`make recover STACK=prod` removes it"},
 		},
 		"the stack's own mapping": {

@@ -76,6 +76,10 @@ type Bridge struct {
 // Stack is what asks: its names, and what it has made already.
 type Stack struct {
 	Project, Name string
+	// ID is its own, in the markers of what it makes; empty = it has none yet.
+	ID string
+	// Blank says that its state has no machine and no cluster.
+	Blank bool
 	// Rehearsal says that the site is not the stack's own: machines of other stacks are not in its way there.
 	Rehearsal bool
 	// Machines are its VMs by VMID, Mappings the names of its PCI mappings.

@@ -9,18 +9,20 @@ import (
 	"talos-proxmox/internal/proxmoxapi"
 )
 
-// owned is what a machine in the way says of itself.
-func (j *judge) owner(vmid int) (owner marker.Owner, ours bool) {
-	owner, _ = marker.OwnerOf(j.site.Owners[vmid])
+// owner is what a machine in the way says of itself.
+func (j *judge) owner(vmid int) (owner marker.Owner, made, ours bool) {
+	owner, made = marker.OwnerOf(j.site.Owners[vmid])
 
-	return owner, owner.Is(j.stack.Project, j.stack.Name)
+	return owner, made, owner.Is(j.stack.owner())
 }
+
+func (s Stack) owner() marker.Owner { return marker.Owner{Name: s.Project + "/" + s.Name, ID: s.ID} }
 
 // vmids finds what is still to be made and whose VMID another machine has.
 func (j *judge) vmids() {
 	for _, held := range inTheWay(j.work, j.site.Machines) {
-		owner, ours := j.owner(held.vm.VMID)
-		if held.template != "" && ours || owner != "" && !ours && j.stack.Rehearsal {
+		owner, made, ours := j.owner(held.vm.VMID)
+		if held.template != "" && ours || made && !ours && j.stack.Rehearsal {
 			continue // an interrupted run's build, which the next run ends; or another stack's, elsewhere in truth
 		}
 
@@ -35,7 +37,10 @@ func (j *judge) vmids() {
 		j.problem(held.host, held.path, nil, "%s would get a VMID that is taken: %s",
 			held.name, advice.HeldBy(advice.Subject{
 				Name: held.name, VMID: held.vm.VMID, Host: held.host, Stack: j.stack.Name,
-				Holder: &advice.Holder{Name: held.vm.Name, Host: held.vm.Host, Owner: string(owner), Ours: ours},
+				Holder: &advice.Holder{
+					Name: held.vm.Name, Host: held.vm.Host, Owner: owner.String(), Ours: ours,
+					Lost: owner.IsLost(j.stack.owner(), j.stack.Blank),
+				},
 			}))
 	}
 }
@@ -90,13 +95,13 @@ func (j *judge) names() {
 	for _, same := range namesakes(j.work, j.site.Machines) {
 		whose := "no stack made it"
 
-		switch owner, ours := j.owner(same.vm.VMID); {
+		switch owner, made, ours := j.owner(same.vm.VMID); {
 		case ours:
 			whose = "this stack made it"
-		case owner != "" && j.stack.Rehearsal:
+		case made && j.stack.Rehearsal:
 			continue
-		case owner != "":
-			whose = "it belongs to the stack " + string(owner)
+		case made:
+			whose = "it belongs to the stack " + owner.String()
 		}
 
 		j.warn(same.host, same.path, nil, "%s would have the name of VM %d on %s as well, and %s: Proxmox allows "+
@@ -116,12 +121,12 @@ func (j *judge) mappings() {
 
 			path := h.GPUPath(gpu) + ".name"
 
-			switch owner, _ := marker.OwnerOf(comment); {
-			case owner != "" && !owner.Is(j.stack.Project, j.stack.Name) && j.stack.Rehearsal:
-			case owner.Is(j.stack.Project, j.stack.Name):
+			switch owner, made := marker.OwnerOf(comment); {
+			case made && !owner.Is(j.stack.owner()) && j.stack.Rehearsal:
+			case owner.Is(j.stack.owner()):
 				j.problem(h.Name, path, gpu.Name, "has a PCI mapping that an interrupted run of this stack left: "+
 					"`make recover STACK=%s` removes it", j.stack.Name)
-			case owner != "":
+			case made:
 				j.problem(h.Name, path, gpu.Name, "is a PCI mapping of the stack %s: give the GPU another name "+
 					"here and in the pools that use it", owner)
 			default:

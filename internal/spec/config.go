@@ -95,7 +95,7 @@ type TemplateConfig struct {
 	SystemConfig
 	// The Talos version, in full; classes of Talos need it. New machines get it; running machines are upgraded, never
 	// replaced.
-	Version string `json:"version,omitempty" jsonschema:"example=v1.12.6,pattern=^v[0-9]+\\.[0-9]+\\.[0-9]+(-[0-9A-Za-z.]+)?$"`
+	Version string `json:"version,omitempty" jsonschema:"example=v1.14.4,pattern=^v[0-9]+\\.[0-9]+\\.[0-9]+(-[0-9A-Za-z.]+)?$"`
 	// The machines' processor architecture, which is that of every host: Proxmox VE is released for amd64.
 	Arch string `json:"arch,omitempty" jsonschema:"default=amd64,enum=amd64,because=Proxmox VE is released for amd64 and its machines are x86"`
 	// How the template is made: `image` = a VM template from a disk image, built over SSH; `iso` = no VM template, nodes
@@ -135,7 +135,7 @@ type ClusterConfig struct {
 	// The cluster's name; the names of its machines begin with it. It cannot change while they run.
 	Name string `json:"name" jsonschema:"required,example=prod"`
 	// The Kubernetes version, in full. Default: the one the control planes' Talos minor version came with.
-	KubernetesVersion string `json:"kubernetesVersion,omitempty" jsonschema:"example=v1.35.0,pattern=^v[0-9]+\\.[0-9]+\\.[0-9]+(-[0-9A-Za-z.]+)?$"`
+	KubernetesVersion string `json:"kubernetesVersion,omitempty" jsonschema:"example=v1.37.2,pattern=^v[0-9]+\\.[0-9]+\\.[0-9]+(-[0-9A-Za-z.]+)?$"`
 	// Let ordinary pods run on control planes. Default: true for clusters without workers (dedicated GPU workers do not
 	// count), otherwise false.
 	AllowSchedulingOnControlPlanes *bool `json:"allowSchedulingOnControlPlanes,omitempty"`
@@ -146,6 +146,14 @@ type ClusterConfig struct {
 	// How many seconds pods may take to leave a node that is to restart, to be upgraded or taken out: then the run stops,
 	// names them, and the node takes pods again.
 	DrainTimeoutSeconds int `json:"drainTimeoutSeconds,omitempty" jsonschema:"default=300,minimum=1,maximum=3600"`
+	// A command of yours, for sh, that has to succeed before pods leave a node that is to restart, to be upgraded or taken
+	// out, and before Kubernetes is upgraded. It runs where `pulumi up` does, with the cluster's administrator in
+	// KUBECONFIG, again and again for five minutes; then the run stops, and says what it printed.
+	HealthCheck string `json:"healthCheck,omitempty" jsonschema:"example=kubectl wait --for=condition=Available --timeout=30s deployment/web"`
+	// Begin the cluster again with an empty etcd where all its control planes have lost their data, once for each text,
+	// such as the day: its objects are lost, and its workers end their pods. Default: such a cluster waits for
+	// `make restore`.
+	BootstrapEmpty string `json:"bootstrapEmpty,omitempty" jsonschema:"example=2026-11-24"`
 	// The network of the cluster's machines.
 	Network NetworkConfig `json:"network" jsonschema:"required"`
 	// The IPv4 network of pods, for the cluster's life; every machine gets 256 addresses of it.

@@ -5,14 +5,14 @@ type CNIConfig struct {
 	// `cilium` = the program installs Cilium as a Helm release and waits for it; `none` = nodes wait until you install a
 	// CNI that replaces kube-proxy.
 	Kind string `json:"kind,omitempty" jsonschema:"default=none,enum=cilium,enum=none"`
-	// The version of the chart. Default: one that is tested on the Kubernetes version.
-	Version string `json:"version,omitempty" jsonschema:"example=1.19.6"`
+	// The version of the chart. Default: the newest one that runs on the Kubernetes version.
+	Version string `json:"version,omitempty" jsonschema:"example=1.20.2"`
 	// Where the chart's archive is: `oci://…`, `https://….tgz`, `file:///….tgz`, or a path. Default: where Cilium
 	// publishes the version.
 	Chart string `json:"chart,omitempty" jsonschema:"example=oci://registry.example.org/charts/cilium"`
 	// The SHA-256 of the archive, as sha256:…; of a chart in a registry its manifest's will do as well. Default: that of
 	// the archive that Cilium publishes, where the program knows it.
-	Digest string `json:"digest,omitempty" jsonschema:"example=sha256:21c4…"`
+	Digest string `json:"digest,omitempty" jsonschema:"example=sha256:b2af…"`
 	// Values of the chart beyond those that the program sets.
 	Values map[string]any `json:"values,omitempty"`
 	// Addresses for Services of type LoadBalancer, which the nodes answer for in their own network (ARP). Default: none.

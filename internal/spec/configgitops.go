@@ -19,7 +19,7 @@ type GitOpsConfig struct {
 	// has to be stored encrypted. Default: none.
 	Age string `json:"age,omitempty"`
 	// The version of Flux, without v: one that the operator has in it.
-	Version string `json:"version,omitempty" jsonschema:"default=2.9.4"`
+	Version string `json:"version,omitempty" jsonschema:"default=2.9.5"`
 	// The chart of Flux' operator.
 	Operator OperatorChartConfig `json:"operator,omitempty"`
 	// How many seconds `up` waits for the operator, the controllers and the first reconciliation.
@@ -45,7 +45,7 @@ type OperatorChartConfig struct {
 	// Where the chart is: `oci://…`, `https://….tgz`, or a file, which `~/` may begin.
 	Chart string `json:"chart,omitempty" jsonschema:"default=oci://ghcr.io/controlplaneio-fluxcd/charts/flux-operator"`
 	// The chart's version.
-	Version string `json:"version,omitempty" jsonschema:"default=0.58.1"`
+	Version string `json:"version,omitempty" jsonschema:"default=0.59.0"`
 	// The digest (`sha256:…`) of the archive or, in a registry, of its manifest. Default: any.
 	Digest string `json:"digest,omitempty" jsonschema:"pattern=^sha256:[0-9a-f]{64}$"`
 }

@@ -40,7 +40,7 @@ var (
 	}
 	versionForm = form{
 		regexp.MustCompile(`^v(0|[1-9]\d{0,3})\.(0|[1-9]\d{0,3})\.(0|[1-9]\d{0,3})(-[0-9A-Za-z]+(\.[0-9A-Za-z]+)*)?$`),
-		"is not a version in full; write it with its v and three numbers, such as v1.12.6 for Talos or v1.35.0 for Kubernetes",
+		"is not a version in full; write it with its v and three numbers, such as v1.14.4 for Talos or v1.37.2 for Kubernetes",
 	}
 	checksumForm = form{
 		regexp.MustCompile(`^[0-9a-f]{64}$`),

@@ -19,7 +19,7 @@ import (
 // versions stands in for internal/talos: Talos 1.11 to 1.13 with their Kubernetes.
 type versions struct{}
 
-var kubernetesOf = map[string][2]int{"v1.11.": {29, 34}, "v1.12.": {30, 35}, "v1.13.": {31, 36}}
+var kubernetesOf = map[string][2]int{"v1.12.": {30, 35}, "v1.13.": {31, 36}, "v1.14.": {32, 37}}
 
 func (versions) Check(talos, kubernetes string) error {
 	for prefix, minors := range kubernetesOf {
@@ -38,7 +38,17 @@ func (versions) Check(talos, kubernetes string) error {
 		return nil
 	}
 
-	return fmt.Errorf("Talos %s is not supported: choose a version from v1.11 to v1.13", talos)
+	return versions{}.CheckTalos(talos)
+}
+
+func (versions) CheckTalos(talos string) error {
+	for prefix := range kubernetesOf {
+		if strings.HasPrefix(talos, prefix) {
+			return nil
+		}
+	}
+
+	return fmt.Errorf("Talos %s is not supported: choose a version from v1.12 to v1.14", talos)
 }
 
 func (versions) DefaultKubernetes(talos string) (string, bool) {

@@ -42,6 +42,8 @@ func (r PatchRefusal) Error() string { return string(r) }
 type Compatibility interface {
 	// Check returns an error with advice for Talos and Kubernetes versions that do not fit, both in full with their v.
 	Check(talosVersion, kubernetesVersion string) error
+	// CheckTalos returns an error with advice for a Talos version, in full with its v, that is not supported.
+	CheckTalos(version string) error
 	// DefaultKubernetes returns the Kubernetes version that comes with a supported Talos version.
 	DefaultKubernetes(talosVersion string) (string, bool)
 	// Minimum returns the smallest machine for a role.

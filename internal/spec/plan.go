@@ -110,7 +110,7 @@ const (
 type Template struct {
 	// the class: its key under talos-proxmox:templates, and -nvidia-<flavour>-<track> for machines with a GPU
 	Key      string
-	Name     string // talos-v1.12.6-<class>, debian-13-<build>-<class>; also the VM's name
+	Name     string // talos-v1.14.4-<class>, debian-13-<build>-<class>; also the VM's name
 	Host     string
 	VMID     int // 0 for SourceISO, which has no VM
 	Source   Source
@@ -146,7 +146,11 @@ type Cluster struct {
 	Upgrade           Upgrade
 	// DrainSeconds is how long pods may take to leave a node.
 	DrainSeconds int
-	Network      Network
+	// HealthCheck is the user's own command, for sh; empty = there is none.
+	HealthCheck string `json:",omitempty"`
+	// BootstrapEmpty lets an etcd that was lost begin empty, once for each text.
+	BootstrapEmpty string `json:",omitempty"`
+	Network        Network
 	// PodCIDR and ServiceCIDR are Kubernetes' own networks, which overlap no other network of the stack.
 	PodCIDR, ServiceCIDR netip.Prefix
 	// CNI is what brings pods their network; nil = nodes wait for somebody's.

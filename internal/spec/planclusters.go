@@ -46,8 +46,10 @@ func (p *planner) planClusters() []Cluster {
 
 func (p *planner) planCluster(path string, c ClusterConfig, duplicate bool) Cluster {
 	cluster := Cluster{
-		Name: c.Name, Upgrade: Upgrade(c.Talos), DrainSeconds: c.DrainTimeoutSeconds, GPUOperator: c.GPUOperator,
-		Patches: p.patches(path+".patches", c.Patches), Proxmox: p.planProxmox(path, c.Name, c.Proxmox),
+		Name: c.Name, Upgrade: Upgrade(c.Talos), DrainSeconds: c.DrainTimeoutSeconds, BootstrapEmpty: c.BootstrapEmpty,
+		HealthCheck: c.HealthCheck,
+		GPUOperator: c.GPUOperator,
+		Patches:     p.patches(path+".patches", c.Patches), Proxmox: p.planProxmox(path, c.Name, c.Proxmox),
 	}
 	secretPatches := len(c.Patches) > 0 && p.secrets.touch(path+".patches")
 	cluster.Secret = secretPatches || len(c.Network.NTP) > 0 && p.secrets.touch(path+".network.ntp")
@@ -172,7 +174,7 @@ func (p *planner) planVersions(path string, c ClusterConfig, cluster *Cluster, p
 	cluster.KubernetesVersion = c.KubernetesVersion
 	if c.KubernetesVersion == "" {
 		if known == nil {
-			p.problems.report(at, nil, "is missing; set it, such as kubernetesVersion: v1.35.0")
+			p.problems.report(at, nil, "is missing; set it, such as kubernetesVersion: v1.37.2")
 		} else if version, found := known.DefaultKubernetes(cluster.TalosVersion); found {
 			cluster.KubernetesVersion = version
 			p.warn(

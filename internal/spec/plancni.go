@@ -41,6 +41,8 @@ type CNICatalogue interface {
 	DefaultVersion(kubernetesVersion string) string
 	// Check returns an error, which ends with advice, for a version that does not run on a Kubernetes version.
 	Check(version, kubernetesVersion string) error
+	// Untested says what its publisher does not test of a version that runs on a Kubernetes version; empty = all of it.
+	Untested(version, kubernetesVersion string) string
 	// Known says whether a version's digest is known.
 	Known(version string) bool
 	// CheckValues returns what is wrong with a user's values, by their paths in them; each ends with advice.
@@ -119,6 +121,8 @@ func (p *planner) planCNIVersion(path string, cni *CNI, cluster Cluster) {
 	default:
 		if err := known.Check(cni.Version, cluster.KubernetesVersion); err != nil {
 			p.problems.report(at, cni.Version, "%s", err)
+		} else if untested := known.Untested(cni.Version, cluster.KubernetesVersion); untested != "" {
+			p.warn("%s: %s", at, untested)
 		}
 	}
 }

@@ -40,7 +40,7 @@ var (
 		regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`), "is not the tag of an artifact; write it as latest or v1.0.0",
 	}
 	fluxForm = form{
-		regexp.MustCompile(`^2\.([7-9]|[1-9][0-9])\.[0-9]+$`), "is not a version of Flux from 2.7 on, in full; write it without v, as 2.9.4",
+		regexp.MustCompile(`^2\.([7-9]|[1-9][0-9])\.[0-9]+$`), "is not a version of Flux from 2.7 on, in full; write it without v, as 2.9.5",
 	}
 	chartForm = form{
 		regexp.MustCompile(`^((oci|https|http|file)://\S+|[~./]\S*)$`),

@@ -29,7 +29,7 @@ func TestGitOps(t *testing.T) {
 	g := plan.Clusters[0].GitOps
 	assert.Equal(t, &spec.GitOps{
 		Kind: "git", URL: "https://git.example.org/fleet", Ref: "refs/heads/main", Path: "./clusters/prod", Interval: "1m",
-		Version: "2.9.4", Chart: "oci://ghcr.io/controlplaneio-fluxcd/charts/flux-operator", ChartVersion: "0.58.1",
+		Version: "2.9.5", Chart: "oci://ghcr.io/controlplaneio-fluxcd/charts/flux-operator", ChartVersion: "0.59.0",
 		TimeoutSeconds: 900, Age: "AGE-SECRET-KEY-1X", PullSecret: spec.PullSecret{Username: "git", Password: "hunter2"},
 	}, g)
 

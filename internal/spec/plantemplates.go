@@ -55,7 +55,7 @@ func (p *planner) planTalos(path string, c TemplateConfig, t *Template) {
 
 	t.Name, t.Version, t.Checksum = "talos-"+c.Version+"-"+t.Key, c.Version, c.Checksum
 	if c.Version == "" {
-		p.problems.report(path+".version", nil, "is missing; set it, such as version: v1.12.6")
+		p.problems.report(path+".version", nil, "is missing; set it, such as version: v1.14.4")
 	} else if p.check(path+".version", c.Version, versionForm) {
 		p.checkTalos(path+".version", c.Version)
 	}
@@ -74,17 +74,9 @@ func (p *planner) checkTalos(path, version string) {
 		return
 	}
 
-	if _, ok := known.DefaultKubernetes(version); ok {
-		return
-	}
-
-	if err := known.Check(version, "v1.35.0"); err != nil {
+	if err := known.CheckTalos(version); err != nil {
 		p.problems.report(path, version, "cannot be used: %s", err)
-
-		return
 	}
-
-	p.problems.report(path, version, "is not a supported Talos version; use one listed in docs/compatibility.md")
 }
 
 // officialExtensions is the name space of Talos' own system extensions.

@@ -15,7 +15,6 @@ import (
 var (
 	hostnameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	volumeForm   = regexp.MustCompile(`^[A-Za-z0-9-]{1,34}$`)
-	contractForm = regexp.MustCompile(`^v\d+\.\d+$`)
 	separator    = regexp.MustCompile(`(?m)^---[ \t]*(?:#.*)?\r?$`)
 )
 
@@ -34,7 +33,7 @@ func SplitPatch(text string) ([]string, error) {
 
 		document += "\n"
 		documents = append(documents, document)
-		problems = append(problems, checkDocument(document), checkOwned(document))
+		problems = append(problems, checkDocument(document), checkKnown(document), checkOwned(document))
 	}
 
 	if len(documents) == 0 {
@@ -70,19 +69,6 @@ func checkRole(role string) error {
 	}
 
 	return fmt.Errorf("role: %q is not a role of a machine: choose %s or %s", role, RoleControlPlane, RoleWorker)
-}
-
-func parseContract(contract string) (version, error) {
-	if contractForm.MatchString(contract) {
-		return minorVersion(contract), nil
-	}
-
-	parsed, err := parseVersion("Talos", contract)
-	if err != nil {
-		return version{}, fmt.Errorf("contract: %w", err)
-	}
-
-	return parsed, nil
 }
 
 func checkCluster(c ClusterConfig) error {

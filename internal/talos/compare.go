@@ -7,11 +7,13 @@ import (
 	"io"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -22,6 +24,13 @@ var errConfiguration = errors.New("it is not a machine configuration")
 // machine.sysctls["vm.swappiness"], HostnameConfig: hostname, LinkConfig eth1: addresses. It names no value, because
 // values may be secret. Comments, the order of documents and of keys, and how Talos writes a value make no difference.
 func ConfigurationDifferences(planned, running string) ([]string, error) {
+	return differences(planned, running, differ)
+}
+
+// differences compares the documents of two machine configurations by a comparison of what is in them.
+func differences(
+	planned, running string, compare func(prefix, path string, one, other any) []string,
+) ([]string, error) {
 	encodedPlanned, known := usualForm(planned)
 	encodedRunning, alsoKnown := usualForm(running)
 
@@ -53,11 +62,83 @@ func ConfigurationDifferences(planned, running string) ([]string, error) {
 		case other[name] == nil:
 			paths = append(paths, name+" (missing)")
 		default:
-			paths = append(paths, differ(prefix, "", one[name], other[name])...)
+			paths = append(paths, compare(prefix, "", one[name], other[name])...)
 		}
 	}
 
 	return paths, nil
+}
+
+// atRestart are the parts of a machine configuration that Talos reads when it starts and not again, after its sources
+// (internal/app/machined/pkg of 1.12.6, 1.13.9 and 1.14.1), and what needs no restart all the same. Before 1.14 Talos
+// restarts a machine by itself for some of them, and says so (runtime/v1alpha1/v1alpha1_runtime.go: CanApplyImmediate).
+var atRestart = []struct {
+	part  *regexp.Regexp
+	spare func(running, next string) bool
+}{
+	// system/services/etcd.go: its arguments.
+	{at(`cluster\.etcd\b`), isWorker},
+	// system/services: environment.Get, when a service starts; controllers/runtime/environment.go takes none away.
+	{at(`(machine\.env|EnvironmentConfig)\b`), nil},
+	// runtime/v1alpha1/v1alpha1_sequencer_tasks.go: WriteUserFiles, in the boot sequence.
+	{at(`machine\.files\b`), nil},
+	// controllers/runtime/kernel_module_spec.go loads modules at once, and unloads none.
+	{at(`(machine\.kernel\.modules|KernelModuleConfig)\b`), onlyMoreModules},
+	// controllers/block/volume_manager.go leaves volumes that are ready: none grows or gets other keys.
+	{at(`\w*VolumeConfig [^:]*: (encryption|provisioning)\b|machine\.systemDiskEncryption\b`), nil},
+	// v1alpha1_sequencer_tasks.go: MountEphemeralPartition and MountPromotableSystemPartitions, in the boot sequence.
+	{at(`VolumeConfig [^:]*(: mount\b| \()`), nil},
+	// controllers/block/internal/volumes/volumeconfig/system_volumes.go: how EPHEMERAL is mounted.
+	{at(`machine\.features\.diskQuotaSupport\b`), nil},
+	// v1alpha1_sequencer_tasks.go: StartAllServices, whether workloads are isolated.
+	{at(`SecurityProfileConfig\b`), nil},
+}
+
+func at(part string) *regexp.Regexp { return regexp.MustCompile("^(" + part + ")") }
+
+// AtRestart returns in which parts two machine configurations differ that have no effect on a machine before it
+// restarts, as [ConfigurationDifferences] names them; of a part that is new or gone, each key in it.
+func AtRestart(running, next string) ([]string, error) {
+	paths, err := differences(next, running, differInside)
+	if err != nil {
+		return nil, err
+	}
+
+	return slices.DeleteFunc(paths, func(path string) bool {
+		for _, row := range atRestart {
+			if row.part.MatchString(path) {
+				return row.spare != nil && row.spare(running, next)
+			}
+		}
+
+		return true
+	}), nil
+}
+
+// isWorker says whether a configuration is that of a worker, which has no etcd.
+func isWorker(_, next string) bool {
+	loaded, err := configloader.NewFromBytes([]byte(next))
+
+	return err == nil && loaded.Machine() != nil && loaded.Machine().Type() == machine.TypeWorker
+}
+
+// onlyMoreModules says whether every kernel module stays as it is.
+func onlyMoreModules(running, next string) bool {
+	modules := func(text string) (names []string) {
+		loaded, err := configloader.NewFromBytes([]byte(text))
+		if err != nil {
+			return nil
+		}
+
+		for _, module := range loaded.KernelModuleConfigs() {
+			names = append(names, module.Name()+" "+strings.Join(module.Parameters(), " "))
+		}
+
+		return names
+	}
+	after := modules(next)
+
+	return !slices.ContainsFunc(modules(running), func(module string) bool { return !slices.Contains(after, module) })
 }
 
 // usualForm is a configuration as Talos itself writes it; not known where a document in it is that of a newer Talos.
@@ -145,6 +226,24 @@ func differ(prefix, path string, one, other any) []string {
 	return []string{prefix + cmp.Or(path, "all of it")}
 }
 
+// differInside is differ for which an object that is not there is an empty one.
+func differInside(prefix, path string, one, other any) []string {
+	here, isObject := one.(object)
+	there, isToo := other.(object)
+
+	if !isObject && !isToo || !isObject && one != nil || !isToo && other != nil {
+		return differ(prefix, path, one, other)
+	}
+
+	var paths []string
+
+	for _, key := range slices.Sorted(maps.Keys(union(here, there))) {
+		paths = append(paths, differInside(prefix, below(path, key), here[key], there[key])...)
+	}
+
+	return paths
+}
+
 func isEmpty(value any) bool {
 	switch value := value.(type) {
 	case nil:
@@ -172,7 +271,8 @@ func below(path, key string) string {
 }
 
 func union[V any](one, other map[string]V) map[string]V {
-	all := maps.Clone(one)
+	all := map[string]V{}
+	maps.Copy(all, one)
 	maps.Copy(all, other)
 
 	return all

@@ -103,3 +103,56 @@ func TestConfigurationDifferencesQuoteNothing(t *testing.T) {
 		require.EqualError(t, err, "unable to read the planned configuration: it is not a machine configuration")
 	}
 }
+
+// TestAtRestart: what Talos takes over without effect before a restart.
+func TestAtRestart(t *testing.T) {
+	t.Parallel()
+
+	const first = "version: v1alpha1\nmachine: {type: controlplane, kernel: {modules: [{name: nvidia}]}}\ncluster: {}\n"
+
+	in := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(first) }
+	and := func(document string) string { return first + "---\napiVersion: v1alpha1\nkind: " + document }
+	volume := func(text string) string { return and("VolumeConfig\nname: EPHEMERAL\n" + text) }
+	cipher := func(name string) string {
+		return volume("encryption: {provider: luks2, cipher: " + name + ", keys: [{slot: 0, nodeID: {}}]}\n")
+	}
+	user := func(size string) string {
+		return and("UserVolumeConfig\nname: data\nprovisioning: {maxSize: " + size + ", diskSelector: {match: system_disk}}\n")
+	}
+	etcd := "cluster: {etcd: {extraArgs: {a: b}}}"
+
+	for name, test := range map[string]struct {
+		running, next string
+		want          []string
+	}{
+		"nothing":                          {first, first, nil},
+		"what is taken over":               {first, in("machine: {", "machine: {sysctls: {a: b}, "), nil},
+		"the kubelet's arguments":          {first, in("machine: {", "machine: {kubelet: {extraArgs: {a: b}}, "), nil},
+		"etcd's arguments":                 {first, in("cluster: {}", etcd), []string{"cluster.etcd.extraArgs.a"}},
+		"etcd's arguments on a worker":     {in("controlplane", "worker"), in("controlplane", "worker", "cluster: {}", etcd), nil},
+		"an environment variable":          {first, in("machine: {", "machine: {env: {A: b}, "), []string{"machine.env.A"}},
+		"a document of variables":          {first, and("EnvironmentConfig\nvariables: {A: b}\n"), []string{"EnvironmentConfig (missing)"}},
+		"a file":                           {first, in("machine: {", "machine: {files: [{path: /var/a, op: create, content: a}], "), []string{"machine.files"}},
+		"a module more":                    {first, in("[{", "[{name: zfs}, {"), nil},
+		"a module more, as a document":     {first, and("KernelModuleConfig\nname: zfs\n"), nil},
+		"a module less":                    {first, in("[{name: nvidia}]", "[]"), []string{"machine.kernel.modules"}},
+		"the only part that has modules":   {first, in(", kernel: {modules: [{name: nvidia}]}", ""), []string{"machine.kernel.modules"}},
+		"a module less, as a document":     {and("KernelModuleConfig\nname: zfs\n"), first, []string{"KernelModuleConfig zfs (not planned)"}},
+		"a volume's encryption":            {cipher("aes-xts-plain64"), cipher("aes-cbc-essiv"), []string{"VolumeConfig EPHEMERAL: encryption.cipher"}},
+		"a system volume that is stated":   {first, cipher("aes-cbc-essiv"), []string{"VolumeConfig EPHEMERAL (missing)"}},
+		"how a system volume is mounted":   {volume("mount: {secure: false}\n"), volume("mount: {secure: true}\n"), []string{"VolumeConfig EPHEMERAL: mount.secure"}},
+		"when a system volume is trimmed":  {volume("trim: {enabled: false}\n"), volume("trim: {enabled: true}\n"), nil},
+		"a volume of the user's is larger": {user("10GiB"), user("20GiB"), []string{"UserVolumeConfig data: provisioning.maxSize"}},
+		"a volume of the user's is new":    {first, user("20GiB"), nil},
+		"quotas":                           {first, in("machine: {", "machine: {features: {diskQuotaSupport: true}, "), []string{"machine.features.diskQuotaSupport"}},
+		"isolated workloads":               {first, and("SecurityProfileConfig\nworkloadIsolation: true\n"), []string{"SecurityProfileConfig (missing)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			have, err := AtRestart(test.running, test.next)
+			require.NoError(t, err)
+			assert.ElementsMatch(t, test.want, have)
+		})
+	}
+}

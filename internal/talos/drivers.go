@@ -43,15 +43,11 @@ func Generations() []string {
 }
 
 // Drivers returns the drivers for a GPU generation on a Talos version, the best first; none where there is none. The
-// open modules need a GPU system processor, which came with Turing, and are the only ones for Blackwell; the production
-// branch of Talos 1.13 (595) has left everything before Turing behind.
+// open modules need a GPU system processor, which came with Turing, and are the only ones for Blackwell; how old a GPU
+// the production driver drives is the release's.
 func Drivers(talos, generation string) []Driver {
-	parsed, err := parseVersion("Talos", talos)
+	release, err := ReleaseOf(talos)
 	if err != nil {
-		return nil
-	}
-
-	if _, ok := find(parsed); !ok {
 		return nil
 	}
 
@@ -62,15 +58,15 @@ func Drivers(talos, generation string) []Driver {
 
 	switch generation {
 	case "maxwell", "pascal", "volta":
-		if parsed.before(version{1, 13}) {
-			return []Driver{nonfreeProduction, nonfreeLTS}
+		if slices.Index(Generations(), generation) < slices.Index(Generations(), release.NVIDIA.Oldest) {
+			return []Driver{nonfreeLTS}
 		}
 
-		return []Driver{nonfreeLTS}
+		return []Driver{nonfreeProduction, nonfreeLTS}
 	case "turing", "ampere", "ada", "hopper":
 		return []Driver{openProduction, openLTS, nonfreeProduction, nonfreeLTS}
 	case "blackwell":
-		return []Driver{openProduction}
+		return []Driver{openProduction, openLTS}
 	default:
 		return nil
 	}

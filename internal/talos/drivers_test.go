@@ -18,10 +18,10 @@ func TestDriverFor(t *testing.T) {
 		"Ada may have the nonfree modules":         {"v1.13.0", "ada", "nonfree", "", "nonfree production", ""},
 		"Pascal has no open modules":               {"v1.12.6", "pascal", "", "", "nonfree production", ""},
 		"Pascal is in long-term support from 1.13": {"v1.13.2", "pascal", "", "", "nonfree lts", ""},
-		"Blackwell has the open modules":           {"v1.11.0", "blackwell", "", "", "open production", ""},
+		"Blackwell has the open modules":           {"v1.14.4", "blackwell", "", "", "open production", ""},
 		"Blackwell has no nonfree modules": {
 			"v1.12.6", "blackwell", "nonfree", "", "",
-			"version v1.12.6 of Talos has no nonfree driver for GPUs of the generation blackwell: choose open production, or leave it out for open production",
+			"version v1.12.6 of Talos has no nonfree driver for GPUs of the generation blackwell: choose open production or open lts, or leave it out for open production",
 		},
 		"Volta is not in 1.13's production branch": {
 			"v1.13.0", "volta", "", "production", "",
@@ -51,7 +51,7 @@ func TestDriverFor(t *testing.T) {
 func TestDriversNeverMixTracks(t *testing.T) {
 	t.Parallel()
 
-	for _, release := range Releases() {
+	for _, release := range supported() {
 		for _, generation := range Generations() {
 			drivers := Drivers(release.Talos+".0", generation)
 			require.NotEmpty(t, drivers, "Talos %s and %s", release.Talos, generation)
@@ -88,16 +88,16 @@ branch of the driver. Both extensions of a machine (modules and container toolki
 
 | GPU generation |`)
 
-	for _, release := range Releases() {
+	for _, release := range supported() {
 		fmt.Fprintf(&page, " Talos %s |", release.Talos)
 	}
 
-	page.WriteString("\n|---|" + strings.Repeat("---|", len(Releases())) + "\n")
+	page.WriteString("\n|---|" + strings.Repeat("---|", len(supported())) + "\n")
 
 	for _, generation := range Generations() {
 		fmt.Fprintf(&page, "| %s |", generation)
 
-		for _, release := range Releases() {
+		for _, release := range supported() {
 			var names []string
 			for _, driver := range Drivers(release.Talos+".0", generation) {
 				names = append(names, driver.String())

@@ -61,6 +61,20 @@ var fakeSecrets = sync.OnceValues(func() (*secrets.Bundle, error) {
 	}, nil
 })
 
+// newestKubernetes is the newest version that a release with the contract runs, and of an ended one the oldest that is
+// run at all.
+func newestKubernetes(contract string) string {
+	version := supported()[0].DefaultKubernetes
+
+	for _, release := range Releases() {
+		if release.Contract == contract && release.Support == Supported {
+			version = release.DefaultKubernetes
+		}
+	}
+
+	return version
+}
+
 // generateConfig goes the published provider's way: getConfiguration generates and applies the role's patches,
 // configurationApply the node's.
 func generateConfig(t *testing.T, c ClusterConfig, n NodeConfig, contract string) config.Provider {
@@ -70,9 +84,6 @@ func generateConfig(t *testing.T, c ClusterConfig, n NodeConfig, contract string
 	require.NoError(t, err)
 	versionContract, err := config.ParseContractFromVersion(contract)
 	require.NoError(t, err)
-
-	kubernetes, ok := DefaultKubernetes(contract + ".0")
-	require.True(t, ok)
 
 	endpoint := n.Interfaces[0].Address.Addr()
 	if c.VIP.IsValid() {
@@ -93,7 +104,7 @@ func generateConfig(t *testing.T, c ClusterConfig, n NodeConfig, contract string
 		bundle.WithInputOptions(&bundle.InputOptions{
 			ClusterName: "prod",
 			Endpoint:    fmt.Sprintf("https://%s:6443", endpoint),
-			KubeVersion: strings.TrimPrefix(kubernetes, "v"),
+			KubeVersion: strings.TrimPrefix(newestKubernetes(contract), "v"),
 			GenOptions: []generate.Option{
 				generate.WithSecretsBundle(bundleSecrets), generate.WithVersionContract(versionContract),
 			},

@@ -181,15 +181,20 @@ func inlineManifests(g *ClusterGPUs) (object, error) {
 	return object{"cluster": object{"inlineManifests": []object{{"name": gpuManifests, "contents": text.String()}}}}, nil
 }
 
-// OldestWithGPUOperator is the first Talos version whose driver the GPU Operator finds, by CDI.
-const OldestWithGPUOperator = "v1.13"
-
 // RunsGPUOperator says whether NVIDIA's GPU Operator works on a Talos version: on older ones its validator looks for
-// the driver where Talos does not keep it.
-func RunsGPUOperator(version string) bool {
-	parsed, err := parseVersion("Talos", version)
+// the driver where Talos does not keep it. Oldest is the first that has it.
+func RunsGPUOperator(version string) (runs bool, oldest string) {
+	for _, release := range supported() {
+		if release.NVIDIA.Operator {
+			oldest = release.Talos
 
-	return err == nil && !parsed.before(minorVersion(OldestWithGPUOperator))
+			break
+		}
+	}
+
+	release, err := ReleaseOf(version)
+
+	return err == nil && release.NVIDIA.Operator, oldest
 }
 
 // GPUOperatorValues returns the values of NVIDIA's GPU Operator chart (26.3.1 or later) for the namespace gpu-operator,

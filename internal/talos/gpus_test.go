@@ -45,13 +45,13 @@ func TestGPUNodesLoadTheDriverAndSayWhatTheyAre(t *testing.T) {
 				requireValid(t, cfg)
 
 				var modules []string
-				for _, module := range cfg.Machine().Kernel().Modules() {
+				for _, module := range cfg.KernelModuleConfigs() {
 					modules = append(modules, module.Name())
 				}
 
 				labels := map[string]string{}
 
-				for key, value := range cfg.Machine().NodeLabels() {
+				for key, value := range cfg.K8sNodeConfig().Labels() {
 					if strings.HasPrefix(key, "nvidia.com/") {
 						labels[key] = value
 					}
@@ -59,7 +59,7 @@ func TestGPUNodesLoadTheDriverAndSayWhatTheyAre(t *testing.T) {
 
 				assert.Equal(t, test.labels, labels)
 				assert.Equal(t, test.taints, registered(t, cfg))
-				assert.Empty(t, cfg.Machine().NodeTaints(), "a worker that Talos were to taint would lose its labels")
+				assert.Empty(t, cfg.K8sNodeConfig().Taints(), "a worker that Talos were to taint would lose its labels")
 
 				if test.gpus == nil {
 					assert.Empty(t, modules)
@@ -68,7 +68,7 @@ func TestGPUNodesLoadTheDriverAndSayWhatTheyAre(t *testing.T) {
 				}
 
 				assert.Equal(t, []string{"nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset"}, modules)
-				assert.Equal(t, "1", cfg.Machine().Sysctls()["net.core.bpf_jit_harden"])
+				assert.Equal(t, "1", cfg.SysctlConfig()["net.core.bpf_jit_harden"])
 			})
 		}
 	}
@@ -83,7 +83,7 @@ func manifestsOf(t *testing.T, gpus *ClusterGPUs) map[string]map[string]any {
 	cfg := generateConfig(t, cluster, testNode("prod-cp-1", RoleControlPlane, 10), "v1.12")
 	objects := map[string]map[string]any{}
 
-	for _, manifest := range cfg.Cluster().InlineManifests() {
+	for _, manifest := range cfg.K8sInlineManifestConfigs() {
 		require.Equal(t, "nvidia-gpu", manifest.Name())
 		reader := yaml.NewDecoder(bytes.NewReader([]byte(manifest.Contents())))
 
@@ -155,7 +155,7 @@ func TestTheDevicePluginWorksBeforeACNIAndOnItsOwnNodesOnly(t *testing.T) {
 	node := testNode("prod-gpu-1", RoleWorker, 40)
 	node.GPUs = &GPUs{TimeSlicing: 4}
 
-	labels := generateConfig(t, testCluster(), node, "v1.12").Machine().NodeLabels()
+	labels := generateConfig(t, testCluster(), node, "v1.12").K8sNodeConfig().Labels()
 	for key, value := range pod["nodeSelector"].(map[string]any) {
 		assert.Equal(t, value, labels[key], key)
 	}

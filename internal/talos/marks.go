@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configpatcher"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 )
 
 // Marks are the labels and taints that a machine configuration gives its Kubernetes node, and its provider id.
@@ -166,15 +166,15 @@ func MarksOf(c ClusterConfig, n NodeConfig) (Marks, error) {
 		return Marks{}, err
 	}
 
-	patchedMarks, err := readMarks(configuration.Machine())
+	patchedMarks, err := readMarks(configuration.RawV1Alpha1().MachineConfig)
 	patchedMarks.ProviderID = n.ProviderID
 
 	return patchedMarks, err
 }
 
 // readMarks refuses what would cost a worker its labels.
-func readMarks(machine config.MachineConfig) (Marks, error) {
-	marks := Marks{Labels: machine.NodeLabels(), Taints: taintList(machine.NodeTaints())}
+func readMarks(machine *v1alpha1.MachineConfig) (Marks, error) {
+	marks := Marks{Labels: machine.MachineNodeLabels, Taints: taintList(machine.MachineNodeTaints)}
 	if machine.Type().IsControlPlane() {
 		return marks, nil
 	}
@@ -186,7 +186,11 @@ func readMarks(machine config.MachineConfig) (Marks, error) {
 		)
 	}
 
-	registered, _ := machine.Kubelet().ExtraConfig()["registerWithTaints"].([]any)
+	var registered []any
+	if machine.MachineKubelet != nil {
+		registered, _ = machine.MachineKubelet.ExtraConfig()["registerWithTaints"].([]any)
+	}
+
 	for i, entry := range registered {
 		fields, _ := entry.(map[string]any)
 		text := func(field string) string {

@@ -1,6 +1,7 @@
 package talos
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
@@ -13,7 +14,7 @@ import (
 func registered(t *testing.T, cfg config.Provider) []Taint {
 	t.Helper()
 
-	text, err := yaml.Marshal(cfg.Machine().Kubelet().ExtraConfig())
+	text, err := yaml.Marshal(cfg.K8sKubeletConfig().ExtraConfig())
 	require.NoError(t, err)
 
 	var kubelet struct {
@@ -96,12 +97,12 @@ func TestMarksAreWhatTheConfigurationSays(t *testing.T) {
 				requireValid(t, cfg)
 
 				for key, value := range test.labels {
-					assert.Equal(t, value, cfg.Machine().NodeLabels()[key])
+					assert.Equal(t, value, cfg.K8sNodeConfig().Labels()[key])
 				}
 
-				assert.Equal(t, test.owned, map[string]string(cfg.Machine().NodeTaints()))
+				assert.Equal(t, test.owned, cfg.RawV1Alpha1().MachineConfig.MachineNodeTaints)
 				assert.Equal(t, node.ProviderID, marks.ProviderID)
-				assert.Equal(t, node.ProviderID, cfg.Machine().Kubelet().ExtraArgs()["provider-id"])
+				assert.Equal(t, node.ProviderID, strings.Join(cfg.K8sKubeletConfig().ExtraArgs()["provider-id"], " "))
 
 				if name != "a patch of a control plane" {
 					assert.ElementsMatch(t, test.taints, registered(t, cfg))

@@ -58,10 +58,8 @@ func RolePatches(c ClusterConfig, role string) ([]string, error) {
 // NodePatches returns the strategic-merge patches of one node, one document each, for a configuration generated for
 // contract (v1.12, or a full version). The user's patches come last: the cluster's, then the node's.
 func NodePatches(c ClusterConfig, n NodeConfig, contract string) ([]string, error) {
-	problems := errors.Join(checkRole(n.Role), checkCluster(c), checkNode(n))
-
-	generation, err := parseContract(contract)
-	if problems = errors.Join(problems, err); problems != nil {
+	generation, err := ofContract(contract)
+	if problems := errors.Join(checkRole(n.Role), checkCluster(c), checkNode(n), err); problems != nil {
 		return nil, fmt.Errorf("machine configuration of %q: %w", n.Name, problems)
 	}
 
@@ -199,14 +197,16 @@ func install(i Install) object {
 	return object{"disk": disk, "image": i.Image, "wipe": i.Wipe}
 }
 
-// hostname: from contract 1.12 on the generated configuration has a HostnameConfig document, and Talos refuses the
-// older field beside it.
-func hostname(name string, contract version) object {
-	if contract.before(version{1, 12}) {
+// hostname is where the generated configuration has it.
+func hostname(name string, generation Release) object {
+	if generation.NamedInFirstDocument {
 		return object{"machine": object{"network": object{"hostname": name}}}
 	}
 
-	return object{"apiVersion": "v1alpha1", "kind": "HostnameConfig", "auto": "off", "hostname": name}
+	// The encoder's choice of quotes has changed between its releases: a stack that runs must not see another text.
+	off := &yaml.Node{Kind: yaml.ScalarNode, Value: "off", Style: yaml.DoubleQuotedStyle}
+
+	return object{"apiVersion": "v1alpha1", "kind": "HostnameConfig", "auto": off, "hostname": name}
 }
 
 func interfaces(c ClusterConfig, n NodeConfig) []object {

@@ -4,13 +4,19 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"strings"
 	"testing"
 
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/generate"
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-var contracts = []string{"v1.11", "v1.12", "v1.13"}
+// contracts are those that clusters may have.
+var contracts = Contracts()
 
 func guestAgentInstaller(version string) string {
 	return Factory{}.Installer(Schematic{Extensions: []string{"qemu-guest-agent"}}.ID(), version, "nocloud")
@@ -151,6 +157,42 @@ func TestConfigurationsAreTalosOwn(t *testing.T) {
 	}
 }
 
+// restrictions are what a configuration of Talos 1.14 forbids pods that older ones let them do.
+func restrictions(cfg config.Provider) (found []string) {
+	if profile := cfg.SecurityProfileConfig(); profile != nil && profile.WorkloadIsolation() {
+		found = append(found, "workloads are isolated")
+	}
+
+	if volume, _ := cfg.Volumes().ByName(constants.EphemeralPartitionLabel); volume.Mount().Secure() {
+		found = append(found, "/var is mounted securely")
+	}
+
+	return found
+}
+
+// TestConfigurationsRestrictNoPods: pods with hostPID, in-tree iSCSI and Longhorn of the GitOps tree run on every
+// cluster that this program makes. Contract 1.14 would change that.
+func TestConfigurationsRestrictNoPods(t *testing.T) {
+	t.Parallel()
+
+	for name, scenario := range scenarios() {
+		for _, contract := range contracts {
+			for _, node := range scenario.nodes {
+				cfg := generateConfig(t, scenario.cluster, node, contract)
+				assert.Empty(t, restrictions(cfg), "%s %s %s", name, node.Name, contract)
+			}
+		}
+	}
+
+	contract := generate.WithVersionContract(config.TalosVersion1_14)
+
+	newer, err := generate.NewInput("one", "https://10.0.0.5:6443", "1.37.2", contract)
+	require.NoError(t, err)
+	cfg, err := newer.Config(machine.TypeWorker)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"workloads are isolated", "/var is mounted securely"}, restrictions(cfg))
+}
+
 func TestPatchesHoldOneDocumentEach(t *testing.T) {
 	t.Parallel()
 
@@ -187,38 +229,38 @@ func TestRolePatchesDoNotDependOnNodes(t *testing.T) {
 	}
 }
 
+// TestHostnameFollowsTheContract: clusters that began with Talos 1.11 keep its contract on every later version.
 func TestHostnameFollowsTheContract(t *testing.T) {
 	t.Parallel()
 
-	for contract, want := range map[string]string{
-		"v1.11":   "machine:\n    network:\n        hostname: prod-cp-1\n",
-		"v1.11.5": "machine:\n    network:\n        hostname: prod-cp-1\n",
-		"v1.12":   "apiVersion: v1alpha1\nauto: \"off\"\nhostname: prod-cp-1\nkind: HostnameConfig\n",
-		"v1.13.0": "apiVersion: v1alpha1\nauto: \"off\"\nhostname: prod-cp-1\nkind: HostnameConfig\n",
-	} {
-		t.Run(contract, func(t *testing.T) {
-			t.Parallel()
+	const field, document = "machine:\n    network:\n        hostname: prod-cp-1\n",
+		"apiVersion: v1alpha1\nauto: \"off\"\nhostname: prod-cp-1\nkind: HostnameConfig\n"
 
-			patches, err := NodePatches(testCluster(), testNode("prod-cp-1", RoleControlPlane, 10), contract)
-			require.NoError(t, err)
-			assert.Contains(t, patches, want)
-		})
+	for contract, want := range map[string]string{
+		"v1.3": field, "v1.11": field, "v1.11.5": field, "v1.12": document, "v1.13.0": document, "v1.14.4": document,
+	} {
+		patches, err := NodePatches(testCluster(), testNode("prod-cp-1", RoleControlPlane, 10), contract)
+		require.NoError(t, err)
+		assert.Contains(t, strings.ReplaceAll(strings.Join(patches, "---\n"), "'off'", "\"off\""), want, contract)
 	}
+
+	_, err := NodePatches(testCluster(), testNode("prod-cp-1", RoleControlPlane, 10), "v1.99")
+	require.ErrorContains(t, err, `contract: "v1.99" is of no release that is known: use one of v1.11, v1.12, v1.13`)
 }
 
 func TestDiscoveryNeverUsesTheKubernetesRegistry(t *testing.T) {
 	t.Parallel()
 
 	for name, test := range map[string]struct {
-		change       func(*ClusterConfig)
-		enabled      bool
-		endpointHost string
+		change    func(*ClusterConfig)
+		enabled   bool
+		endpoints []string
 	}{
-		"public service": {func(*ClusterConfig) {}, true, "discovery.talos.dev"},
+		"public service": {func(*ClusterConfig) {}, true, []string{"https://discovery.talos.dev/"}},
 		"private service": {
-			func(c *ClusterConfig) { c.DiscoveryEndpoint = "https://discovery.example.org/" }, true, "discovery.example.org",
+			func(c *ClusterConfig) { c.DiscoveryEndpoint = "https://discovery.example.org/" }, true, []string{"https://discovery.example.org/"},
 		},
-		"none at all": {func(c *ClusterConfig) { c.NoDiscoveryService = true }, false, ""},
+		"none at all": {func(c *ClusterConfig) { c.NoDiscoveryService = true }, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -227,13 +269,15 @@ func TestDiscoveryNeverUsesTheKubernetesRegistry(t *testing.T) {
 			test.change(&cluster)
 			cfg := generateConfig(t, cluster, testNode("prod-cp-1", RoleControlPlane, 10), "v1.12")
 			requireValid(t, cfg)
-			discovery := cfg.Cluster().Discovery()
-			assert.Equal(t, test.enabled, discovery.Enabled())
-			assert.False(t, discovery.Registries().Kubernetes().Enabled())
-			assert.Equal(t, test.enabled, discovery.Registries().Service().Enabled())
 
-			if test.enabled {
-				assert.Contains(t, discovery.Registries().Service().Endpoint(), test.endpointHost)
+			discovery := cfg.RawV1Alpha1().ClusterConfig.ClusterDiscoveryConfig
+			assert.Equal(t, test.enabled, *discovery.DiscoveryEnabled)
+			kubernetes := discovery.DiscoveryRegistries.RegistryKubernetes
+			assert.True(t, *kubernetes.RegistryDisabled)
+			assert.Len(t, cfg.DiscoveryServiceConfigs(), len(test.endpoints))
+
+			for i, service := range cfg.DiscoveryServiceConfigs() {
+				assert.Equal(t, test.endpoints[i], service.Endpoint().String())
 			}
 		})
 	}
@@ -259,12 +303,9 @@ func TestKubernetesNetworks(t *testing.T) {
 
 			configured := generateConfig(t, other, node, contract)
 			requireValid(t, configured)
-			network := configured.Cluster().Network()
-			assert.Equal(t, []string{"10.42.0.0/16"}, network.PodCIDRs())
-			assert.Equal(t, []string{"10.43.0.0/16"}, network.ServiceCIDRs())
-			dns, err := network.DNSServiceIPs()
-			require.NoError(t, err)
-			assert.Equal(t, []netip.Addr{netip.MustParseAddr("10.43.0.10")}, dns)
+			network := configured.K8sNetworkConfig()
+			assert.Equal(t, []netip.Prefix{other.PodCIDR}, network.PodCIDRs())
+			assert.Equal(t, []netip.Prefix{other.ServiceCIDR}, network.ServiceCIDRs())
 		}
 	}
 }

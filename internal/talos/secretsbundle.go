@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/siderolabs/crypto/x509"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/role"
 	"gopkg.in/yaml.v3"
 )
 
@@ -83,7 +83,7 @@ func SecretsBundle(values map[string]any) ([]byte, error) {
 			K8sServiceAccount: &x509.PEMEncodedKey{Key: decode(s.Certs.K8sServiceaccount.Key)},
 		},
 	}
-	if failed || bundle.Validate() != nil {
+	if failed || bundle.Validate(nil) != nil {
 		return nil, errSecrets
 	}
 
@@ -105,24 +105,19 @@ func ProviderSecrets(exported []byte, now time.Time) (machine, client map[string
 
 	bundle.Clock = secrets.NewFixedClock(now)
 	if bundle.Cluster == nil || bundle.Secrets == nil || bundle.TrustdInfo == nil || bundle.Certs == nil ||
-		bundle.Validate() != nil {
+		bundle.Validate(nil) != nil {
 		return nil, nil, errExported
 	}
 
-	input, err := generate.NewInput("", "", "", generate.WithSecretsBundle(&bundle))
+	made, err := bundle.GenerateTalosAPIClientCertificate(role.MakeSet(role.Admin))
 	if err != nil {
 		return nil, nil, errExported
 	}
 
-	config, err := input.Talosconfig()
-	if err != nil {
-		return nil, nil, errExported
-	}
-
-	current := config.Contexts[config.Context]
+	encode := base64.StdEncoding.EncodeToString
 
 	return providerSecrets(&bundle), map[string]any{
-		"caCertificate": current.CA, "clientCertificate": current.Crt, "clientKey": current.Key,
+		"caCertificate": encode(bundle.Certs.OS.Crt), "clientCertificate": encode(made.Crt), "clientKey": encode(made.Key),
 	}, nil
 }
 

@@ -3,8 +3,10 @@ package talos
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Roles of machines, as in machine.type.
@@ -13,116 +15,100 @@ const (
 	RoleWorker       = "worker"
 )
 
-// Release is one supported Talos minor version and the Kubernetes versions it runs.
-type Release struct {
-	// Talos is the minor version with its v; also the version contract of configurations generated for it.
-	Talos string
-	// OldestKubernetes and NewestKubernetes are minor versions, both included.
-	OldestKubernetes, NewestKubernetes string
-	// DefaultKubernetes is a full version: the one the minor's first release shipped with, so that a newer Talos patch
-	// never changes Kubernetes.
-	DefaultKubernetes string
-}
-
-// Releases returns the supported versions, oldest first.
-func Releases() []Release {
-	return []Release{
-		{Talos: "v1.11", OldestKubernetes: "v1.29", NewestKubernetes: "v1.34", DefaultKubernetes: "v1.34.0"},
-		{Talos: "v1.12", OldestKubernetes: "v1.30", NewestKubernetes: "v1.35", DefaultKubernetes: "v1.35.0"},
-		{Talos: "v1.13", OldestKubernetes: "v1.31", NewestKubernetes: "v1.36", DefaultKubernetes: "v1.36.0"},
-	}
-}
-
 // Check says whether a Talos version is supported and runs a Kubernetes version; both are full versions with their v.
 // The error says what to do.
 func Check(talos, kubernetes string) error {
-	talosVersion, err := parseVersion("Talos", talos)
+	release, err := ReleaseOf(talos)
 	if err != nil {
 		return err
 	}
 
-	kubernetesVersion, err := parseVersion("Kubernetes", kubernetes)
+	wanted, err := parseVersion("Kubernetes", kubernetes)
 	if err != nil {
 		return err
 	}
 
-	release, ok := find(talosVersion)
-	if !ok {
-		return unsupported(talos)
-	}
-
-	if kubernetesVersion.within(release) {
+	if wanted.within(release) {
 		return nil
 	}
 
 	return fmt.Errorf("version %s of Kubernetes does not run on Talos %s: choose a version from %s to %s%s",
-		kubernetes, talos, release.OldestKubernetes, release.NewestKubernetes, runnersOf(kubernetesVersion))
+		kubernetes, talos, release.OldestKubernetes, release.NewestKubernetes, runnersOf(wanted))
 }
 
-// library is the release whose library upgrades Kubernetes: that of cmd/kubeupgrade's go.mod.
-const library = "v1.12"
-
-// BeyondLibrary says why this program cannot upgrade a cluster to a version of Kubernetes, on nodes of a version of
-// Talos; it is empty where it can, and where a version is not one in full.
-func BeyondLibrary(talos, kubernetes string) string {
-	nodes, unknown := parseVersion("Talos", talos)
-	wanted, wrong := parseVersion("Kubernetes", kubernetes)
-	release, _ := find(minorVersion(library))
-
-	if unknown != nil || wrong != nil ||
-		!minorVersion(release.Talos).before(nodes) && !minorVersion(release.NewestKubernetes).before(wanted) {
-		return ""
-	}
-
-	return fmt.Sprintf("is beyond the library that upgrades Kubernetes, of Talos %s: it knows Kubernetes up to %s, on nodes up "+
-		"to Talos %[1]s, so that the run fails there and changes nothing; `talosctl upgrade-k8s --to %[3]s` of a newer Talos, run "+
-		"before, leaves nothing to do", release.Talos, release.NewestKubernetes, kubernetes[1:])
-}
-
-// CheckTalos says whether a full Talos version is supported. The error says what to do.
-func CheckTalos(talos string) error {
-	version, err := parseVersion("Talos", talos)
+// ReleaseOf returns the release of a full version of Talos. The error of one that is not supported says what to do.
+func ReleaseOf(talos string) (Release, error) {
+	parsed, err := parseVersion("Talos", talos)
 	if err != nil {
-		return err
+		return Release{}, err
 	}
 
-	if _, ok := find(version); !ok {
-		return unsupported(talos)
+	all := supported()
+	choice := fmt.Sprintf("choose a version from %s to %s", all[0].Talos, all[len(all)-1].Talos)
+
+	release, known := find(parsed)
+	switch {
+	case known && release.Support == Supported:
+		return release, nil
+	case known && release.Support == Ended:
+		return Release{}, fmt.Errorf("version %s of Talos is not supported any more: %s; the last version of this program "+
+			"that takes it, and upgrades from it, is %s", talos, choice, LastWithEnded)
+	case known || minorVersion(all[len(all)-1].Talos).before(parsed):
+		return Release{}, fmt.Errorf("version %s of Talos is not supported yet: %s", talos, choice)
+	default:
+		return Release{}, fmt.Errorf("version %s of Talos is not supported: %s", talos, choice)
 	}
-
-	return nil
-}
-
-func unsupported(talos string) error {
-	all := Releases()
-
-	return fmt.Errorf(
-		"version %s of Talos is not supported: choose a version from %s to %s", talos, all[0].Talos, all[len(all)-1].Talos,
-	)
 }
 
 // DefaultKubernetes returns the Kubernetes version for a supported Talos version.
 func DefaultKubernetes(talos string) (string, bool) {
-	version, err := parseVersion("Talos", talos)
-	if err != nil {
-		return "", false
-	}
+	release, err := ReleaseOf(talos)
 
-	release, ok := find(version)
-
-	return release.DefaultKubernetes, ok
+	return release.DefaultKubernetes, err == nil
 }
 
-// Contract returns the version contract of a Talos version: Contract("v1.12.6") is "v1.12". Configurations and secrets
-// stay with the contract they were first generated for, whatever is installed later.
-func Contract(version string) (string, error) {
-	parsed, err := parseVersion("Talos", version)
-	if err != nil {
-		return "", err
+// Contracts returns the version contracts that clusters may have, oldest first: those of supported releases, and of
+// ended ones that a cluster has begun with.
+func Contracts() []string {
+	var list []string
+
+	for _, release := range Releases() {
+		if !slices.Contains(list, release.Contract) && release.Support != Announced {
+			list = append(list, release.Contract)
+		}
 	}
 
-	return parsed.minorString(), nil
+	return list
 }
+
+// EndsOfLife returns, in words, from when Talos and Kubernetes of a cluster get no fixes, both in full; nothing of what
+// gets them without a known end, and of what is not known.
+func EndsOfLife(talos, kubernetes string) (ends []EndOfLife) {
+	if parsed, err := parseVersion("Talos", talos); err == nil {
+		if release, _ := find(parsed); release.EndOfLife != "" {
+			ends = append(ends, EndOfLife{"Talos " + talos, release.EndOfLife})
+		}
+	}
+
+	if parsed, err := parseVersion("Kubernetes", kubernetes); err == nil {
+		for _, release := range KubernetesReleases() {
+			if release.Kubernetes == parsed.minorString() {
+				ends = append(ends, EndOfLife{"Kubernetes " + kubernetes, release.EndOfLife})
+			}
+		}
+	}
+
+	return ends
+}
+
+// EndOfLife is the day from which something gets no fixes: 2026-09-04.
+type EndOfLife struct{ Of, Day string }
+
+// String says it for people.
+func (e EndOfLife) String() string { return e.Of + " gets fixes until " + e.Day }
+
+// Over says whether it gets none any more.
+func (e EndOfLife) Over(now time.Time) bool { return now.UTC().Format(time.DateOnly) >= e.Day }
 
 // Minimum returns the smallest machine Talos runs on in a role, after Talos' system requirements.
 func Minimum(role string) (cores, memoryMiB, diskGiB int) {
@@ -150,12 +136,12 @@ func parseVersion(of, text string) (version, error) {
 }
 
 func exampleVersion(of string) string {
-	all := Releases()
+	all := supported()
 	if of == "Kubernetes" {
 		return all[len(all)-1].DefaultKubernetes
 	}
 
-	return all[len(all)-1].Talos + ".0"
+	return all[len(all)-1].Newest
 }
 
 func (v version) minorString() string { return fmt.Sprintf("v%d.%d", v.major, v.minor) }
@@ -187,10 +173,38 @@ func find(talos version) (Release, bool) {
 	return Release{}, false
 }
 
+var contractForm = regexp.MustCompile(`^v(\d{1,4})\.(\d{1,4})(\.|$)`)
+
+// ofContract returns the release whose contract a configuration or secrets were generated for: v1.12, or a full
+// version. A contract that is older than all releases, as imported secrets have, is as the oldest one's.
+func ofContract(contract string) (Release, error) {
+	parts := contractForm.FindStringSubmatch(contract)
+	if parts == nil {
+		return Release{}, fmt.Errorf("contract: %q is none: use one of %s", contract, strings.Join(Contracts(), ", "))
+	}
+
+	stated := minorVersion(parts[0])
+
+	if release, known := find(stated); known {
+		return release, nil
+	}
+
+	if oldest := Releases()[0]; stated.before(minorVersion(oldest.Talos)) {
+		return oldest, nil
+	}
+
+	return Release{}, fmt.Errorf("contract: %q is of no release that is known: use one of %s", contract,
+		strings.Join(Contracts(), ", "))
+}
+
+func supported() []Release {
+	return slices.DeleteFunc(Releases(), func(r Release) bool { return r.Support != Supported })
+}
+
 func runnersOf(kubernetes version) string {
 	var names []string
 
-	for _, release := range Releases() {
+	for _, release := range supported() {
 		if kubernetes.within(release) {
 			names = append(names, release.Talos)
 		}

@@ -169,7 +169,7 @@ func TestTheRulesFindEachMistake(t *testing.T) {
 			"with: {pulumi-version: 3.259.0}\n        env: {PASS: \"${{ secrets.X }}\"}", "gives env.PASS to an action",
 		},
 		"an action by its tag": {
-			"drift.yaml", "checkout@93cb6efe18208431cddfb8368fd83d5badbf9bfd", "checkout@v5", "not pinned by a digest",
+			"drift.yaml", "checkout@3d3c42e5aac5ba805825da76410c181273ba90b1", "checkout@v5", "not pinned by a digest",
 		},
 		"no group":                    {"drift.yaml", "group: drift", "group: ''", "no concurrency group"},
 		"permissions of the settings": {"drift.yaml", "permissions: {}", "", "the permission  of the repository's settings"},

@@ -16,13 +16,13 @@ func (d *Datacentre) DestroyVM(user, hostName string, vmid int, o DestroyOptions
 	}
 
 	d.mu.Lock()
-	v, err := d.needVM(hostName, vmid)
 
-	switch {
-	case err != nil:
-	case Truth(v.Config["protection"]):
-		err = refuse("can't remove VM %d - protection mode enabled", vmid)
-	case v.Running:
+	v, err := d.needVM(hostName, vmid)
+	if err == nil {
+		err = v.kept("VM %d", vmid)
+	}
+
+	if err == nil && v.Running {
 		err = refuse("VM %d is running - destroy failed", vmid)
 	}
 	d.mu.Unlock()
@@ -60,6 +60,10 @@ func (d *Datacentre) destroyable(hostName string, vmid int, o DestroyOptions) er
 
 	v, err := d.needVM(hostName, vmid)
 	if err != nil {
+		return err
+	}
+
+	if err := v.kept("VM %d", vmid); err != nil { // it may have been protected since
 		return err
 	}
 

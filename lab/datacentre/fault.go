@@ -51,7 +51,8 @@ type Fault struct {
 	Hangs bool `json:"hangs,omitempty"`
 	// Reverts has no system start on VMID that an upgrade installed: the machine goes back to the one before.
 	Reverts bool `json:"reverts,omitempty"`
-	// NoNetwork takes VMID's network away: nothing answers on any of its cards. It does not have to exist yet.
+	// NoNetwork takes VMID's network away: nothing answers on any of its cards. Of Talos, a firewall lets nobody
+	// through to its API, and all else goes on. It does not have to exist yet.
 	NoNetwork bool `json:"noNetwork,omitempty"`
 	// NoPackage is a package that the mirrors of operating systems do not have.
 	NoPackage string `json:"noPackage,omitempty"`

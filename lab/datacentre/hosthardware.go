@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// DefaultKernel is the kernel of Proxmox VE 9.1.
+// DefaultKernel is the kernel of Proxmox VE 9.2.
 const DefaultKernel = "6.17.2-1-pve"
 
 // Boot loaders.

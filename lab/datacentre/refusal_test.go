@@ -34,7 +34,7 @@ func world(t *testing.T) *datacentre.Datacentre {
 		do(d.CreateVM(root, "pve1", vmid, basic(nil)))
 	}
 
-	do(d.CreateVM(root, "pve1", 104, basic(datacentre.Config{"protection": "1"})))
+	do(d.CreateVM(root, "pve1", 104, basic(datacentre.Config{"protection": "1", "ide2": "none,media=cdrom"})))
 	do(d.Start(root, "pve1", 101))
 	template(t, d, 900, "local-lvm")
 	template(t, d, 901, "local-zfs")
@@ -115,7 +115,13 @@ func TestRefusedAtOnce(t *testing.T) {
 		"a change of a locked VM": {set(root, 103, datacentre.Config{"cores": "1"}), 500, "VM is locked (backup)", ""},
 		"a clone of a locked VM":  {clone(103, datacentre.CloneRequest{NewID: 200}), 500, "VM is locked (backup)", ""},
 		"a protected VM":          {destroy(104), 500, "can't remove VM 104 - protection mode enabled", ""},
-		"a running VM":            {destroy(101), 500, "VM 101 is running - destroy failed", ""},
+		"a disk of a protected VM": {
+			set(root, 104, nil, "scsi0"), 500, "can't remove drive 'scsi0' - protection mode enabled", "",
+		},
+		"a CD drive of a protected VM": {
+			set(root, 104, datacentre.Config{"cores": "1"}, "ide2"), 500, "can't remove drive 'ide2' - protection mode enabled", "",
+		},
+		"a running VM": {destroy(101), 500, "VM 101 is running - destroy failed", ""},
 		"a linked clone of a machine": {
 			clone(100, datacentre.CloneRequest{NewID: 200, Full: &linked}), 500,
 			"Linked clone feature is not supported for drive 'scsi0'", "",

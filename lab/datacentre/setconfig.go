@@ -207,6 +207,12 @@ func (d *Datacentre) dropKeys(hostName string, vmid int, del []string) error {
 		return err
 	}
 
+	for _, k := range del {
+		if err := v.keepsDrive(k); err != nil {
+			return err
+		}
+	}
+
 	next := maps.Clone(v.Config)
 
 	for _, k := range del {
@@ -229,6 +235,22 @@ func (d *Datacentre) dropKeys(hostName string, vmid int, del []string) error {
 	d.changed()
 
 	return nil
+}
+
+// keepsDrive refuses the removal of a drive of a protected VM; one that it does not have is passed over.
+func (v *vm) keepsDrive(key string) error {
+	value, found := v.Config[key]
+
+	switch {
+	case !found:
+		return nil
+	case isIndexed(key, "unused"):
+		return v.kept("unused disk '%s'", parseDrive(key, value).file())
+	case IsDrive(key):
+		return v.kept("drive '%s'", key)
+	default:
+		return nil
+	}
 }
 
 // attach takes a volume off the list of unused disks.

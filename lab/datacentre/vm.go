@@ -2,6 +2,7 @@ package datacentre
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -169,6 +170,15 @@ func (d *Datacentre) SetLock(vmid int, reason string) error {
 	v.Lock = reason
 
 	d.changed()
+
+	return nil
+}
+
+// kept refuses the removal of the VM, or of a disk of it, while it is protected (PVE::QemuConfig->check_protection).
+func (v *vm) kept(format string, a ...any) error {
+	if Truth(v.Config["protection"]) {
+		return refuse("can't remove %s - protection mode enabled", fmt.Sprintf(format, a...))
+	}
 
 	return nil
 }

@@ -75,7 +75,7 @@ func TestClients(t *testing.T) {
 		node := w.network + ".1.10"
 
 		for command, want := range map[string][]string{
-			"version":     {"Tag:         v1.12.6", node},
+			"version":     {"Tag:         v1.14.4", node},
 			"get members": {"one-cp-1", "one-cp-2", "one-cp-3", "one-general-1"},
 			"services":    {"etcd", "kubelet", "apid"},
 			"etcd members": {
@@ -108,7 +108,7 @@ func TestClients(t *testing.T) {
 		var names []string
 		for _, node := range nodes.Items {
 			names = append(names, node.Name)
-			assert.Equal(t, "v1.35.0", node.Status.NodeInfo.KubeletVersion)
+			assert.Equal(t, "v1.37.2", node.Status.NodeInfo.KubeletVersion)
 		}
 
 		assert.ElementsMatch(t, []string{"one-cp-1", "one-cp-2", "one-cp-3", "one-general-1"}, names)

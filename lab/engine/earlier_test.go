@@ -104,7 +104,7 @@ func upOf(t *testing.T) (earlierWorld, apitype.DeploymentV3) {
 	w := newWorld(t, testSpeed)
 	stack := earlierStack(t)
 	stack.Network = w.network
-	one := earlierWorld{w, stack.yaml(t)}
+	one := earlierWorld{w, strings.NewReplacer("v1.14.4", "v1.12.6", "v1.37.2", "v1.35.0").Replace(stack.yaml(t))}
 	one.up(one.stackText)
 
 	var document struct {

@@ -43,10 +43,10 @@ var gpuTemplate = template.Must(template.New("gpu").Parse(`config:
       gpus: [{name: rtx4000, pci: "{{.PCI}}", generation: ada}]
     - {name: pve2, address: {{.Network}}.0.12}
   talos-proxmox:templates:
-    talos: {version: v1.12.6, datastore: local-lvm}
+    talos: {version: v1.14.4, datastore: local-lvm}
   talos-proxmox:clusters:
     - name: one
-      kubernetesVersion: v1.35.0
+      kubernetesVersion: v1.37.2
       network: {cidr: {{.Network}}.1.0/24, gateway: {{.Network}}.1.1, dns: [{{.Network}}.1.1]}
       patches: {{.Patches}}
       controlPlane: {cores: 2, memoryMiB: 4096, diskGiB: 20{{.ControlPlane}}}
@@ -151,10 +151,18 @@ func TestGPUWorker(t *testing.T) {
 	done := w.up(s.yaml(t))
 	assert.Contains(t, done.named("create"), "Pci rtx4000-mapping")
 	requireOffers(t, w.outputs(), "one-gpu-1", 1)
+	mappings := w.lab.Data.Mappings()
+	require.Len(t, mappings, 1)
+	assert.Regexp(
+		t, `^talos-proxmox-mapping owner=organization/talos-proxmox/lab id=[0-9a-f]{16} \(GPUs\)$`, mappings[0].Description,
+	)
+
+	mappings[0].Description = ""
+
 	require.Equal(t, []datacentre.Mapping{{
-		ID: "rtx4000", Description: "talos-proxmox-mapping owner=organization/talos-proxmox/lab (GPUs)",
+		ID:  "rtx4000",
 		Map: []string{"id=10de:27b0,node=pve1,path=0000:01:00,iommugroup=13,subsystem-id=10de:16fa"},
-	}}, w.lab.Data.Mappings())
+	}}, mappings)
 
 	// Unchanged: nothing to do, to preview or to refresh.
 	_, err := w.preview(s.yaml(t), optpreview.ExpectNoChanges())

@@ -58,7 +58,7 @@ func TestPlanGuard(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Version: "v1.12.5", Clusters: []cluster{one(3, 2)}}
+	s := stack{Network: w.network, Version: "v1.14.3", Clusters: []cluster{one(3, 2)}}
 	s.Clusters[0].Pins = "extraDisks: [{sizeGiB: 50}]"
 	linked := func(yaml string) string {
 		return strings.Replace(yaml, "      kubernetesVersion:", "      clone: linked\n      kubernetesVersion:", 1)
@@ -111,7 +111,7 @@ func TestPlanGuard(t *testing.T) {
 		{
 			name:  "a template is rebuilt below its linked clones",
 			file:  "template",
-			stack: changed(func(s *stack) { s.Version = "v1.12.6" }),
+			stack: changed(func(s *stack) { s.Version = "v1.14.4" }),
 			findings: []string{
 				"replace talos-pve1-build: linked clones live on its disk: one-cp-1-vm, one-cp-3-vm, one-general-1-vm",
 				"replace talos-pve2-build: linked clones live on its disk: one-cp-2-vm, one-general-2-vm",

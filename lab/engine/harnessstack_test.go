@@ -20,6 +20,7 @@ type cluster struct {
 	WorkerMemory, WorkerDisk      int
 	Pins                          string // more YAML of the worker pool
 	ControlPlaneOn                string // the control planes' host; empty = any
+	BootstrapEmpty                string
 }
 
 // stack is a test's stack file.
@@ -39,7 +40,7 @@ func (s stack) yaml(t testing.TB) string {
 	t.Helper()
 
 	if s.Version == "" {
-		s.Version = "v1.12.6"
+		s.Version = "v1.14.4"
 	}
 
 	if s.Source == "" {
@@ -79,7 +80,10 @@ var stackTemplate = template.Must(template.New("stack").Parse(`config:
   talos-proxmox:clusters:
 {{- range .Clusters}}
     - name: {{.Name}}
-      kubernetesVersion: v1.35.0
+      kubernetesVersion: v1.37.2
+{{- with .BootstrapEmpty}}
+      bootstrapEmpty: {{.}}
+{{- end}}
       network:
         cidr: {{if $.Wide}}{{$.Network}}.0.0/16{{else}}{{$.Network}}.1.0/24{{end}}
         gateway: {{$.Network}}.1.1

@@ -17,11 +17,11 @@ func TestKubernetesStaysOnTheModel(t *testing.T) {
 	s := stack{Network: w.network, Clusters: []cluster{one(1, 0)}}
 	file := s.yaml(t)
 
-	older := strings.Replace(file, "kubernetesVersion: v1.35.0", "kubernetesVersion: v1.34.3", 1)
+	older := strings.Replace(file, "kubernetesVersion: v1.37.2", "kubernetesVersion: v1.36.1", 1)
 	w.up(older)
 
 	said := w.fails(file)
-	assert.Contains(t, said, "the Kubernetes API cannot be upgraded from v1.34.3 to v1.35.0: the lab's model of Kubernetes")
+	assert.Contains(t, said, "the Kubernetes API cannot be upgraded from v1.36.1 to v1.37.2: the lab's model of Kubernetes")
 	assert.Contains(t, said, "start the lab with --kubernetes=real")
 
 	w.up(older, optup.ExpectNoChanges())

@@ -28,7 +28,7 @@ func TestLifecycle(t *testing.T) {
 
 func lifecycle(t *testing.T, source string) {
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Source: source, Version: "v1.12.5", Clusters: []cluster{one(1, 2)}}
+	s := stack{Network: w.network, Source: source, Version: "v1.14.3", Clusters: []cluster{one(1, 2)}}
 
 	done := w.up(s.yaml(t))
 	assert.NotEmpty(t, done.named("create"))
@@ -91,7 +91,7 @@ func lifecycle(t *testing.T, source string) {
 
 	// A new Talos version in the template: no node is replaced.
 	before := w.machines()
-	s.Version = "v1.12.6"
+	s.Version = "v1.14.4"
 	done = w.up(s.yaml(t))
 	assert.Empty(t, vms(slices.Concat(done.named("create"), done.named("replace"), done.named("delete"))))
 	assert.Equal(t, before, w.machines())

@@ -116,6 +116,71 @@ func TestAStateIsLost(t *testing.T) {
 	assert.Zero(t, status)
 }
 
+// TestALostStateDestroysNothing: a stack whose state was lost, or that somebody has brought up from another backend,
+// has machines in its way that are its own by name. Nothing of them is removed, whatever is asked for.
+func TestALostStateDestroysNothing(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	w.up(s.yaml(t))
+
+	boots := w.boots()
+	kept := filepath.Join(t.TempDir(), "lab.json")
+	_, err := w.pulumi("stack", "export", "--stack", w.options.Stack, "--file", kept)
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "state", ".pulumi")))
+
+	out, err := w.pulumi("stack", "init", w.options.Stack)
+	require.NoError(t, err, out)
+
+	// A preview refuses, and says what happened; `recover` does not know the cluster.
+	_, err = w.preview(s.yaml(t))
+	require.Error(t, err)
+	assert.Contains(t, w.said(), "the state was lost, or this is another backend")
+	assert.NotContains(t, w.said(), "make recover STACK=lab VMID=")
+
+	out, err = w.tryRecover("--yes", "--vmid", "3000", "--confirm", "one-general-1")
+	require.Error(t, err)
+	assert.Contains(t, out, `the state of stack "lab" has nothing of cluster one, whose machine VM 3000 one-general-1 is`)
+
+	// An up without a preview makes other secrets, by which the state knows the cluster. Its machines are none of its run.
+	_, err = w.tryUp(t.Context(), s.yaml(t))
+	require.Error(t, err)
+	assert.Contains(t, w.state(s.yaml(t)), "one-secrets")
+
+	out, err = w.tryRecover("--yes", "--vmid", "3000,2000")
+	require.NoError(t, err, out)
+	assert.Contains(t, out, "is left alone: stack organization/talos-proxmox/lab (id=")
+
+	// Those of an earlier program have no id.
+	for _, vmid := range []int{2000, 3000} {
+		vm, ok := w.lab.Data.VM(vmid)
+		require.True(t, ok)
+
+		_, about, _ := strings.Cut(vm.Config["description"], " (")
+		require.NoError(t, w.lab.Data.SetConfig(labRoot, vm.Host, vmid, datacentre.Config{
+			"description": "talos-proxmox-node owner=organization/talos-proxmox/lab (" + about,
+		}, nil))
+	}
+
+	out, err = w.tryRecover("--yes", "--vmid", "3000,2000")
+	require.Error(t, err)
+	assert.Contains(t, out, "VM 2000 one-cp-1 on "+w.hostOf(2000)+" (running) may be in use: it runs")
+	assert.Contains(t, out, "VM 3000 one-general-1 on "+w.hostOf(3000)+" (running) may be in use: it runs")
+	assert.Equal(t, boots, w.boots())
+
+	// The state is restored, and everything is as it was.
+	out, err = w.pulumi("stack", "import", "--stack", w.options.Stack, "--file", kept)
+	require.NoError(t, err, out)
+	w.up(s.yaml(t), optup.Refresh())
+	assert.Equal(t, boots, w.boots())
+	w.requireMembers(1)
+
+	_, status := w.status()
+	assert.Zero(t, status)
+}
+
 // TestAPassphraseIsLost: the state is there, its secrets cannot be read by anyone. With the exported machine secrets
 // the stack continues, with the machines that it has.
 func TestAPassphraseIsLost(t *testing.T) {
@@ -156,6 +221,7 @@ func TestAPassphraseIsLost(t *testing.T) {
 
 	done := w.up(file)
 	assert.Empty(t, vms(slices.Concat(done.named("create"), done.named("update"), done.named("delete-replaced"))))
+	assert.Equal(t, "update", done["Command one-bootstrap"], "the cluster counts as bootstrapped: it is never begun empty")
 	w.requireRunning(2)
 	w.up(file, optup.Refresh(), optup.ExpectNoChanges())
 	w.requireMembers(1)

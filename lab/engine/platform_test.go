@@ -81,14 +81,14 @@ func newPlatform(t *testing.T) (p *platform, revision string) {
 	p = &platform{T: t, w: w, git: newGitServer(t), key: key}
 	p.secrets = map[string]string{agePath: key.String(), passwordPath: p.git.password}
 	p.cni = map[string]any{
-		"kind": "cilium", "version": "1.19.6", "chart": connection.Charts + "/cilium.tgz",
+		"kind": "cilium", "version": "1.20.2", "chart": connection.Charts + "/cilium.tgz",
 		"digest":       digestOf(t, filepath.Join(binaries(), "charts", "cilium.tgz")),
 		"loadBalancer": map[string]any{"addresses": []string{w.network + ".1.200-" + w.network + ".1.210"}},
 		"gatewayApi":   true, "gatewayApiSource": filepath.Join(binaries(), "gateway-api-crds"),
 	}
 	p.gitops = map[string]any{
-		"url": p.git.url, "path": "gitops/clusters/lab", "interval": "5s", "version": "2.7.3", "timeoutSeconds": 600,
-		"operator":   map[string]any{"chart": filepath.Join(binaries(), "flux-operator.tgz"), "version": "0.58.1"},
+		"url": p.git.url, "path": "gitops/clusters/lab", "interval": "5s", "timeoutSeconds": 600,
+		"operator":   map[string]any{"chart": filepath.Join(binaries(), "flux-operator.tgz"), "version": "0.59.0"},
 		"pullSecret": map[string]any{"username": p.git.username, "ca": p.git.ca},
 	}
 	w.configure = func(c *engine.Config) {

@@ -36,14 +36,14 @@ func newCiliumStack(t *testing.T) *ciliumStack {
 	require.NoError(t, err, "make platform-tools packs it")
 
 	registry := newRegistry(t, true)
-	digest := registry.push("charts/cilium", "1.19.6", chartConfigType, []byte(`{"name": "cilium", "version": "1.19.6"}`),
+	digest := registry.push("charts/cilium", "1.20.2", chartConfigType, []byte(`{"name": "cilium", "version": "1.20.2"}`),
 		chartType, archive)
 	w.trusted = registry.ca
 
 	return &ciliumStack{
 		T: t, w: w, file: stack{Network: w.network, Clusters: []cluster{one(1, 1)}}.yaml(t),
 		settings: map[string]any{
-			"kind": "cilium", "version": "1.19.6", "chart": "oci://" + registry.address + "/charts/cilium", "digest": digest,
+			"kind": "cilium", "version": "1.20.2", "chart": "oci://" + registry.address + "/charts/cilium", "digest": digest,
 			"loadBalancer": map[string]any{
 				"addresses": []string{w.network + ".1.200-" + w.network + ".1.210"}, "interfaces": []string{"^eth"},
 			},

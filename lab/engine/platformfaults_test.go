@@ -100,7 +100,7 @@ func powerCuts() []platformFault {
 func (p *platform) operator(key, value string) func() {
 	chart := p.gitops["operator"]
 	p.gitops["operator"] = map[string]any{
-		"chart": p.gitops["operator"].(map[string]any)["chart"], "version": "0.58.1", key: value, //nolint:forcetypeassert // ours
+		"chart": p.gitops["operator"].(map[string]any)["chart"], "version": "0.59.0", key: value, //nolint:forcetypeassert // ours
 	}
 
 	return func() { p.gitops["operator"] = chart }

@@ -257,14 +257,14 @@ func badVersions() map[string]badPlan {
 	}
 
 	return map[string]badPlan{
-		"Talos without its patch version": {draft: func(d *draft) { d.cluster("v1.12", "v1.35.0") }, want: versions},
+		"Talos without its patch version": {draft: func(d *draft) { d.cluster("v1.14", "v1.37.2") }, want: versions},
 		"an old Talos": {
 			draft: func(d *draft) { d.cluster("v1.7.0", "v1.30.0") },
 			want:  versions,
 			says:  "version v1.7.0 of Talos is not supported",
 		},
-		"the latest Kubernetes":          {draft: func(d *draft) { d.cluster("v1.12.6", "latest") }, want: versions},
-		"a Kubernetes that Talos cannot": {draft: func(d *draft) { d.cluster("v1.11.0", "v1.36.0") }, want: versions},
+		"the latest Kubernetes":          {draft: func(d *draft) { d.cluster("v1.14.4", "latest") }, want: versions},
+		"a Kubernetes that Talos cannot": {draft: func(d *draft) { d.cluster("v1.12.0", "v1.36.0") }, want: versions},
 		"a contract of no version":       {draft: func(d *draft) { d.secrets("v1.3") }, want: versions},
 		"an installer without version":   {draft: install("factory.talos.dev/nocloud-installer/ab"), want: versions},
 		"the latest installer":           {draft: install("ghcr.io/siderolabs/installer:latest"), want: versions},
@@ -276,7 +276,7 @@ func badVersions() map[string]badPlan {
 		}, want: versions},
 		"a template's component outside": {draft: func(d *draft) {
 			d.component(
-				components.GoldenTemplateType, "t", pulumi.Map{"version": pulumi.String("v1.12.6"), "vmid": pulumi.Int(1)},
+				components.GoldenTemplateType, "t", pulumi.Map{"version": pulumi.String("v1.14.4"), "vmid": pulumi.Int(1)},
 			)
 		}, want: []string{"vmid-ranges"}},
 	}

@@ -228,7 +228,7 @@ func (d *draft) node(changes ...change) {
 	d.configuration(
 		"configuration", "10.0.0.1",
 		installer(
-			"factory.talos.dev/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.12.6",
+			"factory.talos.dev/nocloud-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.14.4",
 		),
 		in,
 	)

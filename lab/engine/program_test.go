@@ -115,7 +115,7 @@ func (w *world) asRoot() {
 func image(host string) declared {
 	return declared{token: fileToken, inputs: object{
 		"nodeName": host, "datastoreId": "local", "contentType": "iso", "fileName": "talos.iso", "overwrite": false,
-		"url": "https://factory.talos.dev/image/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba/v1.12.6/nocloud-amd64.iso",
+		"url": "https://factory.talos.dev/image/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba/v1.14.4/nocloud-amd64.iso",
 	}}
 }
 

@@ -18,7 +18,7 @@ func TestRealFaults(t *testing.T) {
 	t.Parallel()
 
 	w := realWorld(t)
-	b := &bed{T: t, w: w, s: stack{Network: w.network, Version: "v1.12.1", Clusters: []cluster{one(3, 1)}}}
+	b := &bed{T: t, w: w, s: stack{Network: w.network, Version: "v1.14.1", Clusters: []cluster{one(3, 1)}}}
 	w.up(b.s.yaml(t))
 	w.gateWithin("60s")
 
@@ -26,32 +26,33 @@ func TestRealFaults(t *testing.T) {
 	b.k.withCNI(4)
 	b.openEtcd()
 
-	b.s.Version = "v1.12.6"
+	b.s.Version = "v1.14.4"
 	file, members := b.s.yaml(t), w.etcdIDs()
 	users := w.patrols(t)
 
-	fails := func(limit string, says ...string) {
+	w.verbsWithin("60s", "upgrade")
+
+	fails := func(says ...string) {
 		t.Helper()
-		w.verbsWithin(limit, "upgrade")
 
 		said := w.fails(file)
 		for _, words := range says {
 			assert.Contains(t, said, words)
 		}
 
-		assert.NotContains(t, said, "one-cp-3: upgrade: installs", "a failure at one machine stops the rest")
+		assert.NotContains(t, said, "one-cp-3: upgrade: has installed", "a failure at one machine stops the rest")
 	}
 
 	_, err := w.lab.Data.AddFault(datacentre.Fault{Path: "^/v2/", Status: 503})
 	require.NoError(t, err)
-	fails("60s", "one-cp-1 refuses to be upgraded to ", ": 503 Service Unavailable: correct it, then run the same again")
+	fails("one-cp-1 refuses to be upgraded to ", ": 503 Service Unavailable: correct it, then run the same again")
 	require.NoError(t, w.lab.Data.ClearFaults())
 	assert.Empty(t, b.k.cordoned())
-	assert.True(t, w.runs("one-cp-1", "v1.12.1"))
+	assert.True(t, w.runs("one-cp-1", "v1.14.1"))
 
 	_, err = w.lab.Data.AddFault(datacentre.Fault{Reverts: true, VMID: w.machines()["one-cp-1"]})
 	require.NoError(t, err)
-	fails("60s", "one-cp-1 has booted and runs Talos v1.12.1", "Talos went back to the one before")
+	fails("one-cp-1 has booted and runs Talos v1.14.1", "Talos went back to the one before")
 	require.NoError(t, w.lab.Data.ClearFaults())
 	assert.Empty(t, b.k.cordoned())
 
@@ -59,14 +60,14 @@ func TestRealFaults(t *testing.T) {
 
 	// A full database takes no writes, and no lease says who upgrades.
 	require.NoError(t, b.raiseAlarm(t.Context()))
-	fails("15s", "the cluster cannot be changed", "etcdserver: mvcc: database space exceeded")
+	fails("the cluster cannot be changed", "etcdserver: mvcc: database space exceeded")
 	require.NoError(t, b.disarm())
 
 	users = w.patrols(t)
 	third, _ := w.lab.Data.VM(w.machines()["one-cp-3"])
 
 	w.do(w.lab.Data.Stop(labRoot, third.Host, third.ID))
-	fails("20s", "one-cp-3: ", "Talos does not answer on "+w.network+".1.12")
+	fails("one-cp-3: ", "Talos does not answer on "+w.network+".1.12")
 	w.do(w.lab.Data.Start(labRoot, third.Host, third.ID))
 	users.report()
 
@@ -75,7 +76,7 @@ func TestRealFaults(t *testing.T) {
 
 	w.do(w.lab.Data.Stop(labRoot, second.Host, second.ID))
 	w.do(w.lab.Data.Stop(labRoot, third.Host, third.ID))
-	fails("20s", "one-cp-1")
+	fails("one-cp-1")
 	w.do(w.lab.Data.Start(labRoot, second.Host, second.ID))
 	w.do(w.lab.Data.Start(labRoot, third.Host, third.ID))
 

@@ -23,7 +23,7 @@ import (
 
 // onProxmox is a stack whose cluster knows that it lives on Proxmox.
 func onProxmox(file, proxmox string) string {
-	return strings.Replace(file, "kubernetesVersion: v1.35.0", "kubernetesVersion: v1.35.0\n      proxmox: "+proxmox, 1)
+	return strings.Replace(file, "kubernetesVersion: v1.37.2", "kubernetesVersion: v1.37.2\n      proxmox: "+proxmox, 1)
 }
 
 // handed is what the cluster has in a Secret of the software's.

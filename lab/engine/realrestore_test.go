@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -103,8 +104,16 @@ func TestRealRestore(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, out, "unable to decrypt "+snapshot)
 
+	another := d.another(snapshot)
+	out, err = w.backup("restore", w.options.Stack, another, "--identities", d.file(d.keys), "--confirm", "one")
+	require.Error(t, err)
+	assert.Contains(t, out, another+" is of another cluster")
+	assert.NotContains(t, out, "its data is kept")
+
 	out, err = w.backup("restore", w.options.Stack, snapshot, "--identities", d.file(d.keys), "--confirm", "one")
 	require.NoError(t, err, out)
+	d.requireSurvivor(out)
+	assert.Contains(t, out, "one-cp-1: etcd: the snapshot is of its cluster, made 20")
 	assert.Contains(t, out, "one-cp-3: etcd: wipes its data of etcd and boots")
 	assert.Contains(t, out, "one-cp-1: etcd: begins the cluster from the snapshot")
 	assert.Contains(t, out, "one: etcd is restored")
@@ -165,6 +174,10 @@ func TestRealRestoreOfACopiedDatabase(t *testing.T) {
 	assert.Contains(t, out, "choose another one")
 
 	out, err = w.backup("restore", w.options.Stack, database, "--confirm", "one", "--skip-hash-check")
+	require.Error(t, err)
+	assert.Contains(t, out, "does not say which cluster it is of")
+
+	out, err = w.backup("restore", w.options.Stack, database, "--confirm", "one", "--skip-hash-check", "--unsealed")
 	require.NoError(t, err, out)
 
 	w.up(s.yaml(t), optup.Refresh())
@@ -218,6 +231,7 @@ type drill struct {
 	w            *world
 	keys, others *age.X25519Identity
 	folder       string
+	revision     string // of what was written last
 }
 
 func newDrill(t *testing.T, w *world) *drill {
@@ -289,7 +303,7 @@ func (d *drill) keep() string {
 	require.NoError(d, yaml.Unmarshal(d.open(exported[0], d.others), &bundle))
 
 	bundle.Clock = secrets.NewClock()
-	require.NoError(d, bundle.Validate())
+	require.NoError(d, bundle.Validate(nil))
 	_, err = backup.Open(exported[0], d.keys.String())
 	require.ErrorContains(d, err, "unable to decrypt")
 
@@ -298,6 +312,11 @@ func (d *drill) keep() string {
 	)
 	require.NoError(d, err)
 	require.NoError(d, client.CoreV1().ConfigMaps("default").Delete(d.Context(), drillName, metav1.DeleteOptions{}))
+
+	later, err := client.CoreV1().Namespaces().List(d.Context(), metav1.ListOptions{})
+	require.NoError(d, err)
+
+	d.revision = later.ResourceVersion
 
 	return snapshots[0]
 }
@@ -332,6 +351,35 @@ func (d *drill) loseEtcd(s stack) {
 	d.w.do(d.w.lab.Data.Start(labRoot, third.Host, third.ID))
 }
 
+// another is the same snapshot as another cluster would have sealed it.
+func (d *drill) another(snapshot string) string {
+	d.Helper()
+
+	origin := backup.Origin{ID: "another"}.SealedBy("another cluster's key")
+	file, err := backup.Folder{Path: d.TempDir(), Name: "lab-two", Origin: &origin}.Write(
+		backup.Etcd, time.Now(), []string{d.keys.Recipient().String()}, 0, func(to io.Writer) error {
+			_, err := to.Write(d.open(snapshot, d.keys))
+
+			return err
+		},
+	)
+	require.NoError(d, err)
+
+	return file.Path
+}
+
+// requireSurvivor checks that the third control plane's data is kept, with what is not in the snapshot. It was started
+// without a majority, so that its member answers nobody, and its database is copied.
+func (d *drill) requireSurvivor(out string) {
+	d.Helper()
+
+	kept, err := filepath.Glob(filepath.Join(d.folder, "lab-one-survivor-one-cp-3-*.age"))
+	require.NoError(d, err)
+	require.Len(d, kept, 1)
+	assert.Contains(d, out, "one-cp-3: etcd: its data is kept in "+kept[0]+", a copied database")
+	assert.Contains(d, string(d.open(kept[0], d.keys)), "/registry/namespaces/lost")
+}
+
 func (d *drill) requireRestored() {
 	d.Helper()
 
@@ -351,4 +399,18 @@ func (d *drill) requireRestored() {
 	nodes, err := client.CoreV1().Nodes().List(d.Context(), metav1.ListOptions{})
 	require.NoError(d, err)
 	assert.Len(d, nodes.Items, 4)
+
+	// Who remembers a revision that was given after the snapshot is told that it is gone, and lists anew.
+	bounded, cancel := context.WithTimeout(d.Context(), time.Minute)
+	defer cancel()
+
+	events, err := client.CoreV1().Namespaces().Watch(bounded, metav1.ListOptions{ResourceVersion: d.revision})
+	if err == nil {
+		told := <-events.ResultChan()
+		events.Stop()
+
+		err = apierrors.FromObject(told.Object)
+	}
+
+	assert.True(d, apierrors.IsResourceExpired(err) || apierrors.IsGone(err), "%v", err)
 }

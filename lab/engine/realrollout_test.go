@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,8 +27,12 @@ func TestRealRollout(t *testing.T) {
 	k.deploy("web", 3, 2)
 
 	users := w.patrols(t)
+	asked := filepath.Join(t.TempDir(), "asked")
 	cores := func(text string) string {
-		return strings.Replace(text, "controlPlane: {count: 3, cores: 2,", "controlPlane: {count: 3, cores: 3,", 1)
+		return strings.NewReplacer(
+			"controlPlane: {count: 3, cores: 2,", "controlPlane: {count: 3, cores: 3,",
+			"      network:", `      healthCheck: 'grep -q server: "$KUBECONFIG" && echo yes >> `+asked+"'\n      network:",
+		).Replace(text)
 	}
 	s.Clusters[0].WorkerMemory = 5120
 	file := cores(s.yaml(t))
@@ -35,6 +41,10 @@ func TestRealRollout(t *testing.T) {
 	assert.Equal(t, []string{"one-cp-1", "one-cp-2", "one-cp-3", "one-general-1", "one-general-2"},
 		changedInTurn(t, w.said()[before:]), "control planes before workers")
 	assert.Equal(t, 5, k.ready())
+
+	answers, err := os.ReadFile(asked)
+	require.NoError(t, err)
+	assert.Equal(t, strings.Repeat("yes\n", 5), string(answers), "the health check is asked before each machine")
 
 	w.up(file, optup.ExpectNoChanges())
 

@@ -3,6 +3,9 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -246,11 +249,27 @@ func (p *patrol) finish() {
 	p.gap = max(p.gap, time.Since(p.last))
 }
 
-// report ends the patrol. Its bound is that of a user with three control planes.
+// report ends the patrol, and sees that no write was lost. How long the API was away is a figure of the machine that
+// the test runs on: it is printed, and [TestSoak] judges it.
 func (p *patrol) report() {
 	p.t.Helper()
 	p.finish()
 	p.t.Logf("the API was away for %s at most, over %d writes", p.gap.Round(time.Millisecond), p.writes)
-	assert.Less(p.t, p.gap, longestGap)
+	assert.Positive(p.t, p.writes)
 	assert.Empty(p.t, p.lost)
+}
+
+// requireHealth runs `talosctl health` of cluster one.
+func (w *world) requireHealth(t *testing.T) {
+	t.Helper()
+
+	talosctl, err := filepath.Abs(filepath.Join(project, ".bin", "talosctl"))
+	require.NoError(t, err)
+
+	config := filepath.Join(w.dir, "talosconfig")
+	require.NoError(t, os.WriteFile(config, []byte(output(t, w.outputs(), stacks.Talosconfigs, "one")), 0o600))
+
+	out, err := exec.CommandContext(t.Context(), talosctl, "--talosconfig", config, "--nodes", w.network+".1.10",
+		"health", "--wait-timeout", "2m").CombinedOutput()
+	require.NoError(t, err, string(out))
 }

@@ -73,6 +73,9 @@ func TestWhatAKilledRunLeaves(t *testing.T) {
 
 	require.NoError(t, w.lab.Data.SetConfig("root@pam", host, 3001, datacentre.Config{"name": "one-general-2"}, nil))
 	said, err = w.tryRecover("--yes", "--vmid", "3001")
+	require.Error(t, err)
+	assert.Contains(t, said, "may be in use: it runs")
+	said, err = w.tryRecover("--yes", "--vmid", "3001", "--confirm", "one-general-2")
 	require.NoError(t, err, said)
 	w.requireRecovered(s.yaml(t))
 
@@ -154,14 +157,14 @@ func TestAMappingThatAKilledRunMade(t *testing.T) {
 
 	made := w.lab.Data.Mappings()[0]
 	others := made
-	others.Description = strings.Replace(made.Description, "/lab ", "/other ", 1)
+	others.Description = strings.NewReplacer("/lab ", "/other ", "id=", "id=0").Replace(made.Description)
 	require.NotEqual(t, made.Description, others.Description)
 
 	// Only asked: nothing is changed.
 	w.lab.Data.SetMapping(others)
 	said, err := w.tryRecover()
 	require.Error(t, err)
-	assert.Contains(t, said, "PCI mapping rtx4000 is left alone: stack organization/talos-proxmox/other made it")
+	assert.Contains(t, said, "PCI mapping rtx4000 is left alone: stack organization/talos-proxmox/other (id=0")
 
 	w.lab.Data.SetMapping(made)
 	assert.Contains(t, w.recover(), "PCI mapping rtx4000 is removed")
@@ -188,7 +191,7 @@ func (w *world) hostOf(vmid int) string {
 func TestAHalfBuiltTemplate(t *testing.T) {
 	t.Parallel()
 
-	w := newWorld(t, testSpeed/4)
+	w := newWorld(t, testSpeed/12)
 	s := stack{Network: w.network, OneHost: true, Clusters: []cluster{one(1, 0)}}
 
 	w.killed(s.yaml(t), func(w *world) bool { return w.described(" state=building ") }, true)
@@ -196,7 +199,7 @@ func TestAHalfBuiltTemplate(t *testing.T) {
 	require.True(t, w.described(" state=building "), "the script is gone, and what it made is half-made")
 
 	said := w.recover()
-	assert.Regexp(t, `template talos-v1\.12\.6-talos \(VM \d+\) is removed`, said)
+	assert.Regexp(t, `template talos-v1\.14\.4-talos \(VM \d+\) is removed`, said)
 	assert.Empty(t, w.lab.Data.VMs())
 	w.requireRecovered(s.yaml(t))
 
@@ -231,8 +234,12 @@ func TestMachinesOfAnOlderVersionGetTheirMarker(t *testing.T) {
 		done.named("update"),
 	)
 	assert.Len(t, done, 3, "%v", done)
-	assert.True(
-		t, w.described("talos-proxmox-node owner=organization/talos-proxmox/lab (Talos worker one-general-1 of cluster one)"),
+
+	made, ok := w.lab.Data.VM(3000)
+	require.True(t, ok)
+	assert.Regexp(
+		t, `^talos-proxmox-node owner=organization/talos-proxmox/lab id=[0-9a-f]{16} \(Talos worker one-general-1 of cluster one\)`,
+		made.Config["description"],
 	)
 	assert.Len(t, w.lab.Data.Tasks(), tasks, "no task: nothing is stopped, started or moved")
 	assert.Equal(t, boots, w.boots(), "no machine reboots")

@@ -39,7 +39,7 @@ func newRemote(ctx *pulumi.Context, token, name string, inputs pulumi.Map) (*rem
 // foreignProgram is a program that has the components from the plugin: a control plane and a worker.
 func foreignProgram(network string, host server.HostConnection, key string) pulumi.RunFunc {
 	talos := pulumi.Map{
-		"version": pulumi.String("v1.12.6"), "extensions": pulumi.StringArray{pulumi.String("qemu-guest-agent")},
+		"version": pulumi.String("v1.14.4"), "extensions": pulumi.StringArray{pulumi.String("qemu-guest-agent")},
 	}
 
 	return func(ctx *pulumi.Context) error {

@@ -51,7 +51,7 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
 	t.Parallel()
 
 	w := openWorld(t, server.Options{Speed: testSpeed, Hosts: 3, Storages: oddStorages})
-	s := stack{Network: w.network, Version: "v1.12.9", Clusters: []cluster{one(1, 3)}}
+	s := stack{Network: w.network, Version: "v1.14.99", Clusters: []cluster{one(1, 3)}}
 	s.Clusters[0].Pins = `datastore: retired
           resourcePool: nowhere
           startupOrder: 3
@@ -59,8 +59,8 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
           extraNICs: [{bridge: vmbr7}]`
 
 	nodes := w.plan(s).Clusters[0].Nodes()
-	others := ownership.Node(ownership.Of("organization", "talos-proxmox", "prod"), "Talos worker")
-	ours := ownership.Node(ownership.Of("organization", "talos-proxmox", "lab"), "Talos worker")
+	others := ownership.Node(ownership.Of("organization", "talos-proxmox", "prod", ""), "Talos worker")
+	ours := ownership.Node(ownership.Of("organization", "talos-proxmox", "lab", ""), "Talos worker")
 
 	for i, config := range []datacentre.Config{
 		{"name": "database"}, {"name": "prod-general-1", "description": others}, {"name": nodes[2].Name, "description": ours},
@@ -86,8 +86,8 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
 	said := w.refusedPreview(s.yaml(t))
 	for _, want := range []string{
 		"Proxmox or the Image Factory does not have what is planned, nothing was changed:",
-		`templates.talos.version: "v1.12.9" is not a release that the Image Factory at http://`,
-		"has: use v1.12.6 or v1.13.0 or v1.13.2",
+		`templates.talos.version: "v1.14.99" is not a release that the Image Factory at http://`,
+		"has: use v1.14.4",
 		"proxmoxve:apiToken: pulumi@pve!talos may not VM.Clone on /vms/901",
 		"`pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmox` gives it the role TalosProxmox (a separated token may only what its user may, too)",
 		"may not Sys.AccessNetwork on /nodes/pve1",
@@ -98,14 +98,15 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
 		`clusters[0].workers[0].extraDisks[0].datastore: "nothing" is not a storage of pve1 (for images there are local-lvm, local-zfs): correct the name`,
 		`clusters[0].workers[0].extraDisks[1].datastore: "local" takes no content of type images on pve1: choose another of local-lvm, local-zfs, or ` +
 			"`pvesm set local --content backup,import,iso,snippets,vztmpl,images`",
-		`templates.talos.imageDatastore: "local" is full on pve1: 0.0 GiB free, and 1.2 GiB are new there (the image of v1.12.9 is to be made there); make room`,
+		`templates.talos.imageDatastore: "local" is full on pve1: 0.0 GiB free, and 1.2 GiB are new there (the image of v1.14.99 is to be made there); make room`,
 		`clusters[0].workers[0].extraNICs[0].bridge: "vmbr7" is not a bridge of pve1 (there are vmbr0): correct the name, or make the bridge there`,
 		fmt.Sprintf("%s would get a VMID that is taken: VM %d is database on pve1, and no stack made it: leave it, and set a free VMID for %[1]s alone", nodes[0].Name, nodes[0].VMID),
 		fmt.Sprintf(
 			"VM %d is prod-general-1 on pve1, and belongs to the stack organization/talos-proxmox/prod: leave it", nodes[1].VMID,
 		),
 		fmt.Sprintf(
-			"an interrupted run of this stack left VM %d on pve1: `make recover STACK=lab VMID=%[1]d` removes it", nodes[2].VMID,
+			"VM %d is %s on pve1, of the stack organization/talos-proxmox/lab, and this state knows nothing of that: the state was lost",
+			nodes[2].VMID, nodes[2].Name,
 		),
 		"templates.talos.firstVmid: gives the template on pve1 the VMID 901, which router on pve2 has: leave that machine, and choose another firstVmid for the class",
 		nodes[3].Name + " would have the name of VM 123 on pve2 as well, and no stack made it",
@@ -240,7 +241,7 @@ func TestCheckReadsAndChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 
 	for _, want := range []string{
-		"Stack lab, Proxmox at https://", "  ok       Proxmox VE 9.1 answers",
+		"Stack lab, Proxmox at https://", "  ok       Proxmox VE 9.2 answers",
 		"  ok       pulumi@pve!talos may do what the plan needs", "\npve1\n  ok       is online\n",
 		"  ok       storage local-lvm: ", "  ok       bridge vmbr0\n",
 	} {

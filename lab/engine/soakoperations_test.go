@@ -40,7 +40,7 @@ func talosUpgrades() operation {
 			assert.Empty(b, versionsOf(b.T, b.w.outputs(), "one")["differences"])
 		}
 	}
-	before, after := at("v1.12.1", ""), at("v1.12.6", "iscsi-tools, ")
+	before, after := at("v1.14.1", ""), at("v1.14.4", "iscsi-tools, ")
 
 	return operation{
 		name: "talos", cluster: one(3, 2), first: before,
@@ -50,11 +50,11 @@ func talosUpgrades() operation {
 		},
 		steps: []step{
 			{
-				name: "Talos 1.12.1 → 1.12.6 with one extension more", file: after, check: run("v1.12.6"),
+				name: "Talos 1.14.1 → 1.14.4 with one extension more", file: after, check: run("v1.14.4"),
 				controlPlanes: 3, workers: 2,
 			},
 			{
-				name: "Talos 1.12.6 → 1.12.1 with one extension less", file: before, check: run("v1.12.1"),
+				name: "Talos 1.14.4 → 1.14.1 with one extension less", file: before, check: run("v1.14.1"),
 				controlPlanes: 3, workers: 2,
 			},
 		},
@@ -78,12 +78,12 @@ func kubernetesUpgrades() operation {
 	}
 
 	return operation{
-		name: "kubernetes", cluster: one(3, 2), first: at("v1.32.0"), laps: 1,
+		name: "kubernetes", cluster: one(3, 2), first: at("v1.34.0"), laps: 1,
 		begin: func(b *bed) {
 			b.w.requireReady(5)
 			b.k.deploy("web", 3, 2)
 		},
-		steps: []step{to("v1.33.0"), to("v1.34.3"), to("v1.35.2")},
+		steps: []step{to("v1.35.0"), to("v1.36.1"), to("v1.37.1")},
 	}
 }
 

@@ -112,7 +112,7 @@ func TestStatusAndDrift(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Version: "v1.12.5", Clusters: []cluster{one(3, 1)}}
+	s := stack{Network: w.network, Version: "v1.14.3", Clusters: []cluster{one(3, 1)}}
 	s.Clusters[0].VIP = 0
 	w.up(s.yaml(t))
 
@@ -176,11 +176,11 @@ func TestStatusAndDrift(t *testing.T) {
 
 	// The stack's file plans another version.
 	changed := s
-	changed.Version = "v1.12.6"
+	changed.Version = "v1.14.4"
 	_, err := w.preview(changed.yaml(t))
 	require.NoError(t, err)
 	require.Len(t, w.drift(), 4)
-	assert.Equal(t, "runs Talos v1.12.5 (planned: v1.12.6)", w.drift()[0].Versions)
+	assert.Equal(t, "runs Talos v1.14.3 (planned: v1.14.4)", w.drift()[0].Versions)
 
 	_, err = w.preview(s.yaml(t))
 	require.NoError(t, err)

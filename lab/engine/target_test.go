@@ -44,7 +44,7 @@ config:
     - {name: pve1, address: 192.0.2.2, ssh: {user: admin, hostKey: ssh-ed25519 AAAA}, capacity: {cores: 12}}
     - {name: big-9, address: 192.0.2.3}
   talos-proxmox:templates:
-    talos: {version: v1.12.6}
+    talos: {version: v1.14.4}
   talos-proxmox:clusters:
     - name: one
       podCidr: 10.42.0.0/16
@@ -145,7 +145,7 @@ func TestCommittedStacksOnALab(t *testing.T) {
 func TestStacksThatTheLabCannotStandInFor(t *testing.T) {
 	t.Parallel()
 
-	head := "config:\n  talos-proxmox:templates: {talos: {version: v1.12.6, source: iso}}\n"
+	head := "config:\n  talos-proxmox:templates: {talos: {version: v1.14.4, source: iso}}\n"
 
 	for name, test := range map[string]struct{ stack, says string }{
 		"a host that the lab has not": {

@@ -18,31 +18,31 @@ func TestTalosIsUpgraded(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Version: "v1.12.5", Clusters: []cluster{one(1, 1)}}
+	s := stack{Network: w.network, Version: "v1.14.3", Clusters: []cluster{one(1, 1)}}
 
 	w.up(s.yaml(t))
 	versions := versionsOf(t, w.outputs(), "one")
-	assert.Equal(t, "v1.12.5", versions["talos"])
-	assert.Equal(t, "v1.35.0", versions["kubernetes"])
+	assert.Equal(t, "v1.14.3", versions["talos"])
+	assert.Equal(t, "v1.37.2", versions["kubernetes"])
 	assert.Empty(t, versions["differences"])
 	assert.Contains(t, w.said(), "no node answers: there is no cluster yet, and nothing is upgraded")
 
-	s.Version = "v1.12.4"
+	s.Version = "v1.14.2"
 	said := w.refusedPreview(s.yaml(t))
-	assert.Contains(t, said, "templates.talos.version: v1.12.4 cannot follow Talos v1.12.5, which one-cp-1 runs: it is older")
+	assert.Contains(t, said, "templates.talos.version: v1.14.2 cannot follow Talos v1.14.3, which one-cp-1 runs: it is older")
 
-	s.Version = "v1.12.6"
+	s.Version = "v1.14.4"
 	done := w.up(s.yaml(t))
 	assert.Equal(t, "update", done["Command one-talos"])
 	assert.Contains(t, done, "Command one-healthy", "the gate runs again when other versions are planned")
-	assert.Contains(t, w.said(), "one-cp-1, one-general-1 are upgraded in turn: Talos v1.12.5 → v1.12.6 (templates.talos.version)")
+	assert.Contains(t, w.said(), "one-cp-1, one-general-1 are upgraded in turn: Talos v1.14.3 → v1.14.4 (templates.talos.version)")
 
 	for _, m := range w.lab.Machines.Status() {
-		assert.Equal(t, "v1.12.6", m.Version, m.Name)
+		assert.Equal(t, "v1.14.4", m.Version, m.Name)
 	}
 
 	versions = versionsOf(t, w.outputs(), "one")
-	assert.Equal(t, "v1.12.6", versions["talos"])
+	assert.Equal(t, "v1.14.4", versions["talos"])
 	assert.Empty(t, versions["differences"])
 	w.requireInTurn("one-cp-1", "one-general-1")
 
@@ -59,7 +59,7 @@ func TestTalosIsUpgraded(t *testing.T) {
 	s.Clusters = []cluster{one(1, 2)}
 	done = w.up(s.yaml(t))
 	assert.Equal(t, "update", done["Command one-talos"])
-	assert.NotContains(t, w.said()[before:], "installs")
+	assert.NotContains(t, w.said()[before:], "has installed")
 	assert.Contains(t, w.said()[before:], "one-general-2: upgrade: is new, and is left alone")
 }
 
@@ -70,7 +70,7 @@ func (w *world) requireInTurn(names ...string) {
 	said, at := w.said(), 0
 
 	for _, name := range names {
-		for _, step := range []string{"installs ", "runs Talos ", "is done"} {
+		for _, step := range []string{"has installed ", "restarts", "runs Talos ", "is done"} {
 			found := strings.Index(said[at:], name+": upgrade: "+step)
 			require.GreaterOrEqual(w.t, found, 0, "%s %s is not said after what was before it:\n%s", name, step, said)
 

@@ -139,7 +139,7 @@ func (f *Factory) check(id, version string) error {
 		return notFound("Talos version %s not found: the factory builds %s", version, strings.Join(Versions(), ", "))
 	}
 
-	if name, missing := r.missing(version, d.Customization.Extensions.Official); missing {
+	if name, isMissing := missing(r, version, d.Customization.Extensions.Official); isMissing {
 		return invalid(
 			"error enhancing profile from schematic: official extension %q is not available for Talos version %s", name, version,
 		)
@@ -150,13 +150,17 @@ func (f *Factory) check(id, version string) error {
 
 // Resolve returns what an installer image puts on a disk: <any
 // host>/[<platform>-]installer[-secureboot]/<id>:<version>. Talos' own installer (…/siderolabs/installer:<version>) is
-// plain Talos. The error is what pulling the image would answer.
+// plain Talos, where the release has one outside of Image Factories. The error is what pulling the image would answer.
 func (f *Factory) Resolve(installer string) (image.Image, error) {
 	name, version, tagged := cutLast(installer, ":")
 	repository, id, _ := cutLast(name, "/")
 	_, kind, hosted := cutLast(repository, "/")
 
 	if id == "installer" && kind == "siderolabs" {
+		if r, known := findRelease(version); known && !r.PublishedInstaller {
+			return image.Image{}, fmt.Errorf("%s: not found", installer)
+		}
+
 		_, plainID, err := document{}.canonical()
 		if err != nil {
 			return image.Image{}, err

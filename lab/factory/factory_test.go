@@ -205,8 +205,8 @@ func TestAnUnknownExtensionIsRefusedWhenAnImageIsMade(t *testing.T) {
 		"by its former name":            {"siderolabs/i915-ucode", "v1.12.6", false},
 		"misspelt":                      {"siderolabs/qemu-gest-agent", "v1.12.6", true},
 		"without its name space":        {"qemu-guest-agent", "v1.12.6", true},
-		"of a later Talos":              {"siderolabs/netbird", "v1.11.0", true},
-		"of a later Talos, once it has": {"siderolabs/netbird", "v1.12.0", false},
+		"of a later Talos":              {"siderolabs/uhid", "v1.12.0", true},
+		"of a later Talos, once it has": {"siderolabs/uhid", "v1.13.0", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -240,9 +240,10 @@ func TestVersionsAndExtensionsAreListed(t *testing.T) {
 	var versions []string
 	require.NoError(t, json.Unmarshal([]byte(body), &versions))
 	assert.Equal(t, factory.Versions(), versions)
-	assert.Contains(t, versions, "v1.11.0")
-	assert.Contains(t, versions, "v1.12.6")
-	assert.Contains(t, versions, "v1.13.0")
+	assert.Contains(t, versions, "v1.12.0")
+	assert.Contains(t, versions, "v1.13.9")
+	assert.Contains(t, versions, "v1.14.4")
+	assert.NotContains(t, strings.Join(versions, " "), "v1.11.", "it has ended")
 
 	_, body = do(t, http.MethodGet, url+"/version/1.12.6/extensions/official", "")
 
@@ -276,8 +277,8 @@ func TestResolveInstallers(t *testing.T) {
 	}{
 		"the program's own": {program, image.Image{Schematic: agentID, Version: "v1.12.6", Platform: "nocloud"}, ""},
 		"without a platform": {
-			"any.example/installer/" + agentID + ":v1.11.0",
-			image.Image{Schematic: agentID, Version: "v1.11.0", Platform: "metal"},
+			"any.example/installer/" + agentID + ":v1.14.0",
+			image.Image{Schematic: agentID, Version: "v1.14.0", Platform: "metal"},
 			"",
 		},
 		"for secure boot": {
@@ -289,6 +290,9 @@ func TestResolveInstallers(t *testing.T) {
 			"any.example/siderolabs/installer:v1.12.6",
 			image.Image{Schematic: plainID, Version: "v1.12.6", Platform: "metal"},
 			"",
+		},
+		"Talos' stock installer, of a release that has none (Talos 1.14, hack/release.toml)": {
+			"ghcr.io/siderolabs/installer:v1.14.0", image.Image{}, "ghcr.io/siderolabs/installer:v1.14.0: not found",
 		},
 		"an unknown schematic": {"any.example/nocloud-installer/abc:v1.12.6", image.Image{}, "schematic abc not found"},
 		"an unknown version": {

@@ -109,7 +109,7 @@ func (f *Factory) getExtensions(w http.ResponseWriter, r *http.Request) error {
 		return notFound("Talos version %s not found", version)
 	}
 
-	return answer(w, http.StatusOK, release.extensions(version))
+	return answer(w, http.StatusOK, available(release, version))
 }
 
 func (f *Factory) getImage(w http.ResponseWriter, r *http.Request) error {

@@ -1,4 +1,4 @@
-// Package hostos is the operating system on the disks of the lab's Proxmox hosts: Debian 13 with Proxmox VE 9.1, as far
+// Package hostos is the operating system on the disks of the lab's Proxmox hosts: Debian 13 with Proxmox VE 9.2, as far
 // as scripts look at it. It furnishes a root folder once, reads from it what a boot would run with, and shows below its
 // /proc and /sys what the kernel would.
 package hostos
@@ -16,7 +16,7 @@ import (
 
 // Versions of the Proxmox VE that the lab is.
 const (
-	Version = "9.1.1"
+	Version = "9.2.6"
 	RepoID  = "42db4a6cf33dac83"
 )
 

@@ -18,7 +18,7 @@ func folders() []string {
 	}
 }
 
-// files are those of a fresh installation of Proxmox VE 9.1 that scripts read or change.
+// files are those of a fresh installation of Proxmox VE 9.2 that scripts read or change.
 func files(h datacentre.Host) map[string]string {
 	list := map[string]string{
 		"boot/vmlinuz-" + h.Kernel: "Linux " + h.Kernel + "\n",

@@ -52,7 +52,6 @@ func TestRolesOfCertificates(t *testing.T) {
 		},
 		"os:etcd:backup": {"os:etcd:backup", "etcd-members etcd-snapshot"},
 		"os:admin":       {"os:admin", "version services members configuration secrets etcd-members etcd-snapshot dmesg read list copy kubeconfig restart-a-service image-list image-pull apply meta new-client"},
-		"no role":        {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,7 +112,6 @@ func TestMaintenanceModeOverTalosctl(t *testing.T) {
 		{command: "-n #31 meta write --insecure 10 x", contain: []string{closed}, refused: true},
 		{command: "-n #31 meta delete --insecure 10", contain: []string{closed}, refused: true},
 		{command: "-n #31 reset --insecure --wait=false", contain: []string{closed}, refused: true},
-		{command: "-n #31 upgrade --insecure --wait=false --image x", contain: []string{closed}, refused: true},
 		{command: "-n #31 wipe disk --insecure sdz", contain: []string{`blockdevice "sdz" not found`}, refused: true},
 		{
 			command: "-n #31 apply-config --insecure --mode=staged -f " + good,

@@ -2,7 +2,6 @@ package machine
 
 import (
 	"context"
-	"time"
 
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
@@ -98,7 +97,7 @@ func (m *machine) perform(ctx context.Context, a action) (outcome, bool) {
 func (m *machine) begin(ctx context.Context, a action, stage runtime.MachineStage) bool {
 	m.ms.mu.Lock()
 	m.setStage(stage)
-	drain := a.drain && m.config != nil && !m.config.Machine().Kubelet().SkipNodeRegistration()
+	drain := a.drain && m.config != nil && !m.config.K8sNodeConfig().SkipNodeRegistration()
 	m.ms.mu.Unlock()
 
 	if !drain {
@@ -133,6 +132,15 @@ func (m *machine) abandon(a action, err error) {
 	m.publishSequence(a.kind, machineapi.SequenceEvent_STOP, a.actor)
 }
 
+// fatal is how a sequence fails that has stopped services: the machine restarts with the system that it has
+// (internal/app/machined/main.go).
+func (m *machine) fatal(ctx context.Context, a action, err error) {
+	m.publishFailure(a.kind, a.actor, err)
+	m.say("[talos] fatal sequencer error in %q sequence: %s", sequences[a.kind], err)
+	m.say("[talos] rebooting in 10 seconds")
+	m.sleep(ctx, failureDelay)
+}
+
 // goDown stops the services and lets answers that are on their way arrive.
 func (m *machine) goDown(a action, next outcome) outcome {
 	m.publishTask("stopAllServices", a.actor)
@@ -154,6 +162,16 @@ func (m *machine) performUpgrade(ctx context.Context, a action) (outcome, bool) 
 	}
 
 	m.ms.mu.Lock()
+	_, refused := m.runInstaller(a.system)
+	m.ms.mu.Unlock()
+
+	if refused != nil {
+		m.fatal(ctx, a, refused)
+
+		return m.goDown(a, outcome{took: m.durations().Reboot}), true
+	}
+
+	m.ms.mu.Lock()
 	m.logf("[talos] upgraded to %s (schematic %s)", a.system.Version, a.system.Schematic)
 	m.disk.Upgraded = true
 	m.replaceSystem(a.system)
@@ -170,80 +188,4 @@ func (m *machine) replaceSystem(system image.Image) {
 	previous.State = nil
 	m.disk.Previous = &previous
 	m.writeSystem(system)
-}
-
-// performReset leaves etcd when the reset is graceful, wipes what was asked for, and reboots or shuts down.
-func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
-	m.begin(ctx, a, runtime.MachineStageResetting)
-
-	m.ms.mu.Lock()
-	graceful := a.reset.GetGraceful() && m.etcd != nil
-	m.ms.mu.Unlock()
-
-	var err error
-	if graceful {
-		err = m.kube.leaveEtcd(ctx)
-	}
-
-	if err != nil {
-		m.abandon(a, err)
-
-		return outcome{}, false
-	}
-
-	if !m.sleep(ctx, m.durations().Reset) {
-		return outcome{}, true
-	}
-
-	m.ms.mu.Lock()
-	m.wipe(a.reset)
-	m.ms.mu.Unlock()
-
-	next := outcome{off: !a.reset.GetReboot()}
-	if !next.off {
-		next.took = time.Duration(0)
-	}
-
-	return m.goDown(a, next), true
-}
-
-// wipe removes what a reset asks for: the whole disk, or the partitions named; the caller holds the lock.
-func (m *machine) wipe(r *machineapi.ResetRequest) {
-	if r.GetMode() == machineapi.ResetRequest_USER_DISKS || m.disks.Volume == "" {
-		return
-	}
-
-	m.stopEtcd()
-
-	if len(r.GetSystemPartitionsToWipe()) == 0 {
-		m.logf("[talos] wiped the system disk")
-
-		if err := m.ms.world.WriteVolume(m.disks.Volume, image.Image{}); err != nil {
-			m.logf("[talos] unable to wipe the disk %s: %s", m.disks.Volume, err)
-		}
-
-		// Nothing may be written to the wiped disk any more.
-		m.disks.Volume = ""
-
-		return
-	}
-
-	for _, p := range r.GetSystemPartitionsToWipe() {
-		if !p.GetWipe() {
-			continue
-		}
-
-		switch p.GetLabel() {
-		case "STATE":
-			m.disk.Configuration, m.disk.NodeID = "", ""
-		case "EPHEMERAL":
-			m.disk.Etcd, m.disk.Data, m.disk.KubeletRegistered = nil, "", false
-		case "META":
-			m.disk.META = nil
-		}
-
-		m.logf("[talos] wiped the partition %s", p.GetLabel())
-	}
-
-	m.save()
 }

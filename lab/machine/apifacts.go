@@ -10,8 +10,8 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
+	"talos-proxmox/lab/machine/configuration"
 	"talos-proxmox/lab/machine/doors"
-	"talos-proxmox/lab/machine/kernel"
 	"talos-proxmox/lab/machine/pods"
 	"talos-proxmox/lab/machine/services"
 	"talos-proxmox/lab/machine/talosapi"
@@ -20,9 +20,9 @@ import (
 // apiFacts are what the machine is at this moment, for calls that only read; the caller holds the lock.
 func (m *machine) apiFacts() talosapi.Facts {
 	facts := talosapi.Facts{
-		UUID: m.hw.UUID, Cores: m.hw.Cores, MemoryMiB: m.hw.MemoryMiB,
+		UUID: m.hw.UUID, Cores: m.hw.Cores, MemoryMiB: m.hw.MemoryMiB, Configured: m.config != nil,
 		Version: m.system.Version, Arch: m.system.Arch, Platform: m.system.Platform, Mode: m.mode().String(),
-		Kernel: kernel.Version, Cmdline: m.cmdline(), BootID: m.bootID, Booted: m.bootedAt,
+		Kernel: m.release.Kernel, Cmdline: m.cmdline(), BootID: m.bootID, Booted: m.bootedAt,
 		Uptime:   time.Duration(float64(time.Since(m.bootedAt)) * m.ms.world.Clock().Speed()),
 		Hostname: m.hostname, Address: m.net.Node, DNS: m.net.DNS, Running: m.runningServices(), Listeners: m.listeners(),
 	}
@@ -81,14 +81,29 @@ func (m *machine) files() (map[string]string, time.Time) {
 		files["/system/state/config.yaml"] = m.disk.Configuration
 	}
 
-	// Whether etcd has been here is what clients ask; its database is only told by its name.
+	// Whether etcd has been here is what clients ask; its database is read where it lies.
 	if m.disk.Etcd != nil {
-		files[constants.EtcdDataPath+"/member/snap/db"] = ""
+		files[etcdDatabase] = ""
 	}
 
 	maps.Copy(files, m.kernel.Files(m.config))
 
 	return files, m.bootedAt
+}
+
+// etcdDatabase is where etcd has its database on Talos.
+const etcdDatabase = constants.EtcdDataPath + "/member/snap/db"
+
+// fileOnDisk is where a file of the machine lies that is read piece by piece; empty = it is among its files.
+func (m *machine) fileOnDisk(path string) string {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	if path != etcdDatabase || m.disk.Etcd == nil {
+		return ""
+	}
+
+	return m.kube.database()
 }
 
 // listeners are the sockets of what runs; the caller holds the lock.
@@ -97,23 +112,28 @@ func (m *machine) listeners() []talosapi.Listener {
 
 	add := func(service string, ports ...int) {
 		if m.services.Running(service) {
-			for _, port := range ports {
+			for _, port := range slices.Compact(ports) {
 				list = append(list, talosapi.Listener{Process: service, Address: "::", Port: port})
 			}
 		}
 	}
 
 	add("apid", doors.TalosPort)
+
+	if m.config == nil {
+		return list
+	}
+
 	add("trustd", constants.TrustdPort)
 	add("kubelet", constants.KubeletPort)
-	add("etcd", constants.EtcdClientPort, constants.EtcdPeerPort)
+	add("etcd", constants.EtcdPeerPort, constants.EtcdClientPort, m.release.EtcdHTTPPort)
 
 	if m.apiUp {
-		port := m.config.Cluster().LocalAPIServerPort()
+		port := m.config.K8sAPIServerConfig().APIPort()
 		list = append(list, talosapi.Listener{Process: "kube-apiserver", Address: "::", Port: port})
 	}
 
-	if prism := m.config.Machine().Features().KubePrism(); prism.Enabled() {
+	if prism := m.config.K8sKubePrismConfig(); prism != nil {
 		list = append(list, talosapi.Listener{Process: "machined", Address: "127.0.0.1", Port: prism.Port()})
 	}
 
@@ -156,9 +176,6 @@ func (m *machine) logKnows(id string) (service, container bool) {
 	return m.services.Get(id) != nil, container
 }
 
-// pauseImage is the sandbox of every pod under Talos 1.12.
-const pauseImage = "registry.k8s.io/pause:3.10"
-
 // usedImages are those of what runs in a containerd namespace.
 func (m *machine) usedImages(namespace common.ContainerdNamespace) ([]string, time.Time, error) {
 	m.ms.mu.Lock()
@@ -169,16 +186,16 @@ func (m *machine) usedImages(namespace common.ContainerdNamespace) ([]string, ti
 	}
 
 	if namespace == common.ContainerdNamespace_NS_SYSTEM {
-		images := []string{m.config.Machine().Kubelet().Image()}
+		images := []string{m.config.K8sKubeletConfig().Image()}
 
 		if m.etcd != nil {
-			images = append(images, m.config.Cluster().Etcd().Image())
+			images = append(images, configuration.EtcdImage(m.config, m.release))
 		}
 
 		return images, m.bootedAt, nil
 	}
 
-	images := []string{pauseImage}
+	images := []string{m.release.Pause}
 
 	for _, c := range m.podsHere() {
 		images = append(images, c.Image)

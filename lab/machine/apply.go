@@ -9,7 +9,6 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configdiff"
-	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"talos-proxmox/lab/machine/configuration"
@@ -25,7 +24,7 @@ func (s *machined) ApplyConfiguration(
 		m.endTrial()
 	}
 
-	cfg, warnings, err := configuration.Check(ctx, in.GetData(), m.mode(), m.resources())
+	cfg, warnings, err := m.judge().Check(ctx, in, m.resources())
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +37,7 @@ func (s *machined) ApplyConfiguration(
 		return nil, errGoingDown
 	}
 
-	reply, err := configuration.Decide(in.GetMode(), current, cfg)
+	reply, err := m.judge().Decide(in.GetMode(), current, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +123,7 @@ func (m *machine) startTrial(timeout time.Duration) {
 	persisted := m.disk.Configuration
 
 	m.rollback = time.AfterFunc(m.ms.world.Clock().Real(timeout), func() {
-		if cfg, err := configloader.NewFromBytes([]byte(persisted)); err == nil {
+		if cfg, err := m.judge().Load([]byte(persisted)); err == nil {
 			m.say("[talos] the configuration on trial was not confirmed: reverting")
 			m.reconfigure(cfg)
 		}
@@ -155,7 +154,7 @@ func (m *machine) reconfigure(cfg config.Provider) {
 	before := m.serveAddresses()
 	m.config, m.problem = cfg, ""
 	m.adoptNetwork(cfg)
-	after, port := m.serveAddresses(), uint16(cfg.Cluster().LocalAPIServerPort())
+	after, port := m.serveAddresses(), uint16(cfg.K8sAPIServerConfig().APIPort())
 
 	if e := m.etcdOfNode(); e != nil && !e.Real {
 		m.register(e)

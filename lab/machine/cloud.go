@@ -44,6 +44,9 @@ func (m *machine) runCloud(ctx context.Context) outcome {
 	return outcome{}
 }
 
+// unplugged says whether nobody reaches the machine.
+func (m *machine) unplugged() bool { return m.ms.world.Unplugged(m.hw.VMID) }
+
 // around is what a system other than Talos finds around it.
 func (m *machine) around() cloudguest.World {
 	world := m.ms.world
@@ -54,7 +57,7 @@ func (m *machine) around() cloudguest.World {
 
 			return lease.Address, ok
 		},
-		Unplugged: func() bool { return world.Unplugged(m.hw.VMID) },
+		Unplugged: m.unplugged,
 		Lacks:     world.Lacks,
 		Read:      func(volume string) ([]byte, error) { return world.VolumeBytes(m.hw.Host, volume) },
 		Say:       func(line string) { m.say("%s", line) },

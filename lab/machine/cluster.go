@@ -10,6 +10,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 
 	"talos-proxmox/lab/machine/certificates"
+	"talos-proxmox/lab/machine/configuration"
 	"talos-proxmox/lab/machine/etcd"
 )
 
@@ -107,11 +108,10 @@ func (c *cluster) named(hostname string) *machine {
 // discovers says that two machines find each other through the discovery service: both have it enabled, with the same
 // cluster id and secret.
 func (m *machine) discovers(o *machine) bool {
-	a, b := m.config.Cluster(), o.config.Cluster()
+	id, secret, mine := configuration.Discovers(m.config)
+	otherID, otherSecret, others := configuration.Discovers(o.config)
 
-	return a.Discovery().Enabled() && a.Discovery().Registries().Service().Enabled() &&
-		b.Discovery().Enabled() && b.Discovery().Registries().Service().Enabled() &&
-		a.ID() != "" && a.ID() == b.ID() && a.Secret() == b.Secret()
+	return mine && others && id != "" && id == otherID && secret == otherSecret
 }
 
 // discovered are the members the machine knows of, itself included.
@@ -130,7 +130,7 @@ func (m *machine) discovered() []*machine {
 // endpointOf says whether the cluster endpoint of the machine's configuration leads to another machine. A name that is
 // not an address is taken for a load balancer or DNS record that leads to every control plane.
 func (m *machine) endpointLeadsTo(o *machine) bool {
-	host := m.config.Cluster().Endpoint().Hostname()
+	host := configuration.Endpoint(m.config).Hostname()
 
 	address, err := netip.ParseAddr(host)
 	if err != nil {
@@ -155,14 +155,14 @@ func (m *machine) trustd() *machine {
 // kubernetes finds a control plane whose Kubernetes API the machine's kubelet reaches: through the cluster endpoint, or
 // with KubePrism through any member.
 func (m *machine) kubernetes() *machine {
-	prism := m.config.Machine().Features().KubePrism()
+	prism := m.config.K8sKubePrismConfig()
 
 	for _, o := range m.cluster.controlPlanes() {
 		if !o.apiReady() {
 			continue
 		}
 
-		if o == m || m.endpointLeadsTo(o) || prism != nil && prism.Enabled() && m.discovers(o) {
+		if o == m || m.endpointLeadsTo(o) || prism != nil && m.discovers(o) {
 			return o
 		}
 	}

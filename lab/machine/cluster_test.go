@@ -182,8 +182,7 @@ func TestVirtualAddressMoves(t *testing.T) {
 		l.until("a control plane is ready", func() bool { return l.status(n).Ready && l.status(n).Stage == "running" })
 	}
 
-	assert.Equal(t, 1, holders(l, vip))
-	require.True(t, serves(vip))
+	l.until("one control plane serves the address", func() bool { return holders(l, vip) == 1 && serves(vip) })
 
 	l.machines.PowerOff(11)
 	l.until("another control plane serves the address", func() bool { return holders(l, vip) == 1 && serves(vip) })

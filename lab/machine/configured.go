@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
 	"talos-proxmox/lab/machine/certificates"
@@ -25,13 +24,18 @@ func (m *machine) mode() configuration.Mode {
 	return configuration.Mode{Metal: m.system.Platform == "metal", Installed: !m.system.Live}
 }
 
+// judge is the machine's Talos as it judges configurations.
+func (m *machine) judge() configuration.System {
+	return configuration.System{Release: m.release, Version: m.system.Version, Mode: m.mode()}
+}
+
 // runConfigured is the life of a machine that has a configuration.
 func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome {
 	m.ms.mu.Lock()
 	configuration := m.disk.Configuration
 	m.ms.mu.Unlock()
 
-	cfg, err := configloader.NewFromBytes([]byte(configuration))
+	cfg, err := m.judge().Load([]byte(configuration))
 	if err != nil || cfg.Machine() == nil || cfg.Cluster() == nil {
 		m.fail("the machine configuration on the disk is not usable (%v): reset the machine", err)
 		<-ctx.Done()
@@ -62,6 +66,7 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 		return outcome{}
 	}
 
+	m.track(func() { m.renewAPI(ctx) })
 	m.track(func() { m.kube.runKubelet(ctx) })
 	m.track(func() { m.awaitServices(ctx) })
 
@@ -88,6 +93,7 @@ func (m *machine) runConfigured(ctx context.Context, took time.Duration) outcome
 func (m *machine) certified() certificates.Machine {
 	return certificates.Machine{
 		Config: m.config, Hostname: m.hostname, Addresses: append(network.VirtualIPs(m.config), m.serveAddresses()...),
+		MinimumTLS: m.release.MinimumTLS,
 	}
 }
 
@@ -99,19 +105,10 @@ func (m *machine) startAPI(ctx context.Context) bool {
 		err   error
 	)
 
-	if !m.cluster.await(ctx, func() bool {
-		authority := m
-		if !m.isControlPlane() {
-			authority = m.trustd()
-		}
+	if !m.cluster.await(ctx, func() (made bool) {
+		creds, made, err = m.apidCredentials()
 
-		if authority == nil {
-			return false
-		}
-
-		creds, err = m.certified().Apid(authority.config)
-
-		return true
+		return made
 	}) {
 		return false
 	}
@@ -151,6 +148,53 @@ func (m *machine) startAPI(ctx context.Context) bool {
 	return true
 }
 
+// apidCredentials makes those of apid: at once on a control plane, on a worker as soon as a control plane signs them;
+// the caller holds the lock.
+func (m *machine) apidCredentials() (creds certificates.Apid, made bool, err error) {
+	authority := m
+	if !m.isControlPlane() {
+		authority = m.trustd()
+	}
+
+	if authority == nil {
+		return creds, false, nil
+	}
+
+	m.trust = certificates.OSTrust(m.config)
+	creds, err = m.certified().Apid(authority.config)
+
+	return creds, true, err
+}
+
+// renewAPI makes apid's credentials anew whenever the configuration has other authorities of the Talos API, as Talos
+// does (internal/app/machined/pkg/controllers/secrets/api.go).
+func (m *machine) renewAPI(ctx context.Context) {
+	for {
+		var (
+			creds certificates.Apid
+			err   error
+		)
+
+		if !m.cluster.await(ctx, func() (made bool) {
+			if m.config != nil && m.trust != certificates.OSTrust(m.config) {
+				creds, made, err = m.apidCredentials()
+			}
+
+			return made
+		}) {
+			return
+		}
+
+		if err != nil {
+			m.fail("apid: %s", err)
+
+			continue
+		}
+
+		m.doors.Renew(creds.Server, creds.Client)
+	}
+}
+
 // serving says that the machine's etcd member votes in a cluster with quorum; the caller holds the lock.
 func (m *machine) serving() bool {
 	if m.etcd == nil || !m.services.Running("etcd") || !m.etcd.Quorum() {
@@ -170,7 +214,7 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 
 	m.ms.mu.Lock()
 	tlsConfig, err := m.certified().APIServer()
-	addresses, port := m.serveAddresses(), uint16(m.config.Cluster().LocalAPIServerPort())
+	addresses, port := m.serveAddresses(), uint16(m.config.K8sAPIServerConfig().APIPort())
 	m.ms.mu.Unlock()
 
 	if err != nil {
@@ -219,7 +263,7 @@ func (m *machine) runVirtualIPs(ctx context.Context) {
 		}
 
 		m.ms.mu.Lock()
-		port := uint16(m.config.Cluster().LocalAPIServerPort())
+		port := uint16(m.config.K8sAPIServerConfig().APIPort())
 
 		for _, a := range drop {
 			m.logf("[talos] removed shared IP %s", a)
@@ -275,7 +319,7 @@ func (c *cluster) held(a netip.Addr) bool {
 
 // checkVolumes says on the console which volumes have no disk; the caller holds the lock.
 func (m *machine) checkVolumes() {
-	for _, line := range m.disks.Missing(m.config) {
+	for _, line := range m.disks.Missing(m.config, m.release) {
 		m.logf("[talos] %s", line)
 	}
 }

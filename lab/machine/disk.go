@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/google/uuid"
+
 	"talos-proxmox/lab/image"
 	"talos-proxmox/lab/machine/etcd"
 )
@@ -23,6 +25,8 @@ type diskState struct {
 	Etcd *etcd.Data `json:"etcd,omitempty"`
 	// Data names the folder in which real etcd and Kubernetes keep their files (EPHEMERAL); a new one after every wipe.
 	Data string `json:"data,omitempty"`
+	// Kept is what stays of the folder before Data's; nil = nothing, or there was none.
+	Kept *kept `json:"kept,omitempty"`
 	// Previous is the system before the last upgrade, which a rollback boots.
 	Previous *image.Image `json:"previous,omitempty"`
 	// Upgraded says that the system has not finished a boot since it was installed by an upgrade: when it fails to, Talos
@@ -30,6 +34,23 @@ type diskState struct {
 	Upgraded bool `json:"upgraded,omitempty"`
 	// KubeletRegistered says that the kubelet has its client certificate (EPHEMERAL).
 	KubeletRegistered bool `json:"kubeletRegistered,omitempty"`
+}
+
+// kept is what a wipe of one of two partitions leaves in a folder: etcd's data, or all other.
+type kept struct {
+	Folder string `json:"folder"`
+	Etcd   bool   `json:"etcd"`
+}
+
+// keep begins another folder with what a wipe leaves of the present one.
+func (d *diskState) keep(etcdData bool) {
+	switch {
+	case d.Data == "":
+	case d.Kept != nil && d.Kept.Etcd != etcdData: // both were wiped
+		d.Data, d.Kept = "", nil
+	case d.Kept == nil:
+		d.Data, d.Kept = uuid.NewString(), &kept{Folder: d.Data, Etcd: etcdData}
+	}
 }
 
 // loadDisk reads the state of the booted disk; a fresh image has none, but META values of its schematic.

@@ -5,7 +5,9 @@ import (
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 
+	"talos-proxmox/lab/machine/configuration"
 	"talos-proxmox/lab/machine/etcd"
+	"talos-proxmox/lab/machine/manifests"
 	"talos-proxmox/lab/machine/nodes"
 	"talos-proxmox/lab/machine/pods"
 	"talos-proxmox/lab/machine/resources"
@@ -22,12 +24,16 @@ func (m shown) Describe() []resource.Resource {
 
 	list := m.systemFacts().Resources()
 	list = append(list, m.kernel.Resources(m.config, m.net.Cards())...)
-	list = append(list, m.disks.Resources(m.config)...)
+	list = append(list, m.disks.Resources(m.config, m.release)...)
 	list = append(list, m.net.Resources(m.hostname, m.heldIPs())...)
 
 	if m.config != nil {
 		list = append(list, m.clusterFacts().Resources()...)
 		list = append(list, m.kubernetesFacts().Resources()...)
+
+		if m.isControlPlane() {
+			list = append(list, manifests.Settings(m.config, m.release))
+		}
 	}
 
 	return list
@@ -84,7 +90,7 @@ func (m *machine) systemFacts() resources.System {
 func (m *machine) asMember() resources.Member {
 	return resources.Member{
 		NodeID: m.disk.NodeID, Hostname: m.hostname, Version: m.system.Version, Addresses: m.serveAddresses(),
-		Type: m.config.Machine().Type(), APIServerPort: m.config.Cluster().LocalAPIServerPort(),
+		Type: m.config.Machine().Type(), APIServerPort: m.config.K8sAPIServerConfig().APIPort(),
 	}
 }
 
@@ -92,7 +98,7 @@ func (m *machine) clusterFacts() resources.Cluster {
 	facts := resources.Cluster{Config: m.config, Persisted: m.persisted, Self: m.asMember()}
 
 	if m.isControlPlane() {
-		facts.EtcdAddress = m.etcdAddress()
+		facts.EtcdAddress, facts.EtcdImage = m.etcdAddress(), configuration.EtcdImage(m.config, m.release)
 	}
 
 	if m.etcd != nil {
@@ -110,7 +116,8 @@ func (m *machine) kubernetesFacts() resources.Kubernetes {
 	wanted := nodes.Wanted(m.config, m.extensions, m.cordoned)
 	facts := resources.Kubernetes{
 		Config: m.config, Hostname: m.hostname, NodeIP: m.net.Node,
-		Labels: wanted.Labels, Taints: wanted.Taints, Applied: m.applied, StaticPods: map[string]map[string]any{},
+		Labels: wanted.Labels, Taints: wanted.Taints, Applied: m.applied, FinalSettings: m.release.FinalSettings,
+		StaticPods: map[string]map[string]any{},
 	}
 
 	if e := m.etcdOfNode(); e != nil {
@@ -124,7 +131,7 @@ func (m *machine) kubernetesFacts() resources.Kubernetes {
 	for _, o := range m.cluster.controlPlanes() {
 		if o.net.Node.IsValid() && (o == m || m.discovers(o)) {
 			facts.Endpoints = append(facts.Endpoints, resources.Endpoint{
-				Address: o.net.Node, Port: o.config.Cluster().LocalAPIServerPort(), Healthy: o.apiReady(),
+				Address: o.net.Node, Port: o.config.K8sAPIServerConfig().APIPort(), Healthy: o.apiReady(),
 			})
 		}
 	}

@@ -301,7 +301,7 @@ func TestGPUWorkerOverTalosctl(t *testing.T) {
 			command: "-n #21 get extensions",
 			contain: []string{"nvidia-open-gpu-kernel-modules-production", "570.195.03-v1.12.6"},
 		},
-		{command: "-n #21 get modules", contain: []string{"nvidia_uvm", "nvidia_drm", "Live"}},
+		{command: "-n #21 get loadedkernelmodules", contain: []string{"nvidia_uvm", "nvidia_drm", "Live"}},
 		{command: "-n #21 get kernelmodulespecs", contain: []string{"nvidia_modeset"}},
 		{command: "-n #21 read /proc/modules", contain: []string{"nvidia 65536 2 nvidia_uvm,nvidia_modeset, Live"}},
 		{command: "-n #21 read /proc/driver/nvidia/version", contain: []string{"570.195.03"}},

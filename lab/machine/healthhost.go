@@ -103,7 +103,7 @@ func (m modelKubernetes) appProblem(_ context.Context, app string, _ int) string
 		return "the machine is going down"
 	}
 
-	if _, enabled := manifests.CoreDNS(m.config); app == "kube-dns" && enabled && !m.etcd.Schedulable() {
+	if _, enabled := manifests.CoreDNS(m.config, m.release); app == "kube-dns" && enabled && !m.etcd.Schedulable() {
 		return "no ready pods found for namespace \"kube-system\" and label selector \"k8s-app=kube-dns\""
 	}
 

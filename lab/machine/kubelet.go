@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/siderolabs/talos/pkg/machinery/constants"
 
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
+	"talos-proxmox/lab/machine/manifests"
 	"talos-proxmox/lab/machine/nodes"
 	"talos-proxmox/lab/machine/services"
 )
@@ -35,7 +35,7 @@ func (m modelKubernetes) runKubelet(ctx context.Context) {
 	m.ms.mu.Lock()
 	m.kubelet.running = true
 	m.services.Set("kubelet", services.Running, "Health check successful")
-	skip := m.config.Machine().Kubelet().SkipNodeRegistration()
+	skip := m.config.K8sNodeConfig().SkipNodeRegistration()
 	m.ms.mu.Unlock()
 
 	if skip {
@@ -69,7 +69,7 @@ func (m *machine) awaitNodeIP(ctx context.Context) bool {
 
 // register creates or updates the Node object; false when the kubelet cannot. The caller holds the lock.
 func (m *machine) register(e *etcd.Cluster) bool {
-	taints, err := nodes.RegistrationTaints(m.config)
+	taints, err := nodes.RegistrationTaints(m.config, m.release)
 	if err != nil {
 		m.refuseKubelet(err.Error())
 
@@ -116,11 +116,11 @@ func (m *machine) describeNode(node *etcd.Node) {
 	cfg := m.config
 
 	node.VMID, node.Address = m.hw.VMID, m.net.Node
-	node.Kubelet = controlplane.Tag(cfg.Machine().Kubelet().Image())
+	node.Kubelet = controlplane.Tag(cfg.K8sKubeletConfig().Image())
 	node.Talos, node.Arch = m.system.Version, m.system.Arch
 	node.MachineID = strings.ReplaceAll(m.hw.UUID, "-", "")
 	node.Cores, node.MemoryMiB, node.ControlPlane = m.hw.Cores, m.hw.MemoryMiB, m.isControlPlane()
-	node.CNI = cfg.Cluster().Network().CNI().Name() != constants.NoneCNI || node.CNI
+	node.CNI = manifests.BringsCNI(cfg) || node.CNI
 
 	if d, ok := m.disks.System(); ok {
 		node.DiskBytes = d.SizeBytes

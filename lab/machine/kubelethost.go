@@ -54,7 +54,7 @@ func (h kubeletHost) Facts() kubelet.Facts {
 		facts.Dir, facts.Binaries = dir, filepath.Dir(m.ms.options.Labkube.Binary)
 	}
 
-	if prism := m.config.Machine().Features().KubePrism(); prism != nil && prism.Enabled() && m.kubernetes() != nil {
+	if prism := m.config.K8sKubePrismConfig(); prism != nil && m.kubernetes() != nil {
 		facts.KubePrism = prism.Port()
 	}
 
@@ -93,7 +93,7 @@ func (h kubeletHost) Registration() (map[string]string, corev1.NodeSpec, error) 
 	h.k.m.ms.mu.Lock()
 	defer h.k.m.ms.mu.Unlock()
 
-	taints, err := nodes.RegistrationTaints(h.k.m.config)
+	taints, err := nodes.RegistrationTaints(h.k.m.config, h.k.m.release)
 
 	return h.k.m.kubeletLabels(), corev1.NodeSpec{
 		Taints: taints, ProviderID: nodes.RegistrationProviderID(h.k.m.config),

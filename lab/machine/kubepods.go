@@ -3,6 +3,7 @@ package machine
 import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/kube"
@@ -34,8 +35,10 @@ func (m modelKubernetes) nodePods(e *etcd.Cluster) []pods.Container {
 
 	node := e.Nodes[m.hostname]
 
-	for _, own := range []func(config.Provider) (manifests.Workload, bool){manifests.Proxy, manifests.Flannel} {
-		if w, enabled := own(m.config); enabled {
+	for _, own := range []func(config.Provider, talos.Release) (manifests.Workload, bool){
+		manifests.Proxy, manifests.Flannel,
+	} {
+		if w, enabled := own(m.config, m.release); enabled {
 			list = append(list, pods.Container{
 				Namespace: pods.System, Pod: w.Name + "-" + node.UID[:5], Name: w.Container, Image: w.Image,
 			})

@@ -27,6 +27,8 @@ type kubernetes interface {
 	// caller holds the lock.
 	recoverEtcd(skipHash bool) error
 	awaitSnapshot() (path string, err error)
+	// database is where the etcd member's database lies; empty = there is none to read. The caller holds the lock.
+	database() string
 	// alarms are those of etcd's members, which disarm ends.
 	alarms(ctx context.Context, disarm bool) ([]*etcdserverpb.AlarmMember, error)
 	// defragment shrinks the database of the machine's member.

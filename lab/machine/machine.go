@@ -12,6 +12,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/image"
 	"talos-proxmox/lab/machine/cloudguest"
@@ -43,8 +44,9 @@ type machine struct {
 	changed signal
 
 	// The running system, new at every boot.
-	system     image.Image // what was booted
-	installed  image.Image // what is on the system disk: another system after an upgrade, until the reboot
+	system     image.Image   // what was booted
+	release    talos.Release // the Talos of system
+	installed  image.Image   // what is on the system disk: another system after an upgrade, until the reboot
 	schematic  Schematic
 	extensions []kernel.Extension // of the schematic
 	disk       diskState
@@ -59,6 +61,7 @@ type machine struct {
 	net        network.Plan
 	hostname   string
 	config     config.Provider // nil in maintenance mode
+	trust      string          // what the certificates of apid were made for
 	persisted  config.Provider // what was written to the disk since the boot; nil = nothing
 	cluster    *cluster
 	services   *services.Services
@@ -77,17 +80,19 @@ type machine struct {
 	doors   *doors.Doors
 	actions chan action
 	busy    bool // a sequence has been asked for
-	tracks  sync.WaitGroup
+	// installing is held while an installer runs that a client follows.
+	installing sync.Mutex
+	tracks     sync.WaitGroup
 }
 
 func newMachine(ms *Machines, hw datacentre.Hardware, cancel context.CancelFunc) *machine {
 	m := &machine{
 		ms: ms, hw: hw, disks: disks.New(hw.Disks), cancel: cancel, done: make(chan struct{}), actions: make(chan action, 1),
 	}
-	m.doors = doors.New(m.fail)
+	m.doors = doors.New(m.fail, m.unplugged)
 	m.journal, m.services = journal.New(m.changed.fire), m.newServices()
 	m.cosi = resources.New(&ms.definitions, shown{m})
-	m.images = &talosapi.Images{Used: m.usedImages}
+	m.images = &talosapi.Images{Used: m.usedImages, Find: m.pullable}
 	m.kube = modelKubernetes{m}
 
 	if ms.options.Labkube != nil {
@@ -156,6 +161,8 @@ func (m *machine) boot(ctx context.Context, took time.Duration) outcome {
 
 // start resets the machine and loads what the firmware finds; false when nothing can be booted.
 func (m *machine) start() bool {
+	var err error
+
 	found, volume, problem := disks.FindSystem(m.hw.Boot, m.ms.world.ReadVolume)
 
 	m.ms.mu.Lock()
@@ -168,7 +175,7 @@ func (m *machine) start() bool {
 	m.bootID, m.bootedAt = uuid.NewString(), time.Now()
 	m.services, m.published, m.etcd, m.apiUp, m.vips = m.newServices(), "", nil, false, map[string]bool{}
 	m.hostname, m.net, m.applied = "", network.Plan{}, nil
-	m.doors = doors.New(m.fail)
+	m.doors = doors.New(m.fail, m.unplugged)
 	m.cosi = resources.New(&m.ms.definitions, shown{m})
 	m.setStage(runtime.MachineStageBooting)
 
@@ -186,6 +193,13 @@ func (m *machine) start() bool {
 		return true
 	}
 
+	if m.release, err = talos.ReleaseOf(found.Version); err != nil {
+		m.problem, m.noSystem = "the lab's machines run no such system: "+err.Error(), true
+		m.logf("firmware: %s", m.problem)
+
+		return false
+	}
+
 	m.logf("[talos] Linux Talos %s (%s, %s, schematic %s)", found.Version, found.Platform, found.Arch, found.Schematic)
 
 	if m.ms.options.Schematic != nil {
@@ -195,7 +209,7 @@ func (m *machine) start() bool {
 	m.extensions = m.imageExtensions()
 	m.kernel = kernel.New(m.hw.PCI, m.extensions, m.logf)
 
-	if err := m.loadDisk(); err != nil {
+	if err = m.loadDisk(); err != nil {
 		m.problem = err.Error()
 		m.logf("[talos] %s", err)
 	}

@@ -120,7 +120,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 func (l *lab) liveHardware(n int) datacentre.Hardware {
 	hw := l.hardware(n)
 	iso := datacentre.GuestDisk{Interface: "ide2", Volume: "local:iso/nocloud-amd64.iso", CDROM: true}
-	live := disk()
+	live := diskOf(l.version)
 	live.Live = true
 
 	l.mu.Lock()

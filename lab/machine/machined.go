@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	cosiapi "github.com/cosi-project/runtime/api/v1alpha1"
 	"github.com/google/uuid"
@@ -43,7 +42,7 @@ type machined struct {
 func newMachined(m *machine) *machined {
 	s := &machined{m: m, Images: m.images}
 	s.System = talosapi.System{Look: func() (talosapi.Facts, error) { return locked(s, m.apiFacts) }}
-	s.Files = talosapi.Files{Tree: m.files}
+	s.Files = talosapi.Files{Tree: m.files, OnDisk: m.fileOnDisk}
 	s.Pods = talosapi.Pods{Say: m.say, Look: func() ([]*machineapi.ContainerInfo, []string, error) {
 		unlock, err := s.lock()
 		if err != nil {
@@ -77,6 +76,12 @@ func locked[T any](s *machined, ask func() T) (T, error) {
 // registerServices adds those of a configured machine.
 func (m *machine) registerServices(server grpc.ServiceRegistrar) {
 	machineapi.RegisterMachineServiceServer(server, newMachined(m))
+
+	if m.release.Lifecycle {
+		machineapi.RegisterImageServiceServer(server, talosapi.ImageService{Images: m.images})
+		machineapi.RegisterLifecycleServiceServer(server, lifecycle{m: m})
+	}
+
 	clusterapi.RegisterClusterServiceServer(server, &health.Server{Machine: healthHost{m}})
 	storage.RegisterStorageServiceServer(server, m.storageServer())
 	timeapi.RegisterTimeServiceServer(server, talosapi.Time{})
@@ -141,12 +146,17 @@ func (s *machined) Reset(_ context.Context, in *machineapi.ResetRequest) (*machi
 		return nil, errors.New("reset failed: invalid input, wipe mode SYSTEM_DISK doesn't support UserDisksToWipe parameter")
 	}
 
-	for _, p := range in.GetSystemPartitionsToWipe() {
-		switch p.GetLabel() {
-		case "STATE", "EPHEMERAL", "META":
-		default:
-			return nil, fmt.Errorf("failed to get volume status with label %q: resource not found", p.GetLabel())
-		}
+	unlock, err := s.lock()
+	if err != nil {
+		return nil, err
+	}
+
+	err = s.m.wipeable(in)
+
+	unlock()
+
+	if err != nil {
+		return nil, err
 	}
 
 	actor := uuid.NewString()
@@ -155,52 +165,6 @@ func (s *machined) Reset(_ context.Context, in *machineapi.ResetRequest) (*machi
 	}
 
 	return &machineapi.ResetResponse{Messages: []*machineapi.Reset{{ActorId: actor}}}, nil
-}
-
-// Upgrade implements the machine service: the image is looked up at once, the state of etcd is checked unless forced.
-func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
-	if s.m.ms.options.Resolver == nil {
-		return nil, fmt.Errorf("error validating installer image %q: there is no Image Factory", in.GetImage())
-	}
-
-	system, err := s.m.ms.options.Resolver.Resolve(in.GetImage())
-	if err != nil {
-		return nil, fmt.Errorf(
-			"error validating installer image %q: failed to pull image %q: failed to resolve reference %q: %w", in.GetImage(),
-			in.GetImage(), in.GetImage(), err,
-		)
-	}
-
-	unlock, err := s.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-
-	if s.m.isControlPlane() && !in.GetForce() {
-		if err := s.m.upgradeable(); err != nil {
-			return nil, err
-		}
-	}
-
-	if s.m.disks.Volume == "" {
-		return nil, status.Error(codes.FailedPrecondition, "Talos is not installed")
-	}
-
-	system = asInstalled(system)
-	if system.Arch == "" {
-		system.Arch = s.m.system.Arch
-	}
-
-	// Talos answers before the sequence begins: one that another sequence keeps from beginning is in its log alone.
-	actor := uuid.NewString()
-	if err := s.m.requestLocked(action{kind: actUpgrade, actor: actor, system: system, drain: true}); err != nil {
-		s.m.logf("[talos] upgrade failed: %s", err)
-	}
-
-	return &machineapi.UpgradeResponse{
-		Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received", ActorId: actor}},
-	}, nil
 }
 
 // Rollback implements the machine service: the system before the last upgrade boots again.
@@ -228,33 +192,4 @@ func (s *machined) Rollback(context.Context, *machineapi.RollbackRequest) (*mach
 	s.m.replaceSystem(*s.m.disk.Previous)
 
 	return &machineapi.RollbackResponse{Messages: []*machineapi.Rollback{{}}}, nil
-}
-
-// upgradeable checks etcd as Talos does before it takes a member down; the caller holds the lock.
-func (m *machine) upgradeable() error {
-	e := m.etcd
-	if e == nil || !e.Quorum() {
-		return fmt.Errorf("failed to create etcd client: %w", errNoEtcd)
-	}
-
-	if len(e.Members) == 2 {
-		return fmt.Errorf(
-			"error validating etcd for upgrade: etcd member count(%d) is insufficient to maintain quorum if upgrade commences",
-			len(e.Members),
-		)
-	}
-
-	for _, member := range e.Members {
-		switch {
-		case member.Name == "":
-			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not started, all members must be running to perform an upgrade", member.ID)
-		case !e.Runs(member.ID):
-			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade", member.ID)
-		case member.Learner: // it is asked for a key, which learners do not answer
-			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade: "+
-				"etcdserver: rpc not supported for learner", member.ID)
-		}
-	}
-
-	return nil
 }

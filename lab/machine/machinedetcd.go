@@ -9,12 +9,14 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"golang.org/x/mod/semver"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"talos-proxmox/lab/machine/certificates"
+	"talos-proxmox/lab/machine/configuration"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
 )
@@ -144,10 +146,12 @@ func (m modelKubernetes) etcdStatus(context.Context) (controlplane.EtcdStatus, e
 	member := e.Member(m.disk.Etcd.MemberID)
 	size := int64(len(mustJSON(e.CopyFor(member.ID))))
 
+	version := controlplane.EtcdVersion(configuration.EtcdImage(m.config, m.release))
+
 	st := controlplane.EtcdStatus{
-		Storage: "3.6.0",
+		Storage: strings.TrimPrefix(semver.MajorMinor(version), "v") + ".0",
 		Member:  member.ID,
-		Version: "3.6.8",
+		Version: strings.TrimPrefix(version, "v"),
 		Size:    size,
 		Used:    size,
 		Leader:  e.Leader,

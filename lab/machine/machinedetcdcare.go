@@ -51,6 +51,9 @@ func (modelKubernetes) recoverEtcd(bool) error { return errModelSnapshot }
 // awaitSnapshot implements kubernetes.
 func (modelKubernetes) awaitSnapshot() (string, error) { return "", errModelSnapshot }
 
+// database implements kubernetes: the model has none.
+func (modelKubernetes) database() string { return "" }
+
 // EtcdRecover implements the machine service: the snapshot is kept until a bootstrap asks to recover from it.
 func (s *machined) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machineapi.EtcdRecoverResponse]) error {
 	unlock, err := s.lockControlPlane("etcd recover")

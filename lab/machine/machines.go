@@ -27,7 +27,7 @@ type World interface {
 	Hangs(vmid int) bool
 	// Reverts says whether no system of an upgrade starts on a machine.
 	Reverts(vmid int) bool
-	// Unplugged says whether nothing answers on a guest's cards, Lacks whether the mirrors of systems lack a package.
+	// Unplugged says whether nobody reaches a guest, Lacks whether the mirrors of systems lack a package.
 	Unplugged(vmid int) bool
 	Lacks(name string) bool
 	// VolumeBytes are those of a file on a host's storage, such as an ISO.

@@ -13,11 +13,12 @@ import (
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/api/storage"
 	"github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc"
 
 	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/machine/access"
 	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/disks"
 	"talos-proxmox/lab/machine/doors"
@@ -86,12 +87,13 @@ func (m *machine) openMaintenance() error {
 		return err
 	}
 
-	m.doors.Maintain(tlsConfig, &m.ms.requests, func(server grpc.ServiceRegistrar) {
-		machineapi.RegisterMachineServiceServer(server, &talosapi.Maintenance{
-			Mode: m.mode(), Resources: m.resources, Adopt: func(configuration []byte) error {
-				return m.request(action{kind: actApply, actor: uuid.NewString(), configuration: configuration})
-			},
-		})
+	var table map[string]role.Set
+	if m.release.OneAPI {
+		table = access.InMaintenance
+	}
+
+	m.doors.Maintain(tlsConfig, &m.ms.requests, table, func(server grpc.ServiceRegistrar) {
+		machineapi.RegisterMachineServiceServer(server, m.maintenance())
 		storage.RegisterStorageServiceServer(server, m.storageServer())
 		cosiapi.RegisterStateServer(server, m.cosi.Server())
 	})
@@ -105,6 +107,39 @@ func (m *machine) openMaintenance() error {
 	m.logf("[talos] this machine is reachable at: %s", joinAddresses(addresses))
 
 	return nil
+}
+
+// maintenance is the machine service of maintenance mode.
+func (m *machine) maintenance() machineapi.MachineServiceServer {
+	judge := m.judge()
+	judge.Mode.Installed = false // a disk image of the metal platform still asks for install instructions here
+
+	adopt := func(configuration []byte) error {
+		return m.request(action{kind: actApply, actor: uuid.NewString(), configuration: configuration})
+	}
+
+	if !m.release.OneAPI {
+		return &talosapi.Maintenance{Judge: judge, Resources: m.resources, Adopt: adopt}
+	}
+
+	return &talosapi.Unconfigured{
+		Judge: judge, Resources: m.resources, Adopt: adopt, Keep: m.persist,
+		System: talosapi.System{Look: func() (talosapi.Facts, error) {
+			m.ms.mu.Lock()
+			defer m.ms.mu.Unlock()
+
+			return m.apiFacts(), nil
+		}},
+		Streams: talosapi.Streams{
+			Lock: &m.ms.mu, Journal: m.journal, Changed: m.changed.wait,
+			Knows: func(id string) (service, container bool) {
+				m.ms.mu.Lock()
+				defer m.ms.mu.Unlock()
+
+				return m.services.Get(id) != nil, false
+			},
+		},
+	}
 }
 
 func joinAddresses(addresses []netip.Addr) string {
@@ -134,17 +169,22 @@ func (m *machine) adopt(ctx context.Context, configuration []byte) outcome {
 	m.ms.mu.Lock()
 	m.up, m.busy = false, false
 	m.cosi = resources.New(&m.ms.definitions, shown{m})
-	m.doors = doors.New(m.fail)
+	m.doors = doors.New(m.fail, m.unplugged)
 	live := m.system.Live
 	m.disk.Configuration = string(configuration)
 	m.save()
 	m.ms.mu.Unlock()
 
-	if !live {
+	cfg, err := m.judge().Load(configuration)
+	if !live || err == nil && m.installerOf(cfg) == "" {
 		return m.runConfigured(ctx, m.durations().ApplyConfiguration)
 	}
 
-	if err := m.install(ctx, configuration); err != nil && ctx.Err() == nil {
+	if err == nil {
+		err = m.install(ctx, cfg)
+	}
+
+	if err != nil && ctx.Err() == nil {
 		m.fail("install failed: %s", err)
 		m.say("[talos] rebooting in 10 seconds")
 		m.sleep(ctx, failureDelay)
@@ -153,25 +193,32 @@ func (m *machine) adopt(ctx context.Context, configuration []byte) outcome {
 	return outcome{}
 }
 
-// install writes Talos to the disk that the configuration names.
-func (m *machine) install(ctx context.Context, configuration []byte) error {
-	cfg, err := configloader.NewFromBytes(configuration)
-	if err != nil {
-		return err
+// installerOf is the image that a configuration installs from; empty where it asks for no installation, as it may from
+// Talos 1.14 on (internal/app/machined/pkg/controllers/runtime/unattended_install.go).
+func (m *machine) installerOf(cfg config.Provider) string {
+	if unattended := cfg.UnattendedInstallConfig(); unattended != nil {
+		return cmp.Or(unattended.InstallerImage(), fmt.Sprintf(
+			"factory/%s-installer/%s:%s", m.system.Platform, m.system.Schematic, m.system.Version,
+		))
 	}
 
+	if raw := cfg.RawV1Alpha1(); raw.MachineConfig.MachineInstall == nil {
+		return ""
+	}
+
+	return cfg.Machine().Install().Image()
+}
+
+// install writes Talos to the disk that the configuration names.
+func (m *machine) install(ctx context.Context, cfg config.Provider) error {
 	disk, err := m.disks.ForInstall(ctx, cfg)
 	if err != nil {
 		return err
 	}
 
-	if m.ms.options.Resolver == nil {
-		return fmt.Errorf("unable to pull the installer %q: there is no Image Factory", cfg.Machine().Install().Image())
-	}
-
-	system, err := m.ms.options.Resolver.Resolve(cfg.Machine().Install().Image())
+	system, err := m.installer(m.installerOf(cfg))
 	if err != nil {
-		return fmt.Errorf("unable to pull the installer %q: %w", cfg.Machine().Install().Image(), err)
+		return err
 	}
 
 	m.ms.mu.Lock()
@@ -187,7 +234,7 @@ func (m *machine) install(ctx context.Context, configuration []byte) error {
 	defer m.ms.mu.Unlock()
 
 	m.disks.Volume = disk.Volume
-	m.writeSystem(asInstalled(system))
+	m.writeSystem(system)
 	m.logf("[talos] install successful, rebooting")
 	m.setStage(runtime.MachineStageRebooting)
 

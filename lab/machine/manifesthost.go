@@ -49,7 +49,9 @@ func (m *machine) manifests() []manifests.Manifest {
 }
 
 // ownManifests implements kubernetes.
-func (k *realKubernetes) ownManifests() []manifests.Manifest { return manifests.Own(k.m.config) }
+func (k *realKubernetes) ownManifests() []manifests.Manifest {
+	return manifests.Own(k.m.config, k.m.release)
+}
 
 // ownManifests implements kubernetes.
 func (modelKubernetes) ownManifests() []manifests.Manifest { return nil }

@@ -31,7 +31,7 @@ func (h modelHost) Version() string {
 		return ""
 	}
 
-	return controlplane.Tag(h.m.config.Cluster().APIServer().Image())
+	return controlplane.Tag(h.m.config.K8sAPIServerConfig().Image())
 }
 
 // Healthy implements kube.Machine.

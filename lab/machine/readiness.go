@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 
@@ -84,6 +85,17 @@ func (m *machine) publishSequence(kind actionKind, what machineapi.SequenceEvent
 	m.journal.Publish(&machineapi.SequenceEvent{Sequence: sequences[kind], Action: what}, actor)
 }
 
+// publishFailure tells that a sequence has failed (internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_controller.go).
+func (m *machine) publishFailure(kind actionKind, actor string, err error) {
+	m.ms.mu.Lock()
+	defer m.ms.mu.Unlock()
+
+	m.journal.Publish(&machineapi.SequenceEvent{
+		Sequence: sequences[kind], Action: machineapi.SequenceEvent_NOOP,
+		Error: &common.Error{Code: common.Code_FATAL, Message: "sequence failed: " + err.Error()},
+	}, actor)
+}
+
 func (m *machine) publishTask(task, actor string) {
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()
@@ -144,7 +156,7 @@ func (m *machine) unmet() []runtime.UnmetCondition {
 		conditions = append(conditions, runtime.UnmetCondition{Name: "services", Reason: strings.Join(problems, ", ")})
 	}
 
-	if m.config.Machine().Kubelet().SkipNodeRegistration() {
+	if m.config.K8sNodeConfig().SkipNodeRegistration() {
 		return conditions
 	}
 

@@ -72,6 +72,7 @@ func (k *realKubernetes) host() (controlplane.Host, error) {
 	return controlplane.Host{
 		Binary: m.ms.options.Labkube.Binary, Dir: dir, Name: m.hostname, Address: m.net.Node, Etcd: m.etcdAddress(),
 		Addresses: server.Addresses, Names: server.Names, Config: m.config,
+		Release: m.release,
 	}, nil
 }
 
@@ -91,6 +92,10 @@ func (k *realKubernetes) folder() (string, error) {
 	}
 
 	parent := filepath.Join(m.ms.options.Labkube.Dir, url.PathEscape(volume))
+
+	if err := m.takeKept(parent); err != nil {
+		return "", err
+	}
 
 	entries, err := os.ReadDir(parent)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -115,6 +120,32 @@ func (k *realKubernetes) folder() (string, error) {
 	}
 
 	return dir, nil
+}
+
+// takeKept brings what a wipe has left into the folder of now; the caller holds the lock.
+func (m *machine) takeKept(parent string) error {
+	from := m.disk.Kept
+	if from == nil {
+		return nil
+	}
+
+	before, now := filepath.Join(parent, from.Folder), filepath.Join(parent, m.disk.Data)
+
+	var err error
+	if from.Etcd {
+		err = errors.Join(os.MkdirAll(now, 0o700), os.Rename(filepath.Join(before, "etcd"), filepath.Join(now, "etcd")))
+	} else {
+		err = errors.Join(os.Rename(before, now), os.RemoveAll(filepath.Join(now, "etcd")))
+	}
+
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("unable to keep what was not wiped: %w", err)
+	}
+
+	m.disk.Kept = nil
+	m.save()
+
+	return nil
 }
 
 // sweep removes what machines have left whose volumes are gone; the caller holds the lock.
@@ -154,7 +185,7 @@ func (k *realKubernetes) hasEtcdData() bool {
 func apiServerOf(m *machine) string { return "https://" + apiServerAt(m).String() }
 
 func apiServerAt(m *machine) netip.AddrPort {
-	return netip.AddrPortFrom(m.net.Node, uint16(m.config.Cluster().LocalAPIServerPort())) //nolint:gosec // a port
+	return netip.AddrPortFrom(m.net.Node, uint16(m.config.K8sAPIServerConfig().APIPort())) //nolint:gosec // a port
 }
 
 // runServers implements kubernetes.

@@ -27,14 +27,14 @@ spec:
       hostNetwork: true
       tolerations: [{operator: Exists}]
       initContainers:
-        - {name: config, image: "quay.io/cilium/cilium:v1.18.5", command: [cilium-dbg, build-config], %[1]s}
+        - {name: config, image: "quay.io/cilium/cilium:v1.20.2", command: [cilium-dbg, build-config], %[1]s}
 %[4]s        - name: clean-cilium-state
-          image: quay.io/cilium/cilium:v1.18.5
+          image: quay.io/cilium/cilium:v1.20.2
           command: [/init-container.sh]
           securityContext: {capabilities: {add: [NET_ADMIN, %[2]s], drop: [ALL]}}
       containers:
         - name: cilium-agent
-          image: quay.io/cilium/cilium:v1.18.5
+          image: quay.io/cilium/cilium:v1.20.2
           command: [cilium-agent]
           %[1]s
           volumeMounts: [{name: etc-cni-netd, mountPath: /host/etc/cni/net.d}]
@@ -68,7 +68,7 @@ func cni(l *lab, k kubectl) {
 		},
 		{
 			settings: cilium("localhost", "7445", "SYS_ADMIN", "/run/cilium/cgroupv2",
-				"        - {name: mount-cgroup, image: \"quay.io/cilium/cilium:v1.18.5\", command: [sh, -ec, nsenter cilium-mount]}\n"),
+				"        - {name: mount-cgroup, image: \"quay.io/cilium/cilium:v1.20.2\", command: [sh, -ec, nsenter cilium-mount]}\n"),
 			pods:      "Init:CrashLoopBackOff",
 			container: "mount-cgroup",
 			log:       "nsenter: failed to execute /opt/cni/bin/cilium-mount: Permission denied",

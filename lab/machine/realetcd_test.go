@@ -44,7 +44,7 @@ func (l *lab) talosctlTool() talosctlOn {
 func (c talosctlOn) try(n int, arguments string) (string, error) {
 	c.l.Helper()
 
-	ctx, cancel := context.WithTimeout(c.l.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(c.l.Context(), 15*time.Minute)
 	defer cancel()
 
 	all := append(slices.Clone(c.common), "-e", c.l.address(n), "-n", c.l.address(n))

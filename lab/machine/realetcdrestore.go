@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"path/filepath"
+
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcd"
 	"talos-proxmox/lab/machine/etcdmember"
@@ -36,6 +38,16 @@ func (k *realKubernetes) awaitSnapshot() (string, error) {
 	host, err := k.host()
 
 	return host.SnapshotFile(), err
+}
+
+// database implements kubernetes.
+func (k *realKubernetes) database() string {
+	dir, err := k.folder()
+	if err != nil {
+		return ""
+	}
+
+	return filepath.Join(dir, "etcd", "member", "snap", "db")
 }
 
 // recoverEtcd implements kubernetes.

@@ -229,7 +229,7 @@ func (w *notes) lost(k kubeClient) ([]string, error) {
 	return slices.DeleteFunc(missing, func(name string) bool { return have[name] }), nil
 }
 
-// TestRealKills kills parts of labkube, machines and the lab at twenty random moments: the cluster comes up again, with
+// TestRealKills kills parts of labkube, machines and the lab at ten random moments: the cluster comes up again, with
 // its nodes and every object that was confirmed. LAB_SEED repeats a run's choices.
 func TestRealKills(t *testing.T) {
 	t.Parallel()
@@ -280,7 +280,7 @@ func TestRealKills(t *testing.T) {
 
 	writing.Go(writer.run)
 
-	p.killTwenty(rand.New(rand.NewPCG(seed, 0)), func() { settled(writer) }) //nolint:gosec // no secret
+	p.killTen(rand.New(rand.NewPCG(seed, 0)), func() { settled(writer) }) //nolint:gosec // no secret
 	close(writer.stopped)
 	writing.Wait()
 	settled(writer)
@@ -293,11 +293,11 @@ func TestRealKills(t *testing.T) {
 	t.Logf("%d objects were confirmed, none is lost", len(writer.confirmed))
 }
 
-// killTwenty kills twelve parts, five machines and the lab three times, in an order and at moments of chance, and looks
+// killTen kills six parts, three machines and the lab once, in an order and at moments of chance, and looks
 // at the cluster after every fifth.
-func (p *labProcess) killTwenty(chance *rand.Rand, look func()) {
-	kinds := slices.Concat(slices.Repeat([]string{"part"}, 12), slices.Repeat([]string{"machine"}, 5),
-		slices.Repeat([]string{"lab"}, 3))
+func (p *labProcess) killTen(chance *rand.Rand, look func()) {
+	kinds := slices.Concat(slices.Repeat([]string{"part"}, 6), slices.Repeat([]string{"machine"}, 3),
+		[]string{"lab"})
 	chance.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 
 	for i, kind := range kinds {

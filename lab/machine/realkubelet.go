@@ -59,7 +59,7 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 	m.ms.mu.Lock()
 	m.kubelet.running = true
 	m.services.Set("kubelet", services.Running, "Health check successful")
-	skip := m.config.Machine().Kubelet().SkipNodeRegistration()
+	skip := m.config.K8sNodeConfig().SkipNodeRegistration()
 	m.ms.mu.Unlock()
 
 	service := doors.NewBalancer(k.serviceTarget)
@@ -126,7 +126,7 @@ func (m *machine) nodeAddress() netip.Addr {
 func (k *realKubernetes) restartKubelet(ctx context.Context) {
 	m := k.m
 	settings := func() string {
-		kubelet := m.config.Machine().Kubelet()
+		kubelet := m.config.K8sKubeletConfig()
 
 		return fmt.Sprint(kubelet.Image(), kubelet.ExtraArgs(), kubelet.ExtraConfig())
 	}

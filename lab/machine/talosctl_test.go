@@ -86,7 +86,7 @@ func TestTalosctlReads(t *testing.T) {
 		{command: "-n #21 get volumestatus", contain: []string{"STATE", "ready"}},
 		{command: "-n #21 get mountstatus", contain: []string{"/var", "xfs"}},
 		{command: "-n #21 get pcidevices", contain: []string{"SUBCLASS"}},
-		{command: "-n #21 get modules", contain: []string{"ahci", "Live"}},
+		{command: "-n #21 get loadedkernelmodules", contain: []string{"ahci", "Live"}},
 		{command: "-n #21 get rd", contain: []string{"machinestatuses.runtime.talos.dev"}},
 		{command: "-n #11 get mc -o yaml", contain: []string{"type: controlplane"}},
 		{command: "-n #11 get kubeprismstatuses", contain: []string{"#13", "true"}},
@@ -281,5 +281,32 @@ func TestHealthWaitsForACNI(t *testing.T) {
 			contain: []string{"waiting for all k8s nodes to report ready: some nodes are not ready: [node-11]"},
 			refused: true,
 		},
+	})
+}
+
+// TestTalosctlUpgradesByTheLifecycleService: talosctl itself pulls the installer, runs it, drains the node and restarts
+// the machine, from Talos 1.13 on (cmd/talosctl/cmd/talos/upgrade.go).
+func TestTalosctlUpgradesByTheLifecycleService(t *testing.T) {
+	t.Parallel()
+
+	l := newLabOf(t, "v1.13.9")
+	program, common := l.talosctlAs(role.MakeSet(role.Admin))
+	l.cluster(1, 1)
+
+	l.check(program, common, []expectation{
+		{
+			command: "-n #21 upgrade --image " + strings.Replace(installerOf("v1.14.0"), schematicID, "unknown", 1), refused: true,
+			contain: []string{"error pulling upgrade image", "failed to resolve reference"},
+		},
+		{
+			command: "-n #21 upgrade --image ghcr.io/siderolabs/installer:v1.14.0", refused: true,
+			contain: []string{"error pulling upgrade image", "failed to resolve reference"},
+		},
+		{
+			command: "-n #21 upgrade --timeout 2m --image " + installerOf("v1.14.0"),
+			contain: []string{"installation of v1.14.0 complete", "post check passed"},
+		},
+		{command: "-n #21 version", contain: []string{"Tag:         v1.14.0"}},
+		{command: "-n #21 get machinestatus", contain: []string{"running"}},
 	})
 }

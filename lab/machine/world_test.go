@@ -124,6 +124,8 @@ type lab struct {
 	prefix   string
 	secrets  *secrets.Bundle
 	patches  []string
+	// version is the Talos that machines boot, kubernetes what they run.
+	version, kubernetes string
 	// files is where real etcd and Kubernetes keep theirs.
 	files string
 }
@@ -144,6 +146,7 @@ func newLab(t *testing.T) *lab {
 
 	l := &lab{
 		T: t, world: newWorld(), prefix: fmt.Sprintf("127.%d.%d.", 64+os.Getpid()%30, networks.Add(1)), secrets: bundle,
+		version: talosVersion, kubernetes: "1.35.2",
 	}
 	l.machines = machine.New(l.world, l.options())
 
@@ -161,8 +164,10 @@ func (l *lab) options() machine.Options {
 func (l *lab) address(n int) string { return l.prefix + fmt.Sprint(n) }
 
 // disk is the nocloud disk image of a template.
-func disk() image.Image {
-	return image.Image{OS: "talos", Version: talosVersion, Schematic: schematicID, Platform: "nocloud", Arch: "amd64"}
+func disk() image.Image { return diskOf(talosVersion) }
+
+func diskOf(version string) image.Image {
+	return image.Image{OS: "talos", Version: version, Schematic: schematicID, Platform: "nocloud", Arch: "amd64"}
 }
 
 // hardware is a VM whose number is its VMID, the end of its address and its name.
@@ -192,7 +197,7 @@ func (l *lab) boot(n int) {
 
 	l.mu.Lock()
 	if _, ok := l.volumes[fmt.Sprintf("local:vm-%d-disk-0", n)]; !ok {
-		l.volumes[fmt.Sprintf("local:vm-%d-disk-0", n)] = disk()
+		l.volumes[fmt.Sprintf("local:vm-%d-disk-0", n)] = diskOf(l.version)
 	}
 	l.mu.Unlock()
 
@@ -226,10 +231,10 @@ func (l *lab) stage(n int, stage string) {
 func (l *lab) configuration(role machinetype.Type, patches ...string) []byte {
 	l.Helper()
 
-	input, err := generate.NewInput("test", "https://"+l.address(11)+":6443", "1.35.2",
+	input, err := generate.NewInput("test", "https://"+l.address(11)+":6443", l.kubernetes,
 		generate.WithSecretsBundle(l.secrets), generate.WithVersionContract(config.TalosVersion1_12),
 		generate.WithInstallDisk("/dev/sda"),
-		generate.WithInstallImage("factory.talos.dev/nocloud-installer/"+schematicID+":"+talosVersion))
+		generate.WithInstallImage("factory.talos.dev/nocloud-installer/"+schematicID+":"+l.version))
 	require.NoError(l.T, err)
 
 	cfg, err := input.Config(role)

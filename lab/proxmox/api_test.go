@@ -260,7 +260,7 @@ func TestAnswersHavePVEsTypes(t *testing.T) {
 	}
 
 	assert.JSONEq(t, `{"data":"100"}`, l.call(t, "GET", "/cluster/nextid", nil).raw)
-	assert.Contains(t, l.call(t, "GET", "/version", nil).raw, `"release":"9.1"`)
+	assert.Contains(t, l.call(t, "GET", "/version", nil).raw, `"release":"9.2"`)
 }
 
 func TestFiles(t *testing.T) {

@@ -32,7 +32,7 @@ func TestGoProxmox(t *testing.T) {
 
 			version, err := c.Version(ctx)
 			require.NoError(t, err)
-			assert.Equal(t, "9.1", version.Release)
+			assert.Equal(t, "9.2", version.Release)
 
 			cluster, err := c.Cluster(ctx)
 			require.NoError(t, err)

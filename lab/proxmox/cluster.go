@@ -10,7 +10,7 @@ import (
 	"talos-proxmox/lab/hostos"
 )
 
-const pveRelease = "9.1"
+const pveRelease = "9.2"
 
 func clusterRoutes() []route {
 	return []route{

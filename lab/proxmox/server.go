@@ -1,4 +1,4 @@
-// Package proxmox is Proxmox VE 9.1's REST API over the lab's model: TLS, HTTP/1.1 with PVE's own reason phrases,
+// Package proxmox is Proxmox VE 9.2's REST API over the lab's model: TLS, HTTP/1.1 with PVE's own reason phrases,
 // tickets and API tokens.
 package proxmox
 

@@ -116,7 +116,7 @@ func TestCommands(t *testing.T) {
 			command: "pvesh get /moon", status: 255, stderr: "No 'get' handler defined for '/moon'\n",
 		},
 		"the next free VMID": {command: "pvesh get /cluster/nextid", stdout: "\"101\"\n"},
-		"the release":        {command: "pveversion | cut -d/ -f1,2", stdout: "pve-manager/9.1.1\n"},
+		"the release":        {command: "pveversion | cut -d/ -f1,2", stdout: "pve-manager/9.2.6\n"},
 		"set without anything": {
 			command: "qm set 100", status: 255, stderr: "no options specified\nqm set <vmid> [OPTIONS]\n",
 		},

@@ -77,7 +77,7 @@ func TestCommandsOfAHost(t *testing.T) {
 		"another kernel": {
 			h:       intel,
 			command: "uname -r; pveversion",
-			stdout:  "6.5.13-5-pve\npve-manager/9.1.1/42db4a6cf33dac83 (running kernel: 6.5.13-5-pve)\n",
+			stdout:  "6.5.13-5-pve\npve-manager/9.2.6/42db4a6cf33dac83 (running kernel: 6.5.13-5-pve)\n",
 		},
 		"the name":      {h: zfs, command: "hostname; hostname -f", stdout: "pve1\npve1.lab.internal\n"},
 		"no containers": {h: zfs, command: "pct list"},

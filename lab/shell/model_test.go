@@ -139,7 +139,7 @@ func TestPvesh(t *testing.T) {
 		"everything": {"/cluster/resources", func(t *testing.T, answer any) { t.Helper(); assert.Len(t, answer, 9) }},
 		"the version": {
 			"/version",
-			func(t *testing.T, answer any) { t.Helper(); assert.Equal(t, "9.1", answer.(map[string]any)["release"]) },
+			func(t *testing.T, answer any) { t.Helper(); assert.Equal(t, "9.2", answer.(map[string]any)["release"]) },
 		},
 	}
 
@@ -176,6 +176,7 @@ func TestTheProjectsOwnBuildScript(t *testing.T) {
 			{Name: "cores", Value: "2"},
 			{Name: "memory", Value: "2048"},
 			{Name: "disk", Value: "10"},
+			{Name: "stack_id", Value: "9f86"},
 		}))
 	}
 

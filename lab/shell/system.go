@@ -70,8 +70,8 @@ func (s *Server) uname(_ context.Context, c call) error {
 func (s *Server) pveVersion(_ context.Context, c call) error {
 	h := s.this()
 	if len(c.words) > 1 && (c.words[1] == "-v" || c.words[1] == "--verbose") {
-		c.printf("proxmox-ve: 9.1.0 (running kernel: %s)\n", h.Boot.Kernel)
-		c.printf("pve-manager: %s (running version: %[1]s/%s)\nproxmox-kernel-helper: 9.0.4\nqemu-server: 9.1.0\nzfsutils-linux: 2.3.4-pve1\n", hostos.Version, hostos.RepoID)
+		c.printf("proxmox-ve: 9.2.0 (running kernel: %s)\n", h.Boot.Kernel)
+		c.printf("pve-manager: %s (running version: %[1]s/%s)\nproxmox-kernel-helper: 9.0.4\nqemu-server: 9.2.6\nzfsutils-linux: 2.3.4-pve1\n", hostos.Version, hostos.RepoID)
 
 		return nil
 	}

@@ -45,7 +45,7 @@ func supportedVersions(p plan) []violation {
 		}
 
 		if version := r.at("version").text(); version.Known && version.Value != "" {
-			if err := talos.CheckTalos(version.Value); err != nil {
+			if _, err := talos.ReleaseOf(version.Value); err != nil {
 				found = append(found, refuse(r.URN, "template "+r.Name, err.Error()))
 			}
 		}
@@ -55,7 +55,7 @@ func supportedVersions(p plan) []violation {
 		if contract := r.at("talosVersion").text(); contract.Known && !supportedContract(contract.Value) {
 			found = append(
 				found, refuse(r.URN, r.Name, fmt.Sprintf("talosVersion %q is not a contract of a supported version: use one of %s",
-					contract.Value, strings.Join(contracts(), ", "))),
+					contract.Value, strings.Join(talos.Contracts(), ", "))),
 			)
 		}
 	}
@@ -81,7 +81,7 @@ func supportedVersions(p plan) []violation {
 func checkInstaller(image string) error {
 	name, tag, ok := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
 	if !ok && !strings.Contains(name, "@") {
-		return errors.New("it has no version: append one, like :v1.12.6")
+		return errors.New("it has no version: append one, like :v1.14.4")
 	}
 
 	tag, _, _ = strings.Cut(tag, "@")
@@ -90,21 +90,16 @@ func checkInstaller(image string) error {
 		return nil
 	}
 
-	return talos.CheckTalos(tag)
+	_, err := talos.ReleaseOf(tag)
+
+	return err
 }
 
 // supportedContract tells a contract of a supported version; secrets may also state a full version.
 func supportedContract(version string) bool {
-	return slices.Contains(contracts(), version) || talos.CheckTalos(version) == nil
-}
+	_, err := talos.ReleaseOf(version)
 
-func contracts() []string {
-	var list []string
-	for _, release := range talos.Releases() {
-		list = append(list, release.Talos)
-	}
-
-	return list
+	return err == nil || slices.Contains(talos.Contracts(), version)
 }
 
 // installers are the installer images that the patches of a machine configuration, or the configuration itself, state.

@@ -39,8 +39,8 @@ func TestSupportedVersions(t *testing.T) {
 			plan: []resource{cluster("v1.5.0", "v1.28.0")}, want: []string{"version v1.5.0 of Talos is not supported"},
 		},
 		"a Kubernetes too new": {
-			plan: []resource{cluster("v1.11.0", "v1.36.0")},
-			want: []string{"version v1.36.0 of Kubernetes does not run on Talos v1.11.0"},
+			plan: []resource{cluster("v1.12.0", "v1.36.0")},
+			want: []string{"version v1.36.0 of Kubernetes does not run on Talos v1.12.0"},
 		},
 		"an old template": {
 			plan: []resource{template("v1.2.3")}, want: []string{"template t: version v1.2.3 of Talos is not supported"},

@@ -1,12 +1,12 @@
 module talos-proxmox/cmd/gitopscheck/schemas
 
-go 1.26.0
+go 1.27.0
 
 require (
 	github.com/cert-manager/cert-manager v1.21.2
 	github.com/cilium/cilium v1.20.2
-	github.com/controlplaneio-fluxcd/flux-operator v0.58.1
-	sigs.k8s.io/gateway-api v1.6.1
+	github.com/controlplaneio-fluxcd/flux-operator v0.59.0
+	sigs.k8s.io/gateway-api v1.6.3
 )
 
 require (

@@ -8,6 +8,8 @@ set -euo pipefail
   "${datastore:?}" "${bridge:?}" "${cores:?}" "${memory:?MiB}" "${disk:?GiB}"
 
 marker="talos-proxmox-template owner=$owner"
+# The stack's own id: another backend may have a stack of its name.
+own="${stack_id:+ id=$stack_id}"
 
 say() { printf '%s\n' "$*" || true; }
 
@@ -39,6 +41,20 @@ inspect() {
       return 0
       ;;
   esac
+  case "$description " in
+    *"$own "*) ;;
+    # A stack that was destroyed in part has lost its id. What is finished and just as it is to be made changes in nothing
+    # but the id when it is taken over; anything else of another id stays as it is.
+    *" id="*)
+      case "$action $template $description " in
+        "build 1 "*"provenance=$provenance state=ready "*) ;;
+        *)
+          say foreign
+          return 0
+          ;;
+      esac
+      ;;
+  esac
   case "$template $description " in
     "1 "*"provenance=$provenance state=ready "*) say same ;;
     "1 "*"state=ready "*) say other ;;
@@ -48,10 +64,26 @@ inspect() {
   esac
 }
 
+# stamp gives a finished template of a former version of the program the stack's id.
+stamp() {
+  case "$(qm config "$vmid" | sed -n 's/^description: //p') " in
+    *"$own "*) ;;
+    *) qm set "$vmid" --description "$marker provenance=$provenance state=ready$own ($about)" ;;
+  esac
+}
+
 destroy() {
   # A killed run can leave its lock behind.
   qm unlock "$vmid" >/dev/null 2>&1 || true
-  qm destroy "$vmid" --purge 1 --destroy-unreferenced-disks 1 >&2
+  qm destroy "$vmid" --purge 1 >&2 || return
+  left
+}
+
+# Volumes of the VMID that the VM did not name stay: somebody kept them, or a VM of another Proxmox cluster on the same storage has them.
+left() {
+  local volumes
+  volumes=$(pvesm list "$datastore" --vmid "$vmid" 2>/dev/null | sed -n 's/^\([^ :]*:[^ ]*\) .*/\1/p' | tr '\n' ' ') || true
+  if [ -n "$volumes" ]; then say "volumes of VMID $vmid that it did not name stay in $datastore: $volumes" >&2; fi
 }
 
 # shellcheck disable=SC2317 # called by the trap

@@ -29,7 +29,8 @@ destroy() {
   refuse_clones
   qm unlock "$vmid" >/dev/null 2>&1 || true
   qm stop "$vmid" >/dev/null 2>&1 || true
-  qm destroy "$vmid" --purge 1 --destroy-unreferenced-disks 1 >&2 || return
+  qm destroy "$vmid" --purge 1 >&2 || return
+  left
   tidy
 }
 
@@ -95,7 +96,7 @@ fetch() {
 create() {
   local net="virtio,bridge=$bridge"
   [ "$vlan" = 0 ] || net="$net,tag=$vlan"
-  qm create "$vmid" --name "$name" --description "$marker provenance=$provenance state=building ($about)" \
+  qm create "$vmid" --name "$name" --description "$marker provenance=$provenance state=building$own ($about)" \
     --tags template --cores "$cores" --sockets 1 --cpu x86-64-v2-AES --memory "$memory" --balloon 0 --tablet 0 --onboot 0 \
     --serial0 socket --agent 1 --net0 "$net" "$@" ||
     fail "unable to create VM $vmid; is its number taken on another host? State another talos-proxmox:templates.<class>.firstVmid"
@@ -162,11 +163,12 @@ build() {
   found=$(inspect)
   case "$found" in
     same)
+      stamp
       say "template $name (VM $vmid) is there already"
       return 0
       ;;
     foreign)
-      fail "VM $vmid exists and is not a template of $owner: it is left alone; state another talos-proxmox:templates.<class>.firstVmid"
+      fail "VM $vmid exists and is not a template of $owner$own: it is left alone; state another talos-proxmox:templates.<class>.firstVmid"
       ;;
     half) say "VM $vmid is a half-made template of an earlier run: it is made anew" ;;
     other)
@@ -187,7 +189,7 @@ build() {
 
   assemble
   qm template "$vmid"
-  qm set "$vmid" --description "$marker provenance=$provenance state=ready ($about)"
+  qm set "$vmid" --description "$marker provenance=$provenance state=ready$own ($about)"
   tidy
   trap - EXIT
   say "template $name (VM $vmid) is made"

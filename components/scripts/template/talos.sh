@@ -3,11 +3,12 @@ build() {
   found=$(inspect)
   case "$found" in
     same)
+      stamp
       say "template $name (VM $vmid) is there already"
       return 0
       ;;
     foreign)
-      fail "VM $vmid exists and is not a template of $owner: it is left alone; state another talos-proxmox:templates.<class>.firstVmid"
+      fail "VM $vmid exists and is not a template of $owner$own: it is left alone; state another talos-proxmox:templates.<class>.firstVmid"
       ;;
   esac
 
@@ -23,7 +24,7 @@ build() {
 
   trap undo EXIT
   # Without disks, so that from the first moment there is a VM at all it says whose it is.
-  qm create "$vmid" --name "$name" --description "$marker provenance=$provenance state=building ($about)" \
+  qm create "$vmid" --name "$name" --description "$marker provenance=$provenance state=building$own ($about)" \
     --tags template --ostype l26 --machine q35 --bios ovmf --cores "$cores" --sockets 1 --cpu x86-64-v2-AES \
     --memory "$memory" --balloon 0 --scsihw virtio-scsi-pci --serial0 socket --vga std --tablet 0 --onboot 0 \
     --net0 "virtio,bridge=$bridge" ||
@@ -34,7 +35,7 @@ build() {
   qm set "$vmid" --boot order=scsi0
   qm resize "$vmid" scsi0 "${disk}G"
   qm template "$vmid"
-  qm set "$vmid" --description "$marker provenance=$provenance state=ready ($about)"
+  qm set "$vmid" --description "$marker provenance=$provenance state=ready$own ($about)"
   trap - EXIT
   say "template $name (VM $vmid) is made"
 }

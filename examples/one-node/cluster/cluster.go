@@ -12,7 +12,7 @@ import (
 func OneNode(ctx *pulumi.Context) error {
 	settings := config.New(ctx, "")
 	node := settings.Require("node")
-	talos := components.Talos{Version: "v1.12.6", Extensions: []string{"qemu-guest-agent"}}
+	talos := components.Talos{Version: "v1.14.4", Extensions: []string{"qemu-guest-agent"}}
 
 	image, err := components.NewTalosImage(ctx, "talos", components.TalosImageArgs{
 		Talos: talos, Stores: []components.ImageStore{{Node: node, Datastore: "local"}},

@@ -91,7 +91,7 @@ func faultFlags(cmd *cobra.Command, rule *datacentre.Fault) {
 	flags.StringVar(&rule.Lock, "lock", "", "--vmid is locked for this reason, such as backup")
 	flags.BoolVar(&rule.Hangs, "hangs", false, "the machine of --vmid hangs in its boot")
 	flags.BoolVar(&rule.Reverts, "reverts", false, "no system that an upgrade installs on --vmid starts")
-	flags.BoolVar(&rule.NoNetwork, "no-network", false, "nothing answers on the cards of --vmid, whose system is not Talos")
+	flags.BoolVar(&rule.NoNetwork, "no-network", false, "nothing answers on the cards of --vmid; of Talos, nobody gets through to its API")
 	flags.StringVar(&rule.NoPackage, "no-package", "", "the mirrors of systems do not have this package")
 	flags.BoolVar(&rule.ExpireTickets, "expire-tickets", false, "sessions begun with a password before now have expired")
 

@@ -30,7 +30,8 @@ type run struct {
 	policy       bool
 	policyConfig string
 
-	vmids []int
+	vmids     []int
+	confirmed []string
 }
 
 func newOperations(f *folders) []*cobra.Command {
@@ -95,6 +96,9 @@ func newOperations(f *folders) []*cobra.Command {
 		if operation.use == "recover" {
 			cmd.Flags().IntSliceVar(
 				&r.vmids, "vmid", nil, "remove this machine of the stack, too, although no creation of it is pending",
+			)
+			cmd.Flags().StringSliceVar(
+				&r.confirmed, "confirm", nil, "remove this machine, by its name, although it may be in use",
 			)
 		}
 
@@ -220,7 +224,9 @@ func newCheck(f *folders) *cobra.Command {
 	return cmd
 }
 
-func (r *run) recover(ctx context.Context, e *engine.Engine) error { return e.Recover(ctx, r.vmids...) }
+func (r *run) recover(ctx context.Context, e *engine.Engine) error {
+	return e.Recover(ctx, r.confirmed, r.vmids...)
+}
 
 func (r *run) preview(ctx context.Context, e *engine.Engine) error {
 	var opts []optpreview.Option

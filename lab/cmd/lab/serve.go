@@ -188,8 +188,8 @@ func start(ctx context.Context, f *folders, o server.Options, client *control.Cl
 		}
 
 		select {
-		case <-ended:
-			return control.Status{}, fmt.Errorf("the lab did not start:\n%s", tail(logPath(f)))
+		case err := <-ended:
+			return control.Status{}, errors.Join(fmt.Errorf("the lab did not start:\n%s", tail(logPath(f))), err)
 		case <-deadline:
 			_ = serve.Process.Kill()
 

@@ -3,6 +3,7 @@ package access
 
 import (
 	"context"
+	"maps"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
@@ -47,7 +48,23 @@ var Methods = func() map[string]role.Set {
 		"/cluster.ClusterService/HealthCheck", "/inspect.InspectService/ControllerRuntimeDependencies",
 		"/cosi.resource.State/Get",
 		"/cosi.resource.State/List", "/cosi.resource.State/Watch", "/storage.StorageService/Disks", "/time.TimeService/Time",
-		"/time.TimeService/TimeCheck",
+		"/time.TimeService/TimeCheck", "/machine.ImageService/List",
+	} {
+		rules[method] = readers
+	}
+
+	rules["/machine.ImageService/Pull"] = operators
+
+	return rules
+}()
+
+// InMaintenance is Methods for the API of maintenance mode, where readers may configure the machine, too
+// (internal/app/machined/pkg/system/services/machined.go of Talos 1.13).
+var InMaintenance = func() map[string]role.Set {
+	rules := maps.Clone(Methods)
+
+	for _, method := range []string{
+		"/machine.MachineService/ApplyConfiguration", "/storage.StorageService/BlockDeviceWipe",
 	} {
 		rules[method] = readers
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/lab/machine/configuration"
 )
 
 // kubeconfig is the client configuration file of Kubernetes.
@@ -37,14 +39,12 @@ type namedEntry struct {
 // adminKubeconfig makes the kubeconfig of the configuration's administrator, with a new certificate of the cluster's
 // authority.
 func adminKubeconfig(cfg config.Provider) ([]byte, error) {
-	cluster := cfg.Cluster()
-
-	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(cluster.IssuingCA())
+	ca, err := Authority(ClusterIssuing(cfg), "cluster.ca")
 	if err != nil {
 		return nil, fmt.Errorf("error getting Kubernetes CA: %w", err)
 	}
 
-	admin := cluster.AdminKubeconfig()
+	admin := cfg.Cluster().AdminKubeconfig()
 
 	pair, err := x509.NewKeyPair(ca,
 		x509.CommonName(admin.CommonName()), x509.Organization(admin.CertOrganization()),
@@ -63,10 +63,8 @@ func adminKubeconfig(cfg config.Provider) ([]byte, error) {
 	return yaml.Marshal(kubeconfig{
 		APIVersion: "v1", Kind: "Config", CurrentContext: user,
 		Clusters: []namedEntry{{Name: name, Cluster: map[string]any{
-			"server": cluster.Endpoint().String(),
-			"certificate-authority-data": base64.StdEncoding.EncodeToString(
-				append(bytes.Join(ClusterAuthorities(cfg), []byte("\n")), '\n'),
-			),
+			"server":                     configuration.Endpoint(cfg).String(),
+			"certificate-authority-data": base64.StdEncoding.EncodeToString(ClusterBundle(cfg)),
 		}}},
 		Contexts: []namedEntry{{Name: user, Context: map[string]any{"cluster": name, "namespace": "default", "user": user}}},
 		Users: []namedEntry{{Name: user, User: map[string]any{
@@ -78,7 +76,7 @@ func adminKubeconfig(cfg config.Provider) ([]byte, error) {
 
 // clusterName is what the kubeconfig calls the cluster.
 func clusterName(cfg config.Provider) string {
-	if name := cfg.Cluster().Name(); name != "" {
+	if name := configuration.ClusterName(cfg); name != "" {
 		return name
 	}
 

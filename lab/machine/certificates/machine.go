@@ -3,12 +3,14 @@ package certificates
 import (
 	"crypto/tls"
 	stdx509 "crypto/x509"
-	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"github.com/siderolabs/talos/pkg/machinery/role"
+
+	"talos-proxmox/lab/machine/configuration"
 )
 
 // Machine is a configured machine.
@@ -17,7 +19,11 @@ type Machine struct {
 	Hostname string
 	// Addresses are its own, and virtual ones that it may hold.
 	Addresses []netip.Addr
+	// MinimumTLS is the oldest TLS that its API server accepts, as a flag names it.
+	MinimumTLS string
 }
+
+var tlsVersions = map[string]uint16{"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13}
 
 // subject is the machine with alternative names of its configuration.
 func (m Machine) subject(name string, extra []string) Subject {
@@ -36,9 +42,9 @@ func (m Machine) subject(name string, extra []string) Subject {
 
 // APIServerSubject is who the Kubernetes API server's certificate is for, but for the names that every cluster has.
 func (m Machine) APIServerSubject() Subject {
-	c := m.Config.Cluster()
-
-	return m.subject("kube-apiserver", slices.Concat(c.CertSANs(), []string{c.Endpoint().Hostname()}))
+	return m.subject("kube-apiserver", slices.Concat(
+		m.Config.K8sAPIServerConfig().CertSANs(), []string{configuration.Endpoint(m.Config).Hostname()},
+	))
 }
 
 // Apid is what apid shows: to clients, and to other machines' apid when it forwards a request. Only control planes do
@@ -48,7 +54,7 @@ type Apid struct {
 }
 
 // Apid makes the credentials of a machine with the authority of a control plane: its own, or that of the trustd it
-// asked.
+// asked, which says as well whom to trust (internal/app/trustd/internal/reg).
 func (m Machine) Apid(authority config.Provider) (Apid, error) {
 	ca, err := Authority(authority.Machine().Security().IssuingCA(), "machine.ca")
 	if err != nil {
@@ -62,7 +68,7 @@ func (m Machine) Apid(authority config.Provider) (Apid, error) {
 		return Apid{}, err
 	}
 
-	accepted := pool(osAuthorities(m.Config))
+	accepted := pool(osAuthorities(authority))
 	credentials := Apid{Server: &tls.Config{
 		Certificates: []tls.Certificate{server},
 		ClientCAs:    accepted,
@@ -90,23 +96,18 @@ func (m Machine) Apid(authority config.Provider) (Apid, error) {
 
 // APIServer is what the API server of the model of Kubernetes shows.
 func (m Machine) APIServer() (*tls.Config, error) {
-	c := m.Config.Cluster()
-
-	ca, err := Authority(c.IssuingCA(), "cluster.ca")
+	ca, err := Authority(ClusterIssuing(m.Config), "cluster.ca")
 	if err != nil {
 		return nil, err
 	}
 
-	service, err := c.Network().APIServerIPs()
-	if err != nil {
-		return nil, fmt.Errorf("unable to read cluster.network.serviceSubnets: %w", err)
-	}
+	network := configuration.Network(m.Config)
 
 	s := m.APIServerSubject()
 	s.Groups = []string{"kube-master"}
-	s.Addresses = append(s.Addresses, service...)
+	s.Addresses = append(s.Addresses, k8s.APIServerServiceAddrs(network.ServiceCIDRs())...)
 	s.Names = append(s.Names, "kubernetes", "kubernetes.default", "kubernetes.default.svc",
-		"kubernetes.default.svc."+c.Network().DNSDomain(), "localhost")
+		"kubernetes.default.svc."+network.DNSDomain(), "localhost")
 
 	server, err := issueTLS(ca, s, stdx509.ExtKeyUsageServerAuth)
 	if err != nil {
@@ -117,7 +118,7 @@ func (m Machine) APIServer() (*tls.Config, error) {
 		Certificates: []tls.Certificate{server},
 		ClientCAs:    ClusterPool(m.Config),
 		ClientAuth:   tls.VerifyClientCertIfGiven,
-		MinVersion:   tls.VersionTLS12,
+		MinVersion:   tlsVersions[m.MinimumTLS],
 		NextProtos:   []string{"http/1.1"},
 	}, nil
 }

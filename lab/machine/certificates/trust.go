@@ -15,10 +15,31 @@ func osAuthorities(cfg config.Provider) [][]byte {
 	return encoded(s.IssuingCA(), s.AcceptedCAs())
 }
 
+// OSTrust is what the certificates of apid follow from, as one text.
+func OSTrust(cfg config.Provider) string { return string(bytes.Join(osAuthorities(cfg), []byte("\n"))) }
+
+// ClusterIssuing is Kubernetes' authority with its key; nil where a configuration has none, as a worker's.
+func ClusterIssuing(cfg config.Provider) *x509.PEMEncodedCertificateAndKey {
+	if ca := cfg.K8sAPIServerCAConfig(); ca != nil {
+		return ca.IssuingCA()
+	}
+
+	return nil
+}
+
 // ClusterAuthorities are the certificates of Kubernetes' authorities: the one that issues, and others that are
 // accepted.
 func ClusterAuthorities(cfg config.Provider) [][]byte {
-	return encoded(cfg.Cluster().IssuingCA(), cfg.Cluster().AcceptedCAs())
+	if ca := cfg.K8sAPIServerCAConfig(); ca != nil {
+		return encoded(ca.IssuingCA(), ca.AcceptedCAs())
+	}
+
+	return nil
+}
+
+// ClusterBundle is ClusterAuthorities as one file.
+func ClusterBundle(cfg config.Provider) []byte {
+	return append(bytes.Join(ClusterAuthorities(cfg), []byte("\n")), '\n')
 }
 
 // ClusterPool is ClusterAuthorities for what checks certificates.

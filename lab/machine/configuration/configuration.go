@@ -1,28 +1,29 @@
-// Package configuration judges machine configurations as Talos does: whether one is valid on a machine, and what
-// applying it to a running one takes.
+// Package configuration judges machine configurations as the Talos of a machine does: whether it can read one, whether
+// one is valid there, and what applying it to the running machine takes.
 package configuration
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cosi-project/runtime/pkg/state"
+	"github.com/hashicorp/go-multierror"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	"github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/configdiff"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
-	"github.com/siderolabs/talos/pkg/machinery/config/container"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/block"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	"github.com/siderolabs/talos/pkg/machinery/config/validation"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-)
 
-const (
-	appliedNow      = "Applied configuration without a reboot"
-	appliedByReboot = "Applied configuration with a reboot"
-	appliedLater    = "Staged configuration to be applied after the next reboot"
+	"talos-proxmox/internal/talos"
 )
 
 // Mode is a machine's platform as validation sees it. It implements validation.RuntimeMode.
@@ -45,10 +46,174 @@ func (m Mode) RequiresInstall() bool { return m.Metal && !m.Installed }
 // InContainer implements validation.RuntimeMode.
 func (Mode) InContainer() bool { return false }
 
-// Check loads a configuration and validates it with Talos' own machinery, against the resources of a configured
-// machine.
-func Check(ctx context.Context, data []byte, mode Mode, resources state.State) (config.Provider, []string, error) {
-	cfg, err := configloader.NewFromBytes(data)
+// System is the Talos that judges.
+type System struct {
+	Release talos.Release
+	// Version is the release's patch, such as v1.13.9.
+	Version string
+	Mode    Mode
+}
+
+// Load reads a configuration.
+func (s System) Load(data []byte) (config.Provider, error) {
+	if err := Known(s.Release, data); err != nil {
+		return nil, err
+	}
+
+	return configloader.NewFromBytes(data)
+}
+
+// Validate validates a configuration with Talos' own machinery, against the resources of a machine. It returns warnings
+// beside an error.
+func (s System) Validate(ctx context.Context, cfg config.Provider, resources state.State) ([]string, error) {
+	// What depends on the version of Talos is left to what follows: the machinery would take its own.
+	warnings, err := cfg.ValidateAtRuntime(ctx, resources, s.Mode, validation.WithLocal())
+
+	return warnings, join(err, s.validateRelease(cfg), s.validateKubernetes(cfg))
+}
+
+// Install is what the installer of the system says, and why it fails, on a machine that runs a version of Talos with a
+// configuration (cmd/installer/cmd/installer/install.go, cmd/installer/pkg/install/preflight.go).
+func (s System) Install(host string, data []byte) (output []string, err error) {
+	output = []string{"running Talos installer " + s.Version}
+
+	cfg, err := s.Load(data)
+	if err != nil {
+		return output, fmt.Errorf("error loading machine configuration: %w", err)
+	}
+
+	_, err = cfg.ValidateAsClient(s.Mode, validation.WithLocal())
+	err = join(err, s.validateRelease(cfg))
+
+	if s.Release.InstallerChecksKubernetes {
+		err = join(err, s.validateKubernetes(cfg))
+	}
+
+	if err != nil {
+		return output, fmt.Errorf("machine configuration is invalid: %w", err)
+	}
+
+	output = append(output, "running pre-flight checks", "host Talos version: "+host)
+
+	from, unread := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: host})
+	to, unreadToo := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: s.Version})
+
+	if err = errors.Join(unread, unreadToo); err == nil {
+		err = to.UpgradeableFrom(from)
+	}
+
+	if err != nil {
+		return output, fmt.Errorf("pre-flight checks failed: %w", err)
+	}
+
+	return append(output, "all pre-flight checks successful"), nil
+}
+
+// join lists errors as the machinery does; it is nil without any.
+func join(list ...error) error {
+	var all *multierror.Error
+
+	for _, err := range list {
+		if err != nil {
+			all = multierror.Append(all, err)
+		}
+	}
+
+	return all.ErrorOrNil()
+}
+
+// validateRelease checks what the machinery of other releases does not.
+func (s System) validateRelease(cfg config.Provider) error {
+	var all *multierror.Error
+
+	raw := cfg.RawV1Alpha1()
+
+	if s.Release.RequiresInstall && s.Mode.RequiresInstall() && raw != nil && raw.MachineConfig != nil &&
+		raw.MachineConfig.MachineInstall == nil {
+		all = multierror.Append(all, fmt.Errorf("install instructions are required in %q mode", s.Mode))
+	}
+
+	for _, doc := range cfg.Documents() {
+		volume, ok := doc.(*block.VolumeConfigV1Alpha1)
+		if !ok {
+			continue
+		}
+
+		if !s.Release.Reads(volume.Kind() + "/" + volume.Name()) {
+			all = multierror.Append(all, fmt.Errorf(
+				"%s/%s: only %q volumes are supported", volume.Kind(), volume.Name(), oldVolumes,
+			))
+		}
+	}
+
+	return all.ErrorOrNil()
+}
+
+// oldVolumes are the volumes that every release takes settings for.
+var oldVolumes = []string{
+	constants.StatePartitionLabel, constants.EphemeralPartitionLabel, constants.ImageCachePartitionLabel,
+}
+
+// validateKubernetes checks that the Talos runs the Kubernetes of the images that a configuration states.
+func (s System) validateKubernetes(cfg config.Provider) error {
+	raw := cfg.RawV1Alpha1()
+	if raw == nil || raw.MachineConfig == nil || raw.ClusterConfig == nil {
+		return nil // machinery has said so
+	}
+
+	version, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: s.Version})
+	if err != nil {
+		return fmt.Errorf("failed to parse Talos version: %w", err)
+	}
+
+	images := map[string]string{"kubelet": cfg.K8sKubeletConfig().Image()}
+
+	if cfg.Machine().Type().IsControlPlane() {
+		images["kube-apiserver"] = cfg.K8sAPIServerConfig().Image()
+		images["kube-controller-manager"] = cfg.K8sControllerManagerConfig().Image()
+		images["kube-scheduler"] = cfg.K8sSchedulerConfig().Image()
+	}
+
+	var all *multierror.Error
+
+	for _, name := range slices.Sorted(maps.Keys(images)) {
+		image := images[name]
+		if strings.HasSuffix(image, ":v"+constants.DefaultKubernetesVersion) && !states(raw, image) {
+			continue // it is left to Talos
+		}
+
+		wanted, err := compatibility.KubernetesVersionFromImageRef(image)
+		if err == nil {
+			err = wanted.SupportedWith(version)
+		}
+
+		if err != nil {
+			all = multierror.Append(all, fmt.Errorf("%s image is not valid: %w", name, err))
+		}
+	}
+
+	return all.ErrorOrNil()
+}
+
+// states says whether the first document states one of Kubernetes' images.
+func states(raw *v1alpha1.Config, image string) bool {
+	stated := []string{
+		raw.ClusterConfig.APIServer().ContainerImage, raw.ClusterConfig.ControllerManager().ContainerImage,
+		raw.ClusterConfig.Scheduler().ContainerImage,
+	}
+
+	if raw.MachineConfig.MachineKubelet != nil {
+		stated = append(stated, raw.MachineConfig.MachineKubelet.KubeletImage)
+	}
+
+	return slices.Contains(stated, image)
+}
+
+// Check loads a configuration and validates it for a configured machine, which a request asks to take it over.
+func (s System) Check(
+	ctx context.Context, in *machineapi.ApplyConfigurationRequest, resources state.State,
+) (config.Provider, []string, error) {
+	cfg, err := s.Load(in.GetData())
 	if err != nil {
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -57,93 +222,16 @@ func Check(ctx context.Context, data []byte, mode Mode, resources state.State) (
 		return nil, nil, status.Error(codes.InvalidArgument, "the applied machine configuration doesn't contain v1alpha1 config, did you mean to patch the machine config instead?")
 	}
 
-	warnings, err := cfg.Validate(mode)
+	if in.GetMode() == machineapi.ApplyConfigurationRequest_REBOOT && !s.Release.RestartsForChanges {
+		return nil, nil, status.Error(codes.Unimplemented, "the REBOOT mode is not supported, please use AUTO or NO_REBOOT modes instead")
+	}
+
+	warnings, err := s.Validate(ctx, cfg, resources)
 	if err != nil {
 		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 
-	more, err := cfg.RuntimeValidate(ctx, resources, mode)
-	if err != nil {
-		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
-	}
-
-	return cfg, append(warnings, more...), nil
-}
-
-// Decide says what a request does to a running machine: at once, with a reboot, or later.
-func Decide(
-	wanted machineapi.ApplyConfigurationRequest_Mode, current, next config.Provider,
-) (*machineapi.ApplyConfiguration, error) {
-	reply := &machineapi.ApplyConfiguration{Mode: wanted, ModeDetails: appliedByReboot}
-	reboot := needsReboot(current, next)
-
-	switch wanted {
-	case machineapi.ApplyConfigurationRequest_TRY, machineapi.ApplyConfigurationRequest_NO_REBOOT:
-		if reboot != nil {
-			return nil, status.Error(codes.InvalidArgument, reboot.Error())
-		}
-
-		reply.ModeDetails = appliedNow
-	case machineapi.ApplyConfigurationRequest_STAGED:
-		reply.ModeDetails = appliedLater
-	case machineapi.ApplyConfigurationRequest_AUTO:
-		reply.Mode, reply.ModeDetails = machineapi.ApplyConfigurationRequest_NO_REBOOT, appliedNow
-
-		if reboot != nil {
-			reply.Mode, reply.ModeDetails = machineapi.ApplyConfigurationRequest_REBOOT, appliedByReboot+": "+reboot.Error()
-		}
-	case machineapi.ApplyConfigurationRequest_REBOOT:
-	}
-
-	return reply, nil
-}
-
-// immediate are the parts of the machine section that Talos 1.12 takes over while it runs, by field of
-// v1alpha1.MachineConfig.
-const immediate = "MachineCA MachineAcceptedCAs MachineTime MachineCertSANs MachineInstall MachineNetwork MachineSysfs MachineSysctls MachineLogging MachineControlPlane " +
-	"MachineKubelet MachineKernel MachineRegistries MachinePods MachineSeccompProfiles MachineNodeAnnotations MachineNodeLabels MachineNodeTaints"
-
-// immediateFeatures are those of v1alpha1.FeaturesConfig.
-const immediateFeatures = "KubernetesTalosAPIAccessConfig KubePrismSupport HostDNSSupport ImageCacheSupport FeatureNodeAddressSortAlgorithm"
-
-// needsReboot says what in the first document cannot be taken over at once; nil when everything can. The other
-// documents never need a reboot.
-func needsReboot(current, next config.Provider) error {
-	before, after := current.RawV1Alpha1(), next.RawV1Alpha1().DeepCopy()
-	if before == nil {
-		return errors.New("current config is not v1alpha1")
-	}
-
-	//nolint:staticcheck // compared as they are
-	after.ConfigDebug, after.ClusterConfig = before.ConfigDebug, before.ClusterConfig
-
-	if before.MachineConfig != nil && after.MachineConfig != nil {
-		take(after.MachineConfig, before.MachineConfig, immediate)
-
-		if before.MachineConfig.MachineFeatures != nil && after.MachineConfig.MachineFeatures != nil {
-			take(after.MachineConfig.MachineFeatures, before.MachineConfig.MachineFeatures, immediateFeatures)
-		}
-	}
-
-	if reflect.DeepEqual(before, after) {
-		return nil
-	}
-
-	diff, err := configdiff.DiffConfigs(container.NewV1Alpha1(before), container.NewV1Alpha1(after))
-	if err != nil {
-		return fmt.Errorf("error calculating diff: %w", err)
-	}
-
-	return fmt.Errorf("this config change can't be applied in immediate mode\ndiff:\n%s", diff)
-}
-
-// take copies the named fields of one struct into another.
-func take(to, from any, fields string) {
-	target, source := reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()
-
-	for name := range strings.FieldsSeq(fields) {
-		target.FieldByName(name).Set(source.FieldByName(name))
-	}
+	return cfg, warnings, nil
 }
 
 // ModeName is how talosctl writes a mode.

@@ -51,7 +51,7 @@ func AsKubelet(cfg config.Provider, server, node string) (*rest.RESTClient, erro
 }
 
 func connect(cfg config.Provider, server string, s certificates.Subject) (*rest.RESTClient, error) {
-	ca, err := certificates.Authority(cfg.Cluster().IssuingCA(), "cluster.ca")
+	ca, err := certificates.Authority(certificates.ClusterIssuing(cfg), "cluster.ca")
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func connect(cfg config.Provider, server string, s certificates.Subject) (*rest.
 
 	client, err := rest.RESTClientFor(&rest.Config{
 		Host: server, APIPath: "/api", QPS: 50, Burst: 100, UserAgent: s.Name, WarningHandler: rest.NoWarnings{},
-		TLSClientConfig: rest.TLSClientConfig{CertData: pair.Crt, KeyData: pair.Key, CAData: cfg.Cluster().IssuingCA().Crt},
+		TLSClientConfig: rest.TLSClientConfig{CertData: pair.Crt, KeyData: pair.Key, CAData: certificates.ClusterBundle(cfg)},
 		ContentConfig: rest.ContentConfig{
 			GroupVersion:         &corev1.SchemeGroupVersion,
 			NegotiatedSerializer: codecs.WithoutConversion(),

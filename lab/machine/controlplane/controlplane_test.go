@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,8 +16,11 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/meta"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/talos"
 )
 
 // program is a stand-in of labkube.
@@ -153,17 +157,29 @@ func TestArguments(t *testing.T) {
 	t.Parallel()
 
 	a := arguments{"a": "1", "b": "1"}
-	require.NoError(t, a.merge(map[string]string{"a": "2", "b": "2", "c": "2"}, []string{"a", "c"}, []string{"d"}))
-	assert.Equal(t, []string{"--a=1,2", "--b=2", "--c=2"}, a.list())
-	assert.EqualError(t, a.merge(map[string]string{"d": "2"}, nil, []string{"d"}), `extra arg "d" is not allowed`)
+
+	list, err := a.with(
+		map[string][]string{"a": {"2"}, "b": {"2", "3"}, "c": {"2", "3"}}, []string{"a", "c"}, []string{"d"},
+	)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"--a=1,2", "--b=2", "--b=3", "--c=2,3"}, list)
+
+	_, err = a.with(map[string][]string{"d": {"2"}}, nil, []string{"d"})
+	assert.EqualError(t, err, `extra arg "d" is not allowed`)
 }
 
-// controlPlane is a host with a generated configuration.
-func controlPlane(t *testing.T, patch func(config.Provider) config.Provider) Host {
+// controlPlane is a host that runs a version of Talos, with a generated configuration.
+func controlPlane(t *testing.T, version string, patch func(config.Provider) config.Provider) Host {
 	t.Helper()
 
+	release, err := talos.ReleaseOf(version)
+	require.NoError(t, err)
+
+	contract, err := config.ParseContractFromVersion(release.Contract)
+	require.NoError(t, err)
+
 	input, err := generate.NewInput(
-		"test", "https://127.9.9.100:6443", "1.35.2", generate.WithVersionContract(config.TalosVersion1_12),
+		"test", "https://127.9.9.100:6443", "1.35.2", generate.WithVersionContract(contract),
 	)
 	require.NoError(t, err)
 
@@ -172,16 +188,108 @@ func controlPlane(t *testing.T, patch func(config.Provider) config.Provider) Hos
 
 	address := netip.MustParseAddr("127.9.9.11")
 
-	return Host{Dir: t.TempDir(), Name: "cp-1", Address: address, Etcd: address, Config: patch(cfg)}
+	return Host{
+		Dir: t.TempDir(), Name: "cp-1", Address: address, Etcd: address, Config: patch(cfg), Release: release,
+	}
+}
+
+func unchanged(cfg config.Provider) config.Provider { return cfg }
+
+// TestPartsAreThoseOfTheirTalos: etcd.go in internal/app/machined/pkg/system/services and, for the API server,
+// control_plane_static_pod.go (1.13) and control_plane_final.go (1.14) in internal/app/machined/pkg/controllers/k8s.
+func TestPartsAreThoseOfTheirTalos(t *testing.T) {
+	t.Parallel()
+
+	const http = "--listen-client-http-urls=https://127.9.9.11:2383"
+
+	for version, test := range map[string]struct {
+		etcd, etcdTLS, serverTLS string
+		http, ciphers            bool
+	}{
+		"v1.12.6": {"v3.6.14", "--tls-min-version=TLS1.2", "--tls-min-version=VersionTLS12", false, true},
+		"v1.13.9": {"v3.6.12", "--tls-min-version=TLS1.2", "--tls-min-version=VersionTLS12", false, true},
+		"v1.14.0": {"v3.7.2", "--tls-min-version=TLS1.3", "--tls-min-version=VersionTLS13", true, false},
+	} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+
+			h := controlPlane(t, version, unchanged)
+
+			etcd, err := h.EtcdPart(Initial("cp-1", h.Etcd), true)
+			require.NoError(t, err)
+			assert.Equal(t, test.etcd, etcd.Version)
+			assert.Contains(t, etcd.Args, test.etcdTLS)
+			assert.Equal(t, test.http, slices.Contains(etcd.Args, http))
+
+			parts, err := h.KubernetesParts()
+			require.NoError(t, err)
+			assert.Contains(t, parts[0].Args, test.serverTLS)
+			assert.Equal(t, test.ciphers, strings.Contains(strings.Join(parts[0].Args, " "), "--tls-cipher-suites=TLS_AES_128"))
+		})
+	}
+}
+
+// TestPartsOfDocuments: contract 1.14 describes Kubernetes in documents of its own, whose API server states its
+// authorizers and how it authenticates.
+func TestPartsOfDocuments(t *testing.T) {
+	t.Parallel()
+
+	h := controlPlane(t, "v1.14.0", unchanged)
+
+	input, err := generate.NewInput(
+		"test", "https://127.9.9.100:6443", "1.37.0", generate.WithVersionContract(config.TalosVersion1_14),
+	)
+	require.NoError(t, err)
+
+	h.Config, err = input.Config(machine.TypeControlPlane)
+	require.NoError(t, err)
+	require.True(t, h.Config.(interface{ Has(string) bool }).Has("KubeAPIServerConfig"))
+
+	parts, err := h.KubernetesParts()
+	require.NoError(t, err)
+	assert.Equal(t, "v1.37.0", parts[0].Version)
+	assert.Contains(t, parts[0].Args, "--authentication-config="+h.path("config/authentication.json"))
+	assert.Contains(t, parts[0].Args, "--service-account-issuer=https://127.9.9.100:6443")
+	assert.Contains(t, parts[1].Args, "--cluster-cidr=10.244.0.0/16")
+
+	for name, contained := range map[string]string{
+		"config/authorization.json": `"authorizers":[{"name":"node","type":"Node"},{"name":"rbac","type":"RBAC"}]`,
+		"config/encryption.json":    `"secretbox"`,
+		"pki/service-account.pub":   "PUBLIC KEY",
+	} {
+		text, err := os.ReadFile(h.path(name))
+		require.NoError(t, err)
+		assert.Contains(t, string(text), contained, name)
+	}
+
+	assertPrivate(t, h)
+}
+
+func TestTheImageOfTheConfigurationIsRun(t *testing.T) {
+	t.Parallel()
+
+	for image, version := range map[string]string{
+		"registry.k8s.io/etcd:3.7.1": "v3.7.1", "registry.k8s.io/etcd:v3.6.11": "v3.6.11",
+	} {
+		h := controlPlane(t, "v1.14.0", func(cfg config.Provider) config.Provider {
+			cfg.RawV1Alpha1().ClusterConfig.EtcdConfig.ContainerImage = image
+
+			return cfg
+		})
+
+		etcd, err := h.EtcdPart(Initial("cp-1", h.Etcd), true)
+		require.NoError(t, err)
+		assert.Equal(t, version, etcd.Version)
+	}
 }
 
 func TestPartsFollowTheConfiguration(t *testing.T) {
 	t.Parallel()
 
-	h := controlPlane(t, func(cfg config.Provider) config.Provider {
+	h := controlPlane(t, "v1.12.6", func(cfg config.Provider) config.Provider {
 		raw := cfg.RawV1Alpha1()
-		raw.ClusterConfig.APIServerConfig.ExtraArgsConfig = map[string]string{
-			"enable-admission-plugins": "AlwaysPullImages", "v": "3",
+		raw.ClusterConfig.APIServerConfig.ExtraArgsConfig = meta.Args{
+			"enable-admission-plugins": meta.NewArgValue("AlwaysPullImages", nil), "v": meta.NewArgValue("3", nil),
 		}
 
 		return cfg
@@ -189,7 +297,6 @@ func TestPartsFollowTheConfiguration(t *testing.T) {
 
 	etcd, err := h.EtcdPart(Initial("cp-1", h.Etcd), true)
 	require.NoError(t, err)
-	assert.Regexp(t, `^v3\.6\.`, etcd.Version)
 	assert.Contains(t, etcd.Args, "--initial-cluster=cp-1=https://127.9.9.11:2380")
 
 	parts, err := h.KubernetesParts()
@@ -232,9 +339,9 @@ func assertPrivate(t *testing.T, h Host) {
 func TestArgumentsThatTheConfigurationMayNotChange(t *testing.T) {
 	t.Parallel()
 
-	h := controlPlane(t, func(cfg config.Provider) config.Provider {
-		cfg.RawV1Alpha1().ClusterConfig.APIServerConfig.ExtraArgsConfig = map[string]string{
-			"etcd-servers": "https://elsewhere",
+	h := controlPlane(t, "v1.12.6", func(cfg config.Provider) config.Provider {
+		cfg.RawV1Alpha1().ClusterConfig.APIServerConfig.ExtraArgsConfig = meta.Args{
+			"etcd-servers": meta.NewArgValue("https://elsewhere", nil),
 		}
 
 		return cfg

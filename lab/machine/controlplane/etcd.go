@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"talos-proxmox/lab/machine/certificates"
+	"talos-proxmox/lab/machine/configuration"
 )
 
 // EtcdPart is the machine's member. initial names the members that it finds, as name=URL; a member whose data is there
@@ -35,20 +36,30 @@ func (h Host) EtcdPart(initial string, bootstrap bool) (Part, error) {
 		// A member's data is as safe as a file of its user is: what a power cut of the host itself takes is not worth a
 		// disk's pace for every write.
 		"unsafe-no-fsync": "true", "log-level": "warn",
+		"tls-min-version": strings.Replace(h.Release.MinimumTLS, "VersionTLS1", "TLS1.", 1),
 	}
-
-	etcd := h.Config.Cluster().Etcd()
 
 	// What names, places and secures the member is Talos' own.
 	denied := []string{
 		"name", "data-dir", "client-cert-auth", "cert-file", "key-file", "trusted-ca-file",
 		"peer-client-cert-auth", "peer-cert-file", "peer-key-file", "peer-trusted-ca-file",
 	}
-	if err := args.merge(etcd.ExtraArgs(), nil, denied); err != nil {
+
+	// internal/app/machined/pkg/system/services/etcd.go of Talos 1.14: what has a port of its own is Talos' own as well.
+	if port := h.Release.EtcdHTTPPort; port != etcdClientPort {
+		args["listen-client-http-urls"] = "https://" + hostPort(h.Etcd, port)
+
+		denied = append(denied, "listen-client-http-urls", "tls-min-version")
+	}
+
+	list, err := args.with(h.Config.Cluster().Etcd().ExtraArgs(), nil, denied)
+	if err != nil {
 		return Part{}, fmt.Errorf("cluster.etcd.extraArgs: %w", err)
 	}
 
-	return Part{Name: "etcd", Version: Tag(etcd.Image()), Args: args.list()}, nil
+	version := EtcdVersion(configuration.EtcdImage(h.Config, h.Release))
+
+	return Part{Name: "etcd", Version: version, Args: list}, nil
 }
 
 // Initial is how a member is named to others that start.

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
+
+	"talos-proxmox/internal/talos"
 )
 
 // Ports of etcd.
@@ -35,6 +37,8 @@ type Host struct {
 	Addresses []netip.Addr
 	Names     []string
 	Config    config.Provider
+	// Release is that of the machine's Talos.
+	Release talos.Release
 }
 
 // LogFile is where a part's output goes.
@@ -64,6 +68,9 @@ func Tag(image string) string {
 	return image[strings.LastIndex(image, ":")+1:]
 }
 
+// EtcdVersion is the version of etcd that an image reference states, with its v: the tags of newer images have none.
+func EtcdVersion(image string) string { return "v" + strings.TrimPrefix(Tag(image), "v") }
+
 func hostPort(a netip.Addr, port int) string {
 	return netip.AddrPortFrom(a, uint16(port)).String() //nolint:gosec // a port
 }
@@ -74,30 +81,34 @@ func clientURL(a netip.Addr) string { return "https://" + hostPort(a, etcdClient
 // arguments are flags by name.
 type arguments map[string]string
 
-// merge adds the configuration's own arguments: some are added to what is there, some replace it, and some are refused,
-// as by Talos.
-func (a arguments) merge(extra map[string]string, additive, denied []string) error {
+// with lists the arguments with the configuration's own, each as often as it has values there: some are added to what
+// is there, some replace it, and some are refused, as by Talos.
+func (a arguments) with(extra map[string][]string, additive, denied []string) ([]string, error) {
+	all := map[string][]string{}
+	for name, value := range a {
+		all[name] = []string{value}
+	}
+
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
 		switch {
 		case slices.Contains(denied, name):
-			return fmt.Errorf("extra arg %q is not allowed", name)
-		case slices.Contains(additive, name) && a[name] != "":
-			a[name] += "," + extra[name]
+			return nil, fmt.Errorf("extra arg %q is not allowed", name)
+		case slices.Contains(additive, name):
+			all[name] = []string{strings.Join(slices.Concat(all[name], extra[name]), ",")}
 		default:
-			a[name] = extra[name]
+			all[name] = extra[name]
 		}
 	}
 
-	return nil
-}
+	list := make([]string, 0, len(all))
 
-func (a arguments) list() []string {
-	list := make([]string, 0, len(a))
-	for _, name := range slices.Sorted(maps.Keys(a)) {
-		list = append(list, "--"+name+"="+a[name])
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for _, value := range all[name] {
+			list = append(list, "--"+name+"="+value)
+		}
 	}
 
-	return list
+	return list, nil
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

@@ -5,7 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	machineconfig "github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+
+	"talos-proxmox/lab/machine/configuration"
 )
 
 // leaderElection is how fast another controller manager or scheduler takes over; Kubernetes' own 15, 10 and 2 s are
@@ -24,6 +31,16 @@ var (
 		"etcd-certfile", "etcd-keyfile", "kubelet-client-certificate", "kubelet-client-key", "service-account-key-file",
 		"service-account-signing-key-file", "tls-cert-file",
 		"tls-private-key-file", "authorization-config",
+	}
+	// apiServerCiphers are what it speaks where its oldest TLS leaves a choice
+	// (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go of Talos 1.13; 1.14 states none and denies to
+	// change the oldest TLS).
+	apiServerCiphers = map[string]string{
+		"VersionTLS12": "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256," +
+			"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384," +
+			"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305,TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256," +
+			"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384," +
+			"TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305,TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
 	}
 	managerAdditive = []string{"service-cluster-ip-range", "controllers", "feature-gates"}
 	managerDenied   = []string{
@@ -61,26 +78,25 @@ func (h Host) KubernetesParts() ([]Part, error) {
 
 // APIServer is where the machine's API server answers.
 func (h Host) APIServer() string {
-	return "https://" + hostPort(h.Address, h.Config.Cluster().LocalAPIServerPort())
+	return "https://" + hostPort(h.Address, h.Config.K8sAPIServerConfig().APIPort())
 }
 
 func (h Host) apiServer() (Part, error) {
-	c := h.Config.Cluster()
-	endpoint := c.Endpoint().String()
+	c, account := h.Config.K8sAPIServerConfig(), h.Config.K8sServiceAccountConfig()
 	pki := func(name string) string { return h.path("pki/" + name) }
 
 	args := arguments{
 		"admission-control-config-file": h.path("config/admission.json"), "allow-privileged": "true",
-		"anonymous-auth": "false", "api-audiences": endpoint,
+		"anonymous-auth": "false", "api-audiences": strings.Join(account.APIAudiences(), ","),
 		"bind-address": h.Address.String(), "advertise-address": h.Address.String(),
-		"secure-port": itoa(c.LocalAPIServerPort()),
+		"secure-port": itoa(c.APIPort()),
 		// Endpoints are no place for loopback addresses, and nothing in a lab's pods would use them.
 		"endpoint-reconciler-type": "none",
-		"authorization-mode":       "Node,RBAC", "enable-admission-plugins": "NodeRestriction",
-		"enable-bootstrap-token-auth": "true",
-		"client-ca-file":              pki("ca.crt"), "tls-cert-file": pki("apiserver.crt"),
+		"authorization-config":     h.path("config/authorization.json"),
+		"enable-admission-plugins": "NodeRestriction", "enable-bootstrap-token-auth": "true",
+		"client-ca-file": pki("ca.crt"), "tls-cert-file": pki("apiserver.crt"),
 		"tls-private-key-file":         pki("apiserver.key"),
-		"tls-min-version":              "VersionTLS12",
+		"tls-min-version":              h.Release.MinimumTLS,
 		"requestheader-client-ca-file": pki("aggregator-ca.crt"), "requestheader-allowed-names": "front-proxy-client",
 		"requestheader-extra-headers-prefix": "X-Remote-Extra-", "requestheader-group-headers": "X-Remote-Group",
 		"requestheader-username-headers": "X-Remote-User",
@@ -91,32 +107,77 @@ func (h Host) apiServer() (Part, error) {
 		"etcd-servers": clientURL(h.Etcd), "etcd-cafile": pki("etcd/ca.crt"), "etcd-certfile": pki("apiserver-etcd.crt"),
 		"etcd-keyfile":               pki("apiserver-etcd.key"),
 		"kubelet-client-certificate": pki("apiserver-kubelet.crt"), "kubelet-client-key": pki("apiserver-kubelet.key"),
-		"kubelet-preferred-address-types": "InternalIP,ExternalIP,Hostname",
-		"service-account-issuer":          endpoint, "service-account-key-file": pki("service-account.key"),
+		"kubelet-preferred-address-types":  "InternalIP,ExternalIP,Hostname",
+		"service-account-key-file":         pki("service-account.pub"),
 		"service-account-signing-key-file": pki("service-account.key"),
-		"service-cluster-ip-range":         strings.Join(c.Network().ServiceCIDRs(), ","), "profiling": "false",
+		"service-cluster-ip-range":         serviceNetworks(h.Config), "profiling": "false",
 	}
 
-	if len(c.APIServer().AuthorizationConfig()) > 0 {
-		delete(args, "authorization-mode")
-		args["authorization-config"] = h.path("config/authorization.json")
+	extra := maps.Clone(c.ExtraArgs())
+	if extra == nil {
+		extra = map[string][]string{}
 	}
 
-	if err := args.merge(c.APIServer().ExtraArgs(), apiServerAdditive, apiServerDenied); err != nil {
+	if extra["service-account-issuer"] == nil {
+		extra["service-account-issuer"] = append([]string{account.IssuerURL()}, account.AcceptedIssuers()...)
+	}
+
+	denied := apiServerDenied
+
+	if suites, old := apiServerCiphers[h.Release.MinimumTLS]; old {
+		args["tls-cipher-suites"] = suites
+	} else {
+		denied = append(slices.Clone(denied), "tls-min-version")
+	}
+
+	if ownAuthorization(extra) {
+		delete(args, "authorization-config")
+
+		args["authorization-mode"] = "Node,RBAC"
+	}
+
+	if c.UseAuthenticationConfig() {
+		delete(args, "anonymous-auth")
+
+		args["authentication-config"] = h.path("config/authentication.json")
+	}
+
+	list, err := args.with(extra, apiServerAdditive, denied)
+	if err != nil {
 		return Part{}, fmt.Errorf("cluster.apiServer.extraArgs: %w", err)
 	}
 
-	return Part{Name: APIServer, Version: Tag(c.APIServer().Image()), Args: args.list()}, nil
+	return Part{Name: APIServer, Version: Tag(c.Image()), Args: list}, nil
+}
+
+// ownAuthorization says that arguments of the configuration choose the authorizers: Talos' file would exclude them.
+func ownAuthorization(extra map[string][]string) bool {
+	for name := range extra {
+		if name == "authorization-mode" || strings.HasPrefix(name, "authorization-webhook-") {
+			return true
+		}
+	}
+
+	return false
+}
+
+// serviceNetworks and podNetworks are those of a configuration, as arguments state them.
+func serviceNetworks(cfg config.Provider) string {
+	return strings.Join(configuration.Texts(configuration.Network(cfg).ServiceCIDRs()), ",")
+}
+
+func podNetworks(cfg config.Provider) string {
+	return strings.Join(configuration.Texts(configuration.Network(cfg).PodCIDRs()), ",")
 }
 
 func (h Host) controllerManager() (Part, error) {
-	c := h.Config.Cluster()
+	c := h.Config.K8sControllerManagerConfig()
 
 	args := arguments{
 		"use-service-account-credentials": "true", "allocate-node-cidrs": "true", "bind-address": h.Address.String(),
 		"configure-cloud-routes":    "false",
-		"cluster-cidr":              strings.Join(c.Network().PodCIDRs(), ","),
-		"service-cluster-ip-range":  strings.Join(c.Network().ServiceCIDRs(), ","),
+		"cluster-cidr":              podNetworks(h.Config),
+		"service-cluster-ip-range":  serviceNetworks(h.Config),
 		"cluster-signing-cert-file": h.path("pki/signing.crt"), "cluster-signing-key-file": h.path("pki/signing.key"),
 		"controllers":  "*,tokencleaner",
 		"root-ca-file": h.path("pki/ca.crt"), "service-account-private-key-file": h.path("pki/service-account.key"),
@@ -129,15 +190,16 @@ func (h Host) controllerManager() (Part, error) {
 		return Part{}, err
 	}
 
-	if err := args.merge(c.ControllerManager().ExtraArgs(), managerAdditive, managerDenied); err != nil {
+	list, err := args.with(c.ExtraArgs(), managerAdditive, managerDenied)
+	if err != nil {
 		return Part{}, fmt.Errorf("cluster.controllerManager.extraArgs: %w", err)
 	}
 
-	return Part{Name: ControllerManager, Version: Tag(c.ControllerManager().Image()), Args: args.list()}, nil
+	return Part{Name: ControllerManager, Version: Tag(c.Image()), Args: list}, nil
 }
 
 func (h Host) scheduler() (Part, error) {
-	c := h.Config.Cluster().Scheduler()
+	c := h.Config.K8sSchedulerConfig()
 	args := arguments{
 		"bind-address": h.Address.String(), "leader-elect": "true", "profiling": "false",
 		"tls-min-version": "VersionTLS13",
@@ -169,11 +231,12 @@ func (h Host) scheduler() (Part, error) {
 		args["config"] = h.path("config/scheduler.json")
 	}
 
-	if err := args.merge(c.ExtraArgs(), schedulerAdditive, schedulerDenied); err != nil {
+	list, err := args.with(c.ExtraArgs(), schedulerAdditive, schedulerDenied)
+	if err != nil {
 		return Part{}, fmt.Errorf("cluster.scheduler.extraArgs: %w", err)
 	}
 
-	return Part{Name: Scheduler, Version: Tag(c.Image()), Args: args.list()}, nil
+	return Part{Name: Scheduler, Version: Tag(c.Image()), Args: list}, nil
 }
 
 // asClient lets a part speak to the machine's own API server, with its own certificate.
@@ -207,29 +270,69 @@ func (h Host) asClient(args arguments, user string) error {
 
 // writeConfigs writes the files that the API server reads beside its certificates.
 func (h Host) writeConfigs() error {
-	c := h.Config.Cluster()
 	plugins := []any{}
 
-	for _, p := range c.APIServer().AdmissionControl() {
+	for _, p := range h.Config.K8sAdmissionControlPluginConfigs() {
 		plugins = append(plugins, map[string]any{"name": p.Name(), "configuration": p.Configuration()})
 	}
 
-	authorizers := []any{map[string]any{"type": "Node", "name": "node"}, map[string]any{"type": "RBAC", "name": "rbac"}}
+	policy := v1alpha1.APIServerDefaultAuditPolicy.Object
+	if stated := h.Config.K8sAuditPolicyConfig(); stated != nil {
+		policy = stated.Configuration()
+	}
 
-	for _, a := range c.APIServer().AuthorizationConfig() {
+	var authentication map[string]any
+	if stated := h.Config.K8sAuthenticationConfig(); stated != nil {
+		authentication = stated.Configuration()
+	}
+
+	return errors.Join(
+		h.writeSettings("admission", "AdmissionConfiguration", map[string]any{"plugins": plugins}),
+		h.writeSettings("authorization", "AuthorizationConfiguration", map[string]any{"authorizers": authorizers(h.Config)}),
+		h.writeSettings("authentication", "AuthenticationConfiguration", authentication),
+		h.writeSettings("encryption", "EncryptionConfiguration", encryption(h.Config)),
+		h.writeJSON("config/audit-policy.json", policy),
+	)
+}
+
+// authorizers are the configuration's, with those that Talos adds where the API server has no document of its own
+// (internal/app/machined/pkg/controllers/k8s/control_plane.go of Talos 1.14).
+func authorizers(cfg config.Provider) []any {
+	var (
+		list   []any
+		stated = cfg.K8sAuthorizerConfigs()
+	)
+
+	for _, one := range v1alpha1.APIServerDefaultAuthorizationConfigAuthorizers {
+		if cfg.K8sAPIServerConfig().InjectDefaultAuthorizers() &&
+			!slices.ContainsFunc(stated, func(a machineconfig.K8sAuthorizerConfig) bool { return a.Type() == one.Type }) {
+			list = append(list, map[string]any{"type": one.Type, "name": one.Name})
+		}
+	}
+
+	for _, a := range stated {
 		one := map[string]any{"type": a.Type(), "name": a.Name()}
 		if len(a.Webhook()) > 0 {
 			one["webhook"] = a.Webhook()
 		}
 
-		authorizers = append(authorizers, one)
+		list = append(list, one)
+	}
+
+	return list
+}
+
+// encryption says how the API server encrypts what etcd keeps.
+func encryption(cfg config.Provider) map[string]any {
+	if stated := cfg.K8sEtcdEncryptionConfig(); stated != nil {
+		return stated.EtcdEncryptionConfig()
 	}
 
 	providers := []any{}
 
 	for _, p := range []struct{ kind, key, secret string }{
-		{"secretbox", "key2", c.SecretboxEncryptionSecret()},
-		{"aescbc", "key1", c.AESCBCEncryptionSecret()},
+		{"secretbox", "key2", cfg.Cluster().SecretboxEncryptionSecret()},
+		{"aescbc", "key1", cfg.Cluster().AESCBCEncryptionSecret()},
 	} {
 		if p.secret != "" {
 			providers = append(providers, map[string]any{p.kind: map[string]any{"keys": []any{map[string]any{
@@ -241,28 +344,15 @@ func (h Host) writeConfigs() error {
 
 	providers = append(providers, map[string]any{"identity": map[string]any{}})
 
-	policy := maps.Clone(c.APIServer().AuditPolicy())
-	if policy == nil {
-		policy = map[string]any{
-			"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
-			"rules": []any{map[string]any{"level": "Metadata"}},
-		}
-	}
+	return map[string]any{"resources": []any{map[string]any{"resources": []any{"secrets"}, "providers": providers}}}
+}
 
-	return errors.Join(
-		h.writeJSON("config/admission.json",
-			map[string]any{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}),
-		h.writeJSON("config/authorization.json",
-			map[string]any{
-				"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthorizationConfiguration",
-				"authorizers": authorizers,
-			}),
-		h.writeJSON("config/encryption.json", map[string]any{
-			"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration",
-			"resources": []any{map[string]any{"resources": []any{"secrets"}, "providers": providers}},
-		}),
-		h.writeJSON("config/audit-policy.json", policy),
-	)
+// writeSettings writes a file of the API server's own kinds.
+func (h Host) writeSettings(name, kind string, settings map[string]any) error {
+	content := map[string]any{"apiVersion": "apiserver.config.k8s.io/v1", "kind": kind}
+	maps.Copy(content, settings)
+
+	return h.writeJSON("config/"+name+".json", content)
 }
 
 func (h Host) writeJSON(name string, content any) error {

@@ -14,14 +14,12 @@ func StaticPods() []string { return []string{APIServer, ControllerManager, Sched
 
 // StaticPodImage is the image of a static pod in a machine configuration.
 func StaticPodImage(cfg config.Provider, name string) string {
-	c := cfg.Cluster()
-
 	switch name {
 	case APIServer:
-		return c.APIServer().Image()
+		return cfg.K8sAPIServerConfig().Image()
 	case ControllerManager:
-		return c.ControllerManager().Image()
+		return cfg.K8sControllerManagerConfig().Image()
 	default:
-		return c.Scheduler().Image()
+		return cfg.K8sSchedulerConfig().Image()
 	}
 }

@@ -1,16 +1,17 @@
 package controlplane
 
 import (
-	"bytes"
 	stdx509 "crypto/x509"
 	"errors"
-	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 
 	"talos-proxmox/lab/machine/certificates"
+	"talos-proxmox/lab/machine/configuration"
 )
 
 // writeIssued issues a certificate into a pair of files.
@@ -47,52 +48,53 @@ func (h Host) writeEtcdPKI() error {
 
 // writeKubernetesPKI writes what the API server, the controller manager and the scheduler show and trust.
 func (h Host) writeKubernetesPKI() error {
-	c := h.Config.Cluster()
+	issuing := certificates.ClusterIssuing(h.Config)
 
-	ca, err := certificates.Authority(c.IssuingCA(), "cluster.ca")
+	ca, err := certificates.Authority(issuing, "cluster.ca")
 	if err != nil {
 		return err
 	}
 
-	etcd, err := certificates.Authority(c.Etcd().CA(), "cluster.etcd.ca")
+	etcd, err := certificates.Authority(h.Config.Cluster().Etcd().CA(), "cluster.etcd.ca")
 	if err != nil {
 		return err
 	}
 
-	aggregator, err := certificates.Authority(c.AggregatorCA(), "cluster.aggregatorCA")
+	front, account := h.Config.K8sAggregatorCAConfig(), h.Config.K8sServiceAccountConfig()
+	if front == nil || account == nil {
+		return errors.New("cluster.aggregatorCA and cluster.serviceAccount are what the configuration of a control plane contains")
+	}
+
+	aggregator, err := certificates.Authority(front.IssuingCA(), "cluster.aggregatorCA")
 	if err != nil {
 		return err
 	}
 
-	if c.ServiceAccount() == nil {
-		return errors.New("cluster.serviceAccount has no key: the configuration of a control plane contains it")
+	var accepted []byte
+	for _, key := range account.AcceptedKeys() {
+		accepted = append(accepted, key.Key...)
 	}
 
-	service, err := c.Network().APIServerIPs()
-	if err != nil {
-		return fmt.Errorf("unable to read cluster.network.serviceSubnets: %w", err)
-	}
-
+	network := configuration.Network(h.Config)
 	names := append([]string{
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc",
-		"kubernetes.default.svc." + c.Network().DNSDomain(), "localhost",
+		"kubernetes.default.svc." + network.DNSDomain(), "localhost",
 	}, h.Names...)
 	server := certificates.Subject{
 		Name: "kube-apiserver", Groups: []string{"kube-master"},
-		Addresses: append(append(service, loopback), h.Addresses...), Names: names,
+		Addresses: slices.Concat(
+			k8s.APIServerServiceAddrs(network.ServiceCIDRs()), []netip.Addr{loopback}, h.Addresses,
+		),
+		Names: names,
 	}
 	admin := []string{constants.KubernetesAdminCertOrganization}
 	client := stdx509.ExtKeyUsageClientAuth
 
-	accepted := [][]byte{bytes.TrimSpace(c.IssuingCA().Crt)}
-	for _, a := range c.AcceptedCAs() {
-		accepted = append(accepted, bytes.TrimSpace(a.Crt))
-	}
-
 	return errors.Join(
-		h.write("pki/ca.crt", append(bytes.Join(accepted, []byte("\n")), '\n')),
-		h.write("pki/signing.crt", c.IssuingCA().Crt), h.write("pki/signing.key", c.IssuingCA().Key),
-		h.write("pki/aggregator-ca.crt", c.AggregatorCA().Crt), h.write("pki/service-account.key", c.ServiceAccount().Key),
+		h.write("pki/ca.crt", certificates.ClusterBundle(h.Config)),
+		h.write("pki/signing.crt", issuing.Crt), h.write("pki/signing.key", issuing.Key),
+		h.write("pki/aggregator-ca.crt", front.IssuingCA().Crt),
+		h.write("pki/service-account.key", account.IssuingKey().Key), h.write("pki/service-account.pub", accepted),
 		h.writeIssued("apiserver", ca, server, stdx509.ExtKeyUsageServerAuth),
 		h.writeIssued("apiserver-etcd", etcd, certificates.Subject{Name: "kube-apiserver"}, client),
 		h.writeIssued("apiserver-kubelet", ca,

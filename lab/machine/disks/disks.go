@@ -107,6 +107,11 @@ func (ds *Disks) ForInstall(ctx context.Context, cfg config.Provider) (Device, e
 		return Device{}, fmt.Errorf("failed to get disk match expression: %w", err)
 	}
 
+	if unattended := cfg.UnattendedInstallConfig(); unattended != nil {
+		selector := unattended.VolumeSelector()
+		match = &selector
+	}
+
 	if match != nil {
 		shown, err := ds.shown(ctx)
 		if err != nil {

@@ -9,11 +9,12 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/lab/machine/resources"
 )
 
-// Resources are the disks and what is on them; the configuration is nil in maintenance mode.
-func (ds *Disks) Resources(cfg config.Config) []resource.Resource {
+// Resources are the disks and what is on them, as a release shows it; the configuration is nil in maintenance mode.
+func (ds *Disks) Resources(cfg config.Config, release talos.Release) []resource.Resource {
 	var list []resource.Resource
 
 	for _, d := range ds.devices {
@@ -24,7 +25,9 @@ func (ds *Disks) Resources(cfg config.Config) []resource.Resource {
 		}))
 	}
 
-	return slices.Concat(list, ds.systemVolumes(), ds.userVolumeResources(cfg))
+	return slices.Concat(
+		list, ds.systemVolumes(), volumeResources(ds.nestedVolumes(cfg, release)), volumeResources(ds.userVolumes(cfg)),
+	)
 }
 
 // resource is the disk as a resource.

@@ -2,6 +2,7 @@ package disks
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	blockpb "github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/block"
@@ -12,30 +13,42 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/proto"
 	"github.com/siderolabs/talos/pkg/machinery/resources/block"
 
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/lab/machine/resources"
 )
 
-// userVolume is a volume of the configuration on this machine.
-type userVolume struct {
-	id, mount string
+// volume is a volume of the configuration on this machine.
+type volume struct {
+	id        string
+	mount     string // empty = not one of its own
 	kind      block.VolumeType
 	disk      Device
+	partition int
 	problem   string // why it is not there; empty when it is
 }
 
+// device is the volume's; empty for a directory.
+func (v volume) device() string {
+	if v.disk.Name == "" {
+		return ""
+	}
+
+	return fmt.Sprintf("/dev/%s%d", v.disk.Name, v.partition)
+}
+
 // userVolumes finds a disk for every volume of the configuration.
-func (ds *Disks) userVolumes(cfg config.Config) []userVolume {
+func (ds *Disks) userVolumes(cfg config.Config) []volume {
 	if cfg == nil {
 		return nil
 	}
 
-	var list []userVolume
+	var list []volume
 
 	for _, doc := range cfg.UserVolumeConfigs() {
-		v := userVolume{
+		v := volume{
 			id:    constants.UserVolumePrefix + doc.Name(),
 			mount: constants.UserVolumeMountPoint + "/" + doc.Name(),
-			kind:  doc.Type().ValueOr(block.VolumeTypePartition),
+			kind:  doc.Type().ValueOr(block.VolumeTypePartition), partition: 1,
 		}
 
 		if v.kind != block.VolumeTypeDirectory {
@@ -90,10 +103,10 @@ func (ds *Disks) matches(expression cel.Expression, d Device) bool {
 }
 
 // Missing says which volumes of the configuration have no disk, as Talos' volume manager does on the console.
-func (ds *Disks) Missing(cfg config.Config) []string {
+func (ds *Disks) Missing(cfg config.Config, release talos.Release) []string {
 	var lines []string
 
-	for _, v := range ds.userVolumes(cfg) {
+	for _, v := range slices.Concat(ds.nestedVolumes(cfg, release), ds.userVolumes(cfg)) {
 		if v.problem != "" {
 			lines = append(lines, fmt.Sprintf(`volume status {"component": "controller-runtime", `+
 				`"controller": "block.VolumeManagerController", "volume": %q, "phase": "waiting -> failed", "error": %q}`, v.id, v.problem))
@@ -103,10 +116,10 @@ func (ds *Disks) Missing(cfg config.Config) []string {
 	return lines
 }
 
-func (ds *Disks) userVolumeResources(cfg config.Config) []resource.Resource {
+func volumeResources(volumes []volume) []resource.Resource {
 	var list []resource.Resource
 
-	for _, v := range ds.userVolumes(cfg) {
+	for _, v := range volumes {
 		list = append(list, resources.Filled(block.NewVolumeStatus(block.NamespaceName, v.id), func(r *block.VolumeStatus) {
 			s := r.TypedSpec()
 			s.Type, s.Phase = v.kind, block.VolumePhaseReady
@@ -116,22 +129,17 @@ func (ds *Disks) userVolumeResources(cfg config.Config) []resource.Resource {
 			}
 
 			if v.disk.Name != "" {
-				s.ParentLocation, s.Location = "/dev/"+v.disk.Name, "/dev/"+v.disk.Name+"1"
+				s.ParentLocation, s.Location, s.PartitionIndex = "/dev/"+v.disk.Name, v.device(), v.partition
 				s.Size, s.PrettySize, s.Filesystem = uint64(v.disk.SizeBytes), prettySize(
 					uint64(v.disk.SizeBytes),
 				), block.FilesystemTypeXFS
 			}
 		}))
 
-		source := ""
-		if v.disk.Name != "" {
-			source = "/dev/" + v.disk.Name + "1"
-		}
-
-		if v.problem == "" {
+		if v.problem == "" && v.mount != "" {
 			list = append(list, resources.Filled(block.NewMountStatus(block.NamespaceName, v.id), func(r *block.MountStatus) {
 				s := r.TypedSpec()
-				s.Spec.VolumeID, s.Source, s.Target, s.Filesystem = v.id, source, v.mount, block.FilesystemTypeXFS
+				s.Spec.VolumeID, s.Source, s.Target, s.Filesystem = v.id, v.device(), v.mount, block.FilesystemTypeXFS
 			}))
 		}
 	}

@@ -34,7 +34,7 @@ type apid struct {
 
 	local *localBackend
 
-	mu      sync.Mutex
+	mu      sync.Mutex // of Server and Client, too
 	remotes map[string]*remoteBackend
 }
 
@@ -81,7 +81,7 @@ func (d *Doors) Configure(api API) error {
 	a := &apid{API: api, local: &localBackend{conn: loopback}, remotes: map[string]*remoteBackend{}}
 
 	front := grpc.NewServer(append(access.Authorize(access.OfCertificate, nil),
-		grpc.Creds(credentials.NewTLS(api.Server)),
+		grpc.Creds(credentials.NewTLS(a.current())),
 		grpc.StatsHandler(api.Requests),
 		grpc.ForceServerCodecV2(proxy.Codec()),
 		grpc.UnknownServiceHandler(proxy.TransparentHandler(a.direct, proxy.WithStreamedDetector(streamed))),
@@ -103,10 +103,57 @@ func (d *Doors) Configure(api API) error {
 	return nil
 }
 
-// Maintain builds the server of maintenance mode, where everybody is a reader. OpenTalos opens it.
-func (d *Doors) Maintain(config *tls.Config, requests *Requests, register func(server grpc.ServiceRegistrar)) {
+// Renew has apid show and trust something else from the next connection on; those that are open stay, but for its own
+// to other machines (internal/app/apid/pkg/provider).
+func (d *Doors) Renew(server, client *tls.Config) {
+	d.mu.Lock()
+	a := d.apid
+	d.mu.Unlock()
+
+	if a == nil {
+		return
+	}
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	a.Server, a.Client = server, client
+
+	for target, b := range a.remotes {
+		_ = b.conn.Close()
+
+		delete(a.remotes, target)
+	}
+}
+
+// current asks for what apid shows and trusts at each connection.
+func (a *apid) current() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+
+		server := a.Server.Clone()
+		server.NextProtos = []string{"h2"}
+
+		return server, nil
+	}}
+}
+
+// forwards says whether apid passes requests on.
+func (a *apid) forwards() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	return a.Client != nil
+}
+
+// Maintain builds the server of maintenance mode, where everybody is a reader who may call what the table says, or
+// everything without one. OpenTalos opens it.
+func (d *Doors) Maintain(
+	config *tls.Config, requests *Requests, table map[string]role.Set, register func(server grpc.ServiceRegistrar),
+) {
 	server := grpc.NewServer(append(
-		access.Authorize(func(context.Context) role.Set { return role.MakeSet(role.Reader) }, nil),
+		access.Authorize(func(context.Context) role.Set { return role.MakeSet(role.Reader) }, table),
 		grpc.Creds(credentials.NewTLS(config)), grpc.StatsHandler(requests), grpc.WaitForHandlers(true),
 	)...)
 	register(server)
@@ -120,7 +167,8 @@ func (d *Doors) Maintain(config *tls.Config, requests *Requests, register func(s
 func streamed(method string) bool {
 	name := method[strings.LastIndex(method, "/")+1:]
 
-	return slices.Contains(streamedMethods, name) || strings.HasSuffix(name, "Stream")
+	return slices.Contains(streamedMethods, name) || strings.HasSuffix(name, "Stream") ||
+		strings.HasPrefix(method, "/machine.LifecycleService/") // internal/app/apid/service.go
 }
 
 // direct decides where a request goes by the metadata "nodes" (one answer made of many) and "node" (that machine's
@@ -137,7 +185,7 @@ func (a *apid) direct(ctx context.Context, method string) (proxy.Mode, []proxy.B
 		return proxy.One2One, nil, status.Error(codes.InvalidArgument, "node metadata must be single-valued")
 	}
 
-	if a.Client == nil { // a worker answers for itself only
+	if !a.forwards() { // a worker answers for itself only
 		if len(node) == 1 && a.Local(node[0]) {
 			node = nil
 		}

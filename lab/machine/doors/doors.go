@@ -29,6 +29,7 @@ const (
 // they may take the machine's to say why a door stays shut.
 type Doors struct {
 	fail func(format string, args ...any)
+	shut func() bool
 
 	mu        sync.Mutex
 	closed    bool
@@ -41,9 +42,10 @@ type Doors struct {
 	drain     bool
 }
 
-// New returns closed doors; fail says on the console why one cannot be opened.
-func New(fail func(format string, args ...any)) *Doors {
-	return &Doors{fail: fail, listeners: map[netip.AddrPort]net.Listener{}}
+// New returns closed doors; fail says on the console why one cannot be opened, and shut whether a firewall lets nobody
+// through to the Talos API.
+func New(fail func(format string, args ...any), shut func() bool) *Doors {
+	return &Doors{fail: fail, shut: shut, listeners: map[netip.AddrPort]net.Listener{}}
 }
 
 // Kubernetes is what answers for the Kubernetes API at the machine's addresses.
@@ -144,7 +146,9 @@ func (d *Doors) Shut(address netip.Addr) {
 // OpenTalos serves the Talos API on the addresses.
 func (d *Doors) OpenTalos(addresses []netip.Addr) {
 	for _, a := range addresses {
-		d.Open(netip.AddrPortFrom(a, TalosPort), d.talos.Serve)
+		d.Open(netip.AddrPortFrom(a, TalosPort), func(ln net.Listener) error {
+			return d.talos.Serve(firewall{ln, d.shut})
+		})
 	}
 }
 

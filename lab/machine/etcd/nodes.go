@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"talos-proxmox/lab/machine/kernel"
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/lab/machine/nodes"
 	"talos-proxmox/lab/machine/pods"
 )
@@ -162,6 +162,8 @@ func (c *Cluster) SawNode(node *Node, vmid int, deleted bool) bool {
 
 // Describe fills in what the kubelet says of its machine.
 func (n *Node) Describe(s *corev1.NodeStatus) {
+	release, _ := talos.ReleaseOf(n.Talos) // it has booted
+
 	s.Capacity = corev1.ResourceList{ // but for devices
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(n.Cores), resource.DecimalSI),
 		corev1.ResourceMemory:           *resource.NewQuantity(int64(n.MemoryMiB)<<20, resource.BinarySI),
@@ -172,8 +174,8 @@ func (n *Node) Describe(s *corev1.NodeStatus) {
 		{Type: corev1.NodeInternalIP, Address: n.Address.String()}, {Type: corev1.NodeHostName, Address: n.Name},
 	}
 	s.NodeInfo = corev1.NodeSystemInfo{
-		MachineID: n.MachineID, SystemUUID: n.MachineID, KernelVersion: kernel.Version, OSImage: "Talos (" + n.Talos + ")",
-		ContainerRuntimeVersion: "containerd://2.1.6", KubeletVersion: n.Kubelet,
+		MachineID: n.MachineID, SystemUUID: n.MachineID, KernelVersion: release.Kernel, OSImage: "Talos (" + n.Talos + ")",
+		ContainerRuntimeVersion: "containerd://" + release.Containerd, KubeletVersion: n.Kubelet,
 		OperatingSystem: "linux", Architecture: n.Arch,
 	}
 }

@@ -8,9 +8,6 @@ import (
 	"talos-proxmox/lab/datacentre"
 )
 
-// Version is that of the Linux kernel of Talos 1.12.
-const Version = "6.18.18-talos"
-
 // Kernel is the kernel of one boot. The machine's lock guards it.
 type Kernel struct {
 	devices    []datacentre.GuestPCI

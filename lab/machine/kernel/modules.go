@@ -39,7 +39,7 @@ func (k *Kernel) Loaded(name string) bool { return slices.Contains(k.modules, na
 func (k *Kernel) Load(cfg config.Config) {
 	var failures []string
 
-	for _, module := range cfg.Machine().Kernel().Modules() {
+	for _, module := range cfg.KernelModuleConfigs() {
 		if err := k.load(strings.ReplaceAll(module.Name(), "-", "_")); err != nil {
 			failures = append(failures, fmt.Sprintf("error loading module %q: %s", module.Name(), err))
 		}
@@ -153,7 +153,7 @@ func (k *Kernel) Resources(cfg config.Config, others []datacentre.GuestPCI) []re
 		return list
 	}
 
-	for _, module := range cfg.Machine().Kernel().Modules() {
+	for _, module := range cfg.KernelModuleConfigs() {
 		list = append(list, resources.Filled(runtime.NewKernelModuleSpec(
 			runtime.NamespaceName, module.Name(),
 		), func(r *runtime.KernelModuleSpec) {
@@ -193,9 +193,9 @@ func (k *Kernel) Files(cfg config.Config) map[string]string {
 
 // sysctls are those of the configuration, which Talos sets.
 func sysctls(cfg config.Config) map[string]string {
-	if cfg == nil || cfg.Machine() == nil {
+	if cfg == nil {
 		return nil
 	}
 
-	return cfg.Machine().Sysctls()
+	return cfg.SysctlConfig()
 }

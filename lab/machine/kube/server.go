@@ -19,6 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/version"
 )
 
@@ -202,11 +204,22 @@ func (s *server) node(r *http.Request) (any, error) {
 	return nodes[i], nil
 }
 
-// patch applies a merge patch.
+// patches are the forms of patches of a node, by how each is applied.
+var patches = map[string]func(before, patch []byte) ([]byte, error){
+	string(types.MergePatchType): jsonpatch.MergePatch,
+	string(types.StrategicMergePatchType): func(before, patch []byte) ([]byte, error) {
+		return strategicpatch.StrategicMergePatch(before, patch, corev1.Node{})
+	},
+}
+
+// patch applies a patch.
 func (s *server) patch(r *http.Request) (any, error) {
-	if form := r.Header.Get("Content-Type"); form != "application/merge-patch+json" {
+	form := r.Header.Get("Content-Type")
+
+	apply, taken := patches[form]
+	if !taken {
 		return nil, refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			"the lab's model of Kubernetes takes application/merge-patch+json, not "+form)
+			"the lab's model of Kubernetes takes merge patches of nodes, not "+form)
 	}
 
 	patch, err := io.ReadAll(r.Body)
@@ -220,7 +233,7 @@ func (s *server) patch(r *http.Request) (any, error) {
 			return err
 		}
 
-		after, err := jsonpatch.MergePatch(before, patch)
+		after, err := apply(before, patch)
 		if err != nil {
 			return apierrors.NewBadRequest(err.Error())
 		}

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	corev1 "k8s.io/api/core/v1"
 
+	"talos-proxmox/lab/machine/configuration"
 	"talos-proxmox/lab/machine/container"
 	"talos-proxmox/lab/machine/pods"
 )
@@ -65,9 +67,9 @@ func (r *link) podTools(p *localPod) podTools {
 	tools := podTools{prism: facts.KubePrism, binaries: facts.Binaries}
 
 	if facts.Config != nil {
-		tools.proxy = facts.Config.Cluster().Proxy().Enabled()
+		tools.proxy = facts.Config.K8sProxyConfig().Enabled()
 
-		if ips, err := facts.Config.Cluster().Network().APIServerIPs(); err == nil && len(ips) > 0 {
+		if ips := k8s.APIServerServiceAddrs(configuration.Network(facts.Config).ServiceCIDRs()); len(ips) > 0 {
 			tools.service = ips[0].String()
 		}
 	}

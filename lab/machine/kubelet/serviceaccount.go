@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/images"
 )
@@ -40,7 +41,7 @@ func (k *Kubelet) serviceAccount(ctx context.Context, p *corev1.Pod, place image
 		"apiVersion": "v1", "kind": "Config", "current-context": "pod",
 		"clusters": []any{map[string]any{"name": "pod", "cluster": map[string]any{
 			"server": "https://" + facts.API.String(), "tls-server-name": "kubernetes.default.svc",
-			"certificate-authority-data": facts.Config.Cluster().IssuingCA().Crt,
+			"certificate-authority-data": certificates.ClusterBundle(facts.Config),
 		}}},
 		"users": []any{map[string]any{"name": "pod", "user": map[string]any{
 			"tokenFile": filepath.Join(place.Dir, tokenFile),
@@ -95,7 +96,7 @@ func (k *Kubelet) asPod(ctx context.Context, p *corev1.Pod) (*rest.Config, error
 	return &rest.Config{
 		Host: "https://" + facts.API.String(), BearerTokenFile: filepath.Join(dir, tokenFile),
 		TLSClientConfig: rest.TLSClientConfig{
-			ServerName: "kubernetes.default.svc", CAData: facts.Config.Cluster().IssuingCA().Crt,
+			ServerName: "kubernetes.default.svc", CAData: certificates.ClusterBundle(facts.Config),
 		},
 		Proxy: http.ProxyURL(nil),
 	}, nil

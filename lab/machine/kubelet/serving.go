@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -71,10 +72,10 @@ func (s *Serving) Run(ctx context.Context) {
 
 // wantsSigned says whether the kubelet asks the cluster for its certificate.
 func wantsSigned(host controlplane.Host) bool {
-	kubelet := host.Config.Machine().Kubelet()
+	kubelet := host.Config.K8sKubeletConfig()
 	stated, _ := kubelet.ExtraConfig()["serverTLSBootstrap"].(bool)
 
-	return stated || kubelet.ExtraArgs()["rotate-server-certificates"] == "true"
+	return stated || slices.Contains(kubelet.ExtraArgs()["rotate-server-certificates"], "true")
 }
 
 // request asks the cluster for a certificate and waits until somebody has approved it, which no part of Kubernetes does

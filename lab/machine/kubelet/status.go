@@ -203,7 +203,7 @@ func (r *link) podAddress(p *corev1.Pod, facts Facts) string {
 		return facts.Address.String()
 	}
 
-	network := netip.MustParsePrefix(constants.DefaultIPv4PodNet)
+	network := netip.MustParsePrefix(constants.DefaultIPv4PodCIDR)
 	if facts.Network.IsValid() {
 		network = facts.Network
 	}

@@ -12,10 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	remotecommandconsts "k8s.io/apimachinery/pkg/util/remotecommand"
-	clientremote "k8s.io/client-go/tools/remotecommand"
-	"k8s.io/kubelet/pkg/cri/streaming/remotecommand"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	utilexec "k8s.io/utils/exec"
 
 	"talos-proxmox/lab/machine/container"
@@ -180,8 +178,8 @@ type session struct {
 
 // ExecInContainer implements remotecommand.Executor.
 func (s session) ExecInContainer(
-	ctx context.Context, _ string, _ types.UID, _ string, command []string, in io.Reader, out, err io.WriteCloser,
-	tty bool, _ <-chan clientremote.TerminalSize, _ time.Duration,
+	ctx context.Context, _, _, _ string, command []string, in io.Reader, out, err io.WriteCloser,
+	tty bool, _ <-chan remotecommand.TerminalSize, _ time.Duration,
 ) error {
 	status, failure := s.containers.Exec(ctx, s.name, command, streams(in, out, err, tty))
 
@@ -198,8 +196,8 @@ func (s session) ExecInContainer(
 
 // AttachContainer implements remotecommand.Attacher.
 func (s session) AttachContainer(
-	ctx context.Context, _ string, _ types.UID, _ string, in io.Reader, out, err io.WriteCloser, tty bool,
-	_ <-chan clientremote.TerminalSize,
+	ctx context.Context, _, _, _ string, in io.Reader, out, err io.WriteCloser, tty bool,
+	_ <-chan remotecommand.TerminalSize,
 ) error {
 	return s.containers.Attach(ctx, s.name, streams(in, out, err, tty))
 }

@@ -48,24 +48,21 @@ type Manifest struct {
 	ID, URL, Inline string
 }
 
-// Configured are those that a configuration adds to Talos' own: of the CNI, of the cloud provider, extra and inline
-// ones.
+// Configured are those that a configuration adds to Talos' own: of the cloud provider, extra ones, of which the CNI's
+// are some, and inline ones.
 func Configured(cfg config.Provider) []Manifest {
 	var list []Manifest
 
-	c := cfg.Cluster()
-
-	for _, part := range []struct {
-		priority string
-		urls     []string
-	}{{"05", c.Network().CNI().URLs()}, {"30", c.ExternalCloudProvider().ManifestURLs()}, {"99", c.ExtraManifestURLs()}} {
-		for _, u := range part.urls {
-			list = append(list, Manifest{ID: part.priority + "-" + u, URL: u})
-		}
+	for _, u := range cfg.Cluster().ExternalCloudProvider().ManifestURLs() {
+		list = append(list, Manifest{ID: "30-" + u, URL: u})
 	}
 
-	for _, i := range c.InlineManifests() {
-		list = append(list, Manifest{ID: "99-" + i.Name(), Inline: i.Contents()})
+	for _, one := range cfg.K8sExternalManifestConfigs() {
+		list = append(list, Manifest{ID: "99-" + one.Name(), URL: one.URL()})
+	}
+
+	for _, one := range cfg.K8sInlineManifestConfigs() {
+		list = append(list, Manifest{ID: "99-" + one.Name(), Inline: one.Contents()})
 	}
 
 	return list

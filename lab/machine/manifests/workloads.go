@@ -7,8 +7,12 @@ import (
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/lab/machine/configuration"
 	"talos-proxmox/lab/machine/pods"
 )
 
@@ -21,31 +25,42 @@ type Workload struct {
 }
 
 // Proxy is kube-proxy where the configuration has it.
-func Proxy(cfg config.Provider) (Workload, bool) {
-	p := cfg.Cluster().Proxy()
+func Proxy(cfg config.Provider, _ talos.Release) (Workload, bool) {
+	p := cfg.K8sProxyConfig()
 	label := map[string]string{"k8s-app": "kube-proxy", "tier": "node"}
 
 	return Workload{Name: "kube-proxy", Container: "kube-proxy", Image: p.Image(), labels: label}, p.Enabled()
 }
 
 // Flannel is the CNI that Talos brings where the configuration has it.
-func Flannel(cfg config.Provider) (Workload, bool) {
+func Flannel(cfg config.Provider, release talos.Release) (Workload, bool) {
 	return Workload{
 		Name:      "kube-flannel",
 		Container: "kube-flannel",
-		Image:     "ghcr.io/siderolabs/flannel:v0.27.4",
+		Image:     "ghcr.io/siderolabs/flannel:" + release.Flannel,
 		labels:    map[string]string{"k8s-app": "flannel", "tier": "node"},
 		cni:       true,
-	}, cfg.Cluster().Network().CNI().Name() == constants.FlannelCNI
+	}, flannel(cfg)
+}
+
+// flannel says that Talos brings the pods' network: a configuration that states no network has it too.
+func flannel(cfg config.Provider) bool {
+	return cfg.K8sFlannelCNIConfig() != nil || cfg.K8sNetworkConfig() == nil
+}
+
+// BringsCNI says that the configuration gives the pods a network: Talos' own, or one of a custom CNI.
+func BringsCNI(cfg config.Provider) bool {
+	cluster, ok := cfg.Cluster().(*v1alpha1.ClusterConfig)
+
+	return flannel(cfg) || ok && cluster.CNI().Name() == constants.CustomCNI
 }
 
 // CoreDNS is the cluster's DNS server where the configuration has it.
-func CoreDNS(cfg config.Provider) (Workload, bool) {
-	c := cfg.Cluster().CoreDNS()
-
+func CoreDNS(cfg config.Provider, release talos.Release) (Workload, bool) {
 	return Workload{
-		Name: "coredns", Container: "coredns", Image: c.Image(), labels: map[string]string{"k8s-app": "kube-dns"},
-	}, c.Enabled()
+		Name: "coredns", Container: "coredns", Image: configuration.CoreDNSImage(cfg, release),
+		labels: map[string]string{"k8s-app": "kube-dns"},
+	}, cfg.K8sCoreDNSConfig().Enabled()
 }
 
 // coreDNSReplicas is what Talos' manifest asks for.
@@ -54,21 +69,21 @@ const coreDNSReplicas = 2
 // Own are the workloads that Talos itself gives a cluster, for the kubelets of real nodes to run. They have names,
 // labels, images and tolerations of Talos' manifests, and none of their settings, as nothing in the lab's pods would
 // read them.
-func Own(cfg config.Provider) []Manifest {
+func Own(cfg config.Provider, release talos.Release) []Manifest {
 	var list []Manifest
 
-	if w, enabled := Flannel(cfg); enabled {
+	if w, enabled := Flannel(cfg, release); enabled {
 		list = append(list, Manifest{ID: "05-flannel", Inline: w.daemonSet()})
 	}
 
-	if w, enabled := Proxy(cfg); enabled {
+	if w, enabled := Proxy(cfg, release); enabled {
 		list = append(list, Manifest{ID: "10-kube-proxy", Inline: w.daemonSet()})
 	}
 
-	if w, enabled := CoreDNS(cfg); enabled {
+	if w, enabled := CoreDNS(cfg, release); enabled {
 		list = append(list, Manifest{ID: "11-core-dns", Inline: w.deployment()})
 
-		if ips, err := cfg.Cluster().Network().DNSServiceIPs(); err == nil && len(ips) > 0 {
+		if ips := k8s.DNSServiceAddrs(configuration.Network(cfg).ServiceCIDRs()); len(ips) > 0 {
 			list = append(list, Manifest{ID: "11-core-dns-svc", Inline: fmt.Sprintf(`
 apiVersion: v1
 kind: Service
@@ -82,6 +97,44 @@ spec:
 	}
 
 	return list
+}
+
+// Settings are those that Talos makes its own workloads of (k8s.ControlPlaneBootstrapManifestsController in
+// internal/app/machined/pkg/controllers/k8s/control_plane.go); clients read there whether the cluster has a CNI.
+func Settings(cfg config.Provider, release talos.Release) *k8s.BootstrapManifestsConfig {
+	r, network := k8s.NewBootstrapManifestsConfig(), configuration.Network(cfg)
+	spec := r.TypedSpec()
+
+	spec.Server = configuration.Endpoint(cfg).String()
+	if prism := cfg.K8sKubePrismConfig(); prism != nil {
+		spec.Server = fmt.Sprintf("https://127.0.0.1:%d", prism.Port())
+	}
+
+	spec.ClusterDomain, spec.PodCIDRs = network.DNSDomain(), configuration.Texts(network.PodCIDRs())
+
+	for _, address := range k8s.DNSServiceAddrs(network.ServiceCIDRs()) {
+		if address.Is4() {
+			spec.DNSServiceIP = address.String()
+		} else {
+			spec.DNSServiceIPv6 = address.String()
+		}
+	}
+
+	spec.CNIName = constants.NoneCNI
+
+	if w, enabled := Flannel(cfg, release); enabled {
+		spec.FlannelEnabled, spec.FlannelImage, spec.CNIName = true, w.Image, constants.FlannelCNI
+	}
+
+	if w, enabled := Proxy(cfg, release); enabled {
+		spec.ProxyEnabled, spec.ProxyImage = true, w.Image
+	}
+
+	if w, enabled := CoreDNS(cfg, release); enabled {
+		spec.CoreDNSEnabled, spec.CoreDNSImage = true, w.Image
+	}
+
+	return r
 }
 
 func (w Workload) yamlLabels() string {

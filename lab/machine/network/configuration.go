@@ -71,6 +71,19 @@ func (n *Plan) applyMETA(value string) {
 	}
 }
 
+// resolve takes over the resolvers of a configuration.
+func (n *Plan) resolve(r config.NetworkResolverConfig) {
+	if r == nil || len(r.Resolvers()) == 0 {
+		return
+	}
+
+	n.DNS, n.search = nil, r.SearchDomains().ValueOrZero()
+
+	for _, one := range r.Resolvers() {
+		n.DNS = append(n.DNS, one.Addr)
+	}
+}
+
 // configure applies a machine configuration: machine.network.interfaces and the newer documents.
 func (n *Plan) configure(cfg config.Config) {
 	n.alias(cfg)
@@ -100,9 +113,7 @@ func (n *Plan) configure(cfg config.Config) {
 		}
 	}
 
-	if r := cfg.NetworkResolverConfig(); r != nil && len(r.Resolvers()) > 0 {
-		n.DNS, n.search = r.Resolvers(), r.SearchDomains()
-	}
+	n.resolve(cfg.NetworkResolverConfig())
 
 	if t := cfg.NetworkTimeSyncConfig(); t != nil {
 		n.ntp = t.Servers()

@@ -15,6 +15,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
 	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/machine/configuration"
 )
 
 // Machine is what the network is planned for.
@@ -210,7 +211,7 @@ func (n *Plan) finish(cfg config.Config) {
 
 	var subnets []string
 	if cfg != nil && cfg.Machine() != nil {
-		subnets = cfg.Machine().Kubelet().NodeIP().ValidSubnets()
+		subnets = cfg.K8sNodeConfig().NodeIP().ValidSubnets()
 	}
 
 	own := OutsideKubernetes(n.Addresses, cfg)
@@ -237,16 +238,11 @@ func OutsideKubernetes(addresses []netip.Prefix, cfg config.Config) []netip.Pref
 		return addresses
 	}
 
-	networks := slices.Concat(cfg.Cluster().Network().PodCIDRs(), cfg.Cluster().Network().ServiceCIDRs())
+	k8s := configuration.Network(cfg)
+	networks := slices.Concat(k8s.PodCIDRs(), k8s.ServiceCIDRs())
 
-	return slices.DeleteFunc(slices.Clone(addresses), func(p netip.Prefix) bool { return inAny(p.Addr(), networks) })
-}
-
-func inAny(a netip.Addr, networks []string) bool {
-	return slices.ContainsFunc(networks, func(text string) bool {
-		network, err := netip.ParsePrefix(text)
-
-		return err == nil && network.Contains(a)
+	return slices.DeleteFunc(slices.Clone(addresses), func(p netip.Prefix) bool {
+		return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(p.Addr()) })
 	})
 }
 

@@ -12,12 +12,14 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/kubelet"
+	talosLabels "github.com/siderolabs/talos/pkg/machinery/labels"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/lab/machine/kernel"
 )
 
@@ -47,16 +49,21 @@ func (a Marks) Put(n *corev1.Node) {
 // RegistrationProviderID is the provider id that the kubelet registers its node with; of a node that is there already
 // it says none (k8s.io/kubernetes pkg/kubelet/kubelet_node_status.go, initialNode).
 func RegistrationProviderID(cfg config.Config) string {
-	return cfg.Machine().Kubelet().ExtraArgs()["provider-id"]
+	values := cfg.K8sKubeletConfig().ExtraArgs()["provider-id"]
+	if len(values) == 0 {
+		return ""
+	}
+
+	return values[len(values)-1] // of a flag that is given twice, the last counts
 }
 
 // uninitialized is the taint of a node that waits for the cloud controller manager.
 const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// RegistrationTaints are what the kubelet registers its node with: those of its configuration, and the control plane's,
-// so that no pod is faster than Talos.
-func RegistrationTaints(cfg config.Config) ([]corev1.Taint, error) {
-	extra := cfg.Machine().Kubelet().ExtraConfig()
+// RegistrationTaints are what the kubelet registers its node with: those of its own configuration, and of those that
+// Talos wants all where the release says so, else the control plane's alone, so that no pod is faster than Talos.
+func RegistrationTaints(cfg config.Config, release talos.Release) ([]corev1.Taint, error) {
+	extra := cfg.K8sKubeletConfig().ExtraConfig()
 
 	for _, field := range kubelet.ProtectedConfigurationFields {
 		if _, stated := extra[field]; stated {
@@ -75,10 +82,13 @@ func RegistrationTaints(cfg config.Config) ([]corev1.Taint, error) {
 
 	taints := slices.Clone(configuration.RegisterWithTaints)
 
-	controlPlane := func(t corev1.Taint) bool { return t.Key == constants.LabelNodeRoleControlPlane }
-	if cfg.Machine().Type().IsControlPlane() && !cfg.Cluster().ScheduleOnControlPlanes() &&
-		!slices.ContainsFunc(taints, controlPlane) {
-		taints = append(taints, corev1.Taint{Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule})
+	for _, wanted := range wantedTaints(cfg) {
+		controlPlane := cfg.Machine().Type().IsControlPlane() && wanted.Key == constants.LabelNodeRoleControlPlane
+		stated := slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == wanted.Key })
+
+		if !stated && (controlPlane || release.RegistersTaints) {
+			taints = append(taints, wanted)
+		}
 	}
 
 	if cfg.Cluster().ExternalCloudProvider().Enabled() {
@@ -99,19 +109,15 @@ type Wishes struct {
 // Wanted are the wishes of a configuration, on a system with extensions.
 func Wanted(cfg config.Config, extensions []kernel.Extension, cordoned bool) Wishes {
 	return Wishes{
-		Labels: labels(cfg, extensions), Annotations: cfg.Machine().NodeAnnotations(), Taints: taints(cfg),
+		Labels: labels(cfg, extensions), Annotations: cfg.K8sNodeConfig().Annotations(), Taints: wantedTaints(cfg),
 		Cordoned: cordoned,
 	}
 }
 
 func labels(cfg config.Config, extensions []kernel.Extension) map[string]string {
-	wanted := maps.Clone(cfg.Machine().NodeLabels())
+	wanted := maps.Clone(cfg.K8sNodeConfig().Labels())
 	if wanted == nil {
 		wanted = map[string]string{}
-	}
-
-	if cfg.Machine().Type().IsControlPlane() {
-		wanted[constants.LabelNodeRoleControlPlane] = ""
 	}
 
 	for _, e := range extensions {
@@ -121,28 +127,14 @@ func labels(cfg config.Config, extensions []kernel.Extension) map[string]string 
 	return wanted
 }
 
-// taints are those that Talos wants its node to have, by key: one for each.
-func taints(cfg config.Config) []corev1.Taint {
-	byKey := map[string]corev1.Taint{}
+// wantedTaints are those that Talos wants its node to have, by key: one for each.
+func wantedTaints(cfg config.Config) []corev1.Taint {
+	wanted := cfg.K8sNodeConfig().Taints()
+	list := make([]corev1.Taint, 0, len(wanted))
 
-	if cfg.Machine().Type().IsControlPlane() && !cfg.Cluster().ScheduleOnControlPlanes() {
-		byKey[constants.LabelNodeRoleControlPlane] = corev1.Taint{
-			Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule,
-		}
-	}
-
-	for key, text := range cfg.Machine().NodeTaints() {
-		value, effect, found := strings.Cut(text, ":")
-		if !found {
-			value, effect = "", text
-		}
-
-		byKey[key] = corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
-	}
-
-	list := make([]corev1.Taint, 0, len(byKey))
-	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		list = append(list, byKey[key])
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		value, effect := talosLabels.ParseTaint(wanted[key])
+		list = append(list, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
 	}
 
 	return list

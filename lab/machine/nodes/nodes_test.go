@@ -3,12 +3,55 @@ package nodes_test
 import (
 	"testing"
 
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/lab/machine/nodes"
 )
+
+// TestWhatANodeIsRegisteredWith: internal/app/machined/pkg/controllers/k8s/kubelet_spec.go of Talos 1.13, whose kubelet
+// registers with the control plane's taint alone, and of 1.14.
+func TestWhatANodeIsRegisteredWith(t *testing.T) {
+	t.Parallel()
+
+	const taints = "  nodeTaints: {dedicated: 'gpu:NoSchedule', node-role.kubernetes.io/control-plane: ':NoExecute'}\n"
+
+	for name, test := range map[string]struct {
+		version, machine string
+		want             []corev1.Taint
+	}{
+		"a worker of 1.13": {"v1.13.9", "machine:\n  type: worker\n" + taints, nil},
+		"a worker of 1.14": {"v1.14.0", "machine:\n  type: worker\n" + taints, []corev1.Taint{
+			{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule},
+			{Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoExecute},
+		}},
+		"a control plane of 1.13": {"v1.13.9", "machine:\n  type: controlplane\n" + taints, []corev1.Taint{
+			{Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule},
+		}},
+		"a control plane of 1.14": {"v1.14.0", "machine:\n  type: controlplane\n" + taints, []corev1.Taint{
+			{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule},
+			{Key: constants.LabelNodeRoleControlPlane, Effect: corev1.TaintEffectNoSchedule},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			release, err := talos.ReleaseOf(test.version)
+			require.NoError(t, err)
+
+			cfg, err := configloader.NewFromBytes([]byte(test.machine + "cluster: {}\n"))
+			require.NoError(t, err)
+
+			got, err := nodes.RegistrationTaints(cfg, release)
+			require.NoError(t, err)
+			assert.Equal(t, test.want, got)
+		})
+	}
+}
 
 func TestTalosLiftsItsOwnCordonOnly(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	clusterres "github.com/siderolabs/talos/pkg/machinery/resources/cluster"
 	etcdres "github.com/siderolabs/talos/pkg/machinery/resources/etcd"
+
+	"talos-proxmox/lab/machine/configuration"
 )
 
 // Cluster is what a machine knows of its cluster.
@@ -17,6 +19,8 @@ type Cluster struct {
 	// Persisted is the configuration on the disk where it was written since the boot, or nil.
 	Persisted config.Provider
 	Self      Member
+	// EtcdImage is what its member runs.
+	EtcdImage string
 	// EtcdAddress is invalid where etcd has none, EtcdMember empty where the machine is none.
 	EtcdAddress netip.Addr
 	EtcdMember  string
@@ -35,29 +39,36 @@ type Member struct {
 // Resources are those of the cluster, and of the configuration that the machine is its member by.
 func (k Cluster) Resources() []resource.Resource {
 	c := k.Config.Cluster()
-	discovery := c.Discovery().Enabled()
+	id, _, discovery := configuration.Discovers(k.Config)
 
-	list := slices.Concat(configuration(k.Config, k.Persisted), secretsOf(k.Config), []resource.Resource{
+	list := slices.Concat(machineConfig(k.Config, k.Persisted), secretsOf(k.Config), []resource.Resource{
 		Filled(
 			clusterres.NewIdentity(clusterres.NamespaceName, clusterres.LocalIdentity),
 			func(r *clusterres.Identity) { r.TypedSpec().NodeID = k.Self.NodeID },
 		),
 		Filled(
 			clusterres.NewInfo(),
-			func(r *clusterres.Info) { r.TypedSpec().ClusterID, r.TypedSpec().ClusterName = c.ID(), c.Name() },
+			func(r *clusterres.Info) {
+				r.TypedSpec().ClusterID, r.TypedSpec().ClusterName = id, configuration.ClusterName(k.Config)
+			},
 		),
 		Filled(clusterres.NewConfig(configNamespace, clusterres.ConfigID), func(r *clusterres.Config) {
 			s := r.TypedSpec()
-			s.DiscoveryEnabled, s.ServiceClusterID = discovery, c.ID()
-			s.RegistryServiceEnabled = c.Discovery().Registries().Service().Enabled()
-			s.RegistryKubernetesEnabled = c.Discovery().Registries().Kubernetes().Enabled()
+			s.RegistryKubernetesEnabled = c.Discovery().Enabled() && c.Discovery().Registries().Kubernetes().Enabled()
+
+			//nolint:staticcheck // what machines before Talos 1.14 show, and 1.14 still does
+			s.DiscoveryEnabled, s.RegistryServiceEnabled = discovery || s.RegistryKubernetesEnabled, discovery
+
+			if discovery {
+				s.ServiceClusterID = id
+			}
 		}),
 	})
 
 	if k.Self.Type.IsControlPlane() {
 		list = append(list, Filled(etcdres.NewSpec(etcdres.NamespaceName, etcdres.SpecID), func(r *etcdres.Spec) {
 			s := r.TypedSpec()
-			s.Name, s.Image = k.Self.Hostname, c.Etcd().Image()
+			s.Name, s.Image = k.Self.Hostname, k.EtcdImage
 
 			if k.EtcdAddress.IsValid() {
 				s.AdvertisedAddresses = append(s.AdvertisedAddresses, k.EtcdAddress)

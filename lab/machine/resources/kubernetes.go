@@ -1,12 +1,18 @@
 package resources
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	corev1 "k8s.io/api/core/v1"
+
+	"talos-proxmox/lab/machine/configuration"
 )
 
 // Kubernetes is a machine as a node, and on a control plane what it runs.
@@ -25,6 +31,8 @@ type Kubernetes struct {
 	// Manifests are those of the configuration, Applied the ids of those that this control plane has applied.
 	Manifests []Manifest
 	Applied   []string
+	// FinalSettings says whether the settings of static pods are shown with their arguments, too.
+	FinalSettings bool
 	// StaticPods are their statuses by namespace and name.
 	StaticPods map[string]map[string]any
 }
@@ -47,10 +55,10 @@ func (k Kubernetes) Resources() []resource.Resource {
 	list := []resource.Resource{
 		Filled(k8s.NewNodename(k8s.NamespaceName, k8s.NodenameID), func(r *k8s.Nodename) {
 			r.TypedSpec().Nodename = k.Hostname
-			r.TypedSpec().SkipNodeRegistration = k.Config.Machine().Kubelet().SkipNodeRegistration()
+			r.TypedSpec().SkipNodeRegistration = k.Config.K8sNodeConfig().SkipNodeRegistration()
 		}),
 		Filled(k8s.NewKubeletSpec(k8s.NamespaceName, k8s.KubeletID), func(r *k8s.KubeletSpec) {
-			r.TypedSpec().Image, r.TypedSpec().ExpectedNodename = k.Config.Machine().Kubelet().Image(), k.Hostname
+			r.TypedSpec().Image, r.TypedSpec().ExpectedNodename = k.Config.K8sKubeletConfig().Image(), k.Hostname
 		}),
 	}
 
@@ -72,6 +80,11 @@ func (k Kubernetes) Resources() []resource.Resource {
 	}
 
 	list = append(list, ControlPlane(k.Config)...)
+
+	if k.FinalSettings {
+		list = append(list, final(k.Config)...)
+	}
+
 	list = append(list, k.manifests()...)
 	list = append(list, k.specs()...)
 
@@ -135,8 +148,8 @@ func (k Kubernetes) specs() []resource.Resource {
 		}))
 	}
 
-	prism := k.Config.Machine().Features().KubePrism()
-	if !prism.Enabled() {
+	prism := k.Config.K8sKubePrismConfig()
+	if prism == nil {
 		return list
 	}
 
@@ -168,27 +181,92 @@ func ControlPlane(cfg config.Provider) []resource.Resource {
 		return nil
 	}
 
-	c := cfg.Cluster()
+	server, manager, scheduler := cfg.K8sAPIServerConfig(), cfg.K8sControllerManagerConfig(), cfg.K8sSchedulerConfig()
+	network := configuration.Network(cfg)
+	services := configuration.Texts(network.ServiceCIDRs())
 
 	return []resource.Resource{
-		Filled(k8s.NewAPIServerConfig(), func(r *k8s.APIServerConfig) {
+		Filled(k8s.NewAPIServerConfig(k8s.APIServerConfigID), func(r *k8s.APIServerConfig) {
 			s := r.TypedSpec()
-			s.Image = c.APIServer().Image()
-			s.ExtraArgs = c.APIServer().ExtraArgs()
-			s.ControlPlaneEndpoint = c.Endpoint().String()
-			s.LocalPort, s.ServiceCIDRs = c.LocalAPIServerPort(), c.Network().ServiceCIDRs()
+			s.Image, s.ExtraArgs = server.Image(), argValues(server.ExtraArgs())
+			s.ControlPlaneEndpoint = configuration.Endpoint(cfg).String()
+			s.LocalPort, s.ServiceCIDRs = server.APIPort(), services
 		}),
-		Filled(k8s.NewControllerManagerConfig(), func(r *k8s.ControllerManagerConfig) {
+		Filled(k8s.NewControllerManagerConfig(k8s.ControllerManagerConfigID), func(r *k8s.ControllerManagerConfig) {
 			s := r.TypedSpec()
-			s.Enabled, s.Image, s.ExtraArgs = true, c.ControllerManager().Image(), c.ControllerManager().ExtraArgs()
-			s.PodCIDRs, s.ServiceCIDRs = c.Network().PodCIDRs(), c.Network().ServiceCIDRs()
+			s.Enabled, s.Image, s.ExtraArgs = manager.Enabled(), manager.Image(), argValues(manager.ExtraArgs())
+			s.PodCIDRs, s.ServiceCIDRs = configuration.Texts(network.PodCIDRs()), services
 		}),
-		Filled(k8s.NewSchedulerConfig(), func(r *k8s.SchedulerConfig) {
+		Filled(k8s.NewSchedulerConfig(k8s.SchedulerConfigID), func(r *k8s.SchedulerConfig) {
 			s := r.TypedSpec()
-			s.Enabled = true
-			s.Image = c.Scheduler().Image()
-			s.ExtraArgs = c.Scheduler().ExtraArgs()
-			s.Config = c.Scheduler().Config()
+			s.Enabled, s.Image, s.ExtraArgs = scheduler.Enabled(), scheduler.Image(), argValues(scheduler.ExtraArgs())
+			s.Config = scheduler.Config()
 		}),
 	}
+}
+
+// final are the settings of static pods with arguments in the place of what these are made of
+// (internal/app/machined/pkg/controllers/k8s/control_plane_final.go of Talos 1.14). Of the arguments, those that follow
+// from the configuration are shown.
+func final(cfg config.Provider) []resource.Resource {
+	var list []resource.Resource
+
+	for _, r := range ControlPlane(cfg) {
+		switch plain := r.(type) {
+		case *k8s.APIServerConfig:
+			list = append(list, Filled(k8s.NewAPIServerConfig(k8s.FinalAPIServerConfigID), func(r *k8s.APIServerConfig) {
+				s := r.TypedSpec()
+				*s = *plain.TypedSpec()
+				s.Args, s.ExtraArgs = arguments(k8s.APIServerID, s.ExtraArgs, map[string]string{
+					"secure-port": strconv.Itoa(s.LocalPort), "service-cluster-ip-range": strings.Join(s.ServiceCIDRs, ","),
+				}), nil
+			}))
+		case *k8s.ControllerManagerConfig:
+			list = append(list, Filled(
+				k8s.NewControllerManagerConfig(k8s.FinalControllerManagerConfigID), func(r *k8s.ControllerManagerConfig) {
+					s := r.TypedSpec()
+					s.Enabled, s.Image = plain.TypedSpec().Enabled, plain.TypedSpec().Image
+					s.Args = arguments(k8s.ControllerManagerID, plain.TypedSpec().ExtraArgs, map[string]string{
+						"cluster-cidr":             strings.Join(plain.TypedSpec().PodCIDRs, ","),
+						"service-cluster-ip-range": strings.Join(plain.TypedSpec().ServiceCIDRs, ","),
+					})
+				}))
+		case *k8s.SchedulerConfig:
+			list = append(list, Filled(k8s.NewSchedulerConfig(k8s.FinalSchedulerConfigID), func(r *k8s.SchedulerConfig) {
+				s := r.TypedSpec()
+				*s = *plain.TypedSpec()
+				s.Args, s.ExtraArgs = arguments(k8s.SchedulerID, s.ExtraArgs, nil), nil
+			}))
+		}
+	}
+
+	return list
+}
+
+// arguments are the command of a static pod: its program and flags, those of the configuration over others.
+func arguments(program string, extra map[string]k8s.ArgValues, others map[string]string) []string {
+	command := []string{"/usr/local/bin/" + program}
+
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		if _, stated := extra[name]; !stated {
+			command = append(command, "--"+name+"="+others[name])
+		}
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(extra)) {
+		for _, value := range extra[name].Values {
+			command = append(command, "--"+name+"="+value)
+		}
+	}
+
+	return command
+}
+
+func argValues(args map[string][]string) map[string]k8s.ArgValues {
+	values := make(map[string]k8s.ArgValues, len(args))
+	for name, list := range args {
+		values[name] = k8s.ArgValues{Values: list}
+	}
+
+	return values
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/secrets"
 	timeres "github.com/siderolabs/talos/pkg/machinery/resources/time"
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
+
+	"talos-proxmox/lab/machine/configuration"
 )
 
 // Filled sets the spec of a new resource.
@@ -99,9 +101,9 @@ func (s System) Resources() []resource.Resource {
 	return append(list, s.hardware()...)
 }
 
-// configuration are resources made of the configuration alone. Talos shows the persisted one only where it was written
+// machineConfig are resources made of the configuration alone. Talos shows the persisted one only where it was written
 // since the boot.
-func configuration(cfg, persisted config.Provider) []resource.Resource {
+func machineConfig(cfg, persisted config.Provider) []resource.Resource {
 	var list []resource.Resource
 
 	for _, c := range cfg.ExtensionServiceConfigs() {
@@ -170,7 +172,7 @@ func (s System) hardware() []resource.Resource {
 
 // secretsOf are resources that only administrators read.
 func secretsOf(cfg config.Provider) []resource.Resource {
-	security, c := cfg.Machine().Security(), cfg.Cluster()
+	security := cfg.Machine().Security()
 
 	list := []resource.Resource{
 		Filled(secrets.NewOSRoot(secrets.OSRootID), func(r *secrets.OSRoot) {
@@ -183,12 +185,16 @@ func secretsOf(cfg config.Provider) []resource.Resource {
 	if cfg.Machine().Type().IsControlPlane() {
 		list = append(list,
 			Filled(secrets.NewKubernetesRoot(secrets.KubernetesRootID), func(r *secrets.KubernetesRoot) {
-				r.TypedSpec().Name = c.Name()
-				r.TypedSpec().Endpoint = c.Endpoint()
-				r.TypedSpec().IssuingCA = c.IssuingCA()
-				r.TypedSpec().AcceptedCAs = c.AcceptedCAs()
+				r.TypedSpec().Name = configuration.ClusterName(cfg)
+				r.TypedSpec().Endpoint = configuration.Endpoint(cfg)
+
+				if ca := cfg.K8sAPIServerCAConfig(); ca != nil {
+					r.TypedSpec().IssuingCA, r.TypedSpec().AcceptedCAs = ca.IssuingCA(), ca.AcceptedCAs()
+				}
 			}),
-			Filled(secrets.NewEtcdRoot(secrets.EtcdRootID), func(r *secrets.EtcdRoot) { r.TypedSpec().EtcdCA = c.Etcd().CA() }),
+			Filled(secrets.NewEtcdRoot(secrets.EtcdRootID), func(r *secrets.EtcdRoot) {
+				r.TypedSpec().EtcdCA = cfg.Cluster().Etcd().CA()
+			}),
 		)
 	}
 

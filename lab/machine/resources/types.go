@@ -86,7 +86,7 @@ var shownTypes = []meta.ResourceWithRD{
 	&runtime.WatchdogTimerStatus{},
 	&secrets.API{}, &secrets.CertSAN{}, &secrets.EncryptionSalt{}, &secrets.Etcd{}, &secrets.EtcdRoot{},
 	&secrets.Kubelet{}, &secrets.Kubernetes{},
-	&secrets.KubernetesDynamicCerts{}, &secrets.KubernetesRoot{}, &secrets.MaintenanceServiceCerts{},
+	&secrets.KubernetesDynamicCerts{}, &secrets.KubernetesRoot{},
 	&secrets.MaintenanceRoot{}, &secrets.OSRoot{},
 	&secrets.Trustd{},
 	&siderolink.Config{}, &siderolink.Status{}, &siderolink.Tunnel{},

@@ -24,10 +24,13 @@ func settings(cfg config.Provider) map[string]string {
 		settings[r.Metadata().ID()] = fmt.Sprint(r.Spec())
 	}
 
-	server := cfg.Cluster().APIServer()
-	policies := []any{server.AuditPolicy()}
+	var policies []any
 
-	for _, plugin := range server.AdmissionControl() {
+	if policy := cfg.K8sAuditPolicyConfig(); policy != nil {
+		policies = append(policies, policy.Configuration())
+	}
+
+	for _, plugin := range cfg.K8sAdmissionControlPluginConfigs() {
 		policies = append(policies, plugin.Name(), plugin.Configuration())
 	}
 
@@ -76,7 +79,7 @@ func (r *run) load() ([]controlplane.Part, error) {
 
 // start starts a part, which mirror pods show from now on.
 func (r *run) start(ctx context.Context, p controlplane.Part) error {
-	pod, err := r.s.settingsOf(ctx, p.Name)
+	pod, err := r.s.settingsOf(ctx, r.host.Release, p.Name)
 	if err != nil {
 		return err
 	}

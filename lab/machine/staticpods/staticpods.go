@@ -16,6 +16,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	corev1 "k8s.io/api/core/v1"
 
+	"talos-proxmox/internal/talos"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/kubelet"
 )
@@ -84,7 +85,7 @@ func (s *StaticPods) run(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", controlplane.APIServer, err)
 	}
 
-	port := uint16(r.host.Config.Cluster().LocalAPIServerPort()) //nolint:gosec // a port
+	port := uint16(r.host.Config.K8sAPIServerConfig().APIPort()) //nolint:gosec // a port
 	s.m.Forward(netip.AddrPortFrom(r.host.Address, port))
 
 	defer r.stop()
@@ -154,10 +155,16 @@ var settingsTypes = map[string]resource.Type{
 	controlplane.Scheduler:         k8s.SchedulerConfigType,
 }
 
-// settingsOf are the settings of a static pod as Talos shows them at this moment.
-func (s *StaticPods) settingsOf(ctx context.Context, name string) (kubelet.StaticPod, error) {
+// settingsOf are the settings of a static pod as Talos shows them at this moment. Where it shows final ones, the pod is
+// marked with their version (internal/app/machined/pkg/controllers/k8s/control_plane_static_pod.go).
+func (s *StaticPods) settingsOf(ctx context.Context, of talos.Release, name string) (kubelet.StaticPod, error) {
+	id := name
+	if of.FinalSettings {
+		id = k8s.FinalPrefix + name
+	}
+
 	r, err := s.m.Resources().Get(ctx, resource.NewMetadata(
-		k8s.ControlPlaneNamespaceName, settingsTypes[name], name, resource.VersionUndefined,
+		k8s.ControlPlaneNamespaceName, settingsTypes[name], id, resource.VersionUndefined,
 	))
 	if err != nil {
 		return kubelet.StaticPod{}, fmt.Errorf("%s: %w", name, err)

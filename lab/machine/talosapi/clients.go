@@ -12,6 +12,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"talos-proxmox/lab/machine/configuration"
 )
 
 // Clients makes configurations for them.
@@ -42,14 +44,18 @@ func (c Clients) GenerateClientConfiguration(
 	}
 
 	roles, _ := role.Parse(in.GetRoles())
-	bundle := secrets.NewBundleFromConfig(secrets.NewFixedClock(time.Now()), cfg)
+
+	bundle, err := secrets.NewBundleFromConfig(secrets.NewFixedClock(time.Now()), cfg)
+	if err != nil {
+		return nil, err
+	}
 
 	certificate, err := bundle.GenerateTalosAPIClientCertificateWithTTL(roles, ttl)
 	if err != nil {
 		return nil, err
 	}
 
-	name := cfg.Cluster().Name()
+	name := configuration.ClusterName(cfg)
 	if only := roles.Strings(); len(only) == 1 {
 		name = strings.TrimPrefix(only[0], role.Prefix) + "@" + name
 	}

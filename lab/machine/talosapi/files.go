@@ -6,6 +6,8 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -25,10 +27,16 @@ const chunkBytes = 1 << 16
 type Files struct {
 	// Tree returns their contents by absolute path, and when the machine booted.
 	Tree func() (files map[string]string, booted time.Time)
+	// OnDisk returns where a file of the machine lies that Read sends piece by piece; empty = its content is in the tree.
+	OnDisk func(path string) string
 }
 
 // Read implements the machine service.
 func (f Files) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingServer[common.Data]) error {
+	if large := f.OnDisk(in.GetPath()); large != "" {
+		return sendFile(large, out)
+	}
+
 	entries, _, err := f.walk(in.GetPath())
 
 	switch {
@@ -38,6 +46,31 @@ func (f Files) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingServer[c
 		return errors.New("path must be a regular file")
 	default:
 		return out.Send(&common.Data{Bytes: []byte(entries[0].content)})
+	}
+}
+
+// sendFile sends a file of the disk piece by piece.
+func sendFile(path string, out grpc.ServerStreamingServer[common.Data]) error {
+	file, err := os.Open(path) //nolint:gosec // the machine's own
+	if err != nil {
+		return status.Error(codes.NotFound, err.Error())
+	}
+
+	defer func() { _ = file.Close() }()
+
+	for piece := make([]byte, chunkBytes); ; {
+		n, err := file.Read(piece)
+
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+
+		if err := out.Send(&common.Data{Bytes: piece[:n]}); err != nil {
+			return err
+		}
 	}
 }
 

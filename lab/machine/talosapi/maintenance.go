@@ -6,7 +6,6 @@ import (
 
 	"github.com/cosi-project/runtime/pkg/state"
 	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -14,11 +13,12 @@ import (
 	"talos-proxmox/lab/machine/configuration"
 )
 
-// Maintenance is the machine service of maintenance mode: what it lacks answers Unimplemented, as Talos' does.
+// Maintenance is the machine service of maintenance mode where it has a server of its own: what it lacks answers
+// Unimplemented, as Talos' does.
 type Maintenance struct {
 	machineapi.UnimplementedMachineServiceServer
 
-	Mode      configuration.Mode
+	Judge     configuration.System
 	Resources func() state.State
 	// Adopt installs a configuration, or runs it at once.
 	Adopt func(configuration []byte) error
@@ -65,25 +65,17 @@ func (s *Maintenance) ApplyConfiguration(
 		)
 	}
 
-	cfg, err := configloader.NewFromBytes(in.GetData())
+	cfg, err := s.Judge.Load(in.GetData())
 	if err != nil {
 		return nil, fmt.Errorf("failed to parse config: %w", err)
 	}
 
-	// A disk image of the metal platform still asks for install instructions here, as Talos does.
-	mode := configuration.Mode{Metal: s.Mode.Metal}
-
-	warnings, err := cfg.Validate(mode)
+	warnings, err := s.Judge.Validate(ctx, cfg, s.Resources())
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "configuration validation failed: %s", err)
 	}
 
-	more, err := cfg.RuntimeValidate(ctx, s.Resources(), mode)
-	if err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "runtime configuration validation failed: %s", err)
-	}
-
-	reply := &machineapi.ApplyConfiguration{Warnings: append(warnings, more...)}
+	reply := &machineapi.ApplyConfiguration{Warnings: warnings}
 
 	if in.GetDryRun() {
 		reply.ModeDetails = "Dry run summary:\nNode is running in maintenance mode and does not have a config yet."

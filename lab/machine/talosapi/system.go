@@ -29,6 +29,7 @@ type Facts struct {
 	Disks, Links []string
 	Mounts       []Mount
 
+	Configured                    bool
 	Version, Arch, Platform, Mode string
 	Kernel, Cmdline               string
 	BootID                        string
@@ -68,8 +69,17 @@ func (s System) Version(context.Context, *emptypb.Empty) (*machineapi.VersionRes
 			Tag: facts.Version, Os: "linux", Arch: facts.Arch, GoVersion: "go1.25.8", Built: "",
 		},
 		Platform: &machineapi.PlatformInfo{Name: facts.Platform, Mode: facts.Mode},
-		Features: &machineapi.FeaturesInfo{Rbac: true},
+		Features: facts.features(),
 	}}}, nil
+}
+
+// features are known once the machine has a configuration.
+func (f Facts) features() *machineapi.FeaturesInfo {
+	if !f.Configured {
+		return nil
+	}
+
+	return &machineapi.FeaturesInfo{Rbac: true}
 }
 
 // Hostname implements the machine service.

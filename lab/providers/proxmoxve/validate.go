@@ -89,6 +89,7 @@ func fileFormat(v any) string { return oneOf("", "qcow2", "raw", "vmdk")(v) }
 func macAddress(v any) string {
 	return matching(`(?i)^$|^([0-9A-F]{2}:){5}[0-9A-F]{2}$`, "expected a MAC address such as 02:00:00:00:00:01")(v)
 }
+
 func numaDevice(v any) string { return matching(`^numa\d+$`, "expected numaX where X is a number")(v) }
 func webAddress(v any) string { return matching(`https?://.*`, "Must match http url regex")(v) }
 func machineType(v any) string {

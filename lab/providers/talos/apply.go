@@ -156,9 +156,13 @@ func (args applyArgs) state(preview bool) (applyState, error) {
 		return s, nil
 	}
 
-	patches, err := configpatcher.LoadPatches(args.ConfigPatches)
+	patches, err := loadPatches(args.ConfigPatches)
 	if err != nil {
 		return s, fmt.Errorf("error loading config patches: %w", err)
+	}
+
+	if err := readable(args.MachineConfigurationInput); err != nil {
+		return s, fmt.Errorf("error applying config patches: %w", err)
 	}
 
 	patched, err := configpatcher.Apply(configpatcher.WithBytes([]byte(args.MachineConfigurationInput)), patches)

@@ -17,6 +17,9 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/gendata"
+
+	known "talos-proxmox/internal/talos"
+	"talos-proxmox/lab/machine/configuration"
 )
 
 // machineConfiguration is the function machine/getConfiguration: it generates a machine configuration, offline.
@@ -86,6 +89,11 @@ func (args machineConfigurationArgs) generate(now time.Time) (string, error) {
 		return "", fmt.Errorf("invalid version: %w: write talosVersion like v1.12", err)
 	}
 
+	machinery, err := ofProvider()
+	if err != nil {
+		return "", err
+	}
+
 	bundle, err := args.MachineSecrets.bundle(now)
 	if err != nil {
 		return "", err
@@ -98,9 +106,8 @@ func (args machineConfigurationArgs) generate(now time.Time) (string, error) {
 		// The published provider's defaults; a program that wants others patches them.
 		generate.WithInstallDisk("/dev/sda"),
 		generate.WithInstallImage(
-			fmt.Sprintf("%s/%s/installer:%s", gendata.ImagesRegistry, gendata.ImagesUsername, gendata.VersionTag),
+			fmt.Sprintf("%s/%s/installer:%s", gendata.ImagesRegistry, gendata.ImagesUsername, machinery.Newest),
 		),
-		generate.WithPersist(true),
 		generate.WithSecretsBundle(bundle),
 		generate.WithVersionContract(contract),
 	)
@@ -113,7 +120,7 @@ func (args machineConfigurationArgs) generate(now time.Time) (string, error) {
 		return "", err
 	}
 
-	patches, err := configpatcher.LoadPatches(args.ConfigPatches)
+	patches, err := loadPatches(args.ConfigPatches)
 	if err != nil {
 		return "", fmt.Errorf("config_patches are invalid: %w", err)
 	}
@@ -131,6 +138,30 @@ func (args machineConfigurationArgs) generate(now time.Time) (string, error) {
 	text, err := final.EncodeBytes(encoder.WithComments(args.comments()))
 
 	return string(text), err
+}
+
+// ofProvider is the release whose machinery the published provider is built with.
+func ofProvider() (known.Release, error) { return known.ReleaseOf(known.Provider + ".0") }
+
+// readable says whether the published provider's machinery reads documents: what a newer Talos brought is unknown to
+// it.
+func readable(text string) error {
+	machinery, err := ofProvider()
+	if err != nil {
+		return err
+	}
+
+	return configuration.Known(machinery, []byte(text))
+}
+
+func loadPatches(texts []string) ([]configpatcher.Patch, error) {
+	for _, text := range texts {
+		if err := readable(text); err != nil {
+			return nil, err
+		}
+	}
+
+	return configpatcher.LoadPatches(texts)
 }
 
 func (args machineConfigurationArgs) comments() encoder.CommentsFlags {

@@ -10,10 +10,10 @@ import (
 	"github.com/pulumi/pulumi-go-provider/infer"
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
-	"github.com/siderolabs/talos/pkg/machinery/gendata"
-	"golang.org/x/mod/semver"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+
+	known "talos-proxmox/internal/talos"
 )
 
 // secretsResource is machine/secrets:Secrets.
@@ -76,8 +76,8 @@ func checkVersion(version *string) []p.CheckFailure {
 	return nil
 }
 
-// defaultContract is the newest version contract the machinery generates for.
-func defaultContract() string { return semver.MajorMinor(gendata.VersionTag) }
+// defaultContract is the newest version contract that the published provider's machinery generates for.
+func defaultContract() string { return known.Provider }
 
 // Create makes secrets, offline.
 func (r *secretsResource) Create(
@@ -151,19 +151,14 @@ func (r *secretsResource) Update(
 
 // newClient signs a client certificate with the cluster's OS certificate authority.
 func newClient(bundle *secrets.Bundle) (clientConfiguration, error) {
-	input, err := generate.NewInput("", "", "", generate.WithSecretsBundle(bundle))
-	if err != nil {
-		return clientConfiguration{}, fmt.Errorf("prepare client certificate: %w", err)
-	}
-
-	talosconfig, err := input.Talosconfig()
+	pair, err := bundle.GenerateTalosAPIClientCertificate(role.MakeSet(role.Admin))
 	if err != nil {
 		return clientConfiguration{}, fmt.Errorf("sign client certificate: %w", err)
 	}
 
-	c := talosconfig.Contexts[talosconfig.Context]
-
-	return clientConfiguration{CACertificate: c.CA, ClientCertificate: c.Crt, ClientKey: c.Key}, nil
+	return clientConfiguration{
+		CACertificate: encode(bundle.Certs.OS.Crt), ClientCertificate: encode(pair.Crt), ClientKey: encode(pair.Key),
+	}, nil
 }
 
 func encode(b []byte) string { return base64.StdEncoding.EncodeToString(b) }

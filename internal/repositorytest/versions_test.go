@@ -1,0 +1,91 @@
+package repositorytest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// tables are the files that know releases; everything else asks them.
+var tables = []string{"internal/talos/releases.go", "internal/cilium/charts.go"}
+
+// examples are files whose versions are examples for people, or one whose secrets are quickly made: they are compared
+// with nothing.
+var examples = []string{
+	"cmd/specschema/changes.go", "cmd/gitopscheck/facts.go", "examples/one-node/cluster/cluster.go",
+	"lab/providers/talos/secrets.go",
+}
+
+// release is a text that is a version of Talos or Kubernetes, whole or minor.
+var release = regexp.MustCompile(`^v?1\.(1[0-9]|[2-4][0-9])(\.[0-9]+)?\.?$`)
+
+// contract is how Talos' machinery names one.
+var contract = regexp.MustCompile(`^config\.TalosVersion1_\d+$`)
+
+// TestOnlyTheTablesKnowReleases: a release is one row. Code of the program and of the lab asks it what a release does,
+// and names no version to compare another one with.
+func TestOnlyTheTablesKnowReleases(t *testing.T) {
+	t.Parallel()
+
+	for _, name := range files(t, ".go") {
+		if strings.HasSuffix(name, "_test.go") || slices.Contains(tables, name) || slices.Contains(examples, name) ||
+			slices.Contains(strings.Split(name, "/"), "enginetest") {
+			continue
+		}
+
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, filepath.Join(root, name), nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+
+		assert.Empty(t, releasesIn(set, file), "%s: ask the release (%s)", name, tables[0])
+	}
+}
+
+// releasesIn are the lines of a file that name releases.
+func releasesIn(set *token.FileSet, file *ast.File) (found []string) {
+	say := func(n ast.Node, text string) {
+		found = append(found, "line "+strconv.Itoa(set.Position(n.Pos()).Line)+": "+text)
+	}
+
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ImportSpec:
+			return false
+		case *ast.BasicLit:
+			if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && release.MatchString(text) {
+				say(n, text)
+			}
+		case *ast.SelectorExpr:
+			if of, ok := n.X.(*ast.Ident); ok && contract.MatchString(of.Name+"."+n.Sel.Name) {
+				say(n, of.Name+"."+n.Sel.Name)
+			}
+		}
+
+		return true
+	})
+
+	return found
+}
+
+func TestWhatNamesAReleaseIsFound(t *testing.T) {
+	t.Parallel()
+
+	for text, want := range map[string]int{
+		`var a = semver.Compare(b, "v1.13.0")`: 1, `var a = "v1.14"`: 1, `var a = "1.37"`: 1, `var a = config.TalosVersion1_12`: 1,
+		`var a = "write it in full, such as v1.14.4"`: 0, `var a = "v1"`: 0, `var a = "1.2"`: 0,
+	} {
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, "a.go", "package a\n"+text, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		assert.Len(t, releasesIn(set, file), want, text)
+	}
+}

@@ -1,0 +1,83 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/lab/datacentre"
+)
+
+// TestRealUnreached runs where Proxmox is reached and machines are not, behind a firewall: what runs is not taken for
+// dead. Machines that are off are started all the same.
+func TestRealUnreached(t *testing.T) {
+	t.Parallel()
+
+	w := realWorld(t)
+	s := stack{Network: w.network, Clusters: []cluster{one(3, 2)}}
+	file := func(cores string) string {
+		return strings.NewReplacer(
+			"      network:", "      drainTimeoutSeconds: 30\n      network:",
+			"controlPlane: {count: 3, cores: 2,", "controlPlane: {count: 3, cores: "+cores+",",
+		).Replace(s.yaml(t))
+	}
+	behindFirewall := func(names ...string) {
+		require.NoError(t, w.lab.Data.ClearFaults())
+
+		for _, name := range names {
+			_, err := w.lab.Data.AddFault(datacentre.Fault{NoNetwork: true, VMID: w.machines()[name]})
+			require.NoError(t, err)
+		}
+	}
+
+	w.up(file("2"))
+
+	k := workloadOn(t, w)
+	k.withCNI(5)
+	k.deploy("web", 3, 2)
+
+	boots := w.boots()
+
+	behindFirewall("one-cp-1", "one-cp-2", "one-cp-3", "one-general-1", "one-general-2")
+	assert.Contains(t, w.fails(file("3")), "no control plane of its cluster answers that has data of etcd, so that nobody knows what runs")
+	assert.Equal(t, boots, w.boots(), "nothing was restarted")
+
+	behindFirewall("one-general-2")
+
+	s.Clusters[0].WorkerMemory = 5120
+
+	assert.Contains(t, w.fails(file("2")), "and nothing says that it is dead after 1m30s")
+	assert.Equal(t, boots["one-general-2"], w.boots()["one-general-2"])
+
+	// A worker whose Talos API nobody reaches has pods all the same, those of the other one as well that was changed.
+	k.budget("web", 3)
+
+	s.Clusters[0].WorkerMemory, s.Clusters[0].Workers = 4096, 1
+
+	assert.Contains(t, w.fails(file("2")), "The disruption budget web needs 3 healthy pods and has 3 currently")
+	assert.Contains(t, w.machines(), "one-general-2")
+	assert.Empty(t, k.cordoned())
+
+	k.budget("web", 2)
+
+	said := w.since(func() { w.up(file("2")) })
+	assert.Contains(t, said, "one-general-2: node: is cordoned")
+	assert.NotContains(t, w.machines(), "one-general-2")
+	w.requireNodes("one-cp-1", "one-cp-2", "one-cp-3", "one-general-1")
+
+	// Who is off cannot be harmed.
+	behindFirewall()
+
+	for _, vm := range w.lab.Data.VMs() {
+		if vm.Running {
+			w.do(w.lab.Data.Stop(labRoot, vm.Host, vm.ID))
+		}
+	}
+
+	w.up(file("2"), optup.Refresh())
+	w.requireMembers(3)
+	w.requireHealth(t)
+}

@@ -1,0 +1,113 @@
+package configuration
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"talos-proxmox/internal/talos"
+)
+
+// Known refuses what appeared in configurations after a release, as the decoder of its machinery does
+// (pkg/machinery/config/configloader/internal/decoder/decoder.go, and xyaml.CheckUnknownKeys of siderolabs/gen). What
+// cannot be read at all is left to the decoder itself.
+func Known(release talos.Release, data []byte) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+
+	for {
+		var node yaml.Node
+
+		switch err := decoder.Decode(&node); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return nil //nolint:nilerr // the decoder says what is wrong
+		}
+
+		var document map[string]any
+		if len(node.Content) == 0 || node.Decode(&document) != nil || document["$patch"] == "delete" {
+			continue
+		}
+
+		if err := known(release, document); err != nil {
+			text := func(key string) string {
+				s, _ := document[key].(string)
+
+				return s
+			}
+
+			return fmt.Errorf("error decoding document %s/%s/%s (line %d): %w",
+				text("apiVersion"), cmp.Or(text("kind"), "v1alpha1"), text("name"), node.Content[0].Line, err)
+		}
+	}
+}
+
+func known(release talos.Release, document map[string]any) error {
+	unknown := map[string]any{}
+
+	for _, a := range release.Beyond(document) {
+		switch {
+		case a.Field != "":
+			merge(unknown, only(document, strings.Split(a.Field, ".")))
+		case !strings.Contains(a.Kind, "/"): // a new name of a kind is a matter of validation
+			return fmt.Errorf("%q %q: not registered", document["kind"], document["apiVersion"])
+		}
+	}
+
+	if len(unknown) == 0 {
+		return nil
+	}
+
+	text, err := yaml.Marshal(unknown)
+	if err != nil {
+		return err
+	}
+
+	return fmt.Errorf("unknown keys found during decoding:\n%s", text)
+}
+
+// only is what a value has at a path; of a list, the entries that have it.
+func only(value any, path []string) any {
+	if len(path) == 0 {
+		return value
+	}
+
+	switch value := value.(type) {
+	case map[string]any:
+		if inner := only(value[path[0]], path[1:]); inner != nil {
+			return map[string]any{path[0]: inner}
+		}
+	case []any:
+		var entries []any
+
+		for _, entry := range value {
+			if inner := only(entry, path); inner != nil {
+				entries = append(entries, inner)
+			}
+		}
+
+		if entries != nil {
+			return entries
+		}
+	}
+
+	return nil
+}
+
+// merge adds what is at one path to what is at others.
+func merge(to map[string]any, from any) {
+	added, _ := from.(map[string]any)
+
+	for key, value := range added {
+		if inner, both := to[key].(map[string]any); both {
+			merge(inner, value)
+		} else {
+			to[key] = value
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/machine/disks"
+)
+
+// performReset leaves etcd when the reset is graceful, wipes what was asked for, and reboots or shuts down.
+func (m *machine) performReset(ctx context.Context, a action) (outcome, bool) {
+	m.begin(ctx, a, runtime.MachineStageResetting)
+
+	m.ms.mu.Lock()
+	graceful := a.reset.GetGraceful() && m.etcd != nil
+	m.ms.mu.Unlock()
+
+	var err error
+	if graceful {
+		err = m.kube.leaveEtcd(ctx)
+	}
+
+	if err != nil {
+		m.abandon(a, err)
+
+		return outcome{}, false
+	}
+
+	if !m.sleep(ctx, m.durations().Reset) {
+		return outcome{}, true
+	}
+
+	m.ms.mu.Lock()
+	m.wipe(a.reset)
+	m.ms.mu.Unlock()
+
+	next := outcome{off: !a.reset.GetReboot()}
+	if !next.off {
+		next.took = time.Duration(0)
+	}
+
+	return m.goDown(a, next), true
+}
+
+// wipe removes what a reset asks for: the whole disk, or the partitions named; the caller holds the lock.
+func (m *machine) wipe(r *machineapi.ResetRequest) {
+	if r.GetMode() == machineapi.ResetRequest_USER_DISKS || m.disks.Volume == "" {
+		return
+	}
+
+	m.stopEtcd()
+
+	if len(r.GetSystemPartitionsToWipe()) == 0 {
+		m.logf("[talos] wiped the system disk")
+
+		if err := m.ms.world.WriteVolume(m.disks.Volume, image.Image{}); err != nil {
+			m.logf("[talos] unable to wipe the disk %s: %s", m.disks.Volume, err)
+		}
+
+		// Nothing may be written to the wiped disk any more.
+		m.disks.Volume = ""
+
+		return
+	}
+
+	for _, p := range r.GetSystemPartitionsToWipe() {
+		if p.GetWipe() {
+			m.wipePartition(p.GetLabel())
+			m.logf("[talos] wiped the partition %s", p.GetLabel())
+		}
+	}
+
+	m.save()
+}
+
+// wipePartition forgets what is on a partition; the caller holds the lock.
+func (m *machine) wipePartition(label string) {
+	etcdApart := disks.Dedicated(m.config, constants.EtcdDataVolumeID)
+
+	switch label {
+	case constants.StatePartitionLabel:
+		m.disk.Configuration, m.disk.NodeID = "", ""
+	case constants.MetaPartitionLabel:
+		m.disk.META = nil
+	case constants.EphemeralPartitionLabel:
+		m.disk.KubeletRegistered = m.disk.KubeletRegistered && disks.Dedicated(m.config, constants.KubeletDataVolumeID)
+
+		if !etcdApart {
+			m.disk.Etcd, m.disk.Data, m.disk.Kept = nil, "", nil
+		} else {
+			m.disk.keep(true)
+		}
+	case constants.EtcdDataVolumeID:
+		if etcdApart {
+			m.disk.Etcd = nil
+			m.disk.keep(false)
+		}
+	case constants.KubeletDataVolumeID:
+		m.disk.KubeletRegistered = m.disk.KubeletRegistered && !disks.Dedicated(m.config, label)
+	}
+}
+
+// wipeable says why partitions cannot be wiped (Reset in
+// internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go); the caller holds the lock.
+func (m *machine) wipeable(r *machineapi.ResetRequest) error {
+	var wiped []string
+
+	for _, p := range r.GetSystemPartitionsToWipe() {
+		if p.GetWipe() {
+			wiped = append(wiped, p.GetLabel())
+		}
+	}
+
+	for _, p := range r.GetSystemPartitionsToWipe() {
+		label := p.GetLabel()
+
+		switch {
+		case slices.Contains([]string{
+			constants.StatePartitionLabel, constants.EphemeralPartitionLabel, constants.MetaPartitionLabel,
+		}, label):
+		case !slices.Contains(disks.Nested(m.release), label):
+			return fmt.Errorf("failed to get volume status with label %q: resource not found", label)
+		case disks.Dedicated(m.config, label):
+		case !m.release.Reads("VolumeConfig/" + label):
+			return fmt.Errorf("failed to reset: volume %q is not located", label)
+		case !slices.Contains(wiped, constants.EphemeralPartitionLabel):
+			return fmt.Errorf("failed to reset: volume %q resides on volume %q, and therefore %[1]q cannot be wiped without wiping %[2]q",
+				label, constants.EphemeralPartitionLabel)
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,79 @@
+package talosapi
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cosi-project/runtime/pkg/state"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configdiff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"talos-proxmox/lab/machine/configuration"
+)
+
+// unimplemented answers for the methods that a service lacks. It is one level deeper than what it has.
+type unimplemented struct {
+	machineapi.UnimplementedMachineServiceServer
+}
+
+// Unconfigured is the machine service of a machine without a configuration where maintenance mode has the API of
+// configured ones: it says what it is.
+type Unconfigured struct {
+	unimplemented
+	System
+	Streams
+
+	Judge     configuration.System
+	Resources func() state.State
+	// Adopt installs a configuration, or runs it at once; Keep only writes it to the disk.
+	Adopt func(configuration []byte) error
+	Keep  func(configuration []byte, cfg config.Provider)
+}
+
+// ApplyConfiguration implements the machine service
+// (internal/app/machined/internal/server/v1alpha1/v1alpha1_server.go). There is nothing that a restart is needed for.
+func (s *Unconfigured) ApplyConfiguration(
+	ctx context.Context, in *machineapi.ApplyConfigurationRequest,
+) (*machineapi.ApplyConfigurationResponse, error) {
+	cfg, err := s.Judge.Load(in.GetData())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+
+	warnings, err := s.Judge.Validate(ctx, cfg, s.Resources())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+
+	reply, err := s.Judge.DecideFirst(in.GetMode())
+	if err != nil {
+		return nil, err
+	}
+
+	reply.Warnings = warnings
+
+	switch {
+	case in.GetDryRun():
+		diff, err := configdiff.DiffConfigs(nil, cfg)
+		if err != nil {
+			return nil, fmt.Errorf("failed to generate diff: %w", err)
+		}
+
+		reply.Warnings = nil
+		reply.ModeDetails = fmt.Sprintf(
+			"Dry run summary:\n%s (skipped in dry-run).\nConfig diff:\n\n%s", reply.GetModeDetails(), diff,
+		)
+	case !cfg.CompleteForBoot(): // Talos waits for the rest
+	case reply.GetMode() == machineapi.ApplyConfigurationRequest_STAGED:
+		s.Keep(in.GetData(), cfg)
+	default:
+		if err := s.Adopt(in.GetData()); err != nil {
+			return nil, err
+		}
+	}
+
+	return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{reply}}, nil
+}

@@ -1,0 +1,245 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/google/uuid"
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"talos-proxmox/internal/talos"
+	"talos-proxmox/lab/image"
+	"talos-proxmox/lab/machine/configuration"
+	"talos-proxmox/lab/machine/talosapi"
+)
+
+// installer is the system that an installer's image puts on a disk; the error is what pulling it says.
+func (m *machine) installer(reference string) (image.Image, error) {
+	if m.ms.options.Resolver == nil {
+		return image.Image{}, fmt.Errorf("failed to pull image %q: there is no Image Factory", reference)
+	}
+
+	system, err := m.ms.options.Resolver.Resolve(reference)
+	if err != nil {
+		return image.Image{}, fmt.Errorf("failed to pull image %q: failed to resolve reference %[1]q: %w", reference, err)
+	}
+
+	if system.Arch == "" {
+		system.Arch = m.system.Arch
+	}
+
+	return asInstalled(system), nil
+}
+
+// installers are the images of installers, in Image Factories and outside of them.
+var installers = regexp.MustCompile(`[/-]installer(-secureboot)?(/[^/:@]+)?[:@]`)
+
+// pullable says why an image cannot be pulled: of installers, the lab knows which there are.
+func (m *machine) pullable(reference string) error {
+	if !installers.MatchString(reference) {
+		return nil
+	}
+
+	_, err := m.installer(reference)
+
+	return err
+}
+
+// runInstaller is what the installer of another system says on this machine, and why it fails; the caller holds the
+// lock.
+func (m *machine) runInstaller(next image.Image) ([]string, error) {
+	release, err := talos.ReleaseOf(next.Version)
+	if err != nil {
+		return nil, err
+	}
+
+	mode := m.mode()
+	mode.Installed = true
+
+	return configuration.System{Release: release, Version: next.Version, Mode: mode}.Install(
+		m.system.Version, []byte(m.disk.Configuration),
+	)
+}
+
+// Upgrade implements the machine service: the image is looked up at once, the state of etcd is checked unless forced.
+func (s *machined) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*machineapi.UpgradeResponse, error) {
+	system, err := s.m.installer(in.GetImage())
+	if err != nil {
+		return nil, fmt.Errorf("error validating installer image %q: %w", in.GetImage(), err)
+	}
+
+	unlock, err := s.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	if s.m.isControlPlane() && !in.GetForce() {
+		if err := s.m.upgradeable(); err != nil {
+			return nil, err
+		}
+	}
+
+	if s.m.disks.Volume == "" {
+		return nil, status.Error(codes.FailedPrecondition, "Talos is not installed")
+	}
+
+	// Talos answers before the sequence begins: one that another sequence keeps from beginning is in its log alone.
+	actor := uuid.NewString()
+	if err := s.m.requestLocked(action{kind: actUpgrade, actor: actor, system: system, drain: true}); err != nil {
+		s.m.logf("[talos] upgrade failed: %s", err)
+	}
+
+	return &machineapi.UpgradeResponse{
+		Messages: []*machineapi.Upgrade{{Ack: "Upgrade request received", ActorId: actor}},
+	}, nil
+}
+
+// upgradeable checks etcd as Talos does before it takes a member down; the caller holds the lock.
+func (m *machine) upgradeable() error {
+	e := m.etcd
+	if e == nil || !e.Quorum() {
+		return fmt.Errorf("failed to create etcd client: %w", errNoEtcd)
+	}
+
+	if len(e.Members) == 2 {
+		return fmt.Errorf(
+			"error validating etcd for upgrade: etcd member count(%d) is insufficient to maintain quorum if upgrade commences",
+			len(e.Members),
+		)
+	}
+
+	for _, member := range e.Members {
+		switch {
+		case member.Name == "":
+			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not started, all members must be running to perform an upgrade", member.ID)
+		case !e.Runs(member.ID):
+			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade", member.ID)
+		case member.Learner: // it is asked for a key, which learners do not answer
+			return fmt.Errorf("error validating etcd for upgrade: etcd member %016x is not healthy; all members must be healthy to perform an upgrade: "+
+				"etcdserver: rpc not supported for learner", member.ID)
+		}
+	}
+
+	return nil
+}
+
+// lifecycle implements the service for installations and upgrades (internal/app/lifecycle/lifecycle.go of Talos 1.13).
+type lifecycle struct {
+	machineapi.UnimplementedLifecycleServiceServer
+
+	m *machine
+}
+
+var errInstalling = status.Error(codes.FailedPrecondition, "another installation/upgrade is already in progress")
+
+// Install implements the lifecycle service: a configured machine is installed, or runs without.
+func (s lifecycle) Install(
+	*machineapi.LifecycleServiceInstallRequest, grpc.ServerStreamingServer[machineapi.LifecycleServiceInstallResponse],
+) error {
+	return status.Error(codes.AlreadyExists, "machine is already installed")
+}
+
+// Upgrade implements the lifecycle service: the installer writes the next system and tells how. It drains no node and
+// restarts no machine: that is left to the client. Its failure is an exit code, and none of the call's.
+func (s lifecycle) Upgrade(
+	in *machineapi.LifecycleServiceUpgradeRequest,
+	out grpc.ServerStreamingServer[machineapi.LifecycleServiceUpgradeResponse],
+) error {
+	m := s.m
+
+	if !m.installing.TryLock() {
+		return errInstalling
+	}
+	defer m.installing.Unlock()
+
+	system, err := s.source(in)
+	if err != nil {
+		return err
+	}
+
+	say := func(format string, args ...any) error {
+		text := fmt.Sprintf(format, args...)
+		m.say("[talos] upgrade progress: %s", text)
+
+		return out.Send(&machineapi.LifecycleServiceUpgradeResponse{Progress: &machineapi.LifecycleServiceInstallProgress{
+			Response: &machineapi.LifecycleServiceInstallProgress_Message{Message: text},
+		}})
+	}
+	end := func(code int32) error {
+		return out.Send(&machineapi.LifecycleServiceUpgradeResponse{Progress: &machineapi.LifecycleServiceInstallProgress{
+			Response: &machineapi.LifecycleServiceInstallProgress_ExitCode{ExitCode: code},
+		}})
+	}
+
+	m.ms.mu.Lock()
+	output, refused := m.runInstaller(system)
+	m.ms.mu.Unlock()
+
+	for _, line := range output {
+		if err := say("%s", line); err != nil {
+			return err
+		}
+	}
+
+	if refused != nil {
+		return errors.Join(say("%s", refused), end(1))
+	}
+
+	if !m.sleep(out.Context(), m.durations().Upgrade/2) {
+		return status.FromContextError(out.Context().Err()).Err()
+	}
+
+	m.ms.mu.Lock()
+
+	if m.config == nil || m.disks.Volume == "" { // it goes down, or was reset
+		m.ms.mu.Unlock()
+
+		return errGoingDown
+	}
+
+	m.disk.Upgraded = true
+	m.replaceSystem(system)
+	m.ms.mu.Unlock()
+
+	return errors.Join(say("installation of %s complete", system.Version), end(0))
+}
+
+// source is the system of the installer that a request names: one that was pulled before.
+func (s lifecycle) source(in *machineapi.LifecycleServiceUpgradeRequest) (image.Image, error) {
+	m, name := s.m, in.GetSource().GetImageName()
+
+	m.ms.mu.Lock()
+	installed := m.disks.Volume != ""
+	m.ms.mu.Unlock()
+
+	namespace, err := talosapi.Containerd(in.GetContainerd())
+
+	switch {
+	case !installed:
+		return image.Image{}, status.Error(codes.FailedPrecondition, "machine is not installed")
+	case name == "":
+		return image.Image{}, status.Error(codes.InvalidArgument, "installer image name is required")
+	case err != nil:
+		return image.Image{}, status.Errorf(codes.Internal, "upgrade failed: %s", err)
+	}
+
+	pulled, found := m.images.Pulled(namespace, name)
+	if !found {
+		return image.Image{}, status.Errorf(
+			codes.Internal, "upgrade failed: installer image %q not found in containerd store: image %q: not found", name, name,
+		)
+	}
+
+	system, err := m.installer(pulled)
+	if err != nil { // an image that is no installer has no program of that name
+		return image.Image{}, status.Errorf(codes.Internal, "upgrade failed: failed to start task: %s", err)
+	}
+
+	return system, nil
+}

@@ -1,0 +1,221 @@
+package stacks
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
+)
+
+// rotated is a stack of cluster "lab" whose talosops ends as a file says, and whose state is imported in plain.
+type rotated struct {
+	Deployed
+
+	t      *testing.T
+	folder string
+	state  string // as the CLI exports it with its secrets shown
+}
+
+func newRotated(t *testing.T) *rotated {
+	t.Helper()
+
+	b, _ := keptStack(t, nil)
+	r := &rotated{Deployed: b.Deployed, t: t, folder: t.TempDir()}
+	config := r.Pulumi
+	r.Pulumi = func(ctx context.Context, in io.Reader, args ...string) ([]byte, error) {
+		switch line := strings.Join(args, " "); {
+		case strings.HasPrefix(line, "stack export") && strings.Contains(line, "--show-secrets"):
+			return []byte(r.state), nil
+		case strings.HasPrefix(line, "stack export"):
+			return []byte(strings.ReplaceAll(r.state, `"plaintext":"\"of another\""`, `"ciphertext":"sealed"`)), nil
+		case strings.HasPrefix(line, "stack import"):
+			text, err := io.ReadAll(in)
+			r.state = string(text)
+
+			return nil, err
+		default:
+			return config(ctx, in, args...)
+		}
+	}
+
+	r.TalosOps = filepath.Join(r.folder, "talosops")
+	script := "#!/bin/sh\ncat > " + r.folder + "/asked.$(ls " + r.folder + " | wc -l)\n" +
+		"read -r status < " + r.folder + "/status && exit \"$status\"\n"
+	require.NoError(t, os.WriteFile(r.TalosOps, []byte(script), 0o700)) //nolint:gosec // it is run
+	r.ends("0")
+
+	ca, err := talos.NewAuthority(time.Now())
+	require.NoError(t, err)
+
+	client, err := ca.Administrator(time.Now().AddDate(0, -11, -15)) // it has half a month left
+	require.NoError(t, err)
+
+	addresses := object{}
+	for _, n := range r.Plan.Clusters[0].Nodes() {
+		addresses[n.Name] = n.Address.Addr().String()
+	}
+
+	r.state = r.json(object{"version": 3, "deployment": object{"resources": []any{
+		object{
+			"urn":  "urn:pulumi:lab::p::talos-proxmox:cluster:TalosCluster::lab",
+			"type": "talos-proxmox:cluster:TalosCluster", "outputs": object{"addresses": addresses},
+		},
+		object{
+			"urn":  "urn:pulumi:lab::p::talos-proxmox:cluster:TalosCluster$talos:machine/secrets:Secrets::lab-secrets",
+			"type": typeSecrets, "outputs": object{
+				"machineSecrets": r.secret(object{"cluster": object{"id": "kept"}, "certs": object{
+					"k8s": object{"cert": "kept"}, "os": object{"cert": encoded(ca.Certificate), "key": encoded(ca.Key)},
+				}}),
+				"clientConfiguration": r.secret(clientObject(client)),
+			},
+		},
+		object{"urn": "urn:pulumi:lab::p::a:b:C::other", "type": "a:b:C", "outputs": object{"of": r.secret("of another")}},
+	}}})
+
+	return r
+}
+
+func (r *rotated) json(value any) string {
+	text, err := json.Marshal(value)
+	require.NoError(r.t, err)
+
+	return string(text)
+}
+
+func (r *rotated) secret(value any) object {
+	return object{signatureKey: signatureSecret, "plaintext": r.json(value)}
+}
+
+// ends says how talosops ends from now on.
+func (r *rotated) ends(status string) {
+	require.NoError(r.t, os.WriteFile(filepath.Join(r.folder, "status"), []byte(status+"\n"), 0o600))
+}
+
+// secrets are the certificate of the authority in the state, and the one that its client trusts.
+func (r *rotated) secrets() (issuing, trusted string) {
+	s, _, err := r.clusterSecrets(r.t.Context(), r.Plan.Clusters[0])
+	require.NoError(r.t, err)
+	assert.Equal(r.t, object{"id": "kept"}, s.machine["cluster"])
+	assert.Equal(r.t, object{"cert": "kept"}, s.machine["certs"].(object)["k8s"])
+
+	return s.machine["certs"].(object)["os"].(object)["cert"].(string), s.client["caCertificate"].(string)
+}
+
+// clientEnds is when the certificate of the state's client does.
+func (r *rotated) clientEnds() time.Time {
+	s, _, err := r.clusterSecrets(r.t.Context(), r.Plan.Clusters[0])
+	require.NoError(r.t, err)
+
+	block, _ := pem.Decode(decoded(s.client["clientCertificate"]))
+	require.NotNil(r.t, block)
+
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(r.t, err)
+
+	return certificate.NotAfter
+}
+
+// asked are the requests that talosops got.
+func (r *rotated) asked() (list []request.Rotate) {
+	files, err := filepath.Glob(filepath.Join(r.folder, "asked.*"))
+	require.NoError(r.t, err)
+
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(r.t, err)
+
+		var sent request.Rotate
+		require.NoError(r.t, json.Unmarshal(text, &sent))
+
+		list = append(list, sent)
+	}
+
+	return list
+}
+
+func TestAnAuthorityIsInTheStateBeforeMachinesKnowIt(t *testing.T) {
+	t.Parallel()
+
+	r := newRotated(t)
+	before := r.state
+	old, _ := r.secrets()
+
+	r.ends("1") // a machine does not answer
+	require.ErrorContains(t, r.RotateAuthority(t.Context(), "lab", time.Now()), "talosops rotate did not succeed")
+	assert.Equal(t, before, r.state, "nothing was begun")
+	require.Len(t, r.asked(), 1)
+	assert.Empty(t, r.asked()[0].Next, "it only looks")
+	assert.Len(t, r.asked()[0].ControlPlanes, 3)
+	assert.NotEmpty(t, r.asked()[0].Workers)
+
+	r.ends("0")
+	imports := r.Pulumi
+	r.Pulumi = func(ctx context.Context, in io.Reader, args ...string) ([]byte, error) {
+		if args[1] == "import" {
+			r.ends("1") // the work that follows is interrupted
+		}
+
+		return imports(ctx, in, args...)
+	}
+
+	err := r.RotateAuthority(t.Context(), "lab", time.Now())
+	require.ErrorContains(t, err, "the rotation of cluster lab has begun: run the same again; pulumi up refuses until it is done")
+
+	issuing, trusted := r.secrets()
+	assert.NotEqual(t, old, issuing)
+	assert.Equal(t, old, trusted, "machines let this client in until the end")
+	assert.Greater(t, time.Until(r.clientEnds()), 300*24*time.Hour, "an up in between does not renew it")
+	assert.Contains(t, r.state, `"ciphertext":"sealed"`, "other secrets stay as they are")
+	assert.NotContains(t, r.state, "of another")
+
+	sent := r.asked()[2]
+	ca, err := talos.Trusted(sent.Next)
+	require.NoError(t, err)
+	assert.Equal(t, issuing, base64.StdEncoding.EncodeToString(ca))
+
+	r.Pulumi = imports
+	r.ends("0")
+	require.NoError(t, r.RotateAuthority(t.Context(), "lab", time.Now()))
+	require.Len(t, r.asked(), 4, "one that has begun is resumed, not looked at first")
+	assert.Equal(t, sent.Key, r.asked()[3].Key, "with the same authority")
+
+	resumed, trusted := r.secrets()
+	assert.Equal(t, issuing, resumed)
+	assert.Equal(t, issuing, trusted)
+}
+
+func TestARotationWantsTheNodesOfTheState(t *testing.T) {
+	t.Parallel()
+
+	r := newRotated(t)
+	r.Plan.Clusters[0].Workers = nil
+	before := r.state
+
+	err := r.RotateAuthority(t.Context(), "lab", time.Now())
+	require.ErrorContains(t, err, "and the stack file has lab-cp-1, lab-cp-2, lab-cp-3: bring the stack up first, then repeat")
+	assert.Equal(t, before, r.state)
+	assert.Empty(t, r.asked())
+
+	r.Pulumi = func(context.Context, io.Reader, ...string) ([]byte, error) {
+		return []byte(`{"version": 3, "deployment": {"resources": []}}`), nil
+	}
+	require.EqualError(t, r.RotateAuthority(t.Context(), "lab", time.Now()),
+		"stack lab has no machine secrets of cluster lab: bring it up once, then repeat")
+
+	r.Pulumi = func(context.Context, io.Reader, ...string) ([]byte, error) { return nil, errors.New("locked") }
+	require.ErrorContains(t, r.RotateAuthority(t.Context(), "lab", time.Now()), "locked")
+}
