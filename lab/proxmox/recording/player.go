@@ -1,0 +1,348 @@
+package recording
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// disc is the file that the file server has.
+var disc = []byte(strings.Repeat("talos-proxmox recording\n", 1<<10))
+
+// API is one to be asked.
+type API struct {
+	// Endpoint is https://HOST:8006, Token "USER!NAME=SECRET" of someone who may do everything.
+	Endpoint, Token string
+	Place           Place
+	// Client does not check more than the caller wants of the certificate.
+	Client *http.Client
+	// Poll is how often a task is asked for its end, Settle how long a host needs to tell its cluster what it has.
+	Poll, Settle time.Duration
+
+	tokens       map[string]string // secrets of tokens by their names
+	ticket, csrf string
+	web          string
+	task         string // the last one
+}
+
+// raw is an answer as it comes.
+type raw struct {
+	status int
+	reason string
+	body   []byte
+	Data   any            `json:"data"`
+	Errors map[string]any `json:"errors"`
+}
+
+// decode reads the answer's data.
+func (r raw) decode(into any) error {
+	answer := struct {
+		Data any `json:"data"`
+	}{into}
+
+	if err := json.Unmarshal(r.body, &answer); err != nil {
+		return fmt.Errorf("unable to read an answer: %w", err)
+	}
+
+	return nil
+}
+
+// serveFiles serves the files for downloads at the address from which this computer reaches the API.
+func (a *API) serveFiles(ctx context.Context) (stop func(), err error) {
+	endpoint, err := url.Parse(a.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the endpoint: %w", err)
+	}
+
+	probe, err := new(net.Dialer).DialContext(ctx, "udp", endpoint.Host)
+	if err != nil {
+		return nil, fmt.Errorf("unable to find the way to %s: %w", endpoint.Host, err)
+	}
+	defer probe.Close() //nolint:errcheck // nothing was sent
+
+	host, _, _ := net.SplitHostPort(probe.LocalAddr().String()) //nolint:errcheck // it is one
+
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return nil, fmt.Errorf("unable to serve files to the API: %w", err)
+	}
+
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/rec-disc.iso", "/rec-disc.qcow2":
+			w.Header().Set("Content-Type", "application/octet-stream")
+			_, _ = w.Write(disc) //nolint:errcheck // the task says so
+		case "/rec-disc.img.gz":
+			z := gzip.NewWriter(w)
+			_, _ = z.Write(disc) //nolint:errcheck // as above
+			_ = z.Close()        //nolint:errcheck // as above
+		default:
+			http.NotFound(w, r)
+		}
+	})}
+
+	go func() { _ = server.Serve(ln) }() //nolint:errcheck // its end is asked for
+
+	a.web = "http://" + ln.Addr().String()
+
+	return func() { _ = server.Close() }, nil //nolint:errcheck // nobody needs it any more
+}
+
+// Play makes all calls and returns the answers.
+func (a *API) Play(ctx context.Context) ([]Answer, error) {
+	stop, err := a.serveFiles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+
+	a.tokens = map[string]string{}
+	normal := newNormaliser(a.Place, a.Token, a.web)
+
+	var answers []Answer
+
+	for _, c := range calls() {
+		sent, err := c.filled(a.Place, a.web, url.PathEscape(a.task))
+		if err != nil {
+			return answers, err
+		}
+
+		if c.is("settled") {
+			err = wait(ctx, a.Settle)
+		}
+
+		var r raw
+		if err == nil {
+			r, err = a.do(ctx, sent)
+		}
+
+		if err != nil {
+			return answers, fmt.Errorf("%s: %w", c.line, err)
+		}
+
+		a.learn(r.Data)
+
+		answer := Answer{Call: c.line, Status: r.status, Reason: normal.text(r.reason), NoBody: len(r.body) == 0}
+
+		for name, complaint := range r.Errors {
+			if answer.Errors == nil {
+				answer.Errors = map[string]string{}
+			}
+
+			answer.Errors[name] = normal.text(fmt.Sprint(complaint))
+		}
+
+		if upid, ok := r.Data.(string); ok && strings.HasPrefix(upid, "UPID:") {
+			a.task = upid
+
+			if answer.Task, err = a.end(ctx, upid); err != nil {
+				return answers, fmt.Errorf("%s: %w", c.line, err)
+			}
+
+			answer.Task = normal.text(answer.Task)
+		}
+
+		switch {
+		case c.is("shape") && r.status == http.StatusOK:
+			answer.Data = shape(r.Data)
+		case c.is("all"):
+			answer.Data = normal.exact(r.Data)
+		default:
+			answer.Data = normal.exact(ours(r.Data))
+		}
+
+		answers = append(answers, answer)
+	}
+
+	return answers, nil
+}
+
+// learn keeps the secret of a new token, and a ticket.
+func (a *API) learn(data any) {
+	o, _ := data.(map[string]any)
+	id, _ := o["full-tokenid"].(string)
+	secret, _ := o["value"].(string)
+
+	if _, name, ok := strings.Cut(id, "!"); ok {
+		a.tokens[name] = id + "=" + secret
+	}
+
+	if ticket, ok := o["ticket"].(string); ok {
+		a.ticket = ticket
+		a.csrf, _ = o["CSRFPreventionToken"].(string)
+	}
+}
+
+// end waits for the end of a task.
+func (a *API) end(ctx context.Context, upid string) (string, error) {
+	path := "/nodes/" + strings.Split(upid, ":")[1] + "/tasks/" + url.PathEscape(upid) + "/status"
+
+	for {
+		r, err := a.do(ctx, call{method: http.MethodGet, path: path})
+		if err != nil {
+			return "", err
+		}
+
+		o, _ := r.Data.(map[string]any)
+		if r.status != http.StatusOK {
+			return "", fmt.Errorf("the task %s cannot be asked for: %s", upid, r.reason)
+		}
+
+		if o["status"] == "stopped" {
+			return fmt.Sprint(o["exitstatus"]), nil
+		}
+
+		if err := wait(ctx, a.Poll); err != nil {
+			return "", err
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func (a *API) do(ctx context.Context, c call) (raw, error) {
+	req, err := a.request(ctx, c)
+	if err != nil {
+		return raw{}, fmt.Errorf("unable to make the request: %w", err)
+	}
+
+	res, err := a.Client.Do(req)
+	if err != nil {
+		return raw{}, err
+	}
+	defer res.Body.Close() //nolint:errcheck // it is read
+
+	r := raw{status: res.StatusCode}
+	_, r.reason, _ = strings.Cut(res.Status, " ")
+
+	if r.body, err = io.ReadAll(res.Body); err != nil {
+		return r, fmt.Errorf("unable to read the answer: %w", err)
+	}
+
+	_ = json.Unmarshal(r.body, &r) //nolint:errcheck // a refusal need not be JSON
+
+	return r, nil
+}
+
+func (a *API) request(ctx context.Context, c call) (*http.Request, error) {
+	target := a.Endpoint + "/api2/json" + c.path
+
+	var (
+		body io.Reader
+		kind string
+	)
+
+	switch {
+	case c.is("upload"):
+		content, boundary, err := upload(c.params)
+		if err != nil {
+			return nil, err
+		}
+
+		body, kind = content, boundary
+	case c.is("json"):
+		doc := map[string]string{}
+		for name := range c.params {
+			doc[name] = c.params.Get(name)
+		}
+
+		content, err := marshal(doc)
+		if err != nil {
+			return nil, err
+		}
+
+		body, kind = bytes.NewReader(content), "application/json"
+	case c.is("chunked"): // a reader of no known length
+		body, kind = io.MultiReader(strings.NewReader(c.params.Encode())), "application/x-www-form-urlencoded"
+	case len(c.params) == 0:
+	case c.method == http.MethodGet || c.method == http.MethodDelete:
+		target += "?" + c.params.Encode()
+	default:
+		body, kind = strings.NewReader(c.params.Encode()), "application/x-www-form-urlencoded"
+	}
+
+	req, err := http.NewRequestWithContext(ctx, c.method, target, body)
+	if err != nil {
+		return nil, err
+	}
+
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
+	}
+
+	return req, a.sign(req, c.who)
+}
+
+// upload is the form of a file.
+func upload(params url.Values) (io.Reader, string, error) {
+	var out bytes.Buffer
+
+	form := multipart.NewWriter(&out)
+	if err := form.WriteField("content", params.Get("content")); err != nil {
+		return nil, "", err
+	}
+
+	file, err := form.CreateFormFile("filename", params.Get("filename"))
+	if err != nil {
+		return nil, "", err
+	}
+
+	if _, err := file.Write(disc); err != nil {
+		return nil, "", err
+	}
+
+	return &out, form.FormDataContentType(), form.Close()
+}
+
+// sign says who asks.
+func (a *API) sign(req *http.Request, who string) error {
+	id, _, _ := strings.Cut(a.Token, "=")
+	header := map[string]string{
+		"": "PVEAPIToken=" + a.Token, "wrong": "PVEAPIToken=" + id + "=00000000-0000-0000-0000-000000000000",
+		"malformed": "PVEAPIToken=nobody", "scheme": "Basic bm9ib2R5",
+		"unknown": "PVEAPIToken=rec-nobody@pve!few=00000000-0000-0000-0000-000000000000",
+	}
+
+	if authorization, ok := header[who]; ok {
+		req.Header.Set("Authorization", authorization)
+
+		return nil
+	}
+
+	switch who {
+	case "none":
+	case "badticket":
+		req.AddCookie(&http.Cookie{Name: "PVEAuthCookie", Value: "PVE:root@pam:00000000::nope"})
+	case "ticket", "nocsrf":
+		req.AddCookie(&http.Cookie{Name: "PVEAuthCookie", Value: url.PathEscape(a.ticket)})
+
+		if who == "ticket" {
+			req.Header.Set("CSRFPreventionToken", a.csrf)
+		}
+	default:
+		if a.tokens[who] == "" {
+			return errors.New("no call made the token " + who)
+		}
+
+		req.Header.Set("Authorization", "PVEAPIToken="+a.tokens[who])
+	}
+
+	return nil
+}

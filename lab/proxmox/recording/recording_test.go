@@ -1,0 +1,175 @@
+package recording_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/proxmox"
+	"talos-proxmox/lab/proxmox/recording"
+)
+
+// TestTheLabAnswersAsRecorded sends all calls of the list to a lab, and compares its answers with those of real APIs.
+// What differs is in differences.yaml, with the reason; what is there and does not differ any more is a failure too.
+func TestTheLabAnswersAsRecorded(t *testing.T) {
+	t.Parallel()
+
+	files, err := filepath.Glob("recordings/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+
+			real, err := recording.Read(file)
+			require.NoError(t, err)
+
+			here, err := serve(t, real.Place).Record(t.Context(), false)
+			require.NoError(t, err)
+
+			groups := known(t)
+			met := map[*regexp.Regexp]bool{}
+
+			for _, difference := range recording.Compare(real.Answers, here.Answers) {
+				if words := listed(groups, difference); words != nil {
+					met[words] = true
+				} else {
+					assert.Fail(t, "the lab does not answer as Proxmox VE "+real.Version+" does", difference)
+				}
+			}
+
+			for _, g := range groups {
+				for _, words := range g.words {
+					assert.True(t, met[words], "%s is listed as a difference and is none", words)
+				}
+			}
+		})
+	}
+}
+
+// group are differences that have one reason.
+type group struct {
+	Reason      string   `yaml:"reason"`
+	Differences []string `yaml:"differences"`
+
+	words []*regexp.Regexp
+}
+
+func known(t *testing.T) []group {
+	t.Helper()
+
+	text, err := os.ReadFile("differences.yaml")
+	require.NoError(t, err)
+
+	var groups []group
+
+	require.NoError(t, yaml.Unmarshal(text, &groups))
+
+	for i, g := range groups {
+		require.NotEmpty(t, g.Reason)
+
+		for _, d := range g.Differences {
+			groups[i].words = append(groups[i].words, regexp.MustCompile(d))
+		}
+	}
+
+	return groups
+}
+
+func listed(groups []group, difference string) *regexp.Regexp {
+	for _, g := range groups {
+		for _, words := range g.words {
+			if words.MatchString(difference) {
+				return words
+			}
+		}
+	}
+
+	return nil
+}
+
+// serve serves a lab with a place's host and storages.
+func serve(t *testing.T, p recording.Place) *recording.API {
+	t.Helper()
+
+	storage := func(name, path string, content ...string) datacentre.StorageOptions {
+		return datacentre.StorageOptions{
+			Name: name, Type: "dir", Path: path, SizeBytes: 900 * datacentre.GiB, Content: content,
+		}
+	}
+
+	dc, err := datacentre.Open(datacentre.Options{
+		Hosts: []datacentre.HostOptions{{
+			Name: p.Node, Cores: 8, MemoryMiB: 16384, Address: netip.MustParseAddr("127.30.0.11"), Bridges: []string{p.Bridge},
+			Storages: []datacentre.StorageOptions{
+				storage(p.Files, p.FilesPath, "backup", "images", "import", "iso", "rootdir", "snippets", "vztmpl"),
+				storage(p.Images, p.ImagesPath, "images", "rootdir"),
+			},
+		}},
+		Clock: datacentre.NewClock(10000), Fetch: fetch,
+	})
+	require.NoError(t, err)
+
+	dc.AddUser("root@pam", "")
+	dc.AddToken("root@pam", "lab", "secret-of-the-lab")
+
+	server := proxmox.New(dc, proxmox.Options{Host: p.Node})
+
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+
+	served := make(chan error, 1)
+
+	go func() { served <- server.Serve(ln) }()
+
+	//nolint:gosec // the lab's own certificate
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		require.NoError(t, server.Close())
+		require.NoError(t, <-served)
+		require.NoError(t, dc.Close())
+	})
+
+	return &recording.API{
+		Endpoint: "https://" + ln.Addr().String(), Token: "root@pam!lab=secret-of-the-lab", Poll: time.Millisecond,
+		Place:  recording.Place{Files: p.Files, Images: p.Images, Bridge: p.Bridge},
+		Client: &http.Client{Transport: transport},
+	}
+}
+
+// fetch gets what the player serves.
+func fetch(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close() //nolint:errcheck // it is read
+
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s", res.Status)
+	}
+
+	return io.ReadAll(res.Body)
+}
