@@ -193,7 +193,8 @@ var rows = []row{
 			"the storage on %s is full: make room (`pvesm status` shows how full it is), or %s", s.host(), otherDatastore,
 		)
 	}},
-	{says(`invalid server response: '404|404 Not Found`), func(Subject, string, []string) string {
+	// The cause stands in the task's log alone: wget ends with 8 for whatever a server refuses.
+	{says(`invalid server response: '404|404 Not Found|download failed: exit code 8`), func(Subject, string, []string) string {
 		return "there is no such file any more, or there never was: choose a build (of Talos, a version) that its publisher " +
 			"has now, or set talos-proxmox:templates.<class>.url to a place that has the file"
 	}},
@@ -209,7 +210,7 @@ var rows = []row{
 	}},
 	// The provider keeps Proxmox' own words to itself where something "does not exist".
 	{
-		says(`the requested resource does not exist`),
+		says(`the requested resource does not exist|unable to find configuration file for VM`),
 		func(s Subject, operation string, _ []string) string { return s.missing(operation) },
 	},
 	{says(`protection mode enabled`), func(s Subject, _ string, _ []string) string {
@@ -231,7 +232,11 @@ var rows = []row{
 			"give the program's role this privilege on this path (%s); docs/permissions.md has the whole role", match[2],
 		)
 	}},
-	{says(`HTTP 401 response`), text("check proxmoxve:apiToken (its id, its secret, its expiry); a password's session lasts two hours, a token has no such end")},
+	// Proxmox says no more than that: which of these it is, stands in its log.
+	{says(`HTTP 401 response|Authentication failed!`), text("check proxmoxve:apiToken (its id, its secret, its expiry); a " +
+		"password's session lasts two hours, a token has no such end")},
+	{says(`ACL update failed: 400`), text("nobody gives away what he does not have: give the program's role what " +
+		"docs/permissions.md lists for accounts")},
 	{
 		says(`no quorum|/etc/pve/.* - Permission denied`),
 		text(

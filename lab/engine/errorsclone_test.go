@@ -76,7 +76,7 @@ func refusedClones(t *testing.T, w *world) []failure {
 
 				return grant
 			},
-			says: "received an HTTP 401 response - Reason: invalid token value!", advice: "check proxmoxve:apiToken",
+			says: "received an HTTP 401 response - Reason: Authentication failed!", advice: "check proxmoxve:apiToken",
 		},
 		{
 			row: "no quorum", cause: fault(always(datacentre.Fault{NoQuorum: true})),

@@ -62,7 +62,8 @@ func (r Recording) Write(path string) error {
 
 	out.WriteString("]}\n")
 
-	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+	//nolint:gosec // for everyone to read
+	if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("unable to write the recording: %w", err)
 	}
 

@@ -20,7 +20,7 @@ var random = []struct {
 	{regexp.MustCompile(`ctime=\d+`), "ctime={time}"},
 	{regexp.MustCompile(`(tmp|tmp_dwnl)\.\d+`), "$1.{pid}"},
 	{regexp.MustCompile(`(failed to get address info for: \S+): .*`), "$1: {why}"},
-	{regexp.MustCompile(` at /\S+ line \d+\.`), " at {code}."},
+	{regexp.MustCompile(` at /\S+ line \d+\.`), ""},
 }
 
 // counted are numbers of an answer that are the host's, not the call's.

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -81,6 +82,7 @@ func (a *API) serveFiles(ctx context.Context) (stop func(), err error) {
 		switch r.URL.Path {
 		case "/rec-disc.iso", "/rec-disc.qcow2":
 			w.Header().Set("Content-Type", "application/octet-stream")
+			w.Header().Set("Content-Length", strconv.Itoa(len(disc)))
 			_, _ = w.Write(disc) //nolint:errcheck // the task says so
 		case "/rec-disc.img.gz":
 			z := gzip.NewWriter(w)
@@ -149,7 +151,7 @@ func (a *API) Play(ctx context.Context) ([]Answer, error) {
 				return answers, fmt.Errorf("%s: %w", c.line, err)
 			}
 
-			answer.Task = normal.text(answer.Task)
+			answer.Task = strings.TrimSpace(normal.text(answer.Task))
 		}
 
 		switch {
@@ -224,6 +226,14 @@ func (a *API) do(ctx context.Context, c call) (raw, error) {
 	}
 
 	res, err := a.Client.Do(req)
+
+	// What refuses a body in chunks closes the connection, before its answer can be read now and then.
+	for try := 1; err != nil && c.is("chunked") && try < 10; try++ {
+		if req, err = a.request(ctx, c); err == nil {
+			res, err = a.Client.Do(req)
+		}
+	}
+
 	if err != nil {
 		return raw{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -131,6 +132,9 @@ var kinds = []struct{ path, name string }{
 	{"/access/roles", "roleid"},
 }
 
+// ownVolume is how the recorder's files and disks are named.
+var ownVolume = regexp.MustCompile(`/rec-|:99\d\d/`)
+
 // things are the paths of everything but machines that has a name of the recorder's.
 func (a *API) things(ctx context.Context) ([]string, error) {
 	var found []string
@@ -159,9 +163,7 @@ func (a *API) things(ctx context.Context) ([]string, error) {
 
 	for _, storage := range []string{a.Place.Files, a.Place.Images} {
 		path := "/nodes/" + a.Place.Node + "/storage/" + storage + "/content"
-		ours := func(id string) bool {
-			return strings.Contains(id, "/rec-") || strings.Contains(id, "vm-99") && own.MatchString(id)
-		}
+		ours := func(id string) bool { return ownVolume.MatchString(id) }
 
 		if err := ask(path, "volid", ours, path+"/"); err != nil {
 			return nil, err
