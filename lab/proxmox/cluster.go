@@ -203,6 +203,7 @@ func vmRow(dc *datacentre.Datacentre, vm datacentre.VM) object {
 		"status":  "stopped",
 		"cpu":     0,
 		"mem":     0,
+		"memhost": 0,
 		"disk":    0,
 		"netin":   0,
 		"netout":  0,
