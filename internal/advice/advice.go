@@ -4,6 +4,7 @@ package advice
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -72,14 +73,7 @@ func (s Subject) locked(operation string) int {
 func (s Subject) missing(operation string) string {
 	var things []string
 	if s.Template != 0 && operation == "create" {
-		things = append(
-			things,
-			fmt.Sprintf(
-				"its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or choose another "+
-					"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: running machines stay, unless they are linked clones)",
-				s.Template, s.Template,
-			),
-		)
+		things = append(things, s.template())
 	}
 
 	if len(s.Datastores) > 0 {
@@ -97,6 +91,15 @@ func (s Subject) missing(operation string) string {
 	}
 
 	return fmt.Sprintf("%s lacks something that it needs: %s", s.host(), strings.Join(things, ", or "))
+}
+
+// template names the one that a machine is cloned from, where there is none.
+func (s Subject) template() string {
+	return fmt.Sprintf(
+		"its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or choose another "+
+			"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: running machines stay, unless they are linked clones)",
+		s.Template, s.Template,
+	)
 }
 
 // otherDatastore is advice with a price: a pool has one datastore.
@@ -210,9 +213,16 @@ var rows = []row{
 	}},
 	// The provider keeps Proxmox' own words to itself where something "does not exist".
 	{
-		says(`the requested resource does not exist|unable to find configuration file for VM`),
+		says(`the requested resource does not exist`),
 		func(s Subject, operation string, _ []string) string { return s.missing(operation) },
 	},
+	{says(`unable to find configuration file for VM (\d+)`), func(s Subject, operation string, match []string) string {
+		if operation == "create" && match[1] == strconv.Itoa(s.Template) {
+			return fmt.Sprintf("%s lacks %s", s.host(), s.template())
+		}
+
+		return s.missing(operation)
+	}},
 	{says(`protection mode enabled`), func(s Subject, _ string, _ []string) string {
 		return fmt.Sprintf(
 			"someone protected it in Proxmox: ask who. If it may go with its data, `qm set %d --protection 0` on %s", s.VMID,

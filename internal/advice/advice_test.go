@@ -89,7 +89,10 @@ func TestFor(t *testing.T) {
 		},
 		"a template that is not there": {
 			"create", "received an HTTP 500 response - Reason: unable to find configuration file for VM 998 on node 'pve1'",
-			"pve1 lacks something that it needs: its template, VM 998",
+			"What to do: pve1 lacks its template, VM 998 (`qm config 998`;",
+		},
+		"a machine that is gone": {
+			"update", "unable to find configuration file for VM 3000 on node 'pve1'", "pve1 lacks something that it needs",
 		},
 		"a rule that gives more than one has": {
 			"create", "received an HTTP 500 response - Reason: ACL update failed: 400 Parameter verification failed.",

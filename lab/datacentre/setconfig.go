@@ -133,9 +133,9 @@ func (c Config) checkBoot(was Config) error {
 // dropBoot takes a device that goes out of the boot order.
 func (c Config) dropBoot(device string) {
 	p := ParseProperties(c["boot"], "legacy")
-	order := strings.Split(p.Get("order"), ";")
 
-	if left := slices.DeleteFunc(order, func(d string) bool { return d == device }); len(left) > 0 && p.Get("order") != "" {
+	left := slices.DeleteFunc(schema.SplitList(p.Get("order")), func(d string) bool { return d == device })
+	if len(left) > 0 {
 		c["boot"] = p.With("order", strings.Join(left, ";")).Format("legacy")
 	}
 }

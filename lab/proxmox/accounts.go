@@ -271,10 +271,7 @@ func listUsers(r *request) (any, error) {
 
 		if r.params.bool("full") {
 			o["groups"] = strings.Join(groupsOf(r, id), ",")
-			o["tokens"] = any(nil)
-			if tokens := tokensOf(r, id); len(tokens) > 0 {
-				o["tokens"] = tokens
-			}
+			o["tokens"] = orNull(tokensOf(r, id))
 		}
 
 		list = append(list, o)
@@ -283,6 +280,15 @@ func listUsers(r *request) (any, error) {
 	slices.SortFunc(list, func(a, b object) int { return strings.Compare(a["userid"].(string), b["userid"].(string)) })
 
 	return list, nil
+}
+
+// orNull is a list as PVE writes it where it has none: null.
+func orNull(list []object) any {
+	if len(list) == 0 {
+		return nil
+	}
+
+	return list
 }
 
 func getUser(r *request, u datacentre.User) (any, error) {
@@ -296,9 +302,8 @@ func getUser(r *request, u datacentre.User) (any, error) {
 		tokens[name] = t
 	}
 
-	o["tokens"] = any(nil)
-	if len(tokens) > 0 {
-		o["tokens"] = tokens
+	if o["tokens"] = tokens; len(tokens) == 0 {
+		o["tokens"] = nil
 	}
 
 	return o, nil

@@ -164,6 +164,7 @@ func storageStatus(_ *request, s datacentre.Storage) (any, error) {
 
 func listStorages(r *request, h datacentre.Host) (any, error) {
 	list := []object{}
+
 	all := append(r.dc.Storages(h.Name), r.elsewhere(h.Name)...)
 
 	if name := r.params.get("storage"); name != "" &&

@@ -63,7 +63,8 @@ var formats = map[string]func(string) string{
 const cpuFormat = "pve-vm-cpu-conf"
 
 // cpuModels are those of PVE and of QEMU.
-var cpuModels = strings.Fields(`486 a64fx athlon Broadwell Broadwell-IBRS Broadwell-noTSX Broadwell-noTSX-IBRS Cascadelake-Server
+var cpuModels = strings.Fields(`
+	486 a64fx athlon Broadwell Broadwell-IBRS Broadwell-noTSX Broadwell-noTSX-IBRS Cascadelake-Server
 	Cascadelake-Server-noTSX Cascadelake-Server-v2 Cascadelake-Server-v4 Cascadelake-Server-v5 ClearwaterForest
 	Conroe Cooperlake Cooperlake-v2 core2duo coreduo cortex-a35 cortex-a53 cortex-a55 cortex-a57 cortex-a710
 	cortex-a72 cortex-a76 EPYC EPYC-Genoa EPYC-Genoa-v2 EPYC-IBPB EPYC-Milan EPYC-Milan-v2 EPYC-Milan-v3 EPYC-Rome
@@ -76,7 +77,8 @@ var cpuModels = strings.Fields(`486 a64fx athlon Broadwell Broadwell-IBRS Broadw
 	SapphireRapids-v3 SapphireRapids-v4 SierraForest SierraForest-v2 SierraForest-v3 Skylake-Client
 	Skylake-Client-IBRS Skylake-Client-noTSX-IBRS Skylake-Client-v4 Skylake-Server Skylake-Server-IBRS
 	Skylake-Server-noTSX-IBRS Skylake-Server-v4 Skylake-Server-v5 Westmere Westmere-IBRS x86-64-v2 x86-64-v2-AES
-	x86-64-v3 x86-64-v4`)
+	x86-64-v3 x86-64-v4
+`)
 
 // checkModel complains about a processor that PVE does not know; the lab has no models of its own.
 func checkModel(value string) string {

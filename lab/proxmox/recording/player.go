@@ -78,26 +78,29 @@ func (a *API) serveFiles(ctx context.Context) (stop func(), err error) {
 		return nil, fmt.Errorf("unable to serve files to the API: %w", err)
 	}
 
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/rec-disc.iso", "/rec-disc.qcow2":
-			w.Header().Set("Content-Type", "application/octet-stream")
-			w.Header().Set("Content-Length", strconv.Itoa(len(disc)))
-			_, _ = w.Write(disc) //nolint:errcheck // the task says so
-		case "/rec-disc.img.gz":
-			z := gzip.NewWriter(w)
-			_, _ = z.Write(disc) //nolint:errcheck // as above
-			_ = z.Close()        //nolint:errcheck // as above
-		default:
-			http.NotFound(w, r)
-		}
-	})}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(serveFile)}
 
 	go func() { _ = server.Serve(ln) }() //nolint:errcheck // its end is asked for
 
 	a.web = "http://" + ln.Addr().String()
 
 	return func() { _ = server.Close() }, nil //nolint:errcheck // nobody needs it any more
+}
+
+// serveFile serves what the calls download.
+func serveFile(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/rec-disc.iso", "/rec-disc.qcow2":
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Length", strconv.Itoa(len(disc)))
+		_, _ = w.Write(disc) //nolint:errcheck // the task says so
+	case "/rec-disc.img.gz":
+		z := gzip.NewWriter(w)
+		_, _ = z.Write(disc) //nolint:errcheck // as above
+		_ = z.Close()        //nolint:errcheck // as above
+	default:
+		http.NotFound(w, r)
+	}
 }
 
 // Play makes all calls and returns the answers.
@@ -237,6 +240,7 @@ func (a *API) do(ctx context.Context, c call) (raw, error) {
 	if err != nil {
 		return raw{}, err
 	}
+
 	defer res.Body.Close() //nolint:errcheck // it is read
 
 	r := raw{status: res.StatusCode}
@@ -339,9 +343,9 @@ func (a *API) sign(req *http.Request, who string) error {
 	switch who {
 	case "none":
 	case "badticket":
-		req.AddCookie(&http.Cookie{Name: "PVEAuthCookie", Value: "PVE:root@pam:00000000::nope"})
+		req.Header.Set("Cookie", "PVEAuthCookie=PVE:root@pam:00000000::nope")
 	case "ticket", "nocsrf":
-		req.AddCookie(&http.Cookie{Name: "PVEAuthCookie", Value: url.PathEscape(a.ticket)})
+		req.Header.Set("Cookie", "PVEAuthCookie="+url.PathEscape(a.ticket))
 
 		if who == "ticket" {
 			req.Header.Set("CSRFPreventionToken", a.csrf)
