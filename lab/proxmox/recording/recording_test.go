@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
+	"talos-proxmox/internal/permissions"
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/proxmox"
 	"talos-proxmox/lab/proxmox/recording"
@@ -36,20 +38,21 @@ func TestTheLabAnswersAsRecorded(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 
-			real, err := recording.Read(file)
+			theirs, err := recording.Read(file)
 			require.NoError(t, err)
 
-			here, err := serve(t, real.Place).Record(t.Context(), false)
+			api, _ := serve(t, theirs.Place)
+			ours, err := api.Record(t.Context(), false)
 			require.NoError(t, err)
 
 			groups := known(t)
 			met := map[*regexp.Regexp]bool{}
 
-			for _, difference := range recording.Compare(real.Answers, here.Answers) {
+			for _, difference := range recording.Compare(theirs.Answers, ours.Answers) {
 				if words := listed(groups, difference); words != nil {
 					met[words] = true
 				} else {
-					assert.Fail(t, "the lab does not answer as Proxmox VE "+real.Version+" does", difference)
+					assert.Fail(t, "the lab does not answer as Proxmox VE "+theirs.Version+" does", difference)
 				}
 			}
 
@@ -60,6 +63,92 @@ func TestTheLabAnswersAsRecorded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRefusalsOfPermissionsAreRecorded compares what docs/permissions.md says that Proxmox answers without a privilege
+// with what it answered.
+func TestRefusalsOfPermissionsAreRecorded(t *testing.T) {
+	t.Parallel()
+
+	recorded, err := recording.Read("recordings/9.2.6.json")
+	require.NoError(t, err)
+
+	said := map[string]string{}
+	lacking := ""
+
+	for _, a := range recorded.Answers {
+		if _, privilege, found := strings.Cut(a.Call, "{privileges:TalosProxmox-"); found {
+			lacking = strings.TrimSuffix(privilege, "}")
+		} else if said[lacking] == "" && strings.HasPrefix(a.Call, "@role ") {
+			said[lacking] = a.Reason
+		}
+	}
+
+	// The documents speak of VM 2000 and template 900.
+	names := strings.NewReplacer("/vms/2000", "/vms/9930", "/vms/900,", "/vms/9901,")
+
+	for _, need := range permissions.Roles()[0].Needs {
+		if need.Privilege == "VM.Config.Cloudinit" { // the recorded change needs no more than VM.Config.Network
+			continue
+		}
+
+		assert.Equal(t, names.Replace(need.Refusal), said[need.Privilege], need.Privilege)
+	}
+}
+
+// TestTheRecorderHarmsNobody looks at what it refuses to begin with, and at what it leaves.
+func TestTheRecorderHarmsNobody(t *testing.T) {
+	t.Parallel()
+
+	place := recording.Place{
+		Node: "pve1", Files: "local", Images: "disks", Bridge: "vmbr0", FilesPath: "/var/lib/vz", ImagesPath: "/disks",
+	}
+
+	for name, tc := range map[string]struct {
+		vmid  int
+		among bool
+		says  string
+	}{
+		"an API with machines":                  {100, false, "this Proxmox VE has machines (VM 100)"},
+		"one with a machine of its own numbers": {9950, true, "there is VM 9950, and the recording makes its own VMs"},
+		"machines that the caller knows of":     {100, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			api, dc := serve(t, place)
+
+			upid, err := dc.CreateVM("root@pam", "pve1", tc.vmid, datacentre.Config{"scsi0": "disks:1"})
+			require.NoError(t, err)
+			_, err = dc.WaitTask(t.Context(), upid)
+			require.NoError(t, err)
+
+			_, err = api.Record(t.Context(), tc.among)
+			if tc.says != "" {
+				require.ErrorContains(t, err, tc.says)
+
+				return
+			}
+
+			require.NoError(t, err)
+			assert.Len(t, dc.VMs(), 1)
+			assert.Len(t, dc.Volumes("pve1", "disks", ""), 1)
+			assert.Empty(t, dc.Volumes("pve1", "local", ""))
+			assert.Empty(t, dc.Pools())
+			assert.Empty(t, dc.Mappings())
+			assert.Empty(t, dc.Groups())
+			assert.Len(t, dc.Users(), 1)
+			assert.Empty(t, dc.ACLs())
+		})
+	}
+
+	api, dc := serve(t, place)
+	require.NoError(t, dc.AddPool(datacentre.Pool{ID: "rec-left"}))
+
+	_, err := api.Record(t.Context(), false)
+	require.ErrorContains(t, err, "there is something of the recording's names: /pools/rec-left.")
+	require.NoError(t, api.Remove(t.Context()))
+	assert.Empty(t, dc.Pools())
 }
 
 // group are differences that have one reason.
@@ -104,7 +193,7 @@ func listed(groups []group, difference string) *regexp.Regexp {
 }
 
 // serve serves a lab with a place's host and storages.
-func serve(t *testing.T, p recording.Place) *recording.API {
+func serve(t *testing.T, p recording.Place) (*recording.API, *datacentre.Datacentre) {
 	t.Helper()
 
 	storage := func(name, path string, content ...string) datacentre.StorageOptions {
@@ -156,7 +245,7 @@ func serve(t *testing.T, p recording.Place) *recording.API {
 		Endpoint: "https://" + ln.Addr().String(), Token: "root@pam!lab=secret-of-the-lab", Poll: time.Millisecond,
 		Place:  recording.Place{Files: p.Files, Images: p.Images, Bridge: p.Bridge},
 		Client: &http.Client{Transport: transport},
-	}
+	}, dc
 }
 
 // fetch gets what the player serves.

@@ -47,6 +47,10 @@ func run(ctx context.Context) error {
 	a.Endpoint = strings.TrimSuffix(a.Endpoint, "/")
 	a.Token = os.Getenv("PROXMOX_VE_API_TOKEN")
 
+	if strings.Contains(*file, "=") { // arguments are for everyone on this computer to see
+		return errors.New("TOKEN names a file; a token itself goes into PROXMOX_VE_API_TOKEN")
+	}
+
 	if *file != "" {
 		text, err := os.ReadFile(*file)
 		if err != nil {
