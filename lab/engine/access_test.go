@@ -257,7 +257,7 @@ func accountUpdates() map[string]map[string]update {
 		"lastName":       {from: "a", to: "b"},
 		// Proxmox 9 wants the password of who asks as well, which no version of the provider sends.
 		"password": {from: "first-password", to: "second-password", want: standin.Refused},
-		"userId":         {from: "before@pve", to: "after@pve"},
+		"userId":   {from: "before@pve", to: "after@pve"},
 	}
 	maps.Copy(user, rules)
 
