@@ -225,6 +225,12 @@ test-unit: ## develop: Run the tests that need neither the lab nor shells, in un
 test-debian: ## develop: Boot a Debian from its mirror in QEMU with the seed of templates, and judge what it leaves; needs root, installs packages, emulates a processor (half an hour)
 	internal/systems/test-debian.sh
 
+.PHONY: record-proxmox
+record-proxmox: ## develop: Ask a real Proxmox VE the calls that the lab is held against, and keep its answers: ENDPOINT=https://HOST:8006 and TOKEN=FILE with a token of root@pam (or PROXMOX_VE_API_TOKEN), five minutes; NODE=, FILES=, IMAGES=, BRIDGE= name what it has, AMONG_MACHINES=1 records where machines are, REMOVE=1 removes what an interrupted recording left
+	@cd lab/proxmox/recording && go run ./record -endpoint '$(ENDPOINT)' $(if $(TOKEN),-token '$(abspath $(TOKEN))') \
+	  $(if $(NODE),-node '$(NODE)') $(if $(FILES),-files '$(FILES)') $(if $(IMAGES),-images '$(IMAGES)') \
+	  $(if $(BRIDGE),-bridge '$(BRIDGE)') $(if $(AMONG_MACHINES),-among-machines) $(if $(REMOVE),-remove)
+
 .PHONY: test-engine
 test-engine: $(if $(RUN),tools $(SERVED) $(BIN)/backup $(BIN)/stackstatus) ## develop: Run the engine tests that RUN names, on the lab: RUN=TestProtection; PROVIDERS=published runs them with the published plugins
 	@if [ -z '$(RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi

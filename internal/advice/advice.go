@@ -4,6 +4,7 @@ package advice
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -72,14 +73,7 @@ func (s Subject) locked(operation string) int {
 func (s Subject) missing(operation string) string {
 	var things []string
 	if s.Template != 0 && operation == "create" {
-		things = append(
-			things,
-			fmt.Sprintf(
-				"its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or choose another "+
-					"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: running machines stay, unless they are linked clones)",
-				s.Template, s.Template,
-			),
-		)
+		things = append(things, s.template())
 	}
 
 	if len(s.Datastores) > 0 {
@@ -97,6 +91,15 @@ func (s Subject) missing(operation string) string {
 	}
 
 	return fmt.Sprintf("%s lacks something that it needs: %s", s.host(), strings.Join(things, ", or "))
+}
+
+// template names the one that a machine is cloned from, where there is none.
+func (s Subject) template() string {
+	return fmt.Sprintf(
+		"its template, VM %d (`qm config %d`; if it was removed behind Pulumi's back, restore it, or choose another "+
+			"talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: running machines stay, unless they are linked clones)",
+		s.Template, s.Template,
+	)
 }
 
 // otherDatastore is advice with a price: a pool has one datastore.
@@ -193,7 +196,8 @@ var rows = []row{
 			"the storage on %s is full: make room (`pvesm status` shows how full it is), or %s", s.host(), otherDatastore,
 		)
 	}},
-	{says(`invalid server response: '404|404 Not Found`), func(Subject, string, []string) string {
+	// The cause stands in the task's log alone: wget ends with 8 for whatever a server refuses.
+	{says(`invalid server response: '404|404 Not Found|download failed: exit code 8`), func(Subject, string, []string) string {
 		return "there is no such file any more, or there never was: choose a build (of Talos, a version) that its publisher " +
 			"has now, or set talos-proxmox:templates.<class>.url to a place that has the file"
 	}},
@@ -212,6 +216,13 @@ var rows = []row{
 		says(`the requested resource does not exist`),
 		func(s Subject, operation string, _ []string) string { return s.missing(operation) },
 	},
+	{says(`unable to find configuration file for VM (\d+)`), func(s Subject, operation string, match []string) string {
+		if operation == "create" && match[1] == strconv.Itoa(s.Template) {
+			return fmt.Sprintf("%s lacks %s", s.host(), s.template())
+		}
+
+		return s.missing(operation)
+	}},
 	{says(`protection mode enabled`), func(s Subject, _ string, _ []string) string {
 		return fmt.Sprintf(
 			"someone protected it in Proxmox: ask who. If it may go with its data, `qm set %d --protection 0` on %s", s.VMID,
@@ -231,7 +242,11 @@ var rows = []row{
 			"give the program's role this privilege on this path (%s); docs/permissions.md has the whole role", match[2],
 		)
 	}},
-	{says(`HTTP 401 response`), text("check proxmoxve:apiToken (its id, its secret, its expiry); a password's session lasts two hours, a token has no such end")},
+	// Proxmox says no more than that: which of these it is, stands in its log.
+	{says(`HTTP 401 response|Authentication failed!`), text("check proxmoxve:apiToken (its id, its secret, its expiry); a " +
+		"password's session lasts two hours, a token has no such end")},
+	{says(`ACL update failed: 400`), text("nobody gives away what he does not have: give the program's role what " +
+		"docs/permissions.md lists for accounts")},
 	{
 		says(`no quorum|/etc/pve/.* - Permission denied`),
 		text(

@@ -84,6 +84,24 @@ func TestFor(t *testing.T) {
 		"credentials": {
 			"create", "received an HTTP 401 response - Reason: authentication failure", "check proxmoxve:apiToken",
 		},
+		"credentials that expired": {
+			"update", "received an HTTP 401 response - Reason: Authentication failed!", "a password's session lasts two hours",
+		},
+		"a template that is not there": {
+			"create", "received an HTTP 500 response - Reason: unable to find configuration file for VM 998 on node 'pve1'",
+			"What to do: pve1 lacks its template, VM 998 (`qm config 998`;",
+		},
+		"a machine that is gone": {
+			"update", "unable to find configuration file for VM 3000 on node 'pve1'", "pve1 lacks something that it needs",
+		},
+		"a rule that gives more than one has": {
+			"create", "received an HTTP 500 response - Reason: ACL update failed: 400 Parameter verification failed.",
+			"nobody gives away what he does not have",
+		},
+		"a download that the publisher refuses": {
+			"create", `task "UPID:…" failed to complete with exit code: download failed: exit code 8`,
+			"there is no such file any more",
+		},
 		"no quorum": {"create", "cluster not ready - no quorum?", "`pvecm status`"},
 		"no quorum for a change": {
 			"update", "unable to open file '/etc/pve/nodes/pve1/qemu-server/3000.conf.tmp.1' - Permission denied",

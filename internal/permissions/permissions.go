@@ -119,7 +119,7 @@ func Roles() []Role {
 			{
 				Privilege: "Datastore.Audit", Path: "/storage", Call: putACL,
 				Why:     "let the CSI plugin see its datastores: nobody gives away what he does not have",
-				Refusal: "Parameter verification failed.",
+				Refusal: "ACL update failed: 400 Parameter verification failed.",
 			},
 		}},
 		{ID: "TalosProxmoxRoles", For: "such accounts with roles of their own, `proxmox.roles: make`", Needs: []Need{

@@ -145,7 +145,12 @@ func (t refusals) RoundTrip(request *http.Request) (*http.Response, error) {
 	body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10)) //nolint:errcheck // the status says enough
 
 	r := &refusal{code: response.StatusCode, status: response.Status}
+
 	if json.Unmarshal(body, &answer) == nil && len(answer.Errors) > 0 {
+		for name, complaint := range answer.Errors { // some end with a line break
+			answer.Errors[name] = strings.TrimSpace(complaint)
+		}
+
 		r.body = fmt.Sprint(answer.Errors)
 	}
 

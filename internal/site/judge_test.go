@@ -204,8 +204,8 @@ func TestJudge(t *testing.T) {
 			warnings: []string{"proxmoxve:endpoint: answers with Proxmox VE 10.0, which is newer"},
 		},
 		"a refused token": {
-			change:   func(s *situation) { s.site.Refused = errors.New("Proxmox answers 401 invalid token value!") },
-			problems: []string{"proxmoxve:apiToken: is refused (Proxmox answers 401 invalid token value!): compare its id"},
+			change:   func(s *situation) { s.site.Refused = errors.New("Proxmox answers 401 Authentication failed!") },
+			problems: []string{"proxmoxve:apiToken: is refused (Proxmox answers 401 Authentication failed!): compare its id"},
 		},
 		"a refused password": {change: func(s *situation) {
 			s.site.Identity, s.site.Refused = "root@pam", errors.New("Proxmox answers 401 authentication failure")

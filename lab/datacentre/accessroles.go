@@ -225,7 +225,7 @@ func (d *Datacentre) checkPrivileges(privileges []string) error {
 		if !d.specialRoles()["Administrator"][p] {
 			return &Error{
 				Status: http.StatusBadRequest, Message: "Parameter verification failed.",
-				Fields: map[string]string{"privs": "invalid format - invalid privilege '" + p + "'"},
+				Fields: map[string]string{"privs": "invalid format - invalid privilege '" + p + "'\n"},
 			}
 		}
 	}

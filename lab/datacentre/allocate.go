@@ -105,6 +105,10 @@ func (d *Datacentre) addVolume(s *storage, n newDisk) (*volume, error) {
 	}
 
 	if d.state.Volumes[volumeKey(s.owner(), s.Name+":"+name)] != nil {
+		if s.Path != "" {
+			return nil, refuse("disk image '%s' already exists", s.pathOf(name))
+		}
+
 		return nil, refuse("volume '%s:%s' already exists", s.Name, name)
 	}
 
@@ -213,6 +217,8 @@ type drivePlan struct {
 	size      int64
 	cloudInit bool
 	source    string
+	// missing says that there is no such volume: a creation finds that out in its task.
+	missing error
 }
 
 // new says that the drive needs a volume.
@@ -229,7 +235,7 @@ func (d *Datacentre) planDrive(user, hostName string, v drive) (drivePlan, error
 
 	m := allocation.FindStringSubmatch(file)
 	if m == nil {
-		return p, d.checkExisting(user, hostName, v)
+		return p, d.checkExisting(user, hostName, v, &p.missing)
 	}
 
 	s, err := d.needStorage(hostName, m[1], "images")
@@ -246,7 +252,7 @@ func (d *Datacentre) planDrive(user, hostName string, v drive) (drivePlan, error
 	}
 
 	if p.source = v.props.Get("import-from"); p.source != "" {
-		return p, d.checkSource(user, hostName, v.key, p.source)
+		return p, d.checkSource(user, hostName, v.key, p.source, &p.missing)
 	}
 
 	gib, err := strconv.ParseFloat(m[2], 64)
@@ -259,38 +265,47 @@ func (d *Datacentre) planDrive(user, hostName string, v drive) (drivePlan, error
 	return p, nil
 }
 
-func (d *Datacentre) checkExisting(user, hostName string, v drive) error {
+// checkExisting checks a volume that is to be there, which missing says alone if nothing else is wrong.
+func (d *Datacentre) checkExisting(user, hostName string, v drive, missing *error) error {
 	id := v.volume()
 
 	switch {
 	case strings.HasPrefix(v.file(), "/") && user != rootUser:
-		return Forbidden("Only root can pass arbitrary filesystem paths.")
+		return errRootPath
 	case id == "":
 		return nil
 	}
 
-	store, _, err := splitVolume(id)
+	store, name, err := splitVolume(id)
 	if err != nil {
 		return err
 	}
 
-	if _, err := d.needStorage(hostName, store, ""); err != nil {
+	s, err := d.needStorage(hostName, store, "")
+
+	switch {
+	case err != nil:
 		return err
+	case strings.HasPrefix(name, "iso/") && !v.cdrom():
+		return wrongParameter(v.key, "explicit 'media=cdrom' is required for iso images")
+	case s.Path != "" && !strings.Contains(name, "/"):
+		return refuse("unable to parse directory volume name '%s'", name)
+	case d.findVolume(hostName, id) == nil:
+		*missing = refuse("volume '%s' does not exist", id)
 	}
 
-	if d.findVolume(hostName, id) == nil {
-		return refuse("volume '%s' does not exist", id)
-	}
-
-	return nil
+	return *missing
 }
+
+var errRootPath = refuse("Only root can pass arbitrary filesystem paths.")
 
 var importable = []string{"images", "import"}
 
-func (d *Datacentre) checkSource(user, hostName, key, source string) error {
+// checkSource checks what an import reads; missing is as checkExisting's.
+func (d *Datacentre) checkSource(user, hostName, key, source string, missing *error) error {
 	if strings.HasPrefix(source, "/") {
 		if user != rootUser {
-			return Forbidden("Only root can pass arbitrary filesystem paths.")
+			return errRootPath
 		}
 
 		return nil
@@ -300,9 +315,11 @@ func (d *Datacentre) checkSource(user, hostName, key, source string) error {
 
 	switch {
 	case v == nil:
-		return refuse("volume '%s' does not exist", source)
+		*missing = refuse("cannot import from '%s' - could not get size of %s", source, source)
+
+		return *missing
 	case !slices.Contains(importable, v.Content):
-		return wrongParameter(key, "%s has wrong type '%s' - not an image", source, v.Content)
+		return wrongParameter(key, "%s has wrong type '%s' - needs to be 'images' or 'import'", source, v.Content)
 	default:
 		return nil
 	}

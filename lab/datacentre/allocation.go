@@ -18,8 +18,9 @@ func (d *Datacentre) AllocateVolume(ctx context.Context, hostName, storageName, 
 		return "", err
 	}
 
+	// A directory storage has a folder for every VM, and takes any name there.
 	bare, format, _ := strings.Cut(name, ".")
-	if prefix := fmt.Sprintf("vm-%d-", vmid); !strings.HasPrefix(bare, prefix) {
+	if prefix := fmt.Sprintf("vm-%d-", vmid); s.Path == "" && !strings.HasPrefix(bare, prefix) {
 		return "", refuse("illegal name '%s' - should be '%s*'", name, prefix)
 	}
 

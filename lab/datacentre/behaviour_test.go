@@ -236,7 +236,7 @@ func TestFullStorages(t *testing.T) {
 		"a full pool gives no thin disk either": {
 			"local-zfs", "1", true, "unable to create VM 100 - zfs error: cannot create 'local-zfs/vm-100-disk-0': out of space",
 		},
-		"a full folder gives nothing": {"folder", "1", true, "unable to create VM 100 - unable to create image: qemu-img: /mnt/folder/images/100/vm-100-disk-0.qcow2: No space left on device"},
+		"a full folder gives nothing": {"folder", "1", true, "unable to create VM 100 - unable to create image: qemu-img: /mnt/folder/images/100/vm-100-disk-0.raw: No space left on device"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -78,9 +78,18 @@ func (d *Datacentre) cloneable(user, hostName string, vmid int, r CloneRequest) 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
+	if d.state.VMs[vmid] == nil {
+		return false, d.noConfiguration(hostName, vmid)
+	}
+
 	p, err := d.planClone(user, hostName, vmid, r)
 
 	return p.running, err
+}
+
+// noConfiguration is how calls that look for a VM on any host miss it.
+func (d *Datacentre) noConfiguration(hostName string, vmid int) error {
+	return refuse("unable to find configuration file for VM %d on node '%s'", vmid, hostName)
 }
 
 // beginClone checks a clone again and takes its VMID with a locked configuration.
@@ -113,8 +122,8 @@ func (d *Datacentre) planClone(user, hostName string, vmid int, r CloneRequest) 
 		return p, err
 	}
 
-	if err := d.needHost(p.host); err != nil {
-		return p, err
+	if d.host(p.host) == nil {
+		return p, refuse("no such cluster node '%s'", p.host)
 	}
 
 	p.full, p.running = !v.Template, v.Running
@@ -145,7 +154,11 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 	}
 
 	if p.Pool != "" && d.state.Pools[p.Pool] == nil {
-		return refuse("pool '%s' does not exist", p.Pool)
+		return Forbidden("pool '" + p.Pool + "' does not exist")
+	}
+
+	if p.Snapshot != "" {
+		return refuse("snapshot '%s' does not exist", p.Snapshot)
 	}
 
 	if !p.full && p.Storage != "" {
@@ -179,7 +192,7 @@ func (d *Datacentre) checkClone(v *vm, p clonePlan, hostName string) error {
 		case vol == nil:
 			return refuse("volume '%s' does not exist", dr.volume())
 		case !p.full && !v.Template:
-			return refuse("Linked clone feature is not supported for drive '%s'", dr.key)
+			return refuse("Linked clone feature is not supported for '%s' (%s)", dr.volume(), dr.key)
 		case p.host != hostName && vol.Host != "":
 			return refuse("can't clone VM to node '%s' (VM uses local storage)", p.host)
 		}
@@ -290,9 +303,6 @@ func (d *Datacentre) cloneDrive(
 	}
 
 	props := dr.props.With("file", v.ID).With("format", "")
-	if dr.cloudInit() {
-		return props.Format("file"), nil
-	}
 
 	return props.With("size", FormatSize(v.SizeBytes)).Format("file"), nil
 }

@@ -33,6 +33,7 @@ func (d *Datacentre) CreateVM(user, hostName string, vmid int, c Config) (string
 	}
 
 	c.hashPassword()
+	c.sortTags()
 
 	if err := d.permitCreate(user, hostName, vmid, pool, store, start, c); err != nil {
 		return "", err
@@ -106,7 +107,7 @@ func (d *Datacentre) reserve(user, hostName string, vmid int, pool string, c Con
 
 	for _, v := range c.drives() {
 		p, err := d.planDrive(user, hostName, v)
-		if err != nil {
+		if err != nil && p.missing == nil {
 			return nil, err
 		}
 
@@ -141,6 +142,10 @@ func (d *Datacentre) create(
 	}
 
 	for _, p := range plans {
+		if p.missing != nil {
+			return p.missing
+		}
+
 		if c[p.key], err = d.fill(ctx, w, hostName, vmid, p, &made); err != nil {
 			return err
 		}

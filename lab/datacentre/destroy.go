@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // DestroyVM removes a VM and its disks.
@@ -162,22 +163,13 @@ func (d *Datacentre) DeleteVolume(user, hostName, volid string) (string, error) 
 		return "", err
 	}
 
-	id := "@" + store
+	id := store
 
 	d.mu.Lock()
-	v := d.findVolume(hostName, volid)
 
-	if v != nil && v.VMID != 0 {
-		id = strconv.Itoa(v.VMID) + id
-
-		if owner := d.state.VMs[v.VMID]; owner != nil && owner.Host == hostName {
-			d.mu.Unlock()
-
-			return "", refuse(
-				"Cannot remove image, a guest with VMID '%d' exists! You can delete the image from the guest's hardware pane",
-				v.VMID,
-			)
-		}
+	// That a VM has the disk, the API does not ask.
+	if v := d.findVolume(hostName, volid); v != nil && v.VMID != 0 {
+		id = strconv.Itoa(v.VMID) + "@" + store
 	}
 	d.mu.Unlock()
 
@@ -185,6 +177,9 @@ func (d *Datacentre) DeleteVolume(user, hostName, volid string) (string, error) 
 		return d.deleteVolume(hostName, volid)
 	})
 }
+
+// fileKinds are the volumes that are files of a folder of their kind.
+var fileKinds = []string{"iso", "vztmpl", "snippets", "import"}
 
 func (d *Datacentre) deleteVolume(hostName, volid string) error {
 	path, err := d.VolumePath(hostName, volid)
@@ -197,8 +192,12 @@ func (d *Datacentre) deleteVolume(hostName, volid string) error {
 	defer d.mu.Unlock()
 
 	v := d.findVolume(hostName, volid)
+	_, name, _ := strings.Cut(volid, ":")
+	kind, _, _ := strings.Cut(name, "/")
 
 	switch {
+	case v == nil && slices.Contains(fileKinds, kind): // it is gone, which is what was asked for
+		return nil
 	case v == nil:
 		return fmt.Errorf("volume '%s' does not exist", volid)
 	case d.baseInUse(v):

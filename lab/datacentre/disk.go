@@ -70,7 +70,12 @@ func (d *Datacentre) checkResize(hostName string, vmid int, disk, size string) e
 	}
 
 	s, err := d.needStorage(hostName, vol.Storage, "images")
-	if err != nil || vol.UsedBytes < vol.SizeBytes {
+
+	switch {
+	case err == nil && v.Template && s.Path != "": // the disks of a template are read-only files there
+		return fmt.Errorf("command '/usr/bin/qemu-img resize '--preallocation=%s' -f %s %s %d' failed: exit code 1",
+			map[string]string{"qcow2": "metadata"}[vol.Format], vol.Format, s.pathOf(strings.TrimPrefix(vol.ID, s.Name+":")), bytes)
+	case err != nil || vol.UsedBytes < vol.SizeBytes:
 		return err
 	}
 
@@ -92,7 +97,10 @@ func (d *Datacentre) resized(hostName string, vmid int, disk, size string) (*vm,
 	dr := parseDrive(disk, value)
 	vol := d.findVolume(hostName, dr.volume())
 
-	if dr.cdrom() || vol == nil {
+	switch {
+	case dr.volume() == "":
+		return nil, nil, 0, fmt.Errorf("unable to parse volume ID '%s'", dr.file())
+	case dr.cdrom() || vol == nil:
 		return nil, nil, 0, errors.New("you can't resize a cdrom")
 	}
 
@@ -262,7 +270,7 @@ func (d *Datacentre) ImportDisk(user, hostName string, vmid int, source, storage
 	}
 
 	if err == nil {
-		err = d.checkSource(user, hostName, "source", source)
+		err = d.checkSource(user, hostName, "source", source, new(error))
 	}
 	d.mu.Unlock()
 

@@ -73,6 +73,10 @@ func (d *Datacentre) checkFile(hostName, storageName, kind, filename string) (*s
 	}
 
 	if re := extensions[kind]; re == nil || !re.MatchString(filename) {
+		if kind == "import" {
+			return nil, wrongParameter("filename", "invalid filename or wrong extension")
+		}
+
 		return nil, wrongParameter("filename", "wrong file extension")
 	}
 
@@ -109,7 +113,9 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostNa
 
 	b, err := d.options.Fetch(ctx, r.URL)
 	if err != nil {
-		return fmt.Errorf("download failed: %w", err)
+		w.log("%s", err)
+
+		return errors.New("download failed: exit code 8") // wget's, for what a server answers
 	}
 
 	if err := d.sleep(ctx, d.options.Durations.DownloadImage); err != nil {
@@ -120,7 +126,9 @@ func (d *Datacentre) download(ctx context.Context, w *worker, s *storage, hostNa
 		return err
 	}
 
-	if b, err = decompress(b, r.Compression); err != nil {
+	if b, err = decompress(b, r.Compression); errors.Is(err, errNoDecompression) {
+		return err
+	} else if err != nil {
 		return fmt.Errorf("decompression failed: %w", err)
 	}
 
@@ -252,6 +260,8 @@ func verify(b []byte, want, algorithm string) error {
 	return nil
 }
 
+var errNoDecompression = errors.New("no decompression method found")
+
 func decompress(b []byte, algorithm string) ([]byte, error) {
 	var r io.Reader
 
@@ -276,7 +286,7 @@ func decompress(b []byte, algorithm string) ([]byte, error) {
 	case "bz2":
 		r = bzip2.NewReader(bytes.NewReader(b))
 	default:
-		return nil, fmt.Errorf("unknown compression format '%s'", algorithm)
+		return nil, errNoDecompression
 	}
 
 	out, err := io.ReadAll(io.LimitReader(r, largestDownload+1))

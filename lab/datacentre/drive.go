@@ -159,9 +159,9 @@ func (c Config) defaultBoot() []string {
 		for _, v := range c.drives() {
 			switch {
 			case !isIndexed(v.key, prefix):
-			case v.cdrom() && cdrom == "" && !v.cloudInit():
+			case (v.cdrom() || v.cloudInit()) && cdrom == "":
 				cdrom = v.key
-			case !v.cdrom() && disk == "":
+			case !v.cdrom() && !v.cloudInit() && disk == "":
 				disk = v.key
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 )
 
 // Error is a call that Proxmox VE refuses at once.
@@ -22,7 +23,12 @@ func (e *Error) Error() string {
 		return e.Message
 	}
 
-	return fmt.Sprintf("%s %v", e.Message, e.Fields)
+	fields := map[string]string{}
+	for name, complaint := range e.Fields {
+		fields[name] = strings.TrimRight(complaint, "\n")
+	}
+
+	return fmt.Sprintf("%s %v", e.Message, fields)
 }
 
 // ParameterError is PVE's answer to a wrong parameter.

@@ -85,7 +85,7 @@ func checkValue(key, value string) (checked, complaint string) {
 		value = map[bool]string{true: "1", false: "0"}[b]
 	}
 
-	return value, rule.Check(key, []string{value})
+	return value, rule.Check(key, []string{value})[key]
 }
 
 // checkKeys refuses what ssh-keygen does not take for public keys, as PVE does (PVE::Tools::validate_ssh_public_keys).

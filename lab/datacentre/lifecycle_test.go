@@ -282,10 +282,10 @@ func TestImportDisk(t *testing.T) {
 	do(d.ImportDisk(root, "pve1", 100, "files:import/talos.raw", "files"))
 
 	vm, _ := d.VM(100)
-	assert.Equal(t, "files:100/vm-100-disk-0.qcow2", vm.Config["unused0"])
+	assert.Equal(t, "files:100/vm-100-disk-0.raw", vm.Config["unused0"])
 	require.NoError(t, d.SetConfig(root, "pve1", 100, datacentre.Config{"virtio0": vm.Config["unused0"]}, nil))
 
-	img, err := d.ReadVolume("files:100/vm-100-disk-0.qcow2")
+	img, err := d.ReadVolume("files:100/vm-100-disk-0.raw")
 	require.NoError(t, err)
 	assert.Equal(t, talos, img)
 

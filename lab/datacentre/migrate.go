@@ -22,6 +22,10 @@ var errMigration = errors.New("migration aborted")
 
 // Migrate moves a VM to another host: a running one as it runs, disks on storages of the host's own with it.
 func (d *Datacentre) Migrate(user, hostName string, vmid int, r MigrateRequest) (string, error) {
+	if _, ok := d.Host(r.Target); !ok {
+		return "", refuse("no such cluster node '%s'", r.Target)
+	}
+
 	if err := d.checkMigration(hostName, vmid, r); err != nil {
 		return "", err
 	}

@@ -3,6 +3,7 @@ package datacentre
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Pool is a resource pool. Its members are the VMs whose VM.Pool names it.
@@ -19,6 +20,10 @@ func (d *Datacentre) AddPool(p Pool) error {
 
 	if d.state.Pools[p.ID] != nil {
 		return refuse("create pool failed: pool '%s' already exists", p.ID)
+	}
+
+	if i := strings.LastIndexByte(p.ID, '/'); i > 0 && d.state.Pools[p.ID[:i]] == nil {
+		return refuse("create pool failed: parent '%s' of pool '%s' does not exist", p.ID[:i], p.ID)
 	}
 
 	d.state.Pools[p.ID] = &p
@@ -83,12 +88,12 @@ func (d *Datacentre) DeletePool(id string) error {
 
 	for _, v := range d.sortedVMs() {
 		if v.Pool == id {
-			return refuse("delete pool failed: pool '%s' is not empty (contains VMs: %d)", id, v.ID)
+			return refuse("delete pool failed: pool '%s' is not empty (contains VM %d)", id, v.ID)
 		}
 	}
 
 	if len(p.Storages) > 0 {
-		return refuse("delete pool failed: pool '%s' is not empty (contains storages: %s)", id, p.Storages[0])
+		return refuse("delete pool failed: pool '%s' is not empty (contains storage '%s')", id, p.Storages[0])
 	}
 
 	delete(d.state.Pools, id)

@@ -10,11 +10,16 @@ import (
 	"time"
 )
 
-// powerTask runs a power operation of a VM as a task, with its configuration lock.
+// powerTask runs a power operation of a VM as a task, with its configuration lock. That there is no such VM, the task
+// finds out.
 func (d *Datacentre) powerTask(
 	user, hostName, kind string, vmid int, run func(ctx context.Context, w *worker) error,
 ) (string, error) {
-	if _, err := d.GuestVM(hostName, vmid); err != nil {
+	d.mu.Lock()
+	err := d.needHost(hostName)
+	d.mu.Unlock()
+
+	if err != nil {
 		return "", err
 	}
 
@@ -214,6 +219,7 @@ func (d *Datacentre) stop(ctx context.Context, hostName string, vmid int) error 
 
 	switch {
 	case err != nil:
+		err = d.noConfiguration(hostName, vmid)
 	case v.Lock != "":
 		err = v.locked()
 	case !v.Running:
@@ -305,7 +311,7 @@ func (d *Datacentre) restart(
 ) (string, error) {
 	v, err := d.GuestVM(hostName, vmid)
 	if err != nil {
-		return "", err
+		return "", d.noConfiguration(hostName, vmid)
 	}
 
 	if !v.Running {

@@ -13,6 +13,8 @@ type CloneRequest struct {
 	Storage string
 	Format  string
 	Pool    string
+	// Snapshot is what to clone of the source; no VM of the lab has one.
+	Snapshot string
 	// Full is a copy (true) or a linked clone (false); nil is a linked clone of a template and a copy of anything else.
 	Full *bool
 }

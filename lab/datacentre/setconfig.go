@@ -3,7 +3,11 @@ package datacentre
 import (
 	"context"
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
+
+	"talos-proxmox/lab/schema"
 )
 
 // SetConfig changes a VM's configuration: set holds new values (and "digest" to guard against others' changes), del the
@@ -34,8 +38,20 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config, de
 	set = maps.Clone(set)
 	skip := Truth(set["skiplock"])
 
+	revert := schema.SplitList(set["revert"])
+
 	for _, k := range []string{"digest", "force", "revert", "background_delay"} {
 		delete(set, k)
+	}
+
+	if len(set)+len(del)+len(revert) == 0 {
+		return nil, refuse("no options specified")
+	}
+
+	for _, k := range revert {
+		if TypeOf(k) == KeyUnknown {
+			return nil, wrongParameter("revert", "unknown option '%s'", k)
+		}
 	}
 
 	if skip && user != rootUser {
@@ -54,6 +70,7 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config, de
 	}
 
 	set.hashPassword()
+	set.sortTags()
 
 	for _, k := range del {
 		if _, both := set[k]; both {
@@ -73,12 +90,16 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config, de
 		return nil, err
 	}
 
+	if id := set["hookscript"]; id != "" && d.findVolume(hostName, id) == nil {
+		return nil, wrongParameter("hookscript", "script '%s' does not exist\n", id)
+	}
+
 	if err := (subject{d: d, user: user, vmid: vmid}).mayChange(hostName, v.Config, set, del); err != nil {
 		return nil, err
 	}
 
 	if digestWanted != "" && digestWanted != digest(v.view().Config) {
-		return nil, refuse("detected modified configuration - file changed by other user? Try again.")
+		return nil, refuse("checksum mismatch (file change by other user?)")
 	}
 
 	if !skip {
@@ -93,7 +114,38 @@ func (d *Datacentre) checkChange(user, hostName string, vmid int, set Config, de
 		}
 	}
 
-	return set, nil
+	return set, set.checkBoot(v.Config)
+}
+
+// checkBoot refuses a boot order with a device that the VM, whose configuration was as given, does not have.
+func (c Config) checkBoot(was Config) error {
+	for _, device := range strings.FieldsFunc(
+		ParseProperties(c["boot"], "legacy").Get("order"), func(r rune) bool { return r == ';' },
+	) {
+		if c[device] == "" && was[device] == "" {
+			return refuse("invalid bootorder: device '%s' does not exist'", device)
+		}
+	}
+
+	return nil
+}
+
+// dropBoot takes a device that goes out of the boot order.
+func (c Config) dropBoot(device string) {
+	p := ParseProperties(c["boot"], "legacy")
+
+	left := slices.DeleteFunc(schema.SplitList(p.Get("order")), func(d string) bool { return d == device })
+	if len(left) > 0 {
+		c["boot"] = p.With("order", strings.Join(left, ";")).Format("legacy")
+	}
+}
+
+// sortTags writes tags as PVE does: in order, each once.
+func (c Config) sortTags() {
+	if tags := schema.SplitList(c["tags"]); len(tags) > 0 {
+		slices.Sort(tags)
+		c["tags"] = strings.Join(slices.Compact(tags), ";")
+	}
 }
 
 func (d *Datacentre) applyChange(
@@ -228,6 +280,7 @@ func (d *Datacentre) dropKeys(hostName string, vmid int, del []string) error {
 		}
 
 		delete(next, k)
+		next.dropBoot(k)
 	}
 
 	v.Config = next

@@ -46,7 +46,7 @@ func TestASavedWorldIsMetAgain(t *testing.T) {
 	assert.Len(t, second.Tasks(), len(first.Tasks()))
 	assert.Equal(t, first.SigningKey(), second.SigningKey())
 	assert.True(t, second.CheckPassword(root, "password"))
-	require.NoError(t, second.CheckToken(root+"!lab", "secret"))
+	assert.True(t, second.CheckToken(root+"!lab", "secret"))
 
 	img, err := second.ReadVolume("local-lvm:vm-101-disk-1")
 	require.NoError(t, err)

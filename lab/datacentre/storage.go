@@ -73,13 +73,8 @@ func (s *storage) key() string { return s.owner() + "/" + s.Name }
 // without "sparse".
 func (s *storage) thin() bool { return s.Type != "lvm" && !s.Thick }
 
-func (s *storage) defaultFormat() string {
-	if s.Path != "" {
-		return "qcow2"
-	}
-
-	return "raw"
-}
+// defaultFormat is that of disks, for which every storage has raw ones unless it is told otherwise.
+func (s *storage) defaultFormat() string { return "raw" }
 
 // need is the storage's answer to a use for which it is not made: PVE's words for each case.
 func (s *storage) need(content string) error {

@@ -97,7 +97,7 @@ func TestErrorsOfChanges(t *testing.T) {
 
 				return nil
 			},
-			says:   "received an HTTP 401 response - Reason: permission denied - invalid PVE ticket",
+			says:   "received an HTTP 401 response - Reason: Authentication failed!",
 			advice: removal + "error waiting for VM deletion", refresh: true, // Proxmox has deleted it all the same
 		},
 	})

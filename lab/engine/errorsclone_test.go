@@ -76,7 +76,7 @@ func refusedClones(t *testing.T, w *world) []failure {
 
 				return grant
 			},
-			says: "received an HTTP 401 response - Reason: invalid token value!", advice: "check proxmoxve:apiToken",
+			says: "received an HTTP 401 response - Reason: Authentication failed!", advice: "check proxmoxve:apiToken",
 		},
 		{
 			row: "no quorum", cause: fault(always(datacentre.Fault{NoQuorum: true})),
@@ -120,8 +120,8 @@ func brokenClones() []failure {
 
 				return func() { s.Template = 950 }
 			},
-			says: "the requested resource does not exist", // the provider keeps Proxmox' words to itself
-			advice: "{host} lacks something that it needs: its template, VM {template} (`qm config {template}`; if it was removed behind Pulumi's back, restore it, or choose " +
+			says: "unable to find configuration file for VM {template} on node '{host}'",
+			advice: "{host} lacks its template, VM {template} (`qm config {template}`; if it was removed behind Pulumi's back, restore it, or choose " +
 				"another talos-proxmox:templates.<class>.firstVmid, under which it is rebuilt: running machines stay",
 		},
 		{

@@ -190,7 +190,7 @@ func TestAPreviewWithoutAnAnswer(t *testing.T) {
 		c.Secrets["proxmoxve:apiToken"] = "pulumi@pve!old=947e717a-ab18-4ee2-8123-6adba4f62f9a"
 	}
 	said := w.refusedPreview(s.yaml(t))
-	assert.Contains(t, said, "proxmoxve:apiToken: is refused (Proxmox answers 401 no such token 'old' for user 'pulumi@pve'): compare its id, its secret and its expiry")
+	assert.Contains(t, said, "proxmoxve:apiToken: is refused (Proxmox answers 401 Authentication failed!): compare its id, its secret and its expiry")
 
 	endpoint := fmt.Sprintf("https://%s.0.99:8006/", w.network)
 	w.configure = func(c *engine.Config) {

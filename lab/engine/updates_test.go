@@ -55,6 +55,12 @@ func TestUpdatesDoWhatTheTableSays(t *testing.T) {
 	for i := range hosts {
 		host := fmt.Sprintf("pve%d", i+1)
 		program["image of "+host] = image(host)
+
+		upid, err := w.lab.Data.Upload("root@pam", host, "local", "snippets", "hook.pl", []byte("#!/usr/bin/perl\n"))
+		require.NoError(t, err)
+		_, err = w.lab.Data.WaitTask(t.Context(), upid)
+		require.NoError(t, err)
+
 		entries = append(entries, "id=10de:27b0,node="+host+",path=0000:01:00,iommugroup=13,subsystem-id=10de:16fa")
 	}
 

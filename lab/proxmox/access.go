@@ -3,6 +3,7 @@ package proxmox
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -170,8 +171,12 @@ func maySpread(r *request, path, role string, propagate bool) error {
 		verb = "remove"
 	}
 
+	// PVE puts its own refusal of a parameter behind another one: of the text, the first line is seen.
 	wrong := func(how string) error {
-		return datacentre.ParameterError(map[string]string{"role": "Cannot " + verb + " role '" + role + "'" + how})
+		return &datacentre.Error{
+			Status:  http.StatusInternalServerError,
+			Message: "ACL update failed: 400 Parameter verification failed.\nrole: Cannot " + verb + " role '" + role + "'" + how,
+		}
 	}
 
 	if role == "NoAccess" {

@@ -138,7 +138,7 @@ func TestAccountsAreRefused(t *testing.T) {
 	}{
 		"a password by a token": {
 			"PUT", "/access/password", form("userid", "ann@pve", "password", "a longer one"),
-			"Permission check failed (URI '/access/password' not available with API token, need proper ticket.)",
+			"Permission check failed (URI '/access/password' not available with API token, need proper ticket.",
 		},
 		"a role of Proxmox' own": {
 			"POST", "/access/roles", form("roleid", "pveReader", "privs", "VM.Audit"),
@@ -179,7 +179,9 @@ func TestAccountsAreRefused(t *testing.T) {
 	}
 
 	assert.Equal(
-		t, 200, l.asRoot(t, "PUT", "/access/password", form("userid", "ann@pve", "password", "a longer one")).status,
+		t, 200, l.asRoot(t, "PUT", "/access/password", form(
+			"userid", "ann@pve", "password", "a longer one", "confirmation-password", password,
+		)).status,
 	)
 	assert.True(t, l.dc.CheckPassword("ann@pve", "a longer one"))
 }
@@ -240,8 +242,8 @@ func TestForbidden(t *testing.T) {
 			"Permission check failed (/vms, Permissions.Modify)",
 		},
 		"a rule beyond one's own": {
-			"PVEVMAdmin", "PUT", "/access/acl", form("path", "/vms/100", "roles", "PVEAdmin", "users", "ann@pve"), 400,
-			"Parameter verification failed.",
+			"PVEVMAdmin", "PUT", "/access/acl", form("path", "/vms/100", "roles", "PVEAdmin", "users", "ann@pve"), 500,
+			"ACL update failed: 400 Parameter verification failed.",
 		},
 		"a rule within one's own": {
 			"PVEVMAdmin", "PUT", "/access/acl", form("path", "/vms/100", "roles", "PVEVMUser", "users", "ann@pve"), 200, "OK",

@@ -19,10 +19,10 @@ func accountRoutes() []route {
 		{method: "GET", path: "/access/users", params: "enabled full", handle: listUsers},
 		{method: "POST", path: "/access/users", params: "userid* password " + fields, allow: mayCreateUser, handle: postUser},
 		{method: "GET", path: user, allow: onAccount("User.Modify", "Sys.Audit"), handle: onUser(getUser)},
-		{method: "PUT", path: user, params: "append " + fields, allow: onAccount("User.Modify"), handle: onUser(putUser)},
-		{method: "DELETE", path: user, allow: onAccount(
-			"User.Modify",
-		), handle: onUser(func(r *request, u datacentre.User) (any, error) {
+		{method: "PUT", path: user, params: "append " + fields, allow: mayUpdateUser, handle: onUser(putUser)},
+		{method: "DELETE", path: user, allow: mayDeleteUser, handle: onUser(func(
+			r *request, u datacentre.User,
+		) (any, error) {
 			r.dc.DeleteUser(u.ID)
 
 			return nil, nil
@@ -58,18 +58,18 @@ func accountRoutes() []route {
 			handle:    postGroup,
 		},
 		{method: "GET", path: group, privilege: "Sys.Audit|Group.Allocate", path2: "/access/groups", handle: onGroup(
-			func(_ *request, g datacentre.Group) (any, error) {
+			"", func(_ *request, g datacentre.Group) (any, error) {
 				return object{"members": append([]string{}, g.Users...), "comment": g.Comment}, nil
 			})},
 		{method: "PUT", path: group, params: "comment", privilege: "Group.Allocate", path2: "/access/groups", handle: onGroup(
-			func(r *request, g datacentre.Group) (any, error) {
+			"update group failed: ", func(r *request, g datacentre.Group) (any, error) {
 				g.Comment = r.params.get("comment")
 				r.dc.PutGroup(g)
 
 				return nil, nil
 			})},
 		{method: "DELETE", path: group, privilege: "Group.Allocate", path2: "/access/groups", handle: onGroup(
-			func(r *request, g datacentre.Group) (any, error) {
+			"delete group failed: ", func(r *request, g datacentre.Group) (any, error) {
 				r.dc.DeleteGroup(g.ID)
 
 				return nil, nil
@@ -77,80 +77,34 @@ func accountRoutes() []route {
 	}
 }
 
-// mayCreateUser needs the realm and, for every group that is named, the group.
-func mayCreateUser(r *request) error {
-	_, realm, _ := strings.Cut(r.params.get("userid"), "@")
-	if err := r.dc.Authorise(r.user, "/access/realm/"+realm, "Realm.AllocateUser"); err != nil {
-		return err
-	}
-
-	if r.dc.Allowed(r.user, "/access/groups", "User.Modify") {
-		return nil
-	}
-
-	groups := r.params.list("groups")
-	if len(groups) == 0 {
-		return r.dc.Authorise(r.user, "/access/groups", "User.Modify")
-	}
-
-	for _, g := range groups {
-		if err := r.dc.Authorise(r.user, "/access/groups/"+g, "User.Modify"); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-// onAccount lets those through who have a privilege on all groups or on one of the user's.
-func onAccount(privileges ...string) func(*request) error {
-	return func(r *request) error {
-		if r.dc.Allowed(r.user, "/access/groups", privileges...) {
-			return nil
-		}
-
-		for _, g := range r.dc.Groups() {
-			if slices.Contains(g.Users, r.fill("{userid}")) && r.dc.Allowed(r.user, "/access/groups/"+g.ID, privileges...) {
-				return nil
-			}
-		}
-
-		return datacentre.Forbidden("")
-	}
-}
-
-// ownAccount lets a user at his own things, and those who administrate him.
-func ownAccount(r *request) error {
-	if r.user == r.fill("{userid}") {
-		return nil
-	}
-
-	return onAccount("User.Modify")(r)
-}
-
-// ownPassword is not for tokens: who finds one must not take the account over.
-func ownPassword(r *request) error {
-	if strings.Contains(r.user, "!") {
-		return datacentre.Forbidden("URI '/access/password' not available with API token, need proper ticket.")
-	}
-
-	return ownAccount(r)
-}
-
 func onUser(h func(*request, datacentre.User) (any, error)) func(*request) (any, error) {
 	return func(r *request) (any, error) {
-		id := r.fill("{userid}")
-
-		u, ok := r.dc.Users()[id]
-		if !ok {
-			return nil, &datacentre.Error{Status: http.StatusInternalServerError, Message: "no such user ('" + id + "')"}
+		u, err := namedUser(r)
+		if err != nil {
+			return nil, err
 		}
 
 		return h(r, u)
 	}
 }
 
-func onGroup(h func(*request, datacentre.Group) (any, error)) func(*request) (any, error) {
+func namedUser(r *request) (datacentre.User, error) {
+	id := r.fill("{userid}")
+
+	u, ok := r.dc.Users()[id]
+
+	switch {
+	case !ok && !strings.Contains(id, "@"):
+		return u, badUser(id)
+	case !ok:
+		return u, &datacentre.Error{Status: http.StatusInternalServerError, Message: "no such user ('" + id + "')"}
+	default:
+		return u, nil
+	}
+}
+
+// onGroup finds the call's group; what a change fails at begins with what fails.
+func onGroup(failed string, h func(*request, datacentre.Group) (any, error)) func(*request) (any, error) {
 	return func(r *request) (any, error) {
 		for _, g := range r.dc.Groups() {
 			if g.ID == r.vars["groupid"] {
@@ -159,7 +113,7 @@ func onGroup(h func(*request, datacentre.Group) (any, error)) func(*request) (an
 		}
 
 		return nil, &datacentre.Error{
-			Status: http.StatusInternalServerError, Message: "group '" + r.vars["groupid"] + "' does not exist",
+			Status: http.StatusInternalServerError, Message: failed + "group '" + r.vars["groupid"] + "' does not exist",
 		}
 	}
 }
@@ -205,7 +159,7 @@ func listUsers(r *request) (any, error) {
 
 		if r.params.bool("full") {
 			o["groups"] = strings.Join(groupsOf(r, id), ",")
-			o["tokens"] = tokensOf(r, id)
+			o["tokens"] = orNull(tokensOf(r, id))
 		}
 
 		list = append(list, o)
@@ -214,6 +168,15 @@ func listUsers(r *request) (any, error) {
 	slices.SortFunc(list, func(a, b object) int { return strings.Compare(a["userid"].(string), b["userid"].(string)) })
 
 	return list, nil
+}
+
+// orNull is a list as PVE writes it where it has none: null.
+func orNull(list []object) any {
+	if len(list) == 0 {
+		return nil
+	}
+
+	return list
 }
 
 func getUser(r *request, u datacentre.User) (any, error) {
@@ -227,13 +190,15 @@ func getUser(r *request, u datacentre.User) (any, error) {
 		tokens[name] = t
 	}
 
-	o["tokens"] = tokens
+	if o["tokens"] = tokens; len(tokens) == 0 {
+		o["tokens"] = nil
+	}
 
 	return o, nil
 }
 
 // fillUser takes the request's fields over, and puts the user into the groups.
-func fillUser(r *request, u datacentre.User) error {
+func fillUser(r *request, u datacentre.User, failed string) error {
 	for name, to := range map[string]*string{
 		"comment":   &u.Comment,
 		"email":     &u.Email,
@@ -261,7 +226,7 @@ func fillUser(r *request, u datacentre.User) error {
 
 	for _, id := range r.params.list("groups") {
 		if !slices.ContainsFunc(known, func(g datacentre.Group) bool { return g.ID == id }) {
-			return &datacentre.Error{Status: http.StatusInternalServerError, Message: "no such group '" + id + "'"}
+			return &datacentre.Error{Status: http.StatusInternalServerError, Message: failed + "no such group '" + id + "'"}
 		}
 	}
 
@@ -288,16 +253,10 @@ func fillUser(r *request, u datacentre.User) error {
 func postUser(r *request) (any, error) {
 	id := r.params.get("userid")
 
-	name, realm, ok := strings.Cut(id, "@")
-	if !ok || name == "" {
-		return nil, datacentre.ParameterError(
-			map[string]string{"userid": "invalid format - value '" + id + "' does not look like a valid user name"},
-		)
-	}
-
-	if realm != "pam" && realm != "pve" {
+	// A realm is looked for only to keep a password there.
+	if _, realm, _ := strings.Cut(id, "@"); r.params.has("password") && realm != "pam" && realm != "pve" {
 		return nil, &datacentre.Error{
-			Status: http.StatusInternalServerError, Message: "create user failed: domain '" + realm + "' does not exist",
+			Status: http.StatusInternalServerError, Message: "create user failed: auth domain '" + realm + "' does not exist",
 		}
 	}
 
@@ -307,12 +266,25 @@ func postUser(r *request) (any, error) {
 		}
 	}
 
-	return done(fillUser(r, datacentre.User{ID: id}))
+	return done(fillUser(r, datacentre.User{ID: id}, "create user failed: "))
 }
 
-func putUser(r *request, u datacentre.User) (any, error) { return done(fillUser(r, u)) }
+func putUser(r *request, u datacentre.User) (any, error) {
+	return done(fillUser(r, u, "update user failed: "))
+}
 
+// putPassword wants the password of the ticket's user once more.
 func putPassword(r *request, u datacentre.User) (any, error) {
+	if !r.params.has("confirmation-password") {
+		return nil, datacentre.ParameterError(
+			map[string]string{"confirmation-password": "password is required to modify user"},
+		)
+	}
+
+	if !r.dc.CheckPassword(r.user, r.params.get("confirmation-password")) {
+		return nil, &datacentre.Error{Status: http.StatusInternalServerError, Message: "invalid credentials"}
+	}
+
 	u.Password = r.params.get("password")
 	r.dc.PutUser(u)
 

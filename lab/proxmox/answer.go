@@ -34,6 +34,10 @@ type request struct {
 
 // answer carries out a request; the error is errReset alone.
 func (s *Server) answer(req *http.Request, body []byte) (reply, error) {
+	if err := refuseForm(req); err != nil {
+		return failure(err), nil
+	}
+
 	path := req.URL.EscapedPath()
 	if path != apiPrefix && !strings.HasPrefix(path, apiPrefix+"/") {
 		return failure(&datacentre.Error{Status: http.StatusNotFound, Message: "no such file '" + req.URL.Path + "'"}), nil
@@ -85,6 +89,24 @@ func (s *Server) answer(req *http.Request, body []byte) (reply, error) {
 	return out, nil
 }
 
+// refuseForm refuses what PVE's server does not read.
+func refuseForm(req *http.Request) error {
+	switch {
+	case len(req.TransferEncoding) > 0:
+		return &datacentre.Error{Status: http.StatusNotImplemented, Message: "chunked transfer encoding not supported"}
+	case req.Method == http.MethodPatch:
+		return bare{&datacentre.Error{Status: http.StatusNotImplemented, Message: "method 'PATCH' not available"}}
+	default:
+		return nil
+	}
+}
+
+// bare is a refusal without a body: those of PVE's server, before the API is asked.
+type bare struct{ error }
+
+// Unwrap returns the refusal.
+func (b bare) Unwrap() error { return b.error }
+
 // listing is an answer with a total.
 type listing struct {
 	rows  any
@@ -99,7 +121,7 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 	if r.route == nil || !r.route.world {
 		user, err := s.authenticate(req)
 		if err != nil {
-			return nil, s.late(err)
+			return nil, s.late(bare{err})
 		}
 
 		r.user = user
@@ -111,8 +133,15 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 		}
 	}
 
-	if node := r.vars["node"]; node != "" && s.offline(node) {
-		return nil, &datacentre.Error{Status: statusNoRoute, Message: "No route to host"}
+	// The host of the path answers, so that nothing else is judged before it is found.
+	if node := r.vars["node"]; node != "" {
+		if _, ok := s.dc.Host(node); !ok {
+			return nil, r.unknownNode()
+		}
+
+		if s.offline(node) {
+			return nil, &datacentre.Error{Status: statusNoRoute, Message: "No route to host"}
+		}
 	}
 
 	p, err := readParams(req, body)
@@ -213,7 +242,7 @@ func failure(err error) reply {
 		e = &datacentre.Error{Status: http.StatusInternalServerError, Message: err.Error()}
 	}
 
-	return reply{status: e.Status, message: e.Message, fields: e.Fields}
+	return reply{status: e.Status, message: e.Message, fields: e.Fields, bare: errors.As(err, new(bare))}
 }
 
 // splitPath takes an escaped path apart; slashes at its end count for nothing.

@@ -17,6 +17,9 @@ var deviations = map[string]string{
 	`GET /cluster/nextid: data is "\d+", not of type integer`:                      "the VMID is a string",
 	`GET /nodes/{node}/qemu/{vmid}/pending: data\[\d+\].value is .+, not a string`: "values have the types of the configuration",
 	`GET /cluster/mapping/pci: data\[\d+\].description is missing`:                 "a mapping without a description has none",
+	`POST /access/users/{userid}/token/{tokenid}: data.info.privsep is "1".*`:      "it repeats the request's text",
+	`PUT /access/users/{userid}/token/{tokenid}: data.expire is "0".*`:             "it repeats the request's text",
+	`GET /pools/{poolid}: data.poolid is not in the schema`:                        "it is there",
 }
 
 // TestAnswersAreProxmoxs leads machines, files, pools and mappings through their lives by every implemented method, and

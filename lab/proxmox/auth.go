@@ -20,20 +20,25 @@ func denied(message string) error {
 	return &datacentre.Error{Status: http.StatusUnauthorized, Message: message}
 }
 
+// errAuthentication is all that PVE says of a token or a ticket that it does not take; its log has the reason.
+var errAuthentication = denied("Authentication failed!")
+
 // authenticate finds out who calls: by an API token, or by a ticket and, for writes, its CSRF token.
 func (s *Server) authenticate(req *http.Request) (string, error) {
 	if a := req.Header.Get("Authorization"); a != "" {
-		value, ok := strings.CutPrefix(a, "PVEAPIToken=")
-		if !ok {
-			value, ok = strings.CutPrefix(a, "PVEAPIToken ")
+		value, isToken := strings.CutPrefix(a, "PVEAPIToken=")
+		if !isToken {
+			value, isToken = strings.CutPrefix(a, "PVEAPIToken ")
 		}
 
-		id, secret, found := strings.Cut(value, "=")
-		if !ok || !found {
-			return "", denied("no tokenid specified")
-		}
+		if isToken {
+			id, secret, _ := strings.Cut(value, "=")
+			if !s.dc.CheckToken(id, secret) {
+				return "", errAuthentication
+			}
 
-		return id, s.dc.CheckToken(id, secret)
+			return id, nil
+		}
 	}
 
 	ticket := ""
@@ -50,7 +55,7 @@ func (s *Server) authenticate(req *http.Request) (string, error) {
 
 	user, ok := s.ticketUser(ticket)
 	if !ok {
-		return "", denied("permission denied - invalid PVE ticket")
+		return "", errAuthentication
 	}
 
 	if req.Method != http.MethodGet && req.Method != http.MethodHead &&
@@ -107,7 +112,7 @@ func accessRoutes() []route {
 		{
 			method: "GET",
 			path:   "/access",
-			handle: index("acl", "domains", "groups", "password", "permissions", "roles", "ticket", "users"),
+			handle: index("subdir", "acl", "domains", "groups", "password", "permissions", "roles", "ticket", "users"),
 		},
 		{method: "GET", path: "/access/ticket", world: true, handle: func(*request) (any, error) { return nil, nil }},
 		{
@@ -119,7 +124,8 @@ func accessRoutes() []route {
 		},
 		{method: "GET", path: "/access/domains", world: true, handle: func(*request) (any, error) {
 			return []object{
-				{"realm": "pam", "type": "pam", "comment": "Linux PAM standard authentication"}, {"realm": "pve", "type": "pve"},
+				{"realm": "pam", "type": "pam", "comment": "Linux PAM standard authentication"},
+				{"realm": "pve", "type": "pve", "comment": "Proxmox VE authentication server"},
 			}, nil
 		}},
 	}

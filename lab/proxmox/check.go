@@ -99,12 +99,12 @@ func (rt *route) check(r *request) error {
 	for name, values := range given {
 		rule, ok := rt.rule(name)
 
-		switch complaint := rule.Check(name, values); {
+		switch complaints := rule.Check(name, values); {
 		case name == uploaded:
 		case !ok:
 			wrong[name] = schema.Undefined
-		case complaint != "":
-			wrong[name] = complaint
+		case len(complaints) > 0:
+			maps.Copy(wrong, complaints)
 		case rule.Requires != "" && !given.has(rule.Requires):
 			wrong[rule.Requires] = schema.Needs(name)
 		}

@@ -15,18 +15,35 @@ const pveRelease = "9.2"
 func clusterRoutes() []route {
 	return []route{
 		{method: "GET", path: "/version", handle: version},
-		{method: "GET", path: "/cluster", handle: index("mapping", "nextid", "options", "resources", "status", "tasks")},
+		{method: "GET", path: "/cluster", handle: index("name", "mapping", "nextid", "options", "resources", "status", "tasks")},
 		{method: "GET", path: "/cluster/nextid", params: "vmid", handle: nextID},
 		{
 			method: "GET",
 			path:   "/cluster/options",
-			handle: func(*request) (any, error) { return object{"keyboard": "en-us", "mac_prefix": "BC:24:11"}, nil },
+			handle: clusterOptions,
 		},
 		{method: "GET", path: "/cluster/resources", params: "type", handle: resources},
 		{method: "GET", path: "/cluster/status", privilege: "Sys.Audit", path2: "/", handle: clusterStatus},
-		{method: "GET", path: "/cluster/tasks", handle: func(r *request) (any, error) { return taskRows(r.ownTasks()), nil }},
+		{method: "GET", path: "/cluster/tasks", handle: func(r *request) (any, error) {
+			rows := taskRows(r.ownTasks())
+			for _, o := range rows {
+				delete(o, "pid")
+				delete(o, "pstart")
+			}
+
+			return rows, nil
+		}},
 		{method: "GET", path: "/cluster/ha/resources", params: "type", privilege: "Sys.Audit", path2: "/", handle: empty},
 	}
+}
+
+func clusterOptions(r *request) (any, error) {
+	o := object{"allowed-tags": []string{}}
+	if r.dc.Allowed(r.user, "/", "Sys.Audit") {
+		o["description"], o["mac_prefix"] = "", "BC:24:11"
+	}
+
+	return o, nil
 }
 
 func empty(*request) (any, error) { return []object{}, nil }
@@ -138,9 +155,14 @@ func resources(r *request) (any, error) {
 
 			o := vmRow(r.dc, vm)
 			o["id"], o["type"], o["node"], o["maxcpu"] = fmt.Sprintf("qemu/%d", vm.ID), "qemu", vm.Host, o["cpus"]
+			o["template"], o["diskread"], o["diskwrite"] = flag(vm.Template), 0, 0
 			delete(o, "cpus")
 			delete(o, "pid")
-			add(o, "pool", vm.Pool)
+
+			if r.dc.Allowed(r.user, "/pool/"+vm.Pool, "Pool.Audit") {
+				add(o, "pool", vm.Pool)
+			}
+
 			list = append(list, o)
 		}
 	}
@@ -176,21 +198,23 @@ func hostRow(h datacentre.Host) object {
 // vmRow is a VM as lists and its status show it.
 func vmRow(dc *datacentre.Datacentre, vm datacentre.VM) object {
 	o := object{
-		"vmid":      vm.ID,
-		"name":      vm.Name,
-		"status":    "stopped",
-		"template":  flag(vm.Template),
-		"cpu":       0,
-		"mem":       0,
-		"disk":      0,
-		"diskread":  0,
-		"diskwrite": 0,
-		"netin":     0,
-		"netout":    0,
-		"uptime":    0,
-		"maxmem":    int64(vm.Config.MemoryMiB()) << 20,
-		"cpus":      vm.Config.CPUs(),
-		"maxdisk":   bootDiskSize(dc, vm),
+		"vmid":    vm.ID,
+		"name":    vm.Name,
+		"status":  "stopped",
+		"cpu":     0,
+		"mem":     0,
+		"memhost": 0,
+		"disk":    0,
+		"netin":   0,
+		"netout":  0,
+		"uptime":  0,
+		"maxmem":  int64(vm.Config.MemoryMiB()) << 20,
+		"cpus":    vm.Config.CPUs(),
+		"maxdisk": bootDiskSize(dc, vm),
+	}
+
+	if vm.Template { // others have no such field
+		o["template"] = 1
 	}
 
 	add(o, "tags", vm.Config["tags"])
@@ -199,6 +223,7 @@ func vmRow(dc *datacentre.Datacentre, vm datacentre.VM) object {
 	if vm.Running {
 		o["status"], o["uptime"], o["pid"] = "running", int(time.Since(vm.Since).Seconds()*dc.Clock().Speed())+1, vm.PID
 		o["cpu"], o["mem"] = 0.01, int64(vm.Config.MemoryMiB())<<19
+		o["memhost"], o["diskread"], o["diskwrite"] = o["mem"], 0, 0
 	}
 
 	return o

@@ -95,9 +95,15 @@ type reply struct {
 	data    any
 	fields  map[string]string
 	total   *int
+	// bare answers have no body.
+	bare bool
 }
 
 func (r reply) body() []byte {
+	if r.bare {
+		return nil
+	}
+
 	doc := map[string]any{"data": r.data}
 
 	if r.status >= http.StatusBadRequest {
@@ -155,7 +161,7 @@ func (r reply) write(w io.Writer, keep, headOnly bool) error {
 	return err
 }
 
-// reason is the error's text on one line, as the status line needs it.
+// reason is the first line of the error's text, as PVE writes it into the status line.
 func reason(status int, message string) string {
 	if message == "" {
 		if t := http.StatusText(status); t != "" {
@@ -165,5 +171,7 @@ func reason(status int, message string) string {
 		return "unknown"
 	}
 
-	return strings.Join(strings.Fields(message), " ")
+	line, _, _ := strings.Cut(message, "\n")
+
+	return line
 }

@@ -11,11 +11,11 @@ import (
 func nodeStatus(r *request, h datacentre.Host) (any, error) {
 	total, used := int64(h.MemoryMiB)<<20, int64(h.MemoryUsedMiB+1024)<<20
 	build := hostos.KernelBuild(h)
-	flags := "svm aes"
+	flags, vendor := "svm aes", "AuthenticAMD"
 	boot := object{"mode": "efi", "secureboot": flag(h.Firmware.SecureBoot)}
 
 	if h.Intel() {
-		flags = "vmx aes"
+		flags, vendor = "vmx aes", "GenuineIntel"
 	}
 
 	if h.Firmware.BIOS {
@@ -28,6 +28,8 @@ func nodeStatus(r *request, h datacentre.Host) (any, error) {
 		"kversion":   "Linux " + h.Boot.Kernel + " " + build,
 		"cpuinfo": object{
 			"model":   h.CPUModel,
+			"vendor":  vendor,
+			"family":  "6",
 			"cpus":    h.Cores,
 			"cores":   h.Cores,
 			"sockets": 1,

@@ -42,8 +42,9 @@ func TestMappingsAreChecked(t *testing.T) {
 
 		return list[0].(map[string]any)["checks"]
 	}
-	put := func(entry string) {
-		require.Equal(t, 200, l.call(t, "PUT", "/cluster/mapping/pci/gpu", form("map", entry)).status)
+	put := func(entry string, more ...string) {
+		params := append([]string{"map", entry}, more...)
+		require.Equal(t, 200, l.call(t, "PUT", "/cluster/mapping/pci/gpu", form(params...)).status)
 	}
 
 	require.Equal(
@@ -73,10 +74,10 @@ func TestMappingsAreChecked(t *testing.T) {
 	digest, _ := one["digest"].(string)
 	assert.NotContains(t, one, "id")
 
-	assert.Equal(t, 200, l.call(t, "PUT", "/cluster/mapping/pci/gpu", form("description", "d", "digest", digest)).status)
+	put("id=10de:27b0,node=pve1,path=0000:01:00", "digest", digest)
 	assert.Equal(t,
 		"update hardware mapping failed: detected modified configuration - file changed by other user? Try again.",
-		l.call(t, "PUT", "/cluster/mapping/pci/gpu", form("description", "e", "digest", digest)).reason)
+		l.call(t, "PUT", "/cluster/mapping/pci/gpu", form("map", "id=10de:27b0,node=pve1,path=0000:01:00", "digest", digest)).reason)
 }
 
 func TestAHostReboots(t *testing.T) {

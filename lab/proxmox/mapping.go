@@ -11,7 +11,7 @@ func mappingRoutes() []route {
 	const one = "/cluster/mapping/pci/{id}"
 
 	return []route{
-		{method: "GET", path: "/cluster/mapping", handle: index("dir", "pci", "usb")},
+		{method: "GET", path: "/cluster/mapping", handle: index("name", "dir", "pci", "usb")},
 		{method: "GET", path: "/cluster/mapping/pci", params: "check-node", handle: func(r *request) (any, error) {
 			list := []object{}
 
@@ -54,10 +54,9 @@ func mappingRoutes() []route {
 			},
 		},
 		{
-			method:    "GET",
-			path:      one,
-			privilege: "Mapping.Use|Mapping.Modify|Mapping.Audit",
-			path2:     "/mapping/pci/{id}",
+			method: "GET",
+			path:   one,
+			allow:  maySeeMapping,
 			handle: onMapping("mapping '%s' not found",
 				func(r *request, m datacentre.Mapping) (any, error) { return mappingRow(r.dc, m), nil }),
 		},
@@ -81,6 +80,15 @@ func mappingRoutes() []route {
 			},
 		},
 	}
+}
+
+// maySeeMapping gives no reason for a refusal.
+func maySeeMapping(r *request) error {
+	if !r.dc.Allowed(r.user, "/mapping/pci/"+r.vars["id"], "Mapping.Use", "Mapping.Modify", "Mapping.Audit") {
+		return datacentre.Forbidden("")
+	}
+
+	return nil
 }
 
 func findMapping(r *request, id string) (datacentre.Mapping, bool) {
@@ -142,9 +150,15 @@ func updateMapping(r *request, m datacentre.Mapping) (any, error) {
 		}
 	}
 
-	if r.params.has("map") {
-		m.Map = r.params["map"]
+	failed := func(why string) error {
+		return &datacentre.Error{Status: 500, Message: "update hardware mapping failed: " + why}
 	}
+
+	if !r.params.has("map") {
+		return nil, failed("missing value for required option 'map'")
+	}
+
+	m.Map = r.params["map"]
 
 	if r.params.has("description") {
 		m.Description = r.params.get("description")
@@ -166,6 +180,8 @@ func updateMapping(r *request, m datacentre.Mapping) (any, error) {
 			m.MDev = false
 		case "live-migration-capable":
 			m.LiveMigration = false
+		default:
+			return nil, failed("no such option '" + k + "'")
 		}
 	}
 

@@ -18,7 +18,7 @@ func nodeRoutes() []route {
 		{
 			method: "GET",
 			path:   "/nodes/{node}",
-			handle: index("qemu", "lxc", "storage", "status", "tasks", "network", "hardware", "version", "dns", "disks"),
+			handle: index("name", "qemu", "lxc", "storage", "status", "tasks", "network", "hardware", "version", "dns", "disks"),
 		},
 		{
 			method: "GET",

@@ -18,12 +18,12 @@ func flag(b bool) int {
 	return 0
 }
 
-// index answers a folder of the API: its children.
-func index(names ...string) func(*request) (any, error) {
+// index answers a folder of the API: its children, under the key that PVE gives them there.
+func index(key string, names ...string) func(*request) (any, error) {
 	return func(*request) (any, error) {
 		list := []object{}
 		for _, n := range names {
-			list = append(list, object{"subdir": n, "name": n})
+			list = append(list, object{key: n})
 		}
 
 		return list, nil

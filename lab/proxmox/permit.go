@@ -71,7 +71,7 @@ func (r *request) hostRow(h datacentre.Host) object {
 		return o
 	}
 
-	return object{"node": o["node"], "status": o["status"]}
+	return object{"node": o["node"], "status": o["status"], "level": ""}
 }
 
 // ownsTask says whether the caller started the task: a user owns those of his tokens too.

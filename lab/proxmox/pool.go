@@ -72,7 +72,8 @@ func listPools(r *request) (any, error) {
 	wanted := r.params.get("poolid")
 
 	for _, p := range r.dc.Pools() {
-		if !r.dc.Allowed(r.user, "/pool/"+p.ID, "Pool.Audit") {
+		// Who names a pool is shown it.
+		if wanted != p.ID && !r.dc.Allowed(r.user, "/pool/"+p.ID, "Pool.Audit") {
 			continue
 		}
 
@@ -102,7 +103,7 @@ func noPool(id string) error {
 func getPool(r *request) (any, error) {
 	for _, p := range r.dc.Pools() {
 		if p.ID == r.vars["poolid"] {
-			o := object{"members": members(r, p)}
+			o := object{"poolid": p.ID, "members": members(r, p)}
 			add(o, "comment", p.Comment)
 
 			return o, nil
@@ -118,7 +119,10 @@ func members(r *request, p datacentre.Pool) []object {
 	for _, vm := range r.dc.VMs() {
 		if vm.Pool == p.ID {
 			o := vmRow(r.dc, vm)
-			o["id"], o["type"], o["node"] = fmt.Sprintf("qemu/%d", vm.ID), "qemu", vm.Host
+			o["id"], o["type"], o["node"], o["maxcpu"] = fmt.Sprintf("qemu/%d", vm.ID), "qemu", vm.Host, o["cpus"]
+			o["template"], o["diskread"], o["diskwrite"] = flag(vm.Template), 0, 0
+			delete(o, "cpus")
+			delete(o, "tags")
 			list = append(list, o)
 		}
 	}
@@ -165,6 +169,13 @@ func updatePool(r *request) (any, error) {
 		}
 
 		for _, s := range r.params.list("storage") {
+			switch member := slices.Contains(p.Storages, s); {
+			case remove && !member:
+				return poolError("Storage '%s' is not a pool member", s)
+			case !remove && member:
+				return poolError("Storage '%s' is already a pool member", s)
+			}
+
 			p.Storages = slices.DeleteFunc(p.Storages, func(o string) bool { return o == s })
 			if !remove {
 				p.Storages = append(p.Storages, s)
@@ -191,22 +202,24 @@ func updatePool(r *request) (any, error) {
 	return nil, nil
 }
 
+func poolError(format string, a ...any) error {
+	return &datacentre.Error{Status: 500, Message: "update pools failed: " + fmt.Sprintf(format, a...)}
+}
+
 func checkMembers(r *request, id string, vms []int, remove, move bool) error {
 	for _, n := range vms {
 		vm, ok := r.dc.VM(n)
 
 		switch {
 		case remove && vm.Pool != id:
-			return &datacentre.Error{Status: 500, Message: fmt.Sprintf("update pools failed: VM %d is not a pool member", n)}
+			return poolError("VM %d is not a pool member", n)
 		case remove:
 		case !ok:
-			return &datacentre.Error{Status: 500, Message: fmt.Sprintf("update pools failed: VM %d does not exist", n)}
+			return poolError("VM %d does not exist", n)
 		case vm.Pool == id:
-			return &datacentre.Error{Status: 500, Message: fmt.Sprintf("update pools failed: VM %d is already a pool member", n)}
+			return poolError("VM %d is already a pool member", n)
 		case vm.Pool != "" && !move:
-			return &datacentre.Error{
-				Status: 500, Message: fmt.Sprintf("update pools failed: VM %d belongs already to pool '%s'", n, vm.Pool),
-			}
+			return poolError("VM %d belongs already to pool '%s' and 'allow-move' is not set", n, vm.Pool)
 		}
 	}
 

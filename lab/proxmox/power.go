@@ -15,12 +15,18 @@ func powerRoutes() []route {
 			params:    params,
 			privilege: "VM.PowerMgmt",
 			path2:     "/vms/{vmid}",
-			handle:    h,
+			handle: func(r *request) (any, error) {
+				if r.params.bool("skiplock") && r.user != "root@pam" {
+					return nil, datacentre.ParameterError(map[string]string{"skiplock": "Only root may use this option."})
+				}
+
+				return h(r)
+			},
 		}
 	}
 
 	return []route{
-		{method: "GET", path: vmPath + "/status", handle: index("current", "start", "stop", "reset", "shutdown", "reboot")},
+		{method: "GET", path: vmPath + "/status", handle: index("subdir", "current", "start", "stop", "reset", "shutdown", "reboot")},
 		{
 			method:    "GET",
 			path:      vmPath + "/status/current",
@@ -78,11 +84,6 @@ func patience(r *request) (datacentre.ShutdownOptions, error) {
 func currentStatus(r *request, vm datacentre.VM) (any, error) {
 	o := vmRow(r.dc, vm)
 	o["qmpstatus"], o["ha"] = o["status"], object{"managed": 0}
-
-	// PVE leaves these out where they do not apply.
-	if !vm.Template {
-		delete(o, "template")
-	}
 
 	if datacentre.ParseProperties(vm.Config["agent"], "enabled").Bool("enabled") {
 		o["agent"] = 1

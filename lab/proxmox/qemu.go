@@ -21,11 +21,9 @@ func qemuRoutes() []route {
 			method: "POST", path: "/nodes/{node}/qemu", handle: createVM,
 			params: "vmid* config archive bwlimit force ha-managed import-working-storage live-restore pool start storage unique",
 		},
-		{method: "GET", path: vmPath, handle: onVM(func(r *request, _ datacentre.VM) (any, error) {
-			return index(
-				"agent", "clone", "config", "migrate", "move_disk", "pending", "resize", "snapshot", "status", "template",
-			)(r)
-		})},
+		{method: "GET", path: vmPath, handle: index(
+			"subdir", "agent", "clone", "config", "migrate", "move_disk", "pending", "resize", "snapshot", "status", "template",
+		)},
 		{
 			method:    "DELETE",
 			path:      vmPath,
@@ -94,6 +92,12 @@ func qemuRoutes() []route {
 			params:    "bwlimit delete digest disk* format storage target-digest target-disk target-vmid",
 			privilege: "VM.Config.Disk", path2: "/vms/{vmid}",
 			handle: func(r *request) (any, error) {
+				if !r.params.has("storage") && !r.params.has("target-vmid") {
+					const missing = "both 'storage' and 'target-vmid' missing, either needs to be set"
+
+					return nil, datacentre.ParameterError(map[string]string{"storage": missing, "target-vmid": missing})
+				}
+
 				return upid(r.dc.MoveDisk(r.user, r.node(), r.vmid(), datacentre.MoveRequest{
 					Disk:    r.params.get("disk"),
 					Storage: r.params.get("storage"),
@@ -185,7 +189,7 @@ func cloneVM(r *request) (any, error) {
 		Description: r.params.get("description"),
 		Target:      r.params.get("target"),
 		Storage:     r.params.get("storage"),
-		Format:      r.params.get("format"), Pool: r.params.get("pool"),
+		Format:      r.params.get("format"), Pool: r.params.get("pool"), Snapshot: r.params.get("snapname"),
 	}
 
 	if r.params.has("full") {

@@ -44,7 +44,9 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 
-		req.Body = io.NopCloser(bytes.NewReader(body))
+		if req.Body = http.NoBody; len(body) > 0 { // without a length it would be sent in chunks
+			req.Body = io.NopCloser(bytes.NewReader(body))
+		}
 	}
 
 	res, err := r.next.RoundTrip(req)

@@ -160,10 +160,12 @@ func (s steps) mappings() {
 		"POST", "/cluster/mapping/pci", "id", "gpu", "map", "id=10de:27b0,node=pve1,path=0000:01:00.0", "map",
 		"id=10de:27b0,node=pve2,path=0000:02:00.0",
 	)
-	s.ok("PUT", "/cluster/mapping/pci/gpu", "description", "d", "mdev", "1")
+
+	entry := "id=10de:27b0,node=pve1,path=0000:01:00.0"
+	s.ok("PUT", "/cluster/mapping/pci/gpu", "map", entry, "description", "d", "mdev", "1")
 	s.ok("GET", "/cluster/mapping/pci/gpu")
 	s.ok("GET", "/cluster/mapping/pci?check-node=pve1")
-	s.ok("PUT", "/cluster/mapping/pci/gpu", "delete", "description,mdev")
+	s.ok("PUT", "/cluster/mapping/pci/gpu", "map", entry, "delete", "description,mdev")
 	s.ok("GET", "/cluster/mapping/pci")
 }
 

@@ -22,7 +22,9 @@ func (s steps) accounts() {
 	s.ok("PUT", user, "comment", "c", "firstname", "O")
 	require.Equal(
 		s.t, 200,
-		s.lab.asRoot(s.t, "PUT", "/access/password", form("userid", "ops@pve", "password", "longer than that")).status,
+		s.lab.asRoot(s.t, "PUT", "/access/password", form(
+			"userid", "ops@pve", "password", "longer than that", "confirmation-password", password,
+		)).status,
 	)
 	s.ok("POST", tok, "privsep", "1", "comment", "c")
 	s.ok("PUT", tok, "expire", "0")

@@ -34,14 +34,21 @@ func storageRoutes() []route {
 			path:      one,
 			privilege: space,
 			path2:     "/storage/{storage}",
-			handle:    index("content", "download-url", "status", "upload"),
+			handle:    index("subdir", "content", "download-url", "status", "upload"),
 		},
 		{
 			method:    "GET",
 			path:      one + "/status",
 			privilege: space,
 			path2:     "/storage/{storage}",
-			handle:    onStorage(storageStatus),
+			handle: func(r *request) (any, error) {
+				s, err := r.dc.Storage(r.node(), r.vars["storage"])
+				if err != nil {
+					return nil, noStorage()
+				}
+
+				return storageStatus(r, s)
+			},
 		},
 		{
 			method:    "GET",
@@ -133,6 +140,10 @@ func content(s datacentre.Storage) string {
 	return strings.Join(slices.Sorted(slices.Values(s.Content)), ",")
 }
 
+func noStorage() error {
+	return datacentre.ParameterError(map[string]string{"storage": "No such storage."})
+}
+
 func storageStatus(_ *request, s datacentre.Storage) (any, error) {
 	o := object{
 		"type":    s.Type,
@@ -154,7 +165,14 @@ func storageStatus(_ *request, s datacentre.Storage) (any, error) {
 func listStorages(r *request, h datacentre.Host) (any, error) {
 	list := []object{}
 
-	for _, s := range append(r.dc.Storages(h.Name), r.elsewhere(h.Name)...) {
+	all := append(r.dc.Storages(h.Name), r.elsewhere(h.Name)...)
+
+	if name := r.params.get("storage"); name != "" &&
+		!slices.ContainsFunc(all, func(s datacentre.Storage) bool { return s.Name == name }) {
+		return nil, noStorage()
+	}
+
+	for _, s := range all {
 		if r.params.has("storage") && s.Name != r.params.get("storage") || r.params.bool("enabled") && s.Disabled ||
 			!r.seesStorage(s.Name) {
 			continue
@@ -232,8 +250,12 @@ func definitions(r *request) []object {
 				continue
 			}
 
-			o := object{"storage": s.Name, "type": s.Type, "content": content(s), "shared": flag(s.Shared), "digest": "0"}
+			o := object{"storage": s.Name, "type": s.Type, "content": content(s), "digest": "0"}
 			add(o, "path", s.Path)
+
+			if s.Shared {
+				o["shared"] = 1
+			}
 
 			if s.Disabled {
 				o["disable"] = 1
@@ -287,20 +309,29 @@ func listContent(r *request, s datacentre.Storage) (any, error) {
 			"content": v.Content,
 			"format":  v.Format,
 			"size":    v.SizeBytes,
-			"used":    v.UsedBytes,
 			"ctime":   v.Created.Unix(),
 		}
+
+		if v.Content == "images" {
+			o["used"] = v.UsedBytes
+			if s.Path != "" {
+				o["parent"] = parent(v)
+			}
+		}
+
 		if v.VMID != 0 {
 			o["vmid"] = v.VMID
 		}
 
-		add(o, "parent", v.Base)
+		if s.Path == "" {
+			add(o, "parent", v.Base)
+		}
 
 		if r.dc.CheckVolume(r.user, r.node(), v.ID) != nil {
 			continue
 		}
 
-		if want := r.params.get("vmid"); want == "" || want == r.fill("{vmid}") && v.VMID != 0 {
+		if want := r.params.get("vmid"); want == "" || want == strconv.Itoa(v.VMID) {
 			list = append(list, o)
 		}
 	}
@@ -308,11 +339,26 @@ func listContent(r *request, s datacentre.Storage) (any, error) {
 	return list, nil
 }
 
-func getVolume(r *request, _ datacentre.Storage) (any, error) {
+// parent is a disk's base as a directory storage has it: a path from the disk's folder, null without one.
+func parent(v datacentre.Volume) any {
+	if v.Base == "" {
+		return nil
+	}
+
+	_, name, _ := strings.Cut(v.Base, ":")
+
+	return "../" + name
+}
+
+func getVolume(r *request, s datacentre.Storage) (any, error) {
 	id := r.volume()
 
 	v, ok := r.dc.Volume(r.node(), id)
-	if !ok {
+
+	switch {
+	case !ok && s.Path != "":
+		return nil, &datacentre.Error{Status: 500, Message: "volume_size_info on '" + id + "' failed - no format"}
+	case !ok:
 		return nil, &datacentre.Error{Status: 500, Message: "volume '" + id + "' does not exist"}
 	}
 
@@ -325,7 +371,12 @@ func getVolume(r *request, _ datacentre.Storage) (any, error) {
 		return nil, err
 	}
 
-	return object{"path": path, "size": v.SizeBytes, "used": v.UsedBytes, "format": v.Format, "protected": 0}, nil
+	format := v.Format
+	if v.Content == "iso" {
+		format = "raw"
+	}
+
+	return object{"path": path, "size": v.SizeBytes, "used": v.UsedBytes, "format": format}, nil
 }
 
 func download(r *request, s datacentre.Storage) (any, error) {

@@ -12,7 +12,7 @@ func taskRoutes() []route {
 			method: "GET", path: "/nodes/{node}/tasks",
 			params: "errors limit since source start statusfilter typefilter until userfilter vmid", handle: onNode(listTasks),
 		},
-		{method: "GET", path: "/nodes/{node}/tasks/{upid}", handle: index("log", "status")},
+		{method: "GET", path: "/nodes/{node}/tasks/{upid}", handle: index("name", "log", "status")},
 		{method: "GET", path: "/nodes/{node}/tasks/{upid}/status", handle: onTask("Sys.Audit", taskStatus)},
 		{
 			method: "GET",
@@ -37,7 +37,7 @@ func onTask(privilege string, h func(*request, datacentre.Task) (any, error)) fu
 	return func(r *request) (any, error) {
 		id := r.vars["upid"]
 		if !strings.HasPrefix(id, "UPID:") || strings.Count(id, ":") < 8 {
-			return nil, datacentre.ParameterError(map[string]string{"upid": "unable to parse worker upid '" + id + "'"})
+			return nil, datacentre.ParameterError(map[string]string{"upid": "unable to parse worker upid"})
 		}
 
 		t, ok := r.dc.Task(id)
@@ -161,7 +161,12 @@ func taskRows(tasks []datacentre.Task) []object {
 			"pid":       t.PID,
 			"pstart":    t.StartTime.UnixMilli() / 10 & 0xffffffff,
 			"starttime": t.StartTime.Unix(),
-			"type":      t.Type, "id": t.ID, "user": t.User,
+			"type":      t.Type, "id": t.ID,
+		}
+
+		user, token, isToken := strings.Cut(t.User, "!")
+		if o["user"] = user; isToken {
+			o["tokenid"] = token
 		}
 
 		if !t.Running() {

@@ -49,6 +49,17 @@ func tokensOf(r *request, user string) []object {
 
 func listTokens(r *request, u datacentre.User) (any, error) { return tokensOf(r, u.ID), nil }
 
+// echo writes numbers of an answer as the call wrote them: in text, as PVE does after a change.
+func (r *request) echo(o object) object {
+	for k := range o {
+		if r.params.has(k) {
+			o[k] = r.params.get(k)
+		}
+	}
+
+	return o
+}
+
 func fillToken(r *request, t datacentre.Token) (datacentre.Token, error) {
 	if r.params.has("comment") {
 		t.Comment = r.params.get("comment")
@@ -61,7 +72,13 @@ func fillToken(r *request, t datacentre.Token) (datacentre.Token, error) {
 	expire, err := r.params.number("expire", int(t.Expire))
 	t.Expire = int64(expire)
 
-	if slices.Contains(r.params.list("delete"), "comment") {
+	for _, name := range r.params.list("delete") {
+		if name != "comment" {
+			return t, &datacentre.Error{
+				Status: http.StatusInternalServerError, Message: "updating token info failed: 400 Parameter verification failed.",
+			}
+		}
+
 		t.Comment = ""
 	}
 
@@ -81,7 +98,12 @@ func postToken(r *request, u datacentre.User) (any, error) {
 
 	r.dc.PutToken(t)
 
-	return object{"full-tokenid": id, "value": t.Secret, "info": tokenInfo(t)}, nil
+	info := r.echo(tokenInfo(t))
+	if !r.params.has("expire") {
+		delete(info, "expire")
+	}
+
+	return object{"full-tokenid": id, "value": t.Secret, "info": info}, nil
 }
 
 func putToken(r *request, t datacentre.Token) (any, error) {
@@ -92,5 +114,5 @@ func putToken(r *request, t datacentre.Token) (any, error) {
 
 	r.dc.PutToken(t)
 
-	return tokenInfo(t), nil
+	return r.echo(tokenInfo(t)), nil
 }

@@ -20,26 +20,31 @@ const (
 )
 
 // Needs is PVE's complaint about a parameter that is missing because the named one requires it.
-func Needs(name string) string { return "missing property - '" + name + "' requires this property" }
+func Needs(name string) string { return "missing property required by '" + name + "'" }
 
-// Check returns PVE's complaint about the values of the named parameter, or nothing. More than one value is a list.
-func (r Rule) Check(name string, values []string) string {
-	switch {
-	case r.Type == Array:
-		var complaints []string
-
-		for i, v := range values {
-			if c := r.check(name+"["+strconv.Itoa(i)+"]", v); c != "" {
-				complaints = append(complaints, c)
-			}
+// Check returns PVE's complaints about the values of the named parameter by the names under which PVE makes them: an
+// element of a list has one of its own. More than one value is a list.
+func (r Rule) Check(name string, values []string) map[string]string {
+	wrong := map[string]string{}
+	complain := func(name, complaint string) {
+		if complaint != "" {
+			wrong[name] = complaint
 		}
-
-		return strings.Join(complaints, "\n")
-	case len(values) != 1 && !strings.HasSuffix(r.Format, "-list"):
-		return "type check ('" + r.Type + "') failed - got ARRAY"
 	}
 
-	return r.check(name, strings.Join(values, ","))
+	switch {
+	case r.Type == Array:
+		for i, v := range values {
+			element := name + "[" + strconv.Itoa(i) + "]"
+			complain(element, r.check(element, v))
+		}
+	case len(values) != 1 && !strings.HasSuffix(r.Format, "-list"):
+		complain(name, "type check ('"+r.Type+"') failed - got ARRAY")
+	default:
+		complain(name, r.check(name, strings.Join(values, ",")))
+	}
+
+	return wrong
 }
 
 func (r Rule) check(name, value string) string {
@@ -88,7 +93,11 @@ func (r Rule) hasType(value string) bool {
 
 func (r Rule) checkFormat(name, value string) string {
 	if property, ok := properties[r.Format]; ok {
-		return checkProperties(property, name, value)
+		if complaint := checkProperties(property, name, value); complaint != "" || r.Format != cpuFormat {
+			return complaint
+		}
+
+		return checkModel(value)
 	}
 
 	single, isList := strings.CutSuffix(r.Format, "-list")
@@ -99,13 +108,14 @@ func (r Rule) checkFormat(name, value string) string {
 		return ""
 	}
 
-	if !isList {
-		return verify(value)
+	values := []string{value}
+	if isList {
+		values = SplitList(value)
 	}
 
-	for _, v := range SplitList(value) {
+	for _, v := range values {
 		if complaint := verify(v); complaint != "" {
-			return complaint
+			return complaint + "\n"
 		}
 	}
 
@@ -133,10 +143,16 @@ func Bool(text string) (value, ok bool) {
 func checkProperties(format map[string]Rule, path, text string) string {
 	found, complaint := splitProperties(format, text)
 	if complaint != "" {
-		return complaint
+		return complaint + "\n"
 	}
 
 	var wrong []string
+
+	for _, key := range slices.Sorted(maps.Keys(found)) {
+		if _, ok := format[key]; !ok {
+			wrong = append(wrong, path+"."+key+": "+Undefined)
+		}
+	}
 
 	for _, key := range slices.Sorted(maps.Keys(format)) {
 		rule := format[key]
@@ -164,7 +180,7 @@ func checkProperties(format map[string]Rule, path, text string) string {
 	}
 
 	if len(wrong) > 0 {
-		return "format error\n" + strings.Join(wrong, "\n")
+		return "format error\n" + strings.Join(wrong, "\n") + "\n"
 	}
 
 	return ""
@@ -189,11 +205,7 @@ func splitProperties(format map[string]Rule, text string) (found map[string]stri
 			return nil, "missing key in comma-separated list property"
 		}
 
-		rule, ok := format[key]
-		if !ok {
-			return nil, "invalid key in comma-separated list property: " + key
-		}
-
+		rule := format[key]
 		if rule.KeyAlias != "" {
 			if _, ok := found[rule.KeyAlias]; ok {
 				return nil, "key alias '" + rule.KeyAlias + "' is already defined"

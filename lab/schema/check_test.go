@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -34,7 +35,7 @@ func TestComplaintsArePVEs(t *testing.T) {
 		"a card":              {"{net}", "virtio=02:00:00:00:00:01,bridge=vmbr0,firewall=on", ""},
 		"a card's other form": {"{net}", "model=virtio,macaddr=02:00:00:00:00:01", ""},
 		"a card with a typo": {
-			"{net}", "virtio,brigde=vmbr0", "invalid format - invalid key in comma-separated list property: brigde",
+			"{net}", "virtio,brigde=vmbr0", "invalid format - format error\nnet0.brigde: " + Undefined,
 		},
 		"a card of no kind": {
 			"{net}", "bridge=vmbr0", "invalid format - format error\nnet0.model: property is missing and it is not optional",
@@ -53,10 +54,13 @@ func TestComplaintsArePVEs(t *testing.T) {
 		"no default key": {
 			"@pve-qm-ipconfig", "dhcp", "invalid format - value without key, but schema does not define a default key",
 		},
-		"an address": {"@pve-qm-ipconfig", "ip=10.0.0.1/24,gw=10.0.0.254", ""},
+		"a processor":              {"@pve-vm-cpu-conf", "x86-64-v2-AES,flags=+aes", ""},
+		"a processor of nobody's":  {"@pve-vm-cpu-conf", "z80", "invalid format - Built-in cputype 'z80' is not defined (missing 'custom-' prefix?)"},
+		"a processor of one's own": {"@pve-vm-cpu-conf", "custom-z80", "invalid format - Custom cputype 'z80' not found"},
+		"an address":               {"@pve-qm-ipconfig", "ip=10.0.0.1/24,gw=10.0.0.254", ""},
 		"a gateway alone": {
 			"@pve-qm-ipconfig", "gw=10.0.0.254",
-			"invalid format - format error\nnet0.ip: missing property - 'net0.gw' requires this property",
+			"invalid format - format error\nnet0.ip: missing property required by 'net0.gw'",
 		},
 		"an address of no kind": {"@pve-qm-ipconfig", "ip=10.0.0.1", "invalid format - format error\nnet0.ip: invalid format - value does not look like a valid ipv4 network configuration"},
 	} {
@@ -65,7 +69,7 @@ func TestComplaintsArePVEs(t *testing.T) {
 
 			rule, err := parse(tc.rule)
 			require.NoError(t, err)
-			assert.Equal(t, tc.complaint, rule.Check("net0", []string{tc.value}))
+			assert.Equal(t, tc.complaint, strings.TrimRight(rule.Check("net0", []string{tc.value})["net0"], "\n"))
 		})
 	}
 }
@@ -73,10 +77,16 @@ func TestComplaintsArePVEs(t *testing.T) {
 func TestMoreThanOneValue(t *testing.T) {
 	t.Parallel()
 
-	assert.Equal(t, "type check ('string') failed - got ARRAY", mustRule("x", "string").Check("x", []string{"a", "b"}))
+	assert.Equal(
+		t, map[string]string{"x": "type check ('string') failed - got ARRAY"},
+		mustRule("x", "string").Check("x", []string{"a", "b"}),
+	)
 	assert.Empty(t, mustRule("x", "@pve-vmid-list").Check("x", []string{"100", "101"}))
 	assert.Empty(t, mustRule("x", "list @pve-vmid").Check("x", []string{"100", "101"}))
-	assert.NotEmpty(t, mustRule("x", "list @pve-vmid").Check("x", []string{"100", "y"}))
+	assert.Equal(
+		t, map[string]string{"x[1]": "invalid format - value does not look like a valid VM ID\n"},
+		mustRule("x", "list @pve-vmid").Check("x", []string{"100", "y"}),
+	)
 }
 
 func TestConfigKeys(t *testing.T) {

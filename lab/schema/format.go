@@ -3,6 +3,7 @@ package schema
 import (
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -56,6 +57,44 @@ var formats = map[string]func(string) string{
 
 	"pve-volume-id-or-absolute-path": like(`/.*|`+volumeID, "unable to parse volume ID '%'"),
 	"pve-volume-id-or-qm-path":       like(`none|cdrom|/.*|`+volumeID, "unable to parse volume ID '%'"),
+}
+
+// cpuFormat is that of a VM's processor, whose models PVE knows by name.
+const cpuFormat = "pve-vm-cpu-conf"
+
+// cpuModels are those of PVE and of QEMU.
+var cpuModels = strings.Fields(`
+	486 a64fx athlon Broadwell Broadwell-IBRS Broadwell-noTSX Broadwell-noTSX-IBRS Cascadelake-Server
+	Cascadelake-Server-noTSX Cascadelake-Server-v2 Cascadelake-Server-v4 Cascadelake-Server-v5 ClearwaterForest
+	Conroe Cooperlake Cooperlake-v2 core2duo coreduo cortex-a35 cortex-a53 cortex-a55 cortex-a57 cortex-a710
+	cortex-a72 cortex-a76 EPYC EPYC-Genoa EPYC-Genoa-v2 EPYC-IBPB EPYC-Milan EPYC-Milan-v2 EPYC-Milan-v3 EPYC-Rome
+	EPYC-Rome-v2 EPYC-Rome-v3 EPYC-Rome-v4 EPYC-Rome-v5 EPYC-Turin EPYC-v3 EPYC-v4 EPYC-v5 GraniteRapids
+	GraniteRapids-v2 GraniteRapids-v3 Haswell Haswell-IBRS Haswell-noTSX Haswell-noTSX-IBRS host Icelake-Client
+	Icelake-Client-noTSX Icelake-Server Icelake-Server-noTSX Icelake-Server-v3 Icelake-Server-v4 Icelake-Server-v5
+	Icelake-Server-v6 Icelake-Server-v7 IvyBridge IvyBridge-IBRS KnightsMill kvm32 kvm64 max Nehalem Nehalem-IBRS
+	neoverse-n1 neoverse-n2 neoverse-v1 Opteron_G1 Opteron_G2 Opteron_G3 Opteron_G4 Opteron_G5 Penryn pentium
+	pentium2 pentium3 phenom qemu32 qemu64 SandyBridge SandyBridge-IBRS SapphireRapids SapphireRapids-v2
+	SapphireRapids-v3 SapphireRapids-v4 SierraForest SierraForest-v2 SierraForest-v3 Skylake-Client
+	Skylake-Client-IBRS Skylake-Client-noTSX-IBRS Skylake-Client-v4 Skylake-Server Skylake-Server-IBRS
+	Skylake-Server-noTSX-IBRS Skylake-Server-v4 Skylake-Server-v5 Westmere Westmere-IBRS x86-64-v2 x86-64-v2-AES
+	x86-64-v3 x86-64-v4
+`)
+
+// checkModel complains about a processor that PVE does not know; the lab has no models of its own.
+func checkModel(value string) string {
+	found, _ := splitProperties(properties[cpuFormat], value)
+	model := found["cputype"]
+
+	custom, isCustom := strings.CutPrefix(model, "custom-")
+
+	switch {
+	case isCustom:
+		return "Custom cputype '" + custom + "' not found\n"
+	case model != "" && !slices.Contains(cpuModels, model):
+		return "Built-in cputype '" + model + "' is not defined (missing 'custom-' prefix?)\n"
+	default:
+		return ""
+	}
 }
 
 const (

@@ -11,7 +11,7 @@ var parameters = mustParse(map[string]string{ //nolint:gosec // names of paramet
 	"checksum":                            "+checksum-algorithm",
 	"checksum-algorithm":                  "=md5,sha1,sha224,sha256,sha384,sha512 +checksum",
 	"comment force-cpu otp password path tfa-challenge typefilter upid userfilter volume": "string",
-	"compression":                    "=gz,lzo,zst,bz2",
+	"compression":                    "string",
 	"confirmation-password":          ">=5 <=64",
 	"content":                        "=iso,vztmpl,import @pve-storage-content",
 	"description":                    "<=4096",

@@ -224,7 +224,7 @@ func TestCommandsOfAHost(t *testing.T) {
 		},
 		"a mapping that is none": {
 			h: zfs, command: "pvesh create /cluster/mapping/pci --id gpu2 --map node=pve1", status: 255,
-			stderr: "400 Parameter verification failed.\nmap: invalid format - format error\nmap[0].id: property is missing and it is not optional\nmap[0].path: property is missing and it is not optional\n",
+			stderr: "400 Parameter verification failed.\nmap[0]: invalid format - format error\nmap[0].id: property is missing and it is not optional\nmap[0].path: property is missing and it is not optional\n",
 		},
 		"through the API's tasks": {
 			h:       zfs,

@@ -206,8 +206,13 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 		encoded := []byte(params.Encode())
 		req = req.Clone(req.Context())
-		req.Body = io.NopCloser(bytes.NewReader(encoded))
 		req.ContentLength = int64(len(encoded))
+
+		// A body without a length would be sent in chunks, which Proxmox refuses.
+		if req.Body = http.NoBody; len(encoded) > 0 {
+			req.Body = io.NopCloser(bytes.NewReader(encoded))
+		}
+
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 

@@ -178,7 +178,7 @@ func TestProxmoxIsQuoted(t *testing.T) {
 			"received an HTTP 403 response - Reason: Permission check failed (/vms/100, VM.Audit)", false,
 		},
 		"wrong credentials": {
-			answer{status: 401, reason: "invalid token value!"}, "HTTP 401 response - Reason: invalid token value!", false,
+			answer{status: 401, reason: "Authentication failed!"}, "HTTP 401 response - Reason: Authentication failed!", false,
 		},
 		"a host that is off": {
 			answer{status: 595, reason: "No route to host"}, "HTTP 595 response - Reason: No route to host", false,

@@ -287,8 +287,10 @@ func TestRefusalsInTheLab(t *testing.T) {
 		change  object
 		problem string
 	}{
-		"a template that is not there": {object{"clone": object{"vmId": 901.0}}, "does not exist"},
-		"a VM id that is taken":        {object{"vmId": 900.0}, "unable to create VM 900"},
+		"a template that is not there": {
+			object{"clone": object{"vmId": 901.0}}, "unable to find configuration file for VM 901 on node 'pve1'",
+		},
+		"a VM id that is taken": {object{"vmId": 900.0}, "unable to create VM 900"},
 		"a disk smaller than the template's": {
 			object{"disks": []any{object{"interface": "scsi0", "size": 1.0}}}, "is lower than current size",
 		},

@@ -133,8 +133,7 @@ func (w *watched) forward(
 	defer func() { _ = answer.Body.Close() }()
 
 	// Who gives away what he does not have is told that his parameters are wrong.
-	if answer.StatusCode == http.StatusForbidden ||
-		answer.StatusCode == http.StatusBadRequest && strings.HasSuffix(r.URL.Path, "/access/acl") {
+	if answer.StatusCode == http.StatusForbidden || strings.Contains(answer.Status, " ACL update failed: 400 ") {
 		w.refused(answer)
 	}
 

@@ -134,7 +134,8 @@ func readUser(ctx context.Context, a *api, id string, before object) (object, er
 	}, nil
 }
 
-// updateUser sets the password where it changed, to none too, which Proxmox refuses: as published.
+// updateUser sets the password where it changed: as published, without the password of who asks, so that Proxmox 9
+// refuses it.
 func updateUser(ctx context.Context, a *api, id string, plan, state object) (object, error) {
 	f, err := userRequest(plan)
 	if err != nil {

@@ -1,0 +1,196 @@
+package recording
+
+import (
+	"compress/gzip"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// disc is the file that the file server has.
+var disc = []byte(strings.Repeat("talos-proxmox recording\n", 1<<10))
+
+// API is one to be asked.
+type API struct {
+	// Endpoint is https://HOST:8006, Token "USER!NAME=SECRET" of someone who may do everything.
+	Endpoint, Token string
+	Place           Place
+	// Client does not check more than the caller wants of the certificate.
+	Client *http.Client
+	// Poll is how often a task is asked for its end, Settle how long a host needs to tell its cluster what it has.
+	Poll, Settle time.Duration
+
+	tokens       map[string]string // secrets of tokens by their names
+	ticket, csrf string
+	web          string
+	task         string // the last one
+}
+
+// serveFiles serves the files for downloads at the address from which this computer reaches the API.
+func (a *API) serveFiles(ctx context.Context) (stop func(), err error) {
+	endpoint, err := url.Parse(a.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("unable to read the endpoint: %w", err)
+	}
+
+	probe, err := new(net.Dialer).DialContext(ctx, "udp", endpoint.Host)
+	if err != nil {
+		return nil, fmt.Errorf("unable to find the way to %s: %w", endpoint.Host, err)
+	}
+	defer probe.Close() //nolint:errcheck // nothing was sent
+
+	host, _, _ := net.SplitHostPort(probe.LocalAddr().String()) //nolint:errcheck // it is one
+
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return nil, fmt.Errorf("unable to serve files to the API: %w", err)
+	}
+
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(serveFile)}
+
+	go func() { _ = server.Serve(ln) }() //nolint:errcheck // its end is asked for
+
+	a.web = "http://" + ln.Addr().String()
+
+	return func() { _ = server.Close() }, nil //nolint:errcheck // nobody needs it any more
+}
+
+// serveFile serves what the calls download.
+func serveFile(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/rec-disc.iso", "/rec-disc.qcow2":
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Length", strconv.Itoa(len(disc)))
+		_, _ = w.Write(disc) //nolint:errcheck // the task says so
+	case "/rec-disc.img.gz":
+		z := gzip.NewWriter(w)
+		_, _ = z.Write(disc) //nolint:errcheck // as above
+		_ = z.Close()        //nolint:errcheck // as above
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// Play makes all calls and returns the answers.
+func (a *API) Play(ctx context.Context) ([]Answer, error) {
+	stop, err := a.serveFiles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+
+	a.tokens = map[string]string{}
+	normal := newNormaliser(a.Place, a.Token, a.web)
+
+	var answers []Answer
+
+	for _, c := range calls() {
+		sent, err := c.filled(a.Place, a.web, url.PathEscape(a.task))
+		if err != nil {
+			return answers, err
+		}
+
+		if c.is("settled") {
+			err = wait(ctx, a.Settle)
+		}
+
+		var r raw
+		if err == nil {
+			r, err = a.do(ctx, sent)
+		}
+
+		if err != nil {
+			return answers, fmt.Errorf("%s: %w", c.line, err)
+		}
+
+		a.learn(r.Data)
+
+		answer := Answer{Call: c.line, Status: r.status, Reason: normal.text(r.reason), NoBody: len(r.body) == 0}
+
+		for name, complaint := range r.Errors {
+			if answer.Errors == nil {
+				answer.Errors = map[string]string{}
+			}
+
+			answer.Errors[name] = normal.text(fmt.Sprint(complaint))
+		}
+
+		if upid, ok := r.Data.(string); ok && strings.HasPrefix(upid, "UPID:") {
+			a.task = upid
+
+			if answer.Task, err = a.end(ctx, upid); err != nil {
+				return answers, fmt.Errorf("%s: %w", c.line, err)
+			}
+
+			answer.Task = strings.TrimSpace(normal.text(answer.Task))
+		}
+
+		switch {
+		case c.is("shape") && r.status == http.StatusOK:
+			answer.Data = shape(r.Data)
+		case c.is("all"):
+			answer.Data = normal.exact(r.Data)
+		default:
+			answer.Data = normal.exact(ours(r.Data))
+		}
+
+		answers = append(answers, answer)
+	}
+
+	return answers, nil
+}
+
+// learn keeps the secret of a new token, and a ticket.
+func (a *API) learn(data any) {
+	o, _ := data.(map[string]any)
+	id, _ := o["full-tokenid"].(string)
+	secret, _ := o["value"].(string)
+
+	if _, name, ok := strings.Cut(id, "!"); ok {
+		a.tokens[name] = id + "=" + secret
+	}
+
+	if ticket, ok := o["ticket"].(string); ok {
+		a.ticket = ticket
+		a.csrf, _ = o["CSRFPreventionToken"].(string)
+	}
+}
+
+// end waits for the end of a task.
+func (a *API) end(ctx context.Context, upid string) (string, error) {
+	path := "/nodes/" + strings.Split(upid, ":")[1] + "/tasks/" + url.PathEscape(upid) + "/status"
+
+	for {
+		r, err := a.do(ctx, call{method: http.MethodGet, path: path})
+		if err != nil {
+			return "", err
+		}
+
+		o, _ := r.Data.(map[string]any)
+		if r.status != http.StatusOK {
+			return "", fmt.Errorf("the task %s cannot be asked for: %s", upid, r.reason)
+		}
+
+		if o["status"] == "stopped" {
+			return fmt.Sprint(o["exitstatus"]), nil
+		}
+
+		if err := wait(ctx, a.Poll); err != nil {
+			return "", err
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,243 @@
+package recording
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The recorder's own VMIDs.
+const firstVMID, lastVMID = 9900, 9999
+
+// Record asks an API, removes what that made, and returns the answers. An API that has machines is asked only if the
+// caller says so; one that has something of the recorder's names never is.
+func (a *API) Record(ctx context.Context, amongMachines bool) (r Recording, err error) {
+	if err := a.look(ctx); err != nil {
+		return r, err
+	}
+
+	if err := a.free(ctx, amongMachines); err != nil {
+		return r, err
+	}
+
+	defer func() {
+		// Also after an interrupt.
+		if cleaned := a.Remove(context.WithoutCancel(ctx)); cleaned != nil {
+			err = errors.Join(err, fmt.Errorf("unable to remove what the recording made: %w", cleaned))
+		}
+	}()
+
+	var version struct{ Version string }
+	if err := a.get(ctx, "/version", &version); err != nil {
+		return r, err
+	}
+
+	r = Recording{Version: version.Version, Date: time.Now().UTC().Format(time.DateOnly), Place: a.Place}
+	r.Answers, err = a.Play(ctx)
+
+	return r, err
+}
+
+// look finds out where the calls are made.
+func (a *API) look(ctx context.Context) error {
+	if a.Place.Node == "" {
+		var nodes []struct{ Node string }
+		if err := a.get(ctx, "/nodes", &nodes); err != nil {
+			return err
+		}
+
+		if len(nodes) == 0 {
+			return errors.New("the token sees no host: use one of root@pam without privilege separation")
+		}
+
+		a.Place.Node = nodes[0].Node
+	}
+
+	for name, path := range map[string]*string{a.Place.Files: &a.Place.FilesPath, a.Place.Images: &a.Place.ImagesPath} {
+		var storage struct{ Type, Path string }
+		if err := a.get(ctx, "/storage/"+name, &storage); err != nil {
+			return err
+		}
+
+		if storage.Type != "dir" {
+			return fmt.Errorf("the storage %s is no directory storage, which the calls name volumes of: name another, or "+
+				"`pvesm add dir NAME --path PATH --content images`", name)
+		}
+
+		*path = storage.Path
+	}
+
+	return nil
+}
+
+// free refuses an API that the recording could harm.
+func (a *API) free(ctx context.Context, amongMachines bool) error {
+	machines, err := a.machines(ctx)
+	if err != nil {
+		return err
+	}
+
+	things, err := a.things(ctx)
+	if err != nil {
+		return err
+	}
+
+	for _, vmid := range machines {
+		switch {
+		case vmid >= firstVMID && vmid <= lastVMID:
+			return fmt.Errorf("there is VM %d, and the recording makes its own VMs from %d to %d", vmid, firstVMID, lastVMID)
+		case !amongMachines:
+			return fmt.Errorf("this Proxmox VE has machines (VM %d): record beside a spare one, or say AMONG_MACHINES=1", vmid)
+		}
+	}
+
+	if len(things) > 0 {
+		return fmt.Errorf(
+			"there is something of the recording's names: %s. If an interrupted recording left it, REMOVE=1 removes it",
+			strings.Join(things, ", "),
+		)
+	}
+
+	return nil
+}
+
+func (a *API) machines(ctx context.Context) ([]int, error) {
+	var (
+		list  []struct{ VMID int }
+		vmids []int
+	)
+
+	err := a.get(ctx, "/cluster/resources?type=vm", &list)
+	for _, m := range list {
+		vmids = append(vmids, m.VMID)
+	}
+
+	slices.Sort(vmids)
+
+	return vmids, err
+}
+
+// kinds are what else the recording makes: where it is listed, the name there, and whether it is removed there.
+var kinds = []struct{ path, name string }{
+	{"/pools", "poolid"},
+	{"/cluster/mapping/pci", "id"},
+	{"/access/users", "userid"},
+	{"/access/groups", "groupid"},
+	{"/access/roles", "roleid"},
+}
+
+// ownVolume is how the recorder's files and disks are named.
+var ownVolume = regexp.MustCompile(`/rec-|:99\d\d/`)
+
+// things are the paths of everything but machines that has a name of the recorder's.
+func (a *API) things(ctx context.Context) ([]string, error) {
+	var found []string
+
+	ask := func(path, name string, ours func(string) bool, slash string) error {
+		var list []map[string]any
+		if err := a.get(ctx, path, &list); err != nil {
+			return err
+		}
+
+		for _, o := range list {
+			if id := fmt.Sprint(o[name]); ours(id) {
+				found = append(found, slash+url.PathEscape(id))
+			}
+		}
+
+		return nil
+	}
+
+	for _, k := range kinds {
+		ours := func(id string) bool { return strings.HasPrefix(id, "rec-") }
+		if err := ask(k.path, k.name, ours, k.path+"/"); err != nil {
+			return nil, err
+		}
+	}
+
+	for _, storage := range []string{a.Place.Files, a.Place.Images} {
+		path := "/nodes/" + a.Place.Node + "/storage/" + storage + "/content"
+		ours := func(id string) bool { return ownVolume.MatchString(id) }
+
+		if err := ask(path, "volid", ours, path+"/"); err != nil {
+			return nil, err
+		}
+	}
+
+	return found, nil
+}
+
+// Remove removes everything that has a VMID or a name of the recorder's.
+func (a *API) Remove(ctx context.Context) error {
+	if err := a.look(ctx); err != nil {
+		return err
+	}
+
+	machines, err := a.machines(ctx)
+	if err != nil {
+		return err
+	}
+
+	var problems []error
+
+	// Linked clones, which have the higher VMIDs, go before their templates.
+	for _, vmid := range slices.Backward(machines) {
+		if vmid < firstVMID || vmid > lastVMID {
+			continue
+		}
+
+		path := fmt.Sprintf("/nodes/%s/qemu/%d", a.Place.Node, vmid)
+		problems = append(problems,
+			a.change(ctx, http.MethodPut, path+"/config?protection=0"), a.change(ctx, http.MethodPost, path+"/status/stop"),
+			a.change(ctx, http.MethodDelete, path+"?purge=1"))
+	}
+
+	things, err := a.things(ctx)
+	problems = append(problems, err)
+
+	for _, path := range things {
+		problems = append(problems, a.change(ctx, http.MethodDelete, path))
+	}
+
+	return errors.Join(problems...)
+}
+
+// change makes a call and waits for the end of its task.
+func (a *API) change(ctx context.Context, method, path string) error {
+	r, err := a.do(ctx, call{method: method, path: path})
+	if err != nil {
+		return err
+	}
+
+	end := "OK"
+	if upid, ok := r.Data.(string); ok && strings.HasPrefix(upid, "UPID:") {
+		if end, err = a.end(ctx, upid); err != nil {
+			return err
+		}
+	}
+
+	if r.status != http.StatusOK || end != "OK" {
+		return fmt.Errorf("%s %s: %d %s %s", method, path, r.status, r.reason, end)
+	}
+
+	return nil
+}
+
+func (a *API) get(ctx context.Context, path string, into any) error {
+	r, err := a.do(ctx, call{method: http.MethodGet, path: path})
+	if err != nil {
+		return err
+	}
+
+	if r.status != http.StatusOK {
+		return fmt.Errorf("unable to read %s: %d %s", path, r.status, r.reason)
+	}
+
+	return r.decode(into)
+}

@@ -1,0 +1,269 @@
+package recording_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+
+	"talos-proxmox/internal/permissions"
+	"talos-proxmox/lab/datacentre"
+	"talos-proxmox/lab/proxmox"
+	"talos-proxmox/lab/proxmox/recording"
+)
+
+// TestTheLabAnswersAsRecorded sends all calls of the list to a lab, and compares its answers with those of real APIs.
+// What differs is in differences.yaml, with the reason; what is there and does not differ any more is a failure too.
+func TestTheLabAnswersAsRecorded(t *testing.T) {
+	t.Parallel()
+
+	files, err := filepath.Glob("recordings/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+
+			theirs, err := recording.Read(file)
+			require.NoError(t, err)
+
+			api, _ := serve(t, theirs.Place)
+			ours, err := api.Record(t.Context(), false)
+			require.NoError(t, err)
+
+			groups := known(t)
+			met := map[*regexp.Regexp]bool{}
+
+			for _, difference := range recording.Compare(theirs.Answers, ours.Answers) {
+				if words := listed(groups, difference); words != nil {
+					met[words] = true
+				} else {
+					assert.Fail(t, "the lab does not answer as Proxmox VE "+theirs.Version+" does", difference)
+				}
+			}
+
+			for _, g := range groups {
+				for _, words := range g.words {
+					assert.True(t, met[words], "%s is listed as a difference and is none", words)
+				}
+			}
+		})
+	}
+}
+
+// TestRefusalsOfPermissionsAreRecorded compares what docs/permissions.md says that Proxmox answers without a privilege
+// with what it answered.
+func TestRefusalsOfPermissionsAreRecorded(t *testing.T) {
+	t.Parallel()
+
+	recorded, err := recording.Read("recordings/9.2.6.json")
+	require.NoError(t, err)
+
+	said := map[string]string{}
+	lacking := ""
+
+	for _, a := range recorded.Answers {
+		if _, privilege, found := strings.Cut(a.Call, "{privileges:TalosProxmox-"); found {
+			lacking = strings.TrimSuffix(privilege, "}")
+		} else if said[lacking] == "" && strings.HasPrefix(a.Call, "@role ") {
+			said[lacking] = a.Reason
+		}
+	}
+
+	// The documents speak of VM 2000 and template 900.
+	names := strings.NewReplacer("/vms/2000", "/vms/9930", "/vms/900,", "/vms/9901,")
+
+	for _, need := range permissions.Roles()[0].Needs {
+		if need.Privilege == "VM.Config.Cloudinit" { // the recorded change needs no more than VM.Config.Network
+			continue
+		}
+
+		assert.Equal(t, names.Replace(need.Refusal), said[need.Privilege], need.Privilege)
+	}
+}
+
+// TestTheRecorderHarmsNobody looks at what it refuses to begin with, and at what it leaves.
+func TestTheRecorderHarmsNobody(t *testing.T) {
+	t.Parallel()
+
+	place := recording.Place{
+		Node: "pve1", Files: "local", Images: "disks", Bridge: "vmbr0", FilesPath: "/var/lib/vz", ImagesPath: "/disks",
+	}
+
+	for name, tc := range map[string]struct {
+		vmid  int
+		among bool
+		says  string
+	}{
+		"an API with machines":                  {100, false, "this Proxmox VE has machines (VM 100)"},
+		"one with a machine of its own numbers": {9950, true, "there is VM 9950, and the recording makes its own VMs"},
+		"machines that the caller knows of":     {100, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			api, dc := serve(t, place)
+
+			upid, err := dc.CreateVM("root@pam", "pve1", tc.vmid, datacentre.Config{"scsi0": "disks:1"})
+			require.NoError(t, err)
+			_, err = dc.WaitTask(t.Context(), upid)
+			require.NoError(t, err)
+
+			_, err = api.Record(t.Context(), tc.among)
+			if tc.says != "" {
+				require.ErrorContains(t, err, tc.says)
+
+				return
+			}
+
+			require.NoError(t, err)
+			assert.Len(t, dc.VMs(), 1)
+			assert.Len(t, dc.Volumes("pve1", "disks", ""), 1)
+			assert.Empty(t, dc.Volumes("pve1", "local", ""))
+			assert.Empty(t, dc.Pools())
+			assert.Empty(t, dc.Mappings())
+			assert.Empty(t, dc.Groups())
+			assert.Len(t, dc.Users(), 1)
+			assert.Empty(t, dc.ACLs())
+		})
+	}
+
+	api, dc := serve(t, place)
+	require.NoError(t, dc.AddPool(datacentre.Pool{ID: "rec-left"}))
+
+	_, err := api.Record(t.Context(), false)
+	require.ErrorContains(t, err, "there is something of the recording's names: /pools/rec-left.")
+	require.NoError(t, api.Remove(t.Context()))
+	assert.Empty(t, dc.Pools())
+}
+
+// group are differences that have one reason.
+type group struct {
+	Reason      string   `yaml:"reason"`
+	Differences []string `yaml:"differences"`
+
+	words []*regexp.Regexp
+}
+
+func known(t *testing.T) []group {
+	t.Helper()
+
+	text, err := os.ReadFile("differences.yaml")
+	require.NoError(t, err)
+
+	var groups []group
+
+	require.NoError(t, yaml.Unmarshal(text, &groups))
+
+	for i, g := range groups {
+		require.NotEmpty(t, g.Reason)
+
+		for _, d := range g.Differences {
+			groups[i].words = append(groups[i].words, regexp.MustCompile(d))
+		}
+	}
+
+	return groups
+}
+
+func listed(groups []group, difference string) *regexp.Regexp {
+	for _, g := range groups {
+		for _, words := range g.words {
+			if words.MatchString(difference) {
+				return words
+			}
+		}
+	}
+
+	return nil
+}
+
+// serve serves a lab with a place's host and storages.
+func serve(t *testing.T, p recording.Place) (*recording.API, *datacentre.Datacentre) {
+	t.Helper()
+
+	storage := func(name, path string, content ...string) datacentre.StorageOptions {
+		return datacentre.StorageOptions{
+			Name: name, Type: "dir", Path: path, SizeBytes: 900 * datacentre.GiB, Content: content,
+		}
+	}
+
+	dc, err := datacentre.Open(datacentre.Options{
+		Hosts: []datacentre.HostOptions{{
+			Name: p.Node, Cores: 8, MemoryMiB: 16384, Address: netip.MustParseAddr("127.30.0.11"), Bridges: []string{p.Bridge},
+			Firmware: datacentre.Firmware{BIOS: true},
+			PCI: []datacentre.PCIDevice{{
+				Address: "0000:00:02.0", VendorID: "0x1234", DeviceID: "0x1111", Class: "0x030000", IOMMUGroup: -1,
+				SubsystemVendor: "0x1af4", SubsystemDevice: "0x1100",
+			}},
+			Storages: []datacentre.StorageOptions{
+				storage(p.Files, p.FilesPath, "backup", "images", "import", "iso", "rootdir", "snippets", "vztmpl"),
+				storage(p.Images, p.ImagesPath, "images", "rootdir"),
+			},
+		}},
+		Clock: datacentre.NewClock(10000), Fetch: fetch,
+	})
+	require.NoError(t, err)
+
+	dc.AddUser("root@pam", "")
+	dc.AddToken("root@pam", "lab", "secret-of-the-lab")
+
+	server := proxmox.New(dc, proxmox.Options{Host: p.Node})
+
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+
+	served := make(chan error, 1)
+
+	go func() { served <- server.Serve(ln) }()
+
+	//nolint:gosec // the lab's own certificate
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		require.NoError(t, server.Close())
+		require.NoError(t, <-served)
+		require.NoError(t, dc.Close())
+	})
+
+	return &recording.API{
+		Endpoint: "https://" + ln.Addr().String(), Token: "root@pam!lab=secret-of-the-lab", Poll: time.Millisecond,
+		Place:  recording.Place{Files: p.Files, Images: p.Images, Bridge: p.Bridge},
+		Client: &http.Client{Transport: transport},
+	}, dc
+}
+
+// fetch gets what the player serves.
+func fetch(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close() //nolint:errcheck // it is read
+
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s", res.Status)
+	}
+
+	return io.ReadAll(res.Body)
+}

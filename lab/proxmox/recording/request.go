@@ -1,0 +1,175 @@
+package recording
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// raw is an answer as it comes.
+type raw struct {
+	status int
+	reason string
+	body   []byte
+	Data   any            `json:"data"`
+	Errors map[string]any `json:"errors"`
+}
+
+// decode reads the answer's data.
+func (r raw) decode(into any) error {
+	answer := struct {
+		Data any `json:"data"`
+	}{into}
+
+	if err := json.Unmarshal(r.body, &answer); err != nil {
+		return fmt.Errorf("unable to read an answer: %w", err)
+	}
+
+	return nil
+}
+
+func (a *API) do(ctx context.Context, c call) (raw, error) {
+	req, err := a.request(ctx, c)
+	if err != nil {
+		return raw{}, fmt.Errorf("unable to make the request: %w", err)
+	}
+
+	res, err := a.Client.Do(req)
+
+	// What refuses a body in chunks closes the connection, before its answer can be read now and then.
+	for try := 1; err != nil && c.is("chunked") && try < 10; try++ {
+		if req, err = a.request(ctx, c); err == nil {
+			res, err = a.Client.Do(req)
+		}
+	}
+
+	if err != nil {
+		return raw{}, err
+	}
+
+	defer res.Body.Close() //nolint:errcheck // it is read
+
+	r := raw{status: res.StatusCode}
+	_, r.reason, _ = strings.Cut(res.Status, " ")
+
+	if r.body, err = io.ReadAll(res.Body); err != nil {
+		return r, fmt.Errorf("unable to read the answer: %w", err)
+	}
+
+	_ = json.Unmarshal(r.body, &r) //nolint:errcheck // a refusal need not be JSON
+
+	return r, nil
+}
+
+func (a *API) request(ctx context.Context, c call) (*http.Request, error) {
+	target := a.Endpoint + "/api2/json" + c.path
+
+	var (
+		body io.Reader
+		kind string
+	)
+
+	switch {
+	case c.is("upload"):
+		content, boundary, err := upload(c.params)
+		if err != nil {
+			return nil, err
+		}
+
+		body, kind = content, boundary
+	case c.is("json"):
+		doc := map[string]string{}
+		for name := range c.params {
+			doc[name] = c.params.Get(name)
+		}
+
+		content, err := marshal(doc)
+		if err != nil {
+			return nil, err
+		}
+
+		body, kind = bytes.NewReader(content), "application/json"
+	case c.is("chunked"): // a reader of no known length
+		body, kind = io.MultiReader(strings.NewReader(c.params.Encode())), "application/x-www-form-urlencoded"
+	case len(c.params) == 0:
+	case c.method == http.MethodGet || c.method == http.MethodDelete:
+		target += "?" + c.params.Encode()
+	default:
+		body, kind = strings.NewReader(c.params.Encode()), "application/x-www-form-urlencoded"
+	}
+
+	req, err := http.NewRequestWithContext(ctx, c.method, target, body)
+	if err != nil {
+		return nil, err
+	}
+
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
+	}
+
+	return req, a.sign(req, c.who)
+}
+
+// upload is the form of a file.
+func upload(params url.Values) (io.Reader, string, error) {
+	var out bytes.Buffer
+
+	form := multipart.NewWriter(&out)
+	if err := form.WriteField("content", params.Get("content")); err != nil {
+		return nil, "", err
+	}
+
+	file, err := form.CreateFormFile("filename", params.Get("filename"))
+	if err != nil {
+		return nil, "", err
+	}
+
+	if _, err := file.Write(disc); err != nil {
+		return nil, "", err
+	}
+
+	return &out, form.FormDataContentType(), form.Close()
+}
+
+// sign says who asks.
+func (a *API) sign(req *http.Request, who string) error {
+	id, _, _ := strings.Cut(a.Token, "=")
+	header := map[string]string{
+		"": "PVEAPIToken=" + a.Token, "wrong": "PVEAPIToken=" + id + "=00000000-0000-0000-0000-000000000000",
+		"malformed": "PVEAPIToken=nobody", "scheme": "Basic bm9ib2R5",
+		"unknown": "PVEAPIToken=rec-nobody@pve!few=00000000-0000-0000-0000-000000000000",
+	}
+
+	if authorization, ok := header[who]; ok {
+		req.Header.Set("Authorization", authorization)
+
+		return nil
+	}
+
+	switch who {
+	case "none":
+	case "badticket":
+		req.Header.Set("Cookie", "PVEAuthCookie=PVE:root@pam:00000000::nope")
+	case "ticket", "nocsrf":
+		req.Header.Set("Cookie", "PVEAuthCookie="+url.PathEscape(a.ticket))
+
+		if who == "ticket" {
+			req.Header.Set("CSRFPreventionToken", a.csrf)
+		}
+	default:
+		if a.tokens[who] == "" {
+			return errors.New("no call made the token " + who)
+		}
+
+		req.Header.Set("Authorization", "PVEAPIToken="+a.tokens[who])
+	}
+
+	return nil
+}
