@@ -3,6 +3,7 @@ package components
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -77,6 +78,7 @@ type TalosCluster struct {
 	csi, ccm   *account            // accounts on Proxmox; nil = there is none
 	running    pulumi.StringOutput // of talos.Running, as JSON
 	planned    map[string]talos.NodeVersions
+	taken      atomic.Pointer[error] // why another run may work on the cluster by now; nil = none does
 }
 
 // NewTalosCluster makes the cluster's machines in parallel and one cluster of them.
@@ -99,6 +101,7 @@ func NewTalosCluster(
 	}{
 		{"secrets", c.makeSecrets},
 		{"talosconfig", c.makeTalosconfig},
+		{"lease", c.holdCluster},
 		{"upgrade of Talos", c.makeTalos},
 		{"upgrade of Kubernetes", c.makeKubernetes},
 		{"accounts on Proxmox", c.makeIdentities},
@@ -159,7 +162,7 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClu
 	configurations := roleConfigurations(ctx, args, c.secrets, c)
 	queue := cloneQueue{}
 
-	rollout, err := newRollout(ctx, name, args, c.Talosconfig)
+	rollout, err := newRollout(ctx, name, args, c.Talosconfig, &c.taken)
 	if err != nil {
 		return err
 	}
