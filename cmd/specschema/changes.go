@@ -33,7 +33,8 @@ var changesOf = map[string][]try{
 	"Config.talos-proxmox:machines": {
 		{note: "one more pool: new machines; one less: its machines are deleted, with their data"},
 	},
-	"Config.talos-proxmox:protect": {{note: "the state alone"}}, "Config.talos-proxmox:vmidRanges": {{note: "see VMIDs"}},
+	"Config.talos-proxmox:protect": {{note: "the state, and `protection` of control planes' VMs"}},
+	"Config.talos-proxmox:vmidRanges": {{note: "see VMIDs"}},
 	"Config.talos-proxmox:backup":        {{note: "see Backups"}},
 	"Config.talos-proxmox:sshPrivateKey": {{note: "the next run uses it"}},
 	"Config.proxmoxve:endpoint":          {{note: "the next run asks there; it must be the same Proxmox cluster"}},
@@ -347,7 +348,7 @@ var changesOf = map[string][]try{
 		},
 	},
 	"MachinesConfig.password":      {{note: newMachines + ": cloud-init sets it when a machine starts first"}},
-	"MachinesConfig.protect":       {{note: "the state alone"}},
+	"MachinesConfig.protect":       {{note: "the state, and the VMs' `protection`"}},
 	"MachinesConfig.network":       {{note: "see their networks"}},
 	"MachineNetworkConfig.cidr":    {{path: aWeb + "network", to: map[string]any{"cidr": "10.0.0.0/16", "gateway": "10.0.1.1", "dns": []any{"1.1.1.1"}}, note: cloudInit}},
 	"MachineNetworkConfig.gateway": {{path: aWeb + "network.gateway", to: "10.0.1.254", note: cloudInit}},

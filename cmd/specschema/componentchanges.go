@@ -85,13 +85,12 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 		"Hardware.display", "Hardware.secureBoot",
 	},
 	inPlace: {
-		"CloudMachineArgs.about",
+		"CloudMachineArgs.about", "CloudMachineArgs.protect", "TalosNodeArgs.protect", "TalosClusterArgs.protect",
 		"TalosNodeArgs.cluster", "TalosNodeArgs.role", "PCIMappingArgs.devices", "MappedDevice.pci", "MappedDevice.id",
 		"MappedDevice.subsystem", "MappedDevice.group", "MappedDevice.node",
 	},
 	kept: {
-		"CloudMachineArgs.protect",
-		"TalosNodeArgs.protect", "TalosClusterArgs.protect", "TalosImageArgs.secret", "TalosClusterArgs.secret",
+		"TalosImageArgs.secret", "TalosClusterArgs.secret",
 		"ClusterNode.secret",
 	},
 	asThere: {

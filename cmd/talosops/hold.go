@@ -13,7 +13,7 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-const holdHelp = `Holds a cluster for a whole run of a stack, so that no other run changes it between two of its steps: a laptop
+const holdHelp = `Holds a cluster for a whole run of a stack, so that no other run changes it between two steps: a laptop
 and a pipeline, whose stacks have their states in different backends, do not see each other's locks.
 
 It reads the request, waits until no other run holds the cluster, and prints {"ready":true}. The Lease

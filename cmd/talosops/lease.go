@@ -18,8 +18,8 @@ const (
 	leaseRenewal  = 10 * time.Second
 )
 
-// Two leases: one is held while a machine, or a part that all machines share, is changed, the other by a whole run, from
-// its first step to its last.
+// Two leases: one is held while a machine, or what all machines share, is changed, the other by a whole run, from its
+// first step to its last.
 const (
 	leaseNamespace = "kube-system"
 	leaseName      = "talos-proxmox"
