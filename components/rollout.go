@@ -31,7 +31,7 @@ type rollout struct {
 	ctx         *pulumi.Context
 	common      request.Common
 	talosconfig pulumi.StringOutput
-	begun       bool               // or nobody knows whether its cluster was
+	begun       bool // or nobody knows whether its cluster was
 	taken       *atomic.Pointer[error]
 	subjects    map[string]subject // by the names of resources
 	turn        chan struct{}      // holds a value while no machine is changed

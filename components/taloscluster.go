@@ -95,6 +95,17 @@ func NewTalosCluster(
 		return nil, fmt.Errorf("unable to register cluster %q: %w", name, err)
 	}
 
+	for _, n := range args.workers() {
+		if !n.isSkipped() {
+			continue
+		}
+
+		if err := ctx.Log.Warn(n.Name+" is skipped, as skip says: it keeps its Talos, Kubernetes and machine configuration, and "+
+			"the health gate does not ask it. Once it runs again, take skip out", &pulumi.LogArgs{Resource: c}); err != nil {
+			return nil, err
+		}
+	}
+
 	for _, step := range []struct {
 		what string
 		do   func(*pulumi.Context, string, TalosClusterArgs) error
@@ -177,6 +188,7 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClu
 			madeAfter:    append(queue.before(n), c.afterUpgrades(ctx, n)...),
 			appliedAfter: []pulumi.Resource{c.kubernetes},
 			inTurn:       rollout.inTurn,
+			keeps:        keptInputs(n),
 			client:       c.secrets.ClientConfiguration,
 			admitted:     func(node *TalosNode) ([]pulumi.Resource, error) { return c.admitNode(ctx, n, node) },
 		}
@@ -210,6 +222,16 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClu
 	}
 
 	return nil
+}
+
+// keptInputs are those of a node's configuration that stay as they were applied last: where it is skipped, all that
+// follow the cluster.
+func keptInputs(n ClusterNode) []string {
+	if !n.isSkipped() {
+		return nil
+	}
+
+	return []string{"machineConfigurationInput", "configPatches", "clientConfiguration"}
 }
 
 // makeNode makes a node, as a GPU worker where it has GPUs. A control plane that gains or loses its GPUs stays the same

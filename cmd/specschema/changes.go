@@ -33,8 +33,8 @@ var changesOf = map[string][]try{
 	"Config.talos-proxmox:machines": {
 		{note: "one more pool: new machines; one less: its machines are deleted, with their data"},
 	},
-	"Config.talos-proxmox:protect": {{note: "the state, and `protection` of control planes' VMs"}},
-	"Config.talos-proxmox:vmidRanges": {{note: "see VMIDs"}},
+	"Config.talos-proxmox:protect":       {{note: "the state, and `protection` of control planes' VMs"}},
+	"Config.talos-proxmox:vmidRanges":    {{note: "see VMIDs"}},
 	"Config.talos-proxmox:backup":        {{note: "see Backups"}},
 	"Config.talos-proxmox:sshPrivateKey": {{note: "the next run uses it"}},
 	"Config.proxmoxve:endpoint":          {{note: "the next run asks there; it must be the same Proxmox cluster"}},
@@ -388,6 +388,7 @@ var changesOf = map[string][]try{
 		{when: "more", path: aMachine + "diskGiB", to: 80}, {when: "less", path: aMachine + "diskGiB", to: 30},
 	},
 	"NodeConfig.labels": {{note: "as the pool's"}}, "NodeConfig.patches": {{note: "as the cluster's"}},
+	"NodeConfig.skip": {{note: "nothing; once it is taken out, the worker gets what it has missed"}},
 	"DiskConfig.sizeGiB": {
 		{when: "more", path: aDisk + "sizeGiB", to: 20}, {when: "less", path: aDisk + "sizeGiB", to: 5},
 	},

@@ -79,6 +79,8 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 		"CloudMachineArgs.address", "CloudMachineArgs.searchDomain",
 	},
 	"in place; cloud-init takes the machine for a new one at its next start": {"CloudMachineArgs.name"},
+	"nothing; once it is taken out, the worker gets what it has missed":      {"ClusterNode.skip"},
+
 	none: {"CloudMachineArgs.user", "CloudMachineArgs.sshKeys", "CloudMachineArgs.password"},
 	"never change it: the template decides": {
 		"Hardware.osType", "Hardware.machine", "Hardware.bios", "Hardware.systemDisk", "Hardware.cloudInitDrive",

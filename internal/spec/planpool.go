@@ -182,6 +182,11 @@ func (p *planner) applyOwn(g *pool, n *Node, own ownNode) {
 		maps.Copy(n.Labels, labels)
 	}
 
+	if n.Skip = own.Skip; n.Skip && g.role == RoleControlPlane {
+		p.problems.report(own.path+".skip", true, "cannot be of a control plane, whose configuration the others depend on; "+
+			"repair or replace it (docs/recovery.md)")
+	}
+
 	n.Patches = append(n.Patches, p.patches(own.path+".patches", own.Patches)...)
 	n.Secret = n.Secret || p.secretTexts(own.path, own.Labels, nil, own.Patches)
 }

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/stacks"
 )
 
@@ -75,6 +76,21 @@ func TestRealKubernetesUpgrade(t *testing.T) {
 	_, err := w.preview(kubernetesAt(file, "v1.36.1"))
 	require.Error(t, err)
 	assert.Contains(t, w.said(), `clusters[0].kubernetesVersion: "v1.36.1" is older, and Kubernetes is never downgraded; set v1.37.1, or a newer one`)
+
+	// The worker is dead, and left out by being told.
+	dead, err := w.lab.Data.AddFault(datacentre.Fault{NoNetwork: true, VMID: 3000})
+	require.NoError(t, err)
+	w.requireReady(1)
+
+	s.Clusters[0].Pins = `nodes: {"1": {skip: true}}`
+	said = len(w.said())
+	w.up(kubernetesAt(s.yaml(t), "v1.37.2"))
+	assert.Contains(t, w.said()[said:], "kubelets: their upgrade would wait for what is skipped (one-general-1)")
+
+	require.NoError(t, w.lab.Data.ClearFaults(dead))
+	w.requireReady(2)
+	w.up(kubernetesAt(file, "v1.37.2"))
+	w.requireKubernetes(s, "v1.37.2")
 }
 
 // TestRealKubernetesUpgradeWithoutCNI has no node Ready before and after: kubelets follow with their configurations.
