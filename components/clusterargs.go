@@ -103,7 +103,8 @@ type ClusterNode struct {
 	TimeSlicing int `pulumi:"timeSlicing,optional"`
 	// Keep pods away that do not tolerate the taint of GPUs. Default: false.
 	Dedicated bool `pulumi:"dedicated,optional"`
-	// Leave a worker that is dead as it is: Talos, Kubernetes and machine configurations change without it. Default: false.
+	// Leave a worker that is dead as it is: Talos, Kubernetes and machine configurations change without it. Default:
+	// false.
 	Skip bool `pulumi:"skip,optional"`
 }
 

@@ -13,8 +13,8 @@ import (
 	"talos-proxmox/internal/request"
 )
 
-const holdHelp = `Holds a cluster for a whole run of a stack, so that no other run changes it between two steps: a laptop
-and a pipeline, whose stacks have their states in different backends, do not see each other's locks.
+const holdHelp = `Holds a cluster for a whole run of a stack, so that no other run changes it between two steps: a
+laptop and a pipeline, whose stacks have their states in different backends, do not see each other's locks.
 
 It reads the request, waits until no other run holds the cluster, and prints {"ready":true}. The Lease
 kube-system/talos-proxmox-run says who works since when until the end of the input, or an interrupt, and expires 40

@@ -183,8 +183,8 @@ func (p *planner) applyOwn(g *pool, n *Node, own ownNode) {
 	}
 
 	if n.Skip = own.Skip; n.Skip && g.role == RoleControlPlane {
-		p.problems.report(own.path+".skip", true, "cannot be of a control plane, whose configuration the others depend on; "+
-			"repair or replace it (docs/recovery.md)")
+		p.problems.report(own.path+".skip", true, "is for workers, and this is a control plane, without which etcd is not whole; "+
+			"remove skip, and repair the machine or replace it (docs/recovery.md)")
 	}
 
 	n.Patches = append(n.Patches, p.patches(own.path+".patches", own.Patches)...)

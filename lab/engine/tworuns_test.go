@@ -11,6 +11,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"talos-proxmox/lab/datacentre"
 )
@@ -90,4 +91,41 @@ func TestARunFromElsewhereWaits(t *testing.T) {
 	require.NoError(t, <-second, pipeline.said())
 	assert.Equal(t, "5120", memory())
 	laptop.requireRunning(3)
+}
+
+// TestARunHoldsTheClusterUntilItsLastDeletion: the program is a process of its own, as the CLI runs it, and lives as long.
+func TestARunHoldsTheClusterUntilItsLastDeletion(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	defer w.languageHost().use()()
+
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
+	w.up(s.yaml(t))
+
+	leases := kubernetesOf(t, w.outputs()).CoordinationV1().Leases("kube-system")
+	holder := func() string {
+		lease, err := leases.Get(t.Context(), "talos-proxmox-run", metav1.GetOptions{})
+		if err != nil || lease.Spec.HolderIdentity == nil {
+			return ""
+		}
+
+		return *lease.Spec.HolderIdentity
+	}
+
+	s.Clusters[0].Workers = 1
+	ended := w.begin(s.yaml(t))
+	held := "" // while a machine is wiped that goes
+
+	for len(ended) == 0 {
+		if vm, found := w.lab.Data.VM(3001); found && !vm.Running && held == "" {
+			held = holder()
+		}
+
+		time.Sleep(20 * time.Millisecond)
+	}
+
+	require.NoError(t, <-ended, w.said())
+	assert.Contains(t, held, " brings stack organization/talos-proxmox/lab up")
+	require.Eventually(t, func() bool { return holder() == "" }, within, 50*time.Millisecond, "the program has ended")
 }
