@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/stacks"
 )
 
@@ -78,8 +77,7 @@ func TestRealKubernetesUpgrade(t *testing.T) {
 	assert.Contains(t, w.said(), `clusters[0].kubernetesVersion: "v1.36.1" is older, and Kubernetes is never downgraded; set v1.37.1, or a newer one`)
 
 	// The worker is dead, and left out by being told.
-	dead, err := w.lab.Data.AddFault(datacentre.Fault{NoNetwork: true, VMID: 3000})
-	require.NoError(t, err)
+	w.do(w.lab.Data.Stop(labRoot, w.hostOf(3000), 3000))
 	w.requireReady(1)
 
 	s.Clusters[0].Pins = `nodes: {"1": {skip: true}}`
@@ -87,7 +85,7 @@ func TestRealKubernetesUpgrade(t *testing.T) {
 	w.up(kubernetesAt(s.yaml(t), "v1.37.2"))
 	assert.Contains(t, w.said()[said:], "kubelets: their upgrade would wait for what is skipped (one-general-1)")
 
-	require.NoError(t, w.lab.Data.ClearFaults(dead))
+	w.do(w.lab.Data.Start(labRoot, w.hostOf(3000), 3000))
 	w.requireReady(2)
 	w.up(kubernetesAt(file, "v1.37.2"))
 	w.requireKubernetes(s, "v1.37.2")
