@@ -93,7 +93,8 @@ func TestARunFromElsewhereWaits(t *testing.T) {
 	laptop.requireRunning(3)
 }
 
-// TestARunHoldsTheClusterUntilItsLastDeletion: the program is a process of its own, as the CLI runs it, and lives as long.
+// TestARunHoldsTheClusterUntilItsLastDeletion: the program is a process of its own, as the CLI runs it, and lives as
+// long.
 func TestARunHoldsTheClusterUntilItsLastDeletion(t *testing.T) {
 	t.Parallel()
 
