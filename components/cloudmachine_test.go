@@ -67,7 +67,7 @@ func TestCloudMachine(t *testing.T) {
 		"disks[0].fileId":                          nil,
 		"memory.floating":                          0,
 		"stopOnDestroy":                            true,
-		"protection":                               false,
+		"protection":                               true,
 		"tpmState":                                 nil,
 		"initialization.ipConfigs[0].ipv6":         nil,
 		"initialization.metaDataFileId":            nil,

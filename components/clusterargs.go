@@ -103,9 +103,13 @@ type ClusterNode struct {
 	TimeSlicing int `pulumi:"timeSlicing,optional"`
 	// Keep pods away that do not tolerate the taint of GPUs. Default: false.
 	Dedicated bool `pulumi:"dedicated,optional"`
+	// Leave a worker that is dead as it is: Talos, Kubernetes and machine configurations change without it. Default:
+	// false.
+	Skip bool `pulumi:"skip,optional"`
 }
 
 func (n ClusterNode) isControlPlane() bool { return n.Role == RoleControlPlane }
+func (n ClusterNode) isSkipped() bool      { return n.Skip && !n.isControlPlane() }
 
 // prefix is the node's address. It was validated.
 func (n ClusterNode) prefix() netip.Prefix {
@@ -117,6 +121,13 @@ func (n ClusterNode) prefix() netip.Prefix {
 // controlPlanes are the nodes with this role, in order, and workers the others.
 func (a TalosClusterArgs) controlPlanes() []ClusterNode { return a.nodes()[:a.count()] }
 func (a TalosClusterArgs) workers() []ClusterNode       { return a.nodes()[a.count():] }
+
+// cared is the cluster without workers that are skipped.
+func (a TalosClusterArgs) cared() TalosClusterArgs {
+	a.Nodes = slices.DeleteFunc(slices.Clone(a.Nodes), ClusterNode.isSkipped)
+
+	return a
+}
 
 // nodes are the control planes, then the workers.
 func (a TalosClusterArgs) nodes() []ClusterNode {

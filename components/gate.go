@@ -16,12 +16,13 @@ import (
 // makeGate ends an `up` only when the cluster works. It runs again when machines come or go, are not the ones that they
 // were or are updated, or when their configuration, the versions planned for them or the place of their GPUs changes.
 func (c *TalosCluster) makeGate(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
+	cared := args.cared()
 	question := request.Wait{
 		Common:            request.Common{ControlPlanes: talosopsNodes(args.controlPlanes())},
-		Workers:           talosopsNodes(args.workers()),
+		Workers:           talosopsNodes(cared.workers()),
 		KubernetesVersion: args.KubernetesVersion,
-		GPUs:              offeredGPUs(args),
-		Versions:          talosopsPlanned(args.nodes()),
+		GPUs:              offeredGPUs(cared),
+		Versions:          talosopsPlanned(cared.nodes()),
 	}
 	after := []pulumi.Resource{c.bootstrap}
 	asked := []any{*args.planned, hardwareOf(args)}

@@ -17,6 +17,12 @@ func (c *TalosCluster) makeKubernetes(ctx *pulumi.Context, name string, args Tal
 		Backup:            args.Backup.asked(),
 	}
 
+	for _, n := range args.workers() {
+		if n.isSkipped() {
+			question.Skip = append(question.Skip, n.Name)
+		}
+	}
+
 	there, err := c.makeThere(ctx, name+"-control-planes-there", name, args.controlPlanes())
 	if err != nil {
 		return err

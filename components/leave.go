@@ -24,6 +24,7 @@ func (c *TalosCluster) makeLeaves(ctx *pulumi.Context, _ string, args TalosClust
 		question.Timeout = leaveTimeout
 
 		if n.isControlPlane() {
+			question.Protected = args.Protect
 			question.Backup = args.Backup.asked()
 		}
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -30,7 +31,8 @@ type rollout struct {
 	ctx         *pulumi.Context
 	common      request.Common
 	talosconfig pulumi.StringOutput
-	begun       bool               // or nobody knows whether its cluster was
+	begun       bool // or nobody knows whether its cluster was
+	taken       *atomic.Pointer[error]
 	subjects    map[string]subject // by the names of resources
 	turn        chan struct{}      // holds a value while no machine is changed
 	inTurn      pulumi.ResourceOption
@@ -50,9 +52,10 @@ type subject struct {
 // newRollout returns a cluster's.
 func newRollout(
 	ctx *pulumi.Context, name string, args TalosClusterArgs, talosconfig pulumi.StringOutput,
+	taken *atomic.Pointer[error],
 ) (*rollout, error) {
 	r := &rollout{
-		ctx: ctx, common: args.common(), talosconfig: talosconfig,
+		ctx: ctx, common: args.common(), talosconfig: talosconfig, taken: taken,
 		subjects: map[string]subject{}, turn: make(chan struct{}, 1), changes: map[string]*helper.Session{},
 	}
 	r.turn <- struct{}{}
@@ -112,6 +115,10 @@ func (r *rollout) begin(called *pulumi.ResourceHookArgs) error {
 
 		return fmt.Errorf("%s is not changed, because the change of %s failed; the next `pulumi up` continues",
 			of.node.Name, failed)
+	}
+
+	if taken := r.taken.Load(); taken != nil {
+		return r.over(of, fmt.Errorf("%s is not changed: %w", of.node.Name, *taken))
 	}
 
 	session, err := r.start(called, of)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -61,6 +62,7 @@ func withRollout(t *testing.T, do func(r *rollout), nodes ...string) []string {
 
 		r, err := newRollout(
 			helper.With(ctx, talosops+" "), "one", args, pulumi.String("a talosconfig").ToStringOutput(),
+			new(atomic.Pointer[error]),
 		)
 		if err == nil {
 			do(r)
@@ -217,7 +219,9 @@ func TestAClusterThatMayHaveBegun(t *testing.T) {
 			"one":          {look.WithBegun(ctx, func(cluster string) bool { return cluster == "one" }), true},
 			"two":          {look.WithBegun(ctx, func(cluster string) bool { return cluster == "one" }), false},
 		} {
-			r, err := newRollout(test.ctx, name, TalosClusterArgs{Name: name}, pulumi.String("").ToStringOutput())
+			r, err := newRollout(
+				test.ctx, name, TalosClusterArgs{Name: name}, pulumi.String("").ToStringOutput(), new(atomic.Pointer[error]),
+			)
 			assert.NoError(t, err)
 			assert.Equal(t, test.want, r.begun, name)
 		}

@@ -3,6 +3,7 @@ package components
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
@@ -77,6 +78,7 @@ type TalosCluster struct {
 	csi, ccm   *account            // accounts on Proxmox; nil = there is none
 	running    pulumi.StringOutput // of talos.Running, as JSON
 	planned    map[string]talos.NodeVersions
+	taken      atomic.Pointer[error] // why another run may work on the cluster by now; nil = none does
 }
 
 // NewTalosCluster makes the cluster's machines in parallel and one cluster of them.
@@ -93,12 +95,24 @@ func NewTalosCluster(
 		return nil, fmt.Errorf("unable to register cluster %q: %w", name, err)
 	}
 
+	for _, n := range args.workers() {
+		if !n.isSkipped() {
+			continue
+		}
+
+		if err := ctx.Log.Warn(n.Name+" is skipped, as skip says: it keeps its Talos, Kubernetes and machine configuration, and "+
+			"the health gate does not ask it. Once it runs again, take skip out", &pulumi.LogArgs{Resource: c}); err != nil {
+			return nil, err
+		}
+	}
+
 	for _, step := range []struct {
 		what string
 		do   func(*pulumi.Context, string, TalosClusterArgs) error
 	}{
 		{"secrets", c.makeSecrets},
 		{"talosconfig", c.makeTalosconfig},
+		{"lease", c.holdCluster},
 		{"upgrade of Talos", c.makeTalos},
 		{"upgrade of Kubernetes", c.makeKubernetes},
 		{"accounts on Proxmox", c.makeIdentities},
@@ -159,7 +173,7 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClu
 	configurations := roleConfigurations(ctx, args, c.secrets, c)
 	queue := cloneQueue{}
 
-	rollout, err := newRollout(ctx, name, args, c.Talosconfig)
+	rollout, err := newRollout(ctx, name, args, c.Talosconfig, &c.taken)
 	if err != nil {
 		return err
 	}
@@ -174,6 +188,7 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClu
 			madeAfter:    append(queue.before(n), c.afterUpgrades(ctx, n)...),
 			appliedAfter: []pulumi.Resource{c.kubernetes},
 			inTurn:       rollout.inTurn,
+			keeps:        keptInputs(n),
 			client:       c.secrets.ClientConfiguration,
 			admitted:     func(node *TalosNode) ([]pulumi.Resource, error) { return c.admitNode(ctx, n, node) },
 		}
@@ -207,6 +222,16 @@ func (c *TalosCluster) makeNodes(ctx *pulumi.Context, name string, args TalosClu
 	}
 
 	return nil
+}
+
+// keptInputs are those of a node's configuration that stay as they were applied last: where it is skipped, all that
+// follow the cluster.
+func keptInputs(n ClusterNode) []string {
+	if !n.isSkipped() {
+		return nil
+	}
+
+	return []string{"machineConfigurationInput", "configPatches", "clientConfiguration"}
 }
 
 // makeNode makes a node, as a GPU worker where it has GPUs. A control plane that gains or loses its GPUs stays the same

@@ -75,6 +75,8 @@ type turn struct {
 	admitted func(*TalosNode) ([]pulumi.Resource, error)
 	// client is the cluster's as a whole; nil = the one of the arguments.
 	client machine.ClientConfigurationInput
+	// keeps are the inputs of its configuration that stay as they were applied last.
+	keeps []string
 }
 
 func (t turn) options() pulumi.ResourceOption {
@@ -218,6 +220,7 @@ func (c *TalosNode) makeConfiguration(
 		pulumi.DependsOn(after),
 		hook,
 		turn.options(), // after the wait for the machine
+		pulumi.IgnoreChanges(turn.keeps),
 		// A new VM comes without configuration. One that Pulumi creates because someone removed the former one is not
 		// replaced, and one that was restored or rolled back has the configuration of that time.
 		pulumi.ReplaceWith([]pulumi.Resource{c.vm}),

@@ -50,11 +50,12 @@ func (b *Backup) asked() *request.Backup {
 // a configuration may have documents that only the new version knows. It waits for no machine, so that the first
 // creation does not wait for it: where no node answers it is done.
 func (c *TalosCluster) makeTalos(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
+	cared := args.cared()
 	question := request.Upgrade{
 		Common:          args.common(),
-		Workers:         talosopsNodes(args.workers()),
-		Images:          talosopsImages(args),
-		GPUs:            offeredGPUs(args),
+		Workers:         talosopsNodes(cared.workers()),
+		Images:          talosopsImages(cared),
+		GPUs:            offeredGPUs(cared),
 		ParallelWorkers: pointed(args.Upgrades).ParallelWorkers,
 		AllowDowngrade:  pointed(args.Upgrades).AllowDowngrade,
 		Backup:          args.Backup.asked(),

@@ -59,8 +59,9 @@ func virtualMachine(ctx *pulumi.Context, v virtual) *vm.VirtualMachineArgs {
 		OnBoot:   pulumi.Bool(*m.OnBoot),
 		Reboot:   pulumi.Bool(false),
 		Template: pulumi.Bool(false),
-		// Proxmox' own protection shuts the VM down before it refuses; Pulumi's refuses first
-		Protection:   pulumi.Bool(false),
+		// Against others: Pulumi's own refuses first. Both go in an up, and deletions in the next: the provider would
+		// stop the VM before Proxmox refuses.
+		Protection:   pulumi.Bool(v.protect),
 		Migrate:      pulumi.Bool(len(m.PCIDevices) == 0), // a device stays where it is
 		Acpi:         pulumi.Bool(true),
 		TabletDevice: pulumi.Bool(false),

@@ -247,7 +247,7 @@ func nodeArgs(n spec.Node) components.ClusterNode {
 	args := components.ClusterNode{
 		Name: n.Name, Role: string(n.Role), Address: n.Address.String(), Talos: talosOf(n.Template),
 		Labels: n.Labels, Taints: n.Taints, Patches: n.Patches, Secret: n.Secret,
-		TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated,
+		TimeSlicing: n.TimeSlicing, Dedicated: n.Dedicated, Skip: n.Skip,
 		Machine: vmArgs(n.VM),
 	}
 

@@ -44,8 +44,8 @@ func (m *machines) look(ctx context.Context, vm look.VM) (seen look.Seen, err er
 		}
 
 		seen.Generation = machine.Generation()
-		if !m.preview {
-			return seen, undone(vm, m.wanted[vm.VMID], machine)
+		if planned, judged := m.wanted[vm.VMID]; judged && !m.preview {
+			return seen, undone(vm, planned, machine)
 		}
 	case errors.Is(err, proxmoxapi.ErrGone):
 		_ = m.warn(

@@ -11,13 +11,15 @@ import (
 	"talos-proxmox/internal/spec"
 )
 
-// wanted are the machines of a plan by VMID.
+// wanted are the machines of a plan by VMID, without those that are skipped: these may be as they are.
 func wanted(plan *spec.Plan) map[int]running.Machine {
 	machines := map[int]running.Machine{}
 
 	for _, cluster := range plan.Clusters {
 		for _, n := range cluster.Nodes() {
-			machines[n.VMID] = running.Wanted(n, cluster.Network)
+			if !n.Skip {
+				machines[n.VMID] = running.Wanted(n, cluster.Network)
+			}
 		}
 	}
 

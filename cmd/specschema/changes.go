@@ -33,7 +33,8 @@ var changesOf = map[string][]try{
 	"Config.talos-proxmox:machines": {
 		{note: "one more pool: new machines; one less: its machines are deleted, with their data"},
 	},
-	"Config.talos-proxmox:protect": {{note: "the state alone"}}, "Config.talos-proxmox:vmidRanges": {{note: "see VMIDs"}},
+	"Config.talos-proxmox:protect":       {{note: "the state, and `protection` of control planes' VMs"}},
+	"Config.talos-proxmox:vmidRanges":    {{note: "see VMIDs"}},
 	"Config.talos-proxmox:backup":        {{note: "see Backups"}},
 	"Config.talos-proxmox:sshPrivateKey": {{note: "the next run uses it"}},
 	"Config.proxmoxve:endpoint":          {{note: "the next run asks there; it must be the same Proxmox cluster"}},
@@ -347,7 +348,7 @@ var changesOf = map[string][]try{
 		},
 	},
 	"MachinesConfig.password":      {{note: newMachines + ": cloud-init sets it when a machine starts first"}},
-	"MachinesConfig.protect":       {{note: "the state alone"}},
+	"MachinesConfig.protect":       {{note: "the state, and the VMs' `protection`"}},
 	"MachinesConfig.network":       {{note: "see their networks"}},
 	"MachineNetworkConfig.cidr":    {{path: aWeb + "network", to: map[string]any{"cidr": "10.0.0.0/16", "gateway": "10.0.1.1", "dns": []any{"1.1.1.1"}}, note: cloudInit}},
 	"MachineNetworkConfig.gateway": {{path: aWeb + "network.gateway", to: "10.0.1.254", note: cloudInit}},
@@ -387,6 +388,7 @@ var changesOf = map[string][]try{
 		{when: "more", path: aMachine + "diskGiB", to: 80}, {when: "less", path: aMachine + "diskGiB", to: 30},
 	},
 	"NodeConfig.labels": {{note: "as the pool's"}}, "NodeConfig.patches": {{note: "as the cluster's"}},
+	"NodeConfig.skip": {{note: "nothing; once it is taken out, the worker gets what it has missed"}},
 	"DiskConfig.sizeGiB": {
 		{when: "more", path: aDisk + "sizeGiB", to: 20}, {when: "less", path: aDisk + "sizeGiB", to: 5},
 	},

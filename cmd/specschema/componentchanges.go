@@ -79,19 +79,20 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 		"CloudMachineArgs.address", "CloudMachineArgs.searchDomain",
 	},
 	"in place; cloud-init takes the machine for a new one at its next start": {"CloudMachineArgs.name"},
+	"nothing; once it is taken out, the worker gets what it has missed":      {"ClusterNode.skip"},
+
 	none: {"CloudMachineArgs.user", "CloudMachineArgs.sshKeys", "CloudMachineArgs.password"},
 	"never change it: the template decides": {
 		"Hardware.osType", "Hardware.machine", "Hardware.bios", "Hardware.systemDisk", "Hardware.cloudInitDrive",
 		"Hardware.display", "Hardware.secureBoot",
 	},
 	inPlace: {
-		"CloudMachineArgs.about",
+		"CloudMachineArgs.about", "CloudMachineArgs.protect", "TalosNodeArgs.protect", "TalosClusterArgs.protect",
 		"TalosNodeArgs.cluster", "TalosNodeArgs.role", "PCIMappingArgs.devices", "MappedDevice.pci", "MappedDevice.id",
 		"MappedDevice.subsystem", "MappedDevice.group", "MappedDevice.node",
 	},
 	kept: {
-		"CloudMachineArgs.protect",
-		"TalosNodeArgs.protect", "TalosClusterArgs.protect", "TalosImageArgs.secret", "TalosClusterArgs.secret",
+		"TalosImageArgs.secret", "TalosClusterArgs.secret",
 		"ClusterNode.secret",
 	},
 	asThere: {

@@ -31,7 +31,7 @@ type clusterKubernetes interface {
 	patchNode(ctx context.Context, address, node string, patch nodePatch) error
 	podsOn(ctx context.Context, address, node string) ([]kubePod, error)
 	evict(ctx context.Context, address string, pod kubePod) error
-	lease(ctx context.Context, address string) (kubeLease, error)
+	lease(ctx context.Context, address, name string) (kubeLease, error)
 	putLease(ctx context.Context, address string, lease kubeLease) error
 }
 

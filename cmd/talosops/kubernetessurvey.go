@@ -49,6 +49,7 @@ type kubernetesSurvey struct {
 	cluster *cluster
 	nodes   []standing // all that are registered
 	ready   bool       // some are: there is a CNI
+	skipped bool       // one is registered that is left as it is
 	images  kubernetesImages
 	proxy   string
 	parts   []part
@@ -164,7 +165,7 @@ func (u *kubernetesUpgrader) look(ctx context.Context, answers []answered) (*kub
 		return nil, r
 	}
 
-	s.addNodes(listed)
+	s.addNodes(listed, u.req.Skip)
 
 	s.proxy, err = call(ctx, func(ctx context.Context) (string, error) { return proxy.kubeProxy(ctx, address) })
 	if err != nil && !errors.As(err, &s.notServed) {
@@ -174,18 +175,24 @@ func (u *kubernetesUpgrader) look(ctx context.Context, answers []answered) (*kub
 	return u.addImages(ctx, s)
 }
 
-func (s *kubernetesSurvey) addNodes(listed []kubeNode) {
+func (s *kubernetesSurvey) addNodes(listed []kubeNode, skip []string) {
+	all := len(listed)
+	listed = slices.DeleteFunc(slices.Clone(listed), func(n kubeNode) bool { return slices.Contains(skip, n.Name) })
+	s.skipped = len(listed) < all
 	s.ready = slices.ContainsFunc(listed, func(n kubeNode) bool { return n.Ready })
 
 	for _, n := range listed {
 		// Where some are Ready, each has to be before anything is changed, and afterwards.
 		s.nodes = append(s.nodes, standing{node: node{Name: n.Name, Address: n.Address}, Registered: true, Ready: s.ready})
 
-		if s.ready {
+		if s.kubelets() {
 			s.parts = append(s.parts, part{n.Name, "kubelet", n.Kubelet})
 		}
 	}
 }
+
+// kubelets says that these are upgraded as well. That waits for every node to be Ready.
+func (s *kubernetesSurvey) kubelets() bool { return s.ready && !s.skipped }
 
 // addImages asks each control plane for the images of its static pods.
 func (u *kubernetesUpgrader) addImages(ctx context.Context, s *kubernetesSurvey) (*kubernetesSurvey, report) {
@@ -285,7 +292,7 @@ func partLines(parts []part) string {
 // request is what kubeupgrade needs to know.
 func (s *kubernetesSurvey) request(req *kubernetesRequest) request.KubernetesUpgrade {
 	upgrade := request.KubernetesUpgrade{
-		Talosconfig: req.Talosconfig, From: s.oldest(), To: req.KubernetesVersion, Kubelets: s.ready,
+		Talosconfig: req.Talosconfig, From: s.oldest(), To: req.KubernetesVersion, Kubelets: s.kubelets(),
 		Images: request.KubernetesImages{
 			APIServer:         repositoryOf(s.images.APIServer),
 			ControllerManager: repositoryOf(s.images.ControllerManager),

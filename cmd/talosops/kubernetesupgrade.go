@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +29,8 @@ Pods stay where they are. What has its image already is skipped, so that an inte
 Without a CNI no node is Ready: kubelets are then left to the machine configurations.
 
 Where no control plane says that it has data of etcd there is no cluster yet, and nothing is done. A control plane that
-is neither a member of etcd nor a registered node is a new one, and is left alone.
+is neither a member of etcd nor a registered node is a new one, and is left alone. Nodes of skip are left alone as well;
+while one is registered, no kubelet is upgraded, since that would wait for all nodes.
 
 The request comes as JSON on standard input; timeout (default 15m, of each wait) and interval (default 2s) can be
 omitted. The result is one line of JSON on standard output.`
@@ -176,9 +178,13 @@ func (u *kubernetesUpgrader) upgrade(ctx context.Context, s *kubernetesSurvey, p
 		return err
 	}
 
-	if !s.ready {
+	switch {
+	case !s.ready:
 		u.print("kubelets: no node is Ready, as without a CNI, and their upgrade would wait for that: " +
 			"they follow with the machine configurations")
+	case s.skipped:
+		u.print("kubelets: their upgrade would wait for what is skipped (" + strings.Join(u.req.Skip, ", ") +
+			"): they follow with the machine configurations")
 	}
 
 	u.print(fmt.Sprintf("Kubernetes: %s → %s", s.oldest(), u.req.KubernetesVersion))

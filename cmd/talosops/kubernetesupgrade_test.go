@@ -221,6 +221,30 @@ func TestWithoutACNIKubeletsFollowTheirConfigurations(t *testing.T) {
 	})
 }
 
+// TestASkippedWorkerStaysAsItIs: it is not waited for, and since the upgrade of kubelets would, these follow their
+// machine configurations. Once it is not skipped any more, its kubelet is upgraded.
+func TestASkippedWorkerStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u, f := newUpgradable(func(f *upgradable, req *kubernetesRequest) {
+			f.nodesL[4].Ready = false
+			req.Skip = []string{"w-2"}
+		})
+		require.NoError(t, u.run(t.Context()))
+		require.Len(t, f.calls, 1)
+		assert.False(t, f.calls[0].Kubelets)
+		assert.NotContains(t, f.calls[0].Nodes, node{Name: "w-2", Address: f.nodesL[4].Address})
+		assert.Contains(t, f.said.String(), "kubelets: their upgrade would wait for what is skipped (w-2)")
+
+		f.nodesL[4].Ready = true
+
+		u.req.Skip = nil
+		require.NoError(t, u.run(t.Context()))
+		require.Len(t, f.calls, 2)
+		assert.True(t, f.calls[1].Kubelets)
+	})
+}
+
 // TestWhereThereIsNoCluster nothing is done, and nothing is waited for.
 func TestWhereThereIsNoCluster(t *testing.T) {
 	t.Parallel()

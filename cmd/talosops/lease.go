@@ -18,10 +18,12 @@ const (
 	leaseRenewal  = 10 * time.Second
 )
 
+// Two leases: one is held while a machine, or what all machines share, is changed, the other by a whole run, from its
+// first step to its last.
 const (
 	leaseNamespace = "kube-system"
 	leaseName      = "talos-proxmox"
-	breakLease     = "kubectl -n " + leaseNamespace + " delete lease " + leaseName
+	runLeaseName   = "talos-proxmox-run"
 )
 
 // errLeaseLost says that someone else may change the cluster now.
@@ -29,6 +31,7 @@ var errLeaseLost = errors.New("the lease of the cluster is lost, so that the wor
 
 // kubeLease is the Lease object that says who changes the cluster.
 type kubeLease struct {
+	Name              string
 	Version           string // of the object; empty = there is none
 	Holder            string // empty = no one
 	Acquired, Renewed time.Time
@@ -46,6 +49,7 @@ type holding struct {
 	*cluster
 
 	mine  kubeLease // as it was written last, or tried to
+	asked string    // the control plane that answered last
 	since time.Time // when mine was renewed last
 
 	seen      kubeLease // someone else's
@@ -57,11 +61,20 @@ type holding struct {
 // waits for whoever holds it, each holder for the request's timeout at most. The work's context ends where the lease is
 // lost.
 func (c *cluster) hold(ctx context.Context, what string, do func(ctx context.Context) error) error {
-	h := &holding{cluster: c, mine: kubeLease{Holder: operator(what)}}
-	if err := h.acquire(ctx); err != nil {
+	h := c.holding(leaseName, what)
+	if err := h.acquire(ctx, c.timeout); err != nil {
 		return err
 	}
 
+	return h.during(ctx, do)
+}
+
+func (c *cluster) holding(lease, what string) *holding {
+	return &holding{cluster: c, mine: kubeLease{Name: lease, Holder: operator(what)}}
+}
+
+// during does something while the lease is held, and releases it.
+func (h *holding) during(ctx context.Context, do func(ctx context.Context) error) error {
 	working, end := context.WithCancelCause(ctx)
 	renewing := make(chan struct{})
 
@@ -97,11 +110,12 @@ func operator(what string) string {
 	return fmt.Sprintf("%s@%s (process %d) %s", name, cmp.Or(host, "unknown"), os.Getpid(), what)
 }
 
-// acquire waits until the lease is this operator's.
-func (h *holding) acquire(ctx context.Context) error {
+// acquire waits until the lease is this operator's, for an API that does not answer for so long at most.
+func (h *holding) acquire(ctx context.Context, silence time.Duration) error {
 	free := goal{
 		before: "the cluster was free to change", missed: "someone else changes the cluster",
-		remedy: "wait for them; if they are gone, break the lease with " + breakLease,
+		remedy: "wait for them; if they are gone, break the lease with kubectl -n " + leaseNamespace + " delete lease " +
+			h.mine.Name,
 	}
 	writable := goal{
 		before: "the cluster's lease was taken", missed: "the cluster cannot be changed: its lease cannot be taken",
@@ -109,18 +123,18 @@ func (h *holding) acquire(ctx context.Context) error {
 	}
 
 	for {
-		waited, g := h.waitsFor, writable
+		waited, g, timeout := h.waitsFor, writable, silence
 		if waited != "" {
-			g = free
+			g, timeout = free, h.timeout
 		}
 
 		var done bool
 
-		err := h.until(ctx, g, func(ctx context.Context) (report, bool) {
+		err := h.within(ctx, timeout, g, func(ctx context.Context) (report, bool) {
 			var f finding
 
 			f, done = h.try(ctx)
-			f.node, f.check = leaseNamespace+"/"+leaseName, "lease"
+			f.node, f.check = leaseNamespace+"/"+h.mine.Name, "lease"
 
 			return report{f}, done || h.waitsFor != waited
 		})
@@ -175,8 +189,7 @@ func (h *holding) taken(now kubeLease) bool {
 	return now.Holder != "" && !now.is(h.mine) && time.Since(h.unchanged) < now.Duration
 }
 
-// keep renews the lease until the work ends, or ends it. Where a cluster has one control plane, no one can take over
-// what cannot be read while it restarts.
+// keep renews the lease until the work ends, or ends it.
 func (h *holding) keep(ctx context.Context, end context.CancelCauseFunc) {
 	for pause := leaseRenewal; ; {
 		timer := time.NewTimer(pause)
@@ -197,7 +210,7 @@ func (h *holding) keep(ctx context.Context, end context.CancelCauseFunc) {
 			end(err)
 
 			return
-		case err != nil && len(h.controlPlanes) > 1 && time.Since(h.since) >= leaseLost:
+		case err != nil && h.expires() && time.Since(h.since) >= leaseLost:
 			end(fmt.Errorf("%w: it could not be renewed for %s: %w", errLeaseLost, leaseLost, err))
 
 			return
@@ -210,8 +223,13 @@ func (h *holding) keep(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
+// expires says whether work is given up that cannot be renewed. Where a cluster has one control plane, no one can take
+// over what cannot be read while it restarts; and a run has more to do than what it changes in the cluster, which it
+// holds another lease for.
+func (h *holding) expires() bool { return len(h.controlPlanes) > 1 && h.mine.Name != runLeaseName }
+
 func (h *holding) renew(ctx context.Context) error {
-	if len(h.controlPlanes) > 1 {
+	if h.expires() {
 		limited, cancel := context.WithDeadline(ctx, h.since.Add(leaseLost))
 		defer cancel()
 
@@ -252,7 +270,7 @@ func (h *holding) release(ctx context.Context) {
 
 	if err != nil {
 		h.print(fmt.Sprintf("the lease %s/%s could not be released, and expires in %s: %v",
-			leaseNamespace, leaseName, leaseDuration, err))
+			leaseNamespace, h.mine.Name, leaseDuration, err))
 	}
 }
 
@@ -266,12 +284,26 @@ func (h *holding) write(ctx context.Context, address, version string) error {
 	return err
 }
 
-// readLease asks the first control plane that answers, and returns its address, too.
+// readLease asks the first control plane that answers, the one that did last before all others, and returns its
+// address, too.
 func (h *holding) readLease(ctx context.Context) (now kubeLease, address string, err error) {
+	addresses := []string{h.asked}
 	for _, n := range h.controlPlanes {
-		now, err = call(ctx, func(ctx context.Context) (kubeLease, error) { return h.kubernetes.lease(ctx, n.Address) })
+		addresses = append(addresses, n.Address)
+	}
+
+	for i, address := range addresses {
+		if address == "" || i > 0 && address == h.asked {
+			continue
+		}
+
+		now, err = call(ctx, func(ctx context.Context) (kubeLease, error) {
+			return h.kubernetes.lease(ctx, address, h.mine.Name)
+		})
 		if err == nil {
-			return now, n.Address, nil
+			h.asked = address
+
+			return now, address, nil
 		}
 	}
 

@@ -28,7 +28,7 @@ type fakeLease struct {
 	puts  int
 }
 
-func (f *fakeLease) lease(context.Context, string) (kubeLease, error) {
+func (f *fakeLease) lease(context.Context, string, string) (kubeLease, error) {
 	f.guard.Lock()
 	defer f.guard.Unlock()
 
@@ -348,7 +348,7 @@ func TestTheLeaseOverRealConnections(t *testing.T) {
 		controlPlanes: []node{{Name: "cp-1", Address: address}}, kubernetes: clients,
 	}
 	require.NoError(t, c.hold(t.Context(), "upgrades one-cp-1", func(ctx context.Context) error {
-		held, err := clients.lease(ctx, address)
+		held, err := clients.lease(ctx, address, leaseName)
 		assert.WithinDuration(t, time.Now(), held.Acquired, time.Minute)
 		assert.Equal(t, leaseDuration, held.Duration)
 

@@ -31,9 +31,9 @@ type leaseObject struct {
 	} `json:"spec"`
 }
 
-// lease reads who changes the cluster; nothing is an answer, too.
-func (k *kubernetesClients) lease(ctx context.Context, address string) (kubeLease, error) {
-	answer, err := k.send(ctx, address, http.MethodGet, leasesPath+"/"+leaseName, "", nil)
+// lease reads who holds a lease; nothing is an answer, too.
+func (k *kubernetesClients) lease(ctx context.Context, address, name string) (kubeLease, error) {
+	answer, err := k.send(ctx, address, http.MethodGet, leasesPath+"/"+name, "", nil)
 
 	switch {
 	case err != nil:
@@ -50,7 +50,7 @@ func (k *kubernetesClients) lease(ctx context.Context, address string) (kubeLeas
 	}
 
 	l := kubeLease{
-		Version: o.Metadata.ResourceVersion, Holder: o.Spec.HolderIdentity, Transitions: o.Spec.LeaseTransitions,
+		Name: name, Version: o.Metadata.ResourceVersion, Holder: o.Spec.HolderIdentity, Transitions: o.Spec.LeaseTransitions,
 		Duration: time.Duration(o.Spec.LeaseDurationSeconds) * time.Second,
 	}
 	// Times are told to people; a lease without them is still held.
@@ -63,7 +63,7 @@ func (k *kubernetesClients) lease(ctx context.Context, address string) (kubeLeas
 // putLease makes a lease, or changes the one of its version; an error says that someone else did so meanwhile.
 func (k *kubernetesClients) putLease(ctx context.Context, address string, l kubeLease) error {
 	o := leaseObject{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
-	o.Metadata.Name, o.Metadata.Namespace, o.Metadata.ResourceVersion = leaseName, leaseNamespace, l.Version
+	o.Metadata.Name, o.Metadata.Namespace, o.Metadata.ResourceVersion = l.Name, leaseNamespace, l.Version
 	o.Spec.HolderIdentity, o.Spec.LeaseTransitions = l.Holder, l.Transitions
 	o.Spec.LeaseDurationSeconds = int(l.Duration / time.Second)
 	o.Spec.AcquireTime, o.Spec.RenewTime = l.Acquired.UTC().Format(leaseTime), l.Renewed.UTC().Format(leaseTime)
@@ -75,7 +75,7 @@ func (k *kubernetesClients) putLease(ctx context.Context, address string, l kube
 
 	method, path := http.MethodPost, leasesPath
 	if l.Version != "" {
-		method, path = http.MethodPut, leasesPath+"/"+leaseName
+		method, path = http.MethodPut, leasesPath+"/"+l.Name
 	}
 
 	answer, err := k.send(ctx, address, method, path, "application/json", content)

@@ -19,6 +19,8 @@ shuts down), and its Node object is deleted once the machine is silent. A contro
 leaves etcd before it is reset, and is seen gone by the others. It leaves only where another member stays and all others
 are healthy; a snapshot of etcd is kept before, where the request says where.
 
+A node whose VM is protected on Proxmox is refused before anything is touched: it would leave, and its VM would stay.
+
 A machine that is silent is done without after half a minute: it is drained as long as Kubernetes hears from its node,
 its member is removed through another one, and its Node object is deleted. A node of which nothing is there has left. A
 run that was interrupted at any moment may be repeated: it compares with the cluster and does what is left. One that
@@ -107,6 +109,11 @@ func newLeave() *cobra.Command {
 }
 
 func runLeave(cmd *cobra.Command, req *leaveRequest) error {
+	if req.Protected {
+		return fmt.Errorf("%s stays in its cluster: its VM is protected on Proxmox, and could not be deleted. To let it go: "+
+			"talos-proxmox:protect: false in the stack file, pulumi up, then the same again", req.Node.Name)
+	}
+
 	talos, err := newTalosAPI(req.Talosconfig)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		newBootstrap(), newMark(), newWait(), newVersions(), newFacts(), newSettle(), newRun(),
 		newSnapshot(), newRestore(), newChange(), newStatus(), newLeave(), newUpgrade(), newKubernetes(),
-		newProxmox(), newCNI(), newGitOps(), newReconciled(), newRotate(),
+		newProxmox(), newCNI(), newGitOps(), newReconciled(), newRotate(), newHold(),
 	)
 
 	return root

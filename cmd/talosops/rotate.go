@@ -94,7 +94,16 @@ func runRotate(cmd *cobra.Command, req *rotateRequest) error {
 	}
 	defer r.close()
 
-	if err := r.run(cmd.Context()); err != nil {
+	work := r.run
+	if req.Next != "" {
+		work = func(ctx context.Context) error {
+			const what = "replaces the authority of the Talos API"
+
+			return holdRun(ctx, r.watch, req.ControlPlanes, what, r.run, r.clients()...)
+		}
+	}
+
+	if err := work(cmd.Context()); err != nil {
 		return err
 	}
 
@@ -143,6 +152,17 @@ func (r *rotation) close() {
 			api.close()
 		}
 	}
+}
+
+// clients are those that machines let in, of which some know the old authority alone, and others the new one.
+func (r *rotation) clients() (list []*talosClients) {
+	for _, api := range []rotateAPI{r.former, r.next} {
+		if t, ok := api.(*talosClients); ok {
+			list = append(list, t)
+		}
+	}
+
+	return list
 }
 
 func (r *rotation) run(ctx context.Context) error {

@@ -225,7 +225,8 @@ var rows = []row{
 	}},
 	{says(`protection mode enabled`), func(s Subject, _ string, _ []string) string {
 		return fmt.Sprintf(
-			"someone protected it in Proxmox: ask who. If it may go with its data, `qm set %d --protection 0` on %s", s.VMID,
+			"protect: true of the stack file protects it, or someone did in Proxmox: ask who. If it may go with its data: "+
+				"protect: false and an up before; or `qm set %d --protection 0` on %s", s.VMID,
 			s.host(),
 		)
 	}},

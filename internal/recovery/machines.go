@@ -27,6 +27,8 @@ type machine struct {
 	// begun is a clone that has no name and no marker yet; proven says that a task of this stack's credentials began it
 	// from the template that it is to be made of.
 	begun, proven bool
+	// protected is one that Proxmox does not delete.
+	protected bool
 }
 
 // String names the machine: VM 3000 prod-general-1 on pve1 (running).

@@ -97,6 +97,7 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 		Description string `json:"description"`
 		Lock        string `json:"lock"`
 		Template    int    `json:"template"`
+		Protection  int    `json:"protection"`
 		Meta        string `json:"meta"` // creation-qemu=10.1.2,ctime=1790000000
 	}
 	if err := a.client.Get(ctx, a.path(*m, "/config"), &config); err != nil {
@@ -110,6 +111,7 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 	m.name, m.description, m.lock, m.template = config.Name, strings.TrimSpace(
 		config.Description,
 	), config.Lock, config.Template == 1
+	m.protected = config.Protection == 1
 
 	if _, created, found := strings.Cut(config.Meta, "ctime="); found {
 		seconds, _, _ := strings.Cut(created, ",")
@@ -206,8 +208,15 @@ func (a *api) stop(ctx context.Context, m machine, poll time.Duration) error {
 }
 
 // destroy removes the machine with the disks that its configuration names. Volumes of its VMID that it does not name
-// may be somebody's: kept by hand, or of a machine of another Proxmox cluster on the same storage.
+// may be somebody's: kept by hand, or of a machine of another Proxmox cluster on the same storage. A protection is
+// lifted that the interrupted run has set.
 func (a *api) destroy(ctx context.Context, m machine, poll time.Duration) error {
+	if m.protected {
+		if err := a.client.Put(ctx, a.path(m, "/config"), map[string]any{"protection": 0}, nil); err != nil {
+			return proxmoxapi.Said(err)
+		}
+	}
+
 	var id proxmox.UPID
 	if err := a.client.Delete(ctx, a.path(m, "?purge=1"), &id); err != nil {
 		return proxmoxapi.Said(err)

@@ -261,7 +261,10 @@ func (w *world) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 		data = list
 	case "POST /nodes/pve2/qemu/3000/status/stop":
 		w.power, data = "stopped", "UPID:pve2:0:0:0:qmstop:3000:root@pam:"
+	case "PUT /nodes/pve2/qemu/3000/config":
+		delete(w.vm, "protection")
 	case "DELETE /nodes/pve2/qemu/3000":
+		assert.NotContains(w.t, w.vm, "protection")
 		assert.Equal(w.t, "stopped", w.power, "a running machine is not destroyed")
 		assert.Equal(w.t, "purge=1", request.URL.RawQuery, "disks that it does not name stay")
 		w.vm, data = nil, "UPID:pve2:0:0:0:qmdestroy:3000:root@pam:"
@@ -521,6 +524,13 @@ func TestRunRemovesWhatIsTheStacksOwn(t *testing.T) {
 		"a machine that is off": {
 			change: func(w *world) { w.power = "stopped" },
 			calls:  []string{"cancel --yes --stack prod", removal[1], "import"}, says: "(stopped) is removed",
+		},
+		"a machine that the interrupted run has protected": {
+			change: func(w *world) { w.vm["protection"] = 1 },
+			calls: []string{
+				"cancel --yes --stack prod", removal[0], "PUT /nodes/pve2/qemu/3000/config", removal[1], "import",
+			},
+			says: "VM 3000 prod-general-1 on pve2 (running) is removed",
 		},
 		"after the task that makes it": {
 			change: func(w *world) { w.task = 3 },

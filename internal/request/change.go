@@ -23,7 +23,15 @@ type Change struct {
 	Talosconfig string `json:"talosconfig"` // secret
 }
 
-// Ready is what `talosops change` prints once the machine may be changed.
+// Hold is what `talosops hold` reads: the cluster that a run of a stack works on.
+type Hold struct {
+	Common
+
+	Stack       string `json:"stack"`
+	Talosconfig string `json:"talosconfig"` // secret
+}
+
+// Ready is what `talosops change` prints once the machine may be changed, and `talosops hold` once the run may go on.
 type Ready struct {
 	Ready bool `json:"ready"`
 }

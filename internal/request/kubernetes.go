@@ -5,6 +5,8 @@ type Kubernetes struct {
 	Common
 
 	KubernetesVersion string `json:"kubernetesVersion"`
+	// Skip are nodes that are left as they are.
+	Skip []string `json:"skip,omitempty"`
 	// Backup is where a snapshot of etcd is kept before anything is changed; nil = nowhere.
 	Backup      *Backup `json:"backup,omitempty"`
 	Talosconfig string  `json:"talosconfig,omitempty"` // secret

@@ -6,6 +6,8 @@ type Leave struct {
 	Common
 
 	Node Node `json:"node"`
+	// Protected says that its VM cannot be deleted: it stays in its cluster.
+	Protected bool `json:"protected,omitempty"`
 	// Backup is where a snapshot of etcd is kept before a control plane leaves; nil = nowhere.
 	Backup      *Backup `json:"backup,omitempty"`
 	Talosconfig string  `json:"talosconfig,omitempty"` // secret

@@ -12,7 +12,8 @@ type Config struct {
 	Clusters []ClusterConfig `json:"clusters,omitempty" jsonschema:"minItems=1"`
 	// Machines of systems other than Talos, which belong to no cluster.
 	Machines []MachinesConfig `json:"machines,omitempty"`
-	// Protect control-plane VMs, Talos secrets and the bootstrap against deletion.
+	// Protect control-plane VMs, on Proxmox as well, Talos secrets and the bootstrap against deletion. It is taken off
+	// in a run before the one that deletes them.
 	Protect bool `json:"protect,omitempty" jsonschema:"default=false"`
 	// The VMIDs each role may use.
 	VMIDRanges VMIDRangesConfig `json:"vmidRanges,omitempty"`

@@ -22,7 +22,8 @@ type MachinesConfig struct {
 	// The user's password, or its hash as crypt(5) writes it; store it encrypted: [machines.md](machines.md#the-password).
 	// Default: none, the user logs in with a key.
 	Password string `json:"password,omitempty"`
-	// Protect the machines against deletion.
+	// Protect the machines against deletion, on Proxmox as well. It is taken off in a run before the one that deletes
+	// them.
 	Protect bool `json:"protect,omitempty" jsonschema:"default=false"`
 	// The network of the machines' first cards.
 	Network MachineNetworkConfig `json:"network,omitempty"`

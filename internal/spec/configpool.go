@@ -83,6 +83,9 @@ type NodeConfig struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Talos strategic-merge patches, as YAML text; applied last.
 	Patches []string `json:"patches,omitempty"`
+	// Leave a worker that is dead as it is: Talos, Kubernetes and machine configurations change without it, and the
+	// health gate does not ask it. A run without this takes it in again.
+	Skip bool `json:"skip,omitempty" jsonschema:"default=false"`
 }
 
 // DiskConfig is an additional disk of every machine of a pool.

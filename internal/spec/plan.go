@@ -259,6 +259,8 @@ type Node struct {
 	TimeSlicing int
 	// Dedicated says that only pods which tolerate the GPUs' taint run on the machine.
 	Dedicated bool
+	// Skip says that the worker is left as it is.
+	Skip bool `json:",omitempty"`
 }
 
 // Machine is a machine of no cluster, which runs another system than Talos.

@@ -182,6 +182,11 @@ func (p *planner) applyOwn(g *pool, n *Node, own ownNode) {
 		maps.Copy(n.Labels, labels)
 	}
 
+	if n.Skip = own.Skip; n.Skip && g.role == RoleControlPlane {
+		p.problems.report(own.path+".skip", true, "is for workers, and this is a control plane, without which etcd is not whole; "+
+			"remove skip, and repair the machine or replace it (docs/recovery.md)")
+	}
+
 	n.Patches = append(n.Patches, p.patches(own.path+".patches", own.Patches)...)
 	n.Secret = n.Secret || p.secretTexts(own.path, own.Labels, nil, own.Patches)
 }

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"talos-proxmox/lab/datacentre"
 )
 
 // TestLifecycle takes one stack through everything a user does with it, from the first up to destroy, for both ways to
@@ -210,17 +213,45 @@ func TestConfigurationErrorsLeaveTheWorldUntouched(t *testing.T) {
 	assert.Equal(t, resources(t, volumes), resources(t, w.state(good.yaml(t))))
 }
 
-// TestProtection sees a protected stack refuse to lose its control planes, secrets and bootstrap, and let go of them
-// once the stack file says so.
+// TestProtection sees a protected stack refuse to lose its control planes, secrets and bootstrap, on Proxmox as well,
+// and let go of them once the stack file says so.
 func TestProtection(t *testing.T) {
 	t.Parallel()
 
 	w := newWorld(t, testSpeed)
-	s := stack{Network: w.network, Protect: true, Clusters: []cluster{one(1, 1)}}
+	s := stack{Network: w.network, Protect: true, Clusters: []cluster{one(3, 1)}}
 	w.up(s.yaml(t))
 
-	e := w.engine(s.yaml(t))
-	_, err := e.Destroy(t.Context())
+	for vmid := 2000; vmid < 2003; vmid++ {
+		_, err := w.lab.Data.DestroyVM(labRoot, w.hostOf(vmid), vmid, datacentre.DestroyOptions{})
+		require.ErrorContains(t, err, fmt.Sprintf("can't remove VM %d - protection mode enabled", vmid))
+	}
+
+	// Who takes Pulumi's protection off by hand has no node leave whose VM would stay.
+	smaller := s
+	smaller.Clusters = []cluster{one(1, 1)}
+	_, err := w.pulumi("state", "unprotect", "--stack", "lab", "--yes", "--all")
+	require.NoError(t, err)
+	assert.Contains(t, w.fails(smaller.yaml(t)), "stays in its cluster: its VM is protected on Proxmox")
+	w.requireMembers(3)
+	w.requireRunning(4)
+	w.up(s.yaml(t))
+
+	s.Protect, smaller.Protect = false, false
+	booted := w.boots()
+	done := w.up(s.yaml(t))
+	assert.Equal(t, "update", done["VirtualMachine one-cp-1-vm"])
+	assert.Equal(t, booted, w.boots(), "nothing restarts")
+
+	w.up(s.yaml(t), optup.Replace([]string{w.urn(s.yaml(t), "one-cp-2-vm")}))
+	w.up(smaller.yaml(t))
+	w.requireMembers(1)
+
+	smaller.Protect = true
+	w.up(smaller.yaml(t))
+
+	e := w.engine(smaller.yaml(t))
+	_, err = e.Destroy(t.Context())
 	e.Close()
 	require.Error(t, err)
 	assert.Contains(t, w.said(), "one-cp-1-vm")
@@ -228,9 +259,9 @@ func TestProtection(t *testing.T) {
 	assert.Contains(t, w.machines(), "one-cp-1")
 	w.requireMembers(1)
 
-	s.Protect = false
-	w.up(s.yaml(t))
-	w.destroy(s.yaml(t))
+	smaller.Protect = false
+	w.up(smaller.yaml(t))
+	w.destroy(smaller.yaml(t))
 	w.requireEmpty()
 }
 

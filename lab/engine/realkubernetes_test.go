@@ -75,6 +75,20 @@ func TestRealKubernetesUpgrade(t *testing.T) {
 	_, err := w.preview(kubernetesAt(file, "v1.36.1"))
 	require.Error(t, err)
 	assert.Contains(t, w.said(), `clusters[0].kubernetesVersion: "v1.36.1" is older, and Kubernetes is never downgraded; set v1.37.1, or a newer one`)
+
+	// The worker is dead, and left out by being told.
+	w.do(w.lab.Data.Stop(labRoot, w.hostOf(3000), 3000))
+	w.requireReady(1)
+
+	s.Clusters[0].Pins = `nodes: {"1": {skip: true}}`
+	said = len(w.said())
+	w.up(kubernetesAt(s.yaml(t), "v1.37.2"))
+	assert.Contains(t, w.said()[said:], "kubelets: their upgrade would wait for what is skipped (one-general-1)")
+
+	w.do(w.lab.Data.Start(labRoot, w.hostOf(3000), 3000))
+	w.requireReady(2)
+	w.up(kubernetesAt(file, "v1.37.2"))
+	w.requireKubernetes(s, "v1.37.2")
 }
 
 // TestRealKubernetesUpgradeWithoutCNI has no node Ready before and after: kubelets follow with their configurations.
