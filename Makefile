@@ -225,6 +225,10 @@ test-unit: ## develop: Run the tests that need neither the lab nor shells, in un
 test-debian: ## develop: Boot a Debian from its mirror in QEMU with the seed of templates, and judge what it leaves; needs root, installs packages, emulates a processor (half an hour)
 	internal/systems/test-debian.sh
 
+.PHONY: test-host
+test-host: ## develop: Boot a Debian from its mirror in QEMU, with GRUB and with systemd-boot, and prepare it as a Proxmox host, over real reboots; needs root, installs packages, emulates a processor (half an hour)
+	components/scripts/test-host.sh
+
 .PHONY: test-engine
 test-engine: $(if $(RUN),tools $(SERVED) $(BIN)/backup $(BIN)/stackstatus) ## develop: Run the engine tests that RUN names, on the lab: RUN=TestProtection; PROVIDERS=published runs them with the published plugins
 	@if [ -z '$(RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi
