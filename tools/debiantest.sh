@@ -66,8 +66,9 @@ TABLE
   rm -rf root.part esp.part
 }
 
-# debian_boot KEYS MINUTES [OPTION…]: the machine until it switches itself off; its serial console goes to the file console. KEYS are those of the firmware:
-# ms has Secure Boot on, nothing has it off. Without cmpxchg16b, whose emulation by QEMU 7 breaks Linux 6.12, the kernel goes another way.
+# debian_boot KEYS MINUTES [OPTION…]: the machine until it switches itself off; its serial console goes to the file console, and its process id to
+# qemu.pid. KEYS are those of the firmware: ms has Secure Boot on, nothing has it off. Without cmpxchg16b, whose emulation by QEMU 7 breaks Linux 6.12, the kernel
+# goes another way.
 debian_boot() {
   local minutes=$2
   cp "/usr/share/OVMF/OVMF_VARS_4M${1:+.$1}.fd" vars.fd
@@ -77,5 +78,5 @@ debian_boot() {
     -drive if=pflash,format=raw,unit=0,file=/usr/share/OVMF/OVMF_CODE_4M.secboot.fd,readonly=on -drive if=pflash,format=raw,unit=1,file=vars.fd \
     -device virtio-scsi-pci,id=scsi -drive if=none,id=disk,file=disk.raw,format=raw,discard=unmap \
     -device scsi-hd,bus=scsi.0,drive=disk,bootindex=1 -device virtio-net-pci,netdev=net -device virtio-rng-pci \
-    -serial file:console "$@"
+    -serial file:console -pidfile qemu.pid "$@"
 }

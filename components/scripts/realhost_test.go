@@ -201,7 +201,7 @@ func (h *realHost) facts(action string) *host.Facts {
 	stdout, stderr := h.script(action)
 	facts, err := host.Parse([]byte(stdout))
 	require.NoError(h.t, err, stdout)
-	h.t.Logf("%s\n%s", stderr, stdout)
+	h.t.Log(stderr)
 
 	return facts
 }

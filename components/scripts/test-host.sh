@@ -77,6 +77,12 @@ Host pve1
 TABLE
 printf 'Debian from its mirror: %s s\n' $((SECONDS - began))
 
+# stop: the machine, where one runs.
+stop() {
+  if [ -s qemu.pid ]; then kill "$(cat qemu.pid)" || true; fi
+}
+trap stop EXIT
+
 # host LOADER KEYS: the test on a machine with this boot loader, which starts from the disk's removable path the first time.
 host() {
   local qemu status=0
@@ -86,17 +92,12 @@ host() {
     -device pcie-root-port,id=cardport,chassis=1 -device ati-vga,bus=cardport,addr=0.0,multifunction=on,romfile= \
     -device intel-hda,bus=cardport,addr=0.1 -device qemu-xhci,bus=cardport,addr=0.2 &
   qemu=$!
-  # shellcheck disable=SC2064 # this machine
-  trap "kill $qemu 2>/dev/null || true" EXIT
-  until (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do
-    kill -0 "$qemu" 2>/dev/null || fail "QEMU ended, see above"
+  until [ -s qemu.pid ]; do
+    kill -0 "$qemu" 2>/dev/null || fail 'QEMU ended, see above'
     sleep 1
   done
   (cd "$here" && REAL_HOST=$work/ssh.config REAL_HOST_LOADER=$1 go test -count 1 -v -timeout "${minutes}m" -run 'TestRealHost$' .) || status=$?
-  if [ "$status" != 0 ]; then
-    kill "$qemu" 2>/dev/null || true
-    fail "the test on the host with $1 failed, see above; the console is $work/console, and ends with: $(tail -n 30 console)"
-  fi
+  [ "$status" = 0 ] || fail "the test on the host with $1 failed, see above; the console is $work/console, and ends with: $(tail -n 30 console)"
   wait "$qemu" || fail "the host with $1 did not switch itself off within $minutes minutes: $(tail -n 30 console)"
   mv console "console-$1"
 }
