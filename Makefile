@@ -231,6 +231,10 @@ record-proxmox: ## develop: Ask a real Proxmox VE the calls that the lab is held
 	  $(if $(NODE),-node '$(NODE)') $(if $(FILES),-files '$(FILES)') $(if $(IMAGES),-images '$(IMAGES)') \
 	  $(if $(BRIDGE),-bridge '$(BRIDGE)') $(if $(AMONG_MACHINES),-among-machines) $(if $(REMOVE),-remove)
 
+.PHONY: test-host
+test-host: ## develop: Boot a Debian from its mirror in QEMU, with GRUB and with systemd-boot, and prepare it as a Proxmox host, over real reboots; needs root, installs packages, emulates a processor (half an hour)
+	components/scripts/test-host.sh
+
 .PHONY: test-engine
 test-engine: $(if $(RUN),tools $(SERVED) $(BIN)/backup $(BIN)/stackstatus) ## develop: Run the engine tests that RUN names, on the lab: RUN=TestProtection; PROVIDERS=published runs them with the published plugins
 	@if [ -z '$(RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi

@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# Prepares a real Debian 13 as a Proxmox host is prepared: a machine with Debian's kernel, an IOMMU and a card is emulated by QEMU, once with GRUB and Secure Boot
+# and once with systemd-boot, and TestRealHost runs the host script in it over SSH, over two reboots by the firmware's own boot entries. Needs root.
+#
+# Proxmox's programs are not in Debian. Those that the host script calls are stand-ins here: a Proxmox VE that runs nothing and is in no cluster, and a
+# proxmox-boot-tool whose refresh is systemd's kernel-install, which reads /etc/kernel/cmdline as Proxmox's does. Neither is a test of Proxmox's.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+work=${WORK:-/var/tmp/test-host}
+minutes=${MINUTES:-90}
+port=${PORT:-2922}
+
+# shellcheck source=tools/debiantest.sh
+. "$here/../../tools/debiantest.sh"
+
+debian_tools
+rm -rf "$work" && mkdir -p "$work"
+cd "$work"
+began=$SECONDS
+
+# Proxmox's initramfs has every driver that a disk may need; here that would be minutes of an emulated processor. xhci_pci is there as on a real host.
+cat >initramfs <<'TABLE'
+MODULES=list
+COMPRESS=zstd
+COMPRESSLEVEL=1
+TABLE
+printf '%s\n' virtio_pci virtio_scsi sd_mod ext4 xhci_pci >modules
+# shellcheck disable=SC2016 # the folder is the hook's argument
+debian_root linux-image-amd64,systemd-sysv,udev,dbus,openssh-server,iproute2,initramfs-tools,zstd,grub-efi-amd64,grub-efi-amd64-signed,shim-signed,systemd-boot,efibootmgr,mokutil,pciutils,kmod,e2fsprogs \
+  --essential-hook='mkdir -p "$1/etc/initramfs-tools/conf.d" && cp initramfs "$1/etc/initramfs-tools/conf.d/test"' \
+  --essential-hook='cp modules "$1/etc/initramfs-tools/modules"'
+
+printf 'pve1\n' >root/etc/hostname
+cat >root/etc/systemd/network/all.network <<'TABLE'
+[Match]
+Name=en*
+[Network]
+DHCP=yes
+TABLE
+cat >root/etc/default/grub <<TABLE
+# If you change this file, run 'update-grub' afterwards to update
+# /boot/grub/grub.cfg.
+GRUB_DEFAULT=0
+GRUB_TIMEOUT=0
+GRUB_DISTRIBUTOR=\`( . /etc/os-release; echo \${NAME:-Debian} ) 2>/dev/null || echo Debian\`
+GRUB_CMDLINE_LINUX_DEFAULT="quiet"
+GRUB_CMDLINE_LINUX="$debian_words"
+TABLE
+
+# Proxmox VE: the host's name in it, and no guests, no cluster, no tasks.
+mkdir -p root/etc/pve/nodes/pve1 root/root/.ssh
+ln -s nodes/pve1 root/etc/pve/local
+stand_in() { # NAME: a command of Proxmox's from standard input
+  { printf '#!/bin/sh\n' && cat; } >"root/usr/local/sbin/$1"
+  chmod 755 "root/usr/local/sbin/$1"
+}
+# shellcheck disable=SC2016 # of the script's
+stand_in pveversion <<<'echo "pve-manager/9.0.3/025864202ebb6109 (running kernel: $(uname -r))"'
+stand_in qm <<<'echo "      VMID NAME                 STATUS     MEM(MB)    BOOTDISK(GB) PID"'
+stand_in pvecm <<<'echo "Error: Corosync config '\''/etc/pve/corosync.conf'\'' does not exist - is this node part of a cluster?" >&2; exit 2'
+stand_in pvesh <<<'echo "[]"'
+
+ssh-keygen -q -t ed25519 -N '' -f key
+install -m 600 key.pub root/root/.ssh/authorized_keys
+printf '[127.0.0.1]:%s %s\n' "$port" "$(cat root/etc/ssh/ssh_host_ed25519_key.pub)" >known_hosts
+cat >ssh.config <<TABLE
+Host pve1
+  HostName 127.0.0.1
+  Port $port
+  User root
+  IdentityFile $work/key
+  IdentitiesOnly yes
+  UserKnownHostsFile $work/known_hosts
+  ConnectTimeout 90
+  ServerAliveInterval 60
+TABLE
+printf 'Debian from its mirror: %s s\n' $((SECONDS - began))
+
+# stop: the machine, where one runs.
+stop() {
+  if [ -s qemu.pid ]; then kill "$(cat qemu.pid)" || true; fi
+}
+trap stop EXIT
+
+# host LOADER KEYS: the test on a machine with this boot loader, which starts from the disk's removable path the first time.
+host() {
+  local qemu status=0
+  debian_disk 256 2000 6
+  # A card of three functions as GPUs have them, behind a port of its own. No display that QEMU emulates is of NVIDIA.
+  debian_boot "$2" "$minutes" -netdev "user,id=net,hostfwd=tcp:127.0.0.1:$port-:22" -vga none -device intel-iommu \
+    -device pcie-root-port,id=cardport,chassis=1 -device ati-vga,bus=cardport,addr=0.0,multifunction=on,romfile= \
+    -device intel-hda,bus=cardport,addr=0.1 -device qemu-xhci,bus=cardport,addr=0.2 &
+  qemu=$!
+  until [ -s qemu.pid ]; do
+    kill -0 "$qemu" 2>/dev/null || fail 'QEMU ended, see above'
+    sleep 1
+  done
+  (cd "$here" && REAL_HOST=$work/ssh.config REAL_HOST_LOADER=$1 go test -count 1 -v -timeout "${minutes}m" -run 'TestRealHost$' .) || status=$?
+  [ "$status" = 0 ] || fail "the test on the host with $1 failed, see above; the console is $work/console, and ends with: $(tail -n 30 console)"
+  wait "$qemu" || fail "the host with $1 did not switch itself off within $minutes minutes: $(tail -n 30 console)"
+  mv console "console-$1"
+}
+
+for loader in ${LOADERS:-grub systemd-boot}; do
+  rm -rf esp
+  mkdir -p esp/EFI/BOOT esp/EFI/debian esp/loader/entries
+  case $loader in
+    grub)
+      cp root/usr/lib/shim/shimx64.efi.signed esp/EFI/BOOT/BOOTX64.EFI
+      cp root/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed esp/EFI/BOOT/grubx64.efi
+      debian_grub >esp/EFI/debian/grub.cfg
+      host grub ms
+      ;;
+    systemd-boot)
+      cp root/usr/lib/systemd/boot/efi/systemd-bootx64.efi.signed esp/EFI/BOOT/BOOTX64.EFI
+      cp -L root/vmlinuz esp/EFI/debian/vmlinuz
+      cp -L root/initrd.img esp/EFI/debian/initrd.img
+      printf '%s\n' 'title first' 'linux /EFI/debian/vmlinuz' 'initrd /EFI/debian/initrd.img' "options root=LABEL=root ro $debian_words" \
+        >esp/loader/entries/first.conf
+      printf 'timeout 0\n' >esp/loader/loader.conf
+      mkdir -p root/etc/kernel
+      printf 'root=LABEL=root ro quiet %s\n' "$debian_words" >root/etc/kernel/cmdline
+      printf 'C0D5-3F6A\n' >root/etc/kernel/proxmox-boot-uuids
+      stand_in proxmox-boot-tool <<'SCRIPT'
+case $1 in
+  refresh) for kernel in /boot/vmlinuz-*; do kernel-install add "${kernel#*-}" "$kernel" "/boot/initrd.img-${kernel#*-}"; done ;;
+  status) printf 'System currently booted with uefi\nC0D5-3F6A is configured with: uefi (versions: %s)\n' "$(uname -r)" ;;
+esac
+SCRIPT
+      host systemd-boot ''
+      ;;
+  esac
+done
+printf 'all: %s s\n' $((SECONDS - began))
