@@ -252,7 +252,9 @@ func (s clusterSecrets) put(kind talos.Kind, a talos.Authority, replaced []byte)
 }
 
 // renewed are the secrets with a client of the authority that the state has, which is a talosconfig or kubeconfig too.
-func (s clusterSecrets) renewed(c spec.Cluster, kind talos.Kind, now time.Time) (_ clusterSecrets, as string, err error) {
+func (s clusterSecrets) renewed(
+	c spec.Cluster, kind talos.Kind, now time.Time,
+) (_ clusterSecrets, as string, err error) {
 	authority, _ := s.authority(kind)
 
 	if kind == talos.OfKubernetes {

@@ -21,8 +21,8 @@ func newRotateCA(f *flags) *cobra.Command {
 		Long: `Replaces the certificate authority of the Talos API of a cluster that runs, or of its Kubernetes: all machines
 accept a new one, then issue with it, then forget the old one, as talosctl rotate-ca does. For that of Kubernetes
 kubelets and the control plane's static pods start again, one control plane after the other; pods run on. Every machine
-has to answer before anything is changed. The new authority is in the state, encrypted, before a machine knows it. It may
-be interrupted and repeated; pulumi up refuses to run until it is done. Run pulumi up afterwards.`,
+has to answer before anything is changed. The new authority is in the state, encrypted, before a machine knows it. It
+may be interrupted and repeated; pulumi up refuses to run until it is done. Run pulumi up afterwards.`,
 		Example: "  backup rotate-ca prod\n  backup rotate-ca prod --cluster home --authority kubernetes",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -27,8 +27,8 @@ forget the old authority first, so that no API server refuses a kubelet that sti
 
 Every machine has to answer before anything is changed. A step begins when all machines have been seen to do the one
 before: they let a client of the new authority in, and then show a certificate of it; of Kubernetes, kubelets are
-healthy again and nodes are Ready. It goes by what machines have, so that it can be interrupted and repeated with the same
-authority. Without next and key it only looks whether every machine answers and has an authority that is known.
+healthy again and nodes are Ready. It goes by what machines have, so that it can be interrupted and repeated with the
+same authority. Without next and key it only looks whether every machine answers and has an authority that is known.
 
 The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted. The result
 is one line of JSON on standard output.`
