@@ -150,9 +150,14 @@ drift: plan $(BIN)/stackstatus $(BIN)/talosops $(BIN)/pulumi ## look: Fail when 
 	@$(STATUS) drift $(STACK) >> .plan/$(STACK).json
 	@$(BIN)/planreview guard --expect-no-changes .plan/$(STACK).json
 
+# Whoever opens a pull request decides what its preview runs, with the secrets of the stack.
+PREVIEW_PRS ?= false
+
 .PHONY: deployments
-deployments: $(BIN)/pulumi ## deploy: Set up Pulumi Deployments for STACK: REPO=owner/name POOL=id of a runner pool of yours; PUSH=true brings it up on every push
-	@$(BIN)/pulumi deployment settings edit --stack '$(STACK)' --github-repo '$(REPO)' --branch main --folder . --runner-pool '$(POOL)' --preview-prs \
+deployments: $(BIN)/pulumi ## deploy: Set up Pulumi Deployments for STACK: REPO=owner/name POOL=id of a runner pool of yours; PUSH=true brings it up on every push; PREVIEW_PRS=true previews pull requests, of a stack without `protect`
+	@if [ '$(PREVIEW_PRS)' != false ] && { [ ! -r Pulumi.$(STACK).yaml ] || grep -E '^[^#]*talos-proxmox:protect' Pulumi.$(STACK).yaml | grep -qv false; }; then \
+	  echo 'PREVIEW_PRS: Pulumi.$(STACK).yaml has protect: true, or cannot be read. A pull request runs its own code with the secrets of the stack that it previews: name a stack without protect, with a Proxmox token and a runner pool of its own (docs/pipelines.md#pulumi-deployments)' >&2; exit 1; fi
+	@$(BIN)/pulumi deployment settings edit --stack '$(STACK)' --github-repo '$(REPO)' --branch main --folder . --runner-pool '$(POOL)' --preview-prs=$(PREVIEW_PRS) \
 	  --push-to-deploy=$(PUSH) --pre-run-command 'make guard STACK=$(STACK) PLAN_FLAGS=--refresh' --env PULUMI_PARALLEL=64
 
 .PHONY: hooks
