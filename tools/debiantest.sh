@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 #
-# A Debian 13 of Debian's mirror (apt's own client) as an emulated machine, for tests that source this file: debian_tools, debian_root, debian_disk, debian_boot,
-# in this order, in a work folder of the test's. QEMU emulates the processor; kernels hang in /dev/kvm of machines that are virtual themselves.
+# A Debian 13 of Debian's mirror (apt's own client) as an emulated machine, for tests that source this file: debian_tools, debian_root, debian_disk,
+# debian_firmware, debian_boot, in this order, in a work folder of the test's. QEMU emulates the processor; kernels hang in /dev/kvm of machines that are virtual themselves.
 
 # The words that an emulated machine's kernel needs: limits of services are for processors, not for their emulation.
 debian_words='console=ttyS0 systemd.default_timeout_start_sec=1800 systemd.default_device_timeout_sec=1800 systemd.service_watchdogs=0 no_timer_check'
@@ -66,13 +66,14 @@ TABLE
   rm -rf root.part esp.part
 }
 
-# debian_boot KEYS MINUTES [OPTION…]: the machine until it switches itself off; its serial console goes to the file console, and its process id to
-# qemu.pid. KEYS are those of the firmware: ms has Secure Boot on, nothing has it off. Without cmpxchg16b, whose emulation by QEMU 7 breaks Linux 6.12, the kernel
-# goes another way.
+# debian_firmware KEYS: the firmware's variables, vars.fd: ms has Secure Boot on, nothing has it off.
+debian_firmware() { cp "/usr/share/OVMF/OVMF_VARS_4M${1:+.$1}.fd" vars.fd; }
+
+# debian_boot MINUTES [OPTION…]: the machine until it switches itself off; its serial console goes to the file console, its process id to qemu.pid. Without
+# cmpxchg16b, whose emulation by QEMU 7 breaks Linux 6.12, the kernel goes another way.
 debian_boot() {
-  local minutes=$2
-  cp "/usr/share/OVMF/OVMF_VARS_4M${1:+.$1}.fd" vars.fd
-  shift 2
+  local minutes=$1
+  shift
   timeout $((minutes * 60)) qemu-system-x86_64 -machine q35,smm=on -accel tcg -cpu Westmere,-cx16 -smp 1 -m 1536 -display none -monitor none \
     -global driver=cfi.pflash01,property=secure,value=on \
     -drive if=pflash,format=raw,unit=0,file=/usr/share/OVMF/OVMF_CODE_4M.secboot.fd,readonly=on -drive if=pflash,format=raw,unit=1,file=vars.fd \

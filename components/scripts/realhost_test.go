@@ -221,9 +221,7 @@ func (h *realHost) awaitBoot(before string) {
 	h.t.Helper()
 
 	for limit := time.Now().Add(30 * time.Minute); time.Now().Before(limit); time.Sleep(5 * time.Second) {
-		id, said, err := h.try("cat /proc/sys/kernel/random/boot_id", "")
-		require.NotContains(h.t, said, "Connection refused", "the machine is off")
-
+		id, _, err := h.try("cat /proc/sys/kernel/random/boot_id", "")
 		if err == nil && strings.TrimSpace(id) != before {
 			return
 		}

@@ -34,7 +34,8 @@ printf 'instance-id: template-build\n' >seed/meta-data
 genisoimage -quiet -output seed.iso -volid cidata -joliet -rock seed/user-data seed/meta-data
 
 booted=$SECONDS
-debian_boot ms "$minutes" -netdev user,id=net \
+debian_firmware ms
+debian_boot "$minutes" -netdev user,id=net \
   -drive if=none,id=seed,file=seed.iso,format=raw,readonly=on,media=cdrom -device scsi-cd,bus=scsi.0,drive=seed \
   -chardev null,id=agent -device virtio-serial -device virtserialport,chardev=agent,name=org.qemu.guest_agent.0 ||
   fail "the system did not switch itself off within $minutes minutes: $(tail -n 30 console)"
