@@ -1,6 +1,7 @@
 package permissions
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -33,6 +34,41 @@ func (g Granted) Has(path string, privileges ...string) bool {
 	}
 
 	return false
+}
+
+// escalations are privileges by which their holder makes himself Administrator, where they are granted on a path, below
+// it, or handed down to it: he gives away rights, changes accounts or groups, or opens shells of hosts.
+var escalations = []struct{ privilege, path string }{ //nolint:gochecknoglobals // a table
+	{"Permissions.Modify", "/"}, {"Permissions.Modify", "/access"}, {"Realm.Allocate", "/access"},
+	{"User.Modify", "/access/groups"}, {"Sys.Modify", "/access"}, {"Sys.Console", "/nodes"},
+}
+
+// Excess names such privileges that none of the [Roles] has there, each with the first path where it is granted.
+func (g Granted) Excess() []string {
+	var excess []string
+
+	for _, e := range escalations {
+		for _, path := range slices.Sorted(maps.Keys(g)) {
+			propagates, granted := g[path][e.privilege]
+			there := path == e.path || e.path != "/" && strings.HasPrefix(path, e.path+"/")
+			handed := propagates && (path == "/" || strings.HasPrefix(e.path, path+"/"))
+
+			if granted && (handed || there && !needed(e.privilege, path)) {
+				excess = append(excess, e.privilege+" on "+path)
+
+				break
+			}
+		}
+	}
+
+	return slices.Compact(excess)
+}
+
+// needed says whether a role has the privilege on this very path.
+func needed(privilege, path string) bool {
+	return slices.ContainsFunc(Roles(), func(r Role) bool {
+		return slices.ContainsFunc(r.Needs, func(n Need) bool { return n.Privilege == privilege && n.Path == path })
+	})
 }
 
 // parent is the path above, empty for the root's.

@@ -50,3 +50,54 @@ func TestGranted(t *testing.T) {
 
 	assert.False(t, permissions.Granted(nil).Has("/vms", "VM.Audit"))
 }
+
+// TestExcess: the documented roles make nobody Administrator; one of them that is handed down from the root did.
+func TestExcess(t *testing.T) {
+	t.Parallel()
+
+	documented := func() permissions.Granted {
+		g := permissions.Granted{}
+
+		for _, role := range permissions.Roles() {
+			for _, n := range role.Needs {
+				if g[n.Path] == nil {
+					g[n.Path] = map[string]bool{}
+				}
+
+				g[n.Path][n.Privilege] = permissions.Propagates(n.Path)
+			}
+		}
+
+		return g
+	}
+
+	for name, test := range map[string]struct {
+		path, privilege string
+		propagates      bool
+		want            []string
+	}{
+		"the documented roles":           {"/vms", "VM.Audit", true, nil},
+		"startupOrder's, handed down":    {"/", "Sys.Modify", true, []string{"Sys.Modify on /"}},
+		"rights to give away rights":     {"/", "Permissions.Modify", false, []string{"Permissions.Modify on /"}},
+		"the same, of one machine":       {"/vms/100", "Permissions.Modify", true, nil},
+		"the same, of accounts":          {"/access/groups", "Permissions.Modify", true, []string{"Permissions.Modify on /access/groups"}},
+		"shells of a host":               {"/nodes/pve1", "Sys.Console", true, []string{"Sys.Console on /nodes/pve1"}},
+		"another group's users":          {"/access/groups/admins", "User.Modify", true, []string{"User.Modify on /access/groups/admins"}},
+		"all users, handed down":         {"/access", "User.Modify", true, []string{"User.Modify on /access"}},
+		"all users, that no group is in": {"/access", "User.Modify", false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			g := documented()
+			if g[test.path] == nil {
+				g[test.path] = map[string]bool{}
+			}
+
+			g[test.path][test.privilege] = test.propagates
+			assert.Equal(t, test.want, g.Excess())
+		})
+	}
+
+	assert.Empty(t, permissions.Granted(nil).Excess())
+}

@@ -20,7 +20,7 @@ const (
 // Need is a privilege that the program cannot do without.
 type Need struct {
 	Privilege string
-	// Path is where it is needed; a rule there propagates.
+	// Path is where it is needed; a rule there propagates where Propagates says so.
 	Path string
 	// Call is what needs it, in the words of the API.
 	Call string
@@ -175,6 +175,25 @@ func (r Role) Paths() []string {
 	return slices.Compact(list)
 }
 
+// Propagates says whether a rule of the path holds below it too. One of the whole data centre, or of all accounts, does
+// not: Sys.Modify on /access lets its holder change the privileges of his own role.
+func Propagates(path string) bool { return path != "/" && path != "/access" }
+
+// Grant is the shell command that gives the role to a user on a path, and to a token of his; empty = to him alone.
+func (r Role) Grant(path, user, token string) string {
+	line := "pveum acl modify " + path + " --users " + user
+	if token != "" {
+		line += " --tokens '" + token + "'"
+	}
+
+	line += " --roles " + r.ID
+	if !Propagates(path) {
+		line += " --propagate 0"
+	}
+
+	return line
+}
+
 // Command is the shell command that makes the role.
 func (r Role) Command() string {
 	return fmt.Sprintf("pveum role add %s --privs \"%s\"", r.ID, strings.Join(r.Privileges(), " "))
@@ -196,7 +215,7 @@ func (r Role) Commands() string {
 			lines = append(lines, "pveum group add "+group)
 		}
 
-		lines = append(lines, fmt.Sprintf("pveum acl modify %s --users %s --tokens '%s' --roles %s", path, User, Token, r.ID))
+		lines = append(lines, r.Grant(path, User, Token))
 	}
 
 	return strings.Join(lines, "\n")

@@ -123,7 +123,7 @@ func newSituation() *situation {
 				s.site.Rights[n.Path] = map[string]bool{}
 			}
 
-			s.site.Rights[n.Path][n.Privilege] = true
+			s.site.Rights[n.Path][n.Privilege] = permissions.Propagates(n.Path)
 		}
 	}
 
@@ -247,6 +247,9 @@ func TestJudge(t *testing.T) {
 			delete(s.site.Rights["/storage"], "Datastore.AllocateTemplate")
 			delete(s.site.Rights, "/nodes")
 		}},
+		"rights that make their holder Administrator": {change: func(s *situation) {
+			s.site.Rights["/"]["Sys.Modify"] = true
+		}, warnings: []string{"proxmoxve:apiToken: pulumi@pve!talos may make itself Administrator by Sys.Modify on /: give it the roles of docs/permissions.md alone"}},
 		"rights by a resource pool": {change: func(s *situation) {
 			s.worker().ResourcePool, s.site.Pools = "gpus", []string{"gpus"}
 			s.site.Rights["/pool/gpus"], s.site.Rights["/vms/4000"] = s.site.Rights["/vms"], map[string]bool{}

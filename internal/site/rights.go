@@ -79,12 +79,17 @@ func (j *judge) rights() {
 			j.problem("", j.key(), nil, "%s may not %s on %s: as root on a host, `%s` gives it the role %s%s; "+
 				"docs/permissions.md has what is in the role",
 				j.site.Identity, strings.Join(lacks[path].privileges, ", "), lacks[path].where(),
-				j.grant(path, role.ID), role.ID, j.both())
+				j.grant(path, role), role.ID, j.both())
 		}
 	}
 
 	if all {
 		j.fine("", "%s may do what the plan needs", j.site.Identity)
+	}
+
+	if excess := j.site.Rights.Excess(); len(excess) > 0 {
+		j.warn("", j.key(), nil, "%s may make itself Administrator by %s: give it the roles of docs/permissions.md alone, on their "+
+			"paths, with `--propagate 0` where it is stated", j.site.Identity, strings.Join(excess, ", "))
 	}
 }
 
@@ -131,13 +136,13 @@ func (l lack) where() string {
 	return fmt.Sprintf("%s and %d more paths", strings.Join(l.paths[:most], ", "), len(l.paths)-most)
 }
 
-func (j *judge) grant(path, role string) string {
-	user, _, token := strings.Cut(j.site.Identity, "!")
-	if !token {
-		return fmt.Sprintf("pveum acl modify %s --users %s --roles %s", path, user, role)
+func (j *judge) grant(path string, role permissions.Role) string {
+	user, _, separated := strings.Cut(j.site.Identity, "!")
+	if !separated {
+		return role.Grant(path, user, "")
 	}
 
-	return fmt.Sprintf("pveum acl modify %s --users %s --tokens '%s' --roles %s", path, user, j.site.Identity, role)
+	return role.Grant(path, user, j.site.Identity)
 }
 
 // both says why a token's own rule is not enough.

@@ -38,7 +38,8 @@ func GrantProgram(data *datacentre.Datacentre, secret string) error {
 
 		for _, path := range role.Paths() {
 			for kind, id := range map[string]string{"user": permissions.User, "token": permissions.Token} {
-				if err := data.SetACL(datacentre.ACL{Path: path, Kind: kind, ID: id, Role: role.ID, Propagate: true}); err != nil {
+				rule := datacentre.ACL{Path: path, Kind: kind, ID: id, Role: role.ID, Propagate: permissions.Propagates(path)}
+				if err := data.SetACL(rule); err != nil {
 					return fmt.Errorf("unable to give %s the role %s on %s: %w", id, role.ID, path, err)
 				}
 			}
