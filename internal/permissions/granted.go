@@ -39,8 +39,12 @@ func (g Granted) Has(path string, privileges ...string) bool {
 // escalations are privileges by which their holder makes himself Administrator, where they are granted on a path, below
 // it, or handed down to it: he gives away rights, changes accounts or groups, or opens shells of hosts.
 var escalations = []struct{ privilege, path string }{ //nolint:gochecknoglobals // a table
-	{"Permissions.Modify", "/"}, {"Permissions.Modify", "/access"}, {"Realm.Allocate", "/access"},
-	{"User.Modify", "/access/groups"}, {"Sys.Modify", "/access"}, {"Sys.Console", "/nodes"},
+	{"Permissions.Modify", "/"},
+	{"Permissions.Modify", "/access"},
+	{"Realm.Allocate", "/access"},
+	{"User.Modify", "/access/groups"},
+	{"Sys.Modify", "/access"},
+	{"Sys.Console", "/nodes"},
 }
 
 // Excess names such privileges that none of the [Roles] has there, each with the first path where it is granted.
