@@ -178,11 +178,11 @@ func (h *realHost) entry() string {
 	}[h.loader], ""))
 }
 
-// etc are all files below /etc.
+// etc are all files below /etc but the one that systemd writes anew when it starts.
 func (h *realHost) etc() string {
 	h.t.Helper()
 
-	return h.run(`cd /etc && find . -type f -printf '%p %m %u %g %t\n' -exec sha256sum {} + | sort`, "")
+	return h.run(`cd /etc && find . -type f ! -name machine-id -printf '%p %m %u %g %t\n' -exec sha256sum {} + | sort`, "")
 }
 
 // script runs the program's script as the program does.
