@@ -55,6 +55,7 @@ debian_disk() {
   truncate -s "$1M" esp.part
   mkfs.vfat -n ESP esp.part >/dev/null
   for file in esp/*; do mcopy -s -i esp.part "$file" ::; done
+  rm -f disk.raw
   truncate -s "$3G" disk.raw
   sfdisk -q disk.raw <<TABLE
 label: gpt
