@@ -226,7 +226,7 @@ test-debian: ## develop: Boot a Debian from its mirror in QEMU with the seed of 
 	internal/systems/test-debian.sh
 
 .PHONY: test-host
-test-host: ## develop: Boot a Debian from its mirror in QEMU, with GRUB and with systemd-boot, and prepare it as a Proxmox host, over real reboots; needs root, installs packages, emulates a processor (half an hour)
+test-host: ## develop: Boot a Debian from its mirror in QEMU, with GRUB and with systemd-boot, and prepare it as a Proxmox host, over real reboots; needs root, installs packages, emulates a processor (twenty minutes)
 	components/scripts/test-host.sh
 
 .PHONY: test-engine
