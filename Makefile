@@ -237,7 +237,7 @@ record-proxmox: ## develop: Ask a real Proxmox VE the calls that the lab is held
 	  $(if $(BRIDGE),-bridge '$(BRIDGE)') $(if $(AMONG_MACHINES),-among-machines) $(if $(REMOVE),-remove)
 
 .PHONY: test-host
-test-host: ## develop: Boot a Debian from its mirror in QEMU, with GRUB and with systemd-boot, and prepare it as a Proxmox host, over real reboots; needs root, installs packages, emulates a processor (half an hour)
+test-host: ## develop: Boot a Debian from its mirror in QEMU, with GRUB and with systemd-boot, and prepare it as a Proxmox host, over real reboots; needs root, installs packages, emulates a processor (twenty minutes)
 	components/scripts/test-host.sh
 
 .PHONY: test-engine
