@@ -91,7 +91,7 @@ func TestAPreviewSaysAllThatAnUpWouldFailOn(t *testing.T) {
 		"proxmoxve:apiToken: pulumi@pve!talos may not VM.Clone on /vms/901",
 		"`pveum acl modify /vms --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmox` gives it the role TalosProxmox (a separated token may only what its user may, too)",
 		"may not Sys.AccessNetwork on /nodes/pve1",
-		"may not Sys.Modify on /: as root on a host, `pveum acl modify / --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxStartup`",
+		"may not Sys.Modify on /: as root on a host, `pveum acl modify / --users pulumi@pve --tokens 'pulumi@pve!talos' --roles TalosProxmoxStartup --propagate 0`",
 		`hosts[1].name: "pve2" is offline, and `,
 		`clusters[0].workers[0].datastore: "retired" is disabled on pve1, or kept to other hosts: `,
 		"or choose another of local-lvm, local-zfs",
