@@ -43,15 +43,22 @@ func siteAnswer(path string) string {
 
 		return string(text)
 	case parts[1] == "access":
-		all := map[string]int{"Pool.Audit": 1}
+		all := map[string]map[string]int{"/pool": {"Pool.Audit": 1}}
 
 		for _, role := range permissions.Roles() {
-			for _, privilege := range role.Privileges() {
-				all[privilege] = 1
+			for _, n := range role.Needs {
+				if all[n.Path] == nil {
+					all[n.Path] = map[string]int{}
+				}
+
+				all[n.Path][n.Privilege] = 0
+				if permissions.Propagates(n.Path) {
+					all[n.Path][n.Privilege] = 1
+				}
 			}
 		}
 
-		return data(object{"/": all})
+		return data(all)
 	case parts[1] == "version":
 		return data(object{"release": "9.1"})
 	case len(parts) == 2 && parts[1] == "nodes":
