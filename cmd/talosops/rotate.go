@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -16,19 +17,14 @@ import (
 	"talos-proxmox/internal/talos"
 )
 
-const rotateHelp = `Replaces the certificate authority of a cluster's Talos API, or of its Kubernetes, in the order of
-talosctl rotate-ca: all machines accept the new authority; all issue with it, and still accept the old one; all forget
-the old one.
-
-Talos': control planes come first, since they sign the certificates of workers. Nothing restarts.
-Kubernetes' (kubeconfig): each machine's kubelet is started again in each step, and on control planes the API server,
-the controller manager and the scheduler: one control plane after the other, all workers at once. Pods run on. Workers
-forget the old authority first, so that no API server refuses a kubelet that still has its certificate.
+const rotateHelp = `Replaces the certificate authority of a cluster's Talos API, in the order of talosctl rotate-ca:
+all machines accept the new authority; all issue with it, and still accept the old one; all forget the old one. Control
+planes come first, since they sign the certificates of workers. Nothing restarts.
 
 Every machine has to answer before anything is changed. A step begins when all machines have been seen to do the one
-before: they let a client of the new authority in, and then show a certificate of it; of Kubernetes, kubelets are
-healthy again and nodes are Ready. It goes by what machines have, so that it can be interrupted and repeated with the
-same authority. Without next and key it only looks whether every machine answers and has an authority that is known.
+before: they let a client of the new authority in, and then show a certificate of it. It goes by what machines have, so
+that it can be interrupted and repeated with the same authority. Without next and key it only looks whether every
+machine answers and has an authority that is known.
 
 The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) can be omitted. The result
 is one line of JSON on standard output.`
@@ -53,47 +49,22 @@ type rotateRequest struct {
 
 func (r *rotateRequest) problems() []string {
 	problems := talosconfigProblems(r.Talosconfig)
-
-	if r.Kubeconfig != "" {
-		if _, err := parseKubeconfig(r.Kubeconfig); err != nil {
-			problems = append(problems, fmt.Sprintf("kubeconfig: %v", err))
-		}
-
-		if _, err := parseKubeconfig(r.Next); r.Next != "" && err != nil {
-			problems = append(problems, fmt.Sprintf("next: %v", err))
-		}
-	} else if r.Next != "" && checkTalosconfig(r.Next) != nil {
+	if r.Next != "" && checkTalosconfig(r.Next) != nil {
 		problems = append(problems, fmt.Sprintf("next: %v", errTalosconfig))
 	}
 
 	if (r.Next == "") != (r.Key == "") {
-		problems = append(problems, "key: the new authority's key goes with a client of it under next: send both")
+		problems = append(problems, "key: the new authority's key goes with a talosconfig of it under next: send both")
 	}
 
 	return append(problems, nodeProblems(r.ControlPlanes, group{"workers", r.Workers})...)
 }
 
-// rotateTalos asks one machine's Talos API on its own address.
-type rotateTalos interface {
+// rotateAPI asks one machine's Talos API on its own address.
+type rotateAPI interface {
 	version(ctx context.Context, address string) (string, error)
 	configuration(ctx context.Context, address string) (active, persistent string, err error)
 	reconfigure(ctx context.Context, address string, configuration []byte) error
-	kubeletStart(ctx context.Context, address string) (string, error)
-	close()
-}
-
-// rotateKubernetes asks the Kubernetes API on one control plane's own address.
-type rotateKubernetes interface {
-	nodes(ctx context.Context, address string) ([]kubeNode, error)
-	close()
-}
-
-// door is where machines let clients of an authority in.
-type door interface {
-	// admits looks whether a client is let in that takes servers of some authorities; guards says that the machine itself
-	// decides that.
-	admits(ctx context.Context, n node) error
-	guards(n node) bool
 	close()
 }
 
@@ -102,17 +73,14 @@ type rotation struct {
 	*watch
 	talos.Rotation
 
-	controlPlanes, workers []node
-	talos                  []rotateTalos // that machines may let in
+	nodes []node // control planes first
 	// Clients of both authorities take servers of both; strict takes those of the new one alone.
-	former, next, strict door
-	// kubelets are when those started that are to start again, by node.
-	kubelets map[string]string
+	former, next, strict rotateAPI
 }
 
 func newRotate() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "rotate", Short: "Replace the certificate authority of the Talos API or of Kubernetes", Long: rotateHelp,
+		Use: "rotate", Short: "Replace the certificate authority of the Talos API", Long: rotateHelp,
 		Example: rotateExample,
 	}
 
@@ -129,7 +97,9 @@ func runRotate(cmd *cobra.Command, req *rotateRequest) error {
 	work := r.run
 	if req.Next != "" {
 		work = func(ctx context.Context) error {
-			return holdRun(ctx, r.watch, req.ControlPlanes, "replaces the authority of "+string(r.Kind), r.run, r.clients()...)
+			const what = "replaces the authority of the Talos API"
+
+			return holdRun(ctx, r.watch, req.ControlPlanes, what, r.run, r.clients()...)
 		}
 	}
 
@@ -140,21 +110,53 @@ func runRotate(cmd *cobra.Command, req *rotateRequest) error {
 	return printResult(cmd.OutOrStdout(), request.Rotated{Rotated: req.Next != ""})
 }
 
-func (r *rotation) close() {
-	for _, api := range r.talos {
-		api.close()
+func openRotation(req *rotateRequest, progress io.Writer) (r *rotation, err error) {
+	r = &rotation{watch: newWatch(&req.limits, progress), nodes: slices.Concat(req.ControlPlanes, req.Workers)}
+	if r.Old, err = talos.Trusted(req.Talosconfig); err != nil {
+		return nil, err
 	}
 
-	for _, d := range []door{r.former, r.next, r.strict} {
-		if d != nil {
-			d.close()
+	if req.Next == "" {
+		r.former, err = trusting(req.Talosconfig, r.Old)
+
+		return r, err
+	}
+
+	r.New.Key = []byte(req.Key)
+	if r.New.Certificate, err = talos.Trusted(req.Next); err != nil {
+		return nil, err
+	}
+
+	var problems [3]error
+
+	r.former, problems[0] = trusting(req.Talosconfig, r.Old, r.New.Certificate)
+	r.next, problems[1] = trusting(req.Next, r.Old, r.New.Certificate)
+	r.strict, problems[2] = trusting(req.Next, r.New.Certificate)
+
+	return r, errors.Join(problems[:]...)
+}
+
+// trusting is a client that takes servers of these authorities for the cluster's.
+func trusting(talosconfig string, authorities ...[]byte) (rotateAPI, error) {
+	text, err := talos.Trusting(talosconfig, authorities...)
+	if err != nil {
+		return nil, err
+	}
+
+	return newTalosAPI(text)
+}
+
+func (r *rotation) close() {
+	for _, api := range []rotateAPI{r.former, r.next, r.strict} {
+		if api != nil {
+			api.close()
 		}
 	}
 }
 
 // clients are those that machines let in, of which some know the old authority alone, and others the new one.
 func (r *rotation) clients() (list []*talosClients) {
-	for _, api := range r.talos {
+	for _, api := range []rotateAPI{r.former, r.next} {
 		if t, ok := api.(*talosClients); ok {
 			list = append(list, t)
 		}
@@ -163,71 +165,40 @@ func (r *rotation) clients() (list []*talosClients) {
 	return list
 }
 
-func (r *rotation) nodes() []node { return slices.Concat(r.controlPlanes, r.workers) }
-
-// turns are the machines that are changed together. Where they start something again, control planes take turns. In the
-// last step workers are first then: their kubelets get certificates of the new authority while all API servers still
-// take the ones before.
-func (r *rotation) turns(last bool) [][]node {
-	if r.Kind == talos.OfTalos {
-		return [][]node{r.nodes()}
-	}
-
-	turns := slices.Collect(slices.Chunk(r.controlPlanes, 1))
-
-	switch {
-	case len(r.workers) == 0:
-		return turns
-	case last:
-		return slices.Insert(turns, 0, r.workers)
-	default:
-		return append(turns, r.workers)
-	}
-}
-
 func (r *rotation) run(ctx context.Context) error {
 	if err := r.answers(ctx); err != nil || r.next == nil {
 		return err
 	}
 
-	for i, step := range []rotateStep{
-		{"accepts the new authority", r.Add, r.admitted(r.next)},
-		{"issues with the new authority", r.Switch, r.admitted(r.strict)},
+	for _, step := range []struct {
+		what   string // that a machine does then
+		change func(configuration string) ([]byte, error)
+		seen   func(ctx context.Context, address string) error
+	}{
+		{"accepts the new authority", r.Add, r.admits(r.next)},
+		{"issues with the new authority", r.Switch, r.admits(r.strict)},
 		{"does not accept the old authority any more", r.Remove, r.refuses},
 	} {
-		for _, turn := range r.turns(i == 2) {
-			if err := r.changeAll(ctx, turn, step); err != nil {
-				return err
-			}
+		if err := r.changeAll(ctx, step.what, step.change); err != nil {
+			return err
+		}
 
-			if err := r.seeAll(ctx, turn, step); err != nil {
-				return err
-			}
+		if err := r.seeAll(ctx, step.what, step.seen); err != nil {
+			return err
 		}
 	}
 
 	return nil
 }
 
-type rotateStep struct {
-	what   string // that a machine does then
-	change func(configuration string) ([]byte, error)
-	seen   func(ctx context.Context, n node) error
-}
-
 // answers finds machines that cannot take part, all at once, before one is changed.
 func (r *rotation) answers(ctx context.Context) error {
-	nodes := r.nodes()
-	problems := make([]string, len(nodes))
+	problems := make([]string, len(r.nodes))
 
-	each(nodes, func(i int, n node) {
+	r.each(func(i int, n node) {
 		_, configuration, err := r.read(ctx, n)
 		if err == nil {
 			err = r.Known(configuration)
-		}
-
-		if err == nil && r.next == nil {
-			err = r.admitted(r.former)(ctx, n)
 		}
 
 		if err != nil {
@@ -245,9 +216,9 @@ func (r *rotation) answers(ctx context.Context) error {
 		strings.Join(problems, "\n"))
 }
 
-func each(nodes []node, do func(i int, n node)) {
+func (r *rotation) each(do func(i int, n node)) {
 	var wg sync.WaitGroup
-	for i, n := range nodes {
+	for i, n := range r.nodes {
 		wg.Go(func() { do(i, n) })
 	}
 
@@ -255,8 +226,12 @@ func each(nodes []node, do func(i int, n node)) {
 }
 
 // read returns a machine's configuration, and who it lets in.
-func (r *rotation) read(ctx context.Context, n node) (api rotateTalos, configuration string, err error) {
-	for _, api := range r.talos {
+func (r *rotation) read(ctx context.Context, n node) (api rotateAPI, configuration string, err error) {
+	for _, api := range []rotateAPI{r.next, r.former} {
+		if api == nil {
+			continue
+		}
+
 		configuration, err = call(ctx, func(ctx context.Context) (string, error) {
 			active, _, err := api.configuration(ctx, n.Address)
 
@@ -271,18 +246,17 @@ func (r *rotation) read(ctx context.Context, n node) (api rotateTalos, configura
 }
 
 // changeAll changes machines that have not been, one after the other; a failure keeps the ones after it as they are.
-func (r *rotation) changeAll(ctx context.Context, nodes []node, step rotateStep) error {
+func (r *rotation) changeAll(ctx context.Context, what string, change func(string) ([]byte, error)) error {
 	g := goal{
-		before: "every machine " + step.what, missed: "not every machine " + step.what,
-		remedy: "start or repair what is named",
+		before: "every machine " + what, missed: "not every machine " + what, remedy: "start or repair what is named",
 	}
 
 	return r.until(ctx, g, func(ctx context.Context) (report, bool) {
 		var current report
 
-		for _, n := range nodes {
+		for _, n := range r.nodes {
 			f := finding{node: n.Name, check: authorityCheck}
-			if err := r.change(ctx, n, step); err != nil {
+			if err := r.change(ctx, n, what, change); err != nil {
 				f.problem, f.detail = "could not be changed", cause(err)
 
 				return append(current, f), false
@@ -295,24 +269,15 @@ func (r *rotation) changeAll(ctx context.Context, nodes []node, step rotateStep)
 	})
 }
 
-func (r *rotation) change(ctx context.Context, n node, step rotateStep) error {
+func (r *rotation) change(ctx context.Context, n node, what string, change func(string) ([]byte, error)) error {
 	api, configuration, err := r.read(ctx, n)
 	if err != nil {
 		return err
 	}
 
-	next, err := step.change(configuration)
+	next, err := change(configuration)
 	if err != nil || next == nil {
 		return err
-	}
-
-	if r.Kind == talos.OfKubernetes {
-		started, err := call(ctx, func(ctx context.Context) (string, error) { return api.kubeletStart(ctx, n.Address) })
-		if err != nil {
-			return err
-		}
-
-		r.kubelets[n.Name] = started
 	}
 
 	if _, err := call(ctx, func(ctx context.Context) (struct{}, error) {
@@ -321,25 +286,25 @@ func (r *rotation) change(ctx context.Context, n node, step rotateStep) error {
 		return err
 	}
 
-	r.say(ctx, finding{node: n.Name, check: authorityCheck, note: step.what})
+	r.say(ctx, finding{node: n.Name, check: authorityCheck, note: what})
 
 	return nil
 }
 
 // seeAll waits until every machine is seen to do what its configuration says.
-func (r *rotation) seeAll(ctx context.Context, nodes []node, step rotateStep) error {
+func (r *rotation) seeAll(ctx context.Context, what string, seen func(context.Context, string) error) error {
 	g := goal{
-		before: "every machine was seen to: it " + step.what, missed: "not every machine " + step.what,
+		before: "every machine was seen to: it " + what, missed: "not every machine " + what,
 		remedy: "look at talosctl dmesg of what is named",
 	}
 
 	return r.until(ctx, g, func(ctx context.Context) (report, bool) {
-		current := make(report, len(nodes))
+		current := make(report, len(r.nodes))
 
 		r.close() // a connection from before says nothing: it stays open
-		each(nodes, func(i int, n node) {
+		r.each(func(i int, n node) {
 			current[i] = finding{node: n.Name, check: authorityCheck}
-			if err := step.seen(ctx, n); err != nil {
+			if err := seen(ctx, n.Address); err != nil {
 				current[i].problem, current[i].detail = "is not seen to yet", cause(err)
 			}
 		})
@@ -348,26 +313,22 @@ func (r *rotation) seeAll(ctx context.Context, nodes []node, step rotateStep) er
 	})
 }
 
-// admitted looks whether a machine lets a client in that trusts it, and whether its kubelet has started again.
-func (r *rotation) admitted(d door) func(context.Context, node) error {
-	return func(ctx context.Context, n node) error {
-		if r.Kind == talos.OfKubernetes {
-			if err := r.restarted(ctx, n); err != nil {
-				return err
-			}
-		}
+// admits looks whether a machine lets a client in that trusts it.
+func (*rotation) admits(api rotateAPI) func(context.Context, string) error {
+	return func(ctx context.Context, address string) error {
+		_, err := call(ctx, func(ctx context.Context) (string, error) { return api.version(ctx, address) })
 
-		return d.admits(ctx, n)
+		return err
 	}
 }
 
 // refuses looks whether a machine lets nobody of the old authority in.
-func (r *rotation) refuses(ctx context.Context, n node) error {
-	if err := r.admitted(r.strict)(ctx, n); err != nil {
+func (r *rotation) refuses(ctx context.Context, address string) error {
+	if err := r.admits(r.strict)(ctx, address); err != nil {
 		return err
 	}
 
-	if r.strict.guards(n) && r.former.admits(ctx, n) == nil {
+	if r.admits(r.former)(ctx, address) == nil {
 		return errors.New("it lets a client of the old authority in")
 	}
 

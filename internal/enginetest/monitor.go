@@ -145,15 +145,11 @@ func (o Options) answer(
 			state["talosVersion"] = resource.NewProperty(o.Contract)
 		}
 
-		authority := func(kind string) resource.PropertyValue {
-			return resource.NewProperty(resource.PropertyMap{
-				"cert": resource.NewProperty(cmp.Or(o.Authorities[kind], "Y2E=")),
-			})
-		}
+		authority := resource.NewProperty(cmp.Or(o.Authority, "Y2E="))
 		state["machineSecrets"] = secret(resource.PropertyMap{
 			"secrets": object("bootstrapToken", MachineSecret),
 			"certs": resource.NewProperty(resource.PropertyMap{
-				"os": authority("os"), "k8s": authority("k8s"),
+				"os": resource.NewProperty(resource.PropertyMap{"cert": authority}),
 			}),
 		})
 		state["clientConfiguration"] = secret(resource.PropertyMap{

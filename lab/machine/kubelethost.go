@@ -30,9 +30,7 @@ func (h kubeletHost) Stopped() bool {
 	h.k.m.ms.mu.Lock()
 	defer h.k.m.ms.mu.Unlock()
 
-	m := h.k.m
-
-	return m.services.Stopped("kubelet") || m.config != nil && h.k.linked != certificates.ClusterTrust(m.config)
+	return h.k.m.services.Stopped("kubelet")
 }
 
 // Host implements kubelet.Machine.

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/siderolabs/crypto/x509"
 
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/etcdmember"
@@ -27,11 +26,6 @@ type realKubernetes struct {
 
 	// recovery is asked for; the machines' lock guards it.
 	recovery *recovery
-
-	// identity is the kubelet's client certificate since the boot, linked what it trusted when it last began; the
-	// machines' lock guards both.
-	identity *x509.PEMEncodedCertificateAndKey
-	linked   string
 
 	kubelet *kubelet.Kubelet
 	member  *etcdmember.Member

@@ -2,13 +2,13 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
-	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/doors"
 	"talos-proxmox/lab/machine/etcd"
@@ -57,7 +57,6 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 	k.kubelet.LoadCNI()
 
 	m.ms.mu.Lock()
-	k.identity = nil
 	m.kubelet.running = true
 	m.services.Set("kubelet", services.Running, "Health check successful")
 	skip := m.config.K8sNodeConfig().SkipNodeRegistration()
@@ -73,7 +72,7 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 	m.doors.Open(netip.AddrPortFrom(m.nodeAddress(), servicePort), service.Serve)
 
 	m.track(func() { k.runDoor(ctx) })
-	m.track(func() { m.restartKubelet(ctx) })
+	m.track(func() { k.restartKubelet(ctx) })
 
 	if skip {
 		return
@@ -123,27 +122,58 @@ func (m *machine) nodeAddress() netip.Addr {
 	return m.net.Node
 }
 
-// connect waits for an API server that the machine reaches; it has no client when the context ended first. The kubelet
-// keeps its certificate for as long as the configuration accepts the authority that signed it
-// (internal/app/machined/pkg/controllers/k8s/kubelet_service.go: refreshKubeletCerts).
+// restartKubelet starts the kubelet's service again whenever its image or its arguments have changed.
+func (k *realKubernetes) restartKubelet(ctx context.Context) {
+	m := k.m
+	settings := func() string {
+		kubelet := m.config.K8sKubeletConfig()
+
+		return fmt.Sprint(kubelet.Image(), kubelet.ExtraArgs(), kubelet.ExtraConfig())
+	}
+
+	m.ms.mu.Lock()
+
+	last := ""
+	if m.config != nil {
+		last = settings()
+	}
+	m.ms.mu.Unlock()
+
+	for m.cluster.await(ctx, func() bool {
+		return m.config != nil && settings() != last && m.services.Running("kubelet")
+	}) {
+		m.ms.mu.Lock()
+		last = settings()
+
+		m.services.Forget("kubelet")
+		m.logf("[talos] service[kubelet](Removed): its settings have changed")
+		m.changed.fire()
+		m.ms.mu.Unlock()
+		m.resources() // who watches the service sees it go
+
+		if !m.sleep(ctx, time.Second) {
+			return
+		}
+
+		m.ms.mu.Lock()
+		m.services.Set("kubelet", services.Running, "Health check successful")
+		m.ms.mu.Unlock()
+	}
+}
+
+// connect waits for an API server that the machine reaches; it has no client when the context ended first.
 func (k *realKubernetes) connect(ctx context.Context) (s kubelet.Server, err error) {
 	m := k.m
 
 	m.cluster.await(ctx, func() bool {
 		server := m.kubernetes()
-		if server == nil || m.config == nil || m.services.Stopped("kubelet") {
+		if server == nil || m.services.Stopped("kubelet") {
 			return false
 		}
 
-		s.Node, k.linked = m.hostname, certificates.ClusterTrust(m.config)
-		if k.identity == nil || !certificates.Trusts(m.config, k.identity.Crt) {
-			k.identity, err = controlplane.KubeletCertificate(server.config, m.hostname)
-		}
-
-		if err == nil {
-			s.Client, err = controlplane.AsKubelet(m.config, apiServerOf(server), m.hostname, k.identity)
-		}
-
+		// A control plane signs the kubelet's certificate, as its controller manager does for real ones.
+		s.Node = m.hostname
+		s.Client, err = controlplane.AsKubelet(server.config, apiServerOf(server), m.hostname)
 		s.Talos = s.Client
 
 		if err == nil && m.isControlPlane() {
