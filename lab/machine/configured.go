@@ -224,18 +224,20 @@ func (m modelKubernetes) runServers(ctx context.Context) {
 	}
 
 	m.doors.SetKubernetes(doors.NewHTTP(kube.NewServer(modelHost{m.machine}), tlsConfig))
+	m.doors.OpenKubernetes(addresses, port) // before anyone hears that it is ready
 
 	m.ms.mu.Lock()
 	m.apiUp = true
 
+	var virtual []netip.Addr
 	for vip := range m.vips {
-		addresses = append(addresses, netip.MustParseAddr(vip))
+		virtual = append(virtual, netip.MustParseAddr(vip))
 	}
 
 	m.logf("[talos] kube-apiserver is ready")
 	m.ms.mu.Unlock()
 
-	m.doors.OpenKubernetes(addresses, port)
+	m.doors.OpenKubernetes(virtual, port)
 
 	m.ms.mu.Lock()
 	defer m.ms.mu.Unlock()

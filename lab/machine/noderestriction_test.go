@@ -4,6 +4,7 @@ import (
 	stdx509 "crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -175,6 +176,14 @@ func TestKubeletsRegisterTheirTaints(t *testing.T) {
 	l.apply(21, l.configuration(machinetype.TypeWorker, labelled, registered))
 
 	k := l.admin()
+	l.until("the API server takes connections", func() bool {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(k.server, "https://"))
+		if err != nil {
+			return false
+		}
+
+		return conn.Close() == nil
+	})
 	l.until("the worker is registered", func() bool {
 		code, _ := k.do(http.MethodGet, "/api/v1/nodes/node-21", "application/json", "")
 
