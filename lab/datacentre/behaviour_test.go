@@ -52,8 +52,10 @@ func TestCopiesShareTheirStorage(t *testing.T) {
 		seconds := func(requests ...datacentre.CloneRequest) []float64 {
 			var upids []string
 
+			first := d.NextID()
+
 			for i, r := range requests {
-				r.NewID, r.Full = d.NextID()+i, &full
+				r.NewID, r.Full = first+i, &full
 				upids = append(upids, cloneOf(t, d, r))
 			}
 
