@@ -71,6 +71,10 @@ CHARTS := $(BIN)/charts
 FLUX_OPERATOR_MODULE := github.com/controlplaneio-fluxcd/flux-operator
 SHELL_FILES := $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run 2>/dev/null)
 
+# What previews need, and what changes need beside it.
+PLAN_TOOLS := $(addprefix $(BIN)/,talosops recover planreview backup stackstatus pulumi) $(POLICY)
+STACK_TOOLS := $(PLAN_TOOLS) $(addprefix $(BIN)/,kubeupgrade platform)
+
 # Stacks whose clusters have a GitOps path are told first what their machines lack of what it needs.
 GITOPS_CHECK = if grep -qE '^[^\#]*\bgitops:' Pulumi.$(STACK).yaml; then $(MAKE) --no-print-directory gitops-check; fi
 # Where the repository of the clusters' GitOps paths is.
@@ -270,16 +274,31 @@ lint: $(BIN)/golangci-lint $(BIN)/actionlint ## develop: Check format, code, scr
 	shellcheck $(SHELL_FILES)
 	$(BIN)/actionlint
 
+# The modules with code of the project; those of tools alone pin what is built of them.
+SCANNED := . lab lab/kubernetes $(HELPERS) tools/secretsimport $(EXAMPLES)
+
 .PHONY: scan
-scan: $(BIN)/govulncheck $(BIN)/gitleaks $(BIN)/go-licenses ## develop: Look for known vulnerabilities, for secrets in the files and their history, and for licences that forbid the use
-	$(BIN)/govulncheck ./...
+scan: $(BIN)/govulncheck $(BIN)/gitleaks $(BIN)/go-licenses ## develop: Look in every module for known vulnerabilities and for licences that forbid the use, and for secrets in the files and their history
 	$(BIN)/gitleaks git --no-banner --redact .
-	$(BIN)/go-licenses check --ignore talos-proxmox --include_tests=false --disallowed_types=forbidden,restricted ./...
+	@found=; for module in $(SCANNED); do echo "$$module:"; \
+	  (cd $$module && $(BIN)/go-licenses check --ignore talos-proxmox --include_tests=false --disallowed_types=forbidden,restricted ./... && \
+	    $(BIN)/govulncheck ./...) || found="$$found $$module"; done; \
+	[ -z "$$found" ] || { echo "look at:$$found" >&2; exit 1; }
 
 .PHONY: sbom
-sbom: $(BIN)/cyclonedx-gomod ## develop: Write the bill of materials of the program to .report/sbom.json
-	@mkdir -p .report
-	$(BIN)/cyclonedx-gomod mod -json -licenses -output .report/sbom.json .
+sbom: $(BIN)/cyclonedx-gomod ## develop: Write the bills of materials of all modules to .report/sbom/
+	@rm -rf .report/sbom && mkdir -p .report/sbom
+	@for module in $(MODULES) lab/kubernetes; do name=$$(echo "$$module" | tr / -); [ "$$module" != . ] || name=program; \
+	  $(BIN)/cyclonedx-gomod mod -json -licenses -output ".report/sbom/$$name.json" "$$module"; done
+
+# Programs of a release: those that a stack needs beside the Pulumi CLI.
+RELEASED = $(filter-out $(BIN)/pulumi,$(STACK_TOOLS)) $(BIN)/gitopscheck
+
+.PHONY: release
+release: $(RELEASED) sbom ## develop: Pack what a release has into .release/: the programs that a stack needs, and the bills of materials
+	@rm -rf .release && mkdir .release
+	@tar --create --gzip --directory $(BIN) --file .release/talos-proxmox-linux-amd64.tar.gz $(notdir $(RELEASED))
+	@tar --create --gzip --directory .report --file .release/sbom.tar.gz sbom
 
 .PHONY: secrets-import
 secrets-import: $(BIN)/pulumi $(BIN)/secretsimport ## day 2: Store the secrets of a SOPS file in STACK: FILE=secrets.enc.yaml, FLAGS='--map path=key'
@@ -346,10 +365,10 @@ schema: ## develop: Generate the schemas of stack files and of the served compon
 tools: $(BIN)/lab $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/talosctl $(BIN)/pulumi ## start: Build what is missing into .bin/
 
 .PHONY: stack-tools
-stack-tools: plan-tools $(BIN)/kubeupgrade $(BIN)/platform ## deploy: Build what a stack on its own Proxmox needs: tools without the lab and talosctl
+stack-tools: $(STACK_TOOLS) ## deploy: Build what a stack on its own Proxmox needs: tools without the lab and talosctl
 
 .PHONY: plan-tools
-plan-tools: $(BIN)/talosops $(BIN)/recover $(POLICY) $(BIN)/planreview $(BIN)/backup $(BIN)/stackstatus $(BIN)/pulumi
+plan-tools: $(PLAN_TOOLS)
 
 .PHONY: clean
 clean: ## develop: Remove what was built (.bin/); stops a running lab, keeps its data

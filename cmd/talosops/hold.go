@@ -52,13 +52,7 @@ func runHold(cmd *cobra.Command, _ []string) error {
 	in := json.NewDecoder(cmd.InOrStdin())
 	req := &holdRequest{}
 
-	if err := awaitInput(cmd.Context(), cmd.CommandPath(), func() error {
-		if err := decodeFirst(in, cmd.CommandPath(), req); err != nil {
-			return err
-		}
-
-		return checkRequest(req)
-	}); err != nil {
+	if err := readFirst(cmd, in, req); err != nil {
 		return err
 	}
 

@@ -124,6 +124,17 @@ func readChecked(cmd *cobra.Command, req checked) error {
 	})
 }
 
+// readFirst reads and judges the request of a verb whose caller has more to say after it.
+func readFirst(cmd *cobra.Command, in *json.Decoder, req clusterRequest) error {
+	return awaitInput(cmd.Context(), cmd.CommandPath(), func() error {
+		if err := decodeFirst(in, cmd.CommandPath(), req); err != nil {
+			return err
+		}
+
+		return checkRequest(req)
+	})
+}
+
 // decodeRequest reads exactly one request.
 func decodeRequest(in io.Reader, command string, into any) error {
 	decoder := json.NewDecoder(in)

@@ -58,7 +58,7 @@ func TestWorkflowsKeepTheRules(t *testing.T) {
 
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	require.NoError(t, err)
-	require.Len(t, files, 6)
+	require.Len(t, files, 7)
 
 	for _, path := range files {
 		w, _ := load(t, filepath.Base(path))

@@ -138,11 +138,11 @@ func (k kubectl) becomes(arguments, contained string) {
 		}
 	}()
 
-	require.Eventually(k.l.T, func() bool {
+	eventually(k.l.T, func() bool {
 		out, _ = k.try("", arguments)
 
 		return strings.Contains(out, contained)
-	}, patience, 300*time.Millisecond, "kubectl %s: %s", arguments, contained)
+	}, patience, 300*time.Millisecond, fmt.Sprintf("kubectl %s: %s", arguments, contained))
 }
 
 // TestRealNodes is a small cluster of real etcd and Kubernetes whose nodes do what kubelets do.

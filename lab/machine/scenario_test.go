@@ -159,7 +159,7 @@ func (l *lab) removeMember(n int) {
 // soon waits for what takes real time where etcd and Kubernetes are real: nothing is asserted about how much.
 func (l *lab) soon(what string, condition func() bool) {
 	l.Helper()
-	require.Eventually(l.T, condition, 5*time.Minute, 100*time.Millisecond, what)
+	eventually(l.T, condition, 5*time.Minute, 100*time.Millisecond, what)
 }
 
 // ready waits until a machine has booted and its node is ready.

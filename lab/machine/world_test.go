@@ -24,6 +24,7 @@ import (
 	machinetype "github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"talos-proxmox/lab/datacentre"
 	"talos-proxmox/lab/image"
@@ -218,7 +219,15 @@ func (l *lab) status(n int) machine.MachineStatus {
 // until waits for a condition, which must become true: nothing is asserted about time.
 func (l *lab) until(what string, condition func() bool) {
 	l.Helper()
-	require.Eventually(l.T, condition, patience, 2*time.Millisecond, what)
+	eventually(l.T, condition, patience, 2*time.Millisecond, what)
+}
+
+// eventually asks in the test's own goroutine, so that a condition may end the test with an error of its own.
+func eventually(t *testing.T, condition func() bool, within, pause time.Duration, what string) {
+	t.Helper()
+
+	asked := func(context.Context) (bool, error) { return condition(), nil }
+	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), pause, within, true, asked), what)
 }
 
 func (l *lab) stage(n int, stage string) {
