@@ -39,6 +39,8 @@ BACKUP = $(LAB_STATE) $(BIN)/backup $(LAB_PROJECT)
 STATUS = $(LAB_STATE) $(BIN)/stackstatus $(LAB_PROJECT)
 # What the lab's clusters run on: model (default), or real.
 KUBERNETES ?=
+# Lint vets, and nobody debugs a test's binary: both would take a tenth of a test run's processor time.
+GO_TEST := go test -vet=off -ldflags '-s -w'
 # Engine tests: a pattern of their names, and who does the work: standin or published.
 RUN ?=
 PROVIDERS ?= standin
@@ -228,7 +230,7 @@ report: ## look: Write what a stack will consist of, as Markdown and as a page: 
 # The scripts' tests start some thousand shells.
 .PHONY: test-unit
 test-unit: ## develop: Run the tests that need neither the lab nor shells, in under a minute
-	go test $$(go list ./... | grep -v /components/scripts)
+	$(GO_TEST) $$(go list ./... | grep -v /components/scripts)
 
 .PHONY: test-debian
 test-debian: ## develop: Boot a Debian from its mirror in QEMU with the seed of templates, and judge what it leaves; needs root, installs packages, emulates a processor (half an hour)
@@ -247,21 +249,21 @@ test-host: ## develop: Boot a Debian from its mirror in QEMU, with GRUB and with
 .PHONY: test-engine
 test-engine: $(if $(RUN),tools $(SERVED) $(BIN)/backup $(BIN)/stackstatus) ## develop: Run the engine tests that RUN names, on the lab: RUN=TestProtection; PROVIDERS=published runs them with the published plugins
 	@if [ -z '$(RUN)' ]; then echo 'say which: RUN=TestProtection, or RUN=TestTraps/shrink for one case' >&2; exit 1; fi
-	cd lab/engine && go test -count 1 -v -timeout 60m -run '$(RUN)' . -args -providers=$(PROVIDERS)
+	cd lab/engine && $(GO_TEST) -count 1 -v -timeout 60m -run '$(RUN)' . -args -providers=$(PROVIDERS)
 
 # The engine's tests wait more than they work. Memory is given for processor time: a tenth of it is garbage collection.
 .PHONY: test
 test: export GOGC = 400
 test: tools $(SERVED) $(BIN)/backup $(BIN)/stackstatus ## develop: Run every test but those of secrets-import, of SDKs that npm installs and of real Kubernetes: specification, Talos knowledge, mocks, and the engine against the lab
-	go test -timeout 30m ./...
-	cd cmd/gitopscheck && go test -ldflags "-s -w" ./...
-	cd lab && go test -timeout 30m -parallel 8 ./...
-	cd lab/engine && go test -timeout 60m -args -providers=published
+	$(GO_TEST) -timeout 30m ./...
+	cd cmd/gitopscheck && $(GO_TEST) ./...
+	cd lab && $(GO_TEST) -timeout 30m -parallel 8 ./...
+	cd lab/engine && $(GO_TEST) -timeout 60m -args -providers=published
 
 .PHONY: bench
 bench: tools ## develop: Measure and print the figures that docs/performance.md explains
-	go test -run '^$$' -bench . -benchtime 1x ./internal/...
-	cd lab && go test -timeout 60m -run '^$$' -bench . -benchtime 1x ./engine
+	$(GO_TEST) -run '^$$' -bench . -benchtime 1x ./internal/...
+	cd lab && $(GO_TEST) -timeout 60m -run '^$$' -bench . -benchtime 1x ./engine
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint $(BIN)/actionlint ## develop: Check format, code, scripts, workflows and that every go.mod is tidy
@@ -306,11 +308,11 @@ secrets-import: $(BIN)/pulumi $(BIN)/secretsimport ## day 2: Store the secrets o
 
 .PHONY: test-secrets
 test-secrets: $(BIN)/pulumi ## develop: Run the tests of secrets-import, which build the SOPS library with all its key services
-	cd tools/secretsimport && go test ./...
+	cd tools/secretsimport && $(GO_TEST) ./...
 
 .PHONY: test-typescript
 test-typescript: ## develop: Compile the SDK for TypeScript and its example, and run the example with a mocked engine; npm downloads 130 MB
-	cd lab && go test -count 1 -v -run TestTypeScript ./sdktest -args -npm
+	cd lab && $(GO_TEST) -count 1 -v -run TestTypeScript ./sdktest -args -npm
 
 .PHONY: kubeupgrade
 kubeupgrade: $(BIN)/kubeupgrade ## day 2: Build what upgrades Kubernetes (kubernetesVersion) into .bin/kubeupgrade: Talos' own library, a few minutes, once; deploy does it by itself
@@ -323,22 +325,22 @@ platform-tools: $(FLUX_CONTROLLERS) $(FLUX_OPERATOR) $(CILIUM_OPERATOR) $(CHARTS
 
 .PHONY: platform
 platform: $(BIN)/labkube platform-tools $(BIN)/platform tools ## develop: Show a platform from nothing: a lab with real Kubernetes, one `up`, and the real controllers of Flux reconciling gitops/clusters/lab from a Git server on loopback
-	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 30m -v -run 'TestPlatform$$' ./engine
+	cd lab && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 30m -v -run 'TestPlatform$$' ./engine
 
 .PHONY: test-platform
 test-platform: $(BIN)/labkube platform-tools $(BIN)/platform tools ## develop: Run the tests of the platform: from a bare lab to what Flux reconciles, by its real controllers; ROUNDS=10 kills more runs than one, SEED= repeats them, RUN=Kills runs no more than that
-	cd lab/engine && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 90m -v -parallel 3 -run 'TestPlatform$(RUN)' . -args -rounds $(or $(ROUNDS),1) -seed $(or $(SEED),0)
+	cd lab/engine && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 90m -v -parallel 3 -run 'TestPlatform$(RUN)' . -args -rounds $(or $(ROUNDS),1) -seed $(or $(SEED),0)
 
 .PHONY: test-kubernetes
 test-kubernetes: $(BIN)/labkube $(BIN)/backup $(BIN)/kubeupgrade $(BIN)/stackstatus tools ## develop: Run the tests of labkube and those of the lab on real etcd and Kubernetes
-	cd lab/kubernetes && go test ./...
-	cd cmd/kubeupgrade && go test ./...
-	cd lab && LABKUBE=$(BIN)/labkube go test -count 1 -timeout 60m -p 1 -parallel 3 -run 'TestScenario/real|TestReal' ./machine ./engine
+	cd lab/kubernetes && $(GO_TEST) ./...
+	cd cmd/kubeupgrade && $(GO_TEST) ./...
+	cd lab && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -timeout 60m -p 1 -parallel 3 -run 'TestScenario/real|TestReal' ./machine ./engine
 
 # It takes some two minutes of two cores for each round of each operation.
 .PHONY: soak
 soak: $(BIN)/labkube $(BIN)/backup $(BIN)/kubeupgrade $(BIN)/stackstatus tools ## develop: Interrupt changes of running clusters at random moments, on real etcd and Kubernetes, and see one more up converge: ROUNDS=10 of each, SEED= repeats one, GAP=60s on a machine with other work, RUN=kills/talos or RUN=faults for some
-	cd lab/engine && LABKUBE=$(BIN)/labkube go test -count 1 -v -timeout 24h -parallel 3 -run '^TestSoak$$$(if $(RUN),/$(RUN))' . -args -rounds $(or $(ROUNDS),10) -seed $(or $(SEED),0) $(if $(GAP),-gap $(GAP))
+	cd lab/engine && LABKUBE=$(BIN)/labkube $(GO_TEST) -count 1 -v -timeout 24h -parallel 3 -run '^TestSoak$$$(if $(RUN),/$(RUN))' . -args -rounds $(or $(ROUNDS),10) -seed $(or $(SEED),0) $(if $(GAP),-gap $(GAP))
 
 # The pattern `all` would also resolve the imports of files that a newer Go compiles, and this Go's standard library may lack them.
 .PHONY: update
