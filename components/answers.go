@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/internals"
 
+	"talos-proxmox/internal/look"
 	"talos-proxmox/internal/reach"
 )
 
@@ -18,32 +21,32 @@ import (
 // long, and say nothing in the meantime.
 const answersWithin = 10 * time.Minute
 
+// answersAgainWithin is how long one may take that has just answered.
+const answersAgainWithin = time.Minute
+
 // makeHook registers a hook that runs before the machine configuration is applied: it waits for the machine, says what
-// it waits for, and fails with what to do if the machine does not come up. A hook is not a resource: it costs nothing
-// where nothing is applied.
-func (c *TalosNode) makeHook(ctx *pulumi.Context, name string, args TalosNodeArgs) (pulumi.ResourceOption, error) {
-	m := reach.Machine{
-		Name: args.Name, Host: args.Machine.Node, VMID: args.Machine.VMID, MAC: args.Machine.MAC,
-		DHCP: args.Network.DHCP, Bridge: args.Network.Bridge, VLAN: args.Network.VLAN, Gateway: args.Network.gateway(),
-	}
+// it waits for, and fails with what to do if the machine does not come up, or somebody else answers. A hook is not a
+// resource: it costs nothing where nothing is applied. What is seen of the VM says whether its machine was configured
+// before.
+func (c *TalosNode) makeHook(
+	ctx *pulumi.Context, name string, args TalosNodeArgs, seen pulumi.Output,
+) (pulumi.ResourceOption, error) {
+	m := reached(args.Name, args.Machine, *args.Network)
 	within := time.Duration(args.AnswersWithin * float64(time.Second))
 
 	hook, err := ctx.RegisterResourceHook(name+"-answers", func(called *pulumi.ResourceHookArgs) error {
-		authority, err := authorityOf(called.NewInputs)
-		if err != nil {
-			return fmt.Errorf("unable to read the Talos authority of node %q: %w", name, err)
+		configured := len(called.OldInputs) > 0 // an update; the engine replaces the configuration of another machine
+
+		if !configured {
+			known, err := internals.UnsafeAwaitOutput(ctx.Context(), seen)
+			if err != nil {
+				return fmt.Errorf("unable to read what is known of node %q: %w", name, err)
+			}
+
+			configured = known.Value.(look.Seen).Configured
 		}
 
-		to := m // the hook may run for several operations
-		if to.Address, err = addressIn(called.NewInputs); err != nil {
-			return fmt.Errorf("unable to read the address of node %q: %w", name, err)
-		}
-
-		look := func(ctx context.Context) reach.Answer { return reach.Look(ctx, to.Address, authority) }
-		line := pulumi.LogArgs{Resource: &row{urn: called.URN}, Ephemeral: true}
-
-		// Continue even if no one reads the progress.
-		return reach.Await(ctx.Context(), to, within, look, func(text string) { _ = ctx.Log.Info(text, &line) })
+		return awaitAnswer(ctx, called, m, configured, within)
 	}, nil)
 	if err != nil {
 		return nil, err
@@ -52,6 +55,37 @@ func (c *TalosNode) makeHook(ctx *pulumi.Context, name string, args TalosNodeArg
 	hooks := []*pulumi.ResourceHook{hook}
 
 	return pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: hooks, BeforeUpdate: hooks}), nil
+}
+
+// reached is a machine as it is looked for at its address.
+func reached(name string, m Machine, network Network) reach.Machine {
+	return reach.Machine{
+		Name: name, Host: m.Node, VMID: m.VMID, MAC: m.MAC,
+		DHCP: network.DHCP, Bridge: network.Bridge, VLAN: network.VLAN, Gateway: network.gateway(),
+	}
+}
+
+// awaitAnswer waits for the machine that a configuration is for, whose address is in the inputs.
+func awaitAnswer(
+	ctx *pulumi.Context, called *pulumi.ResourceHookArgs, m reach.Machine, configured bool, within time.Duration,
+) error {
+	authority, err := authorityOf(called.NewInputs)
+	if err != nil {
+		return fmt.Errorf("unable to read the Talos authority of node %q: %w", m.Name, err)
+	}
+
+	if m.Address, err = addressIn(called.NewInputs); err != nil {
+		return fmt.Errorf("unable to read the address of node %q: %w", m.Name, err)
+	}
+
+	expected := reach.Expected{
+		Authority: authority, Configured: configured, Fingerprint: reach.Announced(os.Getenv(reach.Maintenance), m.Name),
+	}
+	look := func(ctx context.Context) reach.Answer { return reach.Look(ctx, m.Address, expected) }
+	line := pulumi.LogArgs{Resource: &row{urn: called.URN}, Ephemeral: true}
+
+	// Continue even if no one reads the progress.
+	return reach.Await(ctx.Context(), m, within, look, func(text string) { _ = ctx.Log.Info(text, &line) })
 }
 
 // authorityOf is the certificate of the cluster's Talos authority in the inputs of an applied configuration.

@@ -15,6 +15,7 @@ import (
 
 	"talos-proxmox/internal/helper"
 	"talos-proxmox/internal/look"
+	"talos-proxmox/internal/reach"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/running"
 )
@@ -44,9 +45,10 @@ type rollout struct {
 
 // subject is what the update of a resource changes.
 type subject struct {
-	node   request.Node
-	worker bool
-	vm     bool // or the configuration
+	node    request.Node
+	machine reach.Machine
+	worker  bool
+	vm      bool // or the configuration
 }
 
 // newRollout returns a cluster's.
@@ -63,10 +65,12 @@ func newRollout(
 	begun, known := look.Begun(ctx, args.Name)
 	r.begun = begun || !known
 
-	for i, node := range talosopsNodes(args.nodes()) {
-		worker := i >= args.count()
-		r.subjects[node.Name+"-vm"] = subject{node: node, worker: worker, vm: true}
-		r.subjects[node.Name+"-configuration"] = subject{node: node, worker: worker}
+	nodes := args.nodes()
+	for i, node := range talosopsNodes(nodes) {
+		of := subject{node: node, worker: i >= args.count(), machine: reached(node.Name, nodes[i].Machine, args.Network)}
+		r.subjects[node.Name+"-configuration"] = of
+		of.vm = true
+		r.subjects[node.Name+"-vm"] = of
 	}
 
 	before, err := ctx.RegisterResourceHook(name+"-change", r.begin, nil)
@@ -162,8 +166,16 @@ func (r *rollout) start(called *pulumi.ResourceHookArgs, of subject) (*helper.Se
 	}
 
 	var ready request.Ready
+	if err := session.Receive(&ready); err != nil || of.vm {
+		return session, err
+	}
 
-	return session, session.Receive(&ready)
+	// Whoever had the address before the machine's turn came may not have it any more.
+	if err := awaitAnswer(r.ctx, called, of.machine, true, answersAgainWithin); err != nil {
+		return nil, errors.Join(err, session.Finish(request.Outcome{}))
+	}
+
+	return session, nil
 }
 
 // end lets talosops wait until a machine is back, where its change has begun.

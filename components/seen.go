@@ -32,3 +32,23 @@ func seenOf(seen pulumi.Output) (generation pulumi.StringPtrOutput, updates, rem
 
 	return generation, updates, remade
 }
+
+// generations are those of the nodes' machines, known once the health gate has passed.
+func (c *TalosCluster) generations(args TalosClusterArgs) pulumi.StringMapOutput {
+	all := pulumi.Map{}
+	for i, n := range args.nodes() {
+		all[n.Name] = c.nodes[i].Generation
+	}
+
+	return pulumi.All(c.gate.ID(), all).ApplyT(func(known []any) map[string]string {
+		generations := map[string]string{}
+
+		for name, generation := range known[1].(map[string]any) {
+			if text, asked := generation.(*string); asked && text != nil {
+				generations[name] = *text
+			}
+		}
+
+		return generations
+	}).(pulumi.StringMapOutput)
+}

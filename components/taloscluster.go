@@ -64,6 +64,9 @@ type TalosCluster struct {
 	Schematics pulumi.StringMapOutput `pulumi:"schematics"`
 	// Where a node runs something else than planned, by node.
 	Differences pulumi.StringMapOutput `pulumi:"differences"`
+	// Which machine each node was when the cluster was healthy, as Proxmox tells machines apart (vmgenid), by node; without
+	// those of which nobody asked.
+	Generations pulumi.StringMapOutput `pulumi:"generations"`
 	// The version that secrets and configurations were generated for.
 	Contract pulumi.StringOutput `pulumi:"contract"`
 
@@ -376,6 +379,7 @@ func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClus
 	c.MACs = macs.ToStringMapOutput()
 	c.Hosts = hosts.ToStringMapOutput()
 	c.Contract = c.secrets.TalosVersion
+	c.Generations = c.generations(args)
 	c.makeVersions(args)
 
 	return ctx.RegisterResourceOutputs(c, pulumi.Map{
@@ -391,6 +395,7 @@ func (c *TalosCluster) makeOutputs(ctx *pulumi.Context, _ string, args TalosClus
 		"talosVersions":     c.TalosVersions,
 		"schematics":        c.Schematics,
 		"differences":       c.Differences,
+		"generations":       c.Generations,
 		"contract":          c.Contract,
 	})
 }

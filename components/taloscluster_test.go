@@ -56,7 +56,7 @@ func TestTalosClusterRegistersItsSteps(t *testing.T) {
 	assert.Equal(t, resource.MakeSecret(resource.NewProperty(enginetest.TalosconfigText)), exports["talosconfig"])
 	assert.ElementsMatch(t, []resource.PropertyKey{
 		"endpoint", "kubeconfig", "talosconfig", "addresses", "vmids", "macs", "hosts", "talosVersion", "kubernetesVersion",
-		"versionsAsked", "talosVersions", "schematics", "differences", "contract",
+		"versionsAsked", "talosVersions", "schematics", "differences", "generations", "contract",
 	}, slices.Collect(maps.Keys(r.Outputs("one"))))
 }
 

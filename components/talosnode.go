@@ -143,7 +143,8 @@ func newTalosNode(
 		return nil, fmt.Errorf("unable to register the VM of node %q: %w", name, err)
 	}
 
-	c.Generation, c.Updates, c.Remade = seenOf(lookAt(ctx, c.vm, args.Name, args.Machine.VMID))
+	seen := lookAt(ctx, c.vm, args.Name, args.Machine.VMID)
+	c.Generation, c.Updates, c.Remade = seenOf(seen)
 	if turn.admitted != nil {
 		rules, err := turn.admitted(c)
 		if err != nil {
@@ -153,7 +154,7 @@ func newTalosNode(
 		turn.appliedAfter = append(slices.Clone(turn.appliedAfter), rules...)
 	}
 
-	if c.applied, err = c.makeConfiguration(ctx, name, args, turn); err != nil {
+	if c.applied, err = c.makeConfiguration(ctx, name, args, turn, seen); err != nil {
 		return nil, fmt.Errorf("unable to register the machine configuration of node %q: %w", name, err)
 	}
 
@@ -197,11 +198,11 @@ func (c *TalosNode) makeVM(
 }
 
 func (c *TalosNode) makeConfiguration(
-	ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn,
+	ctx *pulumi.Context, name string, args TalosNodeArgs, turn turn, seen pulumi.Output,
 ) (*machine.ConfigurationApply, error) {
 	after := append([]pulumi.Resource{c.vm}, turn.appliedAfter...)
 
-	hook, err := c.makeHook(ctx, name, args)
+	hook, err := c.makeHook(ctx, name, args, seen)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package components
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -20,6 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/look"
+	"talos-proxmox/internal/reach"
 )
 
 // mustBeStated are the properties of a VM whose value the provider would otherwise guess, by what would happen then.
@@ -550,6 +554,62 @@ func TestTalosNodeWaitsForItsMachine(t *testing.T) {
 	_, err = register("127.99.99.99", 10*time.Millisecond)
 	require.ErrorContains(t, err, `before hook "one-general-1-answers" failed: one-general-1 (VM 3000 on pve1) on 127.99.99.99:50000 did not answer within 10ms`)
 	require.ErrorContains(t, err, "check bridge vmbr0, gateway 127.1.1.1, and that no other machine has 127.99.99.99")
+}
+
+// TestTalosNodeIsNotAnybody refuses who answers without a proof that it is the machine that has a configuration.
+func TestTalosNodeIsNotAnybody(t *testing.T) {
+	address := serveMaintenance(t)
+	shown := reach.Look(t.Context(), netip.MustParseAddr(address), reach.Expected{}).Fingerprint
+
+	for name, test := range map[string]struct {
+		announced        string // the value of the variable
+		updated, healthy bool
+		refused          bool
+	}{
+		"a new machine":                        {},
+		"a new machine, by its console":        {announced: "one-general-1=" + shown},
+		"a new machine with another key":       {announced: "one-general-1=rMWh=", refused: true},
+		"an update":                            {updated: true, refused: true},
+		"an update, by its console":            {updated: true, announced: "one-cp-1=rMWh=,one-general-1=" + shown},
+		"an update, without a fingerprint":     {updated: true, announced: "one-general-1", refused: true},
+		"an update, with another's":            {updated: true, announced: "one-general-2=" + shown, refused: true},
+		"a configuration that is made again":   {healthy: true, refused: true},
+		"one made again, by the VM's console":  {healthy: true, announced: "one-general-1=" + shown},
+		"one made again, of another one's key": {healthy: true, announced: "one-general-1=rMWh=", refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(reach.Maintenance, test.announced)
+
+			n := isoNode()
+			n.Address = address + "/24"
+
+			o := enginetest.Options{Hooks: true}
+			if test.updated {
+				o.Updated = []string{"one-general-1-configuration"}
+			}
+
+			_, err := enginetest.Run(o, func(ctx *pulumi.Context) error {
+				args, err := nodeArgs(ctx, n, plannedNetwork())
+				if err != nil {
+					return err
+				}
+
+				_, err = NewTalosNode(look.With(ctx, func(context.Context, look.VM) (look.Seen, error) {
+					return look.Seen{Configured: test.healthy}, nil
+				}), n.Name, args)
+
+				return err
+			})
+			if !test.refused {
+				require.NoError(t, err)
+
+				return
+			}
+
+			require.ErrorContains(t, err, "one-general-1 (VM 3000 on pve1) on "+address+":50000 is not given its configuration: "+
+				"it answers in maintenance mode, with the certificate "+shown+"\n")
+		})
+	}
 }
 
 // serveMaintenance answers as a machine without configuration, on its own loopback address.

@@ -19,6 +19,7 @@ import (
 type machines struct {
 	asked   *proxmoxapi.Machines
 	last    map[int]look.Seen       // the answers of the last run, by VMID
+	healthy map[string]string       // generations when clusters were healthy, by the machines' names
 	wanted  map[int]running.Machine // by VMID
 	updated sync.Map                // VMIDs whose VM this run has updated
 	warn    func(text string, args *pulumi.LogArgs) error
@@ -44,6 +45,8 @@ func (m *machines) look(ctx context.Context, vm look.VM) (seen look.Seen, err er
 		}
 
 		seen.Generation = machine.Generation()
+		seen.Configured = seen.Generation != "" && seen.Generation == m.healthy[vm.Name]
+
 		if planned, judged := m.wanted[vm.VMID]; judged && !m.preview {
 			return seen, undone(vm, planned, machine)
 		}

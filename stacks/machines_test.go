@@ -16,6 +16,8 @@ import (
 
 	"talos-proxmox/components"
 	"talos-proxmox/internal/enginetest"
+	"talos-proxmox/internal/look"
+	"talos-proxmox/internal/proxmoxapi"
 )
 
 // deploy is the program, with a Proxmox where each VM has its VMID as generation.
@@ -155,6 +157,41 @@ func TestConfigurationsFollowTheMachinesThatAreThere(t *testing.T) {
 			warnings := strings.Join(r.Warnings(), "\n")
 			assert.Equal(t, tc.warning != "", strings.Contains(warnings, tc.warning) && tc.warning != "", warnings)
 			assert.LessOrEqual(t, strings.Count(warnings, "does not notice"), 1)
+		})
+	}
+}
+
+// TestAMachineIsConfiguredThatItsClusterWasHealthyWith, as far as Proxmox says that it is the same.
+func TestAMachineIsConfiguredThatItsClusterWasHealthyWith(t *testing.T) {
+	t.Parallel()
+
+	setting := func(key string) string {
+		return map[string]string{"endpoint": "https://127.0.0.1:8006/", "apiToken": "a@pve!b=c"}[key]
+	}
+
+	for name, test := range map[string]struct {
+		healthy string
+		api     *proxmoxAPI
+		want    bool
+	}{
+		"the same machine":             {"generation of 2000", &proxmoxAPI{}, true},
+		"one that was made again":      {"another generation", &proxmoxAPI{}, false},
+		"a cluster that was not whole": {"", &proxmoxAPI{}, false},
+		"a machine that is gone":       {"generation of 2000", &proxmoxAPI{away: map[string]string{"2000": ""}}, false},
+		"no answer":                    {"generation of 2000", &proxmoxAPI{status: http.StatusForbidden, reason: "no"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			m := &machines{
+				asked:   proxmoxapi.NewMachines(setting, test.api),
+				last:    map[int]look.Seen{2000: {Generation: "generation of 2000"}},
+				healthy: map[string]string{"one-cp-1": test.healthy},
+				warn:    func(string, *pulumi.LogArgs) error { return nil },
+			}
+			seen, err := m.look(t.Context(), look.VM{Name: "one-cp-1", Host: "pve1", VMID: 2000})
+			require.NoError(t, err)
+			assert.Equal(t, test.want, seen.Configured)
 		})
 	}
 }

@@ -56,6 +56,8 @@ type lastRun struct {
 	leaves   map[string]bool   // nodes that have a command by which they leave
 	// Versions of Talos and schematics that nodes run, as far as they said.
 	talos, schematics map[string]string
+	// generations are those of nodes' machines when their clusters were healthy.
+	generations map[string]string
 	// kubernetes are the versions of Kubernetes that the health gate was told, by cluster.
 	kubernetes map[string][]string
 	record     *record
@@ -68,7 +70,8 @@ func newLastRun() lastRun {
 	return lastRun{
 		seen: map[int]look.Seen{}, made: map[string]bool{}, begun: map[string]bool{}, applied: map[string]bool{},
 		cnis: map[string]bool{}, gitops: map[string]bool{}, leaves: map[string]bool{}, talos: map[string]string{},
-		schematics: map[string]string{}, kubernetes: map[string][]string{}, secrets: map[string]bool{},
+		schematics: map[string]string{}, generations: map[string]string{}, kubernetes: map[string][]string{},
+		secrets: map[string]bool{},
 	}
 }
 
@@ -197,7 +200,9 @@ func (l *lastRun) add(urn, kind string, outputs map[string]any) error {
 	case typeFile, remoteCommand:
 		l.made[urn[strings.LastIndex(urn, "::")+2:]] = true
 	case components.TalosClusterType:
-		for output, to := range map[string]map[string]string{"talosVersions": l.talos, "schematics": l.schematics} {
+		for output, to := range map[string]map[string]string{
+			"talosVersions": l.talos, "schematics": l.schematics, "generations": l.generations,
+		} {
 			told, _ := outputs[output].(map[string]any)
 			for node, text := range told {
 				to[node], _ = text.(string)
@@ -264,7 +269,7 @@ func (d *deployment) readLast(ctx *pulumi.Context) error {
 		last.id = d.newID()
 	}
 
-	d.last, d.machines.last = last, last.seen
+	d.last, d.machines.last, d.machines.healthy = last, last.seen, last.generations
 	d.machines.owner = marker.Of(ctx.Organization(), ctx.Project(), ctx.Stack(), last.id)
 	d.machines.blank = last.blank()
 

@@ -155,11 +155,13 @@ func TestWhatTheLastRunToldOfTalos(t *testing.T) {
 	last := newLastRun()
 	require.NoError(t, last.add("urn:pulumi:a::b::c::one", components.TalosClusterType, map[string]any{
 		"talosVersions": map[string]any{"one-cp-1": "v1.12.1"}, "schematics": map[string]any{"one-cp-1": "376567"},
+		"generations": map[string]any{"one-cp-1": "generation of 2000"},
 	}))
 	require.NoError(t, last.add("urn:pulumi:a::b::c$command:local:Command::one-bootstrap", typeCommand, nil))
 	require.NoError(t, last.add("urn:pulumi:a::b::c$command:local:Command::two-healthy", typeCommand, nil))
 	assert.Equal(t, map[string]string{"one-cp-1": "v1.12.1"}, last.talos)
 	assert.Equal(t, map[string]string{"one-cp-1": "376567"}, last.schematics)
+	assert.Equal(t, map[string]string{"one-cp-1": "generation of 2000"}, last.generations)
 	assert.True(t, last.hasBegun("one"))
 	assert.False(t, last.hasBegun("two"))
 }

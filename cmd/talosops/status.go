@@ -111,6 +111,10 @@ func runStatus(cmd *cobra.Command, req *statusRequest, asJSON bool) error {
 		return err
 	}
 
+	if q.authorities, err = authoritiesOf(req.Talosconfig, kubernetes.config); err != nil {
+		return err
+	}
+
 	ctx, cancel := context.WithTimeout(cmd.Context(), req.timeout)
 	defer cancel()
 
@@ -170,8 +174,9 @@ type inquiry struct {
 	talos      statusTalos
 	kubernetes statusKubernetes
 	now        func() time.Time
-	// serving returns the certificate that is shown at host:port.
-	serving func(ctx context.Context, endpoint string) (*x509.Certificate, error)
-	ports   map[string]string // what serves → port
-	clients []namedCertificate
+	// serving returns the certificate that is shown at host:port, where the authority has signed it.
+	serving     func(ctx context.Context, endpoint string, authority *x509.CertPool) (*x509.Certificate, error)
+	ports       map[string]string         // what serves → port
+	authorities map[string]*x509.CertPool // of what serves, where they are known
+	clients     []namedCertificate
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -64,7 +65,7 @@ func wellCluster(t *testing.T) (*inquiry, *fakeStanding) {
 	q := &inquiry{
 		req: req, talos: f, kubernetes: f, now: func() time.Time { return statusTime },
 		ports: map[string]string{servesTalos: "50000", servesKubernetes: "6443", servesKubelet: "10250"},
-		serving: func(_ context.Context, endpoint string) (*x509.Certificate, error) {
+		serving: func(_ context.Context, endpoint string, _ *x509.CertPool) (*x509.Certificate, error) {
 			if _, port, _ := net.SplitHostPort(endpoint); port == "50000" {
 				return certificate(24*time.Hour, 13*time.Hour), nil
 			}
@@ -350,4 +351,45 @@ func TestStatusRefusesWhatItCannotUse(t *testing.T) {
 
 	cmd, err := root.ExecuteContextC(t.Context())
 	assert.Equal(t, 2, command.Status(cmd, err))
+}
+
+// TestCertificatesOfSomebodyElseAreNotTheClusters takes those of the cluster's authority, and no other's.
+func TestCertificatesOfSomebodyElseAreNotTheClusters(t *testing.T) {
+	t.Parallel()
+
+	own, other := newAuthority(t), newAuthority(t)
+	serve := func(a *authority) string {
+		listener, err := tls.Listen("tcp", "127.0.0.1:0", a.serverTLS(t, "127.0.0.1"))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = listener.Close() })
+
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+
+				_ = conn.(*tls.Conn).Handshake()
+				_ = conn.Close()
+			}
+		}()
+
+		return listener.Addr().String()
+	}
+
+	pools, err := authoritiesOf(own.talosconfig(t), &kubeconfig{authority: own.pem})
+	require.NoError(t, err)
+
+	for _, service := range []string{servesTalos, servesKubernetes} {
+		shown, err := servingCertificate(t.Context(), serve(own), pools[service])
+		require.NoError(t, err)
+		assert.Equal(t, "test", shown.Subject.CommonName)
+
+		_, err = servingCertificate(t.Context(), serve(other), pools[service])
+		require.ErrorContains(t, err, "somebody else answers on 127.0.0.1:")
+	}
+
+	_, err = servingCertificate(t.Context(), serve(other), pools[servesKubelet])
+	require.NoError(t, err, "a kubelet signs its own certificate")
 }

@@ -115,7 +115,7 @@ func (q *inquiry) served(ctx context.Context, n request.NodeStanding) []namedCer
 
 	for _, service := range what {
 		certificate, err := call(ctx, func(ctx context.Context) (*x509.Certificate, error) {
-			return q.serving(ctx, net.JoinHostPort(n.Address, q.ports[service]))
+			return q.serving(ctx, net.JoinHostPort(n.Address, q.ports[service]), q.authorities[service])
 		})
 		if err == nil {
 			list = append(list, namedCertificate{n.Name + " " + service, remedies[service], certificate})
@@ -125,15 +125,51 @@ func (q *inquiry) served(ctx context.Context, n request.NodeStanding) []namedCer
 	return list
 }
 
-// servingCertificate returns the certificate that is shown at an endpoint, whoever has signed it.
-func servingCertificate(ctx context.Context, endpoint string) (*x509.Certificate, error) {
+// authoritiesOf are those that sign what serves, as far as they are known: a kubelet signs its own certificate.
+func authoritiesOf(talosconfig string, kubernetes *kubeconfig) (map[string]*x509.CertPool, error) {
+	config, err := clientconfig.FromString(talosconfig)
+	if err != nil {
+		return nil, errTalosconfig
+	}
+
+	talos, err := base64.StdEncoding.DecodeString(config.Contexts[config.Context].CA)
+	if err != nil {
+		return nil, errTalosconfig
+	}
+
+	pools := map[string]*x509.CertPool{}
+
+	for service, authority := range map[string][]byte{servesTalos: talos, servesKubernetes: kubernetes.authority} {
+		pools[service] = x509.NewCertPool()
+		pools[service].AppendCertsFromPEM(authority)
+	}
+
+	return pools, nil
+}
+
+// servingCertificate returns the certificate that is shown at an endpoint, also after its end. One that the authority
+// has not signed is somebody else's; without an authority whoever has signed it.
+func servingCertificate(ctx context.Context, endpoint string, authority *x509.CertPool) (*x509.Certificate, error) {
 	var shown *x509.Certificate
 
 	dialer := tls.Dialer{Config: &tls.Config{
-		InsecureSkipVerify: true, //nolint:gosec // nothing is said to it, and only the certificate's end is read
+		InsecureSkipVerify: true, //nolint:gosec // nothing is said to it, and what is shown is verified here
 		MinVersion:         tls.VersionTLS12,
 		VerifyConnection: func(state tls.ConnectionState) error {
-			shown = state.PeerCertificates[0]
+			certificate := state.PeerCertificates[0]
+
+			if authority != nil {
+				at := time.Now()
+				if at.After(certificate.NotAfter) {
+					at = certificate.NotAfter
+				}
+
+				if _, err := certificate.Verify(x509.VerifyOptions{Roots: authority, CurrentTime: at}); err != nil {
+					return fmt.Errorf("somebody else answers on %s: %w", endpoint, err)
+				}
+			}
+
+			shown = certificate
 
 			return nil
 		},

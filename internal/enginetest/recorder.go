@@ -76,7 +76,7 @@ type Options struct {
 	Authority string
 	// Gate is what the health gate printed when it ran last; empty = that every node runs what is planned for it.
 	Gate string
-	// Hooks says that resources' hooks are run before they are made, as the engine does.
+	// Hooks says that resources' hooks are run before they are made or updated, as the engine does.
 	Hooks bool
 	// Updated are the resources that the run updates, by name.
 	Updated []string

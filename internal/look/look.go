@@ -21,6 +21,8 @@ type Seen struct {
 	Generation string
 	// Updates counts the runs that updated the VM, Remade those that found another machine than before.
 	Updates, Remade int
+	// Configured says that it is still the machine that its cluster was healthy with, which has a configuration.
+	Configured bool
 }
 
 // Func looks at a VM. The error is how it differs from what is planned.

@@ -1,9 +1,11 @@
 package reach
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -14,6 +16,21 @@ const (
 	// reminder is between two lines about a machine that does not answer yet.
 	reminder = 15 * time.Second
 )
+
+// Maintenance is the variable that names machines which may answer in maintenance mode, each with the fingerprint that
+// its console shows, separated by commas: one-general-2=rMWhs9V9Y30sbs9W5KNCgVRReKGrfvV0FwMtqEX4OW8=.
+const Maintenance = "TALOS_PROXMOX_MAINTENANCE"
+
+// Announced is the fingerprint that the value of [Maintenance] says of a machine; empty = it says none.
+func Announced(value, machine string) string {
+	for entry := range strings.SplitSeq(value, ",") {
+		if name, fingerprint, _ := strings.Cut(strings.TrimSpace(entry), "="); name == machine {
+			return cmp.Or(fingerprint, "not stated")
+		}
+	}
+
+	return ""
+}
 
 // Machine is what someone has to know who looks why a machine does not answer.
 type Machine struct {
@@ -28,7 +45,8 @@ type Machine struct {
 }
 
 // Await looks at a machine again and again until it is ready. It is quiet while all is well, says what it waits for
-// when that takes a while, and ends within the time with an error that names what to look at.
+// when that takes a while, and ends within the time with an error that names what to look at; at once where somebody
+// answers of whom nothing says that it is the machine.
 func Await(
 	ctx context.Context, m Machine, within time.Duration, look func(context.Context) Answer, say func(line string),
 ) error {
@@ -43,6 +61,10 @@ func Await(
 		answer := look(limited)
 		if answer.Ready {
 			return nil
+		}
+
+		if answer.Unproven {
+			return fmt.Errorf("%s is not given its configuration: %s\n%s", m, answer.Text, m.identification(answer))
 		}
 		// A look that the limit cut off says nothing.
 		if limited.Err() == nil {
@@ -70,6 +92,19 @@ func Await(
 
 func (m Machine) String() string {
 	return fmt.Sprintf("%s (VM %d on %s) on %s", m.Name, m.VMID, m.Host, netip.AddrPortFrom(m.Address, talosPort))
+}
+
+// identification says how to tell the machine from somebody else who has its address.
+func (m Machine) identification(answer Answer) string {
+	return strings.Join([]string{
+		"its configuration holds the keys of the cluster, and nothing says that this is the machine: look at the console of VM " +
+			strconv.Itoa(m.VMID) + " in Proxmox:",
+		"  it runs as a node, or is off: somebody else answers on its address; find out who (the MAC that the router or `ip " +
+			"neigh` has for it), and take it off the network",
+		"  it is in maintenance mode (it was reset): make it again with `pulumi up --replace '**::" + m.Name + "-vm'`, or, where " +
+			"its console says this very fingerprint after \"server certificate issued\",",
+		fmt.Sprintf("  %s='%s=%s' pulumi up --replace '**::%[2]s-configuration'", Maintenance, m.Name, answer.Fingerprint),
+	}, "\n")
 }
 
 // remedy says where to look, in the order of what the console shows.

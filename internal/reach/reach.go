@@ -5,8 +5,10 @@ package reach
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -21,6 +23,17 @@ const (
 	lookTimeout = 5 * time.Second
 )
 
+// Expected is the machine that is to answer.
+type Expected struct {
+	// Authority is the certificate of its cluster's Talos authority, as PEM.
+	Authority []byte
+	// Configured says that it was configured before, and is the same machine since: in maintenance mode it proves nothing.
+	Configured bool
+	// Fingerprint is that of its certificate in maintenance mode, as Talos writes it on the machine's console; empty = not
+	// known.
+	Fingerprint string
+}
+
 // Answer is what came of a look at a machine.
 type Answer struct {
 	// Text says what answered, or why nothing did.
@@ -30,15 +43,18 @@ type Answer struct {
 	Ready bool
 	// Configured says that the machine has a configuration, of whatever cluster.
 	Configured bool
+	// Unproven says that it would take one, and that nothing says that it is the machine that is expected.
+	Unproven bool
+	// Fingerprint is that of the certificate that it shows in maintenance mode.
+	Fingerprint string
 }
 
-// Look asks the Talos API at the address who it is. The authority is the certificate of the cluster's Talos authority,
-// as PEM.
-func Look(ctx context.Context, address netip.Addr, authority []byte) Answer {
-	return look(ctx, netip.AddrPortFrom(address, talosPort), authority)
+// Look asks the Talos API at the address who it is.
+func Look(ctx context.Context, address netip.Addr, expected Expected) Answer {
+	return look(ctx, netip.AddrPortFrom(address, talosPort), expected)
 }
 
-func look(ctx context.Context, address netip.AddrPort, authority []byte) Answer {
+func look(ctx context.Context, address netip.AddrPort, expected Expected) Answer {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 
@@ -72,14 +88,25 @@ func look(ctx context.Context, address netip.AddrPort, authority []byte) Answer 
 	case len(shown) == 0:
 		return Answer{Text: silence(err)}
 	case !asked:
-		return Answer{Text: "it answers in maintenance mode", Ready: true}
-	case signedBy(shown[0], authority):
+		return expected.maintenance(shown[0])
+	case signedBy(shown[0], expected.Authority, address.Addr()):
 		return Answer{Text: "it answers with its cluster's certificate", Ready: true, Configured: true}
 	default:
 		return Answer{
 			Text: "a machine that is configured already answers, with a certificate of another cluster", Configured: true,
 		}
 	}
+}
+
+// maintenance judges who answers in maintenance mode, by the certificate that is shown.
+func (e Expected) maintenance(shown *x509.Certificate) Answer {
+	digest := sha256.Sum256(shown.RawSubjectPublicKeyInfo) // as Talos and `talosctl apply-config --cert-fingerprint` do
+	answer := Answer{Fingerprint: base64.StdEncoding.EncodeToString(digest[:])}
+	answer.Text = "it answers in maintenance mode, with the certificate " + answer.Fingerprint
+	answer.Unproven = e.Fingerprint != answer.Fingerprint && (e.Configured || e.Fingerprint != "")
+	answer.Ready = !answer.Unproven
+
+	return answer
 }
 
 func silence(err error) string {
@@ -96,13 +123,14 @@ func silence(err error) string {
 	}
 }
 
-func signedBy(certificate *x509.Certificate, authority []byte) bool {
+// signedBy verifies a certificate as clients of the Talos API do.
+func signedBy(certificate *x509.Certificate, authority []byte, address netip.Addr) bool {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authority) {
 		return false
 	}
 
-	_, err := certificate.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	_, err := certificate.Verify(x509.VerifyOptions{Roots: roots, DNSName: address.String()})
 
 	return err == nil
 }

@@ -22,8 +22,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// authority returns a certificate that it signed for a server, and its own.
+// authority returns a certificate that it signed for a server on loopback, and its own.
 func authority(t *testing.T) (tls.Certificate, []byte) {
+	t.Helper()
+
+	return authorityOf(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)
+}
+
+func authorityOf(t *testing.T, address string, use x509.ExtKeyUsage) (tls.Certificate, []byte) {
 	t.Helper()
 
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -43,7 +49,8 @@ func authority(t *testing.T) (tls.Certificate, []byte) {
 	server := &x509.Certificate{
 		SerialNumber: big.NewInt(2),
 		NotAfter:     time.Now().Add(time.Hour),
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		ExtKeyUsage:  []x509.ExtKeyUsage{use},
+		IPAddresses:  []net.IP{net.ParseIP(address)},
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, server, ca, key.Public(), key)
 	require.NoError(t, err)
@@ -79,6 +86,8 @@ func TestLook(t *testing.T) {
 	t.Parallel()
 	certificate, own := authority(t)
 	foreign, _ := authority(t)
+	others, ofOther := authorityOf(t, "127.0.0.2", x509.ExtKeyUsageServerAuth)
+	clients, ofClient := authorityOf(t, "127.0.0.1", x509.ExtKeyUsageClientAuth)
 
 	talos := func(certificate tls.Certificate, mode tls.ClientAuthType, newest uint16) func(net.Conn) {
 		return func(conn net.Conn) {
@@ -95,33 +104,93 @@ func TestLook(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		answer func(net.Conn)
-		want   string
-		ready  bool
+		answer    func(net.Conn)
+		authority []byte // default: its own
+		want      string
+		ready     bool
 	}{
-		"maintenance mode": {talos(foreign, tls.NoClientCert, 0), "it answers in maintenance mode", true},
+		"maintenance mode": {
+			answer: talos(foreign, tls.NoClientCert, 0), want: "it answers in maintenance mode", ready: true,
+		},
 		"configured": {
-			talos(certificate, tls.RequireAndVerifyClientCert, 0), "it answers with its cluster's certificate", true,
+			answer: talos(certificate, tls.RequireAndVerifyClientCert, 0), want: "it answers with its cluster's certificate",
+			ready: true,
 		},
 		"configured, with an older TLS": {
-			talos(certificate, tls.RequireAndVerifyClientCert, tls.VersionTLS12), "it answers with its cluster's certificate",
-			true,
+			answer: talos(certificate, tls.RequireAndVerifyClientCert, tls.VersionTLS12),
+			want:   "it answers with its cluster's certificate", ready: true,
 		},
 		"configured by another cluster": {
-			talos(foreign, tls.RequireAndVerifyClientCert, 0), "with a certificate of another cluster", false,
+			answer: talos(foreign, tls.RequireAndVerifyClientCert, 0), want: "with a certificate of another cluster",
+		},
+		"a certificate of another node": {
+			answer: talos(others, tls.RequireAndVerifyClientCert, 0), authority: ofOther,
+			want: "with a certificate of another cluster",
+		},
+		"a certificate of a client": {
+			answer: talos(clients, tls.RequireAndVerifyClientCert, 0), authority: ofClient,
+			want: "with a certificate of another cluster",
 		},
 		"something else": {
-			func(conn net.Conn) { _, _ = conn.Write([]byte("SSH-2.0-OpenSSH\r\n")); _ = conn.Close() },
-			"something that is not Talos answers", false,
+			answer: func(conn net.Conn) { _, _ = conn.Write([]byte("SSH-2.0-OpenSSH\r\n")); _ = conn.Close() },
+			want:   "something that is not Talos answers",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			answer := look(t.Context(), serve(t, test.answer), own)
+
+			if test.authority == nil {
+				test.authority = own
+			}
+
+			answer := look(t.Context(), serve(t, test.answer), Expected{Authority: test.authority})
 			assert.Contains(t, answer.Text, test.want)
 			assert.Equal(t, test.ready, answer.Ready)
+			assert.False(t, answer.Unproven)
 		})
 	}
+}
+
+// TestMaintenanceModeProvesNothing of a machine that was configured before.
+func TestMaintenanceModeProvesNothing(t *testing.T) {
+	t.Parallel()
+
+	own := &x509.Certificate{RawSubjectPublicKeyInfo: []byte("a key")}
+	fingerprint := Expected{}.maintenance(own).Fingerprint
+	// The digest is that of `printf 'a key' | openssl dgst -sha256 -binary | base64`.
+	assert.Equal(t, "j6Oqsvqpt54KA5jaW1q9B4AUJEKlvoC5pkYI1xjLH80=", fingerprint)
+
+	for name, test := range map[string]struct {
+		expected Expected
+		ready    bool
+	}{
+		"first contact":                              {Expected{}, true},
+		"first contact, by its console":              {Expected{Fingerprint: fingerprint}, true},
+		"first contact, with another certificate":    {Expected{Fingerprint: "another"}, false},
+		"configured before":                          {Expected{Configured: true}, false},
+		"configured before, by its console":          {Expected{Configured: true, Fingerprint: fingerprint}, true},
+		"configured before, and another certificate": {Expected{Configured: true, Fingerprint: "another"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			answer := test.expected.maintenance(own)
+			assert.Equal(t, test.ready, answer.Ready)
+			assert.Equal(t, !test.ready, answer.Unproven)
+			assert.Contains(t, answer.Text, fingerprint)
+		})
+	}
+}
+
+func TestAnnounced(t *testing.T) {
+	t.Parallel()
+
+	value := "one-cp-1=rMWh=, one-general-2=dQJH=,one-general-3"
+	assert.Equal(t, "rMWh=", Announced(value, "one-cp-1"))
+	assert.Equal(t, "dQJH=", Announced(value, "one-general-2"))
+	assert.NotEmpty(t, Announced(value, "one-general-3"), "which no fingerprint equals")
+	assert.Empty(t, Announced(value, "one-general"))
+	assert.Empty(t, Announced("", "one-cp-1"))
 }
 
 func TestSilence(t *testing.T) {
@@ -131,7 +200,7 @@ func TestSilence(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
 	assert.Equal(
-		t, Answer{Text: "connection refused"}, look(t.Context(), netip.MustParseAddrPort(listener.Addr().String()), nil),
+		t, Answer{Text: "connection refused"}, look(t.Context(), netip.MustParseAddrPort(listener.Addr().String()), Expected{}),
 	)
 
 	for _, test := range []struct {
