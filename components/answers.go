@@ -57,6 +57,20 @@ func (c *TalosNode) makeHook(
 	return pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: hooks, BeforeUpdate: hooks}), nil
 }
 
+// proven has a resource that asks a configured node wait until it answers, and refuses somebody else.
+func proven(ctx *pulumi.Context, name string, n ClusterNode, network Network) (pulumi.ResourceOption, error) {
+	hook, err := ctx.RegisterResourceHook(name+"-answers", func(called *pulumi.ResourceHookArgs) error {
+		return awaitAnswer(ctx, called, reached(n.Name, n.Machine, network), true, answersWithin)
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+
+	hooks := []*pulumi.ResourceHook{hook}
+
+	return pulumi.ResourceHooks(&pulumi.ResourceHookBinding{BeforeCreate: hooks, BeforeUpdate: hooks}), nil
+}
+
 // reached is a machine as it is looked for at its address.
 func reached(name string, m Machine, network Network) reach.Machine {
 	return reach.Machine{
@@ -65,7 +79,7 @@ func reached(name string, m Machine, network Network) reach.Machine {
 	}
 }
 
-// awaitAnswer waits for the machine that a configuration is for, whose address is in the inputs.
+// awaitAnswer waits for the machine that a resource of the Talos provider is for, whose address is in the inputs.
 func awaitAnswer(
 	ctx *pulumi.Context, called *pulumi.ResourceHookArgs, m reach.Machine, configured bool, within time.Duration,
 ) error {
@@ -88,7 +102,7 @@ func awaitAnswer(
 	return reach.Await(ctx.Context(), m, within, look, func(text string) { _ = ctx.Log.Info(text, &line) })
 }
 
-// authorityOf is the certificate of the cluster's Talos authority in the inputs of an applied configuration.
+// authorityOf is the certificate of the cluster's Talos authority in the inputs of a resource of the Talos provider.
 func authorityOf(inputs resource.PropertyMap) ([]byte, error) {
 	client := resource.FromResourcePropertyMap(inputs).Get("clientConfiguration")
 	if !client.IsMap() || !client.AsMap().Get("caCertificate").IsString() {
@@ -100,7 +114,7 @@ func authorityOf(inputs resource.PropertyMap) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(client.AsMap().Get("caCertificate").AsString())
 }
 
-// addressIn is the node's address in the inputs of an applied configuration.
+// addressIn is the node's address in the inputs of a resource of the Talos provider.
 func addressIn(inputs resource.PropertyMap) (netip.Addr, error) {
 	node := resource.FromResourcePropertyMap(inputs).Get("node")
 	if !node.IsString() {

@@ -207,6 +207,24 @@ func TestRestarts(t *testing.T) {
 }
 
 // TestAClusterThatMayHaveBegun: programs of others do not know, and nothing is risked then.
+// TestAMachineIsLookedAtWhenItsTurnHasCome ends the change, for which the node was drained, where somebody else answers.
+func TestAMachineIsLookedAtWhenItsTurnHasCome(t *testing.T) {
+	t.Parallel()
+
+	inputs := resource.PropertyMap{
+		"node": resource.NewProperty(serveMaintenance(t)),
+		"clientConfiguration": resource.NewProperty(resource.PropertyMap{
+			"caCertificate": resource.NewProperty("Y2E="),
+		}),
+	}
+	told := withRollout(t, func(r *rollout) {
+		err := r.begin(&pulumi.ResourceHookArgs{Name: "one-1-configuration", OldInputs: inputs, NewInputs: inputs})
+		assert.ErrorContains(t, err, "does not prove that it is this machine")
+		assert.ErrorContains(t, r.begin(updateOf("one-2")), "one-2 is not changed, because the change of one-1 failed")
+	}, "one-1", "one-2")
+	assert.Equal(t, []string{"change one-1 begins", `one-1 {"changed":false}`}, told)
+}
+
 func TestAClusterThatMayHaveBegun(t *testing.T) {
 	t.Parallel()
 

@@ -316,6 +316,13 @@ func (c *TalosCluster) makeBootstrap(ctx *pulumi.Context, name string, args Talo
 func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args TalosClusterArgs) error {
 	first := pulumi.String(args.controlPlanes()[0].prefix().Addr().String())
 	credentials := c.secrets.ClientConfiguration
+
+	// The provider takes the kubeconfig of whoever gives one, and with it the commands that it may name.
+	hook, err := proven(ctx, name+"-kubeconfig", args.controlPlanes()[0], args.Network)
+	if err != nil {
+		return err
+	}
+
 	// Without timeouts, which means ten minutes: the published provider fails to save a state that has them
 	// (pulumiverse/pulumi-talos#252).
 	kubeconfig, err := cluster.NewKubeconfig(ctx, name+"-kubeconfig", &cluster.KubeconfigArgs{
@@ -327,7 +334,7 @@ func (c *TalosCluster) makeKubeconfig(ctx *pulumi.Context, name string, args Tal
 		},
 		Endpoint: first,
 		Node:     first,
-	}, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.bootstrap}))
+	}, pulumi.Parent(c), pulumi.DependsOn([]pulumi.Resource{c.bootstrap}), hook)
 	if err != nil {
 		return err
 	}

@@ -606,8 +606,8 @@ func TestTalosNodeIsNotAnybody(t *testing.T) {
 				return
 			}
 
-			require.ErrorContains(t, err, "one-general-1 (VM 3000 on pve1) on "+address+":50000 is not given its configuration: "+
-				"it answers in maintenance mode, with the certificate "+shown+"\n")
+			require.ErrorContains(t, err, "one-general-1 (VM 3000 on pve1) on "+address+":50000 does not prove that it is this machine, and nothing is sent to "+
+				"it: it answers in maintenance mode, with the certificate "+shown+"\n")
 		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -64,7 +63,10 @@ func Await(
 		}
 
 		if answer.Unproven {
-			return fmt.Errorf("%s is not given its configuration: %s\n%s", m, answer.Text, m.identification(answer))
+			return fmt.Errorf(
+				"%s does not prove that it is this machine, and nothing is sent to it: %s\n%s", m, answer.Text,
+				m.identification(answer),
+			)
 		}
 		// A look that the limit cut off says nothing.
 		if limited.Err() == nil {
@@ -97,8 +99,7 @@ func (m Machine) String() string {
 // identification says how to tell the machine from somebody else who has its address.
 func (m Machine) identification(answer Answer) string {
 	return strings.Join([]string{
-		"its configuration holds the keys of the cluster, and nothing says that this is the machine: look at the console of VM " +
-			strconv.Itoa(m.VMID) + " in Proxmox:",
+		fmt.Sprintf("look at the console of VM %d in Proxmox:", m.VMID),
 		"  it runs as a node, or is off: somebody else answers on its address; find out who (the MAC that the router or `ip " +
 			"neigh` has for it), and take it off the network",
 		"  it is in maintenance mode (it was reset): make it again with `pulumi up --replace '**::" + m.Name + "-vm'`, or, where " +

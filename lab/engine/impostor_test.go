@@ -20,7 +20,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"talos-proxmox/lab/datacentre"
@@ -49,6 +51,11 @@ func (i *impostor) ApplyConfiguration(
 	i.given.Store(&given)
 
 	return &machineapi.ApplyConfigurationResponse{Messages: []*machineapi.ApplyConfiguration{{}}}, nil
+}
+
+// Kubeconfig ends the provider's attempts.
+func (i *impostor) Kubeconfig(*emptypb.Empty, machineapi.MachineService_KubeconfigServer) error {
+	return status.Error(codes.InvalidArgument, "an impostor's")
 }
 
 // impersonate takes a node's place on its address as soon as the machine does not listen there.
@@ -112,8 +119,8 @@ func TestAnImpostorIsGivenNothing(t *testing.T) {
 		assert.Nil(t, impostor.given.Load(), "it was given the keys of the cluster")
 		assert.Zero(t, impostor.asked.Load())
 		require.Error(t, err)
-		assert.Contains(t, said, "one-general-2 (VM 3001 on pve2) on "+w.network+".1.21:50000 is not given its configuration: "+
-			"it answers in maintenance mode, with the certificate ")
+		assert.Contains(t, said, "one-general-2 (VM 3001 on pve2) on "+w.network+".1.21:50000 does not prove that it is this machine, and nothing is sent to "+
+			"it: it answers in maintenance mode, with the certificate ")
 		assert.Contains(t, said, "look at the console of VM 3001 in Proxmox")
 		assert.Contains(t, said, "pulumi up --replace '**::one-general-2-configuration'")
 	}
@@ -124,4 +131,25 @@ func TestAnImpostorIsGivenNothing(t *testing.T) {
 	w.up(file)
 	w.requireRunning(3)
 	w.up(file, optup.ExpectNoChanges())
+}
+
+// TestAnImpostorGivesNoKubeconfig: a run that fetches the kubeconfig again does not ask somebody else for it.
+func TestAnImpostorGivesNoKubeconfig(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 0)}}
+	w.up(s.yaml(t))
+
+	_, err := w.lab.Data.AddFault(datacentre.Fault{Hangs: true, VMID: 2000})
+	require.NoError(t, err)
+	w.do(w.lab.Data.Reset(labRoot, w.hostOf(2000), 2000))
+
+	impostor := impersonate(t, w.network+".1.10")
+	said := w.since(func() {
+		_, err = w.tryUp(t.Context(), s.yaml(t), optup.Replace([]string{w.urn(s.yaml(t), "one-kubeconfig")}))
+	})
+	require.Error(t, err)
+	assert.Contains(t, said, w.network+".1.10:50000 does not prove that it is this machine, and nothing is sent to it: ")
+	assert.Zero(t, impostor.asked.Load())
 }
