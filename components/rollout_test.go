@@ -207,7 +207,7 @@ func TestRestarts(t *testing.T) {
 }
 
 // TestAClusterThatMayHaveBegun: programs of others do not know, and nothing is risked then.
-// TestAMachineIsLookedAtWhenItsTurnHasCome ends the change, for which the node was drained, where somebody else answers.
+// TestAMachineIsLookedAtWhenItsTurnHasCome ends a change, for which the node was drained, where somebody else answers.
 func TestAMachineIsLookedAtWhenItsTurnHasCome(t *testing.T) {
 	t.Parallel()
 

@@ -64,8 +64,8 @@ type TalosCluster struct {
 	Schematics pulumi.StringMapOutput `pulumi:"schematics"`
 	// Where a node runs something else than planned, by node.
 	Differences pulumi.StringMapOutput `pulumi:"differences"`
-	// Which machine each node was when the cluster was healthy, as Proxmox tells machines apart (vmgenid), by node; without
-	// those of which nobody asked.
+	// Which machine each node was when the cluster was healthy, as Proxmox tells machines apart (vmgenid), by node;
+	// without those of which nobody asked.
 	Generations pulumi.StringMapOutput `pulumi:"generations"`
 	// The version that secrets and configurations were generated for.
 	Contract pulumi.StringOutput `pulumi:"contract"`

@@ -144,6 +144,7 @@ func newTalosNode(
 	}
 
 	seen := lookAt(ctx, c.vm, args.Name, args.Machine.VMID)
+
 	c.Generation, c.Updates, c.Remade = seenOf(seen)
 	if turn.admitted != nil {
 		rules, err := turn.admitted(c)

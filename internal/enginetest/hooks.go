@@ -28,8 +28,10 @@ func (m *monitor) RegisterResourceHook(
 
 // runHooks runs what must be done before a resource is made or updated, or after it was updated.
 func (m *monitor) runHooks(ctx context.Context, urn string, request *pulumirpc.RegisterResourceRequest) error {
-	var names []string
-	var before *structpb.Struct // the inputs of a resource that is there
+	var (
+		names  []string
+		before *structpb.Struct // the inputs of a resource that is there
+	)
 
 	switch updated := slices.Contains(m.recorder.options.Updated, request.GetName()); {
 	case updated && m.recorder.options.Hooks:

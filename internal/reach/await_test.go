@@ -3,6 +3,7 @@ package reach
 import (
 	"context"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,11 +106,13 @@ func TestAwaitEndsAtOnceWhereNothingIsProven(t *testing.T) {
 		err := Await(t.Context(), worker(), 10*time.Minute, func(context.Context) Answer {
 			return Answer{Text: "it answers in maintenance mode", Unproven: true, Fingerprint: "rMWh="}
 		}, func(line string) { t.Error(line) })
-		require.EqualError(t, err, `one-general-2 (VM 3001 on pve2) on 10.0.0.31:50000 does not prove that it is this machine, and nothing is sent to it: it answers in maintenance mode
-look at the console of VM 3001 in Proxmox:
-  it runs as a node, or is off: somebody else answers on its address; find out who (the MAC that the router or `+"`ip neigh`"+` has for it), and take it off the network
-  it is in maintenance mode (it was reset): make it again with `+"`pulumi up --replace '**::one-general-2-vm'`"+`, or, where its console says this very fingerprint after "server certificate issued",
-  TALOS_PROXMOX_MAINTENANCE='one-general-2=rMWh=' pulumi up --replace '**::one-general-2-configuration'`)
+		require.EqualError(t, err, strings.Join([]string{
+			"one-general-2 (VM 3001 on pve2) on 10.0.0.31:50000 does not prove that it is this machine, and nothing is sent to it: it answers in maintenance mode",
+			"look at the console of VM 3001 in Proxmox:",
+			"  it runs as a node, or is off: somebody else answers on its address; find out who (the MAC that the router or `ip neigh` has for it), and take it off the network",
+			"  it is in maintenance mode (it was reset): make it again with `pulumi up --replace '**::one-general-2-vm'`, or, where its console says this very fingerprint after \"server certificate issued\",",
+			"  TALOS_PROXMOX_MAINTENANCE='one-general-2=rMWh=' pulumi up --replace '**::one-general-2-configuration'",
+		}, "\n"))
 		assert.Zero(t, time.Since(begin))
 	})
 }

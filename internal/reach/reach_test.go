@@ -200,7 +200,8 @@ func TestSilence(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
 	assert.Equal(
-		t, Answer{Text: "connection refused"}, look(t.Context(), netip.MustParseAddrPort(listener.Addr().String()), Expected{}),
+		t, Answer{Text: "connection refused"},
+		look(t.Context(), netip.MustParseAddrPort(listener.Addr().String()), Expected{}),
 	)
 
 	for _, test := range []struct {

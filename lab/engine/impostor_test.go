@@ -84,6 +84,7 @@ func impersonate(t *testing.T, address string) *impostor {
 	}, within, 100*time.Millisecond)
 
 	go func() { _ = i.server.Serve(listener) }()
+
 	t.Cleanup(i.server.Stop)
 
 	return i
@@ -116,6 +117,7 @@ func TestAnImpostorIsGivenNothing(t *testing.T) {
 		said := w.since(func() {
 			_, err = w.tryUp(t.Context(), file, opts...)
 		})
+
 		assert.Nil(t, impostor.given.Load(), "it was given the keys of the cluster")
 		assert.Zero(t, impostor.asked.Load())
 		require.Error(t, err)
@@ -149,6 +151,7 @@ func TestAnImpostorGivesNoKubeconfig(t *testing.T) {
 	said := w.since(func() {
 		_, err = w.tryUp(t.Context(), s.yaml(t), optup.Replace([]string{w.urn(s.yaml(t), "one-kubeconfig")}))
 	})
+
 	require.Error(t, err)
 	assert.Contains(t, said, w.network+".1.10:50000 does not prove that it is this machine, and nothing is sent to it: ")
 	assert.Zero(t, impostor.asked.Load())
