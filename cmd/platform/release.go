@@ -33,7 +33,11 @@ order:
   3. it is waited for its Deployments, DaemonSets and StatefulSets;
   4. objects that follow the release are applied, those of kinds that it registers itself included, and those of earlier
      requests that are not wanted any more are removed.
-A release that a HelmRelease of Flux has is left alone, and so are objects that Flux has from Git: a line says so.
+A release that a HelmRelease of Flux has is left alone, and so are objects that Flux has from Git: a line says so. What
+comes before and after the release is applied whoever has it.
+
+Definitions of custom resources are applied so that pods of the version that runs bear them: while that is an older
+minor they serve each version that they have. Where minors cannot be skipped (sequential) a step over one is refused.
 
 Where the Kubernetes API does not answer for a while it is asked again, until timeout (default 10m).`
 
@@ -104,63 +108,81 @@ func (r *releaser) run(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 
-	owner, err := patientOf(limited, r, func(ctx context.Context) (string, error) { return r.owner(ctx) })
+	return r.ended(ctx, r.bring(limited))
+}
+
+// bring does it in order: what comes before the release, the release unless Flux has it, and what follows.
+func (r *releaser) bring(ctx context.Context) error {
+	owner, err := patientOf(ctx, r, func(ctx context.Context) (string, error) { return r.owner(ctx) })
 	if err != nil {
-		return r.ended(ctx, err)
+		return err
 	}
 
 	if owner == "" {
-		err = r.release(limited)
+		if r.chart, err = fetchChart(ctx, r.req); err != nil {
+			return err
+		}
+
+		if err := checkValues(r.chart, r.values); err != nil {
+			return err
+		}
+	}
+
+	definitions, err := r.precede(ctx)
+	if err != nil {
+		return err
+	}
+
+	if owner == "" {
+		err = r.release(ctx, definitions)
 	} else {
 		r.say("release %s/%s is %s's: it is left alone, and what the stack says of its chart and values is not applied",
 			r.req.Namespace, r.req.Name, owner)
 	}
 
-	if err == nil {
-		err = r.follow(limited)
+	if err != nil {
+		return err
 	}
 
-	return r.ended(ctx, err)
+	return r.follow(ctx)
 }
 
-// release brings the release itself.
-func (r *releaser) release(ctx context.Context) error {
-	var err error
-	if r.chart, err = fetchChart(ctx, r.req); err != nil {
-		return err
+// precede applies what comes before the release, whoever has it, and returns the objects of files among that.
+func (r *releaser) precede(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	running, err := patientOf(ctx, r, r.running)
+	if err != nil {
+		return nil, err
 	}
 
-	if err := checkValues(r.chart, r.values); err != nil {
-		return err
+	if err := r.checkStep(running); err != nil {
+		return nil, err
 	}
 
-	before := slices.Clone(r.before)
-
-	for _, m := range r.req.Manifests {
-		text, err := fetchManifest(ctx, m)
-		if err != nil {
-			return err
-		}
-
-		objects, err := parseManifest(m.Source, text)
-		if err != nil {
-			return err
-		}
-
-		before = append(before, objects...)
+	definitions, err := r.manifests(ctx)
+	if err != nil {
+		return nil, err
 	}
 
-	for _, object := range before {
+	for _, object := range r.before {
 		if err := r.patient(ctx, func(ctx context.Context) error { return r.apply(ctx, object) }); err != nil {
-			return err
+			return nil, err
 		}
 	}
 
+	return definitions, r.define(ctx, definitions, running)
+}
+
+// release brings the release itself, and then definitions as they are: no pods of an older version are left.
+func (r *releaser) release(ctx context.Context, definitions []*unstructured.Unstructured) error {
 	if err := r.patient(ctx, r.reconcile); err != nil {
 		return err
 	}
 
-	return r.rolledOut(ctx)
+	if err := r.rolledOut(ctx); err != nil {
+		return err
+	}
+
+	return r.define(ctx, definitions, r.req.Version)
 }
 
 // follow applies the objects that follow the release, which may be of kinds that its pods register.

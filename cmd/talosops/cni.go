@@ -76,7 +76,7 @@ func runCNI(cmd *cobra.Command, req *cniRequest) error {
 	c := &cluster{watch: w, controlPlanes: req.ControlPlanes, kubernetes: kubernetes}
 
 	err = c.releases(cmd.Context(), "installs "+req.Release.Name, request.Release{
-		HelmRelease: req.Release, Kubeconfig: req.Kubeconfig, Timeout: req.timeout.String(),
+		HelmRelease: req.Release, Kubeconfig: req.Kubeconfig, Timeout: req.timeout.String(), Sequential: true,
 	})
 	if err != nil {
 		return err

@@ -27,6 +27,8 @@ type Release struct {
 	Endpoints []string `json:"endpoints,omitempty"`
 	// Timeout says how long the whole may take: 10m. Empty = that.
 	Timeout string `json:"timeout,omitempty"`
+	// Sequential says that minor versions cannot be skipped.
+	Sequential bool `json:"sequential,omitempty"`
 }
 
 // HelmRelease is a release that a cluster has to have, and what belongs to it.
@@ -40,7 +42,7 @@ type HelmRelease struct {
 	Digest string          `json:"digest,omitempty"`
 	Values json.RawMessage `json:"values,omitempty"` // may hold secrets
 
-	// Manifests are applied before the release, and then Before. After follows it.
+	// Before is applied before the release, and then Manifests. After follows it.
 	Manifests []Manifest        `json:"manifests,omitempty"`
 	Before    []json.RawMessage `json:"before,omitempty"` // objects, which may be secrets
 	After     []json.RawMessage `json:"after,omitempty"`  // objects, which may be secrets
