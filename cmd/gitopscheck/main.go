@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -81,9 +82,18 @@ func newStack() *cobra.Command {
 				return errors.New(strings.Join(problems, "\n"))
 			}
 
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "stack %s has what its GitOps paths need\n", args[0])
+			for _, planned := range plan.Clusters {
+				said := "has what its GitOps path needs"
+				if planned.GitOps == nil {
+					said = "has no gitops in the stack file: nothing was compared"
+				}
 
-			return err
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "stack %s: cluster %s %s\n", args[0], planned.Name, said); err != nil {
+					return err
+				}
+			}
+
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&project, "project", ".", "folder of the stack's file")
@@ -121,7 +131,6 @@ func checkStack(plan *spec.Plan, repository string) ([]string, error) {
 		}
 
 		c := t.resolve(folder)
-		problems = append(problems, c.problems...)
 
 		var needs []requirements
 
@@ -134,7 +143,12 @@ func checkStack(plan *spec.Plan, repository string) ([]string, error) {
 			needs = append(needs, r)
 		}
 
-		problems = append(problems, judgeStack(planned, needs)...)
+		c.judgeClasses()
+		c.judgeDefaultClass(planned)
+		c.judgeReplicas(planned, needs)
+		c.judgeAddresses(planned)
+		c.judgeKeys(planned)
+		problems = slices.Concat(problems, c.problems, judgeStack(planned, needs))
 	}
 
 	return problems, nil

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"filippo.io/age"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -96,6 +97,7 @@ type edit struct{ file, before, after string }
 const (
 	prod     = "gitops/clusters/prod/kustomization.yaml"
 	longhorn = "gitops/infrastructure/controllers/longhorn/manifests/release.yaml"
+	gateway  = "gitops/infrastructure/configs/gateway/manifests/gateway.yaml"
 	local    = "gitops/infrastructure/controllers/local-path/manifests/provisioner.yaml"
 )
 
@@ -187,6 +189,69 @@ func TestTreeBroken(t *testing.T) {
 			"prod",
 			"its values come from Secret harbor-values, which gitops/clusters/prod does not have: copy secret.sops.example.yaml",
 		},
+		"a wildcard that external-dns would publish": {
+			[]edit{
+				{prod, "  # - ../../apps/optional/external-dns", "  - ../../apps/optional/external-dns"},
+				{"gitops/apps/optional/external-dns/manifests/release.yaml", "    extraArgs:", "    # extraArgs:"},
+				{"gitops/apps/optional/external-dns/manifests/release.yaml", "  valuesFrom:\n    - {kind: Secret, name: external-dns-values}\n", ""},
+			},
+			"prod",
+			"it would publish *.prod.example.com of HTTPRoute to-https, every name there is below",
+		},
+		"volumes that Velero passes over": {
+			[]edit{
+				{"gitops/clusters/dev/kustomization.yaml", "components:", "  - ../../apps/optional/velero\ncomponents:"},
+				{"gitops/clusters/dev/settings.yaml", "data:\n", "data:\n  VELERO_BUCKET: a\n  VELERO_S3_URL: https://s3.example.com\n"},
+				{"gitops/apps/optional/velero/manifests/release.yaml", "  valuesFrom:\n    - {kind: Secret, name: velero-values}\n", ""},
+				{"gitops/infrastructure/configs/storage/local-path/manifests/class.yaml", "    defaultVolumeType: local", "    # defaultVolumeType: local"},
+			},
+			"dev",
+			"volumes of the StorageClass local-path are of the type hostPath, which Velero passes over",
+		},
+		"two default storage classes": {
+			[]edit{{longhorn, "---\napiVersion: helm", "---\napiVersion: storage.k8s.io/v1\nkind: StorageClass\n" +
+				"metadata: {name: more, annotations: {storageclass.kubernetes.io/is-default-class: \"true\"}}\nprovisioner: driver.longhorn.io\n" +
+				"---\napiVersion: helm"}},
+			"prod",
+			"StorageClasses more, longhorn-default are all the default",
+		},
+		"a route to a listener that is not there": {
+			[]edit{{gateway, "sectionName: http}", "sectionName: plain}"}},
+			"prod",
+			"HTTPRoute to-https: Gateway gateway/main has no listener plain",
+		},
+		"a route of a chart to a Gateway that is not there": {
+			[]edit{
+				{prod, "  # - ../../apps/optional/authentik", "  - ../../apps/optional/authentik"},
+				{"gitops/apps/optional/authentik/manifests/release.yaml", "  valuesFrom:\n    - {kind: Secret, name: authentik-values}\n", ""},
+				{"gitops/apps/optional/authentik/manifests/release.yaml", "namespace: gateway, sec", "namespace: gateways, sec"},
+			},
+			"prod",
+			"HelmRelease authentik: it is part of Gateway gateways/main, which the cluster does not have",
+		},
+		"a route to a Service that is not there": {
+			[]edit{
+				{prod, "  # - ../../apps/optional/vault", "  - ../../apps/optional/vault"},
+				{"gitops/apps/optional/vault/manifests/release.yaml", "backendRefs: [{name: vault,", "backendRefs: [{name: wault,"},
+			},
+			"prod",
+			"HTTPRoute vault: nothing makes its Service vault/wault",
+		},
+		"a dependency on definitions that is gone": {
+			[]edit{
+				{"gitops/infrastructure/controllers/cert-manager/flux.yaml", "    - name: crds\n", ""},
+				{"gitops/infrastructure/controllers/cilium/flux.yaml", "    - name: crds\n", ""},
+			},
+			"prod",
+			"HelmRelease cert-manager needs definitions of monitoring.coreos.com, which crds brings: add it to dependsOn of cert-manager",
+		},
+		"definitions that nobody brings": {
+			[]edit{
+				{"gitops/infrastructure/crds/manifests/prometheus-operator.yaml", "chart: prometheus-operator-crds", "chart: others"},
+			},
+			"dev",
+			"needs definitions of monitoring.coreos.com, which the chart prometheus-operator-crds brings, and the cluster does not have that",
+		},
 		"a need that is misspelt": {
 			[]edit{{"gitops/infrastructure/controllers/longhorn/requirements.yaml", "extensions:", "extension:"}},
 			"prod",
@@ -221,6 +286,12 @@ func brokenTree(t *testing.T, edits []edit) *tree {
 		file := filepath.Join(folder, e.file)
 
 		before, err := os.ReadFile(file)
+		if e.before == "" && os.IsNotExist(err) { // a new one
+			require.NoError(t, os.WriteFile(file, []byte(e.after), 0o600))
+
+			continue
+		}
+
 		require.NoError(t, err)
 
 		after := bytes.ReplaceAll(before, []byte(e.before), []byte(e.after))
@@ -293,6 +364,30 @@ func TestMachines(t *testing.T) {
 			"      kubernetesVersion", "      gpuOperator: true\n      kubernetesVersion",
 			"NVIDIA's DCGM exporter needs the program's own device plugin, and cluster prod has gpuOperator: true",
 		},
+		"a disk for each copy": {
+			"      workers:\n        - name: general\n          count: 2", "      workers:\n        - name: general\n          count: 1",
+			"", // two machines are left: the GPU worker has a volume as well
+		},
+		"a volume of a dedicated machine": {
+			"kind: UserVolumeConfig, name: longhorn,", "kind: UserVolumeConfig, name: other,",
+			"Longhorn needs the user volume longhorn, which clusters[0].gpuWorkers[0] of cluster prod lacks",
+		},
+		"a taint that keeps storage off": {
+			"          cores: 8\n          memoryMiB: 16384", "          cores: 8\n          taints: [only=databases:NoSchedule]\n          memoryMiB: 16384",
+			"Longhorn is not on clusters[0].workers[0] of cluster prod, whose taint only=databases:NoSchedule keeps its pods off",
+		},
+		"a disk that a volume selects": {
+			"          extraDisks: [{sizeGiB: 200}]\n", "",
+			`the user volume longhorn of clusters[0].workers[0] of cluster prod selects no disk by "!system_disk": the machine has one ` +
+				"of 80 GiB and extraDisks of [] GiB",
+		},
+		"a disk that is large enough": {
+			"extraDisks: [{sizeGiB: 200}]", "extraDisks: [{sizeGiB: 60}]",
+			"is to have 100GiB at least, and the largest disk that \"!system_disk\" selects has 60 GiB",
+		},
+		"a disk by what nobody knows yet": {
+			`match: "!system_disk"`, `match: "disk.serial == 'a'"`, "",
+		},
 		"addresses for the gateway": {
 			"loadBalancer: {addresses: [10.0.0.200-10.0.0.220]}", "hubble: true",
 			"the gateway needs an address for its Service: set cni.loadBalancer.addresses of cluster prod",
@@ -305,10 +400,108 @@ func TestMachines(t *testing.T) {
 			require.NotEqual(t, content, changed)
 
 			problems := lacking(t, "prod", changed)
-			require.Len(t, problems, 1)
-			assert.Contains(t, problems[0], test.says)
+			if test.says == "" {
+				assert.Empty(t, problems)
+
+				return
+			}
+
+			assert.Contains(t, strings.Join(problems, "\n"), test.says)
+			assert.LessOrEqual(t, len(problems), 2, "each pool that lacks it")
 		})
 	}
+}
+
+// TestAgainstStack: what the tree has in one way, and the stack in another.
+func TestAgainstStack(t *testing.T) {
+	t.Parallel()
+
+	const file = "gitops/clusters/prod/sealed.yaml"
+
+	ours, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+
+	other, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+
+	sealed := func(to *age.X25519Identity) []edit {
+		return []edit{{prod, "  - settings.yaml\n", "  - settings.yaml\n  - sealed.yaml\n"}, {file, "", "apiVersion: v1\nkind: Secret\n" +
+			"metadata: {name: sealed, namespace: flux-system}\nsops: {age: [{recipient: " + to.Recipient().String() + "}]}\n"}}
+	}
+	asks := func(address string) []edit {
+		return []edit{{gateway, "  annotations: {", "  annotations: {lbipam.cilium.io/ips: " + address + ", "}}
+	}
+
+	for name, test := range map[string]struct {
+		edits []edit
+		age   string
+		class string
+		says  string
+	}{
+		"nothing":                   {nil, "", "", ""},
+		"too many copies":           {[]edit{{"gitops/clusters/prod/settings.yaml", `"2"`, `"4"`}}, "", "", "volumes of Longhorn have 4 copies, and 3 machines of cluster prod have its disk"},
+		"a second default":          {nil, "", "fast", "StorageClass longhorn-default is the default, and so is fast of proxmox.csi.storageClasses"},
+		"an address of the pool":    {asks("10.0.0.210"), "", "", ""},
+		"an address of nobody":      {asks("10.0.0.99"), "", "", "Gateway main asks for the address 10.0.0.99, which cni.loadBalancer.addresses of cluster prod does not have"},
+		"a key of the cluster":      {sealed(ours), ours.String(), "", ""},
+		"a key of somebody else":    {sealed(other), ours.String(), "", "Secret sealed is encrypted to keys that cluster prod does not have: add " + ours.Recipient().String()},
+		"no key":                    {sealed(other), "", "", "Secret sealed is encrypted, and cluster prod has no key: set gitops.age"},
+		"a key that is kept secret": {sealed(other), "[secret]", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			plan, err := stacks.PlanUnconnected("prod", []byte(stackFile(t, "prod")))
+			require.NoError(t, err)
+
+			plan.Clusters[0].GitOps = &spec.GitOps{Path: "gitops/clusters/prod", Age: test.age}
+			if test.class != "" {
+				plan.Clusters[0].Proxmox.StorageClasses = []spec.StorageClass{{Name: test.class, Default: true}}
+			}
+
+			problems, err := checkStack(plan, brokenTree(t, test.edits).root)
+			require.NoError(t, err)
+
+			if test.says == "" {
+				assert.Empty(t, problems)
+
+				return
+			}
+
+			require.Len(t, problems, 1)
+			assert.Contains(t, problems[0], test.says)
+			assert.NotContains(t, problems[0], "AGE-SECRET-KEY")
+		})
+	}
+}
+
+// TestStackWithoutGitOps: of a cluster that Git has nothing of, nothing is claimed.
+func TestStackWithoutGitOps(t *testing.T) {
+	t.Parallel()
+
+	var said bytes.Buffer
+
+	root := newRoot()
+	root.SetArgs([]string{"stack", "prod", "--project", repository, "--repository", repository})
+	root.SetOut(&said)
+	require.NoError(t, root.ExecuteContext(t.Context()))
+	assert.Equal(t, "stack prod: cluster prod has no gitops in the stack file: nothing was compared\n", said.String())
+}
+
+// TestProbes: a restart repairs no way to the Internet.
+func TestProbes(t *testing.T) {
+	t.Parallel()
+
+	var found int
+
+	for file, manifest := range manifests(t) {
+		for _, probe := range regexp.MustCompile(`liveness(?:Probe)?: (?s:.*?)path: (\S+),`).FindAllStringSubmatch(manifest, -1) {
+			assert.NotEqual(t, "/ready", probe[1], file)
+			found++
+		}
+	}
+
+	assert.NotZero(t, found)
 }
 
 var variable = regexp.MustCompile(`\$\{([A-Z][A-Z_0-9]*)`)
