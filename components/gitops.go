@@ -27,6 +27,11 @@ type GitOps struct {
 	Path string `pulumi:"path,optional"`
 	// How often it is asked for something new. Default: 1m.
 	Interval string `pulumi:"interval,optional"`
+	// Whose signatures what is reconciled has to have. Default: anybody who can write to the source is believed.
+	Verify *Verify `pulumi:"verify,optional"`
+	// Nobody shares the cluster: objects of Flux in any namespace may use sources of other namespaces and act with all
+	// rights. Default: false.
+	SingleTenant bool `pulumi:"singleTenant,optional"`
 	// The version of Flux, without v: one that the operator has in it.
 	Version string `pulumi:"version"`
 	// The chart of Flux' operator: oci://…, https://….tgz, or a file.
@@ -57,6 +62,16 @@ type PullSecret struct {
 	Password string `pulumi:"password,optional"`
 	// The authority of an https server's certificate, as PEM.
 	CA string `pulumi:"ca,optional"`
+}
+
+// Verify says whose signatures what Flux reconciles has to have.
+type Verify struct {
+	// Public keys, one of which has signed: PGP or SSH keys of commits, keys of cosign of artifacts.
+	Keys []string `pulumi:"keys,optional"`
+	// The issuer of the identity that cosign signed an artifact with, as a regular expression.
+	Issuer string `pulumi:"issuer,optional"`
+	// That identity's subject, as a regular expression.
+	Subject string `pulumi:"subject,optional"`
 }
 
 const (
@@ -105,6 +120,14 @@ func (g *GitOps) validate(found *problems) {
 			g.Kind)
 	} else if _, given := source.User.Password(); given {
 		found.add("gitops.url", "has a password in it; remove it and set pullSecret.username and pullSecret.password")
+	}
+
+	if v := g.Verify; v != nil && (v.Issuer == "") != (v.Subject == "") {
+		found.add("gitops.verify", "has one of issuer and subject; set both")
+	}
+
+	if source != nil && source.Scheme == "http" {
+		found.add("gitops.url", "is not encrypted; use https://")
 	}
 
 	if g.TimeoutSeconds < 0 {
@@ -168,6 +191,7 @@ func (c *TalosCluster) makeGitOps(ctx *pulumi.Context, name string, args TalosCl
 		Chart:   g.Chart, ChartVersion: g.ChartVersion, ChartDigest: g.Digest,
 		Kind: g.Kind, URL: g.URL, Ref: g.Ref, Path: g.Path, Interval: g.Interval, Version: g.Version,
 		PullSecret: request.PullSecret(pointed(g.PullSecret)), Age: g.Age, Facts: args.facts(),
+		Verify: request.Verify(pointed(g.Verify)), SingleTenant: g.SingleTenant,
 	}
 
 	var err error

@@ -148,6 +148,7 @@ func checkStack(plan *spec.Plan, repository string) ([]string, error) {
 		c.judgeReplicas(planned, needs)
 		c.judgeAddresses(planned)
 		c.judgeKeys(planned)
+		c.judgeTenants(planned)
 		problems = slices.Concat(problems, c.problems, judgeStack(planned, needs))
 	}
 

@@ -252,6 +252,11 @@ func TestTreeBroken(t *testing.T) {
 			"dev",
 			"needs definitions of monitoring.coreos.com, which the chart prometheus-operator-crds brings, and the cluster does not have that",
 		},
+		"a source that is not encrypted": {
+			[]edit{{longhorn, "url: ${CHART_REPOSITORY:=https://charts", "url: ${CHART_REPOSITORY:=http://charts"}},
+			"prod",
+			"HelmRepository longhorn: is read from http://charts.longhorn.io without encryption: write https://",
+		},
 		"a need that is misspelt": {
 			[]edit{{"gitops/infrastructure/controllers/longhorn/requirements.yaml", "extensions:", "extension:"}},
 			"prod",
@@ -432,21 +437,29 @@ func TestAgainstStack(t *testing.T) {
 		return []edit{{gateway, "  annotations: {", "  annotations: {lbipam.cilium.io/ips: " + address + ", "}}
 	}
 
+	elsewhere := []edit{
+		{longhorn, "metadata: {name: longhorn, namespace: flux-system}\nspec:\n  releaseName", "metadata: {name: longhorn, namespace: longhorn-system}\nspec:\n  releaseName"},
+		{longhorn, "  releaseName: longhorn\n", "  releaseName: longhorn\n  serviceAccountName: flux\n"},
+		{longhorn, "kind: HelmRepository, name: longhorn}", "kind: HelmRepository, name: longhorn, namespace: flux-system}"},
+	}
+
 	for name, test := range map[string]struct {
 		edits []edit
 		age   string
 		class string
 		says  string
 	}{
-		"nothing":                   {nil, "", "", ""},
-		"too many copies":           {[]edit{{"gitops/clusters/prod/settings.yaml", `"2"`, `"4"`}}, "", "", "volumes of Longhorn have 4 copies, and 3 machines of cluster prod have its disk"},
-		"a second default":          {nil, "", "fast", "StorageClass longhorn-default is the default, and so is fast of proxmox.csi.storageClasses"},
-		"an address of the pool":    {asks("10.0.0.210"), "", "", ""},
-		"an address of nobody":      {asks("10.0.0.99"), "", "", "Gateway main asks for the address 10.0.0.99, which cni.loadBalancer.addresses of cluster prod does not have"},
-		"a key of the cluster":      {sealed(ours), ours.String(), "", ""},
-		"a key of somebody else":    {sealed(other), ours.String(), "", "Secret sealed is encrypted to keys that cluster prod does not have: add " + ours.Recipient().String()},
-		"no key":                    {sealed(other), "", "", "Secret sealed is encrypted, and cluster prod has no key: set gitops.age"},
-		"a key that is kept secret": {sealed(other), "[secret]", "", ""},
+		"a source of another namespace": {elsewhere, "", "", "HelmRelease longhorn-system/longhorn uses a source of the namespace flux-system: have the source beside it, or set gitops.singleTenant of cluster prod"},
+		"a release without an account":  {elsewhere[:1], "", "", "HelmRelease longhorn-system/longhorn names no account, and has no rights without one"},
+		"nothing":                       {nil, "", "", ""},
+		"too many copies":               {[]edit{{"gitops/clusters/prod/settings.yaml", `"2"`, `"4"`}}, "", "", "volumes of Longhorn have 4 copies, and 3 machines of cluster prod have its disk"},
+		"a second default":              {nil, "", "fast", "StorageClass longhorn-default is the default, and so is fast of proxmox.csi.storageClasses"},
+		"an address of the pool":        {asks("10.0.0.210"), "", "", ""},
+		"an address of nobody":          {asks("10.0.0.99"), "", "", "Gateway main asks for the address 10.0.0.99, which cni.loadBalancer.addresses of cluster prod does not have"},
+		"a key of the cluster":          {sealed(ours), ours.String(), "", ""},
+		"a key of somebody else":        {sealed(other), ours.String(), "", "Secret sealed is encrypted to keys that cluster prod does not have: add " + ours.Recipient().String()},
+		"no key":                        {sealed(other), "", "", "Secret sealed is encrypted, and cluster prod has no key: set gitops.age"},
+		"a key that is kept secret":     {sealed(other), "[secret]", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

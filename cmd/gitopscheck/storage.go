@@ -2,18 +2,14 @@ package main
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/siderolabs/talos/pkg/machinery/api/resource/definitions/block"
-	"github.com/siderolabs/talos/pkg/machinery/cel"
-	"github.com/siderolabs/talos/pkg/machinery/cel/celenv"
-	configblock "github.com/siderolabs/talos/pkg/machinery/config/types/block"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 const defaultClass = "storageclass.kubernetes.io/is-default-class"
@@ -102,28 +98,16 @@ func (c *cluster) judgeDefaultClass(planned spec.Cluster) {
 	}
 }
 
-// volumeFields are what a selector may read for an answer before there is the machine.
-var (
-	diskField    = regexp.MustCompile(`\bdisk\.(\w+)`)
-	volumeFields = []string{"size", "readonly", "cdrom"} //nolint:gochecknoglobals // a table
-)
-
 // judgeVolumes says which user volumes of a machine's configuration find no disk, or none that is large enough. Of
 // selectors that ask for what is not known before there is the machine nothing is said.
 func (m machine) judgeVolumes() []string {
 	var problems []string
 
 	for _, document := range m.documents {
-		if document["kind"] != "UserVolumeConfig" {
-			continue
-		}
-
 		volume := &unstructured.Unstructured{Object: document}
-		match := text(volume, "", "provisioning", "diskSelector", "match")
+		match, size := text(volume, "", "provisioning", "diskSelector", "match"), text(volume, "", "provisioning", "minSize")
 
-		if match == "" || slices.ContainsFunc(diskField.FindAllStringSubmatch(match, -1), func(found []string) bool {
-			return !slices.Contains(volumeFields, found[1])
-		}) {
+		if document["kind"] != "UserVolumeConfig" || match == "" {
 			continue
 		}
 
@@ -132,22 +116,23 @@ func (m machine) judgeVolumes() []string {
 				fmt.Sprintf(format, values...)))
 		}
 
-		largest, err := m.largest(match)
+		largest, known, err := talos.SelectedDisk(match, append([]int{m.DiskGiB}, m.extraSizes()...))
+		larger := false
 
-		var wanted configblock.ByteSize
-		if size := text(volume, "", "provisioning", "minSize"); err == nil && size != "" && !strings.HasSuffix(size, "%") {
-			err = wanted.UnmarshalText([]byte(size))
+		if err == nil && known && size != "" && !strings.HasSuffix(size, "%") {
+			larger, err = talos.LargerThan(size, largest)
 		}
 
 		switch {
 		case err != nil:
-			report("has a selector or a size that Talos does not read: %v", err)
+			report("is none that Talos takes: %v", err)
+		case !known:
 		case largest == 0:
 			report("selects no disk by %q: the machine has one of %d GiB and extraDisks of %v GiB; correct diskSelector, or add the "+
 				"disk to extraDisks", match, m.DiskGiB, m.extraSizes())
-		case wanted.Value() > uint64(largest)<<30:
+		case larger:
 			report("is to have %s at least, and the largest disk that %q selects has %d GiB: correct minSize, or the disk's sizeGiB",
-				text(volume, "", "provisioning", "minSize"), match, largest)
+				size, match, largest)
 		}
 	}
 
@@ -161,29 +146,4 @@ func (m machine) extraSizes() []int {
 	}
 
 	return sizes
-}
-
-// largest is the size of the largest disk in GiB that an expression of Talos selects; 0 = it selects none.
-func (m machine) largest(match string) (int, error) {
-	expression, err := cel.ParseBooleanExpression(match, celenv.DiskLocator())
-	if err != nil {
-		return 0, err
-	}
-
-	largest := 0
-
-	for i, size := range append([]int{m.DiskGiB}, m.extraSizes()...) {
-		selected, err := expression.EvalBool(celenv.DiskLocator(), map[string]any{
-			"system_disk": i == 0, "disk": &block.DiskSpec{Size: uint64(size) << 30}, //nolint:gosec // a size
-		})
-		if err != nil {
-			return 0, err
-		}
-
-		if selected {
-			largest = max(largest, size)
-		}
-	}
-
-	return largest, nil
 }

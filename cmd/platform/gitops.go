@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,7 @@ const (
 	ageSecret     = "sops-age"
 	factsName     = "cluster-facts"
 	ciliumSecret  = "cilium-values"
+	verifySecret  = "flux-verify"
 	fluxImages    = "ghcr.io/fluxcd"
 )
 
@@ -170,6 +172,7 @@ func secretsOf(req request.GitOps) []secret {
 		{name: ociSecret, kind: "kubernetes.io/dockerconfigjson"},
 		{name: ageSecret, kind: "Opaque", data: encoded("age.agekey", req.Age)}, // the ending is what Flux looks for
 		{name: ciliumSecret, kind: "Opaque", data: encoded("values.yaml", req.CiliumValues)},
+		{name: verifySecret, kind: "Opaque", data: publicKeys(req.Verify.Keys)},
 	}
 
 	if req.Kind != "oci" {
@@ -184,6 +187,26 @@ func secretsOf(req request.GitOps) []secret {
 	}
 
 	return list
+}
+
+// publicKeys are the data of a Secret with keys under names by whose ending Flux tells their kind.
+func publicKeys(keys []string) map[string]string {
+	var pairs []string
+
+	for i, key := range keys {
+		ending := "sshpub"
+
+		switch {
+		case strings.Contains(key, "BEGIN PGP"):
+			ending = "asc"
+		case strings.Contains(key, "BEGIN PUBLIC KEY"):
+			ending = "pub" // cosign's
+		}
+
+		pairs = append(pairs, fmt.Sprintf("key-%d.%s", i+1, ending), key)
+	}
+
+	return encoded(pairs...)
 }
 
 // encoded is the data of a Secret with those values of keys that are not empty.
@@ -224,20 +247,55 @@ func instanceSpec(req request.GitOps) map[string]any {
 		cluster["domain"] = req.Domain
 	}
 
+	if !req.SingleTenant {
+		// Objects in flux-system, which are the tree's own, act as the controllers; in any other namespace there is no such
+		// account, so that they have to name one.
+		cluster["multitenant"], cluster["tenantDefaultServiceAccount"] = true, "kustomize-controller"
+	}
+
 	spec := map[string]any{
 		"distribution": map[string]any{"version": req.Version, "registry": fluxImages},
 		"components":   fluxComponents(), "cluster": cluster, "sync": sync,
 	}
 
+	var patches []any
+
 	if req.Age != "" {
-		spec["kustomize"] = map[string]any{"patches": []any{
+		patches = append(patches,
 			patch("Kustomization", fluxSync, `[{"op":"add","path":"/spec/decryption","value":{"provider":"sops"}}]`),
 			patch("Deployment", "kustomize-controller",
-				`[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--sops-age-secret=`+ageSecret+`"}]`),
-		}}
+				`[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--sops-age-secret=`+ageSecret+`"}]`))
+	}
+
+	if check := verification(req); check != nil {
+		text, _ := json.Marshal([]any{map[string]any{"op": "add", "path": "/spec/verify", "value": check}}) // always encodes
+		patches = append(patches, patch(sourceKind(req.Kind), fluxSync, string(text)))
+	}
+
+	if len(patches) > 0 {
+		spec["kustomize"] = map[string]any{"patches": patches}
 	}
 
 	return spec
+}
+
+// verification is what Flux' source verifies; nil = nothing.
+func verification(req request.GitOps) map[string]any {
+	check := map[string]any{}
+	if req.Kind == "oci" {
+		check["provider"] = "cosign"
+	}
+
+	switch {
+	case len(req.Verify.Keys) > 0:
+		check["secretRef"] = map[string]any{"name": verifySecret}
+	case req.Verify.Issuer != "":
+		check["matchOIDCIdentity"] = []any{map[string]any{"issuer": req.Verify.Issuer, "subject": req.Verify.Subject}}
+	default:
+		return nil
+	}
+
+	return check
 }
 
 func patch(kind, name, operations string) map[string]any {

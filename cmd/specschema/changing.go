@@ -105,6 +105,7 @@ var sections = []section{
 	{"Talos", "UpgradeConfig", ""},
 	{"What Flux reconciles", "GitOpsConfig", ""},
 	{"What Flux is let in with", "PullSecretConfig", ""},
+	{"Whose signatures Flux wants", "VerifyConfig", ""},
 	{"The chart of Flux' operator", "OperatorChartConfig", ""},
 	{"Networks", "NetworkConfig", ""},
 	{"Proxmox", "ProxmoxConfig", ""},

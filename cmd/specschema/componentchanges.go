@@ -140,7 +140,8 @@ var otherChanges = map[string][]string{ //nolint:gochecknoglobals // a table
 		"TalosClusterArgs.gitops", "GitOps.kind", "GitOps.url", "GitOps.ref", "GitOps.path", "GitOps.interval",
 		"GitOps.version", "GitOps.chart", "GitOps.chartVersion", "GitOps.digest", "GitOps.timeoutSeconds",
 		"GitOps.pullSecret", "GitOps.age", "GitOps.facts", "PullSecret.identity", "PullSecret.knownHosts",
-		"PullSecret.username", "PullSecret.password", "PullSecret.ca",
+		"PullSecret.username", "PullSecret.password", "PullSecret.ca", "GitOps.verify", "GitOps.singleTenant", "Verify.keys",
+		"Verify.issuer", "Verify.subject",
 	},
 	"the release of the CNI is upgraded, and its pods rolled out ([platform.md](platform.md))": {
 		"TalosClusterArgs.cni", "CNI.version", "CNI.chart", "CNI.digest", "CNI.values", "CNI.loadBalancer", "CNI.interfaces",

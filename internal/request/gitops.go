@@ -24,6 +24,9 @@ type GitOps struct {
 
 	PullSecret PullSecret `json:"pullSecret"`
 	Age        string     `json:"age,omitempty"` // secret keys; secret
+	Verify     Verify     `json:"verify,omitzero"`
+	// SingleTenant lifts the lockdown of Flux' objects outside of its own namespace.
+	SingleTenant bool `json:"singleTenant,omitempty"`
 	// Facts are what Git may know of the cluster, by name.
 	Facts map[string]string `json:"facts"`
 	// CiliumValues are those of Cilium's release, as YAML, for a HelmRelease that takes it over; may hold secrets. Empty =
@@ -46,6 +49,13 @@ type Reconciled struct {
 	Timeout string `json:"timeout,omitempty"`
 	Kind    string `json:"kind"`  // git or oci
 	Asked   string `json:"asked"` // as `talosops gitops` printed it
+}
+
+// Verify says whose signatures what is reconciled has to have; empty = nobody's.
+type Verify struct {
+	Keys    []string `json:"keys,omitempty"`
+	Issuer  string   `json:"issuer,omitempty"`
+	Subject string   `json:"subject,omitempty"`
 }
 
 // PullSecret is what Flux is let in with; without values the source is public.

@@ -18,12 +18,30 @@ type GitOpsConfig struct {
 	// The secret keys of age (`AGE-SECRET-KEY-…`, one per line) that SOPS files of the repository are decrypted with. It
 	// has to be stored encrypted. Default: none.
 	Age string `json:"age,omitempty"`
+	// Whose signatures what is reconciled has to have. Default: anybody who can write to the source is believed.
+	Verify VerifyConfig `json:"verify,omitempty"`
+	// Nobody shares the cluster: objects of Flux in any namespace may use sources of other namespaces, remote bases, and all
+	// rights of Flux. Without it only those in `flux-system` act with all rights, and others with those of a ServiceAccount
+	// that they name.
+	SingleTenant bool `json:"singleTenant,omitempty"`
 	// The version of Flux, without v: one that the operator has in it.
 	Version string `json:"version,omitempty" jsonschema:"default=2.9.5"`
 	// The chart of Flux' operator.
 	Operator OperatorChartConfig `json:"operator,omitempty"`
 	// How many seconds `up` waits for the operator, the controllers and the first reconciliation.
 	TimeoutSeconds int `json:"timeoutSeconds,omitempty" jsonschema:"default=900,minimum=30,maximum=7200"`
+}
+
+// VerifyConfig says whose signatures what Flux reconciles has to have: keys, or with `kind: oci` the identity of a
+// certificate.
+type VerifyConfig struct {
+	// Public keys, one of which has signed the newest commit (PGP in armour, or SSH as `ssh-ed25519 …`) or the artifact
+	// (cosign's, PEM).
+	Keys []string `json:"keys,omitempty"`
+	// The issuer of the identity that cosign signed an artifact with and without a key, as a regular expression.
+	Issuer string `json:"issuer,omitempty" jsonschema:"example=^https://token\\.actions\\.githubusercontent\\.com$"`
+	// That identity's subject, as a regular expression; needed with `issuer`.
+	Subject string `json:"subject,omitempty" jsonschema:"example=^https://github\\.com/example/fleet/.*$"`
 }
 
 // PullSecretConfig is what Flux is let in with: a key for `ssh://`, a user for `https://` and `oci://`.

@@ -3,9 +3,11 @@ package spec
 import (
 	"cmp"
 	"encoding/pem"
+	"fmt"
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -20,6 +22,8 @@ type GitOps struct {
 	// Chart, ChartVersion and Digest are those of the operator; an empty digest is any.
 	Chart, ChartVersion, Digest string
 	TimeoutSeconds              int
+	SingleTenant                bool   `json:",omitempty"`
+	Verify                      Verify `json:",omitzero"`
 	// PullSecret and Age are secrets; a PullSecret without values is none.
 	PullSecret PullSecret `json:"-"`
 	Age        string     `json:"-"`
@@ -27,6 +31,12 @@ type GitOps struct {
 
 // PullSecret is what Flux is let in with.
 type PullSecret struct{ Identity, KnownHosts, Username, Password, CA string }
+
+// Verify says whose signatures what is reconciled has to have; empty = nobody's.
+type Verify struct {
+	Keys            []string
+	Issuer, Subject string // regular expressions
+}
 
 var (
 	intervalForm = form{
@@ -61,6 +71,7 @@ func (p *planner) planGitOps(at, cluster string, c *GitOpsConfig) *GitOps {
 		Kind: c.Kind, URL: c.URL, Ref: c.Ref, Path: cmp.Or(c.Path, "clusters/"+cluster), Interval: c.Interval,
 		Version: c.Version, Chart: c.Operator.Chart, ChartVersion: c.Operator.Version, Digest: c.Operator.Digest,
 		TimeoutSeconds: c.TimeoutSeconds, PullSecret: PullSecret(c.PullSecret), Age: c.Age,
+		SingleTenant: c.SingleTenant, Verify: Verify(c.Verify),
 	}
 
 	refForm := branchForm
@@ -75,6 +86,10 @@ func (p *planner) planGitOps(at, cluster string, c *GitOpsConfig) *GitOps {
 	p.check(at+".version", g.Version, fluxForm)
 	p.check(at+".operator.chart", g.Chart, chartForm)
 	p.check(at+".operator.digest", g.Digest, digestForm)
+
+	if strings.HasPrefix(g.Chart, "http://") && g.Digest == "" {
+		p.problems.report(at+".operator.digest", nil, "is missing, and %s is not encrypted: set it, or use https:// or oci://", g.Chart)
+	}
 
 	if clean := path.Clean(g.Path); path.IsAbs(g.Path) || clean == ".." || strings.HasPrefix(clean, "../") {
 		p.problems.report(at+".path", g.Path, "is not a folder of the repository; write it as clusters/%s", cluster)
@@ -95,8 +110,43 @@ func (p *planner) planGitOps(at, cluster string, c *GitOpsConfig) *GitOps {
 	}
 
 	p.checkSource(at, g)
+	p.checkVerify(at+".verify", g)
 
 	return g
+}
+
+// checkVerify judges whose signatures are wanted.
+func (p *planner) checkVerify(at string, g *GitOps) {
+	begins := []string{"-----BEGIN PGP PUBLIC KEY BLOCK-----", "ssh-", "ecdsa-", "sk-"}
+	form := "a PGP key in armour, or an SSH key as ssh-ed25519 …"
+
+	if g.Kind == "oci" {
+		begins, form = []string{"-----BEGIN PUBLIC KEY-----"}, "cosign's public key, as cosign.pub has it"
+	}
+
+	for i, key := range g.Verify.Keys {
+		path := fmt.Sprintf("%s.keys[%d]", at, i)
+		if !p.unknown(path) && !slices.ContainsFunc(begins, func(begin string) bool {
+			return strings.HasPrefix(strings.TrimSpace(key), begin)
+		}) {
+			p.problems.report(path, nil, "is not a public key for kind: %s; write %s", g.Kind, form)
+		}
+	}
+
+	for key, text := range map[string]string{"issuer": g.Verify.Issuer, "subject": g.Verify.Subject} {
+		if _, err := regexp.Compile(text); err != nil {
+			p.problems.report(at+"."+key, text, "is not a regular expression: %v", err)
+		}
+	}
+
+	switch {
+	case (g.Verify.Issuer == "") != (g.Verify.Subject == ""):
+		p.problems.report(at, nil, "has one of issuer and subject; set both: either alone is anybody's")
+	case g.Verify.Issuer != "" && g.Kind != "oci":
+		p.problems.report(at+".issuer", g.Verify.Issuer, "is for kind: oci; set keys")
+	case g.Verify.Issuer != "" && len(g.Verify.Keys) > 0:
+		p.problems.report(at, nil, "has keys and an identity; set one of the two, which is all that Flux compares")
+	}
 }
 
 // checkEncrypted reports a secret that the stack's file has in plain text.
@@ -144,22 +194,20 @@ func (p *planner) checkSource(at string, g *GitOps) {
 		refuse("username", secret.Username, "is for https:// and oci://; remove it, the user stands in the URL: ssh://git@…")
 		refuse("password", secret.Password, "is for https:// and oci://; remove it and set identity")
 		refuse("ca", secret.CA, "is for https://; remove it and set knownHosts")
-	case scheme == "https" || scheme == "http" || scheme == "oci":
+	case scheme == "http":
+		p.problems.report(at+".url", g.URL, "is not encrypted, so that whoever is in between decides what the cluster runs; use https://")
+	case scheme == "https" || scheme == "oci":
 		refuse("identity", secret.Identity, "is for ssh://; remove it and set username and password")
 		refuse("knownHosts", secret.KnownHosts, "is for ssh://; remove it")
-		p.checkUser(under, scheme, secret)
+		p.checkUser(under, secret)
 	default:
 		p.problems.report(at+".url", g.URL, "has a scheme that Flux does not know; use ssh://, https:// or oci://")
 	}
 }
 
-func (p *planner) checkUser(under, scheme string, secret PullSecret) {
+func (p *planner) checkUser(under string, secret PullSecret) {
 	if (secret.Username == "") != (secret.Password == "") {
 		p.problems.report(under, nil, "has one of username and password; set both: with a token, username: git often does")
-	}
-
-	if scheme == "http" && secret.Password != "" {
-		p.problems.report(under+".password", nil, "would be sent unencrypted to an http:// server; use https://")
 	}
 
 	if block, _ := pem.Decode([]byte(secret.CA)); secret.CA != "" && (block == nil || block.Type != "CERTIFICATE") {

@@ -53,3 +53,45 @@ func TestGitOps(t *testing.T) {
 	_, err = spec.Load(values, o)
 	require.NoError(t, err)
 }
+
+// TestVerify: whose signatures are wanted, what is no key for what is reconciled, and that nothing comes unencrypted.
+func TestVerify(t *testing.T) {
+	t.Parallel()
+
+	const pgp, cosign = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n…", "-----BEGIN PUBLIC KEY-----\n…"
+
+	identity := map[string]any{"issuer": "^https://a$", "subject": "^https://b$"}
+
+	for name, test := range map[string]struct {
+		url    string
+		verify map[string]any
+		says   string
+	}{
+		"keys of PGP and SSH":    {"https://git.example.org/fleet", map[string]any{"keys": []string{pgp, "ssh-ed25519 AAAA a"}}, ""},
+		"a key of cosign":        {"oci://registry.example.org/fleet", map[string]any{"keys": []string{cosign}}, ""},
+		"an identity":            {"oci://registry.example.org/fleet", identity, ""},
+		"cosign for commits":     {"https://git.example.org/fleet", map[string]any{"keys": []string{cosign}}, "verify.keys[0]: is not a public key for kind: git; write a PGP key in armour"},
+		"PGP for artifacts":      {"oci://registry.example.org/fleet", map[string]any{"keys": []string{pgp}}, "verify.keys[0]: is not a public key for kind: oci; write cosign's"},
+		"an identity of commits": {"https://git.example.org/fleet", identity, "is for kind: oci; set keys"},
+		"half an identity":       {"oci://registry.example.org/fleet", map[string]any{"issuer": "^https://a$"}, "verify: has one of issuer and subject; set both"},
+		"no expression":          {"oci://registry.example.org/fleet", map[string]any{"issuer": "(", "subject": "a"}, "verify.issuer: \"(\" is not a regular expression"},
+		"not encrypted":          {"http://git.example.org/fleet", nil, "gitops.url: \"http://git.example.org/fleet\" is not encrypted"},
+	} {
+		kind := "git"
+		if strings.HasPrefix(test.url, "oci") {
+			kind = "oci"
+		}
+
+		settings := map[string]any{"url": test.url, "kind": kind}
+		if test.verify != nil {
+			settings["verify"] = test.verify
+		}
+
+		_, err := spec.Load(changed(t, map[string]any{"clusters[0].gitops": settings}), options())
+		if test.says == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorContains(t, err, test.says, name)
+		}
+	}
+}
