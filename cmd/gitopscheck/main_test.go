@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"talos-proxmox/internal/cilium"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/stacks"
 )
@@ -629,7 +630,11 @@ func TestRenovate(t *testing.T) {
 		CustomManagers []struct{ MatchStrings []string }
 	}
 	require.NoError(t, json.Unmarshal(text, &settings))
-	require.Len(t, settings.CustomManagers, 2)
+	require.Len(t, settings.CustomManagers, 3)
+
+	catalogue, err := os.ReadFile(filepath.Join(repository, "internal/cilium/charts.go"))
+	require.NoError(t, err)
+	assert.Len(t, regexp.MustCompile(settings.CustomManagers[2].MatchStrings[0]).FindAll(catalogue, -1), len(cilium.Charts()))
 
 	chart := regexp.MustCompile(settings.CustomManagers[0].MatchStrings[0])
 	pinned := regexp.MustCompile(`\n {6}version: v?[0-9]`)
