@@ -29,7 +29,7 @@ const keySSHPrivateKey = "sshPrivateKey"
 
 // planKeys are the configuration keys that the plan is made from.
 func planKeys() []string {
-	return []string{"hosts", "templates", "clusters", "machines", "protect", "vmidRanges", "backup"}
+	return []string{"hosts", "templates", "clusters", "machines", "protect", "proxmoxCluster", "vmidRanges", "backup"}
 }
 
 // settings are everything that a stack's configuration says.

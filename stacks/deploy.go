@@ -105,6 +105,10 @@ func (p Program) Deploy(ctx *pulumi.Context) error {
 	unread := d.readLast(ctx)
 	ctx = look.WithStackID(ctx, d.last.id)
 
+	if err := d.judgeProxmoxCluster(ctx); err != nil {
+		return errors.Join(err, d.last.refused(ctx))
+	}
+
 	checked, err := d.checkClusters()
 	if err != nil {
 		return errors.Join(err, d.last.refused(ctx))

@@ -61,6 +61,7 @@ type lastRun struct {
 	record     *record
 	secrets    map[string]bool // clusters whose machine secrets there are
 	id         string          // of the stack
+	cluster    string          // of Proxmox, that the stack is on: [proxmoxapi.Machines.Cluster]
 }
 
 // newLastRun is one that has left nothing yet.
@@ -83,6 +84,7 @@ type record struct{ pulumi.ResourceState }
 type recorded struct {
 	Deployed bool   `pulumi:"deployed"`
 	ID       string `pulumi:"id"`
+	Cluster  string `pulumi:"proxmoxCluster"`
 }
 
 // recordRun registers the record and returns what an earlier run left in it.
@@ -109,14 +111,18 @@ func recordRun(ctx *pulumi.Context) (r *record, was recorded, err error) {
 	return r, earlier.State, nil
 }
 
-// state records the stack's id, and how a run makes machines; one that is refused makes none.
-func (r *record) state(ctx *pulumi.Context, id string, making map[string]string) error {
-	outputs := pulumi.Map{"deployed": pulumi.Bool(true), "id": pulumi.String(id)}
+// state records the stack's id and Proxmox cluster, and how a run makes machines; one that is refused makes none.
+func (l *lastRun) state(ctx *pulumi.Context, making map[string]string) error {
+	outputs := pulumi.Map{"deployed": pulumi.Bool(true), "id": pulumi.String(l.id)}
+	if l.cluster != "" {
+		outputs["proxmoxCluster"] = pulumi.String(l.cluster)
+	}
+
 	if len(making) > 0 {
 		outputs["making"] = pulumi.ToStringMap(making)
 	}
 
-	return ctx.RegisterResourceOutputs(r, outputs)
+	return ctx.RegisterResourceOutputs(l.record, outputs)
 }
 
 // readLastRun reads the state that this run begins with. Where nothing was ever deployed the engine must not be asked
@@ -130,7 +136,7 @@ func readLastRun(ctx *pulumi.Context) (last lastRun, err error) {
 		return last, err
 	}
 
-	last.id = was.ID
+	last.id, last.cluster = was.ID, was.Cluster
 
 	name := strings.Join([]string{ctx.Organization(), ctx.Project(), ctx.Stack()}, "/")
 
@@ -284,7 +290,7 @@ func (l *lastRun) refused(ctx *pulumi.Context) error {
 		return nil
 	}
 
-	return l.record.state(ctx, l.id, l.making)
+	return l.state(ctx, l.making)
 }
 
 // blank says that no cluster and no machine is known: of a stack that was never brought up, or whose state was lost.
@@ -317,7 +323,7 @@ func (d *deployment) judgeRunning(ctx *pulumi.Context, unread error) error {
 		}
 	}
 
-	return last.record.state(ctx, last.id, running.Making(d.plan))
+	return last.state(ctx, running.Making(d.plan))
 }
 
 // judge returns what a plan asks of running machines and cannot be had, else what it does to them. Where the state says

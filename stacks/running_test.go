@@ -59,6 +59,7 @@ func TestAPlanThatRunningMachinesStandInTheWayOfRegistersNothing(t *testing.T) {
 
 			assert.Equal(t, resource.PropertyMap{
 				"deployed": resource.NewProperty(true), "id": resource.NewProperty(id),
+				"proxmoxCluster": resource.NewProperty(clusterOfTests),
 			}, r.Outputs("record"))
 
 			r, err = run(gpuStack)

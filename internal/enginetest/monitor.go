@@ -233,6 +233,10 @@ func (m *monitor) Invoke(
 			if o.ID != "" {
 				state["id"] = resource.NewProperty(o.ID)
 			}
+
+			if o.Cluster != "" {
+				state["proxmoxCluster"] = resource.NewProperty(o.Cluster)
+			}
 		}
 
 		result["state"] = resource.NewProperty(state)

@@ -66,6 +66,8 @@ type Options struct {
 	Unrecorded bool
 	// ID is the stack's, which the record has; empty = it has none yet.
 	ID string
+	// Cluster is the Proxmox cluster that it recorded; empty = none.
+	Cluster string
 	// Making is how it recorded that it made machines.
 	Making resource.PropertyMap
 	// Nodes are the outputs of the nodes that it left.

@@ -140,9 +140,11 @@ func (p *Preview) add(s step) {
 	}
 
 	known := &p.Steps[i]
-	if known.refreshed && operation != Same {
-		// What a refresh found is what the step begins with.
-		*known = Step{URN: u, Operation: operation, Old: s.old, New: s.new, Properties: properties}
+	// What a refresh found is what the step begins with. It found nothing of what is then made: the engine says of it
+	// "refresh" without a new state, or "delete", by its version.
+	gone := operation == Create && (known.Operation == Refresh || known.Operation == Delete)
+	if gone || known.refreshed && operation != Same {
+		*known = Step{URN: u, Operation: operation, Old: s.old, New: s.new, Properties: properties, Gone: gone}
 
 		return
 	}

@@ -46,9 +46,10 @@ func (f Finding) String() string {
 
 // Judge finds the steps of a plan that lose what cannot be had again, or that put a cluster at risk: Talos secrets, the
 // bootstrap or a data disk deleted or replaced (of machines of no cluster, any disk), a template taken from linked
-// clones, a control plane that goes without leaving etcd, the only one or more than one of a cluster replaced, and what
-// `up` would refuse. Steps on resources approved by name (or URN), or by the name of the node a VM belongs to, are left
-// out; unused are the approvals that fitted no finding.
+// clones, a control plane that goes without leaving etcd, the only one or more than one of a cluster replaced, more than
+// one machine (or the only one) that a refresh did not find, and what `up` would refuse. Steps on resources approved by
+// name (or URN), or by the name of the node a VM belongs to, are left out; unused are the approvals that fitted no
+// finding.
 func Judge(p *Preview, approved []string) (findings []Finding, unused []string) {
 	g := guard{preview: p, byURN: map[urn.URN]Step{}}
 	for _, s := range p.Steps {
@@ -97,6 +98,8 @@ type guard struct {
 func (g *guard) judge(s Step) []string {
 	loses := s.Operation == Delete || s.Operation == Replace
 	switch {
+	case s.URN.Type() == typeMachine && s.Gone && s.Operation == Create:
+		return g.judgeGone()
 	case s.URN.Type() == typeMachine:
 		return g.judgeMachine(s)
 	case !loses:
@@ -152,6 +155,35 @@ func (g *guard) judgeMachine(s Step) []string {
 	}
 
 	return why
+}
+
+// judgeGone judges a machine that a refresh did not find. One may be lost and is made anew; where several are, or no
+// other one was found, whoever was asked is more likely not the one who has them.
+func (g *guard) judgeGone() []string {
+	var gone []string
+
+	found := 0
+
+	for _, s := range g.preview.Steps {
+		switch {
+		case s.URN.Type() != typeMachine:
+		case s.Gone:
+			gone = append(gone, s.Name())
+		case s.Old != nil:
+			found++
+		}
+	}
+
+	if len(gone) == 1 && found > 0 {
+		return nil
+	}
+
+	slices.Sort(gone)
+
+	return []string{fmt.Sprintf(
+		"the refresh found %d of the stack's %d machines, and `up` would make %s anew, empty: is this the stack's Proxmox, and may "+
+			"its token see them (VM.Audit)", found, found+len(gone), strings.Join(gone, ", "),
+	)}
 }
 
 // judgeControlPlane judges a control plane that goes, for good or for another machine. Those that leave etcd before do

@@ -75,6 +75,22 @@ func leaves(nodes ...string) edit {
 	}
 }
 
+// gone has a refresh not find machines, which are made anew.
+func gone(names ...string) edit {
+	return func(p *preview.Preview) {
+		for _, name := range names {
+			step(name, func(s *preview.Step) { s.Operation, s.Old, s.Gone = preview.Create, nil, true })(p)
+		}
+	}
+}
+
+// without has the stack not have machines.
+func without(names ...string) edit {
+	return func(p *preview.Preview) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s preview.Step) bool { return slices.Contains(names, s.Name()) })
+	}
+}
+
 // unshown takes the steps out that leave a resource as it is, the stack apart, as a preview without --show-sames does.
 func unshown(p *preview.Preview) {
 	p.Steps = slices.DeleteFunc(p.Steps, func(s preview.Step) bool {
@@ -83,11 +99,13 @@ func unshown(p *preview.Preview) {
 }
 
 const (
-	is     = "it is a control plane of cluster one and a member of its etcd"
-	stays  = ", and nothing has it leave: the state is of an earlier version of this program; run `up` once without this change before"
-	member = is + stays
-	two    = "the plan replaces 2 control planes of cluster one at once (one-cp-2-vm, one-cp-3-vm), which can lose etcd's majority: replace one in each run"
-	gone   = "data disk scsi1 (50 GiB on local-lvm) is deleted with all that is on it"
+	is      = "it is a control plane of cluster one and a member of its etcd"
+	stays   = ", and nothing has it leave: the state is of an earlier version of this program; run `up` once without this change before"
+	member  = is + stays
+	two     = "the plan replaces 2 control planes of cluster one at once (one-cp-2-vm, one-cp-3-vm), which can lose etcd's majority: replace one in each run"
+	erased  = "data disk scsi1 (50 GiB on local-lvm) is deleted with all that is on it"
+	missing = "the refresh found %d of the stack's %d machines, and `up` would make %s anew, empty: " +
+		"is this the stack's Proxmox, and may its token see them (VM.Audit)"
 	clones = "linked clones live on its disk: "
 )
 
@@ -126,6 +144,24 @@ func TestJudge(t *testing.T) {
 				"delete one-cp-2-vm: " + is, "delete one-cp-3-vm: " + is,
 				"delete one-secrets: the cluster's certificate authorities and tokens are gone with it; no node and no client of the cluster can be reached any more",
 			},
+		},
+		"a refresh does not find two machines": {
+			preview: "fewer-control-planes", edits: []edit{gone("one-general-1-vm", "one-general-2-vm"), leaves("one-cp-2", "one-cp-3")},
+			findings: []string{
+				"create one-general-1-vm: " + fmt.Sprintf(missing, 3, 5, "one-general-1-vm, one-general-2-vm"),
+				"create one-general-2-vm: " + fmt.Sprintf(missing, 3, 5, "one-general-1-vm, one-general-2-vm"),
+			},
+		},
+		"a refresh does not find one machine": {
+			preview: "fewer-control-planes", edits: []edit{gone("one-general-1-vm"), leaves("one-cp-2", "one-cp-3")},
+		},
+		"a refresh finds no machine, and all are named": {
+			preview: "more-cores", edits: []edit{gone("one-cp-1-vm", "one-cp-2-vm", "one-cp-3-vm", "one-general-1-vm", "one-general-2-vm")},
+			approved: []string{"one-cp-1", "one-cp-2", "one-cp-3", "one-general-1", "one-general-2"},
+		},
+		"a refresh does not find the only machine": {
+			preview: "more-cores", edits: []edit{gone("one-cp-1-vm"), without("one-cp-2-vm", "one-cp-3-vm", "one-general-1-vm", "one-general-2-vm")},
+			findings: []string{"create one-cp-1-vm: " + fmt.Sprintf(missing, 0, 1, "one-cp-1-vm")},
 		},
 		"one control plane goes": {
 			preview:  "fewer-control-planes",
@@ -227,7 +263,7 @@ func TestJudge(t *testing.T) {
 				operation("one-general-1-vm", preview.Delete),
 				step("one-general-2-vm", func(s *preview.Step) { s.Operation, s.New = preview.Replace, s.Old }),
 			},
-			findings: []string{"delete one-general-1-vm: " + gone, "replace one-general-2-vm: " + gone},
+			findings: []string{"delete one-general-1-vm: " + erased, "replace one-general-2-vm: " + erased},
 		},
 		"a machine of no cluster goes": {
 			preview: "without-data-disks",
@@ -235,7 +271,7 @@ func TestJudge(t *testing.T) {
 				operation("one-general-1-vm", preview.Delete),
 				input("one-general-1-vm", "tags", []any{"debian", "machine"}), operation("one-general-2-vm", preview.Same),
 			},
-			findings: []string{"delete one-general-1-vm: data disk scsi0 (20 GiB on local-lvm) is deleted with all that is on it; " + gone},
+			findings: []string{"delete one-general-1-vm: data disk scsi0 (20 GiB on local-lvm) is deleted with all that is on it; " + erased},
 		},
 		"a machine with a GPU is recreated": {
 			preview: "drift",
@@ -270,7 +306,7 @@ func TestJudge(t *testing.T) {
 				operation("talos-pve1-build", preview.Delete),
 			},
 			findings: []string{
-				"delete one-cp-1-vm: " + member, "delete one-general-1-vm: " + gone,
+				"delete one-cp-1-vm: " + member, "delete one-general-1-vm: " + erased,
 				"delete talos-pve1-build: " + clones + "one-cp-3-vm",
 			},
 		},

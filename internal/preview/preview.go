@@ -75,6 +75,8 @@ type Step struct {
 	Old, New *State
 	// Properties are those that change; for a replacement those that make it necessary.
 	Properties []string
+	// Gone says that a refresh did not find the resource, which is then made anew where it is still wanted.
+	Gone bool
 
 	refreshed bool // only a refresh has come to the resource as yet
 }

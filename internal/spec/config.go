@@ -15,6 +15,10 @@ type Config struct {
 	// Protect control-plane VMs, on Proxmox as well, Talos secrets and the bootstrap against deletion. It is taken off
 	// in a run before the one that deletes them.
 	Protect bool `json:"protect,omitempty" jsonschema:"default=false"`
+	// The Proxmox cluster that the stack is on: the SHA-256 fingerprint of its certificate authority, as
+	// `openssl x509 -fingerprint -sha256 -noout -in /etc/pve/pve-root-ca.pem` prints it on a host. Previews and `up` refuse
+	// another one. Default: the one that the stack's first `up` met.
+	ProxmoxCluster string `json:"proxmoxCluster,omitempty"`
 	// The VMIDs each role may use.
 	VMIDRanges VMIDRangesConfig `json:"vmidRanges,omitempty"`
 	// What is kept of the clusters, and who can read it: `make backup-etcd` and `make export-secrets`.

@@ -3,6 +3,7 @@ package spec_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -338,4 +339,17 @@ func TestWhoOpensSnapshotsShouldNotHaveTheSecretsToo(t *testing.T) {
 	}, plan.Backup)
 	require.NotEmpty(t, plan.Warnings)
 	assert.Contains(t, plan.Warnings[0], "backup.secretsRecipients[1]: this key opens snapshots of etcd, too")
+}
+
+func TestTheFingerprintOfAProxmoxCluster(t *testing.T) {
+	t.Parallel()
+
+	fingerprint := strings.Repeat("0A:", 31) + "FF"
+
+	plan, err := spec.Load(changed(t, map[string]any{"proxmoxCluster": strings.ToLower(fingerprint)}), options())
+	require.NoError(t, err)
+	assert.Equal(t, fingerprint, plan.ProxmoxCluster)
+
+	_, err = spec.Load(changed(t, map[string]any{"proxmoxCluster": "homelab"}), options())
+	require.ErrorContains(t, err, `proxmoxCluster: "homelab" is not a SHA-256 fingerprint; write 32 bytes as AA:BB:…`)
 }

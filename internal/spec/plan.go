@@ -12,6 +12,8 @@ type Plan struct {
 	Stack string
 	// Protect says that control-plane VMs, Talos secrets and the bootstrap are protected against deletion.
 	Protect bool
+	// ProxmoxCluster is the fingerprint of the authority of the Proxmox cluster that the stack is on; empty = not stated.
+	ProxmoxCluster string `json:",omitempty"`
 	// Hosts in order of their names.
 	Hosts []Host
 	// Templates, one for every host and class that a machine is made from or that the class names, in order of VMID (then

@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -55,6 +56,7 @@ func newPlanner(config Config, o Options, found secrets, problems *Problems) *pl
 func (p *planner) plan() *Plan {
 	plan := &Plan{Stack: p.options.Stack, Protect: p.config.Protect}
 	p.judgeWholeKeys()
+	plan.ProxmoxCluster = p.planProxmoxCluster()
 	plan.Backup = p.planBackup()
 	p.planRanges()
 
@@ -77,6 +79,21 @@ func (p *planner) plan() *Plan {
 	plan.Warnings = p.warnings
 
 	return plan
+}
+
+// fingerprintForm is that of OpenSSL and of Proxmox.
+var fingerprintForm = regexp.MustCompile(`^([0-9A-F]{2}:){31}[0-9A-F]{2}$`)
+
+func (p *planner) planProxmoxCluster() string {
+	fingerprint := strings.ToUpper(p.config.ProxmoxCluster)
+	if fingerprint != "" && !fingerprintForm.MatchString(fingerprint) {
+		p.problems.report(
+			"proxmoxCluster", p.config.ProxmoxCluster, "is not a SHA-256 fingerprint; write 32 bytes as AA:BB:…, as "+
+				"`openssl x509 -fingerprint -sha256 -noout -in /etc/pve/pve-root-ca.pem` prints them on a host",
+		)
+	}
+
+	return fingerprint
 }
 
 func (p *planner) warn(format string, arguments ...any) {

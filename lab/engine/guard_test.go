@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
+	"github.com/pulumi/pulumi/sdk/v3/go/auto/optup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -239,4 +240,66 @@ func settled(output []byte, network string) []byte {
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILlByXKFwQc6EoBa6IxHEFoDJoHnTHBqM2c9mLxLUO/U" // of stack prod
 
 	return regexp.MustCompile(`ssh-ed25519 [A-Za-z0-9+/=]+`).ReplaceAll(output, []byte(key))
+}
+
+// TestAnotherProxmoxIsRefused asks one that has none of the stack's machines.
+func TestAnotherProxmoxIsRefused(t *testing.T) {
+	t.Parallel()
+
+	w, other := newWorld(t, testSpeed), newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 1)}}
+	w.up(s.yaml(t))
+
+	own := w.lab
+	elsewhere := stack{Network: other.network, Clusters: []cluster{one(1, 1)}}.yaml(t)
+	w.lab, w.network = other.lab, other.network
+
+	const refused = "is another cluster than the one that the stack is on, nothing was changed"
+
+	_, err := w.preview(elsewhere)
+	require.ErrorContains(t, err, refused)
+
+	_, err = w.tryUp(t.Context(), elsewhere)
+	require.ErrorContains(t, err, refused)
+	assert.Empty(t, w.machines(), "nothing is made there")
+
+	accepts := regexp.MustCompile(`talos-proxmox:proxmoxCluster (\S+) --stack lab`).FindStringSubmatch(err.Error())
+	require.NotNil(t, accepts, err.Error())
+
+	_, err = w.preview(elsewhere + "  talos-proxmox:proxmoxCluster: " + accepts[1] + "\n")
+	assert.NotContains(t, errorText(err), refused)
+
+	w.lab, w.network = own, s.Network
+	assert.Empty(t, w.up(s.yaml(t), optup.ExpectNoChanges()))
+}
+
+// TestTheGuardSeesWhatARefreshDoesNotFind removes machines behind the state's back.
+func TestTheGuardSeesWhatARefreshDoesNotFind(t *testing.T) {
+	t.Parallel()
+
+	w := newWorld(t, testSpeed)
+	s := stack{Network: w.network, Clusters: []cluster{one(1, 2)}}
+	w.up(s.yaml(t))
+
+	const missing = "the refresh found 1 of the stack's 3 machines"
+
+	for _, gone := range []struct {
+		machine  string
+		findings []string
+	}{
+		{"one-general-1", nil},
+		{"one-general-2", []string{"create one-general-1-vm: " + missing, "create one-general-2-vm: " + missing}},
+	} {
+		vm, _ := w.lab.Data.VM(w.machines()[gone.machine])
+		w.remove(vm.Host, vm.ID)
+
+		for form, format := range map[string]engine.Format{"digest": engine.Digest, "events": engine.Events} {
+			parsed, err := preview.Parse(bytes.NewReader(w.previewJSON(s.yaml(t), format, optpreview.Refresh())))
+			require.NoError(t, err, form)
+			assert.True(t, parsed.Finished, "%s: %v", form, parsed.Errors)
+
+			findings, _ := preview.Judge(parsed, nil)
+			requireFindings(t, gone.machine+" ("+form+")", gone.findings, findings)
+		}
+	}
 }

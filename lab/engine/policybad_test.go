@@ -8,6 +8,7 @@ import (
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/download"
 	"github.com/muhlba91/pulumi-proxmoxve/sdk/v6/go/proxmoxve/vm"
 	"github.com/pulumi/pulumi-command/sdk/go/command/local"
+	shell "github.com/pulumi/pulumi-command/sdk/go/command/remote"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
 	"talos-proxmox/components"
@@ -423,6 +424,12 @@ func badProduction() map[string]badPlan {
 				func(a *download.FileArgs) { checksum(a); a.Verify = pulumi.Bool(false) },
 			)
 		}, want: []string{"production-tls"}},
+		"a host whose key no one knows": {production: true, draft: func(d *draft) {
+			_, err := shell.NewCommand(d.ctx, "shell", &shell.CommandArgs{
+				Connection: shell.ConnectionArgs{Host: pulumi.String("127.0.0.1")}, Create: pulumi.String("true"),
+			})
+			d.note(err)
+		}, want: []string{"production-host-keys"}, says: "whatever key the host shows is accepted"},
 		"disks that anyone can read": {
 			production: true, config: `{"production-disk-encryption": "mandatory", "production-talos-firewall": "disabled"}`,
 			draft: func(d *draft) { d.configuration("c", "10.0.0.1", "") }, want: []string{"production-disk-encryption"},

@@ -134,7 +134,7 @@ func (s *Server) call(r *request, req *http.Request, plain string, body []byte) 
 	}
 
 	// The host of the path answers, so that nothing else is judged before it is found.
-	if node := r.vars["node"]; node != "" {
+	if node := r.vars["node"]; node != "" && node != localhost {
 		if _, ok := s.dc.Host(node); !ok {
 			return nil, r.unknownNode()
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -109,4 +111,37 @@ func newCertificate(ca *tls.Certificate, host string, names []string) (*tls.Cert
 	}
 
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}
+
+// localhost is the host that is asked, in the place of its name.
+const localhost = "localhost"
+
+// certificates are those that a host knows of: the cluster's authority, and what it shows itself. By the name localhost
+// PVE finds no host's own, since it looks for them in a folder of that name (PVE::API2::Certificates).
+func certificates(r *request) (any, error) {
+	rows := []object{}
+	if r.server.ca != nil {
+		rows = append(rows, certificateInfo("pve-root-ca.pem", r.server.ca.Certificate[0]))
+	}
+
+	if r.node() == r.server.host && r.server.tls != nil {
+		rows = append(rows, certificateInfo("pve-ssl.pem", r.server.tls.Certificates[0].Certificate[0]))
+	}
+
+	return rows, nil
+}
+
+func certificateInfo(file string, der []byte) object {
+	sum := sha256.Sum256(der)
+	info := object{
+		"filename": file, "fingerprint": strings.ReplaceAll(fmt.Sprintf("% X", sum[:]), " ", ":"),
+		"pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), "san": []string{},
+	}
+
+	if certificate, err := x509.ParseCertificate(der); err == nil {
+		info["notbefore"], info["notafter"] = certificate.NotBefore.Unix(), certificate.NotAfter.Unix()
+		info["subject"], info["issuer"] = certificate.Subject.String(), certificate.Issuer.String()
+	}
+
+	return info
 }

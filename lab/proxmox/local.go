@@ -29,7 +29,7 @@ func (l *Local) Call(ctx context.Context, command, path string, values map[strin
 	method := map[string]string{"get": "GET", "create": "POST", "set": "PUT", "delete": "DELETE"}[command]
 	segments := strings.FieldsFunc(path, func(c rune) bool { return c == '/' })
 
-	if len(segments) > 1 && segments[0] == "nodes" && segments[1] == "localhost" {
+	if len(segments) > 1 && segments[0] == "nodes" && segments[1] == localhost {
 		segments[1] = l.server.host
 	}
 

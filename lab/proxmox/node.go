@@ -34,6 +34,7 @@ func nodeRoutes() []route {
 			path2:     "/nodes/{node}",
 			handle:    onNode(powerNode),
 		},
+		{method: "GET", path: "/nodes/{node}/certificates/info", handle: certificates},
 		with("/nodes/{node}/dns", "", onNode(func(*request, datacentre.Host) (any, error) {
 			return object{"search": "lab.internal", "dns1": "127.0.0.1"}, nil
 		})),

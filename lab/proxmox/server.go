@@ -32,6 +32,7 @@ type Server struct {
 	dc     *datacentre.Datacentre
 	host   string
 	tls    *tls.Config
+	ca     *tls.Certificate // nil = the certificate signed itself
 	routes *router
 	stats  *Stats
 	// broken is why there is no certificate.
@@ -52,6 +53,7 @@ func New(dc *datacentre.Datacentre, o Options) *Server {
 		dc:        dc,
 		host:      o.Host,
 		stats:     o.Stats,
+		ca:        o.CA,
 		routes:    newRouter(),
 		listeners: map[net.Listener]bool{},
 		conns:     map[net.Conn]bool{},

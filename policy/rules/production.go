@@ -23,6 +23,13 @@ func productionPolicies() []policy {
 			Stack:       production(tlsVerified),
 		},
 		{
+			Name:        "production-host-keys",
+			Description: "In production, shells of hosts are known by their keys.",
+			Reason: "Templates are built and hosts prepared as root: with `ssh.acceptAnyHostKey` whoever answers at a host's address gets " +
+				"the scripts, and what he says is believed.",
+			Stack: production(hostKeys),
+		},
+		{
 			Name:        "production-disk-encryption",
 			Description: "In production, disks of Talos nodes are encrypted.",
 			Reason: "STATE holds the machine's keys, EPHEMERAL everything that runs on it. Advisory until the program can do it by itself: for now it takes a patch " +
@@ -114,6 +121,20 @@ func tlsVerified(p plan) []violation {
 	for _, r := range p.of(typeDownload) {
 		if verify := r.at("verify"); !verify.absent() && is(verify.flag(), false) {
 			found = append(found, refuse(r.URN, r.Name, "verify is false, so that the host downloads from anyone: leave it out"))
+		}
+	}
+
+	return found
+}
+
+func hostKeys(p plan) []violation {
+	var found []violation
+
+	for _, r := range p.of(typeRemote) {
+		connection := r.at("connection")
+		if key := connection.at("hostKey"); !connection.unknown() && is(key.text(), "") {
+			found = append(found, refuse(r.URN, r.Name, "whatever key the host shows is accepted: set ssh.hostKey of the host in place of "+
+				"ssh.acceptAnyHostKey, with the key that `ssh-keyscan -t ed25519` prints and the host's own console confirms"))
 		}
 	}
 

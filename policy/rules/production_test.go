@@ -113,6 +113,25 @@ func TestProductionTLS(t *testing.T) {
 	})
 }
 
+func TestProductionHostKeys(t *testing.T) {
+	t.Parallel()
+
+	shell := func(connection any) resource { return res(typeRemote, "pve1-apply", props{"connection": connection}) }
+
+	inProduction(t, "production-host-keys", map[string]ruling{
+		"a key":         {plan: []resource{shell(props{"host": "10.0.0.2", "hostKey": "ssh-ed25519 AAAA"})}},
+		"not known yet": {plan: []resource{shell(unknown), shell(props{"hostKey": unknown})}},
+		"any key": {
+			plan: []resource{shell(props{"host": "10.0.0.2"}), shell(secret{props{"host": "10.0.0.2", "privateKey": secret{"x"}}})},
+			want: []string{
+				"pve1-apply: whatever key the host shows is accepted: set ssh.hostKey of the host",
+				"pve1-apply: whatever key the host shows is accepted: set ssh.hostKey of the host",
+			},
+		},
+		"of another kind": {plan: []resource{shell(props{"hostKey": 4})}},
+	})
+}
+
 // configured is a node's configuration whose patches are these.
 func configured(patches ...any) resource {
 	return res(

@@ -20,6 +20,7 @@ const (
 	typeToken         = "proxmoxve:User/token:Token" //nolint:gosec // the type's name
 	typeProvider      = "pulumi:providers:proxmoxve"
 	typeCommand       = "command:local:Command"
+	typeRemote        = "command:remote:Command"
 	typeSecrets       = "talos:machine/secrets:Secrets" //nolint:gosec // the type's name
 	typeBootstrap     = "talos:machine/bootstrap:Bootstrap"
 	typeConfiguration = "talos:machine/configurationApply:ConfigurationApply"
