@@ -36,7 +36,7 @@ func newComment() *cobra.Command {
 		Long: `One section for each preview: what would change, what the guard says, what is planned on each host, what the
 policies say. With --post the text becomes a comment on a pull request, in place of the one that an earlier run left
 there. GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN say where; GitHub Actions and Gitea Actions set the first
-two.`,
+two. COMMENT_AUTHOR is the user of a token that is not a workflow's own.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := compose(args, approved.list())
@@ -93,7 +93,7 @@ func compose(files, approved []string) (string, error) {
 
 func (r *review) section() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## Plan of stack `%s`\n\n", r.Stack)
+	fmt.Fprintf(&b, "## Plan of stack %s\n\n", code(r.Stack))
 
 	if r.Finished {
 		fmt.Fprintf(&b, "**%s**\n\n", r.summary())
@@ -123,7 +123,7 @@ func (r review) writeMessages(b *strings.Builder, title string, messages []previ
 	for _, m := range messages {
 		text := escape(shorten(m.Text))
 		if m.Resource != "" {
-			text = "`" + m.Resource + "`: " + text
+			text = code(m.Resource) + ": " + text
 		}
 
 		b.WriteString("- " + text + "\n")
@@ -172,7 +172,7 @@ func (r *review) writeDrift(b *strings.Builder) {
 
 	for _, d := range r.Drift {
 		for _, line := range d.Lines() {
-			fmt.Fprintf(b, "- `%s`: %s\n", d.Node, escape(shorten(line)))
+			fmt.Fprintf(b, "- %s: %s\n", code(d.Node), escape(shorten(line)))
 		}
 	}
 
@@ -199,7 +199,7 @@ func (r review) writeFindings(b *strings.Builder) {
 	b.WriteString("⛔ **The guard rejects this plan** unless each of these is approved by its name:\n\n")
 
 	for _, f := range r.findings {
-		fmt.Fprintf(b, "- %s **`%s`**: %s\n", f.Operation, f.Resource, escape(strings.Join(f.Why, "; ")))
+		fmt.Fprintf(b, "- %s **%s**: %s\n", f.Operation, code(f.Resource), escape(strings.Join(f.Why, "; ")))
 	}
 
 	b.WriteString("\n")

@@ -259,7 +259,7 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 		_ = json.NewEncoder(w).Encode(list)
 	case http.MethodPost:
-		f.comments = append(f.comments, found{ID: int64(len(f.comments) + 1), Body: body.Body})
+		f.comments = append(f.comments, comment(len(f.comments)+1, "github-actions[bot]", body.Body))
 
 		w.WriteHeader(http.StatusCreated)
 	case http.MethodPatch:
@@ -271,6 +271,21 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func comment(id int, author, body string) found {
+	c := found{ID: int64(id), Body: body}
+	c.User.Login = author
+
+	return c
+}
+
+func TestNamesAreNoMarkdown(t *testing.T) {
+	t.Parallel()
+
+	assert.Equal(t, "`a' ![x] (https://example.org) b`", code("a` ![x](https://example.org)\nb"))
+	assert.Equal(t, "see [x] (https://example.org) &lt;b&gt;", escape("see [x](https://example.org) <b>"))
+	assert.Equal(t, "| a | b\\|c [x] (y) |\n|---|---|\n", table([][]string{{"a", "b|c [x](y)"}}))
+}
+
 func TestOneCommentIsKeptUpToDate(t *testing.T) {
 	t.Parallel()
 
@@ -280,8 +295,11 @@ func TestOneCommentIsKeptUpToDate(t *testing.T) {
 
 			f := &forge{pages: pages}
 			for i := range 2 * pageSize { // talk before it
-				f.comments = append(f.comments, found{ID: int64(i + 1), Body: "talk that quotes " + marker})
+				f.comments = append(f.comments, comment(i+1, "someone", "talk that quotes "+marker))
 			}
+
+			// Someone has copied the mark, so that what is written next is taken for the plan's.
+			f.comments[1].Body = marker + "\n✅ The guard accepts this plan."
 
 			server := httptest.NewServer(f)
 			t.Cleanup(server.Close)
@@ -298,6 +316,7 @@ func TestOneCommentIsKeptUpToDate(t *testing.T) {
 			require.Len(t, f.comments, 2*pageSize+1)
 			assert.Equal(t, marker+"\nsecond", f.comments[2*pageSize].Body)
 			assert.Equal(t, "talk that quotes "+marker, f.comments[0].Body)
+			assert.Equal(t, marker+"\n✅ The guard accepts this plan.", f.comments[1].Body)
 
 			where.token = "wrong"
 			err = where.put(t.Context(), marker)
