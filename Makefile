@@ -104,11 +104,11 @@ else
 endif
 
 .PHONY: deploy
-deploy: stack-tools ## deploy: Bring up STACK on its own Proxmox without asking, judged by the policies: what the pipeline does after `guard`
+deploy: stack-tools ## deploy: Bring up STACK on its own Proxmox as the pipeline does: the guard, a copy of the state, then `up`, judged by the policies; it asks before it changes anything, YES=1 does not; APPROVE=name,name as for `guard`
 	@if [ '$(STACK)' = lab ]; then echo 'stack lab has no Proxmox of its own: make up brings it up; say STACK=' >&2; exit 1; fi
-	@$(GITOPS_CHECK)
-	@$(POLICY_CHECK)
-	@$(PULUMI) up --stack $(STACK) --yes --non-interactive --refresh --parallel 64 $(POLICY_FLAGS) || \
+	@$(MAKE) --no-print-directory guard STACK=$(STACK) PLAN_FLAGS=--refresh
+	@$(MAKE) --no-print-directory backup STACK=$(STACK)
+	@$(PULUMI) up --stack $(STACK) $(if $(YES),--yes --non-interactive) --refresh --parallel 64 $(POLICY_FLAGS) || \
 	  { echo 'Was this run, or one before it, killed? make recover STACK=$(STACK) removes what it left; then make deploy STACK=$(STACK) resumes. Would it create machines that run already? Then the state was lost, or is in another backend: docs/recovery.md.' >&2; exit 1; }
 
 .PHONY: recover
