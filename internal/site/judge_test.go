@@ -250,6 +250,11 @@ func TestJudge(t *testing.T) {
 		"rights that make their holder Administrator": {change: func(s *situation) {
 			s.site.Rights["/"]["Sys.Modify"] = true
 		}, warnings: []string{"proxmoxve:apiToken: pulumi@pve!talos may make itself Administrator by Sys.Modify on /: give it the roles of docs/permissions.md alone"}},
+		"rights that nothing needs": {change: func(s *situation) {
+			s.site.Rights["/vms"]["VM.Console"], s.site.Rights["/"]["Sys.Audit"] = true, true
+		}, warnings: []string{
+			"proxmoxve:apiToken: pulumi@pve!talos may do what the program never does, by VM.Console on /vms: whoever has the token may, too",
+		}},
 		"rights by a resource pool": {change: func(s *situation) {
 			s.worker().ResourcePool, s.site.Pools = "gpus", []string{"gpus"}
 			s.site.Rights["/pool/gpus"], s.site.Rights["/vms/4000"] = s.site.Rights["/vms"], map[string]bool{}
@@ -388,7 +393,7 @@ func TestJudge(t *testing.T) {
 		},
 		"a VNet, with its own right": {change: func(s *situation) {
 			s.worker().ExtraNICs = []spec.NIC{{Bridge: "tenant"}}
-			s.site.Rights["/sdn/zones/localnetwork/tenant"] = map[string]bool{"x": true}
+			s.site.Rights["/sdn/zones/localnetwork/tenant"] = map[string]bool{"SDN.Audit": true}
 		}},
 
 		"a machine of someone": {change: func(s *situation) { s.taken(proxmoxapi.Listed{VMID: 4000, Name: "db", Host: "pve1"}, "") }, problems: []string{"clusters[0].gpuWorkers[0]: one-gpu-1 would get a VMID that is taken: VM 4000 is db on pve1, and no stack made it: leave it, and set a free VMID for one-gpu-1 alone"}},

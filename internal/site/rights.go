@@ -87,9 +87,12 @@ func (j *judge) rights() {
 		j.fine("", "%s may do what the plan needs", j.site.Identity)
 	}
 
-	if excess := j.site.Rights.Excess(); len(excess) > 0 {
+	if excess, unused := j.site.Rights.Excess(), j.site.Rights.Unused(); len(excess) > 0 {
 		j.warn("", j.key(), nil, "%s may make itself Administrator by %s: give it the roles of docs/permissions.md alone, on their "+
 			"paths, with `--propagate 0` where it is stated", j.site.Identity, strings.Join(excess, ", "))
+	} else if len(unused) > 0 {
+		j.warn("", j.key(), nil, "%s may do what the program never does, by %s: whoever has the token may, too; give it the roles of "+
+			"docs/permissions.md alone", j.site.Identity, strings.Join(unused, ", "))
 	}
 }
 

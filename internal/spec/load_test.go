@@ -53,6 +53,19 @@ func TestWarnings(t *testing.T) {
 				"hosts[0].capacity":                  map[string]any{"memoryMiB": 12288},
 			}, nil,
 		},
+		"volumes beside disks of machines": {
+			map[string]any{
+				"clusters[0].controlPlane.count": 1,
+				"clusters[0].proxmox": map[string]any{"region": "home", "csi": map[string]any{"storageClasses": []any{
+					map[string]any{"name": "fast", "datastore": "local-lvm"}, map[string]any{"name": "own", "datastore": "kubernetes"},
+				}}},
+			},
+			[]string{
+				"clusters[0].proxmox.csi.storageClasses[0].datastore: local-lvm holds more than this cluster's volumes (prod-cp-1, " +
+					"prod-general-1, prod-general-2), and the CSI plugin's token may delete any volume of it: give the class a " +
+					"datastore of its own (docs/platform.md#volumes)",
+			},
+		},
 		"as many cores as a host has": {
 			map[string]any{
 				"clusters[0].controlPlane.count": 1,

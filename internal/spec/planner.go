@@ -76,6 +76,7 @@ func (p *planner) plan() *Plan {
 	plan.Templates = p.templatesInUse()
 	p.reportConflicts()
 	p.checkCapacity()
+	p.warnOfSharedDatastores(plan)
 	plan.Warnings = p.warnings
 
 	return plan

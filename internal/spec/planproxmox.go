@@ -161,6 +161,54 @@ func (p *planner) planStorageClasses(path string, configs []StorageClassConfig) 
 	return classes
 }
 
+// warnOfSharedDatastores names storage classes whose datastore holds more than the volumes of their cluster: Proxmox has
+// no privilege to delete volumes that is narrower than Datastore.Allocate on the whole datastore.
+func (p *planner) warnOfSharedDatastores(plan *Plan) {
+	holds := map[string][]string{} // what is on a datastore
+	machine := func(vm VM) {
+		holds[vm.Datastore] = append(holds[vm.Datastore], vm.Name)
+		for _, disk := range vm.ExtraDisks {
+			holds[disk.Datastore] = append(holds[disk.Datastore], vm.Name)
+		}
+	}
+
+	for _, m := range plan.Machines {
+		machine(m.VM)
+	}
+
+	for _, cluster := range plan.Clusters {
+		for _, n := range cluster.Nodes() {
+			machine(n.VM)
+		}
+
+		if cluster.Proxmox != nil {
+			for _, datastore := range cluster.Proxmox.Datastores() {
+				holds[datastore] = append(holds[datastore], "volumes of cluster "+cluster.Name)
+			}
+		}
+	}
+
+	for _, cluster := range plan.Clusters {
+		if cluster.Proxmox == nil {
+			continue
+		}
+
+		for _, class := range cluster.Proxmox.StorageClasses {
+			others := slices.DeleteFunc(slices.Clone(holds[class.Datastore]), func(what string) bool {
+				return what == "volumes of cluster "+cluster.Name
+			})
+			if len(others) == 0 {
+				continue
+			}
+
+			slices.Sort(others)
+			p.warn("%s.datastore: %s holds more than this cluster's volumes (%s), and the CSI plugin's token may delete any volume of "+
+				"it: give the class a datastore of its own (docs/platform.md#volumes)", class.Path, class.Datastore,
+				strings.Join(slices.Compact(others), ", "))
+		}
+	}
+}
+
 // topologyLabel says whether a label is one that a cluster with [ProxmoxConfig] gives its nodes itself.
 func topologyLabel(key string) bool {
 	return key == "topology.kubernetes.io/region" || key == "topology.kubernetes.io/zone"

@@ -60,8 +60,8 @@ Proxmox VE 8 knows no VM.GuestAgent.Audit, and VM.Monitor in its place, which 9 
 The token is separated: it may do what both it and its user may, so the rules name both. Its secret goes into the stack:
 ` + "`pulumi config set --secret proxmoxve:apiToken '" + permissions.Token + "=<secret>'`" + `.
 
-Previews and ` + "`make check`" + ` warn of an account that may make itself Administrator. ` + "`Sys.Modify`" + ` on ` + "`/`" + ` without
-` + "`--propagate 0`" + `, as this page had it before 2026-11-25, is such a right: it holds on ` + "`/access`" + ` too, where it changes roles.
+Previews and ` + "`make check`" + ` warn of an account that may make itself Administrator, and of privileges that no role of this page
+has. ` + "`Sys.Modify`" + ` on ` + "`/`" + ` without ` + "`--propagate 0`" + `, as this page had it before 2026-11-25, makes Administrators: it holds on ` + "`/access`" + ` too, where it changes roles.
 
 Rules can be narrower than these. In place of ` + "`/storage`" + `: ` + "`/storage/local`" + ` and each datastore of the stack; in place of ` + "`/sdn/zones/localnetwork`" + `:
 ` + "`/sdn/zones/localnetwork/vmbr0`" + ` (with a VLAN: ` + "`/sdn/zones/localnetwork/vmbr0/42`" + `); in place of ` + "`/vms`" + `: ` + "`/vms/<id>`" + ` of every template and node, or of the

@@ -42,7 +42,7 @@ exec "%[3]s" "$@"
 func TestFirstDeploymentGuide(t *testing.T) {
 	t.Parallel()
 
-	for _, tool := range []string{"ssh", "ssh-keyscan", "jq", "kubectl"} {
+	for _, tool := range []string{"ssh", "ssh-keygen", "ssh-keyscan", "openssl", "jq", "kubectl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("the guide needs %s, which is not installed here: its commands are not run", tool)
 		}
@@ -89,12 +89,18 @@ func TestFirstDeploymentGuide(t *testing.T) {
 	}
 
 	for _, expected := range []string{
-		"pve-manager/", "local-lvm", "ssh-ed25519 AAAA", "first-general-2", "NotReady", "control-plane",
+		"pve-manager/", "local-lvm", "SHA256:", "sha256 Fingerprint=", "first-general-2", "NotReady", "control-plane",
 	} {
 		assert.Contains(t, said, expected)
 	}
 
 	assert.NotContains(t, said, status.Connection.APIToken)
+
+	pinned, err := os.ReadFile(filepath.Join(clone, "Pulumi.first.yaml"))
+	require.NoError(t, err)
+	assert.Contains(t, string(pinned), "hostKey: "+status.Connection.Hosts[0].HostKey)
+	assert.Regexp(t, `talos-proxmox:proxmoxCluster: "?([0-9A-F]{2}:){31}`, string(pinned))
+	assert.NotRegexp(t, `insecure|acceptAnyHostKey`, string(text), "the first deployment verifies who answers")
 
 	status, err = control.NewClient(c.dir).Status(t.Context())
 	require.NoError(t, err)
