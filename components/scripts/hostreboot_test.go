@@ -225,6 +225,50 @@ func TestRebootOnlyWhileTheClusterCanSpareTheHost(t *testing.T) {
 	}
 }
 
+// TestNoRebootThatCephCannotSpare has a host with two OSDs, one that was removed, and a monitor.
+func TestNoRebootThatCephCannotSpare(t *testing.T) {
+	t.Parallel()
+
+	const busy = `echo "Error EBUSY: unsafe to stop osd(s) at this time (23 PGs are or would become offline)" >&2; exit 16`
+
+	for name, test := range map[string]struct {
+		osd, mon    string // what Ceph does when it is asked
+		says, fails string
+	}{
+		"Ceph can spare it": {"exit 0", "exit 0", "rebooting\n", ""},
+		"data would be unavailable": {
+			busy, "exit 0", "wait Ceph needs osd 3 4 of it: unsafe to stop osd(s) at this time (23 PGs are or would become offline)\n", "",
+		},
+		"monitors would have no majority": {
+			"exit 0", `echo "Error EBUSY: not enough monitors would be available (pve2) after stopping mons [pve1]" >&2; exit 16`,
+			"wait Ceph needs mon pve1 of it: not enough monitors would be available (pve2) after stopping mons [pve1]\n", "",
+		},
+		"no one answers": {
+			"exit 124", "exit 0", "", "ceph osd ok-to-stop 3 4 failed; whether Ceph can spare this host is not known, and it is not rebooted: no answer",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			tr := newTree(t, machine{})
+			for _, file := range []string{"osd/ceph-3/keyring", "osd/ceph-4/keyring", "osd/ceph-5/fsid", "mon/ceph-pve1/keyring"} {
+				tr.write("var/lib/ceph/"+file, "")
+			}
+
+			ceph := "#!/bin/sh\necho '{\"ok_to_stop\": true}'\n" +
+				"case \"$*\" in\n'osd ok-to-stop 3 4') " + test.osd + " ;;\n'mon ok-to-stop pve1') " + test.mon +
+				" ;;\n*) echo \"asked for $*\" >&2; exit 2 ;;\nesac\n"
+			require.NoError(t, os.WriteFile(filepath.Join(tr.fake, "ceph"), []byte(ceph), 0o700)) //nolint:gosec // a program
+
+			r := tr.reboots()
+			assert.Equal(t, test.fails != "", r.err != nil, r.stderr)
+			assert.Contains(t, r.stderr, test.fails)
+			assert.Equal(t, test.says, r.stdout)
+			assert.Equal(t, test.says == "rebooting\n", len(tr.calls()) == 1)
+		})
+	}
+}
+
 // TestNoRebootThatNoWaitingCanAllow has clusters that are whole and cannot spare any host.
 func TestNoRebootThatNoWaitingCanAllow(t *testing.T) {
 	t.Parallel()
