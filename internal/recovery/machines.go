@@ -29,6 +29,17 @@ type machine struct {
 	begun, proven bool
 	// protected is one that Proxmox does not delete.
 	protected bool
+	// disks are those that its removal deletes, with their sizes.
+	disks []string
+}
+
+// withDisks says which disks go with the machine; nothing where it has none.
+func (m machine) withDisks() string {
+	if len(m.disks) == 0 {
+		return ""
+	}
+
+	return " with its disks " + strings.Join(m.disks, ", ")
 }
 
 // String names the machine: VM 3000 prod-general-1 on pve1 (running).
@@ -216,7 +227,7 @@ func (r *recovery) removeMachines(ctx context.Context) error {
 			defer func() { <-places }()
 
 			left, err := r.remove(ctx, made, m)
-			report(err, "%s is removed%s", m, left)
+			report(err, "%s is removed%s%s", m, m.withDisks(), left)
 		})
 	}
 

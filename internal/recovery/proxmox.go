@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -100,7 +102,9 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 		Protection  int    `json:"protection"`
 		Meta        string `json:"meta"` // creation-qemu=10.1.2,ctime=1790000000
 	}
-	if err := a.client.Get(ctx, a.path(*m, "/config"), &config); err != nil {
+
+	var all json.RawMessage
+	if err := a.client.Get(ctx, a.path(*m, "/config"), &all); err != nil {
 		if strings.Contains(err.Error(), "does not exist") {
 			return nil
 		}
@@ -108,6 +112,12 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 		return fmt.Errorf("unable to read %s: %w", m, proxmoxapi.Said(err))
 	}
 
+	var values proxmoxapi.Config
+	if err := errors.Join(json.Unmarshal(all, &config), json.Unmarshal(all, &values)); err != nil {
+		return fmt.Errorf("unable to read %s: %w", m, err)
+	}
+
+	m.disks = disksOf(values)
 	m.name, m.description, m.lock, m.template = config.Name, strings.TrimSpace(
 		config.Description,
 	), config.Lock, config.Template == 1
@@ -121,6 +131,33 @@ func (a *api) describe(ctx context.Context, m *machine) error {
 	}
 
 	return nil
+}
+
+var (
+	diskKey  = regexp.MustCompile(`^(scsi|virtio|sata|ide|efidisk|tpmstate|unused)\d+$`)
+	diskSize = regexp.MustCompile(`,size=([^,]+)`)
+)
+
+// disksOf are a machine's volumes with their sizes, by volume; media in its drives stay.
+func disksOf(config proxmoxapi.Config) []string {
+	var disks []string
+
+	for key, value := range config {
+		volume, _, _ := strings.Cut(string(value), ",")
+		if !diskKey.MatchString(key) || volume == "none" || strings.Contains(string(value), "media=cdrom") {
+			continue
+		}
+
+		if size := diskSize.FindStringSubmatch(string(value)); size != nil {
+			volume += " (" + size[1] + ")"
+		}
+
+		disks = append(disks, volume)
+	}
+
+	slices.Sort(disks)
+
+	return disks
 }
 
 // begunClone is the description of a clone before its first drive is copied: Proxmox writes its name and its own

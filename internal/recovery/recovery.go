@@ -187,7 +187,7 @@ func (r *recovery) prospect(made creation, machines map[int]machine) string {
 		return fmt.Sprintf("%s is left alone: %s", m, why)
 	}
 
-	return fmt.Sprintf("%s is removed", m)
+	return fmt.Sprintf("%s is removed%s", m, m.withDisks())
 }
 
 // unlock takes the dead run's lock off the stack.

@@ -521,6 +521,15 @@ func TestRunRemovesWhatIsTheStacksOwn(t *testing.T) {
 			calls: append([]string{"cancel --yes --stack prod"}, append(removal, "import")...),
 			says:  "VM 3000 prod-general-1 on pve2 (running) is removed",
 		},
+		"a machine with disks, which are named": {
+			change: func(w *world) {
+				w.vm["scsi0"], w.vm["virtio1"] = "local-lvm:vm-3000-disk-0,size=20G", "ceph:vm-3000-disk-1,discard=on,size=500G"
+				w.vm["ide2"], w.vm["unused0"] = "local:iso/talos.iso,media=cdrom", "nfs:3000/vm-3000-disk-2.raw"
+			},
+			calls: append([]string{"cancel --yes --stack prod"}, append(removal, "import")...),
+			says: "VM 3000 prod-general-1 on pve2 (running) is removed with its disks ceph:vm-3000-disk-1 (500G), " +
+				"local-lvm:vm-3000-disk-0 (20G), nfs:3000/vm-3000-disk-2.raw",
+		},
 		"a machine that is off": {
 			change: func(w *world) { w.power = "stopped" },
 			calls:  []string{"cancel --yes --stack prod", removal[1], "import"}, says: "(stopped) is removed",

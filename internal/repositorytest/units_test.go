@@ -47,8 +47,8 @@ func TestUnitsRunCommandsOfTheMakefile(t *testing.T) {
 	}
 }
 
-// sandboxed has systemd judge how much of the machine a service can reach, in tenths of a ten. Its user counts as root
-// there, because the unit of a user names none.
+// sandboxed has systemd judge how much of the machine a service can reach; the threshold is ten times its figure. Whose
+// unit names no user counts as root there.
 func sandboxed(t *testing.T, unit string) {
 	t.Helper()
 
