@@ -27,7 +27,7 @@ func code(name string) string {
 	return "`" + strings.NewReplacer("`", "'", "\r", " ", "\n", " ", "](", "] (").Replace(name) + "`"
 }
 
-// escape keeps text from ending a table's cell, and from being taken for HTML, a link, an image or a mention of someone.
+// escape keeps text from ending a table's cell, and from being taken for HTML, a link, an image or a mention.
 func escape(text string) string {
 	return strings.NewReplacer(
 		"\r", " ", "\n", " ", "](", "] (", "|", `\|`, "<", "&lt;", ">", "&gt;", "@", "&#64;",

@@ -46,8 +46,8 @@ func (f Finding) String() string {
 
 // Judge finds the steps of a plan that lose what cannot be had again, or that put a cluster at risk: Talos secrets, the
 // bootstrap or a data disk deleted or replaced (of machines of no cluster, any disk), a template taken from linked
-// clones, a control plane that goes without leaving etcd, the only one or more than one of a cluster replaced, more than
-// one machine (or the only one) that a refresh did not find, and what `up` would refuse. Steps on resources approved by
+// clones, a control plane that goes without leaving etcd, the only one or more than one of a cluster replaced, several
+// machines (or the only one) that a refresh did not find, and what `up` would refuse. Steps on resources approved by
 // name (or URN), or by the name of the node a VM belongs to, are left out; unused are the approvals that fitted no
 // finding.
 func Judge(p *Preview, approved []string) (findings []Finding, unused []string) {

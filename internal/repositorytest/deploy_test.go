@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDeployGuardsAndKeepsTheStateFirst runs `make deploy` with programs in the places of the tools that say how they are
-// called: the guard, a copy of the state, then `up`, which asks unless it is told not to.
+// TestDeployGuardsAndKeepsTheStateFirst runs `make deploy` with programs in the places of the tools, which say how they
+// are called: the guard, a copy of the state, then `up`, which asks unless it is told not to.
 func TestDeployGuardsAndKeepsTheStateFirst(t *testing.T) {
 	t.Parallel()
 	t.Cleanup(func() { _ = os.Remove("../../.plan/none.json") })

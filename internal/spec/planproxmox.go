@@ -161,8 +161,8 @@ func (p *planner) planStorageClasses(path string, configs []StorageClassConfig) 
 	return classes
 }
 
-// warnOfSharedDatastores names storage classes whose datastore holds more than the volumes of their cluster: Proxmox has
-// no privilege to delete volumes that is narrower than Datastore.Allocate on the whole datastore.
+// warnOfSharedDatastores names storage classes whose datastore holds more than the volumes of their cluster: Proxmox
+// has no privilege to delete volumes that is narrower than Datastore.Allocate on the whole datastore.
 func (p *planner) warnOfSharedDatastores(plan *Plan) {
 	holds := map[string][]string{} // what is on a datastore
 	machine := func(vm VM) {
