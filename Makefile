@@ -183,8 +183,8 @@ reseal: $(BIN)/backup $(BIN)/pulumi ## day 2: Continue STACK whose passphrase is
 	@$(BACKUP) reseal $(STACK) '$(STATE)' $(SECRETS) $(addprefix --identities ,$(IDENTITIES))
 
 .PHONY: rotate-ca
-rotate-ca: $(BIN)/backup $(BIN)/talosops $(BIN)/pulumi ## day 2: Replace the certificate authority of the Talos API of a cluster of STACK, CLUSTER=name; may be interrupted and repeated; then bring the stack up
-	@$(BACKUP) rotate-ca $(STACK) $(addprefix --cluster ,$(CLUSTER))
+rotate-ca: $(BIN)/backup $(BIN)/talosops $(BIN)/pulumi ## day 2: Replace the certificate authority of the Talos API of a cluster of STACK, CLUSTER=name, or that of Kubernetes, CA=kubernetes; may be interrupted and repeated; then bring the stack up
+	@$(BACKUP) rotate-ca $(STACK) $(addprefix --cluster ,$(CLUSTER)) $(addprefix --authority ,$(CA))
 
 .PHONY: restore
 restore: $(BIN)/backup $(BIN)/talosops $(BIN)/pulumi ## day 2: Restore etcd of a cluster that lost it: STACK=, SNAPSHOT=file, IDENTITIES=file of the secret key, CLUSTER=name; CONFIRM=name does not ask; SKIP_HASH_CHECK=1 for a database copied from a disk; UNSEALED=1 for a snapshot that does not say which cluster it is of; DISCARD_SURVIVORS=1 wipes what cannot be kept

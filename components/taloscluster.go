@@ -1,6 +1,7 @@
 package components
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -145,22 +146,29 @@ func (c *TalosCluster) makeSecrets(ctx *pulumi.Context, name string, args TalosC
 		return err
 	}
 
-	_, err = internals.UnsafeAwaitOutput(ctx.Context(), pulumi.All(
-		c.secrets.MachineSecrets.Certs().Os().Cert(), c.secrets.ClientConfiguration.CaCertificate(),
-	).ApplyT(func(of []any) (bool, error) { return true, checkAuthority(args.Name, of[0].(string), of[1].(string)) }))
+	certs := c.secrets.MachineSecrets.Certs()
+	_, err = internals.UnsafeAwaitOutput(ctx.Context(), pulumi.All(certs.Os().Cert(), certs.K8s().Cert()).ApplyT(
+		func(of []any) (bool, error) {
+			return true, errors.Join(
+				checkAuthority(args.Name, talos.OfTalos, of[0].(string)),
+				checkAuthority(args.Name, talos.OfKubernetes, of[1].(string)),
+			)
+		}))
 
 	return err
 }
 
-// checkAuthority refuses to run while `make rotate-ca` replaces the authority of the Talos API: the state has the new
-// one with a client of the old one then, and configurations of the new one alone would cut machines off.
-func checkAuthority(cluster, issuing, trusted string) error {
-	if issuing == trusted {
+// checkAuthority refuses to run while `make rotate-ca` replaces an authority: the state has the new one's certificate
+// with that of the old one behind it then, and configurations of the new one alone would cut machines off.
+func checkAuthority(cluster string, kind talos.Kind, certificates string) error {
+	text, _ := base64.StdEncoding.DecodeString(certificates) // what is none is refused by the provider
+	if _, replaced := talos.Replacing(text); replaced == nil {
 		return nil
 	}
 
-	return fmt.Errorf("the certificate authority of its Talos API is being replaced, and nothing was changed: "+
-		"make rotate-ca STACK=<stack> CLUSTER=%s finishes that, then run this again", cluster)
+	return fmt.Errorf("the certificate authority of its %s is being replaced, and nothing was changed: "+
+		"make rotate-ca STACK=<stack> CLUSTER=%s CA=%s finishes that, then run this again",
+		map[talos.Kind]string{talos.OfTalos: "Talos API", talos.OfKubernetes: "Kubernetes"}[kind], cluster, kind)
 }
 
 // makeNodes makes all VMs in parallel, as far as clones may, and configures them as they come up. Control planes are

@@ -2,7 +2,9 @@ package components
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"maps"
 	"slices"
@@ -517,13 +519,29 @@ func TestTalosClusterRefusesWhatCannotWork(t *testing.T) {
 func TestAClusterWhoseAuthorityIsBeingReplacedIsNotTouched(t *testing.T) {
 	t.Parallel()
 
-	r, err := enginetest.Run(enginetest.Options{Authority: "bmV3"}, func(ctx *pulumi.Context) error {
-		_, err := NewTalosCluster(ctx, "one", plannedCluster(3, 1))
+	both := base64.StdEncoding.EncodeToString(slices.Concat(
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("new")}),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("old")}),
+	))
 
-		return err
-	})
-	require.ErrorContains(t, err, "the certificate authority of its Talos API is being replaced, and nothing was changed: "+
-		"make rotate-ca STACK=<stack> CLUSTER=one finishes that, then run this again")
-	assert.Empty(t, r.Names(enginetest.VirtualMachine))
-	assert.Empty(t, r.Names(enginetest.ConfigurationApply))
+	for name, says := range map[string]string{
+		"os": "Talos API is being replaced, and nothing was changed: " +
+			"make rotate-ca STACK=<stack> CLUSTER=one CA=talos finishes that, then run this again",
+		"k8s": "Kubernetes is being replaced, and nothing was changed: " +
+			"make rotate-ca STACK=<stack> CLUSTER=one CA=kubernetes finishes that, then run this again",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			options := enginetest.Options{Authorities: map[string]string{name: both}}
+			r, err := enginetest.Run(options, func(ctx *pulumi.Context) error {
+				_, err := NewTalosCluster(ctx, "one", plannedCluster(3, 1))
+
+				return err
+			})
+			require.ErrorContains(t, err, "the certificate authority of its "+says)
+			assert.Empty(t, r.Names(enginetest.VirtualMachine))
+			assert.Empty(t, r.Names(enginetest.ConfigurationApply))
+		})
+	}
 }

@@ -192,17 +192,17 @@ func putSecrets(r object, cluster string, exported map[string][]byte, now time.T
 		return fmt.Errorf("cluster %s: %w", cluster, err)
 	}
 
-	return sealSecrets(r, machine, client)
+	return sealOutputs(r, object{"machineSecrets": machine, "clientConfiguration": client})
 }
 
-// sealSecrets puts machine secrets into their resource; an import encrypts them.
-func sealSecrets(r, machine, client object) error {
+// sealOutputs puts secrets into their resource; an import encrypts them.
+func sealOutputs(r, secrets object) error {
 	outputs, _ := r["outputs"].(object)
 	if outputs == nil {
 		return errState
 	}
 
-	for field, value := range map[string]object{"machineSecrets": machine, "clientConfiguration": client} {
+	for field, value := range secrets {
 		plain, err := json.Marshal(value)
 		if err != nil {
 			return fmt.Errorf("unable to write the state: %w", err)

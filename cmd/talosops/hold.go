@@ -109,9 +109,11 @@ func holdRun(
 	var problems []error
 
 	for _, talos := range clients {
-		c, err := openCluster(ctx, w, talos, controlPlanes)
+		open := func(ctx context.Context) (*cluster, error) { return openCluster(ctx, w, talos, controlPlanes) }
+
+		c, err := open(ctx)
 		if err == nil {
-			return c.holdRun(ctx, what, do)
+			return c.holdRun(ctx, what, open, do)
 		}
 
 		problems = append(problems, err)
@@ -127,8 +129,11 @@ func unasked(ctx context.Context, w *watch, why error, do func(context.Context) 
 	return do(ctx)
 }
 
-func (c *cluster) holdRun(ctx context.Context, what string, do func(context.Context) error) error {
+func (c *cluster) holdRun(
+	ctx context.Context, what string, reopen func(context.Context) (*cluster, error), do func(context.Context) error,
+) error {
 	h := c.holding(runLeaseName, what)
+	h.reopen = reopen
 
 	err := h.acquire(ctx, min(lossTimeout, c.timeout))
 

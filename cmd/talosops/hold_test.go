@@ -67,7 +67,7 @@ func TestARunHoldsTheCluster(t *testing.T) {
 				c, f, said := leased(t, test.before)
 				began := time.Now()
 
-				err := c.holdRun(t.Context(), "brings stack acme/talos-proxmox/prod up", func(ctx context.Context) error {
+				err := c.holdRun(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, func(ctx context.Context) error {
 					assert.WithinRange(t, time.Now(), began.Add(test.after), began.Add(test.after+2*c.interval))
 
 					if test.meanwhile != nil {
@@ -96,6 +96,37 @@ func TestARunHoldsTheCluster(t *testing.T) {
 	}
 }
 
+// TestARunThatReplacesAnAuthorityHoldsOn with clients that the cluster lets in by then.
+func TestARunThatReplacesAnAuthorityHoldsOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, refused, said := leased(t, nil)
+		again, f, _ := leased(t, nil)
+		reopened := 0
+		reopen := func(context.Context) (*cluster, error) {
+			reopened++
+
+			return again, nil
+		}
+
+		err := c.holdRun(t.Context(), "replaces the authority of kubernetes", reopen, func(context.Context) error {
+			refused.set(func() {
+				refused.noAPI = errors.New("401 Unauthorized")
+				f.held = refused.held
+			})
+			time.Sleep(10 * time.Minute)
+			assert.WithinRange(t, f.held.Renewed, time.Now().Add(-leaseDuration), time.Now(), "nobody else may take it over")
+
+			return nil
+		})
+
+		require.NoError(t, err)
+		assert.Equal(t, 1, reopened)
+		assert.Empty(t, f.held.Holder, "it is released")
+		assert.Empty(t, said.String())
+	})
+}
+
 // TestHoldEndsWithItsInput, which is how it hears that the run is over, however that ended.
 func TestHoldEndsWithItsInput(t *testing.T) {
 	t.Parallel()
@@ -108,7 +139,7 @@ func TestHoldEndsWithItsInput(t *testing.T) {
 		ended := make(chan error, 1)
 
 		go func() {
-			ended <- c.holdRun(t.Context(), "brings stack acme/talos-proxmox/prod up", untilTheEnd(t.Context(), in, &out))
+			ended <- c.holdRun(t.Context(), "brings stack acme/talos-proxmox/prod up", nil, untilTheEnd(t.Context(), in, &out))
 		}()
 
 		time.Sleep(time.Hour)

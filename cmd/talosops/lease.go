@@ -51,6 +51,9 @@ type holding struct {
 	mine  kubeLease // as it was written last, or tried to
 	asked string    // the control plane that answered last
 	since time.Time // when mine was renewed last
+	// reopen makes new clients where no API answers those that there are: a run may replace the authority that they are
+	// of; nil = there is no need.
+	reopen func(context.Context) (*cluster, error)
 
 	seen      kubeLease // someone else's
 	unchanged time.Time // since when
@@ -284,9 +287,25 @@ func (h *holding) write(ctx context.Context, address, version string) error {
 	return err
 }
 
-// readLease asks the first control plane that answers, the one that did last before all others, and returns its
-// address, too.
+// readLease returns the lease, and the address of the control plane that told it.
 func (h *holding) readLease(ctx context.Context) (now kubeLease, address string, err error) {
+	now, address, err = h.askLease(ctx)
+	if err == nil || h.reopen == nil {
+		return now, address, err
+	}
+
+	again, failed := h.reopen(ctx)
+	if failed != nil {
+		return now, address, err
+	}
+
+	h.cluster = again
+
+	return h.askLease(ctx)
+}
+
+// askLease asks the first control plane that answers, the one that did last before all others.
+func (h *holding) askLease(ctx context.Context) (now kubeLease, address string, err error) {
 	addresses := []string{h.asked}
 	for _, n := range h.controlPlanes {
 		addresses = append(addresses, n.Address)

@@ -145,11 +145,15 @@ func (o Options) answer(
 			state["talosVersion"] = resource.NewProperty(o.Contract)
 		}
 
-		authority := resource.NewProperty(cmp.Or(o.Authority, "Y2E="))
+		authority := func(kind string) resource.PropertyValue {
+			return resource.NewProperty(resource.PropertyMap{
+				"cert": resource.NewProperty(cmp.Or(o.Authorities[kind], "Y2E=")),
+			})
+		}
 		state["machineSecrets"] = secret(resource.PropertyMap{
 			"secrets": object("bootstrapToken", MachineSecret),
 			"certs": resource.NewProperty(resource.PropertyMap{
-				"os": resource.NewProperty(resource.PropertyMap{"cert": authority}),
+				"os": authority("os"), "k8s": authority("k8s"),
 			}),
 		})
 		state["clientConfiguration"] = secret(resource.PropertyMap{

@@ -72,8 +72,8 @@ type Options struct {
 	Nodes []resource.PropertyMap
 	// Contract is the version the secrets recorded when they were made; empty = the one asked for.
 	Contract string
-	// Authority is the certificate of the Talos API's authority among the secrets, in base64; empty = that of the client.
-	Authority string
+	// Authorities are certificates among the secrets, in base64, by their names there; none = that of the client.
+	Authorities map[string]string
 	// Gate is what the health gate printed when it ran last; empty = that every node runs what is planned for it.
 	Gate string
 	// Hooks says that resources' hooks are run before they are made, as the engine does.

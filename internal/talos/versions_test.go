@@ -276,8 +276,8 @@ func combinations() []combination {
 			"Talos 1.14.1 → 1.14.4", "lab/engine/realfaults_test.go", "TestRealFaults",
 		},
 		{
-			"the authority of Talos is rotated, the run killed in each of its steps", newest,
-			"lab/engine/realauthority_test.go", "TestRealAuthorityOfTalosIsRotated",
+			"the authorities of Talos and Kubernetes are rotated, the runs killed in between", newest,
+			"lab/engine/realauthority_test.go", "TestRealAuthoritiesAreRotated",
 		},
 		{
 			"every step of Kubernetes that the upgrade library has to know", "all supported pairs",

@@ -30,7 +30,9 @@ func (h kubeletHost) Stopped() bool {
 	h.k.m.ms.mu.Lock()
 	defer h.k.m.ms.mu.Unlock()
 
-	return h.k.m.services.Stopped("kubelet")
+	m := h.k.m
+
+	return m.services.Stopped("kubelet") || m.config != nil && h.k.linked != certificates.ClusterTrust(m.config)
 }
 
 // Host implements kubelet.Machine.

@@ -2,13 +2,14 @@ package machine
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 
+	"talos-proxmox/lab/machine/certificates"
 	"talos-proxmox/lab/machine/controlplane"
 	"talos-proxmox/lab/machine/doors"
 	"talos-proxmox/lab/machine/etcd"
@@ -57,6 +58,7 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 	k.kubelet.LoadCNI()
 
 	m.ms.mu.Lock()
+	k.identity, k.asked = nil, nil
 	m.kubelet.running = true
 	m.services.Set("kubelet", services.Running, "Health check successful")
 	skip := m.config.K8sNodeConfig().SkipNodeRegistration()
@@ -72,7 +74,7 @@ func (k *realKubernetes) runKubelet(ctx context.Context) {
 	m.doors.Open(netip.AddrPortFrom(m.nodeAddress(), servicePort), service.Serve)
 
 	m.track(func() { k.runDoor(ctx) })
-	m.track(func() { k.restartKubelet(ctx) })
+	m.track(func() { m.restartKubelet(ctx) })
 
 	if skip {
 		return
@@ -122,58 +124,42 @@ func (m *machine) nodeAddress() netip.Addr {
 	return m.net.Node
 }
 
-// restartKubelet starts the kubelet's service again whenever its image or its arguments have changed.
-func (k *realKubernetes) restartKubelet(ctx context.Context) {
-	m := k.m
-	settings := func() string {
-		kubelet := m.config.K8sKubeletConfig()
-
-		return fmt.Sprint(kubelet.Image(), kubelet.ExtraArgs(), kubelet.ExtraConfig())
-	}
-
-	m.ms.mu.Lock()
-
-	last := ""
-	if m.config != nil {
-		last = settings()
-	}
-	m.ms.mu.Unlock()
-
-	for m.cluster.await(ctx, func() bool {
-		return m.config != nil && settings() != last && m.services.Running("kubelet")
-	}) {
-		m.ms.mu.Lock()
-		last = settings()
-
-		m.services.Forget("kubelet")
-		m.logf("[talos] service[kubelet](Removed): its settings have changed")
-		m.changed.fire()
-		m.ms.mu.Unlock()
-		m.resources() // who watches the service sees it go
-
-		if !m.sleep(ctx, time.Second) {
-			return
-		}
-
-		m.ms.mu.Lock()
-		m.services.Set("kubelet", services.Running, "Health check successful")
-		m.ms.mu.Unlock()
-	}
-}
-
-// connect waits for an API server that the machine reaches; it has no client when the context ended first.
+// connect waits for an API server that the machine reaches; it has no client when the context ended first. Where the
+// kubelet has lost one, or was refused, it asks the next, as a kubelet ends the connections of failed heartbeats and
+// KubePrism takes turns; one that starts begins with the nearest. It keeps its certificate for as long as the
+// configuration accepts the authority that signed it (internal/app/machined/pkg/controllers/k8s/kubelet_service.go:
+// refreshKubeletCerts).
 func (k *realKubernetes) connect(ctx context.Context) (s kubelet.Server, err error) {
 	m := k.m
 
 	m.cluster.await(ctx, func() bool {
-		server := m.kubernetes()
-		if server == nil || m.services.Stopped("kubelet") {
+		if m.config == nil || m.services.Stopped("kubelet") {
+			k.asked = nil
+
 			return false
 		}
 
-		// A control plane signs the kubelet's certificate, as its controller manager does for real ones.
-		s.Node = m.hostname
-		s.Client, err = controlplane.AsKubelet(server.config, apiServerOf(server), m.hostname)
+		trust := certificates.ClusterTrust(m.config)
+		if k.linked != trust {
+			k.asked = nil
+		}
+
+		servers := m.apiServers()
+		if len(servers) == 0 {
+			return false
+		}
+
+		server := servers[(slices.Index(servers, k.asked)+1)%len(servers)]
+
+		k.asked, k.linked, s.Node = server, trust, m.hostname
+		if k.identity == nil || !certificates.Trusts(m.config, k.identity.Crt) {
+			k.identity, err = controlplane.KubeletCertificate(server.config, m.hostname)
+		}
+
+		if err == nil {
+			s.Client, err = controlplane.AsKubelet(m.config, apiServerOf(server), m.hostname, k.identity)
+		}
+
 		s.Talos = s.Client
 
 		if err == nil && m.isControlPlane() {
