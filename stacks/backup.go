@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,7 +40,7 @@ func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err
 		return nil, err
 	}
 
-	talosconfigs, err := b.configs(ctx, Talosconfigs, clusters)
+	left, err := b.readLeft(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -47,10 +48,12 @@ func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err
 	var failed []error
 
 	for _, c := range clusters {
-		out, err := b.talosops(ctx, "snapshot", request.Snapshot{
-			Common: controlPlanes(c, 0), Talosconfig: talosconfigs[c.Name], Name: b.fileName(c),
-			Directory: b.directory(), Recipients: b.Plan.Backup.Recipients, Keep: b.Plan.Backup.Keep,
-		})
+		question, err := b.snapshot(c, left)
+		if err != nil {
+			return nil, err
+		}
+
+		out, err := b.talosops(ctx, "snapshot", question)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("cluster %s: %w", c.Name, err))
 
@@ -71,6 +74,25 @@ func (b Backups) Etcd(ctx context.Context, names ...string) (lines []string, err
 	}
 
 	return lines, errors.Join(failed...)
+}
+
+// snapshot is what talosops snapshot reads of a cluster.
+func (b Backups) snapshot(c spec.Cluster, left left) (about request.Snapshot, err error) {
+	about = request.Snapshot{
+		Common: controlPlanes(c, 0), Name: b.fileName(c), Directory: b.directory(),
+		Recipients: b.Plan.Backup.Recipients, Keep: b.Plan.Backup.Keep,
+	}
+
+	for _, n := range about.ControlPlanes {
+		about.Configuration = cmp.Or(about.Configuration, left.configurations[n.Address])
+	}
+
+	about.Talosconfig, err = left.talosconfig(c, talos.Authority.Keeper)
+	if err != nil || about.Configuration == "" {
+		return about, b.missing(c, "machine secrets and configurations")
+	}
+
+	return about, nil
 }
 
 // Secrets exports the machine secrets of each named cluster, or of all, and returns a line for each.

@@ -92,6 +92,8 @@ func keptStack(t *testing.T, change func(map[string]any)) (b Backups, asked func
 func TestASnapshotIsAskedForWithWhatTheStackFileSays(t *testing.T) {
 	t.Parallel()
 	b, asked := keptStack(t, nil)
+	b.Deployed = withState(t, b.Deployed)
+
 	lines, err := b.Etcd(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"lab: /kept/file.age, 3 KiB from lab-cp-2; 1 older removed"}, lines)
@@ -101,7 +103,8 @@ func TestASnapshotIsAskedForWithWhatTheStackFileSays(t *testing.T) {
 
 	var sent request.Snapshot
 	require.NoError(t, json.Unmarshal([]byte(said[1]), &sent))
-	assert.Equal(t, "the talosconfig", sent.Talosconfig)
+	assert.ElementsMatch(t, []string{"os:reader", "os:etcd:backup"}, rolesOf(t, sent.Talosconfig))
+	assert.Equal(t, "the configuration", sent.Configuration, "its key seals the snapshot")
 	assert.Equal(t, []string{forEtcd}, sent.Recipients)
 	assert.Equal(t, "lab-lab", sent.Name)
 	assert.Equal(t, filepath.Join(b.Project, "kept"), sent.Directory)
@@ -156,8 +159,13 @@ func TestWhatCannotBeKeptIsSaid(t *testing.T) {
 
 			return err
 		}, "stack lab has no machine secrets of cluster lab: bring it up once, then repeat"},
+		"a snapshot of a stack that was never up": {nil, func(ctx context.Context, b Backups) error {
+			_, err := b.Etcd(ctx)
+
+			return err
+		}, "stack lab has no machine secrets and configurations of cluster lab: bring it up once, then repeat"},
 		"a talosops that fails": {nil, func(ctx context.Context, b Backups) error {
-			b.TalosOps = "/bin/false"
+			b.TalosOps, b.Pulumi = "/bin/false", withState(t, b.Deployed).Pulumi
 			_, err := b.Etcd(ctx)
 
 			return err

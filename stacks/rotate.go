@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
+
 	"talos-proxmox/components"
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
@@ -149,9 +151,8 @@ func (d Deployed) clusterSecrets(ctx context.Context, c spec.Cluster) (s cluster
 	for _, r := range deployment.Resources {
 		switch {
 		case r.Type == typeSecrets && r.URN.Name() == c.Name+secretsSuffix:
-			outputs := recovery.Reveal(r.Outputs)
-			s.machine, _ = outputs["machineSecrets"].(object)
-			s.client, _ = outputs["clientConfiguration"].(object)
+			of := secretsOf(r)
+			s.machine, s.client = of.machine, of.client
 		case r.Type == typeKubeconfig && r.URN.Name() == c.Name+kubeconfigSuffix:
 			text, _ := recovery.Reveal(r.Outputs)["kubeconfigRaw"].(string)
 			s.kubeconfig = talos.Kubeconfig(text)
@@ -170,6 +171,15 @@ func (d Deployed) clusterSecrets(ctx context.Context, c spec.Cluster) (s cluster
 	slices.Sort(nodes)
 
 	return s, nodes, nil
+}
+
+// secretsOf are those of a resource of machine secrets.
+func secretsOf(r apitype.ResourceV3) (s clusterSecrets) {
+	outputs := recovery.Reveal(r.Outputs)
+	s.machine, _ = outputs["machineSecrets"].(object)
+	s.client, _ = outputs["clientConfiguration"].(object)
+
+	return s
 }
 
 // putClusterSecrets writes them to the state, and a kubeconfig where there is a new one. All other secrets stay
@@ -281,11 +291,7 @@ func (s clusterSecrets) rotation(c spec.Cluster, kind talos.Kind) (about request
 		about.Workers = append(about.Workers, request.Node{Name: n.Name, Address: n.Address.Addr().String()})
 	}
 
-	client := talos.Client{
-		Authority: decoded(s.client["caCertificate"]), Certificate: decoded(s.client["clientCertificate"]),
-		Key: decoded(s.client["clientKey"]),
-	}
-	if about.Talosconfig, err = client.Talosconfig(c.Name, endpoints(c)); err != nil || kind == talos.OfTalos {
+	if about.Talosconfig, err = s.administrator().Talosconfig(c.Name, endpoints(c)); err != nil || kind == talos.OfTalos {
 		return about, err
 	}
 
@@ -299,6 +305,14 @@ func (s clusterSecrets) rotation(c spec.Cluster, kind talos.Kind) (about request
 	about.Kubeconfig = string(former)
 
 	return about, err
+}
+
+// administrator is the client that the state has.
+func (s clusterSecrets) administrator() talos.Client {
+	return talos.Client{
+		Authority: decoded(s.client["caCertificate"]), Certificate: decoded(s.client["clientCertificate"]),
+		Key: decoded(s.client["clientKey"]),
+	}
 }
 
 func endpoints(c spec.Cluster) []string {

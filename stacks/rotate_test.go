@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
 
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/talos"
@@ -149,6 +150,38 @@ func (r *rotated) clientEnds() time.Time {
 	return certificate.NotAfter
 }
 
+// reader returns the roles of the client that a status asks with, and the authority that it trusts.
+func (r *rotated) reader() (roles []string, trusted string) {
+	left, err := r.readLeft(r.t.Context())
+	require.NoError(r.t, err)
+
+	text, err := left.talosconfig(r.Plan.Clusters[0], talos.Authority.Reader)
+	require.NoError(r.t, err)
+
+	return rolesOf(r.t, text), authorityOfNext(r.t, talos.OfTalos, text)
+}
+
+// rolesOf are those of a talosconfig's client.
+func rolesOf(t *testing.T, talosconfig string) []string {
+	t.Helper()
+
+	var file struct {
+		Contexts map[string]struct {
+			Crt string `yaml:"crt"`
+		} `yaml:"contexts"`
+	}
+
+	require.NoError(t, yaml.Unmarshal([]byte(talosconfig), &file))
+
+	block, _ := pem.Decode(decoded(file.Contexts["lab"].Crt))
+	require.NotNil(t, block)
+
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+
+	return certificate.Subject.Organization
+}
+
 // asked are the requests that talosops got.
 func (r *rotated) asked() (list []request.Rotate) {
 	files, err := filepath.Glob(filepath.Join(r.folder, "asked.*"))
@@ -187,6 +220,9 @@ func (r *rotated) rotates(kind, other talos.Kind) {
 	old, none, _ := r.secrets(kind)
 	assert.Empty(t, none)
 
+	roles, readers := r.reader()
+	assert.Equal(t, []string{"os:reader"}, roles)
+
 	r.ends("1") // a machine does not answer
 	require.ErrorContains(t, r.RotateAuthority(t.Context(), "lab", kind, time.Now()), "talosops rotate did not succeed")
 	assert.Equal(t, before, r.state, "nothing was begun")
@@ -219,6 +255,12 @@ func (r *rotated) rotates(kind, other talos.Kind) {
 	require.EqualError(t, r.RotateAuthority(t.Context(), "lab", other, time.Now()),
 		"the authority of "+string(kind)+" is being replaced: finish that first, with CA="+string(kind))
 
+	if kind == talos.OfTalos {
+		roles, trusted = r.reader()
+		assert.Equal(t, []string{"os:admin"}, roles, "a machine may not know the new authority")
+		assert.Equal(t, readers, trusted)
+	}
+
 	sent := r.asked()[2]
 	assert.Equal(t, issuing, authorityOfNext(t, kind, sent.Next))
 
@@ -232,6 +274,10 @@ func (r *rotated) rotates(kind, other talos.Kind) {
 	assert.Equal(t, issuing, resumed)
 	assert.Empty(t, none)
 	assert.Equal(t, issuing, trusted)
+
+	roles, readers = r.reader()
+	assert.Equal(t, []string{"os:reader"}, roles)
+	assert.Equal(t, kind == talos.OfTalos, readers == issuing)
 }
 
 // authorityOfNext is the one that a talosconfig or kubeconfig trusts.

@@ -9,12 +9,15 @@ import (
 	"maps"
 	"os/exec"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/apitype"
 
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
 	"talos-proxmox/internal/spec"
+	"talos-proxmox/internal/talos"
 )
 
 // How the resource is called that applies a node's machine configuration, and how long a cluster is asked.
@@ -155,6 +158,10 @@ func (s Standing) questions(ctx context.Context, names []string) ([]request.Stat
 			return nil, s.missing(c, "talosconfig and kubeconfig")
 		}
 
+		if question.Reader, err = left.talosconfig(c, talos.Authority.Reader); err != nil {
+			return nil, s.missing(c, "machine secrets")
+		}
+
 		question.Configurations = map[string]string{}
 
 		for _, n := range c.Nodes() {
@@ -201,16 +208,17 @@ func planned(c spec.Cluster) request.Wait {
 type left struct {
 	talosconfigs, kubeconfigs map[string]string // by cluster; secret
 	configurations            map[string]string // by address of the node; secret
-	pending                   []string          // hosts that have to reboot
+	secrets                   map[string]clusterSecrets
+	pending                   []string // hosts that have to reboot
 }
 
-func (s Standing) readLeft(ctx context.Context) (left, error) {
-	_, deployment, err := recovery.ReadState(ctx, s.Pulumi, s.Stack, "--show-secrets")
+func (d Deployed) readLeft(ctx context.Context) (left, error) {
+	_, deployment, err := recovery.ReadState(ctx, d.Pulumi, d.Stack, "--show-secrets")
 	if err != nil {
 		return left{}, err
 	}
 
-	found := left{configurations: map[string]string{}}
+	found := left{configurations: map[string]string{}, secrets: map[string]clusterSecrets{}}
 
 	for _, r := range deployment.Resources {
 		switch {
@@ -219,12 +227,36 @@ func (s Standing) readLeft(ctx context.Context) (left, error) {
 			outputs := recovery.Reveal(r.Outputs)
 			node, _ := outputs["node"].(string)
 			found.configurations[node], _ = outputs["machineConfiguration"].(string)
+		case r.Type == typeSecrets:
+			cluster := strings.TrimSuffix(r.URN.Name(), secretsSuffix)
+			found.secrets[cluster] = secretsOf(r)
 		case r.Type == "pulumi:pulumi:Stack":
 			found.addOutputs(r)
 		}
 	}
 
 	return found, nil
+}
+
+// talosconfig is one of a cluster with a new client, which may do less than the administrator. While the authority of
+// the Talos API is replaced, machines may not know the one that the state has the key of: then it is the
+// administrator's.
+func (l left) talosconfig(
+	c spec.Cluster, as func(talos.Authority, time.Time) (talos.Client, error),
+) (string, error) {
+	secrets := l.secrets[c.Name]
+
+	authority, replaced := secrets.authority(talos.OfTalos)
+	if replaced != nil {
+		return secrets.administrator().Talosconfig(c.Name, endpoints(c))
+	}
+
+	client, err := as(authority, time.Now())
+	if err != nil {
+		return "", err
+	}
+
+	return client.Talosconfig(c.Name, endpoints(c))
 }
 
 func (l *left) addOutputs(r apitype.ResourceV3) {

@@ -9,16 +9,27 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"talos-proxmox/internal/recovery"
 	"talos-proxmox/internal/request"
+	"talos-proxmox/internal/talos"
 )
 
 // stateOfLab is what the state has of a stack that is up: secrets as `--show-secrets` writes them.
-const stateOfLab = `{"version": 3, "deployment": {"resources": [
+func stateOfLab(t *testing.T) []byte {
+	t.Helper()
+
+	ca, err := talos.OfTalos.New(time.Now())
+	require.NoError(t, err)
+
+	return []byte(strings.NewReplacer("CERTIFICATE", encoded(ca.Certificate), "KEY", encoded(ca.Key)).Replace(labState))
+}
+
+const labState = `{"version": 3, "deployment": {"resources": [
 	{"type": "pulumi:pulumi:Stack", "urn": "urn:pulumi:lab::talos-proxmox::pulumi:pulumi:Stack::talos-proxmox-lab", "outputs": {
 		"talosconfigs": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270",
 			"plaintext": "{\"lab\": \"the talosconfig\"}"},
@@ -29,7 +40,10 @@ const stateOfLab = `{"version": 3, "deployment": {"resources": [
 		"outputs": {"node": "127.20.1.10", "machineConfiguration": "of a machine that was replaced"}},
 	{"type": "talos:machine/configurationApply:ConfigurationApply", "outputs": {"node": "127.20.1.10",
 		"machineConfiguration": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270",
-			"plaintext": "\"the configuration\""}}}
+			"plaintext": "\"the configuration\""}}},
+	{"type": "talos:machine/secrets:Secrets", "urn": "urn:pulumi:lab::p::t$talos:machine/secrets:Secrets::lab-secrets", "outputs": {
+		"machineSecrets": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270",
+			"plaintext": "{\"certs\": {\"os\": {\"cert\": \"CERTIFICATE\", \"key\": \"KEY\"}}}"}}}
 ]}}`
 
 // standingStack is the stack of backup_test.go with a state, whose talosops prints this and ends with the status.
@@ -37,16 +51,7 @@ func standingStack(t *testing.T, printed string, status string) (s Standing, ask
 	t.Helper()
 
 	b, asked := keptStack(t, nil)
-	s = Standing{Deployed: b.Deployed, MaxAge: "48h"}
-
-	was := s.Pulumi
-	s.Pulumi = func(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
-		if strings.HasPrefix(strings.Join(args, " "), "stack export") {
-			return []byte(stateOfLab), nil
-		}
-
-		return was(ctx, stdin, args...)
-	}
+	s = Standing{Deployed: withState(t, b.Deployed), MaxAge: "48h"}
 
 	folder := filepath.Dir(s.TalosOps)
 	script := "#!/bin/sh\necho \"$*\" > " + folder + "/asked\ncat >> " + folder + "/asked\nprintf '%s' '" + printed +
@@ -54,6 +59,22 @@ func standingStack(t *testing.T, printed string, status string) (s Standing, ask
 	require.NoError(t, os.WriteFile(s.TalosOps, []byte(script), 0o700)) //nolint:gosec // it is run
 
 	return s, asked
+}
+
+// withState has the CLI export the state of a stack that is up.
+func withState(t *testing.T, d Deployed) Deployed {
+	t.Helper()
+
+	was, state := d.Pulumi, stateOfLab(t)
+	d.Pulumi = func(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
+		if strings.HasPrefix(strings.Join(args, " "), "stack export") {
+			return state, nil
+		}
+
+		return was(ctx, stdin, args...)
+	}
+
+	return d
 }
 
 func TestAClusterIsAskedWithWhatTheStateHas(t *testing.T) {
@@ -75,6 +96,7 @@ func TestAClusterIsAskedWithWhatTheStateHas(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(said[1]), &sent))
 	assert.Equal(t, "lab", sent.Cluster)
 	assert.Equal(t, "the talosconfig", sent.Talosconfig)
+	assert.Equal(t, []string{"os:reader"}, rolesOf(t, sent.Reader))
 	assert.Equal(t, "the kubeconfig", sent.Kubeconfig)
 	assert.Len(t, sent.ControlPlanes, 3)
 	assert.Len(t, sent.Workers, 3)

@@ -32,6 +32,7 @@ type kubeNode struct {
 	Lost    bool   // its kubelet is not heard of any more
 	Waits   string // what its kubelet says of its readiness
 	Kubelet string // version
+	Boot    string // id of the machine's boot that its kubelet has told of
 
 	UID           string
 	Version       string // of the object

@@ -60,19 +60,21 @@ func (t *talosClients) snapshot(ctx context.Context, address string, to io.Write
 }
 
 // origin asks a control plane which cluster its etcd is of, and for the secret that seals backups: the key of etcd's
-// Secrets, without which a snapshot is of no use, from its machine configuration.
-func (t *talosClients) origin(ctx context.Context, address string) (backup.Origin, error) {
+// Secrets, without which a snapshot is of no use, from its machine configuration; only administrators are shown that,
+// so that the one of another control plane of the cluster may be given.
+func (t *talosClients) origin(ctx context.Context, address, configuration string) (backup.Origin, error) {
 	version, err := t.version(ctx, address)
 	if err != nil {
 		return backup.Origin{}, fmt.Errorf("unable to ask for its version: %w", err)
 	}
 
-	text, _, err := t.configuration(ctx, address)
-	if err != nil {
-		return backup.Origin{}, fmt.Errorf("unable to ask for its machine configuration: %w", err)
+	if configuration == "" {
+		if configuration, _, err = t.configuration(ctx, address); err != nil {
+			return backup.Origin{}, fmt.Errorf("unable to ask for its machine configuration: %w", err)
+		}
 	}
 
-	loaded, err := configloader.NewFromBytes([]byte(text))
+	loaded, err := configloader.NewFromBytes([]byte(configuration))
 	if err != nil || loaded.Cluster() == nil || loaded.Cluster().Etcd().CA() == nil { // the cause would quote it
 		return backup.Origin{}, errors.New("its machine configuration is not that of a control plane")
 	}

@@ -296,6 +296,7 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 				Allocatable map[string]string `json:"allocatable"`
 				NodeInfo    struct {
 					KubeletVersion string `json:"kubeletVersion"`
+					BootID         string `json:"bootID"`
 				} `json:"nodeInfo"`
 			} `json:"status"`
 		} `json:"items"`
@@ -309,7 +310,7 @@ func (k *kubernetesClients) nodes(ctx context.Context, address string) ([]kubeNo
 		n := kubeNode{
 			Name: item.Metadata.Name, Kubelet: item.Status.NodeInfo.KubeletVersion, Allocatable: item.Status.Allocatable,
 			UID: item.Metadata.UID, Version: item.Metadata.ResourceVersion, Annotations: item.Metadata.Annotations,
-			Unschedulable: item.Spec.Unschedulable,
+			Unschedulable: item.Spec.Unschedulable, Boot: item.Status.NodeInfo.BootID,
 		}
 		for _, address := range item.Status.Addresses {
 			if address.Type == "InternalIP" {

@@ -55,7 +55,9 @@ func (f *fakeLeaving) holdsEtcd(_ context.Context, address string) (bool, error)
 	return len(f.membersL) > 0, f.down[address]
 }
 
-func (*fakeLeaving) origin(context.Context, string) (backup.Origin, error) { return testOrigin(), nil }
+func (*fakeLeaving) origin(context.Context, string, string) (backup.Origin, error) {
+	return testOrigin(), nil
+}
 
 func (f *fakeLeaving) snapshot(_ context.Context, address string, _ io.Writer) error {
 	return f.do("snapshot "+address, func() {})

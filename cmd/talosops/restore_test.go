@@ -98,7 +98,7 @@ func (c *lostCluster) etcdStatus(_ context.Context, address string) (etcdStatus,
 	return etcdStatus{HasLeader: c.leader}, nil
 }
 
-func (c *lostCluster) origin(context.Context, string) (backup.Origin, error) {
+func (c *lostCluster) origin(context.Context, string, string) (backup.Origin, error) {
 	return testOrigin(), c.untold
 }
 

@@ -49,7 +49,7 @@ func (r *restorer) saveOf(ctx context.Context, s seen) (path string, err error) 
 		return "", errors.New("backup.recipients: there is no public key to encrypt it to: set one in the stack file")
 	}
 
-	from, note := snapshotOf(r.talos, s.node), ""
+	from, note := snapshotOf(r.talos, s.node, ""), ""
 	if !s.runs {
 		from.give = func(ctx context.Context, to io.Writer) error { return r.talos.database(ctx, s.Address, to) }
 		from.check, note = (*backup.Snapshot).CheckCopy, ", a copied database (SKIP_HASH_CHECK=1 restores it)"

@@ -41,7 +41,9 @@ func (r *restorer) ours(ctx context.Context, first node, current *finding) bool 
 		return true
 	}
 
-	own, err := call(ctx, func(ctx context.Context) (backup.Origin, error) { return r.talos.origin(ctx, first.Address) })
+	own, err := call(ctx, func(ctx context.Context) (backup.Origin, error) {
+		return r.talos.origin(ctx, first.Address, "")
+	})
 	if err != nil {
 		current.problem, current.detail = "does not tell which cluster it is of", err.Error()
 

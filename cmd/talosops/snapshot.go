@@ -23,7 +23,9 @@ Every control plane is asked how its member of etcd is. The snapshot comes from 
 ones first, and from the next where that fails; a learner is not asked. Its digest is checked before the file gets its
 name: what lies in the directory is whole. Older snapshots of the same cluster beyond keep (0 = all stay) are removed.
 Whoever takes snapshots cannot read them. Each says which cluster it is of, with a seal by the cluster's secret, and
-when it was made by which versions: talosops restore refuses the snapshot of another cluster.
+when it was made by which versions: talosops restore refuses the snapshot of another cluster. The seal's key is read
+from configuration, a control plane's machine configuration, so that a talosconfig with the roles os:reader and
+os:etcd:backup suffices; without it a control plane is asked for its own, which takes os:admin.
 
 A snapshot holds Kubernetes' Secrets encrypted with a key that is among Talos' machine secrets: keep these as well, for
 other people. The request comes as JSON on standard input; timeout (default 15m) and interval (default 2s) may be left
@@ -38,7 +40,8 @@ const snapshotExample = `  talosops snapshot --timeout 5m < request.json
     "name": "home-prod",
     "directory": "/var/backups/talos",
     "recipients": ["age1…"],
-    "keep": 14
+    "keep": 14,
+    "configuration": "version: v1alpha1\n…"
   }`
 
 // streamTimeout is how long a stream may stand still.
@@ -100,7 +103,7 @@ type etcdStatus struct {
 type snapshotAPI interface {
 	etcdStatus(ctx context.Context, address string) (etcdStatus, error)
 	snapshot(ctx context.Context, address string, to io.Writer) error
-	origin(ctx context.Context, address string) (backup.Origin, error)
+	origin(ctx context.Context, address, configuration string) (backup.Origin, error)
 }
 
 // snapshotter looks for a member of etcd that gives a snapshot.
@@ -245,7 +248,7 @@ func (s *snapshotter) take(ctx context.Context, n node) error {
 	s.say(ctx, finding{node: n.Name, check: etcdCheck, note: "gives a snapshot"})
 	kept := request.Backup{Name: s.req.Name, Directory: s.req.Directory, Recipients: s.req.Recipients, Keep: s.req.Keep}
 
-	snapshot, file, refused, err := keep(ctx, kept, backup.Etcd, s.now(), snapshotOf(s.talos, n))
+	snapshot, file, refused, err := keep(ctx, kept, backup.Etcd, s.now(), snapshotOf(s.talos, n, s.req.Configuration))
 
 	switch {
 	case refused != nil:
@@ -270,12 +273,14 @@ type source struct {
 	origin func(ctx context.Context) (backup.Origin, error)
 }
 
-// snapshotOf is a node's member of etcd.
-func snapshotOf(talos snapshotAPI, n node) source {
+// snapshotOf is a node's member of etcd. The configuration is that of [talosClients.origin].
+func snapshotOf(talos snapshotAPI, n node, configuration string) source {
 	return source{
-		give:   func(ctx context.Context, to io.Writer) error { return talos.snapshot(ctx, n.Address, to) },
-		check:  (*backup.Snapshot).Check,
-		origin: func(ctx context.Context) (backup.Origin, error) { return talos.origin(ctx, n.Address) },
+		give:  func(ctx context.Context, to io.Writer) error { return talos.snapshot(ctx, n.Address, to) },
+		check: (*backup.Snapshot).Check,
+		origin: func(ctx context.Context) (backup.Origin, error) {
+			return talos.origin(ctx, n.Address, configuration)
+		},
 	}
 }
 

@@ -63,7 +63,7 @@ func (c *snapshotCluster) etcdStatus(_ context.Context, address string) (etcdSta
 	return c.statuses[address], c.down[address]
 }
 
-func (*snapshotCluster) origin(context.Context, string) (backup.Origin, error) {
+func (*snapshotCluster) origin(context.Context, string, string) (backup.Origin, error) {
 	return testOrigin(), nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -27,7 +28,8 @@ Of machine configurations it names paths, and never a value. A part of the clust
 rest.
 
 The request is that of wait, with cluster, the configurations that were applied last by node, where snapshots are kept,
-and the hosts that have to reboot; all of these can be omitted. Exit status: 0 all is well, 1 something needs care,
+the hosts that have to reboot, and as reader a talosconfig with the role os:reader, with which all is asked but machine
+configurations; all of these can be omitted. Exit status: 0 all is well, 1 something needs care,
 2 no part of the cluster answered, or the request cannot be used.`
 
 const statusExample = `  talosops status < request.json
@@ -42,6 +44,7 @@ const statusExample = `  talosops status < request.json
     "kubernetesVersion": "v1.37.2",
     "versions": [{"node": "prod-cp-1", "talosVersion": "v1.14.4", "schematic": "376567988ad3…"}],
     "cluster": "prod",
+    "reader": "context: prod\ncontexts: …",
     "configurations": {"prod-cp-1": "version: v1alpha1\n…"},
     "backup": {"directory": "/var/backups/talos", "name": "home-prod", "maxAge": "48h"},
     "rebootPending": ["pve2"]
@@ -69,6 +72,10 @@ func (r *statusRequest) problems() []string {
 		}
 	}
 
+	if r.Reader != "" && checkTalosconfig(r.Reader) != nil {
+		problems = append(problems, fmt.Sprintf("reader: %v", errTalosconfig))
+	}
+
 	if r.Backup != nil && r.Backup.MaxAge != "" {
 		parseDuration("backup.maxAge", r.Backup.MaxAge, 0, &problems)
 	}
@@ -92,7 +99,13 @@ func newStatus() *cobra.Command {
 }
 
 func runStatus(cmd *cobra.Command, req *statusRequest, asJSON bool) error {
-	machines, err := newTalosAPI(req.Talosconfig)
+	administrator, err := newTalosAPI(req.Talosconfig)
+	if err != nil {
+		return err
+	}
+	defer administrator.close()
+
+	machines, err := newTalosAPI(cmp.Or(req.Reader, req.Talosconfig))
 	if err != nil {
 		return err
 	}
@@ -104,7 +117,7 @@ func runStatus(cmd *cobra.Command, req *statusRequest, asJSON bool) error {
 	}
 
 	q := &inquiry{
-		req: req, talos: machines, kubernetes: kubernetes, now: time.Now,
+		req: req, talos: machines, administrator: administrator, kubernetes: kubernetes, now: time.Now,
 		serving: servingCertificate, ports: portsOf(kubernetes.config),
 	}
 	if q.clients, err = clientCertificates(req.Talosconfig, kubernetes.config); err != nil {
@@ -153,8 +166,11 @@ type statusTalos interface {
 	etcdAlarms(ctx context.Context, address string) ([]string, error)
 	version(ctx context.Context, address string) (string, error)
 	schematic(ctx context.Context, address string) (string, error)
+}
+
+// statusAdministrator asks for what Talos shows to administrators alone.
+type statusAdministrator interface {
 	configuration(ctx context.Context, address string) (active, persistent string, err error)
-	bootID(ctx context.Context, address string) (string, error)
 }
 
 // statusKubernetes asks the Kubernetes API on one control plane's own address.
@@ -166,10 +182,12 @@ type statusKubernetes interface {
 
 // inquiry asks a cluster how it is.
 type inquiry struct {
-	req        *statusRequest
-	talos      statusTalos
-	kubernetes statusKubernetes
-	now        func() time.Time
+	req   *statusRequest
+	talos statusTalos
+	// administrator is asked for nothing but machine configurations.
+	administrator statusAdministrator
+	kubernetes    statusKubernetes
+	now           func() time.Time
 	// serving returns the certificate that is shown at host:port.
 	serving func(ctx context.Context, endpoint string) (*x509.Certificate, error)
 	ports   map[string]string // what serves → port

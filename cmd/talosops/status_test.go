@@ -62,7 +62,7 @@ func wellCluster(t *testing.T) (*inquiry, *fakeStanding) {
 		return &x509.Certificate{NotBefore: statusTime.Add(left - life), NotAfter: statusTime.Add(left)}
 	}
 	q := &inquiry{
-		req: req, talos: f, kubernetes: f, now: func() time.Time { return statusTime },
+		req: req, talos: f, administrator: f, kubernetes: f, now: func() time.Time { return statusTime },
 		ports: map[string]string{servesTalos: "50000", servesKubernetes: "6443", servesKubelet: "10250"},
 		serving: func(_ context.Context, endpoint string) (*x509.Certificate, error) {
 			if _, port, _ := net.SplitHostPort(endpoint); port == "50000" {
@@ -188,8 +188,8 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 		},
 		"a configuration that waits for a restart": {
 			func(_ *inquiry, f *fakeStanding) {
-				f.nodesL[3].Annotations = map[string]string{restartAnnotation: "an earlier boot"}
-				f.nodesL[4].Annotations = map[string]string{restartAnnotation: "first"}
+				f.nodesL[3].Annotations, f.nodesL[3].Boot = map[string]string{restartAnnotation: "an earlier boot"}, "first"
+				f.nodesL[4].Annotations, f.nodesL[4].Boot = map[string]string{restartAnnotation: "first"}, "first"
 			},
 			[]string{"w-2: its configuration waits for a restart since an interrupted run: talosctl --nodes 127.0.9.5 reboot, " +
 				"one machine at a time"},

@@ -27,7 +27,6 @@ type told struct {
 	request.NodeStanding
 
 	silent       bool
-	boot         string // its id
 	concerns     []string
 	difference   request.NodeDifference
 	certificates []namedCertificate
@@ -148,8 +147,6 @@ func (q *inquiry) askNode(ctx context.Context, n node, controlPlane bool) told {
 
 	q.askImage(ctx, &a)
 	q.askConfiguration(ctx, &a)
-	// Without it nobody knows whether the machine has restarted since.
-	a.boot, _ = call(ctx, func(ctx context.Context) (string, error) { return q.talos.bootID(ctx, a.Address) })
 	a.certificates = q.served(ctx, a.NodeStanding)
 
 	return a
@@ -232,7 +229,7 @@ func (q *inquiry) askConfiguration(ctx context.Context, a *told) {
 	type pair struct{ active, persistent string }
 
 	is, err := call(ctx, func(ctx context.Context) (pair, error) {
-		active, persistent, err := q.talos.configuration(ctx, a.Address)
+		active, persistent, err := q.administrator.configuration(ctx, a.Address)
 
 		return pair{active, persistent}, err
 	})
@@ -275,7 +272,7 @@ func (q *inquiry) register(a *told, listed []kubeNode, listErr error) {
 			a.worry("its node is cordoned, so that no pods are placed on it: kubectl uncordon %s ends that", a.Name)
 		}
 
-		if boot := n.Annotations[restartAnnotation]; boot != "" && boot == a.boot {
+		if boot := n.Annotations[restartAnnotation]; boot != "" && boot == n.Boot {
 			a.AwaitsRestart = true
 			a.worry("its configuration waits for a restart since an interrupted run: talosctl --nodes %s reboot, one machine at a "+
 				"time", a.Address)

@@ -67,7 +67,9 @@ func (f *upgradeable) forfeitLeadership(_ context.Context, address string) error
 	return nil
 }
 
-func (*upgradeable) origin(context.Context, string) (backup.Origin, error) { return testOrigin(), nil }
+func (*upgradeable) origin(context.Context, string, string) (backup.Origin, error) {
+	return testOrigin(), nil
+}
 
 func (f *upgradeable) snapshot(_ context.Context, _ string, to io.Writer) error {
 	f.note("snapshot")

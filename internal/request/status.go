@@ -10,6 +10,9 @@ type Status struct {
 	// Configurations are the machine configurations that were applied last, by node; secret. A node without one is not
 	// compared.
 	Configurations map[string]string `json:"configurations,omitempty"`
+	// Reader is a talosconfig with the role os:reader, for all questions but that for machine configurations; secret.
+	// Empty = that of the administrator is for all.
+	Reader string `json:"reader,omitempty"`
 	// Backup says where snapshots of etcd are kept; without it none is looked for.
 	Backup *Kept `json:"backup,omitempty"`
 	// RebootPending are the Proxmox hosts that have to reboot.

@@ -11,6 +11,7 @@ import (
 	"github.com/siderolabs/crypto/x509"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 )
 
@@ -30,13 +31,34 @@ func (k Kind) New(now time.Time) (Authority, error) {
 // Client is who may call the Talos API, and which authority it trusts; all of it is PEM. The key is a secret.
 type Client struct{ Authority, Certificate, Key []byte }
 
-// Administrator returns a client of the Talos API with a new certificate of the authority, for a year.
+// Administrator returns a client of the Talos API that may do everything, with a new certificate of the authority, for
+// a year.
 func (a Authority) Administrator(now time.Time) (Client, error) {
-	bundle := secrets.Bundle{Clock: secrets.NewFixedClock(now), Certs: &secrets.Certs{
+	return a.client(now, constants.TalosAPIDefaultCertificateValidityDuration, role.Admin)
+}
+
+// A client for one look is valid for a day, on machines whose clocks are late by an hour, too.
+const (
+	clientValidity = 24 * time.Hour
+	clientSkew     = time.Hour
+)
+
+// Reader returns a client that sees what is no secret, and changes nothing.
+func (a Authority) Reader(now time.Time) (Client, error) {
+	return a.client(now.Add(-clientSkew), clientSkew+clientValidity, role.Reader)
+}
+
+// Keeper returns a Reader that takes snapshots of etcd, too.
+func (a Authority) Keeper(now time.Time) (Client, error) {
+	return a.client(now.Add(-clientSkew), clientSkew+clientValidity, role.Reader, role.EtcdBackup)
+}
+
+func (a Authority) client(from time.Time, validity time.Duration, roles ...role.Role) (Client, error) {
+	bundle := secrets.Bundle{Clock: secrets.NewFixedClock(from), Certs: &secrets.Certs{
 		OS: &x509.PEMEncodedCertificateAndKey{Crt: a.Certificate, Key: a.Key},
 	}}
 
-	made, err := bundle.GenerateTalosAPIClientCertificate(role.MakeSet(role.Admin))
+	made, err := bundle.GenerateTalosAPIClientCertificateWithTTL(role.MakeSet(roles...), validity)
 	if err != nil {
 		return Client{}, errSecrets // the cause may quote them
 	}

@@ -163,7 +163,7 @@ func (m *machine) describeNode(node *etcd.Node) {
 	node.VMID, node.Address = m.hw.VMID, m.net.Node
 	node.Kubelet = controlplane.Tag(cfg.K8sKubeletConfig().Image())
 	node.Talos, node.Arch = m.system.Version, m.system.Arch
-	node.MachineID = strings.ReplaceAll(m.hw.UUID, "-", "")
+	node.MachineID, node.BootID = strings.ReplaceAll(m.hw.UUID, "-", ""), m.bootID
 	node.Cores, node.MemoryMiB, node.ControlPlane = m.hw.Cores, m.hw.MemoryMiB, m.isControlPlane()
 	node.CNI = manifests.BringsCNI(cfg) || node.CNI
 
