@@ -152,8 +152,8 @@ func (m *machine) trustd() *machine {
 	return nil
 }
 
-// apiServers are the control planes whose Kubernetes API the machine's kubelet reaches: through the cluster endpoint, or
-// with KubePrism through any member. A control plane's own comes first, as KubePrism prefers what is nearest.
+// apiServers are the control planes whose Kubernetes API the machine's kubelet reaches: through the cluster endpoint,
+// or with KubePrism through any member. A control plane's own comes first, as KubePrism prefers what is nearest.
 func (m *machine) apiServers() []*machine {
 	var found []*machine
 

@@ -175,7 +175,8 @@ func (n *Node) Describe(s *corev1.NodeStatus) {
 		{Type: corev1.NodeInternalIP, Address: n.Address.String()}, {Type: corev1.NodeHostName, Address: n.Name},
 	}
 	s.NodeInfo = corev1.NodeSystemInfo{
-		MachineID: n.MachineID, SystemUUID: n.MachineID, BootID: n.BootID, KernelVersion: release.Kernel, OSImage: "Talos (" + n.Talos + ")",
+		MachineID: n.MachineID, SystemUUID: n.MachineID, BootID: n.BootID,
+		KernelVersion: release.Kernel, OSImage: "Talos (" + n.Talos + ")",
 		ContainerRuntimeVersion: "containerd://" + release.Containerd, KubeletVersion: n.Kubelet,
 		OperatingSystem: "linux", Architecture: n.Arch,
 	}
