@@ -1,0 +1,262 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"talos-proxmox/internal/cli"
+	"talos-proxmox/internal/preview"
+)
+
+// review is a preview that was read, and what the guard says of it.
+type review struct {
+	*preview.Preview
+	findings []preview.Finding
+	unused   []string // approvals
+}
+
+// readReview reviews a file; - is standard input.
+func readReview(path string, stdin io.Reader, approved []string) (review, error) {
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return review{}, fmt.Errorf("unable to open the preview: %w", err)
+		}
+		defer file.Close()
+
+		stdin = file
+	}
+
+	p, err := preview.Parse(stdin)
+	if err != nil {
+		return review{}, fmt.Errorf("unable to read %s: %w", path, err)
+	}
+
+	if p.Stack == "" && path != "-" {
+		p.Stack = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	}
+
+	r := review{Preview: p}
+	r.findings, r.unused = preview.Judge(p, approved)
+
+	return r, nil
+}
+
+// approval is what a person lets the plan do.
+type approval struct{ names, labels string }
+
+func (a *approval) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(
+		&a.names, "approve", "", "names of resources whose loss is meant, with commas: prod-cp-2-vm,prod-cp-3-vm",
+	)
+	cmd.Flags().StringVar(
+		&a.labels, "labels", "", "labels of a pull request, with commas; those called approve:<name> approve that resource",
+	)
+}
+
+func (a *approval) list() []string {
+	names := strings.FieldsFunc(a.names, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' })
+	for label := range strings.SplitSeq(a.labels, ",") {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(label), "approve:"); ok {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+
+	slices.Sort(names)
+
+	return slices.Compact(names)
+}
+
+// errFindings is how a guard that has something to say ends.
+var errFindings = errors.New("plan rejected")
+
+func newGuard(a *app) *cobra.Command {
+	var (
+		approved approval
+		output   cli.Output
+		options  planOptions
+		plan     string
+	)
+
+	cmd := &cobra.Command{
+		Use:   "guard STACK",
+		Short: "Fail when up would lose what cannot be had again",
+		Long: `Plans the stack as talos-proxmox plan does, and fails, naming each, when the plan would delete or replace a control
+plane, Talos secrets, the bootstrap, a data disk or a template with linked clones, restart more than one control plane of
+a cluster at once, or do what up would refuse; unless that very resource is approved by its name. A preview that failed
+or was cut short fails too: it does not show everything.
+
+With --plan it judges the output of pulumi preview --json, best with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true, which
+brings policy results along.`,
+		Example: "  talos-proxmox guard prod\n  talos-proxmox guard prod --approve prod-cp-3-vm\n" +
+			"  talos-proxmox guard prod --plan .plan/prod.json --output json",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completion(nil),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if plan == "" {
+				if err := a.writePlan(cmd, args[0], options); err != nil {
+					return err
+				}
+
+				plan = a.planPath(args[0])
+			}
+
+			r, err := readReview(plan, cmd.InOrStdin(), approved.list())
+			if err != nil {
+				return err
+			}
+
+			if r.Stack == "" {
+				r.Stack = args[0]
+			}
+
+			return r.judge(cmd, output, false)
+		},
+	}
+	approved.flags(cmd)
+	output.Flag(cmd)
+	options.flags(cmd)
+	cmd.Flags().StringVar(&plan, "plan", "", "judge this plan, and make none; - is standard input")
+
+	return cmd
+}
+
+// judge prints what the guard says and, of a stack that is to be as planned, what differs.
+func (r review) judge(cmd *cobra.Command, output cli.Output, unchanged bool) error {
+	w := cmd.OutOrStdout()
+	if output == cli.JSON {
+		w = io.Discard
+	}
+
+	err := r.guard(w)
+	if err == nil && unchanged {
+		err = r.requireUnchanged(w)
+	}
+
+	if output == cli.JSON {
+		if err := cli.PrintJSON(cmd, r.judgement()); err != nil {
+			return err
+		}
+	}
+
+	return err
+}
+
+// judgement is a review as JSON.
+type judgement struct {
+	Stack    string            `json:"stack"`
+	Finished bool              `json:"finished"` // the preview came to its end
+	Errors   []string          `json:"errors,omitempty"`
+	Findings []jsonStep        `json:"findings,omitempty"` // what is to be approved by its name
+	Unused   []string          `json:"unusedApprovals,omitempty"`
+	Machines []string          `json:"machines,omitempty"` // what happens to machines that are there
+	Changes  []jsonStep        `json:"changes,omitempty"`
+	Hosts    []string          `json:"hosts,omitempty"` // files that are not as wanted
+	Nodes    []preview.Drifted `json:"nodes,omitempty"`
+}
+
+// jsonStep is what happens to a resource: why that is a finding, or which properties change.
+type jsonStep struct {
+	Operation  preview.Operation `json:"operation"`
+	Resource   string            `json:"resource"`
+	Why        []string          `json:"why,omitempty"`
+	Properties []string          `json:"properties,omitempty"`
+}
+
+func (r review) judgement() judgement {
+	j := judgement{
+		Stack: r.Stack, Finished: r.Finished, Unused: r.unused, Machines: r.Describe(), Hosts: r.Hosts, Nodes: r.Drift,
+	}
+
+	for _, m := range r.Errors {
+		j.Errors = append(j.Errors, strings.TrimSpace(m.Resource+" "+m.Text))
+	}
+
+	for _, f := range r.findings {
+		j.Findings = append(j.Findings, jsonStep{Operation: f.Operation, Resource: f.Resource, Why: f.Why})
+	}
+
+	for _, s := range r.changes() {
+		j.Changes = append(j.Changes, jsonStep{Operation: s.Operation, Resource: s.Name(), Properties: s.Properties})
+	}
+
+	return j
+}
+
+func (r review) guard(w io.Writer) error {
+	for _, name := range r.unused {
+		fmt.Fprintf(w, "note: the plan does nothing to %s that needs an approval\n", name)
+	}
+
+	for _, m := range r.Errors {
+		fmt.Fprintln(w, "error:", strings.TrimSpace(m.Resource+" "+m.Text))
+	}
+
+	if !r.Finished {
+		return fmt.Errorf(
+			"the preview of stack %q did not come to its end, so it does not show everything: %w", r.Stack, errFindings,
+		)
+	}
+
+	for _, line := range r.Describe() {
+		fmt.Fprintln(w, "note:", line)
+	}
+
+	if len(r.findings) == 0 {
+		fmt.Fprintf(w, "The plan of stack %s (%s) loses nothing that cannot be had again.\n", r.Stack, r.summary())
+
+		return nil
+	}
+
+	var names []string
+
+	for _, f := range r.findings {
+		fmt.Fprintln(w, f)
+		names = append(names, f.Resource)
+	}
+
+	return fmt.Errorf(
+		"%w; if this is meant, approve each resource by its name: talos-proxmox guard %s --approve %s", errFindings, r.Stack,
+		strings.Join(names, ","),
+	)
+}
+
+// summary counts the steps by operation: 2 create, 1 update.
+func (r review) summary() string {
+	var parts []string
+
+	for _, o := range []preview.Operation{
+		preview.Create, preview.Import, preview.Update, preview.Replace, preview.Delete,
+	} {
+		if n := len(r.with(o)); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d to %s", n, o))
+		}
+	}
+
+	if len(parts) == 0 {
+		return "no changes"
+	}
+
+	return strings.Join(parts, ", ")
+}
+
+func (r review) with(o preview.Operation) []preview.Step {
+	var steps []preview.Step
+
+	for _, s := range r.Steps {
+		if s.Operation == o && s.URN.Type() != "pulumi:pulumi:Stack" {
+			steps = append(steps, s)
+		}
+	}
+
+	slices.SortFunc(steps, func(a, b preview.Step) int { return strings.Compare(a.Name(), b.Name()) })
+
+	return steps
+}
