@@ -102,9 +102,9 @@ func TestUpRunsOnTheDefaultBranchAlone(t *testing.T) {
 	}
 
 	all := strings.Join(scripts, "\n")
-	guard, backup, deploy := strings.Index(all, "make guard"), strings.Index(
+	guard, backup, deploy := strings.Index(all, ".bin/talos-proxmox guard"), strings.Index(
 		all, ".bin/talos-proxmox backup state",
-	), strings.Index(all, "make deploy")
+	), strings.Index(all, ".bin/talos-proxmox deploy")
 	assert.True(t, 0 < guard && guard < backup && backup < deploy, "guard, then backup, then deploy")
 }
 
