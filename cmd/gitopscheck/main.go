@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/spec"
 	"talos-proxmox/stacks"
 )
 
-func main() { command.Main(newRoot()) }
+func main() { cli.Main(newRoot()) }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{Use: "gitopscheck", SilenceUsage: true, SilenceErrors: true}

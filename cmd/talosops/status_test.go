@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"talos-proxmox/internal/command"
+	"talos-proxmox/internal/cli"
 	"talos-proxmox/internal/request"
 )
 
@@ -242,7 +242,7 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			assert.Equal(t, request.StatusCare, s.Status)
 			assert.Equal(t, test.want, concerns(s))
 			assert.NotContains(t, statusTable(s), "0123456789abcdef", "values are not told")
-			assert.Equal(t, 1, command.Status(&cobra.Command{}, verdict(s)))
+			assert.Equal(t, 1, cli.Status(&cobra.Command{}, verdict(s)))
 		})
 	}
 }
@@ -297,7 +297,7 @@ func TestStatusOfAClusterThatDoesNotAnswer(t *testing.T) {
 	s := q.ask(t.Context())
 	assert.Equal(t, request.StatusUnknown, s.Status)
 	assert.Contains(t, statusTable(s), "Cluster prod does not answer:\n")
-	assert.Equal(t, 2, command.Status(&cobra.Command{}, verdict(s)))
+	assert.Equal(t, 2, cli.Status(&cobra.Command{}, verdict(s)))
 }
 
 func TestStatusOverRealConnections(t *testing.T) {
@@ -313,7 +313,7 @@ func TestStatusOverRealConnections(t *testing.T) {
 
 	stdout, stderr, err := run(t, "status", req, never, "--json")
 	require.Error(t, err)
-	assert.Equal(t, 1, command.Status(nil, err), "etcd's status is not implemented here")
+	assert.Equal(t, 1, cli.Status(nil, err), "etcd's status is not implemented here")
 
 	var s request.Standing
 	require.NoError(t, json.Unmarshal([]byte(stdout), &s))
@@ -349,5 +349,5 @@ func TestStatusRefusesWhatItCannotUse(t *testing.T) {
 	root.SetIn(strings.NewReader(""))
 
 	cmd, err := root.ExecuteContextC(t.Context())
-	assert.Equal(t, 2, command.Status(cmd, err))
+	assert.Equal(t, 2, cli.Status(cmd, err))
 }

@@ -192,7 +192,7 @@ func TestAPassphraseIsLost(t *testing.T) {
 	file := d.withBackups(s.yaml(t))
 	w.up(file)
 
-	out, err := w.backup("secrets", w.options.Stack)
+	out, err := w.backup("secrets", "export", w.options.Stack)
 	require.NoError(t, err, out)
 
 	exported, err := filepath.Glob(filepath.Join(d.folder, "lab-one-secrets-*.age"))
@@ -211,11 +211,11 @@ func TestAPassphraseIsLost(t *testing.T) {
 
 	w.engine(file).Close() // pulumi stack init, and its configuration
 
-	out, err = w.backup("reseal", w.options.Stack, state, "one="+exported[0], "--identities", d.file(d.keys))
+	out, err = w.backup("secrets", "reseal", w.options.Stack, state, "one="+exported[0], "--identities", d.file(d.keys))
 	require.Error(t, err)
 	assert.Contains(t, out, "unable to decrypt")
 
-	out, err = w.backup("reseal", w.options.Stack, state, "one="+exported[0], "--identities", d.file(d.others))
+	out, err = w.backup("secrets", "reseal", w.options.Stack, state, "one="+exported[0], "--identities", d.file(d.others))
 	require.NoError(t, err, out)
 	assert.NotContains(t, out, "PRIVATE KEY")
 

@@ -4,9 +4,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"talos-proxmox/stacks"
 )
 
-func newRotateCA(f *flags) *cobra.Command {
+func newRotateCA(a *app) *cobra.Command {
 	var cluster string
 
 	cmd := &cobra.Command{
@@ -16,29 +18,27 @@ func newRotateCA(f *flags) *cobra.Command {
 issue with it, then forget the old one, as talosctl rotate-ca does. Nothing restarts. Every machine has to answer before
 anything is changed. The new authority is in the state, encrypted, before a machine knows it. It may be interrupted and
 repeated; pulumi up refuses to run until it is done. Run pulumi up afterwards.`,
-		Example: "  backup rotate-ca prod\n  backup rotate-ca prod --cluster home",
-		Args:    cobra.ExactArgs(1),
+		Example:           "  talos-proxmox secrets rotate-ca prod\n  talos-proxmox secrets rotate-ca prod --cluster home",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completion(nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := f.backups(cmd, args[0])
+			deployed, err := a.deployed(cmd, args[0])
 			if err != nil {
 				return err
 			}
 
-			if cluster == "" && len(b.Plan.Clusters) == 1 {
-				cluster = b.Plan.Clusters[0].Name
-			}
-
-			if err := b.RotateAuthority(cmd.Context(), cluster, time.Now()); err != nil {
+			cluster = only(deployed.Plan, cluster)
+			if err := (stacks.Backups{Deployed: deployed}).RotateAuthority(cmd.Context(), cluster, time.Now()); err != nil {
 				return err
 			}
 
-			printLines(cmd, []string{cluster + ": the Talos API has a new certificate authority; bring the stack up now, and " +
-				"export its machine secrets anew"})
+			printLines(cmd, cluster+": the Talos API has a new certificate authority; bring the stack up now, and "+
+				"export its machine secrets anew")
 
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&cluster, "cluster", "", "which cluster (default: the only one of the stack)")
+	clusterFlag(cmd, &cluster)
 
 	return cmd
 }
