@@ -88,13 +88,13 @@ func newGuard(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "guard STACK",
 		Short: "Fail when up would lose what cannot be had again",
-		Long: `Plans the stack as talos-proxmox plan does, and fails, naming each, when the plan would delete or replace a control
-plane, Talos secrets, the bootstrap, a data disk or a template with linked clones, restart more than one control plane of
-a cluster at once, or do what up would refuse; unless that very resource is approved by its name. A preview that failed
-or was cut short fails too: it does not show everything.
+		Long: `Plans the stack as talos-proxmox plan does, and fails, naming each, when the plan would delete or
+replace a control plane, Talos secrets, the bootstrap, a data disk or a template with linked clones, restart more
+than one control plane of a cluster at once, or do what up would refuse; unless that very resource is approved by
+its name. A preview that failed or was cut short fails too: it does not show everything.
 
-With --plan it judges the output of pulumi preview --json, best with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true, which
-brings policy results along.`,
+With --plan it judges the output of pulumi preview --json, best with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true,
+which brings policy results along.`,
 		Example: "  talos-proxmox guard prod\n  talos-proxmox guard prod --approve prod-cp-3-vm\n" +
 			"  talos-proxmox guard prod --plan .plan/prod.json --output json",
 		Args:              cobra.ExactArgs(1),
