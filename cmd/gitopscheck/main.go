@@ -115,7 +115,7 @@ func checkStack(plan *spec.Plan, repository string) ([]string, error) {
 		folder := path.Clean(planned.GitOps.Path)
 		if !exists(repository, folder) {
 			problems = append(problems, fmt.Sprintf("cluster %s: gitops.path %s is not in %s: name the folder of %s, "+
-				"REPOSITORY=../fleet, or correct the path", planned.Name, folder, repository, planned.GitOps.URL))
+				"--repository ../fleet, or correct the path", planned.Name, folder, repository, planned.GitOps.URL))
 
 			continue
 		}

@@ -27,9 +27,9 @@ func newBackupEtcd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "etcd STACK [CLUSTER…]",
 		Short: "Keep an encrypted snapshot of each cluster's etcd",
-		Long: `Takes a snapshot of etcd of each cluster, checks it, encrypts it with age to backup.recipients of the stack's file and
-keeps it in backup.directory, the newest backup.keep of each cluster. A cluster that fails does not keep the others from
-theirs; the status is 1 then. It changes neither configuration nor state, and takes no lock.`,
+		Long: `Takes a snapshot of etcd of each cluster, checks it, encrypts it with age to backup.recipients of the
+stack's file and keeps it in backup.directory, the newest backup.keep of each cluster. A cluster that fails does not
+keep the others from theirs; the status is 1 then. It changes neither configuration nor state, and takes no lock.`,
 		Example:           "  talos-proxmox backup etcd prod\n  talos-proxmox backup etcd prod home edge",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completion(clusterNames),
@@ -45,8 +45,8 @@ func newBackupState(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "state STACK",
 		Short: "Export the state of a stack; its secrets stay encrypted",
-		Long: `Writes the state as pulumi stack export does, to a file with the time in its name that is readable by its owner only.
-pulumi stack import brings it back.`,
+		Long: `Writes the state as pulumi stack export does, to a file with the time in its name that is readable by
+its owner only. pulumi stack import brings it back.`,
 		Example:           "  talos-proxmox backup state prod\n  talos-proxmox backup state prod --directory /mnt/backups",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),

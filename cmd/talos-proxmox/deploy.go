@@ -10,8 +10,8 @@ func newDeploy(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "deploy STACK",
 		Short: "Bring a stack up on its own Proxmox without asking, judged by the policies",
-		Long: `Runs pulumi up --refresh --yes with the project's policies: what a pipeline does after guard. Stacks whose clusters
-have a GitOps path are told first what their machines lack of what it needs.`,
+		Long: `Runs pulumi up --refresh --yes with the project's policies: what a pipeline does after guard. Stacks
+whose clusters have a GitOps path are told first what their machines lack of what it needs.`,
 		Example:           "  talos-proxmox guard prod && talos-proxmox deploy prod",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),

@@ -18,9 +18,9 @@ func newDeployments(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deployments STACK",
 		Short: "Set up Pulumi Deployments for a stack",
-		Long: `Has Pulumi Deployments bring the stack up from the repository's main branch, on a runner pool of yours, after the
-guard. Whoever opens a pull request decides what its preview runs, with the secrets of the stack: --preview-prs is for
-stacks without protect.`,
+		Long: `Has Pulumi Deployments bring the stack up from the repository's main branch, on a runner pool of
+yours, after the guard. Whoever opens a pull request decides what its preview runs, with the secrets of the stack:
+--preview-prs is for stacks without protect.`,
 		Example: "  talos-proxmox deployments prod --repository owner/name --pool 0f1e…\n" +
 			"  talos-proxmox deployments dev --repository owner/name --pool 0f1e… --push",
 		Args:              cobra.ExactArgs(1),

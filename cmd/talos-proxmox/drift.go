@@ -15,9 +15,6 @@ import (
 	"talos-proxmox/stacks"
 )
 
-// errDrift is how a comparison ends that finds differences.
-var errDrift = errors.New("not what it should be")
-
 func newDrift(a *app) *cobra.Command {
 	var (
 		nodes  bool
@@ -27,10 +24,11 @@ func newDrift(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drift STACK",
 		Short: "Fail when machines, nodes or files of hosts are not what the state and the stack file say",
-		Long: `Previews the stack with a refresh, asks every node what it runs (Talos, schematic, kubelet, API server) and which
-machine configuration it has, and compares that with the stack's file and with what was applied last. The preview and
-the differences of nodes are kept in .plan/STACK.json, for talos-proxmox review. It names paths of machine
-configurations, and never a value. With --nodes it asks nodes alone, which needs neither Proxmox nor the hosts' shells.
+		Long: `Previews the stack with a refresh, asks every node what it runs (Talos, schematic, kubelet, API
+server) and which machine configuration it has, and compares that with the stack's file and with what was applied
+last. The preview and the differences of nodes are kept in .plan/STACK.json, for talos-proxmox review. It names
+paths of machine configurations, and never a value. With --nodes it asks nodes alone, which needs neither Proxmox
+nor the hosts' shells.
 
 Exit status: 0 nothing differs, 1 something does, 2 it could not be compared.`,
 		Example:           "  talos-proxmox drift prod\n  talos-proxmox drift prod --nodes --output json",
@@ -104,7 +102,7 @@ func (a *app) driftOfNodes(cmd *cobra.Command, stack string, output cli.Output) 
 
 	if len(differences) > 0 {
 		return cli.WithStatus(stacks.StandingCare, fmt.Errorf(
-			"the nodes of stack %q are %w; nodes that differ: %d", stack, errDrift, len(differences)))
+			"nodes of stack %q are not what they should be: %d", stack, len(differences)))
 	}
 
 	return nil
@@ -158,7 +156,7 @@ func (r review) requireUnchanged(w io.Writer) error {
 	}
 
 	if count > 0 {
-		return fmt.Errorf("stack %q is %w; differences: %d", r.Stack, errDrift, count)
+		return fmt.Errorf("stack %q is not what it should be; differences: %d", r.Stack, count)
 	}
 
 	return nil

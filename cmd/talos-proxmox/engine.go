@@ -45,7 +45,8 @@ func (a *app) prepare(cmd *cobra.Command, stack string) (engine, error) {
 		return engine{}, err
 	}
 
-	e := engine{Stack: s, policies: append([]string{"--policy-pack", pack}, a.policyConfig("--policy-pack-config", stack)...)}
+	policies := append([]string{"--policy-pack", pack}, a.policyConfig("--policy-pack-config", stack)...)
+	e := engine{Stack: s, policies: policies}
 	// The Pulumi CLI writes every property to a log at each run and cannot be told not to; by default the logs may take
 	// 500 MB. Its plugins and the program live for seconds: to collect garbage less often saves a fifth of their
 	// processor time, for twice the memory.

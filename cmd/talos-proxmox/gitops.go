@@ -20,8 +20,8 @@ func newGitOpsCheck(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check STACK",
 		Short: "Judge gitops/ offline, and say what a stack's machines lack of what its clusters' GitOps paths need",
-		Long: `Judges every cluster and every component of the repository's gitops/, then compares the stack's plan with what the
-GitOps paths of its clusters need of machines. No host, no cluster and no engine is asked.`,
+		Long: `Judges every cluster and every component of the repository's gitops/, then compares the stack's plan
+with what the GitOps paths of its clusters need of machines. No host, no cluster and no engine is asked.`,
 		Example: "  talos-proxmox gitops check prod\n" +
 			"  talos-proxmox gitops check prod --repository ../fleet",
 		Args:              cobra.ExactArgs(1),

@@ -88,13 +88,13 @@ func newGuard(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "guard STACK",
 		Short: "Fail when up would lose what cannot be had again",
-		Long: `Plans the stack as talos-proxmox plan does, and fails, naming each, when the plan would delete or replace a control
-plane, Talos secrets, the bootstrap, a data disk or a template with linked clones, restart more than one control plane of
-a cluster at once, or do what up would refuse; unless that very resource is approved by its name. A preview that failed
-or was cut short fails too: it does not show everything.
+		Long: `Plans the stack as talos-proxmox plan does, and fails, naming each, when the plan would delete or
+replace a control plane, Talos secrets, the bootstrap, a data disk or a template with linked clones, restart more
+than one control plane of a cluster at once, or do what up would refuse; unless that very resource is approved by
+its name. A preview that failed or was cut short fails too: it does not show everything.
 
-With --plan it judges the output of pulumi preview --json, best with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true, which
-brings policy results along.`,
+With --plan it judges the output of pulumi preview --json, best with PULUMI_ENABLE_STREAMING_JSON_PREVIEW=true,
+which brings policy results along.`,
 		Example: "  talos-proxmox guard prod\n  talos-proxmox guard prod --approve prod-cp-3-vm\n" +
 			"  talos-proxmox guard prod --plan .plan/prod.json --output json",
 		Args:              cobra.ExactArgs(1),
@@ -126,68 +126,6 @@ brings policy results along.`,
 	cmd.Flags().StringVar(&plan, "plan", "", "judge this plan, and make none; - is standard input")
 
 	return cmd
-}
-
-// judge prints what the guard says and, of a stack that is to be as planned, what differs.
-func (r review) judge(cmd *cobra.Command, output cli.Output, unchanged bool) error {
-	w := cmd.OutOrStdout()
-	if output == cli.JSON {
-		w = io.Discard
-	}
-
-	err := r.guard(w)
-	if err == nil && unchanged {
-		err = r.requireUnchanged(w)
-	}
-
-	if output == cli.JSON {
-		if err := cli.PrintJSON(cmd, r.judgement()); err != nil {
-			return err
-		}
-	}
-
-	return err
-}
-
-// judgement is a review as JSON.
-type judgement struct {
-	Stack    string            `json:"stack"`
-	Finished bool              `json:"finished"` // the preview came to its end
-	Errors   []string          `json:"errors,omitempty"`
-	Findings []jsonStep        `json:"findings,omitempty"` // what is to be approved by its name
-	Unused   []string          `json:"unusedApprovals,omitempty"`
-	Machines []string          `json:"machines,omitempty"` // what happens to machines that are there
-	Changes  []jsonStep        `json:"changes,omitempty"`
-	Hosts    []string          `json:"hosts,omitempty"` // files that are not as wanted
-	Nodes    []preview.Drifted `json:"nodes,omitempty"`
-}
-
-// jsonStep is what happens to a resource: why that is a finding, or which properties change.
-type jsonStep struct {
-	Operation  preview.Operation `json:"operation"`
-	Resource   string            `json:"resource"`
-	Why        []string          `json:"why,omitempty"`
-	Properties []string          `json:"properties,omitempty"`
-}
-
-func (r review) judgement() judgement {
-	j := judgement{
-		Stack: r.Stack, Finished: r.Finished, Unused: r.unused, Machines: r.Describe(), Hosts: r.Hosts, Nodes: r.Drift,
-	}
-
-	for _, m := range r.Errors {
-		j.Errors = append(j.Errors, strings.TrimSpace(m.Resource+" "+m.Text))
-	}
-
-	for _, f := range r.findings {
-		j.Findings = append(j.Findings, jsonStep{Operation: f.Operation, Resource: f.Resource, Why: f.Why})
-	}
-
-	for _, s := range r.changes() {
-		j.Changes = append(j.Changes, jsonStep{Operation: s.Operation, Resource: s.Name(), Properties: s.Properties})
-	}
-
-	return j
 }
 
 func (r review) guard(w io.Writer) error {

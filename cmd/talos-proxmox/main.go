@@ -15,8 +15,8 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "talos-proxmox",
 		Short: "Look at, judge, bring up, recover and back up stacks of Talos clusters on Proxmox VE",
-		Long: `Works on the stacks of a project: those that have a file Pulumi.STACK.yaml. Stack lab of this project runs on the
-embedded lab (make up).
+		Long: `Works on the stacks of a project: those that have a file Pulumi.STACK.yaml. Stack lab of this project
+runs on the embedded lab (make up).
 
 None shows a secret. Only deploy, recover, restore and those of secrets and deployments change anything.`,
 		Example: `  talos-proxmox check prod
@@ -32,7 +32,8 @@ None shows a secret. Only deploy, recover, restore and those of secrets and depl
 		&cobra.Group{ID: "operate", Title: "Operate:"},
 	)
 	root.AddCommand(group("look", newCheck(a), newFacts(a), newReport(a), newStatus(a), newDrift(a), newGitOps(a))...)
-	root.AddCommand(group("deploy", newPreview(a), newPlan(a), newGuard(a), newReview(a), newDeploy(a), newDeployments(a))...)
+	root.AddCommand(group("deploy", newPreview(a), newPlan(a), newGuard(a), newReview(a), newDeploy(a))...)
+	root.AddCommand(group("deploy", newDeployments(a))...)
 	root.AddCommand(group("operate", newBackup(a), newSecrets(a), newRestore(a), newRecover(a))...)
 
 	return root

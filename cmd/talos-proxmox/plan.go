@@ -33,8 +33,8 @@ func newPlan(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan STACK",
 		Short: "Write what up would do to .plan/STACK.json, for guard --plan and review",
-		Long: `Previews the stack with the project's policies and keeps what the engine says as JSON. A preview that fails is kept as
-well, with its exit status: guard and review say why.`,
+		Long: `Previews the stack with the project's policies and keeps what the engine says as JSON. A preview that
+fails is kept as well, with its exit status: guard and review say why.`,
 		Example:           "  talos-proxmox plan prod\n  talos-proxmox plan dev --on-lab && talos-proxmox review",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),

@@ -21,8 +21,8 @@ func script(t *testing.T, folder, name, text string) string {
 	return path
 }
 
-// fakeProject is one with the delivered stack prod, to which a GitOps path is added. Its programs note how they are called;
-// pulumi prints a preview, or does what the text says.
+// fakeProject is one with the delivered stack prod, to which a GitOps path is added. Its programs note how they are
+// called; pulumi then does what the text says.
 func fakeProject(t *testing.T, pulumi string) (folder string) {
 	t.Helper()
 
@@ -57,7 +57,7 @@ func calls(t *testing.T, folder string) string {
 	return strings.ReplaceAll(string(text), folder, "")
 }
 
-// TestGuardPlansFirst: the guard judges what the engine says now, with the policies, after what the engine does not know.
+// TestGuardPlansFirst: the guard judges what the engine says now, after the checks of what the engine does not know.
 func TestGuardPlansFirst(t *testing.T) {
 	t.Parallel()
 

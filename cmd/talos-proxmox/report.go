@@ -19,8 +19,8 @@ func newReport(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report STACK",
 		Short: "Write what a stack will consist of, as Markdown and as an HTML page",
-		Long: `Writes STACK.md, and STACK.html with a picture of hosts and machines. Both follow from Pulumi.STACK.yaml alone: no
-host and no engine is asked, and no secret is read.`,
+		Long: `Writes STACK.md, and STACK.html with a picture of hosts and machines. Both follow from
+Pulumi.STACK.yaml alone: no host and no engine is asked, and no secret is read.`,
 		Example:           "  talos-proxmox report prod\n  talos-proxmox report --folder /tmp/report dev",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),

@@ -17,10 +17,11 @@ func newReseal(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reseal STACK STATE CLUSTER=SECRETS…",
 		Short: "Continue a stack whose passphrase is lost, with exported machine secrets",
-		Long: `Makes a stack continue with a state whose secrets no one can decrypt any more. STATE is a file of talos-proxmox backup state,
-or <stack>.json of a folder that is the backend. The stack has to be there already, empty, of the same name, with a new
-passphrase and its secrets set again. Machine secrets come from the export of each of the stack's clusters; the state
-goes to the Pulumi CLI's standard input and is encrypted with the new passphrase.
+		Long: `Makes a stack continue with a state whose secrets no one can decrypt any more. STATE is a file of
+talos-proxmox backup state, or <stack>.json of a folder that is the backend. The stack has to be there already,
+empty, of the same name, with a new passphrase and its secrets set again. Machine secrets come from the export of
+each of the stack's clusters; the state goes to the Pulumi CLI's standard input and is encrypted with the new
+passphrase.
 
 Resources that held other secrets are left out: the next pulumi up makes them again, and they find their work done.
 Machines stay as they are. Let that up be one without a refresh, which would read with the token that is lost.`,

@@ -19,9 +19,9 @@ func newRestore(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore STACK SNAPSHOT",
 		Short: "Restore a cluster's etcd from a snapshot",
-		Long: `Restores etcd of a cluster whose etcd has lost its majority or its data, from a snapshot that ` +
-			"`talos-proxmox backup etcd`" + ` or talosctl took. It refuses while etcd is healthy; see talosops restore --help for what it does
-to which machine. What was written after the snapshot is lost. What control planes still have is kept in
+		Long: `Restores etcd of a cluster whose etcd has lost its majority or its data, from a snapshot that
+talos-proxmox backup etcd or talosctl took. It refuses while etcd is healthy; see talosops restore --help for what it
+does to which machine. What was written after the snapshot is lost. What control planes still have is kept in
 backup.directory before they are wiped. It asks for the cluster's name; it may be interrupted and repeated. Run pulumi
 up afterwards.`,
 		Example:           "  talos-proxmox restore prod ~/.pulumi-backups/prod-home-etcd-20261122T030000Z.age --identities key.txt",

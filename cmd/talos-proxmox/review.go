@@ -34,10 +34,10 @@ func newReview(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "review [FILE…]",
 		Short: "Write plans, capacity and policy results as Markdown, or post them on a pull request",
-		Long: `One section for each plan that talos-proxmox plan, guard or drift kept in .plan, or for each FILE: what would change,
-what the guard says, what is planned on each host, what the policies say. With --post the text becomes a comment on a
-pull request, in place of the one that an earlier run left there. GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN say
-where; GitHub Actions and Gitea Actions set the first two.`,
+		Long: `One section for each plan that talos-proxmox plan, guard or drift kept in .plan, or for each FILE:
+what would change, what the guard says, what is planned on each host, what the policies say. With --post the text
+becomes a comment on a pull request, in place of the one that an earlier run left there. GITHUB_API_URL,
+GITHUB_REPOSITORY and GITHUB_TOKEN say where; GitHub Actions and Gitea Actions set the first two.`,
 		Example: "  talos-proxmox review\n  talos-proxmox review .plan/prod.json --post --pull 12",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

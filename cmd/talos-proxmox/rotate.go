@@ -14,10 +14,10 @@ func newRotateCA(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate-ca STACK",
 		Short: "Replace the certificate authority of a cluster's Talos API",
-		Long: `Replaces the certificate authority of the Talos API of a cluster that runs: all machines accept a new one, then
-issue with it, then forget the old one, as talosctl rotate-ca does. Nothing restarts. Every machine has to answer before
-anything is changed. The new authority is in the state, encrypted, before a machine knows it. It may be interrupted and
-repeated; pulumi up refuses to run until it is done. Run pulumi up afterwards.`,
+		Long: `Replaces the certificate authority of the Talos API of a cluster that runs: all machines accept a new
+one, then issue with it, then forget the old one, as talosctl rotate-ca does. Nothing restarts. Every machine has to
+answer before anything is changed. The new authority is in the state, encrypted, before a machine knows it. It may
+be interrupted and repeated; pulumi up refuses to run until it is done. Run pulumi up afterwards.`,
 		Example:           "  talos-proxmox secrets rotate-ca prod\n  talos-proxmox secrets rotate-ca prod --cluster home",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completion(nil),

@@ -25,10 +25,11 @@ func newSecretsExport(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export STACK [CLUSTER…]",
 		Short: "Export each cluster's machine secrets, encrypted",
-		Long: `Writes the machine secrets of each cluster (certificate authorities, tokens, the key of etcd's Secrets), which
-are in the state only, as talosctl gen secrets writes them, encrypted with age to backup.secretsRecipients of the stack's
-file. A snapshot of etcd is of no use without them. They change with rotate-ca only: export them once, after that, and
-after each import of others. It changes neither configuration nor state, and takes no lock.`,
+		Long: `Writes the machine secrets of each cluster (certificate authorities, tokens, the key of etcd's
+Secrets), which are in the state only, as talosctl gen secrets writes them, encrypted with age to
+backup.secretsRecipients of the stack's file. A snapshot of etcd is of no use without them. They change with
+rotate-ca only: export them once, after that, and after each import of others. It changes neither configuration nor
+state, and takes no lock.`,
 		Example:           "  talos-proxmox secrets export prod",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completion(clusterNames),
@@ -47,8 +48,8 @@ func newSecretsImport(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import STACK FILE",
 		Short: "Store the secrets of a file that SOPS encrypted in a stack's configuration",
-		Long: `The file is YAML or JSON; its key is found as sops finds it (SOPS_AGE_KEY_FILE, …). Without --map its keys are
-configuration keys themselves. Secrets that the stack has already are left as they are.`,
+		Long: `The file is YAML or JSON; its key is found as sops finds it (SOPS_AGE_KEY_FILE, …). Without --map its
+keys are configuration keys themselves. Secrets that the stack has already are left as they are.`,
 		Example: "  talos-proxmox secrets import prod secrets.enc.yaml --dry-run\n" +
 			"  talos-proxmox secrets import prod secrets.enc.yaml --map proxmox.token=proxmoxve:apiToken",
 		Args:              cobra.ExactArgs(2),

@@ -225,11 +225,11 @@ func TestStatusNamesWhatNeedsCare(t *testing.T) {
 			func(q *inquiry, _ *fakeStanding) {
 				q.req.Backup = &request.Kept{Directory: "/nowhere", Name: "home-prod", MaxAge: "48h"}
 			},
-			[]string{"backup: there is no snapshot of etcd in /nowhere: make backup-etcd takes one"},
+			[]string{"backup: there is no snapshot of etcd in /nowhere: talos-proxmox backup etcd takes one"},
 		},
 		"a host that has to reboot": {
 			func(q *inquiry, _ *fakeStanding) { q.req.RebootPending = []string{"pve2"} },
-			[]string{"pve2: the host has to reboot until it runs as it was prepared: make facts says what for"},
+			[]string{"pve2: the host has to reboot until it runs as it was prepared: talos-proxmox facts says what for"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

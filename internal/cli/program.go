@@ -77,7 +77,7 @@ func Run(
 
 	if term.IsTerminal(int(os.Stdin.Fd())) { //nolint:gosec // a file descriptor
 		cmd.Stdin = os.Stdin
-		// The terminal signals its whole foreground group: a second interrupt would make the Pulumi CLI drop what is under way.
+		// The terminal signals its whole foreground group: a second interrupt would make the Pulumi CLI drop its work.
 		cmd.Cancel = func() error { return nil }
 	} else {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

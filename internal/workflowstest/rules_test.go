@@ -177,7 +177,7 @@ func TestTheRulesFindEachMistake(t *testing.T) {
 			"drift.yaml", "permissions: {}", "permissions: {contents: write}", "the permission contents write",
 		},
 		"an input in a script": {
-			"up.yaml", ".bin/talos-proxmox backup state", "make backup STACK=${{ inputs.stack }}", "value from outside in its script",
+			"up.yaml", ".bin/talos-proxmox backup state", ".bin/talos-proxmox backup state ${{ inputs.stack }}", "value from outside in its script",
 		},
 		"a cache beside secrets": {
 			"up.yaml", "cache: false", "cache: true", "restores what a less trusted job may have written",

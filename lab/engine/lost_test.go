@@ -92,7 +92,7 @@ func (w *world) resourcesOf(host string) []string {
 	return urns
 }
 
-// TestAStateIsLost: `make backup` has exported it.
+// TestAStateIsLost: `talos-proxmox backup state` has exported it.
 func TestAStateIsLost(t *testing.T) {
 	t.Parallel()
 
@@ -138,7 +138,7 @@ func TestALostStateDestroysNothing(t *testing.T) {
 	_, err = w.preview(s.yaml(t))
 	require.Error(t, err)
 	assert.Contains(t, w.said(), "the state was lost, or this is another backend")
-	assert.NotContains(t, w.said(), "make recover STACK=lab VMID=")
+	assert.NotContains(t, w.said(), "talos-proxmox recover lab --vmid")
 
 	out, err = w.tryRecover("--yes", "--vmid", "3000", "--confirm", "one-general-1")
 	require.Error(t, err)
@@ -228,7 +228,7 @@ func TestAPassphraseIsLost(t *testing.T) {
 
 	standing, _ := w.status()
 	assert.Equal(t, []string{
-		"backup: there is no snapshot of etcd in " + d.folder + ": make backup-etcd takes one",
+		"backup: there is no snapshot of etcd in " + d.folder + ": talos-proxmox backup etcd takes one",
 	}, problems(standing))
 	assert.Empty(t, w.drift())
 }

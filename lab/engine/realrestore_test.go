@@ -73,7 +73,7 @@ func TestRealRestore(t *testing.T) {
 	standing, status := w.status()
 	assert.Equal(t, stacks.StandingCare, status)
 	assert.Equal(
-		t, []string{"backup: there is no snapshot of etcd in " + d.folder + ": make backup-etcd takes one"}, problems(standing),
+		t, []string{"backup: there is no snapshot of etcd in " + d.folder + ": talos-proxmox backup etcd takes one"}, problems(standing),
 	)
 
 	snapshot := d.keep()
