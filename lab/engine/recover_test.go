@@ -16,7 +16,8 @@ import (
 )
 
 // TestWhatAKilledRunLeaves lets the plugins of a killed run finish their machines, which the state does not know: the
-// next up cannot make them, and says what to do. Then `talos-proxmox recover` removes what is the stack's own, and nothing else.
+// next up cannot make them, and says what to do. Then `talos-proxmox recover` removes what is the stack's own, and
+// nothing else.
 func TestWhatAKilledRunLeaves(t *testing.T) {
 	t.Parallel()
 
